@@ -24,6 +24,8 @@ var manyShapes = []conv.Shape{
 	square(64, 32, 32, 64, 1, 1), square(64, 13, 16, 29, 1, 1), square(64, 29, 16, 43, 1, 1), square(64, 128, 16, 128, 1, 1), square(64, 256, 8, 256, 1, 1),
 	square(64, 24, 8, 96, 1, 1), square(64, 96, 8, 24, 1, 1), square(64, 48, 4, 192, 1, 1), square(64, 192, 4, 48, 1, 1), square(64, 128, 8, 512, 1, 1),
 	square(64, 160, 7, 64, 1, 1), square(64, 32, 16, 64, 1, 2), square(64, 29, 14, 43, 1, 2),
+	// Stems, and layers of EfficientNet and ShuffleNet.
+	square(64, 3, 64, 16, 3, 2), square(16, 3, 64, 64, 7, 2), depthwise(64, 48, 28, 5, 2), grouped(square(64, 96, 14, 96, 1, 1), 3),
 	// Patches.
 	valid(64, 3, 32, 24, 4, 4), valid(64, 3, 32, 128, 4, 4), valid(64, 24, 8, 48, 2, 2), valid(16, 3, 112, 96, 16, 16),
 }

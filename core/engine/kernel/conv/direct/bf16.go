@@ -21,7 +21,7 @@ import (
 func TakesBF16(p *geometry.Shape, from, to int) bool {
 	const most = 1 << 16 // pairs of weights, to stay in L2
 	vertical := from%2 > 0
-	return kernel.HasBF16() && p.GroupCount() == 1 && p.FitsFrame() && !(vertical && p.R == 1) && pairTaps(p, from)*to <= most
+	return kernel.HasBF16() && p.GroupCount() == 1 && p.Stride1() && p.FitsFrame() && !(vertical && p.R == 1) && pairTaps(p, from)*to <= most
 }
 
 // pairTaps is the number of pairs of products of an output.
@@ -200,13 +200,13 @@ func (c *callBF16) tap(w []uint16, out, in, r, s int) uint16 {
 func (c *callBF16) fillPairs(x []uint16) {
 	size := c.H * c.W
 	for ch := range c.Channels {
-		to := ch*c.Plane + c.First
+		to := ch*c.Plane + c.First()
 		if !c.vertical {
 			c.pairRows(c.H, x[2*ch*size:][:size], x[(2*ch+1)*size:][:size], to)
 			continue
 		}
 		plane, below := x[ch*size:][:size], c.p.DilationH()
-		for i := -min(below, c.First/c.Width); i < c.H; i++ {
+		for i := -min(below, c.First()/c.Width); i < c.H; i++ {
 			switch {
 			case i < 0 && i+below < c.H:
 				c.pairRows(1, nil, plane[(i+below)*c.W:], to+i*c.Width)

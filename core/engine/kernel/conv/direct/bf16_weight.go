@@ -14,7 +14,7 @@ const dotColsBF16 = 5
 // rows of pixels fill their vectors.
 func TakesWeightBF16(p *geometry.Shape) bool {
 	ow := p.OutW()
-	return kernel.HasBF16() && p.GroupCount() == 1 && p.FitsFrame() && p.K >= maxDotRows &&
+	return kernel.HasBF16() && p.GroupCount() == 1 && p.Stride1() && p.FitsFrame() && p.K >= maxDotRows &&
 		4*ow >= 3*kernel.CeilDiv(ow, kernel.PairLanes)*kernel.PairLanes
 }
 
@@ -96,7 +96,7 @@ func (d *weightCallBF16) fill(x, dst []uint16) {
 	f := d.frame
 	for c := range f.Channels {
 		for i := range f.H {
-			copy(dst[f.First+c*f.Plane+i*f.Width:][:f.W], x[(c*f.H+i)*f.W:])
+			copy(dst[f.First()+c*f.Plane+i*f.Width:][:f.W], x[(c*f.H+i)*f.W:])
 		}
 	}
 }

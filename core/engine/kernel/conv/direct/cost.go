@@ -10,7 +10,13 @@ import (
 func Cost(p *geometry.Shape, d geometry.Direction) float64 {
 	g, kg, oh, ow := p.GroupCount(), p.K/p.GroupCount(), p.OutH(), p.OutW()
 	f := p.InputFrame()
-	frames := func(f geometry.Frame) float64 { return float64(f.Channels*f.H) * cost.RowCopies }
+	frames := func(f geometry.Frame) float64 {
+		row := frameRow * (1 + float64(kernel.CeilDiv(f.W, kernel.Block)))
+		if p.StrideW > 2 || d == geometry.ToInput && p.StrideW > 1 {
+			row += cost.ElemCopies * float64(f.W)
+		}
+		return float64(f.Channels*f.H) * row
+	}
 	run := func(f geometry.Frame, out, oh, ow int) float64 {
 		lanes := kernel.Lanes()
 		vectors := oh * kernel.CeilDiv(ow, lanes)
@@ -43,6 +49,9 @@ func Cost(p *geometry.Shape, d geometry.Direction) float64 {
 	batches := float64(kernel.CeilDiv(p.N, gradBatch(p)))
 	return float64(g) * (float64(p.N)*frames(f) + calls*(steps*step+batches*(dotCalls+dotSum*float64(rows*s.dotCols))))
 }
+
+// frameRow is the cycles of copying a vector of a row to a frame, and of the next row.
+const frameRow = 5.0
 
 // Cycles of weight gradients that are not multiply-adds.
 const (

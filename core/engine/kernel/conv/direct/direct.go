@@ -8,10 +8,10 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel/gemm"
 )
 
-// The float32 convolution with stride 1: the micro-kernels read the taps straight
+// The float32 convolution: the micro-kernels read the taps straight
 // from an image that was copied into a zero frame, through a table of offsets.
-// No column matrix exists. The gradient for the input is the same convolution
-// with the filters flipped, over dy in a frame of its own.
+// No column matrix exists. The gradient for the input is a convolution with stride 1
+// with the filters flipped, over dy in a frame of its own, in which a stride leaves gaps of zeros.
 
 // Takes reports whether a direction can be computed directly at the active level.
 func Takes(p *geometry.Shape, d geometry.Direction) bool {
@@ -116,7 +116,7 @@ func (c *call) reserve(p *geometry.Shape, scratch []float32) (image, rest []floa
 // setTap says for every channel that the filter's element rs looks h rows down and w columns right.
 func (c *call) setTap(p *geometry.Shape, rs, h, w int) {
 	for ch := range c.Channels {
-		c.taps[ch*p.R*p.S+rs] = int32(4 * (ch*c.Plane + h*c.Width + w))
+		c.taps[ch*p.R*p.S+rs] = int32(4 * (ch*c.Plane + c.At(h, w)))
 	}
 }
 

@@ -8,13 +8,13 @@ import (
 )
 
 // takesWeight reports whether the weight gradient is computed directly: where
-// rows fill their vectors, since lanes beyond a row's end do nothing.
+// rows fill half of their vectors, since lanes beyond a row's end do nothing.
 func takesWeight(p *geometry.Shape) bool {
 	if !p.FitsFrame() {
 		return false
 	}
 	lanes, ow := kernel.Lanes(), p.OutW()
-	return 4*ow >= 3*((ow+lanes-1)/lanes*lanes)
+	return 2*ow >= kernel.CeilDiv(ow, lanes)*lanes
 }
 
 // stepElems is the room that the steps of one image take in a scratch of float32.
@@ -28,7 +28,8 @@ const gradBatchElems = 1 << 15
 
 // gradBatch is how many images the weight gradient keeps framed at a time.
 func gradBatch(p *geometry.Shape) int {
-	return min(p.N, max(1, gradBatchElems/p.InputFrame().Elems()))
+	f := p.InputFrame()
+	return min(p.N, max(1, gradBatchElems/f.Elems()))
 }
 
 // weightCall is the weight gradient of one group over a batch of framed images.
@@ -47,7 +48,8 @@ type weightCall struct {
 
 // weightScratch has room for the taps, and for a batch of framed images and their steps.
 func weightScratch(p *geometry.Shape) int {
-	return p.PatchSize() + gradBatch(p)*(p.InputFrame().Elems()+stepElems(p))
+	f := p.InputFrame()
+	return p.PatchSize() + gradBatch(p)*(f.Elems()+stepElems(p))
 }
 
 // GradWeight writes or adds the gradient of the weights to dw.
@@ -78,7 +80,7 @@ func (c *weightCall) setTaps(f geometry.Frame, scratch []float32) []float32 {
 	for i := range c.taps {
 		rs := c.p.R * c.p.S
 		ch, r, s := i/rs, i%rs/c.p.S, i%c.p.S
-		c.taps[i] = int32(ch*f.Plane + r*c.p.DilationH()*f.Width + s*c.p.DilationW())
+		c.taps[i] = int32(ch*f.Plane + f.At(r*c.p.DilationH(), s*c.p.DilationW()))
 	}
 	return scratch[len(c.taps):]
 }

@@ -18,3 +18,23 @@ func vecSpreadPairs(n int, src *float32, dst *float32) {
 func vecPickPairs(n int, src *float32, dst *float32) {
 	kernel.NoVectors()
 }
+
+// vecFramePlanes copies rows of planes to frames. It may write zeros behind a row.
+func vecFramePlanes(planeCopy *PlaneCopy) {
+	framePlanesNEON(planeCopy)
+}
+
+// vecCutPlanes copies rows out of frames. It may read behind a row.
+func vecCutPlanes(planeCopy *PlaneCopy) {
+	cutPlanesNEON(planeCopy)
+}
+
+// vecSplitPlanes copies the even elements of rows to frames, and the odd ones to others. It may write zeros behind a row.
+func vecSplitPlanes(planeCopy *PlaneCopy) {
+	splitPlanesNEON(planeCopy)
+}
+
+// vecJoinPlanes copies rows out of frames to the even elements of rows, and those of others to the odd ones. It may read behind a row.
+func vecJoinPlanes(planeCopy *PlaneCopy) {
+	joinPlanesNEON(planeCopy)
+}

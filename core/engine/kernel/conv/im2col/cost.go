@@ -22,8 +22,14 @@ func Cost(p *geometry.Shape, d geometry.Direction) float64 {
 	if p.StrideW > 2 && d != geometry.ToInput {
 		c += 3 * cost.ElemCopies * float64(p.N*cg*p.H*p.W)
 	}
+	if g > 1 {
+		c *= groupLosses
+	}
 	return float64(g) * (c + cost.MatrixProduct(out, pixels, taps))
 }
 
 // colCopies is the cycles of writing an element of the matrix of columns, and of reading it in Gemm.
 const colCopies = 0.25
+
+// groupLosses is how much longer copies of a few channels take than the model says.
+const groupLosses = 3.0

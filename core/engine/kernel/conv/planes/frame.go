@@ -2,6 +2,7 @@ package planes
 
 import (
 	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
 )
 
 // planeElems bounds the frames that are worked on at once, so that they stay in the L1 cache.
@@ -46,7 +47,7 @@ func (f *planeFrame) at(row, col int) int {
 
 // frameCopy is how the rows of one phase get into a frame.
 type frameCopy struct {
-	planeCopy
+	geometry.PlaneCopy
 	from, to int // elements
 }
 
@@ -54,9 +55,9 @@ type frameCopy struct {
 func (f *planeFrame) prepare(between, n int) {
 	for i := range min(f.stepH, f.h) {
 		c := frameCopy{from: i * n, to: f.at(f.top+i, f.left)}
-		c.planeCopy = planeCopy{rows: kernel.CeilDiv(f.h-i, f.stepH), srcImage: 4 * between, srcRow: 4 * f.stepH * n, dstImage: 4 * f.pitch, dstRow: 4 * f.width}
-		c.setWidth(f.w, min(f.stepW, 2))
-		c.odd = 4 * (f.at(f.top+i, f.left+1) - c.to)
+		c.PlaneCopy = geometry.PlaneCopy{Rows: kernel.CeilDiv(f.h-i, f.stepH), SrcImage: 4 * between, SrcRow: 4 * f.stepH * n, DstImage: 4 * f.pitch, DstRow: 4 * f.width}
+		c.SetWidth(f.w, min(f.stepW, 2))
+		c.Odd = 4 * (f.at(f.top+i, f.left+1) - c.to)
 		f.copies[i] = c
 	}
 }
@@ -65,23 +66,23 @@ func (f *planeFrame) prepare(between, n int) {
 func (f *planeFrame) fill(images int, x, frame []float32) {
 	for i := range min(f.stepH, f.h) {
 		c := &f.copies[i]
-		c.images, c.src, c.dst = images, &x[c.from], &frame[c.to]
+		c.Images, c.Src, c.Dst = images, &x[c.from], &frame[c.to]
 		switch f.stepW {
 		case 1:
-			vecFramePlanes(&c.planeCopy)
+			c.Frame()
 		case 2:
-			vecSplitPlanes(&c.planeCopy)
+			c.Split()
 		default:
-			f.split(&c.planeCopy, i, x[c.from:], frame)
+			f.split(&c.PlaneCopy, i, x[c.from:], frame)
 		}
 	}
 }
 
 // split is fill for the rows i, i+stepH and so on, one element after the other.
-func (f *planeFrame) split(c *planeCopy, i int, x, frame []float32) {
-	for image := range c.images {
-		for r := range c.rows {
-			from := x[(image*c.srcImage+r*c.srcRow)/4:][:f.w]
+func (f *planeFrame) split(c *geometry.PlaneCopy, i int, x, frame []float32) {
+	for image := range c.Images {
+		for r := range c.Rows {
+			from := x[(image*c.SrcImage+r*c.SrcRow)/4:][:f.w]
 			for j, v := range from {
 				frame[image*f.pitch+f.at(f.top+i+r*f.stepH, f.left+j)] = v
 			}

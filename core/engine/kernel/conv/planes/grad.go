@@ -143,9 +143,9 @@ func (g *planeGrad) join(o *planeOut, images int, room, dx []float32) {
 	p, size := g.p, o.elems()
 	between, line := p.C*p.H*p.W, p.StrideH*p.W
 	if p.StrideW == 2 {
-		c := planeCopy{images: images, rows: o.h, src: &room[0], srcImage: 4 * o.image(), srcRow: 4 * o.line(), dst: &dx[0], dstImage: 4 * between, dstRow: 4 * line, odd: 4 * size}
-		c.setWidth(p.W, 2)
-		vecJoinPlanes(&c)
+		c := geometry.PlaneCopy{Images: images, Rows: o.h, Src: &room[0], SrcImage: 4 * o.image(), SrcRow: 4 * o.line(), Dst: &dx[0], DstImage: 4 * between, DstRow: 4 * line, Odd: 4 * size}
+		c.SetWidth(p.W, 2)
+		c.Join()
 		return
 	}
 	for i := range images {

@@ -1,7 +1,5 @@
 package planes
 
-import "github.com/trainctl/trainctl/core/engine/kernel"
-
 // columnTaps is how many taps that lie below each other the kernels take at most: they load a
 // row of x once for all of them. planeViews is how many such columns those of weight
 // gradients take, by their taps less one. Both are known to gen/conv/planes.go.
@@ -47,23 +45,4 @@ type planeDots struct {
 	off, at                 int // off is 0, at room for the kernel
 	out                     *float32
 	x                       [8]*float32 // each column's first tap
-}
-
-// planeCopy is a call of the copies of rows. All steps are bytes; vectors are the whole ones of a
-// row before its last, and tail and tail2 the lanes of the last. odd is the distance of the odd elements'
-// place. The kernel counts in images. The layout is known to gen/conv/planes.go.
-type planeCopy struct {
-	images, rows, vectors              int
-	src, dst                           *float32
-	odd                                int
-	srcImage, srcRow, dstImage, dstRow int
-	tail, tail2                        kernel.Mask
-}
-
-// setWidth is for rows of n elements in steps of some vectors of eight.
-func (c *planeCopy) setWidth(n, vectors int) {
-	const eight = 8
-	c.vectors = (n - 1) / (eight * vectors)
-	n -= c.vectors * eight * vectors
-	c.tail, c.tail2 = kernel.FirstOfEight(min(n, eight)), kernel.FirstOfEight(max(0, n-eight))
 }

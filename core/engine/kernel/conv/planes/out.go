@@ -1,6 +1,9 @@
 package planes
 
-import "github.com/trainctl/trainctl/core/engine/kernel"
+import (
+	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
+)
 
 // planeOut is how h×w pixels of some images are computed from a frame. Rows of a vector or more go to
 // their places, where the last vector overlaps the one before it. Narrower ones are
@@ -105,7 +108,7 @@ func (o *planeOut) tiles(t *planeTile, images, height, count int, x, y []float32
 
 // cut copies rows of long vectors to y, whose images and rows lie so many elements apart.
 func (o *planeOut) cut(images int, long, y []float32, between, line int) {
-	c := planeCopy{images: images, rows: o.h, src: &long[0], srcImage: 4 * o.image(), srcRow: 4 * o.line(), dst: &y[0], dstImage: 4 * between, dstRow: 4 * line}
-	c.setWidth(o.w, 1)
-	vecCutPlanes(&c)
+	c := geometry.PlaneCopy{Images: images, Rows: o.h, Src: &long[0], SrcImage: 4 * o.image(), SrcRow: 4 * o.line(), Dst: &y[0], DstImage: 4 * between, DstRow: 4 * line}
+	c.SetWidth(o.w, 1)
+	c.Cut()
 }

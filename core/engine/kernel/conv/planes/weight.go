@@ -61,9 +61,9 @@ func GradWeight(p *geometry.Shape, x, dy, dw, scratch []float32, accumulate bool
 				o.columns(images, p.K*plane, o.w, frame, from, to)
 				continue
 			}
-			c := planeCopy{images: images, rows: o.h, src: &from[0], srcImage: 4 * p.K * plane, srcRow: 4 * o.w, dst: &grads[0], dstImage: 4 * f.pitch, dstRow: 4 * o.line()}
-			c.setWidth(o.w, 1)
-			vecFramePlanes(&c)
+			c := geometry.PlaneCopy{Images: images, Rows: o.h, Src: &from[0], SrcImage: 4 * p.K * plane, SrcRow: 4 * o.w, Dst: &grads[0], DstImage: 4 * f.pitch, DstRow: 4 * o.line()}
+			c.SetWidth(o.w, 1)
+			c.Frame()
 			o.columns(1, 0, o.line(), frame, grads, to)
 		}
 	}

@@ -47,19 +47,3 @@ var (
 	_ = [1]byte{}[unsafe.Offsetof(planeDots{}.out)-88]
 	_ = [1]byte{}[unsafe.Offsetof(planeDots{}.x)-96]
 )
-
-// The offsets at which the assembly reads planeCopy: each index is 0.
-var (
-	_ = [1]byte{}[unsafe.Offsetof(planeCopy{}.images)-0]
-	_ = [1]byte{}[unsafe.Offsetof(planeCopy{}.rows)-8]
-	_ = [1]byte{}[unsafe.Offsetof(planeCopy{}.vectors)-16]
-	_ = [1]byte{}[unsafe.Offsetof(planeCopy{}.src)-24]
-	_ = [1]byte{}[unsafe.Offsetof(planeCopy{}.dst)-32]
-	_ = [1]byte{}[unsafe.Offsetof(planeCopy{}.odd)-40]
-	_ = [1]byte{}[unsafe.Offsetof(planeCopy{}.srcImage)-48]
-	_ = [1]byte{}[unsafe.Offsetof(planeCopy{}.srcRow)-56]
-	_ = [1]byte{}[unsafe.Offsetof(planeCopy{}.dstImage)-64]
-	_ = [1]byte{}[unsafe.Offsetof(planeCopy{}.dstRow)-72]
-	_ = [1]byte{}[unsafe.Offsetof(planeCopy{}.tail)-80]
-	_ = [1]byte{}[unsafe.Offsetof(planeCopy{}.tail2)-88]
-)

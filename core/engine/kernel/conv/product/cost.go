@@ -11,7 +11,7 @@ func Cost(p *geometry.Shape, d geometry.Direction) float64 {
 	m, g, kg := newPatches(p), p.GroupCount(), p.K/p.GroupCount()
 	c := 0.0
 	if !m.inPlace {
-		c = cost.ElemCopies * float64(p.N*m.image())
+		c = 1.6 * cost.ElemCopies * float64(p.N*m.image())
 		if p.StrideW > p.S {
 			c *= 2 // cache lines of which little is looked at
 		}
@@ -31,5 +31,9 @@ func Cost(p *geometry.Shape, d geometry.Direction) float64 {
 	if deep.line > 0 {
 		c += float64(g) * cost.RowCopies / 4 * float64(p.N*(in+out)*kernel.CeilDiv(m.pixels, kernel.Lanes()))
 	}
-	return c + float64(g*p.N)/float64(deep.images)*cost.MatrixProduct(kg, m.rows, deep.images*m.pixels)
+	work := float64(g*p.N) / float64(deep.images) * cost.MatrixProduct(kg, m.rows, deep.images*m.pixels)
+	if g > 1 {
+		work *= 1.5 // small products
+	}
+	return c + work
 }

@@ -128,16 +128,16 @@ type tiles struct {
 // blockElems bounds the pixels that are copied at once, so that they stay in L1.
 const blockElems = 1 << 12
 
-// packsPixels reports whether a product of out rows copies what it reads: for many rows, so that it
-// is read from side to side, and where planes are pages apart, so that every tile writes next to the one before it.
-func packsPixels(out, pixels int) bool {
+// packsPixels reports whether a product of out rows copies the in rows that it reads: many, so that they
+// are read from side to side, and where planes are pages apart, so that every tile writes next to the one before it.
+func packsPixels(in, out, pixels int) bool {
 	const page = 4096 / 4
-	return pixels >= page && out >= 32 || kernel.Lanes() < kernel.Block && out >= 64
+	return pixels >= page && out >= 32 || kernel.Lanes() < kernel.Block && min(in, out) >= 64
 }
 
 // tileBlock is how many vectors of pixels are worked on at once.
 func tileBlock(in, out, pixels int) int {
-	if !packsPixels(out, pixels) {
+	if !packsPixels(in, out, pixels) {
 		return 2
 	}
 	return max(2, blockElems/panelElems(in)&^1)
@@ -153,7 +153,7 @@ func panelElems(in int) int {
 // up to a square of vectors.
 func tilesScratch(in, out, pixels int) int {
 	n := min(in, gemm.BlockK) + in*out + kernel.Block*kernel.Block
-	if packsPixels(out, pixels) {
+	if packsPixels(in, out, pixels) {
 		n += tileBlock(in, out, pixels) * panelElems(in)
 	}
 	return n
@@ -164,7 +164,7 @@ func newTiles(in, out, pixels int, w []float32, row, col int, room []float32) ti
 	t := tiles{TileShape: gemm.TileShapes[kernel.Current()], in: in, out: out, pixels: pixels, block: tileBlock(in, out, pixels)}
 	step := pixels
 	t.offsets, room = unsafe.Slice((*int32)(unsafe.Pointer(&room[0])), min(in, gemm.BlockK)), room[min(in, gemm.BlockK):]
-	if packsPixels(out, pixels) {
+	if packsPixels(in, out, pixels) {
 		n := t.block * panelElems(in)
 		t.packed, room, step = room[:n], room[n:], t.Lanes
 	}
@@ -180,69 +180,85 @@ func newTiles(in, out, pixels int, w []float32, row, col int, room []float32) ti
 	return t
 }
 
+// place is a vector of pixels: its image and its first pixel.
+type place struct{ image, pixel int }
+
+// next is the vector behind p.
+func (c *tiles) next(p place) place {
+	if p.pixel += c.Lanes; p.pixel >= c.pixels {
+		return place{p.image + 1, 0}
+	}
+	return p
+}
+
 // run computes images from x to y.
 func (c *tiles) run(images int, x, y []float32) {
-	perImage := kernel.CeilDiv(c.pixels, c.Lanes)
-	for v := 0; v < perImage*images; v += c.block {
-		c.runBlock(v, min(c.block, perImage*images-v), perImage, x, y)
+	var p place
+	for rest := kernel.CeilDiv(c.pixels, c.Lanes) * images; rest > 0; rest -= c.block {
+		p = c.runBlock(p, min(c.block, rest), x, y)
 	}
 }
 
-// runBlock computes count vectors of pixels from the first on.
-func (c *tiles) runBlock(first, count, perImage int, x, y []float32) {
+// runBlock computes count vectors of pixels from first on, and returns the place behind them.
+func (c *tiles) runBlock(first place, count int, x, y []float32) (p place) {
 	if c.packed != nil {
-		c.pack(first, count, perImage, x)
+		c.pack(first, count, x)
 	}
-	height := gemm.EvenRows(c.out, c.Rows)
+	step := c.out // rows of y that a pair of vectors takes before the next one
+	if c.packed != nil {
+		step = gemm.EvenRows(c.out, c.Rows)
+	}
 	for l := 0; l < c.in; l += gemm.BlockK {
 		t := gemm.Tile{K: min(gemm.BlockK, c.in-l), Off: &c.offsets[0], Ldc: 4 * c.pixels}
 		if l > 0 {
 			t.Add = 1
 		}
-		for i := 0; i < c.out; i += height {
-			t.A = &c.weights[l*c.out+i*t.K]
-			if t.Bias = nil; c.bias != nil && l == 0 {
-				t.Bias = &c.bias[i]
-			}
-			rows := min(height, c.out-i)
+		for i := 0; i < c.out; i += step {
+			p = first
 			for v := 0; v < count; v += 2 {
-				var n int
-				t.B0, t.C0, n = c.column(first, v, l, perImage, x, y[i*c.pixels:])
-				t.N0, t.B1, t.C1, t.N1 = kernel.FirstLanes(n), t.B0, t.C0, kernel.FirstLanes(0)
-				if v+1 < count {
-					t.B1, t.C1, n = c.column(first, v+1, l, perImage, x, y[i*c.pixels:])
-					t.N1 = kernel.FirstLanes(n)
+				var to0, to1 int
+				t.B0, to0, t.N0 = c.column(p, v, l, x)
+				t.B1, to1, t.N1 = t.B0, to0, kernel.FirstLanes(0)
+				if p = c.next(p); v+1 < count {
+					t.B1, to1, t.N1 = c.column(p, v+1, l, x)
+					p = c.next(p)
 				}
-				gemm.RunTile(rows, &t)
+				c.tiles(&t, l, i, min(i+step, c.out), y[to0:], y[to1:])
 			}
 		}
+	}
+	return p
+}
+
+// tiles computes the rows [i, end) of a pair of vectors.
+func (c *tiles) tiles(t *gemm.Tile, l, i, end int, y0, y1 []float32) {
+	height := gemm.EvenRows(c.out, c.Rows)
+	for ; i < end; i += height {
+		t.A, t.C0, t.C1 = &c.weights[l*c.out+i*t.K], &y0[i*c.pixels], &y1[i*c.pixels]
+		if t.Bias = nil; c.bias != nil && l == 0 {
+			t.Bias = &c.bias[i]
+		}
+		gemm.RunTile(min(height, end-i), t)
 	}
 }
 
 // pack copies what a block of vectors sees to panels.
-func (c *tiles) pack(first, count, perImage int, x []float32) {
+func (c *tiles) pack(p place, count int, x []float32) {
 	panel := panelElems(c.in)
-	for v := 0; v < count; {
-		from, _, _ := c.vector(first+v, perImage)
-		n := min(count-v, perImage-(first+v)%perImage)
-		gemm.PackVectors(c.in, n, &x[from], c.pixels, &c.packed[v*panel], panel)
+	for v := 0; v < count; p = (place{p.image + 1, 0}) {
+		n := min(count-v, kernel.CeilDiv(c.pixels-p.pixel, c.Lanes))
+		gemm.PackVectors(c.in, n, &x[p.image*c.between+p.pixel], c.pixels, &c.packed[v*panel], panel)
 		v += n
 	}
 }
 
-// column is where vector v of a block lies: in x or its panel, from input l on, and in y; and how many of its pixels count.
-func (c *tiles) column(first, v, l, perImage int, x, y []float32) (b, to *float32, n int) {
-	from, at, n := c.vector(first+v, perImage)
+// column is where vector v of a block lies: in x or its panel, from input l on, and in y; and which of its pixels count.
+func (c *tiles) column(p place, v, l int, x []float32) (b *float32, to int, lanes kernel.Mask) {
+	to, lanes = p.image*c.outStep+p.pixel, kernel.FirstLanes(min(c.Lanes, c.pixels-p.pixel))
 	if c.packed != nil {
-		return &c.packed[v*panelElems(c.in)+l*c.Lanes], &y[at], n
+		return &c.packed[v*panelElems(c.in)+l*c.Lanes], to, lanes
 	}
-	return &x[from+l*c.pixels], &y[at], n
-}
-
-// vector is the place of a vector of pixels: in x, in y, and how many.
-func (c *tiles) vector(v, perImage int) (from, to, n int) {
-	image, col := v/perImage, v%perImage*c.Lanes
-	return image*c.between + col, image*c.outStep + col, min(c.Lanes, c.pixels-col)
+	return &x[p.image*c.between+p.pixel+l*c.pixels], to, lanes
 }
 
 // runSafely is run for the last images of x, behind which vectors must not read: the

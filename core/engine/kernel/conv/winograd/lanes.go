@@ -16,7 +16,7 @@ const bandVectors = 256
 
 // TakesLanes reports whether LanesGradWeight computes the weight gradient.
 func TakesLanes(p *geometry.Shape) bool {
-	return kernel.Current() == kernel.AVX2 && p.FitsFrame() && p.GroupCount() == 1 && p.DilationW() == 1 &&
+	return kernel.Current() == kernel.AVX2 && p.Stride1() && p.FitsFrame() && p.GroupCount() == 1 && p.DilationW() == 1 &&
 		p.S >= 3 && p.S <= 7 && p.K%channelLanes == 0
 }
 

@@ -12,11 +12,11 @@ var Families = slices.Concat(
 		isa.Family{Name: "dot", Emit: dot, ISAs: isa.Each},
 		isa.Family{Name: "bf16_dot", Emit: dot, ISAs: isa.BF16},
 	),
-	isa.In("conv/planes",
-		isa.Family{Name: "planes", Emit: planes, ISAs: isa.Each},
+	isa.In("conv/planes", isa.Family{Name: "planes", Emit: planes, ISAs: isa.Each}),
+	isa.In("conv/geometry",
+		isa.Family{Name: "im2col", Emit: im2col, ISAs: isa.Each, Choose: true},
 		isa.Family{Name: "plane_copies", Emit: planeCopies, ISAs: isa.Narrow, Choose: true},
 	),
-	isa.In("conv/geometry", isa.Family{Name: "im2col", Emit: im2col, ISAs: isa.Each, Choose: true}),
 	isa.In("conv/winograd",
 		isa.Family{Name: "winograd", Emit: winograd, ISAs: isa.Each, Choose: true},
 		isa.Family{Name: "taps", Emit: tapSums, ISAs: isa.Narrow, Choose: true},
@@ -43,9 +43,9 @@ var Layouts = []isa.Layout{
 		{Name: "images", Offset: pdImages}, {Name: "xImage", Offset: pdXImage}, {Name: "dyImage", Offset: pdDYImage}, {Name: "blocks", Offset: pdBlocks}, {Name: "left", Offset: pdLeft}, {Name: "rows", Offset: pdRows},
 		{Name: "xRow", Offset: pdXRow}, {Name: "dyRow", Offset: pdDYRow}, {Name: "dy", Offset: pdDY}, {Name: "off", Offset: pdOff}, {Name: "at", Offset: pdAt}, {Name: "out", Offset: pdOut}, {Name: "x", Offset: pdX},
 	}},
-	{Folder: "conv/planes", Name: "planeCopy", Fields: []isa.Field{
-		{Name: "images", Offset: pcImages}, {Name: "rows", Offset: pcRows}, {Name: "vectors", Offset: pcVectors}, {Name: "src", Offset: pcSrc}, {Name: "dst", Offset: pcDst}, {Name: "odd", Offset: pcOdd}, {Name: "srcImage", Offset: pcSrcImage},
-		{Name: "srcRow", Offset: pcSrcRow}, {Name: "dstImage", Offset: pcDstImage}, {Name: "dstRow", Offset: pcDstRow}, {Name: "tail", Offset: pcTail}, {Name: "tail2", Offset: pcTail2},
+	{Folder: "conv/geometry", Name: "PlaneCopy", Fields: []isa.Field{
+		{Name: "Images", Offset: pcImages}, {Name: "Rows", Offset: pcRows}, {Name: "Vectors", Offset: pcVectors}, {Name: "Src", Offset: pcSrc}, {Name: "Dst", Offset: pcDst}, {Name: "Odd", Offset: pcOdd}, {Name: "SrcImage", Offset: pcSrcImage},
+		{Name: "SrcRow", Offset: pcSrcRow}, {Name: "DstImage", Offset: pcDstImage}, {Name: "DstRow", Offset: pcDstRow}, {Name: "Tail", Offset: pcTail}, {Name: "Tail2", Offset: pcTail2},
 	}},
 	{Folder: "conv/winograd", Name: "transform", Fields: []isa.Field{
 		{Name: "count", Offset: trCount}, {Name: "in", Offset: trIn}, {Name: "inRow", Offset: trInRow}, {Name: "inCol", Offset: trInCol}, {Name: "inStep", Offset: trInStep},

@@ -2,7 +2,7 @@
 
 #include "textflag.h"
 
-// func framePlanesAVX2(planeCopy *planeCopy)
+// func framePlanesAVX2(planeCopy *PlaneCopy)
 // Requires: AVX, MMX+
 TEXT ·framePlanesAVX2(SB), NOSPLIT, $0-8
 	MOVQ    planeCopy+0(FP), AX
@@ -50,7 +50,7 @@ last:
 	VZEROUPPER
 	RET
 
-// func cutPlanesAVX2(planeCopy *planeCopy)
+// func cutPlanesAVX2(planeCopy *PlaneCopy)
 // Requires: AVX, MMX+, POPCNT
 TEXT ·cutPlanesAVX2(SB), NOSPLIT, $0-8
 	MOVQ    planeCopy+0(FP), AX
@@ -125,7 +125,7 @@ stored1:
 	VZEROUPPER
 	RET
 
-// func splitPlanesAVX2(planeCopy *planeCopy)
+// func splitPlanesAVX2(planeCopy *PlaneCopy)
 // Requires: AVX, AVX2, MMX+
 TEXT ·splitPlanesAVX2(SB), NOSPLIT, $0-8
 	MOVQ    planeCopy+0(FP), AX
@@ -185,7 +185,7 @@ last:
 	VZEROUPPER
 	RET
 
-// func joinPlanesAVX2(planeCopy *planeCopy)
+// func joinPlanesAVX2(planeCopy *PlaneCopy)
 // Requires: AVX, MMX+, POPCNT
 TEXT ·joinPlanesAVX2(SB), NOSPLIT, $0-8
 	MOVQ    planeCopy+0(FP), AX

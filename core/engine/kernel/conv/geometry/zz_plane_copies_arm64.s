@@ -2,7 +2,7 @@
 
 #include "textflag.h"
 
-// func framePlanesNEON(planeCopy *planeCopy)
+// func framePlanesNEON(planeCopy *PlaneCopy)
 TEXT ·framePlanesNEON(SB), NOSPLIT, $0-8
 	MOVD	planeCopy+0(FP), R8
 	MOVD	24(R8), R7
@@ -75,7 +75,7 @@ lanes1one:
 	FMOVS	0(R1), F1
 	B	lanes1done
 
-// func cutPlanesNEON(planeCopy *planeCopy)
+// func cutPlanesNEON(planeCopy *PlaneCopy)
 TEXT ·cutPlanesNEON(SB), NOSPLIT, $0-8
 	MOVD	planeCopy+0(FP), R8
 	MOVD	24(R8), R7
@@ -146,7 +146,7 @@ lanes1one:
 	FMOVS	F1, 0(R0)
 	B	lanes1done
 
-// func splitPlanesNEON(planeCopy *planeCopy)
+// func splitPlanesNEON(planeCopy *PlaneCopy)
 TEXT ·splitPlanesNEON(SB), NOSPLIT, $0-8
 	MOVD	planeCopy+0(FP), R10
 	MOVD	24(R10), R9
@@ -279,7 +279,7 @@ lanes2one:
 	FMOVS	0(R0), F3
 	B	lanes2done
 
-// func joinPlanesNEON(planeCopy *planeCopy)
+// func joinPlanesNEON(planeCopy *PlaneCopy)
 TEXT ·joinPlanesNEON(SB), NOSPLIT, $0-8
 	MOVD	planeCopy+0(FP), R10
 	MOVD	24(R10), R9

@@ -1,0 +1,36 @@
+package geometry
+
+import "github.com/trainctl/trainctl/core/engine/kernel"
+
+// PlaneCopy is a call of the copies of rows of planes of several images. All steps are bytes; Vectors are the whole
+// ones of a row before its last, and Tail and Tail2 the lanes of the last. Odd is the distance of the odd
+// elements' place. The kernel counts in Images. The layout is known to gen/conv/planes.go.
+type PlaneCopy struct {
+	Images, Rows, Vectors              int
+	Src, Dst                           *float32
+	Odd                                int
+	SrcImage, SrcRow, DstImage, DstRow int
+	Tail, Tail2                        kernel.Mask
+}
+
+// SetWidth is for rows of n elements in steps of some vectors of eight: two where Split and Join
+// take pairs.
+func (c *PlaneCopy) SetWidth(n, vectors int) {
+	const eight = 8
+	c.Vectors = (n - 1) / (eight * vectors)
+	n -= c.Vectors * eight * vectors
+	c.Tail, c.Tail2 = kernel.FirstOfEight(min(n, eight)), kernel.FirstOfEight(max(0, n-eight))
+}
+
+// Frame copies rows to a frame. It may write zeros behind a row.
+func (c *PlaneCopy) Frame() { vecFramePlanes(c) }
+
+// Cut copies rows out of a frame. It may read behind a row.
+func (c *PlaneCopy) Cut() { vecCutPlanes(c) }
+
+// Split copies the even elements of rows to a frame, and the odd ones to another. It may write
+// zeros behind a row.
+func (c *PlaneCopy) Split() { vecSplitPlanes(c) }
+
+// Join is the way back. It may read behind a row.
+func (c *PlaneCopy) Join() { vecJoinPlanes(c) }
