@@ -11,9 +11,12 @@ func Cost(p *geometry.Shape, d geometry.Direction) float64 {
 	m, g, kg := newPatches(p), p.GroupCount(), p.K/p.GroupCount()
 	c := 0.0
 	if !m.inPlace {
-		c = 1.6 * cost.ElemCopies * float64(p.N*m.image())
+		c = cost.ElemCopies * float64(p.N*m.image())
 		if p.StrideW > p.S {
 			c *= 2 // cache lines of which little is looked at
+		}
+		if p.StrideW == 2 {
+			c *= 1.3 // against frames, which are split in vectors
 		}
 	}
 	in, out := m.rows, kg
@@ -25,15 +28,18 @@ func Cost(p *geometry.Shape, d geometry.Direction) float64 {
 		return c + float64(g)*cost.MatrixProduct(p.N, out, in)
 	case d != geometry.ToWeight:
 		vectors := p.N * kernel.CeilDiv(m.pixels, kernel.Lanes())
-		return c + float64(g)*(cost.Tiles(vectors, in, out)+cost.WeightCopy/4*float64(in*out))
+		work := float64(g) * (cost.Tiles(vectors, in, out) + cost.WeightCopy/4*float64(in*out))
+		if g > 1 {
+			work *= groupLosses
+		}
+		return c + work
 	}
 	deep := m.deep()
 	if deep.line > 0 {
 		c += float64(g) * cost.RowCopies / 4 * float64(p.N*(in+out)*kernel.CeilDiv(m.pixels, kernel.Lanes()))
 	}
-	work := float64(g*p.N) / float64(deep.images) * cost.MatrixProduct(kg, m.rows, deep.images*m.pixels)
-	if g > 1 {
-		work *= 1.5 // small products
-	}
-	return c + work
+	return c + float64(g*p.N)/float64(deep.images)*cost.MatrixProduct(kg, m.rows, deep.images*m.pixels)
 }
+
+// groupLosses is how much longer tiles of one group of channels take, which leave cache lines of the others out.
+const groupLosses = 2.0
