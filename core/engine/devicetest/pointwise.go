@@ -128,6 +128,20 @@ func (f function) test(r *rig, n int) {
 	r.check("dx", gx, dx)
 	r.do(op.GradOp(f.op), f.attr, []*arg{saved, dy}, []*arg{dy})
 	r.check("dx over dy", dy, dx)
+	if op.Of(f.op).Pointwise.Slope {
+		f.again(r, x, res, gx)
+	}
 	r.do(f.op, f.attr, []*arg{x}, []*arg{x})
 	r.check("y over x", x, y)
+}
+
+// again checks that the gradient that makes the output again gives the bits of both steps.
+func (f function) again(r *rig, x, y, dx *arg) {
+	dy := r.normal(len(x.v))
+	r.do(op.GradOp(f.op), f.attr, []*arg{x, dy}, []*arg{dx})
+	wantY, wantDx := r.now(y), r.now(dx)
+	again := r.output(len(x.v))
+	r.do(op.GradAgainOp(f.op), f.attr, []*arg{x, dy}, []*arg{dy, again})
+	r.same("y made again", again, wantY)
+	r.same("dx with y", dy, wantDx)
 }

@@ -37,7 +37,7 @@ func init() {
 		Build: buildBatchNorm2D, Outputs: batchNormOutputs, Gradient: normGradient,
 		Norm: Norm{Float32: true, EvalOutputs: 1, CheckTrain: hasVariance, Synced: map[graph.Op]graph.Op{BatchNorm: SyncBatchNorm, BatchNormGrad: SyncBatchNormGrad}},
 		Steps: []Step{
-			{Op: BatchNorm, Cost: PerElement(7), InPlace: []int{0}, EvalInPlace: true, Mixed: true, AnyLayout: true, Again: Again{BatchNormAgain, normAgain}},
+			{Op: BatchNorm, Cost: PerElement(7), InPlace: []int{0}, EvalInPlace: true, Mixed: true, AnyLayout: true, Again: Again{Op: BatchNormAgain, In: normAgain}},
 			{Op: BatchNormGrad, Cost: PerElement(9), InPlace: []int{1}, Mixed: true, AnyLayout: true},
 			{Op: BatchNormAgain, Cost: PerElement(2), InPlace: []int{0}, Mixed: true, AnyLayout: true},
 		},
@@ -45,7 +45,7 @@ func init() {
 	define(Definition{
 		Name: SyncBatchNorm, Doc: "batchnorm2d over the batches of all ranks",
 		Steps: []Step{
-			{Op: SyncBatchNorm, Cost: PerElement(7), AnyLayout: true, Exchange: &Exchange{Gather: true, Len: channelSums}, Again: Again{BatchNormAgain, normAgain}},
+			{Op: SyncBatchNorm, Cost: PerElement(7), AnyLayout: true, Exchange: &Exchange{Gather: true, Len: channelSums}, Again: Again{Op: BatchNormAgain, In: normAgain}},
 			{Op: SyncBatchNormGrad, Cost: PerElement(9), InPlace: []int{1}, AnyLayout: true, Exchange: &Exchange{Len: gradientSums}},
 		},
 	})

@@ -38,7 +38,7 @@ func init() {
 	define(Definition{
 		Name: NormReLU, Doc: "batchnorm2d, an optional add, and the following relu",
 		Steps: []Step{
-			{Op: NormReLU, Cost: PerElement(8), InPlace: []int{0}, EvalInPlace: true, AnyLayout: true, Again: Again{NormReLUAgain, append(normAgain, 6)}},
+			{Op: NormReLU, Cost: PerElement(8), InPlace: []int{0}, EvalInPlace: true, AnyLayout: true, Again: Again{Op: NormReLUAgain, In: append(normAgain, 6)}},
 			{Op: NormReLUGrad, Cost: PerElement(10), InPlace: []int{2}, AnyLayout: true},
 			{Op: NormReLUAgain, Cost: PerElement(3), InPlace: []int{0, 5}, AnyLayout: true},
 		},

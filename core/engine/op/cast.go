@@ -6,5 +6,5 @@ import "github.com/trainctl/trainctl/core/engine/graph"
 const Cast graph.Op = "cast"
 
 func init() {
-	define(Definition{Name: Cast, Doc: "conversion to another type", Steps: []Step{{Op: Cast, Cost: PerElement(0), AnyLayout: true, Again: Again{Cast, []int{0}}}}})
+	define(Definition{Name: Cast, Doc: "conversion to another type", Steps: []Step{{Op: Cast, Cost: PerElement(0), AnyLayout: true, Again: Again{Op: Cast, In: []int{0}}}}})
 }

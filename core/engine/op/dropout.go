@@ -22,7 +22,7 @@ func init() {
 		Outputs:  dropoutOutputs,
 		Gradient: func(b *graph.Backward, n *graph.Node) { b.Through(n, DropoutGrad, n.Out[1]) },
 		Steps: []Step{
-			{Op: Dropout, Cost: PerElement(1), InPlace: []int{0}, Again: Again{DropoutGrad, []int{^1, 0}}}, // which applies the mask, too
+			{Op: Dropout, Cost: PerElement(1), InPlace: []int{0}, Again: Again{Op: DropoutGrad, In: []int{^1, 0}}}, // which applies the mask, too
 			{Op: DropoutGrad, Cost: PerElement(1), InPlace: []int{1}},
 		},
 	})

@@ -25,7 +25,7 @@ func init() {
 		},
 		Build: buildGroupNorm, Outputs: groupNormOutputs, Gradient: normGradient,
 		Steps: []Step{
-			{Op: GroupNorm, Cost: PerElement(7), Mixed: true, Again: Again{GroupNorm, []int{0, 1, 2}}},
+			{Op: GroupNorm, Cost: PerElement(7), Mixed: true, Again: Again{Op: GroupNorm, In: []int{0, 1, 2}}},
 			{Op: GroupNormGrad, Cost: PerElement(9), InPlace: []int{1}, Mixed: true},
 		},
 	})

@@ -28,7 +28,7 @@ func init() {
 		},
 		Build: buildLayerNorm, Outputs: layerNormOutputs, Gradient: normGradient,
 		Steps: []Step{
-			{Op: LayerNorm, Cost: PerElement(7), Mixed: true, Again: Again{LayerNorm, []int{0, 1, 2}}},
+			{Op: LayerNorm, Cost: PerElement(7), Mixed: true, Again: Again{Op: LayerNorm, In: []int{0, 1, 2}}},
 			{Op: LayerNormGrad, Cost: PerElement(9), InPlace: []int{1}, Mixed: true},
 		},
 	})

@@ -64,6 +64,9 @@ type Step struct {
 	InPlace     []int
 	EvalInPlace bool
 
+	// Over0: the second output may take the memory of the first input.
+	Over0 bool
+
 	// Mixed: parameters, their gradients and statistics may be float32 beside half activations.
 	Mixed bool
 
@@ -84,6 +87,10 @@ type Step struct {
 type Again struct {
 	Op graph.Op
 	In []int // what it reads of the other step: input i, or as ^i output i
+
+	// Gradient: Op takes the place of the step's gradient. It reads what that reads, and
+	// makes the output again as its own second one.
+	Gradient bool
 }
 
 // Exchange is a vector of float64 that a step works out together with the same

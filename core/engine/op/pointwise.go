@@ -51,16 +51,24 @@ func definePointwise(d Definition) {
 		{Op: d.Name, Cost: PerElement(p.FLOPs[0]), InPlace: []int{0}, AnyLayout: true},
 		{Op: GradOp(d.Name), Cost: PerElement(p.FLOPs[1]), InPlace: []int{1}, AnyLayout: true},
 	}
-	if p.FLOPs[0] <= cheap {
-		d.Steps[0].Again = Again{d.Name, []int{0}}
+	switch {
+	case p.FLOPs[0] <= cheap:
+		d.Steps[0].Again = Again{Op: d.Name, In: []int{0}}
+	case p.Slope:
+		d.Steps[0].Again = Again{Op: GradAgainOp(d.Name), Gradient: true}
+		d.Steps = append(d.Steps, Step{Op: GradAgainOp(d.Name), Cost: PerElement(p.FLOPs[1] + 1), InPlace: []int{1}, Over0: true, AnyLayout: true})
 	}
-	for i := range d.Steps {
+	for i := range p.FLOPs {
 		if p.FLOPs[i] == 0 { // forgotten, which is not for free
 			d.Steps[i].Cost = nil
 		}
 	}
 	define(d)
 }
+
+// GradAgainOp names the gradient that makes its function's output again, for functions with a
+// Slope: it reads the input and dy, and writes dx and the output.
+func GradAgainOp(op graph.Op) graph.Op { return GradOp(op) + "_again" }
 
 // scalars is nil for a function without arguments.
 func scalars(keys []Key, a Args) any {

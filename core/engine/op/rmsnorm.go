@@ -20,7 +20,7 @@ func init() {
 		},
 		Build: buildRMSNorm, Outputs: rmsNormOutputs, Gradient: rmsNormGradient,
 		Steps: []Step{
-			{Op: RMSNorm, Cost: PerElement(4), Mixed: true, Again: Again{RMSNorm, []int{0, 1}}},
+			{Op: RMSNorm, Cost: PerElement(4), Mixed: true, Again: Again{Op: RMSNorm, In: []int{0, 1}}},
 			{Op: RMSNormGrad, Cost: PerElement(7), InPlace: []int{1}, Mixed: true},
 		},
 	})

@@ -55,30 +55,41 @@ func (l *lowering) blocks() map[int]*block {
 	return m
 }
 
-// shareInPlace lets a step's first output take the memory of an input that ends there.
+// shareInPlace lets a step's outputs take the memory of inputs that end there.
 func (l *lowering) shareInPlace(m map[int]*block) map[int]*block {
 	for i := range l.steps {
 		s, known := &l.steps[i], op.StepOf(l.steps[i].op)
-		if len(known.InPlace) == 0 || s.out[0] == absent || known.EvalInPlace && l.opt.Train {
+		if known.EvalInPlace && l.opt.Train {
 			continue
 		}
-		out := m[l.vals[s.out[0]].alias]
-		if out == nil || out.first != i {
-			continue
-		}
-		for _, slot := range known.InPlace {
-			if slot >= len(s.in) || s.in[slot] == absent {
-				continue
-			}
-			in := m[l.vals[s.in[slot]].alias]
-			if in == nil || in == out || in.last != i || in.size != out.size || l.readTwice(s, slot) {
-				continue
-			}
-			l.merge(m, in, out)
-			break
+		l.shareOutput(m, i, s.out[0], known.InPlace)
+		if known.Over0 {
+			l.shareOutput(m, i, s.out[1], []int{0})
 		}
 	}
 	return m
+}
+
+// shareOutput lets an output of step i take the memory of the first of some inputs that allows it.
+func (l *lowering) shareOutput(m map[int]*block, i, v int, slots []int) {
+	if v == absent {
+		return
+	}
+	s, out := &l.steps[i], m[l.vals[v].alias]
+	if out == nil || out.first != i {
+		return
+	}
+	for _, slot := range slots {
+		if slot >= len(s.in) || s.in[slot] == absent {
+			continue
+		}
+		in := m[l.vals[s.in[slot]].alias]
+		if in == nil || in == out || in.last != i || in.size != out.size || l.readTwice(s, slot) {
+			continue
+		}
+		l.merge(m, in, out)
+		return
+	}
 }
 
 // readTwice reports whether the step reads the memory of input slot under another name too.

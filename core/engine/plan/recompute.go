@@ -3,6 +3,7 @@ package plan
 import (
 	"slices"
 
+	"github.com/trainctl/trainctl/core/engine/graph"
 	"github.com/trainctl/trainctl/core/engine/op"
 )
 
@@ -23,9 +24,47 @@ type recomputing struct {
 	made     map[int]int // by value: what has been made again
 }
 
+// effort is what backward makes again.
+type effort int
+
+const (
+	nothing   effort = iota
+	cheap            // what takes a pass over memory
+	functions        // and outputs of functions whose gradients compute most of them
+)
+
+// leanest compiles with the effort that its memory is worth: a pass over memory a sixteenth
+// of the arena, and functions a quarter, if that is more than caches hold.
+func leanest(g *graph.Graph, opt Options) (*Plan, error) {
+	const cached = 32 << 20
+	best, err := compile(g, opt, nothing)
+	if err != nil {
+		return nil, err
+	}
+	for _, level := range []struct {
+		again        effort
+		share, least int
+	}{{cheap, 16, 0}, {functions, 4, cached}} {
+		p, err := compile(g, opt, level.again)
+		if err != nil {
+			return nil, err
+		}
+		if saved := best.arena - p.arena; saved > max(best.arena/level.share, level.least) {
+			best = p
+		}
+	}
+	return best, nil
+}
+
 // recompute replaces what is read in backward but need not be kept since forward.
 // Results stay the same to the bit.
-func (l *lowering) recompute() {
+func (l *lowering) recompute(again effort) {
+	if again == functions {
+		l.gradientsAgain()
+	}
+	if again == nothing {
+		return
+	}
 	r := &recomputing{
 		l: l, backward: l.firstBackward(), maker: map[int]int{}, last: map[int]int{},
 		chain: map[int]int{}, dropped: map[int]bool{}, made: map[int]int{},
@@ -67,7 +106,7 @@ func (r *recomputing) root(v int) int { return r.l.vals[v].alias }
 func (r *recomputing) decide(i int) {
 	d := &r.l.steps[i]
 	again := op.StepOf(d.op).Again
-	if again.Op == "" || d.out[0] == absent || r.l.vals[d.out[0]].place != PlaceArena {
+	if again.Op == "" || again.Gradient || d.out[0] == absent || r.l.vals[d.out[0]].place != PlaceArena {
 		return
 	}
 	v, length := r.root(d.out[0]), 0
@@ -123,17 +162,7 @@ func (r *recomputing) replaced(v int) int {
 	if v == absent || !r.dropped[r.root(v)] {
 		return v
 	}
-	return r.renamed(v, r.again(r.root(v)))
-}
-
-// renamed is v in the memory of a value that was made again.
-func (r *recomputing) renamed(v, memory int) int {
-	if v == r.root(v) {
-		return memory
-	}
-	w := r.l.declare(r.l.vals[v].spec, PlaceArena, 0)
-	r.l.vals[w].alias = memory
-	return w
+	return r.l.renamed(v, r.root(v), r.again(r.root(v)))
 }
 
 // again appends the steps that make a value again, once.
@@ -146,7 +175,7 @@ func (r *recomputing) again(v int) int {
 	in := d.operands(again.In)
 	for k, u := range in {
 		if u != absent && r.l.vals[u].place == PlaceArena && (r.dropped[r.root(u)] || !r.kept(r.root(u))) {
-			in[k] = r.renamed(u, r.again(r.root(u)))
+			in[k] = r.l.renamed(u, r.root(u), r.again(r.root(u)))
 		}
 	}
 	out := d.out[:1]

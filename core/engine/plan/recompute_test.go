@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/trainctl/trainctl/core/engine/graph"
 	"github.com/trainctl/trainctl/core/engine/nn"
 	"github.com/trainctl/trainctl/core/engine/op"
 	"github.com/trainctl/trainctl/core/engine/plan"
@@ -71,7 +72,7 @@ func recomputes(t testing.TB, name string, cfg nn.Config, opt plan.Options) {
 func sameRuns(t testing.TB, name string, a, b *rig) {
 	t.Helper()
 	for step := range 3 {
-		x, y := goldenBatch(step, 4)
+		x, y := goldenBatch(step, a.p.Batch)
 		args := plan.Args{Input: x, Target: y, Seed: 5, Step: uint64(step)}
 		if got, want := a.prog.Run(args), b.prog.Run(args); got != want {
 			t.Errorf("%s, step %d: %+v, want %+v", name, step, got, want)
@@ -126,4 +127,32 @@ func TestRecomputeEndsLongChains(t *testing.T) {
 	if longest < 2 || longest > 4 {
 		t.Errorf("%d values are made again one from the other", longest)
 	}
+}
+
+// GELU's gradient makes the output again on its way, where that saves much memory. The
+// weight's gradient that reads it waits, gradients of parameters keep their order, and all keep their bits.
+func TestGradientMakesOutputAgain(t *testing.T) {
+	wide := nn.LayerConfig{Type: "conv2d", Args: op.Args{"out_channels": 128, "kernel_size": pair(1, 1)}}
+	narrow := nn.LayerConfig{Type: "conv2d", Args: op.Args{"out_channels": 2, "kernel_size": pair(1, 1)}}
+	block := layers{wide, layer("gelu"), narrow, layer("layernorm"), wide, layer("silu"), narrow}
+	block[3].Args = op.Args{"normalized_shape": []int{28}}
+	g := build(t, nn.Config{Layers: slices.Concat(block, block, layers{layer("flatten"), linear(10)})}, digits, class)
+	opt := plan.Options{Batch: 40, Train: true, Fuse: true}
+	kept := newRig(t, g, opt, 3)
+	opt.Recompute = true
+	again := newRig(t, g, opt, 3)
+	list := ops(again.p)
+	for _, o := range []graph.Op{op.GELU, op.SiLU} {
+		if n := count(again.p, op.GradAgainOp(o)); n != 2 || slices.Contains(list, op.GradOp(o)) {
+			t.Fatalf("steps %v", list)
+		}
+	}
+	at := slices.Index(list, op.GradAgainOp(op.SiLU))
+	if list[at-1] != op.Conv2DGradInput || list[at+1] != op.Conv2DGradWeight || list[at+2] != op.Conv2DGradBias {
+		t.Errorf("steps %v", list)
+	}
+	if a, b := again.p.ArenaBytes(), kept.p.ArenaBytes(); a > b*3/4 {
+		t.Errorf("an arena of %d bytes, and %d if everything is kept", a, b)
+	}
+	sameRuns(t, "functions", again, kept)
 }

@@ -19,12 +19,17 @@ func pointwise(
 ) {
 	bind.Implement(o, bind.Implementation{F32: unary(f32), F64: unary(f64), Blocks: ofOne})
 	bind.Implement(op.GradOp(o), bind.Implementation{F32: binary(g32), F64: binary(g64), Blocks: ofTwo})
+	if op.Of(o).Pointwise.Slope {
+		bind.Implement(op.GradAgainOp(o), bind.Implementation{F32: binaryAgain(f32, g32), F64: binaryAgain(f64, g64), Blocks: ofTwoAgain, Scratch: slopeScratch})
+	}
 }
 
 // How functions of one and of two tensors are cut.
 var (
 	ofOne = bind.Cuts{Along: bind.Elements, Of: []int{0, ^0}}
 	ofTwo = bind.Cuts{Along: bind.Elements, Of: []int{0, 1, ^0}}
+
+	ofTwoAgain = bind.Cuts{Along: bind.Elements, Of: []int{0, 1, ^0, ^1}}
 )
 
 // keepSlope enters a kernel that replaces x by the slope, for steps in float32 that allow it.
@@ -42,6 +47,31 @@ func keepSlope(o graph.Op, f func(x, y []float32, s op.Scalars)) {
 	}
 	either(o, unary(f))
 	either(op.GradOp(o), binary(func(slope, dy, dx []float32, _ op.Scalars) { elementwise.Mul(slope, dy, dx) }))
+	bind.Override(op.GradAgainOp(o), func(func(*bind.Binder[float32]) bind.Job) func(*bind.Binder[float32]) bind.Job { return slopesAgain(f) })
+}
+
+// slopeBlock is how many slopes slopesAgain has in scratch memory: with their operands they fit the L1 cache.
+const slopeBlock = 2048
+
+func slopeScratch(*plan.Step, int) int { return slopeBlock }
+
+// slopesAgain is a gradient that makes the function's output again, block by block with the
+// slopes in scratch memory.
+func slopesAgain(both func(x, y []float32, s op.Scalars)) func(*bind.Binder[float32]) bind.Job {
+	return func(b *bind.Binder[float32]) bind.Job {
+		s, x, dy, scratch := scalars(b.Step), b.In(0), b.In(1), b.Scratches()
+		dx, _ := b.Out(0)
+		y, _ := b.Out(1)
+		return b.Split(len(dx), shareElems, func(c *plan.Call, part, lo, hi int) {
+			for x, dy := x(c), dy(c); lo < hi; lo += slopeBlock {
+				end := min(lo+slopeBlock, hi)
+				slope := scratch[part][:end-lo]
+				copy(slope, x[lo:end])
+				both(slope, y[lo:end], s)
+				elementwise.Mul(slope, dy[lo:end], dx[lo:end])
+			}
+		})
+	}
 }
 
 // shareElems is how many elements of a pointwise step stay together on one thread:
@@ -61,6 +91,19 @@ func binary[T kernel.Float](f func(saved, dy, dx []T, s op.Scalars)) func(*bind.
 		s, saved, dy := scalars(b.Step), b.In(0), b.In(1)
 		dx, _ := b.Out(0)
 		return b.Split(len(dx), shareElems, func(c *plan.Call, _, lo, hi int) { f(saved(c)[lo:hi], dy(c)[lo:hi], dx[lo:hi], s) })
+	}
+}
+
+// binaryAgain runs a gradient, and then the function, whose output may lie over x.
+func binaryAgain[T kernel.Float](f func(x, y []T, s op.Scalars), grad func(x, dy, dx []T, s op.Scalars)) func(*bind.Binder[T]) bind.Job {
+	return func(b *bind.Binder[T]) bind.Job {
+		s, x, dy := scalars(b.Step), b.In(0), b.In(1)
+		dx, _ := b.Out(0)
+		y, _ := b.Out(1)
+		return b.Split(len(dx), shareElems, func(c *plan.Call, _, lo, hi int) {
+			grad(x(c)[lo:hi], dy(c)[lo:hi], dx[lo:hi], s)
+			f(x(c)[lo:hi], y[lo:hi], s)
+		})
 	}
 }
 

@@ -3,6 +3,7 @@ package ops
 import (
 	"strings"
 
+	"github.com/trainctl/trainctl/core/engine/cuda/driver"
 	"github.com/trainctl/trainctl/core/engine/cuda/kernels"
 	"github.com/trainctl/trainctl/core/engine/graph"
 	"github.com/trainctl/trainctl/core/engine/op"
@@ -19,6 +20,9 @@ func init() {
 			continue
 		}
 		for _, s := range d.Steps {
+			if s.Op == op.GradAgainOp(d.Name) {
+				implement(s.Op, bindGradAgain)
+			}
 			if bindings[s.Op] == nil && strings.Contains(source, "KERNEL "+kernelOf(d, s.Op)+"(") {
 				implement(s.Op, bindPointwise)
 			}
@@ -35,17 +39,32 @@ func kernelOf(d *op.Definition, step graph.Op) string {
 }
 
 func bindPointwise(b *binder) {
-	d, x := op.Of(b.s.Op), b.s.In[0].Spec
-	args := []any{b.in(0)}
-	if b.s.Op != d.Name {
-		args = append(args, b.in(1))
+	if b.s.Op == op.Of(b.s.Op).Name {
+		b.pointwise(b.s.Op, b.in(0), b.out(0))
+	} else {
+		b.pointwise(b.s.Op, b.in(0), b.in(1), b.out(0))
 	}
-	args = append(args, b.out(0))
+}
+
+// bindGradAgain runs the gradient and then the function, whose output may lie over x.
+func bindGradAgain(b *binder) {
+	d := op.Of(b.s.Op)
+	b.pointwise(op.GradOp(d.Name), b.in(0), b.in(1), b.out(0))
+	b.pointwise(d.Name, b.in(0), b.out(1))
+}
+
+// pointwise launches the kernel of a step with tensors as its first arguments.
+func (b *binder) pointwise(step graph.Op, tensors ...driver.DevicePtr) {
+	d, x := op.Of(step), b.s.In[0].Spec
+	var args []any
+	for _, t := range tensors {
+		args = append(args, t)
+	}
 	given, _ := b.s.Attr.(op.Scalars)
 	for i := range d.Keys {
 		args = append(args, scalar(x.DType, given[i]))
 	}
-	b.elementwise(x.DType, kernelOf(d, b.s.Op), x.Shape.Elems(), args...)
+	b.elementwise(x.DType, kernelOf(d, step), x.Shape.Elems(), args...)
 }
 
 // scalar is v in the type that kernels for d compute in.
