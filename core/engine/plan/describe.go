@@ -12,12 +12,15 @@ type Memory struct {
 	Buffers     int
 	Activations int // the arena, shared by lifetime
 	Workspace   int // the largest scratch of any step on the device
+
+	Kept  int // of Activations: what forward keeps for backward
+	Again int // what backward makes again instead
 }
 
 // Memory adds up what the plan needs on a device. Params, Grads and Buffers are
 // shared by all programs of a State; the rest is each program's own.
 func (p *Plan) Memory(dev Device) Memory {
-	m := Memory{Activations: p.arena}
+	m := Memory{Activations: p.arena, Kept: p.use.kept, Again: p.use.again}
 	for i, e := range p.graph.StateDict() {
 		if e.Buffer {
 			m.Buffers += p.state[i].Bytes()

@@ -20,13 +20,40 @@ type block struct {
 }
 
 // place gives every arena value an offset, by lifetime: two values share memory
-// when neither is needed while the other is. It returns the arena's size.
-func (l *lowering) place() int {
+// when neither is needed while the other is. It returns the arena's size and what backward has in it.
+func (l *lowering) place() (size int, use arenaUse) {
 	blocks := l.blocks()
 	if l.opt.Fuse {
 		blocks = l.shareInPlace(blocks)
 	}
-	return l.arrange(blocks)
+	return l.arrange(blocks), l.use(blocks)
+}
+
+// arenaUse is what backward has from forward, in bytes of values.
+type arenaUse struct {
+	kept  int // since forward
+	again int // made again instead
+}
+
+func (l *lowering) use(blocks map[int]*block) (u arenaUse) {
+	backward := l.firstBackward()
+	for _, b := range blocks {
+		if b.first < backward && b.last >= backward && b.root != l.vals[l.home[l.g.Stats()]].alias {
+			u.kept += b.size
+		}
+	}
+	for i := range l.steps {
+		s := &l.steps[i]
+		if !s.again {
+			continue
+		}
+		made := s.out[0]
+		if again := op.StepOf(s.op); again.Over0 { // a gradient, which makes it second
+			made = s.out[1]
+		}
+		u.again += tensor.RoundUp(l.vals[made].spec.Bytes(), align)
+	}
+	return u
 }
 
 // blocks finds each arena value's first and last step. What the loss reports

@@ -41,6 +41,7 @@ type Plan struct {
 	gradOrder  []int
 	backward   int // index of the first step of backward
 	arena      int // bytes of activations
+	use        arenaUse
 	stats      Operand
 	input, tgt tensor.Spec
 }
@@ -80,10 +81,10 @@ func compile(g *graph.Graph, opt Options, again effort) (*Plan, error) {
 		l.keepSlopes()
 	}
 	l.completions()
-	arena := l.place()
+	arena, use := l.place()
 	p := &Plan{
 		Batch: opt.Batch, Train: opt.Train, DType: opt.DType, graph: g, branches: g.Branches(), steps: l.finish(),
-		state: l.stateSpecs(), names: namesOf(g), arena: arena, stats: l.operand(l.home[g.Stats()], false),
+		state: l.stateSpecs(), names: namesOf(g), arena: arena, use: use, stats: l.operand(l.home[g.Stats()], false),
 		input: g.Values[g.Input()].At(opt.Batch), tgt: g.Values[g.Target()].At(opt.Batch),
 	}
 	p.grads = l.gradSpecs()

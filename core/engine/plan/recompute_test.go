@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/trainctl/trainctl/core/engine/cpu"
 	"github.com/trainctl/trainctl/core/engine/graph"
 	"github.com/trainctl/trainctl/core/engine/nn"
 	"github.com/trainctl/trainctl/core/engine/op"
@@ -64,6 +65,10 @@ func recomputes(t testing.TB, name string, cfg nn.Config, opt plan.Options) {
 	}
 	if a, b := again.p.ArenaBytes(), kept.p.ArenaBytes(); a >= b {
 		t.Errorf("%s, %+v: an arena of %d bytes, and %d if everything is kept", name, opt, a, b)
+	}
+	a, b := again.p.Memory(cpu.New()), kept.p.Memory(cpu.New())
+	if a.Kept >= b.Kept || a.Again == 0 || b.Again != 0 {
+		t.Errorf("%s, %+v: forward keeps %d bytes and backward makes %d again; without, %d and %d", name, opt, a.Kept, a.Again, b.Kept, b.Again)
 	}
 	sameRuns(t, name, again, kept)
 }

@@ -122,6 +122,9 @@ type Memory struct {
 	Activations int64 `json:"activations"`
 	Workspace   int64 `json:"workspace"`
 	Batches     int64 `json:"batches"` // read ahead
+
+	Kept  int64 `json:"activations_kept,omitempty"`       // of the activations: from forward to backward
+	Again int64 `json:"activations_made_again,omitempty"` // by backward, instead of keeping them
 }
 
 // Total adds up all kinds.

@@ -112,7 +112,7 @@ func (r *Report) memory(p *printer) {
 		n    int64
 	}{
 		{"parameters", m.Parameters}, {"gradients", m.Gradients}, {"optimizer", m.Optimizer}, {"buffers", m.Buffers},
-		{"activations", m.Activations}, {"workspace", m.Workspace}, {"batches", m.Batches}, {"total", m.Total()},
+		{"activations", m.Activations}, {"  kept for backward", m.Kept}, {"  made again there", m.Again}, {"workspace", m.Workspace}, {"batches", m.Batches}, {"total", m.Total()},
 	} {
 		if k.n > 0 {
 			t.cells(k.name, bytesize.Text(k.n))
