@@ -10,40 +10,15 @@ import (
 	"time"
 
 	"github.com/spf13/afero"
+	"github.com/trainctl/trainctl/core/base/fulldisk"
 )
-
-// disk is a file system on which a file has room for so many bytes.
-type disk struct {
-	afero.Fs
-	room int
-}
-
-type file struct {
-	afero.File
-	d *disk
-}
-
-func (d *disk) OpenFile(name string, flag int, perm os.FileMode) (afero.File, error) {
-	f, err := d.Fs.OpenFile(name, flag, perm)
-	return &file{f, d}, err
-}
-
-// Write writes what there is room for, as a full disk does.
-func (f *file) Write(b []byte) (int, error) {
-	n := min(len(b), f.d.room)
-	f.d.room -= n
-	if _, err := f.File.Write(b[:n]); err != nil || n == len(b) {
-		return n, err
-	}
-	return n, syscall.ENOSPC
-}
 
 func gap(lost int, _ error) string { return strings.Repeat("-", lost) }
 
 // What could not be written is neither there by halves nor glued to what
 // follows, and the place says how much is missing.
 func TestFullDiskRecovers(t *testing.T) {
-	d := &disk{afero.NewOsFs(), 7}
+	d := &fulldisk.FS{Fs: afero.NewOsFs(), Room: 7}
 	path := filepath.Join(t.TempDir(), "f")
 	if err := os.WriteFile(path, []byte("torn by a crash"), 0o644); err != nil {
 		t.Fatal(err)
@@ -65,7 +40,7 @@ func TestFullDiskRecovers(t *testing.T) {
 			t.Errorf("told twice: %v", err)
 		}
 	}
-	d.room = 100
+	d.Room = 100
 	f.tried = time.Time{}
 	if err := f.Append([]byte("c\n"), 1); err != nil {
 		t.Fatal(err)
@@ -78,7 +53,7 @@ func TestFullDiskRecovers(t *testing.T) {
 
 // Where nothing can be taken back, as in a pipe, the next line begins anew.
 func TestTornWrite(t *testing.T) {
-	d := &disk{afero.NewOsFs(), 3}
+	d := &fulldisk.FS{Fs: afero.NewOsFs(), Room: 3}
 	out, err := d.OpenFile(filepath.Join(t.TempDir(), "f"), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o644)
 	if err != nil {
 		t.Fatal(err)
@@ -88,7 +63,7 @@ func TestTornWrite(t *testing.T) {
 	if err := f.Append([]byte("lost 1\n"), 1); err == nil {
 		t.Error("no error")
 	}
-	d.room = 100
+	d.Room = 100
 	f.Flush()
 	b := make([]byte, 20)
 	n, _ := out.ReadAt(b, 0)

@@ -188,18 +188,18 @@ func brokenPart(b []byte) int {
 		more = 1
 	case c >= 0xe0 && c <= 0xef:
 		more = 2
-		if c == 0xe0 {
-			lo = 0xa0
-		} else if c == 0xed {
-			hi = 0x9f
-		}
 	case c >= 0xf0 && c <= 0xf4:
 		more = 3
-		if c == 0xf0 {
-			lo = 0x90
-		} else if c == 0xf4 {
-			hi = 0x8f
-		}
+	}
+	switch b[0] { // the second byte of shorter forms, of surrogates and of what is beyond Unicode
+	case 0xe0:
+		lo = 0xa0
+	case 0xed:
+		hi = 0x9f
+	case 0xf0:
+		lo = 0x90
+	case 0xf4:
+		hi = 0x8f
 	}
 	n := 1
 	for ; n <= more && n < len(b) && b[n] >= lo && b[n] <= hi; n++ {

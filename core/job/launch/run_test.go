@@ -20,6 +20,7 @@ import (
 
 	"github.com/spf13/afero"
 
+	"github.com/trainctl/trainctl/core/base/fulldisk"
 	"github.com/trainctl/trainctl/core/job/rank"
 	"github.com/trainctl/trainctl/core/job/secret"
 )
@@ -441,31 +442,8 @@ func TestOutputStaysWhole(t *testing.T) {
 	}
 }
 
-// fullDisk takes a few bytes and no more.
-type fullDisk struct {
-	afero.Fs
-	room int
-}
-
-type fullFile struct {
-	afero.File
-	room *int
-}
-
-func (d *fullDisk) OpenFile(name string, flag int, perm os.FileMode) (afero.File, error) {
-	f, err := d.Fs.OpenFile(name, flag, perm)
-	return &fullFile{f, &d.room}, err
-}
-
-func (f *fullFile) Write(b []byte) (int, error) {
-	if *f.room -= len(b); *f.room < 0 {
-		return 0, syscall.ENOSPC
-	}
-	return f.File.Write(b)
-}
-
 func TestFullDiskIsAWarning(t *testing.T) {
-	disk := &fullDisk{afero.NewMemMapFs(), 1000}
+	disk := &fulldisk.FS{Fs: afero.NewMemMapFs(), Room: 1000}
 	res, log := run(t, Options{Nproc: 1, Command: asRole("chat"), FS: disk, LogDir: "logs"})
 	if res.ExitCode != ExitOK || strings.Count(log, "cannot write logs/rank-0.log: no space left on device") != 1 || strings.Count(log, "[rank 0]") != 1000 {
 		t.Errorf("%+v, %d lines, %d warnings", res, strings.Count(log, "\n"), strings.Count(log, "cannot write"))
