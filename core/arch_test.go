@@ -26,12 +26,13 @@ var layers = [][]string{
 	{"core/engine/kernel/conv/cost", "core/engine/kernel/conv/geometry"},
 	{"core/engine/kernel/conv/direct", "core/engine/kernel/conv/im2col", "core/engine/kernel/conv/planes", "core/engine/kernel/conv/product", "core/engine/kernel/conv/winograd"},
 	{"core/engine/kernel/attention", "core/engine/kernel/conv", "core/engine/kernel/norm"},
-	{"core/job/rank", "core/contract/contracttest", "core/engine/cuda/gpu", "core/engine/cuda/kernels", "core/engine/cuda/cudatest"},
-	{"core/sdk", "core/sdk/pb", "core/train/checkpoint", "core/engine/op", "core/engine/cuda/fakegpu"},
+	{"core/job/rank", "core/contract/contracttest", "core/engine/op", "core/engine/cuda/gpu", "core/engine/cuda/kernels", "core/engine/cuda/cudatest"},
+	{"core/sdk", "core/sdk/pb", "core/train/checkpoint", "core/engine/op/activation", "core/engine/cuda/fakegpu"},
 	{"core/engine/plan", "core/plugin/flight", "core/plugin/output"},
 	{"core/engine/cuda/memory", "core/engine/cuda/library"},
 	{"core/engine/cuda/ops", "core/engine/cuda/optimizer"},
 	{"core/engine/cpu/bind"},
+	{"core/engine/cpu/ops/activation"},
 	{"core/engine/cpu/ops"},
 	{"core/engine/cpu", "core/engine/cuda"},
 	{"core/train/ddp", "core/train/data", "core/engine/nn", "core/engine/optim", "core/plugin/host", "core/job/launch", "core/report/forecast"},
@@ -40,7 +41,8 @@ var layers = [][]string{
 	{"core/train/passes"},
 	{"core/train/agreement", "core/train/update"},
 	{"core/train/report"},
-	{"core/train", "core/bench", "core/engine/devicetest"},
+	{"core/train", "core/bench", "core/engine/devicetest/activation"},
+	{"core/engine/devicetest"},
 	{"core/config"},
 	{"core/app"},
 }
@@ -215,6 +217,26 @@ func TestEngineLinksNoWire(t *testing.T) {
 				t.Errorf("%s links %s: what the engine shares with plugins belongs in core/contract", pkg, dep)
 				break
 			}
+		}
+	}
+}
+
+// Operations are known once their package is linked. A package that looks them up links all
+// of them, so that no list lacks some.
+func TestAllOperationsAreLinked(t *testing.T) {
+	const op, defined = module + "core/engine/op", module + "core/engine/op/activation"
+	out, err := exec.Command("go", "list", "-f", "{{.ImportPath}} {{join .Imports \" \"}} ; {{join .Deps \" \"}}", module+"...").Output()
+	if err != nil {
+		t.Fatal("go list: ", err)
+	}
+	for line := range strings.Lines(string(out)) {
+		imports, deps, _ := strings.Cut(line, " ; ")
+		pkg := strings.Fields(imports)[0]
+		if pkg == defined || pkg == module+"core/engine/cuda/library" { // which knows convolutions alone
+			continue
+		}
+		if slices.Contains(strings.Fields(imports)[1:], op) && !slices.Contains(strings.Fields(deps), defined) {
+			t.Errorf("%s looks up operations and does not link %s: import it for its definitions", pkg, defined)
 		}
 	}
 }

@@ -28,6 +28,9 @@ func TestOperationsAreComplete(t *testing.T) {
 	onCPU, onGPU, tested := cpu.Operations(), cuda.Operations(), devicetest.Operations()
 	for _, d := range op.All() {
 		file := strings.ReplaceAll(string(d.Name), "+", "_")
+		if d.Pointwise.Saved != op.SavedNothing {
+			file = "activation/" + file
+		}
 		lacks := func(where, format string, args ...any) {
 			t.Errorf("%s: %s; see %s", d.Name, fmt.Sprintf(format, args...), fmt.Sprintf(where, file))
 		}
@@ -44,7 +47,7 @@ func TestOperationsAreComplete(t *testing.T) {
 			switch {
 			case slices.Contains(onGPU, s.Op):
 			case d.Pointwise.Saved != op.SavedNothing:
-				lacks("core/engine/cuda/kernels/%s.cu", "GPUs do not implement %s", s.Op)
+				t.Errorf("%s: GPUs do not implement %s; see core/engine/cuda/kernels/%s.cu", d.Name, s.Op, d.Name)
 			default:
 				lacks("core/engine/cuda/ops/%s.go", "GPUs do not implement %s", s.Op)
 			}

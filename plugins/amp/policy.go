@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"github.com/trainctl/trainctl/core/engine/op"
+	_ "github.com/trainctl/trainctl/core/engine/op/activation" // defines activations
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
 )

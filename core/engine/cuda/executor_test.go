@@ -8,7 +8,7 @@ import (
 	"github.com/trainctl/trainctl/core/engine/cuda/driver"
 	"github.com/trainctl/trainctl/core/engine/cuda/fakegpu"
 	"github.com/trainctl/trainctl/core/engine/graph"
-	"github.com/trainctl/trainctl/core/engine/op"
+	"github.com/trainctl/trainctl/core/engine/op/activation"
 	"github.com/trainctl/trainctl/core/engine/plan"
 	"github.com/trainctl/trainctl/core/tensor"
 )
@@ -20,7 +20,7 @@ func relus(t *testing.T, d *Device) *plan.Program {
 	step := func(op graph.Op) plan.Step {
 		return plan.Step{Op: op, Layer: "act", In: []plan.Operand{o}, Out: []plan.Operand{o}}
 	}
-	p := plan.Assemble(plan.Parts{Batch: 1, DType: tensor.F32, State: []tensor.Spec{x.Spec()}, Steps: []plan.Step{step(op.ReLU), step(op.Tanh)}})
+	p := plan.Assemble(plan.Parts{Batch: 1, DType: tensor.F32, State: []tensor.Spec{x.Spec()}, Steps: []plan.Step{step(activation.ReLU), step(activation.Tanh)}})
 	return must(p.Bind(d, plan.State{Tensors: []tensor.Tensor{x}}))
 }
 

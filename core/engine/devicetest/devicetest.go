@@ -73,7 +73,7 @@ func (o *Options) complete(t *testing.T) {
 	for _, d := range op.All() {
 		for _, s := range d.Steps {
 			if !o.ran[s.Op] {
-				t.Errorf("the suite does not run the step %q: extend core/engine/devicetest/%s.go", s.Op, strings.ReplaceAll(string(d.Name), "+", "_"))
+				t.Errorf("the suite does not run the step %q: extend the case of %s in core/engine/devicetest", s.Op, d.Name)
 			}
 		}
 	}

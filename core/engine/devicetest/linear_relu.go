@@ -34,7 +34,9 @@ func linearReLU(r *rig, rows, out, in int) {
 	r.do(op.LinearReLU, nil, []*arg{x, w, bias}, []*arg{res})
 	r.check("y", res, clip(y, nil))
 	for i, g := range gate.v {
-		dx.v[i] *= positive(g)
+		if !(g > 0) {
+			dx.v[i] = 0
+		}
 	}
 	gx := r.output(rows, in)
 	r.do(op.LinearGradInputReLU, nil, []*arg{dy, w, gate}, []*arg{gx})

@@ -7,6 +7,7 @@ import (
 	"math"
 	"sync"
 
+	"github.com/trainctl/trainctl/core/engine/devicetest/activation"
 	"github.com/trainctl/trainctl/core/engine/graph"
 	"github.com/trainctl/trainctl/core/engine/op"
 )
@@ -17,25 +18,30 @@ var lengths = []int{1, 2, 15, 33, 257, 1025}
 // functionTerms are the roundings inside an exponential or its kin.
 const functionTerms = 16
 
-// function is a pointwise function with values of its scalars, and its slope as
-// a function of what it saves: its input or its output.
-type function struct {
-	op       graph.Op
-	f, slope func(x float64) float64
-	attr     any
+func init() {
+	for o, variants := range activation.Functions {
+		register(o, func(r *rig) { pointwise(r, o, variants) })
+	}
 }
 
-// pointwise enters the case of a function, once for each of some values of its scalars.
-func pointwise(o graph.Op, variants ...function) {
-	register(o, func(r *rig) {
-		for _, f := range variants {
-			f.op = o
-			for _, n := range lengths {
-				r.each(fmt.Sprintf("%v_%d", f.attr, n), func(r *rig) { f.test(r, n) })
-			}
+// pointwise tests a function of one element with each of some values of its scalars.
+func pointwise(r *rig, o graph.Op, variants []activation.Function) {
+	for _, v := range variants {
+		f := function{v, o}
+		for _, n := range lengths {
+			r.each(fmt.Sprintf("%v_%d", f.Attr, n), func(r *rig) { f.test(r, n) })
 		}
-		likePyTorch(r, o)
-	})
+		if len(f.Exact) > 0 {
+			r.each(fmt.Sprintf("%v_exact", f.Attr), f.exact)
+		}
+	}
+	likePyTorch(r, o)
+}
+
+// function is an activation with the operation that computes it.
+type function struct {
+	activation.Function
+	op graph.Op
 }
 
 // pointwise.json has what PyTorch's functions of these names give in float64;
@@ -91,12 +97,16 @@ func compare(r *rig, o graph.Op, attr any, in, slope, out, grad []float64) {
 	res, gx := r.output(n), r.output(n)
 	r.do(o, attr, []*arg{x}, []*arg{res})
 	r.check("y", res, y)
-	saved := x
-	if op.Of(o).Pointwise.Saved == op.SavedOutput {
-		saved = res
-	}
-	r.do(op.GradOp(o), attr, []*arg{saved, dy}, []*arg{gx})
+	r.do(op.GradOp(o), attr, []*arg{saved(o, x, res), dy}, []*arg{gx})
 	r.check("dx", gx, dx)
+}
+
+// saved is what an operation keeps for its gradient.
+func saved(o graph.Op, x, y *arg) *arg {
+	if op.Of(o).Pointwise.Saved == op.SavedOutput {
+		return y
+	}
+	return x
 }
 
 // test uses magnitudes that bound the inner terms of the formula: 1 − y² and its
@@ -111,37 +121,52 @@ func (f function) test(r *rig, n int) {
 	y, dx := newWant(n), newWant(n)
 	y.terms, dx.terms = functionTerms, functionTerms
 	for i, v := range x.v {
-		y.v[i], y.mag[i] = f.f(v), max(1, math.Abs(v))
+		y.v[i], y.mag[i] = f.F(v), max(1, math.Abs(v))
 	}
 	res := r.output(n)
-	r.do(f.op, f.attr, []*arg{x}, []*arg{res})
+	r.do(f.op, f.Attr, []*arg{x}, []*arg{res})
 	r.check("y", res, y)
-	saved := x
-	if op.Of(f.op).Pointwise.Saved == op.SavedOutput {
-		saved = r.place(r.d, y.v, []int{n})
-	}
-	for i, s := range saved.v {
-		dx.v[i], dx.mag[i] = dy.v[i]*f.slope(s), math.Abs(dy.v[i])*max(1, s*s)
+	kept := saved(f.op, x, r.place(r.d, y.v, []int{n}))
+	for i, s := range kept.v {
+		dx.v[i], dx.mag[i] = dy.v[i]*f.Slope(s), math.Abs(dy.v[i])*max(1, s*s)
 	}
 	gx := r.output(n)
-	r.do(op.GradOp(f.op), f.attr, []*arg{saved, dy}, []*arg{gx})
+	r.do(op.GradOp(f.op), f.Attr, []*arg{kept, dy}, []*arg{gx})
 	r.check("dx", gx, dx)
-	r.do(op.GradOp(f.op), f.attr, []*arg{saved, dy}, []*arg{dy})
+	r.do(op.GradOp(f.op), f.Attr, []*arg{kept, dy}, []*arg{dy})
 	r.check("dx over dy", dy, dx)
 	if op.Of(f.op).Pointwise.Slope {
 		f.again(r, x, res, gx)
 	}
-	r.do(f.op, f.attr, []*arg{x}, []*arg{x})
+	r.do(f.op, f.Attr, []*arg{x}, []*arg{x})
 	r.check("y over x", x, y)
 }
 
 // again checks that the gradient that makes the output again gives the bits of both steps.
 func (f function) again(r *rig, x, y, dx *arg) {
 	dy := r.normal(len(x.v))
-	r.do(op.GradOp(f.op), f.attr, []*arg{x, dy}, []*arg{dx})
+	r.do(op.GradOp(f.op), f.Attr, []*arg{x, dy}, []*arg{dx})
 	wantY, wantDx := r.now(y), r.now(dx)
 	again := r.output(len(x.v))
-	r.do(op.GradAgainOp(f.op), f.attr, []*arg{x, dy}, []*arg{dy, again})
+	r.do(op.GradAgainOp(f.op), f.Attr, []*arg{x, dy}, []*arg{dy, again})
 	r.same("y made again", again, wantY)
 	r.same("dx with y", dy, wantDx)
+}
+
+// exact compares points in which the function and its slope have no rounding error.
+func (f function) exact(r *rig) {
+	n := len(f.Exact)
+	x, dy, y, dx := make([]float64, n), make([]float64, n), make([]float64, n), make([]float64, n)
+	for i, p := range f.Exact {
+		x[i], dy[i], y[i], dx[i] = p.X, float64(i+1), p.Y, float64(i+1)*p.Slope
+	}
+	in, slope, out, grad := r.given(x, n), r.given(dy, n), r.output(n), r.output(n)
+	r.do(f.op, f.Attr, []*arg{in}, []*arg{out})
+	for i, got := range r.now(out) {
+		if got != y[i] && !(math.IsNaN(got) && math.IsNaN(y[i])) {
+			r.t.Errorf("%s(%v) is %v, want %v", f.op, x[i], got, y[i])
+		}
+	}
+	r.do(op.GradOp(f.op), f.Attr, []*arg{saved(f.op, in, out), slope}, []*arg{grad})
+	r.same("dx", grad, dx)
 }

@@ -1,4 +1,5 @@
-// Package op defines the operations that models are made of, one file each.
+// Package op defines the operations that models are made of, one file each; package activation
+// below it has the functions of one element.
 //
 // A [Definition] has all properties of an operation: its configuration keys with
 // their checks, its parameters, its shape rule, its gradient rule and what that

@@ -32,9 +32,9 @@ type Scalars [2]float64
 // cheap functions, of so many operations, take no longer than reading their output from memory.
 const cheap = 2
 
-// definePointwise completes the definition of a pointwise function and enters it.
+// DefinePointwise completes the definition of a pointwise function and enters it.
 // Keys are floats, or strings with an Enum.
-func definePointwise(d Definition) {
+func DefinePointwise(d Definition) {
 	p := d.Pointwise
 	d.Outputs = sameShape
 	d.Gradient = func(b *graph.Backward, n *graph.Node) {

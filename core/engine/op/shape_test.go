@@ -155,7 +155,7 @@ func TestPoolSizes(t *testing.T) {
 // Only what leads to a trained parameter is differentiated.
 func TestDifferentiateStopsAtTheInput(t *testing.T) {
 	g := graph.New(tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{4}}, class)
-	x, err := Apply(g, Tanh, "0", nil, g.Input())
+	x, err := Apply(g, Softmax, "0", nil, g.Input())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"github.com/trainctl/trainctl/core/engine/op"
+	"github.com/trainctl/trainctl/core/engine/op/activation"
 )
 
 // fuse merges neighbouring steps. Each pass looks at the drafts and returns
@@ -14,7 +15,7 @@ func (l *lowering) fuse() {
 			if l.steps[i].op == op.BatchNorm {
 				l.fuseNormReLU(i)
 			}
-		case op.ReLUGrad:
+		case activation.ReLUGrad:
 			l.fuseNormReLUGrad(i)
 		case op.Linear:
 			l.fuseLinearReLU(i)

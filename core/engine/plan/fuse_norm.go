@@ -5,6 +5,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/engine/graph"
 	"github.com/trainctl/trainctl/core/engine/op"
+	"github.com/trainctl/trainctl/core/engine/op/activation"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
@@ -14,7 +15,7 @@ import (
 // step looks at what is in between.
 func (l *lowering) fuseNormPool(i int) {
 	norm := &l.steps[i]
-	relu, ok := l.onlyReader(norm.out[0], op.ReLU)
+	relu, ok := l.onlyReader(norm.out[0], activation.ReLU)
 	if !ok {
 		return
 	}
@@ -39,7 +40,7 @@ func (l *lowering) fuseNormPool(i int) {
 
 // fuseNormPoolGrad merges the three gradients, if they are there.
 func (l *lowering) fuseNormPoolGrad(active, pool int, attr op.NormPoolAttr) bool {
-	relu, ok := l.reader(active, op.ReLUGrad)
+	relu, ok := l.reader(active, activation.ReLUGrad)
 	if !ok {
 		return false
 	}

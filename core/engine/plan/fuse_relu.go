@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/trainctl/trainctl/core/engine/op"
+	"github.com/trainctl/trainctl/core/engine/op/activation"
 )
 
 // fuseNormReLU merges the batch norm of step i with the ReLU behind it, and with
@@ -23,7 +24,7 @@ func (l *lowering) fuseNormReLU(i int) {
 		}
 		out, gone = l.steps[sum].out[0], append(gone, sum)
 	}
-	relu, ok := l.onlyReader(out, op.ReLU)
+	relu, ok := l.onlyReader(out, activation.ReLU)
 	if !ok || l.steps[relu].branch != norm.branch {
 		return
 	}

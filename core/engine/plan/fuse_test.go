@@ -9,6 +9,7 @@ import (
 	"github.com/trainctl/trainctl/core/engine/graph"
 	"github.com/trainctl/trainctl/core/engine/nn"
 	"github.com/trainctl/trainctl/core/engine/op"
+	"github.com/trainctl/trainctl/core/engine/op/activation"
 	"github.com/trainctl/trainctl/core/engine/plan"
 	"github.com/trainctl/trainctl/core/tensor"
 )
@@ -35,7 +36,7 @@ func TestFusionKeepsResults(t *testing.T) {
 			plain := newRig(t, g, plan.Options{Batch: 6, Train: true, DType: d}, 3)
 			list := ops(fused.p)
 			for _, o := range fusions {
-				if !slices.Contains(list, o) || slices.Contains(list, op.ReLU) || slices.Contains(list, op.ReLUGrad) {
+				if !slices.Contains(list, o) || slices.Contains(list, activation.ReLU) || slices.Contains(list, activation.ReLUGrad) {
 					t.Fatalf("%s: steps %v, want %v", model, list, o)
 				}
 			}
@@ -74,7 +75,7 @@ func TestLinearFusionNeedsTheOnlyReader(t *testing.T) {
 	for _, o := range ops(p) {
 		count[o]++
 	}
-	want := map[graph.Op]int{op.LinearReLU: 1, op.LinearGradInputReLU: 0, op.ReLU: 1, op.ReLUGrad: 2}
+	want := map[graph.Op]int{op.LinearReLU: 1, op.LinearGradInputReLU: 0, activation.ReLU: 1, activation.ReLUGrad: 2}
 	for op, n := range want {
 		if count[op] != n {
 			t.Errorf("%d steps of %s, want %d: %v", count[op], op, n, ops(p))
@@ -123,10 +124,10 @@ func TestNormReLUFusion(t *testing.T) {
 		layers layers
 		want   map[graph.Op]int
 	}{
-		"identity":             {block(layers{same, norm, relu, same, norm}, nil), map[graph.Op]int{op.NormReLU: 3, op.NormReLUGrad: 3, op.BatchNorm: 0, op.ReLU: 0, op.ReLUGrad: 0}},
-		"projection":           {block(layers{same, norm}, layers{same, norm}), map[graph.Op]int{op.NormReLU: 2, op.NormReLUGrad: 2, op.BatchNorm: 1, op.BatchNormGrad: 1, op.ReLU: 0}},
-		"residual comes later": {block(layers{same, norm}, layers{same}), map[graph.Op]int{op.NormReLU: 1, op.BatchNorm: 1, op.ReLU: 1, op.NormReLUGrad: 1, op.ReLUGrad: 1}},
-		"no norm at the end":   {block(layers{same, norm, same}, nil), map[graph.Op]int{op.NormReLU: 1, op.BatchNorm: 1, op.ReLU: 1, op.NormReLUGrad: 1, op.ReLUGrad: 1}},
+		"identity":             {block(layers{same, norm, relu, same, norm}, nil), map[graph.Op]int{op.NormReLU: 3, op.NormReLUGrad: 3, op.BatchNorm: 0, activation.ReLU: 0, activation.ReLUGrad: 0}},
+		"projection":           {block(layers{same, norm}, layers{same, norm}), map[graph.Op]int{op.NormReLU: 2, op.NormReLUGrad: 2, op.BatchNorm: 1, op.BatchNormGrad: 1, activation.ReLU: 0}},
+		"residual comes later": {block(layers{same, norm}, layers{same}), map[graph.Op]int{op.NormReLU: 1, op.BatchNorm: 1, activation.ReLU: 1, op.NormReLUGrad: 1, activation.ReLUGrad: 1}},
+		"no norm at the end":   {block(layers{same, norm, same}, nil), map[graph.Op]int{op.NormReLU: 1, op.BatchNorm: 1, activation.ReLU: 1, op.NormReLUGrad: 1, activation.ReLUGrad: 1}},
 	} {
 		g := build(t, nn.Config{Layers: c.layers}, digits, class)
 		fused, plain := newRig(t, g, plan.Options{Batch: 3, Train: true, Fuse: true}, 3), newRig(t, g, plan.Options{Batch: 3, Train: true}, 3)

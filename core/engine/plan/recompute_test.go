@@ -8,6 +8,7 @@ import (
 	"github.com/trainctl/trainctl/core/engine/graph"
 	"github.com/trainctl/trainctl/core/engine/nn"
 	"github.com/trainctl/trainctl/core/engine/op"
+	"github.com/trainctl/trainctl/core/engine/op/activation"
 	"github.com/trainctl/trainctl/core/engine/plan"
 	"github.com/trainctl/trainctl/core/tensor"
 	"pgregory.net/rapid"
@@ -147,12 +148,12 @@ func TestGradientMakesOutputAgain(t *testing.T) {
 	opt.Recompute = true
 	again := newRig(t, g, opt, 3)
 	list := ops(again.p)
-	for _, o := range []graph.Op{op.GELU, op.SiLU} {
+	for _, o := range []graph.Op{activation.GELU, activation.SiLU} {
 		if n := count(again.p, op.GradAgainOp(o)); n != 2 || slices.Contains(list, op.GradOp(o)) {
 			t.Fatalf("steps %v", list)
 		}
 	}
-	at := slices.Index(list, op.GradAgainOp(op.SiLU))
+	at := slices.Index(list, op.GradAgainOp(activation.SiLU))
 	if list[at-1] != op.Conv2DGradInput || list[at+1] != op.Conv2DGradWeight || list[at+2] != op.Conv2DGradBias {
 		t.Errorf("steps %v", list)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/trainctl/trainctl/core/engine/graph"
 	"github.com/trainctl/trainctl/core/engine/nn"
 	"github.com/trainctl/trainctl/core/engine/op"
+	"github.com/trainctl/trainctl/core/engine/op/activation"
 	"github.com/trainctl/trainctl/core/engine/plan"
 	"github.com/trainctl/trainctl/core/tensor"
 )
@@ -289,7 +290,7 @@ func TestSharedParameter(t *testing.T) {
 	g := graph.New(in, class)
 	w := g.NewParam("tied.weight", graph.Weight, 6, 6, 6)
 	x := must(op.Apply(g, op.Linear, "a", nil, g.Input(), w, graph.None))
-	x = must(op.Apply(g, op.Tanh, "b", nil, x))
+	x = must(op.Apply(g, activation.Tanh, "b", nil, x))
 	x = must(op.Apply(g, op.Linear, "c", nil, x, w, graph.None))
 	x = must(op.Apply(g, op.Linear, "fc", nil, x, g.NewParam("fc.weight", graph.Weight, 6, 10, 6), graph.None))
 	if _, err := op.Apply(g, op.CrossEntropy, "loss", nil, x, g.Target()); err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/engine/graph"
 	"github.com/trainctl/trainctl/core/engine/op"
+	_ "github.com/trainctl/trainctl/core/engine/op/activation" // defines activations
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
 )

@@ -8,6 +8,7 @@ import (
 	"github.com/trainctl/trainctl/core/engine/graph"
 	"github.com/trainctl/trainctl/core/engine/kernel/kerneltest"
 	"github.com/trainctl/trainctl/core/engine/op"
+	"github.com/trainctl/trainctl/core/engine/op/activation"
 	"github.com/trainctl/trainctl/core/engine/plan"
 	"github.com/trainctl/trainctl/core/tensor"
 )
@@ -42,10 +43,10 @@ func blockCases() []blockCase {
 	state := []blockOperand{x, vector, vector, vector, vector, counter}
 	same := op.Conv2DAttr{Stride: [2]int{1, 1}, Padding: [2]int{1, 1}, Dilation: [2]int{1, 1}, Groups: 1}
 	return []blockCase{
-		{op.ReLU, nil, []blockOperand{x}, []blockOperand{x}},
-		{op.ReLUGrad, nil, []blockOperand{x, x}, []blockOperand{x}},
+		{activation.ReLU, nil, []blockOperand{x}, []blockOperand{x}},
+		{activation.ReLUGrad, nil, []blockOperand{x, x}, []blockOperand{x}},
 		{op.Add, nil, []blockOperand{x, x}, []blockOperand{x}},
-		{op.ReLU6, nil, []blockOperand{x}, []blockOperand{x}},
+		{activation.ReLU6, nil, []blockOperand{x}, []blockOperand{x}},
 		{op.MaxPool, window, []blockOperand{x}, []blockOperand{pooled, places}},
 		{op.AvgPool, window, []blockOperand{x}, []blockOperand{pooled}},
 		{op.BatchNorm, norm, state, []blockOperand{x, vector, vector}},

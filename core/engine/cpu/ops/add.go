@@ -7,5 +7,5 @@ import (
 )
 
 func init() {
-	bind.Implement(op.Add, bind.Implementation{F32: binary(plainGrad(elementwise.Add[float32])), F64: binary(plainGrad(elementwise.Add[float64])), BF16: bf16Binary(elementwise.AddBF16), Blocks: ofTwo})
+	bind.Implement(op.Add, bind.Implementation{F32: bind.Binary(bind.PlainGrad(elementwise.Add[float32])), F64: bind.Binary(bind.PlainGrad(elementwise.Add[float64])), BF16: bind.BF16Binary(elementwise.AddBF16), Blocks: bind.OfTwo})
 }

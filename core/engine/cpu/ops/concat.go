@@ -39,7 +39,7 @@ func pieces(b *bind.Binder[float32], whole *plan.Operand, list []plan.Operand) (
 func bindJoin(b *bind.Binder[float32]) bind.Job {
 	rows, stride, parts := pieces(b, &b.Step.Out[0], b.Step.In)
 	y := b.Memory.Fixed(&b.Step.Out[0])
-	return b.Split(rows, max(1, shareElems/stride), func(c *plan.Call, _, lo, hi int) {
+	return b.Split(rows, max(1, bind.ShareElems/stride), func(c *plan.Call, _, lo, hi int) {
 		for i := range parts {
 			p := &parts[i]
 			src := p.Bytes(c)
@@ -55,7 +55,7 @@ func bindJoin(b *bind.Binder[float32]) bind.Job {
 func bindCut(b *bind.Binder[float32]) bind.Job {
 	rows, stride, parts := pieces(b, &b.Step.In[0], b.Step.Out)
 	x := b.Memory.Place(&b.Step.In[0])
-	return b.Split(rows, max(1, shareElems/stride), func(c *plan.Call, _, lo, hi int) {
+	return b.Split(rows, max(1, bind.ShareElems/stride), func(c *plan.Call, _, lo, hi int) {
 		src := x.Bytes(c)
 		for i := range parts {
 			if p := &parts[i]; p.Data != nil {

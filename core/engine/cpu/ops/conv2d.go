@@ -137,7 +137,7 @@ func convTerms[T kernel.Float](b *bind.Binder[T], p conv.Shape, scratch [][]T, r
 	share := b.Split(p.N, 1, func(c *plan.Call, part, lo, _ int) {
 		run(c, &parts[part], lo, terms[part], scratch[part], part == 0 && add(c))
 	})
-	sum := b.Split(len(dw), shareElems, func(_ *plan.Call, _, lo, hi int) {
+	sum := b.Split(len(dw), bind.ShareElems, func(_ *plan.Call, _, lo, hi int) {
 		for _, term := range terms[1:] {
 			elementwise.AddTo(dw[lo:hi], term[lo:hi])
 		}

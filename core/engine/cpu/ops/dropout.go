@@ -11,7 +11,7 @@ import (
 
 func init() {
 	bind.Implement(op.Dropout, bind.Implementation{F32: bindDropout[float32], F64: bindDropout[float64]})
-	bind.Implement(op.DropoutGrad, bind.Implementation{F32: bindDropoutGrad[float32], F64: bindDropoutGrad[float64], Blocks: ofTwo})
+	bind.Implement(op.DropoutGrad, bind.Implementation{F32: bindDropoutGrad[float32], F64: bindDropoutGrad[float64], Blocks: bind.OfTwo})
 }
 
 // bindDropout draws the mask anew in every call, from the run's seed, the call's

@@ -25,7 +25,7 @@ func bindGroupNorm[T kernel.Float](b *bind.Binder[T]) bind.Job {
 	mean, _ := b.Out(1)
 	invstd, _ := b.Out(2)
 	sample := s.C * s.HW
-	return b.Split(s.N, max(1, shareElems/sample), func(c *plan.Call, _, lo, hi int) {
+	return b.Split(s.N, max(1, bind.ShareElems/sample), func(c *plan.Call, _, lo, hi int) {
 		part := s
 		part.N = hi - lo
 		norm.GroupNorm(&part, x(c)[lo*sample:], weight(c), bias(c), a.Eps, y[lo*sample:], mean[lo*s.Groups:], invstd[lo*s.Groups:])

@@ -20,7 +20,7 @@ func bindLayerNorm[T kernel.Float](b *bind.Binder[T]) bind.Job {
 	y, _ := b.Out(0)
 	mean, _ := b.Out(1)
 	invstd, _ := b.Out(2)
-	return b.Split(rows, max(1, shareElems/a.Cols), func(c *plan.Call, _, lo, hi int) {
+	return b.Split(rows, max(1, bind.ShareElems/a.Cols), func(c *plan.Call, _, lo, hi int) {
 		at := lo * a.Cols
 		norm.LayerNorm(hi-lo, a.Cols, x(c)[at:], weight(c), bias(c), a.Eps, y[at:hi*a.Cols], mean[lo:hi], invstd[lo:hi])
 	})

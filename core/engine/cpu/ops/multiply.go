@@ -22,7 +22,7 @@ func bindMultiply[T kernel.Float](b *bind.Binder[T]) bind.Job {
 	n := b.Step.In[0].Spec.Shape.Elems()
 	rows := min(len(y), b.Step.In[1].Spec.Shape.Elems())
 	cols := n / rows
-	return b.Split(rows, max(1, shareElems/cols), func(c *plan.Call, _, lo, hi int) {
+	return b.Split(rows, max(1, bind.ShareElems/cols), func(c *plan.Call, _, lo, hi int) {
 		a, f := x(c)[lo*cols:hi*cols], factor(c)
 		switch {
 		case cols == 1:

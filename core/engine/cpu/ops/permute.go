@@ -30,7 +30,7 @@ func permute[E tensor.Elem](b *bind.Binder[float32], a op.PermuteAttr) bind.Job 
 	shape[0] = 1
 	each, p := shape.Elems(), move.NewPermutation(shape, a.Dims)
 	x, y := b.Memory.Place(&b.Step.In[0]), bind.Index[E](b.Memory, &b.Step.Out[0])
-	return b.Split(images, max(1, shareElems/each), func(c *plan.Call, _, lo, hi int) {
+	return b.Split(images, max(1, bind.ShareElems/each), func(c *plan.Call, _, lo, hi int) {
 		src := tensor.View[E](x.Bytes(c))
 		for i := lo; i < hi; i++ {
 			move.Permute(p, y[i*each:][:each], src[i*each:][:each])

@@ -18,7 +18,7 @@ func bindPositions[T kernel.Float](b *bind.Binder[T]) bind.Job {
 	x, table := b.In(0), b.In(1)
 	y, _ := b.Out(0)
 	each := len(y) / images
-	return b.Split(images, max(1, shareElems/each), func(c *plan.Call, _, lo, hi int) {
+	return b.Split(images, max(1, bind.ShareElems/each), func(c *plan.Call, _, lo, hi int) {
 		for i := lo; i < hi; i++ {
 			elementwise.Add(x(c)[i*each:][:each], table(c)[:each], y[i*each:][:each])
 		}

@@ -18,7 +18,7 @@ func bindRMSNorm[T kernel.Float](b *bind.Binder[T]) bind.Job {
 	x, weight := b.In(0), b.In(1)
 	y, _ := b.Out(0)
 	invrms, _ := b.Out(1)
-	return b.Split(len(y)/a.Cols, max(1, shareElems/a.Cols), func(c *plan.Call, _, lo, hi int) {
+	return b.Split(len(y)/a.Cols, max(1, bind.ShareElems/a.Cols), func(c *plan.Call, _, lo, hi int) {
 		norm.RMSNorm(hi-lo, a.Cols, x(c)[lo*a.Cols:], weight(c), a.Eps, y[lo*a.Cols:hi*a.Cols], invrms[lo:hi])
 	})
 }

@@ -20,7 +20,7 @@ func softmaxRows[T kernel.Float](b *bind.Binder[T], row func(x, dy, y []T)) bind
 	cols := shape[len(shape)-1]
 	x, dy := b.In(0), b.In(1)
 	y, _ := b.Out(0)
-	return b.Split(len(y)/cols, max(1, shareElems/cols), func(c *plan.Call, _, lo, hi int) {
+	return b.Split(len(y)/cols, max(1, bind.ShareElems/cols), func(c *plan.Call, _, lo, hi int) {
 		for i := lo; i < hi; i++ {
 			var g []T
 			if all := dy(c); all != nil {

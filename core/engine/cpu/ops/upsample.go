@@ -24,7 +24,7 @@ func bindUpsample[T kernel.Float](b *bind.Binder[T]) bind.Job {
 	to, _ := b.Out(0)
 	planes := small[0] * small[1]
 	in, out := b.Step.In[0].Spec.Shape.Elems()/planes, len(to)/planes
-	return b.Split(planes, max(1, shareElems/max(in, out)), func(c *plan.Call, _, lo, hi int) {
+	return b.Split(planes, max(1, bind.ShareElems/max(in, out)), func(c *plan.Call, _, lo, hi int) {
 		run(hi-lo, rows, cols, a.Bilinear, from(c)[lo*in:], to[lo*out:])
 	})
 }

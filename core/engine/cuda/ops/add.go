@@ -2,19 +2,20 @@ package ops
 
 import (
 	"github.com/trainctl/trainctl/core/engine/op"
+	"github.com/trainctl/trainctl/core/engine/op/activation"
 	"github.com/trainctl/trainctl/core/engine/plan"
 )
 
 func init() {
 	implement(op.Add, bindAdd)
-	implement(op.ReLU, bindReLU)
+	implement(activation.ReLU, bindReLU)
 }
 
 // bindAdd clips the sum on the way to memory where the next step is the ReLU that takes its place.
 func bindAdd(b *binder) {
 	if next := b.step + 1; next < len(b.flow.steps) {
 		y, s := &b.s.Out[0], &b.flow.steps[next]
-		if s.Op == op.ReLU && s.Branch == b.s.Branch && y.Place == plan.PlaceArena && placeOf(&s.In[0]) == placeOf(y) && placeOf(&s.Out[0]) == placeOf(y) {
+		if s.Op == activation.ReLU && s.Branch == b.s.Branch && y.Place == plan.PlaceArena && placeOf(&s.In[0]) == placeOf(y) && placeOf(&s.Out[0]) == placeOf(y) {
 			b.sum("add_relu")
 			b.done[next] = true
 			return
