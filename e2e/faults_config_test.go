@@ -20,7 +20,7 @@ func TestMistakesInTheConfiguration(t *testing.T) {
 	}{
 		"unknown key":           {rig.Set("train.epoch=3"), 2, []string{"train.epoch: unknown key", "did you mean epochs?"}},
 		"wrong type":            {rig.Set("train.epochs=\"many\""), 2, []string{"train.epochs"}},
-		"batch does not divide": {rig.Set("train.per_rank_batch=0", "train.global_batch=9"), 2, []string{"9 samples do not divide", "use a multiple of 2"}},
+		"batch of too few":      {rig.Set("train.per_rank_batch=0", "train.global_batch=1"), 2, []string{"1 sample cannot be divided among 2 ranks", "set it to 2 or more"}},
 		"unknown plugin":        {rig.Set("dataset.plugin=synthetik"), 3, []string{`"synthetik"`, "known: "}},
 		"no such plugin file":   {rig.Set("backend.plugin=./nothing"), 3, []string{"backend plugin \"./nothing\"", "no such file"}},
 		"plugin not executable": {rig.Set("precision.plugin=./job.toml"), 3, []string{"not executable", "chmod +x"}},

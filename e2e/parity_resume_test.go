@@ -110,7 +110,7 @@ func TestResumeAuto(t *testing.T) {
 	r.continues(t, fresh, 8)
 }
 
-// Another number of ranks continues where the samples allow it, and reports what it reads again.
+// Another number of ranks continues with the samples that are left, and says so.
 func TestResumeWithAnotherWorldSize(t *testing.T) {
 	t.Parallel()
 	p := placeWith(t, resumeTables+momentum)
@@ -121,7 +121,7 @@ func TestResumeWithAnotherWorldSize(t *testing.T) {
 		t.Errorf("from the end of an epoch: %d steps, notes %q", len(boundary.steps), boundary.notes)
 	}
 	within := p.run(t, append(rig.Set("launch.nproc_per_node=1", "train.per_rank_batch=16"), "--resume", whole.checkpoint(8))...)
-	if !anyContains(within.notes, "continuing epoch 1 of a job of 2 ranks on 1: 32 samples are done, 0 of them are read again") {
+	if !anyContains(within.notes, "continuing epoch 1 of a job of 2 ranks on 1: 32 samples are done and will not be read again") {
 		t.Errorf("within an epoch: notes %q", within.notes)
 	}
 	samples := 0
@@ -132,7 +132,7 @@ func TestResumeWithAnotherWorldSize(t *testing.T) {
 		t.Errorf("within an epoch: %d samples from step %d, want %d from 9", samples, within.steps[0].Step, 90-32)
 	}
 	three := p.run(t, append(rig.Set("launch.nproc_per_node=3"), "--resume", whole.checkpoint(8))...)
-	if !anyContains(three.notes, "on 3: 32 samples are done, 2 of them are read again") {
+	if !anyContains(three.notes, "on 3: 32 samples are done and will not be read again") {
 		t.Errorf("on three ranks: notes %q", three.notes)
 	}
 	three.params(t)

@@ -35,10 +35,11 @@ func BenchData(ctx context.Context, o BenchDataOptions) (r *bench.DataReport, er
 	}
 	nproc := c.Launch.Nproc(len(machine.GPUs), cgroup.Cores())
 	world, threads := nproc*max(1, c.Launch.Nnodes.Int()), c.Launch.Threads(nproc, cgroup.Cores())
-	batch, err := c.PerRankBatch(world)
+	division, err := c.Divide(world)
 	if err != nil {
 		return nil, err
 	}
+	batch := division.Micro
 	f := &feeder{c: c, world: world, nproc: nproc, batch: batch, feeds: make([]bench.Feed, nproc), sources: make([]*host.Dataset, nproc)}
 	f.host = host.New(host.Options{
 		Builtins: o.Builtins, Checksums: c.Checksums(), Sandboxes: c.Sandboxes(), SetEnv: []string{fmt.Sprintf("GOMAXPROCS=%d", threads)},

@@ -210,7 +210,7 @@ func (f *forecaster) report() (*forecast.Report, error) {
 			Ranks: f.world, PerNode: f.nproc, Nodes: max(1, c.Launch.Nnodes.Int()), Device: f.machine.Device, DeviceReason: f.machine.Why,
 			Threads: c.Launch.Threads(f.nproc, cgroup.Cores()), Host: fmt.Sprintf("%s, %d cores", hostname, cgroup.Cores()),
 		},
-		Batch: forecast.Batch{PerRank: o.Batch, Accumulate: c.Train.AccumulateSteps, Global: o.Batch * f.world * c.Train.AccumulateSteps},
+		Batch: forecast.Batch{PerRank: o.Batch, Accumulate: o.Division.Accumulate, Global: o.Division.Step},
 		Steps: forecast.Steps{PerEpoch: o.StepsPerEpoch, Epochs: c.Train.Epochs, Total: o.Steps},
 		Dataset: forecast.Dataset{
 			Plugin: c.Dataset.Plugin, TrainSamples: f.spec.TrainSamples, TestSamples: f.spec.TestSamples,
@@ -296,7 +296,7 @@ func (f *forecaster) buckets(r *forecast.Report) {
 	}
 	r.Caps = forecast.Caps{First: o.CapsMB[0], Rest: o.CapsMB[1], Auto: f.cfg.DDP.BucketCapMB.IsAuto()}
 	r.Traffic.WireBytes = int64(f.cfg.DDP.BytesPerStep(o.Gradients, o.Buckets))
-	r.Traffic.NormBytes = int64(o.NormBytes() * f.cfg.Train.AccumulateSteps)
+	r.Traffic.NormBytes = int64(o.NormBytes() * o.Division.Accumulate)
 	r.Traffic.RingBytes = forecast.RingBytes(r.Traffic.WireBytes, f.world)
 	if f.world > 1 {
 		r.Traffic.SharedBytes = r.Traffic.WireBytes * int64(f.world)

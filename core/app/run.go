@@ -91,7 +91,7 @@ func newJob(ctx context.Context, o Options) (*job, error) {
 		return nil, err
 	}
 	j.nproc = o.Config.Launch.Nproc(len(j.machine.GPUs), cgroup.Cores())
-	if _, err := o.Config.PerRankBatch(j.world()); err != nil {
+	if _, err := o.Config.Divide(j.world()); err != nil {
 		return nil, err
 	}
 	if j.resume, err = j.findResume(); err != nil {

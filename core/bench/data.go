@@ -127,7 +127,7 @@ func (r *reader) run(ctx context.Context) error {
 func (r *reader) epoch(ctx context.Context, loader *data.Loader, epoch int, deadline time.Time) error {
 	p := &r.parts[min(epoch, 1)]
 	begin, plugin, rank := time.Now(), processTime(r.PID), threadTime()
-	if err := loader.Start(sdk.Train, epoch, r.Sampler.Epoch(epoch)); err != nil {
+	if err := loader.Start(sdk.Train, epoch, r.Sampler.Epoch(epoch), 0); err != nil {
 		return err
 	}
 	last := begin

@@ -1,44 +1,33 @@
 package config
 
-import "fmt"
+import (
+	"fmt"
 
-// PerRankBatch returns the number of samples per micro-step of one of world
-// ranks: train.per_rank_batch, or train.global_batch divided by world and
-// accumulate_steps, which must divide it evenly. The error is an [*Error] that
-// points at the setting.
-func (c *Config) PerRankBatch(world int) (int, error) {
+	"github.com/trainctl/trainctl/core/train/data"
+)
+
+// Divide divides the samples of a step over world ranks and their micro-steps. The error is
+// an [*Error] that points at the setting.
+func (c *Config) Divide(world int) (data.Division, error) {
 	if world < 1 {
 		panic(fmt.Sprintf("config: world size %d", world))
 	}
-	n, err := c.Train.Batch(world)
+	d, err := c.Train.Divide(world)
 	if err != nil {
 		r := newReport(c.report.file)
 		r.places = c.places
-		c.dividesEvenly(r, world)
-		return 0, &Error{Diagnostics: r.sorted(), Causes: []error{err}}
+		c.suffices(r, world)
+		return d, &Error{Diagnostics: r.sorted(), Causes: []error{err}}
 	}
-	return n, nil
+	return d, nil
 }
 
-// GlobalBatch returns the number of samples of one optimizer step over world ranks.
-func (c *Config) GlobalBatch(world int) (int, error) {
-	b, err := c.PerRankBatch(world)
-	return b * world * c.Train.AccumulateSteps, err
-}
-
-func (c *Config) dividesEvenly(r *report, world int) bool {
-	n, share := c.Train.GlobalBatch, world*c.Train.AccumulateSteps
-	if n%share == 0 {
-		return true
+// suffices reports a global batch with less than one sample for each rank.
+func (c *Config) suffices(r *report, world int) {
+	if n := c.Train.GlobalBatch; n < world {
+		r.errorf("train.global_batch", atValue, fmt.Sprintf("set it to %d or more, or use fewer ranks", world), "%s cannot be divided among %s",
+			plural(n, "sample"), plural(world, "rank"))
 	}
-	lower, upper := n/share*share, (n/share+1)*share
-	help := fmt.Sprintf("use a multiple of %d: %d or %d", share, lower, upper)
-	if lower == 0 {
-		help = fmt.Sprintf("use a multiple of %d", share)
-	}
-	r.errorf("train.global_batch", atValue, help, "%d samples do not divide evenly among %s × %s",
-		n, plural(world, "rank"), plural(c.Train.AccumulateSteps, "micro-step"))
-	return false
 }
 
 // fixedWorld returns the world size if the file determines it, else 0.

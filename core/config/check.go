@@ -100,7 +100,7 @@ func (c *Config) checkBatch() {
 	if r.bad["train.global_batch"] || r.bad["train.accumulate_steps"] || world == 0 || c.Train.GlobalBatch <= 0 {
 		return
 	}
-	c.dividesEvenly(r, world)
+	c.suffices(r, world)
 }
 
 func (c *Config) checkEvaluation() {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/base/golden"
 	"github.com/trainctl/trainctl/core/job/launch"
+	"github.com/trainctl/trainctl/core/train/data"
 )
 
 func load(t *testing.T, text string, o LoadOptions) *Config {
@@ -202,21 +203,29 @@ func TestSet(t *testing.T) {
 	}
 }
 
-func TestPerRankBatch(t *testing.T) {
-	c := load(t, minimal, LoadOptions{Set: []string{"train.accumulate_steps=2"}})
-	if n, err := c.PerRankBatch(3); n != 64 || err != nil {
-		t.Errorf("per rank %d, %v", n, err)
+func TestDivisionOfSteps(t *testing.T) {
+	global := strings.Replace(minimal, "per_rank_batch = 64", "global_batch = 96", 1)
+	for _, c := range []struct {
+		file  string
+		set   []string
+		world int
+		want  data.Division
+	}{
+		{minimal, []string{"train.accumulate_steps=2"}, 3, data.Division{Step: 64 * 3 * 2, Micro: 64, Accumulate: 2}},
+		{global, nil, 4, data.Division{Step: 96, Micro: 24, Accumulate: 1}},
+		{global, nil, 5, data.Division{Step: 96, Micro: 20, Accumulate: 1}},
+		{global, []string{"train.accumulate_steps=3"}, 4, data.Division{Step: 96, Micro: 8, Accumulate: 3}},
+		{global, []string{"train.per_rank_batch=16"}, 1, data.Division{Step: 96, Micro: 16, Accumulate: 6}},
+		{global, []string{"train.per_rank_batch=16"}, 5, data.Division{Step: 96, Micro: 10, Accumulate: 2}},
+		{global, []string{"train.per_rank_batch=16"}, 8, data.Division{Step: 96, Micro: 12, Accumulate: 1}},
+	} {
+		if d, err := load(t, c.file, LoadOptions{Set: c.set}).Divide(c.world); d != c.want || err != nil {
+			t.Errorf("%v on %d ranks: %+v, %v, want %+v", c.set, c.world, d, err, c.want)
+		}
 	}
-	if n, err := c.GlobalBatch(3); n != 64*3*2 || err != nil {
-		t.Errorf("global %d, %v", n, err)
-	}
-	c = load(t, strings.Replace(minimal, "per_rank_batch = 64", "global_batch = 96", 1), LoadOptions{})
-	if n, err := c.PerRankBatch(4); n != 24 || err != nil {
-		t.Errorf("per rank %d, %v", n, err)
-	}
-	_, err := c.PerRankBatch(5)
+	_, err := load(t, global, LoadOptions{}).Divide(97)
 	list := Diagnostics(err)
-	if len(list) != 1 || list[0].Key != "train.global_batch" || list[0].Line != 6 || !strings.Contains(list[0].Help, "95 or 100") {
+	if len(list) != 1 || list[0].Key != "train.global_batch" || list[0].Line != 6 || !strings.Contains(list[0].Help, "97 or more") {
 		t.Errorf("%+v", list)
 	}
 }

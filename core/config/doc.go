@@ -7,7 +7,7 @@
 //
 // The caller calls [Load] with the overrides from the command line; prints the
 // [*Error] it may return, or the Warnings of the [Config]; calls
-// [Config.PerRankBatch] once the world size is known; and writes
+// [Config.Divide] once the world size is known; and writes
 // [Config.Resolved] to the run directory, so that the run can be repeated.
 //
 // Paths inside the file (plugins by path, model.init, run.dir) are relative to

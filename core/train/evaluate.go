@@ -51,7 +51,7 @@ func (t *Trainer) evalShard() (total agreement.Totals, err error) {
 		return total, err
 	}
 	t.feeder.Forget()
-	if err := loader.Start(sdk.Test, 0, t.evalIndices()); err != nil {
+	if err := loader.Start(sdk.Test, 0, t.evalIndices(), 0); err != nil {
 		return total, err
 	}
 	for range loader.Len() {

@@ -68,13 +68,13 @@ func (t *Trainer) epoch(ctx context.Context) (stop bool, err error) {
 
 // nextInputs returns the inputs of the next step of the epoch, if there is one. If uneven
 // inputs are allowed, ranks exchange how many batches they have. Otherwise all are assumed
-// to have equally many, which needs no message: the totals of the step show if a data set
-// ended earlier.
+// to have what the sampler gives them, which needs no message: the totals of the step show
+// if a data set ended earlier.
 func (t *Trainer) nextInputs(ctx context.Context) (passes.Inputs, error) {
-	own := min(t.feeder.Left(), t.Settings.Train.AccumulateSteps)
 	if t.Settings.DDP.Uneven == ddp.UnevenError {
-		return passes.Even(own, t.World.Size), nil
+		return passes.Planned(t.feeder.Step(), t.World.Size, t.outline.Weigh), nil
 	}
+	own := min(t.feeder.Left(), t.outline.Division.Accumulate)
 	t.trace.Step(t.pos.Step + 1)
 	if own > 0 {
 		switch err := t.feeder.Peek(); {
@@ -103,13 +103,13 @@ func (t *Trainer) requests(ctx context.Context, own passes.Measures) agreement.R
 	}
 }
 
-// samples returns by how many samples a step advances every rank in its part of the epoch.
-// If some ranks may have run out, it is the same on all of them.
-func (t *Trainer) samples(in passes.Inputs, own passes.Measures) int {
+// samples returns by how many samples a step advances all ranks together in the epoch's
+// order. Ranks that ran out leave their places in it empty.
+func (t *Trainer) samples(in passes.Inputs) int {
 	if t.Settings.DDP.Uneven == ddp.UnevenError {
-		return own.Rows
+		return int(t.agreement.Totals[agreement.SumRows])
 	}
-	return in.Passes * t.outline.Batch
+	return in.Passes * t.outline.Batch * t.World.Size
 }
 
 // outOfData is called on all ranks when the data of some of them ended in this

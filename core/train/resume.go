@@ -129,11 +129,8 @@ func (t *Trainer) restore(s *checkpoint.Snapshot, r checkpoint.Report, head *res
 		feedback := &t.replication.Feedback
 		lines = append(lines, feedback.Restore(t.Settings.DDP.Compress, s.Compression, s.WorldSize)...)
 		head.Feedback = feedback.Restored != nil
-		head.Position = outline.Position{Step: s.Step, Applied: s.Applied, Epoch: s.Epoch}
-		var moved string
-		if head.Position.Offset, moved = t.offset(s.Sampler); moved != "" {
-			lines = append(lines, moved)
-		}
+		head.Position = outline.Position{Step: s.Step, Applied: s.Applied, Epoch: s.Epoch, Offset: s.Sampler.Done(), FirstBatch: s.Sampler.FirstBatch}
+		lines = append(lines, t.regroup(s.Sampler, &head.Position)...)
 		for k, v := range s.Metrics {
 			t.report.Metrics.Set(k, v, s.Step)
 		}
@@ -167,16 +164,23 @@ func (t *Trainer) sameOrder(s checkpoint.Sampler, epoch int) error {
 		epoch, s.Seed, s.Shuffle, s.DropLast, t.Settings.Sampler.SeedOr(t.Settings.Run.Seed), t.Settings.Sampler.Shuffle, t.Settings.Sampler.DropLast, t.Settings.Sampler.Pad)
 }
 
-// offset converts the position within an epoch to this world size: the order
-// is interleaved over ranks, so its first offset·W samples are the consumed ones.
-func (t *Trainer) offset(s checkpoint.Sampler) (samples int, note string) {
-	if s.WorldSize == t.World.Size || s.Offset == 0 {
-		return s.Offset, ""
+// regroup goes on from a position in a job that may have had other ranks or batches. A
+// schedule that counts epochs ends this one with its last step, whatever steps began it.
+func (t *Trainer) regroup(s checkpoint.Sampler, pos *outline.Position) (notes []string) {
+	if s.WorldSize != t.World.Size && pos.Offset > 0 {
+		notes = append(notes, fmt.Sprintf("continuing epoch %d of a job of %d ranks on %d: %d samples are done and will not be read again",
+			s.Epoch, s.WorldSize, t.World.Size, pos.Offset))
 	}
-	consumed := s.Offset * s.WorldSize
-	samples = consumed / t.World.Size
-	return samples, fmt.Sprintf("continuing epoch %d of a job of %d ranks on %d: %d samples are done, %d of them are read again",
-		s.Epoch, s.WorldSize, t.World.Size, consumed, consumed-samples*t.World.Size)
+	now := t.outline.Division.Step
+	if s.StepBatch > 0 && s.StepBatch != now && t.Settings.Schedule.FollowsEpochs() {
+		left := t.outline.Sampler.End(pos.Offset, now) - pos.Offset
+		pos.Applied = (pos.Epoch+1)*t.outline.StepsPerEpoch - (left+now-1)/now
+	}
+	if f := t.Settings.Schedule.BatchFactor(pos.FirstBatch, now); f != 1 {
+		notes = append(notes, fmt.Sprintf("the learning rate is multiplied by %.4g: a step has %d samples, and had %d when the run began (lr_scheduler.batch_scaling = %q)",
+			f, now, pos.FirstBatch, t.Settings.Schedule.BatchScaling))
+	}
+	return notes
 }
 
 // adopt sets rank 0's state on every rank.
@@ -186,6 +190,9 @@ func (t *Trainer) adopt(ctx context.Context, head resumeHead) error {
 		return err
 	}
 	t.pos = head.Position
+	if t.pos.FirstBatch == 0 {
+		t.pos.FirstBatch = t.outline.Division.Step
+	}
 	t.saver.best.known = head.Best
 	t.reducer.Resume(t.pos.Step)
 	if err := t.updater.Scaler.Load(ctx, head.Scaler); err != nil {
@@ -193,5 +200,5 @@ func (t *Trainer) adopt(ctx context.Context, head resumeHead) error {
 	}
 	// The rest of an epoch that was begun with other batches or ranks may end
 	// with a batch of a size that no whole epoch has.
-	return t.passes.Programs.BindTraining(max(0, t.outline.Sampler.Len()-t.pos.Offset))
+	return t.passes.Programs.BindTraining(t.shapes())
 }

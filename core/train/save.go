@@ -110,7 +110,8 @@ func (t *Trainer) snapshot(ctx context.Context) (*checkpoint.Snapshot, error) {
 		Step: t.pos.Step, Epoch: t.pos.Epoch, Applied: t.pos.Applied,
 		Model: t.model.Named(t.model.Full()), Optimizer: t.updater.Optimizer.State(), Scaler: scaler,
 		Sampler: checkpoint.Sampler{
-			Seed: t.Settings.Sampler.SeedOr(t.Settings.Run.Seed), Epoch: t.pos.Epoch, Offset: t.pos.Offset, WorldSize: t.World.Size, Batch: t.outline.Batch,
+			Seed: t.Settings.Sampler.SeedOr(t.Settings.Run.Seed), Epoch: t.pos.Epoch, Offset: t.pos.Offset / t.World.Size, WorldSize: t.World.Size, Batch: t.outline.Batch,
+			Consumed: t.pos.Offset, StepBatch: t.outline.Division.Step, FirstBatch: t.pos.FirstBatch,
 			OrderHash: t.outline.Sampler.OrderHash(t.pos.Epoch), Shuffle: t.Settings.Sampler.Shuffle, DropLast: t.Settings.Sampler.DropLast,
 		},
 		Seed:    t.Settings.Run.Seed,

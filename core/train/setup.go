@@ -190,7 +190,7 @@ func (t *Trainer) makePlan() (err error) {
 	replica.WarnMissing(t.Device, t.Events)
 	t.report.Planning = time.Since(begin)
 	slots := LoaderSlots(t.Settings.Sampler)
-	t.feeder = data.NewFeeder(data.NewLoader(t.Dataset, slots, o.Batch, t.Settings.Run.Seed), o.Sampler, t.device.Dev)
+	t.feeder = data.NewFeeder(data.NewLoader(t.Dataset, slots, o.Batch, t.Settings.Run.Seed), o.Sampler, o.Division, t.device.Dev)
 	t.passes.Feeder = t.feeder
 	rows := o.Rows()
 	if t.EvalOnly {
@@ -233,7 +233,7 @@ func (t *Trainer) assemble() {
 	s, rank, world := &t.Settings, t.World.Rank, t.World.Size
 	t.device = replica.Device{Memory: &t.memory, Backend: t.Backend, Events: t.Events}
 	t.passes = passes.Passes{
-		Cfg: s.Train, Seed: s.Run.Seed, Rank: rank, Model: &t.model, Device: &t.device,
+		Cfg: s.Train, Accumulate: t.outline.Division.Accumulate, Seed: s.Run.Seed, Rank: rank, Model: &t.model, Device: &t.device,
 		Programs: passes.Programs{Settings: s, Outline: t.outline, Policy: &t.policy, Device: t.Device, Model: &t.model, World: world},
 	}
 	t.join = join{cfg: s.DDP, rank: rank, world: world, events: t.Events}
@@ -279,7 +279,15 @@ func (t *Trainer) bind() error {
 	if t.Settings.Train.EvalEvery > 0 || t.EvalOnly {
 		evaluation = len(t.evalIndices())
 	}
-	return t.passes.Programs.Bind(t.outline.Sampler.Len(), evaluation, t.evalBatch())
+	return t.passes.Programs.Bind(t.shapes(), evaluation, t.evalBatch())
+}
+
+// shapes are the sizes of this rank's batches in the rest of the epoch, and in a whole
+// one, whose first is the first of the result.
+func (t *Trainer) shapes() []int {
+	o, world, rank := t.outline, t.World.Size, t.World.Rank
+	whole := o.Division.Shapes(o.Sampler.End(0, o.Division.Step), world, rank)
+	return append(whole, o.Division.Shapes(o.Sampler.End(t.pos.Offset, o.Division.Step)-t.pos.Offset, world, rank)...)
 }
 
 // planMade reports the plan, and allocates the statistics of its steps.

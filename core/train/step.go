@@ -29,7 +29,7 @@ func (t *Trainer) step(ctx context.Context, in passes.Inputs, begin time.Time) (
 		}
 	}
 
-	mark, lr := t.trace.Now(), t.updater.Schedule.LR(t.pos.Applied)
+	mark, lr := t.trace.Now(), t.updater.LR(t.pos)
 	skip, unscale, err := t.checkGradients(ctx, in, lr)
 	if err != nil {
 		return false, err
@@ -42,7 +42,7 @@ func (t *Trainer) step(ctx context.Context, in passes.Inputs, begin time.Time) (
 	}
 	t.trace.Since(timeline.Compute, "optimizer", -1, mark)
 
-	t.pos.Advance(t.samples(in, m), !skip)
+	t.pos.Advance(t.samples(in), !skip)
 	t.report.Step(report.Step{
 		Pos: t.pos, Own: m, Totals: &t.agreement.Totals, Active: in.Active, LR: lr, Norm: norm, Skipped: skip,
 		Scale: t.updater.Scaler.Scale, Took: time.Since(begin), Exposed: t.group.Exposed(),

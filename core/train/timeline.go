@@ -9,7 +9,7 @@ func (t *Trainer) record() {
 	if !t.Settings.Timeline {
 		return
 	}
-	micro := t.Settings.Train.AccumulateSteps
+	micro := t.outline.Division.Accumulate
 	collectives := 2*t.reducer.Buckets() + micro*len(t.outline.Plan.Exchanges()) + 5 // buffers, inputs, totals, used parameters, finite
 	t.trace = timeline.New(t.Started, 3*micro+2+collectives)
 	t.group.Trace(t.trace)

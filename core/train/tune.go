@@ -101,7 +101,7 @@ func (t *Trainer) measureReduce() (alpha time.Duration, beta float64, err error)
 const timedPasses = 2
 
 func (t *Trainer) measurePass(p *ddp.Pace) error {
-	rows := min(t.outline.Batch, t.outline.Sampler.Len())
+	rows := t.shapes()[0]
 	args := plan.Args{
 		Input: make([]byte, rows*t.spec.Input.Bytes()), Target: make([]byte, rows*t.spec.Target.Bytes()),
 		LossScale: 1, LossDivisor: 1, Exchange: t.passes.Exchange,

@@ -88,12 +88,13 @@ type ScheduleConfig struct {
 	TotalIters   int     `toml:"total_iters"`                                        // linear: units between them; 0: the whole run
 	WarmupSteps  int     `toml:"warmup_steps"`                                       // steps over which the rate rises linearly, for any schedule; 0: none
 	WarmupFactor float64 `toml:"warmup_factor"`                                      // fraction of the rate at step 0
+	BatchScaling string  `toml:"batch_scaling" words:"none,linear,sqrt"`             // how the rate follows a step's samples if a run continues with another number
 }
 
 // DefaultSchedule keeps the rate constant. Named schedules then start from
 // PyTorch's values, except that linear falls from the full rate to 0.
 func DefaultSchedule() ScheduleConfig {
-	return ScheduleConfig{Name: "constant", Unit: "epoch", StepSize: 1, Gamma: 0.1, StartFactor: 1, WarmupFactor: 1.0 / 3}
+	return ScheduleConfig{Name: "constant", Unit: "epoch", StepSize: 1, Gamma: 0.1, StartFactor: 1, WarmupFactor: 1.0 / 3, BatchScaling: "none"}
 }
 
 // Problems checks the table by itself.
@@ -129,6 +130,11 @@ func (c ScheduleConfig) Problems() usererr.List {
 func (c ScheduleConfig) commonProblems(l *usererr.List) {
 	if c.Unit != "epoch" && c.Unit != "step" {
 		l.Addf("unit", `use "epoch" or "step"`, "unknown unit %q", c.Unit)
+	}
+	switch c.BatchScaling {
+	case "none", "linear", "sqrt":
+	default:
+		l.Addf("batch_scaling", `use "none", "linear" or "sqrt"`, "unknown rule %q", c.BatchScaling)
 	}
 	nonNegative(l, "gamma", c.Gamma)
 	nonNegative(l, "eta_min", c.EtaMin)

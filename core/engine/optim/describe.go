@@ -51,6 +51,9 @@ func (c ScheduleConfig) String() string {
 	case "linear":
 		s += fmt.Sprintf(" from ×%s to ×%s over %s", short(c.StartFactor), short(c.EndFactor), c.span(c.TotalIters))
 	}
+	if c.BatchScaling != "none" {
+		s += fmt.Sprintf(", scaled with the batch (%s)", c.BatchScaling)
+	}
 	if c.WarmupSteps > 0 {
 		s += fmt.Sprintf(", warm-up from ×%s over %d steps", short(c.WarmupFactor), c.WarmupSteps)
 	}

@@ -290,8 +290,8 @@ func TestProblems(t *testing.T) {
 	if p := DefaultSchedule().Problems(); p != nil {
 		t.Error(p)
 	}
-	bad := ScheduleConfig{Name: "multistep", Unit: "day", Milestones: []int{3, 1}, Gamma: -1, WarmupSteps: -1, WarmupFactor: 2}
-	if p := bad.Problems(); len(p) != 5 {
+	bad := ScheduleConfig{Name: "multistep", Unit: "day", Milestones: []int{3, 1}, Gamma: -1, WarmupSteps: -1, WarmupFactor: 2, BatchScaling: "cube"}
+	if p := bad.Problems(); len(p) != 6 {
 		t.Error(p)
 	}
 }
@@ -386,6 +386,19 @@ func TestLARSIsInProportion(t *testing.T) {
 			if math.Abs(float64(c[0][i]-c[1][i])) > 1e-2*math.Abs(float64(c[1][i])) {
 				t.Errorf("%s: %v, want %v", what, c[0], c[1])
 			}
+		}
+	}
+}
+
+// Rates follow the batch by the rule, and only where a run began with another one.
+func TestBatchScaling(t *testing.T) {
+	for rule, want := range map[string]float64{"none": 1, "linear": 4, "sqrt": 2} {
+		c := ScheduleConfig{BatchScaling: rule}
+		if got := c.BatchFactor(8, 32); got != want {
+			t.Errorf("%s: factor %v, want %v", rule, got, want)
+		}
+		if c.BatchFactor(8, 8) != 1 || c.BatchFactor(0, 8) != 1 {
+			t.Errorf("%s: a factor without another batch", rule)
 		}
 	}
 }

@@ -65,6 +65,30 @@ func (s schedule) at(t int) float64 {
 	return s.base
 }
 
+// FollowsEpochs reports whether the schedule's position depends on how many steps an
+// epoch or the run has.
+func (c ScheduleConfig) FollowsEpochs() bool {
+	return c.Unit == "epoch" && c.Name != "constant" || c.Name == "cosine" && c.TMax == 0 || c.Name == "linear" && c.TotalIters == 0
+}
+
+// BatchFactor is the factor of learning rates in steps of batch samples, in a run whose
+// first steps had first; 0: unknown. "linear" is Goyal et al. 2017, "Accurate, Large
+// Minibatch SGD", section 2.1, and "sqrt" Krizhevsky 2014, "One weird trick for parallelizing
+// convolutional neural networks", section 3.2.
+func (c ScheduleConfig) BatchFactor(first, batch int) float64 {
+	if first == 0 || first == batch {
+		return 1
+	}
+	ratio := float64(batch) / float64(first)
+	switch c.BatchScaling {
+	case "linear":
+		return ratio
+	case "sqrt":
+		return math.Sqrt(ratio)
+	}
+	return 1
+}
+
 // line goes from a at t = 0 to b at t = n and stays there.
 func line(a, b float64, t, n int) float64 {
 	return a + (b-a)*float64(min(t, n))/float64(n)

@@ -13,7 +13,7 @@ func (c Config) Uses() []string {
 // Uses lists the keys of [lr_scheduler] that mean something to the named
 // schedule, nil when the name is unknown.
 func (c ScheduleConfig) Uses() []string {
-	common := []string{"name", "unit", "warmup_steps", "warmup_factor"}
+	common := []string{"name", "unit", "warmup_steps", "warmup_factor", "batch_scaling"}
 	switch c.Name {
 	case "constant":
 		return common

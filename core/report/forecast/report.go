@@ -44,7 +44,7 @@ type World struct {
 
 // Batch is the number of samples per rank and step.
 type Batch struct {
-	PerRank    int `json:"per_rank"` // and micro-step
+	PerRank    int `json:"per_rank"` // and micro-step, at most
 	Accumulate int `json:"accumulate_steps"`
 	Global     int `json:"global"` // over all ranks and micro-steps of a step
 }

@@ -131,6 +131,9 @@ func ranks(w World) string {
 
 func batch(b Batch, ranks int) string {
 	s := fmt.Sprintf("%d = %d per rank × %d", b.Global, b.PerRank, ranks)
+	if b.PerRank*ranks*max(1, b.Accumulate) != b.Global {
+		s = fmt.Sprintf("%d = up to %d per rank × %d", b.Global, b.PerRank, ranks)
+	}
 	if b.Accumulate > 1 {
 		s += fmt.Sprintf(" × %d micro-steps", b.Accumulate)
 	}

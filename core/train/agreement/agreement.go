@@ -54,7 +54,7 @@ func (a *Agreement) Gradients() recovery.Stage {
 // Start starts to sum what ranks report about a step, after its buckets.
 func (a *Agreement) Start(m passes.Measures, r Requests) (err error) {
 	a.Totals = Totals{
-		SumLoss: m.Loss, SumCorrect: float64(m.Correct), SumCounted: float64(m.Counted), SumRows: float64(m.Rows),
+		SumLoss: m.Loss * m.Weight, SumCorrect: float64(m.Correct), SumCounted: float64(m.Counted), SumRows: float64(m.Rows),
 		sumStop: Flag(r.Stop), SumSave: Flag(r.Save), sumEnded: Flag(r.Ended),
 	}
 	a.pending, err = a.group.StartScalars(sdk.Sum, a.Totals[:])

@@ -52,7 +52,7 @@ func newTestAgreement(t *testing.T, p *peer) Agreement {
 // The totals of a step are sums over ranks, and what any rank asks for is asked of all.
 func TestTotalsOfAStep(t *testing.T) {
 	a := newTestAgreement(t, &peer{by: 2})
-	if err := a.Start(passes.Measures{Loss: 1, Correct: 2, Counted: 3, Rows: 4}, Requests{Stop: true, Ended: true}); err != nil {
+	if err := a.Start(passes.Measures{Loss: 1, Weight: 1, Correct: 2, Counted: 3, Rows: 4}, Requests{Stop: true, Ended: true}); err != nil {
 		t.Fatal(err)
 	}
 	if err := a.Finish(); err != nil {

@@ -24,8 +24,12 @@ const (
 )
 
 const (
-	manifestFormat  = "trainctl-checkpoint"
-	manifestVersion = 2 // 1 is the same without CompressionFile, and what is written without it
+	manifestFormat = "trainctl-checkpoint"
+
+	// manifestVersion is the highest version. Every checkpoint has the lowest that describes it, so
+	// that earlier versions of trainctl read what they can: 1 has no CompressionFile, and up to 2
+	// Sampler.Consumed is a multiple of the world size.
+	manifestVersion = 3
 )
 
 // Manifest is manifest.json: the sums of the other files, and all of a
@@ -102,9 +106,12 @@ func broken(err error) bool {
 }
 
 func (s *Snapshot) manifest() Manifest {
-	version := manifestVersion
-	if len(s.Compression) == 0 {
-		version = 1
+	version := 1
+	switch {
+	case s.Sampler.Done() != s.Sampler.Offset*s.Sampler.WorldSize:
+		version = manifestVersion
+	case len(s.Compression) > 0:
+		version = 2
 	}
 	return Manifest{
 		Origin:   Origin{Format: manifestFormat, Version: version, CreatedBy: s.CreatedBy},

@@ -44,12 +44,26 @@ type Snapshot struct {
 type Sampler struct {
 	Seed      uint64 `json:"seed"`
 	Epoch     int    `json:"epoch"`
-	Offset    int    `json:"offset"` // samples that each rank consumed in this epoch
+	Offset    int    `json:"offset"` // Consumed / WorldSize, what versions before Consumed read
 	WorldSize int    `json:"world_size"`
 	Batch     int    `json:"batch"`      // per rank
 	OrderHash string `json:"order_hash"` // over this epoch's order
 	Shuffle   bool   `json:"shuffle"`
 	DropLast  bool   `json:"drop_last"`
+
+	// Consumed is how many samples of this epoch's order all ranks together consumed. Checkpoints
+	// without it have Offset · WorldSize.
+	Consumed   int `json:"consumed,omitempty"`
+	StepBatch  int `json:"step_batch,omitempty"`  // samples of an optimizer step; 0: unknown
+	FirstBatch int `json:"first_batch,omitempty"` // the same when the run began; 0: unknown
+}
+
+// Done is Consumed, also of a checkpoint that does not have it.
+func (s Sampler) Done() int {
+	if s.Consumed == 0 {
+		return s.Offset * s.WorldSize
+	}
+	return s.Consumed
 }
 
 // Dataset identifies the data a run was trained on.

@@ -22,34 +22,53 @@ type Device interface {
 // it prefetches the next batch and starts to copy it. It must be used on the goroutine
 // of the training loop.
 type Feeder struct {
-	loader  *Loader
-	sampler *Sampler
-	device  Device             // nil: it computes in the host's memory
-	trace   *timeline.Recorder // nil: off
+	loader   *Loader
+	sampler  *Sampler
+	division Division
+	device   Device             // nil: it computes in the host's memory
+	trace    *timeline.Recorder // nil: off
 
 	next    Batch         // taken from the loader for the next pass; no rows: none
 	nextErr error         // why there is none
 	waited  time.Duration // for batches since Waited
 	claimed int           // batches of the pass whose rows Rows has counted
+	steps   int           // of the pass, as Rows has counted them
 	before  int           // batches of the epoch before the pass over the rest of it
+	left    int           // samples of that rest, over all ranks
 }
 
-// NewFeeder makes a feeder of a rank's samples. device is nil where batches are
-// read in the host's memory.
-func NewFeeder(l *Loader, s *Sampler, device Device) *Feeder {
-	return &Feeder{loader: l, sampler: s, device: device}
+// NewFeeder makes a feeder of a rank's samples in batches of division.Micro, which is
+// the loader's size. device is nil where batches are read in the host's memory.
+func NewFeeder(l *Loader, s *Sampler, division Division, device Device) *Feeder {
+	return &Feeder{loader: l, sampler: s, division: division, device: device}
 }
 
 // Trace records the waiting time for batches.
 func (f *Feeder) Trace(r *timeline.Recorder) { f.trace = r }
 
-// Start begins a pass over the rest of an epoch after offset samples of this rank.
-func (f *Feeder) Start(epoch, offset int) error {
-	order := f.sampler.Epoch(epoch)
-	f.claimed, f.next, f.nextErr = 0, Batch{}, nil
+// Start begins a pass over the rest of an epoch of which all ranks together have done
+// the first samples.
+func (f *Feeder) Start(epoch, done int) error {
+	s, step := f.sampler, f.division.Step
+	f.claimed, f.steps, f.next, f.nextErr = 0, 0, Batch{}, nil
 	f.Forget()
-	f.before = offset / f.loader.size
-	return f.loader.Start(sdk.Train, epoch, order[min(len(order), offset):])
+	f.before = done / s.world / f.loader.size
+	f.left = s.End(done, step) - done
+	return f.loader.Start(sdk.Train, epoch, s.Rest(epoch, done, step), Share(step, s.world, s.rank))
+}
+
+// Step is the next step of the epoch, by what is known without asking other ranks. It
+// is called between steps. If this rank's data set has ended early it is shorter.
+func (f *Feeder) Step() Step {
+	s, d := f.sampler, f.division
+	n := max(0, min(d.Step, f.left-f.steps*d.Step))
+	own := d.batches(Share(n, s.world, s.rank))
+	passes := d.batches(Share(n, s.world, 0))
+	if left := f.Left(); left < own { // the data set has ended
+		own, passes = left, left
+	}
+	last := d.batches(Share(n, s.world, s.world-1))
+	return Step{Passes: passes, Own: own, Uneven: last != d.batches(Share(n, s.world, 0)), Mean: float64(n) / float64(s.world)}
 }
 
 // Stop ends the pass, so that another loader may use the data set's slots.
@@ -128,12 +147,13 @@ func (f *Feeder) Used() int {
 }
 
 // Rows is the number of samples in the next n batches, if the data set does not end
-// before. It is called once for the batches of each step.
+// before. It is called once in each step, for its batches.
 func (f *Feeder) Rows(n int) (rows int) {
 	for i := range n {
 		rows += f.loader.Rows(f.claimed + i)
 	}
 	f.claimed += n
+	f.steps++
 	return rows
 }
 

@@ -45,7 +45,7 @@ func newTestFeeder(t *testing.T, src *samples, device Device) *Feeder {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return NewFeeder(NewLoader(src, len(src.mem), 4, 1), s, device)
+	return NewFeeder(NewLoader(src, len(src.mem), 4, 1), s, Division{Step: 4, Micro: 4, Accumulate: 1}, device)
 }
 
 func mustNext(t *testing.T, f *Feeder) []int64 {

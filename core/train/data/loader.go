@@ -36,6 +36,7 @@ type Loader struct {
 	split     sdk.Split
 	epoch     int
 	indices   []int64
+	share     int // samples of a step: no batch reaches over its end
 	requested int // batches asked for since Start
 	taken     int // batches returned since Start
 	ended     bool
@@ -50,14 +51,18 @@ func NewLoader(src Batches, slots, size int, seed uint64) *Loader {
 	return &Loader{src: src, slots: slots, size: size, seed: seed}
 }
 
-// Start begins a pass over indices and requests the first batches. Batches of an
-// earlier pass that were requested but not taken are waited for and dropped. The
-// indices are read until the pass ends.
-func (l *Loader) Start(split sdk.Split, epoch int, indices []int64) error {
+// Start begins a pass over indices and requests the first batches. Of every share of
+// indices, those of a step, the last batch may be short; 0: only the last of the pass.
+// Batches of an earlier pass that were requested but not taken are waited for and
+// dropped. The indices are read until the pass ends.
+func (l *Loader) Start(split sdk.Split, epoch int, indices []int64, share int) error {
 	if err := l.Stop(); err != nil {
 		return err
 	}
-	l.split, l.epoch, l.indices = split, epoch, indices
+	if share == 0 {
+		share = l.size
+	}
+	l.split, l.epoch, l.indices, l.share = split, epoch, indices, share
 	l.requested, l.taken, l.ended = 0, 0, false
 	return l.ahead()
 }
@@ -85,10 +90,27 @@ func (l *Loader) drain(from int) error {
 }
 
 // Len is the number of batches of the pass, if the data set does not end early.
-func (l *Loader) Len() int { return (len(l.indices) + l.size - 1) / l.size }
+func (l *Loader) Len() int {
+	if len(l.indices) == 0 {
+		return 0
+	}
+	steps, rest := len(l.indices)/l.share, len(l.indices)%l.share
+	return steps*l.perStep() + (rest+l.size-1)/l.size
+}
 
-// Rows is the number of samples in a batch of the pass; the last may be short.
-func (l *Loader) Rows(batch int) int { return min(l.size, len(l.indices)-batch*l.size) }
+// perStep is the number of batches of a step, which the last step may not reach.
+func (l *Loader) perStep() int { return (l.share + l.size - 1) / l.size }
+
+// from is the place of a batch's first index.
+func (l *Loader) from(batch int) int {
+	return batch/l.perStep()*l.share + batch%l.perStep()*l.size
+}
+
+// Rows is the number of samples in a batch of the pass; the last of a step may be short.
+func (l *Loader) Rows(batch int) int {
+	from := l.from(batch)
+	return min(l.size, l.share-from%l.share, len(l.indices)-from)
+}
 
 // Taken is the number of batches of the pass that Next has returned.
 func (l *Loader) Taken() int { return l.taken }
@@ -134,7 +156,7 @@ func (l *Loader) Next() (Batch, error) {
 // batch, so a slot is free unless it was requested and not taken.
 func (l *Loader) ahead() error {
 	for l.requested < l.Len() && l.requested < l.taken+l.slots {
-		from := l.requested * l.size
+		from := l.from(l.requested)
 		part := l.indices[from : from+l.Rows(l.requested)]
 		if err := l.src.Request(l.requested%l.slots, l.split, l.epoch, l.seed, part); err != nil {
 			return err

@@ -58,7 +58,7 @@ func TestLoader(t *testing.T) {
 			for i := range indices {
 				indices[i] = int64(100*pass + i)
 			}
-			if err := l.Start(sdk.Train, pass, indices); err != nil {
+			if err := l.Start(sdk.Train, pass, indices, 0); err != nil {
 				t.Fatal(err)
 			}
 			stop := rapid.IntRange(0, l.Len()).Draw(t, "stop")
@@ -99,7 +99,7 @@ func TestLoaderReportsAFailedBatch(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		src := &slots{t: t, mem: make([][]int64, 2), pending: make([]bool, 2), fail: 2}
 		l := NewLoader(src, 2, 1, 1)
-		if err := l.Start(sdk.Train, 0, []int64{1, 2, 3}); err != nil {
+		if err := l.Start(sdk.Train, 0, []int64{1, 2, 3}, 0); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := l.Next(); err != nil {
@@ -120,7 +120,7 @@ func TestLoaderEndsEarly(t *testing.T) {
 		src := &slots{t: t, mem: make([][]int64, k), pending: make([]bool, k), end: given + 1}
 		l := NewLoader(src, k, 1, 1)
 		for range 2 {
-			if err := l.Start(sdk.Train, 0, make([]int64, n)); err != nil {
+			if err := l.Start(sdk.Train, 0, make([]int64, n), 0); err != nil {
 				t.Fatal(err)
 			}
 			for range given {

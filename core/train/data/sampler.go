@@ -16,6 +16,7 @@ import (
 type Sampler struct {
 	n, world, rank int
 	shuffle, drop  bool
+	whole          bool // nothing is padded or dropped
 	seed           uint64
 	perRank        int // of the longest shard
 	total          int // of all shards
@@ -27,7 +28,7 @@ func NewSampler(cfg Config, runSeed uint64, n, world, rank int) (*Sampler, error
 	if world < 1 || rank < 0 || rank >= world {
 		return nil, fmt.Errorf("sampler: rank %d is outside 0..%d", rank, world-1)
 	}
-	s := &Sampler{n: n, world: world, rank: rank, shuffle: cfg.Shuffle, drop: cfg.DropLast, seed: cfg.SeedOr(runSeed)}
+	s := &Sampler{n: n, world: world, rank: rank, shuffle: cfg.Shuffle, drop: cfg.DropLast, whole: cfg.Pad == PadNone, seed: cfg.SeedOr(runSeed)}
 	s.perRank = SamplesPerRank(n, world, cfg.DropLast)
 	if s.perRank == 0 {
 		return nil, usererr.Errorf("sampler", "use fewer ranks or more data", "%d samples are fewer than one for each of %d ranks with drop_last = %v", n, world, cfg.DropLast)
@@ -64,7 +65,10 @@ func (s *Sampler) Total() int { return s.total }
 // Order is the order of an epoch over all ranks: the shuffled list, padded by
 // repeating it from its start, truncated, or unchanged. Rank r takes positions r, r+W,
 // r+2W, ….
-func (s *Sampler) Order(epoch int) []int64 {
+func (s *Sampler) Order(epoch int) []int64 { return s.order(epoch, s.total) }
+
+// order is the order of an epoch, padded or truncated to a length.
+func (s *Sampler) order(epoch, length int) []int64 {
 	var order []int64
 	if s.shuffle {
 		order = rng.NewMT(s.seed + uint64(epoch)).Perm(s.n)
@@ -74,10 +78,42 @@ func (s *Sampler) Order(epoch int) []int64 {
 			order[i] = int64(i)
 		}
 	}
-	for len(order) < s.total {
-		order = append(order, order[:min(s.n, s.total-len(order))]...)
+	for len(order) < length {
+		order = append(order, order[:min(s.n, length-len(order))]...)
 	}
-	return order[:s.total]
+	return order[:length]
+}
+
+// End is the position in an epoch's order at which the epoch ends, if this world goes
+// on after the first done samples in steps of step samples. What is left is padded or
+// truncated to a multiple of the world size, as a whole epoch is, so that ranks have
+// equal shares. That is left out where the world size does not divide a step: shares
+// differ anyway.
+func (s *Sampler) End(done, step int) int {
+	left := max(0, s.n-done)
+	switch {
+	case s.whole || step%s.world != 0:
+	case s.drop:
+		left -= left % s.world
+	default:
+		left = (left + s.world - 1) / s.world * s.world
+	}
+	return done + left
+}
+
+// Rest gives this rank's indices of an epoch of which all ranks have done the first
+// samples: of each step of step samples its r-th, (r+W)-th, …. Whatever world did them,
+// no sample before done comes again, and none after it is left out.
+func (s *Sampler) Rest(epoch, done, step int) []int64 {
+	end := s.End(done, step)
+	order := s.order(epoch, end)
+	mine := make([]int64, 0, (end-done)/s.world+1)
+	for ; done < end; done += step {
+		for i := done + s.rank; i < min(done+step, end); i += s.world {
+			mine = append(mine, order[i])
+		}
+	}
+	return mine
 }
 
 // Epoch gives this rank's indices of an epoch, in order.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/tensor"
+	"github.com/trainctl/trainctl/core/train/data"
 )
 
 // RunConfig is the table [run].
@@ -56,7 +57,7 @@ func (c RunConfig) Problems() usererr.List {
 type TrainConfig struct {
 	Epochs          int     `toml:"epochs"`           // passes over the training data; 0: as many as max_steps needs, the default when that alone is given
 	MaxSteps        int     `toml:"max_steps"`        // end the run after this many steps (evaluation still follows); 0: no limit
-	PerRankBatch    int     `toml:"per_rank_batch"`   // samples per rank and micro-step; this or global_batch
+	PerRankBatch    int     `toml:"per_rank_batch"`   // samples per rank and micro-step; with global_batch at most
 	GlobalBatch     int     `toml:"global_batch"`     // samples over all ranks and micro-steps of one optimizer step
 	AccumulateSteps int     `toml:"accumulate_steps"` // micro-steps per optimizer step; only the last one communicates
 	AccumulateMean  bool    `toml:"accumulate_mean"`  // weight micro-steps so that the result equals one big batch; false sums as DDP's no_sync does
@@ -109,25 +110,36 @@ func (c TrainConfig) Problems() usererr.List {
 	}
 	switch {
 	case c.PerRankBatch > 0 && c.GlobalBatch > 0:
-		l.Addf("global_batch", "keep one of the two", "per_rank_batch and global_batch are both set")
+		both := "per_rank_batch and global_batch are both set, so the world size decides the number of micro-steps"
+		if c.AccumulateSteps > 1 {
+			l.Addf("accumulate_steps", "remove it, or per_rank_batch", "%s", both)
+		}
+		if !c.AccumulateMean {
+			l.Addf("accumulate_mean", "remove it, or per_rank_batch", "%s, and sums over them would change the gradient", both)
+		}
 	case c.PerRankBatch == 0 && c.GlobalBatch == 0:
 		l.Addf("per_rank_batch", "set it, or global_batch", "no batch size is given")
 	}
 	return l
 }
 
-// Batch is the number of samples per rank and micro-step in a world of the given size.
-// It returns an error if global_batch is not divisible.
-func (c TrainConfig) Batch(world int) (int, error) {
+// Divide divides a step over the ranks of a world and their micro-steps. A global batch
+// may leave some ranks one sample more than others. With per_rank_batch, too, there are as
+// few micro-steps as that allows. It returns an error if a rank would get no sample.
+func (c TrainConfig) Divide(world int) (data.Division, error) {
+	micro := max(1, c.AccumulateSteps)
 	if c.GlobalBatch == 0 {
-		return c.PerRankBatch, nil
+		return data.Division{Step: c.PerRankBatch * world * micro, Micro: c.PerRankBatch, Accumulate: micro}, nil
 	}
-	parts := world * max(1, c.AccumulateSteps)
-	if c.GlobalBatch%parts != 0 || c.GlobalBatch < parts {
-		return 0, fmt.Errorf("train.global_batch = %d is not divisible by %d ranks × %d accumulate_steps; fix: use %d, the nearest that is",
-			c.GlobalBatch, world, max(1, c.AccumulateSteps), max(1, (c.GlobalBatch+parts/2)/parts)*parts)
+	if c.GlobalBatch < world {
+		return data.Division{}, fmt.Errorf("train.global_batch = %d is less than one sample for each of %d ranks; fix: set it to %d or more, or use fewer ranks", c.GlobalBatch, world, world)
 	}
-	return c.GlobalBatch / parts, nil
+	most := data.Share(c.GlobalBatch, world, 0)
+	if c.PerRankBatch > 0 {
+		micro = (most + c.PerRankBatch - 1) / c.PerRankBatch
+	}
+	batch := (most + micro - 1) / micro
+	return data.Division{Step: c.GlobalBatch, Micro: batch, Accumulate: (most + batch - 1) / batch}, nil
 }
 
 // EvalRows is the number of samples in an evaluation batch, for training batches of the

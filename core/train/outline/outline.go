@@ -18,8 +18,10 @@ import (
 // configuration and the shape of the data: what `trainctl plan` prints, and
 // what Setup builds on.
 type Outline struct {
-	Batch         int // per rank and micro-step
-	LastBatch     int // rows of the last micro-step of an epoch
+	Batch         int // most samples per rank and micro-step
+	Division      data.Division
+	Weigh         bool // samples count equally whatever the shares of ranks are
+	LastBatch     int  // rows of rank 0's last micro-step of an epoch
 	StepsPerEpoch int
 	Steps         int // of the whole run
 
@@ -38,7 +40,7 @@ type Outline struct {
 func New(s Settings, spec sdk.DatasetSpec, policy *sdk.Policy, world, rank int) (*Outline, error) {
 	o := &Outline{}
 	var err error
-	if o.Batch, err = s.Train.Batch(world); err != nil {
+	if o.Division, err = s.Train.Divide(world); err != nil {
 		return nil, err
 	}
 	if o.Sampler, err = data.NewSampler(s.Sampler, s.Run.Seed, spec.TrainSamples, world, rank); err != nil {
@@ -146,21 +148,29 @@ func (o *Outline) NormBytes() (n int) {
 	return n
 }
 
-// count works out batches and steps, equal on all ranks. The last step of an
+// count determines batches and steps, equal on all ranks. The last step of an
 // epoch may have fewer micro-steps than the others.
 func (o *Outline) count(s Settings, world int) error {
 	c, n, least := s.Train, o.Sampler.LenOf(0), o.Sampler.LenOf(world-1)
-	o.Batch = min(o.Batch, n)
+	d := &o.Division
+	d.Micro = min(d.Micro, n)
+	o.Batch, o.Weigh = d.Micro, c.GlobalBatch > 0 && s.DDP.Uneven == ddp.UnevenError
 	batches, fewest := (n+o.Batch-1)/o.Batch, (least+o.Batch-1)/o.Batch
-	if batches != fewest && s.DDP.Uneven == ddp.UnevenError {
-		return fmt.Errorf("%d samples without padding give rank 0 %d batches of an epoch and rank %d %d; set ddp.uneven = %q or %q, or sampler.pad = %q",
+	if batches != fewest && s.DDP.Uneven == ddp.UnevenError && !o.Weigh {
+		return fmt.Errorf("%d samples without padding give rank 0 %d batches of an epoch and rank %d %d; set ddp.uneven = %q or %q, sampler.pad = %q, or train.global_batch instead of per_rank_batch",
 			o.Sampler.Total(), batches, world-1, fewest, ddp.UnevenJoin, ddp.UnevenStop, data.PadRepeat)
 	}
-	if s.DDP.Uneven == ddp.UnevenStop {
-		batches = fewest
+	if !o.Weigh && d.Step%world != 0 {
+		return usererr.Errorf("train.global_batch", fmt.Sprintf("use a multiple of %d, or ddp.uneven = %q", world, ddp.UnevenError),
+			"%d samples do not divide evenly among %d ranks, as ddp.uneven = %q needs", d.Step, world, s.DDP.Uneven)
 	}
-	o.LastBatch = min(o.Batch, n-(batches-1)*o.Batch)
-	o.StepsPerEpoch = (batches + c.AccumulateSteps - 1) / c.AccumulateSteps
+	total := o.Sampler.End(0, d.Step)
+	if s.DDP.Uneven == ddp.UnevenStop {
+		total = min(total, fewest*o.Batch*world)
+	}
+	o.StepsPerEpoch = (total + d.Step - 1) / d.Step
+	last := data.Share(total-(o.StepsPerEpoch-1)*d.Step, world, 0)
+	o.LastBatch = (last-1)%o.Batch + 1
 	o.Steps = o.StepsPerEpoch * c.Epochs
 	if o.Steps == 0 || c.MaxSteps > 0 && c.MaxSteps < o.Steps {
 		o.Steps = c.MaxSteps

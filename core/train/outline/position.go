@@ -6,10 +6,12 @@ type Position struct {
 	Step    int // optimizer steps done, skipped ones included
 	Applied int // steps that changed the weights
 	Epoch   int
-	Offset  int // samples of this epoch that this rank has consumed
+	Offset  int // samples of this epoch's order that all ranks together have consumed
+
+	FirstBatch int // samples of a step when the run began, by which the learning rate may scale; 0: unknown
 }
 
-// Advance is one more step over samples of this rank.
+// Advance is one more step over samples of all ranks.
 func (p *Position) Advance(samples int, applied bool) {
 	p.Step++
 	p.Offset += samples

@@ -60,12 +60,12 @@ func newTestPasses(t *testing.T, src *constant, accumulate int) (*Passes, *repli
 	r := ddp.NewReducer(ddp.NewGroup(0, 1, nil, mem.Arena, mem.Scratch), s.DDP, o.Gradients, o.Buckets, mem.Buckets, mem.Wire)
 	m.Grads = r.Gradients(o.Gradients)
 	p := &Passes{
-		Cfg: s.Train, Model: m, Device: &replica.Device{Memory: &mem},
-		Feeder:   data.NewFeeder(data.NewLoader(src, 2, o.Batch, 1), o.Sampler, nil),
+		Cfg: s.Train, Accumulate: accumulate, Model: m, Device: &replica.Device{Memory: &mem},
+		Feeder:   data.NewFeeder(data.NewLoader(src, 2, o.Batch, 1), o.Sampler, o.Division, nil),
 		Programs: Programs{Settings: &s, Outline: o, Policy: &sdk.Policy{Params: tensor.F32, Scale: 1}, Device: cpu.New(), Model: m, World: 1},
 	}
 	p.Connect(r)
-	if err := p.Programs.Bind(16, 0, 1); err != nil {
+	if err := p.Programs.Bind([]int{4}, 0, 1); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { p.Programs.Close() })
@@ -80,7 +80,7 @@ func TestPassesAddUp(t *testing.T) {
 	var bias [2][]float32
 	for i, accumulate := range []int{1, 3} {
 		p, m := newTestPasses(t, &constant{}, accumulate)
-		got, err := p.Run(Even(accumulate, 1), outline.Position{}, 1)
+		got, err := p.Run(Planned(data.Step{Passes: accumulate, Own: accumulate}, 1, false), outline.Position{}, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -124,7 +124,7 @@ func TestPassesWithoutABatch(t *testing.T) {
 func TestPassesFailWithTheDevice(t *testing.T) {
 	p, _ := newTestPasses(t, &constant{}, 1)
 	p.Device.Fail(sdk.ErrEndOfData)
-	if _, err := p.Run(Even(1, 1), outline.Position{}, 1); err == nil || !strings.Contains(err.Error(), sdk.ErrEndOfData.Error()) {
+	if _, err := p.Run(Planned(data.Step{Passes: 1, Own: 1}, 1, false), outline.Position{}, 1); err == nil || !strings.Contains(err.Error(), sdk.ErrEndOfData.Error()) {
 		t.Errorf("got %v", err)
 	}
 }

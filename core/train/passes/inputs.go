@@ -1,5 +1,7 @@
 package passes
 
+import "github.com/trainctl/trainctl/core/train/data"
+
 // Inputs are the numbers of micro-batches of all ranks in a step. They are the same on
 // all ranks, but for own.
 type Inputs struct {
@@ -8,10 +10,21 @@ type Inputs struct {
 	Active int // ranks that bring any
 	Top    int // the highest of them
 	Last   int // the highest of those that bring the most
+
+	// mean is the number of samples per rank on average, by which samples are weighed; 0: the
+	// rank's own number, so that ranks count equally.
+	mean float64
 }
 
-// Even are those of a step in which every rank of a world has n.
-func Even(n, world int) Inputs { return Inputs{Passes: n, own: n, Active: world} }
+// Planned are those of a step that all ranks of a world know. With weigh, or where some
+// ranks have fewer micro-batches, samples count equally; otherwise ranks do.
+func Planned(s data.Step, world int, weigh bool) Inputs {
+	in := Inputs{Passes: s.Passes, own: s.Own, Active: world}
+	if weigh || s.Uneven {
+		in.mean = s.Mean
+	}
+	return in
+}
 
 // Uneven are those of a step in which rank r has all[r].
 func Uneven(all []float64, own int) Inputs {

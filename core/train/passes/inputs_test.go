@@ -2,6 +2,8 @@ package passes
 
 import (
 	"testing"
+
+	"github.com/trainctl/trainctl/core/train/data"
 )
 
 func TestUnevenInputs(t *testing.T) {
@@ -19,7 +21,7 @@ func TestUnevenInputs(t *testing.T) {
 			t.Errorf("%v: %+v, want %+v", c.all, got, c.want)
 		}
 	}
-	if got := Even(4, 3); got != (Inputs{Passes: 4, own: 4, Active: 3}) {
+	if got := Planned(data.Step{Passes: 4, Own: 4, Mean: 8}, 3, false); got != (Inputs{Passes: 4, own: 4, Active: 3}) {
 		t.Errorf("even: %+v", got)
 	}
 }

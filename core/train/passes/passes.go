@@ -16,9 +16,10 @@ import (
 // Passes runs the forward and backward passes of a step over its micro-batches.
 // Gradients go to the reducer as they become complete.
 type Passes struct {
-	Cfg  outline.TrainConfig
-	Seed uint64
-	Rank int
+	Cfg        outline.TrainConfig
+	Accumulate int // most passes of a step
+	Seed       uint64
+	Rank       int
 
 	Feeder   *data.Feeder
 	Programs Programs
@@ -61,6 +62,7 @@ func (p *Passes) Overlap() {
 // Measures are what the passes of one step add up on this rank.
 type Measures struct {
 	Loss    float64 // mean over the step's samples
+	Weight  float64 // of Loss in the mean over ranks, 1 on average
 	Correct int
 	Counted int // rows with a target
 	Rows    int
@@ -76,6 +78,14 @@ func (p *Passes) Run(in Inputs, pos outline.Position, lossScale float64) (m Meas
 		return m, err
 	}
 	total, last := p.Feeder.Rows(in.own), in.Passes-1
+	mean := float64(total)
+	if in.mean > 0 {
+		mean = in.mean
+	}
+	m.Weight = 1
+	if mean > 0 {
+		m.Weight = float64(total) / mean
+	}
 	for i := range in.Passes {
 		batch, err := p.next(in, i)
 		if errors.Is(err, data.ErrEnd) {
@@ -89,7 +99,7 @@ func (p *Passes) Run(in Inputs, pos outline.Position, lossScale float64) (m Meas
 			return m, fmt.Errorf("samples from %d on of epoch %d: %w", pos.Offset+m.Rows, pos.Epoch, err)
 		}
 		share := float64(batch.Rows) / float64(total)
-		res := p.pass(batch, i, i == last, share, pos.Step, lossScale)
+		res := p.pass(batch, i, i == last, float64(batch.Rows)/mean, pos.Step, lossScale)
 		if res.Err != nil {
 			return m, fmt.Errorf("step %d, samples from %d on of epoch %d: %w", pos.Step+1, pos.Offset+m.Rows, pos.Epoch, res.Err)
 		}
@@ -114,14 +124,15 @@ func (p *Passes) next(in Inputs, i int) (b data.Batch, err error) {
 	return b, err
 }
 
-// pass runs the i-th micro-batch of a step, whose samples are a share of the step's.
+// pass runs the i-th micro-batch of a step, whose samples are a share of those that count
+// as one rank's.
 func (p *Passes) pass(b data.Batch, i int, sync bool, share float64, step int, lossScale float64) plan.Result {
 	p.reducer.Begin(sync)
 	p.first = i == 0
 	args := plan.Args{
 		Input: b.Input, Target: b.Target,
 		Accumulate: i > 0, LossScale: lossScale, LossDivisor: p.lossDivisor(share),
-		Seed: p.Seed, Step: uint64(step)*uint64(p.Cfg.AccumulateSteps) + uint64(i), Rank: p.Rank,
+		Seed: p.Seed, Step: uint64(step)*uint64(p.Accumulate) + uint64(i), Rank: p.Rank,
 		OnGrad: p.OnGrad, OnUnused: p.onUnused, OnLoss: p.onLoss, OnEnqueued: p.onEnqueued, Exchange: p.Exchange,
 	}
 	res := p.Programs.Train[b.Rows].Run(args)

@@ -35,9 +35,9 @@ func shapes(n, size int) []int {
 	return s
 }
 
-// Bind makes the programs for passes over training samples and, in batches of
-// evalBatch, over evaluation samples. Those that were bound before are closed.
-func (p *Programs) Bind(training, evaluation, evalBatch int) error {
+// Bind makes the programs for training batches of the given sizes and, in batches of
+// evalBatch, for passes over evaluation samples. Those that were bound before are closed.
+func (p *Programs) Bind(training []int, evaluation, evalBatch int) error {
 	if err := p.Close(); err != nil {
 		return err
 	}
@@ -68,10 +68,10 @@ func (p *Programs) Close() (err error) {
 	return err
 }
 
-// BindTraining makes the programs that a pass over n training samples needs
-// and that are not there yet.
-func (p *Programs) BindTraining(n int) error {
-	for _, rows := range shapes(n, p.Outline.Batch) {
+// BindTraining makes the programs for training batches of the given sizes that are not
+// there yet.
+func (p *Programs) BindTraining(sizes []int) error {
+	for _, rows := range sizes {
 		if p.Train[rows] != nil {
 			continue
 		}

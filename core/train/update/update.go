@@ -19,8 +19,9 @@ import (
 type Updater struct {
 	Optimizer *optim.Optimizer
 	Schedule  optim.Schedule
-	slots     []int // by parameter: its place in the optimizer
-	Optional  []int // parameters that a step may leave out
+	factor    func(firstBatch int) float64 // of learning rates, by the size of the run's first steps
+	slots     []int                        // by parameter: its place in the optimizer
+	Optional  []int                        // parameters that a step may leave out
 	MaxNorm   float64
 	Scaler    Scaler
 	Diverged  Divergence
@@ -53,8 +54,14 @@ func (u *Updater) Build(s *outline.Settings, o *outline.Outline, m *replica.Mode
 	if u.Optimizer, err = optim.New(s.Optimizer, params); err != nil {
 		return err
 	}
+	u.factor = func(first int) float64 { return s.Schedule.BatchFactor(first, o.Division.Step) }
 	u.Schedule, err = optim.NewSchedule(s.Schedule, s.Optimizer.LR, o.StepsPerEpoch, o.Steps)
 	return err
+}
+
+// LR is the learning rate of the step after a position.
+func (u *Updater) LR(at outline.Position) float64 {
+	return u.Schedule.LR(at.Applied) * u.factor(at.FirstBatch)
 }
 
 // Apply updates the weights with the reducer's averages times unscale, and returns

@@ -1,0 +1,202 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/trainctl/trainctl/core/report/event"
+	"github.com/trainctl/trainctl/core/train/checkpoint"
+	"github.com/trainctl/trainctl/core/train/data"
+	"github.com/trainctl/trainctl/e2e/rig"
+)
+
+const elasticSamples = 101
+
+// elasticTables train three epochs of 101 samples, which no number of ranks divides.
+var elasticTables = synthetic("[1, 8, 8]", 4, elasticSamples, 20) + `[model]
+name = "mlp"
+hidden = [16]
+[sampler]
+pad = "none"
+[optimizer]
+name = "sgd"
+lr = 0.05
+momentum = 0.9
+[checkpoint]
+every = "1 step"
+keep = 0
+[metrics]
+tensorboard = false
+`
+
+// life is a part of a run, from one kill to the next.
+type life struct {
+	world, until int // until is the step after which a rank is killed; 0: it goes to the end
+	step         int // samples of a step over all ranks
+}
+
+// elasticRun trains through lives of different world sizes. It returns the mean losses of
+// all steps, the last life, and how often each epoch's samples were trained on.
+func (p *place) elasticRun(t *testing.T, lives []life, set ...string) (losses []float64, last run, seen map[int][]int) {
+	t.Helper()
+	p.AddProgram(t, "e2e/testdata/recording")
+	begun := checkpoint.Manifest{}
+	seen = map[int][]int{}
+	for i, l := range lives {
+		record := filepath.Join(p.Dir, fmt.Sprint("record", i))
+		args := append([]string{"run", p.Config, "--progress", "none", "--resume", "auto"}, rig.Set(append(set,
+			fmt.Sprint("launch.nproc_per_node=", l.world), "dataset.plugin=./recording", fmt.Sprintf("dataset.options.record=%q", record))...)...)
+		if l.until == 0 {
+			p.Trainctl(t, args...).Expect(t, 0)
+		} else {
+			serve := (l.until - begun.Step) * data.Share(l.step, l.world, 0)
+			p.killedAfter(t, i+1, l.until, append(args, rig.Set(fmt.Sprint("dataset.options.serve=", serve))...)...)
+		}
+		last = run{dir: p.RunDir(i + 1)}
+		end := last.newest(t)
+		for _, s := range rig.EventsOf[*event.StepDone](t, last.dir) {
+			losses = append(losses, s.LossMean)
+		}
+		if len(losses) != end.Step {
+			t.Fatalf("%d steps, and a checkpoint of step %d", len(losses), end.Step)
+		}
+		count(t, seen, record, l, begun, end)
+		begun = end
+	}
+	return losses, last, seen
+}
+
+// killedAfter kills a rank of the n-th run when the checkpoint of a step is there.
+func (p *place) killedAfter(t *testing.T, n, step int, args ...string) {
+	t.Helper()
+	proc := p.Start(t, args...)
+	rig.Eventually(t, fmt.Sprintf("the checkpoint of step %d", step), func() bool {
+		_, err := os.Stat(filepath.Join(p.Checkpoints(n), fmt.Sprint("step-", step), checkpoint.ManifestFile))
+		return err == nil
+	})
+	rig.Signal(t, p.Worker(t, 0).PID, syscall.SIGKILL)
+	proc.Wait(t).Expect(t, 5)
+}
+
+// newest is the manifest of the newest checkpoint, from which the next life continues.
+func (r run) newest(t *testing.T) (m checkpoint.Manifest) {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(r.checkpoint(rig.NewestStep(filepath.Join(r.dir, "checkpoints"))), checkpoint.ManifestFile))
+	rig.Must(t, err)
+	rig.Must(t, json.Unmarshal(b, &m))
+	return m
+}
+
+// count adds what a life has trained on between two checkpoints: of what its ranks were
+// served, in order, the shares of these steps. What came after the last one was read ahead,
+// or trained on and lost.
+func count(t *testing.T, seen map[int][]int, record string, l life, begun, end checkpoint.Manifest) {
+	t.Helper()
+	var served []map[int][]int // by rank and epoch
+	for r := range l.world {
+		served = append(served, readRecord(t, fmt.Sprintf("%s-%d", record, r)))
+	}
+	epoch, done := begun.Sampler.Epoch, begun.Sampler.Done()
+	for range end.Step - begun.Step {
+		n := min(l.step, elasticSamples-done)
+		if seen[epoch] == nil {
+			seen[epoch] = make([]int, elasticSamples)
+		}
+		for r := range served {
+			share := data.Share(n, l.world, r)
+			for _, i := range served[r][epoch][:share] {
+				seen[epoch][i]++
+			}
+			served[r][epoch] = served[r][epoch][share:]
+		}
+		if done += n; done == elasticSamples {
+			epoch, done = epoch+1, 0
+		}
+	}
+	if at := end.Sampler; at.Epoch != epoch || at.Done() != done {
+		t.Errorf("the checkpoint of step %d is in epoch %d after %d samples, want epoch %d after %d", end.Step, at.Epoch, at.Done(), epoch, done)
+	}
+}
+
+// readRecord reads the samples that a rank was served, by epoch.
+func readRecord(t *testing.T, path string) map[int][]int {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	rig.Must(t, err)
+	served := map[int][]int{}
+	for line := range strings.Lines(string(b)) {
+		var epoch, i int
+		if _, err := fmt.Sscan(line, &epoch, &i); err != nil {
+			t.Fatalf("%s: %q: %v", path, line, err)
+		}
+		served[epoch] = append(served[epoch], i)
+	}
+	return served
+}
+
+func eachOnce(t *testing.T, seen map[int][]int, epochs int) {
+	t.Helper()
+	for e := range epochs {
+		if len(seen[e]) != elasticSamples {
+			t.Errorf("nothing was recorded of epoch %d", e)
+		}
+		for i, k := range seen[e] {
+			if k != 1 {
+				t.Errorf("epoch %d: sample %d was trained on %d times", e, i, k)
+			}
+		}
+	}
+}
+
+// A run whose number of ranks changes from kill to kill trains on every sample of every
+// epoch once, and with a fixed global batch has the losses of a run that nothing happened to.
+func TestEverySampleCountsOnce(t *testing.T) {
+	t.Parallel()
+	tables := elasticTables + "[train]\nepochs = 3\nglobal_batch = 16\nper_rank_batch = 6\n"
+	want, whole, once := placeWith(t, tables).elasticRun(t, []life{{world: 1, step: 16}})
+	eachOnce(t, once, 3)
+	got, changed, seen := placeWith(t, tables).elasticRun(t, []life{
+		{world: 1, step: 16, until: 4}, {world: 3, step: 16, until: 9}, {world: 2, step: 16, until: 16}, {world: 4, step: 16},
+	})
+	eachOnce(t, seen, 3)
+	if len(want) != 21 || len(got) != 21 {
+		t.Fatalf("%d and %d steps, want 3 × 7", len(want), len(got))
+	}
+	for i := range want {
+		if !(math.Abs(got[i]-want[i]) <= 1e-5*want[i]) {
+			t.Errorf("step %d: loss %v, undisturbed %v", i+1, got[i], want[i])
+		}
+	}
+	if d := furthest(t, changed.weights(t, 21), whole.weights(t, 21)); !(d <= 1e-5) {
+		t.Errorf("parameters are off by %g", d)
+	}
+}
+
+// With a fixed batch per rank steps change their size, no sample changes its number, and
+// the learning rate follows the rule.
+func TestEverySampleCountsOnceInBatchesPerRank(t *testing.T) {
+	t.Parallel()
+	tables := elasticTables + "[train]\nepochs = 3\nper_rank_batch = 4\n[lr_scheduler]\nname = \"step\"\nstep_size = 2\nbatch_scaling = \"linear\"\n"
+	p := placeWith(t, tables)
+	_, _, seen := p.elasticRun(t, []life{
+		{world: 1, step: 4, until: 5}, {world: 3, step: 12, until: 11}, {world: 2, step: 8, until: 19}, {world: 4, step: 16},
+	})
+	eachOnce(t, seen, 3)
+	for i, world := range []int{1, 3, 2, 4} {
+		for _, s := range rig.EventsOf[*event.StepDone](t, p.RunDir(i+1)) {
+			want := 0.05 * float64(world)
+			if s.Epoch == 2 {
+				want /= 10
+			}
+			if math.Abs(s.LR-want) > 1e-9 {
+				t.Errorf("step %d in epoch %d on %d ranks: learning rate %v, want %v", s.Step, s.Epoch, world, s.LR, want)
+			}
+		}
+	}
+}
