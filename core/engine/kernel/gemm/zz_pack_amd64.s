@@ -3,7 +3,7 @@
 #include "textflag.h"
 
 // func packAcrossAVX2(rows int, src *float32, stride int, k int, tail uintptr, dst *float32, step int)
-// Requires: AVX, AVX2, CMOV
+// Requires: AVX, AVX2, CMOV, MMX+
 TEXT ·packAcrossAVX2(SB), NOSPLIT, $0-56
 	MOVQ     rows+0(FP), AX
 	MOVQ     src+8(FP), CX
@@ -13,6 +13,8 @@ TEXT ·packAcrossAVX2(SB), NOSPLIT, $0-56
 	MOVQ     step+48(FP), DI
 	MOVQ     tail+32(FP), R8
 	XORQ     R12, R12
+	MOVQ     DX, R13
+	SHLQ     $0x04, R13
 	VPCMPEQD Y0, Y0, Y0
 
 block:
@@ -25,34 +27,42 @@ load:
 	MOVQ       AX, R10
 	MOVQ       DX, R11
 	VMASKMOVPS (R9), Y0, Y1
+	PREFETCHT0 (R9)(R13*1)
 	DECQ       R10
 	CMOVQEQ    R12, R11
 	ADDQ       R11, R9
 	VMASKMOVPS (R9), Y0, Y2
+	PREFETCHT0 (R9)(R13*1)
 	DECQ       R10
 	CMOVQEQ    R12, R11
 	ADDQ       R11, R9
 	VMASKMOVPS (R9), Y0, Y3
+	PREFETCHT0 (R9)(R13*1)
 	DECQ       R10
 	CMOVQEQ    R12, R11
 	ADDQ       R11, R9
 	VMASKMOVPS (R9), Y0, Y4
+	PREFETCHT0 (R9)(R13*1)
 	DECQ       R10
 	CMOVQEQ    R12, R11
 	ADDQ       R11, R9
 	VMASKMOVPS (R9), Y0, Y5
+	PREFETCHT0 (R9)(R13*1)
 	DECQ       R10
 	CMOVQEQ    R12, R11
 	ADDQ       R11, R9
 	VMASKMOVPS (R9), Y0, Y6
+	PREFETCHT0 (R9)(R13*1)
 	DECQ       R10
 	CMOVQEQ    R12, R11
 	ADDQ       R11, R9
 	VMASKMOVPS (R9), Y0, Y7
+	PREFETCHT0 (R9)(R13*1)
 	DECQ       R10
 	CMOVQEQ    R12, R11
 	ADDQ       R11, R9
 	VMASKMOVPS (R9), Y0, Y8
+	PREFETCHT0 (R9)(R13*1)
 	VUNPCKLPS  Y2, Y1, Y9
 	VUNPCKHPS  Y2, Y1, Y2
 	VUNPCKLPS  Y4, Y3, Y1
@@ -154,7 +164,7 @@ vector:
 	RET
 
 // func packAcrossAVX512(rows int, src *float32, stride int, k int, tail uintptr, dst *float32, step int)
-// Requires: AVX, AVX512F, CMOV
+// Requires: AVX, AVX512F, CMOV, MMX+
 TEXT ·packAcrossAVX512(SB), NOSPLIT, $0-56
 	MOVQ  rows+0(FP), AX
 	MOVQ  src+8(FP), CX
@@ -164,6 +174,8 @@ TEXT ·packAcrossAVX512(SB), NOSPLIT, $0-56
 	MOVQ  step+48(FP), DI
 	MOVQ  tail+32(FP), R8
 	XORQ  R12, R12
+	MOVQ  DX, R13
+	SHLQ  $0x04, R13
 	MOVQ  $0x0000ffff, R9
 	KMOVW R9, K1
 
@@ -177,66 +189,82 @@ load:
 	MOVQ       AX, R10
 	MOVQ       DX, R11
 	VMOVUPS.Z  (R9), K1, Z0
+	PREFETCHT0 (R9)(R13*1)
 	DECQ       R10
 	CMOVQEQ    R12, R11
 	ADDQ       R11, R9
 	VMOVUPS.Z  (R9), K1, Z1
+	PREFETCHT0 (R9)(R13*1)
 	DECQ       R10
 	CMOVQEQ    R12, R11
 	ADDQ       R11, R9
 	VMOVUPS.Z  (R9), K1, Z2
+	PREFETCHT0 (R9)(R13*1)
 	DECQ       R10
 	CMOVQEQ    R12, R11
 	ADDQ       R11, R9
 	VMOVUPS.Z  (R9), K1, Z3
+	PREFETCHT0 (R9)(R13*1)
 	DECQ       R10
 	CMOVQEQ    R12, R11
 	ADDQ       R11, R9
 	VMOVUPS.Z  (R9), K1, Z4
+	PREFETCHT0 (R9)(R13*1)
 	DECQ       R10
 	CMOVQEQ    R12, R11
 	ADDQ       R11, R9
 	VMOVUPS.Z  (R9), K1, Z5
+	PREFETCHT0 (R9)(R13*1)
 	DECQ       R10
 	CMOVQEQ    R12, R11
 	ADDQ       R11, R9
 	VMOVUPS.Z  (R9), K1, Z6
+	PREFETCHT0 (R9)(R13*1)
 	DECQ       R10
 	CMOVQEQ    R12, R11
 	ADDQ       R11, R9
 	VMOVUPS.Z  (R9), K1, Z7
+	PREFETCHT0 (R9)(R13*1)
 	DECQ       R10
 	CMOVQEQ    R12, R11
 	ADDQ       R11, R9
 	VMOVUPS.Z  (R9), K1, Z8
+	PREFETCHT0 (R9)(R13*1)
 	DECQ       R10
 	CMOVQEQ    R12, R11
 	ADDQ       R11, R9
 	VMOVUPS.Z  (R9), K1, Z9
+	PREFETCHT0 (R9)(R13*1)
 	DECQ       R10
 	CMOVQEQ    R12, R11
 	ADDQ       R11, R9
 	VMOVUPS.Z  (R9), K1, Z10
+	PREFETCHT0 (R9)(R13*1)
 	DECQ       R10
 	CMOVQEQ    R12, R11
 	ADDQ       R11, R9
 	VMOVUPS.Z  (R9), K1, Z11
+	PREFETCHT0 (R9)(R13*1)
 	DECQ       R10
 	CMOVQEQ    R12, R11
 	ADDQ       R11, R9
 	VMOVUPS.Z  (R9), K1, Z12
+	PREFETCHT0 (R9)(R13*1)
 	DECQ       R10
 	CMOVQEQ    R12, R11
 	ADDQ       R11, R9
 	VMOVUPS.Z  (R9), K1, Z13
+	PREFETCHT0 (R9)(R13*1)
 	DECQ       R10
 	CMOVQEQ    R12, R11
 	ADDQ       R11, R9
 	VMOVUPS.Z  (R9), K1, Z14
+	PREFETCHT0 (R9)(R13*1)
 	DECQ       R10
 	CMOVQEQ    R12, R11
 	ADDQ       R11, R9
 	VMOVUPS.Z  (R9), K1, Z15
+	PREFETCHT0 (R9)(R13*1)
 	VUNPCKLPS  Z1, Z0, Z16
 	VUNPCKHPS  Z1, Z0, Z1
 	VUNPCKLPS  Z3, Z2, Z0

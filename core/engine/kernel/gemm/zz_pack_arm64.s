@@ -4,68 +4,86 @@
 
 // func packAcrossNEON(rows int, src *float32, stride int, k int, tail uintptr, dst *float32, step int)
 TEXT ·packAcrossNEON(SB), NOSPLIT, $0-56
-	MOVD	rows+0(FP), R11
-	MOVD	src+8(FP), R10
-	MOVD	stride+16(FP), R9
-	MOVD	k+24(FP), R8
-	MOVD	dst+40(FP), R7
-	MOVD	step+48(FP), R6
-	MOVD	tail+32(FP), R5
-	MOVD	ZR, R4
-	MOVD	$8, R12
+	MOVD	rows+0(FP), R12
+	MOVD	src+8(FP), R11
+	MOVD	stride+16(FP), R10
+	MOVD	k+24(FP), R9
+	MOVD	dst+40(FP), R8
+	MOVD	step+48(FP), R7
+	MOVD	tail+32(FP), R6
+	MOVD	ZR, R5
+	MOVD	R10, R4
+	LSL	$4, R4, R4
+	MOVD	$8, R13
 block:
-	CMP	$8, R8
+	CMP	$8, R9
 	BGT	load
-	MOVWU	64(R5), R12
+	MOVWU	64(R6), R13
 load:
-	MOVD	R10, R3
-	MOVD	R11, R2
-	MOVD	R9, R1
-	TBZ	$3, R12, lanes1
+	MOVD	R11, R3
+	MOVD	R12, R2
+	MOVD	R10, R1
+	TBZ	$3, R13, lanes1
 	FLDPQ	0(R3), (F11, F10)
 lanes1done:
+	ADD	R4<<0, R3, R0
+	PRFM	0(R0), PLDL1KEEP
 	SUBS	$1, R2, R2
-	CSEL	EQ, R4, R1, R1
+	CSEL	EQ, R5, R1, R1
 	ADD	R1, R3, R3
-	TBZ	$3, R12, lanes2
+	TBZ	$3, R13, lanes2
 	FLDPQ	0(R3), (F3, F2)
 lanes2done:
+	ADD	R4<<0, R3, R0
+	PRFM	0(R0), PLDL1KEEP
 	SUBS	$1, R2, R2
-	CSEL	EQ, R4, R1, R1
+	CSEL	EQ, R5, R1, R1
 	ADD	R1, R3, R3
-	TBZ	$3, R12, lanes3
+	TBZ	$3, R13, lanes3
 	FLDPQ	0(R3), (F1, F0)
 lanes3done:
+	ADD	R4<<0, R3, R0
+	PRFM	0(R0), PLDL1KEEP
 	SUBS	$1, R2, R2
-	CSEL	EQ, R4, R1, R1
+	CSEL	EQ, R5, R1, R1
 	ADD	R1, R3, R3
-	TBZ	$3, R12, lanes4
+	TBZ	$3, R13, lanes4
 	FLDPQ	0(R3), (F17, F16)
 lanes4done:
+	ADD	R4<<0, R3, R0
+	PRFM	0(R0), PLDL1KEEP
 	SUBS	$1, R2, R2
-	CSEL	EQ, R4, R1, R1
+	CSEL	EQ, R5, R1, R1
 	ADD	R1, R3, R3
-	TBZ	$3, R12, lanes5
+	TBZ	$3, R13, lanes5
 	FLDPQ	0(R3), (F9, F8)
 lanes5done:
+	ADD	R4<<0, R3, R0
+	PRFM	0(R0), PLDL1KEEP
 	SUBS	$1, R2, R2
-	CSEL	EQ, R4, R1, R1
+	CSEL	EQ, R5, R1, R1
 	ADD	R1, R3, R3
-	TBZ	$3, R12, lanes6
+	TBZ	$3, R13, lanes6
 	FLDPQ	0(R3), (F15, F14)
 lanes6done:
+	ADD	R4<<0, R3, R0
+	PRFM	0(R0), PLDL1KEEP
 	SUBS	$1, R2, R2
-	CSEL	EQ, R4, R1, R1
+	CSEL	EQ, R5, R1, R1
 	ADD	R1, R3, R3
-	TBZ	$3, R12, lanes7
+	TBZ	$3, R13, lanes7
 	FLDPQ	0(R3), (F7, F6)
 lanes7done:
+	ADD	R4<<0, R3, R0
+	PRFM	0(R0), PLDL1KEEP
 	SUBS	$1, R2, R2
-	CSEL	EQ, R4, R1, R1
+	CSEL	EQ, R5, R1, R1
 	ADD	R1, R3, R3
-	TBZ	$3, R12, lanes8
+	TBZ	$3, R13, lanes8
 	FLDPQ	0(R3), (F13, F12)
 lanes8done:
+	ADD	R4<<0, R3, R0
+	PRFM	0(R0), PLDL1KEEP
 	VZIP1	V3.S4, V11.S4, V5.S4
 	VZIP1	V2.S4, V10.S4, V4.S4
 	VZIP2	V3.S4, V11.S4, V3.S4
@@ -109,232 +127,232 @@ lanes8done:
 	VMOV	V17.B16, V15.B16
 	VMOV	V13.B16, V4.B16
 	VMOV	V16.B16, V13.B16
-	FSTPQ	(F14, F7), 0(R7)
-	ADD	R6, R7, R7
-	FSTPQ	(F11, F6), 0(R7)
-	ADD	R6, R7, R7
-	FSTPQ	(F10, F5), 0(R7)
-	ADD	R6, R7, R7
-	FSTPQ	(F15, F4), 0(R7)
-	ADD	R6, R7, R7
-	FSTPQ	(F3, F2), 0(R7)
-	ADD	R6, R7, R7
-	FSTPQ	(F9, F8), 0(R7)
-	ADD	R6, R7, R7
-	FSTPQ	(F1, F0), 0(R7)
-	ADD	R6, R7, R7
-	FSTPQ	(F13, F12), 0(R7)
-	ADD	R6, R7, R7
-	ADD	$32, R10, R10
-	SUBS	$8, R8, R8
+	FSTPQ	(F14, F7), 0(R8)
+	ADD	R7, R8, R8
+	FSTPQ	(F11, F6), 0(R8)
+	ADD	R7, R8, R8
+	FSTPQ	(F10, F5), 0(R8)
+	ADD	R7, R8, R8
+	FSTPQ	(F15, F4), 0(R8)
+	ADD	R7, R8, R8
+	FSTPQ	(F3, F2), 0(R8)
+	ADD	R7, R8, R8
+	FSTPQ	(F9, F8), 0(R8)
+	ADD	R7, R8, R8
+	FSTPQ	(F1, F0), 0(R8)
+	ADD	R7, R8, R8
+	FSTPQ	(F13, F12), 0(R8)
+	ADD	R7, R8, R8
+	ADD	$32, R11, R11
+	SUBS	$8, R9, R9
 	BGT	block
 	RET
 lanes1:
 	VMOVI	$0, V11.B16
 	VMOVI	$0, V10.B16
-	TBZ	$2, R12, lanes1low
+	TBZ	$2, R13, lanes1low
 	FMOVQ	0(R3), F11
-	TBZ	$1, R12, lanes1highone
+	TBZ	$1, R13, lanes1highone
 	FMOVD	16(R3), F10
-	TBZ	$0, R12, lanes1done
+	TBZ	$0, R13, lanes1done
 	ADD	$24, R3, R0
 	VLD1	(R0), V10.S[2]
 	B	lanes1done
 lanes1highone:
-	TBZ	$0, R12, lanes1done
+	TBZ	$0, R13, lanes1done
 	FMOVS	16(R3), F10
 	B	lanes1done
 lanes1low:
-	TBZ	$1, R12, lanes1one
+	TBZ	$1, R13, lanes1one
 	FMOVD	0(R3), F11
-	TBZ	$0, R12, lanes1done
+	TBZ	$0, R13, lanes1done
 	ADD	$8, R3, R0
 	VLD1	(R0), V11.S[2]
 	B	lanes1done
 lanes1one:
-	TBZ	$0, R12, lanes1done
+	TBZ	$0, R13, lanes1done
 	FMOVS	0(R3), F11
 	B	lanes1done
 lanes2:
 	VMOVI	$0, V3.B16
 	VMOVI	$0, V2.B16
-	TBZ	$2, R12, lanes2low
+	TBZ	$2, R13, lanes2low
 	FMOVQ	0(R3), F3
-	TBZ	$1, R12, lanes2highone
+	TBZ	$1, R13, lanes2highone
 	FMOVD	16(R3), F2
-	TBZ	$0, R12, lanes2done
+	TBZ	$0, R13, lanes2done
 	ADD	$24, R3, R0
 	VLD1	(R0), V2.S[2]
 	B	lanes2done
 lanes2highone:
-	TBZ	$0, R12, lanes2done
+	TBZ	$0, R13, lanes2done
 	FMOVS	16(R3), F2
 	B	lanes2done
 lanes2low:
-	TBZ	$1, R12, lanes2one
+	TBZ	$1, R13, lanes2one
 	FMOVD	0(R3), F3
-	TBZ	$0, R12, lanes2done
+	TBZ	$0, R13, lanes2done
 	ADD	$8, R3, R0
 	VLD1	(R0), V3.S[2]
 	B	lanes2done
 lanes2one:
-	TBZ	$0, R12, lanes2done
+	TBZ	$0, R13, lanes2done
 	FMOVS	0(R3), F3
 	B	lanes2done
 lanes3:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R12, lanes3low
+	TBZ	$2, R13, lanes3low
 	FMOVQ	0(R3), F1
-	TBZ	$1, R12, lanes3highone
+	TBZ	$1, R13, lanes3highone
 	FMOVD	16(R3), F0
-	TBZ	$0, R12, lanes3done
+	TBZ	$0, R13, lanes3done
 	ADD	$24, R3, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes3done
 lanes3highone:
-	TBZ	$0, R12, lanes3done
+	TBZ	$0, R13, lanes3done
 	FMOVS	16(R3), F0
 	B	lanes3done
 lanes3low:
-	TBZ	$1, R12, lanes3one
+	TBZ	$1, R13, lanes3one
 	FMOVD	0(R3), F1
-	TBZ	$0, R12, lanes3done
+	TBZ	$0, R13, lanes3done
 	ADD	$8, R3, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes3done
 lanes3one:
-	TBZ	$0, R12, lanes3done
+	TBZ	$0, R13, lanes3done
 	FMOVS	0(R3), F1
 	B	lanes3done
 lanes4:
 	VMOVI	$0, V17.B16
 	VMOVI	$0, V16.B16
-	TBZ	$2, R12, lanes4low
+	TBZ	$2, R13, lanes4low
 	FMOVQ	0(R3), F17
-	TBZ	$1, R12, lanes4highone
+	TBZ	$1, R13, lanes4highone
 	FMOVD	16(R3), F16
-	TBZ	$0, R12, lanes4done
+	TBZ	$0, R13, lanes4done
 	ADD	$24, R3, R0
 	VLD1	(R0), V16.S[2]
 	B	lanes4done
 lanes4highone:
-	TBZ	$0, R12, lanes4done
+	TBZ	$0, R13, lanes4done
 	FMOVS	16(R3), F16
 	B	lanes4done
 lanes4low:
-	TBZ	$1, R12, lanes4one
+	TBZ	$1, R13, lanes4one
 	FMOVD	0(R3), F17
-	TBZ	$0, R12, lanes4done
+	TBZ	$0, R13, lanes4done
 	ADD	$8, R3, R0
 	VLD1	(R0), V17.S[2]
 	B	lanes4done
 lanes4one:
-	TBZ	$0, R12, lanes4done
+	TBZ	$0, R13, lanes4done
 	FMOVS	0(R3), F17
 	B	lanes4done
 lanes5:
 	VMOVI	$0, V9.B16
 	VMOVI	$0, V8.B16
-	TBZ	$2, R12, lanes5low
+	TBZ	$2, R13, lanes5low
 	FMOVQ	0(R3), F9
-	TBZ	$1, R12, lanes5highone
+	TBZ	$1, R13, lanes5highone
 	FMOVD	16(R3), F8
-	TBZ	$0, R12, lanes5done
+	TBZ	$0, R13, lanes5done
 	ADD	$24, R3, R0
 	VLD1	(R0), V8.S[2]
 	B	lanes5done
 lanes5highone:
-	TBZ	$0, R12, lanes5done
+	TBZ	$0, R13, lanes5done
 	FMOVS	16(R3), F8
 	B	lanes5done
 lanes5low:
-	TBZ	$1, R12, lanes5one
+	TBZ	$1, R13, lanes5one
 	FMOVD	0(R3), F9
-	TBZ	$0, R12, lanes5done
+	TBZ	$0, R13, lanes5done
 	ADD	$8, R3, R0
 	VLD1	(R0), V9.S[2]
 	B	lanes5done
 lanes5one:
-	TBZ	$0, R12, lanes5done
+	TBZ	$0, R13, lanes5done
 	FMOVS	0(R3), F9
 	B	lanes5done
 lanes6:
 	VMOVI	$0, V15.B16
 	VMOVI	$0, V14.B16
-	TBZ	$2, R12, lanes6low
+	TBZ	$2, R13, lanes6low
 	FMOVQ	0(R3), F15
-	TBZ	$1, R12, lanes6highone
+	TBZ	$1, R13, lanes6highone
 	FMOVD	16(R3), F14
-	TBZ	$0, R12, lanes6done
+	TBZ	$0, R13, lanes6done
 	ADD	$24, R3, R0
 	VLD1	(R0), V14.S[2]
 	B	lanes6done
 lanes6highone:
-	TBZ	$0, R12, lanes6done
+	TBZ	$0, R13, lanes6done
 	FMOVS	16(R3), F14
 	B	lanes6done
 lanes6low:
-	TBZ	$1, R12, lanes6one
+	TBZ	$1, R13, lanes6one
 	FMOVD	0(R3), F15
-	TBZ	$0, R12, lanes6done
+	TBZ	$0, R13, lanes6done
 	ADD	$8, R3, R0
 	VLD1	(R0), V15.S[2]
 	B	lanes6done
 lanes6one:
-	TBZ	$0, R12, lanes6done
+	TBZ	$0, R13, lanes6done
 	FMOVS	0(R3), F15
 	B	lanes6done
 lanes7:
 	VMOVI	$0, V7.B16
 	VMOVI	$0, V6.B16
-	TBZ	$2, R12, lanes7low
+	TBZ	$2, R13, lanes7low
 	FMOVQ	0(R3), F7
-	TBZ	$1, R12, lanes7highone
+	TBZ	$1, R13, lanes7highone
 	FMOVD	16(R3), F6
-	TBZ	$0, R12, lanes7done
+	TBZ	$0, R13, lanes7done
 	ADD	$24, R3, R0
 	VLD1	(R0), V6.S[2]
 	B	lanes7done
 lanes7highone:
-	TBZ	$0, R12, lanes7done
+	TBZ	$0, R13, lanes7done
 	FMOVS	16(R3), F6
 	B	lanes7done
 lanes7low:
-	TBZ	$1, R12, lanes7one
+	TBZ	$1, R13, lanes7one
 	FMOVD	0(R3), F7
-	TBZ	$0, R12, lanes7done
+	TBZ	$0, R13, lanes7done
 	ADD	$8, R3, R0
 	VLD1	(R0), V7.S[2]
 	B	lanes7done
 lanes7one:
-	TBZ	$0, R12, lanes7done
+	TBZ	$0, R13, lanes7done
 	FMOVS	0(R3), F7
 	B	lanes7done
 lanes8:
 	VMOVI	$0, V13.B16
 	VMOVI	$0, V12.B16
-	TBZ	$2, R12, lanes8low
+	TBZ	$2, R13, lanes8low
 	FMOVQ	0(R3), F13
-	TBZ	$1, R12, lanes8highone
+	TBZ	$1, R13, lanes8highone
 	FMOVD	16(R3), F12
-	TBZ	$0, R12, lanes8done
+	TBZ	$0, R13, lanes8done
 	ADD	$24, R3, R0
 	VLD1	(R0), V12.S[2]
 	B	lanes8done
 lanes8highone:
-	TBZ	$0, R12, lanes8done
+	TBZ	$0, R13, lanes8done
 	FMOVS	16(R3), F12
 	B	lanes8done
 lanes8low:
-	TBZ	$1, R12, lanes8one
+	TBZ	$1, R13, lanes8one
 	FMOVD	0(R3), F13
-	TBZ	$0, R12, lanes8done
+	TBZ	$0, R13, lanes8done
 	ADD	$8, R3, R0
 	VLD1	(R0), V13.S[2]
 	B	lanes8done
 lanes8one:
-	TBZ	$0, R12, lanes8done
+	TBZ	$0, R13, lanes8done
 	FMOVS	0(R3), F13
 	B	lanes8done
 

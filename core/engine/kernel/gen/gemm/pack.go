@@ -37,12 +37,17 @@ func packVectors(a *isa.Asm) {
 	a.Ret()
 }
 
+// panelRows is how far ahead of the rows that it transposes packing prefetches.
+const panelRows = 16
+
 func packAcross(a *isa.Asm) {
 	a.Kernel("packAcross", "func(rows int, src *float32, stride, k int, tail uintptr, dst *float32, step int)",
 		"transposes up to a vector of rows of k elements, in square blocks; tail is what counts of the last, which may write a vector less one rows too many. stride and step are bytes.")
 	rows, src, stride, k, dst, step := a.Gp("rows"), a.Gp("src"), a.Gp("stride"), a.Gp("k"), a.Gp("dst"), a.Gp("step")
-	tail, p, left, by, none := a.Gp("tail"), a.GP64(), a.GP64(), a.GP64(), a.GP64()
+	tail, p, left, by, none, ahead := a.Gp("tail"), a.GP64(), a.GP64(), a.GP64(), a.GP64(), a.GP64()
 	a.XORQ(none, none)
+	a.MOVQ(stride, ahead) // the same rows of the next panel: short rows leave the hardware no stream to follow
+	a.SHLQ(operand.U8(bits.Len(panelRows-1)), ahead)
 	load, last := a.MaskedLoad(tail)
 	a.Label("block")
 	a.CMPQ(k, operand.U8(a.Lanes))
@@ -55,6 +60,7 @@ func packAcross(a *isa.Asm) {
 	v := a.Vecs(a.Lanes)
 	for i := range v {
 		load(operand.Mem{Base: p}, v[i])
+		a.PREFETCHT0(isa.Offset(p, ahead, 0))
 		if i < a.Lanes-1 {
 			a.DECQ(left)
 			a.CMOVQEQ(none, by) // the last row stands for those that are not there
