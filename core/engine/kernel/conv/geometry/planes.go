@@ -11,6 +11,18 @@ type PlaneCopy struct {
 	Odd                                int
 	SrcImage, SrcRow, DstImage, DstRow int
 	Tail, Tail2                        kernel.Mask
+	SrcPair, DstPair                   int
+}
+
+// paired sets the pairs that are not given.
+func (c *PlaneCopy) paired() *PlaneCopy {
+	if c.SrcPair == 0 {
+		c.SrcPair = 2 * c.SrcRow
+	}
+	if c.DstPair == 0 {
+		c.DstPair = 2 * c.DstRow
+	}
+	return c
 }
 
 // SetWidth is for rows of n elements in steps of some vectors of eight: two where Split and Join
@@ -23,14 +35,14 @@ func (c *PlaneCopy) SetWidth(n, vectors int) {
 }
 
 // Frame copies rows to a frame. It may write zeros behind a row.
-func (c *PlaneCopy) Frame() { vecFramePlanes(c) }
+func (c *PlaneCopy) Frame() { vecFramePlanes(c.paired()) }
 
 // Cut copies rows out of a frame. It may read behind a row.
-func (c *PlaneCopy) Cut() { vecCutPlanes(c) }
+func (c *PlaneCopy) Cut() { vecCutPlanes(c.paired()) }
 
 // Split copies the even elements of rows to a frame, and the odd ones to another. It may write
 // zeros behind a row.
-func (c *PlaneCopy) Split() { vecSplitPlanes(c) }
+func (c *PlaneCopy) Split() { vecSplitPlanes(c.paired()) }
 
 // Join is the way back. It may read behind a row.
-func (c *PlaneCopy) Join() { vecJoinPlanes(c) }
+func (c *PlaneCopy) Join() { vecJoinPlanes(c.paired()) }

@@ -18,4 +18,6 @@ var (
 	_ = [1]byte{}[unsafe.Offsetof(PlaneCopy{}.DstRow)-72]
 	_ = [1]byte{}[unsafe.Offsetof(PlaneCopy{}.Tail)-80]
 	_ = [1]byte{}[unsafe.Offsetof(PlaneCopy{}.Tail2)-88]
+	_ = [1]byte{}[unsafe.Offsetof(PlaneCopy{}.SrcPair)-96]
+	_ = [1]byte{}[unsafe.Offsetof(PlaneCopy{}.DstPair)-104]
 )

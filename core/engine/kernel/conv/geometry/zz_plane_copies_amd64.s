@@ -16,31 +16,39 @@ TEXT ·framePlanesAVX2(SB), NOSPLIT, $0-8
 
 image:
 	MOVQ 8(AX), BX
+	MOVQ 56(AX), R8
+	MOVQ 72(AX), R9
 	MOVQ CX, SI
 	MOVQ DX, DI
 
 row:
-	MOVQ  16(AX), R8
-	MOVQ  SI, R9
-	MOVQ  DI, R10
-	TESTQ R8, R8
+	MOVQ  16(AX), R10
+	MOVQ  SI, R11
+	MOVQ  DI, R12
+	TESTQ R10, R10
 	JZ    last
 
 vector:
-	PREFETCHT0 4096(R9)
-	VMOVUPS    (R9), Y1
-	VMOVUPS    Y1, (R10)
-	ADDQ       $0x20, R9
-	ADDQ       $0x20, R10
-	DECQ       R8
+	PREFETCHT2 8192(R11)
+	VMOVUPS    (R11), Y1
+	VMOVUPS    Y1, (R12)
+	ADDQ       $0x20, R11
+	ADDQ       $0x20, R12
+	DECQ       R10
 	JNZ        vector
 
 last:
-	PREFETCHT0 4096(R9)
-	VMASKMOVPS (R9), Y0, Y1
-	VMOVUPS    Y1, (R10)
-	ADDQ       56(AX), SI
-	ADDQ       72(AX), DI
+	PREFETCHT2 8192(R11)
+	VMASKMOVPS (R11), Y0, Y1
+	VMOVUPS    Y1, (R12)
+	MOVQ       96(AX), R10
+	ADDQ       R8, SI
+	SUBQ       R8, R10
+	MOVQ       R10, R8
+	MOVQ       104(AX), R10
+	ADDQ       R9, DI
+	SUBQ       R9, R10
+	MOVQ       R10, R9
 	DECQ       BX
 	JNZ        row
 	ADDQ       48(AX), CX
@@ -64,58 +72,66 @@ TEXT ·cutPlanesAVX2(SB), NOSPLIT, $0-8
 
 image:
 	MOVQ 8(AX), BX
+	MOVQ 56(AX), R8
+	MOVQ 72(AX), R9
 	MOVQ CX, SI
 	MOVQ DX, DI
 
 row:
-	MOVQ  16(AX), R8
-	MOVQ  SI, R9
-	MOVQ  DI, R10
-	TESTQ R8, R8
+	MOVQ  16(AX), R10
+	MOVQ  SI, R11
+	MOVQ  DI, R12
+	TESTQ R10, R10
 	JZ    last
 
 vector:
-	PREFETCHT0 4096(R10)
-	VMOVUPS    (R9), Y1
-	VMOVUPS    Y1, (R10)
-	ADDQ       $0x20, R9
-	ADDQ       $0x20, R10
-	DECQ       R8
+	PREFETCHT2 8192(R12)
+	VMOVUPS    (R11), Y1
+	VMOVUPS    Y1, (R12)
+	ADDQ       $0x20, R11
+	ADDQ       $0x20, R12
+	DECQ       R10
 	JNZ        vector
 
 last:
-	PREFETCHT0 4096(R10)
-	VMOVUPS    (R9), Y1
-	VMOVMSKPS  Y0, R8
-	POPCNTL    R8, R8
-	CMPQ       R8, $0x08
+	PREFETCHT2 8192(R12)
+	VMOVUPS    (R11), Y1
+	VMOVMSKPS  Y0, R10
+	POPCNTL    R10, R10
+	CMPQ       R10, $0x08
 	JNE        part1
-	VMOVUPS    Y1, (R10)
+	VMOVUPS    Y1, (R12)
 	JMP        stored1
 
 part1:
-	LEAQ         (R10), R9
-	TESTQ        $0x00000004, R8
+	LEAQ         (R12), R11
+	TESTQ        $0x00000004, R10
 	JZ           without4_1
-	VMOVUPS      X1, (R9)
+	VMOVUPS      X1, (R11)
 	VEXTRACTF128 $0x01, Y1, X1
-	ADDQ         $0x10, R9
+	ADDQ         $0x10, R11
 
 without4_1:
-	TESTQ   $0x00000002, R8
+	TESTQ   $0x00000002, R10
 	JZ      without2_1
-	VMOVLPS X1, (R9)
+	VMOVLPS X1, (R11)
 	VPSRLDQ $0x08, X1, X1
-	ADDQ    $0x08, R9
+	ADDQ    $0x08, R11
 
 without2_1:
-	TESTQ  $0x00000001, R8
+	TESTQ  $0x00000001, R10
 	JZ     stored1
-	VMOVSS X1, (R9)
+	VMOVSS X1, (R11)
 
 stored1:
-	ADDQ 56(AX), SI
-	ADDQ 72(AX), DI
+	MOVQ 96(AX), R10
+	ADDQ R8, SI
+	SUBQ R8, R10
+	MOVQ R10, R8
+	MOVQ 104(AX), R10
+	ADDQ R9, DI
+	SUBQ R9, R10
+	MOVQ R10, R9
 	DECQ BX
 	JNZ  row
 	ADDQ 48(AX), CX
@@ -139,43 +155,51 @@ TEXT ·splitPlanesAVX2(SB), NOSPLIT, $0-8
 
 image:
 	MOVQ 8(AX), SI
+	MOVQ 56(AX), R9
+	MOVQ 72(AX), R10
 	MOVQ CX, DI
 	MOVQ DX, R8
 
 row:
-	MOVQ  16(AX), R9
-	MOVQ  DI, R10
-	MOVQ  R8, R11
-	TESTQ R9, R9
+	MOVQ  16(AX), R11
+	MOVQ  DI, R12
+	MOVQ  R8, R13
+	TESTQ R11, R11
 	JZ    last
 
 vector:
-	PREFETCHT0 4096(R10)
-	VMOVUPS    (R10), Y2
-	VMOVUPS    32(R10), Y3
+	PREFETCHT2 8192(R12)
+	VMOVUPS    (R12), Y2
+	VMOVUPS    32(R12), Y3
 	VSHUFPS    $0xdd, Y3, Y2, Y4
 	VSHUFPS    $0x88, Y3, Y2, Y2
 	VPERMPD    $0xd8, Y2, Y2
 	VPERMPD    $0xd8, Y4, Y3
-	VMOVUPS    Y2, (R11)
-	VMOVUPS    Y3, (R11)(BX*1)
-	ADDQ       $0x40, R10
-	ADDQ       $0x20, R11
-	DECQ       R9
+	VMOVUPS    Y2, (R13)
+	VMOVUPS    Y3, (R13)(BX*1)
+	ADDQ       $0x40, R12
+	ADDQ       $0x20, R13
+	DECQ       R11
 	JNZ        vector
 
 last:
-	PREFETCHT0 4096(R10)
-	VMASKMOVPS (R10), Y0, Y2
-	VMASKMOVPS 32(R10), Y1, Y3
+	PREFETCHT2 8192(R12)
+	VMASKMOVPS (R12), Y0, Y2
+	VMASKMOVPS 32(R12), Y1, Y3
 	VSHUFPS    $0xdd, Y3, Y2, Y4
 	VSHUFPS    $0x88, Y3, Y2, Y2
 	VPERMPD    $0xd8, Y2, Y2
 	VPERMPD    $0xd8, Y4, Y3
-	VMOVUPS    Y2, (R11)
-	VMOVUPS    Y3, (R11)(BX*1)
-	ADDQ       56(AX), DI
-	ADDQ       72(AX), R8
+	VMOVUPS    Y2, (R13)
+	VMOVUPS    Y3, (R13)(BX*1)
+	MOVQ       96(AX), R11
+	ADDQ       R9, DI
+	SUBQ       R9, R11
+	MOVQ       R11, R9
+	MOVQ       104(AX), R11
+	ADDQ       R10, R8
+	SUBQ       R10, R11
+	MOVQ       R11, R10
 	DECQ       SI
 	JNZ        row
 	ADDQ       48(AX), CX
@@ -199,97 +223,105 @@ TEXT ·joinPlanesAVX2(SB), NOSPLIT, $0-8
 
 image:
 	MOVQ 8(AX), SI
+	MOVQ 56(AX), R9
+	MOVQ 72(AX), R10
 	MOVQ CX, DI
 	MOVQ DX, R8
 
 row:
-	MOVQ  16(AX), R9
-	MOVQ  DI, R10
-	MOVQ  R8, R11
-	TESTQ R9, R9
+	MOVQ  16(AX), R11
+	MOVQ  DI, R12
+	MOVQ  R8, R13
+	TESTQ R11, R11
 	JZ    last
 
 vector:
-	PREFETCHT0 4096(R11)
-	VMOVUPS    (R10), Y2
-	VMOVUPS    (R10)(BX*1), Y3
+	PREFETCHT2 8192(R13)
+	VMOVUPS    (R12), Y2
+	VMOVUPS    (R12)(BX*1), Y3
 	VUNPCKLPS  Y3, Y2, Y4
 	VUNPCKHPS  Y3, Y2, Y3
 	VPERM2F128 $0x20, Y3, Y4, Y2
 	VPERM2F128 $0x31, Y3, Y4, Y3
-	VMOVUPS    Y2, (R11)
-	VMOVUPS    Y3, 32(R11)
-	ADDQ       $0x20, R10
-	ADDQ       $0x40, R11
-	DECQ       R9
+	VMOVUPS    Y2, (R13)
+	VMOVUPS    Y3, 32(R13)
+	ADDQ       $0x20, R12
+	ADDQ       $0x40, R13
+	DECQ       R11
 	JNZ        vector
 
 last:
-	PREFETCHT0 4096(R11)
-	VMOVUPS    (R10), Y2
-	VMOVUPS    (R10)(BX*1), Y3
+	PREFETCHT2 8192(R13)
+	VMOVUPS    (R12), Y2
+	VMOVUPS    (R12)(BX*1), Y3
 	VUNPCKLPS  Y3, Y2, Y4
 	VUNPCKHPS  Y3, Y2, Y3
 	VPERM2F128 $0x20, Y3, Y4, Y2
 	VPERM2F128 $0x31, Y3, Y4, Y3
-	VMOVMSKPS  Y0, R9
-	POPCNTL    R9, R9
-	CMPQ       R9, $0x08
+	VMOVMSKPS  Y0, R11
+	POPCNTL    R11, R11
+	CMPQ       R11, $0x08
 	JNE        part2
-	VMOVUPS    Y2, (R11)
+	VMOVUPS    Y2, (R13)
 	JMP        stored2
 
 part2:
-	LEAQ         (R11), R10
-	TESTQ        $0x00000004, R9
+	LEAQ         (R13), R12
+	TESTQ        $0x00000004, R11
 	JZ           without4_2
-	VMOVUPS      X2, (R10)
+	VMOVUPS      X2, (R12)
 	VEXTRACTF128 $0x01, Y2, X2
-	ADDQ         $0x10, R10
+	ADDQ         $0x10, R12
 
 without4_2:
-	TESTQ   $0x00000002, R9
+	TESTQ   $0x00000002, R11
 	JZ      without2_2
-	VMOVLPS X2, (R10)
+	VMOVLPS X2, (R12)
 	VPSRLDQ $0x08, X2, X2
-	ADDQ    $0x08, R10
+	ADDQ    $0x08, R12
 
 without2_2:
-	TESTQ  $0x00000001, R9
+	TESTQ  $0x00000001, R11
 	JZ     stored2
-	VMOVSS X2, (R10)
+	VMOVSS X2, (R12)
 
 stored2:
-	VMOVMSKPS Y1, R9
-	POPCNTL   R9, R9
-	CMPQ      R9, $0x08
+	VMOVMSKPS Y1, R11
+	POPCNTL   R11, R11
+	CMPQ      R11, $0x08
 	JNE       part3
-	VMOVUPS   Y3, 32(R11)
+	VMOVUPS   Y3, 32(R13)
 	JMP       stored3
 
 part3:
-	LEAQ         32(R11), R10
-	TESTQ        $0x00000004, R9
+	LEAQ         32(R13), R12
+	TESTQ        $0x00000004, R11
 	JZ           without4_3
-	VMOVUPS      X3, (R10)
+	VMOVUPS      X3, (R12)
 	VEXTRACTF128 $0x01, Y3, X3
-	ADDQ         $0x10, R10
+	ADDQ         $0x10, R12
 
 without4_3:
-	TESTQ   $0x00000002, R9
+	TESTQ   $0x00000002, R11
 	JZ      without2_3
-	VMOVLPS X3, (R10)
+	VMOVLPS X3, (R12)
 	VPSRLDQ $0x08, X3, X3
-	ADDQ    $0x08, R10
+	ADDQ    $0x08, R12
 
 without2_3:
-	TESTQ  $0x00000001, R9
+	TESTQ  $0x00000001, R11
 	JZ     stored3
-	VMOVSS X3, (R10)
+	VMOVSS X3, (R12)
 
 stored3:
-	ADDQ 56(AX), DI
-	ADDQ 72(AX), R8
+	MOVQ 96(AX), R11
+	ADDQ R9, DI
+	SUBQ R9, R11
+	MOVQ R11, R9
+	MOVQ 104(AX), R11
+	ADDQ R10, R8
+	SUBQ R10, R11
+	MOVQ R11, R10
 	DECQ SI
 	JNZ  row
 	ADDQ 48(AX), CX

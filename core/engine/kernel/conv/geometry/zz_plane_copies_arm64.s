@@ -4,23 +4,25 @@
 
 // func framePlanesNEON(planeCopy *PlaneCopy)
 TEXT ·framePlanesNEON(SB), NOSPLIT, $0-8
-	MOVD	planeCopy+0(FP), R8
-	MOVD	24(R8), R7
-	MOVD	32(R8), R6
-	MOVD	80(R8), R0
-	MOVWU	64(R0), R9
+	MOVD	planeCopy+0(FP), R10
+	MOVD	24(R10), R9
+	MOVD	32(R10), R8
+	MOVD	80(R10), R0
+	MOVWU	64(R0), R11
 image:
-	MOVD	8(R8), R5
-	MOVD	R7, R4
-	MOVD	R6, R3
+	MOVD	8(R10), R7
+	MOVD	56(R10), R6
+	MOVD	72(R10), R5
+	MOVD	R9, R4
+	MOVD	R8, R3
 row:
-	MOVD	16(R8), R2
+	MOVD	16(R10), R2
 	MOVD	R4, R1
 	MOVD	R3, R0
 	TST	R2, R2
 	BEQ	last
 vector:
-	PRFM	4096(R1), PLDL1KEEP
+	PRFM	8192(R1), PLDL2KEEP
 	FLDPQ	0(R1), (F1, F0)
 	FSTPQ	(F1, F0), 0(R0)
 	ADD	$32, R1, R1
@@ -28,72 +30,78 @@ vector:
 	SUBS	$1, R2, R2
 	BNE	vector
 last:
-	PRFM	4096(R1), PLDL1KEEP
-	TBZ	$3, R9, lanes1
+	PRFM	8192(R1), PLDL2KEEP
+	TBZ	$3, R11, lanes1
 	FLDPQ	0(R1), (F1, F0)
 lanes1done:
 	FSTPQ	(F1, F0), 0(R0)
-	MOVD	56(R8), R0
-	ADD	R0, R4, R4
-	MOVD	72(R8), R0
-	ADD	R0, R3, R3
-	SUBS	$1, R5, R5
+	MOVD	96(R10), R0
+	ADD	R6, R4, R4
+	SUB	R6, R0, R0
+	MOVD	R0, R6
+	MOVD	104(R10), R0
+	ADD	R5, R3, R3
+	SUB	R5, R0, R0
+	MOVD	R0, R5
+	SUBS	$1, R7, R7
 	BNE	row
-	MOVD	48(R8), R0
-	ADD	R0, R7, R7
-	MOVD	64(R8), R0
-	ADD	R0, R6, R6
-	MOVD	0(R8), R0
+	MOVD	48(R10), R0
+	ADD	R0, R9, R9
+	MOVD	64(R10), R0
+	ADD	R0, R8, R8
+	MOVD	0(R10), R0
 	SUBS	$1, R0, R0
-	MOVD	R0, 0(R8)
+	MOVD	R0, 0(R10)
 	BNE	image
 	RET
 lanes1:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R9, lanes1low
+	TBZ	$2, R11, lanes1low
 	FMOVQ	0(R1), F1
-	TBZ	$1, R9, lanes1highone
+	TBZ	$1, R11, lanes1highone
 	FMOVD	16(R1), F0
-	TBZ	$0, R9, lanes1done
+	TBZ	$0, R11, lanes1done
 	ADD	$24, R1, R1
 	VLD1	(R1), V0.S[2]
 	B	lanes1done
 lanes1highone:
-	TBZ	$0, R9, lanes1done
+	TBZ	$0, R11, lanes1done
 	FMOVS	16(R1), F0
 	B	lanes1done
 lanes1low:
-	TBZ	$1, R9, lanes1one
+	TBZ	$1, R11, lanes1one
 	FMOVD	0(R1), F1
-	TBZ	$0, R9, lanes1done
+	TBZ	$0, R11, lanes1done
 	ADD	$8, R1, R1
 	VLD1	(R1), V1.S[2]
 	B	lanes1done
 lanes1one:
-	TBZ	$0, R9, lanes1done
+	TBZ	$0, R11, lanes1done
 	FMOVS	0(R1), F1
 	B	lanes1done
 
 // func cutPlanesNEON(planeCopy *PlaneCopy)
 TEXT ·cutPlanesNEON(SB), NOSPLIT, $0-8
-	MOVD	planeCopy+0(FP), R8
-	MOVD	24(R8), R7
-	MOVD	32(R8), R6
-	MOVD	80(R8), R0
-	MOVWU	64(R0), R9
+	MOVD	planeCopy+0(FP), R10
+	MOVD	24(R10), R9
+	MOVD	32(R10), R8
+	MOVD	80(R10), R0
+	MOVWU	64(R0), R11
 image:
-	MOVD	8(R8), R5
-	MOVD	R7, R4
-	MOVD	R6, R3
+	MOVD	8(R10), R7
+	MOVD	56(R10), R6
+	MOVD	72(R10), R5
+	MOVD	R9, R4
+	MOVD	R8, R3
 row:
-	MOVD	16(R8), R2
+	MOVD	16(R10), R2
 	MOVD	R4, R1
 	MOVD	R3, R0
 	TST	R2, R2
 	BEQ	last
 vector:
-	PRFM	4096(R0), PLDL1KEEP
+	PRFM	8192(R0), PLDL2KEEP
 	FLDPQ	0(R1), (F1, F0)
 	FSTPQ	(F1, F0), 0(R0)
 	ADD	$32, R1, R1
@@ -101,73 +109,79 @@ vector:
 	SUBS	$1, R2, R2
 	BNE	vector
 last:
-	PRFM	4096(R0), PLDL1KEEP
+	PRFM	8192(R0), PLDL2KEEP
 	FLDPQ	0(R1), (F1, F0)
-	TBZ	$3, R9, lanes1
+	TBZ	$3, R11, lanes1
 	FSTPQ	(F1, F0), 0(R0)
 lanes1done:
-	MOVD	56(R8), R0
-	ADD	R0, R4, R4
-	MOVD	72(R8), R0
-	ADD	R0, R3, R3
-	SUBS	$1, R5, R5
+	MOVD	96(R10), R0
+	ADD	R6, R4, R4
+	SUB	R6, R0, R0
+	MOVD	R0, R6
+	MOVD	104(R10), R0
+	ADD	R5, R3, R3
+	SUB	R5, R0, R0
+	MOVD	R0, R5
+	SUBS	$1, R7, R7
 	BNE	row
-	MOVD	48(R8), R0
-	ADD	R0, R7, R7
-	MOVD	64(R8), R0
-	ADD	R0, R6, R6
-	MOVD	0(R8), R0
+	MOVD	48(R10), R0
+	ADD	R0, R9, R9
+	MOVD	64(R10), R0
+	ADD	R0, R8, R8
+	MOVD	0(R10), R0
 	SUBS	$1, R0, R0
-	MOVD	R0, 0(R8)
+	MOVD	R0, 0(R10)
 	BNE	image
 	RET
 lanes1:
-	TBZ	$2, R9, lanes1low
+	TBZ	$2, R11, lanes1low
 	FMOVQ	F1, 0(R0)
-	TBZ	$1, R9, lanes1highone
+	TBZ	$1, R11, lanes1highone
 	FMOVD	F0, 16(R0)
-	TBZ	$0, R9, lanes1done
+	TBZ	$0, R11, lanes1done
 	ADD	$24, R0, R0
 	VST1	V0.S[2], (R0)
 	B	lanes1done
 lanes1highone:
-	TBZ	$0, R9, lanes1done
+	TBZ	$0, R11, lanes1done
 	FMOVS	F0, 16(R0)
 	B	lanes1done
 lanes1low:
-	TBZ	$1, R9, lanes1one
+	TBZ	$1, R11, lanes1one
 	FMOVD	F1, 0(R0)
-	TBZ	$0, R9, lanes1done
+	TBZ	$0, R11, lanes1done
 	ADD	$8, R0, R0
 	VST1	V1.S[2], (R0)
 	B	lanes1done
 lanes1one:
-	TBZ	$0, R9, lanes1done
+	TBZ	$0, R11, lanes1done
 	FMOVS	F1, 0(R0)
 	B	lanes1done
 
 // func splitPlanesNEON(planeCopy *PlaneCopy)
 TEXT ·splitPlanesNEON(SB), NOSPLIT, $0-8
-	MOVD	planeCopy+0(FP), R10
-	MOVD	24(R10), R9
-	MOVD	32(R10), R8
-	MOVD	40(R10), R7
-	MOVD	80(R10), R0
-	MOVWU	64(R0), R12
-	MOVD	88(R10), R0
-	MOVWU	64(R0), R11
+	MOVD	planeCopy+0(FP), R12
+	MOVD	24(R12), R11
+	MOVD	32(R12), R10
+	MOVD	40(R12), R9
+	MOVD	80(R12), R0
+	MOVWU	64(R0), R14
+	MOVD	88(R12), R0
+	MOVWU	64(R0), R13
 image:
-	MOVD	8(R10), R6
-	MOVD	R9, R5
-	MOVD	R8, R4
+	MOVD	8(R12), R8
+	MOVD	56(R12), R7
+	MOVD	72(R12), R6
+	MOVD	R11, R5
+	MOVD	R10, R4
 row:
-	MOVD	16(R10), R3
+	MOVD	16(R12), R3
 	MOVD	R5, R2
 	MOVD	R4, R1
 	TST	R3, R3
 	BEQ	last
 vector:
-	PRFM	4096(R2), PLDL1KEEP
+	PRFM	8192(R2), PLDL2KEEP
 	FLDPQ	0(R2), (F5, F4)
 	FLDPQ	32(R2), (F3, F2)
 	VUZP2	V3.S4, V5.S4, V1.S4
@@ -182,18 +196,18 @@ vector:
 	VMOV	V2.B16, V3.B16
 	VMOV	V0.B16, V2.B16
 	FSTPQ	(F5, F4), 0(R1)
-	ADD	R7<<0, R1, R0
+	ADD	R9<<0, R1, R0
 	FSTPQ	(F3, F2), 0(R0)
 	ADD	$64, R2, R2
 	ADD	$32, R1, R1
 	SUBS	$1, R3, R3
 	BNE	vector
 last:
-	PRFM	4096(R2), PLDL1KEEP
-	TBZ	$3, R12, lanes1
+	PRFM	8192(R2), PLDL2KEEP
+	TBZ	$3, R14, lanes1
 	FLDPQ	0(R2), (F5, F4)
 lanes1done:
-	TBZ	$3, R11, lanes2
+	TBZ	$3, R13, lanes2
 	FLDPQ	32(R2), (F3, F2)
 lanes2done:
 	VUZP2	V3.S4, V5.S4, V1.S4
@@ -208,101 +222,107 @@ lanes2done:
 	VMOV	V2.B16, V3.B16
 	VMOV	V0.B16, V2.B16
 	FSTPQ	(F5, F4), 0(R1)
-	ADD	R7<<0, R1, R0
+	ADD	R9<<0, R1, R0
 	FSTPQ	(F3, F2), 0(R0)
-	MOVD	56(R10), R0
-	ADD	R0, R5, R5
-	MOVD	72(R10), R0
-	ADD	R0, R4, R4
-	SUBS	$1, R6, R6
+	MOVD	96(R12), R0
+	ADD	R7, R5, R5
+	SUB	R7, R0, R0
+	MOVD	R0, R7
+	MOVD	104(R12), R0
+	ADD	R6, R4, R4
+	SUB	R6, R0, R0
+	MOVD	R0, R6
+	SUBS	$1, R8, R8
 	BNE	row
-	MOVD	48(R10), R0
-	ADD	R0, R9, R9
-	MOVD	64(R10), R0
-	ADD	R0, R8, R8
-	MOVD	0(R10), R0
+	MOVD	48(R12), R0
+	ADD	R0, R11, R11
+	MOVD	64(R12), R0
+	ADD	R0, R10, R10
+	MOVD	0(R12), R0
 	SUBS	$1, R0, R0
-	MOVD	R0, 0(R10)
+	MOVD	R0, 0(R12)
 	BNE	image
 	RET
 lanes1:
 	VMOVI	$0, V5.B16
 	VMOVI	$0, V4.B16
-	TBZ	$2, R12, lanes1low
+	TBZ	$2, R14, lanes1low
 	FMOVQ	0(R2), F5
-	TBZ	$1, R12, lanes1highone
+	TBZ	$1, R14, lanes1highone
 	FMOVD	16(R2), F4
-	TBZ	$0, R12, lanes1done
+	TBZ	$0, R14, lanes1done
 	ADD	$24, R2, R0
 	VLD1	(R0), V4.S[2]
 	B	lanes1done
 lanes1highone:
-	TBZ	$0, R12, lanes1done
+	TBZ	$0, R14, lanes1done
 	FMOVS	16(R2), F4
 	B	lanes1done
 lanes1low:
-	TBZ	$1, R12, lanes1one
+	TBZ	$1, R14, lanes1one
 	FMOVD	0(R2), F5
-	TBZ	$0, R12, lanes1done
+	TBZ	$0, R14, lanes1done
 	ADD	$8, R2, R0
 	VLD1	(R0), V5.S[2]
 	B	lanes1done
 lanes1one:
-	TBZ	$0, R12, lanes1done
+	TBZ	$0, R14, lanes1done
 	FMOVS	0(R2), F5
 	B	lanes1done
 lanes2:
 	VMOVI	$0, V3.B16
 	VMOVI	$0, V2.B16
 	ADD	$32, R2, R0
-	TBZ	$2, R11, lanes2low
+	TBZ	$2, R13, lanes2low
 	FMOVQ	0(R0), F3
-	TBZ	$1, R11, lanes2highone
+	TBZ	$1, R13, lanes2highone
 	FMOVD	16(R0), F2
-	TBZ	$0, R11, lanes2done
+	TBZ	$0, R13, lanes2done
 	ADD	$24, R0, R0
 	VLD1	(R0), V2.S[2]
 	B	lanes2done
 lanes2highone:
-	TBZ	$0, R11, lanes2done
+	TBZ	$0, R13, lanes2done
 	FMOVS	16(R0), F2
 	B	lanes2done
 lanes2low:
-	TBZ	$1, R11, lanes2one
+	TBZ	$1, R13, lanes2one
 	FMOVD	0(R0), F3
-	TBZ	$0, R11, lanes2done
+	TBZ	$0, R13, lanes2done
 	ADD	$8, R0, R0
 	VLD1	(R0), V3.S[2]
 	B	lanes2done
 lanes2one:
-	TBZ	$0, R11, lanes2done
+	TBZ	$0, R13, lanes2done
 	FMOVS	0(R0), F3
 	B	lanes2done
 
 // func joinPlanesNEON(planeCopy *PlaneCopy)
 TEXT ·joinPlanesNEON(SB), NOSPLIT, $0-8
-	MOVD	planeCopy+0(FP), R10
-	MOVD	24(R10), R9
-	MOVD	32(R10), R8
-	MOVD	40(R10), R7
-	MOVD	80(R10), R0
-	MOVWU	64(R0), R12
-	MOVD	88(R10), R0
-	MOVWU	64(R0), R11
+	MOVD	planeCopy+0(FP), R12
+	MOVD	24(R12), R11
+	MOVD	32(R12), R10
+	MOVD	40(R12), R9
+	MOVD	80(R12), R0
+	MOVWU	64(R0), R14
+	MOVD	88(R12), R0
+	MOVWU	64(R0), R13
 image:
-	MOVD	8(R10), R6
-	MOVD	R9, R5
-	MOVD	R8, R4
+	MOVD	8(R12), R8
+	MOVD	56(R12), R7
+	MOVD	72(R12), R6
+	MOVD	R11, R5
+	MOVD	R10, R4
 row:
-	MOVD	16(R10), R3
+	MOVD	16(R12), R3
 	MOVD	R5, R2
 	MOVD	R4, R1
 	TST	R3, R3
 	BEQ	last
 vector:
-	PRFM	4096(R1), PLDL1KEEP
+	PRFM	8192(R1), PLDL2KEEP
 	FLDPQ	0(R2), (F1, F4)
-	ADD	R7<<0, R2, R0
+	ADD	R9<<0, R2, R0
 	FLDPQ	0(R0), (F5, F0)
 	VZIP1	V5.S4, V1.S4, V3.S4
 	VZIP1	V0.S4, V4.S4, V2.S4
@@ -318,9 +338,9 @@ vector:
 	SUBS	$1, R3, R3
 	BNE	vector
 last:
-	PRFM	4096(R1), PLDL1KEEP
+	PRFM	8192(R1), PLDL2KEEP
 	FLDPQ	0(R2), (F1, F4)
-	ADD	R7<<0, R2, R0
+	ADD	R9<<0, R2, R0
 	FLDPQ	0(R0), (F5, F0)
 	VZIP1	V5.S4, V1.S4, V3.S4
 	VZIP1	V0.S4, V4.S4, V2.S4
@@ -329,73 +349,77 @@ last:
 	VMOV	V1.B16, V4.B16
 	VMOV	V3.B16, V1.B16
 	VMOV	V2.B16, V5.B16
-	TBZ	$3, R12, lanes1
+	TBZ	$3, R14, lanes1
 	FSTPQ	(F1, F4), 0(R1)
 lanes1done:
-	TBZ	$3, R11, lanes2
+	TBZ	$3, R13, lanes2
 	FSTPQ	(F5, F0), 32(R1)
 lanes2done:
-	MOVD	56(R10), R0
-	ADD	R0, R5, R5
-	MOVD	72(R10), R0
-	ADD	R0, R4, R4
-	SUBS	$1, R6, R6
+	MOVD	96(R12), R0
+	ADD	R7, R5, R5
+	SUB	R7, R0, R0
+	MOVD	R0, R7
+	MOVD	104(R12), R0
+	ADD	R6, R4, R4
+	SUB	R6, R0, R0
+	MOVD	R0, R6
+	SUBS	$1, R8, R8
 	BNE	row
-	MOVD	48(R10), R0
-	ADD	R0, R9, R9
-	MOVD	64(R10), R0
-	ADD	R0, R8, R8
-	MOVD	0(R10), R0
+	MOVD	48(R12), R0
+	ADD	R0, R11, R11
+	MOVD	64(R12), R0
+	ADD	R0, R10, R10
+	MOVD	0(R12), R0
 	SUBS	$1, R0, R0
-	MOVD	R0, 0(R10)
+	MOVD	R0, 0(R12)
 	BNE	image
 	RET
 lanes1:
-	TBZ	$2, R12, lanes1low
+	TBZ	$2, R14, lanes1low
 	FMOVQ	F1, 0(R1)
-	TBZ	$1, R12, lanes1highone
+	TBZ	$1, R14, lanes1highone
 	FMOVD	F4, 16(R1)
-	TBZ	$0, R12, lanes1done
+	TBZ	$0, R14, lanes1done
 	ADD	$24, R1, R0
 	VST1	V4.S[2], (R0)
 	B	lanes1done
 lanes1highone:
-	TBZ	$0, R12, lanes1done
+	TBZ	$0, R14, lanes1done
 	FMOVS	F4, 16(R1)
 	B	lanes1done
 lanes1low:
-	TBZ	$1, R12, lanes1one
+	TBZ	$1, R14, lanes1one
 	FMOVD	F1, 0(R1)
-	TBZ	$0, R12, lanes1done
+	TBZ	$0, R14, lanes1done
 	ADD	$8, R1, R0
 	VST1	V1.S[2], (R0)
 	B	lanes1done
 lanes1one:
-	TBZ	$0, R12, lanes1done
+	TBZ	$0, R14, lanes1done
 	FMOVS	F1, 0(R1)
 	B	lanes1done
 lanes2:
 	ADD	$32, R1, R0
-	TBZ	$2, R11, lanes2low
+	TBZ	$2, R13, lanes2low
 	FMOVQ	F5, 0(R0)
-	TBZ	$1, R11, lanes2highone
+	TBZ	$1, R13, lanes2highone
 	FMOVD	F0, 16(R0)
-	TBZ	$0, R11, lanes2done
+	TBZ	$0, R13, lanes2done
 	ADD	$24, R0, R0
 	VST1	V0.S[2], (R0)
 	B	lanes2done
 lanes2highone:
-	TBZ	$0, R11, lanes2done
+	TBZ	$0, R13, lanes2done
 	FMOVS	F0, 16(R0)
 	B	lanes2done
 lanes2low:
-	TBZ	$1, R11, lanes2one
+	TBZ	$1, R13, lanes2one
 	FMOVD	F5, 0(R0)
-	TBZ	$0, R11, lanes2done
+	TBZ	$0, R13, lanes2done
 	ADD	$8, R0, R0
 	VST1	V5.S[2], (R0)
 	B	lanes2done
 lanes2one:
-	TBZ	$0, R11, lanes2done
+	TBZ	$0, R13, lanes2done
 	FMOVS	F5, 0(R0)
 	B	lanes2done

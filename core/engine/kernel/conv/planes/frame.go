@@ -51,11 +51,21 @@ type frameCopy struct {
 	from, to int // elements
 }
 
+// passes is how many copies fill a frame: two phases of rows take turns in one, so that x is read in order.
+func (f *planeFrame) passes() int {
+	if f.stepH == 2 && f.stepW <= 2 {
+		return 1
+	}
+	return min(f.stepH, f.h)
+}
+
 // prepare lists the copies from planes of rows of n elements, between elements apart.
 func (f *planeFrame) prepare(between, n int) {
-	for i := range min(f.stepH, f.h) {
+	passes := f.passes()
+	for i := range passes {
 		c := frameCopy{from: i * n, to: f.at(f.top+i, f.left)}
-		c.PlaneCopy = geometry.PlaneCopy{Rows: kernel.CeilDiv(f.h-i, f.stepH), SrcImage: 4 * between, SrcRow: 4 * f.stepH * n, DstImage: 4 * f.pitch, DstRow: 4 * f.width}
+		c.PlaneCopy = geometry.PlaneCopy{Rows: kernel.CeilDiv(f.h-i, passes), SrcImage: 4 * between, SrcRow: 4 * passes * n, DstImage: 4 * f.pitch}
+		c.DstRow, c.DstPair = 4*(f.at(f.top+i+passes, f.left)-c.to), 4*(f.at(f.top+i+2*passes, f.left)-c.to)
 		c.SetWidth(f.w, min(f.stepW, 2))
 		c.Odd = 4 * (f.at(f.top+i, f.left+1) - c.to)
 		f.copies[i] = c
@@ -64,7 +74,7 @@ func (f *planeFrame) prepare(between, n int) {
 
 // fill copies planes into a cleared frame.
 func (f *planeFrame) fill(images int, x, frame []float32) {
-	for i := range min(f.stepH, f.h) {
+	for i := range f.passes() {
 		c := &f.copies[i]
 		c.Images, c.Src, c.Dst = images, &x[c.from], &frame[c.to]
 		switch f.stepW {

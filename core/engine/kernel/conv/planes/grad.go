@@ -8,14 +8,15 @@ import (
 // planeGrad is the frame of dy, from which every phase of dx is a convolution with stride 1.
 type planeGrad struct {
 	planeFrame
-	p *geometry.Shape
+	p       *geometry.Shape
+	tallest planeOut // how the phase of most rows is computed; all phases have its size in room
 }
 
 func newPlaneGrad(p *geometry.Shape) planeGrad {
 	top, rows := leadOf(p.H, p.OutH(), p.StrideH, p.PadH, p.R, p.DilationH())
 	left, columns := leadOf(p.W, p.OutW(), p.StrideW, p.PadW, p.S, p.DilationW())
 	f := newPlaneFrame(p.N, p.K/p.C, p.OutH(), p.OutW(), 1, 1, top, left, rows, columns, kernel.CeilDiv(p.W, p.StrideW))
-	return planeGrad{f, p}
+	return planeGrad{f, p, f.out(kernel.CeilDiv(p.H, p.StrideH), kernel.CeilDiv(p.W, p.StrideW))}
 }
 
 // leadOf is how far any phase looks back before dy, and how many elements from there on are looked at.
@@ -114,45 +115,69 @@ func GradInput(p *geometry.Shape, dy, w, dx, scratch []float32) {
 			for k := range multiplier {
 				g.fill(images, dy[(n*p.K+c*multiplier+k)*plane:], frames[k*g.elems():])
 			}
+			to := dx[(n*p.C+c)*p.H*p.W:]
 			for a := range p.StrideH {
 				if h := &phases[a]; h.out.h > 0 {
-					g.rows(&h.out, c, images, taps[a*p.StrideW:][:p.StrideW], frames, room, dx[(n*p.C+c)*p.H*p.W+h.first*p.W:])
+					g.rows(h, c, images, taps[a*p.StrideW:][:p.StrideW], frames, room, to)
 				}
+			}
+			if p.StrideW > 1 {
+				g.join(images, room, to)
 			}
 		}
 	}
 }
 
-// rows computes one phase of the rows of dx, of channel c of some images.
-func (g *planeGrad) rows(out *planeOut, c, images int, phases []gradTaps, frames, room, dx []float32) {
+// rows computes one phase of the rows of dx, of channel c of some images: in place, or to room, as [phases of
+// rows][phases of columns], if its columns are to be joined.
+func (g *planeGrad) rows(h *gradPhase, c, images int, phases []gradTaps, frames, room, dx []float32) {
 	p := g.p
 	if p.StrideW == 1 {
 		t := phases[0].of(c)
-		out.finish(&t, images, phases[0].every, p.C*p.H*p.W, p.StrideH*p.W, frames, dx, room)
+		h.out.finish(&t, images, phases[0].every, p.C*p.H*p.W, p.StrideH*p.W, frames, dx[h.first*p.W:], room)
 		return
 	}
+	o := &g.tallest
+	image, line, size := o.image(), o.line(), o.elems()
 	for a := range phases {
 		t := phases[a].of(c)
-		out.run(&t, images, phases[a].every, out.image(), out.line(), frames, room[phases[a].first*out.elems():])
+		h.out.run(&t, images, phases[a].every, image, line, frames, room[(h.first*p.StrideW+phases[a].first)*size:])
 	}
-	g.join(out, images, room, dx)
 }
 
-// join writes the phases of rows of dx.
-func (g *planeGrad) join(o *planeOut, images int, room, dx []float32) {
-	p, size := g.p, o.elems()
-	between, line := p.C*p.H*p.W, p.StrideH*p.W
-	if p.StrideW == 2 {
-		c := geometry.PlaneCopy{Images: images, Rows: o.h, Src: &room[0], SrcImage: 4 * o.image(), SrcRow: 4 * o.line(), Dst: &dx[0], DstImage: 4 * between, DstRow: 4 * line, Odd: 4 * size}
-		c.SetWidth(p.W, 2)
-		c.Join()
+// join writes dx from its phases in room, in the order of its rows.
+func (g *planeGrad) join(images int, room, dx []float32) {
+	p, o := g.p, &g.tallest
+	size := o.elems()
+	if p.StrideW > 2 {
+		g.joinEach(images, room, dx)
 		return
 	}
+	passes := p.StrideH
+	if passes == 2 {
+		passes = 1
+	}
+	for i := range min(passes, p.H) {
+		c := geometry.PlaneCopy{
+			Images: images, Rows: kernel.CeilDiv(p.H-i, passes), Src: &room[2*i*size], SrcImage: 4 * o.image(), SrcRow: 4 * o.line(), Odd: 4 * size,
+			Dst: &dx[i*p.W], DstImage: 4 * p.C * p.H * p.W, DstRow: 4 * passes * p.W,
+		}
+		if p.StrideH == 2 {
+			c.SrcRow, c.SrcPair = 4*2*size, 4*o.line()
+		}
+		c.SetWidth(p.W, 2)
+		c.Join()
+	}
+}
+
+// joinEach is join, one element after the other.
+func (g *planeGrad) joinEach(images int, room, dx []float32) {
+	p, o := g.p, &g.tallest
 	for i := range images {
-		for r := range o.h {
-			to := dx[i*between+r*line:][:p.W]
+		for r := range p.H {
+			to, from := dx[(i*p.C*p.H+r)*p.W:][:p.W], room[r%p.StrideH*p.StrideW*o.elems()+i*o.image()+r/p.StrideH*o.line():]
 			for j := range to {
-				to[j] = room[j%p.StrideW*size+i*o.image()+r*o.line()+j/p.StrideW]
+				to[j] = from[j%p.StrideW*o.elems()+j/p.StrideW]
 			}
 		}
 	}

@@ -32,8 +32,8 @@ const (
 	tileRows  = 8
 )
 
-// pageBytes is how far ahead of what they write kernels prefetch.
-const pageBytes = 4096
+// aheadBytes is how far ahead of what they write kernels prefetch.
+const aheadBytes = 2 * 4096
 
 // planeDots is a call of the micro-kernel of weight gradients: out [taps][views], the sums of dy·x over
 // rows of images, for columns of some taps. The layout is known to gen/conv/planes.go.

@@ -39,8 +39,8 @@ func Scratch(p *geometry.Shape, d geometry.Direction) int {
 	switch d {
 	case geometry.ToInput:
 		g, multiplier := newPlaneGrad(p), p.K/p.C
-		out := g.out(kernel.CeilDiv(p.H, p.StrideH))
-		return multiplier*(2*taps+g.elems()) + p.K*taps + p.StrideW*out.elems() + 2*kernel.Block
+		out := &g.tallest
+		return multiplier*(2*taps+g.elems()) + p.K*taps + p.StrideH*p.StrideW*out.elems() + 2*kernel.Block
 	case geometry.ToWeight:
 		o := newDotsOut(p, &f)
 		return taps*dotsCallElems + f.elems() + o.h*o.line()
@@ -78,7 +78,7 @@ func Forward(p *geometry.Shape, x, w, bias, y, scratch []float32) {
 // finish is run for results that are written to their places, through long if need be.
 func (o *planeOut) finish(t *planeTile, images, every, image, line int, x, y, long []float32) {
 	if o.long == 0 {
-		t.ahead = pageBytes
+		t.ahead = aheadBytes
 		o.run(t, images, every, image, line, x, y)
 		return
 	}

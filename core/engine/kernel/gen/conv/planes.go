@@ -26,6 +26,7 @@ const (
 	pcSrc, pcDst, pcOdd                   = 24, 32, 40
 	pcSrcImage, pcSrcRow                  = 48, 56
 	pcDstImage, pcDstRow, pcTail, pcTail2 = 64, 72, 80, 88
+	pcSrcPair, pcDstPair                  = 96, 104
 )
 
 // columnTaps is how many taps below each other the kernels of depthwise convolution take at
@@ -34,9 +35,9 @@ const columnTaps = 4
 
 var planeViews = [columnTaps]int{8, 4, 3, 2}
 
-// page is how far ahead of what they read and write kernels prefetch. Planes of
-// some sizes begin pages, where the hardware's prefetchers start anew.
-const page = 4096
+// pages is how far ahead of what they read and write kernels prefetch. Planes of some sizes begin pages, where the
+// hardware's prefetchers start anew. It goes to the L2 cache, which waits for more lines at a time than the L1 cache.
+const pages = 2 * 4096
 
 // planes emits the micro-kernels of depthwise convolution, whose vectors are pixels of one plane.
 func planes(a *isa.Asm) {
@@ -83,7 +84,7 @@ func planeTile(a *isa.Asm, rows int) {
 			a.ADDQ(operand.Mem{Base: t, Disp: plNext}, at)
 		}
 		for i := range rows {
-			a.PREFETCHT0(operand.Mem{Base: at, Index: ahead, Scale: 1})
+			a.PREFETCHT2(operand.Mem{Base: at, Index: ahead, Scale: 1})
 			a.Move(acc[half*rows+i], operand.Mem{Base: at})
 			if i < rows-1 {
 				a.ADDQ(by, at)
@@ -201,7 +202,7 @@ func planeDots(a *isa.Asm, taps int) {
 		a.Zero(before)
 	}
 	a.Label("row")
-	a.PREFETCHT0(operand.Mem{Base: dy, Disp: page})
+	a.PREFETCHT2(operand.Mem{Base: dy, Disp: pages})
 	a.Move(operand.Mem{Base: dy}, g[0])
 	products(0)
 	for j := taps - 1; j > 0; j-- {
@@ -229,7 +230,7 @@ func planeDots(a *isa.Asm, taps int) {
 func planeCopies(a *isa.Asm) {
 	planeRows(a, "framePlanes", "copies rows of planes to frames. It may write zeros behind a row.", func(from, to operand.Mem, _ operand.Mem, tails []reg.Register) {
 		v := a.Vec()
-		a.PREFETCHT0(from.Offset(page))
+		a.PREFETCHT2(from.Offset(pages))
 		if tails == nil {
 			a.Move(from, v)
 		} else {
@@ -239,13 +240,13 @@ func planeCopies(a *isa.Asm) {
 	}, 1, 1)
 	planeRows(a, "cutPlanes", "copies rows out of frames. It may read behind a row.", func(from, to operand.Mem, _ operand.Mem, tails []reg.Register) {
 		v := a.Vec()
-		a.PREFETCHT0(to.Offset(page))
+		a.PREFETCHT2(to.Offset(pages))
 		a.Move(from, v)
 		storeAll(a, v, tails, 0, to)
 	}, 1, 1)
 	planeRows(a, "splitPlanes", "copies the even elements of rows to frames, and the odd ones to others. It may write zeros behind a row.", func(from, to, odd operand.Mem, tails []reg.Register) {
 		v := a.Vecs(2)
-		a.PREFETCHT0(from.Offset(page))
+		a.PREFETCHT2(from.Offset(pages))
 		for i := range v {
 			if m := from.Offset(4 * a.Lanes * i); tails == nil {
 				a.Move(m, v[i])
@@ -259,7 +260,7 @@ func planeCopies(a *isa.Asm) {
 	}, 2, 1)
 	planeRows(a, "joinPlanes", "copies rows out of frames to the even elements of rows, and those of others to the odd ones. It may read behind a row.", func(from, to, odd operand.Mem, tails []reg.Register) {
 		v := a.Vecs(2)
-		a.PREFETCHT0(to.Offset(page))
+		a.PREFETCHT2(to.Offset(pages))
 		a.Move(from, v[0])
 		a.Move(odd, v[1])
 		a.JoinPairs(v[0], v[1])
@@ -287,6 +288,7 @@ func planeRows(a *isa.Asm, name, doc string, step func(from, to, odd operand.Mem
 	tails := []reg.Register{a.LaneMask(t, pcTail), a.LaneMask(t, pcTail2)}[:max(reads, writes)]
 	a.Label("image")
 	rows, rowFrom, rowTo := a.Field(t, pcRows), a.GP64(), a.GP64()
+	stepFrom, stepTo := a.Field(t, pcSrcRow), a.Field(t, pcDstRow)
 	a.MOVQ(src, rowFrom)
 	a.MOVQ(dst, rowTo)
 	a.Label("row")
@@ -306,11 +308,19 @@ func planeRows(a *isa.Asm, name, doc string, step func(from, to, odd operand.Mem
 	a.CountDown(left, "vector")
 	a.Label("last")
 	step(operand.Mem{Base: from}, operand.Mem{Base: to}, other, tails)
-	a.ADDQ(operand.Mem{Base: t, Disp: pcSrcRow}, rowFrom)
-	a.ADDQ(operand.Mem{Base: t, Disp: pcDstRow}, rowTo)
+	nextRow(a, t, pcSrcPair, stepFrom, rowFrom)
+	nextRow(a, t, pcDstPair, stepTo, rowTo)
 	a.CountDown(rows, "row")
 	a.ADDQ(operand.Mem{Base: t, Disp: pcSrcImage}, src)
 	a.ADDQ(operand.Mem{Base: t, Disp: pcDstImage}, dst)
 	a.CountDown(operand.Mem{Base: t, Disp: pcImages}, "image")
 	a.Ret()
+}
+
+// nextRow moves p on by a step. Two steps make a pair, so that every second one may differ.
+func nextRow(a *isa.Asm, t reg.GPVirtual, pair int, step, p reg.GPVirtual) {
+	other := a.Field(t, pair)
+	a.ADDQ(step, p)
+	a.SUBQ(step, other)
+	a.MOVQ(other, step)
 }
