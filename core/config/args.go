@@ -80,13 +80,13 @@ func (s *schema) layer(table, props map[string]any) {
 	for _, d := range op.Layers() {
 		for _, k := range d.Keys {
 			p, ok := props[k.Name].(map[string]any)
-			if !ok {
-				p = s.argument(k)
-				props[k.Name] = p
-			}
 			text := string(d.Name) + ": " + k.Doc
 			if before, ok := p["description"]; ok {
 				text = before.(string) + "\n" + text
+			}
+			if !ok || k.Same {
+				p = s.argument(k)
+				props[k.Name] = p
 			}
 			p["description"] = text
 		}
@@ -99,7 +99,11 @@ func (s *schema) argument(k op.Key) map[string]any {
 	switch k.Kind {
 	case op.Pairs:
 		one := map[string]any{"type": "integer", "minimum": k.Min}
-		out["oneOf"] = []any{one, map[string]any{"type": "array", "items": one, "minItems": 2, "maxItems": 2}}
+		forms := []any{one, map[string]any{"type": "array", "items": one, "minItems": 2, "maxItems": 2}}
+		if k.Same {
+			forms = append(forms, map[string]any{"type": "string", "enum": []string{"same"}})
+		}
+		out["oneOf"] = forms
 	case op.Ints:
 		out["items"] = map[string]any{"type": "integer", "minimum": k.Min}
 	case op.Int:

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/trainctl/trainctl/core/engine/op"
 )
 
 // formatValue returns the TOML of a value; false for nil pointers and empty
@@ -21,6 +23,10 @@ func formatValue(v reflect.Value) (string, bool) {
 	switch x := v.Interface().(type) {
 	case time.Duration:
 		return quote(formatDuration(x)), true
+	case op.Pair:
+		if slices.Equal(x, op.Same) {
+			return quote("same"), true
+		}
 	case encoding.TextMarshaler:
 		return formatText(x)
 	}

@@ -15,12 +15,27 @@ func init() {
 type geometry struct {
 	n, c, h, w, k int
 	rs            [2]int
+	signal        bool // of one row, which has no dimension of its own
 	op.Conv2DAttr
+}
+
+// dims is the shape of images or filters.
+func (g geometry) dims(n, c, h, w int) []int {
+	if g.signal {
+		return []int{n, c, w}
+	}
+	return []int{n, c, h, w}
 }
 
 func geom(n, c, h, w, k, r, s int) geometry {
 	one := [2]int{1, 1}
-	return geometry{n, c, h, w, k, [2]int{r, s}, op.Conv2DAttr{Stride: one, Dilation: one, Groups: 1}}
+	return geometry{n, c, h, w, k, [2]int{r, s}, false, op.Conv2DAttr{Stride: one, Dilation: one, Groups: 1}}
+}
+
+func signals(n, c, l, k, s int) geometry {
+	g := geom(n, c, 1, l, k, 1, s)
+	g.signal = true
+	return g
 }
 
 func (g geometry) pad(h, w int) geometry    { g.Padding = [2]int{h, w}; return g }
@@ -73,6 +88,8 @@ var geometries = []geometry{
 	geom(1, 4, 9, 8, 6, 3, 2).pad(2, 0).dilate(2, 3).stride(1, 2),
 	geom(2, 6, 5, 7, 4, 3, 3).pad(1, 1).groups(2),
 	geom(2, 4, 6, 6, 4, 3, 3).pad(1, 1).groups(4),
+	signals(2, 5, 19, 7, 4).pad(0, 1).dilate(1, 2),
+	signals(3, 16, 30, 16, 3).pad(0, 1).stride(1, 2),
 }
 
 // products are sums of products, for which a device may choose another
@@ -95,8 +112,8 @@ func convolutions(r *rig) {
 
 func convolution(r *rig, g geometry) {
 	oh, ow := g.out(0, g.h), g.out(1, g.w)
-	shape := []int{g.k, g.c / g.Groups, g.rs[0], g.rs[1]}
-	x, w, bias, dy := r.normal(g.n, g.c, g.h, g.w), r.normal(shape...), r.normal(g.k), r.normal(g.n, g.k, oh, ow)
+	shape := g.dims(g.k, g.c/g.Groups, g.rs[0], g.rs[1])
+	x, w, bias, dy := r.normal(g.dims(g.n, g.c, g.h, g.w)...), r.normal(shape...), r.normal(g.k), r.normal(g.dims(g.n, g.k, oh, ow)...)
 	minimal := g.rs == [2]int{3, 3}
 	y := products(g.n*g.k*oh*ow, g.c/g.Groups*g.rs[0]*g.rs[1], minimal)
 	dx := products(len(x.v), g.k/g.Groups*g.rs[0]*g.rs[1], minimal)
@@ -106,7 +123,7 @@ func convolution(r *rig, g geometry) {
 		dx.add(i, dy.v[o]*w.v[j])
 		dw.add(j, x.v[i]*dy.v[o])
 	})
-	out := r.output(g.n, g.k, oh, ow)
+	out := r.output(g.dims(g.n, g.k, oh, ow)...)
 	r.do(op.Conv2D, g.Conv2DAttr, []*arg{x, w, nil}, []*arg{out})
 	r.check("y without bias", out, y)
 	y.stored = slices.Clone(y.v)
@@ -118,7 +135,7 @@ func convolution(r *rig, g geometry) {
 	}
 	r.do(op.Conv2D, g.Conv2DAttr, []*arg{x, w, bias}, []*arg{out})
 	r.check("y", out, y)
-	gx := r.output(g.n, g.c, g.h, g.w)
+	gx := r.output(g.dims(g.n, g.c, g.h, g.w)...)
 	r.do(op.Conv2DGradInput, g.Conv2DAttr, []*arg{dy, w}, []*arg{gx})
 	r.check("dx", gx, dx)
 	gw, gb := r.gradient(r.d, shape...), r.gradient(r.d, g.k)

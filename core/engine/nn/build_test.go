@@ -79,6 +79,10 @@ func TestProblems(t *testing.T) {
 			{Type: "gelu", Args: op.Args{"approximate": "erf"}},
 			{Type: "batchnorm2d", Args: op.Args{"eps": 0.0}},
 			{Type: "sequential"},
+			{Type: "conv2d", Args: op.Args{"out_channels": 6, "kernel_size": pair(3), "padding": op.Same, "stride": op.Pair{2, 1}}},
+			{Type: "conv1d", Args: op.Args{"out_channels": 6, "kernel_size": op.Pair{3, 5}}},
+			{Type: "maxpool2d", Args: op.Args{"kernel_size": pair(3), "padding": op.Same}},
+			{Type: "conv_transpose2d", Args: op.Args{"out_channels": 6, "kernel_size": pair(3), "stride": op.Pair{2, 1}, "output_padding": op.Pair{1, 1}}},
 		}}, []string{
 			"layers[0].groups: 6 output channels are not divisible by 4 groups",
 			"layers[0].kernel_size: conv2d needs kernel_size",
@@ -95,6 +99,10 @@ func TestProblems(t *testing.T) {
 			`layers[6].approximate: unknown approximation "erf" (none or tanh)`,
 			"layers[7].eps: 0 is not positive",
 			"layers[8].layers: sequential needs layers",
+			`layers[9].padding: padding "same" needs stride 1, not 2×1 (give it as a number)`,
+			"layers[10].kernel_size: signals have one dimension, got [3 5] (give one number)",
+			`layers[11].padding: "same" is for convolutions' padding (one number, or [height, width])`,
+			"layers[12].output_padding: 1 is not less than stride 2×1",
 		}},
 	} {
 		problems := c.cfg.Problems()

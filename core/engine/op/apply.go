@@ -112,7 +112,7 @@ func sameShape(in []graph.Value, _ any) ([]graph.Value, error) {
 // floating refuses indices where arithmetic needs numbers.
 func floating(in []graph.Value) error {
 	for _, x := range in {
-		if x.Spec.DType != tensor.F32 {
+		if x.Spec.DType.Valid() && x.Spec.DType != tensor.F32 {
 			return fmt.Errorf("needs floating-point inputs, got %v; an embedding may be missing", x.Spec)
 		}
 	}

@@ -59,9 +59,26 @@ func buildConcat(s *Site, a Args, in []graph.ValueID) (graph.ValueID, error) {
 	return s.apply(Concat, parts, in...)
 }
 
+// zeroAfter adds n rows of zeros behind those of x along a dimension.
+func (s *Site) zeroAfter(x graph.ValueID, axis, n int) graph.ValueID {
+	if n == 0 || axis >= len(s.G.Shape(x)) {
+		return x
+	}
+	y, err := s.apply(Concat, PartsAttr{axis, []int{s.dim(x, axis), n}}, x, graph.None)
+	if err != nil {
+		return x // which the operation that reads it refuses, too
+	}
+	return y
+}
+
+// concatOutputs takes zeros for a part that is absent.
 func concatOutputs(in []graph.Value, attr any) ([]graph.Value, error) {
 	axis, out := attr.(PartsAttr).Axis, in[0].Spec.Shape.Clone()
-	for _, x := range in[1:] {
+	for i, x := range in[1:] {
+		if !x.Spec.DType.Valid() {
+			out[axis] += attr.(PartsAttr).Sizes[1+i]
+			continue
+		}
 		have := x.Spec.Shape.Clone()
 		if len(have) == len(out) {
 			have[axis] = out[axis]
@@ -81,7 +98,7 @@ func concatOutputs(in []graph.Value, attr any) ([]graph.Value, error) {
 func concatGradient(b *graph.Backward, n *graph.Node) {
 	parts := make([]graph.ValueID, len(n.In))
 	for i, x := range n.In {
-		if parts[i] = graph.None; b.Needs(x) {
+		if parts[i] = graph.None; x != graph.None && b.Needs(x) {
 			parts[i] = b.Fresh(x)
 		}
 	}

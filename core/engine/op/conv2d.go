@@ -2,6 +2,7 @@ package op
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/engine/graph"
@@ -16,26 +17,19 @@ const (
 	Conv2DGradBias   graph.Op = "conv2d_grad_bias"
 )
 
-// Conv2DAttr holds the arguments of a convolution, each as height and width.
+// Conv2DAttr holds the arguments of a convolution, each as height and width. Signals [C, L]
+// are images of one row.
 type Conv2DAttr struct {
 	Stride, Padding, Dilation [2]int
 	Groups                    int
+	OutputPadding             [2]int // of a transposed one: rows and columns that its output has more
 }
 
 func init() {
 	define(Definition{
 		Name: Conv2D, Doc: "2-D convolution of images [channels, height, width]", Autocast: Lower, Apex: Lower,
-		Keys: []Key{
-			{Name: "in_channels", Min: 1, Doc: "input channels; optional, checked against the inferred shape"},
-			{Name: "out_channels", Min: 1, Required: true, Doc: "output channels; required"},
-			kernelSize,
-			{Name: "stride", Kind: Pairs, Min: 1, Doc: "stride, pair; default 1"},
-			padding,
-			{Name: "dilation", Kind: Pairs, Min: 1, Doc: "dilation of the kernel, pair; default 1"},
-			{Name: "groups", Min: 1, Doc: "number of channel groups that are convolved separately; default 1"},
-			biasKey,
-		},
-		Check: checkGroups, Build: buildConv2D, Outputs: conv2DOutputs, Gradient: conv2DGradient,
+		Keys:  convKeys,
+		Check: checkConv, Build: buildConv, Outputs: conv2DOutputs, Gradient: conv2DGradient,
 		Steps: []Step{
 			{Op: Conv2D, Cost: conv2DCost, AnyLayout: true},
 			{Op: Conv2DGradInput, AnyLayout: true, Cost: func(in, _ []tensor.Spec) int64 { return 2 * elems(in, 0) * perOutput(in[1]) }},
@@ -47,45 +41,87 @@ func init() {
 
 // Keys that several operations take.
 var (
+	inChannels  = Key{Name: "in_channels", Min: 1, Doc: "input channels; optional, checked against the inferred shape"}
+	outChannels = Key{Name: "out_channels", Min: 1, Required: true, Doc: "output channels; required"}
+	convStride  = Key{Name: "stride", Kind: Pairs, Min: 1, Doc: "stride, pair; default 1"}
+	dilation    = Key{Name: "dilation", Kind: Pairs, Min: 1, Doc: "dilation of the kernel, pair; default 1"}
+	groupsKey   = Key{Name: "groups", Min: 1, Doc: "number of channel groups that are convolved separately; default 1"}
+
 	kernelSize = Key{Name: "kernel_size", Kind: Pairs, Min: 1, Required: true, Doc: "size of the window, pair; required"}
 	padding    = Key{Name: "padding", Kind: Pairs, Doc: "zero padding on each side, pair; default 0"}
 	biasKey    = Key{Name: "bias", Kind: Bool, Doc: "learn a bias; default true"}
 )
 
-func checkGroups(a Args, l *usererr.List) {
+var convKeys = []Key{
+	inChannels, outChannels, kernelSize, convStride,
+	{Name: "padding", Kind: Pairs, Same: true, Doc: "zero padding on each side, pair; or `\"same\"`, which keeps the size of the input (stride 1; an odd zero comes last); default 0"},
+	dilation, groupsKey, biasKey,
+}
+
+func checkConv(a Args, l *usererr.List) {
 	out, groups := a.int("out_channels", 0), a.int("groups", 1)
 	if groups > 0 && out%groups != 0 {
 		l.Addf("groups", "", "%d output channels are not divisible by %d groups", out, groups)
 	}
+	if stride := a.pair("stride", 1); a.same() && stride != [2]int{1, 1} {
+		l.Addf("padding", "give it as a number", "padding \"same\" needs stride 1, not %s", pair(stride[0], stride[1]))
+	}
 }
 
-func buildConv2D(s *Site, a Args, x graph.ValueID) (graph.ValueID, error) {
+// same reports whether the output has the size of the input.
+func (a Args) same() bool { return slices.Equal(get(a, "padding", Pair{}), Same) }
+
+// buildConv adds a convolution of images [channels, height, width], or of signals
+// [channels, length], whose filters have no height.
+func buildConv(s *Site, a Args, x graph.ValueID) (graph.ValueID, error) {
+	return buildConvOver(s, a, x, Conv2D, []int{0, 1})
+}
+
+// buildConvOver adds a convolution over some of height and width.
+func buildConvOver(s *Site, a Args, x graph.ValueID, layer graph.Op, over []int) (graph.ValueID, error) {
 	in, out, groups := s.dim(x, 0), a.int("out_channels", 0), a.int("groups", 1)
-	if err := s.expect(a, "in_channels", in); err != nil {
+	if err := s.expectChannels(a, layer, in); err != nil {
 		return graph.None, err
 	}
-	if in%groups != 0 || out%groups != 0 {
-		return graph.None, fmt.Errorf("%s (%s): %d input and %d output channels are not divisible by %d groups", s.Path, Conv2D, in, out, groups)
+	attr, filter := Conv2DAttr{Stride: [2]int{1, 1}, Dilation: [2]int{1, 1}, Groups: groups}, []int{out, in / groups}
+	given := Conv2DAttr{Stride: a.pair("stride", 1), Padding: a.pair("padding", 0), Dilation: a.pair("dilation", 1)}
+	taps := 1
+	for _, i := range over {
+		k := a.pair("kernel_size", 1)[i]
+		attr.Stride[i], attr.Padding[i], attr.Dilation[i] = given.Stride[i], given.Padding[i], given.Dilation[i]
+		if zeros := given.Dilation[i] * (k - 1); a.same() {
+			attr.Padding[i] = zeros / 2
+			x = s.zeroAfter(x, 1+i-over[0], zeros%2)
+		}
+		filter, taps = append(filter, k), taps*k
 	}
-	k := a.pair("kernel_size", 1)
-	fan := in / groups * k[0] * k[1]
-	w := s.param(true, "weight", graph.Weight, fan, out, in/groups, k[0], k[1])
+	w := s.param(true, "weight", graph.Weight, in/groups*taps, filter...)
 	if s.FanOut {
-		s.G.DrawNormal(w, out*k[0]*k[1])
+		s.G.DrawNormal(w, out*taps)
 	}
-	bias := s.param(a.bool("bias", true), "bias", graph.Bias, fan, out)
-	return s.apply(Conv2D, Conv2DAttr{
-		Stride: a.pair("stride", 1), Padding: a.pair("padding", 0), Dilation: a.pair("dilation", 1), Groups: groups,
-	}, x, w, bias)
+	bias := s.param(a.bool("bias", true), "bias", graph.Bias, in/groups*taps, out)
+	return s.apply(Conv2D, attr, x, w, bias)
 }
 
-// conv2DOutputs convolves x [C, H, W] with a weight [K, C/groups, R, S] and an optional bias [K].
+// expectChannels refuses channels that differ from in_channels or do not divide into groups.
+func (s *Site) expectChannels(a Args, layer graph.Op, in int) error {
+	if err := s.expect(a, "in_channels", in); err != nil {
+		return err
+	}
+	if out, groups := a.int("out_channels", 0), a.int("groups", 1); in%groups != 0 || out%groups != 0 {
+		return fmt.Errorf("%s (%s): %d input and %d output channels are not divisible by %d groups", s.Path, layer, in, out, groups)
+	}
+	return nil
+}
+
+// conv2DOutputs convolves x [C, H, W] with a weight [K, C/groups, R, S], or x [C, L] with
+// one of [K, C/groups, S], and an optional bias [K].
 func conv2DOutputs(in []graph.Value, attr any) ([]graph.Value, error) {
-	c, h, w, err := images(in[0])
+	x, c, err := convolved(in)
 	if err != nil {
 		return nil, err
 	}
-	a, k, size := attr.(Conv2DAttr), in[1].Spec.Shape, [2]int{h, w}
+	a, k, size := attr.(Conv2DAttr), TwoD(in[1].Spec.Shape), [2]int{x[1], x[2]}
 	if c != k[1]*a.Groups {
 		return nil, fmt.Errorf("in_channels is %d, but the input has %d channels", k[1]*a.Groups, c)
 	}
@@ -94,11 +130,36 @@ func conv2DOutputs(in []graph.Value, attr any) ([]graph.Value, error) {
 		span := a.Dilation[i]*(k[2+i]-1) + 1
 		if size[i]+2*a.Padding[i] < span {
 			return nil, fmt.Errorf("kernel %s (dilation %s) is larger than the %d×%d image with padding %s",
-				pair(k[2], k[3]), pair(a.Dilation[0], a.Dilation[1]), h, w, pair(a.Padding[0], a.Padding[1]))
+				pair(k[2], k[3]), pair(a.Dilation[0], a.Dilation[1]), size[0], size[1], pair(a.Padding[0], a.Padding[1]))
 		}
 		out[1+i] = (size[i]+2*a.Padding[i]-span)/a.Stride[i] + 1
 	}
+	if len(in[1].Spec.Shape) == 3 {
+		out = tensor.Shape{out[0], out[2]}
+	}
 	return []graph.Value{output(out...)}, nil
+}
+
+// convolved is the shape [C, H, W] of a convolution's input, and its channels. A signal [C, L],
+// which filters of three dimensions take, has one row.
+func convolved(in []graph.Value) (x tensor.Shape, channels int, err error) {
+	x = in[0].Spec.Shape
+	if len(in[1].Spec.Shape) == 3 {
+		if len(x) != 2 {
+			return nil, 0, fmt.Errorf("needs signals [channels, length], got %v", x)
+		}
+		return tensor.Shape{x[0], 1, x[1]}, x[0], nil
+	}
+	channels, _, _, err = images(in[0])
+	return x, channels, err
+}
+
+// TwoD is the shape of a batch of signals [N, C, L], or of their filters, as images of one row.
+func TwoD(s tensor.Shape) tensor.Shape {
+	if len(s) == 3 {
+		return tensor.Shape{s[0], s[1], 1, s[2]}
+	}
+	return s
 }
 
 // conv2DGradient gives the weight's gradient before the bias's, as PyTorch's
@@ -122,6 +183,5 @@ func conv2DCost(in, out []tensor.Spec) int64 {
 
 // perOutput is the products of a filter [K, C, R, S] for one output element.
 func perOutput(filter tensor.Spec) int64 {
-	k := filter.Shape
-	return int64(k[1] * k[2] * k[3])
+	return int64(filter.Shape[1:].Elems())
 }

@@ -24,6 +24,7 @@ type Key struct {
 	Range    [2]float64
 	Positive bool
 
+	Same bool     // a Pair may be Same
 	Enum []string // what a string may be; the first is the default
 	Noun string   // what the strings name, for errors
 }
@@ -132,7 +133,9 @@ func (k Key) check(l *usererr.List, v any) {
 			k.atLeast(l, fmt.Sprintf("%s[%d]", k.Name, i), n)
 		}
 	case Pair:
-		k.checkPair(l, v)
+		if !k.Same || !slices.Equal(v, Same) {
+			k.checkPair(l, v)
+		}
 	case float64:
 		k.checkFloat(l, v)
 	case string:
@@ -149,6 +152,10 @@ func (k Key) atLeast(l *usererr.List, key string, n int) {
 }
 
 func (k Key) checkPair(l *usererr.List, p Pair) {
+	if slices.Equal(p, Same) {
+		l.Addf(k.Name, "one number, or [height, width]", "%q is for convolutions' padding", "same")
+		return
+	}
 	if len(p) != 2 {
 		l.Addf(k.Name, "one number, or [height, width]", "%d numbers given", len(p))
 		return
@@ -170,9 +177,17 @@ func (k Key) checkFloat(l *usererr.List, v float64) {
 // Pair is an argument that PyTorch takes as one number or as (height, width).
 type Pair []int
 
-// UnmarshalTOML reads 3 or [3, 5].
+// Same is the padding "same".
+var Same = Pair{-1 << 31, -1 << 31}
+
+// UnmarshalTOML reads 3, [3, 5] or "same".
 func (p *Pair) UnmarshalTOML(v any) error {
 	switch v := v.(type) {
+	case string:
+		if v == "same" {
+			*p = Same
+			return nil
+		}
 	case int64:
 		*p = Pair{int(v), int(v)}
 		return nil

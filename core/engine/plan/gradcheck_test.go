@@ -67,6 +67,11 @@ func init() {
 var gradCases = map[string]gradCase{
 	"conv2d":              {layers: layers{conv(4, 3), {Type: "conv2d", Args: op.Args{"out_channels": 6, "kernel_size": pair(3, 2), "stride": pair(2, 1), "padding": pair(1, 2), "dilation": pair(2, 1), "groups": 2}}, layer("flatten"), linear(10)}},
 	"conv2d without bias": {layers: layers{{Type: "conv2d", Args: op.Args{"out_channels": 2, "kernel_size": pair(1, 3), "bias": false}}, layer("flatten"), linear(10)}},
+	"conv2d same":         {layers: layers{conv(3, 3), {Type: "conv2d", Args: op.Args{"out_channels": 2, "kernel_size": pair(2, 4), "padding": op.Same, "dilation": pair(1, 3)}}, layer("flatten"), linear(10)}},
+	"conv1d": {layers: layers{{Type: "conv1d", Args: op.Args{"out_channels": 4, "kernel_size": pair(3, 3), "stride": pair(2, 2), "padding": pair(1, 1)}},
+		{Type: "conv1d", Args: op.Args{"out_channels": 6, "kernel_size": pair(4, 4), "padding": op.Same, "groups": 2}}, layer("flatten"), linear(10)}, in: tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{3, 11}}},
+	"conv_transpose2d": {layers: layers{conv(4, 3), {Type: "conv_transpose2d", Args: op.Args{"out_channels": 6, "kernel_size": pair(3, 2), "stride": pair(3, 2), "padding": pair(1, 0), "output_padding": pair(2, 1), "dilation": pair(2, 1), "groups": 2}},
+		{Type: "conv_transpose2d", Args: op.Args{"out_channels": 1, "kernel_size": pair(1, 3), "bias": false}}, layer("flatten"), linear(10)}},
 	"linear over rows":    {layers: layers{linear(3), linear(4), layer("flatten"), {Type: "linear", Args: op.Args{"out_features": 10, "bias": false}}}},
 	"batchnorm2d":         {layers: layers{conv(3, 3), layer("batchnorm2d"), layer("flatten"), linear(10)}},
 	"batchnorm2d first":   {layers: layers{layer("batchnorm2d"), layer("flatten"), linear(10)}},

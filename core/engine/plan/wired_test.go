@@ -22,6 +22,15 @@ var wired = map[string]layers{
 			with(layer("adaptive_avgpool2d"), op.Args{"output_size": pair(1, 1)}), layer("flatten"), named("gate", linear(4)), layer("sigmoid"), named("column", with(layer("reshape"), op.Args{"shape": []int{4, 1, 1}})),
 			reads(layer("multiply"), "dec1_relu", "column"), named("out", conv(1, 1)), layer("flatten"), named("fc", linear(10)),
 		}),
+	"unet_transposed": slices.Concat(
+		double("enc1", 4), layers{pooled("half")}, normed("enc2", 8), layers{pooled("quarter")}, normed("mid", 8),
+		layers{named("up2", transposed(8, op.Args{"kernel_size": pair(2, 2), "stride": pair(2, 2)})), reads(named("cat2", layer("concat")), "up2", "enc2_relu")}, normed("dec2", 4),
+		layers{named("up1", transposed(4, op.Args{"kernel_size": pair(3, 3), "stride": pair(2, 2), "padding": pair(1, 1), "output_padding": pair(1, 1), "groups": 2, "bias": false})), reads(named("cat1", layer("concat")), "up1", "enc1_relu")}, double("dec1", 4),
+		layers{
+			named("out", with(layer("conv2d"), op.Args{"out_channels": 1, "kernel_size": pair(2, 4), "padding": op.Same, "dilation": pair(1, 3)})), with(layer("reshape"), op.Args{"shape": []int{4, 196}}),
+			named("signal", with(layer("conv1d"), op.Args{"out_channels": 3, "kernel_size": pair(4, 4), "padding": op.Same})), named("wave", with(layer("conv1d"), op.Args{"out_channels": 4, "kernel_size": pair(5, 5), "stride": pair(3, 3), "padding": pair(2, 2)})),
+			layer("flatten"), named("fc", linear(10)),
+		}),
 	"transformer": {
 		with(layer("reshape"), op.Args{"shape": []int{28, -1}}), named("embed", linear(16)), named("positions", with(layer("position_embedding"), op.Args{"num_positions": 30})),
 		named("ln_1", with(layer("layernorm"), op.Args{"normalized_shape": []int{16}})), named("c_attn", linear(48)),
@@ -37,6 +46,17 @@ var wired = map[string]layers{
 func double(name string, out int) layers {
 	c := with(layer("conv2d"), op.Args{"out_channels": out, "kernel_size": pair(3, 3), "padding": pair(1, 1)})
 	return layers{named(name, c), named(name+"_relu", layer("relu"))}
+}
+
+// normed is a convolution, its group norm and their ReLU.
+func normed(name string, out int) layers {
+	l := double(name, out)
+	return slices.Insert(l, 1, named(name+"_norm", with(layer("groupnorm"), op.Args{"num_groups": 2})))
+}
+
+func transposed(out int, args op.Args) nn.LayerConfig {
+	args["out_channels"] = out
+	return with(layer("conv_transpose2d"), args)
 }
 
 func pooled(name string) nn.LayerConfig {

@@ -41,10 +41,10 @@ func convScratch(s *plan.Step, threads int) (n int) {
 }
 
 func convScratchOf[T kernel.Float](step graph.Op, p *conv.Shape) int {
-	switch step {
-	case op.Conv2DGradInput:
+	switch directions[step] {
+	case conv.ToInput:
 		return conv.GradInputScratch[T](p)
-	case op.Conv2DGradWeight:
+	case conv.ToWeight:
 		return conv.GradWeightScratch[T](p)
 	}
 	return conv.ForwardScratch[T](p)
@@ -52,13 +52,7 @@ func convScratchOf[T kernel.Float](step graph.Op, p *conv.Shape) int {
 
 // convShares are the threads' parts of a convolution.
 func convShares(s *plan.Step, threads int) []conv.Share {
-	d := conv.ToOutput
-	switch s.Op {
-	case op.Conv2DGradInput:
-		d = conv.ToInput
-	case op.Conv2DGradWeight:
-		d = conv.ToWeight
-	}
+	d := directions[s.Op]
 	if bind.ScratchSize(s) == 8 {
 		return conv.Shares[float64](convGeometry(s), d, threads)
 	}
@@ -71,12 +65,13 @@ func convGeometry(s *plan.Step) conv.Shape {
 	switch s.Op {
 	case op.Conv2D:
 		x, w = s.In[0].Spec.Shape, s.In[1].Spec.Shape
-	case op.Conv2DGradInput:
+	case op.Conv2DGradInput, op.ConvTranspose2D:
 		x, w = s.Out[0].Spec.Shape, s.In[1].Spec.Shape
 	case op.Conv2DGradWeight:
 		x, w = s.In[0].Spec.Shape, s.Out[0].Spec.Shape
 	}
 	a := s.Attr.(op.Conv2DAttr)
+	x, w = op.TwoD(x), op.TwoD(w)
 	return conv.Shape{
 		N: x[0], C: x[1], H: x[2], W: x[3], K: w[0], R: w[2], S: w[3],
 		StrideH: a.Stride[0], StrideW: a.Stride[1], PadH: a.Padding[0], PadW: a.Padding[1],
@@ -152,7 +147,7 @@ func convTerms[T kernel.Float](b *bind.Binder[T], p conv.Shape, scratch [][]T, r
 
 // bindConvGradBias needs of the geometry only what dy [N, K, OH, OW] tells.
 func bindConvGradBias[T kernel.Float](b *bind.Binder[T]) bind.Job {
-	s := b.Step.In[0].Spec.Shape
+	s := op.TwoD(b.Step.In[0].Spec.Shape)
 	p := conv.Shape{N: s[0], C: 1, H: s[2], W: s[3], K: s[1], R: 1, S: 1, StrideH: 1, StrideW: 1}
 	dy := b.In(0)
 	db, add := b.Out(0)
@@ -197,7 +192,7 @@ func bindConvGradWeightBF16(b *bind.Binder[float32]) bind.Job {
 	})
 }
 
-var directions = map[graph.Op]conv.Direction{op.Conv2D: conv.ToOutput, op.Conv2DGradInput: conv.ToInput, op.Conv2DGradWeight: conv.ToWeight}
+var directions = map[graph.Op]conv.Direction{op.Conv2D: conv.ToOutput, op.Conv2DGradInput: conv.ToInput, op.ConvTranspose2D: conv.ToInput, op.Conv2DGradWeight: conv.ToWeight}
 
 // halfConv takes convolutions whose images and filters are all of one half type, if they go by Winograd.
 func halfConv(s *plan.Step) bind.Native {

@@ -28,7 +28,7 @@ KERNEL conv(const elem* x, const elem* w, const elem* bias, elem* y, Conv p, u32
 }
 
 // conv_grad_input has a thread per pixel, which asks the results that it went into.
-KERNEL conv_grad_input(const elem* dy, const elem* w, elem* dx, Conv p, u32 total) {
+KERNEL conv_grad_input(const elem* dy, const elem* w, const elem* bias, elem* dx, Conv p, u32 total) {
 	int cg = p.c / p.groups, kg = p.k / p.groups;
 	each(i, total) {
 		int iw = i % p.w, ih = i / p.w % p.h, c = i / (p.w * p.h) % p.c, n = i / (p.w * p.h * p.c);
@@ -45,6 +45,7 @@ KERNEL conv_grad_input(const elem* dy, const elem* w, elem* dx, Conv p, u32 tota
 				}
 			}
 		}
+		if (bias) sum += load(bias, c); // of a transposed convolution
 		store(dx, i, sum);
 	}
 }

@@ -20,12 +20,13 @@ func convOf(s *plan.Step) library.Geometry {
 	switch s.Op {
 	case op.Conv2D:
 		x, w, y = s.In[0].Spec.Shape, s.In[1].Spec.Shape, s.Out[0].Spec.Shape
-	case op.Conv2DGradInput:
+	case op.Conv2DGradInput, op.ConvTranspose2D:
 		x, w, y = s.Out[0].Spec.Shape, s.In[1].Spec.Shape, s.In[0].Spec.Shape
 	default:
 		x, w, y = s.In[0].Spec.Shape, s.Out[0].Spec.Shape, s.In[1].Spec.Shape
 	}
 	a := s.Attr.(op.Conv2DAttr)
+	x, w, y = op.TwoD(x), op.TwoD(w), op.TwoD(y)
 	n := func(v int) int32 { return int32(v) }
 	return library.Geometry{
 		N: n(x[0]), C: n(x[1]), H: n(x[2]), W: n(x[3]), K: n(w[0]), R: n(w[2]), S: n(w[3]), OH: n(y[2]), OW: n(y[3]),
@@ -35,7 +36,11 @@ func convOf(s *plan.Step) library.Geometry {
 }
 
 func convolutionOf(s *plan.Step, last bool) library.Convolution {
-	return library.Convolution{Op: s.Op, G: convOf(s), D: s.Out[0].Spec.DType, Last: last}
+	direction := s.Op
+	if direction == op.ConvTranspose2D {
+		direction = op.Conv2DGradInput
+	}
+	return library.Convolution{Op: direction, G: convOf(s), D: s.Out[0].Spec.DType, Last: last}
 }
 
 // filter is where a convolution reads its weights: State has their channels apart.
@@ -87,6 +92,11 @@ func bindConv(b *binder) {
 		return
 	}
 	b.convolve(c, x, b.filter(c), out)
+	b.channelBias(c, y, out)
+}
+
+// channelBias adds input 2, if there is one.
+func (b *binder) channelBias(c library.Convolution, y tensor.Spec, out driver.DevicePtr) {
 	if len(b.s.In) > 2 && b.s.In[2].Present() {
 		v := b.imagesOf(y.Shape, c.Last)
 		b.elementwise(y.DType, "channel_bias", y.Shape.Elems(), out, b.in(2), v.c, v.hw)
@@ -99,9 +109,14 @@ func bindConvGradInput(b *binder) {
 	defer done()
 	if b.lib.Planned(c) {
 		b.convolve(c, out, b.filter(c), dy)
+		b.channelBias(c, x, out) // of a transposed convolution
 		return
 	}
-	b.elementwise(x.DType, "conv_grad_input", x.Shape.Elems(), dy, b.in(1), out, c.G)
+	var bias driver.DevicePtr
+	if len(b.s.In) > 2 {
+		bias = b.in(2)
+	}
+	b.elementwise(x.DType, "conv_grad_input", x.Shape.Elems(), dy, b.in(1), bias, out, c.G)
 }
 
 // bindConvGradWeight lets cuDNN write where the gradient belongs, or beside it

@@ -13,7 +13,7 @@ import (
 // side by side, which tensor cores want of half types.
 type layout struct{ in, out bool } // channels last
 
-var convolutions = map[graph.Op]bool{op.Conv2D: true, op.Conv2DGradInput: true, op.Conv2DGradWeight: true}
+var convolutions = map[graph.Op]bool{op.Conv2D: true, op.Conv2DGradInput: true, op.Conv2DGradWeight: true, op.ConvTranspose2D: true}
 
 // isImage reports whether the order of channels and pixels matters.
 func isImage(s tensor.Shape) bool { return len(s) == 4 && s[1] > 1 && s[2]*s[3] > 1 }

@@ -31,6 +31,32 @@ class UNet(nn.Module):
         return self.fc(self.out(d1 * g[:, :, None, None]).flatten(1))
 
 
+class TransposedUNet(nn.Module):
+    """Transposed convolutions and group norms; padding "same" with even filters; signals."""
+
+    def __init__(self):
+        super().__init__()
+        self.enc1 = nn.Conv2d(1, 4, 3, padding=1)
+        self.enc2, self.enc2_norm = nn.Conv2d(4, 8, 3, padding=1), nn.GroupNorm(2, 8)
+        self.mid, self.mid_norm = nn.Conv2d(8, 8, 3, padding=1), nn.GroupNorm(2, 8)
+        self.up2 = nn.ConvTranspose2d(8, 8, 2, stride=2)
+        self.dec2, self.dec2_norm = nn.Conv2d(16, 4, 3, padding=1), nn.GroupNorm(2, 4)
+        self.up1 = nn.ConvTranspose2d(4, 4, 3, stride=2, padding=1, output_padding=1, groups=2, bias=False)
+        self.dec1 = nn.Conv2d(8, 4, 3, padding=1)
+        self.out = nn.Conv2d(4, 1, (2, 4), padding="same", dilation=(1, 3))
+        self.signal = nn.Conv1d(4, 3, 4, padding="same")
+        self.wave = nn.Conv1d(3, 4, 5, stride=3, padding=2)
+        self.fc = nn.Linear(264, 10)
+
+    def forward(self, x):
+        e1 = F.relu(self.enc1(x))
+        e2 = F.relu(self.enc2_norm(self.enc2(F.max_pool2d(e1, 2))))
+        m = F.relu(self.mid_norm(self.mid(F.max_pool2d(e2, 2))))
+        d2 = F.relu(self.dec2_norm(self.dec2(torch.cat([self.up2(m), e2], 1))))
+        d1 = F.relu(self.dec1(torch.cat([self.up1(d2), e1], 1)))
+        return self.fc(self.wave(self.signal(self.out(d1).reshape(len(x), 4, 196))).flatten(1))
+
+
 class Transformer(nn.Module):
     """One block with LayerNorm and packed heads, one with RMSNorm, grouped heads and rotary positions."""
 
@@ -79,7 +105,7 @@ def batch(step):
 
 
 out = []
-for name, make in (("unet", UNet), ("transformer", Transformer)):
+for name, make in (("unet", UNet), ("unet_transposed", TransposedUNet), ("transformer", Transformer)):
     torch.manual_seed(7)
     model = make().double()
     opt = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
