@@ -106,9 +106,40 @@ func crossEntropy(r *rig, shape []int) {
 	r.step(op.CrossEntropy, nil, []*arg{x, tgt}, []*arg{r.stats(), g})
 	check(r.run(a))
 	r.check("dx", g, dx)
+	check(r.crossEntropyInBlocks(a, x, tgt, rows/2, classes, dx))
+	over := r.given(v, shape...)
+	r.step(op.CrossEntropy, nil, []*arg{over, tgt}, []*arg{r.stats(), over})
+	check(r.run(a))
+	r.check("dx over x of the loss", over, dx)
 	r.step(op.CrossEntropyGrad, nil, []*arg{x, tgt}, []*arg{x})
 	r.run(a)
 	r.check("dx over x", x, dx)
+}
+
+// crossEntropyInBlocks runs a step for the rows before at and one for the others.
+func (r *rig) crossEntropyInBlocks(a plan.Args, x, tgt *arg, at, classes int, dx want) plan.Result {
+	r.t.Helper()
+	var steps []plan.Step
+	var grads []*arg
+	bounds := []int{0, at * classes, len(x.v)}
+	for i, lo := range bounds[:2] {
+		v := x.v[lo:bounds[i+1]]
+		if len(v) == 0 {
+			continue
+		}
+		part, g := r.given(v, len(v)/classes, classes), r.output(len(v)/classes, classes)
+		r.step(op.CrossEntropy, nil, []*arg{part, tgt}, []*arg{r.stats(), g})
+		r.parts.Steps[0].Row = lo / classes
+		steps, grads = append(steps, r.parts.Steps...), append(grads, g)
+	}
+	r.parts.Steps = steps
+	res := r.run(a)
+	for _, g := range grads {
+		n := g.Spec.Shape.Elems()
+		r.check("dx of a block", g, want{v: dx.v[:n], mag: dx.mag[:n], terms: dx.terms})
+		dx.v, dx.mag = dx.v[n:], dx.mag[n:]
+	}
+	return res
 }
 
 // refuses runs a step over a batch with an index out of range.

@@ -15,10 +15,10 @@ func report() []graph.Value {
 }
 
 // defineLoss adds what all losses have in common: they run in full precision, and
-// their gradient may overwrite the model's output.
+// their gradient may overwrite the model's output, also where the loss's own step makes it.
 func defineLoss(d Definition) {
 	d.Loss, d.Autocast, d.Apex, d.Gradient = true, Full, Full, lossGradient
-	d.Steps[1].InPlace = []int{0}
+	d.Steps[0].Over0, d.Steps[1].InPlace = true, []int{0}
 	define(d)
 }
 

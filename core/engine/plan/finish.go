@@ -7,7 +7,7 @@ func (l *lowering) finish() []Step {
 	steps := make([]Step, len(l.steps))
 	written := map[int]bool{}
 	for i, d := range l.steps {
-		s := Step{Op: d.op, Layer: d.layer, Attr: d.attr, Train: l.opt.Train, Branch: d.branch, Again: d.again, Complete: d.complete, KeepSlope: d.slope}
+		s := Step{Op: d.op, Layer: d.layer, Attr: d.attr, Train: l.opt.Train, Branch: d.branch, Again: d.again, Complete: d.complete, KeepSlope: d.slope, Row: d.row}
 		for _, v := range d.in {
 			s.In = append(s.In, l.operand(v, false))
 		}
@@ -27,7 +27,7 @@ func (l *lowering) operand(v int, add bool) Operand {
 		return Operand{}
 	}
 	x := &l.vals[v]
-	return Operand{Spec: x.spec, Place: x.place, Index: x.index, Offset: l.vals[x.alias].offset, Add: add}
+	return Operand{Spec: x.spec, Place: x.place, Index: x.index, Offset: l.vals[x.alias].offset + x.shift, Add: add}
 }
 
 func (l *lowering) stateSpecs() []tensor.Spec {

@@ -17,6 +17,7 @@ type val struct {
 	place  Place
 	index  int
 	alias  int // the value whose memory this one is, itself for most
+	shift  int // bytes from that value's start to this one's
 	offset int
 }
 
@@ -29,6 +30,7 @@ type draft struct {
 	branch   int
 	again    bool
 	slope    bool // Step.KeepSlope
+	row      int  // Step.Row
 	complete []int
 }
 

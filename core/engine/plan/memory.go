@@ -90,7 +90,7 @@ func (l *lowering) shareInPlace(m map[int]*block) map[int]*block {
 			continue
 		}
 		l.shareOutput(m, i, s.out[0], known.InPlace)
-		if known.Over0 {
+		if known.Over0 && len(s.out) > 1 {
 			l.shareOutput(m, i, s.out[1], []int{0})
 		}
 	}

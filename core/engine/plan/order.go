@@ -66,10 +66,15 @@ func gradOrder(steps []Step) (order []int) {
 
 // firstBackward is the index of the first step after the loss.
 func firstBackward(steps []Step) int {
-	for i := range steps {
-		if d := op.Of(steps[i].Op); d != nil && d.Loss && d.Name == steps[i].Op {
-			return i + 1
+	for i := len(steps); i > 0; i-- {
+		if isLoss(steps[i-1].Op) {
+			return i
 		}
 	}
 	return len(steps)
+}
+
+func isLoss(step graph.Op) bool {
+	d := op.Of(step)
+	return d != nil && d.Loss && d.Name == step
 }

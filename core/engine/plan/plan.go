@@ -75,6 +75,7 @@ func compile(g *graph.Graph, opt Options, again effort) (*Plan, error) {
 	}
 	if opt.Fuse {
 		l.fuse()
+		l.splitHead()
 	}
 	l.recompute(again)
 	if opt.Fuse {

@@ -84,7 +84,11 @@ func (l *lowering) recompute(again effort) {
 }
 
 func (l *lowering) firstBackward() int {
-	return 1 + slices.IndexFunc(l.steps, func(d draft) bool { return op.Of(d.op).Loss })
+	last := len(l.steps)
+	for last > 0 && !isLoss(l.steps[last-1].op) {
+		last--
+	}
+	return last
 }
 
 func (r *recomputing) survey() {

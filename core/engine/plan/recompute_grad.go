@@ -92,6 +92,6 @@ func (l *lowering) renamed(v, root, memory int) int {
 		return memory
 	}
 	w := l.declare(l.vals[v].spec, PlaceArena, 0)
-	l.vals[w].alias = memory
+	l.vals[w].alias, l.vals[w].shift = memory, l.vals[v].shift
 	return w
 }

@@ -42,6 +42,7 @@ type Step struct {
 	Branch   int   // of the graph, left out with it; 0: none
 	Again    bool  // in backward, makes again what a step of forward has made
 	Complete []int // parameters whose gradient is complete after this step, in order
+	Row      int   // of a loss: the first of its rows; not 0 where an earlier step has reported those before
 	FLOPs    int64 // multiplications and additions counted apart
 	Bytes    int64 // read and written
 

@@ -33,16 +33,23 @@ func bindCrossEntropy[T kernel.Float](b *bind.Binder[T]) bind.Job {
 	rows, classes := op.Rows(b.Step.In[0].Spec.Shape)
 	x, target := b.In(0), b.Memory.Place(&b.Step.In[1])
 	stats, dx := lossOut(b, op.CrossEntropy)
+	first := b.Step.Row
 	return func(c *plan.Call) {
 		t := tensor.View[int32](target.Bytes(c))
 		if !b.Memory.Check("target class", t, classes, ignoreIndex) {
 			return
 		}
 		scale := T(c.GradScale / float64(countRows(t)))
-		sum, counted, correct := loss.SoftmaxCrossEntropy(rows, classes, x(c), t, ignoreIndex, 0, nil, dx, scale)
-		if stats != nil {
-			stats[0], stats[1], stats[2] = sum, float64(counted), float64(correct)
+		sum, counted, correct := loss.SoftmaxCrossEntropy(rows, classes, x(c), t[first:], ignoreIndex, 0, nil, dx, scale)
+		if stats == nil {
+			return
 		}
+		if first == 0 {
+			clear(stats)
+		}
+		stats[0] += sum
+		stats[1] += float64(counted)
+		stats[2] += float64(correct)
 	}
 }
 

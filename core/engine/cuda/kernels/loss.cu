@@ -46,13 +46,13 @@ __device__ inline bool larger(acc v, int at, acc w, int than) {
 // cross_entropy has a block per row: the row's loss, and whether its largest
 // logit is the target's. dx may be null, and may be x. With a fault to tell every
 // block counts the targets by itself, and the first one checks them; without one
-// check_indices has done so.
-KERNEL cross_entropy(const elem* x, const int* target, int n, int classes, int ignore, int what, Fault* fault, const Call* call, double* counted, elem* dx, double* rows) {
+// check_indices has done so. The targets of x start at that of row first.
+KERNEL cross_entropy(const elem* x, const int* target, int first, int n, int classes, int ignore, int what, Fault* fault, const Call* call, double* counted, elem* dx, double* rows) {
 	__shared__ acc peaks[BLOCK];
 	__shared__ int places[BLOCK];
 	u32 t = threadIdx.x;
 	i64 row = (i64)blockIdx.x * classes;
-	int want = target[blockIdx.x];
+	int want = target[first + blockIdx.x];
 	double* mine = rows + 2 * (i64)blockIdx.x;
 	double all;
 	if (fault) {
@@ -104,13 +104,14 @@ KERNEL cross_entropy(const elem* x, const int* target, int n, int classes, int i
 }
 
 // report has one block: the sums of the rows' losses and hits.
-KERNEL report(const double* rows, int n, const double* counted, double* stats) {
+// An earlier step may have reported rows before these.
+KERNEL report(const double* rows, int n, const double* counted, double* stats, int more) {
 	double loss, correct;
 	block_sum_pairs(rows, n, &loss, &correct);
 	if (threadIdx.x != 0) return;
-	stats[0] = loss;
+	stats[0] = more ? stats[0] + loss : loss;
 	stats[1] = counted[0];
-	stats[2] = correct;
+	stats[2] = more ? stats[2] + correct : correct;
 }
 
 // squared_error writes a block's share of Σ(x − target)² as a row of report's. dx may be null, and may be x.

@@ -32,16 +32,17 @@ func bindCrossEntropy(b *binder) {
 	stats, dx := b.lossOut(op.CrossEntropy)
 	counted, each := b.scratch(8), b.scratch(16*rows)
 	fault := b.m.Fault
-	if rows > manyRows {
-		b.launch(x.DType, "check_indices", 1, 1, b.in(1), rows, classes, ignoreIndex, b.step, fault, counted)
+	targets := b.s.In[1].Spec.Shape.Elems()
+	if targets > manyRows {
+		b.launch(x.DType, "check_indices", 1, 1, b.in(1), targets, classes, ignoreIndex, b.step, fault, counted)
 		fault = 0
 	}
-	b.launch(x.DType, "cross_entropy", rows, 1, b.in(0), b.in(1), rows, classes, ignoreIndex, b.step, fault, b.m.Call, counted, dx, each)
+	b.launch(x.DType, "cross_entropy", rows, 1, b.in(0), b.in(1), b.s.Row, targets, classes, ignoreIndex, b.step, fault, b.m.Call, counted, dx, each)
 	b.report(x.DType, each, rows, counted, stats)
 }
 
 func (b *binder) report(d tensor.DType, rows driver.DevicePtr, n int, counted, stats driver.DevicePtr) {
 	if stats != 0 {
-		b.launch(d, "report", 1, 1, rows, n, counted, stats)
+		b.launch(d, "report", 1, 1, rows, n, counted, stats, flag(b.s.Row > 0))
 	}
 }
