@@ -305,3 +305,37 @@ func TestFoldersAreSmall(t *testing.T) {
 		}
 	}
 }
+
+// mostLines is how long a function may be: what is longer has parts with names.
+const mostLines = 70
+
+func TestFunctionsAreShort(t *testing.T) {
+	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && strings.HasPrefix(d.Name(), ".") && path != "..":
+			return filepath.SkipDir
+		case d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasPrefix(d.Name(), "zz_"):
+			return nil
+		}
+		files := token.NewFileSet()
+		f, err := parser.ParseFile(files, path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		for _, decl := range f.Decls {
+			fn, ok := decl.(*ast.FuncDecl)
+			if !ok {
+				continue
+			}
+			if n := files.Position(fn.End()).Line - files.Position(fn.Pos()).Line + 1; n > mostLines {
+				t.Errorf("%s: %s has %d lines, at most %d may be in a function: give its parts names", path, fn.Name.Name, n, mostLines)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -14,6 +14,45 @@ func image(c, h, w int) tensor.Spec {
 
 var class = tensor.Spec{DType: tensor.I32}
 
+// build adds the operation under test to a graph.
+type build func(g *graph.Graph) (graph.ValueID, error)
+
+// applied applies an operation to the input, and to a weight if it has a shape.
+func applied(o graph.Op, layer string, attr any, weight ...int) build {
+	return func(g *graph.Graph) (graph.ValueID, error) {
+		in := []graph.ValueID{g.Input()}
+		if weight != nil {
+			in = append(in, g.NewParam("w", graph.Weight, 1, weight...), graph.None)
+		}
+		return Apply(g, o, layer, attr, in...)
+	}
+}
+
+// beside applies an operation to the input and to what another one makes of it.
+func beside(o graph.Op, layer string, other graph.Op, attr any) build {
+	return func(g *graph.Graph) (graph.ValueID, error) {
+		y, _ := Apply(g, other, "other", attr, g.Input())
+		if o == Concat { // whose attributes follow from its inputs
+			return buildConcat(&Site{G: g, Path: layer}, Args{}, []graph.ValueID{g.Input(), y})
+		}
+		return Apply(g, o, layer, nil, g.Input(), y)
+	}
+}
+
+// layer makes a layer that reads the input, once or twice.
+func layer(typ, path string, a Args) build {
+	return func(g *graph.Graph) (graph.ValueID, error) {
+		in := []graph.ValueID{g.Input(), g.Input()}
+		least, _ := Layer(typ).Arity()
+		return Layer(typ).Make(&Site{G: g, Path: path}, a, in[:least])
+	}
+}
+
+// loss ends the pass with the input.
+func loss(o graph.Op) build {
+	return func(g *graph.Graph) (graph.ValueID, error) { return Apply(g, o, "loss", nil, g.Input(), g.Target()) }
+}
+
 // The messages are what a user sees of a model that does not fit together: they
 // name the layer, its type, and both sides of the misfit.
 func TestShapeErrors(t *testing.T) {
@@ -22,106 +61,34 @@ func TestShapeErrors(t *testing.T) {
 	flat := tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{12}}
 	for _, c := range []struct {
 		in    tensor.Spec
-		build func(g *graph.Graph) error
+		build build
 		want  string
 	}{
-		{image(3, 3, 3), func(g *graph.Graph) error {
-			_, err := Apply(g, Conv2D, "layer2.0", plain, g.Input(), g.NewParam("w", graph.Weight, 1, 8, 3, 5, 5), graph.None)
-			return err
-		}, "layer2.0 (conv2d): kernel 5 (dilation 1) is larger than the 3×3 image with padding 0"},
-		{image(3, 3, 9), func(g *graph.Graph) error {
-			_, err := Apply(g, Conv2D, "c", wide, g.Input(), g.NewParam("w", graph.Weight, 1, 8, 3, 4, 2), graph.None)
-			return err
-		}, "c (conv2d): kernel 4×2 (dilation 2×1) is larger than the 3×9 image with padding 1×0"},
-		{image(3, 9, 9), func(g *graph.Graph) error {
-			_, err := Apply(g, Conv2D, "c", plain, g.Input(), g.NewParam("w", graph.Weight, 1, 8, 4, 3, 3), graph.None)
-			return err
-		}, "c (conv2d): in_channels is 4, but the input has 3 channels"},
-		{flat, func(g *graph.Graph) error {
-			_, err := Apply(g, Conv2D, "c", plain, g.Input(), g.NewParam("w", graph.Weight, 1, 8, 4, 3, 3), graph.None)
-			return err
-		}, "c (conv2d): needs images [channels, height, width], got [12]"},
-		{image(1, 4, 4), func(g *graph.Graph) error {
-			_, err := Apply(g, Linear, "fc", nil, g.Input(), g.NewParam("w", graph.Weight, 1, 10, 16), graph.None)
-			return err
-		}, "fc (linear): in_features is 16, but the input is [1, 4, 4]; a flatten layer may be missing"},
-		{image(1, 4, 4), func(g *graph.Graph) error {
-			_, err := Apply(g, MaxPool, "p", PoolAttr{Kernel: [2]int{5, 2}, Stride: [2]int{2, 2}}, g.Input())
-			return err
-		}, "p (maxpool2d): kernel 5×2 is larger than the 4×4 image with padding 0"},
-		{image(1, 4, 4), func(g *graph.Graph) error {
-			_, err := Apply(g, AvgPool, "p", PoolAttr{Kernel: [2]int{2, 2}, Stride: [2]int{2, 2}, Padding: [2]int{2, 0}}, g.Input())
-			return err
-		}, "p (avgpool2d): padding 2×0 is more than half of kernel 2"},
-		{flat, func(g *graph.Graph) error {
-			_, err := Apply(g, AdaptiveAvgPool, "p", AdaptiveAvgPoolAttr{1, 1}, g.Input())
-			return err
-		}, "p (adaptive_avgpool2d): needs images"},
-		{image(2, 4, 4), func(g *graph.Graph) error {
-			_, err := Layer("layernorm").Build(&Site{G: g, Path: "n"}, Args{"normalized_shape": []int{3}}, g.Input())
-			return err
-		}, "n (layernorm): normalized_shape is [3], but the input is [2, 4, 4]"},
-		{image(2, 4, 4), func(g *graph.Graph) error {
-			_, err := Layer("groupnorm").Build(&Site{G: g, Path: "n"}, Args{"num_groups": 3}, g.Input())
-			return err
-		}, "n (groupnorm): num_groups is 3, but the input has 2 channels, which is no multiple of it"},
-		{image(2, 4, 4), func(g *graph.Graph) error {
-			_, err := Layer("batchnorm1d").Build(&Site{G: g, Path: "n"}, Args{}, g.Input())
-			return err
-		}, "n (batchnorm1d): needs features [channels] or signals [channels, length], got [2, 4, 4]"},
-		{image(2, 4, 4), func(g *graph.Graph) error {
-			y, _ := Apply(g, Flatten, "f", nil, g.Input())
-			_, err := Apply(g, Add, "block", nil, g.Input(), y)
-			return err
-		}, "block (add): the layers give [2, 4, 4] and the shortcut [32]"},
-		{image(2, 4, 4), func(g *graph.Graph) error {
-			y, _ := Apply(g, Flatten, "f", nil, g.Input())
-			_, err := Layer("concat").Join(&Site{G: g, Path: "cat"}, Args{}, []graph.ValueID{g.Input(), y})
-			return err
-		}, "cat (concat): cannot join [2, 4, 4] and [32]: they may differ in dimension 1 alone"},
-		{image(2, 4, 4), func(g *graph.Graph) error {
-			_, err := Layer("concat").Join(&Site{G: g, Path: "cat"}, Args{"dim": 4}, []graph.ValueID{g.Input(), g.Input()})
-			return err
-		}, "cat (concat): dim is 4, but a batch of [2, 4, 4] has dimensions 0 to 3"},
-		{image(6, 4, 4), func(g *graph.Graph) error {
-			_, err := Layer("split").Join(&Site{G: g, Path: "s"}, Args{"sizes": []int{2, 3}}, []graph.ValueID{g.Input()})
-			return err
-		}, "s (split): sizes [2 3] add up to 5, but dimension 1 of [6, 4, 4] is 6"},
-		{image(6, 4, 4), func(g *graph.Graph) error {
-			_, err := Layer("split").Join(&Site{G: g, Path: "s"}, Args{"chunks": 4}, []graph.ValueID{g.Input()})
-			return err
-		}, "s (split): dimension 1 of [6, 4, 4] is not divisible into 4 parts"},
-		{image(6, 4, 4), func(g *graph.Graph) error {
-			y, _ := Apply(g, AdaptiveAvgPool, "p", AdaptiveAvgPoolAttr{1, 4}, g.Input())
-			_, err := Apply(g, Multiply, "m", nil, g.Input(), y)
-			return err
-		}, "m (multiply): cannot multiply [6, 4, 4] by [6, 1, 4]: the shapes differ"},
-		{image(6, 4, 4), func(g *graph.Graph) error {
-			_, err := Layer("reshape").Build(&Site{G: g, Path: "r"}, Args{"shape": []int{5, -1}}, g.Input())
-			return err
-		}, "r (reshape): [6, 4, 4] has 96 elements, which do not fit shape [5, -1]"},
-		{image(6, 4, 4), func(g *graph.Graph) error {
-			_, err := Layer("permute").Build(&Site{G: g, Path: "p"}, Args{"dims": []int{0, 2, 1}}, g.Input())
-			return err
-		}, "p (permute): 3 dims given, but a batch of [6, 4, 4] has 4"},
-		{flat, func(g *graph.Graph) error {
-			_, err := Apply(g, Embedding, "e", nil, g.Input(), g.NewParam("w", graph.Table, 0, 7, 3))
-			return err
-		}, "e (embedding): needs int32 indices, got f32[12]"},
-		{tensor.Spec{DType: tensor.I32, Shape: tensor.Shape{12}}, func(g *graph.Graph) error {
-			_, err := Apply(g, Flatten, "f", nil, g.Input())
-			return err
-		}, "f (flatten): needs floating-point inputs, got i32[12]; an embedding may be missing"},
-		{image(2, 4, 4), func(g *graph.Graph) error {
-			_, err := Apply(g, CrossEntropy, "loss", nil, g.Input(), g.Target())
-			return err
-		}, "loss (cross_entropy): needs logits [classes], but the model gives [2, 4, 4]"},
-		{flat, func(g *graph.Graph) error {
-			_, err := Apply(g, MSE, "loss", nil, g.Input(), g.Target())
-			return err
-		}, "loss (mse): the model gives [12], but the data set's targets are i32[]"},
+		{image(3, 3, 3), applied(Conv2D, "layer2.0", plain, 8, 3, 5, 5), "layer2.0 (conv2d): kernel 5 (dilation 1) is larger than the 3×3 image with padding 0"},
+		{image(3, 3, 9), applied(Conv2D, "c", wide, 8, 3, 4, 2), "c (conv2d): kernel 4×2 (dilation 2×1) is larger than the 3×9 image with padding 1×0"},
+		{image(3, 9, 9), applied(Conv2D, "c", plain, 8, 4, 3, 3), "c (conv2d): in_channels is 4, but the input has 3 channels"},
+		{flat, applied(Conv2D, "c", plain, 8, 4, 3, 3), "c (conv2d): needs images [channels, height, width], got [12]"},
+		{image(1, 4, 4), applied(Linear, "fc", nil, 10, 16), "fc (linear): in_features is 16, but the input is [1, 4, 4]; a flatten layer may be missing"},
+		{image(1, 4, 4), applied(MaxPool, "p", PoolAttr{Kernel: [2]int{5, 2}, Stride: [2]int{2, 2}}), "p (maxpool2d): kernel 5×2 is larger than the 4×4 image with padding 0"},
+		{image(1, 4, 4), applied(AvgPool, "p", PoolAttr{Kernel: [2]int{2, 2}, Stride: [2]int{2, 2}, Padding: [2]int{2, 0}}), "p (avgpool2d): padding 2×0 is more than half of kernel 2"},
+		{flat, applied(AdaptiveAvgPool, "p", AdaptiveAvgPoolAttr{1, 1}), "p (adaptive_avgpool2d): needs images"},
+		{image(2, 4, 4), layer("layernorm", "n", Args{"normalized_shape": []int{3}}), "n (layernorm): normalized_shape is [3], but the input is [2, 4, 4]"},
+		{image(2, 4, 4), layer("groupnorm", "n", Args{"num_groups": 3}), "n (groupnorm): num_groups is 3, but the input has 2 channels, which is no multiple of it"},
+		{image(2, 4, 4), layer("batchnorm1d", "n", Args{}), "n (batchnorm1d): needs features [channels] or signals [channels, length], got [2, 4, 4]"},
+		{image(2, 4, 4), beside(Add, "block", Flatten, nil), "block (add): the layers give [2, 4, 4] and the shortcut [32]"},
+		{image(2, 4, 4), beside(Concat, "cat", Flatten, nil), "cat (concat): cannot join [2, 4, 4] and [32]: they may differ in dimension 1 alone"},
+		{image(2, 4, 4), layer("concat", "cat", Args{"dim": 4}), "cat (concat): dim is 4, but a batch of [2, 4, 4] has dimensions 0 to 3"},
+		{image(6, 4, 4), layer("split", "s", Args{"sizes": []int{2, 3}}), "s (split): sizes [2 3] add up to 5, but dimension 1 of [6, 4, 4] is 6"},
+		{image(6, 4, 4), layer("split", "s", Args{"chunks": 4}), "s (split): dimension 1 of [6, 4, 4] is not divisible into 4 parts"},
+		{image(6, 4, 4), beside(Multiply, "m", AdaptiveAvgPool, AdaptiveAvgPoolAttr{1, 4}), "m (multiply): cannot multiply [6, 4, 4] by [6, 1, 4]: the shapes differ"},
+		{image(6, 4, 4), layer("reshape", "r", Args{"shape": []int{5, -1}}), "r (reshape): [6, 4, 4] has 96 elements, which do not fit shape [5, -1]"},
+		{image(6, 4, 4), layer("permute", "p", Args{"dims": []int{0, 2, 1}}), "p (permute): 3 dims given, but a batch of [6, 4, 4] has 4"},
+		{flat, applied(Embedding, "e", nil, 7, 3), "e (embedding): needs int32 indices, got f32[12]"},
+		{tensor.Spec{DType: tensor.I32, Shape: tensor.Shape{12}}, applied(Flatten, "f", nil), "f (flatten): needs floating-point inputs, got i32[12]; an embedding may be missing"},
+		{image(2, 4, 4), loss(CrossEntropy), "loss (cross_entropy): needs logits [classes], but the model gives [2, 4, 4]"},
+		{flat, loss(MSE), "loss (mse): the model gives [12], but the data set's targets are i32[]"},
 	} {
-		if err := c.build(graph.New(c.in, class)); err == nil || !strings.HasPrefix(err.Error(), c.want) {
+		if _, err := c.build(graph.New(c.in, class)); err == nil || !strings.HasPrefix(err.Error(), c.want) {
 			t.Errorf("error %q, want %q", err, c.want)
 		}
 	}

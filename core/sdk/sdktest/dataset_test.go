@@ -124,21 +124,28 @@ func TestSuitePassesTokens(t *testing.T) {
 	Dataset(t, options(tokens(func(*model) {})))
 }
 
+// onFill, onSpec and onInfo bend what the model fills, and says about itself.
+func onFill(f func(*model, *sdk.Batch)) func(*model) { return func(m *model) { m.fill = f } }
+
+func onSpec(f func(sdk.DatasetRequest, *sdk.DatasetSpec)) func(*model) {
+	return func(m *model) {
+		m.open = func(r sdk.DatasetRequest, s sdk.DatasetSpec) (sdk.DatasetSpec, error) { f(r, &s); return s, nil }
+	}
+}
+
+func onInfo(f func(*sdk.Info)) func(*model) {
+	return func(m *model) { m.info = func(i sdk.Info) sdk.Info { f(&i); return i } }
+}
+
+// fault is a data set that breaks one rule, and the check that notices.
+type fault struct {
+	check func(context.Context, *datasetSuite) error
+	bend  func(*model)
+}
+
 func TestSuiteFindsFaults(t *testing.T) {
-	onFill := func(f func(*model, *sdk.Batch)) func(*model) { return func(m *model) { m.fill = f } }
-	onSpec := func(f func(sdk.DatasetRequest, *sdk.DatasetSpec)) func(*model) {
-		return func(m *model) {
-			m.open = func(r sdk.DatasetRequest, s sdk.DatasetSpec) (sdk.DatasetSpec, error) { f(r, &s); return s, nil }
-		}
-	}
-	onInfo := func(f func(*sdk.Info)) func(*model) {
-		return func(m *model) { m.info = func(i sdk.Info) sdk.Info { f(&i); return i } }
-	}
 	opens := 0
-	cases := map[string]struct {
-		check func(context.Context, *datasetSuite) error
-		bend  func(*model)
-	}{
+	findsFaults(t, map[string]fault{
 		"another kind":          {checkInfo, onInfo(func(i *sdk.Info) { i.Kind = sdk.KindBackend })},
 		"undocumented option":   {checkInfo, onInfo(func(i *sdk.Info) { i.Options[0].Doc = "" })},
 		"default of wrong type": {checkInfo, onInfo(func(i *sdk.Info) { i.Options[0].Default = 20 })},
@@ -147,7 +154,23 @@ func TestSuiteFindsFaults(t *testing.T) {
 		"no classes":            {checkSpec, onSpec(func(_ sdk.DatasetRequest, s *sdk.DatasetSpec) { s.Classes = 0 })},
 		"changes":               {checkSpec, onSpec(func(_ sdk.DatasetRequest, s *sdk.DatasetSpec) { opens++; s.TrainSamples += opens })},
 		"differs by rank":       {checkRanks, onSpec(func(r sdk.DatasetRequest, s *sdk.DatasetSpec) { s.TestSamples += r.Rank })},
-		"not a number":          {checkEverySample, onFill(func(_ *model, b *sdk.Batch) { setInput(b, 0, float32(math.NaN())) })},
+		"no vocabulary":         {checkSpec, onSpec(func(_ sdk.DatasetRequest, s *sdk.DatasetSpec) { s.Input.DType = tensor.I32 })},
+		"vocabulary of numbers": {checkSpec, onSpec(func(_ sdk.DatasetRequest, s *sdk.DatasetSpec) { s.Vocabulary = 5 })},
+		"closes once": {checkClose, func(m *model) {
+			m.close = func(m *model) error {
+				if m.calls++; m.calls > 1 {
+					return errors.New("closed already")
+				}
+				return nil
+			}
+		}},
+		"works when closed": {checkClose, func(m *model) { m.close = func(m *model) error { m.isOpen = true; return nil } }},
+	})
+}
+
+func TestSuiteFindsFaultyBatches(t *testing.T) {
+	findsFaults(t, map[string]fault{
+		"not a number": {checkEverySample, onFill(func(_ *model, b *sdk.Batch) { setInput(b, 0, float32(math.NaN())) })},
 		"class out of range": {checkEverySample, onFill(func(_ *model, b *sdk.Batch) {
 			for i := range b.Indices {
 				tensor.View[int32](b.Target)[i] = 3
@@ -162,8 +185,6 @@ func TestSuiteFindsFaults(t *testing.T) {
 		"target out of range": {checkEverySample, tokens(func(m *model) {
 			m.fill = func(_ *model, b *sdk.Batch) { setToken(b.Target, -1) }
 		})},
-		"no vocabulary":         {checkSpec, onSpec(func(_ sdk.DatasetRequest, s *sdk.DatasetSpec) { s.Input.DType = tensor.I32 })},
-		"vocabulary of numbers": {checkSpec, onSpec(func(_ sdk.DatasetRequest, s *sdk.DatasetSpec) { s.Vocabulary = 5 })},
 		"position in the batch": {checkComposition, onFill(func(_ *model, b *sdk.Batch) {
 			for i := range b.Indices {
 				setInput(b, i, float32(i))
@@ -180,17 +201,12 @@ func TestSuiteFindsFaults(t *testing.T) {
 			}
 			copy(b.Input, m.kept)
 		})},
-		"closes once": {checkClose, func(m *model) {
-			m.close = func(m *model) error {
-				if m.calls++; m.calls > 1 {
-					return errors.New("closed already")
-				}
-				return nil
-			}
-		}},
-		"works when closed": {checkClose, func(m *model) { m.close = func(m *model) error { m.isOpen = true; return nil } }},
-	}
-	for name, c := range cases {
+	})
+}
+
+func findsFaults(t *testing.T, faults map[string]fault) {
+	t.Helper()
+	for name, c := range faults {
 		t.Run(name, func(t *testing.T) {
 			if err := c.check(t.Context(), &datasetSuite{DatasetOptions: options(c.bend), t: t}); err == nil {
 				t.Error("the suite did not notice")

@@ -94,79 +94,108 @@ func TestBatchNormOfHalfTypes(t *testing.T) {
 	})
 }
 
+// halves are random images in a half type, and the same values in float32.
+type halves struct {
+	half []uint16
+	wide []float32
+}
+
+func newHalves(d tensor.DType, seed uint64, n int) halves {
+	h := halves{make([]uint16, n), kerneltest.Random[float32](seed, n)}
+	convert.Narrow(d, tensor.Bytes(h.half), h.wide)
+	convert.Widen(d, h.wide, tensor.Bytes(h.half))
+	return h
+}
+
+// halfNorm is a batch norm of images of a half type, beside the one of float32 images.
+type halfNorm struct {
+	t                         *testing.T
+	name                      string // for messages
+	d                         tensor.DType
+	n, c, hw                  int
+	x, dy                     halves
+	gamma, beta, mean, invstd []float32
+}
+
+// rounded reports whether a half type's values are float32 values rounded once.
+func (b *halfNorm) rounded(half []uint16, wide []float32) bool {
+	want := make([]uint16, len(wide))
+	convert.Narrow(b.d, tensor.Bytes(want), wide)
+	return slices.Equal(half, want)
+}
+
+func (b *halfNorm) close(what string, got, want []float32, tol float64) {
+	b.t.Helper()
+	kerneltest.CloseTo(b.t, b.name+what, kerneltest.Widened(got), kerneltest.Widened(want), tol)
+}
+
 func likeFloat32(t *testing.T, d tensor.DType, n, c, hw int) {
 	t.Helper()
-	values := func(seed uint64) ([]uint16, []float32) {
-		wide := kerneltest.Random[float32](seed, n*c*hw)
-		half := make([]uint16, len(wide))
-		convert.Narrow(d, tensor.Bytes(half), wide)
-		convert.Widen(d, wide, tensor.Bytes(half))
-		return half, wide
-	}
-	rounded := func(x []float32) []uint16 {
-		half := make([]uint16, len(x))
-		convert.Narrow(d, tensor.Bytes(half), x)
-		return half
-	}
-	x, wideX := values(1)
-	r, wideR := values(2)
-	dy, wideDy := values(3)
-	gamma, beta := kerneltest.Random[float32](4, c), kerneltest.Random[float32](5, c)
-	mean, variance, wantMean, wantVariance := make([]float32, c), make([]float32, c), make([]float32, c), make([]float32, c)
-	BatchNormStatsHalfOf(d, 0, c, n, c, hw, x, mean, variance)
-	BatchNormStats(n, c, hw, wideX, wantMean, wantVariance)
-	name := fmt.Sprintf("%v, %d pixels: ", d, hw)
-	kerneltest.CloseTo(t, name+"mean", kerneltest.Widened(mean), kerneltest.Widened(wantMean), 1e-6)
-	kerneltest.CloseTo(t, name+"variance", kerneltest.Widened(variance), kerneltest.Widened(wantVariance), 1e-6)
-	invstd := make([]float32, c)
+	b := &halfNorm{t: t, d: d, n: n, c: c, hw: hw, name: fmt.Sprintf("%v, %d pixels: ", d, hw), x: newHalves(d, 1, n*c*hw), dy: newHalves(d, 3, n*c*hw)}
+	b.gamma, b.beta = kerneltest.Random[float32](4, c), kerneltest.Random[float32](5, c)
+	b.statistics()
+	residual := newHalves(d, 2, n*c*hw)
+	b.output(false, halves{})
+	b.output(true, halves{})
+	y := b.output(true, residual)
+	b.gradient(halves{}, false)
+	b.gradient(y, false)
+	b.gradient(y, true)
+}
+
+// statistics finds mean and 1/σ.
+func (b *halfNorm) statistics() {
+	b.t.Helper()
+	variance, wantMean, wantVariance := make([]float32, b.c), make([]float32, b.c), make([]float32, b.c)
+	b.mean, b.invstd = make([]float32, b.c), make([]float32, b.c)
+	BatchNormStatsHalfOf(b.d, 0, b.c, b.n, b.c, b.hw, b.x.half, b.mean, variance)
+	BatchNormStats(b.n, b.c, b.hw, b.x.wide, wantMean, wantVariance)
+	b.close("mean", b.mean, wantMean, 1e-6)
+	b.close("variance", variance, wantVariance, 1e-6)
 	for i, v := range variance {
-		invstd[i] = 1 / float32(math.Sqrt(float64(v)))
+		b.invstd[i] = 1 / float32(math.Sqrt(float64(v)))
 	}
-	y, wantY := make([]uint16, len(x)), make([]float32, len(x))
-	for _, relu := range []bool{false, true} {
-		for _, residual := range []bool{false, true} {
-			if residual != relu && residual {
-				continue // float32 has no such pass
-			}
-			half, wide := r, wideR
-			if !residual {
-				half, wide = nil, nil
-			}
-			BatchNormApplyHalf(d, n, c, hw, x, mean, invstd, gamma, beta, half, relu, y)
-			if relu {
-				BatchNormReLU(n, c, hw, wideX, mean, invstd, gamma, beta, wide, wantY)
-			} else {
-				BatchNormApply(n, c, hw, wideX, mean, invstd, gamma, beta, wantY)
-			}
-			if !slices.Equal(y, rounded(wantY)) {
-				t.Errorf("%soutput differs, ReLU %v, residual %v", name, relu, residual)
-			}
-		}
+}
+
+// output checks and returns the normalised images; float32 has no pass with a residual and no ReLU.
+func (b *halfNorm) output(relu bool, residual halves) halves {
+	b.t.Helper()
+	y := halves{make([]uint16, len(b.x.half)), make([]float32, len(b.x.half))}
+	BatchNormApplyHalf(b.d, b.n, b.c, b.hw, b.x.half, b.mean, b.invstd, b.gamma, b.beta, residual.half, relu, y.half)
+	if relu {
+		BatchNormReLU(b.n, b.c, b.hw, b.x.wide, b.mean, b.invstd, b.gamma, b.beta, residual.wide, y.wide)
+	} else {
+		BatchNormApply(b.n, b.c, b.hw, b.x.wide, b.mean, b.invstd, b.gamma, b.beta, y.wide)
 	}
-	convert.Widen(d, wantY, tensor.Bytes(y))
-	tol := map[tensor.DType]float64{tensor.F16: 1e-3, tensor.BF16: 8e-3}[d]
-	for pass := range 3 { // without a ReLU, with one, and with one whose gradient is stored
-		dx, passed, dgamma, dbeta := make([]uint16, len(x)), make([]uint16, len(x)), make([]float32, c), make([]float32, c)
-		wantDx, wantPassed, wantDgamma, wantDbeta := make([]float32, len(x)), make([]float32, len(x)), make([]float32, c), make([]float32, c)
-		gate, wideGate := y, wantY
-		switch pass {
-		case 0:
-			gate, wideGate, passed, wantPassed = nil, nil, nil, nil
-			BatchNormGrad(n, c, hw, wideX, wideDy, mean, invstd, gamma, wantDx, wantDgamma, wantDbeta, false)
-		case 1:
-			passed, wantPassed = nil, nil
-		}
-		if pass > 0 {
-			BatchNormReLUGrad(n, c, hw, wideX, wideGate, wideDy, mean, invstd, gamma, wantDx, wantDgamma, wantDbeta, wantPassed, false)
-		}
-		BatchNormGradHalfOf(d, 0, c, n, c, hw, x, gate, dy, mean, invstd, gamma, dx, dgamma, dbeta, passed, false)
-		got := make([]float32, len(dx))
-		convert.Widen(d, got, tensor.Bytes(dx))
-		kerneltest.CloseTo(t, name+"dx", kerneltest.Widened(got), kerneltest.Widened(wantDx), tol)
-		kerneltest.CloseTo(t, name+"dgamma", kerneltest.Widened(dgamma), kerneltest.Widened(wantDgamma), 1e-3)
-		kerneltest.CloseTo(t, name+"dbeta", kerneltest.Widened(dbeta), kerneltest.Widened(wantDbeta), 1e-3)
-		if passed != nil && !slices.Equal(passed, rounded(wantPassed)) {
-			t.Errorf("%swhat passes the ReLU differs", name)
-		}
+	if !b.rounded(y.half, y.wide) {
+		b.t.Errorf("%soutput differs, ReLU %v, residual %v", b.name, relu, residual.half != nil)
+	}
+	convert.Widen(b.d, y.wide, tensor.Bytes(y.half))
+	return y
+}
+
+// gradient checks backward from behind a ReLU with output y, if there is one; pass stores
+// the gradient that passes the ReLU.
+func (b *halfNorm) gradient(y halves, pass bool) {
+	b.t.Helper()
+	size := len(b.x.half)
+	dx, passed, dgamma, dbeta := make([]uint16, size), []uint16(nil), make([]float32, b.c), make([]float32, b.c)
+	wantDx, wantPassed, wantDgamma, wantDbeta := make([]float32, size), []float32(nil), make([]float32, b.c), make([]float32, b.c)
+	if pass {
+		passed, wantPassed = make([]uint16, size), make([]float32, size)
+	}
+	if y.half == nil {
+		BatchNormGrad(b.n, b.c, b.hw, b.x.wide, b.dy.wide, b.mean, b.invstd, b.gamma, wantDx, wantDgamma, wantDbeta, false)
+	} else {
+		BatchNormReLUGrad(b.n, b.c, b.hw, b.x.wide, y.wide, b.dy.wide, b.mean, b.invstd, b.gamma, wantDx, wantDgamma, wantDbeta, wantPassed, false)
+	}
+	BatchNormGradHalfOf(b.d, 0, b.c, b.n, b.c, b.hw, b.x.half, y.half, b.dy.half, b.mean, b.invstd, b.gamma, dx, dgamma, dbeta, passed, false)
+	got := make([]float32, size)
+	convert.Widen(b.d, got, tensor.Bytes(dx))
+	b.close("dx", got, wantDx, map[tensor.DType]float64{tensor.F16: 1e-3, tensor.BF16: 8e-3}[b.d])
+	b.close("dgamma", dgamma, wantDgamma, 1e-3)
+	b.close("dbeta", dbeta, wantDbeta, 1e-3)
+	if pass && !b.rounded(passed, wantPassed) {
+		b.t.Errorf("%swhat passes the ReLU differs", b.name)
 	}
 }
