@@ -40,9 +40,16 @@ func TestCallsAreAllThatARunAsksFor(t *testing.T) {
 	}
 }
 
-// narrowed publishes only what is asked for.
+// narrowed publishes only what is asked for, and holds the run to it, as the host does with
+// a plugin's.
 func narrowed(b host.Collectives, calls []ddp.Call) host.Collectives {
-	return only{b, calls}
+	o := only{b, calls}
+	return only{tapped{b, func(c *sdk.Collective) error {
+		if info := o.Info(); !info.Does(c.Op, c.DType) {
+			return errors.New("not published: " + c.String())
+		}
+		return nil
+	}}, calls}
 }
 
 type only struct {
@@ -60,15 +67,6 @@ func (o only) Info() sdk.Info {
 		}
 	}
 	return i
-}
-
-// Submit holds the run to what is published, as the host does with a plugin's.
-func (o only) Submit(c *sdk.Collective) (uint64, error) {
-	info := o.Info()
-	if !info.Does(c.Op, c.DType) {
-		return 0, errors.New("not published: " + c.String())
-	}
-	return o.Collectives.Submit(c)
 }
 
 // Setup refuses before the first collective, on every rank.

@@ -89,6 +89,19 @@ func (x *exchange) gather(rank int) Gather {
 // device is what a rank computes on: the processor, but for tests that set it.
 var device = func(testing.TB, int) plan.Device { return cpu.New() }
 
+// tapped is a backend whose calls a test sees first, and may refuse.
+type tapped struct {
+	host.Collectives
+	before func(*sdk.Collective) error
+}
+
+func (b tapped) Submit(c *sdk.Collective) (uint64, error) {
+	if err := b.before(c); err != nil {
+		return 0, err
+	}
+	return b.Collectives.Submit(c)
+}
+
 // onRanks runs f on every rank of a world at the same time and returns the
 // ranks' errors. change may give a rank settings or parts of its own.
 func onRanks(t testing.TB, world int, change func(rank int, d *Deps), f func(ctx context.Context, d Deps) error) []error {

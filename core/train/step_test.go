@@ -11,25 +11,20 @@ import (
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
-// counting counts the collectives that a rank submits.
-type counting struct {
-	host.Collectives
-	ops [sdk.OpRecv + 1]atomic.Int64
-}
+// counter counts the collectives that a rank submits.
+type counter [sdk.OpRecv + 1]atomic.Int64
 
-func (c *counting) Submit(call *sdk.Collective) (uint64, error) {
-	c.ops[call.Op].Add(1)
-	return c.Collectives.Submit(call)
+func (c *counter) count(b host.Collectives) host.Collectives {
+	return tapped{b, func(call *sdk.Collective) error { c[call.Op].Add(1); return nil }}
 }
 
 // Only the last micro-step of a step communicates: every bucket once, and the
 // scalars. The buffers are broadcast once per step, before its first pass.
 func TestAccumulatedStepsCommunicateOnce(t *testing.T) {
 	const steps, buckets = 2, 10
-	var counters [2]counting
+	var counters [2]counter
 	errs := onRanks(t, 2, func(rank int, d *Deps) {
-		counters[rank].Collectives = d.Backend
-		d.Backend = &counters[rank]
+		d.Backend = counters[rank].count(d.Backend)
 		s := &d.Settings
 		s.Model = nn.Config{Name: "convnet"}
 		s.DatasetOptions["train_samples"] = int64(2 * 4 * 4 * steps)
@@ -41,7 +36,7 @@ func TestAccumulatedStepsCommunicateOnce(t *testing.T) {
 			return err
 		}
 		defer tr.Close()
-		begun := counters[d.World.Rank].ops[sdk.OpBroadcast].Load()
+		begun := counters[d.World.Rank][sdk.OpBroadcast].Load()
 		if err := tr.Run(ctx); err != nil {
 			return err
 		}
@@ -49,7 +44,7 @@ func TestAccumulatedStepsCommunicateOnce(t *testing.T) {
 			t.Errorf("%d buckets, %d steps", tr.reducer.Buckets(), tr.pos.Step)
 		}
 		// The end of the run settles the buffers once more.
-		if got := counters[d.World.Rank].ops[sdk.OpBroadcast].Load() - begun; got != steps+1 {
+		if got := counters[d.World.Rank][sdk.OpBroadcast].Load() - begun; got != steps+1 {
 			t.Errorf("rank %d: %d broadcasts of the buffers in %d steps", d.World.Rank, got, steps)
 		}
 		return nil
@@ -58,7 +53,7 @@ func TestAccumulatedStepsCommunicateOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	for r := range counters {
-		if got := counters[r].ops[sdk.OpAllReduce].Load(); got != steps*(buckets+1) {
+		if got := counters[r][sdk.OpAllReduce].Load(); got != steps*(buckets+1) {
 			t.Errorf("rank %d: %d all-reduces in %d steps of 4 micro-steps over %d buckets", r, got, steps, buckets)
 		}
 	}

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/trainctl/trainctl/core/base/shm"
 	"github.com/trainctl/trainctl/core/plugin/host"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
 	"github.com/trainctl/trainctl/core/train/ddp"
+	"github.com/trainctl/trainctl/core/train/ddp/ddptest"
 	"github.com/trainctl/trainctl/core/train/passes"
 	"github.com/trainctl/trainctl/core/train/recovery"
 )
@@ -21,7 +21,7 @@ type peer struct {
 	broken error
 }
 
-func (p *peer) Submit(c *sdk.Collective) (uint64, error) {
+func (p *peer) do(c *sdk.Collective) error {
 	v := tensor.View[float64](c.Buf)
 	for i := range v {
 		switch {
@@ -33,19 +33,12 @@ func (p *peer) Submit(c *sdk.Collective) (uint64, error) {
 			v[i] += v[i] * p.by
 		}
 	}
-	return c.Seq, p.broken
+	return p.broken
 }
-
-func (*peer) Wait(uint64) error { return nil }
 
 func newTestAgreement(t *testing.T, p *peer) Agreement {
 	t.Helper()
-	a, err := shm.New("test", ddp.ScratchBytes)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { a.Close() })
-	g := ddp.NewGroup(0, 2, p, &sdk.Arena{ID: 1, Arena: a}, ddp.Region{Size: ddp.ScratchBytes})
+	g := ddp.NewGroup(0, 2, &ddptest.Backend{Do: p.do}, ddptest.NewArena(t, ddp.ScratchBytes), ddp.Region{Size: ddp.ScratchBytes})
 	return New(g, recovery.New(nil, &recovery.ProcessGroup{Backend: struct{ host.Collectives }{}}, 0))
 }
 

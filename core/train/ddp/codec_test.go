@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/trainctl/trainctl/core/tensor"
+	"github.com/trainctl/trainctl/core/train/ddp/ddptest"
 )
 
 // reduced runs one synchronised backward pass on every rank and returns, per
@@ -178,7 +179,7 @@ func TestStepDoesNotAllocate(t *testing.T) {
 		buckets := Assign(gs, seq(2), 1, 1)
 		home, end := Layout(buckets, 0)
 		wire, end := cfg.LayoutWire(gs, buckets, home, end)
-		g := NewGroup(0, 2, lonely{}, newArena(t, end+ScratchBytes), Region{end, ScratchBytes})
+		g := NewGroup(0, 2, &ddptest.Backend{}, ddptest.NewArena(t, end+ScratchBytes), Region{end, ScratchBytes})
 		r := NewReducer(g, cfg, gs, buckets, home, wire)
 		n := testing.AllocsPerRun(10, func() {
 			r.Begin(true)

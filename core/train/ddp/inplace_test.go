@@ -9,6 +9,7 @@ import (
 	"github.com/trainctl/trainctl/core/engine/plan"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
+	"github.com/trainctl/trainctl/core/train/ddp/ddptest"
 )
 
 // gpu is a device and its memory, which notes what is done with it, and the backend
@@ -41,16 +42,14 @@ func (l *gpu) Written() (ready, done int, err error) {
 
 func (l *gpu) Follow(done int) error { return l.do("follow %d", done) }
 
-func (l *gpu) Submit(c *sdk.Collective) (uint64, error) {
+func (l *gpu) sum(c *sdk.Collective) error {
 	if c.Buf != nil || c.Arena == nil || c.Arena.Name != "gpu" || c.Offset%64 != 0 {
-		return 0, fmt.Errorf("%v: arena %v, %d bytes", c, c.Arena, len(c.Buf))
+		return fmt.Errorf("%v: arena %v, %d bytes", c, c.Arena, len(c.Buf))
 	}
-	return c.Seq, l.do("sum bucket %d, %d elements, after %d, before %d", c.Bucket, c.Count, c.Ready, c.Done)
+	return l.do("sum bucket %d, %d elements, after %d, before %d", c.Bucket, c.Count, c.Ready, c.Done)
 }
 
 func (l *gpu) Download(parts ...[]byte) error { return l.do("download %d parts", len(parts)) }
-
-func (l *gpu) Wait(ticket uint64) error { return l.do("wait") }
 
 // onDevice is a reducer of two buckets of one gradient each, of 4 and 5 elements.
 func onDevice(t *testing.T) (*Reducer, *gpu) {
@@ -59,7 +58,8 @@ func onDevice(t *testing.T) (*Reducer, *gpu) {
 	regions, end := Layout(buckets, 0)
 	cfg, l := Default(), &gpu{}
 	cfg.PredivideFactor = 0.5
-	g := NewGroup(0, 2, l, newArena(t, end+ScratchBytes), Region{Offset: end, Size: ScratchBytes})
+	comm := &ddptest.Backend{Do: l.sum, Waiting: func() error { return l.do("wait") }}
+	g := NewGroup(0, 2, comm, ddptest.NewArena(t, end+ScratchBytes), Region{Offset: end, Size: ScratchBytes})
 	r := NewReducer(g, cfg, grads, buckets, regions, regions)
 	r.Within(l, l, &sdk.Arena{ID: 2, Name: "gpu"})
 	return r, l

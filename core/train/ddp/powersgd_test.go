@@ -9,6 +9,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/base/rng"
 	"github.com/trainctl/trainctl/core/tensor"
+	"github.com/trainctl/trainctl/core/train/ddp/ddptest"
 )
 
 func lowRankConfig(rank, start int) Config {
@@ -233,7 +234,7 @@ func TestPowerSGDDoesNotAllocate(t *testing.T) {
 	buckets := Assign(gs, seq(2), MiB, MiB)
 	home, end := Layout(buckets, 0)
 	wire, end := cfg.LayoutWire(gs, buckets, home, end)
-	g := NewGroup(0, 2, lonely{}, newArena(t, end+ScratchBytes), Region{end, ScratchBytes})
+	g := NewGroup(0, 2, &ddptest.Backend{}, ddptest.NewArena(t, end+ScratchBytes), Region{end, ScratchBytes})
 	r := NewReducer(g, cfg, gs, buckets, home, wire)
 	if got, want := r.BytesPerStep(), 4*(64+2*64+2*48); got != want {
 		t.Errorf("%d bytes per step, want %d", got, want)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
+	"github.com/trainctl/trainctl/core/train/ddp/ddptest"
 )
 
 // transit is a plan.Staging whose copies arrive when the test says so.
@@ -29,15 +30,8 @@ func (s *transit) Fetched(b int, wait bool) (bool, error) {
 	return wait || s.landed[b], nil
 }
 
-// sent is a backend that notes the buckets it is given.
+// sent are the buckets that a backend was given.
 type sent struct{ buckets []int }
-
-func (s *sent) Submit(c *sdk.Collective) (uint64, error) {
-	s.buckets = append(s.buckets, c.Bucket)
-	return c.Seq, nil
-}
-
-func (*sent) Wait(uint64) error { return nil }
 
 // staged is a reducer of three buckets of one gradient each.
 func staged(t *testing.T, overlap bool) (*Reducer, *transit, *sent) {
@@ -50,7 +44,8 @@ func staged(t *testing.T, overlap bool) (*Reducer, *transit, *sent) {
 	comm, stage := &sent{}, &transit{landed: map[int]bool{}, broken: -1}
 	cfg := Default()
 	cfg.Overlap = overlap
-	g := NewGroup(0, 2, comm, newArena(t, end+ScratchBytes), Region{Offset: end, Size: ScratchBytes})
+	note := func(c *sdk.Collective) error { comm.buckets = append(comm.buckets, c.Bucket); return nil }
+	g := NewGroup(0, 2, &ddptest.Backend{Do: note}, ddptest.NewArena(t, end+ScratchBytes), Region{Offset: end, Size: ScratchBytes})
 	r := NewReducer(g, cfg, grads, buckets, regions, regions)
 	r.SetStaging(stage)
 	return r, stage, comm

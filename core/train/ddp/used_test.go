@@ -5,28 +5,23 @@ import (
 
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
+	"github.com/trainctl/trainctl/core/train/ddp/ddptest"
 )
-
-// twice is a backend whose other rank has used what this one has.
-type twice struct{ calls int }
-
-func (b *twice) Submit(c *sdk.Collective) (uint64, error) {
-	b.calls++
-	counts := tensor.View[int32](c.Buf)
-	for i := range counts {
-		counts[i] *= 2
-	}
-	return c.Seq, nil
-}
-
-func (*twice) Wait(uint64) error { return nil }
 
 // Ranks add up who used what; without the region every parameter counts as used
 // and nothing is sent.
 func TestUsedParametersAreCountedOverRanks(t *testing.T) {
-	comm := &twice{}
+	calls := 0
+	comm := &ddptest.Backend{Do: func(c *sdk.Collective) error { // the other rank has used the same
+		calls++
+		counts := tensor.View[int32](c.Buf)
+		for i := range counts {
+			counts[i] *= 2
+		}
+		return nil
+	}}
 	at := Region{Size: UsageBytes(3)}
-	g := NewGroup(0, 2, comm, newArena(t, at.Size+ScratchBytes), Region{Offset: at.Size, Size: ScratchBytes})
+	g := NewGroup(0, 2, comm, ddptest.NewArena(t, at.Size+ScratchBytes), Region{Offset: at.Size, Size: ScratchBytes})
 	u := newUsedParams(g, at, 3)
 	for range 2 {
 		u.reset()
@@ -44,7 +39,7 @@ func TestUsedParametersAreCountedOverRanks(t *testing.T) {
 	var none usedParams
 	none.reset()
 	none.mark(5)
-	if err := none.send(g); err != nil || !none.on(5) || comm.calls != 2 {
-		t.Errorf("without a region: %v, %d calls", err, comm.calls)
+	if err := none.send(g); err != nil || !none.on(5) || calls != 2 {
+		t.Errorf("without a region: %v, %d calls", err, calls)
 	}
 }

@@ -6,26 +6,22 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/trainctl/trainctl/core/base/shm"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
 	"github.com/trainctl/trainctl/core/train/ddp"
+	"github.com/trainctl/trainctl/core/train/ddp/ddptest"
 	"github.com/trainctl/trainctl/core/train/outline"
 )
 
-// roots is a backend of which a broadcast brings the bytes 9 from another rank.
-type roots struct{ rank int }
-
-func (b roots) Submit(c *sdk.Collective) (uint64, error) {
-	if c.Op == sdk.OpBroadcast && c.Root != b.rank {
-		for i := range c.Buf {
-			c.Buf[i] = 9
+// nines is a backend of a rank to which broadcasts from other ranks bring the bytes 9.
+func nines(rank int) *ddptest.Backend {
+	return &ddptest.Backend{Do: func(c *sdk.Collective) error {
+		if c.Op == sdk.OpBroadcast && c.Root != rank {
+			copy(c.Buf, bytes.Repeat([]byte{9}, len(c.Buf)))
 		}
-	}
-	return c.Seq, nil
+		return nil
+	}}
 }
-
-func (roots) Wait(uint64) error { return nil }
 
 // newTestReplication is that of a rank of two, with 64 bytes of parameters and 64 of buffers.
 func newTestReplication(t *testing.T, rank int) (*Replication, *ddp.Group) {
@@ -34,13 +30,8 @@ func newTestReplication(t *testing.T, rank int) (*Replication, *ddp.Group) {
 		Buckets: []ddp.Region{{Size: 64}}, All: ddp.Region{Offset: 64, Size: 128}, Buffers: ddp.Region{Offset: 128, Size: 64},
 		Scratch: ddp.Region{Offset: 192, Size: ddp.ScratchBytes}, Size: 192 + ddp.ScratchBytes,
 	}
-	a, err := shm.New("test", l.Size)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { a.Close() })
-	m := &Memory{l, &sdk.Arena{ID: 1, Arena: a}}
-	g := ddp.NewGroup(rank, 2, roots{rank}, m.Arena, l.Scratch)
+	m := &Memory{l, ddptest.NewArena(t, l.Size)}
+	g := ddp.NewGroup(rank, 2, nines(rank), m.Arena, l.Scratch)
 	d := &Device{Memory: m}
 	return &Replication{Rank: rank, World: 2, Group: g, Memory: m, Model: &Model{}, Device: d}, g
 }
@@ -103,12 +94,7 @@ func TestFeedbackFitsAnotherWorld(t *testing.T) {
 	buckets := ddp.Assign(grads, []int{0}, 1, 1)
 	regions, end := ddp.Layout(buckets, 0)
 	wire, end := cfg.LayoutWire(grads, buckets, regions, end)
-	a, err := shm.New("test", end+ddp.ScratchBytes)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { a.Close() })
-	g := ddp.NewGroup(0, 2, roots{0}, &sdk.Arena{ID: 1, Arena: a}, ddp.Region{Offset: end, Size: ddp.ScratchBytes})
+	g := ddp.NewGroup(0, 2, nines(0), ddptest.NewArena(t, end+ddp.ScratchBytes), ddp.Region{Offset: end, Size: ddp.ScratchBytes})
 	f := &Feedback{Rank: 0, World: 2, Group: g, Memory: r.Memory, Device: r.Device, Reducer: ddp.NewReducer(g, cfg, grads, buckets, regions, wire)}
 	var saved []tensor.Named
 	for rank := range 4 {
