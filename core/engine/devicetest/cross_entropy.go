@@ -56,14 +56,41 @@ func crossEntropy(r *rig, shape []int) {
 		}
 	}
 	const scale = 256.0
-	loss, dx := newWant(1), newWant(rows*classes)
-	counted, correct := 0.0, 0
+	loss, dx, counted, correct := softmaxLoss(x.v, target, classes, scale)
+	tgt, data := r.classes(target, shape[:len(shape)-1]...)
+	check := func(res plan.Result) {
+		r.t.Helper()
+		if got := res.Loss * counted; res.Err != nil || !(math.Abs(got-loss.v[0]) <= loss.tolerance(r, 0, r.base)) || res.Correct != correct {
+			r.t.Errorf("loss %v and %d right (%v), want %v and %d", got, res.Correct, res.Err, loss.v[0], correct)
+		}
+	}
+	a := plan.Args{Target: data, LossScale: 2 * scale, LossDivisor: 2}
+	g := r.output(shape...)
+	r.step(op.CrossEntropy, nil, []*arg{x, tgt}, []*arg{r.stats()})
+	check(r.run(a))
+	r.step(op.CrossEntropy, nil, []*arg{x, tgt}, []*arg{r.stats(), g})
+	check(r.run(a))
+	r.check("dx", g, dx)
+	check(r.crossEntropyInBlocks(a, x, tgt, rows/2, classes, dx))
+	over := r.given(v, shape...)
+	r.step(op.CrossEntropy, nil, []*arg{over, tgt}, []*arg{r.stats(), over})
+	check(r.run(a))
+	r.check("dx over x of the loss", over, dx)
+	r.step(op.CrossEntropyGrad, nil, []*arg{x, tgt}, []*arg{x})
+	r.run(a)
+	r.check("dx over x", x, dx)
+}
+
+// softmaxLoss is the sum of the losses of rows of logits, the gradient of scale times their
+// mean, and how many rows have a target and are right.
+func softmaxLoss(x []float64, target []int32, classes int, scale float64) (loss, dx want, counted float64, correct int) {
+	loss, dx = newWant(1), newWant(len(x))
 	for i, t := range target {
 		if t == ignored {
 			continue
 		}
 		counted++
-		row := x.v[i*classes:][:classes]
+		row := x[i*classes:][:classes]
 		peak, at, sum := row[0], 0, 0.0
 		for j, a := range row {
 			if a > peak {
@@ -92,28 +119,7 @@ func crossEntropy(r *rig, shape []int) {
 		dx.mag[i] /= counted
 	}
 	loss.terms, dx.terms = functionTerms+counted, functionTerms+float64(classes)
-	tgt, data := r.classes(target, shape[:len(shape)-1]...)
-	check := func(res plan.Result) {
-		r.t.Helper()
-		if got := res.Loss * counted; res.Err != nil || !(math.Abs(got-loss.v[0]) <= loss.tolerance(r, 0, r.base)) || res.Correct != correct {
-			r.t.Errorf("loss %v and %d right (%v), want %v and %d", got, res.Correct, res.Err, loss.v[0], correct)
-		}
-	}
-	a := plan.Args{Target: data, LossScale: 2 * scale, LossDivisor: 2}
-	g := r.output(shape...)
-	r.step(op.CrossEntropy, nil, []*arg{x, tgt}, []*arg{r.stats()})
-	check(r.run(a))
-	r.step(op.CrossEntropy, nil, []*arg{x, tgt}, []*arg{r.stats(), g})
-	check(r.run(a))
-	r.check("dx", g, dx)
-	check(r.crossEntropyInBlocks(a, x, tgt, rows/2, classes, dx))
-	over := r.given(v, shape...)
-	r.step(op.CrossEntropy, nil, []*arg{over, tgt}, []*arg{r.stats(), over})
-	check(r.run(a))
-	r.check("dx over x of the loss", over, dx)
-	r.step(op.CrossEntropyGrad, nil, []*arg{x, tgt}, []*arg{x})
-	r.run(a)
-	r.check("dx over x", x, dx)
+	return loss, dx, counted, correct
 }
 
 // crossEntropyInBlocks runs a step for the rows before at and one for the others.
