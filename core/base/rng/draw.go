@@ -34,7 +34,10 @@ func (m *MT) permLarge(n int) []int64 {
 }
 
 // Float32 draws a number in [0, 1) with 24 random bits.
-func (m *MT) Float32() float32 { return float32(m.Uint32()&(1<<24-1)) * (1.0 / (1 << 24)) }
+func (m *MT) Float32() float32 { return unit(m.Uint32()) }
+
+// unit is a word's lower 24 bits as a number in [0, 1).
+func unit(word uint32) float32 { return float32(word&(1<<24-1)) * (1.0 / (1 << 24)) }
 
 // Float64 draws a number in [0, 1) with 53 random bits.
 func (m *MT) Float64() float64 { return float64(m.Uint64()&(1<<53-1)) * (1.0 / (1 << 53)) }
@@ -43,8 +46,20 @@ func (m *MT) Float64() float64 { return float64(m.Uint64()&(1<<53-1)) * (1.0 / (
 // (aten/src/ATen/core/TransformationHelper.h). PyTorch's compiler fuses the
 // product and the sum; here both are exact in float64 and rounded once.
 func (m *MT) UniformF32(dst []float32, lo, hi float32) {
-	width := float64(hi - lo)
-	for i := range dst {
-		dst[i] = float32(float64(m.Float32())*width + float64(lo))
+	width, low := float64(hi-lo), float64(lo)
+	m.units(dst)
+	for i, x := range dst {
+		dst[i] = float32(float64(x)*width + low)
+	}
+}
+
+// units fills dst with numbers in [0, 1).
+func (m *MT) units(dst []float32) {
+	for len(dst) > 0 {
+		words := m.take(len(dst))
+		for i, y := range words {
+			dst[i] = unit(temper(y))
+		}
+		dst = dst[len(words):]
 	}
 }

@@ -94,7 +94,7 @@ func TestDrawsAreTorchs(t *testing.T) {
 		m := NewMT(c.Seed)
 		normal := func(name string, want []float32, tol float64) {
 			got := make([]float32, len(want))
-			m.NormalF32(got)
+			m.NormalF32(got, 1)
 			for i := range want {
 				if d := math.Abs(float64(got[i] - want[i])); d > tol*math.Max(1, math.Abs(float64(want[i]))) {
 					t.Errorf("seed %d, %s[%d]: %v, want %v", c.Seed, name, i, got[i], want[i])
@@ -111,6 +111,46 @@ func TestDrawsAreTorchs(t *testing.T) {
 		normal("normal37", c.Normal37, 1e-6)
 		if got := m.Perm(7); !slices.Equal(got, c.Perm) {
 			t.Errorf("seed %d: permutation after the draws is %v, want %v", c.Seed, got, c.Perm)
+		}
+	}
+}
+
+func TestSkipIsDrawingWithoutLooking(t *testing.T) {
+	for _, n := range []int{0, 1, mtSize - 1, mtSize, mtSize + 1, 5*mtSize + 3} {
+		drawn, skipped := NewMT(7), NewMT(7)
+		for range 100 + n {
+			drawn.Uint32()
+		}
+		skipped.Skip(100)
+		skipped.Skip(n)
+		if a, b := drawn.Uint32(), skipped.Uint32(); a != b {
+			t.Errorf("after %d words: %d, and %d when they are skipped", n, a, b)
+		}
+	}
+}
+
+// Long tensors are made on several threads, of the numbers that one would make.
+func TestLongNormalsAreThoseOfOneThread(t *testing.T) {
+	for _, n := range []int{chunk - 16, chunk, 3*chunk + 5, 7*chunk - 1} {
+		got, want, m, one := make([]float32, n), make([]float32, n), NewMT(3), NewMT(3)
+		m.NormalF32(got, 0.25)
+		for i := range want {
+			want[i] = one.Float32()
+		}
+		for i := 0; i+16 <= n; i += 16 {
+			boxMuller(want[i:][:16], 0.25)
+		}
+		if tail := want[n-16:]; n%16 != 0 {
+			for i := range tail {
+				tail[i] = one.Float32()
+			}
+			boxMuller(tail, 0.25)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%d elements differ", n)
+		}
+		if a, b := m.Uint32(), one.Uint32(); a != b {
+			t.Errorf("%d elements: the next word is %d, want %d", n, a, b)
 		}
 	}
 }

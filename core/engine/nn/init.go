@@ -55,12 +55,7 @@ func redraw(m *rng.MT, fanOut int, t tensor.Tensor) {
 		return
 	}
 	std := float32(math.Sqrt(2) / math.Sqrt(float64(fanOut)))
-	write(t, func(v []float32) {
-		m.NormalF32(v)
-		for i := range v {
-			v[i] *= std
-		}
-	})
+	write(t, func(v []float32) { m.NormalF32(v, std) })
 }
 
 // initParam draws one parameter. Weights are kaiming_uniform_ with a = √5 and
@@ -68,6 +63,10 @@ func redraw(m *rng.MT, fanOut int, t tensor.Tensor) {
 func initParam(m *rng.MT, p *graph.Param, t tensor.Tensor) {
 	switch p.Role {
 	case graph.Weight:
+		if p.FanOut != 0 { // drawn again: only what follows depends on this drawing
+			m.Skip(t.Shape.Elems())
+			return
+		}
 		gain := math.Sqrt(2.0 / (1 + 5))
 		bound := math.Sqrt(3) * (gain / math.Sqrt(float64(p.FanIn)))
 		write(t, func(v []float32) { m.UniformF32(v, float32(-bound), float32(bound)) })
@@ -75,7 +74,7 @@ func initParam(m *rng.MT, p *graph.Param, t tensor.Tensor) {
 		bound := 1 / math.Sqrt(float64(p.FanIn))
 		write(t, func(v []float32) { m.UniformF32(v, float32(-bound), float32(bound)) })
 	case graph.Table:
-		write(t, m.NormalF32)
+		write(t, func(v []float32) { m.NormalF32(v, 1) })
 	case graph.NormWeight:
 		fill(t, 1)
 	case graph.NormBias:

@@ -152,7 +152,7 @@ func newPowerSGD(g *Group, l *lowRank, bucket, wire Region) *powerSGD {
 	s.residue = make([]float32, len(s.grad))
 	need := 0
 	for _, m := range l.mats {
-		rng.NewMT(uint64(m.param)).NormalF32(s.second[m.q:][:m.cols*m.r]) // the same on all ranks and in any bucket
+		rng.NewMT(uint64(m.param)).NormalF32(s.second[m.q:][:m.cols*m.r], 1) // the same on all ranks and in any bucket
 		need = max(need, gemm.GemmScratch(m.rows, m.r, m.cols), gemm.GemmScratch(m.cols, m.r, m.rows), gemm.GemmScratch(m.rows, m.cols, m.r))
 	}
 	s.scratch = make([]float32, need)

@@ -37,7 +37,7 @@ func TestWhatTravelsAsFactors(t *testing.T) {
 
 func TestOrthonormalise(t *testing.T) {
 	a := make([]float32, 40*4)
-	rng.NewMT(3).NormalF32(a)
+	rng.NewMT(3).NormalF32(a, 1)
 	for k := range 40 { // the last column depends on the first two
 		a[k*4+3] = 2*a[k*4] - a[k*4+1]
 	}
@@ -108,7 +108,7 @@ func TestPowerSGDIsItsDefinition(t *testing.T) {
 	shape := tensor.Shape{14, 3, 4}
 	rows, cols := 14, 12
 	q32 := make([]float32, cols*rank)
-	rng.NewMT(0).NormalF32(q32)
+	rng.NewMT(0).NormalF32(q32, 1)
 	left := make([]float64, rows*cols)
 	steps(t, world, n, lowRankConfig(rank, start), shape, noise, func(step int, out []float32) {
 		m := make([]float64, len(out))
