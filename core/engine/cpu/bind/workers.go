@@ -9,6 +9,7 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv"
 	"github.com/trainctl/trainctl/core/engine/plan"
+	"github.com/trainctl/trainctl/core/tensor"
 )
 
 // idle is how long a worker looks for the next step's work before it ends.
@@ -181,6 +182,11 @@ func (b *Binder[T]) Scratches() [][]T {
 		s[i] = b.Scratch()
 	}
 	return s
+}
+
+// WholeScratch is the scratch memory of all threads in one piece.
+func (b *Binder[T]) WholeScratch() []T {
+	return tensor.View[T](b.space(b.Memory.Workers.Size() * tensor.RoundUp(b.room*sizeof[T](), cacheLine)))
 }
 
 // ConvParts are the geometries of each thread's share of the images.

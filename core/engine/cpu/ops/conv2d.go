@@ -21,23 +21,24 @@ func init() {
 // convTermScratch has room for a term of the gradient beside, where threads share images.
 func convTermScratch(s *plan.Step, threads int) int {
 	n := convScratch(s, threads)
-	if shares := convShares(s, threads); len(shares) > 1 && !shares[0].ByChannels() {
+	if p := convGeometry(s); min(threads, p.N) > 1 && convTeam(s, threads) == nil {
 		n += s.Out[0].Spec.Shape.Elems()
 	}
 	return n
 }
 
-// convScratch is what a convolution's kernel needs for the largest share.
-func convScratch(s *plan.Step, threads int) (n int) {
-	shares := convShares(s, threads)
-	for i := range shares {
-		if bind.ScratchSize(s) == 8 {
-			n = max(n, convScratchOf[float64](s.Op, &shares[i].Shape))
-		} else {
-			n = max(n, convScratchOf[float32](s.Op, &shares[i].Shape))
-		}
+// convScratch is what a convolution's kernel needs on each thread, for the largest share of
+// the images, or as its part of a team's.
+func convScratch(s *plan.Step, threads int) int {
+	if team := convTeam(s, threads); team != nil {
+		return kernel.CeilDiv(team.Scratch(), threads)
 	}
-	return n
+	p := convGeometry(s)
+	p.N = kernel.CeilDiv(p.N, threads)
+	if bind.ScratchSize(s) == 8 {
+		return convScratchOf[float64](s.Op, &p)
+	}
+	return convScratchOf[float32](s.Op, &p)
 }
 
 func convScratchOf[T kernel.Float](step graph.Op, p *conv.Shape) int {
@@ -50,13 +51,13 @@ func convScratchOf[T kernel.Float](step graph.Op, p *conv.Shape) int {
 	return conv.ForwardScratch[T](p)
 }
 
-// convShares are the threads' parts of a convolution.
-func convShares(s *plan.Step, threads int) []conv.Share {
-	d := directions[s.Op]
+// convTeam is the threads as a team, nil if they share images.
+func convTeam(s *plan.Step, threads int) *conv.Team {
+	p := convGeometry(s)
 	if bind.ScratchSize(s) == 8 {
-		return conv.Shares[float64](convGeometry(s), d, threads)
+		return conv.NewTeam[float64](&p, directions[s.Op], threads)
 	}
-	return conv.Shares[float32](convGeometry(s), d, threads)
+	return conv.NewTeam[float32](&p, directions[s.Op], threads)
 }
 
 // convGeometry reads a convolution's sizes from whichever of its tensors the step has.
@@ -80,41 +81,66 @@ func convGeometry(s *plan.Step) conv.Shape {
 }
 
 func bindConv[T kernel.Float](b *bind.Binder[T]) bind.Job {
-	p, x, w, bias, scratch := convGeometry(b.Step), b.In(0), b.In(1), b.In(2), b.Scratches()
+	p, x, w, bias := convGeometry(b.Step), b.In(0), b.In(1), b.In(2)
 	y, _ := b.Out(0)
-	in, out := p.C*p.H*p.W, p.K*p.OutH()*p.OutW()
-	return convJobs(b, func(c *plan.Call, part int, s *conv.Share) {
-		conv.Forward(&s.Shape, x(c)[s.Image*in:], w(c), bias(c), y[s.Image*out:], scratch[part])
+	if team := convTeam(b.Step, b.Memory.Workers.Size()); team != nil {
+		return convolveTogether(b, team, x, w, bias, y)
+	}
+	in, out, parts, scratch := p.C*p.H*p.W, p.K*p.OutH()*p.OutW(), b.ConvParts(p), b.Scratches()
+	return b.Split(p.N, 1, func(c *plan.Call, part, lo, _ int) {
+		conv.Forward(&parts[part], x(c)[lo*in:], w(c), bias(c), y[lo*out:], scratch[part])
 	})
 }
 
 func bindConvGradInput[T kernel.Float](b *bind.Binder[T]) bind.Job {
-	p, dy, w, scratch := convGeometry(b.Step), b.In(0), b.In(1), b.Scratches()
+	p, dy, w := convGeometry(b.Step), b.In(0), b.In(1)
 	dx, _ := b.Out(0)
-	in, out := p.C*p.H*p.W, p.K*p.OutH()*p.OutW()
-	return convJobs(b, func(c *plan.Call, part int, s *conv.Share) {
-		conv.GradInput(&s.Shape, dy(c)[s.Image*out:], w(c), dx[s.Image*in:], scratch[part])
+	if team := convTeam(b.Step, b.Memory.Workers.Size()); team != nil {
+		return convolveTogether(b, team, dy, w, func(*plan.Call) []T { return nil }, dx)
+	}
+	in, out, parts, scratch := p.C*p.H*p.W, p.K*p.OutH()*p.OutW(), b.ConvParts(p), b.Scratches()
+	return b.Split(p.N, 1, func(c *plan.Call, part, lo, _ int) {
+		conv.GradInput(&parts[part], dy(c)[lo*out:], w(c), dx[lo*in:], scratch[part])
 	})
-}
-
-// convJobs runs a convolution's shares on the threads.
-func convJobs[T kernel.Float](b *bind.Binder[T], run func(c *plan.Call, part int, s *conv.Share)) bind.Job {
-	shares := convShares(b.Step, b.Memory.Workers.Size())
-	return b.Split(len(shares), 1, func(c *plan.Call, part, _, _ int) { run(c, part, &shares[part]) })
 }
 
 func bindConvGradWeight[T kernel.Float](b *bind.Binder[T]) bind.Job {
-	p, x, dy, scratch := convGeometry(b.Step), b.In(0), b.In(1), b.Scratches()
-	in, out := p.C*p.H*p.W, p.K*p.OutH()*p.OutW()
-	if shares := convShares(b.Step, b.Memory.Workers.Size()); shares[0].ByChannels() {
+	p, x, dy := convGeometry(b.Step), b.In(0), b.In(1)
+	if team := convTeam(b.Step, b.Memory.Workers.Size()); team != nil {
 		dw, add := b.Out(0)
-		return convJobs(b, func(c *plan.Call, part int, s *conv.Share) {
-			conv.GradWeight(&s.Shape, x(c), dy(c), dw, scratch[part], add(c))
+		return inTeam(b, team, func(c *plan.Call, member, group int) {
+			team.Read(member, group, kernel.As32(x(c)), kernel.As32(dy(c)))
+		}, func(c *plan.Call, member, group int) {
+			team.WriteWeights(member, group, kernel.As32(dw), add(c))
 		})
 	}
-	return convTerms(b, p, scratch, func(c *plan.Call, p *conv.Shape, lo int, dw, scratch []T, add bool) {
+	in, out := p.C*p.H*p.W, p.K*p.OutH()*p.OutW()
+	return convTerms(b, p, b.Scratches(), func(c *plan.Call, p *conv.Shape, lo int, dw, scratch []T, add bool) {
 		conv.GradWeight(p, x(c)[lo*in:], dy(c)[lo*out:], dw, scratch, add)
 	})
+}
+
+// convolveTogether binds a convolution of x, or of its gradient, that a team computes.
+func convolveTogether[T kernel.Float](b *bind.Binder[T], team *conv.Team, x, w, bias func(*plan.Call) []T, y []T) bind.Job {
+	return inTeam(b, team, func(c *plan.Call, member, group int) {
+		team.Read(member, group, kernel.As32(x(c)), nil)
+	}, func(c *plan.Call, member, group int) {
+		team.Write(member, group, kernel.As32(w(c)), kernel.As32(bias(c)), kernel.As32(y))
+	})
+}
+
+// inTeam runs both parts of each group of a team's convolution, one after the other.
+func inTeam[T kernel.Float](b *bind.Binder[T], team *conv.Team, read, write func(c *plan.Call, member, group int)) bind.Job {
+	team.Reserve(kernel.As32(b.WholeScratch()))
+	members, group := b.Memory.Workers.Size(), 0
+	reads := b.Split(members, 1, func(c *plan.Call, member, _, _ int) { read(c, member, group) })
+	writes := b.Split(members, 1, func(c *plan.Call, member, _, _ int) { write(c, member, group) })
+	return func(c *plan.Call) {
+		for group = range team.Groups() {
+			reads(c)
+			writes(c)
+		}
+	}
 }
 
 // convTerms lets the first thread write a convolution's weight gradient and the

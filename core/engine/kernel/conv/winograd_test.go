@@ -127,47 +127,60 @@ func keepsNonFinite(t *testing.T, what string, got, want []float32, touched int)
 	}
 }
 
-// Threads that share a convolution by its channels compute the same as one.
-func TestSharesOfChannels(t *testing.T) {
+// Members of a team compute the bits of one call.
+func TestTeams(t *testing.T) {
 	kerneltest.AtEachLevel(t, func(t *testing.T) {
 		for _, p := range []Shape{
 			{N: 3, C: 112, H: 7, W: 9, K: 144, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1},
-			{N: 2, C: 144, H: 6, W: 6, K: 96, R: 5, S: 5, StrideH: 1, StrideW: 1, PadH: 2, PadW: 2},
+			{N: 2, C: 144, H: 6, W: 6, K: 112, R: 5, S: 5, StrideH: 1, StrideW: 1, PadH: 2, PadW: 2},
 			{N: 4, C: 96, H: 8, W: 8, K: 224, R: 3, S: 3, StrideH: 2, StrideW: 2, PadH: 1, PadW: 1},
+			{N: 100, C: 96, H: 8, W: 8, K: 112, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1}, // four groups, two for each of three threads
 		} {
-			for _, threads := range []int{1, 2, 3} {
-				run := func(d Direction, f func(s *Share, scratch []float32)) {
-					shares := Shares[float32](p, d, threads)
-					if got := shares[0].ByChannels(); got != (threads > 1 && kernel.Current() != kernel.Generic) {
-						t.Errorf("%v, direction %d: %d threads share channels: %v", &p, d, threads, got)
-					}
-					for i := range shares {
-						f(&shares[i], kerneltest.Poisoned[float32](Scratch[float32](&shares[i].Shape)))
-					}
+			for _, threads := range []int{2, 3} {
+				if p.N == 100 && threads == 2 {
+					continue // two groups for each
 				}
-				shared(t, &p, run)
+				if kernel.Current() == kernel.Generic {
+					if NewTeam[float32](&p, ToOutput, threads) != nil {
+						t.Error("a team without vectors")
+					}
+					continue
+				}
+				together(t, &p, threads)
 			}
 		}
 	})
 }
 
-// shared computes all directions by run, and compares them with those of one call.
-func shared(t *testing.T, p *Shape, run func(d Direction, f func(s *Share, scratch []float32))) {
+// together computes all directions in a team, and compares them with those of one call.
+func together(t *testing.T, p *Shape, threads int) {
 	t.Helper()
-	if kernel.Current() == kernel.Generic {
-		return
-	}
 	x, w, bias, dy := kerneltest.Random[float32](1, p.N*p.C*p.H*p.W), kerneltest.Random[float32](2, p.K*p.PatchSize()), kerneltest.Random[float32](3, p.K), kerneltest.Random[float32](4, p.N*p.K*p.OutH()*p.OutW())
 	scratch := kerneltest.Poisoned[float32](Scratch[float32](p))
-	y, dx, dw := make([]float32, len(dy)), make([]float32, len(x)), make([]float32, len(w))
+	y, dx, dw := make([]float32, len(dy)), make([]float32, len(x)), kerneltest.Random[float32](5, len(w))
 	Forward(p, x, w, bias, y, scratch)
 	GradInput(p, dy, w, dx, scratch)
-	GradWeight(p, x, dy, dw, scratch, false)
-	gotY, gotDx, gotDw := kerneltest.Awkward(6, len(dy)), kerneltest.Awkward(7, len(x)), kerneltest.Awkward(8, len(w))
-	run(ToOutput, func(s *Share, scratch []float32) { Forward(&s.Shape, x, w, bias, gotY, scratch) })
-	run(ToInput, func(s *Share, scratch []float32) { GradInput(&s.Shape, dy, w, gotDx, scratch) })
-	run(ToWeight, func(s *Share, scratch []float32) { GradWeight(&s.Shape, x, dy, gotDw, scratch, false) })
-	kerneltest.Nearly(t, "y", gotY, kerneltest.Widened(y), 1e-5)
-	kerneltest.Nearly(t, "dx", gotDx, kerneltest.Widened(dx), 1e-5)
-	kerneltest.Nearly(t, "dw", gotDw, kerneltest.Widened(dw), 1e-5)
+	gotY, gotDx, gotDw := kerneltest.Awkward(6, len(dy)), kerneltest.Awkward(7, len(x)), slices.Clone(dw)
+	GradWeight(p, x, dy, dw, scratch, true)
+	run := func(d Direction, x, dy []float32, write func(team *Team, member, group int)) {
+		team := NewTeam[float32](p, d, threads)
+		if team == nil {
+			t.Fatalf("%v, direction %d: %d threads share images", p, d, threads)
+		}
+		team.Reserve(kerneltest.Poisoned[float32](team.Scratch()))
+		for group := range team.Groups() {
+			for member := range threads {
+				team.Read(member, group, x, dy)
+			}
+			for member := range threads {
+				write(team, member, group)
+			}
+		}
+	}
+	run(ToOutput, x, nil, func(team *Team, member, group int) { team.Write(member, group, w, bias, gotY) })
+	run(ToInput, dy, nil, func(team *Team, member, group int) { team.Write(member, group, w, nil, gotDx) })
+	run(ToWeight, x, dy, func(team *Team, member, group int) { team.WriteWeights(member, group, gotDw, true) })
+	kerneltest.SameBits(t, "y", gotY, y)
+	kerneltest.SameBits(t, "dx", gotDx, dx)
+	kerneltest.SameBits(t, "dw", gotDw, dw)
 }

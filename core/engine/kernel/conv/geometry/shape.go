@@ -11,16 +11,6 @@ import "fmt"
 type Shape struct {
 	N, C, H, W, K, R, S                              int
 	StrideH, StrideW, PadH, PadW, DilH, DilW, Groups int
-
-	Channels Channels // that a call computes
-}
-
-// Channels are some of the channels of a result: of y in the forward direction, of dx in
-// that to the input, and the filters of dw. The tensors of the call are whole; K, or C in
-// the direction to the input, counts only those that are computed. The zero value is all.
-type Channels struct {
-	First int // channel
-	All   int // channels that the tensors have
 }
 
 // OutH is the height of the output.

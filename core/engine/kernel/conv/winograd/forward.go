@@ -24,20 +24,25 @@ func GradInput[T pixel](p *geometry.Shape, dy, w, dx []T, scratch []float32) {
 
 // run convolves x, group by group of tiles.
 func (c *call[T]) run(w, x []T, bias []float32, y []T) {
-	for first := 0; first < c.images*c.down; first += c.rows {
-		end := min(first+c.rows, c.images*c.down)
-		c.readImages(x, first, end)
-		for to := 0; to < c.to; to += c.toBlock {
-			outs := min(c.toBlock, c.to-to)
-			for from := 0; from < c.from; from += c.fromBlock {
-				ins := min(c.fromBlock, c.from-from)
-				if first == 0 || !c.once {
-					c.setFilters(w, from, ins, to, outs)
-				}
-				c.multiply((end-first)*c.across, from, ins, outs)
+	for i := range c.groups() {
+		c.readImages(x, i, 0, c.from/channelLanes)
+		c.convolve(w, bias, y, i)
+	}
+}
+
+// convolve computes a group's outputs from its tiles at the points.
+func (c *call[T]) convolve(w []T, bias []float32, y []T, group int) {
+	first, end := c.group(group)
+	for to := 0; to < c.to; to += c.toBlock {
+		outs := min(c.toBlock, c.to-to)
+		for from := 0; from < c.from; from += c.fromBlock {
+			ins := min(c.fromBlock, c.from-from)
+			if first == 0 || !c.once {
+				c.setFilters(w, from, ins, to, outs)
 			}
-			c.writeImages(y, bias, to, outs, first, end)
+			c.multiply((end-first)*c.across, from, ins, outs)
 		}
+		c.writeImages(y, bias, to, outs, first, end)
 	}
 }
 
@@ -104,13 +109,10 @@ func (c *call[T]) readWidened(d tensor.DType, w []T, from, to int) {
 // flippedAhead is how many input channels are between a filter that is read and one that is prefetched.
 const flippedAhead = 4
 
-// readImages evaluates a group of tiles at the points.
-func (c *call[T]) readImages(x []T, first, end int) {
-	point := 4 * c.pointElems(c.from/channelLanes)
-	t := transform{
-		inRow: 4 * c.width * channelLanes, inCol: 4 * channelLanes, inStep: 4 * c.step * channelLanes,
-		outRow: c.points * point, outCol: point, outStep: 4 * channelLanes, tmp: &c.tmp[0],
-	}
+// readImages evaluates a group of tiles at the points, in some of the blocks of channels.
+func (c *call[T]) readImages(x []T, group, block, endBlock int) {
+	first, end := c.group(group)
+	t := c.toPoints(c.width, c.step, c.from)
 	every := 1
 	if c.over < 0 {
 		every = c.step // the rows between are not read
@@ -120,7 +122,7 @@ func (c *call[T]) readImages(x []T, first, end int) {
 		row += s.Rows
 		top := max(0, s.Row*c.step-c.padH)
 		bottom := min(c.h, (s.Row+s.Rows)*c.step+c.over-c.padH)
-		for block := range c.from / channelLanes {
+		for block := block; block < endBlock; block++ {
 			plane := x[(s.Image*c.from+block*channelLanes)*c.h*c.w:]
 			if top < bottom {
 				c.toLanes(plane[top*c.w:], c.h*c.w, kernel.CeilDiv(bottom-top, every), c.w, every, c.frame[((top+c.padH)*c.width+c.padW)*channelLanes:], c.width)
@@ -131,6 +133,17 @@ func (c *call[T]) readImages(x []T, first, end int) {
 				dataToPoints(c.step+c.over, c.points, &t)
 			}
 		}
+	}
+}
+
+// toPoints transforms tiles, which begin step vectors apart in rows of width vectors, to
+// points in so many channels.
+func (c *call[T]) toPoints(width, step, channels int) transform {
+	const vector = 4 * channelLanes
+	point := 4 * c.pointElems(channels/channelLanes)
+	return transform{
+		inRow: vector * width, inCol: vector, inStep: vector * step,
+		outRow: c.points * point, outCol: point, outStep: vector, tmp: &c.tmp[0],
 	}
 }
 

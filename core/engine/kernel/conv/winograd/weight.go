@@ -11,56 +11,68 @@ func GradWeight[T pixel](p *geometry.Shape, x, dy []T, dw, scratch []float32, ac
 	c := newCall[T](p, false)
 	c.reserve(c.to/channelLanes, scratch)
 	clear(c.lanes) // tiles reach beyond the last column and row of dy
-	total := c.images * c.down
-	for first := 0; first < total; first += c.rows {
-		end := min(first+c.rows, total)
-		c.clearRest((end - first) * c.across)
-		c.readImages(x, first, end)
-		c.readGradients(dy, first, end)
-		for from := 0; from < c.from; from += c.fromBlock {
-			ins := min(c.fromBlock, c.from-from)
-			for to := 0; to < c.to; to += c.toBlock {
-				outs := min(c.toBlock, c.to-to)
-				c.sumTiles((end-first)*c.across, from, ins, to, outs, c.once && first > 0)
-				if !c.once || end == total { // sums that are kept wait for the last group
-					c.writeFilters(dw, from, ins, to, outs, accumulate || !c.once && first > 0)
-				}
+	for i := range c.groups() {
+		c.readBoth(x, dy, i, 0, 1)
+		c.correlate(dw, i, accumulate)
+	}
+}
+
+// readBoth evaluates a group of tiles of x and of dy at the points, in one of so many
+// parts of the channels of either, and clears the tiles that fill up the last micro-kernel.
+func (c *call[T]) readBoth(x, dy []T, group, part, parts int) {
+	first, end := c.group(group)
+	used := (end - first) * c.across
+	blocks := c.from / channelLanes
+	lo, hi := blocks*part/parts, blocks*(part+1)/parts
+	c.clearRest(c.data, used, blocks, lo, hi)
+	c.readImages(x, group, lo, hi)
+	blocks = c.all / channelLanes
+	lo, hi = blocks*part/parts, blocks*(part+1)/parts
+	c.clearRest(c.products, used, blocks, lo, hi)
+	c.readGradients(dy, group, lo, hi)
+}
+
+// correlate adds a group's part of the gradient to dw, or writes it.
+func (c *call[T]) correlate(dw []float32, group int, accumulate bool) {
+	first, end := c.group(group)
+	for from := 0; from < c.from; from += c.fromBlock {
+		ins := min(c.fromBlock, c.from-from)
+		for to := 0; to < c.to; to += c.toBlock {
+			outs := min(c.toBlock, c.to-to)
+			c.sumTiles((end-first)*c.across, from, ins, to, outs, c.once && first > 0)
+			if !c.once || end == c.images*c.down { // sums that are kept wait for the last group
+				c.writeFilters(dw, from, ins, to, outs, accumulate || !c.once && first > 0)
 			}
 		}
 	}
 }
 
-// clearRest zeroes the tiles that fill up the last micro-kernel.
-func (c *call[T]) clearRest(used int) {
-	whole := c.whole(used)
-	if used == whole {
+// clearRest zeroes the tiles beyond those used, up to a whole micro-kernel, in some blocks
+// of a buffer of so many.
+func (c *call[T]) clearRest(buf []float32, used, blocks, lo, hi int) {
+	rest := (c.whole(used) - used) * channelLanes
+	if rest == 0 {
 		return
 	}
-	clearTiles := func(buf []float32, blocks int) {
-		for point := range c.squares() {
-			for block := range blocks {
-				clear(buf[point*c.pointElems(blocks)+(block*c.stride+used)*channelLanes:][:(whole-used)*channelLanes])
-			}
+	for point := range c.squares() {
+		for block := lo; block < hi; block++ {
+			clear(buf[point*c.pointElems(blocks)+(block*c.stride+used)*channelLanes:][:rest])
 		}
 	}
-	clearTiles(c.data, c.from/channelLanes)
-	clearTiles(c.products, c.to/channelLanes)
 }
 
-// readGradients evaluates a group of tiles of dy at the points.
-func (c *call[T]) readGradients(dy []T, first, end int) {
-	point := 4 * c.pointElems(c.to/channelLanes)
-	t := transform{
-		inRow: 4 * c.outWidth * channelLanes, inCol: 4 * channelLanes, inStep: 4 * c.side * channelLanes,
-		outRow: c.points * point, outCol: point, outStep: 4 * channelLanes, tmp: &c.tmp[0],
-	}
+// readGradients evaluates a group of tiles of dy at the points, in some of the blocks of
+// channels.
+func (c *call[T]) readGradients(dy []T, group, block, endBlock int) {
+	first, end := c.group(group)
+	t := c.toPoints(c.outWidth, c.side, c.all)
 	for row := first; row < end; {
 		s := geometry.BandAt(first, row, end, c.down)
 		row += s.Rows
 		top := s.Row * c.side
 		bottom := min(c.oh, top+s.Rows*c.side)
-		for block := range c.to / channelLanes {
-			plane := dy[(s.Image*c.all+c.first+block*channelLanes)*c.oh*c.ow:]
+		for block := block; block < endBlock; block++ {
+			plane := dy[(s.Image*c.all+block*channelLanes)*c.oh*c.ow:]
 			c.toLanes(plane[top*c.ow:], c.oh*c.ow, bottom-top, c.ow, 1, c.lanes[top*c.outWidth*channelLanes:], c.outWidth)
 			for i := range s.Rows {
 				t.count, t.in = c.across, &c.lanes[(s.Row+i)*c.side*c.outWidth*channelLanes]
@@ -80,11 +92,11 @@ func (c *call[T]) sumTiles(tiles, from, ins, to, outs int, add bool) {
 	if add {
 		t.add = 1
 	}
-	data, grads := c.pointElems(c.from/channelLanes), c.pointElems(c.to/channelLanes)
+	data, grads := c.pointElems(c.from/channelLanes), c.pointElems(c.all/channelLanes)
 	for point := range c.squares() {
 		sums := c.filters[point*c.filterElems():][:ins*outs]
 		for block := 0; block < outs/channelLanes; block += c.tileBlocks {
-			b := c.products[point*grads+(to/channelLanes+block)*c.stride*channelLanes:]
+			b := c.products[point*grads+((c.first+to)/channelLanes+block)*c.stride*channelLanes:]
 			for part := 0; part < ins; part += channelLanes {
 				at := block*ins*channelLanes + part*channelLanes
 				t.a = &c.data[point*data+(from+part)*c.stride]

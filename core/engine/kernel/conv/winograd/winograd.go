@@ -162,7 +162,7 @@ type call[T pixel] struct {
 	step, over     int // pixels from a tile of the input to the next, and how many more of them it needs, or fewer
 	images         int
 	from, to       int // channels
-	first, all     int // the call computes to channels of all, from first on
+	first, all     int // the call computes to channels of all, from first on: all of them, but for a member of a Team
 	h, w, oh, ow   int
 	padH, padW     int
 	across, down   int  // tiles per image
@@ -194,9 +194,7 @@ func newCall[T pixel](p *geometry.Shape, gradInput bool) call[T] {
 		c.from, c.to, c.h, c.w, c.oh, c.ow = p.K, p.C, c.oh, c.ow, p.H, p.W
 		c.padH, c.padW = p.R-1-p.PadH, p.R-1-p.PadW
 	}
-	if c.first, c.all = p.Channels.First, p.Channels.All; c.all == 0 {
-		c.all = c.to
-	}
+	c.all = c.to
 	switch {
 	case picks(p):
 		c.pick(p.StrideH, gradInput)
@@ -248,6 +246,14 @@ func (c *call[T]) divide() {
 	c.stride = c.whole(c.rows * c.across)
 }
 
+// groups is the number of groups of tiles.
+func (c *call[T]) groups() int { return kernel.CeilDiv(c.images*c.down, c.rows) }
+
+// group is the rows of tiles of a group.
+func (c *call[T]) group(i int) (first, end int) {
+	return i * c.rows, min((i+1)*c.rows, c.images*c.down)
+}
+
 func gcd(a, b int) int {
 	for b > 0 {
 		a, b = b, a%b
@@ -282,7 +288,15 @@ const tmpElems = maxPoints * maxPoints * channelLanes
 
 // products holds the points of all channels of dy, or those of a block of outputs.
 func (c *call[T]) scratch(productBlocks int) int {
-	return c.frameElems() + c.lanesElems() + c.squares()*(c.pointElems(c.from/channelLanes)+c.pointElems(productBlocks)+c.filterElems()) + c.tapElems() + tmpElems + c.wideRoom()
+	return c.blockElems(c.from/channelLanes) + c.blockElems(productBlocks) + c.ownElems()
+}
+
+// blockElems is the room for the points of a group in so many blocks of channels.
+func (c *call[T]) blockElems(blocks int) int { return c.squares() * c.pointElems(blocks) }
+
+// ownElems is the room that every thread has to itself, whatever it shares.
+func (c *call[T]) ownElems() int {
+	return c.frameElems() + c.lanesElems() + c.squares()*c.filterElems() + c.tapElems() + tmpElems + c.wideRoom()
 }
 
 // Scratch is the number of scratch elements that each direction needs.
@@ -296,19 +310,27 @@ func Scratch[T pixel](p *geometry.Shape) int {
 
 // reserve cuts the buffers from scratch, and clears the border of the frame.
 func (c *call[T]) reserve(productBlocks int, scratch []float32) {
-	cut := func(n int) []float32 {
-		part := scratch[:n]
-		scratch = scratch[n:]
-		return part
-	}
-	c.frame, c.lanes = cut(c.frameElems()), cut(c.lanesElems())
-	c.data, c.products = cut(c.squares()*c.pointElems(c.from/channelLanes)), cut(c.squares()*c.pointElems(productBlocks))
-	c.filters, c.tapLanes, c.tmp = cut(c.squares()*c.filterElems()), cut(c.tapElems()), cut(tmpElems)
-	c.wide = cut(c.wideRoom())
+	c.data = cut(&scratch, c.blockElems(c.from/channelLanes))
+	c.products = cut(&scratch, c.blockElems(productBlocks))
+	c.own(&scratch)
 	clear(c.frame)
 	if c.points == 1 {
 		clear(c.lanes)
 	}
+}
+
+// own cuts the buffers that every thread has to itself.
+func (c *call[T]) own(scratch *[]float32) {
+	c.frame, c.lanes = cut(scratch, c.frameElems()), cut(scratch, c.lanesElems())
+	c.filters, c.tapLanes, c.tmp = cut(scratch, c.squares()*c.filterElems()), cut(scratch, c.tapElems()), cut(scratch, tmpElems)
+	c.wide = cut(scratch, c.wideRoom())
+}
+
+// cut takes the first n elements of scratch.
+func cut(scratch *[]float32, n int) []float32 {
+	part := (*scratch)[:n]
+	*scratch = (*scratch)[n:]
+	return part
 }
 
 // TakesBF16 is Takes for images of bfloat16, with tiles as large as pay there.
