@@ -16,6 +16,7 @@ type Tile struct {
 	N0, N1 kernel.Mask // how many columns to write
 	Bias   *float32    // mr start values, or nil for 0
 	Add    int         // 1 adds to C
+	Ahead  int         // bytes from C0 to what is written later, and prefetched
 }
 
 // The largest tile of any level.
@@ -50,9 +51,20 @@ func EvenRows(m, most int) int {
 }
 
 // PackVectors copies k rows of so many vectors to panels of one vector each, which begin next
-// elements apart; stride, between rows of src, is elements.
-func PackVectors(k, vectors int, src *float32, stride int, dst *float32, next int) {
-	vecPackVectors(k, vectors, src, 4*stride, dst, 4*next)
+// elements apart; stride, between rows of src, is elements, and so is ahead, the distance of what is
+// packed later, and prefetched.
+func PackVectors(k, vectors int, src *float32, stride, ahead int, dst *float32, next int) {
+	vecPackVectors(k, vectors, src, 4*stride, 4*ahead, dst, 4*next)
+}
+
+// Transpose writes a matrix of rows×cols as one of cols×rows, to which it may write some elements more:
+// a vector less one.
+func Transpose(rows, cols int, src, dst []float32) {
+	lanes := kernel.Lanes()
+	tail := kernel.FirstLanes((cols-1)%lanes + 1)
+	for i := (rows - 1) / lanes * lanes; i >= 0; i -= lanes { // what is written too much belongs to rows before
+		vecPackAcross(min(lanes, rows-i), &src[i*cols], 4*cols, cols, tail, &dst[i], 4*rows)
+	}
 }
 
 // PackAlong copies the lanes of n of k rows; stride and step, between rows of src and

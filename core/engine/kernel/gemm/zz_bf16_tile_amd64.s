@@ -3,9 +3,14 @@
 #include "textflag.h"
 
 // func tile1BF16(tile *Tile)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·tile1BF16(SB), NOSPLIT, $0-8
 	MOVQ         tile+0(FP), AX
+	MOVQ         40(AX), CX
+	MOVQ         56(AX), DX
+	ADDQ         96(AX), CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
 	MOVQ         80(AX), CX
 	VPXORD       Z0, Z0, Z0
 	VPXORD       Z1, Z1, Z1
@@ -61,9 +66,17 @@ stored:
 	RET
 
 // func tile2BF16(tile *Tile)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·tile2BF16(SB), NOSPLIT, $0-8
 	MOVQ         tile+0(FP), AX
+	MOVQ         40(AX), CX
+	MOVQ         56(AX), DX
+	ADDQ         96(AX), CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
 	MOVQ         80(AX), CX
 	VPXORD       Z0, Z0, Z0
 	VPXORD       Z1, Z1, Z1
@@ -136,9 +149,20 @@ stored:
 	RET
 
 // func tile3BF16(tile *Tile)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·tile3BF16(SB), NOSPLIT, $0-8
 	MOVQ         tile+0(FP), AX
+	MOVQ         40(AX), CX
+	MOVQ         56(AX), DX
+	ADDQ         96(AX), CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
 	MOVQ         80(AX), CX
 	VPXORD       Z0, Z0, Z0
 	VPXORD       Z1, Z1, Z1
@@ -228,9 +252,23 @@ stored:
 	RET
 
 // func tile4BF16(tile *Tile)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·tile4BF16(SB), NOSPLIT, $0-8
 	MOVQ         tile+0(FP), AX
+	MOVQ         40(AX), CX
+	MOVQ         56(AX), DX
+	ADDQ         96(AX), CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
 	MOVQ         80(AX), CX
 	VPXORD       Z0, Z0, Z0
 	VPXORD       Z1, Z1, Z1
@@ -337,9 +375,26 @@ stored:
 	RET
 
 // func tile5BF16(tile *Tile)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·tile5BF16(SB), NOSPLIT, $0-8
 	MOVQ         tile+0(FP), AX
+	MOVQ         40(AX), CX
+	MOVQ         56(AX), DX
+	ADDQ         96(AX), CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
 	MOVQ         80(AX), CX
 	VPXORD       Z0, Z0, Z0
 	VPXORD       Z1, Z1, Z1
@@ -463,9 +518,29 @@ stored:
 	RET
 
 // func tile6BF16(tile *Tile)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·tile6BF16(SB), NOSPLIT, $0-8
 	MOVQ         tile+0(FP), AX
+	MOVQ         40(AX), CX
+	MOVQ         56(AX), DX
+	ADDQ         96(AX), CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
 	MOVQ         80(AX), CX
 	VPXORD       Z0, Z0, Z0
 	VPXORD       Z1, Z1, Z1
@@ -606,9 +681,32 @@ stored:
 	RET
 
 // func tile7BF16(tile *Tile)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·tile7BF16(SB), NOSPLIT, $0-8
 	MOVQ         tile+0(FP), AX
+	MOVQ         40(AX), CX
+	MOVQ         56(AX), DX
+	ADDQ         96(AX), CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
 	MOVQ         80(AX), CX
 	VPXORD       Z0, Z0, Z0
 	VPXORD       Z1, Z1, Z1
@@ -766,9 +864,35 @@ stored:
 	RET
 
 // func tile8BF16(tile *Tile)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·tile8BF16(SB), NOSPLIT, $0-8
 	MOVQ         tile+0(FP), AX
+	MOVQ         40(AX), CX
+	MOVQ         56(AX), DX
+	ADDQ         96(AX), CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
 	MOVQ         80(AX), CX
 	VPXORD       Z0, Z0, Z0
 	VPXORD       Z1, Z1, Z1
@@ -943,9 +1067,38 @@ stored:
 	RET
 
 // func tile9BF16(tile *Tile)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·tile9BF16(SB), NOSPLIT, $0-8
 	MOVQ         tile+0(FP), AX
+	MOVQ         40(AX), CX
+	MOVQ         56(AX), DX
+	ADDQ         96(AX), CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
 	MOVQ         80(AX), CX
 	VPXORD       Z0, Z0, Z0
 	VPXORD       Z1, Z1, Z1
@@ -1137,9 +1290,41 @@ stored:
 	RET
 
 // func tile10BF16(tile *Tile)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·tile10BF16(SB), NOSPLIT, $0-8
 	MOVQ         tile+0(FP), AX
+	MOVQ         40(AX), CX
+	MOVQ         56(AX), DX
+	ADDQ         96(AX), CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
 	MOVQ         80(AX), CX
 	VPXORD       Z0, Z0, Z0
 	VPXORD       Z1, Z1, Z1
@@ -1348,9 +1533,44 @@ stored:
 	RET
 
 // func tile11BF16(tile *Tile)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·tile11BF16(SB), NOSPLIT, $0-8
 	MOVQ         tile+0(FP), AX
+	MOVQ         40(AX), CX
+	MOVQ         56(AX), DX
+	ADDQ         96(AX), CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
 	MOVQ         80(AX), CX
 	VPXORD       Z0, Z0, Z0
 	VPXORD       Z1, Z1, Z1
@@ -1576,9 +1796,47 @@ stored:
 	RET
 
 // func tile12BF16(tile *Tile)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·tile12BF16(SB), NOSPLIT, $0-8
 	MOVQ         tile+0(FP), AX
+	MOVQ         40(AX), CX
+	MOVQ         56(AX), DX
+	ADDQ         96(AX), CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
 	MOVQ         80(AX), CX
 	VPXORD       Z0, Z0, Z0
 	VPXORD       Z1, Z1, Z1
@@ -1821,9 +2079,50 @@ stored:
 	RET
 
 // func tile13BF16(tile *Tile)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·tile13BF16(SB), NOSPLIT, $0-8
 	MOVQ         tile+0(FP), AX
+	MOVQ         40(AX), CX
+	MOVQ         56(AX), DX
+	ADDQ         96(AX), CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
 	MOVQ         80(AX), CX
 	VPXORD       Z0, Z0, Z0
 	VPXORD       Z1, Z1, Z1
@@ -2083,9 +2382,53 @@ stored:
 	RET
 
 // func tile14BF16(tile *Tile)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·tile14BF16(SB), NOSPLIT, $0-8
 	MOVQ         tile+0(FP), AX
+	MOVQ         40(AX), CX
+	MOVQ         56(AX), DX
+	ADDQ         96(AX), CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
 	MOVQ         80(AX), CX
 	VPXORD       Z0, Z0, Z0
 	VPXORD       Z1, Z1, Z1
@@ -2362,9 +2705,14 @@ stored:
 	RET
 
 // func roundedTile1BF16(tile *Tile)
-// Requires: AVX, AVX512BW, AVX512F, AVX512VL
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, MMX+
 TEXT ·roundedTile1BF16(SB), NOSPLIT, $0-8
 	MOVQ         tile+0(FP), AX
+	MOVQ         40(AX), CX
+	MOVQ         56(AX), DX
+	ADDQ         96(AX), CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
 	MOVQ         80(AX), CX
 	VPXORD       Z0, Z0, Z0
 	VPXORD       Z1, Z1, Z1
@@ -2412,9 +2760,17 @@ store:
 	RET
 
 // func roundedTile2BF16(tile *Tile)
-// Requires: AVX, AVX512BW, AVX512F, AVX512VL
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, MMX+
 TEXT ·roundedTile2BF16(SB), NOSPLIT, $0-8
 	MOVQ         tile+0(FP), AX
+	MOVQ         40(AX), CX
+	MOVQ         56(AX), DX
+	ADDQ         96(AX), CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
 	MOVQ         80(AX), CX
 	VPXORD       Z0, Z0, Z0
 	VPXORD       Z1, Z1, Z1
@@ -2475,9 +2831,20 @@ store:
 	RET
 
 // func roundedTile3BF16(tile *Tile)
-// Requires: AVX, AVX512BW, AVX512F, AVX512VL
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, MMX+
 TEXT ·roundedTile3BF16(SB), NOSPLIT, $0-8
 	MOVQ         tile+0(FP), AX
+	MOVQ         40(AX), CX
+	MOVQ         56(AX), DX
+	ADDQ         96(AX), CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
 	MOVQ         80(AX), CX
 	VPXORD       Z0, Z0, Z0
 	VPXORD       Z1, Z1, Z1
@@ -2551,9 +2918,23 @@ store:
 	RET
 
 // func roundedTile4BF16(tile *Tile)
-// Requires: AVX, AVX512BW, AVX512F, AVX512VL
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, MMX+
 TEXT ·roundedTile4BF16(SB), NOSPLIT, $0-8
 	MOVQ         tile+0(FP), AX
+	MOVQ         40(AX), CX
+	MOVQ         56(AX), DX
+	ADDQ         96(AX), CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
 	MOVQ         80(AX), CX
 	VPXORD       Z0, Z0, Z0
 	VPXORD       Z1, Z1, Z1
@@ -2640,9 +3021,26 @@ store:
 	RET
 
 // func roundedTile5BF16(tile *Tile)
-// Requires: AVX, AVX512BW, AVX512F, AVX512VL
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, MMX+
 TEXT ·roundedTile5BF16(SB), NOSPLIT, $0-8
 	MOVQ         tile+0(FP), AX
+	MOVQ         40(AX), CX
+	MOVQ         56(AX), DX
+	ADDQ         96(AX), CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
 	MOVQ         80(AX), CX
 	VPXORD       Z0, Z0, Z0
 	VPXORD       Z1, Z1, Z1
@@ -2742,9 +3140,29 @@ store:
 	RET
 
 // func roundedTile6BF16(tile *Tile)
-// Requires: AVX, AVX512BW, AVX512F, AVX512VL
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, MMX+
 TEXT ·roundedTile6BF16(SB), NOSPLIT, $0-8
 	MOVQ         tile+0(FP), AX
+	MOVQ         40(AX), CX
+	MOVQ         56(AX), DX
+	ADDQ         96(AX), CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
 	MOVQ         80(AX), CX
 	VPXORD       Z0, Z0, Z0
 	VPXORD       Z1, Z1, Z1
@@ -2857,9 +3275,32 @@ store:
 	RET
 
 // func roundedTile7BF16(tile *Tile)
-// Requires: AVX, AVX512BW, AVX512F, AVX512VL
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, MMX+
 TEXT ·roundedTile7BF16(SB), NOSPLIT, $0-8
 	MOVQ         tile+0(FP), AX
+	MOVQ         40(AX), CX
+	MOVQ         56(AX), DX
+	ADDQ         96(AX), CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
 	MOVQ         80(AX), CX
 	VPXORD       Z0, Z0, Z0
 	VPXORD       Z1, Z1, Z1
@@ -2985,9 +3426,35 @@ store:
 	RET
 
 // func roundedTile8BF16(tile *Tile)
-// Requires: AVX, AVX512BW, AVX512F, AVX512VL
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, MMX+
 TEXT ·roundedTile8BF16(SB), NOSPLIT, $0-8
 	MOVQ         tile+0(FP), AX
+	MOVQ         40(AX), CX
+	MOVQ         56(AX), DX
+	ADDQ         96(AX), CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
 	MOVQ         80(AX), CX
 	VPXORD       Z0, Z0, Z0
 	VPXORD       Z1, Z1, Z1
@@ -3126,9 +3593,38 @@ store:
 	RET
 
 // func roundedTile9BF16(tile *Tile)
-// Requires: AVX, AVX512BW, AVX512F, AVX512VL
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, MMX+
 TEXT ·roundedTile9BF16(SB), NOSPLIT, $0-8
 	MOVQ         tile+0(FP), AX
+	MOVQ         40(AX), CX
+	MOVQ         56(AX), DX
+	ADDQ         96(AX), CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
 	MOVQ         80(AX), CX
 	VPXORD       Z0, Z0, Z0
 	VPXORD       Z1, Z1, Z1
@@ -3280,9 +3776,41 @@ store:
 	RET
 
 // func roundedTile10BF16(tile *Tile)
-// Requires: AVX, AVX512BW, AVX512F, AVX512VL
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, MMX+
 TEXT ·roundedTile10BF16(SB), NOSPLIT, $0-8
 	MOVQ         tile+0(FP), AX
+	MOVQ         40(AX), CX
+	MOVQ         56(AX), DX
+	ADDQ         96(AX), CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
 	MOVQ         80(AX), CX
 	VPXORD       Z0, Z0, Z0
 	VPXORD       Z1, Z1, Z1
@@ -3447,9 +3975,44 @@ store:
 	RET
 
 // func roundedTile11BF16(tile *Tile)
-// Requires: AVX, AVX512BW, AVX512F, AVX512VL
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, MMX+
 TEXT ·roundedTile11BF16(SB), NOSPLIT, $0-8
 	MOVQ         tile+0(FP), AX
+	MOVQ         40(AX), CX
+	MOVQ         56(AX), DX
+	ADDQ         96(AX), CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
 	MOVQ         80(AX), CX
 	VPXORD       Z0, Z0, Z0
 	VPXORD       Z1, Z1, Z1
@@ -3627,9 +4190,47 @@ store:
 	RET
 
 // func roundedTile12BF16(tile *Tile)
-// Requires: AVX, AVX512BW, AVX512F, AVX512VL
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, MMX+
 TEXT ·roundedTile12BF16(SB), NOSPLIT, $0-8
 	MOVQ         tile+0(FP), AX
+	MOVQ         40(AX), CX
+	MOVQ         56(AX), DX
+	ADDQ         96(AX), CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
 	MOVQ         80(AX), CX
 	VPXORD       Z0, Z0, Z0
 	VPXORD       Z1, Z1, Z1
@@ -3820,9 +4421,50 @@ store:
 	RET
 
 // func roundedTile13BF16(tile *Tile)
-// Requires: AVX, AVX512BW, AVX512F, AVX512VL
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, MMX+
 TEXT ·roundedTile13BF16(SB), NOSPLIT, $0-8
 	MOVQ         tile+0(FP), AX
+	MOVQ         40(AX), CX
+	MOVQ         56(AX), DX
+	ADDQ         96(AX), CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
 	MOVQ         80(AX), CX
 	VPXORD       Z0, Z0, Z0
 	VPXORD       Z1, Z1, Z1
@@ -4026,9 +4668,53 @@ store:
 	RET
 
 // func roundedTile14BF16(tile *Tile)
-// Requires: AVX, AVX512BW, AVX512F, AVX512VL
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, MMX+
 TEXT ·roundedTile14BF16(SB), NOSPLIT, $0-8
 	MOVQ         tile+0(FP), AX
+	MOVQ         40(AX), CX
+	MOVQ         56(AX), DX
+	ADDQ         96(AX), CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
 	MOVQ         80(AX), CX
 	VPXORD       Z0, Z0, Z0
 	VPXORD       Z1, Z1, Z1

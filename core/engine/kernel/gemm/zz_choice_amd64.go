@@ -22,12 +22,12 @@ func vecPackAlong(k int, src *float32, stride int, mask kernel.Mask, dst *float3
 	}
 }
 
-// vecPackVectors copies k rows of vectors to panels of one vector each, which begin next bytes apart. stride, between rows of src, is bytes.
-func vecPackVectors(k int, vectors int, src *float32, stride int, dst *float32, next int) {
+// vecPackVectors copies k rows of vectors to panels of one vector each, which begin next bytes apart. stride, between rows of src, and ahead, to what is prefetched, are bytes.
+func vecPackVectors(k int, vectors int, src *float32, stride int, ahead int, dst *float32, next int) {
 	if kernel.Wide() {
-		packVectorsAVX512(k, vectors, src, stride, dst, next)
+		packVectorsAVX512(k, vectors, src, stride, ahead, dst, next)
 	} else {
-		packVectorsAVX2(k, vectors, src, stride, dst, next)
+		packVectorsAVX2(k, vectors, src, stride, ahead, dst, next)
 	}
 }
 

@@ -14,9 +14,9 @@ func vecPackAlong(k int, src *float32, stride int, mask kernel.Mask, dst *float3
 	packAlongNEON(k, src, stride, uintptr(mask), dst, step)
 }
 
-// vecPackVectors copies k rows of vectors to panels of one vector each, which begin next bytes apart. stride, between rows of src, is bytes.
-func vecPackVectors(k int, vectors int, src *float32, stride int, dst *float32, next int) {
-	packVectorsNEON(k, vectors, src, stride, dst, next)
+// vecPackVectors copies k rows of vectors to panels of one vector each, which begin next bytes apart. stride, between rows of src, and ahead, to what is prefetched, are bytes.
+func vecPackVectors(k int, vectors int, src *float32, stride int, ahead int, dst *float32, next int) {
+	packVectorsNEON(k, vectors, src, stride, ahead, dst, next)
 }
 
 // vecFinishRow computes y = max(x + bias, floor), rounded once. The bias moves by biasStep bytes behind every 16.

@@ -18,6 +18,7 @@ var (
 	_ = [1]byte{}[unsafe.Offsetof(Tile{}.N1)-72]
 	_ = [1]byte{}[unsafe.Offsetof(Tile{}.Bias)-80]
 	_ = [1]byte{}[unsafe.Offsetof(Tile{}.Add)-88]
+	_ = [1]byte{}[unsafe.Offsetof(Tile{}.Ahead)-96]
 )
 
 // The offsets at which the assembly reads strip: each index is 0.

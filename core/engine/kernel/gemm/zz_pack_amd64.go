@@ -12,10 +12,10 @@ func packAcrossAVX2(rows int, src *float32, stride int, k int, tail uintptr, dst
 //go:noescape
 func packAlongAVX2(k int, src *float32, stride int, mask uintptr, dst *float32, step int)
 
-// packVectorsAVX2 copies k rows of vectors to panels of one vector each, which begin next bytes apart. stride, between rows of src, is bytes.
+// packVectorsAVX2 copies k rows of vectors to panels of one vector each, which begin next bytes apart. stride, between rows of src, and ahead, to what is prefetched, are bytes.
 //
 //go:noescape
-func packVectorsAVX2(k int, vectors int, src *float32, stride int, dst *float32, next int)
+func packVectorsAVX2(k int, vectors int, src *float32, stride int, ahead int, dst *float32, next int)
 
 // packAcrossAVX512 transposes up to a vector of rows of k elements, in square blocks; tail is what counts of the last, which may write a vector less one rows too many. stride and step are bytes.
 //
@@ -27,7 +27,7 @@ func packAcrossAVX512(rows int, src *float32, stride int, k int, tail uintptr, d
 //go:noescape
 func packAlongAVX512(k int, src *float32, stride int, mask uintptr, dst *float32, step int)
 
-// packVectorsAVX512 copies k rows of vectors to panels of one vector each, which begin next bytes apart. stride, between rows of src, is bytes.
+// packVectorsAVX512 copies k rows of vectors to panels of one vector each, which begin next bytes apart. stride, between rows of src, and ahead, to what is prefetched, are bytes.
 //
 //go:noescape
-func packVectorsAVX512(k int, vectors int, src *float32, stride int, dst *float32, next int)
+func packVectorsAVX512(k int, vectors int, src *float32, stride int, ahead int, dst *float32, next int)

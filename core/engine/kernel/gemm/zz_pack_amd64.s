@@ -27,42 +27,42 @@ load:
 	MOVQ       AX, R10
 	MOVQ       DX, R11
 	VMASKMOVPS (R9), Y0, Y1
-	PREFETCHT0 (R9)(R13*1)
+	PREFETCHT2 (R9)(R13*1)
 	DECQ       R10
 	CMOVQEQ    R12, R11
 	ADDQ       R11, R9
 	VMASKMOVPS (R9), Y0, Y2
-	PREFETCHT0 (R9)(R13*1)
+	PREFETCHT2 (R9)(R13*1)
 	DECQ       R10
 	CMOVQEQ    R12, R11
 	ADDQ       R11, R9
 	VMASKMOVPS (R9), Y0, Y3
-	PREFETCHT0 (R9)(R13*1)
+	PREFETCHT2 (R9)(R13*1)
 	DECQ       R10
 	CMOVQEQ    R12, R11
 	ADDQ       R11, R9
 	VMASKMOVPS (R9), Y0, Y4
-	PREFETCHT0 (R9)(R13*1)
+	PREFETCHT2 (R9)(R13*1)
 	DECQ       R10
 	CMOVQEQ    R12, R11
 	ADDQ       R11, R9
 	VMASKMOVPS (R9), Y0, Y5
-	PREFETCHT0 (R9)(R13*1)
+	PREFETCHT2 (R9)(R13*1)
 	DECQ       R10
 	CMOVQEQ    R12, R11
 	ADDQ       R11, R9
 	VMASKMOVPS (R9), Y0, Y6
-	PREFETCHT0 (R9)(R13*1)
+	PREFETCHT2 (R9)(R13*1)
 	DECQ       R10
 	CMOVQEQ    R12, R11
 	ADDQ       R11, R9
 	VMASKMOVPS (R9), Y0, Y7
-	PREFETCHT0 (R9)(R13*1)
+	PREFETCHT2 (R9)(R13*1)
 	DECQ       R10
 	CMOVQEQ    R12, R11
 	ADDQ       R11, R9
 	VMASKMOVPS (R9), Y0, Y8
-	PREFETCHT0 (R9)(R13*1)
+	PREFETCHT2 (R9)(R13*1)
 	VUNPCKLPS  Y2, Y1, Y9
 	VUNPCKHPS  Y2, Y1, Y2
 	VUNPCKLPS  Y4, Y3, Y1
@@ -131,17 +131,15 @@ row:
 	VZEROUPPER
 	RET
 
-// func packVectorsAVX2(k int, vectors int, src *float32, stride int, dst *float32, next int)
+// func packVectorsAVX2(k int, vectors int, src *float32, stride int, ahead int, dst *float32, next int)
 // Requires: AVX, MMX+
-TEXT ·packVectorsAVX2(SB), NOSPLIT, $0-48
+TEXT ·packVectorsAVX2(SB), NOSPLIT, $0-56
 	MOVQ k+0(FP), AX
 	MOVQ src+16(FP), CX
 	MOVQ stride+24(FP), DX
-	MOVQ dst+32(FP), BX
-	MOVQ next+40(FP), SI
-	MOVQ vectors+8(FP), DI
-	MOVQ DI, R9
-	SHLQ $0x05, R9
+	MOVQ dst+40(FP), BX
+	MOVQ next+48(FP), SI
+	MOVQ ahead+32(FP), R9
 
 row:
 	MOVQ vectors+8(FP), R10
@@ -149,7 +147,7 @@ row:
 	MOVQ BX, R8
 
 vector:
-	PREFETCHT0 (DI)(R9*1)
+	PREFETCHT2 (DI)(R9*1)
 	VMOVUPS    (DI), Y0
 	VMOVUPS    Y0, (R8)
 	ADDQ       $0x20, DI
@@ -189,82 +187,82 @@ load:
 	MOVQ       AX, R10
 	MOVQ       DX, R11
 	VMOVUPS.Z  (R9), K1, Z0
-	PREFETCHT0 (R9)(R13*1)
+	PREFETCHT2 (R9)(R13*1)
 	DECQ       R10
 	CMOVQEQ    R12, R11
 	ADDQ       R11, R9
 	VMOVUPS.Z  (R9), K1, Z1
-	PREFETCHT0 (R9)(R13*1)
+	PREFETCHT2 (R9)(R13*1)
 	DECQ       R10
 	CMOVQEQ    R12, R11
 	ADDQ       R11, R9
 	VMOVUPS.Z  (R9), K1, Z2
-	PREFETCHT0 (R9)(R13*1)
+	PREFETCHT2 (R9)(R13*1)
 	DECQ       R10
 	CMOVQEQ    R12, R11
 	ADDQ       R11, R9
 	VMOVUPS.Z  (R9), K1, Z3
-	PREFETCHT0 (R9)(R13*1)
+	PREFETCHT2 (R9)(R13*1)
 	DECQ       R10
 	CMOVQEQ    R12, R11
 	ADDQ       R11, R9
 	VMOVUPS.Z  (R9), K1, Z4
-	PREFETCHT0 (R9)(R13*1)
+	PREFETCHT2 (R9)(R13*1)
 	DECQ       R10
 	CMOVQEQ    R12, R11
 	ADDQ       R11, R9
 	VMOVUPS.Z  (R9), K1, Z5
-	PREFETCHT0 (R9)(R13*1)
+	PREFETCHT2 (R9)(R13*1)
 	DECQ       R10
 	CMOVQEQ    R12, R11
 	ADDQ       R11, R9
 	VMOVUPS.Z  (R9), K1, Z6
-	PREFETCHT0 (R9)(R13*1)
+	PREFETCHT2 (R9)(R13*1)
 	DECQ       R10
 	CMOVQEQ    R12, R11
 	ADDQ       R11, R9
 	VMOVUPS.Z  (R9), K1, Z7
-	PREFETCHT0 (R9)(R13*1)
+	PREFETCHT2 (R9)(R13*1)
 	DECQ       R10
 	CMOVQEQ    R12, R11
 	ADDQ       R11, R9
 	VMOVUPS.Z  (R9), K1, Z8
-	PREFETCHT0 (R9)(R13*1)
+	PREFETCHT2 (R9)(R13*1)
 	DECQ       R10
 	CMOVQEQ    R12, R11
 	ADDQ       R11, R9
 	VMOVUPS.Z  (R9), K1, Z9
-	PREFETCHT0 (R9)(R13*1)
+	PREFETCHT2 (R9)(R13*1)
 	DECQ       R10
 	CMOVQEQ    R12, R11
 	ADDQ       R11, R9
 	VMOVUPS.Z  (R9), K1, Z10
-	PREFETCHT0 (R9)(R13*1)
+	PREFETCHT2 (R9)(R13*1)
 	DECQ       R10
 	CMOVQEQ    R12, R11
 	ADDQ       R11, R9
 	VMOVUPS.Z  (R9), K1, Z11
-	PREFETCHT0 (R9)(R13*1)
+	PREFETCHT2 (R9)(R13*1)
 	DECQ       R10
 	CMOVQEQ    R12, R11
 	ADDQ       R11, R9
 	VMOVUPS.Z  (R9), K1, Z12
-	PREFETCHT0 (R9)(R13*1)
+	PREFETCHT2 (R9)(R13*1)
 	DECQ       R10
 	CMOVQEQ    R12, R11
 	ADDQ       R11, R9
 	VMOVUPS.Z  (R9), K1, Z13
-	PREFETCHT0 (R9)(R13*1)
+	PREFETCHT2 (R9)(R13*1)
 	DECQ       R10
 	CMOVQEQ    R12, R11
 	ADDQ       R11, R9
 	VMOVUPS.Z  (R9), K1, Z14
-	PREFETCHT0 (R9)(R13*1)
+	PREFETCHT2 (R9)(R13*1)
 	DECQ       R10
 	CMOVQEQ    R12, R11
 	ADDQ       R11, R9
 	VMOVUPS.Z  (R9), K1, Z15
-	PREFETCHT0 (R9)(R13*1)
+	PREFETCHT2 (R9)(R13*1)
 	VUNPCKLPS  Z1, Z0, Z16
 	VUNPCKHPS  Z1, Z0, Z1
 	VUNPCKLPS  Z3, Z2, Z0
@@ -390,17 +388,15 @@ row:
 	VZEROUPPER
 	RET
 
-// func packVectorsAVX512(k int, vectors int, src *float32, stride int, dst *float32, next int)
+// func packVectorsAVX512(k int, vectors int, src *float32, stride int, ahead int, dst *float32, next int)
 // Requires: AVX, AVX512F, MMX+
-TEXT ·packVectorsAVX512(SB), NOSPLIT, $0-48
+TEXT ·packVectorsAVX512(SB), NOSPLIT, $0-56
 	MOVQ k+0(FP), AX
 	MOVQ src+16(FP), CX
 	MOVQ stride+24(FP), DX
-	MOVQ dst+32(FP), BX
-	MOVQ next+40(FP), SI
-	MOVQ vectors+8(FP), DI
-	MOVQ DI, R9
-	SHLQ $0x06, R9
+	MOVQ dst+40(FP), BX
+	MOVQ next+48(FP), SI
+	MOVQ ahead+32(FP), R9
 
 row:
 	MOVQ vectors+8(FP), R10
@@ -408,7 +404,7 @@ row:
 	MOVQ BX, R8
 
 vector:
-	PREFETCHT0 (DI)(R9*1)
+	PREFETCHT2 (DI)(R9*1)
 	VMOVUPS    (DI), Z0
 	VMOVUPS    Z0, (R8)
 	ADDQ       $0x40, DI

@@ -12,7 +12,7 @@ func packAcrossNEON(rows int, src *float32, stride int, k int, tail uintptr, dst
 //go:noescape
 func packAlongNEON(k int, src *float32, stride int, mask uintptr, dst *float32, step int)
 
-// packVectorsNEON copies k rows of vectors to panels of one vector each, which begin next bytes apart. stride, between rows of src, is bytes.
+// packVectorsNEON copies k rows of vectors to panels of one vector each, which begin next bytes apart. stride, between rows of src, and ahead, to what is prefetched, are bytes.
 //
 //go:noescape
-func packVectorsNEON(k int, vectors int, src *float32, stride int, dst *float32, next int)
+func packVectorsNEON(k int, vectors int, src *float32, stride int, ahead int, dst *float32, next int)

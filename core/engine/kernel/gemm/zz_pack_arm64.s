@@ -27,7 +27,7 @@ load:
 	FLDPQ	0(R3), (F11, F10)
 lanes1done:
 	ADD	R4<<0, R3, R0
-	PRFM	0(R0), PLDL1KEEP
+	PRFM	0(R0), PLDL2KEEP
 	SUBS	$1, R2, R2
 	CSEL	EQ, R5, R1, R1
 	ADD	R1, R3, R3
@@ -35,7 +35,7 @@ lanes1done:
 	FLDPQ	0(R3), (F3, F2)
 lanes2done:
 	ADD	R4<<0, R3, R0
-	PRFM	0(R0), PLDL1KEEP
+	PRFM	0(R0), PLDL2KEEP
 	SUBS	$1, R2, R2
 	CSEL	EQ, R5, R1, R1
 	ADD	R1, R3, R3
@@ -43,7 +43,7 @@ lanes2done:
 	FLDPQ	0(R3), (F1, F0)
 lanes3done:
 	ADD	R4<<0, R3, R0
-	PRFM	0(R0), PLDL1KEEP
+	PRFM	0(R0), PLDL2KEEP
 	SUBS	$1, R2, R2
 	CSEL	EQ, R5, R1, R1
 	ADD	R1, R3, R3
@@ -51,7 +51,7 @@ lanes3done:
 	FLDPQ	0(R3), (F17, F16)
 lanes4done:
 	ADD	R4<<0, R3, R0
-	PRFM	0(R0), PLDL1KEEP
+	PRFM	0(R0), PLDL2KEEP
 	SUBS	$1, R2, R2
 	CSEL	EQ, R5, R1, R1
 	ADD	R1, R3, R3
@@ -59,7 +59,7 @@ lanes4done:
 	FLDPQ	0(R3), (F9, F8)
 lanes5done:
 	ADD	R4<<0, R3, R0
-	PRFM	0(R0), PLDL1KEEP
+	PRFM	0(R0), PLDL2KEEP
 	SUBS	$1, R2, R2
 	CSEL	EQ, R5, R1, R1
 	ADD	R1, R3, R3
@@ -67,7 +67,7 @@ lanes5done:
 	FLDPQ	0(R3), (F15, F14)
 lanes6done:
 	ADD	R4<<0, R3, R0
-	PRFM	0(R0), PLDL1KEEP
+	PRFM	0(R0), PLDL2KEEP
 	SUBS	$1, R2, R2
 	CSEL	EQ, R5, R1, R1
 	ADD	R1, R3, R3
@@ -75,7 +75,7 @@ lanes6done:
 	FLDPQ	0(R3), (F7, F6)
 lanes7done:
 	ADD	R4<<0, R3, R0
-	PRFM	0(R0), PLDL1KEEP
+	PRFM	0(R0), PLDL2KEEP
 	SUBS	$1, R2, R2
 	CSEL	EQ, R5, R1, R1
 	ADD	R1, R3, R3
@@ -83,7 +83,7 @@ lanes7done:
 	FLDPQ	0(R3), (F13, F12)
 lanes8done:
 	ADD	R4<<0, R3, R0
-	PRFM	0(R0), PLDL1KEEP
+	PRFM	0(R0), PLDL2KEEP
 	VZIP1	V3.S4, V11.S4, V5.S4
 	VZIP1	V2.S4, V10.S4, V4.S4
 	VZIP2	V3.S4, V11.S4, V3.S4
@@ -402,22 +402,21 @@ lanes1one:
 	FMOVS	0(R4), F1
 	B	lanes1done
 
-// func packVectorsNEON(k int, vectors int, src *float32, stride int, dst *float32, next int)
-TEXT ·packVectorsNEON(SB), NOSPLIT, $0-48
+// func packVectorsNEON(k int, vectors int, src *float32, stride int, ahead int, dst *float32, next int)
+TEXT ·packVectorsNEON(SB), NOSPLIT, $0-56
 	MOVD	k+0(FP), R9
 	MOVD	src+16(FP), R8
 	MOVD	stride+24(FP), R7
-	MOVD	dst+32(FP), R6
-	MOVD	next+40(FP), R5
-	MOVD	vectors+8(FP), R4
-	LSL	$5, R4, R4
+	MOVD	dst+40(FP), R6
+	MOVD	next+48(FP), R5
+	MOVD	ahead+32(FP), R4
 row:
 	MOVD	vectors+8(FP), R3
 	MOVD	R8, R2
 	MOVD	R6, R1
 vector:
 	ADD	R4<<0, R2, R0
-	PRFM	0(R0), PLDL1KEEP
+	PRFM	0(R0), PLDL2KEEP
 	FLDPQ	0(R2), (F1, F0)
 	FSTPQ	(F1, F0), 0(R1)
 	ADD	$32, R2, R2

@@ -3,9 +3,13 @@
 #include "textflag.h"
 
 // func tile1AVX2(tile *Tile)
-// Requires: AVX, FMA3, POPCNT
+// Requires: AVX, FMA3, MMX+, POPCNT
 TEXT ·tile1AVX2(SB), NOSPLIT, $0-8
 	MOVQ         tile+0(FP), AX
+	MOVQ         40(AX), CX
+	MOVQ         56(AX), DX
+	ADDQ         96(AX), CX
+	PREFETCHT2   (CX)
 	MOVQ         80(AX), CX
 	VXORPS       Y0, Y0, Y0
 	VXORPS       Y1, Y1, Y1
@@ -187,9 +191,15 @@ stored:
 	RET
 
 // func tile2AVX2(tile *Tile)
-// Requires: AVX, FMA3, POPCNT
+// Requires: AVX, FMA3, MMX+, POPCNT
 TEXT ·tile2AVX2(SB), NOSPLIT, $0-8
 	MOVQ         tile+0(FP), AX
+	MOVQ         40(AX), CX
+	MOVQ         56(AX), DX
+	ADDQ         96(AX), CX
+	PREFETCHT2   (CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
 	MOVQ         80(AX), CX
 	VXORPS       Y0, Y0, Y0
 	VXORPS       Y1, Y1, Y1
@@ -502,9 +512,17 @@ stored:
 	RET
 
 // func tile3AVX2(tile *Tile)
-// Requires: AVX, FMA3, POPCNT
+// Requires: AVX, FMA3, MMX+, POPCNT
 TEXT ·tile3AVX2(SB), NOSPLIT, $0-8
 	MOVQ         tile+0(FP), AX
+	MOVQ         40(AX), CX
+	MOVQ         56(AX), DX
+	ADDQ         96(AX), CX
+	PREFETCHT2   (CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
 	MOVQ         80(AX), CX
 	VXORPS       Y0, Y0, Y0
 	VXORPS       Y1, Y1, Y1
@@ -948,9 +966,19 @@ stored:
 	RET
 
 // func tile4AVX2(tile *Tile)
-// Requires: AVX, FMA3, POPCNT
+// Requires: AVX, FMA3, MMX+, POPCNT
 TEXT ·tile4AVX2(SB), NOSPLIT, $0-8
 	MOVQ         tile+0(FP), AX
+	MOVQ         40(AX), CX
+	MOVQ         56(AX), DX
+	ADDQ         96(AX), CX
+	PREFETCHT2   (CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
 	MOVQ         80(AX), CX
 	VXORPS       Y0, Y0, Y0
 	VXORPS       Y1, Y1, Y1
@@ -1525,9 +1553,21 @@ stored:
 	RET
 
 // func tile5AVX2(tile *Tile)
-// Requires: AVX, FMA3, POPCNT
+// Requires: AVX, FMA3, MMX+, POPCNT
 TEXT ·tile5AVX2(SB), NOSPLIT, $0-8
 	MOVQ         tile+0(FP), AX
+	MOVQ         40(AX), CX
+	MOVQ         56(AX), DX
+	ADDQ         96(AX), CX
+	PREFETCHT2   (CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
 	MOVQ         80(AX), CX
 	VXORPS       Y0, Y0, Y0
 	VXORPS       Y1, Y1, Y1
@@ -2233,9 +2273,23 @@ stored:
 	RET
 
 // func tile6AVX2(tile *Tile)
-// Requires: AVX, FMA3, POPCNT
+// Requires: AVX, FMA3, MMX+, POPCNT
 TEXT ·tile6AVX2(SB), NOSPLIT, $0-8
 	MOVQ         tile+0(FP), AX
+	MOVQ         40(AX), CX
+	MOVQ         56(AX), DX
+	ADDQ         96(AX), CX
+	PREFETCHT2   (CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
 	MOVQ         80(AX), CX
 	VXORPS       Y0, Y0, Y0
 	VXORPS       Y1, Y1, Y1
@@ -3072,9 +3126,14 @@ stored:
 	RET
 
 // func tile1AVX512(tile *Tile)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·tile1AVX512(SB), NOSPLIT, $0-8
 	MOVQ         tile+0(FP), AX
+	MOVQ         40(AX), CX
+	MOVQ         56(AX), DX
+	ADDQ         96(AX), CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
 	MOVQ         80(AX), CX
 	VPXORD       Z0, Z0, Z0
 	VPXORD       Z1, Z1, Z1
@@ -3130,9 +3189,17 @@ stored:
 	RET
 
 // func tile2AVX512(tile *Tile)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·tile2AVX512(SB), NOSPLIT, $0-8
 	MOVQ         tile+0(FP), AX
+	MOVQ         40(AX), CX
+	MOVQ         56(AX), DX
+	ADDQ         96(AX), CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
 	MOVQ         80(AX), CX
 	VPXORD       Z0, Z0, Z0
 	VPXORD       Z1, Z1, Z1
@@ -3205,9 +3272,20 @@ stored:
 	RET
 
 // func tile3AVX512(tile *Tile)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·tile3AVX512(SB), NOSPLIT, $0-8
 	MOVQ         tile+0(FP), AX
+	MOVQ         40(AX), CX
+	MOVQ         56(AX), DX
+	ADDQ         96(AX), CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
 	MOVQ         80(AX), CX
 	VPXORD       Z0, Z0, Z0
 	VPXORD       Z1, Z1, Z1
@@ -3297,9 +3375,23 @@ stored:
 	RET
 
 // func tile4AVX512(tile *Tile)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·tile4AVX512(SB), NOSPLIT, $0-8
 	MOVQ         tile+0(FP), AX
+	MOVQ         40(AX), CX
+	MOVQ         56(AX), DX
+	ADDQ         96(AX), CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
 	MOVQ         80(AX), CX
 	VPXORD       Z0, Z0, Z0
 	VPXORD       Z1, Z1, Z1
@@ -3406,9 +3498,26 @@ stored:
 	RET
 
 // func tile5AVX512(tile *Tile)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·tile5AVX512(SB), NOSPLIT, $0-8
 	MOVQ         tile+0(FP), AX
+	MOVQ         40(AX), CX
+	MOVQ         56(AX), DX
+	ADDQ         96(AX), CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
 	MOVQ         80(AX), CX
 	VPXORD       Z0, Z0, Z0
 	VPXORD       Z1, Z1, Z1
@@ -3532,9 +3641,29 @@ stored:
 	RET
 
 // func tile6AVX512(tile *Tile)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·tile6AVX512(SB), NOSPLIT, $0-8
 	MOVQ         tile+0(FP), AX
+	MOVQ         40(AX), CX
+	MOVQ         56(AX), DX
+	ADDQ         96(AX), CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
 	MOVQ         80(AX), CX
 	VPXORD       Z0, Z0, Z0
 	VPXORD       Z1, Z1, Z1
@@ -3675,9 +3804,32 @@ stored:
 	RET
 
 // func tile7AVX512(tile *Tile)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·tile7AVX512(SB), NOSPLIT, $0-8
 	MOVQ         tile+0(FP), AX
+	MOVQ         40(AX), CX
+	MOVQ         56(AX), DX
+	ADDQ         96(AX), CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
 	MOVQ         80(AX), CX
 	VPXORD       Z0, Z0, Z0
 	VPXORD       Z1, Z1, Z1
@@ -3835,9 +3987,35 @@ stored:
 	RET
 
 // func tile8AVX512(tile *Tile)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·tile8AVX512(SB), NOSPLIT, $0-8
 	MOVQ         tile+0(FP), AX
+	MOVQ         40(AX), CX
+	MOVQ         56(AX), DX
+	ADDQ         96(AX), CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
 	MOVQ         80(AX), CX
 	VPXORD       Z0, Z0, Z0
 	VPXORD       Z1, Z1, Z1
@@ -4012,9 +4190,38 @@ stored:
 	RET
 
 // func tile9AVX512(tile *Tile)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·tile9AVX512(SB), NOSPLIT, $0-8
 	MOVQ         tile+0(FP), AX
+	MOVQ         40(AX), CX
+	MOVQ         56(AX), DX
+	ADDQ         96(AX), CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
 	MOVQ         80(AX), CX
 	VPXORD       Z0, Z0, Z0
 	VPXORD       Z1, Z1, Z1
@@ -4206,9 +4413,41 @@ stored:
 	RET
 
 // func tile10AVX512(tile *Tile)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·tile10AVX512(SB), NOSPLIT, $0-8
 	MOVQ         tile+0(FP), AX
+	MOVQ         40(AX), CX
+	MOVQ         56(AX), DX
+	ADDQ         96(AX), CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
 	MOVQ         80(AX), CX
 	VPXORD       Z0, Z0, Z0
 	VPXORD       Z1, Z1, Z1
@@ -4417,9 +4656,44 @@ stored:
 	RET
 
 // func tile11AVX512(tile *Tile)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·tile11AVX512(SB), NOSPLIT, $0-8
 	MOVQ         tile+0(FP), AX
+	MOVQ         40(AX), CX
+	MOVQ         56(AX), DX
+	ADDQ         96(AX), CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
 	MOVQ         80(AX), CX
 	VPXORD       Z0, Z0, Z0
 	VPXORD       Z1, Z1, Z1
@@ -4645,9 +4919,47 @@ stored:
 	RET
 
 // func tile12AVX512(tile *Tile)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·tile12AVX512(SB), NOSPLIT, $0-8
 	MOVQ         tile+0(FP), AX
+	MOVQ         40(AX), CX
+	MOVQ         56(AX), DX
+	ADDQ         96(AX), CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
 	MOVQ         80(AX), CX
 	VPXORD       Z0, Z0, Z0
 	VPXORD       Z1, Z1, Z1
@@ -4890,9 +5202,50 @@ stored:
 	RET
 
 // func tile13AVX512(tile *Tile)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·tile13AVX512(SB), NOSPLIT, $0-8
 	MOVQ         tile+0(FP), AX
+	MOVQ         40(AX), CX
+	MOVQ         56(AX), DX
+	ADDQ         96(AX), CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
 	MOVQ         80(AX), CX
 	VPXORD       Z0, Z0, Z0
 	VPXORD       Z1, Z1, Z1
@@ -5152,9 +5505,53 @@ stored:
 	RET
 
 // func tile14AVX512(tile *Tile)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·tile14AVX512(SB), NOSPLIT, $0-8
 	MOVQ         tile+0(FP), AX
+	MOVQ         40(AX), CX
+	MOVQ         56(AX), DX
+	ADDQ         96(AX), CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
+	ADDQ         DX, CX
+	PREFETCHT2   (CX)
+	PREFETCHT2   64(CX)
 	MOVQ         80(AX), CX
 	VPXORD       Z0, Z0, Z0
 	VPXORD       Z1, Z1, Z1

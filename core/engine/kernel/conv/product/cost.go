@@ -38,6 +38,9 @@ func Cost(p *geometry.Shape, d geometry.Direction) float64 {
 	if deep.line > 0 {
 		c += float64(g) * cost.RowCopies / 4 * float64(p.N*(in+out)*kernel.CeilDiv(m.pixels, kernel.Lanes()))
 	}
+	if m.packsInputs(kg) {
+		kg, m.rows = m.rows, kg
+	}
 	return c + float64(g*p.N)/float64(deep.images)*cost.MatrixProduct(kg, m.rows, deep.images*m.pixels)
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/engine/kernel"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
+	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
 	"github.com/trainctl/trainctl/core/engine/kernel/gemm"
 )
 
@@ -132,7 +133,8 @@ const blockElems = 1 << 12
 // are read from side to side, and where planes are pages apart, so that every tile writes next to the one before it.
 func packsPixels(in, out, pixels int) bool {
 	const page = 4096 / 4
-	return pixels >= page && out >= 32 || kernel.Lanes() < kernel.Block && min(in, out) >= 64
+	wide := kernel.Lanes() == kernel.Block
+	return pixels >= page && (out >= 32 || wide && in >= 32) || !wide && min(in, out) >= 64
 }
 
 // tileBlock is how many vectors of pixels are worked on at once.
@@ -201,15 +203,18 @@ func (c *tiles) run(images int, x, y []float32) {
 
 // runBlock computes count vectors of pixels from first on, and returns the place behind them.
 func (c *tiles) runBlock(first place, count int, x, y []float32) (p place) {
+	pixels := first.pixel + count*c.Lanes // where the next block begins
+	images := pixels / c.pixels
+	pixels -= images*c.pixels + first.pixel
 	if c.packed != nil {
-		c.pack(first, count, x)
+		c.pack(first, count, images*c.between+pixels, x)
 	}
 	step := c.out // rows of y that a pair of vectors takes before the next one
 	if c.packed != nil {
 		step = gemm.EvenRows(c.out, c.Rows)
 	}
 	for l := 0; l < c.in; l += gemm.BlockK {
-		t := gemm.Tile{K: min(gemm.BlockK, c.in-l), Off: &c.offsets[0], Ldc: 4 * c.pixels}
+		t := gemm.Tile{K: min(gemm.BlockK, c.in-l), Off: &c.offsets[0], Ldc: 4 * c.pixels, Ahead: 4 * (images*c.outStep + pixels)}
 		if l > 0 {
 			t.Add = 1
 		}
@@ -242,12 +247,12 @@ func (c *tiles) tiles(t *gemm.Tile, l, i, end int, y0, y1 []float32) {
 	}
 }
 
-// pack copies what a block of vectors sees to panels.
-func (c *tiles) pack(p place, count int, x []float32) {
+// pack copies what a block of vectors sees to panels, and prefetches what lies ahead elements behind it.
+func (c *tiles) pack(p place, count, ahead int, x []float32) {
 	panel := panelElems(c.in)
 	for v := 0; v < count; p = (place{p.image + 1, 0}) {
 		n := min(count-v, kernel.CeilDiv(c.pixels-p.pixel, c.Lanes))
-		gemm.PackVectors(c.in, n, &x[p.image*c.between+p.pixel], c.pixels, &c.packed[v*panel], panel)
+		gemm.PackVectors(c.in, n, &x[p.image*c.between+p.pixel], c.pixels, ahead, &c.packed[v*panel], panel)
 		v += n
 	}
 }
@@ -291,7 +296,11 @@ func Scratch(p *geometry.Shape, d geometry.Direction) int {
 		return n + tilesScratch(kg, m.rows, m.pixels) + kg*m.pixels + kernel.Block
 	}
 	d16 := m.deep()
-	return n + d16.elems(kg) + d16.elems(m.rows) + gemm.GemmScratch(kg, m.rows, d16.images*m.pixels)
+	n += d16.elems(kg) + d16.elems(m.rows) + m.transposedElems(kg)
+	if m.packsInputs(kg) {
+		return n + gemm.GemmScratch(m.rows, kg, d16.images*m.pixels)
+	}
+	return n + gemm.GemmScratch(kg, m.rows, d16.images*m.pixels)
 }
 
 // Forward computes y = conv(x, w) + bias; bias may be nil.
@@ -391,9 +400,41 @@ func (d *deep) fill(rows, images, between int, src, dst []float32) {
 	}
 }
 
+// packsInputs reports whether a product of weight gradients packs x, which has fewer rows than dy, and gives the
+// transpose of dw.
+func (m *patches) packsInputs(kg int) bool { return m.pixels > 1 && m.rows < kg }
+
+// transposedElems is the room for the transposes of dw of all groups, and for one that is turned back. Turning
+// it writes up to a square of vectors more.
+func (m *patches) transposedElems(kg int) int {
+	if !m.packsInputs(kg) {
+		return 0
+	}
+	return (m.p.GroupCount()+1)*m.rows*kg + kernel.Block*kernel.Block
+}
+
 // GradWeight writes or adds the gradient of the weights to dw.
 func GradWeight(p *geometry.Shape, x, dy, dw, scratch []float32, accumulate bool) {
 	m, kg := newPatches(p), p.K/p.GroupCount()
+	if n := m.transposedElems(kg); n > 0 {
+		sums, turned, size := scratch[:p.GroupCount()*m.rows*kg], scratch[p.GroupCount()*m.rows*kg:n], m.rows*kg
+		m.gradWeight(x, dy, sums, scratch[n:], false)
+		for g := range p.GroupCount() {
+			gemm.Transpose(m.rows, kg, sums[g*size:], turned)
+			if to := dw[g*size:][:size]; accumulate {
+				elementwise.AddTo(to, turned[:size])
+			} else {
+				copy(to, turned)
+			}
+		}
+		return
+	}
+	m.gradWeight(x, dy, dw, scratch, accumulate)
+}
+
+// gradWeight writes or adds the gradient of the weights, or its transpose if inputs are packed.
+func (m *patches) gradWeight(x, dy, dw, scratch []float32, accumulate bool) {
+	p, kg := m.p, m.p.K/m.p.GroupCount()
 	room, rest := scratch[:m.copies()], scratch[m.copies():]
 	d := m.deep()
 	wide, rest := rest[:d.elems(kg)], rest[d.elems(kg):]
@@ -417,7 +458,11 @@ func GradWeight(p *geometry.Shape, x, dy, dw, scratch []float32, accumulate bool
 					d.fill(m.rows, count, m.image(), b, tall)
 					a, b, line = wide, tall, d.line
 				}
-				gemm.Gemm(false, true, kg, m.rows, count*m.pixels, 1, a, line, b, line, beta, dw, m.rows, rest)
+				if m.packsInputs(kg) {
+					gemm.Gemm(false, true, m.rows, kg, count*m.pixels, 1, b, line, a, line, beta, dw, kg, rest)
+				} else {
+					gemm.Gemm(false, true, kg, m.rows, count*m.pixels, 1, a, line, b, line, beta, dw, m.rows, rest)
+				}
 				beta = 1
 			}
 		}

@@ -13,7 +13,7 @@ import (
 const (
 	tileK, tileA, tileB0, tileB1, tileOff   = 0, 8, 16, 24, 32
 	tileC0, tileC1, tileLdc, tileN0, tileN1 = 40, 48, 56, 64, 72
-	tileBias, tileAdd                       = 80, 88
+	tileBias, tileAdd, tileAhead            = 80, 88, 96
 )
 
 // gemm emits the micro-kernels of every height: as many rows as leave room in
@@ -35,9 +35,25 @@ func tileSums(a *isa.Asm, name, suffix string, mr int) (t reg.GPVirtual, acc []r
 	a.Kernel(fmt.Sprintf("%s%d", name, mr), "func(tile *byte)",
 		fmt.Sprintf("computes a tile of C of %d rows by two vectors%s.", mr, suffix))
 	t, acc = a.Gp("tile"), a.Vecs(2*mr)
+	prefetchAhead(a, t, mr)
 	tileInit(a, t, mr, acc)
 	tileLoop(a, t, mr, acc)
 	return t, acc
+}
+
+// prefetchAhead asks for the rows of C that a later tile writes. It goes to the L2 cache, which waits for more
+// lines at a time than the L1 cache.
+func prefetchAhead(a *isa.Asm, t reg.GPVirtual, mr int) {
+	p, ldc := a.Field(t, tileC0), a.Field(t, tileLdc)
+	a.ADDQ(operand.Mem{Base: t, Disp: tileAhead}, p)
+	for i := range mr {
+		for d := 0; d < 8*a.Lanes; d += 64 {
+			a.PREFETCHT2(operand.Mem{Base: p, Disp: d})
+		}
+		if i < mr-1 {
+			a.ADDQ(ldc, p)
+		}
+	}
 }
 
 // tileInit starts the sums at the bias of each row, or at zero.

@@ -12,20 +12,18 @@ import (
 // panel's width is overwritten by its next row.
 var pack = isa.All(packAcross, packAlong, packVectors)
 
-// packVectors reads whole rows, as memory likes it, and prefetches what follows them.
+// packVectors reads whole rows, as memory likes it, and prefetches what is packed later.
 func packVectors(a *isa.Asm) {
-	a.Kernel("packVectors", "func(k, vectors int, src *float32, stride int, dst *float32, next int)",
-		"copies k rows of vectors to panels of one vector each, which begin next bytes apart. stride, between rows of src, is bytes.")
+	a.Kernel("packVectors", "func(k, vectors int, src *float32, stride, ahead int, dst *float32, next int)",
+		"copies k rows of vectors to panels of one vector each, which begin next bytes apart. stride, between rows of src, and ahead, to what is prefetched, are bytes.")
 	k, src, stride, dst, next := a.Gp("k"), a.Gp("src"), a.Gp("stride"), a.Gp("dst"), a.Gp("next")
-	from, to, ahead, x := a.GP64(), a.GP64(), a.GP64(), a.Vec()
-	a.MOVQ(a.Gp("vectors"), ahead)
-	a.SHLQ(operand.U8(2+bits.Len(uint(a.Lanes-1))), ahead)
+	from, to, ahead, x := a.GP64(), a.GP64(), a.Gp("ahead"), a.Vec()
 	a.Label("row")
 	left := a.Gp("vectors")
 	a.MOVQ(src, from)
 	a.MOVQ(dst, to)
 	a.Label("vector")
-	a.PREFETCHT0(isa.Offset(from, ahead, 0))
+	a.PREFETCHT2(isa.Offset(from, ahead, 0))
 	a.Move(operand.Mem{Base: from}, x)
 	a.Move(x, operand.Mem{Base: to})
 	a.Advance(operand.U8(4*a.Lanes), from)
@@ -60,7 +58,7 @@ func packAcross(a *isa.Asm) {
 	v := a.Vecs(a.Lanes)
 	for i := range v {
 		load(operand.Mem{Base: p}, v[i])
-		a.PREFETCHT0(isa.Offset(p, ahead, 0))
+		a.PREFETCHT2(isa.Offset(p, ahead, 0))
 		if i < a.Lanes-1 {
 			a.DECQ(left)
 			a.CMOVQEQ(none, by) // the last row stands for those that are not there

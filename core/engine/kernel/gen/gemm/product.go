@@ -146,6 +146,7 @@ func across(a *isa.Asm, mr, vectors int) {
 	first, bias := a.Field(t, stripA), a.Field(t, stripBias)
 	acc := a.Vecs(vectors * mr)
 	a.Label("tile")
+	prefetchNext(a, t, first, lda, mr)
 	for i, v := range acc { // clearing a register counts as reading it, and there are none to spare around the loop
 		a.Spread(operand.Mem{Base: bias, Disp: 4 * (i / vectors)}, v)
 	}
@@ -192,6 +193,22 @@ func across(a *isa.Asm, mr, vectors int) {
 	a.ADDQ(operand.Mem{Base: t, Disp: stripBiasNext}, bias)
 	a.CountDown(tiles, "tile")
 	a.Ret()
+}
+
+// prefetchNext asks for the beginnings of the rows of A that the next tile reads: a row is too short for the hardware
+// to find it, and to make up for that.
+func prefetchNext(a *isa.Asm, t, first, lda reg.GPVirtual, mr int) {
+	p := a.GP64()
+	a.MOVQ(first, p)
+	a.ADDQ(operand.Mem{Base: t, Disp: stripANext}, p)
+	for i := range mr {
+		for d := 0; d < lookAhead; d += 64 {
+			a.PREFETCHT2(operand.Mem{Base: p, Disp: d})
+		}
+		if i < mr-1 {
+			a.ADDQ(lda, p)
+		}
+	}
 }
 
 // rowBases are registers from which rowAt reaches mr rows.
