@@ -10,20 +10,35 @@ import (
 
 // Config is the table [optimizer]. Names and defaults are PyTorch's.
 type Config struct {
-	Name        string     `toml:"name"`         // one of Names
-	LR          float64    `toml:"lr"`           // learning rate at the start, before schedules
-	Momentum    float64    `toml:"momentum"`     // sgd, lars, rmsprop
-	Dampening   float64    `toml:"dampening"`    // sgd, lars
-	Nesterov    bool       `toml:"nesterov"`     // sgd, lars; needs momentum > 0 and dampening = 0
-	WeightDecay float64    `toml:"weight_decay"` // adamw: default 0.01
-	Betas       [2]float64 `toml:"betas"`        // adam, adamw
-	Eps         float64    `toml:"eps"`          // adam, adamw, lars, rmsprop
-	AMSGrad     bool       `toml:"amsgrad"`      // adam, adamw
+	Name        string     `toml:"name"`                       // one of Names
+	LR          float64    `toml:"lr"`                         // learning rate at the start, before schedules
+	Momentum    float64    `toml:"momentum"`                   // sgd, lars, rmsprop
+	Dampening   float64    `toml:"dampening"`                  // sgd, lars
+	Nesterov    bool       `toml:"nesterov"`                   // sgd, lars; needs momentum > 0 and dampening = 0
+	WeightDecay float64    `toml:"weight_decay"`               // adamw: default 0.01
+	Decay       string     `toml:"decay" words:"all,matrices"` // which parameters weight_decay applies to
+	Betas       [2]float64 `toml:"betas"`                      // adam, adamw
+	Eps         float64    `toml:"eps"`                        // adam, adamw, lars, rmsprop
+	AMSGrad     bool       `toml:"amsgrad"`                    // adam, adamw
 	Maximize    bool       `toml:"maximize"`
 
 	TrustCoefficient float64 `toml:"trust_coefficient"` // lars
 	Alpha            float64 `toml:"alpha"`             // rmsprop: of the running mean square, how much of the old one is kept
 	Centered         bool    `toml:"centered"`          // rmsprop: divide by the variance's root instead of the mean square's
+}
+
+// The parameters that weight decay applies to.
+const (
+	DecayAll      = "all"
+	DecayMatrices = "matrices" // those of two dimensions and more: neither biases nor scales of norms
+)
+
+// of is the table as one parameter has it.
+func (c Config) of(p Param) Config {
+	if c.Decay == DecayMatrices && len(p.Value.Shape) < 2 {
+		c.WeightDecay = 0
+	}
+	return c
 }
 
 // Default is plain SGD with PyTorch's values.
@@ -33,7 +48,7 @@ func Default() Config { return DefaultFor("sgd") }
 // name is unknown, so that Problems can report it. LARS, which PyTorch has not,
 // is SGD with its paper's trust coefficient.
 func DefaultFor(name string) Config {
-	c := Config{Name: name, LR: 1e-3, Betas: [2]float64{0.9, 0.999}, Eps: 1e-8, Alpha: 0.99, TrustCoefficient: 1e-3}
+	c := Config{Name: name, LR: 1e-3, Decay: DecayAll, Betas: [2]float64{0.9, 0.999}, Eps: 1e-8, Alpha: 0.99, TrustCoefficient: 1e-3}
 	if r := c.rule(); r != nil {
 		r.defaults(&c)
 	}
@@ -49,6 +64,9 @@ func (c Config) Problems() usererr.List {
 	}
 	nonNegative(&l, "lr", c.LR)
 	nonNegative(&l, "weight_decay", c.WeightDecay)
+	if c.Decay != "" && c.Decay != DecayAll && c.Decay != DecayMatrices {
+		l.Addf("decay", `use "all" or "matrices"`, "%q does not say which parameters decay", c.Decay)
+	}
 	if r != nil {
 		r.problems(c, &l)
 	}

@@ -17,6 +17,7 @@ func (c Config) String() string {
 		r.describe(c, &s)
 	}
 	s.number("weight_decay", c.WeightDecay)
+	s.flag("of matrices", c.Decay == DecayMatrices && c.WeightDecay != 0)
 	s.flag("maximize", c.Maximize)
 	return strings.Join(s, " ")
 }

@@ -3,7 +3,9 @@ package optim
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -126,6 +128,39 @@ func TestAgainstPyTorch(t *testing.T) {
 					near(t, fmt.Sprintf("step %d", i+1), values(p.Value), want, tolerance[d])
 				}
 			})
+		}
+	})
+}
+
+// Of a matrix and a vector, decay = "matrices" decays the matrix as PyTorch decays
+// the group that has weight_decay, and the vector not at all.
+func TestDecayOfMatrices(t *testing.T) {
+	goldens(t, func(t *testing.T, d tensor.DType, g golden) {
+		for _, r := range g.Runs {
+			without := maps.Clone(r.Config)
+			without["weight_decay"] = 0.0
+			i := slices.IndexFunc(g.Runs, func(other goldenRun) bool {
+				return maps.EqualFunc(other.Config, without, func(a, b any) bool { return fmt.Sprint(a) == fmt.Sprint(b) })
+			})
+			cfg := configOf(r.Config)
+			cfg.Decay = DecayMatrices
+			params := []Param{
+				{Name: "matrix", Value: tensor.New(d, 2, 4), Grad: tensor.New(d, 2, 4)},
+				{Name: "vector", Value: tensor.New(d, 8), Grad: tensor.New(d, 8)},
+			}
+			o, err := New(cfg, params)
+			check(t, err)
+			for _, p := range params {
+				set(p.Value, g.Start)
+			}
+			for step := range r.Params {
+				for _, p := range params {
+					set(p.Grad, g.Grads[step])
+				}
+				o.Step(number(r.Config, "lr"))
+				near(t, fmt.Sprint(r.Config, ": the matrix"), values(params[0].Value), r.Params[step], tolerance[d])
+				near(t, fmt.Sprint(r.Config, ": the vector"), values(params[1].Value), g.Runs[i].Params[step], tolerance[d])
+			}
 		}
 	})
 }

@@ -35,6 +35,7 @@ type Optimizer struct {
 
 type slot struct {
 	Param
+	cfg    Config          // the optimizer's, as this parameter has it
 	weight tensor.Tensor   // what the rule updates: Value, Master, or scratch
 	grad   tensor.Tensor   // gradient in the type of weight: Grad, or scratch
 	state  []tensor.Tensor // in the order of the rule
@@ -60,6 +61,7 @@ func New(cfg Config, params []Param) (*Optimizer, error) {
 		if err != nil {
 			return nil, fmt.Errorf("optimizer: parameter %q: %w", p.Name, err)
 		}
+		s.cfg = cfg.of(p)
 		o.params = append(o.params, s)
 	}
 	o.shareScratch()
@@ -135,7 +137,7 @@ func (o *Optimizer) Step(lr float64) {
 			continue
 		}
 		s.load(o.pending)
-		o.rule.update(o.cfg, lr, step, s)
+		o.rule.update(s.cfg, lr, step, s)
 		s.store()
 	}
 	o.pending = 1

@@ -37,7 +37,7 @@ func (o *Optimizer) Move(dev plan.Resident) (err error) {
 		for _, t := range s.state {
 			err = errors.Join(err, a.mirror(t.Data))
 		}
-		slots[i] = plan.Slot{Value: s.Value, Weight: weight, Grad: s.Grad, State: s.state}
+		slots[i] = plan.Slot{Value: s.Value, Weight: weight, Grad: s.Grad, State: s.state, NoDecay: s.cfg.WeightDecay == 0}
 	}
 	if err == nil {
 		a.updater, err = dev.Updater(o.rule.numbers(o.cfg), slots)

@@ -24,6 +24,8 @@ func TestDeviceFollowsHost(t *testing.T) {
 		{Name: "adam", LR: 0.01, Betas: [2]float64{0.9, 0.999}, Eps: 1e-8, WeightDecay: 0.1, Maximize: true},
 		{Name: "adam", LR: 0.01, Betas: [2]float64{0.3, 0.5}, Eps: 1e-3, AMSGrad: true},
 		{Name: "adamw", LR: 0.01, Betas: [2]float64{0.9, 0.999}, Eps: 1e-8, WeightDecay: 0.1},
+		{Name: "sgd", LR: 0.1, Momentum: 0.9, WeightDecay: 0.1, Decay: DecayMatrices},
+		{Name: "adamw", LR: 0.1, Betas: [2]float64{0.9, 0.999}, Eps: 1e-8, WeightDecay: 0.1, Decay: DecayMatrices},
 	}
 	for _, c := range rules {
 		for _, k := range []struct {
@@ -114,11 +116,11 @@ func newTwin(t *testing.T, c Config, value, grad tensor.DType, master bool) *twi
 	t.Helper()
 	w := &twin{}
 	r := rand.New(rand.NewPCG(7, 7))
-	for i, n := range []int{20000, 37} {
-		p := Param{Name: fmt.Sprint("p", i), Value: tensor.New(value, n), Grad: tensor.New(grad, n), Optional: i == 1}
+	for i, shape := range []tensor.Shape{{200, 100}, {37}} {
+		p := Param{Name: fmt.Sprint("p", i), Value: tensor.New(value, shape...), Grad: tensor.New(grad, shape...), Optional: i == 1}
 		fill(r, p.Value)
 		if master {
-			p.Master = tensor.New(tensor.F32, n)
+			p.Master = tensor.New(tensor.F32, shape...)
 			convert.Convert(tensor.F32, p.Master.Data, value, p.Value.Data)
 		}
 		w.params = append(w.params, p)

@@ -83,6 +83,8 @@ type Slot struct {
 	Weight tensor.Tensor // what is updated: Value itself, or its F32 master copy
 	Grad   tensor.Tensor
 	State  []tensor.Tensor // momentum; or both moments, and with AMSGrad the maximum of the second
+
+	NoDecay bool // the rule's weight decay does not apply to it
 }
 
 // Updater is an optimizer on a device.

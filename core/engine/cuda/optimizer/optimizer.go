@@ -47,7 +47,7 @@ type (
 // updater implements [plan.Updater] by one kernel over the parts of all slots.
 type updater struct {
 	g       *gpu.GPU
-	rule    plan.Rule
+	rules   []plan.Rule    // by slot
 	wide    tensor.DType   // whose kernels compute: F32 or F64
 	numbers []numbersEntry // by slot, pinned
 	copied  driver.Event   // numbers were read
@@ -77,12 +77,15 @@ func New(g *gpu.GPU, r *memory.Residency, rule plan.Rule, slots []plan.Slot) (_ 
 		return nil, &plan.NoRuleError{Device: "cuda", Rule: rule.Name, Has: updates}
 	}
 	defer g.Enter()()
-	u := &updater{g: g, copies: copies{r: r}, rule: rule, wide: tensor.F32, nesterov: truth(rule.Nesterov), maximize: truth(rule.Maximize)}
+	u := &updater{g: g, copies: copies{r: r}, rules: make([]plan.Rule, len(slots)), wide: tensor.F32, nesterov: truth(rule.Nesterov), maximize: truth(rule.Maximize)}
 	entries, parts, total := make([]slotEntry, len(slots)), []partEntry(nil), 0
 	for _, s := range slots {
 		total += s.Value.Shape.Elems()
 	}
 	for i, s := range slots {
+		if u.rules[i] = rule; s.NoDecay {
+			u.rules[i].WeightDecay = 0
+		}
 		if s.Weight.DType == tensor.F64 {
 			u.wide = tensor.F64
 		}
@@ -176,9 +179,9 @@ func (u *updater) Step(lr, scale float64, steps []int64) error {
 		return err
 	}
 	defer g.Enter()()
-	u.own, u.common = 0, numbersOf(u.rule, lr, scale, steps[0])
-	for _, step := range steps {
-		if step != steps[0] {
+	u.own, u.common = 0, numbersOf(u.rules[0], lr, scale, steps[0])
+	for i, step := range steps {
+		if step != steps[0] || u.rules[i] != u.rules[0] {
 			u.own = u.numbersAt
 		}
 	}
@@ -191,7 +194,7 @@ func (u *updater) Step(lr, scale float64, steps []int64) error {
 		return err
 	}
 	kernel, params := "adam_update", &u.adam[0]
-	if u.rule.Name == "sgd" {
+	if u.rules[0].Name == "sgd" {
 		kernel, params = "sgd_update", &u.sgd[0]
 	}
 	if err := g.Launch(u.wide, kernel, u.n, params); err != nil {
@@ -208,7 +211,7 @@ func (u *updater) tell(lr, scale float64, steps []int64) error {
 		return err
 	}
 	for i, step := range steps {
-		u.numbers[i] = numbersOf(u.rule, lr, scale, step)
+		u.numbers[i] = numbersOf(u.rules[i], lr, scale, step)
 	}
 	return cmp.Or(g.Put(u.numbersAt, bytesOf(u.numbers)), g.CU.EventRecord(u.copied, g.Stream))
 }
