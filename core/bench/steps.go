@@ -105,7 +105,7 @@ func rehearsal(p *plan.Plan, dev plan.Device) (*plan.Program, plan.Args, error) 
 	for _, s := range p.GradSpecs() {
 		st.Grads = append(st.Grads, tensor.New(s.DType, s.Shape...))
 	}
-	if err := nn.Initialize(p.Graph(), 1, st.Tensors); err != nil {
+	if err := nn.Initialize(nn.Config{}, p.Graph(), 1, st.Tensors); err != nil {
 		return nil, plan.Args{}, err
 	}
 	prog, err := p.Bind(dev, st)

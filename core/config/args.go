@@ -10,7 +10,14 @@ import (
 )
 
 // Besides the fields of its struct, a layer's table has keys for the arguments
-// that operations define. They are in the field of type op.Args.
+// that operations define, and the model's table those that named models define. They
+// are in the field of type op.Args.
+
+// withArgs is a table with arguments.
+type withArgs interface {
+	ArgKeys() []string
+	ArgKey(name string) (op.Key, bool)
+}
 
 var argsType = reflect.TypeFor[op.Args]()
 
@@ -24,11 +31,14 @@ func argsOf(v reflect.Value) (args reflect.Value, ok bool) {
 	return reflect.Value{}, false
 }
 
-// argument decodes a key that an operation defines; false if no operation does.
+// argument decodes a key that an operation or a model defines; false if none does.
 func (d decoder) argument(path, key string, raw any, v reflect.Value) bool {
 	args, ok := argsOf(v)
-	k, known := op.KeyNamed(key)
-	if !ok || !known {
+	if !ok {
+		return false
+	}
+	k, known := v.Interface().(withArgs).ArgKey(key)
+	if !known {
 		return false
 	}
 	p := reflect.New(reflect.TypeOf(k.Kind.Zero())).Elem()
@@ -47,7 +57,7 @@ func (d decoder) argument(path, key string, raw any, v reflect.Value) bool {
 func siblings(v reflect.Value) []string {
 	names, _ := fields(v.Type())
 	if _, ok := argsOf(v); ok {
-		names = slices.Concat(names, op.KeyNames())
+		names = slices.Concat(names, v.Interface().(withArgs).ArgKeys())
 	}
 	return names
 }
@@ -59,7 +69,7 @@ func (w *writer) arguments(path string, v reflect.Value) {
 		return
 	}
 	given := args.Interface().(op.Args)
-	for _, name := range v.Interface().(interface{ ArgKeys() []string }).ArgKeys() {
+	for _, name := range v.Interface().(withArgs).ArgKeys() {
 		if x, ok := given[name]; ok {
 			if s, ok := formatValue(reflect.ValueOf(x)); ok {
 				w.setting(join(path, name), name, s)
@@ -78,18 +88,23 @@ func (s *schema) layer(table, props map[string]any) {
 	props["type"] = map[string]any{"type": "string", "enum": types, "description": strings.Join(lines, "\n")}
 	table["required"] = []string{"type"}
 	for _, d := range op.Layers() {
-		for _, k := range d.Keys {
-			p, ok := props[k.Name].(map[string]any)
-			text := string(d.Name) + ": " + k.Doc
-			if before, ok := p["description"]; ok {
-				text = before.(string) + "\n" + text
-			}
-			if !ok || k.Same {
-				p = s.argument(k)
-				props[k.Name] = p
-			}
-			p["description"] = text
+		s.keys(props, string(d.Name), d.Keys)
+	}
+}
+
+// keys adds to the schema of a table the keys that one of its types accepts.
+func (s *schema) keys(props map[string]any, owner string, keys []op.Key) {
+	for _, k := range keys {
+		p, ok := props[k.Name].(map[string]any)
+		text := owner + ": " + k.Doc
+		if before, ok := p["description"]; ok {
+			text = before.(string) + "\n" + text
 		}
+		if !ok || k.Same {
+			p = s.argument(k)
+			props[k.Name] = p
+		}
+		p["description"] = text
 	}
 }
 

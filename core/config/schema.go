@@ -62,6 +62,9 @@ func (s *schema) object(table string, t reflect.Type, def reflect.Value) map[str
 		props["name"].(map[string]any)["enum"] = optim.Names()
 	case reflect.TypeFor[nn.Config]():
 		props["name"].(map[string]any)["enum"] = append([]string{""}, nn.Names()...)
+		for _, model := range nn.Names() {
+			s.keys(props, model, nn.Keys(model))
+		}
 		props["loss"].(map[string]any)["enum"] = append([]string{""}, op.Losses()...)
 	}
 	return out

@@ -92,7 +92,7 @@ func (t *Trainer) prepareWeights(ctx context.Context, head *resumeHead) error {
 		return nil
 	}
 	full := t.model.Full()
-	if err := nn.Initialize(t.model.Graph, t.Settings.Run.Seed, full); err != nil {
+	if err := nn.Initialize(t.Settings.Model, t.model.Graph, t.Settings.Run.Seed, full); err != nil {
 		return err
 	}
 	t.model.PutFull(full)

@@ -102,6 +102,13 @@ type Entry struct {
 	Index  int // into Params or Buffers
 }
 
+// Alias is another name of a parameter: that of a layer which reads a parameter of an
+// earlier one. In PyTorch's state_dict both names have the same storage.
+type Alias struct {
+	Name  string // state-dict path
+	Param int    // index into Params
+}
+
 // Graph is built node by node, differentiated once, and read-only after.
 type Graph struct {
 	Values  []Value
@@ -110,6 +117,7 @@ type Graph struct {
 	params  []Param
 	buffers []BufferSpec
 	state   []Entry
+	aliases []Alias
 
 	branches []Branch
 	branch   int // that nodes are added to, 0 for none
@@ -148,8 +156,14 @@ func (g *Graph) Params() []Param { return g.params }
 // Buffers are the kept tensors in the order they were declared.
 func (g *Graph) Buffers() []BufferSpec { return g.buffers }
 
-// StateDict lists parameters and buffers in PyTorch's state_dict order.
+// StateDict lists parameters and buffers in PyTorch's state_dict order, each once, by its first name.
 func (g *Graph) StateDict() []Entry { return g.state }
+
+// Aliases are the other names of tied parameters, in the order they were declared.
+func (g *Graph) Aliases() []Alias { return g.aliases }
+
+// Tie gives a parameter another name.
+func (g *Graph) Tie(name string, param int) { g.aliases = append(g.aliases, Alias{name, param}) }
 
 // Forward are the nodes of the forward pass.
 func (g *Graph) Forward() []Node {

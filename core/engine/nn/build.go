@@ -27,7 +27,10 @@ func Build(cfg Config, in, target tensor.Spec, classes int) (*graph.Graph, error
 	layers, key := cfg.Layers, "layers"
 	m := models[cfg.Name]
 	if cfg.Name != "" {
-		layers, key = m.layers(cfg, outputs), "name"
+		if err := m.fit(cfg, in.Shape); err != nil {
+			return nil, err
+		}
+		layers, key = m.layers(cfg, in.Shape, outputs), "name"
 	}
 	b := &builder{g: graph.New(in, target), named: cfg.Name != "", fanOut: m.fanOut, outputs: map[string]graph.ValueID{}}
 	y, err := b.chain("", key, layers, b.g.Input())
@@ -41,6 +44,18 @@ func Build(cfg Config, in, target tensor.Spec, classes int) (*graph.Graph, error
 		return nil, err
 	}
 	return b.g, nil
+}
+
+// fit is the error of samples that the model cannot read.
+func (m model) fit(cfg Config, in tensor.Shape) error {
+	if m.fits == nil {
+		return nil
+	}
+	err := m.fits(cfg, in)
+	if err != nil && usererr.Problems(err) == nil {
+		err = usererr.List{{Key: "name", Detail: cfg.Name + ": " + err.Error()}}.Err()
+	}
+	return err
 }
 
 // builder adds layers to a graph.
@@ -87,7 +102,7 @@ func (b *builder) build(path, key string, c *LayerConfig, in []graph.ValueID) (g
 	if d == nil {
 		return containers[c.Type].build(b, path, key, c, in[0])
 	}
-	y, err := d.Make(&op.Site{G: b.g, Path: path, Key: key, FanOut: b.fanOut}, c.Args, in)
+	y, err := d.Make(&op.Site{G: b.g, Path: path, Key: key, FanOut: b.fanOut, Tensors: c.tensorsAt(path)}, c.Args, in)
 	if err == nil && d.Parts {
 		for i, id := range b.g.Nodes[len(b.g.Nodes)-1].Out {
 			b.outputs[join(path, strconv.Itoa(i))] = id
@@ -135,12 +150,12 @@ func (b *builder) freeze(paths []string) error {
 	left := len(b.g.Params())
 	for i, path := range paths {
 		found := false
-		for k, p := range b.g.Params() {
+		for _, p := range b.parameters() {
 			if p.Name != path && !strings.HasPrefix(p.Name, path+".") {
 				continue
 			}
-			if found = true; p.RequiresGrad {
-				b.g.Freeze(k)
+			if found = true; b.g.Params()[p.Param].RequiresGrad {
+				b.g.Freeze(p.Param)
 				left--
 			}
 		}
@@ -154,6 +169,15 @@ func (b *builder) freeze(paths []string) error {
 	return nil
 }
 
+// parameters are all names of parameters.
+func (b *builder) parameters() []graph.Alias {
+	var all []graph.Alias
+	for i, p := range b.g.Params() {
+		all = append(all, graph.Alias{Name: p.Name, Param: i})
+	}
+	return append(all, b.g.Aliases()...)
+}
+
 // loss ends the graph. Without a wish it follows the target's type.
 func (b *builder) loss(name, key string, y graph.ValueID, outputs int) error {
 	shape := b.g.Shape(y)
@@ -162,6 +186,9 @@ func (b *builder) loss(name, key string, y graph.ValueID, outputs int) error {
 	if target.DType == tensor.I32 && len(target.Shape) > 0 {
 		needs = fmt.Sprintf("%v, a row for each of its targets", append(target.Shape.Clone(), outputs))
 		all *= target.Shape.Elems()
+	}
+	if len(target.Shape) > 0 && target.DType == tensor.I32 && len(shape) == len(target.Shape)+1 && shape[len(shape)-1] > outputs && shape[:len(target.Shape)].Equal(target.Shape) {
+		all = shape.Elems() // a vocabulary may have room to spare
 	}
 	if shape.Elems() != all {
 		return usererr.List{{Key: key, Detail: fmt.Sprintf("the model gives %v, but the data set needs %s", shape, needs)}}.Err()

@@ -65,8 +65,8 @@ func TestProblems(t *testing.T) {
 		cfg  nn.Config
 		want []string
 	}{
-		{nn.Config{}, []string{"name: the model has neither a name nor layers (one of convnet, mlp, resnet18, resnet34, resnet50, or give layers)"}},
-		{nn.Config{Name: "lenet", Loss: "hinge"}, []string{`name: unknown model "lenet" (one of convnet, mlp, resnet18, resnet34, resnet50)`, `loss: unknown loss "hinge" (cross_entropy or mse)`}},
+		{nn.Config{}, []string{"name: the model has neither a name nor layers (one of convnet, gpt2, llama, mlp, resnet18, resnet34, resnet50, vit, or give layers)"}},
+		{nn.Config{Name: "lenet", Loss: "hinge"}, []string{`name: unknown model "lenet" (one of convnet, gpt2, llama, mlp, resnet18, resnet34, resnet50, vit)`, `loss: unknown loss "hinge" (cross_entropy or mse)`}},
 		{nn.Config{Name: "convnet", Hidden: []int{0}, Layers: layers{{Type: "relu"}}}, []string{
 			"layers: the model has both a name and layers (remove one of the two)", "hidden: applies only to the model mlp", "hidden[0]: 0 is less than 1"}},
 		{nn.Config{Layers: layers{
@@ -162,7 +162,7 @@ func TestRegressionBuildsForTheTarget(t *testing.T) {
 	if got := g.Shape(g.Output()); !got.Equal(tensor.Shape{4}) {
 		t.Errorf("output %v", got)
 	}
-	if got := nn.Names(); !slices.Equal(got, []string{"convnet", "mlp", "resnet18", "resnet34", "resnet50"}) {
+	if got := nn.Names(); !slices.Equal(got, []string{"convnet", "gpt2", "llama", "mlp", "resnet18", "resnet34", "resnet50", "vit"}) {
 		t.Errorf("models %v", got)
 	}
 }

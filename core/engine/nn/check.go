@@ -26,6 +26,13 @@ func (c Config) Problems() usererr.List {
 	if losses := op.Losses(); c.Loss != "" && !slices.Contains(losses, c.Loss) {
 		l.Addf("loss", strings.Join(losses, " or "), "unknown loss %q", c.Loss)
 	}
+	if c.Name != "" {
+		l.Under("", models[c.Name].problems(c.Name, c.Args))
+	} else {
+		for _, key := range slices.Sorted(maps.Keys(c.Args)) {
+			l.Addf(key, "remove it, or give a name", "applies only to named models")
+		}
+	}
 	if len(c.Hidden) > 0 && c.Name != "mlp" {
 		l.Addf("hidden", "", "applies only to the model mlp")
 	}
@@ -42,6 +49,12 @@ func (c Config) Problems() usererr.List {
 	checkLayers(&l, "layers", c.Layers)
 	checkNames(&l, c.Layers)
 	return l
+}
+
+// problems checks a model's own keys.
+func (m model) problems(name string, a op.Args) usererr.List {
+	d := op.Definition{Name: graph.Op(name), Keys: m.keys, Check: m.check}
+	return d.Problems(a)
 }
 
 func known(name string) bool { _, ok := models[name]; return ok }

@@ -15,6 +15,48 @@ type Config struct {
 	Freeze []string      `toml:"freeze"`                       // state-dict paths of parameters, or of layers, that are not trained
 	Init   string        `toml:"init"`                         // safetensors file with initial weights, with or without "module."; empty: PyTorch's default initialisation, torchvision's for ResNets
 	Loss   string        `toml:"loss"`                         // "cross_entropy" or "mse"; default by the data set's target
+	Args   op.Args       `toml:",inline"`                      // the named model's own keys, those that are given
+}
+
+// ArgKeys lists the keys of Args: those of the named model in the order of
+// documentation, and then those of the other models.
+func (c Config) ArgKeys() (names []string) {
+	for _, k := range models[c.Name].keys {
+		names = append(names, k.Name)
+	}
+	return appendNew(names, modelKeys())
+}
+
+// ArgKey is the key of that name of some model.
+func (c Config) ArgKey(name string) (op.Key, bool) {
+	for _, model := range Names() {
+		if i := slices.IndexFunc(models[model].keys, func(k op.Key) bool { return k.Name == name }); i >= 0 {
+			return models[model].keys[i], true
+		}
+	}
+	return op.Key{}, false
+}
+
+// Keys are those that a named model takes besides the common ones.
+func Keys(model string) []op.Key { return models[model].keys }
+
+// modelKeys are the keys of all models.
+func modelKeys() (names []string) {
+	for _, model := range Names() {
+		for _, k := range models[model].keys {
+			names = append(names, k.Name)
+		}
+	}
+	return names
+}
+
+func appendNew(names, more []string) []string {
+	for _, name := range more {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // LayerConfig is one entry of [[model.layers]]. Args carry PyTorch's names;
@@ -31,6 +73,19 @@ type LayerConfig struct {
 	Layers    []LayerConfig `toml:"layers"`    // sequential, residual
 	LayerDrop *float64      `toml:"layerdrop"` // residual: probability that a training pass leaves the layers out, and keeps the shortcut alone
 	Shortcut  []LayerConfig `toml:"shortcut"`  // residual; empty: identity
+
+	// Tensors are the parameters that a named model calls otherwise than PATH.NAME,
+	// by NAME, with names relative to the layer's parent.
+	Tensors map[string]op.Tensor `toml:"-"`
+}
+
+// tensorsAt gives the names of a layer at a path.
+func (c LayerConfig) tensorsAt(path string) map[string]op.Tensor {
+	out := map[string]op.Tensor{}
+	for own, t := range c.Tensors {
+		out[own] = op.Tensor{Name: join(parentOf(path), t.Name), Lead: t.Lead}
+	}
+	return out
 }
 
 // ArgKeys lists the keys of Args in the order of documentation, those that the type does not take behind.
@@ -40,13 +95,11 @@ func (c LayerConfig) ArgKeys() (names []string) {
 			names = append(names, k.Name)
 		}
 	}
-	for _, k := range op.KeyNames() {
-		if !slices.Contains(names, k) {
-			names = append(names, k)
-		}
-	}
-	return names
+	return appendNew(names, op.KeyNames())
 }
+
+// ArgKey is the key of that name of some operation.
+func (c LayerConfig) ArgKey(name string) (op.Key, bool) { return op.KeyNamed(name) }
 
 // LayerDrop reports whether a training pass may leave layers out.
 func (c Config) LayerDrop() bool { return anyDrop(c.Layers) }

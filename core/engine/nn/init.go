@@ -20,12 +20,13 @@ import (
 // weights are within rounding of torchvision's, for the same reason, and all
 // others have its bits.
 // Numbers are drawn in float32 and converted to the tensors' types.
-func Initialize(g *graph.Graph, seed uint64, state []tensor.Tensor) error {
+// Transformers are drawn as their own files say (gpt2.go, llama.go, vit.go).
+func Initialize(cfg Config, g *graph.Graph, seed uint64, state []tensor.Tensor) error {
 	entries := g.StateDict()
 	if len(state) != len(entries) {
 		return fmt.Errorf("nn: the model has %d tensors, got %d", len(entries), len(state))
 	}
-	m := rng.NewMT(seed)
+	d := newDrawer(g, seed, state)
 	for i, e := range entries {
 		t := state[i]
 		if !t.Shape.Equal(e.Spec.Shape) {
@@ -36,14 +37,15 @@ func Initialize(g *graph.Graph, seed uint64, state []tensor.Tensor) error {
 			clear(t.Data)
 		case e.Buffer:
 			fill(t, float32(g.Buffers()[e.Index].Init))
-		default:
-			initParam(m, &g.Params()[e.Index], t)
 		}
 	}
-	for i, e := range entries {
-		if !e.Buffer {
-			redraw(m, g.Params()[e.Index].FanOut, state[i])
-		}
+	if draw := models[cfg.Name].draw; draw != nil {
+		draw(cfg, d)
+		return nil
+	}
+	d.defaults(d.names)
+	for _, name := range d.names {
+		redraw(d.m, d.params[name].FanOut, d.tensors[name])
 	}
 	return nil
 }

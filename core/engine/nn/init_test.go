@@ -58,7 +58,7 @@ func TestInitializeIsPyTorchs(t *testing.T) {
 			t.Fatal(err)
 		}
 		state := newState(g)
-		if err := nn.Initialize(g, golden.Seed, state); err != nil {
+		if err := nn.Initialize(testModels[golden.Model], g, golden.Seed, state); err != nil {
 			t.Fatal(err)
 		}
 		if len(state) != len(golden.Tensors) {

@@ -3,20 +3,29 @@ package nn
 import (
 	"slices"
 
+	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/engine/op"
+	"github.com/trainctl/trainctl/core/tensor"
 )
 
 // model is a network that has a name.
 type model struct {
-	layers func(c Config, classes int) []LayerConfig
-	stem   bool // takes [model] stem
-	fanOut bool // weights of convolutions are normal over fan_out
+	layers func(c Config, in tensor.Shape, classes int) []LayerConfig
+	keys   []op.Key // its own keys of [model]
+	check  func(a op.Args, l *usererr.List)
+	fits   func(c Config, in tensor.Shape) error // whether it can read samples
+	draw   func(c Config, d *drawer)             // initial values; nil: as Initialize says
+	stem   bool                                  // takes [model] stem
+	fanOut bool                                  // weights of convolutions are normal over fan_out
 }
 
 // models are the networks that [model] name knows.
 var models = map[string]model{
 	"convnet":  {layers: convnet},
 	"mlp":      {layers: mlp},
+	"gpt2":     {layers: gpt2, keys: gpt2Keys, check: checkGPT2, fits: fitGPT2, draw: drawGPT2},
+	"llama":    {layers: llama, keys: llamaKeys, check: checkLlama, fits: fitLlama, draw: drawLlama},
+	"vit":      {layers: vit, keys: vitKeys, check: checkViT, fits: fitViT, draw: drawViT},
 	"resnet18": {layers: resnet(basicBlock, 2, 2, 2, 2), stem: true, fanOut: true},
 	"resnet34": {layers: resnet(basicBlock, 3, 4, 6, 3), stem: true, fanOut: true},
 	"resnet50": {layers: resnet(bottleneck, 3, 4, 6, 3), stem: true, fanOut: true},
@@ -34,7 +43,7 @@ func Names() []string {
 
 // convnet is the two-block network of the well-known DDP tutorials. Its last
 // layer takes what the blocks leave of the input: 7·7·32 for 28×28 images.
-func convnet(_ Config, classes int) []LayerConfig {
+func convnet(_ Config, _ tensor.Shape, classes int) []LayerConfig {
 	block := func(name string, channels int) LayerConfig {
 		return LayerConfig{Type: "sequential", Name: name, Layers: []LayerConfig{
 			{Type: "conv2d", Args: op.Args{"out_channels": channels, "kernel_size": op.Pair{5, 5}, "padding": op.Pair{2, 2}}},
@@ -51,7 +60,7 @@ func convnet(_ Config, classes int) []LayerConfig {
 }
 
 // mlp is a chain of linear layers with ReLU between them, 512 and 256 wide unless said otherwise.
-func mlp(c Config, classes int) []LayerConfig {
+func mlp(c Config, _ tensor.Shape, classes int) []LayerConfig {
 	hidden := c.Hidden
 	if len(hidden) == 0 {
 		hidden = []int{512, 256}

@@ -25,9 +25,12 @@ func lookUp(parent, name string, exists func(path string) bool) (path string, fo
 		if parent == "" {
 			return "", false
 		}
-		parent = parent[:max(0, strings.LastIndexByte(parent, '.'))]
+		parent = parentOf(parent)
 	}
 }
+
+// parentOf is the path without its last name.
+func parentOf(path string) string { return path[:max(0, strings.LastIndexByte(path, '.'))] }
 
 // names follows the inputs of a model's layers, in the order in which they run.
 type names struct {

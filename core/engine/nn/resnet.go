@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"github.com/trainctl/trainctl/core/engine/op"
+	"github.com/trainctl/trainctl/core/tensor"
 )
 
 // The stems of a ResNet.
@@ -15,8 +16,8 @@ const (
 // resnet is a deep residual network (He et al., 2015) of four stages of blocks,
 // each stage with twice the channels and half the resolution of the one before.
 // Its tensors have the names and the order of torchvision/models/resnet.py.
-func resnet(block func(name string, channels, stride int, first bool) []LayerConfig, stages ...int) func(Config, int) []LayerConfig {
-	return func(c Config, classes int) []LayerConfig {
+func resnet(block func(name string, channels, stride int, first bool) []LayerConfig, stages ...int) func(Config, tensor.Shape, int) []LayerConfig {
+	return func(c Config, _ tensor.Shape, classes int) []LayerConfig {
 		layers, channels := stem(c.Stem), 64
 		for i, blocks := range stages {
 			stage := LayerConfig{Type: "sequential", Name: numbered("layer", i+1)}

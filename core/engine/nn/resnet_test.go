@@ -302,7 +302,7 @@ func TestResNetInitialisationIsTorchvisions(t *testing.T) {
 	want := testjson.Read[[]resnetGolden](t, "testdata/resnet.json")[0]
 	g := buildResNet(t, want.config(), 32, class, 10)
 	state := newState(g)
-	if err := nn.Initialize(g, 42, state); err != nil {
+	if err := nn.Initialize(want.config(), g, 42, state); err != nil {
 		t.Fatal(err)
 	}
 	for i, e := range g.StateDict() {

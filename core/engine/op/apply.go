@@ -2,6 +2,7 @@ package op
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/trainctl/trainctl/core/base/usererr"
@@ -17,6 +18,19 @@ type Site struct {
 
 	// FanOut asks for convolutions to start as torchvision's do, normal over their fan-out.
 	FanOut bool
+
+	// Tensors are the names of parameters that are not Path and their own, and how
+	// many dimensions of one element stand before their shapes.
+	Tensors map[string]Tensor
+
+	tie    string // the parameter that takes the place of the layer's weight; "": it has its own
+	untied string // why it does not fit
+}
+
+// Tensor is how a network calls a parameter of a layer.
+type Tensor struct {
+	Name string // in the state dict, whole
+	Lead int
 }
 
 // Most is the limit of a layer that reads any number of others.
@@ -62,7 +76,31 @@ func (s *Site) param(on bool, name string, role graph.Role, fanIn int, shape ...
 	if !on {
 		return graph.None
 	}
-	return s.G.NewParam(s.Path+"."+name, role, fanIn, shape...)
+	path := s.Path + "." + name
+	if t, ok := s.Tensors[name]; ok {
+		path, shape = t.Name, append(slices.Repeat([]int{1}, t.Lead), shape...)
+	}
+	if s.tie == "" || name != "weight" {
+		return s.G.NewParam(path, role, fanIn, shape...)
+	}
+	i := s.shared()
+	p := &s.G.Params()[i]
+	if !p.Shape.Equal(shape) {
+		s.untied = fmt.Sprintf("%q is %v, but the weight of this layer is %v", p.Name, p.Shape, tensor.Shape(shape))
+		return s.G.NewParam(path, role, fanIn, shape...)
+	}
+	s.untied = ""
+	s.G.Tie(path, i)
+	return p.Value
+}
+
+// shared is the index of the parameter that tie names, −1 without one.
+func (s *Site) shared() int {
+	return slices.IndexFunc(s.G.Params(), func(p graph.Param) bool { return p.Name == s.tie })
+}
+
+func (s *Site) cannotTie(why, fix string) error {
+	return usererr.List{{Key: s.Key + ".tie", Detail: why, Help: fix}}.Err()
 }
 
 // buffer declares a tensor of the layer that is kept and not trained.

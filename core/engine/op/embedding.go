@@ -16,11 +16,15 @@ func init() {
 		Keys: []Key{
 			{Name: "num_embeddings", Min: 1, Required: true, Doc: "number of rows of the table; required"},
 			{Name: "embedding_dim", Min: 1, Required: true, Doc: "length of a row; required"},
+			tieKey,
 		},
 		Build: buildEmbedding, Outputs: embeddingOutputs, Gradient: embeddingGradient,
 		Steps: []Step{{Op: Embedding, Cost: PerElement(0)}, {Op: EmbeddingGrad, Cost: PerElement(0)}},
 	})
 }
+
+// tieKey makes a layer read another one's weight.
+var tieKey = Key{Name: "tie", Kind: String, Doc: "state-dict path of an earlier layer's parameter that this layer uses instead of a weight of its own, such as `\"wte.weight\"`"}
 
 func buildEmbedding(s *Site, a Args, x graph.ValueID) (graph.ValueID, error) {
 	return s.apply(Embedding, nil, x, s.param(true, "weight", graph.Table, 0, a.int("num_embeddings", 0), a.int("embedding_dim", 0)))

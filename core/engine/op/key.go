@@ -93,8 +93,10 @@ func (d *Definition) Problems(a Args) (l usererr.List) {
 	for _, name := range slices.Sorted(maps.Keys(a)) {
 		k, mine := known[name]
 		if !mine {
-			k = keys[name]
 			l.Addf(name, d.takes(), "%s takes no %s", d.Name, name)
+			if k, mine = keys[name]; !mine {
+				continue
+			}
 		}
 		if v := a[name]; v != nil && reflect.TypeOf(v) != reflect.TypeOf(k.Kind.Zero()) {
 			l.Addf(name, "", "want %s, got %v", k.Kind, v)

@@ -32,6 +32,7 @@ func init() {
 			{Name: "in_features", Min: 1, Doc: "input size; optional, checked against the inferred shape"},
 			{Name: "out_features", Min: 1, Required: true, Doc: "output size; required"},
 			biasKey,
+			tieKey,
 		},
 		Build: buildLinear, Outputs: linearOutputs, Gradient: linearGradient,
 		Steps: []Step{

@@ -1,6 +1,7 @@
 package op
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 
@@ -202,11 +203,19 @@ func (d *Definition) Arity() (least, most int) {
 }
 
 // Make adds the layer to a graph. in are as many as Arity says.
-func (d *Definition) Make(s *Site, a Args, in []graph.ValueID) (graph.ValueID, error) {
-	if d.Join != nil {
-		return d.Join(s, a, in)
+func (d *Definition) Make(s *Site, a Args, in []graph.ValueID) (y graph.ValueID, err error) {
+	if s.tie = get(a, tieKey.Name, ""); s.tie != "" && s.shared() < 0 {
+		return graph.None, s.cannotTie(fmt.Sprintf("no earlier layer has a parameter %q", s.tie), "name it as `trainctl plan` lists it, such as \"wte.weight\"")
 	}
-	return d.Build(s, a, in[0])
+	if d.Join != nil {
+		y, err = d.Join(s, a, in)
+	} else {
+		y, err = d.Build(s, a, in[0])
+	}
+	if s.untied != "" {
+		return graph.None, s.cannotTie(s.untied, "remove tie, or choose another parameter")
+	}
+	return y, err
 }
 
 // Layers lists the types of [[model.layers]] that are operations, sorted by name.

@@ -23,7 +23,7 @@ func init() {
 }
 
 func positionOutputs(in []graph.Value, attr any) ([]graph.Value, error) {
-	x, table := in[0].Spec.Shape, in[1].Spec.Shape
+	x, table := in[0].Spec.Shape, lastTwo(in[1].Spec.Shape)
 	if len(x) != 2 {
 		return nil, fmt.Errorf("needs [positions, width], got %v", x)
 	}

@@ -67,7 +67,7 @@ func newRig(t testing.TB, g *graph.Graph, opt plan.Options, seed uint64) *rig {
 	for _, s := range p.GradSpecs() {
 		r.st.Grads = append(r.st.Grads, tensor.New(s.DType, s.Shape...))
 	}
-	if err := nn.Initialize(g, seed, r.st.Tensors); err != nil {
+	if err := nn.Initialize(nn.Config{}, g, seed, r.st.Tensors); err != nil {
 		t.Fatal(err)
 	}
 	r.prog = r.bind(t, p)
