@@ -49,12 +49,27 @@ func kernelCases() (cases []func() Kernel) {
 		add(func() Kernel { return batchNorm(n[0], n[1], n[2]) })
 		add(func() Kernel { return batchNormGrad(n[0], n[1], n[2]) })
 	}
+	for _, n := range [][2]int{{768, 128}, {4096, 384}, {256, 768}} { // of transformers
+		add(func() Kernel { return layerNorm(n[0], n[1]) })
+		add(func() Kernel { return layerNormGrad(n[0], n[1]) })
+		add(func() Kernel { return rmsNorm(n[0], n[1]) })
+		add(func() Kernel { return rmsNormGrad(n[0], n[1]) })
+	}
+	for _, g := range []norm.GroupShape{{N: 32, C: 64, HW: 1024, Groups: 8}, {N: 64, C: 96, HW: 64, Groups: 8}} {
+		add(func() Kernel { return groupNorm(g) })
+		add(func() Kernel { return groupNormGrad(g) })
+	}
 	for _, n := range []int{64 << 10, 2 << 20} {
 		add(func() Kernel { return relu(n) })
 		add(func() Kernel { return sum(n) })
 	}
-	add(func() Kernel { return crossEntropy(256, 10) })
-	add(func() Kernel { return crossEntropy(256, 1000) })
+	for _, s := range [][2]int{{256, 10}, {768, 65}, {256, 1000}} {
+		add(func() Kernel { return crossEntropy(s[0], s[1]) })
+	}
+	for _, s := range [][4]int{{64, 32, 4, 12}, {256, 64, 6, 4}, {64, 64, 12, 4}} { // of GPT-2's kind: small, middling, the published one
+		add(func() Kernel { return attentionCase(s[0], s[1], s[2], s[3]) })
+		add(func() Kernel { return attentionGradCase(s[0], s[1], s[2], s[3]) })
+	}
 	const params = 535818 // of the MLP
 	add(func() Kernel { return sgd(params) })
 	add(func() Kernel { return adam(params) })
@@ -226,54 +241,6 @@ func convBF16(name string, p conv.Shape, run convDirectionBF16) Kernel {
 }
 
 func poolShape(p *pool.Shape) string { return fmt.Sprintf("%dx%dx%dx%d", p.N, p.C, p.H, p.W) }
-
-// normPool is batch norm's statistics and its output with ReLU and pooling.
-func normPool(p pool.Shape) Kernel {
-	in, out := p.N*p.C*p.H*p.W, p.N*p.C*p.OutH()*p.OutW()
-	x, y, idx, scratch := random(in), zeros(out), make([]int32, out), zeros(norm.BatchNormReLUPoolScratch(&p))
-	mean, variance, gamma, beta := zeros(p.C), zeros(p.C), ones(p.C), zeros(p.C)
-	return Kernel{
-		Name: "batch norm + relu + pool", Shape: poolShape(&p), FLOPs: 9 * int64(in), Bytes: 4 * int64(2*in+2*out),
-		Run: func() {
-			norm.BatchNormStats(p.N, p.C, p.H*p.W, x, mean, variance)
-			norm.BatchNormReLUPool(&p, x, mean, gamma, gamma, beta, y, idx, scratch)
-		},
-	}
-}
-
-func normPoolGrad(p pool.Shape) Kernel {
-	in, out := p.N*p.C*p.H*p.W, p.N*p.C*p.OutH()*p.OutW()
-	x, y, dy, idx, scratch := random(in), zeros(out), random(out), make([]int32, out), zeros(norm.BatchNormReLUPoolScratch(&p))
-	mean, one, beta := zeros(p.C), ones(p.C), zeros(p.C)
-	dx, dgamma, dbeta, sums := zeros(in), zeros(p.C), zeros(p.C), zeros(p.C)
-	norm.BatchNormReLUPool(&p, x, mean, one, one, beta, y, idx, scratch)
-	return Kernel{
-		Name: "batch norm + relu + pool grad", Shape: poolShape(&p), FLOPs: 12 * int64(in), Bytes: 4 * int64(3*in+3*out),
-		Run: func() {
-			norm.BatchNormReLUPoolGrad(&p, x, y, dy, idx, mean, one, one, dx, dgamma, dbeta, sums, false)
-		},
-	}
-}
-
-func batchNorm(n, c, hw int) Kernel {
-	x, y, mean, variance, one := random(n*c*hw), zeros(n*c*hw), zeros(c), zeros(c), ones(c)
-	return Kernel{
-		Name: "batch norm", Shape: fmt.Sprintf("%dx%dx%d", n, c, hw), FLOPs: 7 * int64(len(x)), Bytes: 12 * int64(len(x)),
-		Run: func() {
-			norm.BatchNormStats(n, c, hw, x, mean, variance)
-			norm.BatchNormApply(n, c, hw, x, mean, one, one, mean, y)
-		},
-	}
-}
-
-func batchNormGrad(n, c, hw int) Kernel {
-	x, dy, dx, mean, one := random(n*c*hw), random(n*c*hw), zeros(n*c*hw), zeros(c), ones(c)
-	dgamma, dbeta := zeros(c), zeros(c)
-	return Kernel{
-		Name: "batch norm grad", Shape: fmt.Sprintf("%dx%dx%d", n, c, hw), FLOPs: 9 * int64(len(x)), Bytes: 20 * int64(len(x)),
-		Run: func() { norm.BatchNormGrad(n, c, hw, x, dy, mean, one, one, dx, dgamma, dbeta, false) },
-	}
-}
 
 func relu(n int) Kernel {
 	x, y := random(n), zeros(n)

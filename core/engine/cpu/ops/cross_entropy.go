@@ -34,22 +34,50 @@ func bindCrossEntropy[T kernel.Float](b *bind.Binder[T]) bind.Job {
 	x, target := b.In(0), b.Memory.Place(&b.Step.In[1])
 	stats, dx := lossOut(b, op.CrossEntropy)
 	first := b.Step.Row
+	var t []int32
+	var scale T
+	share := lossParts(b, rows, max(1, bind.ShareElems/classes), func(c *plan.Call, lo, hi int) (sum, counted, correct float64) {
+		var grad []T
+		if dx != nil {
+			grad = dx[lo*classes : hi*classes]
+		}
+		s, n, right := loss.SoftmaxCrossEntropy(hi-lo, classes, x(c)[lo*classes:hi*classes], t[first+lo:first+hi], ignoreIndex, 0, nil, grad, scale)
+		return s, float64(n), float64(right)
+	}, stats)
 	return func(c *plan.Call) {
-		t := tensor.View[int32](target.Bytes(c))
+		t = tensor.View[int32](target.Bytes(c))
 		if !b.Memory.Check("target class", t, classes, ignoreIndex) {
 			return
 		}
-		scale := T(c.GradScale / float64(countRows(t)))
-		sum, counted, correct := loss.SoftmaxCrossEntropy(rows, classes, x(c), t[first:], ignoreIndex, 0, nil, dx, scale)
+		scale = T(c.GradScale / float64(countRows(t)))
+		share(c)
+	}
+}
+
+// lossParts shares the n things of a loss among threads, and adds up what run reports of each
+// share, in order, to stats unless that is nil: to what the rows before have added there.
+func lossParts[T kernel.Float](b *bind.Binder[T], n, unit int, run func(c *plan.Call, lo, hi int) (sum, counted, correct float64), stats []float64) bind.Job {
+	const line = 8 // float64: threads write to cache lines of their own
+	parts := make([][line]float64, b.Memory.Workers.Size())
+	share := b.Split(n, unit, func(c *plan.Call, part, lo, hi int) {
+		p := &parts[part]
+		p[0], p[1], p[2] = run(c, lo, hi)
+	})
+	first := b.Step.Row
+	return func(c *plan.Call) {
+		clear(parts)
+		share(c)
 		if stats == nil {
 			return
 		}
 		if first == 0 {
 			clear(stats)
 		}
-		stats[0] += sum
-		stats[1] += float64(counted)
-		stats[2] += float64(correct)
+		for i := range parts {
+			for j := range stats[:3] {
+				stats[j] += parts[i][j]
+			}
+		}
 	}
 }
 

@@ -18,10 +18,11 @@ func bindMSE[T kernel.Float](b *bind.Binder[T]) bind.Job {
 	n := b.Step.In[0].Spec.Shape.Elems()
 	x, target := b.In(0), b.In(1)
 	stats, dx := lossOut(b, op.MSE)
-	return func(c *plan.Call) {
-		sum := loss.MSE(x(c), target(c), dx, T(c.GradScale/float64(n)))
-		if stats != nil {
-			stats[0], stats[1], stats[2] = sum, float64(n), 0
+	return lossParts(b, n, bind.ShareElems, func(c *plan.Call, lo, hi int) (sum, counted, correct float64) {
+		var grad []T
+		if dx != nil {
+			grad = dx[lo:hi]
 		}
-	}
+		return loss.MSE(x(c)[lo:hi], target(c)[lo:hi], grad, T(c.GradScale/float64(n))), float64(hi - lo), 0
+	}, stats)
 }

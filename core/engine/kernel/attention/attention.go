@@ -55,7 +55,10 @@ type tile struct {
 func (h *Head) tiles(f func(t tile), byKeys bool) {
 	one := func(q, k int) {
 		t := tile{q, min(tileQueries, h.Queries-q), k, min(tileKeys, h.Keys-k)}
-		if !h.Causal || k < q+t.queries {
+		if h.Causal {
+			t.keys = min(t.keys, q+t.queries-k)
+		}
+		if t.keys > 0 {
 			f(t)
 		}
 	}

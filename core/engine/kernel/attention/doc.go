@@ -7,6 +7,6 @@
 // (Dao et al., "FlashAttention", 2022). Products are those of package gemm, at
 // every level.
 //
-// It imports core/engine/kernel and its packages elementwise, gemm, loss and random.
+// It imports core/engine/kernel and its packages elementwise, gemm and random.
 // Start with attention.go.
 package attention

@@ -6,7 +6,6 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel"
 	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
 	"github.com/trainctl/trainctl/core/engine/kernel/gemm"
-	"github.com/trainctl/trainctl/core/engine/kernel/loss"
 	"github.com/trainctl/trainctl/core/engine/kernel/random"
 )
 
@@ -21,27 +20,27 @@ func Forward[T kernel.Float](h Head, positions *Rotary[T], q, k, v, out Rows[T],
 	r := room[T](scratch)
 	scores, sums, masks := r.take(tileQueries*tileKeys), r.take(h.Queries), r.take(tileKeys)
 	q, k = rotated(positions, q, h.Queries, &r), rotated(positions, k, h.Keys, &r)
+	clear(sums)
+	elementwise.Fill(lse[:h.Queries], T(math.Inf(-1)))
+	scale := T(h.scale())
 	h.tiles(func(t tile) {
-		gemm.Gemm(false, true, t.queries, t.keys, h.Dim, T(h.scale()), q.from(t.q), q.Stride, k.from(t.k), k.Stride, 0, scores, tileKeys, r)
-		for i := range t.queries {
-			x, n, row := scores[i*tileKeys:][:t.keys], h.seen(t, i), t.q+i
-			clear(x[n:])
-			if n == 0 {
-				continue
+		gemm.Gemm(false, true, t.queries, t.keys, h.Dim, 1, q.from(t.q), q.Stride, k.from(t.k), k.Stride, 0, scores, tileKeys, r)
+		peaks := lse[t.q:][:t.queries]
+		var before [tileQueries]T
+		copy(before[:], peaks)
+		raisePeaks(&h, t, scores, scale, peaks)
+		if t.k > 0 {
+			for i, peak := range peaks {
+				if peak > before[i] {
+					shrink := exp(before[i] - peak)
+					elementwise.Scale(out.row(t.q+i, h.Dim), shrink)
+					sums[t.q+i] *= shrink
+				}
 			}
-			o := out.row(row, h.Dim)
-			if t.k == 0 {
-				lse[row], sums[row] = loss.Largest(x[:n]), 0
-			} else if top := loss.Largest(x[:n]); top > lse[row] {
-				shrink := T(math.Exp(float64(lse[row]) - float64(top)))
-				elementwise.Scale(o, shrink)
-				lse[row], sums[row] = top, sums[row]*shrink
-			}
-			sums[row] += T(loss.ExpSum(x[:n], lse[row], x[:n]))
-			if h.Dropout.P > 0 {
-				dropMask(&h, row, t.k, masks[:n])
-				elementwise.Mul(x[:n], masks[:n], x[:n])
-			}
+		}
+		expScores(&h, t, scores, scale, peaks, sums[t.q:])
+		if h.Dropout.P > 0 {
+			drop(&h, t, masks, scores)
 		}
 		var add T
 		if t.k > 0 {
@@ -52,6 +51,17 @@ func Forward[T kernel.Float](h Head, positions *Rotary[T], q, k, v, out Rows[T],
 	for row := range h.Queries {
 		elementwise.Scale(out.row(row, h.Dim), 1/sums[row])
 		lse[row] += T(math.Log(float64(sums[row])))
+	}
+}
+
+// drop multiplies what lies as a tile's probabilities by their dropout.
+func drop[T kernel.Float](h *Head, t tile, factors, x []T) {
+	for i := range t.queries {
+		if n := h.seen(t, i); n > 0 {
+			dropMask(h, t.q+i, t.k, factors[:n])
+			row := x[i*tileKeys:][:n]
+			elementwise.Mul(row, factors[:n], row)
+		}
 	}
 }
 

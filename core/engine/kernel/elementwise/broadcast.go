@@ -12,20 +12,24 @@ func MulRows[T kernel.Float](rows, cols int, x, factors, y []T) {
 }
 
 // DotRows writes the dot product of each row of x with the same row of y, both
-// [rows, cols], adding up as RowSums does within blocks of a row.
+// [rows, cols].
 func DotRows[T kernel.Float](rows, cols int, x, y, dots []T) {
-	const block = 512
-	var products [block]T
-	var sum [1]T
+	DotRowsApart(rows, cols, x, y, cols, dots)
+}
+
+// DotRowsApart is DotRows for rows that begin stride elements apart.
+func DotRowsApart[T kernel.Float](rows, cols int, x, y []T, stride int, dots []T) {
+	if kernel.HasVectors[T]() && rows > 0 {
+		n := kernel.Lanes()
+		vecRowDots(rows, kernel.Ptr32(x), kernel.Ptr32(y), cols/n, cols%n, kernel.FirstLanes(cols%n), kernel.Ptr32(dots), 4*stride)
+		return
+	}
 	for r := range rows {
-		a, b := x[r*cols:][:cols], y[r*cols:][:cols]
-		dots[r] = 0
-		for len(a) > 0 {
-			n := min(block, len(a))
-			Mul(a[:n], b[:n], products[:n])
-			RowSums(1, n, products[:n], sum[:])
-			dots[r] += sum[0]
-			a, b = a[n:], b[n:]
+		a, b := x[r*stride:][:cols], y[r*stride:][:cols]
+		var sum float64
+		for j, v := range a {
+			sum += float64(v) * float64(b[j])
 		}
+		dots[r] = T(sum)
 	}
 }

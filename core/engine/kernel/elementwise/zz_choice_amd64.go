@@ -238,6 +238,15 @@ func vecRowSums(rows int, x *float32, vectors int, tail kernel.Mask, sums *float
 	}
 }
 
+// vecRowDots multiplies each row of bytes of x with that of y, and adds up.
+func vecRowDots(rows int, x *float32, y *float32, vectors int, rest int, tail kernel.Mask, dots *float32, bytes int) {
+	if kernel.Wide() {
+		rowDotsAVX512(rows, x, y, vectors, rest, uintptr(tail), dots, bytes)
+	} else {
+		rowDotsAVX2(rows, x, y, vectors, rest, uintptr(tail), dots, bytes)
+	}
+}
+
 // vecHalfReLU computes y = max(x, 0).
 func vecHalfReLU(x *uint16, y *uint16, n int) {
 	halfReLUBF16(x, y, n)

@@ -134,6 +134,11 @@ func vecRowSums(rows int, x *float32, vectors int, tail kernel.Mask, sums *float
 	rowSumsNEON(rows, x, vectors, uintptr(tail), sums, bytes)
 }
 
+// vecRowDots multiplies each row of bytes of x with that of y, and adds up.
+func vecRowDots(rows int, x *float32, y *float32, vectors int, rest int, tail kernel.Mask, dots *float32, bytes int) {
+	rowDotsNEON(rows, x, y, vectors, rest, uintptr(tail), dots, bytes)
+}
+
 // vecHalfReLU computes y = max(x, 0).
 func vecHalfReLU(x *uint16, y *uint16, n int) {
 	kernel.NoVectors()

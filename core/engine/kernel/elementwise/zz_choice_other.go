@@ -136,6 +136,11 @@ func vecRowSums(rows int, x *float32, vectors int, tail kernel.Mask, sums *float
 	kernel.NoVectors()
 }
 
+// vecRowDots multiplies each row of bytes of x with that of y, and adds up.
+func vecRowDots(rows int, x *float32, y *float32, vectors int, rest int, tail kernel.Mask, dots *float32, bytes int) {
+	kernel.NoVectors()
+}
+
 // vecHalfReLU computes y = max(x, 0).
 func vecHalfReLU(x *uint16, y *uint16, n int) {
 	kernel.NoVectors()

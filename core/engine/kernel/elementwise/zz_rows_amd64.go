@@ -7,7 +7,17 @@ package elementwise
 //go:noescape
 func rowSumsAVX2(rows int, x *float32, vectors int, tail uintptr, sums *float32, bytes int)
 
+// rowDotsAVX2 multiplies each row of bytes of x with that of y, and adds up.
+//
+//go:noescape
+func rowDotsAVX2(rows int, x *float32, y *float32, vectors int, rest int, tail uintptr, dots *float32, bytes int)
+
 // rowSumsAVX512 adds up each row of bytes.
 //
 //go:noescape
 func rowSumsAVX512(rows int, x *float32, vectors int, tail uintptr, sums *float32, bytes int)
+
+// rowDotsAVX512 multiplies each row of bytes of x with that of y, and adds up.
+//
+//go:noescape
+func rowDotsAVX512(rows int, x *float32, y *float32, vectors int, rest int, tail uintptr, dots *float32, bytes int)

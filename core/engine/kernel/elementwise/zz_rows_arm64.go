@@ -6,3 +6,8 @@ package elementwise
 //
 //go:noescape
 func rowSumsNEON(rows int, x *float32, vectors int, tail uintptr, sums *float32, bytes int)
+
+// rowDotsNEON multiplies each row of bytes of x with that of y, and adds up.
+//
+//go:noescape
+func rowDotsNEON(rows int, x *float32, y *float32, vectors int, rest int, tail uintptr, dots *float32, bytes int)

@@ -37,37 +37,6 @@ func sweep() (x []float32) {
 	return x
 }
 
-// rounded fails unless got is want rounded to float32, within a thousandth of a unit in the last place.
-func rounded(t *testing.T, what string, x, got float32, want float64) {
-	t.Helper()
-	near := float32(want)
-	if got == near {
-		return
-	}
-	unit := math.Abs(float64(math.Nextafter32(near, float32(math.Inf(1)))) - float64(near))
-	if d := math.Abs(float64(got) - want); !(d <= 0.501*unit) {
-		t.Fatalf("%s(%v) is %v, want %v", what, x, got, want)
-	}
-}
-
-// IsRounded fails unless f computes want over the whole range of float32, rounded, at
-// each level, and NaN of NaN.
-func IsRounded(t *testing.T, name string, f func(x, y []float32), want func(float64) float64) {
-	t.Helper()
-	x := sweep()
-	AtEachLevel(t, func(t *testing.T) {
-		y := make([]float32, len(x))
-		f(x, y)
-		for i, v := range x {
-			rounded(t, name, v, y[i], want(float64(v)))
-		}
-		f([]float32{1, float32(math.NaN()), 2}, y)
-		if y[0] != y[0] || y[1] == y[1] || y[2] != y[2] {
-			t.Errorf("%s of 1, NaN, 2 is %v", name, y[:3])
-		}
-	})
-}
-
 // Accuracy is how far a function of float32 may be from the exact one.
 type Accuracy struct {
 	ULP      float64 // units in the last place of the exact result

@@ -17,7 +17,7 @@ func TestIsArgmax(t *testing.T) {
 		{[]float64{9, nan, nan}, 1}, {[]float64{nan, 9}, 0}, {[]float64{nan}, 0},
 	} {
 		for at := range c.x {
-			if got := isArgmax(c.x, at, Largest(c.x)); got != (at == c.want) {
+			if got := isArgmax(c.x, at, largest(c.x)); got != (at == c.want) {
 				t.Errorf("element %d of %v being the largest is %v", at, c.x, got)
 			}
 		}

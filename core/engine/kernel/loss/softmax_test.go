@@ -9,14 +9,41 @@ import (
 
 // The parts of a softmax give the bits of the reference.
 func TestSoftmaxBits(t *testing.T) {
+	rows := func(f func(n int, x, y []float32)) func(a, b, dst []float32) {
+		return func(a, _, dst []float32) { // once as a row, and once as rows of three
+			if n := len(a); n > 0 {
+				f(n, a, dst)
+			}
+			if len(a) >= 3 {
+				f(3, a, dst)
+			}
+		}
+	}
 	kerneltest.SameBitsAtEachLevel(t, map[string]func(a, b, dst []float32){
-		"expSum":      func(a, _, dst []float32) { ExpSum(a, 0.5, dst) },
-		"softmaxGrad": func(_, _, dst []float32) { softmaxGrad(dst, 1.7, 0.1, 0.3) },
+		"softmax":   rows(func(n int, x, y []float32) { Softmax(len(x)/n, n, x, y) }),
+		"scaleRows": rows(func(n int, x, y []float32) { scaleRows(len(x)/n, n, y, x, 0.1) }),
+		"sums": rows(func(n int, x, y []float32) {
+			sums := make([]float64, len(x)/n)
+			expRows(len(x)/n, n, x, nil, y, sums)
+			for i, v := range sums {
+				y[len(x)/n-1-i] += float32(v)
+			}
+		}),
 	})
 }
 
-func TestExpSumRounds(t *testing.T) {
-	kerneltest.IsRounded(t, "exp", func(x, y []float32) { ExpSum(x, 0, y) }, math.Exp)
+// The exponential of what is below a row's peak is as near to the exact one as the documentation says.
+func TestExponentialIsAccurate(t *testing.T) {
+	kerneltest.IsAccurate(t, "exp", kerneltest.Accuracy{ULP: 1.5}, func(x, y []float32) {
+		pairs, peaks, sums := make([]float32, 2*len(x)), make([]float32, len(x)), make([]float64, len(x))
+		for i, v := range x {
+			pairs[2*i] = -max(v, -v)
+		}
+		expRows(len(x), 2, pairs, pairs, peaks, sums)
+		for i := range y {
+			y[i] = pairs[2*i]
+		}
+	}, func(x float64) float64 { return math.Exp(-math.Abs(x)) })
 }
 
 // Rows of any length give the same loss and gradient, bit for bit, at every level.
@@ -51,8 +78,8 @@ func TestLargest(t *testing.T) {
 			for _, v := range []float32{x[0], float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1))} {
 				x[n/2] = v
 				var want float32
-				kerneltest.Reference(func() { want = Largest(x) })
-				if got := Largest(x); got != want {
+				kerneltest.Reference(func() { want = largest(x) })
+				if got := largest(x); got != want {
 					t.Errorf("of %d with %v in the middle it is %v, want %v", n, v, got, want)
 				}
 			}

@@ -4,27 +4,38 @@ package loss
 
 import "github.com/trainctl/trainctl/core/engine/kernel"
 
-// vecLargest is the largest of x that is not NaN, or −∞.
-func vecLargest(groups int, full kernel.Mask, tail kernel.Mask, x *float32) (peak float32) {
+// vecLargest finds the largest of x that is not NaN, or −∞.
+func vecLargest(x *float32, vectors int, tail kernel.Mask, peak *float32) {
 	if kernel.Wide() {
-		return largestAVX512(groups, uintptr(full), uintptr(tail), x)
-	}
-	return largestAVX2(groups, uintptr(full), uintptr(tail), x)
-}
-
-// vecExpSum is Σexp(x−peak), and stores each, rounded, in y if that is not nil.
-func vecExpSum(groups int, full kernel.Mask, tail kernel.Mask, x *float32, peak float64, y *float32) (sum float64) {
-	if kernel.Wide() {
-		return expSumAVX512(groups, uintptr(full), uintptr(tail), x, peak, y)
-	}
-	return expSumAVX2(groups, uintptr(full), uintptr(tail), x, peak, y)
-}
-
-// vecSoftmaxGrad replaces exponentials by (y/sum − wanted)·scale.
-func vecSoftmaxGrad(groups int, full kernel.Mask, tail kernel.Mask, y *float32, sum float64, wanted float64, scale float64) {
-	if kernel.Wide() {
-		softmaxGradAVX512(groups, uintptr(full), uintptr(tail), y, sum, wanted, scale)
+		largestAVX512(x, vectors, uintptr(tail), peak)
 	} else {
-		softmaxGradAVX2(groups, uintptr(full), uintptr(tail), y, sum, wanted, scale)
+		largestAVX2(x, vectors, uintptr(tail), peak)
+	}
+}
+
+// vecExpRows is exp(x−peak) of each row, its largest element that is not NaN, and the sum of these.
+func vecExpRows(rows int, x *float32, y *float32, vectors int, rest int, tail kernel.Mask, peaks *float32, sums *float64, bytes int) {
+	if kernel.Wide() {
+		expRowsAVX512(rows, x, y, vectors, rest, uintptr(tail), peaks, sums, bytes)
+	} else {
+		expRowsAVX2(rows, x, y, vectors, rest, uintptr(tail), peaks, sums, bytes)
+	}
+}
+
+// vecExpSums is the largest element of each row that is not NaN, and Σexp(x−peak).
+func vecExpSums(rows int, x *float32, vectors int, rest int, tail kernel.Mask, peaks *float32, sums *float64, bytes int) {
+	if kernel.Wide() {
+		expSumsAVX512(rows, x, vectors, rest, uintptr(tail), peaks, sums, bytes)
+	} else {
+		expSumsAVX2(rows, x, vectors, rest, uintptr(tail), peaks, sums, bytes)
+	}
+}
+
+// vecScaleRows replaces y by y·factor − less, with a factor for each row.
+func vecScaleRows(rows int, y *float32, vectors int, rest int, tail kernel.Mask, factors *float32, less float32, bytes int) {
+	if kernel.Wide() {
+		scaleRowsAVX512(rows, y, vectors, rest, uintptr(tail), factors, less, bytes)
+	} else {
+		scaleRowsAVX2(rows, y, vectors, rest, uintptr(tail), factors, less, bytes)
 	}
 }

@@ -6,19 +6,22 @@ package loss
 
 import "github.com/trainctl/trainctl/core/engine/kernel"
 
-// vecLargest is the largest of x that is not NaN, or −∞.
-func vecLargest(groups int, full kernel.Mask, tail kernel.Mask, x *float32) (peak float32) {
+// vecLargest finds the largest of x that is not NaN, or −∞.
+func vecLargest(x *float32, vectors int, tail kernel.Mask, peak *float32) {
 	kernel.NoVectors()
-	return
 }
 
-// vecExpSum is Σexp(x−peak), and stores each, rounded, in y if that is not nil.
-func vecExpSum(groups int, full kernel.Mask, tail kernel.Mask, x *float32, peak float64, y *float32) (sum float64) {
+// vecExpRows is exp(x−peak) of each row, its largest element that is not NaN, and the sum of these.
+func vecExpRows(rows int, x *float32, y *float32, vectors int, rest int, tail kernel.Mask, peaks *float32, sums *float64, bytes int) {
 	kernel.NoVectors()
-	return
 }
 
-// vecSoftmaxGrad replaces exponentials by (y/sum − wanted)·scale.
-func vecSoftmaxGrad(groups int, full kernel.Mask, tail kernel.Mask, y *float32, sum float64, wanted float64, scale float64) {
+// vecExpSums is the largest element of each row that is not NaN, and Σexp(x−peak).
+func vecExpSums(rows int, x *float32, vectors int, rest int, tail kernel.Mask, peaks *float32, sums *float64, bytes int) {
+	kernel.NoVectors()
+}
+
+// vecScaleRows replaces y by y·factor − less, with a factor for each row.
+func vecScaleRows(rows int, y *float32, vectors int, rest int, tail kernel.Mask, factors *float32, less float32, bytes int) {
 	kernel.NoVectors()
 }

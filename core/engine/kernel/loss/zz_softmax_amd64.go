@@ -2,32 +2,42 @@
 
 package loss
 
-// largestAVX2 is the largest of x that is not NaN, or −∞.
+// largestAVX2 finds the largest of x that is not NaN, or −∞.
 //
 //go:noescape
-func largestAVX2(groups int, full uintptr, tail uintptr, x *float32) (peak float32)
+func largestAVX2(x *float32, vectors int, tail uintptr, peak *float32)
 
-// expSumAVX2 is Σexp(x−peak), and stores each, rounded, in y if that is not nil.
+// expRowsAVX2 is exp(x−peak) of each row, its largest element that is not NaN, and the sum of these.
 //
 //go:noescape
-func expSumAVX2(groups int, full uintptr, tail uintptr, x *float32, peak float64, y *float32) (sum float64)
+func expRowsAVX2(rows int, x *float32, y *float32, vectors int, rest int, tail uintptr, peaks *float32, sums *float64, bytes int)
 
-// softmaxGradAVX2 replaces exponentials by (y/sum − wanted)·scale.
+// expSumsAVX2 is the largest element of each row that is not NaN, and Σexp(x−peak).
 //
 //go:noescape
-func softmaxGradAVX2(groups int, full uintptr, tail uintptr, y *float32, sum float64, wanted float64, scale float64)
+func expSumsAVX2(rows int, x *float32, vectors int, rest int, tail uintptr, peaks *float32, sums *float64, bytes int)
 
-// largestAVX512 is the largest of x that is not NaN, or −∞.
+// scaleRowsAVX2 replaces y by y·factor − less, with a factor for each row.
 //
 //go:noescape
-func largestAVX512(groups int, full uintptr, tail uintptr, x *float32) (peak float32)
+func scaleRowsAVX2(rows int, y *float32, vectors int, rest int, tail uintptr, factors *float32, less float32, bytes int)
 
-// expSumAVX512 is Σexp(x−peak), and stores each, rounded, in y if that is not nil.
+// largestAVX512 finds the largest of x that is not NaN, or −∞.
 //
 //go:noescape
-func expSumAVX512(groups int, full uintptr, tail uintptr, x *float32, peak float64, y *float32) (sum float64)
+func largestAVX512(x *float32, vectors int, tail uintptr, peak *float32)
 
-// softmaxGradAVX512 replaces exponentials by (y/sum − wanted)·scale.
+// expRowsAVX512 is exp(x−peak) of each row, its largest element that is not NaN, and the sum of these.
 //
 //go:noescape
-func softmaxGradAVX512(groups int, full uintptr, tail uintptr, y *float32, sum float64, wanted float64, scale float64)
+func expRowsAVX512(rows int, x *float32, y *float32, vectors int, rest int, tail uintptr, peaks *float32, sums *float64, bytes int)
+
+// expSumsAVX512 is the largest element of each row that is not NaN, and Σexp(x−peak).
+//
+//go:noescape
+func expSumsAVX512(rows int, x *float32, vectors int, rest int, tail uintptr, peaks *float32, sums *float64, bytes int)
+
+// scaleRowsAVX512 replaces y by y·factor − less, with a factor for each row.
+//
+//go:noescape
+func scaleRowsAVX512(rows int, y *float32, vectors int, rest int, tail uintptr, factors *float32, less float32, bytes int)

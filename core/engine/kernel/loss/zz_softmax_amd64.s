@@ -2,552 +2,2008 @@
 
 #include "textflag.h"
 
-DATA expConstantsAVX2<>+0(SB)/8, $0x4086200000000000
-DATA expConstantsAVX2<>+8(SB)/8, $0x4086200000000000
-DATA expConstantsAVX2<>+16(SB)/8, $0x4086200000000000
-DATA expConstantsAVX2<>+24(SB)/8, $0x4086200000000000
-DATA expConstantsAVX2<>+32(SB)/8, $0x4086200000000000
-DATA expConstantsAVX2<>+40(SB)/8, $0x4086200000000000
-DATA expConstantsAVX2<>+48(SB)/8, $0x4086200000000000
-DATA expConstantsAVX2<>+56(SB)/8, $0x4086200000000000
-DATA expConstantsAVX2<>+64(SB)/8, $0xc086200000000000
-DATA expConstantsAVX2<>+72(SB)/8, $0xc086200000000000
-DATA expConstantsAVX2<>+80(SB)/8, $0xc086200000000000
-DATA expConstantsAVX2<>+88(SB)/8, $0xc086200000000000
-DATA expConstantsAVX2<>+96(SB)/8, $0xc086200000000000
-DATA expConstantsAVX2<>+104(SB)/8, $0xc086200000000000
-DATA expConstantsAVX2<>+112(SB)/8, $0xc086200000000000
-DATA expConstantsAVX2<>+120(SB)/8, $0xc086200000000000
-DATA expConstantsAVX2<>+128(SB)/8, $0x3ff71547652b82fe
-DATA expConstantsAVX2<>+136(SB)/8, $0x3ff71547652b82fe
-DATA expConstantsAVX2<>+144(SB)/8, $0x3ff71547652b82fe
-DATA expConstantsAVX2<>+152(SB)/8, $0x3ff71547652b82fe
-DATA expConstantsAVX2<>+160(SB)/8, $0x3ff71547652b82fe
-DATA expConstantsAVX2<>+168(SB)/8, $0x3ff71547652b82fe
-DATA expConstantsAVX2<>+176(SB)/8, $0x3ff71547652b82fe
-DATA expConstantsAVX2<>+184(SB)/8, $0x3ff71547652b82fe
-DATA expConstantsAVX2<>+192(SB)/8, $0x4338000000000000
-DATA expConstantsAVX2<>+200(SB)/8, $0x4338000000000000
-DATA expConstantsAVX2<>+208(SB)/8, $0x4338000000000000
-DATA expConstantsAVX2<>+216(SB)/8, $0x4338000000000000
-DATA expConstantsAVX2<>+224(SB)/8, $0x4338000000000000
-DATA expConstantsAVX2<>+232(SB)/8, $0x4338000000000000
-DATA expConstantsAVX2<>+240(SB)/8, $0x4338000000000000
-DATA expConstantsAVX2<>+248(SB)/8, $0x4338000000000000
-DATA expConstantsAVX2<>+256(SB)/8, $0x3fe62e42fefa39ef
-DATA expConstantsAVX2<>+264(SB)/8, $0x3fe62e42fefa39ef
-DATA expConstantsAVX2<>+272(SB)/8, $0x3fe62e42fefa39ef
-DATA expConstantsAVX2<>+280(SB)/8, $0x3fe62e42fefa39ef
-DATA expConstantsAVX2<>+288(SB)/8, $0x3fe62e42fefa39ef
-DATA expConstantsAVX2<>+296(SB)/8, $0x3fe62e42fefa39ef
-DATA expConstantsAVX2<>+304(SB)/8, $0x3fe62e42fefa39ef
-DATA expConstantsAVX2<>+312(SB)/8, $0x3fe62e42fefa39ef
-DATA expConstantsAVX2<>+320(SB)/8, $0x3c7abc9e3b39803f
-DATA expConstantsAVX2<>+328(SB)/8, $0x3c7abc9e3b39803f
-DATA expConstantsAVX2<>+336(SB)/8, $0x3c7abc9e3b39803f
-DATA expConstantsAVX2<>+344(SB)/8, $0x3c7abc9e3b39803f
-DATA expConstantsAVX2<>+352(SB)/8, $0x3c7abc9e3b39803f
-DATA expConstantsAVX2<>+360(SB)/8, $0x3c7abc9e3b39803f
-DATA expConstantsAVX2<>+368(SB)/8, $0x3c7abc9e3b39803f
-DATA expConstantsAVX2<>+376(SB)/8, $0x3c7abc9e3b39803f
-DATA expConstantsAVX2<>+384(SB)/8, $0x3e927e4fb7789f5c
-DATA expConstantsAVX2<>+392(SB)/8, $0x3e927e4fb7789f5c
-DATA expConstantsAVX2<>+400(SB)/8, $0x3e927e4fb7789f5c
-DATA expConstantsAVX2<>+408(SB)/8, $0x3e927e4fb7789f5c
-DATA expConstantsAVX2<>+416(SB)/8, $0x3e927e4fb7789f5c
-DATA expConstantsAVX2<>+424(SB)/8, $0x3e927e4fb7789f5c
-DATA expConstantsAVX2<>+432(SB)/8, $0x3e927e4fb7789f5c
-DATA expConstantsAVX2<>+440(SB)/8, $0x3e927e4fb7789f5c
-DATA expConstantsAVX2<>+448(SB)/8, $0x3ec71de3a556c734
-DATA expConstantsAVX2<>+456(SB)/8, $0x3ec71de3a556c734
-DATA expConstantsAVX2<>+464(SB)/8, $0x3ec71de3a556c734
-DATA expConstantsAVX2<>+472(SB)/8, $0x3ec71de3a556c734
-DATA expConstantsAVX2<>+480(SB)/8, $0x3ec71de3a556c734
-DATA expConstantsAVX2<>+488(SB)/8, $0x3ec71de3a556c734
-DATA expConstantsAVX2<>+496(SB)/8, $0x3ec71de3a556c734
-DATA expConstantsAVX2<>+504(SB)/8, $0x3ec71de3a556c734
-DATA expConstantsAVX2<>+512(SB)/8, $0x3efa01a01a01a01a
-DATA expConstantsAVX2<>+520(SB)/8, $0x3efa01a01a01a01a
-DATA expConstantsAVX2<>+528(SB)/8, $0x3efa01a01a01a01a
-DATA expConstantsAVX2<>+536(SB)/8, $0x3efa01a01a01a01a
-DATA expConstantsAVX2<>+544(SB)/8, $0x3efa01a01a01a01a
-DATA expConstantsAVX2<>+552(SB)/8, $0x3efa01a01a01a01a
-DATA expConstantsAVX2<>+560(SB)/8, $0x3efa01a01a01a01a
-DATA expConstantsAVX2<>+568(SB)/8, $0x3efa01a01a01a01a
-DATA expConstantsAVX2<>+576(SB)/8, $0x3f2a01a01a01a01a
-DATA expConstantsAVX2<>+584(SB)/8, $0x3f2a01a01a01a01a
-DATA expConstantsAVX2<>+592(SB)/8, $0x3f2a01a01a01a01a
-DATA expConstantsAVX2<>+600(SB)/8, $0x3f2a01a01a01a01a
-DATA expConstantsAVX2<>+608(SB)/8, $0x3f2a01a01a01a01a
-DATA expConstantsAVX2<>+616(SB)/8, $0x3f2a01a01a01a01a
-DATA expConstantsAVX2<>+624(SB)/8, $0x3f2a01a01a01a01a
-DATA expConstantsAVX2<>+632(SB)/8, $0x3f2a01a01a01a01a
-DATA expConstantsAVX2<>+640(SB)/8, $0x3f56c16c16c16c17
-DATA expConstantsAVX2<>+648(SB)/8, $0x3f56c16c16c16c17
-DATA expConstantsAVX2<>+656(SB)/8, $0x3f56c16c16c16c17
-DATA expConstantsAVX2<>+664(SB)/8, $0x3f56c16c16c16c17
-DATA expConstantsAVX2<>+672(SB)/8, $0x3f56c16c16c16c17
-DATA expConstantsAVX2<>+680(SB)/8, $0x3f56c16c16c16c17
-DATA expConstantsAVX2<>+688(SB)/8, $0x3f56c16c16c16c17
-DATA expConstantsAVX2<>+696(SB)/8, $0x3f56c16c16c16c17
-DATA expConstantsAVX2<>+704(SB)/8, $0x3f81111111111111
-DATA expConstantsAVX2<>+712(SB)/8, $0x3f81111111111111
-DATA expConstantsAVX2<>+720(SB)/8, $0x3f81111111111111
-DATA expConstantsAVX2<>+728(SB)/8, $0x3f81111111111111
-DATA expConstantsAVX2<>+736(SB)/8, $0x3f81111111111111
-DATA expConstantsAVX2<>+744(SB)/8, $0x3f81111111111111
-DATA expConstantsAVX2<>+752(SB)/8, $0x3f81111111111111
-DATA expConstantsAVX2<>+760(SB)/8, $0x3f81111111111111
-DATA expConstantsAVX2<>+768(SB)/8, $0x3fa5555555555555
-DATA expConstantsAVX2<>+776(SB)/8, $0x3fa5555555555555
-DATA expConstantsAVX2<>+784(SB)/8, $0x3fa5555555555555
-DATA expConstantsAVX2<>+792(SB)/8, $0x3fa5555555555555
-DATA expConstantsAVX2<>+800(SB)/8, $0x3fa5555555555555
-DATA expConstantsAVX2<>+808(SB)/8, $0x3fa5555555555555
-DATA expConstantsAVX2<>+816(SB)/8, $0x3fa5555555555555
-DATA expConstantsAVX2<>+824(SB)/8, $0x3fa5555555555555
-DATA expConstantsAVX2<>+832(SB)/8, $0x3fc5555555555555
-DATA expConstantsAVX2<>+840(SB)/8, $0x3fc5555555555555
-DATA expConstantsAVX2<>+848(SB)/8, $0x3fc5555555555555
-DATA expConstantsAVX2<>+856(SB)/8, $0x3fc5555555555555
-DATA expConstantsAVX2<>+864(SB)/8, $0x3fc5555555555555
-DATA expConstantsAVX2<>+872(SB)/8, $0x3fc5555555555555
-DATA expConstantsAVX2<>+880(SB)/8, $0x3fc5555555555555
-DATA expConstantsAVX2<>+888(SB)/8, $0x3fc5555555555555
-DATA expConstantsAVX2<>+896(SB)/8, $0x3fe0000000000000
-DATA expConstantsAVX2<>+904(SB)/8, $0x3fe0000000000000
-DATA expConstantsAVX2<>+912(SB)/8, $0x3fe0000000000000
-DATA expConstantsAVX2<>+920(SB)/8, $0x3fe0000000000000
-DATA expConstantsAVX2<>+928(SB)/8, $0x3fe0000000000000
-DATA expConstantsAVX2<>+936(SB)/8, $0x3fe0000000000000
-DATA expConstantsAVX2<>+944(SB)/8, $0x3fe0000000000000
-DATA expConstantsAVX2<>+952(SB)/8, $0x3fe0000000000000
-DATA expConstantsAVX2<>+960(SB)/8, $0x3ff0000000000000
-DATA expConstantsAVX2<>+968(SB)/8, $0x3ff0000000000000
-DATA expConstantsAVX2<>+976(SB)/8, $0x3ff0000000000000
-DATA expConstantsAVX2<>+984(SB)/8, $0x3ff0000000000000
-DATA expConstantsAVX2<>+992(SB)/8, $0x3ff0000000000000
-DATA expConstantsAVX2<>+1000(SB)/8, $0x3ff0000000000000
-DATA expConstantsAVX2<>+1008(SB)/8, $0x3ff0000000000000
-DATA expConstantsAVX2<>+1016(SB)/8, $0x3ff0000000000000
-GLOBL expConstantsAVX2<>(SB), RODATA|NOPTR, $1024
+DATA softmaxConstantsAVX2<>+0(SB)/4, $0xff800000
+DATA softmaxConstantsAVX2<>+4(SB)/4, $0xff800000
+DATA softmaxConstantsAVX2<>+8(SB)/4, $0xff800000
+DATA softmaxConstantsAVX2<>+12(SB)/4, $0xff800000
+DATA softmaxConstantsAVX2<>+16(SB)/4, $0xff800000
+DATA softmaxConstantsAVX2<>+20(SB)/4, $0xff800000
+DATA softmaxConstantsAVX2<>+24(SB)/4, $0xff800000
+DATA softmaxConstantsAVX2<>+28(SB)/4, $0xff800000
+DATA softmaxConstantsAVX2<>+32(SB)/4, $0xff800000
+DATA softmaxConstantsAVX2<>+36(SB)/4, $0xff800000
+DATA softmaxConstantsAVX2<>+40(SB)/4, $0xff800000
+DATA softmaxConstantsAVX2<>+44(SB)/4, $0xff800000
+DATA softmaxConstantsAVX2<>+48(SB)/4, $0xff800000
+DATA softmaxConstantsAVX2<>+52(SB)/4, $0xff800000
+DATA softmaxConstantsAVX2<>+56(SB)/4, $0xff800000
+DATA softmaxConstantsAVX2<>+60(SB)/4, $0xff800000
+DATA softmaxConstantsAVX2<>+64(SB)/4, $0xc2d00000
+DATA softmaxConstantsAVX2<>+68(SB)/4, $0xc2d00000
+DATA softmaxConstantsAVX2<>+72(SB)/4, $0xc2d00000
+DATA softmaxConstantsAVX2<>+76(SB)/4, $0xc2d00000
+DATA softmaxConstantsAVX2<>+80(SB)/4, $0xc2d00000
+DATA softmaxConstantsAVX2<>+84(SB)/4, $0xc2d00000
+DATA softmaxConstantsAVX2<>+88(SB)/4, $0xc2d00000
+DATA softmaxConstantsAVX2<>+92(SB)/4, $0xc2d00000
+DATA softmaxConstantsAVX2<>+96(SB)/4, $0xc2d00000
+DATA softmaxConstantsAVX2<>+100(SB)/4, $0xc2d00000
+DATA softmaxConstantsAVX2<>+104(SB)/4, $0xc2d00000
+DATA softmaxConstantsAVX2<>+108(SB)/4, $0xc2d00000
+DATA softmaxConstantsAVX2<>+112(SB)/4, $0xc2d00000
+DATA softmaxConstantsAVX2<>+116(SB)/4, $0xc2d00000
+DATA softmaxConstantsAVX2<>+120(SB)/4, $0xc2d00000
+DATA softmaxConstantsAVX2<>+124(SB)/4, $0xc2d00000
+DATA softmaxConstantsAVX2<>+128(SB)/4, $0x3fb8aa3b
+DATA softmaxConstantsAVX2<>+132(SB)/4, $0x3fb8aa3b
+DATA softmaxConstantsAVX2<>+136(SB)/4, $0x3fb8aa3b
+DATA softmaxConstantsAVX2<>+140(SB)/4, $0x3fb8aa3b
+DATA softmaxConstantsAVX2<>+144(SB)/4, $0x3fb8aa3b
+DATA softmaxConstantsAVX2<>+148(SB)/4, $0x3fb8aa3b
+DATA softmaxConstantsAVX2<>+152(SB)/4, $0x3fb8aa3b
+DATA softmaxConstantsAVX2<>+156(SB)/4, $0x3fb8aa3b
+DATA softmaxConstantsAVX2<>+160(SB)/4, $0x3fb8aa3b
+DATA softmaxConstantsAVX2<>+164(SB)/4, $0x3fb8aa3b
+DATA softmaxConstantsAVX2<>+168(SB)/4, $0x3fb8aa3b
+DATA softmaxConstantsAVX2<>+172(SB)/4, $0x3fb8aa3b
+DATA softmaxConstantsAVX2<>+176(SB)/4, $0x3fb8aa3b
+DATA softmaxConstantsAVX2<>+180(SB)/4, $0x3fb8aa3b
+DATA softmaxConstantsAVX2<>+184(SB)/4, $0x3fb8aa3b
+DATA softmaxConstantsAVX2<>+188(SB)/4, $0x3fb8aa3b
+DATA softmaxConstantsAVX2<>+192(SB)/4, $0x4b4000bf
+DATA softmaxConstantsAVX2<>+196(SB)/4, $0x4b4000bf
+DATA softmaxConstantsAVX2<>+200(SB)/4, $0x4b4000bf
+DATA softmaxConstantsAVX2<>+204(SB)/4, $0x4b4000bf
+DATA softmaxConstantsAVX2<>+208(SB)/4, $0x4b4000bf
+DATA softmaxConstantsAVX2<>+212(SB)/4, $0x4b4000bf
+DATA softmaxConstantsAVX2<>+216(SB)/4, $0x4b4000bf
+DATA softmaxConstantsAVX2<>+220(SB)/4, $0x4b4000bf
+DATA softmaxConstantsAVX2<>+224(SB)/4, $0x4b4000bf
+DATA softmaxConstantsAVX2<>+228(SB)/4, $0x4b4000bf
+DATA softmaxConstantsAVX2<>+232(SB)/4, $0x4b4000bf
+DATA softmaxConstantsAVX2<>+236(SB)/4, $0x4b4000bf
+DATA softmaxConstantsAVX2<>+240(SB)/4, $0x4b4000bf
+DATA softmaxConstantsAVX2<>+244(SB)/4, $0x4b4000bf
+DATA softmaxConstantsAVX2<>+248(SB)/4, $0x4b4000bf
+DATA softmaxConstantsAVX2<>+252(SB)/4, $0x4b4000bf
+DATA softmaxConstantsAVX2<>+256(SB)/4, $0xb95e8083
+DATA softmaxConstantsAVX2<>+260(SB)/4, $0xb95e8083
+DATA softmaxConstantsAVX2<>+264(SB)/4, $0xb95e8083
+DATA softmaxConstantsAVX2<>+268(SB)/4, $0xb95e8083
+DATA softmaxConstantsAVX2<>+272(SB)/4, $0xb95e8083
+DATA softmaxConstantsAVX2<>+276(SB)/4, $0xb95e8083
+DATA softmaxConstantsAVX2<>+280(SB)/4, $0xb95e8083
+DATA softmaxConstantsAVX2<>+284(SB)/4, $0xb95e8083
+DATA softmaxConstantsAVX2<>+288(SB)/4, $0xb95e8083
+DATA softmaxConstantsAVX2<>+292(SB)/4, $0xb95e8083
+DATA softmaxConstantsAVX2<>+296(SB)/4, $0xb95e8083
+DATA softmaxConstantsAVX2<>+300(SB)/4, $0xb95e8083
+DATA softmaxConstantsAVX2<>+304(SB)/4, $0xb95e8083
+DATA softmaxConstantsAVX2<>+308(SB)/4, $0xb95e8083
+DATA softmaxConstantsAVX2<>+312(SB)/4, $0xb95e8083
+DATA softmaxConstantsAVX2<>+316(SB)/4, $0xb95e8083
+DATA softmaxConstantsAVX2<>+320(SB)/4, $0x3f318000
+DATA softmaxConstantsAVX2<>+324(SB)/4, $0x3f318000
+DATA softmaxConstantsAVX2<>+328(SB)/4, $0x3f318000
+DATA softmaxConstantsAVX2<>+332(SB)/4, $0x3f318000
+DATA softmaxConstantsAVX2<>+336(SB)/4, $0x3f318000
+DATA softmaxConstantsAVX2<>+340(SB)/4, $0x3f318000
+DATA softmaxConstantsAVX2<>+344(SB)/4, $0x3f318000
+DATA softmaxConstantsAVX2<>+348(SB)/4, $0x3f318000
+DATA softmaxConstantsAVX2<>+352(SB)/4, $0x3f318000
+DATA softmaxConstantsAVX2<>+356(SB)/4, $0x3f318000
+DATA softmaxConstantsAVX2<>+360(SB)/4, $0x3f318000
+DATA softmaxConstantsAVX2<>+364(SB)/4, $0x3f318000
+DATA softmaxConstantsAVX2<>+368(SB)/4, $0x3f318000
+DATA softmaxConstantsAVX2<>+372(SB)/4, $0x3f318000
+DATA softmaxConstantsAVX2<>+376(SB)/4, $0x3f318000
+DATA softmaxConstantsAVX2<>+380(SB)/4, $0x3f318000
+DATA softmaxConstantsAVX2<>+384(SB)/4, $0x3aafeffd
+DATA softmaxConstantsAVX2<>+388(SB)/4, $0x3aafeffd
+DATA softmaxConstantsAVX2<>+392(SB)/4, $0x3aafeffd
+DATA softmaxConstantsAVX2<>+396(SB)/4, $0x3aafeffd
+DATA softmaxConstantsAVX2<>+400(SB)/4, $0x3aafeffd
+DATA softmaxConstantsAVX2<>+404(SB)/4, $0x3aafeffd
+DATA softmaxConstantsAVX2<>+408(SB)/4, $0x3aafeffd
+DATA softmaxConstantsAVX2<>+412(SB)/4, $0x3aafeffd
+DATA softmaxConstantsAVX2<>+416(SB)/4, $0x3aafeffd
+DATA softmaxConstantsAVX2<>+420(SB)/4, $0x3aafeffd
+DATA softmaxConstantsAVX2<>+424(SB)/4, $0x3aafeffd
+DATA softmaxConstantsAVX2<>+428(SB)/4, $0x3aafeffd
+DATA softmaxConstantsAVX2<>+432(SB)/4, $0x3aafeffd
+DATA softmaxConstantsAVX2<>+436(SB)/4, $0x3aafeffd
+DATA softmaxConstantsAVX2<>+440(SB)/4, $0x3aafeffd
+DATA softmaxConstantsAVX2<>+444(SB)/4, $0x3aafeffd
+DATA softmaxConstantsAVX2<>+448(SB)/4, $0x3c0926ca
+DATA softmaxConstantsAVX2<>+452(SB)/4, $0x3c0926ca
+DATA softmaxConstantsAVX2<>+456(SB)/4, $0x3c0926ca
+DATA softmaxConstantsAVX2<>+460(SB)/4, $0x3c0926ca
+DATA softmaxConstantsAVX2<>+464(SB)/4, $0x3c0926ca
+DATA softmaxConstantsAVX2<>+468(SB)/4, $0x3c0926ca
+DATA softmaxConstantsAVX2<>+472(SB)/4, $0x3c0926ca
+DATA softmaxConstantsAVX2<>+476(SB)/4, $0x3c0926ca
+DATA softmaxConstantsAVX2<>+480(SB)/4, $0x3c0926ca
+DATA softmaxConstantsAVX2<>+484(SB)/4, $0x3c0926ca
+DATA softmaxConstantsAVX2<>+488(SB)/4, $0x3c0926ca
+DATA softmaxConstantsAVX2<>+492(SB)/4, $0x3c0926ca
+DATA softmaxConstantsAVX2<>+496(SB)/4, $0x3c0926ca
+DATA softmaxConstantsAVX2<>+500(SB)/4, $0x3c0926ca
+DATA softmaxConstantsAVX2<>+504(SB)/4, $0x3c0926ca
+DATA softmaxConstantsAVX2<>+508(SB)/4, $0x3c0926ca
+DATA softmaxConstantsAVX2<>+512(SB)/4, $0x3d2ab304
+DATA softmaxConstantsAVX2<>+516(SB)/4, $0x3d2ab304
+DATA softmaxConstantsAVX2<>+520(SB)/4, $0x3d2ab304
+DATA softmaxConstantsAVX2<>+524(SB)/4, $0x3d2ab304
+DATA softmaxConstantsAVX2<>+528(SB)/4, $0x3d2ab304
+DATA softmaxConstantsAVX2<>+532(SB)/4, $0x3d2ab304
+DATA softmaxConstantsAVX2<>+536(SB)/4, $0x3d2ab304
+DATA softmaxConstantsAVX2<>+540(SB)/4, $0x3d2ab304
+DATA softmaxConstantsAVX2<>+544(SB)/4, $0x3d2ab304
+DATA softmaxConstantsAVX2<>+548(SB)/4, $0x3d2ab304
+DATA softmaxConstantsAVX2<>+552(SB)/4, $0x3d2ab304
+DATA softmaxConstantsAVX2<>+556(SB)/4, $0x3d2ab304
+DATA softmaxConstantsAVX2<>+560(SB)/4, $0x3d2ab304
+DATA softmaxConstantsAVX2<>+564(SB)/4, $0x3d2ab304
+DATA softmaxConstantsAVX2<>+568(SB)/4, $0x3d2ab304
+DATA softmaxConstantsAVX2<>+572(SB)/4, $0x3d2ab304
+DATA softmaxConstantsAVX2<>+576(SB)/4, $0x3e2aaa39
+DATA softmaxConstantsAVX2<>+580(SB)/4, $0x3e2aaa39
+DATA softmaxConstantsAVX2<>+584(SB)/4, $0x3e2aaa39
+DATA softmaxConstantsAVX2<>+588(SB)/4, $0x3e2aaa39
+DATA softmaxConstantsAVX2<>+592(SB)/4, $0x3e2aaa39
+DATA softmaxConstantsAVX2<>+596(SB)/4, $0x3e2aaa39
+DATA softmaxConstantsAVX2<>+600(SB)/4, $0x3e2aaa39
+DATA softmaxConstantsAVX2<>+604(SB)/4, $0x3e2aaa39
+DATA softmaxConstantsAVX2<>+608(SB)/4, $0x3e2aaa39
+DATA softmaxConstantsAVX2<>+612(SB)/4, $0x3e2aaa39
+DATA softmaxConstantsAVX2<>+616(SB)/4, $0x3e2aaa39
+DATA softmaxConstantsAVX2<>+620(SB)/4, $0x3e2aaa39
+DATA softmaxConstantsAVX2<>+624(SB)/4, $0x3e2aaa39
+DATA softmaxConstantsAVX2<>+628(SB)/4, $0x3e2aaa39
+DATA softmaxConstantsAVX2<>+632(SB)/4, $0x3e2aaa39
+DATA softmaxConstantsAVX2<>+636(SB)/4, $0x3e2aaa39
+DATA softmaxConstantsAVX2<>+640(SB)/4, $0x3efffff7
+DATA softmaxConstantsAVX2<>+644(SB)/4, $0x3efffff7
+DATA softmaxConstantsAVX2<>+648(SB)/4, $0x3efffff7
+DATA softmaxConstantsAVX2<>+652(SB)/4, $0x3efffff7
+DATA softmaxConstantsAVX2<>+656(SB)/4, $0x3efffff7
+DATA softmaxConstantsAVX2<>+660(SB)/4, $0x3efffff7
+DATA softmaxConstantsAVX2<>+664(SB)/4, $0x3efffff7
+DATA softmaxConstantsAVX2<>+668(SB)/4, $0x3efffff7
+DATA softmaxConstantsAVX2<>+672(SB)/4, $0x3efffff7
+DATA softmaxConstantsAVX2<>+676(SB)/4, $0x3efffff7
+DATA softmaxConstantsAVX2<>+680(SB)/4, $0x3efffff7
+DATA softmaxConstantsAVX2<>+684(SB)/4, $0x3efffff7
+DATA softmaxConstantsAVX2<>+688(SB)/4, $0x3efffff7
+DATA softmaxConstantsAVX2<>+692(SB)/4, $0x3efffff7
+DATA softmaxConstantsAVX2<>+696(SB)/4, $0x3efffff7
+DATA softmaxConstantsAVX2<>+700(SB)/4, $0x3efffff7
+DATA softmaxConstantsAVX2<>+704(SB)/4, $0x3f800000
+DATA softmaxConstantsAVX2<>+708(SB)/4, $0x3f800000
+DATA softmaxConstantsAVX2<>+712(SB)/4, $0x3f800000
+DATA softmaxConstantsAVX2<>+716(SB)/4, $0x3f800000
+DATA softmaxConstantsAVX2<>+720(SB)/4, $0x3f800000
+DATA softmaxConstantsAVX2<>+724(SB)/4, $0x3f800000
+DATA softmaxConstantsAVX2<>+728(SB)/4, $0x3f800000
+DATA softmaxConstantsAVX2<>+732(SB)/4, $0x3f800000
+DATA softmaxConstantsAVX2<>+736(SB)/4, $0x3f800000
+DATA softmaxConstantsAVX2<>+740(SB)/4, $0x3f800000
+DATA softmaxConstantsAVX2<>+744(SB)/4, $0x3f800000
+DATA softmaxConstantsAVX2<>+748(SB)/4, $0x3f800000
+DATA softmaxConstantsAVX2<>+752(SB)/4, $0x3f800000
+DATA softmaxConstantsAVX2<>+756(SB)/4, $0x3f800000
+DATA softmaxConstantsAVX2<>+760(SB)/4, $0x3f800000
+DATA softmaxConstantsAVX2<>+764(SB)/4, $0x3f800000
+DATA softmaxConstantsAVX2<>+768(SB)/4, $0x1f800000
+DATA softmaxConstantsAVX2<>+772(SB)/4, $0x1f800000
+DATA softmaxConstantsAVX2<>+776(SB)/4, $0x1f800000
+DATA softmaxConstantsAVX2<>+780(SB)/4, $0x1f800000
+DATA softmaxConstantsAVX2<>+784(SB)/4, $0x1f800000
+DATA softmaxConstantsAVX2<>+788(SB)/4, $0x1f800000
+DATA softmaxConstantsAVX2<>+792(SB)/4, $0x1f800000
+DATA softmaxConstantsAVX2<>+796(SB)/4, $0x1f800000
+DATA softmaxConstantsAVX2<>+800(SB)/4, $0x1f800000
+DATA softmaxConstantsAVX2<>+804(SB)/4, $0x1f800000
+DATA softmaxConstantsAVX2<>+808(SB)/4, $0x1f800000
+DATA softmaxConstantsAVX2<>+812(SB)/4, $0x1f800000
+DATA softmaxConstantsAVX2<>+816(SB)/4, $0x1f800000
+DATA softmaxConstantsAVX2<>+820(SB)/4, $0x1f800000
+DATA softmaxConstantsAVX2<>+824(SB)/4, $0x1f800000
+DATA softmaxConstantsAVX2<>+828(SB)/4, $0x1f800000
+GLOBL softmaxConstantsAVX2<>(SB), RODATA|NOPTR, $832
 
-// func largestAVX2(groups int, full uintptr, tail uintptr, x *float32) (peak float32)
-// Requires: AVX, AVX2, CMOV, SSE
-TEXT ·largestAVX2(SB), NOSPLIT, $0-36
-	MOVQ         x+24(FP), AX
-	MOVL         $0xff800000, CX
-	VMOVD        CX, X0
+// func largestAVX2(x *float32, vectors int, tail uintptr, peak *float32)
+// Requires: AVX, AVX2
+TEXT ·largestAVX2(SB), NOSPLIT, $0-32
+	MOVQ    x+0(FP), AX
+	VMOVUPS softmaxConstantsAVX2<>+0(SB), Y0
+	VMOVAPS Y0, Y1
+	VMOVAPS Y0, Y2
+	VMOVAPS Y0, Y3
+	VMOVAPS Y0, Y4
+	MOVQ    vectors+8(FP), CX
+
+peak4:
+	SUBQ    $0x04, CX
+	JL      peakOnes
+	VMOVUPS (AX), Y5
+	VMAXPS  Y1, Y5, Y1
+	VMOVUPS 32(AX), Y5
+	VMAXPS  Y2, Y5, Y2
+	VMOVUPS 64(AX), Y5
+	VMAXPS  Y3, Y5, Y3
+	VMOVUPS 96(AX), Y5
+	VMAXPS  Y4, Y5, Y4
+	ADDQ    $0x00000080, AX
+	JMP     peak4
+
+peakOnes:
+	ADDQ $0x04, CX
+
+peak1:
+	DECQ    CX
+	JL      peakTail
+	VMOVUPS (AX), Y5
+	VMAXPS  Y1, Y5, Y1
+	ADDQ    $0x20, AX
+	JMP     peak1
+
+peakTail:
+	MOVQ       tail+16(FP), CX
+	TESTQ      CX, CX
+	JZ         peakDone
+	VMOVUPS    (CX), Y6
+	VMASKMOVPS (AX), Y6, Y5
+	VBLENDVPS  Y6, Y5, Y0, Y5
+	VMAXPS     Y2, Y5, Y2
+
+peakDone:
+	VMAXPS       Y2, Y1, Y1
+	VMAXPS       Y3, Y1, Y1
+	VMAXPS       Y4, Y1, Y1
+	VEXTRACTF128 $0x01, Y1, X0
+	VMAXPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VMAXPS       X0, X1, X0
+	VPERMILPS    $0xb1, X0, X1
+	VMAXPS       X0, X1, X0
 	VBROADCASTSS X0, Y0
-	MOVQ         groups+0(FP), CX
-	MOVQ         full+8(FP), DX
-	MOVQ         tail+16(FP), BX
-
-loop:
-	CMPQ         CX, $0x01
-	CMOVQEQ      BX, DX
-	VMOVUPS      (DX), X1
-	VMOVUPS      16(DX), X1
-	VMOVUPS      (DX), Y2
-	VMASKMOVPS   (AX), Y2, Y1
-	VMAXPS       Y0, Y1, Y1
-	VBLENDVPS    Y2, Y1, Y0, Y0
-	ADDQ         $0x20, AX
-	DECQ         CX
-	JNZ          loop
-	VEXTRACTF128 $0x01, Y0, X1
-	VMAXPS       X0, X1, X1
-	VPERMILPS    $0x4e, X1, X0
-	VMAXPS       X1, X0, X1
-	VPERMILPS    $0xb1, X1, X0
-	VMAXPS       X1, X0, X1
-	MOVSS        X1, peak+32(FP)
+	MOVQ         peak+24(FP), AX
+	VMOVSS       X0, (AX)
+	ADDQ         $0x04, AX
 	VZEROUPPER
 	RET
 
-// func expSumAVX2(groups int, full uintptr, tail uintptr, x *float32, peak float64, y *float32) (sum float64)
-// Requires: AVX, AVX2, CMOV, FMA3, SSE2
-TEXT ·expSumAVX2(SB), NOSPLIT, $0-56
-	MOVQ         x+24(FP), AX
-	MOVQ         y+40(FP), CX
-	MOVSD        peak+32(FP), X0
-	VBROADCASTSD X0, Y0
-	VXORPS       Y1, Y1, Y1
+// func expRowsAVX2(rows int, x *float32, y *float32, vectors int, rest int, tail uintptr, peaks *float32, sums *float64, bytes int)
+// Requires: AVX, AVX2
+TEXT ·expRowsAVX2(SB), NOSPLIT, $0-72
+	MOVQ x+8(FP), AX
+	MOVQ y+16(FP), CX
+	MOVQ peaks+48(FP), DX
+	MOVQ sums+56(FP), BX
+	MOVQ rows+0(FP), SI
+
+rows:
+	VMOVUPS softmaxConstantsAVX2<>+0(SB), Y0
+	VMOVAPS Y0, Y1
+	VMOVAPS Y0, Y2
+	VMOVAPS Y0, Y3
+	VMOVAPS Y0, Y4
+	MOVQ    vectors+24(FP), R8
+	MOVQ    AX, DI
+
+peak4:
+	SUBQ    $0x04, R8
+	JL      peakOnes
+	VMOVUPS (DI), Y5
+	VMAXPS  Y1, Y5, Y1
+	VMOVUPS 32(DI), Y5
+	VMAXPS  Y2, Y5, Y2
+	VMOVUPS 64(DI), Y5
+	VMAXPS  Y3, Y5, Y3
+	VMOVUPS 96(DI), Y5
+	VMAXPS  Y4, Y5, Y4
+	ADDQ    $0x00000080, DI
+	JMP     peak4
+
+peakOnes:
+	ADDQ $0x04, R8
+
+peak1:
+	DECQ    R8
+	JL      peakTail
+	VMOVUPS (DI), Y5
+	VMAXPS  Y1, Y5, Y1
+	ADDQ    $0x20, DI
+	JMP     peak1
+
+peakTail:
+	MOVQ       tail+40(FP), R8
+	TESTQ      R8, R8
+	JZ         peakDone
+	VMOVUPS    (R8), Y6
+	VMASKMOVPS (DI), Y6, Y5
+	VBLENDVPS  Y6, Y5, Y0, Y5
+	VMAXPS     Y2, Y5, Y2
+
+peakDone:
+	VMAXPS       Y2, Y1, Y1
+	VMAXPS       Y3, Y1, Y1
+	VMAXPS       Y4, Y1, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VMAXPS       X1, X2, X2
+	VPERMILPS    $0x4e, X2, X1
+	VMAXPS       X2, X1, X2
+	VPERMILPS    $0xb1, X2, X1
+	VMAXPS       X2, X1, X2
+	VBROADCASTSS X2, Y1
+	VMOVSS       X1, (DX)
+	ADDQ         $0x04, DX
 	VXORPS       Y2, Y2, Y2
-	MOVQ         groups+0(FP), DX
-	MOVQ         full+8(FP), BX
-	MOVQ         tail+16(FP), SI
+	VXORPS       Y3, Y3, Y3
+	MOVQ         vectors+24(FP), DI
+	MOVQ         AX, R8
+	MOVQ         CX, R9
 
-loop:
-	CMPQ         DX, $0x01
-	CMOVQEQ      SI, BX
-	VMOVUPS      (BX), X3
-	VMOVUPS      16(BX), X4
-	VMASKMOVPS   (AX), X3, X5
-	VCVTPS2PD    X5, Y5
-	VSUBPD       Y0, Y5, Y5
-	VMOVUPD      expConstantsAVX2<>+0(SB), Y6
-	VMOVUPD      expConstantsAVX2<>+64(SB), Y7
-	VMINPD       Y5, Y6, Y5
-	VMAXPD       Y5, Y7, Y5
-	VMOVUPD      expConstantsAVX2<>+192(SB), Y6
-	VFMADD231PD  expConstantsAVX2<>+128(SB), Y5, Y6
-	VSUBPD       expConstantsAVX2<>+192(SB), Y6, Y7
-	VFNMADD231PD expConstantsAVX2<>+256(SB), Y7, Y5
-	VFNMADD231PD expConstantsAVX2<>+320(SB), Y7, Y5
-	VMOVUPD      expConstantsAVX2<>+384(SB), Y7
-	VFMADD213PD  expConstantsAVX2<>+448(SB), Y5, Y7
-	VFMADD213PD  expConstantsAVX2<>+512(SB), Y5, Y7
-	VFMADD213PD  expConstantsAVX2<>+576(SB), Y5, Y7
-	VFMADD213PD  expConstantsAVX2<>+640(SB), Y5, Y7
-	VFMADD213PD  expConstantsAVX2<>+704(SB), Y5, Y7
-	VFMADD213PD  expConstantsAVX2<>+768(SB), Y5, Y7
-	VFMADD213PD  expConstantsAVX2<>+832(SB), Y5, Y7
-	VFMADD213PD  expConstantsAVX2<>+896(SB), Y5, Y7
-	VFMADD213PD  expConstantsAVX2<>+960(SB), Y5, Y7
-	VFMADD213PD  expConstantsAVX2<>+960(SB), Y5, Y7
-	VPSLLQ       $0x34, Y6, Y6
-	VPADDQ       Y6, Y7, Y5
-	VPMOVSXDQ    X3, Y6
-	VANDPD       Y6, Y5, Y6
-	VADDPD       Y6, Y1, Y1
-	VMASKMOVPS   16(AX), X4, X6
-	VCVTPS2PD    X6, Y6
-	VSUBPD       Y0, Y6, Y6
-	VMOVUPD      expConstantsAVX2<>+0(SB), Y7
-	VMOVUPD      expConstantsAVX2<>+64(SB), Y8
-	VMINPD       Y6, Y7, Y6
-	VMAXPD       Y6, Y8, Y6
-	VMOVUPD      expConstantsAVX2<>+192(SB), Y7
-	VFMADD231PD  expConstantsAVX2<>+128(SB), Y6, Y7
-	VSUBPD       expConstantsAVX2<>+192(SB), Y7, Y8
-	VFNMADD231PD expConstantsAVX2<>+256(SB), Y8, Y6
-	VFNMADD231PD expConstantsAVX2<>+320(SB), Y8, Y6
-	VMOVUPD      expConstantsAVX2<>+384(SB), Y8
-	VFMADD213PD  expConstantsAVX2<>+448(SB), Y6, Y8
-	VFMADD213PD  expConstantsAVX2<>+512(SB), Y6, Y8
-	VFMADD213PD  expConstantsAVX2<>+576(SB), Y6, Y8
-	VFMADD213PD  expConstantsAVX2<>+640(SB), Y6, Y8
-	VFMADD213PD  expConstantsAVX2<>+704(SB), Y6, Y8
-	VFMADD213PD  expConstantsAVX2<>+768(SB), Y6, Y8
-	VFMADD213PD  expConstantsAVX2<>+832(SB), Y6, Y8
-	VFMADD213PD  expConstantsAVX2<>+896(SB), Y6, Y8
-	VFMADD213PD  expConstantsAVX2<>+960(SB), Y6, Y8
-	VFMADD213PD  expConstantsAVX2<>+960(SB), Y6, Y8
-	VPSLLQ       $0x34, Y7, Y7
-	VPADDQ       Y7, Y8, Y6
-	VPMOVSXDQ    X4, Y7
-	VANDPD       Y7, Y6, Y7
-	VADDPD       Y7, Y2, Y2
-	TESTQ        CX, CX
-	JZ           next
-	VCVTPD2PSY   Y5, X5
-	VMASKMOVPS   X5, X3, (CX)
-	VCVTPD2PSY   Y6, X3
-	VMASKMOVPS   X3, X4, 16(CX)
-	ADDQ         $0x20, CX
+expGroup:
+	SUBQ         $0x04, DI
+	JL           expOnes
+	VMOVUPS      (R8), Y4
+	VSUBPS       Y1, Y4, Y4
+	VMOVUPS      softmaxConstantsAVX2<>+64(SB), Y5
+	VMAXPS       Y4, Y5, Y7
+	VMULPS       softmaxConstantsAVX2<>+128(SB), Y7, Y6
+	VADDPS       softmaxConstantsAVX2<>+192(SB), Y6, Y6
+	VSUBPS       softmaxConstantsAVX2<>+192(SB), Y6, Y8
+	VMULPS       softmaxConstantsAVX2<>+256(SB), Y8, Y9
+	VMULPS       softmaxConstantsAVX2<>+320(SB), Y8, Y8
+	VSUBPS       Y8, Y7, Y7
+	VSUBPS       Y9, Y7, Y8
+	VMULPS       Y8, Y8, Y9
+	VMULPS       softmaxConstantsAVX2<>+384(SB), Y9, Y7
+	VMOVUPS      softmaxConstantsAVX2<>+448(SB), Y10
+	VMULPS       Y8, Y10, Y10
+	VADDPS       softmaxConstantsAVX2<>+512(SB), Y10, Y10
+	VADDPS       Y10, Y7, Y7
+	VMULPS       Y9, Y7, Y7
+	VMOVUPS      softmaxConstantsAVX2<>+576(SB), Y10
+	VMULPS       Y8, Y10, Y10
+	VADDPS       softmaxConstantsAVX2<>+640(SB), Y10, Y10
+	VADDPS       Y10, Y7, Y7
+	VMULPS       Y9, Y7, Y7
+	VADDPS       Y8, Y7, Y7
+	VPSLLD       $0x17, Y6, Y6
+	VADDPS       softmaxConstantsAVX2<>+704(SB), Y7, Y7
+	VMULPS       Y6, Y7, Y7
+	VXORPS       Y6, Y6, Y6
+	VCMPPS       $0x1d, Y4, Y5, Y4
+	VBLENDVPS    Y4, Y6, Y7, Y4
+	VMULPS       softmaxConstantsAVX2<>+768(SB), Y4, Y4
+	VMOVUPS      Y4, (R9)
+	VEXTRACTF128 $0x01, Y4, X5
+	VCVTPS2PD    X4, Y4
+	VADDPD       Y4, Y2, Y2
+	VCVTPS2PD    X5, Y4
+	VADDPD       Y4, Y3, Y3
+	VMOVUPS      32(R8), Y4
+	VSUBPS       Y1, Y4, Y4
+	VMOVUPS      softmaxConstantsAVX2<>+64(SB), Y5
+	VMAXPS       Y4, Y5, Y7
+	VMULPS       softmaxConstantsAVX2<>+128(SB), Y7, Y6
+	VADDPS       softmaxConstantsAVX2<>+192(SB), Y6, Y6
+	VSUBPS       softmaxConstantsAVX2<>+192(SB), Y6, Y8
+	VMULPS       softmaxConstantsAVX2<>+256(SB), Y8, Y9
+	VMULPS       softmaxConstantsAVX2<>+320(SB), Y8, Y8
+	VSUBPS       Y8, Y7, Y7
+	VSUBPS       Y9, Y7, Y8
+	VMULPS       Y8, Y8, Y9
+	VMULPS       softmaxConstantsAVX2<>+384(SB), Y9, Y7
+	VMOVUPS      softmaxConstantsAVX2<>+448(SB), Y10
+	VMULPS       Y8, Y10, Y10
+	VADDPS       softmaxConstantsAVX2<>+512(SB), Y10, Y10
+	VADDPS       Y10, Y7, Y7
+	VMULPS       Y9, Y7, Y7
+	VMOVUPS      softmaxConstantsAVX2<>+576(SB), Y10
+	VMULPS       Y8, Y10, Y10
+	VADDPS       softmaxConstantsAVX2<>+640(SB), Y10, Y10
+	VADDPS       Y10, Y7, Y7
+	VMULPS       Y9, Y7, Y7
+	VADDPS       Y8, Y7, Y7
+	VPSLLD       $0x17, Y6, Y6
+	VADDPS       softmaxConstantsAVX2<>+704(SB), Y7, Y7
+	VMULPS       Y6, Y7, Y7
+	VXORPS       Y6, Y6, Y6
+	VCMPPS       $0x1d, Y4, Y5, Y4
+	VBLENDVPS    Y4, Y6, Y7, Y4
+	VMULPS       softmaxConstantsAVX2<>+768(SB), Y4, Y4
+	VMOVUPS      Y4, 32(R9)
+	VEXTRACTF128 $0x01, Y4, X5
+	VCVTPS2PD    X4, Y4
+	VADDPD       Y4, Y2, Y2
+	VCVTPS2PD    X5, Y4
+	VADDPD       Y4, Y3, Y3
+	VMOVUPS      64(R8), Y4
+	VSUBPS       Y1, Y4, Y4
+	VMOVUPS      softmaxConstantsAVX2<>+64(SB), Y5
+	VMAXPS       Y4, Y5, Y7
+	VMULPS       softmaxConstantsAVX2<>+128(SB), Y7, Y6
+	VADDPS       softmaxConstantsAVX2<>+192(SB), Y6, Y6
+	VSUBPS       softmaxConstantsAVX2<>+192(SB), Y6, Y8
+	VMULPS       softmaxConstantsAVX2<>+256(SB), Y8, Y9
+	VMULPS       softmaxConstantsAVX2<>+320(SB), Y8, Y8
+	VSUBPS       Y8, Y7, Y7
+	VSUBPS       Y9, Y7, Y8
+	VMULPS       Y8, Y8, Y9
+	VMULPS       softmaxConstantsAVX2<>+384(SB), Y9, Y7
+	VMOVUPS      softmaxConstantsAVX2<>+448(SB), Y10
+	VMULPS       Y8, Y10, Y10
+	VADDPS       softmaxConstantsAVX2<>+512(SB), Y10, Y10
+	VADDPS       Y10, Y7, Y7
+	VMULPS       Y9, Y7, Y7
+	VMOVUPS      softmaxConstantsAVX2<>+576(SB), Y10
+	VMULPS       Y8, Y10, Y10
+	VADDPS       softmaxConstantsAVX2<>+640(SB), Y10, Y10
+	VADDPS       Y10, Y7, Y7
+	VMULPS       Y9, Y7, Y7
+	VADDPS       Y8, Y7, Y7
+	VPSLLD       $0x17, Y6, Y6
+	VADDPS       softmaxConstantsAVX2<>+704(SB), Y7, Y7
+	VMULPS       Y6, Y7, Y7
+	VXORPS       Y6, Y6, Y6
+	VCMPPS       $0x1d, Y4, Y5, Y4
+	VBLENDVPS    Y4, Y6, Y7, Y4
+	VMULPS       softmaxConstantsAVX2<>+768(SB), Y4, Y4
+	VMOVUPS      Y4, 64(R9)
+	VEXTRACTF128 $0x01, Y4, X5
+	VCVTPS2PD    X4, Y4
+	VADDPD       Y4, Y2, Y2
+	VCVTPS2PD    X5, Y4
+	VADDPD       Y4, Y3, Y3
+	VMOVUPS      96(R8), Y4
+	VSUBPS       Y1, Y4, Y4
+	VMOVUPS      softmaxConstantsAVX2<>+64(SB), Y5
+	VMAXPS       Y4, Y5, Y7
+	VMULPS       softmaxConstantsAVX2<>+128(SB), Y7, Y6
+	VADDPS       softmaxConstantsAVX2<>+192(SB), Y6, Y6
+	VSUBPS       softmaxConstantsAVX2<>+192(SB), Y6, Y8
+	VMULPS       softmaxConstantsAVX2<>+256(SB), Y8, Y9
+	VMULPS       softmaxConstantsAVX2<>+320(SB), Y8, Y8
+	VSUBPS       Y8, Y7, Y7
+	VSUBPS       Y9, Y7, Y8
+	VMULPS       Y8, Y8, Y9
+	VMULPS       softmaxConstantsAVX2<>+384(SB), Y9, Y7
+	VMOVUPS      softmaxConstantsAVX2<>+448(SB), Y10
+	VMULPS       Y8, Y10, Y10
+	VADDPS       softmaxConstantsAVX2<>+512(SB), Y10, Y10
+	VADDPS       Y10, Y7, Y7
+	VMULPS       Y9, Y7, Y7
+	VMOVUPS      softmaxConstantsAVX2<>+576(SB), Y10
+	VMULPS       Y8, Y10, Y10
+	VADDPS       softmaxConstantsAVX2<>+640(SB), Y10, Y10
+	VADDPS       Y10, Y7, Y7
+	VMULPS       Y9, Y7, Y7
+	VADDPS       Y8, Y7, Y7
+	VPSLLD       $0x17, Y6, Y6
+	VADDPS       softmaxConstantsAVX2<>+704(SB), Y7, Y7
+	VMULPS       Y6, Y7, Y7
+	VXORPS       Y6, Y6, Y6
+	VCMPPS       $0x1d, Y4, Y5, Y4
+	VBLENDVPS    Y4, Y6, Y7, Y4
+	VMULPS       softmaxConstantsAVX2<>+768(SB), Y4, Y4
+	VMOVUPS      Y4, 96(R9)
+	VEXTRACTF128 $0x01, Y4, X5
+	VCVTPS2PD    X4, Y4
+	VADDPD       Y4, Y2, Y2
+	VCVTPS2PD    X5, Y4
+	VADDPD       Y4, Y3, Y3
+	ADDQ         $0x00000080, R8
+	ADDQ         $0x00000080, R9
+	JMP          expGroup
 
-next:
-	ADDQ         $0x20, AX
-	DECQ         DX
-	JNZ          loop
-	VADDPD       Y2, Y1, Y1
-	VEXTRACTF128 $0x01, Y1, X0
-	VADDPD       X1, X0, X0
+expOnes:
+	ADDQ $0x04, DI
+
+exp:
+	DECQ         DI
+	JL           expTail
+	VMOVUPS      (R8), Y4
+	VSUBPS       Y1, Y4, Y4
+	VMOVUPS      softmaxConstantsAVX2<>+64(SB), Y5
+	VMAXPS       Y4, Y5, Y7
+	VMULPS       softmaxConstantsAVX2<>+128(SB), Y7, Y6
+	VADDPS       softmaxConstantsAVX2<>+192(SB), Y6, Y6
+	VSUBPS       softmaxConstantsAVX2<>+192(SB), Y6, Y8
+	VMULPS       softmaxConstantsAVX2<>+256(SB), Y8, Y9
+	VMULPS       softmaxConstantsAVX2<>+320(SB), Y8, Y8
+	VSUBPS       Y8, Y7, Y7
+	VSUBPS       Y9, Y7, Y8
+	VMULPS       Y8, Y8, Y9
+	VMULPS       softmaxConstantsAVX2<>+384(SB), Y9, Y7
+	VMOVUPS      softmaxConstantsAVX2<>+448(SB), Y10
+	VMULPS       Y8, Y10, Y10
+	VADDPS       softmaxConstantsAVX2<>+512(SB), Y10, Y10
+	VADDPS       Y10, Y7, Y7
+	VMULPS       Y9, Y7, Y7
+	VMOVUPS      softmaxConstantsAVX2<>+576(SB), Y10
+	VMULPS       Y8, Y10, Y10
+	VADDPS       softmaxConstantsAVX2<>+640(SB), Y10, Y10
+	VADDPS       Y10, Y7, Y7
+	VMULPS       Y9, Y7, Y7
+	VADDPS       Y8, Y7, Y7
+	VPSLLD       $0x17, Y6, Y6
+	VADDPS       softmaxConstantsAVX2<>+704(SB), Y7, Y7
+	VMULPS       Y6, Y7, Y7
+	VXORPS       Y6, Y6, Y6
+	VCMPPS       $0x1d, Y4, Y5, Y4
+	VBLENDVPS    Y4, Y6, Y7, Y4
+	VMULPS       softmaxConstantsAVX2<>+768(SB), Y4, Y4
+	VMOVUPS      Y4, (R9)
+	VEXTRACTF128 $0x01, Y4, X5
+	VCVTPS2PD    X4, Y4
+	VADDPD       Y4, Y2, Y2
+	VCVTPS2PD    X5, Y4
+	VADDPD       Y4, Y3, Y3
+	ADDQ         $0x20, R8
+	ADDQ         $0x20, R9
+	JMP          exp
+
+expTail:
+	MOVQ         rest+32(FP), DI
+	TESTQ        DI, DI
+	JZ           expDone
+	MOVQ         tail+40(FP), DI
+	VMOVUPS      (DI), Y4
+	VMOVUPS      (DI), Y6
+	VMASKMOVPS   (R8), Y6, Y5
+	VBLENDVPS    Y6, Y5, Y0, Y5
+	VSUBPS       Y1, Y5, Y5
+	VMOVUPS      softmaxConstantsAVX2<>+64(SB), Y0
+	VMAXPS       Y5, Y0, Y6
+	VMULPS       softmaxConstantsAVX2<>+128(SB), Y6, Y1
+	VADDPS       softmaxConstantsAVX2<>+192(SB), Y1, Y1
+	VSUBPS       softmaxConstantsAVX2<>+192(SB), Y1, Y7
+	VMULPS       softmaxConstantsAVX2<>+256(SB), Y7, Y8
+	VMULPS       softmaxConstantsAVX2<>+320(SB), Y7, Y7
+	VSUBPS       Y7, Y6, Y6
+	VSUBPS       Y8, Y6, Y7
+	VMULPS       Y7, Y7, Y8
+	VMULPS       softmaxConstantsAVX2<>+384(SB), Y8, Y6
+	VMOVUPS      softmaxConstantsAVX2<>+448(SB), Y9
+	VMULPS       Y7, Y9, Y9
+	VADDPS       softmaxConstantsAVX2<>+512(SB), Y9, Y9
+	VADDPS       Y9, Y6, Y6
+	VMULPS       Y8, Y6, Y6
+	VMOVUPS      softmaxConstantsAVX2<>+576(SB), Y9
+	VMULPS       Y7, Y9, Y9
+	VADDPS       softmaxConstantsAVX2<>+640(SB), Y9, Y9
+	VADDPS       Y9, Y6, Y6
+	VMULPS       Y8, Y6, Y6
+	VADDPS       Y7, Y6, Y6
+	VPSLLD       $0x17, Y1, Y1
+	VADDPS       softmaxConstantsAVX2<>+704(SB), Y6, Y6
+	VMULPS       Y1, Y6, Y6
+	VXORPS       Y1, Y1, Y1
+	VCMPPS       $0x1d, Y5, Y0, Y0
+	VBLENDVPS    Y0, Y1, Y6, Y0
+	VMULPS       softmaxConstantsAVX2<>+768(SB), Y0, Y0
+	VMASKMOVPS   Y0, Y4, (R9)
+	VEXTRACTF128 $0x01, Y0, X1
+	VCVTPS2PD    X0, Y0
+	VADDPD       Y0, Y2, Y2
+	VCVTPS2PD    X1, Y0
+	VADDPD       Y0, Y3, Y3
+
+expDone:
+	VADDPD       Y3, Y2, Y2
+	VEXTRACTF128 $0x01, Y2, X0
+	VADDPD       X2, X0, X0
 	VPERMILPD    $0x01, X0, X1
 	VADDPD       X0, X1, X0
-	MOVSD        X0, sum+48(FP)
+	VMOVSD       X0, (BX)
+	ADDQ         $0x08, BX
+	MOVQ         bytes+64(FP), DI
+	ADDQ         DI, AX
+	ADDQ         DI, CX
+	DECQ         SI
+	JNZ          rows
 	VZEROUPPER
 	RET
 
-// func softmaxGradAVX2(groups int, full uintptr, tail uintptr, y *float32, sum float64, wanted float64, scale float64)
-// Requires: AVX, AVX2, CMOV, SSE2
-TEXT ·softmaxGradAVX2(SB), NOSPLIT, $0-56
-	MOVQ         y+24(FP), AX
-	MOVSD        sum+32(FP), X0
-	VBROADCASTSD X0, Y0
-	MOVSD        wanted+40(FP), X1
-	VBROADCASTSD X1, Y1
-	MOVSD        scale+48(FP), X2
-	VBROADCASTSD X2, Y2
-	MOVQ         groups+0(FP), CX
-	MOVQ         full+8(FP), DX
-	MOVQ         tail+16(FP), BX
+// func expSumsAVX2(rows int, x *float32, vectors int, rest int, tail uintptr, peaks *float32, sums *float64, bytes int)
+// Requires: AVX, AVX2
+TEXT ·expSumsAVX2(SB), NOSPLIT, $0-64
+	MOVQ x+8(FP), AX
+	MOVQ peaks+40(FP), CX
+	MOVQ sums+48(FP), DX
+	MOVQ rows+0(FP), BX
 
-loop:
-	CMPQ       CX, $0x01
-	CMOVQEQ    BX, DX
-	VMOVUPS    (DX), X3
-	VMOVUPS    16(DX), X4
-	VMASKMOVPS (AX), X3, X5
-	VCVTPS2PD  X5, Y5
-	VDIVPD     Y0, Y5, Y5
-	VSUBPD     Y1, Y5, Y5
-	VMULPD     Y2, Y5, Y5
-	VCVTPD2PSY Y5, X5
-	VMASKMOVPS X5, X3, (AX)
-	VMASKMOVPS 16(AX), X4, X3
-	VCVTPS2PD  X3, Y5
-	VDIVPD     Y0, Y5, Y5
-	VSUBPD     Y1, Y5, Y5
-	VMULPD     Y2, Y5, Y5
-	VCVTPD2PSY Y5, X3
-	VMASKMOVPS X3, X4, 16(AX)
-	ADDQ       $0x20, AX
-	DECQ       CX
-	JNZ        loop
-	VZEROUPPER
-	RET
+rows:
+	VMOVUPS softmaxConstantsAVX2<>+0(SB), Y0
+	VMOVAPS Y0, Y1
+	VMOVAPS Y0, Y2
+	VMOVAPS Y0, Y3
+	VMOVAPS Y0, Y4
+	MOVQ    vectors+16(FP), DI
+	MOVQ    AX, SI
 
-DATA expConstantsAVX512<>+0(SB)/8, $0x4086200000000000
-DATA expConstantsAVX512<>+8(SB)/8, $0x4086200000000000
-DATA expConstantsAVX512<>+16(SB)/8, $0x4086200000000000
-DATA expConstantsAVX512<>+24(SB)/8, $0x4086200000000000
-DATA expConstantsAVX512<>+32(SB)/8, $0x4086200000000000
-DATA expConstantsAVX512<>+40(SB)/8, $0x4086200000000000
-DATA expConstantsAVX512<>+48(SB)/8, $0x4086200000000000
-DATA expConstantsAVX512<>+56(SB)/8, $0x4086200000000000
-DATA expConstantsAVX512<>+64(SB)/8, $0xc086200000000000
-DATA expConstantsAVX512<>+72(SB)/8, $0xc086200000000000
-DATA expConstantsAVX512<>+80(SB)/8, $0xc086200000000000
-DATA expConstantsAVX512<>+88(SB)/8, $0xc086200000000000
-DATA expConstantsAVX512<>+96(SB)/8, $0xc086200000000000
-DATA expConstantsAVX512<>+104(SB)/8, $0xc086200000000000
-DATA expConstantsAVX512<>+112(SB)/8, $0xc086200000000000
-DATA expConstantsAVX512<>+120(SB)/8, $0xc086200000000000
-DATA expConstantsAVX512<>+128(SB)/8, $0x3ff71547652b82fe
-DATA expConstantsAVX512<>+136(SB)/8, $0x3ff71547652b82fe
-DATA expConstantsAVX512<>+144(SB)/8, $0x3ff71547652b82fe
-DATA expConstantsAVX512<>+152(SB)/8, $0x3ff71547652b82fe
-DATA expConstantsAVX512<>+160(SB)/8, $0x3ff71547652b82fe
-DATA expConstantsAVX512<>+168(SB)/8, $0x3ff71547652b82fe
-DATA expConstantsAVX512<>+176(SB)/8, $0x3ff71547652b82fe
-DATA expConstantsAVX512<>+184(SB)/8, $0x3ff71547652b82fe
-DATA expConstantsAVX512<>+192(SB)/8, $0x4338000000000000
-DATA expConstantsAVX512<>+200(SB)/8, $0x4338000000000000
-DATA expConstantsAVX512<>+208(SB)/8, $0x4338000000000000
-DATA expConstantsAVX512<>+216(SB)/8, $0x4338000000000000
-DATA expConstantsAVX512<>+224(SB)/8, $0x4338000000000000
-DATA expConstantsAVX512<>+232(SB)/8, $0x4338000000000000
-DATA expConstantsAVX512<>+240(SB)/8, $0x4338000000000000
-DATA expConstantsAVX512<>+248(SB)/8, $0x4338000000000000
-DATA expConstantsAVX512<>+256(SB)/8, $0x3fe62e42fefa39ef
-DATA expConstantsAVX512<>+264(SB)/8, $0x3fe62e42fefa39ef
-DATA expConstantsAVX512<>+272(SB)/8, $0x3fe62e42fefa39ef
-DATA expConstantsAVX512<>+280(SB)/8, $0x3fe62e42fefa39ef
-DATA expConstantsAVX512<>+288(SB)/8, $0x3fe62e42fefa39ef
-DATA expConstantsAVX512<>+296(SB)/8, $0x3fe62e42fefa39ef
-DATA expConstantsAVX512<>+304(SB)/8, $0x3fe62e42fefa39ef
-DATA expConstantsAVX512<>+312(SB)/8, $0x3fe62e42fefa39ef
-DATA expConstantsAVX512<>+320(SB)/8, $0x3c7abc9e3b39803f
-DATA expConstantsAVX512<>+328(SB)/8, $0x3c7abc9e3b39803f
-DATA expConstantsAVX512<>+336(SB)/8, $0x3c7abc9e3b39803f
-DATA expConstantsAVX512<>+344(SB)/8, $0x3c7abc9e3b39803f
-DATA expConstantsAVX512<>+352(SB)/8, $0x3c7abc9e3b39803f
-DATA expConstantsAVX512<>+360(SB)/8, $0x3c7abc9e3b39803f
-DATA expConstantsAVX512<>+368(SB)/8, $0x3c7abc9e3b39803f
-DATA expConstantsAVX512<>+376(SB)/8, $0x3c7abc9e3b39803f
-DATA expConstantsAVX512<>+384(SB)/8, $0x3e927e4fb7789f5c
-DATA expConstantsAVX512<>+392(SB)/8, $0x3e927e4fb7789f5c
-DATA expConstantsAVX512<>+400(SB)/8, $0x3e927e4fb7789f5c
-DATA expConstantsAVX512<>+408(SB)/8, $0x3e927e4fb7789f5c
-DATA expConstantsAVX512<>+416(SB)/8, $0x3e927e4fb7789f5c
-DATA expConstantsAVX512<>+424(SB)/8, $0x3e927e4fb7789f5c
-DATA expConstantsAVX512<>+432(SB)/8, $0x3e927e4fb7789f5c
-DATA expConstantsAVX512<>+440(SB)/8, $0x3e927e4fb7789f5c
-DATA expConstantsAVX512<>+448(SB)/8, $0x3ec71de3a556c734
-DATA expConstantsAVX512<>+456(SB)/8, $0x3ec71de3a556c734
-DATA expConstantsAVX512<>+464(SB)/8, $0x3ec71de3a556c734
-DATA expConstantsAVX512<>+472(SB)/8, $0x3ec71de3a556c734
-DATA expConstantsAVX512<>+480(SB)/8, $0x3ec71de3a556c734
-DATA expConstantsAVX512<>+488(SB)/8, $0x3ec71de3a556c734
-DATA expConstantsAVX512<>+496(SB)/8, $0x3ec71de3a556c734
-DATA expConstantsAVX512<>+504(SB)/8, $0x3ec71de3a556c734
-DATA expConstantsAVX512<>+512(SB)/8, $0x3efa01a01a01a01a
-DATA expConstantsAVX512<>+520(SB)/8, $0x3efa01a01a01a01a
-DATA expConstantsAVX512<>+528(SB)/8, $0x3efa01a01a01a01a
-DATA expConstantsAVX512<>+536(SB)/8, $0x3efa01a01a01a01a
-DATA expConstantsAVX512<>+544(SB)/8, $0x3efa01a01a01a01a
-DATA expConstantsAVX512<>+552(SB)/8, $0x3efa01a01a01a01a
-DATA expConstantsAVX512<>+560(SB)/8, $0x3efa01a01a01a01a
-DATA expConstantsAVX512<>+568(SB)/8, $0x3efa01a01a01a01a
-DATA expConstantsAVX512<>+576(SB)/8, $0x3f2a01a01a01a01a
-DATA expConstantsAVX512<>+584(SB)/8, $0x3f2a01a01a01a01a
-DATA expConstantsAVX512<>+592(SB)/8, $0x3f2a01a01a01a01a
-DATA expConstantsAVX512<>+600(SB)/8, $0x3f2a01a01a01a01a
-DATA expConstantsAVX512<>+608(SB)/8, $0x3f2a01a01a01a01a
-DATA expConstantsAVX512<>+616(SB)/8, $0x3f2a01a01a01a01a
-DATA expConstantsAVX512<>+624(SB)/8, $0x3f2a01a01a01a01a
-DATA expConstantsAVX512<>+632(SB)/8, $0x3f2a01a01a01a01a
-DATA expConstantsAVX512<>+640(SB)/8, $0x3f56c16c16c16c17
-DATA expConstantsAVX512<>+648(SB)/8, $0x3f56c16c16c16c17
-DATA expConstantsAVX512<>+656(SB)/8, $0x3f56c16c16c16c17
-DATA expConstantsAVX512<>+664(SB)/8, $0x3f56c16c16c16c17
-DATA expConstantsAVX512<>+672(SB)/8, $0x3f56c16c16c16c17
-DATA expConstantsAVX512<>+680(SB)/8, $0x3f56c16c16c16c17
-DATA expConstantsAVX512<>+688(SB)/8, $0x3f56c16c16c16c17
-DATA expConstantsAVX512<>+696(SB)/8, $0x3f56c16c16c16c17
-DATA expConstantsAVX512<>+704(SB)/8, $0x3f81111111111111
-DATA expConstantsAVX512<>+712(SB)/8, $0x3f81111111111111
-DATA expConstantsAVX512<>+720(SB)/8, $0x3f81111111111111
-DATA expConstantsAVX512<>+728(SB)/8, $0x3f81111111111111
-DATA expConstantsAVX512<>+736(SB)/8, $0x3f81111111111111
-DATA expConstantsAVX512<>+744(SB)/8, $0x3f81111111111111
-DATA expConstantsAVX512<>+752(SB)/8, $0x3f81111111111111
-DATA expConstantsAVX512<>+760(SB)/8, $0x3f81111111111111
-DATA expConstantsAVX512<>+768(SB)/8, $0x3fa5555555555555
-DATA expConstantsAVX512<>+776(SB)/8, $0x3fa5555555555555
-DATA expConstantsAVX512<>+784(SB)/8, $0x3fa5555555555555
-DATA expConstantsAVX512<>+792(SB)/8, $0x3fa5555555555555
-DATA expConstantsAVX512<>+800(SB)/8, $0x3fa5555555555555
-DATA expConstantsAVX512<>+808(SB)/8, $0x3fa5555555555555
-DATA expConstantsAVX512<>+816(SB)/8, $0x3fa5555555555555
-DATA expConstantsAVX512<>+824(SB)/8, $0x3fa5555555555555
-DATA expConstantsAVX512<>+832(SB)/8, $0x3fc5555555555555
-DATA expConstantsAVX512<>+840(SB)/8, $0x3fc5555555555555
-DATA expConstantsAVX512<>+848(SB)/8, $0x3fc5555555555555
-DATA expConstantsAVX512<>+856(SB)/8, $0x3fc5555555555555
-DATA expConstantsAVX512<>+864(SB)/8, $0x3fc5555555555555
-DATA expConstantsAVX512<>+872(SB)/8, $0x3fc5555555555555
-DATA expConstantsAVX512<>+880(SB)/8, $0x3fc5555555555555
-DATA expConstantsAVX512<>+888(SB)/8, $0x3fc5555555555555
-DATA expConstantsAVX512<>+896(SB)/8, $0x3fe0000000000000
-DATA expConstantsAVX512<>+904(SB)/8, $0x3fe0000000000000
-DATA expConstantsAVX512<>+912(SB)/8, $0x3fe0000000000000
-DATA expConstantsAVX512<>+920(SB)/8, $0x3fe0000000000000
-DATA expConstantsAVX512<>+928(SB)/8, $0x3fe0000000000000
-DATA expConstantsAVX512<>+936(SB)/8, $0x3fe0000000000000
-DATA expConstantsAVX512<>+944(SB)/8, $0x3fe0000000000000
-DATA expConstantsAVX512<>+952(SB)/8, $0x3fe0000000000000
-DATA expConstantsAVX512<>+960(SB)/8, $0x3ff0000000000000
-DATA expConstantsAVX512<>+968(SB)/8, $0x3ff0000000000000
-DATA expConstantsAVX512<>+976(SB)/8, $0x3ff0000000000000
-DATA expConstantsAVX512<>+984(SB)/8, $0x3ff0000000000000
-DATA expConstantsAVX512<>+992(SB)/8, $0x3ff0000000000000
-DATA expConstantsAVX512<>+1000(SB)/8, $0x3ff0000000000000
-DATA expConstantsAVX512<>+1008(SB)/8, $0x3ff0000000000000
-DATA expConstantsAVX512<>+1016(SB)/8, $0x3ff0000000000000
-GLOBL expConstantsAVX512<>(SB), RODATA|NOPTR, $1024
+peak4:
+	SUBQ    $0x04, DI
+	JL      peakOnes
+	VMOVUPS (SI), Y5
+	VMAXPS  Y1, Y5, Y1
+	VMOVUPS 32(SI), Y5
+	VMAXPS  Y2, Y5, Y2
+	VMOVUPS 64(SI), Y5
+	VMAXPS  Y3, Y5, Y3
+	VMOVUPS 96(SI), Y5
+	VMAXPS  Y4, Y5, Y4
+	ADDQ    $0x00000080, SI
+	JMP     peak4
 
-// func largestAVX512(groups int, full uintptr, tail uintptr, x *float32) (peak float32)
-// Requires: AVX, AVX2, AVX512F, AVX512VL, CMOV, SSE
-TEXT ·largestAVX512(SB), NOSPLIT, $0-36
-	MOVQ         x+24(FP), AX
-	MOVL         $0xff800000, CX
-	VMOVD        CX, X0
-	VBROADCASTSS X0, Y0
-	MOVQ         groups+0(FP), CX
-	MOVQ         full+8(FP), DX
-	MOVQ         tail+16(FP), BX
+peakOnes:
+	ADDQ $0x04, DI
 
-loop:
-	CMPQ         CX, $0x01
-	CMOVQEQ      BX, DX
-	KMOVW        DX, K1
-	VMOVUPS.Z    (AX), K1, Y1
-	VMAXPS       Y0, Y1, K1, Y0
-	ADDQ         $0x20, AX
-	DECQ         CX
-	JNZ          loop
+peak1:
+	DECQ    DI
+	JL      peakTail
+	VMOVUPS (SI), Y5
+	VMAXPS  Y1, Y5, Y1
+	ADDQ    $0x20, SI
+	JMP     peak1
+
+peakTail:
+	MOVQ       tail+32(FP), DI
+	TESTQ      DI, DI
+	JZ         peakDone
+	VMOVUPS    (DI), Y6
+	VMASKMOVPS (SI), Y6, Y5
+	VBLENDVPS  Y6, Y5, Y0, Y5
+	VMAXPS     Y2, Y5, Y2
+
+peakDone:
+	VMAXPS       Y2, Y1, Y1
+	VMAXPS       Y3, Y1, Y1
+	VMAXPS       Y4, Y1, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VMAXPS       X1, X2, X2
+	VPERMILPS    $0x4e, X2, X1
+	VMAXPS       X2, X1, X2
+	VPERMILPS    $0xb1, X2, X1
+	VMAXPS       X2, X1, X2
+	VBROADCASTSS X2, Y1
+	VMOVSS       X1, (CX)
+	ADDQ         $0x04, CX
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	MOVQ         vectors+16(FP), SI
+	MOVQ         AX, DI
+
+expGroup:
+	SUBQ         $0x04, SI
+	JL           expOnes
+	VMOVUPS      (DI), Y4
+	VSUBPS       Y1, Y4, Y4
+	VMOVUPS      softmaxConstantsAVX2<>+64(SB), Y5
+	VMAXPS       Y4, Y5, Y7
+	VMULPS       softmaxConstantsAVX2<>+128(SB), Y7, Y6
+	VADDPS       softmaxConstantsAVX2<>+192(SB), Y6, Y6
+	VSUBPS       softmaxConstantsAVX2<>+192(SB), Y6, Y8
+	VMULPS       softmaxConstantsAVX2<>+256(SB), Y8, Y9
+	VMULPS       softmaxConstantsAVX2<>+320(SB), Y8, Y8
+	VSUBPS       Y8, Y7, Y7
+	VSUBPS       Y9, Y7, Y8
+	VMULPS       Y8, Y8, Y9
+	VMULPS       softmaxConstantsAVX2<>+384(SB), Y9, Y7
+	VMOVUPS      softmaxConstantsAVX2<>+448(SB), Y10
+	VMULPS       Y8, Y10, Y10
+	VADDPS       softmaxConstantsAVX2<>+512(SB), Y10, Y10
+	VADDPS       Y10, Y7, Y7
+	VMULPS       Y9, Y7, Y7
+	VMOVUPS      softmaxConstantsAVX2<>+576(SB), Y10
+	VMULPS       Y8, Y10, Y10
+	VADDPS       softmaxConstantsAVX2<>+640(SB), Y10, Y10
+	VADDPS       Y10, Y7, Y7
+	VMULPS       Y9, Y7, Y7
+	VADDPS       Y8, Y7, Y7
+	VPSLLD       $0x17, Y6, Y6
+	VADDPS       softmaxConstantsAVX2<>+704(SB), Y7, Y7
+	VMULPS       Y6, Y7, Y7
+	VXORPS       Y6, Y6, Y6
+	VCMPPS       $0x1d, Y4, Y5, Y4
+	VBLENDVPS    Y4, Y6, Y7, Y4
+	VMULPS       softmaxConstantsAVX2<>+768(SB), Y4, Y4
+	VEXTRACTF128 $0x01, Y4, X5
+	VCVTPS2PD    X4, Y4
+	VADDPD       Y4, Y2, Y2
+	VCVTPS2PD    X5, Y4
+	VADDPD       Y4, Y3, Y3
+	VMOVUPS      32(DI), Y4
+	VSUBPS       Y1, Y4, Y4
+	VMOVUPS      softmaxConstantsAVX2<>+64(SB), Y5
+	VMAXPS       Y4, Y5, Y7
+	VMULPS       softmaxConstantsAVX2<>+128(SB), Y7, Y6
+	VADDPS       softmaxConstantsAVX2<>+192(SB), Y6, Y6
+	VSUBPS       softmaxConstantsAVX2<>+192(SB), Y6, Y8
+	VMULPS       softmaxConstantsAVX2<>+256(SB), Y8, Y9
+	VMULPS       softmaxConstantsAVX2<>+320(SB), Y8, Y8
+	VSUBPS       Y8, Y7, Y7
+	VSUBPS       Y9, Y7, Y8
+	VMULPS       Y8, Y8, Y9
+	VMULPS       softmaxConstantsAVX2<>+384(SB), Y9, Y7
+	VMOVUPS      softmaxConstantsAVX2<>+448(SB), Y10
+	VMULPS       Y8, Y10, Y10
+	VADDPS       softmaxConstantsAVX2<>+512(SB), Y10, Y10
+	VADDPS       Y10, Y7, Y7
+	VMULPS       Y9, Y7, Y7
+	VMOVUPS      softmaxConstantsAVX2<>+576(SB), Y10
+	VMULPS       Y8, Y10, Y10
+	VADDPS       softmaxConstantsAVX2<>+640(SB), Y10, Y10
+	VADDPS       Y10, Y7, Y7
+	VMULPS       Y9, Y7, Y7
+	VADDPS       Y8, Y7, Y7
+	VPSLLD       $0x17, Y6, Y6
+	VADDPS       softmaxConstantsAVX2<>+704(SB), Y7, Y7
+	VMULPS       Y6, Y7, Y7
+	VXORPS       Y6, Y6, Y6
+	VCMPPS       $0x1d, Y4, Y5, Y4
+	VBLENDVPS    Y4, Y6, Y7, Y4
+	VMULPS       softmaxConstantsAVX2<>+768(SB), Y4, Y4
+	VEXTRACTF128 $0x01, Y4, X5
+	VCVTPS2PD    X4, Y4
+	VADDPD       Y4, Y2, Y2
+	VCVTPS2PD    X5, Y4
+	VADDPD       Y4, Y3, Y3
+	VMOVUPS      64(DI), Y4
+	VSUBPS       Y1, Y4, Y4
+	VMOVUPS      softmaxConstantsAVX2<>+64(SB), Y5
+	VMAXPS       Y4, Y5, Y7
+	VMULPS       softmaxConstantsAVX2<>+128(SB), Y7, Y6
+	VADDPS       softmaxConstantsAVX2<>+192(SB), Y6, Y6
+	VSUBPS       softmaxConstantsAVX2<>+192(SB), Y6, Y8
+	VMULPS       softmaxConstantsAVX2<>+256(SB), Y8, Y9
+	VMULPS       softmaxConstantsAVX2<>+320(SB), Y8, Y8
+	VSUBPS       Y8, Y7, Y7
+	VSUBPS       Y9, Y7, Y8
+	VMULPS       Y8, Y8, Y9
+	VMULPS       softmaxConstantsAVX2<>+384(SB), Y9, Y7
+	VMOVUPS      softmaxConstantsAVX2<>+448(SB), Y10
+	VMULPS       Y8, Y10, Y10
+	VADDPS       softmaxConstantsAVX2<>+512(SB), Y10, Y10
+	VADDPS       Y10, Y7, Y7
+	VMULPS       Y9, Y7, Y7
+	VMOVUPS      softmaxConstantsAVX2<>+576(SB), Y10
+	VMULPS       Y8, Y10, Y10
+	VADDPS       softmaxConstantsAVX2<>+640(SB), Y10, Y10
+	VADDPS       Y10, Y7, Y7
+	VMULPS       Y9, Y7, Y7
+	VADDPS       Y8, Y7, Y7
+	VPSLLD       $0x17, Y6, Y6
+	VADDPS       softmaxConstantsAVX2<>+704(SB), Y7, Y7
+	VMULPS       Y6, Y7, Y7
+	VXORPS       Y6, Y6, Y6
+	VCMPPS       $0x1d, Y4, Y5, Y4
+	VBLENDVPS    Y4, Y6, Y7, Y4
+	VMULPS       softmaxConstantsAVX2<>+768(SB), Y4, Y4
+	VEXTRACTF128 $0x01, Y4, X5
+	VCVTPS2PD    X4, Y4
+	VADDPD       Y4, Y2, Y2
+	VCVTPS2PD    X5, Y4
+	VADDPD       Y4, Y3, Y3
+	VMOVUPS      96(DI), Y4
+	VSUBPS       Y1, Y4, Y4
+	VMOVUPS      softmaxConstantsAVX2<>+64(SB), Y5
+	VMAXPS       Y4, Y5, Y7
+	VMULPS       softmaxConstantsAVX2<>+128(SB), Y7, Y6
+	VADDPS       softmaxConstantsAVX2<>+192(SB), Y6, Y6
+	VSUBPS       softmaxConstantsAVX2<>+192(SB), Y6, Y8
+	VMULPS       softmaxConstantsAVX2<>+256(SB), Y8, Y9
+	VMULPS       softmaxConstantsAVX2<>+320(SB), Y8, Y8
+	VSUBPS       Y8, Y7, Y7
+	VSUBPS       Y9, Y7, Y8
+	VMULPS       Y8, Y8, Y9
+	VMULPS       softmaxConstantsAVX2<>+384(SB), Y9, Y7
+	VMOVUPS      softmaxConstantsAVX2<>+448(SB), Y10
+	VMULPS       Y8, Y10, Y10
+	VADDPS       softmaxConstantsAVX2<>+512(SB), Y10, Y10
+	VADDPS       Y10, Y7, Y7
+	VMULPS       Y9, Y7, Y7
+	VMOVUPS      softmaxConstantsAVX2<>+576(SB), Y10
+	VMULPS       Y8, Y10, Y10
+	VADDPS       softmaxConstantsAVX2<>+640(SB), Y10, Y10
+	VADDPS       Y10, Y7, Y7
+	VMULPS       Y9, Y7, Y7
+	VADDPS       Y8, Y7, Y7
+	VPSLLD       $0x17, Y6, Y6
+	VADDPS       softmaxConstantsAVX2<>+704(SB), Y7, Y7
+	VMULPS       Y6, Y7, Y7
+	VXORPS       Y6, Y6, Y6
+	VCMPPS       $0x1d, Y4, Y5, Y4
+	VBLENDVPS    Y4, Y6, Y7, Y4
+	VMULPS       softmaxConstantsAVX2<>+768(SB), Y4, Y4
+	VEXTRACTF128 $0x01, Y4, X5
+	VCVTPS2PD    X4, Y4
+	VADDPD       Y4, Y2, Y2
+	VCVTPS2PD    X5, Y4
+	VADDPD       Y4, Y3, Y3
+	ADDQ         $0x00000080, DI
+	JMP          expGroup
+
+expOnes:
+	ADDQ $0x04, SI
+
+exp:
+	DECQ         SI
+	JL           expTail
+	VMOVUPS      (DI), Y4
+	VSUBPS       Y1, Y4, Y4
+	VMOVUPS      softmaxConstantsAVX2<>+64(SB), Y5
+	VMAXPS       Y4, Y5, Y7
+	VMULPS       softmaxConstantsAVX2<>+128(SB), Y7, Y6
+	VADDPS       softmaxConstantsAVX2<>+192(SB), Y6, Y6
+	VSUBPS       softmaxConstantsAVX2<>+192(SB), Y6, Y8
+	VMULPS       softmaxConstantsAVX2<>+256(SB), Y8, Y9
+	VMULPS       softmaxConstantsAVX2<>+320(SB), Y8, Y8
+	VSUBPS       Y8, Y7, Y7
+	VSUBPS       Y9, Y7, Y8
+	VMULPS       Y8, Y8, Y9
+	VMULPS       softmaxConstantsAVX2<>+384(SB), Y9, Y7
+	VMOVUPS      softmaxConstantsAVX2<>+448(SB), Y10
+	VMULPS       Y8, Y10, Y10
+	VADDPS       softmaxConstantsAVX2<>+512(SB), Y10, Y10
+	VADDPS       Y10, Y7, Y7
+	VMULPS       Y9, Y7, Y7
+	VMOVUPS      softmaxConstantsAVX2<>+576(SB), Y10
+	VMULPS       Y8, Y10, Y10
+	VADDPS       softmaxConstantsAVX2<>+640(SB), Y10, Y10
+	VADDPS       Y10, Y7, Y7
+	VMULPS       Y9, Y7, Y7
+	VADDPS       Y8, Y7, Y7
+	VPSLLD       $0x17, Y6, Y6
+	VADDPS       softmaxConstantsAVX2<>+704(SB), Y7, Y7
+	VMULPS       Y6, Y7, Y7
+	VXORPS       Y6, Y6, Y6
+	VCMPPS       $0x1d, Y4, Y5, Y4
+	VBLENDVPS    Y4, Y6, Y7, Y4
+	VMULPS       softmaxConstantsAVX2<>+768(SB), Y4, Y4
+	VEXTRACTF128 $0x01, Y4, X5
+	VCVTPS2PD    X4, Y4
+	VADDPD       Y4, Y2, Y2
+	VCVTPS2PD    X5, Y4
+	VADDPD       Y4, Y3, Y3
+	ADDQ         $0x20, DI
+	JMP          exp
+
+expTail:
+	MOVQ         rest+24(FP), SI
+	TESTQ        SI, SI
+	JZ           expDone
+	MOVQ         tail+32(FP), SI
+	VMOVUPS      (SI), Y4
+	VMOVUPS      (SI), Y5
+	VMASKMOVPS   (DI), Y5, Y4
+	VBLENDVPS    Y5, Y4, Y0, Y4
+	VSUBPS       Y1, Y4, Y4
+	VMOVUPS      softmaxConstantsAVX2<>+64(SB), Y0
+	VMAXPS       Y4, Y0, Y5
+	VMULPS       softmaxConstantsAVX2<>+128(SB), Y5, Y1
+	VADDPS       softmaxConstantsAVX2<>+192(SB), Y1, Y1
+	VSUBPS       softmaxConstantsAVX2<>+192(SB), Y1, Y6
+	VMULPS       softmaxConstantsAVX2<>+256(SB), Y6, Y7
+	VMULPS       softmaxConstantsAVX2<>+320(SB), Y6, Y6
+	VSUBPS       Y6, Y5, Y5
+	VSUBPS       Y7, Y5, Y6
+	VMULPS       Y6, Y6, Y7
+	VMULPS       softmaxConstantsAVX2<>+384(SB), Y7, Y5
+	VMOVUPS      softmaxConstantsAVX2<>+448(SB), Y8
+	VMULPS       Y6, Y8, Y8
+	VADDPS       softmaxConstantsAVX2<>+512(SB), Y8, Y8
+	VADDPS       Y8, Y5, Y5
+	VMULPS       Y7, Y5, Y5
+	VMOVUPS      softmaxConstantsAVX2<>+576(SB), Y8
+	VMULPS       Y6, Y8, Y8
+	VADDPS       softmaxConstantsAVX2<>+640(SB), Y8, Y8
+	VADDPS       Y8, Y5, Y5
+	VMULPS       Y7, Y5, Y5
+	VADDPS       Y6, Y5, Y5
+	VPSLLD       $0x17, Y1, Y1
+	VADDPS       softmaxConstantsAVX2<>+704(SB), Y5, Y5
+	VMULPS       Y1, Y5, Y5
+	VXORPS       Y1, Y1, Y1
+	VCMPPS       $0x1d, Y4, Y0, Y0
+	VBLENDVPS    Y0, Y1, Y5, Y0
+	VMULPS       softmaxConstantsAVX2<>+768(SB), Y0, Y0
 	VEXTRACTF128 $0x01, Y0, X1
-	VMAXPS       X0, X1, X1
-	VPERMILPS    $0x4e, X1, X0
-	VMAXPS       X1, X0, X1
-	VPERMILPS    $0xb1, X1, X0
-	VMAXPS       X1, X0, X1
-	MOVSS        X1, peak+32(FP)
+	VCVTPS2PD    X0, Y0
+	VADDPD       Y0, Y2, Y2
+	VCVTPS2PD    X1, Y0
+	VADDPD       Y0, Y3, Y3
+
+expDone:
+	VADDPD       Y3, Y2, Y2
+	VEXTRACTF128 $0x01, Y2, X0
+	VADDPD       X2, X0, X0
+	VPERMILPD    $0x01, X0, X1
+	VADDPD       X0, X1, X0
+	VMOVSD       X0, (DX)
+	ADDQ         $0x08, DX
+	MOVQ         bytes+56(FP), SI
+	ADDQ         SI, AX
+	DECQ         BX
+	JNZ          rows
 	VZEROUPPER
 	RET
 
-// func expSumAVX512(groups int, full uintptr, tail uintptr, x *float32, peak float64, y *float32) (sum float64)
-// Requires: AVX, AVX512F, AVX512VL, CMOV, SSE2
-TEXT ·expSumAVX512(SB), NOSPLIT, $0-56
-	MOVQ         x+24(FP), AX
-	MOVQ         y+40(FP), CX
-	MOVSD        peak+32(FP), X0
-	VBROADCASTSD X0, Z0
-	VPXORD       Z1, Z1, Z1
-	MOVQ         groups+0(FP), DX
-	MOVQ         full+8(FP), BX
-	MOVQ         tail+16(FP), SI
+// func scaleRowsAVX2(rows int, y *float32, vectors int, rest int, tail uintptr, factors *float32, less float32, bytes int)
+// Requires: AVX, AVX2, SSE
+TEXT ·scaleRowsAVX2(SB), NOSPLIT, $0-64
+	MOVQ         y+8(FP), AX
+	MOVQ         factors+40(FP), CX
+	MOVSS        less+48(FP), X0
+	VBROADCASTSS X0, Y0
+	MOVQ         rows+0(FP), DX
 
-loop:
-	CMPQ         DX, $0x01
-	CMOVQEQ      SI, BX
-	KMOVW        BX, K1
-	VMOVUPS.Z    (AX), K1, Y2
-	VCVTPS2PD    Y2, Z2
-	VSUBPD       Z0, Z2, Z2
-	VMOVUPD      expConstantsAVX512<>+0(SB), Z3
-	VMOVUPD      expConstantsAVX512<>+64(SB), Z4
-	VMINPD       Z2, Z3, Z2
-	VMAXPD       Z2, Z4, Z2
-	VMOVUPD      expConstantsAVX512<>+192(SB), Z3
-	VFMADD231PD  expConstantsAVX512<>+128(SB), Z2, Z3
-	VSUBPD       expConstantsAVX512<>+192(SB), Z3, Z4
-	VFNMADD231PD expConstantsAVX512<>+256(SB), Z4, Z2
-	VFNMADD231PD expConstantsAVX512<>+320(SB), Z4, Z2
-	VMOVUPD      expConstantsAVX512<>+384(SB), Z4
-	VFMADD213PD  expConstantsAVX512<>+448(SB), Z2, Z4
-	VFMADD213PD  expConstantsAVX512<>+512(SB), Z2, Z4
-	VFMADD213PD  expConstantsAVX512<>+576(SB), Z2, Z4
-	VFMADD213PD  expConstantsAVX512<>+640(SB), Z2, Z4
-	VFMADD213PD  expConstantsAVX512<>+704(SB), Z2, Z4
-	VFMADD213PD  expConstantsAVX512<>+768(SB), Z2, Z4
-	VFMADD213PD  expConstantsAVX512<>+832(SB), Z2, Z4
-	VFMADD213PD  expConstantsAVX512<>+896(SB), Z2, Z4
-	VFMADD213PD  expConstantsAVX512<>+960(SB), Z2, Z4
-	VFMADD213PD  expConstantsAVX512<>+960(SB), Z2, Z4
-	VPSLLQ       $0x34, Z3, Z3
-	VPADDQ       Z3, Z4, Z2
-	VADDPD       Z2, Z1, K1, Z1
-	TESTQ        CX, CX
-	JZ           next
-	VCVTPD2PS    Z2, Y2
-	VMOVUPS      Y2, K1, (CX)
-	ADDQ         $0x20, CX
+rows:
+	VBROADCASTSS (CX), Y1
+	ADDQ         $0x04, CX
+	MOVQ         vectors+16(FP), BX
+	MOVQ         AX, SI
 
-next:
-	ADDQ          $0x20, AX
-	DECQ          DX
-	JNZ           loop
+scaleGroup:
+	SUBQ    $0x04, BX
+	JL      scaleOnes
+	VMOVUPS (SI), Y2
+	VMULPS  Y1, Y2, Y2
+	VSUBPS  Y0, Y2, Y2
+	VMOVUPS Y2, (SI)
+	VMOVUPS 32(SI), Y2
+	VMULPS  Y1, Y2, Y2
+	VSUBPS  Y0, Y2, Y2
+	VMOVUPS Y2, 32(SI)
+	VMOVUPS 64(SI), Y2
+	VMULPS  Y1, Y2, Y2
+	VSUBPS  Y0, Y2, Y2
+	VMOVUPS Y2, 64(SI)
+	VMOVUPS 96(SI), Y2
+	VMULPS  Y1, Y2, Y2
+	VSUBPS  Y0, Y2, Y2
+	VMOVUPS Y2, 96(SI)
+	ADDQ    $0x00000080, SI
+	JMP     scaleGroup
+
+scaleOnes:
+	ADDQ $0x04, BX
+
+scale:
+	DECQ    BX
+	JL      scaleTail
+	VMOVUPS (SI), Y2
+	VMULPS  Y1, Y2, Y2
+	VSUBPS  Y0, Y2, Y2
+	VMOVUPS Y2, (SI)
+	ADDQ    $0x20, SI
+	JMP     scale
+
+scaleTail:
+	MOVQ       rest+24(FP), BX
+	TESTQ      BX, BX
+	JZ         scaleDone
+	MOVQ       tail+32(FP), BX
+	VMOVUPS    (BX), Y2
+	VMASKMOVPS (SI), Y2, Y3
+	VMULPS     Y1, Y3, Y3
+	VSUBPS     Y0, Y3, Y3
+	VMASKMOVPS Y3, Y2, (SI)
+
+scaleDone:
+	MOVQ bytes+56(FP), BX
+	ADDQ BX, AX
+	DECQ DX
+	JNZ  rows
+	VZEROUPPER
+	RET
+
+DATA softmaxConstantsAVX512<>+0(SB)/4, $0xff800000
+DATA softmaxConstantsAVX512<>+4(SB)/4, $0xff800000
+DATA softmaxConstantsAVX512<>+8(SB)/4, $0xff800000
+DATA softmaxConstantsAVX512<>+12(SB)/4, $0xff800000
+DATA softmaxConstantsAVX512<>+16(SB)/4, $0xff800000
+DATA softmaxConstantsAVX512<>+20(SB)/4, $0xff800000
+DATA softmaxConstantsAVX512<>+24(SB)/4, $0xff800000
+DATA softmaxConstantsAVX512<>+28(SB)/4, $0xff800000
+DATA softmaxConstantsAVX512<>+32(SB)/4, $0xff800000
+DATA softmaxConstantsAVX512<>+36(SB)/4, $0xff800000
+DATA softmaxConstantsAVX512<>+40(SB)/4, $0xff800000
+DATA softmaxConstantsAVX512<>+44(SB)/4, $0xff800000
+DATA softmaxConstantsAVX512<>+48(SB)/4, $0xff800000
+DATA softmaxConstantsAVX512<>+52(SB)/4, $0xff800000
+DATA softmaxConstantsAVX512<>+56(SB)/4, $0xff800000
+DATA softmaxConstantsAVX512<>+60(SB)/4, $0xff800000
+DATA softmaxConstantsAVX512<>+64(SB)/4, $0xc2d00000
+DATA softmaxConstantsAVX512<>+68(SB)/4, $0xc2d00000
+DATA softmaxConstantsAVX512<>+72(SB)/4, $0xc2d00000
+DATA softmaxConstantsAVX512<>+76(SB)/4, $0xc2d00000
+DATA softmaxConstantsAVX512<>+80(SB)/4, $0xc2d00000
+DATA softmaxConstantsAVX512<>+84(SB)/4, $0xc2d00000
+DATA softmaxConstantsAVX512<>+88(SB)/4, $0xc2d00000
+DATA softmaxConstantsAVX512<>+92(SB)/4, $0xc2d00000
+DATA softmaxConstantsAVX512<>+96(SB)/4, $0xc2d00000
+DATA softmaxConstantsAVX512<>+100(SB)/4, $0xc2d00000
+DATA softmaxConstantsAVX512<>+104(SB)/4, $0xc2d00000
+DATA softmaxConstantsAVX512<>+108(SB)/4, $0xc2d00000
+DATA softmaxConstantsAVX512<>+112(SB)/4, $0xc2d00000
+DATA softmaxConstantsAVX512<>+116(SB)/4, $0xc2d00000
+DATA softmaxConstantsAVX512<>+120(SB)/4, $0xc2d00000
+DATA softmaxConstantsAVX512<>+124(SB)/4, $0xc2d00000
+DATA softmaxConstantsAVX512<>+128(SB)/4, $0x3fb8aa3b
+DATA softmaxConstantsAVX512<>+132(SB)/4, $0x3fb8aa3b
+DATA softmaxConstantsAVX512<>+136(SB)/4, $0x3fb8aa3b
+DATA softmaxConstantsAVX512<>+140(SB)/4, $0x3fb8aa3b
+DATA softmaxConstantsAVX512<>+144(SB)/4, $0x3fb8aa3b
+DATA softmaxConstantsAVX512<>+148(SB)/4, $0x3fb8aa3b
+DATA softmaxConstantsAVX512<>+152(SB)/4, $0x3fb8aa3b
+DATA softmaxConstantsAVX512<>+156(SB)/4, $0x3fb8aa3b
+DATA softmaxConstantsAVX512<>+160(SB)/4, $0x3fb8aa3b
+DATA softmaxConstantsAVX512<>+164(SB)/4, $0x3fb8aa3b
+DATA softmaxConstantsAVX512<>+168(SB)/4, $0x3fb8aa3b
+DATA softmaxConstantsAVX512<>+172(SB)/4, $0x3fb8aa3b
+DATA softmaxConstantsAVX512<>+176(SB)/4, $0x3fb8aa3b
+DATA softmaxConstantsAVX512<>+180(SB)/4, $0x3fb8aa3b
+DATA softmaxConstantsAVX512<>+184(SB)/4, $0x3fb8aa3b
+DATA softmaxConstantsAVX512<>+188(SB)/4, $0x3fb8aa3b
+DATA softmaxConstantsAVX512<>+192(SB)/4, $0x4b4000bf
+DATA softmaxConstantsAVX512<>+196(SB)/4, $0x4b4000bf
+DATA softmaxConstantsAVX512<>+200(SB)/4, $0x4b4000bf
+DATA softmaxConstantsAVX512<>+204(SB)/4, $0x4b4000bf
+DATA softmaxConstantsAVX512<>+208(SB)/4, $0x4b4000bf
+DATA softmaxConstantsAVX512<>+212(SB)/4, $0x4b4000bf
+DATA softmaxConstantsAVX512<>+216(SB)/4, $0x4b4000bf
+DATA softmaxConstantsAVX512<>+220(SB)/4, $0x4b4000bf
+DATA softmaxConstantsAVX512<>+224(SB)/4, $0x4b4000bf
+DATA softmaxConstantsAVX512<>+228(SB)/4, $0x4b4000bf
+DATA softmaxConstantsAVX512<>+232(SB)/4, $0x4b4000bf
+DATA softmaxConstantsAVX512<>+236(SB)/4, $0x4b4000bf
+DATA softmaxConstantsAVX512<>+240(SB)/4, $0x4b4000bf
+DATA softmaxConstantsAVX512<>+244(SB)/4, $0x4b4000bf
+DATA softmaxConstantsAVX512<>+248(SB)/4, $0x4b4000bf
+DATA softmaxConstantsAVX512<>+252(SB)/4, $0x4b4000bf
+DATA softmaxConstantsAVX512<>+256(SB)/4, $0xb95e8083
+DATA softmaxConstantsAVX512<>+260(SB)/4, $0xb95e8083
+DATA softmaxConstantsAVX512<>+264(SB)/4, $0xb95e8083
+DATA softmaxConstantsAVX512<>+268(SB)/4, $0xb95e8083
+DATA softmaxConstantsAVX512<>+272(SB)/4, $0xb95e8083
+DATA softmaxConstantsAVX512<>+276(SB)/4, $0xb95e8083
+DATA softmaxConstantsAVX512<>+280(SB)/4, $0xb95e8083
+DATA softmaxConstantsAVX512<>+284(SB)/4, $0xb95e8083
+DATA softmaxConstantsAVX512<>+288(SB)/4, $0xb95e8083
+DATA softmaxConstantsAVX512<>+292(SB)/4, $0xb95e8083
+DATA softmaxConstantsAVX512<>+296(SB)/4, $0xb95e8083
+DATA softmaxConstantsAVX512<>+300(SB)/4, $0xb95e8083
+DATA softmaxConstantsAVX512<>+304(SB)/4, $0xb95e8083
+DATA softmaxConstantsAVX512<>+308(SB)/4, $0xb95e8083
+DATA softmaxConstantsAVX512<>+312(SB)/4, $0xb95e8083
+DATA softmaxConstantsAVX512<>+316(SB)/4, $0xb95e8083
+DATA softmaxConstantsAVX512<>+320(SB)/4, $0x3f318000
+DATA softmaxConstantsAVX512<>+324(SB)/4, $0x3f318000
+DATA softmaxConstantsAVX512<>+328(SB)/4, $0x3f318000
+DATA softmaxConstantsAVX512<>+332(SB)/4, $0x3f318000
+DATA softmaxConstantsAVX512<>+336(SB)/4, $0x3f318000
+DATA softmaxConstantsAVX512<>+340(SB)/4, $0x3f318000
+DATA softmaxConstantsAVX512<>+344(SB)/4, $0x3f318000
+DATA softmaxConstantsAVX512<>+348(SB)/4, $0x3f318000
+DATA softmaxConstantsAVX512<>+352(SB)/4, $0x3f318000
+DATA softmaxConstantsAVX512<>+356(SB)/4, $0x3f318000
+DATA softmaxConstantsAVX512<>+360(SB)/4, $0x3f318000
+DATA softmaxConstantsAVX512<>+364(SB)/4, $0x3f318000
+DATA softmaxConstantsAVX512<>+368(SB)/4, $0x3f318000
+DATA softmaxConstantsAVX512<>+372(SB)/4, $0x3f318000
+DATA softmaxConstantsAVX512<>+376(SB)/4, $0x3f318000
+DATA softmaxConstantsAVX512<>+380(SB)/4, $0x3f318000
+DATA softmaxConstantsAVX512<>+384(SB)/4, $0x3aafeffd
+DATA softmaxConstantsAVX512<>+388(SB)/4, $0x3aafeffd
+DATA softmaxConstantsAVX512<>+392(SB)/4, $0x3aafeffd
+DATA softmaxConstantsAVX512<>+396(SB)/4, $0x3aafeffd
+DATA softmaxConstantsAVX512<>+400(SB)/4, $0x3aafeffd
+DATA softmaxConstantsAVX512<>+404(SB)/4, $0x3aafeffd
+DATA softmaxConstantsAVX512<>+408(SB)/4, $0x3aafeffd
+DATA softmaxConstantsAVX512<>+412(SB)/4, $0x3aafeffd
+DATA softmaxConstantsAVX512<>+416(SB)/4, $0x3aafeffd
+DATA softmaxConstantsAVX512<>+420(SB)/4, $0x3aafeffd
+DATA softmaxConstantsAVX512<>+424(SB)/4, $0x3aafeffd
+DATA softmaxConstantsAVX512<>+428(SB)/4, $0x3aafeffd
+DATA softmaxConstantsAVX512<>+432(SB)/4, $0x3aafeffd
+DATA softmaxConstantsAVX512<>+436(SB)/4, $0x3aafeffd
+DATA softmaxConstantsAVX512<>+440(SB)/4, $0x3aafeffd
+DATA softmaxConstantsAVX512<>+444(SB)/4, $0x3aafeffd
+DATA softmaxConstantsAVX512<>+448(SB)/4, $0x3c0926ca
+DATA softmaxConstantsAVX512<>+452(SB)/4, $0x3c0926ca
+DATA softmaxConstantsAVX512<>+456(SB)/4, $0x3c0926ca
+DATA softmaxConstantsAVX512<>+460(SB)/4, $0x3c0926ca
+DATA softmaxConstantsAVX512<>+464(SB)/4, $0x3c0926ca
+DATA softmaxConstantsAVX512<>+468(SB)/4, $0x3c0926ca
+DATA softmaxConstantsAVX512<>+472(SB)/4, $0x3c0926ca
+DATA softmaxConstantsAVX512<>+476(SB)/4, $0x3c0926ca
+DATA softmaxConstantsAVX512<>+480(SB)/4, $0x3c0926ca
+DATA softmaxConstantsAVX512<>+484(SB)/4, $0x3c0926ca
+DATA softmaxConstantsAVX512<>+488(SB)/4, $0x3c0926ca
+DATA softmaxConstantsAVX512<>+492(SB)/4, $0x3c0926ca
+DATA softmaxConstantsAVX512<>+496(SB)/4, $0x3c0926ca
+DATA softmaxConstantsAVX512<>+500(SB)/4, $0x3c0926ca
+DATA softmaxConstantsAVX512<>+504(SB)/4, $0x3c0926ca
+DATA softmaxConstantsAVX512<>+508(SB)/4, $0x3c0926ca
+DATA softmaxConstantsAVX512<>+512(SB)/4, $0x3d2ab304
+DATA softmaxConstantsAVX512<>+516(SB)/4, $0x3d2ab304
+DATA softmaxConstantsAVX512<>+520(SB)/4, $0x3d2ab304
+DATA softmaxConstantsAVX512<>+524(SB)/4, $0x3d2ab304
+DATA softmaxConstantsAVX512<>+528(SB)/4, $0x3d2ab304
+DATA softmaxConstantsAVX512<>+532(SB)/4, $0x3d2ab304
+DATA softmaxConstantsAVX512<>+536(SB)/4, $0x3d2ab304
+DATA softmaxConstantsAVX512<>+540(SB)/4, $0x3d2ab304
+DATA softmaxConstantsAVX512<>+544(SB)/4, $0x3d2ab304
+DATA softmaxConstantsAVX512<>+548(SB)/4, $0x3d2ab304
+DATA softmaxConstantsAVX512<>+552(SB)/4, $0x3d2ab304
+DATA softmaxConstantsAVX512<>+556(SB)/4, $0x3d2ab304
+DATA softmaxConstantsAVX512<>+560(SB)/4, $0x3d2ab304
+DATA softmaxConstantsAVX512<>+564(SB)/4, $0x3d2ab304
+DATA softmaxConstantsAVX512<>+568(SB)/4, $0x3d2ab304
+DATA softmaxConstantsAVX512<>+572(SB)/4, $0x3d2ab304
+DATA softmaxConstantsAVX512<>+576(SB)/4, $0x3e2aaa39
+DATA softmaxConstantsAVX512<>+580(SB)/4, $0x3e2aaa39
+DATA softmaxConstantsAVX512<>+584(SB)/4, $0x3e2aaa39
+DATA softmaxConstantsAVX512<>+588(SB)/4, $0x3e2aaa39
+DATA softmaxConstantsAVX512<>+592(SB)/4, $0x3e2aaa39
+DATA softmaxConstantsAVX512<>+596(SB)/4, $0x3e2aaa39
+DATA softmaxConstantsAVX512<>+600(SB)/4, $0x3e2aaa39
+DATA softmaxConstantsAVX512<>+604(SB)/4, $0x3e2aaa39
+DATA softmaxConstantsAVX512<>+608(SB)/4, $0x3e2aaa39
+DATA softmaxConstantsAVX512<>+612(SB)/4, $0x3e2aaa39
+DATA softmaxConstantsAVX512<>+616(SB)/4, $0x3e2aaa39
+DATA softmaxConstantsAVX512<>+620(SB)/4, $0x3e2aaa39
+DATA softmaxConstantsAVX512<>+624(SB)/4, $0x3e2aaa39
+DATA softmaxConstantsAVX512<>+628(SB)/4, $0x3e2aaa39
+DATA softmaxConstantsAVX512<>+632(SB)/4, $0x3e2aaa39
+DATA softmaxConstantsAVX512<>+636(SB)/4, $0x3e2aaa39
+DATA softmaxConstantsAVX512<>+640(SB)/4, $0x3efffff7
+DATA softmaxConstantsAVX512<>+644(SB)/4, $0x3efffff7
+DATA softmaxConstantsAVX512<>+648(SB)/4, $0x3efffff7
+DATA softmaxConstantsAVX512<>+652(SB)/4, $0x3efffff7
+DATA softmaxConstantsAVX512<>+656(SB)/4, $0x3efffff7
+DATA softmaxConstantsAVX512<>+660(SB)/4, $0x3efffff7
+DATA softmaxConstantsAVX512<>+664(SB)/4, $0x3efffff7
+DATA softmaxConstantsAVX512<>+668(SB)/4, $0x3efffff7
+DATA softmaxConstantsAVX512<>+672(SB)/4, $0x3efffff7
+DATA softmaxConstantsAVX512<>+676(SB)/4, $0x3efffff7
+DATA softmaxConstantsAVX512<>+680(SB)/4, $0x3efffff7
+DATA softmaxConstantsAVX512<>+684(SB)/4, $0x3efffff7
+DATA softmaxConstantsAVX512<>+688(SB)/4, $0x3efffff7
+DATA softmaxConstantsAVX512<>+692(SB)/4, $0x3efffff7
+DATA softmaxConstantsAVX512<>+696(SB)/4, $0x3efffff7
+DATA softmaxConstantsAVX512<>+700(SB)/4, $0x3efffff7
+DATA softmaxConstantsAVX512<>+704(SB)/4, $0x3f800000
+DATA softmaxConstantsAVX512<>+708(SB)/4, $0x3f800000
+DATA softmaxConstantsAVX512<>+712(SB)/4, $0x3f800000
+DATA softmaxConstantsAVX512<>+716(SB)/4, $0x3f800000
+DATA softmaxConstantsAVX512<>+720(SB)/4, $0x3f800000
+DATA softmaxConstantsAVX512<>+724(SB)/4, $0x3f800000
+DATA softmaxConstantsAVX512<>+728(SB)/4, $0x3f800000
+DATA softmaxConstantsAVX512<>+732(SB)/4, $0x3f800000
+DATA softmaxConstantsAVX512<>+736(SB)/4, $0x3f800000
+DATA softmaxConstantsAVX512<>+740(SB)/4, $0x3f800000
+DATA softmaxConstantsAVX512<>+744(SB)/4, $0x3f800000
+DATA softmaxConstantsAVX512<>+748(SB)/4, $0x3f800000
+DATA softmaxConstantsAVX512<>+752(SB)/4, $0x3f800000
+DATA softmaxConstantsAVX512<>+756(SB)/4, $0x3f800000
+DATA softmaxConstantsAVX512<>+760(SB)/4, $0x3f800000
+DATA softmaxConstantsAVX512<>+764(SB)/4, $0x3f800000
+DATA softmaxConstantsAVX512<>+768(SB)/4, $0x1f800000
+DATA softmaxConstantsAVX512<>+772(SB)/4, $0x1f800000
+DATA softmaxConstantsAVX512<>+776(SB)/4, $0x1f800000
+DATA softmaxConstantsAVX512<>+780(SB)/4, $0x1f800000
+DATA softmaxConstantsAVX512<>+784(SB)/4, $0x1f800000
+DATA softmaxConstantsAVX512<>+788(SB)/4, $0x1f800000
+DATA softmaxConstantsAVX512<>+792(SB)/4, $0x1f800000
+DATA softmaxConstantsAVX512<>+796(SB)/4, $0x1f800000
+DATA softmaxConstantsAVX512<>+800(SB)/4, $0x1f800000
+DATA softmaxConstantsAVX512<>+804(SB)/4, $0x1f800000
+DATA softmaxConstantsAVX512<>+808(SB)/4, $0x1f800000
+DATA softmaxConstantsAVX512<>+812(SB)/4, $0x1f800000
+DATA softmaxConstantsAVX512<>+816(SB)/4, $0x1f800000
+DATA softmaxConstantsAVX512<>+820(SB)/4, $0x1f800000
+DATA softmaxConstantsAVX512<>+824(SB)/4, $0x1f800000
+DATA softmaxConstantsAVX512<>+828(SB)/4, $0x1f800000
+GLOBL softmaxConstantsAVX512<>(SB), RODATA|NOPTR, $832
+
+// func largestAVX512(x *float32, vectors int, tail uintptr, peak *float32)
+// Requires: AVX, AVX512F, AVX512VL
+TEXT ·largestAVX512(SB), NOSPLIT, $0-32
+	MOVQ    x+0(FP), AX
+	VMOVUPS softmaxConstantsAVX512<>+0(SB), Z0
+	VMOVAPS Z0, Z1
+	VMOVAPS Z0, Z2
+	VMOVAPS Z0, Z3
+	VMOVAPS Z0, Z4
+	MOVQ    vectors+8(FP), CX
+
+peak4:
+	SUBQ    $0x04, CX
+	JL      peakOnes
+	VMOVUPS (AX), Z5
+	VMAXPS  Z1, Z5, Z1
+	VMOVUPS 64(AX), Z5
+	VMAXPS  Z2, Z5, Z2
+	VMOVUPS 128(AX), Z5
+	VMAXPS  Z3, Z5, Z3
+	VMOVUPS 192(AX), Z5
+	VMAXPS  Z4, Z5, Z4
+	ADDQ    $0x00000100, AX
+	JMP     peak4
+
+peakOnes:
+	ADDQ $0x04, CX
+
+peak1:
+	DECQ    CX
+	JL      peakTail
+	VMOVUPS (AX), Z5
+	VMAXPS  Z1, Z5, Z1
+	ADDQ    $0x40, AX
+	JMP     peak1
+
+peakTail:
+	MOVQ    tail+16(FP), CX
+	TESTQ   CX, CX
+	JZ      peakDone
+	KMOVW   CX, K1
+	VMOVAPS Z0, Z5
+	VMOVUPS (AX), K1, Z5
+	VMAXPS  Z2, Z5, Z2
+
+peakDone:
+	VMAXPS        Z2, Z1, Z1
+	VMAXPS        Z3, Z1, Z1
+	VMAXPS        Z4, Z1, Z1
 	VEXTRACTF64X4 $0x01, Z1, Y0
-	VADDPD        Y1, Y0, Y0
+	VMAXPS        Y1, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X1
+	VMAXPS        X0, X1, X1
+	VPERMILPS     $0x4e, X1, X0
+	VMAXPS        X1, X0, X1
+	VPERMILPS     $0xb1, X1, X0
+	VMAXPS        X1, X0, X1
+	VBROADCASTSS  X1, Z0
+	MOVQ          peak+24(FP), AX
+	VMOVSS        X0, (AX)
+	ADDQ          $0x04, AX
+	VZEROUPPER
+	RET
+
+// func expRowsAVX512(rows int, x *float32, y *float32, vectors int, rest int, tail uintptr, peaks *float32, sums *float64, bytes int)
+// Requires: AVX, AVX512F, AVX512VL
+TEXT ·expRowsAVX512(SB), NOSPLIT, $0-72
+	MOVQ x+8(FP), AX
+	MOVQ y+16(FP), CX
+	MOVQ peaks+48(FP), DX
+	MOVQ sums+56(FP), BX
+	MOVQ rows+0(FP), SI
+
+rows:
+	VMOVUPS softmaxConstantsAVX512<>+0(SB), Z0
+	VMOVAPS Z0, Z1
+	VMOVAPS Z0, Z2
+	VMOVAPS Z0, Z3
+	VMOVAPS Z0, Z4
+	MOVQ    vectors+24(FP), R8
+	MOVQ    AX, DI
+
+peak4:
+	SUBQ    $0x04, R8
+	JL      peakOnes
+	VMOVUPS (DI), Z5
+	VMAXPS  Z1, Z5, Z1
+	VMOVUPS 64(DI), Z5
+	VMAXPS  Z2, Z5, Z2
+	VMOVUPS 128(DI), Z5
+	VMAXPS  Z3, Z5, Z3
+	VMOVUPS 192(DI), Z5
+	VMAXPS  Z4, Z5, Z4
+	ADDQ    $0x00000100, DI
+	JMP     peak4
+
+peakOnes:
+	ADDQ $0x04, R8
+
+peak1:
+	DECQ    R8
+	JL      peakTail
+	VMOVUPS (DI), Z5
+	VMAXPS  Z1, Z5, Z1
+	ADDQ    $0x40, DI
+	JMP     peak1
+
+peakTail:
+	MOVQ    tail+40(FP), R8
+	TESTQ   R8, R8
+	JZ      peakDone
+	KMOVW   R8, K1
+	VMOVAPS Z0, Z5
+	VMOVUPS (DI), K1, Z5
+	VMAXPS  Z2, Z5, Z2
+
+peakDone:
+	VMAXPS        Z2, Z1, Z1
+	VMAXPS        Z3, Z1, Z1
+	VMAXPS        Z4, Z1, Z1
+	VEXTRACTF64X4 $0x01, Z1, Y2
+	VMAXPS        Y1, Y2, Y2
+	VEXTRACTF32X4 $0x01, Y2, X1
+	VMAXPS        X2, X1, X1
+	VPERMILPS     $0x4e, X1, X2
+	VMAXPS        X1, X2, X1
+	VPERMILPS     $0xb1, X1, X2
+	VMAXPS        X1, X2, X1
+	VBROADCASTSS  X1, Z1
+	VMOVSS        X1, (DX)
+	ADDQ          $0x04, DX
+	VPXORD        Z6, Z6, Z6
+	MOVQ          vectors+24(FP), DI
+	MOVQ          AX, R8
+	MOVQ          CX, R9
+
+expGroup:
+	SUBQ          $0x04, DI
+	JL            expOnes
+	VMOVUPS       (R8), Z2
+	VSUBPS        Z1, Z2, Z2
+	VMOVUPS       softmaxConstantsAVX512<>+64(SB), Z3
+	VMAXPS        Z2, Z3, Z4
+	VMULPS        softmaxConstantsAVX512<>+128(SB), Z4, Z5
+	VADDPS        softmaxConstantsAVX512<>+192(SB), Z5, Z5
+	VSUBPS        softmaxConstantsAVX512<>+192(SB), Z5, Z19
+	VMULPS        softmaxConstantsAVX512<>+256(SB), Z19, Z20
+	VMULPS        softmaxConstantsAVX512<>+320(SB), Z19, Z19
+	VSUBPS        Z19, Z4, Z4
+	VSUBPS        Z20, Z4, Z4
+	VMULPS        Z4, Z4, Z19
+	VMULPS        softmaxConstantsAVX512<>+384(SB), Z19, Z20
+	VMOVUPS       softmaxConstantsAVX512<>+448(SB), Z21
+	VMULPS        Z4, Z21, Z21
+	VADDPS        softmaxConstantsAVX512<>+512(SB), Z21, Z21
+	VADDPS        Z21, Z20, Z20
+	VMULPS        Z19, Z20, Z20
+	VMOVUPS       softmaxConstantsAVX512<>+576(SB), Z21
+	VMULPS        Z4, Z21, Z21
+	VADDPS        softmaxConstantsAVX512<>+640(SB), Z21, Z21
+	VADDPS        Z21, Z20, Z20
+	VMULPS        Z19, Z20, Z20
+	VADDPS        Z4, Z20, Z20
+	VPSLLD        $0x17, Z5, Z5
+	VADDPS        softmaxConstantsAVX512<>+704(SB), Z20, Z20
+	VMULPS        Z5, Z20, Z20
+	VPXORD        Z7, Z7, Z7
+	VCMPPS        $0x1d, Z2, Z3, K1
+	VBLENDMPS     Z7, Z20, K1, Z8
+	VMULPS        softmaxConstantsAVX512<>+768(SB), Z8, Z8
+	VMOVUPS       Z8, (R9)
+	VEXTRACTF64X4 $0x01, Z8, Y2
+	VCVTPS2PD     Y8, Z3
+	VADDPD        Z3, Z6, Z6
+	VCVTPS2PD     Y2, Z3
+	VADDPD        Z3, Z6, Z6
+	VMOVUPS       64(R8), Z2
+	VSUBPS        Z1, Z2, Z2
+	VMOVUPS       softmaxConstantsAVX512<>+64(SB), Z3
+	VMAXPS        Z2, Z3, Z4
+	VMULPS        softmaxConstantsAVX512<>+128(SB), Z4, Z5
+	VADDPS        softmaxConstantsAVX512<>+192(SB), Z5, Z5
+	VSUBPS        softmaxConstantsAVX512<>+192(SB), Z5, Z19
+	VMULPS        softmaxConstantsAVX512<>+256(SB), Z19, Z20
+	VMULPS        softmaxConstantsAVX512<>+320(SB), Z19, Z19
+	VSUBPS        Z19, Z4, Z4
+	VSUBPS        Z20, Z4, Z4
+	VMULPS        Z4, Z4, Z19
+	VMULPS        softmaxConstantsAVX512<>+384(SB), Z19, Z20
+	VMOVUPS       softmaxConstantsAVX512<>+448(SB), Z21
+	VMULPS        Z4, Z21, Z21
+	VADDPS        softmaxConstantsAVX512<>+512(SB), Z21, Z21
+	VADDPS        Z21, Z20, Z20
+	VMULPS        Z19, Z20, Z20
+	VMOVUPS       softmaxConstantsAVX512<>+576(SB), Z21
+	VMULPS        Z4, Z21, Z21
+	VADDPS        softmaxConstantsAVX512<>+640(SB), Z21, Z21
+	VADDPS        Z21, Z20, Z20
+	VMULPS        Z19, Z20, Z20
+	VADDPS        Z4, Z20, Z20
+	VPSLLD        $0x17, Z5, Z5
+	VADDPS        softmaxConstantsAVX512<>+704(SB), Z20, Z20
+	VMULPS        Z5, Z20, Z20
+	VPXORD        Z9, Z9, Z9
+	VCMPPS        $0x1d, Z2, Z3, K1
+	VBLENDMPS     Z9, Z20, K1, Z10
+	VMULPS        softmaxConstantsAVX512<>+768(SB), Z10, Z10
+	VMOVUPS       Z10, 64(R9)
+	VEXTRACTF64X4 $0x01, Z10, Y2
+	VCVTPS2PD     Y10, Z3
+	VADDPD        Z3, Z6, Z6
+	VCVTPS2PD     Y2, Z3
+	VADDPD        Z3, Z6, Z6
+	VMOVUPS       128(R8), Z2
+	VSUBPS        Z1, Z2, Z2
+	VMOVUPS       softmaxConstantsAVX512<>+64(SB), Z3
+	VMAXPS        Z2, Z3, Z4
+	VMULPS        softmaxConstantsAVX512<>+128(SB), Z4, Z5
+	VADDPS        softmaxConstantsAVX512<>+192(SB), Z5, Z5
+	VSUBPS        softmaxConstantsAVX512<>+192(SB), Z5, Z19
+	VMULPS        softmaxConstantsAVX512<>+256(SB), Z19, Z20
+	VMULPS        softmaxConstantsAVX512<>+320(SB), Z19, Z19
+	VSUBPS        Z19, Z4, Z4
+	VSUBPS        Z20, Z4, Z4
+	VMULPS        Z4, Z4, Z19
+	VMULPS        softmaxConstantsAVX512<>+384(SB), Z19, Z20
+	VMOVUPS       softmaxConstantsAVX512<>+448(SB), Z21
+	VMULPS        Z4, Z21, Z21
+	VADDPS        softmaxConstantsAVX512<>+512(SB), Z21, Z21
+	VADDPS        Z21, Z20, Z20
+	VMULPS        Z19, Z20, Z20
+	VMOVUPS       softmaxConstantsAVX512<>+576(SB), Z21
+	VMULPS        Z4, Z21, Z21
+	VADDPS        softmaxConstantsAVX512<>+640(SB), Z21, Z21
+	VADDPS        Z21, Z20, Z20
+	VMULPS        Z19, Z20, Z20
+	VADDPS        Z4, Z20, Z20
+	VPSLLD        $0x17, Z5, Z5
+	VADDPS        softmaxConstantsAVX512<>+704(SB), Z20, Z20
+	VMULPS        Z5, Z20, Z20
+	VPXORD        Z11, Z11, Z11
+	VCMPPS        $0x1d, Z2, Z3, K1
+	VBLENDMPS     Z11, Z20, K1, Z12
+	VMULPS        softmaxConstantsAVX512<>+768(SB), Z12, Z12
+	VMOVUPS       Z12, 128(R9)
+	VEXTRACTF64X4 $0x01, Z12, Y2
+	VCVTPS2PD     Y12, Z3
+	VADDPD        Z3, Z6, Z6
+	VCVTPS2PD     Y2, Z3
+	VADDPD        Z3, Z6, Z6
+	VMOVUPS       192(R8), Z2
+	VSUBPS        Z1, Z2, Z2
+	VMOVUPS       softmaxConstantsAVX512<>+64(SB), Z3
+	VMAXPS        Z2, Z3, Z4
+	VMULPS        softmaxConstantsAVX512<>+128(SB), Z4, Z5
+	VADDPS        softmaxConstantsAVX512<>+192(SB), Z5, Z5
+	VSUBPS        softmaxConstantsAVX512<>+192(SB), Z5, Z19
+	VMULPS        softmaxConstantsAVX512<>+256(SB), Z19, Z20
+	VMULPS        softmaxConstantsAVX512<>+320(SB), Z19, Z19
+	VSUBPS        Z19, Z4, Z4
+	VSUBPS        Z20, Z4, Z4
+	VMULPS        Z4, Z4, Z19
+	VMULPS        softmaxConstantsAVX512<>+384(SB), Z19, Z20
+	VMOVUPS       softmaxConstantsAVX512<>+448(SB), Z21
+	VMULPS        Z4, Z21, Z21
+	VADDPS        softmaxConstantsAVX512<>+512(SB), Z21, Z21
+	VADDPS        Z21, Z20, Z20
+	VMULPS        Z19, Z20, Z20
+	VMOVUPS       softmaxConstantsAVX512<>+576(SB), Z21
+	VMULPS        Z4, Z21, Z21
+	VADDPS        softmaxConstantsAVX512<>+640(SB), Z21, Z21
+	VADDPS        Z21, Z20, Z20
+	VMULPS        Z19, Z20, Z20
+	VADDPS        Z4, Z20, Z20
+	VPSLLD        $0x17, Z5, Z5
+	VADDPS        softmaxConstantsAVX512<>+704(SB), Z20, Z20
+	VMULPS        Z5, Z20, Z20
+	VPXORD        Z13, Z13, Z13
+	VCMPPS        $0x1d, Z2, Z3, K1
+	VBLENDMPS     Z13, Z20, K1, Z14
+	VMULPS        softmaxConstantsAVX512<>+768(SB), Z14, Z14
+	VMOVUPS       Z14, 192(R9)
+	VEXTRACTF64X4 $0x01, Z14, Y2
+	VCVTPS2PD     Y14, Z3
+	VADDPD        Z3, Z6, Z6
+	VCVTPS2PD     Y2, Z3
+	VADDPD        Z3, Z6, Z6
+	ADDQ          $0x00000100, R8
+	ADDQ          $0x00000100, R9
+	JMP           expGroup
+
+expOnes:
+	ADDQ $0x04, DI
+
+exp:
+	DECQ          DI
+	JL            expTail
+	VMOVUPS       (R8), Z2
+	VSUBPS        Z1, Z2, Z2
+	VMOVUPS       softmaxConstantsAVX512<>+64(SB), Z3
+	VMAXPS        Z2, Z3, Z4
+	VMULPS        softmaxConstantsAVX512<>+128(SB), Z4, Z5
+	VADDPS        softmaxConstantsAVX512<>+192(SB), Z5, Z5
+	VSUBPS        softmaxConstantsAVX512<>+192(SB), Z5, Z19
+	VMULPS        softmaxConstantsAVX512<>+256(SB), Z19, Z20
+	VMULPS        softmaxConstantsAVX512<>+320(SB), Z19, Z19
+	VSUBPS        Z19, Z4, Z4
+	VSUBPS        Z20, Z4, Z4
+	VMULPS        Z4, Z4, Z19
+	VMULPS        softmaxConstantsAVX512<>+384(SB), Z19, Z20
+	VMOVUPS       softmaxConstantsAVX512<>+448(SB), Z21
+	VMULPS        Z4, Z21, Z21
+	VADDPS        softmaxConstantsAVX512<>+512(SB), Z21, Z21
+	VADDPS        Z21, Z20, Z20
+	VMULPS        Z19, Z20, Z20
+	VMOVUPS       softmaxConstantsAVX512<>+576(SB), Z21
+	VMULPS        Z4, Z21, Z21
+	VADDPS        softmaxConstantsAVX512<>+640(SB), Z21, Z21
+	VADDPS        Z21, Z20, Z20
+	VMULPS        Z19, Z20, Z20
+	VADDPS        Z4, Z20, Z20
+	VPSLLD        $0x17, Z5, Z5
+	VADDPS        softmaxConstantsAVX512<>+704(SB), Z20, Z20
+	VMULPS        Z5, Z20, Z20
+	VPXORD        Z15, Z15, Z15
+	VCMPPS        $0x1d, Z2, Z3, K1
+	VBLENDMPS     Z15, Z20, K1, Z16
+	VMULPS        softmaxConstantsAVX512<>+768(SB), Z16, Z16
+	VMOVUPS       Z16, (R9)
+	VEXTRACTF64X4 $0x01, Z16, Y2
+	VCVTPS2PD     Y16, Z3
+	VADDPD        Z3, Z6, Z6
+	VCVTPS2PD     Y2, Z3
+	VADDPD        Z3, Z6, Z6
+	ADDQ          $0x40, R8
+	ADDQ          $0x40, R9
+	JMP           exp
+
+expTail:
+	MOVQ          rest+32(FP), DI
+	TESTQ         DI, DI
+	JZ            expDone
+	MOVQ          tail+40(FP), DI
+	KMOVW         DI, K1
+	KMOVW         DI, K2
+	VMOVAPS       Z0, Z0
+	VMOVUPS       (R8), K2, Z0
+	VSUBPS        Z1, Z0, Z0
+	VMOVUPS       softmaxConstantsAVX512<>+64(SB), Z1
+	VMAXPS        Z0, Z1, Z2
+	VMULPS        softmaxConstantsAVX512<>+128(SB), Z2, Z3
+	VADDPS        softmaxConstantsAVX512<>+192(SB), Z3, Z3
+	VSUBPS        softmaxConstantsAVX512<>+192(SB), Z3, Z4
+	VMULPS        softmaxConstantsAVX512<>+256(SB), Z4, Z5
+	VMULPS        softmaxConstantsAVX512<>+320(SB), Z4, Z4
+	VSUBPS        Z4, Z2, Z2
+	VSUBPS        Z5, Z2, Z2
+	VMULPS        Z2, Z2, Z4
+	VMULPS        softmaxConstantsAVX512<>+384(SB), Z4, Z5
+	VMOVUPS       softmaxConstantsAVX512<>+448(SB), Z19
+	VMULPS        Z2, Z19, Z19
+	VADDPS        softmaxConstantsAVX512<>+512(SB), Z19, Z19
+	VADDPS        Z19, Z5, Z5
+	VMULPS        Z4, Z5, Z5
+	VMOVUPS       softmaxConstantsAVX512<>+576(SB), Z19
+	VMULPS        Z2, Z19, Z19
+	VADDPS        softmaxConstantsAVX512<>+640(SB), Z19, Z19
+	VADDPS        Z19, Z5, Z5
+	VMULPS        Z4, Z5, Z5
+	VADDPS        Z2, Z5, Z5
+	VPSLLD        $0x17, Z3, Z3
+	VADDPS        softmaxConstantsAVX512<>+704(SB), Z5, Z5
+	VMULPS        Z3, Z5, Z5
+	VPXORD        Z17, Z17, Z17
+	VCMPPS        $0x1d, Z0, Z1, K2
+	VBLENDMPS     Z17, Z5, K2, Z18
+	VMULPS        softmaxConstantsAVX512<>+768(SB), Z18, Z18
+	VMOVUPS       Z18, K1, (R9)
+	VEXTRACTF64X4 $0x01, Z18, Y0
+	VCVTPS2PD     Y18, Z1
+	VADDPD        Z1, Z6, Z6
+	VCVTPS2PD     Y0, Z1
+	VADDPD        Z1, Z6, Z6
+
+expDone:
+	VEXTRACTF64X4 $0x01, Z6, Y0
+	VADDPD        Y6, Y0, Y0
 	VEXTRACTF32X4 $0x01, Y0, X1
 	VADDPD        X0, X1, X1
 	VPERMILPD     $0x01, X1, X0
 	VADDPD        X1, X0, X1
-	MOVSD         X1, sum+48(FP)
+	VMOVSD        X1, (BX)
+	ADDQ          $0x08, BX
+	MOVQ          bytes+64(FP), DI
+	ADDQ          DI, AX
+	ADDQ          DI, CX
+	DECQ          SI
+	JNZ           rows
 	VZEROUPPER
 	RET
 
-// func softmaxGradAVX512(groups int, full uintptr, tail uintptr, y *float32, sum float64, wanted float64, scale float64)
-// Requires: AVX, AVX512F, AVX512VL, CMOV, SSE2
-TEXT ·softmaxGradAVX512(SB), NOSPLIT, $0-56
-	MOVQ         y+24(FP), AX
-	MOVSD        sum+32(FP), X0
-	VBROADCASTSD X0, Z0
-	MOVSD        wanted+40(FP), X1
-	VBROADCASTSD X1, Z1
-	MOVSD        scale+48(FP), X2
-	VBROADCASTSD X2, Z2
-	MOVQ         groups+0(FP), CX
-	MOVQ         full+8(FP), DX
-	MOVQ         tail+16(FP), BX
+// func expSumsAVX512(rows int, x *float32, vectors int, rest int, tail uintptr, peaks *float32, sums *float64, bytes int)
+// Requires: AVX, AVX512F, AVX512VL
+TEXT ·expSumsAVX512(SB), NOSPLIT, $0-64
+	MOVQ x+8(FP), AX
+	MOVQ peaks+40(FP), CX
+	MOVQ sums+48(FP), DX
+	MOVQ rows+0(FP), BX
 
-loop:
-	CMPQ      CX, $0x01
-	CMOVQEQ   BX, DX
-	KMOVW     DX, K1
-	VMOVUPS.Z (AX), K1, Y3
-	VCVTPS2PD Y3, Z3
-	VDIVPD    Z0, Z3, Z3
-	VSUBPD    Z1, Z3, Z3
-	VMULPD    Z2, Z3, Z3
-	VCVTPD2PS Z3, Y3
-	VMOVUPS   Y3, K1, (AX)
-	ADDQ      $0x20, AX
-	DECQ      CX
-	JNZ       loop
+rows:
+	VMOVUPS softmaxConstantsAVX512<>+0(SB), Z0
+	VMOVAPS Z0, Z1
+	VMOVAPS Z0, Z2
+	VMOVAPS Z0, Z3
+	VMOVAPS Z0, Z4
+	MOVQ    vectors+16(FP), DI
+	MOVQ    AX, SI
+
+peak4:
+	SUBQ    $0x04, DI
+	JL      peakOnes
+	VMOVUPS (SI), Z5
+	VMAXPS  Z1, Z5, Z1
+	VMOVUPS 64(SI), Z5
+	VMAXPS  Z2, Z5, Z2
+	VMOVUPS 128(SI), Z5
+	VMAXPS  Z3, Z5, Z3
+	VMOVUPS 192(SI), Z5
+	VMAXPS  Z4, Z5, Z4
+	ADDQ    $0x00000100, SI
+	JMP     peak4
+
+peakOnes:
+	ADDQ $0x04, DI
+
+peak1:
+	DECQ    DI
+	JL      peakTail
+	VMOVUPS (SI), Z5
+	VMAXPS  Z1, Z5, Z1
+	ADDQ    $0x40, SI
+	JMP     peak1
+
+peakTail:
+	MOVQ    tail+32(FP), DI
+	TESTQ   DI, DI
+	JZ      peakDone
+	KMOVW   DI, K1
+	VMOVAPS Z0, Z5
+	VMOVUPS (SI), K1, Z5
+	VMAXPS  Z2, Z5, Z2
+
+peakDone:
+	VMAXPS        Z2, Z1, Z1
+	VMAXPS        Z3, Z1, Z1
+	VMAXPS        Z4, Z1, Z1
+	VEXTRACTF64X4 $0x01, Z1, Y2
+	VMAXPS        Y1, Y2, Y2
+	VEXTRACTF32X4 $0x01, Y2, X1
+	VMAXPS        X2, X1, X1
+	VPERMILPS     $0x4e, X1, X2
+	VMAXPS        X1, X2, X1
+	VPERMILPS     $0xb1, X1, X2
+	VMAXPS        X1, X2, X1
+	VBROADCASTSS  X1, Z1
+	VMOVSS        X1, (CX)
+	ADDQ          $0x04, CX
+	VPXORD        Z6, Z6, Z6
+	MOVQ          vectors+16(FP), SI
+	MOVQ          AX, DI
+
+expGroup:
+	SUBQ          $0x04, SI
+	JL            expOnes
+	VMOVUPS       (DI), Z2
+	VSUBPS        Z1, Z2, Z2
+	VMOVUPS       softmaxConstantsAVX512<>+64(SB), Z3
+	VMAXPS        Z2, Z3, Z4
+	VMULPS        softmaxConstantsAVX512<>+128(SB), Z4, Z5
+	VADDPS        softmaxConstantsAVX512<>+192(SB), Z5, Z5
+	VSUBPS        softmaxConstantsAVX512<>+192(SB), Z5, Z19
+	VMULPS        softmaxConstantsAVX512<>+256(SB), Z19, Z20
+	VMULPS        softmaxConstantsAVX512<>+320(SB), Z19, Z19
+	VSUBPS        Z19, Z4, Z4
+	VSUBPS        Z20, Z4, Z4
+	VMULPS        Z4, Z4, Z19
+	VMULPS        softmaxConstantsAVX512<>+384(SB), Z19, Z20
+	VMOVUPS       softmaxConstantsAVX512<>+448(SB), Z21
+	VMULPS        Z4, Z21, Z21
+	VADDPS        softmaxConstantsAVX512<>+512(SB), Z21, Z21
+	VADDPS        Z21, Z20, Z20
+	VMULPS        Z19, Z20, Z20
+	VMOVUPS       softmaxConstantsAVX512<>+576(SB), Z21
+	VMULPS        Z4, Z21, Z21
+	VADDPS        softmaxConstantsAVX512<>+640(SB), Z21, Z21
+	VADDPS        Z21, Z20, Z20
+	VMULPS        Z19, Z20, Z20
+	VADDPS        Z4, Z20, Z20
+	VPSLLD        $0x17, Z5, Z5
+	VADDPS        softmaxConstantsAVX512<>+704(SB), Z20, Z20
+	VMULPS        Z5, Z20, Z20
+	VPXORD        Z7, Z7, Z7
+	VCMPPS        $0x1d, Z2, Z3, K1
+	VBLENDMPS     Z7, Z20, K1, Z8
+	VMULPS        softmaxConstantsAVX512<>+768(SB), Z8, Z8
+	VEXTRACTF64X4 $0x01, Z8, Y2
+	VCVTPS2PD     Y8, Z3
+	VADDPD        Z3, Z6, Z6
+	VCVTPS2PD     Y2, Z3
+	VADDPD        Z3, Z6, Z6
+	VMOVUPS       64(DI), Z2
+	VSUBPS        Z1, Z2, Z2
+	VMOVUPS       softmaxConstantsAVX512<>+64(SB), Z3
+	VMAXPS        Z2, Z3, Z4
+	VMULPS        softmaxConstantsAVX512<>+128(SB), Z4, Z5
+	VADDPS        softmaxConstantsAVX512<>+192(SB), Z5, Z5
+	VSUBPS        softmaxConstantsAVX512<>+192(SB), Z5, Z19
+	VMULPS        softmaxConstantsAVX512<>+256(SB), Z19, Z20
+	VMULPS        softmaxConstantsAVX512<>+320(SB), Z19, Z19
+	VSUBPS        Z19, Z4, Z4
+	VSUBPS        Z20, Z4, Z4
+	VMULPS        Z4, Z4, Z19
+	VMULPS        softmaxConstantsAVX512<>+384(SB), Z19, Z20
+	VMOVUPS       softmaxConstantsAVX512<>+448(SB), Z21
+	VMULPS        Z4, Z21, Z21
+	VADDPS        softmaxConstantsAVX512<>+512(SB), Z21, Z21
+	VADDPS        Z21, Z20, Z20
+	VMULPS        Z19, Z20, Z20
+	VMOVUPS       softmaxConstantsAVX512<>+576(SB), Z21
+	VMULPS        Z4, Z21, Z21
+	VADDPS        softmaxConstantsAVX512<>+640(SB), Z21, Z21
+	VADDPS        Z21, Z20, Z20
+	VMULPS        Z19, Z20, Z20
+	VADDPS        Z4, Z20, Z20
+	VPSLLD        $0x17, Z5, Z5
+	VADDPS        softmaxConstantsAVX512<>+704(SB), Z20, Z20
+	VMULPS        Z5, Z20, Z20
+	VPXORD        Z9, Z9, Z9
+	VCMPPS        $0x1d, Z2, Z3, K1
+	VBLENDMPS     Z9, Z20, K1, Z10
+	VMULPS        softmaxConstantsAVX512<>+768(SB), Z10, Z10
+	VEXTRACTF64X4 $0x01, Z10, Y2
+	VCVTPS2PD     Y10, Z3
+	VADDPD        Z3, Z6, Z6
+	VCVTPS2PD     Y2, Z3
+	VADDPD        Z3, Z6, Z6
+	VMOVUPS       128(DI), Z2
+	VSUBPS        Z1, Z2, Z2
+	VMOVUPS       softmaxConstantsAVX512<>+64(SB), Z3
+	VMAXPS        Z2, Z3, Z4
+	VMULPS        softmaxConstantsAVX512<>+128(SB), Z4, Z5
+	VADDPS        softmaxConstantsAVX512<>+192(SB), Z5, Z5
+	VSUBPS        softmaxConstantsAVX512<>+192(SB), Z5, Z19
+	VMULPS        softmaxConstantsAVX512<>+256(SB), Z19, Z20
+	VMULPS        softmaxConstantsAVX512<>+320(SB), Z19, Z19
+	VSUBPS        Z19, Z4, Z4
+	VSUBPS        Z20, Z4, Z4
+	VMULPS        Z4, Z4, Z19
+	VMULPS        softmaxConstantsAVX512<>+384(SB), Z19, Z20
+	VMOVUPS       softmaxConstantsAVX512<>+448(SB), Z21
+	VMULPS        Z4, Z21, Z21
+	VADDPS        softmaxConstantsAVX512<>+512(SB), Z21, Z21
+	VADDPS        Z21, Z20, Z20
+	VMULPS        Z19, Z20, Z20
+	VMOVUPS       softmaxConstantsAVX512<>+576(SB), Z21
+	VMULPS        Z4, Z21, Z21
+	VADDPS        softmaxConstantsAVX512<>+640(SB), Z21, Z21
+	VADDPS        Z21, Z20, Z20
+	VMULPS        Z19, Z20, Z20
+	VADDPS        Z4, Z20, Z20
+	VPSLLD        $0x17, Z5, Z5
+	VADDPS        softmaxConstantsAVX512<>+704(SB), Z20, Z20
+	VMULPS        Z5, Z20, Z20
+	VPXORD        Z11, Z11, Z11
+	VCMPPS        $0x1d, Z2, Z3, K1
+	VBLENDMPS     Z11, Z20, K1, Z12
+	VMULPS        softmaxConstantsAVX512<>+768(SB), Z12, Z12
+	VEXTRACTF64X4 $0x01, Z12, Y2
+	VCVTPS2PD     Y12, Z3
+	VADDPD        Z3, Z6, Z6
+	VCVTPS2PD     Y2, Z3
+	VADDPD        Z3, Z6, Z6
+	VMOVUPS       192(DI), Z2
+	VSUBPS        Z1, Z2, Z2
+	VMOVUPS       softmaxConstantsAVX512<>+64(SB), Z3
+	VMAXPS        Z2, Z3, Z4
+	VMULPS        softmaxConstantsAVX512<>+128(SB), Z4, Z5
+	VADDPS        softmaxConstantsAVX512<>+192(SB), Z5, Z5
+	VSUBPS        softmaxConstantsAVX512<>+192(SB), Z5, Z19
+	VMULPS        softmaxConstantsAVX512<>+256(SB), Z19, Z20
+	VMULPS        softmaxConstantsAVX512<>+320(SB), Z19, Z19
+	VSUBPS        Z19, Z4, Z4
+	VSUBPS        Z20, Z4, Z4
+	VMULPS        Z4, Z4, Z19
+	VMULPS        softmaxConstantsAVX512<>+384(SB), Z19, Z20
+	VMOVUPS       softmaxConstantsAVX512<>+448(SB), Z21
+	VMULPS        Z4, Z21, Z21
+	VADDPS        softmaxConstantsAVX512<>+512(SB), Z21, Z21
+	VADDPS        Z21, Z20, Z20
+	VMULPS        Z19, Z20, Z20
+	VMOVUPS       softmaxConstantsAVX512<>+576(SB), Z21
+	VMULPS        Z4, Z21, Z21
+	VADDPS        softmaxConstantsAVX512<>+640(SB), Z21, Z21
+	VADDPS        Z21, Z20, Z20
+	VMULPS        Z19, Z20, Z20
+	VADDPS        Z4, Z20, Z20
+	VPSLLD        $0x17, Z5, Z5
+	VADDPS        softmaxConstantsAVX512<>+704(SB), Z20, Z20
+	VMULPS        Z5, Z20, Z20
+	VPXORD        Z13, Z13, Z13
+	VCMPPS        $0x1d, Z2, Z3, K1
+	VBLENDMPS     Z13, Z20, K1, Z14
+	VMULPS        softmaxConstantsAVX512<>+768(SB), Z14, Z14
+	VEXTRACTF64X4 $0x01, Z14, Y2
+	VCVTPS2PD     Y14, Z3
+	VADDPD        Z3, Z6, Z6
+	VCVTPS2PD     Y2, Z3
+	VADDPD        Z3, Z6, Z6
+	ADDQ          $0x00000100, DI
+	JMP           expGroup
+
+expOnes:
+	ADDQ $0x04, SI
+
+exp:
+	DECQ          SI
+	JL            expTail
+	VMOVUPS       (DI), Z2
+	VSUBPS        Z1, Z2, Z2
+	VMOVUPS       softmaxConstantsAVX512<>+64(SB), Z3
+	VMAXPS        Z2, Z3, Z4
+	VMULPS        softmaxConstantsAVX512<>+128(SB), Z4, Z5
+	VADDPS        softmaxConstantsAVX512<>+192(SB), Z5, Z5
+	VSUBPS        softmaxConstantsAVX512<>+192(SB), Z5, Z19
+	VMULPS        softmaxConstantsAVX512<>+256(SB), Z19, Z20
+	VMULPS        softmaxConstantsAVX512<>+320(SB), Z19, Z19
+	VSUBPS        Z19, Z4, Z4
+	VSUBPS        Z20, Z4, Z4
+	VMULPS        Z4, Z4, Z19
+	VMULPS        softmaxConstantsAVX512<>+384(SB), Z19, Z20
+	VMOVUPS       softmaxConstantsAVX512<>+448(SB), Z21
+	VMULPS        Z4, Z21, Z21
+	VADDPS        softmaxConstantsAVX512<>+512(SB), Z21, Z21
+	VADDPS        Z21, Z20, Z20
+	VMULPS        Z19, Z20, Z20
+	VMOVUPS       softmaxConstantsAVX512<>+576(SB), Z21
+	VMULPS        Z4, Z21, Z21
+	VADDPS        softmaxConstantsAVX512<>+640(SB), Z21, Z21
+	VADDPS        Z21, Z20, Z20
+	VMULPS        Z19, Z20, Z20
+	VADDPS        Z4, Z20, Z20
+	VPSLLD        $0x17, Z5, Z5
+	VADDPS        softmaxConstantsAVX512<>+704(SB), Z20, Z20
+	VMULPS        Z5, Z20, Z20
+	VPXORD        Z15, Z15, Z15
+	VCMPPS        $0x1d, Z2, Z3, K1
+	VBLENDMPS     Z15, Z20, K1, Z16
+	VMULPS        softmaxConstantsAVX512<>+768(SB), Z16, Z16
+	VEXTRACTF64X4 $0x01, Z16, Y2
+	VCVTPS2PD     Y16, Z3
+	VADDPD        Z3, Z6, Z6
+	VCVTPS2PD     Y2, Z3
+	VADDPD        Z3, Z6, Z6
+	ADDQ          $0x40, DI
+	JMP           exp
+
+expTail:
+	MOVQ          rest+24(FP), SI
+	TESTQ         SI, SI
+	JZ            expDone
+	MOVQ          tail+32(FP), SI
+	KMOVW         SI, K1
+	KMOVW         SI, K1
+	VMOVAPS       Z0, Z0
+	VMOVUPS       (DI), K1, Z0
+	VSUBPS        Z1, Z0, Z0
+	VMOVUPS       softmaxConstantsAVX512<>+64(SB), Z1
+	VMAXPS        Z0, Z1, Z2
+	VMULPS        softmaxConstantsAVX512<>+128(SB), Z2, Z3
+	VADDPS        softmaxConstantsAVX512<>+192(SB), Z3, Z3
+	VSUBPS        softmaxConstantsAVX512<>+192(SB), Z3, Z4
+	VMULPS        softmaxConstantsAVX512<>+256(SB), Z4, Z5
+	VMULPS        softmaxConstantsAVX512<>+320(SB), Z4, Z4
+	VSUBPS        Z4, Z2, Z2
+	VSUBPS        Z5, Z2, Z2
+	VMULPS        Z2, Z2, Z4
+	VMULPS        softmaxConstantsAVX512<>+384(SB), Z4, Z5
+	VMOVUPS       softmaxConstantsAVX512<>+448(SB), Z19
+	VMULPS        Z2, Z19, Z19
+	VADDPS        softmaxConstantsAVX512<>+512(SB), Z19, Z19
+	VADDPS        Z19, Z5, Z5
+	VMULPS        Z4, Z5, Z5
+	VMOVUPS       softmaxConstantsAVX512<>+576(SB), Z19
+	VMULPS        Z2, Z19, Z19
+	VADDPS        softmaxConstantsAVX512<>+640(SB), Z19, Z19
+	VADDPS        Z19, Z5, Z5
+	VMULPS        Z4, Z5, Z5
+	VADDPS        Z2, Z5, Z5
+	VPSLLD        $0x17, Z3, Z3
+	VADDPS        softmaxConstantsAVX512<>+704(SB), Z5, Z5
+	VMULPS        Z3, Z5, Z5
+	VPXORD        Z17, Z17, Z17
+	VCMPPS        $0x1d, Z0, Z1, K1
+	VBLENDMPS     Z17, Z5, K1, Z18
+	VMULPS        softmaxConstantsAVX512<>+768(SB), Z18, Z18
+	VEXTRACTF64X4 $0x01, Z18, Y0
+	VCVTPS2PD     Y18, Z1
+	VADDPD        Z1, Z6, Z6
+	VCVTPS2PD     Y0, Z1
+	VADDPD        Z1, Z6, Z6
+
+expDone:
+	VEXTRACTF64X4 $0x01, Z6, Y0
+	VADDPD        Y6, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X1
+	VADDPD        X0, X1, X1
+	VPERMILPD     $0x01, X1, X0
+	VADDPD        X1, X0, X1
+	VMOVSD        X1, (DX)
+	ADDQ          $0x08, DX
+	MOVQ          bytes+56(FP), SI
+	ADDQ          SI, AX
+	DECQ          BX
+	JNZ           rows
+	VZEROUPPER
+	RET
+
+// func scaleRowsAVX512(rows int, y *float32, vectors int, rest int, tail uintptr, factors *float32, less float32, bytes int)
+// Requires: AVX, AVX512F, SSE
+TEXT ·scaleRowsAVX512(SB), NOSPLIT, $0-64
+	MOVQ         y+8(FP), AX
+	MOVQ         factors+40(FP), CX
+	MOVSS        less+48(FP), X0
+	VBROADCASTSS X0, Z0
+	MOVQ         rows+0(FP), DX
+
+rows:
+	VBROADCASTSS (CX), Z1
+	ADDQ         $0x04, CX
+	MOVQ         vectors+16(FP), BX
+	MOVQ         AX, SI
+
+scaleGroup:
+	SUBQ    $0x04, BX
+	JL      scaleOnes
+	VMOVUPS (SI), Z2
+	VMULPS  Z1, Z2, Z2
+	VSUBPS  Z0, Z2, Z2
+	VMOVUPS Z2, (SI)
+	VMOVUPS 64(SI), Z2
+	VMULPS  Z1, Z2, Z2
+	VSUBPS  Z0, Z2, Z2
+	VMOVUPS Z2, 64(SI)
+	VMOVUPS 128(SI), Z2
+	VMULPS  Z1, Z2, Z2
+	VSUBPS  Z0, Z2, Z2
+	VMOVUPS Z2, 128(SI)
+	VMOVUPS 192(SI), Z2
+	VMULPS  Z1, Z2, Z2
+	VSUBPS  Z0, Z2, Z2
+	VMOVUPS Z2, 192(SI)
+	ADDQ    $0x00000100, SI
+	JMP     scaleGroup
+
+scaleOnes:
+	ADDQ $0x04, BX
+
+scale:
+	DECQ    BX
+	JL      scaleTail
+	VMOVUPS (SI), Z2
+	VMULPS  Z1, Z2, Z2
+	VSUBPS  Z0, Z2, Z2
+	VMOVUPS Z2, (SI)
+	ADDQ    $0x40, SI
+	JMP     scale
+
+scaleTail:
+	MOVQ      rest+24(FP), BX
+	TESTQ     BX, BX
+	JZ        scaleDone
+	MOVQ      tail+32(FP), BX
+	KMOVW     BX, K1
+	VMOVUPS.Z (SI), K1, Z2
+	VMULPS    Z1, Z2, Z2
+	VSUBPS    Z0, Z2, Z2
+	VMOVUPS   Z2, K1, (SI)
+
+scaleDone:
+	MOVQ bytes+56(FP), BX
+	ADDQ BX, AX
+	DECQ DX
+	JNZ  rows
 	VZEROUPPER
 	RET

@@ -2,17 +2,22 @@
 
 package loss
 
-// largestNEON is the largest of x that is not NaN, or −∞.
+// largestNEON finds the largest of x that is not NaN, or −∞.
 //
 //go:noescape
-func largestNEON(groups int, full uintptr, tail uintptr, x *float32) (peak float32)
+func largestNEON(x *float32, vectors int, tail uintptr, peak *float32)
 
-// expSumNEON is Σexp(x−peak), and stores each, rounded, in y if that is not nil.
+// expRowsNEON is exp(x−peak) of each row, its largest element that is not NaN, and the sum of these.
 //
 //go:noescape
-func expSumNEON(groups int, full uintptr, tail uintptr, x *float32, peak float64, y *float32) (sum float64)
+func expRowsNEON(rows int, x *float32, y *float32, vectors int, rest int, tail uintptr, peaks *float32, sums *float64, bytes int)
 
-// softmaxGradNEON replaces exponentials by (y/sum − wanted)·scale.
+// expSumsNEON is the largest element of each row that is not NaN, and Σexp(x−peak).
 //
 //go:noescape
-func softmaxGradNEON(groups int, full uintptr, tail uintptr, y *float32, sum float64, wanted float64, scale float64)
+func expSumsNEON(rows int, x *float32, vectors int, rest int, tail uintptr, peaks *float32, sums *float64, bytes int)
+
+// scaleRowsNEON replaces y by y·factor − less, with a factor for each row.
+//
+//go:noescape
+func scaleRowsNEON(rows int, y *float32, vectors int, rest int, tail uintptr, factors *float32, less float32, bytes int)

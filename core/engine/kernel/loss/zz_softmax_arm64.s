@@ -2,611 +2,1884 @@
 
 #include "textflag.h"
 
-DATA expConstantsNEON<>+0(SB)/8, $0x4086200000000000
-DATA expConstantsNEON<>+8(SB)/8, $0x4086200000000000
-DATA expConstantsNEON<>+16(SB)/8, $0x4086200000000000
-DATA expConstantsNEON<>+24(SB)/8, $0x4086200000000000
-DATA expConstantsNEON<>+32(SB)/8, $0x4086200000000000
-DATA expConstantsNEON<>+40(SB)/8, $0x4086200000000000
-DATA expConstantsNEON<>+48(SB)/8, $0x4086200000000000
-DATA expConstantsNEON<>+56(SB)/8, $0x4086200000000000
-DATA expConstantsNEON<>+64(SB)/8, $0xc086200000000000
-DATA expConstantsNEON<>+72(SB)/8, $0xc086200000000000
-DATA expConstantsNEON<>+80(SB)/8, $0xc086200000000000
-DATA expConstantsNEON<>+88(SB)/8, $0xc086200000000000
-DATA expConstantsNEON<>+96(SB)/8, $0xc086200000000000
-DATA expConstantsNEON<>+104(SB)/8, $0xc086200000000000
-DATA expConstantsNEON<>+112(SB)/8, $0xc086200000000000
-DATA expConstantsNEON<>+120(SB)/8, $0xc086200000000000
-DATA expConstantsNEON<>+128(SB)/8, $0x3ff71547652b82fe
-DATA expConstantsNEON<>+136(SB)/8, $0x3ff71547652b82fe
-DATA expConstantsNEON<>+144(SB)/8, $0x3ff71547652b82fe
-DATA expConstantsNEON<>+152(SB)/8, $0x3ff71547652b82fe
-DATA expConstantsNEON<>+160(SB)/8, $0x3ff71547652b82fe
-DATA expConstantsNEON<>+168(SB)/8, $0x3ff71547652b82fe
-DATA expConstantsNEON<>+176(SB)/8, $0x3ff71547652b82fe
-DATA expConstantsNEON<>+184(SB)/8, $0x3ff71547652b82fe
-DATA expConstantsNEON<>+192(SB)/8, $0x4338000000000000
-DATA expConstantsNEON<>+200(SB)/8, $0x4338000000000000
-DATA expConstantsNEON<>+208(SB)/8, $0x4338000000000000
-DATA expConstantsNEON<>+216(SB)/8, $0x4338000000000000
-DATA expConstantsNEON<>+224(SB)/8, $0x4338000000000000
-DATA expConstantsNEON<>+232(SB)/8, $0x4338000000000000
-DATA expConstantsNEON<>+240(SB)/8, $0x4338000000000000
-DATA expConstantsNEON<>+248(SB)/8, $0x4338000000000000
-DATA expConstantsNEON<>+256(SB)/8, $0x3fe62e42fefa39ef
-DATA expConstantsNEON<>+264(SB)/8, $0x3fe62e42fefa39ef
-DATA expConstantsNEON<>+272(SB)/8, $0x3fe62e42fefa39ef
-DATA expConstantsNEON<>+280(SB)/8, $0x3fe62e42fefa39ef
-DATA expConstantsNEON<>+288(SB)/8, $0x3fe62e42fefa39ef
-DATA expConstantsNEON<>+296(SB)/8, $0x3fe62e42fefa39ef
-DATA expConstantsNEON<>+304(SB)/8, $0x3fe62e42fefa39ef
-DATA expConstantsNEON<>+312(SB)/8, $0x3fe62e42fefa39ef
-DATA expConstantsNEON<>+320(SB)/8, $0x3c7abc9e3b39803f
-DATA expConstantsNEON<>+328(SB)/8, $0x3c7abc9e3b39803f
-DATA expConstantsNEON<>+336(SB)/8, $0x3c7abc9e3b39803f
-DATA expConstantsNEON<>+344(SB)/8, $0x3c7abc9e3b39803f
-DATA expConstantsNEON<>+352(SB)/8, $0x3c7abc9e3b39803f
-DATA expConstantsNEON<>+360(SB)/8, $0x3c7abc9e3b39803f
-DATA expConstantsNEON<>+368(SB)/8, $0x3c7abc9e3b39803f
-DATA expConstantsNEON<>+376(SB)/8, $0x3c7abc9e3b39803f
-DATA expConstantsNEON<>+384(SB)/8, $0x3e927e4fb7789f5c
-DATA expConstantsNEON<>+392(SB)/8, $0x3e927e4fb7789f5c
-DATA expConstantsNEON<>+400(SB)/8, $0x3e927e4fb7789f5c
-DATA expConstantsNEON<>+408(SB)/8, $0x3e927e4fb7789f5c
-DATA expConstantsNEON<>+416(SB)/8, $0x3e927e4fb7789f5c
-DATA expConstantsNEON<>+424(SB)/8, $0x3e927e4fb7789f5c
-DATA expConstantsNEON<>+432(SB)/8, $0x3e927e4fb7789f5c
-DATA expConstantsNEON<>+440(SB)/8, $0x3e927e4fb7789f5c
-DATA expConstantsNEON<>+448(SB)/8, $0x3ec71de3a556c734
-DATA expConstantsNEON<>+456(SB)/8, $0x3ec71de3a556c734
-DATA expConstantsNEON<>+464(SB)/8, $0x3ec71de3a556c734
-DATA expConstantsNEON<>+472(SB)/8, $0x3ec71de3a556c734
-DATA expConstantsNEON<>+480(SB)/8, $0x3ec71de3a556c734
-DATA expConstantsNEON<>+488(SB)/8, $0x3ec71de3a556c734
-DATA expConstantsNEON<>+496(SB)/8, $0x3ec71de3a556c734
-DATA expConstantsNEON<>+504(SB)/8, $0x3ec71de3a556c734
-DATA expConstantsNEON<>+512(SB)/8, $0x3efa01a01a01a01a
-DATA expConstantsNEON<>+520(SB)/8, $0x3efa01a01a01a01a
-DATA expConstantsNEON<>+528(SB)/8, $0x3efa01a01a01a01a
-DATA expConstantsNEON<>+536(SB)/8, $0x3efa01a01a01a01a
-DATA expConstantsNEON<>+544(SB)/8, $0x3efa01a01a01a01a
-DATA expConstantsNEON<>+552(SB)/8, $0x3efa01a01a01a01a
-DATA expConstantsNEON<>+560(SB)/8, $0x3efa01a01a01a01a
-DATA expConstantsNEON<>+568(SB)/8, $0x3efa01a01a01a01a
-DATA expConstantsNEON<>+576(SB)/8, $0x3f2a01a01a01a01a
-DATA expConstantsNEON<>+584(SB)/8, $0x3f2a01a01a01a01a
-DATA expConstantsNEON<>+592(SB)/8, $0x3f2a01a01a01a01a
-DATA expConstantsNEON<>+600(SB)/8, $0x3f2a01a01a01a01a
-DATA expConstantsNEON<>+608(SB)/8, $0x3f2a01a01a01a01a
-DATA expConstantsNEON<>+616(SB)/8, $0x3f2a01a01a01a01a
-DATA expConstantsNEON<>+624(SB)/8, $0x3f2a01a01a01a01a
-DATA expConstantsNEON<>+632(SB)/8, $0x3f2a01a01a01a01a
-DATA expConstantsNEON<>+640(SB)/8, $0x3f56c16c16c16c17
-DATA expConstantsNEON<>+648(SB)/8, $0x3f56c16c16c16c17
-DATA expConstantsNEON<>+656(SB)/8, $0x3f56c16c16c16c17
-DATA expConstantsNEON<>+664(SB)/8, $0x3f56c16c16c16c17
-DATA expConstantsNEON<>+672(SB)/8, $0x3f56c16c16c16c17
-DATA expConstantsNEON<>+680(SB)/8, $0x3f56c16c16c16c17
-DATA expConstantsNEON<>+688(SB)/8, $0x3f56c16c16c16c17
-DATA expConstantsNEON<>+696(SB)/8, $0x3f56c16c16c16c17
-DATA expConstantsNEON<>+704(SB)/8, $0x3f81111111111111
-DATA expConstantsNEON<>+712(SB)/8, $0x3f81111111111111
-DATA expConstantsNEON<>+720(SB)/8, $0x3f81111111111111
-DATA expConstantsNEON<>+728(SB)/8, $0x3f81111111111111
-DATA expConstantsNEON<>+736(SB)/8, $0x3f81111111111111
-DATA expConstantsNEON<>+744(SB)/8, $0x3f81111111111111
-DATA expConstantsNEON<>+752(SB)/8, $0x3f81111111111111
-DATA expConstantsNEON<>+760(SB)/8, $0x3f81111111111111
-DATA expConstantsNEON<>+768(SB)/8, $0x3fa5555555555555
-DATA expConstantsNEON<>+776(SB)/8, $0x3fa5555555555555
-DATA expConstantsNEON<>+784(SB)/8, $0x3fa5555555555555
-DATA expConstantsNEON<>+792(SB)/8, $0x3fa5555555555555
-DATA expConstantsNEON<>+800(SB)/8, $0x3fa5555555555555
-DATA expConstantsNEON<>+808(SB)/8, $0x3fa5555555555555
-DATA expConstantsNEON<>+816(SB)/8, $0x3fa5555555555555
-DATA expConstantsNEON<>+824(SB)/8, $0x3fa5555555555555
-DATA expConstantsNEON<>+832(SB)/8, $0x3fc5555555555555
-DATA expConstantsNEON<>+840(SB)/8, $0x3fc5555555555555
-DATA expConstantsNEON<>+848(SB)/8, $0x3fc5555555555555
-DATA expConstantsNEON<>+856(SB)/8, $0x3fc5555555555555
-DATA expConstantsNEON<>+864(SB)/8, $0x3fc5555555555555
-DATA expConstantsNEON<>+872(SB)/8, $0x3fc5555555555555
-DATA expConstantsNEON<>+880(SB)/8, $0x3fc5555555555555
-DATA expConstantsNEON<>+888(SB)/8, $0x3fc5555555555555
-DATA expConstantsNEON<>+896(SB)/8, $0x3fe0000000000000
-DATA expConstantsNEON<>+904(SB)/8, $0x3fe0000000000000
-DATA expConstantsNEON<>+912(SB)/8, $0x3fe0000000000000
-DATA expConstantsNEON<>+920(SB)/8, $0x3fe0000000000000
-DATA expConstantsNEON<>+928(SB)/8, $0x3fe0000000000000
-DATA expConstantsNEON<>+936(SB)/8, $0x3fe0000000000000
-DATA expConstantsNEON<>+944(SB)/8, $0x3fe0000000000000
-DATA expConstantsNEON<>+952(SB)/8, $0x3fe0000000000000
-DATA expConstantsNEON<>+960(SB)/8, $0x3ff0000000000000
-DATA expConstantsNEON<>+968(SB)/8, $0x3ff0000000000000
-DATA expConstantsNEON<>+976(SB)/8, $0x3ff0000000000000
-DATA expConstantsNEON<>+984(SB)/8, $0x3ff0000000000000
-DATA expConstantsNEON<>+992(SB)/8, $0x3ff0000000000000
-DATA expConstantsNEON<>+1000(SB)/8, $0x3ff0000000000000
-DATA expConstantsNEON<>+1008(SB)/8, $0x3ff0000000000000
-DATA expConstantsNEON<>+1016(SB)/8, $0x3ff0000000000000
-GLOBL expConstantsNEON<>(SB), RODATA|NOPTR, $1024
+DATA softmaxConstantsNEON<>+0(SB)/4, $0xff800000
+DATA softmaxConstantsNEON<>+4(SB)/4, $0xff800000
+DATA softmaxConstantsNEON<>+8(SB)/4, $0xff800000
+DATA softmaxConstantsNEON<>+12(SB)/4, $0xff800000
+DATA softmaxConstantsNEON<>+16(SB)/4, $0xff800000
+DATA softmaxConstantsNEON<>+20(SB)/4, $0xff800000
+DATA softmaxConstantsNEON<>+24(SB)/4, $0xff800000
+DATA softmaxConstantsNEON<>+28(SB)/4, $0xff800000
+DATA softmaxConstantsNEON<>+32(SB)/4, $0xff800000
+DATA softmaxConstantsNEON<>+36(SB)/4, $0xff800000
+DATA softmaxConstantsNEON<>+40(SB)/4, $0xff800000
+DATA softmaxConstantsNEON<>+44(SB)/4, $0xff800000
+DATA softmaxConstantsNEON<>+48(SB)/4, $0xff800000
+DATA softmaxConstantsNEON<>+52(SB)/4, $0xff800000
+DATA softmaxConstantsNEON<>+56(SB)/4, $0xff800000
+DATA softmaxConstantsNEON<>+60(SB)/4, $0xff800000
+DATA softmaxConstantsNEON<>+64(SB)/4, $0xc2d00000
+DATA softmaxConstantsNEON<>+68(SB)/4, $0xc2d00000
+DATA softmaxConstantsNEON<>+72(SB)/4, $0xc2d00000
+DATA softmaxConstantsNEON<>+76(SB)/4, $0xc2d00000
+DATA softmaxConstantsNEON<>+80(SB)/4, $0xc2d00000
+DATA softmaxConstantsNEON<>+84(SB)/4, $0xc2d00000
+DATA softmaxConstantsNEON<>+88(SB)/4, $0xc2d00000
+DATA softmaxConstantsNEON<>+92(SB)/4, $0xc2d00000
+DATA softmaxConstantsNEON<>+96(SB)/4, $0xc2d00000
+DATA softmaxConstantsNEON<>+100(SB)/4, $0xc2d00000
+DATA softmaxConstantsNEON<>+104(SB)/4, $0xc2d00000
+DATA softmaxConstantsNEON<>+108(SB)/4, $0xc2d00000
+DATA softmaxConstantsNEON<>+112(SB)/4, $0xc2d00000
+DATA softmaxConstantsNEON<>+116(SB)/4, $0xc2d00000
+DATA softmaxConstantsNEON<>+120(SB)/4, $0xc2d00000
+DATA softmaxConstantsNEON<>+124(SB)/4, $0xc2d00000
+DATA softmaxConstantsNEON<>+128(SB)/4, $0x3fb8aa3b
+DATA softmaxConstantsNEON<>+132(SB)/4, $0x3fb8aa3b
+DATA softmaxConstantsNEON<>+136(SB)/4, $0x3fb8aa3b
+DATA softmaxConstantsNEON<>+140(SB)/4, $0x3fb8aa3b
+DATA softmaxConstantsNEON<>+144(SB)/4, $0x3fb8aa3b
+DATA softmaxConstantsNEON<>+148(SB)/4, $0x3fb8aa3b
+DATA softmaxConstantsNEON<>+152(SB)/4, $0x3fb8aa3b
+DATA softmaxConstantsNEON<>+156(SB)/4, $0x3fb8aa3b
+DATA softmaxConstantsNEON<>+160(SB)/4, $0x3fb8aa3b
+DATA softmaxConstantsNEON<>+164(SB)/4, $0x3fb8aa3b
+DATA softmaxConstantsNEON<>+168(SB)/4, $0x3fb8aa3b
+DATA softmaxConstantsNEON<>+172(SB)/4, $0x3fb8aa3b
+DATA softmaxConstantsNEON<>+176(SB)/4, $0x3fb8aa3b
+DATA softmaxConstantsNEON<>+180(SB)/4, $0x3fb8aa3b
+DATA softmaxConstantsNEON<>+184(SB)/4, $0x3fb8aa3b
+DATA softmaxConstantsNEON<>+188(SB)/4, $0x3fb8aa3b
+DATA softmaxConstantsNEON<>+192(SB)/4, $0x4b4000bf
+DATA softmaxConstantsNEON<>+196(SB)/4, $0x4b4000bf
+DATA softmaxConstantsNEON<>+200(SB)/4, $0x4b4000bf
+DATA softmaxConstantsNEON<>+204(SB)/4, $0x4b4000bf
+DATA softmaxConstantsNEON<>+208(SB)/4, $0x4b4000bf
+DATA softmaxConstantsNEON<>+212(SB)/4, $0x4b4000bf
+DATA softmaxConstantsNEON<>+216(SB)/4, $0x4b4000bf
+DATA softmaxConstantsNEON<>+220(SB)/4, $0x4b4000bf
+DATA softmaxConstantsNEON<>+224(SB)/4, $0x4b4000bf
+DATA softmaxConstantsNEON<>+228(SB)/4, $0x4b4000bf
+DATA softmaxConstantsNEON<>+232(SB)/4, $0x4b4000bf
+DATA softmaxConstantsNEON<>+236(SB)/4, $0x4b4000bf
+DATA softmaxConstantsNEON<>+240(SB)/4, $0x4b4000bf
+DATA softmaxConstantsNEON<>+244(SB)/4, $0x4b4000bf
+DATA softmaxConstantsNEON<>+248(SB)/4, $0x4b4000bf
+DATA softmaxConstantsNEON<>+252(SB)/4, $0x4b4000bf
+DATA softmaxConstantsNEON<>+256(SB)/4, $0xb95e8083
+DATA softmaxConstantsNEON<>+260(SB)/4, $0xb95e8083
+DATA softmaxConstantsNEON<>+264(SB)/4, $0xb95e8083
+DATA softmaxConstantsNEON<>+268(SB)/4, $0xb95e8083
+DATA softmaxConstantsNEON<>+272(SB)/4, $0xb95e8083
+DATA softmaxConstantsNEON<>+276(SB)/4, $0xb95e8083
+DATA softmaxConstantsNEON<>+280(SB)/4, $0xb95e8083
+DATA softmaxConstantsNEON<>+284(SB)/4, $0xb95e8083
+DATA softmaxConstantsNEON<>+288(SB)/4, $0xb95e8083
+DATA softmaxConstantsNEON<>+292(SB)/4, $0xb95e8083
+DATA softmaxConstantsNEON<>+296(SB)/4, $0xb95e8083
+DATA softmaxConstantsNEON<>+300(SB)/4, $0xb95e8083
+DATA softmaxConstantsNEON<>+304(SB)/4, $0xb95e8083
+DATA softmaxConstantsNEON<>+308(SB)/4, $0xb95e8083
+DATA softmaxConstantsNEON<>+312(SB)/4, $0xb95e8083
+DATA softmaxConstantsNEON<>+316(SB)/4, $0xb95e8083
+DATA softmaxConstantsNEON<>+320(SB)/4, $0x3f318000
+DATA softmaxConstantsNEON<>+324(SB)/4, $0x3f318000
+DATA softmaxConstantsNEON<>+328(SB)/4, $0x3f318000
+DATA softmaxConstantsNEON<>+332(SB)/4, $0x3f318000
+DATA softmaxConstantsNEON<>+336(SB)/4, $0x3f318000
+DATA softmaxConstantsNEON<>+340(SB)/4, $0x3f318000
+DATA softmaxConstantsNEON<>+344(SB)/4, $0x3f318000
+DATA softmaxConstantsNEON<>+348(SB)/4, $0x3f318000
+DATA softmaxConstantsNEON<>+352(SB)/4, $0x3f318000
+DATA softmaxConstantsNEON<>+356(SB)/4, $0x3f318000
+DATA softmaxConstantsNEON<>+360(SB)/4, $0x3f318000
+DATA softmaxConstantsNEON<>+364(SB)/4, $0x3f318000
+DATA softmaxConstantsNEON<>+368(SB)/4, $0x3f318000
+DATA softmaxConstantsNEON<>+372(SB)/4, $0x3f318000
+DATA softmaxConstantsNEON<>+376(SB)/4, $0x3f318000
+DATA softmaxConstantsNEON<>+380(SB)/4, $0x3f318000
+DATA softmaxConstantsNEON<>+384(SB)/4, $0x3aafeffd
+DATA softmaxConstantsNEON<>+388(SB)/4, $0x3aafeffd
+DATA softmaxConstantsNEON<>+392(SB)/4, $0x3aafeffd
+DATA softmaxConstantsNEON<>+396(SB)/4, $0x3aafeffd
+DATA softmaxConstantsNEON<>+400(SB)/4, $0x3aafeffd
+DATA softmaxConstantsNEON<>+404(SB)/4, $0x3aafeffd
+DATA softmaxConstantsNEON<>+408(SB)/4, $0x3aafeffd
+DATA softmaxConstantsNEON<>+412(SB)/4, $0x3aafeffd
+DATA softmaxConstantsNEON<>+416(SB)/4, $0x3aafeffd
+DATA softmaxConstantsNEON<>+420(SB)/4, $0x3aafeffd
+DATA softmaxConstantsNEON<>+424(SB)/4, $0x3aafeffd
+DATA softmaxConstantsNEON<>+428(SB)/4, $0x3aafeffd
+DATA softmaxConstantsNEON<>+432(SB)/4, $0x3aafeffd
+DATA softmaxConstantsNEON<>+436(SB)/4, $0x3aafeffd
+DATA softmaxConstantsNEON<>+440(SB)/4, $0x3aafeffd
+DATA softmaxConstantsNEON<>+444(SB)/4, $0x3aafeffd
+DATA softmaxConstantsNEON<>+448(SB)/4, $0x3c0926ca
+DATA softmaxConstantsNEON<>+452(SB)/4, $0x3c0926ca
+DATA softmaxConstantsNEON<>+456(SB)/4, $0x3c0926ca
+DATA softmaxConstantsNEON<>+460(SB)/4, $0x3c0926ca
+DATA softmaxConstantsNEON<>+464(SB)/4, $0x3c0926ca
+DATA softmaxConstantsNEON<>+468(SB)/4, $0x3c0926ca
+DATA softmaxConstantsNEON<>+472(SB)/4, $0x3c0926ca
+DATA softmaxConstantsNEON<>+476(SB)/4, $0x3c0926ca
+DATA softmaxConstantsNEON<>+480(SB)/4, $0x3c0926ca
+DATA softmaxConstantsNEON<>+484(SB)/4, $0x3c0926ca
+DATA softmaxConstantsNEON<>+488(SB)/4, $0x3c0926ca
+DATA softmaxConstantsNEON<>+492(SB)/4, $0x3c0926ca
+DATA softmaxConstantsNEON<>+496(SB)/4, $0x3c0926ca
+DATA softmaxConstantsNEON<>+500(SB)/4, $0x3c0926ca
+DATA softmaxConstantsNEON<>+504(SB)/4, $0x3c0926ca
+DATA softmaxConstantsNEON<>+508(SB)/4, $0x3c0926ca
+DATA softmaxConstantsNEON<>+512(SB)/4, $0x3d2ab304
+DATA softmaxConstantsNEON<>+516(SB)/4, $0x3d2ab304
+DATA softmaxConstantsNEON<>+520(SB)/4, $0x3d2ab304
+DATA softmaxConstantsNEON<>+524(SB)/4, $0x3d2ab304
+DATA softmaxConstantsNEON<>+528(SB)/4, $0x3d2ab304
+DATA softmaxConstantsNEON<>+532(SB)/4, $0x3d2ab304
+DATA softmaxConstantsNEON<>+536(SB)/4, $0x3d2ab304
+DATA softmaxConstantsNEON<>+540(SB)/4, $0x3d2ab304
+DATA softmaxConstantsNEON<>+544(SB)/4, $0x3d2ab304
+DATA softmaxConstantsNEON<>+548(SB)/4, $0x3d2ab304
+DATA softmaxConstantsNEON<>+552(SB)/4, $0x3d2ab304
+DATA softmaxConstantsNEON<>+556(SB)/4, $0x3d2ab304
+DATA softmaxConstantsNEON<>+560(SB)/4, $0x3d2ab304
+DATA softmaxConstantsNEON<>+564(SB)/4, $0x3d2ab304
+DATA softmaxConstantsNEON<>+568(SB)/4, $0x3d2ab304
+DATA softmaxConstantsNEON<>+572(SB)/4, $0x3d2ab304
+DATA softmaxConstantsNEON<>+576(SB)/4, $0x3e2aaa39
+DATA softmaxConstantsNEON<>+580(SB)/4, $0x3e2aaa39
+DATA softmaxConstantsNEON<>+584(SB)/4, $0x3e2aaa39
+DATA softmaxConstantsNEON<>+588(SB)/4, $0x3e2aaa39
+DATA softmaxConstantsNEON<>+592(SB)/4, $0x3e2aaa39
+DATA softmaxConstantsNEON<>+596(SB)/4, $0x3e2aaa39
+DATA softmaxConstantsNEON<>+600(SB)/4, $0x3e2aaa39
+DATA softmaxConstantsNEON<>+604(SB)/4, $0x3e2aaa39
+DATA softmaxConstantsNEON<>+608(SB)/4, $0x3e2aaa39
+DATA softmaxConstantsNEON<>+612(SB)/4, $0x3e2aaa39
+DATA softmaxConstantsNEON<>+616(SB)/4, $0x3e2aaa39
+DATA softmaxConstantsNEON<>+620(SB)/4, $0x3e2aaa39
+DATA softmaxConstantsNEON<>+624(SB)/4, $0x3e2aaa39
+DATA softmaxConstantsNEON<>+628(SB)/4, $0x3e2aaa39
+DATA softmaxConstantsNEON<>+632(SB)/4, $0x3e2aaa39
+DATA softmaxConstantsNEON<>+636(SB)/4, $0x3e2aaa39
+DATA softmaxConstantsNEON<>+640(SB)/4, $0x3efffff7
+DATA softmaxConstantsNEON<>+644(SB)/4, $0x3efffff7
+DATA softmaxConstantsNEON<>+648(SB)/4, $0x3efffff7
+DATA softmaxConstantsNEON<>+652(SB)/4, $0x3efffff7
+DATA softmaxConstantsNEON<>+656(SB)/4, $0x3efffff7
+DATA softmaxConstantsNEON<>+660(SB)/4, $0x3efffff7
+DATA softmaxConstantsNEON<>+664(SB)/4, $0x3efffff7
+DATA softmaxConstantsNEON<>+668(SB)/4, $0x3efffff7
+DATA softmaxConstantsNEON<>+672(SB)/4, $0x3efffff7
+DATA softmaxConstantsNEON<>+676(SB)/4, $0x3efffff7
+DATA softmaxConstantsNEON<>+680(SB)/4, $0x3efffff7
+DATA softmaxConstantsNEON<>+684(SB)/4, $0x3efffff7
+DATA softmaxConstantsNEON<>+688(SB)/4, $0x3efffff7
+DATA softmaxConstantsNEON<>+692(SB)/4, $0x3efffff7
+DATA softmaxConstantsNEON<>+696(SB)/4, $0x3efffff7
+DATA softmaxConstantsNEON<>+700(SB)/4, $0x3efffff7
+DATA softmaxConstantsNEON<>+704(SB)/4, $0x3f800000
+DATA softmaxConstantsNEON<>+708(SB)/4, $0x3f800000
+DATA softmaxConstantsNEON<>+712(SB)/4, $0x3f800000
+DATA softmaxConstantsNEON<>+716(SB)/4, $0x3f800000
+DATA softmaxConstantsNEON<>+720(SB)/4, $0x3f800000
+DATA softmaxConstantsNEON<>+724(SB)/4, $0x3f800000
+DATA softmaxConstantsNEON<>+728(SB)/4, $0x3f800000
+DATA softmaxConstantsNEON<>+732(SB)/4, $0x3f800000
+DATA softmaxConstantsNEON<>+736(SB)/4, $0x3f800000
+DATA softmaxConstantsNEON<>+740(SB)/4, $0x3f800000
+DATA softmaxConstantsNEON<>+744(SB)/4, $0x3f800000
+DATA softmaxConstantsNEON<>+748(SB)/4, $0x3f800000
+DATA softmaxConstantsNEON<>+752(SB)/4, $0x3f800000
+DATA softmaxConstantsNEON<>+756(SB)/4, $0x3f800000
+DATA softmaxConstantsNEON<>+760(SB)/4, $0x3f800000
+DATA softmaxConstantsNEON<>+764(SB)/4, $0x3f800000
+DATA softmaxConstantsNEON<>+768(SB)/4, $0x1f800000
+DATA softmaxConstantsNEON<>+772(SB)/4, $0x1f800000
+DATA softmaxConstantsNEON<>+776(SB)/4, $0x1f800000
+DATA softmaxConstantsNEON<>+780(SB)/4, $0x1f800000
+DATA softmaxConstantsNEON<>+784(SB)/4, $0x1f800000
+DATA softmaxConstantsNEON<>+788(SB)/4, $0x1f800000
+DATA softmaxConstantsNEON<>+792(SB)/4, $0x1f800000
+DATA softmaxConstantsNEON<>+796(SB)/4, $0x1f800000
+DATA softmaxConstantsNEON<>+800(SB)/4, $0x1f800000
+DATA softmaxConstantsNEON<>+804(SB)/4, $0x1f800000
+DATA softmaxConstantsNEON<>+808(SB)/4, $0x1f800000
+DATA softmaxConstantsNEON<>+812(SB)/4, $0x1f800000
+DATA softmaxConstantsNEON<>+816(SB)/4, $0x1f800000
+DATA softmaxConstantsNEON<>+820(SB)/4, $0x1f800000
+DATA softmaxConstantsNEON<>+824(SB)/4, $0x1f800000
+DATA softmaxConstantsNEON<>+828(SB)/4, $0x1f800000
+GLOBL softmaxConstantsNEON<>(SB), RODATA|NOPTR, $832
 
-// func largestNEON(groups int, full uintptr, tail uintptr, x *float32) (peak float32)
-TEXT ·largestNEON(SB), NOSPLIT, $0-36
-	MOVD	x+24(FP), R4
-	MOVD	$4286578688, R0
-	FMOVS	R0, F1
-	VDUP	V1.S[0], V6.S4
-	VMOV	V6.B16, V5.B16
-	MOVD	groups+0(FP), R3
-	MOVD	full+8(FP), R2
-	MOVD	tail+16(FP), R1
-loop:
-	CMP	$1, R3
-	CSEL	EQ, R1, R2, R2
-	FLDPQ	0(R2), (F2, F1)
-	MOVWU	64(R2), R0
-	TBZ	$3, R0, lanes1
-	FLDPQ	0(R4), (F4, F3)
-lanes1done:
-	WORD	$0x6ea6e480 // fcmgt v0.4s, v4.4s, v6.4s
-	VBSL	V6.B16, V4.B16, V0.B16
-	VMOV	V0.B16, V4.B16
-	WORD	$0x6ea5e460 // fcmgt v0.4s, v3.4s, v5.4s
-	VBSL	V5.B16, V3.B16, V0.B16
-	VMOV	V0.B16, V3.B16
-	WORD	$0x4f210440 // sshr v0.4s, v2.4s, #31
-	VBSL	V6.B16, V4.B16, V0.B16
+// func largestNEON(x *float32, vectors int, tail uintptr, peak *float32)
+TEXT ·largestNEON(SB), NOSPLIT, $0-32
+	MOVD	$softmaxConstantsNEON<>(SB), R0
+	MOVD	x+0(FP), R1
+	FLDPQ	0(R0), (F13, F12)
+	VMOV	V13.B16, V11.B16
+	VMOV	V12.B16, V10.B16
+	VMOV	V13.B16, V9.B16
+	VMOV	V12.B16, V8.B16
+	VMOV	V13.B16, V7.B16
+	VMOV	V12.B16, V6.B16
+	VMOV	V13.B16, V5.B16
+	VMOV	V12.B16, V4.B16
+	MOVD	vectors+8(FP), R0
+peak4:
+	SUBS	$4, R0, R0
+	BLT	peakOnes
+	FLDPQ	0(R1), (F3, F2)
+	WORD	$0x6eabe460 // fcmgt v0.4s, v3.4s, v11.4s
+	VBSL	V11.B16, V3.B16, V0.B16
+	VMOV	V0.B16, V11.B16
+	WORD	$0x6eaae440 // fcmgt v0.4s, v2.4s, v10.4s
+	VBSL	V10.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	FLDPQ	32(R1), (F2, F1)
+	WORD	$0x6ea9e440 // fcmgt v0.4s, v2.4s, v9.4s
+	VBSL	V9.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V9.B16
+	WORD	$0x6ea8e420 // fcmgt v0.4s, v1.4s, v8.4s
+	VBSL	V8.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V8.B16
+	FLDPQ	64(R1), (F2, F1)
+	WORD	$0x6ea7e440 // fcmgt v0.4s, v2.4s, v7.4s
+	VBSL	V7.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V7.B16
+	WORD	$0x6ea6e420 // fcmgt v0.4s, v1.4s, v6.4s
+	VBSL	V6.B16, V1.B16, V0.B16
 	VMOV	V0.B16, V6.B16
+	FLDPQ	96(R1), (F2, F1)
+	WORD	$0x6ea5e440 // fcmgt v0.4s, v2.4s, v5.4s
+	VBSL	V5.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V5.B16
+	WORD	$0x6ea4e420 // fcmgt v0.4s, v1.4s, v4.4s
+	VBSL	V4.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V4.B16
+	ADD	$128, R1, R1
+	B	peak4
+peakOnes:
+	ADD	$4, R0, R0
+peak1:
+	SUBS	$1, R0, R0
+	BLT	peakTail
+	FLDPQ	0(R1), (F3, F2)
+	WORD	$0x6eabe460 // fcmgt v0.4s, v3.4s, v11.4s
+	VBSL	V11.B16, V3.B16, V0.B16
+	VMOV	V0.B16, V11.B16
+	WORD	$0x6eaae440 // fcmgt v0.4s, v2.4s, v10.4s
+	VBSL	V10.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	ADD	$32, R1, R1
+	B	peak1
+peakTail:
+	MOVD	tail+16(FP), R0
+	TST	R0, R0
+	BEQ	peakDone
+	FLDPQ	0(R0), (F0, F1)
+	MOVWU	64(R0), R0
+	TBZ	$3, R0, lanes1
+	FLDPQ	0(R1), (F3, F2)
+lanes1done:
+	WORD	$0x4f210400 // sshr v0.4s, v0.4s, #31
+	VBSL	V13.B16, V3.B16, V0.B16
+	VMOV	V0.B16, V3.B16
 	WORD	$0x4f210420 // sshr v0.4s, v1.4s, #31
-	VBSL	V5.B16, V3.B16, V0.B16
-	VMOV	V0.B16, V5.B16
-	ADD	$32, R4, R4
-	SUBS	$1, R3, R3
-	BNE	loop
-	WORD	$0x6ea6e4a0 // fcmgt v0.4s, v5.4s, v6.4s
-	VBSL	V6.B16, V5.B16, V0.B16
-	VMOV	V0.B16, V5.B16
-	VEXT	$8, V5.B16, V5.B16, V1.B16
-	WORD	$0x6ea5e420 // fcmgt v0.4s, v1.4s, v5.4s
-	VBSL	V5.B16, V1.B16, V0.B16
-	VMOV	V0.B16, V5.B16
-	VREV64	V5.S4, V1.S4
-	WORD	$0x6ea5e420 // fcmgt v0.4s, v1.4s, v5.4s
-	VBSL	V5.B16, V1.B16, V0.B16
-	VMOV	V0.B16, V5.B16
-	FMOVS	F5, peak+32(FP)
+	VBSL	V12.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	WORD	$0x6ea9e460 // fcmgt v0.4s, v3.4s, v9.4s
+	VBSL	V9.B16, V3.B16, V0.B16
+	VMOV	V0.B16, V9.B16
+	WORD	$0x6ea8e440 // fcmgt v0.4s, v2.4s, v8.4s
+	VBSL	V8.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V8.B16
+peakDone:
+	WORD	$0x6ea9e560 // fcmgt v0.4s, v11.4s, v9.4s
+	VBSL	V9.B16, V11.B16, V0.B16
+	VMOV	V0.B16, V11.B16
+	WORD	$0x6ea8e540 // fcmgt v0.4s, v10.4s, v8.4s
+	VBSL	V8.B16, V10.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	WORD	$0x6ea7e560 // fcmgt v0.4s, v11.4s, v7.4s
+	VBSL	V7.B16, V11.B16, V0.B16
+	VMOV	V0.B16, V11.B16
+	WORD	$0x6ea6e540 // fcmgt v0.4s, v10.4s, v6.4s
+	VBSL	V6.B16, V10.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	WORD	$0x6ea5e560 // fcmgt v0.4s, v11.4s, v5.4s
+	VBSL	V5.B16, V11.B16, V0.B16
+	VMOV	V0.B16, V11.B16
+	WORD	$0x6ea4e540 // fcmgt v0.4s, v10.4s, v4.4s
+	VBSL	V4.B16, V10.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	WORD	$0x6eabe540 // fcmgt v0.4s, v10.4s, v11.4s
+	VBSL	V11.B16, V10.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	VEXT	$8, V10.B16, V10.B16, V1.B16
+	WORD	$0x6eaae420 // fcmgt v0.4s, v1.4s, v10.4s
+	VBSL	V10.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	VREV64	V10.S4, V1.S4
+	WORD	$0x6eaae420 // fcmgt v0.4s, v1.4s, v10.4s
+	VBSL	V10.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	VDUP	V10.S[0], V0.S4
+	MOVD	peak+24(FP), R0
+	FMOVS	F0, 0(R0)
 	RET
 lanes1:
-	VMOVI	$0, V4.B16
 	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
 	TBZ	$2, R0, lanes1low
-	FMOVQ	0(R4), F4
+	FMOVQ	0(R1), F3
 	TBZ	$1, R0, lanes1highone
-	FMOVD	16(R4), F3
+	FMOVD	16(R1), F2
 	TBZ	$0, R0, lanes1done
-	ADD	$24, R4, R0
-	VLD1	(R0), V3.S[2]
+	ADD	$24, R1, R0
+	VLD1	(R0), V2.S[2]
 	B	lanes1done
 lanes1highone:
 	TBZ	$0, R0, lanes1done
-	FMOVS	16(R4), F3
+	FMOVS	16(R1), F2
 	B	lanes1done
 lanes1low:
 	TBZ	$1, R0, lanes1one
-	FMOVD	0(R4), F4
+	FMOVD	0(R1), F3
 	TBZ	$0, R0, lanes1done
-	ADD	$8, R4, R0
-	VLD1	(R0), V4.S[2]
+	ADD	$8, R1, R0
+	VLD1	(R0), V3.S[2]
 	B	lanes1done
 lanes1one:
 	TBZ	$0, R0, lanes1done
-	FMOVS	0(R4), F4
+	FMOVS	0(R1), F3
 	B	lanes1done
 
-// func expSumNEON(groups int, full uintptr, tail uintptr, x *float32, peak float64, y *float32) (sum float64)
-TEXT ·expSumNEON(SB), NOSPLIT, $0-56
-	MOVD	$expConstantsNEON<>(SB), R1
-	MOVD	x+24(FP), R6
-	MOVD	y+40(FP), R5
-	FMOVD	peak+32(FP), F0
-	VDUP	V0.D[0], V15.D2
-	VMOVI	$0, V14.B16
-	VMOVI	$0, V13.B16
-	VMOVI	$0, V12.B16
-	VMOVI	$0, V11.B16
-	MOVD	groups+0(FP), R4
-	MOVD	full+8(FP), R3
-	MOVD	tail+16(FP), R2
-loop:
-	CMP	$1, R4
-	CSEL	EQ, R2, R3, R3
-	FMOVQ	0(R3), F6
-	MOVWU	72(R3), R8
-	FMOVQ	16(R3), F10
-	MOVWU	76(R3), R7
-	TBZ	$2, R8, lanes1
-	FMOVQ	0(R6), F0
-lanes1done:
-	WORD	$0x0e617809 // fcvtl v9.2d, v0.2s
-	WORD	$0x4e617808 // fcvtl2 v8.2d, v0.4s
-	WORD	$0x4eefd529 // fsub v9.2d, v9.2d, v15.2d
-	WORD	$0x4eefd508 // fsub v8.2d, v8.2d, v15.2d
-	FLDPQ	0(R1), (F4, F3)
-	FLDPQ	64(R1), (F2, F1)
-	WORD	$0x6ee4e520 // fcmgt v0.2d, v9.2d, v4.2d
-	VBSL	V9.B16, V4.B16, V0.B16
-	VMOV	V0.B16, V9.B16
-	WORD	$0x6ee3e500 // fcmgt v0.2d, v8.2d, v3.2d
-	VBSL	V8.B16, V3.B16, V0.B16
-	VMOV	V0.B16, V8.B16
-	WORD	$0x6ee9e440 // fcmgt v0.2d, v2.2d, v9.2d
+// func expRowsNEON(rows int, x *float32, y *float32, vectors int, rest int, tail uintptr, peaks *float32, sums *float64, bytes int)
+TEXT ·expRowsNEON(SB), NOSPLIT, $0-72
+	MOVD	$softmaxConstantsNEON<>(SB), R3
+	MOVD	x+8(FP), R8
+	MOVD	y+16(FP), R7
+	MOVD	peaks+48(FP), R6
+	MOVD	sums+56(FP), R5
+	MOVD	rows+0(FP), R4
+rows:
+	FLDPQ	0(R3), (F21, F20)
+	VMOV	V21.B16, V11.B16
+	VMOV	V20.B16, V10.B16
+	VMOV	V21.B16, V9.B16
+	VMOV	V20.B16, V8.B16
+	VMOV	V21.B16, V7.B16
+	VMOV	V20.B16, V6.B16
+	VMOV	V21.B16, V5.B16
+	VMOV	V20.B16, V4.B16
+	MOVD	vectors+24(FP), R0
+	MOVD	R8, R1
+peak4:
+	SUBS	$4, R0, R0
+	BLT	peakOnes
+	FLDPQ	0(R1), (F3, F2)
+	WORD	$0x6eabe460 // fcmgt v0.4s, v3.4s, v11.4s
+	VBSL	V11.B16, V3.B16, V0.B16
+	VMOV	V0.B16, V11.B16
+	WORD	$0x6eaae440 // fcmgt v0.4s, v2.4s, v10.4s
+	VBSL	V10.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	FLDPQ	32(R1), (F2, F1)
+	WORD	$0x6ea9e440 // fcmgt v0.4s, v2.4s, v9.4s
 	VBSL	V9.B16, V2.B16, V0.B16
 	VMOV	V0.B16, V9.B16
-	WORD	$0x6ee8e420 // fcmgt v0.2d, v1.2d, v8.2d
+	WORD	$0x6ea8e420 // fcmgt v0.4s, v1.4s, v8.4s
 	VBSL	V8.B16, V1.B16, V0.B16
 	VMOV	V0.B16, V8.B16
-	FLDPQ	192(R1), (F5, F4)
-	FMOVQ	128(R1), F0
-	VFMLA	V0.D2, V9.D2, V5.D2
-	VFMLA	V0.D2, V8.D2, V4.D2
-	FMOVQ	192(R1), F0
-	WORD	$0x4ee0d4a2 // fsub v2.2d, v5.2d, v0.2d
-	WORD	$0x4ee0d481 // fsub v1.2d, v4.2d, v0.2d
-	FMOVQ	256(R1), F0
-	VFMLS	V0.D2, V2.D2, V9.D2
-	VFMLS	V0.D2, V1.D2, V8.D2
-	FMOVQ	320(R1), F0
-	VFMLS	V0.D2, V2.D2, V9.D2
-	VFMLS	V0.D2, V1.D2, V8.D2
-	FLDPQ	384(R1), (F3, F2)
-	FMOVQ	448(R1), F1
-	VMOV	V1.B16, V0.B16
-	VFMLA	V3.D2, V9.D2, V0.D2
-	VMOV	V0.B16, V3.B16
-	VFMLA	V2.D2, V8.D2, V1.D2
-	VMOV	V1.B16, V2.B16
-	FMOVQ	512(R1), F1
-	VMOV	V1.B16, V0.B16
-	VFMLA	V3.D2, V9.D2, V0.D2
-	VMOV	V0.B16, V3.B16
-	VFMLA	V2.D2, V8.D2, V1.D2
-	VMOV	V1.B16, V2.B16
-	FMOVQ	576(R1), F1
-	VMOV	V1.B16, V0.B16
-	VFMLA	V3.D2, V9.D2, V0.D2
-	VMOV	V0.B16, V3.B16
-	VFMLA	V2.D2, V8.D2, V1.D2
-	VMOV	V1.B16, V2.B16
-	FMOVQ	640(R1), F1
-	VMOV	V1.B16, V0.B16
-	VFMLA	V3.D2, V9.D2, V0.D2
-	VMOV	V0.B16, V3.B16
-	VFMLA	V2.D2, V8.D2, V1.D2
-	VMOV	V1.B16, V2.B16
-	FMOVQ	704(R1), F1
-	VMOV	V1.B16, V0.B16
-	VFMLA	V3.D2, V9.D2, V0.D2
-	VMOV	V0.B16, V3.B16
-	VFMLA	V2.D2, V8.D2, V1.D2
-	VMOV	V1.B16, V2.B16
-	FMOVQ	768(R1), F1
-	VMOV	V1.B16, V0.B16
-	VFMLA	V3.D2, V9.D2, V0.D2
-	VMOV	V0.B16, V3.B16
-	VFMLA	V2.D2, V8.D2, V1.D2
-	VMOV	V1.B16, V2.B16
-	FMOVQ	832(R1), F1
-	VMOV	V1.B16, V0.B16
-	VFMLA	V3.D2, V9.D2, V0.D2
-	VMOV	V0.B16, V3.B16
-	VFMLA	V2.D2, V8.D2, V1.D2
-	VMOV	V1.B16, V2.B16
-	FMOVQ	896(R1), F1
-	VMOV	V1.B16, V0.B16
-	VFMLA	V3.D2, V9.D2, V0.D2
-	VMOV	V0.B16, V3.B16
-	VFMLA	V2.D2, V8.D2, V1.D2
-	VMOV	V1.B16, V2.B16
-	FMOVQ	960(R1), F1
-	VMOV	V1.B16, V0.B16
-	VFMLA	V3.D2, V9.D2, V0.D2
-	VMOV	V0.B16, V3.B16
-	VFMLA	V2.D2, V8.D2, V1.D2
-	VMOV	V1.B16, V2.B16
-	FMOVQ	960(R1), F1
-	VMOV	V1.B16, V0.B16
-	VFMLA	V3.D2, V9.D2, V0.D2
-	VMOV	V0.B16, V3.B16
-	VFMLA	V2.D2, V8.D2, V1.D2
-	VMOV	V1.B16, V2.B16
-	WORD	$0x4f7454a5 // shl v5.2d, v5.2d, #52
-	WORD	$0x4f745484 // shl v4.2d, v4.2d, #52
-	VADD	V5.D2, V3.D2, V9.D2
-	VADD	V4.D2, V2.D2, V8.D2
-	WORD	$0x0f20a4c0 // sshll v0.2d, v6.2s, #0
-	WORD	$0x4f20a4c1 // sshll2 v1.2d, v6.4s, #0
-	VAND	V0.B16, V9.B16, V0.B16
-	VAND	V1.B16, V8.B16, V1.B16
-	WORD	$0x4e60d5ce // fadd v14.2d, v14.2d, v0.2d
-	WORD	$0x4e61d5ad // fadd v13.2d, v13.2d, v1.2d
-	TBZ	$2, R7, lanes2
-	FMOVQ	16(R6), F0
-lanes2done:
-	WORD	$0x0e617807 // fcvtl v7.2d, v0.2s
-	WORD	$0x4e617806 // fcvtl2 v6.2d, v0.4s
-	WORD	$0x4eefd4e7 // fsub v7.2d, v7.2d, v15.2d
-	WORD	$0x4eefd4c6 // fsub v6.2d, v6.2d, v15.2d
-	FLDPQ	0(R1), (F4, F3)
 	FLDPQ	64(R1), (F2, F1)
-	WORD	$0x6ee4e4e0 // fcmgt v0.2d, v7.2d, v4.2d
-	VBSL	V7.B16, V4.B16, V0.B16
-	VMOV	V0.B16, V7.B16
-	WORD	$0x6ee3e4c0 // fcmgt v0.2d, v6.2d, v3.2d
-	VBSL	V6.B16, V3.B16, V0.B16
-	VMOV	V0.B16, V6.B16
-	WORD	$0x6ee7e440 // fcmgt v0.2d, v2.2d, v7.2d
+	WORD	$0x6ea7e440 // fcmgt v0.4s, v2.4s, v7.4s
 	VBSL	V7.B16, V2.B16, V0.B16
 	VMOV	V0.B16, V7.B16
-	WORD	$0x6ee6e420 // fcmgt v0.2d, v1.2d, v6.2d
+	WORD	$0x6ea6e420 // fcmgt v0.4s, v1.4s, v6.4s
 	VBSL	V6.B16, V1.B16, V0.B16
 	VMOV	V0.B16, V6.B16
-	FLDPQ	192(R1), (F5, F4)
-	FMOVQ	128(R1), F0
-	VFMLA	V0.D2, V7.D2, V5.D2
-	VFMLA	V0.D2, V6.D2, V4.D2
-	FMOVQ	192(R1), F0
-	WORD	$0x4ee0d4a2 // fsub v2.2d, v5.2d, v0.2d
-	WORD	$0x4ee0d481 // fsub v1.2d, v4.2d, v0.2d
-	FMOVQ	256(R1), F0
-	VFMLS	V0.D2, V2.D2, V7.D2
-	VFMLS	V0.D2, V1.D2, V6.D2
-	FMOVQ	320(R1), F0
-	VFMLS	V0.D2, V2.D2, V7.D2
-	VFMLS	V0.D2, V1.D2, V6.D2
-	FLDPQ	384(R1), (F3, F2)
-	FMOVQ	448(R1), F1
-	VMOV	V1.B16, V0.B16
-	VFMLA	V3.D2, V7.D2, V0.D2
-	VMOV	V0.B16, V3.B16
-	VFMLA	V2.D2, V6.D2, V1.D2
-	VMOV	V1.B16, V2.B16
-	FMOVQ	512(R1), F1
-	VMOV	V1.B16, V0.B16
-	VFMLA	V3.D2, V7.D2, V0.D2
-	VMOV	V0.B16, V3.B16
-	VFMLA	V2.D2, V6.D2, V1.D2
-	VMOV	V1.B16, V2.B16
-	FMOVQ	576(R1), F1
-	VMOV	V1.B16, V0.B16
-	VFMLA	V3.D2, V7.D2, V0.D2
-	VMOV	V0.B16, V3.B16
-	VFMLA	V2.D2, V6.D2, V1.D2
-	VMOV	V1.B16, V2.B16
-	FMOVQ	640(R1), F1
-	VMOV	V1.B16, V0.B16
-	VFMLA	V3.D2, V7.D2, V0.D2
-	VMOV	V0.B16, V3.B16
-	VFMLA	V2.D2, V6.D2, V1.D2
-	VMOV	V1.B16, V2.B16
-	FMOVQ	704(R1), F1
-	VMOV	V1.B16, V0.B16
-	VFMLA	V3.D2, V7.D2, V0.D2
-	VMOV	V0.B16, V3.B16
-	VFMLA	V2.D2, V6.D2, V1.D2
-	VMOV	V1.B16, V2.B16
-	FMOVQ	768(R1), F1
-	VMOV	V1.B16, V0.B16
-	VFMLA	V3.D2, V7.D2, V0.D2
-	VMOV	V0.B16, V3.B16
-	VFMLA	V2.D2, V6.D2, V1.D2
-	VMOV	V1.B16, V2.B16
-	FMOVQ	832(R1), F1
-	VMOV	V1.B16, V0.B16
-	VFMLA	V3.D2, V7.D2, V0.D2
-	VMOV	V0.B16, V3.B16
-	VFMLA	V2.D2, V6.D2, V1.D2
-	VMOV	V1.B16, V2.B16
-	FMOVQ	896(R1), F1
-	VMOV	V1.B16, V0.B16
-	VFMLA	V3.D2, V7.D2, V0.D2
-	VMOV	V0.B16, V3.B16
-	VFMLA	V2.D2, V6.D2, V1.D2
-	VMOV	V1.B16, V2.B16
-	FMOVQ	960(R1), F1
-	VMOV	V1.B16, V0.B16
-	VFMLA	V3.D2, V7.D2, V0.D2
-	VMOV	V0.B16, V3.B16
-	VFMLA	V2.D2, V6.D2, V1.D2
-	VMOV	V1.B16, V2.B16
-	FMOVQ	960(R1), F1
-	VMOV	V1.B16, V0.B16
-	VFMLA	V3.D2, V7.D2, V0.D2
-	VMOV	V0.B16, V3.B16
-	VFMLA	V2.D2, V6.D2, V1.D2
-	VMOV	V1.B16, V2.B16
-	WORD	$0x4f7454a5 // shl v5.2d, v5.2d, #52
-	WORD	$0x4f745484 // shl v4.2d, v4.2d, #52
-	VADD	V5.D2, V3.D2, V7.D2
-	VADD	V4.D2, V2.D2, V6.D2
-	WORD	$0x0f20a540 // sshll v0.2d, v10.2s, #0
-	WORD	$0x4f20a541 // sshll2 v1.2d, v10.4s, #0
-	VAND	V0.B16, V7.B16, V0.B16
-	VAND	V1.B16, V6.B16, V1.B16
-	WORD	$0x4e60d58c // fadd v12.2d, v12.2d, v0.2d
-	WORD	$0x4e61d56b // fadd v11.2d, v11.2d, v1.2d
-	TST	R5, R5
-	BEQ	next
-	WORD	$0x0e616920 // fcvtn v0.2s, v9.2d
-	WORD	$0x4e616900 // fcvtn2 v0.4s, v8.2d
-	TBZ	$2, R8, lanes3
-	FMOVQ	F0, 0(R5)
-lanes3done:
-	WORD	$0x0e6168e0 // fcvtn v0.2s, v7.2d
-	WORD	$0x4e6168c0 // fcvtn2 v0.4s, v6.2d
-	TBZ	$2, R7, lanes4
-	FMOVQ	F0, 16(R5)
-lanes4done:
-	ADD	$32, R5, R5
-next:
-	ADD	$32, R6, R6
-	SUBS	$1, R4, R4
-	BNE	loop
-	WORD	$0x4e6cd5ce // fadd v14.2d, v14.2d, v12.2d
-	WORD	$0x4e6bd5ad // fadd v13.2d, v13.2d, v11.2d
-	WORD	$0x4e6ed5ad // fadd v13.2d, v13.2d, v14.2d
-	VEXT	$8, V13.B16, V13.B16, V0.B16
-	WORD	$0x4e6dd40d // fadd v13.2d, v0.2d, v13.2d
-	FMOVD	F13, sum+48(FP)
-	RET
-lanes1:
-	VMOVI	$0, V0.B16
-	TBZ	$1, R8, lanes1one
-	FMOVD	0(R6), F0
-	TBZ	$0, R8, lanes1done
-	ADD	$8, R6, R0
-	VLD1	(R0), V0.S[2]
-	B	lanes1done
-lanes1one:
-	TBZ	$0, R8, lanes1done
-	FMOVS	0(R6), F0
-	B	lanes1done
-lanes2:
-	VMOVI	$0, V0.B16
-	ADD	$16, R6, R0
-	TBZ	$1, R7, lanes2one
-	FMOVD	0(R0), F0
-	TBZ	$0, R7, lanes2done
-	ADD	$8, R0, R0
-	VLD1	(R0), V0.S[2]
-	B	lanes2done
-lanes2one:
-	TBZ	$0, R7, lanes2done
-	FMOVS	0(R0), F0
-	B	lanes2done
-lanes3:
-	TBZ	$1, R8, lanes3one
-	FMOVD	F0, 0(R5)
-	TBZ	$0, R8, lanes3done
-	ADD	$8, R5, R0
-	VST1	V0.S[2], (R0)
-	B	lanes3done
-lanes3one:
-	TBZ	$0, R8, lanes3done
-	FMOVS	F0, 0(R5)
-	B	lanes3done
-lanes4:
-	ADD	$16, R5, R0
-	TBZ	$1, R7, lanes4one
-	FMOVD	F0, 0(R0)
-	TBZ	$0, R7, lanes4done
-	ADD	$8, R0, R0
-	VST1	V0.S[2], (R0)
-	B	lanes4done
-lanes4one:
-	TBZ	$0, R7, lanes4done
-	FMOVS	F0, 0(R0)
-	B	lanes4done
-
-// func softmaxGradNEON(groups int, full uintptr, tail uintptr, y *float32, sum float64, wanted float64, scale float64)
-TEXT ·softmaxGradNEON(SB), NOSPLIT, $0-56
-	MOVD	y+24(FP), R4
-	FMOVD	sum+32(FP), F0
-	VDUP	V0.D[0], V4.D2
-	FMOVD	wanted+40(FP), F0
-	VDUP	V0.D[0], V3.D2
-	FMOVD	scale+48(FP), F0
-	VDUP	V0.D[0], V2.D2
-	MOVD	groups+0(FP), R3
-	MOVD	full+8(FP), R2
-	MOVD	tail+16(FP), R1
-loop:
-	CMP	$1, R3
-	CSEL	EQ, R1, R2, R2
-	MOVWU	72(R2), R6
-	MOVWU	76(R2), R5
-	TBZ	$2, R6, lanes1
-	FMOVQ	0(R4), F1
+	FLDPQ	96(R1), (F2, F1)
+	WORD	$0x6ea5e440 // fcmgt v0.4s, v2.4s, v5.4s
+	VBSL	V5.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V5.B16
+	WORD	$0x6ea4e420 // fcmgt v0.4s, v1.4s, v4.4s
+	VBSL	V4.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V4.B16
+	ADD	$128, R1, R1
+	B	peak4
+peakOnes:
+	ADD	$4, R0, R0
+peak1:
+	SUBS	$1, R0, R0
+	BLT	peakTail
+	FLDPQ	0(R1), (F3, F2)
+	WORD	$0x6eabe460 // fcmgt v0.4s, v3.4s, v11.4s
+	VBSL	V11.B16, V3.B16, V0.B16
+	VMOV	V0.B16, V11.B16
+	WORD	$0x6eaae440 // fcmgt v0.4s, v2.4s, v10.4s
+	VBSL	V10.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	ADD	$32, R1, R1
+	B	peak1
+peakTail:
+	MOVD	tail+40(FP), R0
+	TST	R0, R0
+	BEQ	peakDone
+	FLDPQ	0(R0), (F0, F1)
+	MOVWU	64(R0), R0
+	TBZ	$3, R0, lanes1
+	FLDPQ	0(R1), (F3, F2)
 lanes1done:
+	WORD	$0x4f210400 // sshr v0.4s, v0.4s, #31
+	VBSL	V21.B16, V3.B16, V0.B16
+	VMOV	V0.B16, V3.B16
+	WORD	$0x4f210420 // sshr v0.4s, v1.4s, #31
+	VBSL	V20.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	WORD	$0x6ea9e460 // fcmgt v0.4s, v3.4s, v9.4s
+	VBSL	V9.B16, V3.B16, V0.B16
+	VMOV	V0.B16, V9.B16
+	WORD	$0x6ea8e440 // fcmgt v0.4s, v2.4s, v8.4s
+	VBSL	V8.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V8.B16
+peakDone:
+	WORD	$0x6ea9e560 // fcmgt v0.4s, v11.4s, v9.4s
+	VBSL	V9.B16, V11.B16, V0.B16
+	VMOV	V0.B16, V11.B16
+	WORD	$0x6ea8e540 // fcmgt v0.4s, v10.4s, v8.4s
+	VBSL	V8.B16, V10.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	WORD	$0x6ea7e560 // fcmgt v0.4s, v11.4s, v7.4s
+	VBSL	V7.B16, V11.B16, V0.B16
+	VMOV	V0.B16, V11.B16
+	WORD	$0x6ea6e540 // fcmgt v0.4s, v10.4s, v6.4s
+	VBSL	V6.B16, V10.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	WORD	$0x6ea5e560 // fcmgt v0.4s, v11.4s, v5.4s
+	VBSL	V5.B16, V11.B16, V0.B16
+	VMOV	V0.B16, V11.B16
+	WORD	$0x6ea4e540 // fcmgt v0.4s, v10.4s, v4.4s
+	VBSL	V4.B16, V10.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	WORD	$0x6eabe540 // fcmgt v0.4s, v10.4s, v11.4s
+	VBSL	V11.B16, V10.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	VEXT	$8, V10.B16, V10.B16, V1.B16
+	WORD	$0x6eaae420 // fcmgt v0.4s, v1.4s, v10.4s
+	VBSL	V10.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	VREV64	V10.S4, V1.S4
+	WORD	$0x6eaae420 // fcmgt v0.4s, v1.4s, v10.4s
+	VBSL	V10.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	VDUP	V10.S[0], V19.S4
+	FMOVS	F19, 0(R6)
+	ADD	$4, R6, R6
+	VMOVI	$0, V18.B16
+	VMOVI	$0, V17.B16
+	VMOVI	$0, V16.B16
+	VMOVI	$0, V15.B16
+	MOVD	vectors+24(FP), R0
+	MOVD	R8, R2
+	MOVD	R7, R1
+expGroup:
+	SUBS	$4, R0, R0
+	BLT	expOnes
+	FLDPQ	0(R2), (F14, F13)
+	WORD	$0x4eb3d5ce // fsub v14.4s, v14.4s, v19.4s
+	WORD	$0x4eb3d5ad // fsub v13.4s, v13.4s, v19.4s
+	FLDPQ	64(R3), (F12, F11)
+	WORD	$0x6eaee586 // fcmgt v6.4s, v12.4s, v14.4s
+	VBSL	V14.B16, V12.B16, V6.B16
+	WORD	$0x6eade565 // fcmgt v5.4s, v11.4s, v13.4s
+	VBSL	V13.B16, V11.B16, V5.B16
+	FMOVQ	128(R3), F0
+	WORD	$0x6e20dcca // fmul v10.4s, v6.4s, v0.4s
+	WORD	$0x6e20dca9 // fmul v9.4s, v5.4s, v0.4s
+	FMOVQ	192(R3), F0
+	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
+	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
+	FMOVQ	192(R3), F0
+	WORD	$0x4ea0d542 // fsub v2.4s, v10.4s, v0.4s
+	WORD	$0x4ea0d524 // fsub v4.4s, v9.4s, v0.4s
+	FMOVQ	256(R3), F0
+	WORD	$0x6e20dc43 // fmul v3.4s, v2.4s, v0.4s
+	WORD	$0x6e20dc80 // fmul v0.4s, v4.4s, v0.4s
+	FMOVQ	320(R3), F1
+	WORD	$0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
+	WORD	$0x6e21dc81 // fmul v1.4s, v4.4s, v1.4s
+	WORD	$0x4ea2d4c2 // fsub v2.4s, v6.4s, v2.4s
+	WORD	$0x4ea1d4a1 // fsub v1.4s, v5.4s, v1.4s
+	WORD	$0x4ea3d448 // fsub v8.4s, v2.4s, v3.4s
+	WORD	$0x4ea0d427 // fsub v7.4s, v1.4s, v0.4s
+	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
+	WORD	$0x6e27dce5 // fmul v5.4s, v7.4s, v7.4s
+	FMOVQ	384(R3), F0
+	WORD	$0x6e20dcc4 // fmul v4.4s, v6.4s, v0.4s
+	WORD	$0x6e20dca1 // fmul v1.4s, v5.4s, v0.4s
+	FLDPQ	448(R3), (F3, F0)
+	WORD	$0x6e28dc63 // fmul v3.4s, v3.4s, v8.4s
+	WORD	$0x6e27dc00 // fmul v0.4s, v0.4s, v7.4s
+	FMOVQ	512(R3), F2
+	WORD	$0x4e22d463 // fadd v3.4s, v3.4s, v2.4s
+	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
+	WORD	$0x4e20d423 // fadd v3.4s, v1.4s, v0.4s
+	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	FLDPQ	576(R3), (F2, F1)
+	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
+	WORD	$0x6e27dc21 // fmul v1.4s, v1.4s, v7.4s
+	FMOVQ	640(R3), F0
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
+	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	WORD	$0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
+	WORD	$0x4e27d463 // fadd v3.4s, v3.4s, v7.4s
+	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
+	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
+	FMOVQ	704(R3), F0
+	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
+	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
+	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
+	WORD	$0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
+	VMOVI	$0, V0.B16
+	WORD	$0x6e2ee581 // fcmge v1.4s, v12.4s, v14.4s
+	WORD	$0x6e2de562 // fcmge v2.4s, v11.4s, v13.4s
+	VBSL	V4.B16, V0.B16, V1.B16
+	VBSL	V3.B16, V0.B16, V2.B16
+	FMOVQ	768(R3), F0
+	WORD	$0x6e20dc21 // fmul v1.4s, v1.4s, v0.4s
+	WORD	$0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
+	FSTPQ	(F1, F2), 0(R1)
 	WORD	$0x0e617820 // fcvtl v0.2d, v1.2s
 	WORD	$0x4e617821 // fcvtl2 v1.2d, v1.4s
-	WORD	$0x6e64fc00 // fdiv v0.2d, v0.2d, v4.2d
-	WORD	$0x6e64fc21 // fdiv v1.2d, v1.2d, v4.2d
-	WORD	$0x4ee3d400 // fsub v0.2d, v0.2d, v3.2d
-	WORD	$0x4ee3d421 // fsub v1.2d, v1.2d, v3.2d
-	WORD	$0x6e62dc00 // fmul v0.2d, v0.2d, v2.2d
-	WORD	$0x6e62dc21 // fmul v1.2d, v1.2d, v2.2d
-	WORD	$0x0e616800 // fcvtn v0.2s, v0.2d
-	WORD	$0x4e616820 // fcvtn2 v0.4s, v1.2d
-	TBZ	$2, R6, lanes2
-	FMOVQ	F0, 0(R4)
+	WORD	$0x4e60d652 // fadd v18.2d, v18.2d, v0.2d
+	WORD	$0x4e61d631 // fadd v17.2d, v17.2d, v1.2d
+	WORD	$0x0e617840 // fcvtl v0.2d, v2.2s
+	WORD	$0x4e617841 // fcvtl2 v1.2d, v2.4s
+	WORD	$0x4e60d610 // fadd v16.2d, v16.2d, v0.2d
+	WORD	$0x4e61d5ef // fadd v15.2d, v15.2d, v1.2d
+	FLDPQ	32(R2), (F14, F13)
+	WORD	$0x4eb3d5ce // fsub v14.4s, v14.4s, v19.4s
+	WORD	$0x4eb3d5ad // fsub v13.4s, v13.4s, v19.4s
+	FLDPQ	64(R3), (F12, F11)
+	WORD	$0x6eaee586 // fcmgt v6.4s, v12.4s, v14.4s
+	VBSL	V14.B16, V12.B16, V6.B16
+	WORD	$0x6eade565 // fcmgt v5.4s, v11.4s, v13.4s
+	VBSL	V13.B16, V11.B16, V5.B16
+	FMOVQ	128(R3), F0
+	WORD	$0x6e20dcca // fmul v10.4s, v6.4s, v0.4s
+	WORD	$0x6e20dca9 // fmul v9.4s, v5.4s, v0.4s
+	FMOVQ	192(R3), F0
+	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
+	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
+	FMOVQ	192(R3), F0
+	WORD	$0x4ea0d542 // fsub v2.4s, v10.4s, v0.4s
+	WORD	$0x4ea0d524 // fsub v4.4s, v9.4s, v0.4s
+	FMOVQ	256(R3), F0
+	WORD	$0x6e20dc43 // fmul v3.4s, v2.4s, v0.4s
+	WORD	$0x6e20dc80 // fmul v0.4s, v4.4s, v0.4s
+	FMOVQ	320(R3), F1
+	WORD	$0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
+	WORD	$0x6e21dc81 // fmul v1.4s, v4.4s, v1.4s
+	WORD	$0x4ea2d4c2 // fsub v2.4s, v6.4s, v2.4s
+	WORD	$0x4ea1d4a1 // fsub v1.4s, v5.4s, v1.4s
+	WORD	$0x4ea3d448 // fsub v8.4s, v2.4s, v3.4s
+	WORD	$0x4ea0d427 // fsub v7.4s, v1.4s, v0.4s
+	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
+	WORD	$0x6e27dce5 // fmul v5.4s, v7.4s, v7.4s
+	FMOVQ	384(R3), F0
+	WORD	$0x6e20dcc4 // fmul v4.4s, v6.4s, v0.4s
+	WORD	$0x6e20dca1 // fmul v1.4s, v5.4s, v0.4s
+	FLDPQ	448(R3), (F3, F0)
+	WORD	$0x6e28dc63 // fmul v3.4s, v3.4s, v8.4s
+	WORD	$0x6e27dc00 // fmul v0.4s, v0.4s, v7.4s
+	FMOVQ	512(R3), F2
+	WORD	$0x4e22d463 // fadd v3.4s, v3.4s, v2.4s
+	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
+	WORD	$0x4e20d423 // fadd v3.4s, v1.4s, v0.4s
+	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	FLDPQ	576(R3), (F2, F1)
+	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
+	WORD	$0x6e27dc21 // fmul v1.4s, v1.4s, v7.4s
+	FMOVQ	640(R3), F0
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
+	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	WORD	$0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
+	WORD	$0x4e27d463 // fadd v3.4s, v3.4s, v7.4s
+	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
+	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
+	FMOVQ	704(R3), F0
+	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
+	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
+	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
+	WORD	$0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
+	VMOVI	$0, V0.B16
+	WORD	$0x6e2ee581 // fcmge v1.4s, v12.4s, v14.4s
+	WORD	$0x6e2de562 // fcmge v2.4s, v11.4s, v13.4s
+	VBSL	V4.B16, V0.B16, V1.B16
+	VBSL	V3.B16, V0.B16, V2.B16
+	FMOVQ	768(R3), F0
+	WORD	$0x6e20dc21 // fmul v1.4s, v1.4s, v0.4s
+	WORD	$0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
+	FSTPQ	(F1, F2), 32(R1)
+	WORD	$0x0e617820 // fcvtl v0.2d, v1.2s
+	WORD	$0x4e617821 // fcvtl2 v1.2d, v1.4s
+	WORD	$0x4e60d652 // fadd v18.2d, v18.2d, v0.2d
+	WORD	$0x4e61d631 // fadd v17.2d, v17.2d, v1.2d
+	WORD	$0x0e617840 // fcvtl v0.2d, v2.2s
+	WORD	$0x4e617841 // fcvtl2 v1.2d, v2.4s
+	WORD	$0x4e60d610 // fadd v16.2d, v16.2d, v0.2d
+	WORD	$0x4e61d5ef // fadd v15.2d, v15.2d, v1.2d
+	FLDPQ	64(R2), (F14, F13)
+	WORD	$0x4eb3d5ce // fsub v14.4s, v14.4s, v19.4s
+	WORD	$0x4eb3d5ad // fsub v13.4s, v13.4s, v19.4s
+	FLDPQ	64(R3), (F12, F11)
+	WORD	$0x6eaee586 // fcmgt v6.4s, v12.4s, v14.4s
+	VBSL	V14.B16, V12.B16, V6.B16
+	WORD	$0x6eade565 // fcmgt v5.4s, v11.4s, v13.4s
+	VBSL	V13.B16, V11.B16, V5.B16
+	FMOVQ	128(R3), F0
+	WORD	$0x6e20dcca // fmul v10.4s, v6.4s, v0.4s
+	WORD	$0x6e20dca9 // fmul v9.4s, v5.4s, v0.4s
+	FMOVQ	192(R3), F0
+	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
+	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
+	FMOVQ	192(R3), F0
+	WORD	$0x4ea0d542 // fsub v2.4s, v10.4s, v0.4s
+	WORD	$0x4ea0d524 // fsub v4.4s, v9.4s, v0.4s
+	FMOVQ	256(R3), F0
+	WORD	$0x6e20dc43 // fmul v3.4s, v2.4s, v0.4s
+	WORD	$0x6e20dc80 // fmul v0.4s, v4.4s, v0.4s
+	FMOVQ	320(R3), F1
+	WORD	$0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
+	WORD	$0x6e21dc81 // fmul v1.4s, v4.4s, v1.4s
+	WORD	$0x4ea2d4c2 // fsub v2.4s, v6.4s, v2.4s
+	WORD	$0x4ea1d4a1 // fsub v1.4s, v5.4s, v1.4s
+	WORD	$0x4ea3d448 // fsub v8.4s, v2.4s, v3.4s
+	WORD	$0x4ea0d427 // fsub v7.4s, v1.4s, v0.4s
+	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
+	WORD	$0x6e27dce5 // fmul v5.4s, v7.4s, v7.4s
+	FMOVQ	384(R3), F0
+	WORD	$0x6e20dcc4 // fmul v4.4s, v6.4s, v0.4s
+	WORD	$0x6e20dca1 // fmul v1.4s, v5.4s, v0.4s
+	FLDPQ	448(R3), (F3, F0)
+	WORD	$0x6e28dc63 // fmul v3.4s, v3.4s, v8.4s
+	WORD	$0x6e27dc00 // fmul v0.4s, v0.4s, v7.4s
+	FMOVQ	512(R3), F2
+	WORD	$0x4e22d463 // fadd v3.4s, v3.4s, v2.4s
+	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
+	WORD	$0x4e20d423 // fadd v3.4s, v1.4s, v0.4s
+	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	FLDPQ	576(R3), (F2, F1)
+	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
+	WORD	$0x6e27dc21 // fmul v1.4s, v1.4s, v7.4s
+	FMOVQ	640(R3), F0
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
+	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	WORD	$0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
+	WORD	$0x4e27d463 // fadd v3.4s, v3.4s, v7.4s
+	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
+	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
+	FMOVQ	704(R3), F0
+	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
+	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
+	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
+	WORD	$0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
+	VMOVI	$0, V0.B16
+	WORD	$0x6e2ee581 // fcmge v1.4s, v12.4s, v14.4s
+	WORD	$0x6e2de562 // fcmge v2.4s, v11.4s, v13.4s
+	VBSL	V4.B16, V0.B16, V1.B16
+	VBSL	V3.B16, V0.B16, V2.B16
+	FMOVQ	768(R3), F0
+	WORD	$0x6e20dc21 // fmul v1.4s, v1.4s, v0.4s
+	WORD	$0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
+	FSTPQ	(F1, F2), 64(R1)
+	WORD	$0x0e617820 // fcvtl v0.2d, v1.2s
+	WORD	$0x4e617821 // fcvtl2 v1.2d, v1.4s
+	WORD	$0x4e60d652 // fadd v18.2d, v18.2d, v0.2d
+	WORD	$0x4e61d631 // fadd v17.2d, v17.2d, v1.2d
+	WORD	$0x0e617840 // fcvtl v0.2d, v2.2s
+	WORD	$0x4e617841 // fcvtl2 v1.2d, v2.4s
+	WORD	$0x4e60d610 // fadd v16.2d, v16.2d, v0.2d
+	WORD	$0x4e61d5ef // fadd v15.2d, v15.2d, v1.2d
+	FLDPQ	96(R2), (F14, F13)
+	WORD	$0x4eb3d5ce // fsub v14.4s, v14.4s, v19.4s
+	WORD	$0x4eb3d5ad // fsub v13.4s, v13.4s, v19.4s
+	FLDPQ	64(R3), (F12, F11)
+	WORD	$0x6eaee586 // fcmgt v6.4s, v12.4s, v14.4s
+	VBSL	V14.B16, V12.B16, V6.B16
+	WORD	$0x6eade565 // fcmgt v5.4s, v11.4s, v13.4s
+	VBSL	V13.B16, V11.B16, V5.B16
+	FMOVQ	128(R3), F0
+	WORD	$0x6e20dcca // fmul v10.4s, v6.4s, v0.4s
+	WORD	$0x6e20dca9 // fmul v9.4s, v5.4s, v0.4s
+	FMOVQ	192(R3), F0
+	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
+	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
+	FMOVQ	192(R3), F0
+	WORD	$0x4ea0d542 // fsub v2.4s, v10.4s, v0.4s
+	WORD	$0x4ea0d524 // fsub v4.4s, v9.4s, v0.4s
+	FMOVQ	256(R3), F0
+	WORD	$0x6e20dc43 // fmul v3.4s, v2.4s, v0.4s
+	WORD	$0x6e20dc80 // fmul v0.4s, v4.4s, v0.4s
+	FMOVQ	320(R3), F1
+	WORD	$0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
+	WORD	$0x6e21dc81 // fmul v1.4s, v4.4s, v1.4s
+	WORD	$0x4ea2d4c2 // fsub v2.4s, v6.4s, v2.4s
+	WORD	$0x4ea1d4a1 // fsub v1.4s, v5.4s, v1.4s
+	WORD	$0x4ea3d448 // fsub v8.4s, v2.4s, v3.4s
+	WORD	$0x4ea0d427 // fsub v7.4s, v1.4s, v0.4s
+	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
+	WORD	$0x6e27dce5 // fmul v5.4s, v7.4s, v7.4s
+	FMOVQ	384(R3), F0
+	WORD	$0x6e20dcc4 // fmul v4.4s, v6.4s, v0.4s
+	WORD	$0x6e20dca1 // fmul v1.4s, v5.4s, v0.4s
+	FLDPQ	448(R3), (F3, F0)
+	WORD	$0x6e28dc63 // fmul v3.4s, v3.4s, v8.4s
+	WORD	$0x6e27dc00 // fmul v0.4s, v0.4s, v7.4s
+	FMOVQ	512(R3), F2
+	WORD	$0x4e22d463 // fadd v3.4s, v3.4s, v2.4s
+	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
+	WORD	$0x4e20d423 // fadd v3.4s, v1.4s, v0.4s
+	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	FLDPQ	576(R3), (F2, F1)
+	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
+	WORD	$0x6e27dc21 // fmul v1.4s, v1.4s, v7.4s
+	FMOVQ	640(R3), F0
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
+	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	WORD	$0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
+	WORD	$0x4e27d463 // fadd v3.4s, v3.4s, v7.4s
+	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
+	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
+	FMOVQ	704(R3), F0
+	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
+	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
+	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
+	WORD	$0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
+	VMOVI	$0, V0.B16
+	WORD	$0x6e2ee581 // fcmge v1.4s, v12.4s, v14.4s
+	WORD	$0x6e2de562 // fcmge v2.4s, v11.4s, v13.4s
+	VBSL	V4.B16, V0.B16, V1.B16
+	VBSL	V3.B16, V0.B16, V2.B16
+	FMOVQ	768(R3), F0
+	WORD	$0x6e20dc21 // fmul v1.4s, v1.4s, v0.4s
+	WORD	$0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
+	FSTPQ	(F1, F2), 96(R1)
+	WORD	$0x0e617820 // fcvtl v0.2d, v1.2s
+	WORD	$0x4e617821 // fcvtl2 v1.2d, v1.4s
+	WORD	$0x4e60d652 // fadd v18.2d, v18.2d, v0.2d
+	WORD	$0x4e61d631 // fadd v17.2d, v17.2d, v1.2d
+	WORD	$0x0e617840 // fcvtl v0.2d, v2.2s
+	WORD	$0x4e617841 // fcvtl2 v1.2d, v2.4s
+	WORD	$0x4e60d610 // fadd v16.2d, v16.2d, v0.2d
+	WORD	$0x4e61d5ef // fadd v15.2d, v15.2d, v1.2d
+	ADD	$128, R2, R2
+	ADD	$128, R1, R1
+	B	expGroup
+expOnes:
+	ADD	$4, R0, R0
+exp:
+	SUBS	$1, R0, R0
+	BLT	expTail
+	FLDPQ	0(R2), (F14, F13)
+	WORD	$0x4eb3d5ce // fsub v14.4s, v14.4s, v19.4s
+	WORD	$0x4eb3d5ad // fsub v13.4s, v13.4s, v19.4s
+	FLDPQ	64(R3), (F12, F11)
+	WORD	$0x6eaee586 // fcmgt v6.4s, v12.4s, v14.4s
+	VBSL	V14.B16, V12.B16, V6.B16
+	WORD	$0x6eade565 // fcmgt v5.4s, v11.4s, v13.4s
+	VBSL	V13.B16, V11.B16, V5.B16
+	FMOVQ	128(R3), F0
+	WORD	$0x6e20dcca // fmul v10.4s, v6.4s, v0.4s
+	WORD	$0x6e20dca9 // fmul v9.4s, v5.4s, v0.4s
+	FMOVQ	192(R3), F0
+	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
+	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
+	FMOVQ	192(R3), F0
+	WORD	$0x4ea0d542 // fsub v2.4s, v10.4s, v0.4s
+	WORD	$0x4ea0d524 // fsub v4.4s, v9.4s, v0.4s
+	FMOVQ	256(R3), F0
+	WORD	$0x6e20dc43 // fmul v3.4s, v2.4s, v0.4s
+	WORD	$0x6e20dc80 // fmul v0.4s, v4.4s, v0.4s
+	FMOVQ	320(R3), F1
+	WORD	$0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
+	WORD	$0x6e21dc81 // fmul v1.4s, v4.4s, v1.4s
+	WORD	$0x4ea2d4c2 // fsub v2.4s, v6.4s, v2.4s
+	WORD	$0x4ea1d4a1 // fsub v1.4s, v5.4s, v1.4s
+	WORD	$0x4ea3d448 // fsub v8.4s, v2.4s, v3.4s
+	WORD	$0x4ea0d427 // fsub v7.4s, v1.4s, v0.4s
+	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
+	WORD	$0x6e27dce5 // fmul v5.4s, v7.4s, v7.4s
+	FMOVQ	384(R3), F0
+	WORD	$0x6e20dcc4 // fmul v4.4s, v6.4s, v0.4s
+	WORD	$0x6e20dca1 // fmul v1.4s, v5.4s, v0.4s
+	FLDPQ	448(R3), (F3, F0)
+	WORD	$0x6e28dc63 // fmul v3.4s, v3.4s, v8.4s
+	WORD	$0x6e27dc00 // fmul v0.4s, v0.4s, v7.4s
+	FMOVQ	512(R3), F2
+	WORD	$0x4e22d463 // fadd v3.4s, v3.4s, v2.4s
+	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
+	WORD	$0x4e20d423 // fadd v3.4s, v1.4s, v0.4s
+	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	FLDPQ	576(R3), (F2, F1)
+	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
+	WORD	$0x6e27dc21 // fmul v1.4s, v1.4s, v7.4s
+	FMOVQ	640(R3), F0
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
+	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	WORD	$0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
+	WORD	$0x4e27d463 // fadd v3.4s, v3.4s, v7.4s
+	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
+	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
+	FMOVQ	704(R3), F0
+	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
+	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
+	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
+	WORD	$0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
+	VMOVI	$0, V0.B16
+	WORD	$0x6e2ee581 // fcmge v1.4s, v12.4s, v14.4s
+	WORD	$0x6e2de562 // fcmge v2.4s, v11.4s, v13.4s
+	VBSL	V4.B16, V0.B16, V1.B16
+	VBSL	V3.B16, V0.B16, V2.B16
+	FMOVQ	768(R3), F0
+	WORD	$0x6e20dc21 // fmul v1.4s, v1.4s, v0.4s
+	WORD	$0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
+	FSTPQ	(F1, F2), 0(R1)
+	WORD	$0x0e617820 // fcvtl v0.2d, v1.2s
+	WORD	$0x4e617821 // fcvtl2 v1.2d, v1.4s
+	WORD	$0x4e60d652 // fadd v18.2d, v18.2d, v0.2d
+	WORD	$0x4e61d631 // fadd v17.2d, v17.2d, v1.2d
+	WORD	$0x0e617840 // fcvtl v0.2d, v2.2s
+	WORD	$0x4e617841 // fcvtl2 v1.2d, v2.4s
+	WORD	$0x4e60d610 // fadd v16.2d, v16.2d, v0.2d
+	WORD	$0x4e61d5ef // fadd v15.2d, v15.2d, v1.2d
+	ADD	$32, R2, R2
+	ADD	$32, R1, R1
+	B	exp
+expTail:
+	MOVD	rest+32(FP), R0
+	TST	R0, R0
+	BEQ	expDone
+	MOVD	tail+40(FP), R0
+	MOVWU	64(R0), R9
+	FLDPQ	0(R0), (F2, F3)
+	MOVWU	64(R0), R0
+	TBZ	$3, R0, lanes2
+	FLDPQ	0(R2), (F1, F0)
 lanes2done:
-	TBZ	$2, R5, lanes3
-	FMOVQ	16(R4), F1
+	WORD	$0x4f210442 // sshr v2.4s, v2.4s, #31
+	VBSL	V21.B16, V1.B16, V2.B16
+	VMOV	V2.B16, V1.B16
+	WORD	$0x4f210462 // sshr v2.4s, v3.4s, #31
+	VBSL	V20.B16, V0.B16, V2.B16
+	VMOV	V2.B16, V0.B16
+	WORD	$0x4eb3d421 // fsub v1.4s, v1.4s, v19.4s
+	WORD	$0x4eb3d400 // fsub v0.4s, v0.4s, v19.4s
+	FLDPQ	64(R3), (F14, F13)
+	WORD	$0x6ea1e5c8 // fcmgt v8.4s, v14.4s, v1.4s
+	VBSL	V1.B16, V14.B16, V8.B16
+	WORD	$0x6ea0e5a7 // fcmgt v7.4s, v13.4s, v0.4s
+	VBSL	V0.B16, V13.B16, V7.B16
+	FMOVQ	128(R3), F2
+	WORD	$0x6e22dd0c // fmul v12.4s, v8.4s, v2.4s
+	WORD	$0x6e22dceb // fmul v11.4s, v7.4s, v2.4s
+	FMOVQ	192(R3), F2
+	WORD	$0x4e22d58c // fadd v12.4s, v12.4s, v2.4s
+	WORD	$0x4e22d56b // fadd v11.4s, v11.4s, v2.4s
+	FMOVQ	192(R3), F2
+	WORD	$0x4ea2d584 // fsub v4.4s, v12.4s, v2.4s
+	WORD	$0x4ea2d566 // fsub v6.4s, v11.4s, v2.4s
+	FMOVQ	256(R3), F2
+	WORD	$0x6e22dc85 // fmul v5.4s, v4.4s, v2.4s
+	WORD	$0x6e22dcc2 // fmul v2.4s, v6.4s, v2.4s
+	FMOVQ	320(R3), F3
+	WORD	$0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
+	WORD	$0x6e23dcc3 // fmul v3.4s, v6.4s, v3.4s
+	WORD	$0x4ea4d504 // fsub v4.4s, v8.4s, v4.4s
+	WORD	$0x4ea3d4e3 // fsub v3.4s, v7.4s, v3.4s
+	WORD	$0x4ea5d48a // fsub v10.4s, v4.4s, v5.4s
+	WORD	$0x4ea2d469 // fsub v9.4s, v3.4s, v2.4s
+	WORD	$0x6e2add48 // fmul v8.4s, v10.4s, v10.4s
+	WORD	$0x6e29dd27 // fmul v7.4s, v9.4s, v9.4s
+	FMOVQ	384(R3), F2
+	WORD	$0x6e22dd06 // fmul v6.4s, v8.4s, v2.4s
+	WORD	$0x6e22dce3 // fmul v3.4s, v7.4s, v2.4s
+	FLDPQ	448(R3), (F5, F2)
+	WORD	$0x6e2adca5 // fmul v5.4s, v5.4s, v10.4s
+	WORD	$0x6e29dc42 // fmul v2.4s, v2.4s, v9.4s
+	FMOVQ	512(R3), F4
+	WORD	$0x4e24d4a5 // fadd v5.4s, v5.4s, v4.4s
+	WORD	$0x4e24d442 // fadd v2.4s, v2.4s, v4.4s
+	WORD	$0x4e25d4c6 // fadd v6.4s, v6.4s, v5.4s
+	WORD	$0x4e22d465 // fadd v5.4s, v3.4s, v2.4s
+	WORD	$0x6e28dcc6 // fmul v6.4s, v6.4s, v8.4s
+	WORD	$0x6e27dca5 // fmul v5.4s, v5.4s, v7.4s
+	FLDPQ	576(R3), (F4, F3)
+	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
+	WORD	$0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
+	FMOVQ	640(R3), F2
+	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
+	WORD	$0x4e22d463 // fadd v3.4s, v3.4s, v2.4s
+	WORD	$0x4e24d4c6 // fadd v6.4s, v6.4s, v4.4s
+	WORD	$0x4e23d4a5 // fadd v5.4s, v5.4s, v3.4s
+	WORD	$0x6e28dcc6 // fmul v6.4s, v6.4s, v8.4s
+	WORD	$0x6e27dca5 // fmul v5.4s, v5.4s, v7.4s
+	WORD	$0x4e2ad4c6 // fadd v6.4s, v6.4s, v10.4s
+	WORD	$0x4e29d4a5 // fadd v5.4s, v5.4s, v9.4s
+	WORD	$0x4f37558c // shl v12.4s, v12.4s, #23
+	WORD	$0x4f37556b // shl v11.4s, v11.4s, #23
+	FMOVQ	704(R3), F2
+	WORD	$0x4e22d4c6 // fadd v6.4s, v6.4s, v2.4s
+	WORD	$0x4e22d4a5 // fadd v5.4s, v5.4s, v2.4s
+	WORD	$0x6e2cdcc6 // fmul v6.4s, v6.4s, v12.4s
+	WORD	$0x6e2bdca5 // fmul v5.4s, v5.4s, v11.4s
+	VMOVI	$0, V2.B16
+	WORD	$0x6e21e5c1 // fcmge v1.4s, v14.4s, v1.4s
+	WORD	$0x6e20e5a0 // fcmge v0.4s, v13.4s, v0.4s
+	VBSL	V6.B16, V2.B16, V1.B16
+	VBSL	V5.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	FMOVQ	768(R3), F0
+	WORD	$0x6e20dc21 // fmul v1.4s, v1.4s, v0.4s
+	WORD	$0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
+	TBZ	$3, R9, lanes3
+	FSTPQ	(F1, F2), 0(R1)
 lanes3done:
 	WORD	$0x0e617820 // fcvtl v0.2d, v1.2s
 	WORD	$0x4e617821 // fcvtl2 v1.2d, v1.4s
-	WORD	$0x6e64fc00 // fdiv v0.2d, v0.2d, v4.2d
-	WORD	$0x6e64fc21 // fdiv v1.2d, v1.2d, v4.2d
-	WORD	$0x4ee3d400 // fsub v0.2d, v0.2d, v3.2d
-	WORD	$0x4ee3d421 // fsub v1.2d, v1.2d, v3.2d
-	WORD	$0x6e62dc00 // fmul v0.2d, v0.2d, v2.2d
-	WORD	$0x6e62dc21 // fmul v1.2d, v1.2d, v2.2d
-	WORD	$0x0e616800 // fcvtn v0.2s, v0.2d
-	WORD	$0x4e616820 // fcvtn2 v0.4s, v1.2d
-	TBZ	$2, R5, lanes4
-	FMOVQ	F0, 16(R4)
-lanes4done:
-	ADD	$32, R4, R4
+	WORD	$0x4e60d652 // fadd v18.2d, v18.2d, v0.2d
+	WORD	$0x4e61d631 // fadd v17.2d, v17.2d, v1.2d
+	WORD	$0x0e617840 // fcvtl v0.2d, v2.2s
+	WORD	$0x4e617841 // fcvtl2 v1.2d, v2.4s
+	WORD	$0x4e60d610 // fadd v16.2d, v16.2d, v0.2d
+	WORD	$0x4e61d5ef // fadd v15.2d, v15.2d, v1.2d
+expDone:
+	WORD	$0x4e70d652 // fadd v18.2d, v18.2d, v16.2d
+	WORD	$0x4e6fd631 // fadd v17.2d, v17.2d, v15.2d
+	WORD	$0x4e72d631 // fadd v17.2d, v17.2d, v18.2d
+	VEXT	$8, V17.B16, V17.B16, V0.B16
+	WORD	$0x4e71d411 // fadd v17.2d, v0.2d, v17.2d
+	FMOVD	F17, 0(R5)
+	ADD	$8, R5, R5
+	MOVD	bytes+64(FP), R0
+	ADD	R0, R8, R8
+	ADD	R0, R7, R7
+	SUBS	$1, R4, R4
+	BNE	rows
+	RET
+lanes1:
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	TBZ	$2, R0, lanes1low
+	FMOVQ	0(R1), F3
+	TBZ	$1, R0, lanes1highone
+	FMOVD	16(R1), F2
+	TBZ	$0, R0, lanes1done
+	ADD	$24, R1, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R0, lanes1done
+	FMOVS	16(R1), F2
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R0, lanes1one
+	FMOVD	0(R1), F3
+	TBZ	$0, R0, lanes1done
+	ADD	$8, R1, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R0, lanes1done
+	FMOVS	0(R1), F3
+	B	lanes1done
+lanes2:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R0, lanes2low
+	FMOVQ	0(R2), F1
+	TBZ	$1, R0, lanes2highone
+	FMOVD	16(R2), F0
+	TBZ	$0, R0, lanes2done
+	ADD	$24, R2, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R0, lanes2done
+	FMOVS	16(R2), F0
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R0, lanes2one
+	FMOVD	0(R2), F1
+	TBZ	$0, R0, lanes2done
+	ADD	$8, R2, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R0, lanes2done
+	FMOVS	0(R2), F1
+	B	lanes2done
+lanes3:
+	TBZ	$2, R9, lanes3low
+	FMOVQ	F1, 0(R1)
+	TBZ	$1, R9, lanes3highone
+	FMOVD	F2, 16(R1)
+	TBZ	$0, R9, lanes3done
+	ADD	$24, R1, R0
+	VST1	V2.S[2], (R0)
+	B	lanes3done
+lanes3highone:
+	TBZ	$0, R9, lanes3done
+	FMOVS	F2, 16(R1)
+	B	lanes3done
+lanes3low:
+	TBZ	$1, R9, lanes3one
+	FMOVD	F1, 0(R1)
+	TBZ	$0, R9, lanes3done
+	ADD	$8, R1, R0
+	VST1	V1.S[2], (R0)
+	B	lanes3done
+lanes3one:
+	TBZ	$0, R9, lanes3done
+	FMOVS	F1, 0(R1)
+	B	lanes3done
+
+// func expSumsNEON(rows int, x *float32, vectors int, rest int, tail uintptr, peaks *float32, sums *float64, bytes int)
+TEXT ·expSumsNEON(SB), NOSPLIT, $0-64
+	MOVD	$softmaxConstantsNEON<>(SB), R2
+	MOVD	x+8(FP), R6
+	MOVD	peaks+40(FP), R5
+	MOVD	sums+48(FP), R4
+	MOVD	rows+0(FP), R3
+rows:
+	FLDPQ	0(R2), (F21, F20)
+	VMOV	V21.B16, V11.B16
+	VMOV	V20.B16, V10.B16
+	VMOV	V21.B16, V9.B16
+	VMOV	V20.B16, V8.B16
+	VMOV	V21.B16, V7.B16
+	VMOV	V20.B16, V6.B16
+	VMOV	V21.B16, V5.B16
+	VMOV	V20.B16, V4.B16
+	MOVD	vectors+16(FP), R0
+	MOVD	R6, R1
+peak4:
+	SUBS	$4, R0, R0
+	BLT	peakOnes
+	FLDPQ	0(R1), (F3, F2)
+	WORD	$0x6eabe460 // fcmgt v0.4s, v3.4s, v11.4s
+	VBSL	V11.B16, V3.B16, V0.B16
+	VMOV	V0.B16, V11.B16
+	WORD	$0x6eaae440 // fcmgt v0.4s, v2.4s, v10.4s
+	VBSL	V10.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	FLDPQ	32(R1), (F2, F1)
+	WORD	$0x6ea9e440 // fcmgt v0.4s, v2.4s, v9.4s
+	VBSL	V9.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V9.B16
+	WORD	$0x6ea8e420 // fcmgt v0.4s, v1.4s, v8.4s
+	VBSL	V8.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V8.B16
+	FLDPQ	64(R1), (F2, F1)
+	WORD	$0x6ea7e440 // fcmgt v0.4s, v2.4s, v7.4s
+	VBSL	V7.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V7.B16
+	WORD	$0x6ea6e420 // fcmgt v0.4s, v1.4s, v6.4s
+	VBSL	V6.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V6.B16
+	FLDPQ	96(R1), (F2, F1)
+	WORD	$0x6ea5e440 // fcmgt v0.4s, v2.4s, v5.4s
+	VBSL	V5.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V5.B16
+	WORD	$0x6ea4e420 // fcmgt v0.4s, v1.4s, v4.4s
+	VBSL	V4.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V4.B16
+	ADD	$128, R1, R1
+	B	peak4
+peakOnes:
+	ADD	$4, R0, R0
+peak1:
+	SUBS	$1, R0, R0
+	BLT	peakTail
+	FLDPQ	0(R1), (F3, F2)
+	WORD	$0x6eabe460 // fcmgt v0.4s, v3.4s, v11.4s
+	VBSL	V11.B16, V3.B16, V0.B16
+	VMOV	V0.B16, V11.B16
+	WORD	$0x6eaae440 // fcmgt v0.4s, v2.4s, v10.4s
+	VBSL	V10.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	ADD	$32, R1, R1
+	B	peak1
+peakTail:
+	MOVD	tail+32(FP), R0
+	TST	R0, R0
+	BEQ	peakDone
+	FLDPQ	0(R0), (F0, F1)
+	MOVWU	64(R0), R0
+	TBZ	$3, R0, lanes1
+	FLDPQ	0(R1), (F3, F2)
+lanes1done:
+	WORD	$0x4f210400 // sshr v0.4s, v0.4s, #31
+	VBSL	V21.B16, V3.B16, V0.B16
+	VMOV	V0.B16, V3.B16
+	WORD	$0x4f210420 // sshr v0.4s, v1.4s, #31
+	VBSL	V20.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	WORD	$0x6ea9e460 // fcmgt v0.4s, v3.4s, v9.4s
+	VBSL	V9.B16, V3.B16, V0.B16
+	VMOV	V0.B16, V9.B16
+	WORD	$0x6ea8e440 // fcmgt v0.4s, v2.4s, v8.4s
+	VBSL	V8.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V8.B16
+peakDone:
+	WORD	$0x6ea9e560 // fcmgt v0.4s, v11.4s, v9.4s
+	VBSL	V9.B16, V11.B16, V0.B16
+	VMOV	V0.B16, V11.B16
+	WORD	$0x6ea8e540 // fcmgt v0.4s, v10.4s, v8.4s
+	VBSL	V8.B16, V10.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	WORD	$0x6ea7e560 // fcmgt v0.4s, v11.4s, v7.4s
+	VBSL	V7.B16, V11.B16, V0.B16
+	VMOV	V0.B16, V11.B16
+	WORD	$0x6ea6e540 // fcmgt v0.4s, v10.4s, v6.4s
+	VBSL	V6.B16, V10.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	WORD	$0x6ea5e560 // fcmgt v0.4s, v11.4s, v5.4s
+	VBSL	V5.B16, V11.B16, V0.B16
+	VMOV	V0.B16, V11.B16
+	WORD	$0x6ea4e540 // fcmgt v0.4s, v10.4s, v4.4s
+	VBSL	V4.B16, V10.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	WORD	$0x6eabe540 // fcmgt v0.4s, v10.4s, v11.4s
+	VBSL	V11.B16, V10.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	VEXT	$8, V10.B16, V10.B16, V1.B16
+	WORD	$0x6eaae420 // fcmgt v0.4s, v1.4s, v10.4s
+	VBSL	V10.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	VREV64	V10.S4, V1.S4
+	WORD	$0x6eaae420 // fcmgt v0.4s, v1.4s, v10.4s
+	VBSL	V10.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	VDUP	V10.S[0], V19.S4
+	FMOVS	F19, 0(R5)
+	ADD	$4, R5, R5
+	VMOVI	$0, V18.B16
+	VMOVI	$0, V17.B16
+	VMOVI	$0, V16.B16
+	VMOVI	$0, V15.B16
+	MOVD	vectors+16(FP), R0
+	MOVD	R6, R1
+expGroup:
+	SUBS	$4, R0, R0
+	BLT	expOnes
+	FLDPQ	0(R1), (F14, F13)
+	WORD	$0x4eb3d5ce // fsub v14.4s, v14.4s, v19.4s
+	WORD	$0x4eb3d5ad // fsub v13.4s, v13.4s, v19.4s
+	FLDPQ	64(R2), (F12, F11)
+	WORD	$0x6eaee586 // fcmgt v6.4s, v12.4s, v14.4s
+	VBSL	V14.B16, V12.B16, V6.B16
+	WORD	$0x6eade565 // fcmgt v5.4s, v11.4s, v13.4s
+	VBSL	V13.B16, V11.B16, V5.B16
+	FMOVQ	128(R2), F0
+	WORD	$0x6e20dcca // fmul v10.4s, v6.4s, v0.4s
+	WORD	$0x6e20dca9 // fmul v9.4s, v5.4s, v0.4s
+	FMOVQ	192(R2), F0
+	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
+	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
+	FMOVQ	192(R2), F0
+	WORD	$0x4ea0d542 // fsub v2.4s, v10.4s, v0.4s
+	WORD	$0x4ea0d524 // fsub v4.4s, v9.4s, v0.4s
+	FMOVQ	256(R2), F0
+	WORD	$0x6e20dc43 // fmul v3.4s, v2.4s, v0.4s
+	WORD	$0x6e20dc80 // fmul v0.4s, v4.4s, v0.4s
+	FMOVQ	320(R2), F1
+	WORD	$0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
+	WORD	$0x6e21dc81 // fmul v1.4s, v4.4s, v1.4s
+	WORD	$0x4ea2d4c2 // fsub v2.4s, v6.4s, v2.4s
+	WORD	$0x4ea1d4a1 // fsub v1.4s, v5.4s, v1.4s
+	WORD	$0x4ea3d448 // fsub v8.4s, v2.4s, v3.4s
+	WORD	$0x4ea0d427 // fsub v7.4s, v1.4s, v0.4s
+	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
+	WORD	$0x6e27dce5 // fmul v5.4s, v7.4s, v7.4s
+	FMOVQ	384(R2), F0
+	WORD	$0x6e20dcc4 // fmul v4.4s, v6.4s, v0.4s
+	WORD	$0x6e20dca1 // fmul v1.4s, v5.4s, v0.4s
+	FLDPQ	448(R2), (F3, F0)
+	WORD	$0x6e28dc63 // fmul v3.4s, v3.4s, v8.4s
+	WORD	$0x6e27dc00 // fmul v0.4s, v0.4s, v7.4s
+	FMOVQ	512(R2), F2
+	WORD	$0x4e22d463 // fadd v3.4s, v3.4s, v2.4s
+	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
+	WORD	$0x4e20d423 // fadd v3.4s, v1.4s, v0.4s
+	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	FLDPQ	576(R2), (F2, F1)
+	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
+	WORD	$0x6e27dc21 // fmul v1.4s, v1.4s, v7.4s
+	FMOVQ	640(R2), F0
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
+	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	WORD	$0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
+	WORD	$0x4e27d463 // fadd v3.4s, v3.4s, v7.4s
+	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
+	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
+	FMOVQ	704(R2), F0
+	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
+	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
+	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
+	WORD	$0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
+	VMOVI	$0, V0.B16
+	WORD	$0x6e2ee581 // fcmge v1.4s, v12.4s, v14.4s
+	WORD	$0x6e2de562 // fcmge v2.4s, v11.4s, v13.4s
+	VBSL	V4.B16, V0.B16, V1.B16
+	VBSL	V3.B16, V0.B16, V2.B16
+	FMOVQ	768(R2), F0
+	WORD	$0x6e20dc21 // fmul v1.4s, v1.4s, v0.4s
+	WORD	$0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
+	WORD	$0x0e617820 // fcvtl v0.2d, v1.2s
+	WORD	$0x4e617821 // fcvtl2 v1.2d, v1.4s
+	WORD	$0x4e60d652 // fadd v18.2d, v18.2d, v0.2d
+	WORD	$0x4e61d631 // fadd v17.2d, v17.2d, v1.2d
+	WORD	$0x0e617840 // fcvtl v0.2d, v2.2s
+	WORD	$0x4e617841 // fcvtl2 v1.2d, v2.4s
+	WORD	$0x4e60d610 // fadd v16.2d, v16.2d, v0.2d
+	WORD	$0x4e61d5ef // fadd v15.2d, v15.2d, v1.2d
+	FLDPQ	32(R1), (F14, F13)
+	WORD	$0x4eb3d5ce // fsub v14.4s, v14.4s, v19.4s
+	WORD	$0x4eb3d5ad // fsub v13.4s, v13.4s, v19.4s
+	FLDPQ	64(R2), (F12, F11)
+	WORD	$0x6eaee586 // fcmgt v6.4s, v12.4s, v14.4s
+	VBSL	V14.B16, V12.B16, V6.B16
+	WORD	$0x6eade565 // fcmgt v5.4s, v11.4s, v13.4s
+	VBSL	V13.B16, V11.B16, V5.B16
+	FMOVQ	128(R2), F0
+	WORD	$0x6e20dcca // fmul v10.4s, v6.4s, v0.4s
+	WORD	$0x6e20dca9 // fmul v9.4s, v5.4s, v0.4s
+	FMOVQ	192(R2), F0
+	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
+	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
+	FMOVQ	192(R2), F0
+	WORD	$0x4ea0d542 // fsub v2.4s, v10.4s, v0.4s
+	WORD	$0x4ea0d524 // fsub v4.4s, v9.4s, v0.4s
+	FMOVQ	256(R2), F0
+	WORD	$0x6e20dc43 // fmul v3.4s, v2.4s, v0.4s
+	WORD	$0x6e20dc80 // fmul v0.4s, v4.4s, v0.4s
+	FMOVQ	320(R2), F1
+	WORD	$0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
+	WORD	$0x6e21dc81 // fmul v1.4s, v4.4s, v1.4s
+	WORD	$0x4ea2d4c2 // fsub v2.4s, v6.4s, v2.4s
+	WORD	$0x4ea1d4a1 // fsub v1.4s, v5.4s, v1.4s
+	WORD	$0x4ea3d448 // fsub v8.4s, v2.4s, v3.4s
+	WORD	$0x4ea0d427 // fsub v7.4s, v1.4s, v0.4s
+	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
+	WORD	$0x6e27dce5 // fmul v5.4s, v7.4s, v7.4s
+	FMOVQ	384(R2), F0
+	WORD	$0x6e20dcc4 // fmul v4.4s, v6.4s, v0.4s
+	WORD	$0x6e20dca1 // fmul v1.4s, v5.4s, v0.4s
+	FLDPQ	448(R2), (F3, F0)
+	WORD	$0x6e28dc63 // fmul v3.4s, v3.4s, v8.4s
+	WORD	$0x6e27dc00 // fmul v0.4s, v0.4s, v7.4s
+	FMOVQ	512(R2), F2
+	WORD	$0x4e22d463 // fadd v3.4s, v3.4s, v2.4s
+	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
+	WORD	$0x4e20d423 // fadd v3.4s, v1.4s, v0.4s
+	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	FLDPQ	576(R2), (F2, F1)
+	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
+	WORD	$0x6e27dc21 // fmul v1.4s, v1.4s, v7.4s
+	FMOVQ	640(R2), F0
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
+	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	WORD	$0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
+	WORD	$0x4e27d463 // fadd v3.4s, v3.4s, v7.4s
+	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
+	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
+	FMOVQ	704(R2), F0
+	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
+	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
+	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
+	WORD	$0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
+	VMOVI	$0, V0.B16
+	WORD	$0x6e2ee581 // fcmge v1.4s, v12.4s, v14.4s
+	WORD	$0x6e2de562 // fcmge v2.4s, v11.4s, v13.4s
+	VBSL	V4.B16, V0.B16, V1.B16
+	VBSL	V3.B16, V0.B16, V2.B16
+	FMOVQ	768(R2), F0
+	WORD	$0x6e20dc21 // fmul v1.4s, v1.4s, v0.4s
+	WORD	$0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
+	WORD	$0x0e617820 // fcvtl v0.2d, v1.2s
+	WORD	$0x4e617821 // fcvtl2 v1.2d, v1.4s
+	WORD	$0x4e60d652 // fadd v18.2d, v18.2d, v0.2d
+	WORD	$0x4e61d631 // fadd v17.2d, v17.2d, v1.2d
+	WORD	$0x0e617840 // fcvtl v0.2d, v2.2s
+	WORD	$0x4e617841 // fcvtl2 v1.2d, v2.4s
+	WORD	$0x4e60d610 // fadd v16.2d, v16.2d, v0.2d
+	WORD	$0x4e61d5ef // fadd v15.2d, v15.2d, v1.2d
+	FLDPQ	64(R1), (F14, F13)
+	WORD	$0x4eb3d5ce // fsub v14.4s, v14.4s, v19.4s
+	WORD	$0x4eb3d5ad // fsub v13.4s, v13.4s, v19.4s
+	FLDPQ	64(R2), (F12, F11)
+	WORD	$0x6eaee586 // fcmgt v6.4s, v12.4s, v14.4s
+	VBSL	V14.B16, V12.B16, V6.B16
+	WORD	$0x6eade565 // fcmgt v5.4s, v11.4s, v13.4s
+	VBSL	V13.B16, V11.B16, V5.B16
+	FMOVQ	128(R2), F0
+	WORD	$0x6e20dcca // fmul v10.4s, v6.4s, v0.4s
+	WORD	$0x6e20dca9 // fmul v9.4s, v5.4s, v0.4s
+	FMOVQ	192(R2), F0
+	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
+	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
+	FMOVQ	192(R2), F0
+	WORD	$0x4ea0d542 // fsub v2.4s, v10.4s, v0.4s
+	WORD	$0x4ea0d524 // fsub v4.4s, v9.4s, v0.4s
+	FMOVQ	256(R2), F0
+	WORD	$0x6e20dc43 // fmul v3.4s, v2.4s, v0.4s
+	WORD	$0x6e20dc80 // fmul v0.4s, v4.4s, v0.4s
+	FMOVQ	320(R2), F1
+	WORD	$0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
+	WORD	$0x6e21dc81 // fmul v1.4s, v4.4s, v1.4s
+	WORD	$0x4ea2d4c2 // fsub v2.4s, v6.4s, v2.4s
+	WORD	$0x4ea1d4a1 // fsub v1.4s, v5.4s, v1.4s
+	WORD	$0x4ea3d448 // fsub v8.4s, v2.4s, v3.4s
+	WORD	$0x4ea0d427 // fsub v7.4s, v1.4s, v0.4s
+	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
+	WORD	$0x6e27dce5 // fmul v5.4s, v7.4s, v7.4s
+	FMOVQ	384(R2), F0
+	WORD	$0x6e20dcc4 // fmul v4.4s, v6.4s, v0.4s
+	WORD	$0x6e20dca1 // fmul v1.4s, v5.4s, v0.4s
+	FLDPQ	448(R2), (F3, F0)
+	WORD	$0x6e28dc63 // fmul v3.4s, v3.4s, v8.4s
+	WORD	$0x6e27dc00 // fmul v0.4s, v0.4s, v7.4s
+	FMOVQ	512(R2), F2
+	WORD	$0x4e22d463 // fadd v3.4s, v3.4s, v2.4s
+	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
+	WORD	$0x4e20d423 // fadd v3.4s, v1.4s, v0.4s
+	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	FLDPQ	576(R2), (F2, F1)
+	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
+	WORD	$0x6e27dc21 // fmul v1.4s, v1.4s, v7.4s
+	FMOVQ	640(R2), F0
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
+	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	WORD	$0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
+	WORD	$0x4e27d463 // fadd v3.4s, v3.4s, v7.4s
+	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
+	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
+	FMOVQ	704(R2), F0
+	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
+	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
+	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
+	WORD	$0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
+	VMOVI	$0, V0.B16
+	WORD	$0x6e2ee581 // fcmge v1.4s, v12.4s, v14.4s
+	WORD	$0x6e2de562 // fcmge v2.4s, v11.4s, v13.4s
+	VBSL	V4.B16, V0.B16, V1.B16
+	VBSL	V3.B16, V0.B16, V2.B16
+	FMOVQ	768(R2), F0
+	WORD	$0x6e20dc21 // fmul v1.4s, v1.4s, v0.4s
+	WORD	$0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
+	WORD	$0x0e617820 // fcvtl v0.2d, v1.2s
+	WORD	$0x4e617821 // fcvtl2 v1.2d, v1.4s
+	WORD	$0x4e60d652 // fadd v18.2d, v18.2d, v0.2d
+	WORD	$0x4e61d631 // fadd v17.2d, v17.2d, v1.2d
+	WORD	$0x0e617840 // fcvtl v0.2d, v2.2s
+	WORD	$0x4e617841 // fcvtl2 v1.2d, v2.4s
+	WORD	$0x4e60d610 // fadd v16.2d, v16.2d, v0.2d
+	WORD	$0x4e61d5ef // fadd v15.2d, v15.2d, v1.2d
+	FLDPQ	96(R1), (F14, F13)
+	WORD	$0x4eb3d5ce // fsub v14.4s, v14.4s, v19.4s
+	WORD	$0x4eb3d5ad // fsub v13.4s, v13.4s, v19.4s
+	FLDPQ	64(R2), (F12, F11)
+	WORD	$0x6eaee586 // fcmgt v6.4s, v12.4s, v14.4s
+	VBSL	V14.B16, V12.B16, V6.B16
+	WORD	$0x6eade565 // fcmgt v5.4s, v11.4s, v13.4s
+	VBSL	V13.B16, V11.B16, V5.B16
+	FMOVQ	128(R2), F0
+	WORD	$0x6e20dcca // fmul v10.4s, v6.4s, v0.4s
+	WORD	$0x6e20dca9 // fmul v9.4s, v5.4s, v0.4s
+	FMOVQ	192(R2), F0
+	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
+	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
+	FMOVQ	192(R2), F0
+	WORD	$0x4ea0d542 // fsub v2.4s, v10.4s, v0.4s
+	WORD	$0x4ea0d524 // fsub v4.4s, v9.4s, v0.4s
+	FMOVQ	256(R2), F0
+	WORD	$0x6e20dc43 // fmul v3.4s, v2.4s, v0.4s
+	WORD	$0x6e20dc80 // fmul v0.4s, v4.4s, v0.4s
+	FMOVQ	320(R2), F1
+	WORD	$0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
+	WORD	$0x6e21dc81 // fmul v1.4s, v4.4s, v1.4s
+	WORD	$0x4ea2d4c2 // fsub v2.4s, v6.4s, v2.4s
+	WORD	$0x4ea1d4a1 // fsub v1.4s, v5.4s, v1.4s
+	WORD	$0x4ea3d448 // fsub v8.4s, v2.4s, v3.4s
+	WORD	$0x4ea0d427 // fsub v7.4s, v1.4s, v0.4s
+	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
+	WORD	$0x6e27dce5 // fmul v5.4s, v7.4s, v7.4s
+	FMOVQ	384(R2), F0
+	WORD	$0x6e20dcc4 // fmul v4.4s, v6.4s, v0.4s
+	WORD	$0x6e20dca1 // fmul v1.4s, v5.4s, v0.4s
+	FLDPQ	448(R2), (F3, F0)
+	WORD	$0x6e28dc63 // fmul v3.4s, v3.4s, v8.4s
+	WORD	$0x6e27dc00 // fmul v0.4s, v0.4s, v7.4s
+	FMOVQ	512(R2), F2
+	WORD	$0x4e22d463 // fadd v3.4s, v3.4s, v2.4s
+	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
+	WORD	$0x4e20d423 // fadd v3.4s, v1.4s, v0.4s
+	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	FLDPQ	576(R2), (F2, F1)
+	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
+	WORD	$0x6e27dc21 // fmul v1.4s, v1.4s, v7.4s
+	FMOVQ	640(R2), F0
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
+	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	WORD	$0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
+	WORD	$0x4e27d463 // fadd v3.4s, v3.4s, v7.4s
+	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
+	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
+	FMOVQ	704(R2), F0
+	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
+	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
+	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
+	WORD	$0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
+	VMOVI	$0, V0.B16
+	WORD	$0x6e2ee581 // fcmge v1.4s, v12.4s, v14.4s
+	WORD	$0x6e2de562 // fcmge v2.4s, v11.4s, v13.4s
+	VBSL	V4.B16, V0.B16, V1.B16
+	VBSL	V3.B16, V0.B16, V2.B16
+	FMOVQ	768(R2), F0
+	WORD	$0x6e20dc21 // fmul v1.4s, v1.4s, v0.4s
+	WORD	$0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
+	WORD	$0x0e617820 // fcvtl v0.2d, v1.2s
+	WORD	$0x4e617821 // fcvtl2 v1.2d, v1.4s
+	WORD	$0x4e60d652 // fadd v18.2d, v18.2d, v0.2d
+	WORD	$0x4e61d631 // fadd v17.2d, v17.2d, v1.2d
+	WORD	$0x0e617840 // fcvtl v0.2d, v2.2s
+	WORD	$0x4e617841 // fcvtl2 v1.2d, v2.4s
+	WORD	$0x4e60d610 // fadd v16.2d, v16.2d, v0.2d
+	WORD	$0x4e61d5ef // fadd v15.2d, v15.2d, v1.2d
+	ADD	$128, R1, R1
+	B	expGroup
+expOnes:
+	ADD	$4, R0, R0
+exp:
+	SUBS	$1, R0, R0
+	BLT	expTail
+	FLDPQ	0(R1), (F14, F13)
+	WORD	$0x4eb3d5ce // fsub v14.4s, v14.4s, v19.4s
+	WORD	$0x4eb3d5ad // fsub v13.4s, v13.4s, v19.4s
+	FLDPQ	64(R2), (F12, F11)
+	WORD	$0x6eaee586 // fcmgt v6.4s, v12.4s, v14.4s
+	VBSL	V14.B16, V12.B16, V6.B16
+	WORD	$0x6eade565 // fcmgt v5.4s, v11.4s, v13.4s
+	VBSL	V13.B16, V11.B16, V5.B16
+	FMOVQ	128(R2), F0
+	WORD	$0x6e20dcca // fmul v10.4s, v6.4s, v0.4s
+	WORD	$0x6e20dca9 // fmul v9.4s, v5.4s, v0.4s
+	FMOVQ	192(R2), F0
+	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
+	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
+	FMOVQ	192(R2), F0
+	WORD	$0x4ea0d542 // fsub v2.4s, v10.4s, v0.4s
+	WORD	$0x4ea0d524 // fsub v4.4s, v9.4s, v0.4s
+	FMOVQ	256(R2), F0
+	WORD	$0x6e20dc43 // fmul v3.4s, v2.4s, v0.4s
+	WORD	$0x6e20dc80 // fmul v0.4s, v4.4s, v0.4s
+	FMOVQ	320(R2), F1
+	WORD	$0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
+	WORD	$0x6e21dc81 // fmul v1.4s, v4.4s, v1.4s
+	WORD	$0x4ea2d4c2 // fsub v2.4s, v6.4s, v2.4s
+	WORD	$0x4ea1d4a1 // fsub v1.4s, v5.4s, v1.4s
+	WORD	$0x4ea3d448 // fsub v8.4s, v2.4s, v3.4s
+	WORD	$0x4ea0d427 // fsub v7.4s, v1.4s, v0.4s
+	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
+	WORD	$0x6e27dce5 // fmul v5.4s, v7.4s, v7.4s
+	FMOVQ	384(R2), F0
+	WORD	$0x6e20dcc4 // fmul v4.4s, v6.4s, v0.4s
+	WORD	$0x6e20dca1 // fmul v1.4s, v5.4s, v0.4s
+	FLDPQ	448(R2), (F3, F0)
+	WORD	$0x6e28dc63 // fmul v3.4s, v3.4s, v8.4s
+	WORD	$0x6e27dc00 // fmul v0.4s, v0.4s, v7.4s
+	FMOVQ	512(R2), F2
+	WORD	$0x4e22d463 // fadd v3.4s, v3.4s, v2.4s
+	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
+	WORD	$0x4e20d423 // fadd v3.4s, v1.4s, v0.4s
+	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	FLDPQ	576(R2), (F2, F1)
+	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
+	WORD	$0x6e27dc21 // fmul v1.4s, v1.4s, v7.4s
+	FMOVQ	640(R2), F0
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
+	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	WORD	$0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
+	WORD	$0x4e27d463 // fadd v3.4s, v3.4s, v7.4s
+	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
+	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
+	FMOVQ	704(R2), F0
+	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
+	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
+	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
+	WORD	$0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
+	VMOVI	$0, V0.B16
+	WORD	$0x6e2ee581 // fcmge v1.4s, v12.4s, v14.4s
+	WORD	$0x6e2de562 // fcmge v2.4s, v11.4s, v13.4s
+	VBSL	V4.B16, V0.B16, V1.B16
+	VBSL	V3.B16, V0.B16, V2.B16
+	FMOVQ	768(R2), F0
+	WORD	$0x6e20dc21 // fmul v1.4s, v1.4s, v0.4s
+	WORD	$0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
+	WORD	$0x0e617820 // fcvtl v0.2d, v1.2s
+	WORD	$0x4e617821 // fcvtl2 v1.2d, v1.4s
+	WORD	$0x4e60d652 // fadd v18.2d, v18.2d, v0.2d
+	WORD	$0x4e61d631 // fadd v17.2d, v17.2d, v1.2d
+	WORD	$0x0e617840 // fcvtl v0.2d, v2.2s
+	WORD	$0x4e617841 // fcvtl2 v1.2d, v2.4s
+	WORD	$0x4e60d610 // fadd v16.2d, v16.2d, v0.2d
+	WORD	$0x4e61d5ef // fadd v15.2d, v15.2d, v1.2d
+	ADD	$32, R1, R1
+	B	exp
+expTail:
+	MOVD	rest+24(FP), R0
+	TST	R0, R0
+	BEQ	expDone
+	MOVD	tail+32(FP), R0
+	FLDPQ	0(R0), (F2, F3)
+	MOVWU	64(R0), R0
+	TBZ	$3, R0, lanes2
+	FLDPQ	0(R1), (F1, F0)
+lanes2done:
+	WORD	$0x4f210442 // sshr v2.4s, v2.4s, #31
+	VBSL	V21.B16, V1.B16, V2.B16
+	VMOV	V2.B16, V1.B16
+	WORD	$0x4f210462 // sshr v2.4s, v3.4s, #31
+	VBSL	V20.B16, V0.B16, V2.B16
+	VMOV	V2.B16, V0.B16
+	WORD	$0x4eb3d421 // fsub v1.4s, v1.4s, v19.4s
+	WORD	$0x4eb3d400 // fsub v0.4s, v0.4s, v19.4s
+	FLDPQ	64(R2), (F14, F13)
+	WORD	$0x6ea1e5c8 // fcmgt v8.4s, v14.4s, v1.4s
+	VBSL	V1.B16, V14.B16, V8.B16
+	WORD	$0x6ea0e5a7 // fcmgt v7.4s, v13.4s, v0.4s
+	VBSL	V0.B16, V13.B16, V7.B16
+	FMOVQ	128(R2), F2
+	WORD	$0x6e22dd0c // fmul v12.4s, v8.4s, v2.4s
+	WORD	$0x6e22dceb // fmul v11.4s, v7.4s, v2.4s
+	FMOVQ	192(R2), F2
+	WORD	$0x4e22d58c // fadd v12.4s, v12.4s, v2.4s
+	WORD	$0x4e22d56b // fadd v11.4s, v11.4s, v2.4s
+	FMOVQ	192(R2), F2
+	WORD	$0x4ea2d584 // fsub v4.4s, v12.4s, v2.4s
+	WORD	$0x4ea2d566 // fsub v6.4s, v11.4s, v2.4s
+	FMOVQ	256(R2), F2
+	WORD	$0x6e22dc85 // fmul v5.4s, v4.4s, v2.4s
+	WORD	$0x6e22dcc2 // fmul v2.4s, v6.4s, v2.4s
+	FMOVQ	320(R2), F3
+	WORD	$0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
+	WORD	$0x6e23dcc3 // fmul v3.4s, v6.4s, v3.4s
+	WORD	$0x4ea4d504 // fsub v4.4s, v8.4s, v4.4s
+	WORD	$0x4ea3d4e3 // fsub v3.4s, v7.4s, v3.4s
+	WORD	$0x4ea5d48a // fsub v10.4s, v4.4s, v5.4s
+	WORD	$0x4ea2d469 // fsub v9.4s, v3.4s, v2.4s
+	WORD	$0x6e2add48 // fmul v8.4s, v10.4s, v10.4s
+	WORD	$0x6e29dd27 // fmul v7.4s, v9.4s, v9.4s
+	FMOVQ	384(R2), F2
+	WORD	$0x6e22dd06 // fmul v6.4s, v8.4s, v2.4s
+	WORD	$0x6e22dce3 // fmul v3.4s, v7.4s, v2.4s
+	FLDPQ	448(R2), (F5, F2)
+	WORD	$0x6e2adca5 // fmul v5.4s, v5.4s, v10.4s
+	WORD	$0x6e29dc42 // fmul v2.4s, v2.4s, v9.4s
+	FMOVQ	512(R2), F4
+	WORD	$0x4e24d4a5 // fadd v5.4s, v5.4s, v4.4s
+	WORD	$0x4e24d442 // fadd v2.4s, v2.4s, v4.4s
+	WORD	$0x4e25d4c6 // fadd v6.4s, v6.4s, v5.4s
+	WORD	$0x4e22d465 // fadd v5.4s, v3.4s, v2.4s
+	WORD	$0x6e28dcc6 // fmul v6.4s, v6.4s, v8.4s
+	WORD	$0x6e27dca5 // fmul v5.4s, v5.4s, v7.4s
+	FLDPQ	576(R2), (F4, F3)
+	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
+	WORD	$0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
+	FMOVQ	640(R2), F2
+	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
+	WORD	$0x4e22d463 // fadd v3.4s, v3.4s, v2.4s
+	WORD	$0x4e24d4c6 // fadd v6.4s, v6.4s, v4.4s
+	WORD	$0x4e23d4a5 // fadd v5.4s, v5.4s, v3.4s
+	WORD	$0x6e28dcc6 // fmul v6.4s, v6.4s, v8.4s
+	WORD	$0x6e27dca5 // fmul v5.4s, v5.4s, v7.4s
+	WORD	$0x4e2ad4c6 // fadd v6.4s, v6.4s, v10.4s
+	WORD	$0x4e29d4a5 // fadd v5.4s, v5.4s, v9.4s
+	WORD	$0x4f37558c // shl v12.4s, v12.4s, #23
+	WORD	$0x4f37556b // shl v11.4s, v11.4s, #23
+	FMOVQ	704(R2), F2
+	WORD	$0x4e22d4c6 // fadd v6.4s, v6.4s, v2.4s
+	WORD	$0x4e22d4a5 // fadd v5.4s, v5.4s, v2.4s
+	WORD	$0x6e2cdcc6 // fmul v6.4s, v6.4s, v12.4s
+	WORD	$0x6e2bdca5 // fmul v5.4s, v5.4s, v11.4s
+	VMOVI	$0, V2.B16
+	WORD	$0x6e21e5c1 // fcmge v1.4s, v14.4s, v1.4s
+	WORD	$0x6e20e5a0 // fcmge v0.4s, v13.4s, v0.4s
+	VBSL	V6.B16, V2.B16, V1.B16
+	VBSL	V5.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	FMOVQ	768(R2), F0
+	WORD	$0x6e20dc21 // fmul v1.4s, v1.4s, v0.4s
+	WORD	$0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
+	WORD	$0x0e617820 // fcvtl v0.2d, v1.2s
+	WORD	$0x4e617821 // fcvtl2 v1.2d, v1.4s
+	WORD	$0x4e60d652 // fadd v18.2d, v18.2d, v0.2d
+	WORD	$0x4e61d631 // fadd v17.2d, v17.2d, v1.2d
+	WORD	$0x0e617840 // fcvtl v0.2d, v2.2s
+	WORD	$0x4e617841 // fcvtl2 v1.2d, v2.4s
+	WORD	$0x4e60d610 // fadd v16.2d, v16.2d, v0.2d
+	WORD	$0x4e61d5ef // fadd v15.2d, v15.2d, v1.2d
+expDone:
+	WORD	$0x4e70d652 // fadd v18.2d, v18.2d, v16.2d
+	WORD	$0x4e6fd631 // fadd v17.2d, v17.2d, v15.2d
+	WORD	$0x4e72d631 // fadd v17.2d, v17.2d, v18.2d
+	VEXT	$8, V17.B16, V17.B16, V0.B16
+	WORD	$0x4e71d411 // fadd v17.2d, v0.2d, v17.2d
+	FMOVD	F17, 0(R4)
+	ADD	$8, R4, R4
+	MOVD	bytes+56(FP), R0
+	ADD	R0, R6, R6
 	SUBS	$1, R3, R3
-	BNE	loop
+	BNE	rows
+	RET
+lanes1:
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	TBZ	$2, R0, lanes1low
+	FMOVQ	0(R1), F3
+	TBZ	$1, R0, lanes1highone
+	FMOVD	16(R1), F2
+	TBZ	$0, R0, lanes1done
+	ADD	$24, R1, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R0, lanes1done
+	FMOVS	16(R1), F2
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R0, lanes1one
+	FMOVD	0(R1), F3
+	TBZ	$0, R0, lanes1done
+	ADD	$8, R1, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R0, lanes1done
+	FMOVS	0(R1), F3
+	B	lanes1done
+lanes2:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R0, lanes2low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R0, lanes2highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R0, lanes2done
+	ADD	$24, R1, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R0, lanes2done
+	FMOVS	16(R1), F0
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R0, lanes2one
+	FMOVD	0(R1), F1
+	TBZ	$0, R0, lanes2done
+	ADD	$8, R1, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R0, lanes2done
+	FMOVS	0(R1), F1
+	B	lanes2done
+
+// func scaleRowsNEON(rows int, y *float32, vectors int, rest int, tail uintptr, factors *float32, less float32, bytes int)
+TEXT ·scaleRowsNEON(SB), NOSPLIT, $0-64
+	MOVD	y+8(FP), R4
+	MOVD	factors+40(FP), R3
+	FMOVS	less+48(FP), F0
+	VDUP	V0.S[0], V3.S4
+	MOVD	rows+0(FP), R2
+rows:
+	FMOVS	0(R3), F2
+	ADD	$4, R3, R3
+	MOVD	vectors+16(FP), R0
+	MOVD	R4, R1
+scaleGroup:
+	SUBS	$4, R0, R0
+	BLT	scaleOnes
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f829021 // fmul v1.4s, v1.4s, v2.s[0]
+	WORD	$0x4f829000 // fmul v0.4s, v0.4s, v2.s[0]
+	WORD	$0x4ea3d421 // fsub v1.4s, v1.4s, v3.4s
+	WORD	$0x4ea3d400 // fsub v0.4s, v0.4s, v3.4s
+	FSTPQ	(F1, F0), 0(R1)
+	FLDPQ	32(R1), (F1, F0)
+	WORD	$0x4f829021 // fmul v1.4s, v1.4s, v2.s[0]
+	WORD	$0x4f829000 // fmul v0.4s, v0.4s, v2.s[0]
+	WORD	$0x4ea3d421 // fsub v1.4s, v1.4s, v3.4s
+	WORD	$0x4ea3d400 // fsub v0.4s, v0.4s, v3.4s
+	FSTPQ	(F1, F0), 32(R1)
+	FLDPQ	64(R1), (F1, F0)
+	WORD	$0x4f829021 // fmul v1.4s, v1.4s, v2.s[0]
+	WORD	$0x4f829000 // fmul v0.4s, v0.4s, v2.s[0]
+	WORD	$0x4ea3d421 // fsub v1.4s, v1.4s, v3.4s
+	WORD	$0x4ea3d400 // fsub v0.4s, v0.4s, v3.4s
+	FSTPQ	(F1, F0), 64(R1)
+	FLDPQ	96(R1), (F1, F0)
+	WORD	$0x4f829021 // fmul v1.4s, v1.4s, v2.s[0]
+	WORD	$0x4f829000 // fmul v0.4s, v0.4s, v2.s[0]
+	WORD	$0x4ea3d421 // fsub v1.4s, v1.4s, v3.4s
+	WORD	$0x4ea3d400 // fsub v0.4s, v0.4s, v3.4s
+	FSTPQ	(F1, F0), 96(R1)
+	ADD	$128, R1, R1
+	B	scaleGroup
+scaleOnes:
+	ADD	$4, R0, R0
+scale:
+	SUBS	$1, R0, R0
+	BLT	scaleTail
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f829021 // fmul v1.4s, v1.4s, v2.s[0]
+	WORD	$0x4f829000 // fmul v0.4s, v0.4s, v2.s[0]
+	WORD	$0x4ea3d421 // fsub v1.4s, v1.4s, v3.4s
+	WORD	$0x4ea3d400 // fsub v0.4s, v0.4s, v3.4s
+	FSTPQ	(F1, F0), 0(R1)
+	ADD	$32, R1, R1
+	B	scale
+scaleTail:
+	MOVD	rest+24(FP), R0
+	TST	R0, R0
+	BEQ	scaleDone
+	MOVD	tail+32(FP), R0
+	MOVWU	64(R0), R5
+	TBZ	$3, R5, lanes1
+	FLDPQ	0(R1), (F1, F0)
+lanes1done:
+	WORD	$0x4f829021 // fmul v1.4s, v1.4s, v2.s[0]
+	WORD	$0x4f829000 // fmul v0.4s, v0.4s, v2.s[0]
+	WORD	$0x4ea3d421 // fsub v1.4s, v1.4s, v3.4s
+	WORD	$0x4ea3d400 // fsub v0.4s, v0.4s, v3.4s
+	TBZ	$3, R5, lanes2
+	FSTPQ	(F1, F0), 0(R1)
+lanes2done:
+scaleDone:
+	MOVD	bytes+56(FP), R0
+	ADD	R0, R4, R4
+	SUBS	$1, R2, R2
+	BNE	rows
 	RET
 lanes1:
 	VMOVI	$0, V1.B16
-	TBZ	$1, R6, lanes1one
-	FMOVD	0(R4), F1
-	TBZ	$0, R6, lanes1done
-	ADD	$8, R4, R0
+	VMOVI	$0, V0.B16
+	TBZ	$2, R5, lanes1low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R5, lanes1highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R5, lanes1done
+	ADD	$24, R1, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R5, lanes1done
+	FMOVS	16(R1), F0
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R5, lanes1one
+	FMOVD	0(R1), F1
+	TBZ	$0, R5, lanes1done
+	ADD	$8, R1, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes1done
 lanes1one:
-	TBZ	$0, R6, lanes1done
-	FMOVS	0(R4), F1
+	TBZ	$0, R5, lanes1done
+	FMOVS	0(R1), F1
 	B	lanes1done
 lanes2:
-	TBZ	$1, R6, lanes2one
-	FMOVD	F0, 0(R4)
-	TBZ	$0, R6, lanes2done
-	ADD	$8, R4, R0
+	TBZ	$2, R5, lanes2low
+	FMOVQ	F1, 0(R1)
+	TBZ	$1, R5, lanes2highone
+	FMOVD	F0, 16(R1)
+	TBZ	$0, R5, lanes2done
+	ADD	$24, R1, R0
 	VST1	V0.S[2], (R0)
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R5, lanes2done
+	FMOVS	F0, 16(R1)
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R5, lanes2one
+	FMOVD	F1, 0(R1)
+	TBZ	$0, R5, lanes2done
+	ADD	$8, R1, R0
+	VST1	V1.S[2], (R0)
 	B	lanes2done
 lanes2one:
-	TBZ	$0, R6, lanes2done
-	FMOVS	F0, 0(R4)
+	TBZ	$0, R5, lanes2done
+	FMOVS	F1, 0(R1)
 	B	lanes2done
-lanes3:
-	VMOVI	$0, V1.B16
-	ADD	$16, R4, R0
-	TBZ	$1, R5, lanes3one
-	FMOVD	0(R0), F1
-	TBZ	$0, R5, lanes3done
-	ADD	$8, R0, R0
-	VLD1	(R0), V1.S[2]
-	B	lanes3done
-lanes3one:
-	TBZ	$0, R5, lanes3done
-	FMOVS	0(R0), F1
-	B	lanes3done
-lanes4:
-	ADD	$16, R4, R0
-	TBZ	$1, R5, lanes4one
-	FMOVD	F0, 0(R0)
-	TBZ	$0, R5, lanes4done
-	ADD	$8, R0, R0
-	VST1	V0.S[2], (R0)
-	B	lanes4done
-lanes4one:
-	TBZ	$0, R5, lanes4done
-	FMOVS	F0, 0(R0)
-	B	lanes4done

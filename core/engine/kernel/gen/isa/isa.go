@@ -69,8 +69,21 @@ func Offset(base, off reg.GPVirtual, disp int) operand.Mem {
 	return operand.Mem{Base: base, Index: off, Scale: 1, Disp: disp}
 }
 
+// Splat64 loads a float64 parameter into every lane.
+func (a *Asm) Splat64(param string) reg.VecVirtual {
+	x, v := a.XMM(), a.Vec()
+	a.Load(a.Param(param), x)
+	a.VBROADCASTSD(x, v)
+	return v
+}
+
 // ReturnSum adds up the accumulators and stores the total as a result.
 func (a *Asm) ReturnSum(acc []reg.VecVirtual, result string) {
+	a.Store(a.Total64(acc), a.Return(result))
+}
+
+// Total64 adds up accumulators of float64.
+func (a *Asm) Total64(acc []reg.VecVirtual) reg.VecVirtual {
 	for _, v := range acc[1:] {
 		a.Add64(v, acc[0], acc[0])
 	}
@@ -78,15 +91,7 @@ func (a *Asm) ReturnSum(acc []reg.VecVirtual, result string) {
 	y := a.XMM()
 	a.VPERMILPD(operand.U8(1), x, y)
 	a.Add64(x, y, x)
-	a.Store(x, a.Return(result))
-}
-
-// Splat64 loads a float64 parameter into every lane.
-func (a *Asm) Splat64(param string) reg.VecVirtual {
-	x, v := a.XMM(), a.Vec()
-	a.Load(a.Param(param), x)
-	a.VBROADCASTSD(x, v)
-	return v
+	return x
 }
 
 // Splat32 broadcasts the low half of a field.

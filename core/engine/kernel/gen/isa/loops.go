@@ -148,8 +148,16 @@ func (a *Asm) EachRow(body func(), pointers ...reg.GPVirtual) {
 	a.Ret()
 }
 
+// rowBody works on a vector of a row, to which p points.
+type rowBody = func(p []reg.GPVirtual, load func(operand.Mem, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem))
+
 // Row runs body for every vector of a row, in fours and then one by one, and for the lanes of tail if there is a rest, with pointers to it.
-func (a *Asm) Row(label string, pointers []reg.GPVirtual, body func(p []reg.GPVirtual, load func(operand.Mem, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem))) {
+func (a *Asm) Row(label string, pointers []reg.GPVirtual, body rowBody) {
+	a.RowOr(label, pointers, nil, body)
+}
+
+// RowOr is Row with lanes beyond the end loaded from fill.
+func (a *Asm) RowOr(label string, pointers []reg.GPVirtual, fill reg.VecVirtual, body rowBody) {
 	p, n := make([]reg.GPVirtual, len(pointers)), a.Gp("vectors")
 	for i, from := range pointers {
 		p[i] = a.GP64()
@@ -180,7 +188,11 @@ func (a *Asm) Row(label string, pointers []reg.GPVirtual, body func(p []reg.GPVi
 	rest := a.Gp("rest")
 	a.TESTQ(rest, rest)
 	a.JZ(operand.LabelRef(label + "Done"))
-	load, store := a.lanesOf(a.Gp("tail"))
+	tail := a.Gp("tail")
+	load, store := a.lanesOf(tail)
+	if fill != nil {
+		load = func(m operand.Mem, v reg.VecVirtual) { a.loadOr(m, tail, fill, v) }
+	}
 	body(p, load, store)
 	a.Label(label + "Done")
 }

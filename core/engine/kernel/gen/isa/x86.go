@@ -659,14 +659,35 @@ func (a *Asm) StepMask(steps reg.GPVirtual) (func(operand.Mem, reg.VecVirtual), 
 }
 
 // Total adds up the lanes of v.
-func (a *Asm) Total(v reg.VecVirtual) reg.VecVirtual {
-	x := a.FoldTo128(v, a.VADDPS)
+func (a *Asm) Total(v reg.VecVirtual) reg.VecVirtual { return a.reduce(v, a.VADDPS) }
+
+// Greatest is the largest lane of v, in every lane of the lowest 128 bits.
+func (a *Asm) Greatest(v reg.VecVirtual) reg.VecVirtual { return a.reduce(v, a.VMAXPS) }
+
+func (a *Asm) reduce(v reg.VecVirtual, add func(...operand.Op)) reg.VecVirtual {
+	x := a.FoldTo128(v, add)
 	y := a.XMM()
 	for _, swap := range []operand.U8{0b01001110, 0b10110001} {
 		a.VPERMILPS(swap, x, y)
-		a.VADDPS(x, y, x)
+		add(x, y, x)
 	}
 	return x
+}
+
+// AddWidened adds float32 to eight sums of float64: lane i to sum i mod 8.
+func (a *Asm) AddWidened(v reg.VecVirtual, sums []reg.VecVirtual) {
+	half := a.Lower(a.Vec())
+	if a.Lanes == 16 {
+		a.VEXTRACTF64X4(operand.U8(1), v, half)
+	} else {
+		a.VEXTRACTF128(operand.U8(1), v, half)
+	}
+	wide := a.Vec()
+	for i, part := range []reg.VecVirtual{a.Lower(v), half} {
+		a.Widen64(part, wide)
+		sum := sums[i%len(sums)]
+		a.Add64(wide, sum, sum)
+	}
 }
 
 // Weights copies a vector's worth of int32 from the four at m, of which d are passed.

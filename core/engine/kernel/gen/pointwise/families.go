@@ -19,6 +19,7 @@ var Families = slices.Concat(
 		isa.Family{Name: "bf16", Emit: bf16Elementwise, ISAs: isa.BF16, Choose: true},
 	),
 	isa.In("loss", isa.Family{Name: "softmax", Emit: softmax, ISAs: isa.Each, Choose: true}),
+	isa.In("attention", isa.Family{Name: "attention", Emit: attention, ISAs: isa.Each, Choose: true}),
 	isa.In("convert", isa.Family{Name: "convert", Emit: halfConversions, ISAs: isa.Each, Choose: true}),
 	isa.In("reduce", isa.Family{Name: "reduce", Emit: halfSums, ISAs: isa.Each, Choose: true}),
 	isa.In("optimizer", isa.Family{Name: "update", Emit: update, ISAs: isa.Each, Choose: true}),

@@ -1,12 +1,13 @@
 package pointwise
 
 import (
+	"github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 
 	"github.com/trainctl/trainctl/core/engine/kernel/gen/isa"
 )
 
-// rowSums emits the sums of rows of any length, all rows in one call.
+// rowSums emits the sums and the dot products of rows of any length, all rows in one call.
 func rowSums(a *isa.Asm) {
 	a.Kernel("rowSums", "func(rows int, x *float32, vectors int, tail uintptr, sums *float32, bytes int)", "adds up each row of bytes.")
 	x, sums, zero := a.Gp("x"), a.Gp("sums"), a.Vec()
@@ -16,4 +17,21 @@ func rowSums(a *isa.Asm) {
 		a.OverPlane(x, nil, "sum", acc, func(v reg.VecVirtual, i int) { a.Add(v, acc[i], acc[i]) }, zero)
 		a.StoreOne(a.Total(a.Fold(acc)), sums)
 	}, x)
+
+	a.Kernel("rowDots", "func(rows int, x, y *float32, vectors, rest int, tail uintptr, dots *float32, bytes int)", "multiplies each row of bytes of x with that of y, and adds up.")
+	x, y, dots := a.Gp("x"), a.Gp("y"), a.Gp("dots")
+	a.EachRow(func() {
+		acc, i := a.Vecs(4), 0
+		for _, v := range acc {
+			a.Zero(v)
+		}
+		a.Row("dot", []reg.GPVirtual{x, y}, func(p []reg.GPVirtual, load func(operand.Mem, reg.VecVirtual), _ func(reg.VecVirtual, operand.Mem)) {
+			v, w := a.Vec(), a.Vec()
+			load(operand.Mem{Base: p[0]}, v)
+			load(operand.Mem{Base: p[1]}, w)
+			a.Fma(v, w, acc[i%4])
+			i++
+		})
+		a.StoreOne(a.Total(a.Fold(acc)), dots)
+	}, x, y)
 }

@@ -1,0 +1,133 @@
+package pointwise
+
+import (
+	"github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+
+	"github.com/trainctl/trainctl/core/engine/kernel/gen/isa"
+)
+
+// attention emits what lies between the products of an attention, over tiles of scores, whose
+// rows lie bytes apart: vectors of each row, of which row i sees the first seen + i·step
+// elements, at most to most. lanes holds 0 to 15.
+func attention(a *isa.Asm) {
+	f := NewFormula(a, "attentionConstants")
+	f.scorePeaks()
+	f.scoreExps()
+	f.scoreSlopes()
+}
+
+func (f *formula) scorePeaks() {
+	f.Kernel("scorePeaks", "func(rows, vectors int, x *float32, bytes int, lanes *float32, seen, step, most, scale float32, peaks *float32)",
+		"raises peaks to the largest of each row times scale, NaNs aside.")
+	s, x, peaks := f.scores(), f.Gp("x"), f.Gp("peaks")
+	f.EachRow(func() {
+		acc, scale := f.load(minusInf), f.SplatLate("scale")
+		s.row(x, "row", func(v reg.VecVirtual, _ operand.Mem) { f.Max(acc, v, acc) })
+		top := f.Greatest(acc)
+		f.VMULPS(scale.AsX(), top, top)
+		f.merge(top, peaks, f.VMAXPS)
+	}, x)
+}
+
+func (f *formula) scoreExps() {
+	f.Kernel("scoreExps", "func(rows, vectors, rest int, x *float32, bytes int, lanes *float32, seen, step, most, scale float32, shifts, sums *float32)",
+		"replaces x by exp(x·scale − shift), and by 0 where it is not seen and in the rest of the vectors, and adds up each row.")
+	s, x, shifts, sums := f.scores(), f.Gp("x"), f.Gp("shifts"), f.Gp("sums")
+	f.EachRow(func() {
+		scale, sum := f.SplatLate("scale"), f.Vec()
+		shift := f.RowFactors([]reg.GPVirtual{shifts})[0]
+		f.Zero(sum)
+		end := s.row(x, "row", func(v reg.VecVirtual, at operand.Mem) {
+			f.Mul(scale, v, v)
+			f.Sub(shift, v, v)
+			e := f.power(v)
+			f.Add(e, sum, sum)
+			f.Move(e, at)
+		})
+		f.zeros(end)
+		f.merge(f.Total(sum), sums, f.VADDPS)
+	}, x)
+}
+
+func (f *formula) scoreSlopes() {
+	f.Kernel("scoreSlopes", "func(rows, vectors, rest int, p, s *float32, bytes int, scale float32, dots *float32)",
+		"replaces s by p·(s − dot)·scale, and by 0 in the rest of the vectors.")
+	p, s, dots, scale := f.Gp("p"), f.Gp("s"), f.Gp("dots"), f.Splat("scale")
+	f.EachRow(func() {
+		dot, to := f.RowFactors([]reg.GPVirtual{dots})[0], f.GP64()
+		f.MOVQ(s, to)
+		f.eachVector(p, "row", func(at operand.Mem) {
+			v, w := f.Vec(), f.Vec()
+			f.Move(operand.Mem{Base: to}, v)
+			f.Move(at, w)
+			f.Sub(dot, v, v)
+			f.Mul(scale, w, w)
+			f.Mul(w, v, v)
+			f.Move(v, operand.Mem{Base: to})
+			f.Advance(operand.U8(4*f.Lanes), to)
+		})
+		f.zeros(to)
+	}, p, s)
+}
+
+// merge stores the lowest lane of v, combined with the float32 that p points to, and moves p on.
+func (f *formula) merge(v reg.VecVirtual, p reg.GPVirtual, with func(...operand.Op)) {
+	old := f.XMM()
+	f.VMOVSS(operand.Mem{Base: p}, old)
+	with(old, v, v)
+	f.StoreOne(v, p)
+}
+
+// scores is what a row of a tile sees.
+type scores struct {
+	*formula
+	seen, step reg.VecVirtual
+	lanes      reg.GPVirtual
+}
+
+func (f *formula) scores() *scores {
+	return &scores{f, f.Splat("seen"), f.Splat("step"), f.Gp("lanes")}
+}
+
+// row calls body for every vector of a row, −∞ where it is not seen, and returns where they end.
+func (s *scores) row(x reg.GPVirtual, label string, body func(v reg.VecVirtual, at operand.Mem)) (end reg.GPVirtual) {
+	n, lane, unseen, most := s.Vec(), s.Vec(), s.load(minusInf), s.SplatLate("most")
+	s.Min(s.seen, most, n)
+	s.Add(s.step, s.seen, s.seen)
+	s.Move(operand.Mem{Base: s.lanes}, lane)
+	return s.eachVector(x, label, func(at operand.Mem) {
+		v := s.Vec()
+		s.Move(at, v)
+		v = s.Above(n, lane, v, unseen)
+		s.Add(s.Value(float64(s.Lanes)), lane, lane)
+		body(v, at)
+	})
+}
+
+// eachVector calls body for as many vectors as the parameter says, and returns where they end.
+func (f *formula) eachVector(x reg.GPVirtual, label string, body func(at operand.Mem)) (end reg.GPVirtual) {
+	p, n := f.GP64(), f.Gp("vectors")
+	f.MOVQ(x, p)
+	f.Label(label)
+	f.DECQ(n)
+	f.JL(operand.LabelRef(label + "Done"))
+	body(operand.Mem{Base: p})
+	f.Advance(operand.U8(4*f.Lanes), p)
+	f.JMP(operand.LabelRef(label))
+	f.Label(label + "Done")
+	return p
+}
+
+// zeros writes the rest of the vectors.
+func (f *formula) zeros(p reg.GPVirtual) {
+	rest, zero := f.Gp("rest"), f.Vec()
+	f.Zero(zero)
+	f.Label("rest")
+	f.DECQ(rest)
+	f.JL(operand.LabelRef("restDone"))
+	f.Move(zero, operand.Mem{Base: p})
+	f.Advance(operand.U8(4*f.Lanes), p)
+	f.JMP(operand.LabelRef("rest"))
+	f.Label("restDone")
+}
