@@ -24,6 +24,10 @@ type Options struct {
 	// Recompute makes values again in backward instead of keeping them since forward,
 	// where that saves more memory than it takes time. It changes no result.
 	Recompute bool
+
+	// RecomputeBlocks keeps only what goes from one block of layers to the next, and runs
+	// the blocks again in backward, where that saves memory. It changes no result.
+	RecomputeBlocks bool
 }
 
 // Plan is a compiled graph. It is read-only; programs are bound from it.
@@ -59,10 +63,14 @@ func Compile(g *graph.Graph, opt Options) (*Plan, error) {
 	if err := order(g, opt.Train); err != nil {
 		return nil, err
 	}
-	if !opt.Recompute || !opt.Train {
-		return compile(g, opt, nothing)
+	switch {
+	case !opt.Train:
+	case opt.RecomputeBlocks:
+		return leanestBlocks(g, opt)
+	case opt.Recompute:
+		return leanest(g, opt)
 	}
-	return leanest(g, opt)
+	return compile(g, opt, effort{})
 }
 
 func compile(g *graph.Graph, opt Options, again effort) (*Plan, error) {

@@ -17,34 +17,34 @@ const longestChain = 4
 type recomputing struct {
 	l        *lowering
 	backward int         // first step of backward
-	maker    map[int]int // by value: the step whose first output it is
+	maker    map[int]int // by value: the step whose output it is
 	last     map[int]int // by value: the last step that reads it
 	chain    map[int]int // by value that can be made again: the steps it takes
 	dropped  map[int]bool
-	made     map[int]int // by value: what has been made again
+	made     map[int]int  // by value: what has been made again
+	whole    bool         // steps may run again as they are
+	between  map[int]bool // values between blocks, which are kept
 }
 
-// effort is what backward makes again.
-type effort int
-
-const (
-	nothing   effort = iota
-	cheap            // what takes a pass over memory
-	functions        // and outputs of functions whose gradients compute most of them
-)
+// effort is what backward makes again; nothing, if it is zero.
+type effort struct {
+	cheap     bool // what takes a pass over memory
+	functions bool // outputs of functions whose gradients compute most of them
+	block     int  // all that blocks of layers make, each of at least so many bytes
+}
 
 // leanest compiles with the effort that its memory is worth: a pass over memory a sixteenth
 // of the arena, and functions a quarter, if that is more than caches hold.
 func leanest(g *graph.Graph, opt Options) (*Plan, error) {
 	const cached = 32 << 20
-	best, err := compile(g, opt, nothing)
+	best, err := compile(g, opt, effort{})
 	if err != nil {
 		return nil, err
 	}
 	for _, level := range []struct {
 		again        effort
 		share, least int
-	}{{cheap, 16, 0}, {functions, 4, cached}} {
+	}{{effort{cheap: true}, 16, 0}, {effort{cheap: true, functions: true}, 4, cached}} {
 		p, err := compile(g, opt, level.again)
 		if err != nil {
 			return nil, err
@@ -59,19 +59,24 @@ func leanest(g *graph.Graph, opt Options) (*Plan, error) {
 // recompute replaces what is read in backward but need not be kept since forward.
 // Results stay the same to the bit.
 func (l *lowering) recompute(again effort) {
-	if again == functions {
+	if again.functions {
 		l.gradientsAgain()
 	}
-	if again == nothing {
+	if again == (effort{}) {
 		return
 	}
 	r := &recomputing{
 		l: l, backward: l.firstBackward(), maker: map[int]int{}, last: map[int]int{},
 		chain: map[int]int{}, dropped: map[int]bool{}, made: map[int]int{},
+		whole: again.block > 0, between: map[int]bool{},
 	}
 	r.survey()
-	for i := range l.steps[:r.backward] {
-		r.decide(i)
+	if r.whole {
+		r.dropBlocks(again.block)
+	} else {
+		for i := range l.steps[:r.backward] {
+			r.decide(i)
+		}
 	}
 	back := l.steps[r.backward:]
 	l.steps = slices.Clip(l.steps[:r.backward])
@@ -98,8 +103,10 @@ func (r *recomputing) survey() {
 				r.last[r.root(v)] = i
 			}
 		}
-		if i < r.backward && d.out[0] != absent && r.l.vals[d.out[0]].place == PlaceArena {
-			r.maker[r.root(d.out[0])] = i
+		for _, v := range d.out {
+			if i < r.backward && v != absent && r.l.vals[v].place == PlaceArena {
+				r.maker[r.root(v)] = i
+			}
 		}
 	}
 }
@@ -175,10 +182,10 @@ func (r *recomputing) again(v int) int {
 		return w
 	}
 	d := r.l.steps[r.maker[v]]
-	again := op.StepOf(d.op).Again
+	again := r.substitute(&d)
 	in := d.operands(again.In)
 	for k, u := range in {
-		if u != absent && r.l.vals[u].place == PlaceArena && (r.dropped[r.root(u)] || !r.kept(r.root(u))) {
+		if u != absent && r.l.vals[u].place == PlaceArena && r.gone(r.root(u)) {
 			in[k] = r.l.renamed(u, r.root(u), r.again(r.root(u)))
 		}
 	}
@@ -193,6 +200,19 @@ func (r *recomputing) again(v int) int {
 		}
 	}
 	r.l.steps = append(r.l.steps, draft{op: again.Op, layer: d.layer, attr: d.attr, in: in, out: copies, branch: d.branch, again: true})
-	r.made[v] = copies[0]
-	return copies[0]
+	for k, u := range out {
+		if u != absent {
+			r.made[r.root(u)] = copies[k]
+		}
+	}
+	return r.made[v]
+}
+
+// gone reports whether backward has to make a value again to read it. Blocks read what cannot be made
+// again, and what goes from one to the next, where it is.
+func (r *recomputing) gone(v int) bool {
+	if r.whole && (r.between[v] || !r.remade(v)) {
+		return false
+	}
+	return r.dropped[v] || !r.kept(v)
 }

@@ -48,18 +48,42 @@ func recomputed() map[string]nn.Config {
 func TestRecomputeKeepsBits(t *testing.T) {
 	for name, cfg := range recomputed() {
 		for _, opt := range []plan.Options{{Fuse: true}, {}, {DType: tensor.F64, Fuse: true}, {Policy: autocast(tensor.BF16), Fuse: true}, {Policy: autocast(tensor.F16)}} {
-			recomputes(t, name, cfg, opt)
+			recomputes(t, name, cfg, opt, func(o *plan.Options) { o.Recompute = true })
+		}
+	}
+}
+
+// Blocks of layers that run again in backward give the same bits, dropout included, and take less
+// memory than cheap activations alone.
+func TestBlocksRunAgainWithTheirBits(t *testing.T) {
+	blocks := func(o *plan.Options) { o.RecomputeBlocks = true }
+	transformer := layers{with(layer("reshape"), op.Args{"shape": []int{28, 28}})}
+	for range 6 {
+		transformer = append(transformer,
+			nn.LayerConfig{Type: "residual", Layers: layers{with(layer("layernorm"), op.Args{"normalized_shape": []int{28}}), linear(84),
+				with(layer("attention"), op.Args{"heads": 4, "causal": true, "dropout": 0.2}), linear(28), layer("dropout")}},
+			nn.LayerConfig{Type: "residual", Layers: layers{rms(28), linear(112), layer("gelu"), linear(28), layer("dropout")}})
+	}
+	models := recomputed()
+	models["transformer"] = nn.Config{Layers: append(transformer, layer("flatten"), linear(10))}
+	for name, cfg := range models {
+		for _, opt := range []plan.Options{{Fuse: true}, {}, {DType: tensor.F64, Fuse: true}, {Policy: autocast(tensor.BF16), Fuse: true}} {
+			again := recomputes(t, name, cfg, opt, blocks)
+			opt.Batch, opt.Train, opt.Recompute = 4, true, true
+			if cheap := must(plan.Compile(again.g, opt)); name == "transformer" && again.p.ArenaBytes() > cheap.ArenaBytes()/2 {
+				t.Errorf("%s, %+v: an arena of %d bytes, and %d if cheap activations are made again", name, opt, again.p.ArenaBytes(), cheap.ArenaBytes())
+			}
 		}
 	}
 }
 
 // recomputes compares two training runs of a model with and without recomputation.
-func recomputes(t testing.TB, name string, cfg nn.Config, opt plan.Options) {
+func recomputes(t testing.TB, name string, cfg nn.Config, opt plan.Options, recompute func(*plan.Options)) *rig {
 	t.Helper()
 	opt.Batch, opt.Train = 4, true
 	g := build(t, cfg, digits, class)
 	kept := newRig(t, g, opt, 3)
-	opt.Recompute = true
+	recompute(&opt)
 	again := newRig(t, g, opt, 3)
 	if !slices.ContainsFunc(again.p.Steps(), func(s plan.Step) bool { return s.Again }) {
 		t.Errorf("%s, %+v: nothing is made again", name, opt)
@@ -72,6 +96,7 @@ func recomputes(t testing.TB, name string, cfg nn.Config, opt plan.Options) {
 		t.Errorf("%s, %+v: forward keeps %d bytes and backward makes %d again; without, %d and %d", name, opt, a.Kept, a.Again, b.Kept, b.Again)
 	}
 	sameRuns(t, name, again, kept)
+	return again
 }
 
 // sameRuns gives two programs of a model the same batches.
@@ -109,6 +134,8 @@ func TestRecomputeKeepsBitsOfDrawnModels(t *testing.T) {
 			kept := newRig(t, g, opt, 3)
 			opt.Recompute = true
 			sameRuns(t, "drawn", newRig(t, g, opt, 3), kept)
+			opt.RecomputeBlocks = true
+			sameRuns(t, "drawn, in blocks", newRig(t, g, opt, 3), newRig(t, g, plan.Options{Batch: opt.Batch, Train: true, Fuse: opt.Fuse, Policy: opt.Policy}, 3))
 		}
 	}
 }

@@ -55,22 +55,23 @@ func (c RunConfig) Problems() usererr.List {
 
 // TrainConfig is the table [train].
 type TrainConfig struct {
-	Epochs          int     `toml:"epochs"`           // passes over the training data; 0: as many as max_steps needs, the default when that alone is given
-	MaxSteps        int     `toml:"max_steps"`        // end the run after this many steps (evaluation still follows); 0: no limit
-	PerRankBatch    int     `toml:"per_rank_batch"`   // samples per rank and micro-step; with global_batch at most
-	GlobalBatch     int     `toml:"global_batch"`     // samples over all ranks and micro-steps of one optimizer step
-	AccumulateSteps int     `toml:"accumulate_steps"` // micro-steps per optimizer step; only the last one communicates
-	AccumulateMean  bool    `toml:"accumulate_mean"`  // weight micro-steps so that the result equals one big batch; false sums as DDP's no_sync does
-	MaxNorm         float64 `toml:"max_norm"`         // clip the total gradient norm after the reduce; 0: off
-	EvalEvery       int     `toml:"eval_every"`       // epochs between evaluations; 0: never
-	EvalBatch       int     `toml:"eval_batch"`       // samples per rank and evaluation step; 0: as in training
-	LogFreq         int     `toml:"log_freq"`         // steps between progress lines where there is no terminal
-	MaxSkips        int     `toml:"max_skips"`        // end the run after this many steps in a row whose loss or gradients are not finite; 0: never
+	Epochs          int     `toml:"epochs"`                        // passes over the training data; 0: as many as max_steps needs, the default when that alone is given
+	MaxSteps        int     `toml:"max_steps"`                     // end the run after this many steps (evaluation still follows); 0: no limit
+	PerRankBatch    int     `toml:"per_rank_batch"`                // samples per rank and micro-step; with global_batch at most
+	GlobalBatch     int     `toml:"global_batch"`                  // samples over all ranks and micro-steps of one optimizer step
+	AccumulateSteps int     `toml:"accumulate_steps"`              // micro-steps per optimizer step; only the last one communicates
+	AccumulateMean  bool    `toml:"accumulate_mean"`               // weight micro-steps so that the result equals one big batch; false sums as DDP's no_sync does
+	MaxNorm         float64 `toml:"max_norm"`                      // clip the total gradient norm after the reduce; 0: off
+	EvalEvery       int     `toml:"eval_every"`                    // epochs between evaluations; 0: never
+	EvalBatch       int     `toml:"eval_batch"`                    // samples per rank and evaluation step; 0: as in training
+	LogFreq         int     `toml:"log_freq"`                      // steps between progress lines where there is no terminal
+	Recompute       string  `toml:"recompute" words:"none,blocks"` // "blocks": backward runs blocks of layers again instead of keeping what they compute
+	MaxSkips        int     `toml:"max_skips"`                     // end the run after this many steps in a row whose loss or gradients are not finite; 0: never
 }
 
 // DefaultTrain is one epoch with an evaluation at its end.
 func DefaultTrain() TrainConfig {
-	return TrainConfig{Epochs: 1, AccumulateSteps: 1, AccumulateMean: true, EvalEvery: 1, LogFreq: 50, MaxSkips: 100}
+	return TrainConfig{Epochs: 1, AccumulateSteps: 1, AccumulateMean: true, EvalEvery: 1, LogFreq: 50, Recompute: "none", MaxSkips: 100}
 }
 
 // Problems checks the table by itself.
@@ -105,6 +106,9 @@ func (c TrainConfig) Problems() usererr.List {
 	natural("eval_every", c.EvalEvery)
 	natural("eval_batch", c.EvalBatch)
 	natural("max_skips", c.MaxSkips)
+	if c.Recompute != "" && c.Recompute != "none" && c.Recompute != "blocks" {
+		l.Addf("recompute", `use "none" or "blocks"`, "unknown value %q", c.Recompute)
+	}
 	if !(c.MaxNorm >= 0) {
 		l.Addf("max_norm", "0 turns clipping off", "%v is not a norm ≥ 0", c.MaxNorm)
 	}

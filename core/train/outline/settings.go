@@ -53,7 +53,7 @@ func (c Settings) Compile(g *graph.Graph, policy *sdk.Policy, rows int, training
 		return nil, err
 	}
 	p, err := plan.Compile(g, plan.Options{
-		Batch: rows, Train: training, DType: d, Policy: policy, Fuse: c.Run.Fuse, Recompute: c.Recompute && c.Run.Fuse,
+		Batch: rows, Train: training, DType: d, Policy: policy, Fuse: c.Run.Fuse, Recompute: c.Recompute && c.Run.Fuse, RecomputeBlocks: c.Train.Recompute == "blocks",
 		SyncBatchNorm: c.DDP.SyncBatchNorm && world > 1,
 	})
 	if err != nil {
