@@ -57,7 +57,7 @@ func scratch[T kernel.Float](p *Shape, d Direction, columns func(*Shape) int) in
 	case Product:
 		return product.Scratch(p, d)
 	case Planes:
-		return planes.Scratch(p, d)
+		return max(planes.Scratch(p, d), columns(p))
 	case Lanes:
 		return winograd.LanesScratch(p)
 	}
@@ -106,7 +106,9 @@ func GradWeight[T kernel.Float](p *Shape, x, dy, dw, scratch []T, accumulate boo
 	case Product:
 		product.GradWeight(p, kernel.As32(x), kernel.As32(dy), kernel.As32(dw), kernel.As32(scratch), accumulate)
 	case Planes:
-		planes.GradWeight(p, kernel.As32(x), kernel.As32(dy), kernel.As32(dw), kernel.As32(scratch), accumulate)
+		if !planes.GradWeight(p, kernel.As32(x), kernel.As32(dy), kernel.As32(dw), kernel.As32(scratch), accumulate) {
+			im2col.GradWeight(p, x, dy, dw, scratch, accumulate)
+		}
 	case Lanes:
 		winograd.LanesGradWeight(p, kernel.As32(x), kernel.As32(dy), kernel.As32(dw), kernel.As32(scratch), accumulate)
 	default:

@@ -133,7 +133,7 @@ func TestConvAgainstReference(t *testing.T) {
 func TestConvPassesNaN(t *testing.T) {
 	withoutWinograd(t)
 	kerneltest.AtEachLevel(t, func(t *testing.T) {
-		for i := range convCases[:7] {
+		for i := range convCases[:8] {
 			p := &convCases[i]
 			x, w, dy := kerneltest.Random[float32](1, p.N*p.C*p.H*p.W), kerneltest.Random[float32](2, p.K*p.PatchSize()), kerneltest.Random[float32](3, p.N*p.K*p.OutH()*p.OutW())
 			x[len(x)/2], dy[len(dy)/3] = float32(math.NaN()), float32(math.NaN())

@@ -154,6 +154,29 @@ func (p *product) acrossSlab(i, m, l, kc, j, n, height int, packed []float32) {
 	}
 }
 
+// PackRows packs m rows of k elements, lda apart, for AddPacked: to PackedElems(m, k) elements.
+func PackRows(m, k int, a []float32, lda int, packed []float32) {
+	s, depth := shapeOf[float32](), EvenRows(k, deepest)
+	for l := 0; l < k; l += depth {
+		PackPanels(s, a[l:], lda, 1, m, min(depth, k-l), s.cols, packed[l*packedRows(m):])
+	}
+}
+
+// packedRows is how many rows the panels of m rows have room for.
+func packedRows(m int) int { return kernel.CeilDiv(m, kernel.Lanes()) * kernel.Lanes() }
+
+// PackedElems is the room for m packed rows of k elements, with what packing writes beyond their end.
+func PackedElems(m, k int) int { return packedRows(m)*k + packSlack }
+
+// AddPacked adds A·Bᵀ to C, which is m×n: A is the m packed rows of k elements, B's n rows lie ldb apart.
+func AddPacked(m, n, k int, packed, b []float32, ldb int, c []float32, ldc int) {
+	p := product{gemmCall: gemmCall[float32]{TileShape: shapeOf[float32](), m: m, n: n, k: k, b: strided[float32]{b, 1, ldb}, c: c, ldc: ldc, add: true}}
+	height, depth := EvenRows(n, p.rowsAcross()), EvenRows(k, deepest)
+	for l := 0; l < k; l += depth {
+		p.acrossSlab(0, m, l, min(depth, k-l), 0, n, height, packed[l*packedRows(m):])
+	}
+}
+
 // tilesOf says how high the next tiles of n rows are, and how many: all that
 // have the full height, or the one that is lower.
 func tilesOf(n, height int) (rows, tiles int) {

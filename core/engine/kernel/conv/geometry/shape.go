@@ -6,8 +6,7 @@ import "fmt"
 // in PyTorch's conv2d): N images of C×H×W, K filters of C/Groups×R×S. x is
 // [N, C, H, W], w [K, C/Groups, R, S], bias [K], y [N, K, OutH, OutW].
 // A zero dilation or group count means 1. Padding may be multiplied like any
-// other zero: an infinite weight or gradient there gives NaN, as in PyTorch. So may an
-// infinite input in the weight gradient of its channel, if a convolution is depthwise.
+// other zero: an infinite weight or gradient there gives NaN, as in PyTorch.
 type Shape struct {
 	N, C, H, W, K, R, S                              int
 	StrideH, StrideW, PadH, PadW, DilH, DilW, Groups int

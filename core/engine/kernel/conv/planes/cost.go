@@ -10,11 +10,17 @@ import (
 const (
 	planeCalls = 30.0 // a call of a micro-kernel
 	planeRow   = 3.0  // copying a row
+
+	denseLosses = 1.1 // of the products of weight gradients
+	densePacks  = 0.6 // packing an element of dy
 )
 
 // Cost is the estimated cycles of a direction of p. See package cost.
 func Cost(p *geometry.Shape, d geometry.Direction) float64 {
-	f, h, w := inputFrame(p), p.OutH(), p.OutW()
+	if d == geometry.ToWeight && !depthwise(p) {
+		return newDense(p).cost()
+	}
+	f, h, w := inputFrame(p, planeElems), p.OutH(), p.OutW()
 	channels, planes, taps, calls := p.C, p.K, float64(p.R*p.S), 1.0
 	moves := float64(p.H) * planeRow * float64(kernel.CeilDiv(p.W, narrow))
 	if d == geometry.ToInput {

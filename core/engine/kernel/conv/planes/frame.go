@@ -5,8 +5,12 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
 )
 
-// planeElems bounds the frames that are worked on at once, so that they stay in the L1 cache.
-const planeElems = 1 << 11
+// planeElems bounds the frames that are worked on at once, so that they stay in the L1 cache; denseElems those of
+// all channels of a group, which stay in the L2 cache.
+const (
+	planeElems = 1 << 11
+	denseElems = 1 << 16
+)
 
 // narrow is the lanes of the narrowest vectors, which rows of copies are written in.
 const narrow = 8
@@ -24,14 +28,14 @@ type planeFrame struct {
 }
 
 // newPlaneFrame is for planes of h×w of whose phases rows×columns are looked at by rows of out
-// pixels, of as many of images as the cache has room for beside those of other channels.
-func newPlaneFrame(images, channels, h, w, stepH, stepW, top, left, rows, columns, out int) planeFrame {
+// pixels, of as many of images as fit into room elements.
+func newPlaneFrame(images, room, h, w, stepH, stepW, top, left, rows, columns, out int) planeFrame {
 	f := planeFrame{stepH: stepH, stepW: stepW, top: top, left: left, rows: rows}
 	shared := left / stepW // zeros that end an image, and begin the next
 	last := min(columns-1, (left+w-1)/stepW)
 	f.h, f.w = min(h, rows*stepH-top), min(w, (last+1)*stepW-left)
 	f.pitch = max(columns-shared, last+1, out)
-	f.images = min(images, max(1, planeElems/(channels*stepH*stepW*rows*f.pitch)))
+	f.images = min(images, max(1, room/(stepH*stepW*rows*f.pitch)))
 	f.width = f.images*f.pitch + shared + narrow
 	f.phase = rows*f.width + kernel.Block
 	return f

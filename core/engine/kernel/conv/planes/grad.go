@@ -15,7 +15,7 @@ type planeGrad struct {
 func newPlaneGrad(p *geometry.Shape) planeGrad {
 	top, rows := leadOf(p.H, p.OutH(), p.StrideH, p.PadH, p.R, p.DilationH())
 	left, columns := leadOf(p.W, p.OutW(), p.StrideW, p.PadW, p.S, p.DilationW())
-	f := newPlaneFrame(p.N, p.K/p.C, p.OutH(), p.OutW(), 1, 1, top, left, rows, columns, kernel.CeilDiv(p.W, p.StrideW))
+	f := newPlaneFrame(p.N, planeElems*p.C/p.K, p.OutH(), p.OutW(), 1, 1, top, left, rows, columns, kernel.CeilDiv(p.W, p.StrideW))
 	return planeGrad{f, p, f.out(kernel.CeilDiv(p.H, p.StrideH), kernel.CeilDiv(p.W, p.StrideW))}
 }
 

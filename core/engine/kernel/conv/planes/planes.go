@@ -9,33 +9,38 @@ import (
 // product, and vectors are pixels of one plane. The planes of a channel of some images are
 // copied into a frame of zeros, which is split by the phases of the stride; then every
 // stride, dilation and filter is a list of offsets. Planes lie side by side in it: rows that are
-// shorter than a vector are computed together, and what lies between them is dropped. So an
-// infinite input may give NaN in gradients of weights that do not meet it.
+// shorter than a vector are computed together, and what lies between them is dropped.
 
 // maxStride is the longest stride that this package takes.
 const maxStride = 4
 
-// Takes reports whether a convolution is depthwise, and its planes are looked at.
+// Takes reports whether a convolution is depthwise, and its planes are looked at. The gradient of weights is
+// computed for all convolutions; see dense.go.
 func Takes(p *geometry.Shape, d geometry.Direction) bool {
-	if p.GroupCount() < 2 || p.C != p.GroupCount() || max(p.StrideH, p.StrideW) > maxStride {
+	if d != geometry.ToWeight && !depthwise(p) || max(p.StrideH, p.StrideW) > maxStride {
 		return false
 	}
-	f := inputFrame(p)
+	f := inputFrame(p, planeElems)
 	if d == geometry.ToInput {
 		f = newPlaneGrad(p).planeFrame
 	}
 	return f.h > 0 && f.w > 0
 }
 
-// inputFrame is that of x.
-func inputFrame(p *geometry.Shape) planeFrame {
-	return newPlaneFrame(p.N, 1, p.H, p.W, p.StrideH, p.StrideW, p.PadH, p.PadW,
+func depthwise(p *geometry.Shape) bool { return p.GroupCount() > 1 && p.C == p.GroupCount() }
+
+// inputFrame is that of x, of as many images as fit into room elements.
+func inputFrame(p *geometry.Shape, room int) planeFrame {
+	return newPlaneFrame(p.N, room, p.H, p.W, p.StrideH, p.StrideW, p.PadH, p.PadW,
 		p.OutH()+(p.R-1)*p.DilationH()/p.StrideH, p.OutW()+(p.S-1)*p.DilationW()/p.StrideW, p.OutW())
 }
 
 // Scratch is the number of scratch elements that a direction needs.
 func Scratch(p *geometry.Shape, d geometry.Direction) int {
-	f, taps := inputFrame(p), p.R*p.S
+	if d == geometry.ToWeight && !depthwise(p) {
+		return newDense(p).scratch()
+	}
+	f, taps := inputFrame(p, planeElems), p.R*p.S
 	switch d {
 	case geometry.ToInput:
 		g, multiplier := newPlaneGrad(p), p.K/p.C
@@ -43,7 +48,7 @@ func Scratch(p *geometry.Shape, d geometry.Direction) int {
 		return multiplier*(2*taps+g.elems()) + p.K*taps + p.StrideH*p.StrideW*out.elems() + 2*kernel.Block
 	case geometry.ToWeight:
 		o := newDotsOut(p, &f)
-		return taps*dotsCallElems + f.elems() + o.h*o.line()
+		return taps*dotsCallElems + f.elems() + o.h*o.line() + p.K*taps
 	}
 	out := f.out(p.OutH(), p.OutW())
 	return 2*taps + p.K*taps + f.elems() + out.elems() + kernel.Block
@@ -51,7 +56,7 @@ func Scratch(p *geometry.Shape, d geometry.Direction) int {
 
 // Forward computes y = conv(x, w) + bias; bias may be nil.
 func Forward(p *geometry.Shape, x, w, bias, y, scratch []float32) {
-	f, taps, plane := inputFrame(p), p.R*p.S, p.OutH()*p.OutW()
+	f, taps, plane := inputFrame(p, planeElems), p.R*p.S, p.OutH()*p.OutW()
 	out := f.out(p.OutH(), p.OutW())
 	table, scratch := f.inputTaps(p, scratch)
 	packed, scratch := scratch[:p.K*taps], scratch[p.K*taps:]

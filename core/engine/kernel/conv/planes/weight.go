@@ -1,10 +1,13 @@
 package planes
 
 import (
+	"math"
 	"unsafe"
 
 	"github.com/trainctl/trainctl/core/engine/kernel"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
+	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
+	"github.com/trainctl/trainctl/core/engine/kernel/reduce"
 )
 
 // dotsOut is how dy is read for the gradient of weights: from its place, where rows are whole
@@ -35,18 +38,22 @@ func newDotsOut(p *geometry.Shape, f *planeFrame) dotsOut {
 // line is the elements between the rows of a frame of dy.
 func (o *dotsOut) line() int { return o.blocks*o.lanes + narrow }
 
-// GradWeight writes or adds the gradient of the weights to dw.
-func GradWeight(p *geometry.Shape, x, dy, dw, scratch []float32, accumulate bool) {
-	f, taps, plane := inputFrame(p), p.R*p.S, p.OutH()*p.OutW()
+// GradWeight writes or adds the gradient of the weights to dw. It reports false, and leaves dw alone, if a sum is
+// not a number: an infinite input has met the zeros between two planes, and another algorithm has to tell.
+func GradWeight(p *geometry.Shape, x, dy, dw, scratch []float32, accumulate bool) bool {
+	if !depthwise(p) {
+		d := newDense(p)
+		return d.gradWeight(x, dy, dw, scratch, accumulate)
+	}
+	f, taps, plane := inputFrame(p, planeElems), p.R*p.S, p.OutH()*p.OutW()
 	o := newDotsOut(p, &f)
 	f.prepare(p.C*p.H*p.W, p.W)
 	o.calls, scratch = f.dotsCalls(p, scratch)
 	frame, grads := scratch[:f.elems()], scratch[f.elems():][:o.h*o.line()]
 	clear(frame)
 	clear(grads)
-	if !accumulate {
-		clear(dw[:p.K*taps])
-	}
+	sums := scratch[f.elems()+len(grads):][:p.K*taps]
+	clear(sums)
 	for n := 0; n < p.N; n += f.images {
 		images := min(f.images, p.N-n)
 		if images < f.images { // images of the batch before are zero in dy
@@ -56,7 +63,7 @@ func GradWeight(p *geometry.Shape, x, dy, dw, scratch []float32, accumulate bool
 			if multiplier := p.K / p.C; k%multiplier == 0 {
 				f.fill(images, x[(n*p.C+k/multiplier)*p.H*p.W:], frame)
 			}
-			from, to := dy[(n*p.K+k)*plane:], dw[k*taps:][:taps]
+			from, to := dy[(n*p.K+k)*plane:], sums[k*taps:][:taps]
 			if !o.framed {
 				o.columns(images, p.K*plane, o.w, frame, from, to)
 				continue
@@ -67,7 +74,19 @@ func GradWeight(p *geometry.Shape, x, dy, dw, scratch []float32, accumulate bool
 			o.columns(1, 0, o.line(), frame, grads, to)
 		}
 	}
+	if !sumsUp(sums) {
+		return false
+	}
+	if accumulate {
+		elementwise.AddTo(dw[:p.K*taps], sums)
+	} else {
+		copy(dw, sums)
+	}
+	return true
 }
+
+// sumsUp reports whether x has no NaN, nor infinities of both signs.
+func sumsUp(x []float32) bool { return !math.IsNaN(reduce.Sum64(x)) }
 
 // dotsCall is a call of the micro-kernel for some columns of taps, one row of the frame after every other.
 type dotsCall struct {
