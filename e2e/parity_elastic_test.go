@@ -200,3 +200,37 @@ func TestEverySampleCountsOnceInBatchesPerRank(t *testing.T) {
 		}
 	}
 }
+
+// When a rank dies, the others go on from the step that they were in, in the same processes
+// and without a checkpoint, with the samples and losses of a run that nothing happened to.
+func TestRanksGoOnWithoutOneThatDied(t *testing.T) {
+	t.Parallel()
+	tables := elasticTables + "[train]\nepochs = 3\nglobal_batch = 16\n"
+	whole := placeWith(t, tables).run(t, rig.Set("launch.nproc_per_node=1", `checkpoint.every="100 epochs"`)...)
+	p := placeWith(t, tables)
+	p.AddProgram(t, "e2e/testdata/recording")
+	proc := p.Start(t, append([]string{"run", p.Config}, rig.Set("launch.nproc_per_node=3", "launch.elastic=true", `checkpoint.every="100 epochs"`,
+		"dataset.plugin=./recording", fmt.Sprintf("dataset.options.record=%q", filepath.Join(p.Dir, "record")),
+		"dataset.options.serve=41", "dataset.options.serve_rank=2")...)...) // in the tenth step it gets nothing
+	p.WaitForSteps(t, proc, 1, 9)
+	rig.Signal(t, p.Worker(t, 2).PID, syscall.SIGKILL)
+	res := proc.Wait(t).Expect(t, 0)
+	res.Prints(t, "rank 2 was ended by", "2 ranks go on", "elastic")
+	r := readRun(t, p.RunDir(1))
+	if len(r.steps) != 21 {
+		t.Fatalf("%d steps, want 3 × 7", len(r.steps))
+	}
+	for i, s := range r.steps {
+		w := whole.steps[i]
+		if !(math.Abs(s.LossMean-w.LossMean) <= 1e-5*w.LossMean) || s.Samples != w.Samples || s.LR != w.LR {
+			t.Errorf("step %d: loss %v of %d samples, undisturbed %v of %d", i+1, s.LossMean, s.Samples, w.LossMean, w.Samples)
+		}
+	}
+	if a, b := r.sum.Eval, whole.sum.Eval; *a.Accuracy != *b.Accuracy || r.sum.WorldSize != 2 || r.sum.Restarts != 0 || len(r.sum.Comm.Elastic) != 1 {
+		t.Errorf("accuracy %v, undisturbed %v; %d ranks, %d restarts, %+v", *a.Accuracy, *b.Accuracy, r.sum.WorldSize, r.sum.Restarts, r.sum.Comm.Elastic)
+	}
+	if n := len(rig.EventsOf[*event.RankStarted](t, r.dir)); n != 1 { // of rank 0, whose events these are
+		t.Errorf("rank 0 was started %d times", n)
+	}
+	r.params(t)
+}

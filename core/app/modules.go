@@ -107,7 +107,7 @@ func startJoin(lc fx.Lifecycle, w rank.World, key secret.Secret, cfg *config.Con
 func startBackend(lc fx.Lifecycle, h *host.Host, cfg *config.Config, m Machine, bus *event.Bus) *Starting[host.Collectives] {
 	s := Start(func() (host.Collectives, error) {
 		b, err := h.PlaceBackend(context.Background(), Backend(cfg), cfg.Backend.Options, sdk.PlaceRequest{
-			Device: m.Device, Overlap: true, Restarts: cfg.Backend.Restarts, Getenv: os.Getenv,
+			Device: m.Device, Overlap: true, Restarts: replacements(cfg), Getenv: os.Getenv,
 		})
 		if err == nil && b.Placement().Why != "" {
 			bus.Emit(&event.BackendPlaced{Backend: b.Info().Name, InProcess: b.Placement().InProcess, PID: b.PID(), Reason: b.Placement().Why})
@@ -116,6 +116,15 @@ func startBackend(lc fx.Lifecycle, h *host.Host, cfg *config.Config, m Machine, 
 	})
 	lc.Append(fx.Hook{OnStop: closing(s, bus)})
 	return s
+}
+
+// replacements is how often a backend may have to be replaced. In an elastic job every change
+// of the ranks replaces it.
+func replacements(cfg *config.Config) int {
+	if cfg.Launch.Elastic {
+		return max(1, cfg.Backend.Restarts)
+	}
+	return cfg.Backend.Restarts
 }
 
 func startPrecision(lc fx.Lifecycle, h *host.Host, cfg *config.Config, bus *event.Bus) *Starting[host.Scaler] {

@@ -34,6 +34,7 @@ func (c *Config) check() {
 	c.checkEvaluation()
 	c.checkPrecision()
 	c.checkSchedule()
+	c.checkElastic()
 	c.checkIneffective()
 	def := Default(c.Optimizer.Name)
 	c.unused("optimizer", c.Optimizer.Name, c.Optimizer, def.Optimizer, c.Optimizer.Uses())
@@ -127,6 +128,22 @@ func (c *Config) checkSchedule() {
 	if c.Scheduler.Name == "step" && !c.report.given("lr_scheduler.step_size") {
 		c.missing("lr_scheduler.step_size", "add step_size, counted in lr_scheduler.unit", "missing: a step schedule needs it")
 	}
+}
+
+// checkElastic refuses what depends on the number of ranks during the run.
+func (c *Config) checkElastic() {
+	if !c.Launch.Elastic {
+		return
+	}
+	fixed := func(wrong bool, key, help string) {
+		if wrong {
+			c.report.errorf(key, atValue, help, "the ranks of an elastic job change, and this does not follow them (launch.elastic)")
+		}
+	}
+	fixed(c.DDP.Uneven != ddp.UnevenError, "ddp.uneven", `remove it; with train.global_batch ranks may have different numbers of samples`)
+	fixed(c.DDP.SyncBatchNorm, "ddp.sync_batchnorm", "remove it")
+	fixed(c.DDP.Compress == "powersgd", "ddp.compress", `use "none", "fp16" or "bf16"`)
+	fixed(c.Run.Device == "cuda", "run.device", `use "cpu"`)
 }
 
 // checkIneffective warns about settings that are accepted but have no effect.

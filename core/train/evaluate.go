@@ -30,13 +30,18 @@ func (t *Trainer) evaluate(ctx context.Context) (err error) {
 	if err := t.settleBuffers(ctx); err != nil {
 		return err
 	}
-	mark := t.trace.Now()
-	sums, err := t.evalShard()
+	shard, ranks := agreement.Totals{}, 0
+	sums, err := t.agreement.Sum(ctx, func() (_ agreement.Totals, err error) {
+		if ranks == t.World.Size { // of the same samples as before
+			return shard, nil
+		}
+		mark := t.trace.Now()
+		ranks = t.World.Size
+		shard, err = t.evalShard()
+		t.trace.Since(timeline.Compute, "evaluation", -1, mark)
+		return shard, err
+	})
 	if err != nil {
-		return err
-	}
-	t.trace.Since(timeline.Compute, "evaluation", -1, mark)
-	if err := t.agreement.Sum(ctx, &sums); err != nil {
 		return fmt.Errorf("evaluation after step %d: %w", t.pos.Step, err)
 	}
 	t.report.Evaluation(t.pos, &sums, time.Since(begin))

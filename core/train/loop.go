@@ -41,7 +41,7 @@ func (t *Trainer) epoch(ctx context.Context) (stop bool, err error) {
 	}
 	for begun := t.pos.Step; ; {
 		begin := time.Now()
-		in, err := t.nextInputs(ctx)
+		in, err := t.inputs(ctx)
 		if err != nil {
 			return false, err
 		}
@@ -64,6 +64,14 @@ func (t *Trainer) epoch(ctx context.Context) (stop bool, err error) {
 	t.pos.Epoch++
 	t.pos.Offset = 0
 	return false, t.endEpoch(ctx)
+}
+
+// inputs returns the inputs of the next step, for the ranks that there are now.
+func (t *Trainer) inputs(ctx context.Context) (passes.Inputs, error) {
+	if t.regrouped {
+		return t.restart(ctx)
+	}
+	return t.nextInputs(ctx)
 }
 
 // nextInputs returns the inputs of the next step of the epoch, if there is one. If uneven

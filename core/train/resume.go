@@ -130,7 +130,7 @@ func (t *Trainer) restore(s *checkpoint.Snapshot, r checkpoint.Report, head *res
 		lines = append(lines, feedback.Restore(t.Settings.DDP.Compress, s.Compression, s.WorldSize)...)
 		head.Feedback = feedback.Restored != nil
 		head.Position = outline.Position{Step: s.Step, Applied: s.Applied, Epoch: s.Epoch, Offset: s.Sampler.Done(), FirstBatch: s.Sampler.FirstBatch}
-		lines = append(lines, t.regroup(s.Sampler, &head.Position)...)
+		lines = append(lines, t.resized(s.Sampler, &head.Position)...)
 		for k, v := range s.Metrics {
 			t.report.Metrics.Set(k, v, s.Step)
 		}
@@ -164,23 +164,31 @@ func (t *Trainer) sameOrder(s checkpoint.Sampler, epoch int) error {
 		epoch, s.Seed, s.Shuffle, s.DropLast, t.Settings.Sampler.SeedOr(t.Settings.Run.Seed), t.Settings.Sampler.Shuffle, t.Settings.Sampler.DropLast, t.Settings.Sampler.Pad)
 }
 
-// regroup goes on from a position in a job that may have had other ranks or batches. A
+// resized goes on from a position in a job that may have had other ranks or batches. A
 // schedule that counts epochs ends this one with its last step, whatever steps began it.
-func (t *Trainer) regroup(s checkpoint.Sampler, pos *outline.Position) (notes []string) {
+func (t *Trainer) resized(s checkpoint.Sampler, pos *outline.Position) (notes []string) {
 	if s.WorldSize != t.World.Size && pos.Offset > 0 {
 		notes = append(notes, fmt.Sprintf("continuing epoch %d of a job of %d ranks on %d: %d samples are done and will not be read again",
 			s.Epoch, s.WorldSize, t.World.Size, pos.Offset))
 	}
 	now := t.outline.Division.Step
-	if s.StepBatch > 0 && s.StepBatch != now && t.Settings.Schedule.FollowsEpochs() {
-		left := t.outline.Sampler.End(pos.Offset, now) - pos.Offset
-		pos.Applied = (pos.Epoch+1)*t.outline.StepsPerEpoch - (left+now-1)/now
+	if s.StepBatch > 0 && s.StepBatch != now {
+		t.reschedule(pos)
 	}
 	if f := t.Settings.Schedule.BatchFactor(pos.FirstBatch, now); f != 1 {
 		notes = append(notes, fmt.Sprintf("the learning rate is multiplied by %.4g: a step has %d samples, and had %d when the run began (lr_scheduler.batch_scaling = %q)",
 			f, now, pos.FirstBatch, t.Settings.Schedule.BatchScaling))
 	}
 	return notes
+}
+
+// reschedule moves a position to where it is in a schedule of steps of another size.
+func (t *Trainer) reschedule(pos *outline.Position) {
+	if t.Settings.Schedule.FollowsEpochs() {
+		step := t.outline.Division.Step
+		left := t.outline.Sampler.End(pos.Offset, step) - pos.Offset
+		pos.Applied = (pos.Epoch+1)*t.outline.StepsPerEpoch - (left+step-1)/step
+	}
 }
 
 // adopt sets rank 0's state on every rank.

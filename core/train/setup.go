@@ -147,7 +147,7 @@ func fewNames(names []string) []string {
 func (t *Trainer) newProcessGroup() *recovery.ProcessGroup {
 	s := &t.Settings
 	return &recovery.ProcessGroup{
-		Backend: t.Backend, Gather: t.Gather, Events: t.Events, Options: s.BackendOptions, InitTimeout: s.BackendInit, Restarts: s.BackendRestarts,
+		Backend: t.Backend, Gather: t.Gather, Events: t.Events, Options: s.BackendOptions, InitTimeout: s.BackendInit, Restarts: s.BackendRestarts, Members: t.Members,
 		Open: sdk.Group{
 			JobID: t.World.RunID, Secret: t.Secret, Generation: t.World.RestartCount,
 			Rank: t.World.Rank, WorldSize: t.World.Size, LocalRank: t.World.LocalRank, LocalSize: t.World.LocalSize,
@@ -190,8 +190,7 @@ func (t *Trainer) makePlan() (err error) {
 	replica.WarnMissing(t.Device, t.Events)
 	t.report.Planning = time.Since(begin)
 	slots := LoaderSlots(t.Settings.Sampler)
-	t.feeder = data.NewFeeder(data.NewLoader(t.Dataset, slots, o.Batch, t.Settings.Run.Seed), o.Sampler, o.Division, t.device.Dev)
-	t.passes.Feeder = t.feeder
+	t.feed()
 	rows := o.Rows()
 	if t.EvalOnly {
 		rows = max(rows, t.evalBatch())
@@ -203,6 +202,15 @@ func (t *Trainer) makePlan() (err error) {
 		t.device.Pin(slots.Memory())
 	}
 	return nil
+}
+
+// feed makes the feeder of the outline's batches.
+func (t *Trainer) feed() {
+	o := t.outline
+	loader := data.NewLoader(t.Dataset, LoaderSlots(t.Settings.Sampler), o.Batch, t.Settings.Run.Seed)
+	t.feeder = data.NewFeeder(loader, o.Sampler, o.Division, t.device.Dev)
+	t.feeder.Trace(t.trace)
+	t.passes.Feeder = t.feeder
 }
 
 // allocate makes the memory of the rank, with the model in it, and what shares it.

@@ -55,6 +55,9 @@ func (r runState) Rollback() error {
 	return t.feeder.Start(t.pos.Epoch, t.pos.Offset)
 }
 
+// Regroup makes this a run of fewer or more ranks.
+func (r runState) Regroup(rank, size int) error { return r.t.regroup(rank, size) }
+
 // Rebroadcast repeats the broadcast of a stage.
 func (r runState) Rebroadcast(stage string) error {
 	t := r.t

@@ -18,7 +18,7 @@ import (
 func (t *Trainer) step(ctx context.Context, in passes.Inputs, begin time.Time) (stop bool, err error) {
 	t.trace.Step(t.pos.Step + 1)
 	t.join.begin(in, t.reducer)
-	m, err := t.forwardBackward(ctx, in)
+	m, in, err := t.forwardBackward(ctx, in)
 	if err != nil {
 		return false, err
 	}
@@ -51,9 +51,15 @@ func (t *Trainer) step(ctx context.Context, in passes.Inputs, begin time.Time) (
 }
 
 // forwardBackward runs the passes of a step, and averages its gradients and what
-// ranks report of it. It is repeated if the process group breaks meanwhile.
-func (t *Trainer) forwardBackward(ctx context.Context, in passes.Inputs) (m passes.Measures, err error) {
+// ranks report of it. It is repeated if the process group breaks meanwhile, with the inputs
+// that it returns if that has other ranks.
+func (t *Trainer) forwardBackward(ctx context.Context, in passes.Inputs) (m passes.Measures, _ passes.Inputs, err error) {
 	err = t.recovery.Do(ctx, t.agreement.Gradients(), func(ctx context.Context) (err error) {
+		if t.regrouped {
+			if in, err = t.restart(ctx); err != nil {
+				return err
+			}
+		}
 		if err = t.syncBuffers(); err != nil {
 			return err
 		}
@@ -63,13 +69,13 @@ func (t *Trainer) forwardBackward(ctx context.Context, in passes.Inputs) (m pass
 		return t.average(ctx, m)
 	})
 	if err != nil {
-		return m, err
+		return m, in, err
 	}
 	t.replication.Release()
 	if err := t.reducer.Settle(); err != nil {
-		return m, fmt.Errorf("step %d: %w", t.pos.Step+1, err)
+		return m, in, fmt.Errorf("step %d: %w", t.pos.Step+1, err)
 	}
-	return m, nil
+	return m, in, nil
 }
 
 // average waits until the gradients, in their buckets, and last of all the totals

@@ -83,7 +83,8 @@ func (t *Trainer) ownSummary() event.Summary {
 	t.report.Summarize(&s)
 	s.Comm.BucketCapsMB = t.outline.CapsMB
 	s.Comm.Buckets, s.Comm.BytesPerStep = t.reducer.Buckets(), int64(t.reducer.BytesPerStep())
-	s.Comm.BackendRestarts = t.recovery.Group.Replaced()
+	s.Comm.BackendRestarts = t.recovery.Group.Replaced() - len(t.recovery.Group.Changes)
+	s.Comm.Elastic = t.recovery.Group.Changes
 	s.Time.TotalS = event.Number(time.Since(t.Started).Seconds())
 	return s
 }

@@ -48,6 +48,7 @@ type Deps struct {
 	World     rank.World
 	Secret    []byte
 	Gather    Gather
+	Members   recovery.Members // nil: the ranks stay the same
 	Backend   host.Collectives
 	Dataset   host.Batches
 	Precision host.Scaler
@@ -93,6 +94,8 @@ type Trainer struct {
 	recovery *recovery.Recovery
 	trace    *timeline.Recorder // nil when off
 	pos      outline.Position
+
+	regrouped bool // the ranks are others than those that the feeder knows
 }
 
 // answers are what the plugins said when they were opened.

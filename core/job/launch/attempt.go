@@ -170,13 +170,22 @@ func (a *attempt) exited(e exit) {
 	switch {
 	case a.stopReason != nil:
 		a.ended = append(a.ended, e)
-	case e.code == ExitPeer && a.blaming == nil:
+	case e.code == ExitPeer && a.blaming == nil && !a.leaves(e):
 		a.blaming, a.blameTimer = &e, time.After(min(a.l.o.Grace, afterFailure))
-	case e.code == ExitPeer:
+	case e.code == ExitPeer && !a.leaves(e):
 		a.ended = append(a.ended, e)
+	case a.leaves(e):
+		a.l.sink.printf("%v; %d ranks go on", e.cause(a.l.host, a.l.oom).brief(), len(a.alive))
 	case e.bad():
 		a.failed(e)
 	}
+}
+
+// leaves reports whether the other ranks go on without one that has ended. Before the first
+// step, and without rank 0, which writes what the job writes, they cannot.
+func (a *attempt) leaves(e exit) bool {
+	step, _ := e.w.place()
+	return a.l.o.Elastic && e.w.world.Rank > 0 && e.bad() && e.code != ExitPreempted && restartHelps(e.code) && step >= 0 && len(a.alive) > 0
 }
 
 // blameReporter makes the failure of the rank that blames another one the root cause:

@@ -38,6 +38,12 @@ type Config struct {
 	// hosts: the rendezvous, the ranks' store and the backend. "" is any port.
 	PortRange string `toml:"port_range" pattern:"^( *[0-9]+ *(- *[0-9]+ *)?)?$"`
 
+	// Elastic lets the ranks go on when another one than rank 0 has died, with one less.
+	Elastic bool `toml:"elastic"`
+
+	// LostAfter is how long the ranks of an elastic job wait for one that is silent.
+	LostAfter Duration `toml:"lost_after"`
+
 	// MaxRestarts is how often the whole group is restarted after a failure.
 	MaxRestarts int `toml:"max_restarts"`
 
@@ -57,7 +63,7 @@ type Config struct {
 
 // Default is one host, automatic numbers and grace, no restarts.
 func Default() Config {
-	return Config{NprocPerNode: Auto, Nnodes: N(1), ThreadsPerRank: Auto, Grace: AutoGrace}
+	return Config{NprocPerNode: Auto, Nnodes: N(1), ThreadsPerRank: Auto, Grace: AutoGrace, LostAfter: Seconds(10)}
 }
 
 // Problems lists everything that is wrong with the table.
@@ -75,6 +81,12 @@ func (c Config) Problems() usererr.List {
 	}
 	if c.Grace.raw != "" || c.Grace.d < 0 {
 		l.Addf("grace", `write a duration such as "5s", or "auto"`, "%s is not a duration from 0 up", c.Grace)
+	}
+	if c.LostAfter.raw != "" || c.LostAfter.d <= 0 || c.LostAfter.auto {
+		l.Addf("lost_after", `write a duration such as "10s"`, "%s is not a duration above 0", c.LostAfter)
+	}
+	if c.Elastic && c.Nnodes.n > 1 {
+		l.Addf("elastic", "remove it, or use one host", "the ranks of %d hosts cannot leave one by one", c.Nnodes.n)
 	}
 	if _, err := hostnet.ParsePorts(c.PortRange); err != nil {
 		l.Addf("port_range", `write the first and the last one, such as "29400-29500"`, "%v", err)

@@ -300,7 +300,7 @@ func (l *launcher) openStore(ctx context.Context, n int) (*groupStore, error) {
 	if l.o.NodeRank == 0 {
 		var err error
 		s.server, err = rank.ListenStore(bind, rank.StoreOptions{RunID: l.o.RunID, Secret: s.secret, Ports: l.o.Ports, WorldSize: l.layout.size,
-			Generation: n, Roster: l.layout.peers, Log: l.sink.printf})
+			Generation: n, Roster: l.layout.peers, Log: l.sink.printf, Elastic: l.o.Elastic, LostAfter: l.o.LostAfter})
 		if err != nil {
 			return nil, err
 		}

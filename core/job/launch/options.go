@@ -48,6 +48,8 @@ type Options struct {
 
 	Ports hostnet.Ports // for what listens between nodes
 
+	Elastic           bool          // the ranks go on without one that died, but for rank 0
+	LostAfter         time.Duration // with Elastic, for a rank that is silent
 	MaxRestarts       int
 	Grace             time.Duration        // for draining after a signal; 0 kills at once
 	Saving            func() time.Duration // raises Grace to the time that saving is known to need; nil: unknown

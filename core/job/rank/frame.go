@@ -33,6 +33,8 @@ const (
 	opPoll   // asks for the progress of the wait with this id
 	opCancel // cancels the wait with this id
 	opBye
+	opGatherAmong
+	opRegroup
 )
 
 // Responses of a server.
@@ -109,6 +111,14 @@ func eachBytes(f fields, l [][]byte) fields {
 	return f
 }
 
+func (f fields) numbers(l []int) fields {
+	f = f.number(int64(len(l)))
+	for _, n := range l {
+		f = f.number(int64(n))
+	}
+	return f
+}
+
 func (f fields) peers(l []Peer) fields {
 	f = f.number(int64(len(l)))
 	for _, p := range l {
@@ -177,6 +187,14 @@ func (p *parser) list() [][]byte {
 	l := make([][]byte, p.bounded())
 	for i := range l {
 		l[i] = p.bytes()
+	}
+	return l
+}
+
+func (p *parser) numbers() []int {
+	l := make([]int, p.bounded())
+	for i := range l {
+		l[i] = p.small()
 	}
 	return l
 }

@@ -35,6 +35,12 @@ type StoreOptions struct {
 	// refused, so none of them reads values of an earlier start.
 	Generation int
 
+	// Elastic lets ranks leave and come back: members form groups with Client.Regroup.
+	// A member that does not come to the next group within LostAfter of the first is
+	// disconnected; 0 waits for it.
+	Elastic   bool
+	LostAfter time.Duration
+
 	// Roster names the hosts of ranks that have not connected yet, for
 	// messages about who is missing. May be empty.
 	Roster []Peer
@@ -58,13 +64,14 @@ type Server struct {
 	notes hostnet.Notes
 	wg    sync.WaitGroup
 
-	mu      sync.Mutex
-	state   *state
-	peers   map[int]*serverConn      // accepted, by rank
-	conns   map[*serverConn]struct{} // all, including those not accepted yet
-	onLeave func(int, error)
-	closed  bool
-	changed chan struct{} // closed and replaced when a peer leaves
+	mu        sync.Mutex
+	state     *state
+	peers     map[int]*serverConn      // accepted, by rank
+	conns     map[*serverConn]struct{} // all, including those not accepted yet
+	onLeave   func(int, error)
+	closed    bool
+	expecting bool          // LostAfter is running
+	changed   chan struct{} // closed and replaced when a peer leaves
 }
 
 const writeTime = 30 * time.Second // for a peer that stopped reading
@@ -95,6 +102,9 @@ func ListenStore(addr string, o StoreOptions) (*Server, error) {
 		s.notes.Write = func(line string) { o.Log("store: %s", line) }
 	}
 	s.state = newState(o.WorldSize, o.Roster, s.deliver)
+	if o.Elastic {
+		s.state.group = &membership{lost: map[int]departure{}, calls: map[int]call{}, missing: s.expect}
+	}
 	s.wg.Go(s.accept)
 	return s, nil
 }
@@ -282,8 +292,8 @@ func (s *Server) enlist(c *serverConn, h hello, p Peer) *RefusedError {
 		return &RefusedError{Reason: fmt.Sprintf("wrong world size: this job has %d ranks, the rank expects %d", o.WorldSize, h.size)}
 	case h.rank < 0 || h.rank >= o.WorldSize:
 		return &RefusedError{Reason: fmt.Sprintf("wrong rank: %d is outside a world of %d", h.rank, o.WorldSize)}
-	case s.peers[h.rank] != nil:
-		return &RefusedError{Reason: fmt.Sprintf("duplicate rank: %s is already connected", s.state.names[h.rank])}
+	case s.peers[h.rank] != nil: // of a process that has died, perhaps, whose end has not been noticed yet
+		return &RefusedError{Reason: fmt.Sprintf("duplicate rank: %s is already connected", s.state.names[h.rank]), again: o.Elastic}
 	}
 	s.peers[h.rank] = c
 	s.state.join(p)

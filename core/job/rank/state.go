@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"slices"
 )
 
 // state is a store without its network: values, counters, waits.
@@ -15,6 +16,8 @@ type state struct {
 	here  map[int]bool // connected now
 	gone  map[int]bool // left with opBye
 	dead  *departure   // first rank that disconnected without it
+
+	group *membership // nil: a job that lost a rank can only be restarted
 
 	values  map[string][]byte
 	held    int // bytes in values
@@ -44,10 +47,10 @@ type wait struct {
 }
 
 type gather struct {
-	name string
-	size int
-	vals map[int][]byte
-	open []request
+	name    string
+	members []int
+	vals    map[int][]byte
+	open    []request
 }
 
 const (
@@ -83,6 +86,10 @@ func (b *state) leave(rank int, clean bool, why string) {
 			b.forget(t)
 		}
 	}
+	if !clean && b.group != nil {
+		b.lose(d)
+		return
+	}
 	if !clean {
 		if b.dead == nil {
 			b.dead = &d
@@ -93,9 +100,15 @@ func (b *state) leave(rank int, clean bool, why string) {
 		return
 	}
 	b.gone[rank] = true
+	b.endGathers(d, true)
+	b.regroup()
+}
+
+// endGathers ends the gathers that wait for a rank that has left.
+func (b *state) endGathers(d departure, clean bool) {
 	for t, w := range b.waits {
-		if g := w.gather; g != nil && rank < g.size && g.vals[rank] == nil {
-			b.end(t, leftFrame(d, true))
+		if g := w.gather; g != nil && slices.Contains(g.members, d.peer.Rank) && g.vals[d.peer.Rank] == nil {
+			b.end(t, leftFrame(d, clean))
 		}
 	}
 }
@@ -135,7 +148,19 @@ func (b *state) ask(t request, f frame) error {
 		return b.then(p, func() { b.remove(t, key) })
 	case opGather:
 		name, rank, size, val := p.text(), p.small(), p.small(), p.bytes()
-		return b.then(p, func() { b.meet(t, name, rank, size, val) })
+		return b.then(p, func() {
+			if reason := b.misplaced(t, name, rank, size); reason != "" {
+				b.refuse(t, "%s", reason)
+				return
+			}
+			b.meet(t, name, upTo(size), val)
+		})
+	case opGatherAmong:
+		name, members, val := p.text(), p.numbers(), p.bytes()
+		return b.then(p, func() { b.meet(t, name, members, val) })
+	case opRegroup:
+		val := p.bytes()
+		return b.then(p, func() { b.callRegroup(t, val) })
 	case opPoll, opCancel:
 		id := p.number()
 		return b.then(p, func() { b.report(request{t.rank, uint64(id)}, f.op == opCancel) })
@@ -245,19 +270,19 @@ func (b *state) await(t request, get string, keys ...string) {
 }
 
 // meet adds one rank to a gather and completes it with the last one.
-func (b *state) meet(t request, name string, rank, size int, val []byte) {
+func (b *state) meet(t request, name string, members []int, val []byte) {
 	g := b.gathers[name]
 	if g == nil {
-		g = &gather{name: name, size: size, vals: map[int][]byte{}}
+		g = &gather{name: name, members: members, vals: map[int][]byte{}}
 	}
-	if reason := b.misfit(t, g, rank, size, val); reason != "" {
+	if reason := b.misfit(t, g, members, val); reason != "" {
 		b.refuse(t, "%s", reason)
 		return
 	}
 	b.gathers[name] = g
-	g.vals[rank] = val
+	g.vals[t.rank] = val
 	g.open = append(g.open, t)
-	if len(g.vals) == g.size {
+	if len(g.vals) == len(g.members) {
 		b.complete(g)
 		return
 	}
@@ -266,22 +291,35 @@ func (b *state) meet(t request, name string, rank, size int, val []byte) {
 		b.end(t, leftFrame(*b.dead, false))
 		return
 	}
-	for r := range g.size {
-		if b.gone[r] && g.vals[r] == nil {
-			b.end(t, leftFrame(departure{peer: b.names[r]}, true))
+	for _, r := range g.members {
+		if g.vals[r] != nil {
+			continue
+		}
+		if d, lost := b.lost(r); lost || b.gone[r] {
+			b.end(t, leftFrame(d, !lost))
 			return
 		}
 	}
 }
 
-func (b *state) misfit(t request, g *gather, rank, size int, val []byte) string {
+// misplaced says why a rank has no place in a gather of the ranks from 0 to size−1.
+func (b *state) misplaced(t request, name string, rank, size int) string {
 	switch {
-	case size != g.size:
-		return fmt.Sprintf("%q: rank %d expects %d ranks, the others expect %d", g.name, rank, size, g.size)
 	case rank != t.rank:
-		return fmt.Sprintf("%q: rank %d cannot call it as rank %d", g.name, t.rank, rank)
+		return fmt.Sprintf("%q: rank %d cannot call it as rank %d", name, t.rank, rank)
 	case size < 1 || size > b.size || rank >= size:
-		return fmt.Sprintf("%q: rank %d of %d in a job of %d", g.name, rank, size, b.size)
+		return fmt.Sprintf("%q: rank %d of %d in a job of %d", name, rank, size, b.size)
+	}
+	return ""
+}
+
+func (b *state) misfit(t request, g *gather, members []int, val []byte) string {
+	rank, size := t.rank, len(members)
+	switch {
+	case size != len(g.members):
+		return fmt.Sprintf("%q: rank %d expects %d ranks, the others expect %d", g.name, rank, size, len(g.members))
+	case !slices.Equal(members, g.members) || !slices.Contains(members, rank):
+		return fmt.Sprintf("%q: rank %d expects %v, the others expect %v", g.name, rank, members, g.members)
 	case g.vals[rank] != nil:
 		return fmt.Sprintf("%q: rank %d has already called it", g.name, rank)
 	case len(val) > maxFrame/(size+1):
@@ -291,9 +329,9 @@ func (b *state) misfit(t request, g *gather, rank, size int, val []byte) string 
 }
 
 func (b *state) complete(g *gather) {
-	vals := make([][]byte, g.size)
-	for r := range vals {
-		vals[r] = g.vals[r]
+	vals := make([][]byte, len(g.members))
+	for i, r := range g.members {
+		vals[i] = g.vals[r]
 	}
 	body := fields{}.list(vals)
 	delete(b.gathers, g.name)
@@ -321,11 +359,11 @@ func (b *state) report(t request, cancel bool) {
 
 // attendance lists the ranks that have arrived at a wait and those missing.
 func (b *state) attendance(w *wait) (arrived, missing []Peer) {
-	size, there := b.size, func(r int) bool { return b.here[r] }
+	ranks, there := upTo(b.size), func(r int) bool { return b.here[r] }
 	if g := w.gather; g != nil {
-		size, there = g.size, func(r int) bool { return g.vals[r] != nil }
+		ranks, there = g.members, func(r int) bool { return g.vals[r] != nil }
 	}
-	for r := range size {
+	for _, r := range ranks {
 		p := b.names[r]
 		p.Rank = r
 		if there(r) {

@@ -190,6 +190,15 @@ type Warning struct {
 	Message string `json:"message"`
 }
 
+// Elastic reports that the ranks of a job changed, and that it continues without a restart.
+type Elastic struct {
+	Ranks  int     `json:"ranks"`   // that there are now
+	Before int     `json:"before"`  // that there were
+	Step   int     `json:"step"`    // the current one
+	Cause  string  `json:"cause"`   // who left, and how it was noticed
+	TookMS float64 `json:"took_ms"` // for which the ranks stood still, from the failure until their new group was formed
+}
+
 // BackendRestarted reports that the ranks replaced a failed group of backend plugins,
 // and continue.
 type BackendRestarted struct {
@@ -274,6 +283,7 @@ func (*CheckpointSaved) Kind() string  { return "checkpoint_saved" }
 func (*CheckpointLoaded) Kind() string { return "checkpoint_loaded" }
 func (*PluginLog) Kind() string        { return "plugin_log" }
 func (*Warning) Kind() string          { return "warning" }
+func (*Elastic) Kind() string          { return "elastic" }
 func (*BackendRestarted) Kind() string { return "backend_restarted" }
 func (*BackendPlaced) Kind() string    { return "backend_placed" }
 func (*PluginFailed) Kind() string     { return "plugin_failed" }
@@ -297,7 +307,7 @@ var kinds = func() map[string]func() Event {
 		(*RunStarted)(nil), (*RankStarted)(nil), (*PluginStarted)(nil), (*BucketsChosen)(nil),
 		(*PhaseChanged)(nil), (*DatasetOpened)(nil), (*PlanMade)(nil), (*StepDone)(nil),
 		(*EvalDone)(nil), (*CheckpointSaved)(nil), (*CheckpointLoaded)(nil), (*PluginLog)(nil),
-		(*Warning)(nil), (*BackendRestarted)(nil), (*BackendPlaced)(nil), (*PluginFailed)(nil),
+		(*Warning)(nil), (*BackendRestarted)(nil), (*Elastic)(nil), (*BackendPlaced)(nil), (*PluginFailed)(nil),
 		(*Refused)(nil), (*RankFailed)(nil), (*RankDone)(nil), (*RunDone)(nil),
 	} {
 		t := reflect.TypeOf(e).Elem()

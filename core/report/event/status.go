@@ -203,6 +203,11 @@ func notices(r Record) []notice {
 			return nil
 		}
 		return []notice{{fmt.Sprintf("backend restarted, generation %d, step %d: %s", e.Generation, e.Step, e.Cause), yellow}}
+	case *Elastic:
+		if r.Rank > 0 {
+			return nil
+		}
+		return []notice{{fmt.Sprintf("elastic %d ranks instead of %d from step %d on, after %.1f s: %s", e.Ranks, e.Before, e.Step, e.TookMS/1e3, e.Cause), yellow}}
 	case *BackendPlaced:
 		if r.Rank > 0 {
 			return nil

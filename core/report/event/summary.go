@@ -93,6 +93,9 @@ type CommSummary struct {
 	// BackendRestarts is how often the backend plugins were replaced since the last
 	// start of the ranks.
 	BackendRestarts int `json:"backend_restarts"`
+
+	// Elastic are the changes of the ranks since their last start.
+	Elastic []Elastic `json:"elastic,omitempty"`
 }
 
 // MemorySummary is per rank, plugins included and shared pages counted once.

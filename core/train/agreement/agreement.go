@@ -43,6 +43,9 @@ func New(g *ddp.Group, r *recovery.Recovery) Agreement {
 	return Agreement{group: g, recovery: r, numbers: make([]float64, g.World)}
 }
 
+// Regroup follows a change of the group.
+func (a *Agreement) Regroup() { a.numbers = make([]float64, a.group.World) }
+
 // Requests are the flags that this rank sends to all in a step.
 type Requests struct{ Stop, Save, Ended bool }
 
@@ -74,13 +77,15 @@ func (a *Agreement) Loss(active int) float64 { return a.Totals[SumLoss] / float6
 
 // Gather returns one number per rank, by rank, valid until the next call.
 func (a *Agreement) Gather(ctx context.Context, own float64) ([]float64, error) {
-	return a.numbers, a.recovery.Do(ctx, recovery.Stage{Name: "numbers", Result: a.numbers}, func(context.Context) error {
+	numbers := a.numbers
+	err := a.recovery.Do(ctx, recovery.Stage{Name: "numbers", Result: numbers}, func(context.Context) error {
 		all, err := a.group.Gather(own)
 		if err == nil {
-			copy(a.numbers, all)
+			numbers = numbers[:copy(numbers, all)]
 		}
 		return err
 	})
+	return numbers, err
 }
 
 // AnyOverflow reports on all ranks whether a gradient of any rank is not finite.
@@ -99,11 +104,16 @@ func (a *Agreement) AnyOverflow(ctx context.Context, o *optim.Optimizer) (bool, 
 	return a.overflow[0] > 0, err
 }
 
-// Sum adds up the totals of an evaluation.
-func (a *Agreement) Sum(ctx context.Context, s *Totals) error {
-	return a.recovery.Do(ctx, recovery.Stage{Name: "totals", Result: s[:]}, func(context.Context) error {
+// Sum adds up the totals of an evaluation, of which own gives this rank's part. It is called
+// again where the stage is repeated.
+func (a *Agreement) Sum(ctx context.Context, own func() (Totals, error)) (s Totals, err error) {
+	err = a.recovery.Do(ctx, recovery.Stage{Name: "totals", Result: s[:]}, func(context.Context) (err error) {
+		if s, err = own(); err != nil {
+			return err
+		}
 		return a.group.Scalars(sdk.Sum, s[:])
 	})
+	return s, err
 }
 
 // Flag is 1 for true.

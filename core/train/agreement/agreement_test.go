@@ -57,8 +57,8 @@ func TestTotalsOfAStep(t *testing.T) {
 	if !a.Stop() || !a.Ended() || a.SaveAsked() || a.Loss(3) != 1 {
 		t.Errorf("stop %v, ended %v, save %v, loss %v", a.Stop(), a.Ended(), a.SaveAsked(), a.Loss(3))
 	}
-	evaluation := Totals{SumLoss: 5, SumRows: 2}
-	if err := a.Sum(t.Context(), &evaluation); err != nil || evaluation != (Totals{SumLoss: 15, SumRows: 6}) {
+	own := func() (Totals, error) { return Totals{SumLoss: 5, SumRows: 2}, nil }
+	if evaluation, err := a.Sum(t.Context(), own); err != nil || evaluation != (Totals{SumLoss: 15, SumRows: 6}) {
 		t.Errorf("an evaluation adds up to %v, %v", evaluation, err)
 	}
 }

@@ -146,6 +146,14 @@ func (c TrainConfig) Divide(world int) (data.Division, error) {
 	return data.Division{Step: c.GlobalBatch, Micro: batch, Accumulate: (most + batch - 1) / batch}, nil
 }
 
+// Within is the table for ranks that have memory for micro-batches of at most n samples.
+func (c TrainConfig) Within(n int) TrainConfig {
+	if c.GlobalBatch > 0 && c.PerRankBatch == 0 {
+		c.PerRankBatch = n
+	}
+	return c
+}
+
 // EvalRows is the number of samples in an evaluation batch, for training batches of the
 // given size.
 func (c TrainConfig) EvalRows(training int) int {

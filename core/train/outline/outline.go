@@ -74,6 +74,19 @@ func New(s Settings, spec sdk.DatasetSpec, policy *sdk.Policy, world, rank int) 
 	return o, o.addUsage(s.DDP, world)
 }
 
+// Regroup changes the outline to that of a rank in another world, with the memory that there
+// is: micro-batches do not grow.
+func (o *Outline) Regroup(s Settings, spec sdk.DatasetSpec, world, rank int) (err error) {
+	s.Train = s.Train.Within(o.Plan.Batch)
+	if o.Division, err = s.Train.Divide(world); err != nil {
+		return err
+	}
+	if o.Sampler, err = data.NewSampler(s.Sampler, s.Run.Seed, spec.TrainSamples, world, rank); err != nil {
+		return err
+	}
+	return o.count(s, world)
+}
+
 // checkVocabulary returns an error if an embedding of the model's input has fewer rows than the
 // data set has tokens: some batch would fail, perhaps after hours.
 func checkVocabulary(g *graph.Graph, vocabulary int) error {

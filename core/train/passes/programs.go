@@ -49,7 +49,16 @@ func (p *Programs) Bind(training []int, evaluation, evalBatch int) error {
 	if err := p.BindTraining(training); err != nil {
 		return err
 	}
-	for _, rows := range shapes(evaluation, evalBatch) {
+	return p.BindEvaluation(evaluation, evalBatch)
+}
+
+// BindEvaluation makes the programs for passes over n evaluation samples that are not there
+// yet.
+func (p *Programs) BindEvaluation(n, batch int) error {
+	for _, rows := range shapes(n, batch) {
+		if p.Eval[rows] != nil {
+			continue
+		}
 		if err := p.bindShape(p.Eval, rows, false); err != nil {
 			return err
 		}

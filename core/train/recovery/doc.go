@@ -7,6 +7,9 @@
 // package knows nothing about models, data or optimizers: a Run rolls them back and
 // broadcasts them again.
 //
-// It imports core/plugin/host, core/report/event, core/sdk and core/train/ddp.
+// In an elastic job the new group is of the ranks that are left, and the Run becomes a
+// run of that many ranks before the stage is repeated.
+//
+// It imports core/job/rank, core/plugin/host, core/report/event, core/sdk and core/train/ddp.
 // Start with recovery.go.
 package recovery

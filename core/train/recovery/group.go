@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/trainctl/trainctl/core/job/rank"
 	"github.com/trainctl/trainctl/core/plugin/host"
 	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/core/sdk"
@@ -39,8 +40,11 @@ type ProcessGroup struct {
 	Device DeviceMemory // nil: gradients are reduced in Arena
 
 	InitTimeout time.Duration // for a new group to be formed
-	Restarts    int           // how often a group that broke is replaced
+	Restarts    int           // how often a group that broke because of a plugin is replaced
+	Members     Members       // nil: the ranks stay the same
 
+	Changes  []event.Elastic // of the ranks
+	before   int             // ranks of the last group; 0: they do not change
 	replaced int
 }
 
@@ -51,7 +55,7 @@ func (g *ProcessGroup) Replaced() int { return g.replaced }
 // restarts are left.
 func (g *ProcessGroup) Replaceable() bool {
 	_, ok := g.Backend.(restarter)
-	return ok && g.Restarts > 0 && g.Open.WorldSize > 1
+	return ok && (g.Members != nil || g.Restarts > 0 && g.Open.WorldSize > 1)
 }
 
 // OpenBackend configures the backend.
@@ -97,7 +101,16 @@ func (g *ProcessGroup) mayRetry(err error) bool {
 }
 
 func (g *ProcessGroup) mayReplace(cause error) bool {
+	if g.Members != nil && lostPeer(cause) {
+		return true
+	}
 	return Replaceable(cause) && g.replaced < g.Restarts
+}
+
+// lostPeer reports whether a rank went on alone because another one was lost: its own
+// plugin is well.
+func lostPeer(err error) bool {
+	return errors.As(err, new(*rank.PeerLeftError)) || errors.As(err, new(*sdk.PeerError)) || errors.As(err, new(*sdk.StallError))
 }
 
 // exhausted says of a cause that a new group would have helped.
@@ -109,6 +122,12 @@ func (g *ProcessGroup) exhausted(cause error) error {
 }
 
 func (g *ProcessGroup) restarted(cause string, step int, begin time.Time) {
+	if before := g.before; before != g.Open.WorldSize && before > 0 {
+		e := event.Elastic{Ranks: g.Open.WorldSize, Before: before, Step: step, Cause: cause, TookMS: event.Millis(time.Since(begin))}
+		g.before, g.Changes = g.Open.WorldSize, append(g.Changes, e)
+		g.Events.Emit(&e)
+		return
+	}
 	g.Events.Emit(&event.BackendRestarted{Generation: g.replaced + 1, Step: step, Cause: cause, TookMS: event.Millis(time.Since(begin))})
 }
 

@@ -15,6 +15,7 @@ type progress struct {
 	Result    []uint64 // what the stage before ended with, as bits: a sum may be NaN
 	Cause     string   // why its group broke; "" at the end of the run
 	Own       bool     // it was its own plugin
+	Replaced  int      // groups that it has tried to replace
 }
 
 // remember copies the result of the stage that ends.
@@ -33,6 +34,7 @@ type consensus struct {
 	result      []uint64 // of the stage before, for ranks that have not seen its end
 	rebroadcast string   // name of a stage whose broadcast a rank has missed; "": none
 	seq         uint64   // of the last collective that any rank has called
+	replaced    int      // most groups that any rank has tried to replace
 }
 
 // agree moves all ranks to the latest stage that any rank has reached. Stages of
@@ -44,7 +46,7 @@ func agree(all []progress) (consensus, error) {
 	for r := range all {
 		p := &all[r]
 		c.finished = c.finished && p.Cause == ""
-		c.seq = max(c.seq, p.Seq)
+		c.seq, c.replaced = max(c.seq, p.Seq), max(c.replaced, p.Replaced)
 		if first == nil || p.Stage > first.Stage {
 			first = p
 		}

@@ -44,6 +44,17 @@ type Run interface {
 	Rollback() error
 	// Rebroadcast repeats the broadcast of a stage without a Result.
 	Rebroadcast(stage string) error
+	// Regroup makes the run that of a rank in a group of size ranks.
+	Regroup(rank, size int) error
+}
+
+// Members are the ranks of an elastic job. It is a *rank.Members.
+type Members interface {
+	// Regroup waits for the ranks that are left, and those that want to come, and returns
+	// what each gives, by rank.
+	Regroup(ctx context.Context, mine []byte) ([][]byte, error)
+	Rank() int
+	Size() int
 }
 
 // Sequence numbers the collectives of this rank. It is a *ddp.Group.
@@ -133,7 +144,13 @@ func (r *Recovery) recover(ctx context.Context, s Stage, cause error) (through b
 		case c.finished:
 			return true, nil
 		}
-		if err := r.Group.replace(ctx); err != nil {
+		if err := r.regroup(c); err != nil {
+			return false, err
+		}
+		if err := r.Group.replace(ctx); r.Group.Members != nil && lostPeer(err) {
+			cause = err
+			continue
+		} else if err != nil {
 			return false, err
 		}
 		r.Sequence.Continue(c.seq)
@@ -155,6 +172,20 @@ func (r *Recovery) recover(ctx context.Context, s Stage, cause error) (through b
 	}
 }
 
+// regroup makes the run one of the ranks that are left.
+func (r *Recovery) regroup(c consensus) error {
+	m := r.Group.Members
+	if m == nil {
+		return nil
+	}
+	if r.Group.before == 0 {
+		r.Group.before = r.Group.Open.WorldSize
+	}
+	r.Group.replaced = c.replaced // ranks may have tried to form different numbers of groups
+	r.Group.Open.Rank, r.Group.Open.WorldSize = m.Rank(), m.Size()
+	return r.run.Regroup(m.Rank(), m.Size())
+}
+
 // rebroadcast repeats the broadcast that a rank has missed, if one has.
 func (r *Recovery) rebroadcast(c consensus) error {
 	if c.rebroadcast == "" {
@@ -171,12 +202,18 @@ func (r *Recovery) consensus(ctx context.Context, s Stage, cause error) (consens
 	if cause != nil {
 		r.own.Cause, r.own.Own = brief(cause), errors.Is(cause, host.ErrDied) || errors.Is(cause, host.ErrHung)
 	}
+	r.own.Replaced = r.Group.replaced
 	own, err := json.Marshal(r.own)
 	if err != nil {
 		panic("recovery: " + err.Error())
 	}
 	r.rounds++
-	replies, err := r.Group.Gather(ctx, fmt.Sprintf("backend, round %d", r.rounds), own)
+	var replies [][]byte
+	if m := r.Group.Members; m != nil {
+		replies, err = m.Regroup(ctx, own)
+	} else {
+		replies, err = r.Group.Gather(ctx, fmt.Sprintf("backend, round %d", r.rounds), own)
+	}
 	if err != nil {
 		return consensus{}, err
 	}

@@ -84,6 +84,7 @@ func (j *journal) note(format string, args ...any) {
 	j.did = append(j.did, fmt.Sprintf(format, args...))
 }
 func (*journal) Step() int                        { return 7 }
+func (j *journal) Regroup(rank, size int) error   { j.note("rank %d of %d", rank, size); return nil }
 func (j *journal) Save()                          { j.note("save") }
 func (j *journal) Rollback() error                { j.note("rollback"); return nil }
 func (j *journal) Rebroadcast(stage string) error { j.note("rebroadcast %s", stage); return nil }

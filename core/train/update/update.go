@@ -19,6 +19,7 @@ import (
 type Updater struct {
 	Optimizer *optim.Optimizer
 	Schedule  optim.Schedule
+	StepBatch int                          // samples of the steps that the schedule counts
 	factor    func(firstBatch int) float64 // of learning rates, by the size of the run's first steps
 	slots     []int                        // by parameter: its place in the optimizer
 	Optional  []int                        // parameters that a step may leave out
@@ -54,7 +55,13 @@ func (u *Updater) Build(s *outline.Settings, o *outline.Outline, m *replica.Mode
 	if u.Optimizer, err = optim.New(s.Optimizer, params); err != nil {
 		return err
 	}
-	u.factor = func(first int) float64 { return s.Schedule.BatchFactor(first, o.Division.Step) }
+	return u.Plan(s, o)
+}
+
+// Plan makes the schedule of an outline's steps.
+func (u *Updater) Plan(s *outline.Settings, o *outline.Outline) (err error) {
+	u.StepBatch = o.Division.Step
+	u.factor = func(first int) float64 { return s.Schedule.BatchFactor(first, u.StepBatch) }
 	u.Schedule, err = optim.NewSchedule(s.Schedule, s.Optimizer.LR, o.StepsPerEpoch, o.Steps)
 	return err
 }

@@ -23,13 +23,17 @@ func (r *recording) Info() sdk.Info {
 	info.Name = "recording"
 	info.Options = append(info.Options,
 		sdk.Option{Name: "record", Type: sdk.String, Required: true, Doc: "path of the record, to which the rank is appended"},
-		sdk.Option{Name: "serve", Type: sdk.Int, Default: int64(-1), Doc: "samples to serve, before the first batch that is never served"})
+		sdk.Option{Name: "serve", Type: sdk.Int, Default: int64(-1), Doc: "samples to serve, before the first batch that is never served"},
+		sdk.Option{Name: "serve_rank", Type: sdk.Int, Default: int64(-1), Doc: "the rank that stops to serve; -1: all"})
 	return info
 }
 
 // Open begins the record.
 func (r *recording) Open(ctx context.Context, req sdk.DatasetRequest) (spec sdk.DatasetSpec, err error) {
 	r.left = req.Options.Int("serve")
+	if of := req.Options.Int("serve_rank"); of >= 0 && of != int64(req.Rank) {
+		r.left = -1
+	}
 	if r.file, err = os.Create(fmt.Sprintf("%s-%d", req.Options.String("record"), req.Rank)); err != nil {
 		return spec, err
 	}
