@@ -32,29 +32,40 @@ func together(t *testing.T, want string, ms ...*Members) {
 	}
 }
 
-func membersOf(clients []*Client) (ms []*Members) {
+// first forms the first group of a new job.
+func first(t *testing.T, o StoreOptions, want string) (s *Server, clients []*Client, ms []*Members) {
+	t.Helper()
+	o.WorldSize, o.Elastic = len(want), true
+	s, addr := serve(t, o)
+	clients = dialAll(t, addr, o.WorldSize)
 	for r, c := range clients {
 		ms = append(ms, NewMembers(c, r))
 	}
-	return ms
+	together(t, want, ms...)
+	return s, clients, ms
 }
 
 // Those that are left form the next group, in their order, and those that come are behind
 // them.
 func TestRegroup(t *testing.T) {
-	_, addr := serve(t, StoreOptions{WorldSize: 4, Elastic: true})
-	clients := dialAll(t, addr, 4)
-	m := membersOf(clients)
-	together(t, "0123", m...)
+	s, clients, m := first(t, StoreOptions{}, "0123")
 	clients[1].conn.Close()
 	together(t, "023", m[0], m[2], m[3])
 
-	back := NewMembers(dial(t, addr, DialOptions{Rank: 1, Size: 4}), 1)
-	clients[2].conn.Close()
-	together(t, "031", m[0], m[3], back)
-
+	back := NewMembers(dial(t, s.Addr().String(), DialOptions{Rank: 1, Size: 4}), 1)
 	ctx := t.Context()
 	var g errgroup.Group
+	g.Go(func() error { _, err := back.Regroup(ctx, []byte("1")); return err })
+	for called := 0; called == 0; time.Sleep(time.Millisecond) { // it comes while they work
+		s.mu.Lock()
+		called = len(s.state.group.calls)
+		s.mu.Unlock()
+	}
+	clients[2].conn.Close()
+	together(t, "031", m[0], m[3])
+	if err := g.Wait(); err != nil || back.Rank() != 2 {
+		t.Errorf("the one that came is rank %d, %v", back.Rank(), err)
+	}
 	for _, m := range []*Members{m[0], m[3], back} {
 		g.Go(func() error {
 			all, err := m.Gather(ctx, "values", []byte{byte('0' + m.place)})
@@ -71,10 +82,7 @@ func TestRegroup(t *testing.T) {
 
 // A member that is gone ends what waits for it, at once and until there is another group.
 func TestLostMemberEndsGathers(t *testing.T) {
-	_, addr := serve(t, StoreOptions{WorldSize: 2, Elastic: true})
-	clients := dialAll(t, addr, 2)
-	m := membersOf(clients)
-	together(t, "01", m...)
+	_, clients, m := first(t, StoreOptions{}, "01")
 	clients[1].conn.Close()
 	for range 2 {
 		var left *PeerLeftError
@@ -90,10 +98,7 @@ func TestLostMemberEndsGathers(t *testing.T) {
 
 // A member that is silent is disconnected.
 func TestSilentMemberIsLost(t *testing.T) {
-	_, addr := serve(t, StoreOptions{WorldSize: 3, Elastic: true, LostAfter: 50 * time.Millisecond})
-	clients := dialAll(t, addr, 3)
-	m := membersOf(clients)
-	together(t, "012", m...)
+	_, _, m := first(t, StoreOptions{LostAfter: 50 * time.Millisecond}, "012")
 	together(t, "01", m[0], m[1])
 	if _, err := m[2].Regroup(t.Context(), nil); !errors.Is(err, ErrStoreLost) {
 		t.Errorf("the silent one: %v", err)

@@ -146,26 +146,31 @@ func (b *state) ask(t request, f frame) error {
 	case opDelete:
 		key := p.text()
 		return b.then(p, func() { b.remove(t, key) })
-	case opGather:
-		name, rank, size, val := p.text(), p.small(), p.small(), p.bytes()
-		return b.then(p, func() {
-			if reason := b.misplaced(t, name, rank, size); reason != "" {
-				b.refuse(t, "%s", reason)
-				return
-			}
-			b.meet(t, name, upTo(size), val)
-		})
-	case opGatherAmong:
-		name, members, val := p.text(), p.numbers(), p.bytes()
-		return b.then(p, func() { b.meet(t, name, members, val) })
-	case opRegroup:
-		val := p.bytes()
-		return b.then(p, func() { b.callRegroup(t, val) })
+	case opGather, opGatherAmong, opRegroup:
+		return b.askMembers(t, f.op, p)
 	case opPoll, opCancel:
 		id := p.number()
 		return b.then(p, func() { b.report(request{t.rank, uint64(id)}, f.op == opCancel) })
 	}
 	return fmt.Errorf("%w: unknown operation %d", errFrame, f.op)
+}
+
+// askMembers is ask for what waits for other ranks.
+func (b *state) askMembers(t request, o op, p *parser) error {
+	switch o {
+	case opRegroup:
+		val := p.bytes()
+		return b.then(p, func() { b.callRegroup(t, val) })
+	case opGatherAmong:
+		name, members, val := p.text(), p.numbers(), p.bytes()
+		return b.then(p, func() { b.meet(t, name, members, val) })
+	}
+	name, rank, size, val := p.text(), p.small(), p.small(), p.bytes()
+	reason := b.misplaced(t, name, rank, size)
+	if reason != "" {
+		return b.then(p, func() { b.refuse(t, "%s", reason) })
+	}
+	return b.then(p, func() { b.meet(t, name, upTo(size), val) })
 }
 
 func (b *state) then(p *parser, act func()) error {
