@@ -55,7 +55,7 @@ func (f *forecaster) checkInit(ctx context.Context) error {
 	if path == "" {
 		return nil
 	}
-	err := replica.CheckInit(ctx, checkpoint.OsFS(), f.outline.Graph, path)
+	err := replica.CheckInit(ctx, checkpoint.OsFS(), f.cfg.Model.Name, f.outline.Graph, path)
 	if err == nil || errors.Is(err, fs.ErrNotExist) { // it may be on another machine
 		return nil
 	}

@@ -108,7 +108,7 @@ func (t *Trainer) snapshot(ctx context.Context) (*checkpoint.Snapshot, error) {
 	}
 	return &checkpoint.Snapshot{
 		Step: t.pos.Step, Epoch: t.pos.Epoch, Applied: t.pos.Applied,
-		Model: t.model.Named(t.model.Full()), Optimizer: t.updater.Optimizer.State(), Scaler: scaler,
+		Model: t.model.Named(t.model.Full()), Aliases: t.model.Aliases(), Optimizer: t.updater.Optimizer.State(), Scaler: scaler,
 		Sampler: checkpoint.Sampler{
 			Seed: t.Settings.Sampler.SeedOr(t.Settings.Run.Seed), Epoch: t.pos.Epoch, Offset: t.pos.Offset / t.World.Size, WorldSize: t.World.Size, Batch: t.outline.Batch,
 			Consumed: t.pos.Offset, StepBatch: t.outline.Division.Step, FirstBatch: t.pos.FirstBatch,

@@ -218,7 +218,7 @@ func (t *Trainer) allocate() (err error) {
 	if t.memory, err = replica.NewMemory(t.outline.Layout); err != nil {
 		return err
 	}
-	t.model.Graph = t.outline.Graph
+	t.model.Network, t.model.Graph = t.Settings.Model.Name, t.outline.Graph
 	t.model.Values = t.memory.State(t.model.Graph.StateDict(), t.outline.Plan.StateSpecs())
 	t.group = ddp.NewGroup(t.World.Rank, t.World.Size, t.Backend, t.memory.Arena, t.memory.Scratch)
 	t.recovery.Group.Arena, t.recovery.Group.Device, t.recovery.Sequence = t.memory.Arena, &t.device, t.group

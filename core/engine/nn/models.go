@@ -15,6 +15,7 @@ type model struct {
 	check  func(a op.Args, l *usererr.List)
 	fits   func(c Config, in tensor.Shape) error // whether it can read samples
 	draw   func(c Config, d *drawer)             // initial values; nil: as Initialize says
+	adapt  func(a *adapter)                      // for files of other libraries
 	stem   bool                                  // takes [model] stem
 	fanOut bool                                  // weights of convolutions are normal over fan_out
 }
@@ -23,9 +24,9 @@ type model struct {
 var models = map[string]model{
 	"convnet":  {layers: convnet},
 	"mlp":      {layers: mlp},
-	"gpt2":     {layers: gpt2, keys: gpt2Keys, check: checkGPT2, fits: fitGPT2, draw: drawGPT2},
-	"llama":    {layers: llama, keys: llamaKeys, check: checkLlama, fits: fitLlama, draw: drawLlama},
-	"vit":      {layers: vit, keys: vitKeys, check: checkViT, fits: fitViT, draw: drawViT},
+	"gpt2":     {layers: gpt2, keys: gpt2Keys, check: checkGPT2, fits: fitGPT2, draw: drawGPT2, adapt: adaptGPT2},
+	"llama":    {layers: llama, keys: llamaKeys, check: checkLlama, fits: fitLlama, draw: drawLlama, adapt: adaptLlama},
+	"vit":      {layers: vit, keys: vitKeys, check: checkViT, fits: fitViT, draw: drawViT, adapt: adaptViT},
 	"resnet18": {layers: resnet(basicBlock, 2, 2, 2, 2), stem: true, fanOut: true},
 	"resnet34": {layers: resnet(basicBlock, 3, 4, 6, 3), stem: true, fanOut: true},
 	"resnet50": {layers: resnet(bottleneck, 3, 4, 6, 3), stem: true, fanOut: true},

@@ -51,6 +51,13 @@ func same(got, want *Snapshot) string {
 	return cmp.Diff(w, g)
 }
 
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func mustOpen(t testing.TB, fs FS, cfg Config) *Store {
 	t.Helper()
 	s, err := Open(fs, dir, cfg)

@@ -32,7 +32,8 @@ func (s *Store) Load(ctx context.Context, path string) (*Snapshot, Report, error
 //
 //   - a directory of checkpoints, or a run's directory with one in it: the newest that can be used and is finite, by order of saving;
 //   - one checkpoint's directory: this one, with a note if it is not finite, or an *UnusableError;
-//   - a safetensors file: its tensors, with everything else of the snapshot zero.
+//   - a safetensors file, the index of several (model.safetensors.index.json), or a folder with
+//     either: their tensors, with everything else of the snapshot zero.
 //
 // Names of model tensors come without the prefix they were saved with. The error is
 // ErrNone if a directory has no checkpoint, and an *UnusableError if it has none that
@@ -48,6 +49,9 @@ func Load(ctx context.Context, fsys FS, path string) (*Snapshot, Report, error) 
 	dir, single := resolve(fsys, path)
 	if single {
 		return loadOne(ctx, fsys, dir)
+	}
+	if file := weightsIn(fsys, dir); file != "" {
+		return Load(ctx, fsys, file)
 	}
 	return loadNewest(ctx, fsys, dir)
 }
@@ -83,7 +87,7 @@ func Find(fsys FS, path string) error {
 		return nil
 	}
 	dir, single := resolve(fsys, path)
-	if single {
+	if single || weightsIn(fsys, dir) != "" {
 		return nil
 	}
 	good, broken, err := scan(fsys, dir)
@@ -128,6 +132,14 @@ func find(fsys FS, path string) (string, fs.FileInfo, error) {
 }
 
 func loadBare(fsys FS, path string, size int64) (*Snapshot, Report, error) {
+	r := Report{Path: path, Notes: []string{"weights only: the file holds no optimizer state and no position"}}
+	if strings.HasSuffix(path, indexSuffix) {
+		tensors, err := readSharded(fsys, path)
+		if err != nil {
+			return nil, Report{}, Unusable(path, err)
+		}
+		return &Snapshot{Model: tensors}, r, nil
+	}
 	if err := refusePickle(fsys, path); err != nil {
 		return nil, Report{}, Unusable(path, err)
 	}
@@ -139,7 +151,6 @@ func loadBare(fsys FS, path string, size int64) (*Snapshot, Report, error) {
 	if err != nil {
 		return nil, Report{}, Unusable(path, err)
 	}
-	r := Report{Path: path, Notes: []string{"weights only: the file holds no optimizer state and no position"}}
 	return &Snapshot{Model: tensors, CreatedBy: meta["created_by"]}, r, nil
 }
 

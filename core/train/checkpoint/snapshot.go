@@ -20,6 +20,10 @@ type Snapshot struct {
 	Model     []tensor.Named // parameters and buffers in state-dict order, names without prefix
 	Optimizer []tensor.Named // optim.Optimizer.State
 
+	// Aliases are the other names of tied tensors of Model, and the names that these
+	// have there. Save writes them into the metadata of the model's file.
+	Aliases map[string]string
+
 	// Compression is the error feedback of a lossy compression on all ranks, to be
 	// added to the gradients of the next step; empty: none.
 	Compression []tensor.Named

@@ -84,7 +84,13 @@ func (s *Store) writeDir(ctx context.Context, dir string, snap *Snapshot) (Manif
 		if err := ctx.Err(); err != nil {
 			return m, 0, err
 		}
-		f, err := s.writeTensors(filepath.Join(dir, part.file), part.tensors)
+		metadata := map[string]string{"format": "pt"}
+		if part.file == ModelFile {
+			for name, first := range snap.Aliases {
+				metadata[s.cfg.Prefix+name] = s.cfg.Prefix + first
+			}
+		}
+		f, err := s.writeTensors(filepath.Join(dir, part.file), part.tensors, metadata)
 		if err != nil {
 			return m, 0, err
 		}
@@ -118,11 +124,11 @@ func prefixed(tensors []tensor.Named, prefix string) []tensor.Named {
 	return out
 }
 
-func (s *Store) writeTensors(path string, tensors []tensor.Named) (File, error) {
+func (s *Store) writeTensors(path string, tensors []tensor.Named, metadata map[string]string) (File, error) {
 	sum := sha256.New()
 	var size counter
 	err := s.writeFile(path, func(w io.Writer) error {
-		return WriteSafetensors(io.MultiWriter(w, sum, &size), tensors, map[string]string{"format": "pt"})
+		return WriteSafetensors(io.MultiWriter(w, sum, &size), tensors, metadata)
 	})
 	return File{Size: int64(size), SHA256: hex.EncodeToString(sum.Sum(nil))}, err
 }

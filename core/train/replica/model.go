@@ -5,6 +5,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/engine/graph"
 	"github.com/trainctl/trainctl/core/engine/kernel/convert"
+	"github.com/trainctl/trainctl/core/engine/nn"
 	"github.com/trainctl/trainctl/core/engine/optim"
 	"github.com/trainctl/trainctl/core/tensor"
 	"github.com/trainctl/trainctl/core/train/checkpoint"
@@ -14,6 +15,7 @@ import (
 // backend, and master copies. Its tensors stay the same, gradients
 // move with the buckets.
 type Model struct {
+	Network string // model.name
 	Graph   *graph.Graph
 	Values  []tensor.Tensor // state-dict order, as the model computes with them
 	Grads   []tensor.Tensor // by parameter, views of the buckets
@@ -71,11 +73,16 @@ func (m *Model) Named(ts []tensor.Tensor) []tensor.Named {
 // the model may be changed in part.
 func (m *Model) Assign(src []tensor.Named, float tensor.DType) (notes []string, err error) {
 	full := m.Full()
-	if notes, err = checkpoint.Fill(m.Named(full), floatsAs(float, src)); err != nil {
+	src, notes, err = nn.Adapt(m.Network, m.Graph, src)
+	if err != nil {
+		return nil, err
+	}
+	filled, err := checkpoint.Fill(m.Named(full), floatsAs(float, src))
+	if err != nil {
 		return nil, err
 	}
 	m.PutFull(full)
-	return notes, nil
+	return append(notes, filled...), nil
 }
 
 // floatsAs converts the floating tensors of a file to d, and leaves the others.
@@ -97,6 +104,15 @@ func convertTensor(dst, src tensor.Tensor) {
 		return
 	}
 	convert.Convert(dst.DType, dst.Data, src.DType, src.Data)
+}
+
+// Aliases are the other names of tied parameters, with their first ones.
+func (m *Model) Aliases() map[string]string {
+	out := map[string]string{}
+	for _, a := range m.Graph.Aliases() {
+		out[a.Name] = m.Graph.Params()[a.Param].Name
+	}
+	return out
 }
 
 // liveMasters are the master copies that exist.
@@ -132,7 +148,7 @@ func (m *Model) FirstNonFiniteGradient() string {
 
 // CheckInit reads model.init as training does, and says whether its tensors are
 // those of the model.
-func CheckInit(ctx context.Context, fsys checkpoint.FS, g *graph.Graph, path string) error {
+func CheckInit(ctx context.Context, fsys checkpoint.FS, network string, g *graph.Graph, path string) error {
 	snap, _, err := checkpoint.Load(ctx, fsys, path)
 	if err != nil {
 		return err
@@ -141,7 +157,11 @@ func CheckInit(ctx context.Context, fsys checkpoint.FS, g *graph.Graph, path str
 	for _, e := range g.StateDict() {
 		to = append(to, tensor.Named{Name: e.Name, Tensor: tensor.New(e.Spec.DType, e.Spec.Shape...)})
 	}
-	if _, err := checkpoint.Fill(to, floatsAs(tensor.F32, snap.Model)); err != nil {
+	src, _, err := nn.Adapt(network, g, snap.Model)
+	if err == nil {
+		_, err = checkpoint.Fill(to, floatsAs(tensor.F32, src))
+	}
+	if err != nil {
 		return checkpoint.Unusable(path, err)
 	}
 	return nil
