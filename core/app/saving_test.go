@@ -25,7 +25,9 @@ func TestGraceFollowsSaves(t *testing.T) {
 	if least := j.Config.Launch.Grace.Std(); least != 5*time.Second {
 		t.Errorf("at least %v", least)
 	}
-	j.Config.Launch.Grace = launch.Seconds(1)
+	if err := j.Config.Launch.Grace.UnmarshalText([]byte("1s")); err != nil {
+		t.Fatal(err)
+	}
 	if j.saving() != nil {
 		t.Error("a grace that is given is changed")
 	}

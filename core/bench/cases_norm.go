@@ -106,7 +106,7 @@ func groupNorm(s norm.GroupShape) Kernel {
 func groupNormGrad(s norm.GroupShape) Kernel {
 	dy, dgamma := random(s.N*s.C*s.HW), zeros(s.C)
 	k := rowNorm("group norm grad", s.N*s.Groups, s.C*s.HW/s.Groups, 12, 3, func(x, dx, mean, invstd, gamma, dbeta []float32) {
-		norm.GroupNormGrad(&s, x, dy, mean, invstd, gamma, dx, dgamma, dbeta, false)
+		norm.GroupNormGradOf(0, s.Groups, &s, x, dy, mean, invstd, gamma, dx, dgamma, dbeta, false)
 	})
 	k.Shape = groupNormShape(&s)
 	return k

@@ -109,7 +109,7 @@ func TestConfigurationsArePyTorchs(t *testing.T) {
 // decodeConfiguration puts a case over the defaults of its tables.
 func decodeConfiguration(t *testing.T, raw json.RawMessage) configuration {
 	t.Helper()
-	c := configuration{Train: outline.DefaultTrain(), Sampler: data.Default(), DDP: ddp.Default(), Optimizer: optim.Default(), Schedule: optim.DefaultSchedule()}
+	c := configuration{Train: outline.DefaultTrain(), Sampler: data.Default(), DDP: ddp.Default(), Optimizer: optim.DefaultFor("sgd"), Schedule: optim.DefaultSchedule()}
 	var name struct{ Optimizer struct{ Name string } }
 	if err := json.Unmarshal(raw, &name); err != nil {
 		t.Fatal(err)

@@ -108,9 +108,6 @@ func (r *Submitter) Abort() {
 // Heartbeat is the worker's counter; it changes as long as the worker lives.
 func (r *Submitter) Heartbeat() uint64 { return word64(r.mem, offHeartbeat).Load() }
 
-// InFlight is the number of operations submitted and not yet completed.
-func (r *Submitter) InFlight() int { return int(r.submitted.Load() - r.completed.Load()) }
-
 // Next takes the next submission, if there is one. An error means that the
 // peer broke the protocol.
 func (r *Worker) Next(s *Submission) (bool, error) {
@@ -147,12 +144,9 @@ func (r *Worker) Post(c *Completion) {
 // Idle reports whether everything submitted so far is completed.
 func (r *Worker) Idle() bool { return r.in.tail.Load() == r.completed.Load() }
 
-// Wait returns when there is something to take, after Wake or Abort, or when
+// Wait returns when there is something to take, after Abort, or when
 // the timeout has passed. It may return for no reason.
 func (r *Worker) Wait(timeout time.Duration) { r.in.wait(&r.bell, r.taken, timeout) }
-
-// Wake makes a Wait in this process return.
-func (r *Worker) Wake() { r.in.wake() }
 
 // Beat increments the heartbeat.
 func (r *Worker) Beat() { word64(r.mem, offHeartbeat).Add(1) }

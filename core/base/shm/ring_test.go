@@ -94,7 +94,7 @@ func TestRingCarriesEverythingInOrder(t *testing.T) {
 			if err := <-ended; err != nil {
 				t.Fatal(err)
 			}
-			if !w.Idle() || s.InFlight() != 0 {
+			if !w.Idle() || s.submitted.Load() != s.completed.Load() {
 				t.Error("the ring is not idle at the end")
 			}
 		})

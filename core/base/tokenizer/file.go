@@ -200,15 +200,6 @@ func (p *Pipeline) name(added []addedToken) error {
 // Vocabulary implements [Tokenizer].
 func (p *Pipeline) Vocabulary() int { return len(p.names) }
 
-// Token returns the id of a token by its name in the file, such as <|endoftext|>.
-func (p *Pipeline) Token(name string) (int32, bool) {
-	if a := p.added.named(name); a != nil {
-		return a.ID, true
-	}
-	id, ok := p.model.vocab[name]
-	return id, ok
-}
-
 func (p *Pipeline) normalize(text string) string {
 	for _, n := range p.normal {
 		text = n(text)

@@ -183,9 +183,6 @@ func TestOldMerges(t *testing.T) {
 	if err != nil || !slices.Equal(got, []int32{3, 2}) {
 		t.Errorf("%v, %v", got, err)
 	}
-	if id, ok := p.Token("ab"); !ok || id != 2 {
-		t.Errorf("token %d, %v", id, ok)
-	}
 }
 
 func FuzzParse(f *testing.F) {

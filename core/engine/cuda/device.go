@@ -27,15 +27,8 @@ type Device struct {
 	mem *memory.Residency
 }
 
-// Types that callers name; see core/engine/cuda/gpu.
-type (
-	Watch       = gpu.Watch
-	LostError   = gpu.LostError
-	MemoryError = gpu.MemoryError
-)
-
-// DefaultTimeout is how long a GPU may take; see [gpu.DefaultTimeout].
-const DefaultTimeout = gpu.DefaultTimeout
+// Watch bounds waits for a GPU; see [gpu.Watch].
+type Watch = gpu.Watch
 
 // Open makes the GPU of that ordinal ready, with kernels remembered in the folder
 // cache ("" for nowhere). The error names what is missing and how to install it.

@@ -9,6 +9,7 @@ import (
 	"github.com/trainctl/trainctl/core/base/shm"
 	"github.com/trainctl/trainctl/core/engine/cuda/cudatest"
 	"github.com/trainctl/trainctl/core/engine/cuda/driver"
+	"github.com/trainctl/trainctl/core/engine/cuda/gpu"
 	"github.com/trainctl/trainctl/core/engine/op"
 	"github.com/trainctl/trainctl/core/engine/plan"
 	"github.com/trainctl/trainctl/core/tensor"
@@ -63,7 +64,7 @@ func doom(t *testing.T, limit time.Duration) *doomed {
 // nothing that frees it waits for it.
 func (d *doomed) end(t *testing.T, got error) {
 	t.Helper()
-	var lost *LostError
+	var lost *gpu.LostError
 	if !errors.As(got, &lost) {
 		t.Fatalf("the device is not lost: %v", got)
 	}

@@ -18,7 +18,7 @@ import (
 func TestGradientsAccumulate(t *testing.T) {
 	x, dy, one := []float64{1, 2, 3, 4}, []float64{1, 0, 0, 2}, []float64{1, 1}
 	dx, dgamma, dbeta := make([]float64, 4), []float64{10, 20}, []float64{30, 40}
-	norm.BatchNormGradEval(1, 2, 2, x, dy, []float64{0, 0}, one, one, dx, dgamma, dbeta, true)
+	norm.BatchNormGrad(1, 2, 2, x, dy, []float64{0, 0}, one, one, dx, dgamma, dbeta, true)
 	kerneltest.CloseTo(t, "batch norm's dgamma", dgamma, []float64{11, 28}, 0)
 	kerneltest.CloseTo(t, "batch norm's dbeta", dbeta, []float64{31, 42}, 0)
 	db := []float64{5, 6}
@@ -54,12 +54,12 @@ func noAllocs[T kernel.Float](t *testing.T) {
 		"batch norm of features": func() {
 			norm.BatchNormStats(n*hw, c, 1, x, a, b)
 			norm.BatchNormReLU(n*hw, c, 1, x, a, b, d, e, nil, y)
-			norm.BatchNormReLUGrad(n*hw, c, 1, x, y, y, a, b, d, z, d, e, nil, true)
+			norm.BatchNormReLUGradOf(0, c, n*hw, c, 1, x, y, y, a, b, d, z, d, e, nil, true)
 		},
 		"group norm": func() {
 			s := norm.GroupShape{N: n, C: c, HW: hw, Groups: 1}
 			norm.GroupNorm(&s, x, a, b, 1e-5, y, d, e)
-			norm.GroupNormGrad(&s, x, y, d, e, a, z, a, b, true)
+			norm.GroupNormGradOf(0, s.Groups, &s, x, y, d, e, a, z, a, b, true)
 		},
 		"pooling": func() {
 			pool.MaxPool2D(&p, x, y, idx)

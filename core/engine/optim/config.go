@@ -41,9 +41,6 @@ func (c Config) of(p Param) Config {
 	return c
 }
 
-// Default is plain SGD with PyTorch's values.
-func Default() Config { return DefaultFor("sgd") }
-
 // DefaultFor gives PyTorch's defaults of one optimizer; those of SGD when the
 // name is unknown, so that Problems can report it. LARS, which PyTorch has not,
 // is SGD with its paper's trust coefficient.

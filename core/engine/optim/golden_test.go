@@ -172,7 +172,7 @@ func TestClipAgainstPyTorch(t *testing.T) {
 			b := Param{Name: "b", Value: tensor.New(d, 4), Grad: tensor.New(d, 4)}
 			set(a.Grad, g.Grads[0])
 			set(b.Grad, g.Grads[1][:4])
-			o, err := New(Default(), []Param{a, b})
+			o, err := New(DefaultFor("sgd"), []Param{a, b})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -106,9 +106,7 @@ func newSlot(p Param, kinds []string) (slot, error) {
 	return s, nil
 }
 
-// Applied is the number of steps taken, as restored by Load.
-func (o *Optimizer) Applied() int { return int(*o.count()) }
-
+// count is the number of steps taken, as restored by Load.
 func (o *Optimizer) count() *int64 { return &tensor.View[int64](o.step)[0] }
 
 // Use says whether the parameter that New got at place i has a gradient in the

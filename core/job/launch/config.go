@@ -63,7 +63,7 @@ type Config struct {
 
 // Default is one host, automatic numbers and grace, no restarts.
 func Default() Config {
-	return Config{NprocPerNode: Auto, Nnodes: N(1), ThreadsPerRank: Auto, Grace: AutoGrace, LostAfter: Seconds(10)}
+	return Config{NprocPerNode: Auto, Nnodes: N(1), ThreadsPerRank: Auto, Grace: AutoGrace, LostAfter: seconds(10)}
 }
 
 // Problems lists everything that is wrong with the table.
@@ -226,8 +226,7 @@ var AutoGrace = Duration{d: 5 * time.Second, auto: true}
 // IsAuto is true for "auto".
 func (d Duration) IsAuto() bool { return d.auto }
 
-// Seconds is a Duration of n seconds.
-func Seconds(n int) Duration { return Duration{d: time.Duration(n) * time.Second} }
+func seconds(n int) Duration { return Duration{d: time.Duration(n) * time.Second} }
 
 // Std is the duration for package time.
 func (d Duration) Std() time.Duration { return d.d }

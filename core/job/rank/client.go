@@ -131,9 +131,6 @@ func greet(conn *tls.Conn, o DialOptions) error {
 	return conn.SetDeadline(time.Time{})
 }
 
-// Lost is closed when the connection has ended, also by Close.
-func (c *Client) Lost() <-chan struct{} { return c.lost }
-
 // Close leaves the job and closes the connection. The process that hosts the store
 // waits up to ten seconds for the others to leave.
 func (c *Client) Close() error {

@@ -46,7 +46,7 @@ type StoreOptions struct {
 	Roster []Peer
 
 	// OnLeave is called once for every rank that disconnects without leaving the
-	// job, from a goroutine of the server. Server.OnLeave sets it later.
+	// job, from a goroutine of the server.
 	OnLeave func(rank int, err error)
 
 	// Log receives a line for refused peers, at most one a minute for each cause.
@@ -145,14 +145,6 @@ func freePort(addr string) string {
 
 // Addr is where the store listens, with the port it got.
 func (s *Server) Addr() *net.TCPAddr { return s.ln.Addr().(*net.TCPAddr) }
-
-// OnLeave sets the function that is called for ranks that disconnect without
-// leaving the job. It is not called for those that did so before.
-func (s *Server) OnLeave(f func(rank int, err error)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.onLeave = f
-}
 
 func (s *Server) connected() []Peer {
 	var l []Peer

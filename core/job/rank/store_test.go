@@ -457,7 +457,7 @@ func TestStoreLost(t *testing.T) {
 	if err := <-errs; !errors.Is(err, ErrStoreLost) {
 		t.Error(err)
 	}
-	<-c.Lost()
+	<-c.lost
 }
 
 func TestGatherRefusesMisfits(t *testing.T) {

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/trainctl/trainctl/core/base/shm"
 	"github.com/trainctl/trainctl/core/plugin/flight"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/sdk/pb"
@@ -384,14 +383,3 @@ func (l *localBackend) do(ctx context.Context, op *operation, _ *sdk.ScaleState)
 const align = 64
 
 var _ Collectives = (*Backend)(nil)
-
-// Flights returns the last operations that were submitted to the plugin, at most
-// 1,024, oldest first, also after its death and after Close. Nil without shared
-// memory.
-func (b *Backend) Flights() []shm.Flight {
-	now := b.now.Load()
-	if now.proc == nil {
-		return nil
-	}
-	return now.proc.record.Flights(now.proc.ring, shm.Flights)
-}

@@ -73,7 +73,7 @@ func nearest(name string, among []string) string {
 }
 
 // Fill copies the tensors of a file into those of a model, whose names, shapes
-// and element types decide. Names may differ by "module." as in MatchKeys.
+// and element types decide. Names may differ by "module." as in match.
 // Everything that does not fit is listed in one *KeyError, and then nothing
 // was copied. The notes say what was adapted.
 func Fill(model, file []tensor.Named) (notes []string, err error) {

@@ -13,22 +13,14 @@ type Mapping struct {
 	Notes   []string          // "stripped 'module.' from 8 of 8 keys"; none when the names were equal
 }
 
-// MatchKeys finds the mapping between names that differ only by "module."
+const wrapper = "module"
+
+// match finds the mapping between names that differ only by "module."
 // components, wherever those stand: DistributedDataParallel and DataParallel
 // put one before the keys of whatever part of a model they wrap. A file in
 // which one and the same part is half wrapped is refused, and so are missing
-// and unexpected names, in one *KeyError. Counters named num_batches_tracked
+// and unexpected names, in one KeyError. Counters named num_batches_tracked
 // may be missing: files older than PyTorch 0.4.1 have none.
-func MatchKeys(want, have []string) (Mapping, error) {
-	m, problems := match(want, have)
-	if len(problems.lines()) > 0 {
-		return Mapping{}, &problems
-	}
-	return m, nil
-}
-
-const wrapper = "module"
-
 func match(want, have []string) (Mapping, KeyError) {
 	m := Mapping{From: make(map[string]string, len(want))}
 	var bad KeyError

@@ -24,6 +24,15 @@ func prefix(p string) func(string) string { return func(k string) string { retur
 
 func features(k string) string { return strings.Replace(k, "layer1.", "layer1.module.", 1) }
 
+// matched is the mapping, or what is wrong with the names.
+func matched(want, have []string) (Mapping, error) {
+	m, problems := match(want, have)
+	if len(problems.lines()) > 0 {
+		return Mapping{}, &problems
+	}
+	return m, nil
+}
+
 func TestMatchKeys(t *testing.T) {
 	withoutCounter := append(append([]string{}, convnet[:3]...), convnet[4:]...)
 	cases := []struct {
@@ -47,7 +56,7 @@ func TestMatchKeys(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			m, err := MatchKeys(c.want, c.have)
+			m, err := matched(c.want, c.have)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -82,7 +91,7 @@ func TestMatchKeysRefuses(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := MatchKeys(convnet, c.have)
+			_, err := matched(convnet, c.have)
 			var ke *KeyError
 			if !errors.As(err, &ke) {
 				t.Fatalf("got %v", err)
@@ -111,7 +120,7 @@ func TestMatchKeysProperty(t *testing.T) {
 			}
 			return keys
 		}
-		m, err := MatchKeys(wrap(convnet, "model"), wrap(convnet, "file"))
+		m, err := matched(wrap(convnet, "model"), wrap(convnet, "file"))
 		if err != nil {
 			t.Fatal(err)
 		}

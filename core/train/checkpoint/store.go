@@ -86,9 +86,6 @@ func syncAbove(fsys FS, dir string) error {
 // is set before the first Save. In async mode it runs on the goroutine that writes.
 func (s *Store) OnSaved(f func(Saved)) { s.onSaved = f }
 
-// Dir returns the directory of checkpoints.
-func (s *Store) Dir() string { return s.dir }
-
 // Best returns the best checkpoint of the directory by keep_best, nil if there is none.
 // Do not call it during a write.
 func (s *Store) Best() *Best { return s.best }

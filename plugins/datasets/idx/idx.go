@@ -50,16 +50,6 @@ func wrongf(offset int64, help, format string, args ...any) *Error {
 
 const again = "delete the file and fetch it again"
 
-// Load reads and checks one file with the given number of dimensions.
-// The error is an *Error when the content is at fault.
-func Load(fs afero.Fs, path string, dims int) (*Array, error) {
-	raw, err := readBounded(fs, path)
-	if err != nil {
-		return nil, err
-	}
-	return parseNamed(raw, path, dims)
-}
-
 func parseNamed(raw []byte, path string, dims int) (*Array, error) {
 	a, err := Parse(raw, dims)
 	if e, ok := err.(*Error); ok {

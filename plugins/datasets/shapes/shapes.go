@@ -6,7 +6,7 @@ import "github.com/trainctl/trainctl/plugins/datasets/vision"
 const (
 	Size  = 32 // pixels a side
 	plane = Size * Size
-	Bytes = vision.Channels * plane
+	bytes = vision.Channels * plane
 	// Version changes whenever any image does.
 	Version = 1
 )
@@ -25,13 +25,7 @@ const (
 
 func (s Stream) source(index int) vision.Source { return vision.NewSource(uint64(s), 0, int64(index)) }
 
-// Label is the class, an index into Names, of image index.
-func (s Stream) Label(index int) int {
-	r := s.source(index)
-	return r.Below(len(Names))
-}
-
-// Draw renders image index into dst, which has Bytes bytes, and returns its class.
+// Draw renders image index into dst, which has bytes bytes, and returns its class, an index into Names.
 func (s Stream) Draw(index int, dst []byte) int {
 	r := s.source(index)
 	label := r.Below(len(Names))

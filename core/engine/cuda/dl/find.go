@@ -74,14 +74,6 @@ func (f *Finder) Find(s Spec) []Candidate {
 	return out
 }
 
-// Override is what the library's variable is set to, "" where it is not.
-func (f *Finder) Override(s Spec) string {
-	if s.Env == "" {
-		return ""
-	}
-	return f.Getenv(s.Env)
-}
-
 // override uses a file as it is, and searches a directory for the sonames.
 func (f *Finder) override(s Spec, given string) []Candidate {
 	if info, err := os.Stat(given); err != nil || !info.IsDir() {

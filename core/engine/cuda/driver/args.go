@@ -19,20 +19,11 @@ func (a *Args) Ptr(p DevicePtr) { a.words = append(a.words, uint64(p)) }
 // I32 adds an int.
 func (a *Args) I32(v int32) { a.words = append(a.words, uint64(uint32(v))) }
 
-// U32 adds an unsigned int.
-func (a *Args) U32(v uint32) { a.words = append(a.words, uint64(v)) }
-
-// I64 adds a long long.
-func (a *Args) I64(v int64) { a.words = append(a.words, uint64(v)) }
-
-// F32 adds a float.
-func (a *Args) F32(v float32) { a.words = append(a.words, uint64(*(*uint32)(unsafe.Pointer(&v)))) }
-
 // F64 adds a double.
 func (a *Args) F64(v float64) { a.words = append(a.words, *(*uint64)(unsafe.Pointer(&v))) }
 
 // Pointer is the array of pointers to the parameters, nil for a kernel
-// without any. It is valid until the next Add or Reset.
+// without any. It is valid until the list changes.
 func (a *Args) Pointer() *unsafe.Pointer {
 	a.pointers = a.pointers[:0]
 	for i := range a.words {

@@ -16,16 +16,6 @@ type Library struct {
 	Missing []dl.Entry // functions this version does not have; calling one returns a *dl.MissingError
 }
 
-// Has reports whether the library has a function that not all versions have.
-func (l *Library) Has(symbol string) bool {
-	for _, e := range l.Missing {
-		if e.Symbol == symbol {
-			return false
-		}
-	}
-	return true
-}
-
 // NotFoundError reports a library that was not found, or that cannot be used.
 type NotFoundError struct {
 	Spec  dl.Spec

@@ -143,9 +143,6 @@ func (a *Arena) later(f func() error) { a.undo = append(a.undo, f) }
 // Address is the address of the arena in this process, aligned to 256 bytes.
 func (a *Arena) Address() driver.DevicePtr { return a.at }
 
-// Size is the length in bytes, which may be more than was asked for.
-func (a *Arena) Size() int { return a.size }
-
 // Export says how a backend gets at the arena: one in this process by its
 // address, one in another by a handle. The result goes into an Arena of core/sdk; it
 // names the arena's own descriptor and is good until Close. A new process

@@ -33,23 +33,6 @@ func Convert(dst tensor.DType, dstB []byte, src tensor.DType, srcB []byte) {
 	}
 }
 
-// RoundTo rounds x in place to the precision of d: F16 or BF16; F32 and F64 leave it alone.
-func RoundTo(d tensor.DType, x []float32) {
-	switch d {
-	case tensor.F32, tensor.F64:
-	case tensor.F16, tensor.BF16:
-		for len(x) > 0 {
-			var buf [convertBlock]uint16
-			n := min(convertBlock, len(x))
-			Narrow(d, tensor.Bytes(buf[:n]), x[:n])
-			Widen(d, x[:n], tensor.Bytes(buf[:n]))
-			x = x[n:]
-		}
-	default:
-		panic(fmt.Sprintf("convert.RoundTo: %v is not a float type", d))
-	}
-}
-
 // convertBlock is how many elements wait on the stack between two steps of a conversion.
 const convertBlock = 512
 

@@ -83,20 +83,20 @@ func TestConvertFromF64RoundsOnce(t *testing.T) {
 	}
 }
 
-func TestRoundTo(t *testing.T) {
+// Narrowing and widening round to a half type, as the scalar conversions do.
+func TestHalfTypesRound(t *testing.T) {
 	kerneltest.AtEachLevel(t, func(t *testing.T) {
 		for n := range 40 {
 			x := kerneltest.Awkward(uint64(n), n)
-			want16, wantB := make([]float32, n), make([]float32, n)
+			want16, wantB, got, half := make([]float32, n), make([]float32, n), make([]float32, n), make([]byte, 2*n)
 			for i, v := range x {
 				want16[i], wantB[i] = tensor.F32FromF16(tensor.F16FromF32(v)), tensor.F32FromBF16(tensor.BF16FromF32(v))
 			}
-			got := append([]float32(nil), x...)
-			RoundTo(tensor.F16, got)
-			kerneltest.SameBits(t, fmt.Sprintf("f16, %d", n), got, want16)
-			copy(got, x)
-			RoundTo(tensor.BF16, got)
-			kerneltest.SameBits(t, fmt.Sprintf("bf16, %d", n), got, wantB)
+			for d, want := range map[tensor.DType][]float32{tensor.F16: want16, tensor.BF16: wantB} {
+				Narrow(d, half, x)
+				Widen(d, got, half)
+				kerneltest.SameBits(t, fmt.Sprintf("%v, %d", d, n), got, want)
+			}
 		}
 	})
 }

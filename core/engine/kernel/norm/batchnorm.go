@@ -260,26 +260,6 @@ func BatchNormGradInput[T kernel.Float](n, c, hw int, count float64, x, dy, mean
 	}
 }
 
-// BatchNormGradEval is the backward pass of evaluation mode, where mean and
-// invstd are constants. dgamma and dbeta may be nil, and dx may be dy.
-func BatchNormGradEval[T kernel.Float](n, c, hw int, x, dy, mean, invstd, gamma, dx, dgamma, dbeta []T, accumulate bool) {
-	for ch := range c {
-		if dgamma != nil || dbeta != nil {
-			sumDy, sumDyXmu := batchNormSums(n, c, hw, ch, x, dy, mean[ch])
-			storeGrad(dgamma, ch, sumDyXmu*float64(invstd[ch]), accumulate)
-			storeGrad(dbeta, ch, sumDy, accumulate)
-		}
-		scale := invstd[ch]
-		if gamma != nil {
-			scale *= gamma[ch]
-		}
-		for i := range n {
-			o := (i*c + ch) * hw
-			subMulAdd(dy[o:][:hw], 0, scale, 0, dx[o:][:hw])
-		}
-	}
-}
-
 func storeGrad[T kernel.Float](dst []T, i int, v float64, accumulate bool) {
 	if dst == nil {
 		return
@@ -288,16 +268,6 @@ func storeGrad[T kernel.Float](dst []T, i int, v float64, accumulate bool) {
 		v += float64(dst[i])
 	}
 	dst[i] = T(v)
-}
-
-func batchNormSums[T kernel.Float](n, c, hw, ch int, x, dy []T, mean T) (sumDy, sumDyXmu float64) {
-	for i := range n {
-		o := (i*c + ch) * hw
-		a, b := planeSums(dy[o:][:hw], x[o:][:hw], mean, c*hw)
-		sumDy += a
-		sumDyXmu += b
-	}
-	return sumDy, sumDyXmu
 }
 
 // planeSums is Σdy and Σdy·(x−mean) of a plane: whole vectors in float32. The

@@ -187,7 +187,7 @@ func (b *halfNorm) gradient(y halves, pass bool) {
 	if y.half == nil {
 		BatchNormGrad(b.n, b.c, b.hw, b.x.wide, b.dy.wide, b.mean, b.invstd, b.gamma, wantDx, wantDgamma, wantDbeta, false)
 	} else {
-		BatchNormReLUGrad(b.n, b.c, b.hw, b.x.wide, y.wide, b.dy.wide, b.mean, b.invstd, b.gamma, wantDx, wantDgamma, wantDbeta, wantPassed, false)
+		BatchNormReLUGradOf(0, b.c, b.n, b.c, b.hw, b.x.wide, y.wide, b.dy.wide, b.mean, b.invstd, b.gamma, wantDx, wantDgamma, wantDbeta, wantPassed, false)
 	}
 	BatchNormGradHalfOf(b.d, 0, b.c, b.n, b.c, b.hw, b.x.half, y.half, b.dy.half, b.mean, b.invstd, b.gamma, dx, dgamma, dbeta, passed, false)
 	got := make([]float32, size)

@@ -69,13 +69,8 @@ func groupApply[T kernel.Float](hw, ch, count int, x, gamma, beta []T, mean, inv
 	}
 }
 
-// GroupNormGrad overwrites dx, and writes or adds dgamma and dbeta (each may be nil, as gamma
-// may). dx may be dy.
-func GroupNormGrad[T kernel.Float](s *GroupShape, x, dy, mean, invstd, gamma, dx, dgamma, dbeta []T, accumulate bool) {
-	GroupNormGradOf(0, s.Groups, s, x, dy, mean, invstd, gamma, dx, dgamma, dbeta, accumulate)
-}
-
-// GroupNormGradOf does so for the groups [lo, hi) of each sample.
+// GroupNormGradOf overwrites dx for the groups [lo, hi) of each sample, and writes or adds their
+// dgamma and dbeta (each may be nil, as gamma may). dx may be dy.
 func GroupNormGradOf[T kernel.Float](lo, hi int, s *GroupShape, x, dy, mean, invstd, gamma, dx, dgamma, dbeta []T, accumulate bool) {
 	for ch := lo * s.each(); ch < hi*s.each() && !accumulate; ch++ {
 		storeGrad(dgamma, ch, 0, false)

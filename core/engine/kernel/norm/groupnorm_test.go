@@ -38,7 +38,7 @@ func TestGroupNorm(t *testing.T) {
 					y.Check(t, "y")
 					dx.Check(t, "dx")
 					copy(dx.Room, dy)
-					GroupNormGrad(&s, x, dx.Room, got[1], got[2], gamma, dx.Room, nil, nil, false)
+					GroupNormGradOf(0, s.Groups, &s, x, dx.Room, got[1], got[2], gamma, dx.Room, nil, nil, false)
 					kerneltest.Nearly(t, "dx over dy", dx.Room, want[3], 1e-4)
 				})
 			}
@@ -53,8 +53,8 @@ func groupNormOf[T kernel.Float](s *GroupShape, x, dy, gamma, beta, y, dx []T) [
 	}
 	out := [][]T{y, make([]T, s.N*s.Groups), make([]T, s.N*s.Groups), dx, make([]T, s.C), make([]T, s.C)}
 	GroupNorm(s, x, gamma, beta, 1e-5, y, out[1], out[2])
-	GroupNormGrad(s, x, dy, out[1], out[2], gamma, dx, out[4], out[5], false)
-	GroupNormGrad(s, x, dy, out[1], out[2], gamma, dx, out[4], out[5], true)
+	GroupNormGradOf(0, s.Groups, s, x, dy, out[1], out[2], gamma, dx, out[4], out[5], false)
+	GroupNormGradOf(0, s.Groups, s, x, dy, out[1], out[2], gamma, dx, out[4], out[5], true)
 	return out
 }
 
@@ -113,7 +113,7 @@ func BenchmarkGroupNorm(b *testing.B) {
 			kerneltest.BenchBandwidth(b, 8*n, func() { GroupNorm(s, x, gamma, beta, 1e-5, y, mean, invstd) })
 		})
 		b.Run(fmt.Sprintf("backward/%d", hw), func(b *testing.B) {
-			kerneltest.BenchBandwidth(b, 12*n, func() { GroupNormGrad(s, x, dy, mean, invstd, gamma, y, gamma, beta, true) })
+			kerneltest.BenchBandwidth(b, 12*n, func() { GroupNormGradOf(0, s.Groups, s, x, dy, mean, invstd, gamma, y, gamma, beta, true) })
 		})
 	}
 }

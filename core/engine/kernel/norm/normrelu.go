@@ -42,15 +42,10 @@ func normReLUPlanes[T kernel.Float](planes, hw int, x, r, mean, scale, shift, y 
 	vecNormAddReLURows(planes, px, kernel.Ptr32(r), vectors, rest, tail, center, factor, addend, py, 4*hw)
 }
 
-// BatchNormReLUGrad is the backward pass: from x, the output y and its gradient
-// dy it overwrites dx, and writes or adds dgamma and dbeta (each may be nil, as
+// BatchNormReLUGradOf is the backward pass of the channels [lo, hi) of c: from x, the output y
+// and its gradient dy it overwrites dx, and writes or adds dgamma and dbeta (each may be nil, as
 // gamma may). d, if not nil, receives dy where y is positive: the gradient of the
 // residual. dx may be x, and d may be dy; without d, dx may be dy.
-func BatchNormReLUGrad[T kernel.Float](n, c, hw int, x, y, dy, mean, invstd, gamma, dx, dgamma, dbeta, d []T, accumulate bool) {
-	BatchNormReLUGradOf(0, c, n, c, hw, x, y, dy, mean, invstd, gamma, dx, dgamma, dbeta, d, accumulate)
-}
-
-// BatchNormReLUGradOf does so for the channels [lo, hi) of c.
 func BatchNormReLUGradOf[T kernel.Float](lo, hi, n, c, hw int, x, y, dy, mean, invstd, gamma, dx, dgamma, dbeta, d []T, accumulate bool) {
 	for block := channelBlock(n, hw, 3); lo < hi; lo += block {
 		normGradBlock(lo, min(lo+block, hi), n, c, hw, x, y, dy, mean, invstd, gamma, dx, dgamma, dbeta, d, accumulate)

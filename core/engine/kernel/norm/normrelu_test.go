@@ -43,10 +43,10 @@ func testNormReLU[T kernel.Float](t *testing.T, n, c, hw int, tol float64) {
 			BatchNormGrad(n, c, hw, x, wantD, mean, invstd, gamma, wantDx, wantDg, wantDb, true)
 			dx, d, dg, db := append([]T(nil), x...), append([]T(nil), dy...), kerneltest.Random[T](7, c), kerneltest.Random[T](8, c)
 			if r == nil {
-				BatchNormReLUGrad(n, c, hw, x, y, d, mean, invstd, gamma, d, dg, db, nil, true)
+				BatchNormReLUGradOf(0, c, n, c, hw, x, y, d, mean, invstd, gamma, d, dg, db, nil, true)
 				dx = d
 			} else {
-				BatchNormReLUGrad(n, c, hw, dx, y, d, mean, invstd, gamma, dx, dg, db, d, true)
+				BatchNormReLUGradOf(0, c, n, c, hw, dx, y, d, mean, invstd, gamma, dx, dg, db, d, true)
 				kerneltest.CloseTo(t, "d"+name, d, wantD, 0)
 			}
 			kerneltest.CloseTo(t, "dx"+name, dx, wantDx, tol)
@@ -71,7 +71,7 @@ func TestBatchNormReLUPassesNaN(t *testing.T) {
 			want := make([]float32, hw)
 			want[0], want[1], want[3], want[hw-1] = nan, inf, 1, nan
 			kerneltest.SameBits(t, "y", y, want)
-			BatchNormReLUGrad(1, 1, hw, make([]float32, hw), y, dy, zero, one, nil, dy, nil, db, nil, false)
+			BatchNormReLUGradOf(0, 1, 1, 1, hw, make([]float32, hw), y, dy, zero, one, nil, dy, nil, db, nil, false)
 			if db[0] != 4 {
 				t.Errorf("planes of %d: dbeta is %v, want 4", hw, db[0])
 			}
