@@ -155,6 +155,8 @@ func (a *attempt) watch(ctx context.Context) {
 			a.drain(syscall.SIGTERM) // a caller may cancel ctx on a signal that also reaches us: that is not a second signal
 		case <-a.blameTimer:
 			a.blameReporter()
+		case rank := <-a.store.lost():
+			a.expelled(rank)
 		case d := <-a.longer:
 			a.extend(d)
 		case <-a.kill:
@@ -178,6 +180,15 @@ func (a *attempt) exited(e exit) {
 		a.l.sink.printf("%v; %d ranks go on", e.cause(a.l.host, a.l.oom).brief(), len(a.alive))
 	case e.bad():
 		a.failed(e)
+	}
+}
+
+// expelled kills a rank that the others go on without: it may only have been silent.
+func (a *attempt) expelled(rank int) {
+	for w := range a.alive {
+		if w.world.Rank == rank && a.stopReason == nil && rank > 0 {
+			w.killGroup()
+		}
 	}
 }
 

@@ -272,6 +272,23 @@ type groupStore struct {
 	host   string
 	port   int
 	secret secret.Secret
+	left   chan int // ranks of an elastic job that are no longer connected
+}
+
+// gone notes that a rank is no longer connected, because it has died or was silent.
+func (s *groupStore) gone(rank int, _ error) {
+	select {
+	case s.left <- rank:
+	default: // it holds more than there are ranks
+	}
+}
+
+// lost delivers the ranks of an elastic job that are no longer connected.
+func (s *groupStore) lost() <-chan int {
+	if s == nil {
+		return nil
+	}
+	return s.left
 }
 
 func (s *groupStore) addr() string { return net.JoinHostPort(s.host, strconv.Itoa(s.port)) }
@@ -285,7 +302,11 @@ func (s *groupStore) close() {
 // openStore opens a new store for attempt n on node 0, before any rank starts,
 // and tells the other nodes its port.
 func (l *launcher) openStore(ctx context.Context, n int) (*groupStore, error) {
-	s := &groupStore{secret: l.o.Secret.Derive(fmt.Sprintf("ranks of attempt %d", n))}
+	s := &groupStore{secret: l.o.Secret.Derive(fmt.Sprintf("ranks of attempt %d", n)), left: make(chan int, 2*l.layout.size)}
+	var onLeave func(int, error)
+	if l.o.Elastic {
+		onLeave = s.gone
+	}
 	var bind string
 	if l.nodes != nil {
 		s.host, _, _ = net.SplitHostPort(l.o.Endpoint)
@@ -300,7 +321,7 @@ func (l *launcher) openStore(ctx context.Context, n int) (*groupStore, error) {
 	if l.o.NodeRank == 0 {
 		var err error
 		s.server, err = rank.ListenStore(bind, rank.StoreOptions{RunID: l.o.RunID, Secret: s.secret, Ports: l.o.Ports, WorldSize: l.layout.size,
-			Generation: n, Roster: l.layout.peers, Log: l.sink.printf, Elastic: l.o.Elastic, LostAfter: l.o.LostAfter})
+			Generation: n, Roster: l.layout.peers, Log: l.sink.printf, Elastic: l.o.Elastic, LostAfter: l.o.LostAfter, OnLeave: onLeave})
 		if err != nil {
 			return nil, err
 		}
