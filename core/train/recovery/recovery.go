@@ -75,6 +75,7 @@ type Recovery struct {
 	own      progress
 	skipTo   int // stages before this one need not be done
 	rounds   int // exchanges of progress
+	futile   int // groups of the same ranks since a stage ended well
 	finished bool
 }
 
@@ -101,6 +102,7 @@ func (r *Recovery) Do(ctx context.Context, s Stage, do func(context.Context) err
 	for {
 		err := do(ctx)
 		if err == nil {
+			r.futile = 0
 			break
 		}
 		through, err := r.recover(ctx, s, err)
@@ -142,10 +144,10 @@ func (r *Recovery) recover(ctx context.Context, s Stage, cause error) (through b
 		case err != nil:
 			return false, alongside(cause, err)
 		case c.finished:
-			return true, nil
+			return true, r.regroup(c)
 		}
 		if err := r.regroup(c); err != nil {
-			return false, err
+			return false, alongside(cause, err)
 		}
 		if err := r.Group.replace(ctx); r.Group.Members != nil && lostPeer(err) {
 			cause = err
@@ -172,6 +174,10 @@ func (r *Recovery) recover(ctx context.Context, s Stage, cause error) (through b
 	}
 }
 
+// maxFutile is how many groups the same ranks may form of which none ends a stage: two of
+// them cannot reach each other, although all reach the store.
+const maxFutile = 3
+
 // regroup makes the run one of the ranks that are left.
 func (r *Recovery) regroup(c consensus) error {
 	m := r.Group.Members
@@ -180,6 +186,12 @@ func (r *Recovery) regroup(c consensus) error {
 	}
 	if r.Group.before == 0 {
 		r.Group.before = r.Group.Open.WorldSize
+	}
+	if r.futile++; m.Size() != r.Group.Open.WorldSize {
+		r.futile = 0
+	}
+	if r.futile > maxFutile {
+		return fmt.Errorf("the same %d ranks have formed %d groups, and each broke; fix: check the network between their hosts", m.Size(), maxFutile)
 	}
 	r.Group.replaced = c.replaced // ranks may have tried to form different numbers of groups
 	r.Group.Open.Rank, r.Group.Open.WorldSize = m.Rank(), m.Size()

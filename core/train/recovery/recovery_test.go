@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -237,5 +238,29 @@ func TestGroupIsFormedAgain(t *testing.T) {
 	}, func(int, *Recovery, *journal) error { return nil })
 	if !errors.Is(errs[0], refused) || errs[1] == nil || errs[1].Error() != "rank 0: no such interface" {
 		t.Errorf("got %v", errs)
+	}
+}
+
+// alone is an elastic job of one rank that is in the same group again and again.
+type alone struct{ regrouped int }
+
+func (a *alone) Regroup(_ context.Context, mine []byte) ([][]byte, error) {
+	a.regrouped++
+	return [][]byte{mine}, nil
+}
+func (*alone) Rank() int { return 0 }
+func (*alone) Size() int { return 1 }
+
+// Ranks that never reach each other do not form groups for ever.
+func TestFutileGroupsEnd(t *testing.T) {
+	m := &alone{}
+	g := &ProcessGroup{Backend: &backend{}, Members: m, Events: event.NewBus(0), Gather: func(_ context.Context, _ string, mine []byte) ([][]byte, error) { return [][]byte{mine}, nil }, InitTimeout: time.Minute}
+	g.Open.WorldSize = 1
+	r := New(&journal{}, g, time.Minute)
+	r.Sequence = &journal{}
+	unreachable := &sdk.PeerError{Peer: 1, Cause: "no route to host"}
+	err := r.Do(t.Context(), Stage{Name: "totals", Result: []float64{0}}, func(context.Context) error { return unreachable })
+	if !errors.Is(err, unreachable) || !strings.Contains(err.Error(), "each broke; fix: check the network") || m.regrouped != maxFutile+1 {
+		t.Errorf("after %d groups: %v", m.regrouped, err)
 	}
 }
