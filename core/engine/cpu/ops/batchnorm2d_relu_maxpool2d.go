@@ -10,8 +10,8 @@ import (
 )
 
 func init() {
-	bind.Implement(op.NormPool, bind.Implementation{F32: bindNormPool[float32], F64: bindNormPool[float64], BF16: nativeNormPool, Blocks: bind.Cuts{Along: bind.Channels, Of: []int{0, 1, 2, 3, 4, ^0, ^1, ^2, ^3}, Moved: []int{3, 4}}, Scratch: normPoolScratch})
-	bind.Implement(op.NormPoolGrad, bind.Implementation{F32: bindNormPoolGrad[float32], F64: bindNormPoolGrad[float64], BF16: nativeNormPool, Blocks: bind.Cuts{Along: bind.Channels, Of: []int{0, 1, 2, 3, 4, 5, 6, ^0, ^1, ^2, ^3}}})
+	bind.Implement(op.NormPool, bind.Implementation{F32: bindNormPool[float32], F64: bindNormPool[float64], BF16: nativeNormPool, Half: halfNormPool, Blocks: bind.Cuts{Along: bind.Channels, Of: []int{0, 1, 2, 3, 4, ^0, ^1, ^2, ^3}, Moved: []int{3, 4}}, Scratch: normPoolScratch})
+	bind.Implement(op.NormPoolGrad, bind.Implementation{F32: bindNormPoolGrad[float32], F64: bindNormPoolGrad[float64], BF16: nativeNormPool, Half: halfNormPool, Blocks: bind.Cuts{Along: bind.Channels, Of: []int{0, 1, 2, 3, 4, 5, 6, ^0, ^1, ^2, ^3}}})
 }
 
 func normPoolScratch(s *plan.Step, _ int) int {
@@ -110,5 +110,43 @@ func bindNormPoolGradBF16(b *bind.Binder[float32]) bind.Job {
 	sums, _ := b.Out(3)
 	return b.Split(p.C, 1, func(c *plan.Call, _, lo, hi int) {
 		norm.BatchNormReLUPoolGradBF16Of(lo, hi, &p, x(c), y(c), dy(c), at, mean(c), invstd(c), weight(c), dx, dw, db, sums, add(c))
+	})
+}
+
+// halfNormPool takes steps whose images are all of one half type.
+func halfNormPool(s *plan.Step) bind.Native {
+	p := poolGeometry(s, s.In[0].Spec.Shape)
+	n := bind.Native{Bind: bindNormPoolHalf, Direct: []int{0, ^0}, Scratch: p.C + norm.HalfPoolScratch(&p)}
+	if s.Op == op.NormPoolGrad {
+		n.Bind, n.Direct = bindNormPoolGradHalf, []int{0, 1, 2, ^0}
+	}
+	if !norm.TakesHalfPool(&p) || !oneType(s, n.Direct) {
+		return bind.Native{}
+	}
+	return n
+}
+
+func bindNormPoolHalf(b *bind.Binder[float32]) bind.Job {
+	a, p, d := b.Step.Attr.(op.NormPoolAttr), poolGeometry(b.Step, b.Step.In[0].Spec.Shape), b.Step.In[0].Spec.DType
+	x, weight, bias, y, at := b.Half(0), b.In(1), b.In(2), b.HalfOut(0), bind.Index[int32](b.Memory, &b.Step.Out[1])
+	in, out, parts, scratch := p.C*p.H*p.W, p.C*p.OutH()*p.OutW(), poolParts(b, p), b.Scratches()
+	mean, invstd, stats := normStatsHalf(b, a.Norm, x, 2, scratch[0])
+	apply := b.Split(p.N, 1, func(c *plan.Call, part, lo, _ int) {
+		norm.BatchNormReLUPoolHalf(d, &parts[part], x(c)[lo*in:], mean(c), invstd, weight(c), bias(c), y[lo*out:], at[lo*out:], scratch[part][p.C:])
+	})
+	return func(c *plan.Call) {
+		stats(c)
+		apply(c)
+	}
+}
+
+func bindNormPoolGradHalf(b *bind.Binder[float32]) bind.Job {
+	p, d := poolGeometry(b.Step, b.Step.In[0].Spec.Shape), b.Step.In[0].Spec.DType
+	x, y, dy, at := b.Half(0), b.Half(1), b.Half(2), bind.Index[int32](b.Memory, &b.Step.In[3])
+	mean, invstd, weight, scratch := b.In(4), b.In(5), b.In(6), b.Scratches()
+	dx, dw, db, add := normOutBF16(b)
+	sums, _ := b.Out(3)
+	return b.Split(p.C, 1, func(c *plan.Call, part, lo, hi int) {
+		norm.BatchNormReLUPoolGradHalfOf(d, lo, hi, &p, x(c), y(c), dy(c), at, mean(c), invstd(c), weight(c), dx, dw, db, sums, add(c), scratch[part])
 	})
 }

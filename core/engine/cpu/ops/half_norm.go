@@ -46,27 +46,30 @@ func oneType(s *plan.Step, operands []int) bool {
 }
 
 func bindHalfNorm(b *bind.Binder[float32]) bind.Job {
-	n, ch, hw := planes(b.Step.In[0].Spec.Shape)
-	x, a, d := b.Half(0), b.Step.Attr.(op.BatchNormAttr), b.Step.In[0].Spec.DType
-	var mean func(*plan.Call) []float32
-	var invstd []float32
-	var stats bind.Job
-	if b.Step.Train {
-		m, _ := b.Out(1)
-		invstd, _ = b.Out(2)
-		mean = bind.Always(m)
-		stats = shareStats(b, a, m, invstd, func(c *plan.Call, lo, hi int) {
-			norm.BatchNormStatsHalfOf(d, lo, hi, n, ch, hw, x(c), m, invstd)
-		})
-	} else {
-		invstd, mean = b.Scratch(), b.In(3)
-		stats = invertStats(b.In(4), invstd, a.Eps)
+	var scratch []float32
+	if !b.Step.Train {
+		scratch = b.Scratch()
 	}
+	mean, invstd, stats := normStatsHalf(b, b.Step.Attr.(op.BatchNormAttr), b.Half(0), 1, scratch)
 	apply := halfApply(b, b.Step.Op == op.NormReLU, mean, bind.Always(invstd), b.OptionalHalf(6))
 	return func(c *plan.Call) {
 		stats(c)
 		apply(c)
 	}
+}
+
+// normStatsHalf is normStats of images of a half type.
+func normStatsHalf(b *bind.Binder[float32], a op.BatchNormAttr, x func(*plan.Call) []uint16, first int, scratch []float32) (mean func(*plan.Call) []float32, invstd []float32, stats bind.Job) {
+	n, ch, hw := planes(b.Step.In[0].Spec.Shape)
+	if !b.Step.Train {
+		return b.In(3), scratch[:ch], invertStats(b.In(4), scratch[:ch], a.Eps)
+	}
+	d := b.Step.In[0].Spec.DType
+	m, _ := b.Out(first)
+	invstd, _ = b.Out(first + 1)
+	return bind.Always(m), invstd, shareStats(b, a, m, invstd, func(c *plan.Call, lo, hi int) {
+		norm.BatchNormStatsHalfOf(d, lo, hi, n, ch, hw, x(c), m, invstd)
+	})
 }
 
 func bindHalfNormAgain(b *bind.Binder[float32]) bind.Job {

@@ -28,10 +28,15 @@ func TakesHalf(hw int) bool {
 // BatchNormStatsHalfOf is BatchNormStatsOf of planes of a half type.
 func BatchNormStatsHalfOf(d tensor.DType, lo, hi, n, c, hw int, x []uint16, mean, variance []float32) {
 	var room [mostHalf]float32
-	plane, size := room[:hw], newPlaneSize(hw, 0)
-	channelMoments(lo, hi, n, c, hw, 1, func(at, _ int, _ bool, _ float64) moments {
-		convert.Widen(d, plane, tensor.Bytes(x[at:][:hw]))
-		return planeMoments(1, plane, &size)
+	size := newPlaneSize(hw, hw)
+	channelMoments(lo, hi, n, c, hw, max(1, mostHalf/hw), func(at, planes int, known bool, mean float64) moments {
+		for i := range planes {
+			convert.Widen(d, room[i*hw:][:hw], tensor.Bytes(x[at+i*c*hw:][:hw]))
+		}
+		if !known {
+			return planeMoments(planes, room[:planes*hw], &size)
+		}
+		return momentsAround(planes, room[:planes*hw], float32(mean), &size)
 	}, mean, variance)
 }
 

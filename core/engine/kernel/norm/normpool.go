@@ -17,26 +17,29 @@ import (
 // place of the window may stand: no gradient passes there.
 func BatchNormReLUPool[T kernel.Float](p *pool.Shape, x, mean, invstd, gamma, beta, y []T, idx []int32, scratch []T) {
 	in, out := p.H*p.W, p.OutH()*p.OutW()
-	fast := kernel.Is32[T]() && p.Halves()
 	for i := range p.N * p.C {
 		ch := i % p.C
 		scale, shift := affine(ch, invstd, gamma, beta)
-		px, py, pidx := x[i*in:][:in], y[i*out:][:out], idx[i*out:][:out]
-		if fast && kernel.Wide() {
-			pool.NormPlaneHalving(p, kernel.As32(px), float32(mean[ch]), float32(scale), float32(shift), kernel.As32(py), pidx)
-			continue
-		}
-		plane := scratch[:in]
-		if kernel.HasVectors[T]() {
-			normReLUPlanes(1, in, px, nil, mean[ch:], []T{scale}, []T{shift}, plane)
-		} else {
-			normReLU(px, nil, mean[ch], scale, shift, plane)
-		}
-		if fast {
-			pool.MaxPlaneHalving(p, kernel.As32(plane), kernel.As32(py), pidx)
-		} else {
-			pool.MaxPlane(p, plane, py, pidx)
-		}
+		normPoolPlane(p, x[i*in:][:in], mean[ch], scale, shift, y[i*out:][:out], idx[i*out:][:out], scratch[:in])
+	}
+}
+
+// normPoolPlane is the forward pass over a plane, whose normalised values it may leave in scratch.
+func normPoolPlane[T kernel.Float](p *pool.Shape, x []T, mean, scale, shift T, y []T, idx []int32, scratch []T) {
+	fast := kernel.Is32[T]() && p.Halves()
+	if fast && kernel.Wide() {
+		pool.NormPlaneHalving(p, kernel.As32(x), float32(mean), float32(scale), float32(shift), kernel.As32(y), idx)
+		return
+	}
+	if kernel.HasVectors[T]() {
+		normReLUPlanes(1, len(x), x, nil, []T{mean}, []T{scale}, []T{shift}, scratch)
+	} else {
+		normReLU(x, nil, mean, scale, shift, scratch)
+	}
+	if fast {
+		pool.MaxPlaneHalving(p, kernel.As32(scratch), kernel.As32(y), idx)
+	} else {
+		pool.MaxPlane(p, scratch, y, idx)
 	}
 }
 
@@ -65,26 +68,46 @@ func BatchNormReLUPoolGrad[T kernel.Float](p *pool.Shape, x, y, dy []T, idx []in
 // BatchNormReLUPoolGradOf does so for the channels [lo, hi).
 func BatchNormReLUPoolGradOf[T kernel.Float](lo, hi int, p *pool.Shape, x, y, dy []T, idx []int32, mean, invstd, gamma, dx, dgamma, dbeta, sums []T, accumulate bool) {
 	g := poolGrad[T]{p: p, in: p.H * p.W, out: p.OutH() * p.OutW(), x: x, y: y, dy: dy, idx: idx, dx: dx}
-	if kernel.Is32[T]() && spreads(p) {
-		g.vectors = g.tile.set(p)
+	g.channels(lo, hi, mean, invstd, gamma, dgamma, dbeta, sums, accumulate)
+}
+
+// channels is the pass over the channels [lo, hi): one at a time, or as many as halfImages hold.
+func (g *poolGrad[T]) channels(lo, hi int, mean, invstd, gamma, dgamma, dbeta, sums []T, accumulate bool) {
+	if kernel.Is32[T]() && spreads(g.p) {
+		g.vectors = g.tile.set(g.p)
 	}
-	if g.inStrips = kernel.Is32[T]() && strips(p); g.inStrips {
-		g.strip.set(p)
+	if g.inStrips = kernel.Is32[T]() && strips(g.p); g.inStrips {
+		g.strip.set(g.p)
 	}
-	count := float64(p.N * g.in)
-	for ch := lo; ch < hi; ch++ {
-		sum, dot := g.sums(ch, mean[ch])
-		storeGrad(dgamma, ch, dot*float64(invstd[ch]), accumulate)
-		storeGrad(dbeta, ch, sum, accumulate)
-		scale := invstd[ch]
-		if gamma != nil {
-			scale *= gamma[ch]
+	block, count := 1, float64(g.p.N*g.in)
+	if g.half != nil {
+		block = halfBlock(g.p)
+		g.strip.ahead, g.strip.outAhead = 0, 0 // what is widened is in the cache
+	}
+	for ; lo < hi; lo += block {
+		n := min(block, hi-lo)
+		f := g.sums(lo, n, mean)
+		for j := range n {
+			ch := lo + j
+			storeGrad(dgamma, ch, f.dots[j]*float64(invstd[ch]), accumulate)
+			storeGrad(dbeta, ch, f.sums[j], accumulate)
+			f.scale[j], _ = affine(ch, invstd, gamma, nil)
+			f.meanDy[j], f.slope[j] = T(f.sums[j]/count), T(f.dots[j]/count*float64(invstd[ch])*float64(invstd[ch]))
 		}
-		total := g.input(ch, mean[ch], T(sum/count), T(dot/count*float64(invstd[ch])*float64(invstd[ch])), scale)
-		if sums != nil {
-			sums[ch] = T(total)
+		totals := g.input(lo, n, mean, &f)
+		for j := range n {
+			if sums != nil {
+				sums[lo+j] = T(totals[j])
+			}
 		}
 	}
+}
+
+// poolFactors are of some channels Σdy and Σdy·(x−mean), where dy passes the ReLU, and
+// what follows from them.
+type poolFactors[T kernel.Float] struct {
+	sums, dots           [mostChannels]float64
+	meanDy, slope, scale [mostChannels]T
 }
 
 // poolGrad is one backward pass.
@@ -94,10 +117,22 @@ type poolGrad[T kernel.Float] struct {
 	x, y, dy []T
 	idx      []int32
 	dx       []T
-	vectors  int // of a run, 0 without vector kernels
+	half     *halfImages[T] // instead of x, y, dy and dx
+	vectors  int            // of a run, 0 without vector kernels
 	tile     poolGradTile
 	inStrips bool
 	strip    poolGradStrip
+}
+
+// planes are those of channel lo+j of image n.
+func (g *poolGrad[T]) planes(n, lo, j int) (x, y, dy []T, idx []int32, dx []T) {
+	i := n*g.p.C + lo + j
+	idx = g.idx[i*g.out:][:g.out]
+	if g.half != nil {
+		x, y, dy = g.half.planes(j)
+		return x, y, dy, idx, x
+	}
+	return g.x[i*g.in:][:g.in], g.y[i*g.out:][:g.out], g.dy[i*g.out:][:g.out], idx, g.dx[i*g.in:][:g.in]
 }
 
 // plane points the tile at a plane.
@@ -107,63 +142,78 @@ func (g *poolGrad[T]) plane(x, y, dy []T, idx []int32, dx []T) *poolGradTile {
 	return t
 }
 
-// sums adds up dy and dy·(x−mean) of a channel, where dy passes the ReLU.
-func (g *poolGrad[T]) sums(ch int, mean T) (sum, dot float64) {
-	g.tile.mean, g.strip.mean = float32(mean), float32(mean)
+// sums are those of count channels from lo on.
+func (g *poolGrad[T]) sums(lo, count int, mean []T) (f poolFactors[T]) {
 	for n := range g.p.N {
-		i := n*g.p.C + ch
-		x, y, dy, idx := g.x[i*g.in:][:g.in], g.y[i*g.out:][:g.out], g.dy[i*g.out:][:g.out], g.idx[i*g.out:][:g.out]
-		if g.vectors > 0 {
-			t := g.plane(x, y, dy, idx, x)
-			normPoolSums(g.vectors, t)
-			sum += float64(t.sum)
-			dot += float64(t.dot)
-			continue
+		if g.half != nil {
+			g.half.widen(n*g.p.C+lo, count)
 		}
-		if g.inStrips {
-			s, d := g.strip.run(false, kernel.As32(x), kernel.As32(y), kernel.As32(dy), idx, kernel.As32(x))
-			sum += s
-			dot += d
-			continue
+		for j := range count {
+			sum, dot := g.sumsPlane(n, lo, j, mean[lo+j])
+			f.sums[j] += sum
+			f.dots[j] += dot
 		}
-		for j, at := range idx {
-			if !(y[j] <= 0) {
-				sum += float64(dy[j])
-				dot += float64(dy[j]) * (float64(x[at]) - float64(mean))
-			}
+	}
+	return f
+}
+
+func (g *poolGrad[T]) sumsPlane(n, lo, j int, mean T) (sum, dot float64) {
+	g.tile.mean, g.strip.mean = float32(mean), float32(mean)
+	x, y, dy, idx, _ := g.planes(n, lo, j)
+	switch {
+	case g.vectors > 0:
+		t := g.plane(x, y, dy, idx, x)
+		normPoolSums(g.vectors, t)
+		return float64(t.sum), float64(t.dot)
+	case g.inStrips:
+		return g.strip.run(false, kernel.As32(x), kernel.As32(y), kernel.As32(dy), idx, kernel.As32(x))
+	}
+	for j, at := range idx {
+		if !(y[j] <= 0) {
+			sum += float64(dy[j])
+			dot += float64(dy[j]) * (float64(x[at]) - float64(mean))
 		}
 	}
 	return sum, dot
 }
 
-// input writes dx = (dy − meanDy − (x−mean)·slope)·scale of a channel, with dy at
-// the places of the maxima, and adds it up.
-func (g *poolGrad[T]) input(ch int, mean, meanDy, slope, scale T) (sum float64) {
-	g.tile.mean, g.tile.meanDy, g.tile.slope, g.tile.scale = float32(mean), float32(meanDy), float32(slope), float32(scale)
-	g.strip.meanDy, g.strip.slope, g.strip.scale = float32(meanDy), float32(slope), float32(scale)
+// input writes dx = (dy − meanDy − (x−mean)·slope)·scale of count channels from lo on, with
+// dy at the places of the maxima, and adds up each.
+func (g *poolGrad[T]) input(lo, count int, mean []T, f *poolFactors[T]) (totals [mostChannels]float64) {
 	for n := range g.p.N {
-		i := n*g.p.C + ch
-		x, y, dy, idx, dx := g.x[i*g.in:][:g.in], g.y[i*g.out:][:g.out], g.dy[i*g.out:][:g.out], g.idx[i*g.out:][:g.out], g.dx[i*g.in:][:g.in]
-		if g.vectors > 0 {
-			t := g.plane(x, y, dy, idx, dx)
-			normPoolGrad(g.vectors, t)
-			sum += float64(t.sum)
-			continue
+		if g.half != nil {
+			g.half.widen(n*g.p.C+lo, count)
 		}
-		if g.inStrips {
-			s, _ := g.strip.run(true, kernel.As32(x), kernel.As32(y), kernel.As32(dy), idx, kernel.As32(dx))
-			sum += s
-			continue
+		for j := range count {
+			totals[j] += g.inputPlane(n, lo, j, mean[lo+j], f.meanDy[j], f.slope[j], f.scale[j])
 		}
-		for j, v := range x {
-			dx[j] = (-meanDy - T((v-mean)*slope)) * scale
+		if g.half != nil {
+			g.half.round(n*g.p.C+lo, count)
 		}
-		for j, at := range idx {
-			if !(y[j] <= 0) {
-				dx[at] += dy[j] * scale
-			}
-		}
-		sum += reduce.Sum64(dx)
 	}
-	return sum
+	return totals
+}
+
+func (g *poolGrad[T]) inputPlane(n, lo, j int, mean, meanDy, slope, scale T) (sum float64) {
+	t, s := &g.tile, &g.strip
+	t.mean, t.meanDy, t.slope, t.scale = float32(mean), float32(meanDy), float32(slope), float32(scale)
+	s.mean, s.meanDy, s.slope, s.scale = t.mean, t.meanDy, t.slope, t.scale
+	x, y, dy, idx, dx := g.planes(n, lo, j)
+	switch {
+	case g.vectors > 0:
+		normPoolGrad(g.vectors, g.plane(x, y, dy, idx, dx))
+		return float64(t.sum)
+	case g.inStrips:
+		sum, _ = s.run(true, kernel.As32(x), kernel.As32(y), kernel.As32(dy), idx, kernel.As32(dx))
+		return sum
+	}
+	for j, v := range x {
+		dx[j] = (-meanDy - T((v-mean)*slope)) * scale
+	}
+	for j, at := range idx {
+		if !(y[j] <= 0) {
+			dx[at] += dy[j] * scale
+		}
+	}
+	return reduce.Sum64(dx)
 }

@@ -3,9 +3,11 @@ package norm
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/convert"
 	"github.com/trainctl/trainctl/core/engine/kernel/kerneltest"
 	"github.com/trainctl/trainctl/core/engine/kernel/pool"
 	"github.com/trainctl/trainctl/core/tensor"
@@ -82,6 +84,55 @@ func testNormPoolBF16(t *testing.T, p *pool.Shape, affine bool) {
 	BatchNormReLUPoolGradBF16Of(0, p.C, p, dx, y[:out], hdy, idx[:out], mean, variance, gamma, dx, dg, db, sums, true) // in place
 	BatchNormReLUPoolGrad(p, x, wideY, dy, idx, wideMean, wideVariance, wideGamma, wantDx, wantDg, wantDb, wantSums, true)
 	kerneltest.NearlyBF16(t, "dx"+name, dx, wantDx, 1e-5)
+	kerneltest.CloseTo(t, "dgamma"+name, kerneltest.Widened(dg), wantDg, 1e-4)
+	kerneltest.CloseTo(t, "dbeta"+name, kerneltest.Widened(db), wantDb, 1e-4)
+	kerneltest.CloseTo(t, "sums"+name, kerneltest.Widened(sums), wantSums, 1e-3)
+}
+
+// Half types that go through float32 in pieces agree with the reference over the same values.
+func TestNormPoolHalf(t *testing.T) {
+	kerneltest.AtEachLevel(t, func(t *testing.T) {
+		for _, p := range slices.Concat(halfPoolCases, []pool.Shape{{N: 40, C: 3, H: 64, W: 64}, {N: 3, C: 70, H: 12, W: 12}}) {
+			p.R, p.S, p.StrideH, p.StrideW = 2, 2, 2, 2
+			if TakesHalfPool(&p) {
+				testNormPoolHalf(t, tensor.BF16, &p, 1./128)
+				testNormPoolHalf(t, tensor.F16, &p, 1./1024)
+			}
+		}
+	})
+}
+
+func testNormPoolHalf(t *testing.T, d tensor.DType, p *pool.Shape, tol float64) {
+	t.Helper()
+	name := fmt.Sprintf(" of %v %+v", d, *p)
+	in, out := p.N*p.C*p.H*p.W, p.N*p.C*p.OutH()*p.OutW()
+	half := func(seed uint64, n int) (h []uint16, wide []float64) {
+		x := kerneltest.Random[float32](seed, n)
+		h = make([]uint16, n)
+		convert.Narrow(d, tensor.Bytes(h), x)
+		convert.Widen(d, x, tensor.Bytes(h))
+		return h, kerneltest.Widened(x)
+	}
+	hx, x := half(1, in)
+	hdy, dy := half(4, out)
+	gamma, beta := kerneltest.Random[float32](2, p.C), kerneltest.Random[float32](3, p.C)
+	mean, variance, wideMean, wideVariance := make([]float32, p.C), make([]float32, p.C), make([]float64, p.C), make([]float64, p.C)
+	BatchNormStatsHalfOf(d, 0, p.C, p.N, p.C, p.H*p.W, hx, mean, variance)
+	BatchNormStats(p.N, p.C, p.H*p.W, x, wideMean, wideVariance)
+	kerneltest.CloseTo(t, "mean"+name, kerneltest.Widened(mean), wideMean, 1e-5)
+	kerneltest.CloseTo(t, "variance"+name, kerneltest.Widened(variance), wideVariance, 1e-5)
+	scratch := kerneltest.Poisoned[float32](HalfPoolScratch(p))
+	y, wideY, idx, wantY, wantIdx := make([]uint16, out), make([]float32, out), make([]int32, out), make([]float64, out), make([]int32, out)
+	BatchNormReLUPoolHalf(d, p, hx, mean, variance, gamma, beta, y, idx, scratch)
+	BatchNormReLUPool(p, x, kerneltest.Widened(mean), kerneltest.Widened(variance), kerneltest.Widened(gamma), kerneltest.Widened(beta), wantY, wantIdx, make([]float64, BatchNormReLUPoolScratch(p)))
+	convert.Widen(d, wideY, tensor.Bytes(y))
+	kerneltest.CloseTo(t, "y"+name, kerneltest.Widened(wideY), wantY, tol)
+	dx, wideDx, dg, db, sums := slices.Clone(hx), make([]float32, in), make([]float32, p.C), make([]float32, p.C), make([]float32, p.C)
+	wantDx, wantDg, wantDb, wantSums := make([]float64, in), make([]float64, p.C), make([]float64, p.C), make([]float64, p.C)
+	BatchNormReLUPoolGradHalfOf(d, 0, p.C, p, dx, y, hdy, idx, mean, variance, gamma, dx, dg, db, sums, false, scratch) // in place
+	BatchNormReLUPoolGrad(p, x, kerneltest.Widened(wideY), dy, idx, kerneltest.Widened(mean), kerneltest.Widened(variance), kerneltest.Widened(gamma), wantDx, wantDg, wantDb, wantSums, false)
+	convert.Widen(d, wideDx, tensor.Bytes(dx))
+	kerneltest.CloseTo(t, "dx"+name, kerneltest.Widened(wideDx), wantDx, tol)
 	kerneltest.CloseTo(t, "dgamma"+name, kerneltest.Widened(dg), wantDg, 1e-4)
 	kerneltest.CloseTo(t, "dbeta"+name, kerneltest.Widened(db), wantDb, 1e-4)
 	kerneltest.CloseTo(t, "sums"+name, kerneltest.Widened(sums), wantSums, 1e-3)
