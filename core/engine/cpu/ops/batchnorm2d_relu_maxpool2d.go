@@ -7,6 +7,7 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel/pool"
 	"github.com/trainctl/trainctl/core/engine/op"
 	"github.com/trainctl/trainctl/core/engine/plan"
+	"github.com/trainctl/trainctl/core/tensor"
 )
 
 func init() {
@@ -83,7 +84,7 @@ func nativeNormPool(s *plan.Step) bind.Native {
 		return n
 	}
 	if bind.IsBF16(s.In[1]) && bind.IsBF16(s.In[2]) {
-		return bind.Native{Bind: bindNormPoolGradBF16, Direct: []int{0, 1, 2, ^0}}
+		return bind.Native{Bind: bindNormPoolGradHalf, Direct: []int{0, 1, 2, ^0}}
 	}
 	return bind.Native{}
 }
@@ -100,17 +101,6 @@ func bindNormPoolBF16(b *bind.Binder[float32]) bind.Job {
 		stats(c)
 		apply(c)
 	}
-}
-
-func bindNormPoolGradBF16(b *bind.Binder[float32]) bind.Job {
-	p := poolGeometry(b.Step, b.Step.In[0].Spec.Shape)
-	x, y, dy, at := b.Half(0), b.Half(1), b.Half(2), bind.Index[int32](b.Memory, &b.Step.In[3])
-	mean, invstd, weight := b.In(4), b.In(5), b.In(6)
-	dx, dw, db, add := normOutBF16(b)
-	sums, _ := b.Out(3)
-	return b.Split(p.C, 1, func(c *plan.Call, _, lo, hi int) {
-		norm.BatchNormReLUPoolGradBF16Of(lo, hi, &p, x(c), y(c), dy(c), at, mean(c), invstd(c), weight(c), dx, dw, db, sums, add(c))
-	})
 }
 
 // halfNormPool takes steps whose images are all of one half type.
@@ -146,7 +136,12 @@ func bindNormPoolGradHalf(b *bind.Binder[float32]) bind.Job {
 	mean, invstd, weight, scratch := b.In(4), b.In(5), b.In(6), b.Scratches()
 	dx, dw, db, add := normOutBF16(b)
 	sums, _ := b.Out(3)
+	native := d == tensor.BF16 && norm.FastPoolBF16(&p)
 	return b.Split(p.C, 1, func(c *plan.Call, part, lo, hi int) {
+		if native {
+			norm.BatchNormReLUPoolGradBF16Of(lo, hi, &p, x(c), y(c), dy(c), at, mean(c), invstd(c), weight(c), dx, dw, db, sums, add(c))
+			return
+		}
 		norm.BatchNormReLUPoolGradHalfOf(d, lo, hi, &p, x(c), y(c), dy(c), at, mean(c), invstd(c), weight(c), dx, dw, db, sums, add(c), scratch[part])
 	})
 }
