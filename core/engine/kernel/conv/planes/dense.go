@@ -52,9 +52,6 @@ func (d *dense) gradWeight(x, dy, dw, scratch []float32, accumulate bool) bool {
 		clear(grads)
 		for n := 0; n < p.N; n += d.images {
 			images := min(d.images, p.N-n)
-			if images < d.images { // images of the batch before are zero in dy
-				clear(grads)
-			}
 			for c := range d.channels {
 				d.fill(images, x[(n*p.C+g*d.channels+c)*p.H*p.W:], frames[c*d.elems():])
 			}
@@ -71,8 +68,11 @@ func (d *dense) gradWeight(x, dy, dw, scratch []float32, accumulate bool) bool {
 	return true
 }
 
-// fillGrads copies a group's planes of dy, with the pitch of the frame.
+// fillGrads copies a group's planes of dy, with the pitch of the frame. Images that are missing in the last batch are zero.
 func (d *dense) fillGrads(images int, dy, grads []float32) {
+	if images < d.images {
+		clear(grads)
+	}
 	p, plane := d.p, d.p.OutH()*d.p.OutW()
 	c := geometry.PlaneCopy{Images: images, Rows: p.OutH(), SrcImage: 4 * p.K * plane, SrcRow: 4 * p.OutW(), DstImage: 4 * d.pitch, DstRow: 4 * d.width}
 	c.SetWidth(p.OutW(), 1)
