@@ -2,142 +2,142 @@
 
 package gemm
 
-// tile1BF16 computes a tile of C of 1 rows by two vectors.
+// tile1BF16 computes tiles of C of 1 rows by two vectors.
 //
 //go:noescape
 func tile1BF16(tile *Tile)
 
-// tile2BF16 computes a tile of C of 2 rows by two vectors.
+// tile2BF16 computes tiles of C of 2 rows by two vectors.
 //
 //go:noescape
 func tile2BF16(tile *Tile)
 
-// tile3BF16 computes a tile of C of 3 rows by two vectors.
+// tile3BF16 computes tiles of C of 3 rows by two vectors.
 //
 //go:noescape
 func tile3BF16(tile *Tile)
 
-// tile4BF16 computes a tile of C of 4 rows by two vectors.
+// tile4BF16 computes tiles of C of 4 rows by two vectors.
 //
 //go:noescape
 func tile4BF16(tile *Tile)
 
-// tile5BF16 computes a tile of C of 5 rows by two vectors.
+// tile5BF16 computes tiles of C of 5 rows by two vectors.
 //
 //go:noescape
 func tile5BF16(tile *Tile)
 
-// tile6BF16 computes a tile of C of 6 rows by two vectors.
+// tile6BF16 computes tiles of C of 6 rows by two vectors.
 //
 //go:noescape
 func tile6BF16(tile *Tile)
 
-// tile7BF16 computes a tile of C of 7 rows by two vectors.
+// tile7BF16 computes tiles of C of 7 rows by two vectors.
 //
 //go:noescape
 func tile7BF16(tile *Tile)
 
-// tile8BF16 computes a tile of C of 8 rows by two vectors.
+// tile8BF16 computes tiles of C of 8 rows by two vectors.
 //
 //go:noescape
 func tile8BF16(tile *Tile)
 
-// tile9BF16 computes a tile of C of 9 rows by two vectors.
+// tile9BF16 computes tiles of C of 9 rows by two vectors.
 //
 //go:noescape
 func tile9BF16(tile *Tile)
 
-// tile10BF16 computes a tile of C of 10 rows by two vectors.
+// tile10BF16 computes tiles of C of 10 rows by two vectors.
 //
 //go:noescape
 func tile10BF16(tile *Tile)
 
-// tile11BF16 computes a tile of C of 11 rows by two vectors.
+// tile11BF16 computes tiles of C of 11 rows by two vectors.
 //
 //go:noescape
 func tile11BF16(tile *Tile)
 
-// tile12BF16 computes a tile of C of 12 rows by two vectors.
+// tile12BF16 computes tiles of C of 12 rows by two vectors.
 //
 //go:noescape
 func tile12BF16(tile *Tile)
 
-// tile13BF16 computes a tile of C of 13 rows by two vectors.
+// tile13BF16 computes tiles of C of 13 rows by two vectors.
 //
 //go:noescape
 func tile13BF16(tile *Tile)
 
-// tile14BF16 computes a tile of C of 14 rows by two vectors.
+// tile14BF16 computes tiles of C of 14 rows by two vectors.
 //
 //go:noescape
 func tile14BF16(tile *Tile)
 
-// roundedTile1BF16 computes a tile of C of 1 rows by two vectors, rounded to bfloat16.
+// roundedTile1BF16 computes tiles of C of 1 rows by two vectors, rounded to bfloat16.
 //
 //go:noescape
 func roundedTile1BF16(tile *Tile)
 
-// roundedTile2BF16 computes a tile of C of 2 rows by two vectors, rounded to bfloat16.
+// roundedTile2BF16 computes tiles of C of 2 rows by two vectors, rounded to bfloat16.
 //
 //go:noescape
 func roundedTile2BF16(tile *Tile)
 
-// roundedTile3BF16 computes a tile of C of 3 rows by two vectors, rounded to bfloat16.
+// roundedTile3BF16 computes tiles of C of 3 rows by two vectors, rounded to bfloat16.
 //
 //go:noescape
 func roundedTile3BF16(tile *Tile)
 
-// roundedTile4BF16 computes a tile of C of 4 rows by two vectors, rounded to bfloat16.
+// roundedTile4BF16 computes tiles of C of 4 rows by two vectors, rounded to bfloat16.
 //
 //go:noescape
 func roundedTile4BF16(tile *Tile)
 
-// roundedTile5BF16 computes a tile of C of 5 rows by two vectors, rounded to bfloat16.
+// roundedTile5BF16 computes tiles of C of 5 rows by two vectors, rounded to bfloat16.
 //
 //go:noescape
 func roundedTile5BF16(tile *Tile)
 
-// roundedTile6BF16 computes a tile of C of 6 rows by two vectors, rounded to bfloat16.
+// roundedTile6BF16 computes tiles of C of 6 rows by two vectors, rounded to bfloat16.
 //
 //go:noescape
 func roundedTile6BF16(tile *Tile)
 
-// roundedTile7BF16 computes a tile of C of 7 rows by two vectors, rounded to bfloat16.
+// roundedTile7BF16 computes tiles of C of 7 rows by two vectors, rounded to bfloat16.
 //
 //go:noescape
 func roundedTile7BF16(tile *Tile)
 
-// roundedTile8BF16 computes a tile of C of 8 rows by two vectors, rounded to bfloat16.
+// roundedTile8BF16 computes tiles of C of 8 rows by two vectors, rounded to bfloat16.
 //
 //go:noescape
 func roundedTile8BF16(tile *Tile)
 
-// roundedTile9BF16 computes a tile of C of 9 rows by two vectors, rounded to bfloat16.
+// roundedTile9BF16 computes tiles of C of 9 rows by two vectors, rounded to bfloat16.
 //
 //go:noescape
 func roundedTile9BF16(tile *Tile)
 
-// roundedTile10BF16 computes a tile of C of 10 rows by two vectors, rounded to bfloat16.
+// roundedTile10BF16 computes tiles of C of 10 rows by two vectors, rounded to bfloat16.
 //
 //go:noescape
 func roundedTile10BF16(tile *Tile)
 
-// roundedTile11BF16 computes a tile of C of 11 rows by two vectors, rounded to bfloat16.
+// roundedTile11BF16 computes tiles of C of 11 rows by two vectors, rounded to bfloat16.
 //
 //go:noescape
 func roundedTile11BF16(tile *Tile)
 
-// roundedTile12BF16 computes a tile of C of 12 rows by two vectors, rounded to bfloat16.
+// roundedTile12BF16 computes tiles of C of 12 rows by two vectors, rounded to bfloat16.
 //
 //go:noescape
 func roundedTile12BF16(tile *Tile)
 
-// roundedTile13BF16 computes a tile of C of 13 rows by two vectors, rounded to bfloat16.
+// roundedTile13BF16 computes tiles of C of 13 rows by two vectors, rounded to bfloat16.
 //
 //go:noescape
 func roundedTile13BF16(tile *Tile)
 
-// roundedTile14BF16 computes a tile of C of 14 rows by two vectors, rounded to bfloat16.
+// roundedTile14BF16 computes tiles of C of 14 rows by two vectors, rounded to bfloat16.
 //
 //go:noescape
 func roundedTile14BF16(tile *Tile)

@@ -5,7 +5,9 @@
 // func tile1BF16(tile *Tile)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·tile1BF16(SB), NOSPLIT, $0-8
-	MOVQ         tile+0(FP), AX
+	MOVQ tile+0(FP), AX
+
+tile:
 	MOVQ         40(AX), CX
 	MOVQ         56(AX), DX
 	ADDQ         96(AX), CX
@@ -48,8 +50,8 @@ store:
 	KMOVW   BX, K1
 	MOVQ    72(AX), BX
 	KMOVW   BX, K2
-	MOVQ    88(AX), AX
-	TESTQ   AX, AX
+	MOVQ    88(AX), BX
+	TESTQ   BX, BX
 	JZ      overwrite
 	VADDPS  (CX), Z0, K1, Z0
 	VMOVUPS Z0, K1, (CX)
@@ -62,13 +64,26 @@ overwrite:
 	VMOVUPS Z1, K2, (DX)
 
 stored:
+	DECQ 104(AX)
+	JLE  last
+	MOVQ 112(AX), CX
+	ADDQ CX, 16(AX)
+	ADDQ CX, 24(AX)
+	MOVQ 120(AX), CX
+	ADDQ CX, 40(AX)
+	ADDQ CX, 48(AX)
+	JMP  tile
+
+last:
 	VZEROUPPER
 	RET
 
 // func tile2BF16(tile *Tile)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·tile2BF16(SB), NOSPLIT, $0-8
-	MOVQ         tile+0(FP), AX
+	MOVQ tile+0(FP), AX
+
+tile:
 	MOVQ         40(AX), CX
 	MOVQ         56(AX), DX
 	ADDQ         96(AX), CX
@@ -121,8 +136,8 @@ store:
 	KMOVW   SI, K1
 	MOVQ    72(AX), SI
 	KMOVW   SI, K2
-	MOVQ    88(AX), AX
-	TESTQ   AX, AX
+	MOVQ    88(AX), SI
+	TESTQ   SI, SI
 	JZ      overwrite
 	VADDPS  (CX), Z0, K1, Z0
 	VMOVUPS Z0, K1, (CX)
@@ -145,13 +160,26 @@ overwrite:
 	VMOVUPS Z3, K2, (DX)
 
 stored:
+	DECQ 104(AX)
+	JLE  last
+	MOVQ 112(AX), CX
+	ADDQ CX, 16(AX)
+	ADDQ CX, 24(AX)
+	MOVQ 120(AX), CX
+	ADDQ CX, 40(AX)
+	ADDQ CX, 48(AX)
+	JMP  tile
+
+last:
 	VZEROUPPER
 	RET
 
 // func tile3BF16(tile *Tile)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·tile3BF16(SB), NOSPLIT, $0-8
-	MOVQ         tile+0(FP), AX
+	MOVQ tile+0(FP), AX
+
+tile:
 	MOVQ         40(AX), CX
 	MOVQ         56(AX), DX
 	ADDQ         96(AX), CX
@@ -214,8 +242,8 @@ store:
 	KMOVW   SI, K1
 	MOVQ    72(AX), SI
 	KMOVW   SI, K2
-	MOVQ    88(AX), AX
-	TESTQ   AX, AX
+	MOVQ    88(AX), SI
+	TESTQ   SI, SI
 	JZ      overwrite
 	VADDPS  (CX), Z0, K1, Z0
 	VMOVUPS Z0, K1, (CX)
@@ -248,13 +276,26 @@ overwrite:
 	VMOVUPS Z5, K2, (DX)
 
 stored:
+	DECQ 104(AX)
+	JLE  last
+	MOVQ 112(AX), CX
+	ADDQ CX, 16(AX)
+	ADDQ CX, 24(AX)
+	MOVQ 120(AX), CX
+	ADDQ CX, 40(AX)
+	ADDQ CX, 48(AX)
+	JMP  tile
+
+last:
 	VZEROUPPER
 	RET
 
 // func tile4BF16(tile *Tile)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·tile4BF16(SB), NOSPLIT, $0-8
-	MOVQ         tile+0(FP), AX
+	MOVQ tile+0(FP), AX
+
+tile:
 	MOVQ         40(AX), CX
 	MOVQ         56(AX), DX
 	ADDQ         96(AX), CX
@@ -327,8 +368,8 @@ store:
 	KMOVW   SI, K1
 	MOVQ    72(AX), SI
 	KMOVW   SI, K2
-	MOVQ    88(AX), AX
-	TESTQ   AX, AX
+	MOVQ    88(AX), SI
+	TESTQ   SI, SI
 	JZ      overwrite
 	VADDPS  (CX), Z0, K1, Z0
 	VMOVUPS Z0, K1, (CX)
@@ -371,13 +412,26 @@ overwrite:
 	VMOVUPS Z7, K2, (DX)
 
 stored:
+	DECQ 104(AX)
+	JLE  last
+	MOVQ 112(AX), CX
+	ADDQ CX, 16(AX)
+	ADDQ CX, 24(AX)
+	MOVQ 120(AX), CX
+	ADDQ CX, 40(AX)
+	ADDQ CX, 48(AX)
+	JMP  tile
+
+last:
 	VZEROUPPER
 	RET
 
 // func tile5BF16(tile *Tile)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·tile5BF16(SB), NOSPLIT, $0-8
-	MOVQ         tile+0(FP), AX
+	MOVQ tile+0(FP), AX
+
+tile:
 	MOVQ         40(AX), CX
 	MOVQ         56(AX), DX
 	ADDQ         96(AX), CX
@@ -460,8 +514,8 @@ store:
 	KMOVW   SI, K1
 	MOVQ    72(AX), SI
 	KMOVW   SI, K2
-	MOVQ    88(AX), AX
-	TESTQ   AX, AX
+	MOVQ    88(AX), SI
+	TESTQ   SI, SI
 	JZ      overwrite
 	VADDPS  (CX), Z0, K1, Z0
 	VMOVUPS Z0, K1, (CX)
@@ -514,13 +568,26 @@ overwrite:
 	VMOVUPS Z9, K2, (DX)
 
 stored:
+	DECQ 104(AX)
+	JLE  last
+	MOVQ 112(AX), CX
+	ADDQ CX, 16(AX)
+	ADDQ CX, 24(AX)
+	MOVQ 120(AX), CX
+	ADDQ CX, 40(AX)
+	ADDQ CX, 48(AX)
+	JMP  tile
+
+last:
 	VZEROUPPER
 	RET
 
 // func tile6BF16(tile *Tile)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·tile6BF16(SB), NOSPLIT, $0-8
-	MOVQ         tile+0(FP), AX
+	MOVQ tile+0(FP), AX
+
+tile:
 	MOVQ         40(AX), CX
 	MOVQ         56(AX), DX
 	ADDQ         96(AX), CX
@@ -613,8 +680,8 @@ store:
 	KMOVW   SI, K1
 	MOVQ    72(AX), SI
 	KMOVW   SI, K2
-	MOVQ    88(AX), AX
-	TESTQ   AX, AX
+	MOVQ    88(AX), SI
+	TESTQ   SI, SI
 	JZ      overwrite
 	VADDPS  (CX), Z0, K1, Z0
 	VMOVUPS Z0, K1, (CX)
@@ -677,13 +744,26 @@ overwrite:
 	VMOVUPS Z11, K2, (DX)
 
 stored:
+	DECQ 104(AX)
+	JLE  last
+	MOVQ 112(AX), CX
+	ADDQ CX, 16(AX)
+	ADDQ CX, 24(AX)
+	MOVQ 120(AX), CX
+	ADDQ CX, 40(AX)
+	ADDQ CX, 48(AX)
+	JMP  tile
+
+last:
 	VZEROUPPER
 	RET
 
 // func tile7BF16(tile *Tile)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·tile7BF16(SB), NOSPLIT, $0-8
-	MOVQ         tile+0(FP), AX
+	MOVQ tile+0(FP), AX
+
+tile:
 	MOVQ         40(AX), CX
 	MOVQ         56(AX), DX
 	ADDQ         96(AX), CX
@@ -786,8 +866,8 @@ store:
 	KMOVW   SI, K1
 	MOVQ    72(AX), SI
 	KMOVW   SI, K2
-	MOVQ    88(AX), AX
-	TESTQ   AX, AX
+	MOVQ    88(AX), SI
+	TESTQ   SI, SI
 	JZ      overwrite
 	VADDPS  (CX), Z0, K1, Z0
 	VMOVUPS Z0, K1, (CX)
@@ -860,13 +940,26 @@ overwrite:
 	VMOVUPS Z13, K2, (DX)
 
 stored:
+	DECQ 104(AX)
+	JLE  last
+	MOVQ 112(AX), CX
+	ADDQ CX, 16(AX)
+	ADDQ CX, 24(AX)
+	MOVQ 120(AX), CX
+	ADDQ CX, 40(AX)
+	ADDQ CX, 48(AX)
+	JMP  tile
+
+last:
 	VZEROUPPER
 	RET
 
 // func tile8BF16(tile *Tile)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·tile8BF16(SB), NOSPLIT, $0-8
-	MOVQ         tile+0(FP), AX
+	MOVQ tile+0(FP), AX
+
+tile:
 	MOVQ         40(AX), CX
 	MOVQ         56(AX), DX
 	ADDQ         96(AX), CX
@@ -979,8 +1072,8 @@ store:
 	KMOVW   SI, K1
 	MOVQ    72(AX), SI
 	KMOVW   SI, K2
-	MOVQ    88(AX), AX
-	TESTQ   AX, AX
+	MOVQ    88(AX), SI
+	TESTQ   SI, SI
 	JZ      overwrite
 	VADDPS  (CX), Z0, K1, Z0
 	VMOVUPS Z0, K1, (CX)
@@ -1063,13 +1156,26 @@ overwrite:
 	VMOVUPS Z15, K2, (DX)
 
 stored:
+	DECQ 104(AX)
+	JLE  last
+	MOVQ 112(AX), CX
+	ADDQ CX, 16(AX)
+	ADDQ CX, 24(AX)
+	MOVQ 120(AX), CX
+	ADDQ CX, 40(AX)
+	ADDQ CX, 48(AX)
+	JMP  tile
+
+last:
 	VZEROUPPER
 	RET
 
 // func tile9BF16(tile *Tile)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·tile9BF16(SB), NOSPLIT, $0-8
-	MOVQ         tile+0(FP), AX
+	MOVQ tile+0(FP), AX
+
+tile:
 	MOVQ         40(AX), CX
 	MOVQ         56(AX), DX
 	ADDQ         96(AX), CX
@@ -1192,8 +1298,8 @@ store:
 	KMOVW   SI, K1
 	MOVQ    72(AX), SI
 	KMOVW   SI, K2
-	MOVQ    88(AX), AX
-	TESTQ   AX, AX
+	MOVQ    88(AX), SI
+	TESTQ   SI, SI
 	JZ      overwrite
 	VADDPS  (CX), Z0, K1, Z0
 	VMOVUPS Z0, K1, (CX)
@@ -1286,13 +1392,26 @@ overwrite:
 	VMOVUPS Z17, K2, (DX)
 
 stored:
+	DECQ 104(AX)
+	JLE  last
+	MOVQ 112(AX), CX
+	ADDQ CX, 16(AX)
+	ADDQ CX, 24(AX)
+	MOVQ 120(AX), CX
+	ADDQ CX, 40(AX)
+	ADDQ CX, 48(AX)
+	JMP  tile
+
+last:
 	VZEROUPPER
 	RET
 
 // func tile10BF16(tile *Tile)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·tile10BF16(SB), NOSPLIT, $0-8
-	MOVQ         tile+0(FP), AX
+	MOVQ tile+0(FP), AX
+
+tile:
 	MOVQ         40(AX), CX
 	MOVQ         56(AX), DX
 	ADDQ         96(AX), CX
@@ -1425,8 +1544,8 @@ store:
 	KMOVW   SI, K1
 	MOVQ    72(AX), SI
 	KMOVW   SI, K2
-	MOVQ    88(AX), AX
-	TESTQ   AX, AX
+	MOVQ    88(AX), SI
+	TESTQ   SI, SI
 	JZ      overwrite
 	VADDPS  (CX), Z0, K1, Z0
 	VMOVUPS Z0, K1, (CX)
@@ -1529,13 +1648,26 @@ overwrite:
 	VMOVUPS Z19, K2, (DX)
 
 stored:
+	DECQ 104(AX)
+	JLE  last
+	MOVQ 112(AX), CX
+	ADDQ CX, 16(AX)
+	ADDQ CX, 24(AX)
+	MOVQ 120(AX), CX
+	ADDQ CX, 40(AX)
+	ADDQ CX, 48(AX)
+	JMP  tile
+
+last:
 	VZEROUPPER
 	RET
 
 // func tile11BF16(tile *Tile)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·tile11BF16(SB), NOSPLIT, $0-8
-	MOVQ         tile+0(FP), AX
+	MOVQ tile+0(FP), AX
+
+tile:
 	MOVQ         40(AX), CX
 	MOVQ         56(AX), DX
 	ADDQ         96(AX), CX
@@ -1678,8 +1810,8 @@ store:
 	KMOVW   SI, K1
 	MOVQ    72(AX), SI
 	KMOVW   SI, K2
-	MOVQ    88(AX), AX
-	TESTQ   AX, AX
+	MOVQ    88(AX), SI
+	TESTQ   SI, SI
 	JZ      overwrite
 	VADDPS  (CX), Z0, K1, Z0
 	VMOVUPS Z0, K1, (CX)
@@ -1792,13 +1924,26 @@ overwrite:
 	VMOVUPS Z21, K2, (DX)
 
 stored:
+	DECQ 104(AX)
+	JLE  last
+	MOVQ 112(AX), CX
+	ADDQ CX, 16(AX)
+	ADDQ CX, 24(AX)
+	MOVQ 120(AX), CX
+	ADDQ CX, 40(AX)
+	ADDQ CX, 48(AX)
+	JMP  tile
+
+last:
 	VZEROUPPER
 	RET
 
 // func tile12BF16(tile *Tile)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·tile12BF16(SB), NOSPLIT, $0-8
-	MOVQ         tile+0(FP), AX
+	MOVQ tile+0(FP), AX
+
+tile:
 	MOVQ         40(AX), CX
 	MOVQ         56(AX), DX
 	ADDQ         96(AX), CX
@@ -1951,8 +2096,8 @@ store:
 	KMOVW   SI, K1
 	MOVQ    72(AX), SI
 	KMOVW   SI, K2
-	MOVQ    88(AX), AX
-	TESTQ   AX, AX
+	MOVQ    88(AX), SI
+	TESTQ   SI, SI
 	JZ      overwrite
 	VADDPS  (CX), Z0, K1, Z0
 	VMOVUPS Z0, K1, (CX)
@@ -2075,13 +2220,26 @@ overwrite:
 	VMOVUPS Z23, K2, (DX)
 
 stored:
+	DECQ 104(AX)
+	JLE  last
+	MOVQ 112(AX), CX
+	ADDQ CX, 16(AX)
+	ADDQ CX, 24(AX)
+	MOVQ 120(AX), CX
+	ADDQ CX, 40(AX)
+	ADDQ CX, 48(AX)
+	JMP  tile
+
+last:
 	VZEROUPPER
 	RET
 
 // func tile13BF16(tile *Tile)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·tile13BF16(SB), NOSPLIT, $0-8
-	MOVQ         tile+0(FP), AX
+	MOVQ tile+0(FP), AX
+
+tile:
 	MOVQ         40(AX), CX
 	MOVQ         56(AX), DX
 	ADDQ         96(AX), CX
@@ -2244,8 +2402,8 @@ store:
 	KMOVW   SI, K1
 	MOVQ    72(AX), SI
 	KMOVW   SI, K2
-	MOVQ    88(AX), AX
-	TESTQ   AX, AX
+	MOVQ    88(AX), SI
+	TESTQ   SI, SI
 	JZ      overwrite
 	VADDPS  (CX), Z0, K1, Z0
 	VMOVUPS Z0, K1, (CX)
@@ -2378,13 +2536,26 @@ overwrite:
 	VMOVUPS Z25, K2, (DX)
 
 stored:
+	DECQ 104(AX)
+	JLE  last
+	MOVQ 112(AX), CX
+	ADDQ CX, 16(AX)
+	ADDQ CX, 24(AX)
+	MOVQ 120(AX), CX
+	ADDQ CX, 40(AX)
+	ADDQ CX, 48(AX)
+	JMP  tile
+
+last:
 	VZEROUPPER
 	RET
 
 // func tile14BF16(tile *Tile)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·tile14BF16(SB), NOSPLIT, $0-8
-	MOVQ         tile+0(FP), AX
+	MOVQ tile+0(FP), AX
+
+tile:
 	MOVQ         40(AX), CX
 	MOVQ         56(AX), DX
 	ADDQ         96(AX), CX
@@ -2557,8 +2728,8 @@ store:
 	KMOVW   SI, K1
 	MOVQ    72(AX), SI
 	KMOVW   SI, K2
-	MOVQ    88(AX), AX
-	TESTQ   AX, AX
+	MOVQ    88(AX), SI
+	TESTQ   SI, SI
 	JZ      overwrite
 	VADDPS  (CX), Z0, K1, Z0
 	VMOVUPS Z0, K1, (CX)
@@ -2701,6 +2872,17 @@ overwrite:
 	VMOVUPS Z27, K2, (DX)
 
 stored:
+	DECQ 104(AX)
+	JLE  last
+	MOVQ 112(AX), CX
+	ADDQ CX, 16(AX)
+	ADDQ CX, 24(AX)
+	MOVQ 120(AX), CX
+	ADDQ CX, 40(AX)
+	ADDQ CX, 48(AX)
+	JMP  tile
+
+last:
 	VZEROUPPER
 	RET
 

@@ -2,32 +2,32 @@
 
 package gemm
 
-// tile1NEONBF16 computes a tile of C of 1 rows by two vectors.
+// tile1NEONBF16 computes tiles of C of 1 rows by two vectors.
 //
 //go:noescape
 func tile1NEONBF16(tile *Tile)
 
-// tile2NEONBF16 computes a tile of C of 2 rows by two vectors.
+// tile2NEONBF16 computes tiles of C of 2 rows by two vectors.
 //
 //go:noescape
 func tile2NEONBF16(tile *Tile)
 
-// tile3NEONBF16 computes a tile of C of 3 rows by two vectors.
+// tile3NEONBF16 computes tiles of C of 3 rows by two vectors.
 //
 //go:noescape
 func tile3NEONBF16(tile *Tile)
 
-// tile4NEONBF16 computes a tile of C of 4 rows by two vectors.
+// tile4NEONBF16 computes tiles of C of 4 rows by two vectors.
 //
 //go:noescape
 func tile4NEONBF16(tile *Tile)
 
-// tile5NEONBF16 computes a tile of C of 5 rows by two vectors.
+// tile5NEONBF16 computes tiles of C of 5 rows by two vectors.
 //
 //go:noescape
 func tile5NEONBF16(tile *Tile)
 
-// tile6NEONBF16 computes a tile of C of 6 rows by two vectors.
+// tile6NEONBF16 computes tiles of C of 6 rows by two vectors.
 //
 //go:noescape
 func tile6NEONBF16(tile *Tile)

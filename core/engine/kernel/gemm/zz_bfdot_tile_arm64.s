@@ -5,6 +5,7 @@
 // func tile1NEONBF16(tile *Tile)
 TEXT ·tile1NEONBF16(SB), NOSPLIT, $0-8
 	MOVD	tile+0(FP), R7
+tile:
 	MOVD	40(R7), R1
 	MOVD	96(R7), R0
 	ADD	R0, R1, R1
@@ -44,193 +45,214 @@ loop:
 	SUBS	$1, R6, R6
 	BNE	loop
 store:
-	MOVD	40(R7), R1
-	MOVD	48(R7), R0
-	MOVD	64(R7), R2
-	MOVWU	64(R2), R3
-	MOVD	72(R7), R2
-	MOVWU	64(R2), R2
-	MOVD	88(R7), R4
-	TST	R4, R4
+	MOVD	40(R7), R2
+	MOVD	48(R7), R1
+	MOVD	64(R7), R0
+	MOVWU	64(R0), R4
+	MOVD	72(R7), R0
+	MOVWU	64(R0), R3
+	MOVD	88(R7), R0
+	TST	R0, R0
 	BEQ	overwrite
-	TBZ	$3, R3, lanes1
-	FLDPQ	0(R1), (F1, F0)
+	TBZ	$3, R4, lanes1
+	FLDPQ	0(R2), (F1, F0)
 lanes1done:
 	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
 	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	TBZ	$3, R3, lanes2
-	FSTPQ	(F8, F7), 0(R1)
+	TBZ	$3, R4, lanes2
+	FSTPQ	(F8, F7), 0(R2)
 lanes2done:
-	TBZ	$3, R2, lanes3
-	FLDPQ	0(R0), (F1, F0)
+	TBZ	$3, R3, lanes3
+	FLDPQ	0(R1), (F1, F0)
 lanes3done:
 	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
 	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	TBZ	$3, R2, lanes4
-	FSTPQ	(F6, F5), 0(R0)
+	TBZ	$3, R3, lanes4
+	FSTPQ	(F6, F5), 0(R1)
 lanes4done:
 	B	stored
 overwrite:
-	TBZ	$3, R3, lanes5
-	FSTPQ	(F8, F7), 0(R1)
+	TBZ	$3, R4, lanes5
+	FSTPQ	(F8, F7), 0(R2)
 lanes5done:
-	TBZ	$3, R2, lanes6
-	FSTPQ	(F6, F5), 0(R0)
+	TBZ	$3, R3, lanes6
+	FSTPQ	(F6, F5), 0(R1)
 lanes6done:
 stored:
+	MOVD	104(R7), R0
+	SUBS	$1, R0, R0
+	MOVD	R0, 104(R7)
+	BLE	last
+	MOVD	112(R7), R1
+	MOVD	16(R7), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 16(R7)
+	MOVD	24(R7), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 24(R7)
+	MOVD	120(R7), R1
+	MOVD	40(R7), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 40(R7)
+	MOVD	48(R7), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 48(R7)
+	B	tile
+last:
 	RET
 lanes1:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R3, lanes1low
-	FMOVQ	0(R1), F1
-	TBZ	$1, R3, lanes1highone
-	FMOVD	16(R1), F0
-	TBZ	$0, R3, lanes1done
-	ADD	$24, R1, R4
-	VLD1	(R4), V0.S[2]
+	TBZ	$2, R4, lanes1low
+	FMOVQ	0(R2), F1
+	TBZ	$1, R4, lanes1highone
+	FMOVD	16(R2), F0
+	TBZ	$0, R4, lanes1done
+	ADD	$24, R2, R0
+	VLD1	(R0), V0.S[2]
 	B	lanes1done
 lanes1highone:
-	TBZ	$0, R3, lanes1done
-	FMOVS	16(R1), F0
+	TBZ	$0, R4, lanes1done
+	FMOVS	16(R2), F0
 	B	lanes1done
 lanes1low:
-	TBZ	$1, R3, lanes1one
-	FMOVD	0(R1), F1
-	TBZ	$0, R3, lanes1done
-	ADD	$8, R1, R4
-	VLD1	(R4), V1.S[2]
+	TBZ	$1, R4, lanes1one
+	FMOVD	0(R2), F1
+	TBZ	$0, R4, lanes1done
+	ADD	$8, R2, R0
+	VLD1	(R0), V1.S[2]
 	B	lanes1done
 lanes1one:
-	TBZ	$0, R3, lanes1done
-	FMOVS	0(R1), F1
+	TBZ	$0, R4, lanes1done
+	FMOVS	0(R2), F1
 	B	lanes1done
 lanes2:
-	TBZ	$2, R3, lanes2low
-	FMOVQ	F8, 0(R1)
-	TBZ	$1, R3, lanes2highone
-	FMOVD	F7, 16(R1)
-	TBZ	$0, R3, lanes2done
-	ADD	$24, R1, R1
-	VST1	V7.S[2], (R1)
+	TBZ	$2, R4, lanes2low
+	FMOVQ	F8, 0(R2)
+	TBZ	$1, R4, lanes2highone
+	FMOVD	F7, 16(R2)
+	TBZ	$0, R4, lanes2done
+	ADD	$24, R2, R0
+	VST1	V7.S[2], (R0)
 	B	lanes2done
 lanes2highone:
-	TBZ	$0, R3, lanes2done
-	FMOVS	F7, 16(R1)
+	TBZ	$0, R4, lanes2done
+	FMOVS	F7, 16(R2)
 	B	lanes2done
 lanes2low:
-	TBZ	$1, R3, lanes2one
-	FMOVD	F8, 0(R1)
-	TBZ	$0, R3, lanes2done
-	ADD	$8, R1, R1
-	VST1	V8.S[2], (R1)
+	TBZ	$1, R4, lanes2one
+	FMOVD	F8, 0(R2)
+	TBZ	$0, R4, lanes2done
+	ADD	$8, R2, R0
+	VST1	V8.S[2], (R0)
 	B	lanes2done
 lanes2one:
-	TBZ	$0, R3, lanes2done
-	FMOVS	F8, 0(R1)
+	TBZ	$0, R4, lanes2done
+	FMOVS	F8, 0(R2)
 	B	lanes2done
 lanes3:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R2, lanes3low
-	FMOVQ	0(R0), F1
-	TBZ	$1, R2, lanes3highone
-	FMOVD	16(R0), F0
-	TBZ	$0, R2, lanes3done
-	ADD	$24, R0, R1
-	VLD1	(R1), V0.S[2]
+	TBZ	$2, R3, lanes3low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R3, lanes3highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R3, lanes3done
+	ADD	$24, R1, R0
+	VLD1	(R0), V0.S[2]
 	B	lanes3done
 lanes3highone:
-	TBZ	$0, R2, lanes3done
-	FMOVS	16(R0), F0
+	TBZ	$0, R3, lanes3done
+	FMOVS	16(R1), F0
 	B	lanes3done
 lanes3low:
-	TBZ	$1, R2, lanes3one
-	FMOVD	0(R0), F1
-	TBZ	$0, R2, lanes3done
-	ADD	$8, R0, R1
-	VLD1	(R1), V1.S[2]
+	TBZ	$1, R3, lanes3one
+	FMOVD	0(R1), F1
+	TBZ	$0, R3, lanes3done
+	ADD	$8, R1, R0
+	VLD1	(R0), V1.S[2]
 	B	lanes3done
 lanes3one:
-	TBZ	$0, R2, lanes3done
-	FMOVS	0(R0), F1
+	TBZ	$0, R3, lanes3done
+	FMOVS	0(R1), F1
 	B	lanes3done
 lanes4:
-	TBZ	$2, R2, lanes4low
-	FMOVQ	F6, 0(R0)
-	TBZ	$1, R2, lanes4highone
-	FMOVD	F5, 16(R0)
-	TBZ	$0, R2, lanes4done
-	ADD	$24, R0, R0
+	TBZ	$2, R3, lanes4low
+	FMOVQ	F6, 0(R1)
+	TBZ	$1, R3, lanes4highone
+	FMOVD	F5, 16(R1)
+	TBZ	$0, R3, lanes4done
+	ADD	$24, R1, R0
 	VST1	V5.S[2], (R0)
 	B	lanes4done
 lanes4highone:
-	TBZ	$0, R2, lanes4done
-	FMOVS	F5, 16(R0)
+	TBZ	$0, R3, lanes4done
+	FMOVS	F5, 16(R1)
 	B	lanes4done
 lanes4low:
-	TBZ	$1, R2, lanes4one
-	FMOVD	F6, 0(R0)
-	TBZ	$0, R2, lanes4done
-	ADD	$8, R0, R0
+	TBZ	$1, R3, lanes4one
+	FMOVD	F6, 0(R1)
+	TBZ	$0, R3, lanes4done
+	ADD	$8, R1, R0
 	VST1	V6.S[2], (R0)
 	B	lanes4done
 lanes4one:
-	TBZ	$0, R2, lanes4done
-	FMOVS	F6, 0(R0)
+	TBZ	$0, R3, lanes4done
+	FMOVS	F6, 0(R1)
 	B	lanes4done
 lanes5:
-	TBZ	$2, R3, lanes5low
-	FMOVQ	F8, 0(R1)
-	TBZ	$1, R3, lanes5highone
-	FMOVD	F7, 16(R1)
-	TBZ	$0, R3, lanes5done
-	ADD	$24, R1, R1
-	VST1	V7.S[2], (R1)
+	TBZ	$2, R4, lanes5low
+	FMOVQ	F8, 0(R2)
+	TBZ	$1, R4, lanes5highone
+	FMOVD	F7, 16(R2)
+	TBZ	$0, R4, lanes5done
+	ADD	$24, R2, R0
+	VST1	V7.S[2], (R0)
 	B	lanes5done
 lanes5highone:
-	TBZ	$0, R3, lanes5done
-	FMOVS	F7, 16(R1)
+	TBZ	$0, R4, lanes5done
+	FMOVS	F7, 16(R2)
 	B	lanes5done
 lanes5low:
-	TBZ	$1, R3, lanes5one
-	FMOVD	F8, 0(R1)
-	TBZ	$0, R3, lanes5done
-	ADD	$8, R1, R1
-	VST1	V8.S[2], (R1)
+	TBZ	$1, R4, lanes5one
+	FMOVD	F8, 0(R2)
+	TBZ	$0, R4, lanes5done
+	ADD	$8, R2, R0
+	VST1	V8.S[2], (R0)
 	B	lanes5done
 lanes5one:
-	TBZ	$0, R3, lanes5done
-	FMOVS	F8, 0(R1)
+	TBZ	$0, R4, lanes5done
+	FMOVS	F8, 0(R2)
 	B	lanes5done
 lanes6:
-	TBZ	$2, R2, lanes6low
-	FMOVQ	F6, 0(R0)
-	TBZ	$1, R2, lanes6highone
-	FMOVD	F5, 16(R0)
-	TBZ	$0, R2, lanes6done
-	ADD	$24, R0, R0
+	TBZ	$2, R3, lanes6low
+	FMOVQ	F6, 0(R1)
+	TBZ	$1, R3, lanes6highone
+	FMOVD	F5, 16(R1)
+	TBZ	$0, R3, lanes6done
+	ADD	$24, R1, R0
 	VST1	V5.S[2], (R0)
 	B	lanes6done
 lanes6highone:
-	TBZ	$0, R2, lanes6done
-	FMOVS	F5, 16(R0)
+	TBZ	$0, R3, lanes6done
+	FMOVS	F5, 16(R1)
 	B	lanes6done
 lanes6low:
-	TBZ	$1, R2, lanes6one
-	FMOVD	F6, 0(R0)
-	TBZ	$0, R2, lanes6done
-	ADD	$8, R0, R0
+	TBZ	$1, R3, lanes6one
+	FMOVD	F6, 0(R1)
+	TBZ	$0, R3, lanes6done
+	ADD	$8, R1, R0
 	VST1	V6.S[2], (R0)
 	B	lanes6done
 lanes6one:
-	TBZ	$0, R2, lanes6done
-	FMOVS	F6, 0(R0)
+	TBZ	$0, R3, lanes6done
+	FMOVS	F6, 0(R1)
 	B	lanes6done
 
 // func tile2NEONBF16(tile *Tile)
 TEXT ·tile2NEONBF16(SB), NOSPLIT, $0-8
 	MOVD	tile+0(FP), R7
+tile:
 	MOVD	40(R7), R2
 	MOVD	56(R7), R1
 	MOVD	96(R7), R0
@@ -287,368 +309,389 @@ loop:
 	SUBS	$1, R6, R6
 	BNE	loop
 store:
-	MOVD	40(R7), R2
-	MOVD	48(R7), R1
-	MOVD	56(R7), R0
-	MOVD	64(R7), R3
-	MOVWU	64(R3), R4
-	MOVD	72(R7), R3
-	MOVWU	64(R3), R3
-	MOVD	88(R7), R5
-	TST	R5, R5
+	MOVD	40(R7), R3
+	MOVD	48(R7), R2
+	MOVD	56(R7), R1
+	MOVD	64(R7), R0
+	MOVWU	64(R0), R5
+	MOVD	72(R7), R0
+	MOVWU	64(R0), R4
+	MOVD	88(R7), R0
+	TST	R0, R0
 	BEQ	overwrite
-	TBZ	$3, R4, lanes1
-	FLDPQ	0(R2), (F1, F0)
+	TBZ	$3, R5, lanes1
+	FLDPQ	0(R3), (F1, F0)
 lanes1done:
 	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
 	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
-	TBZ	$3, R4, lanes2
-	FSTPQ	(F12, F11), 0(R2)
+	TBZ	$3, R5, lanes2
+	FSTPQ	(F12, F11), 0(R3)
 lanes2done:
-	TBZ	$3, R3, lanes3
-	FLDPQ	0(R1), (F1, F0)
+	TBZ	$3, R4, lanes3
+	FLDPQ	0(R2), (F1, F0)
 lanes3done:
 	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
 	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	TBZ	$3, R3, lanes4
-	FSTPQ	(F10, F9), 0(R1)
+	TBZ	$3, R4, lanes4
+	FSTPQ	(F10, F9), 0(R2)
 lanes4done:
-	ADD	R0, R2, R2
-	ADD	R0, R1, R1
-	TBZ	$3, R4, lanes5
-	FLDPQ	0(R2), (F1, F0)
+	ADD	R1, R3, R3
+	ADD	R1, R2, R2
+	TBZ	$3, R5, lanes5
+	FLDPQ	0(R3), (F1, F0)
 lanes5done:
 	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
 	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	TBZ	$3, R4, lanes6
-	FSTPQ	(F8, F7), 0(R2)
+	TBZ	$3, R5, lanes6
+	FSTPQ	(F8, F7), 0(R3)
 lanes6done:
-	TBZ	$3, R3, lanes7
-	FLDPQ	0(R1), (F1, F0)
+	TBZ	$3, R4, lanes7
+	FLDPQ	0(R2), (F1, F0)
 lanes7done:
 	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
 	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	TBZ	$3, R3, lanes8
-	FSTPQ	(F6, F5), 0(R1)
+	TBZ	$3, R4, lanes8
+	FSTPQ	(F6, F5), 0(R2)
 lanes8done:
 	B	stored
 overwrite:
-	TBZ	$3, R4, lanes9
-	FSTPQ	(F12, F11), 0(R2)
+	TBZ	$3, R5, lanes9
+	FSTPQ	(F12, F11), 0(R3)
 lanes9done:
-	TBZ	$3, R3, lanes10
-	FSTPQ	(F10, F9), 0(R1)
+	TBZ	$3, R4, lanes10
+	FSTPQ	(F10, F9), 0(R2)
 lanes10done:
-	ADD	R0, R2, R2
-	ADD	R0, R1, R1
-	TBZ	$3, R4, lanes11
-	FSTPQ	(F8, F7), 0(R2)
+	ADD	R1, R3, R3
+	ADD	R1, R2, R2
+	TBZ	$3, R5, lanes11
+	FSTPQ	(F8, F7), 0(R3)
 lanes11done:
-	TBZ	$3, R3, lanes12
-	FSTPQ	(F6, F5), 0(R1)
+	TBZ	$3, R4, lanes12
+	FSTPQ	(F6, F5), 0(R2)
 lanes12done:
 stored:
+	MOVD	104(R7), R0
+	SUBS	$1, R0, R0
+	MOVD	R0, 104(R7)
+	BLE	last
+	MOVD	112(R7), R1
+	MOVD	16(R7), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 16(R7)
+	MOVD	24(R7), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 24(R7)
+	MOVD	120(R7), R1
+	MOVD	40(R7), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 40(R7)
+	MOVD	48(R7), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 48(R7)
+	B	tile
+last:
 	RET
 lanes1:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R4, lanes1low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R4, lanes1highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R4, lanes1done
-	ADD	$24, R2, R5
-	VLD1	(R5), V0.S[2]
+	TBZ	$2, R5, lanes1low
+	FMOVQ	0(R3), F1
+	TBZ	$1, R5, lanes1highone
+	FMOVD	16(R3), F0
+	TBZ	$0, R5, lanes1done
+	ADD	$24, R3, R0
+	VLD1	(R0), V0.S[2]
 	B	lanes1done
 lanes1highone:
-	TBZ	$0, R4, lanes1done
-	FMOVS	16(R2), F0
+	TBZ	$0, R5, lanes1done
+	FMOVS	16(R3), F0
 	B	lanes1done
 lanes1low:
-	TBZ	$1, R4, lanes1one
-	FMOVD	0(R2), F1
-	TBZ	$0, R4, lanes1done
-	ADD	$8, R2, R5
-	VLD1	(R5), V1.S[2]
+	TBZ	$1, R5, lanes1one
+	FMOVD	0(R3), F1
+	TBZ	$0, R5, lanes1done
+	ADD	$8, R3, R0
+	VLD1	(R0), V1.S[2]
 	B	lanes1done
 lanes1one:
-	TBZ	$0, R4, lanes1done
-	FMOVS	0(R2), F1
+	TBZ	$0, R5, lanes1done
+	FMOVS	0(R3), F1
 	B	lanes1done
 lanes2:
-	TBZ	$2, R4, lanes2low
-	FMOVQ	F12, 0(R2)
-	TBZ	$1, R4, lanes2highone
-	FMOVD	F11, 16(R2)
-	TBZ	$0, R4, lanes2done
-	ADD	$24, R2, R5
-	VST1	V11.S[2], (R5)
+	TBZ	$2, R5, lanes2low
+	FMOVQ	F12, 0(R3)
+	TBZ	$1, R5, lanes2highone
+	FMOVD	F11, 16(R3)
+	TBZ	$0, R5, lanes2done
+	ADD	$24, R3, R0
+	VST1	V11.S[2], (R0)
 	B	lanes2done
 lanes2highone:
-	TBZ	$0, R4, lanes2done
-	FMOVS	F11, 16(R2)
+	TBZ	$0, R5, lanes2done
+	FMOVS	F11, 16(R3)
 	B	lanes2done
 lanes2low:
-	TBZ	$1, R4, lanes2one
-	FMOVD	F12, 0(R2)
-	TBZ	$0, R4, lanes2done
-	ADD	$8, R2, R5
-	VST1	V12.S[2], (R5)
+	TBZ	$1, R5, lanes2one
+	FMOVD	F12, 0(R3)
+	TBZ	$0, R5, lanes2done
+	ADD	$8, R3, R0
+	VST1	V12.S[2], (R0)
 	B	lanes2done
 lanes2one:
-	TBZ	$0, R4, lanes2done
-	FMOVS	F12, 0(R2)
+	TBZ	$0, R5, lanes2done
+	FMOVS	F12, 0(R3)
 	B	lanes2done
 lanes3:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R3, lanes3low
-	FMOVQ	0(R1), F1
-	TBZ	$1, R3, lanes3highone
-	FMOVD	16(R1), F0
-	TBZ	$0, R3, lanes3done
-	ADD	$24, R1, R5
-	VLD1	(R5), V0.S[2]
+	TBZ	$2, R4, lanes3low
+	FMOVQ	0(R2), F1
+	TBZ	$1, R4, lanes3highone
+	FMOVD	16(R2), F0
+	TBZ	$0, R4, lanes3done
+	ADD	$24, R2, R0
+	VLD1	(R0), V0.S[2]
 	B	lanes3done
 lanes3highone:
-	TBZ	$0, R3, lanes3done
-	FMOVS	16(R1), F0
+	TBZ	$0, R4, lanes3done
+	FMOVS	16(R2), F0
 	B	lanes3done
 lanes3low:
-	TBZ	$1, R3, lanes3one
-	FMOVD	0(R1), F1
-	TBZ	$0, R3, lanes3done
-	ADD	$8, R1, R5
-	VLD1	(R5), V1.S[2]
+	TBZ	$1, R4, lanes3one
+	FMOVD	0(R2), F1
+	TBZ	$0, R4, lanes3done
+	ADD	$8, R2, R0
+	VLD1	(R0), V1.S[2]
 	B	lanes3done
 lanes3one:
-	TBZ	$0, R3, lanes3done
-	FMOVS	0(R1), F1
+	TBZ	$0, R4, lanes3done
+	FMOVS	0(R2), F1
 	B	lanes3done
 lanes4:
-	TBZ	$2, R3, lanes4low
-	FMOVQ	F10, 0(R1)
-	TBZ	$1, R3, lanes4highone
-	FMOVD	F9, 16(R1)
-	TBZ	$0, R3, lanes4done
-	ADD	$24, R1, R5
-	VST1	V9.S[2], (R5)
+	TBZ	$2, R4, lanes4low
+	FMOVQ	F10, 0(R2)
+	TBZ	$1, R4, lanes4highone
+	FMOVD	F9, 16(R2)
+	TBZ	$0, R4, lanes4done
+	ADD	$24, R2, R0
+	VST1	V9.S[2], (R0)
 	B	lanes4done
 lanes4highone:
-	TBZ	$0, R3, lanes4done
-	FMOVS	F9, 16(R1)
+	TBZ	$0, R4, lanes4done
+	FMOVS	F9, 16(R2)
 	B	lanes4done
 lanes4low:
-	TBZ	$1, R3, lanes4one
-	FMOVD	F10, 0(R1)
-	TBZ	$0, R3, lanes4done
-	ADD	$8, R1, R5
-	VST1	V10.S[2], (R5)
+	TBZ	$1, R4, lanes4one
+	FMOVD	F10, 0(R2)
+	TBZ	$0, R4, lanes4done
+	ADD	$8, R2, R0
+	VST1	V10.S[2], (R0)
 	B	lanes4done
 lanes4one:
-	TBZ	$0, R3, lanes4done
-	FMOVS	F10, 0(R1)
+	TBZ	$0, R4, lanes4done
+	FMOVS	F10, 0(R2)
 	B	lanes4done
 lanes5:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R4, lanes5low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R4, lanes5highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R4, lanes5done
-	ADD	$24, R2, R0
+	TBZ	$2, R5, lanes5low
+	FMOVQ	0(R3), F1
+	TBZ	$1, R5, lanes5highone
+	FMOVD	16(R3), F0
+	TBZ	$0, R5, lanes5done
+	ADD	$24, R3, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes5done
 lanes5highone:
-	TBZ	$0, R4, lanes5done
-	FMOVS	16(R2), F0
+	TBZ	$0, R5, lanes5done
+	FMOVS	16(R3), F0
 	B	lanes5done
 lanes5low:
-	TBZ	$1, R4, lanes5one
-	FMOVD	0(R2), F1
-	TBZ	$0, R4, lanes5done
-	ADD	$8, R2, R0
+	TBZ	$1, R5, lanes5one
+	FMOVD	0(R3), F1
+	TBZ	$0, R5, lanes5done
+	ADD	$8, R3, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes5done
 lanes5one:
-	TBZ	$0, R4, lanes5done
-	FMOVS	0(R2), F1
+	TBZ	$0, R5, lanes5done
+	FMOVS	0(R3), F1
 	B	lanes5done
 lanes6:
-	TBZ	$2, R4, lanes6low
-	FMOVQ	F8, 0(R2)
-	TBZ	$1, R4, lanes6highone
-	FMOVD	F7, 16(R2)
-	TBZ	$0, R4, lanes6done
-	ADD	$24, R2, R0
+	TBZ	$2, R5, lanes6low
+	FMOVQ	F8, 0(R3)
+	TBZ	$1, R5, lanes6highone
+	FMOVD	F7, 16(R3)
+	TBZ	$0, R5, lanes6done
+	ADD	$24, R3, R0
 	VST1	V7.S[2], (R0)
 	B	lanes6done
 lanes6highone:
-	TBZ	$0, R4, lanes6done
-	FMOVS	F7, 16(R2)
+	TBZ	$0, R5, lanes6done
+	FMOVS	F7, 16(R3)
 	B	lanes6done
 lanes6low:
-	TBZ	$1, R4, lanes6one
-	FMOVD	F8, 0(R2)
-	TBZ	$0, R4, lanes6done
-	ADD	$8, R2, R0
+	TBZ	$1, R5, lanes6one
+	FMOVD	F8, 0(R3)
+	TBZ	$0, R5, lanes6done
+	ADD	$8, R3, R0
 	VST1	V8.S[2], (R0)
 	B	lanes6done
 lanes6one:
-	TBZ	$0, R4, lanes6done
-	FMOVS	F8, 0(R2)
+	TBZ	$0, R5, lanes6done
+	FMOVS	F8, 0(R3)
 	B	lanes6done
 lanes7:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R3, lanes7low
-	FMOVQ	0(R1), F1
-	TBZ	$1, R3, lanes7highone
-	FMOVD	16(R1), F0
-	TBZ	$0, R3, lanes7done
-	ADD	$24, R1, R0
+	TBZ	$2, R4, lanes7low
+	FMOVQ	0(R2), F1
+	TBZ	$1, R4, lanes7highone
+	FMOVD	16(R2), F0
+	TBZ	$0, R4, lanes7done
+	ADD	$24, R2, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes7done
 lanes7highone:
-	TBZ	$0, R3, lanes7done
-	FMOVS	16(R1), F0
+	TBZ	$0, R4, lanes7done
+	FMOVS	16(R2), F0
 	B	lanes7done
 lanes7low:
-	TBZ	$1, R3, lanes7one
-	FMOVD	0(R1), F1
-	TBZ	$0, R3, lanes7done
-	ADD	$8, R1, R0
+	TBZ	$1, R4, lanes7one
+	FMOVD	0(R2), F1
+	TBZ	$0, R4, lanes7done
+	ADD	$8, R2, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes7done
 lanes7one:
-	TBZ	$0, R3, lanes7done
-	FMOVS	0(R1), F1
+	TBZ	$0, R4, lanes7done
+	FMOVS	0(R2), F1
 	B	lanes7done
 lanes8:
-	TBZ	$2, R3, lanes8low
-	FMOVQ	F6, 0(R1)
-	TBZ	$1, R3, lanes8highone
-	FMOVD	F5, 16(R1)
-	TBZ	$0, R3, lanes8done
-	ADD	$24, R1, R0
+	TBZ	$2, R4, lanes8low
+	FMOVQ	F6, 0(R2)
+	TBZ	$1, R4, lanes8highone
+	FMOVD	F5, 16(R2)
+	TBZ	$0, R4, lanes8done
+	ADD	$24, R2, R0
 	VST1	V5.S[2], (R0)
 	B	lanes8done
 lanes8highone:
-	TBZ	$0, R3, lanes8done
-	FMOVS	F5, 16(R1)
+	TBZ	$0, R4, lanes8done
+	FMOVS	F5, 16(R2)
 	B	lanes8done
 lanes8low:
-	TBZ	$1, R3, lanes8one
-	FMOVD	F6, 0(R1)
-	TBZ	$0, R3, lanes8done
-	ADD	$8, R1, R0
+	TBZ	$1, R4, lanes8one
+	FMOVD	F6, 0(R2)
+	TBZ	$0, R4, lanes8done
+	ADD	$8, R2, R0
 	VST1	V6.S[2], (R0)
 	B	lanes8done
 lanes8one:
-	TBZ	$0, R3, lanes8done
-	FMOVS	F6, 0(R1)
+	TBZ	$0, R4, lanes8done
+	FMOVS	F6, 0(R2)
 	B	lanes8done
 lanes9:
-	TBZ	$2, R4, lanes9low
-	FMOVQ	F12, 0(R2)
-	TBZ	$1, R4, lanes9highone
-	FMOVD	F11, 16(R2)
-	TBZ	$0, R4, lanes9done
-	ADD	$24, R2, R5
-	VST1	V11.S[2], (R5)
+	TBZ	$2, R5, lanes9low
+	FMOVQ	F12, 0(R3)
+	TBZ	$1, R5, lanes9highone
+	FMOVD	F11, 16(R3)
+	TBZ	$0, R5, lanes9done
+	ADD	$24, R3, R0
+	VST1	V11.S[2], (R0)
 	B	lanes9done
 lanes9highone:
-	TBZ	$0, R4, lanes9done
-	FMOVS	F11, 16(R2)
+	TBZ	$0, R5, lanes9done
+	FMOVS	F11, 16(R3)
 	B	lanes9done
 lanes9low:
-	TBZ	$1, R4, lanes9one
-	FMOVD	F12, 0(R2)
-	TBZ	$0, R4, lanes9done
-	ADD	$8, R2, R5
-	VST1	V12.S[2], (R5)
+	TBZ	$1, R5, lanes9one
+	FMOVD	F12, 0(R3)
+	TBZ	$0, R5, lanes9done
+	ADD	$8, R3, R0
+	VST1	V12.S[2], (R0)
 	B	lanes9done
 lanes9one:
-	TBZ	$0, R4, lanes9done
-	FMOVS	F12, 0(R2)
+	TBZ	$0, R5, lanes9done
+	FMOVS	F12, 0(R3)
 	B	lanes9done
 lanes10:
-	TBZ	$2, R3, lanes10low
-	FMOVQ	F10, 0(R1)
-	TBZ	$1, R3, lanes10highone
-	FMOVD	F9, 16(R1)
-	TBZ	$0, R3, lanes10done
-	ADD	$24, R1, R5
-	VST1	V9.S[2], (R5)
+	TBZ	$2, R4, lanes10low
+	FMOVQ	F10, 0(R2)
+	TBZ	$1, R4, lanes10highone
+	FMOVD	F9, 16(R2)
+	TBZ	$0, R4, lanes10done
+	ADD	$24, R2, R0
+	VST1	V9.S[2], (R0)
 	B	lanes10done
 lanes10highone:
-	TBZ	$0, R3, lanes10done
-	FMOVS	F9, 16(R1)
+	TBZ	$0, R4, lanes10done
+	FMOVS	F9, 16(R2)
 	B	lanes10done
 lanes10low:
-	TBZ	$1, R3, lanes10one
-	FMOVD	F10, 0(R1)
-	TBZ	$0, R3, lanes10done
-	ADD	$8, R1, R5
-	VST1	V10.S[2], (R5)
+	TBZ	$1, R4, lanes10one
+	FMOVD	F10, 0(R2)
+	TBZ	$0, R4, lanes10done
+	ADD	$8, R2, R0
+	VST1	V10.S[2], (R0)
 	B	lanes10done
 lanes10one:
-	TBZ	$0, R3, lanes10done
-	FMOVS	F10, 0(R1)
+	TBZ	$0, R4, lanes10done
+	FMOVS	F10, 0(R2)
 	B	lanes10done
 lanes11:
-	TBZ	$2, R4, lanes11low
-	FMOVQ	F8, 0(R2)
-	TBZ	$1, R4, lanes11highone
-	FMOVD	F7, 16(R2)
-	TBZ	$0, R4, lanes11done
-	ADD	$24, R2, R0
+	TBZ	$2, R5, lanes11low
+	FMOVQ	F8, 0(R3)
+	TBZ	$1, R5, lanes11highone
+	FMOVD	F7, 16(R3)
+	TBZ	$0, R5, lanes11done
+	ADD	$24, R3, R0
 	VST1	V7.S[2], (R0)
 	B	lanes11done
 lanes11highone:
-	TBZ	$0, R4, lanes11done
-	FMOVS	F7, 16(R2)
+	TBZ	$0, R5, lanes11done
+	FMOVS	F7, 16(R3)
 	B	lanes11done
 lanes11low:
-	TBZ	$1, R4, lanes11one
-	FMOVD	F8, 0(R2)
-	TBZ	$0, R4, lanes11done
-	ADD	$8, R2, R0
+	TBZ	$1, R5, lanes11one
+	FMOVD	F8, 0(R3)
+	TBZ	$0, R5, lanes11done
+	ADD	$8, R3, R0
 	VST1	V8.S[2], (R0)
 	B	lanes11done
 lanes11one:
-	TBZ	$0, R4, lanes11done
-	FMOVS	F8, 0(R2)
+	TBZ	$0, R5, lanes11done
+	FMOVS	F8, 0(R3)
 	B	lanes11done
 lanes12:
-	TBZ	$2, R3, lanes12low
-	FMOVQ	F6, 0(R1)
-	TBZ	$1, R3, lanes12highone
-	FMOVD	F5, 16(R1)
-	TBZ	$0, R3, lanes12done
-	ADD	$24, R1, R0
+	TBZ	$2, R4, lanes12low
+	FMOVQ	F6, 0(R2)
+	TBZ	$1, R4, lanes12highone
+	FMOVD	F5, 16(R2)
+	TBZ	$0, R4, lanes12done
+	ADD	$24, R2, R0
 	VST1	V5.S[2], (R0)
 	B	lanes12done
 lanes12highone:
-	TBZ	$0, R3, lanes12done
-	FMOVS	F5, 16(R1)
+	TBZ	$0, R4, lanes12done
+	FMOVS	F5, 16(R2)
 	B	lanes12done
 lanes12low:
-	TBZ	$1, R3, lanes12one
-	FMOVD	F6, 0(R1)
-	TBZ	$0, R3, lanes12done
-	ADD	$8, R1, R0
+	TBZ	$1, R4, lanes12one
+	FMOVD	F6, 0(R2)
+	TBZ	$0, R4, lanes12done
+	ADD	$8, R2, R0
 	VST1	V6.S[2], (R0)
 	B	lanes12done
 lanes12one:
-	TBZ	$0, R3, lanes12done
-	FMOVS	F6, 0(R1)
+	TBZ	$0, R4, lanes12done
+	FMOVS	F6, 0(R2)
 	B	lanes12done
 
 // func tile3NEONBF16(tile *Tile)
 TEXT ·tile3NEONBF16(SB), NOSPLIT, $0-8
 	MOVD	tile+0(FP), R7
+tile:
 	MOVD	40(R7), R2
 	MOVD	56(R7), R1
 	MOVD	96(R7), R0
@@ -721,542 +764,563 @@ loop:
 	SUBS	$1, R6, R6
 	BNE	loop
 store:
-	MOVD	40(R7), R2
-	MOVD	48(R7), R1
-	MOVD	56(R7), R0
-	MOVD	64(R7), R3
-	MOVWU	64(R3), R4
-	MOVD	72(R7), R3
-	MOVWU	64(R3), R3
-	MOVD	88(R7), R5
-	TST	R5, R5
+	MOVD	40(R7), R3
+	MOVD	48(R7), R2
+	MOVD	56(R7), R1
+	MOVD	64(R7), R0
+	MOVWU	64(R0), R5
+	MOVD	72(R7), R0
+	MOVWU	64(R0), R4
+	MOVD	88(R7), R0
+	TST	R0, R0
 	BEQ	overwrite
-	TBZ	$3, R4, lanes1
-	FLDPQ	0(R2), (F1, F0)
+	TBZ	$3, R5, lanes1
+	FLDPQ	0(R3), (F1, F0)
 lanes1done:
 	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
 	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
-	TBZ	$3, R4, lanes2
-	FSTPQ	(F16, F15), 0(R2)
+	TBZ	$3, R5, lanes2
+	FSTPQ	(F16, F15), 0(R3)
 lanes2done:
-	TBZ	$3, R3, lanes3
-	FLDPQ	0(R1), (F1, F0)
+	TBZ	$3, R4, lanes3
+	FLDPQ	0(R2), (F1, F0)
 lanes3done:
 	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
 	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
-	TBZ	$3, R3, lanes4
-	FSTPQ	(F14, F13), 0(R1)
+	TBZ	$3, R4, lanes4
+	FSTPQ	(F14, F13), 0(R2)
 lanes4done:
-	ADD	R0, R2, R2
-	ADD	R0, R1, R1
-	TBZ	$3, R4, lanes5
-	FLDPQ	0(R2), (F1, F0)
+	ADD	R1, R3, R3
+	ADD	R1, R2, R2
+	TBZ	$3, R5, lanes5
+	FLDPQ	0(R3), (F1, F0)
 lanes5done:
 	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
 	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
-	TBZ	$3, R4, lanes6
-	FSTPQ	(F12, F11), 0(R2)
+	TBZ	$3, R5, lanes6
+	FSTPQ	(F12, F11), 0(R3)
 lanes6done:
-	TBZ	$3, R3, lanes7
-	FLDPQ	0(R1), (F1, F0)
+	TBZ	$3, R4, lanes7
+	FLDPQ	0(R2), (F1, F0)
 lanes7done:
 	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
 	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	TBZ	$3, R3, lanes8
-	FSTPQ	(F10, F9), 0(R1)
+	TBZ	$3, R4, lanes8
+	FSTPQ	(F10, F9), 0(R2)
 lanes8done:
-	ADD	R0, R2, R2
-	ADD	R0, R1, R1
-	TBZ	$3, R4, lanes9
-	FLDPQ	0(R2), (F1, F0)
+	ADD	R1, R3, R3
+	ADD	R1, R2, R2
+	TBZ	$3, R5, lanes9
+	FLDPQ	0(R3), (F1, F0)
 lanes9done:
 	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
 	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	TBZ	$3, R4, lanes10
-	FSTPQ	(F8, F7), 0(R2)
+	TBZ	$3, R5, lanes10
+	FSTPQ	(F8, F7), 0(R3)
 lanes10done:
-	TBZ	$3, R3, lanes11
-	FLDPQ	0(R1), (F1, F0)
+	TBZ	$3, R4, lanes11
+	FLDPQ	0(R2), (F1, F0)
 lanes11done:
 	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
 	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	TBZ	$3, R3, lanes12
-	FSTPQ	(F6, F5), 0(R1)
+	TBZ	$3, R4, lanes12
+	FSTPQ	(F6, F5), 0(R2)
 lanes12done:
 	B	stored
 overwrite:
-	TBZ	$3, R4, lanes13
-	FSTPQ	(F16, F15), 0(R2)
+	TBZ	$3, R5, lanes13
+	FSTPQ	(F16, F15), 0(R3)
 lanes13done:
-	TBZ	$3, R3, lanes14
-	FSTPQ	(F14, F13), 0(R1)
+	TBZ	$3, R4, lanes14
+	FSTPQ	(F14, F13), 0(R2)
 lanes14done:
-	ADD	R0, R2, R2
-	ADD	R0, R1, R1
-	TBZ	$3, R4, lanes15
-	FSTPQ	(F12, F11), 0(R2)
+	ADD	R1, R3, R3
+	ADD	R1, R2, R2
+	TBZ	$3, R5, lanes15
+	FSTPQ	(F12, F11), 0(R3)
 lanes15done:
-	TBZ	$3, R3, lanes16
-	FSTPQ	(F10, F9), 0(R1)
+	TBZ	$3, R4, lanes16
+	FSTPQ	(F10, F9), 0(R2)
 lanes16done:
-	ADD	R0, R2, R2
-	ADD	R0, R1, R1
-	TBZ	$3, R4, lanes17
-	FSTPQ	(F8, F7), 0(R2)
+	ADD	R1, R3, R3
+	ADD	R1, R2, R2
+	TBZ	$3, R5, lanes17
+	FSTPQ	(F8, F7), 0(R3)
 lanes17done:
-	TBZ	$3, R3, lanes18
-	FSTPQ	(F6, F5), 0(R1)
+	TBZ	$3, R4, lanes18
+	FSTPQ	(F6, F5), 0(R2)
 lanes18done:
 stored:
+	MOVD	104(R7), R0
+	SUBS	$1, R0, R0
+	MOVD	R0, 104(R7)
+	BLE	last
+	MOVD	112(R7), R1
+	MOVD	16(R7), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 16(R7)
+	MOVD	24(R7), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 24(R7)
+	MOVD	120(R7), R1
+	MOVD	40(R7), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 40(R7)
+	MOVD	48(R7), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 48(R7)
+	B	tile
+last:
 	RET
 lanes1:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R4, lanes1low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R4, lanes1highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R4, lanes1done
-	ADD	$24, R2, R5
-	VLD1	(R5), V0.S[2]
+	TBZ	$2, R5, lanes1low
+	FMOVQ	0(R3), F1
+	TBZ	$1, R5, lanes1highone
+	FMOVD	16(R3), F0
+	TBZ	$0, R5, lanes1done
+	ADD	$24, R3, R0
+	VLD1	(R0), V0.S[2]
 	B	lanes1done
 lanes1highone:
-	TBZ	$0, R4, lanes1done
-	FMOVS	16(R2), F0
+	TBZ	$0, R5, lanes1done
+	FMOVS	16(R3), F0
 	B	lanes1done
 lanes1low:
-	TBZ	$1, R4, lanes1one
-	FMOVD	0(R2), F1
-	TBZ	$0, R4, lanes1done
-	ADD	$8, R2, R5
-	VLD1	(R5), V1.S[2]
+	TBZ	$1, R5, lanes1one
+	FMOVD	0(R3), F1
+	TBZ	$0, R5, lanes1done
+	ADD	$8, R3, R0
+	VLD1	(R0), V1.S[2]
 	B	lanes1done
 lanes1one:
-	TBZ	$0, R4, lanes1done
-	FMOVS	0(R2), F1
+	TBZ	$0, R5, lanes1done
+	FMOVS	0(R3), F1
 	B	lanes1done
 lanes2:
-	TBZ	$2, R4, lanes2low
-	FMOVQ	F16, 0(R2)
-	TBZ	$1, R4, lanes2highone
-	FMOVD	F15, 16(R2)
-	TBZ	$0, R4, lanes2done
-	ADD	$24, R2, R5
-	VST1	V15.S[2], (R5)
+	TBZ	$2, R5, lanes2low
+	FMOVQ	F16, 0(R3)
+	TBZ	$1, R5, lanes2highone
+	FMOVD	F15, 16(R3)
+	TBZ	$0, R5, lanes2done
+	ADD	$24, R3, R0
+	VST1	V15.S[2], (R0)
 	B	lanes2done
 lanes2highone:
-	TBZ	$0, R4, lanes2done
-	FMOVS	F15, 16(R2)
+	TBZ	$0, R5, lanes2done
+	FMOVS	F15, 16(R3)
 	B	lanes2done
 lanes2low:
-	TBZ	$1, R4, lanes2one
-	FMOVD	F16, 0(R2)
-	TBZ	$0, R4, lanes2done
-	ADD	$8, R2, R5
-	VST1	V16.S[2], (R5)
+	TBZ	$1, R5, lanes2one
+	FMOVD	F16, 0(R3)
+	TBZ	$0, R5, lanes2done
+	ADD	$8, R3, R0
+	VST1	V16.S[2], (R0)
 	B	lanes2done
 lanes2one:
-	TBZ	$0, R4, lanes2done
-	FMOVS	F16, 0(R2)
+	TBZ	$0, R5, lanes2done
+	FMOVS	F16, 0(R3)
 	B	lanes2done
 lanes3:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R3, lanes3low
-	FMOVQ	0(R1), F1
-	TBZ	$1, R3, lanes3highone
-	FMOVD	16(R1), F0
-	TBZ	$0, R3, lanes3done
-	ADD	$24, R1, R5
-	VLD1	(R5), V0.S[2]
+	TBZ	$2, R4, lanes3low
+	FMOVQ	0(R2), F1
+	TBZ	$1, R4, lanes3highone
+	FMOVD	16(R2), F0
+	TBZ	$0, R4, lanes3done
+	ADD	$24, R2, R0
+	VLD1	(R0), V0.S[2]
 	B	lanes3done
 lanes3highone:
-	TBZ	$0, R3, lanes3done
-	FMOVS	16(R1), F0
+	TBZ	$0, R4, lanes3done
+	FMOVS	16(R2), F0
 	B	lanes3done
 lanes3low:
-	TBZ	$1, R3, lanes3one
-	FMOVD	0(R1), F1
-	TBZ	$0, R3, lanes3done
-	ADD	$8, R1, R5
-	VLD1	(R5), V1.S[2]
+	TBZ	$1, R4, lanes3one
+	FMOVD	0(R2), F1
+	TBZ	$0, R4, lanes3done
+	ADD	$8, R2, R0
+	VLD1	(R0), V1.S[2]
 	B	lanes3done
 lanes3one:
-	TBZ	$0, R3, lanes3done
-	FMOVS	0(R1), F1
+	TBZ	$0, R4, lanes3done
+	FMOVS	0(R2), F1
 	B	lanes3done
 lanes4:
-	TBZ	$2, R3, lanes4low
-	FMOVQ	F14, 0(R1)
-	TBZ	$1, R3, lanes4highone
-	FMOVD	F13, 16(R1)
-	TBZ	$0, R3, lanes4done
-	ADD	$24, R1, R5
-	VST1	V13.S[2], (R5)
+	TBZ	$2, R4, lanes4low
+	FMOVQ	F14, 0(R2)
+	TBZ	$1, R4, lanes4highone
+	FMOVD	F13, 16(R2)
+	TBZ	$0, R4, lanes4done
+	ADD	$24, R2, R0
+	VST1	V13.S[2], (R0)
 	B	lanes4done
 lanes4highone:
-	TBZ	$0, R3, lanes4done
-	FMOVS	F13, 16(R1)
+	TBZ	$0, R4, lanes4done
+	FMOVS	F13, 16(R2)
 	B	lanes4done
 lanes4low:
-	TBZ	$1, R3, lanes4one
-	FMOVD	F14, 0(R1)
-	TBZ	$0, R3, lanes4done
-	ADD	$8, R1, R5
-	VST1	V14.S[2], (R5)
+	TBZ	$1, R4, lanes4one
+	FMOVD	F14, 0(R2)
+	TBZ	$0, R4, lanes4done
+	ADD	$8, R2, R0
+	VST1	V14.S[2], (R0)
 	B	lanes4done
 lanes4one:
-	TBZ	$0, R3, lanes4done
-	FMOVS	F14, 0(R1)
+	TBZ	$0, R4, lanes4done
+	FMOVS	F14, 0(R2)
 	B	lanes4done
 lanes5:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R4, lanes5low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R4, lanes5highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R4, lanes5done
-	ADD	$24, R2, R5
-	VLD1	(R5), V0.S[2]
+	TBZ	$2, R5, lanes5low
+	FMOVQ	0(R3), F1
+	TBZ	$1, R5, lanes5highone
+	FMOVD	16(R3), F0
+	TBZ	$0, R5, lanes5done
+	ADD	$24, R3, R0
+	VLD1	(R0), V0.S[2]
 	B	lanes5done
 lanes5highone:
-	TBZ	$0, R4, lanes5done
-	FMOVS	16(R2), F0
+	TBZ	$0, R5, lanes5done
+	FMOVS	16(R3), F0
 	B	lanes5done
 lanes5low:
-	TBZ	$1, R4, lanes5one
-	FMOVD	0(R2), F1
-	TBZ	$0, R4, lanes5done
-	ADD	$8, R2, R5
-	VLD1	(R5), V1.S[2]
+	TBZ	$1, R5, lanes5one
+	FMOVD	0(R3), F1
+	TBZ	$0, R5, lanes5done
+	ADD	$8, R3, R0
+	VLD1	(R0), V1.S[2]
 	B	lanes5done
 lanes5one:
-	TBZ	$0, R4, lanes5done
-	FMOVS	0(R2), F1
+	TBZ	$0, R5, lanes5done
+	FMOVS	0(R3), F1
 	B	lanes5done
 lanes6:
-	TBZ	$2, R4, lanes6low
-	FMOVQ	F12, 0(R2)
-	TBZ	$1, R4, lanes6highone
-	FMOVD	F11, 16(R2)
-	TBZ	$0, R4, lanes6done
-	ADD	$24, R2, R5
-	VST1	V11.S[2], (R5)
+	TBZ	$2, R5, lanes6low
+	FMOVQ	F12, 0(R3)
+	TBZ	$1, R5, lanes6highone
+	FMOVD	F11, 16(R3)
+	TBZ	$0, R5, lanes6done
+	ADD	$24, R3, R0
+	VST1	V11.S[2], (R0)
 	B	lanes6done
 lanes6highone:
-	TBZ	$0, R4, lanes6done
-	FMOVS	F11, 16(R2)
+	TBZ	$0, R5, lanes6done
+	FMOVS	F11, 16(R3)
 	B	lanes6done
 lanes6low:
-	TBZ	$1, R4, lanes6one
-	FMOVD	F12, 0(R2)
-	TBZ	$0, R4, lanes6done
-	ADD	$8, R2, R5
-	VST1	V12.S[2], (R5)
+	TBZ	$1, R5, lanes6one
+	FMOVD	F12, 0(R3)
+	TBZ	$0, R5, lanes6done
+	ADD	$8, R3, R0
+	VST1	V12.S[2], (R0)
 	B	lanes6done
 lanes6one:
-	TBZ	$0, R4, lanes6done
-	FMOVS	F12, 0(R2)
+	TBZ	$0, R5, lanes6done
+	FMOVS	F12, 0(R3)
 	B	lanes6done
 lanes7:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R3, lanes7low
-	FMOVQ	0(R1), F1
-	TBZ	$1, R3, lanes7highone
-	FMOVD	16(R1), F0
-	TBZ	$0, R3, lanes7done
-	ADD	$24, R1, R5
-	VLD1	(R5), V0.S[2]
+	TBZ	$2, R4, lanes7low
+	FMOVQ	0(R2), F1
+	TBZ	$1, R4, lanes7highone
+	FMOVD	16(R2), F0
+	TBZ	$0, R4, lanes7done
+	ADD	$24, R2, R0
+	VLD1	(R0), V0.S[2]
 	B	lanes7done
 lanes7highone:
-	TBZ	$0, R3, lanes7done
-	FMOVS	16(R1), F0
+	TBZ	$0, R4, lanes7done
+	FMOVS	16(R2), F0
 	B	lanes7done
 lanes7low:
-	TBZ	$1, R3, lanes7one
-	FMOVD	0(R1), F1
-	TBZ	$0, R3, lanes7done
-	ADD	$8, R1, R5
-	VLD1	(R5), V1.S[2]
+	TBZ	$1, R4, lanes7one
+	FMOVD	0(R2), F1
+	TBZ	$0, R4, lanes7done
+	ADD	$8, R2, R0
+	VLD1	(R0), V1.S[2]
 	B	lanes7done
 lanes7one:
-	TBZ	$0, R3, lanes7done
-	FMOVS	0(R1), F1
+	TBZ	$0, R4, lanes7done
+	FMOVS	0(R2), F1
 	B	lanes7done
 lanes8:
-	TBZ	$2, R3, lanes8low
-	FMOVQ	F10, 0(R1)
-	TBZ	$1, R3, lanes8highone
-	FMOVD	F9, 16(R1)
-	TBZ	$0, R3, lanes8done
-	ADD	$24, R1, R5
-	VST1	V9.S[2], (R5)
+	TBZ	$2, R4, lanes8low
+	FMOVQ	F10, 0(R2)
+	TBZ	$1, R4, lanes8highone
+	FMOVD	F9, 16(R2)
+	TBZ	$0, R4, lanes8done
+	ADD	$24, R2, R0
+	VST1	V9.S[2], (R0)
 	B	lanes8done
 lanes8highone:
-	TBZ	$0, R3, lanes8done
-	FMOVS	F9, 16(R1)
+	TBZ	$0, R4, lanes8done
+	FMOVS	F9, 16(R2)
 	B	lanes8done
 lanes8low:
-	TBZ	$1, R3, lanes8one
-	FMOVD	F10, 0(R1)
-	TBZ	$0, R3, lanes8done
-	ADD	$8, R1, R5
-	VST1	V10.S[2], (R5)
+	TBZ	$1, R4, lanes8one
+	FMOVD	F10, 0(R2)
+	TBZ	$0, R4, lanes8done
+	ADD	$8, R2, R0
+	VST1	V10.S[2], (R0)
 	B	lanes8done
 lanes8one:
-	TBZ	$0, R3, lanes8done
-	FMOVS	F10, 0(R1)
+	TBZ	$0, R4, lanes8done
+	FMOVS	F10, 0(R2)
 	B	lanes8done
 lanes9:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R4, lanes9low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R4, lanes9highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R4, lanes9done
-	ADD	$24, R2, R0
+	TBZ	$2, R5, lanes9low
+	FMOVQ	0(R3), F1
+	TBZ	$1, R5, lanes9highone
+	FMOVD	16(R3), F0
+	TBZ	$0, R5, lanes9done
+	ADD	$24, R3, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes9done
 lanes9highone:
-	TBZ	$0, R4, lanes9done
-	FMOVS	16(R2), F0
+	TBZ	$0, R5, lanes9done
+	FMOVS	16(R3), F0
 	B	lanes9done
 lanes9low:
-	TBZ	$1, R4, lanes9one
-	FMOVD	0(R2), F1
-	TBZ	$0, R4, lanes9done
-	ADD	$8, R2, R0
+	TBZ	$1, R5, lanes9one
+	FMOVD	0(R3), F1
+	TBZ	$0, R5, lanes9done
+	ADD	$8, R3, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes9done
 lanes9one:
-	TBZ	$0, R4, lanes9done
-	FMOVS	0(R2), F1
+	TBZ	$0, R5, lanes9done
+	FMOVS	0(R3), F1
 	B	lanes9done
 lanes10:
-	TBZ	$2, R4, lanes10low
-	FMOVQ	F8, 0(R2)
-	TBZ	$1, R4, lanes10highone
-	FMOVD	F7, 16(R2)
-	TBZ	$0, R4, lanes10done
-	ADD	$24, R2, R0
+	TBZ	$2, R5, lanes10low
+	FMOVQ	F8, 0(R3)
+	TBZ	$1, R5, lanes10highone
+	FMOVD	F7, 16(R3)
+	TBZ	$0, R5, lanes10done
+	ADD	$24, R3, R0
 	VST1	V7.S[2], (R0)
 	B	lanes10done
 lanes10highone:
-	TBZ	$0, R4, lanes10done
-	FMOVS	F7, 16(R2)
+	TBZ	$0, R5, lanes10done
+	FMOVS	F7, 16(R3)
 	B	lanes10done
 lanes10low:
-	TBZ	$1, R4, lanes10one
-	FMOVD	F8, 0(R2)
-	TBZ	$0, R4, lanes10done
-	ADD	$8, R2, R0
+	TBZ	$1, R5, lanes10one
+	FMOVD	F8, 0(R3)
+	TBZ	$0, R5, lanes10done
+	ADD	$8, R3, R0
 	VST1	V8.S[2], (R0)
 	B	lanes10done
 lanes10one:
-	TBZ	$0, R4, lanes10done
-	FMOVS	F8, 0(R2)
+	TBZ	$0, R5, lanes10done
+	FMOVS	F8, 0(R3)
 	B	lanes10done
 lanes11:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R3, lanes11low
-	FMOVQ	0(R1), F1
-	TBZ	$1, R3, lanes11highone
-	FMOVD	16(R1), F0
-	TBZ	$0, R3, lanes11done
-	ADD	$24, R1, R0
+	TBZ	$2, R4, lanes11low
+	FMOVQ	0(R2), F1
+	TBZ	$1, R4, lanes11highone
+	FMOVD	16(R2), F0
+	TBZ	$0, R4, lanes11done
+	ADD	$24, R2, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes11done
 lanes11highone:
-	TBZ	$0, R3, lanes11done
-	FMOVS	16(R1), F0
+	TBZ	$0, R4, lanes11done
+	FMOVS	16(R2), F0
 	B	lanes11done
 lanes11low:
-	TBZ	$1, R3, lanes11one
-	FMOVD	0(R1), F1
-	TBZ	$0, R3, lanes11done
-	ADD	$8, R1, R0
+	TBZ	$1, R4, lanes11one
+	FMOVD	0(R2), F1
+	TBZ	$0, R4, lanes11done
+	ADD	$8, R2, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes11done
 lanes11one:
-	TBZ	$0, R3, lanes11done
-	FMOVS	0(R1), F1
+	TBZ	$0, R4, lanes11done
+	FMOVS	0(R2), F1
 	B	lanes11done
 lanes12:
-	TBZ	$2, R3, lanes12low
-	FMOVQ	F6, 0(R1)
-	TBZ	$1, R3, lanes12highone
-	FMOVD	F5, 16(R1)
-	TBZ	$0, R3, lanes12done
-	ADD	$24, R1, R0
+	TBZ	$2, R4, lanes12low
+	FMOVQ	F6, 0(R2)
+	TBZ	$1, R4, lanes12highone
+	FMOVD	F5, 16(R2)
+	TBZ	$0, R4, lanes12done
+	ADD	$24, R2, R0
 	VST1	V5.S[2], (R0)
 	B	lanes12done
 lanes12highone:
-	TBZ	$0, R3, lanes12done
-	FMOVS	F5, 16(R1)
+	TBZ	$0, R4, lanes12done
+	FMOVS	F5, 16(R2)
 	B	lanes12done
 lanes12low:
-	TBZ	$1, R3, lanes12one
-	FMOVD	F6, 0(R1)
-	TBZ	$0, R3, lanes12done
-	ADD	$8, R1, R0
+	TBZ	$1, R4, lanes12one
+	FMOVD	F6, 0(R2)
+	TBZ	$0, R4, lanes12done
+	ADD	$8, R2, R0
 	VST1	V6.S[2], (R0)
 	B	lanes12done
 lanes12one:
-	TBZ	$0, R3, lanes12done
-	FMOVS	F6, 0(R1)
+	TBZ	$0, R4, lanes12done
+	FMOVS	F6, 0(R2)
 	B	lanes12done
 lanes13:
-	TBZ	$2, R4, lanes13low
-	FMOVQ	F16, 0(R2)
-	TBZ	$1, R4, lanes13highone
-	FMOVD	F15, 16(R2)
-	TBZ	$0, R4, lanes13done
-	ADD	$24, R2, R5
-	VST1	V15.S[2], (R5)
+	TBZ	$2, R5, lanes13low
+	FMOVQ	F16, 0(R3)
+	TBZ	$1, R5, lanes13highone
+	FMOVD	F15, 16(R3)
+	TBZ	$0, R5, lanes13done
+	ADD	$24, R3, R0
+	VST1	V15.S[2], (R0)
 	B	lanes13done
 lanes13highone:
-	TBZ	$0, R4, lanes13done
-	FMOVS	F15, 16(R2)
+	TBZ	$0, R5, lanes13done
+	FMOVS	F15, 16(R3)
 	B	lanes13done
 lanes13low:
-	TBZ	$1, R4, lanes13one
-	FMOVD	F16, 0(R2)
-	TBZ	$0, R4, lanes13done
-	ADD	$8, R2, R5
-	VST1	V16.S[2], (R5)
+	TBZ	$1, R5, lanes13one
+	FMOVD	F16, 0(R3)
+	TBZ	$0, R5, lanes13done
+	ADD	$8, R3, R0
+	VST1	V16.S[2], (R0)
 	B	lanes13done
 lanes13one:
-	TBZ	$0, R4, lanes13done
-	FMOVS	F16, 0(R2)
+	TBZ	$0, R5, lanes13done
+	FMOVS	F16, 0(R3)
 	B	lanes13done
 lanes14:
-	TBZ	$2, R3, lanes14low
-	FMOVQ	F14, 0(R1)
-	TBZ	$1, R3, lanes14highone
-	FMOVD	F13, 16(R1)
-	TBZ	$0, R3, lanes14done
-	ADD	$24, R1, R5
-	VST1	V13.S[2], (R5)
+	TBZ	$2, R4, lanes14low
+	FMOVQ	F14, 0(R2)
+	TBZ	$1, R4, lanes14highone
+	FMOVD	F13, 16(R2)
+	TBZ	$0, R4, lanes14done
+	ADD	$24, R2, R0
+	VST1	V13.S[2], (R0)
 	B	lanes14done
 lanes14highone:
-	TBZ	$0, R3, lanes14done
-	FMOVS	F13, 16(R1)
+	TBZ	$0, R4, lanes14done
+	FMOVS	F13, 16(R2)
 	B	lanes14done
 lanes14low:
-	TBZ	$1, R3, lanes14one
-	FMOVD	F14, 0(R1)
-	TBZ	$0, R3, lanes14done
-	ADD	$8, R1, R5
-	VST1	V14.S[2], (R5)
+	TBZ	$1, R4, lanes14one
+	FMOVD	F14, 0(R2)
+	TBZ	$0, R4, lanes14done
+	ADD	$8, R2, R0
+	VST1	V14.S[2], (R0)
 	B	lanes14done
 lanes14one:
-	TBZ	$0, R3, lanes14done
-	FMOVS	F14, 0(R1)
+	TBZ	$0, R4, lanes14done
+	FMOVS	F14, 0(R2)
 	B	lanes14done
 lanes15:
-	TBZ	$2, R4, lanes15low
-	FMOVQ	F12, 0(R2)
-	TBZ	$1, R4, lanes15highone
-	FMOVD	F11, 16(R2)
-	TBZ	$0, R4, lanes15done
-	ADD	$24, R2, R5
-	VST1	V11.S[2], (R5)
+	TBZ	$2, R5, lanes15low
+	FMOVQ	F12, 0(R3)
+	TBZ	$1, R5, lanes15highone
+	FMOVD	F11, 16(R3)
+	TBZ	$0, R5, lanes15done
+	ADD	$24, R3, R0
+	VST1	V11.S[2], (R0)
 	B	lanes15done
 lanes15highone:
-	TBZ	$0, R4, lanes15done
-	FMOVS	F11, 16(R2)
+	TBZ	$0, R5, lanes15done
+	FMOVS	F11, 16(R3)
 	B	lanes15done
 lanes15low:
-	TBZ	$1, R4, lanes15one
-	FMOVD	F12, 0(R2)
-	TBZ	$0, R4, lanes15done
-	ADD	$8, R2, R5
-	VST1	V12.S[2], (R5)
+	TBZ	$1, R5, lanes15one
+	FMOVD	F12, 0(R3)
+	TBZ	$0, R5, lanes15done
+	ADD	$8, R3, R0
+	VST1	V12.S[2], (R0)
 	B	lanes15done
 lanes15one:
-	TBZ	$0, R4, lanes15done
-	FMOVS	F12, 0(R2)
+	TBZ	$0, R5, lanes15done
+	FMOVS	F12, 0(R3)
 	B	lanes15done
 lanes16:
-	TBZ	$2, R3, lanes16low
-	FMOVQ	F10, 0(R1)
-	TBZ	$1, R3, lanes16highone
-	FMOVD	F9, 16(R1)
-	TBZ	$0, R3, lanes16done
-	ADD	$24, R1, R5
-	VST1	V9.S[2], (R5)
+	TBZ	$2, R4, lanes16low
+	FMOVQ	F10, 0(R2)
+	TBZ	$1, R4, lanes16highone
+	FMOVD	F9, 16(R2)
+	TBZ	$0, R4, lanes16done
+	ADD	$24, R2, R0
+	VST1	V9.S[2], (R0)
 	B	lanes16done
 lanes16highone:
-	TBZ	$0, R3, lanes16done
-	FMOVS	F9, 16(R1)
+	TBZ	$0, R4, lanes16done
+	FMOVS	F9, 16(R2)
 	B	lanes16done
 lanes16low:
-	TBZ	$1, R3, lanes16one
-	FMOVD	F10, 0(R1)
-	TBZ	$0, R3, lanes16done
-	ADD	$8, R1, R5
-	VST1	V10.S[2], (R5)
+	TBZ	$1, R4, lanes16one
+	FMOVD	F10, 0(R2)
+	TBZ	$0, R4, lanes16done
+	ADD	$8, R2, R0
+	VST1	V10.S[2], (R0)
 	B	lanes16done
 lanes16one:
-	TBZ	$0, R3, lanes16done
-	FMOVS	F10, 0(R1)
+	TBZ	$0, R4, lanes16done
+	FMOVS	F10, 0(R2)
 	B	lanes16done
 lanes17:
-	TBZ	$2, R4, lanes17low
-	FMOVQ	F8, 0(R2)
-	TBZ	$1, R4, lanes17highone
-	FMOVD	F7, 16(R2)
-	TBZ	$0, R4, lanes17done
-	ADD	$24, R2, R0
+	TBZ	$2, R5, lanes17low
+	FMOVQ	F8, 0(R3)
+	TBZ	$1, R5, lanes17highone
+	FMOVD	F7, 16(R3)
+	TBZ	$0, R5, lanes17done
+	ADD	$24, R3, R0
 	VST1	V7.S[2], (R0)
 	B	lanes17done
 lanes17highone:
-	TBZ	$0, R4, lanes17done
-	FMOVS	F7, 16(R2)
+	TBZ	$0, R5, lanes17done
+	FMOVS	F7, 16(R3)
 	B	lanes17done
 lanes17low:
-	TBZ	$1, R4, lanes17one
-	FMOVD	F8, 0(R2)
-	TBZ	$0, R4, lanes17done
-	ADD	$8, R2, R0
+	TBZ	$1, R5, lanes17one
+	FMOVD	F8, 0(R3)
+	TBZ	$0, R5, lanes17done
+	ADD	$8, R3, R0
 	VST1	V8.S[2], (R0)
 	B	lanes17done
 lanes17one:
-	TBZ	$0, R4, lanes17done
-	FMOVS	F8, 0(R2)
+	TBZ	$0, R5, lanes17done
+	FMOVS	F8, 0(R3)
 	B	lanes17done
 lanes18:
-	TBZ	$2, R3, lanes18low
-	FMOVQ	F6, 0(R1)
-	TBZ	$1, R3, lanes18highone
-	FMOVD	F5, 16(R1)
-	TBZ	$0, R3, lanes18done
-	ADD	$24, R1, R0
+	TBZ	$2, R4, lanes18low
+	FMOVQ	F6, 0(R2)
+	TBZ	$1, R4, lanes18highone
+	FMOVD	F5, 16(R2)
+	TBZ	$0, R4, lanes18done
+	ADD	$24, R2, R0
 	VST1	V5.S[2], (R0)
 	B	lanes18done
 lanes18highone:
-	TBZ	$0, R3, lanes18done
-	FMOVS	F5, 16(R1)
+	TBZ	$0, R4, lanes18done
+	FMOVS	F5, 16(R2)
 	B	lanes18done
 lanes18low:
-	TBZ	$1, R3, lanes18one
-	FMOVD	F6, 0(R1)
-	TBZ	$0, R3, lanes18done
-	ADD	$8, R1, R0
+	TBZ	$1, R4, lanes18one
+	FMOVD	F6, 0(R2)
+	TBZ	$0, R4, lanes18done
+	ADD	$8, R2, R0
 	VST1	V6.S[2], (R0)
 	B	lanes18done
 lanes18one:
-	TBZ	$0, R3, lanes18done
-	FMOVS	F6, 0(R1)
+	TBZ	$0, R4, lanes18done
+	FMOVS	F6, 0(R2)
 	B	lanes18done
 
 // func tile4NEONBF16(tile *Tile)
 TEXT ·tile4NEONBF16(SB), NOSPLIT, $0-8
 	MOVD	tile+0(FP), R7
+tile:
 	MOVD	40(R7), R2
 	MOVD	56(R7), R1
 	MOVD	96(R7), R0
@@ -1345,716 +1409,737 @@ loop:
 	SUBS	$1, R6, R6
 	BNE	loop
 store:
-	MOVD	40(R7), R2
-	MOVD	48(R7), R1
-	MOVD	56(R7), R0
-	MOVD	64(R7), R3
-	MOVWU	64(R3), R4
-	MOVD	72(R7), R3
-	MOVWU	64(R3), R3
-	MOVD	88(R7), R5
-	TST	R5, R5
+	MOVD	40(R7), R3
+	MOVD	48(R7), R2
+	MOVD	56(R7), R1
+	MOVD	64(R7), R0
+	MOVWU	64(R0), R5
+	MOVD	72(R7), R0
+	MOVWU	64(R0), R4
+	MOVD	88(R7), R0
+	TST	R0, R0
 	BEQ	overwrite
-	TBZ	$3, R4, lanes1
-	FLDPQ	0(R2), (F1, F0)
+	TBZ	$3, R5, lanes1
+	FLDPQ	0(R3), (F1, F0)
 lanes1done:
 	WORD	$0x4e21d694 // fadd v20.4s, v20.4s, v1.4s
 	WORD	$0x4e20d673 // fadd v19.4s, v19.4s, v0.4s
-	TBZ	$3, R4, lanes2
-	FSTPQ	(F20, F19), 0(R2)
+	TBZ	$3, R5, lanes2
+	FSTPQ	(F20, F19), 0(R3)
 lanes2done:
-	TBZ	$3, R3, lanes3
-	FLDPQ	0(R1), (F1, F0)
+	TBZ	$3, R4, lanes3
+	FLDPQ	0(R2), (F1, F0)
 lanes3done:
 	WORD	$0x4e21d652 // fadd v18.4s, v18.4s, v1.4s
 	WORD	$0x4e20d631 // fadd v17.4s, v17.4s, v0.4s
-	TBZ	$3, R3, lanes4
-	FSTPQ	(F18, F17), 0(R1)
+	TBZ	$3, R4, lanes4
+	FSTPQ	(F18, F17), 0(R2)
 lanes4done:
-	ADD	R0, R2, R2
-	ADD	R0, R1, R1
-	TBZ	$3, R4, lanes5
-	FLDPQ	0(R2), (F1, F0)
+	ADD	R1, R3, R3
+	ADD	R1, R2, R2
+	TBZ	$3, R5, lanes5
+	FLDPQ	0(R3), (F1, F0)
 lanes5done:
 	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
 	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
-	TBZ	$3, R4, lanes6
-	FSTPQ	(F16, F15), 0(R2)
+	TBZ	$3, R5, lanes6
+	FSTPQ	(F16, F15), 0(R3)
 lanes6done:
-	TBZ	$3, R3, lanes7
-	FLDPQ	0(R1), (F1, F0)
+	TBZ	$3, R4, lanes7
+	FLDPQ	0(R2), (F1, F0)
 lanes7done:
 	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
 	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
-	TBZ	$3, R3, lanes8
-	FSTPQ	(F14, F13), 0(R1)
+	TBZ	$3, R4, lanes8
+	FSTPQ	(F14, F13), 0(R2)
 lanes8done:
-	ADD	R0, R2, R2
-	ADD	R0, R1, R1
-	TBZ	$3, R4, lanes9
-	FLDPQ	0(R2), (F1, F0)
+	ADD	R1, R3, R3
+	ADD	R1, R2, R2
+	TBZ	$3, R5, lanes9
+	FLDPQ	0(R3), (F1, F0)
 lanes9done:
 	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
 	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
-	TBZ	$3, R4, lanes10
-	FSTPQ	(F12, F11), 0(R2)
+	TBZ	$3, R5, lanes10
+	FSTPQ	(F12, F11), 0(R3)
 lanes10done:
-	TBZ	$3, R3, lanes11
-	FLDPQ	0(R1), (F1, F0)
+	TBZ	$3, R4, lanes11
+	FLDPQ	0(R2), (F1, F0)
 lanes11done:
 	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
 	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	TBZ	$3, R3, lanes12
-	FSTPQ	(F10, F9), 0(R1)
+	TBZ	$3, R4, lanes12
+	FSTPQ	(F10, F9), 0(R2)
 lanes12done:
-	ADD	R0, R2, R2
-	ADD	R0, R1, R1
-	TBZ	$3, R4, lanes13
-	FLDPQ	0(R2), (F1, F0)
+	ADD	R1, R3, R3
+	ADD	R1, R2, R2
+	TBZ	$3, R5, lanes13
+	FLDPQ	0(R3), (F1, F0)
 lanes13done:
 	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
 	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	TBZ	$3, R4, lanes14
-	FSTPQ	(F8, F7), 0(R2)
+	TBZ	$3, R5, lanes14
+	FSTPQ	(F8, F7), 0(R3)
 lanes14done:
-	TBZ	$3, R3, lanes15
-	FLDPQ	0(R1), (F1, F0)
+	TBZ	$3, R4, lanes15
+	FLDPQ	0(R2), (F1, F0)
 lanes15done:
 	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
 	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	TBZ	$3, R3, lanes16
-	FSTPQ	(F6, F5), 0(R1)
+	TBZ	$3, R4, lanes16
+	FSTPQ	(F6, F5), 0(R2)
 lanes16done:
 	B	stored
 overwrite:
-	TBZ	$3, R4, lanes17
-	FSTPQ	(F20, F19), 0(R2)
+	TBZ	$3, R5, lanes17
+	FSTPQ	(F20, F19), 0(R3)
 lanes17done:
-	TBZ	$3, R3, lanes18
-	FSTPQ	(F18, F17), 0(R1)
+	TBZ	$3, R4, lanes18
+	FSTPQ	(F18, F17), 0(R2)
 lanes18done:
-	ADD	R0, R2, R2
-	ADD	R0, R1, R1
-	TBZ	$3, R4, lanes19
-	FSTPQ	(F16, F15), 0(R2)
+	ADD	R1, R3, R3
+	ADD	R1, R2, R2
+	TBZ	$3, R5, lanes19
+	FSTPQ	(F16, F15), 0(R3)
 lanes19done:
-	TBZ	$3, R3, lanes20
-	FSTPQ	(F14, F13), 0(R1)
+	TBZ	$3, R4, lanes20
+	FSTPQ	(F14, F13), 0(R2)
 lanes20done:
-	ADD	R0, R2, R2
-	ADD	R0, R1, R1
-	TBZ	$3, R4, lanes21
-	FSTPQ	(F12, F11), 0(R2)
+	ADD	R1, R3, R3
+	ADD	R1, R2, R2
+	TBZ	$3, R5, lanes21
+	FSTPQ	(F12, F11), 0(R3)
 lanes21done:
-	TBZ	$3, R3, lanes22
-	FSTPQ	(F10, F9), 0(R1)
+	TBZ	$3, R4, lanes22
+	FSTPQ	(F10, F9), 0(R2)
 lanes22done:
-	ADD	R0, R2, R2
-	ADD	R0, R1, R1
-	TBZ	$3, R4, lanes23
-	FSTPQ	(F8, F7), 0(R2)
+	ADD	R1, R3, R3
+	ADD	R1, R2, R2
+	TBZ	$3, R5, lanes23
+	FSTPQ	(F8, F7), 0(R3)
 lanes23done:
-	TBZ	$3, R3, lanes24
-	FSTPQ	(F6, F5), 0(R1)
+	TBZ	$3, R4, lanes24
+	FSTPQ	(F6, F5), 0(R2)
 lanes24done:
 stored:
+	MOVD	104(R7), R0
+	SUBS	$1, R0, R0
+	MOVD	R0, 104(R7)
+	BLE	last
+	MOVD	112(R7), R1
+	MOVD	16(R7), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 16(R7)
+	MOVD	24(R7), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 24(R7)
+	MOVD	120(R7), R1
+	MOVD	40(R7), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 40(R7)
+	MOVD	48(R7), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 48(R7)
+	B	tile
+last:
 	RET
 lanes1:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R4, lanes1low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R4, lanes1highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R4, lanes1done
-	ADD	$24, R2, R5
-	VLD1	(R5), V0.S[2]
+	TBZ	$2, R5, lanes1low
+	FMOVQ	0(R3), F1
+	TBZ	$1, R5, lanes1highone
+	FMOVD	16(R3), F0
+	TBZ	$0, R5, lanes1done
+	ADD	$24, R3, R0
+	VLD1	(R0), V0.S[2]
 	B	lanes1done
 lanes1highone:
-	TBZ	$0, R4, lanes1done
-	FMOVS	16(R2), F0
+	TBZ	$0, R5, lanes1done
+	FMOVS	16(R3), F0
 	B	lanes1done
 lanes1low:
-	TBZ	$1, R4, lanes1one
-	FMOVD	0(R2), F1
-	TBZ	$0, R4, lanes1done
-	ADD	$8, R2, R5
-	VLD1	(R5), V1.S[2]
+	TBZ	$1, R5, lanes1one
+	FMOVD	0(R3), F1
+	TBZ	$0, R5, lanes1done
+	ADD	$8, R3, R0
+	VLD1	(R0), V1.S[2]
 	B	lanes1done
 lanes1one:
-	TBZ	$0, R4, lanes1done
-	FMOVS	0(R2), F1
+	TBZ	$0, R5, lanes1done
+	FMOVS	0(R3), F1
 	B	lanes1done
 lanes2:
-	TBZ	$2, R4, lanes2low
-	FMOVQ	F20, 0(R2)
-	TBZ	$1, R4, lanes2highone
-	FMOVD	F19, 16(R2)
-	TBZ	$0, R4, lanes2done
-	ADD	$24, R2, R5
-	VST1	V19.S[2], (R5)
+	TBZ	$2, R5, lanes2low
+	FMOVQ	F20, 0(R3)
+	TBZ	$1, R5, lanes2highone
+	FMOVD	F19, 16(R3)
+	TBZ	$0, R5, lanes2done
+	ADD	$24, R3, R0
+	VST1	V19.S[2], (R0)
 	B	lanes2done
 lanes2highone:
-	TBZ	$0, R4, lanes2done
-	FMOVS	F19, 16(R2)
+	TBZ	$0, R5, lanes2done
+	FMOVS	F19, 16(R3)
 	B	lanes2done
 lanes2low:
-	TBZ	$1, R4, lanes2one
-	FMOVD	F20, 0(R2)
-	TBZ	$0, R4, lanes2done
-	ADD	$8, R2, R5
-	VST1	V20.S[2], (R5)
+	TBZ	$1, R5, lanes2one
+	FMOVD	F20, 0(R3)
+	TBZ	$0, R5, lanes2done
+	ADD	$8, R3, R0
+	VST1	V20.S[2], (R0)
 	B	lanes2done
 lanes2one:
-	TBZ	$0, R4, lanes2done
-	FMOVS	F20, 0(R2)
+	TBZ	$0, R5, lanes2done
+	FMOVS	F20, 0(R3)
 	B	lanes2done
 lanes3:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R3, lanes3low
-	FMOVQ	0(R1), F1
-	TBZ	$1, R3, lanes3highone
-	FMOVD	16(R1), F0
-	TBZ	$0, R3, lanes3done
-	ADD	$24, R1, R5
-	VLD1	(R5), V0.S[2]
+	TBZ	$2, R4, lanes3low
+	FMOVQ	0(R2), F1
+	TBZ	$1, R4, lanes3highone
+	FMOVD	16(R2), F0
+	TBZ	$0, R4, lanes3done
+	ADD	$24, R2, R0
+	VLD1	(R0), V0.S[2]
 	B	lanes3done
 lanes3highone:
-	TBZ	$0, R3, lanes3done
-	FMOVS	16(R1), F0
+	TBZ	$0, R4, lanes3done
+	FMOVS	16(R2), F0
 	B	lanes3done
 lanes3low:
-	TBZ	$1, R3, lanes3one
-	FMOVD	0(R1), F1
-	TBZ	$0, R3, lanes3done
-	ADD	$8, R1, R5
-	VLD1	(R5), V1.S[2]
+	TBZ	$1, R4, lanes3one
+	FMOVD	0(R2), F1
+	TBZ	$0, R4, lanes3done
+	ADD	$8, R2, R0
+	VLD1	(R0), V1.S[2]
 	B	lanes3done
 lanes3one:
-	TBZ	$0, R3, lanes3done
-	FMOVS	0(R1), F1
+	TBZ	$0, R4, lanes3done
+	FMOVS	0(R2), F1
 	B	lanes3done
 lanes4:
-	TBZ	$2, R3, lanes4low
-	FMOVQ	F18, 0(R1)
-	TBZ	$1, R3, lanes4highone
-	FMOVD	F17, 16(R1)
-	TBZ	$0, R3, lanes4done
-	ADD	$24, R1, R5
-	VST1	V17.S[2], (R5)
+	TBZ	$2, R4, lanes4low
+	FMOVQ	F18, 0(R2)
+	TBZ	$1, R4, lanes4highone
+	FMOVD	F17, 16(R2)
+	TBZ	$0, R4, lanes4done
+	ADD	$24, R2, R0
+	VST1	V17.S[2], (R0)
 	B	lanes4done
 lanes4highone:
-	TBZ	$0, R3, lanes4done
-	FMOVS	F17, 16(R1)
+	TBZ	$0, R4, lanes4done
+	FMOVS	F17, 16(R2)
 	B	lanes4done
 lanes4low:
-	TBZ	$1, R3, lanes4one
-	FMOVD	F18, 0(R1)
-	TBZ	$0, R3, lanes4done
-	ADD	$8, R1, R5
-	VST1	V18.S[2], (R5)
+	TBZ	$1, R4, lanes4one
+	FMOVD	F18, 0(R2)
+	TBZ	$0, R4, lanes4done
+	ADD	$8, R2, R0
+	VST1	V18.S[2], (R0)
 	B	lanes4done
 lanes4one:
-	TBZ	$0, R3, lanes4done
-	FMOVS	F18, 0(R1)
+	TBZ	$0, R4, lanes4done
+	FMOVS	F18, 0(R2)
 	B	lanes4done
 lanes5:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R4, lanes5low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R4, lanes5highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R4, lanes5done
-	ADD	$24, R2, R5
-	VLD1	(R5), V0.S[2]
+	TBZ	$2, R5, lanes5low
+	FMOVQ	0(R3), F1
+	TBZ	$1, R5, lanes5highone
+	FMOVD	16(R3), F0
+	TBZ	$0, R5, lanes5done
+	ADD	$24, R3, R0
+	VLD1	(R0), V0.S[2]
 	B	lanes5done
 lanes5highone:
-	TBZ	$0, R4, lanes5done
-	FMOVS	16(R2), F0
+	TBZ	$0, R5, lanes5done
+	FMOVS	16(R3), F0
 	B	lanes5done
 lanes5low:
-	TBZ	$1, R4, lanes5one
-	FMOVD	0(R2), F1
-	TBZ	$0, R4, lanes5done
-	ADD	$8, R2, R5
-	VLD1	(R5), V1.S[2]
+	TBZ	$1, R5, lanes5one
+	FMOVD	0(R3), F1
+	TBZ	$0, R5, lanes5done
+	ADD	$8, R3, R0
+	VLD1	(R0), V1.S[2]
 	B	lanes5done
 lanes5one:
-	TBZ	$0, R4, lanes5done
-	FMOVS	0(R2), F1
+	TBZ	$0, R5, lanes5done
+	FMOVS	0(R3), F1
 	B	lanes5done
 lanes6:
-	TBZ	$2, R4, lanes6low
-	FMOVQ	F16, 0(R2)
-	TBZ	$1, R4, lanes6highone
-	FMOVD	F15, 16(R2)
-	TBZ	$0, R4, lanes6done
-	ADD	$24, R2, R5
-	VST1	V15.S[2], (R5)
+	TBZ	$2, R5, lanes6low
+	FMOVQ	F16, 0(R3)
+	TBZ	$1, R5, lanes6highone
+	FMOVD	F15, 16(R3)
+	TBZ	$0, R5, lanes6done
+	ADD	$24, R3, R0
+	VST1	V15.S[2], (R0)
 	B	lanes6done
 lanes6highone:
-	TBZ	$0, R4, lanes6done
-	FMOVS	F15, 16(R2)
+	TBZ	$0, R5, lanes6done
+	FMOVS	F15, 16(R3)
 	B	lanes6done
 lanes6low:
-	TBZ	$1, R4, lanes6one
-	FMOVD	F16, 0(R2)
-	TBZ	$0, R4, lanes6done
-	ADD	$8, R2, R5
-	VST1	V16.S[2], (R5)
+	TBZ	$1, R5, lanes6one
+	FMOVD	F16, 0(R3)
+	TBZ	$0, R5, lanes6done
+	ADD	$8, R3, R0
+	VST1	V16.S[2], (R0)
 	B	lanes6done
 lanes6one:
-	TBZ	$0, R4, lanes6done
-	FMOVS	F16, 0(R2)
+	TBZ	$0, R5, lanes6done
+	FMOVS	F16, 0(R3)
 	B	lanes6done
 lanes7:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R3, lanes7low
-	FMOVQ	0(R1), F1
-	TBZ	$1, R3, lanes7highone
-	FMOVD	16(R1), F0
-	TBZ	$0, R3, lanes7done
-	ADD	$24, R1, R5
-	VLD1	(R5), V0.S[2]
+	TBZ	$2, R4, lanes7low
+	FMOVQ	0(R2), F1
+	TBZ	$1, R4, lanes7highone
+	FMOVD	16(R2), F0
+	TBZ	$0, R4, lanes7done
+	ADD	$24, R2, R0
+	VLD1	(R0), V0.S[2]
 	B	lanes7done
 lanes7highone:
-	TBZ	$0, R3, lanes7done
-	FMOVS	16(R1), F0
+	TBZ	$0, R4, lanes7done
+	FMOVS	16(R2), F0
 	B	lanes7done
 lanes7low:
-	TBZ	$1, R3, lanes7one
-	FMOVD	0(R1), F1
-	TBZ	$0, R3, lanes7done
-	ADD	$8, R1, R5
-	VLD1	(R5), V1.S[2]
+	TBZ	$1, R4, lanes7one
+	FMOVD	0(R2), F1
+	TBZ	$0, R4, lanes7done
+	ADD	$8, R2, R0
+	VLD1	(R0), V1.S[2]
 	B	lanes7done
 lanes7one:
-	TBZ	$0, R3, lanes7done
-	FMOVS	0(R1), F1
+	TBZ	$0, R4, lanes7done
+	FMOVS	0(R2), F1
 	B	lanes7done
 lanes8:
-	TBZ	$2, R3, lanes8low
-	FMOVQ	F14, 0(R1)
-	TBZ	$1, R3, lanes8highone
-	FMOVD	F13, 16(R1)
-	TBZ	$0, R3, lanes8done
-	ADD	$24, R1, R5
-	VST1	V13.S[2], (R5)
+	TBZ	$2, R4, lanes8low
+	FMOVQ	F14, 0(R2)
+	TBZ	$1, R4, lanes8highone
+	FMOVD	F13, 16(R2)
+	TBZ	$0, R4, lanes8done
+	ADD	$24, R2, R0
+	VST1	V13.S[2], (R0)
 	B	lanes8done
 lanes8highone:
-	TBZ	$0, R3, lanes8done
-	FMOVS	F13, 16(R1)
+	TBZ	$0, R4, lanes8done
+	FMOVS	F13, 16(R2)
 	B	lanes8done
 lanes8low:
-	TBZ	$1, R3, lanes8one
-	FMOVD	F14, 0(R1)
-	TBZ	$0, R3, lanes8done
-	ADD	$8, R1, R5
-	VST1	V14.S[2], (R5)
+	TBZ	$1, R4, lanes8one
+	FMOVD	F14, 0(R2)
+	TBZ	$0, R4, lanes8done
+	ADD	$8, R2, R0
+	VST1	V14.S[2], (R0)
 	B	lanes8done
 lanes8one:
-	TBZ	$0, R3, lanes8done
-	FMOVS	F14, 0(R1)
+	TBZ	$0, R4, lanes8done
+	FMOVS	F14, 0(R2)
 	B	lanes8done
 lanes9:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R4, lanes9low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R4, lanes9highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R4, lanes9done
-	ADD	$24, R2, R5
-	VLD1	(R5), V0.S[2]
+	TBZ	$2, R5, lanes9low
+	FMOVQ	0(R3), F1
+	TBZ	$1, R5, lanes9highone
+	FMOVD	16(R3), F0
+	TBZ	$0, R5, lanes9done
+	ADD	$24, R3, R0
+	VLD1	(R0), V0.S[2]
 	B	lanes9done
 lanes9highone:
-	TBZ	$0, R4, lanes9done
-	FMOVS	16(R2), F0
+	TBZ	$0, R5, lanes9done
+	FMOVS	16(R3), F0
 	B	lanes9done
 lanes9low:
-	TBZ	$1, R4, lanes9one
-	FMOVD	0(R2), F1
-	TBZ	$0, R4, lanes9done
-	ADD	$8, R2, R5
-	VLD1	(R5), V1.S[2]
+	TBZ	$1, R5, lanes9one
+	FMOVD	0(R3), F1
+	TBZ	$0, R5, lanes9done
+	ADD	$8, R3, R0
+	VLD1	(R0), V1.S[2]
 	B	lanes9done
 lanes9one:
-	TBZ	$0, R4, lanes9done
-	FMOVS	0(R2), F1
+	TBZ	$0, R5, lanes9done
+	FMOVS	0(R3), F1
 	B	lanes9done
 lanes10:
-	TBZ	$2, R4, lanes10low
-	FMOVQ	F12, 0(R2)
-	TBZ	$1, R4, lanes10highone
-	FMOVD	F11, 16(R2)
-	TBZ	$0, R4, lanes10done
-	ADD	$24, R2, R5
-	VST1	V11.S[2], (R5)
+	TBZ	$2, R5, lanes10low
+	FMOVQ	F12, 0(R3)
+	TBZ	$1, R5, lanes10highone
+	FMOVD	F11, 16(R3)
+	TBZ	$0, R5, lanes10done
+	ADD	$24, R3, R0
+	VST1	V11.S[2], (R0)
 	B	lanes10done
 lanes10highone:
-	TBZ	$0, R4, lanes10done
-	FMOVS	F11, 16(R2)
+	TBZ	$0, R5, lanes10done
+	FMOVS	F11, 16(R3)
 	B	lanes10done
 lanes10low:
-	TBZ	$1, R4, lanes10one
-	FMOVD	F12, 0(R2)
-	TBZ	$0, R4, lanes10done
-	ADD	$8, R2, R5
-	VST1	V12.S[2], (R5)
+	TBZ	$1, R5, lanes10one
+	FMOVD	F12, 0(R3)
+	TBZ	$0, R5, lanes10done
+	ADD	$8, R3, R0
+	VST1	V12.S[2], (R0)
 	B	lanes10done
 lanes10one:
-	TBZ	$0, R4, lanes10done
-	FMOVS	F12, 0(R2)
+	TBZ	$0, R5, lanes10done
+	FMOVS	F12, 0(R3)
 	B	lanes10done
 lanes11:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R3, lanes11low
-	FMOVQ	0(R1), F1
-	TBZ	$1, R3, lanes11highone
-	FMOVD	16(R1), F0
-	TBZ	$0, R3, lanes11done
-	ADD	$24, R1, R5
-	VLD1	(R5), V0.S[2]
+	TBZ	$2, R4, lanes11low
+	FMOVQ	0(R2), F1
+	TBZ	$1, R4, lanes11highone
+	FMOVD	16(R2), F0
+	TBZ	$0, R4, lanes11done
+	ADD	$24, R2, R0
+	VLD1	(R0), V0.S[2]
 	B	lanes11done
 lanes11highone:
-	TBZ	$0, R3, lanes11done
-	FMOVS	16(R1), F0
+	TBZ	$0, R4, lanes11done
+	FMOVS	16(R2), F0
 	B	lanes11done
 lanes11low:
-	TBZ	$1, R3, lanes11one
-	FMOVD	0(R1), F1
-	TBZ	$0, R3, lanes11done
-	ADD	$8, R1, R5
-	VLD1	(R5), V1.S[2]
+	TBZ	$1, R4, lanes11one
+	FMOVD	0(R2), F1
+	TBZ	$0, R4, lanes11done
+	ADD	$8, R2, R0
+	VLD1	(R0), V1.S[2]
 	B	lanes11done
 lanes11one:
-	TBZ	$0, R3, lanes11done
-	FMOVS	0(R1), F1
+	TBZ	$0, R4, lanes11done
+	FMOVS	0(R2), F1
 	B	lanes11done
 lanes12:
-	TBZ	$2, R3, lanes12low
-	FMOVQ	F10, 0(R1)
-	TBZ	$1, R3, lanes12highone
-	FMOVD	F9, 16(R1)
-	TBZ	$0, R3, lanes12done
-	ADD	$24, R1, R5
-	VST1	V9.S[2], (R5)
+	TBZ	$2, R4, lanes12low
+	FMOVQ	F10, 0(R2)
+	TBZ	$1, R4, lanes12highone
+	FMOVD	F9, 16(R2)
+	TBZ	$0, R4, lanes12done
+	ADD	$24, R2, R0
+	VST1	V9.S[2], (R0)
 	B	lanes12done
 lanes12highone:
-	TBZ	$0, R3, lanes12done
-	FMOVS	F9, 16(R1)
+	TBZ	$0, R4, lanes12done
+	FMOVS	F9, 16(R2)
 	B	lanes12done
 lanes12low:
-	TBZ	$1, R3, lanes12one
-	FMOVD	F10, 0(R1)
-	TBZ	$0, R3, lanes12done
-	ADD	$8, R1, R5
-	VST1	V10.S[2], (R5)
+	TBZ	$1, R4, lanes12one
+	FMOVD	F10, 0(R2)
+	TBZ	$0, R4, lanes12done
+	ADD	$8, R2, R0
+	VST1	V10.S[2], (R0)
 	B	lanes12done
 lanes12one:
-	TBZ	$0, R3, lanes12done
-	FMOVS	F10, 0(R1)
+	TBZ	$0, R4, lanes12done
+	FMOVS	F10, 0(R2)
 	B	lanes12done
 lanes13:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R4, lanes13low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R4, lanes13highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R4, lanes13done
-	ADD	$24, R2, R0
+	TBZ	$2, R5, lanes13low
+	FMOVQ	0(R3), F1
+	TBZ	$1, R5, lanes13highone
+	FMOVD	16(R3), F0
+	TBZ	$0, R5, lanes13done
+	ADD	$24, R3, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes13done
 lanes13highone:
-	TBZ	$0, R4, lanes13done
-	FMOVS	16(R2), F0
+	TBZ	$0, R5, lanes13done
+	FMOVS	16(R3), F0
 	B	lanes13done
 lanes13low:
-	TBZ	$1, R4, lanes13one
-	FMOVD	0(R2), F1
-	TBZ	$0, R4, lanes13done
-	ADD	$8, R2, R0
+	TBZ	$1, R5, lanes13one
+	FMOVD	0(R3), F1
+	TBZ	$0, R5, lanes13done
+	ADD	$8, R3, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes13done
 lanes13one:
-	TBZ	$0, R4, lanes13done
-	FMOVS	0(R2), F1
+	TBZ	$0, R5, lanes13done
+	FMOVS	0(R3), F1
 	B	lanes13done
 lanes14:
-	TBZ	$2, R4, lanes14low
-	FMOVQ	F8, 0(R2)
-	TBZ	$1, R4, lanes14highone
-	FMOVD	F7, 16(R2)
-	TBZ	$0, R4, lanes14done
-	ADD	$24, R2, R0
+	TBZ	$2, R5, lanes14low
+	FMOVQ	F8, 0(R3)
+	TBZ	$1, R5, lanes14highone
+	FMOVD	F7, 16(R3)
+	TBZ	$0, R5, lanes14done
+	ADD	$24, R3, R0
 	VST1	V7.S[2], (R0)
 	B	lanes14done
 lanes14highone:
-	TBZ	$0, R4, lanes14done
-	FMOVS	F7, 16(R2)
+	TBZ	$0, R5, lanes14done
+	FMOVS	F7, 16(R3)
 	B	lanes14done
 lanes14low:
-	TBZ	$1, R4, lanes14one
-	FMOVD	F8, 0(R2)
-	TBZ	$0, R4, lanes14done
-	ADD	$8, R2, R0
+	TBZ	$1, R5, lanes14one
+	FMOVD	F8, 0(R3)
+	TBZ	$0, R5, lanes14done
+	ADD	$8, R3, R0
 	VST1	V8.S[2], (R0)
 	B	lanes14done
 lanes14one:
-	TBZ	$0, R4, lanes14done
-	FMOVS	F8, 0(R2)
+	TBZ	$0, R5, lanes14done
+	FMOVS	F8, 0(R3)
 	B	lanes14done
 lanes15:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R3, lanes15low
-	FMOVQ	0(R1), F1
-	TBZ	$1, R3, lanes15highone
-	FMOVD	16(R1), F0
-	TBZ	$0, R3, lanes15done
-	ADD	$24, R1, R0
+	TBZ	$2, R4, lanes15low
+	FMOVQ	0(R2), F1
+	TBZ	$1, R4, lanes15highone
+	FMOVD	16(R2), F0
+	TBZ	$0, R4, lanes15done
+	ADD	$24, R2, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes15done
 lanes15highone:
-	TBZ	$0, R3, lanes15done
-	FMOVS	16(R1), F0
+	TBZ	$0, R4, lanes15done
+	FMOVS	16(R2), F0
 	B	lanes15done
 lanes15low:
-	TBZ	$1, R3, lanes15one
-	FMOVD	0(R1), F1
-	TBZ	$0, R3, lanes15done
-	ADD	$8, R1, R0
+	TBZ	$1, R4, lanes15one
+	FMOVD	0(R2), F1
+	TBZ	$0, R4, lanes15done
+	ADD	$8, R2, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes15done
 lanes15one:
-	TBZ	$0, R3, lanes15done
-	FMOVS	0(R1), F1
+	TBZ	$0, R4, lanes15done
+	FMOVS	0(R2), F1
 	B	lanes15done
 lanes16:
-	TBZ	$2, R3, lanes16low
-	FMOVQ	F6, 0(R1)
-	TBZ	$1, R3, lanes16highone
-	FMOVD	F5, 16(R1)
-	TBZ	$0, R3, lanes16done
-	ADD	$24, R1, R0
+	TBZ	$2, R4, lanes16low
+	FMOVQ	F6, 0(R2)
+	TBZ	$1, R4, lanes16highone
+	FMOVD	F5, 16(R2)
+	TBZ	$0, R4, lanes16done
+	ADD	$24, R2, R0
 	VST1	V5.S[2], (R0)
 	B	lanes16done
 lanes16highone:
-	TBZ	$0, R3, lanes16done
-	FMOVS	F5, 16(R1)
+	TBZ	$0, R4, lanes16done
+	FMOVS	F5, 16(R2)
 	B	lanes16done
 lanes16low:
-	TBZ	$1, R3, lanes16one
-	FMOVD	F6, 0(R1)
-	TBZ	$0, R3, lanes16done
-	ADD	$8, R1, R0
+	TBZ	$1, R4, lanes16one
+	FMOVD	F6, 0(R2)
+	TBZ	$0, R4, lanes16done
+	ADD	$8, R2, R0
 	VST1	V6.S[2], (R0)
 	B	lanes16done
 lanes16one:
-	TBZ	$0, R3, lanes16done
-	FMOVS	F6, 0(R1)
+	TBZ	$0, R4, lanes16done
+	FMOVS	F6, 0(R2)
 	B	lanes16done
 lanes17:
-	TBZ	$2, R4, lanes17low
-	FMOVQ	F20, 0(R2)
-	TBZ	$1, R4, lanes17highone
-	FMOVD	F19, 16(R2)
-	TBZ	$0, R4, lanes17done
-	ADD	$24, R2, R5
-	VST1	V19.S[2], (R5)
+	TBZ	$2, R5, lanes17low
+	FMOVQ	F20, 0(R3)
+	TBZ	$1, R5, lanes17highone
+	FMOVD	F19, 16(R3)
+	TBZ	$0, R5, lanes17done
+	ADD	$24, R3, R0
+	VST1	V19.S[2], (R0)
 	B	lanes17done
 lanes17highone:
-	TBZ	$0, R4, lanes17done
-	FMOVS	F19, 16(R2)
+	TBZ	$0, R5, lanes17done
+	FMOVS	F19, 16(R3)
 	B	lanes17done
 lanes17low:
-	TBZ	$1, R4, lanes17one
-	FMOVD	F20, 0(R2)
-	TBZ	$0, R4, lanes17done
-	ADD	$8, R2, R5
-	VST1	V20.S[2], (R5)
+	TBZ	$1, R5, lanes17one
+	FMOVD	F20, 0(R3)
+	TBZ	$0, R5, lanes17done
+	ADD	$8, R3, R0
+	VST1	V20.S[2], (R0)
 	B	lanes17done
 lanes17one:
-	TBZ	$0, R4, lanes17done
-	FMOVS	F20, 0(R2)
+	TBZ	$0, R5, lanes17done
+	FMOVS	F20, 0(R3)
 	B	lanes17done
 lanes18:
-	TBZ	$2, R3, lanes18low
-	FMOVQ	F18, 0(R1)
-	TBZ	$1, R3, lanes18highone
-	FMOVD	F17, 16(R1)
-	TBZ	$0, R3, lanes18done
-	ADD	$24, R1, R5
-	VST1	V17.S[2], (R5)
+	TBZ	$2, R4, lanes18low
+	FMOVQ	F18, 0(R2)
+	TBZ	$1, R4, lanes18highone
+	FMOVD	F17, 16(R2)
+	TBZ	$0, R4, lanes18done
+	ADD	$24, R2, R0
+	VST1	V17.S[2], (R0)
 	B	lanes18done
 lanes18highone:
-	TBZ	$0, R3, lanes18done
-	FMOVS	F17, 16(R1)
+	TBZ	$0, R4, lanes18done
+	FMOVS	F17, 16(R2)
 	B	lanes18done
 lanes18low:
-	TBZ	$1, R3, lanes18one
-	FMOVD	F18, 0(R1)
-	TBZ	$0, R3, lanes18done
-	ADD	$8, R1, R5
-	VST1	V18.S[2], (R5)
+	TBZ	$1, R4, lanes18one
+	FMOVD	F18, 0(R2)
+	TBZ	$0, R4, lanes18done
+	ADD	$8, R2, R0
+	VST1	V18.S[2], (R0)
 	B	lanes18done
 lanes18one:
-	TBZ	$0, R3, lanes18done
-	FMOVS	F18, 0(R1)
+	TBZ	$0, R4, lanes18done
+	FMOVS	F18, 0(R2)
 	B	lanes18done
 lanes19:
-	TBZ	$2, R4, lanes19low
-	FMOVQ	F16, 0(R2)
-	TBZ	$1, R4, lanes19highone
-	FMOVD	F15, 16(R2)
-	TBZ	$0, R4, lanes19done
-	ADD	$24, R2, R5
-	VST1	V15.S[2], (R5)
+	TBZ	$2, R5, lanes19low
+	FMOVQ	F16, 0(R3)
+	TBZ	$1, R5, lanes19highone
+	FMOVD	F15, 16(R3)
+	TBZ	$0, R5, lanes19done
+	ADD	$24, R3, R0
+	VST1	V15.S[2], (R0)
 	B	lanes19done
 lanes19highone:
-	TBZ	$0, R4, lanes19done
-	FMOVS	F15, 16(R2)
+	TBZ	$0, R5, lanes19done
+	FMOVS	F15, 16(R3)
 	B	lanes19done
 lanes19low:
-	TBZ	$1, R4, lanes19one
-	FMOVD	F16, 0(R2)
-	TBZ	$0, R4, lanes19done
-	ADD	$8, R2, R5
-	VST1	V16.S[2], (R5)
+	TBZ	$1, R5, lanes19one
+	FMOVD	F16, 0(R3)
+	TBZ	$0, R5, lanes19done
+	ADD	$8, R3, R0
+	VST1	V16.S[2], (R0)
 	B	lanes19done
 lanes19one:
-	TBZ	$0, R4, lanes19done
-	FMOVS	F16, 0(R2)
+	TBZ	$0, R5, lanes19done
+	FMOVS	F16, 0(R3)
 	B	lanes19done
 lanes20:
-	TBZ	$2, R3, lanes20low
-	FMOVQ	F14, 0(R1)
-	TBZ	$1, R3, lanes20highone
-	FMOVD	F13, 16(R1)
-	TBZ	$0, R3, lanes20done
-	ADD	$24, R1, R5
-	VST1	V13.S[2], (R5)
+	TBZ	$2, R4, lanes20low
+	FMOVQ	F14, 0(R2)
+	TBZ	$1, R4, lanes20highone
+	FMOVD	F13, 16(R2)
+	TBZ	$0, R4, lanes20done
+	ADD	$24, R2, R0
+	VST1	V13.S[2], (R0)
 	B	lanes20done
 lanes20highone:
-	TBZ	$0, R3, lanes20done
-	FMOVS	F13, 16(R1)
+	TBZ	$0, R4, lanes20done
+	FMOVS	F13, 16(R2)
 	B	lanes20done
 lanes20low:
-	TBZ	$1, R3, lanes20one
-	FMOVD	F14, 0(R1)
-	TBZ	$0, R3, lanes20done
-	ADD	$8, R1, R5
-	VST1	V14.S[2], (R5)
+	TBZ	$1, R4, lanes20one
+	FMOVD	F14, 0(R2)
+	TBZ	$0, R4, lanes20done
+	ADD	$8, R2, R0
+	VST1	V14.S[2], (R0)
 	B	lanes20done
 lanes20one:
-	TBZ	$0, R3, lanes20done
-	FMOVS	F14, 0(R1)
+	TBZ	$0, R4, lanes20done
+	FMOVS	F14, 0(R2)
 	B	lanes20done
 lanes21:
-	TBZ	$2, R4, lanes21low
-	FMOVQ	F12, 0(R2)
-	TBZ	$1, R4, lanes21highone
-	FMOVD	F11, 16(R2)
-	TBZ	$0, R4, lanes21done
-	ADD	$24, R2, R5
-	VST1	V11.S[2], (R5)
+	TBZ	$2, R5, lanes21low
+	FMOVQ	F12, 0(R3)
+	TBZ	$1, R5, lanes21highone
+	FMOVD	F11, 16(R3)
+	TBZ	$0, R5, lanes21done
+	ADD	$24, R3, R0
+	VST1	V11.S[2], (R0)
 	B	lanes21done
 lanes21highone:
-	TBZ	$0, R4, lanes21done
-	FMOVS	F11, 16(R2)
+	TBZ	$0, R5, lanes21done
+	FMOVS	F11, 16(R3)
 	B	lanes21done
 lanes21low:
-	TBZ	$1, R4, lanes21one
-	FMOVD	F12, 0(R2)
-	TBZ	$0, R4, lanes21done
-	ADD	$8, R2, R5
-	VST1	V12.S[2], (R5)
+	TBZ	$1, R5, lanes21one
+	FMOVD	F12, 0(R3)
+	TBZ	$0, R5, lanes21done
+	ADD	$8, R3, R0
+	VST1	V12.S[2], (R0)
 	B	lanes21done
 lanes21one:
-	TBZ	$0, R4, lanes21done
-	FMOVS	F12, 0(R2)
+	TBZ	$0, R5, lanes21done
+	FMOVS	F12, 0(R3)
 	B	lanes21done
 lanes22:
-	TBZ	$2, R3, lanes22low
-	FMOVQ	F10, 0(R1)
-	TBZ	$1, R3, lanes22highone
-	FMOVD	F9, 16(R1)
-	TBZ	$0, R3, lanes22done
-	ADD	$24, R1, R5
-	VST1	V9.S[2], (R5)
+	TBZ	$2, R4, lanes22low
+	FMOVQ	F10, 0(R2)
+	TBZ	$1, R4, lanes22highone
+	FMOVD	F9, 16(R2)
+	TBZ	$0, R4, lanes22done
+	ADD	$24, R2, R0
+	VST1	V9.S[2], (R0)
 	B	lanes22done
 lanes22highone:
-	TBZ	$0, R3, lanes22done
-	FMOVS	F9, 16(R1)
+	TBZ	$0, R4, lanes22done
+	FMOVS	F9, 16(R2)
 	B	lanes22done
 lanes22low:
-	TBZ	$1, R3, lanes22one
-	FMOVD	F10, 0(R1)
-	TBZ	$0, R3, lanes22done
-	ADD	$8, R1, R5
-	VST1	V10.S[2], (R5)
+	TBZ	$1, R4, lanes22one
+	FMOVD	F10, 0(R2)
+	TBZ	$0, R4, lanes22done
+	ADD	$8, R2, R0
+	VST1	V10.S[2], (R0)
 	B	lanes22done
 lanes22one:
-	TBZ	$0, R3, lanes22done
-	FMOVS	F10, 0(R1)
+	TBZ	$0, R4, lanes22done
+	FMOVS	F10, 0(R2)
 	B	lanes22done
 lanes23:
-	TBZ	$2, R4, lanes23low
-	FMOVQ	F8, 0(R2)
-	TBZ	$1, R4, lanes23highone
-	FMOVD	F7, 16(R2)
-	TBZ	$0, R4, lanes23done
-	ADD	$24, R2, R0
+	TBZ	$2, R5, lanes23low
+	FMOVQ	F8, 0(R3)
+	TBZ	$1, R5, lanes23highone
+	FMOVD	F7, 16(R3)
+	TBZ	$0, R5, lanes23done
+	ADD	$24, R3, R0
 	VST1	V7.S[2], (R0)
 	B	lanes23done
 lanes23highone:
-	TBZ	$0, R4, lanes23done
-	FMOVS	F7, 16(R2)
+	TBZ	$0, R5, lanes23done
+	FMOVS	F7, 16(R3)
 	B	lanes23done
 lanes23low:
-	TBZ	$1, R4, lanes23one
-	FMOVD	F8, 0(R2)
-	TBZ	$0, R4, lanes23done
-	ADD	$8, R2, R0
+	TBZ	$1, R5, lanes23one
+	FMOVD	F8, 0(R3)
+	TBZ	$0, R5, lanes23done
+	ADD	$8, R3, R0
 	VST1	V8.S[2], (R0)
 	B	lanes23done
 lanes23one:
-	TBZ	$0, R4, lanes23done
-	FMOVS	F8, 0(R2)
+	TBZ	$0, R5, lanes23done
+	FMOVS	F8, 0(R3)
 	B	lanes23done
 lanes24:
-	TBZ	$2, R3, lanes24low
-	FMOVQ	F6, 0(R1)
-	TBZ	$1, R3, lanes24highone
-	FMOVD	F5, 16(R1)
-	TBZ	$0, R3, lanes24done
-	ADD	$24, R1, R0
+	TBZ	$2, R4, lanes24low
+	FMOVQ	F6, 0(R2)
+	TBZ	$1, R4, lanes24highone
+	FMOVD	F5, 16(R2)
+	TBZ	$0, R4, lanes24done
+	ADD	$24, R2, R0
 	VST1	V5.S[2], (R0)
 	B	lanes24done
 lanes24highone:
-	TBZ	$0, R3, lanes24done
-	FMOVS	F5, 16(R1)
+	TBZ	$0, R4, lanes24done
+	FMOVS	F5, 16(R2)
 	B	lanes24done
 lanes24low:
-	TBZ	$1, R3, lanes24one
-	FMOVD	F6, 0(R1)
-	TBZ	$0, R3, lanes24done
-	ADD	$8, R1, R0
+	TBZ	$1, R4, lanes24one
+	FMOVD	F6, 0(R2)
+	TBZ	$0, R4, lanes24done
+	ADD	$8, R2, R0
 	VST1	V6.S[2], (R0)
 	B	lanes24done
 lanes24one:
-	TBZ	$0, R3, lanes24done
-	FMOVS	F6, 0(R1)
+	TBZ	$0, R4, lanes24done
+	FMOVS	F6, 0(R2)
 	B	lanes24done
 
 // func tile5NEONBF16(tile *Tile)
 TEXT ·tile5NEONBF16(SB), NOSPLIT, $0-8
 	MOVD	tile+0(FP), R7
+tile:
 	MOVD	40(R7), R2
 	MOVD	56(R7), R1
 	MOVD	96(R7), R0
@@ -2159,890 +2244,911 @@ loop:
 	SUBS	$1, R6, R6
 	BNE	loop
 store:
-	MOVD	40(R7), R2
-	MOVD	48(R7), R1
-	MOVD	56(R7), R0
-	MOVD	64(R7), R3
-	MOVWU	64(R3), R4
-	MOVD	72(R7), R3
-	MOVWU	64(R3), R3
-	MOVD	88(R7), R5
-	TST	R5, R5
+	MOVD	40(R7), R3
+	MOVD	48(R7), R2
+	MOVD	56(R7), R1
+	MOVD	64(R7), R0
+	MOVWU	64(R0), R5
+	MOVD	72(R7), R0
+	MOVWU	64(R0), R4
+	MOVD	88(R7), R0
+	TST	R0, R0
 	BEQ	overwrite
-	TBZ	$3, R4, lanes1
-	FLDPQ	0(R2), (F1, F0)
+	TBZ	$3, R5, lanes1
+	FLDPQ	0(R3), (F1, F0)
 lanes1done:
 	WORD	$0x4e21d718 // fadd v24.4s, v24.4s, v1.4s
 	WORD	$0x4e20d6f7 // fadd v23.4s, v23.4s, v0.4s
-	TBZ	$3, R4, lanes2
-	FSTPQ	(F24, F23), 0(R2)
+	TBZ	$3, R5, lanes2
+	FSTPQ	(F24, F23), 0(R3)
 lanes2done:
-	TBZ	$3, R3, lanes3
-	FLDPQ	0(R1), (F1, F0)
+	TBZ	$3, R4, lanes3
+	FLDPQ	0(R2), (F1, F0)
 lanes3done:
 	WORD	$0x4e21d6d6 // fadd v22.4s, v22.4s, v1.4s
 	WORD	$0x4e20d6b5 // fadd v21.4s, v21.4s, v0.4s
-	TBZ	$3, R3, lanes4
-	FSTPQ	(F22, F21), 0(R1)
+	TBZ	$3, R4, lanes4
+	FSTPQ	(F22, F21), 0(R2)
 lanes4done:
-	ADD	R0, R2, R2
-	ADD	R0, R1, R1
-	TBZ	$3, R4, lanes5
-	FLDPQ	0(R2), (F1, F0)
+	ADD	R1, R3, R3
+	ADD	R1, R2, R2
+	TBZ	$3, R5, lanes5
+	FLDPQ	0(R3), (F1, F0)
 lanes5done:
 	WORD	$0x4e21d694 // fadd v20.4s, v20.4s, v1.4s
 	WORD	$0x4e20d673 // fadd v19.4s, v19.4s, v0.4s
-	TBZ	$3, R4, lanes6
-	FSTPQ	(F20, F19), 0(R2)
+	TBZ	$3, R5, lanes6
+	FSTPQ	(F20, F19), 0(R3)
 lanes6done:
-	TBZ	$3, R3, lanes7
-	FLDPQ	0(R1), (F1, F0)
+	TBZ	$3, R4, lanes7
+	FLDPQ	0(R2), (F1, F0)
 lanes7done:
 	WORD	$0x4e21d652 // fadd v18.4s, v18.4s, v1.4s
 	WORD	$0x4e20d631 // fadd v17.4s, v17.4s, v0.4s
-	TBZ	$3, R3, lanes8
-	FSTPQ	(F18, F17), 0(R1)
+	TBZ	$3, R4, lanes8
+	FSTPQ	(F18, F17), 0(R2)
 lanes8done:
-	ADD	R0, R2, R2
-	ADD	R0, R1, R1
-	TBZ	$3, R4, lanes9
-	FLDPQ	0(R2), (F1, F0)
+	ADD	R1, R3, R3
+	ADD	R1, R2, R2
+	TBZ	$3, R5, lanes9
+	FLDPQ	0(R3), (F1, F0)
 lanes9done:
 	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
 	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
-	TBZ	$3, R4, lanes10
-	FSTPQ	(F16, F15), 0(R2)
+	TBZ	$3, R5, lanes10
+	FSTPQ	(F16, F15), 0(R3)
 lanes10done:
-	TBZ	$3, R3, lanes11
-	FLDPQ	0(R1), (F1, F0)
+	TBZ	$3, R4, lanes11
+	FLDPQ	0(R2), (F1, F0)
 lanes11done:
 	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
 	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
-	TBZ	$3, R3, lanes12
-	FSTPQ	(F14, F13), 0(R1)
+	TBZ	$3, R4, lanes12
+	FSTPQ	(F14, F13), 0(R2)
 lanes12done:
-	ADD	R0, R2, R2
-	ADD	R0, R1, R1
-	TBZ	$3, R4, lanes13
-	FLDPQ	0(R2), (F1, F0)
+	ADD	R1, R3, R3
+	ADD	R1, R2, R2
+	TBZ	$3, R5, lanes13
+	FLDPQ	0(R3), (F1, F0)
 lanes13done:
 	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
 	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
-	TBZ	$3, R4, lanes14
-	FSTPQ	(F12, F11), 0(R2)
+	TBZ	$3, R5, lanes14
+	FSTPQ	(F12, F11), 0(R3)
 lanes14done:
-	TBZ	$3, R3, lanes15
-	FLDPQ	0(R1), (F1, F0)
+	TBZ	$3, R4, lanes15
+	FLDPQ	0(R2), (F1, F0)
 lanes15done:
 	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
 	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	TBZ	$3, R3, lanes16
-	FSTPQ	(F10, F9), 0(R1)
+	TBZ	$3, R4, lanes16
+	FSTPQ	(F10, F9), 0(R2)
 lanes16done:
-	ADD	R0, R2, R2
-	ADD	R0, R1, R1
-	TBZ	$3, R4, lanes17
-	FLDPQ	0(R2), (F1, F0)
+	ADD	R1, R3, R3
+	ADD	R1, R2, R2
+	TBZ	$3, R5, lanes17
+	FLDPQ	0(R3), (F1, F0)
 lanes17done:
 	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
 	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	TBZ	$3, R4, lanes18
-	FSTPQ	(F8, F7), 0(R2)
+	TBZ	$3, R5, lanes18
+	FSTPQ	(F8, F7), 0(R3)
 lanes18done:
-	TBZ	$3, R3, lanes19
-	FLDPQ	0(R1), (F1, F0)
+	TBZ	$3, R4, lanes19
+	FLDPQ	0(R2), (F1, F0)
 lanes19done:
 	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
 	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	TBZ	$3, R3, lanes20
-	FSTPQ	(F6, F5), 0(R1)
+	TBZ	$3, R4, lanes20
+	FSTPQ	(F6, F5), 0(R2)
 lanes20done:
 	B	stored
 overwrite:
-	TBZ	$3, R4, lanes21
-	FSTPQ	(F24, F23), 0(R2)
+	TBZ	$3, R5, lanes21
+	FSTPQ	(F24, F23), 0(R3)
 lanes21done:
-	TBZ	$3, R3, lanes22
-	FSTPQ	(F22, F21), 0(R1)
+	TBZ	$3, R4, lanes22
+	FSTPQ	(F22, F21), 0(R2)
 lanes22done:
-	ADD	R0, R2, R2
-	ADD	R0, R1, R1
-	TBZ	$3, R4, lanes23
-	FSTPQ	(F20, F19), 0(R2)
+	ADD	R1, R3, R3
+	ADD	R1, R2, R2
+	TBZ	$3, R5, lanes23
+	FSTPQ	(F20, F19), 0(R3)
 lanes23done:
-	TBZ	$3, R3, lanes24
-	FSTPQ	(F18, F17), 0(R1)
+	TBZ	$3, R4, lanes24
+	FSTPQ	(F18, F17), 0(R2)
 lanes24done:
-	ADD	R0, R2, R2
-	ADD	R0, R1, R1
-	TBZ	$3, R4, lanes25
-	FSTPQ	(F16, F15), 0(R2)
+	ADD	R1, R3, R3
+	ADD	R1, R2, R2
+	TBZ	$3, R5, lanes25
+	FSTPQ	(F16, F15), 0(R3)
 lanes25done:
-	TBZ	$3, R3, lanes26
-	FSTPQ	(F14, F13), 0(R1)
+	TBZ	$3, R4, lanes26
+	FSTPQ	(F14, F13), 0(R2)
 lanes26done:
-	ADD	R0, R2, R2
-	ADD	R0, R1, R1
-	TBZ	$3, R4, lanes27
-	FSTPQ	(F12, F11), 0(R2)
+	ADD	R1, R3, R3
+	ADD	R1, R2, R2
+	TBZ	$3, R5, lanes27
+	FSTPQ	(F12, F11), 0(R3)
 lanes27done:
-	TBZ	$3, R3, lanes28
-	FSTPQ	(F10, F9), 0(R1)
+	TBZ	$3, R4, lanes28
+	FSTPQ	(F10, F9), 0(R2)
 lanes28done:
-	ADD	R0, R2, R2
-	ADD	R0, R1, R1
-	TBZ	$3, R4, lanes29
-	FSTPQ	(F8, F7), 0(R2)
+	ADD	R1, R3, R3
+	ADD	R1, R2, R2
+	TBZ	$3, R5, lanes29
+	FSTPQ	(F8, F7), 0(R3)
 lanes29done:
-	TBZ	$3, R3, lanes30
-	FSTPQ	(F6, F5), 0(R1)
+	TBZ	$3, R4, lanes30
+	FSTPQ	(F6, F5), 0(R2)
 lanes30done:
 stored:
+	MOVD	104(R7), R0
+	SUBS	$1, R0, R0
+	MOVD	R0, 104(R7)
+	BLE	last
+	MOVD	112(R7), R1
+	MOVD	16(R7), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 16(R7)
+	MOVD	24(R7), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 24(R7)
+	MOVD	120(R7), R1
+	MOVD	40(R7), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 40(R7)
+	MOVD	48(R7), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 48(R7)
+	B	tile
+last:
 	RET
 lanes1:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R4, lanes1low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R4, lanes1highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R4, lanes1done
-	ADD	$24, R2, R5
-	VLD1	(R5), V0.S[2]
+	TBZ	$2, R5, lanes1low
+	FMOVQ	0(R3), F1
+	TBZ	$1, R5, lanes1highone
+	FMOVD	16(R3), F0
+	TBZ	$0, R5, lanes1done
+	ADD	$24, R3, R0
+	VLD1	(R0), V0.S[2]
 	B	lanes1done
 lanes1highone:
-	TBZ	$0, R4, lanes1done
-	FMOVS	16(R2), F0
+	TBZ	$0, R5, lanes1done
+	FMOVS	16(R3), F0
 	B	lanes1done
 lanes1low:
-	TBZ	$1, R4, lanes1one
-	FMOVD	0(R2), F1
-	TBZ	$0, R4, lanes1done
-	ADD	$8, R2, R5
-	VLD1	(R5), V1.S[2]
+	TBZ	$1, R5, lanes1one
+	FMOVD	0(R3), F1
+	TBZ	$0, R5, lanes1done
+	ADD	$8, R3, R0
+	VLD1	(R0), V1.S[2]
 	B	lanes1done
 lanes1one:
-	TBZ	$0, R4, lanes1done
-	FMOVS	0(R2), F1
+	TBZ	$0, R5, lanes1done
+	FMOVS	0(R3), F1
 	B	lanes1done
 lanes2:
-	TBZ	$2, R4, lanes2low
-	FMOVQ	F24, 0(R2)
-	TBZ	$1, R4, lanes2highone
-	FMOVD	F23, 16(R2)
-	TBZ	$0, R4, lanes2done
-	ADD	$24, R2, R5
-	VST1	V23.S[2], (R5)
+	TBZ	$2, R5, lanes2low
+	FMOVQ	F24, 0(R3)
+	TBZ	$1, R5, lanes2highone
+	FMOVD	F23, 16(R3)
+	TBZ	$0, R5, lanes2done
+	ADD	$24, R3, R0
+	VST1	V23.S[2], (R0)
 	B	lanes2done
 lanes2highone:
-	TBZ	$0, R4, lanes2done
-	FMOVS	F23, 16(R2)
+	TBZ	$0, R5, lanes2done
+	FMOVS	F23, 16(R3)
 	B	lanes2done
 lanes2low:
-	TBZ	$1, R4, lanes2one
-	FMOVD	F24, 0(R2)
-	TBZ	$0, R4, lanes2done
-	ADD	$8, R2, R5
-	VST1	V24.S[2], (R5)
+	TBZ	$1, R5, lanes2one
+	FMOVD	F24, 0(R3)
+	TBZ	$0, R5, lanes2done
+	ADD	$8, R3, R0
+	VST1	V24.S[2], (R0)
 	B	lanes2done
 lanes2one:
-	TBZ	$0, R4, lanes2done
-	FMOVS	F24, 0(R2)
+	TBZ	$0, R5, lanes2done
+	FMOVS	F24, 0(R3)
 	B	lanes2done
 lanes3:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R3, lanes3low
-	FMOVQ	0(R1), F1
-	TBZ	$1, R3, lanes3highone
-	FMOVD	16(R1), F0
-	TBZ	$0, R3, lanes3done
-	ADD	$24, R1, R5
-	VLD1	(R5), V0.S[2]
+	TBZ	$2, R4, lanes3low
+	FMOVQ	0(R2), F1
+	TBZ	$1, R4, lanes3highone
+	FMOVD	16(R2), F0
+	TBZ	$0, R4, lanes3done
+	ADD	$24, R2, R0
+	VLD1	(R0), V0.S[2]
 	B	lanes3done
 lanes3highone:
-	TBZ	$0, R3, lanes3done
-	FMOVS	16(R1), F0
+	TBZ	$0, R4, lanes3done
+	FMOVS	16(R2), F0
 	B	lanes3done
 lanes3low:
-	TBZ	$1, R3, lanes3one
-	FMOVD	0(R1), F1
-	TBZ	$0, R3, lanes3done
-	ADD	$8, R1, R5
-	VLD1	(R5), V1.S[2]
+	TBZ	$1, R4, lanes3one
+	FMOVD	0(R2), F1
+	TBZ	$0, R4, lanes3done
+	ADD	$8, R2, R0
+	VLD1	(R0), V1.S[2]
 	B	lanes3done
 lanes3one:
-	TBZ	$0, R3, lanes3done
-	FMOVS	0(R1), F1
+	TBZ	$0, R4, lanes3done
+	FMOVS	0(R2), F1
 	B	lanes3done
 lanes4:
-	TBZ	$2, R3, lanes4low
-	FMOVQ	F22, 0(R1)
-	TBZ	$1, R3, lanes4highone
-	FMOVD	F21, 16(R1)
-	TBZ	$0, R3, lanes4done
-	ADD	$24, R1, R5
-	VST1	V21.S[2], (R5)
+	TBZ	$2, R4, lanes4low
+	FMOVQ	F22, 0(R2)
+	TBZ	$1, R4, lanes4highone
+	FMOVD	F21, 16(R2)
+	TBZ	$0, R4, lanes4done
+	ADD	$24, R2, R0
+	VST1	V21.S[2], (R0)
 	B	lanes4done
 lanes4highone:
-	TBZ	$0, R3, lanes4done
-	FMOVS	F21, 16(R1)
+	TBZ	$0, R4, lanes4done
+	FMOVS	F21, 16(R2)
 	B	lanes4done
 lanes4low:
-	TBZ	$1, R3, lanes4one
-	FMOVD	F22, 0(R1)
-	TBZ	$0, R3, lanes4done
-	ADD	$8, R1, R5
-	VST1	V22.S[2], (R5)
+	TBZ	$1, R4, lanes4one
+	FMOVD	F22, 0(R2)
+	TBZ	$0, R4, lanes4done
+	ADD	$8, R2, R0
+	VST1	V22.S[2], (R0)
 	B	lanes4done
 lanes4one:
-	TBZ	$0, R3, lanes4done
-	FMOVS	F22, 0(R1)
+	TBZ	$0, R4, lanes4done
+	FMOVS	F22, 0(R2)
 	B	lanes4done
 lanes5:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R4, lanes5low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R4, lanes5highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R4, lanes5done
-	ADD	$24, R2, R5
-	VLD1	(R5), V0.S[2]
+	TBZ	$2, R5, lanes5low
+	FMOVQ	0(R3), F1
+	TBZ	$1, R5, lanes5highone
+	FMOVD	16(R3), F0
+	TBZ	$0, R5, lanes5done
+	ADD	$24, R3, R0
+	VLD1	(R0), V0.S[2]
 	B	lanes5done
 lanes5highone:
-	TBZ	$0, R4, lanes5done
-	FMOVS	16(R2), F0
+	TBZ	$0, R5, lanes5done
+	FMOVS	16(R3), F0
 	B	lanes5done
 lanes5low:
-	TBZ	$1, R4, lanes5one
-	FMOVD	0(R2), F1
-	TBZ	$0, R4, lanes5done
-	ADD	$8, R2, R5
-	VLD1	(R5), V1.S[2]
+	TBZ	$1, R5, lanes5one
+	FMOVD	0(R3), F1
+	TBZ	$0, R5, lanes5done
+	ADD	$8, R3, R0
+	VLD1	(R0), V1.S[2]
 	B	lanes5done
 lanes5one:
-	TBZ	$0, R4, lanes5done
-	FMOVS	0(R2), F1
+	TBZ	$0, R5, lanes5done
+	FMOVS	0(R3), F1
 	B	lanes5done
 lanes6:
-	TBZ	$2, R4, lanes6low
-	FMOVQ	F20, 0(R2)
-	TBZ	$1, R4, lanes6highone
-	FMOVD	F19, 16(R2)
-	TBZ	$0, R4, lanes6done
-	ADD	$24, R2, R5
-	VST1	V19.S[2], (R5)
+	TBZ	$2, R5, lanes6low
+	FMOVQ	F20, 0(R3)
+	TBZ	$1, R5, lanes6highone
+	FMOVD	F19, 16(R3)
+	TBZ	$0, R5, lanes6done
+	ADD	$24, R3, R0
+	VST1	V19.S[2], (R0)
 	B	lanes6done
 lanes6highone:
-	TBZ	$0, R4, lanes6done
-	FMOVS	F19, 16(R2)
+	TBZ	$0, R5, lanes6done
+	FMOVS	F19, 16(R3)
 	B	lanes6done
 lanes6low:
-	TBZ	$1, R4, lanes6one
-	FMOVD	F20, 0(R2)
-	TBZ	$0, R4, lanes6done
-	ADD	$8, R2, R5
-	VST1	V20.S[2], (R5)
+	TBZ	$1, R5, lanes6one
+	FMOVD	F20, 0(R3)
+	TBZ	$0, R5, lanes6done
+	ADD	$8, R3, R0
+	VST1	V20.S[2], (R0)
 	B	lanes6done
 lanes6one:
-	TBZ	$0, R4, lanes6done
-	FMOVS	F20, 0(R2)
+	TBZ	$0, R5, lanes6done
+	FMOVS	F20, 0(R3)
 	B	lanes6done
 lanes7:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R3, lanes7low
-	FMOVQ	0(R1), F1
-	TBZ	$1, R3, lanes7highone
-	FMOVD	16(R1), F0
-	TBZ	$0, R3, lanes7done
-	ADD	$24, R1, R5
-	VLD1	(R5), V0.S[2]
+	TBZ	$2, R4, lanes7low
+	FMOVQ	0(R2), F1
+	TBZ	$1, R4, lanes7highone
+	FMOVD	16(R2), F0
+	TBZ	$0, R4, lanes7done
+	ADD	$24, R2, R0
+	VLD1	(R0), V0.S[2]
 	B	lanes7done
 lanes7highone:
-	TBZ	$0, R3, lanes7done
-	FMOVS	16(R1), F0
+	TBZ	$0, R4, lanes7done
+	FMOVS	16(R2), F0
 	B	lanes7done
 lanes7low:
-	TBZ	$1, R3, lanes7one
-	FMOVD	0(R1), F1
-	TBZ	$0, R3, lanes7done
-	ADD	$8, R1, R5
-	VLD1	(R5), V1.S[2]
+	TBZ	$1, R4, lanes7one
+	FMOVD	0(R2), F1
+	TBZ	$0, R4, lanes7done
+	ADD	$8, R2, R0
+	VLD1	(R0), V1.S[2]
 	B	lanes7done
 lanes7one:
-	TBZ	$0, R3, lanes7done
-	FMOVS	0(R1), F1
+	TBZ	$0, R4, lanes7done
+	FMOVS	0(R2), F1
 	B	lanes7done
 lanes8:
-	TBZ	$2, R3, lanes8low
-	FMOVQ	F18, 0(R1)
-	TBZ	$1, R3, lanes8highone
-	FMOVD	F17, 16(R1)
-	TBZ	$0, R3, lanes8done
-	ADD	$24, R1, R5
-	VST1	V17.S[2], (R5)
+	TBZ	$2, R4, lanes8low
+	FMOVQ	F18, 0(R2)
+	TBZ	$1, R4, lanes8highone
+	FMOVD	F17, 16(R2)
+	TBZ	$0, R4, lanes8done
+	ADD	$24, R2, R0
+	VST1	V17.S[2], (R0)
 	B	lanes8done
 lanes8highone:
-	TBZ	$0, R3, lanes8done
-	FMOVS	F17, 16(R1)
+	TBZ	$0, R4, lanes8done
+	FMOVS	F17, 16(R2)
 	B	lanes8done
 lanes8low:
-	TBZ	$1, R3, lanes8one
-	FMOVD	F18, 0(R1)
-	TBZ	$0, R3, lanes8done
-	ADD	$8, R1, R5
-	VST1	V18.S[2], (R5)
+	TBZ	$1, R4, lanes8one
+	FMOVD	F18, 0(R2)
+	TBZ	$0, R4, lanes8done
+	ADD	$8, R2, R0
+	VST1	V18.S[2], (R0)
 	B	lanes8done
 lanes8one:
-	TBZ	$0, R3, lanes8done
-	FMOVS	F18, 0(R1)
+	TBZ	$0, R4, lanes8done
+	FMOVS	F18, 0(R2)
 	B	lanes8done
 lanes9:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R4, lanes9low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R4, lanes9highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R4, lanes9done
-	ADD	$24, R2, R5
-	VLD1	(R5), V0.S[2]
+	TBZ	$2, R5, lanes9low
+	FMOVQ	0(R3), F1
+	TBZ	$1, R5, lanes9highone
+	FMOVD	16(R3), F0
+	TBZ	$0, R5, lanes9done
+	ADD	$24, R3, R0
+	VLD1	(R0), V0.S[2]
 	B	lanes9done
 lanes9highone:
-	TBZ	$0, R4, lanes9done
-	FMOVS	16(R2), F0
+	TBZ	$0, R5, lanes9done
+	FMOVS	16(R3), F0
 	B	lanes9done
 lanes9low:
-	TBZ	$1, R4, lanes9one
-	FMOVD	0(R2), F1
-	TBZ	$0, R4, lanes9done
-	ADD	$8, R2, R5
-	VLD1	(R5), V1.S[2]
+	TBZ	$1, R5, lanes9one
+	FMOVD	0(R3), F1
+	TBZ	$0, R5, lanes9done
+	ADD	$8, R3, R0
+	VLD1	(R0), V1.S[2]
 	B	lanes9done
 lanes9one:
-	TBZ	$0, R4, lanes9done
-	FMOVS	0(R2), F1
+	TBZ	$0, R5, lanes9done
+	FMOVS	0(R3), F1
 	B	lanes9done
 lanes10:
-	TBZ	$2, R4, lanes10low
-	FMOVQ	F16, 0(R2)
-	TBZ	$1, R4, lanes10highone
-	FMOVD	F15, 16(R2)
-	TBZ	$0, R4, lanes10done
-	ADD	$24, R2, R5
-	VST1	V15.S[2], (R5)
+	TBZ	$2, R5, lanes10low
+	FMOVQ	F16, 0(R3)
+	TBZ	$1, R5, lanes10highone
+	FMOVD	F15, 16(R3)
+	TBZ	$0, R5, lanes10done
+	ADD	$24, R3, R0
+	VST1	V15.S[2], (R0)
 	B	lanes10done
 lanes10highone:
-	TBZ	$0, R4, lanes10done
-	FMOVS	F15, 16(R2)
+	TBZ	$0, R5, lanes10done
+	FMOVS	F15, 16(R3)
 	B	lanes10done
 lanes10low:
-	TBZ	$1, R4, lanes10one
-	FMOVD	F16, 0(R2)
-	TBZ	$0, R4, lanes10done
-	ADD	$8, R2, R5
-	VST1	V16.S[2], (R5)
+	TBZ	$1, R5, lanes10one
+	FMOVD	F16, 0(R3)
+	TBZ	$0, R5, lanes10done
+	ADD	$8, R3, R0
+	VST1	V16.S[2], (R0)
 	B	lanes10done
 lanes10one:
-	TBZ	$0, R4, lanes10done
-	FMOVS	F16, 0(R2)
+	TBZ	$0, R5, lanes10done
+	FMOVS	F16, 0(R3)
 	B	lanes10done
 lanes11:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R3, lanes11low
-	FMOVQ	0(R1), F1
-	TBZ	$1, R3, lanes11highone
-	FMOVD	16(R1), F0
-	TBZ	$0, R3, lanes11done
-	ADD	$24, R1, R5
-	VLD1	(R5), V0.S[2]
+	TBZ	$2, R4, lanes11low
+	FMOVQ	0(R2), F1
+	TBZ	$1, R4, lanes11highone
+	FMOVD	16(R2), F0
+	TBZ	$0, R4, lanes11done
+	ADD	$24, R2, R0
+	VLD1	(R0), V0.S[2]
 	B	lanes11done
 lanes11highone:
-	TBZ	$0, R3, lanes11done
-	FMOVS	16(R1), F0
+	TBZ	$0, R4, lanes11done
+	FMOVS	16(R2), F0
 	B	lanes11done
 lanes11low:
-	TBZ	$1, R3, lanes11one
-	FMOVD	0(R1), F1
-	TBZ	$0, R3, lanes11done
-	ADD	$8, R1, R5
-	VLD1	(R5), V1.S[2]
+	TBZ	$1, R4, lanes11one
+	FMOVD	0(R2), F1
+	TBZ	$0, R4, lanes11done
+	ADD	$8, R2, R0
+	VLD1	(R0), V1.S[2]
 	B	lanes11done
 lanes11one:
-	TBZ	$0, R3, lanes11done
-	FMOVS	0(R1), F1
+	TBZ	$0, R4, lanes11done
+	FMOVS	0(R2), F1
 	B	lanes11done
 lanes12:
-	TBZ	$2, R3, lanes12low
-	FMOVQ	F14, 0(R1)
-	TBZ	$1, R3, lanes12highone
-	FMOVD	F13, 16(R1)
-	TBZ	$0, R3, lanes12done
-	ADD	$24, R1, R5
-	VST1	V13.S[2], (R5)
+	TBZ	$2, R4, lanes12low
+	FMOVQ	F14, 0(R2)
+	TBZ	$1, R4, lanes12highone
+	FMOVD	F13, 16(R2)
+	TBZ	$0, R4, lanes12done
+	ADD	$24, R2, R0
+	VST1	V13.S[2], (R0)
 	B	lanes12done
 lanes12highone:
-	TBZ	$0, R3, lanes12done
-	FMOVS	F13, 16(R1)
+	TBZ	$0, R4, lanes12done
+	FMOVS	F13, 16(R2)
 	B	lanes12done
 lanes12low:
-	TBZ	$1, R3, lanes12one
-	FMOVD	F14, 0(R1)
-	TBZ	$0, R3, lanes12done
-	ADD	$8, R1, R5
-	VST1	V14.S[2], (R5)
+	TBZ	$1, R4, lanes12one
+	FMOVD	F14, 0(R2)
+	TBZ	$0, R4, lanes12done
+	ADD	$8, R2, R0
+	VST1	V14.S[2], (R0)
 	B	lanes12done
 lanes12one:
-	TBZ	$0, R3, lanes12done
-	FMOVS	F14, 0(R1)
+	TBZ	$0, R4, lanes12done
+	FMOVS	F14, 0(R2)
 	B	lanes12done
 lanes13:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R4, lanes13low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R4, lanes13highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R4, lanes13done
-	ADD	$24, R2, R5
-	VLD1	(R5), V0.S[2]
+	TBZ	$2, R5, lanes13low
+	FMOVQ	0(R3), F1
+	TBZ	$1, R5, lanes13highone
+	FMOVD	16(R3), F0
+	TBZ	$0, R5, lanes13done
+	ADD	$24, R3, R0
+	VLD1	(R0), V0.S[2]
 	B	lanes13done
 lanes13highone:
-	TBZ	$0, R4, lanes13done
-	FMOVS	16(R2), F0
+	TBZ	$0, R5, lanes13done
+	FMOVS	16(R3), F0
 	B	lanes13done
 lanes13low:
-	TBZ	$1, R4, lanes13one
-	FMOVD	0(R2), F1
-	TBZ	$0, R4, lanes13done
-	ADD	$8, R2, R5
-	VLD1	(R5), V1.S[2]
+	TBZ	$1, R5, lanes13one
+	FMOVD	0(R3), F1
+	TBZ	$0, R5, lanes13done
+	ADD	$8, R3, R0
+	VLD1	(R0), V1.S[2]
 	B	lanes13done
 lanes13one:
-	TBZ	$0, R4, lanes13done
-	FMOVS	0(R2), F1
+	TBZ	$0, R5, lanes13done
+	FMOVS	0(R3), F1
 	B	lanes13done
 lanes14:
-	TBZ	$2, R4, lanes14low
-	FMOVQ	F12, 0(R2)
-	TBZ	$1, R4, lanes14highone
-	FMOVD	F11, 16(R2)
-	TBZ	$0, R4, lanes14done
-	ADD	$24, R2, R5
-	VST1	V11.S[2], (R5)
+	TBZ	$2, R5, lanes14low
+	FMOVQ	F12, 0(R3)
+	TBZ	$1, R5, lanes14highone
+	FMOVD	F11, 16(R3)
+	TBZ	$0, R5, lanes14done
+	ADD	$24, R3, R0
+	VST1	V11.S[2], (R0)
 	B	lanes14done
 lanes14highone:
-	TBZ	$0, R4, lanes14done
-	FMOVS	F11, 16(R2)
+	TBZ	$0, R5, lanes14done
+	FMOVS	F11, 16(R3)
 	B	lanes14done
 lanes14low:
-	TBZ	$1, R4, lanes14one
-	FMOVD	F12, 0(R2)
-	TBZ	$0, R4, lanes14done
-	ADD	$8, R2, R5
-	VST1	V12.S[2], (R5)
+	TBZ	$1, R5, lanes14one
+	FMOVD	F12, 0(R3)
+	TBZ	$0, R5, lanes14done
+	ADD	$8, R3, R0
+	VST1	V12.S[2], (R0)
 	B	lanes14done
 lanes14one:
-	TBZ	$0, R4, lanes14done
-	FMOVS	F12, 0(R2)
+	TBZ	$0, R5, lanes14done
+	FMOVS	F12, 0(R3)
 	B	lanes14done
 lanes15:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R3, lanes15low
-	FMOVQ	0(R1), F1
-	TBZ	$1, R3, lanes15highone
-	FMOVD	16(R1), F0
-	TBZ	$0, R3, lanes15done
-	ADD	$24, R1, R5
-	VLD1	(R5), V0.S[2]
+	TBZ	$2, R4, lanes15low
+	FMOVQ	0(R2), F1
+	TBZ	$1, R4, lanes15highone
+	FMOVD	16(R2), F0
+	TBZ	$0, R4, lanes15done
+	ADD	$24, R2, R0
+	VLD1	(R0), V0.S[2]
 	B	lanes15done
 lanes15highone:
-	TBZ	$0, R3, lanes15done
-	FMOVS	16(R1), F0
+	TBZ	$0, R4, lanes15done
+	FMOVS	16(R2), F0
 	B	lanes15done
 lanes15low:
-	TBZ	$1, R3, lanes15one
-	FMOVD	0(R1), F1
-	TBZ	$0, R3, lanes15done
-	ADD	$8, R1, R5
-	VLD1	(R5), V1.S[2]
+	TBZ	$1, R4, lanes15one
+	FMOVD	0(R2), F1
+	TBZ	$0, R4, lanes15done
+	ADD	$8, R2, R0
+	VLD1	(R0), V1.S[2]
 	B	lanes15done
 lanes15one:
-	TBZ	$0, R3, lanes15done
-	FMOVS	0(R1), F1
+	TBZ	$0, R4, lanes15done
+	FMOVS	0(R2), F1
 	B	lanes15done
 lanes16:
-	TBZ	$2, R3, lanes16low
-	FMOVQ	F10, 0(R1)
-	TBZ	$1, R3, lanes16highone
-	FMOVD	F9, 16(R1)
-	TBZ	$0, R3, lanes16done
-	ADD	$24, R1, R5
-	VST1	V9.S[2], (R5)
+	TBZ	$2, R4, lanes16low
+	FMOVQ	F10, 0(R2)
+	TBZ	$1, R4, lanes16highone
+	FMOVD	F9, 16(R2)
+	TBZ	$0, R4, lanes16done
+	ADD	$24, R2, R0
+	VST1	V9.S[2], (R0)
 	B	lanes16done
 lanes16highone:
-	TBZ	$0, R3, lanes16done
-	FMOVS	F9, 16(R1)
+	TBZ	$0, R4, lanes16done
+	FMOVS	F9, 16(R2)
 	B	lanes16done
 lanes16low:
-	TBZ	$1, R3, lanes16one
-	FMOVD	F10, 0(R1)
-	TBZ	$0, R3, lanes16done
-	ADD	$8, R1, R5
-	VST1	V10.S[2], (R5)
+	TBZ	$1, R4, lanes16one
+	FMOVD	F10, 0(R2)
+	TBZ	$0, R4, lanes16done
+	ADD	$8, R2, R0
+	VST1	V10.S[2], (R0)
 	B	lanes16done
 lanes16one:
-	TBZ	$0, R3, lanes16done
-	FMOVS	F10, 0(R1)
+	TBZ	$0, R4, lanes16done
+	FMOVS	F10, 0(R2)
 	B	lanes16done
 lanes17:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R4, lanes17low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R4, lanes17highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R4, lanes17done
-	ADD	$24, R2, R0
+	TBZ	$2, R5, lanes17low
+	FMOVQ	0(R3), F1
+	TBZ	$1, R5, lanes17highone
+	FMOVD	16(R3), F0
+	TBZ	$0, R5, lanes17done
+	ADD	$24, R3, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes17done
 lanes17highone:
-	TBZ	$0, R4, lanes17done
-	FMOVS	16(R2), F0
+	TBZ	$0, R5, lanes17done
+	FMOVS	16(R3), F0
 	B	lanes17done
 lanes17low:
-	TBZ	$1, R4, lanes17one
-	FMOVD	0(R2), F1
-	TBZ	$0, R4, lanes17done
-	ADD	$8, R2, R0
+	TBZ	$1, R5, lanes17one
+	FMOVD	0(R3), F1
+	TBZ	$0, R5, lanes17done
+	ADD	$8, R3, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes17done
 lanes17one:
-	TBZ	$0, R4, lanes17done
-	FMOVS	0(R2), F1
+	TBZ	$0, R5, lanes17done
+	FMOVS	0(R3), F1
 	B	lanes17done
 lanes18:
-	TBZ	$2, R4, lanes18low
-	FMOVQ	F8, 0(R2)
-	TBZ	$1, R4, lanes18highone
-	FMOVD	F7, 16(R2)
-	TBZ	$0, R4, lanes18done
-	ADD	$24, R2, R0
+	TBZ	$2, R5, lanes18low
+	FMOVQ	F8, 0(R3)
+	TBZ	$1, R5, lanes18highone
+	FMOVD	F7, 16(R3)
+	TBZ	$0, R5, lanes18done
+	ADD	$24, R3, R0
 	VST1	V7.S[2], (R0)
 	B	lanes18done
 lanes18highone:
-	TBZ	$0, R4, lanes18done
-	FMOVS	F7, 16(R2)
+	TBZ	$0, R5, lanes18done
+	FMOVS	F7, 16(R3)
 	B	lanes18done
 lanes18low:
-	TBZ	$1, R4, lanes18one
-	FMOVD	F8, 0(R2)
-	TBZ	$0, R4, lanes18done
-	ADD	$8, R2, R0
+	TBZ	$1, R5, lanes18one
+	FMOVD	F8, 0(R3)
+	TBZ	$0, R5, lanes18done
+	ADD	$8, R3, R0
 	VST1	V8.S[2], (R0)
 	B	lanes18done
 lanes18one:
-	TBZ	$0, R4, lanes18done
-	FMOVS	F8, 0(R2)
+	TBZ	$0, R5, lanes18done
+	FMOVS	F8, 0(R3)
 	B	lanes18done
 lanes19:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R3, lanes19low
-	FMOVQ	0(R1), F1
-	TBZ	$1, R3, lanes19highone
-	FMOVD	16(R1), F0
-	TBZ	$0, R3, lanes19done
-	ADD	$24, R1, R0
+	TBZ	$2, R4, lanes19low
+	FMOVQ	0(R2), F1
+	TBZ	$1, R4, lanes19highone
+	FMOVD	16(R2), F0
+	TBZ	$0, R4, lanes19done
+	ADD	$24, R2, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes19done
 lanes19highone:
-	TBZ	$0, R3, lanes19done
-	FMOVS	16(R1), F0
+	TBZ	$0, R4, lanes19done
+	FMOVS	16(R2), F0
 	B	lanes19done
 lanes19low:
-	TBZ	$1, R3, lanes19one
-	FMOVD	0(R1), F1
-	TBZ	$0, R3, lanes19done
-	ADD	$8, R1, R0
+	TBZ	$1, R4, lanes19one
+	FMOVD	0(R2), F1
+	TBZ	$0, R4, lanes19done
+	ADD	$8, R2, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes19done
 lanes19one:
-	TBZ	$0, R3, lanes19done
-	FMOVS	0(R1), F1
+	TBZ	$0, R4, lanes19done
+	FMOVS	0(R2), F1
 	B	lanes19done
 lanes20:
-	TBZ	$2, R3, lanes20low
-	FMOVQ	F6, 0(R1)
-	TBZ	$1, R3, lanes20highone
-	FMOVD	F5, 16(R1)
-	TBZ	$0, R3, lanes20done
-	ADD	$24, R1, R0
+	TBZ	$2, R4, lanes20low
+	FMOVQ	F6, 0(R2)
+	TBZ	$1, R4, lanes20highone
+	FMOVD	F5, 16(R2)
+	TBZ	$0, R4, lanes20done
+	ADD	$24, R2, R0
 	VST1	V5.S[2], (R0)
 	B	lanes20done
 lanes20highone:
-	TBZ	$0, R3, lanes20done
-	FMOVS	F5, 16(R1)
+	TBZ	$0, R4, lanes20done
+	FMOVS	F5, 16(R2)
 	B	lanes20done
 lanes20low:
-	TBZ	$1, R3, lanes20one
-	FMOVD	F6, 0(R1)
-	TBZ	$0, R3, lanes20done
-	ADD	$8, R1, R0
+	TBZ	$1, R4, lanes20one
+	FMOVD	F6, 0(R2)
+	TBZ	$0, R4, lanes20done
+	ADD	$8, R2, R0
 	VST1	V6.S[2], (R0)
 	B	lanes20done
 lanes20one:
-	TBZ	$0, R3, lanes20done
-	FMOVS	F6, 0(R1)
+	TBZ	$0, R4, lanes20done
+	FMOVS	F6, 0(R2)
 	B	lanes20done
 lanes21:
-	TBZ	$2, R4, lanes21low
-	FMOVQ	F24, 0(R2)
-	TBZ	$1, R4, lanes21highone
-	FMOVD	F23, 16(R2)
-	TBZ	$0, R4, lanes21done
-	ADD	$24, R2, R5
-	VST1	V23.S[2], (R5)
+	TBZ	$2, R5, lanes21low
+	FMOVQ	F24, 0(R3)
+	TBZ	$1, R5, lanes21highone
+	FMOVD	F23, 16(R3)
+	TBZ	$0, R5, lanes21done
+	ADD	$24, R3, R0
+	VST1	V23.S[2], (R0)
 	B	lanes21done
 lanes21highone:
-	TBZ	$0, R4, lanes21done
-	FMOVS	F23, 16(R2)
+	TBZ	$0, R5, lanes21done
+	FMOVS	F23, 16(R3)
 	B	lanes21done
 lanes21low:
-	TBZ	$1, R4, lanes21one
-	FMOVD	F24, 0(R2)
-	TBZ	$0, R4, lanes21done
-	ADD	$8, R2, R5
-	VST1	V24.S[2], (R5)
+	TBZ	$1, R5, lanes21one
+	FMOVD	F24, 0(R3)
+	TBZ	$0, R5, lanes21done
+	ADD	$8, R3, R0
+	VST1	V24.S[2], (R0)
 	B	lanes21done
 lanes21one:
-	TBZ	$0, R4, lanes21done
-	FMOVS	F24, 0(R2)
+	TBZ	$0, R5, lanes21done
+	FMOVS	F24, 0(R3)
 	B	lanes21done
 lanes22:
-	TBZ	$2, R3, lanes22low
-	FMOVQ	F22, 0(R1)
-	TBZ	$1, R3, lanes22highone
-	FMOVD	F21, 16(R1)
-	TBZ	$0, R3, lanes22done
-	ADD	$24, R1, R5
-	VST1	V21.S[2], (R5)
+	TBZ	$2, R4, lanes22low
+	FMOVQ	F22, 0(R2)
+	TBZ	$1, R4, lanes22highone
+	FMOVD	F21, 16(R2)
+	TBZ	$0, R4, lanes22done
+	ADD	$24, R2, R0
+	VST1	V21.S[2], (R0)
 	B	lanes22done
 lanes22highone:
-	TBZ	$0, R3, lanes22done
-	FMOVS	F21, 16(R1)
+	TBZ	$0, R4, lanes22done
+	FMOVS	F21, 16(R2)
 	B	lanes22done
 lanes22low:
-	TBZ	$1, R3, lanes22one
-	FMOVD	F22, 0(R1)
-	TBZ	$0, R3, lanes22done
-	ADD	$8, R1, R5
-	VST1	V22.S[2], (R5)
+	TBZ	$1, R4, lanes22one
+	FMOVD	F22, 0(R2)
+	TBZ	$0, R4, lanes22done
+	ADD	$8, R2, R0
+	VST1	V22.S[2], (R0)
 	B	lanes22done
 lanes22one:
-	TBZ	$0, R3, lanes22done
-	FMOVS	F22, 0(R1)
+	TBZ	$0, R4, lanes22done
+	FMOVS	F22, 0(R2)
 	B	lanes22done
 lanes23:
-	TBZ	$2, R4, lanes23low
-	FMOVQ	F20, 0(R2)
-	TBZ	$1, R4, lanes23highone
-	FMOVD	F19, 16(R2)
-	TBZ	$0, R4, lanes23done
-	ADD	$24, R2, R5
-	VST1	V19.S[2], (R5)
+	TBZ	$2, R5, lanes23low
+	FMOVQ	F20, 0(R3)
+	TBZ	$1, R5, lanes23highone
+	FMOVD	F19, 16(R3)
+	TBZ	$0, R5, lanes23done
+	ADD	$24, R3, R0
+	VST1	V19.S[2], (R0)
 	B	lanes23done
 lanes23highone:
-	TBZ	$0, R4, lanes23done
-	FMOVS	F19, 16(R2)
+	TBZ	$0, R5, lanes23done
+	FMOVS	F19, 16(R3)
 	B	lanes23done
 lanes23low:
-	TBZ	$1, R4, lanes23one
-	FMOVD	F20, 0(R2)
-	TBZ	$0, R4, lanes23done
-	ADD	$8, R2, R5
-	VST1	V20.S[2], (R5)
+	TBZ	$1, R5, lanes23one
+	FMOVD	F20, 0(R3)
+	TBZ	$0, R5, lanes23done
+	ADD	$8, R3, R0
+	VST1	V20.S[2], (R0)
 	B	lanes23done
 lanes23one:
-	TBZ	$0, R4, lanes23done
-	FMOVS	F20, 0(R2)
+	TBZ	$0, R5, lanes23done
+	FMOVS	F20, 0(R3)
 	B	lanes23done
 lanes24:
-	TBZ	$2, R3, lanes24low
-	FMOVQ	F18, 0(R1)
-	TBZ	$1, R3, lanes24highone
-	FMOVD	F17, 16(R1)
-	TBZ	$0, R3, lanes24done
-	ADD	$24, R1, R5
-	VST1	V17.S[2], (R5)
+	TBZ	$2, R4, lanes24low
+	FMOVQ	F18, 0(R2)
+	TBZ	$1, R4, lanes24highone
+	FMOVD	F17, 16(R2)
+	TBZ	$0, R4, lanes24done
+	ADD	$24, R2, R0
+	VST1	V17.S[2], (R0)
 	B	lanes24done
 lanes24highone:
-	TBZ	$0, R3, lanes24done
-	FMOVS	F17, 16(R1)
+	TBZ	$0, R4, lanes24done
+	FMOVS	F17, 16(R2)
 	B	lanes24done
 lanes24low:
-	TBZ	$1, R3, lanes24one
-	FMOVD	F18, 0(R1)
-	TBZ	$0, R3, lanes24done
-	ADD	$8, R1, R5
-	VST1	V18.S[2], (R5)
+	TBZ	$1, R4, lanes24one
+	FMOVD	F18, 0(R2)
+	TBZ	$0, R4, lanes24done
+	ADD	$8, R2, R0
+	VST1	V18.S[2], (R0)
 	B	lanes24done
 lanes24one:
-	TBZ	$0, R3, lanes24done
-	FMOVS	F18, 0(R1)
+	TBZ	$0, R4, lanes24done
+	FMOVS	F18, 0(R2)
 	B	lanes24done
 lanes25:
-	TBZ	$2, R4, lanes25low
-	FMOVQ	F16, 0(R2)
-	TBZ	$1, R4, lanes25highone
-	FMOVD	F15, 16(R2)
-	TBZ	$0, R4, lanes25done
-	ADD	$24, R2, R5
-	VST1	V15.S[2], (R5)
+	TBZ	$2, R5, lanes25low
+	FMOVQ	F16, 0(R3)
+	TBZ	$1, R5, lanes25highone
+	FMOVD	F15, 16(R3)
+	TBZ	$0, R5, lanes25done
+	ADD	$24, R3, R0
+	VST1	V15.S[2], (R0)
 	B	lanes25done
 lanes25highone:
-	TBZ	$0, R4, lanes25done
-	FMOVS	F15, 16(R2)
+	TBZ	$0, R5, lanes25done
+	FMOVS	F15, 16(R3)
 	B	lanes25done
 lanes25low:
-	TBZ	$1, R4, lanes25one
-	FMOVD	F16, 0(R2)
-	TBZ	$0, R4, lanes25done
-	ADD	$8, R2, R5
-	VST1	V16.S[2], (R5)
+	TBZ	$1, R5, lanes25one
+	FMOVD	F16, 0(R3)
+	TBZ	$0, R5, lanes25done
+	ADD	$8, R3, R0
+	VST1	V16.S[2], (R0)
 	B	lanes25done
 lanes25one:
-	TBZ	$0, R4, lanes25done
-	FMOVS	F16, 0(R2)
+	TBZ	$0, R5, lanes25done
+	FMOVS	F16, 0(R3)
 	B	lanes25done
 lanes26:
-	TBZ	$2, R3, lanes26low
-	FMOVQ	F14, 0(R1)
-	TBZ	$1, R3, lanes26highone
-	FMOVD	F13, 16(R1)
-	TBZ	$0, R3, lanes26done
-	ADD	$24, R1, R5
-	VST1	V13.S[2], (R5)
+	TBZ	$2, R4, lanes26low
+	FMOVQ	F14, 0(R2)
+	TBZ	$1, R4, lanes26highone
+	FMOVD	F13, 16(R2)
+	TBZ	$0, R4, lanes26done
+	ADD	$24, R2, R0
+	VST1	V13.S[2], (R0)
 	B	lanes26done
 lanes26highone:
-	TBZ	$0, R3, lanes26done
-	FMOVS	F13, 16(R1)
+	TBZ	$0, R4, lanes26done
+	FMOVS	F13, 16(R2)
 	B	lanes26done
 lanes26low:
-	TBZ	$1, R3, lanes26one
-	FMOVD	F14, 0(R1)
-	TBZ	$0, R3, lanes26done
-	ADD	$8, R1, R5
-	VST1	V14.S[2], (R5)
+	TBZ	$1, R4, lanes26one
+	FMOVD	F14, 0(R2)
+	TBZ	$0, R4, lanes26done
+	ADD	$8, R2, R0
+	VST1	V14.S[2], (R0)
 	B	lanes26done
 lanes26one:
-	TBZ	$0, R3, lanes26done
-	FMOVS	F14, 0(R1)
+	TBZ	$0, R4, lanes26done
+	FMOVS	F14, 0(R2)
 	B	lanes26done
 lanes27:
-	TBZ	$2, R4, lanes27low
-	FMOVQ	F12, 0(R2)
-	TBZ	$1, R4, lanes27highone
-	FMOVD	F11, 16(R2)
-	TBZ	$0, R4, lanes27done
-	ADD	$24, R2, R5
-	VST1	V11.S[2], (R5)
+	TBZ	$2, R5, lanes27low
+	FMOVQ	F12, 0(R3)
+	TBZ	$1, R5, lanes27highone
+	FMOVD	F11, 16(R3)
+	TBZ	$0, R5, lanes27done
+	ADD	$24, R3, R0
+	VST1	V11.S[2], (R0)
 	B	lanes27done
 lanes27highone:
-	TBZ	$0, R4, lanes27done
-	FMOVS	F11, 16(R2)
+	TBZ	$0, R5, lanes27done
+	FMOVS	F11, 16(R3)
 	B	lanes27done
 lanes27low:
-	TBZ	$1, R4, lanes27one
-	FMOVD	F12, 0(R2)
-	TBZ	$0, R4, lanes27done
-	ADD	$8, R2, R5
-	VST1	V12.S[2], (R5)
+	TBZ	$1, R5, lanes27one
+	FMOVD	F12, 0(R3)
+	TBZ	$0, R5, lanes27done
+	ADD	$8, R3, R0
+	VST1	V12.S[2], (R0)
 	B	lanes27done
 lanes27one:
-	TBZ	$0, R4, lanes27done
-	FMOVS	F12, 0(R2)
+	TBZ	$0, R5, lanes27done
+	FMOVS	F12, 0(R3)
 	B	lanes27done
 lanes28:
-	TBZ	$2, R3, lanes28low
-	FMOVQ	F10, 0(R1)
-	TBZ	$1, R3, lanes28highone
-	FMOVD	F9, 16(R1)
-	TBZ	$0, R3, lanes28done
-	ADD	$24, R1, R5
-	VST1	V9.S[2], (R5)
+	TBZ	$2, R4, lanes28low
+	FMOVQ	F10, 0(R2)
+	TBZ	$1, R4, lanes28highone
+	FMOVD	F9, 16(R2)
+	TBZ	$0, R4, lanes28done
+	ADD	$24, R2, R0
+	VST1	V9.S[2], (R0)
 	B	lanes28done
 lanes28highone:
-	TBZ	$0, R3, lanes28done
-	FMOVS	F9, 16(R1)
+	TBZ	$0, R4, lanes28done
+	FMOVS	F9, 16(R2)
 	B	lanes28done
 lanes28low:
-	TBZ	$1, R3, lanes28one
-	FMOVD	F10, 0(R1)
-	TBZ	$0, R3, lanes28done
-	ADD	$8, R1, R5
-	VST1	V10.S[2], (R5)
+	TBZ	$1, R4, lanes28one
+	FMOVD	F10, 0(R2)
+	TBZ	$0, R4, lanes28done
+	ADD	$8, R2, R0
+	VST1	V10.S[2], (R0)
 	B	lanes28done
 lanes28one:
-	TBZ	$0, R3, lanes28done
-	FMOVS	F10, 0(R1)
+	TBZ	$0, R4, lanes28done
+	FMOVS	F10, 0(R2)
 	B	lanes28done
 lanes29:
-	TBZ	$2, R4, lanes29low
-	FMOVQ	F8, 0(R2)
-	TBZ	$1, R4, lanes29highone
-	FMOVD	F7, 16(R2)
-	TBZ	$0, R4, lanes29done
-	ADD	$24, R2, R0
+	TBZ	$2, R5, lanes29low
+	FMOVQ	F8, 0(R3)
+	TBZ	$1, R5, lanes29highone
+	FMOVD	F7, 16(R3)
+	TBZ	$0, R5, lanes29done
+	ADD	$24, R3, R0
 	VST1	V7.S[2], (R0)
 	B	lanes29done
 lanes29highone:
-	TBZ	$0, R4, lanes29done
-	FMOVS	F7, 16(R2)
+	TBZ	$0, R5, lanes29done
+	FMOVS	F7, 16(R3)
 	B	lanes29done
 lanes29low:
-	TBZ	$1, R4, lanes29one
-	FMOVD	F8, 0(R2)
-	TBZ	$0, R4, lanes29done
-	ADD	$8, R2, R0
+	TBZ	$1, R5, lanes29one
+	FMOVD	F8, 0(R3)
+	TBZ	$0, R5, lanes29done
+	ADD	$8, R3, R0
 	VST1	V8.S[2], (R0)
 	B	lanes29done
 lanes29one:
-	TBZ	$0, R4, lanes29done
-	FMOVS	F8, 0(R2)
+	TBZ	$0, R5, lanes29done
+	FMOVS	F8, 0(R3)
 	B	lanes29done
 lanes30:
-	TBZ	$2, R3, lanes30low
-	FMOVQ	F6, 0(R1)
-	TBZ	$1, R3, lanes30highone
-	FMOVD	F5, 16(R1)
-	TBZ	$0, R3, lanes30done
-	ADD	$24, R1, R0
+	TBZ	$2, R4, lanes30low
+	FMOVQ	F6, 0(R2)
+	TBZ	$1, R4, lanes30highone
+	FMOVD	F5, 16(R2)
+	TBZ	$0, R4, lanes30done
+	ADD	$24, R2, R0
 	VST1	V5.S[2], (R0)
 	B	lanes30done
 lanes30highone:
-	TBZ	$0, R3, lanes30done
-	FMOVS	F5, 16(R1)
+	TBZ	$0, R4, lanes30done
+	FMOVS	F5, 16(R2)
 	B	lanes30done
 lanes30low:
-	TBZ	$1, R3, lanes30one
-	FMOVD	F6, 0(R1)
-	TBZ	$0, R3, lanes30done
-	ADD	$8, R1, R0
+	TBZ	$1, R4, lanes30one
+	FMOVD	F6, 0(R2)
+	TBZ	$0, R4, lanes30done
+	ADD	$8, R2, R0
 	VST1	V6.S[2], (R0)
 	B	lanes30done
 lanes30one:
-	TBZ	$0, R3, lanes30done
-	FMOVS	F6, 0(R1)
+	TBZ	$0, R4, lanes30done
+	FMOVS	F6, 0(R2)
 	B	lanes30done
 
 // func tile6NEONBF16(tile *Tile)
 TEXT ·tile6NEONBF16(SB), NOSPLIT, $0-8
 	MOVD	tile+0(FP), R7
+tile:
 	MOVD	40(R7), R2
 	MOVD	56(R7), R1
 	MOVD	96(R7), R0
@@ -3163,1059 +3269,1079 @@ loop:
 	SUBS	$1, R6, R6
 	BNE	loop
 store:
-	MOVD	40(R7), R2
-	MOVD	48(R7), R1
-	MOVD	56(R7), R0
-	MOVD	64(R7), R3
-	MOVWU	64(R3), R4
-	MOVD	72(R7), R3
-	MOVWU	64(R3), R3
-	MOVD	88(R7), R5
-	TST	R5, R5
+	MOVD	40(R7), R3
+	MOVD	48(R7), R2
+	MOVD	56(R7), R1
+	MOVD	64(R7), R0
+	MOVWU	64(R0), R5
+	MOVD	72(R7), R0
+	MOVWU	64(R0), R4
+	MOVD	88(R7), R0
+	TST	R0, R0
 	BEQ	overwrite
-	TBZ	$3, R4, lanes1
-	FLDPQ	0(R2), (F1, F0)
+	TBZ	$3, R5, lanes1
+	FLDPQ	0(R3), (F1, F0)
 lanes1done:
 	WORD	$0x4e21d79c // fadd v28.4s, v28.4s, v1.4s
 	WORD	$0x4e20d77b // fadd v27.4s, v27.4s, v0.4s
-	TBZ	$3, R4, lanes2
-	FSTPQ	(F28, F27), 0(R2)
+	TBZ	$3, R5, lanes2
+	FSTPQ	(F28, F27), 0(R3)
 lanes2done:
-	TBZ	$3, R3, lanes3
-	FLDPQ	0(R1), (F1, F0)
+	TBZ	$3, R4, lanes3
+	FLDPQ	0(R2), (F1, F0)
 lanes3done:
 	WORD	$0x4e21d75a // fadd v26.4s, v26.4s, v1.4s
 	WORD	$0x4e20d739 // fadd v25.4s, v25.4s, v0.4s
-	TBZ	$3, R3, lanes4
-	FSTPQ	(F26, F25), 0(R1)
+	TBZ	$3, R4, lanes4
+	FSTPQ	(F26, F25), 0(R2)
 lanes4done:
-	ADD	R0, R2, R2
-	ADD	R0, R1, R1
-	TBZ	$3, R4, lanes5
-	FLDPQ	0(R2), (F1, F0)
+	ADD	R1, R3, R3
+	ADD	R1, R2, R2
+	TBZ	$3, R5, lanes5
+	FLDPQ	0(R3), (F1, F0)
 lanes5done:
 	WORD	$0x4e21d718 // fadd v24.4s, v24.4s, v1.4s
 	WORD	$0x4e20d6f7 // fadd v23.4s, v23.4s, v0.4s
-	TBZ	$3, R4, lanes6
-	FSTPQ	(F24, F23), 0(R2)
+	TBZ	$3, R5, lanes6
+	FSTPQ	(F24, F23), 0(R3)
 lanes6done:
-	TBZ	$3, R3, lanes7
-	FLDPQ	0(R1), (F1, F0)
+	TBZ	$3, R4, lanes7
+	FLDPQ	0(R2), (F1, F0)
 lanes7done:
 	WORD	$0x4e21d6d6 // fadd v22.4s, v22.4s, v1.4s
 	WORD	$0x4e20d6b5 // fadd v21.4s, v21.4s, v0.4s
-	TBZ	$3, R3, lanes8
-	FSTPQ	(F22, F21), 0(R1)
+	TBZ	$3, R4, lanes8
+	FSTPQ	(F22, F21), 0(R2)
 lanes8done:
-	ADD	R0, R2, R2
-	ADD	R0, R1, R1
-	TBZ	$3, R4, lanes9
-	FLDPQ	0(R2), (F1, F0)
+	ADD	R1, R3, R3
+	ADD	R1, R2, R2
+	TBZ	$3, R5, lanes9
+	FLDPQ	0(R3), (F1, F0)
 lanes9done:
 	WORD	$0x4e21d694 // fadd v20.4s, v20.4s, v1.4s
 	WORD	$0x4e20d673 // fadd v19.4s, v19.4s, v0.4s
-	TBZ	$3, R4, lanes10
-	FSTPQ	(F20, F19), 0(R2)
+	TBZ	$3, R5, lanes10
+	FSTPQ	(F20, F19), 0(R3)
 lanes10done:
-	TBZ	$3, R3, lanes11
-	FLDPQ	0(R1), (F1, F0)
+	TBZ	$3, R4, lanes11
+	FLDPQ	0(R2), (F1, F0)
 lanes11done:
 	WORD	$0x4e21d652 // fadd v18.4s, v18.4s, v1.4s
 	WORD	$0x4e20d631 // fadd v17.4s, v17.4s, v0.4s
-	TBZ	$3, R3, lanes12
-	FSTPQ	(F18, F17), 0(R1)
+	TBZ	$3, R4, lanes12
+	FSTPQ	(F18, F17), 0(R2)
 lanes12done:
-	ADD	R0, R2, R2
-	ADD	R0, R1, R1
-	TBZ	$3, R4, lanes13
-	FLDPQ	0(R2), (F1, F0)
+	ADD	R1, R3, R3
+	ADD	R1, R2, R2
+	TBZ	$3, R5, lanes13
+	FLDPQ	0(R3), (F1, F0)
 lanes13done:
 	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
 	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
-	TBZ	$3, R4, lanes14
-	FSTPQ	(F16, F15), 0(R2)
+	TBZ	$3, R5, lanes14
+	FSTPQ	(F16, F15), 0(R3)
 lanes14done:
-	TBZ	$3, R3, lanes15
-	FLDPQ	0(R1), (F1, F0)
+	TBZ	$3, R4, lanes15
+	FLDPQ	0(R2), (F1, F0)
 lanes15done:
 	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
 	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
-	TBZ	$3, R3, lanes16
-	FSTPQ	(F14, F13), 0(R1)
+	TBZ	$3, R4, lanes16
+	FSTPQ	(F14, F13), 0(R2)
 lanes16done:
-	ADD	R0, R2, R2
-	ADD	R0, R1, R1
-	TBZ	$3, R4, lanes17
-	FLDPQ	0(R2), (F1, F0)
+	ADD	R1, R3, R3
+	ADD	R1, R2, R2
+	TBZ	$3, R5, lanes17
+	FLDPQ	0(R3), (F1, F0)
 lanes17done:
 	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
 	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
-	TBZ	$3, R4, lanes18
-	FSTPQ	(F12, F11), 0(R2)
+	TBZ	$3, R5, lanes18
+	FSTPQ	(F12, F11), 0(R3)
 lanes18done:
-	TBZ	$3, R3, lanes19
-	FLDPQ	0(R1), (F1, F0)
+	TBZ	$3, R4, lanes19
+	FLDPQ	0(R2), (F1, F0)
 lanes19done:
 	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
 	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	TBZ	$3, R3, lanes20
-	FSTPQ	(F10, F9), 0(R1)
+	TBZ	$3, R4, lanes20
+	FSTPQ	(F10, F9), 0(R2)
 lanes20done:
-	ADD	R0, R2, R2
-	ADD	R0, R1, R1
-	TBZ	$3, R4, lanes21
-	FLDPQ	0(R2), (F1, F0)
+	ADD	R1, R3, R3
+	ADD	R1, R2, R2
+	TBZ	$3, R5, lanes21
+	FLDPQ	0(R3), (F1, F0)
 lanes21done:
 	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
 	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	TBZ	$3, R4, lanes22
-	FSTPQ	(F8, F7), 0(R2)
+	TBZ	$3, R5, lanes22
+	FSTPQ	(F8, F7), 0(R3)
 lanes22done:
-	TBZ	$3, R3, lanes23
-	FLDPQ	0(R1), (F1, F0)
+	TBZ	$3, R4, lanes23
+	FLDPQ	0(R2), (F1, F0)
 lanes23done:
 	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
 	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	TBZ	$3, R3, lanes24
-	FSTPQ	(F6, F5), 0(R1)
+	TBZ	$3, R4, lanes24
+	FSTPQ	(F6, F5), 0(R2)
 lanes24done:
 	B	stored
 overwrite:
-	TBZ	$3, R4, lanes25
-	FSTPQ	(F28, F27), 0(R2)
+	TBZ	$3, R5, lanes25
+	FSTPQ	(F28, F27), 0(R3)
 lanes25done:
-	TBZ	$3, R3, lanes26
-	FSTPQ	(F26, F25), 0(R1)
+	TBZ	$3, R4, lanes26
+	FSTPQ	(F26, F25), 0(R2)
 lanes26done:
-	ADD	R0, R2, R2
-	ADD	R0, R1, R1
-	TBZ	$3, R4, lanes27
-	FSTPQ	(F24, F23), 0(R2)
+	ADD	R1, R3, R3
+	ADD	R1, R2, R2
+	TBZ	$3, R5, lanes27
+	FSTPQ	(F24, F23), 0(R3)
 lanes27done:
-	TBZ	$3, R3, lanes28
-	FSTPQ	(F22, F21), 0(R1)
+	TBZ	$3, R4, lanes28
+	FSTPQ	(F22, F21), 0(R2)
 lanes28done:
-	ADD	R0, R2, R2
-	ADD	R0, R1, R1
-	TBZ	$3, R4, lanes29
-	FSTPQ	(F20, F19), 0(R2)
+	ADD	R1, R3, R3
+	ADD	R1, R2, R2
+	TBZ	$3, R5, lanes29
+	FSTPQ	(F20, F19), 0(R3)
 lanes29done:
-	TBZ	$3, R3, lanes30
-	FSTPQ	(F18, F17), 0(R1)
+	TBZ	$3, R4, lanes30
+	FSTPQ	(F18, F17), 0(R2)
 lanes30done:
-	ADD	R0, R2, R2
-	ADD	R0, R1, R1
-	TBZ	$3, R4, lanes31
-	FSTPQ	(F16, F15), 0(R2)
+	ADD	R1, R3, R3
+	ADD	R1, R2, R2
+	TBZ	$3, R5, lanes31
+	FSTPQ	(F16, F15), 0(R3)
 lanes31done:
-	TBZ	$3, R3, lanes32
-	FSTPQ	(F14, F13), 0(R1)
+	TBZ	$3, R4, lanes32
+	FSTPQ	(F14, F13), 0(R2)
 lanes32done:
-	ADD	R0, R2, R2
-	ADD	R0, R1, R1
-	TBZ	$3, R4, lanes33
-	FSTPQ	(F12, F11), 0(R2)
+	ADD	R1, R3, R3
+	ADD	R1, R2, R2
+	TBZ	$3, R5, lanes33
+	FSTPQ	(F12, F11), 0(R3)
 lanes33done:
-	TBZ	$3, R3, lanes34
-	FSTPQ	(F10, F9), 0(R1)
+	TBZ	$3, R4, lanes34
+	FSTPQ	(F10, F9), 0(R2)
 lanes34done:
-	ADD	R0, R2, R2
-	ADD	R0, R1, R1
-	TBZ	$3, R4, lanes35
-	FSTPQ	(F8, F7), 0(R2)
+	ADD	R1, R3, R3
+	ADD	R1, R2, R2
+	TBZ	$3, R5, lanes35
+	FSTPQ	(F8, F7), 0(R3)
 lanes35done:
-	TBZ	$3, R3, lanes36
-	FSTPQ	(F6, F5), 0(R1)
+	TBZ	$3, R4, lanes36
+	FSTPQ	(F6, F5), 0(R2)
 lanes36done:
 stored:
+	MOVD	104(R7), R0
+	SUBS	$1, R0, R0
+	MOVD	R0, 104(R7)
+	BLE	last
+	MOVD	112(R7), R1
+	MOVD	16(R7), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 16(R7)
+	MOVD	24(R7), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 24(R7)
+	MOVD	120(R7), R1
+	MOVD	40(R7), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 40(R7)
+	MOVD	48(R7), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 48(R7)
+	B	tile
+last:
 	RET
 lanes1:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R4, lanes1low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R4, lanes1highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R4, lanes1done
-	ADD	$24, R2, R5
-	VLD1	(R5), V0.S[2]
+	TBZ	$2, R5, lanes1low
+	FMOVQ	0(R3), F1
+	TBZ	$1, R5, lanes1highone
+	FMOVD	16(R3), F0
+	TBZ	$0, R5, lanes1done
+	ADD	$24, R3, R0
+	VLD1	(R0), V0.S[2]
 	B	lanes1done
 lanes1highone:
-	TBZ	$0, R4, lanes1done
-	FMOVS	16(R2), F0
+	TBZ	$0, R5, lanes1done
+	FMOVS	16(R3), F0
 	B	lanes1done
 lanes1low:
-	TBZ	$1, R4, lanes1one
-	FMOVD	0(R2), F1
-	TBZ	$0, R4, lanes1done
-	ADD	$8, R2, R5
-	VLD1	(R5), V1.S[2]
+	TBZ	$1, R5, lanes1one
+	FMOVD	0(R3), F1
+	TBZ	$0, R5, lanes1done
+	ADD	$8, R3, R0
+	VLD1	(R0), V1.S[2]
 	B	lanes1done
 lanes1one:
-	TBZ	$0, R4, lanes1done
-	FMOVS	0(R2), F1
+	TBZ	$0, R5, lanes1done
+	FMOVS	0(R3), F1
 	B	lanes1done
 lanes2:
-	TBZ	$2, R4, lanes2low
-	FMOVQ	F28, 0(R2)
-	TBZ	$1, R4, lanes2highone
-	FMOVD	F27, 16(R2)
-	TBZ	$0, R4, lanes2done
-	ADD	$24, R2, R5
-	VST1	V27.S[2], (R5)
+	TBZ	$2, R5, lanes2low
+	FMOVQ	F28, 0(R3)
+	TBZ	$1, R5, lanes2highone
+	FMOVD	F27, 16(R3)
+	TBZ	$0, R5, lanes2done
+	ADD	$24, R3, R0
+	VST1	V27.S[2], (R0)
 	B	lanes2done
 lanes2highone:
-	TBZ	$0, R4, lanes2done
-	FMOVS	F27, 16(R2)
+	TBZ	$0, R5, lanes2done
+	FMOVS	F27, 16(R3)
 	B	lanes2done
 lanes2low:
-	TBZ	$1, R4, lanes2one
-	FMOVD	F28, 0(R2)
-	TBZ	$0, R4, lanes2done
-	ADD	$8, R2, R5
-	VST1	V28.S[2], (R5)
+	TBZ	$1, R5, lanes2one
+	FMOVD	F28, 0(R3)
+	TBZ	$0, R5, lanes2done
+	ADD	$8, R3, R0
+	VST1	V28.S[2], (R0)
 	B	lanes2done
 lanes2one:
-	TBZ	$0, R4, lanes2done
-	FMOVS	F28, 0(R2)
+	TBZ	$0, R5, lanes2done
+	FMOVS	F28, 0(R3)
 	B	lanes2done
 lanes3:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R3, lanes3low
-	FMOVQ	0(R1), F1
-	TBZ	$1, R3, lanes3highone
-	FMOVD	16(R1), F0
-	TBZ	$0, R3, lanes3done
-	ADD	$24, R1, R5
-	VLD1	(R5), V0.S[2]
+	TBZ	$2, R4, lanes3low
+	FMOVQ	0(R2), F1
+	TBZ	$1, R4, lanes3highone
+	FMOVD	16(R2), F0
+	TBZ	$0, R4, lanes3done
+	ADD	$24, R2, R0
+	VLD1	(R0), V0.S[2]
 	B	lanes3done
 lanes3highone:
-	TBZ	$0, R3, lanes3done
-	FMOVS	16(R1), F0
+	TBZ	$0, R4, lanes3done
+	FMOVS	16(R2), F0
 	B	lanes3done
 lanes3low:
-	TBZ	$1, R3, lanes3one
-	FMOVD	0(R1), F1
-	TBZ	$0, R3, lanes3done
-	ADD	$8, R1, R5
-	VLD1	(R5), V1.S[2]
+	TBZ	$1, R4, lanes3one
+	FMOVD	0(R2), F1
+	TBZ	$0, R4, lanes3done
+	ADD	$8, R2, R0
+	VLD1	(R0), V1.S[2]
 	B	lanes3done
 lanes3one:
-	TBZ	$0, R3, lanes3done
-	FMOVS	0(R1), F1
+	TBZ	$0, R4, lanes3done
+	FMOVS	0(R2), F1
 	B	lanes3done
 lanes4:
-	TBZ	$2, R3, lanes4low
-	FMOVQ	F26, 0(R1)
-	TBZ	$1, R3, lanes4highone
-	FMOVD	F25, 16(R1)
-	TBZ	$0, R3, lanes4done
-	ADD	$24, R1, R5
-	VST1	V25.S[2], (R5)
+	TBZ	$2, R4, lanes4low
+	FMOVQ	F26, 0(R2)
+	TBZ	$1, R4, lanes4highone
+	FMOVD	F25, 16(R2)
+	TBZ	$0, R4, lanes4done
+	ADD	$24, R2, R0
+	VST1	V25.S[2], (R0)
 	B	lanes4done
 lanes4highone:
-	TBZ	$0, R3, lanes4done
-	FMOVS	F25, 16(R1)
+	TBZ	$0, R4, lanes4done
+	FMOVS	F25, 16(R2)
 	B	lanes4done
 lanes4low:
-	TBZ	$1, R3, lanes4one
-	FMOVD	F26, 0(R1)
-	TBZ	$0, R3, lanes4done
-	ADD	$8, R1, R5
-	VST1	V26.S[2], (R5)
+	TBZ	$1, R4, lanes4one
+	FMOVD	F26, 0(R2)
+	TBZ	$0, R4, lanes4done
+	ADD	$8, R2, R0
+	VST1	V26.S[2], (R0)
 	B	lanes4done
 lanes4one:
-	TBZ	$0, R3, lanes4done
-	FMOVS	F26, 0(R1)
+	TBZ	$0, R4, lanes4done
+	FMOVS	F26, 0(R2)
 	B	lanes4done
 lanes5:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R4, lanes5low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R4, lanes5highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R4, lanes5done
-	ADD	$24, R2, R5
-	VLD1	(R5), V0.S[2]
+	TBZ	$2, R5, lanes5low
+	FMOVQ	0(R3), F1
+	TBZ	$1, R5, lanes5highone
+	FMOVD	16(R3), F0
+	TBZ	$0, R5, lanes5done
+	ADD	$24, R3, R0
+	VLD1	(R0), V0.S[2]
 	B	lanes5done
 lanes5highone:
-	TBZ	$0, R4, lanes5done
-	FMOVS	16(R2), F0
+	TBZ	$0, R5, lanes5done
+	FMOVS	16(R3), F0
 	B	lanes5done
 lanes5low:
-	TBZ	$1, R4, lanes5one
-	FMOVD	0(R2), F1
-	TBZ	$0, R4, lanes5done
-	ADD	$8, R2, R5
-	VLD1	(R5), V1.S[2]
+	TBZ	$1, R5, lanes5one
+	FMOVD	0(R3), F1
+	TBZ	$0, R5, lanes5done
+	ADD	$8, R3, R0
+	VLD1	(R0), V1.S[2]
 	B	lanes5done
 lanes5one:
-	TBZ	$0, R4, lanes5done
-	FMOVS	0(R2), F1
+	TBZ	$0, R5, lanes5done
+	FMOVS	0(R3), F1
 	B	lanes5done
 lanes6:
-	TBZ	$2, R4, lanes6low
-	FMOVQ	F24, 0(R2)
-	TBZ	$1, R4, lanes6highone
-	FMOVD	F23, 16(R2)
-	TBZ	$0, R4, lanes6done
-	ADD	$24, R2, R5
-	VST1	V23.S[2], (R5)
+	TBZ	$2, R5, lanes6low
+	FMOVQ	F24, 0(R3)
+	TBZ	$1, R5, lanes6highone
+	FMOVD	F23, 16(R3)
+	TBZ	$0, R5, lanes6done
+	ADD	$24, R3, R0
+	VST1	V23.S[2], (R0)
 	B	lanes6done
 lanes6highone:
-	TBZ	$0, R4, lanes6done
-	FMOVS	F23, 16(R2)
+	TBZ	$0, R5, lanes6done
+	FMOVS	F23, 16(R3)
 	B	lanes6done
 lanes6low:
-	TBZ	$1, R4, lanes6one
-	FMOVD	F24, 0(R2)
-	TBZ	$0, R4, lanes6done
-	ADD	$8, R2, R5
-	VST1	V24.S[2], (R5)
+	TBZ	$1, R5, lanes6one
+	FMOVD	F24, 0(R3)
+	TBZ	$0, R5, lanes6done
+	ADD	$8, R3, R0
+	VST1	V24.S[2], (R0)
 	B	lanes6done
 lanes6one:
-	TBZ	$0, R4, lanes6done
-	FMOVS	F24, 0(R2)
+	TBZ	$0, R5, lanes6done
+	FMOVS	F24, 0(R3)
 	B	lanes6done
 lanes7:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R3, lanes7low
-	FMOVQ	0(R1), F1
-	TBZ	$1, R3, lanes7highone
-	FMOVD	16(R1), F0
-	TBZ	$0, R3, lanes7done
-	ADD	$24, R1, R5
-	VLD1	(R5), V0.S[2]
+	TBZ	$2, R4, lanes7low
+	FMOVQ	0(R2), F1
+	TBZ	$1, R4, lanes7highone
+	FMOVD	16(R2), F0
+	TBZ	$0, R4, lanes7done
+	ADD	$24, R2, R0
+	VLD1	(R0), V0.S[2]
 	B	lanes7done
 lanes7highone:
-	TBZ	$0, R3, lanes7done
-	FMOVS	16(R1), F0
+	TBZ	$0, R4, lanes7done
+	FMOVS	16(R2), F0
 	B	lanes7done
 lanes7low:
-	TBZ	$1, R3, lanes7one
-	FMOVD	0(R1), F1
-	TBZ	$0, R3, lanes7done
-	ADD	$8, R1, R5
-	VLD1	(R5), V1.S[2]
+	TBZ	$1, R4, lanes7one
+	FMOVD	0(R2), F1
+	TBZ	$0, R4, lanes7done
+	ADD	$8, R2, R0
+	VLD1	(R0), V1.S[2]
 	B	lanes7done
 lanes7one:
-	TBZ	$0, R3, lanes7done
-	FMOVS	0(R1), F1
+	TBZ	$0, R4, lanes7done
+	FMOVS	0(R2), F1
 	B	lanes7done
 lanes8:
-	TBZ	$2, R3, lanes8low
-	FMOVQ	F22, 0(R1)
-	TBZ	$1, R3, lanes8highone
-	FMOVD	F21, 16(R1)
-	TBZ	$0, R3, lanes8done
-	ADD	$24, R1, R5
-	VST1	V21.S[2], (R5)
+	TBZ	$2, R4, lanes8low
+	FMOVQ	F22, 0(R2)
+	TBZ	$1, R4, lanes8highone
+	FMOVD	F21, 16(R2)
+	TBZ	$0, R4, lanes8done
+	ADD	$24, R2, R0
+	VST1	V21.S[2], (R0)
 	B	lanes8done
 lanes8highone:
-	TBZ	$0, R3, lanes8done
-	FMOVS	F21, 16(R1)
+	TBZ	$0, R4, lanes8done
+	FMOVS	F21, 16(R2)
 	B	lanes8done
 lanes8low:
-	TBZ	$1, R3, lanes8one
-	FMOVD	F22, 0(R1)
-	TBZ	$0, R3, lanes8done
-	ADD	$8, R1, R5
-	VST1	V22.S[2], (R5)
+	TBZ	$1, R4, lanes8one
+	FMOVD	F22, 0(R2)
+	TBZ	$0, R4, lanes8done
+	ADD	$8, R2, R0
+	VST1	V22.S[2], (R0)
 	B	lanes8done
 lanes8one:
-	TBZ	$0, R3, lanes8done
-	FMOVS	F22, 0(R1)
+	TBZ	$0, R4, lanes8done
+	FMOVS	F22, 0(R2)
 	B	lanes8done
 lanes9:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R4, lanes9low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R4, lanes9highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R4, lanes9done
-	ADD	$24, R2, R5
-	VLD1	(R5), V0.S[2]
+	TBZ	$2, R5, lanes9low
+	FMOVQ	0(R3), F1
+	TBZ	$1, R5, lanes9highone
+	FMOVD	16(R3), F0
+	TBZ	$0, R5, lanes9done
+	ADD	$24, R3, R0
+	VLD1	(R0), V0.S[2]
 	B	lanes9done
 lanes9highone:
-	TBZ	$0, R4, lanes9done
-	FMOVS	16(R2), F0
+	TBZ	$0, R5, lanes9done
+	FMOVS	16(R3), F0
 	B	lanes9done
 lanes9low:
-	TBZ	$1, R4, lanes9one
-	FMOVD	0(R2), F1
-	TBZ	$0, R4, lanes9done
-	ADD	$8, R2, R5
-	VLD1	(R5), V1.S[2]
+	TBZ	$1, R5, lanes9one
+	FMOVD	0(R3), F1
+	TBZ	$0, R5, lanes9done
+	ADD	$8, R3, R0
+	VLD1	(R0), V1.S[2]
 	B	lanes9done
 lanes9one:
-	TBZ	$0, R4, lanes9done
-	FMOVS	0(R2), F1
+	TBZ	$0, R5, lanes9done
+	FMOVS	0(R3), F1
 	B	lanes9done
 lanes10:
-	TBZ	$2, R4, lanes10low
-	FMOVQ	F20, 0(R2)
-	TBZ	$1, R4, lanes10highone
-	FMOVD	F19, 16(R2)
-	TBZ	$0, R4, lanes10done
-	ADD	$24, R2, R5
-	VST1	V19.S[2], (R5)
+	TBZ	$2, R5, lanes10low
+	FMOVQ	F20, 0(R3)
+	TBZ	$1, R5, lanes10highone
+	FMOVD	F19, 16(R3)
+	TBZ	$0, R5, lanes10done
+	ADD	$24, R3, R0
+	VST1	V19.S[2], (R0)
 	B	lanes10done
 lanes10highone:
-	TBZ	$0, R4, lanes10done
-	FMOVS	F19, 16(R2)
+	TBZ	$0, R5, lanes10done
+	FMOVS	F19, 16(R3)
 	B	lanes10done
 lanes10low:
-	TBZ	$1, R4, lanes10one
-	FMOVD	F20, 0(R2)
-	TBZ	$0, R4, lanes10done
-	ADD	$8, R2, R5
-	VST1	V20.S[2], (R5)
+	TBZ	$1, R5, lanes10one
+	FMOVD	F20, 0(R3)
+	TBZ	$0, R5, lanes10done
+	ADD	$8, R3, R0
+	VST1	V20.S[2], (R0)
 	B	lanes10done
 lanes10one:
-	TBZ	$0, R4, lanes10done
-	FMOVS	F20, 0(R2)
+	TBZ	$0, R5, lanes10done
+	FMOVS	F20, 0(R3)
 	B	lanes10done
 lanes11:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R3, lanes11low
-	FMOVQ	0(R1), F1
-	TBZ	$1, R3, lanes11highone
-	FMOVD	16(R1), F0
-	TBZ	$0, R3, lanes11done
-	ADD	$24, R1, R5
-	VLD1	(R5), V0.S[2]
+	TBZ	$2, R4, lanes11low
+	FMOVQ	0(R2), F1
+	TBZ	$1, R4, lanes11highone
+	FMOVD	16(R2), F0
+	TBZ	$0, R4, lanes11done
+	ADD	$24, R2, R0
+	VLD1	(R0), V0.S[2]
 	B	lanes11done
 lanes11highone:
-	TBZ	$0, R3, lanes11done
-	FMOVS	16(R1), F0
+	TBZ	$0, R4, lanes11done
+	FMOVS	16(R2), F0
 	B	lanes11done
 lanes11low:
-	TBZ	$1, R3, lanes11one
-	FMOVD	0(R1), F1
-	TBZ	$0, R3, lanes11done
-	ADD	$8, R1, R5
-	VLD1	(R5), V1.S[2]
+	TBZ	$1, R4, lanes11one
+	FMOVD	0(R2), F1
+	TBZ	$0, R4, lanes11done
+	ADD	$8, R2, R0
+	VLD1	(R0), V1.S[2]
 	B	lanes11done
 lanes11one:
-	TBZ	$0, R3, lanes11done
-	FMOVS	0(R1), F1
+	TBZ	$0, R4, lanes11done
+	FMOVS	0(R2), F1
 	B	lanes11done
 lanes12:
-	TBZ	$2, R3, lanes12low
-	FMOVQ	F18, 0(R1)
-	TBZ	$1, R3, lanes12highone
-	FMOVD	F17, 16(R1)
-	TBZ	$0, R3, lanes12done
-	ADD	$24, R1, R5
-	VST1	V17.S[2], (R5)
+	TBZ	$2, R4, lanes12low
+	FMOVQ	F18, 0(R2)
+	TBZ	$1, R4, lanes12highone
+	FMOVD	F17, 16(R2)
+	TBZ	$0, R4, lanes12done
+	ADD	$24, R2, R0
+	VST1	V17.S[2], (R0)
 	B	lanes12done
 lanes12highone:
-	TBZ	$0, R3, lanes12done
-	FMOVS	F17, 16(R1)
+	TBZ	$0, R4, lanes12done
+	FMOVS	F17, 16(R2)
 	B	lanes12done
 lanes12low:
-	TBZ	$1, R3, lanes12one
-	FMOVD	F18, 0(R1)
-	TBZ	$0, R3, lanes12done
-	ADD	$8, R1, R5
-	VST1	V18.S[2], (R5)
+	TBZ	$1, R4, lanes12one
+	FMOVD	F18, 0(R2)
+	TBZ	$0, R4, lanes12done
+	ADD	$8, R2, R0
+	VST1	V18.S[2], (R0)
 	B	lanes12done
 lanes12one:
-	TBZ	$0, R3, lanes12done
-	FMOVS	F18, 0(R1)
+	TBZ	$0, R4, lanes12done
+	FMOVS	F18, 0(R2)
 	B	lanes12done
 lanes13:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R4, lanes13low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R4, lanes13highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R4, lanes13done
-	ADD	$24, R2, R5
-	VLD1	(R5), V0.S[2]
+	TBZ	$2, R5, lanes13low
+	FMOVQ	0(R3), F1
+	TBZ	$1, R5, lanes13highone
+	FMOVD	16(R3), F0
+	TBZ	$0, R5, lanes13done
+	ADD	$24, R3, R0
+	VLD1	(R0), V0.S[2]
 	B	lanes13done
 lanes13highone:
-	TBZ	$0, R4, lanes13done
-	FMOVS	16(R2), F0
+	TBZ	$0, R5, lanes13done
+	FMOVS	16(R3), F0
 	B	lanes13done
 lanes13low:
-	TBZ	$1, R4, lanes13one
-	FMOVD	0(R2), F1
-	TBZ	$0, R4, lanes13done
-	ADD	$8, R2, R5
-	VLD1	(R5), V1.S[2]
+	TBZ	$1, R5, lanes13one
+	FMOVD	0(R3), F1
+	TBZ	$0, R5, lanes13done
+	ADD	$8, R3, R0
+	VLD1	(R0), V1.S[2]
 	B	lanes13done
 lanes13one:
-	TBZ	$0, R4, lanes13done
-	FMOVS	0(R2), F1
+	TBZ	$0, R5, lanes13done
+	FMOVS	0(R3), F1
 	B	lanes13done
 lanes14:
-	TBZ	$2, R4, lanes14low
-	FMOVQ	F16, 0(R2)
-	TBZ	$1, R4, lanes14highone
-	FMOVD	F15, 16(R2)
-	TBZ	$0, R4, lanes14done
-	ADD	$24, R2, R5
-	VST1	V15.S[2], (R5)
+	TBZ	$2, R5, lanes14low
+	FMOVQ	F16, 0(R3)
+	TBZ	$1, R5, lanes14highone
+	FMOVD	F15, 16(R3)
+	TBZ	$0, R5, lanes14done
+	ADD	$24, R3, R0
+	VST1	V15.S[2], (R0)
 	B	lanes14done
 lanes14highone:
-	TBZ	$0, R4, lanes14done
-	FMOVS	F15, 16(R2)
+	TBZ	$0, R5, lanes14done
+	FMOVS	F15, 16(R3)
 	B	lanes14done
 lanes14low:
-	TBZ	$1, R4, lanes14one
-	FMOVD	F16, 0(R2)
-	TBZ	$0, R4, lanes14done
-	ADD	$8, R2, R5
-	VST1	V16.S[2], (R5)
+	TBZ	$1, R5, lanes14one
+	FMOVD	F16, 0(R3)
+	TBZ	$0, R5, lanes14done
+	ADD	$8, R3, R0
+	VST1	V16.S[2], (R0)
 	B	lanes14done
 lanes14one:
-	TBZ	$0, R4, lanes14done
-	FMOVS	F16, 0(R2)
+	TBZ	$0, R5, lanes14done
+	FMOVS	F16, 0(R3)
 	B	lanes14done
 lanes15:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R3, lanes15low
-	FMOVQ	0(R1), F1
-	TBZ	$1, R3, lanes15highone
-	FMOVD	16(R1), F0
-	TBZ	$0, R3, lanes15done
-	ADD	$24, R1, R5
-	VLD1	(R5), V0.S[2]
+	TBZ	$2, R4, lanes15low
+	FMOVQ	0(R2), F1
+	TBZ	$1, R4, lanes15highone
+	FMOVD	16(R2), F0
+	TBZ	$0, R4, lanes15done
+	ADD	$24, R2, R0
+	VLD1	(R0), V0.S[2]
 	B	lanes15done
 lanes15highone:
-	TBZ	$0, R3, lanes15done
-	FMOVS	16(R1), F0
+	TBZ	$0, R4, lanes15done
+	FMOVS	16(R2), F0
 	B	lanes15done
 lanes15low:
-	TBZ	$1, R3, lanes15one
-	FMOVD	0(R1), F1
-	TBZ	$0, R3, lanes15done
-	ADD	$8, R1, R5
-	VLD1	(R5), V1.S[2]
+	TBZ	$1, R4, lanes15one
+	FMOVD	0(R2), F1
+	TBZ	$0, R4, lanes15done
+	ADD	$8, R2, R0
+	VLD1	(R0), V1.S[2]
 	B	lanes15done
 lanes15one:
-	TBZ	$0, R3, lanes15done
-	FMOVS	0(R1), F1
+	TBZ	$0, R4, lanes15done
+	FMOVS	0(R2), F1
 	B	lanes15done
 lanes16:
-	TBZ	$2, R3, lanes16low
-	FMOVQ	F14, 0(R1)
-	TBZ	$1, R3, lanes16highone
-	FMOVD	F13, 16(R1)
-	TBZ	$0, R3, lanes16done
-	ADD	$24, R1, R5
-	VST1	V13.S[2], (R5)
+	TBZ	$2, R4, lanes16low
+	FMOVQ	F14, 0(R2)
+	TBZ	$1, R4, lanes16highone
+	FMOVD	F13, 16(R2)
+	TBZ	$0, R4, lanes16done
+	ADD	$24, R2, R0
+	VST1	V13.S[2], (R0)
 	B	lanes16done
 lanes16highone:
-	TBZ	$0, R3, lanes16done
-	FMOVS	F13, 16(R1)
+	TBZ	$0, R4, lanes16done
+	FMOVS	F13, 16(R2)
 	B	lanes16done
 lanes16low:
-	TBZ	$1, R3, lanes16one
-	FMOVD	F14, 0(R1)
-	TBZ	$0, R3, lanes16done
-	ADD	$8, R1, R5
-	VST1	V14.S[2], (R5)
+	TBZ	$1, R4, lanes16one
+	FMOVD	F14, 0(R2)
+	TBZ	$0, R4, lanes16done
+	ADD	$8, R2, R0
+	VST1	V14.S[2], (R0)
 	B	lanes16done
 lanes16one:
-	TBZ	$0, R3, lanes16done
-	FMOVS	F14, 0(R1)
+	TBZ	$0, R4, lanes16done
+	FMOVS	F14, 0(R2)
 	B	lanes16done
 lanes17:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R4, lanes17low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R4, lanes17highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R4, lanes17done
-	ADD	$24, R2, R5
-	VLD1	(R5), V0.S[2]
+	TBZ	$2, R5, lanes17low
+	FMOVQ	0(R3), F1
+	TBZ	$1, R5, lanes17highone
+	FMOVD	16(R3), F0
+	TBZ	$0, R5, lanes17done
+	ADD	$24, R3, R0
+	VLD1	(R0), V0.S[2]
 	B	lanes17done
 lanes17highone:
-	TBZ	$0, R4, lanes17done
-	FMOVS	16(R2), F0
+	TBZ	$0, R5, lanes17done
+	FMOVS	16(R3), F0
 	B	lanes17done
 lanes17low:
-	TBZ	$1, R4, lanes17one
-	FMOVD	0(R2), F1
-	TBZ	$0, R4, lanes17done
-	ADD	$8, R2, R5
-	VLD1	(R5), V1.S[2]
+	TBZ	$1, R5, lanes17one
+	FMOVD	0(R3), F1
+	TBZ	$0, R5, lanes17done
+	ADD	$8, R3, R0
+	VLD1	(R0), V1.S[2]
 	B	lanes17done
 lanes17one:
-	TBZ	$0, R4, lanes17done
-	FMOVS	0(R2), F1
+	TBZ	$0, R5, lanes17done
+	FMOVS	0(R3), F1
 	B	lanes17done
 lanes18:
-	TBZ	$2, R4, lanes18low
-	FMOVQ	F12, 0(R2)
-	TBZ	$1, R4, lanes18highone
-	FMOVD	F11, 16(R2)
-	TBZ	$0, R4, lanes18done
-	ADD	$24, R2, R5
-	VST1	V11.S[2], (R5)
+	TBZ	$2, R5, lanes18low
+	FMOVQ	F12, 0(R3)
+	TBZ	$1, R5, lanes18highone
+	FMOVD	F11, 16(R3)
+	TBZ	$0, R5, lanes18done
+	ADD	$24, R3, R0
+	VST1	V11.S[2], (R0)
 	B	lanes18done
 lanes18highone:
-	TBZ	$0, R4, lanes18done
-	FMOVS	F11, 16(R2)
+	TBZ	$0, R5, lanes18done
+	FMOVS	F11, 16(R3)
 	B	lanes18done
 lanes18low:
-	TBZ	$1, R4, lanes18one
-	FMOVD	F12, 0(R2)
-	TBZ	$0, R4, lanes18done
-	ADD	$8, R2, R5
-	VST1	V12.S[2], (R5)
+	TBZ	$1, R5, lanes18one
+	FMOVD	F12, 0(R3)
+	TBZ	$0, R5, lanes18done
+	ADD	$8, R3, R0
+	VST1	V12.S[2], (R0)
 	B	lanes18done
 lanes18one:
-	TBZ	$0, R4, lanes18done
-	FMOVS	F12, 0(R2)
+	TBZ	$0, R5, lanes18done
+	FMOVS	F12, 0(R3)
 	B	lanes18done
 lanes19:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R3, lanes19low
-	FMOVQ	0(R1), F1
-	TBZ	$1, R3, lanes19highone
-	FMOVD	16(R1), F0
-	TBZ	$0, R3, lanes19done
-	ADD	$24, R1, R5
-	VLD1	(R5), V0.S[2]
+	TBZ	$2, R4, lanes19low
+	FMOVQ	0(R2), F1
+	TBZ	$1, R4, lanes19highone
+	FMOVD	16(R2), F0
+	TBZ	$0, R4, lanes19done
+	ADD	$24, R2, R0
+	VLD1	(R0), V0.S[2]
 	B	lanes19done
 lanes19highone:
-	TBZ	$0, R3, lanes19done
-	FMOVS	16(R1), F0
+	TBZ	$0, R4, lanes19done
+	FMOVS	16(R2), F0
 	B	lanes19done
 lanes19low:
-	TBZ	$1, R3, lanes19one
-	FMOVD	0(R1), F1
-	TBZ	$0, R3, lanes19done
-	ADD	$8, R1, R5
-	VLD1	(R5), V1.S[2]
+	TBZ	$1, R4, lanes19one
+	FMOVD	0(R2), F1
+	TBZ	$0, R4, lanes19done
+	ADD	$8, R2, R0
+	VLD1	(R0), V1.S[2]
 	B	lanes19done
 lanes19one:
-	TBZ	$0, R3, lanes19done
-	FMOVS	0(R1), F1
+	TBZ	$0, R4, lanes19done
+	FMOVS	0(R2), F1
 	B	lanes19done
 lanes20:
-	TBZ	$2, R3, lanes20low
-	FMOVQ	F10, 0(R1)
-	TBZ	$1, R3, lanes20highone
-	FMOVD	F9, 16(R1)
-	TBZ	$0, R3, lanes20done
-	ADD	$24, R1, R5
-	VST1	V9.S[2], (R5)
+	TBZ	$2, R4, lanes20low
+	FMOVQ	F10, 0(R2)
+	TBZ	$1, R4, lanes20highone
+	FMOVD	F9, 16(R2)
+	TBZ	$0, R4, lanes20done
+	ADD	$24, R2, R0
+	VST1	V9.S[2], (R0)
 	B	lanes20done
 lanes20highone:
-	TBZ	$0, R3, lanes20done
-	FMOVS	F9, 16(R1)
+	TBZ	$0, R4, lanes20done
+	FMOVS	F9, 16(R2)
 	B	lanes20done
 lanes20low:
-	TBZ	$1, R3, lanes20one
-	FMOVD	F10, 0(R1)
-	TBZ	$0, R3, lanes20done
-	ADD	$8, R1, R5
-	VST1	V10.S[2], (R5)
+	TBZ	$1, R4, lanes20one
+	FMOVD	F10, 0(R2)
+	TBZ	$0, R4, lanes20done
+	ADD	$8, R2, R0
+	VST1	V10.S[2], (R0)
 	B	lanes20done
 lanes20one:
-	TBZ	$0, R3, lanes20done
-	FMOVS	F10, 0(R1)
+	TBZ	$0, R4, lanes20done
+	FMOVS	F10, 0(R2)
 	B	lanes20done
 lanes21:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R4, lanes21low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R4, lanes21highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R4, lanes21done
-	ADD	$24, R2, R0
+	TBZ	$2, R5, lanes21low
+	FMOVQ	0(R3), F1
+	TBZ	$1, R5, lanes21highone
+	FMOVD	16(R3), F0
+	TBZ	$0, R5, lanes21done
+	ADD	$24, R3, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes21done
 lanes21highone:
-	TBZ	$0, R4, lanes21done
-	FMOVS	16(R2), F0
+	TBZ	$0, R5, lanes21done
+	FMOVS	16(R3), F0
 	B	lanes21done
 lanes21low:
-	TBZ	$1, R4, lanes21one
-	FMOVD	0(R2), F1
-	TBZ	$0, R4, lanes21done
-	ADD	$8, R2, R0
+	TBZ	$1, R5, lanes21one
+	FMOVD	0(R3), F1
+	TBZ	$0, R5, lanes21done
+	ADD	$8, R3, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes21done
 lanes21one:
-	TBZ	$0, R4, lanes21done
-	FMOVS	0(R2), F1
+	TBZ	$0, R5, lanes21done
+	FMOVS	0(R3), F1
 	B	lanes21done
 lanes22:
-	TBZ	$2, R4, lanes22low
-	FMOVQ	F8, 0(R2)
-	TBZ	$1, R4, lanes22highone
-	FMOVD	F7, 16(R2)
-	TBZ	$0, R4, lanes22done
-	ADD	$24, R2, R0
+	TBZ	$2, R5, lanes22low
+	FMOVQ	F8, 0(R3)
+	TBZ	$1, R5, lanes22highone
+	FMOVD	F7, 16(R3)
+	TBZ	$0, R5, lanes22done
+	ADD	$24, R3, R0
 	VST1	V7.S[2], (R0)
 	B	lanes22done
 lanes22highone:
-	TBZ	$0, R4, lanes22done
-	FMOVS	F7, 16(R2)
+	TBZ	$0, R5, lanes22done
+	FMOVS	F7, 16(R3)
 	B	lanes22done
 lanes22low:
-	TBZ	$1, R4, lanes22one
-	FMOVD	F8, 0(R2)
-	TBZ	$0, R4, lanes22done
-	ADD	$8, R2, R0
+	TBZ	$1, R5, lanes22one
+	FMOVD	F8, 0(R3)
+	TBZ	$0, R5, lanes22done
+	ADD	$8, R3, R0
 	VST1	V8.S[2], (R0)
 	B	lanes22done
 lanes22one:
-	TBZ	$0, R4, lanes22done
-	FMOVS	F8, 0(R2)
+	TBZ	$0, R5, lanes22done
+	FMOVS	F8, 0(R3)
 	B	lanes22done
 lanes23:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R3, lanes23low
-	FMOVQ	0(R1), F1
-	TBZ	$1, R3, lanes23highone
-	FMOVD	16(R1), F0
-	TBZ	$0, R3, lanes23done
-	ADD	$24, R1, R0
+	TBZ	$2, R4, lanes23low
+	FMOVQ	0(R2), F1
+	TBZ	$1, R4, lanes23highone
+	FMOVD	16(R2), F0
+	TBZ	$0, R4, lanes23done
+	ADD	$24, R2, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes23done
 lanes23highone:
-	TBZ	$0, R3, lanes23done
-	FMOVS	16(R1), F0
+	TBZ	$0, R4, lanes23done
+	FMOVS	16(R2), F0
 	B	lanes23done
 lanes23low:
-	TBZ	$1, R3, lanes23one
-	FMOVD	0(R1), F1
-	TBZ	$0, R3, lanes23done
-	ADD	$8, R1, R0
+	TBZ	$1, R4, lanes23one
+	FMOVD	0(R2), F1
+	TBZ	$0, R4, lanes23done
+	ADD	$8, R2, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes23done
 lanes23one:
-	TBZ	$0, R3, lanes23done
-	FMOVS	0(R1), F1
+	TBZ	$0, R4, lanes23done
+	FMOVS	0(R2), F1
 	B	lanes23done
 lanes24:
-	TBZ	$2, R3, lanes24low
-	FMOVQ	F6, 0(R1)
-	TBZ	$1, R3, lanes24highone
-	FMOVD	F5, 16(R1)
-	TBZ	$0, R3, lanes24done
-	ADD	$24, R1, R0
+	TBZ	$2, R4, lanes24low
+	FMOVQ	F6, 0(R2)
+	TBZ	$1, R4, lanes24highone
+	FMOVD	F5, 16(R2)
+	TBZ	$0, R4, lanes24done
+	ADD	$24, R2, R0
 	VST1	V5.S[2], (R0)
 	B	lanes24done
 lanes24highone:
-	TBZ	$0, R3, lanes24done
-	FMOVS	F5, 16(R1)
+	TBZ	$0, R4, lanes24done
+	FMOVS	F5, 16(R2)
 	B	lanes24done
 lanes24low:
-	TBZ	$1, R3, lanes24one
-	FMOVD	F6, 0(R1)
-	TBZ	$0, R3, lanes24done
-	ADD	$8, R1, R0
+	TBZ	$1, R4, lanes24one
+	FMOVD	F6, 0(R2)
+	TBZ	$0, R4, lanes24done
+	ADD	$8, R2, R0
 	VST1	V6.S[2], (R0)
 	B	lanes24done
 lanes24one:
-	TBZ	$0, R3, lanes24done
-	FMOVS	F6, 0(R1)
+	TBZ	$0, R4, lanes24done
+	FMOVS	F6, 0(R2)
 	B	lanes24done
 lanes25:
-	TBZ	$2, R4, lanes25low
-	FMOVQ	F28, 0(R2)
-	TBZ	$1, R4, lanes25highone
-	FMOVD	F27, 16(R2)
-	TBZ	$0, R4, lanes25done
-	ADD	$24, R2, R5
-	VST1	V27.S[2], (R5)
+	TBZ	$2, R5, lanes25low
+	FMOVQ	F28, 0(R3)
+	TBZ	$1, R5, lanes25highone
+	FMOVD	F27, 16(R3)
+	TBZ	$0, R5, lanes25done
+	ADD	$24, R3, R0
+	VST1	V27.S[2], (R0)
 	B	lanes25done
 lanes25highone:
-	TBZ	$0, R4, lanes25done
-	FMOVS	F27, 16(R2)
+	TBZ	$0, R5, lanes25done
+	FMOVS	F27, 16(R3)
 	B	lanes25done
 lanes25low:
-	TBZ	$1, R4, lanes25one
-	FMOVD	F28, 0(R2)
-	TBZ	$0, R4, lanes25done
-	ADD	$8, R2, R5
-	VST1	V28.S[2], (R5)
+	TBZ	$1, R5, lanes25one
+	FMOVD	F28, 0(R3)
+	TBZ	$0, R5, lanes25done
+	ADD	$8, R3, R0
+	VST1	V28.S[2], (R0)
 	B	lanes25done
 lanes25one:
-	TBZ	$0, R4, lanes25done
-	FMOVS	F28, 0(R2)
+	TBZ	$0, R5, lanes25done
+	FMOVS	F28, 0(R3)
 	B	lanes25done
 lanes26:
-	TBZ	$2, R3, lanes26low
-	FMOVQ	F26, 0(R1)
-	TBZ	$1, R3, lanes26highone
-	FMOVD	F25, 16(R1)
-	TBZ	$0, R3, lanes26done
-	ADD	$24, R1, R5
-	VST1	V25.S[2], (R5)
+	TBZ	$2, R4, lanes26low
+	FMOVQ	F26, 0(R2)
+	TBZ	$1, R4, lanes26highone
+	FMOVD	F25, 16(R2)
+	TBZ	$0, R4, lanes26done
+	ADD	$24, R2, R0
+	VST1	V25.S[2], (R0)
 	B	lanes26done
 lanes26highone:
-	TBZ	$0, R3, lanes26done
-	FMOVS	F25, 16(R1)
+	TBZ	$0, R4, lanes26done
+	FMOVS	F25, 16(R2)
 	B	lanes26done
 lanes26low:
-	TBZ	$1, R3, lanes26one
-	FMOVD	F26, 0(R1)
-	TBZ	$0, R3, lanes26done
-	ADD	$8, R1, R5
-	VST1	V26.S[2], (R5)
+	TBZ	$1, R4, lanes26one
+	FMOVD	F26, 0(R2)
+	TBZ	$0, R4, lanes26done
+	ADD	$8, R2, R0
+	VST1	V26.S[2], (R0)
 	B	lanes26done
 lanes26one:
-	TBZ	$0, R3, lanes26done
-	FMOVS	F26, 0(R1)
+	TBZ	$0, R4, lanes26done
+	FMOVS	F26, 0(R2)
 	B	lanes26done
 lanes27:
-	TBZ	$2, R4, lanes27low
-	FMOVQ	F24, 0(R2)
-	TBZ	$1, R4, lanes27highone
-	FMOVD	F23, 16(R2)
-	TBZ	$0, R4, lanes27done
-	ADD	$24, R2, R5
-	VST1	V23.S[2], (R5)
+	TBZ	$2, R5, lanes27low
+	FMOVQ	F24, 0(R3)
+	TBZ	$1, R5, lanes27highone
+	FMOVD	F23, 16(R3)
+	TBZ	$0, R5, lanes27done
+	ADD	$24, R3, R0
+	VST1	V23.S[2], (R0)
 	B	lanes27done
 lanes27highone:
-	TBZ	$0, R4, lanes27done
-	FMOVS	F23, 16(R2)
+	TBZ	$0, R5, lanes27done
+	FMOVS	F23, 16(R3)
 	B	lanes27done
 lanes27low:
-	TBZ	$1, R4, lanes27one
-	FMOVD	F24, 0(R2)
-	TBZ	$0, R4, lanes27done
-	ADD	$8, R2, R5
-	VST1	V24.S[2], (R5)
+	TBZ	$1, R5, lanes27one
+	FMOVD	F24, 0(R3)
+	TBZ	$0, R5, lanes27done
+	ADD	$8, R3, R0
+	VST1	V24.S[2], (R0)
 	B	lanes27done
 lanes27one:
-	TBZ	$0, R4, lanes27done
-	FMOVS	F24, 0(R2)
+	TBZ	$0, R5, lanes27done
+	FMOVS	F24, 0(R3)
 	B	lanes27done
 lanes28:
-	TBZ	$2, R3, lanes28low
-	FMOVQ	F22, 0(R1)
-	TBZ	$1, R3, lanes28highone
-	FMOVD	F21, 16(R1)
-	TBZ	$0, R3, lanes28done
-	ADD	$24, R1, R5
-	VST1	V21.S[2], (R5)
+	TBZ	$2, R4, lanes28low
+	FMOVQ	F22, 0(R2)
+	TBZ	$1, R4, lanes28highone
+	FMOVD	F21, 16(R2)
+	TBZ	$0, R4, lanes28done
+	ADD	$24, R2, R0
+	VST1	V21.S[2], (R0)
 	B	lanes28done
 lanes28highone:
-	TBZ	$0, R3, lanes28done
-	FMOVS	F21, 16(R1)
+	TBZ	$0, R4, lanes28done
+	FMOVS	F21, 16(R2)
 	B	lanes28done
 lanes28low:
-	TBZ	$1, R3, lanes28one
-	FMOVD	F22, 0(R1)
-	TBZ	$0, R3, lanes28done
-	ADD	$8, R1, R5
-	VST1	V22.S[2], (R5)
+	TBZ	$1, R4, lanes28one
+	FMOVD	F22, 0(R2)
+	TBZ	$0, R4, lanes28done
+	ADD	$8, R2, R0
+	VST1	V22.S[2], (R0)
 	B	lanes28done
 lanes28one:
-	TBZ	$0, R3, lanes28done
-	FMOVS	F22, 0(R1)
+	TBZ	$0, R4, lanes28done
+	FMOVS	F22, 0(R2)
 	B	lanes28done
 lanes29:
-	TBZ	$2, R4, lanes29low
-	FMOVQ	F20, 0(R2)
-	TBZ	$1, R4, lanes29highone
-	FMOVD	F19, 16(R2)
-	TBZ	$0, R4, lanes29done
-	ADD	$24, R2, R5
-	VST1	V19.S[2], (R5)
+	TBZ	$2, R5, lanes29low
+	FMOVQ	F20, 0(R3)
+	TBZ	$1, R5, lanes29highone
+	FMOVD	F19, 16(R3)
+	TBZ	$0, R5, lanes29done
+	ADD	$24, R3, R0
+	VST1	V19.S[2], (R0)
 	B	lanes29done
 lanes29highone:
-	TBZ	$0, R4, lanes29done
-	FMOVS	F19, 16(R2)
+	TBZ	$0, R5, lanes29done
+	FMOVS	F19, 16(R3)
 	B	lanes29done
 lanes29low:
-	TBZ	$1, R4, lanes29one
-	FMOVD	F20, 0(R2)
-	TBZ	$0, R4, lanes29done
-	ADD	$8, R2, R5
-	VST1	V20.S[2], (R5)
+	TBZ	$1, R5, lanes29one
+	FMOVD	F20, 0(R3)
+	TBZ	$0, R5, lanes29done
+	ADD	$8, R3, R0
+	VST1	V20.S[2], (R0)
 	B	lanes29done
 lanes29one:
-	TBZ	$0, R4, lanes29done
-	FMOVS	F20, 0(R2)
+	TBZ	$0, R5, lanes29done
+	FMOVS	F20, 0(R3)
 	B	lanes29done
 lanes30:
-	TBZ	$2, R3, lanes30low
-	FMOVQ	F18, 0(R1)
-	TBZ	$1, R3, lanes30highone
-	FMOVD	F17, 16(R1)
-	TBZ	$0, R3, lanes30done
-	ADD	$24, R1, R5
-	VST1	V17.S[2], (R5)
+	TBZ	$2, R4, lanes30low
+	FMOVQ	F18, 0(R2)
+	TBZ	$1, R4, lanes30highone
+	FMOVD	F17, 16(R2)
+	TBZ	$0, R4, lanes30done
+	ADD	$24, R2, R0
+	VST1	V17.S[2], (R0)
 	B	lanes30done
 lanes30highone:
-	TBZ	$0, R3, lanes30done
-	FMOVS	F17, 16(R1)
+	TBZ	$0, R4, lanes30done
+	FMOVS	F17, 16(R2)
 	B	lanes30done
 lanes30low:
-	TBZ	$1, R3, lanes30one
-	FMOVD	F18, 0(R1)
-	TBZ	$0, R3, lanes30done
-	ADD	$8, R1, R5
-	VST1	V18.S[2], (R5)
+	TBZ	$1, R4, lanes30one
+	FMOVD	F18, 0(R2)
+	TBZ	$0, R4, lanes30done
+	ADD	$8, R2, R0
+	VST1	V18.S[2], (R0)
 	B	lanes30done
 lanes30one:
-	TBZ	$0, R3, lanes30done
-	FMOVS	F18, 0(R1)
+	TBZ	$0, R4, lanes30done
+	FMOVS	F18, 0(R2)
 	B	lanes30done
 lanes31:
-	TBZ	$2, R4, lanes31low
-	FMOVQ	F16, 0(R2)
-	TBZ	$1, R4, lanes31highone
-	FMOVD	F15, 16(R2)
-	TBZ	$0, R4, lanes31done
-	ADD	$24, R2, R5
-	VST1	V15.S[2], (R5)
+	TBZ	$2, R5, lanes31low
+	FMOVQ	F16, 0(R3)
+	TBZ	$1, R5, lanes31highone
+	FMOVD	F15, 16(R3)
+	TBZ	$0, R5, lanes31done
+	ADD	$24, R3, R0
+	VST1	V15.S[2], (R0)
 	B	lanes31done
 lanes31highone:
-	TBZ	$0, R4, lanes31done
-	FMOVS	F15, 16(R2)
+	TBZ	$0, R5, lanes31done
+	FMOVS	F15, 16(R3)
 	B	lanes31done
 lanes31low:
-	TBZ	$1, R4, lanes31one
-	FMOVD	F16, 0(R2)
-	TBZ	$0, R4, lanes31done
-	ADD	$8, R2, R5
-	VST1	V16.S[2], (R5)
+	TBZ	$1, R5, lanes31one
+	FMOVD	F16, 0(R3)
+	TBZ	$0, R5, lanes31done
+	ADD	$8, R3, R0
+	VST1	V16.S[2], (R0)
 	B	lanes31done
 lanes31one:
-	TBZ	$0, R4, lanes31done
-	FMOVS	F16, 0(R2)
+	TBZ	$0, R5, lanes31done
+	FMOVS	F16, 0(R3)
 	B	lanes31done
 lanes32:
-	TBZ	$2, R3, lanes32low
-	FMOVQ	F14, 0(R1)
-	TBZ	$1, R3, lanes32highone
-	FMOVD	F13, 16(R1)
-	TBZ	$0, R3, lanes32done
-	ADD	$24, R1, R5
-	VST1	V13.S[2], (R5)
+	TBZ	$2, R4, lanes32low
+	FMOVQ	F14, 0(R2)
+	TBZ	$1, R4, lanes32highone
+	FMOVD	F13, 16(R2)
+	TBZ	$0, R4, lanes32done
+	ADD	$24, R2, R0
+	VST1	V13.S[2], (R0)
 	B	lanes32done
 lanes32highone:
-	TBZ	$0, R3, lanes32done
-	FMOVS	F13, 16(R1)
+	TBZ	$0, R4, lanes32done
+	FMOVS	F13, 16(R2)
 	B	lanes32done
 lanes32low:
-	TBZ	$1, R3, lanes32one
-	FMOVD	F14, 0(R1)
-	TBZ	$0, R3, lanes32done
-	ADD	$8, R1, R5
-	VST1	V14.S[2], (R5)
+	TBZ	$1, R4, lanes32one
+	FMOVD	F14, 0(R2)
+	TBZ	$0, R4, lanes32done
+	ADD	$8, R2, R0
+	VST1	V14.S[2], (R0)
 	B	lanes32done
 lanes32one:
-	TBZ	$0, R3, lanes32done
-	FMOVS	F14, 0(R1)
+	TBZ	$0, R4, lanes32done
+	FMOVS	F14, 0(R2)
 	B	lanes32done
 lanes33:
-	TBZ	$2, R4, lanes33low
-	FMOVQ	F12, 0(R2)
-	TBZ	$1, R4, lanes33highone
-	FMOVD	F11, 16(R2)
-	TBZ	$0, R4, lanes33done
-	ADD	$24, R2, R5
-	VST1	V11.S[2], (R5)
+	TBZ	$2, R5, lanes33low
+	FMOVQ	F12, 0(R3)
+	TBZ	$1, R5, lanes33highone
+	FMOVD	F11, 16(R3)
+	TBZ	$0, R5, lanes33done
+	ADD	$24, R3, R0
+	VST1	V11.S[2], (R0)
 	B	lanes33done
 lanes33highone:
-	TBZ	$0, R4, lanes33done
-	FMOVS	F11, 16(R2)
+	TBZ	$0, R5, lanes33done
+	FMOVS	F11, 16(R3)
 	B	lanes33done
 lanes33low:
-	TBZ	$1, R4, lanes33one
-	FMOVD	F12, 0(R2)
-	TBZ	$0, R4, lanes33done
-	ADD	$8, R2, R5
-	VST1	V12.S[2], (R5)
+	TBZ	$1, R5, lanes33one
+	FMOVD	F12, 0(R3)
+	TBZ	$0, R5, lanes33done
+	ADD	$8, R3, R0
+	VST1	V12.S[2], (R0)
 	B	lanes33done
 lanes33one:
-	TBZ	$0, R4, lanes33done
-	FMOVS	F12, 0(R2)
+	TBZ	$0, R5, lanes33done
+	FMOVS	F12, 0(R3)
 	B	lanes33done
 lanes34:
-	TBZ	$2, R3, lanes34low
-	FMOVQ	F10, 0(R1)
-	TBZ	$1, R3, lanes34highone
-	FMOVD	F9, 16(R1)
-	TBZ	$0, R3, lanes34done
-	ADD	$24, R1, R5
-	VST1	V9.S[2], (R5)
+	TBZ	$2, R4, lanes34low
+	FMOVQ	F10, 0(R2)
+	TBZ	$1, R4, lanes34highone
+	FMOVD	F9, 16(R2)
+	TBZ	$0, R4, lanes34done
+	ADD	$24, R2, R0
+	VST1	V9.S[2], (R0)
 	B	lanes34done
 lanes34highone:
-	TBZ	$0, R3, lanes34done
-	FMOVS	F9, 16(R1)
+	TBZ	$0, R4, lanes34done
+	FMOVS	F9, 16(R2)
 	B	lanes34done
 lanes34low:
-	TBZ	$1, R3, lanes34one
-	FMOVD	F10, 0(R1)
-	TBZ	$0, R3, lanes34done
-	ADD	$8, R1, R5
-	VST1	V10.S[2], (R5)
+	TBZ	$1, R4, lanes34one
+	FMOVD	F10, 0(R2)
+	TBZ	$0, R4, lanes34done
+	ADD	$8, R2, R0
+	VST1	V10.S[2], (R0)
 	B	lanes34done
 lanes34one:
-	TBZ	$0, R3, lanes34done
-	FMOVS	F10, 0(R1)
+	TBZ	$0, R4, lanes34done
+	FMOVS	F10, 0(R2)
 	B	lanes34done
 lanes35:
-	TBZ	$2, R4, lanes35low
-	FMOVQ	F8, 0(R2)
-	TBZ	$1, R4, lanes35highone
-	FMOVD	F7, 16(R2)
-	TBZ	$0, R4, lanes35done
-	ADD	$24, R2, R0
+	TBZ	$2, R5, lanes35low
+	FMOVQ	F8, 0(R3)
+	TBZ	$1, R5, lanes35highone
+	FMOVD	F7, 16(R3)
+	TBZ	$0, R5, lanes35done
+	ADD	$24, R3, R0
 	VST1	V7.S[2], (R0)
 	B	lanes35done
 lanes35highone:
-	TBZ	$0, R4, lanes35done
-	FMOVS	F7, 16(R2)
+	TBZ	$0, R5, lanes35done
+	FMOVS	F7, 16(R3)
 	B	lanes35done
 lanes35low:
-	TBZ	$1, R4, lanes35one
-	FMOVD	F8, 0(R2)
-	TBZ	$0, R4, lanes35done
-	ADD	$8, R2, R0
+	TBZ	$1, R5, lanes35one
+	FMOVD	F8, 0(R3)
+	TBZ	$0, R5, lanes35done
+	ADD	$8, R3, R0
 	VST1	V8.S[2], (R0)
 	B	lanes35done
 lanes35one:
-	TBZ	$0, R4, lanes35done
-	FMOVS	F8, 0(R2)
+	TBZ	$0, R5, lanes35done
+	FMOVS	F8, 0(R3)
 	B	lanes35done
 lanes36:
-	TBZ	$2, R3, lanes36low
-	FMOVQ	F6, 0(R1)
-	TBZ	$1, R3, lanes36highone
-	FMOVD	F5, 16(R1)
-	TBZ	$0, R3, lanes36done
-	ADD	$24, R1, R0
+	TBZ	$2, R4, lanes36low
+	FMOVQ	F6, 0(R2)
+	TBZ	$1, R4, lanes36highone
+	FMOVD	F5, 16(R2)
+	TBZ	$0, R4, lanes36done
+	ADD	$24, R2, R0
 	VST1	V5.S[2], (R0)
 	B	lanes36done
 lanes36highone:
-	TBZ	$0, R3, lanes36done
-	FMOVS	F5, 16(R1)
+	TBZ	$0, R4, lanes36done
+	FMOVS	F5, 16(R2)
 	B	lanes36done
 lanes36low:
-	TBZ	$1, R3, lanes36one
-	FMOVD	F6, 0(R1)
-	TBZ	$0, R3, lanes36done
-	ADD	$8, R1, R0
+	TBZ	$1, R4, lanes36one
+	FMOVD	F6, 0(R2)
+	TBZ	$0, R4, lanes36done
+	ADD	$8, R2, R0
 	VST1	V6.S[2], (R0)
 	B	lanes36done
 lanes36one:
-	TBZ	$0, R3, lanes36done
-	FMOVS	F6, 0(R1)
+	TBZ	$0, R4, lanes36done
+	FMOVS	F6, 0(R2)
 	B	lanes36done
 
 // func packPairsNEONBF16(pairs int, even *uint16, odd *uint16, stride int, dst *float32, step int)

@@ -19,6 +19,9 @@ var (
 	_ = [1]byte{}[unsafe.Offsetof(Tile{}.Bias)-80]
 	_ = [1]byte{}[unsafe.Offsetof(Tile{}.Add)-88]
 	_ = [1]byte{}[unsafe.Offsetof(Tile{}.Ahead)-96]
+	_ = [1]byte{}[unsafe.Offsetof(Tile{}.Count)-104]
+	_ = [1]byte{}[unsafe.Offsetof(Tile{}.BNext)-112]
+	_ = [1]byte{}[unsafe.Offsetof(Tile{}.CNext)-120]
 )
 
 // The offsets at which the assembly reads strip: each index is 0.

@@ -2,102 +2,102 @@
 
 package gemm
 
-// tile1AVX2 computes a tile of C of 1 rows by two vectors.
+// tile1AVX2 computes tiles of C of 1 rows by two vectors.
 //
 //go:noescape
 func tile1AVX2(tile *Tile)
 
-// tile2AVX2 computes a tile of C of 2 rows by two vectors.
+// tile2AVX2 computes tiles of C of 2 rows by two vectors.
 //
 //go:noescape
 func tile2AVX2(tile *Tile)
 
-// tile3AVX2 computes a tile of C of 3 rows by two vectors.
+// tile3AVX2 computes tiles of C of 3 rows by two vectors.
 //
 //go:noescape
 func tile3AVX2(tile *Tile)
 
-// tile4AVX2 computes a tile of C of 4 rows by two vectors.
+// tile4AVX2 computes tiles of C of 4 rows by two vectors.
 //
 //go:noescape
 func tile4AVX2(tile *Tile)
 
-// tile5AVX2 computes a tile of C of 5 rows by two vectors.
+// tile5AVX2 computes tiles of C of 5 rows by two vectors.
 //
 //go:noescape
 func tile5AVX2(tile *Tile)
 
-// tile6AVX2 computes a tile of C of 6 rows by two vectors.
+// tile6AVX2 computes tiles of C of 6 rows by two vectors.
 //
 //go:noescape
 func tile6AVX2(tile *Tile)
 
-// tile1AVX512 computes a tile of C of 1 rows by two vectors.
+// tile1AVX512 computes tiles of C of 1 rows by two vectors.
 //
 //go:noescape
 func tile1AVX512(tile *Tile)
 
-// tile2AVX512 computes a tile of C of 2 rows by two vectors.
+// tile2AVX512 computes tiles of C of 2 rows by two vectors.
 //
 //go:noescape
 func tile2AVX512(tile *Tile)
 
-// tile3AVX512 computes a tile of C of 3 rows by two vectors.
+// tile3AVX512 computes tiles of C of 3 rows by two vectors.
 //
 //go:noescape
 func tile3AVX512(tile *Tile)
 
-// tile4AVX512 computes a tile of C of 4 rows by two vectors.
+// tile4AVX512 computes tiles of C of 4 rows by two vectors.
 //
 //go:noescape
 func tile4AVX512(tile *Tile)
 
-// tile5AVX512 computes a tile of C of 5 rows by two vectors.
+// tile5AVX512 computes tiles of C of 5 rows by two vectors.
 //
 //go:noescape
 func tile5AVX512(tile *Tile)
 
-// tile6AVX512 computes a tile of C of 6 rows by two vectors.
+// tile6AVX512 computes tiles of C of 6 rows by two vectors.
 //
 //go:noescape
 func tile6AVX512(tile *Tile)
 
-// tile7AVX512 computes a tile of C of 7 rows by two vectors.
+// tile7AVX512 computes tiles of C of 7 rows by two vectors.
 //
 //go:noescape
 func tile7AVX512(tile *Tile)
 
-// tile8AVX512 computes a tile of C of 8 rows by two vectors.
+// tile8AVX512 computes tiles of C of 8 rows by two vectors.
 //
 //go:noescape
 func tile8AVX512(tile *Tile)
 
-// tile9AVX512 computes a tile of C of 9 rows by two vectors.
+// tile9AVX512 computes tiles of C of 9 rows by two vectors.
 //
 //go:noescape
 func tile9AVX512(tile *Tile)
 
-// tile10AVX512 computes a tile of C of 10 rows by two vectors.
+// tile10AVX512 computes tiles of C of 10 rows by two vectors.
 //
 //go:noescape
 func tile10AVX512(tile *Tile)
 
-// tile11AVX512 computes a tile of C of 11 rows by two vectors.
+// tile11AVX512 computes tiles of C of 11 rows by two vectors.
 //
 //go:noescape
 func tile11AVX512(tile *Tile)
 
-// tile12AVX512 computes a tile of C of 12 rows by two vectors.
+// tile12AVX512 computes tiles of C of 12 rows by two vectors.
 //
 //go:noescape
 func tile12AVX512(tile *Tile)
 
-// tile13AVX512 computes a tile of C of 13 rows by two vectors.
+// tile13AVX512 computes tiles of C of 13 rows by two vectors.
 //
 //go:noescape
 func tile13AVX512(tile *Tile)
 
-// tile14AVX512 computes a tile of C of 14 rows by two vectors.
+// tile14AVX512 computes tiles of C of 14 rows by two vectors.
 //
 //go:noescape
 func tile14AVX512(tile *Tile)

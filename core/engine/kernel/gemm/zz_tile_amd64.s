@@ -5,7 +5,9 @@
 // func tile1AVX2(tile *Tile)
 // Requires: AVX, FMA3, MMX+, POPCNT
 TEXT ·tile1AVX2(SB), NOSPLIT, $0-8
-	MOVQ         tile+0(FP), AX
+	MOVQ tile+0(FP), AX
+
+tile:
 	MOVQ         40(AX), CX
 	MOVQ         56(AX), DX
 	ADDQ         96(AX), CX
@@ -47,13 +49,13 @@ store:
 	VMOVUPS    (BX), Y2
 	MOVQ       72(AX), BX
 	VMOVUPS    (BX), Y3
-	MOVQ       88(AX), AX
-	VMOVMSKPS  Y2, BX
-	VMOVMSKPS  Y3, SI
-	ANDL       SI, BX
-	CMPL       BX, $0xff
+	MOVQ       88(AX), BX
+	VMOVMSKPS  Y2, SI
+	VMOVMSKPS  Y3, DI
+	ANDL       DI, SI
+	CMPL       SI, $0xff
 	JNE        some
-	TESTQ      AX, AX
+	TESTQ      BX, BX
 	JZ         overwriteAll
 	VMASKMOVPS (CX), Y2, Y2
 	VADDPS     Y2, Y0, Y0
@@ -69,131 +71,144 @@ overwriteAll:
 	JMP     stored
 
 some:
-	VMOVMSKPS  Y2, BX
-	POPCNTL    BX, BX
-	VMOVMSKPS  Y3, SI
+	VMOVMSKPS  Y2, SI
 	POPCNTL    SI, SI
-	TESTQ      AX, AX
+	VMOVMSKPS  Y3, DI
+	POPCNTL    DI, DI
+	TESTQ      BX, BX
 	JZ         overwrite
 	VMASKMOVPS (CX), Y2, Y2
 	VADDPS     Y2, Y0, Y0
-	CMPQ       BX, $0x08
+	CMPQ       SI, $0x08
 	JNE        part1
 	VMOVUPS    Y0, (CX)
 	JMP        stored1
 
 part1:
-	LEAQ         (CX), AX
-	TESTQ        $0x00000004, BX
+	LEAQ         (CX), CX
+	TESTQ        $0x00000004, SI
 	JZ           without4_1
-	VMOVUPS      X0, (AX)
+	VMOVUPS      X0, (CX)
 	VEXTRACTF128 $0x01, Y0, X0
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, CX
 
 without4_1:
-	TESTQ   $0x00000002, BX
+	TESTQ   $0x00000002, SI
 	JZ      without2_1
-	VMOVLPS X0, (AX)
+	VMOVLPS X0, (CX)
 	VPSRLDQ $0x08, X0, X0
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, CX
 
 without2_1:
-	TESTQ  $0x00000001, BX
+	TESTQ  $0x00000001, SI
 	JZ     stored1
-	VMOVSS X0, (AX)
+	VMOVSS X0, (CX)
 
 stored1:
 	VMASKMOVPS (DX), Y3, Y0
 	VADDPS     Y0, Y1, Y1
-	CMPQ       SI, $0x08
+	CMPQ       DI, $0x08
 	JNE        part2
 	VMOVUPS    Y1, (DX)
 	JMP        stored2
 
 part2:
-	LEAQ         (DX), AX
-	TESTQ        $0x00000004, SI
+	LEAQ         (DX), CX
+	TESTQ        $0x00000004, DI
 	JZ           without4_2
-	VMOVUPS      X1, (AX)
+	VMOVUPS      X1, (CX)
 	VEXTRACTF128 $0x01, Y1, X1
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, CX
 
 without4_2:
-	TESTQ   $0x00000002, SI
+	TESTQ   $0x00000002, DI
 	JZ      without2_2
-	VMOVLPS X1, (AX)
+	VMOVLPS X1, (CX)
 	VPSRLDQ $0x08, X1, X1
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, CX
 
 without2_2:
-	TESTQ  $0x00000001, SI
+	TESTQ  $0x00000001, DI
 	JZ     stored2
-	VMOVSS X1, (AX)
+	VMOVSS X1, (CX)
 
 stored2:
 	JMP stored
 
 overwrite:
-	CMPQ    BX, $0x08
+	CMPQ    SI, $0x08
 	JNE     part3
 	VMOVUPS Y0, (CX)
 	JMP     stored3
 
 part3:
-	LEAQ         (CX), AX
-	TESTQ        $0x00000004, BX
+	LEAQ         (CX), CX
+	TESTQ        $0x00000004, SI
 	JZ           without4_3
-	VMOVUPS      X0, (AX)
+	VMOVUPS      X0, (CX)
 	VEXTRACTF128 $0x01, Y0, X0
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, CX
 
 without4_3:
-	TESTQ   $0x00000002, BX
+	TESTQ   $0x00000002, SI
 	JZ      without2_3
-	VMOVLPS X0, (AX)
+	VMOVLPS X0, (CX)
 	VPSRLDQ $0x08, X0, X0
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, CX
 
 without2_3:
-	TESTQ  $0x00000001, BX
+	TESTQ  $0x00000001, SI
 	JZ     stored3
-	VMOVSS X0, (AX)
+	VMOVSS X0, (CX)
 
 stored3:
-	CMPQ    SI, $0x08
+	CMPQ    DI, $0x08
 	JNE     part4
 	VMOVUPS Y1, (DX)
 	JMP     stored4
 
 part4:
-	LEAQ         (DX), AX
-	TESTQ        $0x00000004, SI
+	LEAQ         (DX), CX
+	TESTQ        $0x00000004, DI
 	JZ           without4_4
-	VMOVUPS      X1, (AX)
+	VMOVUPS      X1, (CX)
 	VEXTRACTF128 $0x01, Y1, X1
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, CX
 
 without4_4:
-	TESTQ   $0x00000002, SI
+	TESTQ   $0x00000002, DI
 	JZ      without2_4
-	VMOVLPS X1, (AX)
+	VMOVLPS X1, (CX)
 	VPSRLDQ $0x08, X1, X1
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, CX
 
 without2_4:
-	TESTQ  $0x00000001, SI
+	TESTQ  $0x00000001, DI
 	JZ     stored4
-	VMOVSS X1, (AX)
+	VMOVSS X1, (CX)
 
 stored4:
 stored:
+	DECQ 104(AX)
+	JLE  last
+	MOVQ 112(AX), CX
+	ADDQ CX, 16(AX)
+	ADDQ CX, 24(AX)
+	MOVQ 120(AX), CX
+	ADDQ CX, 40(AX)
+	ADDQ CX, 48(AX)
+	JMP  tile
+
+last:
 	VZEROUPPER
 	RET
 
 // func tile2AVX2(tile *Tile)
 // Requires: AVX, FMA3, MMX+, POPCNT
 TEXT ·tile2AVX2(SB), NOSPLIT, $0-8
-	MOVQ         tile+0(FP), AX
+	MOVQ tile+0(FP), AX
+
+tile:
 	MOVQ         40(AX), CX
 	MOVQ         56(AX), DX
 	ADDQ         96(AX), CX
@@ -244,13 +259,13 @@ store:
 	VMOVUPS    (SI), Y4
 	MOVQ       72(AX), SI
 	VMOVUPS    (SI), Y5
-	MOVQ       88(AX), AX
-	VMOVMSKPS  Y4, SI
-	VMOVMSKPS  Y5, DI
-	ANDL       DI, SI
-	CMPL       SI, $0xff
+	MOVQ       88(AX), SI
+	VMOVMSKPS  Y4, DI
+	VMOVMSKPS  Y5, R8
+	ANDL       R8, DI
+	CMPL       DI, $0xff
 	JNE        some
-	TESTQ      AX, AX
+	TESTQ      SI, SI
 	JZ         overwriteAll
 	VMASKMOVPS (CX), Y4, Y6
 	VADDPS     Y6, Y0, Y0
@@ -278,243 +293,256 @@ overwriteAll:
 	JMP     stored
 
 some:
-	VMOVMSKPS  Y4, SI
-	POPCNTL    SI, SI
-	VMOVMSKPS  Y5, DI
+	VMOVMSKPS  Y4, DI
 	POPCNTL    DI, DI
-	TESTQ      AX, AX
+	VMOVMSKPS  Y5, R8
+	POPCNTL    R8, R8
+	TESTQ      SI, SI
 	JZ         overwrite
 	VMASKMOVPS (CX), Y4, Y6
 	VADDPS     Y6, Y0, Y0
-	CMPQ       SI, $0x08
+	CMPQ       DI, $0x08
 	JNE        part5
 	VMOVUPS    Y0, (CX)
 	JMP        stored5
 
 part5:
-	LEAQ         (CX), AX
-	TESTQ        $0x00000004, SI
+	LEAQ         (CX), SI
+	TESTQ        $0x00000004, DI
 	JZ           without4_5
-	VMOVUPS      X0, (AX)
+	VMOVUPS      X0, (SI)
 	VEXTRACTF128 $0x01, Y0, X0
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, SI
 
 without4_5:
-	TESTQ   $0x00000002, SI
+	TESTQ   $0x00000002, DI
 	JZ      without2_5
-	VMOVLPS X0, (AX)
+	VMOVLPS X0, (SI)
 	VPSRLDQ $0x08, X0, X0
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, SI
 
 without2_5:
-	TESTQ  $0x00000001, SI
+	TESTQ  $0x00000001, DI
 	JZ     stored5
-	VMOVSS X0, (AX)
+	VMOVSS X0, (SI)
 
 stored5:
 	VMASKMOVPS (DX), Y5, Y0
 	VADDPS     Y0, Y1, Y1
-	CMPQ       DI, $0x08
+	CMPQ       R8, $0x08
 	JNE        part6
 	VMOVUPS    Y1, (DX)
 	JMP        stored6
 
 part6:
-	LEAQ         (DX), AX
-	TESTQ        $0x00000004, DI
+	LEAQ         (DX), SI
+	TESTQ        $0x00000004, R8
 	JZ           without4_6
-	VMOVUPS      X1, (AX)
+	VMOVUPS      X1, (SI)
 	VEXTRACTF128 $0x01, Y1, X1
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, SI
 
 without4_6:
-	TESTQ   $0x00000002, DI
+	TESTQ   $0x00000002, R8
 	JZ      without2_6
-	VMOVLPS X1, (AX)
+	VMOVLPS X1, (SI)
 	VPSRLDQ $0x08, X1, X1
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, SI
 
 without2_6:
-	TESTQ  $0x00000001, DI
+	TESTQ  $0x00000001, R8
 	JZ     stored6
-	VMOVSS X1, (AX)
+	VMOVSS X1, (SI)
 
 stored6:
 	ADDQ       BX, CX
 	ADDQ       BX, DX
 	VMASKMOVPS (CX), Y4, Y0
 	VADDPS     Y0, Y2, Y2
-	CMPQ       SI, $0x08
+	CMPQ       DI, $0x08
 	JNE        part7
 	VMOVUPS    Y2, (CX)
 	JMP        stored7
 
 part7:
-	LEAQ         (CX), AX
-	TESTQ        $0x00000004, SI
+	LEAQ         (CX), CX
+	TESTQ        $0x00000004, DI
 	JZ           without4_7
-	VMOVUPS      X2, (AX)
+	VMOVUPS      X2, (CX)
 	VEXTRACTF128 $0x01, Y2, X2
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, CX
 
 without4_7:
-	TESTQ   $0x00000002, SI
+	TESTQ   $0x00000002, DI
 	JZ      without2_7
-	VMOVLPS X2, (AX)
+	VMOVLPS X2, (CX)
 	VPSRLDQ $0x08, X2, X2
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, CX
 
 without2_7:
-	TESTQ  $0x00000001, SI
+	TESTQ  $0x00000001, DI
 	JZ     stored7
-	VMOVSS X2, (AX)
+	VMOVSS X2, (CX)
 
 stored7:
 	VMASKMOVPS (DX), Y5, Y0
 	VADDPS     Y0, Y3, Y3
-	CMPQ       DI, $0x08
+	CMPQ       R8, $0x08
 	JNE        part8
 	VMOVUPS    Y3, (DX)
 	JMP        stored8
 
 part8:
-	LEAQ         (DX), AX
-	TESTQ        $0x00000004, DI
+	LEAQ         (DX), CX
+	TESTQ        $0x00000004, R8
 	JZ           without4_8
-	VMOVUPS      X3, (AX)
+	VMOVUPS      X3, (CX)
 	VEXTRACTF128 $0x01, Y3, X3
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, CX
 
 without4_8:
-	TESTQ   $0x00000002, DI
+	TESTQ   $0x00000002, R8
 	JZ      without2_8
-	VMOVLPS X3, (AX)
+	VMOVLPS X3, (CX)
 	VPSRLDQ $0x08, X3, X3
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, CX
 
 without2_8:
-	TESTQ  $0x00000001, DI
+	TESTQ  $0x00000001, R8
 	JZ     stored8
-	VMOVSS X3, (AX)
+	VMOVSS X3, (CX)
 
 stored8:
 	JMP stored
 
 overwrite:
-	CMPQ    SI, $0x08
+	CMPQ    DI, $0x08
 	JNE     part9
 	VMOVUPS Y0, (CX)
 	JMP     stored9
 
 part9:
-	LEAQ         (CX), AX
-	TESTQ        $0x00000004, SI
+	LEAQ         (CX), SI
+	TESTQ        $0x00000004, DI
 	JZ           without4_9
-	VMOVUPS      X0, (AX)
+	VMOVUPS      X0, (SI)
 	VEXTRACTF128 $0x01, Y0, X0
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, SI
 
 without4_9:
-	TESTQ   $0x00000002, SI
+	TESTQ   $0x00000002, DI
 	JZ      without2_9
-	VMOVLPS X0, (AX)
+	VMOVLPS X0, (SI)
 	VPSRLDQ $0x08, X0, X0
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, SI
 
 without2_9:
-	TESTQ  $0x00000001, SI
+	TESTQ  $0x00000001, DI
 	JZ     stored9
-	VMOVSS X0, (AX)
+	VMOVSS X0, (SI)
 
 stored9:
-	CMPQ    DI, $0x08
+	CMPQ    R8, $0x08
 	JNE     part10
 	VMOVUPS Y1, (DX)
 	JMP     stored10
 
 part10:
-	LEAQ         (DX), AX
-	TESTQ        $0x00000004, DI
+	LEAQ         (DX), SI
+	TESTQ        $0x00000004, R8
 	JZ           without4_10
-	VMOVUPS      X1, (AX)
+	VMOVUPS      X1, (SI)
 	VEXTRACTF128 $0x01, Y1, X1
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, SI
 
 without4_10:
-	TESTQ   $0x00000002, DI
+	TESTQ   $0x00000002, R8
 	JZ      without2_10
-	VMOVLPS X1, (AX)
+	VMOVLPS X1, (SI)
 	VPSRLDQ $0x08, X1, X1
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, SI
 
 without2_10:
-	TESTQ  $0x00000001, DI
+	TESTQ  $0x00000001, R8
 	JZ     stored10
-	VMOVSS X1, (AX)
+	VMOVSS X1, (SI)
 
 stored10:
 	ADDQ    BX, CX
 	ADDQ    BX, DX
-	CMPQ    SI, $0x08
+	CMPQ    DI, $0x08
 	JNE     part11
 	VMOVUPS Y2, (CX)
 	JMP     stored11
 
 part11:
-	LEAQ         (CX), AX
-	TESTQ        $0x00000004, SI
+	LEAQ         (CX), CX
+	TESTQ        $0x00000004, DI
 	JZ           without4_11
-	VMOVUPS      X2, (AX)
+	VMOVUPS      X2, (CX)
 	VEXTRACTF128 $0x01, Y2, X2
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, CX
 
 without4_11:
-	TESTQ   $0x00000002, SI
+	TESTQ   $0x00000002, DI
 	JZ      without2_11
-	VMOVLPS X2, (AX)
+	VMOVLPS X2, (CX)
 	VPSRLDQ $0x08, X2, X2
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, CX
 
 without2_11:
-	TESTQ  $0x00000001, SI
+	TESTQ  $0x00000001, DI
 	JZ     stored11
-	VMOVSS X2, (AX)
+	VMOVSS X2, (CX)
 
 stored11:
-	CMPQ    DI, $0x08
+	CMPQ    R8, $0x08
 	JNE     part12
 	VMOVUPS Y3, (DX)
 	JMP     stored12
 
 part12:
-	LEAQ         (DX), AX
-	TESTQ        $0x00000004, DI
+	LEAQ         (DX), CX
+	TESTQ        $0x00000004, R8
 	JZ           without4_12
-	VMOVUPS      X3, (AX)
+	VMOVUPS      X3, (CX)
 	VEXTRACTF128 $0x01, Y3, X3
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, CX
 
 without4_12:
-	TESTQ   $0x00000002, DI
+	TESTQ   $0x00000002, R8
 	JZ      without2_12
-	VMOVLPS X3, (AX)
+	VMOVLPS X3, (CX)
 	VPSRLDQ $0x08, X3, X3
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, CX
 
 without2_12:
-	TESTQ  $0x00000001, DI
+	TESTQ  $0x00000001, R8
 	JZ     stored12
-	VMOVSS X3, (AX)
+	VMOVSS X3, (CX)
 
 stored12:
 stored:
+	DECQ 104(AX)
+	JLE  last
+	MOVQ 112(AX), CX
+	ADDQ CX, 16(AX)
+	ADDQ CX, 24(AX)
+	MOVQ 120(AX), CX
+	ADDQ CX, 40(AX)
+	ADDQ CX, 48(AX)
+	JMP  tile
+
+last:
 	VZEROUPPER
 	RET
 
 // func tile3AVX2(tile *Tile)
 // Requires: AVX, FMA3, MMX+, POPCNT
 TEXT ·tile3AVX2(SB), NOSPLIT, $0-8
-	MOVQ         tile+0(FP), AX
+	MOVQ tile+0(FP), AX
+
+tile:
 	MOVQ         40(AX), CX
 	MOVQ         56(AX), DX
 	ADDQ         96(AX), CX
@@ -574,13 +602,13 @@ store:
 	VMOVUPS    (SI), Y6
 	MOVQ       72(AX), SI
 	VMOVUPS    (SI), Y7
-	MOVQ       88(AX), AX
-	VMOVMSKPS  Y6, SI
-	VMOVMSKPS  Y7, DI
-	ANDL       DI, SI
-	CMPL       SI, $0xff
+	MOVQ       88(AX), SI
+	VMOVMSKPS  Y6, DI
+	VMOVMSKPS  Y7, R8
+	ANDL       R8, DI
+	CMPL       DI, $0xff
 	JNE        some
-	TESTQ      AX, AX
+	TESTQ      SI, SI
 	JZ         overwriteAll
 	VMASKMOVPS (CX), Y6, Y8
 	VADDPS     Y8, Y0, Y0
@@ -620,355 +648,368 @@ overwriteAll:
 	JMP     stored
 
 some:
-	VMOVMSKPS  Y6, SI
-	POPCNTL    SI, SI
-	VMOVMSKPS  Y7, DI
+	VMOVMSKPS  Y6, DI
 	POPCNTL    DI, DI
-	TESTQ      AX, AX
+	VMOVMSKPS  Y7, R8
+	POPCNTL    R8, R8
+	TESTQ      SI, SI
 	JZ         overwrite
 	VMASKMOVPS (CX), Y6, Y8
 	VADDPS     Y8, Y0, Y0
-	CMPQ       SI, $0x08
+	CMPQ       DI, $0x08
 	JNE        part13
 	VMOVUPS    Y0, (CX)
 	JMP        stored13
 
 part13:
-	LEAQ         (CX), AX
-	TESTQ        $0x00000004, SI
+	LEAQ         (CX), SI
+	TESTQ        $0x00000004, DI
 	JZ           without4_13
-	VMOVUPS      X0, (AX)
+	VMOVUPS      X0, (SI)
 	VEXTRACTF128 $0x01, Y0, X0
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, SI
 
 without4_13:
-	TESTQ   $0x00000002, SI
+	TESTQ   $0x00000002, DI
 	JZ      without2_13
-	VMOVLPS X0, (AX)
+	VMOVLPS X0, (SI)
 	VPSRLDQ $0x08, X0, X0
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, SI
 
 without2_13:
-	TESTQ  $0x00000001, SI
+	TESTQ  $0x00000001, DI
 	JZ     stored13
-	VMOVSS X0, (AX)
+	VMOVSS X0, (SI)
 
 stored13:
 	VMASKMOVPS (DX), Y7, Y0
 	VADDPS     Y0, Y1, Y1
-	CMPQ       DI, $0x08
+	CMPQ       R8, $0x08
 	JNE        part14
 	VMOVUPS    Y1, (DX)
 	JMP        stored14
 
 part14:
-	LEAQ         (DX), AX
-	TESTQ        $0x00000004, DI
+	LEAQ         (DX), SI
+	TESTQ        $0x00000004, R8
 	JZ           without4_14
-	VMOVUPS      X1, (AX)
+	VMOVUPS      X1, (SI)
 	VEXTRACTF128 $0x01, Y1, X1
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, SI
 
 without4_14:
-	TESTQ   $0x00000002, DI
+	TESTQ   $0x00000002, R8
 	JZ      without2_14
-	VMOVLPS X1, (AX)
+	VMOVLPS X1, (SI)
 	VPSRLDQ $0x08, X1, X1
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, SI
 
 without2_14:
-	TESTQ  $0x00000001, DI
+	TESTQ  $0x00000001, R8
 	JZ     stored14
-	VMOVSS X1, (AX)
+	VMOVSS X1, (SI)
 
 stored14:
 	ADDQ       BX, CX
 	ADDQ       BX, DX
 	VMASKMOVPS (CX), Y6, Y0
 	VADDPS     Y0, Y2, Y2
-	CMPQ       SI, $0x08
+	CMPQ       DI, $0x08
 	JNE        part15
 	VMOVUPS    Y2, (CX)
 	JMP        stored15
 
 part15:
-	LEAQ         (CX), AX
-	TESTQ        $0x00000004, SI
+	LEAQ         (CX), SI
+	TESTQ        $0x00000004, DI
 	JZ           without4_15
-	VMOVUPS      X2, (AX)
+	VMOVUPS      X2, (SI)
 	VEXTRACTF128 $0x01, Y2, X2
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, SI
 
 without4_15:
-	TESTQ   $0x00000002, SI
+	TESTQ   $0x00000002, DI
 	JZ      without2_15
-	VMOVLPS X2, (AX)
+	VMOVLPS X2, (SI)
 	VPSRLDQ $0x08, X2, X2
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, SI
 
 without2_15:
-	TESTQ  $0x00000001, SI
+	TESTQ  $0x00000001, DI
 	JZ     stored15
-	VMOVSS X2, (AX)
+	VMOVSS X2, (SI)
 
 stored15:
 	VMASKMOVPS (DX), Y7, Y0
 	VADDPS     Y0, Y3, Y3
-	CMPQ       DI, $0x08
+	CMPQ       R8, $0x08
 	JNE        part16
 	VMOVUPS    Y3, (DX)
 	JMP        stored16
 
 part16:
-	LEAQ         (DX), AX
-	TESTQ        $0x00000004, DI
+	LEAQ         (DX), SI
+	TESTQ        $0x00000004, R8
 	JZ           without4_16
-	VMOVUPS      X3, (AX)
+	VMOVUPS      X3, (SI)
 	VEXTRACTF128 $0x01, Y3, X3
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, SI
 
 without4_16:
-	TESTQ   $0x00000002, DI
+	TESTQ   $0x00000002, R8
 	JZ      without2_16
-	VMOVLPS X3, (AX)
+	VMOVLPS X3, (SI)
 	VPSRLDQ $0x08, X3, X3
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, SI
 
 without2_16:
-	TESTQ  $0x00000001, DI
+	TESTQ  $0x00000001, R8
 	JZ     stored16
-	VMOVSS X3, (AX)
+	VMOVSS X3, (SI)
 
 stored16:
 	ADDQ       BX, CX
 	ADDQ       BX, DX
 	VMASKMOVPS (CX), Y6, Y0
 	VADDPS     Y0, Y4, Y4
-	CMPQ       SI, $0x08
+	CMPQ       DI, $0x08
 	JNE        part17
 	VMOVUPS    Y4, (CX)
 	JMP        stored17
 
 part17:
-	LEAQ         (CX), AX
-	TESTQ        $0x00000004, SI
+	LEAQ         (CX), CX
+	TESTQ        $0x00000004, DI
 	JZ           without4_17
-	VMOVUPS      X4, (AX)
+	VMOVUPS      X4, (CX)
 	VEXTRACTF128 $0x01, Y4, X4
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, CX
 
 without4_17:
-	TESTQ   $0x00000002, SI
+	TESTQ   $0x00000002, DI
 	JZ      without2_17
-	VMOVLPS X4, (AX)
+	VMOVLPS X4, (CX)
 	VPSRLDQ $0x08, X4, X4
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, CX
 
 without2_17:
-	TESTQ  $0x00000001, SI
+	TESTQ  $0x00000001, DI
 	JZ     stored17
-	VMOVSS X4, (AX)
+	VMOVSS X4, (CX)
 
 stored17:
 	VMASKMOVPS (DX), Y7, Y0
 	VADDPS     Y0, Y5, Y5
-	CMPQ       DI, $0x08
+	CMPQ       R8, $0x08
 	JNE        part18
 	VMOVUPS    Y5, (DX)
 	JMP        stored18
 
 part18:
-	LEAQ         (DX), AX
-	TESTQ        $0x00000004, DI
+	LEAQ         (DX), CX
+	TESTQ        $0x00000004, R8
 	JZ           without4_18
-	VMOVUPS      X5, (AX)
+	VMOVUPS      X5, (CX)
 	VEXTRACTF128 $0x01, Y5, X5
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, CX
 
 without4_18:
-	TESTQ   $0x00000002, DI
+	TESTQ   $0x00000002, R8
 	JZ      without2_18
-	VMOVLPS X5, (AX)
+	VMOVLPS X5, (CX)
 	VPSRLDQ $0x08, X5, X5
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, CX
 
 without2_18:
-	TESTQ  $0x00000001, DI
+	TESTQ  $0x00000001, R8
 	JZ     stored18
-	VMOVSS X5, (AX)
+	VMOVSS X5, (CX)
 
 stored18:
 	JMP stored
 
 overwrite:
-	CMPQ    SI, $0x08
+	CMPQ    DI, $0x08
 	JNE     part19
 	VMOVUPS Y0, (CX)
 	JMP     stored19
 
 part19:
-	LEAQ         (CX), AX
-	TESTQ        $0x00000004, SI
+	LEAQ         (CX), SI
+	TESTQ        $0x00000004, DI
 	JZ           without4_19
-	VMOVUPS      X0, (AX)
+	VMOVUPS      X0, (SI)
 	VEXTRACTF128 $0x01, Y0, X0
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, SI
 
 without4_19:
-	TESTQ   $0x00000002, SI
+	TESTQ   $0x00000002, DI
 	JZ      without2_19
-	VMOVLPS X0, (AX)
+	VMOVLPS X0, (SI)
 	VPSRLDQ $0x08, X0, X0
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, SI
 
 without2_19:
-	TESTQ  $0x00000001, SI
+	TESTQ  $0x00000001, DI
 	JZ     stored19
-	VMOVSS X0, (AX)
+	VMOVSS X0, (SI)
 
 stored19:
-	CMPQ    DI, $0x08
+	CMPQ    R8, $0x08
 	JNE     part20
 	VMOVUPS Y1, (DX)
 	JMP     stored20
 
 part20:
-	LEAQ         (DX), AX
-	TESTQ        $0x00000004, DI
+	LEAQ         (DX), SI
+	TESTQ        $0x00000004, R8
 	JZ           without4_20
-	VMOVUPS      X1, (AX)
+	VMOVUPS      X1, (SI)
 	VEXTRACTF128 $0x01, Y1, X1
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, SI
 
 without4_20:
-	TESTQ   $0x00000002, DI
+	TESTQ   $0x00000002, R8
 	JZ      without2_20
-	VMOVLPS X1, (AX)
+	VMOVLPS X1, (SI)
 	VPSRLDQ $0x08, X1, X1
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, SI
 
 without2_20:
-	TESTQ  $0x00000001, DI
+	TESTQ  $0x00000001, R8
 	JZ     stored20
-	VMOVSS X1, (AX)
+	VMOVSS X1, (SI)
 
 stored20:
 	ADDQ    BX, CX
 	ADDQ    BX, DX
-	CMPQ    SI, $0x08
+	CMPQ    DI, $0x08
 	JNE     part21
 	VMOVUPS Y2, (CX)
 	JMP     stored21
 
 part21:
-	LEAQ         (CX), AX
-	TESTQ        $0x00000004, SI
+	LEAQ         (CX), SI
+	TESTQ        $0x00000004, DI
 	JZ           without4_21
-	VMOVUPS      X2, (AX)
+	VMOVUPS      X2, (SI)
 	VEXTRACTF128 $0x01, Y2, X2
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, SI
 
 without4_21:
-	TESTQ   $0x00000002, SI
+	TESTQ   $0x00000002, DI
 	JZ      without2_21
-	VMOVLPS X2, (AX)
+	VMOVLPS X2, (SI)
 	VPSRLDQ $0x08, X2, X2
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, SI
 
 without2_21:
-	TESTQ  $0x00000001, SI
+	TESTQ  $0x00000001, DI
 	JZ     stored21
-	VMOVSS X2, (AX)
+	VMOVSS X2, (SI)
 
 stored21:
-	CMPQ    DI, $0x08
+	CMPQ    R8, $0x08
 	JNE     part22
 	VMOVUPS Y3, (DX)
 	JMP     stored22
 
 part22:
-	LEAQ         (DX), AX
-	TESTQ        $0x00000004, DI
+	LEAQ         (DX), SI
+	TESTQ        $0x00000004, R8
 	JZ           without4_22
-	VMOVUPS      X3, (AX)
+	VMOVUPS      X3, (SI)
 	VEXTRACTF128 $0x01, Y3, X3
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, SI
 
 without4_22:
-	TESTQ   $0x00000002, DI
+	TESTQ   $0x00000002, R8
 	JZ      without2_22
-	VMOVLPS X3, (AX)
+	VMOVLPS X3, (SI)
 	VPSRLDQ $0x08, X3, X3
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, SI
 
 without2_22:
-	TESTQ  $0x00000001, DI
+	TESTQ  $0x00000001, R8
 	JZ     stored22
-	VMOVSS X3, (AX)
+	VMOVSS X3, (SI)
 
 stored22:
 	ADDQ    BX, CX
 	ADDQ    BX, DX
-	CMPQ    SI, $0x08
+	CMPQ    DI, $0x08
 	JNE     part23
 	VMOVUPS Y4, (CX)
 	JMP     stored23
 
 part23:
-	LEAQ         (CX), AX
-	TESTQ        $0x00000004, SI
+	LEAQ         (CX), CX
+	TESTQ        $0x00000004, DI
 	JZ           without4_23
-	VMOVUPS      X4, (AX)
+	VMOVUPS      X4, (CX)
 	VEXTRACTF128 $0x01, Y4, X4
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, CX
 
 without4_23:
-	TESTQ   $0x00000002, SI
+	TESTQ   $0x00000002, DI
 	JZ      without2_23
-	VMOVLPS X4, (AX)
+	VMOVLPS X4, (CX)
 	VPSRLDQ $0x08, X4, X4
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, CX
 
 without2_23:
-	TESTQ  $0x00000001, SI
+	TESTQ  $0x00000001, DI
 	JZ     stored23
-	VMOVSS X4, (AX)
+	VMOVSS X4, (CX)
 
 stored23:
-	CMPQ    DI, $0x08
+	CMPQ    R8, $0x08
 	JNE     part24
 	VMOVUPS Y5, (DX)
 	JMP     stored24
 
 part24:
-	LEAQ         (DX), AX
-	TESTQ        $0x00000004, DI
+	LEAQ         (DX), CX
+	TESTQ        $0x00000004, R8
 	JZ           without4_24
-	VMOVUPS      X5, (AX)
+	VMOVUPS      X5, (CX)
 	VEXTRACTF128 $0x01, Y5, X5
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, CX
 
 without4_24:
-	TESTQ   $0x00000002, DI
+	TESTQ   $0x00000002, R8
 	JZ      without2_24
-	VMOVLPS X5, (AX)
+	VMOVLPS X5, (CX)
 	VPSRLDQ $0x08, X5, X5
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, CX
 
 without2_24:
-	TESTQ  $0x00000001, DI
+	TESTQ  $0x00000001, R8
 	JZ     stored24
-	VMOVSS X5, (AX)
+	VMOVSS X5, (CX)
 
 stored24:
 stored:
+	DECQ 104(AX)
+	JLE  last
+	MOVQ 112(AX), CX
+	ADDQ CX, 16(AX)
+	ADDQ CX, 24(AX)
+	MOVQ 120(AX), CX
+	ADDQ CX, 40(AX)
+	ADDQ CX, 48(AX)
+	JMP  tile
+
+last:
 	VZEROUPPER
 	RET
 
 // func tile4AVX2(tile *Tile)
 // Requires: AVX, FMA3, MMX+, POPCNT
 TEXT ·tile4AVX2(SB), NOSPLIT, $0-8
-	MOVQ         tile+0(FP), AX
+	MOVQ tile+0(FP), AX
+
+tile:
 	MOVQ         40(AX), CX
 	MOVQ         56(AX), DX
 	ADDQ         96(AX), CX
@@ -1037,13 +1078,13 @@ store:
 	VMOVUPS    (SI), Y8
 	MOVQ       72(AX), SI
 	VMOVUPS    (SI), Y9
-	MOVQ       88(AX), AX
-	VMOVMSKPS  Y8, SI
-	VMOVMSKPS  Y9, DI
-	ANDL       DI, SI
-	CMPL       SI, $0xff
+	MOVQ       88(AX), SI
+	VMOVMSKPS  Y8, DI
+	VMOVMSKPS  Y9, R8
+	ANDL       R8, DI
+	CMPL       DI, $0xff
 	JNE        some
-	TESTQ      AX, AX
+	TESTQ      SI, SI
 	JZ         overwriteAll
 	VMASKMOVPS (CX), Y8, Y10
 	VADDPS     Y10, Y0, Y0
@@ -1095,467 +1136,480 @@ overwriteAll:
 	JMP     stored
 
 some:
-	VMOVMSKPS  Y8, SI
-	POPCNTL    SI, SI
-	VMOVMSKPS  Y9, DI
+	VMOVMSKPS  Y8, DI
 	POPCNTL    DI, DI
-	TESTQ      AX, AX
+	VMOVMSKPS  Y9, R8
+	POPCNTL    R8, R8
+	TESTQ      SI, SI
 	JZ         overwrite
 	VMASKMOVPS (CX), Y8, Y10
 	VADDPS     Y10, Y0, Y0
-	CMPQ       SI, $0x08
+	CMPQ       DI, $0x08
 	JNE        part25
 	VMOVUPS    Y0, (CX)
 	JMP        stored25
 
 part25:
-	LEAQ         (CX), AX
-	TESTQ        $0x00000004, SI
+	LEAQ         (CX), SI
+	TESTQ        $0x00000004, DI
 	JZ           without4_25
-	VMOVUPS      X0, (AX)
+	VMOVUPS      X0, (SI)
 	VEXTRACTF128 $0x01, Y0, X0
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, SI
 
 without4_25:
-	TESTQ   $0x00000002, SI
+	TESTQ   $0x00000002, DI
 	JZ      without2_25
-	VMOVLPS X0, (AX)
+	VMOVLPS X0, (SI)
 	VPSRLDQ $0x08, X0, X0
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, SI
 
 without2_25:
-	TESTQ  $0x00000001, SI
+	TESTQ  $0x00000001, DI
 	JZ     stored25
-	VMOVSS X0, (AX)
+	VMOVSS X0, (SI)
 
 stored25:
 	VMASKMOVPS (DX), Y9, Y0
 	VADDPS     Y0, Y1, Y1
-	CMPQ       DI, $0x08
+	CMPQ       R8, $0x08
 	JNE        part26
 	VMOVUPS    Y1, (DX)
 	JMP        stored26
 
 part26:
-	LEAQ         (DX), AX
-	TESTQ        $0x00000004, DI
+	LEAQ         (DX), SI
+	TESTQ        $0x00000004, R8
 	JZ           without4_26
-	VMOVUPS      X1, (AX)
+	VMOVUPS      X1, (SI)
 	VEXTRACTF128 $0x01, Y1, X1
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, SI
 
 without4_26:
-	TESTQ   $0x00000002, DI
+	TESTQ   $0x00000002, R8
 	JZ      without2_26
-	VMOVLPS X1, (AX)
+	VMOVLPS X1, (SI)
 	VPSRLDQ $0x08, X1, X1
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, SI
 
 without2_26:
-	TESTQ  $0x00000001, DI
+	TESTQ  $0x00000001, R8
 	JZ     stored26
-	VMOVSS X1, (AX)
+	VMOVSS X1, (SI)
 
 stored26:
 	ADDQ       BX, CX
 	ADDQ       BX, DX
 	VMASKMOVPS (CX), Y8, Y0
 	VADDPS     Y0, Y2, Y2
-	CMPQ       SI, $0x08
+	CMPQ       DI, $0x08
 	JNE        part27
 	VMOVUPS    Y2, (CX)
 	JMP        stored27
 
 part27:
-	LEAQ         (CX), AX
-	TESTQ        $0x00000004, SI
+	LEAQ         (CX), SI
+	TESTQ        $0x00000004, DI
 	JZ           without4_27
-	VMOVUPS      X2, (AX)
+	VMOVUPS      X2, (SI)
 	VEXTRACTF128 $0x01, Y2, X2
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, SI
 
 without4_27:
-	TESTQ   $0x00000002, SI
+	TESTQ   $0x00000002, DI
 	JZ      without2_27
-	VMOVLPS X2, (AX)
+	VMOVLPS X2, (SI)
 	VPSRLDQ $0x08, X2, X2
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, SI
 
 without2_27:
-	TESTQ  $0x00000001, SI
+	TESTQ  $0x00000001, DI
 	JZ     stored27
-	VMOVSS X2, (AX)
+	VMOVSS X2, (SI)
 
 stored27:
 	VMASKMOVPS (DX), Y9, Y0
 	VADDPS     Y0, Y3, Y3
-	CMPQ       DI, $0x08
+	CMPQ       R8, $0x08
 	JNE        part28
 	VMOVUPS    Y3, (DX)
 	JMP        stored28
 
 part28:
-	LEAQ         (DX), AX
-	TESTQ        $0x00000004, DI
+	LEAQ         (DX), SI
+	TESTQ        $0x00000004, R8
 	JZ           without4_28
-	VMOVUPS      X3, (AX)
+	VMOVUPS      X3, (SI)
 	VEXTRACTF128 $0x01, Y3, X3
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, SI
 
 without4_28:
-	TESTQ   $0x00000002, DI
+	TESTQ   $0x00000002, R8
 	JZ      without2_28
-	VMOVLPS X3, (AX)
+	VMOVLPS X3, (SI)
 	VPSRLDQ $0x08, X3, X3
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, SI
 
 without2_28:
-	TESTQ  $0x00000001, DI
+	TESTQ  $0x00000001, R8
 	JZ     stored28
-	VMOVSS X3, (AX)
+	VMOVSS X3, (SI)
 
 stored28:
 	ADDQ       BX, CX
 	ADDQ       BX, DX
 	VMASKMOVPS (CX), Y8, Y0
 	VADDPS     Y0, Y4, Y4
-	CMPQ       SI, $0x08
+	CMPQ       DI, $0x08
 	JNE        part29
 	VMOVUPS    Y4, (CX)
 	JMP        stored29
 
 part29:
-	LEAQ         (CX), AX
-	TESTQ        $0x00000004, SI
+	LEAQ         (CX), SI
+	TESTQ        $0x00000004, DI
 	JZ           without4_29
-	VMOVUPS      X4, (AX)
+	VMOVUPS      X4, (SI)
 	VEXTRACTF128 $0x01, Y4, X4
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, SI
 
 without4_29:
-	TESTQ   $0x00000002, SI
+	TESTQ   $0x00000002, DI
 	JZ      without2_29
-	VMOVLPS X4, (AX)
+	VMOVLPS X4, (SI)
 	VPSRLDQ $0x08, X4, X4
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, SI
 
 without2_29:
-	TESTQ  $0x00000001, SI
+	TESTQ  $0x00000001, DI
 	JZ     stored29
-	VMOVSS X4, (AX)
+	VMOVSS X4, (SI)
 
 stored29:
 	VMASKMOVPS (DX), Y9, Y0
 	VADDPS     Y0, Y5, Y5
-	CMPQ       DI, $0x08
+	CMPQ       R8, $0x08
 	JNE        part30
 	VMOVUPS    Y5, (DX)
 	JMP        stored30
 
 part30:
-	LEAQ         (DX), AX
-	TESTQ        $0x00000004, DI
+	LEAQ         (DX), SI
+	TESTQ        $0x00000004, R8
 	JZ           without4_30
-	VMOVUPS      X5, (AX)
+	VMOVUPS      X5, (SI)
 	VEXTRACTF128 $0x01, Y5, X5
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, SI
 
 without4_30:
-	TESTQ   $0x00000002, DI
+	TESTQ   $0x00000002, R8
 	JZ      without2_30
-	VMOVLPS X5, (AX)
+	VMOVLPS X5, (SI)
 	VPSRLDQ $0x08, X5, X5
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, SI
 
 without2_30:
-	TESTQ  $0x00000001, DI
+	TESTQ  $0x00000001, R8
 	JZ     stored30
-	VMOVSS X5, (AX)
+	VMOVSS X5, (SI)
 
 stored30:
 	ADDQ       BX, CX
 	ADDQ       BX, DX
 	VMASKMOVPS (CX), Y8, Y0
 	VADDPS     Y0, Y6, Y6
-	CMPQ       SI, $0x08
+	CMPQ       DI, $0x08
 	JNE        part31
 	VMOVUPS    Y6, (CX)
 	JMP        stored31
 
 part31:
-	LEAQ         (CX), AX
-	TESTQ        $0x00000004, SI
+	LEAQ         (CX), CX
+	TESTQ        $0x00000004, DI
 	JZ           without4_31
-	VMOVUPS      X6, (AX)
+	VMOVUPS      X6, (CX)
 	VEXTRACTF128 $0x01, Y6, X6
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, CX
 
 without4_31:
-	TESTQ   $0x00000002, SI
+	TESTQ   $0x00000002, DI
 	JZ      without2_31
-	VMOVLPS X6, (AX)
+	VMOVLPS X6, (CX)
 	VPSRLDQ $0x08, X6, X6
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, CX
 
 without2_31:
-	TESTQ  $0x00000001, SI
+	TESTQ  $0x00000001, DI
 	JZ     stored31
-	VMOVSS X6, (AX)
+	VMOVSS X6, (CX)
 
 stored31:
 	VMASKMOVPS (DX), Y9, Y0
 	VADDPS     Y0, Y7, Y7
-	CMPQ       DI, $0x08
+	CMPQ       R8, $0x08
 	JNE        part32
 	VMOVUPS    Y7, (DX)
 	JMP        stored32
 
 part32:
-	LEAQ         (DX), AX
-	TESTQ        $0x00000004, DI
+	LEAQ         (DX), CX
+	TESTQ        $0x00000004, R8
 	JZ           without4_32
-	VMOVUPS      X7, (AX)
+	VMOVUPS      X7, (CX)
 	VEXTRACTF128 $0x01, Y7, X7
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, CX
 
 without4_32:
-	TESTQ   $0x00000002, DI
+	TESTQ   $0x00000002, R8
 	JZ      without2_32
-	VMOVLPS X7, (AX)
+	VMOVLPS X7, (CX)
 	VPSRLDQ $0x08, X7, X7
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, CX
 
 without2_32:
-	TESTQ  $0x00000001, DI
+	TESTQ  $0x00000001, R8
 	JZ     stored32
-	VMOVSS X7, (AX)
+	VMOVSS X7, (CX)
 
 stored32:
 	JMP stored
 
 overwrite:
-	CMPQ    SI, $0x08
+	CMPQ    DI, $0x08
 	JNE     part33
 	VMOVUPS Y0, (CX)
 	JMP     stored33
 
 part33:
-	LEAQ         (CX), AX
-	TESTQ        $0x00000004, SI
+	LEAQ         (CX), SI
+	TESTQ        $0x00000004, DI
 	JZ           without4_33
-	VMOVUPS      X0, (AX)
+	VMOVUPS      X0, (SI)
 	VEXTRACTF128 $0x01, Y0, X0
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, SI
 
 without4_33:
-	TESTQ   $0x00000002, SI
+	TESTQ   $0x00000002, DI
 	JZ      without2_33
-	VMOVLPS X0, (AX)
+	VMOVLPS X0, (SI)
 	VPSRLDQ $0x08, X0, X0
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, SI
 
 without2_33:
-	TESTQ  $0x00000001, SI
+	TESTQ  $0x00000001, DI
 	JZ     stored33
-	VMOVSS X0, (AX)
+	VMOVSS X0, (SI)
 
 stored33:
-	CMPQ    DI, $0x08
+	CMPQ    R8, $0x08
 	JNE     part34
 	VMOVUPS Y1, (DX)
 	JMP     stored34
 
 part34:
-	LEAQ         (DX), AX
-	TESTQ        $0x00000004, DI
+	LEAQ         (DX), SI
+	TESTQ        $0x00000004, R8
 	JZ           without4_34
-	VMOVUPS      X1, (AX)
+	VMOVUPS      X1, (SI)
 	VEXTRACTF128 $0x01, Y1, X1
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, SI
 
 without4_34:
-	TESTQ   $0x00000002, DI
+	TESTQ   $0x00000002, R8
 	JZ      without2_34
-	VMOVLPS X1, (AX)
+	VMOVLPS X1, (SI)
 	VPSRLDQ $0x08, X1, X1
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, SI
 
 without2_34:
-	TESTQ  $0x00000001, DI
+	TESTQ  $0x00000001, R8
 	JZ     stored34
-	VMOVSS X1, (AX)
+	VMOVSS X1, (SI)
 
 stored34:
 	ADDQ    BX, CX
 	ADDQ    BX, DX
-	CMPQ    SI, $0x08
+	CMPQ    DI, $0x08
 	JNE     part35
 	VMOVUPS Y2, (CX)
 	JMP     stored35
 
 part35:
-	LEAQ         (CX), AX
-	TESTQ        $0x00000004, SI
+	LEAQ         (CX), SI
+	TESTQ        $0x00000004, DI
 	JZ           without4_35
-	VMOVUPS      X2, (AX)
+	VMOVUPS      X2, (SI)
 	VEXTRACTF128 $0x01, Y2, X2
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, SI
 
 without4_35:
-	TESTQ   $0x00000002, SI
+	TESTQ   $0x00000002, DI
 	JZ      without2_35
-	VMOVLPS X2, (AX)
+	VMOVLPS X2, (SI)
 	VPSRLDQ $0x08, X2, X2
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, SI
 
 without2_35:
-	TESTQ  $0x00000001, SI
+	TESTQ  $0x00000001, DI
 	JZ     stored35
-	VMOVSS X2, (AX)
+	VMOVSS X2, (SI)
 
 stored35:
-	CMPQ    DI, $0x08
+	CMPQ    R8, $0x08
 	JNE     part36
 	VMOVUPS Y3, (DX)
 	JMP     stored36
 
 part36:
-	LEAQ         (DX), AX
-	TESTQ        $0x00000004, DI
+	LEAQ         (DX), SI
+	TESTQ        $0x00000004, R8
 	JZ           without4_36
-	VMOVUPS      X3, (AX)
+	VMOVUPS      X3, (SI)
 	VEXTRACTF128 $0x01, Y3, X3
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, SI
 
 without4_36:
-	TESTQ   $0x00000002, DI
+	TESTQ   $0x00000002, R8
 	JZ      without2_36
-	VMOVLPS X3, (AX)
+	VMOVLPS X3, (SI)
 	VPSRLDQ $0x08, X3, X3
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, SI
 
 without2_36:
-	TESTQ  $0x00000001, DI
+	TESTQ  $0x00000001, R8
 	JZ     stored36
-	VMOVSS X3, (AX)
+	VMOVSS X3, (SI)
 
 stored36:
 	ADDQ    BX, CX
 	ADDQ    BX, DX
-	CMPQ    SI, $0x08
+	CMPQ    DI, $0x08
 	JNE     part37
 	VMOVUPS Y4, (CX)
 	JMP     stored37
 
 part37:
-	LEAQ         (CX), AX
-	TESTQ        $0x00000004, SI
+	LEAQ         (CX), SI
+	TESTQ        $0x00000004, DI
 	JZ           without4_37
-	VMOVUPS      X4, (AX)
+	VMOVUPS      X4, (SI)
 	VEXTRACTF128 $0x01, Y4, X4
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, SI
 
 without4_37:
-	TESTQ   $0x00000002, SI
+	TESTQ   $0x00000002, DI
 	JZ      without2_37
-	VMOVLPS X4, (AX)
+	VMOVLPS X4, (SI)
 	VPSRLDQ $0x08, X4, X4
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, SI
 
 without2_37:
-	TESTQ  $0x00000001, SI
+	TESTQ  $0x00000001, DI
 	JZ     stored37
-	VMOVSS X4, (AX)
+	VMOVSS X4, (SI)
 
 stored37:
-	CMPQ    DI, $0x08
+	CMPQ    R8, $0x08
 	JNE     part38
 	VMOVUPS Y5, (DX)
 	JMP     stored38
 
 part38:
-	LEAQ         (DX), AX
-	TESTQ        $0x00000004, DI
+	LEAQ         (DX), SI
+	TESTQ        $0x00000004, R8
 	JZ           without4_38
-	VMOVUPS      X5, (AX)
+	VMOVUPS      X5, (SI)
 	VEXTRACTF128 $0x01, Y5, X5
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, SI
 
 without4_38:
-	TESTQ   $0x00000002, DI
+	TESTQ   $0x00000002, R8
 	JZ      without2_38
-	VMOVLPS X5, (AX)
+	VMOVLPS X5, (SI)
 	VPSRLDQ $0x08, X5, X5
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, SI
 
 without2_38:
-	TESTQ  $0x00000001, DI
+	TESTQ  $0x00000001, R8
 	JZ     stored38
-	VMOVSS X5, (AX)
+	VMOVSS X5, (SI)
 
 stored38:
 	ADDQ    BX, CX
 	ADDQ    BX, DX
-	CMPQ    SI, $0x08
+	CMPQ    DI, $0x08
 	JNE     part39
 	VMOVUPS Y6, (CX)
 	JMP     stored39
 
 part39:
-	LEAQ         (CX), AX
-	TESTQ        $0x00000004, SI
+	LEAQ         (CX), CX
+	TESTQ        $0x00000004, DI
 	JZ           without4_39
-	VMOVUPS      X6, (AX)
+	VMOVUPS      X6, (CX)
 	VEXTRACTF128 $0x01, Y6, X6
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, CX
 
 without4_39:
-	TESTQ   $0x00000002, SI
+	TESTQ   $0x00000002, DI
 	JZ      without2_39
-	VMOVLPS X6, (AX)
+	VMOVLPS X6, (CX)
 	VPSRLDQ $0x08, X6, X6
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, CX
 
 without2_39:
-	TESTQ  $0x00000001, SI
+	TESTQ  $0x00000001, DI
 	JZ     stored39
-	VMOVSS X6, (AX)
+	VMOVSS X6, (CX)
 
 stored39:
-	CMPQ    DI, $0x08
+	CMPQ    R8, $0x08
 	JNE     part40
 	VMOVUPS Y7, (DX)
 	JMP     stored40
 
 part40:
-	LEAQ         (DX), AX
-	TESTQ        $0x00000004, DI
+	LEAQ         (DX), CX
+	TESTQ        $0x00000004, R8
 	JZ           without4_40
-	VMOVUPS      X7, (AX)
+	VMOVUPS      X7, (CX)
 	VEXTRACTF128 $0x01, Y7, X7
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, CX
 
 without4_40:
-	TESTQ   $0x00000002, DI
+	TESTQ   $0x00000002, R8
 	JZ      without2_40
-	VMOVLPS X7, (AX)
+	VMOVLPS X7, (CX)
 	VPSRLDQ $0x08, X7, X7
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, CX
 
 without2_40:
-	TESTQ  $0x00000001, DI
+	TESTQ  $0x00000001, R8
 	JZ     stored40
-	VMOVSS X7, (AX)
+	VMOVSS X7, (CX)
 
 stored40:
 stored:
+	DECQ 104(AX)
+	JLE  last
+	MOVQ 112(AX), CX
+	ADDQ CX, 16(AX)
+	ADDQ CX, 24(AX)
+	MOVQ 120(AX), CX
+	ADDQ CX, 40(AX)
+	ADDQ CX, 48(AX)
+	JMP  tile
+
+last:
 	VZEROUPPER
 	RET
 
 // func tile5AVX2(tile *Tile)
 // Requires: AVX, FMA3, MMX+, POPCNT
 TEXT ·tile5AVX2(SB), NOSPLIT, $0-8
-	MOVQ         tile+0(FP), AX
+	MOVQ tile+0(FP), AX
+
+tile:
 	MOVQ         40(AX), CX
 	MOVQ         56(AX), DX
 	ADDQ         96(AX), CX
@@ -1633,13 +1687,13 @@ store:
 	VMOVUPS    (SI), Y10
 	MOVQ       72(AX), SI
 	VMOVUPS    (SI), Y11
-	MOVQ       88(AX), AX
-	VMOVMSKPS  Y10, SI
-	VMOVMSKPS  Y11, DI
-	ANDL       DI, SI
-	CMPL       SI, $0xff
+	MOVQ       88(AX), SI
+	VMOVMSKPS  Y10, DI
+	VMOVMSKPS  Y11, R8
+	ANDL       R8, DI
+	CMPL       DI, $0xff
 	JNE        some
-	TESTQ      AX, AX
+	TESTQ      SI, SI
 	JZ         overwriteAll
 	VMASKMOVPS (CX), Y10, Y12
 	VADDPS     Y12, Y0, Y0
@@ -1703,579 +1757,592 @@ overwriteAll:
 	JMP     stored
 
 some:
-	VMOVMSKPS  Y10, SI
-	POPCNTL    SI, SI
-	VMOVMSKPS  Y11, DI
+	VMOVMSKPS  Y10, DI
 	POPCNTL    DI, DI
-	TESTQ      AX, AX
+	VMOVMSKPS  Y11, R8
+	POPCNTL    R8, R8
+	TESTQ      SI, SI
 	JZ         overwrite
 	VMASKMOVPS (CX), Y10, Y12
 	VADDPS     Y12, Y0, Y0
-	CMPQ       SI, $0x08
+	CMPQ       DI, $0x08
 	JNE        part41
 	VMOVUPS    Y0, (CX)
 	JMP        stored41
 
 part41:
-	LEAQ         (CX), AX
-	TESTQ        $0x00000004, SI
+	LEAQ         (CX), SI
+	TESTQ        $0x00000004, DI
 	JZ           without4_41
-	VMOVUPS      X0, (AX)
+	VMOVUPS      X0, (SI)
 	VEXTRACTF128 $0x01, Y0, X0
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, SI
 
 without4_41:
-	TESTQ   $0x00000002, SI
+	TESTQ   $0x00000002, DI
 	JZ      without2_41
-	VMOVLPS X0, (AX)
+	VMOVLPS X0, (SI)
 	VPSRLDQ $0x08, X0, X0
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, SI
 
 without2_41:
-	TESTQ  $0x00000001, SI
+	TESTQ  $0x00000001, DI
 	JZ     stored41
-	VMOVSS X0, (AX)
+	VMOVSS X0, (SI)
 
 stored41:
 	VMASKMOVPS (DX), Y11, Y0
 	VADDPS     Y0, Y1, Y1
-	CMPQ       DI, $0x08
+	CMPQ       R8, $0x08
 	JNE        part42
 	VMOVUPS    Y1, (DX)
 	JMP        stored42
 
 part42:
-	LEAQ         (DX), AX
-	TESTQ        $0x00000004, DI
+	LEAQ         (DX), SI
+	TESTQ        $0x00000004, R8
 	JZ           without4_42
-	VMOVUPS      X1, (AX)
+	VMOVUPS      X1, (SI)
 	VEXTRACTF128 $0x01, Y1, X1
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, SI
 
 without4_42:
-	TESTQ   $0x00000002, DI
+	TESTQ   $0x00000002, R8
 	JZ      without2_42
-	VMOVLPS X1, (AX)
+	VMOVLPS X1, (SI)
 	VPSRLDQ $0x08, X1, X1
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, SI
 
 without2_42:
-	TESTQ  $0x00000001, DI
+	TESTQ  $0x00000001, R8
 	JZ     stored42
-	VMOVSS X1, (AX)
+	VMOVSS X1, (SI)
 
 stored42:
 	ADDQ       BX, CX
 	ADDQ       BX, DX
 	VMASKMOVPS (CX), Y10, Y0
 	VADDPS     Y0, Y2, Y2
-	CMPQ       SI, $0x08
+	CMPQ       DI, $0x08
 	JNE        part43
 	VMOVUPS    Y2, (CX)
 	JMP        stored43
 
 part43:
-	LEAQ         (CX), AX
-	TESTQ        $0x00000004, SI
+	LEAQ         (CX), SI
+	TESTQ        $0x00000004, DI
 	JZ           without4_43
-	VMOVUPS      X2, (AX)
+	VMOVUPS      X2, (SI)
 	VEXTRACTF128 $0x01, Y2, X2
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, SI
 
 without4_43:
-	TESTQ   $0x00000002, SI
+	TESTQ   $0x00000002, DI
 	JZ      without2_43
-	VMOVLPS X2, (AX)
+	VMOVLPS X2, (SI)
 	VPSRLDQ $0x08, X2, X2
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, SI
 
 without2_43:
-	TESTQ  $0x00000001, SI
+	TESTQ  $0x00000001, DI
 	JZ     stored43
-	VMOVSS X2, (AX)
+	VMOVSS X2, (SI)
 
 stored43:
 	VMASKMOVPS (DX), Y11, Y0
 	VADDPS     Y0, Y3, Y3
-	CMPQ       DI, $0x08
+	CMPQ       R8, $0x08
 	JNE        part44
 	VMOVUPS    Y3, (DX)
 	JMP        stored44
 
 part44:
-	LEAQ         (DX), AX
-	TESTQ        $0x00000004, DI
+	LEAQ         (DX), SI
+	TESTQ        $0x00000004, R8
 	JZ           without4_44
-	VMOVUPS      X3, (AX)
+	VMOVUPS      X3, (SI)
 	VEXTRACTF128 $0x01, Y3, X3
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, SI
 
 without4_44:
-	TESTQ   $0x00000002, DI
+	TESTQ   $0x00000002, R8
 	JZ      without2_44
-	VMOVLPS X3, (AX)
+	VMOVLPS X3, (SI)
 	VPSRLDQ $0x08, X3, X3
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, SI
 
 without2_44:
-	TESTQ  $0x00000001, DI
+	TESTQ  $0x00000001, R8
 	JZ     stored44
-	VMOVSS X3, (AX)
+	VMOVSS X3, (SI)
 
 stored44:
 	ADDQ       BX, CX
 	ADDQ       BX, DX
 	VMASKMOVPS (CX), Y10, Y0
 	VADDPS     Y0, Y4, Y4
-	CMPQ       SI, $0x08
+	CMPQ       DI, $0x08
 	JNE        part45
 	VMOVUPS    Y4, (CX)
 	JMP        stored45
 
 part45:
-	LEAQ         (CX), AX
-	TESTQ        $0x00000004, SI
+	LEAQ         (CX), SI
+	TESTQ        $0x00000004, DI
 	JZ           without4_45
-	VMOVUPS      X4, (AX)
+	VMOVUPS      X4, (SI)
 	VEXTRACTF128 $0x01, Y4, X4
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, SI
 
 without4_45:
-	TESTQ   $0x00000002, SI
+	TESTQ   $0x00000002, DI
 	JZ      without2_45
-	VMOVLPS X4, (AX)
+	VMOVLPS X4, (SI)
 	VPSRLDQ $0x08, X4, X4
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, SI
 
 without2_45:
-	TESTQ  $0x00000001, SI
+	TESTQ  $0x00000001, DI
 	JZ     stored45
-	VMOVSS X4, (AX)
+	VMOVSS X4, (SI)
 
 stored45:
 	VMASKMOVPS (DX), Y11, Y0
 	VADDPS     Y0, Y5, Y5
-	CMPQ       DI, $0x08
+	CMPQ       R8, $0x08
 	JNE        part46
 	VMOVUPS    Y5, (DX)
 	JMP        stored46
 
 part46:
-	LEAQ         (DX), AX
-	TESTQ        $0x00000004, DI
+	LEAQ         (DX), SI
+	TESTQ        $0x00000004, R8
 	JZ           without4_46
-	VMOVUPS      X5, (AX)
+	VMOVUPS      X5, (SI)
 	VEXTRACTF128 $0x01, Y5, X5
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, SI
 
 without4_46:
-	TESTQ   $0x00000002, DI
+	TESTQ   $0x00000002, R8
 	JZ      without2_46
-	VMOVLPS X5, (AX)
+	VMOVLPS X5, (SI)
 	VPSRLDQ $0x08, X5, X5
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, SI
 
 without2_46:
-	TESTQ  $0x00000001, DI
+	TESTQ  $0x00000001, R8
 	JZ     stored46
-	VMOVSS X5, (AX)
+	VMOVSS X5, (SI)
 
 stored46:
 	ADDQ       BX, CX
 	ADDQ       BX, DX
 	VMASKMOVPS (CX), Y10, Y0
 	VADDPS     Y0, Y6, Y6
-	CMPQ       SI, $0x08
+	CMPQ       DI, $0x08
 	JNE        part47
 	VMOVUPS    Y6, (CX)
 	JMP        stored47
 
 part47:
-	LEAQ         (CX), AX
-	TESTQ        $0x00000004, SI
+	LEAQ         (CX), SI
+	TESTQ        $0x00000004, DI
 	JZ           without4_47
-	VMOVUPS      X6, (AX)
+	VMOVUPS      X6, (SI)
 	VEXTRACTF128 $0x01, Y6, X6
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, SI
 
 without4_47:
-	TESTQ   $0x00000002, SI
+	TESTQ   $0x00000002, DI
 	JZ      without2_47
-	VMOVLPS X6, (AX)
+	VMOVLPS X6, (SI)
 	VPSRLDQ $0x08, X6, X6
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, SI
 
 without2_47:
-	TESTQ  $0x00000001, SI
+	TESTQ  $0x00000001, DI
 	JZ     stored47
-	VMOVSS X6, (AX)
+	VMOVSS X6, (SI)
 
 stored47:
 	VMASKMOVPS (DX), Y11, Y0
 	VADDPS     Y0, Y7, Y7
-	CMPQ       DI, $0x08
+	CMPQ       R8, $0x08
 	JNE        part48
 	VMOVUPS    Y7, (DX)
 	JMP        stored48
 
 part48:
-	LEAQ         (DX), AX
-	TESTQ        $0x00000004, DI
+	LEAQ         (DX), SI
+	TESTQ        $0x00000004, R8
 	JZ           without4_48
-	VMOVUPS      X7, (AX)
+	VMOVUPS      X7, (SI)
 	VEXTRACTF128 $0x01, Y7, X7
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, SI
 
 without4_48:
-	TESTQ   $0x00000002, DI
+	TESTQ   $0x00000002, R8
 	JZ      without2_48
-	VMOVLPS X7, (AX)
+	VMOVLPS X7, (SI)
 	VPSRLDQ $0x08, X7, X7
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, SI
 
 without2_48:
-	TESTQ  $0x00000001, DI
+	TESTQ  $0x00000001, R8
 	JZ     stored48
-	VMOVSS X7, (AX)
+	VMOVSS X7, (SI)
 
 stored48:
 	ADDQ       BX, CX
 	ADDQ       BX, DX
 	VMASKMOVPS (CX), Y10, Y0
 	VADDPS     Y0, Y8, Y8
-	CMPQ       SI, $0x08
+	CMPQ       DI, $0x08
 	JNE        part49
 	VMOVUPS    Y8, (CX)
 	JMP        stored49
 
 part49:
-	LEAQ         (CX), AX
-	TESTQ        $0x00000004, SI
+	LEAQ         (CX), CX
+	TESTQ        $0x00000004, DI
 	JZ           without4_49
-	VMOVUPS      X8, (AX)
+	VMOVUPS      X8, (CX)
 	VEXTRACTF128 $0x01, Y8, X8
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, CX
 
 without4_49:
-	TESTQ   $0x00000002, SI
+	TESTQ   $0x00000002, DI
 	JZ      without2_49
-	VMOVLPS X8, (AX)
+	VMOVLPS X8, (CX)
 	VPSRLDQ $0x08, X8, X8
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, CX
 
 without2_49:
-	TESTQ  $0x00000001, SI
+	TESTQ  $0x00000001, DI
 	JZ     stored49
-	VMOVSS X8, (AX)
+	VMOVSS X8, (CX)
 
 stored49:
 	VMASKMOVPS (DX), Y11, Y0
 	VADDPS     Y0, Y9, Y9
-	CMPQ       DI, $0x08
+	CMPQ       R8, $0x08
 	JNE        part50
 	VMOVUPS    Y9, (DX)
 	JMP        stored50
 
 part50:
-	LEAQ         (DX), AX
-	TESTQ        $0x00000004, DI
+	LEAQ         (DX), CX
+	TESTQ        $0x00000004, R8
 	JZ           without4_50
-	VMOVUPS      X9, (AX)
+	VMOVUPS      X9, (CX)
 	VEXTRACTF128 $0x01, Y9, X9
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, CX
 
 without4_50:
-	TESTQ   $0x00000002, DI
+	TESTQ   $0x00000002, R8
 	JZ      without2_50
-	VMOVLPS X9, (AX)
+	VMOVLPS X9, (CX)
 	VPSRLDQ $0x08, X9, X9
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, CX
 
 without2_50:
-	TESTQ  $0x00000001, DI
+	TESTQ  $0x00000001, R8
 	JZ     stored50
-	VMOVSS X9, (AX)
+	VMOVSS X9, (CX)
 
 stored50:
 	JMP stored
 
 overwrite:
-	CMPQ    SI, $0x08
+	CMPQ    DI, $0x08
 	JNE     part51
 	VMOVUPS Y0, (CX)
 	JMP     stored51
 
 part51:
-	LEAQ         (CX), AX
-	TESTQ        $0x00000004, SI
+	LEAQ         (CX), SI
+	TESTQ        $0x00000004, DI
 	JZ           without4_51
-	VMOVUPS      X0, (AX)
+	VMOVUPS      X0, (SI)
 	VEXTRACTF128 $0x01, Y0, X0
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, SI
 
 without4_51:
-	TESTQ   $0x00000002, SI
+	TESTQ   $0x00000002, DI
 	JZ      without2_51
-	VMOVLPS X0, (AX)
+	VMOVLPS X0, (SI)
 	VPSRLDQ $0x08, X0, X0
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, SI
 
 without2_51:
-	TESTQ  $0x00000001, SI
+	TESTQ  $0x00000001, DI
 	JZ     stored51
-	VMOVSS X0, (AX)
+	VMOVSS X0, (SI)
 
 stored51:
-	CMPQ    DI, $0x08
+	CMPQ    R8, $0x08
 	JNE     part52
 	VMOVUPS Y1, (DX)
 	JMP     stored52
 
 part52:
-	LEAQ         (DX), AX
-	TESTQ        $0x00000004, DI
+	LEAQ         (DX), SI
+	TESTQ        $0x00000004, R8
 	JZ           without4_52
-	VMOVUPS      X1, (AX)
+	VMOVUPS      X1, (SI)
 	VEXTRACTF128 $0x01, Y1, X1
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, SI
 
 without4_52:
-	TESTQ   $0x00000002, DI
+	TESTQ   $0x00000002, R8
 	JZ      without2_52
-	VMOVLPS X1, (AX)
+	VMOVLPS X1, (SI)
 	VPSRLDQ $0x08, X1, X1
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, SI
 
 without2_52:
-	TESTQ  $0x00000001, DI
+	TESTQ  $0x00000001, R8
 	JZ     stored52
-	VMOVSS X1, (AX)
+	VMOVSS X1, (SI)
 
 stored52:
 	ADDQ    BX, CX
 	ADDQ    BX, DX
-	CMPQ    SI, $0x08
+	CMPQ    DI, $0x08
 	JNE     part53
 	VMOVUPS Y2, (CX)
 	JMP     stored53
 
 part53:
-	LEAQ         (CX), AX
-	TESTQ        $0x00000004, SI
+	LEAQ         (CX), SI
+	TESTQ        $0x00000004, DI
 	JZ           without4_53
-	VMOVUPS      X2, (AX)
+	VMOVUPS      X2, (SI)
 	VEXTRACTF128 $0x01, Y2, X2
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, SI
 
 without4_53:
-	TESTQ   $0x00000002, SI
+	TESTQ   $0x00000002, DI
 	JZ      without2_53
-	VMOVLPS X2, (AX)
+	VMOVLPS X2, (SI)
 	VPSRLDQ $0x08, X2, X2
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, SI
 
 without2_53:
-	TESTQ  $0x00000001, SI
+	TESTQ  $0x00000001, DI
 	JZ     stored53
-	VMOVSS X2, (AX)
+	VMOVSS X2, (SI)
 
 stored53:
-	CMPQ    DI, $0x08
+	CMPQ    R8, $0x08
 	JNE     part54
 	VMOVUPS Y3, (DX)
 	JMP     stored54
 
 part54:
-	LEAQ         (DX), AX
-	TESTQ        $0x00000004, DI
+	LEAQ         (DX), SI
+	TESTQ        $0x00000004, R8
 	JZ           without4_54
-	VMOVUPS      X3, (AX)
+	VMOVUPS      X3, (SI)
 	VEXTRACTF128 $0x01, Y3, X3
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, SI
 
 without4_54:
-	TESTQ   $0x00000002, DI
+	TESTQ   $0x00000002, R8
 	JZ      without2_54
-	VMOVLPS X3, (AX)
+	VMOVLPS X3, (SI)
 	VPSRLDQ $0x08, X3, X3
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, SI
 
 without2_54:
-	TESTQ  $0x00000001, DI
+	TESTQ  $0x00000001, R8
 	JZ     stored54
-	VMOVSS X3, (AX)
+	VMOVSS X3, (SI)
 
 stored54:
 	ADDQ    BX, CX
 	ADDQ    BX, DX
-	CMPQ    SI, $0x08
+	CMPQ    DI, $0x08
 	JNE     part55
 	VMOVUPS Y4, (CX)
 	JMP     stored55
 
 part55:
-	LEAQ         (CX), AX
-	TESTQ        $0x00000004, SI
+	LEAQ         (CX), SI
+	TESTQ        $0x00000004, DI
 	JZ           without4_55
-	VMOVUPS      X4, (AX)
+	VMOVUPS      X4, (SI)
 	VEXTRACTF128 $0x01, Y4, X4
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, SI
 
 without4_55:
-	TESTQ   $0x00000002, SI
+	TESTQ   $0x00000002, DI
 	JZ      without2_55
-	VMOVLPS X4, (AX)
+	VMOVLPS X4, (SI)
 	VPSRLDQ $0x08, X4, X4
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, SI
 
 without2_55:
-	TESTQ  $0x00000001, SI
+	TESTQ  $0x00000001, DI
 	JZ     stored55
-	VMOVSS X4, (AX)
+	VMOVSS X4, (SI)
 
 stored55:
-	CMPQ    DI, $0x08
+	CMPQ    R8, $0x08
 	JNE     part56
 	VMOVUPS Y5, (DX)
 	JMP     stored56
 
 part56:
-	LEAQ         (DX), AX
-	TESTQ        $0x00000004, DI
+	LEAQ         (DX), SI
+	TESTQ        $0x00000004, R8
 	JZ           without4_56
-	VMOVUPS      X5, (AX)
+	VMOVUPS      X5, (SI)
 	VEXTRACTF128 $0x01, Y5, X5
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, SI
 
 without4_56:
-	TESTQ   $0x00000002, DI
+	TESTQ   $0x00000002, R8
 	JZ      without2_56
-	VMOVLPS X5, (AX)
+	VMOVLPS X5, (SI)
 	VPSRLDQ $0x08, X5, X5
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, SI
 
 without2_56:
-	TESTQ  $0x00000001, DI
+	TESTQ  $0x00000001, R8
 	JZ     stored56
-	VMOVSS X5, (AX)
+	VMOVSS X5, (SI)
 
 stored56:
 	ADDQ    BX, CX
 	ADDQ    BX, DX
-	CMPQ    SI, $0x08
+	CMPQ    DI, $0x08
 	JNE     part57
 	VMOVUPS Y6, (CX)
 	JMP     stored57
 
 part57:
-	LEAQ         (CX), AX
-	TESTQ        $0x00000004, SI
+	LEAQ         (CX), SI
+	TESTQ        $0x00000004, DI
 	JZ           without4_57
-	VMOVUPS      X6, (AX)
+	VMOVUPS      X6, (SI)
 	VEXTRACTF128 $0x01, Y6, X6
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, SI
 
 without4_57:
-	TESTQ   $0x00000002, SI
+	TESTQ   $0x00000002, DI
 	JZ      without2_57
-	VMOVLPS X6, (AX)
+	VMOVLPS X6, (SI)
 	VPSRLDQ $0x08, X6, X6
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, SI
 
 without2_57:
-	TESTQ  $0x00000001, SI
+	TESTQ  $0x00000001, DI
 	JZ     stored57
-	VMOVSS X6, (AX)
+	VMOVSS X6, (SI)
 
 stored57:
-	CMPQ    DI, $0x08
+	CMPQ    R8, $0x08
 	JNE     part58
 	VMOVUPS Y7, (DX)
 	JMP     stored58
 
 part58:
-	LEAQ         (DX), AX
-	TESTQ        $0x00000004, DI
+	LEAQ         (DX), SI
+	TESTQ        $0x00000004, R8
 	JZ           without4_58
-	VMOVUPS      X7, (AX)
+	VMOVUPS      X7, (SI)
 	VEXTRACTF128 $0x01, Y7, X7
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, SI
 
 without4_58:
-	TESTQ   $0x00000002, DI
+	TESTQ   $0x00000002, R8
 	JZ      without2_58
-	VMOVLPS X7, (AX)
+	VMOVLPS X7, (SI)
 	VPSRLDQ $0x08, X7, X7
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, SI
 
 without2_58:
-	TESTQ  $0x00000001, DI
+	TESTQ  $0x00000001, R8
 	JZ     stored58
-	VMOVSS X7, (AX)
+	VMOVSS X7, (SI)
 
 stored58:
 	ADDQ    BX, CX
 	ADDQ    BX, DX
-	CMPQ    SI, $0x08
+	CMPQ    DI, $0x08
 	JNE     part59
 	VMOVUPS Y8, (CX)
 	JMP     stored59
 
 part59:
-	LEAQ         (CX), AX
-	TESTQ        $0x00000004, SI
+	LEAQ         (CX), CX
+	TESTQ        $0x00000004, DI
 	JZ           without4_59
-	VMOVUPS      X8, (AX)
+	VMOVUPS      X8, (CX)
 	VEXTRACTF128 $0x01, Y8, X8
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, CX
 
 without4_59:
-	TESTQ   $0x00000002, SI
+	TESTQ   $0x00000002, DI
 	JZ      without2_59
-	VMOVLPS X8, (AX)
+	VMOVLPS X8, (CX)
 	VPSRLDQ $0x08, X8, X8
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, CX
 
 without2_59:
-	TESTQ  $0x00000001, SI
+	TESTQ  $0x00000001, DI
 	JZ     stored59
-	VMOVSS X8, (AX)
+	VMOVSS X8, (CX)
 
 stored59:
-	CMPQ    DI, $0x08
+	CMPQ    R8, $0x08
 	JNE     part60
 	VMOVUPS Y9, (DX)
 	JMP     stored60
 
 part60:
-	LEAQ         (DX), AX
-	TESTQ        $0x00000004, DI
+	LEAQ         (DX), CX
+	TESTQ        $0x00000004, R8
 	JZ           without4_60
-	VMOVUPS      X9, (AX)
+	VMOVUPS      X9, (CX)
 	VEXTRACTF128 $0x01, Y9, X9
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, CX
 
 without4_60:
-	TESTQ   $0x00000002, DI
+	TESTQ   $0x00000002, R8
 	JZ      without2_60
-	VMOVLPS X9, (AX)
+	VMOVLPS X9, (CX)
 	VPSRLDQ $0x08, X9, X9
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, CX
 
 without2_60:
-	TESTQ  $0x00000001, DI
+	TESTQ  $0x00000001, R8
 	JZ     stored60
-	VMOVSS X9, (AX)
+	VMOVSS X9, (CX)
 
 stored60:
 stored:
+	DECQ 104(AX)
+	JLE  last
+	MOVQ 112(AX), CX
+	ADDQ CX, 16(AX)
+	ADDQ CX, 24(AX)
+	MOVQ 120(AX), CX
+	ADDQ CX, 40(AX)
+	ADDQ CX, 48(AX)
+	JMP  tile
+
+last:
 	VZEROUPPER
 	RET
 
 // func tile6AVX2(tile *Tile)
 // Requires: AVX, FMA3, MMX+, POPCNT
 TEXT ·tile6AVX2(SB), NOSPLIT, $0-8
-	MOVQ         tile+0(FP), AX
+	MOVQ tile+0(FP), AX
+
+tile:
 	MOVQ         40(AX), CX
 	MOVQ         56(AX), DX
 	ADDQ         96(AX), CX
@@ -2362,13 +2429,13 @@ store:
 	VMOVUPS    (SI), Y12
 	MOVQ       72(AX), SI
 	VMOVUPS    (SI), Y13
-	MOVQ       88(AX), AX
-	VMOVMSKPS  Y12, SI
-	VMOVMSKPS  Y13, DI
-	ANDL       DI, SI
-	CMPL       SI, $0xff
+	MOVQ       88(AX), SI
+	VMOVMSKPS  Y12, DI
+	VMOVMSKPS  Y13, R8
+	ANDL       R8, DI
+	CMPL       DI, $0xff
 	JNE        some
-	TESTQ      AX, AX
+	TESTQ      SI, SI
 	JZ         overwriteAll
 	VMASKMOVPS (CX), Y12, Y14
 	VADDPS     Y14, Y0, Y0
@@ -2444,691 +2511,704 @@ overwriteAll:
 	JMP     stored
 
 some:
-	VMOVMSKPS  Y12, SI
-	POPCNTL    SI, SI
-	VMOVMSKPS  Y13, DI
+	VMOVMSKPS  Y12, DI
 	POPCNTL    DI, DI
-	TESTQ      AX, AX
+	VMOVMSKPS  Y13, R8
+	POPCNTL    R8, R8
+	TESTQ      SI, SI
 	JZ         overwrite
 	VMASKMOVPS (CX), Y12, Y14
 	VADDPS     Y14, Y0, Y0
-	CMPQ       SI, $0x08
+	CMPQ       DI, $0x08
 	JNE        part61
 	VMOVUPS    Y0, (CX)
 	JMP        stored61
 
 part61:
-	LEAQ         (CX), AX
-	TESTQ        $0x00000004, SI
+	LEAQ         (CX), SI
+	TESTQ        $0x00000004, DI
 	JZ           without4_61
-	VMOVUPS      X0, (AX)
+	VMOVUPS      X0, (SI)
 	VEXTRACTF128 $0x01, Y0, X0
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, SI
 
 without4_61:
-	TESTQ   $0x00000002, SI
+	TESTQ   $0x00000002, DI
 	JZ      without2_61
-	VMOVLPS X0, (AX)
+	VMOVLPS X0, (SI)
 	VPSRLDQ $0x08, X0, X0
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, SI
 
 without2_61:
-	TESTQ  $0x00000001, SI
+	TESTQ  $0x00000001, DI
 	JZ     stored61
-	VMOVSS X0, (AX)
+	VMOVSS X0, (SI)
 
 stored61:
 	VMASKMOVPS (DX), Y13, Y0
 	VADDPS     Y0, Y1, Y1
-	CMPQ       DI, $0x08
+	CMPQ       R8, $0x08
 	JNE        part62
 	VMOVUPS    Y1, (DX)
 	JMP        stored62
 
 part62:
-	LEAQ         (DX), AX
-	TESTQ        $0x00000004, DI
+	LEAQ         (DX), SI
+	TESTQ        $0x00000004, R8
 	JZ           without4_62
-	VMOVUPS      X1, (AX)
+	VMOVUPS      X1, (SI)
 	VEXTRACTF128 $0x01, Y1, X1
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, SI
 
 without4_62:
-	TESTQ   $0x00000002, DI
+	TESTQ   $0x00000002, R8
 	JZ      without2_62
-	VMOVLPS X1, (AX)
+	VMOVLPS X1, (SI)
 	VPSRLDQ $0x08, X1, X1
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, SI
 
 without2_62:
-	TESTQ  $0x00000001, DI
+	TESTQ  $0x00000001, R8
 	JZ     stored62
-	VMOVSS X1, (AX)
+	VMOVSS X1, (SI)
 
 stored62:
 	ADDQ       BX, CX
 	ADDQ       BX, DX
 	VMASKMOVPS (CX), Y12, Y0
 	VADDPS     Y0, Y2, Y2
-	CMPQ       SI, $0x08
+	CMPQ       DI, $0x08
 	JNE        part63
 	VMOVUPS    Y2, (CX)
 	JMP        stored63
 
 part63:
-	LEAQ         (CX), AX
-	TESTQ        $0x00000004, SI
+	LEAQ         (CX), SI
+	TESTQ        $0x00000004, DI
 	JZ           without4_63
-	VMOVUPS      X2, (AX)
+	VMOVUPS      X2, (SI)
 	VEXTRACTF128 $0x01, Y2, X2
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, SI
 
 without4_63:
-	TESTQ   $0x00000002, SI
+	TESTQ   $0x00000002, DI
 	JZ      without2_63
-	VMOVLPS X2, (AX)
+	VMOVLPS X2, (SI)
 	VPSRLDQ $0x08, X2, X2
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, SI
 
 without2_63:
-	TESTQ  $0x00000001, SI
+	TESTQ  $0x00000001, DI
 	JZ     stored63
-	VMOVSS X2, (AX)
+	VMOVSS X2, (SI)
 
 stored63:
 	VMASKMOVPS (DX), Y13, Y0
 	VADDPS     Y0, Y3, Y3
-	CMPQ       DI, $0x08
+	CMPQ       R8, $0x08
 	JNE        part64
 	VMOVUPS    Y3, (DX)
 	JMP        stored64
 
 part64:
-	LEAQ         (DX), AX
-	TESTQ        $0x00000004, DI
+	LEAQ         (DX), SI
+	TESTQ        $0x00000004, R8
 	JZ           without4_64
-	VMOVUPS      X3, (AX)
+	VMOVUPS      X3, (SI)
 	VEXTRACTF128 $0x01, Y3, X3
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, SI
 
 without4_64:
-	TESTQ   $0x00000002, DI
+	TESTQ   $0x00000002, R8
 	JZ      without2_64
-	VMOVLPS X3, (AX)
+	VMOVLPS X3, (SI)
 	VPSRLDQ $0x08, X3, X3
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, SI
 
 without2_64:
-	TESTQ  $0x00000001, DI
+	TESTQ  $0x00000001, R8
 	JZ     stored64
-	VMOVSS X3, (AX)
+	VMOVSS X3, (SI)
 
 stored64:
 	ADDQ       BX, CX
 	ADDQ       BX, DX
 	VMASKMOVPS (CX), Y12, Y0
 	VADDPS     Y0, Y4, Y4
-	CMPQ       SI, $0x08
+	CMPQ       DI, $0x08
 	JNE        part65
 	VMOVUPS    Y4, (CX)
 	JMP        stored65
 
 part65:
-	LEAQ         (CX), AX
-	TESTQ        $0x00000004, SI
+	LEAQ         (CX), SI
+	TESTQ        $0x00000004, DI
 	JZ           without4_65
-	VMOVUPS      X4, (AX)
+	VMOVUPS      X4, (SI)
 	VEXTRACTF128 $0x01, Y4, X4
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, SI
 
 without4_65:
-	TESTQ   $0x00000002, SI
+	TESTQ   $0x00000002, DI
 	JZ      without2_65
-	VMOVLPS X4, (AX)
+	VMOVLPS X4, (SI)
 	VPSRLDQ $0x08, X4, X4
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, SI
 
 without2_65:
-	TESTQ  $0x00000001, SI
+	TESTQ  $0x00000001, DI
 	JZ     stored65
-	VMOVSS X4, (AX)
+	VMOVSS X4, (SI)
 
 stored65:
 	VMASKMOVPS (DX), Y13, Y0
 	VADDPS     Y0, Y5, Y5
-	CMPQ       DI, $0x08
+	CMPQ       R8, $0x08
 	JNE        part66
 	VMOVUPS    Y5, (DX)
 	JMP        stored66
 
 part66:
-	LEAQ         (DX), AX
-	TESTQ        $0x00000004, DI
+	LEAQ         (DX), SI
+	TESTQ        $0x00000004, R8
 	JZ           without4_66
-	VMOVUPS      X5, (AX)
+	VMOVUPS      X5, (SI)
 	VEXTRACTF128 $0x01, Y5, X5
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, SI
 
 without4_66:
-	TESTQ   $0x00000002, DI
+	TESTQ   $0x00000002, R8
 	JZ      without2_66
-	VMOVLPS X5, (AX)
+	VMOVLPS X5, (SI)
 	VPSRLDQ $0x08, X5, X5
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, SI
 
 without2_66:
-	TESTQ  $0x00000001, DI
+	TESTQ  $0x00000001, R8
 	JZ     stored66
-	VMOVSS X5, (AX)
+	VMOVSS X5, (SI)
 
 stored66:
 	ADDQ       BX, CX
 	ADDQ       BX, DX
 	VMASKMOVPS (CX), Y12, Y0
 	VADDPS     Y0, Y6, Y6
-	CMPQ       SI, $0x08
+	CMPQ       DI, $0x08
 	JNE        part67
 	VMOVUPS    Y6, (CX)
 	JMP        stored67
 
 part67:
-	LEAQ         (CX), AX
-	TESTQ        $0x00000004, SI
+	LEAQ         (CX), SI
+	TESTQ        $0x00000004, DI
 	JZ           without4_67
-	VMOVUPS      X6, (AX)
+	VMOVUPS      X6, (SI)
 	VEXTRACTF128 $0x01, Y6, X6
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, SI
 
 without4_67:
-	TESTQ   $0x00000002, SI
+	TESTQ   $0x00000002, DI
 	JZ      without2_67
-	VMOVLPS X6, (AX)
+	VMOVLPS X6, (SI)
 	VPSRLDQ $0x08, X6, X6
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, SI
 
 without2_67:
-	TESTQ  $0x00000001, SI
+	TESTQ  $0x00000001, DI
 	JZ     stored67
-	VMOVSS X6, (AX)
+	VMOVSS X6, (SI)
 
 stored67:
 	VMASKMOVPS (DX), Y13, Y0
 	VADDPS     Y0, Y7, Y7
-	CMPQ       DI, $0x08
+	CMPQ       R8, $0x08
 	JNE        part68
 	VMOVUPS    Y7, (DX)
 	JMP        stored68
 
 part68:
-	LEAQ         (DX), AX
-	TESTQ        $0x00000004, DI
+	LEAQ         (DX), SI
+	TESTQ        $0x00000004, R8
 	JZ           without4_68
-	VMOVUPS      X7, (AX)
+	VMOVUPS      X7, (SI)
 	VEXTRACTF128 $0x01, Y7, X7
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, SI
 
 without4_68:
-	TESTQ   $0x00000002, DI
+	TESTQ   $0x00000002, R8
 	JZ      without2_68
-	VMOVLPS X7, (AX)
+	VMOVLPS X7, (SI)
 	VPSRLDQ $0x08, X7, X7
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, SI
 
 without2_68:
-	TESTQ  $0x00000001, DI
+	TESTQ  $0x00000001, R8
 	JZ     stored68
-	VMOVSS X7, (AX)
+	VMOVSS X7, (SI)
 
 stored68:
 	ADDQ       BX, CX
 	ADDQ       BX, DX
 	VMASKMOVPS (CX), Y12, Y0
 	VADDPS     Y0, Y8, Y8
-	CMPQ       SI, $0x08
+	CMPQ       DI, $0x08
 	JNE        part69
 	VMOVUPS    Y8, (CX)
 	JMP        stored69
 
 part69:
-	LEAQ         (CX), AX
-	TESTQ        $0x00000004, SI
+	LEAQ         (CX), SI
+	TESTQ        $0x00000004, DI
 	JZ           without4_69
-	VMOVUPS      X8, (AX)
+	VMOVUPS      X8, (SI)
 	VEXTRACTF128 $0x01, Y8, X8
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, SI
 
 without4_69:
-	TESTQ   $0x00000002, SI
+	TESTQ   $0x00000002, DI
 	JZ      without2_69
-	VMOVLPS X8, (AX)
+	VMOVLPS X8, (SI)
 	VPSRLDQ $0x08, X8, X8
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, SI
 
 without2_69:
-	TESTQ  $0x00000001, SI
+	TESTQ  $0x00000001, DI
 	JZ     stored69
-	VMOVSS X8, (AX)
+	VMOVSS X8, (SI)
 
 stored69:
 	VMASKMOVPS (DX), Y13, Y0
 	VADDPS     Y0, Y9, Y9
-	CMPQ       DI, $0x08
+	CMPQ       R8, $0x08
 	JNE        part70
 	VMOVUPS    Y9, (DX)
 	JMP        stored70
 
 part70:
-	LEAQ         (DX), AX
-	TESTQ        $0x00000004, DI
+	LEAQ         (DX), SI
+	TESTQ        $0x00000004, R8
 	JZ           without4_70
-	VMOVUPS      X9, (AX)
+	VMOVUPS      X9, (SI)
 	VEXTRACTF128 $0x01, Y9, X9
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, SI
 
 without4_70:
-	TESTQ   $0x00000002, DI
+	TESTQ   $0x00000002, R8
 	JZ      without2_70
-	VMOVLPS X9, (AX)
+	VMOVLPS X9, (SI)
 	VPSRLDQ $0x08, X9, X9
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, SI
 
 without2_70:
-	TESTQ  $0x00000001, DI
+	TESTQ  $0x00000001, R8
 	JZ     stored70
-	VMOVSS X9, (AX)
+	VMOVSS X9, (SI)
 
 stored70:
 	ADDQ       BX, CX
 	ADDQ       BX, DX
 	VMASKMOVPS (CX), Y12, Y0
 	VADDPS     Y0, Y10, Y10
-	CMPQ       SI, $0x08
+	CMPQ       DI, $0x08
 	JNE        part71
 	VMOVUPS    Y10, (CX)
 	JMP        stored71
 
 part71:
-	LEAQ         (CX), AX
-	TESTQ        $0x00000004, SI
+	LEAQ         (CX), CX
+	TESTQ        $0x00000004, DI
 	JZ           without4_71
-	VMOVUPS      X10, (AX)
+	VMOVUPS      X10, (CX)
 	VEXTRACTF128 $0x01, Y10, X10
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, CX
 
 without4_71:
-	TESTQ   $0x00000002, SI
+	TESTQ   $0x00000002, DI
 	JZ      without2_71
-	VMOVLPS X10, (AX)
+	VMOVLPS X10, (CX)
 	VPSRLDQ $0x08, X10, X10
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, CX
 
 without2_71:
-	TESTQ  $0x00000001, SI
+	TESTQ  $0x00000001, DI
 	JZ     stored71
-	VMOVSS X10, (AX)
+	VMOVSS X10, (CX)
 
 stored71:
 	VMASKMOVPS (DX), Y13, Y0
 	VADDPS     Y0, Y11, Y11
-	CMPQ       DI, $0x08
+	CMPQ       R8, $0x08
 	JNE        part72
 	VMOVUPS    Y11, (DX)
 	JMP        stored72
 
 part72:
-	LEAQ         (DX), AX
-	TESTQ        $0x00000004, DI
+	LEAQ         (DX), CX
+	TESTQ        $0x00000004, R8
 	JZ           without4_72
-	VMOVUPS      X11, (AX)
+	VMOVUPS      X11, (CX)
 	VEXTRACTF128 $0x01, Y11, X11
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, CX
 
 without4_72:
-	TESTQ   $0x00000002, DI
+	TESTQ   $0x00000002, R8
 	JZ      without2_72
-	VMOVLPS X11, (AX)
+	VMOVLPS X11, (CX)
 	VPSRLDQ $0x08, X11, X11
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, CX
 
 without2_72:
-	TESTQ  $0x00000001, DI
+	TESTQ  $0x00000001, R8
 	JZ     stored72
-	VMOVSS X11, (AX)
+	VMOVSS X11, (CX)
 
 stored72:
 	JMP stored
 
 overwrite:
-	CMPQ    SI, $0x08
+	CMPQ    DI, $0x08
 	JNE     part73
 	VMOVUPS Y0, (CX)
 	JMP     stored73
 
 part73:
-	LEAQ         (CX), AX
-	TESTQ        $0x00000004, SI
+	LEAQ         (CX), SI
+	TESTQ        $0x00000004, DI
 	JZ           without4_73
-	VMOVUPS      X0, (AX)
+	VMOVUPS      X0, (SI)
 	VEXTRACTF128 $0x01, Y0, X0
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, SI
 
 without4_73:
-	TESTQ   $0x00000002, SI
+	TESTQ   $0x00000002, DI
 	JZ      without2_73
-	VMOVLPS X0, (AX)
+	VMOVLPS X0, (SI)
 	VPSRLDQ $0x08, X0, X0
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, SI
 
 without2_73:
-	TESTQ  $0x00000001, SI
+	TESTQ  $0x00000001, DI
 	JZ     stored73
-	VMOVSS X0, (AX)
+	VMOVSS X0, (SI)
 
 stored73:
-	CMPQ    DI, $0x08
+	CMPQ    R8, $0x08
 	JNE     part74
 	VMOVUPS Y1, (DX)
 	JMP     stored74
 
 part74:
-	LEAQ         (DX), AX
-	TESTQ        $0x00000004, DI
+	LEAQ         (DX), SI
+	TESTQ        $0x00000004, R8
 	JZ           without4_74
-	VMOVUPS      X1, (AX)
+	VMOVUPS      X1, (SI)
 	VEXTRACTF128 $0x01, Y1, X1
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, SI
 
 without4_74:
-	TESTQ   $0x00000002, DI
+	TESTQ   $0x00000002, R8
 	JZ      without2_74
-	VMOVLPS X1, (AX)
+	VMOVLPS X1, (SI)
 	VPSRLDQ $0x08, X1, X1
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, SI
 
 without2_74:
-	TESTQ  $0x00000001, DI
+	TESTQ  $0x00000001, R8
 	JZ     stored74
-	VMOVSS X1, (AX)
+	VMOVSS X1, (SI)
 
 stored74:
 	ADDQ    BX, CX
 	ADDQ    BX, DX
-	CMPQ    SI, $0x08
+	CMPQ    DI, $0x08
 	JNE     part75
 	VMOVUPS Y2, (CX)
 	JMP     stored75
 
 part75:
-	LEAQ         (CX), AX
-	TESTQ        $0x00000004, SI
+	LEAQ         (CX), SI
+	TESTQ        $0x00000004, DI
 	JZ           without4_75
-	VMOVUPS      X2, (AX)
+	VMOVUPS      X2, (SI)
 	VEXTRACTF128 $0x01, Y2, X2
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, SI
 
 without4_75:
-	TESTQ   $0x00000002, SI
+	TESTQ   $0x00000002, DI
 	JZ      without2_75
-	VMOVLPS X2, (AX)
+	VMOVLPS X2, (SI)
 	VPSRLDQ $0x08, X2, X2
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, SI
 
 without2_75:
-	TESTQ  $0x00000001, SI
+	TESTQ  $0x00000001, DI
 	JZ     stored75
-	VMOVSS X2, (AX)
+	VMOVSS X2, (SI)
 
 stored75:
-	CMPQ    DI, $0x08
+	CMPQ    R8, $0x08
 	JNE     part76
 	VMOVUPS Y3, (DX)
 	JMP     stored76
 
 part76:
-	LEAQ         (DX), AX
-	TESTQ        $0x00000004, DI
+	LEAQ         (DX), SI
+	TESTQ        $0x00000004, R8
 	JZ           without4_76
-	VMOVUPS      X3, (AX)
+	VMOVUPS      X3, (SI)
 	VEXTRACTF128 $0x01, Y3, X3
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, SI
 
 without4_76:
-	TESTQ   $0x00000002, DI
+	TESTQ   $0x00000002, R8
 	JZ      without2_76
-	VMOVLPS X3, (AX)
+	VMOVLPS X3, (SI)
 	VPSRLDQ $0x08, X3, X3
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, SI
 
 without2_76:
-	TESTQ  $0x00000001, DI
+	TESTQ  $0x00000001, R8
 	JZ     stored76
-	VMOVSS X3, (AX)
+	VMOVSS X3, (SI)
 
 stored76:
 	ADDQ    BX, CX
 	ADDQ    BX, DX
-	CMPQ    SI, $0x08
+	CMPQ    DI, $0x08
 	JNE     part77
 	VMOVUPS Y4, (CX)
 	JMP     stored77
 
 part77:
-	LEAQ         (CX), AX
-	TESTQ        $0x00000004, SI
+	LEAQ         (CX), SI
+	TESTQ        $0x00000004, DI
 	JZ           without4_77
-	VMOVUPS      X4, (AX)
+	VMOVUPS      X4, (SI)
 	VEXTRACTF128 $0x01, Y4, X4
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, SI
 
 without4_77:
-	TESTQ   $0x00000002, SI
+	TESTQ   $0x00000002, DI
 	JZ      without2_77
-	VMOVLPS X4, (AX)
+	VMOVLPS X4, (SI)
 	VPSRLDQ $0x08, X4, X4
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, SI
 
 without2_77:
-	TESTQ  $0x00000001, SI
+	TESTQ  $0x00000001, DI
 	JZ     stored77
-	VMOVSS X4, (AX)
+	VMOVSS X4, (SI)
 
 stored77:
-	CMPQ    DI, $0x08
+	CMPQ    R8, $0x08
 	JNE     part78
 	VMOVUPS Y5, (DX)
 	JMP     stored78
 
 part78:
-	LEAQ         (DX), AX
-	TESTQ        $0x00000004, DI
+	LEAQ         (DX), SI
+	TESTQ        $0x00000004, R8
 	JZ           without4_78
-	VMOVUPS      X5, (AX)
+	VMOVUPS      X5, (SI)
 	VEXTRACTF128 $0x01, Y5, X5
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, SI
 
 without4_78:
-	TESTQ   $0x00000002, DI
+	TESTQ   $0x00000002, R8
 	JZ      without2_78
-	VMOVLPS X5, (AX)
+	VMOVLPS X5, (SI)
 	VPSRLDQ $0x08, X5, X5
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, SI
 
 without2_78:
-	TESTQ  $0x00000001, DI
+	TESTQ  $0x00000001, R8
 	JZ     stored78
-	VMOVSS X5, (AX)
+	VMOVSS X5, (SI)
 
 stored78:
 	ADDQ    BX, CX
 	ADDQ    BX, DX
-	CMPQ    SI, $0x08
+	CMPQ    DI, $0x08
 	JNE     part79
 	VMOVUPS Y6, (CX)
 	JMP     stored79
 
 part79:
-	LEAQ         (CX), AX
-	TESTQ        $0x00000004, SI
+	LEAQ         (CX), SI
+	TESTQ        $0x00000004, DI
 	JZ           without4_79
-	VMOVUPS      X6, (AX)
+	VMOVUPS      X6, (SI)
 	VEXTRACTF128 $0x01, Y6, X6
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, SI
 
 without4_79:
-	TESTQ   $0x00000002, SI
+	TESTQ   $0x00000002, DI
 	JZ      without2_79
-	VMOVLPS X6, (AX)
+	VMOVLPS X6, (SI)
 	VPSRLDQ $0x08, X6, X6
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, SI
 
 without2_79:
-	TESTQ  $0x00000001, SI
+	TESTQ  $0x00000001, DI
 	JZ     stored79
-	VMOVSS X6, (AX)
+	VMOVSS X6, (SI)
 
 stored79:
-	CMPQ    DI, $0x08
+	CMPQ    R8, $0x08
 	JNE     part80
 	VMOVUPS Y7, (DX)
 	JMP     stored80
 
 part80:
-	LEAQ         (DX), AX
-	TESTQ        $0x00000004, DI
+	LEAQ         (DX), SI
+	TESTQ        $0x00000004, R8
 	JZ           without4_80
-	VMOVUPS      X7, (AX)
+	VMOVUPS      X7, (SI)
 	VEXTRACTF128 $0x01, Y7, X7
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, SI
 
 without4_80:
-	TESTQ   $0x00000002, DI
+	TESTQ   $0x00000002, R8
 	JZ      without2_80
-	VMOVLPS X7, (AX)
+	VMOVLPS X7, (SI)
 	VPSRLDQ $0x08, X7, X7
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, SI
 
 without2_80:
-	TESTQ  $0x00000001, DI
+	TESTQ  $0x00000001, R8
 	JZ     stored80
-	VMOVSS X7, (AX)
+	VMOVSS X7, (SI)
 
 stored80:
 	ADDQ    BX, CX
 	ADDQ    BX, DX
-	CMPQ    SI, $0x08
+	CMPQ    DI, $0x08
 	JNE     part81
 	VMOVUPS Y8, (CX)
 	JMP     stored81
 
 part81:
-	LEAQ         (CX), AX
-	TESTQ        $0x00000004, SI
+	LEAQ         (CX), SI
+	TESTQ        $0x00000004, DI
 	JZ           without4_81
-	VMOVUPS      X8, (AX)
+	VMOVUPS      X8, (SI)
 	VEXTRACTF128 $0x01, Y8, X8
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, SI
 
 without4_81:
-	TESTQ   $0x00000002, SI
+	TESTQ   $0x00000002, DI
 	JZ      without2_81
-	VMOVLPS X8, (AX)
+	VMOVLPS X8, (SI)
 	VPSRLDQ $0x08, X8, X8
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, SI
 
 without2_81:
-	TESTQ  $0x00000001, SI
+	TESTQ  $0x00000001, DI
 	JZ     stored81
-	VMOVSS X8, (AX)
+	VMOVSS X8, (SI)
 
 stored81:
-	CMPQ    DI, $0x08
+	CMPQ    R8, $0x08
 	JNE     part82
 	VMOVUPS Y9, (DX)
 	JMP     stored82
 
 part82:
-	LEAQ         (DX), AX
-	TESTQ        $0x00000004, DI
+	LEAQ         (DX), SI
+	TESTQ        $0x00000004, R8
 	JZ           without4_82
-	VMOVUPS      X9, (AX)
+	VMOVUPS      X9, (SI)
 	VEXTRACTF128 $0x01, Y9, X9
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, SI
 
 without4_82:
-	TESTQ   $0x00000002, DI
+	TESTQ   $0x00000002, R8
 	JZ      without2_82
-	VMOVLPS X9, (AX)
+	VMOVLPS X9, (SI)
 	VPSRLDQ $0x08, X9, X9
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, SI
 
 without2_82:
-	TESTQ  $0x00000001, DI
+	TESTQ  $0x00000001, R8
 	JZ     stored82
-	VMOVSS X9, (AX)
+	VMOVSS X9, (SI)
 
 stored82:
 	ADDQ    BX, CX
 	ADDQ    BX, DX
-	CMPQ    SI, $0x08
+	CMPQ    DI, $0x08
 	JNE     part83
 	VMOVUPS Y10, (CX)
 	JMP     stored83
 
 part83:
-	LEAQ         (CX), AX
-	TESTQ        $0x00000004, SI
+	LEAQ         (CX), CX
+	TESTQ        $0x00000004, DI
 	JZ           without4_83
-	VMOVUPS      X10, (AX)
+	VMOVUPS      X10, (CX)
 	VEXTRACTF128 $0x01, Y10, X10
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, CX
 
 without4_83:
-	TESTQ   $0x00000002, SI
+	TESTQ   $0x00000002, DI
 	JZ      without2_83
-	VMOVLPS X10, (AX)
+	VMOVLPS X10, (CX)
 	VPSRLDQ $0x08, X10, X10
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, CX
 
 without2_83:
-	TESTQ  $0x00000001, SI
+	TESTQ  $0x00000001, DI
 	JZ     stored83
-	VMOVSS X10, (AX)
+	VMOVSS X10, (CX)
 
 stored83:
-	CMPQ    DI, $0x08
+	CMPQ    R8, $0x08
 	JNE     part84
 	VMOVUPS Y11, (DX)
 	JMP     stored84
 
 part84:
-	LEAQ         (DX), AX
-	TESTQ        $0x00000004, DI
+	LEAQ         (DX), CX
+	TESTQ        $0x00000004, R8
 	JZ           without4_84
-	VMOVUPS      X11, (AX)
+	VMOVUPS      X11, (CX)
 	VEXTRACTF128 $0x01, Y11, X11
-	ADDQ         $0x10, AX
+	ADDQ         $0x10, CX
 
 without4_84:
-	TESTQ   $0x00000002, DI
+	TESTQ   $0x00000002, R8
 	JZ      without2_84
-	VMOVLPS X11, (AX)
+	VMOVLPS X11, (CX)
 	VPSRLDQ $0x08, X11, X11
-	ADDQ    $0x08, AX
+	ADDQ    $0x08, CX
 
 without2_84:
-	TESTQ  $0x00000001, DI
+	TESTQ  $0x00000001, R8
 	JZ     stored84
-	VMOVSS X11, (AX)
+	VMOVSS X11, (CX)
 
 stored84:
 stored:
+	DECQ 104(AX)
+	JLE  last
+	MOVQ 112(AX), CX
+	ADDQ CX, 16(AX)
+	ADDQ CX, 24(AX)
+	MOVQ 120(AX), CX
+	ADDQ CX, 40(AX)
+	ADDQ CX, 48(AX)
+	JMP  tile
+
+last:
 	VZEROUPPER
 	RET
 
 // func tile1AVX512(tile *Tile)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·tile1AVX512(SB), NOSPLIT, $0-8
-	MOVQ         tile+0(FP), AX
+	MOVQ tile+0(FP), AX
+
+tile:
 	MOVQ         40(AX), CX
 	MOVQ         56(AX), DX
 	ADDQ         96(AX), CX
@@ -3171,8 +3251,8 @@ store:
 	KMOVW   BX, K1
 	MOVQ    72(AX), BX
 	KMOVW   BX, K2
-	MOVQ    88(AX), AX
-	TESTQ   AX, AX
+	MOVQ    88(AX), BX
+	TESTQ   BX, BX
 	JZ      overwrite
 	VADDPS  (CX), Z0, K1, Z0
 	VMOVUPS Z0, K1, (CX)
@@ -3185,13 +3265,26 @@ overwrite:
 	VMOVUPS Z1, K2, (DX)
 
 stored:
+	DECQ 104(AX)
+	JLE  last
+	MOVQ 112(AX), CX
+	ADDQ CX, 16(AX)
+	ADDQ CX, 24(AX)
+	MOVQ 120(AX), CX
+	ADDQ CX, 40(AX)
+	ADDQ CX, 48(AX)
+	JMP  tile
+
+last:
 	VZEROUPPER
 	RET
 
 // func tile2AVX512(tile *Tile)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·tile2AVX512(SB), NOSPLIT, $0-8
-	MOVQ         tile+0(FP), AX
+	MOVQ tile+0(FP), AX
+
+tile:
 	MOVQ         40(AX), CX
 	MOVQ         56(AX), DX
 	ADDQ         96(AX), CX
@@ -3244,8 +3337,8 @@ store:
 	KMOVW   SI, K1
 	MOVQ    72(AX), SI
 	KMOVW   SI, K2
-	MOVQ    88(AX), AX
-	TESTQ   AX, AX
+	MOVQ    88(AX), SI
+	TESTQ   SI, SI
 	JZ      overwrite
 	VADDPS  (CX), Z0, K1, Z0
 	VMOVUPS Z0, K1, (CX)
@@ -3268,13 +3361,26 @@ overwrite:
 	VMOVUPS Z3, K2, (DX)
 
 stored:
+	DECQ 104(AX)
+	JLE  last
+	MOVQ 112(AX), CX
+	ADDQ CX, 16(AX)
+	ADDQ CX, 24(AX)
+	MOVQ 120(AX), CX
+	ADDQ CX, 40(AX)
+	ADDQ CX, 48(AX)
+	JMP  tile
+
+last:
 	VZEROUPPER
 	RET
 
 // func tile3AVX512(tile *Tile)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·tile3AVX512(SB), NOSPLIT, $0-8
-	MOVQ         tile+0(FP), AX
+	MOVQ tile+0(FP), AX
+
+tile:
 	MOVQ         40(AX), CX
 	MOVQ         56(AX), DX
 	ADDQ         96(AX), CX
@@ -3337,8 +3443,8 @@ store:
 	KMOVW   SI, K1
 	MOVQ    72(AX), SI
 	KMOVW   SI, K2
-	MOVQ    88(AX), AX
-	TESTQ   AX, AX
+	MOVQ    88(AX), SI
+	TESTQ   SI, SI
 	JZ      overwrite
 	VADDPS  (CX), Z0, K1, Z0
 	VMOVUPS Z0, K1, (CX)
@@ -3371,13 +3477,26 @@ overwrite:
 	VMOVUPS Z5, K2, (DX)
 
 stored:
+	DECQ 104(AX)
+	JLE  last
+	MOVQ 112(AX), CX
+	ADDQ CX, 16(AX)
+	ADDQ CX, 24(AX)
+	MOVQ 120(AX), CX
+	ADDQ CX, 40(AX)
+	ADDQ CX, 48(AX)
+	JMP  tile
+
+last:
 	VZEROUPPER
 	RET
 
 // func tile4AVX512(tile *Tile)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·tile4AVX512(SB), NOSPLIT, $0-8
-	MOVQ         tile+0(FP), AX
+	MOVQ tile+0(FP), AX
+
+tile:
 	MOVQ         40(AX), CX
 	MOVQ         56(AX), DX
 	ADDQ         96(AX), CX
@@ -3450,8 +3569,8 @@ store:
 	KMOVW   SI, K1
 	MOVQ    72(AX), SI
 	KMOVW   SI, K2
-	MOVQ    88(AX), AX
-	TESTQ   AX, AX
+	MOVQ    88(AX), SI
+	TESTQ   SI, SI
 	JZ      overwrite
 	VADDPS  (CX), Z0, K1, Z0
 	VMOVUPS Z0, K1, (CX)
@@ -3494,13 +3613,26 @@ overwrite:
 	VMOVUPS Z7, K2, (DX)
 
 stored:
+	DECQ 104(AX)
+	JLE  last
+	MOVQ 112(AX), CX
+	ADDQ CX, 16(AX)
+	ADDQ CX, 24(AX)
+	MOVQ 120(AX), CX
+	ADDQ CX, 40(AX)
+	ADDQ CX, 48(AX)
+	JMP  tile
+
+last:
 	VZEROUPPER
 	RET
 
 // func tile5AVX512(tile *Tile)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·tile5AVX512(SB), NOSPLIT, $0-8
-	MOVQ         tile+0(FP), AX
+	MOVQ tile+0(FP), AX
+
+tile:
 	MOVQ         40(AX), CX
 	MOVQ         56(AX), DX
 	ADDQ         96(AX), CX
@@ -3583,8 +3715,8 @@ store:
 	KMOVW   SI, K1
 	MOVQ    72(AX), SI
 	KMOVW   SI, K2
-	MOVQ    88(AX), AX
-	TESTQ   AX, AX
+	MOVQ    88(AX), SI
+	TESTQ   SI, SI
 	JZ      overwrite
 	VADDPS  (CX), Z0, K1, Z0
 	VMOVUPS Z0, K1, (CX)
@@ -3637,13 +3769,26 @@ overwrite:
 	VMOVUPS Z9, K2, (DX)
 
 stored:
+	DECQ 104(AX)
+	JLE  last
+	MOVQ 112(AX), CX
+	ADDQ CX, 16(AX)
+	ADDQ CX, 24(AX)
+	MOVQ 120(AX), CX
+	ADDQ CX, 40(AX)
+	ADDQ CX, 48(AX)
+	JMP  tile
+
+last:
 	VZEROUPPER
 	RET
 
 // func tile6AVX512(tile *Tile)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·tile6AVX512(SB), NOSPLIT, $0-8
-	MOVQ         tile+0(FP), AX
+	MOVQ tile+0(FP), AX
+
+tile:
 	MOVQ         40(AX), CX
 	MOVQ         56(AX), DX
 	ADDQ         96(AX), CX
@@ -3736,8 +3881,8 @@ store:
 	KMOVW   SI, K1
 	MOVQ    72(AX), SI
 	KMOVW   SI, K2
-	MOVQ    88(AX), AX
-	TESTQ   AX, AX
+	MOVQ    88(AX), SI
+	TESTQ   SI, SI
 	JZ      overwrite
 	VADDPS  (CX), Z0, K1, Z0
 	VMOVUPS Z0, K1, (CX)
@@ -3800,13 +3945,26 @@ overwrite:
 	VMOVUPS Z11, K2, (DX)
 
 stored:
+	DECQ 104(AX)
+	JLE  last
+	MOVQ 112(AX), CX
+	ADDQ CX, 16(AX)
+	ADDQ CX, 24(AX)
+	MOVQ 120(AX), CX
+	ADDQ CX, 40(AX)
+	ADDQ CX, 48(AX)
+	JMP  tile
+
+last:
 	VZEROUPPER
 	RET
 
 // func tile7AVX512(tile *Tile)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·tile7AVX512(SB), NOSPLIT, $0-8
-	MOVQ         tile+0(FP), AX
+	MOVQ tile+0(FP), AX
+
+tile:
 	MOVQ         40(AX), CX
 	MOVQ         56(AX), DX
 	ADDQ         96(AX), CX
@@ -3909,8 +4067,8 @@ store:
 	KMOVW   SI, K1
 	MOVQ    72(AX), SI
 	KMOVW   SI, K2
-	MOVQ    88(AX), AX
-	TESTQ   AX, AX
+	MOVQ    88(AX), SI
+	TESTQ   SI, SI
 	JZ      overwrite
 	VADDPS  (CX), Z0, K1, Z0
 	VMOVUPS Z0, K1, (CX)
@@ -3983,13 +4141,26 @@ overwrite:
 	VMOVUPS Z13, K2, (DX)
 
 stored:
+	DECQ 104(AX)
+	JLE  last
+	MOVQ 112(AX), CX
+	ADDQ CX, 16(AX)
+	ADDQ CX, 24(AX)
+	MOVQ 120(AX), CX
+	ADDQ CX, 40(AX)
+	ADDQ CX, 48(AX)
+	JMP  tile
+
+last:
 	VZEROUPPER
 	RET
 
 // func tile8AVX512(tile *Tile)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·tile8AVX512(SB), NOSPLIT, $0-8
-	MOVQ         tile+0(FP), AX
+	MOVQ tile+0(FP), AX
+
+tile:
 	MOVQ         40(AX), CX
 	MOVQ         56(AX), DX
 	ADDQ         96(AX), CX
@@ -4102,8 +4273,8 @@ store:
 	KMOVW   SI, K1
 	MOVQ    72(AX), SI
 	KMOVW   SI, K2
-	MOVQ    88(AX), AX
-	TESTQ   AX, AX
+	MOVQ    88(AX), SI
+	TESTQ   SI, SI
 	JZ      overwrite
 	VADDPS  (CX), Z0, K1, Z0
 	VMOVUPS Z0, K1, (CX)
@@ -4186,13 +4357,26 @@ overwrite:
 	VMOVUPS Z15, K2, (DX)
 
 stored:
+	DECQ 104(AX)
+	JLE  last
+	MOVQ 112(AX), CX
+	ADDQ CX, 16(AX)
+	ADDQ CX, 24(AX)
+	MOVQ 120(AX), CX
+	ADDQ CX, 40(AX)
+	ADDQ CX, 48(AX)
+	JMP  tile
+
+last:
 	VZEROUPPER
 	RET
 
 // func tile9AVX512(tile *Tile)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·tile9AVX512(SB), NOSPLIT, $0-8
-	MOVQ         tile+0(FP), AX
+	MOVQ tile+0(FP), AX
+
+tile:
 	MOVQ         40(AX), CX
 	MOVQ         56(AX), DX
 	ADDQ         96(AX), CX
@@ -4315,8 +4499,8 @@ store:
 	KMOVW   SI, K1
 	MOVQ    72(AX), SI
 	KMOVW   SI, K2
-	MOVQ    88(AX), AX
-	TESTQ   AX, AX
+	MOVQ    88(AX), SI
+	TESTQ   SI, SI
 	JZ      overwrite
 	VADDPS  (CX), Z0, K1, Z0
 	VMOVUPS Z0, K1, (CX)
@@ -4409,13 +4593,26 @@ overwrite:
 	VMOVUPS Z17, K2, (DX)
 
 stored:
+	DECQ 104(AX)
+	JLE  last
+	MOVQ 112(AX), CX
+	ADDQ CX, 16(AX)
+	ADDQ CX, 24(AX)
+	MOVQ 120(AX), CX
+	ADDQ CX, 40(AX)
+	ADDQ CX, 48(AX)
+	JMP  tile
+
+last:
 	VZEROUPPER
 	RET
 
 // func tile10AVX512(tile *Tile)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·tile10AVX512(SB), NOSPLIT, $0-8
-	MOVQ         tile+0(FP), AX
+	MOVQ tile+0(FP), AX
+
+tile:
 	MOVQ         40(AX), CX
 	MOVQ         56(AX), DX
 	ADDQ         96(AX), CX
@@ -4548,8 +4745,8 @@ store:
 	KMOVW   SI, K1
 	MOVQ    72(AX), SI
 	KMOVW   SI, K2
-	MOVQ    88(AX), AX
-	TESTQ   AX, AX
+	MOVQ    88(AX), SI
+	TESTQ   SI, SI
 	JZ      overwrite
 	VADDPS  (CX), Z0, K1, Z0
 	VMOVUPS Z0, K1, (CX)
@@ -4652,13 +4849,26 @@ overwrite:
 	VMOVUPS Z19, K2, (DX)
 
 stored:
+	DECQ 104(AX)
+	JLE  last
+	MOVQ 112(AX), CX
+	ADDQ CX, 16(AX)
+	ADDQ CX, 24(AX)
+	MOVQ 120(AX), CX
+	ADDQ CX, 40(AX)
+	ADDQ CX, 48(AX)
+	JMP  tile
+
+last:
 	VZEROUPPER
 	RET
 
 // func tile11AVX512(tile *Tile)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·tile11AVX512(SB), NOSPLIT, $0-8
-	MOVQ         tile+0(FP), AX
+	MOVQ tile+0(FP), AX
+
+tile:
 	MOVQ         40(AX), CX
 	MOVQ         56(AX), DX
 	ADDQ         96(AX), CX
@@ -4801,8 +5011,8 @@ store:
 	KMOVW   SI, K1
 	MOVQ    72(AX), SI
 	KMOVW   SI, K2
-	MOVQ    88(AX), AX
-	TESTQ   AX, AX
+	MOVQ    88(AX), SI
+	TESTQ   SI, SI
 	JZ      overwrite
 	VADDPS  (CX), Z0, K1, Z0
 	VMOVUPS Z0, K1, (CX)
@@ -4915,13 +5125,26 @@ overwrite:
 	VMOVUPS Z21, K2, (DX)
 
 stored:
+	DECQ 104(AX)
+	JLE  last
+	MOVQ 112(AX), CX
+	ADDQ CX, 16(AX)
+	ADDQ CX, 24(AX)
+	MOVQ 120(AX), CX
+	ADDQ CX, 40(AX)
+	ADDQ CX, 48(AX)
+	JMP  tile
+
+last:
 	VZEROUPPER
 	RET
 
 // func tile12AVX512(tile *Tile)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·tile12AVX512(SB), NOSPLIT, $0-8
-	MOVQ         tile+0(FP), AX
+	MOVQ tile+0(FP), AX
+
+tile:
 	MOVQ         40(AX), CX
 	MOVQ         56(AX), DX
 	ADDQ         96(AX), CX
@@ -5074,8 +5297,8 @@ store:
 	KMOVW   SI, K1
 	MOVQ    72(AX), SI
 	KMOVW   SI, K2
-	MOVQ    88(AX), AX
-	TESTQ   AX, AX
+	MOVQ    88(AX), SI
+	TESTQ   SI, SI
 	JZ      overwrite
 	VADDPS  (CX), Z0, K1, Z0
 	VMOVUPS Z0, K1, (CX)
@@ -5198,13 +5421,26 @@ overwrite:
 	VMOVUPS Z23, K2, (DX)
 
 stored:
+	DECQ 104(AX)
+	JLE  last
+	MOVQ 112(AX), CX
+	ADDQ CX, 16(AX)
+	ADDQ CX, 24(AX)
+	MOVQ 120(AX), CX
+	ADDQ CX, 40(AX)
+	ADDQ CX, 48(AX)
+	JMP  tile
+
+last:
 	VZEROUPPER
 	RET
 
 // func tile13AVX512(tile *Tile)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·tile13AVX512(SB), NOSPLIT, $0-8
-	MOVQ         tile+0(FP), AX
+	MOVQ tile+0(FP), AX
+
+tile:
 	MOVQ         40(AX), CX
 	MOVQ         56(AX), DX
 	ADDQ         96(AX), CX
@@ -5367,8 +5603,8 @@ store:
 	KMOVW   SI, K1
 	MOVQ    72(AX), SI
 	KMOVW   SI, K2
-	MOVQ    88(AX), AX
-	TESTQ   AX, AX
+	MOVQ    88(AX), SI
+	TESTQ   SI, SI
 	JZ      overwrite
 	VADDPS  (CX), Z0, K1, Z0
 	VMOVUPS Z0, K1, (CX)
@@ -5501,13 +5737,26 @@ overwrite:
 	VMOVUPS Z25, K2, (DX)
 
 stored:
+	DECQ 104(AX)
+	JLE  last
+	MOVQ 112(AX), CX
+	ADDQ CX, 16(AX)
+	ADDQ CX, 24(AX)
+	MOVQ 120(AX), CX
+	ADDQ CX, 40(AX)
+	ADDQ CX, 48(AX)
+	JMP  tile
+
+last:
 	VZEROUPPER
 	RET
 
 // func tile14AVX512(tile *Tile)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·tile14AVX512(SB), NOSPLIT, $0-8
-	MOVQ         tile+0(FP), AX
+	MOVQ tile+0(FP), AX
+
+tile:
 	MOVQ         40(AX), CX
 	MOVQ         56(AX), DX
 	ADDQ         96(AX), CX
@@ -5680,8 +5929,8 @@ store:
 	KMOVW   SI, K1
 	MOVQ    72(AX), SI
 	KMOVW   SI, K2
-	MOVQ    88(AX), AX
-	TESTQ   AX, AX
+	MOVQ    88(AX), SI
+	TESTQ   SI, SI
 	JZ      overwrite
 	VADDPS  (CX), Z0, K1, Z0
 	VMOVUPS Z0, K1, (CX)
@@ -5824,5 +6073,16 @@ overwrite:
 	VMOVUPS Z27, K2, (DX)
 
 stored:
+	DECQ 104(AX)
+	JLE  last
+	MOVQ 112(AX), CX
+	ADDQ CX, 16(AX)
+	ADDQ CX, 24(AX)
+	MOVQ 120(AX), CX
+	ADDQ CX, 40(AX)
+	ADDQ CX, 48(AX)
+	JMP  tile
+
+last:
 	VZEROUPPER
 	RET

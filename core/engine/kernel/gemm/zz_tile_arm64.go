@@ -2,32 +2,32 @@
 
 package gemm
 
-// tile1NEON computes a tile of C of 1 rows by two vectors.
+// tile1NEON computes tiles of C of 1 rows by two vectors.
 //
 //go:noescape
 func tile1NEON(tile *Tile)
 
-// tile2NEON computes a tile of C of 2 rows by two vectors.
+// tile2NEON computes tiles of C of 2 rows by two vectors.
 //
 //go:noescape
 func tile2NEON(tile *Tile)
 
-// tile3NEON computes a tile of C of 3 rows by two vectors.
+// tile3NEON computes tiles of C of 3 rows by two vectors.
 //
 //go:noescape
 func tile3NEON(tile *Tile)
 
-// tile4NEON computes a tile of C of 4 rows by two vectors.
+// tile4NEON computes tiles of C of 4 rows by two vectors.
 //
 //go:noescape
 func tile4NEON(tile *Tile)
 
-// tile5NEON computes a tile of C of 5 rows by two vectors.
+// tile5NEON computes tiles of C of 5 rows by two vectors.
 //
 //go:noescape
 func tile5NEON(tile *Tile)
 
-// tile6NEON computes a tile of C of 6 rows by two vectors.
+// tile6NEON computes tiles of C of 6 rows by two vectors.
 //
 //go:noescape
 func tile6NEON(tile *Tile)

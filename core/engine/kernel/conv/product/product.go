@@ -126,8 +126,8 @@ type tiles struct {
 	bias             []float32
 }
 
-// blockElems bounds the pixels that are copied at once, so that they stay in L1.
-const blockElems = 1 << 12
+// blockElems bounds the pixels that are copied at once, so that they stay near: in L1, or soon in L2.
+const blockElems = 1 << 13
 
 // packsPixels reports whether a product of out rows copies the in rows that it reads: many, so that they
 // are read from side to side, and where planes are pages apart, so that every tile writes next to the one before it.
@@ -186,12 +186,7 @@ func newTiles(in, out, pixels int, w []float32, row, col int, room []float32) ti
 type place struct{ image, pixel int }
 
 // next is the vector behind p.
-func (c *tiles) next(p place) place {
-	if p.pixel += c.Lanes; p.pixel >= c.pixels {
-		return place{p.image + 1, 0}
-	}
-	return p
-}
+func (c *tiles) next(p place) place { return c.skip(p, 1) }
 
 // run computes images from x to y.
 func (c *tiles) run(images int, x, y []float32) {
@@ -214,23 +209,48 @@ func (c *tiles) runBlock(first place, count int, x, y []float32) (p place) {
 		step = gemm.EvenRows(c.out, c.Rows)
 	}
 	for l := 0; l < c.in; l += gemm.BlockK {
-		t := gemm.Tile{K: min(gemm.BlockK, c.in-l), Off: &c.offsets[0], Ldc: 4 * c.pixels, Ahead: 4 * (images*c.outStep + pixels)}
+		t := gemm.Tile{K: min(gemm.BlockK, c.in-l), Off: &c.offsets[0], Ldc: 4 * c.pixels, Ahead: 4 * (images*c.outStep + pixels), BNext: 8 * panelElems(c.in), CNext: 8 * c.Lanes}
 		if l > 0 {
 			t.Add = 1
 		}
 		for i := 0; i < c.out; i += step {
 			p = first
-			for v := 0; v < count; v += 2 {
+			for v := 0; v < count; {
 				var to0, to1 int
 				t.B0, to0, t.N0 = c.column(p, v, l, x)
 				t.B1, to1, t.N1 = t.B0, to0, kernel.FirstLanes(0)
-				if p = c.next(p); v+1 < count {
-					t.B1, to1, t.N1 = c.column(p, v+1, l, x)
-					p = c.next(p)
+				t.Count = c.beside(p, count-v)
+				if t.Count > 0 {
+					t.B1, to1, t.N1 = c.column(c.next(p), v+1, l, x)
+					v += 2 * t.Count
+					p = c.skip(p, 2*t.Count)
+				} else {
+					if p = c.next(p); v+1 < count {
+						t.B1, to1, t.N1 = c.column(p, v+1, l, x)
+						p = c.next(p)
+					}
+					v += 2
 				}
 				c.tiles(&t, l, i, min(i+step, c.out), y[to0:], y[to1:])
 			}
 		}
+	}
+	return p
+}
+
+// beside is how many pairs of whole vectors of one image, of count vectors from p on, the micro-kernel takes in a call:
+// none where a call goes down all rows of y.
+func (c *tiles) beside(p place, count int) int {
+	if c.packed == nil {
+		return 0
+	}
+	return min(count, (c.pixels-p.pixel)/c.Lanes) / 2
+}
+
+// skip is the place that many vectors behind p, in its image or at the beginning of the next.
+func (c *tiles) skip(p place, vectors int) place {
+	if p.pixel += vectors * c.Lanes; p.pixel >= c.pixels {
+		return place{p.image + 1, 0}
 	}
 	return p
 }

@@ -14,6 +14,7 @@ const (
 	tileK, tileA, tileB0, tileB1, tileOff   = 0, 8, 16, 24, 32
 	tileC0, tileC1, tileLdc, tileN0, tileN1 = 40, 48, 56, 64, 72
 	tileBias, tileAdd, tileAhead            = 80, 88, 96
+	tileCount, tileBNext, tileCNext         = 104, 112, 120
 )
 
 // gemm emits the micro-kernels of every height: as many rows as leave room in
@@ -27,14 +28,24 @@ func gemm(a *isa.Asm) {
 func gemmTile(a *isa.Asm, mr int) {
 	t, acc := tileSums(a, "tile", "", mr)
 	tileStore(a, t, mr, acc)
+	a.DECQ(operand.Mem{Base: t, Disp: tileCount})
+	a.JLE(operand.LabelRef("last"))
+	for _, f := range [][3]int{{tileBNext, tileB0, tileB1}, {tileCNext, tileC0, tileC1}} {
+		by := a.Field(t, f[0])
+		a.ADDQ(by, operand.Mem{Base: t, Disp: f[1]})
+		a.ADDQ(by, operand.Mem{Base: t, Disp: f[2]})
+	}
+	a.JMP(operand.LabelRef("tile"))
+	a.Label("last")
 	a.Ret()
 }
 
 // tileSums begins a function that computes a tile of mr rows, and leaves its sums in acc.
 func tileSums(a *isa.Asm, name, suffix string, mr int) (t reg.GPVirtual, acc []reg.VecVirtual) {
 	a.Kernel(fmt.Sprintf("%s%d", name, mr), "func(tile *byte)",
-		fmt.Sprintf("computes a tile of C of %d rows by two vectors%s.", mr, suffix))
+		fmt.Sprintf("computes tiles of C of %d rows by two vectors%s.", mr, suffix))
 	t, acc = a.Gp("tile"), a.Vecs(2*mr)
+	a.Label("tile")
 	prefetchAhead(a, t, mr)
 	tileInit(a, t, mr, acc)
 	tileLoop(a, t, mr, acc)
