@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/trainctl/trainctl/core/base/cgroup"
 	"github.com/trainctl/trainctl/core/bench"
 	"github.com/trainctl/trainctl/core/config"
 )
@@ -16,8 +17,8 @@ import (
 func benchCommand(s *services) *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "bench",
-		Short: "Measure this machine: collectives, training steps, data loading, kernels",
-	}, benchAllReduceCommand(), benchStepCommand(s), benchDataCommand(s), benchKernelsCommand(), benchRankCommand())
+		Short: "Measure this machine: collectives, training steps, data loading, kernels, cores",
+	}, benchAllReduceCommand(), benchStepCommand(s), benchDataCommand(s), benchKernelsCommand(), benchCoresCommand(), benchRankCommand())
 }
 
 // measured is the report of a measurement.
@@ -67,6 +68,40 @@ in a run, data_ms of each step reports the wait.`,
   trainctl bench data configs/imagenet-resnet50.toml --nproc-per-node 1 --set launch.threads_per_rank=1`,
 	}
 	return measureConfig(cmd, s, 5*time.Second, s.BenchData)
+}
+
+func benchCoresCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "cores",
+		Short: "Measure what several threads reach together, beside one",
+		Long: `Measure what several threads of this machine reach together, beside one alone, in turn:
+multiply-adds in registers, and additions in each level of the caches and in memory.
+Nothing is shared or synchronised, so "times" is the most that launch.threads_per_rank or
+another rank can gain here.`,
+		Example: "  trainctl bench cores --threads 4",
+		Args:    exactly(),
+	}
+	threads := cmd.Flags().Int("threads", 0, "measure `N` threads (default: the cores that this process may use)")
+	budget := cmd.Flags().Duration("budget", time.Second, "measure each loop for this `TIME`")
+	show := jsonFlag(cmd, "one JSON object")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := checkLevel(); err != nil {
+			return err
+		}
+		n := *threads
+		if n == 0 {
+			n = cgroup.Cores()
+		}
+		if n < 1 {
+			return usagef("--threads %d: want at least 1", n)
+		}
+		r, err := bench.Cores(cmd.Context(), n, *budget)
+		if err != nil {
+			return err
+		}
+		return show(r, r.Text)
+	}
+	return cmd
 }
 
 func benchKernelsCommand() *cobra.Command {

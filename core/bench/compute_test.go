@@ -100,3 +100,40 @@ func TestStepsAreThoseOfThePlan(t *testing.T) {
 		t.Errorf("%v µs, floor %v", us, floor)
 	}
 }
+
+func TestCoresTakeTurns(t *testing.T) {
+	r, err := Cores(t.Context(), 2, time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Rates) != 1+len(bandwidthSizes) {
+		t.Errorf("%d loops", len(r.Rates))
+	}
+	for _, c := range r.Rates {
+		if c.One <= 0 || c.All <= 0 || c.Times <= 0 {
+			t.Errorf("%+v", c)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Cores(ctx, 2, time.Millisecond); !errors.Is(err, context.Canceled) {
+		t.Errorf("a cancelled measurement gives %v", err)
+	}
+}
+
+// Loops run at the same time: the second one ends only when the first has begun.
+func TestLoopsRunTogether(t *testing.T) {
+	begun := make(chan struct{})
+	first := func() int64 {
+		select {
+		case <-begun:
+		default:
+			close(begun)
+		}
+		return 1
+	}
+	second := func() int64 { <-begun; return 1 }
+	if got := rateOf([]func() int64{first, second}, time.Microsecond); got <= 0 {
+		t.Errorf("rate %v", got)
+	}
+}
