@@ -39,15 +39,17 @@ func (d *Device) Workspace(s *plan.Step) int { return bind.Workspace(s, d.worker
 // Bind prepares every step; memory comes from the Go heap. A step that this
 // device does not know is an error.
 func (d *Device) Bind(p *plan.Plan, st plan.State) (plan.Executor, error) {
-	work := 0
 	steps := bind.Unrounded(p.Steps())
+	work := make([]int, len(steps))
 	for i := range steps {
-		work = max(work, d.Workspace(&steps[i]))
+		work[i] = d.Workspace(&steps[i])
 	}
-	m := &bind.Memory{State: st, Arena: d.room(p.ArenaBytes(), work), Workers: d.workers}
-	report := p.Stats()
-	e := &executor{jobs: make([]bind.Job, len(steps)), stats: bind.Index[float64](m, &report), mem: m}
+	packed := p.Pack(steps, func(i int) int { return work[i] })
+	steps = packed.Steps
+	m := &bind.Memory{State: st, Arena: d.room(packed.Size), Workers: d.workers}
+	e := &executor{jobs: make([]bind.Job, len(steps)), stats: bind.Index[float64](m, &packed.Stats), mem: m}
 	for i := range steps {
+		m.Work = m.Arena.Data[packed.Work[i]:][:work[i]]
 		j, err := bind.Step(m, &steps[i], p.DType)
 		if err != nil {
 			return nil, fmt.Errorf("step %d, %s (%s): %w", i, steps[i].Layer, steps[i].Op, err)
@@ -58,13 +60,13 @@ func (d *Device) Bind(p *plan.Plan, st plan.State) (plan.Executor, error) {
 }
 
 // Reserve implements [plan.Reserver].
-func (d *Device) Reserve(activations, workspace int) { d.room(activations, workspace) }
+func (d *Device) Reserve(activations, workspace int) { d.room(activations + workspace) }
 
 // room is the device's arena, or a new one where that is too small. Programs
 // bound before keep theirs.
-func (d *Device) room(data, work int) *bind.Arena {
-	if d.arena == nil || len(d.arena.Data) < data || len(d.arena.Work) < work {
-		d.arena = &bind.Arena{Data: tensor.Aligned(data), Work: tensor.Aligned(work)}
+func (d *Device) room(size int) *bind.Arena {
+	if d.arena == nil || len(d.arena.Data) < size {
+		d.arena = &bind.Arena{Data: tensor.Aligned(size)}
 	}
 	return d.arena
 }

@@ -14,8 +14,8 @@ func TestProgramsTakeTurns(t *testing.T) {
 		}
 	}()
 	d := New()
-	a := &executor{jobs: []bind.Job{func(*plan.Call) {}}, mem: &bind.Memory{Arena: d.room(64, 64)}}
-	b := &executor{jobs: a.jobs, mem: &bind.Memory{Arena: d.room(64, 0)}}
+	a := &executor{jobs: []bind.Job{func(*plan.Call) {}}, mem: &bind.Memory{Arena: d.room(128)}}
+	b := &executor{jobs: a.jobs, mem: &bind.Memory{Arena: d.room(64)}}
 	a.Step(0, nil)
 	b.Step(0, nil)
 }

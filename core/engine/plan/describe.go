@@ -11,7 +11,7 @@ type Memory struct {
 	Grads       int
 	Buffers     int
 	Activations int // the arena, shared by lifetime
-	Workspace   int // the largest scratch of any step on the device
+	Workspace   int // scratch of the steps: the largest, or what the arena has no room for beside the values of its step
 
 	Kept  int // of Activations: what forward keeps for backward
 	Again int // what backward makes again instead
@@ -20,7 +20,7 @@ type Memory struct {
 // Memory adds up what the plan needs on a device. Params, Grads and Buffers are
 // shared by all programs of a State; the rest is each program's own.
 func (p *Plan) Memory(dev Device) Memory {
-	m := Memory{Activations: p.arena, Kept: p.use.kept, Again: p.use.again}
+	m := Memory{Activations: p.arena.size, Kept: p.use.kept, Again: p.use.again}
 	for i, e := range p.graph.StateDict() {
 		if e.Buffer {
 			m.Buffers += p.state[i].Bytes()
@@ -33,8 +33,13 @@ func (p *Plan) Memory(dev Device) Memory {
 			m.Grads += s.Bytes()
 		}
 	}
+	need := func(i int) int { return dev.Workspace(&p.steps[i]) }
+	if _, shares := dev.(Reserver); shares {
+		m.Workspace = p.Pack(p.steps, need).Size - p.arena.size
+		return m
+	}
 	for i := range p.steps {
-		m.Workspace = max(m.Workspace, dev.Workspace(&p.steps[i]))
+		m.Workspace = max(m.Workspace, need(i))
 	}
 	return m
 }

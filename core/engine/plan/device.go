@@ -19,9 +19,10 @@ type Device interface {
 }
 
 // Reserver is a device whose programs can share memory, whatever the order in
-// which they are bound.
+// which they are bound. Its steps have their workspace in the arena; see [Plan.Pack].
 type Reserver interface {
-	// Reserve makes room for programs that need at most so many bytes.
+	// Reserve makes room for programs that need at most so many bytes of activations, and of
+	// workspace beyond them.
 	Reserve(activations, workspace int)
 }
 

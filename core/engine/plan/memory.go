@@ -1,6 +1,9 @@
 package plan
 
 import (
+	"cmp"
+	"maps"
+	"slices"
 	"sort"
 
 	"github.com/trainctl/trainctl/core/engine/op"
@@ -20,8 +23,8 @@ type block struct {
 }
 
 // place gives every arena value an offset, by lifetime: two values share memory
-// when neither is needed while the other is. It returns the arena's size and what backward has in it.
-func (l *lowering) place() (size int, use arenaUse) {
+// when neither is needed while the other is. It returns the arena and what backward has in it.
+func (l *lowering) place() (arena, arenaUse) {
 	blocks := l.blocks()
 	if l.opt.Fuse {
 		blocks = l.shareInPlace(blocks)
@@ -139,35 +142,140 @@ func (l *lowering) merge(m map[int]*block, into, from *block) {
 	delete(m, from.root)
 }
 
-// arrange places the largest blocks first, each at the lowest offset that is
-// free for as long as it lives.
-func (l *lowering) arrange(m map[int]*block) (size int) {
-	order := make([]*block, 0, len(m))
-	for _, b := range m {
-		order = append(order, b)
+// arena is the memory of the values that live between a plan's steps.
+type arena struct {
+	size   int
+	placed []*block // by offset
+	fixed  bool     // they stay where they are
+}
+
+// free is the lowest offset at which size bytes are free from one step to another.
+func (a *arena) free(first, last, size int) (offset int) {
+	for _, p := range a.placed {
+		if p.last < first || last < p.first || offset+size <= p.offset {
+			continue
+		}
+		offset = max(offset, p.offset+p.size)
 	}
-	sort.Slice(order, func(i, j int) bool {
-		a, b := order[i], order[j]
-		if a.size != b.size {
-			return a.size > b.size
-		}
-		return a.root < b.root
-	})
-	var placed []*block // by offset
-	for _, b := range order {
-		b.offset = 0
-		for _, p := range placed {
-			if p.last < b.first || b.last < p.first || b.offset+b.size <= p.offset {
-				continue
-			}
-			b.offset = max(b.offset, p.offset+p.size)
-		}
-		at := sort.Search(len(placed), func(i int) bool { return placed[i].offset > b.offset })
-		placed = append(placed, nil)
-		copy(placed[at+1:], placed[at:])
-		placed[at] = b
+	return offset
+}
+
+// arrange places blocks, and values where theirs are.
+func (l *lowering) arrange(m map[int]*block) arena {
+	a := packBlocks(slices.Collect(maps.Values(m)), largest)
+	for _, b := range a.placed {
 		l.vals[b.root].offset = b.offset
-		size = max(size, b.offset+b.size)
 	}
-	return size
+	return a
+}
+
+// largest orders blocks by size.
+func largest(a, b *block) int { return cmp.Or(b.size-a.size, a.root-b.root) }
+
+// lasting orders blocks by size times the steps that they live for: better where a few
+// steps need much for themselves.
+func lasting(a, b *block) int {
+	return cmp.Or(b.size*(b.last-b.first+1)-a.size*(a.last-a.first+1), largest(a, b))
+}
+
+// packBlocks places blocks in an order, each at the lowest offset that is free for as long
+// as it lives. What they have been given before is forgotten.
+func packBlocks(blocks []*block, order func(a, b *block) int) (a arena) {
+	slices.SortFunc(blocks, order)
+	for _, b := range blocks {
+		b.offset = a.free(b.first, b.last, b.size)
+		at := sort.Search(len(a.placed), func(i int) bool { return a.placed[i].offset > b.offset })
+		a.placed = slices.Insert(a.placed, at, b)
+		a.size = max(a.size, b.offset+b.size)
+	}
+	return a
+}
+
+// Packing is an arena that also has the workspaces of a device's steps.
+type Packing struct {
+	Steps []Step  // with their operands' offsets in this arena
+	Stats Operand // where the loss reports
+	Work  []int   // offset of each step's workspace
+	Size  int
+}
+
+// Pack finds memory in the arena for the workspace of each step, which needs so many bytes:
+// where no value lives during the step. Either the values stay where they are and the
+// arena grows if they leave too little room, or all are placed anew, whichever takes less. steps
+// are the plan's, as a device runs them.
+func (p *Plan) Pack(steps []Step, need func(i int) int) Packing {
+	work := p.workBlocks(need)
+	beside := Packing{Steps: steps, Stats: p.stats, Size: p.arena.size}
+	beside.Work = offsetsOf(len(steps), work, func(w *block) int {
+		at := p.arena.free(w.first, w.last, w.size)
+		beside.Size = max(beside.Size, at+w.size)
+		return at
+	})
+	if p.arena.fixed {
+		return beside
+	}
+	moved := make(map[*block]*block, len(p.arena.placed)) // from where they are
+	all := work
+	for _, b := range p.arena.placed {
+		copied := *b
+		moved[b], all = &copied, append(all, &copied)
+	}
+	size := packBlocks(all, lasting).size
+	if largestFirst := packBlocks(all, largest).size; size < largestFirst {
+		packBlocks(all, lasting)
+	} else {
+		size = largestFirst
+	}
+	if size >= beside.Size {
+		return beside
+	}
+	packed := Packing{Size: size, Stats: p.move(p.stats, len(steps), moved)}
+	packed.Work = offsetsOf(len(steps), work, func(w *block) int { return w.offset })
+	for i, s := range steps {
+		s.In, s.Out = p.moveAll(s.In, i, moved), p.moveAll(s.Out, i, moved)
+		packed.Steps = append(packed.Steps, s)
+	}
+	return packed
+}
+
+// workBlocks are the workspaces of the steps that need one. They sort behind values.
+func (p *Plan) workBlocks(need func(i int) int) (work []*block) {
+	for i := range p.steps {
+		if n := need(i); n > 0 {
+			work = append(work, &block{root: len(p.arena.placed) + i, first: i, last: i, size: tensor.RoundUp(n, align)})
+		}
+	}
+	return work
+}
+
+// offsetsOf lists the offsets of workspaces by step, 0 where there is none.
+func offsetsOf(steps int, work []*block, at func(*block) int) []int {
+	offsets := make([]int, steps)
+	for _, w := range work {
+		offsets[w.first] = at(w)
+	}
+	return offsets
+}
+
+// moveAll is move for all operands of a step.
+func (p *Plan) moveAll(list []Operand, step int, moved map[*block]*block) []Operand {
+	out := make([]Operand, len(list))
+	for i := range list {
+		out[i] = p.move(list[i], step, moved)
+	}
+	return out
+}
+
+// move is an operand of a step at its offset among moved blocks.
+func (p *Plan) move(o Operand, step int, moved map[*block]*block) Operand {
+	if o.Place != PlaceArena {
+		return o
+	}
+	for _, b := range p.arena.placed {
+		if b.first <= step && step <= b.last && b.offset <= o.Offset && o.Offset+o.Spec.Bytes() <= b.offset+b.size {
+			o.Offset += moved[b].offset - b.offset
+			return o
+		}
+	}
+	panic("plan: an operand lies in no block")
 }

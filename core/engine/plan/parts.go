@@ -53,7 +53,8 @@ func Assemble(parts Parts) *Plan {
 		branches: parts.Branches,
 		stats:    parts.StatsOperand(), input: parts.Input, tgt: parts.Target,
 	}
-	p.arena = p.stats.Offset + tensor.RoundUp(p.stats.Spec.Bytes(), align)
+	p.arena.size = p.stats.Offset + tensor.RoundUp(p.stats.Spec.Bytes(), align)
+	p.arena.placed, p.arena.fixed = []*block{{last: len(p.steps), size: p.arena.size}}, true // nobody knows what lives when
 	for i := range parts.State {
 		p.names.state = append(p.names.state, fmt.Sprintf("state %d", i))
 	}

@@ -43,8 +43,8 @@ type Plan struct {
 	grads      []tensor.Spec
 	names      names
 	gradOrder  []int
-	backward   int // index of the first step of backward
-	arena      int // bytes of activations
+	backward   int   // index of the first step of backward
+	arena      arena // activations
 	use        arenaUse
 	stats      Operand
 	input, tgt tensor.Spec
@@ -133,7 +133,7 @@ func (p *Plan) StateSpecs() []tensor.Spec { return p.state }
 func (p *Plan) GradSpecs() []tensor.Spec { return p.grads }
 
 // ArenaBytes is the memory for activations and their gradients, without workspace.
-func (p *Plan) ArenaBytes() int { return p.arena }
+func (p *Plan) ArenaBytes() int { return p.arena.size }
 
 // Stats is where the loss reports: three float64 in the arena.
 func (p *Plan) Stats() Operand { return p.stats }

@@ -49,7 +49,7 @@ func leanest(g *graph.Graph, opt Options) (*Plan, error) {
 		if err != nil {
 			return nil, err
 		}
-		if saved := best.arena - p.arena; saved > max(best.arena/level.share, level.least) {
+		if saved := best.arena.size - p.arena.size; saved > max(best.arena.size/level.share, level.least) {
 			best = p
 		}
 	}

@@ -33,7 +33,7 @@ func TestHalfStepRoundsOnce(t *testing.T) {
 		s := &plan.Step{Op: op.Linear, Layer: "fc",
 			In:  []plan.Operand{operand(x, plan.PlaceInput, 0, 0), operand(w, plan.PlaceState, 0, 0), operand(bias, plan.PlaceState, 1, 0)},
 			Out: []plan.Operand{operand(y, plan.PlaceArena, 0, 0)}}
-		m := &bind.Memory{State: plan.State{Tensors: []tensor.Tensor{w, bias}}, Arena: &bind.Arena{Data: tensor.Aligned(y.Spec().Bytes()), Work: tensor.Aligned(bind.Workspace(s, 1))}}
+		m := &bind.Memory{State: plan.State{Tensors: []tensor.Tensor{w, bias}}, Arena: &bind.Arena{Data: tensor.Aligned(y.Spec().Bytes())}, Work: tensor.Aligned(bind.Workspace(s, 1))}
 		run, err := bind.Step(m, s, tensor.F32)
 		if err != nil {
 			t.Fatal(err)

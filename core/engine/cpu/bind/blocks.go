@@ -294,7 +294,7 @@ func (k *blocks) bind(m *Memory) (Job, error) {
 	workers := make([]*blockWorker, k.threads)
 	copies, scratch := k.bytes()
 	for i := range workers {
-		room := m.Arena.Work[i*(copies+scratch):][:copies+scratch]
+		room := m.Work[i*(copies+scratch):][:copies+scratch]
 		w, err := k.worker(m, room[:copies], room[copies:])
 		if err != nil {
 			return nil, err
@@ -338,7 +338,7 @@ func (k *blocks) worker(m *Memory, room, scratch []byte) (*blockWorker, error) {
 		if count == 0 {
 			continue
 		}
-		inner := &Memory{State: m.State, Arena: &Arena{Data: m.Arena.Data, Work: scratch}, Again: &w.again, copies: map[*plan.Operand][]byte{}}
+		inner := &Memory{State: m.State, Arena: m.Arena, Work: scratch, Again: &w.again, copies: map[*plan.Operand][]byte{}}
 		if k.inner > 1 {
 			inner.Workers = m.Workers
 		}

@@ -111,12 +111,11 @@ func (k *blockCase) compare(t *testing.T, d tensor.DType, threads int) {
 	if b == nil || !b.Several() {
 		t.Fatalf("%v, %v: not cut: %+v", k.op, d, b)
 	}
-	cut.Work, whole.Work = tensor.Aligned(b.Workspace()), tensor.Aligned(wholeWorkspace(s))
-	runCut, err := b.Bind(&bind.Memory{Arena: &cut, Workers: bind.NewWorkerPool(threads)})
+	runCut, err := b.Bind(&bind.Memory{Arena: &cut, Work: tensor.Aligned(b.Workspace()), Workers: bind.NewWorkerPool(threads)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	runWhole, err := bind.Whole(&bind.Memory{Arena: &whole}, s)
+	runWhole, err := bind.Whole(&bind.Memory{Arena: &whole, Work: tensor.Aligned(wholeWorkspace(s))}, s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +149,7 @@ func TestBlocksSumWeightGradients(t *testing.T) {
 		if b == nil || !b.Several() {
 			t.Fatalf("not cut: %+v", b)
 		}
-		m := &bind.Memory{State: plan.State{Grads: []tensor.Tensor{dw}}, Arena: &bind.Arena{Work: tensor.Aligned(b.Workspace())}}
+		m := &bind.Memory{State: plan.State{Grads: []tensor.Tensor{dw}}, Arena: &bind.Arena{}, Work: tensor.Aligned(b.Workspace())}
 		run, err := b.Bind(m)
 		if err != nil {
 			t.Fatal(err)

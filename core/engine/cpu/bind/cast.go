@@ -10,13 +10,13 @@ import (
 func bindCast(m *Memory, s *plan.Step) Job {
 	from, to := m.Place(&s.In[0]), m.Fixed(&s.Out[0])
 	src, dst := s.In[0].Spec.DType, s.Out[0].Spec.DType
-	add := adds(&s.Out[0])
+	add, work := adds(&s.Out[0]), m.Work
 	return func(c *plan.Call) {
 		if !add(c) {
 			convert.Convert(dst, to, src, from.Bytes(c))
 			return
 		}
-		term := m.Arena.Work[:len(to)]
+		term := work[:len(to)]
 		convert.Convert(dst, term, src, from.Bytes(c))
 		reduce.Reduce(reduce.Sum, dst, to, term)
 	}

@@ -9,8 +9,7 @@ import (
 
 // Arena is the memory that programs share: only one runs at a time.
 type Arena struct {
-	Data    []byte // activations
-	Work    []byte // scratch of one step
+	Data    []byte // activations, and scratch of the steps where they leave room
 	Running atomic.Bool
 }
 
@@ -49,6 +48,7 @@ type Memory struct {
 	State   plan.State
 	Arena   *Arena
 	Workers *WorkerPool
+	Work    []byte // scratch of the step that is bound
 	Fault   fault
 
 	// Of a block of a step (blocks.go): copies of operands, and whether another block

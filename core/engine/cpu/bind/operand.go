@@ -124,7 +124,7 @@ func (b *Binder[T]) Scratch() []T {
 
 // space gives out the next n bytes of workspace.
 func (b *Binder[T]) space(n int) []byte {
-	p := b.Memory.Arena.Work[b.used:][:n]
+	p := b.Memory.Work[b.used:][:n]
 	b.used += tensor.RoundUp(n, cacheLine)
 	return p
 }

@@ -51,7 +51,7 @@ func GradWeightScratch[T kernel.Float](p *Shape) int {
 func scratch[T kernel.Float](p *Shape, d Direction, columns func(*Shape) int) int {
 	switch choose[T](p, d) {
 	case Winograd:
-		return winograd.Scratch[float32](p)
+		return winograd.DirectionScratch(p, d)
 	case Direct:
 		return direct.Scratch(p, d)
 	case Product:

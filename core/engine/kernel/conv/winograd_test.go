@@ -184,3 +184,22 @@ func together(t *testing.T, p *Shape, threads int) {
 	kerneltest.SameBits(t, "dx", gotDx, dx)
 	kerneltest.SameBits(t, "dw", gotDw, dw)
 }
+
+// The scratch memory of some images is enough for fewer of them, whose groups may be larger.
+func TestScratchOfFewerImages(t *testing.T) {
+	kerneltest.AtEachLevel(t, func(t *testing.T) {
+		for _, side := range []int{8, 14, 16} {
+			p := Shape{N: 40, C: 128, H: side, W: side, K: 128, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1}
+			scratch := kerneltest.Poisoned[float32](Scratch[float32](&p))
+			for p.N = 1; p.N < 40; p.N++ {
+				if n := Scratch[float32](&p); n > len(scratch) {
+					t.Errorf("%d images of %d×%d need %d elements, 40 of them %d", p.N, side, side, n, len(scratch))
+				}
+			}
+			p.N = 8
+			x, w, y := make([]float32, p.N*p.C*p.H*p.W), make([]float32, p.K*p.PatchSize()), make([]float32, p.N*p.K*p.H*p.W)
+			Forward(&p, x, w, nil, y, scratch)
+			GradWeight(&p, x, y, w, scratch, false)
+		}
+	})
+}

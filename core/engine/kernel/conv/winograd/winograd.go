@@ -168,7 +168,7 @@ type call[T pixel] struct {
 	across, down   int  // tiles per image
 	width          int  // vectors in a row of the frame
 	outWidth       int  // vectors in a row of output lanes
-	rows           int  // of tiles in a group
+	rows, most     int  // of tiles in a group, and in one of any part of the images
 	stride         int  // vectors from a block of channels to the next: tiles of a group in whole micro-kernels
 	once           bool // the filters are one block
 	fromBlock      int  // channels of a block of filters: at most these, and toBlock
@@ -239,7 +239,8 @@ func (c *call[T]) divide() {
 			tiles /= 2 // larger ones
 		}
 	}
-	c.rows = min(c.images*c.down, max(1, tiles/c.across))
+	c.most = min(c.images*c.down, max(1, tiles/c.across))
+	c.rows = c.most
 	if unit := c.tileRows / gcd(c.tileRows, c.across); c.rows > unit && !(c.fewer && c.rows == c.images*c.down) {
 		c.rows -= c.rows % unit // whole micro-kernels
 	}
@@ -286,8 +287,10 @@ func (c *call[T]) tapElems() int {
 
 const tmpElems = maxPoints * maxPoints * channelLanes
 
-// products holds the points of all channels of dy, or those of a block of outputs.
-func (c *call[T]) scratch(productBlocks int) int {
+// scratch is enough for any part of the images. products holds the points of all channels of
+// dy, or those of a block of outputs.
+func (c call[T]) scratch(productBlocks int) int {
+	c.stride = c.whole(c.most * c.across)
 	return c.blockElems(c.from/channelLanes) + c.blockElems(productBlocks) + c.ownElems()
 }
 
@@ -299,7 +302,16 @@ func (c *call[T]) ownElems() int {
 	return c.frameElems() + c.lanesElems() + c.squares()*c.filterElems() + c.tapElems() + tmpElems + c.wideRoom()
 }
 
-// Scratch is the number of scratch elements that each direction needs.
+// DirectionScratch is the number of scratch elements that a direction of float32 images needs.
+func DirectionScratch(p *geometry.Shape, d geometry.Direction) int {
+	c := newCall[float32](p, d == geometry.ToInput)
+	if d == geometry.ToWeight {
+		return c.scratch(c.to / channelLanes)
+	}
+	return c.scratch(c.toBlock / channelLanes)
+}
+
+// Scratch is the number of scratch elements that is enough for each direction.
 func Scratch[T pixel](p *geometry.Shape) int {
 	if !takesTiles(p, tileSide[T](p)) {
 		return 0
