@@ -215,16 +215,16 @@ func (p *Plan) Pack(steps []Step, need func(i int) int) Packing {
 		return beside
 	}
 	moved := make(map[*block]*block, len(p.arena.placed)) // from where they are
-	all := work
+	all := slices.Clone(work)
 	for _, b := range p.arena.placed {
 		copied := *b
 		moved[b], all = &copied, append(all, &copied)
 	}
-	size := packBlocks(all, lasting).size
-	if largestFirst := packBlocks(all, largest).size; size < largestFirst {
-		packBlocks(all, lasting)
+	size := packBlocks(all, largest).size
+	if s := packBlocks(all, lasting).size; s < size {
+		size = s
 	} else {
-		size = largestFirst
+		packBlocks(all, largest)
 	}
 	if size >= beside.Size {
 		return beside
@@ -238,11 +238,14 @@ func (p *Plan) Pack(steps []Step, need func(i int) int) Packing {
 	return packed
 }
 
-// workBlocks are the workspaces of the steps that need one. They sort behind values.
+// workRoot is above the number of any value: workspaces sort behind values of their size.
+const workRoot = 1 << 30
+
+// workBlocks are the workspaces of the steps that need one.
 func (p *Plan) workBlocks(need func(i int) int) (work []*block) {
 	for i := range p.steps {
 		if n := need(i); n > 0 {
-			work = append(work, &block{root: len(p.arena.placed) + i, first: i, last: i, size: tensor.RoundUp(n, align)})
+			work = append(work, &block{root: workRoot + i, first: i, last: i, size: tensor.RoundUp(n, align)})
 		}
 	}
 	return work

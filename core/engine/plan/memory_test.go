@@ -45,14 +45,14 @@ func drawBlocks(t *rapid.T) (m map[int]*block, total int) {
 	m = map[int]*block{}
 	for i := range rapid.IntRange(1, 30).Draw(t, "blocks") {
 		first := rapid.IntRange(0, 20).Draw(t, "first")
-		b := &block{root: i, first: first, last: first + rapid.IntRange(0, 10).Draw(t, "life"), size: align * rapid.IntRange(0, 8).Draw(t, "size")}
-		m[i], total = b, total+b.size
+		b := &block{root: 3 * i, first: first, last: first + rapid.IntRange(0, 10).Draw(t, "life"), size: align * rapid.IntRange(0, 8).Draw(t, "size")}
+		m[b.root], total = b, total+b.size
 	}
 	return m, total
 }
 
 func arrangeBlocks(m map[int]*block) arena {
-	l := &lowering{vals: make([]val, len(m))}
+	l := &lowering{vals: make([]val, 3*len(m))}
 	return l.arrange(m)
 }
 
@@ -61,7 +61,7 @@ func arrangeBlocks(m map[int]*block) arena {
 func TestPackKeepsWorkspacesApart(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m, _ := drawBlocks(t)
-		p := &Plan{steps: make([]Step, 31), arena: arrangeBlocks(m)}
+		p := &Plan{steps: make([]Step, rapid.IntRange(31, 80).Draw(t, "steps")), arena: arrangeBlocks(m)}
 		p.arena.fixed = rapid.Bool().Draw(t, "fixed")
 		p.stats = Operand{Place: PlaceState}
 		need, beside := make([]int, len(p.steps)), p.arena.size

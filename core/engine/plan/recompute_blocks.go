@@ -22,7 +22,7 @@ func leanestBlocks(g *graph.Graph, opt Options) (*Plan, error) {
 		if err != nil {
 			return nil, err
 		}
-		if p.arena < best.arena {
+		if p.arena.size < best.arena.size {
 			best = p
 		}
 	}
