@@ -50,16 +50,16 @@ func GradWeightScratch[T kernel.Float](p *Shape) int {
 // scratch is that of the algorithm that computes a direction.
 func scratch[T kernel.Float](p *Shape, d Direction, columns func(*Shape) int) int {
 	switch choose[T](p, d) {
-	case Winograd:
-		return winograd.DirectionScratch(p, d)
 	case Direct:
 		return direct.Scratch(p, d)
-	case Product:
-		return product.Scratch(p, d)
 	case Planes:
 		return max(planes.Scratch(p, d), columns(p))
 	case Lanes:
 		return winograd.LanesScratch(p)
+	case Winograd:
+		return winograd.DirectionScratch(p, d)
+	case Product:
+		return product.Scratch(p, d)
 	}
 	return columns(p)
 }
