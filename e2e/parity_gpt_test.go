@@ -11,6 +11,10 @@ import (
 )
 
 const gptTables = `
+[metrics]
+tensorboard = false
+[checkpoint]
+every = "never"
 [dataset]
 plugin = "text"
 [dataset.options]
@@ -36,10 +40,6 @@ lr = 1e-3
 betas = [0.9, 0.95]
 weight_decay = 0.1
 decay = "matrices"
-[checkpoint]
-every = "never"
-[metrics]
-tensorboard = false
 `
 
 // GPT-2 follows PyTorch's losses from the same weights, with AdamW that decays

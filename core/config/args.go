@@ -124,7 +124,9 @@ func (s *schema) argument(k op.Key) map[string]any {
 	case op.Int:
 		out["minimum"] = k.Min
 	case op.String:
-		out["enum"] = k.Enum
+		if k.Enum != nil {
+			out["enum"] = k.Enum
+		}
 	case op.Float:
 		if k.Range[0] != k.Range[1] {
 			out["minimum"], out["maximum"] = k.Range[0], k.Range[1]
