@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+
+	corebench "github.com/trainctl/trainctl/core/bench"
 )
 
 // report is what -json writes.
@@ -114,7 +116,7 @@ func (m *measured) row() string {
 // machine is the processor as the system names it.
 func machine() string {
 	name := runtime.GOOS + "/" + runtime.GOARCH
-	if cpu := cpuModel(); cpu != "" {
+	if cpu := corebench.CPUModel(); cpu != "" {
 		name = cpu
 	}
 	return fmt.Sprintf("%s, %d cores", name, runtime.NumCPU())

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 	"runtime"
 	"slices"
 	"strconv"
@@ -152,12 +151,8 @@ func (s *sizes) Set(text string) error {
 // machine is the processor as Linux names it.
 func machine() string {
 	name := runtime.GOOS + "/" + runtime.GOARCH
-	text, _ := os.ReadFile("/proc/cpuinfo") // elsewhere there is none
-	for line := range strings.Lines(string(text)) {
-		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == "model name" {
-			name = strings.TrimSpace(value)
-			break
-		}
+	if cpu := bench.CPUModel(); cpu != "" {
+		name = cpu
 	}
 	return fmt.Sprintf("%s, %d cores", name, runtime.NumCPU())
 }

@@ -112,23 +112,37 @@ func benchKernelsCommand() *cobra.Command {
 "floor" is the larger of operations over the core's peak and bytes over the bandwidth
 of the cache they fit into, both measured first; "of floor" exceeds 100 % where an
 algorithm needs fewer multiplications than the definition. TRAINCTL_CPU forces an
-instruction set, TRAINCTL_CONV=direct leaves Winograd out.`,
+instruction set, TRAINCTL_CONV=direct leaves Winograd out.
+
+--check fails if a convolution takes more than 1.3 times as long as by the algorithm
+that is best for it, and names it; --random adds convolutions that are not in the list.`,
 		Example: `  trainctl bench kernels --match conv2d
-  TRAINCTL_CPU=avx2 trainctl bench kernels --json`,
+  TRAINCTL_CPU=avx2 trainctl bench kernels --json
+  trainctl bench kernels --check --random 100 --seed 7 --budget 20ms`,
 		Args: exactly(),
 	}
 	match := cmd.Flags().String("match", "", "measure kernels whose name and shape contain `TEXT`")
 	budget := cmd.Flags().Duration("budget", 100*time.Millisecond, "measure each kernel for this `TIME`")
 	algorithms := cmd.Flags().Bool("algorithms", false, "measure convolutions by each algorithm, and how far the chosen one is from the best")
+	check := cmd.Flags().Bool("check", false, "as --algorithms, and fail if a choice is more than 1.3 times as slow as the best")
+	random := cmd.Flags().Int("random", 0, "with --algorithms or --check, add `N` convolutions drawn at random")
+	seed := cmd.Flags().Uint64("seed", 1, "draw them from `SEED`")
+	rounds := cmd.Flags().Int("rounds", 1, "with --algorithms or --check, measure all convolutions `N` times")
+	threads := cmd.Flags().Int("threads", 1, "with --algorithms or --check, share each convolution among `N` threads")
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON object for the machine and one for each kernel")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := checkLevel(); err != nil {
 			return err
 		}
 		w := cmd.OutOrStdout()
-		if *algorithms {
-			print, flush := bench.AlgorithmPrinter(w, *asJSON)
-			return errors.Join(bench.Algorithms(cmd.Context(), *match, *budget, print), flush())
+		if *algorithms || *check {
+			o := bench.AlgorithmOptions{Match: *match, Random: *random, Seed: *seed, Threads: *threads, Budget: *budget, Rounds: *rounds}
+			print, flush := bench.AlgorithmPrinter(w, o.Table(), *asJSON)
+			measure := bench.Algorithms
+			if *check {
+				measure = bench.CheckAlgorithms
+			}
+			return errors.Join(measure(cmd.Context(), o, print), flush())
 		}
 		m, err := bench.Measure(*budget)
 		if err != nil {

@@ -1,7 +1,9 @@
 package bench
 
 import (
+	"os"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/trainctl/trainctl/core/engine/kernel"
@@ -13,6 +15,7 @@ import (
 // Machine is the peak performance of one core of this machine, from which the floor of
 // a kernel is computed.
 type Machine struct {
+	CPU    string  `json:"cpu,omitempty"`              // as CPUModel names it
 	Level  string  `json:"level"`                      // instruction set of the kernels
 	GFLOPS float64 `json:"peak_gflops"`                // float32 multiply-adds in registers, a multiplication and an addition as two
 	BF16   float64 `json:"peak_bf16_gflops,omitempty"` // the same with products of bfloat16; 0: the CPU has none
@@ -37,7 +40,7 @@ func Measure(budget time.Duration) (Machine, error) {
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	m := Machine{Level: level.String()}
+	m := Machine{CPU: CPUModel(), Level: level.String()}
 	var flops int64
 	d := fastest(budget, func() { flops = peak.MultiplyAdds(20000) })
 	m.GFLOPS = rate(float64(flops), d)
@@ -84,4 +87,15 @@ func fastest(budget time.Duration, f func()) time.Duration {
 		best = min(best, time.Since(start))
 	}
 	return best
+}
+
+// CPUModel is what /proc/cpuinfo calls the processor; empty where there is none.
+func CPUModel() string {
+	text, _ := os.ReadFile("/proc/cpuinfo")
+	for line := range strings.Lines(string(text)) {
+		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
 }

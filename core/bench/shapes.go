@@ -1,10 +1,7 @@
 package bench
 
 import (
-	"context"
-	"runtime"
-	"strings"
-	"time"
+	"math/rand/v2"
 
 	"github.com/trainctl/trainctl/core/engine/kernel/conv"
 )
@@ -56,53 +53,48 @@ func dilated(p conv.Shape, by int) conv.Shape {
 	return p
 }
 
-// AlgorithmResult is a convolution by every algorithm that takes it.
-type AlgorithmResult struct {
-	Name   string             `json:"kernel"`
-	Shape  string             `json:"shape"`
-	Times  map[string]float64 `json:"min_us"`
-	Chosen string             `json:"chosen"`
-	Best   string             `json:"best"`
-	// Loss is the chosen algorithm's time per that of the best.
-	Loss float64 `json:"loss"`
-}
+// Limits of the shapes that randomShape draws: multiply-adds of a direction, and elements of an image tensor.
+const (
+	leastWork, mostWork = 1 << 19, 1 << 26
+	mostElems           = 1 << 22
+)
 
-// Algorithms measures the convolutions whose name or shape contains match by every
-// algorithm, as Kernels does.
-func Algorithms(ctx context.Context, match string, budget time.Duration, each func(AlgorithmResult) error) error {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	for _, p := range append(convolutions[:len(convolutions):len(convolutions)], manyShapes...) {
-		for _, d := range directionsOf(&p) {
-			name := "conv2d" + d.suffix
-			if !strings.Contains(name+" "+p.String(), match) {
-				continue
-			}
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			if err := each(algorithmsOf(name, p, d, budget)); err != nil {
-				return err
-			}
+// randomShape draws a convolution as networks have them, and as they might: any number of
+// channels, dense, grouped or depthwise; filters of up to 7x7 of any ratio, with strides and
+// dilation; patches, and filters as large as the image.
+func randomShape(r *rand.Rand) conv.Shape {
+	for {
+		p := drawShape(r)
+		x, y := p.N*p.C*p.H*p.W, p.N*p.K*p.OutH()*p.OutW()
+		if work := y * p.PatchSize(); work >= leastWork && work <= mostWork && max(x, y) <= mostElems && p.OutH()*p.OutW() > 0 {
+			return p
 		}
 	}
-	return nil
 }
 
-func algorithmsOf(name string, p conv.Shape, d direction, budget time.Duration) AlgorithmResult {
-	r := AlgorithmResult{Name: name, Shape: p.String(), Times: map[string]float64{}, Chosen: conv.Choose(&p, d.Direction).String()}
-	for a := conv.Columns; a <= conv.Lanes; a++ {
-		if !conv.Takes(&p, a, d.Direction) {
-			continue
-		}
-		restore := conv.Force(a)
-		k := convCase(name, p, d.run)
-		r.Times[a.String()] = micros(repeat(budget, k.Run).percentile(0))
-		restore()
-		if t := r.Times[r.Best]; r.Best == "" || r.Times[a.String()] < t {
-			r.Best = a.String()
-		}
+func drawShape(r *rand.Rand) conv.Shape {
+	pick := func(values ...int) int { return values[r.IntN(len(values))] }
+	channels := func() int { return pick(8, 16, 32, 64, 96, 128, 256, 1+r.IntN(16), 1+r.IntN(160), 1+r.IntN(320)) }
+	n, hw := pick(8, 16, 32, 32, 64, 64, 100), pick(4, 7, 8, 14, 16, 28, 32, 56, 3+r.IntN(40))
+	side := pick(1, 1, 3, 3, 3, 5, 7, 2, 4)
+	p := square(n, channels(), hw, channels(), side, pick(1, 1, 1, 2, 2, 3))
+	switch r.IntN(8) {
+	case 0, 1: // depthwise
+		p = depthwise(n, p.C, hw, pick(3, 3, 5, 7), pick(1, 1, 2, 3))
+		p.K *= pick(1, 1, 1, 2)
+	case 2:
+		groups := pick(2, 3, 4, 8, 16)
+		p = grouped(square(n, groups*(1+r.IntN(32)), hw, groups*(1+r.IntN(32)), pick(1, 3, 3, 5), pick(1, 1, 2)), groups)
+	case 3:
+		p = oblong(n, p.C, hw, p.K, pick(1, 3, 7), pick(1, 5, 7))
+	case 4:
+		patch := pick(2, 4, 7, 8)
+		p = valid(n, pick(1, 3, p.C), patch*pick(1, 1, 2, 7, 8), p.K, patch, patch)
+	case 5: // the first layer of a model
+		p.C = pick(1, 3)
 	}
-	r.Loss = r.Times[r.Chosen] / r.Times[r.Best]
-	return r
+	if p.StrideH == 1 && r.IntN(6) == 0 {
+		p = dilated(p, 2)
+	}
+	return p
 }

@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"text/tabwriter"
@@ -114,33 +112,4 @@ func ifPositive(format string, v float64) string {
 		return "-"
 	}
 	return fmt.Sprintf(format, v)
-}
-
-// AlgorithmPrinter is KernelPrinter for Algorithms; the output ends with the worst choice.
-func AlgorithmPrinter(w io.Writer, asJSON bool) (print func(AlgorithmResult) error, flush func() error) {
-	if asJSON {
-		enc := json.NewEncoder(w)
-		return func(r AlgorithmResult) error { return enc.Encode(r) }, func() error { return nil }
-	}
-	worst := AlgorithmResult{}
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "KERNEL\tSHAPE\tLOSS\tCHOSEN\tMIN µs OF EACH")
-	print = func(r AlgorithmResult) error {
-		if r.Loss > worst.Loss {
-			worst = r
-		}
-		fmt.Fprintf(tw, "%s\t%s\t%.2f\t%s\t", r.Name, r.Shape, r.Loss, r.Chosen)
-		for _, name := range slices.Sorted(maps.Keys(r.Times)) {
-			fmt.Fprintf(tw, "%s %.1f  ", name, r.Times[name])
-		}
-		_, err := fmt.Fprintln(tw)
-		return err
-	}
-	return print, func() error {
-		if err := tw.Flush(); err != nil || worst.Chosen == "" {
-			return err
-		}
-		_, err := fmt.Fprintf(w, "worst choice: %s of %s by %s takes %.2f times as long as by %s\n", worst.Name, worst.Shape, worst.Chosen, worst.Loss, worst.Best)
-		return err
-	}
 }

@@ -30,6 +30,21 @@ type Operand struct {
 // Present reports whether the operand is there at all.
 func (o *Operand) Present() bool { return o.Place != Nowhere }
 
+// Address is where the memory of an operand starts. Operands of one address are the same
+// value, or one after the other.
+type Address struct {
+	Place Place
+	At    int // Offset in the arena, Index elsewhere
+}
+
+// Address is where the operand's memory starts.
+func (o *Operand) Address() Address {
+	if o.Place == PlaceArena {
+		return Address{o.Place, o.Offset}
+	}
+	return Address{o.Place, o.Index}
+}
+
 // Step is one operation of a plan. Its operands stand in the order of the graph
 // node's inputs and outputs; an eval-mode batch norm and a fused loss have the
 // outputs that their run needs.

@@ -15,7 +15,7 @@ func init() {
 func bindAdd(b *binder) {
 	if next := b.step + 1; next < len(b.flow.steps) {
 		y, s := &b.s.Out[0], &b.flow.steps[next]
-		if s.Op == activation.ReLU && s.Branch == b.s.Branch && y.Place == plan.PlaceArena && placeOf(&s.In[0]) == placeOf(y) && placeOf(&s.Out[0]) == placeOf(y) {
+		if s.Op == activation.ReLU && s.Branch == b.s.Branch && y.Place == plan.PlaceArena && s.In[0].Address() == y.Address() && s.Out[0].Address() == y.Address() {
 			b.sum("add_relu")
 			b.done[next] = true
 			return

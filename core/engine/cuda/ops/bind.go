@@ -14,6 +14,7 @@ import (
 	"github.com/trainctl/trainctl/core/engine/cuda/memory"
 	"github.com/trainctl/trainctl/core/engine/graph"
 	"github.com/trainctl/trainctl/core/engine/plan"
+	"github.com/trainctl/trainctl/core/engine/plan/layout"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
@@ -24,12 +25,12 @@ type Binder struct {
 	flow  *flow
 	masks map[int]driver.DevicePtr // of the ReLUs of linear layers, by step
 	done  map[int]bool             // steps whose work an earlier one does; of a gradient, unless it is added
-	lay   []layout
+	lay   []layout.Layout
 }
 
 // New looks at the plan as a whole: who reads what, and how images lie.
 func New(steps []plan.Step, g *gpu.GPU, lib *library.Libraries) *Binder {
-	return &Binder{g: g, lib: lib, flow: follow(steps), masks: map[int]driver.DevicePtr{}, done: map[int]bool{}, lay: layOut(steps, lib)}
+	return &Binder{g: g, lib: lib, flow: follow(steps), masks: map[int]driver.DevicePtr{}, done: map[int]bool{}, lay: layout.Of(steps, tensorCores{lib})}
 }
 
 // Workspace is the scratch that step i needs, in bytes: partial sums, and what libraries ask for.
@@ -78,7 +79,7 @@ type binder struct {
 }
 
 // last reports whether the images of the step are channels-last.
-func (b *binder) last() bool { return b.lay[b.step].out }
+func (b *binder) last() bool { return b.lay[b.step].Out }
 
 // in and out are operands' addresses, 0 where absent.
 func (b *binder) in(i int) driver.DevicePtr { return b.at(b.s.In, i) }

@@ -18,11 +18,11 @@ func bindCast(b *binder) {
 		return // the optimizer does it
 	}
 	n, lay := b.s.In[0].Spec.Shape.Elems(), b.lay[b.step]
-	if lay.in == lay.out {
+	if lay.In == lay.Out {
 		b.launch(tensor.F32, "cast", grid(n), 1, b.in(0), typeOf(b.s.In, 0), b.out(0), typeOf(b.s.Out, 0), n, b.adds(0))
 		return
 	}
-	b.convertLayout(b.s.In[0].Spec, b.in(0), b.s.Out[0].Spec, b.out(0), lay.out)
+	b.convertLayout(b.s.In[0].Spec, b.in(0), b.s.Out[0].Spec, b.out(0), lay.Out)
 }
 
 // convertLayout copies images from planes to channels side by side if last is set, and

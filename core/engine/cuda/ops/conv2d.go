@@ -43,6 +43,22 @@ func convolutionOf(s *plan.Step, last bool) library.Convolution {
 	return library.Convolution{Op: direction, G: convOf(s), D: s.Out[0].Spec.DType, Last: last}
 }
 
+// tensorCores is what channels side by side are worth to a GPU: tensor cores want half types so,
+// where cuDNN has plans for that.
+type tensorCores struct{ lib *library.Libraries }
+
+// Saves implements [layout.Device].
+func (t tensorCores) Saves(s *plan.Step) int64 {
+	work := max(s.FLOPs, 1)
+	if !t.lib.Planned(convolutionOf(s, true)) {
+		return -work
+	}
+	return work
+}
+
+// Stores implements [layout.Device].
+func (tensorCores) Stores(d tensor.DType) bool { return d != tensor.F32 && d != tensor.F64 }
+
 // filter is where a convolution reads its weights: State has their channels apart.
 func (b *binder) filter(c library.Convolution) driver.DevicePtr {
 	w := b.s.In[1].Spec

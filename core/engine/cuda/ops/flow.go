@@ -4,20 +4,6 @@ import (
 	"github.com/trainctl/trainctl/core/engine/plan"
 )
 
-// place is the start of an operand's memory. Operands of one place are the same
-// value, or one after the other.
-type place struct {
-	where plan.Place
-	at    int
-}
-
-func placeOf(o *plan.Operand) place {
-	if o.Place == plan.PlaceArena {
-		return place{o.Place, o.Offset}
-	}
-	return place{o.Place, o.Index}
-}
-
 // flow maps what a step reads to the step that produced it.
 type flow struct {
 	steps   []plan.Step
@@ -28,17 +14,17 @@ type flow struct {
 // that wrote there: nothing else could still be read.
 func follow(steps []plan.Step) *flow {
 	f := &flow{steps: steps}
-	last := map[place]int{}
+	last := map[plan.Address]int{}
 	for i := range steps {
 		s, from := &steps[i], map[int]int{}
 		for j := range s.In {
-			if w, ok := last[placeOf(&s.In[j])]; ok && s.In[j].Place == plan.PlaceArena {
+			if w, ok := last[s.In[j].Address()]; ok && s.In[j].Place == plan.PlaceArena {
 				from[j] = w
 			}
 		}
 		f.writers = append(f.writers, from)
 		for j := range s.Out {
-			last[placeOf(&s.Out[j])] = i
+			last[s.Out[j].Address()] = i
 		}
 	}
 	return f

@@ -13,6 +13,7 @@ import (
 	"github.com/trainctl/trainctl/core/engine/nn"
 	"github.com/trainctl/trainctl/core/engine/op"
 	"github.com/trainctl/trainctl/core/engine/plan"
+	"github.com/trainctl/trainctl/core/engine/plan/layout"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
@@ -84,19 +85,19 @@ func TestLayoutOfResNet50(t *testing.T) {
 	}
 	steps := p.Steps()
 	most, conversions := 0, 0
-	for i, l := range layOut(steps, &library.Libraries{DNN: n}) {
+	for i, l := range layout.Of(steps, tensorCores{&library.Libraries{DNN: n}}) {
 		s := &steps[i]
-		if s.Op == op.Cast && l.in != l.out {
+		if s.Op == op.Cast && l.In != l.Out {
 			conversions++
 		}
-		if !convolutions[s.Op] {
+		if !layout.IsConvolution(s) {
 			continue
 		}
 		p, err := n.Plan(convolutionOf(s, true))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if p == nil || !l.out {
+		if p == nil || !l.Out {
 			t.Errorf("%s (%s) has its channels apart", s.Layer, s.Op)
 			continue
 		}
@@ -123,7 +124,7 @@ func TestPlansForOddConvolutions(t *testing.T) {
 		g.OW = (g.W+2*g.PadW-g.DilW*(g.S-1)-1)/g.StrideW + 1
 		for _, d := range []tensor.DType{tensor.F32, tensor.F16, tensor.BF16} {
 			for _, last := range []bool{false, true} {
-				for op := range convolutions {
+				for _, op := range []graph.Op{op.Conv2D, op.Conv2DGradInput, op.Conv2DGradWeight, op.ConvTranspose2D} {
 					if p, err := n.Plan(library.Convolution{Op: op, G: g, D: d, Last: last}); p == nil || err != nil {
 						t.Errorf("%s, %v, channels last %v, %s: no plan (%v)", name, d, last, op, err)
 					}

@@ -159,7 +159,7 @@ func (b *binder) weightNext() *plan.Step {
 		return nil
 	}
 	s := &b.flow.steps[b.step+1]
-	if s.Op != op.LinearGradWeight || s.Branch != b.s.Branch || placeOf(&s.In[1]) != placeOf(&b.s.In[0]) {
+	if s.Op != op.LinearGradWeight || s.Branch != b.s.Branch || s.In[1].Address() != b.s.In[0].Address() {
 		return nil
 	}
 	w, own := &s.Out[0], &b.s.Out[0]

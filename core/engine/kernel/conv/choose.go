@@ -2,6 +2,7 @@ package conv
 
 import (
 	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/conv/cost"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/direct"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/im2col"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/planes"
@@ -94,18 +95,28 @@ func choose[T kernel.Float](p *Shape, d Direction) Algorithm {
 	return Choose(p, d)
 }
 
+// costOf is the estimated cycles of a direction.
 func costOf(p *Shape, a Algorithm, d Direction) float64 {
+	if a == Winograd && winograd.Saves(p) {
+		return 1
+	}
+	t, rates := termsOf(p, a, d)
+	return rates.Cycles(&t)
+}
+
+// termsOf is what an algorithm does in a direction, and what that takes.
+func termsOf(p *Shape, a Algorithm, d Direction) (cost.Terms, *cost.Rates) {
 	switch a {
 	case Winograd:
-		return winograd.Cost(p)
+		return winograd.Terms(p), &winograd.Rates
 	case Direct:
-		return direct.Cost(p, d)
+		return direct.Terms(p, d), &direct.Rates
 	case Product:
-		return product.Cost(p, d)
+		return product.Terms(p, d), &product.Rates
 	case Planes:
-		return planes.Cost(p, d)
+		return planes.Terms(p, d), &planes.Rates
 	case Lanes:
-		return winograd.LanesCost(p)
+		return winograd.LanesTerms(p), &winograd.LanesRates
 	}
-	return im2col.Cost(p, d)
+	return im2col.Terms(p, d), &im2col.Rates
 }

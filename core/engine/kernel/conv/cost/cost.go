@@ -5,19 +5,48 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel/gemm"
 )
 
-// The model of what a convolution costs, in cycles of a core that issues 512 bits of
-// multiply-adds and two loads in each. It decides between algorithms only, so what
-// counts is their ratio: `trainctl bench kernels --algorithms` measures how far its
-// choice is from the best. Constants are fitted to such measurements.
+// Terms is how often an algorithm does what takes time: what the tiles of the micro-kernel take, which most
+// algorithms share, and from Own on what the algorithm's package names.
+type Terms [16]float64
 
-// Cycles of things that are not multiply-adds.
+// The terms that are shared.
 const (
-	TileCalls  = 22.0 // a call of the micro-kernel, and storing its tile
-	RowCopies  = 12.0 // copying a short row of an image
-	ElemCopies = 1.1  // copying an element that lies apart from the next
-	WeightCopy = 1.2  // packing a weight one by one
-	gemmLosses = 1.2  // of a matrix product, in excess of its multiply-adds
+	Steps  = iota // cycles of the multiply-adds of tiles, as the core could issue them
+	Calls         // of a micro-kernel
+	Stores        // vectors of a tile's sums that are written
+	Own
 )
+
+// Add adds the terms of another part of the work.
+func (t *Terms) Add(u Terms) {
+	for i, n := range u {
+		t[i] += n
+	}
+}
+
+// Times is n times as much work.
+func (t Terms) Times(n float64) Terms {
+	for i := range t {
+		t[i] *= n
+	}
+	return t
+}
+
+// Rates is the cycles of each term, by level.
+type Rates [kernel.AVX512 + 1]Terms
+
+// Cycles is what the terms take at the active level. Nothing has been timed on arm64, whose tiles are
+// those of AVX2.
+func (r *Rates) Cycles(t *Terms) (c float64) {
+	level := kernel.Current()
+	if level != kernel.AVX512 {
+		level = kernel.AVX2
+	}
+	for i, n := range t {
+		c += n * r[level][i]
+	}
+	return c
+}
 
 // FMAs is the cycles of n multiply-adds of vectors.
 func FMAs(n float64) float64 { return n * float64(kernel.Lanes()) / float64(kernel.Block) }
@@ -28,17 +57,31 @@ func tileStep(rows int) float64 {
 	return max(FMAs(float64(2*rows)), float64(rows+3)/2, 4)
 }
 
-// Tiles is the cycles of out rows of vectors, of in products each.
-func Tiles(vectors, in, out int) float64 {
-	most := gemm.TileShapes[kernel.Current()].Rows
-	height, blocks := gemm.EvenRows(out, most), kernel.CeilDiv(in, gemm.BlockK)
+// Tiles is out rows of vectors, of in products each.
+func Tiles(vectors, in, out int) (t Terms) {
+	height, blocks := gemm.EvenRows(out, gemm.TileShapes[kernel.Current()].Rows), kernel.CeilDiv(in, gemm.BlockK)
 	panels := float64(out) / float64(height)
-	return float64(kernel.CeilDiv(vectors, 2)) * panels * (tileStep(height)*float64(in) + TileCalls*float64(blocks))
+	pairs := float64(kernel.CeilDiv(vectors, 2))
+	t[Steps] = pairs * panels * tileStep(height) * float64(in)
+	t[Calls] = pairs * float64(kernel.CeilDiv(out, height)*blocks)
+	t[Stores] = float64(vectors * out * blocks)
+	return t
 }
 
-// MatrixProduct is the cycles of a matrix product by Gemm.
-func MatrixProduct(m, n, k int) float64 {
-	lanes := kernel.Lanes()
-	padded := kernel.CeilDiv(n, lanes) * lanes
-	return gemmLosses*float64(m)*float64(padded)*float64(k)/kernel.Block + WeightCopy/4*(float64(m)+float64(n))*float64(k) + float64(m)*float64(n)
+// Product is Tiles as Gemm computes them, which takes the last of an odd number of vectors alone.
+func Product(vectors, in, out int) Terms {
+	t := Tiles(vectors, in, out)
+	if vectors%2 > 0 {
+		height := gemm.EvenRows(out, gemm.TileShapes[kernel.Current()].Rows)
+		spared := tileStep(height) - max(FMAs(float64(height)), float64(height+2)/2, 4)
+		t[Steps] -= spared * float64(out) / float64(height) * float64(in)
+	}
+	return t
+}
+
+// Scatters reports whether so many planes, and others, lie in more pages than the core keeps the addresses of: tiles
+// that go from plane to plane then wait for each.
+func Scatters(planes, pixels, others, otherPixels int) bool {
+	const page, kept = 4096 / 4, 64
+	return planes*min(pixels, page)+others*min(otherPixels, page) > kept*page
 }

@@ -6,57 +6,83 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
 )
 
-// Cost is the estimated cycles of a direction of p. See package cost.
-func Cost(p *geometry.Shape, d geometry.Direction) float64 {
-	g, kg, oh, ow := p.GroupCount(), p.K/p.GroupCount(), p.OutH(), p.OutW()
-	f := p.InputFrame()
-	frames := func(f geometry.Frame) float64 {
-		row := frameRow * (1 + float64(kernel.CeilDiv(f.W, kernel.Block)))
-		if p.StrideW > 2 || d == geometry.ToInput && p.StrideW > 1 {
-			row += cost.ElemCopies * float64(f.W)
-		}
-		return float64(f.Channels*f.H) * row
-	}
-	run := func(f geometry.Frame, out, oh, ow int) float64 {
-		lanes := kernel.Lanes()
-		vectors := oh * kernel.CeilDiv(ow, lanes)
-		c := 0.0
-		if n := spread(f, out, oh, ow); n > 0 {
-			vectors = kernel.CeilDiv(n/out, lanes)
-			c = float64(out*oh) * cost.RowCopies
-		}
-		taps := f.Channels * p.R * p.S
-		c += frames(f) + cost.Tiles(vectors, taps, out)
-		return float64(g) * (float64(p.N)*c + cost.WeightCopy*float64(taps*out))
-	}
-	switch d {
-	case geometry.ToOutput:
-		return run(f, kg, oh, ow)
-	case geometry.ToInput:
-		return run(p.GradFrame(), p.C/g, p.H, p.W)
-	}
-	s := dotShapes[kernel.Current()]
-	rows := s.dotRows
-	if kg < rows {
-		rows = 1
-	}
-	steps := float64(p.N * oh * kernel.CeilDiv(ow, kernel.Lanes()))
-	calls := float64(kernel.CeilDiv(kg, rows) * kernel.CeilDiv(p.PatchSize(), s.dotCols))
-	step := dotLosses * max(cost.FMAs(float64(rows*s.dotCols)), float64(s.dotRows+s.dotCols+2)/2, 4)
-	if kernel.Current() == kernel.AVX2 {
-		step *= dotMasks
-	}
-	batches := float64(kernel.CeilDiv(p.N, gradBatch(p)))
-	return float64(g) * (float64(p.N)*frames(f) + calls*(steps*step+batches*(dotCalls+dotSum*float64(rows*s.dotCols))))
+// What the algorithm does beside tiles.
+const (
+	frameRows    = cost.Own + iota // rows that are copied to frames
+	frameVectors                   // vectors of these
+	splitElems                     // elements of these that a stride picks one by one
+	spreadElems                    // elements of these that a stride leaves apart
+	gatheredRows                   // rows that are copied together from spread planes
+	packedTaps                     // weights
+	dotSteps                       // cycles of the multiply-adds of weight gradients, as the core could issue them
+	dotCalls                       // calls of their micro-kernel
+	dotSums                        // sums that these give
+	scattered                      // vectors of planes that lie in many pages
+)
+
+// Rates is the cycles of each.
+var Rates = cost.Rates{
+	kernel.AVX2:   {cost.Steps: 1.07, cost.Calls: 43.6, frameVectors: 6.72, splitElems: 6.76, spreadElems: 6.04, gatheredRows: 14.7, packedTaps: 3, dotSteps: 1.88, dotCalls: 66.4, scattered: 0.0138},
+	kernel.AVX512: {cost.Steps: 1.05, cost.Calls: 83.9, cost.Stores: 0.402, frameVectors: 5.83, splitElems: 6.77, spreadElems: 3.63, gatheredRows: 15.3, packedTaps: 3.29, dotSteps: 1.17, dotCalls: 196, scattered: 0.684},
 }
 
-// frameRow is the cycles of copying a vector of a row to a frame, and of the next row.
-const frameRow = 5.0
+// Terms counts what a direction of p does. See package cost.
+func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
+	g, kg := p.GroupCount(), p.K/p.GroupCount()
+	switch d {
+	case geometry.ToOutput:
+		t = tileTerms(p, p.InputFrame(), kg, p.OutH(), p.OutW())
+	case geometry.ToInput:
+		t = tileTerms(p, p.GradFrame(), p.C/g, p.H, p.W)
+		if p.StrideW > 1 {
+			t[spreadElems] = float64(p.N * kg * p.OutH() * p.OutW())
+			t[splitElems], t[frameVectors] = 0, 0
+		}
+	default:
+		t = dotTerms(p, kg)
+	}
+	return t.Times(float64(g))
+}
 
-// Cycles of weight gradients that are not multiply-adds.
-const (
-	dotCalls  = 45.0 // a call of that of weight gradients, and adding up its lanes
-	dotSum    = 6.0  // one such sum
-	dotLosses = 1.3  // of a step of it
-	dotMasks  = 1.4  // of its masked loads with AVX2
-)
+func tileTerms(p *geometry.Shape, f geometry.Frame, out, oh, ow int) cost.Terms {
+	lanes, taps := kernel.Lanes(), f.Channels*p.R*p.S
+	vectors, gathered := oh*kernel.CeilDiv(ow, lanes), 0
+	if n := spread(f, out, oh, ow); n > 0 {
+		vectors, gathered = kernel.CeilDiv(n/out, lanes), out*oh
+	}
+	t := cost.Tiles(vectors, taps, out)
+	if cost.Scatters(out, oh*ow, f.Channels, f.Plane) {
+		t[scattered] = float64(vectors * (out + f.Channels))
+	}
+	t[gatheredRows] = float64(gathered)
+	frameTerms(&t, &f, p.StrideW > 2)
+	t = t.Times(float64(p.N))
+	t[packedTaps] = float64(taps * out)
+	return t
+}
+
+func frameTerms(t *cost.Terms, f *geometry.Frame, split bool) {
+	rows := f.Channels * f.H
+	t[frameRows] = float64(rows)
+	if split {
+		t[splitElems] = float64(rows * f.W)
+	} else {
+		t[frameVectors] = float64(rows * kernel.CeilDiv(f.W, kernel.Block))
+	}
+}
+
+func dotTerms(p *geometry.Shape, filters int) (t cost.Terms) {
+	s, f := dotShapes[kernel.Current()], p.InputFrame()
+	frameTerms(&t, &f, p.StrideW > 2)
+	t = t.Times(float64(p.N))
+	rows := s.dotRows
+	if filters < rows {
+		rows = 1 // of which all of a tile's are then copies
+	}
+	steps := float64(p.N * p.OutH() * kernel.CeilDiv(p.OutW(), kernel.Lanes()))
+	tiles := float64(kernel.CeilDiv(filters, rows) * kernel.CeilDiv(p.PatchSize(), s.dotCols))
+	t[dotSteps] = tiles * steps * max(cost.FMAs(float64(s.dotRows*s.dotCols)), float64(s.dotRows+s.dotCols+2)/2, 4)
+	t[dotCalls] = tiles * float64(kernel.CeilDiv(p.N, gradBatch(p)))
+	t[dotSums] = t[dotCalls] * float64(s.dotRows*s.dotCols)
+	return t
+}

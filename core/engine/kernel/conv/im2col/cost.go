@@ -6,30 +6,73 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
 )
 
-// Cost is the estimated cycles of a direction of p. See package cost.
-func Cost(p *geometry.Shape, d geometry.Direction) float64 {
-	g, kg, cg := p.GroupCount(), p.K/p.GroupCount(), p.C/p.GroupCount()
-	pixels, taps, in, out := p.N*p.OutH()*p.OutW(), p.PatchSize(), cg, kg
-	if d == geometry.ToInput {
-		in, out = kg, cg
-		pixels, taps = p.N*p.H*p.W, max(1, kg*p.R*p.S/(p.StrideH*p.StrideW))
-	}
-	rows := float64(in) * float64(p.N*(p.H+p.OutH()))
-	c := rows*cost.RowCopies + float64(pixels)*(colCopies*float64(taps)+float64(out)*0.3)
-	if kernel.Current() != kernel.AVX512 {
-		c += float64(pixels) * colCopies * float64(taps)
-	}
-	if p.StrideW > 2 && d != geometry.ToInput {
-		c += 3 * cost.ElemCopies * float64(p.N*cg*p.H*p.W)
-	}
-	if g > 1 {
-		c *= groupLosses
-	}
-	return float64(g) * (c + cost.MatrixProduct(out, pixels, taps))
+// What the algorithm does beside the tiles of Gemm.
+const (
+	packed     = cost.Own + iota // elements of A that Gemm packs
+	products                     // calls of Gemm
+	frameRows                    // rows of a channel that are copied to a frame
+	frameElems                   // elements of these that a stride picks one by one
+	tapBands                     // of the frames, copied to the columns of a tap
+	tapRows                      // rows of these
+	tapVectors                   // vectors of these
+	blockRows                    // bands of the result that are copied to or from a block
+	blockElems                   // elements that a stride leaves apart in the result
+	transposed                   // weights
+)
+
+// Rates is the cycles of each.
+var Rates = cost.Rates{
+	kernel.AVX2:   {cost.Steps: 0.976, cost.Calls: 10.4, cost.Stores: 3.73, packed: 0.895, products: 1370, frameRows: 32.8, frameElems: 0.0836, tapRows: 4.61, tapVectors: 20.5, blockRows: 10.8, blockElems: 4.37, transposed: 2.63},
+	kernel.AVX512: {cost.Steps: 0.887, cost.Stores: 8.77, packed: 0.851, products: 825, frameRows: 14.8, frameElems: 2.61, tapBands: 30.8, tapVectors: 5.08, blockRows: 15.3, blockElems: 4.5, transposed: 2.43},
 }
 
-// colCopies is the cycles of writing an element of the matrix of columns, and of reading it in Gemm.
-const colCopies = 0.25
+// Terms counts what a direction of p does. See package cost.
+func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
+	groups := float64(p.GroupCount())
+	if d != geometry.ToInput {
+		c := inputCall(p)
+		c.count(&t, p.K/p.GroupCount(), d == geometry.ToWeight)
+		return t.Times(groups)
+	}
+	p.Phases(func(h, w geometry.Phase) {
+		c, m := phaseCall(p, h, w), p.C/p.GroupCount()
+		c.count(&t, m, false)
+		t[transposed] += float64(m * c.channels * c.taps())
+		if p.StrideW > 1 {
+			t[blockElems] += float64(m * c.images * c.vert.Out * c.hori.Out)
+		}
+	})
+	return t.Times(groups)
+}
 
-// groupLosses is how much longer copies of a few channels take than the model says.
-const groupLosses = 3.0
+// count adds a product with m planes: into them, or, for gradients of weights, from them.
+func (c *call) count(t *cost.Terms, m int, toWeight bool) {
+	rows := c.images * c.vert.Out
+	blocks := kernel.CeilDiv(rows, c.rows)
+	chunks := kernel.CeilDiv(c.channels, c.chunk)
+	bands := float64(c.images + blocks - 1)
+	if blocks > c.images {
+		bands = float64(blocks + c.images/2)
+	}
+	n, lanes := min(rows, c.rows)*c.hori.Out, kernel.Lanes()
+	calls, in := float64(blocks*chunks), c.channels*c.taps()/chunks
+	tiles := cost.Product(kernel.CeilDiv(n, lanes), in, m)
+	t[packed] += calls * float64(m*in)
+	if toWeight {
+		tiles = cost.Product(kernel.CeilDiv(m, lanes), n, in)
+		t[packed] += calls * float64(m*(n-in))
+	}
+	t.Add(tiles.Times(calls))
+	t[products] += calls
+	channels := float64(c.channels)
+	frame := channels * (float64(rows*c.vert.Stride) + bands*float64(max(0, c.vert.Reach()-c.vert.Stride)))
+	t[frameRows] += frame * float64(c.hori.Stride)
+	if c.hori.Stride > 1 {
+		t[frameElems] += frame * float64(c.hori.In)
+	}
+	taps := channels * float64(c.taps())
+	t[tapBands] += taps * bands
+	t[tapRows] += taps * float64(rows)
+	t[tapVectors] += taps * float64(rows*kernel.CeilDiv(c.hori.Out, geometry.RunLength))
+	t[blockRows] += float64(m) * bands
+}

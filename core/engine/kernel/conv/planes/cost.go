@@ -6,45 +6,94 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
 )
 
-// Cycles of depthwise convolution.
+// What depthwise convolution does.
 const (
-	planeCalls = 30.0 // a call of a micro-kernel
-	planeRow   = 3.0  // copying a row
-
-	denseLosses = 1.1 // of the products of weight gradients
-	densePacks  = 0.6 // packing an element of dy
+	products     = cost.Own + iota // vectors of 512 bits multiplied
+	planeCalls                     // planes, or those of some images, that a kernel is called for
+	frameRows                      // rows that are copied to frames
+	frameVectors                   // vectors of these
+	frameElems                     // elements of these that a stride picks one by one
+	resultRows                     // rows that are copied to their places
+	resultElems                    // elements of these that a stride leaves apart
+	dots                           // as products, of weight gradients
+	dotCalls                       // as planeCalls, of weight gradients
+	packed                         // elements of dy that are packed for dense ones
+	stored                         // sums of dense ones
 )
 
-// Cost is the estimated cycles of a direction of p. See package cost.
-func Cost(p *geometry.Shape, d geometry.Direction) float64 {
+// Rates is the cycles of each.
+var Rates = cost.Rates{
+	kernel.AVX2:   {cost.Steps: 1.1, cost.Calls: 36, packed: 0.6, stored: 2, products: 1.26, planeCalls: 220, frameRows: 3.78, frameVectors: 1.45, frameElems: 14.7, resultRows: 6.49, resultElems: 5.26, dots: 1.3, dotCalls: 224},
+	kernel.AVX512: {cost.Steps: 1.1, cost.Calls: 77, packed: 0.6, stored: 2, products: 1.23, planeCalls: 179, frameRows: 4.85, frameVectors: 1.07, frameElems: 14.9, resultRows: 7.41, resultElems: 4.5, dots: 1.25, dotCalls: 236},
+}
+
+// Terms counts what a direction of p does. See package cost.
+func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 	if d == geometry.ToWeight && !depthwise(p) {
-		return newDense(p).cost()
+		return denseTerms(p)
 	}
 	f, h, w := inputFrame(p, planeElems), p.OutH(), p.OutW()
-	channels, planes, taps, calls := p.C, p.K, float64(p.R*p.S), 1.0
-	moves := float64(p.H) * planeRow * float64(kernel.CeilDiv(p.W, narrow))
+	taps, rows, width, phases, planes := float64(p.R*p.S), p.H, p.W, 1, float64(p.K)
 	if d == geometry.ToInput {
 		f = newPlaneGrad(p).planeFrame
+		rows, width, planes, phases = h, w, float64(p.C), p.StrideH*p.StrideW
+		taps *= float64(p.K/p.C) / float64(phases)
 		h, w = kernel.CeilDiv(p.H, p.StrideH), kernel.CeilDiv(p.W, p.StrideW)
-		channels, planes, calls = p.K, p.C, float64(p.StrideH*p.StrideW)
-		moves = float64(p.OutH()) * planeRow * float64(kernel.CeilDiv(p.OutW(), narrow))
-		taps *= float64(p.K / p.C)
 	}
-	out := f.out(h, w)
-	results := 0.0
-	if out.long > 0 || d == geometry.ToInput && p.StrideW > 1 {
-		results = float64(h) * calls * planeRow * float64(kernel.CeilDiv(w, narrow))
+	batches := float64(p.N) / float64(f.images)
+	copied := float64(p.C) // planes of an image that are copied to frames
+	if d == geometry.ToInput {
+		copied = float64(p.K)
 	}
-	if p.StrideW > 2 {
-		moves += cost.ElemCopies * float64(p.H*p.W)
-	}
-	perImage := float64(h*kernel.CeilDiv(w, out.lanes)*out.lanes) / kernel.Block // vectors of 512 bits
-	if out.long > 0 {
-		perImage = float64(out.elems()) / float64(out.images) / kernel.Block
+	t[frameRows] = float64(p.N*rows) * copied
+	if p.StrideW > 2 && d != geometry.ToInput {
+		t[frameElems] = float64(p.N*rows*width) * copied
+	} else {
+		t[frameVectors] = float64(p.N*rows*kernel.CeilDiv(width, narrow)) * copied
 	}
 	if d == geometry.ToWeight {
-		calls = float64(p.StrideH * kernel.CeilDiv(p.S, 3))
+		o := newDotsOut(p, &f)
+		vectors := float64(o.h*o.blocks*o.lanes) / kernel.Block
+		if !o.framed {
+			vectors *= float64(f.images)
+		} else {
+			t[frameRows] += float64(p.N*p.K) * float64(h)
+			t[frameVectors] += float64(p.N*p.K) * float64(h*kernel.CeilDiv(w, narrow))
+		}
+		t[dots] = batches * planes * vectors * taps
+		t[dotCalls] = batches * planes * float64(p.StrideH*kernel.CeilDiv(p.R, p.StrideH*columnTaps)*kernel.CeilDiv(p.S, 3))
+		return t
 	}
-	work := 1.2*perImage*taps + calls*planeCalls/float64(f.images)
-	return float64(p.N) * (float64(channels)*moves + float64(planes)*(work+results))
+	out := f.out(h, w)
+	vectors := float64(f.images*h*kernel.CeilDiv(w, out.lanes)*out.lanes) / kernel.Block
+	if out.long > 0 {
+		vectors = float64(out.elems()) / kernel.Block
+	}
+	t[products] = batches * planes * vectors * taps * float64(phases)
+	t[planeCalls] = batches * planes * float64(phases)
+	if out.long > 0 || d == geometry.ToInput && p.StrideW > 1 {
+		t[resultRows] = float64(p.N) * planes * float64(h*phases)
+	}
+	if d == geometry.ToInput && p.StrideW > 2 {
+		t[resultElems] = float64(p.N*p.H*p.W) * planes
+	}
+	return t
+}
+
+// denseTerms counts what weight gradients do whose groups have several channels.
+func denseTerms(p *geometry.Shape) cost.Terms {
+	d := newDense(p)
+	batches := float64(p.N) / float64(d.images)
+	t := cost.Product(kernel.CeilDiv(d.filters, kernel.Lanes()), d.pixels, d.channels).Times(batches * float64(p.R*p.S))
+	t[packed] = batches * float64(d.filters*d.pixels)
+	rows, grads := float64(p.N*d.channels*p.H), float64(p.N*d.filters*p.OutH())
+	t[frameRows] = rows + grads
+	t[frameVectors] = grads * float64(kernel.CeilDiv(p.OutW(), narrow))
+	if p.StrideW > 2 {
+		t[frameElems] = rows * float64(p.W)
+	} else {
+		t[frameVectors] += rows * float64(kernel.CeilDiv(p.W, narrow))
+	}
+	t[stored] = float64(d.sums())
+	return t.Times(float64(p.GroupCount()))
 }

@@ -1,8 +1,6 @@
 package planes
 
 import (
-	"github.com/trainctl/trainctl/core/engine/kernel"
-	"github.com/trainctl/trainctl/core/engine/kernel/conv/cost"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
 	"github.com/trainctl/trainctl/core/engine/kernel/gemm"
 )
@@ -104,16 +102,4 @@ func (d *dense) store(sums, dw []float32, accumulate bool) {
 			dw[i*taps+tap] = v
 		}
 	}
-}
-
-// cost is the estimated cycles.
-func (d dense) cost() float64 {
-	p, lanes := d.p, kernel.Lanes()
-	pixels := float64(d.pixels) / float64(d.images) // of an image
-	tiles := float64(p.R*p.S) * cost.Tiles(kernel.CeilDiv(d.filters, lanes), d.pixels, d.channels) / float64(d.images)
-	rows := float64(d.channels*p.H*kernel.CeilDiv(p.W, narrow) + d.filters*p.OutH()*kernel.CeilDiv(p.OutW(), narrow))
-	if p.StrideW > 2 {
-		rows += cost.ElemCopies / planeRow * float64(d.channels*p.H*p.W)
-	}
-	return float64(p.GroupCount()*p.N) * (denseLosses*tiles + planeRow*rows + densePacks*pixels*float64(d.filters))
 }

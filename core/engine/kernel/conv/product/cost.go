@@ -6,43 +6,82 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
 )
 
-// Cost is the estimated cycles of a direction of p. See package cost.
-func Cost(p *geometry.Shape, d geometry.Direction) float64 {
-	m, g, kg := newPatches(p), p.GroupCount(), p.K/p.GroupCount()
-	c := 0.0
+// What the algorithm does beside tiles.
+const (
+	gatheredRows   = cost.Own + iota // rows that are gathered for a tap
+	gatheredElems                    // elements of these
+	passedElems                      // elements of the input that these leave out
+	packedWeights                    // weights, or rows of a product
+	packedPixels                     // vectors of pixels that are copied to panels
+	deepVectors                      // of images that are copied side by side
+	matrices                         // calls of Gemm
+	partRows                         // rows of pixels of one group of several
+	scattered                        // vectors of planes that lie in many pages
+	scatteredReads                   // of these, those that are read where the planes of the input alone are as many
+)
+
+// Rates is the cycles of each.
+var Rates = cost.Rates{
+	kernel.AVX2:   {cost.Steps: 1.09, cost.Calls: 37.4, gatheredRows: 10.7, gatheredElems: 1.37, passedElems: 0.492, packedWeights: 0.426, packedPixels: 5.78, deepVectors: 2.96, matrices: 775, partRows: 1.24, scatteredReads: 4},
+	kernel.AVX512: {cost.Steps: 1.06, cost.Calls: 96.7, gatheredRows: 9.65, gatheredElems: 1.57, passedElems: 0.427, packedWeights: 0.0965, packedPixels: 5.04, deepVectors: 6.7, matrices: 2980, partRows: 0.631, scattered: 0.106, scatteredReads: 4.2},
+}
+
+// Terms counts what a direction of p does. See package cost.
+func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
+	m, g, kg, lanes := newPatches(p), p.GroupCount(), p.K/p.GroupCount(), kernel.Lanes()
 	if !m.inPlace {
-		c = cost.ElemCopies * float64(p.N*m.image())
-		if p.StrideW > p.S {
-			c *= 2 // cache lines of which little is looked at
-		}
-		if p.StrideW == 2 {
-			c *= 1.3 // against frames, which are split in vectors
-		}
+		t[gatheredRows] = float64(p.N * p.C * p.R * p.S * p.OutH())
+		t[gatheredElems] = float64(p.N * m.image())
+		t[passedElems] = float64(max(0, p.N*(p.C*p.H*p.W-m.image())))
 	}
+	groups := float64(g)
 	in, out := m.rows, kg
 	if d == geometry.ToInput {
 		in, out = out, in
 	}
 	switch {
 	case m.pixels == 1:
-		return c + float64(g)*cost.MatrixProduct(p.N, out, in)
-	case d != geometry.ToWeight:
-		vectors := p.N * kernel.CeilDiv(m.pixels, kernel.Lanes())
-		work := float64(g) * (cost.Tiles(vectors, in, out) + cost.WeightCopy/4*float64(in*out))
-		if g > 1 {
-			work *= groupLosses
+		rows, columns, depth := p.N, out, in
+		if d == geometry.ToWeight {
+			rows, columns, depth = kg, m.rows, p.N
 		}
-		return c + work
+		t.Add(cost.Product(kernel.CeilDiv(rows, lanes), depth, columns).Times(groups))
+		t[packedWeights] += groups * float64(rows*depth)
+		t[matrices] += groups
+	case d != geometry.ToWeight:
+		vectors := p.N * kernel.CeilDiv(m.pixels, lanes)
+		t.Add(cost.Tiles(vectors, in, out).Times(groups))
+		batches := float64(1)
+		if d == geometry.ToInput {
+			batches = float64(kernel.CeilDiv(p.N, m.batch))
+		}
+		t[packedWeights] += batches * groups * float64(in*out)
+		if packsPixels(in, out, m.pixels) {
+			t[packedPixels] += groups * float64(vectors*in)
+			break
+		}
+		if g > 1 {
+			t[partRows] += groups * float64(vectors*(in+out))
+		}
+		if cost.Scatters(in, m.pixels, out, m.pixels) {
+			t[scattered] += groups * float64(vectors*(in+out))
+		}
+		if cost.Scatters(in, m.pixels, 0, 0) {
+			t[scatteredReads] += groups * float64(vectors*in)
+		}
+	default:
+		deep := m.deep()
+		calls := groups * float64(p.N) / float64(deep.images)
+		n := deep.images * m.pixels
+		if deep.line > 0 {
+			t[deepVectors] += groups * float64(p.N*(in+out)*kernel.CeilDiv(m.pixels, lanes))
+		}
+		if m.packsInputs(kg) {
+			kg, m.rows = m.rows, kg
+		}
+		t.Add(cost.Product(kernel.CeilDiv(kg, lanes), n, m.rows).Times(calls))
+		t[packedWeights] += calls * float64(kg*n)
+		t[matrices] += calls
 	}
-	deep := m.deep()
-	if deep.line > 0 {
-		c += float64(g) * cost.RowCopies / 4 * float64(p.N*(in+out)*kernel.CeilDiv(m.pixels, kernel.Lanes()))
-	}
-	if m.packsInputs(kg) {
-		kg, m.rows = m.rows, kg
-	}
-	return c + float64(g*p.N)/float64(deep.images)*cost.MatrixProduct(kg, m.rows, deep.images*m.pixels)
+	return t
 }
-
-// groupLosses is how much longer tiles of one group of channels take, which leave cache lines of the others out.
-const groupLosses = 2.0

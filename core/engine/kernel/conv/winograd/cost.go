@@ -6,21 +6,43 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
 )
 
-// Cost is a small constant wherever tiles save products, so that Winograd is chosen there. Filters
-// of 1×1 save none, and have an estimate.
-func Cost(p *geometry.Shape) float64 {
-	if !picks(p) {
-		return 1
-	}
-	pixels := float64(p.N * p.OutH() * p.OutW())
-	return 1.1 * pixels * float64(p.C) * float64(p.K) / kernel.Block
+// What the tiles of channels do.
+const (
+	picked        = cost.Own + iota // cycles of the multiply-adds of filters of 1x1, as the core could issue them
+	pickedPixels                    // elements of pixels that these gather, and of their results
+	pickedWeights                   // of which they make panels
+	tapSteps                        // as picked, of weight gradients with channels in lanes
+	tapCalls                        // of their micro-kernel
+	frameRows                       // rows that are copied to frames
+	transposed                      // elements of dy that become vectors of channels
+	tapSums                         // elements of their sums
+)
+
+// Rates is the cycles of each.
+var Rates = cost.Rates{
+	kernel.AVX2:   {picked: 1.29, pickedPixels: 0.603, pickedWeights: 3.99},
+	kernel.AVX512: {picked: 1.21, pickedPixels: 0.727, pickedWeights: 6.87},
 }
 
-// laneCopies is the cycles of transposing an element of dy to vectors of channels.
-const laneCopies = 0.3
+// Saves reports whether tiles save so many products that nothing else is faster. Filters of 1x1 save none.
+func Saves(p *geometry.Shape) bool { return !picks(p) }
 
-// LanesCost is the estimated cycles of LanesGradWeight.
-func LanesCost(p *geometry.Shape) float64 {
+// Terms counts what a direction of p does with filters of 1x1. See package cost.
+func Terms(p *geometry.Shape) (t cost.Terms) {
+	pixels := float64(p.N * p.OutH() * p.OutW())
+	t[picked] = pixels * float64(p.C) * float64(p.K) / kernel.Block
+	t[pickedPixels] = pixels * float64(p.C+p.K)
+	t[pickedWeights] = float64(p.C * p.K)
+	return t
+}
+
+// LanesRates is the cycles of what LanesGradWeight does.
+var LanesRates = cost.Rates{
+	kernel.AVX2: {tapSteps: 1.13, tapCalls: 22.2, transposed: 0.39},
+}
+
+// LanesTerms counts what LanesGradWeight does.
+func LanesTerms(p *geometry.Shape) (t cost.Terms) {
 	c := newLanesCall(p)
 	perRow, calls := 0.0, 0 // of taps
 	for s := 0; s < p.S; calls++ {
@@ -28,8 +50,12 @@ func LanesCost(p *geometry.Shape) float64 {
 		perRow += max(cost.FMAs(float64(taps*vectors)), float64(taps+vectors)/2, 4)
 		s += taps
 	}
-	steps := float64(p.N * p.OutH() * c.width)
-	bands := float64(p.N * kernel.CeilDiv(p.OutH(), c.rows) * calls)
 	passes := float64(p.K / (c.blocks * channelLanes) * p.C * p.R)
-	return float64(p.N*p.C*p.H)*cost.RowCopies + laneCopies*steps*float64(p.K) + passes*(steps*perRow+cost.TileCalls*bands)
+	rows := float64(p.N * p.OutH())
+	t[tapSteps] = passes * rows * float64(c.width) * perRow
+	t[tapCalls] = passes * float64(p.N*kernel.CeilDiv(p.OutH(), c.rows)*calls)
+	t[frameRows] = float64(p.N * p.C * p.H)
+	t[transposed] = rows * float64(c.width*p.K)
+	t[tapSums] = float64(p.K * p.PatchSize())
+	return t
 }

@@ -1,40 +1,51 @@
-package ops
+package layout
 
 import (
-	"github.com/trainctl/trainctl/core/engine/cuda/library"
 	"github.com/trainctl/trainctl/core/engine/graph"
 	"github.com/trainctl/trainctl/core/engine/op"
 	"github.com/trainctl/trainctl/core/engine/plan"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// layout is how the images that a step reads and writes lie: planes of one
-// channel each, as everywhere outside the arena, or with the channels of a pixel
-// side by side, which tensor cores want of half types.
-type layout struct{ in, out bool } // channels last
+// Layout is how the images that a step reads and writes lie: planes of one channel each, as everywhere
+// outside the arena, or with the channels of a pixel side by side.
+type Layout struct{ In, Out bool } // channels last
 
+// Device says what channels side by side are worth to it.
+type Device interface {
+	// Saves is the operations of a convolution if it is faster so, and less than nothing by as many if not.
+	Saves(convolution *plan.Step) int64
+
+	// Stores reports whether images of a type may lie so, and places of maxima of pooling with them.
+	Stores(d tensor.DType) bool
+}
+
+// convolutions are the steps that are asked what they save.
 var convolutions = map[graph.Op]bool{op.Conv2D: true, op.Conv2DGradInput: true, op.Conv2DGradWeight: true, op.ConvTranspose2D: true}
+
+// IsConvolution reports whether a step is asked what channels side by side save.
+func IsConvolution(s *plan.Step) bool { return convolutions[s.Op] }
 
 // isImage reports whether the order of channels and pixels matters.
 func isImage(s tensor.Shape) bool { return len(s) == 4 && s[1] > 1 && s[2]*s[3] > 1 }
 
 // layouts are sets of values in the arena that lie alike. A set has its
-// channels last if every step that touches it can take it so, and cuDNN has
-// plans that way for most of the work of its convolutions. The others convert what they
-// read and write (see planar), so that one of them does not decide for a network.
+// channels last if every step that touches it can take it so, and most of the work of its
+// convolutions is saved by that. A device lets the others convert what they
+// read and write, so that one of them does not decide for a network.
 type layouts struct {
-	lib    *library.Libraries
+	device Device
 	shapes []tensor.Shape // by value
 	parent []int
 	keep   []bool  // by root: stays in planes
-	gain   []int64 // by root: FLOPs of convolutions with a plan for channels last, less those without
-	now    map[place]int
+	saved  []int64 // by root: operations of convolutions that are faster with channels last, less those of others
+	now    map[plan.Address]int
 }
 
 func (l *layouts) value(shape tensor.Shape) int {
 	l.shapes = append(l.shapes, shape)
 	l.parent = append(l.parent, len(l.parent))
-	l.keep, l.gain = append(l.keep, false), append(l.gain, 0)
+	l.keep, l.saved = append(l.keep, false), append(l.saved, 0)
 	return len(l.parent) - 1
 }
 
@@ -49,7 +60,7 @@ func (l *layouts) join(v, w int) int {
 	v, w = l.root(v), l.root(w)
 	if v != w {
 		l.parent[w] = v
-		l.keep[v], l.gain[v] = l.keep[v] || l.keep[w], l.gain[v]+l.gain[w]
+		l.keep[v], l.saved[v] = l.keep[v] || l.keep[w], l.saved[v]+l.saved[w]
 	}
 	return v
 }
@@ -57,17 +68,20 @@ func (l *layouts) join(v, w int) int {
 // none is the value of a step without images in the arena.
 const none = -1
 
-// layOut decides how each step's images lie.
-func layOut(steps []plan.Step, lib *library.Libraries) []layout {
-	l := &layouts{lib: lib, now: map[place]int{}}
+// Of is how each step's images lie on a device; without one, in planes.
+func Of(steps []plan.Step, device Device) []Layout {
+	all := make([]Layout, len(steps))
+	if device == nil {
+		return all
+	}
+	l := &layouts{device: device, now: map[plan.Address]int{}}
 	in, out := make([]int, len(steps)), make([]int, len(steps))
 	for i := range steps {
 		in[i], out[i] = l.step(&steps[i])
 	}
-	all := make([]layout, len(steps))
-	last := func(v int) bool { return v != none && l.gain[l.root(v)] > 0 && !l.keep[l.root(v)] }
+	last := func(v int) bool { return v != none && l.saved[l.root(v)] > 0 && !l.keep[l.root(v)] }
 	for i := range steps {
-		all[i] = layout{last(in[i]), last(out[i])}
+		all[i] = Layout{last(in[i]), last(out[i])}
 	}
 	return all
 }
@@ -90,12 +104,8 @@ func (l *layouts) step(s *plan.Step) (in, out int) {
 	case out != none:
 		in = l.join(in, out)
 	}
-	if convolutions[s.Op] {
-		work := max(s.FLOPs, 1)
-		if !l.lib.Planned(convolutionOf(s, true)) {
-			work = -work
-		}
-		l.gain[l.root(in)] += work
+	if IsConvolution(s) {
+		l.saved[l.root(in)] += l.device.Saves(s)
 	}
 	return in, in
 }
@@ -104,7 +114,7 @@ func (l *layouts) step(s *plan.Step) (in, out int) {
 // image to this step, stays as it is.
 func (l *layouts) operand(s *plan.Step, o *plan.Operand, value func() int, set *int) {
 	image := op.StepOf(s.Op).AnyLayout && isImage(o.Spec.Shape)
-	isFilter := convolutions[s.Op] && o == filterOf(s)
+	isFilter := IsConvolution(s) && o == filterOf(s)
 	switch {
 	case !o.Present():
 	case o.Place != plan.PlaceArena:
@@ -117,7 +127,7 @@ func (l *layouts) operand(s *plan.Step, o *plan.Operand, value func() int, set *
 		l.keep[l.root(value())] = true
 	default:
 		v := value()
-		if o.Spec.DType == tensor.F32 || o.Spec.DType == tensor.F64 {
+		if !l.device.Stores(o.Spec.DType) {
 			l.keep[l.root(v)] = true
 		}
 		l.into(set, v)
@@ -141,7 +151,7 @@ func (l *layouts) into(set *int, v int) {
 }
 
 func (l *layouts) read(o *plan.Operand) int {
-	v, ok := l.now[placeOf(o)]
+	v, ok := l.now[o.Address()]
 	if !ok {
 		return l.write(o)
 	}
@@ -153,6 +163,6 @@ func (l *layouts) read(o *plan.Operand) int {
 
 func (l *layouts) write(o *plan.Operand) int {
 	v := l.value(o.Spec.Shape)
-	l.now[placeOf(o)] = v
+	l.now[o.Address()] = v
 	return v
 }
