@@ -15,8 +15,8 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel/kerneltest"
 )
 
-// recorded reads a table that `trainctl bench kernels --algorithms --json` has written.
-func recorded(t *testing.T, path string) (head AlgorithmTable, rows []AlgorithmResult) {
+// recorded reads the head and the rows of what a command has written with --json.
+func recorded[H, R any](t *testing.T, path string) (head H, rows []R) {
 	t.Helper()
 	f, err := os.Open(path)
 	if err != nil {
@@ -28,7 +28,7 @@ func recorded(t *testing.T, path string) (head AlgorithmTable, rows []AlgorithmR
 		t.Fatalf("%s: %v", path, err)
 	}
 	for {
-		var r AlgorithmResult
+		var r R
 		switch err := dec.Decode(&r); {
 		case errors.Is(err, io.EOF):
 			return head, rows
@@ -55,7 +55,7 @@ func TestChoicesAgainstRecordedTimes(t *testing.T) {
 			t.Fatalf("testdata/algorithms has %d tables of %v, want one for each number of threads", len(tables), level)
 		}
 		for _, path := range tables {
-			head, rows := recorded(t, path)
+			head, rows := recorded[AlgorithmTable, AlgorithmResult](t, path)
 			if head.CPU == "" || head.Level != level.String() || head.Threads < 1 || len(rows) < 200 {
 				t.Fatalf("%s: %+v and %d rows", path, head, len(rows))
 			}
@@ -88,7 +88,7 @@ func checkChoices(t *testing.T, path string, rows []AlgorithmResult) {
 }
 
 func TestRandomShapesAreOfEveryKind(t *testing.T) {
-	_, rows := recorded(t, "testdata/algorithms/avx2-1.jsonl")
+	_, rows := recorded[AlgorithmTable, AlgorithmResult](t, "testdata/algorithms/avx2-1.jsonl")
 	kinds := map[string]func(*conv.Shape) bool{
 		"depthwise":           func(p *conv.Shape) bool { return p.Groups == p.C && p.C > 1 },
 		"depthwise, strided":  func(p *conv.Shape) bool { return p.Groups == p.C && p.C > 1 && p.StrideH > 1 },

@@ -1,11 +1,8 @@
 package bench
 
 import (
-	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strings"
@@ -20,30 +17,6 @@ const (
 	tableBegin      = "<!-- kernels: written by go test ./core/bench -run TestKernelTable -update -->\n"
 	tableEnd        = "<!-- end of kernels -->\n"
 )
-
-// kernelsOf reads what `trainctl bench kernels --json` has written.
-func kernelsOf(t *testing.T, path string) (m Machine, list []KernelResult) {
-	t.Helper()
-	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	dec := json.NewDecoder(f)
-	if err := dec.Decode(&m); err != nil {
-		t.Fatalf("%s: %v", path, err)
-	}
-	for {
-		var r KernelResult
-		switch err := dec.Decode(&r); {
-		case errors.Is(err, io.EOF):
-			return m, list
-		case err != nil:
-			t.Fatalf("%s: %v", path, err)
-		}
-		list = append(list, r)
-	}
-}
 
 // reasons reads testdata/kernels/reasons.txt: parts of names, and why they take longer than the floor.
 func reasons(t *testing.T) (all [][2]string) {
@@ -85,7 +58,7 @@ func (r *kernelRow) cells(level string) (floors, reached, shares string) {
 func kernelRows(t *testing.T, levels []string) (rows []*kernelRow, heads []string) {
 	t.Helper()
 	for _, level := range levels {
-		m, list := kernelsOf(t, "testdata/kernels/"+level+".jsonl")
+		m, list := recorded[Machine, KernelResult](t, "testdata/kernels/"+level+".jsonl")
 		heads = append(heads, fmt.Sprintf("%s on %s, %.0f GFLOP/s", m.Level, m.CPU, m.GFLOPS))
 		for _, r := range list {
 			name := forwardOf(r.Name)

@@ -22,8 +22,8 @@ const (
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:   {cost.Steps: 1.07, cost.Calls: 43.6, frameVectors: 6.72, splitElems: 6.76, spreadElems: 6.04, gatheredRows: 14.7, packedTaps: 3, dotSteps: 1.88, dotCalls: 66.4, scattered: 0.0138},
-	kernel.AVX512: {cost.Steps: 1.05, cost.Calls: 83.9, cost.Stores: 0.402, frameVectors: 5.83, splitElems: 6.77, spreadElems: 3.63, gatheredRows: 15.3, packedTaps: 3.29, dotSteps: 1.17, dotCalls: 196, scattered: 0.684},
+	kernel.AVX2:   {cost.Steps: 1.07, cost.Calls: 43.5, frameVectors: 7.13, splitElems: 6.78, spreadElems: 6.04, gatheredRows: 14.6, packedTaps: 3, dotSteps: 2.01, dotCalls: 65.6, scattered: 0.00919},
+	kernel.AVX512: {cost.Steps: 1.05, cost.Calls: 83.8, cost.Stores: 0.397, frameVectors: 5.89, splitElems: 6.8, spreadElems: 3.66, gatheredRows: 15.3, packedTaps: 3.29, dotSteps: 1.2, dotCalls: 189, scattered: 0.679},
 }
 
 // Terms counts what a direction of p does. See package cost.

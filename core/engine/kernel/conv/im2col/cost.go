@@ -22,8 +22,8 @@ const (
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:   {cost.Steps: 0.976, cost.Calls: 10.4, cost.Stores: 3.73, packed: 0.895, products: 1370, frameRows: 32.8, frameElems: 0.0836, tapRows: 4.61, tapVectors: 20.5, blockRows: 10.8, blockElems: 4.37, transposed: 2.63},
-	kernel.AVX512: {cost.Steps: 0.887, cost.Stores: 8.77, packed: 0.851, products: 825, frameRows: 14.8, frameElems: 2.61, tapBands: 30.8, tapVectors: 5.08, blockRows: 15.3, blockElems: 4.5, transposed: 2.43},
+	kernel.AVX2:   {cost.Steps: 0.833, cost.Calls: 13.1, cost.Stores: 3.54, packed: 0.902, products: 1330, frameRows: 33, frameElems: 0.0582, tapRows: 5.11, tapVectors: 20, blockRows: 10.8, blockElems: 4.37, transposed: 2.71},
+	kernel.AVX512: {cost.Steps: 0.957, cost.Stores: 8.79, packed: 0.811, products: 891, frameRows: 14.6, frameElems: 2.57, tapBands: 35.3, tapVectors: 5.28, blockRows: 15, blockElems: 4.51, transposed: 2.64},
 }
 
 // Terms counts what a direction of p does. See package cost.

@@ -23,8 +23,8 @@ const (
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:   {cost.Steps: 1.1, cost.Calls: 36, packed: 0.6, stored: 2, products: 1.26, planeCalls: 220, frameRows: 3.78, frameVectors: 1.45, frameElems: 14.7, resultRows: 6.49, resultElems: 5.26, dots: 1.3, dotCalls: 224},
-	kernel.AVX512: {cost.Steps: 1.1, cost.Calls: 77, packed: 0.6, stored: 2, products: 1.23, planeCalls: 179, frameRows: 4.85, frameVectors: 1.07, frameElems: 14.9, resultRows: 7.41, resultElems: 4.5, dots: 1.25, dotCalls: 236},
+	kernel.AVX2:   {cost.Steps: 1.26, cost.Calls: 25.2, cost.Stores: 5.31, products: 1.25, planeCalls: 178, frameRows: 3.62, frameVectors: 1.81, frameElems: 15.1, resultRows: 6.72, resultElems: 5.27, dots: 1.3, dotCalls: 215, packed: 0.501, stored: 3.56},
+	kernel.AVX512: {cost.Steps: 1.35, cost.Calls: 746, products: 1.23, planeCalls: 80.5, frameRows: 4.02, frameVectors: 2.04, frameElems: 15, resultRows: 7.46, resultElems: 4.45, dots: 1.33, dotCalls: 175, packed: 0.355, stored: 2.39},
 }
 
 // Terms counts what a direction of p does. See package cost.

@@ -8,22 +8,28 @@ import (
 
 // What the algorithm does beside tiles.
 const (
-	gatheredRows   = cost.Own + iota // rows that are gathered for a tap
-	gatheredElems                    // elements of these
-	passedElems                      // elements of the input that these leave out
-	packedWeights                    // weights, or rows of a product
-	packedPixels                     // vectors of pixels that are copied to panels
-	deepVectors                      // of images that are copied side by side
-	matrices                         // calls of Gemm
-	partRows                         // rows of pixels of one group of several
-	scattered                        // vectors of planes that lie in many pages
-	scatteredReads                   // of these, those that are read where the planes of the input alone are as many
+	gatheredRows  = cost.Own + iota // rows that are gathered for a tap
+	gatheredElems                   // elements of these
+	passedElems                     // elements of the input that these leave out
+	packedWeights                   // weights, or rows of a product
+	packedPixels                    // vectors of pixels that are copied to panels
+	deepVectors                     // of images that are copied side by side
+	matrices                        // calls of Gemm
+	partRows                        // rows of pixels of one group of several
+	scattered                       // vectors of planes that lie in many pages
+	streamed                        // vectors that come from memory, from more planes in turn than a core prefetches
+)
+
+// How many planes a core prefetches at a time, and the elements that its share of the last cache keeps.
+const (
+	prefetched = 32
+	cached     = 14 << 20 / 4
 )
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:   {cost.Steps: 1.09, cost.Calls: 37.4, gatheredRows: 10.7, gatheredElems: 1.37, passedElems: 0.492, packedWeights: 0.426, packedPixels: 5.78, deepVectors: 2.96, matrices: 775, partRows: 1.24, scatteredReads: 4},
-	kernel.AVX512: {cost.Steps: 1.06, cost.Calls: 96.7, gatheredRows: 9.65, gatheredElems: 1.57, passedElems: 0.427, packedWeights: 0.0965, packedPixels: 5.04, deepVectors: 6.7, matrices: 2980, partRows: 0.631, scattered: 0.106, scatteredReads: 4.2},
+	kernel.AVX2:   {cost.Steps: 0.94, cost.Calls: 37.4, gatheredRows: 10.9, gatheredElems: 1.22, passedElems: 0.512, packedWeights: 0.387, packedPixels: 5.69, deepVectors: 2.79, matrices: 820, partRows: 1.23, streamed: 6.5},
+	kernel.AVX512: {cost.Steps: 1.06, cost.Calls: 96.9, gatheredRows: 10, gatheredElems: 1.41, passedElems: 0.454, packedWeights: 0.0739, packedPixels: 5.72, deepVectors: 6.04, matrices: 3070, partRows: 0.619, scattered: 0.0997, streamed: 15.2},
 }
 
 // Terms counts what a direction of p does. See package cost.
@@ -66,8 +72,8 @@ func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 		if cost.Scatters(in, m.pixels, out, m.pixels) {
 			t[scattered] += groups * float64(vectors*(in+out))
 		}
-		if cost.Scatters(in, m.pixels, 0, 0) {
-			t[scatteredReads] += groups * float64(vectors*in)
+		if in > prefetched && p.N*g*in*m.pixels > cached {
+			t[streamed] += groups * float64(vectors*in)
 		}
 	default:
 		deep := m.deep()
