@@ -69,3 +69,26 @@ func BenchmarkLayerNorm(b *testing.B) {
 		})
 	}
 }
+
+// RMS norms of rows of any length agree with plain Go in float64.
+func TestRMSNormAgreesWithFloat64(t *testing.T) {
+	kerneltest.AtEachLevel(t, func(t *testing.T) {
+		const rows = 3
+		for cols := 1; cols < 150; cols++ {
+			x, dy, gamma := kerneltest.Random[float32](1, rows*cols), kerneltest.Random[float32](2, rows*cols), kerneltest.Random[float32](3, cols)
+			y, inv, dgamma := make([]float32, rows*cols), make([]float32, rows), kerneltest.Random[float32](4, cols)
+			wantY, wantInv, wantDx, wantDgamma := make([]float64, rows*cols), make([]float64, rows), make([]float64, rows*cols), kerneltest.Widened(dgamma)
+			wideX, wideGamma := kerneltest.Widened(x), kerneltest.Widened(gamma)
+			RMSNorm(rows, cols, wideX, wideGamma, 1e-5, wantY, wantInv)
+			RMSNormGrad(rows, cols, wideX, kerneltest.Widened(dy), wantInv, wideGamma, wantDx, wantDgamma, true)
+			RMSNorm(rows, cols, x, gamma, 1e-5, y, inv)
+			RMSNormGrad(rows, cols, x, dy, inv, gamma, dy, dgamma, true) // in place
+			for what, pair := range map[string][2][]float64{
+				"y": {kerneltest.Widened(y), wantY}, "invrms": {kerneltest.Widened(inv), wantInv},
+				"dx": {kerneltest.Widened(dy), wantDx}, "dgamma": {kerneltest.Widened(dgamma), wantDgamma},
+			} {
+				kerneltest.CloseTo(t, fmt.Sprintf("%s of %d columns", what, cols), pair[0], pair[1], 5e-5)
+			}
+		}
+	})
+}

@@ -11,6 +11,12 @@ import (
 // applies gamma [cols] (nil for none); invrms [rows] is kept for the gradient.
 // y may be x. Zhang and Sennrich, "Root Mean Square Layer Normalization" (2019).
 func RMSNorm[T kernel.Float](rows, cols int, x, gamma []T, eps float64, y, invrms []T) {
+	if kernel.HasVectors[T]() && rows > 0 && gamma != nil {
+		n := kernel.Lanes()
+		vecRmsNormRows(rows, kernel.Ptr32(x), cols/n, cols%n, kernel.FirstLanes(cols%n), 1/float32(cols), float32(eps),
+			kernel.Ptr32(gamma), kernel.Ptr32(y), kernel.Ptr32(invrms), 4*cols)
+		return
+	}
 	elementwise.DotRows(rows, cols, x, x, invrms)
 	for r := range rows {
 		invrms[r] = T(1 / math.Sqrt(float64(invrms[r])/float64(cols)+eps))
@@ -28,6 +34,12 @@ func RMSNorm[T kernel.Float](rows, cols int, x, gamma []T, eps float64, y, invrm
 func RMSNormGrad[T kernel.Float](rows, cols int, x, dy, invrms, gamma, dx, dgamma []T, accumulate bool) {
 	if !accumulate {
 		clear(dgamma)
+	}
+	if kernel.HasVectors[T]() && rows > 0 && gamma != nil && dgamma != nil {
+		n := kernel.Lanes()
+		vecRmsNormGradRows(rows, kernel.Ptr32(x), kernel.Ptr32(dy), kernel.Ptr32(invrms), cols/n, cols%n, kernel.FirstLanes(cols%n), 1/float32(cols),
+			kernel.Ptr32(gamma), kernel.Ptr32(dgamma), kernel.Ptr32(dx), 4*cols)
+		return
 	}
 	var dot [1]T
 	for r, inv := range invrms[:rows] {

@@ -12,6 +12,16 @@ func layerNormRowsAVX2(rows int, x *float32, vectors int, rest int, tail uintptr
 //go:noescape
 func layerNormGradRowsAVX2(rows int, x *float32, dy *float32, mean *float32, invstd *float32, vectors int, rest int, tail uintptr, inverse float32, gamma *float32, dgamma *float32, dbeta *float32, dx *float32, bytes int)
 
+// rmsNormRowsAVX2 normalises rows of bytes. inverse is 1 over their number of elements.
+//
+//go:noescape
+func rmsNormRowsAVX2(rows int, x *float32, vectors int, rest int, tail uintptr, inverse float32, eps float32, gamma *float32, y *float32, invrms *float32, bytes int)
+
+// rmsNormGradRowsAVX2 overwrites the rows of dx, and adds to dgamma. inverse is 1 over the number of elements of a row.
+//
+//go:noescape
+func rmsNormGradRowsAVX2(rows int, x *float32, dy *float32, invrms *float32, vectors int, rest int, tail uintptr, inverse float32, gamma *float32, dgamma *float32, dx *float32, bytes int)
+
 // layerNormRowsAVX512 normalises rows of bytes. inverse is 1 over their number of elements.
 //
 //go:noescape
@@ -21,3 +31,13 @@ func layerNormRowsAVX512(rows int, x *float32, vectors int, rest int, tail uintp
 //
 //go:noescape
 func layerNormGradRowsAVX512(rows int, x *float32, dy *float32, mean *float32, invstd *float32, vectors int, rest int, tail uintptr, inverse float32, gamma *float32, dgamma *float32, dbeta *float32, dx *float32, bytes int)
+
+// rmsNormRowsAVX512 normalises rows of bytes. inverse is 1 over their number of elements.
+//
+//go:noescape
+func rmsNormRowsAVX512(rows int, x *float32, vectors int, rest int, tail uintptr, inverse float32, eps float32, gamma *float32, y *float32, invrms *float32, bytes int)
+
+// rmsNormGradRowsAVX512 overwrites the rows of dx, and adds to dgamma. inverse is 1 over the number of elements of a row.
+//
+//go:noescape
+func rmsNormGradRowsAVX512(rows int, x *float32, dy *float32, invrms *float32, vectors int, rest int, tail uintptr, inverse float32, gamma *float32, dgamma *float32, dx *float32, bytes int)

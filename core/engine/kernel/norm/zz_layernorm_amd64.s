@@ -538,6 +538,364 @@ inputDone:
 	VZEROUPPER
 	RET
 
+DATA rmsNormOneAVX2<>+0(SB)/4, $0x3f800000
+DATA rmsNormOneAVX2<>+4(SB)/4, $0x3f800000
+DATA rmsNormOneAVX2<>+8(SB)/4, $0x3f800000
+DATA rmsNormOneAVX2<>+12(SB)/4, $0x3f800000
+DATA rmsNormOneAVX2<>+16(SB)/4, $0x3f800000
+DATA rmsNormOneAVX2<>+20(SB)/4, $0x3f800000
+DATA rmsNormOneAVX2<>+24(SB)/4, $0x3f800000
+DATA rmsNormOneAVX2<>+28(SB)/4, $0x3f800000
+DATA rmsNormOneAVX2<>+32(SB)/4, $0x3f800000
+DATA rmsNormOneAVX2<>+36(SB)/4, $0x3f800000
+DATA rmsNormOneAVX2<>+40(SB)/4, $0x3f800000
+DATA rmsNormOneAVX2<>+44(SB)/4, $0x3f800000
+DATA rmsNormOneAVX2<>+48(SB)/4, $0x3f800000
+DATA rmsNormOneAVX2<>+52(SB)/4, $0x3f800000
+DATA rmsNormOneAVX2<>+56(SB)/4, $0x3f800000
+DATA rmsNormOneAVX2<>+60(SB)/4, $0x3f800000
+GLOBL rmsNormOneAVX2<>(SB), RODATA|NOPTR, $64
+
+// func rmsNormRowsAVX2(rows int, x *float32, vectors int, rest int, tail uintptr, inverse float32, eps float32, gamma *float32, y *float32, invrms *float32, bytes int)
+// Requires: AVX, AVX2, FMA3
+TEXT ·rmsNormRowsAVX2(SB), NOSPLIT, $0-80
+	MOVQ   x+8(FP), AX
+	MOVQ   y+56(FP), CX
+	MOVQ   invrms+64(FP), DX
+	VXORPS Y0, Y0, Y0
+	MOVQ   rows+0(FP), BX
+
+rows:
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	MOVQ   vectors+16(FP), DI
+	MOVQ   AX, SI
+
+sum4:
+	SUBQ        $0x04, DI
+	JL          sumOnes
+	VMOVUPS     (SI), Y5
+	VFMADD231PS Y5, Y5, Y1
+	VMOVUPS     32(SI), Y5
+	VFMADD231PS Y5, Y5, Y2
+	VMOVUPS     64(SI), Y5
+	VFMADD231PS Y5, Y5, Y3
+	VMOVUPS     96(SI), Y5
+	VFMADD231PS Y5, Y5, Y4
+	ADDQ        $0x00000080, SI
+	JMP         sum4
+
+sumOnes:
+	ADDQ $0x04, DI
+
+sum1:
+	DECQ        DI
+	JL          sumTail
+	VMOVUPS     (SI), Y5
+	VFMADD231PS Y5, Y5, Y1
+	ADDQ        $0x20, SI
+	JMP         sum1
+
+sumTail:
+	MOVQ        tail+32(FP), DI
+	TESTQ       DI, DI
+	JZ          sumDone
+	VMOVUPS     (DI), Y6
+	VMASKMOVPS  (SI), Y6, Y5
+	VBLENDVPS   Y6, Y5, Y0, Y5
+	VFMADD231PS Y5, Y5, Y2
+
+sumDone:
+	VADDPS       Y2, Y1, Y1
+	VADDPS       Y4, Y3, Y3
+	VADDPS       Y3, Y1, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X1, X2, X2
+	VPERMILPS    $0x4e, X2, X1
+	VADDPS       X2, X1, X2
+	VPERMILPS    $0xb1, X2, X1
+	VADDPS       X2, X1, X2
+	VBROADCASTSS X2, Y1
+	VBROADCASTSS inverse+40(FP), Y2
+	VMULPS       Y2, Y1, Y1
+	VBROADCASTSS eps+44(FP), Y2
+	VADDPS       Y2, Y1, Y1
+	VSQRTPS      Y1, Y1
+	VMOVUPS      rmsNormOneAVX2<>+0(SB), Y2
+	VDIVPS       Y1, Y2, Y2
+	VMOVSS       X2, (DX)
+	ADDQ         $0x04, DX
+	MOVQ         gamma+48(FP), SI
+	MOVQ         vectors+16(FP), DI
+	MOVQ         AX, R8
+	MOVQ         CX, R9
+
+applyGroup:
+	SUBQ    $0x04, DI
+	JL      applyOnes
+	VMOVUPS (R8), Y1
+	VMOVUPS (SI), Y3
+	VMULPS  Y2, Y1, Y1
+	VMULPS  Y3, Y1, Y1
+	VMOVUPS Y1, (R9)
+	VMOVUPS 32(R8), Y1
+	VMOVUPS 32(SI), Y3
+	VMULPS  Y2, Y1, Y1
+	VMULPS  Y3, Y1, Y1
+	VMOVUPS Y1, 32(R9)
+	VMOVUPS 64(R8), Y1
+	VMOVUPS 64(SI), Y3
+	VMULPS  Y2, Y1, Y1
+	VMULPS  Y3, Y1, Y1
+	VMOVUPS Y1, 64(R9)
+	VMOVUPS 96(R8), Y1
+	VMOVUPS 96(SI), Y3
+	VMULPS  Y2, Y1, Y1
+	VMULPS  Y3, Y1, Y1
+	VMOVUPS Y1, 96(R9)
+	ADDQ    $0x00000080, R8
+	ADDQ    $0x00000080, SI
+	ADDQ    $0x00000080, R9
+	JMP     applyGroup
+
+applyOnes:
+	ADDQ $0x04, DI
+
+apply:
+	DECQ    DI
+	JL      applyTail
+	VMOVUPS (R8), Y1
+	VMOVUPS (SI), Y3
+	VMULPS  Y2, Y1, Y1
+	VMULPS  Y3, Y1, Y1
+	VMOVUPS Y1, (R9)
+	ADDQ    $0x20, R8
+	ADDQ    $0x20, SI
+	ADDQ    $0x20, R9
+	JMP     apply
+
+applyTail:
+	MOVQ       rest+24(FP), DI
+	TESTQ      DI, DI
+	JZ         applyDone
+	MOVQ       tail+32(FP), DI
+	VMOVUPS    (DI), Y1
+	VMASKMOVPS (R8), Y1, Y3
+	VMASKMOVPS (SI), Y1, Y4
+	VMULPS     Y2, Y3, Y3
+	VMULPS     Y4, Y3, Y3
+	VMASKMOVPS Y3, Y1, (R9)
+
+applyDone:
+	MOVQ bytes+72(FP), SI
+	ADDQ SI, AX
+	ADDQ SI, CX
+	DECQ BX
+	JNZ  rows
+	VZEROUPPER
+	RET
+
+// func rmsNormGradRowsAVX2(rows int, x *float32, dy *float32, invrms *float32, vectors int, rest int, tail uintptr, inverse float32, gamma *float32, dgamma *float32, dx *float32, bytes int)
+// Requires: AVX, AVX2, FMA3
+TEXT ·rmsNormGradRowsAVX2(SB), NOSPLIT, $0-96
+	MOVQ x+8(FP), AX
+	MOVQ dy+16(FP), CX
+	MOVQ dx+80(FP), DX
+	MOVQ invrms+24(FP), BX
+	MOVQ rows+0(FP), SI
+
+rows:
+	VBROADCASTSS (BX), Y0
+	ADDQ         $0x04, BX
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
+	MOVQ         gamma+64(FP), DI
+	MOVQ         dgamma+72(FP), R8
+	MOVQ         vectors+32(FP), R9
+	MOVQ         AX, R10
+	MOVQ         CX, R11
+	MOVQ         DI, R12
+
+sumsGroup:
+	SUBQ        $0x04, R9
+	JL          sumsOnes
+	VMOVUPS     (R10), Y5
+	VMOVUPS     (R11), Y6
+	VMOVUPS     (R12), Y7
+	VMULPS      Y5, Y6, Y6
+	VFMADD231PS Y6, Y7, Y1
+	VMOVUPS     (R8), Y7
+	VFMADD231PS Y0, Y6, Y7
+	VMOVUPS     Y7, (R8)
+	VMOVUPS     32(R10), Y5
+	VMOVUPS     32(R11), Y6
+	VMOVUPS     32(R12), Y7
+	VMULPS      Y5, Y6, Y6
+	VFMADD231PS Y6, Y7, Y2
+	VMOVUPS     32(R8), Y7
+	VFMADD231PS Y0, Y6, Y7
+	VMOVUPS     Y7, 32(R8)
+	VMOVUPS     64(R10), Y5
+	VMOVUPS     64(R11), Y6
+	VMOVUPS     64(R12), Y7
+	VMULPS      Y5, Y6, Y6
+	VFMADD231PS Y6, Y7, Y3
+	VMOVUPS     64(R8), Y7
+	VFMADD231PS Y0, Y6, Y7
+	VMOVUPS     Y7, 64(R8)
+	VMOVUPS     96(R10), Y5
+	VMOVUPS     96(R11), Y6
+	VMOVUPS     96(R12), Y7
+	VMULPS      Y5, Y6, Y6
+	VFMADD231PS Y6, Y7, Y4
+	VMOVUPS     96(R8), Y7
+	VFMADD231PS Y0, Y6, Y7
+	VMOVUPS     Y7, 96(R8)
+	ADDQ        $0x00000080, R10
+	ADDQ        $0x00000080, R11
+	ADDQ        $0x00000080, R12
+	ADDQ        $0x00000080, R8
+	JMP         sumsGroup
+
+sumsOnes:
+	ADDQ $0x04, R9
+
+sums:
+	DECQ        R9
+	JL          sumsTail
+	VMOVUPS     (R10), Y5
+	VMOVUPS     (R11), Y6
+	VMOVUPS     (R12), Y7
+	VMULPS      Y5, Y6, Y6
+	VFMADD231PS Y6, Y7, Y1
+	VMOVUPS     (R8), Y7
+	VFMADD231PS Y0, Y6, Y7
+	VMOVUPS     Y7, (R8)
+	ADDQ        $0x20, R10
+	ADDQ        $0x20, R11
+	ADDQ        $0x20, R12
+	ADDQ        $0x20, R8
+	JMP         sums
+
+sumsTail:
+	MOVQ        rest+40(FP), R9
+	TESTQ       R9, R9
+	JZ          sumsDone
+	MOVQ        tail+48(FP), R9
+	VMOVUPS     (R9), Y5
+	VMASKMOVPS  (R10), Y5, Y6
+	VMASKMOVPS  (R11), Y5, Y7
+	VMASKMOVPS  (R12), Y5, Y8
+	VMULPS      Y6, Y7, Y7
+	VFMADD231PS Y7, Y8, Y2
+	VMASKMOVPS  (R8), Y5, Y8
+	VFMADD231PS Y0, Y7, Y8
+	VMASKMOVPS  Y8, Y5, (R8)
+
+sumsDone:
+	VADDPS       Y2, Y1, Y1
+	VADDPS       Y4, Y3, Y3
+	VADDPS       Y3, Y1, Y1
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X1, X2, X2
+	VPERMILPS    $0x4e, X2, X1
+	VADDPS       X2, X1, X2
+	VPERMILPS    $0xb1, X2, X1
+	VADDPS       X2, X1, X2
+	VBROADCASTSS X2, Y1
+	VBROADCASTSS inverse+56(FP), Y2
+	VMULPS       Y2, Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	MOVQ         vectors+32(FP), R8
+	MOVQ         AX, R9
+	MOVQ         CX, R10
+	MOVQ         DX, R11
+
+inputGroup:
+	SUBQ         $0x04, R8
+	JL           inputOnes
+	VMOVUPS      (R10), Y3
+	VMOVUPS      (DI), Y2
+	VMULPS       Y2, Y3, Y3
+	VMOVUPS      (R9), Y2
+	VFNMADD231PS Y1, Y2, Y3
+	VMULPS       Y0, Y3, Y3
+	VMOVUPS      Y3, (R11)
+	VMOVUPS      32(R10), Y3
+	VMOVUPS      32(DI), Y2
+	VMULPS       Y2, Y3, Y3
+	VMOVUPS      32(R9), Y2
+	VFNMADD231PS Y1, Y2, Y3
+	VMULPS       Y0, Y3, Y3
+	VMOVUPS      Y3, 32(R11)
+	VMOVUPS      64(R10), Y3
+	VMOVUPS      64(DI), Y2
+	VMULPS       Y2, Y3, Y3
+	VMOVUPS      64(R9), Y2
+	VFNMADD231PS Y1, Y2, Y3
+	VMULPS       Y0, Y3, Y3
+	VMOVUPS      Y3, 64(R11)
+	VMOVUPS      96(R10), Y3
+	VMOVUPS      96(DI), Y2
+	VMULPS       Y2, Y3, Y3
+	VMOVUPS      96(R9), Y2
+	VFNMADD231PS Y1, Y2, Y3
+	VMULPS       Y0, Y3, Y3
+	VMOVUPS      Y3, 96(R11)
+	ADDQ         $0x00000080, R9
+	ADDQ         $0x00000080, R10
+	ADDQ         $0x00000080, DI
+	ADDQ         $0x00000080, R11
+	JMP          inputGroup
+
+inputOnes:
+	ADDQ $0x04, R8
+
+input:
+	DECQ         R8
+	JL           inputTail
+	VMOVUPS      (R10), Y3
+	VMOVUPS      (DI), Y2
+	VMULPS       Y2, Y3, Y3
+	VMOVUPS      (R9), Y2
+	VFNMADD231PS Y1, Y2, Y3
+	VMULPS       Y0, Y3, Y3
+	VMOVUPS      Y3, (R11)
+	ADDQ         $0x20, R9
+	ADDQ         $0x20, R10
+	ADDQ         $0x20, DI
+	ADDQ         $0x20, R11
+	JMP          input
+
+inputTail:
+	MOVQ         rest+40(FP), R8
+	TESTQ        R8, R8
+	JZ           inputDone
+	MOVQ         tail+48(FP), R8
+	VMOVUPS      (R8), Y2
+	VMASKMOVPS   (R10), Y2, Y4
+	VMASKMOVPS   (DI), Y2, Y3
+	VMULPS       Y3, Y4, Y4
+	VMASKMOVPS   (R9), Y2, Y3
+	VFNMADD231PS Y1, Y3, Y4
+	VMULPS       Y0, Y4, Y4
+	VMASKMOVPS   Y4, Y2, (R11)
+
+inputDone:
+	MOVQ bytes+88(FP), DI
+	ADDQ DI, AX
+	ADDQ DI, CX
+	ADDQ DI, DX
+	DECQ SI
+	JNZ  rows
+	VZEROUPPER
+	RET
+
 DATA layerNormOneAVX512<>+0(SB)/4, $0x3f800000
 DATA layerNormOneAVX512<>+4(SB)/4, $0x3f800000
 DATA layerNormOneAVX512<>+8(SB)/4, $0x3f800000
@@ -1080,6 +1438,368 @@ inputDone:
 	ADDQ R8, CX
 	ADDQ R8, DX
 	DECQ DI
+	JNZ  rows
+	VZEROUPPER
+	RET
+
+DATA rmsNormOneAVX512<>+0(SB)/4, $0x3f800000
+DATA rmsNormOneAVX512<>+4(SB)/4, $0x3f800000
+DATA rmsNormOneAVX512<>+8(SB)/4, $0x3f800000
+DATA rmsNormOneAVX512<>+12(SB)/4, $0x3f800000
+DATA rmsNormOneAVX512<>+16(SB)/4, $0x3f800000
+DATA rmsNormOneAVX512<>+20(SB)/4, $0x3f800000
+DATA rmsNormOneAVX512<>+24(SB)/4, $0x3f800000
+DATA rmsNormOneAVX512<>+28(SB)/4, $0x3f800000
+DATA rmsNormOneAVX512<>+32(SB)/4, $0x3f800000
+DATA rmsNormOneAVX512<>+36(SB)/4, $0x3f800000
+DATA rmsNormOneAVX512<>+40(SB)/4, $0x3f800000
+DATA rmsNormOneAVX512<>+44(SB)/4, $0x3f800000
+DATA rmsNormOneAVX512<>+48(SB)/4, $0x3f800000
+DATA rmsNormOneAVX512<>+52(SB)/4, $0x3f800000
+DATA rmsNormOneAVX512<>+56(SB)/4, $0x3f800000
+DATA rmsNormOneAVX512<>+60(SB)/4, $0x3f800000
+GLOBL rmsNormOneAVX512<>(SB), RODATA|NOPTR, $64
+
+// func rmsNormRowsAVX512(rows int, x *float32, vectors int, rest int, tail uintptr, inverse float32, eps float32, gamma *float32, y *float32, invrms *float32, bytes int)
+// Requires: AVX, AVX512F, AVX512VL
+TEXT ·rmsNormRowsAVX512(SB), NOSPLIT, $0-80
+	MOVQ   x+8(FP), AX
+	MOVQ   y+56(FP), CX
+	MOVQ   invrms+64(FP), DX
+	VPXORD Z0, Z0, Z0
+	MOVQ   rows+0(FP), BX
+
+rows:
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	VPXORD Z3, Z3, Z3
+	VPXORD Z4, Z4, Z4
+	MOVQ   vectors+16(FP), DI
+	MOVQ   AX, SI
+
+sum4:
+	SUBQ        $0x04, DI
+	JL          sumOnes
+	VMOVUPS     (SI), Z5
+	VFMADD231PS Z5, Z5, Z1
+	VMOVUPS     64(SI), Z5
+	VFMADD231PS Z5, Z5, Z2
+	VMOVUPS     128(SI), Z5
+	VFMADD231PS Z5, Z5, Z3
+	VMOVUPS     192(SI), Z5
+	VFMADD231PS Z5, Z5, Z4
+	ADDQ        $0x00000100, SI
+	JMP         sum4
+
+sumOnes:
+	ADDQ $0x04, DI
+
+sum1:
+	DECQ        DI
+	JL          sumTail
+	VMOVUPS     (SI), Z5
+	VFMADD231PS Z5, Z5, Z1
+	ADDQ        $0x40, SI
+	JMP         sum1
+
+sumTail:
+	MOVQ        tail+32(FP), DI
+	TESTQ       DI, DI
+	JZ          sumDone
+	KMOVW       DI, K1
+	VMOVAPS     Z0, Z5
+	VMOVUPS     (SI), K1, Z5
+	VFMADD231PS Z5, Z5, Z2
+
+sumDone:
+	VADDPS        Z2, Z1, Z1
+	VADDPS        Z4, Z3, Z3
+	VADDPS        Z3, Z1, Z1
+	VEXTRACTF64X4 $0x01, Z1, Y5
+	VADDPS        Y1, Y5, Y5
+	VEXTRACTF32X4 $0x01, Y5, X6
+	VADDPS        X5, X6, X6
+	VPERMILPS     $0x4e, X6, X5
+	VADDPS        X6, X5, X6
+	VPERMILPS     $0xb1, X6, X5
+	VADDPS        X6, X5, X6
+	VBROADCASTSS  X6, Z5
+	VBROADCASTSS  inverse+40(FP), Z6
+	VMULPS        Z6, Z5, Z5
+	VBROADCASTSS  eps+44(FP), Z6
+	VADDPS        Z6, Z5, Z5
+	VSQRTPS       Z5, Z5
+	VMOVUPS       rmsNormOneAVX512<>+0(SB), Z6
+	VDIVPS        Z5, Z6, Z6
+	VMOVSS        X6, (DX)
+	ADDQ          $0x04, DX
+	MOVQ          gamma+48(FP), SI
+	MOVQ          vectors+16(FP), DI
+	MOVQ          AX, R8
+	MOVQ          CX, R9
+
+applyGroup:
+	SUBQ    $0x04, DI
+	JL      applyOnes
+	VMOVUPS (R8), Z5
+	VMOVUPS (SI), Z7
+	VMULPS  Z6, Z5, Z5
+	VMULPS  Z7, Z5, Z5
+	VMOVUPS Z5, (R9)
+	VMOVUPS 64(R8), Z5
+	VMOVUPS 64(SI), Z7
+	VMULPS  Z6, Z5, Z5
+	VMULPS  Z7, Z5, Z5
+	VMOVUPS Z5, 64(R9)
+	VMOVUPS 128(R8), Z5
+	VMOVUPS 128(SI), Z7
+	VMULPS  Z6, Z5, Z5
+	VMULPS  Z7, Z5, Z5
+	VMOVUPS Z5, 128(R9)
+	VMOVUPS 192(R8), Z5
+	VMOVUPS 192(SI), Z7
+	VMULPS  Z6, Z5, Z5
+	VMULPS  Z7, Z5, Z5
+	VMOVUPS Z5, 192(R9)
+	ADDQ    $0x00000100, R8
+	ADDQ    $0x00000100, SI
+	ADDQ    $0x00000100, R9
+	JMP     applyGroup
+
+applyOnes:
+	ADDQ $0x04, DI
+
+apply:
+	DECQ    DI
+	JL      applyTail
+	VMOVUPS (R8), Z5
+	VMOVUPS (SI), Z7
+	VMULPS  Z6, Z5, Z5
+	VMULPS  Z7, Z5, Z5
+	VMOVUPS Z5, (R9)
+	ADDQ    $0x40, R8
+	ADDQ    $0x40, SI
+	ADDQ    $0x40, R9
+	JMP     apply
+
+applyTail:
+	MOVQ      rest+24(FP), DI
+	TESTQ     DI, DI
+	JZ        applyDone
+	MOVQ      tail+32(FP), DI
+	KMOVW     DI, K1
+	VMOVUPS.Z (R8), K1, Z5
+	VMOVUPS.Z (SI), K1, Z7
+	VMULPS    Z6, Z5, Z5
+	VMULPS    Z7, Z5, Z5
+	VMOVUPS   Z5, K1, (R9)
+
+applyDone:
+	MOVQ bytes+72(FP), SI
+	ADDQ SI, AX
+	ADDQ SI, CX
+	DECQ BX
+	JNZ  rows
+	VZEROUPPER
+	RET
+
+// func rmsNormGradRowsAVX512(rows int, x *float32, dy *float32, invrms *float32, vectors int, rest int, tail uintptr, inverse float32, gamma *float32, dgamma *float32, dx *float32, bytes int)
+// Requires: AVX, AVX512F, AVX512VL
+TEXT ·rmsNormGradRowsAVX512(SB), NOSPLIT, $0-96
+	MOVQ x+8(FP), AX
+	MOVQ dy+16(FP), CX
+	MOVQ dx+80(FP), DX
+	MOVQ invrms+24(FP), BX
+	MOVQ rows+0(FP), SI
+
+rows:
+	VBROADCASTSS (BX), Z0
+	ADDQ         $0x04, BX
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z2, Z2, Z2
+	VPXORD       Z3, Z3, Z3
+	VPXORD       Z4, Z4, Z4
+	MOVQ         gamma+64(FP), DI
+	MOVQ         dgamma+72(FP), R8
+	MOVQ         vectors+32(FP), R9
+	MOVQ         AX, R10
+	MOVQ         CX, R11
+	MOVQ         DI, R12
+
+sumsGroup:
+	SUBQ        $0x04, R9
+	JL          sumsOnes
+	VMOVUPS     (R10), Z5
+	VMOVUPS     (R11), Z6
+	VMOVUPS     (R12), Z7
+	VMULPS      Z5, Z6, Z6
+	VFMADD231PS Z6, Z7, Z1
+	VMOVUPS     (R8), Z7
+	VFMADD231PS Z0, Z6, Z7
+	VMOVUPS     Z7, (R8)
+	VMOVUPS     64(R10), Z5
+	VMOVUPS     64(R11), Z6
+	VMOVUPS     64(R12), Z7
+	VMULPS      Z5, Z6, Z6
+	VFMADD231PS Z6, Z7, Z2
+	VMOVUPS     64(R8), Z7
+	VFMADD231PS Z0, Z6, Z7
+	VMOVUPS     Z7, 64(R8)
+	VMOVUPS     128(R10), Z5
+	VMOVUPS     128(R11), Z6
+	VMOVUPS     128(R12), Z7
+	VMULPS      Z5, Z6, Z6
+	VFMADD231PS Z6, Z7, Z3
+	VMOVUPS     128(R8), Z7
+	VFMADD231PS Z0, Z6, Z7
+	VMOVUPS     Z7, 128(R8)
+	VMOVUPS     192(R10), Z5
+	VMOVUPS     192(R11), Z6
+	VMOVUPS     192(R12), Z7
+	VMULPS      Z5, Z6, Z6
+	VFMADD231PS Z6, Z7, Z4
+	VMOVUPS     192(R8), Z7
+	VFMADD231PS Z0, Z6, Z7
+	VMOVUPS     Z7, 192(R8)
+	ADDQ        $0x00000100, R10
+	ADDQ        $0x00000100, R11
+	ADDQ        $0x00000100, R12
+	ADDQ        $0x00000100, R8
+	JMP         sumsGroup
+
+sumsOnes:
+	ADDQ $0x04, R9
+
+sums:
+	DECQ        R9
+	JL          sumsTail
+	VMOVUPS     (R10), Z5
+	VMOVUPS     (R11), Z6
+	VMOVUPS     (R12), Z7
+	VMULPS      Z5, Z6, Z6
+	VFMADD231PS Z6, Z7, Z1
+	VMOVUPS     (R8), Z7
+	VFMADD231PS Z0, Z6, Z7
+	VMOVUPS     Z7, (R8)
+	ADDQ        $0x40, R10
+	ADDQ        $0x40, R11
+	ADDQ        $0x40, R12
+	ADDQ        $0x40, R8
+	JMP         sums
+
+sumsTail:
+	MOVQ        rest+40(FP), R9
+	TESTQ       R9, R9
+	JZ          sumsDone
+	MOVQ        tail+48(FP), R9
+	KMOVW       R9, K1
+	VMOVUPS.Z   (R10), K1, Z5
+	VMOVUPS.Z   (R11), K1, Z6
+	VMOVUPS.Z   (R12), K1, Z7
+	VMULPS      Z5, Z6, Z6
+	VFMADD231PS Z6, Z7, Z2
+	VMOVUPS.Z   (R8), K1, Z7
+	VFMADD231PS Z0, Z6, Z7
+	VMOVUPS     Z7, K1, (R8)
+
+sumsDone:
+	VADDPS        Z2, Z1, Z1
+	VADDPS        Z4, Z3, Z3
+	VADDPS        Z3, Z1, Z1
+	VEXTRACTF64X4 $0x01, Z1, Y5
+	VADDPS        Y1, Y5, Y5
+	VEXTRACTF32X4 $0x01, Y5, X6
+	VADDPS        X5, X6, X6
+	VPERMILPS     $0x4e, X6, X5
+	VADDPS        X6, X5, X6
+	VPERMILPS     $0xb1, X6, X5
+	VADDPS        X6, X5, X6
+	VBROADCASTSS  X6, Z5
+	VBROADCASTSS  inverse+56(FP), Z6
+	VMULPS        Z6, Z5, Z5
+	VMULPS        Z0, Z5, Z5
+	VMULPS        Z0, Z5, Z5
+	MOVQ          vectors+32(FP), R8
+	MOVQ          AX, R9
+	MOVQ          CX, R10
+	MOVQ          DX, R11
+
+inputGroup:
+	SUBQ         $0x04, R8
+	JL           inputOnes
+	VMOVUPS      (R10), Z7
+	VMOVUPS      (DI), Z6
+	VMULPS       Z6, Z7, Z7
+	VMOVUPS      (R9), Z6
+	VFNMADD231PS Z5, Z6, Z7
+	VMULPS       Z0, Z7, Z7
+	VMOVUPS      Z7, (R11)
+	VMOVUPS      64(R10), Z7
+	VMOVUPS      64(DI), Z6
+	VMULPS       Z6, Z7, Z7
+	VMOVUPS      64(R9), Z6
+	VFNMADD231PS Z5, Z6, Z7
+	VMULPS       Z0, Z7, Z7
+	VMOVUPS      Z7, 64(R11)
+	VMOVUPS      128(R10), Z7
+	VMOVUPS      128(DI), Z6
+	VMULPS       Z6, Z7, Z7
+	VMOVUPS      128(R9), Z6
+	VFNMADD231PS Z5, Z6, Z7
+	VMULPS       Z0, Z7, Z7
+	VMOVUPS      Z7, 128(R11)
+	VMOVUPS      192(R10), Z7
+	VMOVUPS      192(DI), Z6
+	VMULPS       Z6, Z7, Z7
+	VMOVUPS      192(R9), Z6
+	VFNMADD231PS Z5, Z6, Z7
+	VMULPS       Z0, Z7, Z7
+	VMOVUPS      Z7, 192(R11)
+	ADDQ         $0x00000100, R9
+	ADDQ         $0x00000100, R10
+	ADDQ         $0x00000100, DI
+	ADDQ         $0x00000100, R11
+	JMP          inputGroup
+
+inputOnes:
+	ADDQ $0x04, R8
+
+input:
+	DECQ         R8
+	JL           inputTail
+	VMOVUPS      (R10), Z7
+	VMOVUPS      (DI), Z6
+	VMULPS       Z6, Z7, Z7
+	VMOVUPS      (R9), Z6
+	VFNMADD231PS Z5, Z6, Z7
+	VMULPS       Z0, Z7, Z7
+	VMOVUPS      Z7, (R11)
+	ADDQ         $0x40, R9
+	ADDQ         $0x40, R10
+	ADDQ         $0x40, DI
+	ADDQ         $0x40, R11
+	JMP          input
+
+inputTail:
+	MOVQ         rest+40(FP), R8
+	TESTQ        R8, R8
+	JZ           inputDone
+	MOVQ         tail+48(FP), R8
+	KMOVW        R8, K1
+	VMOVUPS.Z    (R10), K1, Z7
+	VMOVUPS.Z    (DI), K1, Z6
+	VMULPS       Z6, Z7, Z7
+	VMOVUPS.Z    (R9), K1, Z6
+	VFNMADD231PS Z5, Z6, Z7
+	VMULPS       Z0, Z7, Z7
+	VMOVUPS      Z7, K1, (R11)
+
+inputDone:
+	MOVQ bytes+88(FP), DI
+	ADDQ DI, AX
+	ADDQ DI, CX
+	ADDQ DI, DX
+	DECQ SI
 	JNZ  rows
 	VZEROUPPER
 	RET

@@ -11,3 +11,13 @@ func layerNormRowsNEON(rows int, x *float32, vectors int, rest int, tail uintptr
 //
 //go:noescape
 func layerNormGradRowsNEON(rows int, x *float32, dy *float32, mean *float32, invstd *float32, vectors int, rest int, tail uintptr, inverse float32, gamma *float32, dgamma *float32, dbeta *float32, dx *float32, bytes int)
+
+// rmsNormRowsNEON normalises rows of bytes. inverse is 1 over their number of elements.
+//
+//go:noescape
+func rmsNormRowsNEON(rows int, x *float32, vectors int, rest int, tail uintptr, inverse float32, eps float32, gamma *float32, y *float32, invrms *float32, bytes int)
+
+// rmsNormGradRowsNEON overwrites the rows of dx, and adds to dgamma. inverse is 1 over the number of elements of a row.
+//
+//go:noescape
+func rmsNormGradRowsNEON(rows int, x *float32, dy *float32, invrms *float32, vectors int, rest int, tail uintptr, inverse float32, gamma *float32, dgamma *float32, dx *float32, bytes int)

@@ -20,6 +20,24 @@ DATA layerNormOneNEON<>+56(SB)/4, $0x3f800000
 DATA layerNormOneNEON<>+60(SB)/4, $0x3f800000
 GLOBL layerNormOneNEON<>(SB), RODATA|NOPTR, $64
 
+DATA rmsNormOneNEON<>+0(SB)/4, $0x3f800000
+DATA rmsNormOneNEON<>+4(SB)/4, $0x3f800000
+DATA rmsNormOneNEON<>+8(SB)/4, $0x3f800000
+DATA rmsNormOneNEON<>+12(SB)/4, $0x3f800000
+DATA rmsNormOneNEON<>+16(SB)/4, $0x3f800000
+DATA rmsNormOneNEON<>+20(SB)/4, $0x3f800000
+DATA rmsNormOneNEON<>+24(SB)/4, $0x3f800000
+DATA rmsNormOneNEON<>+28(SB)/4, $0x3f800000
+DATA rmsNormOneNEON<>+32(SB)/4, $0x3f800000
+DATA rmsNormOneNEON<>+36(SB)/4, $0x3f800000
+DATA rmsNormOneNEON<>+40(SB)/4, $0x3f800000
+DATA rmsNormOneNEON<>+44(SB)/4, $0x3f800000
+DATA rmsNormOneNEON<>+48(SB)/4, $0x3f800000
+DATA rmsNormOneNEON<>+52(SB)/4, $0x3f800000
+DATA rmsNormOneNEON<>+56(SB)/4, $0x3f800000
+DATA rmsNormOneNEON<>+60(SB)/4, $0x3f800000
+GLOBL rmsNormOneNEON<>(SB), RODATA|NOPTR, $64
+
 // func layerNormRowsNEON(rows int, x *float32, vectors int, rest int, tail uintptr, inverse float32, eps float32, gamma *float32, beta *float32, y *float32, mean *float32, invstd *float32, bytes int)
 TEXT ·layerNormRowsNEON(SB), NOSPLIT, $0-96
 	MOVD	$layerNormOneNEON<>(SB), R4
@@ -1153,3 +1171,758 @@ lanes11one:
 	TBZ	$0, R4, lanes11done
 	FMOVS	F3, 0(R1)
 	B	lanes11done
+
+// func rmsNormRowsNEON(rows int, x *float32, vectors int, rest int, tail uintptr, inverse float32, eps float32, gamma *float32, y *float32, invrms *float32, bytes int)
+TEXT ·rmsNormRowsNEON(SB), NOSPLIT, $0-80
+	MOVD	$rmsNormOneNEON<>(SB), R3
+	MOVD	x+8(FP), R7
+	MOVD	y+56(FP), R6
+	MOVD	invrms+64(FP), R5
+	VMOVI	$0, V12.B16
+	MOVD	rows+0(FP), R4
+rows:
+	VMOVI	$0, V11.B16
+	VMOVI	$0, V10.B16
+	VMOVI	$0, V9.B16
+	VMOVI	$0, V8.B16
+	VMOVI	$0, V7.B16
+	VMOVI	$0, V6.B16
+	VMOVI	$0, V5.B16
+	VMOVI	$0, V4.B16
+	MOVD	vectors+16(FP), R0
+	MOVD	R7, R1
+sum4:
+	SUBS	$4, R0, R0
+	BLT	sumOnes
+	FLDPQ	0(R1), (F3, F2)
+	VFMLA	V3.S4, V3.S4, V11.S4
+	VFMLA	V2.S4, V2.S4, V10.S4
+	FLDPQ	32(R1), (F1, F0)
+	VFMLA	V1.S4, V1.S4, V9.S4
+	VFMLA	V0.S4, V0.S4, V8.S4
+	FLDPQ	64(R1), (F1, F0)
+	VFMLA	V1.S4, V1.S4, V7.S4
+	VFMLA	V0.S4, V0.S4, V6.S4
+	FLDPQ	96(R1), (F1, F0)
+	VFMLA	V1.S4, V1.S4, V5.S4
+	VFMLA	V0.S4, V0.S4, V4.S4
+	ADD	$128, R1, R1
+	B	sum4
+sumOnes:
+	ADD	$4, R0, R0
+sum1:
+	SUBS	$1, R0, R0
+	BLT	sumTail
+	FLDPQ	0(R1), (F3, F2)
+	VFMLA	V3.S4, V3.S4, V11.S4
+	VFMLA	V2.S4, V2.S4, V10.S4
+	ADD	$32, R1, R1
+	B	sum1
+sumTail:
+	MOVD	tail+32(FP), R0
+	TST	R0, R0
+	BEQ	sumDone
+	FLDPQ	0(R0), (F0, F1)
+	MOVWU	64(R0), R0
+	TBZ	$3, R0, lanes1
+	FLDPQ	0(R1), (F3, F2)
+lanes1done:
+	WORD	$0x4f210400 // sshr v0.4s, v0.4s, #31
+	VBSL	V12.B16, V3.B16, V0.B16
+	VMOV	V0.B16, V3.B16
+	WORD	$0x4f210420 // sshr v0.4s, v1.4s, #31
+	VBSL	V12.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	VFMLA	V3.S4, V3.S4, V9.S4
+	VFMLA	V2.S4, V2.S4, V8.S4
+sumDone:
+	WORD	$0x4e29d56b // fadd v11.4s, v11.4s, v9.4s
+	WORD	$0x4e28d54a // fadd v10.4s, v10.4s, v8.4s
+	WORD	$0x4e25d4e7 // fadd v7.4s, v7.4s, v5.4s
+	WORD	$0x4e24d4c6 // fadd v6.4s, v6.4s, v4.4s
+	WORD	$0x4e27d56b // fadd v11.4s, v11.4s, v7.4s
+	WORD	$0x4e26d54a // fadd v10.4s, v10.4s, v6.4s
+	WORD	$0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	VEXT	$8, V10.B16, V10.B16, V0.B16
+	WORD	$0x4e2ad40a // fadd v10.4s, v0.4s, v10.4s
+	VREV64	V10.S4, V0.S4
+	WORD	$0x4e2ad40a // fadd v10.4s, v0.4s, v10.4s
+	VDUP	V10.S[0], V1.S4
+	VMOV	V1.B16, V0.B16
+	FMOVS	inverse+40(FP), F2
+	WORD	$0x4f829021 // fmul v1.4s, v1.4s, v2.s[0]
+	WORD	$0x4f829000 // fmul v0.4s, v0.4s, v2.s[0]
+	FMOVS	eps+44(FP), F2
+	VDUP	V2.S[0], V2.S4
+	WORD	$0x4e22d421 // fadd v1.4s, v1.4s, v2.4s
+	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD	$0x6ea1f821 // fsqrt v1.4s, v1.4s
+	WORD	$0x6ea1f800 // fsqrt v0.4s, v0.4s
+	FLDPQ	0(R3), (F5, F4)
+	WORD	$0x6e21fca5 // fdiv v5.4s, v5.4s, v1.4s
+	WORD	$0x6e20fc84 // fdiv v4.4s, v4.4s, v0.4s
+	FMOVS	F5, 0(R5)
+	ADD	$4, R5, R5
+	MOVD	gamma+48(FP), R2
+	MOVD	vectors+16(FP), R8
+	MOVD	R7, R0
+	MOVD	R6, R1
+applyGroup:
+	SUBS	$4, R8, R8
+	BLT	applyOnes
+	FLDPQ	0(R0), (F3, F2)
+	FLDPQ	0(R2), (F1, F0)
+	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
+	WORD	$0x6e21dc63 // fmul v3.4s, v3.4s, v1.4s
+	WORD	$0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
+	FSTPQ	(F3, F2), 0(R1)
+	FLDPQ	32(R0), (F3, F2)
+	FLDPQ	32(R2), (F1, F0)
+	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
+	WORD	$0x6e21dc63 // fmul v3.4s, v3.4s, v1.4s
+	WORD	$0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
+	FSTPQ	(F3, F2), 32(R1)
+	FLDPQ	64(R0), (F3, F2)
+	FLDPQ	64(R2), (F1, F0)
+	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
+	WORD	$0x6e21dc63 // fmul v3.4s, v3.4s, v1.4s
+	WORD	$0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
+	FSTPQ	(F3, F2), 64(R1)
+	FLDPQ	96(R0), (F3, F2)
+	FLDPQ	96(R2), (F1, F0)
+	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
+	WORD	$0x6e21dc63 // fmul v3.4s, v3.4s, v1.4s
+	WORD	$0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
+	FSTPQ	(F3, F2), 96(R1)
+	ADD	$128, R0, R0
+	ADD	$128, R2, R2
+	ADD	$128, R1, R1
+	B	applyGroup
+applyOnes:
+	ADD	$4, R8, R8
+apply:
+	SUBS	$1, R8, R8
+	BLT	applyTail
+	FLDPQ	0(R0), (F3, F2)
+	FLDPQ	0(R2), (F1, F0)
+	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
+	WORD	$0x6e21dc63 // fmul v3.4s, v3.4s, v1.4s
+	WORD	$0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
+	FSTPQ	(F3, F2), 0(R1)
+	ADD	$32, R0, R0
+	ADD	$32, R2, R2
+	ADD	$32, R1, R1
+	B	apply
+applyTail:
+	MOVD	rest+24(FP), R8
+	TST	R8, R8
+	BEQ	applyDone
+	MOVD	tail+32(FP), R8
+	MOVWU	64(R8), R8
+	TBZ	$3, R8, lanes2
+	FLDPQ	0(R0), (F3, F2)
+lanes2done:
+	TBZ	$3, R8, lanes3
+	FLDPQ	0(R2), (F1, F0)
+lanes3done:
+	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
+	WORD	$0x6e21dc63 // fmul v3.4s, v3.4s, v1.4s
+	WORD	$0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
+	TBZ	$3, R8, lanes4
+	FSTPQ	(F3, F2), 0(R1)
+lanes4done:
+applyDone:
+	MOVD	bytes+72(FP), R0
+	ADD	R0, R7, R7
+	ADD	R0, R6, R6
+	SUBS	$1, R4, R4
+	BNE	rows
+	RET
+lanes1:
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	TBZ	$2, R0, lanes1low
+	FMOVQ	0(R1), F3
+	TBZ	$1, R0, lanes1highone
+	FMOVD	16(R1), F2
+	TBZ	$0, R0, lanes1done
+	ADD	$24, R1, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R0, lanes1done
+	FMOVS	16(R1), F2
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R0, lanes1one
+	FMOVD	0(R1), F3
+	TBZ	$0, R0, lanes1done
+	ADD	$8, R1, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R0, lanes1done
+	FMOVS	0(R1), F3
+	B	lanes1done
+lanes2:
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	TBZ	$2, R8, lanes2low
+	FMOVQ	0(R0), F3
+	TBZ	$1, R8, lanes2highone
+	FMOVD	16(R0), F2
+	TBZ	$0, R8, lanes2done
+	ADD	$24, R0, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R8, lanes2done
+	FMOVS	16(R0), F2
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R8, lanes2one
+	FMOVD	0(R0), F3
+	TBZ	$0, R8, lanes2done
+	ADD	$8, R0, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R8, lanes2done
+	FMOVS	0(R0), F3
+	B	lanes2done
+lanes3:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R8, lanes3low
+	FMOVQ	0(R2), F1
+	TBZ	$1, R8, lanes3highone
+	FMOVD	16(R2), F0
+	TBZ	$0, R8, lanes3done
+	ADD	$24, R2, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes3done
+lanes3highone:
+	TBZ	$0, R8, lanes3done
+	FMOVS	16(R2), F0
+	B	lanes3done
+lanes3low:
+	TBZ	$1, R8, lanes3one
+	FMOVD	0(R2), F1
+	TBZ	$0, R8, lanes3done
+	ADD	$8, R2, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes3done
+lanes3one:
+	TBZ	$0, R8, lanes3done
+	FMOVS	0(R2), F1
+	B	lanes3done
+lanes4:
+	TBZ	$2, R8, lanes4low
+	FMOVQ	F3, 0(R1)
+	TBZ	$1, R8, lanes4highone
+	FMOVD	F2, 16(R1)
+	TBZ	$0, R8, lanes4done
+	ADD	$24, R1, R0
+	VST1	V2.S[2], (R0)
+	B	lanes4done
+lanes4highone:
+	TBZ	$0, R8, lanes4done
+	FMOVS	F2, 16(R1)
+	B	lanes4done
+lanes4low:
+	TBZ	$1, R8, lanes4one
+	FMOVD	F3, 0(R1)
+	TBZ	$0, R8, lanes4done
+	ADD	$8, R1, R0
+	VST1	V3.S[2], (R0)
+	B	lanes4done
+lanes4one:
+	TBZ	$0, R8, lanes4done
+	FMOVS	F3, 0(R1)
+	B	lanes4done
+
+// func rmsNormGradRowsNEON(rows int, x *float32, dy *float32, invrms *float32, vectors int, rest int, tail uintptr, inverse float32, gamma *float32, dgamma *float32, dx *float32, bytes int)
+TEXT ·rmsNormGradRowsNEON(SB), NOSPLIT, $0-96
+	MOVD	x+8(FP), R9
+	MOVD	dy+16(FP), R8
+	MOVD	dx+80(FP), R7
+	MOVD	invrms+24(FP), R6
+	MOVD	rows+0(FP), R5
+rows:
+	FMOVS	0(R6), F14
+	ADD	$4, R6, R6
+	VMOVI	$0, V13.B16
+	VMOVI	$0, V12.B16
+	VMOVI	$0, V11.B16
+	VMOVI	$0, V10.B16
+	VMOVI	$0, V9.B16
+	VMOVI	$0, V8.B16
+	VMOVI	$0, V7.B16
+	VMOVI	$0, V6.B16
+	MOVD	gamma+64(FP), R4
+	MOVD	dgamma+72(FP), R1
+	MOVD	vectors+32(FP), R10
+	MOVD	R9, R0
+	MOVD	R8, R3
+	MOVD	R4, R2
+sumsGroup:
+	SUBS	$4, R10, R10
+	BLT	sumsOnes
+	FLDPQ	0(R0), (F5, F4)
+	FLDPQ	0(R3), (F3, F2)
+	FLDPQ	0(R2), (F1, F0)
+	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
+	VFMLA	V3.S4, V1.S4, V13.S4
+	VFMLA	V2.S4, V0.S4, V12.S4
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f8e1061 // fmla v1.4s, v3.4s, v14.s[0]
+	WORD	$0x4f8e1040 // fmla v0.4s, v2.4s, v14.s[0]
+	FSTPQ	(F1, F0), 0(R1)
+	FLDPQ	32(R0), (F5, F4)
+	FLDPQ	32(R3), (F3, F2)
+	FLDPQ	32(R2), (F1, F0)
+	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
+	VFMLA	V3.S4, V1.S4, V11.S4
+	VFMLA	V2.S4, V0.S4, V10.S4
+	FLDPQ	32(R1), (F1, F0)
+	WORD	$0x4f8e1061 // fmla v1.4s, v3.4s, v14.s[0]
+	WORD	$0x4f8e1040 // fmla v0.4s, v2.4s, v14.s[0]
+	FSTPQ	(F1, F0), 32(R1)
+	FLDPQ	64(R0), (F5, F4)
+	FLDPQ	64(R3), (F3, F2)
+	FLDPQ	64(R2), (F1, F0)
+	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
+	VFMLA	V3.S4, V1.S4, V9.S4
+	VFMLA	V2.S4, V0.S4, V8.S4
+	FLDPQ	64(R1), (F1, F0)
+	WORD	$0x4f8e1061 // fmla v1.4s, v3.4s, v14.s[0]
+	WORD	$0x4f8e1040 // fmla v0.4s, v2.4s, v14.s[0]
+	FSTPQ	(F1, F0), 64(R1)
+	FLDPQ	96(R0), (F5, F4)
+	FLDPQ	96(R3), (F3, F2)
+	FLDPQ	96(R2), (F1, F0)
+	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
+	VFMLA	V3.S4, V1.S4, V7.S4
+	VFMLA	V2.S4, V0.S4, V6.S4
+	FLDPQ	96(R1), (F1, F0)
+	WORD	$0x4f8e1061 // fmla v1.4s, v3.4s, v14.s[0]
+	WORD	$0x4f8e1040 // fmla v0.4s, v2.4s, v14.s[0]
+	FSTPQ	(F1, F0), 96(R1)
+	ADD	$128, R0, R0
+	ADD	$128, R3, R3
+	ADD	$128, R2, R2
+	ADD	$128, R1, R1
+	B	sumsGroup
+sumsOnes:
+	ADD	$4, R10, R10
+sums:
+	SUBS	$1, R10, R10
+	BLT	sumsTail
+	FLDPQ	0(R0), (F5, F4)
+	FLDPQ	0(R3), (F3, F2)
+	FLDPQ	0(R2), (F1, F0)
+	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
+	VFMLA	V3.S4, V1.S4, V13.S4
+	VFMLA	V2.S4, V0.S4, V12.S4
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f8e1061 // fmla v1.4s, v3.4s, v14.s[0]
+	WORD	$0x4f8e1040 // fmla v0.4s, v2.4s, v14.s[0]
+	FSTPQ	(F1, F0), 0(R1)
+	ADD	$32, R0, R0
+	ADD	$32, R3, R3
+	ADD	$32, R2, R2
+	ADD	$32, R1, R1
+	B	sums
+sumsTail:
+	MOVD	rest+40(FP), R10
+	TST	R10, R10
+	BEQ	sumsDone
+	MOVD	tail+48(FP), R10
+	MOVWU	64(R10), R10
+	TBZ	$3, R10, lanes1
+	FLDPQ	0(R0), (F5, F4)
+lanes1done:
+	TBZ	$3, R10, lanes2
+	FLDPQ	0(R3), (F3, F2)
+lanes2done:
+	TBZ	$3, R10, lanes3
+	FLDPQ	0(R2), (F1, F0)
+lanes3done:
+	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
+	VFMLA	V3.S4, V1.S4, V11.S4
+	VFMLA	V2.S4, V0.S4, V10.S4
+	TBZ	$3, R10, lanes4
+	FLDPQ	0(R1), (F1, F0)
+lanes4done:
+	WORD	$0x4f8e1061 // fmla v1.4s, v3.4s, v14.s[0]
+	WORD	$0x4f8e1040 // fmla v0.4s, v2.4s, v14.s[0]
+	TBZ	$3, R10, lanes5
+	FSTPQ	(F1, F0), 0(R1)
+lanes5done:
+sumsDone:
+	WORD	$0x4e2bd5ad // fadd v13.4s, v13.4s, v11.4s
+	WORD	$0x4e2ad58c // fadd v12.4s, v12.4s, v10.4s
+	WORD	$0x4e27d529 // fadd v9.4s, v9.4s, v7.4s
+	WORD	$0x4e26d508 // fadd v8.4s, v8.4s, v6.4s
+	WORD	$0x4e29d5ad // fadd v13.4s, v13.4s, v9.4s
+	WORD	$0x4e28d58c // fadd v12.4s, v12.4s, v8.4s
+	WORD	$0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	VEXT	$8, V12.B16, V12.B16, V0.B16
+	WORD	$0x4e2cd40c // fadd v12.4s, v0.4s, v12.4s
+	VREV64	V12.S4, V0.S4
+	WORD	$0x4e2cd40c // fadd v12.4s, v0.4s, v12.4s
+	VDUP	V12.S[0], V5.S4
+	VMOV	V5.B16, V4.B16
+	FMOVS	inverse+56(FP), F0
+	WORD	$0x4f8090a5 // fmul v5.4s, v5.4s, v0.s[0]
+	WORD	$0x4f809084 // fmul v4.4s, v4.4s, v0.s[0]
+	WORD	$0x4f8e90a5 // fmul v5.4s, v5.4s, v14.s[0]
+	WORD	$0x4f8e9084 // fmul v4.4s, v4.4s, v14.s[0]
+	WORD	$0x4f8e90a5 // fmul v5.4s, v5.4s, v14.s[0]
+	WORD	$0x4f8e9084 // fmul v4.4s, v4.4s, v14.s[0]
+	MOVD	vectors+32(FP), R2
+	MOVD	R9, R1
+	MOVD	R8, R0
+	MOVD	R7, R3
+inputGroup:
+	SUBS	$4, R2, R2
+	BLT	inputOnes
+	FLDPQ	0(R0), (F1, F0)
+	FLDPQ	0(R4), (F3, F2)
+	WORD	$0x6e23dc21 // fmul v1.4s, v1.4s, v3.4s
+	WORD	$0x6e22dc00 // fmul v0.4s, v0.4s, v2.4s
+	FLDPQ	0(R1), (F3, F2)
+	VFMLS	V5.S4, V3.S4, V1.S4
+	VFMLS	V4.S4, V2.S4, V0.S4
+	WORD	$0x4f8e9021 // fmul v1.4s, v1.4s, v14.s[0]
+	WORD	$0x4f8e9000 // fmul v0.4s, v0.4s, v14.s[0]
+	FSTPQ	(F1, F0), 0(R3)
+	FLDPQ	32(R0), (F1, F0)
+	FLDPQ	32(R4), (F3, F2)
+	WORD	$0x6e23dc21 // fmul v1.4s, v1.4s, v3.4s
+	WORD	$0x6e22dc00 // fmul v0.4s, v0.4s, v2.4s
+	FLDPQ	32(R1), (F3, F2)
+	VFMLS	V5.S4, V3.S4, V1.S4
+	VFMLS	V4.S4, V2.S4, V0.S4
+	WORD	$0x4f8e9021 // fmul v1.4s, v1.4s, v14.s[0]
+	WORD	$0x4f8e9000 // fmul v0.4s, v0.4s, v14.s[0]
+	FSTPQ	(F1, F0), 32(R3)
+	FLDPQ	64(R0), (F1, F0)
+	FLDPQ	64(R4), (F3, F2)
+	WORD	$0x6e23dc21 // fmul v1.4s, v1.4s, v3.4s
+	WORD	$0x6e22dc00 // fmul v0.4s, v0.4s, v2.4s
+	FLDPQ	64(R1), (F3, F2)
+	VFMLS	V5.S4, V3.S4, V1.S4
+	VFMLS	V4.S4, V2.S4, V0.S4
+	WORD	$0x4f8e9021 // fmul v1.4s, v1.4s, v14.s[0]
+	WORD	$0x4f8e9000 // fmul v0.4s, v0.4s, v14.s[0]
+	FSTPQ	(F1, F0), 64(R3)
+	FLDPQ	96(R0), (F1, F0)
+	FLDPQ	96(R4), (F3, F2)
+	WORD	$0x6e23dc21 // fmul v1.4s, v1.4s, v3.4s
+	WORD	$0x6e22dc00 // fmul v0.4s, v0.4s, v2.4s
+	FLDPQ	96(R1), (F3, F2)
+	VFMLS	V5.S4, V3.S4, V1.S4
+	VFMLS	V4.S4, V2.S4, V0.S4
+	WORD	$0x4f8e9021 // fmul v1.4s, v1.4s, v14.s[0]
+	WORD	$0x4f8e9000 // fmul v0.4s, v0.4s, v14.s[0]
+	FSTPQ	(F1, F0), 96(R3)
+	ADD	$128, R1, R1
+	ADD	$128, R0, R0
+	ADD	$128, R4, R4
+	ADD	$128, R3, R3
+	B	inputGroup
+inputOnes:
+	ADD	$4, R2, R2
+input:
+	SUBS	$1, R2, R2
+	BLT	inputTail
+	FLDPQ	0(R0), (F1, F0)
+	FLDPQ	0(R4), (F3, F2)
+	WORD	$0x6e23dc21 // fmul v1.4s, v1.4s, v3.4s
+	WORD	$0x6e22dc00 // fmul v0.4s, v0.4s, v2.4s
+	FLDPQ	0(R1), (F3, F2)
+	VFMLS	V5.S4, V3.S4, V1.S4
+	VFMLS	V4.S4, V2.S4, V0.S4
+	WORD	$0x4f8e9021 // fmul v1.4s, v1.4s, v14.s[0]
+	WORD	$0x4f8e9000 // fmul v0.4s, v0.4s, v14.s[0]
+	FSTPQ	(F1, F0), 0(R3)
+	ADD	$32, R1, R1
+	ADD	$32, R0, R0
+	ADD	$32, R4, R4
+	ADD	$32, R3, R3
+	B	input
+inputTail:
+	MOVD	rest+40(FP), R2
+	TST	R2, R2
+	BEQ	inputDone
+	MOVD	tail+48(FP), R2
+	MOVWU	64(R2), R2
+	TBZ	$3, R2, lanes6
+	FLDPQ	0(R0), (F1, F0)
+lanes6done:
+	TBZ	$3, R2, lanes7
+	FLDPQ	0(R4), (F3, F2)
+lanes7done:
+	WORD	$0x6e23dc21 // fmul v1.4s, v1.4s, v3.4s
+	WORD	$0x6e22dc00 // fmul v0.4s, v0.4s, v2.4s
+	TBZ	$3, R2, lanes8
+	FLDPQ	0(R1), (F3, F2)
+lanes8done:
+	VFMLS	V5.S4, V3.S4, V1.S4
+	VFMLS	V4.S4, V2.S4, V0.S4
+	WORD	$0x4f8e9021 // fmul v1.4s, v1.4s, v14.s[0]
+	WORD	$0x4f8e9000 // fmul v0.4s, v0.4s, v14.s[0]
+	TBZ	$3, R2, lanes9
+	FSTPQ	(F1, F0), 0(R3)
+lanes9done:
+inputDone:
+	MOVD	bytes+88(FP), R0
+	ADD	R0, R9, R9
+	ADD	R0, R8, R8
+	ADD	R0, R7, R7
+	SUBS	$1, R5, R5
+	BNE	rows
+	RET
+lanes1:
+	VMOVI	$0, V5.B16
+	VMOVI	$0, V4.B16
+	TBZ	$2, R10, lanes1low
+	FMOVQ	0(R0), F5
+	TBZ	$1, R10, lanes1highone
+	FMOVD	16(R0), F4
+	TBZ	$0, R10, lanes1done
+	ADD	$24, R0, R0
+	VLD1	(R0), V4.S[2]
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R10, lanes1done
+	FMOVS	16(R0), F4
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R10, lanes1one
+	FMOVD	0(R0), F5
+	TBZ	$0, R10, lanes1done
+	ADD	$8, R0, R0
+	VLD1	(R0), V5.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R10, lanes1done
+	FMOVS	0(R0), F5
+	B	lanes1done
+lanes2:
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	TBZ	$2, R10, lanes2low
+	FMOVQ	0(R3), F3
+	TBZ	$1, R10, lanes2highone
+	FMOVD	16(R3), F2
+	TBZ	$0, R10, lanes2done
+	ADD	$24, R3, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R10, lanes2done
+	FMOVS	16(R3), F2
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R10, lanes2one
+	FMOVD	0(R3), F3
+	TBZ	$0, R10, lanes2done
+	ADD	$8, R3, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R10, lanes2done
+	FMOVS	0(R3), F3
+	B	lanes2done
+lanes3:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R10, lanes3low
+	FMOVQ	0(R2), F1
+	TBZ	$1, R10, lanes3highone
+	FMOVD	16(R2), F0
+	TBZ	$0, R10, lanes3done
+	ADD	$24, R2, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes3done
+lanes3highone:
+	TBZ	$0, R10, lanes3done
+	FMOVS	16(R2), F0
+	B	lanes3done
+lanes3low:
+	TBZ	$1, R10, lanes3one
+	FMOVD	0(R2), F1
+	TBZ	$0, R10, lanes3done
+	ADD	$8, R2, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes3done
+lanes3one:
+	TBZ	$0, R10, lanes3done
+	FMOVS	0(R2), F1
+	B	lanes3done
+lanes4:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R10, lanes4low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R10, lanes4highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R10, lanes4done
+	ADD	$24, R1, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes4done
+lanes4highone:
+	TBZ	$0, R10, lanes4done
+	FMOVS	16(R1), F0
+	B	lanes4done
+lanes4low:
+	TBZ	$1, R10, lanes4one
+	FMOVD	0(R1), F1
+	TBZ	$0, R10, lanes4done
+	ADD	$8, R1, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes4done
+lanes4one:
+	TBZ	$0, R10, lanes4done
+	FMOVS	0(R1), F1
+	B	lanes4done
+lanes5:
+	TBZ	$2, R10, lanes5low
+	FMOVQ	F1, 0(R1)
+	TBZ	$1, R10, lanes5highone
+	FMOVD	F0, 16(R1)
+	TBZ	$0, R10, lanes5done
+	ADD	$24, R1, R0
+	VST1	V0.S[2], (R0)
+	B	lanes5done
+lanes5highone:
+	TBZ	$0, R10, lanes5done
+	FMOVS	F0, 16(R1)
+	B	lanes5done
+lanes5low:
+	TBZ	$1, R10, lanes5one
+	FMOVD	F1, 0(R1)
+	TBZ	$0, R10, lanes5done
+	ADD	$8, R1, R0
+	VST1	V1.S[2], (R0)
+	B	lanes5done
+lanes5one:
+	TBZ	$0, R10, lanes5done
+	FMOVS	F1, 0(R1)
+	B	lanes5done
+lanes6:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R2, lanes6low
+	FMOVQ	0(R0), F1
+	TBZ	$1, R2, lanes6highone
+	FMOVD	16(R0), F0
+	TBZ	$0, R2, lanes6done
+	ADD	$24, R0, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes6done
+lanes6highone:
+	TBZ	$0, R2, lanes6done
+	FMOVS	16(R0), F0
+	B	lanes6done
+lanes6low:
+	TBZ	$1, R2, lanes6one
+	FMOVD	0(R0), F1
+	TBZ	$0, R2, lanes6done
+	ADD	$8, R0, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes6done
+lanes6one:
+	TBZ	$0, R2, lanes6done
+	FMOVS	0(R0), F1
+	B	lanes6done
+lanes7:
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	TBZ	$2, R2, lanes7low
+	FMOVQ	0(R4), F3
+	TBZ	$1, R2, lanes7highone
+	FMOVD	16(R4), F2
+	TBZ	$0, R2, lanes7done
+	ADD	$24, R4, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes7done
+lanes7highone:
+	TBZ	$0, R2, lanes7done
+	FMOVS	16(R4), F2
+	B	lanes7done
+lanes7low:
+	TBZ	$1, R2, lanes7one
+	FMOVD	0(R4), F3
+	TBZ	$0, R2, lanes7done
+	ADD	$8, R4, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes7done
+lanes7one:
+	TBZ	$0, R2, lanes7done
+	FMOVS	0(R4), F3
+	B	lanes7done
+lanes8:
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	TBZ	$2, R2, lanes8low
+	FMOVQ	0(R1), F3
+	TBZ	$1, R2, lanes8highone
+	FMOVD	16(R1), F2
+	TBZ	$0, R2, lanes8done
+	ADD	$24, R1, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes8done
+lanes8highone:
+	TBZ	$0, R2, lanes8done
+	FMOVS	16(R1), F2
+	B	lanes8done
+lanes8low:
+	TBZ	$1, R2, lanes8one
+	FMOVD	0(R1), F3
+	TBZ	$0, R2, lanes8done
+	ADD	$8, R1, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes8done
+lanes8one:
+	TBZ	$0, R2, lanes8done
+	FMOVS	0(R1), F3
+	B	lanes8done
+lanes9:
+	TBZ	$2, R2, lanes9low
+	FMOVQ	F1, 0(R3)
+	TBZ	$1, R2, lanes9highone
+	FMOVD	F0, 16(R3)
+	TBZ	$0, R2, lanes9done
+	ADD	$24, R3, R0
+	VST1	V0.S[2], (R0)
+	B	lanes9done
+lanes9highone:
+	TBZ	$0, R2, lanes9done
+	FMOVS	F0, 16(R3)
+	B	lanes9done
+lanes9low:
+	TBZ	$1, R2, lanes9one
+	FMOVD	F1, 0(R3)
+	TBZ	$0, R2, lanes9done
+	ADD	$8, R3, R0
+	VST1	V1.S[2], (R0)
+	B	lanes9done
+lanes9one:
+	TBZ	$0, R2, lanes9done
+	FMOVS	F1, 0(R3)
+	B	lanes9done

@@ -9,7 +9,7 @@ import (
 )
 
 // layerNorm emits the passes over rows of any length, all rows in one call.
-var layerNorm = isa.All(layerNormRows, layerNormGradRows)
+var layerNorm = isa.All(layerNormRows, layerNormGradRows, rmsNormRows, rmsNormGradRows)
 
 // layerNormRows takes two passes over a row for its moments, in float32 around a mean
 // that is nearly right, and a third that normalises it while it is in the L1 cache.
@@ -113,6 +113,75 @@ func layerNormGradRows(a *isa.Asm) {
 			a.Mul(w, g, g)
 			a.Sub(meanDy, g, g)
 			a.Sub(v, g, g)
+			a.Mul(scale, g, g)
+			store(g, operand.Mem{Base: p[3]})
+		})
+	}, x, dy, dx)
+}
+
+// rmsNormRows divides each row by the root of its mean square.
+func rmsNormRows(a *isa.Asm) {
+	one := pointwise.NewFormula(a, "rmsNormOne").Value(1)
+	a.Kernel("rmsNormRows", "func(rows int, x *float32, vectors, rest int, tail uintptr, inverse, eps float32, gamma, y, invrms *float32, bytes int)",
+		"normalises rows of bytes. inverse is 1 over their number of elements.")
+	x, y, invrms, zero := a.Gp("x"), a.Gp("y"), a.Gp("invrms"), a.Vec()
+	a.Zero(zero)
+	a.EachRow(func() {
+		squares, s, scale := a.Vecs(4), a.Vec(), a.Vec()
+		a.OverPlane(x, nil, "sum", squares, func(v reg.VecVirtual, acc int) { a.Fma(v, v, squares[acc]) }, zero)
+		a.Spread(a.Total(a.Fold(squares)).AsX(), s)
+		a.Mul(a.SplatLate("inverse"), s, s)
+		a.Add(a.SplatLate("eps"), s, s)
+		a.Sqrt(s, s)
+		a.Move(one, scale)
+		a.Div(s, scale, scale)
+		a.StoreOne(scale, invrms)
+		a.Row("apply", []reg.GPVirtual{x, a.Gp("gamma"), y}, func(p []reg.GPVirtual, load func(operand.Mem, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
+			v, w := a.Vec(), a.Vec()
+			load(operand.Mem{Base: p[0]}, v)
+			load(operand.Mem{Base: p[1]}, w)
+			a.Mul(scale, v, v)
+			a.Mul(w, v, v)
+			store(v, operand.Mem{Base: p[2]})
+		})
+	}, x, y)
+}
+
+// rmsNormGradRows adds to the gradient of gamma in the pass that multiplies a row with its gradient.
+func rmsNormGradRows(a *isa.Asm) {
+	a.Kernel("rmsNormGradRows", "func(rows int, x, dy, invrms *float32, vectors, rest int, tail uintptr, inverse float32, gamma, dgamma, dx *float32, bytes int)",
+		"overwrites the rows of dx, and adds to dgamma. inverse is 1 over the number of elements of a row.")
+	x, dy, dx, invrms := a.Gp("x"), a.Gp("dy"), a.Gp("dx"), a.Gp("invrms")
+	a.EachRow(func() {
+		scale, dots, at := a.RowFactors([]reg.GPVirtual{invrms})[0], a.Vecs(4), 0
+		for _, v := range dots {
+			a.Zero(v)
+		}
+		gamma := a.Gp("gamma")
+		a.Row("sums", []reg.GPVirtual{x, dy, gamma, a.Gp("dgamma")}, func(p []reg.GPVirtual, load func(operand.Mem, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
+			v, g, w := a.Vec(), a.Vec(), a.Vec()
+			load(operand.Mem{Base: p[0]}, v)
+			load(operand.Mem{Base: p[1]}, g)
+			load(operand.Mem{Base: p[2]}, w)
+			a.Mul(v, g, g) // x·dy
+			a.Fma(g, w, dots[at%4])
+			at++
+			load(operand.Mem{Base: p[3]}, w)
+			a.Fma(scale, g, w)
+			store(w, operand.Mem{Base: p[3]})
+		})
+		slope := a.Vec()
+		a.Spread(a.Total(a.Fold(dots)).AsX(), slope)
+		a.Mul(a.SplatLate("inverse"), slope, slope)
+		a.Mul(scale, slope, slope)
+		a.Mul(scale, slope, slope)
+		a.Row("input", []reg.GPVirtual{x, dy, gamma, dx}, func(p []reg.GPVirtual, load func(operand.Mem, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
+			v, g := a.Vec(), a.Vec()
+			load(operand.Mem{Base: p[1]}, g)
+			load(operand.Mem{Base: p[2]}, v)
+			a.Mul(v, g, g)
+			load(operand.Mem{Base: p[0]}, v)
+			a.Fnma(slope, v, g)
 			a.Mul(scale, g, g)
 			store(g, operand.Mem{Base: p[3]})
 		})
