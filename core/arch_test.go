@@ -254,13 +254,10 @@ func TestContractIsALeaf(t *testing.T) {
 const mostFields = 20
 
 func TestPartsOfTheTrainingLoopAreSmall(t *testing.T) {
-	err := filepath.WalkDir("train", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") {
-			return err
-		}
+	goFiles(t, "train", func(path string) {
 		f, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
 		if err != nil {
-			return err
+			t.Fatal(err)
 		}
 		ast.Inspect(f, func(n ast.Node) bool {
 			spec, ok := n.(*ast.TypeSpec)
@@ -272,6 +269,21 @@ func TestPartsOfTheTrainingLoopAreSmall(t *testing.T) {
 			}
 			return true
 		})
+	})
+}
+
+// goFiles calls visit for each Go file below a folder, tests and generated ones included.
+func goFiles(t *testing.T, root string, visit func(path string)) {
+	t.Helper()
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && strings.HasPrefix(d.Name(), ".") && path != root:
+			return filepath.SkipDir
+		case !d.IsDir() && strings.HasSuffix(path, ".go"):
+			visit(path)
+		}
 		return nil
 	})
 	if err != nil {
@@ -285,20 +297,7 @@ const mostFiles = 40
 
 func TestFoldersAreSmall(t *testing.T) {
 	files := map[string]int{}
-	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case d.IsDir() && strings.HasPrefix(d.Name(), ".") && path != "..":
-			return filepath.SkipDir
-		case !d.IsDir() && strings.HasSuffix(path, ".go"):
-			files[filepath.Dir(path)]++
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	goFiles(t, "..", func(path string) { files[filepath.Dir(path)]++ })
 	for dir, n := range files {
 		if n > mostFiles {
 			t.Errorf("%s has %d Go files, at most %d may lie in a folder: move an idea to a package of its own", dir, n, mostFiles)
@@ -310,19 +309,14 @@ func TestFoldersAreSmall(t *testing.T) {
 const mostLines = 70
 
 func TestFunctionsAreShort(t *testing.T) {
-	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case d.IsDir() && strings.HasPrefix(d.Name(), ".") && path != "..":
-			return filepath.SkipDir
-		case d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasPrefix(d.Name(), "zz_"):
-			return nil
+	goFiles(t, "..", func(path string) {
+		if strings.HasPrefix(filepath.Base(path), "zz_") {
+			return
 		}
 		files := token.NewFileSet()
 		f, err := parser.ParseFile(files, path, nil, parser.SkipObjectResolution)
 		if err != nil {
-			return err
+			t.Fatal(err)
 		}
 		for _, decl := range f.Decls {
 			fn, ok := decl.(*ast.FuncDecl)
@@ -333,9 +327,5 @@ func TestFunctionsAreShort(t *testing.T) {
 				t.Errorf("%s: %s has %d lines, at most %d may be in a function: give its parts names", path, fn.Name.Name, n, mostLines)
 			}
 		}
-		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -6,8 +6,8 @@
 // Do (do.go) starts the call and picks a path (choose.go):
 //
 //   - All ranks on one host: the ranks compare their calls in small control pages
-//     (local_linux.go), then every rank reduces its slice of the buffer for all
-//     (localops_linux.go), reading and writing the other ranks' memory directly.
+//     (local_linux.go), then every rank reduces its slice of the buffer for all,
+//     reading and writing the other ranks' memory directly.
 //   - Several hosts with equally many ranks, in order: each rank owns a slice.
 //     Sums of slices go from host to host, where every owner adds its host's
 //     ranks from their memory, and results go back (hosts_linux.go).

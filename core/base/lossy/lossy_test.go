@@ -41,12 +41,7 @@ func TestUnreadOutputHoldsNobodyUp(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	text := linesOf(r)
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	out.Close()
-	got := <-text
+	got := drained(t, w, linesOf(r), out)
 	next, missing := 0, 0
 	for _, l := range got {
 		var n int
@@ -64,6 +59,16 @@ func TestUnreadOutputHoldsNobodyUp(t *testing.T) {
 	}
 }
 
+// drained closes a writer and its pipe, and returns the lines that were read from the pipe.
+func drained(t *testing.T, w *Writer, lines <-chan []string, out *os.File) []string {
+	t.Helper()
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	out.Close()
+	return <-lines
+}
+
 // Where gaps are frequent, one notice counts those of a while, and the last one
 // the rest: what is there and what is reported as lost add up.
 func TestNoticesOfManyGapsAreFew(t *testing.T) {
@@ -79,11 +84,7 @@ func TestNoticesOfManyGapsAreFew(t *testing.T) {
 	for i := range lines {
 		fmt.Fprintf(w, "line %d\n", i)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	out.Close()
-	all := <-text
+	all := drained(t, w, text, out)
 	missing, notices := 0, 0
 	for _, l := range all {
 		var n int

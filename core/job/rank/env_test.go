@@ -236,17 +236,16 @@ func TestTasksWouldEachTrainAlone(t *testing.T) {
 }
 
 func TestExpandHosts(t *testing.T) {
-	for list, want := range map[string]string{
-		"a[1-3],b7":          "a1 a2 a3 b7",
-		"node[003-006,9]":    "node003 node004 node005 node006 node9",
-		"n[098-101]":         "n098 n099 n100 n101",
-		"r[1-2]n[1-2]-ib,x":  "r1n1-ib r1n2-ib r2n1-ib r2n2-ib x",
-		"one two":            "one two",
-		"a[1,3-4],b[01],c-d": "a1 a3 a4 b01 c-d",
+	for _, c := range []struct{ list, hosts string }{
+		{"a[1-3],b7", "a1 a2 a3 b7"},
+		{"node[003-006,9]", "node003 node004 node005 node006 node9"},
+		{"n[098-101]", "n098 n099 n100 n101"},
+		{"r[1-2]n[1-2]-ib,x", "r1n1-ib r1n2-ib r2n1-ib r2n2-ib x"},
+		{"one two", "one two"},
+		{"a[1,3-4],b[01],c-d", "a1 a3 a4 b01 c-d"},
 	} {
-		got, err := ExpandHosts(list)
-		if err != nil || strings.Join(got, " ") != want {
-			t.Errorf("%q: %v %v, want %s", list, got, err, want)
+		if got, err := ExpandHosts(c.list); err != nil || strings.Join(got, " ") != c.hosts {
+			t.Errorf("%q: %v %v, want %s", c.list, got, err, c.hosts)
 		}
 	}
 	for _, bad := range []string{"", "a[", "a]1[", "a[x]", "a[3-1]", "a[1-999999999]", "a[1-60000][1-60000]"} {

@@ -55,8 +55,8 @@ func (a *Asm) Or(x, y, dst operand.Op)   { a.VORPS(x, y, dst) }
 func (a *Asm) Fma(x, y, sum operand.Op)  { a.VFMADD231PS(x, y, sum) }
 func (a *Asm) Fnma(x, y, sum operand.Op) { a.VFNMADD231PS(x, y, sum) }
 
-// mulFactor, fmaFactor and fnmaFactor multiply by a constant in memory, of which there are
-// factorCopies side by side: AVX-512 reads a single one into every lane.
+// MulFactor, FmaFactor and FnmaFactor multiply by a constant in memory, of which there are
+// FactorCopies side by side: AVX-512 reads a single one into every lane.
 
 func (a *Asm) FactorCopies() int {
 	if a.Lanes == 16 {
@@ -66,26 +66,23 @@ func (a *Asm) FactorCopies() int {
 }
 
 func (a *Asm) MulFactor(m operand.Mem, x, dst operand.Op) {
-	if a.Lanes == 16 {
-		a.VMULPS_BCST(m, x, dst)
-	} else {
-		a.VMULPS(m, x, dst)
-	}
+	a.factor(a.VMULPS, a.VMULPS_BCST, m, x, dst)
 }
 
 func (a *Asm) FmaFactor(m operand.Mem, x, sum operand.Op) {
-	if a.Lanes == 16 {
-		a.VFMADD231PS_BCST(m, x, sum)
-	} else {
-		a.VFMADD231PS(m, x, sum)
-	}
+	a.factor(a.VFMADD231PS, a.VFMADD231PS_BCST, m, x, sum)
 }
 
 func (a *Asm) FnmaFactor(m operand.Mem, x, sum operand.Op) {
+	a.factor(a.VFNMADD231PS, a.VFNMADD231PS_BCST, m, x, sum)
+}
+
+// factor is an instruction that reads a constant from every lane, or from one where it can.
+func (a *Asm) factor(each, one func(...operand.Op), ops ...operand.Op) {
 	if a.Lanes == 16 {
-		a.VFNMADD231PS_BCST(m, x, sum)
+		one(ops...)
 	} else {
-		a.VFNMADD231PS(m, x, sum)
+		each(ops...)
 	}
 }
 

@@ -5,11 +5,15 @@ package host_test
 import (
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/trainctl/trainctl/core/plugin/host"
+	"github.com/trainctl/trainctl/core/sdk"
+	"golang.org/x/sys/unix"
 )
 
 // A plugin has open what docs/protocol.md names and nothing else, whatever this
@@ -51,5 +55,28 @@ func TestAPluginHasOpenWhatTheProtocolNames(t *testing.T) {
 		if len(want) > 0 {
 			t.Errorf("%s: missing %v in %q", name, want, failed.LastLines)
 		}
+	}
+}
+
+// A plugin in a sandbox that hangs says where, as any other does.
+func TestHungPluginInASandbox(t *testing.T) {
+	if v, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION); errno != 0 || v < 4 {
+		t.Skip("this kernel has no Landlock of Linux 6.7 or newer: ", errno)
+	}
+	host.SetMargin(t, 100*time.Millisecond)
+	exe, err := os.Executable()
+	must(t, err)
+	path := script(t, "exec "+exe+" plugin dataset fake")
+	d := openFake(t, newHost(t, host.Options{}).WithSandboxes(map[string][]string{path: {exe}}), path, "deaf", 2*time.Second)
+	must(t, d.Request(0, sdk.Train, 0, 1, []int64{7}))
+	_, _, err = d.Wait(0)
+	var failed *host.PluginError
+	if !errors.As(err, &failed) || !errors.Is(err, host.ErrHung) {
+		t.Fatalf("got %v", err)
+	}
+	if !slices.ContainsFunc(failed.Stack, func(f string) bool {
+		return strings.Contains(f, "(*fakeDataset).Fill at core/plugin/host_test/host_test.go:")
+	}) {
+		t.Errorf("the stack does not say where it hangs: %q\n%v", failed.Stack, err)
 	}
 }
