@@ -18,8 +18,8 @@ typedef unsigned int u32;
 typedef unsigned short u16;
 typedef unsigned char u8;
 
-// The types that an operand says it has at run time: per-channel tensors and
-// gradients of parameters, which need not have the type of the activations.
+// Element types that are known only at run time: per-channel tensors and gradients of
+// parameters may have another type than the activations.
 enum { F32, F64, F16, BF16 };
 
 #if ELEM == 0
@@ -48,7 +48,7 @@ __device__ inline u32 float_bits(float f) {
 	return v.u;
 }
 
-// least is below every number.
+// least is −∞, where a maximum begins.
 __device__ inline float least() { return bits_float(0xff800000u); }
 
 // half_float and float_half are instructions on the device and arithmetic elsewhere.
@@ -184,8 +184,8 @@ __device__ inline void store_four(elem* p, u32 i, u32 n, const four& f) {
 	}
 }
 
-// lane_sum adds up over the threads of a block that have the same number modulo
-// lanes, a power of two, in an order that never changes. Each thread gets its lane's.
+// lane_sum sums over the threads of a block whose indices are equal modulo lanes, a
+// power of two, in a fixed order. Each thread gets the sum of its lane.
 template <class T> __device__ T lane_sum(T v, u32 lanes) {
 	__shared__ T buf[BLOCK];
 	u32 t = threadIdx.x;
@@ -199,7 +199,8 @@ template <class T> __device__ T lane_sum(T v, u32 lanes) {
 	return buf[t % lanes];
 }
 
-// block_sum adds up over all threads of a block: within the warps, then over them.
+// block_sum sums over all threads of a block: first within each warp, then over the
+// warps.
 #ifdef __CUDACC__
 template <class T> __device__ T block_sum(T v) {
 	__shared__ T buf[32];

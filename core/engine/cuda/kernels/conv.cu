@@ -1,4 +1,4 @@
-// Convolutions without cuDNN: correct everywhere, fast nowhere.
+// Convolutions for machines without cuDNN: correct, but slow.
 
 struct Conv {
 	int n, c, h, w, k, r, s, oh, ow, stride_h, stride_w, pad_h, pad_w, dil_h, dil_w, groups;
@@ -27,7 +27,8 @@ KERNEL conv(const elem* x, const elem* w, const elem* bias, elem* y, Conv p, u32
 	}
 }
 
-// conv_grad_input has a thread per pixel, which asks the results that it went into.
+// conv_grad_input has a thread per input pixel, which sums over the outputs that read
+// it.
 KERNEL conv_grad_input(const elem* dy, const elem* w, const elem* bias, elem* dx, Conv p, u32 total) {
 	int cg = p.c / p.groups, kg = p.k / p.groups;
 	each(i, total) {
@@ -66,7 +67,7 @@ KERNEL conv_grad_weight(const elem* x, const elem* dy, elem* dw, Conv p, int add
 	if (threadIdx.x == 0) store(dw, i, add ? rounded(sum) + load(dw, i) : sum);
 }
 
-// channel_bias adds what belongs to a channel.
+// channel_bias adds the bias of each channel.
 KERNEL channel_bias(elem* y, const elem* bias, int c, int hw, u32 n) {
 	each_four(i, n) {
 		four f = load_four(y, i, n);
@@ -81,7 +82,7 @@ KERNEL filter_last(const elem* w, elem* to, int c, int taps, u32 n) {
 	each(i, n) to[i] = w[(i64)(i / (c * taps)) * c * taps + (i64)(i % c) * taps + i / c % taps];
 }
 
-// filter_grad brings a gradient [k, taps, c] to where it belongs as [k, c, taps].
+// filter_grad writes or adds a gradient [k, taps, c] as [k, c, taps].
 KERNEL filter_grad(const elem* from, elem* dw, int c, int taps, int add, u32 n) {
 	each(i, n) {
 		acc v = load(from, (i64)(i / (c * taps)) * c * taps + (i64)(i % taps) * c + i / taps % c);

@@ -1,7 +1,7 @@
-// Losses and table look-ups: what reads indices of the batch.
+// Losses and embeddings: the kernels that read indices of the batch.
 
-// seen is how many of a thread's share of n indices are not ignored, and bad
-// becomes the first of them outside [0, limit), n without one.
+// seen counts the indices of a thread's share of n that are not ignored. bad becomes
+// the position of the first one outside [0, limit), or n.
 __device__ inline int seen(const int* v, int n, int limit, int ignore, int* bad) {
 	int count = 0;
 	*bad = n;
@@ -13,7 +13,8 @@ __device__ inline int seen(const int* v, int n, int limit, int ignore, int* bad)
 	return count;
 }
 
-// blame remembers the first bad index of a block's threads, if nothing else is wrong yet.
+// blame records the first bad index of a block's threads, unless a fault is already
+// recorded.
 __device__ inline void blame(int bad, const int* v, int n, int limit, int what, Fault* fault) {
 	__shared__ int first[BLOCK];
 	first[threadIdx.x] = bad;
@@ -43,10 +44,10 @@ __device__ inline bool larger(acc v, int at, acc w, int than) {
 	return v > w || (v == w && at < than);
 }
 
-// cross_entropy has a block per row: the row's loss, and whether its largest
-// logit is the target's. dx may be null, and may be x. With a fault to tell every
-// block counts the targets by itself, and the first one checks them; without one
-// check_indices has done so. The targets of x start at that of row first.
+// cross_entropy has a block per row: the row's loss, and whether its largest logit is
+// the target's. dx may be null, and may be x. If fault is given, every block counts
+// the targets itself and the first block checks them; otherwise check_indices has done
+// both. The targets of x start at that of row first.
 KERNEL cross_entropy(const elem* x, const int* target, int first, int n, int classes, int ignore, int what, Fault* fault, const Call* call, double* counted, elem* dx, double* rows) {
 	__shared__ acc peaks[BLOCK];
 	__shared__ int places[BLOCK];

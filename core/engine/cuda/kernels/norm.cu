@@ -1,13 +1,13 @@
 // Batch, layer and group norm (Ioffe and Szegedy, 2015; Ba, Kiros and Hinton, 2016; Wu and He, 2018).
 //
-// Images are n·c planes of hw elements. Where channels lie side by side, hw is 1
-// and n counts the pixels of all images. A block looks at `lanes` channels at a
-// time, 1 or neighbours whose elements lie together, and at its share of their
-// elements, of gridDim.y; shares are put together in the order of the blocks.
+// Images are n·c planes of hw elements. Where channels lie side by side, hw is 1 and n
+// counts the pixels of all images. A block handles `lanes` channels (one, or
+// neighbours whose elements are adjacent) and one of gridDim.y shares of their
+// elements. Shares are combined in the order of the blocks.
 
 __device__ inline i64 in_channel(u32 i, int c, int hw, u32 ch) { return ((i64)(i / hw) * c + ch) * hw + i % hw; }
 
-// Share is what a thread looks at: elements lo to hi of channel ch, step apart.
+// Share is what a thread handles: elements lo to hi of channel ch, step apart.
 struct Share {
 	u32 ch, lo, hi, from, step, lane, lanes;
 	bool idle; // the last block of channels may have threads to spare
@@ -39,9 +39,9 @@ __device__ inline void store_lane_sums(const Share& s, acc sum, acc dot, u32 lan
 	part[1] = dot;
 }
 
-// bn_moments writes each share's number of elements, mean and squared distances
-// from it, measured from the share's first element, which is near enough the
-// mean for nothing to be lost.
+// bn_moments writes each share's number of elements, mean and squared distances from
+// it, measured from the share's first element, which is close enough to the mean to
+// avoid cancellation.
 KERNEL bn_moments(const elem* x, int n, int c, int hw, u32 lanes, double* part) {
 	Share s = share_of((u32)n * hw, c, lanes);
 	acc off = 0, square = 0, from = !s.idle && s.hi > s.lo ? load(x, in_channel(s.lo, c, hw, s.ch)) : 0;
@@ -60,8 +60,8 @@ KERNEL bn_moments(const elem* x, int n, int c, int hw, u32 lanes, double* part) 
 	part[2] = count > 0 ? square - (double)off * off / count : 0;
 }
 
-// Strip is what a thread looks at where the channels of n pixels lie side by
-// side: channels ch to ch+3 of pixels lo to hi, step apart. c is a multiple of 4.
+// Strip is what a thread handles where the channels of n pixels lie side by side:
+// channels ch to ch+3 of pixels lo to hi, step apart. c is a multiple of 4.
 struct Strip {
 	u32 ch, lo, hi, from, step, total;
 	bool idle; // as in a Share
@@ -115,7 +115,7 @@ struct Moments {
 	double mean, variance, count;
 };
 
-// block_moments puts the shares of channel blockIdx.x together.
+// block_moments combines the shares of channel blockIdx.x.
 __device__ inline Moments block_moments(const double* part, int shares) {
 	const double* p = part + 3 * (i64)blockIdx.x * shares;
 	double count = 0, mean = 0, square = 0;
@@ -133,8 +133,7 @@ __device__ inline Moments block_moments(const double* part, int shares) {
 	return m;
 }
 
-// set_affine writes what a channel is multiplied with and what is added, where
-// they are wanted; weight and bias may be null.
+// set_affine writes the scale and the shift of a channel; weight and bias may be null.
 __device__ inline void set_affine(u32 ch, acc invstd, const void* weight, const void* bias, int type, acc* scale, acc* shift) {
 	scale[ch] = weight ? invstd * (acc)load_as(weight, type, ch) : invstd;
 	shift[ch] = bias ? (acc)load_as(bias, type, ch) : 0;
@@ -151,8 +150,9 @@ struct Update {
 };
 
 // update writes a channel's mean and 1/σ, and moves the running statistics towards the
-// batch's: with the variance of the sample, where normalisation uses that of the batch.
-// One element has none, so the running one stays; no element changes nothing.
+// batch's: with the variance of the sample, where normalisation uses that of the
+// batch. A single element has no variance, so the running variance stays; without
+// elements nothing changes.
 __device__ inline void update(const Update& u, u32 ch, const Moments& m) {
 	u.mean[ch] = (acc)m.mean;
 	u.invstd[ch] = (acc)(1 / sqrt(m.variance + u.eps));
@@ -186,7 +186,7 @@ KERNEL bn_update(const double* stats, int c, Update u) {
 	}
 }
 
-// bn_running makes mean, scale and shift of the running statistics.
+// bn_running computes mean, scale and shift from the running statistics.
 KERNEL bn_running(const void* running_mean, const void* running_var, int type, int c, double eps, acc* mean, const void* weight, const void* bias, acc* scale, acc* shift) {
 	each(ch, c) {
 		mean[ch] = (acc)load_as(running_mean, type, ch);
@@ -194,7 +194,7 @@ KERNEL bn_running(const void* running_mean, const void* running_var, int type, i
 	}
 }
 
-// bn_known makes scale and shift of a batch's 1/σ as update does.
+// bn_known computes scale and shift from a batch's 1/σ, as update does.
 KERNEL bn_known(const acc* invstd, int c, const void* weight, const void* bias, int type, acc* scale, acc* shift) {
 	each(ch, c) set_affine(ch, invstd[ch], weight, bias, type, scale, shift);
 }
@@ -213,7 +213,8 @@ __device__ inline Channels channels_of(u32 i, int c, int hw) {
 	return r;
 }
 
-// normal is what batch norm makes of an element with a residual, and a ReLU if asked for.
+// normal is the output of batch norm for one element, plus a residual, with a ReLU if
+// asked for.
 __device__ inline acc normal(acc x, acc mean, acc scale, acc shift, acc residual, int relu) {
 	acc v = (x - mean) * scale + shift + residual;
 	return relu && v < 0 ? 0 : v;
@@ -286,7 +287,7 @@ __device__ inline u8 open_of(const four& y) {
 	return bits;
 }
 
-// pass lets through of dy what a ReLU let through.
+// pass is the part of dy that passes the ReLU.
 __device__ inline void pass(four* dy, u8 open) {
 	for (int j = 0; j < 4; j++)
 		if (!(open >> j & 1)) dy->v[j] = 0;
@@ -319,8 +320,8 @@ KERNEL bn_grad_sums_last(const elem* x, const elem* gate, const elem* dy, const 
 	}
 }
 
-// set_slopes writes what a channel's dx is made with, of Σdy and Σdy·(x−mean):
-// dx = (dy − meanDy − (x−mean)·slope)·scale, of which slopes has c each.
+// set_slopes computes the coefficients of a channel's dx from Σdy and Σdy·(x−mean): dx
+// = (dy − meanDy − (x−mean)·slope)·scale, of which slopes has c each.
 __device__ inline void set_slopes(u32 ch, int c, double sum, double dot, double count, const acc* invstd, const void* weight, int type, acc* slopes) {
 	double inv = invstd[ch];
 	slopes[ch] = (acc)(sum / count);
@@ -346,7 +347,7 @@ KERNEL bn_grad_merge(const double* part, int shares, int c, double count, const 
 	if (ch == 0) sums[2 * c] = count;
 }
 
-// bn_slopes makes slopes of sums.
+// bn_slopes computes slopes from sums.
 KERNEL bn_slopes(const double* sums, const acc* invstd, const void* weight, int type, int c, acc* slopes) {
 	each(ch, c) set_slopes(ch, c, sums[ch], sums[c + ch], sums[2 * c], invstd, weight, type, slopes);
 }
@@ -395,7 +396,7 @@ KERNEL bn_grad_input_last(const elem* x, const u8* open, const elem* dy, const a
 	}
 }
 
-// channel_sums writes each share's sum of a channel, and sum_parts puts them together.
+// channel_sums writes each share's sum of a channel, and sum_parts adds them up.
 KERNEL channel_sums(const elem* x, int n, int c, int hw, u32 lanes, double* part) {
 	Share s = share_of((u32)n * hw, c, lanes);
 	acc sum = 0;

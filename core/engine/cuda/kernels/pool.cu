@@ -1,5 +1,5 @@
-// Pooling, and batch norm + ReLU + max pooling in one pass each way. Gradients
-// are gathered: a pixel asks the windows that cover it.
+// Pooling, and batch norm + ReLU + max pooling in one pass each way. Gradients are
+// gathered: each pixel reads the windows that cover it.
 
 // Pool is the geometry. last says that channels lie side by side, in x and in y.
 struct Pool {
@@ -73,7 +73,7 @@ __device__ inline Cover cover_of(const Pool& p, u32 at) {
 	return v;
 }
 
-// Maximum of a window: the first of equals, and a NaN over everything.
+// The maximum of a window: the first of equal ones; a NaN is above everything.
 struct Max {
 	acc best;
 	int at;
