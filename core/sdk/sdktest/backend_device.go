@@ -239,7 +239,7 @@ func (s *deviceSuite) mixed(t *testing.T, world int) {
 // order the sums.
 func (s *deviceSuite) early(t *testing.T, world int) {
 	if !s.device.Events {
-		t.Skip("events do not cross on this machine")
+		t.Skip("events cannot be shared between processes on this machine")
 	}
 	const n, rounds, offset = 501, 130, 16 // more rounds than there are events
 	d := s.start(t, world)

@@ -107,7 +107,7 @@ func (r results) rankOrder(t *testing.T) {
 	r.need(t, sdk.OpAllReduce)
 	r.needType(t, tensor.F32)
 	if r.AnyOrder {
-		t.Skip("the backend adds in an order of its own")
+		t.Skip("the backend does not add in rank order")
 	}
 	const n = 4097
 	in := eachRank(r.g.world, func(rank int) []byte { return values(tensor.F32, n, rank, 2) })
@@ -285,7 +285,7 @@ func (r results) barrier(t *testing.T) {
 func (r results) ring(t *testing.T) {
 	r.need(t, sdk.OpSend, sdk.OpRecv)
 	if r.g.world == 1 {
-		t.Skip("nobody to send to")
+		t.Skip("a world of one rank has no one to send to")
 	}
 	w := r.g.world
 	for _, n := range r.Counts {
