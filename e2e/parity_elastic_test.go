@@ -272,3 +272,49 @@ func TestRanksLeaveAtAnyMoment(t *testing.T) {
 		t.Logf("%+v", changes)
 	}
 }
+
+// Ranks that go on with their own batches take smaller steps, with the learning rate of the
+// rule, and every epoch still has every sample once.
+func TestRanksGoOnInBatchesPerRank(t *testing.T) {
+	t.Parallel()
+	p := placeWith(t, elasticTables+"[train]\nepochs = 3\nper_rank_batch = 4\n[lr_scheduler]\nname = \"step\"\nstep_size = 2\nbatch_scaling = \"linear\"\n")
+	p.AddProgram(t, "e2e/testdata/recording")
+	proc := p.Start(t, append([]string{"run", p.Config}, rig.Set("launch.nproc_per_node=3", "launch.elastic=true",
+		"dataset.plugin=./recording", fmt.Sprintf("dataset.options.record=%q", filepath.Join(p.Dir, "record")),
+		"dataset.options.serve=20", "dataset.options.serve_rank=1")...)...) // in the sixth step it gets nothing
+	p.WaitForSteps(t, proc, 1, 5)
+	rig.Signal(t, p.Worker(t, 1).PID, syscall.SIGKILL)
+	proc.Wait(t).Expect(t, 0)
+	samples := map[int]int{}
+	for i, s := range readRun(t, p.RunDir(1)).steps {
+		want := 0.05
+		if i >= 5 {
+			want *= 2. / 3
+		}
+		if s.Epoch == 2 {
+			want /= 10
+		}
+		if math.Abs(s.LR-want) > 1e-9 {
+			t.Errorf("step %d in epoch %d: learning rate %v, want %v", s.Step, s.Epoch, s.LR, want)
+		}
+		samples[s.Epoch] += s.Samples
+	}
+	for e := range 3 {
+		if samples[e] != elasticSamples {
+			t.Errorf("epoch %d has %d samples", e, samples[e])
+		}
+	}
+}
+
+// Without rank 0 all ranks start anew from a checkpoint, if a restart is left.
+func TestRankZeroCannotBeMissed(t *testing.T) {
+	t.Parallel()
+	p := placeWith(t, elasticTables+"[train]\nepochs = 10\nglobal_batch = 16\nlog_freq = 1000\n")
+	proc := p.Start(t, append([]string{"run", p.Config}, rig.Set("launch.nproc_per_node=2", "launch.elastic=true", "launch.max_restarts=1")...)...)
+	p.WaitForCheckpoints(t, 1, 3)
+	rig.Signal(t, p.Worker(t, 0).PID, syscall.SIGKILL)
+	proc.Wait(t).Expect(t, 0).Prints(t, "restart 1 of 1")
+	if s := p.Summary(t, 1); s.Restarts != 1 || s.WorldSize != 2 || s.Epochs != 10 {
+		t.Errorf("%d restarts, %d ranks, %d epochs", s.Restarts, s.WorldSize, s.Epochs)
+	}
+}
