@@ -69,6 +69,15 @@ func TestAlgorithms(t *testing.T) {
 	})
 }
 
+// TestOnePixelOfManyImages has more images than its matrix product packs at once.
+func TestOnePixelOfManyImages(t *testing.T) {
+	kerneltest.AtEachLevel(t, func(t *testing.T) {
+		for a := range algorithms {
+			testAlgorithm(t, a, &Shape{N: 100, C: 32, H: 4, W: 4, K: 32, R: 4, S: 4, StrideH: 1, StrideW: 1})
+		}
+	})
+}
+
 func wide(x []float32) []float64 {
 	y := make([]float64, len(x))
 	for i, v := range x {

@@ -398,10 +398,10 @@ const deepPixels = 256
 // deep is the copies of several images side by side, which make such a product.
 type deep struct{ images, pixels, line int }
 
-// deep is for few pixels; images is 1 where there are enough.
+// deep is for few pixels; images is 1 where there are enough, or one, of which the batch is one product as it lies.
 func (m *patches) deep() deep {
 	d := deep{images: 1, pixels: m.pixels}
-	if m.pixels < deepPixels/2 {
+	if m.pixels > 1 && m.pixels < deepPixels/2 {
 		d.images = min(m.batch, kernel.CeilDiv(deepPixels, m.pixels))
 		d.line = kernel.CeilDiv(d.images*m.pixels, kernel.Block)*kernel.Block + kernel.Block
 	}
