@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/trainctl/trainctl/core/base/cgroup"
 	"github.com/trainctl/trainctl/core/base/usererr"
@@ -16,6 +17,7 @@ import (
 	"github.com/trainctl/trainctl/core/plugin/host"
 	"github.com/trainctl/trainctl/core/report/forecast"
 	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/train/ddp"
 	"github.com/trainctl/trainctl/core/train/outline"
 )
 
@@ -72,6 +74,9 @@ func (f *forecaster) backend(ctx context.Context) error {
 		return err
 	}
 	f.uses(sdk.KindBackend, name, info)
+	if err := outline.CheckShard(f.cfg.DDP, f.machine.Device, f.world); err != nil {
+		return err
+	}
 	return outline.CheckBackend(info, f.world, f.machine.Device, f.outline.Calls(f.cfg.DDP))
 }
 
@@ -314,20 +319,29 @@ func (f *forecaster) memory(r *forecast.Report) {
 	}
 }
 
-// optimizerBytes is the size of the optimizer's state and master weights.
-func (f *forecaster) optimizerBytes() (n int64) {
+// optimizerBytes is the size of the optimizer's state and master weights, of the rank that has most of them.
+func (f *forecaster) optimizerBytes() int64 {
 	elem := 4
 	if f.outline.Plan.DType.Size() == 8 {
 		elem = 8
 	}
+	each := elem * optim.StateTensors(f.cfg.Optimizer)
+	if f.policy.MasterWeights {
+		each += 4
+	}
+	var sizes []int
 	for _, q := range f.outline.Graph.Params() {
-		if !q.RequiresGrad {
-			continue
-		}
-		n += int64(q.Shape.Elems() * elem * optim.StateTensors(f.cfg.Optimizer))
-		if f.policy.MasterWeights {
-			n += int64(q.Shape.Elems() * 4)
+		if q.RequiresGrad {
+			sizes = append(sizes, q.Shape.Elems())
 		}
 	}
-	return n
+	world := 1
+	if f.cfg.DDP.Sharded(f.world) {
+		world = f.world
+	}
+	shares := make([]int64, world)
+	for i, rank := range ddp.Owners(sizes, world) {
+		shares[rank] += int64(sizes[i] * each)
+	}
+	return slices.Max(shares)
 }

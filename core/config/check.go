@@ -142,6 +142,7 @@ func (c *Config) checkElastic() {
 	}
 	fixed(c.DDP.Uneven != ddp.UnevenError, "ddp.uneven", `remove it; with train.global_batch ranks may have different numbers of samples`)
 	fixed(c.DDP.SyncBatchNorm, "ddp.sync_batchnorm", "remove it")
+	fixed(c.DDP.Shard == ddp.ShardOptimizer, "ddp.shard", `set it to "none"; the optimizer state of a rank that died would be lost`)
 	fixed(c.DDP.Compress == "powersgd", "ddp.compress", `use "none", "fp16" or "bf16"`)
 	fixed(c.Run.Device == "cuda", "run.device", `use "cpu"`)
 }

@@ -55,6 +55,9 @@ func (t *Trainer) stateSums() (names []string, sums []uint64) {
 		add(m.Name, m.Data)
 	}
 	for _, s := range t.updater.Optimizer.State() {
+		if !t.replication.Shards.Common(s.Name) {
+			continue
+		}
 		add("the optimizer's "+s.Name, s.Data)
 	}
 	add("the loss scale", tensor.Bytes([]uint64{math.Float64bits(t.updater.Scaler.Scale)}))

@@ -133,6 +133,10 @@ func trainThrough(t *testing.T, restarts int, change func(*Deps), deaths ...deat
 func TestEveryDeathIsRecoveredFrom(t *testing.T) {
 	for name, change := range map[string]func(*Deps){
 		"plain": nil,
+		"sharded optimizer": func(d *Deps) {
+			d.Settings.DDP.Shard, d.Settings.Optimizer = ddp.ShardOptimizer, optim.DefaultFor("adam")
+			d.Precision, d.Settings.PrecisionOpts = host.InProcessPrecision(amp.New()), sdk.Options{"level": "O2"}
+		},
 		"synchronised, dynamic scale": func(d *Deps) {
 			d.Precision = host.InProcessPrecision(amp.New())
 			d.Settings.PrecisionOpts = sdk.Options{"dtype": "fp16"}

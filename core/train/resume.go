@@ -125,6 +125,9 @@ func (t *Trainer) restore(s *checkpoint.Snapshot, r checkpoint.Report, head *res
 			return fmt.Errorf("%w; keep [optimizer] as it was, or start from its weights with model.init instead", err)
 		}
 		head.State = true
+		if t.replication.Shards.Divided() {
+			t.replication.Shards.Restored = s.Optimizer
+		}
 		head.Scaler = s.Scaler
 		feedback := &t.replication.Feedback
 		lines = append(lines, feedback.Restore(t.Settings.DDP.Compress, s.Compression, s.WorldSize)...)

@@ -71,12 +71,16 @@ func (t *Trainer) store(ctx context.Context) (unsaved, err error) {
 		return nil, err
 	}
 	compression, err := t.collectFeedback(ctx)
+	if err != nil {
+		return nil, err
+	}
+	state, err := t.optimizerState(ctx)
 	if err != nil || t.World.Rank != 0 || t.Store == nil {
 		return nil, err
 	}
 	t.enter("checkpoint")
 	mark := t.trace.Now()
-	snap, err := t.snapshot(ctx)
+	snap, err := t.snapshot(ctx, state)
 	if err == nil {
 		snap.Compression = compression
 		_, err = t.Store.Save(ctx, snap)
@@ -100,15 +104,26 @@ func (t *Trainer) collectFeedback(ctx context.Context) ([]tensor.Named, error) {
 	return f.Take(), err
 }
 
+// optimizerState is that of all parameters, on rank 0, which collects it where ranks have
+// parts of it. All ranks call it.
+func (t *Trainer) optimizerState(ctx context.Context) ([]tensor.Named, error) {
+	s := &t.replication.Shards
+	if !s.Divided() {
+		return t.updater.Optimizer.State(), nil
+	}
+	err := t.recovery.Do(ctx, recovery.Stage{Name: stageState}, func(context.Context) error { return s.Collect(t.updater.Optimizer) })
+	return s.Take(), err
+}
+
 // snapshot collects everything that an exact resume needs, of what is on the host.
-func (t *Trainer) snapshot(ctx context.Context) (*checkpoint.Snapshot, error) {
+func (t *Trainer) snapshot(ctx context.Context, state []tensor.Named) (*checkpoint.Snapshot, error) {
 	scaler, err := t.Precision.State(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return &checkpoint.Snapshot{
 		Step: t.pos.Step, Epoch: t.pos.Epoch, Applied: t.pos.Applied,
-		Model: t.model.Named(t.model.Full()), Aliases: t.model.Aliases(), Optimizer: t.updater.Optimizer.State(), Scaler: scaler,
+		Model: t.model.Named(t.model.Full()), Aliases: t.model.Aliases(), Optimizer: state, Scaler: scaler,
 		Sampler: checkpoint.Sampler{
 			Seed: t.Settings.Sampler.SeedOr(t.Settings.Run.Seed), Epoch: t.pos.Epoch, Offset: t.pos.Offset / t.World.Size, WorldSize: t.World.Size, Batch: t.outline.Batch,
 			Consumed: t.pos.Offset, StepBatch: t.outline.Division.Step, FirstBatch: t.pos.FirstBatch,

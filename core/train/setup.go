@@ -181,6 +181,9 @@ func (t *Trainer) makePlan() (err error) {
 	if err := outline.CheckBackend(t.Backend.Info(), t.World.Size, t.Device.Name(), o.Calls(t.Settings.DDP)); err != nil {
 		return err
 	}
+	if err := outline.CheckShard(t.Settings.DDP, t.Device.Name(), t.World.Size); err != nil {
+		return err
+	}
 	if err := t.allocate(); err != nil {
 		return err
 	}
@@ -253,6 +256,7 @@ func (t *Trainer) assemble() {
 	t.replication = replica.Replication{
 		Rank: rank, World: world, Group: t.group, Memory: &t.memory, Model: &t.model, Device: &t.device,
 		Feedback: replica.Feedback{Rank: rank, World: world, Group: t.group, Memory: &t.memory, Device: &t.device},
+		Shards:   replica.Shards{Rank: rank, Group: t.group, Memory: &t.memory, Model: &t.model},
 	}
 	t.saver = newSaver(s.Checkpoint, t.SaveAsked)
 	t.report = report.Report{
@@ -275,7 +279,10 @@ func (t *Trainer) equip() error {
 	if err := t.bind(); err != nil {
 		return err
 	}
-	if err := t.updater.Build(&t.Settings, o, &t.model, &t.policy); err != nil {
+	if t.Settings.DDP.Sharded(t.World.Size) && !t.EvalOnly {
+		t.replication.Shards.Divide()
+	}
+	if err := t.updater.Build(&t.Settings, o, &t.model, &t.policy, &t.replication.Shards); err != nil {
 		return err
 	}
 	return t.device.Connect(t.reducer, t.updater.Optimizer)

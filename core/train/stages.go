@@ -11,6 +11,8 @@ import (
 const (
 	stageWeights  = "weights"  // the model, once at the beginning
 	stageBuffers  = "buffers"  // batch statistics
+	stageShards   = "shards"   // the weights that each rank has updated
+	stageState    = "state"    // the optimizer's state of all ranks, for a checkpoint
 	stageFeedback = "feedback" // what compression has left out, for a checkpoint
 )
 
@@ -31,6 +33,16 @@ func (t *Trainer) syncBuffers() error {
 		return nil
 	}
 	return t.replication.Buffers(t.join.authority)
+}
+
+// publish gives all ranks the weights that each has updated, unless all ranks update all or
+// none was updated.
+func (t *Trainer) publish(ctx context.Context, skipped bool) error {
+	s := &t.replication.Shards
+	if skipped || !s.Divided() {
+		return nil
+	}
+	return t.recovery.Do(ctx, recovery.Stage{Name: stageShards}, func(context.Context) error { return s.Publish() })
 }
 
 // runState is the run as recovery sees it.
@@ -66,6 +78,10 @@ func (r runState) Rebroadcast(stage string) error {
 		return t.replication.Weights(t.updater.Optimizer)
 	case stageBuffers:
 		return t.replication.Buffers(t.join.authority)
+	case stageShards:
+		return t.replication.Shards.Publish()
+	case stageState:
+		return t.replication.Shards.Collect(t.updater.Optimizer)
 	case stageFeedback:
 		return t.replication.Feedback.Collect()
 	}

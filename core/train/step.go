@@ -41,6 +41,9 @@ func (t *Trainer) step(ctx context.Context, in passes.Inputs, begin time.Time) (
 		}
 	}
 	t.trace.Since(timeline.Compute, "optimizer", -1, mark)
+	if err := t.publish(ctx, skip); err != nil {
+		return false, err
+	}
 
 	t.pos.Advance(t.samples(in), !skip)
 	t.report.Step(report.Step{

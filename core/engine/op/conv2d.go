@@ -166,14 +166,19 @@ func TwoD(s tensor.Shape) tensor.Shape {
 // convolution_backward does; the input's comes last so that the parameters' can
 // be communicated meanwhile.
 func conv2DGradient(b *graph.Backward, n *graph.Node) {
-	x, w, bias, dy := n.In[0], n.In[1], n.In[2], b.In(n)
-	if dw := b.Param(w); dw != graph.None {
-		b.Emit(n, Conv2DGradWeight, []graph.ValueID{x, dy}, []graph.ValueID{dw})
+	filterGradients(b, n, n.In[0], b.In(n))
+	b.Input(n, Conv2DGradInput, b.In(n), n.In[1])
+}
+
+// filterGradients gives the gradients of a weight, by which x was convolved into y or the other
+// way round, and of a bias.
+func filterGradients(b *graph.Backward, n *graph.Node, x, y graph.ValueID) {
+	if dw := b.Param(n.In[1]); dw != graph.None {
+		b.Emit(n, Conv2DGradWeight, []graph.ValueID{x, y}, []graph.ValueID{dw})
 	}
-	if db := b.Param(bias); db != graph.None {
-		b.Emit(n, Conv2DGradBias, []graph.ValueID{dy}, []graph.ValueID{db})
+	if db := b.Param(n.In[2]); db != graph.None {
+		b.Emit(n, Conv2DGradBias, []graph.ValueID{b.In(n)}, []graph.ValueID{db})
 	}
-	b.Input(n, Conv2DGradInput, dy, w)
 }
 
 // conv2DCost: every output element is a dot product over the filter.

@@ -70,12 +70,6 @@ func convTransposeOutputs(in []graph.Value, attr any) ([]graph.Value, error) {
 
 // convTransposeGradient has the order of conv2DGradient.
 func convTransposeGradient(b *graph.Backward, n *graph.Node) {
-	x, w, bias, dy := n.In[0], n.In[1], n.In[2], b.In(n)
-	if dw := b.Param(w); dw != graph.None {
-		b.Emit(n, Conv2DGradWeight, []graph.ValueID{dy, x}, []graph.ValueID{dw})
-	}
-	if db := b.Param(bias); db != graph.None {
-		b.Emit(n, Conv2DGradBias, []graph.ValueID{dy}, []graph.ValueID{db})
-	}
-	b.Input(n, Conv2D, dy, w, graph.None)
+	filterGradients(b, n, b.In(n), n.In[0])
+	b.Input(n, Conv2D, b.In(n), n.In[1], graph.None)
 }

@@ -21,6 +21,9 @@ type Param struct {
 	// Optional parameters may be without a gradient in a step; see Use. They
 	// count their own steps, as PyTorch's optimizers do for every parameter.
 	Optional bool
+	// Elsewhere says that another rank updates the parameter, and has its state and master
+	// copy, of which Master is then only the type and shape.
+	Elsewhere bool
 }
 
 // Optimizer holds the state of all parameters. Its methods are called from one goroutine.
@@ -97,10 +100,14 @@ func newSlot(p Param, kinds []string) (slot, error) {
 		kept = p.Value.DType
 	}
 	for range kinds {
-		s.state = append(s.state, tensor.New(kept, p.Value.Shape...))
+		t := tensor.Tensor{DType: kept, Shape: p.Value.Shape}
+		if !p.Elsewhere {
+			t = tensor.New(kept, p.Value.Shape...)
+		}
+		s.state = append(s.state, t)
 	}
 	s.work = s.state
-	if p.Optional {
+	if p.Optional && !p.Elsewhere {
 		s.steps = tensor.Aligned(8)
 	}
 	return s, nil
@@ -144,7 +151,7 @@ func (o *Optimizer) Step(lr float64) {
 // advance is the number of the slot's next update, 0 where it is left alone.
 func (s *slot) advance(common int64) int64 {
 	switch {
-	case s.idle:
+	case s.idle || s.Elsewhere:
 		return 0
 	case !s.Optional:
 		return common

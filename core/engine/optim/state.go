@@ -10,7 +10,8 @@ import (
 
 // State lists what a checkpoint keeps: "step" (an I64 scalar), then for each
 // parameter "<kind>.<name>" with PyTorch's kinds, and "master.<name>" for
-// master copies and "step.<name>" for optional parameters. State of half parameters without one is half. The tensors are views of live memory that the next Step changes.
+// master copies and "step.<name>" for optional parameters. State of half parameters without one is half. The tensors are views of live memory that the next Step changes;
+// those of parameters that are updated elsewhere have no data.
 func (o *Optimizer) State() []tensor.Named {
 	out := []tensor.Named{{Name: "step", Tensor: tensor.Of(tensor.I64, tensor.Shape{}, o.step)}}
 	kinds := o.rule.state(o.cfg)
@@ -20,7 +21,7 @@ func (o *Optimizer) State() []tensor.Named {
 			out = append(out, tensor.Named{Name: kind + "." + s.Name, Tensor: s.state[k]})
 		}
 		if s.Optional {
-			out = append(out, tensor.Named{Name: "step." + s.Name, Tensor: tensor.Of(tensor.I64, tensor.Shape{}, s.steps)})
+			out = append(out, tensor.Named{Name: "step." + s.Name, Tensor: tensor.Tensor{DType: tensor.I64, Shape: tensor.Shape{}, Data: s.steps}})
 		}
 		if s.Master.DType != tensor.Invalid {
 			out = append(out, tensor.Named{Name: "master." + s.Name, Tensor: s.weight})
@@ -93,7 +94,7 @@ func (o *Optimizer) take(want, state []tensor.Named) {
 		copy(w.Data, from[w.Name])
 	}
 	for i := range o.params {
-		if s := &o.params[i]; s.Master.DType != tensor.Invalid {
+		if s := &o.params[i]; s.Master.Data != nil {
 			copyAs(s.Value, s.Master)
 		}
 	}

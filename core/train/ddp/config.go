@@ -19,6 +19,7 @@ type Config struct {
 	PowerSGDRank         int     `toml:"powersgd_rank"`                            // of the factors; more is more exact and larger
 	PowerSGDStart        int     `toml:"powersgd_start_step"`                      // gradients travel whole for this many steps first
 	PredivideFactor      float64 `toml:"gradient_predivide_factor"`                // divides gradients by this before the sum, and by the rest of the world size after it; 0: by the world size before
+	Shard                string  `toml:"shard" words:"none,optimizer"`             // "optimizer": each rank keeps and updates a part of the optimizer's state and master weights (ZeRO stage 1)
 	Overlap              bool    `toml:"overlap"`                                  // launch buckets while backward runs; false: after it
 }
 
@@ -29,9 +30,18 @@ const (
 	UnevenJoin  = "join"
 )
 
+// Values of [Config].Shard.
+const (
+	ShardNone      = "none"
+	ShardOptimizer = "optimizer"
+)
+
+// Sharded reports whether the ranks of a job divide the optimizer's state.
+func (c Config) Sharded(world int) bool { return c.Shard == ShardOptimizer && world > 1 }
+
 // Default returns PyTorch's defaults.
 func Default() Config {
-	return Config{BucketCapMB: 25, FirstBucketMB: 1, BroadcastBuffers: true, Uneven: UnevenError, DivideByInitial: true, Compress: "none", PowerSGDRank: 1, PowerSGDStart: 1000, Overlap: true}
+	return Config{BucketCapMB: 25, FirstBucketMB: 1, BroadcastBuffers: true, Uneven: UnevenError, DivideByInitial: true, Compress: "none", PowerSGDRank: 1, PowerSGDStart: 1000, Shard: ShardNone, Overlap: true}
 }
 
 // Problems checks the table by itself.
@@ -59,6 +69,9 @@ func (c Config) Problems() usererr.List {
 		}
 	default:
 		l.Addf("compress", `use "none", "fp16", "bf16" or "powersgd"`, "unknown compression %q", c.Compress)
+	}
+	if c.Shard != "" && c.Shard != ShardNone && c.Shard != ShardOptimizer {
+		l.Addf("shard", `use "none" or "optimizer"`, "unknown value %q", c.Shard)
 	}
 	if c.PowerSGDRank < 1 {
 		l.Addf("powersgd_rank", "1 is the default", "%d is less than 1", c.PowerSGDRank)

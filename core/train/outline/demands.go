@@ -56,6 +56,14 @@ func CheckBackend(b sdk.Info, world int, device string, calls []ddp.Call) error 
 	return missing(&b, calls)
 }
 
+// CheckShard refuses to divide the optimizer's state on a device that cannot.
+func CheckShard(c ddp.Config, device string, world int) error {
+	if c.Sharded(world) && device == "cuda" {
+		return usererr.Errorf("ddp.shard", `set it to "none", or run.device to "cpu"`, "ranks on GPUs cannot divide the optimizer's state yet")
+	}
+	return nil
+}
+
 // serves reports whether a backend for the listed devices serves ranks on a
 // device: those on GPUs also through the memory of their hosts.
 func serves(devices []string, device string) bool {

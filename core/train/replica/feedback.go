@@ -17,8 +17,18 @@ type Feedback struct {
 	Device      *Device
 	Reducer     *ddp.Reducer
 
-	Restored  [][]tensor.Named // by rank: from a checkpoint; rank 0, until they are distributed
-	collected []tensor.Named   // of all ranks, on rank 0, for a checkpoint
+	Restored [][]tensor.Named // by rank: from a checkpoint; rank 0, until they are distributed
+	collected
+}
+
+// collected are tensors of all ranks, on rank 0, for a checkpoint.
+type collected struct{ tensors []tensor.Named }
+
+// Take returns what was collected, once.
+func (c *collected) Take() []tensor.Named {
+	out := c.tensors
+	c.tensors = nil
+	return out
 }
 
 // Collect gathers the compression errors of all ranks in collected, on rank 0. All
@@ -47,15 +57,8 @@ func (f *Feedback) Collect() error {
 	for _, q := range f.Reducer.Factors() {
 		out = append(out, tensor.Named{Name: "q." + q.Name, Tensor: q.Tensor})
 	}
-	f.collected = out
+	f.tensors = out
 	return nil
-}
-
-// Take returns what was collected, once.
-func (f *Feedback) Take() []tensor.Named {
-	out := f.collected
-	f.collected = nil
-	return out
 }
 
 // Restore prepares rank 0 to distribute the feedback in a checkpoint of a job of world

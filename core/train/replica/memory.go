@@ -44,5 +44,8 @@ func (m *Memory) State(entries []graph.Entry, specs []tensor.Spec) []tensor.Tens
 	return ts
 }
 
+// between is the memory of all buckets, which is free between two steps.
+func (m *Memory) between() ddp.Region { return ddp.Region{Size: m.All.Offset} }
+
 // staging is the memory of the gradients, which is free between two steps.
 func (m *Memory) staging() ddp.Region { return ddp.Region{Size: m.Buckets[0].Size} }

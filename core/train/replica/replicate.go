@@ -17,6 +17,7 @@ type Replication struct {
 	Model       *Model
 	Device      *Device
 	Feedback    Feedback
+	Shards      Shards
 
 	WithState    bool   // the optimizer's state comes with the weights
 	WithFeedback bool   // so do the compression errors
@@ -28,18 +29,8 @@ func (r *Replication) Weights(o *optim.Optimizer) error {
 	if err := r.Group.Broadcast(r.Memory.All, 0); err != nil {
 		return fmt.Errorf("broadcasting the weights: %w", err)
 	}
-	staging := ddp.Region{Size: r.Memory.All.Offset}
-	if err := r.Group.BroadcastTensors(r.Model.liveMasters(), staging, 0); err != nil {
-		return fmt.Errorf("broadcasting the master weights: %w", err)
-	}
-	if r.WithState {
-		var state []tensor.Tensor
-		for _, s := range o.State() {
-			state = append(state, s.Tensor)
-		}
-		if err := r.Group.BroadcastTensors(state, staging, 0); err != nil {
-			return fmt.Errorf("broadcasting the optimizer's state: %w", err)
-		}
+	if err := r.optimizer(o); err != nil {
+		return err
 	}
 	if r.WithFeedback {
 		if err := r.Feedback.distribute(); err != nil {
@@ -49,9 +40,34 @@ func (r *Replication) Weights(o *optim.Optimizer) error {
 	return r.Device.Upload()
 }
 
+// optimizer gives all ranks rank 0's master weights, and the optimizer's state if it came with the weights.
+func (r *Replication) optimizer(o *optim.Optimizer) error {
+	if r.Shards.Divided() {
+		return r.Shards.distribute(o, r.WithState)
+	}
+	staging := r.Memory.between()
+	if err := r.Group.BroadcastTensors(r.Model.liveMasters(), staging, 0); err != nil {
+		return fmt.Errorf("broadcasting the master weights: %w", err)
+	}
+	if !r.WithState {
+		return nil
+	}
+	var state []tensor.Tensor
+	for _, s := range o.State() {
+		state = append(state, s.Tensor)
+	}
+	if err := r.Group.BroadcastTensors(state, staging, 0); err != nil {
+		return fmt.Errorf("broadcasting the optimizer's state: %w", err)
+	}
+	return nil
+}
+
 // Release drops what weights would need to be repeated. A step has ended, so that no
 // rank can have missed them.
-func (r *Replication) Release() { r.Feedback.Restored = nil }
+func (r *Replication) Release() {
+	r.Feedback.Restored = nil
+	r.Shards.release()
+}
 
 // Buffers gives all ranks the buffers of one.
 func (r *Replication) Buffers(from int) error {

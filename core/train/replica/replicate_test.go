@@ -114,7 +114,7 @@ func TestFeedbackFitsAnotherWorld(t *testing.T) {
 	if notes = f.Restore("none", saved, 2); len(notes) != 1 || !strings.Contains(notes[0], "are dropped") {
 		t.Errorf("notes %q", notes)
 	}
-	f.collected = saved
+	f.tensors = saved
 	if got := f.Take(); !slices.EqualFunc(got, saved, func(a, b tensor.Named) bool { return a.Name == b.Name }) || f.Take() != nil {
 		t.Errorf("took %v", got)
 	}

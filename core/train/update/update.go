@@ -30,7 +30,7 @@ type Updater struct {
 
 // Build makes the optimizer over the model's gradients, and master weights for
 // values of a half type. The state of one made before is dropped.
-func (u *Updater) Build(s *outline.Settings, o *outline.Outline, m *replica.Model, policy *sdk.Policy) (err error) {
+func (u *Updater) Build(s *outline.Settings, o *outline.Outline, m *replica.Model, policy *sdk.Policy, shards *replica.Shards) (err error) {
 	var params []optim.Param
 	u.slots = make([]int, len(m.Graph.Params()))
 	m.Masters = make([]tensor.Tensor, len(m.Graph.Params()))
@@ -39,13 +39,18 @@ func (u *Updater) Build(s *outline.Settings, o *outline.Outline, m *replica.Mode
 			continue
 		}
 		v := m.Values[i]
+		p := optim.Param{Name: e.Name, Value: v, Grad: m.Grads[e.Index], Optional: slices.Contains(u.Optional, e.Index), Elsewhere: !shards.Owns(e.Name)}
 		if v.DType.Half() && policy.MasterWeights {
-			m.Masters[e.Index] = tensor.New(tensor.F32, v.Shape...)
+			p.Master = tensor.Tensor{DType: tensor.F32, Shape: v.Shape}
+			if !p.Elsewhere || shards.Rank == 0 { // which has those of all until they are distributed
+				m.Masters[e.Index] = tensor.New(tensor.F32, v.Shape...)
+			}
+			if !p.Elsewhere {
+				p.Master = m.Masters[e.Index]
+			}
 		}
 		u.slots[e.Index] = len(params)
-		params = append(params, optim.Param{
-			Name: e.Name, Value: v, Grad: m.Grads[e.Index], Master: m.Masters[e.Index], Optional: slices.Contains(u.Optional, e.Index),
-		})
+		params = append(params, p)
 	}
 	if u.Optimizer != nil {
 		if err := u.Optimizer.Return(); err != nil {
