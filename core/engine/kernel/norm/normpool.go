@@ -80,7 +80,7 @@ func (g *poolGrad[T]) channels(lo, hi int, mean, invstd, gamma, dgamma, dbeta, s
 		g.strip.set(g.p)
 	}
 	block, count := 1, float64(g.p.N*g.in)
-	if g.half != nil {
+	if g.half.wideX != nil {
 		block = halfBlock(g.p)
 		g.strip.ahead, g.strip.outAhead = 0, 0 // what is widened is in the cache
 	}
@@ -117,8 +117,8 @@ type poolGrad[T kernel.Float] struct {
 	x, y, dy []T
 	idx      []int32
 	dx       []T
-	half     *halfImages[T] // instead of x, y, dy and dx
-	vectors  int            // of a run, 0 without vector kernels
+	half     halfImages[T] // with room: instead of x, y, dy and dx
+	vectors  int           // of a run, 0 without vector kernels
 	tile     poolGradTile
 	inStrips bool
 	strip    poolGradStrip
@@ -128,7 +128,7 @@ type poolGrad[T kernel.Float] struct {
 func (g *poolGrad[T]) planes(n, lo, j int) (x, y, dy []T, idx []int32, dx []T) {
 	i := n*g.p.C + lo + j
 	idx = g.idx[i*g.out:][:g.out]
-	if g.half != nil {
+	if g.half.wideX != nil {
 		x, y, dy = g.half.planes(j)
 		return x, y, dy, idx, x
 	}
@@ -145,7 +145,7 @@ func (g *poolGrad[T]) plane(x, y, dy []T, idx []int32, dx []T) *poolGradTile {
 // sums are those of count channels from lo on.
 func (g *poolGrad[T]) sums(lo, count int, mean []T) (f poolFactors[T]) {
 	for n := range g.p.N {
-		if g.half != nil {
+		if g.half.wideX != nil {
 			g.half.widen(n*g.p.C+lo, count)
 		}
 		for j := range count {
@@ -181,13 +181,13 @@ func (g *poolGrad[T]) sumsPlane(n, lo, j int, mean T) (sum, dot float64) {
 // dy at the places of the maxima, and adds up each.
 func (g *poolGrad[T]) input(lo, count int, mean []T, f *poolFactors[T]) (totals [mostChannels]float64) {
 	for n := range g.p.N {
-		if g.half != nil {
+		if g.half.wideX != nil {
 			g.half.widen(n*g.p.C+lo, count)
 		}
 		for j := range count {
 			totals[j] += g.inputPlane(n, lo, j, mean[lo+j], f.meanDy[j], f.slope[j], f.scale[j])
 		}
-		if g.half != nil {
+		if g.half.wideX != nil {
 			g.half.round(n*g.p.C+lo, count)
 		}
 	}

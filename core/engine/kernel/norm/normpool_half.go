@@ -52,7 +52,7 @@ func BatchNormReLUPoolHalf(d tensor.DType, p *pool.Shape, x []uint16, mean, invs
 func BatchNormReLUPoolGradHalfOf(d tensor.DType, lo, hi int, p *pool.Shape, x, y, dy []uint16, idx []int32, mean, invstd, gamma []float32, dx []uint16, dgamma, dbeta, sums []float32, accumulate bool, scratch []float32) {
 	in, out, block := p.H*p.W, p.OutH()*p.OutW(), halfBlock(p)
 	half := halfImages[float32]{d, in, out, x, y, dy, dx, scratch[:block*in], scratch[block*in:][:block*out], scratch[block*(in+out):][:block*out]}
-	g := poolGrad[float32]{p: p, in: in, out: out, idx: idx, half: &half}
+	g := poolGrad[float32]{p: p, in: in, out: out, idx: idx, half: half}
 	g.channels(lo, hi, mean, invstd, gamma, dgamma, dbeta, sums, accumulate)
 }
 
