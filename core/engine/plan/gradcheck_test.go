@@ -116,6 +116,8 @@ var gradCases = map[string]gradCase{
 		{Type: "attention", Args: op.Args{"heads": 2, "kv_heads": 1, "dropout": 0.2, "rope_theta": 100.0}}, layer("flatten"), linear(10)}},
 	"grouped attention": {layers: layers{named("x", with(layer("reshape"), op.Args{"shape": []int{10, 6}})), named("q", linear(8)), reads(named("k", linear(4)), "x"), reads(named("v", linear(4)), "x"),
 		reads(with(layer("attention"), op.Args{"heads": 4, "kv_heads": 2, "causal": true, "rope_theta": 10000.0}), "q", "k", "v"), layer("flatten"), linear(10)}},
+	"class_token":        {layers: layers{with(layer("reshape"), op.Args{"shape": []int{12, 5}}), linear(4), layer("class_token"), layer("flatten"), linear(10)}},
+	"class_token first":  {layers: layers{with(layer("reshape"), op.Args{"shape": []int{12, 5}}), layer("class_token"), layer("tanh"), layer("flatten"), linear(10)}},
 	"rmsnorm":            {layers: layers{layer("flatten"), linear(12), with(layer("rmsnorm"), op.Args{"normalized_shape": []int{12}}), linear(10)}},
 	"rmsnorm first":      {layers: layers{with(layer("rmsnorm"), op.Args{"normalized_shape": []int{6, 5}}), layer("flatten"), linear(10)}},
 	"rmsnorm plain":      {layers: layers{layer("flatten"), linear(12), with(layer("rmsnorm"), op.Args{"normalized_shape": []int{12}, "elementwise_affine": false}), linear(10)}},
