@@ -43,17 +43,6 @@ func newAddedTokens(list []addedToken, normalize func(string) string) addedToken
 	return a
 }
 
-func (a *addedTokens) named(name string) *addedToken {
-	for _, s := range []*tokenSet{&a.raw, &a.normal} {
-		for i := range s.tokens {
-			if s.tokens[i].Content == name {
-				return &s.tokens[i].addedToken
-			}
-		}
-	}
-	return nil
-}
-
 // segment is an added token, or text between them.
 type segment struct {
 	token int32 // -1: text
