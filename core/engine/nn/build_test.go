@@ -66,7 +66,7 @@ func TestProblems(t *testing.T) {
 		want []string
 	}{
 		{nn.Config{}, []string{"name: the model has neither a name nor layers (one of convnet, gpt2, llama, mlp, resnet18, resnet34, resnet50, vit, or give layers)"}},
-		{nn.Config{Name: "lenet", Loss: "hinge"}, []string{`name: unknown model "lenet" (one of convnet, gpt2, llama, mlp, resnet18, resnet34, resnet50, vit)`, `loss: unknown loss "hinge" (cross_entropy or mse)`}},
+		{nn.Config{Name: "lenet", Loss: "hinge", Args: op.Args{"n_layer": 2}}, []string{`name: unknown model "lenet" (one of convnet, gpt2, llama, mlp, resnet18, resnet34, resnet50, vit)`, `loss: unknown loss "hinge" (cross_entropy or mse)`}},
 		{nn.Config{Name: "convnet", Hidden: []int{0}, Layers: layers{{Type: "relu"}}}, []string{
 			"layers: the model has both a name and layers (remove one of the two)", "hidden: applies only to the model mlp", "hidden[0]: 0 is less than 1"}},
 		{nn.Config{Layers: layers{

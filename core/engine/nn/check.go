@@ -26,9 +26,10 @@ func (c Config) Problems() usererr.List {
 	if losses := op.Losses(); c.Loss != "" && !slices.Contains(losses, c.Loss) {
 		l.Addf("loss", strings.Join(losses, " or "), "unknown loss %q", c.Loss)
 	}
-	if c.Name != "" {
+	switch {
+	case known(c.Name):
 		l.Under("", models[c.Name].problems(c.Name, c.Args))
-	} else {
+	case c.Name == "": // the keys of a name that is not known may be right
 		for _, key := range slices.Sorted(maps.Keys(c.Args)) {
 			l.Addf(key, "remove it, or give a name", "applies only to named models")
 		}
