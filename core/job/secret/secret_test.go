@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -74,7 +75,8 @@ func TestPipeReachesTheChildAlone(t *testing.T) {
 	}
 	defer f.Close()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), child+"=1", EnvFD+"=3", Env+"=of an outer job, not this one")
+	own := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "TRAINCTL_") }) // such as TRAINCTL_CPU
+	cmd.Env = append(own, child+"=1", EnvFD+"=3", Env+"=of an outer job, not this one")
 	cmd.ExtraFiles = []*os.File{f}
 	got := start(t, cmd)
 	if got["secret"] != s.Reveal() || got["source"] != EnvFD || strings.Contains(got["inherited"], "TRAINCTL_") {
