@@ -8,32 +8,34 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/trainctl/trainctl/cmd/trainctl/internal/builtins"
+	"github.com/trainctl/trainctl/cmd/trainctl/internal/cli"
 	"github.com/trainctl/trainctl/core/app"
 	"github.com/trainctl/trainctl/core/config"
 	"github.com/trainctl/trainctl/core/engine/cuda"
 )
 
-func configCommand(s *services) *cobra.Command {
-	return group(&cobra.Command{
+func configCommand(p *cli.Program) *cobra.Command {
+	return cli.Group(&cobra.Command{
 		Use:   "config",
 		Short: "Check and show configurations",
-	}, configCheckCommand(s), configShowCommand(s), configSchemaCommand())
+	}, configCheckCommand(p), configShowCommand(p), configSchemaCommand())
 }
 
-func configCheckCommand(s *services) *cobra.Command {
-	var flags configFlags
+func configCheckCommand(p *cli.Program) *cobra.Command {
+	var flags cli.ConfigFlags
 	cmd := &cobra.Command{
 		Use:     "check CONFIG",
 		Short:   "Report every problem of a file at once",
 		Example: "  trainctl config check train.toml --json",
-		Args:    exactly("CONFIG"),
+		Args:    cli.Exactly("CONFIG"),
 	}
-	flags.register(cmd)
+	flags.Register(cmd)
 	asJSON := cmd.Flags().Bool("json", false, "print the report as one JSON object on standard output")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, err := flags.load(cmd, s, args[0])
+		c, err := p.Load(cmd, &flags, args[0])
 		if err == nil {
-			err = s.CheckModel(cmd.Context(), c)
+			err = app.CheckModel(cmd.Context(), p.Forecast(c))
 		}
 		list := config.Diagnostics(err)
 		if err != nil && list == nil {
@@ -48,14 +50,14 @@ func configCheckCommand(s *services) *cobra.Command {
 				return werr
 			}
 			if err != nil {
-				return reported{err}
+				return cli.Reported(err)
 			}
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		warn(cmd, c)
+		cli.Warn(cmd, c)
 		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: valid\n", c.Path)
 		return err
 	}
@@ -70,14 +72,14 @@ func checkDevice(ctx context.Context, c *config.Config) {
 	}
 }
 
-func configShowCommand(s *services) *cobra.Command {
+func configShowCommand(p *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "show CONFIG",
 		Short:   "Print every key with its value and the value's source",
 		Example: "  trainctl config show train.toml --set optimizer.lr=0.1",
 	}
-	show := jsonFlag(cmd, "one JSON object")
-	return withConfig(cmd, s, func(_ *cobra.Command, c *config.Config) error {
+	show := cli.JSONFlag(cmd, "one JSON object")
+	return p.WithConfig(cmd, func(_ *cobra.Command, c *config.Config) error {
 		settings := struct {
 			FormatVersion string           `json:"format_version"`
 			Config        string           `json:"config"`
@@ -95,9 +97,9 @@ func configSchemaCommand() *cobra.Command {
 		Use:     "schema",
 		Short:   "Print a JSON Schema of the configuration file, for editors",
 		Example: "  trainctl config schema > trainctl.schema.json",
-		Args:    exactly(),
+		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return writeJSON(cmd.OutOrStdout(), config.Schema(builtinInfos()...))
+			return cli.WriteJSON(cmd.OutOrStdout(), config.Schema(builtins.Infos()...))
 		},
 	}
 }

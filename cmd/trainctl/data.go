@@ -8,19 +8,20 @@ import (
 	"github.com/spf13/afero"
 	"github.com/spf13/cobra"
 
+	"github.com/trainctl/trainctl/cmd/trainctl/internal/cli"
 	"github.com/trainctl/trainctl/core/base/bytesize"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/plugins/datasets/text"
 )
 
-func dataCommand(s *services) *cobra.Command {
-	return group(&cobra.Command{
+func dataCommand(p *cli.Program) *cobra.Command {
+	return cli.Group(&cobra.Command{
 		Use:   "data",
 		Short: "Prepare data: encode text once",
-	}, dataTokenizeCommand(s))
+	}, dataTokenizeCommand(p))
 }
 
-func dataTokenizeCommand(s *services) *cobra.Command {
+func dataTokenizeCommand(p *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tokenize CONFIG|FILES",
 		Short: "Encode text files into one token file",
@@ -32,7 +33,7 @@ file, a description (its name and .json) says what its tokens are.`,
   trainctl data tokenize gpt.toml --out corpus.bin`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return &usageError{"CONFIG or FILES are missing", cmd.CommandPath()}
+				return cli.UsageOf(cmd, "CONFIG or FILES are missing")
 			}
 			return nil
 		},
@@ -40,15 +41,15 @@ file, a description (its name and .json) says what its tokens are.`,
 	tokenizer := cmd.Flags().String("tokenizer", "", "bytes, chars, or the `PATH` of a tokenizer.json")
 	out := cmd.Flags().String("out", "", "write the token file to `FILE`, whose name ends in .bin")
 	force := cmd.Flags().Bool("force", false, "replace FILE if it exists")
-	show := jsonFlag(cmd, "one JSON object")
+	show := cli.JSONFlag(cmd, "one JSON object")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if filepath.Ext(*out) != ".bin" {
-			return &usageError{"--out FILE.bin is missing", cmd.CommandPath()}
+			return cli.UsageOf(cmd, "--out FILE.bin is missing")
 		}
-		if err := free(*out, *force); err != nil {
+		if err := cli.Writable(*out, *force); err != nil {
 			return err
 		}
-		files, with, err := textOf(cmd, s, args)
+		files, with, err := textOf(cmd, p, args)
 		if err != nil {
 			return err
 		}
@@ -56,11 +57,11 @@ file, a description (its name and .json) says what its tokens are.`,
 			with = *tokenizer
 		}
 		if with == "" {
-			return &usageError{"--tokenizer is missing: bytes, chars, or the path of a tokenizer.json", cmd.CommandPath()}
+			return cli.UsageOf(cmd, "--tokenizer is missing: bytes, chars, or the path of a tokenizer.json")
 		}
 		w, err := text.Tokenize(afero.NewOsFs(), files, with, *out)
 		if err != nil {
-			return usagef("%v", err)
+			return cli.Usagef("%v", err)
 		}
 		return show(w, func(to io.Writer) error {
 			_, err := fmt.Fprintf(to, "%s: %d tokens of %d bytes, vocabulary %d, from %s of text in %d files\n",
@@ -73,17 +74,17 @@ file, a description (its name and .json) says what its tokens are.`,
 
 // textOf are the files and the tokenizer of a configuration; the tokenizer is empty where the
 // arguments are files.
-func textOf(cmd *cobra.Command, s *services, args []string) (files []string, tokenizer string, err error) {
+func textOf(cmd *cobra.Command, p *cli.Program, args []string) (files []string, tokenizer string, err error) {
 	if len(args) > 1 || filepath.Ext(args[0]) != ".toml" {
 		return args, "", nil
 	}
-	c, err := (&configFlags{}).load(cmd, s, args[0])
+	c, err := p.Load(cmd, &cli.ConfigFlags{}, args[0])
 	if err != nil {
 		return nil, "", err
 	}
 	info := text.New(afero.NewOsFs()).Info()
 	if c.Dataset.Plugin != info.Name {
-		return nil, "", usagef("%s: dataset.plugin is %q, which has no text to encode; fix: give a configuration with dataset.plugin = %q, or files", args[0], c.Dataset.Plugin, info.Name)
+		return nil, "", cli.Usagef("%s: dataset.plugin is %q, which has no text to encode; fix: give a configuration with dataset.plugin = %q, or files", args[0], c.Dataset.Plugin, info.Name)
 	}
 	o, problems := sdk.CheckOptions("dataset.options", info.Options, c.Dataset.Options)
 	if err := problems.Err(); err != nil {

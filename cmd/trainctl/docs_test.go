@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/trainctl/trainctl/cmd/trainctl/internal/cli"
 )
 
 // docs/cli.md has every command with every flag, and no other command.
@@ -48,7 +50,7 @@ func TestDocumentedCommands(t *testing.T) {
 			}
 		})
 	}
-	walk(newRoot(&services{}))
+	walk(newRoot(new(cli.Program)))
 	for usage := range sections {
 		t.Errorf("docs/cli.md describes %q, which is not a command", usage)
 	}

@@ -7,12 +7,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/trainctl/trainctl/cmd/trainctl/internal/cli"
 	"github.com/trainctl/trainctl/cmd/trainctl/internal/doctor"
-	"github.com/trainctl/trainctl/core/job/launch"
 	"github.com/trainctl/trainctl/core/plugin/flight"
+	"github.com/trainctl/trainctl/core/sdk"
 )
 
-func doctorCommand(s *services) *cobra.Command {
+func doctorCommand(p *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check the machine, the plugins and the GPU libraries, and report what is missing",
@@ -26,9 +27,9 @@ all its processes are dead: the last operation of each rank, which ranks wait fo
 which, and up to 1,024 operations of each rank. For ranks that were killed, the
 last tenth of a second may be missing.`,
 		Example: "  trainctl doctor\n  trainctl doctor --json\n  trainctl doctor --run runs/mnist-ddp/latest",
-		Args:    exactly(),
+		Args:    cli.Exactly(),
 	}
-	show := jsonFlag(cmd, "one JSON object")
+	show := cli.JSONFlag(cmd, "one JSON object")
 	run := cmd.Flags().String("run", "", "show this `RUN`: its directory, its name, or latest")
 	last := cmd.Flags().Int("last", 20, "with --run, show `N` operations of each rank; --json has all")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -39,32 +40,32 @@ last tenth of a second may be missing.`,
 			}
 			return show(r, func(w io.Writer) error { return r.Text(w, *last) })
 		}
-		d := diagnose(cmd.Context(), s)
+		d := diagnose(cmd.Context(), p)
 		if err := show(d, d.Text); err != nil {
 			return err
 		}
 		if n := d.Failures(); n > 0 {
-			return reported{failedChecks(n)}
+			return cli.Reported(fmt.Errorf("%d checks failed", n))
 		}
 		return nil
 	}
 	return cmd
 }
 
-func diagnose(ctx context.Context, s *services) doctor.Diagnosis {
+func diagnose(ctx context.Context, p *cli.Program) doctor.Diagnosis {
 	var builtin []doctor.Plugin
-	for _, p := range s.Plugins.List() {
-		builtin = append(builtin, doctor.Plugin{Kind: p.Kind, Name: p.Name, Version: p.Version})
+	for _, b := range p.Host.List() {
+		builtin = append(builtin, doctor.Plugin{Kind: string(b.Kind), Name: b.Name, Version: b.Version})
 	}
-	return doctor.Diagnose(ctx, builtin, func(ctx context.Context, p doctor.Plugin) error {
-		_, err := s.Plugins.Probe(ctx, p.Kind, p.Name, "")
+	return doctor.Diagnose(ctx, builtin, func(ctx context.Context, b doctor.Plugin) error {
+		_, err := p.Host.Probe(ctx, sdk.Kind(b.Kind), b.Name)
 		return err
 	})
 }
 
 // flightReport reads the last operations of a run's ranks, dead or alive.
 func flightReport(path string) (r *flight.Report, err error) {
-	dir, err := findRun(defaultRuns, path)
+	dir, err := cli.FindRun(cli.DefaultRuns, path)
 	if err != nil {
 		return nil, err
 	}
@@ -73,9 +74,3 @@ func flightReport(path string) (r *flight.Report, err error) {
 	}
 	return r, err
 }
-
-// failedChecks is the error of checks that failed; what they found was printed.
-type failedChecks int
-
-func (e failedChecks) Error() string { return fmt.Sprintf("%d checks failed", int(e)) }
-func (e failedChecks) ExitCode() int { return launch.ExitFailed }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/trainctl/trainctl/cmd/trainctl/internal/cli"
 	"github.com/trainctl/trainctl/core/job/rank"
 	"github.com/trainctl/trainctl/core/job/secret"
 )
@@ -40,9 +41,9 @@ func envCommand() *cobra.Command {
 		Use:     "env",
 		Short:   "Print version, machine and the variables that set ranks",
 		Example: "  srun -n 1 trainctl env",
-		Args:    exactly(),
+		Args:    cli.Exactly(),
 	}
-	show := jsonFlag(cmd, "one JSON object")
+	show := cli.JSONFlag(cmd, "one JSON object")
 	cmd.RunE = func(*cobra.Command, []string) error {
 		e := describeEnvironment()
 		return show(e, e.text)
@@ -53,7 +54,7 @@ func envCommand() *cobra.Command {
 func describeEnvironment() environment {
 	host, _ := os.Hostname() // empty when unknown
 	e := environment{
-		Version: version(), Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
+		Version: cli.Version(), Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
 		CPUs: runtime.NumCPU(), Threads: runtime.GOMAXPROCS(0), Host: host,
 		Starters: []envSet{}, Vars: []string{},
 	}

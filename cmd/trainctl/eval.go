@@ -1,17 +1,20 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
 
+	"github.com/trainctl/trainctl/cmd/trainctl/internal/cli"
 	"github.com/trainctl/trainctl/core/app"
 	"github.com/trainctl/trainctl/core/config"
 	"github.com/trainctl/trainctl/core/train"
+	"github.com/trainctl/trainctl/core/train/checkpoint"
 )
 
-func evalCommand(s *services) *cobra.Command {
+func evalCommand(p *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "eval CONFIG --checkpoint PATH",
 		Short:   "Evaluate a checkpoint on the test data",
@@ -20,13 +23,13 @@ func evalCommand(s *services) *cobra.Command {
 	path := cmd.Flags().String("checkpoint", "", "checkpoint, run or safetensors file at `PATH`")
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		if *path == "" {
-			return &usageError{"--checkpoint PATH is missing", cmd.CommandPath()}
+			return cli.UsageOf(cmd, "--checkpoint PATH is missing")
 		}
 		return nil
 	}
-	show := jsonFlag(cmd, "one JSON object")
-	return withConfig(cmd, s, func(cmd *cobra.Command, c *config.Config) error {
-		r, err := s.Eval(cmd.Context(), app.Options{Config: c, Request: train.Request{Resume: *path}, Log: cmd.ErrOrStderr()})
+	show := cli.JSONFlag(cmd, "one JSON object")
+	return p.WithConfig(cmd, func(cmd *cobra.Command, c *config.Config) error {
+		r, err := evaluate(cmd.Context(), p.Options(app.Options{Config: c, Request: train.Request{Resume: *path}, Log: cmd.ErrOrStderr()}))
 		if err != nil {
 			return err
 		}
@@ -53,4 +56,26 @@ func (r evalResult) measures() string {
 		return t + fmt.Sprintf("%d tokens in %d samples", r.Tokens, r.Samples)
 	}
 	return t + fmt.Sprintf("%d samples", r.Samples)
+}
+
+// evalResult is what eval prints.
+type evalResult struct {
+	Checkpoint string  `json:"checkpoint"`
+	Step       int     `json:"step"`
+	Samples    int     `json:"samples"`
+	Loss       float64 `json:"loss"`
+	Accuracy   float64 `json:"accuracy"`
+
+	// As in event.EvalDone; 0: none.
+	Tokens      int     `json:"tokens,omitempty"`
+	Perplexity  float64 `json:"perplexity,omitempty"`
+	BitsPerByte float64 `json:"bits_per_byte,omitempty"`
+}
+
+func evaluate(ctx context.Context, o app.Options) (evalResult, error) {
+	if err := app.FindCheckpoint(checkpoint.OsFS(), "--checkpoint", o.Config.Run.Dir, &o.Resume); err != nil {
+		return evalResult{}, err
+	}
+	e, err := app.Evaluate(ctx, o)
+	return evalResult{Checkpoint: e.Checkpoint, Step: e.Step, Samples: e.Samples, Loss: e.Loss, Accuracy: e.Accuracy, Tokens: e.Tokens, Perplexity: e.Perplexity, BitsPerByte: e.BitsPerByte}, err
 }

@@ -15,13 +15,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/trainctl/trainctl/cmd/trainctl/internal/cli"
 	"github.com/trainctl/trainctl/core/job/launch"
 	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/core/train/checkpoint"
 )
-
-// defaultRuns is where runs go unless a configuration says otherwise.
-const defaultRuns = "runs"
 
 func logsCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -33,11 +31,11 @@ name and number (mnist-ddp/3), or latest. A line that several ranks print at the
 same time is shown once. Logs of ranks on other hosts are on those hosts.`,
 		Example: `  trainctl logs latest --follow
   trainctl logs mnist-ddp --rank 3 --tail 50 --timestamps`,
-		Args: exactly("RUN"),
+		Args: cli.Exactly("RUN"),
 	}
 	var v logView
 	f := cmd.Flags()
-	base := f.String("run-dir", defaultRuns, "look for runs in `DIR`")
+	base := f.String("run-dir", cli.DefaultRuns, "look for runs in `DIR`")
 	ranks := f.IntSlice("rank", nil, "show only rank `N`; repeatable, or comma-separated")
 	f.IntVar(&v.tail, "tail", -1, "show only the last `N` lines")
 	f.Lookup("tail").DefValue = "all"
@@ -45,13 +43,13 @@ same time is shown once. Logs of ranks on other hosts are on those hosts.`,
 	f.BoolVarP(&v.stamps, "timestamps", "t", false, "show when each line was written, in UTC")
 	f.BoolVar(&v.json, "json", false, "print one JSON object for each line")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		dir, err := findRun(*base, args[0])
+		dir, err := cli.FindRun(*base, args[0])
 		if err != nil {
 			return err
 		}
 		logs, err := launch.ReadLogs(checkpoint.OsFS(), dir.Logs(), *ranks...)
 		if errors.Is(err, fs.ErrNotExist) {
-			return usagef("%v", err)
+			return cli.Usagef("%v", err)
 		}
 		if err != nil {
 			return err
@@ -66,15 +64,6 @@ same time is shown once. Logs of ranks on other hosts are on those hosts.`,
 		return errors.Join(err, v.rest(logs))
 	}
 	return cmd
-}
-
-// findRun finds the run for an argument.
-func findRun(base, run string) (event.RunDir, error) {
-	dir, err := event.FindRun(checkpoint.OsFS(), base, run)
-	if errors.Is(err, fs.ErrNotExist) {
-		return dir, usagef("%v", err)
-	}
-	return dir, err
 }
 
 // logView prints lines of logs.

@@ -5,6 +5,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/trainctl/trainctl/cmd/trainctl/internal/builtins"
+	"github.com/trainctl/trainctl/cmd/trainctl/internal/cli"
 	"github.com/trainctl/trainctl/core/job/secret"
 	"github.com/trainctl/trainctl/core/plugin/host"
 )
@@ -12,6 +14,7 @@ import (
 func main() {
 	started := time.Now()
 	secret.Take() // removes it from the environment before any child process could inherit it
-	host.ServeBuiltin(builtins(), os.Args[1:])
-	os.Exit(execute(context.Background(), newServices(started), os.Args[1:], stdio{os.Stdin, os.Stdout, os.Stderr}))
+	all := builtins.List()
+	host.ServeBuiltin(all, os.Args[1:])
+	os.Exit(execute(context.Background(), cli.NewProgram(started, all), os.Args[1:], stdio{os.Stdin, os.Stdout, os.Stderr}))
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/trainctl/trainctl/cmd/trainctl/internal/builtins"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
 	"github.com/trainctl/trainctl/core/train/checkpoint"
@@ -28,7 +29,7 @@ const minePlugin = "trainctl-plugin-mine"
 
 func mine() {
 	var p sdk.Plugin
-	for _, b := range builtins() {
+	for _, b := range builtins.List() {
 		switch b.Name {
 		case "tcp":
 			p.Backend = b.Plugin.Backend
@@ -62,7 +63,7 @@ func (d deaf) Do(ctx context.Context, c *sdk.Collective) error {
 }
 
 func builtinDataset(name string) sdk.Dataset {
-	for _, b := range builtins() {
+	for _, b := range builtins.List() {
 		if b.Kind == sdk.KindDataset && b.Name == name {
 			return b.Plugin.Dataset()
 		}

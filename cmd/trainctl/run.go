@@ -2,22 +2,30 @@ package main
 
 import (
 	"context"
+	"errors"
+	"os"
+	"os/signal"
+	"sync/atomic"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
+	"github.com/trainctl/trainctl/cmd/trainctl/internal/cli"
 	"github.com/trainctl/trainctl/core/app"
+	"github.com/trainctl/trainctl/core/job/launch"
+	"github.com/trainctl/trainctl/core/train"
 )
 
-func runCommand(s *services) *cobra.Command {
+func runCommand(p *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "run CONFIG",
 		Short:   "Train: start the ranks, supervise them, show progress",
 		Example: "  trainctl run configs/mnist-ddp.toml --nproc-per-node 2 --set train.epochs=3",
 	}
-	return trainingCommand(cmd, s, s.Run)
+	return trainingCommand(cmd, p, run)
 }
 
-func workerCommand(s *services) *cobra.Command {
+func workerCommand(p *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "worker CONFIG",
 		Short: "Run one rank, configured by the environment",
@@ -25,19 +33,19 @@ func workerCommand(s *services) *cobra.Command {
 srun or mpirun. Rank and world size come from the environment; see trainctl env.`,
 		Example: "  srun -n 4 trainctl worker configs/mnist-ddp.toml",
 	}
-	trainingCommand(cmd, s, s.Worker)
+	trainingCommand(cmd, p, worker)
 	start := cmd.RunE
-	cmd.RunE = func(cmd *cobra.Command, args []string) error { return asRank(start(cmd, args)) }
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return cli.AsRank(start(cmd, args)) }
 	return cmd
 }
 
-// trainingCommand adds the flags of a run to a command, and the service it calls.
-func trainingCommand(cmd *cobra.Command, s *services, train func(context.Context, app.Options, display) error) *cobra.Command {
-	var flags configFlags
+// trainingCommand adds the flags of a run to a command, and what it calls.
+func trainingCommand(cmd *cobra.Command, p *cli.Program, train func(context.Context, app.Options, display) error) *cobra.Command {
+	var flags cli.ConfigFlags
 	var o app.Options
 	var d display
-	flags.register(cmd)
-	cmd.Args = exactly("CONFIG")
+	flags.Register(cmd)
+	cmd.Args = cli.Exactly("CONFIG")
 	f := cmd.Flags()
 	f.StringVar(&o.Resume, "resume", "", "resume from the newest checkpoint of this run's name (auto), or from the checkpoint or run at `PATH`")
 	f.StringVar(&d.events, "events", "", "write events as `json` lines to standard output")
@@ -47,28 +55,65 @@ func trainingCommand(cmd *cobra.Command, s *services, train func(context.Context
 			return err
 		}
 		var err error
-		if o.Config, err = flags.load(cmd, s, args[0]); err != nil {
+		if o.Config, err = p.Load(cmd, &flags, args[0]); err != nil {
 			return err
 		}
-		warn(cmd, o.Config)
-		return train(cmd.Context(), o, d)
+		cli.Warn(cmd, o.Config)
+		return train(cmd.Context(), p.Options(o), d)
 	}
 	return cmd
 }
 
-// complete checks the flags and fills in what depends on environment and terminal.
-func (d *display) complete(cmd *cobra.Command) error {
-	if d.events != "" && d.events != "json" {
-		return usagef("--events %q: use json", d.events)
+func run(ctx context.Context, o app.Options, d display) error {
+	if err := app.LocateData(o.Config, o.Builtins); err != nil {
+		return err
 	}
-	switch d.progress {
-	case "auto", "plain", "none":
-	default:
-		return usagef("--progress %q: use auto, plain or none", d.progress)
+	// The reader of the output may exit, as head does; training continues. The signal
+	// is caught, not ignored, because ranks would inherit an ignored one. The signal
+	// that requests a checkpoint is caught early, since it may come before training.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE, syscall.SIGUSR1)
+	done := d.show(&o)
+	defer done()
+	code, err := app.Run(ctx, o)
+	if err != nil {
+		return cli.OfRun(err, code)
 	}
-	d.stdout, d.stderr = cmd.OutOrStdout(), cmd.ErrOrStderr()
-	if d.progress == "auto" && !interactive(d.stderr) {
-		d.progress = "plain"
+	if code != launch.ExitOK {
+		return cli.Reported(cli.WithCode(errors.New("run failed"), code))
 	}
 	return nil
+}
+
+// worker stops at the end of a step when it is signalled to end, so that all
+// ranks save together. Before the first step there is nothing to save.
+func worker(ctx context.Context, o app.Options, d display) error {
+	launch.WatchLifeline(nil)
+	stops := launch.StopSignals()
+	if o.SaveAsked = countSignals(launch.SaveSignal); o.Config.Launch.Requeue {
+		stops = append(stops, launch.SaveSignal)
+	}
+	ctx, stop := signal.NotifyContext(ctx, stops...)
+	defer stop()
+	o.ResumeAuto = o.Resume == "auto"
+	done := d.show(&o)
+	err := app.Worker(ctx, o)
+	done()
+	var stopped *train.Preempted
+	if w, unknown := app.World(); errors.As(err, &stopped) && unknown == nil && w.LocalRank != 0 {
+		return cli.Reported(err) // the first rank of the host reports it for all
+	}
+	return err
+}
+
+// countSignals catches a signal from now on and counts how often it came.
+func countSignals(s os.Signal) func() int64 {
+	var n atomic.Int64
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, s)
+	go func() {
+		for range c {
+			n.Add(1)
+		}
+	}()
+	return n.Load
 }

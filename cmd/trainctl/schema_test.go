@@ -12,6 +12,7 @@ import (
 	"github.com/BurntSushi/toml"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/trainctl/trainctl/cmd/trainctl/internal/builtins"
 	"github.com/trainctl/trainctl/core/config"
 )
 
@@ -32,7 +33,7 @@ func asJSON(t *testing.T, v any) any {
 func validator(t *testing.T) *jsonschema.Schema {
 	t.Helper()
 	c := jsonschema.NewCompiler()
-	if err := c.AddResource("trainctl.json", asJSON(t, config.Schema(builtinInfos()...))); err != nil {
+	if err := c.AddResource("trainctl.json", asJSON(t, config.Schema(builtins.Infos()...))); err != nil {
 		t.Fatal(err)
 	}
 	s, err := c.Compile("trainctl.json")
@@ -117,7 +118,7 @@ func TestSchemaRefuses(t *testing.T) {
 // TestSchemaDescribesEveryKey: no key of a table, a layer or a built-in plugin's
 // options is without a description, and none has only names for one.
 func TestSchemaDescribesEveryKey(t *testing.T) {
-	root := asJSON(t, config.Schema(builtinInfos()...)).(map[string]any)
+	root := asJSON(t, config.Schema(builtins.Infos()...)).(map[string]any)
 	described(t, "", root)
 	for name, d := range root["definitions"].(map[string]any) {
 		described(t, name, d.(map[string]any))

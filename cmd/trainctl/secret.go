@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/trainctl/trainctl/cmd/trainctl/internal/cli"
 	"github.com/trainctl/trainctl/core/job/secret"
 )
 
@@ -17,7 +18,7 @@ other with it. Give all hosts the same secret, in ` + secret.Env + ` or in
 the file named by launch.secret_file. trainctl keeps no copy.`,
 		Example: `  export ` + secret.Env + `="$(trainctl secret)"
   (umask 077; trainctl secret > job.secret)`,
-		Args: exactly(),
+		Args: cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := fmt.Fprintln(cmd.OutOrStdout(), secret.New().Reveal())
 			return err

@@ -16,6 +16,8 @@ import (
 	"testing"
 
 	"github.com/BurntSushi/toml"
+
+	"github.com/trainctl/trainctl/cmd/trainctl/internal/cli"
 )
 
 // module is the import path of this repository.
@@ -111,7 +113,7 @@ func checkPython(t *testing.T, file, body string) {
 
 func checkCommandLine(t *testing.T, file string, words []string) {
 	t.Helper()
-	cmd, rest, err := newRoot(&services{}).Find(words)
+	cmd, rest, err := newRoot(new(cli.Program)).Find(words)
 	if err != nil || !cmd.Runnable() {
 		t.Errorf("%s: trainctl %v: %v", file, words, err)
 		return

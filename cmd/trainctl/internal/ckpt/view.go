@@ -1,4 +1,4 @@
-package main
+package ckpt
 
 import (
 	"cmp"
@@ -16,8 +16,8 @@ import (
 	"github.com/trainctl/trainctl/core/train/checkpoint"
 )
 
-// checkpointView is a checkpoint as the ckpt commands print it.
-type checkpointView struct {
+// view is a checkpoint as the ckpt commands print it.
+type view struct {
 	Path      string              `json:"path"`
 	Step      int                 `json:"step"`
 	Epoch     int                 `json:"epoch"`
@@ -47,9 +47,9 @@ type tensorView struct {
 }
 
 // viewOf describes a checkpoint; siblings, which may be nil, determine which is the best.
-func viewOf(info checkpoint.Info, siblings []checkpoint.Info) checkpointView {
+func viewOf(info checkpoint.Info, siblings []checkpoint.Info) view {
 	m := info.Manifest
-	v := checkpointView{
+	v := view{
 		Path: info.Path, Step: m.Step, Epoch: m.Epoch, Bytes: info.Bytes, CreatedBy: m.CreatedBy, Latest: info.Latest,
 		WorldSize: m.WorldSize, Precision: m.Precision, Dataset: m.Dataset.Plugin, Classes: m.Dataset.Classes, Plugins: m.Plugins,
 		Model: tensorViews(info.Model), Optimizer: tensorViews(info.Optimizer),
@@ -99,7 +99,7 @@ func tensorViews(list []checkpoint.Entry) (out []tensorView) {
 	return out
 }
 
-func checkpointTable(w io.Writer, list []checkpointView) error {
+func checkpointTable(w io.Writer, list []view) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, "STEP\tEPOCH\tSIZE\tMETRICS\tPATH")
 	for _, c := range list {
@@ -125,7 +125,7 @@ func metrics(m map[string]float64) string {
 	return strings.Join(parts, " ")
 }
 
-func (v checkpointView) text(w io.Writer) error {
+func (v view) text(w io.Writer) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(tw, "path\t%s\n", v.Path)
 	fmt.Fprintf(tw, "size\t%s\n", bytesize.Text(v.Bytes))

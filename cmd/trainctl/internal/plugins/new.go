@@ -1,4 +1,4 @@
-package main
+package plugins
 
 import (
 	"fmt"
@@ -7,10 +7,11 @@ import (
 	"github.com/spf13/afero"
 	"github.com/spf13/cobra"
 
+	"github.com/trainctl/trainctl/cmd/trainctl/internal/cli"
 	"github.com/trainctl/trainctl/cmd/trainctl/internal/scaffold"
 )
 
-func pluginsNewCommand() *cobra.Command {
+func newCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "new KIND DIR",
 		Short: "Create a working plugin as a starting point",
@@ -19,24 +20,24 @@ which must be new or empty. It builds and passes the conformance suite; replace
 its small example with your own code.`,
 		Example: `  trainctl plugins new dataset ./mydata
   trainctl plugins new backend ./fabric --module example.org/fabric --replace ~/src/trainctl`,
-		Args: exactly("KIND", "DIR"),
+		Args: cli.Exactly("KIND", "DIR"),
 	}
 	f := cmd.Flags()
 	name := f.String("name", "", "name the plugin `NAME`; default: the name of the folder")
 	module := f.String("module", "", "set the path of the Go module to `PATH`; default: example.com/trainctl-plugin-NAME")
 	replace := f.String("replace", "", "build against the source of trainctl in `DIR` instead of a released version")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		p := scaffold.Plugin{Kind: args[0], Dir: filepath.Clean(args[1]), Name: *name, Module: *module}
-		files, err := p.Create(afero.NewOsFs(), version(), *replace)
+		s := scaffold.Plugin{Kind: args[0], Dir: filepath.Clean(args[1]), Name: *name, Module: *module}
+		files, err := s.Create(afero.NewOsFs(), cli.Version(), *replace)
 		if err != nil {
 			return err
 		}
 		w := cmd.OutOrStdout()
-		fmt.Fprintf(w, "%s: a %s plugin in %d files\nnext:\n  cd %s\n", p.Dir, p.Kind, files, p.Dir)
-		if p.NeedsTidy() {
+		fmt.Fprintf(w, "%s: a %s plugin in %d files\nnext:\n  cd %s\n", s.Dir, s.Kind, files, s.Dir)
+		if s.NeedsTidy() {
 			fmt.Fprintln(w, "  go mod tidy")
 		}
-		_, err = fmt.Fprintf(w, "  go test ./...\n  go build -o %[1]s .\n  trainctl plugins test ./%[1]s\n", p.Binary())
+		_, err = fmt.Fprintf(w, "  go test ./...\n  go build -o %[1]s .\n  trainctl plugins test ./%[1]s\n", s.Binary())
 		return err
 	}
 	return cmd

@@ -1,4 +1,4 @@
-package main
+package ckpt
 
 import (
 	"context"
@@ -10,11 +10,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/trainctl/trainctl/core/job/launch"
+	"github.com/trainctl/trainctl/cmd/trainctl/internal/cli"
 	"github.com/trainctl/trainctl/core/train/checkpoint"
 )
 
-func ckptDiffCommand(base *string) *cobra.Command {
+func diffCommand(base *string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diff A B",
 		Short: "List the tensors in which two checkpoints differ, and by how much",
@@ -23,18 +23,18 @@ run in their manifests. For a run, its newest checkpoint is compared. Names may
 differ by the prefix "module.". The exit code is 0 if they are equal, else 1.`,
 		Example: `  trainctl ckpt diff mnist-ddp/1 mnist-ddp/2 --model
   trainctl ckpt diff a.safetensors b.safetensors --rtol 1e-5 --json`,
-		Args: exactly("A", "B"),
+		Args: cli.Exactly("A", "B"),
 	}
 	f := cmd.Flags()
 	model := f.Bool("model", false, "compare only the model, not optimizer and manifest")
 	atol := f.Float64("atol", 0, "treat values as equal that differ by at most `X` …")
 	rtol := f.Float64("rtol", 0, "… and `X` times the value of B")
-	show := jsonFlag(cmd, "one JSON object")
+	show := cli.JSONFlag(cmd, "one JSON object")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if !(*atol >= 0) || !(*rtol >= 0) {
-			return usagef("--atol and --rtol must not be negative")
+			return cli.Usagef("--atol and --rtol must not be negative")
 		}
-		d := ckptDiff{A: args[0], B: args[1]}
+		d := comparison{A: args[0], B: args[1]}
 		if err := d.compare(cmd.Context(), *base, *model, checkpoint.Tolerance{Abs: *atol, Rel: *rtol}); err != nil {
 			return err
 		}
@@ -42,21 +42,15 @@ differ by the prefix "module.". The exit code is 0 if they are equal, else 1.`,
 			return err
 		}
 		if !d.Equal {
-			return reported{different{}}
+			return cli.Reported(errors.New("they differ"))
 		}
 		return nil
 	}
 	return cmd
 }
 
-// different is the error of a comparison whose result was printed.
-type different struct{}
-
-func (different) Error() string { return "they differ" }
-func (different) ExitCode() int { return launch.ExitFailed }
-
-// ckptDiff is what ckpt diff prints.
-type ckptDiff struct {
+// comparison is what ckpt diff prints.
+type comparison struct {
 	A           string       `json:"a"`
 	B           string       `json:"b"`
 	Equal       bool         `json:"equal"`
@@ -80,7 +74,7 @@ func finite(v float64) *float64 {
 	return &v
 }
 
-func (d *ckptDiff) compare(ctx context.Context, base string, model bool, tol checkpoint.Tolerance) error {
+func (d *comparison) compare(ctx context.Context, base string, model bool, tol checkpoint.Tolerance) error {
 	a, err := loadCheckpoint(ctx, base, &d.A)
 	if err != nil {
 		return err
@@ -94,7 +88,7 @@ func (d *ckptDiff) compare(ctx context.Context, base string, model bool, tol che
 	}
 	c, err := checkpoint.Compare(a.Snapshot, b.Snapshot, !model && !a.bare && !b.bare, tol)
 	if err != nil {
-		return unusable{err}
+		return unusable(err)
 	}
 	d.Tensors, d.Notes = c.Tensors, append(d.Notes, c.Notes...)
 	d.Differences = []difference{}
@@ -128,13 +122,13 @@ func loadCheckpoint(ctx context.Context, base string, path *string) (_ loaded, e
 	fsys := checkpoint.OsFS()
 	snap, report, err := checkpoint.Load(ctx, fsys, *path)
 	if errors.Is(err, checkpoint.ErrNone) {
-		return loaded{}, unusable{err}
+		return loaded{}, unusable(err)
 	}
 	if err != nil {
 		return loaded{}, judged(*path, err)
 	}
 	*path = report.Path
-	l := loaded{Snapshot: snap, bare: !isDir(fsys, report.Path)}
+	l := loaded{Snapshot: snap, bare: !cli.IsDir(fsys, report.Path)}
 	if l.bare {
 		info, err := checkpoint.Inspect(fsys, report.Path)
 		if err != nil {
@@ -145,7 +139,7 @@ func loadCheckpoint(ctx context.Context, base string, path *string) (_ loaded, e
 	return l, nil
 }
 
-func (d *ckptDiff) text(w io.Writer) error {
+func (d *comparison) text(w io.Writer) error {
 	fmt.Fprintf(w, "A  %s\nB  %s\n", d.A, d.B)
 	for _, n := range d.Notes {
 		fmt.Fprintf(w, "note: %s\n", n)

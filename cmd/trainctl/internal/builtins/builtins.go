@@ -1,4 +1,4 @@
-package main
+package builtins
 
 import (
 	"github.com/spf13/afero"
@@ -11,8 +11,8 @@ import (
 	"github.com/trainctl/trainctl/plugins/datasets"
 )
 
-// builtins are the plugins that this executable serves itself.
-func builtins() []host.Builtin {
+// List returns the plugins that this executable serves itself.
+func List() []host.Builtin {
 	backend := func(name string, f func() sdk.Backend) host.Builtin {
 		return host.Builtin{Kind: sdk.KindBackend, Name: name, Plugin: sdk.Plugin{Backend: f}}
 	}
@@ -31,9 +31,9 @@ func builtins() []host.Builtin {
 	return list
 }
 
-// builtinInfos returns the Info of the built-in plugins.
-func builtinInfos() (list []sdk.Info) {
-	for _, b := range builtins() {
+// Infos returns the Info of the built-in plugins.
+func Infos() (list []sdk.Info) {
+	for _, b := range List() {
 		switch b.Kind {
 		case sdk.KindBackend:
 			list = append(list, b.Plugin.Backend().Info())

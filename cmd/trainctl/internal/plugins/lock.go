@@ -1,4 +1,4 @@
-package main
+package plugins
 
 import (
 	"fmt"
@@ -10,6 +10,8 @@ import (
 	"github.com/spf13/afero"
 	"github.com/spf13/cobra"
 
+	"github.com/trainctl/trainctl/cmd/trainctl/internal/cli"
+	"github.com/trainctl/trainctl/core/app"
 	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/config"
 	"github.com/trainctl/trainctl/core/job/launch"
@@ -18,7 +20,7 @@ import (
 	"github.com/trainctl/trainctl/core/train/checkpoint"
 )
 
-func pluginsLockCommand() *cobra.Command {
+func lockCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "lock CONFIG",
 		Short: "Write the checksums of plugins given by path into a configuration",
@@ -27,16 +29,16 @@ plugin's table; nothing else in the file changes, and no plugin is started. From
 then on, trainctl does not start a plugin with another sum. Built-in plugins need
 no sum: they are part of trainctl.`,
 		Example: "  trainctl plugins lock train.toml",
-		Args:    exactly("CONFIG"),
+		Args:    cli.Exactly("CONFIG"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, err := filepath.EvalSymlinks(args[0])
 			if err != nil {
-				return usagef("%v; plugins lock changes a file", err)
+				return cli.Usagef("%v; plugins lock changes a file", err)
 			}
 			fsys := checkpoint.OsFS()
 			text, err := afero.ReadFile(fsys, path)
 			if err != nil {
-				return unreadable(err)
+				return cli.Unreadable(err)
 			}
 			locked, tables, err := config.Lock(args[0], text, func(kind, path string) (string, error) {
 				return host.Checksum(sdk.Kind(kind), path)
@@ -67,7 +69,7 @@ func lockReport(w io.Writer, path string, tables []config.PluginTable) error {
 	return nil
 }
 
-func pluginsVerifyCommand(s *services) *cobra.Command {
+func verifyCommand(p *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify CONFIG",
 		Short: "Compare checksums, start every plugin once, and show its capabilities",
@@ -77,9 +79,9 @@ The exit code is 3 if a plugin is missing, has another sum or none, or does not
 speak the protocol.`,
 		Example: "  trainctl plugins verify train.toml",
 	}
-	show := jsonFlag(cmd, "one JSON array")
-	return withConfig(cmd, s, func(cmd *cobra.Command, c *config.Config) error {
-		list, err := verifyPlugins(cmd, s, c)
+	show := cli.JSONFlag(cmd, "one JSON array")
+	return p.WithConfig(cmd, func(cmd *cobra.Command, c *config.Config) error {
+		list, err := verifyPlugins(cmd, p, c)
 		if err != nil {
 			return err
 		}
@@ -100,19 +102,19 @@ type verified struct {
 
 // verifyPlugins starts the plugins one after the other. For backend "auto" it
 // starts the one that a run on this machine would use.
-func verifyPlugins(cmd *cobra.Command, s *services, c *config.Config) (list []verified, err error) {
+func verifyPlugins(cmd *cobra.Command, p *cli.Program, c *config.Config) (list []verified, err error) {
 	for _, t := range c.PluginTables() {
 		name := t.Plugin
 		if t.Kind == string(sdk.KindBackend) {
-			name = s.Plugins.Backend(c)
+			name = app.Backend(c)
 		}
 		began := time.Now()
-		info, err := s.Plugins.Probe(cmd.Context(), t.Kind, name, t.SHA256)
+		info, err := p.Host.WithChecksums(map[string]string{name: t.SHA256}).Probe(cmd.Context(), sdk.Kind(t.Kind), name)
 		if err != nil {
 			return nil, err
 		}
 		info.Options = nil
-		list = append(list, verified{info, name, t.SHA256, float64(time.Since(began).Microseconds()) / 1e3})
+		list = append(list, verified{describePlugin(info, pathOf(name)), name, t.SHA256, float64(time.Since(began).Microseconds()) / 1e3})
 	}
 	return list, nil
 }

@@ -1,4 +1,4 @@
-package main
+package plugins
 
 import (
 	"fmt"
@@ -9,11 +9,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/trainctl/trainctl/cmd/trainctl/internal/cli"
 	"github.com/trainctl/trainctl/cmd/trainctl/internal/conformance"
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
-func pluginsTestCommand(s *services) *cobra.Command {
+func testCommand(p *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "test PLUGIN",
 		Short: "Run the conformance suite against a plugin",
@@ -24,7 +25,7 @@ The exit code is 1 if a check fails, and 3 if the plugin does not start.
 The suite is that of core/sdk/sdktest, which a plugin's own go test can call.`,
 		Example: `  trainctl plugins test ./trainctl-plugin-mine
   trainctl plugins test ./trainctl-plugin-mine --quick --set dataset.options.root=testdata`,
-		Args: exactly("PLUGIN"),
+		Args: cli.Exactly("PLUGIN"),
 	}
 	f := cmd.Flags()
 	kind := f.String("kind", "", "`KIND` of plugin if the binary serves several: backend, precision or dataset")
@@ -39,16 +40,16 @@ The suite is that of core/sdk/sdktest, which a plugin's own go test can call.`,
 			return err
 		}
 		if *timeout <= 0 {
-			return usagef("--timeout %v: give a time such as 10m", *timeout)
+			return cli.Usagef("--timeout %v: give a time such as 10m", *timeout)
 		}
 		if *call <= 0 {
-			return usagef("--call-timeout %v: give a time such as 30s", *call)
+			return cli.Usagef("--call-timeout %v: give a time such as 30s", *call)
 		}
-		info, err := s.Plugins.Info(cmd.Context(), *kind, args[0])
+		info, err := findPlugin(cmd.Context(), p.Host, *kind, args[0])
 		if err != nil {
 			return err
 		}
-		given, err := parseOptions(info.Kind, *set)
+		given, err := cli.ParseOptions(info.Kind, *set)
 		if err != nil {
 			return err
 		}
@@ -79,7 +80,7 @@ func testPlugin(cmd *cobra.Command, info pluginInfo, r conformance.Request, asJS
 		return err
 	}
 	if asJSON {
-		err = writeJSON(w, struct {
+		err = cli.WriteJSON(w, struct {
 			Plugin pluginInfo `json:"plugin"`
 			*conformance.Report
 		}{info, report})
@@ -87,22 +88,22 @@ func testPlugin(cmd *cobra.Command, info pluginInfo, r conformance.Request, asJS
 		err = report.Total(w)
 	}
 	if err == nil && report.Failed > 0 {
-		err = reported{failedChecks(report.Failed)}
+		err = cli.Reported(fmt.Errorf("%d checks failed", report.Failed))
 	}
 	return err
 }
 
-// pluginsSuiteCommand is the hidden command that plugins test starts: package
+// suiteCommand is the hidden command that plugins test starts: package
 // testing ends the process that it runs in.
-func pluginsSuiteCommand() *cobra.Command {
+func suiteCommand(p *cli.Program) *cobra.Command {
 	return &cobra.Command{
-		Use: "suite REQUEST", Hidden: true, Args: exactly("REQUEST"),
+		Use: "suite REQUEST", Hidden: true, Args: cli.Exactly("REQUEST"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			r, err := conformance.Parse(args[0])
 			if err != nil {
-				return usagef("%v", err)
+				return cli.Usagef("%v", err)
 			}
-			return r.Main(builtins())
+			return r.Main(p.Builtins)
 		},
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"maps"
@@ -12,8 +12,8 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel"
 )
 
-// configFlags are the flags that change the configuration.
-type configFlags struct{ set []string }
+// ConfigFlags are the flags that change the configuration.
+type ConfigFlags struct{ set []string }
 
 // shortcuts are flags that set one key.
 var shortcuts = []struct{ flag, key, usage string }{
@@ -25,17 +25,18 @@ var shortcuts = []struct{ flag, key, usage string }{
 	{"run-dir", "run.dir", "put runs under `DIR`"},
 }
 
-func (f *configFlags) register(cmd *cobra.Command) {
+// Register adds the flags to a command.
+func (f *ConfigFlags) Register(cmd *cobra.Command) {
 	cmd.Flags().StringArrayVar(&f.set, "set", nil, "override a key by `KEY=VALUE`, such as train.epochs=3; repeatable")
 	for _, s := range shortcuts {
 		cmd.Flags().String(s.flag, "", s.usage)
 	}
 }
 
-// load reads the configuration with all overrides, after it has checked that this
+// Load reads the configuration with all overrides, after it has checked that this
 // CPU has the instructions that the environment selects.
-func (f *configFlags) load(cmd *cobra.Command, s *services, path string) (*config.Config, error) {
-	if err := checkLevel(); err != nil {
+func (p *Program) Load(cmd *cobra.Command, f *ConfigFlags, path string) (*config.Config, error) {
+	if err := CheckLevel(); err != nil {
 		return nil, err
 	}
 	o := config.LoadOptions{Set: f.set, Env: os.LookupEnv, Stdin: cmd.InOrStdin()}
@@ -44,73 +45,73 @@ func (f *configFlags) load(cmd *cobra.Command, s *services, path string) (*confi
 			o.Flags = append(o.Flags, config.Override{Key: sc.key, Value: fl.Value.String(), Flag: "--" + sc.flag})
 		}
 	}
-	check, done := s.CheckPlugin()
+	check, done := p.checkPlugin()
 	defer done()
 	o.Check = check
 	c, err := config.Load(afero.NewOsFs(), path, o)
 	if err != nil {
-		return nil, unreadable(err)
+		return nil, Unreadable(err)
 	}
 	return c, nil
 }
 
-// checkLevel returns an error if the environment selects instructions that this CPU
+// CheckLevel returns an error if the environment selects instructions that this CPU
 // lacks, before a kernel fails.
-func checkLevel() error {
+func CheckLevel() error {
 	if _, err := kernel.Active(); err != nil {
-		return usagef("%v", err)
+		return Usagef("%v", err)
 	}
 	return nil
 }
 
-// unreadable turns the error of a file that cannot be read into a usage error.
-func unreadable(err error) error {
+// Unreadable turns the error of a file that cannot be read into a usage error.
+func Unreadable(err error) error {
 	if config.Diagnostics(err) != nil {
 		return err
 	}
-	return usagef("%v", err)
+	return Usagef("%v", err)
 }
 
-// warn prints warnings, which do not stop the command.
-func warn(cmd *cobra.Command, c *config.Config) {
+// Warn prints warnings, which do not stop the command.
+func Warn(cmd *cobra.Command, c *config.Config) {
 	if len(c.Warnings) > 0 {
 		w := cmd.ErrOrStderr()
-		_ = config.Render(w, c.Warnings, colorful(w))
+		_ = config.Render(w, c.Warnings, Colorful(w))
 	}
 }
 
-// withConfig completes a command of one configuration file: it adds the flags that
+// WithConfig completes a command of one configuration file: it adds the flags that
 // override keys, and calls run with the loaded configuration after its warnings were
 // printed.
-func withConfig(cmd *cobra.Command, s *services, run func(cmd *cobra.Command, c *config.Config) error) *cobra.Command {
-	var flags configFlags
-	flags.register(cmd)
-	cmd.Args = exactly("CONFIG")
+func (p *Program) WithConfig(cmd *cobra.Command, run func(cmd *cobra.Command, c *config.Config) error) *cobra.Command {
+	var flags ConfigFlags
+	flags.Register(cmd)
+	cmd.Args = Exactly("CONFIG")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, err := flags.load(cmd, s, args[0])
+		c, err := p.Load(cmd, &flags, args[0])
 		if err != nil {
 			return err
 		}
-		warn(cmd, c)
+		Warn(cmd, c)
 		return run(cmd, c)
 	}
 	return cmd
 }
 
-// parseOptions parses --set KIND.options.KEY=VALUE, with values as in the file,
+// ParseOptions parses --set KIND.options.KEY=VALUE, with values as in the file,
 // and --set KIND.options={KEY = VALUE}.
-func parseOptions(kind string, sets []string) (map[string]any, error) {
+func ParseOptions(kind string, sets []string) (map[string]any, error) {
 	out := map[string]any{}
 	for _, s := range sets {
 		key, text, ok := strings.Cut(s, "=")
 		name, known := strings.CutPrefix(strings.TrimSpace(key), kind+".options")
 		name, dotted := strings.CutPrefix(name, ".")
 		if !ok || !known || dotted != (name != "") {
-			return nil, usagef("--set %q: write --set %s.options.KEY=VALUE", s, kind)
+			return nil, Usagef("--set %q: write --set %s.options.KEY=VALUE", s, kind)
 		}
 		value, err := config.ParseValue(strings.TrimSpace(text))
 		if err != nil {
-			return nil, usagef("--set %q: %v", s, err)
+			return nil, Usagef("--set %q: %v", s, err)
 		}
 		table, isTable := value.(map[string]any)
 		switch {
@@ -119,7 +120,7 @@ func parseOptions(kind string, sets []string) (map[string]any, error) {
 		case isTable:
 			maps.Copy(out, table)
 		default:
-			return nil, usagef("--set %q: %s.options is a table: write {KEY = VALUE}", s, kind)
+			return nil, Usagef("--set %q: %s.options is a table: write {KEY = VALUE}", s, kind)
 		}
 	}
 	return out, nil

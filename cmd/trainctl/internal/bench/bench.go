@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"context"
@@ -9,16 +9,19 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/trainctl/trainctl/cmd/trainctl/internal/cli"
+	"github.com/trainctl/trainctl/core/app"
 	"github.com/trainctl/trainctl/core/base/cgroup"
 	"github.com/trainctl/trainctl/core/bench"
 	"github.com/trainctl/trainctl/core/config"
 )
 
-func benchCommand(s *services) *cobra.Command {
-	return group(&cobra.Command{
+// Command returns trainctl bench.
+func Command(p *cli.Program) *cobra.Command {
+	return cli.Group(&cobra.Command{
 		Use:   "bench",
 		Short: "Measure this machine: collectives, training steps, data loading, kernels, cores",
-	}, benchAllReduceCommand(), benchStepCommand(s), benchDataCommand(s), benchKernelsCommand(), benchCoresCommand(), benchRankCommand())
+	}, allReduceCommand(p), stepCommand(p), dataCommand(p), kernelsCommand(), coresCommand(), rankCommand(p))
 }
 
 // measured is the report of a measurement.
@@ -29,10 +32,10 @@ type measured interface {
 
 // measureConfig makes cmd measure its configuration for about a given time, usual if
 // --budget is not set, and print the report.
-func measureConfig[R measured](cmd *cobra.Command, s *services, usual time.Duration, measure func(context.Context, *config.Config, time.Duration) (R, error)) *cobra.Command {
+func measureConfig[R measured](cmd *cobra.Command, p *cli.Program, usual time.Duration, measure func(context.Context, *config.Config, time.Duration) (R, error)) *cobra.Command {
 	budget := cmd.Flags().Duration("budget", usual, "measure for this `TIME`")
-	show := jsonFlag(cmd, "one JSON object")
-	return withConfig(cmd, s, func(cmd *cobra.Command, c *config.Config) error {
+	show := cli.JSONFlag(cmd, "one JSON object")
+	return p.WithConfig(cmd, func(cmd *cobra.Command, c *config.Config) error {
 		r, err := measure(cmd.Context(), c, *budget)
 		if err != nil {
 			return err
@@ -41,7 +44,7 @@ func measureConfig[R measured](cmd *cobra.Command, s *services, usual time.Durat
 	})
 }
 
-func benchStepCommand(s *services) *cobra.Command {
+func stepCommand(p *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "step CONFIG",
 		Short: "Measure each operation of a training step",
@@ -52,10 +55,14 @@ over its bandwidth; both rates are measured first. "of floor" exceeds 100 % if a
 algorithm needs fewer multiplications than the definition.`,
 		Example: "  trainctl bench step configs/mnist-ddp.toml --set train.per_rank_batch=100",
 	}
-	return measureConfig(cmd, s, 2*time.Second, s.Bench)
+	return measureConfig(cmd, p, 2*time.Second, func(ctx context.Context, c *config.Config, budget time.Duration) (*bench.StepReport, error) {
+		o := p.Forecast(c)
+		o.OpenData = true
+		return app.BenchStep(ctx, o, budget)
+	})
 }
 
-func benchDataCommand(s *services) *cobra.Command {
+func dataCommand(p *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "data CONFIG",
 		Short: "Measure how fast the data set delivers batches",
@@ -67,10 +74,12 @@ in a run, data_ms of each step reports the wait.`,
 		Example: `  trainctl bench data configs/mnist-ddp.toml --set train.per_rank_batch=100
   trainctl bench data configs/imagenet-resnet50.toml --nproc-per-node 1 --set launch.threads_per_rank=1`,
 	}
-	return measureConfig(cmd, s, 5*time.Second, s.BenchData)
+	return measureConfig(cmd, p, 5*time.Second, func(ctx context.Context, c *config.Config, budget time.Duration) (*bench.DataReport, error) {
+		return app.BenchData(ctx, app.BenchDataOptions{Config: c, Builtins: p.Builtins, Budget: budget})
+	})
 }
 
-func benchCoresCommand() *cobra.Command {
+func coresCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cores",
 		Short: "Measure what several threads reach together, beside one",
@@ -79,13 +88,13 @@ multiply-adds in registers, and additions in each level of the caches and in mem
 Nothing is shared or synchronised, so "times" is the most that launch.threads_per_rank or
 another rank can gain here.`,
 		Example: "  trainctl bench cores --threads 4",
-		Args:    exactly(),
+		Args:    cli.Exactly(),
 	}
 	threads := cmd.Flags().Int("threads", 0, "measure `N` threads (default: the cores that this process may use)")
 	budget := cmd.Flags().Duration("budget", time.Second, "measure each loop for this `TIME`")
-	show := jsonFlag(cmd, "one JSON object")
+	show := cli.JSONFlag(cmd, "one JSON object")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := checkLevel(); err != nil {
+		if err := cli.CheckLevel(); err != nil {
 			return err
 		}
 		n := *threads
@@ -93,7 +102,7 @@ another rank can gain here.`,
 			n = cgroup.Cores()
 		}
 		if n < 1 {
-			return usagef("--threads %d: want at least 1", n)
+			return cli.Usagef("--threads %d: want at least 1", n)
 		}
 		r, err := bench.Cores(cmd.Context(), n, *budget)
 		if err != nil {
@@ -104,7 +113,7 @@ another rank can gain here.`,
 	return cmd
 }
 
-func benchKernelsCommand() *cobra.Command {
+func kernelsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "kernels",
 		Short: "Measure the CPU kernels against this core's peak and bandwidth",
@@ -119,7 +128,7 @@ that is best for it, and names it; --random adds convolutions that are not in th
 		Example: `  trainctl bench kernels --match conv2d
   TRAINCTL_CPU=avx2 trainctl bench kernels --json
   trainctl bench kernels --check --random 100 --seed 7 --budget 20ms`,
-		Args: exactly(),
+		Args: cli.Exactly(),
 	}
 	match := cmd.Flags().String("match", "", "measure kernels whose name and shape contain `TEXT`")
 	budget := cmd.Flags().Duration("budget", 100*time.Millisecond, "measure each kernel for this `TIME`")
@@ -131,7 +140,7 @@ that is best for it, and names it; --random adds convolutions that are not in th
 	threads := cmd.Flags().Int("threads", 1, "with --algorithms or --check, share each convolution among `N` threads")
 	asJSON := cmd.Flags().Bool("json", false, "print one JSON object for the machine and one for each kernel")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := checkLevel(); err != nil {
+		if err := cli.CheckLevel(); err != nil {
 			return err
 		}
 		w := cmd.OutOrStdout()

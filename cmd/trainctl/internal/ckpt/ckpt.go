@@ -1,4 +1,4 @@
-package main
+package ckpt
 
 import (
 	"errors"
@@ -9,12 +9,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/trainctl/trainctl/cmd/trainctl/internal/cli"
 	"github.com/trainctl/trainctl/core/job/launch"
 	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/core/train/checkpoint"
 )
 
-func ckptCommand() *cobra.Command {
+// Command returns trainctl ckpt.
+func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ckpt",
 		Short: "List, inspect, verify, compare and convert checkpoints",
@@ -22,19 +24,19 @@ func ckptCommand() *cobra.Command {
 logs: a run's directory, its name (the newest run of that name), name and number
 (mnist-ddp/3), or latest.`,
 	}
-	base := cmd.PersistentFlags().String("run-dir", defaultRuns, "look for runs in `DIR`")
-	return group(cmd, ckptListCommand(base), ckptInspectCommand(base), ckptVerifyCommand(base), ckptDiffCommand(base), ckptConvertCommand(base))
+	base := cmd.PersistentFlags().String("run-dir", cli.DefaultRuns, "look for runs in `DIR`")
+	return cli.Group(cmd, listCommand(base), inspectCommand(base), verifyCommand(base), diffCommand(base), convertCommand(base))
 }
 
-func ckptListCommand(base *string) *cobra.Command {
+func listCommand(base *string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "ls RUN",
 		Aliases: []string{"list"},
 		Short:   "List the checkpoints of a run, newest first",
 		Example: "  trainctl ckpt ls mnist-ddp\n  trainctl ckpt ls runs/mnist-ddp/3",
-		Args:    exactly("RUN"),
+		Args:    cli.Exactly("RUN"),
 	}
-	show := jsonFlag(cmd, "one JSON array")
+	show := cli.JSONFlag(cmd, "one JSON array")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		dir, err := findCheckpoints(*base, args[0])
 		if err != nil {
@@ -44,7 +46,7 @@ func ckptListCommand(base *string) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		views := make([]checkpointView, len(list))
+		views := make([]view, len(list))
 		for i, info := range list {
 			views[i] = viewOf(info, list)
 		}
@@ -53,15 +55,15 @@ func ckptListCommand(base *string) *cobra.Command {
 	return cmd
 }
 
-func ckptInspectCommand(base *string) *cobra.Command {
+func inspectCommand(base *string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "inspect PATH",
 		Short:   "Describe a checkpoint or safetensors file and its tensors",
 		Long:    "Describe a checkpoint, the newest one of a run, or a safetensors file, and its tensors.",
 		Example: "  trainctl ckpt inspect runs/mnist-ddp/latest/checkpoints/step-938",
-		Args:    exactly("PATH"),
+		Args:    cli.Exactly("PATH"),
 	}
-	show := jsonFlag(cmd, "one JSON object")
+	show := cli.JSONFlag(cmd, "one JSON object")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		v, err := inspected(*base, args[0])
 		if err != nil {
@@ -73,26 +75,26 @@ func ckptInspectCommand(base *string) *cobra.Command {
 }
 
 // inspected describes the checkpoint or file at a path, or the newest checkpoint of a run.
-func inspected(base, arg string) (checkpointView, error) {
+func inspected(base, arg string) (view, error) {
 	paths, err := checkpointsAt(base, arg)
 	if err != nil {
-		return checkpointView{}, err
+		return view{}, err
 	}
 	info, err := checkpoint.Inspect(checkpoint.OsFS(), paths[0])
 	if err != nil {
-		return checkpointView{}, judged(paths[0], err)
+		return view{}, judged(paths[0], err)
 	}
 	return viewOf(info, nil), nil
 }
 
-func ckptVerifyCommand(base *string) *cobra.Command {
+func verifyCommand(base *string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "verify PATH",
 		Short: "Read checkpoints completely and compare every checksum",
 		Long: `Read a checkpoint, or all checkpoints of a run, completely and compare every
 checksum. A bare safetensors file has no checksums: only its structure is checked.`,
 		Example: "  trainctl ckpt verify runs/mnist-ddp/latest",
-		Args:    exactly("PATH"),
+		Args:    cli.Exactly("PATH"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			paths, err := checkpointsAt(*base, args[0])
 			if err != nil {
@@ -117,7 +119,7 @@ checksum. A bare safetensors file has no checksums: only its structure is checke
 func findCheckpoints(base, arg string) (string, error) {
 	path, err := event.FindCheckpoints(checkpoint.OsFS(), base, arg)
 	if errors.Is(err, fs.ErrNotExist) && checkpoint.Find(checkpoint.OsFS(), arg) != nil {
-		return "", usagef("%s: no such file or directory, and %v", arg, err)
+		return "", cli.Usagef("%s: no such file or directory, and %v", arg, err)
 	}
 	return path, nil
 }
@@ -130,12 +132,12 @@ func checkpointsAt(base, arg string) ([]string, error) {
 		return nil, err
 	}
 	fsys := checkpoint.OsFS()
-	if _, err := fsys.Stat(filepath.Join(path, checkpoint.ManifestFile)); err == nil || !isDir(fsys, path) {
+	if _, err := fsys.Stat(filepath.Join(path, checkpoint.ManifestFile)); err == nil || !cli.IsDir(fsys, path) {
 		return []string{path}, nil
 	}
 	list, err := listCheckpoints(path)
 	if err == nil && len(list) == 0 {
-		err = unusable{fmt.Errorf("%s: %w", path, checkpoint.ErrNone)}
+		err = unusable(fmt.Errorf("%s: %w", path, checkpoint.ErrNone))
 	}
 	var paths []string
 	for _, c := range list {
@@ -147,32 +149,24 @@ func checkpointsAt(base, arg string) ([]string, error) {
 // listCheckpoints lists a directory of checkpoints, or a run's.
 func listCheckpoints(dir string) ([]checkpoint.Info, error) {
 	fsys := checkpoint.OsFS()
-	if inner := filepath.Join(dir, "checkpoints"); isDir(fsys, inner) {
+	if inner := filepath.Join(dir, "checkpoints"); cli.IsDir(fsys, inner) {
 		dir = inner
-	} else if !isDir(fsys, dir) {
+	} else if !cli.IsDir(fsys, dir) {
 		if err := checkpoint.Find(fsys, dir); errors.As(err, new(*checkpoint.PickleError)) {
 			return nil, err
 		}
-		return nil, usagef("%s is not a directory; fix: give the directory of a run or of its checkpoints", dir)
+		return nil, cli.Usagef("%s is not a directory; fix: give the directory of a run or of its checkpoints", dir)
 	}
 	return checkpoint.List(fsys, dir)
-}
-
-func isDir(fsys checkpoint.FS, path string) bool {
-	info, err := fsys.Stat(path)
-	return err == nil && info.IsDir()
 }
 
 // judged distinguishes a mistyped path from a checkpoint that cannot be used.
 func judged(path string, err error) error {
 	if _, statErr := checkpoint.OsFS().Stat(path); errors.Is(statErr, fs.ErrNotExist) {
-		return usagef("%v", statErr)
+		return cli.Usagef("%v", statErr)
 	}
-	return unusable{fmt.Errorf("%s: %w", path, err)}
+	return unusable(fmt.Errorf("%s: %w", path, err))
 }
 
-// unusable is a checkpoint that did not pass.
-type unusable struct{ error }
-
-func (e unusable) Unwrap() error { return e.error }
-func (e unusable) ExitCode() int { return launch.ExitCheckpoint }
+// unusable is the error of a checkpoint that did not pass.
+func unusable(err error) error { return cli.WithCode(err, launch.ExitCheckpoint) }

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"testing"
@@ -8,7 +8,7 @@ import (
 
 // Options have the types that the file would give them.
 func TestOptionsFromTheCommandLine(t *testing.T) {
-	got, err := parseOptions("dataset", []string{
+	got, err := ParseOptions("dataset", []string{
 		"dataset.options.n=3", "dataset.options.rate=0.5", "dataset.options.shape=[1, 28, 28]", "dataset.options.root=testdata",
 		`dataset.options={ flag = true, names = ["a", "b"] }`,
 	})
@@ -19,7 +19,7 @@ func TestOptionsFromTheCommandLine(t *testing.T) {
 		t.Errorf("%v %s", err, diff)
 	}
 	for _, bad := range []string{"n=3", "backend.options.n=3", "dataset.options.=3", "dataset.options=3", "dataset.optionsn=3", "dataset.options.n=[1"} {
-		if _, err := parseOptions("dataset", []string{bad}); err == nil {
+		if _, err := ParseOptions("dataset", []string{bad}); err == nil {
 			t.Errorf("%q is taken", bad)
 		}
 	}

@@ -1,20 +1,18 @@
-package main
+package ckpt
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
+	"github.com/trainctl/trainctl/cmd/trainctl/internal/cli"
 	"github.com/trainctl/trainctl/core/base/bytesize"
 	"github.com/trainctl/trainctl/core/tensor"
 	"github.com/trainctl/trainctl/core/train/checkpoint"
 )
 
-func ckptConvertCommand(base *string) *cobra.Command {
+func convertCommand(base *string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "convert SRC DST",
 		Short: "Write a checkpoint's weights as one safetensors file",
@@ -25,7 +23,7 @@ tensors are rounded to nearest even; others do not change. DST is written atomic
 and an existing file is only replaced with --force.`,
 		Example: `  trainctl ckpt convert runs/mnist-ddp/latest model.safetensors
   trainctl ckpt convert ddp.safetensors plain.safetensors --prefix strip --dtype bf16`,
-		Args: exactly("SRC", "DST"),
+		Args: cli.Exactly("SRC", "DST"),
 	}
 	f := cmd.Flags()
 	prefix := f.String("prefix", "", "`add` \"module.\" to all names, or strip it from them")
@@ -33,13 +31,13 @@ and an existing file is only replaced with --force.`,
 	force := f.Bool("force", false, "replace DST if it exists")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if *prefix != "" && *prefix != "add" && *prefix != "strip" {
-			return usagef("--prefix %q: use add or strip", *prefix)
+			return cli.Usagef("--prefix %q: use add or strip", *prefix)
 		}
 		to, err := floatType(*dtype)
 		if err != nil {
 			return err
 		}
-		if err := free(args[1], *force); err != nil {
+		if err := cli.Writable(args[1], *force); err != nil {
 			return err
 		}
 		src := args[0]
@@ -49,7 +47,7 @@ and an existing file is only replaced with --force.`,
 		}
 		if *prefix != "" {
 			if l.Model, err = checkpoint.Rename(l.Model, *prefix == "add"); err != nil {
-				return unusable{fmt.Errorf("%s: %w", src, err)}
+				return unusable(fmt.Errorf("%s: %w", src, err))
 			}
 		}
 		if to != tensor.Invalid {
@@ -68,29 +66,9 @@ func floatType(name string) (tensor.DType, error) {
 	}
 	d, err := tensor.ParseDType(name)
 	if err != nil || !d.Float() {
-		return d, usagef("--dtype %q: use f32, f64, f16 or bf16", name)
+		return d, cli.Usagef("--dtype %q: use f32, f64, f16 or bf16", name)
 	}
 	return d, nil
-}
-
-// free returns an error if no file may be written at a path.
-func free(path string, force bool) error {
-	fsys := checkpoint.OsFS()
-	info, err := fsys.Stat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		if dir := filepath.Dir(path); !isDir(fsys, dir) {
-			return usagef("%s: the folder %s does not exist", path, dir)
-		}
-		return nil
-	case err != nil:
-		return usagef("%v", err)
-	case !info.Mode().IsRegular():
-		return usagef("%s is not a file; fix: give the path of the safetensors file to write", path)
-	case !force:
-		return usagef("%s already exists; fix: choose another name, or replace it with --force", path)
-	}
-	return nil
 }
 
 // cast rounds the floating-point tensors and returns notes on values that became infinite.

@@ -1,4 +1,4 @@
-package main
+package plugins
 
 import (
 	"fmt"
@@ -7,26 +7,29 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+
+	"github.com/trainctl/trainctl/cmd/trainctl/internal/cli"
 )
 
-func pluginsCommand(s *services) *cobra.Command {
-	return group(&cobra.Command{
+// Command returns trainctl plugins.
+func Command(p *cli.Program) *cobra.Command {
+	return cli.Group(&cobra.Command{
 		Use:   "plugins",
 		Short: "List, check, lock, test and create plugins",
-	}, pluginsListCommand(s), pluginsInfoCommand(s), pluginsVerifyCommand(s), pluginsLockCommand(), pluginsNewCommand(), pluginsTestCommand(s), pluginsSuiteCommand())
+	}, listCommand(p), infoCommand(p), verifyCommand(p), lockCommand(), newCommand(), testCommand(p), suiteCommand(p))
 }
 
-func pluginsListCommand(s *services) *cobra.Command {
+func listCommand(p *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "list",
 		Aliases: []string{"ls"},
 		Short:   "List the built-in plugins",
 		Example: "  trainctl plugins list",
-		Args:    exactly(),
+		Args:    cli.Exactly(),
 	}
-	show := jsonFlag(cmd, "one JSON array")
+	show := cli.JSONFlag(cmd, "one JSON array")
 	cmd.RunE = func(*cobra.Command, []string) error {
-		list := s.Plugins.List()
+		list := builtinPlugins(p.Host)
 		return show(list, func(w io.Writer) error { return pluginTable(w, list) })
 	}
 	return cmd
@@ -41,24 +44,24 @@ func pluginTable(w io.Writer, list []pluginInfo) error {
 	return tw.Flush()
 }
 
-func pluginsInfoCommand(s *services) *cobra.Command {
+func infoCommand(p *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "info NAME",
 		Short:   "Start a plugin and print the options it publishes",
 		Example: "  trainctl plugins info tcp\n  trainctl plugins info ./my-backend --kind backend",
-		Args:    exactly("NAME"),
+		Args:    cli.Exactly("NAME"),
 	}
 	kind := cmd.Flags().String("kind", "", "`KIND` of plugin if the name is ambiguous: backend, precision or dataset")
-	show := jsonFlag(cmd, "one JSON object")
+	show := cli.JSONFlag(cmd, "one JSON object")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := knownKind(*kind); err != nil {
 			return err
 		}
-		p, err := s.Plugins.Info(cmd.Context(), *kind, args[0])
+		info, err := findPlugin(cmd.Context(), p.Host, *kind, args[0])
 		if err != nil {
 			return err
 		}
-		return show(p, p.text)
+		return show(info, info.text)
 	}
 	return cmd
 }
@@ -69,7 +72,7 @@ func knownKind(kind string) error {
 	case "", "backend", "precision", "dataset":
 		return nil
 	}
-	return usagef("--kind %q: use backend, precision or dataset", kind)
+	return cli.Usagef("--kind %q: use backend, precision or dataset", kind)
 }
 
 func (p pluginInfo) text(w io.Writer) error {

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"errors"
@@ -23,7 +23,7 @@ func TestExitCode(t *testing.T) {
 	}{
 		{"none", nil, 0},
 		{"any", errors.New("x"), 1},
-		{"usage", fmt.Errorf("x: %w", usagef("y")), 2},
+		{"usage", fmt.Errorf("x: %w", Usagef("y")), 2},
 		{"configuration", &config.Error{Diagnostics: []config.Diagnostic{one}}, 2},
 		{"plugin", fmt.Errorf("x: %w", start), 3},
 		{"plugin that was ended while it started", fmt.Errorf("x: %w", &host.StartError{Name: "tcp", Problem: "signal: killed", Fault: true}), 1},
@@ -32,12 +32,12 @@ func TestExitCode(t *testing.T) {
 		{"configuration with more than a missing plugin", &config.Error{Diagnostics: []config.Diagnostic{one, one}, Causes: []error{start}}, 2},
 		{"checkpoint", fmt.Errorf("x: %w", &checkpoint.UnusableError{Path: "p"}), 6},
 		{"environment", fmt.Errorf("x: %w", &rank.EnvError{Source: "torchrun", Detail: "RANK is missing"}), 2},
-		{"a summary that was not written after a rank failed", ofRun(errors.New("summary: no such directory"), 5), 5},
-		{"a summary that was not written after all went well", ofRun(errors.New("summary: no such directory"), 0), 1},
-		{"already written", reported{usagef("y")}, 2},
+		{"a summary that was not written after a rank failed", OfRun(errors.New("summary: no such directory"), 5), 5},
+		{"a summary that was not written after all went well", OfRun(errors.New("summary: no such directory"), 0), 1},
+		{"already written", Reported(Usagef("y")), 2},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := exitCode(tc.err); got != tc.want {
+			if got := ExitCode(tc.err); got != tc.want {
 				t.Errorf("%v: exit code %d, want %d", tc.err, got, tc.want)
 			}
 		})

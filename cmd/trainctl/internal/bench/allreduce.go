@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"errors"
@@ -9,12 +9,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/trainctl/trainctl/cmd/trainctl/internal/cli"
 	"github.com/trainctl/trainctl/core/bench"
 	"github.com/trainctl/trainctl/core/job/launch"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-func benchAllReduceCommand() *cobra.Command {
+func allReduceCommand(program *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "allreduce",
 		Short: "Measure all-reduce between ranks of this host for several sizes",
@@ -33,7 +34,7 @@ the same lines as --json (see bench/allreduce).`,
 		Example: `  trainctl bench allreduce --nproc 2 --sizes 1KiB,64KiB,1MiB,25MiB --json
   trainctl bench allreduce --hosts 2 --nproc 1 --against "python bench/allreduce/gloo.py"
   trainctl bench allreduce --set backend.options.shm=false --idle 5`,
-		Args: exactly(),
+		Args: cli.Exactly(),
 	}
 	f := cmd.Flags()
 	backend := f.String("backend", "tcp", "measure this plugin: a built-in `NAME` or a path")
@@ -53,21 +54,21 @@ the same lines as --json (see bench/allreduce).`,
 			Idle: time.Duration(*idle * float64(time.Millisecond))}
 		var err error
 		if spec.DType, err = tensor.ParseDType(*dtype); err != nil {
-			return usagef("--dtype: %v", err)
+			return cli.Usagef("--dtype: %v", err)
 		}
 		if spec.Sizes, err = bench.ParseSizes(*sizes); err != nil {
-			return usagef("--sizes: %v", err)
+			return cli.Usagef("--sizes: %v", err)
 		}
-		if spec.Options, err = parseOptions("backend", *set); err != nil {
+		if spec.Options, err = cli.ParseOptions("backend", *set); err != nil {
 			return err
 		}
 		if err := spec.Check(); err != nil {
-			return usagef("%v", err)
+			return cli.Usagef("%v", err)
 		}
-		if err := checkLevel(); err != nil {
+		if err := cli.CheckLevel(); err != nil {
 			return err
 		}
-		p, err := benchProgram()
+		p, err := self(program)
 		if err != nil {
 			return err
 		}
@@ -84,13 +85,13 @@ the same lines as --json (see bench/allreduce).`,
 	return cmd
 }
 
-// benchRankCommand is the hidden command that bench starts for each rank.
-func benchRankCommand() *cobra.Command {
+// rankCommand is the hidden command that bench starts for each rank.
+func rankCommand(program *cli.Program) *cobra.Command {
 	return &cobra.Command{
-		Use: "rank", Hidden: true, Args: exactly(),
+		Use: "rank", Hidden: true, Args: cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			launch.WatchLifeline(nil)
-			p, err := benchProgram()
+			p, err := self(program)
 			if err != nil {
 				return err
 			}
@@ -99,7 +100,7 @@ func benchRankCommand() *cobra.Command {
 	}
 }
 
-func benchProgram() (bench.Program, error) {
+func self(program *cli.Program) (bench.Program, error) {
 	exe, err := os.Executable()
-	return bench.Program{Exe: exe, Args: []string{"bench", "rank"}, Builtins: builtins()}, err
+	return bench.Program{Exe: exe, Args: []string{"bench", "rank"}, Builtins: program.Builtins}, err
 }

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"encoding/json"
@@ -12,20 +12,20 @@ import (
 	"github.com/trainctl/trainctl/core/base/lossy"
 )
 
-// colorful reports whether to write colours to a stream: NO_COLOR disables them,
+// Colorful reports whether to write colours to a stream: NO_COLOR disables them,
 // CLICOLOR_FORCE enables them, else they are enabled on a terminal.
-func colorful(w io.Writer) bool {
+func Colorful(w io.Writer) bool {
 	if os.Getenv("NO_COLOR") != "" {
 		return false
 	}
 	if f := os.Getenv("CLICOLOR_FORCE"); f != "" && f != "0" {
 		return true
 	}
-	return interactive(w)
+	return Interactive(w)
 }
 
-// interactive reports whether a stream is a terminal that a person watches.
-func interactive(w io.Writer) bool {
+// Interactive reports whether a stream is a terminal that a person watches.
+func Interactive(w io.Writer) bool {
 	if l, ok := w.(*lossy.Writer); ok {
 		w = l.Output()
 	}
@@ -34,22 +34,23 @@ func interactive(w io.Writer) bool {
 }
 
 func errorWord(w io.Writer) string {
-	if colorful(w) {
+	if Colorful(w) {
 		return "\x1b[1;31merror\x1b[0m"
 	}
 	return "error"
 }
 
-func writeJSON(w io.Writer, v any) error {
+// WriteJSON writes v indented, without escapes of HTML.
+func WriteJSON(w io.Writer, v any) error {
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")
 	enc.SetEscapeHTML(false)
 	return enc.Encode(v)
 }
 
-// jsonFlag adds --json to a command. The returned function prints the command's result:
+// JSONFlag adds --json to a command. The returned function prints the command's result:
 // by text, or with --json as JSON, by the result's own method JSON if it has one.
-func jsonFlag(cmd *cobra.Command, what string) func(v any, text func(io.Writer) error) error {
+func JSONFlag(cmd *cobra.Command, what string) func(v any, text func(io.Writer) error) error {
 	asJSON := cmd.Flags().Bool("json", false, "print "+what)
 	return func(v any, text func(io.Writer) error) error {
 		w := cmd.OutOrStdout()
@@ -59,6 +60,6 @@ func jsonFlag(cmd *cobra.Command, what string) func(v any, text func(io.Writer) 
 		if own, ok := v.(interface{ JSON(io.Writer) error }); ok {
 			return own.JSON(w)
 		}
-		return writeJSON(w, v)
+		return WriteJSON(w, v)
 	}
 }

@@ -1,8 +1,10 @@
-package main
+package cli
 
 import (
 	"errors"
 	"fmt"
+
+	"github.com/spf13/cobra"
 
 	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/config"
@@ -28,16 +30,25 @@ type usageError struct {
 func (e *usageError) Error() string { return e.msg }
 func (e *usageError) ExitCode() int { return launch.ExitConfig }
 
-func usagef(format string, args ...any) error { return &usageError{msg: fmt.Sprintf(format, args...)} }
+// Usagef returns the error of a mistake on the command line.
+func Usagef(format string, args ...any) error { return &usageError{msg: fmt.Sprintf(format, args...)} }
 
-// ofRun gives an error at a run's end the run's exit code if that is more specific:
+// UsageOf is Usagef with a reference to the help of a command.
+func UsageOf(cmd *cobra.Command, format string, args ...any) error {
+	return &usageError{fmt.Sprintf(format, args...), cmd.CommandPath()}
+}
+
+// OfRun gives an error at a run's end the run's exit code if that is more specific:
 // a summary that cannot be written does not hide why the run failed.
-func ofRun(err error, code int) error {
+func OfRun(err error, code int) error {
 	if err != nil && code > launch.ExitFailed {
-		return codedError{err, code}
+		return WithCode(err, code)
 	}
 	return err
 }
+
+// WithCode returns err with an exit code of its own.
+func WithCode(err error, code int) error { return codedError{err, code} }
 
 type codedError struct {
 	error
@@ -47,28 +58,30 @@ type codedError struct {
 func (e codedError) Unwrap() error { return e.error }
 func (e codedError) ExitCode() int { return e.code }
 
-// reported is an error whose text was already written.
+// Reported returns err as an error whose text was already written.
+func Reported(err error) error { return reported{err} }
+
 type reported struct{ error }
 
 func (e reported) Unwrap() error { return e.error }
 
-// asRank gives our launcher distinct exit codes for ends that otherwise share one:
+// AsRank gives our launcher distinct exit codes for ends that otherwise share one:
 // a configuration error and a panic, a run that diverged and one that failed.
-func asRank(err error) error {
+func AsRank(err error) error {
 	if err == nil || launch.Lifeline() == nil {
 		return err
 	}
 	switch {
-	case exitCode(err) == launch.ExitConfig:
-		return codedError{err, launch.ExitRefused}
+	case ExitCode(err) == launch.ExitConfig:
+		return WithCode(err, launch.ExitRefused)
 	case errors.As(err, new(*update.Diverged)):
-		return codedError{err, launch.ExitDiverged}
+		return WithCode(err, launch.ExitDiverged)
 	}
 	return err
 }
 
-// exitCode returns the code for an error: its own if it has one, else by kind.
-func exitCode(err error) int {
+// ExitCode returns the code for an error: its own if it has one, else by kind.
+func ExitCode(err error) int {
 	var coder exitCoder
 	var bad *config.Error
 	var plugin *host.StartError

@@ -1,4 +1,4 @@
-package main
+package plugins
 
 import (
 	"context"
@@ -8,54 +8,71 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/trainctl/trainctl/core/app"
+	"github.com/trainctl/trainctl/cmd/trainctl/internal/cli"
 	"github.com/trainctl/trainctl/core/job/launch"
 	"github.com/trainctl/trainctl/core/plugin/host"
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
-// pluginServices implements plugins with the plugin host.
-func pluginServices(h *host.Host) plugins {
-	return plugins{
-		List: func() []pluginInfo {
-			out := []pluginInfo{}
-			for _, info := range h.List() {
-				out = append(out, describePlugin(info, ""))
-			}
-			return out
-		},
-		Info: func(ctx context.Context, kind, name string) (pluginInfo, error) {
-			kinds := []sdk.Kind{sdk.KindBackend, sdk.KindPrecision, sdk.KindDataset}
-			if kind != "" {
-				kinds = []sdk.Kind{sdk.Kind(kind)}
-			}
-			var first error
-			var found pluginInfo
-			for _, k := range kinds {
-				info, err := h.Describe(ctx, k, name)
-				switch {
-				case err == nil && found.Kind == "":
-					found = describePlugin(info, pathOf(name))
-				case err == nil:
-					found.Also = append(found.Also, string(k))
-				case first == nil:
-					first = err
-				}
-			}
-			switch {
-			case found.Kind != "":
-				return found, nil
-			case kind == "" && !host.IsPath(name):
-				return found, unknownPlugin(name, h.List())
-			}
-			return found, first
-		},
-		Probe: func(ctx context.Context, kind, name, sum string) (pluginInfo, error) {
-			info, err := h.WithChecksums(map[string]string{name: sum}).Probe(ctx, sdk.Kind(kind), name)
-			return describePlugin(info, pathOf(name)), err
-		},
-		Backend: app.Backend,
+// pluginInfo describes a plugin.
+type pluginInfo struct {
+	Kind    string         `json:"kind"`
+	Name    string         `json:"name"`
+	Version string         `json:"version"`
+	Summary string         `json:"summary"`
+	Also    []string       `json:"also,omitempty"`   // other kinds that it serves
+	Path    string         `json:"path,omitempty"`   // empty: built in
+	Offers  string         `json:"offers,omitempty"` // a backend's operations and types
+	Options []pluginOption `json:"options,omitempty"`
+
+	published []sdk.Option
+}
+
+// pluginOption is one key of a plugin's table.
+type pluginOption struct {
+	Name    string `json:"name"`
+	Type    string `json:"type"`
+	Default string `json:"default,omitempty"` // as TOML
+	Unit    string `json:"unit,omitempty"`
+	Limits  string `json:"limits,omitempty"` // "0 to 1", "O0, O1, O2, O3"
+	Doc     string `json:"doc"`
+}
+
+// builtinPlugins describes the built-in plugins; the list is never nil.
+func builtinPlugins(h *host.Host) []pluginInfo {
+	out := []pluginInfo{}
+	for _, info := range h.List() {
+		out = append(out, describePlugin(info, ""))
 	}
+	return out
+}
+
+// findPlugin describes the plugin of a kind, or of any kind if it is empty, with a name or path.
+func findPlugin(ctx context.Context, h *host.Host, kind, name string) (pluginInfo, error) {
+	kinds := []sdk.Kind{sdk.KindBackend, sdk.KindPrecision, sdk.KindDataset}
+	if kind != "" {
+		kinds = []sdk.Kind{sdk.Kind(kind)}
+	}
+	var first error
+	var found pluginInfo
+	for _, k := range kinds {
+		info, err := h.Describe(ctx, k, name)
+		switch {
+		case err == nil && found.Kind == "":
+			found = describePlugin(info, pathOf(name))
+		case err == nil:
+			found.Also = append(found.Also, string(k))
+		case first == nil:
+			first = err
+		}
+	}
+	switch {
+	case found.Kind != "":
+		return found, nil
+	case kind == "" && !host.IsPath(name):
+		return found, unknownPlugin(name, h.List())
+	}
+	return found, first
 }
 
 // unknownPlugin is the error for a name that no built-in plugin of any kind has.
@@ -72,7 +89,7 @@ func unknownPlugin(name string, known []sdk.Info) error {
 		text += fmt.Sprintf("%s%s %s", sep, kind, strings.Join(names, ", "))
 		sep = "; "
 	}
-	return codedError{errors.New(text + "; the path of an executable needs a slash, as in ./" + name), launch.ExitPlugin}
+	return cli.WithCode(errors.New(text+"; the path of an executable needs a slash, as in ./"+name), launch.ExitPlugin)
 }
 
 // pathOf is a plugin's path, "" for a built-in one.

@@ -1,0 +1,58 @@
+package cli
+
+import (
+	"context"
+	"runtime/debug"
+	"time"
+
+	"github.com/trainctl/trainctl/core/app"
+	"github.com/trainctl/trainctl/core/config"
+	"github.com/trainctl/trainctl/core/plugin/host"
+)
+
+// Program is the running program: the plugins that it serves itself, and their host.
+type Program struct {
+	Builtins []host.Builtin
+	Host     *host.Host // starts plugins
+	Started  time.Time
+}
+
+// NewProgram returns the program that was started at a time and serves the given plugins.
+func NewProgram(started time.Time, builtins []host.Builtin) *Program {
+	return &Program{Builtins: builtins, Host: host.New(host.Options{Builtins: builtins}), Started: started}
+}
+
+// Options adds to the options of a command what the program knows about itself.
+func (p *Program) Options(o app.Options) app.Options {
+	o.Builtins, o.Build, o.Started, o.ExitCode = p.Builtins, Version(), p.Started, ExitCode
+	return o
+}
+
+// Forecast returns the options that plan a configuration without running it.
+func (p *Program) Forecast(c *config.Config) app.ForecastOptions {
+	return app.ForecastOptions{Config: c, Builtins: p.Builtins, Host: p.Host}
+}
+
+// checkPlugin returns the check of plugin options, and a function that releases it.
+func (p *Program) checkPlugin() (check config.CheckPlugin, done func()) {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	return app.CheckPlugins(ctx, p.Host, p.Builtins), cancel
+}
+
+// Version returns the module's version, with the revision of a build from a checkout.
+func Version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	v := info.Main.Version
+	if v == "" || v == "(devel)" {
+		v = "devel"
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				v += "-" + s.Value[:min(12, len(s.Value))]
+			}
+		}
+	}
+	return v
+}
