@@ -7,6 +7,8 @@ import (
 	"github.com/trainctl/trainctl/core/base/rng"
 	"github.com/trainctl/trainctl/core/engine/cpu/bind"
 	_ "github.com/trainctl/trainctl/core/engine/cpu/ops"
+	"github.com/trainctl/trainctl/core/engine/graph"
+	"github.com/trainctl/trainctl/core/engine/kernel"
 	"github.com/trainctl/trainctl/core/engine/kernel/convert"
 	"github.com/trainctl/trainctl/core/engine/op"
 	"github.com/trainctl/trainctl/core/engine/plan"
@@ -67,6 +69,46 @@ func round(d tensor.DType, x float32) uint16 {
 		return tensor.F16FromF32(x)
 	}
 	return tensor.BF16FromF32(x)
+}
+
+// Where nothing multiplies bfloat16, steps read a float32 weight itself, and the step that rounds it is gone, if
+// all of its readers can do so while the copy lives.
+func TestUnroundedWeights(t *testing.T) {
+	of := func(d tensor.DType, p plan.Place, offset int, shape ...int) plan.Operand {
+		return plan.Operand{Spec: tensor.Spec{DType: d, Shape: shape}, Place: p, Offset: offset}
+	}
+	for _, d := range []tensor.DType{tensor.F16, tensor.BF16} {
+		weight, rounded := of(tensor.F32, plan.PlaceState, 0, 5, 7), of(d, plan.PlaceArena, 64, 5, 7)
+		cast := plan.Step{Op: op.Cast, In: []plan.Operand{weight}, Out: []plan.Operand{rounded}}
+		read := func(op graph.Op, w plan.Operand) plan.Step {
+			return plan.Step{Op: op, In: []plan.Operand{of(d, plan.PlaceInput, 0, 3, 7), w}, Out: []plan.Operand{of(d, plan.PlaceArena, 1024, 3, 5)}}
+		}
+		reuse := read(op.Linear, weight)
+		reuse.Out[0].Offset = 100
+		for _, c := range []struct {
+			what  string
+			after []plan.Step
+			gone  bool
+		}{
+			{"two products", []plan.Step{read(op.Linear, rounded), read(op.LinearGradInput, rounded)}, true},
+			{"another use of the memory", []plan.Step{read(op.Linear, rounded), reuse, read(op.Add, rounded)}, true},
+			{"an addition", []plan.Step{read(op.Linear, rounded), read(op.Add, rounded)}, false},
+			{"a part of it", []plan.Step{read(op.Linear, of(d, plan.PlaceArena, 64, 2, 7)), read(op.Linear, of(d, plan.PlaceArena, 92, 3, 7))}, false},
+		} {
+			steps := append([]plan.Step{cast}, c.after...)
+			gone := c.gone && d == tensor.BF16 && !kernel.HasBF16Products()
+			run := bind.Unrounded(steps)
+			if got := run[0].Op == ""; got != gone {
+				t.Errorf("%v, %s: the cast being gone is %v, want %v", d, c.what, got, gone)
+			}
+			if wide := run[1].In[1].Place == plan.PlaceState; wide != gone {
+				t.Errorf("%v, %s: the product reads the float32 weight: %v, want %v", d, c.what, wide, gone)
+			}
+			if steps[1].In[1].Place != plan.PlaceArena {
+				t.Errorf("%v, %s: the plan's own step is changed", d, c.what)
+			}
+		}
+	}
 }
 
 func TestUnknownOperation(t *testing.T) {

@@ -34,6 +34,9 @@ type Implementation struct {
 	// Sums: the first output is a parameter's gradient, which the kernel sums in
 	// float32 and nothing else reads.
 	Sums bool
+
+	// WideWeight: the second input may be float32 where the others are of a half type.
+	WideWeight bool
 }
 
 var implementations = map[graph.Op]Implementation{}

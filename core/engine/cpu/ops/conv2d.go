@@ -12,8 +12,8 @@ import (
 )
 
 func init() {
-	bind.Implement(op.Conv2D, bind.Implementation{F32: bindConv[float32], F64: bindConv[float64], BF16: nativeConv, Half: halfConv, Blocks: bind.Cuts{Along: bind.Images, Of: []int{0, ^0}}, Scratch: convScratch})
-	bind.Implement(op.Conv2DGradInput, bind.Implementation{F32: bindConvGradInput[float32], F64: bindConvGradInput[float64], BF16: nativeConv, Half: halfConv, Blocks: bind.Cuts{Along: bind.Images, Of: []int{0, ^0}}, Scratch: convScratch})
+	bind.Implement(op.Conv2D, bind.Implementation{F32: bindConv[float32], F64: bindConv[float64], BF16: nativeConv, Half: halfConv, Blocks: bind.Cuts{Along: bind.Images, Of: []int{0, ^0}}, Scratch: convScratch, WideWeight: true})
+	bind.Implement(op.Conv2DGradInput, bind.Implementation{F32: bindConvGradInput[float32], F64: bindConvGradInput[float64], BF16: nativeConv, Half: halfConv, Blocks: bind.Cuts{Along: bind.Images, Of: []int{0, ^0}}, Scratch: convScratch, WideWeight: true})
 	bind.Implement(op.Conv2DGradWeight, bind.Implementation{F32: bindConvGradWeight[float32], F64: bindConvGradWeight[float64], BF16: nativeConv, Half: halfConv, Blocks: bind.Cuts{Along: bind.Images, Of: []int{0, 1}}, Scratch: convTermScratch, Sums: true})
 	bind.Implement(op.Conv2DGradBias, bind.Implementation{F32: bindConvGradBias[float32], F64: bindConvGradBias[float64], Blocks: bind.Cuts{Along: bind.Channels, Of: []int{0, ^0}}, Sums: true})
 }
@@ -220,10 +220,11 @@ func bindConvGradWeightBF16(b *bind.Binder[float32]) bind.Job {
 
 var directions = map[graph.Op]conv.Direction{op.Conv2D: conv.ToOutput, op.Conv2DGradInput: conv.ToInput, op.ConvTranspose2D: conv.ToInput, op.Conv2DGradWeight: conv.ToWeight}
 
-// halfConv takes convolutions whose images and filters are all of one half type, if they go by Winograd.
+// halfConv takes convolutions whose images are of one half type, if they go by Winograd; filters may be float32.
 func halfConv(s *plan.Step) bind.Native {
 	d, p := s.In[0].Spec.DType, convGeometry(s)
-	if s.In[1].Spec.DType != d || !conv.TakesHalf(&p, directions[s.Op]) {
+	w := s.In[1].Spec.DType
+	if w != d && (w != tensor.F32 || s.Op == op.Conv2DGradWeight) || !conv.TakesHalf(&p, directions[s.Op]) {
 		return bind.Native{}
 	}
 	n := bind.Native{Direct: []int{0, 1}}
@@ -250,8 +251,18 @@ func bindHalfConv[H conv.Half](o graph.Op) func(*bind.Binder[float32]) bind.Job 
 	return bindHalfConvForward[H]
 }
 
+// filtersOf are a convolution's filters, in the type of its images or in float32.
+func filtersOf[H conv.Half](b *bind.Binder[float32]) func(*plan.Call) conv.Filters[H] {
+	if b.Step.In[1].Spec.DType == tensor.F32 {
+		w := b.In(1)
+		return func(c *plan.Call) conv.Filters[H] { return conv.Filters[H]{Wide: w(c)} }
+	}
+	w := bind.Halves[H](b, 1)
+	return func(c *plan.Call) conv.Filters[H] { return conv.Filters[H]{Own: w(c)} }
+}
+
 func bindHalfConvForward[H conv.Half](b *bind.Binder[float32]) bind.Job {
-	p, x, w, bias, scratch := convGeometry(b.Step), bind.Halves[H](b, 0), bind.Halves[H](b, 1), b.In(2), b.Scratches()
+	p, x, w, bias, scratch := convGeometry(b.Step), bind.Halves[H](b, 0), filtersOf[H](b), b.In(2), b.Scratches()
 	y, in, out, parts := tensor.View[H](b.Memory.Fixed(&b.Step.Out[0])), p.C*p.H*p.W, p.K*p.OutH()*p.OutW(), b.ConvParts(p)
 	return b.Split(p.N, 1, func(c *plan.Call, part, lo, _ int) {
 		conv.ForwardHalf(&parts[part], x(c)[lo*in:], w(c), bias(c), y[lo*out:], scratch[part])
@@ -259,7 +270,7 @@ func bindHalfConvForward[H conv.Half](b *bind.Binder[float32]) bind.Job {
 }
 
 func bindHalfConvGradInput[H conv.Half](b *bind.Binder[float32]) bind.Job {
-	p, dy, w, scratch := convGeometry(b.Step), bind.Halves[H](b, 0), bind.Halves[H](b, 1), b.Scratches()
+	p, dy, w, scratch := convGeometry(b.Step), bind.Halves[H](b, 0), filtersOf[H](b), b.Scratches()
 	dx, in, out, parts := tensor.View[H](b.Memory.Fixed(&b.Step.Out[0])), p.C*p.H*p.W, p.K*p.OutH()*p.OutW(), b.ConvParts(p)
 	return b.Split(p.N, 1, func(c *plan.Call, part, lo, _ int) {
 		conv.GradInputHalf(&parts[part], dy(c)[lo*out:], w(c), dx[lo*in:], scratch[part])

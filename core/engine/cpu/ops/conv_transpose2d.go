@@ -10,7 +10,7 @@ import (
 )
 
 func init() {
-	bind.Implement(op.ConvTranspose2D, bind.Implementation{F32: bindConvTranspose[float32], F64: bindConvTranspose[float64], Blocks: bind.Cuts{Along: bind.Images, Of: []int{0, ^0}}, Scratch: convScratch})
+	bind.Implement(op.ConvTranspose2D, bind.Implementation{F32: bindConvTranspose[float32], F64: bindConvTranspose[float64], Blocks: bind.Cuts{Along: bind.Images, Of: []int{0, ^0}}, Scratch: convScratch, WideWeight: true})
 }
 
 // bindConvTranspose adds the bias as a normalisation with mean 0 and variance 1 does.

@@ -11,8 +11,8 @@ import (
 
 func init() {
 	scratch := func(s *plan.Step, _ int) int { return gemm.GemmScratch(product(s)) }
-	forward := bind.Implementation{F32: bindLinear[float32], F64: bindLinear[float64], Half: nativeLinear, Blocks: bind.Cuts{Along: bind.Images, Of: []int{0, ^0}}, Scratch: scratch}
-	gradInput := bind.Implementation{F32: bindLinearGradInput[float32], F64: bindLinearGradInput[float64], Half: nativeLinear, Blocks: bind.Cuts{Along: bind.Images, Of: []int{0, 2, ^0}}, Scratch: scratch}
+	forward := bind.Implementation{F32: bindLinear[float32], F64: bindLinear[float64], Half: nativeLinear, Blocks: bind.Cuts{Along: bind.Images, Of: []int{0, ^0}}, Scratch: scratch, WideWeight: true}
+	gradInput := bind.Implementation{F32: bindLinearGradInput[float32], F64: bindLinearGradInput[float64], Half: nativeLinear, Blocks: bind.Cuts{Along: bind.Images, Of: []int{0, 2, ^0}}, Scratch: scratch, WideWeight: true}
 	bind.Implement(op.Linear, forward)
 	bind.Implement(op.LinearReLU, forward)
 	bind.Implement(op.LinearGradInput, gradInput)

@@ -35,7 +35,7 @@ func BF16Scratch(p *Shape) int {
 func ForwardBF16(p *Shape, x, w []uint16, bias []float32, y []uint16, scratch []float32) {
 	switch {
 	case winograd.TakesBF16(p):
-		winograd.Forward(p, x, w, bias, y, scratch)
+		winograd.Forward(p, x, Filters[uint16]{Own: w}, bias, y, scratch)
 	case direct.TakesBF16(p, p.C, p.K):
 		direct.ForwardBF16(p, x, w, bias, y, scratch)
 	default:
@@ -48,7 +48,7 @@ func ForwardBF16(p *Shape, x, w []uint16, bias []float32, y []uint16, scratch []
 func GradInputBF16(p *Shape, dy, w, dx []uint16, scratch []float32) {
 	switch {
 	case winograd.TakesBF16(p):
-		winograd.GradInput(p, dy, w, dx, scratch)
+		winograd.GradInput(p, dy, Filters[uint16]{Own: w}, dx, scratch)
 	case direct.TakesBF16(p, p.K, p.C):
 		direct.GradInputBF16(p, dy, w, dx, scratch)
 	default:

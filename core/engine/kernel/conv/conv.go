@@ -68,7 +68,7 @@ func scratch[T kernel.Float](p *Shape, d Direction, columns func(*Shape) int) in
 func Forward[T kernel.Float](p *Shape, x, w, bias, y, scratch []T) {
 	switch choose[T](p, ToOutput) {
 	case Winograd:
-		winograd.Forward(p, kernel.As32(x), kernel.As32(w), kernel.As32(bias), kernel.As32(y), kernel.As32(scratch))
+		winograd.Forward(p, kernel.As32(x), winograd.Filters[float32]{Own: kernel.As32(w)}, kernel.As32(bias), kernel.As32(y), kernel.As32(scratch))
 	case Direct:
 		direct.Forward(p, kernel.As32(x), kernel.As32(w), kernel.As32(bias), kernel.As32(y), kernel.As32(scratch))
 	case Product:
@@ -84,7 +84,7 @@ func Forward[T kernel.Float](p *Shape, x, w, bias, y, scratch []T) {
 func GradInput[T kernel.Float](p *Shape, dy, w, dx, scratch []T) {
 	switch choose[T](p, ToInput) {
 	case Winograd:
-		winograd.GradInput(p, kernel.As32(dy), kernel.As32(w), kernel.As32(dx), kernel.As32(scratch))
+		winograd.GradInput(p, kernel.As32(dy), winograd.Filters[float32]{Own: kernel.As32(w)}, kernel.As32(dx), kernel.As32(scratch))
 	case Direct:
 		direct.GradInput(p, kernel.As32(dy), kernel.As32(w), kernel.As32(dx), kernel.As32(scratch))
 	case Product:

@@ -12,6 +12,9 @@ type Half = winograd.Half
 // F16 is a float16.
 type F16 = winograd.F16
 
+// Filters are those of a convolution of such images, in their type or in float32.
+type Filters[H Half] = winograd.Filters[H]
+
 // TakesHalf reports whether images of a half type go this way: where float32 images do.
 func TakesHalf(p *Shape, d Direction) bool { return Choose(p, d) == Winograd }
 
@@ -19,13 +22,13 @@ func TakesHalf(p *Shape, d Direction) bool { return Choose(p, d) == Winograd }
 func HalfScratch[H Half](p *Shape) int { return winograd.Scratch[H](p) }
 
 // ForwardHalf computes y = conv(x, w) + bias, rounded once; bias may be nil.
-func ForwardHalf[H Half](p *Shape, x, w []H, bias []float32, y []H, scratch []float32) {
+func ForwardHalf[H Half](p *Shape, x []H, w Filters[H], bias []float32, y []H, scratch []float32) {
 	winograd.Forward(p, x, w, bias, y, scratch)
 }
 
 // GradInputHalf computes the gradient with respect to x from dy and w, and overwrites dx,
 // rounded once.
-func GradInputHalf[H Half](p *Shape, dy, w, dx []H, scratch []float32) {
+func GradInputHalf[H Half](p *Shape, dy []H, w Filters[H], dx []H, scratch []float32) {
 	winograd.GradInput(p, dy, w, dx, scratch)
 }
 

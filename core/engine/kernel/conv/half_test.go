@@ -56,13 +56,15 @@ func likeFloat32[H Half](t *testing.T, d tensor.DType, p *Shape) {
 		}
 	}
 	y, wantY := make([]H, len(dy)), make([]float32, len(dy))
-	ForwardHalf(p, x, w, bias, y, scratch)
 	Forward(p, wideX, wideW, bias, wantY, wideScratch)
-	compare("y", y, wantY)
 	dx, wantDx := make([]H, len(x)), make([]float32, len(x))
-	GradInputHalf(p, dy, w, dx, scratch)
 	GradInput(p, wideDy, wideW, wantDx, wideScratch)
-	compare("dx", dx, wantDx)
+	for _, f := range []Filters[H]{{Own: w}, {Wide: wideW}} {
+		ForwardHalf(p, x, f, bias, y, scratch)
+		compare("y", y, wantY)
+		GradInputHalf(p, dy, f, dx, scratch)
+		compare("dx", dx, wantDx)
+	}
 	dw, wantDw := make([]float32, len(w)), make([]float32, len(w))
 	for _, accumulate := range []bool{false, true} {
 		GradWeightHalf(p, x, dy, dw, scratch, accumulate)

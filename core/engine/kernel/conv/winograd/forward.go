@@ -8,22 +8,28 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
+// Filters are those of a convolution in the type of its images or, if Wide is not nil, in float32.
+type Filters[T pixel] struct {
+	Own  []T
+	Wide []float32
+}
+
 // Forward computes y = conv(x, w) + bias; bias may be nil.
-func Forward[T pixel](p *geometry.Shape, x, w []T, bias []float32, y []T, scratch []float32) {
+func Forward[T pixel](p *geometry.Shape, x []T, w Filters[T], bias []float32, y []T, scratch []float32) {
 	c := newCall[T](p, false)
 	c.reserve(c.toBlock/channelLanes, scratch)
 	c.run(w, x, bias, y)
 }
 
 // GradInput overwrites dx with the gradient of the input.
-func GradInput[T pixel](p *geometry.Shape, dy, w, dx []T, scratch []float32) {
+func GradInput[T pixel](p *geometry.Shape, dy []T, w Filters[T], dx []T, scratch []float32) {
 	c := newCall[T](p, true)
 	c.reserve(c.toBlock/channelLanes, scratch)
 	c.run(w, dy, nil, dx)
 }
 
 // run convolves x, group by group of tiles.
-func (c *call[T]) run(w, x []T, bias []float32, y []T) {
+func (c *call[T]) run(w Filters[T], x []T, bias []float32, y []T) {
 	for i := range c.groups() {
 		c.readImages(x, i, 0, c.from/channelLanes)
 		c.convolve(w, bias, y, i)
@@ -31,7 +37,7 @@ func (c *call[T]) run(w, x []T, bias []float32, y []T) {
 }
 
 // convolve computes a group's outputs from its tiles at the points.
-func (c *call[T]) convolve(w []T, bias []float32, y []T, group int) {
+func (c *call[T]) convolve(w Filters[T], bias []float32, y []T, group int) {
 	first, end := c.group(group)
 	for to := 0; to < c.to; to += c.toBlock {
 		outs := min(c.toBlock, c.to-to)
@@ -47,7 +53,7 @@ func (c *call[T]) convolve(w []T, bias []float32, y []T, group int) {
 }
 
 // setFilters evaluates a block of filters at the points: [P·P][outs/16][ins][16].
-func (c *call[T]) setFilters(w []T, from, ins, to, outs int) {
+func (c *call[T]) setFilters(w Filters[T], from, ins, to, outs int) {
 	n, point := c.taps*c.taps, 4*c.filterElems()
 	t := transform{
 		inRow: 4 * c.taps * channelLanes, inCol: 4 * channelLanes, inStep: 4 * n * channelLanes,
@@ -67,16 +73,25 @@ func (c *call[T]) setFilters(w []T, from, ins, to, outs int) {
 }
 
 // readFilters gathers the taps of 16 by 16 filters: [from][taps²][16].
-func (c *call[T]) readFilters(w []T, from, to int) {
+func (c *call[T]) readFilters(w Filters[T], from, to int) {
+	d, widen := widens[T]()
+	switch {
+	case w.Wide != nil:
+		gatherFilters(c, w.Wide, from, to)
+	case widen && !(c.flipped && c.taps == 1):
+		c.readWidened(d, w.Own, from, to)
+	default:
+		gatherFilters(c, w.Own, from, to)
+	}
+}
+
+// gatherFilters is readFilters with a kernel for W.
+func gatherFilters[T, W pixel](c *call[T], w []W, from, to int) {
 	n, size := c.taps*c.taps, int(unsafe.Sizeof(w[0]))
 	if c.flipped && n == 1 {
 		for i := range channelLanes {
 			copyRow(w[(from+i)*c.all+to:], c.tapLanes[i*channelLanes:][:channelLanes])
 		}
-		return
-	}
-	if d, widen := widens[T](); widen {
-		c.readWidened(d, w, from, to)
 		return
 	}
 	const row = 4 * channelLanes

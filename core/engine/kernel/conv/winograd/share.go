@@ -92,7 +92,7 @@ func (t *Team) Read(member, group int, x, dy []float32) {
 
 // Write computes a member's channels of y, or of dx, for a group; bias may be nil.
 func (t *Team) Write(member, group int, w, bias, y []float32) {
-	t.members[member].convolve(w, bias, y, group)
+	t.members[member].convolve(Filters[float32]{Own: w}, bias, y, group)
 }
 
 // WriteWeights writes or adds a group's part of the gradient to a member's filters in dw.
