@@ -29,7 +29,7 @@ func (a *account) Emit(r event.Record) {
 	s := &a.summary
 	switch e := r.Event.(type) {
 	case *event.DatasetOpened:
-		s.Dataset = event.DatasetSummary{Plugin: e.Plugin, Source: e.Source, TrainSamples: e.TrainSamples, TestSamples: e.TestSamples, Classes: e.Classes}
+		s.Dataset = event.DatasetSummary{Plugin: e.Plugin, Source: e.Source, TrainSamples: e.TrainSamples, TestSamples: e.TestSamples, Validation: e.Validation, Classes: e.Classes}
 	case *event.PluginStarted:
 		s.Plugins = append(s.Plugins, *e)
 	case *event.RunStarted: // also after a restart of the ranks

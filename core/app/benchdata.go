@@ -90,7 +90,7 @@ func (f *feeder) openRank(ctx context.Context, r int) error {
 	if err != nil {
 		return err
 	}
-	d.Timeout = f.c.Dataset.Timeout
+	d.Timeout, d.Validation = f.c.Dataset.Timeout, f.c.Dataset.Validation
 	f.sources[r] = d
 	options, problems := sdk.CheckOptions("dataset.options", d.Info().Options, f.c.Dataset.Options)
 	if err := problems.Err(); err != nil {

@@ -146,7 +146,14 @@ func (f *forecaster) dataset(ctx context.Context) (sdk.DatasetSpec, error) {
 	if !ok {
 		return sdk.DatasetSpec{}, fmt.Errorf("dataset plugin %q does not report the shape of its data before it is opened", info.Name)
 	}
-	return d.Describe(opts)
+	if err := host.CheckValidation(info, f.cfg.Dataset.Validation); err != nil {
+		return sdk.DatasetSpec{}, err
+	}
+	spec, err := d.Describe(opts)
+	if err == nil && f.cfg.Dataset.Validation > 0 {
+		err = host.HoldOut(&spec, f.cfg.Dataset.Validation)
+	}
+	return spec, err
 }
 
 // opened starts a data set's plugin and opens it as rank 0 would.
@@ -163,7 +170,7 @@ func (f *forecaster) opened(ctx context.Context) (spec sdk.DatasetSpec, err erro
 	}
 	defer func() { err = errors.Join(err, d.Close(ctx)) }()
 	f.uses(sdk.KindDataset, c.Dataset.Plugin, d.Info())
-	d.Timeout = c.Dataset.Timeout
+	d.Timeout, d.Validation = c.Dataset.Timeout, c.Dataset.Validation
 	opts, problems := sdk.CheckOptions("dataset.options", d.Info().Options, c.Dataset.Options)
 	if err := problems.Err(); err != nil {
 		return spec, err

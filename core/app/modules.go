@@ -141,7 +141,7 @@ func startDataset(lc fx.Lifecycle, h *host.Host, cfg *config.Config, bus *event.
 		if err != nil {
 			return nil, err
 		}
-		d.Timeout = cfg.Dataset.Timeout
+		d.Timeout, d.Validation = cfg.Dataset.Timeout, cfg.Dataset.Validation
 		return d, nil
 	})
 	lc.Append(fx.Hook{OnStop: closing(s, bus)})

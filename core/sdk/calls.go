@@ -81,7 +81,11 @@ func (s *server) OpenDataset(ctx context.Context, r *pb.OpenDatasetRequest) (*pb
 			Options: options, Rank: int(r.Rank), LocalRank: int(r.LocalRank), WorldSize: int(r.WorldSize),
 			Seed: r.Seed, Log: s.log,
 		})
-		return spec.toProto(), &opened{timeout: time.Duration(r.TimeoutNs), world: int(r.WorldSize), spec: spec}, err
+		reply := spec.toProto()
+		if c, ok := s.dataset.(DatasetClasses); ok && r.TrainClasses && err == nil {
+			reply.TrainClasses = c.TrainClasses()
+		}
+		return reply, &opened{timeout: time.Duration(r.TimeoutNs), world: int(r.WorldSize), spec: spec}, err
 	})
 }
 
@@ -154,7 +158,7 @@ func (s *server) Fill(ctx context.Context, r *pb.FillRequest) (*pb.FillReply, er
 		}
 		n := len(r.Indices)
 		b := &Batch{
-			Split: Split(r.Split), Epoch: int(r.Epoch), Seed: r.Seed, Indices: r.Indices,
+			Split: Split(r.Split), Epoch: int(r.Epoch), Seed: r.Seed, NoAugment: r.NoAugment, Indices: r.Indices,
 			Input: tensor.Aligned(n * open.spec.Input.Bytes()), Target: tensor.Aligned(n * open.spec.Target.Bytes()),
 		}
 		if err := b.check(&open.spec); err != nil {

@@ -39,6 +39,14 @@ type DatasetLocator interface {
 	Locate(options Options) error
 }
 
+// DatasetClasses is a data set that knows the classes of its training samples without reading
+// them. `[dataset] validation` then holds out the same share of each class.
+type DatasetClasses interface {
+	// TrainClasses returns the class of every training sample after Open. The caller does
+	// not change the slice.
+	TrainClasses() []int32
+}
+
 // DatasetRequest is the argument of Open.
 type DatasetRequest struct {
 	Options   Options
@@ -77,6 +85,10 @@ type DatasetSpec struct {
 	TestBytes    int64  // bytes of text that the targets of the test split stand for, for bits per byte; 0: unknown
 	Fingerprint  string // hash over the content or its identity; resuming on other data is refused
 	Notice       string // shown as a warning if not empty ("training on generated digits: …")
+
+	// Validation says how the host chose the test split from the training samples, where
+	// `[dataset] validation` is set. Plugins leave it empty.
+	Validation string
 }
 
 // Tokens is the number of targets of a sample where each position has a class, as in
@@ -91,9 +103,14 @@ func (s *DatasetSpec) Tokens() int {
 // Batch is one request for samples. It and its memory belong to the host, which
 // shares the memory; both may be read and written until Fill returns.
 type Batch struct {
-	Split   Split
-	Epoch   int
-	Seed    uint64  // of the run
+	Split Split
+	Epoch int
+	Seed  uint64 // of the run
+
+	// NoAugment is set for training samples that are held out for validation: they are
+	// read as test samples are, without random transforms, whatever the epoch.
+	NoAugment bool
+
 	Indices []int64 // n sample indices within the split, in range
 	Input   []byte  // n · Spec.Input.Bytes(), to be filled
 	Target  []byte  // n · Spec.Target.Bytes(), to be filled

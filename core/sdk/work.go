@@ -248,7 +248,7 @@ func (s *server) batch(open *opened, sub *shm.Submission) (*Batch, error) {
 	}
 	b := &s.filling
 	*b = Batch{
-		Split: Split(a.Split), Epoch: int(a.Epoch), Seed: a.Seed,
+		Split: Split(a.Split), Epoch: int(a.Epoch), Seed: a.Seed, NoAugment: a.NoAugment,
 		Indices: tensor.View[int64](indices), Input: input, Target: target,
 	}
 	return b, b.check(&open.spec)

@@ -125,7 +125,7 @@ func (t *Trainer) openOwn(ctx context.Context) error {
 	}
 	t.Events.Emit(&event.DatasetOpened{
 		Plugin: t.Settings.Dataset, Source: t.spec.Source, Notice: t.spec.Notice,
-		TrainSamples: t.spec.TrainSamples, TestSamples: t.spec.TestSamples, Fingerprint: t.spec.Fingerprint,
+		TrainSamples: t.spec.TrainSamples, TestSamples: t.spec.TestSamples, Fingerprint: t.spec.Fingerprint, Validation: t.spec.Validation,
 		Classes: fewNames(t.spec.ClassNames),
 	})
 	return nil

@@ -74,7 +74,7 @@ func (t *Trainer) ownSummary() event.Summary {
 	s := event.Summary{
 		Schema: event.Schema, Name: t.Settings.Run.Name, Status: "ok", WorldSize: t.World.Size, Device: t.Device.Name(),
 		Backend: t.Backend.Info().Name, Precision: t.policy.Name,
-		Dataset: event.DatasetSummary{Plugin: t.Settings.Dataset, Source: t.spec.Source, TrainSamples: t.spec.TrainSamples, TestSamples: t.spec.TestSamples, Classes: t.spec.ClassNames},
+		Dataset: event.DatasetSummary{Plugin: t.Settings.Dataset, Source: t.spec.Source, TrainSamples: t.spec.TrainSamples, TestSamples: t.spec.TestSamples, Validation: t.spec.Validation, Classes: t.spec.ClassNames},
 		Epochs:  t.pos.Epoch, Steps: t.pos.Step, Restarts: t.World.RestartCount,
 	}
 	if t.Plugins != nil {

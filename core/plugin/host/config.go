@@ -31,11 +31,12 @@ type PrecisionConfig struct {
 
 // DatasetConfig is the table [dataset].
 type DatasetConfig struct {
-	Plugin  string         `toml:"plugin"`                                // "mnist", "fashion-mnist", "synthetic" or a path
-	SHA256  string         `toml:"sha256" pattern:"^([0-9a-fA-F]{64})?$"` // of a plugin given by its path; "" does not check
-	Sandbox bool           `toml:"sandbox"`                               // start a plugin given by its path without network and foreign files
-	Timeout time.Duration  `toml:"timeout"`                               // for one batch
-	Options map[string]any `toml:"options"`
+	Plugin     string         `toml:"plugin"`                                // "mnist", "fashion-mnist", "synthetic" or a path
+	SHA256     string         `toml:"sha256" pattern:"^([0-9a-fA-F]{64})?$"` // of a plugin given by its path; "" does not check
+	Sandbox    bool           `toml:"sandbox"`                               // start a plugin given by its path without network and foreign files
+	Timeout    time.Duration  `toml:"timeout"`                               // for one batch
+	Validation float64        `toml:"validation"`                            // share of the training samples that is evaluated on in place of the test set
+	Options    map[string]any `toml:"options"`
 }
 
 // DefaultBackend selects the backend by device. Its timeout for a collective allows
@@ -71,6 +72,9 @@ func (c PrecisionConfig) Problems() usererr.List {
 func (c DatasetConfig) Problems() usererr.List {
 	l := pluginProblems(c.Plugin, c.SHA256, `"mnist", "fashion-mnist", "synthetic" or a path such as "./my-dataset"`)
 	positive(&l, "timeout", c.Timeout, "5m")
+	if !(c.Validation >= 0 && c.Validation < 1) {
+		l.Addf("validation", "write 0.1 to hold a tenth of the training samples out, or remove it", "%v is not a share of the training samples, from 0 to less than 1", c.Validation)
+	}
 	return append(l, sandboxProblems(c.Plugin, c.Sandbox)...)
 }
 

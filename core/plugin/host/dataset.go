@@ -18,12 +18,16 @@ import (
 type Dataset struct {
 	// Timeout bounds one batch, and opening; set before Open, 0 = as long as the plugin lives.
 	Timeout time.Duration
+	// Validation is the share of the training samples that take the test split's place; set
+	// before Open, 0 = none.
+	Validation float64
 
 	info  sdk.Info
 	ctl   datasetControl
 	queue queue
 	proc  *plugin // nil in process
 	spec  sdk.DatasetSpec
+	held  *heldOut   // nil without Validation
 	arena *shm.Arena // of the slots; nil without shared memory
 
 	mu    sync.Mutex
@@ -43,7 +47,8 @@ type batchSlot struct {
 }
 
 type datasetControl interface {
-	Open(ctx context.Context, req sdk.DatasetRequest, timeout time.Duration) (sdk.DatasetSpec, error)
+	// open also returns the classes of the training samples, if they are wanted and known.
+	open(ctx context.Context, req sdk.DatasetRequest, timeout time.Duration, classes bool) (sdk.DatasetSpec, []int32, error)
 }
 
 // batchArena is the id of the only arena of a dataset.
@@ -69,15 +74,23 @@ func (d *Dataset) PID() int { return d.proc.pid() }
 // Open implements [Batches]. Log records of the plugin go to the host's Log;
 // req.Log is only used by an instance in this process.
 func (d *Dataset) Open(ctx context.Context, req sdk.DatasetRequest) (sdk.DatasetSpec, error) {
+	if err := CheckValidation(d.info, d.Validation); err != nil {
+		return sdk.DatasetSpec{}, err
+	}
 	inner, cancel := d.bounded(ctx)
 	defer cancel()
-	spec, err := d.ctl.Open(inner, req, d.Timeout)
+	spec, classes, err := d.ctl.open(inner, req, d.Timeout, d.Validation > 0)
 	if err != nil && inner.Err() != nil && ctx.Err() == nil {
 		return spec, &PluginError{Kind: sdk.KindDataset, Name: d.info.Name, PID: d.PID(), Phase: "open",
 			Cause: fmt.Errorf("it did not open within dataset.timeout = %v; fix: raise dataset.timeout if the data take that long to read or download: %w", d.Timeout, err)}
 	}
 	if err != nil {
 		return spec, dataError(ctx, err)
+	}
+	if d.Validation > 0 {
+		if d.held, err = divide(&spec, d.Validation, req.Seed, classes); err != nil {
+			return spec, err
+		}
 	}
 	d.spec = spec
 	if d.Timeout > 0 {
@@ -155,22 +168,35 @@ func (d *Dataset) allocate(size int) ([]byte, error) {
 
 // Request implements [Batches].
 func (d *Dataset) Request(slot int, split sdk.Split, epoch int, seed uint64, indices []int64) error {
+	return d.RequestBatch(slot, &sdk.Batch{Split: split, Epoch: epoch, Seed: seed, Indices: indices})
+}
+
+// RequestBatch is Request of a batch without memory, which may also set NoAugment.
+func (d *Dataset) RequestBatch(slot int, b *sdk.Batch) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if slot < 0 || slot >= len(d.slots) {
 		return fmt.Errorf("batch slot %d of %d", slot, len(d.slots))
 	}
-	s, n := &d.slots[slot], len(indices)
+	s, n := &d.slots[slot], len(b.Indices)
 	if n > len(s.indices) {
 		return fmt.Errorf("batch of %d samples in a slot for %d", n, len(s.indices))
 	}
-	copy(s.indices, indices)
+	copy(s.indices, b.Indices)
 	s.n = n
+	held, err := d.held.find(b.Split, s.indices[:n])
+	if err != nil {
+		return err
+	}
+	split := b.Split
+	if held {
+		split = sdk.Train
+	}
 	d.op = operation{
 		code: pb.OpFill, arena: batchArena,
 		indices: uint64(s.at.indices), input: uint64(s.at.input), target: uint64(s.at.target),
 		batch: sdk.Batch{
-			Split: split, Epoch: epoch, Seed: seed, Indices: s.indices[:n],
+			Split: split, Epoch: b.Epoch, Seed: b.Seed, NoAugment: held || b.NoAugment, Indices: s.indices[:n],
 			Input: s.input[:n*d.spec.Input.Bytes()], Target: s.target[:n*d.spec.Target.Bytes()],
 		},
 	}
@@ -213,25 +239,25 @@ func (d *Dataset) Close(ctx context.Context) error {
 // remoteDataset calls a data set over gRPC.
 type remoteDataset struct{ p *plugin }
 
-func (r *remoteDataset) Open(ctx context.Context, req sdk.DatasetRequest, timeout time.Duration) (sdk.DatasetSpec, error) {
+func (r *remoteDataset) open(ctx context.Context, req sdk.DatasetRequest, timeout time.Duration, classes bool) (sdk.DatasetSpec, []int32, error) {
 	encoded, err := encodeOptions(req.Options)
 	if err != nil {
-		return sdk.DatasetSpec{}, err
+		return sdk.DatasetSpec{}, nil, err
 	}
 	reply, err := r.p.rpc.OpenDataset(ctx, &pb.OpenDatasetRequest{
 		OptionsJson: encoded, Rank: int64(req.Rank), LocalRank: int64(req.LocalRank), WorldSize: int64(req.WorldSize),
-		Seed: req.Seed, TimeoutNs: int64(timeout),
+		Seed: req.Seed, TimeoutNs: int64(timeout), TrainClasses: classes,
 	})
 	if err != nil {
-		return sdk.DatasetSpec{}, r.p.error("open", err)
+		return sdk.DatasetSpec{}, nil, r.p.error("open", err)
 	}
 	spec, err := specFromProto(reply)
-	return spec, r.p.error("open", err)
+	return spec, reply.TrainClasses, r.p.error("open", err)
 }
 
 func (r *remoteDataset) fill(ctx context.Context, op *operation, _ *sdk.ScaleState) error {
 	b := &op.batch
-	reply, err := r.p.rpc.Fill(ctx, &pb.FillRequest{Split: uint32(b.Split), Epoch: int64(b.Epoch), Seed: b.Seed, Indices: b.Indices})
+	reply, err := r.p.rpc.Fill(ctx, &pb.FillRequest{Split: uint32(b.Split), Epoch: int64(b.Epoch), Seed: b.Seed, NoAugment: b.NoAugment, Indices: b.Indices})
 	if err != nil {
 		return err
 	}
@@ -252,11 +278,15 @@ func InProcessDataset(d sdk.Dataset) *Dataset {
 	return &Dataset{info: l.info, ctl: l, queue: l.queue(l.fill)}
 }
 
-func (l *localDataset) Open(ctx context.Context, req sdk.DatasetRequest, _ time.Duration) (sdk.DatasetSpec, error) {
+func (l *localDataset) open(ctx context.Context, req sdk.DatasetRequest, _ time.Duration, _ bool) (spec sdk.DatasetSpec, classes []int32, err error) {
 	if req.Log == nil {
 		req.Log = slog.New(slog.DiscardHandler)
 	}
-	return get(&l.local, func() (sdk.DatasetSpec, error) { return l.instance.Open(ctx, req) })
+	spec, err = get(&l.local, func() (sdk.DatasetSpec, error) { return l.instance.Open(ctx, req) })
+	if c, ok := l.instance.(sdk.DatasetClasses); ok && err == nil {
+		classes = c.TrainClasses()
+	}
+	return spec, classes, err
 }
 
 func (l *localDataset) fill(ctx context.Context, op *operation, _ *sdk.ScaleState) error {

@@ -172,8 +172,25 @@ func (d *fakeDataset) Fill(_ context.Context, b *sdk.Batch) error {
 			return errors.New("the network is away")
 		}
 		in[2*i], in[2*i+1], out[i] = float32(index), float32(b.Epoch), int32(index)
+		if b.NoAugment {
+			in[2*i+1] = -1
+		}
 	}
 	return nil
+}
+
+// TrainClasses are three of ten samples of class 0, and the others of class 1.
+func (d *fakeDataset) TrainClasses() []int32 {
+	if d.mode == "classless" {
+		return nil
+	}
+	classes := make([]int32, 100)
+	for i := range classes {
+		if i%10 >= 3 {
+			classes[i] = 1
+		}
+	}
+	return classes
 }
 
 func (d *fakeDataset) Close() error { return nil }

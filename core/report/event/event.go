@@ -67,6 +67,7 @@ type DatasetOpened struct {
 	TrainSamples int    `json:"train_samples"`
 	TestSamples  int    `json:"test_samples"`
 	Fingerprint  string `json:"fingerprint,omitempty"`
+	Validation   string `json:"validation,omitempty"` // how dataset.validation held out the test samples
 
 	// Classes are the class names by index, if the data set has them; omitted above
 	// [MaxClassBytes].

@@ -176,7 +176,11 @@ func notices(r Record) []notice {
 		if r.Rank > 0 {
 			return nil
 		}
-		out := []notice{{fmt.Sprintf("data   %s (%s): %d training and %d test samples", e.Plugin, e.Source, e.TrainSamples, e.TestSamples), ""}}
+		evaluated := "test samples"
+		if e.Validation != "" {
+			evaluated = "validation samples held out of them (" + e.Validation + ")"
+		}
+		out := []notice{{fmt.Sprintf("data   %s (%s): %d training and %d %s", e.Plugin, e.Source, e.TrainSamples, e.TestSamples, evaluated), ""}}
 		if e.Notice != "" {
 			out = append(out, notice{"NOTICE " + e.Notice, yellow})
 		}

@@ -46,6 +46,7 @@ type DatasetSummary struct {
 	Source       string `json:"source"` // "idx", "download", "generated", …
 	TrainSamples int    `json:"train_samples"`
 	TestSamples  int    `json:"test_samples"`
+	Validation   string `json:"validation,omitempty"` // as in DatasetOpened
 
 	Classes []string `json:"classes,omitempty"` // names by index, if the data set has them
 }

@@ -1178,7 +1178,8 @@ type OpenDatasetRequest struct {
 	LocalRank     int64                  `protobuf:"varint,3,opt,name=local_rank,json=localRank,proto3" json:"local_rank,omitempty"`
 	WorldSize     int64                  `protobuf:"varint,4,opt,name=world_size,json=worldSize,proto3" json:"world_size,omitempty"`
 	Seed          uint64                 `protobuf:"varint,5,opt,name=seed,proto3" json:"seed,omitempty"`
-	TimeoutNs     int64                  `protobuf:"varint,6,opt,name=timeout_ns,json=timeoutNs,proto3" json:"timeout_ns,omitempty"` // for one batch
+	TimeoutNs     int64                  `protobuf:"varint,6,opt,name=timeout_ns,json=timeoutNs,proto3" json:"timeout_ns,omitempty"`          // for one batch
+	TrainClasses  bool                   `protobuf:"varint,7,opt,name=train_classes,json=trainClasses,proto3" json:"train_classes,omitempty"` // the reply lists them
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1255,6 +1256,13 @@ func (x *OpenDatasetRequest) GetTimeoutNs() int64 {
 	return 0
 }
 
+func (x *OpenDatasetRequest) GetTrainClasses() bool {
+	if x != nil {
+		return x.TrainClasses
+	}
+	return false
+}
+
 type OpenDatasetReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
@@ -1266,8 +1274,9 @@ type OpenDatasetReply struct {
 	TestSamples   int64                  `protobuf:"varint,7,opt,name=test_samples,json=testSamples,proto3" json:"test_samples,omitempty"`
 	Fingerprint   string                 `protobuf:"bytes,8,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
 	Notice        string                 `protobuf:"bytes,9,opt,name=notice,proto3" json:"notice,omitempty"`
-	Vocabulary    int64                  `protobuf:"varint,10,opt,name=vocabulary,proto3" json:"vocabulary,omitempty"`                // number of values of an i32 input; 0: the input is no index
-	TestBytes     int64                  `protobuf:"varint,11,opt,name=test_bytes,json=testBytes,proto3" json:"test_bytes,omitempty"` // of text that the targets of the test split stand for; 0: unknown
+	Vocabulary    int64                  `protobuf:"varint,10,opt,name=vocabulary,proto3" json:"vocabulary,omitempty"`                                // number of values of an i32 input; 0: the input is no index
+	TestBytes     int64                  `protobuf:"varint,11,opt,name=test_bytes,json=testBytes,proto3" json:"test_bytes,omitempty"`                 // of text that the targets of the test split stand for; 0: unknown
+	TrainClasses  []int32                `protobuf:"varint,12,rep,packed,name=train_classes,json=trainClasses,proto3" json:"train_classes,omitempty"` // of all training samples, on request; none: unknown
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1377,6 +1386,13 @@ func (x *OpenDatasetReply) GetTestBytes() int64 {
 		return x.TestBytes
 	}
 	return 0
+}
+
+func (x *OpenDatasetReply) GetTrainClasses() []int32 {
+	if x != nil {
+		return x.TrainClasses
+	}
+	return nil
 }
 
 type TensorSpec struct {
@@ -1953,6 +1969,7 @@ type FillRequest struct {
 	Epoch         int64                  `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	Seed          uint64                 `protobuf:"varint,3,opt,name=seed,proto3" json:"seed,omitempty"`
 	Indices       []int64                `protobuf:"varint,4,rep,packed,name=indices,proto3" json:"indices,omitempty"`
+	NoAugment     bool                   `protobuf:"varint,5,opt,name=no_augment,json=noAugment,proto3" json:"no_augment,omitempty"` // read as in evaluation
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2013,6 +2030,13 @@ func (x *FillRequest) GetIndices() []int64 {
 		return x.Indices
 	}
 	return nil
+}
+
+func (x *FillRequest) GetNoAugment() bool {
+	if x != nil {
+		return x.NoAugment
+	}
+	return false
 }
 
 type FillReply struct {
@@ -2698,7 +2722,7 @@ const file_plugin_proto_rawDesc = "" +
 	"\bendpoint\x18\x01 \x01(\fR\bendpoint\".\n" +
 	"\x0eConnectRequest\x12\x1c\n" +
 	"\tendpoints\x18\x01 \x03(\fR\tendpoints\"\x0e\n" +
-	"\fConnectReply\"\xbc\x01\n" +
+	"\fConnectReply\"\xe1\x01\n" +
 	"\x12OpenDatasetRequest\x12!\n" +
 	"\foptions_json\x18\x01 \x01(\fR\voptionsJson\x12\x12\n" +
 	"\x04rank\x18\x02 \x01(\x03R\x04rank\x12\x1d\n" +
@@ -2708,7 +2732,8 @@ const file_plugin_proto_rawDesc = "" +
 	"world_size\x18\x04 \x01(\x03R\tworldSize\x12\x12\n" +
 	"\x04seed\x18\x05 \x01(\x04R\x04seed\x12\x1d\n" +
 	"\n" +
-	"timeout_ns\x18\x06 \x01(\x03R\ttimeoutNs\"\x94\x03\n" +
+	"timeout_ns\x18\x06 \x01(\x03R\ttimeoutNs\x12#\n" +
+	"\rtrain_classes\x18\a \x01(\bR\ftrainClasses\"\xb9\x03\n" +
 	"\x10OpenDatasetReply\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x124\n" +
 	"\x05input\x18\x02 \x01(\v2\x1e.trainctl.plugin.v1.TensorSpecR\x05input\x126\n" +
@@ -2725,7 +2750,8 @@ const file_plugin_proto_rawDesc = "" +
 	" \x01(\x03R\n" +
 	"vocabulary\x12\x1d\n" +
 	"\n" +
-	"test_bytes\x18\v \x01(\x03R\ttestBytes\"8\n" +
+	"test_bytes\x18\v \x01(\x03R\ttestBytes\x12#\n" +
+	"\rtrain_classes\x18\f \x03(\x05R\ftrainClasses\"8\n" +
 	"\n" +
 	"TensorSpec\x12\x14\n" +
 	"\x05dtype\x18\x01 \x01(\rR\x05dtype\x12\x14\n" +
@@ -2777,12 +2803,14 @@ const file_plugin_proto_rawDesc = "" +
 	"\x04data\x18\b \x01(\fR\x04data\x12\x18\n" +
 	"\achannel\x18\t \x01(\x03R\achannel\"%\n" +
 	"\x0fCollectiveReply\x12\x12\n" +
-	"\x04data\x18\x01 \x01(\fR\x04data\"g\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\"\x86\x01\n" +
 	"\vFillRequest\x12\x14\n" +
 	"\x05split\x18\x01 \x01(\rR\x05split\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x03R\x05epoch\x12\x12\n" +
 	"\x04seed\x18\x03 \x01(\x04R\x04seed\x12\x18\n" +
-	"\aindices\x18\x04 \x03(\x03R\aindices\"9\n" +
+	"\aindices\x18\x04 \x03(\x03R\aindices\x12\x1d\n" +
+	"\n" +
+	"no_augment\x18\x05 \x01(\bR\tnoAugment\"9\n" +
 	"\tFillReply\x12\x14\n" +
 	"\x05input\x18\x01 \x01(\fR\x05input\x12\x16\n" +
 	"\x06target\x18\x02 \x01(\fR\x06target\",\n" +

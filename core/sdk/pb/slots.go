@@ -17,6 +17,7 @@ const (
 // within the same arena.
 type FillArgs struct {
 	Split      uint32
+	NoAugment  bool
 	Epoch      int64
 	Seed       uint64
 	Input      uint64
@@ -31,6 +32,9 @@ func (a *FillArgs) Put(b []byte) {
 	le := binary.LittleEndian
 	le.PutUint32(b[0:], a.Split)
 	le.PutUint32(b[4:], 0)
+	if a.NoAugment {
+		b[4] = 1
+	}
 	le.PutUint64(b[8:], uint64(a.Epoch))
 	le.PutUint64(b[16:], a.Seed)
 	le.PutUint64(b[24:], a.Input)
@@ -43,7 +47,7 @@ func (a *FillArgs) Put(b []byte) {
 func (a *FillArgs) Get(b []byte) {
 	_ = b[55]
 	le := binary.LittleEndian
-	a.Split = le.Uint32(b[0:])
+	a.Split, a.NoAugment = le.Uint32(b[0:]), b[4] != 0
 	a.Epoch = int64(le.Uint64(b[8:]))
 	a.Seed = le.Uint64(b[16:])
 	a.Input = le.Uint64(b[24:])

@@ -54,6 +54,7 @@ var datasetChecks = []suiteCheck[*datasetSuite]{
 	{"reads every sample", checkEverySample},
 	{"reads a sample alike in every batch", checkComposition},
 	{"reads an epoch again with equal data", checkEpochs},
+	{"reads validation without augmentation", checkValidation},
 	{"writes only inside the slot", checkMemory},
 	{"keeps no reference to a slot", checkAliasing},
 	{"closes in every state", checkClose},

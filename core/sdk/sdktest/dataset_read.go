@@ -275,6 +275,43 @@ func (d *opened) epochs(ctx context.Context, indices []int64, epochs ...int) (ma
 	return out, nil
 }
 
+// checkValidation reads training samples as the host does for `[dataset] validation`: alike in
+// every epoch, and of the classes that stratify them.
+func checkValidation(ctx context.Context, s *datasetSuite) error {
+	d, err := s.open(ctx)
+	if err != nil {
+		return err
+	}
+	indices := sequence(0, min(64, d.spec.TrainSamples))
+	first, second := newSlot(d.spec, len(indices), 0), newSlot(d.spec, len(indices), 0)
+	for epoch, slot := range []*slot{first, second} {
+		b := slot.batch(sdk.Train, epoch, indices)
+		b.NoAugment = true
+		if err := d.Fill(ctx, b); err != nil {
+			return fmt.Errorf("Fill with NoAugment: %w", err)
+		}
+	}
+	for i := range indices {
+		if first.sum(i) != second.sum(i) {
+			return fmt.Errorf("sample %d differs between epochs, though the batch has NoAugment", i)
+		}
+	}
+	known, ok := d.Dataset.(*timedDataset).Dataset.(sdk.DatasetClasses)
+	if !ok || d.spec.Target.DType != tensor.I32 || len(d.spec.Target.Shape) > 0 {
+		return nil
+	}
+	classes := known.TrainClasses()
+	if n := len(classes); n != d.spec.TrainSamples {
+		return fmt.Errorf("TrainClasses gives the classes of %d samples, the data set has %d", n, d.spec.TrainSamples)
+	}
+	for i, class := range tensor.View[int32](inner(first.target)) {
+		if class != classes[i] {
+			return fmt.Errorf("sample %d has the class %d, and TrainClasses says %d", i, class, classes[i])
+		}
+	}
+	return nil
+}
+
 // checkMemory fills slots with different old content: equal results mean that
 // every byte was written and none was read.
 func checkMemory(ctx context.Context, s *datasetSuite) error {

@@ -68,7 +68,7 @@ func (m *model) Fill(_ context.Context, b *sdk.Batch) error {
 	for i, index := range b.Indices {
 		in[2*i] = float32(index)
 		if !m.gap {
-			in[2*i+1] = float32(b.Epoch)
+			in[2*i+1] = float32(drawn(b))
 		}
 		target[i] = int32(index % 3)
 	}
@@ -76,6 +76,14 @@ func (m *model) Fill(_ context.Context, b *sdk.Batch) error {
 		m.fill(m, b)
 	}
 	return nil
+}
+
+// drawn stands for the random transform of an epoch.
+func drawn(b *sdk.Batch) int {
+	if b.NoAugment {
+		return 0
+	}
+	return b.Epoch
 }
 
 func (m *model) Close() error {
@@ -112,8 +120,8 @@ func tokens(bend func(*model)) func(*model) {
 		m.read = func(b *sdk.Batch) {
 			in, target := tensor.View[int32](b.Input), tensor.View[int32](b.Target)
 			for i, index := range b.Indices {
-				in[2*i], in[2*i+1] = int32(index), int32(b.Epoch)
-				target[2*i], target[2*i+1] = int32(b.Epoch), sdk.IgnoreIndex
+				in[2*i], in[2*i+1] = int32(index), int32(drawn(b))
+				target[2*i], target[2*i+1] = int32(drawn(b)), sdk.IgnoreIndex
 			}
 		}
 		bend(m)
@@ -190,7 +198,8 @@ func TestSuiteFindsFaultyBatches(t *testing.T) {
 				setInput(b, i, float32(i))
 			}
 		})},
-		"counts calls": {checkEpochs, onFill(func(m *model, b *sdk.Batch) { setInput(b, 0, float32(m.calls)) })},
+		"counts calls":        {checkEpochs, onFill(func(m *model, b *sdk.Batch) { setInput(b, 0, float32(m.calls)) })},
+		"augments validation": {checkValidation, onFill(func(_ *model, b *sdk.Batch) { setInput(b, 0, float32(b.Epoch)) })},
 		"writes behind": {checkMemory, onFill(func(_ *model, b *sdk.Batch) {
 			*(*byte)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(b.Input)), len(b.Input))) = 1
 		})},

@@ -51,7 +51,7 @@ func (r *remoteDataset) Fill(_ context.Context, b *sdk.Batch) error {
 	if err := r.prepare(); err != nil {
 		return err
 	}
-	if err := r.plugin.Request(0, b.Split, b.Epoch, b.Seed, b.Indices); err != nil {
+	if err := r.plugin.RequestBatch(0, b); err != nil {
 		return err
 	}
 	input, target, err := r.plugin.Wait(0)

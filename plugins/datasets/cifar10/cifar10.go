@@ -119,13 +119,23 @@ func (d *Dataset) Fill(ctx context.Context, b *sdk.Batch) error {
 		}
 		image, label := s.sample(int(index), &drawn)
 		v := view{x: pad, y: pad}
-		if d.augment && b.Split == sdk.Train {
+		if d.augment && b.Split == sdk.Train && !b.NoAugment {
 			v = randomView(b.Seed, b.Epoch, index)
 		}
 		v.write(input[i*imageBytes:(i+1)*imageBytes], image, d.levels)
 		target[i] = int32(label)
 	}
 	return nil
+}
+
+// TrainClasses returns the class of every training image.
+func (d *Dataset) TrainClasses() []int32 {
+	s := d.splits[sdk.Train]
+	classes := make([]int32, s.n)
+	for i := range classes {
+		classes[i] = int32(s.label(i))
+	}
+	return classes
 }
 
 // Close releases the memory. It may be called more than once.

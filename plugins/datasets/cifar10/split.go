@@ -31,6 +31,14 @@ func (s *split) sample(i int, room *[imageBytes]byte) (image []byte, label int) 
 	return r[1:], int(r[0])
 }
 
+// label returns the class of one sample.
+func (s *split) label(i int) int {
+	if s.records == nil {
+		return s.stream.Label(i)
+	}
+	return int(s.records[i*recordBytes])
+}
+
 // found is the data of a successful search.
 type found struct {
 	source  string

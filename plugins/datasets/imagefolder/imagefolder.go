@@ -47,7 +47,7 @@ func (d *Dataset) Open(ctx context.Context, req sdk.DatasetRequest) (sdk.Dataset
 		return sdk.DatasetSpec{}, err
 	}
 	if list.missingVal && req.LocalRank == 0 {
-		log.Warn("the run has no images to evaluate on", "folder", o.folder(sdk.Test))
+		log.Warn("there is no folder of images to evaluate on; dataset.validation holds training images out", "folder", o.folder(sdk.Test))
 	}
 	d.settings, d.list, d.levels, d.log = o, list, o.norm.Levels(), log
 	d.damaged = &damaged{log: log}
@@ -139,12 +139,24 @@ func (d *Dataset) sample(ctx context.Context, w *worker, b *sdk.Batch, index int
 	}
 	size := img.Bounds().Size()
 	v := middle(size, d.size, d.resize)
-	if d.augment && b.Split == sdk.Train {
+	if d.augment && b.Split == sdk.Train && !b.NoAugment {
 		r := vision.NewSource(b.Seed, b.Epoch, index)
 		v = d.crop.random(&r, size, d.size)
 	}
 	d.levels.Planes(out, w.render(img, v))
 	return int32(samples.class(used)), nil
+}
+
+// TrainClasses returns the class of every training image.
+func (d *Dataset) TrainClasses() []int32 {
+	samples := &d.list.samples[sdk.Train]
+	classes := make([]int32, 0, samples.len())
+	for class, end := range samples.ends {
+		for len(classes) < end {
+			classes = append(classes, int32(class))
+		}
+	}
+	return classes
 }
 
 // Close releases the listing. It may be called more than once.

@@ -106,6 +106,16 @@ func (d *Dataset) Fill(ctx context.Context, b *sdk.Batch) error {
 	return nil
 }
 
+// TrainClasses returns the label of every training image.
+func (d *Dataset) TrainClasses() []int32 {
+	labels := d.splits[sdk.Train].labels
+	classes := make([]int32, len(labels))
+	for i, l := range labels {
+		classes[i] = int32(l)
+	}
+	return classes
+}
+
 // cacheFor returns a cache in the user's cache folder; without one, nothing is cached.
 func (d *Dataset) cacheFor(o settings) *idx.Cache {
 	c := &idx.Cache{Fs: d.fs, Min: 1 << 20}

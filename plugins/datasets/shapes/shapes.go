@@ -25,6 +25,12 @@ const (
 
 func (s Stream) source(index int) vision.Source { return vision.NewSource(uint64(s), 0, int64(index)) }
 
+// Label returns the class of image index without drawing it.
+func (s Stream) Label(index int) int {
+	r := s.source(index)
+	return r.Below(len(Names))
+}
+
 // Draw renders image index into dst, which has bytes bytes, and returns its class, an index into Names.
 func (s Stream) Draw(index int, dst []byte) int {
 	r := s.source(index)

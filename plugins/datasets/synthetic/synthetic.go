@@ -138,18 +138,39 @@ func (d *Dataset) Fill(ctx context.Context, b *sdk.Batch) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		key := random.Mix(d.keys[b.Split] + uint64(index)*golden)
+		key := d.key(b.Split, index)
 		x := input[i*d.elems : (i+1)*d.elems]
 		random.Noise(x, key, spread)
 		if d.outputs > 0 {
 			d.teach(tensor.View[float32](b.Target)[i*d.outputs:(i+1)*d.outputs], x)
 			continue
 		}
-		class := int(random.Mix(key) >> 32 * uint64(d.spec.Classes) >> 32)
+		class := d.class(key)
 		addPattern(x, d.patterns[class*period:(class+1)*period])
 		tensor.View[int32](b.Target)[i] = int32(class)
 	}
 	return nil
+}
+
+// key seeds the numbers of one sample, and class is that of the sample of a key.
+func (d *Dataset) key(s sdk.Split, index int64) uint64 {
+	return random.Mix(d.keys[s] + uint64(index)*golden)
+}
+
+func (d *Dataset) class(key uint64) int {
+	return int(random.Mix(key) >> 32 * uint64(d.spec.Classes) >> 32)
+}
+
+// TrainClasses returns the class of every training sample; nil for regression.
+func (d *Dataset) TrainClasses() []int32 {
+	if d.spec.Classes == 0 {
+		return nil
+	}
+	classes := make([]int32, d.spec.TrainSamples)
+	for i := range classes {
+		classes[i] = int32(d.class(d.key(sdk.Train, int64(i))))
+	}
+	return classes
 }
 
 // Close releases the patterns. It may be called more than once.
