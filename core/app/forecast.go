@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 
 	"github.com/trainctl/trainctl/core/base/cgroup"
 	"github.com/trainctl/trainctl/core/base/usererr"
@@ -17,7 +16,6 @@ import (
 	"github.com/trainctl/trainctl/core/plugin/host"
 	"github.com/trainctl/trainctl/core/report/forecast"
 	"github.com/trainctl/trainctl/core/sdk"
-	"github.com/trainctl/trainctl/core/train/ddp"
 	"github.com/trainctl/trainctl/core/train/outline"
 )
 
@@ -61,8 +59,8 @@ func (f *forecaster) plan(ctx context.Context) (err error) {
 
 func (f *forecaster) outlineOf() (err error) {
 	c := f.cfg
-	s := outline.Settings{Run: c.Run, Train: c.Train, Sampler: c.Sampler, Model: c.Model, DDP: c.DDP, Recompute: recomputes(f.machine.Device)}
-	f.outline, err = outline.New(s, f.spec, &f.policy, f.world, 0)
+	f.settings = outline.Settings{Optimizer: c.Optimizer, Run: c.Run, Train: c.Train, Sampler: c.Sampler, Model: c.Model, DDP: c.DDP, Recompute: recomputes(f.machine.Device)}
+	f.outline, err = outline.New(f.settings, f.spec, &f.policy, f.world, 0)
 	return err
 }
 
@@ -74,7 +72,7 @@ func (f *forecaster) backend(ctx context.Context) error {
 		return err
 	}
 	f.uses(sdk.KindBackend, name, info)
-	if err := outline.CheckShard(f.cfg.DDP, f.machine.Device, f.world); err != nil {
+	if err := outline.CheckShard(&f.settings, &f.policy, f.machine.Device, f.world); err != nil {
 		return err
 	}
 	return outline.CheckBackend(info, f.world, f.machine.Device, f.outline.Calls(f.cfg.DDP))
@@ -106,6 +104,7 @@ type forecaster struct {
 	world    int
 	spec     sdk.DatasetSpec
 	policy   sdk.Policy
+	settings outline.Settings
 	outline  *outline.Outline
 	plugins  []forecast.Plugin
 }
@@ -336,19 +335,9 @@ func (f *forecaster) optimizerBytes() int64 {
 	if f.policy.MasterWeights {
 		each += 4
 	}
-	var sizes []int
-	for _, q := range f.outline.Graph.Params() {
-		if q.RequiresGrad {
-			sizes = append(sizes, q.Shape.Elems())
-		}
+	most := 0
+	for rank := range f.world {
+		most = max(most, f.outline.Owned(rank))
 	}
-	world := 1
-	if f.cfg.DDP.Sharded(f.world) {
-		world = f.world
-	}
-	shares := make([]int64, world)
-	for i, rank := range ddp.Owners(sizes, world) {
-		shares[rank] += int64(sizes[i] * each)
-	}
-	return slices.Max(shares)
+	return int64(most * each)
 }

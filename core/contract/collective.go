@@ -77,7 +77,7 @@ var definitions = [...]Definition{
 	OpBroadcast: {Name: "broadcast", Senders: OnlyRoot, RootWord: "from",
 		Doc: "`n` elements; afterwards, on every rank, a copy of the root's"},
 	OpAllGather: {Name: "all_gather", Slice: SendersPart,
-		Doc: "`W·n` elements; rank `r` provides the part at `r·n`; afterwards every rank has all parts"},
+		Doc: "`W·n` elements; rank `r` provides the part at `r·n`, which stays intact even if the call fails; afterwards every rank has all parts"},
 	OpReduceScatter: {Name: "reduce_scatter", Slice: ReceiversPart, Reduces: true,
 		Doc: "`W·n` elements; afterwards rank `r` has the reduction of the parts at `r·n` there; its other parts are unspecified"},
 	OpBarrier: {Name: "barrier", Kind: NoData,

@@ -141,3 +141,15 @@ func (t Tensor) want(d DType) {
 // RoundUp is the smallest multiple of to that is at least n; neither is negative, and
 // to is above 0.
 func RoundUp(n, to int) int { return (n + to - 1) / to * to }
+
+// Part is a stretch of a tensor's elements, in the order in which they lie in memory.
+type Part struct{ From, To int }
+
+// Len is the number of elements.
+func (p Part) Len() int { return p.To - p.From }
+
+// Of is the part of a tensor, as a vector over the same memory.
+func (p Part) Of(t Tensor) Tensor {
+	size := t.DType.Size()
+	return Of(t.DType, Shape{p.Len()}, t.Data[p.From*size:p.To*size:p.To*size])
+}

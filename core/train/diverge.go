@@ -22,16 +22,22 @@ func (t *Trainer) checkGradients(ctx context.Context, in passes.Inputs, lr float
 	if skip, unscale, err = u.Scaler.Next(overflow); err != nil {
 		return false, 0, err
 	}
-	return skip, unscale, t.watch(t.agreement.Loss(in.Active), lr, skip)
+	return skip, unscale, t.watch(ctx, t.agreement.Loss(in.Active), lr, skip)
 }
 
 // watch checks a step for divergence before its gradients are applied, or after it was
 // decided to skip it.
-func (t *Trainer) watch(loss, lr float64, skipped bool) error {
+func (t *Trainer) watch(ctx context.Context, loss, lr float64, skipped bool) error {
 	d := &t.updater.Diverged
 	finite := !skipped && event.Number(loss).Finite()
 	if finite && !t.policy.Dynamic && d.Due(t.pos.Step+1) {
-		finite = t.updater.Optimizer.GradsFinite()
+		if !t.replication.Shards.Divided() {
+			finite = t.updater.Optimizer.GradsFinite()
+		} else if overflow, err := t.agreement.AnyOverflow(ctx, t.updater.Optimizer); err != nil {
+			return err
+		} else {
+			finite = !overflow
+		}
 	}
 	return d.Step(finite, func() update.Diverged {
 		d := update.Diverged{Step: t.pos.Step + 1, Loss: loss, LR: lr}

@@ -76,12 +76,12 @@ func TestGradientsWithoutAFiniteValue(t *testing.T) {
 		tr.updater.Diverged.Limit = 2
 		tr.model.Grads[1].F32()[2] = float32(math.Inf(1))
 		tr.pos.Step = 1
-		if err := tr.watch(0, 0.25, false); err != nil {
+		if err := tr.watch(ctx, 0, 0.25, false); err != nil {
 			return err
 		}
 		tr.pos.Step = 2
 		var end *update.Diverged
-		if err := tr.watch(0, 0.5, false); !errors.As(err, &end) || *end != (update.Diverged{Step: 2, Steps: 2, LR: 0.25, Parameter: "fc1.bias", What: "gradient"}) {
+		if err := tr.watch(ctx, 0, 0.5, false); !errors.As(err, &end) || *end != (update.Diverged{Step: 2, Steps: 2, LR: 0.25, Parameter: "fc1.bias", What: "gradient"}) {
 			t.Errorf("%+v, %v", end, err)
 		}
 		return nil

@@ -50,7 +50,9 @@ func (m *mortal) Do(ctx context.Context, c *sdk.Collective) error {
 	}
 	if err != nil && !(c.Op == sdk.OpBroadcast && c.Root == m.rank) {
 		for i := range c.Buf {
-			c.Buf[i] = 0x7f
+			if part := len(c.Buf) / worldOfDeaths; c.Op != sdk.OpAllGather || i/part != m.rank { // which a rank only provides
+				c.Buf[i] = 0x7f
+			}
 		}
 	}
 	return err
@@ -76,6 +78,9 @@ func (*replaceableBackend) Placement() sdk.Placement { return sdk.Placement{InPr
 // mortals is what dies: the backend itself, but for tests that set it.
 var mortals = func(b sdk.Backend, _ int) sdk.Backend { return b }
 
+// worldOfDeaths is the number of ranks of these tests.
+const worldOfDeaths = 2
+
 // trainThrough trains on two ranks whose plugins die as planned, and returns what
 // each ended with and how many collectives it called.
 func trainThrough(t *testing.T, restarts int, change func(*Deps), deaths ...death) (hash [2]string, calls [2]int, errs []error) {
@@ -83,7 +88,7 @@ func trainThrough(t *testing.T, restarts int, change func(*Deps), deaths ...deat
 	net := membackend.NewWorld()
 	var backends [2]*replaceableBackend
 	disk := faultfs.New()
-	errs = onRanks(t, 2, func(rank int, d *Deps) {
+	errs = onRanks(t, worldOfDeaths, func(rank int, d *Deps) {
 		fresh := func() host.Collectives {
 			return host.InProcessBackend(&mortal{Backend: mortals(net.New(), rank), rank: rank, deaths: deaths, calls: &calls[rank]})
 		}
@@ -136,6 +141,9 @@ func TestEveryDeathIsRecoveredFrom(t *testing.T) {
 		"sharded optimizer": func(d *Deps) {
 			d.Settings.DDP.Shard, d.Settings.Optimizer = ddp.ShardOptimizer, optim.DefaultFor("adam")
 			d.Precision, d.Settings.PrecisionOpts = host.InProcessPrecision(amp.New()), sdk.Options{"level": "O2"}
+		},
+		"sharded optimizer, whole gradients": func(d *Deps) {
+			d.Settings.DDP.Shard, d.Settings.Optimizer, d.Settings.Train.MaxNorm = ddp.ShardOptimizer, optim.DefaultFor("lars"), 0.1
 		},
 		"synchronised, dynamic scale": func(d *Deps) {
 			d.Precision = host.InProcessPrecision(amp.New())

@@ -108,7 +108,7 @@ func (t *Trainer) collectFeedback(ctx context.Context) ([]tensor.Named, error) {
 // parts of it. All ranks call it.
 func (t *Trainer) optimizerState(ctx context.Context) ([]tensor.Named, error) {
 	s := &t.replication.Shards
-	if !s.Divided() {
+	if !s.Scattered(t.updater.Optimizer) {
 		return t.updater.Optimizer.State(), nil
 	}
 	err := t.recovery.Do(ctx, recovery.Stage{Name: stageState}, func(context.Context) error { return s.Collect(t.updater.Optimizer) })

@@ -181,7 +181,7 @@ func (t *Trainer) makePlan() (err error) {
 	if err := outline.CheckBackend(t.Backend.Info(), t.World.Size, t.Device.Name(), o.Calls(t.Settings.DDP)); err != nil {
 		return err
 	}
-	if err := outline.CheckShard(t.Settings.DDP, t.Device.Name(), t.World.Size); err != nil {
+	if err := outline.CheckShard(&t.Settings, &t.policy, t.Device.Name(), t.World.Size); err != nil {
 		return err
 	}
 	if err := t.allocate(); err != nil {
@@ -280,7 +280,10 @@ func (t *Trainer) equip() error {
 		return err
 	}
 	if t.Settings.DDP.Sharded(t.World.Size) && !t.EvalOnly {
-		t.replication.Shards.Divide()
+		t.replication.Shards.Divide(o)
+		if info := t.Backend.Info(); !t.Settings.WholeGradients() && t.Settings.DDP.CanScatter(&info, o.Buckets) {
+			t.reducer.Scatter()
+		}
 	}
 	if err := t.updater.Build(&t.Settings, o, &t.model, &t.policy, &t.replication.Shards); err != nil {
 		return err

@@ -7,11 +7,13 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/engine/nn"
 	"github.com/trainctl/trainctl/core/engine/op"
 	"github.com/trainctl/trainctl/core/engine/optim"
 	"github.com/trainctl/trainctl/core/plugin/host"
 	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/tensor"
 	"github.com/trainctl/trainctl/core/train/checkpoint"
 	"github.com/trainctl/trainctl/core/train/ddp"
 	"github.com/trainctl/trainctl/core/train/outline"
@@ -34,10 +36,17 @@ func TestShardedOptimizerKeepsBits(t *testing.T) {
 			d.Settings.Model = nn.Config{Layers: []nn.LayerConfig{{Type: "flatten"}, {Type: "linear", Args: op.Args{"out_features": 3}}}}
 		},
 	}
+	cases["one bucket for each parameter"] = func(d *Deps) { d.Settings.DDP.BucketCapMB, d.Settings.DDP.FirstBucketMB = 0, 0 }
+	cases["caps that are measured"] = func(d *Deps) { d.Settings.DDP.BucketCapMB = ddp.AutoCap }
+	cases["compressed"] = func(d *Deps) { d.Settings.DDP.Compress, d.Settings.DDP.PredivideFactor = "bf16", 2 }
+	cases["factors"] = func(d *Deps) { d.Settings.DDP.Compress, d.Settings.DDP.PowerSGDStart = "powersgd", 1 }
+	cases["frozen"] = func(d *Deps) { d.Settings.Model.Freeze = []string{"fc1"} }
 	for _, name := range optim.Names() {
-		cases[name] = func(d *Deps) {
-			d.Settings.Optimizer, d.Settings.Train.MaxNorm = optim.DefaultFor(name), 0.1
-			d.Settings.Optimizer.LR = 0.01
+		for how, norm := range map[string]float64{"": 0, ", clipped": 0.1} {
+			cases[name+how] = func(d *Deps) {
+				d.Settings.Optimizer, d.Settings.Train.MaxNorm = optim.DefaultFor(name), norm
+				d.Settings.Optimizer.LR, d.Settings.Optimizer.Decay = 0.01, optim.DecayMatrices
+			}
 		}
 	}
 	for name, change := range cases {
@@ -108,5 +117,59 @@ func TestShardedCheckpointsAreWhole(t *testing.T) {
 		if ranks == world && !slices.Equal(state(b, 2*step), state(whole, 2*step)) {
 			t.Error("continued: another model or state than that of an undisturbed run")
 		}
+	}
+}
+
+// Ranks that divide the optimizer's state reduce gradients by reduce-scatter during backward and gather
+// weights after their update, a bucket at a time. Where an update reads whole gradients, or the
+// backend offers no reduce-scatter, gradients are all-reduced.
+func TestShardedRanksScatterAndGather(t *testing.T) {
+	for name, c := range map[string]struct {
+		change   func(d *Deps)
+		scatters bool
+	}{
+		"plain":                  {func(*Deps) {}, true},
+		"a dynamic scale":        {func(d *Deps) { d.Precision = host.InProcessPrecision(amp.New()) }, true},
+		"clipping":               {func(d *Deps) { d.Settings.Train.MaxNorm = 1 }, false},
+		"norms of parameters":    {func(d *Deps) { d.Settings.Optimizer = optim.DefaultFor("lars") }, false},
+		"a backend without":      {func(d *Deps) { d.Backend = narrowed(d.Backend, ddp.Default().Calls([]tensor.DType{tensor.F32})) }, false},
+		"factors in their place": {func(d *Deps) { d.Settings.DDP.Compress = "powersgd" }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			const buckets, steps = 4, 3
+			var counters [2]counter
+			errs := onRanks(t, 2, func(rank int, d *Deps) {
+				d.Settings.DDP.Shard, d.Settings.DDP.BucketCapMB, d.Settings.DDP.FirstBucketMB = ddp.ShardOptimizer, 0, 0
+				d.Settings.Train.MaxSteps, d.Settings.Train.EvalEvery = steps, 0
+				c.change(d)
+				d.Backend = counters[rank].count(d.Backend)
+			}, trainToTheEnd)
+			if err := errors.Join(errs...); err != nil {
+				t.Fatal(err)
+			}
+			want := 0
+			if c.scatters {
+				want = buckets * steps
+			}
+			for r := range counters {
+				if got := counters[r][sdk.OpReduceScatter].Load(); got != int64(want) {
+					t.Errorf("rank %d: %d reduce-scatters, want %d", r, got, want)
+				}
+				if got := counters[r][sdk.OpAllGather].Load(); got != buckets*steps {
+					t.Errorf("rank %d: %d all-gathers, want %d", r, got, buckets*steps)
+				}
+			}
+		})
+	}
+}
+
+// LARS needs norms of whole parameters, and no rank has whole master weights.
+func TestShardedLARSOfHalfParametersIsRefused(t *testing.T) {
+	errs := onRanks(t, 2, func(_ int, d *Deps) {
+		d.Settings.DDP.Shard, d.Settings.Optimizer = ddp.ShardOptimizer, optim.DefaultFor("lars")
+		d.Precision, d.Settings.PrecisionOpts = host.InProcessPrecision(amp.New()), sdk.Options{"level": "O2"}
+	}, trainToTheEnd)
+	if l := usererr.Problems(errs[0]); len(l) != 1 || l[0].Key != "ddp.shard" {
+		t.Errorf("%v", errs[0])
 	}
 }

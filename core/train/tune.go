@@ -55,6 +55,7 @@ func (t *Trainer) retune(ctx context.Context) error {
 	cfg.BucketCapMB = ddp.AutoCap
 	t.outline.Fill(&cfg, func() ddp.Pace { return pace })
 	t.memory.Place(cfg, t.outline)
+	t.model.Values = t.memory.State(t.model.Graph.StateDict(), t.outline.Plan.StateSpecs())
 	if err := t.equip(); err != nil {
 		return err
 	}

@@ -34,6 +34,8 @@ func (adam) describe(c Config, s *settings) {
 	s.flag("amsgrad", c.AMSGrad)
 }
 
+func (adam) whole() bool { return false }
+
 func (adam) state(c Config) []string {
 	if c.AMSGrad {
 		return []string{"exp_avg", "exp_avg_sq", "max_exp_avg_sq"}

@@ -52,6 +52,12 @@ func DefaultFor(name string) Config {
 	return c
 }
 
+// Whole reports whether the update of an element depends on the whole parameter and gradient.
+func (c Config) Whole() bool {
+	r := c.rule()
+	return r != nil && r.whole()
+}
+
 // Problems checks the table by itself.
 func (c Config) Problems() usererr.List {
 	var l usererr.List

@@ -57,14 +57,14 @@ func (o *Optimizer) GradNorm() float64 {
 	return math.Sqrt(sum)
 }
 
-// GradsFinite reports whether no gradient holds an infinity or a NaN.
+// GradsFinite reports whether no gradient holds an infinity or a NaN, in the parts that are updated.
 func (o *Optimizer) GradsFinite() bool {
 	if o.away != nil {
 		sum := o.away.squares()
 		return !math.IsNaN(sum) && !math.IsInf(sum, 0)
 	}
 	for i := range o.params {
-		if !AllFinite(o.params[i].Grad) {
+		if !AllFinite(o.params[i].own) {
 			return false
 		}
 	}

@@ -22,7 +22,7 @@ func (o *Optimizer) shareScratch() {
 	}
 	for i := range o.params {
 		s := &o.params[i]
-		shape, n := s.Value.Shape, s.Value.Shape.Elems()
+		shape, n := s.value.Shape, s.value.Shape.Elems()
 		if s.Grad.DType.Half() {
 			s.grad = tensor.Of(tensor.F32, shape, room(0, n))
 		}
@@ -41,7 +41,7 @@ func (o *Optimizer) shareScratch() {
 func (o *Optimizer) widest() (n int) {
 	for i := range o.params {
 		if s := &o.params[i]; s.Grad.DType.Half() || s.Value.DType.Half() {
-			n = max(n, s.Value.Shape.Elems())
+			n = max(n, s.value.Shape.Elems())
 		}
 	}
 	return n
@@ -51,13 +51,13 @@ func (o *Optimizer) widest() (n int) {
 // place would push small gradients below the smallest half.
 func (s *slot) load(scale float64) {
 	if s.Grad.DType.Half() {
-		copyAs(s.grad, s.Grad)
+		copyAs(s.grad, s.own)
 		elementwise.Scale(s.grad.F32(), float32(scale))
 	}
 	if !s.narrow() {
 		return
 	}
-	copyAs(s.weight, s.Value)
+	copyAs(s.weight, s.value)
 	for k := range s.state {
 		copyAs(s.work[k], s.state[k])
 	}
@@ -66,7 +66,7 @@ func (s *slot) load(scale float64) {
 // store rounds the updated float32 numbers into the half ones.
 func (s *slot) store() {
 	if s.Value.DType.Half() {
-		copyAs(s.Value, s.weight)
+		copyAs(s.value, s.weight)
 	}
 	if !s.narrow() {
 		return

@@ -29,8 +29,14 @@ func (lars) describe(c Config, s *settings) {
 	s.number("trust_coefficient", c.TrustCoefficient)
 }
 
+func (lars) whole() bool { return true }
+
 func (lars) update(c Config, lr float64, step int64, s *slot) {
-	ratio := c.trust(s.weight, s.grad)
+	weight, grad := s.weight, s.grad
+	if s.Part != nil {
+		weight, grad = s.Value, s.Grad
+	}
+	ratio := c.trust(weight, grad)
 	if s.wide() {
 		elementwise.Scale(s.grad.F64(), ratio)
 	} else {

@@ -21,9 +21,9 @@ type Param struct {
 	// Optional parameters may be without a gradient in a step; see Use. They
 	// count their own steps, as PyTorch's optimizers do for every parameter.
 	Optional bool
-	// Elsewhere says that another rank updates the parameter, and has its state and master
-	// copy, of which Master is then only the type and shape.
-	Elsewhere bool
+	// Part is what this rank updates of the parameter, and has the state and the master
+	// copy of; Master then has the part's elements alone. nil: all of it.
+	Part *tensor.Part
 }
 
 // Optimizer holds the state of all parameters. Its methods are called from one goroutine.
@@ -39,8 +39,10 @@ type Optimizer struct {
 type slot struct {
 	Param
 	cfg    Config          // the optimizer's, as this parameter has it
-	weight tensor.Tensor   // what the rule updates: Value, Master, or scratch
-	grad   tensor.Tensor   // gradient in the type of weight: Grad, or scratch
+	value  tensor.Tensor   // the part of Value that is updated
+	own    tensor.Tensor   // the same part of Grad
+	weight tensor.Tensor   // what the rule updates: value, Master, or scratch
+	grad   tensor.Tensor   // gradient in the type of weight: own, or scratch
 	state  []tensor.Tensor // in the order of the rule
 	work   []tensor.Tensor // state in the type of weight: itself, or scratch
 	steps  []byte          // one int64, of optional parameters
@@ -72,10 +74,14 @@ func New(cfg Config, params []Param) (*Optimizer, error) {
 }
 
 func newSlot(p Param, kinds []string) (slot, error) {
-	s := slot{Param: p, weight: p.Value, grad: p.Grad}
+	s := slot{Param: p, value: p.Value, own: p.Grad}
+	if p.Part != nil {
+		s.value, s.own = p.Part.Of(p.Value), p.Part.Of(p.Grad)
+	}
+	s.weight, s.grad = s.value, s.own
 	switch {
 	case s.narrow():
-		s.weight = tensor.Tensor{DType: tensor.F32, Shape: p.Value.Shape} // memory comes with shareScratch
+		s.weight = tensor.Tensor{DType: tensor.F32, Shape: s.value.Shape} // memory comes with shareScratch
 	case p.Value.DType.Half():
 		s.weight = p.Master
 		if p.Master.DType != tensor.F32 {
@@ -92,7 +98,7 @@ func newSlot(p Param, kinds []string) (slot, error) {
 	if p.Grad.DType.Half() && s.weight.DType != tensor.F32 {
 		return s, fmt.Errorf("gradient is %v, value %v", p.Grad.DType, s.weight.DType)
 	}
-	if !p.Grad.Shape.Equal(p.Value.Shape) || !s.weight.Shape.Equal(p.Value.Shape) {
+	if !p.Grad.Shape.Equal(p.Value.Shape) || !s.weight.Shape.Equal(s.value.Shape) {
 		return s, fmt.Errorf("value %v, gradient %v and master %v differ in shape", p.Value.Shape, p.Grad.Shape, s.weight.Shape)
 	}
 	kept := s.weight.DType
@@ -100,14 +106,10 @@ func newSlot(p Param, kinds []string) (slot, error) {
 		kept = p.Value.DType
 	}
 	for range kinds {
-		t := tensor.Tensor{DType: kept, Shape: p.Value.Shape}
-		if !p.Elsewhere {
-			t = tensor.New(kept, p.Value.Shape...)
-		}
-		s.state = append(s.state, t)
+		s.state = append(s.state, tensor.New(kept, s.value.Shape...))
 	}
 	s.work = s.state
-	if p.Optional && !p.Elsewhere {
+	if p.Optional {
 		s.steps = tensor.Aligned(8)
 	}
 	return s, nil
@@ -129,29 +131,48 @@ func (o *Optimizer) Use(i int, gradient bool) {
 // Step applies one update with the given learning rate to every parameter, in
 // place and without allocation. A skipped step is one that does not call it.
 func (o *Optimizer) Step(lr float64) {
-	n := o.count()
-	*n++
+	o.begin()
 	if o.away != nil {
 		o.stepAway(lr)
 		return
 	}
 	for i := range o.params {
-		s := &o.params[i]
-		step := s.advance(*n)
-		if step == 0 {
-			continue
-		}
-		s.load(o.pending)
-		o.rule.update(s.cfg, lr, step, s)
-		s.store()
+		o.update(i, lr)
 	}
 	o.pending = 1
+}
+
+// StepIn is Step in groups of parameters, given by their places in New; after is called with the number
+// of each group that was updated.
+func (o *Optimizer) StepIn(lr float64, groups [][]int, after func(group int)) {
+	o.begin()
+	for g, group := range groups {
+		for _, i := range group {
+			o.update(i, lr)
+		}
+		after(g)
+	}
+	o.pending = 1
+}
+
+func (o *Optimizer) begin() { *o.count()++ }
+
+// update is the step of one parameter.
+func (o *Optimizer) update(i int, lr float64) {
+	s := &o.params[i]
+	step := s.advance(*o.count())
+	if step == 0 || s.value.Shape.Elems() == 0 {
+		return
+	}
+	s.load(o.pending)
+	o.rule.update(s.cfg, lr, step, s)
+	s.store()
 }
 
 // advance is the number of the slot's next update, 0 where it is left alone.
 func (s *slot) advance(common int64) int64 {
 	switch {
-	case s.idle || s.Elsewhere:
+	case s.idle:
 		return 0
 	case !s.Optional:
 		return common

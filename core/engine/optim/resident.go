@@ -29,7 +29,7 @@ func (o *Optimizer) Move(dev plan.Resident) (err error) {
 	slots := make([]plan.Slot, len(o.params))
 	for i := range o.params {
 		s := &o.params[i]
-		weight := s.Value
+		weight := s.value
 		if s.Master.Data != nil {
 			weight = s.Master
 			err = errors.Join(err, a.mirror(weight.Data))
@@ -37,7 +37,7 @@ func (o *Optimizer) Move(dev plan.Resident) (err error) {
 		for _, t := range s.state {
 			err = errors.Join(err, a.mirror(t.Data))
 		}
-		slots[i] = plan.Slot{Value: s.Value, Weight: weight, Grad: s.Grad, State: s.state, NoDecay: s.cfg.WeightDecay == 0}
+		slots[i] = plan.Slot{Value: s.value, Weight: weight, Grad: s.own, State: s.state, NoDecay: s.cfg.WeightDecay == 0}
 	}
 	if err == nil {
 		a.updater, err = dev.Updater(o.rule.numbers(o.cfg), slots)

@@ -31,6 +31,8 @@ func (rmsprop) describe(c Config, s *settings) {
 	s.flag("centered", c.Centered)
 }
 
+func (rmsprop) whole() bool { return false }
+
 func (rmsprop) state(c Config) []string {
 	kinds := []string{"square_avg"}
 	if c.Momentum != 0 {

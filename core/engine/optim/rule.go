@@ -34,6 +34,9 @@ type rule interface {
 	// s.grad. step counts from 1.
 	update(c Config, lr float64, step int64, s *slot)
 
+	// whole reports whether the update of an element depends on others of its parameter.
+	whole() bool
+
 	// numbers is the table as a device reads it. A device that has no such rule
 	// refuses it by its name.
 	numbers(Config) plan.Rule

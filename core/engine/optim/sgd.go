@@ -33,6 +33,8 @@ func (sgd) describe(c Config, s *settings) {
 	s.flag("nesterov", c.Nesterov)
 }
 
+func (sgd) whole() bool { return false }
+
 func (sgd) state(c Config) []string {
 	if c.Momentum == 0 {
 		return nil

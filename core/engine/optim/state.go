@@ -11,23 +11,35 @@ import (
 // State lists what a checkpoint keeps: "step" (an I64 scalar), then for each
 // parameter "<kind>.<name>" with PyTorch's kinds, and "master.<name>" for
 // master copies and "step.<name>" for optional parameters. State of half parameters without one is half. The tensors are views of live memory that the next Step changes;
-// those of parameters that are updated elsewhere have no data.
-func (o *Optimizer) State() []tensor.Named {
-	out := []tensor.Named{{Name: "step", Tensor: tensor.Of(tensor.I64, tensor.Shape{}, o.step)}}
+// where only a part of a parameter is updated, they have the parameter's shape and the part's data.
+func (o *Optimizer) State() (out []tensor.Named) {
+	o.each(func(name string, t tensor.Tensor, _ int) { out = append(out, tensor.Named{Name: name, Tensor: t}) })
+	return out
+}
+
+// each calls f for every tensor of State. from is the element of the whole tensor with which
+// its data begin.
+func (o *Optimizer) each(f func(name string, t tensor.Tensor, from int)) {
+	f("step", tensor.Of(tensor.I64, tensor.Shape{}, o.step), 0)
 	kinds := o.rule.state(o.cfg)
 	for i := range o.params {
-		s := &o.params[i]
+		s, from := &o.params[i], 0
+		if s.Part != nil {
+			from = s.Part.From
+		}
+		add := func(kind string, t tensor.Tensor) {
+			f(kind+"."+s.Name, tensor.Tensor{DType: t.DType, Shape: s.Value.Shape, Data: t.Data}, from)
+		}
 		for k, kind := range kinds {
-			out = append(out, tensor.Named{Name: kind + "." + s.Name, Tensor: s.state[k]})
+			add(kind, s.state[k])
 		}
 		if s.Optional {
-			out = append(out, tensor.Named{Name: "step." + s.Name, Tensor: tensor.Tensor{DType: tensor.I64, Shape: tensor.Shape{}, Data: s.steps}})
+			f("step."+s.Name, tensor.Of(tensor.I64, tensor.Shape{}, s.steps), 0)
 		}
 		if s.Master.DType != tensor.Invalid {
-			out = append(out, tensor.Named{Name: "master." + s.Name, Tensor: s.weight})
+			add("master", s.Master)
 		}
 	}
-	return out
 }
 
 // Load copies a state that State gave, in any order, into the optimizer and
@@ -58,7 +70,7 @@ func (o *Optimizer) Load(state []tensor.Named) error {
 		sort.Strings(wrong)
 		return fmt.Errorf("optimizer state does not fit [optimizer] name = %q and the model: %s", o.cfg.Name, few(wrong))
 	}
-	o.take(want, state)
+	o.take(state)
 	return nil
 }
 
@@ -85,17 +97,15 @@ func (o *Optimizer) commonSteps(have map[string]tensor.Tensor) (out []tensor.Nam
 	return out
 }
 
-func (o *Optimizer) take(want, state []tensor.Named) {
+func (o *Optimizer) take(state []tensor.Named) {
 	from := make(map[string][]byte, len(state))
 	for _, t := range state {
 		from[t.Name] = t.Data
 	}
-	for _, w := range want {
-		copy(w.Data, from[w.Name])
-	}
+	o.each(func(name string, t tensor.Tensor, at int) { copy(t.Data, from[name][at*t.DType.Size():]) })
 	for i := range o.params {
 		if s := &o.params[i]; s.Master.Data != nil {
-			copyAs(s.Value, s.Master)
+			copyAs(s.value, s.Master)
 		}
 	}
 	o.pending = 1

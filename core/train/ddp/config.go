@@ -19,7 +19,7 @@ type Config struct {
 	PowerSGDRank         int     `toml:"powersgd_rank"`                            // of the factors; more is more exact and larger
 	PowerSGDStart        int     `toml:"powersgd_start_step"`                      // gradients travel whole for this many steps first
 	PredivideFactor      float64 `toml:"gradient_predivide_factor"`                // divides gradients by this before the sum, and by the rest of the world size after it; 0: by the world size before
-	Shard                string  `toml:"shard" words:"none,optimizer"`             // "optimizer": each rank keeps and updates a part of the optimizer's state and master weights (ZeRO stage 1)
+	Shard                string  `toml:"shard" words:"none,optimizer"`             // "optimizer": each rank keeps and updates an equal part of the optimizer's state and master weights (ZeRO stage 1)
 	Overlap              bool    `toml:"overlap"`                                  // launch buckets while backward runs; false: after it
 }
 

@@ -23,6 +23,7 @@ type Reducer struct {
 	tickets []uint64 // by bucket
 	perStep int      // bytes
 	overlap bool
+	op      sdk.Op // that reduces buckets
 
 	used   usedParams
 	staged staging  // buckets that a device computes and the host reduces
@@ -59,7 +60,7 @@ func NewReducer(g *Group, cfg Config, grads []Gradient, buckets []Bucket, region
 	r := &Reducer{
 		group: g, buckets: buckets, regions: regions, wire: wire, codec: newCodec(g, cfg), overlap: cfg.Overlap,
 		ready: newReadiness(names, buckets), tickets: make([]uint64, len(buckets)), perStep: cfg.BytesPerStep(grads, buckets),
-		factors: newFactors(g, cfg, grads, buckets, regions, wire), staged: staging{coming: make([]int, 0, len(buckets))},
+		op: sdk.OpAllReduce, factors: newFactors(g, cfg, grads, buckets, regions, wire), staged: staging{coming: make([]int, 0, len(buckets))},
 	}
 	return r
 }
@@ -161,7 +162,7 @@ func (r *Reducer) launch(b int) {
 	}
 }
 
-// pack starts a bucket's all-reduce. The division comes first, so that the sum
+// pack starts the reduction of a bucket. The division comes first, so that the sum
 // cannot overflow where the mean would not (reducer.cpp, mark_variable_ready_dense).
 func (r *Reducer) pack(b int) {
 	if s := r.factors.of(b); s != nil {
@@ -183,7 +184,7 @@ func (r *Reducer) wireOf(b int) Region {
 }
 
 func (r *Reducer) send(b int, d tensor.DType, wire Region) {
-	r.tickets[b], r.err = r.group.submit(sdk.OpAllReduce, sdk.Sum, d, wire, 0, b)
+	r.tickets[b], r.err = r.group.submit(r.op, sdk.Sum, d, wire, 0, b)
 }
 
 // Flush sends the remaining buckets of Begin's pass, so that a collective called
@@ -214,8 +215,8 @@ func (r *Reducer) Flush() error {
 	return r.err
 }
 
-// Finish waits until every bucket holds the average over ranks, or will when
-// Settle has been called; Flush comes before it. After an error the gradients are unusable: no rank may apply them.
+// Finish waits until every bucket holds the average over ranks (after Scatter: in this rank's
+// part), or will when Settle has been called; Flush comes before it. After an error the gradients are unusable: no rank may apply them.
 func (r *Reducer) Finish() error {
 	if !r.sync || r.group.World == 1 {
 		return nil
@@ -242,9 +243,12 @@ func (r *Reducer) finish(b int) {
 	if r.err = r.group.wait(r.tickets[b], "bucket", b, wire); r.err != nil || r.device != nil && !r.staged.on {
 		return
 	}
-	if s != nil {
+	switch {
+	case s != nil:
 		s.restore()
-	} else {
+	case r.op == sdk.OpReduceScatter:
+		r.codec.unpack(r.buckets[b].DType, r.group.part(r.regions[b]), r.group.part(wire))
+	default:
 		r.codec.unpack(r.buckets[b].DType, r.regions[b], wire)
 	}
 	if r.staged.on {
@@ -268,5 +272,5 @@ func (r *Reducer) sendSecond(b int) {
 // BytesPerStep is [Config.BytesPerStep] of the reducer's buckets.
 func (r *Reducer) BytesPerStep() int { return r.perStep }
 
-// Buckets is the number of all-reduces in one step.
+// Buckets is the number of buckets that are reduced in one step.
 func (r *Reducer) Buckets() int { return len(r.buckets) }

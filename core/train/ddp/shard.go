@@ -5,61 +5,50 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// Owners divides parameters among ranks so that the rank with most has as little as
-// possible. Each rank gets a stretch of them, in their order, so that one broadcast per
-// rank passes on what it updated. sizes are by parameter.
-func Owners(sizes []int, world int) []int {
-	low, high := 0, 0
-	for _, n := range sizes {
-		low, high = max(low, n), high+n
+// partElems is what the length of a rank's part of a bucket is a multiple of.
+const partElems = 16
+
+// Pad makes buckets long enough for parts of equal size for each rank of a world.
+func Pad(buckets []Bucket, world int) {
+	for i := range buckets {
+		b := &buckets[i]
+		b.Span = tensor.RoundUp(b.Span, world*partElems*b.DType.Size())
 	}
-	for low < high {
-		if most := (low + high) / 2; stretches(sizes, most, nil) <= world {
-			high = most
-		} else {
-			low = most + 1
-		}
-	}
-	owners := make([]int, len(sizes))
-	stretches(sizes, low, owners)
-	return owners
 }
 
-// stretches counts how many stretches of at most the given size there are, and numbers them.
-func stretches(sizes []int, most int, numbers []int) int {
-	n, sum := 0, 0
-	for i, size := range sizes {
-		if sum+size > most && sum > 0 {
-			n, sum = n+1, 0
-		}
-		sum += size
-		if numbers != nil {
-			numbers[i] = n
-		}
-	}
-	return n + 1
+// Part is what a rank's part of a padded bucket has of its i-th gradient, which has n elements.
+func (b Bucket) Part(i, n, rank, world int) tensor.Part {
+	size, at := b.Elems()/world, b.At[i]/b.DType.Size()
+	bound := func(rank int) int { return min(max(rank*size-at, 0), n) }
+	return tensor.Part{From: bound(rank), To: bound(rank + 1)}
 }
 
-// BroadcastParts overwrites region r on every rank with rank r's bytes, for all ranks at
-// the same time. Regions may be empty.
-func (g *Group) BroadcastParts(regions []Region, tickets []uint64) (err error) {
-	if g.World == 1 {
-		return nil
-	}
-	for root, r := range regions {
-		if tickets[root] = 0; r.Size == 0 {
-			continue
-		}
-		if tickets[root], err = g.submit(sdk.OpBroadcast, sdk.Sum, tensor.U8, r, root, -1); err != nil {
-			return err
-		}
-	}
-	for root, r := range regions {
-		if r.Size > 0 {
-			if err = g.wait(tickets[root], "weights", -1, r); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+// part is this rank's part of a region.
+func (g *Group) part(r Region) Region {
+	n := r.Size / g.World
+	return Region{r.Offset + g.Rank*n, n}
 }
+
+// StartGather starts an all-gather of a region of the given type, of which each rank has its part.
+func (g *Group) StartGather(r Region, d tensor.DType) (ticket uint64, err error) {
+	return g.submit(sdk.OpAllGather, sdk.Sum, d, r, 0, -1)
+}
+
+// FinishGather waits for StartGather.
+func (g *Group) FinishGather(ticket uint64, r Region) error { return g.wait(ticket, "weights", -1, r) }
+
+// CanScatter reports whether buckets can be reduced by reduce-scatter: the backend offers it
+// for the types in which they travel, and they do not travel as factors.
+func (c Config) CanScatter(info *sdk.Info, buckets []Bucket) bool {
+	for _, b := range buckets {
+		if !info.Does(sdk.OpReduceScatter, codec{half: c.half()}.wireType(b.DType)) {
+			return false
+		}
+	}
+	return c.Compress != "powersgd"
+}
+
+// Scatter makes the following passes reduce buckets by reduce-scatter: after Finish, a bucket
+// holds the average in this rank's part alone, and the rest is unspecified. Parts have the
+// bits that an all-reduce gives them, because backends reduce in rank order.
+func (r *Reducer) Scatter() { r.op = sdk.OpReduceScatter }

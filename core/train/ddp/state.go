@@ -37,19 +37,31 @@ func (g *Group) BroadcastTensors(ts []tensor.Tensor, staging Region, root int) e
 // time, because a group's calls are one sequence on all ranks.
 func (g *Group) Send(src, dst []tensor.Tensor, from, to int, staging Region) error {
 	for i := range src {
-		for at := 0; at < len(src[i].Data); at += staging.Size {
-			part := Region{staging.Offset, min(len(src[i].Data)-at, staging.Size)}
-			if g.Rank == from {
-				copy(g.Bytes(part), src[i].Data[at:])
-			}
-			if from != to {
-				if err := g.Broadcast(part, from); err != nil {
-					return err
-				}
-			}
-			if g.Rank == to {
-				copy(dst[i].Data[at:], g.Bytes(part))
-			}
+		if err := g.SendBytes(src[i].Data, dst[i].Data, len(src[i].Data), from, to, staging); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// SendBytes is Send of n bytes. src counts on rank from, and dst on rank to.
+func (g *Group) SendBytes(src, dst []byte, n, from, to int, staging Region) error {
+	if from == to {
+		if g.Rank == to {
+			copy(dst[:n], src)
+		}
+		return nil
+	}
+	for at := 0; at < n; at += staging.Size {
+		part := Region{staging.Offset, min(n-at, staging.Size)}
+		if g.Rank == from {
+			copy(g.Bytes(part), src[at:])
+		}
+		if err := g.Broadcast(part, from); err != nil {
+			return err
+		}
+		if g.Rank == to {
+			copy(dst[at:], g.Bytes(part))
 		}
 	}
 	return nil

@@ -39,17 +39,36 @@ func (o *Outline) Fill(cfg *ddp.Config, pace func() ddp.Pace) {
 	}
 	first, rest := cfg.Caps()
 	o.CapsMB = [2]float64{cfg.FirstBucketMB, float64(cfg.BucketCapMB)}
-	o.Buckets = ddp.Assign(o.Gradients, o.Plan.GradOrder(), first, rest)
+	o.Buckets = o.assign(first, rest)
+}
+
+// assign makes the buckets of these caps, in bytes.
+func (o *Outline) assign(first, rest int) []ddp.Bucket {
+	buckets := ddp.Assign(o.Gradients, o.Plan.GradOrder(), first, rest)
+	if o.shards > 1 {
+		ddp.Pad(buckets, o.shards)
+	}
+	return buckets
+}
+
+// Owned is the number of elements whose optimizer state a rank has.
+func (o *Outline) Owned(rank int) (n int) {
+	for _, b := range o.Buckets {
+		for i, p := range b.Params {
+			n += b.Part(i, o.Gradients[p].Shape.Elems(), rank%o.shards, o.shards).Len()
+		}
+	}
+	return n
 }
 
 // bucketRoom is the memory that buckets and their copies may need with any caps: "auto"
 // caps are measured after the memory has been shared.
-func bucketRoom(cfg ddp.Config, grads []ddp.Gradient, arrival []int) (room int) {
+func (o *Outline) bucketRoom(cfg ddp.Config) (room int) {
 	for _, limit := range []int{0, 1 << 50} { // one for each, or one for all of a type
-		buckets := ddp.Assign(grads, arrival, limit, limit)
+		buckets := o.assign(limit, limit)
 		regions, end := ddp.Layout(buckets, 0)
-		_, end = cfg.LayoutWire(grads, buckets, regions, end)
+		_, end = cfg.LayoutWire(o.Gradients, buckets, regions, end)
 		room = max(room, end)
 	}
-	return room + 2*ddp.Align(1)*len(grads) // buckets in between begin on cache lines, gradients on multiples of less
+	return room + 2*ddp.Align(1)*len(o.Gradients) // buckets in between begin on cache lines, gradients on multiples of less
 }

@@ -56,13 +56,22 @@ func CheckBackend(b sdk.Info, world int, device string, calls []ddp.Call) error 
 	return missing(&b, calls)
 }
 
-// CheckShard refuses to divide the optimizer's state on a device that cannot.
-func CheckShard(c ddp.Config, device string, world int) error {
-	if c.Sharded(world) && device == "cuda" {
+// CheckShard refuses to divide the optimizer's state where a device or an optimizer cannot.
+func CheckShard(s *Settings, policy *sdk.Policy, device string, world int) error {
+	switch {
+	case !s.DDP.Sharded(world):
+	case device == "cuda":
 		return usererr.Errorf("ddp.shard", `set it to "none", or run.device to "cpu"`, "ranks on GPUs cannot divide the optimizer's state yet")
+	case s.Optimizer.Whole() && policy.Params.Half():
+		return usererr.Errorf("ddp.shard", `set it to "none", or use a precision whose parameters are float32`,
+			"%s needs the norm of a whole parameter, and of half parameters each rank would have a part of the master weights", s.Optimizer.Name)
 	}
 	return nil
 }
+
+// WholeGradients reports whether an update reads more of the averaged gradients than the elements that
+// it changes.
+func (s *Settings) WholeGradients() bool { return s.Train.MaxNorm > 0 || s.Optimizer.Whole() }
 
 // serves reports whether a backend for the listed devices serves ranks on a
 // device: those on GPUs also through the memory of their hosts.

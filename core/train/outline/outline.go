@@ -29,6 +29,7 @@ type Outline struct {
 	Plan      *plan.Plan // of a full training batch
 	Eval      *plan.Plan // of a full evaluation batch; nil where nothing is evaluated
 	Gradients []ddp.Gradient
+	shards    int // ranks that divide the optimizer's work; 1: each does all
 	Buckets   []ddp.Bucket
 	CapsMB    [2]float64 // of the first bucket and of the others
 	Layout    Layout
@@ -64,12 +65,15 @@ func New(s Settings, spec sdk.DatasetSpec, policy *sdk.Policy, world, rank int) 
 		}
 	}
 	o.Gradients = gradients(o.Graph, o.Plan)
+	if o.shards = 1; s.DDP.Sharded(world) {
+		o.shards = world
+	}
 	room := 0
 	if s.DDP.BucketCapMB.IsAuto() {
-		room = bucketRoom(s.DDP, o.Gradients, o.Plan.GradOrder())
+		room = o.bucketRoom(s.DDP)
 	}
 	o.Fill(&s.DDP, func() ddp.Pace { return forecastPace(o.Plan, len(o.Gradients)) })
-	o.Layout = newLayout(s.DDP, o.Gradients, o.Buckets, room, o.Graph.StateDict(), o.Plan.StateSpecs())
+	o.Layout = newLayout(s.DDP, o, room)
 	o.Layout.add(world, o.Plan.Exchanges())
 	return o, o.addUsage(s.DDP, world)
 }

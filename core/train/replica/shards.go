@@ -2,90 +2,120 @@ package replica
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/trainctl/trainctl/core/engine/optim"
 	"github.com/trainctl/trainctl/core/tensor"
 	"github.com/trainctl/trainctl/core/train/ddp"
+	"github.com/trainctl/trainctl/core/train/outline"
 )
 
 // Shards divides the optimizer's work among the ranks (ZeRO stage 1, Rajbhandari et al.,
-// 2020): each rank updates some parameters, and it alone has their state and master
-// copies. All ranks have all weights and averaged gradients, so norms are those of an
-// undivided run, and so is every bit of a parameter.
+// 2020): each rank updates an equal part of every bucket, and it alone has the state and
+// master copies of these elements. Weights lie as their gradients do in the buckets, so that
+// all-gathers put them in place.
 type Shards struct {
 	Rank   int
 	Group  *ddp.Group
 	Memory *Memory
 	Model  *Model
 
-	owner   map[string]int // by parameter's name; nil: every rank updates all
-	parts   []ddp.Region   // by rank: the weights that it updates
-	tickets []uint64
+	parts   map[string][]tensor.Part // by parameter and rank; nil: every rank updates all
+	buckets []ddp.Bucket
+	tickets []uint64 // by bucket
+	sent    int      // buckets of weights that are on their way
+	err     error    // of sending them
 
 	Restored []tensor.Named // from a checkpoint; rank 0, until they are distributed
 	collected
 }
 
-// Divide decides which rank updates which of the trained parameters.
-func (s *Shards) Divide() {
-	var sizes, params []int
-	names := make([]string, len(s.Model.Graph.Params()))
-	for _, e := range s.Model.Graph.StateDict() {
-		if !e.Buffer && s.Model.Graph.Params()[e.Index].RequiresGrad {
-			sizes, params = append(sizes, s.Model.Graph.Params()[e.Index].Shape.Elems()), append(params, e.Index)
-			names[e.Index] = e.Name
+// Divide decides which rank updates which elements of the outline's parameters.
+func (s *Shards) Divide(o *outline.Outline) {
+	s.parts, s.buckets, s.tickets = map[string][]tensor.Part{}, o.Buckets, make([]uint64, len(o.Buckets))
+	for _, b := range o.Buckets {
+		for i, p := range b.Params {
+			parts := make([]tensor.Part, s.Group.World)
+			for r := range parts {
+				parts[r] = b.Part(i, o.Gradients[p].Shape.Elems(), r, s.Group.World)
+			}
+			s.parts[o.Gradients[p].Name] = parts
 		}
-	}
-	world := s.Group.World
-	s.owner, s.parts, s.tickets = map[string]int{}, make([]ddp.Region, world), make([]uint64, world)
-	for i, rank := range ddp.Owners(sizes, world) {
-		at := s.Memory.Params[params[i]]
-		s.owner[names[params[i]]] = rank
-		if s.parts[rank].Size == 0 {
-			s.parts[rank].Offset = at.Offset
-		}
-		s.parts[rank].Size = at.Offset + at.Size - s.parts[rank].Offset
 	}
 }
 
-// Divided reports whether ranks update different parameters.
-func (s *Shards) Divided() bool { return s.owner != nil }
+// Divided reports whether ranks update different elements.
+func (s *Shards) Divided() bool { return s.parts != nil }
 
-// Owns reports whether this rank updates a parameter.
-func (s *Shards) Owns(name string) bool { return !s.Divided() || s.owner[name] == s.Rank }
+// Own is what this rank updates of a parameter; nil: all of it.
+func (s *Shards) Own(name string) *tensor.Part {
+	if !s.Divided() {
+		return nil
+	}
+	return &s.parts[name][s.Rank]
+}
 
-// Publish gives all ranks the weights that each has updated.
+// Send starts to give all ranks the weights of a bucket, of which each has updated its part.
+// An error is kept for Publish.
+func (s *Shards) Send(bucket int) {
+	if s.sent = bucket + 1; s.err == nil {
+		s.tickets[bucket], s.err = s.Group.StartGather(s.Memory.Weights[bucket], s.buckets[bucket].DType)
+	}
+}
+
+// Publish returns when all ranks have all weights. It sends those that Send has not, and when it is
+// called again, all.
 func (s *Shards) Publish() error {
-	if err := s.Group.BroadcastParts(s.parts, s.tickets); err != nil {
-		return fmt.Errorf("broadcasting the updated weights: %w", err)
+	for b := s.sent; b < len(s.buckets); b++ {
+		s.Send(b)
+	}
+	for b := range s.buckets {
+		if s.err == nil {
+			s.err = s.Group.FinishGather(s.tickets[b], s.Memory.Weights[b])
+		}
+	}
+	err := s.err
+	if s.sent, s.err = 0, nil; err != nil {
+		return fmt.Errorf("gathering the updated weights: %w", err)
 	}
 	return nil
 }
 
 // Common reports whether a tensor of the optimizer's state is the same on all ranks.
-func (s *Shards) Common(state string) bool { return !s.Divided() || !strings.Contains(state, ".") }
+func (s *Shards) Common(state string) bool {
+	kind, _, of := strings.Cut(state, ".")
+	return !s.Divided() || !of || kind == "step"
+}
 
-// ownerOf is the rank that has a tensor of the state, named after its kind and parameter.
-func (s *Shards) ownerOf(state string) int {
+// Scattered reports whether ranks have different parts of the state. An optimizer may have none.
+func (s *Shards) Scattered(o *optim.Optimizer) bool {
+	return slices.ContainsFunc(o.State(), func(e tensor.Named) bool { return !s.Common(e.Name) })
+}
+
+// partsOf are the parts, by rank, of a tensor of the state, which is named after its kind and parameter.
+func (s *Shards) partsOf(state string) []tensor.Part {
 	_, param, _ := strings.Cut(state, ".")
-	return s.owner[param]
+	return s.parts[param]
 }
 
 // Collect gathers the state of all ranks on rank 0. All ranks call it.
 func (s *Shards) Collect(o *optim.Optimizer) error {
 	var all []tensor.Named
 	for _, e := range o.State() {
-		if from := s.ownerOf(e.Name); from != 0 {
-			if e.Data == nil {
-				e.Tensor = tensor.New(e.DType, e.Shape...)
+		whole := e
+		if !s.Common(e.Name) {
+			if s.Rank == 0 {
+				whole.Tensor = tensor.New(e.DType, e.Shape...)
 			}
-			if err := s.send(e, e, from, 0); err != nil {
-				return err
+			for rank, part := range s.partsOf(e.Name) {
+				if err := s.send(e, part, e.Data, bytesOf(whole.Tensor, part, s.Rank == 0), rank, 0); err != nil {
+					return err
+				}
 			}
 		}
 		if s.Rank == 0 {
-			all = append(all, e)
+			all = append(all, whole)
 		}
 	}
 	s.tensors = all
@@ -105,27 +135,24 @@ func (s *Shards) distribute(o *optim.Optimizer, state bool) error {
 			}
 			continue
 		}
-		to := s.ownerOf(e.Name)
-		if to == 0 || !state && !strings.HasPrefix(e.Name, "master.") {
+		if !state && !strings.HasPrefix(e.Name, "master.") {
 			continue
 		}
-		if e.Data == nil {
-			e.Tensor = tensor.New(e.DType, e.Shape...)
-		}
-		from := e
-		if have, ok := source[e.Name]; ok && s.Rank == 0 {
-			from.Tensor = have
-		}
-		if err := s.send(from, e, 0, to); err != nil {
-			return err
+		for rank, part := range s.partsOf(e.Name) {
+			if err := s.send(e, part, bytesOf(source[e.Name], part, s.Rank == 0), e.Data, 0, rank); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-// source is what rank 0 has of the other ranks' parts.
+// source is what rank 0 has of all ranks' parts.
 func (s *Shards) source() map[string]tensor.Tensor {
 	have := map[string]tensor.Tensor{}
+	if s.Rank != 0 {
+		return have
+	}
 	for _, e := range s.Model.Graph.StateDict() {
 		if !e.Buffer && s.Model.Masters[e.Index].Data != nil {
 			have["master."+e.Name] = s.Model.Masters[e.Index]
@@ -134,19 +161,21 @@ func (s *Shards) source() map[string]tensor.Tensor {
 	for _, e := range s.Restored {
 		have[e.Name] = e.Tensor
 	}
-	for name := range s.owner { // of checkpoints in which all parameters had one count of steps
-		if _, own := have["step."+name]; !own {
-			if all, ok := have["step"]; ok {
-				have["step."+name] = all
-			}
-		}
-	}
 	return have
 }
 
-func (s *Shards) send(src, dst tensor.Named, from, to int) error {
-	if err := s.Group.Send([]tensor.Tensor{src.Tensor}, []tensor.Tensor{dst.Tensor}, from, to, s.Memory.between()); err != nil {
-		return fmt.Errorf("sending %s from rank %d to rank %d: %w", src.Name, from, to, err)
+// bytesOf are those of a part of a tensor, on the rank that has the tensor.
+func bytesOf(whole tensor.Tensor, part tensor.Part, here bool) []byte {
+	if !here {
+		return nil
+	}
+	return part.Of(whole).Data
+}
+
+// send copies a part of a state tensor from src of one rank to dst of another.
+func (s *Shards) send(state tensor.Named, part tensor.Part, src, dst []byte, from, to int) error {
+	if err := s.Group.SendBytes(src, dst, part.Len()*state.DType.Size(), from, to, s.Memory.between()); err != nil {
+		return fmt.Errorf("sending %s from rank %d to rank %d: %w", state.Name, from, to, err)
 	}
 	return nil
 }
@@ -156,9 +185,7 @@ func (s *Shards) release() {
 	if s.Restored = nil; !s.Divided() || s.Rank != 0 {
 		return
 	}
-	for _, e := range s.Model.Graph.StateDict() {
-		if !e.Buffer && !s.Owns(e.Name) {
-			s.Model.Masters[e.Index] = tensor.Tensor{}
-		}
+	for i := range s.Model.Masters {
+		s.Model.Masters[i] = tensor.Tensor{}
 	}
 }

@@ -22,6 +22,8 @@ type Updater struct {
 	StepBatch int                          // samples of the steps that the schedule counts
 	factor    func(firstBatch int) float64 // of learning rates, by the size of the run's first steps
 	slots     []int                        // by parameter: its place in the optimizer
+	buckets   [][]int                      // the optimizer's places of each bucket's parameters, where ranks divide the update; else nil
+	updated   func(bucket int)             // with buckets, is called after each
 	Optional  []int                        // parameters that a step may leave out
 	MaxNorm   float64
 	Scaler    Scaler
@@ -39,14 +41,13 @@ func (u *Updater) Build(s *outline.Settings, o *outline.Outline, m *replica.Mode
 			continue
 		}
 		v := m.Values[i]
-		p := optim.Param{Name: e.Name, Value: v, Grad: m.Grads[e.Index], Optional: slices.Contains(u.Optional, e.Index), Elsewhere: !shards.Owns(e.Name)}
+		p := optim.Param{Name: e.Name, Value: v, Grad: m.Grads[e.Index], Optional: slices.Contains(u.Optional, e.Index), Part: shards.Own(e.Name)}
 		if v.DType.Half() && policy.MasterWeights {
-			p.Master = tensor.Tensor{DType: tensor.F32, Shape: v.Shape}
-			if !p.Elsewhere || shards.Rank == 0 { // which has those of all until they are distributed
+			if p.Part == nil || shards.Rank == 0 { // which has whole ones until they are distributed
 				m.Masters[e.Index] = tensor.New(tensor.F32, v.Shape...)
 			}
-			if !p.Elsewhere {
-				p.Master = m.Masters[e.Index]
+			if p.Master = m.Masters[e.Index]; p.Part != nil {
+				p.Master = tensor.New(tensor.F32, p.Part.Len())
 			}
 		}
 		u.slots[e.Index] = len(params)
@@ -60,7 +61,24 @@ func (u *Updater) Build(s *outline.Settings, o *outline.Outline, m *replica.Mode
 	if u.Optimizer, err = optim.New(s.Optimizer, params); err != nil {
 		return err
 	}
+	u.divide(o, shards)
 	return u.Plan(s, o)
+}
+
+// divide makes updates, where ranks divide them, go from bucket to bucket, so that the weights of one
+// travel while the next is updated.
+func (u *Updater) divide(o *outline.Outline, shards *replica.Shards) {
+	if u.buckets, u.updated = nil, nil; !shards.Divided() {
+		return
+	}
+	u.updated = shards.Send
+	for _, b := range o.Buckets {
+		var slots []int
+		for _, p := range b.Params {
+			slots = append(slots, u.slots[p])
+		}
+		u.buckets = append(u.buckets, slots)
+	}
 }
 
 // Plan makes the schedule of an outline's steps.
@@ -88,7 +106,11 @@ func (u *Updater) Apply(lr, unscale float64, r *ddp.Reducer) (norm float64, err 
 	if u.MaxNorm > 0 {
 		norm = u.Optimizer.ClipNorm(u.MaxNorm)
 	}
-	u.Optimizer.Step(lr)
+	if u.buckets != nil {
+		u.Optimizer.StepIn(lr, u.buckets, u.updated)
+	} else {
+		u.Optimizer.Step(lr)
+	}
 	return norm, u.Optimizer.Err()
 }
 
