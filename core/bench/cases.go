@@ -256,7 +256,7 @@ func crossEntropy(rows, classes int) Kernel {
 	x, dx, target := random(rows*classes), zeros(rows*classes), make([]int32, rows)
 	return Kernel{
 		Name: "cross entropy with gradient", Shape: fmt.Sprintf("%dx%d", rows, classes), FLOPs: 12 * int64(len(x)), Bytes: 8 * int64(len(x)),
-		Run: func() { loss.SoftmaxCrossEntropy(rows, classes, x, target, -100, 0, nil, dx, 1) },
+		Run: func() { loss.SoftmaxCrossEntropy(rows, classes, x, target, loss.Criterion{Ignore: -100}, nil, dx, 1) },
 	}
 }
 

@@ -76,9 +76,9 @@ const IgnoreIndex = -100
 type DatasetSpec struct {
 	Source       string      // where it came from: "idx", "download", "generated", "synthetic", …
 	Input        tensor.Spec // one sample, without the batch dimension: F32, or I32 (indices, such as the tokens of a text)
-	Target       tensor.Spec // one target: I32 class indices, a scalar or one per position, or F32 of any shape (regression)
+	Target       tensor.Spec // one target: I32 class indices, a scalar or one per position, or F32 of any shape (regression, and with Classes as last dimension their probabilities)
 	Vocabulary   int         // I32 inputs are in [0, Vocabulary); 0 for F32 inputs
-	Classes      int         // I32 targets are in [0, Classes), or [IgnoreIndex]; 0 for regression
+	Classes      int         // I32 targets are in [0, Classes), or [IgnoreIndex]; F32 targets [..., Classes] are probabilities that add up to 1; 0 for regression
 	ClassNames   []string    // of all classes, or none
 	TrainSamples int
 	TestSamples  int

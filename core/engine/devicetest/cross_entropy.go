@@ -23,6 +23,7 @@ func crossEntropies(r *rig) {
 		r.each(shapeName(s...), func(r *rig) { crossEntropy(r, s) })
 	}
 	r.each("wrong_class", wrongClass)
+	lossesLikePyTorch(r, op.CrossEntropy)
 }
 
 // stats is where a loss reports.

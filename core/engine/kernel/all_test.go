@@ -78,7 +78,7 @@ func noAllocs[T kernel.Float](t *testing.T) {
 		},
 		"loss": func() {
 			clear(idx)
-			loss.SoftmaxCrossEntropy(n, c*hw, x, idx, -100, 0.1, nil, y, 1)
+			loss.SoftmaxCrossEntropy(n, c*hw, x, idx, loss.Criterion{Ignore: -100, Smoothing: 0.1}, nil, y, 1)
 			loss.MSE(x, y, z, 1)
 		},
 		"dropout": func() { random.DropoutMask(1, 2, 0.5, mask); elementwise.Dropout(mask, 2, x, y) },

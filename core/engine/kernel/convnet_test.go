@@ -70,7 +70,7 @@ func BenchmarkConvNetStep(b *testing.B) {
 		l1.forward(x)
 		l2.forward(l1.out)
 		gemm.Gemm(false, true, n, classes, features, 1, l2.out, features, fc, features, 0, logits, classes, scratch)
-		loss.SoftmaxCrossEntropy(n, classes, logits, target, -100, 0, nil, logits, 1.0/n)
+		loss.SoftmaxCrossEntropy(n, classes, logits, target, loss.Criterion{Ignore: -100}, nil, logits, 1.0/n)
 		gemm.Gemm(true, false, classes, features, n, 1, logits, classes, l2.out, features, 0, dfc, features, scratch)
 		gemm.Gemm(false, false, n, features, classes, 1, logits, classes, fc, features, 0, l2.dout, features, scratch)
 		l2.backward(l1.out, true)

@@ -173,7 +173,7 @@ func goldenCrossEntropy[T kernel.Float](t *testing.T, g goldens, tol float64) {
 	for _, c := range g.CrossEntropy {
 		rows := len(c.Target)
 		x, perRow, dx := to[T](c.X), make([]T, rows), make([]T, len(c.X))
-		sum, counted, correct := loss.SoftmaxCrossEntropy(rows, len(x)/rows, x, c.Target, -100, T(c.Smoothing), perRow, dx, T(0.25))
+		sum, counted, correct := loss.SoftmaxCrossEntropy(rows, len(x)/rows, x, c.Target, loss.Criterion{Ignore: -100, Smoothing: c.Smoothing}, perRow, dx, T(0.25))
 		if counted != rows-1 || correct != c.Correct {
 			t.Fatalf("%d counted, %d correct; want %d, %d", counted, correct, rows-1, c.Correct)
 		}

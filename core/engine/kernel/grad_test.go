@@ -137,15 +137,24 @@ func TestActivationGradients(t *testing.T) {
 func TestLossGradients(t *testing.T) {
 	x, target := kerneltest.Random[float64](1, 4*5), []int32{3, -100, 0, 4}
 	dx := make([]float64, len(x))
-	for _, smoothing := range []float64{0, 0.1} {
-		f := func() float64 {
-			sum, counted, _ := loss.SoftmaxCrossEntropy(4, 5, x, target, -100, smoothing, nil, nil, 0)
-			return sum / float64(counted)
-		}
-		loss.SoftmaxCrossEntropy(4, 5, x, target, -100, smoothing, nil, dx, 1.0/3)
-		gradCheck(t, fmt.Sprint("cross-entropy, smoothing ", smoothing), f, x, dx)
-	}
 	y := kerneltest.Random[float64](2, len(x))
-	loss.MSE(x, y, dx, 0.5)
-	gradCheck(t, "mse", func() float64 { return 0.5 * loss.MSE(x, y, nil, 0) }, x, dx)
+	for _, how := range []loss.Criterion{{}, {Smoothing: 0.1}, {Weights: []float64{1, 2, 0, 0.5, 3}}, {Smoothing: 0.3, Weights: []float64{1, 2, 0, 0.5, 3}}} {
+		how.Ignore = -100
+		hard := func(dx []float64) float64 {
+			sum, _, _ := loss.SoftmaxCrossEntropy(4, 5, x, target, how, nil, dx, 0.5)
+			return sum / 2
+		}
+		soft := func(dx []float64) float64 {
+			sum, _, _ := loss.SoftCrossEntropy(4, 5, x, y, how, dx, 0.5)
+			return sum / 2
+		}
+		for name, f := range map[string]func(dx []float64) float64{"classes": hard, "probabilities": soft} {
+			f(dx)
+			gradCheck(t, fmt.Sprint("cross-entropy of ", name, " ", how), func() float64 { return f(nil) }, x, dx)
+		}
+	}
+	for name, f := range map[string]loss.Elements[float64]{"mse": loss.MSE[float64], "l1": loss.L1[float64], "huber": loss.Huber(0.7), "bce": loss.BCEWithLogits[float64]} {
+		f(x, y, dx, 0.5)
+		gradCheck(t, name, func() float64 { return 0.5 * f(x, y, nil, 0) }, x, dx)
+	}
 }

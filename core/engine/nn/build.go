@@ -35,7 +35,7 @@ func Build(cfg Config, in, target tensor.Spec, classes int) (*graph.Graph, error
 	b := &builder{g: graph.New(in, target), named: cfg.Name != "", fanOut: m.fanOut, outputs: map[string]graph.ValueID{}}
 	y, err := b.chain("", key, layers, b.g.Input())
 	if err == nil {
-		err = b.loss(cfg.Loss, key, y, outputs)
+		err = b.loss(cfg, key, y, outputs, classes)
 	}
 	if err == nil {
 		err = b.freeze(cfg.Freeze)
@@ -178,8 +178,9 @@ func (b *builder) parameters() []graph.Alias {
 	return append(all, b.g.Aliases()...)
 }
 
-// loss ends the graph. Without a wish it follows the target's type.
-func (b *builder) loss(name, key string, y graph.ValueID, outputs int) error {
+// loss ends the graph. Without a wish it follows the targets: class indices and
+// probabilities of classes take the cross-entropy, numbers the squared error.
+func (b *builder) loss(cfg Config, key string, y graph.ValueID, outputs, classes int) error {
 	shape := b.g.Shape(y)
 	target := b.g.Values[b.g.Target()].Spec
 	needs, all := fmt.Sprintf("%d outputs", outputs), outputs
@@ -193,16 +194,26 @@ func (b *builder) loss(name, key string, y graph.ValueID, outputs int) error {
 	if shape.Elems() != all {
 		return usererr.List{{Key: key, Detail: fmt.Sprintf("the model gives %v, but the data set needs %s", shape, needs)}}.Err()
 	}
+	name := graph.Op(cfg.Loss)
 	if name == "" {
-		name = string(op.MSE)
-		if target.DType == tensor.I32 {
-			name = string(op.CrossEntropy)
+		name = op.MSE
+		if n := len(target.Shape); target.DType == tensor.I32 || classes > 0 && n > 0 && target.Shape[n-1] == classes {
+			name = op.CrossEntropy
 		}
 	}
-	if _, err := op.Apply(b.g, graph.Op(name), "loss", nil, y, b.g.Target()); err != nil {
+	o := op.LossOptions{Smoothing: cfg.LabelSmoothing, Weights: cfg.ClassWeights, Delta: or(cfg.HuberDelta, 1)}
+	if err := op.ApplyLoss(b.g, name, o, y); err != nil {
 		return usererr.List{{Key: "loss", Detail: err.Error()}}.Err()
 	}
-	return nil
+	return cfg.fitLoss(name)
+}
+
+// fitLoss refuses settings of another loss than that which the targets chose.
+func (c Config) fitLoss(name graph.Op) error {
+	c.Loss = string(name)
+	var l usererr.List
+	c.checkLoss(&l)
+	return l.Err()
 }
 
 // childPath is a layer's state-dict path: its name, or its index as in nn.Sequential.

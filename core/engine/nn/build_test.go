@@ -66,7 +66,7 @@ func TestProblems(t *testing.T) {
 		want []string
 	}{
 		{nn.Config{}, []string{"name: the model has neither a name nor layers (one of convnet, gpt2, llama, mlp, resnet18, resnet34, resnet50, vit, or give layers)"}},
-		{nn.Config{Name: "lenet", Loss: "hinge", Args: op.Args{"n_layer": 2}}, []string{`name: unknown model "lenet" (one of convnet, gpt2, llama, mlp, resnet18, resnet34, resnet50, vit)`, `loss: unknown loss "hinge" (cross_entropy or mse)`}},
+		{nn.Config{Name: "lenet", Loss: "hinge", Args: op.Args{"n_layer": 2}}, []string{`name: unknown model "lenet" (one of convnet, gpt2, llama, mlp, resnet18, resnet34, resnet50, vit)`, `loss: unknown loss "hinge" (bce_with_logits or cross_entropy or huber or l1 or mse)`}},
 		{nn.Config{Name: "convnet", Hidden: []int{0}, Layers: layers{{Type: "relu"}}}, []string{
 			"layers: the model has both a name and layers (remove one of the two)", "hidden: applies only to the model mlp", "hidden[0]: 0 is less than 1"}},
 		{nn.Config{Layers: layers{
@@ -134,7 +134,9 @@ func TestBuildErrors(t *testing.T) {
 		{nn.Config{Layers: layers{{Type: "flatten"}, {Type: "linear", Args: op.Args{"out_features": 11}}}}, class,
 			"layers: the model gives [11], but the data set needs 10 outputs"},
 		{nn.Config{Name: "mlp", Loss: "mse"}, class, "loss: loss (mse): the model gives [10], but the data set's targets are i32[]"},
-		{nn.Config{Name: "mlp", Loss: "cross_entropy"}, tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{2}}, "loss: loss (cross_entropy): needs one int32 class index"},
+		{nn.Config{Name: "mlp", Loss: "cross_entropy"}, tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{2, 1}}, "loss: loss (cross_entropy): needs logits of the targets' shape [2, 1], but the model gives [2]"},
+		{nn.Config{Name: "mlp", ClassWeights: []float64{1, 2}}, class, "loss: loss (cross_entropy): there are 2 class weights for 10 classes"},
+		{nn.Config{Name: "mlp", LabelSmoothing: 0.1}, tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{2}}, "label_smoothing: applies only to the loss cross_entropy"},
 	} {
 		_, err := nn.Build(c.cfg, digits, c.target, 10)
 		problems := usererr.Problems(err)

@@ -3,6 +3,7 @@ package nn
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -23,9 +24,7 @@ func (c Config) Problems() usererr.List {
 	case c.Name != "" && !known(c.Name):
 		l.Addf("name", "one of "+strings.Join(Names(), ", "), "unknown model %q", c.Name)
 	}
-	if losses := op.Losses(); c.Loss != "" && !slices.Contains(losses, c.Loss) {
-		l.Addf("loss", strings.Join(losses, " or "), "unknown loss %q", c.Loss)
-	}
+	c.checkLoss(&l)
 	switch {
 	case known(c.Name):
 		l.Under("", models[c.Name].problems(c.Name, c.Args))
@@ -50,6 +49,37 @@ func (c Config) Problems() usererr.List {
 	checkLayers(&l, "layers", c.Layers)
 	checkNames(&l, c.Layers)
 	return l
+}
+
+// checkLoss checks the name of the loss and its settings.
+func (c Config) checkLoss(l *usererr.List) {
+	if losses := op.Losses(); c.Loss != "" && !slices.Contains(losses, c.Loss) {
+		l.Addf("loss", strings.Join(losses, " or "), "unknown loss %q", c.Loss)
+		return
+	}
+	of := func(loss graph.Op, key string, set bool) {
+		if set && c.Loss != string(loss) && (c.Loss != "" || loss != op.CrossEntropy) {
+			l.Addf(key, fmt.Sprintf("remove it, or set loss = %q", loss), "applies only to the loss %s", loss)
+		}
+	}
+	of(op.CrossEntropy, "label_smoothing", c.LabelSmoothing != 0)
+	of(op.CrossEntropy, "class_weights", c.ClassWeights != nil)
+	of(op.Huber, "huber_delta", c.HuberDelta != nil)
+	if !(c.LabelSmoothing >= 0 && c.LabelSmoothing <= 1) {
+		l.Addf("label_smoothing", "0.1 is usual", "%v is outside 0 to 1", c.LabelSmoothing)
+	}
+	if d := or(c.HuberDelta, 1); !(d > 0) || math.IsInf(d, 1) {
+		l.Addf("huber_delta", "1 is the default", "%v is not a finite number above 0", d)
+	}
+	var total float64
+	for i, w := range c.ClassWeights {
+		if total += w; !(w >= 0) || math.IsInf(w, 1) {
+			l.Addf(fmt.Sprintf("class_weights[%d]", i), "1 is neutral, and 0 leaves a class out", "%v is not a finite number of 0 or more", w)
+		}
+	}
+	if c.ClassWeights != nil && total == 0 {
+		l.Addf("class_weights", "give a number for each class", "the weights add up to 0: no class would count")
+	}
 }
 
 // problems checks a model's own keys.

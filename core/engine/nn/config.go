@@ -14,8 +14,12 @@ type Config struct {
 	Layers []LayerConfig `toml:"layers"`                       // the model layer by layer instead of a name
 	Freeze []string      `toml:"freeze"`                       // state-dict paths of parameters, or of layers, that are not trained
 	Init   string        `toml:"init"`                         // safetensors file with initial weights, with or without "module."; empty: PyTorch's default initialisation, torchvision's for ResNets
-	Loss   string        `toml:"loss"`                         // "cross_entropy" or "mse"; default by the data set's target
-	Args   op.Args       `toml:",inline"`                      // the named model's own keys, those that are given
+	Loss   string        `toml:"loss"`                         // one of op.Losses; default by the data set's target
+
+	LabelSmoothing float64   `toml:"label_smoothing"` // cross_entropy
+	ClassWeights   []float64 `toml:"class_weights"`   // cross_entropy: of each class; empty: 1
+	HuberDelta     *float64  `toml:"huber_delta"`     // huber; default 1
+	Args           op.Args   `toml:",inline"`         // the named model's own keys, those that are given
 }
 
 // ArgKeys lists the keys of Args: those of the named model in the order of

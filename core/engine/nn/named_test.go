@@ -75,7 +75,11 @@ func (w *namedGolden) input() []byte {
 func (w *namedGolden) build(t *testing.T, target tensor.Spec, classes int) *graph.Graph {
 	t.Helper()
 	in, _ := w.specs()
-	g, err := nn.Build(w.config(), in, target, classes)
+	cfg := w.config()
+	if target.DType.Float() {
+		cfg.Loss = "mse"
+	}
+	g, err := nn.Build(cfg, in, target, classes)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,23 +12,43 @@ const CrossEntropy, CrossEntropyGrad graph.Op = "cross_entropy", "cross_entropy_
 
 func init() {
 	defineLoss(Definition{
-		Name: CrossEntropy, Doc: "softmax cross-entropy of logits [..., classes] against class indices [...]", Outputs: crossEntropyOutputs,
-		Steps: []Step{{Op: CrossEntropy, Cost: PerElement(6)}, {Op: CrossEntropyGrad, Cost: PerElement(6)}},
+		Name: CrossEntropy, Doc: "softmax cross-entropy of logits [..., classes] against class indices [...] or probabilities [..., classes]", Outputs: crossEntropyOutputs,
+		Criterion: func(o LossOptions) any { return CrossEntropyAttr{o.Smoothing, o.Weights} },
+		Steps:     []Step{{Op: CrossEntropy, Cost: PerElement(6)}, {Op: CrossEntropyGrad, Cost: PerElement(6)}},
 	})
 }
 
+// CrossEntropyAttr is what PyTorch's CrossEntropyLoss takes.
+type CrossEntropyAttr struct {
+	Smoothing float64
+	Weights   []float64 // of classes; nil: each 1
+}
+
 // crossEntropyOutputs takes one row of logits for each target of a sample: [classes] for a
-// scalar, [tokens, classes] for [tokens]. The loss is the mean over all targets of the batch
-// that count, as PyTorch's over flattened tensors.
-func crossEntropyOutputs(in []graph.Value, _ any) ([]graph.Value, error) {
+// scalar, [tokens, classes] for [tokens]; or for rows of probabilities as many rows of the same length.
+// The loss is the mean over all targets of the batch that count, as PyTorch's over
+// flattened tensors: with class indices and weights the sum is divided by the targets' weights.
+func crossEntropyOutputs(in []graph.Value, attr any) ([]graph.Value, error) {
 	logits, target := in[0].Spec.Shape, in[1].Spec
-	if target.DType != tensor.I32 {
-		return nil, fmt.Errorf("needs one int32 class index per sample or position, but the data set gives %v", target)
+	if target.DType.Float() {
+		if len(logits) == 0 || !logits.Equal(target.Shape) {
+			return nil, fmt.Errorf("needs logits of the targets' shape %v, but the model gives %v", target.Shape, logits)
+		}
+		return report(), weighs(logits, attr)
 	}
 	if n := len(logits) - 1; n < 0 || !logits[:n].Equal(target.Shape) {
 		return nil, fmt.Errorf("needs logits [%s], but the model gives %v", rowsOf(target.Shape), logits)
 	}
-	return report(), nil
+	return report(), weighs(logits, attr)
+}
+
+// weighs is the error of weights of other classes than those of the logits.
+func weighs(logits tensor.Shape, attr any) error {
+	a, _ := attr.(CrossEntropyAttr)
+	if n, classes := len(a.Weights), logits[len(logits)-1]; a.Weights != nil && n != classes {
+		return fmt.Errorf("there are %d class weights for %d classes", n, classes)
+	}
+	return nil
 }
 
 // Rows are the rows and columns of a tensor whose last dimension is that of a row.

@@ -10,6 +10,30 @@ import (
 // what they report: three float64 that are the loss sum, the number of rows that
 // counted, and of those the number that were right.
 
+// LossOptions are the settings of losses, by their names in [model]; each loss takes its own.
+type LossOptions struct {
+	Smoothing float64   // label_smoothing: cross_entropy
+	Weights   []float64 // class_weights: cross_entropy; nil: each 1
+	Delta     float64   // huber_delta: huber; 0: 1
+}
+
+func (o LossOptions) delta() float64 {
+	if o.Delta == 0 {
+		return 1
+	}
+	return o.Delta
+}
+
+// ApplyLoss ends a graph with the loss of output against the batch's targets.
+func ApplyLoss(g *graph.Graph, loss graph.Op, o LossOptions, output graph.ValueID) error {
+	var attr any
+	if d := definitions[loss]; d.Criterion != nil {
+		attr = d.Criterion(o)
+	}
+	_, err := Apply(g, loss, "loss", attr, output, g.Target())
+	return err
+}
+
 func report() []graph.Value {
 	return []graph.Value{{Spec: tensor.Spec{DType: tensor.F64, Shape: tensor.Shape{3}}}}
 }

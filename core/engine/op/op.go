@@ -43,13 +43,15 @@ type Definition struct {
 	// nothing is computed.
 	Steps []Step
 
-	Loss      bool      // ends a forward pass; its output is what it reports
-	Random    bool      // draws numbers
-	Renames   Renames   // when the output is the input under another name
-	Autocast  Class     // in torch.autocast's lists
-	Apex      Class     // in those of apex's O1
-	Norm      Norm      // what is particular to normalisations over the batch
-	Pointwise Pointwise // what is particular to functions of one element
+	Loss      bool                    // ends a forward pass; its output is what it reports
+	Criterion func(o LossOptions) any // the attribute of a loss that has settings; nil: it has none
+	Elements  bool                    // a loss that counts elements of the output, not rows
+	Random    bool                    // draws numbers
+	Renames   Renames                 // when the output is the input under another name
+	Autocast  Class                   // in torch.autocast's lists
+	Apex      Class                   // in those of apex's O1
+	Norm      Norm                    // what is particular to normalisations over the batch
+	Pointwise Pointwise               // what is particular to functions of one element
 }
 
 // Step is one operation of a plan.

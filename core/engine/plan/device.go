@@ -50,7 +50,7 @@ type State struct {
 // Stats are the sums a loss makes over the rows of one batch.
 type Stats struct {
 	LossSum float64 // over rows; MSE: over elements
-	Counted float64 // rows; MSE: elements
+	Counted float64 // rows; losses of elements: these
 	Correct float64 // rows whose largest output is the target's; MSE: 0
 }
 

@@ -51,6 +51,7 @@ func pair(h, w int) op.Pair { return op.Pair{h, w} }
 type gradCase struct {
 	layers     layers
 	in, target tensor.Spec
+	loss       nn.Config // its loss and that one's settings
 }
 
 // Pointwise functions are all alike.
@@ -116,15 +117,34 @@ var gradCases = map[string]gradCase{
 		{Type: "attention", Args: op.Args{"heads": 2, "kv_heads": 1, "dropout": 0.2, "rope_theta": 100.0}}, layer("flatten"), linear(10)}},
 	"grouped attention": {layers: layers{named("x", with(layer("reshape"), op.Args{"shape": []int{10, 6}})), named("q", linear(8)), reads(named("k", linear(4)), "x"), reads(named("v", linear(4)), "x"),
 		reads(with(layer("attention"), op.Args{"heads": 4, "kv_heads": 2, "causal": true, "rope_theta": 10000.0}), "q", "k", "v"), layer("flatten"), linear(10)}},
-	"class_token":        {layers: layers{with(layer("reshape"), op.Args{"shape": []int{12, 5}}), linear(4), layer("class_token"), layer("flatten"), linear(10)}},
-	"class_token first":  {layers: layers{with(layer("reshape"), op.Args{"shape": []int{12, 5}}), layer("class_token"), layer("tanh"), layer("flatten"), linear(10)}},
-	"rmsnorm":            {layers: layers{layer("flatten"), linear(12), with(layer("rmsnorm"), op.Args{"normalized_shape": []int{12}}), linear(10)}},
-	"rmsnorm first":      {layers: layers{with(layer("rmsnorm"), op.Args{"normalized_shape": []int{6, 5}}), layer("flatten"), linear(10)}},
-	"rmsnorm plain":      {layers: layers{layer("flatten"), linear(12), with(layer("rmsnorm"), op.Args{"normalized_shape": []int{12}, "elementwise_affine": false}), linear(10)}},
-	"softmax":            {layers: layers{linear(7), layer("softmax"), layer("flatten"), linear(10)}},
-	"position_embedding": {layers: layers{with(layer("reshape"), op.Args{"shape": []int{12, 5}}), linear(4), layer("position_embedding"), with(layer("position_embedding"), op.Args{"num_positions": 15}), layer("flatten"), linear(10)}},
-	"upsample":           {layers: layers{conv(2, 3), with(layer("upsample"), op.Args{"scale_factor": 2}), with(layer("upsample"), op.Args{"scale_factor": 3, "mode": "bilinear"}), with(layer("avgpool2d"), op.Args{"kernel_size": pair(5, 5)}), layer("flatten"), linear(10)}},
-	"mse":                {layers: layers{layer("flatten"), linear(6), layer("tanh"), linear(4)}, target: tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{2, 2}}},
+	"class_token":                {layers: layers{with(layer("reshape"), op.Args{"shape": []int{12, 5}}), linear(4), layer("class_token"), layer("flatten"), linear(10)}},
+	"class_token first":          {layers: layers{with(layer("reshape"), op.Args{"shape": []int{12, 5}}), layer("class_token"), layer("tanh"), layer("flatten"), linear(10)}},
+	"rmsnorm":                    {layers: layers{layer("flatten"), linear(12), with(layer("rmsnorm"), op.Args{"normalized_shape": []int{12}}), linear(10)}},
+	"rmsnorm first":              {layers: layers{with(layer("rmsnorm"), op.Args{"normalized_shape": []int{6, 5}}), layer("flatten"), linear(10)}},
+	"rmsnorm plain":              {layers: layers{layer("flatten"), linear(12), with(layer("rmsnorm"), op.Args{"normalized_shape": []int{12}, "elementwise_affine": false}), linear(10)}},
+	"softmax":                    {layers: layers{linear(7), layer("softmax"), layer("flatten"), linear(10)}},
+	"position_embedding":         {layers: layers{with(layer("reshape"), op.Args{"shape": []int{12, 5}}), linear(4), layer("position_embedding"), with(layer("position_embedding"), op.Args{"num_positions": 15}), layer("flatten"), linear(10)}},
+	"upsample":                   {layers: layers{conv(2, 3), with(layer("upsample"), op.Args{"scale_factor": 2}), with(layer("upsample"), op.Args{"scale_factor": 3, "mode": "bilinear"}), with(layer("avgpool2d"), op.Args{"kernel_size": pair(5, 5)}), layer("flatten"), linear(10)}},
+	"mse":                        {layers: layers{layer("flatten"), linear(6), layer("tanh"), linear(4)}, target: numbers},
+	"l1":                         {layers: layers{layer("flatten"), linear(6), layer("tanh"), linear(4)}, target: numbers, loss: nn.Config{Loss: "l1"}},
+	"huber":                      {layers: layers{layer("flatten"), linear(6), layer("tanh"), linear(4)}, target: numbers, loss: nn.Config{Loss: "huber", HuberDelta: &quarter}},
+	"bce_with_logits":            {layers: layers{layer("flatten"), linear(6), layer("tanh"), linear(4)}, target: numbers, loss: nn.Config{Loss: "bce_with_logits"}},
+	"soft cross_entropy":         {layers: layers{layer("flatten"), linear(6), layer("tanh"), linear(4)}, target: tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{4}}, loss: weighted(4)},
+	"cross_entropy with weights": {layers: layers{layer("flatten"), linear(10)}, loss: weighted(10)},
+}
+
+var (
+	numbers = tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{2, 2}}
+	quarter = 0.25
+)
+
+// weighted is a cross-entropy with all settings.
+func weighted(classes int) nn.Config {
+	c := nn.Config{Loss: "cross_entropy", LabelSmoothing: 0.2}
+	for i := range classes {
+		c.ClassWeights = append(c.ClassWeights, 0.5+float64(i%3))
+	}
+	return c
 }
 
 // Every operation's gradient, as the plan computes it in float64, is the slope
@@ -140,7 +160,9 @@ func TestGradientsAreSlopes(t *testing.T) {
 				if c.target.DType == tensor.Invalid {
 					c.target = class
 				}
-				g := build(t, nn.Config{Layers: c.layers}, c.in, c.target)
+				cfg := c.loss
+				cfg.Layers = c.layers
+				g := build(t, cfg, c.in, c.target)
 				r := newRig(t, g, plan.Options{Batch: 3, Train: true, DType: tensor.F64, Fuse: fuse}, 3)
 				checkSlopes(t, r, c.in, c.target)
 				for _, s := range r.p.Steps() {

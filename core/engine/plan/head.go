@@ -29,6 +29,9 @@ func (l *lowering) splitHead() {
 	if loss < 0 {
 		return
 	}
+	if l.vals[l.steps[loss].in[1]].spec.DType != tensor.I32 {
+		return // probabilities are as large as the logits
+	}
 	logits := l.vals[l.steps[loss].in[0]]
 	h := &head{l: l, wide: map[int]bool{logits.alias: true}}
 	h.rows, h.classes = op.Rows(logits.spec.Shape)

@@ -61,7 +61,7 @@ func Assemble(parts Parts) *Plan {
 	for i := range parts.Grads {
 		p.names.grads = append(p.names.grads, fmt.Sprintf("parameter %d", i))
 	}
-	p.gradOrder, p.backward = gradOrder(p.steps), firstBackward(p.steps)
+	p.gradOrder, p.backward, p.elements = gradOrder(p.steps), firstBackward(p.steps), countsElements(p.steps)
 	return p
 }
 

@@ -2,9 +2,11 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/trainctl/trainctl/core/contract"
 	"github.com/trainctl/trainctl/core/engine/graph"
+	"github.com/trainctl/trainctl/core/engine/op"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
@@ -48,6 +50,7 @@ type Plan struct {
 	use        arenaUse
 	stats      Operand
 	input, tgt tensor.Spec
+	elements   bool // the loss counts elements of targets
 }
 
 // Compile lowers g. The graph is differentiated if it is not yet and Train asks
@@ -98,8 +101,13 @@ func compile(g *graph.Graph, opt Options, again effort) (*Plan, error) {
 	}
 	p.grads = l.gradSpecs()
 	p.gradOrder = gradOrder(p.steps)
-	p.backward = firstBackward(p.steps)
+	p.backward, p.elements = firstBackward(p.steps), countsElements(p.steps)
 	return p, nil
+}
+
+// countsElements reports whether the steps' loss counts elements of the targets, not rows.
+func countsElements(steps []Step) bool {
+	return slices.ContainsFunc(steps, func(s Step) bool { d := op.Of(s.Op); return d != nil && d.Elements })
 }
 
 func (o Options) check() error {

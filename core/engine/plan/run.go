@@ -96,10 +96,10 @@ type Args struct {
 
 // Result is what one run reports about its batch, without loss scale and divisor.
 type Result struct {
-	Loss    float64 // the criterion's value: the mean over rows, for MSE over elements
+	Loss    float64 // the criterion's value: the mean over rows, for losses of elements over these
 	LossSum float64 // Loss times Counted, for weighing batches of different size
-	Correct int     // targets that are the largest output of their row; 0 for MSE
-	Counted int     // class indices that count: those of PyTorch's ignore_index, -100, add nothing to anything; for MSE samples
+	Correct int     // targets that are the largest output of their row; 0 for losses of elements
+	Counted int     // class indices that count: those of PyTorch's ignore_index, -100, add nothing to anything; for losses of elements, and with class probabilities, samples
 	Rows    int     // samples
 
 	// Err says what is wrong with the batch, a class or an index out of range, or
@@ -174,7 +174,7 @@ func (p *Program) result() Result {
 	}
 	r := Result{Correct: int(s.Correct), Rows: p.plan.Batch, Err: err}
 	r.Counted = int(s.Counted)
-	if p.plan.tgt.DType != tensor.I32 { // elements of targets
+	if p.plan.elements { // of targets
 		r.Counted = r.Counted * r.Rows / p.plan.tgt.Shape.Elems()
 	}
 	if s.Counted > 0 {

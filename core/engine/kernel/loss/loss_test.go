@@ -27,7 +27,7 @@ func TestIsArgmax(t *testing.T) {
 // Logits far apart neither overflow nor lose the loss.
 func TestCrossEntropyIsStable(t *testing.T) {
 	dx := make([]float32, 2)
-	loss, counted, correct := SoftmaxCrossEntropy(1, 2, []float32{1e4, -1e4}, []int32{1}, -100, 0, nil, dx, 1)
+	loss, counted, correct := SoftmaxCrossEntropy(1, 2, []float32{1e4, -1e4}, []int32{1}, Criterion{Ignore: -100}, nil, dx, 1)
 	if loss != 2e4 || counted != 1 || correct != 0 {
 		t.Errorf("loss %v, %d counted, %d correct", loss, counted, correct)
 	}
@@ -36,6 +36,6 @@ func TestCrossEntropyIsStable(t *testing.T) {
 
 func TestTargetOutsidePanics(t *testing.T) {
 	kerneltest.Panics(t, "row 1 has target 5, outside [0, 3)", func() {
-		SoftmaxCrossEntropy(2, 3, make([]float32, 6), []int32{0, 5}, -100, 0, nil, nil, 1)
+		SoftmaxCrossEntropy(2, 3, make([]float32, 6), []int32{0, 5}, Criterion{Ignore: -100}, nil, nil, 1)
 	})
 }

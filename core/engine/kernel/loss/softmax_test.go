@@ -49,16 +49,18 @@ func TestExponentialIsAccurate(t *testing.T) {
 // Rows of any length give the same loss and gradient, bit for bit, at every level.
 func TestCrossEntropyBits(t *testing.T) {
 	for n := 1; n < 70; n++ {
-		for _, smoothing := range []float32{0, 0.1} {
+		for _, smoothing := range []float64{0, 0.1} {
 			x := kerneltest.Random[float32](uint64(n), 3*n)
 			want := make([]float32, 3*n)
 			target := []int32{0, int32(n) - 1, int32(n) / 2}
 			var wantSum float64
-			kerneltest.Reference(func() { wantSum, _, _ = SoftmaxCrossEntropy(3, n, x, target, -100, smoothing, nil, want, 0.3) })
+			kerneltest.Reference(func() {
+				wantSum, _, _ = SoftmaxCrossEntropy(3, n, x, target, Criterion{Ignore: -100, Smoothing: smoothing}, nil, want, 0.3)
+			})
 			kerneltest.AtEachLevel(t, func(t *testing.T) {
 				got := make([]float32, 3*n)
-				sum, _, _ := SoftmaxCrossEntropy(3, n, x, target, -100, smoothing, nil, got, 0.3)
-				alone, _, _ := SoftmaxCrossEntropy(3, n, x, target, -100, smoothing, nil, nil, 0.3)
+				sum, _, _ := SoftmaxCrossEntropy(3, n, x, target, Criterion{Ignore: -100, Smoothing: smoothing}, nil, got, 0.3)
+				alone, _, _ := SoftmaxCrossEntropy(3, n, x, target, Criterion{Ignore: -100, Smoothing: smoothing}, nil, nil, 0.3)
 				if sum != wantSum || alone != wantSum {
 					t.Errorf("%d classes: loss %v, without a gradient %v, want %v", n, sum, alone, wantSum)
 				}
