@@ -18,6 +18,7 @@ import (
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
 	"github.com/trainctl/trainctl/core/train/checkpoint"
+	"github.com/trainctl/trainctl/core/train/checkpoint/safetensors"
 )
 
 func TestMain(m *testing.M) {
@@ -186,6 +187,6 @@ func writeWeights(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	f, err := os.Create(ts.MkAbs(args[0]))
 	ts.Check(err)
-	ts.Check(checkpoint.WriteSafetensors(f, model, map[string]string{"format": "pt"}))
+	ts.Check(safetensors.Write(f, model, map[string]string{"format": "pt"}))
 	ts.Check(f.Close())
 }

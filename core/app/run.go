@@ -25,6 +25,7 @@ import (
 	"github.com/trainctl/trainctl/core/job/secret"
 	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/core/train/checkpoint"
+	"github.com/trainctl/trainctl/core/train/checkpoint/safetensors"
 )
 
 // Run starts the ranks of this host, watches them until they end, and returns the
@@ -226,7 +227,7 @@ func FindCheckpoint(fsys checkpoint.FS, flag, base string, path *string) error {
 		return nil
 	case errors.Is(err, fs.ErrNotExist):
 		return usererr.List{{Key: flag, Detail: err.Error(), Help: help}}.Err()
-	case errors.As(err, new(*checkpoint.PickleError)): // its message has the fix
+	case errors.As(err, new(*safetensors.PickleError)): // its message has the fix
 		return fmt.Errorf("%s: %w", flag, err)
 	}
 	return fmt.Errorf("%s: %w (%s)", flag, err, help)

@@ -14,6 +14,6 @@
 // synced, then the directory; then it is renamed, the parent is synced, and latest is
 // replaced. Only then are old checkpoints removed.
 //
-// It imports core/base, core/engine/kernel and core/tensor. Start with
-// store.go.
+// It imports core/base, core/engine/kernel, core/tensor and
+// core/train/checkpoint/safetensors. Start with store.go.
 package checkpoint

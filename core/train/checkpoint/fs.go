@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"unsafe"
 
 	"github.com/spf13/afero"
 
@@ -71,14 +70,4 @@ func readFile(fsys FS, path string, size int64) ([]byte, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return b, nil
-}
-
-// aligned gives data itself when it starts at a multiple of size, else a copy.
-func aligned(data []byte, size int) []byte {
-	if len(data) == 0 || uintptr(unsafe.Pointer(unsafe.SliceData(data)))%uintptr(size) == 0 {
-		return data
-	}
-	c := tensor.Aligned(len(data))
-	copy(c, data)
-	return c
 }

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/spf13/afero"
+
+	"github.com/trainctl/trainctl/core/train/checkpoint/safetensors"
 )
 
 // Info describes a checkpoint, or a bare safetensors file, without its tensors' bytes.
@@ -12,10 +14,10 @@ type Info struct {
 	Path      string
 	Manifest  Manifest // zero for a bare file
 	Bytes     int64
-	Latest    bool    // the file latest names it
-	Err       error   // why the manifest, or for Inspect a header, cannot be read
-	Model     []Entry // Inspect only: names as they are in the file
-	Optimizer []Entry // Inspect only
+	Latest    bool                // the file latest names it
+	Err       error               // why the manifest, or for Inspect a header, cannot be read
+	Model     []safetensors.Entry // Inspect only: names as they are in the file
+	Optimizer []safetensors.Entry // Inspect only
 
 	Metadata map[string]string // of a bare file's header; Inspect only
 }
@@ -63,21 +65,21 @@ func Inspect(fsys FS, path string) (Info, error) {
 	return out, err
 }
 
-func entries(fsys FS, path string) ([]Entry, error) {
+func entries(fsys FS, path string) ([]safetensors.Entry, error) {
 	h, err := header(fsys, path)
 	return h.Entries, err
 }
 
-func header(fsys FS, path string) (Header, error) {
+func header(fsys FS, path string) (safetensors.Header, error) {
 	f, err := fsys.Open(path)
 	if err != nil {
-		return Header{}, err
+		return safetensors.Header{}, err
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return Header{}, err
+		return safetensors.Header{}, err
 	}
-	h, err := ReadHeader(f, info.Size())
-	return h, pickleAt(path, err)
+	h, err := safetensors.ReadHeader(f, info.Size())
+	return h, safetensors.PickleAt(path, err)
 }

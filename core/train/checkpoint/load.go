@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/afero"
 	"github.com/trainctl/trainctl/core/tensor"
+	"github.com/trainctl/trainctl/core/train/checkpoint/safetensors"
 )
 
 // Auto asks Store.Load for the newest checkpoint that can be used.
@@ -81,7 +82,7 @@ func Find(fsys FS, path string) error {
 		return err
 	}
 	if !info.IsDir() {
-		if err := refusePickle(fsys, path); err != nil {
+		if err := safetensors.RefusePickle(fsys, path); err != nil {
 			return Unusable(path, err)
 		}
 		return nil
@@ -140,14 +141,14 @@ func loadBare(fsys FS, path string, size int64) (*Snapshot, Report, error) {
 		}
 		return &Snapshot{Model: tensors}, r, nil
 	}
-	if err := refusePickle(fsys, path); err != nil {
+	if err := safetensors.RefusePickle(fsys, path); err != nil {
 		return nil, Report{}, Unusable(path, err)
 	}
 	b, err := readFile(fsys, path, size)
 	if err != nil {
 		return nil, Report{}, Unusable(path, err)
 	}
-	tensors, meta, err := ReadSafetensors(b)
+	tensors, meta, err := safetensors.Read(b)
 	if err != nil {
 		return nil, Report{}, Unusable(path, err)
 	}
@@ -314,7 +315,7 @@ func readTensors(ctx context.Context, fsys FS, dir, file string, m Manifest) ([]
 	if err != nil {
 		return nil, err
 	}
-	tensors, _, err := ReadSafetensors(b)
+	tensors, _, err := safetensors.Read(b)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}

@@ -11,6 +11,8 @@ import (
 	"math"
 	"strconv"
 	"time"
+
+	"github.com/trainctl/trainctl/core/train/checkpoint/safetensors"
 )
 
 // The files of a checkpoint directory.
@@ -102,7 +104,7 @@ var ErrChecksum = errors.New("checksum does not match")
 // broken distinguishes a missing or damaged file from a temporary error of the file
 // system.
 func broken(err error) bool {
-	return errors.Is(err, ErrChecksum) || errors.Is(err, ErrFormat) || errors.Is(err, fs.ErrNotExist)
+	return errors.Is(err, ErrChecksum) || errors.Is(err, safetensors.ErrFormat) || errors.Is(err, fs.ErrNotExist)
 }
 
 func (s *Snapshot) manifest() Manifest {

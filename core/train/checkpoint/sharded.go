@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/afero"
 	"github.com/trainctl/trainctl/core/tensor"
+	"github.com/trainctl/trainctl/core/train/checkpoint/safetensors"
 )
 
 // indexFile is what Hugging Face's libraries write beside a model of several
@@ -77,6 +78,6 @@ func readShard(fsys FS, path string) ([]tensor.Named, error) {
 	if err != nil {
 		return nil, err
 	}
-	tensors, _, err := ReadSafetensors(b)
+	tensors, _, err := safetensors.Read(b)
 	return tensors, err
 }

@@ -1,15 +1,19 @@
 package checkpoint
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/spf13/afero"
 	"github.com/trainctl/trainctl/core/tensor"
+	"github.com/trainctl/trainctl/core/train/checkpoint/safetensors"
 )
 
 func shard(t *testing.T, path string, names ...string) {
@@ -22,7 +26,7 @@ func shard(t *testing.T, path string, names ...string) {
 		x.F32()[0] = float32(i + 1)
 		tensors = append(tensors, tensor.Named{Name: name, Tensor: x})
 	}
-	check(t, WriteSafetensors(f, tensors, map[string]string{"format": "pt"}))
+	check(t, safetensors.Write(f, tensors, map[string]string{"format": "pt"}))
 	check(t, f.Close())
 }
 
@@ -90,5 +94,25 @@ func TestAliasesAreMetadata(t *testing.T) {
 	want := map[string]string{"format": "pt", "module.head.weight": "module." + snap.Model[0].Name}
 	if !maps.Equal(info.Metadata, want) {
 		t.Errorf("metadata %v, want %v", info.Metadata, want)
+	}
+}
+
+// Files of torch.save are refused as checkpoints and as weights, with the way to convert them.
+func TestPicklesAreRefused(t *testing.T) {
+	for name, head := range map[string]string{
+		"zip": "PK\x03\x04\x00\x00\x08\x08archive/data.pklFB", "legacy": "\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.\x80\x02M\xe9\x03.",
+		"pickle.dump": "\x80\x04\x95\x10\x00\x00\x00\x00\x00\x00\x00}",
+	} {
+		fs := OsFS()
+		path := filepath.Join(t.TempDir(), "a b.pth")
+		if err := afero.WriteFile(fs, path, []byte(head), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		_, _, loaded := Load(t.Context(), fs, path)
+		for _, err := range []error{loaded, Find(fs, path)} {
+			if !errors.As(err, new(*safetensors.PickleError)) || !errors.Is(err, ErrUnusable) || !strings.Contains(err.Error(), "torch.load("+strconv.Quote(path)+", ") || !strings.Contains(err.Error(), `a b.safetensors")`) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
 	}
 }

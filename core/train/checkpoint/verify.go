@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+
+	"github.com/trainctl/trainctl/core/train/checkpoint/safetensors"
 )
 
 // Verify reads a checkpoint directory completely and checks its sums and the
@@ -52,8 +54,8 @@ func verifyFile(fsys FS, path string, want File) error {
 	case hex.EncodeToString(sum.Sum(nil)) != want.SHA256:
 		return fmt.Errorf("%s: %w", filepath.Base(path), ErrChecksum)
 	}
-	if _, err := ReadHeader(f, n); err != nil {
-		return fmt.Errorf("%s: %w", filepath.Base(path), pickleAt(path, err))
+	if _, err := safetensors.ReadHeader(f, n); err != nil {
+		return fmt.Errorf("%s: %w", filepath.Base(path), safetensors.PickleAt(path, err))
 	}
 	return nil
 }

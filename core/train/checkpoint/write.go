@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/trainctl/trainctl/core/tensor"
+	"github.com/trainctl/trainctl/core/train/checkpoint/safetensors"
 )
 
 // write makes snap durable, then removes old checkpoints. durable reports whether the
@@ -128,7 +129,7 @@ func (s *Store) writeTensors(path string, tensors []tensor.Named, metadata map[s
 	sum := sha256.New()
 	var size counter
 	err := s.writeFile(path, func(w io.Writer) error {
-		return WriteSafetensors(io.MultiWriter(w, sum, &size), tensors, metadata)
+		return safetensors.Write(io.MultiWriter(w, sum, &size), tensors, metadata)
 	})
 	return File{Size: int64(size), SHA256: hex.EncodeToString(sum.Sum(nil))}, err
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/trainctl/trainctl/core/job/launch"
 	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/core/train/checkpoint"
+	"github.com/trainctl/trainctl/core/train/checkpoint/safetensors"
 )
 
 // Command returns trainctl ckpt.
@@ -152,7 +153,7 @@ func listCheckpoints(dir string) ([]checkpoint.Info, error) {
 	if inner := filepath.Join(dir, "checkpoints"); cli.IsDir(fsys, inner) {
 		dir = inner
 	} else if !cli.IsDir(fsys, dir) {
-		if err := checkpoint.Find(fsys, dir); errors.As(err, new(*checkpoint.PickleError)) {
+		if err := checkpoint.Find(fsys, dir); errors.As(err, new(*safetensors.PickleError)) {
 			return nil, err
 		}
 		return nil, cli.Usagef("%s is not a directory; fix: give the directory of a run or of its checkpoints", dir)

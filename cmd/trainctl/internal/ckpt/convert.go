@@ -10,6 +10,7 @@ import (
 	"github.com/trainctl/trainctl/core/base/bytesize"
 	"github.com/trainctl/trainctl/core/tensor"
 	"github.com/trainctl/trainctl/core/train/checkpoint"
+	"github.com/trainctl/trainctl/core/train/checkpoint/safetensors"
 )
 
 func convertCommand(base *string) *cobra.Command {
@@ -97,7 +98,7 @@ func (l loaded) writeTo(dst, src string, out io.Writer) error {
 	}
 	metadata["format"] = "pt"
 	err := checkpoint.Replace(checkpoint.OsFS(), dst, func(w io.Writer) error {
-		return checkpoint.WriteSafetensors(w, l.Model, metadata)
+		return safetensors.Write(w, l.Model, metadata)
 	})
 	if err != nil {
 		return err

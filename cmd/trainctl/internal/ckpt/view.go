@@ -14,6 +14,7 @@ import (
 	"github.com/trainctl/trainctl/core/base/bytesize"
 	"github.com/trainctl/trainctl/core/tensor"
 	"github.com/trainctl/trainctl/core/train/checkpoint"
+	"github.com/trainctl/trainctl/core/train/checkpoint/safetensors"
 )
 
 // view is a checkpoint as the ckpt commands print it.
@@ -92,7 +93,7 @@ func someOf(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-func tensorViews(list []checkpoint.Entry) (out []tensorView) {
+func tensorViews(list []safetensors.Entry) (out []tensorView) {
 	for _, e := range list {
 		out = append(out, tensorView{e.Name, e.DType.String(), append(tensor.Shape{}, e.Shape...), e.End - e.Begin})
 	}

@@ -1,4 +1,4 @@
-package checkpoint
+package safetensors
 
 import (
 	"encoding/binary"
@@ -24,11 +24,11 @@ var dtypeNames = map[tensor.DType]string{
 	tensor.I8: "I8", tensor.U8: "U8", tensor.I16: "I16", tensor.I32: "I32", tensor.I64: "I64", tensor.Bool: "BOOL",
 }
 
-// WriteSafetensors writes a file that every safetensors reader accepts. The header
+// Write writes a file that every safetensors reader accepts. The header
 // lists the tensors in the given order; in the buffer wider element
 // types come first, so that every tensor is aligned to its element. The same
 // input gives the same bytes.
-func WriteSafetensors(w io.Writer, tensors []tensor.Named, metadata map[string]string) error {
+func Write(w io.Writer, tensors []tensor.Named, metadata map[string]string) error {
 	order := bufferOrder(tensors)
 	header, err := encodeHeader(tensors, order, metadata)
 	if err != nil {

@@ -1,4 +1,4 @@
-package checkpoint
+package safetensors
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"unicode/utf8"
+	"unsafe"
 
 	"github.com/trainctl/trainctl/core/tensor"
 )
@@ -266,9 +267,9 @@ func checkedShape(dims []int64, size int, want int64) (tensor.Shape, error) {
 	return shape, nil
 }
 
-// ReadSafetensors reads a whole file that is in memory. The tensors are views
+// Read reads a whole file that is in memory. The tensors are views
 // of b where b is aligned for them, and copies where it is not.
-func ReadSafetensors(b []byte) ([]tensor.Named, map[string]string, error) {
+func Read(b []byte) ([]tensor.Named, map[string]string, error) {
 	h, err := ReadHeader(bytes.NewReader(b), int64(len(b)))
 	if err != nil {
 		return nil, nil, err
@@ -279,4 +280,14 @@ func ReadSafetensors(b []byte) ([]tensor.Named, map[string]string, error) {
 		out[i] = tensor.Named{Name: e.Name, Tensor: tensor.Of(e.DType, e.Shape, aligned(data, e.DType.Size()))}
 	}
 	return out, h.Metadata, nil
+}
+
+// aligned gives data itself when it starts at a multiple of size, else a copy.
+func aligned(data []byte, size int) []byte {
+	if len(data) == 0 || uintptr(unsafe.Pointer(unsafe.SliceData(data)))%uintptr(size) == 0 {
+		return data
+	}
+	c := tensor.Aligned(len(data))
+	copy(c, data)
+	return c
 }

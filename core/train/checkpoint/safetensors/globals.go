@@ -1,4 +1,4 @@
-package checkpoint
+package safetensors
 
 import (
 	"archive/zip"

@@ -1,4 +1,4 @@
-package checkpoint
+package safetensors
 
 import (
 	"bytes"
@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/spf13/afero"
 )
 
 // PickleError reports a file written by torch.save: pickled Python objects, which can
@@ -57,11 +59,11 @@ func isPickle(r io.ReaderAt) bool {
 	return false
 }
 
-// refusePickle is the error for a file that is a pickle, nil for any other.
-func refusePickle(fsys FS, path string) error {
+// RefusePickle is the error for a file that is a pickle, nil for any other.
+func RefusePickle(fsys afero.Fs, path string) error {
 	f, err := fsys.Open(path)
 	if err != nil {
-		return nil // whoever reads it says so
+		return nil // reading it reports the error
 	}
 	defer f.Close()
 	if !isPickle(f) {
@@ -74,8 +76,8 @@ func refusePickle(fsys FS, path string) error {
 	return newPickleError(path, f, info.Size())
 }
 
-// pickleAt gives the error of a file that was read without its name that name.
-func pickleAt(path string, err error) error {
+// PickleAt adds the path to the error of a pickle that was read without its name.
+func PickleAt(path string, err error) error {
 	var pickle *PickleError
 	if errors.As(err, &pickle) {
 		pickle.Path = path
