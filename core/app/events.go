@@ -70,14 +70,19 @@ type ofRank struct {
 }
 
 func (s ofRank) Emit(r event.Record) {
-	switch r.Event.(type) {
-	case *event.PluginLog, *event.Warning:
-	default:
-		if s.rank != 0 {
-			return
-		}
+	if s.rank == 0 || ofItsRank(r.Event) {
+		s.Sink.Emit(r)
 	}
-	s.Sink.Emit(r)
+}
+
+// ofItsRank reports whether an event is about the rank that emits it, so that rank 0 does
+// not report it for all.
+func ofItsRank(e event.Event) bool {
+	switch e.(type) {
+	case *event.PluginLog, *event.Warning, *event.PluginRestarted:
+		return true
+	}
+	return false
 }
 
 // outlet is an output that never blocks a step: a stopped launcher reads no events,

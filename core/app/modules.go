@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -129,7 +130,12 @@ func replacements(cfg *config.Config) int {
 
 func startPrecision(lc fx.Lifecycle, h *host.Host, cfg *config.Config, bus *event.Bus) *Starting[host.Scaler] {
 	s := Start(func() (host.Scaler, error) {
-		return started[host.Scaler](h.StartPrecision(context.Background(), cfg.Precision.Plugin))
+		p, err := h.StartPrecision(context.Background(), cfg.Precision.Plugin)
+		if err != nil {
+			return nil, err
+		}
+		p.Replace(host.Replacement{Restarts: cfg.Precision.Restarts, Report: reportReplaced(bus)})
+		return p, nil
 	})
 	lc.Append(fx.Hook{OnStop: closing(s, bus)})
 	return s
@@ -142,10 +148,23 @@ func startDataset(lc fx.Lifecycle, h *host.Host, cfg *config.Config, bus *event.
 			return nil, err
 		}
 		d.Timeout, d.Validation = cfg.Dataset.Timeout, cfg.Dataset.Validation
+		d.Replace(host.Replacement{Restarts: cfg.Dataset.Restarts, Report: reportReplaced(bus)})
 		return d, nil
 	})
 	lc.Append(fx.Hook{OnStop: closing(s, bus)})
 	return s
+}
+
+// reportReplaced makes an event of a plugin that was replaced.
+func reportReplaced(bus *event.Bus) func(host.Replaced) {
+	return func(r host.Replaced) {
+		e := &event.PluginRestarted{Type: string(r.Kind), Name: r.Name, PID: r.PID, Restart: r.Restart, Cause: r.Cause.Error(), TookMS: event.Millis(r.Took)}
+		var failed *host.PluginError
+		if errors.As(r.Cause, &failed) {
+			e.Operation, e.Cause = failed.Phase, failed.Cause.Error()
+		}
+		bus.Emit(e)
+	}
 }
 
 // started keeps a nil pointer from becoming a non-nil interface.

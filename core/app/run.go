@@ -24,6 +24,7 @@ import (
 	"github.com/trainctl/trainctl/core/job/rank"
 	"github.com/trainctl/trainctl/core/job/secret"
 	"github.com/trainctl/trainctl/core/report/event"
+	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/train/checkpoint"
 	"github.com/trainctl/trainctl/core/train/checkpoint/safetensors"
 )
@@ -315,12 +316,8 @@ func (j *job) onEvent(from int, line []byte) {
 		return // of a newer version, or cut off by a crash
 	}
 	j.stalls.progress(from, r.Event)
-	switch r.Event.(type) {
-	case *event.PluginLog, *event.Warning:
-	default:
-		if from != 0 {
-			return
-		}
+	if from != 0 && !ofItsRank(r.Event) {
+		return
 	}
 	if e, ok := r.Event.(*event.CheckpointSaved); ok {
 		took := int64(time.Duration(e.TookMS * float64(time.Millisecond)))
@@ -340,11 +337,22 @@ func (j *job) accountOf(line []byte) (a launch.Account) {
 	}
 	switch e := r.Event.(type) {
 	case *event.PluginFailed:
-		a.Plugin = &launch.PluginFault{Kind: e.Type, Name: e.Name, PID: e.PID, Operation: e.Operation, Hung: e.Hung, Cause: e.Cause, Restarts: j.Config.Backend.Restarts}
+		a.Plugin = &launch.PluginFault{Kind: e.Type, Name: e.Name, PID: e.PID, Operation: e.Operation, Hung: e.Hung, Cause: e.Cause, Restarts: j.restarts(sdk.Kind(e.Type))}
 	case *event.Refused:
 		a.Refusal = &launch.Refusal{Message: e.Message, Problems: problemsOf(e)}
 	}
 	return a
+}
+
+// restarts is how often a plugin of a kind may be replaced.
+func (j *job) restarts(k sdk.Kind) int {
+	switch k {
+	case sdk.KindDataset:
+		return j.Config.Dataset.Restarts
+	case sdk.KindPrecision:
+		return j.Config.Precision.Restarts
+	}
+	return j.Config.Backend.Restarts
 }
 
 // report ends the run for people and for programs: the failure block, the

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/trainctl/trainctl/core/report/event"
+	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/train/ddp"
 	"github.com/trainctl/trainctl/core/train/replica"
 	"github.com/trainctl/trainctl/core/train/report"
@@ -17,6 +18,19 @@ type outcome struct {
 	Params  string
 	PeakRSS int64
 	Waits   []byte // of the last steps, as float32 milliseconds
+
+	Replaced map[string]int `json:",omitempty"` // plugins, by kind
+}
+
+// replaced is how often this rank's plugins were replaced, except for its backend.
+func (t *Trainer) replaced() map[string]int {
+	n := map[string]int{}
+	for kind, p := range map[sdk.Kind]any{sdk.KindDataset: t.Dataset, sdk.KindPrecision: t.Precision} {
+		if r, ok := p.(interface{ Replaced() int }); ok && r.Replaced() > 0 {
+			n[string(kind)] = r.Replaced()
+		}
+	}
+	return n
 }
 
 // Summary collects the result of the run over all ranks. All ranks call it
@@ -25,7 +39,7 @@ func (t *Trainer) Summary(ctx context.Context) (event.Summary, error) {
 	if err := t.device.Download(); err != nil {
 		return event.Summary{}, err
 	}
-	mine := outcome{Params: ddp.Hash(t.model.Values), Waits: t.report.Waits()}
+	mine := outcome{Params: ddp.Hash(t.model.Values), Waits: t.report.Waits(), Replaced: t.replaced()}
 	if t.PeakRSS != nil {
 		mine.PeakRSS = t.PeakRSS()
 	}
@@ -38,6 +52,7 @@ func (t *Trainer) Summary(ctx context.Context) (event.Summary, error) {
 		return event.Summary{}, err
 	}
 	s := t.ownSummary()
+	s.PluginRestarts = map[string]int{}
 	var waits [][]float32
 	for r, b := range all {
 		var o outcome
@@ -47,6 +62,9 @@ func (t *Trainer) Summary(ctx context.Context) (event.Summary, error) {
 		s.ParamsSHA256 = append(s.ParamsSHA256, o.Params)
 		s.Memory.PeakRSSBytes = append(s.Memory.PeakRSSBytes, o.PeakRSS)
 		waits = append(waits, report.Floats(o.Waits))
+		for kind, n := range o.Replaced {
+			s.PluginRestarts[kind] += n
+		}
 	}
 	s.Comm.ExposedMSP50, s.Comm.ImbalanceMSP50 = report.DivideWaits(waits)
 	t.nameSlowest(&s, waits)

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/trainctl/trainctl/core/sdk/pb"
 )
 
 // Process is one process of a place, as /proc shows it.
@@ -23,8 +25,10 @@ func (p Process) IsWorker() bool { return len(p.Args) > 1 && p.Args[1] == "worke
 
 // Plugin returns the kind of plugin that the process serves, "" for none.
 func (p Process) Plugin() string {
-	if len(p.Args) > 2 && p.Args[1] == "plugin" {
-		return p.Args[2]
+	for _, e := range p.Env {
+		if kind, ok := strings.CutPrefix(e, pb.EnvKind+"="); ok && !p.IsWorker() {
+			return kind
+		}
 	}
 	return ""
 }
@@ -43,12 +47,13 @@ func (p Process) Rank() int {
 	return -1
 }
 
-// Processes returns the processes that run the place's executable. Zombies do not count.
+// Processes returns the processes that run an executable in the place's directory:
+// trainctl, or a plugin given by path. Zombies do not count.
 func (p *Place) Processes() (found []Process) {
 	links, _ := filepath.Glob("/proc/[0-9]*/exe")
 	for _, link := range links {
 		exe, err := os.Readlink(link)
-		if err != nil || strings.TrimSuffix(exe, " (deleted)") != p.Exe {
+		if err != nil || filepath.Dir(exe) != filepath.Dir(p.Exe) {
 			continue
 		}
 		dir := filepath.Dir(link)

@@ -41,7 +41,7 @@ type PluginFault struct {
 	Operation string `json:"operation"` // the one that it was executing: "all_reduce #12", "fill"
 	Hung      bool   `json:"hung"`      // else it died
 	Cause     string `json:"cause"`     // how that was noticed, or how it died
-	Restarts  int    `json:"restarts"`  // backend.restarts of the run
+	Restarts  int    `json:"restarts"`  // restarts of the plugin's table in the configuration
 }
 
 func (f *PluginFault) String() string {
@@ -52,16 +52,15 @@ func (f *PluginFault) String() string {
 	return fmt.Sprintf("%s %q (pid %d) %s %s: %s", f.Kind, f.Name, f.PID, verb, f.Operation, f.Cause)
 }
 
-// replace says which setting keeps the ranks running when the plugin fails. Only
-// a backend can be replaced while they run.
+// replace says which setting keeps the ranks running when the plugin fails.
 func (f *PluginFault) replace() []string {
 	switch {
-	case f.Kind != "backend":
-		return nil
-	case f.Restarts > 0:
+	case f.Restarts > 0 && f.Kind == "backend":
 		return []string{fmt.Sprintf("backend.restarts = %d did not save the run: all restarts were used, or the ranks could not agree on the step to continue from.", f.Restarts)}
+	case f.Restarts > 0:
+		return []string{fmt.Sprintf("%s.restarts = %d did not save the run: all restarts of this rank were used.", f.Kind, f.Restarts)}
 	}
-	return []string{"backend.restarts = 1 replaces a backend that hangs or dies without restarting the ranks."}
+	return []string{fmt.Sprintf("%s.restarts = 1 replaces a %[1]s plugin that hangs or dies without restarting the ranks.", f.Kind)}
 }
 
 // deadPlugin is the advice for a plugin that died; after SIGKILL it is the same as

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/trainctl/trainctl/core/plugin/flight"
@@ -15,9 +14,8 @@ import (
 
 // Backend is a backend plugin in use; see [Collectives].
 type Backend struct {
-	host      *Host                                           // nil in process
-	start     func(context.Context) (*backendInstance, error) // another process of the same program; nil in process
-	now       atomic.Pointer[backendInstance]
+	launched[backendControl]
+	host      *Host            // nil in process
 	record    *flight.Recorder // of all processes; nil without a directory for it, and before Open
 	placement sdk.Placement
 
@@ -26,14 +24,6 @@ type Backend struct {
 	world    int
 	channels int // 0 is 1
 	timed    bool
-}
-
-// backendInstance is one process, or one value in this process.
-type backendInstance struct {
-	info  sdk.Info
-	ctl   backendControl
-	queue queue
-	proc  *plugin // nil in process
 }
 
 // backendControl has the calls of sdk.Backend that do not go through the queue.
@@ -47,24 +37,20 @@ type backendControl interface {
 // StartBackend starts a backend: a built-in name or a path. The error is a
 // *StartError.
 func (h *Host) StartBackend(ctx context.Context, plugin string) (*Backend, error) {
-	b := &Backend{host: h, start: func(ctx context.Context) (*backendInstance, error) {
+	b := &Backend{host: h}
+	err := b.launch(ctx, func(ctx context.Context) (*running[backendControl], error) {
 		p, err := h.start(ctx, sdk.KindBackend, plugin)
 		if err != nil {
 			return nil, err
 		}
 		r := &remoteBackend{p}
-		return &backendInstance{info: p.info, ctl: r, queue: p.queue(r.do), proc: p}, nil
-	}}
-	first, err := b.start(ctx)
+		return &running[backendControl]{info: p.info, ctl: r, queue: p.queue(r.do), proc: p}, nil
+	})
 	if err != nil {
 		return nil, err
 	}
-	b.now.Store(first)
 	return b, nil
 }
-
-// Info returns the plugin's Info.
-func (b *Backend) Info() sdk.Info { return b.now.Load().info }
 
 // Placement returns where the backend runs and why; Why is empty if there was no
 // choice.
@@ -73,9 +59,6 @@ func (b *Backend) Placement() sdk.Placement {
 	p.InProcess = b.start == nil
 	return p
 }
-
-// PID returns the id of the plugin's process, 0 in process.
-func (b *Backend) PID() int { return b.now.Load().proc.pid() }
 
 // Restart kills the running process, in whatever state it is, and starts a new
 // process of the same program. When Restart returns, the old process is dead and no
@@ -96,12 +79,6 @@ func (b *Backend) Restart(ctx context.Context) error {
 	return nil
 }
 
-// kill ends the process now and returns when it is dead.
-func (i *backendInstance) kill(ctx context.Context) {
-	i.proc.abort(ErrClosed)
-	_ = i.proc.close(ctx, i.queue) // the error of a killed process does not matter
-}
-
 // Open implements [Collectives].
 func (b *Backend) Open(ctx context.Context, group sdk.Group, options sdk.Options) error {
 	now := b.now.Load()
@@ -119,7 +96,7 @@ func (b *Backend) Open(ctx context.Context, group sdk.Group, options sdk.Options
 }
 
 // recordTo begins the flight record, or continues it for another process.
-func (b *Backend) recordTo(now *backendInstance, group sdk.Group) {
+func (b *Backend) recordTo(now *running[backendControl], group sdk.Group) {
 	if b.host == nil || b.host.opts.FlightDir == nil {
 		return
 	}
@@ -351,7 +328,7 @@ type localBackend struct {
 func InProcessBackend(b sdk.Backend) *Backend {
 	l := &localBackend{local: newLocal(sdk.KindBackend, b)}
 	out := &Backend{}
-	out.now.Store(&backendInstance{info: l.info, ctl: l, queue: l.queue(l.do)})
+	out.now.Store(&running[backendControl]{info: l.info, ctl: l, queue: l.queue(l.do)})
 	return out
 }
 

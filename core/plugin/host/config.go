@@ -23,10 +23,11 @@ type BackendConfig struct {
 
 // PrecisionConfig is the table [precision].
 type PrecisionConfig struct {
-	Plugin  string         `toml:"plugin"`                                // "none", "amp" or a path
-	SHA256  string         `toml:"sha256" pattern:"^([0-9a-fA-F]{64})?$"` // of a plugin given by its path; "" does not check
-	Sandbox bool           `toml:"sandbox"`                               // start a plugin given by its path without network and foreign files
-	Options map[string]any `toml:"options"`
+	Plugin   string         `toml:"plugin"`                                // "none", "amp" or a path
+	SHA256   string         `toml:"sha256" pattern:"^([0-9a-fA-F]{64})?$"` // of a plugin given by its path; "" does not check
+	Sandbox  bool           `toml:"sandbox"`                               // start a plugin given by its path without network and foreign files
+	Restarts int            `toml:"restarts"`                              // how often a plugin that died or hangs is replaced while its rank goes on
+	Options  map[string]any `toml:"options"`
 }
 
 // DatasetConfig is the table [dataset].
@@ -36,6 +37,7 @@ type DatasetConfig struct {
 	Sandbox    bool           `toml:"sandbox"`                               // start a plugin given by its path without network and foreign files
 	Timeout    time.Duration  `toml:"timeout"`                               // for one batch
 	Validation float64        `toml:"validation"`                            // share of the training samples that is evaluated on in place of the test set
+	Restarts   int            `toml:"restarts"`                              // how often a plugin that died or hangs is replaced while its rank goes on
 	Options    map[string]any `toml:"options"`
 }
 
@@ -57,15 +59,21 @@ func (c BackendConfig) Problems() usererr.List {
 	l := pluginProblems(c.Plugin, c.SHA256, `"auto", "tcp", "nccl" or a path such as "./my-backend"`)
 	positive(&l, "timeout", c.Timeout, "5m")
 	positive(&l, "init_timeout", c.InitTimeout, "2m")
-	if c.Restarts < 0 {
-		l.Addf("restarts", "give 0 or more; 0 ends the run when a backend dies", "%d is negative", c.Restarts)
-	}
+	restartProblems(&l, c.Restarts)
 	return l
+}
+
+func restartProblems(l *usererr.List, n int) {
+	if n < 0 {
+		l.Addf("restarts", "give 0 or more; 0 ends the run when the plugin dies", "%d is negative", n)
+	}
 }
 
 // Problems checks the table by itself.
 func (c PrecisionConfig) Problems() usererr.List {
-	return append(pluginProblems(c.Plugin, c.SHA256, `"none", "amp" or a path such as "./my-precision"`), sandboxProblems(c.Plugin, c.Sandbox)...)
+	l := pluginProblems(c.Plugin, c.SHA256, `"none", "amp" or a path such as "./my-precision"`)
+	restartProblems(&l, c.Restarts)
+	return append(l, sandboxProblems(c.Plugin, c.Sandbox)...)
 }
 
 // Problems checks the table by itself.
@@ -75,6 +83,7 @@ func (c DatasetConfig) Problems() usererr.List {
 	if !(c.Validation >= 0 && c.Validation < 1) {
 		l.Addf("validation", "write 0.1 to hold a tenth of the training samples out, or remove it", "%v is not a share of the training samples, from 0 to less than 1", c.Validation)
 	}
+	restartProblems(&l, c.Restarts)
 	return append(l, sandboxProblems(c.Plugin, c.Sandbox)...)
 }
 

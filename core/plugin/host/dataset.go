@@ -1,11 +1,14 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
+	"math"
+	"reflect"
+	"slices"
 	"time"
 
 	"github.com/trainctl/trainctl/core/base/shm"
@@ -22,15 +25,12 @@ type Dataset struct {
 	// before Open, 0 = none.
 	Validation float64
 
-	info  sdk.Info
-	ctl   datasetControl
-	queue queue
-	proc  *plugin // nil in process
-	spec  sdk.DatasetSpec
-	held  *heldOut   // nil without Validation
-	arena *shm.Arena // of the slots; nil without shared memory
+	replaceable[datasetControl]
+	request sdk.DatasetRequest // of Open
+	spec    *sdk.DatasetSpec   // nil before Open
+	held    *heldOut           // nil without Validation
+	arena   *shm.Arena         // of the slots; nil without shared memory
 
-	mu    sync.Mutex
 	op    operation
 	slots []batchSlot
 	mem   []byte // of all slots
@@ -38,8 +38,9 @@ type Dataset struct {
 
 // batchSlot is the memory of one requested batch.
 type batchSlot struct {
-	ticket  uint64 // 0 = nothing was requested
-	n       int
+	ticket  uint64    // 0 = nothing was requested
+	filled  bool      // the request has ended
+	asked   sdk.Batch // the request; its indices are a copy that the plugin does not see
 	indices []int64
 	input   []byte
 	target  []byte
@@ -57,46 +58,100 @@ const batchArena = 1
 // StartDataset starts a data set: a built-in name or a path. The error is a
 // *StartError.
 func (h *Host) StartDataset(ctx context.Context, plugin string) (*Dataset, error) {
-	p, err := h.start(ctx, sdk.KindDataset, plugin)
+	d := &Dataset{}
+	err := d.launch(ctx, func(ctx context.Context) (*running[datasetControl], error) {
+		p, err := h.start(ctx, sdk.KindDataset, plugin)
+		if err != nil {
+			return nil, err
+		}
+		r := &remoteDataset{p}
+		return &running[datasetControl]{info: p.info, ctl: r, queue: p.queue(r.fill), proc: p}, nil
+	})
 	if err != nil {
 		return nil, err
 	}
-	r := &remoteDataset{p}
-	return &Dataset{info: p.info, ctl: r, queue: p.queue(r.fill), proc: p}, nil
+	return d, nil
 }
-
-// Info returns the plugin's Info.
-func (d *Dataset) Info() sdk.Info { return d.info }
-
-// PID returns the id of the plugin's process, 0 in process.
-func (d *Dataset) PID() int { return d.proc.pid() }
 
 // Open implements [Batches]. Log records of the plugin go to the host's Log;
 // req.Log is only used by an instance in this process.
 func (d *Dataset) Open(ctx context.Context, req sdk.DatasetRequest) (sdk.DatasetSpec, error) {
-	if err := CheckValidation(d.info, d.Validation); err != nil {
+	if err := CheckValidation(d.Info(), d.Validation); err != nil {
 		return sdk.DatasetSpec{}, err
 	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.request = req
+	spec, err := d.open(ctx, d.now.Load())
+	for err != nil {
+		if err = d.replace(sdk.KindDataset, err, func(_ context.Context, next *running[datasetControl]) (err error) {
+			spec, err = d.open(ctx, next)
+			return err
+		}); err != nil {
+			return spec, err
+		}
+	}
+	d.spec = &spec
+	return spec, nil
+}
+
+// open opens the data set in a process.
+func (d *Dataset) open(ctx context.Context, now *running[datasetControl]) (sdk.DatasetSpec, error) {
 	inner, cancel := d.bounded(ctx)
 	defer cancel()
-	spec, classes, err := d.ctl.open(inner, req, d.Timeout, d.Validation > 0)
+	spec, classes, err := now.ctl.open(inner, d.request, d.Timeout, d.Validation > 0)
 	if err != nil && inner.Err() != nil && ctx.Err() == nil {
-		return spec, &PluginError{Kind: sdk.KindDataset, Name: d.info.Name, PID: d.PID(), Phase: "open",
+		return spec, &PluginError{Kind: sdk.KindDataset, Name: now.info.Name, PID: d.PID(), Phase: "open",
 			Cause: fmt.Errorf("it did not open within dataset.timeout = %v; fix: raise dataset.timeout if the data take that long to read or download: %w", d.Timeout, err)}
 	}
 	if err != nil {
 		return spec, dataError(ctx, err)
 	}
 	if d.Validation > 0 {
-		if d.held, err = divide(&spec, d.Validation, req.Seed, classes); err != nil {
+		if d.held, err = divide(&spec, d.Validation, d.request.Seed, classes); err != nil {
 			return spec, err
 		}
 	}
-	d.spec = spec
 	if d.Timeout > 0 {
-		d.queue.limit(d.Timeout + margin)
+		now.queue.limit(d.Timeout + margin)
 	}
 	return spec, nil
+}
+
+// restore opens the same data in another process, shares the slots with it and repeats
+// the requests that have not ended.
+func (d *Dataset) restore(ctx context.Context, next *running[datasetControl]) error {
+	spec, err := d.open(ctx, next)
+	if err != nil {
+		return err
+	}
+	if !sameData(spec, *d.spec) {
+		return &DataError{fmt.Errorf("dataset plugin %q was replaced and now opens other data than before (%s instead of %s); fix: do not change the data during a run", next.info.Name, spec.Fingerprint, d.spec.Fingerprint)}
+	}
+	if d.arena != nil {
+		if err := d.share(next.proc); err != nil {
+			return err
+		}
+	}
+	var open []*batchSlot
+	for i := range d.slots {
+		if s := &d.slots[i]; s.ticket != 0 && !s.filled {
+			open = append(open, s)
+		}
+	}
+	slices.SortFunc(open, func(a, b *batchSlot) int { return cmp.Compare(a.ticket, b.ticket) })
+	for _, s := range open {
+		if err := d.submit(next, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sameData reports whether two processes opened the same samples.
+func sameData(a, b sdk.DatasetSpec) bool {
+	a.Notice, b.Notice, a.Source, b.Source = "", "", "", "" // what was read or downloaded, and from where
+	return reflect.DeepEqual(a, b)
 }
 
 // bounded returns a context with the timeout for opening.
@@ -109,23 +164,23 @@ func (d *Dataset) bounded(ctx context.Context) (context.Context, context.CancelF
 
 // Prepare implements [Batches].
 func (d *Dataset) Prepare(slots, batch int) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if slots < 1 || slots > shm.Slots || batch < 1 || d.slots != nil {
 		return fmt.Errorf("%d batch slots of %d samples (at most %d slots, and once)", slots, batch, shm.Slots)
 	}
 	prepared := make([]batchSlot, slots)
 	size := 0
 	for i := range prepared {
-		size = prepared[i].lay(size, batch, &d.spec)
+		size = prepared[i].lay(size, batch, d.spec)
 	}
 	mem, err := d.allocate(size)
 	if err != nil {
 		return err
 	}
 	for i := range prepared {
-		prepared[i].cut(mem, batch, &d.spec)
+		prepared[i].cut(mem, batch, d.spec)
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	d.slots, d.mem = prepared, mem
 	return nil
 }
@@ -144,26 +199,35 @@ func (s *batchSlot) lay(at, batch int, spec *sdk.DatasetSpec) int {
 func (s *batchSlot) cut(mem []byte, batch int, spec *sdk.DatasetSpec) {
 	part := func(at, n int) []byte { return mem[at : at+n : at+n] }
 	s.indices = tensor.View[int64](part(s.at.indices, 8*batch))
+	s.asked.Indices = make([]int64, 0, batch)
 	s.input = part(s.at.input, batch*spec.Input.Bytes())
 	s.target = part(s.at.target, batch*spec.Target.Bytes())
 }
 
 // allocate allocates the memory of all slots, in shared memory if possible.
 func (d *Dataset) allocate(size int) ([]byte, error) {
-	if d.proc == nil || d.proc.ring == nil {
+	p := d.now.Load().proc
+	if p == nil || p.ring == nil {
 		return tensor.Aligned(size), nil
 	}
 	arena, err := shm.New("batches", size)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), d.proc.host.opts.StartTimeout)
-	defer cancel()
-	if err := d.proc.attach(ctx, batchArena, "batches", arena); err != nil {
-		return nil, d.proc.error("attach", errors.Join(err, arena.Close()))
-	}
 	d.arena = arena
+	if err := d.share(p); err != nil {
+		if err := d.replace(sdk.KindDataset, err, d.restore); err != nil {
+			return nil, err // Close closes the arena
+		}
+	}
 	return arena.Bytes(), nil
+}
+
+// share shares the slots' memory with a process.
+func (d *Dataset) share(p *plugin) error {
+	ctx, cancel := context.WithTimeout(context.Background(), p.host.opts.StartTimeout)
+	defer cancel()
+	return p.error("attach", p.attach(ctx, batchArena, "batches", d.arena))
 }
 
 // Request implements [Batches].
@@ -182,25 +246,33 @@ func (d *Dataset) RequestBatch(slot int, b *sdk.Batch) error {
 	if n > len(s.indices) {
 		return fmt.Errorf("batch of %d samples in a slot for %d", n, len(s.indices))
 	}
-	copy(s.indices, b.Indices)
-	s.n = n
-	held, err := d.held.find(b.Split, s.indices[:n])
+	s.asked = sdk.Batch{Split: b.Split, Epoch: b.Epoch, Seed: b.Seed, NoAugment: b.NoAugment, Indices: append(s.asked.Indices[:0], b.Indices...)}
+	s.filled = false
+	held, err := d.held.find(b.Split, s.asked.Indices)
 	if err != nil {
 		return err
 	}
-	split := b.Split
 	if held {
-		split = sdk.Train
+		s.asked.Split, s.asked.NoAugment = sdk.Train, true
 	}
+	err = d.submit(d.now.Load(), s)
+	if err == nil || !d.replaces() {
+		return err
+	}
+	s.ticket = math.MaxUint64 // the last of those to be repeated
+	return d.replace(sdk.KindDataset, err, d.restore)
+}
+
+// submit requests what a slot was asked for from a process. d.mu is held.
+func (d *Dataset) submit(now *running[datasetControl], s *batchSlot) error {
+	n := copy(s.indices, s.asked.Indices)
 	d.op = operation{
 		code: pb.OpFill, arena: batchArena,
-		indices: uint64(s.at.indices), input: uint64(s.at.input), target: uint64(s.at.target),
-		batch: sdk.Batch{
-			Split: split, Epoch: b.Epoch, Seed: b.Seed, NoAugment: held || b.NoAugment, Indices: s.indices[:n],
-			Input: s.input[:n*d.spec.Input.Bytes()], Target: s.target[:n*d.spec.Target.Bytes()],
-		},
+		indices: uint64(s.at.indices), input: uint64(s.at.input), target: uint64(s.at.target), batch: s.asked,
 	}
-	ticket, err := d.queue.submit(&d.op)
+	b := &d.op.batch
+	b.Indices, b.Input, b.Target = s.indices[:n], s.input[:n*d.spec.Input.Bytes()], s.target[:n*d.spec.Target.Bytes()]
+	ticket, err := now.queue.submit(&d.op)
 	s.ticket = ticket
 	return err
 }
@@ -208,27 +280,41 @@ func (d *Dataset) RequestBatch(slot int, b *sdk.Batch) error {
 // Wait implements [Batches].
 func (d *Dataset) Wait(slot int) (input, target []byte, err error) {
 	d.mu.Lock()
+	defer d.mu.Unlock()
 	if slot < 0 || slot >= len(d.slots) || d.slots[slot].ticket == 0 {
-		d.mu.Unlock()
 		return nil, nil, fmt.Errorf("nothing was requested for batch slot %d", slot)
 	}
 	s := &d.slots[slot]
-	ticket, n := s.ticket, s.n
-	d.mu.Unlock()
-	if err := d.queue.wait(ticket, nil); err != nil {
-		return nil, nil, fillError(err)
+	for !s.filled {
+		now, ticket := d.now.Load(), s.ticket
+		d.mu.Unlock()
+		err := now.queue.wait(ticket, nil)
+		d.mu.Lock()
+		switch {
+		case d.now.Load() != now: // replaced meanwhile
+			continue
+		case err != nil && mayRestart(err) && d.replaces():
+			if err = d.replace(sdk.KindDataset, err, d.restore); err == nil {
+				continue
+			}
+		}
+		if err != nil {
+			return nil, nil, fillError(err)
+		}
+		s.filled = true
 	}
+	n := len(s.asked.Indices)
 	return s.input[:n*d.spec.Input.Bytes()], s.target[:n*d.spec.Target.Bytes()], nil
 }
 
 // Close implements [Batches].
 func (d *Dataset) Close(ctx context.Context) error {
 	var err error
-	if d.proc != nil {
-		err = d.proc.close(ctx, d.queue)
+	if now := d.now.Load(); now.proc != nil {
+		err = d.close(ctx)
 	} else {
-		d.queue.close()
-		err = d.ctl.(*localDataset).Close()
+		now.queue.close()
+		err = now.ctl.(*localDataset).Close()
 	}
 	if d.arena != nil {
 		err = errors.Join(err, d.arena.Close())
@@ -275,7 +361,9 @@ type localDataset struct{ local[sdk.Dataset] }
 // InProcessDataset runs an instance in this process.
 func InProcessDataset(d sdk.Dataset) *Dataset {
 	l := &localDataset{newLocal(sdk.KindDataset, d)}
-	return &Dataset{info: l.info, ctl: l, queue: l.queue(l.fill)}
+	out := &Dataset{}
+	out.now.Store(&running[datasetControl]{info: l.info, ctl: l, queue: l.queue(l.fill)})
+	return out
 }
 
 func (l *localDataset) open(ctx context.Context, req sdk.DatasetRequest, _ time.Duration, _ bool) (spec sdk.DatasetSpec, classes []int32, err error) {
@@ -297,4 +385,4 @@ var _ Batches = (*Dataset)(nil)
 
 // Overdue describes a batch that has been outstanding for at least the given time;
 // "" if there is none, or without shared memory.
-func (d *Dataset) Overdue(after time.Duration) string { return d.proc.overdue(after) }
+func (d *Dataset) Overdue(after time.Duration) string { return d.now.Load().proc.overdue(after) }

@@ -224,11 +224,11 @@ func (p *fakePrecision) Update(_ context.Context, foundInf bool) (sdk.ScaleState
 }
 
 func (p *fakePrecision) State(context.Context) (map[string]float64, error) {
-	return map[string]float64{"scale": p.scale}, nil
+	return map[string]float64{"scale": p.scale, "skipped": float64(p.skipped)}, nil
 }
 
 func (p *fakePrecision) Load(_ context.Context, s map[string]float64) error {
-	p.scale = s["scale"]
+	p.scale, p.skipped = s["scale"], uint64(s["skipped"])
 	return nil
 }
 

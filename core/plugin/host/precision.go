@@ -2,10 +2,11 @@ package host
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/trainctl/trainctl/core/engine/graph"
@@ -23,14 +24,26 @@ type Precision struct {
 	// Timeout bounds one update; set before Policy, 0 = half a minute.
 	Timeout time.Duration
 
-	info  sdk.Info
-	ctl   precisionControl
-	queue queue
-	proc  *plugin // nil in process
-
-	mu    sync.Mutex
+	replaceable[precisionControl]
+	past  precisionPast
 	op    operation
 	scale sdk.ScaleState // result of the update in progress
+}
+
+// precisionPast is what brings another process to the state of the one in use.
+type precisionPast struct {
+	options sdk.Options
+	policy  *sdk.Policy        // nil before Policy
+	state   map[string]float64 // nil: as after Policy
+	updates []bool             // since then; true where the gradients had overflowed
+}
+
+// maxUpdates is how many updates are repeated at most.
+const maxUpdates = 1024
+
+// since makes state the one that later updates start from.
+func (p *precisionPast) since(state map[string]float64) {
+	p.state, p.updates = maps.Clone(state), p.updates[:0]
 }
 
 type precisionControl interface {
@@ -42,40 +55,93 @@ type precisionControl interface {
 // StartPrecision starts a precision plugin: a built-in name or a path. The
 // error is a *StartError.
 func (h *Host) StartPrecision(ctx context.Context, plugin string) (*Precision, error) {
-	p, err := h.start(ctx, sdk.KindPrecision, plugin)
+	out := &Precision{}
+	err := out.launch(ctx, func(ctx context.Context) (*running[precisionControl], error) {
+		p, err := h.start(ctx, sdk.KindPrecision, plugin)
+		if err != nil {
+			return nil, err
+		}
+		r := &remotePrecision{p}
+		now := &running[precisionControl]{info: p.info, ctl: r, queue: p.queue(r.update), proc: p}
+		now.queue.limit(updateTimeout + margin)
+		return now, nil
+	})
 	if err != nil {
 		return nil, err
 	}
-	r := &remotePrecision{p}
-	out := &Precision{info: p.info, ctl: r, queue: p.queue(r.update), proc: p}
-	out.queue.limit(updateTimeout + margin)
 	return out, nil
 }
 
-// Info returns the plugin's Info.
-func (p *Precision) Info() sdk.Info { return p.info }
-
-// PID returns the id of the plugin's process, 0 in process.
-func (p *Precision) PID() int { return p.proc.pid() }
-
-// Failed returns an error if the plugin has died or hangs, without a call to it;
-// nil while it can be used.
+// Failed returns an error if the plugin has died or hangs and could not be replaced,
+// without a call to it; nil while it can be used.
 func (p *Precision) Failed() error {
-	if p.proc == nil || p.proc.failure() == nil {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	proc := p.now.Load().proc
+	if proc == nil || proc.failure() == nil {
 		return nil
 	}
-	return p.proc.error("between steps", p.proc.failure())
+	return p.replace(sdk.KindPrecision, proc.error("between steps", proc.failure()), p.restore)
+}
+
+// repeat makes a call, and again after the plugin has been replaced. p.mu is held.
+func (p *Precision) repeat(call func(*running[precisionControl]) error) error {
+	for {
+		err := call(p.now.Load())
+		if err == nil {
+			return nil
+		}
+		if err := p.replace(sdk.KindPrecision, err, p.restore); err != nil {
+			return err
+		}
+	}
+}
+
+// restore brings another process to the state of the one before.
+func (p *Precision) restore(ctx context.Context, next *running[precisionControl]) error {
+	if p.past.policy == nil {
+		return nil
+	}
+	if p.Timeout > 0 {
+		next.queue.limit(p.Timeout + margin)
+	}
+	policy, err := next.ctl.Policy(ctx, p.past.options)
+	if err != nil {
+		return err
+	}
+	if !reflect.DeepEqual(policy, *p.past.policy) {
+		return next.proc.error("policy", errors.New("another process of the same program returned another policy for the same options; fix: Policy must depend on its options alone"))
+	}
+	if p.past.state != nil {
+		if err := next.ctl.Load(ctx, p.past.state); err != nil {
+			return err
+		}
+	}
+	for _, foundInf := range p.past.updates {
+		if _, err := p.update(next, foundInf); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Policy implements [Scaler].
-func (p *Precision) Policy(ctx context.Context, options sdk.Options) (sdk.Policy, error) {
-	policy, err := p.ctl.Policy(ctx, options)
+func (p *Precision) Policy(ctx context.Context, options sdk.Options) (policy sdk.Policy, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.past.options = options
+	err = p.repeat(func(now *running[precisionControl]) error {
+		if p.Timeout > 0 {
+			now.queue.limit(p.Timeout + margin)
+		}
+		policy, err = now.ctl.Policy(ctx, options)
+		return err
+	})
 	if err != nil {
 		return policy, err
 	}
-	if p.Timeout > 0 {
-		p.queue.limit(p.Timeout + margin)
-	}
+	p.past.policy = &policy
+	p.past.since(nil)
 	return policy, p.checkCasts(policy.Casts)
 }
 
@@ -86,7 +152,7 @@ func (p *Precision) checkCasts(casts map[string]sdk.Cast) error {
 		if slices.Contains(op.Names(), graph.Op(name)) {
 			continue
 		}
-		return &StartError{Kind: sdk.KindPrecision, Name: p.info.Name,
+		return &StartError{Kind: sdk.KindPrecision, Name: p.Info().Name,
 			Problem: fmt.Sprintf("its policy casts %q, which is not an operation of trainctl", name),
 			Help:    fmt.Sprintf("correct Casts in the plugin's Policy; the operations are %v", op.Names())}
 	}
@@ -101,36 +167,84 @@ func (p *Precision) Update(ctx context.Context, foundInf bool) (sdk.ScaleState, 
 	if err := ctx.Err(); err != nil {
 		return sdk.ScaleState{}, err
 	}
+	var scale sdk.ScaleState
+	err := p.repeat(func(now *running[precisionControl]) (err error) {
+		scale, err = p.update(now, foundInf)
+		return err
+	})
+	if err == nil && p.replaces() {
+		err = p.note(ctx, foundInf)
+	}
+	return scale, err
+}
+
+// update makes one update. p.mu is held.
+func (p *Precision) update(now *running[precisionControl], foundInf bool) (sdk.ScaleState, error) {
 	p.op = operation{code: pb.OpUpdate, foundInf: foundInf}
-	ticket, err := p.queue.submit(&p.op)
+	ticket, err := now.queue.submit(&p.op)
 	if err != nil {
 		return sdk.ScaleState{}, err
 	}
 	p.scale = sdk.ScaleState{}
-	if err := p.queue.wait(ticket, &p.scale); err != nil {
+	if err := now.queue.wait(ticket, &p.scale); err != nil {
 		return p.scale, err
 	}
 	if err := checkScale(p.scale.Scale); err != nil {
-		return p.scale, &PluginError{Kind: sdk.KindPrecision, Name: p.info.Name, PID: p.PID(), Phase: "update", Cause: err}
+		return p.scale, &PluginError{Kind: sdk.KindPrecision, Name: now.info.Name, PID: p.PID(), Phase: "update", Cause: err}
 	}
 	return p.scale, nil
 }
 
+// note adds an update to those that another process would repeat, and asks for the
+// state when there are many. p.mu is held.
+func (p *Precision) note(ctx context.Context, foundInf bool) error {
+	p.past.updates = append(p.past.updates, foundInf)
+	if len(p.past.updates) < maxUpdates {
+		return nil
+	}
+	_, err := p.state(ctx)
+	return err
+}
+
 // State implements [Scaler].
-func (p *Precision) State(ctx context.Context) (map[string]float64, error) { return p.ctl.State(ctx) }
+func (p *Precision) State(ctx context.Context) (map[string]float64, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.state(ctx)
+}
+
+// state asks for the state, which becomes the one that another process starts from.
+// p.mu is held.
+func (p *Precision) state(ctx context.Context) (state map[string]float64, err error) {
+	err = p.repeat(func(now *running[precisionControl]) error {
+		state, err = now.ctl.State(ctx)
+		return err
+	})
+	if err == nil {
+		p.past.since(state)
+	}
+	return state, err
+}
 
 // Load implements [Scaler].
 func (p *Precision) Load(ctx context.Context, state map[string]float64) error {
-	return p.ctl.Load(ctx, state)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	err := p.repeat(func(now *running[precisionControl]) error { return now.ctl.Load(ctx, state) })
+	if err == nil {
+		p.past.since(state)
+	}
+	return err
 }
 
 // Close implements [Scaler].
 func (p *Precision) Close(ctx context.Context) error {
-	if p.proc != nil {
-		return p.proc.close(ctx, p.queue)
+	now := p.now.Load()
+	if now.proc != nil {
+		return p.close(ctx)
 	}
-	p.queue.close()
-	return p.ctl.(*localPrecision).Close()
+	now.queue.close()
+	return now.ctl.(*localPrecision).Close()
 }
 
 // remotePrecision calls a precision plugin over gRPC.
@@ -174,7 +288,9 @@ type localPrecision struct{ local[sdk.Precision] }
 // InProcessPrecision runs an instance in this process.
 func InProcessPrecision(p sdk.Precision) *Precision {
 	l := &localPrecision{newLocal(sdk.KindPrecision, p)}
-	return &Precision{info: l.info, ctl: l, queue: l.queue(l.update)}
+	out := &Precision{}
+	out.now.Store(&running[precisionControl]{info: l.info, ctl: l, queue: l.queue(l.update)})
+	return out
 }
 
 func (l *localPrecision) Policy(ctx context.Context, options sdk.Options) (sdk.Policy, error) {

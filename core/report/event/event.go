@@ -209,6 +209,18 @@ type BackendRestarted struct {
 	TookMS     float64 `json:"took_ms"`    // since this rank noticed the failure
 }
 
+// PluginRestarted reports that a rank replaced one of its plugins and continues. Backends
+// are replaced on all ranks at once: see [BackendRestarted].
+type PluginRestarted struct {
+	Type      string  `json:"type"`                // "dataset" or "precision"
+	Name      string  `json:"name"`                // as in the configuration
+	PID       int     `json:"pid"`                 // of the new process
+	Restart   int     `json:"restart"`             // how often this rank has replaced it, from 1
+	Operation string  `json:"operation,omitempty"` // the one that the old process was executing
+	Cause     string  `json:"cause"`               // how the old process ended
+	TookMS    float64 `json:"took_ms"`             // until the new process was where the old one was
+}
+
 // BackendPlaced reports where a backend runs that has a choice of places.
 type BackendPlaced struct {
 	Backend   string `json:"backend"`
@@ -286,6 +298,7 @@ func (*PluginLog) Kind() string        { return "plugin_log" }
 func (*Warning) Kind() string          { return "warning" }
 func (*Elastic) Kind() string          { return "elastic" }
 func (*BackendRestarted) Kind() string { return "backend_restarted" }
+func (*PluginRestarted) Kind() string  { return "plugin_restarted" }
 func (*BackendPlaced) Kind() string    { return "backend_placed" }
 func (*PluginFailed) Kind() string     { return "plugin_failed" }
 func (*Refused) Kind() string          { return "refused" }
@@ -308,7 +321,7 @@ var kinds = func() map[string]func() Event {
 		(*RunStarted)(nil), (*RankStarted)(nil), (*PluginStarted)(nil), (*BucketsChosen)(nil),
 		(*PhaseChanged)(nil), (*DatasetOpened)(nil), (*PlanMade)(nil), (*StepDone)(nil),
 		(*EvalDone)(nil), (*CheckpointSaved)(nil), (*CheckpointLoaded)(nil), (*PluginLog)(nil),
-		(*Warning)(nil), (*BackendRestarted)(nil), (*Elastic)(nil), (*BackendPlaced)(nil), (*PluginFailed)(nil),
+		(*Warning)(nil), (*BackendRestarted)(nil), (*PluginRestarted)(nil), (*Elastic)(nil), (*BackendPlaced)(nil), (*PluginFailed)(nil),
 		(*Refused)(nil), (*RankFailed)(nil), (*RankDone)(nil), (*RunDone)(nil),
 	} {
 		t := reflect.TypeOf(e).Elem()

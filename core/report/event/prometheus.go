@@ -30,6 +30,7 @@ type Prometheus struct {
 	saved           int64
 	failed          int64
 	backendRestarts int64
+	pluginRestarts  int64
 }
 
 // NewPrometheus listens on addr ("127.0.0.1:9100"; port 0 takes a free one)
@@ -74,6 +75,8 @@ func (p *Prometheus) Emit(r Record) {
 		if r.Rank <= 0 {
 			p.backendRestarts++
 		}
+	case *PluginRestarted:
+		p.pluginRestarts++
 	case *RankFailed:
 		p.failed++
 	}
@@ -135,6 +138,7 @@ func (p *Prometheus) text() []byte {
 	}
 	b.metric("checkpoints_saved_total", "counter", "Checkpoints made durable.", float64(p.saved))
 	b.metric("backend_restarts_total", "counter", "Groups of backend plugins that were replaced.", float64(p.backendRestarts))
+	b.metric("plugin_restarts_total", "counter", "Data set and precision plugins that were replaced, of all ranks.", float64(p.pluginRestarts))
 	b.metric("rank_failures_total", "counter", "Ranks that died.", float64(p.failed))
 	return b.Bytes()
 }

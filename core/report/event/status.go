@@ -207,6 +207,8 @@ func notices(r Record) []notice {
 			return nil
 		}
 		return []notice{{fmt.Sprintf("backend restarted, generation %d, step %d: %s", e.Generation, e.Step, e.Cause), yellow}}
+	case *PluginRestarted:
+		return []notice{{fmt.Sprintf("%s plugin %q of rank %d restarted after %.2f s (%s): %s", e.Type, e.Name, max(0, r.Rank), e.TookMS/1e3, e.Operation, e.Cause), yellow}}
 	case *Elastic:
 		if r.Rank > 0 {
 			return nil

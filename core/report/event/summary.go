@@ -38,6 +38,10 @@ type Summary struct {
 	// state-dict order, after the last broadcast of the buffers.
 	ParamsSHA256 []string `json:"params_sha256"`
 	Restarts     int      `json:"restarts"`
+
+	// PluginRestarts is how often data set and precision plugins were replaced since the
+	// last start of the ranks, by kind, on all ranks together. Kinds without any are left out.
+	PluginRestarts map[string]int `json:"plugin_restarts,omitempty"`
 }
 
 // DatasetSummary describes the training data.

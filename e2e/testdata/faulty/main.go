@@ -16,6 +16,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
+	"github.com/trainctl/trainctl/plugins/amp"
 	tcp "github.com/trainctl/trainctl/plugins/backend-tcp"
 	"github.com/trainctl/trainctl/plugins/datasets/synthetic"
 )
@@ -179,9 +180,21 @@ func (b *backend) Do(ctx context.Context, c *sdk.Collective) error {
 	return b.Backend.Do(ctx, c)
 }
 
+// precision is amp under another name.
+type precision struct{ sdk.Precision }
+
+// Info is that of amp, with the option.
+func (p precision) Info() sdk.Info {
+	info := p.Precision.Info()
+	info.Name, info.Version = "faulty", "6.6.6"
+	info.Options = append(info.Options, faultOption())
+	return info
+}
+
 func main() {
 	sdk.Serve(sdk.Plugin{
-		Dataset: func() sdk.Dataset { return &dataset{Dataset: synthetic.New()} },
-		Backend: func() sdk.Backend { return &backend{Backend: tcp.New()} },
+		Precision: func() sdk.Precision { return precision{amp.New()} },
+		Dataset:   func() sdk.Dataset { return &dataset{Dataset: synthetic.New()} },
+		Backend:   func() sdk.Backend { return &backend{Backend: tcp.New()} },
 	})
 }
