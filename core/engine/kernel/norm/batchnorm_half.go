@@ -28,16 +28,37 @@ func TakesHalf(hw int) bool {
 // BatchNormStatsHalfOf is BatchNormStatsOf of planes of a half type.
 func BatchNormStatsHalfOf(d tensor.DType, lo, hi, n, c, hw int, x []uint16, mean, variance []float32) {
 	var room [mostHalf]float32
-	size := newPlaneSize(hw, hw)
+	size, head := newPlaneSize(hw, hw), kernel.Head(hw)
 	channelMoments(lo, hi, n, c, hw, max(1, mostHalf/hw), func(at, planes int, known bool, mean float64) moments {
+		if known {
+			return halfMomentsAround(d, planes, hw, head, c*hw, x[at:], float32(mean))
+		}
 		for i := range planes {
 			convert.Widen(d, room[i*hw:][:hw], tensor.Bytes(x[at+i*c*hw:][:hw]))
 		}
-		if !known {
-			return planeMoments(planes, room[:planes*hw], &size)
-		}
-		return momentsAround(planes, room[:planes*hw], float32(mean), &size)
+		return planeMoments(planes, room[:planes*hw], &size)
 	}, mean, variance)
+}
+
+// halfMomentsAround is momentsAround of planes of hw elements of a half type, which lie stride
+// elements apart. Vectors take the first head elements of each.
+func halfMomentsAround(d tensor.DType, planes, hw, head, stride int, x []uint16, center float32) moments {
+	sums := vecBF16MomentsAround
+	if d == tensor.F16 {
+		sums = vecF16MomentsAround
+	}
+	diff, square := sums(planes, &x[0], head, center, 2*stride, 2*hw)
+	around, squares := float64(diff), float64(square)
+	for i := range planes {
+		rest := halfPlane{d: d, x: x[i*stride:][:hw]}
+		for j := head; j < hw; j++ {
+			v := float64(rest.wide(rest.x, j)) - float64(center)
+			around += v
+			squares += v * v
+		}
+	}
+	share := 1 / float64(planes*hw)
+	return moments{float64(center) + around*share, squares - around*around*share}
 }
 
 // BatchNormApplyHalf computes y = (x − mean)·invstd·gamma + beta + residual, and its ReLU

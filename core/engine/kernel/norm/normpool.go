@@ -4,6 +4,7 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel"
 	"github.com/trainctl/trainctl/core/engine/kernel/pool"
 	"github.com/trainctl/trainctl/core/engine/kernel/reduce"
+	"github.com/trainctl/trainctl/core/tensor"
 )
 
 // Batch norm, ReLU and max pooling in one pass over memory each way. The
@@ -17,9 +18,19 @@ import (
 // place of the window may stand: no gradient passes there.
 func BatchNormReLUPool[T kernel.Float](p *pool.Shape, x, mean, invstd, gamma, beta, y []T, idx []int32, scratch []T) {
 	in, out := p.H*p.W, p.OutH()*p.OutW()
+	var s poolStrip
+	inStrips := kernel.Is32[T]() && strips(p)
+	if inStrips {
+		s.set(p, tensor.F32, 1)
+	}
 	for i := range p.N * p.C {
 		ch := i % p.C
 		scale, shift := affine(ch, invstd, gamma, beta)
+		if inStrips {
+			s.mean, s.scale, s.shift = float32(mean[ch]), float32(scale), float32(shift)
+			runStrips(&s, stripPool, kernel.As32(x[i*in:]), kernel.As32(y[i*out:]), nil, idx[i*out:], nil)
+			continue
+		}
 		normPoolPlane(p, x[i*in:][:in], mean[ch], scale, shift, y[i*out:][:out], idx[i*out:][:out], scratch[:in])
 	}
 }
@@ -76,13 +87,15 @@ func (g *poolGrad[T]) channels(lo, hi int, mean, invstd, gamma, dgamma, dbeta, s
 	if kernel.Is32[T]() && spreads(g.p) {
 		g.vectors = g.tile.set(g.p)
 	}
-	if g.inStrips = kernel.Is32[T]() && strips(g.p); g.inStrips {
-		g.strip.set(g.p)
-	}
-	block, count := 1, float64(g.p.N*g.in)
+	block, count, ahead := 1, float64(g.p.N*g.in), g.p.C
 	if g.half.wideX != nil {
-		block = halfBlock(g.p)
-		g.strip.ahead, g.strip.outAhead = 0, 0 // what is widened is in the cache
+		ahead = 0 // what is widened is in the cache
+		if block = halfBlock(g.p); g.half.strips {
+			block = 1
+		}
+	}
+	if g.inStrips = kernel.Is32[T]() && strips(g.p); g.inStrips {
+		g.strip.set(g.p, tensor.F32, ahead)
 	}
 	for ; lo < hi; lo += block {
 		n := min(block, hi-lo)
@@ -121,7 +134,7 @@ type poolGrad[T kernel.Float] struct {
 	vectors  int           // of a run, 0 without vector kernels
 	tile     poolGradTile
 	inStrips bool
-	strip    poolGradStrip
+	strip    poolStrip
 }
 
 // planes are those of channel lo+j of image n.
@@ -135,6 +148,11 @@ func (g *poolGrad[T]) planes(n, lo, j int) (x, y, dy []T, idx []int32, dx []T) {
 	return g.x[i*g.in:][:g.in], g.y[i*g.out:][:g.out], g.dy[i*g.out:][:g.out], idx, g.dx[i*g.in:][:g.in]
 }
 
+// widens reports whether float32's passes see the planes from number i on of a half type.
+func (g *poolGrad[T]) widens(i int) bool {
+	return g.half.wideX != nil && !(g.half.strips && directStrips(g.p, i))
+}
+
 // plane points the tile at a plane.
 func (g *poolGrad[T]) plane(x, y, dy []T, idx []int32, dx []T) *poolGradTile {
 	t := &g.tile
@@ -145,7 +163,7 @@ func (g *poolGrad[T]) plane(x, y, dy []T, idx []int32, dx []T) *poolGradTile {
 // sums are those of count channels from lo on.
 func (g *poolGrad[T]) sums(lo, count int, mean []T) (f poolFactors[T]) {
 	for n := range g.p.N {
-		if g.half.wideX != nil {
+		if g.widens(n*g.p.C + lo) {
 			g.half.widen(n*g.p.C+lo, count)
 		}
 		for j := range count {
@@ -159,6 +177,10 @@ func (g *poolGrad[T]) sums(lo, count int, mean []T) (f poolFactors[T]) {
 
 func (g *poolGrad[T]) sumsPlane(n, lo, j int, mean T) (sum, dot float64) {
 	g.tile.mean, g.strip.mean = float32(mean), float32(mean)
+	if h := &g.half; h.strips && !g.widens(n*g.p.C+lo) {
+		h.strip.mean = float32(mean)
+		return h.run(stripSums, n*g.p.C+lo+j, g.idx)
+	}
 	x, y, dy, idx, _ := g.planes(n, lo, j)
 	switch {
 	case g.vectors > 0:
@@ -166,7 +188,7 @@ func (g *poolGrad[T]) sumsPlane(n, lo, j int, mean T) (sum, dot float64) {
 		normPoolSums(g.vectors, t)
 		return float64(t.sum), float64(t.dot)
 	case g.inStrips:
-		return g.strip.run(false, kernel.As32(x), kernel.As32(y), kernel.As32(dy), idx, kernel.As32(x))
+		return runStrips(&g.strip, stripSums, kernel.As32(x), kernel.As32(y), kernel.As32(dy), idx, kernel.As32(x))
 	}
 	for j, at := range idx {
 		if !(y[j] <= 0) {
@@ -181,13 +203,14 @@ func (g *poolGrad[T]) sumsPlane(n, lo, j int, mean T) (sum, dot float64) {
 // dy at the places of the maxima, and adds up each.
 func (g *poolGrad[T]) input(lo, count int, mean []T, f *poolFactors[T]) (totals [mostChannels]float64) {
 	for n := range g.p.N {
-		if g.half.wideX != nil {
+		widens := g.widens(n*g.p.C + lo)
+		if widens {
 			g.half.widen(n*g.p.C+lo, count)
 		}
 		for j := range count {
 			totals[j] += g.inputPlane(n, lo, j, mean[lo+j], f.meanDy[j], f.slope[j], f.scale[j])
 		}
-		if g.half.wideX != nil {
+		if widens {
 			g.half.round(n*g.p.C+lo, count)
 		}
 	}
@@ -197,14 +220,19 @@ func (g *poolGrad[T]) input(lo, count int, mean []T, f *poolFactors[T]) (totals 
 func (g *poolGrad[T]) inputPlane(n, lo, j int, mean, meanDy, slope, scale T) (sum float64) {
 	t, s := &g.tile, &g.strip
 	t.mean, t.meanDy, t.slope, t.scale = float32(mean), float32(meanDy), float32(slope), float32(scale)
-	s.mean, s.meanDy, s.slope, s.scale = t.mean, t.meanDy, t.slope, t.scale
+	s.mean, s.shift, s.slope, s.scale = t.mean, t.meanDy, t.slope, t.scale
+	if h := &g.half; h.strips && !g.widens(n*g.p.C+lo) {
+		h.strip.mean, h.strip.shift, h.strip.slope, h.strip.scale = t.mean, t.meanDy, t.slope, t.scale
+		sum, _ = h.run(stripGrad, n*g.p.C+lo+j, g.idx)
+		return sum
+	}
 	x, y, dy, idx, dx := g.planes(n, lo, j)
 	switch {
 	case g.vectors > 0:
 		normPoolGrad(g.vectors, g.plane(x, y, dy, idx, dx))
 		return float64(t.sum)
 	case g.inStrips:
-		sum, _ = s.run(true, kernel.As32(x), kernel.As32(y), kernel.As32(dy), idx, kernel.As32(dx))
+		sum, _ = runStrips(s, stripGrad, kernel.As32(x), kernel.As32(y), kernel.As32(dy), idx, kernel.As32(dx))
 		return sum
 	}
 	for j, v := range x {

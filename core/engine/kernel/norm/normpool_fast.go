@@ -1,8 +1,11 @@
 package norm
 
 import (
+	"unsafe"
+
 	"github.com/trainctl/trainctl/core/engine/kernel"
 	"github.com/trainctl/trainctl/core/engine/kernel/pool"
+	"github.com/trainctl/trainctl/core/tensor"
 )
 
 // poolGradTile is a call of the vector kernels of the backward pass of batch
@@ -57,22 +60,23 @@ func (t *poolGradTile) set(p *pool.Shape) (vectors int) {
 	return vectors
 }
 
-// poolGradStrip is a call of the vector kernels for registers of 8 lanes: up to 8 columns
-// of pooled values over all rows of a plane. The layout is known to gen/norm/normpool_strip.go.
-type poolGradStrip struct {
-	rows                       int // pooled ones
-	x                          *float32
-	width                      int // bytes between rows of x and dx
-	dy, y                      *float32
-	idx                        *int32
-	outStride                  int // bytes between rows of dy, y and idx
-	dx                         *float32
-	from                       int         // place of the strip's first pixel
-	n, left, right             kernel.Mask // columns of dy, and of the two vectors below
-	mean, meanDy, slope, scale float32
-	sum, dot                   float32 // results
-	ahead, outAhead            int     // bytes to the next image's plane, of x and of dy
+// poolStrip is a call of the vector kernels for registers of 8 lanes: up to 8 columns of pooled
+// values over all rows of a plane of float32 or halves. The layout is known to gen/norm/normpool_strip.go.
+type poolStrip struct {
+	rows                      int // pooled ones
+	x                         unsafe.Pointer
+	width                     int // bytes between rows of x and dx
+	dy, y                     unsafe.Pointer
+	idx                       *int32
+	outStride                 int // bytes between rows of dy and y
+	dx                        unsafe.Pointer
+	from                      int         // place of the strip's first pixel
+	n, left, right            kernel.Mask // columns of dy, and of the two vectors below
+	mean, shift, slope, scale float32     // shift: forward, what is added; backward, the mean of dy
+	sum, dot                  float32     // results
+	ahead, outAhead           int         // bytes to the plane that comes next, of x and of dy
 	stripTable
+	d tensor.DType // of the images
 }
 
 // stripTable holds how much places grow by from one pair of rows to the next, and those of
@@ -86,13 +90,21 @@ const stripLanes = 8
 
 // strips reports whether the kernels of strips fit.
 func strips(p *pool.Shape) bool {
-	return kernel.Current() == kernel.AVX2 && p.Halves() && p.H%2 == 0 && p.W%2 == 0
+	return (kernel.Current() == kernel.AVX2 || kernel.Current() == kernel.NEON) && p.Halves() && p.H%2 == 0 && p.W%2 == 0
 }
 
-// set prepares everything but the plane.
-func (t *poolGradStrip) set(p *pool.Shape) {
-	t.rows, t.width, t.outStride = p.H/2, 4*p.W, 2*p.W
-	t.ahead, t.outAhead = 4*p.C*p.H*p.W, p.C*p.H*p.W
+// directStrips reports whether the kernels may read the i-th of p's planes of a half type where it lies: they
+// read up to 8 halves from the last columns on, and what follows the last planes may not be there.
+func directStrips(p *pool.Shape, i int) bool {
+	return p.W%(2*stripLanes) == 0 || (p.N*p.C-1-i)*p.H*p.W >= 4*stripLanes
+}
+
+// set prepares everything but the plane, for images of d of which as many planes as there are channels
+// lie between one and the next to come.
+func (t *poolStrip) set(p *pool.Shape, d tensor.DType, channels int) {
+	size := d.Size()
+	t.d, t.rows, t.width, t.outStride = d, p.H/2, size*p.W, size*p.W/2
+	t.ahead, t.outAhead = size*channels*p.H*p.W, size*channels*p.H*p.W/4
 	for i := range t.step {
 		t.step[i] = int32(2 * p.W)
 		lane := [stripLanes]int{0, 1, 4, 5, 2, 3, 6, 7}[i] // whose even and odd columns are interleaved within halves
@@ -102,24 +114,89 @@ func (t *poolGradStrip) set(p *pool.Shape) {
 	}
 }
 
-// run calls the kernel of one pass for each strip of a plane, and adds up their results.
-func (t *poolGradStrip) run(grad bool, x, y, dy []float32, idx []int32, dx []float32) (sum, dot float64) {
-	for j := 0; j < t.width/8; j += stripLanes {
-		n := min(stripLanes, t.width/8-j)
-		t.from, t.x, t.y, t.dy, t.idx, t.dx = 2*j, &x[2*j], &y[j], &dy[j], &idx[j], &dx[2*j]
-		t.n, t.left, t.right = kernel.FirstLanes(n), kernel.FirstLanes(min(2*n, stripLanes)), kernel.FirstLanes(max(2*n-stripLanes, 0))
-		switch {
-		case grad && n == stripLanes:
-			vecStripGrad(t)
-		case grad:
-			vecStripGradPart(t)
-		case n == stripLanes:
-			vecStripSums(t)
-		default:
-			vecStripSumsPart(t)
+// The passes over a strip.
+const (
+	stripPool = iota // forward; without dy and dx
+	stripSums
+	stripGrad
+)
+
+// runStrips calls the kernel of a pass for each strip of a plane, and adds up their results.
+func runStrips[E float32 | uint16](t *poolStrip, pass int, x, y, dy []E, idx []int32, dx []E) (sum, dot float64) {
+	columns := t.outStride / t.d.Size()
+	for j := 0; j < columns; j += stripLanes {
+		n := min(stripLanes, columns-j)
+		t.from, t.x, t.y, t.idx = 2*j, unsafe.Pointer(&x[2*j]), unsafe.Pointer(&y[j]), &idx[j]
+		if pass != stripPool {
+			t.dy, t.dx = unsafe.Pointer(&dy[j]), unsafe.Pointer(&dx[2*j])
 		}
+		t.n, t.left, t.right = kernel.FirstLanes(n), kernel.FirstLanes(min(2*n, stripLanes)), kernel.FirstLanes(max(2*n-stripLanes, 0))
+		t.run(pass, n == stripLanes)
 		sum += float64(t.sum)
 		dot += float64(t.dot)
 	}
 	return sum, dot
+}
+
+// run calls a kernel: of a strip of 8 columns, or of fewer.
+func (t *poolStrip) run(pass int, whole bool) {
+	switch t.d {
+	case tensor.F16:
+		t.runF16(pass, whole)
+	case tensor.BF16:
+		t.runBF16(pass, whole)
+	default:
+		t.runF32(pass, whole)
+	}
+}
+
+func (t *poolStrip) runF32(pass int, whole bool) {
+	switch {
+	case pass == stripPool && whole:
+		vecStripPool(t)
+	case pass == stripPool:
+		vecStripPoolPart(t)
+	case pass == stripSums && whole:
+		vecStripSums(t)
+	case pass == stripSums:
+		vecStripSumsPart(t)
+	case whole:
+		vecStripGrad(t)
+	default:
+		vecStripGradPart(t)
+	}
+}
+
+func (t *poolStrip) runF16(pass int, whole bool) {
+	switch {
+	case pass == stripPool && whole:
+		vecF16StripPool(t)
+	case pass == stripPool:
+		vecF16StripPoolPart(t)
+	case pass == stripSums && whole:
+		vecF16StripSums(t)
+	case pass == stripSums:
+		vecF16StripSumsPart(t)
+	case whole:
+		vecF16StripGrad(t)
+	default:
+		vecF16StripGradPart(t)
+	}
+}
+
+func (t *poolStrip) runBF16(pass int, whole bool) {
+	switch {
+	case pass == stripPool && whole:
+		vecBF16StripPool(t)
+	case pass == stripPool:
+		vecBF16StripPoolPart(t)
+	case pass == stripSums && whole:
+		vecBF16StripSums(t)
+	case pass == stripSums:
+		vecBF16StripSumsPart(t)
+	case whole:
+		vecBF16StripGrad(t)
+	default:
+		vecBF16StripGradPart(t)
+	}
 }

@@ -9,9 +9,10 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// Batch norm, ReLU and pooling of a half type at every level with vectors: a few planes are
-// widened where they stay in the L1 cache, go through float32's passes, and what they write
-// is rounded once. AVX512-BF16 has kernels of its own (normpool_bf16.go).
+// Batch norm, ReLU and pooling of a half type at every level with vectors. With registers of 8
+// lanes, kernels widen what they load and round what they store. AVX512-BF16 has kernels of its
+// own (normpool_bf16.go). Otherwise a few planes are widened where they stay in the L1 cache, go
+// through float32's passes, and what they write is rounded once.
 
 // TakesHalfPool reports whether planes of this geometry go this way at the active level.
 func TakesHalfPool(p *pool.Shape) bool {
@@ -34,7 +35,17 @@ func HalfPoolScratch(p *pool.Shape) int {
 func BatchNormReLUPoolHalf(d tensor.DType, p *pool.Shape, x []uint16, mean, invstd, gamma, beta []float32, y []uint16, idx []int32, scratch []float32) {
 	in, out, planes := p.H*p.W, p.OutH()*p.OutW(), p.N*p.C
 	normal, room := scratch[:in], scratch[in:]
-	for i, block := 0, mostHalf/in; i < planes; i += block {
+	var s poolStrip
+	first := 0
+	if strips(p) {
+		s.set(p, d, 1)
+		for ; first < planes && directStrips(p, first); first++ {
+			s.mean = mean[first%p.C]
+			s.scale, s.shift = affine(first%p.C, invstd, gamma, beta)
+			runStrips(&s, stripPool, x[first*in:], y[first*out:], nil, idx[first*out:], nil)
+		}
+	}
+	for i, block := first, mostHalf/in; i < planes; i += block {
 		n := min(block, planes-i)
 		wide, pooled := room[:n*in], room[n*in:][:n*out]
 		convert.Widen(d, wide, tensor.Bytes(x[i*in:][:n*in]))
@@ -51,7 +62,10 @@ func BatchNormReLUPoolHalf(d tensor.DType, p *pool.Shape, x []uint16, mean, invs
 // parameters and sums are float32. scratch holds HalfPoolScratch elements.
 func BatchNormReLUPoolGradHalfOf(d tensor.DType, lo, hi int, p *pool.Shape, x, y, dy []uint16, idx []int32, mean, invstd, gamma []float32, dx []uint16, dgamma, dbeta, sums []float32, accumulate bool, scratch []float32) {
 	in, out, block := p.H*p.W, p.OutH()*p.OutW(), halfBlock(p)
-	half := halfImages[float32]{d, in, out, x, y, dy, dx, scratch[:block*in], scratch[block*in:][:block*out], scratch[block*(in+out):][:block*out]}
+	half := halfImages[float32]{d: d, in: in, out: out, x: x, y: y, dy: dy, dx: dx, wideX: scratch[:block*in], wideY: scratch[block*in:][:block*out], grad: scratch[block*(in+out):][:block*out]}
+	if half.strips = strips(p); half.strips {
+		half.strip.set(p, d, p.C)
+	}
 	g := poolGrad[float32]{p: p, in: in, out: out, idx: idx, half: half}
 	g.channels(lo, hi, mean, invstd, gamma, dgamma, dbeta, sums, accumulate)
 }
@@ -62,6 +76,13 @@ type halfImages[T kernel.Float] struct {
 	in, out            int
 	x, y, dy, dx       []uint16
 	wideX, wideY, grad []T
+	strips             bool // kernels read and write planes where they lie, as far as directStrips says
+	strip              poolStrip
+}
+
+// run is a pass of those kernels over plane i.
+func (h *halfImages[T]) run(pass, i int, idx []int32) (sum, dot float64) {
+	return runStrips(&h.strip, pass, h.x[i*h.in:], h.y[i*h.out:], h.dy[i*h.out:], idx[i*h.out:], h.dx[i*h.in:])
 }
 
 // widen reads n planes of x, y and dy from number i on.

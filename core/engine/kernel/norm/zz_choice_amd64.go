@@ -215,6 +215,14 @@ func vecReLUNormGradRows(rows int, x *float32, y *float32, dy *float32, vectors 
 	}
 }
 
+// vecF16MomentsAround is Σ(x−center) and Σ(x−center)² of planes of n elements, a multiple of 16, that lie bytes apart.
+func vecF16MomentsAround(planes int, x *uint16, n int, center float32, bytes int, ahead int) (diff float32, square float32) {
+	if kernel.Wide() {
+		return f16MomentsAroundAVX512(planes, x, n, center, bytes, ahead)
+	}
+	return f16MomentsAroundAVX2(planes, x, n, center, bytes, ahead)
+}
+
 // vecF16Apply computes y = max((x−mean)·scale + shift, floor), NaN staying NaN, rounded once. n is a multiple of 16.
 func vecF16Apply(x *uint16, mean float32, scale float32, shift float32, floor float32, y *uint16, n int) {
 	if kernel.Wide() {
@@ -273,6 +281,14 @@ func vecF16ReLUGrad(x *uint16, y *uint16, dy *uint16, mean float32, meanDy float
 	} else {
 		f16ReLUGradAVX2(x, y, dy, mean, meanDy, slope, scale, dx, n)
 	}
+}
+
+// vecBF16MomentsAround is Σ(x−center) and Σ(x−center)² of planes of n elements, a multiple of 16, that lie bytes apart.
+func vecBF16MomentsAround(planes int, x *uint16, n int, center float32, bytes int, ahead int) (diff float32, square float32) {
+	if kernel.Wide() {
+		return bf16MomentsAroundAVX512(planes, x, n, center, bytes, ahead)
+	}
+	return bf16MomentsAroundAVX2(planes, x, n, center, bytes, ahead)
 }
 
 // vecBF16Apply computes y = max((x−mean)·scale + shift, floor), NaN staying NaN, rounded once. n is a multiple of 16.
@@ -335,24 +351,94 @@ func vecBF16ReLUGrad(x *uint16, y *uint16, dy *uint16, mean float32, meanDy floa
 	}
 }
 
+// vecStripPool normalises, pools pairs of rows, and writes what is positive of the maxima, and their places.
+func vecStripPool(poolStrip *poolStrip) {
+	stripPoolAVX2(poolStrip)
+}
+
 // vecStripSums adds up dy and dy·(x−mean).
-func vecStripSums(poolGradStrip *poolGradStrip) {
-	stripSumsAVX2(poolGradStrip)
+func vecStripSums(poolStrip *poolStrip) {
+	stripSumsAVX2(poolStrip)
 }
 
 // vecStripGrad writes dx = (dy − meanDy − (x−mean)·slope)·scale, and adds it up.
-func vecStripGrad(poolGradStrip *poolGradStrip) {
-	stripGradAVX2(poolGradStrip)
+func vecStripGrad(poolStrip *poolStrip) {
+	stripGradAVX2(poolStrip)
+}
+
+// vecStripPoolPart normalises, pools pairs of rows, and writes what is positive of the maxima, and their places.
+func vecStripPoolPart(poolStrip *poolStrip) {
+	stripPoolPartAVX2(poolStrip)
 }
 
 // vecStripSumsPart adds up dy and dy·(x−mean).
-func vecStripSumsPart(poolGradStrip *poolGradStrip) {
-	stripSumsPartAVX2(poolGradStrip)
+func vecStripSumsPart(poolStrip *poolStrip) {
+	stripSumsPartAVX2(poolStrip)
 }
 
 // vecStripGradPart writes dx = (dy − meanDy − (x−mean)·slope)·scale, and adds it up.
-func vecStripGradPart(poolGradStrip *poolGradStrip) {
-	stripGradPartAVX2(poolGradStrip)
+func vecStripGradPart(poolStrip *poolStrip) {
+	stripGradPartAVX2(poolStrip)
+}
+
+// vecF16StripPool normalises, pools pairs of rows, and writes what is positive of the maxima, and their places.
+func vecF16StripPool(poolStrip *poolStrip) {
+	f16StripPoolAVX2(poolStrip)
+}
+
+// vecF16StripSums adds up dy and dy·(x−mean).
+func vecF16StripSums(poolStrip *poolStrip) {
+	f16StripSumsAVX2(poolStrip)
+}
+
+// vecF16StripGrad writes dx = (dy − meanDy − (x−mean)·slope)·scale, and adds it up.
+func vecF16StripGrad(poolStrip *poolStrip) {
+	f16StripGradAVX2(poolStrip)
+}
+
+// vecF16StripPoolPart normalises, pools pairs of rows, and writes what is positive of the maxima, and their places.
+func vecF16StripPoolPart(poolStrip *poolStrip) {
+	f16StripPoolPartAVX2(poolStrip)
+}
+
+// vecF16StripSumsPart adds up dy and dy·(x−mean).
+func vecF16StripSumsPart(poolStrip *poolStrip) {
+	f16StripSumsPartAVX2(poolStrip)
+}
+
+// vecF16StripGradPart writes dx = (dy − meanDy − (x−mean)·slope)·scale, and adds it up.
+func vecF16StripGradPart(poolStrip *poolStrip) {
+	f16StripGradPartAVX2(poolStrip)
+}
+
+// vecBF16StripPool normalises, pools pairs of rows, and writes what is positive of the maxima, and their places.
+func vecBF16StripPool(poolStrip *poolStrip) {
+	bf16StripPoolAVX2(poolStrip)
+}
+
+// vecBF16StripSums adds up dy and dy·(x−mean).
+func vecBF16StripSums(poolStrip *poolStrip) {
+	bf16StripSumsAVX2(poolStrip)
+}
+
+// vecBF16StripGrad writes dx = (dy − meanDy − (x−mean)·slope)·scale, and adds it up.
+func vecBF16StripGrad(poolStrip *poolStrip) {
+	bf16StripGradAVX2(poolStrip)
+}
+
+// vecBF16StripPoolPart normalises, pools pairs of rows, and writes what is positive of the maxima, and their places.
+func vecBF16StripPoolPart(poolStrip *poolStrip) {
+	bf16StripPoolPartAVX2(poolStrip)
+}
+
+// vecBF16StripSumsPart adds up dy and dy·(x−mean).
+func vecBF16StripSumsPart(poolStrip *poolStrip) {
+	bf16StripSumsPartAVX2(poolStrip)
+}
+
+// vecBF16StripGradPart writes dx = (dy − meanDy − (x−mean)·slope)·scale, and adds it up.
+func vecBF16StripGradPart(poolStrip *poolStrip) {
+	bf16StripGradPartAVX2(poolStrip)
 }
 
 // vecHalfNorm computes y = max((x−mean)·scale + shift + residual, floor), rounded once. residualStep is bytes per 32 pixels.

@@ -124,6 +124,11 @@ func vecReLUNormGradRows(rows int, x *float32, y *float32, dy *float32, vectors 
 	reluNormGradRowsNEON(rows, x, y, dy, vectors, rest, uintptr(tail), mean, meanDy, slope, scale, dx, bytes)
 }
 
+// vecF16MomentsAround is Σ(x−center) and Σ(x−center)² of planes of n elements, a multiple of 16, that lie bytes apart.
+func vecF16MomentsAround(planes int, x *uint16, n int, center float32, bytes int, ahead int) (diff float32, square float32) {
+	return f16MomentsAroundNEON(planes, x, n, center, bytes, ahead)
+}
+
 // vecF16Apply computes y = max((x−mean)·scale + shift, floor), NaN staying NaN, rounded once. n is a multiple of 16.
 func vecF16Apply(x *uint16, mean float32, scale float32, shift float32, floor float32, y *uint16, n int) {
 	f16ApplyNEON(x, mean, scale, shift, floor, y, n)
@@ -157,6 +162,11 @@ func vecF16Grad(x *uint16, dy *uint16, mean float32, meanDy float32, slope float
 // vecF16ReLUGrad computes dx = (d − meanDy − (x−mean)·slope)·scale, where d is dy where y > 0, rounded once. n is a multiple of 16.
 func vecF16ReLUGrad(x *uint16, y *uint16, dy *uint16, mean float32, meanDy float32, slope float32, scale float32, dx *uint16, n int) {
 	f16ReLUGradNEON(x, y, dy, mean, meanDy, slope, scale, dx, n)
+}
+
+// vecBF16MomentsAround is Σ(x−center) and Σ(x−center)² of planes of n elements, a multiple of 16, that lie bytes apart.
+func vecBF16MomentsAround(planes int, x *uint16, n int, center float32, bytes int, ahead int) (diff float32, square float32) {
+	return bf16MomentsAroundNEON(planes, x, n, center, bytes, ahead)
 }
 
 // vecBF16Apply computes y = max((x−mean)·scale + shift, floor), NaN staying NaN, rounded once. n is a multiple of 16.
@@ -194,24 +204,94 @@ func vecBF16ReLUGrad(x *uint16, y *uint16, dy *uint16, mean float32, meanDy floa
 	bf16ReLUGradNEON(x, y, dy, mean, meanDy, slope, scale, dx, n)
 }
 
+// vecStripPool normalises, pools pairs of rows, and writes what is positive of the maxima, and their places.
+func vecStripPool(poolStrip *poolStrip) {
+	stripPoolNEON(poolStrip)
+}
+
 // vecStripSums adds up dy and dy·(x−mean).
-func vecStripSums(poolGradStrip *poolGradStrip) {
-	stripSumsNEON(poolGradStrip)
+func vecStripSums(poolStrip *poolStrip) {
+	stripSumsNEON(poolStrip)
 }
 
 // vecStripGrad writes dx = (dy − meanDy − (x−mean)·slope)·scale, and adds it up.
-func vecStripGrad(poolGradStrip *poolGradStrip) {
-	stripGradNEON(poolGradStrip)
+func vecStripGrad(poolStrip *poolStrip) {
+	stripGradNEON(poolStrip)
+}
+
+// vecStripPoolPart normalises, pools pairs of rows, and writes what is positive of the maxima, and their places.
+func vecStripPoolPart(poolStrip *poolStrip) {
+	stripPoolPartNEON(poolStrip)
 }
 
 // vecStripSumsPart adds up dy and dy·(x−mean).
-func vecStripSumsPart(poolGradStrip *poolGradStrip) {
-	stripSumsPartNEON(poolGradStrip)
+func vecStripSumsPart(poolStrip *poolStrip) {
+	stripSumsPartNEON(poolStrip)
 }
 
 // vecStripGradPart writes dx = (dy − meanDy − (x−mean)·slope)·scale, and adds it up.
-func vecStripGradPart(poolGradStrip *poolGradStrip) {
-	stripGradPartNEON(poolGradStrip)
+func vecStripGradPart(poolStrip *poolStrip) {
+	stripGradPartNEON(poolStrip)
+}
+
+// vecF16StripPool normalises, pools pairs of rows, and writes what is positive of the maxima, and their places.
+func vecF16StripPool(poolStrip *poolStrip) {
+	f16StripPoolNEON(poolStrip)
+}
+
+// vecF16StripSums adds up dy and dy·(x−mean).
+func vecF16StripSums(poolStrip *poolStrip) {
+	f16StripSumsNEON(poolStrip)
+}
+
+// vecF16StripGrad writes dx = (dy − meanDy − (x−mean)·slope)·scale, and adds it up.
+func vecF16StripGrad(poolStrip *poolStrip) {
+	f16StripGradNEON(poolStrip)
+}
+
+// vecF16StripPoolPart normalises, pools pairs of rows, and writes what is positive of the maxima, and their places.
+func vecF16StripPoolPart(poolStrip *poolStrip) {
+	f16StripPoolPartNEON(poolStrip)
+}
+
+// vecF16StripSumsPart adds up dy and dy·(x−mean).
+func vecF16StripSumsPart(poolStrip *poolStrip) {
+	f16StripSumsPartNEON(poolStrip)
+}
+
+// vecF16StripGradPart writes dx = (dy − meanDy − (x−mean)·slope)·scale, and adds it up.
+func vecF16StripGradPart(poolStrip *poolStrip) {
+	f16StripGradPartNEON(poolStrip)
+}
+
+// vecBF16StripPool normalises, pools pairs of rows, and writes what is positive of the maxima, and their places.
+func vecBF16StripPool(poolStrip *poolStrip) {
+	bf16StripPoolNEON(poolStrip)
+}
+
+// vecBF16StripSums adds up dy and dy·(x−mean).
+func vecBF16StripSums(poolStrip *poolStrip) {
+	bf16StripSumsNEON(poolStrip)
+}
+
+// vecBF16StripGrad writes dx = (dy − meanDy − (x−mean)·slope)·scale, and adds it up.
+func vecBF16StripGrad(poolStrip *poolStrip) {
+	bf16StripGradNEON(poolStrip)
+}
+
+// vecBF16StripPoolPart normalises, pools pairs of rows, and writes what is positive of the maxima, and their places.
+func vecBF16StripPoolPart(poolStrip *poolStrip) {
+	bf16StripPoolPartNEON(poolStrip)
+}
+
+// vecBF16StripSumsPart adds up dy and dy·(x−mean).
+func vecBF16StripSumsPart(poolStrip *poolStrip) {
+	bf16StripSumsPartNEON(poolStrip)
+}
+
+// vecBF16StripGradPart writes dx = (dy − meanDy − (x−mean)·slope)·scale, and adds it up.
+func vecBF16StripGradPart(poolStrip *poolStrip) {
+	bf16StripGradPartNEON(poolStrip)
 }
 
 // vecHalfNorm computes y = max((x−mean)·scale + shift + residual, floor), rounded once. residualStep is bytes per 32 pixels.

@@ -131,6 +131,12 @@ func vecReLUNormGradRows(rows int, x *float32, y *float32, dy *float32, vectors 
 	kernel.NoVectors()
 }
 
+// vecF16MomentsAround is Σ(x−center) and Σ(x−center)² of planes of n elements, a multiple of 16, that lie bytes apart.
+func vecF16MomentsAround(planes int, x *uint16, n int, center float32, bytes int, ahead int) (diff float32, square float32) {
+	kernel.NoVectors()
+	return
+}
+
 // vecF16Apply computes y = max((x−mean)·scale + shift, floor), NaN staying NaN, rounded once. n is a multiple of 16.
 func vecF16Apply(x *uint16, mean float32, scale float32, shift float32, floor float32, y *uint16, n int) {
 	kernel.NoVectors()
@@ -167,6 +173,12 @@ func vecF16Grad(x *uint16, dy *uint16, mean float32, meanDy float32, slope float
 // vecF16ReLUGrad computes dx = (d − meanDy − (x−mean)·slope)·scale, where d is dy where y > 0, rounded once. n is a multiple of 16.
 func vecF16ReLUGrad(x *uint16, y *uint16, dy *uint16, mean float32, meanDy float32, slope float32, scale float32, dx *uint16, n int) {
 	kernel.NoVectors()
+}
+
+// vecBF16MomentsAround is Σ(x−center) and Σ(x−center)² of planes of n elements, a multiple of 16, that lie bytes apart.
+func vecBF16MomentsAround(planes int, x *uint16, n int, center float32, bytes int, ahead int) (diff float32, square float32) {
+	kernel.NoVectors()
+	return
 }
 
 // vecBF16Apply computes y = max((x−mean)·scale + shift, floor), NaN staying NaN, rounded once. n is a multiple of 16.
@@ -207,23 +219,93 @@ func vecBF16ReLUGrad(x *uint16, y *uint16, dy *uint16, mean float32, meanDy floa
 	kernel.NoVectors()
 }
 
+// vecStripPool normalises, pools pairs of rows, and writes what is positive of the maxima, and their places.
+func vecStripPool(poolStrip *poolStrip) {
+	kernel.NoVectors()
+}
+
 // vecStripSums adds up dy and dy·(x−mean).
-func vecStripSums(poolGradStrip *poolGradStrip) {
+func vecStripSums(poolStrip *poolStrip) {
 	kernel.NoVectors()
 }
 
 // vecStripGrad writes dx = (dy − meanDy − (x−mean)·slope)·scale, and adds it up.
-func vecStripGrad(poolGradStrip *poolGradStrip) {
+func vecStripGrad(poolStrip *poolStrip) {
+	kernel.NoVectors()
+}
+
+// vecStripPoolPart normalises, pools pairs of rows, and writes what is positive of the maxima, and their places.
+func vecStripPoolPart(poolStrip *poolStrip) {
 	kernel.NoVectors()
 }
 
 // vecStripSumsPart adds up dy and dy·(x−mean).
-func vecStripSumsPart(poolGradStrip *poolGradStrip) {
+func vecStripSumsPart(poolStrip *poolStrip) {
 	kernel.NoVectors()
 }
 
 // vecStripGradPart writes dx = (dy − meanDy − (x−mean)·slope)·scale, and adds it up.
-func vecStripGradPart(poolGradStrip *poolGradStrip) {
+func vecStripGradPart(poolStrip *poolStrip) {
+	kernel.NoVectors()
+}
+
+// vecF16StripPool normalises, pools pairs of rows, and writes what is positive of the maxima, and their places.
+func vecF16StripPool(poolStrip *poolStrip) {
+	kernel.NoVectors()
+}
+
+// vecF16StripSums adds up dy and dy·(x−mean).
+func vecF16StripSums(poolStrip *poolStrip) {
+	kernel.NoVectors()
+}
+
+// vecF16StripGrad writes dx = (dy − meanDy − (x−mean)·slope)·scale, and adds it up.
+func vecF16StripGrad(poolStrip *poolStrip) {
+	kernel.NoVectors()
+}
+
+// vecF16StripPoolPart normalises, pools pairs of rows, and writes what is positive of the maxima, and their places.
+func vecF16StripPoolPart(poolStrip *poolStrip) {
+	kernel.NoVectors()
+}
+
+// vecF16StripSumsPart adds up dy and dy·(x−mean).
+func vecF16StripSumsPart(poolStrip *poolStrip) {
+	kernel.NoVectors()
+}
+
+// vecF16StripGradPart writes dx = (dy − meanDy − (x−mean)·slope)·scale, and adds it up.
+func vecF16StripGradPart(poolStrip *poolStrip) {
+	kernel.NoVectors()
+}
+
+// vecBF16StripPool normalises, pools pairs of rows, and writes what is positive of the maxima, and their places.
+func vecBF16StripPool(poolStrip *poolStrip) {
+	kernel.NoVectors()
+}
+
+// vecBF16StripSums adds up dy and dy·(x−mean).
+func vecBF16StripSums(poolStrip *poolStrip) {
+	kernel.NoVectors()
+}
+
+// vecBF16StripGrad writes dx = (dy − meanDy − (x−mean)·slope)·scale, and adds it up.
+func vecBF16StripGrad(poolStrip *poolStrip) {
+	kernel.NoVectors()
+}
+
+// vecBF16StripPoolPart normalises, pools pairs of rows, and writes what is positive of the maxima, and their places.
+func vecBF16StripPoolPart(poolStrip *poolStrip) {
+	kernel.NoVectors()
+}
+
+// vecBF16StripSumsPart adds up dy and dy·(x−mean).
+func vecBF16StripSumsPart(poolStrip *poolStrip) {
+	kernel.NoVectors()
+}
+
+// vecBF16StripGradPart writes dx = (dy − meanDy − (x−mean)·slope)·scale, and adds it up.
+func vecBF16StripGradPart(poolStrip *poolStrip) {
 	kernel.NoVectors()
 }
 

@@ -2,22 +2,92 @@
 
 package norm
 
+// stripPoolAVX2 normalises, pools pairs of rows, and writes what is positive of the maxima, and their places.
+//
+//go:noescape
+func stripPoolAVX2(poolStrip *poolStrip)
+
 // stripSumsAVX2 adds up dy and dy·(x−mean).
 //
 //go:noescape
-func stripSumsAVX2(poolGradStrip *poolGradStrip)
+func stripSumsAVX2(poolStrip *poolStrip)
 
 // stripGradAVX2 writes dx = (dy − meanDy − (x−mean)·slope)·scale, and adds it up.
 //
 //go:noescape
-func stripGradAVX2(poolGradStrip *poolGradStrip)
+func stripGradAVX2(poolStrip *poolStrip)
+
+// stripPoolPartAVX2 normalises, pools pairs of rows, and writes what is positive of the maxima, and their places.
+//
+//go:noescape
+func stripPoolPartAVX2(poolStrip *poolStrip)
 
 // stripSumsPartAVX2 adds up dy and dy·(x−mean).
 //
 //go:noescape
-func stripSumsPartAVX2(poolGradStrip *poolGradStrip)
+func stripSumsPartAVX2(poolStrip *poolStrip)
 
 // stripGradPartAVX2 writes dx = (dy − meanDy − (x−mean)·slope)·scale, and adds it up.
 //
 //go:noescape
-func stripGradPartAVX2(poolGradStrip *poolGradStrip)
+func stripGradPartAVX2(poolStrip *poolStrip)
+
+// f16StripPoolAVX2 normalises, pools pairs of rows, and writes what is positive of the maxima, and their places.
+//
+//go:noescape
+func f16StripPoolAVX2(poolStrip *poolStrip)
+
+// f16StripSumsAVX2 adds up dy and dy·(x−mean).
+//
+//go:noescape
+func f16StripSumsAVX2(poolStrip *poolStrip)
+
+// f16StripGradAVX2 writes dx = (dy − meanDy − (x−mean)·slope)·scale, and adds it up.
+//
+//go:noescape
+func f16StripGradAVX2(poolStrip *poolStrip)
+
+// f16StripPoolPartAVX2 normalises, pools pairs of rows, and writes what is positive of the maxima, and their places.
+//
+//go:noescape
+func f16StripPoolPartAVX2(poolStrip *poolStrip)
+
+// f16StripSumsPartAVX2 adds up dy and dy·(x−mean).
+//
+//go:noescape
+func f16StripSumsPartAVX2(poolStrip *poolStrip)
+
+// f16StripGradPartAVX2 writes dx = (dy − meanDy − (x−mean)·slope)·scale, and adds it up.
+//
+//go:noescape
+func f16StripGradPartAVX2(poolStrip *poolStrip)
+
+// bf16StripPoolAVX2 normalises, pools pairs of rows, and writes what is positive of the maxima, and their places.
+//
+//go:noescape
+func bf16StripPoolAVX2(poolStrip *poolStrip)
+
+// bf16StripSumsAVX2 adds up dy and dy·(x−mean).
+//
+//go:noescape
+func bf16StripSumsAVX2(poolStrip *poolStrip)
+
+// bf16StripGradAVX2 writes dx = (dy − meanDy − (x−mean)·slope)·scale, and adds it up.
+//
+//go:noescape
+func bf16StripGradAVX2(poolStrip *poolStrip)
+
+// bf16StripPoolPartAVX2 normalises, pools pairs of rows, and writes what is positive of the maxima, and their places.
+//
+//go:noescape
+func bf16StripPoolPartAVX2(poolStrip *poolStrip)
+
+// bf16StripSumsPartAVX2 adds up dy and dy·(x−mean).
+//
+//go:noescape
+func bf16StripSumsPartAVX2(poolStrip *poolStrip)
+
+// bf16StripGradPartAVX2 writes dx = (dy − meanDy − (x−mean)·slope)·scale, and adds it up.
+//
+//go:noescape
+func bf16StripGradPartAVX2(poolStrip *poolStrip)

@@ -2,22 +2,92 @@
 
 package norm
 
+// stripPoolNEON normalises, pools pairs of rows, and writes what is positive of the maxima, and their places.
+//
+//go:noescape
+func stripPoolNEON(poolStrip *poolStrip)
+
 // stripSumsNEON adds up dy and dy·(x−mean).
 //
 //go:noescape
-func stripSumsNEON(poolGradStrip *poolGradStrip)
+func stripSumsNEON(poolStrip *poolStrip)
 
 // stripGradNEON writes dx = (dy − meanDy − (x−mean)·slope)·scale, and adds it up.
 //
 //go:noescape
-func stripGradNEON(poolGradStrip *poolGradStrip)
+func stripGradNEON(poolStrip *poolStrip)
+
+// stripPoolPartNEON normalises, pools pairs of rows, and writes what is positive of the maxima, and their places.
+//
+//go:noescape
+func stripPoolPartNEON(poolStrip *poolStrip)
 
 // stripSumsPartNEON adds up dy and dy·(x−mean).
 //
 //go:noescape
-func stripSumsPartNEON(poolGradStrip *poolGradStrip)
+func stripSumsPartNEON(poolStrip *poolStrip)
 
 // stripGradPartNEON writes dx = (dy − meanDy − (x−mean)·slope)·scale, and adds it up.
 //
 //go:noescape
-func stripGradPartNEON(poolGradStrip *poolGradStrip)
+func stripGradPartNEON(poolStrip *poolStrip)
+
+// f16StripPoolNEON normalises, pools pairs of rows, and writes what is positive of the maxima, and their places.
+//
+//go:noescape
+func f16StripPoolNEON(poolStrip *poolStrip)
+
+// f16StripSumsNEON adds up dy and dy·(x−mean).
+//
+//go:noescape
+func f16StripSumsNEON(poolStrip *poolStrip)
+
+// f16StripGradNEON writes dx = (dy − meanDy − (x−mean)·slope)·scale, and adds it up.
+//
+//go:noescape
+func f16StripGradNEON(poolStrip *poolStrip)
+
+// f16StripPoolPartNEON normalises, pools pairs of rows, and writes what is positive of the maxima, and their places.
+//
+//go:noescape
+func f16StripPoolPartNEON(poolStrip *poolStrip)
+
+// f16StripSumsPartNEON adds up dy and dy·(x−mean).
+//
+//go:noescape
+func f16StripSumsPartNEON(poolStrip *poolStrip)
+
+// f16StripGradPartNEON writes dx = (dy − meanDy − (x−mean)·slope)·scale, and adds it up.
+//
+//go:noescape
+func f16StripGradPartNEON(poolStrip *poolStrip)
+
+// bf16StripPoolNEON normalises, pools pairs of rows, and writes what is positive of the maxima, and their places.
+//
+//go:noescape
+func bf16StripPoolNEON(poolStrip *poolStrip)
+
+// bf16StripSumsNEON adds up dy and dy·(x−mean).
+//
+//go:noescape
+func bf16StripSumsNEON(poolStrip *poolStrip)
+
+// bf16StripGradNEON writes dx = (dy − meanDy − (x−mean)·slope)·scale, and adds it up.
+//
+//go:noescape
+func bf16StripGradNEON(poolStrip *poolStrip)
+
+// bf16StripPoolPartNEON normalises, pools pairs of rows, and writes what is positive of the maxima, and their places.
+//
+//go:noescape
+func bf16StripPoolPartNEON(poolStrip *poolStrip)
+
+// bf16StripSumsPartNEON adds up dy and dy·(x−mean).
+//
+//go:noescape
+func bf16StripSumsPartNEON(poolStrip *poolStrip)
+
+// bf16StripGradPartNEON writes dx = (dy − meanDy − (x−mean)·slope)·scale, and adds it up.
+//
+//go:noescape
+func bf16StripGradPartNEON(poolStrip *poolStrip)

@@ -47,6 +47,11 @@ func normAddReLURowsAVX2(rows int, x *float32, r *float32, vectors int, rest int
 //go:noescape
 func reluNormGradRowsAVX2(rows int, x *float32, y *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, meanDy *float32, slope *float32, scale *float32, dx *float32, bytes int)
 
+// f16MomentsAroundAVX2 is Σ(x−center) and Σ(x−center)² of planes of n elements, a multiple of 16, that lie bytes apart.
+//
+//go:noescape
+func f16MomentsAroundAVX2(planes int, x *uint16, n int, center float32, bytes int, ahead int) (diff float32, square float32)
+
 // f16ApplyAVX2 computes y = max((x−mean)·scale + shift, floor), NaN staying NaN, rounded once. n is a multiple of 16.
 //
 //go:noescape
@@ -81,6 +86,11 @@ func f16GradAVX2(x *uint16, dy *uint16, mean float32, meanDy float32, slope floa
 //
 //go:noescape
 func f16ReLUGradAVX2(x *uint16, y *uint16, dy *uint16, mean float32, meanDy float32, slope float32, scale float32, dx *uint16, n int)
+
+// bf16MomentsAroundAVX2 is Σ(x−center) and Σ(x−center)² of planes of n elements, a multiple of 16, that lie bytes apart.
+//
+//go:noescape
+func bf16MomentsAroundAVX2(planes int, x *uint16, n int, center float32, bytes int, ahead int) (diff float32, square float32)
 
 // bf16ApplyAVX2 computes y = max((x−mean)·scale + shift, floor), NaN staying NaN, rounded once. n is a multiple of 16.
 //
@@ -162,6 +172,11 @@ func normAddReLURowsAVX512(rows int, x *float32, r *float32, vectors int, rest i
 //go:noescape
 func reluNormGradRowsAVX512(rows int, x *float32, y *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, meanDy *float32, slope *float32, scale *float32, dx *float32, bytes int)
 
+// f16MomentsAroundAVX512 is Σ(x−center) and Σ(x−center)² of planes of n elements, a multiple of 16, that lie bytes apart.
+//
+//go:noescape
+func f16MomentsAroundAVX512(planes int, x *uint16, n int, center float32, bytes int, ahead int) (diff float32, square float32)
+
 // f16ApplyAVX512 computes y = max((x−mean)·scale + shift, floor), NaN staying NaN, rounded once. n is a multiple of 16.
 //
 //go:noescape
@@ -196,6 +211,11 @@ func f16GradAVX512(x *uint16, dy *uint16, mean float32, meanDy float32, slope fl
 //
 //go:noescape
 func f16ReLUGradAVX512(x *uint16, y *uint16, dy *uint16, mean float32, meanDy float32, slope float32, scale float32, dx *uint16, n int)
+
+// bf16MomentsAroundAVX512 is Σ(x−center) and Σ(x−center)² of planes of n elements, a multiple of 16, that lie bytes apart.
+//
+//go:noescape
+func bf16MomentsAroundAVX512(planes int, x *uint16, n int, center float32, bytes int, ahead int) (diff float32, square float32)
 
 // bf16ApplyAVX512 computes y = max((x−mean)·scale + shift, floor), NaN staying NaN, rounded once. n is a multiple of 16.
 //

@@ -882,6 +882,60 @@ rowDone:
 	VZEROUPPER
 	RET
 
+// func f16MomentsAroundAVX2(planes int, x *uint16, n int, center float32, bytes int, ahead int) (diff float32, square float32)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+, SSE
+TEXT ·f16MomentsAroundAVX2(SB), NOSPLIT, $0-56
+	MOVQ         planes+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         n+16(FP), DX
+	MOVQ         bytes+32(FP), BX
+	MOVQ         ahead+40(FP), SI
+	MOVSS        center+24(FP), X0
+	VBROADCASTSS X0, Y0
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y4, Y4, Y4
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y5, Y5, Y5
+
+plane:
+	MOVQ CX, DI
+	MOVQ DX, R8
+
+block:
+	PREFETCHT1   (DI)(SI*1)
+	VCVTPH2PS    (DI), Y1
+	VSUBPS       Y0, Y1, Y1
+	VADDPS       Y1, Y2, Y2
+	VFMADD231PS  Y1, Y1, Y4
+	VCVTPH2PS    16(DI), Y1
+	VSUBPS       Y0, Y1, Y1
+	VADDPS       Y1, Y3, Y3
+	VFMADD231PS  Y1, Y1, Y5
+	ADDQ         $0x20, DI
+	SUBQ         $0x10, R8
+	JG           block
+	ADDQ         BX, CX
+	DECQ         AX
+	JNZ          plane
+	VADDPS       Y3, Y2, Y2
+	VADDPS       Y5, Y4, Y4
+	VEXTRACTF128 $0x01, Y2, X0
+	VADDPS       X2, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X0, X1, X0
+	VPERMILPS    $0xb1, X0, X1
+	VADDPS       X0, X1, X0
+	MOVSS        X0, diff+48(FP)
+	VEXTRACTF128 $0x01, Y4, X0
+	VADDPS       X4, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X0, X1, X0
+	VPERMILPS    $0xb1, X0, X1
+	VADDPS       X0, X1, X0
+	MOVSS        X0, square+52(FP)
+	VZEROUPPER
+	RET
+
 // func f16ApplyAVX2(x *uint16, mean float32, scale float32, shift float32, floor float32, y *uint16, n int)
 // Requires: AVX, AVX2, F16C, SSE
 TEXT ·f16ApplyAVX2(SB), NOSPLIT, $0-40
@@ -1242,6 +1296,62 @@ loop:
 	JMP       loop
 
 done:
+	VZEROUPPER
+	RET
+
+// func bf16MomentsAroundAVX2(planes int, x *uint16, n int, center float32, bytes int, ahead int) (diff float32, square float32)
+// Requires: AVX, AVX2, FMA3, MMX+, SSE
+TEXT ·bf16MomentsAroundAVX2(SB), NOSPLIT, $0-56
+	MOVQ         planes+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         n+16(FP), DX
+	MOVQ         bytes+32(FP), BX
+	MOVQ         ahead+40(FP), SI
+	MOVSS        center+24(FP), X0
+	VBROADCASTSS X0, Y0
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y4, Y4, Y4
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y5, Y5, Y5
+
+plane:
+	MOVQ CX, DI
+	MOVQ DX, R8
+
+block:
+	PREFETCHT1   (DI)(SI*1)
+	VPMOVZXWD    (DI), Y1
+	VPSLLD       $0x10, Y1, Y1
+	VSUBPS       Y0, Y1, Y1
+	VADDPS       Y1, Y2, Y2
+	VFMADD231PS  Y1, Y1, Y4
+	VPMOVZXWD    16(DI), Y1
+	VPSLLD       $0x10, Y1, Y1
+	VSUBPS       Y0, Y1, Y1
+	VADDPS       Y1, Y3, Y3
+	VFMADD231PS  Y1, Y1, Y5
+	ADDQ         $0x20, DI
+	SUBQ         $0x10, R8
+	JG           block
+	ADDQ         BX, CX
+	DECQ         AX
+	JNZ          plane
+	VADDPS       Y3, Y2, Y2
+	VADDPS       Y5, Y4, Y4
+	VEXTRACTF128 $0x01, Y2, X0
+	VADDPS       X2, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X0, X1, X0
+	VPERMILPS    $0xb1, X0, X1
+	VADDPS       X0, X1, X0
+	MOVSS        X0, diff+48(FP)
+	VEXTRACTF128 $0x01, Y4, X0
+	VADDPS       X4, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X0, X1, X0
+	VPERMILPS    $0xb1, X0, X1
+	VADDPS       X0, X1, X0
+	MOVSS        X0, square+52(FP)
 	VZEROUPPER
 	RET
 
@@ -2632,6 +2742,56 @@ rowDone:
 	VZEROUPPER
 	RET
 
+// func f16MomentsAroundAVX512(planes int, x *uint16, n int, center float32, bytes int, ahead int) (diff float32, square float32)
+// Requires: AVX, AVX512F, AVX512VL, MMX+, SSE
+TEXT ·f16MomentsAroundAVX512(SB), NOSPLIT, $0-56
+	MOVQ         planes+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         n+16(FP), DX
+	MOVQ         bytes+32(FP), BX
+	MOVQ         ahead+40(FP), SI
+	MOVSS        center+24(FP), X0
+	VBROADCASTSS X0, Z0
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z2, Z2, Z2
+
+plane:
+	MOVQ CX, DI
+	MOVQ DX, R8
+
+block:
+	PREFETCHT1    (DI)(SI*1)
+	VCVTPH2PS     (DI), Z3
+	VSUBPS        Z0, Z3, Z3
+	VADDPS        Z3, Z1, Z1
+	VFMADD231PS   Z3, Z3, Z2
+	ADDQ          $0x20, DI
+	SUBQ          $0x10, R8
+	JG            block
+	ADDQ          BX, CX
+	DECQ          AX
+	JNZ           plane
+	VEXTRACTF64X4 $0x01, Z1, Y0
+	VADDPS        Y1, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X1
+	VADDPS        X0, X1, X1
+	VPERMILPS     $0x4e, X1, X0
+	VADDPS        X1, X0, X1
+	VPERMILPS     $0xb1, X1, X0
+	VADDPS        X1, X0, X1
+	MOVSS         X1, diff+48(FP)
+	VEXTRACTF64X4 $0x01, Z2, Y0
+	VADDPS        Y2, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X1
+	VADDPS        X0, X1, X1
+	VPERMILPS     $0x4e, X1, X0
+	VADDPS        X1, X0, X1
+	VPERMILPS     $0xb1, X1, X0
+	VADDPS        X1, X0, X1
+	MOVSS         X1, square+52(FP)
+	VZEROUPPER
+	RET
+
 // func f16ApplyAVX512(x *uint16, mean float32, scale float32, shift float32, floor float32, y *uint16, n int)
 // Requires: AVX, AVX512F, SSE
 TEXT ·f16ApplyAVX512(SB), NOSPLIT, $0-40
@@ -2932,6 +3092,57 @@ loop:
 	JMP       loop
 
 done:
+	VZEROUPPER
+	RET
+
+// func bf16MomentsAroundAVX512(planes int, x *uint16, n int, center float32, bytes int, ahead int) (diff float32, square float32)
+// Requires: AVX, AVX512F, AVX512VL, MMX+, SSE
+TEXT ·bf16MomentsAroundAVX512(SB), NOSPLIT, $0-56
+	MOVQ         planes+0(FP), AX
+	MOVQ         x+8(FP), CX
+	MOVQ         n+16(FP), DX
+	MOVQ         bytes+32(FP), BX
+	MOVQ         ahead+40(FP), SI
+	MOVSS        center+24(FP), X0
+	VBROADCASTSS X0, Z0
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z2, Z2, Z2
+
+plane:
+	MOVQ CX, DI
+	MOVQ DX, R8
+
+block:
+	PREFETCHT1    (DI)(SI*1)
+	VPMOVZXWD     (DI), Z3
+	VPSLLD        $0x10, Z3, Z3
+	VSUBPS        Z0, Z3, Z3
+	VADDPS        Z3, Z1, Z1
+	VFMADD231PS   Z3, Z3, Z2
+	ADDQ          $0x20, DI
+	SUBQ          $0x10, R8
+	JG            block
+	ADDQ          BX, CX
+	DECQ          AX
+	JNZ           plane
+	VEXTRACTF64X4 $0x01, Z1, Y0
+	VADDPS        Y1, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X1
+	VADDPS        X0, X1, X1
+	VPERMILPS     $0x4e, X1, X0
+	VADDPS        X1, X0, X1
+	VPERMILPS     $0xb1, X1, X0
+	VADDPS        X1, X0, X1
+	MOVSS         X1, diff+48(FP)
+	VEXTRACTF64X4 $0x01, Z2, Y0
+	VADDPS        Y2, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X1
+	VADDPS        X0, X1, X1
+	VPERMILPS     $0x4e, X1, X0
+	VADDPS        X1, X0, X1
+	VPERMILPS     $0xb1, X1, X0
+	VADDPS        X1, X0, X1
+	MOVSS         X1, square+52(FP)
 	VZEROUPPER
 	RET
 

@@ -47,6 +47,11 @@ func normAddReLURowsNEON(rows int, x *float32, r *float32, vectors int, rest int
 //go:noescape
 func reluNormGradRowsNEON(rows int, x *float32, y *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, meanDy *float32, slope *float32, scale *float32, dx *float32, bytes int)
 
+// f16MomentsAroundNEON is Σ(x−center) and Σ(x−center)² of planes of n elements, a multiple of 16, that lie bytes apart.
+//
+//go:noescape
+func f16MomentsAroundNEON(planes int, x *uint16, n int, center float32, bytes int, ahead int) (diff float32, square float32)
+
 // f16ApplyNEON computes y = max((x−mean)·scale + shift, floor), NaN staying NaN, rounded once. n is a multiple of 16.
 //
 //go:noescape
@@ -81,6 +86,11 @@ func f16GradNEON(x *uint16, dy *uint16, mean float32, meanDy float32, slope floa
 //
 //go:noescape
 func f16ReLUGradNEON(x *uint16, y *uint16, dy *uint16, mean float32, meanDy float32, slope float32, scale float32, dx *uint16, n int)
+
+// bf16MomentsAroundNEON is Σ(x−center) and Σ(x−center)² of planes of n elements, a multiple of 16, that lie bytes apart.
+//
+//go:noescape
+func bf16MomentsAroundNEON(planes int, x *uint16, n int, center float32, bytes int, ahead int) (diff float32, square float32)
 
 // bf16ApplyNEON computes y = max((x−mean)·scale + shift, floor), NaN staying NaN, rounded once. n is a multiple of 16.
 //

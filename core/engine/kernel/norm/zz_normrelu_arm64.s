@@ -1641,6 +1641,71 @@ lanes4one:
 	FMOVS	F1, 0(R1)
 	B	lanes4done
 
+// func f16MomentsAroundNEON(planes int, x *uint16, n int, center float32, bytes int, ahead int) (diff float32, square float32)
+TEXT ·f16MomentsAroundNEON(SB), NOSPLIT, $0-56
+	MOVD	planes+0(FP), R7
+	MOVD	x+8(FP), R6
+	MOVD	n+16(FP), R5
+	MOVD	bytes+32(FP), R4
+	MOVD	ahead+40(FP), R3
+	FMOVS	center+24(FP), F0
+	VDUP	V0.S[0], V10.S4
+	VMOVI	$0, V9.B16
+	VMOVI	$0, V8.B16
+	VMOVI	$0, V5.B16
+	VMOVI	$0, V4.B16
+	VMOVI	$0, V7.B16
+	VMOVI	$0, V6.B16
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+plane:
+	MOVD	R6, R2
+	MOVD	R5, R1
+block:
+	ADD	R3<<0, R2, R0
+	PRFM	0(R0), PLDL2KEEP
+	FMOVQ	0(R2), F1
+	WORD	$0x0e217820 // fcvtl v0.4s, v1.4h
+	WORD	$0x4e217821 // fcvtl2 v1.4s, v1.8h
+	WORD	$0x4eaad400 // fsub v0.4s, v0.4s, v10.4s
+	WORD	$0x4eaad421 // fsub v1.4s, v1.4s, v10.4s
+	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
+	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
+	VFMLA	V0.S4, V0.S4, V5.S4
+	VFMLA	V1.S4, V1.S4, V4.S4
+	FMOVQ	16(R2), F1
+	WORD	$0x0e217820 // fcvtl v0.4s, v1.4h
+	WORD	$0x4e217821 // fcvtl2 v1.4s, v1.8h
+	WORD	$0x4eaad400 // fsub v0.4s, v0.4s, v10.4s
+	WORD	$0x4eaad421 // fsub v1.4s, v1.4s, v10.4s
+	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
+	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
+	VFMLA	V0.S4, V0.S4, V3.S4
+	VFMLA	V1.S4, V1.S4, V2.S4
+	ADD	$32, R2, R2
+	SUBS	$16, R1, R1
+	BGT	block
+	ADD	R4, R6, R6
+	SUBS	$1, R7, R7
+	BNE	plane
+	WORD	$0x4e27d529 // fadd v9.4s, v9.4s, v7.4s
+	WORD	$0x4e26d508 // fadd v8.4s, v8.4s, v6.4s
+	WORD	$0x4e23d4a5 // fadd v5.4s, v5.4s, v3.4s
+	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
+	WORD	$0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	VEXT	$8, V8.B16, V8.B16, V0.B16
+	WORD	$0x4e28d408 // fadd v8.4s, v0.4s, v8.4s
+	VREV64	V8.S4, V0.S4
+	WORD	$0x4e28d408 // fadd v8.4s, v0.4s, v8.4s
+	FMOVS	F8, diff+48(FP)
+	WORD	$0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	VEXT	$8, V4.B16, V4.B16, V0.B16
+	WORD	$0x4e24d404 // fadd v4.4s, v0.4s, v4.4s
+	VREV64	V4.S4, V0.S4
+	WORD	$0x4e24d404 // fadd v4.4s, v0.4s, v4.4s
+	FMOVS	F4, square+52(FP)
+	RET
+
 // func f16ApplyNEON(x *uint16, mean float32, scale float32, shift float32, floor float32, y *uint16, n int)
 TEXT ·f16ApplyNEON(SB), NOSPLIT, $0-40
 	MOVD	x+0(FP), R5
@@ -2175,6 +2240,75 @@ loop:
 	ADD	$32, R4, R4
 	B	loop
 done:
+	RET
+
+// func bf16MomentsAroundNEON(planes int, x *uint16, n int, center float32, bytes int, ahead int) (diff float32, square float32)
+TEXT ·bf16MomentsAroundNEON(SB), NOSPLIT, $0-56
+	MOVD	planes+0(FP), R7
+	MOVD	x+8(FP), R6
+	MOVD	n+16(FP), R5
+	MOVD	bytes+32(FP), R4
+	MOVD	ahead+40(FP), R3
+	FMOVS	center+24(FP), F0
+	VDUP	V0.S[0], V10.S4
+	VMOVI	$0, V9.B16
+	VMOVI	$0, V8.B16
+	VMOVI	$0, V5.B16
+	VMOVI	$0, V4.B16
+	VMOVI	$0, V7.B16
+	VMOVI	$0, V6.B16
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+plane:
+	MOVD	R6, R2
+	MOVD	R5, R1
+block:
+	ADD	R3<<0, R2, R0
+	PRFM	0(R0), PLDL2KEEP
+	FMOVQ	0(R2), F1
+	WORD	$0x2f10a420 // ushll v0.4s, v1.4h, #0
+	WORD	$0x6f10a421 // ushll2 v1.4s, v1.8h, #0
+	WORD	$0x4f305400 // shl v0.4s, v0.4s, #16
+	WORD	$0x4f305421 // shl v1.4s, v1.4s, #16
+	WORD	$0x4eaad400 // fsub v0.4s, v0.4s, v10.4s
+	WORD	$0x4eaad421 // fsub v1.4s, v1.4s, v10.4s
+	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
+	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
+	VFMLA	V0.S4, V0.S4, V5.S4
+	VFMLA	V1.S4, V1.S4, V4.S4
+	FMOVQ	16(R2), F1
+	WORD	$0x2f10a420 // ushll v0.4s, v1.4h, #0
+	WORD	$0x6f10a421 // ushll2 v1.4s, v1.8h, #0
+	WORD	$0x4f305400 // shl v0.4s, v0.4s, #16
+	WORD	$0x4f305421 // shl v1.4s, v1.4s, #16
+	WORD	$0x4eaad400 // fsub v0.4s, v0.4s, v10.4s
+	WORD	$0x4eaad421 // fsub v1.4s, v1.4s, v10.4s
+	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
+	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
+	VFMLA	V0.S4, V0.S4, V3.S4
+	VFMLA	V1.S4, V1.S4, V2.S4
+	ADD	$32, R2, R2
+	SUBS	$16, R1, R1
+	BGT	block
+	ADD	R4, R6, R6
+	SUBS	$1, R7, R7
+	BNE	plane
+	WORD	$0x4e27d529 // fadd v9.4s, v9.4s, v7.4s
+	WORD	$0x4e26d508 // fadd v8.4s, v8.4s, v6.4s
+	WORD	$0x4e23d4a5 // fadd v5.4s, v5.4s, v3.4s
+	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
+	WORD	$0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	VEXT	$8, V8.B16, V8.B16, V0.B16
+	WORD	$0x4e28d408 // fadd v8.4s, v0.4s, v8.4s
+	VREV64	V8.S4, V0.S4
+	WORD	$0x4e28d408 // fadd v8.4s, v0.4s, v8.4s
+	FMOVS	F8, diff+48(FP)
+	WORD	$0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	VEXT	$8, V4.B16, V4.B16, V0.B16
+	WORD	$0x4e24d404 // fadd v4.4s, v0.4s, v4.4s
+	VREV64	V4.S4, V0.S4
+	WORD	$0x4e24d404 // fadd v4.4s, v0.4s, v4.4s
+	FMOVS	F4, square+52(FP)
 	RET
 
 // func bf16ApplyNEON(x *uint16, mean float32, scale float32, shift float32, floor float32, y *uint16, n int)

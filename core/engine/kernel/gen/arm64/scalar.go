@@ -162,6 +162,8 @@ func (r *registers) scalar(in *ir.Instruction, nodes []ir.Node, i int) bool {
 		r.moveInt("MOVD", ops)
 	case "MOVL":
 		r.moveInt("MOVWU", ops)
+	case "MOVW":
+		r.store("MOVH", r.int(ops[0]), r.place(ops[1].(operand.Mem)))
 	case "MOVLQSX":
 		r.moveInt("MOVW", ops)
 	case "ADDQ":

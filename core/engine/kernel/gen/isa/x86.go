@@ -362,6 +362,42 @@ func (a *Asm) StoreLanes(v reg.VecVirtual, n reg.Register, m operand.Mem) {
 	a.Label(label("stored"))
 }
 
+// CountLanes is how many lanes a mask of AVX2's form has.
+func (a *Asm) CountLanes(mask reg.VecVirtual) reg.GPVirtual {
+	n := a.GP64()
+	a.VMOVMSKPS(mask, n.As32())
+	a.POPCNTL(n.As32(), n.As32())
+	return n
+}
+
+// StoreHalves stores the first n of 8 halves in the lower half of v, which is lost.
+func (a *Asm) StoreHalves(v reg.VecVirtual, n reg.GPVirtual, m operand.Mem) {
+	a.stores++
+	label := func(name string) string { return fmt.Sprintf("%s%d", name, a.stores) }
+	p := a.GP64()
+	a.LEAQ(m, p)
+	a.CMPQ(n, operand.U8(8))
+	a.JNE(operand.LabelRef(label("halves")))
+	a.VMOVUPS(v.AsX(), operand.Mem{Base: p})
+	a.JMP(operand.LabelRef(label("storedHalves")))
+	a.Label(label("halves"))
+	for size := 4; size > 1; size /= 2 {
+		after := label(fmt.Sprintf("withoutHalves%d_", size))
+		a.TESTQ(operand.U32(size), n)
+		a.JZ(operand.LabelRef(after))
+		a.StorePiece(v, size/2, operand.Mem{Base: p})
+		a.VPSRLDQ(operand.U8(2*size), v.AsX(), v.AsX())
+		a.ADDQ(operand.U8(2*size), p)
+		a.Label(after)
+	}
+	a.TESTQ(operand.U32(1), n)
+	a.JZ(operand.LabelRef(label("storedHalves")))
+	last := a.GP32()
+	a.VMOVD(v.AsX(), last)
+	a.MOVW(last.As16(), operand.Mem{Base: p})
+	a.Label(label("storedHalves"))
+}
+
 // storeMasked writes the lanes of a mask.
 func (a *Asm) storeMasked(v reg.VecVirtual, mask reg.Register, m operand.Mem) {
 	if a.Lanes == 16 {

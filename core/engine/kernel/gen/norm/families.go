@@ -34,9 +34,9 @@ var Layouts = []isa.Layout{
 		{Name: "n", Offset: pgN}, {Name: "last", Offset: pgLast}, {Name: "counts", Offset: pgCounts}, {Name: "mean", Offset: pgMean}, {Name: "meanDy", Offset: pgMeanDY}, {Name: "slope", Offset: pgSlope}, {Name: "scale", Offset: pgScale},
 		{Name: "dx", Offset: pgDX}, {Name: "sum", Offset: pgSum}, {Name: "dot", Offset: pgDot}, {Name: "lane", Offset: pgLane}, {Name: "place", Offset: pgPlace},
 	}},
-	{Folder: "norm", Name: "poolGradStrip", Fields: []isa.Field{
+	{Folder: "norm", Name: "poolStrip", Fields: []isa.Field{
 		{Name: "rows", Offset: psRows}, {Name: "x", Offset: psX}, {Name: "width", Offset: psWidth}, {Name: "dy", Offset: psDY}, {Name: "y", Offset: psY}, {Name: "idx", Offset: psIdx}, {Name: "outStride", Offset: psOut}, {Name: "dx", Offset: psDX},
-		{Name: "from", Offset: psFrom}, {Name: "n", Offset: psN}, {Name: "left", Offset: psLeft}, {Name: "right", Offset: psRight}, {Name: "mean", Offset: psMean}, {Name: "meanDy", Offset: psMeanDY}, {Name: "slope", Offset: psSlope},
+		{Name: "from", Offset: psFrom}, {Name: "n", Offset: psN}, {Name: "left", Offset: psLeft}, {Name: "right", Offset: psRight}, {Name: "mean", Offset: psMean}, {Name: "shift", Offset: psShift}, {Name: "slope", Offset: psSlope},
 		{Name: "scale", Offset: psScale}, {Name: "sum", Offset: psSum}, {Name: "dot", Offset: psDot}, {Name: "ahead", Offset: psAhead}, {Name: "outAhead", Offset: psOutAhead}, {Name: "step", Offset: psStep}, {Name: "place", Offset: psPlace},
 	}},
 	{Folder: "norm", Name: "halfPool", Fields: []isa.Field{

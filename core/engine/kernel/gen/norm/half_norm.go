@@ -1,6 +1,7 @@
 package norm
 
 import (
+	"github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 
 	"github.com/trainctl/trainctl/core/engine/kernel/gen/isa"
@@ -12,6 +13,7 @@ import (
 func bothHalves(a *isa.Asm) {
 	for _, f := range pointwise.FormatsOf(a) {
 		h := halfType{a, f}
+		h.momentsAround()
 		h.apply(false)
 		h.apply(true)
 		h.sums(false, false)
@@ -31,6 +33,42 @@ type halfType struct {
 // load widens a vector at the byte offset off of a pointer.
 func (h halfType) load(p, off reg.GPVirtual, disp int, v reg.VecVirtual) {
 	h.format.Load(isa.Offset(p, off, disp), v)
+}
+
+// momentsAround is that of moments.go without a tail. It prefetches what lies ahead.
+func (h halfType) momentsAround() {
+	h.Kernel(h.format.Name+"MomentsAround", "func(planes int, x *uint16, n int, center float32, bytes, ahead int) (diff, square float32)",
+		"is Σ(x−center) and Σ(x−center)² of planes of n elements, a multiple of 16, that lie bytes apart.")
+	planes, x, n, bytes, ahead, p, left := h.Gp("planes"), h.Gp("x"), h.Gp("n"), h.Gp("bytes"), h.Gp("ahead"), h.GP64(), h.GP64()
+	center, parts := h.Splat("center"), 16/h.Lanes
+	v, diff, square := h.Vecs(parts), h.Vecs(parts), h.Vecs(parts)
+	for i := range parts {
+		h.Zero(diff[i])
+		h.Zero(square[i])
+	}
+	h.Label("plane")
+	h.MOVQ(x, p)
+	h.MOVQ(n, left)
+	h.Label("block")
+	h.PREFETCHT1(operand.Mem{Base: p, Index: ahead, Scale: 1})
+	for i := range parts {
+		h.format.Load(operand.Mem{Base: p, Disp: 2 * h.Lanes * i}, v[i])
+		h.Sub(center, v[i], v[i])
+		h.Add(v[i], diff[i], diff[i])
+		h.Fma(v[i], v[i], square[i])
+	}
+	h.ADDQ(operand.U8(32), p)
+	h.SUBQ(operand.U8(16), left)
+	h.JG(operand.LabelRef("block"))
+	h.ADDQ(bytes, x)
+	h.CountDown(planes, "plane")
+	for i := 1; i < parts; i++ {
+		h.Add(diff[i], diff[0], diff[0])
+		h.Add(square[i], square[0], square[0])
+	}
+	h.Store(h.Total(diff[0]).AsX(), h.Return("diff"))
+	h.Store(h.Total(square[0]).AsX(), h.Return("square"))
+	h.Ret()
 }
 
 // apply relies on Max giving its first operand here when either is NaN.

@@ -65,17 +65,19 @@ func normPoolSums(a *isa.Asm, p *spread) {
 }
 
 // gradientOf loads the factors of a batch norm's gradient from fields at these offsets, and begins a
-// sum. gradient replaces x by (g − meanDy − (x−mean)·slope)·scale, and spoils g.
+// sum. gradient replaces x by (g − meanDy − (x−mean)·slope)·scale.
 func gradientOf(a *isa.Asm, t reg.GPVirtual, atMean, atMeanDy, atSlope, atScale int) (gradient func(g, x reg.VecVirtual), sums reg.VecVirtual) {
-	mean, meanDy, slope, scale := broadcast(a, t, atMean), broadcast(a, t, atMeanDy), broadcast(a, t, atSlope), broadcast(a, t, atScale)
+	mean, shift, slope, scale := broadcast(a, t, atMean), broadcast(a, t, atMeanDy), broadcast(a, t, atSlope), broadcast(a, t, atScale)
 	sums = a.Vec()
 	a.Zero(sums)
+	a.Mul(scale, slope, slope)
+	a.Sub(slope, sums, slope)
+	a.Mul(scale, shift, shift)
+	a.Sub(shift, sums, shift)
 	return func(g, x reg.VecVirtual) {
 		a.Sub(mean, x, x)
-		a.Mul(slope, x, x)
-		a.Sub(meanDy, g, g)
-		a.Sub(x, g, x)
-		a.Mul(scale, x, x)
+		a.VFMADD213PS(shift, slope, x)
+		a.Fma(scale, g, x)
 	}, sums
 }
 
