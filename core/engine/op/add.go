@@ -23,7 +23,7 @@ func init() {
 			}
 			return sameShape(in, attr)
 		},
-		Gradient: addGradient,
+		Gradient: addGradient, Positions: alone,
 		Steps:    []Step{{Op: Add, Cost: PerElement(1), InPlace: []int{0, 1}, AnyLayout: true, Again: Again{Op: Add, In: []int{0, 1}}}},
 	})
 }

@@ -34,7 +34,7 @@ func init() {
 			ropeTheta,
 			attentionDropout,
 		},
-		Check: checkAttention, Join: buildAttention, Inputs: [2]int{1, 3}, Outputs: attentionOutputs, Gradient: attentionGradient,
+		Check: checkAttention, Join: buildAttention, Inputs: [2]int{1, 3}, Outputs: attentionOutputs, Gradient: attentionGradient, Positions: attentionKept,
 		Steps: []Step{
 			{Op: Attention, Cost: func(in, out []tensor.Spec) int64 { return 4 * elems(out, 0) * keysOf(in) }},
 			{Op: AttentionGrad, Cost: func(in, _ []tensor.Spec) int64 { return 10 * elems(in, len(in)-1) * keysOf(in[:len(in)-3]) }},

@@ -20,7 +20,7 @@ func init() {
 	define(Definition{
 		Name: Concat, Doc: "joins layers along one dimension, in which alone they may differ", Apex: Promote,
 		Keys: []Key{dimKey}, Check: checkDim,
-		Join: buildConcat, Inputs: [2]int{2, Most}, Outputs: concatOutputs, Gradient: concatGradient,
+		Join: buildConcat, Inputs: [2]int{2, Most}, Outputs: concatOutputs, Gradient: concatGradient, Positions: aloneIf(laterAxis),
 		Steps: []Step{{Op: Concat, Cost: PerElement(0)}, {Op: ConcatGrad, Cost: PerElement(0)}},
 	})
 }
@@ -122,7 +122,7 @@ func init() {
 			dimKey,
 			{Name: "sizes", Kind: Ints, Min: 1, Doc: "lengths of the parts, which add up to the dimension; this or chunks"},
 		},
-		Check: checkSplit, Join: buildSplit, Inputs: [2]int{1, 1}, Parts: true, Outputs: splitOutputs, Gradient: splitGradient,
+		Check: checkSplit, Join: buildSplit, Inputs: [2]int{1, 1}, Parts: true, Outputs: splitOutputs, Gradient: splitGradient, Positions: aloneIf(laterAxis),
 		Steps: []Step{{Op: Split, Cost: PerElement(0)}, {Op: SplitGrad, Cost: PerElement(0)}},
 	})
 }

@@ -18,7 +18,7 @@ func init() {
 			{Name: "embedding_dim", Min: 1, Required: true, Doc: "length of a row; required"},
 			tieKey,
 		},
-		Build: buildEmbedding, Outputs: embeddingOutputs, Gradient: embeddingGradient,
+		Build: buildEmbedding, Outputs: embeddingOutputs, Gradient: embeddingGradient, Positions: alone,
 		Steps: []Step{{Op: Embedding, Cost: PerElement(0)}, {Op: EmbeddingGrad, Cost: PerElement(0)}},
 	})
 }

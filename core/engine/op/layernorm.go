@@ -26,7 +26,7 @@ func init() {
 			{Name: "elementwise_affine", Kind: Bool, Doc: "learn a scale and a bias per element; default true"},
 			biasKey,
 		},
-		Build: buildLayerNorm, Outputs: layerNormOutputs, Gradient: normGradient,
+		Build: buildLayerNorm, Outputs: layerNormOutputs, Gradient: normGradient, Positions: aloneIf(normAlone),
 		Steps: []Step{
 			{Op: LayerNorm, Cost: PerElement(7), Mixed: true, Again: Again{Op: LayerNorm, In: []int{0, 1, 2}}},
 			{Op: LayerNormGrad, Cost: PerElement(9), InPlace: []int{1}, Mixed: true},

@@ -34,7 +34,7 @@ func init() {
 			biasKey,
 			tieKey,
 		},
-		Build: buildLinear, Outputs: linearOutputs, Gradient: linearGradient,
+		Build: buildLinear, Outputs: linearOutputs, Gradient: linearGradient, Positions: aloneIf(manyDims),
 		Steps: []Step{
 			{Op: Linear, Cost: linearCost},
 			{Op: LinearGradInput, Cost: linearGradInputCost},

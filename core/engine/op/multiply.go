@@ -16,7 +16,7 @@ func init() {
 		Name: Multiply, Doc: "product of two layers of one shape; the second may have ones in its last dimensions, such as [C, 1, 1] beside [C, H, W], and is then repeated over them", Apex: Promote,
 		Join:    func(s *Site, _ Args, in []graph.ValueID) (graph.ValueID, error) { return s.apply(Multiply, nil, in...) },
 		Inputs:  [2]int{2, 2},
-		Outputs: multiplyOutputs, Gradient: multiplyGradient,
+		Outputs: multiplyOutputs, Gradient: multiplyGradient, Positions: aloneIf(sameShapes),
 		Steps: []Step{{Op: Multiply, Cost: PerElement(1), InPlace: []int{0}}, {Op: MultiplyGrad, Cost: PerElement(1)}},
 	})
 }

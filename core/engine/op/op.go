@@ -39,6 +39,9 @@ type Definition struct {
 	// inputs and outputs is what is kept for them. Nil: there is nothing to differentiate.
 	Gradient graph.Rule
 
+	// Positions is how positions are computed a few at a time. Nil: all are needed at once.
+	Positions Positions
+
 	// Steps are what a device has to implement, the forward one first; none where
 	// nothing is computed.
 	Steps []Step

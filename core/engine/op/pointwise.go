@@ -36,7 +36,7 @@ const cheap = 2
 // Keys are floats, or strings with an Enum.
 func DefinePointwise(d Definition) {
 	p := d.Pointwise
-	d.Outputs = sameShape
+	d.Outputs, d.Positions = sameShape, alone
 	d.Gradient = func(b *graph.Backward, n *graph.Node) {
 		saved := n.In[0]
 		if p.Saved == SavedOutput {

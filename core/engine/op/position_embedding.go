@@ -17,7 +17,7 @@ func init() {
 			n := a.int("num_positions", s.dim(x, 0))
 			return s.apply(PositionEmbedding, nil, x, s.param(true, "weight", graph.Table, 0, n, s.dim(x, -1)))
 		},
-		Outputs: positionOutputs, Gradient: positionGradient,
+		Outputs: positionOutputs, Gradient: positionGradient, Positions: alone,
 		Steps: []Step{{Op: PositionEmbedding, Cost: PerElement(1), InPlace: []int{0}}, {Op: PositionEmbeddingGrad, Cost: PerElement(1)}},
 	})
 }

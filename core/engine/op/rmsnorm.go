@@ -18,7 +18,7 @@ func init() {
 			rmsEps,
 			{Name: "elementwise_affine", Kind: Bool, Doc: "learn a scale per element; default true"},
 		},
-		Build: buildRMSNorm, Outputs: rmsNormOutputs, Gradient: rmsNormGradient,
+		Build: buildRMSNorm, Outputs: rmsNormOutputs, Gradient: rmsNormGradient, Positions: aloneIf(normAlone),
 		Steps: []Step{
 			{Op: RMSNorm, Cost: PerElement(4), Mixed: true, Again: Again{Op: RMSNorm, In: []int{0, 1}}},
 			{Op: RMSNormGrad, Cost: PerElement(7), InPlace: []int{1}, Mixed: true},

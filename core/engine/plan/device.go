@@ -59,6 +59,7 @@ type Call struct {
 	Input, Target []byte
 	Accumulate    bool    // add into Grads instead of overwriting them
 	GradScale     float64 // factor on the gradient of the mean loss
+	Position      int     // the first that a plan of some positions computes
 	Seed          uint64  // key of the dropout masks
 	Stream        uint64  // step and rank; the low 16 bits are free for the layer
 

@@ -45,6 +45,11 @@ type lowering struct {
 	casts   map[castKey]int
 	steps   []draft
 	branch  int // of the node at hand
+
+	samples    []tensor.Spec // by graph value: of one sample, where batched
+	extra      []tensor.Spec // tensors of the State behind those of the state dict
+	extraNames []string
+	kept       map[int][]int // by forward node: the values that it keeps
 }
 
 func newLowering(g *graph.Graph, opt Options) *lowering {
@@ -53,6 +58,9 @@ func newLowering(g *graph.Graph, opt Options) *lowering {
 		l.home[i] = absent
 	}
 	l.compute = make([]tensor.DType, len(g.Forward()))
+	for i := range g.Values {
+		l.samples = append(l.samples, g.Values[i].Spec)
+	}
 	return l
 }
 
@@ -60,6 +68,9 @@ func newLowering(g *graph.Graph, opt Options) *lowering {
 func (l *lowering) lower() error {
 	l.owned()
 	for i := range l.g.Forward() {
+		if l.opt.Output && op.Of(l.g.Nodes[i].Op).Loss {
+			return l.output()
+		}
 		if err := l.forward(&l.g.Nodes[i]); err != nil {
 			return err
 		}
@@ -79,15 +90,16 @@ func (l *lowering) owned() {
 	for id, v := range l.g.Values {
 		switch v.Kind {
 		case graph.Input:
-			l.home[id] = l.declare(v.At(l.opt.Batch), PlaceInput, 0)
+			l.home[id] = l.declare(l.at(graph.ValueID(id)), PlaceInput, 0)
 		case graph.Target:
-			l.home[id] = l.declare(v.At(l.opt.Batch), PlaceTarget, 0)
+			l.home[id] = l.declare(l.at(graph.ValueID(id)), PlaceTarget, 0)
 		}
 	}
 	for i, e := range l.g.StateDict() {
 		id := l.entryValue(e)
 		l.home[id] = l.declare(tensor.Spec{DType: l.types.owned(id), Shape: e.Spec.Shape}, PlaceState, i)
 	}
+	l.keep()
 	in := l.g.Input()
 	if l.vals[l.home[in]].spec.DType.Float() {
 		l.home[in] = l.cast(l.home[in], l.types.model, "input")
@@ -108,7 +120,7 @@ func (l *lowering) declare(spec tensor.Spec, place Place, index int) int {
 
 // activation declares an arena value for a graph value in the given type.
 func (l *lowering) activation(id graph.ValueID, d tensor.DType) int {
-	spec := l.g.Values[id].At(l.opt.Batch)
+	spec := l.at(id)
 	spec.DType = d
 	return l.declare(spec, PlaceArena, 0)
 }
@@ -127,7 +139,7 @@ func (l *lowering) moves(n *graph.Node) bool {
 // rename gives the node's first output the memory of its first input.
 func (l *lowering) rename(n *graph.Node) {
 	in := l.home[n.In[0]]
-	spec := l.g.Values[n.Out[0]].At(l.opt.Batch)
+	spec := l.at(n.Out[0])
 	spec.DType = l.vals[in].spec.DType
 	out := l.declare(spec, l.vals[in].place, l.vals[in].index)
 	l.vals[out].alias = l.vals[in].alias
@@ -145,7 +157,7 @@ func (l *lowering) forward(n *graph.Node) error {
 		return err
 	}
 	l.compute[n.Forward] = c
-	d := draft{op: n.Op, layer: n.Layer, attr: n.Attr, in: l.inputs(n, c), branch: n.Branch}
+	d := draft{op: n.Op, layer: n.Layer, attr: n.Attr, in: append(l.inputs(n, c), l.kept[n.Forward]...), branch: n.Branch}
 	for _, id := range n.Out {
 		l.home[id] = l.activation(id, l.types.made(id, c))
 		d.out = append(d.out, l.home[id])
@@ -209,7 +221,7 @@ func (l *lowering) finish() []Step {
 	steps := make([]Step, len(l.steps))
 	written := map[int]bool{}
 	for i, d := range l.steps {
-		s := Step{Op: d.op, Layer: d.layer, Attr: d.attr, Train: l.opt.Train, Branch: d.branch, Again: d.again, Complete: d.complete, KeepSlope: d.slope, Row: d.row}
+		s := Step{Op: d.op, Layer: d.layer, Attr: d.attr, Train: l.opt.Train, Branch: d.branch, Again: d.again, Complete: d.complete, KeepSlope: d.slope, Row: d.row, Positions: l.opt.Positions}
 		for _, v := range d.in {
 			s.In = append(s.In, l.operand(v, false))
 		}

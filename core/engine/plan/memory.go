@@ -41,7 +41,7 @@ type arenaUse struct {
 func (l *lowering) use(blocks map[int]*block) (u arenaUse) {
 	backward := l.firstBackward()
 	for _, b := range blocks {
-		if b.first < backward && b.last >= backward && b.root != l.vals[l.home[l.g.Stats()]].alias {
+		if b.first < backward && b.last >= backward && !l.reports(b.root) {
 			u.kept += b.size
 		}
 	}
@@ -81,7 +81,7 @@ func (l *lowering) blocks() map[int]*block {
 			use(v, i)
 		}
 	}
-	use(l.home[l.g.Stats()], len(l.steps))
+	use(l.home[l.g.Stats()], len(l.steps)) // absent without a loss
 	return m
 }
 

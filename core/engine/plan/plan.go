@@ -30,6 +30,15 @@ type Options struct {
 	// RecomputeBlocks keeps only what goes from one block of layers to the next, and runs
 	// the blocks again in backward, where that saves memory. It changes no result.
 	RecomputeBlocks bool
+
+	// Output makes a plan without the loss: what the model computes from the samples is a
+	// tensor of the State behind those of the state dict, and there are no targets.
+	Output bool
+
+	// Positions makes a plan with Output that computes so many positions of one sample in a
+	// run, those from Args.Position on. Behind the output the State has what the layers keep
+	// of earlier positions.
+	Positions int
 }
 
 // Plan is a compiled graph. It is read-only; programs are bound from it.
@@ -51,6 +60,7 @@ type Plan struct {
 	stats      Operand
 	input, tgt tensor.Spec
 	elements   bool // the loss counts elements of targets
+	most       int  // positions of a sample, in a plan of some; 0 in others
 }
 
 // Compile lowers g. The graph is differentiated if it is not yet and Train asks
@@ -78,6 +88,9 @@ func Compile(g *graph.Graph, opt Options) (*Plan, error) {
 
 func compile(g *graph.Graph, opt Options, again effort) (*Plan, error) {
 	l := newLowering(g, opt)
+	if err := l.divide(); err != nil {
+		return nil, err
+	}
 	if err := l.lower(); err != nil {
 		return nil, err
 	}
@@ -96,8 +109,15 @@ func compile(g *graph.Graph, opt Options, again effort) (*Plan, error) {
 	arena, use := l.place()
 	p := &Plan{
 		Batch: opt.Batch, Train: opt.Train, DType: opt.DType, graph: g, branches: g.Branches(), steps: l.finish(),
-		state: l.stateSpecs(), names: namesOf(g), arena: arena, use: use, stats: l.operand(l.home[g.Stats()], false),
-		input: g.Values[g.Input()].At(opt.Batch), tgt: g.Values[g.Target()].At(opt.Batch),
+		state: append(l.stateSpecs(), l.extra...), names: namesOf(g), arena: arena, use: use, stats: l.operand(l.home[g.Stats()], false),
+		input: l.at(g.Input()), tgt: l.at(g.Target()),
+	}
+	if opt.Output {
+		p.tgt = tensor.Spec{}
+		p.names.state = append(p.names.state, l.extraNames...)
+	}
+	if opt.Positions > 0 {
+		p.most = g.Shape(g.Input())[0]
 	}
 	p.grads = l.gradSpecs()
 	p.gradOrder = gradOrder(p.steps)
@@ -116,6 +136,9 @@ func (o Options) check() error {
 	}
 	if o.DType != tensor.F32 && o.DType != tensor.F64 {
 		return fmt.Errorf("plan: cannot compute in %v, only in f32 or f64 (half types come from the precision policy)", o.DType)
+	}
+	if o.Output && o.Train || o.Positions > 0 && (!o.Output || o.Batch != 1) {
+		return fmt.Errorf("plan: options contradict each other: %+v", o)
 	}
 	if p := o.Policy; p != nil && o.DType == tensor.F64 && (p.Params.Half() || p.Lower.Valid()) {
 		return fmt.Errorf("plan: precision %q lowers types, but the run computes in f64: use precision none", p.Name)

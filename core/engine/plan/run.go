@@ -68,6 +68,10 @@ type Args struct {
 	LossScale   float64 // multiplies the loss's gradient; 0 means 1
 	LossDivisor float64 // divides it, for accumulation with a mean; 0 means 1
 
+	// Position is the first of those that a plan with Options.Positions computes; the layers
+	// have kept what they need of all before it.
+	Position int
+
 	// Dropout masks depend on these three and the layer alone.
 	Seed, Step uint64
 	Rank       int
@@ -150,6 +154,9 @@ func (p *Program) prepare(a *Args) {
 	if len(a.Input) != p.plan.input.Bytes() || len(a.Target) != p.plan.tgt.Bytes() {
 		panic(fmt.Sprintf("plan: a batch is %v and %v, got %d and %d bytes", p.plan.input, p.plan.tgt, len(a.Input), len(a.Target)))
 	}
+	if a.Position < 0 || a.Position+p.plan.positions() > p.plan.most {
+		panic(fmt.Sprintf("plan: %d positions from %d on, of %d", p.plan.positions(), a.Position, p.plan.most))
+	}
 	scale := 1.0
 	if a.LossScale != 0 {
 		scale = a.LossScale
@@ -158,7 +165,7 @@ func (p *Program) prepare(a *Args) {
 		scale /= a.LossDivisor
 	}
 	p.call = Call{
-		Input: a.Input, Target: a.Target, Accumulate: a.Accumulate, GradScale: scale,
+		Input: a.Input, Target: a.Target, Accumulate: a.Accumulate, GradScale: scale, Position: a.Position,
 		Seed: a.Seed, Stream: a.Step<<32 | uint64(uint16(a.Rank))<<16,
 		Exchange: a.Exchange, Dropped: p.call.Dropped,
 	}

@@ -61,6 +61,11 @@ type Step struct {
 	FLOPs    int64 // multiplications and additions counted apart
 	Bytes    int64 // read and written
 
+	// Positions is how many of a sample's positions a run of a plan with Options.Positions
+	// computes; 0: all. Operations that keep some of earlier ones read and write it behind
+	// their other inputs.
+	Positions int
+
 	// KeepSlope is set for a pointwise function and its gradient that alone read the input. A
 	// device may then replace the input by the slope in the one step, and multiply in the other.
 	KeepSlope bool

@@ -9,11 +9,15 @@ import (
 )
 
 func init() {
-	scratch := func(kernel func(attention.Head) int) func(*plan.Step, int) int {
-		return func(s *plan.Step, _ int) int { return kernel(headsOf(s).Head) }
+	backward := func(s *plan.Step, _ int) int { return attention.BackwardScratch(headsOf(s).Head) }
+	forward := func(s *plan.Step, _ int) int {
+		if s.Positions > 0 {
+			return keptScratch(s)
+		}
+		return attention.ForwardScratch(headsOf(s).Head)
 	}
-	bind.Implement(op.Attention, bind.Implementation{F32: bindAttention[float32], F64: bindAttention[float64], Scratch: scratch(attention.ForwardScratch)})
-	bind.Implement(op.AttentionGrad, bind.Implementation{F32: bindAttentionGrad[float32], F64: bindAttentionGrad[float64], Scratch: scratch(attention.BackwardScratch)})
+	bind.Implement(op.Attention, bind.Implementation{F32: bindAttention[float32], F64: bindAttention[float64], Scratch: forward})
+	bind.Implement(op.AttentionGrad, bind.Implementation{F32: bindAttentionGrad[float32], F64: bindAttentionGrad[float64], Scratch: backward})
 }
 
 // heads is the geometry of an attention.
@@ -29,6 +33,9 @@ func headsOf(s *plan.Step) heads {
 	a, n := s.Attr.(op.AttentionAttr), len(s.In)
 	if s.Op == op.AttentionGrad {
 		n -= 3
+	}
+	if s.Positions > 0 {
+		n -= 2 // the keys and values that are kept
 	}
 	q, k := s.In[0].Spec.Shape, s.In[n/2].Spec.Shape
 	return heads{
@@ -85,6 +92,9 @@ func ins[T kernel.Float](b *bind.Binder[T], n int) (list []func(*plan.Call) []T)
 
 // bindAttention shares the heads of all images among threads.
 func bindAttention[T kernel.Float](b *bind.Binder[T]) bind.Job {
+	if b.Step.Positions > 0 {
+		return bindKeptAttention(b)
+	}
 	g, in, scratch := headsOf(b.Step), ins(b, len(b.Step.In)), b.Scratches()
 	y, _ := b.Out(0)
 	lse, _ := b.Out(1)

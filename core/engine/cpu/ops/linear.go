@@ -51,6 +51,18 @@ func bindLinear[T kernel.Float](b *bind.Binder[T]) bind.Job {
 	x, w, bias, scratch := b.In(0), b.In(1), b.In(2), b.Scratches()
 	y, _ := b.Out(0)
 	relu := b.Step.Op == op.LinearReLU
+	if b.Step.Positions == 1 {
+		return b.Split(n, 32, func(c *plan.Call, _, lo, hi int) {
+			part := y[lo:hi]
+			elementwise.VectorDots(hi-lo, k, w(c)[lo*k:], k, x(c), part)
+			if v := bias(c); v != nil {
+				elementwise.AddTo(part, v[lo:hi])
+			}
+			if relu {
+				elementwise.ReLU(part, part)
+			}
+		})
+	}
 	return splitProduct(b, m, n, func(c *plan.Call, part, row, rows, col, cols int) {
 		f := gemm.Finish[T]{ReLU: relu}
 		if v := bias(c); v != nil {

@@ -17,10 +17,10 @@ func bindPositions[T kernel.Float](b *bind.Binder[T]) bind.Job {
 	images := b.Step.In[0].Spec.Shape[0]
 	x, table := b.In(0), b.In(1)
 	y, _ := b.Out(0)
-	each := len(y) / images
+	each, width := len(y)/images, b.Step.In[1].Spec.Shape[len(b.Step.In[1].Spec.Shape)-1]
 	return b.Split(images, max(1, bind.ShareElems/each), func(c *plan.Call, _, lo, hi int) {
 		for i := lo; i < hi; i++ {
-			elementwise.Add(x(c)[i*each:][:each], table(c)[:each], y[i*each:][:each])
+			elementwise.Add(x(c)[i*each:][:each], table(c)[c.Position*width:][:each], y[i*each:][:each])
 		}
 	})
 }

@@ -17,7 +17,8 @@ const (
 type Head struct {
 	Queries, Keys int     // positions
 	Dim           int     // elements of a query, a key and a value
-	Causal        bool    // query i attends to keys 0 to i
+	Causal        bool    // query i attends to keys 0 to First + i
+	First         int     // position of the first query, where keys of earlier positions are kept
 	Rotary        bool    // there are rotary positions
 	Dropout       Dropout // of the softmax's probabilities
 }
@@ -43,6 +44,9 @@ type Rows[T kernel.Float] struct {
 // from are the rows behind the first n.
 func (r Rows[T]) from(n int) []T { return r.Data[n*r.Stride:] }
 
+// From are the rows behind the first n.
+func (r Rows[T]) From(n int) Rows[T] { return Rows[T]{r.from(n), r.Stride} }
+
 func (r Rows[T]) row(t, dim int) []T { return r.Data[t*r.Stride:][:dim] }
 
 // tile is a part of the scores.
@@ -56,7 +60,7 @@ func (h *Head) tiles(f func(t tile), byKeys bool) {
 	one := func(q, k int) {
 		t := tile{q, min(tileQueries, h.Queries-q), k, min(tileKeys, h.Keys-k)}
 		if h.Causal {
-			t.keys = min(t.keys, q+t.queries-k)
+			t.keys = min(t.keys, h.First+q+t.queries-k)
 		}
 		if t.keys > 0 {
 			f(t)
@@ -82,7 +86,7 @@ func (h *Head) seen(t tile, i int) int {
 	if !h.Causal {
 		return t.keys
 	}
-	return max(0, min(t.keys, t.q+i+1-t.k))
+	return max(0, min(t.keys, h.First+t.q+i+1-t.k))
 }
 
 func (h *Head) scale() float64 { return 1 / math.Sqrt(float64(h.Dim)) }

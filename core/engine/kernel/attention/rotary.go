@@ -40,22 +40,33 @@ func rotated[T kernel.Float](p *Rotary[T], x Rows[T], n int, r *room[T]) Rows[T]
 		return x
 	}
 	y := Rows[T]{r.take(n * p.dim), p.dim}
-	p.turn(x, y, n, 1)
+	p.turn(x, y, 0, n, 1)
 	return y
+}
+
+// Turn writes n rows, of positions from first on, turned to y. They are copied where p is nil.
+func (p *Rotary[T]) Turn(x, y Rows[T], first, n, dim int) {
+	if p != nil {
+		p.turn(x, y, first, n, 1)
+		return
+	}
+	for t := range n {
+		copy(y.row(t, dim), x.row(t, dim))
+	}
 }
 
 // Back turns n rows back in place: gradients of rotated rows into those of the
 // rows. Nothing happens where p is nil.
 func (p *Rotary[T]) Back(x Rows[T], n int) {
 	if p != nil {
-		p.turn(x, x, n, -1)
+		p.turn(x, x, 0, n, -1)
 	}
 }
 
-func (p *Rotary[T]) turn(x, y Rows[T], n int, sign T) {
+func (p *Rotary[T]) turn(x, y Rows[T], first, n int, sign T) {
 	half := p.dim / 2
 	for t := range n {
-		cos, sin := p.cos[t*half:][:half], p.sin[t*half:][:half]
+		cos, sin := p.cos[(first+t)*half:][:half], p.sin[(first+t)*half:][:half]
 		from, to := x.row(t, p.dim), y.row(t, p.dim)
 		for j, c := range cos {
 			a, b, s := from[j], from[j+half], sign*sin[j]

@@ -39,7 +39,7 @@ func (h *Head) steps(t tile, b band) (seen, step float32) {
 	if !h.Causal {
 		return float32(t.keys), 0
 	}
-	return float32(t.q + b.first + 1 - t.k), 1
+	return float32(h.First + t.q + b.first + 1 - t.k), 1
 }
 
 // raisePeaks raises the peaks of a tile's queries to their largest score times scale.

@@ -25,11 +25,28 @@ func DotRowsApart[T kernel.Float](rows, cols int, x, y []T, stride int, dots []T
 		return
 	}
 	for r := range rows {
-		a, b := x[r*stride:][:cols], y[r*stride:][:cols]
-		var sum float64
-		for j, v := range a {
-			sum += float64(v) * float64(b[j])
-		}
-		dots[r] = T(sum)
+		dots[r] = dot(x[r*stride:][:cols], y[r*stride:][:cols])
 	}
+}
+
+// VectorDots writes the dot product of each row of x, which begin stride elements apart,
+// with the vector y: a product of a matrix and a vector.
+func VectorDots[T kernel.Float](rows, cols int, x []T, stride int, y, dots []T) {
+	if kernel.HasVectors[T]() && rows > 0 {
+		n := kernel.Lanes()
+		vecVectorDots(rows, kernel.Ptr32(x), kernel.Ptr32(y), cols/n, cols%n, kernel.FirstLanes(cols%n), kernel.Ptr32(dots), 4*stride)
+		return
+	}
+	for r := range rows {
+		dots[r] = dot(x[r*stride:][:cols], y)
+	}
+}
+
+// dot adds up in float64.
+func dot[T kernel.Float](x, y []T) T {
+	var sum float64
+	for j, v := range x {
+		sum += float64(v) * float64(y[j])
+	}
+	return T(sum)
 }

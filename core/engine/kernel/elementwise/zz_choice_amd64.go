@@ -247,6 +247,15 @@ func vecRowDots(rows int, x *float32, y *float32, vectors int, rest int, tail ke
 	}
 }
 
+// vecVectorDots multiplies each row of bytes of x with y, and adds up.
+func vecVectorDots(rows int, x *float32, y *float32, vectors int, rest int, tail kernel.Mask, dots *float32, bytes int) {
+	if kernel.Wide() {
+		vectorDotsAVX512(rows, x, y, vectors, rest, uintptr(tail), dots, bytes)
+	} else {
+		vectorDotsAVX2(rows, x, y, vectors, rest, uintptr(tail), dots, bytes)
+	}
+}
+
 // vecHalfReLU computes y = max(x, 0).
 func vecHalfReLU(x *uint16, y *uint16, n int) {
 	halfReLUBF16(x, y, n)

@@ -139,6 +139,11 @@ func vecRowDots(rows int, x *float32, y *float32, vectors int, rest int, tail ke
 	rowDotsNEON(rows, x, y, vectors, rest, uintptr(tail), dots, bytes)
 }
 
+// vecVectorDots multiplies each row of bytes of x with y, and adds up.
+func vecVectorDots(rows int, x *float32, y *float32, vectors int, rest int, tail kernel.Mask, dots *float32, bytes int) {
+	vectorDotsNEON(rows, x, y, vectors, rest, uintptr(tail), dots, bytes)
+}
+
 // vecHalfReLU computes y = max(x, 0).
 func vecHalfReLU(x *uint16, y *uint16, n int) {
 	kernel.NoVectors()

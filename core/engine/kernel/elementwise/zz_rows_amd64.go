@@ -12,6 +12,11 @@ func rowSumsAVX2(rows int, x *float32, vectors int, tail uintptr, sums *float32,
 //go:noescape
 func rowDotsAVX2(rows int, x *float32, y *float32, vectors int, rest int, tail uintptr, dots *float32, bytes int)
 
+// vectorDotsAVX2 multiplies each row of bytes of x with y, and adds up.
+//
+//go:noescape
+func vectorDotsAVX2(rows int, x *float32, y *float32, vectors int, rest int, tail uintptr, dots *float32, bytes int)
+
 // rowSumsAVX512 adds up each row of bytes.
 //
 //go:noescape
@@ -21,3 +26,8 @@ func rowSumsAVX512(rows int, x *float32, vectors int, tail uintptr, sums *float3
 //
 //go:noescape
 func rowDotsAVX512(rows int, x *float32, y *float32, vectors int, rest int, tail uintptr, dots *float32, bytes int)
+
+// vectorDotsAVX512 multiplies each row of bytes of x with y, and adds up.
+//
+//go:noescape
+func vectorDotsAVX512(rows int, x *float32, y *float32, vectors int, rest int, tail uintptr, dots *float32, bytes int)

@@ -150,6 +150,84 @@ dotDone:
 	VZEROUPPER
 	RET
 
+// func vectorDotsAVX2(rows int, x *float32, y *float32, vectors int, rest int, tail uintptr, dots *float32, bytes int)
+// Requires: AVX, FMA3
+TEXT ·vectorDotsAVX2(SB), NOSPLIT, $0-64
+	MOVQ x+8(FP), AX
+	MOVQ y+16(FP), CX
+	MOVQ dots+48(FP), DX
+	MOVQ rows+0(FP), BX
+
+rows:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	MOVQ   vectors+24(FP), SI
+	MOVQ   AX, DI
+	MOVQ   CX, R8
+
+dotGroup:
+	SUBQ        $0x04, SI
+	JL          dotOnes
+	VMOVUPS     (DI), Y4
+	VMOVUPS     (R8), Y5
+	VFMADD231PS Y4, Y5, Y0
+	VMOVUPS     32(DI), Y4
+	VMOVUPS     32(R8), Y5
+	VFMADD231PS Y4, Y5, Y1
+	VMOVUPS     64(DI), Y4
+	VMOVUPS     64(R8), Y5
+	VFMADD231PS Y4, Y5, Y2
+	VMOVUPS     96(DI), Y4
+	VMOVUPS     96(R8), Y5
+	VFMADD231PS Y4, Y5, Y3
+	ADDQ        $0x00000080, DI
+	ADDQ        $0x00000080, R8
+	JMP         dotGroup
+
+dotOnes:
+	ADDQ $0x04, SI
+
+dot:
+	DECQ        SI
+	JL          dotTail
+	VMOVUPS     (DI), Y4
+	VMOVUPS     (R8), Y5
+	VFMADD231PS Y4, Y5, Y0
+	ADDQ        $0x20, DI
+	ADDQ        $0x20, R8
+	JMP         dot
+
+dotTail:
+	MOVQ        rest+32(FP), SI
+	TESTQ       SI, SI
+	JZ          dotDone
+	MOVQ        tail+40(FP), SI
+	VMOVUPS     (SI), Y4
+	VMASKMOVPS  (DI), Y4, Y5
+	VMASKMOVPS  (R8), Y4, Y4
+	VFMADD231PS Y5, Y4, Y1
+
+dotDone:
+	VADDPS       Y1, Y0, Y0
+	VADDPS       Y3, Y2, Y2
+	VADDPS       Y2, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
+	VADDPS       X0, X1, X1
+	VPERMILPS    $0x4e, X1, X0
+	VADDPS       X1, X0, X1
+	VPERMILPS    $0xb1, X1, X0
+	VADDPS       X1, X0, X1
+	VMOVSS       X1, (DX)
+	ADDQ         $0x04, DX
+	MOVQ         bytes+56(FP), SI
+	ADDQ         SI, AX
+	DECQ         BX
+	JNZ          rows
+	VZEROUPPER
+	RET
+
 // func rowSumsAVX512(rows int, x *float32, vectors int, tail uintptr, sums *float32, bytes int)
 // Requires: AVX, AVX512F, AVX512VL
 TEXT ·rowSumsAVX512(SB), NOSPLIT, $0-48
@@ -297,6 +375,86 @@ dotDone:
 	MOVQ          bytes+56(FP), SI
 	ADDQ          SI, AX
 	ADDQ          SI, CX
+	DECQ          BX
+	JNZ           rows
+	VZEROUPPER
+	RET
+
+// func vectorDotsAVX512(rows int, x *float32, y *float32, vectors int, rest int, tail uintptr, dots *float32, bytes int)
+// Requires: AVX, AVX512F, AVX512VL
+TEXT ·vectorDotsAVX512(SB), NOSPLIT, $0-64
+	MOVQ x+8(FP), AX
+	MOVQ y+16(FP), CX
+	MOVQ dots+48(FP), DX
+	MOVQ rows+0(FP), BX
+
+rows:
+	VPXORD Z0, Z0, Z0
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	VPXORD Z3, Z3, Z3
+	MOVQ   vectors+24(FP), SI
+	MOVQ   AX, DI
+	MOVQ   CX, R8
+
+dotGroup:
+	SUBQ        $0x04, SI
+	JL          dotOnes
+	VMOVUPS     (DI), Z4
+	VMOVUPS     (R8), Z5
+	VFMADD231PS Z4, Z5, Z0
+	VMOVUPS     64(DI), Z4
+	VMOVUPS     64(R8), Z5
+	VFMADD231PS Z4, Z5, Z1
+	VMOVUPS     128(DI), Z4
+	VMOVUPS     128(R8), Z5
+	VFMADD231PS Z4, Z5, Z2
+	VMOVUPS     192(DI), Z4
+	VMOVUPS     192(R8), Z5
+	VFMADD231PS Z4, Z5, Z3
+	ADDQ        $0x00000100, DI
+	ADDQ        $0x00000100, R8
+	JMP         dotGroup
+
+dotOnes:
+	ADDQ $0x04, SI
+
+dot:
+	DECQ        SI
+	JL          dotTail
+	VMOVUPS     (DI), Z4
+	VMOVUPS     (R8), Z5
+	VFMADD231PS Z4, Z5, Z0
+	ADDQ        $0x40, DI
+	ADDQ        $0x40, R8
+	JMP         dot
+
+dotTail:
+	MOVQ        rest+32(FP), SI
+	TESTQ       SI, SI
+	JZ          dotDone
+	MOVQ        tail+40(FP), SI
+	KMOVW       SI, K1
+	VMOVUPS.Z   (DI), K1, Z4
+	VMOVUPS.Z   (R8), K1, Z5
+	VFMADD231PS Z4, Z5, Z1
+
+dotDone:
+	VADDPS        Z1, Z0, Z0
+	VADDPS        Z3, Z2, Z2
+	VADDPS        Z2, Z0, Z0
+	VEXTRACTF64X4 $0x01, Z0, Y4
+	VADDPS        Y0, Y4, Y4
+	VEXTRACTF32X4 $0x01, Y4, X5
+	VADDPS        X4, X5, X5
+	VPERMILPS     $0x4e, X5, X4
+	VADDPS        X5, X4, X5
+	VPERMILPS     $0xb1, X5, X4
+	VADDPS        X5, X4, X5
+	VMOVSS        X5, (DX)
+	ADDQ          $0x04, DX
+	MOVQ          bytes+56(FP), SI
+	ADDQ          SI, AX
 	DECQ          BX
 	JNZ           rows
 	VZEROUPPER

@@ -11,3 +11,8 @@ func rowSumsNEON(rows int, x *float32, vectors int, tail uintptr, sums *float32,
 //
 //go:noescape
 func rowDotsNEON(rows int, x *float32, y *float32, vectors int, rest int, tail uintptr, dots *float32, bytes int)
+
+// vectorDotsNEON multiplies each row of bytes of x with y, and adds up.
+//
+//go:noescape
+func vectorDotsNEON(rows int, x *float32, y *float32, vectors int, rest int, tail uintptr, dots *float32, bytes int)

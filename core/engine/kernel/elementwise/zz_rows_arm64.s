@@ -247,3 +247,141 @@ lanes2one:
 	TBZ	$0, R6, lanes2done
 	FMOVS	0(R1), F1
 	B	lanes2done
+
+// func vectorDotsNEON(rows int, x *float32, y *float32, vectors int, rest int, tail uintptr, dots *float32, bytes int)
+TEXT ·vectorDotsNEON(SB), NOSPLIT, $0-64
+	MOVD	x+8(FP), R5
+	MOVD	y+16(FP), R4
+	MOVD	dots+48(FP), R3
+	MOVD	rows+0(FP), R2
+rows:
+	VMOVI	$0, V11.B16
+	VMOVI	$0, V10.B16
+	VMOVI	$0, V9.B16
+	VMOVI	$0, V8.B16
+	VMOVI	$0, V7.B16
+	VMOVI	$0, V6.B16
+	VMOVI	$0, V5.B16
+	VMOVI	$0, V4.B16
+	MOVD	vectors+24(FP), R6
+	MOVD	R5, R0
+	MOVD	R4, R1
+dotGroup:
+	SUBS	$4, R6, R6
+	BLT	dotOnes
+	FLDPQ	0(R0), (F3, F2)
+	FLDPQ	0(R1), (F1, F0)
+	VFMLA	V3.S4, V1.S4, V11.S4
+	VFMLA	V2.S4, V0.S4, V10.S4
+	FLDPQ	32(R0), (F3, F2)
+	FLDPQ	32(R1), (F1, F0)
+	VFMLA	V3.S4, V1.S4, V9.S4
+	VFMLA	V2.S4, V0.S4, V8.S4
+	FLDPQ	64(R0), (F3, F2)
+	FLDPQ	64(R1), (F1, F0)
+	VFMLA	V3.S4, V1.S4, V7.S4
+	VFMLA	V2.S4, V0.S4, V6.S4
+	FLDPQ	96(R0), (F3, F2)
+	FLDPQ	96(R1), (F1, F0)
+	VFMLA	V3.S4, V1.S4, V5.S4
+	VFMLA	V2.S4, V0.S4, V4.S4
+	ADD	$128, R0, R0
+	ADD	$128, R1, R1
+	B	dotGroup
+dotOnes:
+	ADD	$4, R6, R6
+dot:
+	SUBS	$1, R6, R6
+	BLT	dotTail
+	FLDPQ	0(R0), (F3, F2)
+	FLDPQ	0(R1), (F1, F0)
+	VFMLA	V3.S4, V1.S4, V11.S4
+	VFMLA	V2.S4, V0.S4, V10.S4
+	ADD	$32, R0, R0
+	ADD	$32, R1, R1
+	B	dot
+dotTail:
+	MOVD	rest+32(FP), R6
+	TST	R6, R6
+	BEQ	dotDone
+	MOVD	tail+40(FP), R6
+	MOVWU	64(R6), R6
+	TBZ	$3, R6, lanes1
+	FLDPQ	0(R0), (F3, F2)
+lanes1done:
+	TBZ	$3, R6, lanes2
+	FLDPQ	0(R1), (F1, F0)
+lanes2done:
+	VFMLA	V3.S4, V1.S4, V9.S4
+	VFMLA	V2.S4, V0.S4, V8.S4
+dotDone:
+	WORD	$0x4e29d56b // fadd v11.4s, v11.4s, v9.4s
+	WORD	$0x4e28d54a // fadd v10.4s, v10.4s, v8.4s
+	WORD	$0x4e25d4e7 // fadd v7.4s, v7.4s, v5.4s
+	WORD	$0x4e24d4c6 // fadd v6.4s, v6.4s, v4.4s
+	WORD	$0x4e27d56b // fadd v11.4s, v11.4s, v7.4s
+	WORD	$0x4e26d54a // fadd v10.4s, v10.4s, v6.4s
+	WORD	$0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	VEXT	$8, V10.B16, V10.B16, V0.B16
+	WORD	$0x4e2ad40a // fadd v10.4s, v0.4s, v10.4s
+	VREV64	V10.S4, V0.S4
+	WORD	$0x4e2ad40a // fadd v10.4s, v0.4s, v10.4s
+	FMOVS	F10, 0(R3)
+	ADD	$4, R3, R3
+	MOVD	bytes+56(FP), R0
+	ADD	R0, R5, R5
+	SUBS	$1, R2, R2
+	BNE	rows
+	RET
+lanes1:
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	TBZ	$2, R6, lanes1low
+	FMOVQ	0(R0), F3
+	TBZ	$1, R6, lanes1highone
+	FMOVD	16(R0), F2
+	TBZ	$0, R6, lanes1done
+	ADD	$24, R0, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R6, lanes1done
+	FMOVS	16(R0), F2
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R6, lanes1one
+	FMOVD	0(R0), F3
+	TBZ	$0, R6, lanes1done
+	ADD	$8, R0, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R6, lanes1done
+	FMOVS	0(R0), F3
+	B	lanes1done
+lanes2:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R6, lanes2low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R6, lanes2highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R6, lanes2done
+	ADD	$24, R1, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R6, lanes2done
+	FMOVS	16(R1), F0
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R6, lanes2one
+	FMOVD	0(R1), F1
+	TBZ	$0, R6, lanes2done
+	ADD	$8, R1, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R6, lanes2done
+	FMOVS	0(R1), F1
+	B	lanes2done

@@ -18,8 +18,21 @@ func rowSums(a *isa.Asm) {
 		a.StoreOne(a.Total(a.Fold(acc)), sums)
 	}, x)
 
-	a.Kernel("rowDots", "func(rows int, x, y *float32, vectors, rest int, tail uintptr, dots *float32, bytes int)", "multiplies each row of bytes of x with that of y, and adds up.")
+	a.Kernel("rowDots", rowDotsSignature, "multiplies each row of bytes of x with that of y, and adds up.")
+	rowDots(a, true)
+	a.Kernel("vectorDots", rowDotsSignature, "multiplies each row of bytes of x with y, and adds up.")
+	rowDots(a, false)
+}
+
+const rowDotsSignature = "func(rows int, x, y *float32, vectors, rest int, tail uintptr, dots *float32, bytes int)"
+
+// rowDots emits the dot products of rows of x with y, or with its row of the same number.
+func rowDots(a *isa.Asm, eachRow bool) {
 	x, y, dots := a.Gp("x"), a.Gp("y"), a.Gp("dots")
+	moved := []reg.GPVirtual{x}
+	if eachRow {
+		moved = append(moved, y)
+	}
 	a.EachRow(func() {
 		acc, i := a.Vecs(4), 0
 		for _, v := range acc {
@@ -33,5 +46,5 @@ func rowSums(a *isa.Asm) {
 			i++
 		})
 		a.StoreOne(a.Total(a.Fold(acc)), dots)
-	}, x, y)
+	}, moved...)
 }
