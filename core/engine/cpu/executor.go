@@ -21,6 +21,9 @@ func (e *executor) Step(i int, c *plan.Call) {
 
 func (e *executor) Stats() (plan.Stats, error) {
 	defer e.mem.Arena.Running.Store(false)
+	if e.stats == nil { // a plan without a loss
+		return plan.Stats{}, e.mem.TakeFault()
+	}
 	s := plan.Stats{LossSum: e.stats[0], Counted: e.stats[1], Correct: e.stats[2]}
 	return s, e.mem.TakeFault()
 }
