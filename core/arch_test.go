@@ -18,8 +18,8 @@ const module = "github.com/trainctl/trainctl/"
 // of its own where that is listed in beside.
 var layers = [][]string{
 	{"core/base/system"},
-	{"core/base/usererr", "core/base/crash", "core/tensor", "core/base/rng", "core/base/shm", "core/base/tempdir", "core/base/keepalive", "core/base/lossy", "core/base/cgroup", "core/base/appendfile", "core/base/bytesize", "core/base/durable", "core/base/jsonvalue", "core/base/testjson", "core/base/golden", "core/base/fulldisk", "core/base/loopback", "core/base/tokenizer", "core/report/timeline", "core/engine/cuda/dl"},
-	{"core/engine/cuda/driver", "core/contract", "core/engine/graph", "core/engine/kernel", "core/report/event", "core/job/secret", "core/base/hostnet", "core/train/checkpoint/safetensors"},
+	{"core/base/usererr", "core/base/crash", "core/tensor", "core/base/rng", "core/base/shm", "core/base/tempdir", "core/base/keepalive", "core/base/lossy", "core/base/cgroup", "core/base/appendfile", "core/base/bytesize", "core/base/durable", "core/base/jsonvalue", "core/base/testjson", "core/base/golden", "core/base/fulldisk", "core/base/loopback", "core/report/timeline", "core/engine/cuda/dl"},
+	{"core/base/tokenizer", "core/engine/cuda/driver", "core/contract", "core/engine/graph", "core/engine/kernel", "core/report/event", "core/job/secret", "core/base/hostnet", "core/train/checkpoint/safetensors"},
 	{"core/engine/kernel/elementwise", "core/engine/kernel/convert", "core/engine/kernel/image", "core/engine/kernel/random", "core/engine/kernel/move", "core/engine/kernel/peak", "core/engine/kernel/kerneltest"},
 	{"core/engine/kernel/pool"},
 	{"core/engine/kernel/gemm", "core/engine/kernel/reduce", "core/engine/kernel/loss", "core/engine/kernel/optimizer"},
@@ -41,7 +41,7 @@ var layers = [][]string{
 	{"core/train/passes"},
 	{"core/train/agreement", "core/train/update"},
 	{"core/train/report"},
-	{"core/train", "core/bench", "core/engine/devicetest/activation"},
+	{"core/train", "core/bench", "core/infer", "core/engine/devicetest/activation"},
 	{"core/engine/devicetest"},
 	{"core/config"},
 	{"core/app"},
@@ -57,7 +57,7 @@ var wings = [][]string{
 	{"core/plugin"},
 	{"core/sdk/sdktest"}, // the conformance suite stands on the host's side, too
 	{"core/train"},
-	{"core/bench", "core/config"},
+	{"core/bench", "core/config", "core/infer"},
 	{"core/app"},
 }
 

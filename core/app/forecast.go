@@ -149,7 +149,7 @@ func (f *forecaster) dataset(ctx context.Context) (sdk.DatasetSpec, error) {
 		return sdk.DatasetSpec{}, err
 	}
 	spec, err := d.Describe(opts)
-	if err == nil && f.cfg.Dataset.Validation > 0 {
+	if err = usererr.Under("dataset.options", err); err == nil && f.cfg.Dataset.Validation > 0 {
 		err = host.HoldOut(&spec, f.cfg.Dataset.Validation)
 	}
 	return spec, err

@@ -22,6 +22,7 @@ import (
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
 	"github.com/trainctl/trainctl/core/train/checkpoint"
+	"github.com/trainctl/trainctl/core/train/checkpoint/safetensors"
 )
 
 // continued is what transformers' generate makes of a prompt: testdata/generate.py.
@@ -74,7 +75,7 @@ func written(t testing.TB, g *graph.Graph) string {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if err := checkpoint.WriteSafetensors(f, all, nil); err != nil {
+	if err := safetensors.Write(f, all, nil); err != nil {
 		t.Fatal(err)
 	}
 	return path

@@ -2,7 +2,6 @@ package infer
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"time"
 
@@ -69,7 +68,7 @@ type loop struct {
 // start computes the prompt.
 func (l *loop) start() (logits []float32, err error) {
 	if l.tokens, err = l.t.Append(nil, l.g.Prompt, true); err != nil {
-		return nil, fmt.Errorf("prompt: %w", err)
+		return nil, usererr.Errorf("--prompt", "the model knows what its tokenizer does alone", "%v", err)
 	}
 	l.done.Prompt = len(l.tokens)
 	if len(l.tokens) == 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/engine/graph"
 	"github.com/trainctl/trainctl/core/engine/nn"
 	"github.com/trainctl/trainctl/core/engine/plan"
@@ -28,7 +29,7 @@ type Model struct {
 func Load(ctx context.Context, fsys checkpoint.FS, cfg nn.Config, spec *sdk.DatasetSpec, path string) (*Model, error) {
 	g, err := nn.Build(cfg, spec.Input, spec.Target, spec.Classes)
 	if err != nil {
-		return nil, err
+		return nil, usererr.Under("model", err)
 	}
 	snap, report, err := checkpoint.Load(ctx, fsys, path)
 	if err != nil {

@@ -83,6 +83,7 @@ type DatasetSpec struct {
 	TrainSamples int
 	TestSamples  int
 	TestBytes    int64  // bytes of text that the targets of the test split stand for, for bits per byte; 0: unknown
+	Tokenizer    string // of a text: "bytes", "chars" (ClassNames are the characters) or the path of a tokenizer.json; "": not known, or no text
 	Fingerprint  string // hash over the content or its identity; resuming on other data is refused
 	Notice       string // shown as a warning if not empty ("training on generated digits: …")
 

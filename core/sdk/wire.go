@@ -88,7 +88,7 @@ func (s *DatasetSpec) toProto() *pb.OpenDatasetReply {
 		Source: s.Source, Input: specToProto(s.Input), Target: specToProto(s.Target),
 		Classes: int64(s.Classes), ClassNames: s.ClassNames,
 		TrainSamples: int64(s.TrainSamples), TestSamples: int64(s.TestSamples),
-		Fingerprint: s.Fingerprint, Notice: s.Notice, Vocabulary: int64(s.Vocabulary), TestBytes: s.TestBytes,
+		Fingerprint: s.Fingerprint, Notice: s.Notice, Vocabulary: int64(s.Vocabulary), TestBytes: s.TestBytes, Tokenizer: s.Tokenizer,
 	}
 }
 

@@ -259,6 +259,9 @@ func (p *Pipeline) Decode(tokens []int32) string {
 	return strings.Join(names, "")
 }
 
+// Special reports whether a token stands for no text but marks its place, such as <|endoftext|>.
+func (p *Pipeline) Special(token int32) bool { return p.added.special[token] }
+
 // Bytes implements [Tokenizer]: the bytes of a token are known where the model works on the
 // bytes of a text that is not normalised.
 func (p *Pipeline) Bytes(token int32) (int, bool) {

@@ -3,9 +3,14 @@ package tokenizer
 import (
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/spf13/afero"
+
+	"github.com/trainctl/trainctl/core/base/usererr"
 )
 
 // Tokenizer maps text to tokens in [0, Vocabulary()) and back. It belongs to one goroutine.
@@ -23,6 +28,34 @@ type Tokenizer interface {
 
 	// Bytes is how many bytes of text a token stands for; false if that is not fixed.
 	Bytes(token int32) (n int, known bool)
+}
+
+// Names of tokenizers; any other is the path of a tokenizer.json, or of a folder with one.
+const (
+	NameBytes = "bytes"
+	NameChars = "chars"
+)
+
+// Open returns the tokenizer of a name. characters are those of NameChars.
+func Open(fsys afero.Fs, name string, characters []string) (Tokenizer, error) {
+	switch name {
+	case NameBytes:
+		return Bytes{}, nil
+	case NameChars:
+		return NewChars(characters)
+	}
+	if dir, err := afero.IsDir(fsys, name); dir && err == nil {
+		name = filepath.Join(name, "tokenizer.json")
+	}
+	b, err := afero.ReadFile(fsys, name)
+	if err != nil {
+		return nil, usererr.Errorf("tokenizer", `write "bytes", "chars" or the path of a tokenizer.json`, "%v", err)
+	}
+	t, err := Parse(b)
+	if err != nil {
+		return nil, usererr.Errorf("tokenizer", "use a byte pair encoding", "%s: %v", name, err)
+	}
+	return t, nil
 }
 
 // InvalidError says that a text is not UTF-8.

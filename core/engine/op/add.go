@@ -24,7 +24,7 @@ func init() {
 			return sameShape(in, attr)
 		},
 		Gradient: addGradient, Positions: alone,
-		Steps:    []Step{{Op: Add, Cost: PerElement(1), InPlace: []int{0, 1}, AnyLayout: true, Again: Again{Op: Add, In: []int{0, 1}}}},
+		Steps: []Step{{Op: Add, Cost: PerElement(1), InPlace: []int{0, 1}, AnyLayout: true, Again: Again{Op: Add, In: []int{0, 1}}}},
 	})
 }
 

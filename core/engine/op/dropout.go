@@ -17,9 +17,9 @@ type DropoutAttr struct {
 func init() {
 	define(Definition{
 		Name: Dropout, Doc: "in training, zeroes elements with probability p and scales the others by 1/(1−p) (Srivastava et al., 2014)", Renames: InEvaluation, Random: true,
-		Keys:     []Key{dropoutP},
-		Build:    buildDropout,
-		Outputs:  dropoutOutputs, Positions: alone,
+		Keys:    []Key{dropoutP},
+		Build:   buildDropout,
+		Outputs: dropoutOutputs, Positions: alone,
 		Gradient: func(b *graph.Backward, n *graph.Node) { b.Through(n, DropoutGrad, n.Out[1]) },
 		Steps: []Step{
 			{Op: Dropout, Cost: PerElement(1), InPlace: []int{0}, Again: Again{Op: DropoutGrad, In: []int{^1, 0}}}, // which applies the mask, too

@@ -56,7 +56,7 @@ func specFromProto(r *pb.OpenDatasetReply) (sdk.DatasetSpec, error) {
 	out := sdk.DatasetSpec{
 		Source: r.Source, Classes: int(r.Classes), ClassNames: r.ClassNames,
 		TrainSamples: int(r.TrainSamples), TestSamples: int(r.TestSamples),
-		Fingerprint: r.Fingerprint, Notice: r.Notice, Vocabulary: int(r.Vocabulary), TestBytes: r.TestBytes,
+		Fingerprint: r.Fingerprint, Notice: r.Notice, Vocabulary: int(r.Vocabulary), TestBytes: r.TestBytes, Tokenizer: r.Tokenizer,
 	}
 	var errIn, errTarget error
 	out.Input, errIn = tensorSpec("input", r.Input)

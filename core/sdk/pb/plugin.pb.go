@@ -1277,6 +1277,7 @@ type OpenDatasetReply struct {
 	Vocabulary    int64                  `protobuf:"varint,10,opt,name=vocabulary,proto3" json:"vocabulary,omitempty"`                                // number of values of an i32 input; 0: the input is no index
 	TestBytes     int64                  `protobuf:"varint,11,opt,name=test_bytes,json=testBytes,proto3" json:"test_bytes,omitempty"`                 // of text that the targets of the test split stand for; 0: unknown
 	TrainClasses  []int32                `protobuf:"varint,12,rep,packed,name=train_classes,json=trainClasses,proto3" json:"train_classes,omitempty"` // of all training samples, on request; none: unknown
+	Tokenizer     string                 `protobuf:"bytes,13,opt,name=tokenizer,proto3" json:"tokenizer,omitempty"`                                   // of text: "bytes", "chars" (class_names are the characters) or the path of a tokenizer.json; "": not known
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1393,6 +1394,13 @@ func (x *OpenDatasetReply) GetTrainClasses() []int32 {
 		return x.TrainClasses
 	}
 	return nil
+}
+
+func (x *OpenDatasetReply) GetTokenizer() string {
+	if x != nil {
+		return x.Tokenizer
+	}
+	return ""
 }
 
 type TensorSpec struct {
@@ -2733,7 +2741,7 @@ const file_plugin_proto_rawDesc = "" +
 	"\x04seed\x18\x05 \x01(\x04R\x04seed\x12\x1d\n" +
 	"\n" +
 	"timeout_ns\x18\x06 \x01(\x03R\ttimeoutNs\x12#\n" +
-	"\rtrain_classes\x18\a \x01(\bR\ftrainClasses\"\xb9\x03\n" +
+	"\rtrain_classes\x18\a \x01(\bR\ftrainClasses\"\xd7\x03\n" +
 	"\x10OpenDatasetReply\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x124\n" +
 	"\x05input\x18\x02 \x01(\v2\x1e.trainctl.plugin.v1.TensorSpecR\x05input\x126\n" +
@@ -2751,7 +2759,8 @@ const file_plugin_proto_rawDesc = "" +
 	"vocabulary\x12\x1d\n" +
 	"\n" +
 	"test_bytes\x18\v \x01(\x03R\ttestBytes\x12#\n" +
-	"\rtrain_classes\x18\f \x03(\x05R\ftrainClasses\"8\n" +
+	"\rtrain_classes\x18\f \x03(\x05R\ftrainClasses\x12\x1c\n" +
+	"\ttokenizer\x18\r \x01(\tR\ttokenizer\"8\n" +
 	"\n" +
 	"TensorSpec\x12\x14\n" +
 	"\x05dtype\x18\x01 \x01(\rR\x05dtype\x12\x14\n" +

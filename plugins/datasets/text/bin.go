@@ -126,13 +126,15 @@ func openBins(fsys afero.Fs, s settings, files []mapped) (*corpus, error) {
 		described = m
 	}
 	var err error
+	var characters []string
 	switch {
 	case s.tokenizer != TokenizerBytes && s.tokenizer != TokenizerChars:
-		c.tokenizer, err = loadTokenizer(fsys, s.tokenizer)
-	case described != nil && described.Tokenizer == TokenizerBytes:
-		c.tokenizer = tokenizer.Bytes{}
-	case described != nil && described.Tokenizer == TokenizerChars:
-		c.tokenizer, err = tokenizer.NewChars(described.Characters)
+		c.named = s.tokenizer
+	case described != nil && (described.Tokenizer == TokenizerBytes || described.Tokenizer == TokenizerChars):
+		c.named, characters = described.Tokenizer, described.Characters
+	}
+	if c.named != "" {
+		c.tokenizer, err = tokenizer.Open(fsys, c.named, characters)
 	}
 	if err != nil {
 		return nil, err

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"slices"
 
 	"github.com/spf13/afero"
@@ -18,6 +17,7 @@ import (
 type corpus struct {
 	stream    stream
 	tokenizer tokenizer.Tokenizer
+	named     string // its name for tokenizer.Open; "" if it is not known
 	files     []mapped
 	generated bool
 }
@@ -30,22 +30,6 @@ func (c *corpus) names() []string {
 		return t.Names()
 	}
 	return nil
-}
-
-// loadTokenizer reads a tokenizer.json, or that of a folder.
-func loadTokenizer(fsys afero.Fs, path string) (tokenizer.Tokenizer, error) {
-	if isDir(fsys, path) {
-		path = filepath.Join(path, "tokenizer.json")
-	}
-	b, err := afero.ReadFile(fsys, path)
-	if err != nil {
-		return nil, usererr.Errorf("tokenizer", `write "bytes", "chars" or the path of a tokenizer.json`, "%v", err)
-	}
-	t, err := tokenizer.Parse(b)
-	if err != nil {
-		return nil, usererr.Errorf("tokenizer", "use a byte pair encoding", "%s: %v", path, err)
-	}
-	return t, nil
 }
 
 // openCorpus opens the files of the options, or generates sentences if there are none.
@@ -86,13 +70,10 @@ func encodeTexts(fsys afero.Fs, s settings, files []mapped, log *slog.Logger) (*
 	}
 	c := &corpus{}
 	var err error
-	switch s.tokenizer {
-	case TokenizerBytes:
-		c.tokenizer = tokenizer.Bytes{}
-	case TokenizerChars:
+	if c.named = s.tokenizer; s.tokenizer == tokenizer.NameChars {
 		c.tokenizer, err = charsOf(files)
-	default:
-		c.tokenizer, err = loadTokenizer(fsys, s.tokenizer)
+	} else {
+		c.tokenizer, err = tokenizer.Open(fsys, s.tokenizer, nil)
 	}
 	if err != nil {
 		return nil, err

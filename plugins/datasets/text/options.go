@@ -3,14 +3,15 @@ package text
 import (
 	"math"
 
+	"github.com/trainctl/trainctl/core/base/tokenizer"
 	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
 // Values of the options tokenizer, dtype and fallback.
 const (
-	TokenizerBytes = "bytes"
-	TokenizerChars = "chars"
+	TokenizerBytes = tokenizer.NameBytes
+	TokenizerChars = tokenizer.NameChars
 
 	dtypeUint16 = "uint16"
 	dtypeUint32 = "uint32"

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/afero"
 
+	"github.com/trainctl/trainctl/core/base/tokenizer"
 	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
@@ -102,6 +103,9 @@ func (d *Dataset) take(c *corpus, s settings) (spec sdk.DatasetSpec, err error) 
 	}
 	if names := c.names(); len(names) == spec.Classes {
 		spec.ClassNames = names
+	}
+	if spec.Tokenizer = c.named; c.named == tokenizer.NameChars && spec.ClassNames == nil {
+		spec.Tokenizer = "" // the vocabulary has more than the characters
 	}
 	switch {
 	case c.generated:

@@ -114,3 +114,23 @@ func TestRows(t *testing.T) {
 		}
 	})
 }
+
+// A matrix times a vector is the dot product of each of its rows, of any length and distance.
+func TestVectorDots(t *testing.T) {
+	kerneltest.AtEachLevel(t, func(t *testing.T) {
+		for cols := range 70 {
+			rows, stride := 3, cols+cols%4
+			x, y, got := kerneltest.Random[float32](1, rows*stride), kerneltest.Random[float32](2, cols), kerneltest.Poisoned[float32](rows)
+			want := make([]float64, rows)
+			for r := range rows {
+				for j := range cols {
+					want[r] += float64(x[r*stride+j]) * float64(y[j])
+				}
+			}
+			if cols > 0 {
+				VectorDots(rows, cols, x, stride, y, got)
+				kerneltest.CloseTo(t, fmt.Sprint(cols, " columns"), kerneltest.Widened(got), want, 1e-5)
+			}
+		}
+	})
+}

@@ -1,0 +1,74 @@
+package app
+
+import (
+	"context"
+	"io"
+	"os"
+
+	"github.com/spf13/afero"
+
+	"github.com/trainctl/trainctl/core/base/tokenizer"
+	"github.com/trainctl/trainctl/core/base/usererr"
+	"github.com/trainctl/trainctl/core/config"
+	"github.com/trainctl/trainctl/core/infer"
+	"github.com/trainctl/trainctl/core/job/rank"
+	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/train/checkpoint"
+)
+
+// GenerateOptions say what text is generated with which weights.
+type GenerateOptions struct {
+	ForecastOptions
+	Checkpoint string
+	infer.Generation
+}
+
+// Generate writes the text that a trained language model continues a prompt with. It computes
+// on the CPU in float32, whatever the run computed in.
+func Generate(ctx context.Context, o GenerateOptions, w io.Writer) (infer.Generated, error) {
+	spec, err := o.openedSpec(ctx)
+	if err != nil {
+		return infer.Generated{}, err
+	}
+	t, err := tokenizerOf(&spec, o.Config)
+	if err != nil {
+		return infer.Generated{}, err
+	}
+	m, err := o.load(ctx, &spec, o.Checkpoint)
+	if err != nil {
+		return infer.Generated{}, err
+	}
+	d, err := infer.NewDecoder(m, threads(o.Config.Launch, rank.Single(), os.LookupEnv))
+	if err != nil {
+		return infer.Generated{}, err
+	}
+	return infer.Generate(ctx, d, t, o.Generation, w)
+}
+
+// openedSpec is what the data set of a configuration says of itself when it is opened.
+func (o *ForecastOptions) openedSpec(ctx context.Context) (sdk.DatasetSpec, error) {
+	opened := *o
+	opened.OpenData = true
+	spec, err := newForecaster(ctx, opened).dataset(ctx)
+	return spec, AtPlace(o.Config, err)
+}
+
+// load builds the model of a configuration for its data set, and reads a checkpoint's weights.
+func (o *ForecastOptions) load(ctx context.Context, spec *sdk.DatasetSpec, path string) (*infer.Model, error) {
+	fsys := checkpoint.OsFS()
+	if err := FindCheckpoint(fsys, "--checkpoint", o.Config.Run.Dir, &path); err != nil {
+		return nil, err
+	}
+	m, err := infer.Load(ctx, fsys, o.Config.Model, spec, path)
+	return m, AtPlace(o.Config, err)
+}
+
+// tokenizerOf is the tokenizer of the texts of a data set.
+func tokenizerOf(spec *sdk.DatasetSpec, c *config.Config) (tokenizer.Tokenizer, error) {
+	if spec.Tokenizer == "" {
+		return nil, AtPlace(c, usererr.Errorf("dataset.plugin", `use the data set "text"; for token files without a description, set dataset.options.tokenizer`,
+			"the data set %q does not say how text becomes tokens", c.Dataset.Plugin))
+	}
+	t, err := tokenizer.Open(afero.NewOsFs(), spec.Tokenizer, spec.ClassNames)
+	return t, AtPlace(c, usererr.Under("dataset.options", err))
+}
