@@ -25,9 +25,10 @@ func TestDocs(t *testing.T) {
 		checkTable(t, table, doc[table], def.Field(idx[table]), true)
 		delete(doc, table)
 	}
-	layer := def.FieldByName("Model").FieldByName("Layers").Type().Elem()
-	checkTable(t, "model.layers", doc["model.layers"], reflect.New(layer).Elem(), false)
-	delete(doc, "model.layers")
+	for list, field := range map[string]reflect.Value{"model.layers": def.FieldByName("Model").FieldByName("Layers"), "optimizer.groups": def.FieldByName("Optimizer").FieldByName("Groups")} {
+		checkTable(t, list, doc[list], reflect.New(field.Type().Elem()).Elem(), false)
+		delete(doc, list)
+	}
 	for _, table := range tables {
 		if _, ok := doc[""][table]; !ok {
 			t.Errorf("[%s] is not in the list of tables in %s", table, page)

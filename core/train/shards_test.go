@@ -41,6 +41,11 @@ func TestShardedOptimizerKeepsBits(t *testing.T) {
 	cases["compressed"] = func(d *Deps) { d.Settings.DDP.Compress, d.Settings.DDP.PredivideFactor = "bf16", 2 }
 	cases["factors"] = func(d *Deps) { d.Settings.DDP.Compress, d.Settings.DDP.PowerSGDStart = "powersgd", 1 }
 	cases["frozen"] = func(d *Deps) { d.Settings.Model.Freeze = []string{"fc1"} }
+	cases["groups"] = func(d *Deps) {
+		scale, decay := 3.0, 0.2
+		d.Settings.Optimizer = optim.DefaultFor("adamw")
+		d.Settings.Optimizer.Groups = []optim.Group{{Match: []string{"fc1.bias"}, Freeze: true}, {Match: []string{"fc1"}, LRScale: &scale}, {Match: []string{"*.bias"}, WeightDecay: &decay}}
+	}
 	for _, name := range optim.Names() {
 		for how, norm := range map[string]float64{"": 0, ", clipped": 0.1} {
 			cases[name+how] = func(d *Deps) {

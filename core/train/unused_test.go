@@ -147,6 +147,20 @@ func TestFrozenParameters(t *testing.T) {
 			t.Errorf("%s is unchanged: %v", key, same)
 		}
 	}
+	grouped, _, more := run(t, []int{4, 4}, func(s *outline.Settings) {
+		s.Optimizer.Groups = []optim.Group{{Match: []string{"0", "1.w*"}, Freeze: true}}
+	}, nil)
+	if same := fmt.Sprint(got[1]) == fmt.Sprint(grouped[1]); !same || errors.Join(more...) != nil {
+		t.Errorf("frozen by a group: %v, the same weights: %v", errors.Join(more...), same)
+	}
+	for match, want := range map[string]string{"2": "optimizer.groups[0].match: no parameter", "*": "every parameter is frozen"} {
+		_, _, errs := run(t, []int{1}, func(s *outline.Settings) {
+			s.Optimizer.Groups = []optim.Group{{Match: []string{match}, Freeze: true}}
+		}, nil)
+		if err := errs[0]; err == nil || !strings.Contains(usererr.Problems(err)[0].String(), want) {
+			t.Errorf("group of %q: %v", match, err)
+		}
+	}
 	for freeze, want := range map[string]string{"2": "no parameter or layer is named", "": "no parameter or layer is named"} {
 		err := func() error {
 			_, _, errs := run(t, []int{1}, func(s *outline.Settings) { s.Model.Freeze = []string{freeze} }, nil)

@@ -162,6 +162,17 @@ func (g *Graph) StateDict() []Entry { return g.state }
 // Aliases are the other names of tied parameters, in the order they were declared.
 func (g *Graph) Aliases() []Alias { return g.aliases }
 
+// NamesOf are the names of a parameter, its own first.
+func (g *Graph) NamesOf(param int) []string {
+	names := []string{g.params[param].Name}
+	for _, a := range g.aliases {
+		if a.Param == param {
+			names = append(names, a.Name)
+		}
+	}
+	return names
+}
+
 // Tie gives a parameter another name.
 func (g *Graph) Tie(name string, param int) { g.aliases = append(g.aliases, Alias{name, param}) }
 

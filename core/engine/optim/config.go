@@ -21,6 +21,7 @@ type Config struct {
 	Eps         float64    `toml:"eps"`                        // adam, adamw, lars, rmsprop
 	AMSGrad     bool       `toml:"amsgrad"`                    // adam, adamw
 	Maximize    bool       `toml:"maximize"`
+	Groups      []Group    `toml:"groups"` // parameters with settings of their own
 
 	TrustCoefficient float64 `toml:"trust_coefficient"` // lars
 	Alpha            float64 `toml:"alpha"`             // rmsprop: of the running mean square, how much of the old one is kept
@@ -32,14 +33,6 @@ const (
 	DecayAll      = "all"
 	DecayMatrices = "matrices" // those of two dimensions and more: neither biases nor scales of norms
 )
-
-// of is the table as one parameter has it.
-func (c Config) of(p Param) Config {
-	if c.Decay == DecayMatrices && len(p.Value.Shape) < 2 {
-		c.WeightDecay = 0
-	}
-	return c
-}
 
 // DefaultFor gives PyTorch's defaults of one optimizer; those of SGD when the
 // name is unknown, so that Problems can report it. LARS, which PyTorch has not,
@@ -73,6 +66,7 @@ func (c Config) Problems() usererr.List {
 	if r != nil {
 		r.problems(c, &l)
 	}
+	c.groupProblems(&l)
 	return l
 }
 

@@ -19,6 +19,9 @@ func (c Config) String() string {
 	s.number("weight_decay", c.WeightDecay)
 	s.flag("of matrices", c.Decay == DecayMatrices && c.WeightDecay != 0)
 	s.flag("maximize", c.Maximize)
+	if n := len(c.Groups); n > 0 {
+		s.text("groups", strconv.Itoa(n))
+	}
 	return strings.Join(s, " ")
 }
 

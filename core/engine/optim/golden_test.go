@@ -31,7 +31,14 @@ type golden struct {
 	Start []exact
 	Grads [][]exact
 	Runs  []goldenRun
-	Clip  []struct {
+	// Grouped are runs over four parameters: with 3 times the learning rate, with half of it and
+	// another weight decay, with the optimizer's settings, and without a gradient.
+	Grouped []struct {
+		Config map[string]any
+		Norms  []exact
+		Params [][][]exact
+	}
+	Clip []struct {
 		MaxNorm float64 `json:"max_norm"`
 		Total   exact
 		Grads   [][]exact
@@ -163,6 +170,56 @@ func TestDecayOfMatrices(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Groups are PyTorch's param_groups: by scale, decay, norm of gradients and state.
+func TestGroupsAgainstPyTorch(t *testing.T) {
+	scale, half, decay := 3.0, 0.5, 0.2
+	goldens(t, func(t *testing.T, d tensor.DType, g golden) {
+		for _, r := range g.Grouped {
+			cfg := configOf(r.Config)
+			cfg.Groups = []Group{{Match: []string{"head"}, LRScale: &scale}, {Match: []string{"*.b*", "body"}, LRScale: &half, WeightDecay: &decay}, {Match: []string{"head.weight"}, WeightDecay: &scale}}
+			var params []Param
+			for _, name := range []string{"head.weight", "body.0.bias", "tail.weight"} {
+				p := Param{Name: name, Value: tensor.New(d, 2, 4), Grad: tensor.New(d, 2, 4)}
+				set(p.Value, g.Start)
+				params = append(params, p)
+			}
+			o, err := New(cfg, params)
+			check(t, err)
+			for step, want := range r.Params {
+				for i, p := range params {
+					for j, v := range g.Grads[step] {
+						p.Grad.Set(j, float64(v)*float64(i+1))
+					}
+				}
+				near(t, fmt.Sprint(r.Config, ": norm"), []float64{o.ClipNorm(5)}, r.Norms[step:][:1], tolerance[d])
+				o.Step(cfg.LR)
+				for i, p := range params {
+					near(t, fmt.Sprint(r.Config, ": ", p.Name), values(p.Value), want[i], tolerance[d])
+				}
+				near(t, "the frozen one", values(tensor.Of(d, tensor.Shape{2, 4}, startOf(d, g))), want[3], 0)
+			}
+		}
+	})
+}
+
+func startOf(d tensor.DType, g golden) []byte {
+	v := tensor.New(d, 2, 4)
+	set(v, g.Start)
+	return v.Data
+}
+
+// A pattern is a name, that of a layer around it, or either with stars.
+func TestMatch(t *testing.T) {
+	for pattern, want := range map[string]bool{
+		"layer1.0.conv1.weight": true, "layer1": true, "layer1.0": true, "*.weight": true, "layer*.conv1": true, "*": true, "l*r1.*.w*t": true, "tied": true,
+		"layer": false, "conv1": false, "*.bias": false, "layer1.": false, "": false, "layer1.0.conv1.weight.x": false,
+	} {
+		if got := MatchAny(pattern, []string{"layer1.0.conv1.weight", "tied.weight"}); got != want {
+			t.Errorf("%q matches is %v", pattern, got)
+		}
+	}
 }
 
 func TestClipAgainstPyTorch(t *testing.T) {

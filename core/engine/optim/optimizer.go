@@ -10,9 +10,10 @@ import (
 // caller's; the optimizer reads Grad, which LARS scales, and writes Value and
 // Master during Step.
 type Param struct {
-	Name  string        // name in the state dict, unique
-	Value tensor.Tensor // what the model computes with: F32, F64, F16 or BF16
-	Grad  tensor.Tensor // shape of Value; its type, or F32 for half values
+	Name    string        // name in the state dict, unique
+	Aliases []string      // other names, of a tied parameter
+	Value   tensor.Tensor // what the model computes with: F32, F64, F16 or BF16
+	Grad    tensor.Tensor // shape of Value; its type, or F32 for half values
 	// Master is the F32 copy that is updated instead of a half Value, which
 	// then gets the rounded result. Zero for F32 and F64 values, and for half
 	// values that are updated as they are: from their own bits, in float32,
@@ -38,15 +39,16 @@ type Optimizer struct {
 
 type slot struct {
 	Param
-	cfg    Config          // the optimizer's, as this parameter has it
-	value  tensor.Tensor   // the part of Value that is updated
-	own    tensor.Tensor   // the same part of Grad
-	weight tensor.Tensor   // what the rule updates: value, Master, or scratch
-	grad   tensor.Tensor   // gradient in the type of weight: own, or scratch
-	state  []tensor.Tensor // in the order of the rule
-	work   []tensor.Tensor // state in the type of weight: itself, or scratch
-	steps  []byte          // one int64, of optional parameters
-	idle   bool
+	cfg     Config // the optimizer's, as this parameter has it
+	lrScale float64
+	value   tensor.Tensor   // the part of Value that is updated
+	own     tensor.Tensor   // the same part of Grad
+	weight  tensor.Tensor   // what the rule updates: value, Master, or scratch
+	grad    tensor.Tensor   // gradient in the type of weight: own, or scratch
+	state   []tensor.Tensor // in the order of the rule
+	work    []tensor.Tensor // state in the type of weight: itself, or scratch
+	steps   []byte          // one int64, of optional parameters
+	idle    bool
 }
 
 // New makes an optimizer with empty state. cfg must have no Problems; the
@@ -66,7 +68,7 @@ func New(cfg Config, params []Param) (*Optimizer, error) {
 		if err != nil {
 			return nil, fmt.Errorf("optimizer: parameter %q: %w", p.Name, err)
 		}
-		s.cfg = cfg.of(p)
+		s.cfg, s.lrScale = cfg.of(p)
 		o.params = append(o.params, s)
 	}
 	o.shareScratch()
@@ -165,7 +167,7 @@ func (o *Optimizer) update(i int, lr float64) {
 		return
 	}
 	s.load(o.pending)
-	o.rule.update(s.cfg, lr, step, s)
+	o.rule.update(s.cfg, lr*s.lrScale, step, s)
 	s.store()
 }
 

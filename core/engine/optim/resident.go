@@ -37,7 +37,8 @@ func (o *Optimizer) Move(dev plan.Resident) (err error) {
 		for _, t := range s.state {
 			err = errors.Join(err, a.mirror(t.Data))
 		}
-		slots[i] = plan.Slot{Value: s.value, Weight: weight, Grad: s.own, State: s.state, NoDecay: s.cfg.WeightDecay == 0}
+		own := o.rule.numbers(s.cfg)
+		slots[i] = plan.Slot{Value: s.value, Weight: weight, Grad: s.own, State: s.state, Rule: &own, LRScale: s.lrScale}
 	}
 	if err == nil {
 		a.updater, err = dev.Updater(o.rule.numbers(o.cfg), slots)

@@ -26,6 +26,8 @@ func TestDeviceFollowsHost(t *testing.T) {
 		{Name: "adamw", LR: 0.01, Betas: [2]float64{0.9, 0.999}, Eps: 1e-8, WeightDecay: 0.1},
 		{Name: "sgd", LR: 0.1, Momentum: 0.9, WeightDecay: 0.1, Decay: DecayMatrices},
 		{Name: "adamw", LR: 0.1, Betas: [2]float64{0.9, 0.999}, Eps: 1e-8, WeightDecay: 0.1, Decay: DecayMatrices},
+		{Name: "sgd", LR: 0.1, Momentum: 0.9, WeightDecay: 0.1, Groups: grouped},
+		{Name: "adamw", LR: 0.01, Betas: [2]float64{0.9, 0.999}, Eps: 1e-8, WeightDecay: 0.1, Groups: grouped},
 	}
 	for _, c := range rules {
 		for _, k := range []struct {
@@ -111,6 +113,12 @@ type twin struct {
 	o      *Optimizer
 	params []Param
 }
+
+// grouped has settings for each parameter of a twin.
+var grouped = func() []Group {
+	scale, decay := 0.25, 0.3
+	return []Group{{Match: []string{"p0"}, LRScale: &scale}, {Match: []string{"p*"}, WeightDecay: &decay}}
+}()
 
 func newTwin(t *testing.T, c Config, value, grad tensor.DType, master bool) *twin {
 	t.Helper()

@@ -84,7 +84,8 @@ type Slot struct {
 	Grad   tensor.Tensor
 	State  []tensor.Tensor // momentum; or both moments, and with AMSGrad the maximum of the second
 
-	NoDecay bool // the rule's weight decay does not apply to it
+	Rule    *Rule   // the updater's with the settings of this parameter; nil: as it is
+	LRScale float64 // with Rule: factor of the learning rate
 }
 
 // Updater is an optimizer on a device.

@@ -2,12 +2,14 @@ package outline
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/engine/graph"
 	"github.com/trainctl/trainctl/core/engine/nn"
 	"github.com/trainctl/trainctl/core/engine/op"
+	"github.com/trainctl/trainctl/core/engine/optim"
 	"github.com/trainctl/trainctl/core/engine/plan"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/train/data"
@@ -53,6 +55,9 @@ func New(s Settings, spec sdk.DatasetSpec, policy *sdk.Policy, world, rank int) 
 	if o.Graph, err = nn.Build(s.Model, spec.Input, spec.Target, spec.Classes); err != nil {
 		return nil, usererr.Under("model", err)
 	}
+	if err = freeze(o.Graph, s.Optimizer); err != nil {
+		return nil, err
+	}
 	if err = checkVocabulary(o.Graph, spec.Vocabulary); err != nil {
 		return nil, err
 	}
@@ -89,6 +94,31 @@ func (o *Outline) Regroup(s Settings, spec sdk.DatasetSpec, world, rank int) (er
 		return err
 	}
 	return o.count(s, world)
+}
+
+// freeze takes the parameters of frozen groups out of training. A group without parameters
+// is an error: a pattern may be misspelt.
+func freeze(g *graph.Graph, c optim.Config) error {
+	counts, trained := make([]int, len(c.Groups)), 0
+	for i := range g.Params() {
+		group := c.Group(g.NamesOf(i)...)
+		if group >= 0 {
+			if counts[group]++; c.Groups[group].Freeze {
+				g.Freeze(i)
+			}
+		}
+		if g.Params()[i].RequiresGrad {
+			trained++
+		}
+	}
+	if i := slices.Index(counts, 0); i >= 0 {
+		return usererr.Errorf(fmt.Sprintf("optimizer.groups[%d].match", i), "`trainctl plan` lists the layers; a parameter belongs to the first group that matches it",
+			"no parameter, or layer with parameters, that is in no group before it is named %q", c.Groups[i].Match)
+	}
+	if trained == 0 && len(counts) > 0 {
+		return usererr.Errorf("optimizer.groups", "remove freeze from one", "every parameter is frozen; nothing is left to train")
+	}
+	return nil
 }
 
 // checkVocabulary returns an error if an embedding of the model's input has fewer rows than the

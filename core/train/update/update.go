@@ -41,7 +41,7 @@ func (u *Updater) Build(s *outline.Settings, o *outline.Outline, m *replica.Mode
 			continue
 		}
 		v := m.Values[i]
-		p := optim.Param{Name: e.Name, Value: v, Grad: m.Grads[e.Index], Optional: slices.Contains(u.Optional, e.Index), Part: shards.Own(e.Name)}
+		p := optim.Param{Name: e.Name, Value: v, Grad: m.Grads[e.Index], Optional: slices.Contains(u.Optional, e.Index), Part: shards.Own(e.Name), Aliases: m.Graph.NamesOf(e.Index)[1:]}
 		if v.DType.Half() && policy.MasterWeights {
 			if p.Part == nil || shards.Rank == 0 { // which has whole ones until they are distributed
 				m.Masters[e.Index] = tensor.New(tensor.F32, v.Shape...)

@@ -47,7 +47,7 @@ type (
 // updater implements [plan.Updater] by one kernel over the parts of all slots.
 type updater struct {
 	g       *gpu.GPU
-	rules   []plan.Rule    // by slot
+	rules   []slotRule     // by slot
 	wide    tensor.DType   // whose kernels compute: F32 or F64
 	numbers []numbersEntry // by slot, pinned
 	copied  driver.Event   // numbers were read
@@ -68,6 +68,12 @@ type updater struct {
 	squares            [3]unsafe.Pointer
 }
 
+// slotRule is the rule of one slot, and the factor of its learning rate.
+type slotRule struct {
+	plan.Rule
+	lrScale float64
+}
+
 // updates are the optimizers that update.cu computes.
 var updates = []string{"sgd", "adam", "adamw"}
 
@@ -77,14 +83,14 @@ func New(g *gpu.GPU, r *memory.Residency, rule plan.Rule, slots []plan.Slot) (_ 
 		return nil, &plan.NoRuleError{Device: "cuda", Rule: rule.Name, Has: updates}
 	}
 	defer g.Enter()()
-	u := &updater{g: g, copies: copies{r: r}, rules: make([]plan.Rule, len(slots)), wide: tensor.F32, nesterov: truth(rule.Nesterov), maximize: truth(rule.Maximize)}
+	u := &updater{g: g, copies: copies{r: r}, rules: make([]slotRule, len(slots)), wide: tensor.F32, nesterov: truth(rule.Nesterov), maximize: truth(rule.Maximize)}
 	entries, parts, total := make([]slotEntry, len(slots)), []partEntry(nil), 0
 	for _, s := range slots {
 		total += s.Value.Shape.Elems()
 	}
 	for i, s := range slots {
-		if u.rules[i] = rule; s.NoDecay {
-			u.rules[i].WeightDecay = 0
+		if u.rules[i] = (slotRule{rule, 1}); s.Rule != nil {
+			u.rules[i] = slotRule{*s.Rule, s.LRScale}
 		}
 		if s.Weight.DType == tensor.F64 {
 			u.wide = tensor.F64
@@ -217,7 +223,8 @@ func (u *updater) tell(lr, scale float64, steps []int64) error {
 }
 
 // numbersOf are the factors of one step; for Adam those of core/engine/kernel/optimizer's AdamUpdate.
-func numbersOf(r plan.Rule, lr, scale float64, step int64) numbersEntry {
+func numbersOf(r slotRule, lr, scale float64, step int64) numbersEntry {
+	lr *= r.lrScale
 	n := numbersEntry{
 		scale: scale, lr: lr, momentum: r.Momentum, keep: 1 - r.Dampening, decay: r.WeightDecay, shrink: 1,
 		idle: truth(step == 0), first: truth(step == 1),

@@ -98,6 +98,32 @@ def clip(max_norm, dtype):
 for dtype, t in [("f32", torch.float32), ("f64", torch.float64)]:
     optimizers[dtype]["clip"] = [clip(m, t) for m in (0.5, 2.0, 100.0)]
 
+
+
+def grouped(config, dtype):
+    """Two parameters in groups of their own, a third in none, and a frozen one."""
+    config = dict(config)
+    cls = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "rmsprop": torch.optim.RMSprop}[config.pop("name")]
+    ps = [torch.nn.Parameter(start(dtype)) for _ in range(4)]
+    ps[3].requires_grad_(False)
+    opt = cls([dict(params=[ps[0]], lr=3 * config["lr"]), dict(params=[ps[1]], weight_decay=0.2, lr=config["lr"] / 2), dict(params=[ps[2]])], foreach=False, **config)
+    norms, out = [], []
+    for g in grads(dtype):
+        for i, p in enumerate(ps[:3]):
+            p.grad = g * (i + 1)
+        norms.append(float(torch.nn.utils.clip_grad_norm_(ps, 5.0)).hex())
+        opt.step()
+        out.append([hexes(p) for p in ps])
+    return dict(norms=norms, params=out)
+
+
+GROUPED = [
+    dict(name="sgd", lr=0.1, momentum=0.9, weight_decay=0.01), dict(name="adam", lr=0.01, weight_decay=0.01, betas=(0.9, 0.999), eps=1e-8),
+    dict(name="adamw", lr=0.01, weight_decay=0.01, betas=(0.9, 0.999), eps=1e-8), dict(name="rmsprop", lr=0.01, weight_decay=0.01, alpha=0.99, eps=1e-8),
+]
+for dtype, t in [("f32", torch.float32), ("f64", torch.float64)]:
+    optimizers[dtype]["grouped"] = [dict(config=c, **grouped(c, t)) for c in GROUPED]
+
 with open("optimizers.json", "w") as f:
     json.dump(optimizers, f)
 
