@@ -1,7 +1,10 @@
 package e2e
 
 import (
+	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -65,4 +68,56 @@ func TestValidationTakesTheTestSetsPlace(t *testing.T) {
 	}
 	p.Trainctl(t, append([]string{"plan", "job.toml"}, rig.Set(`dataset.plugin="text"`, `dataset.options={}`)...)...).Expect(t, 2).
 		Prints(t, "divides its data itself", "dataset.options.validation")
+}
+
+const tableTables = `
+[dataset]
+plugin = "csv"
+validation = 0.2
+[dataset.options]
+train = "table.csv"
+targets = ["y"]
+normalize = "standard"
+[train]
+epochs = 8
+global_batch = 9
+[model]
+layers = [{ type = "linear", out_features = 3 }]
+[optimizer]
+name = "sgd"
+lr = 0.5
+[checkpoint]
+every = "1 step"
+keep = 0
+[metrics]
+tensorboard = false
+`
+
+// A model learns from a table, to the same result on 1 to 3 ranks and after a resume. Its
+// labels are the class names of the run, and a wrong table is refused with line and column.
+func TestTableTrains(t *testing.T) {
+	t.Parallel()
+	p := placeWith(t, tableTables)
+	text := "size,weight,y\n"
+	for i := range 90 {
+		text += fmt.Sprintf("%d,%d,%s\n", 9*(i%3)+i%2, (i%3)*(i%3)*9-i%5, []string{"low", "middle", "high"}[i%3])
+	}
+	path := filepath.Join(p.Dir, "table.csv")
+	rig.Must(t, os.WriteFile(path, []byte(text), 0o644))
+	whole := p.run(t)
+	if got := whole.sum.Dataset; strings.Join(got.Classes, " ") != "high low middle" || got.TrainSamples != 72 || got.TestSamples != 18 {
+		t.Errorf("summary %+v", got)
+	}
+	if last := whole.evals[7]; last.Accuracy < 0.9 {
+		t.Errorf("the last evaluation is %+v", last)
+	}
+	p.run(t, "--resume", whole.checkpoint(11)).continues(t, whole, 11)
+	for _, ranks := range []string{"2", "3"} {
+		other := p.run(t, rig.Set("launch.nproc_per_node="+ranks)...)
+		if a, b := other.evals[7], whole.evals[7]; a.Accuracy != b.Accuracy || math.Abs(a.Loss-b.Loss) > 1e-6 {
+			t.Errorf("on %s ranks the last evaluation is %+v, want %+v", ranks, a, b)
+		}
+	}
+	rig.Must(t, os.WriteFile(path, []byte(strings.Replace(text, ",-3,", ",none,", 1)), 0o644))
+	p.Train(t).Expect(t, 2).Matches(t, `table.csv:\d+:\d+: column "weight" is "none", which is no finite number; fix: correct it`)
 }

@@ -96,6 +96,21 @@ func prose(t *testing.T) string {
 	return root
 }
 
+// tableFile is a CSV file of 90 samples in three classes.
+func tableFile(t *testing.T) string {
+	t.Helper()
+	var b bytes.Buffer
+	b.WriteString("a,b,y\n")
+	for i := range 90 {
+		fmt.Fprintf(&b, "%d,%d.5,%s\n", i, i*i%17, []string{"low", "middle", "high"}[i%3])
+	}
+	path := filepath.Join(t.TempDir(), "table.csv")
+	if err := os.WriteFile(path, b.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 // TestContractThroughTheWire runs the data sets in processes of their own.
 func TestContractThroughTheWire(t *testing.T) {
 	t.Setenv("TRAINCTL_DATA", "")
@@ -111,6 +126,8 @@ func TestContractThroughTheWire(t *testing.T) {
 		{"cifar10", "", drawn, map[string]map[string]any{"augment": {"augment": "heavy"}}},
 		{"imagefolder", "", map[string]any{"root": images(t), "size": 24}, map[string]map[string]any{"root": {"root": "/none"}}},
 		{"synthetic", "", computed, map[string]map[string]any{"shape": {"shape": []any{1 << 20, 1 << 20}}}},
+		{"csv", "", map[string]any{"train": tableFile(t), "test": tableFile(t), "targets": []any{"y"}, "normalize": "standard"}, map[string]map[string]any{"targets": {"targets": []any{"z"}}}},
+		{"numpy", "", map[string]any{"inputs": "numpy/testdata/f4.npy", "targets": "numpy/testdata/y.npy"}, map[string]map[string]any{"inputs": {"inputs": "none.npy"}}},
 		{"text", "", map[string]any{"files": []any{prose(t)}, "tokenizer": "chars", "context": 16, "validation": 0.25}, map[string]map[string]any{"files": {"files": []any{"/none"}}}},
 		{"text", "inline", map[string]any{"context": 64, "validation": 0.97, "tokenizer": "chars"}, nil},
 		{"synthetic", "inline", computed, nil}, // what a plugin without shared memory gets
