@@ -43,7 +43,7 @@ func openEvents(lc fx.Lifecycle, o Options, w rank.World, cfg *config.Config, m 
 			bus.Add(ofRank{sink, w.Rank})
 		}
 	}
-	if w.Rank == 0 && !o.EvalOnly {
+	if leads(w) && !o.EvalOnly {
 		if err := openRunFiles(bus, &dir, cfg, fs); err != nil {
 			return nil, dir, err
 		}
@@ -52,7 +52,7 @@ func openEvents(lc fx.Lifecycle, o Options, w rank.World, cfg *config.Config, m 
 		o.external.watch(bus, dir.RunDir)
 	}
 	lc.Append(fx.Hook{OnStop: func(context.Context) error { return bus.Close() }})
-	if w.Rank == 0 && !o.EvalOnly {
+	if leads(w) && !o.EvalOnly {
 		bus.Emit(&event.RunStarted{
 			Name: cfg.Run.Name, Version: o.Build, RunDir: dir.Path, Continues: o.continues(fs), Config: cfg.Path, WorldSize: w.Size, Device: m.Device, DeviceReason: m.Why,
 			Backend: Backend(cfg), Precision: cfg.Precision.Plugin, Epochs: cfg.Train.Epochs, Restart: w.RestartCount,
@@ -61,6 +61,13 @@ func openEvents(lc fx.Lifecycle, o Options, w rank.World, cfg *config.Config, m 
 	hostname, _ := os.Hostname()
 	bus.Emit(&event.RankStarted{Host: hostname, PID: os.Getpid(), LocalRank: w.LocalRank, GPU: m.gpuText(w)})
 	return bus, dir, nil
+}
+
+// leads reports whether a rank writes, from its start, what rank 0 writes. One that joins an
+// elastic job in place of a rank that was lost does not, whatever its number was.
+func leads(w rank.World) bool {
+	_, joins := os.LookupEnv(rank.EnvJoins)
+	return w.Rank == 0 && !joins
 }
 
 // ofRank leaves out events that rank 0 reports for all.

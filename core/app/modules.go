@@ -58,7 +58,7 @@ func warnExposed(bus *event.Bus, given secret.Given) {
 // and they compute on the rank's share of the cores, under any launcher.
 func NewHost(o Options, w rank.World, bus *event.Bus, dir agreedDir) *host.Host {
 	return host.New(host.Options{
-		FlightDir: func() string { return flightDir(dir) }, SocketDir: os.Getenv(envSockets),
+		FlightDir: func() string { return flightDir(dir) }, Place: &w.Rank, SocketDir: os.Getenv(envSockets),
 		Builtins: o.Builtins, Exe: o.Exe, Log: slog.New(logToEvents(bus)), HangTimeout: hangTimeout(o.Config.Backend.Timeout),
 		Checksums: o.Config.Checksums(), Sandboxes: o.Config.Sandboxes(),
 		SetEnv: []string{fmt.Sprint("GOMAXPROCS=", threads(o.Config.Launch, w, os.LookupEnv))},
@@ -187,7 +187,19 @@ func Backend(cfg *config.Config) string {
 
 // openStore opens the checkpoints directory on rank 0, the only writer.
 func openStore(lc fx.Lifecycle, o Options, w rank.World, cfg *config.Config, fs checkpoint.FS, dir RunDir, bus *event.Bus) (*checkpoint.Store, error) {
-	if w.Rank != 0 || cfg.Checkpoint.Every == "never" || o.EvalOnly {
+	if !leads(w) || o.EvalOnly {
+		return nil, nil
+	}
+	s, err := openSaves(cfg, fs, dir, bus)
+	if s != nil {
+		lc.Append(fx.Hook{OnStop: func(context.Context) error { return s.Close() }})
+	}
+	return s, err
+}
+
+// openSaves opens the checkpoints directory of a run that saves, and reports what is saved.
+func openSaves(cfg *config.Config, fs checkpoint.FS, dir RunDir, bus *event.Bus) (*checkpoint.Store, error) {
+	if cfg.Checkpoint.Every == "never" {
 		return nil, nil
 	}
 	s, err := checkpoint.Open(fs, dir.Checkpoints(), cfg.Checkpoint)
@@ -203,6 +215,5 @@ func openStore(lc fx.Lifecycle, o Options, w rank.World, cfg *config.Config, fs 
 				"the checkpoint after step %d does not count as good: its weights are not finite, the first is %s; --resume auto continues from the newest finite one", c.Step, c.NonFinite)})
 		}
 	})
-	lc.Append(fx.Hook{OnStop: func(context.Context) error { return s.Close() }})
 	return s, nil
 }

@@ -68,6 +68,7 @@ type job struct {
 
 	stalls      *stalls
 	slowestSave atomic.Int64 // nanoseconds, until it was durable
+	leader      atomic.Int64 // the number of the process that is rank 0
 	resume      string       // directory or checkpoint to continue from; "": none
 }
 
@@ -246,7 +247,7 @@ func (j *job) launchOptions() launch.Options {
 		Nodes: c.Nnodes.Int(), NodeRank: c.NodeRank, Endpoint: c.RdzvEndpoint, Secret: j.secret, Ports: c.Ports(),
 		Elastic: c.Elastic, LostAfter: c.LostAfter.Std(), MaxRestarts: c.MaxRestarts, Grace: c.Grace.Std(), Saving: j.saving(), Requeue: c.Requeue, RendezvousTimeout: j.Config.Backend.InitTimeout,
 		Command: j.command, FS: j.fs, LogDir: logs, Log: j.Log, OnEvent: j.onEvent, Remark: (&remarks{}).of,
-		Finished: func(line []byte) bool { return event.KindOf(line) == doneKind }, Account: j.accountOf, Settings: j.settings(),
+		Finished: func(line []byte) bool { return event.KindOf(line) == doneKind }, Account: j.accountOf, Settings: j.settings(), Lost: j.stalls.lost,
 	}
 }
 
@@ -304,10 +305,11 @@ var (
 	refusedKind      = (*event.Refused)(nil).Kind()
 )
 
-// onEvent forwards the workers' events to the display: all of rank 0, and from the
-// other ranks those that rank 0 does not report.
+// onEvent forwards the workers' events to the display: all of rank 0, whichever process that
+// is, and from the other ranks those that rank 0 does not report.
 func (j *job) onEvent(from int, line []byte) {
-	if from != 0 && event.KindOf(line) == stepKind {
+	leader := int(j.leader.Load())
+	if from != leader && event.KindOf(line) == stepKind {
 		j.stalls.progress(from, nil)
 		return // most events, skipped without decoding
 	}
@@ -316,7 +318,14 @@ func (j *job) onEvent(from int, line []byte) {
 		return // of a newer version, or cut off by a crash
 	}
 	j.stalls.progress(from, r.Event)
-	if from != 0 && !ofItsRank(r.Event) {
+	if e, changed := r.Event.(*event.Elastic); changed && len(e.Places) > 0 {
+		leader = e.Places[0]
+		j.leader.Store(int64(leader))
+	}
+	switch {
+	case from == leader:
+		r.Rank = 0
+	case !ofItsRank(r.Event):
 		return
 	}
 	if e, ok := r.Event.(*event.CheckpointSaved); ok {

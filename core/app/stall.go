@@ -156,6 +156,17 @@ func (s *stalls) progress(rank int, e event.Event) {
 	s.idleTimer.progress()
 }
 
+// lost forgets a rank that an elastic job goes on without, and removes its flight record: it
+// calls nothing that the others wait for.
+func (s *stalls) lost(rank, attempt int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.ranks, rank)
+	if s.flights != "" {
+		_ = os.Remove(flight.Path(s.flights, rank, attempt)) // a rank on another host has none here
+	}
+}
+
 // cause looks for what delays the run.
 func (s *stalls) cause(quiet int) string {
 	s.mu.Lock()

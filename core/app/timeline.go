@@ -26,9 +26,8 @@ type trace struct {
 }
 
 // timeline sends this rank's trace, or on rank 0 collects all and writes timeline.json.
-func (r *runner) timeline(ctx context.Context, own []timeline.Slice) {
+func (r *runner) timeline(ctx context.Context, w rank.World, own []timeline.Slice) {
 	store, err := r.p.Store.Get(ctx)
-	w := r.p.World
 	mine := trace{}
 	mine.Slices, mine.Note = timeline.Cut(own, timeline.Share(w.Size))
 	switch {

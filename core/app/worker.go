@@ -211,10 +211,15 @@ func (r *runner) deps(ctx context.Context) (d train.Deps, err error) {
 			return d, usererr.Errorf("launch.elastic", "remove it, or set run.device to \"cpu\"", "ranks on %s cannot leave one by one", device)
 		}
 		m := rank.NewMembers(store, r.p.World.Rank)
-		if _, err := m.Regroup(ctx, nil); err != nil {
+		_, err := m.Regroup(ctx, rank.Starting, nil)
+		if d.Joins = errors.Is(err, rank.ErrLate); err != nil && !d.Joins {
 			return d, err
 		}
 		d.Members, d.Gather = m, m.Gather
+		if !d.Joins {
+			d.World.Rank, d.World.Size = m.Rank(), m.Size()
+		}
+		d.Lead = func() (*checkpoint.Store, func() []event.PluginStarted, error) { return r.lead(d) }
 	}
 	d.Settings, err = settings(r.p.Config, d)
 	return d, err
@@ -235,6 +240,20 @@ func withPorts(info sdk.Info, c *config.Config, w rank.World) map[string]any {
 	}
 	all["port_range"] = []any{int64(ports.First), int64(ports.Last)}
 	return all
+}
+
+// lead makes this rank, of an elastic job that has lost all ranks before it, write what rank 0
+// writes.
+func (r *runner) lead(d train.Deps) (*checkpoint.Store, func() []event.PluginStarted, error) {
+	if err := openRunFiles(r.p.Bus, &r.p.Dir, r.p.Config, r.p.FS); err != nil {
+		return nil, nil, err
+	}
+	saves, err := openSaves(r.p.Config, r.p.FS, r.p.Dir, r.p.Bus)
+	if err != nil {
+		return nil, nil, err
+	}
+	r.p.Saves = saves
+	return saves, sync.OnceValue(func() []event.PluginStarted { return r.record(d) }), nil
 }
 
 // settings returns the tables of the configuration that the loop reads.
@@ -282,7 +301,7 @@ func (r *runner) run(ctx context.Context) error {
 	if err != nil {
 		return r.refuse(train.Late(setup, err))
 	}
-	if r.p.World.Rank == 0 {
+	if d.World.Rank == 0 && !d.Joins {
 		d.Plugins = sync.OnceValue(func() []event.PluginStarted { return r.record(d) })
 	}
 	defer r.watchPlugins(r.p.Bus, d.Dataset, d.Precision)()
@@ -292,7 +311,11 @@ func (r *runner) run(ctx context.Context) error {
 		recording.Go(func() { d.Plugins() })
 		defer recording.Wait()
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, rank.ErrOver):
+		r.p.Bus.Emit(&event.RankDone{})
+		return nil
+	case err != nil:
 		return r.refuse(err)
 	}
 	if err := t.Run(ctx); err != nil {
@@ -321,16 +344,16 @@ func (r *runner) summarize(ctx context.Context, t *train.Trainer) error {
 		return err
 	}
 	if t.TimelineOn() {
-		r.timeline(ctx, t.Timeline())
+		r.timeline(ctx, t.World, t.Timeline())
 	}
-	if r.p.World.Rank == 0 {
+	if t.World.Rank == 0 {
 		s.Continues = r.p.Options.continues(r.p.FS)
 		if err := event.WriteSummary(r.p.FS, r.p.Dir.Summary(), s); err != nil {
 			return err
 		}
 	}
 	r.p.Bus.Emit(&event.RankDone{Step: s.Steps})
-	if r.p.World.Rank == 0 {
+	if t.World.Rank == 0 {
 		done := event.RunDone{Status: s.Status, Step: s.Steps, Loss: float64(s.Train.Loss), Accuracy: -1, TotalS: float64(s.Time.TotalS), Message: r.p.Dir.Path}
 		if s.Eval != nil && s.Eval.Accuracy != nil {
 			done.Accuracy = float64(*s.Eval.Accuracy)

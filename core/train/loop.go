@@ -54,6 +54,9 @@ func (t *Trainer) epoch(ctx context.Context) (stop bool, err error) {
 			}
 			begin = time.Now()
 		}
+		if stop, err = t.admit(ctx); err != nil || stop {
+			return stop, err
+		}
 		if stop, err = t.step(ctx, in, begin); err != nil || stop {
 			return stop, err
 		}
@@ -107,6 +110,7 @@ func (t *Trainer) nextInputs(ctx context.Context) (passes.Inputs, error) {
 func (t *Trainer) requests(ctx context.Context, own passes.Measures) agreement.Requests {
 	return agreement.Requests{
 		Stop: ctx.Err() != nil, Save: t.saver.requested(),
+		Join:  t.Members != nil && t.Members.Wanted(),
 		Ended: own.Ended && t.Settings.DDP.Uneven == ddp.UnevenError,
 	}
 }

@@ -200,6 +200,11 @@ func (t *Trainer) adopt(ctx context.Context, head resumeHead) error {
 	if err := t.recovery.Do(ctx, recovery.Stage{Name: stageWeights}, func(context.Context) error { return t.replication.Weights(t.updater.Optimizer) }); err != nil {
 		return err
 	}
+	return t.assume(ctx, head)
+}
+
+// assume makes rank 0's position this rank's.
+func (t *Trainer) assume(ctx context.Context, head resumeHead) error {
 	t.pos = head.Position
 	if t.pos.FirstBatch == 0 {
 		t.pos.FirstBatch = t.outline.Division.Step

@@ -39,10 +39,18 @@ func Setup(ctx context.Context, d Deps) (*Trainer, error) {
 	if err := t.openPlugins(ctx); err != nil {
 		return nil, err
 	}
+	parent := ctx
 	ctx, cancel := t.limited(ctx)
 	defer cancel()
-	if err := t.prepare(ctx); err != nil {
+	prepare := t.prepare
+	if t.Joins {
+		prepare = t.prepareToJoin
+	}
+	if err := prepare(ctx); err != nil {
 		return nil, Late(ctx, err)
+	}
+	if t.Joins {
+		return t, t.enterRun(parent)
 	}
 	return t, nil
 }
@@ -59,6 +67,9 @@ func (t *Trainer) prepare(ctx context.Context) error {
 	}
 	t.enter("buckets")
 	if err := t.tune(ctx); err != nil {
+		return err
+	}
+	if err := t.publishPlan(ctx); err != nil {
 		return err
 	}
 	t.enter("weights")
@@ -92,8 +103,10 @@ func (t *Trainer) openPlugins(ctx context.Context) error {
 	if err := t.openOwn(ctx); err != nil {
 		return err
 	}
-	if _, err := t.Gather(ctx, "opened", []byte{1}); err != nil {
-		return fmt.Errorf("waiting for the data sets of all ranks: %w", err)
+	if !t.Joins {
+		if _, err := t.Gather(ctx, "opened", []byte{1}); err != nil {
+			return fmt.Errorf("waiting for the data sets of all ranks: %w", err)
+		}
 	}
 	return t.checkPlugins()
 }
@@ -110,6 +123,9 @@ func (t *Trainer) openOwn(ctx context.Context) error {
 		return err
 	})
 	g.Go(func() error { // data may take their time, a rank may not
+		if t.Joins {
+			return nil
+		}
 		_, err := t.Gather(quick, "started", []byte{1})
 		return Late(quick, err)
 	})
@@ -118,6 +134,9 @@ func (t *Trainer) openOwn(ctx context.Context) error {
 		return Late(quick, err)
 	})
 	g.Go(func() error {
+		if t.Joins { // its group is not known yet
+			return nil
+		}
 		return Late(quick, t.recovery.Group.OpenBackend(quick))
 	})
 	if err := g.Wait(); err != nil {
@@ -147,7 +166,7 @@ func fewNames(names []string) []string {
 func (t *Trainer) newProcessGroup() *recovery.ProcessGroup {
 	s := &t.Settings
 	return &recovery.ProcessGroup{
-		Backend: t.Backend, Gather: t.Gather, Events: t.Events, Options: s.BackendOptions, InitTimeout: s.BackendInit, Restarts: s.BackendRestarts, Members: t.Members,
+		Backend: t.Backend, Gather: t.Gather, Events: t.Events, Options: s.BackendOptions, InitTimeout: s.BackendInit, Restarts: s.BackendRestarts, Members: t.Members, Node: t.World.NodeRank,
 		Open: sdk.Group{
 			JobID: t.World.RunID, Secret: t.Secret, Generation: t.World.RestartCount,
 			Rank: t.World.Rank, WorldSize: t.World.Size, LocalRank: t.World.LocalRank, LocalSize: t.World.LocalSize,

@@ -68,7 +68,10 @@ func (r runState) Rollback() error {
 }
 
 // Regroup makes this a run of fewer or more ranks.
-func (r runState) Regroup(rank, size int) error { return r.t.regroup(rank, size) }
+func (r runState) Regroup(p recovery.Place) error { return r.t.regroup(p) }
+
+// Share gives the state to the ranks that have joined.
+func (r runState) Share(ctx context.Context) error { return r.t.share(ctx) }
 
 // Rebroadcast repeats the broadcast of a stage.
 func (r runState) Rebroadcast(stage string) error {

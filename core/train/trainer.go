@@ -64,6 +64,10 @@ type Deps struct {
 
 	// Plugins says which plugins these are; nil on other ranks than 0.
 	Plugins func() []event.PluginStarted
+	// Joins says that the run of the Members has begun without this rank, until it is admitted; Lead makes it write
+	// what rank 0 writes, if all ranks before it are lost.
+	Joins bool
+	Lead  func() (*checkpoint.Store, func() []event.PluginStarted, error)
 	// PeakRSS measures this rank with its plugins; nil means unknown.
 	PeakRSS func() int64
 }

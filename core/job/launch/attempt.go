@@ -105,16 +105,20 @@ func failedCode(err error) int {
 
 func (a *attempt) start() error {
 	for _, w := range a.worlds {
-		env := rank.WorkerEnv(w, rank.WorkerSettings{Store: a.store.addr(), Threads: a.l.o.Threads, Inherited: os.LookupEnv})
-		p, err := a.l.startWorker(w, env, a.store.secret, a.n)
-		if err != nil {
+		if err := a.startRank(w, false); err != nil {
 			return err
 		}
-		a.workers = append(a.workers, p)
-		a.alive[p] = true
-		go p.wait(a.exits, a.l.o.Finished != nil)
 	}
 	return nil
+}
+
+// env is the environment of a rank.
+func (a *attempt) env(w rank.World, joins bool) []string {
+	env := rank.WorkerEnv(w, rank.WorkerSettings{Store: a.store.addr(), Threads: a.l.o.Threads, Inherited: os.LookupEnv})
+	if joins {
+		env = append(env, rank.EnvJoins+"=1")
+	}
+	return env
 }
 
 // watch runs until every rank of this node has ended and, if none failed, until
@@ -155,8 +159,8 @@ func (a *attempt) watch(ctx context.Context) {
 			a.drain(syscall.SIGTERM) // a caller may cancel ctx on a signal that also reaches us: that is not a second signal
 		case <-a.blameTimer:
 			a.blameReporter()
-		case rank := <-a.store.lost():
-			a.expelled(rank)
+		case d := <-a.store.lost():
+			a.expelled(d)
 		case d := <-a.longer:
 			a.extend(d)
 		case <-a.kill:
@@ -177,26 +181,10 @@ func (a *attempt) exited(e exit) {
 	case e.code == ExitPeer && !a.leaves(e):
 		a.ended = append(a.ended, e)
 	case a.leaves(e):
-		a.l.sink.printf("%v; %d ranks go on", e.cause(a.l.host, a.l.oom).brief(), len(a.alive))
+		a.left(e)
 	case e.bad():
 		a.failed(e)
 	}
-}
-
-// expelled kills a rank that the others go on without: it may only have been silent.
-func (a *attempt) expelled(rank int) {
-	for w := range a.alive {
-		if w.world.Rank == rank && a.stopReason == nil && rank > 0 {
-			w.killGroup()
-		}
-	}
-}
-
-// leaves reports whether the other ranks go on without one that has ended. Before the first
-// step, and without rank 0, which writes what the job writes, they cannot.
-func (a *attempt) leaves(e exit) bool {
-	step, _ := e.w.place()
-	return a.l.o.Elastic && e.w.world.Rank > 0 && e.bad() && e.code != ExitPreempted && restartHelps(e.code) && step >= 0 && len(a.alive) > 0
 }
 
 // blameReporter makes the failure of the rank that blames another one the root cause:

@@ -41,16 +41,15 @@ type rankOutput struct {
 	dump crash.Dump // the goroutine dump printed as the rank died
 }
 
-// openOutput truncates the rank's file on the first attempt and appends to it on
-// later ones. A file that cannot be opened is a warning and does not end the run.
-func openOutput(fs afero.Fs, dir string, rank, attempt int, s *sink) *rankOutput {
+// openOutput opens the rank's file, which it truncates with anew. A file that cannot be opened is a warning and does not end the run.
+func openOutput(fs afero.Fs, dir string, rank int, anew bool, s *sink) *rankOutput {
 	o := &rankOutput{prefix: fmt.Sprintf("[rank %d] ", rank), sink: s}
 	if dir == "" {
 		return o
 	}
 	o.path = filepath.Join(dir, logName(rank))
 	var err error
-	if o.file, err = OpenRankLog(fs, dir, rank, attempt == 0, o.warn); err != nil {
+	if o.file, err = OpenRankLog(fs, dir, rank, anew, o.warn); err != nil {
 		o.file = nil
 		o.warn(err)
 	}

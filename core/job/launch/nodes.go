@@ -272,23 +272,7 @@ type groupStore struct {
 	host   string
 	port   int
 	secret secret.Secret
-	left   chan int // ranks of an elastic job that are no longer connected
-}
-
-// gone notes that a rank is no longer connected, because it has died or was silent.
-func (s *groupStore) gone(rank int, _ error) {
-	select {
-	case s.left <- rank:
-	default: // it holds more than there are ranks
-	}
-}
-
-// lost delivers the ranks of an elastic job that are no longer connected.
-func (s *groupStore) lost() <-chan int {
-	if s == nil {
-		return nil
-	}
-	return s.left
+	left   chan departed
 }
 
 func (s *groupStore) addr() string { return net.JoinHostPort(s.host, strconv.Itoa(s.port)) }
@@ -302,8 +286,8 @@ func (s *groupStore) close() {
 // openStore opens a new store for attempt n on node 0, before any rank starts,
 // and tells the other nodes its port.
 func (l *launcher) openStore(ctx context.Context, n int) (*groupStore, error) {
-	s := &groupStore{secret: l.o.Secret.Derive(fmt.Sprintf("ranks of attempt %d", n)), left: make(chan int, 2*l.layout.size)}
-	var onLeave func(int, error)
+	s := &groupStore{secret: l.o.Secret.Derive(fmt.Sprintf("ranks of attempt %d", n)), left: make(chan departed, 2*l.layout.size)}
+	var onLeave func(int, time.Time, error)
 	if l.o.Elastic {
 		onLeave = s.gone
 	}

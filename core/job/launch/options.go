@@ -48,7 +48,7 @@ type Options struct {
 
 	Ports hostnet.Ports // for what listens between nodes
 
-	Elastic           bool          // the ranks go on without one that died, but for rank 0
+	Elastic           bool          // the ranks go on without one that died
 	LostAfter         time.Duration // with Elastic, for a rank that is silent
 	MaxRestarts       int
 	Grace             time.Duration        // for draining after a signal; 0 kills at once
@@ -82,6 +82,10 @@ type Options struct {
 	// Remark returns what to write into the rank's log for a line for OnEvent; ""
 	// is nothing. Calls may overlap.
 	Remark func(line []byte) string
+
+	// Lost is called for each rank that an elastic job goes on without; on the node that hosts the
+	// store. Calls do not overlap.
+	Lost func(rank, attempt int)
 
 	// Finished reports whether a line for OnEvent says that the rank's work is
 	// done. A rank that exits with 0 before such a line has failed. With nil every
@@ -136,6 +140,9 @@ func (o Options) filled() (Options, error) {
 	}
 	if o.Remark == nil {
 		o.Remark = func([]byte) string { return "" }
+	}
+	if o.Lost == nil {
+		o.Lost = func(int, int) {}
 	}
 	if o.Saving == nil {
 		o.Saving = func() time.Duration { return 0 }

@@ -28,6 +28,8 @@ type launcher struct {
 	nodes   *nodes    // nil on a single node
 	layout  layout
 
+	rejoined int // ranks of this node that were started again in a run that went on
+
 	lifeline, lifelineEnd *os.File // read end for the ranks; nobody writes to the other
 	oom                   int      // the kernel's out-of-memory kills before the run
 
@@ -175,7 +177,7 @@ func (l *launcher) attempts(ctx context.Context) (Result, error) {
 		if end.failure != nil {
 			res.Failures = append(res.Failures, end.failure)
 		}
-		if err != nil || end.failure == nil || !end.again || n >= l.o.MaxRestarts {
+		if err != nil || end.failure == nil || !end.again || n+l.rejoined >= l.o.MaxRestarts {
 			return res, err
 		}
 		if sig := l.late; sig != nil {

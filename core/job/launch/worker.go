@@ -21,12 +21,14 @@ const maxEvent = 1 << 20
 
 // worker is one rank's process.
 type worker struct {
-	world rank.World
-	cmd   *exec.Cmd
-	pid   int
-	log   *rankOutput
-	files []*os.File // our ends of its pipes
-	pumps sync.WaitGroup
+	world   rank.World
+	joins   bool // it was started when the run had begun
+	started time.Time
+	cmd     *exec.Cmd
+	pid     int
+	log     *rankOutput
+	files   []*os.File // our ends of its pipes
+	pumps   sync.WaitGroup
 
 	mu      sync.Mutex
 	step    []byte  // last event line with a step
@@ -58,8 +60,8 @@ func (w *worker) pipe() (r, child *os.File, err error) {
 }
 
 // startWorker starts one rank. onEvent must be safe to call from any goroutine.
-func (l *launcher) startWorker(world rank.World, env []string, key secret.Secret, attempt int) (*worker, error) {
-	w := &worker{world: world, log: openOutput(l.o.FS, l.o.LogDir, world.Rank, attempt, l.sink)}
+func (l *launcher) startWorker(world rank.World, env []string, key secret.Secret, attempt int, joins bool) (*worker, error) {
+	w := &worker{world: world, joins: joins, started: time.Now(), log: openOutput(l.o.FS, l.o.LogDir, world.Rank, attempt == 0 && !joins, l.sink)}
 	c := l.o.Command(world)
 	cmd := exec.Command(c.Path, c.Args...)
 	cmd.Dir, cmd.SysProcAttr = c.Dir, procAttr()

@@ -70,6 +70,10 @@ type Client struct {
 	pending map[uint64]chan frame
 	rounds  map[string]int
 	cause   error // why the connection ended; nil where it was closed
+	members *Members
+
+	quiet    atomic.Int32 // ticks without a ping, see watch
+	watching sync.Once
 }
 
 // DialStore connects to the store at addr. It retries until this job's store
@@ -162,8 +166,18 @@ func (c *Client) receive() {
 			break
 		}
 		c.mu.Lock()
-		answer := c.pending[f.id]
+		answer, members := c.pending[f.id], c.members
 		c.mu.Unlock()
+		switch f.op {
+		case opPing:
+			c.answerPing(f)
+			continue
+		case opBroken, opWanted:
+			if members != nil {
+				members.told(f)
+			}
+			continue
+		}
 		select {
 		case answer <- f: // it has room for all frames that a store sends, see call; a nil channel is never ready
 		default:
@@ -177,7 +191,7 @@ func (c *Client) receive() {
 func (c *Client) ending(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
+	if c.cause == nil && !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
 		c.cause = keepalive.Explain(err)
 	}
 }

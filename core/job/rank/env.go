@@ -15,6 +15,7 @@ type Lookup = func(name string) (value string, ok bool)
 const (
 	EnvStore = "TRAINCTL_STORE"  // host:port of the store that the launcher hosts
 	EnvRunID = "TRAINCTL_RUN_ID" // replaces the run id of any other source
+	EnvJoins = "TRAINCTL_JOINS"  // set if the job has begun: the rank joins it
 )
 
 // EnvError reports a set of variables that describes a rank incompletely or wrongly.

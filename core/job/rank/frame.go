@@ -35,6 +35,7 @@ const (
 	opBye
 	opGatherAmong
 	opRegroup
+	opPong
 )
 
 // Responses of a server.
@@ -45,6 +46,9 @@ const (
 	opProgress
 	opCancelled
 	opPeerLeft
+	opPing   // asks for opPong; has no id, as those below
+	opBroken // the group of this epoch has failed
+	opWanted // ranks wait to be admitted to the group of this epoch
 )
 
 type frame struct {

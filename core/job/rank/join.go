@@ -21,7 +21,6 @@ type JoinOptions struct {
 	Env         Lookup                           // nil: os.LookupEnv
 	OnWait      func(Progress)                   // as in DialOptions
 	ReportEvery time.Duration                    // as in DialOptions
-	OnLeave     func(rank int, err error)        // as in StoreOptions, on the rank that hosts
 	Log         func(format string, args ...any) // as in StoreOptions, on the rank that hosts
 }
 
@@ -96,7 +95,7 @@ func hostStore(ctx context.Context, w World, ports []int, d DialOptions, o JoinO
 	if w.Size == w.LocalSize {
 		host = w.MasterAddr
 	}
-	so := StoreOptions{RunID: w.RunID, Secret: d.Secret, WorldSize: w.Size, Generation: w.RestartCount, PublicName: d.PublicName, OnLeave: o.OnLeave, Log: o.Log}
+	so := StoreOptions{RunID: w.RunID, Secret: d.Secret, WorldSize: w.Size, Generation: w.RestartCount, PublicName: d.PublicName, Log: o.Log}
 	var s *Server
 	err := error(fmt.Errorf("no port above MASTER_PORT %d", w.MasterPort))
 	for _, p := range ports {

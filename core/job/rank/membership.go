@@ -1,8 +1,6 @@
 package rank
 
 import (
-	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -15,13 +13,38 @@ type membership struct {
 	members []int
 	lost    map[int]departure // members that disconnected since the group was formed
 	calls   map[int]call      // for the next group, by place
-	missing func()            // called when the first member has come
+
+	least   int              // fewer members wait for others, see StoreOptions.Least
+	passed  bool             // the wait for others is over
+	after   func(delay, int) // calls state.waited after a delay, if the epoch is still that
+	absents func()           // called when the first member has come
 }
+
+// Entry says why a rank calls Regroup.
+type Entry int
+
+const (
+	Starting Entry = iota // it begins the run with all others
+	Joining               // it is new in a run that has begun, and ready to receive its state
+	Broken                // its group has failed
+	Between               // it is between two steps and admits others
+	Ended                 // it is at the end of the run
+)
+
+// delay is what a membership waits for.
+type delay int
+
+const (
+	forMore  delay = iota // others may still start with the first group
+	forLeast              // enough for the next group
+	forJoins              // others may join at the same time
+)
 
 // call is what a place that wants to be in the next group gives the others.
 type call struct {
 	request
-	val []byte
+	entry Entry
+	val   []byte
 }
 
 // upTo are the numbers from 0 to n−1.
@@ -47,38 +70,63 @@ func (b *state) lost(rank int) (departure, bool) {
 
 // lose removes a rank from the group. Nobody else has to end.
 func (b *state) lose(d departure) {
-	rank := d.peer.Rank
-	delete(b.group.calls, rank)
-	if slices.Contains(b.group.members, rank) {
-		b.group.lost[rank] = d
+	g, rank := b.group, d.peer.Rank
+	delete(g.calls, rank)
+	if slices.Contains(g.members, rank) {
+		g.lost[rank] = d
+		b.announceBroken()
 	}
 	b.endGathers(d, false)
 	b.regroup()
 }
 
-// callRegroup adds a place to the next group.
-func (b *state) callRegroup(t request, val []byte) {
-	g := b.group
-	if g == nil {
-		b.refuse(t, "this job's ranks do not change")
-		return
-	}
-	g.calls[t.rank] = call{t, val}
-	b.waits[t] = &wait{}
-	b.regroup()
-	if len(g.calls) > 0 && slices.Contains(g.members, t.rank) {
-		g.missing()
+// announceBroken tells the members that have not called that their group has failed: they may
+// wait in it for one that is silent.
+func (b *state) announceBroken() {
+	for _, r := range b.absent() {
+		b.reply(request{rank: r}, frame{op: opBroken, body: fields{}.number(int64(b.group.epoch))})
 	}
 }
 
-// absent are the members that are connected and have not come to the next group: at the
-// beginning all places.
-func (b *state) absent() (ranks []int) {
-	members := b.group.members
-	if b.group.epoch == 0 {
-		members = upTo(b.size)
+// announceJoins tells the members that others wait to be admitted.
+func (b *state) announceJoins() {
+	for _, r := range b.absent() {
+		b.reply(request{rank: r}, frame{op: opWanted, body: fields{}.number(int64(b.group.epoch))})
 	}
-	for _, r := range members {
+}
+
+// callRegroup adds a place to the next group.
+func (b *state) callRegroup(t request, e Entry, val []byte) {
+	g := b.group
+	switch {
+	case g == nil:
+		b.refuse(t, "this job's ranks do not change")
+		return
+	case e == Starting && g.epoch > 0: // it must first make itself ready
+		b.ok(t, formed(0, 0, nil, nil, nil))
+		return
+	}
+	g.calls[t.rank] = call{t, e, val}
+	b.waits[t] = &wait{}
+	if e == Broken {
+		b.announceBroken()
+	}
+	epoch := g.epoch
+	b.regroup()
+	switch {
+	case g.epoch != epoch || len(g.calls) == 0:
+	case e == Starting && len(g.calls) == g.least:
+		g.after(forMore, epoch)
+	case e == Joining:
+		g.after(forJoins, epoch)
+	case slices.Contains(g.members, t.rank):
+		g.absents()
+	}
+}
+
+// absent are the members that are connected and have not come to the next group.
+func (b *state) absent() (ranks []int) {
+	for _, r := range b.group.members {
 		_, called := b.group.calls[r]
 		if _, lost := b.group.lost[r]; !called && !lost && !b.gone[r] {
 			ranks = append(ranks, r)
@@ -88,27 +136,123 @@ func (b *state) absent() (ranks []int) {
 }
 
 // regroup forms the next group as soon as nobody is absent: of the members in their
-// order, and then the others who have come. So the first members have what the others need.
+// order, and then those who join. So the first members have what the others need.
 func (b *state) regroup() {
 	g := b.group
-	if g == nil || len(g.calls) == 0 || len(b.absent()) > 0 {
+	if g == nil || len(g.calls) == 0 {
+		return
+	}
+	if g.epoch == 0 {
+		if len(g.calls) == b.size || g.passed && len(g.calls) >= g.least {
+			b.form(slices.Sorted(maps.Keys(g.calls)))
+		}
+		return
+	}
+	if len(b.absent()) > 0 {
 		return
 	}
 	var members []int
-	for _, r := range append(slices.Clone(g.members), slices.Sorted(maps.Keys(g.calls))...) {
-		if _, called := g.calls[r]; called && !slices.Contains(members, r) {
-			members = append(members, r)
+	admit := true
+	for _, r := range g.members {
+		if c, called := g.calls[r]; called && c.entry != Joining {
+			members, admit = append(members, r), admit && c.entry == Between
 		}
 	}
-	var vals [][]byte
+	switch {
+	case len(members) == 0:
+		b.refuseJoins()
+		return
+	case admit:
+		members = append(members, b.joining()...)
+		if len(members) < g.least && !g.passed {
+			g.after(forLeast, g.epoch)
+			return
+		}
+	}
+	b.form(members)
+}
+
+// joining are the places that wait to be admitted.
+func (b *state) joining() (places []int) {
+	for _, r := range slices.Sorted(maps.Keys(b.group.calls)) {
+		if b.group.calls[r].entry == Joining {
+			places = append(places, r)
+		}
+	}
+	return places
+}
+
+// refuseJoins answers those that wait for a group of which nobody is left.
+func (b *state) refuseJoins() {
+	over := len(b.group.lost) < len(b.group.members)
+	for _, r := range b.joining() {
+		c := b.group.calls[r]
+		delete(b.group.calls, r)
+		if over {
+			b.end(c.request, frame{op: opOK, body: formed(-1, 0, nil, nil, nil)})
+			continue
+		}
+		b.end(c.request, frame{op: opError, body: fields{}.text("all ranks that had the model are gone")})
+	}
+}
+
+// form makes a group of places that have called.
+func (b *state) form(members []int) {
+	g := b.group
+	var vals, left [][]byte
 	for _, r := range members {
 		vals = append(vals, g.calls[r].val)
 	}
-	calls := g.calls
-	g.epoch, g.members, g.lost, g.calls = g.epoch+1, members, map[int]departure{}, map[int]call{}
-	for _, c := range calls {
-		b.end(c.request, frame{op: opOK, body: fields{}.number(int64(g.epoch)).numbers(members).list(vals)})
+	for _, r := range slices.Sorted(maps.Keys(g.lost)) {
+		d := g.lost[r]
+		left = append(left, []byte((&PeerLeftError{Peer: d.peer, Cause: d.why}).Error()))
 	}
+	g.epoch, g.members, g.lost, g.passed = g.epoch+1, members, map[int]departure{}, false
+	body := formed(g.epoch, g.least, members, vals, left)
+	for _, r := range members {
+		c := g.calls[r]
+		delete(g.calls, r)
+		b.end(c.request, frame{op: opOK, body: body})
+	}
+	if len(b.joining()) > 0 {
+		b.announceJoins()
+	}
+}
+
+// formed is the answer to Regroup: a group, how many it needs, what each has given, and how
+// members of the last one were lost.
+func formed(epoch, least int, members []int, vals, lost [][]byte) fields {
+	return fields{}.number(int64(epoch)).number(int64(least)).numbers(members).list(vals).list(lost)
+}
+
+// waited is called when a delay of an epoch has passed.
+func (b *state) waited(d delay, epoch int) {
+	g := b.group
+	switch {
+	case g.epoch != epoch:
+	case d == forJoins:
+		if len(b.joining()) > 0 {
+			b.announceJoins()
+		}
+	default:
+		g.passed = true
+		b.regroup()
+	}
+}
+
+// joinPause is for how long others may come that join at the same time.
+const joinPause = 100 * time.Millisecond
+
+// after calls the state when a delay has passed.
+func (s *Server) after(d delay, epoch int) {
+	pause := [...]time.Duration{forMore: s.opts.Window, forLeast: s.opts.WaitForLeast, forJoins: joinPause}[d]
+	time.AfterFunc(pause, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if !s.closed {
+			s.state.waited(d, epoch)
+		}
+	})
 }
 
 // expect disconnects, after LostAfter, members that have not come to the next group.
@@ -117,11 +261,12 @@ func (s *Server) expect() {
 		return
 	}
 	s.expecting = true
+	epoch := s.state.group.epoch
 	time.AfterFunc(s.opts.LostAfter, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.expecting = false
-		if s.closed || len(s.state.group.calls) == 0 {
+		if s.closed || s.state.group.epoch != epoch || !s.state.came() {
 			return
 		}
 		for _, r := range s.state.absent() {
@@ -132,54 +277,7 @@ func (s *Server) expect() {
 	})
 }
 
-// Members are the ranks that this one works with in an elastic job. They belong to one
-// goroutine, but for Gather.
-type Members struct {
-	client *Client
-	place  int
-	epoch  int
-	places []int
-}
-
-// NewMembers are those of a rank whose place is its number at the store; there are none
-// before the first Regroup.
-func NewMembers(c *Client, place int) *Members { return &Members{client: c, place: place} }
-
-// Regroup waits until all members that are left, and those that want to come, have called
-// it: they are the members from now on, those of before first and in their order. It
-// returns what each has given, by rank.
-func (m *Members) Regroup(ctx context.Context, mine []byte) ([][]byte, error) {
-	p, err := m.client.call(ctx, Progress{Op: "regroup"}, opRegroup, fields{}.bytes(mine))
-	if err != nil {
-		return nil, err
-	}
-	epoch, places, all := p.small(), p.numbers(), p.list()
-	if err := p.end(); err != nil {
-		return nil, err
-	}
-	if len(places) != len(all) || !slices.Contains(places, m.place) {
-		return nil, fmt.Errorf("regroup: %w", errFrame)
-	}
-	m.epoch, m.places = epoch, places
-	return all, nil
-}
-
-// Rank and Size are this rank's place among the members.
-func (m *Members) Rank() int { return slices.Index(m.places, m.place) }
-func (m *Members) Size() int { return len(m.places) }
-
-// Places are the members' numbers at the store, by rank.
-func (m *Members) Places() []int { return slices.Clone(m.places) }
-
-// Gather is Store.Gather of the members. It fails with a *PeerLeftError as soon as one
-// of them is gone.
-func (m *Members) Gather(ctx context.Context, name string, mine []byte) ([][]byte, error) {
-	c, name := m.client, fmt.Sprintf("%d/%s", m.epoch, name)
-	round := fmt.Sprintf("%s#%d", name, c.nextRound(name))
-	p, err := c.call(ctx, Progress{Op: "gather", Key: name}, opGatherAmong, fields{}.text(round).numbers(m.places).bytes(mine))
-	if err != nil {
-		return nil, err
-	}
-	all := p.list()
-	return all, p.end()
+// came reports whether a member wants another group.
+func (b *state) came() bool {
+	return slices.ContainsFunc(b.group.members, func(r int) bool { _, called := b.group.calls[r]; return called })
 }

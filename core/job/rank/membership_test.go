@@ -13,14 +13,14 @@ import (
 
 // together calls Regroup on all of them at the same time, each with its place as value, and
 // checks which places form the group.
-func together(t *testing.T, want string, ms ...*Members) {
+func together(t *testing.T, e Entry, want string, ms ...*Members) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	var g errgroup.Group
 	for _, m := range ms {
 		g.Go(func() error {
-			all, err := m.Regroup(ctx, []byte{byte('0' + m.place)})
+			all, err := m.Regroup(ctx, e, []byte{byte('0' + m.place)})
 			if got := string(slices.Concat(all...)); err == nil && (got != want || m.Size() != len(want) || m.Rank() != strings.IndexByte(want, byte('0'+m.place))) {
 				t.Errorf("place %d is rank %d of %d with %q, want %q", m.place, m.Rank(), m.Size(), got, want)
 			}
@@ -41,28 +41,36 @@ func first(t *testing.T, o StoreOptions, want string) (s *Server, clients []*Cli
 	for r, c := range clients {
 		ms = append(ms, NewMembers(c, r))
 	}
-	together(t, want, ms...)
+	together(t, Starting, want, ms...)
 	return s, clients, ms
 }
 
-// Those that are left form the next group, in their order, and those that come are behind
-// them.
+// Those that are left form the next group, in their order. One that comes is admitted between
+// two steps, behind them, and not in a group that replaces a failed one.
 func TestRegroup(t *testing.T) {
 	s, clients, m := first(t, StoreOptions{}, "0123")
 	clients[1].conn.Close()
-	together(t, "023", m[0], m[2], m[3])
+	together(t, Broken, "023", m[0], m[2], m[3])
 
 	back := NewMembers(dial(t, s.Addr().String(), DialOptions{Rank: 1, Size: 4}), 1)
 	ctx := t.Context()
+	if _, err := back.Regroup(ctx, Starting, nil); !errors.Is(err, ErrLate) {
+		t.Errorf("it starts with a job that has begun: %v", err)
+	}
+	if err := m[0].Publish(ctx, "first", []byte("4")); err != nil {
+		t.Error(err)
+	}
+	if v, err := back.Published(ctx, "first"); string(v) != "4" || err != nil {
+		t.Errorf("got %q, %v", v, err)
+	}
 	var g errgroup.Group
-	g.Go(func() error { _, err := back.Regroup(ctx, []byte("1")); return err })
-	for called := 0; called == 0; time.Sleep(time.Millisecond) { // it comes while they work
-		s.mu.Lock()
-		called = len(s.state.group.calls)
-		s.mu.Unlock()
+	g.Go(func() error { _, err := back.Regroup(ctx, Joining, []byte("1")); return err })
+	for !m[0].Wanted() { // it comes while they work
+		time.Sleep(time.Millisecond)
 	}
 	clients[2].conn.Close()
-	together(t, "031", m[0], m[3])
+	together(t, Broken, "03", m[0], m[3])
+	together(t, Between, "031", m[0], m[3])
 	if err := g.Wait(); err != nil || back.Rank() != 2 {
 		t.Errorf("the one that came is rank %d, %v", back.Rank(), err)
 	}
@@ -80,6 +88,98 @@ func TestRegroup(t *testing.T) {
 	}
 }
 
+// As soon as a group has failed on one member, or one is lost, the others know.
+func TestMembersLearnThatTheirGroupIsBroken(t *testing.T) {
+	_, clients, m := first(t, StoreOptions{}, "012")
+	aborted := make(chan int, 2)
+	for _, m := range m[:2] {
+		m.OnBroken(func() { aborted <- m.place })
+	}
+	clients[2].conn.Close()
+	<-aborted
+	<-aborted
+	if !m[0].Broken() || !m[1].Broken() {
+		t.Error("the group does not count as broken")
+	}
+	together(t, Broken, "01", m[0], m[1])
+	if m[0].Broken() {
+		t.Error("the new group counts as broken")
+	}
+	var g errgroup.Group
+	g.Go(func() error { _, err := m[1].Regroup(t.Context(), Broken, nil); return err })
+	if p := <-aborted; p != 0 {
+		t.Errorf("place %d is told", p)
+	}
+	if _, err := m[0].Regroup(t.Context(), Broken, nil); err != nil {
+		t.Error(err)
+	}
+	if err := g.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A rank of which nothing is heard is out, although no member has asked for another group.
+func TestSilentRankIsDisconnected(t *testing.T) {
+	s, clients, m := first(t, StoreOptions{LostAfter: 100 * time.Millisecond}, "01")
+	broken := make(chan bool, 1)
+	m[0].OnBroken(func() { broken <- true })
+	clients[1].write.Lock() // so that it answers nothing
+	<-broken
+	clients[1].write.Unlock()
+	<-clients[1].lost
+	together(t, Broken, "0", m[0])
+	s.Close()
+}
+
+// A job starts when there are enough ranks and the others have had some time to come. Fewer wait
+// for others between two steps, and for so long only.
+func TestGroupsNeedEnoughRanks(t *testing.T) {
+	s, addr := serve(t, StoreOptions{WorldSize: 4, Elastic: true, Least: 2, Window: time.Millisecond, WaitForLeast: time.Millisecond})
+	c := []*Client{dial(t, addr, DialOptions{Rank: 0, Size: 4}), dial(t, addr, DialOptions{Rank: 2, Size: 4})}
+	m := []*Members{NewMembers(c[0], 0), NewMembers(c[1], 2)}
+	together(t, Starting, "02", m...)
+	c[1].conn.Close()
+	together(t, Broken, "0", m[0])
+	if !m[0].Short() || len(m[0].Lost()) != 1 || !strings.Contains(m[0].Lost()[0], "rank 2 (") {
+		t.Errorf("short %v, lost %q", m[0].Short(), m[0].Lost())
+	}
+	together(t, Between, "0", m[0]) // after WaitForLeast
+	s.mu.Lock()
+	s.opts.WaitForLeast = time.Hour
+	s.mu.Unlock()
+	var g errgroup.Group
+	g.Go(func() error { _, err := m[0].Regroup(t.Context(), Between, nil); return err })
+	back := NewMembers(dial(t, addr, DialOptions{Rank: 3, Size: 4}), 3)
+	if _, err := back.Regroup(t.Context(), Joining, nil); err != nil || back.Rank() != 1 || back.Short() {
+		t.Errorf("rank %d, %v", back.Rank(), err)
+	}
+	if err := g.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Who waits to join a job that ends is told so.
+func TestJoiningAJobThatEnds(t *testing.T) {
+	s, clients, m := first(t, StoreOptions{}, "01")
+	clients[1].conn.Close()
+	back := NewMembers(dial(t, s.Addr().String(), DialOptions{Rank: 1, Size: 2}), 1)
+	var g errgroup.Group
+	g.Go(func() error {
+		if _, err := back.Regroup(t.Context(), Joining, nil); !errors.Is(err, ErrOver) {
+			t.Errorf("got %v", err)
+		}
+		return nil
+	})
+	for !m[0].Wanted() {
+		time.Sleep(time.Millisecond)
+	}
+	together(t, Ended, "0", m[0])
+	clients[0].Close()
+	if err := g.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
 // A member that is gone ends what waits for it, at once and until there is another group.
 func TestLostMemberEndsGathers(t *testing.T) {
 	_, clients, m := first(t, StoreOptions{}, "01")
@@ -90,7 +190,7 @@ func TestLostMemberEndsGathers(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	}
-	together(t, "0", m[0])
+	together(t, Broken, "0", m[0])
 	if _, err := m[0].Gather(t.Context(), "values", nil); err != nil {
 		t.Error(err)
 	}
@@ -99,15 +199,15 @@ func TestLostMemberEndsGathers(t *testing.T) {
 // A member that is silent is disconnected.
 func TestSilentMemberIsLost(t *testing.T) {
 	_, _, m := first(t, StoreOptions{LostAfter: 50 * time.Millisecond}, "012")
-	together(t, "01", m[0], m[1])
-	if _, err := m[2].Regroup(t.Context(), nil); !errors.Is(err, ErrStoreLost) {
+	together(t, Broken, "01", m[0], m[1])
+	if _, err := m[2].Regroup(t.Context(), Broken, nil); !errors.Is(err, ErrStoreLost) {
 		t.Errorf("the silent one: %v", err)
 	}
 }
 
 func TestRegroupNeedsAnElasticJob(t *testing.T) {
 	_, addr := serve(t, StoreOptions{WorldSize: 1})
-	if _, err := NewMembers(dial(t, addr, DialOptions{Size: 1}), 0).Regroup(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "do not change") {
+	if _, err := NewMembers(dial(t, addr, DialOptions{Size: 1}), 0).Regroup(t.Context(), Starting, nil); err == nil || !strings.Contains(err.Error(), "do not change") {
 		t.Errorf("got %v", err)
 	}
 }

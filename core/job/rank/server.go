@@ -9,6 +9,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -36,18 +37,25 @@ type StoreOptions struct {
 	Generation int
 
 	// Elastic lets ranks leave and come back: members form groups with Client.Regroup.
-	// A member that does not come to the next group within LostAfter of the first is
-	// disconnected; 0 waits for it.
+	// A member that is silent for LostAfter, or does not come to the next group within it
+	// of the first, is disconnected; 0 waits for it.
 	Elastic   bool
 	LostAfter time.Duration
+
+	// Least is how many ranks an elastic job needs; 0 is WorldSize to start with, and 1 later.
+	// With fewer, those that are between two steps wait for others for WaitForLeast. When as many
+	// have come to the first group, others have Window to come too.
+	Least        int
+	Window       time.Duration
+	WaitForLeast time.Duration
 
 	// Roster names the hosts of ranks that have not connected yet, for
 	// messages about who is missing. May be empty.
 	Roster []Peer
 
 	// OnLeave is called once for every rank that disconnects without leaving the
-	// job, from a goroutine of the server.
-	OnLeave func(rank int, err error)
+	// job, from a goroutine of the server, with the time since when it was connected.
+	OnLeave func(rank int, since time.Time, err error)
 
 	// Log receives a line for refused peers, at most one a minute for each cause.
 	// nil drops them.
@@ -68,10 +76,11 @@ type Server struct {
 	state     *state
 	peers     map[int]*serverConn      // accepted, by rank
 	conns     map[*serverConn]struct{} // all, including those not accepted yet
-	onLeave   func(int, error)
+	onLeave   func(int, time.Time, error)
 	closed    bool
 	expecting bool          // LostAfter is running
 	changed   chan struct{} // closed and replaced when a peer leaves
+	ended     chan struct{}
 }
 
 const writeTime = 30 * time.Second // for a peer that stopped reading
@@ -96,14 +105,17 @@ func ListenStore(addr string, o StoreOptions) (*Server, error) {
 	}
 	s := &Server{
 		opts: o, ln: ln, tls: keys, onLeave: o.OnLeave,
-		peers: map[int]*serverConn{}, conns: map[*serverConn]struct{}{}, changed: make(chan struct{}),
+		peers: map[int]*serverConn{}, conns: map[*serverConn]struct{}{}, changed: make(chan struct{}), ended: make(chan struct{}),
 	}
 	if o.Log != nil {
 		s.notes.Write = func(line string) { o.Log("store: %s", line) }
 	}
 	s.state = newState(o.WorldSize, o.Roster, s.deliver)
 	if o.Elastic {
-		s.state.group = &membership{lost: map[int]departure{}, calls: map[int]call{}, missing: s.expect}
+		s.state.group = &membership{lost: map[int]departure{}, calls: map[int]call{}, least: o.Least, after: s.after, absents: s.expect}
+		if o.LostAfter > 0 {
+			s.wg.Go(s.watch)
+		}
 	}
 	s.wg.Go(s.accept)
 	return s, nil
@@ -176,6 +188,9 @@ func (s *Server) Drain(ctx context.Context) error {
 // ErrStoreLost; OnLeave is not called.
 func (s *Server) Close() error {
 	s.mu.Lock()
+	if !s.closed {
+		close(s.ended)
+	}
 	s.closed = true
 	err := s.ln.Close()
 	for c := range s.conns {
@@ -191,7 +206,7 @@ func (s *Server) Close() error {
 
 func (s *Server) accept() {
 	hostnet.Acceptor{Limiter: s.opts.limiter, Notes: &s.notes}.Run(s.ln, func(visit *hostnet.Visit) {
-		c := &serverConn{Conn: s.tls.Server(visit), visit: visit, wake: make(chan struct{}, 1), done: make(chan struct{})}
+		c := &serverConn{Conn: s.tls.Server(visit), visit: visit, since: time.Now(), wake: make(chan struct{}, 1), done: make(chan struct{})}
 		if !s.track(c) {
 			visit.Leave()
 			visit.Close()
@@ -296,9 +311,13 @@ func (s *Server) enlist(c *serverConn, h hello, p Peer) *RefusedError {
 func (s *Server) answer(c *serverConn) (clean bool, err error) {
 	for {
 		f, err := readFrame(c, maxFrame)
+		if c.silent.Load() {
+			return false, silence(s.opts.LostAfter)
+		}
 		if err != nil {
 			return false, err
 		}
+		c.quiet.Store(0)
 		if f.op == opBye {
 			return true, nil
 		}
@@ -323,7 +342,7 @@ func (s *Server) release(c *serverConn, clean bool, err error) {
 	s.changed = make(chan struct{})
 	s.mu.Unlock()
 	if tell != nil {
-		tell(c.rank, fmt.Errorf("rank %d (%s) disconnected from the store unexpectedly: %w", c.rank, c.RemoteAddr(), err))
+		tell(c.rank, c.since, fmt.Errorf("rank %d (%s) disconnected from the store unexpectedly: %w", c.rank, c.RemoteAddr(), err))
 	}
 }
 
@@ -348,8 +367,12 @@ type serverConn struct {
 	*tls.Conn
 	visit *hostnet.Visit
 	rank  int
+	since time.Time
 	wake  chan struct{} // something is queued
 	done  chan struct{} // the peer has left
+
+	quiet  atomic.Int32 // ticks without a frame, see Server.watch
+	silent atomic.Bool  // it was closed for that
 
 	mu  sync.Mutex
 	out []frame

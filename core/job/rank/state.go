@@ -148,6 +148,8 @@ func (b *state) ask(t request, f frame) error {
 		return b.then(p, func() { b.remove(t, key) })
 	case opGather, opGatherAmong, opRegroup:
 		return b.askMembers(t, f.op, p)
+	case opPong:
+		return p.end()
 	case opPoll, opCancel:
 		id := p.number()
 		return b.then(p, func() { b.report(request{t.rank, uint64(id)}, f.op == opCancel) })
@@ -159,8 +161,8 @@ func (b *state) ask(t request, f frame) error {
 func (b *state) askMembers(t request, o op, p *parser) error {
 	switch o {
 	case opRegroup:
-		val := p.bytes()
-		return b.then(p, func() { b.callRegroup(t, val) })
+		entry, val := Entry(p.number()), p.bytes()
+		return b.then(p, func() { b.callRegroup(t, entry, val) })
 	case opGatherAmong:
 		name, members, val := p.text(), p.numbers(), p.bytes()
 		return b.then(p, func() { b.meet(t, name, members, val) })

@@ -410,7 +410,7 @@ func TestSilentConnectionsDoNotBlockOthers(t *testing.T) {
 
 func TestRankThatVanishesEndsEveryWait(t *testing.T) {
 	left := make(chan int, 1)
-	_, addr := serve(t, StoreOptions{WorldSize: 3, OnLeave: func(r int, err error) { left <- r }})
+	_, addr := serve(t, StoreOptions{WorldSize: 3, OnLeave: func(r int, _ time.Time, err error) { left <- r }})
 	c := dialAll(t, addr, 3)
 	errs := make(chan error, 2)
 	go func() { errs <- c[0].Barrier(t.Context(), "b", 0, 3) }()
@@ -432,7 +432,7 @@ func TestRankThatVanishesEndsEveryWait(t *testing.T) {
 }
 
 func TestGoodbyeEndsOnlyWhatItHinders(t *testing.T) {
-	s, addr := serve(t, StoreOptions{WorldSize: 2, OnLeave: func(r int, err error) { t.Errorf("rank %d: %v", r, err) }})
+	s, addr := serve(t, StoreOptions{WorldSize: 2, OnLeave: func(r int, _ time.Time, err error) { t.Errorf("rank %d: %v", r, err) }})
 	c := dialAll(t, addr, 2)
 	c[1].Close()
 	var gone *PeerLeftError

@@ -79,6 +79,14 @@ func (b *Backend) Restart(ctx context.Context) error {
 	return nil
 }
 
+// Abort kills the running process, so that what waits for it fails with the cause. It may be
+// called at any time, and does nothing in process.
+func (b *Backend) Abort(cause error) {
+	if b.start != nil {
+		b.now.Load().proc.abort(cause)
+	}
+}
+
 // Open implements [Collectives].
 func (b *Backend) Open(ctx context.Context, group sdk.Group, options sdk.Options) error {
 	now := b.now.Load()
@@ -106,6 +114,9 @@ func (b *Backend) recordTo(now *running[backendControl], group sdk.Group) {
 	}
 	if b.record == nil {
 		var err error
+		if place := b.host.opts.Place; place != nil {
+			group.Rank = *place
+		}
 		if b.record, err = flight.NewRecorder(dir, group, now.info.Name); err != nil {
 			b.host.opts.Log.Warn("the flight record cannot be written; the last operations will not be available", "plugin", now.info.Name, "cause", err)
 			return

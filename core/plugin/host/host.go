@@ -42,6 +42,9 @@ type Options struct {
 	// see package flight; "" or nil keeps them only in memory. It is called when a
 	// backend is opened. A file that cannot be created is a warning in the log.
 	FlightDir func() string
+	// Place is the number in the names of these files, for a rank whose number in its group may
+	// change; nil is the latter.
+	Place *int
 	// Checksums are SHA-256 sums in hexadecimal by the plugin's path as written
 	// in the TOML. A plugin with another sum is not executed.
 	Checksums map[string]string

@@ -186,6 +186,20 @@ func (w *encoder) str(k, v string) {
 	w.quote(v)
 }
 
+func (w *encoder) slice(k string, v any) {
+	if texts, ok := v.([]string); ok {
+		w.list(k, texts)
+		return
+	}
+	if numbers := v.([]int); len(numbers) > 0 {
+		w.key(k)
+		for i, n := range numbers {
+			w.b = strconv.AppendInt(append(w.b, "[,"[min(i, 1)]), int64(n), 10)
+		}
+		w.b = append(w.b, ']')
+	}
+}
+
 func (w *encoder) list(k string, v []string) {
 	if len(v) == 0 {
 		return

@@ -193,11 +193,14 @@ type Warning struct {
 
 // Elastic reports that the ranks of a job changed, and that it continues without a restart.
 type Elastic struct {
-	Ranks  int     `json:"ranks"`   // that there are now
-	Before int     `json:"before"`  // that there were
-	Step   int     `json:"step"`    // the current one
-	Cause  string  `json:"cause"`   // who left, and how it was noticed
-	TookMS float64 `json:"took_ms"` // for which the ranks stood still, from the failure until their new group was formed
+	Ranks  int     `json:"ranks"`            // that there are now
+	Before int     `json:"before"`           // that there were
+	Step   int     `json:"step"`             // the current one
+	Cause  string  `json:"cause"`            // who left and how it was noticed, or who joined
+	TookMS float64 `json:"took_ms"`          // for which the ranks stood still, from the beginning of the interrupted step until their new group was formed
+	Places []int   `json:"places"`           // by rank: the number that each had when it was started, which is that of its log
+	Left   []int   `json:"left,omitempty"`   // of these numbers
+	Joined []int   `json:"joined,omitempty"` // of these numbers
 }
 
 // BackendRestarted reports that the ranks replaced a failed group of backend plugins,

@@ -37,6 +37,10 @@ func filled(kind string) Event {
 		case reflect.Bool:
 			f.SetBool(true)
 		case reflect.Slice:
+			if f.Type().Elem().Kind() == reflect.Int {
+				f.Set(reflect.ValueOf([]int{3, 0, -1}))
+				continue
+			}
 			f.Set(reflect.ValueOf([]string{"x", "", "y\tz"}))
 		default:
 			panic(f.Kind())

@@ -68,7 +68,7 @@ func (w *encoder) members(e Event) {
 		case reflect.Float64:
 			w.float(key, f.Float())
 		case reflect.Slice:
-			w.list(key, f.Interface().([]string))
+			w.slice(key, f.Interface())
 		default:
 			w.integer(key, f.Int())
 		}

@@ -20,6 +20,7 @@ const (
 	sumStop  // ranks that were asked to stop
 	SumSave  // ranks that were asked to save
 	sumEnded // ranks whose data ended, where that must not be
+	sumJoin  // ranks that know of others that wait to join
 	sumCount
 )
 
@@ -47,7 +48,7 @@ func New(g *ddp.Group, r *recovery.Recovery) Agreement {
 func (a *Agreement) Regroup() { a.numbers = make([]float64, a.group.World) }
 
 // Requests are the flags that this rank sends to all in a step.
-type Requests struct{ Stop, Save, Ended bool }
+type Requests struct{ Stop, Save, Ended, Join bool }
 
 // Gradients is the stage that ends with the totals of a step.
 func (a *Agreement) Gradients() recovery.Stage {
@@ -58,7 +59,7 @@ func (a *Agreement) Gradients() recovery.Stage {
 func (a *Agreement) Start(m passes.Measures, r Requests) (err error) {
 	a.Totals = Totals{
 		SumLoss: m.Loss * m.Weight, SumCorrect: float64(m.Correct), SumCounted: float64(m.Counted), SumRows: float64(m.Rows),
-		sumStop: Flag(r.Stop), SumSave: Flag(r.Save), sumEnded: Flag(r.Ended),
+		sumStop: Flag(r.Stop), SumSave: Flag(r.Save), sumEnded: Flag(r.Ended), sumJoin: Flag(r.Join),
 	}
 	a.pending, err = a.group.StartScalars(sdk.Sum, a.Totals[:])
 	return err
@@ -67,10 +68,14 @@ func (a *Agreement) Start(m passes.Measures, r Requests) (err error) {
 // Finish waits for the totals.
 func (a *Agreement) Finish() error { return a.group.FinishScalars(a.pending, a.Totals[:]) }
 
-// Stop, ended and saveAsked report what any rank asked for in the last step.
+// Stop, Ended, SaveAsked and JoinAsked report what any rank asked for in the last step.
 func (a *Agreement) Stop() bool      { return a.Totals[sumStop] > 0 }
 func (a *Agreement) Ended() bool     { return a.Totals[sumEnded] > 0 }
 func (a *Agreement) SaveAsked() bool { return a.Totals[SumSave] > 0 }
+func (a *Agreement) JoinAsked() bool { return a.Totals[sumJoin] > 0 }
+
+// Served says that the ranks that wanted to join were admitted.
+func (a *Agreement) Served() { a.Totals[sumJoin] = 0 }
 
 // Loss is the mean over ranks that had data in the last step.
 func (a *Agreement) Loss(active int) float64 { return a.Totals[SumLoss] / float64(active) }

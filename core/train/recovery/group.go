@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
-	"github.com/trainctl/trainctl/core/job/rank"
 	"github.com/trainctl/trainctl/core/plugin/host"
 	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/core/sdk"
@@ -42,9 +42,10 @@ type ProcessGroup struct {
 	InitTimeout time.Duration // for a new group to be formed
 	Restarts    int           // how often a group that broke because of a plugin is replaced
 	Members     Members       // nil: the ranks stay the same
+	Node        int           // of this rank
 
 	Changes  []event.Elastic // of the ranks
-	before   int             // ranks of the last group; 0: they do not change
+	before   []int           // places of the last group
 	replaced int
 }
 
@@ -101,16 +102,10 @@ func (g *ProcessGroup) mayRetry(err error) bool {
 }
 
 func (g *ProcessGroup) mayReplace(cause error) bool {
-	if g.Members != nil && lostPeer(cause) {
+	if g.Members != nil && (lostPeer(cause) || errors.Is(cause, errAdmission) || g.Members.Broken()) {
 		return true
 	}
 	return Replaceable(cause) && g.replaced < g.Restarts
-}
-
-// lostPeer reports whether a rank went on alone because another one was lost: its own
-// plugin is well.
-func lostPeer(err error) bool {
-	return errors.As(err, new(*rank.PeerLeftError)) || errors.As(err, new(*sdk.PeerError)) || errors.As(err, new(*sdk.StallError))
 }
 
 // exhausted says of a cause that a new group would have helped.
@@ -122,10 +117,8 @@ func (g *ProcessGroup) exhausted(cause error) error {
 }
 
 func (g *ProcessGroup) restarted(cause string, step int, begin time.Time) {
-	if before := g.before; before != g.Open.WorldSize && before > 0 {
-		e := event.Elastic{Ranks: g.Open.WorldSize, Before: before, Step: step, Cause: cause, TookMS: event.Millis(time.Since(begin))}
-		g.before, g.Changes = g.Open.WorldSize, append(g.Changes, e)
-		g.Events.Emit(&e)
+	if g.Members != nil && !slices.Equal(g.Members.Places(), g.before) {
+		g.changed(cause, step, begin)
 		return
 	}
 	g.Events.Emit(&event.BackendRestarted{Generation: g.replaced + 1, Step: step, Cause: cause, TookMS: event.Millis(time.Since(begin))})

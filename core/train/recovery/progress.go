@@ -16,6 +16,8 @@ type progress struct {
 	Cause     string   // why its group broke; "" at the end of the run
 	Own       bool     // it was its own plugin
 	Replaced  int      // groups that it has tried to replace
+	Node      int      // on which it runs
+	New       bool     // it joins the run, and has nothing of it yet
 }
 
 // remember copies the result of the stage that ends.
@@ -35,6 +37,9 @@ type consensus struct {
 	rebroadcast string   // name of a stage whose broadcast a rank has missed; "": none
 	seq         uint64   // of the last collective that any rank has called
 	replaced    int      // most groups that any rank has tried to replace
+	admits      bool     // the ranks with which all go on admit others
+	joined      bool     // others have joined
+	nodes       []int    // of all ranks, by rank
 }
 
 // agree moves all ranks to the latest stage that any rank has reached. Stages of
@@ -45,18 +50,23 @@ func agree(all []progress) (consensus, error) {
 	var first *progress
 	for r := range all {
 		p := &all[r]
-		c.finished = c.finished && p.Cause == ""
+		c.nodes = append(c.nodes, p.Node)
 		c.seq, c.replaced = max(c.seq, p.Seq), max(c.replaced, p.Replaced)
+		if p.New {
+			c.joined = true
+			continue
+		}
+		c.finished = c.finished && p.Cause == ""
 		if first == nil || p.Stage > first.Stage {
 			first = p
 		}
 	}
-	c.stage, c.result = first.Stage, first.Result
+	c.stage, c.result, c.admits = first.Stage, first.Result, first.Name == admitting
 	for r := range all {
 		p := &all[r]
 		known := len(c.result) > 0 // the stage before the last ended with a reduction
 		switch {
-		case p.Stage == c.stage:
+		case p.New || p.Stage == c.stage:
 		case !p.Broadcast && known && p.Stage == c.stage-1:
 		case p.Broadcast && !known && (c.rebroadcast == "" || c.rebroadcast == p.Name):
 			c.rebroadcast = p.Name

@@ -8,6 +8,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/trainctl/trainctl/core/job/rank"
 	"github.com/trainctl/trainctl/core/plugin/host"
 )
 
@@ -44,17 +45,10 @@ type Run interface {
 	Rollback() error
 	// Rebroadcast repeats the broadcast of a stage without a Result.
 	Rebroadcast(stage string) error
-	// Regroup makes the run that of a rank in a group of size ranks.
-	Regroup(rank, size int) error
-}
-
-// Members are the ranks of an elastic job. It is a *rank.Members.
-type Members interface {
-	// Regroup waits for the ranks that are left, and those that want to come, and returns
-	// what each gives, by rank.
-	Regroup(ctx context.Context, mine []byte) ([][]byte, error)
-	Rank() int
-	Size() int
+	// Regroup makes the run that of a rank in another group.
+	Regroup(p Place) error
+	// Share gives the run's state to the ranks that have joined the group.
+	Share(ctx context.Context) error
 }
 
 // Sequence numbers the collectives of this rank. It is a *ddp.Group.
@@ -82,6 +76,10 @@ type Recovery struct {
 // New makes the recovery of a run in a process group. With group.Restarts 0, or
 // a backend that cannot be restarted, stages are done once.
 func New(run Run, group *ProcessGroup, timeout time.Duration) *Recovery {
+	if m := group.Members; m != nil {
+		group.before = m.Places()
+		m.OnBroken(group.abort)
+	}
 	return &Recovery{Group: group, run: run, timeout: timeout}
 }
 
@@ -99,13 +97,14 @@ func (r *Recovery) Do(ctx context.Context, s Stage, do func(context.Context) err
 	if s.Changes {
 		r.run.Save()
 	}
+	begin := time.Now()
 	for {
 		err := do(ctx)
 		if err == nil {
 			r.futile = 0
 			break
 		}
-		through, err := r.recover(ctx, s, err)
+		through, err := r.recover(ctx, s, err, begin)
 		if err != nil {
 			return err
 		}
@@ -124,16 +123,17 @@ func (r *Recovery) Finish(ctx context.Context) error {
 		return nil
 	}
 	r.own.Stage++
-	_, err := r.recover(ctx, Stage{Name: end}, nil)
+	_, err := r.recover(ctx, Stage{Name: end}, nil, time.Now())
 	r.finished = err == nil
 	return err
 }
 
 // recover forms a new process group after cause broke the old one, and tells
 // whether this rank is through its stage by what the others know. Without a
-// cause the rank is at the end of the run, and recovers for others until all are there.
-func (r *Recovery) recover(ctx context.Context, s Stage, cause error) (through bool, err error) {
-	begin, ended := time.Now(), cause == nil
+// cause the rank is at the end of the run, and recovers for others until all are there. begin is
+// when the stage began, which ends that much later.
+func (r *Recovery) recover(ctx context.Context, s Stage, cause error, begin time.Time) (through bool, err error) {
+	ended := cause == nil
 	ctx = context.WithoutCancel(ctx) // a step that was begun is ended before the run stops
 	for {
 		if cause != nil && !r.Group.mayReplace(cause) {
@@ -149,13 +149,12 @@ func (r *Recovery) recover(ctx context.Context, s Stage, cause error) (through b
 		if err := r.regroup(c); err != nil {
 			return false, alongside(cause, err)
 		}
-		if err := r.Group.replace(ctx); r.Group.Members != nil && lostPeer(err) {
+		if err := r.form(ctx, c); err != nil && r.Group.Members != nil && r.Group.mayReplace(err) {
 			cause = err
 			continue
 		} else if err != nil {
 			return false, err
 		}
-		r.Sequence.Continue(c.seq)
 		r.Group.restarted(c.cause, r.run.Step(), begin)
 		behind := r.own.Stage < c.stage
 		if !behind && s.Changes {
@@ -168,6 +167,9 @@ func (r *Recovery) recover(ctx context.Context, s Stage, cause error) (through b
 		}
 		if behind {
 			r.skipTo = c.stage
+			if c.admits {
+				r.skipTo++ // whether others were admitted or not
+			}
 			restore(s.Result, c.result)
 		}
 		return behind, nil
@@ -178,29 +180,9 @@ func (r *Recovery) recover(ctx context.Context, s Stage, cause error) (through b
 // them cannot reach each other, although all reach the store.
 const maxFutile = 3
 
-// regroup makes the run one of the ranks that are left.
-func (r *Recovery) regroup(c consensus) error {
-	m := r.Group.Members
-	if m == nil {
-		return nil
-	}
-	if r.Group.before == 0 {
-		r.Group.before = r.Group.Open.WorldSize
-	}
-	if r.futile++; m.Size() != r.Group.Open.WorldSize {
-		r.futile = 0
-	}
-	if r.futile > maxFutile {
-		return fmt.Errorf("the same %d ranks have formed %d groups, and each broke; fix: check the network between their hosts", m.Size(), maxFutile)
-	}
-	r.Group.replaced = c.replaced // ranks may have tried to form different numbers of groups
-	r.Group.Open.Rank, r.Group.Open.WorldSize = m.Rank(), m.Size()
-	return r.run.Regroup(m.Rank(), m.Size())
-}
-
 // rebroadcast repeats the broadcast that a rank has missed, if one has.
 func (r *Recovery) rebroadcast(c consensus) error {
-	if c.rebroadcast == "" {
+	if c.rebroadcast == "" || c.rebroadcast == admitting { // those that joined wait for the next admission
 		return nil
 	}
 	return r.run.Rebroadcast(c.rebroadcast)
@@ -208,13 +190,17 @@ func (r *Recovery) rebroadcast(c consensus) error {
 
 // consensus exchanges with all ranks how far they are.
 func (r *Recovery) consensus(ctx context.Context, s Stage, cause error) (consensus, error) {
-	ctx, cancel := context.WithTimeout(ctx, r.timeout)
-	defer cancel()
+	why := entry(s, cause, r.own.New)
+	if why != rank.Between && why != rank.Joining {
+		var cancel func()
+		ctx, cancel = context.WithTimeout(ctx, r.timeout)
+		defer cancel()
+	}
 	r.own.Name, r.own.Broadcast, r.own.Seq, r.own.Cause, r.own.Own = s.Name, s.Result == nil && s.Name != end, r.Sequence.Seq(), "", false
 	if cause != nil {
 		r.own.Cause, r.own.Own = brief(cause), errors.Is(cause, host.ErrDied) || errors.Is(cause, host.ErrHung)
 	}
-	r.own.Replaced = r.Group.replaced
+	r.own.Replaced, r.own.Node = r.Group.replaced, r.Group.Node
 	own, err := json.Marshal(r.own)
 	if err != nil {
 		panic("recovery: " + err.Error())
@@ -222,7 +208,7 @@ func (r *Recovery) consensus(ctx context.Context, s Stage, cause error) (consens
 	r.rounds++
 	var replies [][]byte
 	if m := r.Group.Members; m != nil {
-		replies, err = m.Regroup(ctx, own)
+		replies, err = m.Regroup(ctx, why, own)
 	} else {
 		replies, err = r.Group.Gather(ctx, fmt.Sprintf("backend, round %d", r.rounds), own)
 	}
@@ -230,9 +216,9 @@ func (r *Recovery) consensus(ctx context.Context, s Stage, cause error) (consens
 		return consensus{}, err
 	}
 	all := make([]progress, len(replies))
-	for rank, b := range replies {
-		if err := json.Unmarshal(b, &all[rank]); err != nil {
-			return consensus{}, fmt.Errorf("progress of rank %d: %w", rank, err)
+	for i, b := range replies {
+		if err := json.Unmarshal(b, &all[i]); err != nil {
+			return consensus{}, fmt.Errorf("progress of rank %d: %w", i, err)
 		}
 	}
 	return agree(all)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trainctl/trainctl/core/job/rank"
 	"github.com/trainctl/trainctl/core/plugin/host"
 	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/core/sdk"
@@ -85,7 +86,8 @@ func (j *journal) note(format string, args ...any) {
 	j.did = append(j.did, fmt.Sprintf(format, args...))
 }
 func (*journal) Step() int                        { return 7 }
-func (j *journal) Regroup(rank, size int) error   { j.note("rank %d of %d", rank, size); return nil }
+func (j *journal) Regroup(p Place) error          { j.note("rank %d of %d", p.Rank, p.Size); return nil }
+func (j *journal) Share(context.Context) error    { j.note("share"); return nil }
 func (j *journal) Save()                          { j.note("save") }
 func (j *journal) Rollback() error                { j.note("rollback"); return nil }
 func (j *journal) Rebroadcast(stage string) error { j.note("rebroadcast %s", stage); return nil }
@@ -242,14 +244,21 @@ func TestGroupIsFormedAgain(t *testing.T) {
 }
 
 // alone is an elastic job of one rank that is in the same group again and again.
-type alone struct{ regrouped int }
+type alone struct {
+	Members
+	regrouped int
+}
 
-func (a *alone) Regroup(_ context.Context, mine []byte) ([][]byte, error) {
+func (a *alone) Regroup(_ context.Context, _ rank.Entry, mine []byte) ([][]byte, error) {
 	a.regrouped++
 	return [][]byte{mine}, nil
 }
-func (*alone) Rank() int { return 0 }
-func (*alone) Size() int { return 1 }
+func (*alone) Rank() int       { return 0 }
+func (*alone) Size() int       { return 1 }
+func (*alone) Places() []int   { return []int{0} }
+func (*alone) Lost() []string  { return nil }
+func (*alone) Broken() bool    { return false }
+func (*alone) OnBroken(func()) {}
 
 // Ranks that never reach each other do not form groups for ever.
 func TestFutileGroupsEnd(t *testing.T) {

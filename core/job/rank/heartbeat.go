@@ -1,0 +1,78 @@
+package rank
+
+import (
+	"fmt"
+	"time"
+)
+
+// The two sides of a connection of an elastic job notice that the other is silent, because it
+// is stopped or because the network is cut: the server asks every quarter of LostAfter, and
+// both end a connection on which nothing has come for LostAfter. Both count their own ticks
+// rather than time, so that a process that was stopped itself does not blame the others.
+
+// ticks is in how many ticks a side that is silent is taken for lost.
+const ticks = 4
+
+// watch closes the connections of ranks that are silent.
+func (s *Server) watch() {
+	every := s.opts.LostAfter / ticks
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.ended:
+			return
+		case <-tick.C:
+		}
+		s.mu.Lock()
+		for _, c := range s.peers {
+			if c.quiet.Add(1) > ticks {
+				c.silent.Store(true)
+				c.Close() // which makes it leave
+				continue
+			}
+			c.queue(frame{op: opPing, body: fields{}.number(int64(s.opts.LostAfter))})
+		}
+		s.mu.Unlock()
+	}
+}
+
+// silence is the error of a peer that was silent.
+type silence time.Duration
+
+func (s silence) Error() string { return fmt.Sprintf("it was silent for %v", time.Duration(s)) }
+
+// answerPing shows the server that this process runs. From the first one on the
+// connection ends when the server is silent.
+func (c *Client) answerPing(f frame) {
+	p := &parser{rest: f.body}
+	limit := time.Duration(p.number())
+	c.quiet.Store(0)
+	if p.end() != nil || limit <= 0 {
+		return
+	}
+	if c.post(frame{op: opPong}) == nil {
+		c.watching.Do(func() { go c.watch(limit) })
+	}
+}
+
+// watch closes the connection when the server is silent. The server comes first: it decides who
+// is in the group, and a rank that it has disconnected must not go on by itself.
+func (c *Client) watch(limit time.Duration) {
+	tick := time.NewTicker(limit / ticks)
+	defer tick.Stop()
+	for {
+		select {
+		case <-c.lost:
+			return
+		case <-tick.C:
+		}
+		if c.quiet.Add(1) > ticks+1 {
+			c.mu.Lock()
+			c.cause = silence(limit)
+			c.mu.Unlock()
+			c.conn.NetConn().Close()
+			return
+		}
+	}
+}

@@ -1,0 +1,149 @@
+package rank
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+)
+
+// Members are the ranks that this one works with in an elastic job. They belong to one
+// goroutine, but for Gather and Wanted.
+type Members struct {
+	client *Client
+	place  int
+
+	mu     sync.Mutex
+	epoch  int
+	least  int
+	places []int
+	lost   []string
+	broken int    // the last group that has failed, as the store says
+	wanted int    // the last group to which others want to be admitted
+	abort  func() // see OnBroken
+}
+
+// ErrLate reports a rank that wants to start with the first group of a job that has begun:
+// it may join.
+var ErrLate = errors.New("the job has begun without this rank")
+
+// ErrOver reports that the job has ended without this rank.
+var ErrOver = errors.New("the job has ended")
+
+// NewMembers are those of a rank whose place is its number at the store; there are none
+// before the first Regroup.
+func NewMembers(c *Client, place int) *Members {
+	m := &Members{client: c, place: place, broken: -1, wanted: -1}
+	c.mu.Lock()
+	c.members = m
+	c.mu.Unlock()
+	return m
+}
+
+// Publish keeps a value for those that join, and Published waits for it.
+func (m *Members) Publish(ctx context.Context, key string, val []byte) error {
+	return m.client.Set(ctx, "members/"+key, val)
+}
+
+// Published is the last value of Publish.
+func (m *Members) Published(ctx context.Context, key string) ([]byte, error) {
+	return m.client.Get(ctx, "members/"+key)
+}
+
+// Regroup waits until all members that are left have called it: they are the members from now
+// on, in their order, and, if all are between two steps, behind them those that join. It
+// returns what each has given, by rank.
+func (m *Members) Regroup(ctx context.Context, e Entry, mine []byte) ([][]byte, error) {
+	p, err := m.client.call(ctx, Progress{Op: "regroup"}, opRegroup, fields{}.number(int64(e)).bytes(mine))
+	if err != nil {
+		return nil, err
+	}
+	epoch, least, places, all, lost := p.small(), p.small(), p.numbers(), p.list(), p.list()
+	switch {
+	case p.end() != nil:
+		return nil, p.err
+	case epoch < 0:
+		return nil, ErrOver
+	case epoch == 0:
+		return nil, ErrLate
+	case len(places) != len(all) || !slices.Contains(places, m.place):
+		return nil, fmt.Errorf("regroup: %w", errFrame)
+	}
+	m.mu.Lock()
+	m.epoch, m.least, m.places, m.lost = epoch, least, places, texts(lost)
+	m.mu.Unlock()
+	return all, nil
+}
+
+// OnBroken sets what is called, on another goroutine, when the group has failed on another
+// rank: a collective in it would wait for ever.
+func (m *Members) OnBroken(f func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.abort = f
+}
+
+// Broken reports whether the current group has failed on some rank.
+func (m *Members) Broken() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.broken >= m.epoch
+}
+
+// Wanted reports whether others wait to be admitted.
+func (m *Members) Wanted() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.wanted >= m.epoch
+}
+
+// told handles what the store announces.
+func (m *Members) told(f frame) {
+	m.mu.Lock()
+	var abort func()
+	switch p := (&parser{rest: f.body}); f.op {
+	case opWanted:
+		m.wanted = max(m.wanted, p.small())
+	case opBroken:
+		if epoch := p.small(); epoch > m.broken {
+			m.broken = epoch
+			if epoch >= m.epoch {
+				abort = m.abort
+			}
+		}
+	}
+	m.mu.Unlock()
+	if abort != nil {
+		abort()
+	}
+}
+
+// Rank and Size are this rank's place among the members.
+func (m *Members) Rank() int { return slices.Index(m.places, m.place) }
+func (m *Members) Size() int { return len(m.places) }
+
+// Short reports whether the job needs more members than there are.
+func (m *Members) Short() bool { return len(m.places) < m.least }
+
+// Lost says how members of the group before were lost.
+func (m *Members) Lost() []string { return m.lost }
+
+// Places are the members' numbers at the store, by rank.
+func (m *Members) Places() []int { return slices.Clone(m.places) }
+
+// Gather is Store.Gather of the members. It fails with a *PeerLeftError as soon as one
+// of them is gone.
+func (m *Members) Gather(ctx context.Context, name string, mine []byte) ([][]byte, error) {
+	m.mu.Lock()
+	places, name := m.places, fmt.Sprintf("%d/%s", m.epoch, name)
+	m.mu.Unlock()
+	c := m.client
+	round := fmt.Sprintf("%s#%d", name, c.nextRound(name))
+	p, err := c.call(ctx, Progress{Op: "gather", Key: name}, opGatherAmong, fields{}.text(round).numbers(places).bytes(mine))
+	if err != nil {
+		return nil, err
+	}
+	all := p.list()
+	return all, p.end()
+}

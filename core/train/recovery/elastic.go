@@ -1,0 +1,184 @@
+package recovery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/trainctl/trainctl/core/job/rank"
+	"github.com/trainctl/trainctl/core/report/event"
+	"github.com/trainctl/trainctl/core/sdk"
+)
+
+// Members are the ranks of an elastic job. It is a *rank.Members.
+type Members interface {
+	// Regroup waits for the ranks that are left, and if all are between two steps for those
+	// that join, and returns what each gives, by rank.
+	Regroup(ctx context.Context, e rank.Entry, mine []byte) ([][]byte, error)
+	Rank() int
+	Size() int
+	Places() []int // the members' numbers, which they keep, by rank
+
+	Lost() []string // how members of the group before were lost
+	Short() bool    // the job needs more members
+	Wanted() bool   // others wait to join; safe for concurrent use
+
+	// OnBroken sets what is called on another goroutine when the group has failed on some
+	// rank; Broken reports whether it has.
+	OnBroken(f func())
+	Broken() bool
+
+	// Publish keeps a value for those that join, which Published waits for.
+	Publish(ctx context.Context, key string, val []byte) error
+	Published(ctx context.Context, key string) ([]byte, error)
+}
+
+// Place is that of a rank in a group.
+type Place struct{ Rank, Size, LocalRank, LocalSize int }
+
+// admitting is the name of the stage between two steps in which ranks admit others.
+const admitting = "admission"
+
+var (
+	errAdmission = errors.New("the ranks admit others")
+	errBroken    = errors.New("the process group has failed on another rank")
+)
+
+// Admit admits the ranks that wait to join, and waits for some if the job needs more. All ranks
+// call it, between the same two steps. When it returns, all others are in the same position as
+// this one, or wait for the next call: a group that breaks meanwhile is replaced without them.
+func (r *Recovery) Admit(ctx context.Context) error {
+	asked := false
+	return r.Do(ctx, Stage{Name: admitting}, func(context.Context) error {
+		if asked {
+			return nil
+		}
+		asked = true
+		return errAdmission
+	})
+}
+
+// Join waits until this rank is admitted to a run that has begun and has its state.
+func (r *Recovery) Join(ctx context.Context) error {
+	r.own.New = true
+	for {
+		c, err := r.consensus(ctx, Stage{Name: admitting}, nil)
+		if err != nil {
+			return err
+		}
+		if err = r.regroup(c); err != nil {
+			return err
+		}
+		if err = r.form(ctx, c); err == nil {
+			r.own.New, r.own.Stage, r.futile = false, c.stage, 0
+			r.own.remember(nil)
+			r.Group.before = r.Group.Members.Places()
+			return nil
+		}
+		if !r.Group.mayReplace(err) && !r.Group.Members.Broken() {
+			return err
+		}
+	}
+}
+
+// form forms the group of a consensus, and gives its state to those that joined.
+func (r *Recovery) form(ctx context.Context, c consensus) error {
+	if err := r.Group.replace(ctx); err != nil {
+		return err
+	}
+	if m := r.Group.Members; m != nil && m.Broken() {
+		return errBroken
+	}
+	r.Sequence.Continue(c.seq)
+	if c.joined {
+		return r.run.Share(ctx)
+	}
+	return nil
+}
+
+// entry says why this rank wants another group.
+func entry(s Stage, cause error, joins bool) rank.Entry {
+	switch {
+	case joins:
+		return rank.Joining
+	case errors.Is(cause, errAdmission):
+		return rank.Between
+	case cause == nil:
+		return rank.Ended
+	}
+	return rank.Broken
+}
+
+// abort ends the collectives of a group that has failed on another rank: they would wait for a
+// rank that is silent until their deadline. It is called on any goroutine.
+func (g *ProcessGroup) abort() {
+	if b, ok := g.Backend.(interface{ Abort(cause error) }); ok {
+		b.Abort(errBroken)
+	}
+}
+
+// lostPeer reports whether a rank goes on because another one was lost: its own
+// plugin is well.
+func lostPeer(err error) bool {
+	return errors.As(err, new(*rank.PeerLeftError)) || errors.As(err, new(*sdk.PeerError)) || errors.As(err, new(*sdk.StallError)) || errors.Is(err, errBroken)
+}
+
+// changed reports that the ranks of the job are others than before.
+func (g *ProcessGroup) changed(cause string, step int, begin time.Time) {
+	now := g.Members.Places()
+	e := event.Elastic{Ranks: len(now), Before: len(g.before), Step: step, Cause: cause, TookMS: event.Millis(time.Since(begin)), Places: now}
+	for _, p := range g.before {
+		if !slices.Contains(now, p) {
+			e.Left = append(e.Left, p)
+		}
+	}
+	for _, p := range now {
+		if !slices.Contains(g.before, p) {
+			e.Joined = append(e.Joined, p)
+		}
+	}
+	switch lost := g.Members.Lost(); {
+	case len(lost) > 0:
+		e.Cause = strings.Join(lost, "; ")
+	case len(e.Joined) > 0:
+		e.Cause = "joined by the processes of places " + strings.Trim(fmt.Sprint(e.Joined), "[]")
+	}
+	g.before, g.Changes = now, append(g.Changes, e)
+	g.Events.Emit(&e)
+}
+
+// placeOf is the place of this rank, by the nodes of all.
+func placeOf(rank int, nodes []int) Place {
+	p := Place{Rank: rank, Size: len(nodes)}
+	for r, n := range nodes {
+		if n != nodes[rank] {
+			continue
+		}
+		if p.LocalSize++; r < rank {
+			p.LocalRank++
+		}
+	}
+	return p
+}
+
+// regroup makes the run one of the ranks that there are now.
+func (r *Recovery) regroup(c consensus) error {
+	m := r.Group.Members
+	if m == nil {
+		return nil
+	}
+	if r.futile++; !slices.Equal(m.Places(), r.Group.before) || c.admits {
+		r.futile = 0
+	}
+	if r.futile > maxFutile {
+		return fmt.Errorf("the same %d ranks have formed %d groups, and each broke; fix: check the network between their hosts", m.Size(), maxFutile)
+	}
+	p := placeOf(m.Rank(), c.nodes)
+	r.Group.replaced = c.replaced // ranks may have tried to form different numbers of groups
+	o := &r.Group.Open
+	o.Rank, o.WorldSize, o.LocalRank, o.LocalSize = p.Rank, p.Size, p.LocalRank, p.LocalSize
+	return r.run.Regroup(p)
+}
