@@ -55,7 +55,7 @@ func GemmScratch(m, n, k int) int {
 	if kernel.Current() == kernel.Generic {
 		return along + 2*packSlack
 	}
-	across := min(k, deepest) * (min(m, blockN) + maxTileCols)
+	across := min(k, deepest) * (min(max(m, n), blockN) + maxTileCols)
 	return max(along, across) + 2*packSlack
 }
 

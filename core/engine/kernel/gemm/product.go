@@ -8,12 +8,13 @@ import (
 )
 
 // strip is a call of a kernel of matrix products: tiles of C one below the
-// other, from two vectors of columns of B or one. There are two forms:
+// other, from two vectors of columns of B or one. There are three forms:
 //
 //   - along: for each k, A's values of all rows lie side by side, and those of the
 //     next k aStep bytes later: a packed panel, or a matrix that is transposed anyway.
 //   - across: A's rows lie aStep bytes apart as they do in a matrix, and the tile is
 //     transposed before it is written, so that its columns become rows of C.
+//   - apart: A's rows lie as across has them, and C is written as along writes it.
 //
 // The layout is known to gen/gemm/product.go.
 type strip struct {
@@ -21,14 +22,14 @@ type strip struct {
 	a            *float32
 	aStep, aNext int // bytes; aNext to the next tile
 	b            *float32
-	bStep        int // along: bytes between the k of B
+	bStep        int // along and apart: bytes between the k of B
 	c            *float32
 	ldc          int         // bytes between rows of C
-	n0, n1       kernel.Mask // along: columns of each vector. across: n0 rows of C, n1 the lanes of a tile's height
+	n0, n1       kernel.Mask // along and apart: columns of each vector. across: n0 rows of C, n1 the lanes of a tile's height
 	gate         *float32    // along: laid out as C, or nil; elements of C are 0 where it is not above 0
-	bias         *float32    // across: what each row of A starts at
+	bias         *float32    // across: what each row of A starts at. apart: the vectors that each row of C starts at
 	biasNext     int         // across: bytes to the next tile's
-	add          kernel.Mask // along: 1 adds to C. across: the lanes to add
+	add          kernel.Mask // along and apart: 1 adds to C. across: the lanes to add
 	floor        float32     // across: the least value
 }
 
@@ -82,11 +83,21 @@ const (
 )
 
 // run takes the form that suits how the matrices lie. With k along the rows of
-// both, one of them has to be transposed, and across transposes A: the batch, not the weights.
+// both, one of them has to be transposed: apart transposes B, the weights, and across A, the batch. All
+// add up in the order of k.
 func (p *product) run(scratch []float32) {
-	if p.alpha == 1 && p.a.col == 1 && p.b.row == 1 && p.f.Gate == nil && (p.k > shallow || p.f.ReLU || p.n < p.Lanes) {
-		p.runAcross(scratch)
-		return
+	if p.alpha == 1 && p.a.col == 1 && p.f.Gate == nil {
+		switch deep := p.k > shallow || p.f.ReLU || p.n < p.Lanes; {
+		case p.b.row == 1 && deep && (p.f.ReLU || p.n > p.m):
+			p.runAcross(scratch)
+			return
+		case p.b.row == 1 && deep:
+			p.runApart(deepest, scratch)
+			return
+		case p.f.Bias == nil && !p.f.ReLU && p.rowsApart(p.a.row) == p.Rows:
+			p.runApart(BlockK, scratch)
+			return
+		}
 	}
 	after := p.f
 	if p.startAtBias = after.Bias != nil && !p.add; p.startAtBias {
@@ -106,7 +117,7 @@ var noBias [maxTileRows]float32
 
 // runAcross computes Cᵀ = B·Aᵀ from B as it lies, and A transposed into panels.
 func (p *product) runAcross(scratch []float32) {
-	depth, height := EvenRows(p.k, deepest), EvenRows(p.n, p.rowsAcross())
+	depth, height := EvenRows(p.k, deepest), EvenRows(p.n, p.rowsApart(p.b.col))
 	slab := min(p.n, max(1, blockA/(depth*height))*height)
 	for i := 0; i < p.m; i += blockN {
 		rows := min(blockN, p.m-i)
@@ -120,11 +131,11 @@ func (p *product) runAcross(scratch []float32) {
 	}
 }
 
-// rowsAcross is how high tiles may be: rows that lie a multiple of a page apart
-// all want the same eight lines of the L1 cache.
-func (p *product) rowsAcross() int {
+// rowsApart is how high tiles may be whose rows lie so many elements apart: those that lie a multiple of
+// a page apart all want the same eight lines of the L1 cache.
+func (p *product) rowsApart(stride int) int {
 	const page, ways = 4096 / 4, 8
-	if p.b.col%page == 0 {
+	if stride%page == 0 {
 		return min(p.Rows, ways-1)
 	}
 	return p.Rows
@@ -154,6 +165,63 @@ func (p *product) acrossSlab(i, m, l, kc, j, n, height int, packed []float32) {
 	}
 }
 
+// runApart computes C = A·B from A as it lies, and B in panels. Registers add up at most most of k.
+func (p *product) runApart(most int, scratch []float32) {
+	depth, height := EvenRows(p.k, most), EvenRows(p.m, p.rowsApart(p.a.row))
+	slab := min(p.m, max(1, blockA/(depth*height))*height)
+	for j := 0; j < p.n; j += blockN {
+		cols := min(blockN, p.n-j)
+		packed := p.packedFrom(cols)
+		for l := 0; l < p.k; l += depth {
+			kc := min(depth, p.k-l)
+			if packed < cols {
+				PackPanels(p.TileShape, p.b.data[l*p.b.row+(j+packed)*p.b.col:], p.b.col, p.b.row, cols-packed, kc, p.cols, scratch)
+			}
+			for i := 0; i < p.m; i += slab {
+				p.apartSlab(i, min(slab, p.m-i), l, kc, j, cols, packed, height, scratch)
+			}
+		}
+	}
+}
+
+// apartSlab multiplies m rows of A from i on with k×n of B, whose panels from column packed on are packed.
+func (p *product) apartSlab(i, m, l, k, j, n, packed, height int, panels []float32) {
+	var bias [maxTileCols]float32
+	t := strip{k: k, aStep: 4 * p.a.row, ldc: 4 * p.ldc, bias: &bias[0]}
+	if p.add || l > 0 {
+		t.add = 1
+	}
+	for r := 0; r < n; r += p.cols {
+		width := min(p.cols, n-r)
+		vectors := p.columns(&t, width)
+		p.panel(&t, l, k, j, r, packed, vectors, panels)
+		if p.f.Bias != nil && l == 0 {
+			copy(bias[:], p.f.Bias[j+r:][:width])
+		}
+		for q, rows := 0, 0; q < m; q += rows * t.tiles {
+			rows, t.tiles = tilesOf(m-q, height)
+			t.a, t.aNext = &p.a.data[(i+q)*p.a.row+l], 4*rows*p.a.row
+			t.c = &p.c[(i+q)*p.ldc+j+r]
+			runApart(rows, vectors, &t)
+		}
+	}
+}
+
+// columns tells a strip how many columns it has, and returns in how many vectors.
+func (s TileShape) columns(t *strip, width int) (vectors int) {
+	t.n0, t.n1 = kernel.FirstLanes(min(width, s.Lanes)), kernel.FirstLanes(max(width-s.Lanes, 0))
+	return s.vectors(width)
+}
+
+// panel tells a strip where its columns of B are, from j+r on: in B itself or, from column packed on, in panels.
+func (p *product) panel(t *strip, l, k, j, r, packed, vectors int, panels []float32) {
+	if r < packed {
+		t.b, t.bStep = &p.b.data[l*p.b.row+j+r], 4*p.b.row
+	} else {
+		t.b, t.bStep = &panels[(r-packed)*k], 4*p.Lanes*vectors
+	}
+}
+
 // PackRows packs m rows of k elements, lda apart, for AddPacked: to PackedElems(m, k) elements.
 func PackRows(m, k int, a []float32, lda int, packed []float32) {
 	s, depth := shapeOf[float32](), EvenRows(k, deepest)
@@ -171,7 +239,7 @@ func PackedElems(m, k int) int { return packedRows(m)*k + packSlack }
 // AddPacked adds A·Bᵀ to C, which is m×n: A is the m packed rows of k elements, B's n rows lie ldb apart.
 func AddPacked(m, n, k int, packed, b []float32, ldb int, c []float32, ldc int) {
 	p := product{gemmCall: gemmCall[float32]{TileShape: shapeOf[float32](), m: m, n: n, k: k, b: strided[float32]{b, 1, ldb}, c: c, ldc: ldc, add: true}}
-	height, depth := EvenRows(n, p.rowsAcross()), EvenRows(k, deepest)
+	height, depth := EvenRows(n, p.rowsApart(ldb)), EvenRows(k, deepest)
 	for l := 0; l < k; l += depth {
 		p.acrossSlab(0, m, l, min(depth, k-l), 0, n, height, packed[l*packedRows(m):])
 	}
@@ -239,13 +307,8 @@ func (p *product) alongBlock(i, m, l, k, j, n, packed, height int, packedA, pack
 	}
 	for r := 0; r < n; r += p.cols {
 		width := min(p.cols, n-r)
-		vectors := p.vectors(width)
-		t.n0, t.n1 = kernel.FirstLanes(min(width, p.Lanes)), kernel.FirstLanes(max(width-p.Lanes, 0))
-		if r < packed {
-			t.b, t.bStep = &p.b.data[l*p.b.row+j+r], 4*p.b.row
-		} else {
-			t.b, t.bStep = &packedB[(r-packed)*k], 4*p.Lanes*vectors
-		}
+		vectors := p.columns(&t, width)
+		p.panel(&t, l, k, j, r, packed, vectors, packedB)
 		for q, rows := 0, 0; q < m; q += rows * t.tiles {
 			rows, t.tiles = tilesOf(m-q, height)
 			if inPlace {

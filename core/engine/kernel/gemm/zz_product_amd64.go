@@ -12,6 +12,11 @@ func along1x1AVX2(strip *strip)
 //go:noescape
 func across1x1AVX2(strip *strip)
 
+// apart1x1AVX2 computes tiles of 1 rows by 1 vectors; A's rows lie apart.
+//
+//go:noescape
+func apart1x1AVX2(strip *strip)
+
 // along1x2AVX2 computes tiles of 1 rows by 2 vectors; A's rows lie side by side.
 //
 //go:noescape
@@ -21,6 +26,11 @@ func along1x2AVX2(strip *strip)
 //
 //go:noescape
 func across1x2AVX2(strip *strip)
+
+// apart1x2AVX2 computes tiles of 1 rows by 2 vectors; A's rows lie apart.
+//
+//go:noescape
+func apart1x2AVX2(strip *strip)
 
 // along2x1AVX2 computes tiles of 2 rows by 1 vectors; A's rows lie side by side.
 //
@@ -32,6 +42,11 @@ func along2x1AVX2(strip *strip)
 //go:noescape
 func across2x1AVX2(strip *strip)
 
+// apart2x1AVX2 computes tiles of 2 rows by 1 vectors; A's rows lie apart.
+//
+//go:noescape
+func apart2x1AVX2(strip *strip)
+
 // along2x2AVX2 computes tiles of 2 rows by 2 vectors; A's rows lie side by side.
 //
 //go:noescape
@@ -41,6 +56,11 @@ func along2x2AVX2(strip *strip)
 //
 //go:noescape
 func across2x2AVX2(strip *strip)
+
+// apart2x2AVX2 computes tiles of 2 rows by 2 vectors; A's rows lie apart.
+//
+//go:noescape
+func apart2x2AVX2(strip *strip)
 
 // along3x1AVX2 computes tiles of 3 rows by 1 vectors; A's rows lie side by side.
 //
@@ -52,6 +72,11 @@ func along3x1AVX2(strip *strip)
 //go:noescape
 func across3x1AVX2(strip *strip)
 
+// apart3x1AVX2 computes tiles of 3 rows by 1 vectors; A's rows lie apart.
+//
+//go:noescape
+func apart3x1AVX2(strip *strip)
+
 // along3x2AVX2 computes tiles of 3 rows by 2 vectors; A's rows lie side by side.
 //
 //go:noescape
@@ -61,6 +86,11 @@ func along3x2AVX2(strip *strip)
 //
 //go:noescape
 func across3x2AVX2(strip *strip)
+
+// apart3x2AVX2 computes tiles of 3 rows by 2 vectors; A's rows lie apart.
+//
+//go:noescape
+func apart3x2AVX2(strip *strip)
 
 // along4x1AVX2 computes tiles of 4 rows by 1 vectors; A's rows lie side by side.
 //
@@ -72,6 +102,11 @@ func along4x1AVX2(strip *strip)
 //go:noescape
 func across4x1AVX2(strip *strip)
 
+// apart4x1AVX2 computes tiles of 4 rows by 1 vectors; A's rows lie apart.
+//
+//go:noescape
+func apart4x1AVX2(strip *strip)
+
 // along4x2AVX2 computes tiles of 4 rows by 2 vectors; A's rows lie side by side.
 //
 //go:noescape
@@ -81,6 +116,11 @@ func along4x2AVX2(strip *strip)
 //
 //go:noescape
 func across4x2AVX2(strip *strip)
+
+// apart4x2AVX2 computes tiles of 4 rows by 2 vectors; A's rows lie apart.
+//
+//go:noescape
+func apart4x2AVX2(strip *strip)
 
 // along5x1AVX2 computes tiles of 5 rows by 1 vectors; A's rows lie side by side.
 //
@@ -92,6 +132,11 @@ func along5x1AVX2(strip *strip)
 //go:noescape
 func across5x1AVX2(strip *strip)
 
+// apart5x1AVX2 computes tiles of 5 rows by 1 vectors; A's rows lie apart.
+//
+//go:noescape
+func apart5x1AVX2(strip *strip)
+
 // along5x2AVX2 computes tiles of 5 rows by 2 vectors; A's rows lie side by side.
 //
 //go:noescape
@@ -101,6 +146,11 @@ func along5x2AVX2(strip *strip)
 //
 //go:noescape
 func across5x2AVX2(strip *strip)
+
+// apart5x2AVX2 computes tiles of 5 rows by 2 vectors; A's rows lie apart.
+//
+//go:noescape
+func apart5x2AVX2(strip *strip)
 
 // along6x1AVX2 computes tiles of 6 rows by 1 vectors; A's rows lie side by side.
 //
@@ -112,6 +162,11 @@ func along6x1AVX2(strip *strip)
 //go:noescape
 func across6x1AVX2(strip *strip)
 
+// apart6x1AVX2 computes tiles of 6 rows by 1 vectors; A's rows lie apart.
+//
+//go:noescape
+func apart6x1AVX2(strip *strip)
+
 // along6x2AVX2 computes tiles of 6 rows by 2 vectors; A's rows lie side by side.
 //
 //go:noescape
@@ -121,6 +176,11 @@ func along6x2AVX2(strip *strip)
 //
 //go:noescape
 func across6x2AVX2(strip *strip)
+
+// apart6x2AVX2 computes tiles of 6 rows by 2 vectors; A's rows lie apart.
+//
+//go:noescape
+func apart6x2AVX2(strip *strip)
 
 // along1x1AVX512 computes tiles of 1 rows by 1 vectors; A's rows lie side by side.
 //
@@ -132,6 +192,11 @@ func along1x1AVX512(strip *strip)
 //go:noescape
 func across1x1AVX512(strip *strip)
 
+// apart1x1AVX512 computes tiles of 1 rows by 1 vectors; A's rows lie apart.
+//
+//go:noescape
+func apart1x1AVX512(strip *strip)
+
 // along1x2AVX512 computes tiles of 1 rows by 2 vectors; A's rows lie side by side.
 //
 //go:noescape
@@ -141,6 +206,11 @@ func along1x2AVX512(strip *strip)
 //
 //go:noescape
 func across1x2AVX512(strip *strip)
+
+// apart1x2AVX512 computes tiles of 1 rows by 2 vectors; A's rows lie apart.
+//
+//go:noescape
+func apart1x2AVX512(strip *strip)
 
 // along2x1AVX512 computes tiles of 2 rows by 1 vectors; A's rows lie side by side.
 //
@@ -152,6 +222,11 @@ func along2x1AVX512(strip *strip)
 //go:noescape
 func across2x1AVX512(strip *strip)
 
+// apart2x1AVX512 computes tiles of 2 rows by 1 vectors; A's rows lie apart.
+//
+//go:noescape
+func apart2x1AVX512(strip *strip)
+
 // along2x2AVX512 computes tiles of 2 rows by 2 vectors; A's rows lie side by side.
 //
 //go:noescape
@@ -161,6 +236,11 @@ func along2x2AVX512(strip *strip)
 //
 //go:noescape
 func across2x2AVX512(strip *strip)
+
+// apart2x2AVX512 computes tiles of 2 rows by 2 vectors; A's rows lie apart.
+//
+//go:noescape
+func apart2x2AVX512(strip *strip)
 
 // along3x1AVX512 computes tiles of 3 rows by 1 vectors; A's rows lie side by side.
 //
@@ -172,6 +252,11 @@ func along3x1AVX512(strip *strip)
 //go:noescape
 func across3x1AVX512(strip *strip)
 
+// apart3x1AVX512 computes tiles of 3 rows by 1 vectors; A's rows lie apart.
+//
+//go:noescape
+func apart3x1AVX512(strip *strip)
+
 // along3x2AVX512 computes tiles of 3 rows by 2 vectors; A's rows lie side by side.
 //
 //go:noescape
@@ -181,6 +266,11 @@ func along3x2AVX512(strip *strip)
 //
 //go:noescape
 func across3x2AVX512(strip *strip)
+
+// apart3x2AVX512 computes tiles of 3 rows by 2 vectors; A's rows lie apart.
+//
+//go:noescape
+func apart3x2AVX512(strip *strip)
 
 // along4x1AVX512 computes tiles of 4 rows by 1 vectors; A's rows lie side by side.
 //
@@ -192,6 +282,11 @@ func along4x1AVX512(strip *strip)
 //go:noescape
 func across4x1AVX512(strip *strip)
 
+// apart4x1AVX512 computes tiles of 4 rows by 1 vectors; A's rows lie apart.
+//
+//go:noescape
+func apart4x1AVX512(strip *strip)
+
 // along4x2AVX512 computes tiles of 4 rows by 2 vectors; A's rows lie side by side.
 //
 //go:noescape
@@ -201,6 +296,11 @@ func along4x2AVX512(strip *strip)
 //
 //go:noescape
 func across4x2AVX512(strip *strip)
+
+// apart4x2AVX512 computes tiles of 4 rows by 2 vectors; A's rows lie apart.
+//
+//go:noescape
+func apart4x2AVX512(strip *strip)
 
 // along5x1AVX512 computes tiles of 5 rows by 1 vectors; A's rows lie side by side.
 //
@@ -212,6 +312,11 @@ func along5x1AVX512(strip *strip)
 //go:noescape
 func across5x1AVX512(strip *strip)
 
+// apart5x1AVX512 computes tiles of 5 rows by 1 vectors; A's rows lie apart.
+//
+//go:noescape
+func apart5x1AVX512(strip *strip)
+
 // along5x2AVX512 computes tiles of 5 rows by 2 vectors; A's rows lie side by side.
 //
 //go:noescape
@@ -221,6 +326,11 @@ func along5x2AVX512(strip *strip)
 //
 //go:noescape
 func across5x2AVX512(strip *strip)
+
+// apart5x2AVX512 computes tiles of 5 rows by 2 vectors; A's rows lie apart.
+//
+//go:noescape
+func apart5x2AVX512(strip *strip)
 
 // along6x1AVX512 computes tiles of 6 rows by 1 vectors; A's rows lie side by side.
 //
@@ -232,6 +342,11 @@ func along6x1AVX512(strip *strip)
 //go:noescape
 func across6x1AVX512(strip *strip)
 
+// apart6x1AVX512 computes tiles of 6 rows by 1 vectors; A's rows lie apart.
+//
+//go:noescape
+func apart6x1AVX512(strip *strip)
+
 // along6x2AVX512 computes tiles of 6 rows by 2 vectors; A's rows lie side by side.
 //
 //go:noescape
@@ -241,6 +356,11 @@ func along6x2AVX512(strip *strip)
 //
 //go:noescape
 func across6x2AVX512(strip *strip)
+
+// apart6x2AVX512 computes tiles of 6 rows by 2 vectors; A's rows lie apart.
+//
+//go:noescape
+func apart6x2AVX512(strip *strip)
 
 // along7x1AVX512 computes tiles of 7 rows by 1 vectors; A's rows lie side by side.
 //
@@ -252,6 +372,11 @@ func along7x1AVX512(strip *strip)
 //go:noescape
 func across7x1AVX512(strip *strip)
 
+// apart7x1AVX512 computes tiles of 7 rows by 1 vectors; A's rows lie apart.
+//
+//go:noescape
+func apart7x1AVX512(strip *strip)
+
 // along7x2AVX512 computes tiles of 7 rows by 2 vectors; A's rows lie side by side.
 //
 //go:noescape
@@ -261,6 +386,11 @@ func along7x2AVX512(strip *strip)
 //
 //go:noescape
 func across7x2AVX512(strip *strip)
+
+// apart7x2AVX512 computes tiles of 7 rows by 2 vectors; A's rows lie apart.
+//
+//go:noescape
+func apart7x2AVX512(strip *strip)
 
 // along8x1AVX512 computes tiles of 8 rows by 1 vectors; A's rows lie side by side.
 //
@@ -272,6 +402,11 @@ func along8x1AVX512(strip *strip)
 //go:noescape
 func across8x1AVX512(strip *strip)
 
+// apart8x1AVX512 computes tiles of 8 rows by 1 vectors; A's rows lie apart.
+//
+//go:noescape
+func apart8x1AVX512(strip *strip)
+
 // along8x2AVX512 computes tiles of 8 rows by 2 vectors; A's rows lie side by side.
 //
 //go:noescape
@@ -281,6 +416,11 @@ func along8x2AVX512(strip *strip)
 //
 //go:noescape
 func across8x2AVX512(strip *strip)
+
+// apart8x2AVX512 computes tiles of 8 rows by 2 vectors; A's rows lie apart.
+//
+//go:noescape
+func apart8x2AVX512(strip *strip)
 
 // along9x1AVX512 computes tiles of 9 rows by 1 vectors; A's rows lie side by side.
 //
@@ -292,6 +432,11 @@ func along9x1AVX512(strip *strip)
 //go:noescape
 func across9x1AVX512(strip *strip)
 
+// apart9x1AVX512 computes tiles of 9 rows by 1 vectors; A's rows lie apart.
+//
+//go:noescape
+func apart9x1AVX512(strip *strip)
+
 // along9x2AVX512 computes tiles of 9 rows by 2 vectors; A's rows lie side by side.
 //
 //go:noescape
@@ -301,6 +446,11 @@ func along9x2AVX512(strip *strip)
 //
 //go:noescape
 func across9x2AVX512(strip *strip)
+
+// apart9x2AVX512 computes tiles of 9 rows by 2 vectors; A's rows lie apart.
+//
+//go:noescape
+func apart9x2AVX512(strip *strip)
 
 // along10x1AVX512 computes tiles of 10 rows by 1 vectors; A's rows lie side by side.
 //
@@ -312,6 +462,11 @@ func along10x1AVX512(strip *strip)
 //go:noescape
 func across10x1AVX512(strip *strip)
 
+// apart10x1AVX512 computes tiles of 10 rows by 1 vectors; A's rows lie apart.
+//
+//go:noescape
+func apart10x1AVX512(strip *strip)
+
 // along10x2AVX512 computes tiles of 10 rows by 2 vectors; A's rows lie side by side.
 //
 //go:noescape
@@ -321,6 +476,11 @@ func along10x2AVX512(strip *strip)
 //
 //go:noescape
 func across10x2AVX512(strip *strip)
+
+// apart10x2AVX512 computes tiles of 10 rows by 2 vectors; A's rows lie apart.
+//
+//go:noescape
+func apart10x2AVX512(strip *strip)
 
 // along11x1AVX512 computes tiles of 11 rows by 1 vectors; A's rows lie side by side.
 //
@@ -332,6 +492,11 @@ func along11x1AVX512(strip *strip)
 //go:noescape
 func across11x1AVX512(strip *strip)
 
+// apart11x1AVX512 computes tiles of 11 rows by 1 vectors; A's rows lie apart.
+//
+//go:noescape
+func apart11x1AVX512(strip *strip)
+
 // along11x2AVX512 computes tiles of 11 rows by 2 vectors; A's rows lie side by side.
 //
 //go:noescape
@@ -341,6 +506,11 @@ func along11x2AVX512(strip *strip)
 //
 //go:noescape
 func across11x2AVX512(strip *strip)
+
+// apart11x2AVX512 computes tiles of 11 rows by 2 vectors; A's rows lie apart.
+//
+//go:noescape
+func apart11x2AVX512(strip *strip)
 
 // along12x1AVX512 computes tiles of 12 rows by 1 vectors; A's rows lie side by side.
 //
@@ -352,6 +522,11 @@ func along12x1AVX512(strip *strip)
 //go:noescape
 func across12x1AVX512(strip *strip)
 
+// apart12x1AVX512 computes tiles of 12 rows by 1 vectors; A's rows lie apart.
+//
+//go:noescape
+func apart12x1AVX512(strip *strip)
+
 // along12x2AVX512 computes tiles of 12 rows by 2 vectors; A's rows lie side by side.
 //
 //go:noescape
@@ -361,6 +536,11 @@ func along12x2AVX512(strip *strip)
 //
 //go:noescape
 func across12x2AVX512(strip *strip)
+
+// apart12x2AVX512 computes tiles of 12 rows by 2 vectors; A's rows lie apart.
+//
+//go:noescape
+func apart12x2AVX512(strip *strip)
 
 // along13x1AVX512 computes tiles of 13 rows by 1 vectors; A's rows lie side by side.
 //
@@ -372,6 +552,11 @@ func along13x1AVX512(strip *strip)
 //go:noescape
 func across13x1AVX512(strip *strip)
 
+// apart13x1AVX512 computes tiles of 13 rows by 1 vectors; A's rows lie apart.
+//
+//go:noescape
+func apart13x1AVX512(strip *strip)
+
 // along13x2AVX512 computes tiles of 13 rows by 2 vectors; A's rows lie side by side.
 //
 //go:noescape
@@ -381,6 +566,11 @@ func along13x2AVX512(strip *strip)
 //
 //go:noescape
 func across13x2AVX512(strip *strip)
+
+// apart13x2AVX512 computes tiles of 13 rows by 2 vectors; A's rows lie apart.
+//
+//go:noescape
+func apart13x2AVX512(strip *strip)
 
 // along14x1AVX512 computes tiles of 14 rows by 1 vectors; A's rows lie side by side.
 //
@@ -392,6 +582,11 @@ func along14x1AVX512(strip *strip)
 //go:noescape
 func across14x1AVX512(strip *strip)
 
+// apart14x1AVX512 computes tiles of 14 rows by 1 vectors; A's rows lie apart.
+//
+//go:noescape
+func apart14x1AVX512(strip *strip)
+
 // along14x2AVX512 computes tiles of 14 rows by 2 vectors; A's rows lie side by side.
 //
 //go:noescape
@@ -401,3 +596,8 @@ func along14x2AVX512(strip *strip)
 //
 //go:noescape
 func across14x2AVX512(strip *strip)
+
+// apart14x2AVX512 computes tiles of 14 rows by 2 vectors; A's rows lie apart.
+//
+//go:noescape
+func apart14x2AVX512(strip *strip)

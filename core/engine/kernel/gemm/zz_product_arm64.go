@@ -12,6 +12,11 @@ func along1x1NEON(strip *strip)
 //go:noescape
 func across1x1NEON(strip *strip)
 
+// apart1x1NEON computes tiles of 1 rows by 1 vectors; A's rows lie apart.
+//
+//go:noescape
+func apart1x1NEON(strip *strip)
+
 // along1x2NEON computes tiles of 1 rows by 2 vectors; A's rows lie side by side.
 //
 //go:noescape
@@ -21,6 +26,11 @@ func along1x2NEON(strip *strip)
 //
 //go:noescape
 func across1x2NEON(strip *strip)
+
+// apart1x2NEON computes tiles of 1 rows by 2 vectors; A's rows lie apart.
+//
+//go:noescape
+func apart1x2NEON(strip *strip)
 
 // along2x1NEON computes tiles of 2 rows by 1 vectors; A's rows lie side by side.
 //
@@ -32,6 +42,11 @@ func along2x1NEON(strip *strip)
 //go:noescape
 func across2x1NEON(strip *strip)
 
+// apart2x1NEON computes tiles of 2 rows by 1 vectors; A's rows lie apart.
+//
+//go:noescape
+func apart2x1NEON(strip *strip)
+
 // along2x2NEON computes tiles of 2 rows by 2 vectors; A's rows lie side by side.
 //
 //go:noescape
@@ -41,6 +56,11 @@ func along2x2NEON(strip *strip)
 //
 //go:noescape
 func across2x2NEON(strip *strip)
+
+// apart2x2NEON computes tiles of 2 rows by 2 vectors; A's rows lie apart.
+//
+//go:noescape
+func apart2x2NEON(strip *strip)
 
 // along3x1NEON computes tiles of 3 rows by 1 vectors; A's rows lie side by side.
 //
@@ -52,6 +72,11 @@ func along3x1NEON(strip *strip)
 //go:noescape
 func across3x1NEON(strip *strip)
 
+// apart3x1NEON computes tiles of 3 rows by 1 vectors; A's rows lie apart.
+//
+//go:noescape
+func apart3x1NEON(strip *strip)
+
 // along3x2NEON computes tiles of 3 rows by 2 vectors; A's rows lie side by side.
 //
 //go:noescape
@@ -61,6 +86,11 @@ func along3x2NEON(strip *strip)
 //
 //go:noescape
 func across3x2NEON(strip *strip)
+
+// apart3x2NEON computes tiles of 3 rows by 2 vectors; A's rows lie apart.
+//
+//go:noescape
+func apart3x2NEON(strip *strip)
 
 // along4x1NEON computes tiles of 4 rows by 1 vectors; A's rows lie side by side.
 //
@@ -72,6 +102,11 @@ func along4x1NEON(strip *strip)
 //go:noescape
 func across4x1NEON(strip *strip)
 
+// apart4x1NEON computes tiles of 4 rows by 1 vectors; A's rows lie apart.
+//
+//go:noescape
+func apart4x1NEON(strip *strip)
+
 // along4x2NEON computes tiles of 4 rows by 2 vectors; A's rows lie side by side.
 //
 //go:noescape
@@ -81,6 +116,11 @@ func along4x2NEON(strip *strip)
 //
 //go:noescape
 func across4x2NEON(strip *strip)
+
+// apart4x2NEON computes tiles of 4 rows by 2 vectors; A's rows lie apart.
+//
+//go:noescape
+func apart4x2NEON(strip *strip)
 
 // along5x1NEON computes tiles of 5 rows by 1 vectors; A's rows lie side by side.
 //
@@ -92,6 +132,11 @@ func along5x1NEON(strip *strip)
 //go:noescape
 func across5x1NEON(strip *strip)
 
+// apart5x1NEON computes tiles of 5 rows by 1 vectors; A's rows lie apart.
+//
+//go:noescape
+func apart5x1NEON(strip *strip)
+
 // along5x2NEON computes tiles of 5 rows by 2 vectors; A's rows lie side by side.
 //
 //go:noescape
@@ -101,6 +146,11 @@ func along5x2NEON(strip *strip)
 //
 //go:noescape
 func across5x2NEON(strip *strip)
+
+// apart5x2NEON computes tiles of 5 rows by 2 vectors; A's rows lie apart.
+//
+//go:noescape
+func apart5x2NEON(strip *strip)
 
 // along6x1NEON computes tiles of 6 rows by 1 vectors; A's rows lie side by side.
 //
@@ -112,6 +162,11 @@ func along6x1NEON(strip *strip)
 //go:noescape
 func across6x1NEON(strip *strip)
 
+// apart6x1NEON computes tiles of 6 rows by 1 vectors; A's rows lie apart.
+//
+//go:noescape
+func apart6x1NEON(strip *strip)
+
 // along6x2NEON computes tiles of 6 rows by 2 vectors; A's rows lie side by side.
 //
 //go:noescape
@@ -121,3 +176,8 @@ func along6x2NEON(strip *strip)
 //
 //go:noescape
 func across6x2NEON(strip *strip)
+
+// apart6x2NEON computes tiles of 6 rows by 2 vectors; A's rows lie apart.
+//
+//go:noescape
+func apart6x2NEON(strip *strip)

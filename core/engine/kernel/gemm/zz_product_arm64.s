@@ -836,6 +836,140 @@ lanes16one:
 	FMOVS	F18, 0(R2)
 	B	lanes16done
 
+// func apart1x1NEON(strip *strip)
+TEXT ·apart1x1NEON(SB), NOSPLIT, $0-8
+	MOVD	strip+0(FP), R6
+	MOVD	56(R6), R5
+	MOVD	8(R6), R4
+	MOVD	16(R6), R3
+	MOVD	48(R6), R2
+tile:
+	PRFM	0(R5), PLDL1KEEP
+	MOVD	R3, R1
+	MOVD	32(R6), R0
+	ADD	R0, R1, R1
+	PRFM	0(R1), PLDL2KEEP
+	PRFM	64(R1), PLDL2KEEP
+	PRFM	128(R1), PLDL2KEEP
+	PRFM	192(R1), PLDL2KEEP
+	MOVD	96(R6), R0
+	FLDPQ	0(R0), (F4, F3)
+	MOVD	R3, R7
+	MOVD	0(R6), R1
+	MOVD	40(R6), R0
+	SUBS	$4, R1, R1
+	BLT	rest
+loop:
+	PRFM	256(R7), PLDL1KEEP
+	FLDPQ	0(R0), (F2, F1)
+	FMOVS	0(R7), F0
+	WORD	$0x4f801044 // fmla v4.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801023 // fmla v3.4s, v1.4s, v0.s[0]
+	ADD	R2, R0, R0
+	FLDPQ	0(R0), (F2, F1)
+	FMOVS	4(R7), F0
+	WORD	$0x4f801044 // fmla v4.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801023 // fmla v3.4s, v1.4s, v0.s[0]
+	ADD	R2, R0, R0
+	FLDPQ	0(R0), (F2, F1)
+	FMOVS	8(R7), F0
+	WORD	$0x4f801044 // fmla v4.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801023 // fmla v3.4s, v1.4s, v0.s[0]
+	ADD	R2, R0, R0
+	FLDPQ	0(R0), (F2, F1)
+	FMOVS	12(R7), F0
+	WORD	$0x4f801044 // fmla v4.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801023 // fmla v3.4s, v1.4s, v0.s[0]
+	ADD	R2, R0, R0
+	ADD	$16, R7, R7
+	SUBS	$4, R1, R1
+	BGE	loop
+rest:
+	ADDS	$4, R1, R1
+	BEQ	finish
+one:
+	FLDPQ	0(R0), (F2, F1)
+	FMOVS	0(R7), F0
+	WORD	$0x4f801044 // fmla v4.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801023 // fmla v3.4s, v1.4s, v0.s[0]
+	ADD	R2, R0, R0
+	ADD	$4, R7, R7
+	SUBS	$1, R1, R1
+	BNE	one
+finish:
+	MOVD	64(R6), R1
+	MOVD	72(R6), R0
+	MOVWU	64(R0), R7
+	MOVD	112(R6), R0
+	TST	R0, R0
+	BEQ	gate
+	TBZ	$3, R7, lanes1
+	FLDPQ	0(R5), (F1, F0)
+lanes1done:
+	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
+	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
+gate:
+	TBZ	$3, R7, lanes2
+	FSTPQ	(F4, F3), 0(R5)
+lanes2done:
+	ADD	R1, R5, R5
+stored:
+	MOVD	32(R6), R0
+	ADD	R0, R3, R3
+	SUBS	$1, R4, R4
+	BNE	tile
+	RET
+lanes1:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R7, lanes1low
+	FMOVQ	0(R5), F1
+	TBZ	$1, R7, lanes1highone
+	FMOVD	16(R5), F0
+	TBZ	$0, R7, lanes1done
+	ADD	$24, R5, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R7, lanes1done
+	FMOVS	16(R5), F0
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R7, lanes1one
+	FMOVD	0(R5), F1
+	TBZ	$0, R7, lanes1done
+	ADD	$8, R5, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R7, lanes1done
+	FMOVS	0(R5), F1
+	B	lanes1done
+lanes2:
+	TBZ	$2, R7, lanes2low
+	FMOVQ	F4, 0(R5)
+	TBZ	$1, R7, lanes2highone
+	FMOVD	F3, 16(R5)
+	TBZ	$0, R7, lanes2done
+	ADD	$24, R5, R0
+	VST1	V3.S[2], (R0)
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R7, lanes2done
+	FMOVS	F3, 16(R5)
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R7, lanes2one
+	FMOVD	F4, 0(R5)
+	TBZ	$0, R7, lanes2done
+	ADD	$8, R5, R0
+	VST1	V4.S[2], (R0)
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R7, lanes2done
+	FMOVS	F4, 0(R5)
+	B	lanes2done
+
 // func along1x2NEON(strip *strip)
 TEXT ·along1x2NEON(SB), NOSPLIT, $0-8
 	MOVD	strip+0(FP), R8
@@ -2416,6 +2550,218 @@ lanes32one:
 	FMOVS	F20, 0(R2)
 	B	lanes32done
 
+// func apart1x2NEON(strip *strip)
+TEXT ·apart1x2NEON(SB), NOSPLIT, $0-8
+	MOVD	strip+0(FP), R6
+	MOVD	56(R6), R1
+	MOVD	8(R6), R5
+	MOVD	16(R6), R4
+	MOVD	48(R6), R3
+tile:
+	PRFM	0(R1), PLDL1KEEP
+	MOVD	R4, R2
+	MOVD	32(R6), R0
+	ADD	R0, R2, R2
+	PRFM	0(R2), PLDL2KEEP
+	PRFM	64(R2), PLDL2KEEP
+	PRFM	128(R2), PLDL2KEEP
+	PRFM	192(R2), PLDL2KEEP
+	MOVD	96(R6), R0
+	FLDPQ	0(R0), (F8, F7)
+	FLDPQ	32(R0), (F6, F5)
+	MOVD	R4, R7
+	MOVD	0(R6), R2
+	MOVD	40(R6), R0
+	SUBS	$4, R2, R2
+	BLT	rest
+loop:
+	PRFM	256(R7), PLDL1KEEP
+	FLDPQ	0(R0), (F4, F3)
+	FLDPQ	32(R0), (F2, F1)
+	FMOVS	0(R7), F0
+	WORD	$0x4f801088 // fmla v8.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801067 // fmla v7.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	ADD	R3, R0, R0
+	FLDPQ	0(R0), (F4, F3)
+	FLDPQ	32(R0), (F2, F1)
+	FMOVS	4(R7), F0
+	WORD	$0x4f801088 // fmla v8.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801067 // fmla v7.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	ADD	R3, R0, R0
+	FLDPQ	0(R0), (F4, F3)
+	FLDPQ	32(R0), (F2, F1)
+	FMOVS	8(R7), F0
+	WORD	$0x4f801088 // fmla v8.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801067 // fmla v7.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	ADD	R3, R0, R0
+	FLDPQ	0(R0), (F4, F3)
+	FLDPQ	32(R0), (F2, F1)
+	FMOVS	12(R7), F0
+	WORD	$0x4f801088 // fmla v8.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801067 // fmla v7.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	ADD	R3, R0, R0
+	ADD	$16, R7, R7
+	SUBS	$4, R2, R2
+	BGE	loop
+rest:
+	ADDS	$4, R2, R2
+	BEQ	finish
+one:
+	FLDPQ	0(R0), (F4, F3)
+	FLDPQ	32(R0), (F2, F1)
+	FMOVS	0(R7), F0
+	WORD	$0x4f801088 // fmla v8.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801067 // fmla v7.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	ADD	R3, R0, R0
+	ADD	$4, R7, R7
+	SUBS	$1, R2, R2
+	BNE	one
+finish:
+	MOVD	64(R6), R2
+	MOVD	72(R6), R0
+	MOVWU	64(R0), R8
+	MOVD	80(R6), R0
+	MOVWU	64(R0), R7
+	MOVD	112(R6), R0
+	TST	R0, R0
+	BEQ	gate
+	TBZ	$3, R8, lanes1
+	FLDPQ	0(R1), (F1, F0)
+lanes1done:
+	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
+	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
+	TBZ	$3, R7, lanes2
+	FLDPQ	32(R1), (F1, F0)
+lanes2done:
+	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
+	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
+gate:
+	TBZ	$3, R8, lanes3
+	FSTPQ	(F8, F7), 0(R1)
+lanes3done:
+	TBZ	$3, R7, lanes4
+	FSTPQ	(F6, F5), 32(R1)
+lanes4done:
+	ADD	R2, R1, R1
+stored:
+	MOVD	32(R6), R0
+	ADD	R0, R4, R4
+	SUBS	$1, R5, R5
+	BNE	tile
+	RET
+lanes1:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R8, lanes1low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R8, lanes1highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R8, lanes1done
+	ADD	$24, R1, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R8, lanes1done
+	FMOVS	16(R1), F0
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R8, lanes1one
+	FMOVD	0(R1), F1
+	TBZ	$0, R8, lanes1done
+	ADD	$8, R1, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R8, lanes1done
+	FMOVS	0(R1), F1
+	B	lanes1done
+lanes2:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	ADD	$32, R1, R0
+	TBZ	$2, R7, lanes2low
+	FMOVQ	0(R0), F1
+	TBZ	$1, R7, lanes2highone
+	FMOVD	16(R0), F0
+	TBZ	$0, R7, lanes2done
+	ADD	$24, R0, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R7, lanes2done
+	FMOVS	16(R0), F0
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R7, lanes2one
+	FMOVD	0(R0), F1
+	TBZ	$0, R7, lanes2done
+	ADD	$8, R0, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R7, lanes2done
+	FMOVS	0(R0), F1
+	B	lanes2done
+lanes3:
+	TBZ	$2, R8, lanes3low
+	FMOVQ	F8, 0(R1)
+	TBZ	$1, R8, lanes3highone
+	FMOVD	F7, 16(R1)
+	TBZ	$0, R8, lanes3done
+	ADD	$24, R1, R0
+	VST1	V7.S[2], (R0)
+	B	lanes3done
+lanes3highone:
+	TBZ	$0, R8, lanes3done
+	FMOVS	F7, 16(R1)
+	B	lanes3done
+lanes3low:
+	TBZ	$1, R8, lanes3one
+	FMOVD	F8, 0(R1)
+	TBZ	$0, R8, lanes3done
+	ADD	$8, R1, R0
+	VST1	V8.S[2], (R0)
+	B	lanes3done
+lanes3one:
+	TBZ	$0, R8, lanes3done
+	FMOVS	F8, 0(R1)
+	B	lanes3done
+lanes4:
+	ADD	$32, R1, R0
+	TBZ	$2, R7, lanes4low
+	FMOVQ	F6, 0(R0)
+	TBZ	$1, R7, lanes4highone
+	FMOVD	F5, 16(R0)
+	TBZ	$0, R7, lanes4done
+	ADD	$24, R0, R0
+	VST1	V5.S[2], (R0)
+	B	lanes4done
+lanes4highone:
+	TBZ	$0, R7, lanes4done
+	FMOVS	F5, 16(R0)
+	B	lanes4done
+lanes4low:
+	TBZ	$1, R7, lanes4one
+	FMOVD	F6, 0(R0)
+	TBZ	$0, R7, lanes4done
+	ADD	$8, R0, R0
+	VST1	V6.S[2], (R0)
+	B	lanes4done
+lanes4one:
+	TBZ	$0, R7, lanes4done
+	FMOVS	F6, 0(R0)
+	B	lanes4done
+
 // func along2x1NEON(strip *strip)
 TEXT ·along2x1NEON(SB), NOSPLIT, $0-8
 	MOVD	strip+0(FP), R9
@@ -3379,6 +3725,230 @@ lanes16one:
 	TBZ	$0, R11, lanes16done
 	FMOVS	F18, 0(R2)
 	B	lanes16done
+
+// func apart2x1NEON(strip *strip)
+TEXT ·apart2x1NEON(SB), NOSPLIT, $0-8
+	MOVD	strip+0(FP), R8
+	MOVD	56(R8), R7
+	MOVD	8(R8), R6
+	MOVD	24(R8), R5
+	MOVD	16(R8), R4
+	MOVD	48(R8), R3
+tile:
+	MOVD	64(R8), R1
+	MOVD	R7, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1, R0, R0
+	PRFM	0(R0), PLDL1KEEP
+	MOVD	R4, R1
+	MOVD	32(R8), R0
+	ADD	R0, R1, R1
+	PRFM	0(R1), PLDL2KEEP
+	PRFM	64(R1), PLDL2KEEP
+	PRFM	128(R1), PLDL2KEEP
+	PRFM	192(R1), PLDL2KEEP
+	ADD	R5, R1, R1
+	PRFM	0(R1), PLDL2KEEP
+	PRFM	64(R1), PLDL2KEEP
+	PRFM	128(R1), PLDL2KEEP
+	PRFM	192(R1), PLDL2KEEP
+	MOVD	96(R8), R0
+	FLDPQ	0(R0), (F6, F5)
+	FLDPQ	0(R0), (F4, F3)
+	MOVD	R4, R9
+	MOVD	0(R8), R2
+	MOVD	40(R8), R1
+	SUBS	$4, R2, R2
+	BLT	rest
+loop:
+	PRFM	256(R9), PLDL1KEEP
+	ADD	R5<<0, R9, R0
+	PRFM	256(R0), PLDL1KEEP
+	FLDPQ	0(R1), (F2, F1)
+	FMOVS	0(R9), F0
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	FMOVS	0(R0), F0
+	WORD	$0x4f801044 // fmla v4.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801023 // fmla v3.4s, v1.4s, v0.s[0]
+	ADD	R3, R1, R1
+	FLDPQ	0(R1), (F2, F1)
+	FMOVS	4(R9), F0
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	FMOVS	4(R0), F0
+	WORD	$0x4f801044 // fmla v4.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801023 // fmla v3.4s, v1.4s, v0.s[0]
+	ADD	R3, R1, R1
+	FLDPQ	0(R1), (F2, F1)
+	FMOVS	8(R9), F0
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	FMOVS	8(R0), F0
+	WORD	$0x4f801044 // fmla v4.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801023 // fmla v3.4s, v1.4s, v0.s[0]
+	ADD	R3, R1, R1
+	FLDPQ	0(R1), (F2, F1)
+	FMOVS	12(R9), F0
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	FMOVS	12(R0), F0
+	WORD	$0x4f801044 // fmla v4.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801023 // fmla v3.4s, v1.4s, v0.s[0]
+	ADD	R3, R1, R1
+	ADD	$16, R9, R9
+	SUBS	$4, R2, R2
+	BGE	loop
+rest:
+	ADDS	$4, R2, R2
+	BEQ	finish
+one:
+	FLDPQ	0(R1), (F2, F1)
+	FMOVS	0(R9), F0
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	ADD	R5<<0, R9, R0
+	FMOVS	0(R0), F0
+	WORD	$0x4f801044 // fmla v4.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801023 // fmla v3.4s, v1.4s, v0.s[0]
+	ADD	R3, R1, R1
+	ADD	$4, R9, R9
+	SUBS	$1, R2, R2
+	BNE	one
+finish:
+	MOVD	64(R8), R2
+	MOVD	72(R8), R0
+	MOVWU	64(R0), R9
+	MOVD	112(R8), R0
+	TST	R0, R0
+	BEQ	gate
+	MOVD	R7, R1
+	TBZ	$3, R9, lanes1
+	FLDPQ	0(R1), (F1, F0)
+lanes1done:
+	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
+	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
+	ADD	R2, R1, R1
+	TBZ	$3, R9, lanes2
+	FLDPQ	0(R1), (F1, F0)
+lanes2done:
+	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
+	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
+gate:
+	TBZ	$3, R9, lanes3
+	FSTPQ	(F6, F5), 0(R7)
+lanes3done:
+	ADD	R2, R7, R7
+	TBZ	$3, R9, lanes4
+	FSTPQ	(F4, F3), 0(R7)
+lanes4done:
+	ADD	R2, R7, R7
+stored:
+	MOVD	32(R8), R0
+	ADD	R0, R4, R4
+	SUBS	$1, R6, R6
+	BNE	tile
+	RET
+lanes1:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R9, lanes1low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R9, lanes1highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R9, lanes1done
+	ADD	$24, R1, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R9, lanes1done
+	FMOVS	16(R1), F0
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R9, lanes1one
+	FMOVD	0(R1), F1
+	TBZ	$0, R9, lanes1done
+	ADD	$8, R1, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R9, lanes1done
+	FMOVS	0(R1), F1
+	B	lanes1done
+lanes2:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R9, lanes2low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R9, lanes2highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R9, lanes2done
+	ADD	$24, R1, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R9, lanes2done
+	FMOVS	16(R1), F0
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R9, lanes2one
+	FMOVD	0(R1), F1
+	TBZ	$0, R9, lanes2done
+	ADD	$8, R1, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R9, lanes2done
+	FMOVS	0(R1), F1
+	B	lanes2done
+lanes3:
+	TBZ	$2, R9, lanes3low
+	FMOVQ	F6, 0(R7)
+	TBZ	$1, R9, lanes3highone
+	FMOVD	F5, 16(R7)
+	TBZ	$0, R9, lanes3done
+	ADD	$24, R7, R0
+	VST1	V5.S[2], (R0)
+	B	lanes3done
+lanes3highone:
+	TBZ	$0, R9, lanes3done
+	FMOVS	F5, 16(R7)
+	B	lanes3done
+lanes3low:
+	TBZ	$1, R9, lanes3one
+	FMOVD	F6, 0(R7)
+	TBZ	$0, R9, lanes3done
+	ADD	$8, R7, R0
+	VST1	V6.S[2], (R0)
+	B	lanes3done
+lanes3one:
+	TBZ	$0, R9, lanes3done
+	FMOVS	F6, 0(R7)
+	B	lanes3done
+lanes4:
+	TBZ	$2, R9, lanes4low
+	FMOVQ	F4, 0(R7)
+	TBZ	$1, R9, lanes4highone
+	FMOVD	F3, 16(R7)
+	TBZ	$0, R9, lanes4done
+	ADD	$24, R7, R0
+	VST1	V3.S[2], (R0)
+	B	lanes4done
+lanes4highone:
+	TBZ	$0, R9, lanes4done
+	FMOVS	F3, 16(R7)
+	B	lanes4done
+lanes4low:
+	TBZ	$1, R9, lanes4one
+	FMOVD	F4, 0(R7)
+	TBZ	$0, R9, lanes4done
+	ADD	$8, R7, R0
+	VST1	V4.S[2], (R0)
+	B	lanes4done
+lanes4one:
+	TBZ	$0, R9, lanes4done
+	FMOVS	F4, 0(R7)
+	B	lanes4done
 
 // func along2x2NEON(strip *strip)
 TEXT ·along2x2NEON(SB), NOSPLIT, $0-8
@@ -5201,6 +5771,379 @@ lanes32one:
 	FMOVS	F22, 0(R2)
 	B	lanes32done
 
+// func apart2x2NEON(strip *strip)
+TEXT ·apart2x2NEON(SB), NOSPLIT, $0-8
+	MOVD	strip+0(FP), R8
+	MOVD	56(R8), R7
+	MOVD	8(R8), R6
+	MOVD	24(R8), R5
+	MOVD	16(R8), R4
+	MOVD	48(R8), R3
+tile:
+	MOVD	64(R8), R1
+	MOVD	R7, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1, R0, R0
+	PRFM	0(R0), PLDL1KEEP
+	MOVD	R4, R1
+	MOVD	32(R8), R0
+	ADD	R0, R1, R1
+	PRFM	0(R1), PLDL2KEEP
+	PRFM	64(R1), PLDL2KEEP
+	PRFM	128(R1), PLDL2KEEP
+	PRFM	192(R1), PLDL2KEEP
+	ADD	R5, R1, R1
+	PRFM	0(R1), PLDL2KEEP
+	PRFM	64(R1), PLDL2KEEP
+	PRFM	128(R1), PLDL2KEEP
+	PRFM	192(R1), PLDL2KEEP
+	MOVD	96(R8), R0
+	FLDPQ	0(R0), (F12, F11)
+	FLDPQ	32(R0), (F10, F9)
+	FLDPQ	0(R0), (F8, F7)
+	FLDPQ	32(R0), (F6, F5)
+	MOVD	R4, R9
+	MOVD	0(R8), R2
+	MOVD	40(R8), R1
+	SUBS	$4, R2, R2
+	BLT	rest
+loop:
+	PRFM	256(R9), PLDL1KEEP
+	ADD	R5<<0, R9, R0
+	PRFM	256(R0), PLDL1KEEP
+	FLDPQ	0(R1), (F4, F3)
+	FLDPQ	32(R1), (F2, F1)
+	FMOVS	0(R9), F0
+	WORD	$0x4f80108c // fmla v12.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80106b // fmla v11.4s, v3.4s, v0.s[0]
+	WORD	$0x4f80104a // fmla v10.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801029 // fmla v9.4s, v1.4s, v0.s[0]
+	FMOVS	0(R0), F0
+	WORD	$0x4f801088 // fmla v8.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801067 // fmla v7.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	ADD	R3, R1, R1
+	FLDPQ	0(R1), (F4, F3)
+	FLDPQ	32(R1), (F2, F1)
+	FMOVS	4(R9), F0
+	WORD	$0x4f80108c // fmla v12.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80106b // fmla v11.4s, v3.4s, v0.s[0]
+	WORD	$0x4f80104a // fmla v10.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801029 // fmla v9.4s, v1.4s, v0.s[0]
+	FMOVS	4(R0), F0
+	WORD	$0x4f801088 // fmla v8.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801067 // fmla v7.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	ADD	R3, R1, R1
+	FLDPQ	0(R1), (F4, F3)
+	FLDPQ	32(R1), (F2, F1)
+	FMOVS	8(R9), F0
+	WORD	$0x4f80108c // fmla v12.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80106b // fmla v11.4s, v3.4s, v0.s[0]
+	WORD	$0x4f80104a // fmla v10.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801029 // fmla v9.4s, v1.4s, v0.s[0]
+	FMOVS	8(R0), F0
+	WORD	$0x4f801088 // fmla v8.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801067 // fmla v7.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	ADD	R3, R1, R1
+	FLDPQ	0(R1), (F4, F3)
+	FLDPQ	32(R1), (F2, F1)
+	FMOVS	12(R9), F0
+	WORD	$0x4f80108c // fmla v12.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80106b // fmla v11.4s, v3.4s, v0.s[0]
+	WORD	$0x4f80104a // fmla v10.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801029 // fmla v9.4s, v1.4s, v0.s[0]
+	FMOVS	12(R0), F0
+	WORD	$0x4f801088 // fmla v8.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801067 // fmla v7.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	ADD	R3, R1, R1
+	ADD	$16, R9, R9
+	SUBS	$4, R2, R2
+	BGE	loop
+rest:
+	ADDS	$4, R2, R2
+	BEQ	finish
+one:
+	FLDPQ	0(R1), (F4, F3)
+	FLDPQ	32(R1), (F2, F1)
+	FMOVS	0(R9), F0
+	WORD	$0x4f80108c // fmla v12.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80106b // fmla v11.4s, v3.4s, v0.s[0]
+	WORD	$0x4f80104a // fmla v10.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801029 // fmla v9.4s, v1.4s, v0.s[0]
+	ADD	R5<<0, R9, R0
+	FMOVS	0(R0), F0
+	WORD	$0x4f801088 // fmla v8.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801067 // fmla v7.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	ADD	R3, R1, R1
+	ADD	$4, R9, R9
+	SUBS	$1, R2, R2
+	BNE	one
+finish:
+	MOVD	64(R8), R2
+	MOVD	72(R8), R0
+	MOVWU	64(R0), R10
+	MOVD	80(R8), R0
+	MOVWU	64(R0), R9
+	MOVD	112(R8), R0
+	TST	R0, R0
+	BEQ	gate
+	MOVD	R7, R1
+	TBZ	$3, R10, lanes1
+	FLDPQ	0(R1), (F1, F0)
+lanes1done:
+	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
+	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
+	TBZ	$3, R9, lanes2
+	FLDPQ	32(R1), (F1, F0)
+lanes2done:
+	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
+	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
+	ADD	R2, R1, R1
+	TBZ	$3, R10, lanes3
+	FLDPQ	0(R1), (F1, F0)
+lanes3done:
+	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
+	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
+	TBZ	$3, R9, lanes4
+	FLDPQ	32(R1), (F1, F0)
+lanes4done:
+	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
+	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
+gate:
+	TBZ	$3, R10, lanes5
+	FSTPQ	(F12, F11), 0(R7)
+lanes5done:
+	TBZ	$3, R9, lanes6
+	FSTPQ	(F10, F9), 32(R7)
+lanes6done:
+	ADD	R2, R7, R7
+	TBZ	$3, R10, lanes7
+	FSTPQ	(F8, F7), 0(R7)
+lanes7done:
+	TBZ	$3, R9, lanes8
+	FSTPQ	(F6, F5), 32(R7)
+lanes8done:
+	ADD	R2, R7, R7
+stored:
+	MOVD	32(R8), R0
+	ADD	R0, R4, R4
+	SUBS	$1, R6, R6
+	BNE	tile
+	RET
+lanes1:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R10, lanes1low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R10, lanes1highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R10, lanes1done
+	ADD	$24, R1, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R10, lanes1done
+	FMOVS	16(R1), F0
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R10, lanes1one
+	FMOVD	0(R1), F1
+	TBZ	$0, R10, lanes1done
+	ADD	$8, R1, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R10, lanes1done
+	FMOVS	0(R1), F1
+	B	lanes1done
+lanes2:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	ADD	$32, R1, R0
+	TBZ	$2, R9, lanes2low
+	FMOVQ	0(R0), F1
+	TBZ	$1, R9, lanes2highone
+	FMOVD	16(R0), F0
+	TBZ	$0, R9, lanes2done
+	ADD	$24, R0, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R9, lanes2done
+	FMOVS	16(R0), F0
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R9, lanes2one
+	FMOVD	0(R0), F1
+	TBZ	$0, R9, lanes2done
+	ADD	$8, R0, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R9, lanes2done
+	FMOVS	0(R0), F1
+	B	lanes2done
+lanes3:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R10, lanes3low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R10, lanes3highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R10, lanes3done
+	ADD	$24, R1, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes3done
+lanes3highone:
+	TBZ	$0, R10, lanes3done
+	FMOVS	16(R1), F0
+	B	lanes3done
+lanes3low:
+	TBZ	$1, R10, lanes3one
+	FMOVD	0(R1), F1
+	TBZ	$0, R10, lanes3done
+	ADD	$8, R1, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes3done
+lanes3one:
+	TBZ	$0, R10, lanes3done
+	FMOVS	0(R1), F1
+	B	lanes3done
+lanes4:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	ADD	$32, R1, R0
+	TBZ	$2, R9, lanes4low
+	FMOVQ	0(R0), F1
+	TBZ	$1, R9, lanes4highone
+	FMOVD	16(R0), F0
+	TBZ	$0, R9, lanes4done
+	ADD	$24, R0, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes4done
+lanes4highone:
+	TBZ	$0, R9, lanes4done
+	FMOVS	16(R0), F0
+	B	lanes4done
+lanes4low:
+	TBZ	$1, R9, lanes4one
+	FMOVD	0(R0), F1
+	TBZ	$0, R9, lanes4done
+	ADD	$8, R0, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes4done
+lanes4one:
+	TBZ	$0, R9, lanes4done
+	FMOVS	0(R0), F1
+	B	lanes4done
+lanes5:
+	TBZ	$2, R10, lanes5low
+	FMOVQ	F12, 0(R7)
+	TBZ	$1, R10, lanes5highone
+	FMOVD	F11, 16(R7)
+	TBZ	$0, R10, lanes5done
+	ADD	$24, R7, R0
+	VST1	V11.S[2], (R0)
+	B	lanes5done
+lanes5highone:
+	TBZ	$0, R10, lanes5done
+	FMOVS	F11, 16(R7)
+	B	lanes5done
+lanes5low:
+	TBZ	$1, R10, lanes5one
+	FMOVD	F12, 0(R7)
+	TBZ	$0, R10, lanes5done
+	ADD	$8, R7, R0
+	VST1	V12.S[2], (R0)
+	B	lanes5done
+lanes5one:
+	TBZ	$0, R10, lanes5done
+	FMOVS	F12, 0(R7)
+	B	lanes5done
+lanes6:
+	ADD	$32, R7, R0
+	TBZ	$2, R9, lanes6low
+	FMOVQ	F10, 0(R0)
+	TBZ	$1, R9, lanes6highone
+	FMOVD	F9, 16(R0)
+	TBZ	$0, R9, lanes6done
+	ADD	$24, R0, R0
+	VST1	V9.S[2], (R0)
+	B	lanes6done
+lanes6highone:
+	TBZ	$0, R9, lanes6done
+	FMOVS	F9, 16(R0)
+	B	lanes6done
+lanes6low:
+	TBZ	$1, R9, lanes6one
+	FMOVD	F10, 0(R0)
+	TBZ	$0, R9, lanes6done
+	ADD	$8, R0, R0
+	VST1	V10.S[2], (R0)
+	B	lanes6done
+lanes6one:
+	TBZ	$0, R9, lanes6done
+	FMOVS	F10, 0(R0)
+	B	lanes6done
+lanes7:
+	TBZ	$2, R10, lanes7low
+	FMOVQ	F8, 0(R7)
+	TBZ	$1, R10, lanes7highone
+	FMOVD	F7, 16(R7)
+	TBZ	$0, R10, lanes7done
+	ADD	$24, R7, R0
+	VST1	V7.S[2], (R0)
+	B	lanes7done
+lanes7highone:
+	TBZ	$0, R10, lanes7done
+	FMOVS	F7, 16(R7)
+	B	lanes7done
+lanes7low:
+	TBZ	$1, R10, lanes7one
+	FMOVD	F8, 0(R7)
+	TBZ	$0, R10, lanes7done
+	ADD	$8, R7, R0
+	VST1	V8.S[2], (R0)
+	B	lanes7done
+lanes7one:
+	TBZ	$0, R10, lanes7done
+	FMOVS	F8, 0(R7)
+	B	lanes7done
+lanes8:
+	ADD	$32, R7, R0
+	TBZ	$2, R9, lanes8low
+	FMOVQ	F6, 0(R0)
+	TBZ	$1, R9, lanes8highone
+	FMOVD	F5, 16(R0)
+	TBZ	$0, R9, lanes8done
+	ADD	$24, R0, R0
+	VST1	V5.S[2], (R0)
+	B	lanes8done
+lanes8highone:
+	TBZ	$0, R9, lanes8done
+	FMOVS	F5, 16(R0)
+	B	lanes8done
+lanes8low:
+	TBZ	$1, R9, lanes8one
+	FMOVD	F6, 0(R0)
+	TBZ	$0, R9, lanes8done
+	ADD	$8, R0, R0
+	VST1	V6.S[2], (R0)
+	B	lanes8done
+lanes8one:
+	TBZ	$0, R9, lanes8done
+	FMOVS	F6, 0(R0)
+	B	lanes8done
+
 // func along3x1NEON(strip *strip)
 TEXT ·along3x1NEON(SB), NOSPLIT, $0-8
 	MOVD	strip+0(FP), R9
@@ -6291,6 +7234,316 @@ lanes16one:
 	TBZ	$0, R11, lanes16done
 	FMOVS	F18, 0(R2)
 	B	lanes16done
+
+// func apart3x1NEON(strip *strip)
+TEXT ·apart3x1NEON(SB), NOSPLIT, $0-8
+	MOVD	strip+0(FP), R10
+	MOVD	56(R10), R9
+	MOVD	8(R10), R8
+	MOVD	24(R10), R7
+	MOVD	16(R10), R6
+	MOVD	48(R10), R5
+tile:
+	MOVD	64(R10), R1
+	MOVD	R9, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1, R0, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1, R0, R0
+	PRFM	0(R0), PLDL1KEEP
+	MOVD	R6, R1
+	MOVD	32(R10), R0
+	ADD	R0, R1, R1
+	PRFM	0(R1), PLDL2KEEP
+	PRFM	64(R1), PLDL2KEEP
+	PRFM	128(R1), PLDL2KEEP
+	PRFM	192(R1), PLDL2KEEP
+	ADD	R7, R1, R1
+	PRFM	0(R1), PLDL2KEEP
+	PRFM	64(R1), PLDL2KEEP
+	PRFM	128(R1), PLDL2KEEP
+	PRFM	192(R1), PLDL2KEEP
+	ADD	R7, R1, R1
+	PRFM	0(R1), PLDL2KEEP
+	PRFM	64(R1), PLDL2KEEP
+	PRFM	128(R1), PLDL2KEEP
+	PRFM	192(R1), PLDL2KEEP
+	MOVD	96(R10), R0
+	FLDPQ	0(R0), (F8, F7)
+	FLDPQ	0(R0), (F6, F5)
+	FLDPQ	0(R0), (F4, F3)
+	MOVD	R6, R4
+	MOVD	0(R10), R3
+	MOVD	40(R10), R2
+	SUBS	$4, R3, R3
+	BLT	rest
+loop:
+	PRFM	256(R4), PLDL1KEEP
+	ADD	R7<<0, R4, R1
+	PRFM	256(R1), PLDL1KEEP
+	ADD	R7<<1, R4, R0
+	PRFM	256(R0), PLDL1KEEP
+	FLDPQ	0(R2), (F2, F1)
+	FMOVS	0(R4), F0
+	WORD	$0x4f801048 // fmla v8.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801027 // fmla v7.4s, v1.4s, v0.s[0]
+	FMOVS	0(R1), F0
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	FMOVS	0(R0), F0
+	WORD	$0x4f801044 // fmla v4.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801023 // fmla v3.4s, v1.4s, v0.s[0]
+	ADD	R5, R2, R2
+	FLDPQ	0(R2), (F2, F1)
+	FMOVS	4(R4), F0
+	WORD	$0x4f801048 // fmla v8.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801027 // fmla v7.4s, v1.4s, v0.s[0]
+	FMOVS	4(R1), F0
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	FMOVS	4(R0), F0
+	WORD	$0x4f801044 // fmla v4.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801023 // fmla v3.4s, v1.4s, v0.s[0]
+	ADD	R5, R2, R2
+	FLDPQ	0(R2), (F2, F1)
+	FMOVS	8(R4), F0
+	WORD	$0x4f801048 // fmla v8.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801027 // fmla v7.4s, v1.4s, v0.s[0]
+	FMOVS	8(R1), F0
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	FMOVS	8(R0), F0
+	WORD	$0x4f801044 // fmla v4.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801023 // fmla v3.4s, v1.4s, v0.s[0]
+	ADD	R5, R2, R2
+	FLDPQ	0(R2), (F2, F1)
+	FMOVS	12(R4), F0
+	WORD	$0x4f801048 // fmla v8.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801027 // fmla v7.4s, v1.4s, v0.s[0]
+	FMOVS	12(R1), F0
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	FMOVS	12(R0), F0
+	WORD	$0x4f801044 // fmla v4.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801023 // fmla v3.4s, v1.4s, v0.s[0]
+	ADD	R5, R2, R2
+	ADD	$16, R4, R4
+	SUBS	$4, R3, R3
+	BGE	loop
+rest:
+	ADDS	$4, R3, R3
+	BEQ	finish
+one:
+	FLDPQ	0(R2), (F2, F1)
+	FMOVS	0(R4), F0
+	WORD	$0x4f801048 // fmla v8.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801027 // fmla v7.4s, v1.4s, v0.s[0]
+	ADD	R7<<0, R4, R0
+	FMOVS	0(R0), F0
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	ADD	R7<<1, R4, R0
+	FMOVS	0(R0), F0
+	WORD	$0x4f801044 // fmla v4.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801023 // fmla v3.4s, v1.4s, v0.s[0]
+	ADD	R5, R2, R2
+	ADD	$4, R4, R4
+	SUBS	$1, R3, R3
+	BNE	one
+finish:
+	MOVD	64(R10), R2
+	MOVD	72(R10), R0
+	MOVWU	64(R0), R3
+	MOVD	112(R10), R0
+	TST	R0, R0
+	BEQ	gate
+	MOVD	R9, R1
+	TBZ	$3, R3, lanes1
+	FLDPQ	0(R1), (F1, F0)
+lanes1done:
+	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
+	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
+	ADD	R2, R1, R1
+	TBZ	$3, R3, lanes2
+	FLDPQ	0(R1), (F1, F0)
+lanes2done:
+	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
+	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
+	ADD	R2, R1, R1
+	TBZ	$3, R3, lanes3
+	FLDPQ	0(R1), (F1, F0)
+lanes3done:
+	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
+	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
+gate:
+	TBZ	$3, R3, lanes4
+	FSTPQ	(F8, F7), 0(R9)
+lanes4done:
+	ADD	R2, R9, R9
+	TBZ	$3, R3, lanes5
+	FSTPQ	(F6, F5), 0(R9)
+lanes5done:
+	ADD	R2, R9, R9
+	TBZ	$3, R3, lanes6
+	FSTPQ	(F4, F3), 0(R9)
+lanes6done:
+	ADD	R2, R9, R9
+stored:
+	MOVD	32(R10), R0
+	ADD	R0, R6, R6
+	SUBS	$1, R8, R8
+	BNE	tile
+	RET
+lanes1:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R3, lanes1low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R3, lanes1highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R3, lanes1done
+	ADD	$24, R1, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R3, lanes1done
+	FMOVS	16(R1), F0
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R3, lanes1one
+	FMOVD	0(R1), F1
+	TBZ	$0, R3, lanes1done
+	ADD	$8, R1, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R3, lanes1done
+	FMOVS	0(R1), F1
+	B	lanes1done
+lanes2:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R3, lanes2low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R3, lanes2highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R3, lanes2done
+	ADD	$24, R1, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R3, lanes2done
+	FMOVS	16(R1), F0
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R3, lanes2one
+	FMOVD	0(R1), F1
+	TBZ	$0, R3, lanes2done
+	ADD	$8, R1, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R3, lanes2done
+	FMOVS	0(R1), F1
+	B	lanes2done
+lanes3:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R3, lanes3low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R3, lanes3highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R3, lanes3done
+	ADD	$24, R1, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes3done
+lanes3highone:
+	TBZ	$0, R3, lanes3done
+	FMOVS	16(R1), F0
+	B	lanes3done
+lanes3low:
+	TBZ	$1, R3, lanes3one
+	FMOVD	0(R1), F1
+	TBZ	$0, R3, lanes3done
+	ADD	$8, R1, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes3done
+lanes3one:
+	TBZ	$0, R3, lanes3done
+	FMOVS	0(R1), F1
+	B	lanes3done
+lanes4:
+	TBZ	$2, R3, lanes4low
+	FMOVQ	F8, 0(R9)
+	TBZ	$1, R3, lanes4highone
+	FMOVD	F7, 16(R9)
+	TBZ	$0, R3, lanes4done
+	ADD	$24, R9, R0
+	VST1	V7.S[2], (R0)
+	B	lanes4done
+lanes4highone:
+	TBZ	$0, R3, lanes4done
+	FMOVS	F7, 16(R9)
+	B	lanes4done
+lanes4low:
+	TBZ	$1, R3, lanes4one
+	FMOVD	F8, 0(R9)
+	TBZ	$0, R3, lanes4done
+	ADD	$8, R9, R0
+	VST1	V8.S[2], (R0)
+	B	lanes4done
+lanes4one:
+	TBZ	$0, R3, lanes4done
+	FMOVS	F8, 0(R9)
+	B	lanes4done
+lanes5:
+	TBZ	$2, R3, lanes5low
+	FMOVQ	F6, 0(R9)
+	TBZ	$1, R3, lanes5highone
+	FMOVD	F5, 16(R9)
+	TBZ	$0, R3, lanes5done
+	ADD	$24, R9, R0
+	VST1	V5.S[2], (R0)
+	B	lanes5done
+lanes5highone:
+	TBZ	$0, R3, lanes5done
+	FMOVS	F5, 16(R9)
+	B	lanes5done
+lanes5low:
+	TBZ	$1, R3, lanes5one
+	FMOVD	F6, 0(R9)
+	TBZ	$0, R3, lanes5done
+	ADD	$8, R9, R0
+	VST1	V6.S[2], (R0)
+	B	lanes5done
+lanes5one:
+	TBZ	$0, R3, lanes5done
+	FMOVS	F6, 0(R9)
+	B	lanes5done
+lanes6:
+	TBZ	$2, R3, lanes6low
+	FMOVQ	F4, 0(R9)
+	TBZ	$1, R3, lanes6highone
+	FMOVD	F3, 16(R9)
+	TBZ	$0, R3, lanes6done
+	ADD	$24, R9, R0
+	VST1	V3.S[2], (R0)
+	B	lanes6done
+lanes6highone:
+	TBZ	$0, R3, lanes6done
+	FMOVS	F3, 16(R9)
+	B	lanes6done
+lanes6low:
+	TBZ	$1, R3, lanes6one
+	FMOVD	F4, 0(R9)
+	TBZ	$0, R3, lanes6done
+	ADD	$8, R9, R0
+	VST1	V4.S[2], (R0)
+	B	lanes6done
+lanes6one:
+	TBZ	$0, R3, lanes6done
+	FMOVS	F4, 0(R9)
+	B	lanes6done
 
 // func along3x2NEON(strip *strip)
 TEXT ·along3x2NEON(SB), NOSPLIT, $0-8
@@ -8351,6 +9604,536 @@ lanes32one:
 	FMOVS	F24, 0(R2)
 	B	lanes32done
 
+// func apart3x2NEON(strip *strip)
+TEXT ·apart3x2NEON(SB), NOSPLIT, $0-8
+	MOVD	strip+0(FP), R8
+	MOVD	56(R8), R7
+	MOVD	8(R8), R6
+	MOVD	24(R8), R5
+	MOVD	16(R8), R4
+	MOVD	48(R8), R3
+tile:
+	MOVD	64(R8), R1
+	MOVD	R7, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1, R0, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1, R0, R0
+	PRFM	0(R0), PLDL1KEEP
+	MOVD	R4, R1
+	MOVD	32(R8), R0
+	ADD	R0, R1, R1
+	PRFM	0(R1), PLDL2KEEP
+	PRFM	64(R1), PLDL2KEEP
+	PRFM	128(R1), PLDL2KEEP
+	PRFM	192(R1), PLDL2KEEP
+	ADD	R5, R1, R1
+	PRFM	0(R1), PLDL2KEEP
+	PRFM	64(R1), PLDL2KEEP
+	PRFM	128(R1), PLDL2KEEP
+	PRFM	192(R1), PLDL2KEEP
+	ADD	R5, R1, R1
+	PRFM	0(R1), PLDL2KEEP
+	PRFM	64(R1), PLDL2KEEP
+	PRFM	128(R1), PLDL2KEEP
+	PRFM	192(R1), PLDL2KEEP
+	MOVD	96(R8), R0
+	FLDPQ	0(R0), (F16, F15)
+	FLDPQ	32(R0), (F14, F13)
+	FLDPQ	0(R0), (F12, F11)
+	FLDPQ	32(R0), (F10, F9)
+	FLDPQ	0(R0), (F8, F7)
+	FLDPQ	32(R0), (F6, F5)
+	MOVD	R4, R10
+	MOVD	0(R8), R9
+	MOVD	40(R8), R2
+	SUBS	$4, R9, R9
+	BLT	rest
+loop:
+	PRFM	256(R10), PLDL1KEEP
+	ADD	R5<<0, R10, R1
+	PRFM	256(R1), PLDL1KEEP
+	ADD	R5<<1, R10, R0
+	PRFM	256(R0), PLDL1KEEP
+	FLDPQ	0(R2), (F4, F3)
+	FLDPQ	32(R2), (F2, F1)
+	FMOVS	0(R10), F0
+	WORD	$0x4f801090 // fmla v16.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80106f // fmla v15.4s, v3.4s, v0.s[0]
+	WORD	$0x4f80104e // fmla v14.4s, v2.4s, v0.s[0]
+	WORD	$0x4f80102d // fmla v13.4s, v1.4s, v0.s[0]
+	FMOVS	0(R1), F0
+	WORD	$0x4f80108c // fmla v12.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80106b // fmla v11.4s, v3.4s, v0.s[0]
+	WORD	$0x4f80104a // fmla v10.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801029 // fmla v9.4s, v1.4s, v0.s[0]
+	FMOVS	0(R0), F0
+	WORD	$0x4f801088 // fmla v8.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801067 // fmla v7.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	ADD	R3, R2, R2
+	FLDPQ	0(R2), (F4, F3)
+	FLDPQ	32(R2), (F2, F1)
+	FMOVS	4(R10), F0
+	WORD	$0x4f801090 // fmla v16.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80106f // fmla v15.4s, v3.4s, v0.s[0]
+	WORD	$0x4f80104e // fmla v14.4s, v2.4s, v0.s[0]
+	WORD	$0x4f80102d // fmla v13.4s, v1.4s, v0.s[0]
+	FMOVS	4(R1), F0
+	WORD	$0x4f80108c // fmla v12.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80106b // fmla v11.4s, v3.4s, v0.s[0]
+	WORD	$0x4f80104a // fmla v10.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801029 // fmla v9.4s, v1.4s, v0.s[0]
+	FMOVS	4(R0), F0
+	WORD	$0x4f801088 // fmla v8.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801067 // fmla v7.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	ADD	R3, R2, R2
+	FLDPQ	0(R2), (F4, F3)
+	FLDPQ	32(R2), (F2, F1)
+	FMOVS	8(R10), F0
+	WORD	$0x4f801090 // fmla v16.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80106f // fmla v15.4s, v3.4s, v0.s[0]
+	WORD	$0x4f80104e // fmla v14.4s, v2.4s, v0.s[0]
+	WORD	$0x4f80102d // fmla v13.4s, v1.4s, v0.s[0]
+	FMOVS	8(R1), F0
+	WORD	$0x4f80108c // fmla v12.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80106b // fmla v11.4s, v3.4s, v0.s[0]
+	WORD	$0x4f80104a // fmla v10.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801029 // fmla v9.4s, v1.4s, v0.s[0]
+	FMOVS	8(R0), F0
+	WORD	$0x4f801088 // fmla v8.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801067 // fmla v7.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	ADD	R3, R2, R2
+	FLDPQ	0(R2), (F4, F3)
+	FLDPQ	32(R2), (F2, F1)
+	FMOVS	12(R10), F0
+	WORD	$0x4f801090 // fmla v16.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80106f // fmla v15.4s, v3.4s, v0.s[0]
+	WORD	$0x4f80104e // fmla v14.4s, v2.4s, v0.s[0]
+	WORD	$0x4f80102d // fmla v13.4s, v1.4s, v0.s[0]
+	FMOVS	12(R1), F0
+	WORD	$0x4f80108c // fmla v12.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80106b // fmla v11.4s, v3.4s, v0.s[0]
+	WORD	$0x4f80104a // fmla v10.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801029 // fmla v9.4s, v1.4s, v0.s[0]
+	FMOVS	12(R0), F0
+	WORD	$0x4f801088 // fmla v8.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801067 // fmla v7.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	ADD	R3, R2, R2
+	ADD	$16, R10, R10
+	SUBS	$4, R9, R9
+	BGE	loop
+rest:
+	ADDS	$4, R9, R9
+	BEQ	finish
+one:
+	FLDPQ	0(R2), (F4, F3)
+	FLDPQ	32(R2), (F2, F1)
+	FMOVS	0(R10), F0
+	WORD	$0x4f801090 // fmla v16.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80106f // fmla v15.4s, v3.4s, v0.s[0]
+	WORD	$0x4f80104e // fmla v14.4s, v2.4s, v0.s[0]
+	WORD	$0x4f80102d // fmla v13.4s, v1.4s, v0.s[0]
+	ADD	R5<<0, R10, R0
+	FMOVS	0(R0), F0
+	WORD	$0x4f80108c // fmla v12.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80106b // fmla v11.4s, v3.4s, v0.s[0]
+	WORD	$0x4f80104a // fmla v10.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801029 // fmla v9.4s, v1.4s, v0.s[0]
+	ADD	R5<<1, R10, R0
+	FMOVS	0(R0), F0
+	WORD	$0x4f801088 // fmla v8.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801067 // fmla v7.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	ADD	R3, R2, R2
+	ADD	$4, R10, R10
+	SUBS	$1, R9, R9
+	BNE	one
+finish:
+	MOVD	64(R8), R2
+	MOVD	72(R8), R0
+	MOVWU	64(R0), R10
+	MOVD	80(R8), R0
+	MOVWU	64(R0), R9
+	MOVD	112(R8), R0
+	TST	R0, R0
+	BEQ	gate
+	MOVD	R7, R1
+	TBZ	$3, R10, lanes1
+	FLDPQ	0(R1), (F1, F0)
+lanes1done:
+	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
+	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
+	TBZ	$3, R9, lanes2
+	FLDPQ	32(R1), (F1, F0)
+lanes2done:
+	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
+	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
+	ADD	R2, R1, R1
+	TBZ	$3, R10, lanes3
+	FLDPQ	0(R1), (F1, F0)
+lanes3done:
+	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
+	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
+	TBZ	$3, R9, lanes4
+	FLDPQ	32(R1), (F1, F0)
+lanes4done:
+	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
+	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
+	ADD	R2, R1, R1
+	TBZ	$3, R10, lanes5
+	FLDPQ	0(R1), (F1, F0)
+lanes5done:
+	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
+	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
+	TBZ	$3, R9, lanes6
+	FLDPQ	32(R1), (F1, F0)
+lanes6done:
+	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
+	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
+gate:
+	TBZ	$3, R10, lanes7
+	FSTPQ	(F16, F15), 0(R7)
+lanes7done:
+	TBZ	$3, R9, lanes8
+	FSTPQ	(F14, F13), 32(R7)
+lanes8done:
+	ADD	R2, R7, R7
+	TBZ	$3, R10, lanes9
+	FSTPQ	(F12, F11), 0(R7)
+lanes9done:
+	TBZ	$3, R9, lanes10
+	FSTPQ	(F10, F9), 32(R7)
+lanes10done:
+	ADD	R2, R7, R7
+	TBZ	$3, R10, lanes11
+	FSTPQ	(F8, F7), 0(R7)
+lanes11done:
+	TBZ	$3, R9, lanes12
+	FSTPQ	(F6, F5), 32(R7)
+lanes12done:
+	ADD	R2, R7, R7
+stored:
+	MOVD	32(R8), R0
+	ADD	R0, R4, R4
+	SUBS	$1, R6, R6
+	BNE	tile
+	RET
+lanes1:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R10, lanes1low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R10, lanes1highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R10, lanes1done
+	ADD	$24, R1, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R10, lanes1done
+	FMOVS	16(R1), F0
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R10, lanes1one
+	FMOVD	0(R1), F1
+	TBZ	$0, R10, lanes1done
+	ADD	$8, R1, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R10, lanes1done
+	FMOVS	0(R1), F1
+	B	lanes1done
+lanes2:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	ADD	$32, R1, R0
+	TBZ	$2, R9, lanes2low
+	FMOVQ	0(R0), F1
+	TBZ	$1, R9, lanes2highone
+	FMOVD	16(R0), F0
+	TBZ	$0, R9, lanes2done
+	ADD	$24, R0, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R9, lanes2done
+	FMOVS	16(R0), F0
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R9, lanes2one
+	FMOVD	0(R0), F1
+	TBZ	$0, R9, lanes2done
+	ADD	$8, R0, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R9, lanes2done
+	FMOVS	0(R0), F1
+	B	lanes2done
+lanes3:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R10, lanes3low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R10, lanes3highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R10, lanes3done
+	ADD	$24, R1, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes3done
+lanes3highone:
+	TBZ	$0, R10, lanes3done
+	FMOVS	16(R1), F0
+	B	lanes3done
+lanes3low:
+	TBZ	$1, R10, lanes3one
+	FMOVD	0(R1), F1
+	TBZ	$0, R10, lanes3done
+	ADD	$8, R1, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes3done
+lanes3one:
+	TBZ	$0, R10, lanes3done
+	FMOVS	0(R1), F1
+	B	lanes3done
+lanes4:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	ADD	$32, R1, R0
+	TBZ	$2, R9, lanes4low
+	FMOVQ	0(R0), F1
+	TBZ	$1, R9, lanes4highone
+	FMOVD	16(R0), F0
+	TBZ	$0, R9, lanes4done
+	ADD	$24, R0, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes4done
+lanes4highone:
+	TBZ	$0, R9, lanes4done
+	FMOVS	16(R0), F0
+	B	lanes4done
+lanes4low:
+	TBZ	$1, R9, lanes4one
+	FMOVD	0(R0), F1
+	TBZ	$0, R9, lanes4done
+	ADD	$8, R0, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes4done
+lanes4one:
+	TBZ	$0, R9, lanes4done
+	FMOVS	0(R0), F1
+	B	lanes4done
+lanes5:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R10, lanes5low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R10, lanes5highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R10, lanes5done
+	ADD	$24, R1, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes5done
+lanes5highone:
+	TBZ	$0, R10, lanes5done
+	FMOVS	16(R1), F0
+	B	lanes5done
+lanes5low:
+	TBZ	$1, R10, lanes5one
+	FMOVD	0(R1), F1
+	TBZ	$0, R10, lanes5done
+	ADD	$8, R1, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes5done
+lanes5one:
+	TBZ	$0, R10, lanes5done
+	FMOVS	0(R1), F1
+	B	lanes5done
+lanes6:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	ADD	$32, R1, R0
+	TBZ	$2, R9, lanes6low
+	FMOVQ	0(R0), F1
+	TBZ	$1, R9, lanes6highone
+	FMOVD	16(R0), F0
+	TBZ	$0, R9, lanes6done
+	ADD	$24, R0, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes6done
+lanes6highone:
+	TBZ	$0, R9, lanes6done
+	FMOVS	16(R0), F0
+	B	lanes6done
+lanes6low:
+	TBZ	$1, R9, lanes6one
+	FMOVD	0(R0), F1
+	TBZ	$0, R9, lanes6done
+	ADD	$8, R0, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes6done
+lanes6one:
+	TBZ	$0, R9, lanes6done
+	FMOVS	0(R0), F1
+	B	lanes6done
+lanes7:
+	TBZ	$2, R10, lanes7low
+	FMOVQ	F16, 0(R7)
+	TBZ	$1, R10, lanes7highone
+	FMOVD	F15, 16(R7)
+	TBZ	$0, R10, lanes7done
+	ADD	$24, R7, R0
+	VST1	V15.S[2], (R0)
+	B	lanes7done
+lanes7highone:
+	TBZ	$0, R10, lanes7done
+	FMOVS	F15, 16(R7)
+	B	lanes7done
+lanes7low:
+	TBZ	$1, R10, lanes7one
+	FMOVD	F16, 0(R7)
+	TBZ	$0, R10, lanes7done
+	ADD	$8, R7, R0
+	VST1	V16.S[2], (R0)
+	B	lanes7done
+lanes7one:
+	TBZ	$0, R10, lanes7done
+	FMOVS	F16, 0(R7)
+	B	lanes7done
+lanes8:
+	ADD	$32, R7, R0
+	TBZ	$2, R9, lanes8low
+	FMOVQ	F14, 0(R0)
+	TBZ	$1, R9, lanes8highone
+	FMOVD	F13, 16(R0)
+	TBZ	$0, R9, lanes8done
+	ADD	$24, R0, R0
+	VST1	V13.S[2], (R0)
+	B	lanes8done
+lanes8highone:
+	TBZ	$0, R9, lanes8done
+	FMOVS	F13, 16(R0)
+	B	lanes8done
+lanes8low:
+	TBZ	$1, R9, lanes8one
+	FMOVD	F14, 0(R0)
+	TBZ	$0, R9, lanes8done
+	ADD	$8, R0, R0
+	VST1	V14.S[2], (R0)
+	B	lanes8done
+lanes8one:
+	TBZ	$0, R9, lanes8done
+	FMOVS	F14, 0(R0)
+	B	lanes8done
+lanes9:
+	TBZ	$2, R10, lanes9low
+	FMOVQ	F12, 0(R7)
+	TBZ	$1, R10, lanes9highone
+	FMOVD	F11, 16(R7)
+	TBZ	$0, R10, lanes9done
+	ADD	$24, R7, R0
+	VST1	V11.S[2], (R0)
+	B	lanes9done
+lanes9highone:
+	TBZ	$0, R10, lanes9done
+	FMOVS	F11, 16(R7)
+	B	lanes9done
+lanes9low:
+	TBZ	$1, R10, lanes9one
+	FMOVD	F12, 0(R7)
+	TBZ	$0, R10, lanes9done
+	ADD	$8, R7, R0
+	VST1	V12.S[2], (R0)
+	B	lanes9done
+lanes9one:
+	TBZ	$0, R10, lanes9done
+	FMOVS	F12, 0(R7)
+	B	lanes9done
+lanes10:
+	ADD	$32, R7, R0
+	TBZ	$2, R9, lanes10low
+	FMOVQ	F10, 0(R0)
+	TBZ	$1, R9, lanes10highone
+	FMOVD	F9, 16(R0)
+	TBZ	$0, R9, lanes10done
+	ADD	$24, R0, R0
+	VST1	V9.S[2], (R0)
+	B	lanes10done
+lanes10highone:
+	TBZ	$0, R9, lanes10done
+	FMOVS	F9, 16(R0)
+	B	lanes10done
+lanes10low:
+	TBZ	$1, R9, lanes10one
+	FMOVD	F10, 0(R0)
+	TBZ	$0, R9, lanes10done
+	ADD	$8, R0, R0
+	VST1	V10.S[2], (R0)
+	B	lanes10done
+lanes10one:
+	TBZ	$0, R9, lanes10done
+	FMOVS	F10, 0(R0)
+	B	lanes10done
+lanes11:
+	TBZ	$2, R10, lanes11low
+	FMOVQ	F8, 0(R7)
+	TBZ	$1, R10, lanes11highone
+	FMOVD	F7, 16(R7)
+	TBZ	$0, R10, lanes11done
+	ADD	$24, R7, R0
+	VST1	V7.S[2], (R0)
+	B	lanes11done
+lanes11highone:
+	TBZ	$0, R10, lanes11done
+	FMOVS	F7, 16(R7)
+	B	lanes11done
+lanes11low:
+	TBZ	$1, R10, lanes11one
+	FMOVD	F8, 0(R7)
+	TBZ	$0, R10, lanes11done
+	ADD	$8, R7, R0
+	VST1	V8.S[2], (R0)
+	B	lanes11done
+lanes11one:
+	TBZ	$0, R10, lanes11done
+	FMOVS	F8, 0(R7)
+	B	lanes11done
+lanes12:
+	ADD	$32, R7, R0
+	TBZ	$2, R9, lanes12low
+	FMOVQ	F6, 0(R0)
+	TBZ	$1, R9, lanes12highone
+	FMOVD	F5, 16(R0)
+	TBZ	$0, R9, lanes12done
+	ADD	$24, R0, R0
+	VST1	V5.S[2], (R0)
+	B	lanes12done
+lanes12highone:
+	TBZ	$0, R9, lanes12done
+	FMOVS	F5, 16(R0)
+	B	lanes12done
+lanes12low:
+	TBZ	$1, R9, lanes12one
+	FMOVD	F6, 0(R0)
+	TBZ	$0, R9, lanes12done
+	ADD	$8, R0, R0
+	VST1	V6.S[2], (R0)
+	B	lanes12done
+lanes12one:
+	TBZ	$0, R9, lanes12done
+	FMOVS	F6, 0(R0)
+	B	lanes12done
+
 // func along4x1NEON(strip *strip)
 TEXT ·along4x1NEON(SB), NOSPLIT, $0-8
 	MOVD	strip+0(FP), R9
@@ -9570,6 +11353,404 @@ lanes16one:
 	TBZ	$0, R11, lanes16done
 	FMOVS	F18, 0(R2)
 	B	lanes16done
+
+// func apart4x1NEON(strip *strip)
+TEXT ·apart4x1NEON(SB), NOSPLIT, $0-8
+	MOVD	strip+0(FP), R11
+	MOVD	56(R11), R10
+	MOVD	8(R11), R9
+	MOVD	24(R11), R8
+	MOVD	16(R11), R7
+	MOVD	48(R11), R6
+tile:
+	MOVD	64(R11), R1
+	MOVD	R10, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1, R0, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1, R0, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1, R0, R0
+	PRFM	0(R0), PLDL1KEEP
+	MOVD	R7, R1
+	MOVD	32(R11), R0
+	ADD	R0, R1, R1
+	PRFM	0(R1), PLDL2KEEP
+	PRFM	64(R1), PLDL2KEEP
+	PRFM	128(R1), PLDL2KEEP
+	PRFM	192(R1), PLDL2KEEP
+	ADD	R8, R1, R1
+	PRFM	0(R1), PLDL2KEEP
+	PRFM	64(R1), PLDL2KEEP
+	PRFM	128(R1), PLDL2KEEP
+	PRFM	192(R1), PLDL2KEEP
+	ADD	R8, R1, R1
+	PRFM	0(R1), PLDL2KEEP
+	PRFM	64(R1), PLDL2KEEP
+	PRFM	128(R1), PLDL2KEEP
+	PRFM	192(R1), PLDL2KEEP
+	ADD	R8, R1, R1
+	PRFM	0(R1), PLDL2KEEP
+	PRFM	64(R1), PLDL2KEEP
+	PRFM	128(R1), PLDL2KEEP
+	PRFM	192(R1), PLDL2KEEP
+	MOVD	96(R11), R0
+	FLDPQ	0(R0), (F10, F9)
+	FLDPQ	0(R0), (F8, F7)
+	FLDPQ	0(R0), (F6, F5)
+	FLDPQ	0(R0), (F4, F3)
+	MOVD	R7, R5
+	ADD	R8<<1, R5, R4
+	ADD	R8, R4, R4
+	MOVD	0(R11), R3
+	MOVD	40(R11), R2
+	SUBS	$4, R3, R3
+	BLT	rest
+loop:
+	PRFM	256(R5), PLDL1KEEP
+	ADD	R8<<0, R5, R1
+	PRFM	256(R1), PLDL1KEEP
+	ADD	R8<<1, R5, R0
+	PRFM	256(R0), PLDL1KEEP
+	PRFM	256(R4), PLDL1KEEP
+	FLDPQ	0(R2), (F2, F1)
+	FMOVS	0(R5), F0
+	WORD	$0x4f80104a // fmla v10.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801029 // fmla v9.4s, v1.4s, v0.s[0]
+	FMOVS	0(R1), F0
+	WORD	$0x4f801048 // fmla v8.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801027 // fmla v7.4s, v1.4s, v0.s[0]
+	FMOVS	0(R0), F0
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	FMOVS	0(R4), F0
+	WORD	$0x4f801044 // fmla v4.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801023 // fmla v3.4s, v1.4s, v0.s[0]
+	ADD	R6, R2, R2
+	FLDPQ	0(R2), (F2, F1)
+	FMOVS	4(R5), F0
+	WORD	$0x4f80104a // fmla v10.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801029 // fmla v9.4s, v1.4s, v0.s[0]
+	FMOVS	4(R1), F0
+	WORD	$0x4f801048 // fmla v8.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801027 // fmla v7.4s, v1.4s, v0.s[0]
+	FMOVS	4(R0), F0
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	FMOVS	4(R4), F0
+	WORD	$0x4f801044 // fmla v4.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801023 // fmla v3.4s, v1.4s, v0.s[0]
+	ADD	R6, R2, R2
+	FLDPQ	0(R2), (F2, F1)
+	FMOVS	8(R5), F0
+	WORD	$0x4f80104a // fmla v10.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801029 // fmla v9.4s, v1.4s, v0.s[0]
+	FMOVS	8(R1), F0
+	WORD	$0x4f801048 // fmla v8.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801027 // fmla v7.4s, v1.4s, v0.s[0]
+	FMOVS	8(R0), F0
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	FMOVS	8(R4), F0
+	WORD	$0x4f801044 // fmla v4.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801023 // fmla v3.4s, v1.4s, v0.s[0]
+	ADD	R6, R2, R2
+	FLDPQ	0(R2), (F2, F1)
+	FMOVS	12(R5), F0
+	WORD	$0x4f80104a // fmla v10.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801029 // fmla v9.4s, v1.4s, v0.s[0]
+	FMOVS	12(R1), F0
+	WORD	$0x4f801048 // fmla v8.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801027 // fmla v7.4s, v1.4s, v0.s[0]
+	FMOVS	12(R0), F0
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	FMOVS	12(R4), F0
+	WORD	$0x4f801044 // fmla v4.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801023 // fmla v3.4s, v1.4s, v0.s[0]
+	ADD	R6, R2, R2
+	ADD	$16, R5, R5
+	ADD	$16, R4, R4
+	SUBS	$4, R3, R3
+	BGE	loop
+rest:
+	ADDS	$4, R3, R3
+	BEQ	finish
+one:
+	FLDPQ	0(R2), (F2, F1)
+	FMOVS	0(R5), F0
+	WORD	$0x4f80104a // fmla v10.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801029 // fmla v9.4s, v1.4s, v0.s[0]
+	ADD	R8<<0, R5, R0
+	FMOVS	0(R0), F0
+	WORD	$0x4f801048 // fmla v8.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801027 // fmla v7.4s, v1.4s, v0.s[0]
+	ADD	R8<<1, R5, R0
+	FMOVS	0(R0), F0
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	FMOVS	0(R4), F0
+	WORD	$0x4f801044 // fmla v4.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801023 // fmla v3.4s, v1.4s, v0.s[0]
+	ADD	R6, R2, R2
+	ADD	$4, R5, R5
+	ADD	$4, R4, R4
+	SUBS	$1, R3, R3
+	BNE	one
+finish:
+	MOVD	64(R11), R2
+	MOVD	72(R11), R0
+	MOVWU	64(R0), R3
+	MOVD	112(R11), R0
+	TST	R0, R0
+	BEQ	gate
+	MOVD	R10, R1
+	TBZ	$3, R3, lanes1
+	FLDPQ	0(R1), (F1, F0)
+lanes1done:
+	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
+	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
+	ADD	R2, R1, R1
+	TBZ	$3, R3, lanes2
+	FLDPQ	0(R1), (F1, F0)
+lanes2done:
+	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
+	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
+	ADD	R2, R1, R1
+	TBZ	$3, R3, lanes3
+	FLDPQ	0(R1), (F1, F0)
+lanes3done:
+	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
+	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
+	ADD	R2, R1, R1
+	TBZ	$3, R3, lanes4
+	FLDPQ	0(R1), (F1, F0)
+lanes4done:
+	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
+	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
+gate:
+	TBZ	$3, R3, lanes5
+	FSTPQ	(F10, F9), 0(R10)
+lanes5done:
+	ADD	R2, R10, R10
+	TBZ	$3, R3, lanes6
+	FSTPQ	(F8, F7), 0(R10)
+lanes6done:
+	ADD	R2, R10, R10
+	TBZ	$3, R3, lanes7
+	FSTPQ	(F6, F5), 0(R10)
+lanes7done:
+	ADD	R2, R10, R10
+	TBZ	$3, R3, lanes8
+	FSTPQ	(F4, F3), 0(R10)
+lanes8done:
+	ADD	R2, R10, R10
+stored:
+	MOVD	32(R11), R0
+	ADD	R0, R7, R7
+	SUBS	$1, R9, R9
+	BNE	tile
+	RET
+lanes1:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R3, lanes1low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R3, lanes1highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R3, lanes1done
+	ADD	$24, R1, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R3, lanes1done
+	FMOVS	16(R1), F0
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R3, lanes1one
+	FMOVD	0(R1), F1
+	TBZ	$0, R3, lanes1done
+	ADD	$8, R1, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R3, lanes1done
+	FMOVS	0(R1), F1
+	B	lanes1done
+lanes2:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R3, lanes2low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R3, lanes2highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R3, lanes2done
+	ADD	$24, R1, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R3, lanes2done
+	FMOVS	16(R1), F0
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R3, lanes2one
+	FMOVD	0(R1), F1
+	TBZ	$0, R3, lanes2done
+	ADD	$8, R1, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R3, lanes2done
+	FMOVS	0(R1), F1
+	B	lanes2done
+lanes3:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R3, lanes3low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R3, lanes3highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R3, lanes3done
+	ADD	$24, R1, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes3done
+lanes3highone:
+	TBZ	$0, R3, lanes3done
+	FMOVS	16(R1), F0
+	B	lanes3done
+lanes3low:
+	TBZ	$1, R3, lanes3one
+	FMOVD	0(R1), F1
+	TBZ	$0, R3, lanes3done
+	ADD	$8, R1, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes3done
+lanes3one:
+	TBZ	$0, R3, lanes3done
+	FMOVS	0(R1), F1
+	B	lanes3done
+lanes4:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R3, lanes4low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R3, lanes4highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R3, lanes4done
+	ADD	$24, R1, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes4done
+lanes4highone:
+	TBZ	$0, R3, lanes4done
+	FMOVS	16(R1), F0
+	B	lanes4done
+lanes4low:
+	TBZ	$1, R3, lanes4one
+	FMOVD	0(R1), F1
+	TBZ	$0, R3, lanes4done
+	ADD	$8, R1, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes4done
+lanes4one:
+	TBZ	$0, R3, lanes4done
+	FMOVS	0(R1), F1
+	B	lanes4done
+lanes5:
+	TBZ	$2, R3, lanes5low
+	FMOVQ	F10, 0(R10)
+	TBZ	$1, R3, lanes5highone
+	FMOVD	F9, 16(R10)
+	TBZ	$0, R3, lanes5done
+	ADD	$24, R10, R0
+	VST1	V9.S[2], (R0)
+	B	lanes5done
+lanes5highone:
+	TBZ	$0, R3, lanes5done
+	FMOVS	F9, 16(R10)
+	B	lanes5done
+lanes5low:
+	TBZ	$1, R3, lanes5one
+	FMOVD	F10, 0(R10)
+	TBZ	$0, R3, lanes5done
+	ADD	$8, R10, R0
+	VST1	V10.S[2], (R0)
+	B	lanes5done
+lanes5one:
+	TBZ	$0, R3, lanes5done
+	FMOVS	F10, 0(R10)
+	B	lanes5done
+lanes6:
+	TBZ	$2, R3, lanes6low
+	FMOVQ	F8, 0(R10)
+	TBZ	$1, R3, lanes6highone
+	FMOVD	F7, 16(R10)
+	TBZ	$0, R3, lanes6done
+	ADD	$24, R10, R0
+	VST1	V7.S[2], (R0)
+	B	lanes6done
+lanes6highone:
+	TBZ	$0, R3, lanes6done
+	FMOVS	F7, 16(R10)
+	B	lanes6done
+lanes6low:
+	TBZ	$1, R3, lanes6one
+	FMOVD	F8, 0(R10)
+	TBZ	$0, R3, lanes6done
+	ADD	$8, R10, R0
+	VST1	V8.S[2], (R0)
+	B	lanes6done
+lanes6one:
+	TBZ	$0, R3, lanes6done
+	FMOVS	F8, 0(R10)
+	B	lanes6done
+lanes7:
+	TBZ	$2, R3, lanes7low
+	FMOVQ	F6, 0(R10)
+	TBZ	$1, R3, lanes7highone
+	FMOVD	F5, 16(R10)
+	TBZ	$0, R3, lanes7done
+	ADD	$24, R10, R0
+	VST1	V5.S[2], (R0)
+	B	lanes7done
+lanes7highone:
+	TBZ	$0, R3, lanes7done
+	FMOVS	F5, 16(R10)
+	B	lanes7done
+lanes7low:
+	TBZ	$1, R3, lanes7one
+	FMOVD	F6, 0(R10)
+	TBZ	$0, R3, lanes7done
+	ADD	$8, R10, R0
+	VST1	V6.S[2], (R0)
+	B	lanes7done
+lanes7one:
+	TBZ	$0, R3, lanes7done
+	FMOVS	F6, 0(R10)
+	B	lanes7done
+lanes8:
+	TBZ	$2, R3, lanes8low
+	FMOVQ	F4, 0(R10)
+	TBZ	$1, R3, lanes8highone
+	FMOVD	F3, 16(R10)
+	TBZ	$0, R3, lanes8done
+	ADD	$24, R10, R0
+	VST1	V3.S[2], (R0)
+	B	lanes8done
+lanes8highone:
+	TBZ	$0, R3, lanes8done
+	FMOVS	F3, 16(R10)
+	B	lanes8done
+lanes8low:
+	TBZ	$1, R3, lanes8one
+	FMOVD	F4, 0(R10)
+	TBZ	$0, R3, lanes8done
+	ADD	$8, R10, R0
+	VST1	V4.S[2], (R0)
+	B	lanes8done
+lanes8one:
+	TBZ	$0, R3, lanes8done
+	FMOVS	F4, 0(R10)
+	B	lanes8done
 
 // func along4x2NEON(strip *strip)
 TEXT ·along4x2NEON(SB), NOSPLIT, $0-8
@@ -11871,6 +14052,695 @@ lanes32one:
 	FMOVS	F26, 0(R2)
 	B	lanes32done
 
+// func apart4x2NEON(strip *strip)
+TEXT ·apart4x2NEON(SB), NOSPLIT, $0-8
+	MOVD	strip+0(FP), R11
+	MOVD	56(R11), R10
+	MOVD	8(R11), R9
+	MOVD	24(R11), R8
+	MOVD	16(R11), R7
+	MOVD	48(R11), R6
+tile:
+	MOVD	64(R11), R1
+	MOVD	R10, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1, R0, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1, R0, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1, R0, R0
+	PRFM	0(R0), PLDL1KEEP
+	MOVD	R7, R1
+	MOVD	32(R11), R0
+	ADD	R0, R1, R1
+	PRFM	0(R1), PLDL2KEEP
+	PRFM	64(R1), PLDL2KEEP
+	PRFM	128(R1), PLDL2KEEP
+	PRFM	192(R1), PLDL2KEEP
+	ADD	R8, R1, R1
+	PRFM	0(R1), PLDL2KEEP
+	PRFM	64(R1), PLDL2KEEP
+	PRFM	128(R1), PLDL2KEEP
+	PRFM	192(R1), PLDL2KEEP
+	ADD	R8, R1, R1
+	PRFM	0(R1), PLDL2KEEP
+	PRFM	64(R1), PLDL2KEEP
+	PRFM	128(R1), PLDL2KEEP
+	PRFM	192(R1), PLDL2KEEP
+	ADD	R8, R1, R1
+	PRFM	0(R1), PLDL2KEEP
+	PRFM	64(R1), PLDL2KEEP
+	PRFM	128(R1), PLDL2KEEP
+	PRFM	192(R1), PLDL2KEEP
+	MOVD	96(R11), R0
+	FLDPQ	0(R0), (F20, F19)
+	FLDPQ	32(R0), (F18, F17)
+	FLDPQ	0(R0), (F16, F15)
+	FLDPQ	32(R0), (F14, F13)
+	FLDPQ	0(R0), (F12, F11)
+	FLDPQ	32(R0), (F10, F9)
+	FLDPQ	0(R0), (F8, F7)
+	FLDPQ	32(R0), (F6, F5)
+	MOVD	R7, R5
+	ADD	R8<<1, R5, R4
+	ADD	R8, R4, R4
+	MOVD	0(R11), R3
+	MOVD	40(R11), R2
+	SUBS	$4, R3, R3
+	BLT	rest
+loop:
+	PRFM	256(R5), PLDL1KEEP
+	ADD	R8<<0, R5, R1
+	PRFM	256(R1), PLDL1KEEP
+	ADD	R8<<1, R5, R0
+	PRFM	256(R0), PLDL1KEEP
+	PRFM	256(R4), PLDL1KEEP
+	FLDPQ	0(R2), (F4, F3)
+	FLDPQ	32(R2), (F2, F1)
+	FMOVS	0(R5), F0
+	WORD	$0x4f801094 // fmla v20.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801073 // fmla v19.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801052 // fmla v18.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801031 // fmla v17.4s, v1.4s, v0.s[0]
+	FMOVS	0(R1), F0
+	WORD	$0x4f801090 // fmla v16.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80106f // fmla v15.4s, v3.4s, v0.s[0]
+	WORD	$0x4f80104e // fmla v14.4s, v2.4s, v0.s[0]
+	WORD	$0x4f80102d // fmla v13.4s, v1.4s, v0.s[0]
+	FMOVS	0(R0), F0
+	WORD	$0x4f80108c // fmla v12.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80106b // fmla v11.4s, v3.4s, v0.s[0]
+	WORD	$0x4f80104a // fmla v10.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801029 // fmla v9.4s, v1.4s, v0.s[0]
+	FMOVS	0(R4), F0
+	WORD	$0x4f801088 // fmla v8.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801067 // fmla v7.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	ADD	R6, R2, R2
+	FLDPQ	0(R2), (F4, F3)
+	FLDPQ	32(R2), (F2, F1)
+	FMOVS	4(R5), F0
+	WORD	$0x4f801094 // fmla v20.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801073 // fmla v19.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801052 // fmla v18.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801031 // fmla v17.4s, v1.4s, v0.s[0]
+	FMOVS	4(R1), F0
+	WORD	$0x4f801090 // fmla v16.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80106f // fmla v15.4s, v3.4s, v0.s[0]
+	WORD	$0x4f80104e // fmla v14.4s, v2.4s, v0.s[0]
+	WORD	$0x4f80102d // fmla v13.4s, v1.4s, v0.s[0]
+	FMOVS	4(R0), F0
+	WORD	$0x4f80108c // fmla v12.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80106b // fmla v11.4s, v3.4s, v0.s[0]
+	WORD	$0x4f80104a // fmla v10.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801029 // fmla v9.4s, v1.4s, v0.s[0]
+	FMOVS	4(R4), F0
+	WORD	$0x4f801088 // fmla v8.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801067 // fmla v7.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	ADD	R6, R2, R2
+	FLDPQ	0(R2), (F4, F3)
+	FLDPQ	32(R2), (F2, F1)
+	FMOVS	8(R5), F0
+	WORD	$0x4f801094 // fmla v20.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801073 // fmla v19.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801052 // fmla v18.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801031 // fmla v17.4s, v1.4s, v0.s[0]
+	FMOVS	8(R1), F0
+	WORD	$0x4f801090 // fmla v16.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80106f // fmla v15.4s, v3.4s, v0.s[0]
+	WORD	$0x4f80104e // fmla v14.4s, v2.4s, v0.s[0]
+	WORD	$0x4f80102d // fmla v13.4s, v1.4s, v0.s[0]
+	FMOVS	8(R0), F0
+	WORD	$0x4f80108c // fmla v12.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80106b // fmla v11.4s, v3.4s, v0.s[0]
+	WORD	$0x4f80104a // fmla v10.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801029 // fmla v9.4s, v1.4s, v0.s[0]
+	FMOVS	8(R4), F0
+	WORD	$0x4f801088 // fmla v8.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801067 // fmla v7.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	ADD	R6, R2, R2
+	FLDPQ	0(R2), (F4, F3)
+	FLDPQ	32(R2), (F2, F1)
+	FMOVS	12(R5), F0
+	WORD	$0x4f801094 // fmla v20.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801073 // fmla v19.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801052 // fmla v18.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801031 // fmla v17.4s, v1.4s, v0.s[0]
+	FMOVS	12(R1), F0
+	WORD	$0x4f801090 // fmla v16.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80106f // fmla v15.4s, v3.4s, v0.s[0]
+	WORD	$0x4f80104e // fmla v14.4s, v2.4s, v0.s[0]
+	WORD	$0x4f80102d // fmla v13.4s, v1.4s, v0.s[0]
+	FMOVS	12(R0), F0
+	WORD	$0x4f80108c // fmla v12.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80106b // fmla v11.4s, v3.4s, v0.s[0]
+	WORD	$0x4f80104a // fmla v10.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801029 // fmla v9.4s, v1.4s, v0.s[0]
+	FMOVS	12(R4), F0
+	WORD	$0x4f801088 // fmla v8.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801067 // fmla v7.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	ADD	R6, R2, R2
+	ADD	$16, R5, R5
+	ADD	$16, R4, R4
+	SUBS	$4, R3, R3
+	BGE	loop
+rest:
+	ADDS	$4, R3, R3
+	BEQ	finish
+one:
+	FLDPQ	0(R2), (F4, F3)
+	FLDPQ	32(R2), (F2, F1)
+	FMOVS	0(R5), F0
+	WORD	$0x4f801094 // fmla v20.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801073 // fmla v19.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801052 // fmla v18.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801031 // fmla v17.4s, v1.4s, v0.s[0]
+	ADD	R8<<0, R5, R0
+	FMOVS	0(R0), F0
+	WORD	$0x4f801090 // fmla v16.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80106f // fmla v15.4s, v3.4s, v0.s[0]
+	WORD	$0x4f80104e // fmla v14.4s, v2.4s, v0.s[0]
+	WORD	$0x4f80102d // fmla v13.4s, v1.4s, v0.s[0]
+	ADD	R8<<1, R5, R0
+	FMOVS	0(R0), F0
+	WORD	$0x4f80108c // fmla v12.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80106b // fmla v11.4s, v3.4s, v0.s[0]
+	WORD	$0x4f80104a // fmla v10.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801029 // fmla v9.4s, v1.4s, v0.s[0]
+	FMOVS	0(R4), F0
+	WORD	$0x4f801088 // fmla v8.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801067 // fmla v7.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	ADD	R6, R2, R2
+	ADD	$4, R5, R5
+	ADD	$4, R4, R4
+	SUBS	$1, R3, R3
+	BNE	one
+finish:
+	MOVD	64(R11), R2
+	MOVD	72(R11), R0
+	MOVWU	64(R0), R4
+	MOVD	80(R11), R0
+	MOVWU	64(R0), R3
+	MOVD	112(R11), R0
+	TST	R0, R0
+	BEQ	gate
+	MOVD	R10, R1
+	TBZ	$3, R4, lanes1
+	FLDPQ	0(R1), (F1, F0)
+lanes1done:
+	WORD	$0x4e21d694 // fadd v20.4s, v20.4s, v1.4s
+	WORD	$0x4e20d673 // fadd v19.4s, v19.4s, v0.4s
+	TBZ	$3, R3, lanes2
+	FLDPQ	32(R1), (F1, F0)
+lanes2done:
+	WORD	$0x4e21d652 // fadd v18.4s, v18.4s, v1.4s
+	WORD	$0x4e20d631 // fadd v17.4s, v17.4s, v0.4s
+	ADD	R2, R1, R1
+	TBZ	$3, R4, lanes3
+	FLDPQ	0(R1), (F1, F0)
+lanes3done:
+	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
+	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
+	TBZ	$3, R3, lanes4
+	FLDPQ	32(R1), (F1, F0)
+lanes4done:
+	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
+	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
+	ADD	R2, R1, R1
+	TBZ	$3, R4, lanes5
+	FLDPQ	0(R1), (F1, F0)
+lanes5done:
+	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
+	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
+	TBZ	$3, R3, lanes6
+	FLDPQ	32(R1), (F1, F0)
+lanes6done:
+	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
+	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
+	ADD	R2, R1, R1
+	TBZ	$3, R4, lanes7
+	FLDPQ	0(R1), (F1, F0)
+lanes7done:
+	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
+	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
+	TBZ	$3, R3, lanes8
+	FLDPQ	32(R1), (F1, F0)
+lanes8done:
+	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
+	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
+gate:
+	TBZ	$3, R4, lanes9
+	FSTPQ	(F20, F19), 0(R10)
+lanes9done:
+	TBZ	$3, R3, lanes10
+	FSTPQ	(F18, F17), 32(R10)
+lanes10done:
+	ADD	R2, R10, R10
+	TBZ	$3, R4, lanes11
+	FSTPQ	(F16, F15), 0(R10)
+lanes11done:
+	TBZ	$3, R3, lanes12
+	FSTPQ	(F14, F13), 32(R10)
+lanes12done:
+	ADD	R2, R10, R10
+	TBZ	$3, R4, lanes13
+	FSTPQ	(F12, F11), 0(R10)
+lanes13done:
+	TBZ	$3, R3, lanes14
+	FSTPQ	(F10, F9), 32(R10)
+lanes14done:
+	ADD	R2, R10, R10
+	TBZ	$3, R4, lanes15
+	FSTPQ	(F8, F7), 0(R10)
+lanes15done:
+	TBZ	$3, R3, lanes16
+	FSTPQ	(F6, F5), 32(R10)
+lanes16done:
+	ADD	R2, R10, R10
+stored:
+	MOVD	32(R11), R0
+	ADD	R0, R7, R7
+	SUBS	$1, R9, R9
+	BNE	tile
+	RET
+lanes1:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R4, lanes1low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R4, lanes1highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R4, lanes1done
+	ADD	$24, R1, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R4, lanes1done
+	FMOVS	16(R1), F0
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R4, lanes1one
+	FMOVD	0(R1), F1
+	TBZ	$0, R4, lanes1done
+	ADD	$8, R1, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R4, lanes1done
+	FMOVS	0(R1), F1
+	B	lanes1done
+lanes2:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	ADD	$32, R1, R0
+	TBZ	$2, R3, lanes2low
+	FMOVQ	0(R0), F1
+	TBZ	$1, R3, lanes2highone
+	FMOVD	16(R0), F0
+	TBZ	$0, R3, lanes2done
+	ADD	$24, R0, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R3, lanes2done
+	FMOVS	16(R0), F0
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R3, lanes2one
+	FMOVD	0(R0), F1
+	TBZ	$0, R3, lanes2done
+	ADD	$8, R0, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R3, lanes2done
+	FMOVS	0(R0), F1
+	B	lanes2done
+lanes3:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R4, lanes3low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R4, lanes3highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R4, lanes3done
+	ADD	$24, R1, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes3done
+lanes3highone:
+	TBZ	$0, R4, lanes3done
+	FMOVS	16(R1), F0
+	B	lanes3done
+lanes3low:
+	TBZ	$1, R4, lanes3one
+	FMOVD	0(R1), F1
+	TBZ	$0, R4, lanes3done
+	ADD	$8, R1, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes3done
+lanes3one:
+	TBZ	$0, R4, lanes3done
+	FMOVS	0(R1), F1
+	B	lanes3done
+lanes4:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	ADD	$32, R1, R0
+	TBZ	$2, R3, lanes4low
+	FMOVQ	0(R0), F1
+	TBZ	$1, R3, lanes4highone
+	FMOVD	16(R0), F0
+	TBZ	$0, R3, lanes4done
+	ADD	$24, R0, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes4done
+lanes4highone:
+	TBZ	$0, R3, lanes4done
+	FMOVS	16(R0), F0
+	B	lanes4done
+lanes4low:
+	TBZ	$1, R3, lanes4one
+	FMOVD	0(R0), F1
+	TBZ	$0, R3, lanes4done
+	ADD	$8, R0, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes4done
+lanes4one:
+	TBZ	$0, R3, lanes4done
+	FMOVS	0(R0), F1
+	B	lanes4done
+lanes5:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R4, lanes5low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R4, lanes5highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R4, lanes5done
+	ADD	$24, R1, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes5done
+lanes5highone:
+	TBZ	$0, R4, lanes5done
+	FMOVS	16(R1), F0
+	B	lanes5done
+lanes5low:
+	TBZ	$1, R4, lanes5one
+	FMOVD	0(R1), F1
+	TBZ	$0, R4, lanes5done
+	ADD	$8, R1, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes5done
+lanes5one:
+	TBZ	$0, R4, lanes5done
+	FMOVS	0(R1), F1
+	B	lanes5done
+lanes6:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	ADD	$32, R1, R0
+	TBZ	$2, R3, lanes6low
+	FMOVQ	0(R0), F1
+	TBZ	$1, R3, lanes6highone
+	FMOVD	16(R0), F0
+	TBZ	$0, R3, lanes6done
+	ADD	$24, R0, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes6done
+lanes6highone:
+	TBZ	$0, R3, lanes6done
+	FMOVS	16(R0), F0
+	B	lanes6done
+lanes6low:
+	TBZ	$1, R3, lanes6one
+	FMOVD	0(R0), F1
+	TBZ	$0, R3, lanes6done
+	ADD	$8, R0, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes6done
+lanes6one:
+	TBZ	$0, R3, lanes6done
+	FMOVS	0(R0), F1
+	B	lanes6done
+lanes7:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R4, lanes7low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R4, lanes7highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R4, lanes7done
+	ADD	$24, R1, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes7done
+lanes7highone:
+	TBZ	$0, R4, lanes7done
+	FMOVS	16(R1), F0
+	B	lanes7done
+lanes7low:
+	TBZ	$1, R4, lanes7one
+	FMOVD	0(R1), F1
+	TBZ	$0, R4, lanes7done
+	ADD	$8, R1, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes7done
+lanes7one:
+	TBZ	$0, R4, lanes7done
+	FMOVS	0(R1), F1
+	B	lanes7done
+lanes8:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	ADD	$32, R1, R0
+	TBZ	$2, R3, lanes8low
+	FMOVQ	0(R0), F1
+	TBZ	$1, R3, lanes8highone
+	FMOVD	16(R0), F0
+	TBZ	$0, R3, lanes8done
+	ADD	$24, R0, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes8done
+lanes8highone:
+	TBZ	$0, R3, lanes8done
+	FMOVS	16(R0), F0
+	B	lanes8done
+lanes8low:
+	TBZ	$1, R3, lanes8one
+	FMOVD	0(R0), F1
+	TBZ	$0, R3, lanes8done
+	ADD	$8, R0, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes8done
+lanes8one:
+	TBZ	$0, R3, lanes8done
+	FMOVS	0(R0), F1
+	B	lanes8done
+lanes9:
+	TBZ	$2, R4, lanes9low
+	FMOVQ	F20, 0(R10)
+	TBZ	$1, R4, lanes9highone
+	FMOVD	F19, 16(R10)
+	TBZ	$0, R4, lanes9done
+	ADD	$24, R10, R0
+	VST1	V19.S[2], (R0)
+	B	lanes9done
+lanes9highone:
+	TBZ	$0, R4, lanes9done
+	FMOVS	F19, 16(R10)
+	B	lanes9done
+lanes9low:
+	TBZ	$1, R4, lanes9one
+	FMOVD	F20, 0(R10)
+	TBZ	$0, R4, lanes9done
+	ADD	$8, R10, R0
+	VST1	V20.S[2], (R0)
+	B	lanes9done
+lanes9one:
+	TBZ	$0, R4, lanes9done
+	FMOVS	F20, 0(R10)
+	B	lanes9done
+lanes10:
+	ADD	$32, R10, R0
+	TBZ	$2, R3, lanes10low
+	FMOVQ	F18, 0(R0)
+	TBZ	$1, R3, lanes10highone
+	FMOVD	F17, 16(R0)
+	TBZ	$0, R3, lanes10done
+	ADD	$24, R0, R0
+	VST1	V17.S[2], (R0)
+	B	lanes10done
+lanes10highone:
+	TBZ	$0, R3, lanes10done
+	FMOVS	F17, 16(R0)
+	B	lanes10done
+lanes10low:
+	TBZ	$1, R3, lanes10one
+	FMOVD	F18, 0(R0)
+	TBZ	$0, R3, lanes10done
+	ADD	$8, R0, R0
+	VST1	V18.S[2], (R0)
+	B	lanes10done
+lanes10one:
+	TBZ	$0, R3, lanes10done
+	FMOVS	F18, 0(R0)
+	B	lanes10done
+lanes11:
+	TBZ	$2, R4, lanes11low
+	FMOVQ	F16, 0(R10)
+	TBZ	$1, R4, lanes11highone
+	FMOVD	F15, 16(R10)
+	TBZ	$0, R4, lanes11done
+	ADD	$24, R10, R0
+	VST1	V15.S[2], (R0)
+	B	lanes11done
+lanes11highone:
+	TBZ	$0, R4, lanes11done
+	FMOVS	F15, 16(R10)
+	B	lanes11done
+lanes11low:
+	TBZ	$1, R4, lanes11one
+	FMOVD	F16, 0(R10)
+	TBZ	$0, R4, lanes11done
+	ADD	$8, R10, R0
+	VST1	V16.S[2], (R0)
+	B	lanes11done
+lanes11one:
+	TBZ	$0, R4, lanes11done
+	FMOVS	F16, 0(R10)
+	B	lanes11done
+lanes12:
+	ADD	$32, R10, R0
+	TBZ	$2, R3, lanes12low
+	FMOVQ	F14, 0(R0)
+	TBZ	$1, R3, lanes12highone
+	FMOVD	F13, 16(R0)
+	TBZ	$0, R3, lanes12done
+	ADD	$24, R0, R0
+	VST1	V13.S[2], (R0)
+	B	lanes12done
+lanes12highone:
+	TBZ	$0, R3, lanes12done
+	FMOVS	F13, 16(R0)
+	B	lanes12done
+lanes12low:
+	TBZ	$1, R3, lanes12one
+	FMOVD	F14, 0(R0)
+	TBZ	$0, R3, lanes12done
+	ADD	$8, R0, R0
+	VST1	V14.S[2], (R0)
+	B	lanes12done
+lanes12one:
+	TBZ	$0, R3, lanes12done
+	FMOVS	F14, 0(R0)
+	B	lanes12done
+lanes13:
+	TBZ	$2, R4, lanes13low
+	FMOVQ	F12, 0(R10)
+	TBZ	$1, R4, lanes13highone
+	FMOVD	F11, 16(R10)
+	TBZ	$0, R4, lanes13done
+	ADD	$24, R10, R0
+	VST1	V11.S[2], (R0)
+	B	lanes13done
+lanes13highone:
+	TBZ	$0, R4, lanes13done
+	FMOVS	F11, 16(R10)
+	B	lanes13done
+lanes13low:
+	TBZ	$1, R4, lanes13one
+	FMOVD	F12, 0(R10)
+	TBZ	$0, R4, lanes13done
+	ADD	$8, R10, R0
+	VST1	V12.S[2], (R0)
+	B	lanes13done
+lanes13one:
+	TBZ	$0, R4, lanes13done
+	FMOVS	F12, 0(R10)
+	B	lanes13done
+lanes14:
+	ADD	$32, R10, R0
+	TBZ	$2, R3, lanes14low
+	FMOVQ	F10, 0(R0)
+	TBZ	$1, R3, lanes14highone
+	FMOVD	F9, 16(R0)
+	TBZ	$0, R3, lanes14done
+	ADD	$24, R0, R0
+	VST1	V9.S[2], (R0)
+	B	lanes14done
+lanes14highone:
+	TBZ	$0, R3, lanes14done
+	FMOVS	F9, 16(R0)
+	B	lanes14done
+lanes14low:
+	TBZ	$1, R3, lanes14one
+	FMOVD	F10, 0(R0)
+	TBZ	$0, R3, lanes14done
+	ADD	$8, R0, R0
+	VST1	V10.S[2], (R0)
+	B	lanes14done
+lanes14one:
+	TBZ	$0, R3, lanes14done
+	FMOVS	F10, 0(R0)
+	B	lanes14done
+lanes15:
+	TBZ	$2, R4, lanes15low
+	FMOVQ	F8, 0(R10)
+	TBZ	$1, R4, lanes15highone
+	FMOVD	F7, 16(R10)
+	TBZ	$0, R4, lanes15done
+	ADD	$24, R10, R0
+	VST1	V7.S[2], (R0)
+	B	lanes15done
+lanes15highone:
+	TBZ	$0, R4, lanes15done
+	FMOVS	F7, 16(R10)
+	B	lanes15done
+lanes15low:
+	TBZ	$1, R4, lanes15one
+	FMOVD	F8, 0(R10)
+	TBZ	$0, R4, lanes15done
+	ADD	$8, R10, R0
+	VST1	V8.S[2], (R0)
+	B	lanes15done
+lanes15one:
+	TBZ	$0, R4, lanes15done
+	FMOVS	F8, 0(R10)
+	B	lanes15done
+lanes16:
+	ADD	$32, R10, R0
+	TBZ	$2, R3, lanes16low
+	FMOVQ	F6, 0(R0)
+	TBZ	$1, R3, lanes16highone
+	FMOVD	F5, 16(R0)
+	TBZ	$0, R3, lanes16done
+	ADD	$24, R0, R0
+	VST1	V5.S[2], (R0)
+	B	lanes16done
+lanes16highone:
+	TBZ	$0, R3, lanes16done
+	FMOVS	F5, 16(R0)
+	B	lanes16done
+lanes16low:
+	TBZ	$1, R3, lanes16one
+	FMOVD	F6, 0(R0)
+	TBZ	$0, R3, lanes16done
+	ADD	$8, R0, R0
+	VST1	V6.S[2], (R0)
+	B	lanes16done
+lanes16one:
+	TBZ	$0, R3, lanes16done
+	FMOVS	F6, 0(R0)
+	B	lanes16done
+
 // func along5x1NEON(strip *strip)
 TEXT ·along5x1NEON(SB), NOSPLIT, $0-8
 	MOVD	strip+0(FP), R9
@@ -13217,6 +16087,490 @@ lanes16one:
 	TBZ	$0, R5, lanes16done
 	FMOVS	F18, 0(R2)
 	B	lanes16done
+
+// func apart5x1NEON(strip *strip)
+TEXT ·apart5x1NEON(SB), NOSPLIT, $0-8
+	MOVD	strip+0(FP), R12
+	MOVD	56(R12), R11
+	MOVD	8(R12), R10
+	MOVD	24(R12), R9
+	MOVD	16(R12), R8
+	MOVD	48(R12), R7
+tile:
+	MOVD	64(R12), R1
+	MOVD	R11, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1, R0, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1, R0, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1, R0, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1, R0, R0
+	PRFM	0(R0), PLDL1KEEP
+	MOVD	R8, R1
+	MOVD	32(R12), R0
+	ADD	R0, R1, R1
+	PRFM	0(R1), PLDL2KEEP
+	PRFM	64(R1), PLDL2KEEP
+	PRFM	128(R1), PLDL2KEEP
+	PRFM	192(R1), PLDL2KEEP
+	ADD	R9, R1, R1
+	PRFM	0(R1), PLDL2KEEP
+	PRFM	64(R1), PLDL2KEEP
+	PRFM	128(R1), PLDL2KEEP
+	PRFM	192(R1), PLDL2KEEP
+	ADD	R9, R1, R1
+	PRFM	0(R1), PLDL2KEEP
+	PRFM	64(R1), PLDL2KEEP
+	PRFM	128(R1), PLDL2KEEP
+	PRFM	192(R1), PLDL2KEEP
+	ADD	R9, R1, R1
+	PRFM	0(R1), PLDL2KEEP
+	PRFM	64(R1), PLDL2KEEP
+	PRFM	128(R1), PLDL2KEEP
+	PRFM	192(R1), PLDL2KEEP
+	ADD	R9, R1, R1
+	PRFM	0(R1), PLDL2KEEP
+	PRFM	64(R1), PLDL2KEEP
+	PRFM	128(R1), PLDL2KEEP
+	PRFM	192(R1), PLDL2KEEP
+	MOVD	96(R12), R0
+	FLDPQ	0(R0), (F12, F11)
+	FLDPQ	0(R0), (F10, F9)
+	FLDPQ	0(R0), (F8, F7)
+	FLDPQ	0(R0), (F6, F5)
+	FLDPQ	0(R0), (F4, F3)
+	MOVD	R8, R6
+	ADD	R9<<1, R6, R5
+	ADD	R9, R5, R5
+	MOVD	0(R12), R4
+	MOVD	40(R12), R3
+	SUBS	$4, R4, R4
+	BLT	rest
+loop:
+	PRFM	256(R6), PLDL1KEEP
+	ADD	R9<<0, R6, R2
+	PRFM	256(R2), PLDL1KEEP
+	ADD	R9<<1, R6, R1
+	PRFM	256(R1), PLDL1KEEP
+	PRFM	256(R5), PLDL1KEEP
+	ADD	R9<<0, R5, R0
+	PRFM	256(R0), PLDL1KEEP
+	FLDPQ	0(R3), (F2, F1)
+	FMOVS	0(R6), F0
+	WORD	$0x4f80104c // fmla v12.4s, v2.4s, v0.s[0]
+	WORD	$0x4f80102b // fmla v11.4s, v1.4s, v0.s[0]
+	FMOVS	0(R2), F0
+	WORD	$0x4f80104a // fmla v10.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801029 // fmla v9.4s, v1.4s, v0.s[0]
+	FMOVS	0(R1), F0
+	WORD	$0x4f801048 // fmla v8.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801027 // fmla v7.4s, v1.4s, v0.s[0]
+	FMOVS	0(R5), F0
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	FMOVS	0(R0), F0
+	WORD	$0x4f801044 // fmla v4.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801023 // fmla v3.4s, v1.4s, v0.s[0]
+	ADD	R7, R3, R3
+	FLDPQ	0(R3), (F2, F1)
+	FMOVS	4(R6), F0
+	WORD	$0x4f80104c // fmla v12.4s, v2.4s, v0.s[0]
+	WORD	$0x4f80102b // fmla v11.4s, v1.4s, v0.s[0]
+	FMOVS	4(R2), F0
+	WORD	$0x4f80104a // fmla v10.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801029 // fmla v9.4s, v1.4s, v0.s[0]
+	FMOVS	4(R1), F0
+	WORD	$0x4f801048 // fmla v8.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801027 // fmla v7.4s, v1.4s, v0.s[0]
+	FMOVS	4(R5), F0
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	FMOVS	4(R0), F0
+	WORD	$0x4f801044 // fmla v4.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801023 // fmla v3.4s, v1.4s, v0.s[0]
+	ADD	R7, R3, R3
+	FLDPQ	0(R3), (F2, F1)
+	FMOVS	8(R6), F0
+	WORD	$0x4f80104c // fmla v12.4s, v2.4s, v0.s[0]
+	WORD	$0x4f80102b // fmla v11.4s, v1.4s, v0.s[0]
+	FMOVS	8(R2), F0
+	WORD	$0x4f80104a // fmla v10.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801029 // fmla v9.4s, v1.4s, v0.s[0]
+	FMOVS	8(R1), F0
+	WORD	$0x4f801048 // fmla v8.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801027 // fmla v7.4s, v1.4s, v0.s[0]
+	FMOVS	8(R5), F0
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	FMOVS	8(R0), F0
+	WORD	$0x4f801044 // fmla v4.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801023 // fmla v3.4s, v1.4s, v0.s[0]
+	ADD	R7, R3, R3
+	FLDPQ	0(R3), (F2, F1)
+	FMOVS	12(R6), F0
+	WORD	$0x4f80104c // fmla v12.4s, v2.4s, v0.s[0]
+	WORD	$0x4f80102b // fmla v11.4s, v1.4s, v0.s[0]
+	FMOVS	12(R2), F0
+	WORD	$0x4f80104a // fmla v10.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801029 // fmla v9.4s, v1.4s, v0.s[0]
+	FMOVS	12(R1), F0
+	WORD	$0x4f801048 // fmla v8.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801027 // fmla v7.4s, v1.4s, v0.s[0]
+	FMOVS	12(R5), F0
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	FMOVS	12(R0), F0
+	WORD	$0x4f801044 // fmla v4.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801023 // fmla v3.4s, v1.4s, v0.s[0]
+	ADD	R7, R3, R3
+	ADD	$16, R6, R6
+	ADD	$16, R5, R5
+	SUBS	$4, R4, R4
+	BGE	loop
+rest:
+	ADDS	$4, R4, R4
+	BEQ	finish
+one:
+	FLDPQ	0(R3), (F2, F1)
+	FMOVS	0(R6), F0
+	WORD	$0x4f80104c // fmla v12.4s, v2.4s, v0.s[0]
+	WORD	$0x4f80102b // fmla v11.4s, v1.4s, v0.s[0]
+	ADD	R9<<0, R6, R0
+	FMOVS	0(R0), F0
+	WORD	$0x4f80104a // fmla v10.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801029 // fmla v9.4s, v1.4s, v0.s[0]
+	ADD	R9<<1, R6, R0
+	FMOVS	0(R0), F0
+	WORD	$0x4f801048 // fmla v8.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801027 // fmla v7.4s, v1.4s, v0.s[0]
+	FMOVS	0(R5), F0
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	ADD	R9<<0, R5, R0
+	FMOVS	0(R0), F0
+	WORD	$0x4f801044 // fmla v4.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801023 // fmla v3.4s, v1.4s, v0.s[0]
+	ADD	R7, R3, R3
+	ADD	$4, R6, R6
+	ADD	$4, R5, R5
+	SUBS	$1, R4, R4
+	BNE	one
+finish:
+	MOVD	64(R12), R2
+	MOVD	72(R12), R0
+	MOVWU	64(R0), R3
+	MOVD	112(R12), R0
+	TST	R0, R0
+	BEQ	gate
+	MOVD	R11, R1
+	TBZ	$3, R3, lanes1
+	FLDPQ	0(R1), (F1, F0)
+lanes1done:
+	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
+	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
+	ADD	R2, R1, R1
+	TBZ	$3, R3, lanes2
+	FLDPQ	0(R1), (F1, F0)
+lanes2done:
+	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
+	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
+	ADD	R2, R1, R1
+	TBZ	$3, R3, lanes3
+	FLDPQ	0(R1), (F1, F0)
+lanes3done:
+	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
+	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
+	ADD	R2, R1, R1
+	TBZ	$3, R3, lanes4
+	FLDPQ	0(R1), (F1, F0)
+lanes4done:
+	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
+	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
+	ADD	R2, R1, R1
+	TBZ	$3, R3, lanes5
+	FLDPQ	0(R1), (F1, F0)
+lanes5done:
+	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
+	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
+gate:
+	TBZ	$3, R3, lanes6
+	FSTPQ	(F12, F11), 0(R11)
+lanes6done:
+	ADD	R2, R11, R11
+	TBZ	$3, R3, lanes7
+	FSTPQ	(F10, F9), 0(R11)
+lanes7done:
+	ADD	R2, R11, R11
+	TBZ	$3, R3, lanes8
+	FSTPQ	(F8, F7), 0(R11)
+lanes8done:
+	ADD	R2, R11, R11
+	TBZ	$3, R3, lanes9
+	FSTPQ	(F6, F5), 0(R11)
+lanes9done:
+	ADD	R2, R11, R11
+	TBZ	$3, R3, lanes10
+	FSTPQ	(F4, F3), 0(R11)
+lanes10done:
+	ADD	R2, R11, R11
+stored:
+	MOVD	32(R12), R0
+	ADD	R0, R8, R8
+	SUBS	$1, R10, R10
+	BNE	tile
+	RET
+lanes1:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R3, lanes1low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R3, lanes1highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R3, lanes1done
+	ADD	$24, R1, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R3, lanes1done
+	FMOVS	16(R1), F0
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R3, lanes1one
+	FMOVD	0(R1), F1
+	TBZ	$0, R3, lanes1done
+	ADD	$8, R1, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R3, lanes1done
+	FMOVS	0(R1), F1
+	B	lanes1done
+lanes2:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R3, lanes2low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R3, lanes2highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R3, lanes2done
+	ADD	$24, R1, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R3, lanes2done
+	FMOVS	16(R1), F0
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R3, lanes2one
+	FMOVD	0(R1), F1
+	TBZ	$0, R3, lanes2done
+	ADD	$8, R1, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R3, lanes2done
+	FMOVS	0(R1), F1
+	B	lanes2done
+lanes3:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R3, lanes3low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R3, lanes3highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R3, lanes3done
+	ADD	$24, R1, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes3done
+lanes3highone:
+	TBZ	$0, R3, lanes3done
+	FMOVS	16(R1), F0
+	B	lanes3done
+lanes3low:
+	TBZ	$1, R3, lanes3one
+	FMOVD	0(R1), F1
+	TBZ	$0, R3, lanes3done
+	ADD	$8, R1, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes3done
+lanes3one:
+	TBZ	$0, R3, lanes3done
+	FMOVS	0(R1), F1
+	B	lanes3done
+lanes4:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R3, lanes4low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R3, lanes4highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R3, lanes4done
+	ADD	$24, R1, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes4done
+lanes4highone:
+	TBZ	$0, R3, lanes4done
+	FMOVS	16(R1), F0
+	B	lanes4done
+lanes4low:
+	TBZ	$1, R3, lanes4one
+	FMOVD	0(R1), F1
+	TBZ	$0, R3, lanes4done
+	ADD	$8, R1, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes4done
+lanes4one:
+	TBZ	$0, R3, lanes4done
+	FMOVS	0(R1), F1
+	B	lanes4done
+lanes5:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R3, lanes5low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R3, lanes5highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R3, lanes5done
+	ADD	$24, R1, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes5done
+lanes5highone:
+	TBZ	$0, R3, lanes5done
+	FMOVS	16(R1), F0
+	B	lanes5done
+lanes5low:
+	TBZ	$1, R3, lanes5one
+	FMOVD	0(R1), F1
+	TBZ	$0, R3, lanes5done
+	ADD	$8, R1, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes5done
+lanes5one:
+	TBZ	$0, R3, lanes5done
+	FMOVS	0(R1), F1
+	B	lanes5done
+lanes6:
+	TBZ	$2, R3, lanes6low
+	FMOVQ	F12, 0(R11)
+	TBZ	$1, R3, lanes6highone
+	FMOVD	F11, 16(R11)
+	TBZ	$0, R3, lanes6done
+	ADD	$24, R11, R0
+	VST1	V11.S[2], (R0)
+	B	lanes6done
+lanes6highone:
+	TBZ	$0, R3, lanes6done
+	FMOVS	F11, 16(R11)
+	B	lanes6done
+lanes6low:
+	TBZ	$1, R3, lanes6one
+	FMOVD	F12, 0(R11)
+	TBZ	$0, R3, lanes6done
+	ADD	$8, R11, R0
+	VST1	V12.S[2], (R0)
+	B	lanes6done
+lanes6one:
+	TBZ	$0, R3, lanes6done
+	FMOVS	F12, 0(R11)
+	B	lanes6done
+lanes7:
+	TBZ	$2, R3, lanes7low
+	FMOVQ	F10, 0(R11)
+	TBZ	$1, R3, lanes7highone
+	FMOVD	F9, 16(R11)
+	TBZ	$0, R3, lanes7done
+	ADD	$24, R11, R0
+	VST1	V9.S[2], (R0)
+	B	lanes7done
+lanes7highone:
+	TBZ	$0, R3, lanes7done
+	FMOVS	F9, 16(R11)
+	B	lanes7done
+lanes7low:
+	TBZ	$1, R3, lanes7one
+	FMOVD	F10, 0(R11)
+	TBZ	$0, R3, lanes7done
+	ADD	$8, R11, R0
+	VST1	V10.S[2], (R0)
+	B	lanes7done
+lanes7one:
+	TBZ	$0, R3, lanes7done
+	FMOVS	F10, 0(R11)
+	B	lanes7done
+lanes8:
+	TBZ	$2, R3, lanes8low
+	FMOVQ	F8, 0(R11)
+	TBZ	$1, R3, lanes8highone
+	FMOVD	F7, 16(R11)
+	TBZ	$0, R3, lanes8done
+	ADD	$24, R11, R0
+	VST1	V7.S[2], (R0)
+	B	lanes8done
+lanes8highone:
+	TBZ	$0, R3, lanes8done
+	FMOVS	F7, 16(R11)
+	B	lanes8done
+lanes8low:
+	TBZ	$1, R3, lanes8one
+	FMOVD	F8, 0(R11)
+	TBZ	$0, R3, lanes8done
+	ADD	$8, R11, R0
+	VST1	V8.S[2], (R0)
+	B	lanes8done
+lanes8one:
+	TBZ	$0, R3, lanes8done
+	FMOVS	F8, 0(R11)
+	B	lanes8done
+lanes9:
+	TBZ	$2, R3, lanes9low
+	FMOVQ	F6, 0(R11)
+	TBZ	$1, R3, lanes9highone
+	FMOVD	F5, 16(R11)
+	TBZ	$0, R3, lanes9done
+	ADD	$24, R11, R0
+	VST1	V5.S[2], (R0)
+	B	lanes9done
+lanes9highone:
+	TBZ	$0, R3, lanes9done
+	FMOVS	F5, 16(R11)
+	B	lanes9done
+lanes9low:
+	TBZ	$1, R3, lanes9one
+	FMOVD	F6, 0(R11)
+	TBZ	$0, R3, lanes9done
+	ADD	$8, R11, R0
+	VST1	V6.S[2], (R0)
+	B	lanes9done
+lanes9one:
+	TBZ	$0, R3, lanes9done
+	FMOVS	F6, 0(R11)
+	B	lanes9done
+lanes10:
+	TBZ	$2, R3, lanes10low
+	FMOVQ	F4, 0(R11)
+	TBZ	$1, R3, lanes10highone
+	FMOVD	F3, 16(R11)
+	TBZ	$0, R3, lanes10done
+	ADD	$24, R11, R0
+	VST1	V3.S[2], (R0)
+	B	lanes10done
+lanes10highone:
+	TBZ	$0, R3, lanes10done
+	FMOVS	F3, 16(R11)
+	B	lanes10done
+lanes10low:
+	TBZ	$1, R3, lanes10one
+	FMOVD	F4, 0(R11)
+	TBZ	$0, R3, lanes10done
+	ADD	$8, R11, R0
+	VST1	V4.S[2], (R0)
+	B	lanes10done
+lanes10one:
+	TBZ	$0, R3, lanes10done
+	FMOVS	F4, 0(R11)
+	B	lanes10done
 
 // func along5x2NEON(strip *strip)
 TEXT ·along5x2NEON(SB), NOSPLIT, $0-8
@@ -15756,6 +19110,852 @@ lanes32one:
 	FMOVS	F28, 0(R2)
 	B	lanes32done
 
+// func apart5x2NEON(strip *strip)
+TEXT ·apart5x2NEON(SB), NOSPLIT, $0-8
+	MOVD	strip+0(FP), R12
+	MOVD	56(R12), R11
+	MOVD	8(R12), R10
+	MOVD	24(R12), R9
+	MOVD	16(R12), R8
+	MOVD	48(R12), R7
+tile:
+	MOVD	64(R12), R1
+	MOVD	R11, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1, R0, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1, R0, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1, R0, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1, R0, R0
+	PRFM	0(R0), PLDL1KEEP
+	MOVD	R8, R1
+	MOVD	32(R12), R0
+	ADD	R0, R1, R1
+	PRFM	0(R1), PLDL2KEEP
+	PRFM	64(R1), PLDL2KEEP
+	PRFM	128(R1), PLDL2KEEP
+	PRFM	192(R1), PLDL2KEEP
+	ADD	R9, R1, R1
+	PRFM	0(R1), PLDL2KEEP
+	PRFM	64(R1), PLDL2KEEP
+	PRFM	128(R1), PLDL2KEEP
+	PRFM	192(R1), PLDL2KEEP
+	ADD	R9, R1, R1
+	PRFM	0(R1), PLDL2KEEP
+	PRFM	64(R1), PLDL2KEEP
+	PRFM	128(R1), PLDL2KEEP
+	PRFM	192(R1), PLDL2KEEP
+	ADD	R9, R1, R1
+	PRFM	0(R1), PLDL2KEEP
+	PRFM	64(R1), PLDL2KEEP
+	PRFM	128(R1), PLDL2KEEP
+	PRFM	192(R1), PLDL2KEEP
+	ADD	R9, R1, R1
+	PRFM	0(R1), PLDL2KEEP
+	PRFM	64(R1), PLDL2KEEP
+	PRFM	128(R1), PLDL2KEEP
+	PRFM	192(R1), PLDL2KEEP
+	MOVD	96(R12), R0
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F22, F21)
+	FLDPQ	0(R0), (F20, F19)
+	FLDPQ	32(R0), (F18, F17)
+	FLDPQ	0(R0), (F16, F15)
+	FLDPQ	32(R0), (F14, F13)
+	FLDPQ	0(R0), (F12, F11)
+	FLDPQ	32(R0), (F10, F9)
+	FLDPQ	0(R0), (F8, F7)
+	FLDPQ	32(R0), (F6, F5)
+	MOVD	R8, R6
+	ADD	R9<<1, R6, R5
+	ADD	R9, R5, R5
+	MOVD	0(R12), R4
+	MOVD	40(R12), R3
+	SUBS	$4, R4, R4
+	BLT	rest
+loop:
+	PRFM	256(R6), PLDL1KEEP
+	ADD	R9<<0, R6, R2
+	PRFM	256(R2), PLDL1KEEP
+	ADD	R9<<1, R6, R1
+	PRFM	256(R1), PLDL1KEEP
+	PRFM	256(R5), PLDL1KEEP
+	ADD	R9<<0, R5, R0
+	PRFM	256(R0), PLDL1KEEP
+	FLDPQ	0(R3), (F4, F3)
+	FLDPQ	32(R3), (F2, F1)
+	FMOVS	0(R6), F0
+	WORD	$0x4f801098 // fmla v24.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801077 // fmla v23.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801056 // fmla v22.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801035 // fmla v21.4s, v1.4s, v0.s[0]
+	FMOVS	0(R2), F0
+	WORD	$0x4f801094 // fmla v20.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801073 // fmla v19.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801052 // fmla v18.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801031 // fmla v17.4s, v1.4s, v0.s[0]
+	FMOVS	0(R1), F0
+	WORD	$0x4f801090 // fmla v16.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80106f // fmla v15.4s, v3.4s, v0.s[0]
+	WORD	$0x4f80104e // fmla v14.4s, v2.4s, v0.s[0]
+	WORD	$0x4f80102d // fmla v13.4s, v1.4s, v0.s[0]
+	FMOVS	0(R5), F0
+	WORD	$0x4f80108c // fmla v12.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80106b // fmla v11.4s, v3.4s, v0.s[0]
+	WORD	$0x4f80104a // fmla v10.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801029 // fmla v9.4s, v1.4s, v0.s[0]
+	FMOVS	0(R0), F0
+	WORD	$0x4f801088 // fmla v8.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801067 // fmla v7.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	ADD	R7, R3, R3
+	FLDPQ	0(R3), (F4, F3)
+	FLDPQ	32(R3), (F2, F1)
+	FMOVS	4(R6), F0
+	WORD	$0x4f801098 // fmla v24.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801077 // fmla v23.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801056 // fmla v22.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801035 // fmla v21.4s, v1.4s, v0.s[0]
+	FMOVS	4(R2), F0
+	WORD	$0x4f801094 // fmla v20.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801073 // fmla v19.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801052 // fmla v18.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801031 // fmla v17.4s, v1.4s, v0.s[0]
+	FMOVS	4(R1), F0
+	WORD	$0x4f801090 // fmla v16.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80106f // fmla v15.4s, v3.4s, v0.s[0]
+	WORD	$0x4f80104e // fmla v14.4s, v2.4s, v0.s[0]
+	WORD	$0x4f80102d // fmla v13.4s, v1.4s, v0.s[0]
+	FMOVS	4(R5), F0
+	WORD	$0x4f80108c // fmla v12.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80106b // fmla v11.4s, v3.4s, v0.s[0]
+	WORD	$0x4f80104a // fmla v10.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801029 // fmla v9.4s, v1.4s, v0.s[0]
+	FMOVS	4(R0), F0
+	WORD	$0x4f801088 // fmla v8.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801067 // fmla v7.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	ADD	R7, R3, R3
+	FLDPQ	0(R3), (F4, F3)
+	FLDPQ	32(R3), (F2, F1)
+	FMOVS	8(R6), F0
+	WORD	$0x4f801098 // fmla v24.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801077 // fmla v23.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801056 // fmla v22.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801035 // fmla v21.4s, v1.4s, v0.s[0]
+	FMOVS	8(R2), F0
+	WORD	$0x4f801094 // fmla v20.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801073 // fmla v19.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801052 // fmla v18.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801031 // fmla v17.4s, v1.4s, v0.s[0]
+	FMOVS	8(R1), F0
+	WORD	$0x4f801090 // fmla v16.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80106f // fmla v15.4s, v3.4s, v0.s[0]
+	WORD	$0x4f80104e // fmla v14.4s, v2.4s, v0.s[0]
+	WORD	$0x4f80102d // fmla v13.4s, v1.4s, v0.s[0]
+	FMOVS	8(R5), F0
+	WORD	$0x4f80108c // fmla v12.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80106b // fmla v11.4s, v3.4s, v0.s[0]
+	WORD	$0x4f80104a // fmla v10.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801029 // fmla v9.4s, v1.4s, v0.s[0]
+	FMOVS	8(R0), F0
+	WORD	$0x4f801088 // fmla v8.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801067 // fmla v7.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	ADD	R7, R3, R3
+	FLDPQ	0(R3), (F4, F3)
+	FLDPQ	32(R3), (F2, F1)
+	FMOVS	12(R6), F0
+	WORD	$0x4f801098 // fmla v24.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801077 // fmla v23.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801056 // fmla v22.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801035 // fmla v21.4s, v1.4s, v0.s[0]
+	FMOVS	12(R2), F0
+	WORD	$0x4f801094 // fmla v20.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801073 // fmla v19.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801052 // fmla v18.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801031 // fmla v17.4s, v1.4s, v0.s[0]
+	FMOVS	12(R1), F0
+	WORD	$0x4f801090 // fmla v16.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80106f // fmla v15.4s, v3.4s, v0.s[0]
+	WORD	$0x4f80104e // fmla v14.4s, v2.4s, v0.s[0]
+	WORD	$0x4f80102d // fmla v13.4s, v1.4s, v0.s[0]
+	FMOVS	12(R5), F0
+	WORD	$0x4f80108c // fmla v12.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80106b // fmla v11.4s, v3.4s, v0.s[0]
+	WORD	$0x4f80104a // fmla v10.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801029 // fmla v9.4s, v1.4s, v0.s[0]
+	FMOVS	12(R0), F0
+	WORD	$0x4f801088 // fmla v8.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801067 // fmla v7.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	ADD	R7, R3, R3
+	ADD	$16, R6, R6
+	ADD	$16, R5, R5
+	SUBS	$4, R4, R4
+	BGE	loop
+rest:
+	ADDS	$4, R4, R4
+	BEQ	finish
+one:
+	FLDPQ	0(R3), (F4, F3)
+	FLDPQ	32(R3), (F2, F1)
+	FMOVS	0(R6), F0
+	WORD	$0x4f801098 // fmla v24.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801077 // fmla v23.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801056 // fmla v22.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801035 // fmla v21.4s, v1.4s, v0.s[0]
+	ADD	R9<<0, R6, R0
+	FMOVS	0(R0), F0
+	WORD	$0x4f801094 // fmla v20.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801073 // fmla v19.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801052 // fmla v18.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801031 // fmla v17.4s, v1.4s, v0.s[0]
+	ADD	R9<<1, R6, R0
+	FMOVS	0(R0), F0
+	WORD	$0x4f801090 // fmla v16.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80106f // fmla v15.4s, v3.4s, v0.s[0]
+	WORD	$0x4f80104e // fmla v14.4s, v2.4s, v0.s[0]
+	WORD	$0x4f80102d // fmla v13.4s, v1.4s, v0.s[0]
+	FMOVS	0(R5), F0
+	WORD	$0x4f80108c // fmla v12.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80106b // fmla v11.4s, v3.4s, v0.s[0]
+	WORD	$0x4f80104a // fmla v10.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801029 // fmla v9.4s, v1.4s, v0.s[0]
+	ADD	R9<<0, R5, R0
+	FMOVS	0(R0), F0
+	WORD	$0x4f801088 // fmla v8.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801067 // fmla v7.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	ADD	R7, R3, R3
+	ADD	$4, R6, R6
+	ADD	$4, R5, R5
+	SUBS	$1, R4, R4
+	BNE	one
+finish:
+	MOVD	64(R12), R2
+	MOVD	72(R12), R0
+	MOVWU	64(R0), R4
+	MOVD	80(R12), R0
+	MOVWU	64(R0), R3
+	MOVD	112(R12), R0
+	TST	R0, R0
+	BEQ	gate
+	MOVD	R11, R1
+	TBZ	$3, R4, lanes1
+	FLDPQ	0(R1), (F1, F0)
+lanes1done:
+	WORD	$0x4e21d718 // fadd v24.4s, v24.4s, v1.4s
+	WORD	$0x4e20d6f7 // fadd v23.4s, v23.4s, v0.4s
+	TBZ	$3, R3, lanes2
+	FLDPQ	32(R1), (F1, F0)
+lanes2done:
+	WORD	$0x4e21d6d6 // fadd v22.4s, v22.4s, v1.4s
+	WORD	$0x4e20d6b5 // fadd v21.4s, v21.4s, v0.4s
+	ADD	R2, R1, R1
+	TBZ	$3, R4, lanes3
+	FLDPQ	0(R1), (F1, F0)
+lanes3done:
+	WORD	$0x4e21d694 // fadd v20.4s, v20.4s, v1.4s
+	WORD	$0x4e20d673 // fadd v19.4s, v19.4s, v0.4s
+	TBZ	$3, R3, lanes4
+	FLDPQ	32(R1), (F1, F0)
+lanes4done:
+	WORD	$0x4e21d652 // fadd v18.4s, v18.4s, v1.4s
+	WORD	$0x4e20d631 // fadd v17.4s, v17.4s, v0.4s
+	ADD	R2, R1, R1
+	TBZ	$3, R4, lanes5
+	FLDPQ	0(R1), (F1, F0)
+lanes5done:
+	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
+	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
+	TBZ	$3, R3, lanes6
+	FLDPQ	32(R1), (F1, F0)
+lanes6done:
+	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
+	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
+	ADD	R2, R1, R1
+	TBZ	$3, R4, lanes7
+	FLDPQ	0(R1), (F1, F0)
+lanes7done:
+	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
+	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
+	TBZ	$3, R3, lanes8
+	FLDPQ	32(R1), (F1, F0)
+lanes8done:
+	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
+	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
+	ADD	R2, R1, R1
+	TBZ	$3, R4, lanes9
+	FLDPQ	0(R1), (F1, F0)
+lanes9done:
+	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
+	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
+	TBZ	$3, R3, lanes10
+	FLDPQ	32(R1), (F1, F0)
+lanes10done:
+	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
+	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
+gate:
+	TBZ	$3, R4, lanes11
+	FSTPQ	(F24, F23), 0(R11)
+lanes11done:
+	TBZ	$3, R3, lanes12
+	FSTPQ	(F22, F21), 32(R11)
+lanes12done:
+	ADD	R2, R11, R11
+	TBZ	$3, R4, lanes13
+	FSTPQ	(F20, F19), 0(R11)
+lanes13done:
+	TBZ	$3, R3, lanes14
+	FSTPQ	(F18, F17), 32(R11)
+lanes14done:
+	ADD	R2, R11, R11
+	TBZ	$3, R4, lanes15
+	FSTPQ	(F16, F15), 0(R11)
+lanes15done:
+	TBZ	$3, R3, lanes16
+	FSTPQ	(F14, F13), 32(R11)
+lanes16done:
+	ADD	R2, R11, R11
+	TBZ	$3, R4, lanes17
+	FSTPQ	(F12, F11), 0(R11)
+lanes17done:
+	TBZ	$3, R3, lanes18
+	FSTPQ	(F10, F9), 32(R11)
+lanes18done:
+	ADD	R2, R11, R11
+	TBZ	$3, R4, lanes19
+	FSTPQ	(F8, F7), 0(R11)
+lanes19done:
+	TBZ	$3, R3, lanes20
+	FSTPQ	(F6, F5), 32(R11)
+lanes20done:
+	ADD	R2, R11, R11
+stored:
+	MOVD	32(R12), R0
+	ADD	R0, R8, R8
+	SUBS	$1, R10, R10
+	BNE	tile
+	RET
+lanes1:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R4, lanes1low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R4, lanes1highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R4, lanes1done
+	ADD	$24, R1, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R4, lanes1done
+	FMOVS	16(R1), F0
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R4, lanes1one
+	FMOVD	0(R1), F1
+	TBZ	$0, R4, lanes1done
+	ADD	$8, R1, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R4, lanes1done
+	FMOVS	0(R1), F1
+	B	lanes1done
+lanes2:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	ADD	$32, R1, R0
+	TBZ	$2, R3, lanes2low
+	FMOVQ	0(R0), F1
+	TBZ	$1, R3, lanes2highone
+	FMOVD	16(R0), F0
+	TBZ	$0, R3, lanes2done
+	ADD	$24, R0, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R3, lanes2done
+	FMOVS	16(R0), F0
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R3, lanes2one
+	FMOVD	0(R0), F1
+	TBZ	$0, R3, lanes2done
+	ADD	$8, R0, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R3, lanes2done
+	FMOVS	0(R0), F1
+	B	lanes2done
+lanes3:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R4, lanes3low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R4, lanes3highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R4, lanes3done
+	ADD	$24, R1, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes3done
+lanes3highone:
+	TBZ	$0, R4, lanes3done
+	FMOVS	16(R1), F0
+	B	lanes3done
+lanes3low:
+	TBZ	$1, R4, lanes3one
+	FMOVD	0(R1), F1
+	TBZ	$0, R4, lanes3done
+	ADD	$8, R1, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes3done
+lanes3one:
+	TBZ	$0, R4, lanes3done
+	FMOVS	0(R1), F1
+	B	lanes3done
+lanes4:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	ADD	$32, R1, R0
+	TBZ	$2, R3, lanes4low
+	FMOVQ	0(R0), F1
+	TBZ	$1, R3, lanes4highone
+	FMOVD	16(R0), F0
+	TBZ	$0, R3, lanes4done
+	ADD	$24, R0, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes4done
+lanes4highone:
+	TBZ	$0, R3, lanes4done
+	FMOVS	16(R0), F0
+	B	lanes4done
+lanes4low:
+	TBZ	$1, R3, lanes4one
+	FMOVD	0(R0), F1
+	TBZ	$0, R3, lanes4done
+	ADD	$8, R0, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes4done
+lanes4one:
+	TBZ	$0, R3, lanes4done
+	FMOVS	0(R0), F1
+	B	lanes4done
+lanes5:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R4, lanes5low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R4, lanes5highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R4, lanes5done
+	ADD	$24, R1, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes5done
+lanes5highone:
+	TBZ	$0, R4, lanes5done
+	FMOVS	16(R1), F0
+	B	lanes5done
+lanes5low:
+	TBZ	$1, R4, lanes5one
+	FMOVD	0(R1), F1
+	TBZ	$0, R4, lanes5done
+	ADD	$8, R1, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes5done
+lanes5one:
+	TBZ	$0, R4, lanes5done
+	FMOVS	0(R1), F1
+	B	lanes5done
+lanes6:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	ADD	$32, R1, R0
+	TBZ	$2, R3, lanes6low
+	FMOVQ	0(R0), F1
+	TBZ	$1, R3, lanes6highone
+	FMOVD	16(R0), F0
+	TBZ	$0, R3, lanes6done
+	ADD	$24, R0, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes6done
+lanes6highone:
+	TBZ	$0, R3, lanes6done
+	FMOVS	16(R0), F0
+	B	lanes6done
+lanes6low:
+	TBZ	$1, R3, lanes6one
+	FMOVD	0(R0), F1
+	TBZ	$0, R3, lanes6done
+	ADD	$8, R0, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes6done
+lanes6one:
+	TBZ	$0, R3, lanes6done
+	FMOVS	0(R0), F1
+	B	lanes6done
+lanes7:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R4, lanes7low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R4, lanes7highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R4, lanes7done
+	ADD	$24, R1, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes7done
+lanes7highone:
+	TBZ	$0, R4, lanes7done
+	FMOVS	16(R1), F0
+	B	lanes7done
+lanes7low:
+	TBZ	$1, R4, lanes7one
+	FMOVD	0(R1), F1
+	TBZ	$0, R4, lanes7done
+	ADD	$8, R1, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes7done
+lanes7one:
+	TBZ	$0, R4, lanes7done
+	FMOVS	0(R1), F1
+	B	lanes7done
+lanes8:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	ADD	$32, R1, R0
+	TBZ	$2, R3, lanes8low
+	FMOVQ	0(R0), F1
+	TBZ	$1, R3, lanes8highone
+	FMOVD	16(R0), F0
+	TBZ	$0, R3, lanes8done
+	ADD	$24, R0, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes8done
+lanes8highone:
+	TBZ	$0, R3, lanes8done
+	FMOVS	16(R0), F0
+	B	lanes8done
+lanes8low:
+	TBZ	$1, R3, lanes8one
+	FMOVD	0(R0), F1
+	TBZ	$0, R3, lanes8done
+	ADD	$8, R0, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes8done
+lanes8one:
+	TBZ	$0, R3, lanes8done
+	FMOVS	0(R0), F1
+	B	lanes8done
+lanes9:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R4, lanes9low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R4, lanes9highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R4, lanes9done
+	ADD	$24, R1, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes9done
+lanes9highone:
+	TBZ	$0, R4, lanes9done
+	FMOVS	16(R1), F0
+	B	lanes9done
+lanes9low:
+	TBZ	$1, R4, lanes9one
+	FMOVD	0(R1), F1
+	TBZ	$0, R4, lanes9done
+	ADD	$8, R1, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes9done
+lanes9one:
+	TBZ	$0, R4, lanes9done
+	FMOVS	0(R1), F1
+	B	lanes9done
+lanes10:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	ADD	$32, R1, R0
+	TBZ	$2, R3, lanes10low
+	FMOVQ	0(R0), F1
+	TBZ	$1, R3, lanes10highone
+	FMOVD	16(R0), F0
+	TBZ	$0, R3, lanes10done
+	ADD	$24, R0, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes10done
+lanes10highone:
+	TBZ	$0, R3, lanes10done
+	FMOVS	16(R0), F0
+	B	lanes10done
+lanes10low:
+	TBZ	$1, R3, lanes10one
+	FMOVD	0(R0), F1
+	TBZ	$0, R3, lanes10done
+	ADD	$8, R0, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes10done
+lanes10one:
+	TBZ	$0, R3, lanes10done
+	FMOVS	0(R0), F1
+	B	lanes10done
+lanes11:
+	TBZ	$2, R4, lanes11low
+	FMOVQ	F24, 0(R11)
+	TBZ	$1, R4, lanes11highone
+	FMOVD	F23, 16(R11)
+	TBZ	$0, R4, lanes11done
+	ADD	$24, R11, R0
+	VST1	V23.S[2], (R0)
+	B	lanes11done
+lanes11highone:
+	TBZ	$0, R4, lanes11done
+	FMOVS	F23, 16(R11)
+	B	lanes11done
+lanes11low:
+	TBZ	$1, R4, lanes11one
+	FMOVD	F24, 0(R11)
+	TBZ	$0, R4, lanes11done
+	ADD	$8, R11, R0
+	VST1	V24.S[2], (R0)
+	B	lanes11done
+lanes11one:
+	TBZ	$0, R4, lanes11done
+	FMOVS	F24, 0(R11)
+	B	lanes11done
+lanes12:
+	ADD	$32, R11, R0
+	TBZ	$2, R3, lanes12low
+	FMOVQ	F22, 0(R0)
+	TBZ	$1, R3, lanes12highone
+	FMOVD	F21, 16(R0)
+	TBZ	$0, R3, lanes12done
+	ADD	$24, R0, R0
+	VST1	V21.S[2], (R0)
+	B	lanes12done
+lanes12highone:
+	TBZ	$0, R3, lanes12done
+	FMOVS	F21, 16(R0)
+	B	lanes12done
+lanes12low:
+	TBZ	$1, R3, lanes12one
+	FMOVD	F22, 0(R0)
+	TBZ	$0, R3, lanes12done
+	ADD	$8, R0, R0
+	VST1	V22.S[2], (R0)
+	B	lanes12done
+lanes12one:
+	TBZ	$0, R3, lanes12done
+	FMOVS	F22, 0(R0)
+	B	lanes12done
+lanes13:
+	TBZ	$2, R4, lanes13low
+	FMOVQ	F20, 0(R11)
+	TBZ	$1, R4, lanes13highone
+	FMOVD	F19, 16(R11)
+	TBZ	$0, R4, lanes13done
+	ADD	$24, R11, R0
+	VST1	V19.S[2], (R0)
+	B	lanes13done
+lanes13highone:
+	TBZ	$0, R4, lanes13done
+	FMOVS	F19, 16(R11)
+	B	lanes13done
+lanes13low:
+	TBZ	$1, R4, lanes13one
+	FMOVD	F20, 0(R11)
+	TBZ	$0, R4, lanes13done
+	ADD	$8, R11, R0
+	VST1	V20.S[2], (R0)
+	B	lanes13done
+lanes13one:
+	TBZ	$0, R4, lanes13done
+	FMOVS	F20, 0(R11)
+	B	lanes13done
+lanes14:
+	ADD	$32, R11, R0
+	TBZ	$2, R3, lanes14low
+	FMOVQ	F18, 0(R0)
+	TBZ	$1, R3, lanes14highone
+	FMOVD	F17, 16(R0)
+	TBZ	$0, R3, lanes14done
+	ADD	$24, R0, R0
+	VST1	V17.S[2], (R0)
+	B	lanes14done
+lanes14highone:
+	TBZ	$0, R3, lanes14done
+	FMOVS	F17, 16(R0)
+	B	lanes14done
+lanes14low:
+	TBZ	$1, R3, lanes14one
+	FMOVD	F18, 0(R0)
+	TBZ	$0, R3, lanes14done
+	ADD	$8, R0, R0
+	VST1	V18.S[2], (R0)
+	B	lanes14done
+lanes14one:
+	TBZ	$0, R3, lanes14done
+	FMOVS	F18, 0(R0)
+	B	lanes14done
+lanes15:
+	TBZ	$2, R4, lanes15low
+	FMOVQ	F16, 0(R11)
+	TBZ	$1, R4, lanes15highone
+	FMOVD	F15, 16(R11)
+	TBZ	$0, R4, lanes15done
+	ADD	$24, R11, R0
+	VST1	V15.S[2], (R0)
+	B	lanes15done
+lanes15highone:
+	TBZ	$0, R4, lanes15done
+	FMOVS	F15, 16(R11)
+	B	lanes15done
+lanes15low:
+	TBZ	$1, R4, lanes15one
+	FMOVD	F16, 0(R11)
+	TBZ	$0, R4, lanes15done
+	ADD	$8, R11, R0
+	VST1	V16.S[2], (R0)
+	B	lanes15done
+lanes15one:
+	TBZ	$0, R4, lanes15done
+	FMOVS	F16, 0(R11)
+	B	lanes15done
+lanes16:
+	ADD	$32, R11, R0
+	TBZ	$2, R3, lanes16low
+	FMOVQ	F14, 0(R0)
+	TBZ	$1, R3, lanes16highone
+	FMOVD	F13, 16(R0)
+	TBZ	$0, R3, lanes16done
+	ADD	$24, R0, R0
+	VST1	V13.S[2], (R0)
+	B	lanes16done
+lanes16highone:
+	TBZ	$0, R3, lanes16done
+	FMOVS	F13, 16(R0)
+	B	lanes16done
+lanes16low:
+	TBZ	$1, R3, lanes16one
+	FMOVD	F14, 0(R0)
+	TBZ	$0, R3, lanes16done
+	ADD	$8, R0, R0
+	VST1	V14.S[2], (R0)
+	B	lanes16done
+lanes16one:
+	TBZ	$0, R3, lanes16done
+	FMOVS	F14, 0(R0)
+	B	lanes16done
+lanes17:
+	TBZ	$2, R4, lanes17low
+	FMOVQ	F12, 0(R11)
+	TBZ	$1, R4, lanes17highone
+	FMOVD	F11, 16(R11)
+	TBZ	$0, R4, lanes17done
+	ADD	$24, R11, R0
+	VST1	V11.S[2], (R0)
+	B	lanes17done
+lanes17highone:
+	TBZ	$0, R4, lanes17done
+	FMOVS	F11, 16(R11)
+	B	lanes17done
+lanes17low:
+	TBZ	$1, R4, lanes17one
+	FMOVD	F12, 0(R11)
+	TBZ	$0, R4, lanes17done
+	ADD	$8, R11, R0
+	VST1	V12.S[2], (R0)
+	B	lanes17done
+lanes17one:
+	TBZ	$0, R4, lanes17done
+	FMOVS	F12, 0(R11)
+	B	lanes17done
+lanes18:
+	ADD	$32, R11, R0
+	TBZ	$2, R3, lanes18low
+	FMOVQ	F10, 0(R0)
+	TBZ	$1, R3, lanes18highone
+	FMOVD	F9, 16(R0)
+	TBZ	$0, R3, lanes18done
+	ADD	$24, R0, R0
+	VST1	V9.S[2], (R0)
+	B	lanes18done
+lanes18highone:
+	TBZ	$0, R3, lanes18done
+	FMOVS	F9, 16(R0)
+	B	lanes18done
+lanes18low:
+	TBZ	$1, R3, lanes18one
+	FMOVD	F10, 0(R0)
+	TBZ	$0, R3, lanes18done
+	ADD	$8, R0, R0
+	VST1	V10.S[2], (R0)
+	B	lanes18done
+lanes18one:
+	TBZ	$0, R3, lanes18done
+	FMOVS	F10, 0(R0)
+	B	lanes18done
+lanes19:
+	TBZ	$2, R4, lanes19low
+	FMOVQ	F8, 0(R11)
+	TBZ	$1, R4, lanes19highone
+	FMOVD	F7, 16(R11)
+	TBZ	$0, R4, lanes19done
+	ADD	$24, R11, R0
+	VST1	V7.S[2], (R0)
+	B	lanes19done
+lanes19highone:
+	TBZ	$0, R4, lanes19done
+	FMOVS	F7, 16(R11)
+	B	lanes19done
+lanes19low:
+	TBZ	$1, R4, lanes19one
+	FMOVD	F8, 0(R11)
+	TBZ	$0, R4, lanes19done
+	ADD	$8, R11, R0
+	VST1	V8.S[2], (R0)
+	B	lanes19done
+lanes19one:
+	TBZ	$0, R4, lanes19done
+	FMOVS	F8, 0(R11)
+	B	lanes19done
+lanes20:
+	ADD	$32, R11, R0
+	TBZ	$2, R3, lanes20low
+	FMOVQ	F6, 0(R0)
+	TBZ	$1, R3, lanes20highone
+	FMOVD	F5, 16(R0)
+	TBZ	$0, R3, lanes20done
+	ADD	$24, R0, R0
+	VST1	V5.S[2], (R0)
+	B	lanes20done
+lanes20highone:
+	TBZ	$0, R3, lanes20done
+	FMOVS	F5, 16(R0)
+	B	lanes20done
+lanes20low:
+	TBZ	$1, R3, lanes20one
+	FMOVD	F6, 0(R0)
+	TBZ	$0, R3, lanes20done
+	ADD	$8, R0, R0
+	VST1	V6.S[2], (R0)
+	B	lanes20done
+lanes20one:
+	TBZ	$0, R3, lanes20done
+	FMOVS	F6, 0(R0)
+	B	lanes20done
+
 // func along6x1NEON(strip *strip)
 TEXT ·along6x1NEON(SB), NOSPLIT, $0-8
 	MOVD	strip+0(FP), R9
@@ -17229,6 +21429,576 @@ lanes16one:
 	TBZ	$0, R5, lanes16done
 	FMOVS	F18, 0(R2)
 	B	lanes16done
+
+// func apart6x1NEON(strip *strip)
+TEXT ·apart6x1NEON(SB), NOSPLIT, $0-8
+	MOVD	strip+0(FP), R13
+	MOVD	56(R13), R12
+	MOVD	8(R13), R11
+	MOVD	24(R13), R10
+	MOVD	16(R13), R9
+	MOVD	48(R13), R8
+tile:
+	MOVD	64(R13), R1
+	MOVD	R12, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1, R0, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1, R0, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1, R0, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1, R0, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1, R0, R0
+	PRFM	0(R0), PLDL1KEEP
+	MOVD	R9, R1
+	MOVD	32(R13), R0
+	ADD	R0, R1, R1
+	PRFM	0(R1), PLDL2KEEP
+	PRFM	64(R1), PLDL2KEEP
+	PRFM	128(R1), PLDL2KEEP
+	PRFM	192(R1), PLDL2KEEP
+	ADD	R10, R1, R1
+	PRFM	0(R1), PLDL2KEEP
+	PRFM	64(R1), PLDL2KEEP
+	PRFM	128(R1), PLDL2KEEP
+	PRFM	192(R1), PLDL2KEEP
+	ADD	R10, R1, R1
+	PRFM	0(R1), PLDL2KEEP
+	PRFM	64(R1), PLDL2KEEP
+	PRFM	128(R1), PLDL2KEEP
+	PRFM	192(R1), PLDL2KEEP
+	ADD	R10, R1, R1
+	PRFM	0(R1), PLDL2KEEP
+	PRFM	64(R1), PLDL2KEEP
+	PRFM	128(R1), PLDL2KEEP
+	PRFM	192(R1), PLDL2KEEP
+	ADD	R10, R1, R1
+	PRFM	0(R1), PLDL2KEEP
+	PRFM	64(R1), PLDL2KEEP
+	PRFM	128(R1), PLDL2KEEP
+	PRFM	192(R1), PLDL2KEEP
+	ADD	R10, R1, R1
+	PRFM	0(R1), PLDL2KEEP
+	PRFM	64(R1), PLDL2KEEP
+	PRFM	128(R1), PLDL2KEEP
+	PRFM	192(R1), PLDL2KEEP
+	MOVD	96(R13), R0
+	FLDPQ	0(R0), (F14, F13)
+	FLDPQ	0(R0), (F12, F11)
+	FLDPQ	0(R0), (F10, F9)
+	FLDPQ	0(R0), (F8, F7)
+	FLDPQ	0(R0), (F6, F5)
+	FLDPQ	0(R0), (F4, F3)
+	MOVD	R9, R7
+	ADD	R10<<1, R7, R6
+	ADD	R10, R6, R6
+	MOVD	0(R13), R5
+	MOVD	40(R13), R4
+	SUBS	$4, R5, R5
+	BLT	rest
+loop:
+	PRFM	256(R7), PLDL1KEEP
+	ADD	R10<<0, R7, R3
+	PRFM	256(R3), PLDL1KEEP
+	ADD	R10<<1, R7, R2
+	PRFM	256(R2), PLDL1KEEP
+	PRFM	256(R6), PLDL1KEEP
+	ADD	R10<<0, R6, R1
+	PRFM	256(R1), PLDL1KEEP
+	ADD	R10<<1, R6, R0
+	PRFM	256(R0), PLDL1KEEP
+	FLDPQ	0(R4), (F2, F1)
+	FMOVS	0(R7), F0
+	WORD	$0x4f80104e // fmla v14.4s, v2.4s, v0.s[0]
+	WORD	$0x4f80102d // fmla v13.4s, v1.4s, v0.s[0]
+	FMOVS	0(R3), F0
+	WORD	$0x4f80104c // fmla v12.4s, v2.4s, v0.s[0]
+	WORD	$0x4f80102b // fmla v11.4s, v1.4s, v0.s[0]
+	FMOVS	0(R2), F0
+	WORD	$0x4f80104a // fmla v10.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801029 // fmla v9.4s, v1.4s, v0.s[0]
+	FMOVS	0(R6), F0
+	WORD	$0x4f801048 // fmla v8.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801027 // fmla v7.4s, v1.4s, v0.s[0]
+	FMOVS	0(R1), F0
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	FMOVS	0(R0), F0
+	WORD	$0x4f801044 // fmla v4.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801023 // fmla v3.4s, v1.4s, v0.s[0]
+	ADD	R8, R4, R4
+	FLDPQ	0(R4), (F2, F1)
+	FMOVS	4(R7), F0
+	WORD	$0x4f80104e // fmla v14.4s, v2.4s, v0.s[0]
+	WORD	$0x4f80102d // fmla v13.4s, v1.4s, v0.s[0]
+	FMOVS	4(R3), F0
+	WORD	$0x4f80104c // fmla v12.4s, v2.4s, v0.s[0]
+	WORD	$0x4f80102b // fmla v11.4s, v1.4s, v0.s[0]
+	FMOVS	4(R2), F0
+	WORD	$0x4f80104a // fmla v10.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801029 // fmla v9.4s, v1.4s, v0.s[0]
+	FMOVS	4(R6), F0
+	WORD	$0x4f801048 // fmla v8.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801027 // fmla v7.4s, v1.4s, v0.s[0]
+	FMOVS	4(R1), F0
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	FMOVS	4(R0), F0
+	WORD	$0x4f801044 // fmla v4.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801023 // fmla v3.4s, v1.4s, v0.s[0]
+	ADD	R8, R4, R4
+	FLDPQ	0(R4), (F2, F1)
+	FMOVS	8(R7), F0
+	WORD	$0x4f80104e // fmla v14.4s, v2.4s, v0.s[0]
+	WORD	$0x4f80102d // fmla v13.4s, v1.4s, v0.s[0]
+	FMOVS	8(R3), F0
+	WORD	$0x4f80104c // fmla v12.4s, v2.4s, v0.s[0]
+	WORD	$0x4f80102b // fmla v11.4s, v1.4s, v0.s[0]
+	FMOVS	8(R2), F0
+	WORD	$0x4f80104a // fmla v10.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801029 // fmla v9.4s, v1.4s, v0.s[0]
+	FMOVS	8(R6), F0
+	WORD	$0x4f801048 // fmla v8.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801027 // fmla v7.4s, v1.4s, v0.s[0]
+	FMOVS	8(R1), F0
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	FMOVS	8(R0), F0
+	WORD	$0x4f801044 // fmla v4.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801023 // fmla v3.4s, v1.4s, v0.s[0]
+	ADD	R8, R4, R4
+	FLDPQ	0(R4), (F2, F1)
+	FMOVS	12(R7), F0
+	WORD	$0x4f80104e // fmla v14.4s, v2.4s, v0.s[0]
+	WORD	$0x4f80102d // fmla v13.4s, v1.4s, v0.s[0]
+	FMOVS	12(R3), F0
+	WORD	$0x4f80104c // fmla v12.4s, v2.4s, v0.s[0]
+	WORD	$0x4f80102b // fmla v11.4s, v1.4s, v0.s[0]
+	FMOVS	12(R2), F0
+	WORD	$0x4f80104a // fmla v10.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801029 // fmla v9.4s, v1.4s, v0.s[0]
+	FMOVS	12(R6), F0
+	WORD	$0x4f801048 // fmla v8.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801027 // fmla v7.4s, v1.4s, v0.s[0]
+	FMOVS	12(R1), F0
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	FMOVS	12(R0), F0
+	WORD	$0x4f801044 // fmla v4.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801023 // fmla v3.4s, v1.4s, v0.s[0]
+	ADD	R8, R4, R4
+	ADD	$16, R7, R7
+	ADD	$16, R6, R6
+	SUBS	$4, R5, R5
+	BGE	loop
+rest:
+	ADDS	$4, R5, R5
+	BEQ	finish
+one:
+	FLDPQ	0(R4), (F2, F1)
+	FMOVS	0(R7), F0
+	WORD	$0x4f80104e // fmla v14.4s, v2.4s, v0.s[0]
+	WORD	$0x4f80102d // fmla v13.4s, v1.4s, v0.s[0]
+	ADD	R10<<0, R7, R0
+	FMOVS	0(R0), F0
+	WORD	$0x4f80104c // fmla v12.4s, v2.4s, v0.s[0]
+	WORD	$0x4f80102b // fmla v11.4s, v1.4s, v0.s[0]
+	ADD	R10<<1, R7, R0
+	FMOVS	0(R0), F0
+	WORD	$0x4f80104a // fmla v10.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801029 // fmla v9.4s, v1.4s, v0.s[0]
+	FMOVS	0(R6), F0
+	WORD	$0x4f801048 // fmla v8.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801027 // fmla v7.4s, v1.4s, v0.s[0]
+	ADD	R10<<0, R6, R0
+	FMOVS	0(R0), F0
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	ADD	R10<<1, R6, R0
+	FMOVS	0(R0), F0
+	WORD	$0x4f801044 // fmla v4.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801023 // fmla v3.4s, v1.4s, v0.s[0]
+	ADD	R8, R4, R4
+	ADD	$4, R7, R7
+	ADD	$4, R6, R6
+	SUBS	$1, R5, R5
+	BNE	one
+finish:
+	MOVD	64(R13), R2
+	MOVD	72(R13), R0
+	MOVWU	64(R0), R3
+	MOVD	112(R13), R0
+	TST	R0, R0
+	BEQ	gate
+	MOVD	R12, R1
+	TBZ	$3, R3, lanes1
+	FLDPQ	0(R1), (F1, F0)
+lanes1done:
+	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
+	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
+	ADD	R2, R1, R1
+	TBZ	$3, R3, lanes2
+	FLDPQ	0(R1), (F1, F0)
+lanes2done:
+	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
+	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
+	ADD	R2, R1, R1
+	TBZ	$3, R3, lanes3
+	FLDPQ	0(R1), (F1, F0)
+lanes3done:
+	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
+	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
+	ADD	R2, R1, R1
+	TBZ	$3, R3, lanes4
+	FLDPQ	0(R1), (F1, F0)
+lanes4done:
+	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
+	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
+	ADD	R2, R1, R1
+	TBZ	$3, R3, lanes5
+	FLDPQ	0(R1), (F1, F0)
+lanes5done:
+	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
+	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
+	ADD	R2, R1, R1
+	TBZ	$3, R3, lanes6
+	FLDPQ	0(R1), (F1, F0)
+lanes6done:
+	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
+	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
+gate:
+	TBZ	$3, R3, lanes7
+	FSTPQ	(F14, F13), 0(R12)
+lanes7done:
+	ADD	R2, R12, R12
+	TBZ	$3, R3, lanes8
+	FSTPQ	(F12, F11), 0(R12)
+lanes8done:
+	ADD	R2, R12, R12
+	TBZ	$3, R3, lanes9
+	FSTPQ	(F10, F9), 0(R12)
+lanes9done:
+	ADD	R2, R12, R12
+	TBZ	$3, R3, lanes10
+	FSTPQ	(F8, F7), 0(R12)
+lanes10done:
+	ADD	R2, R12, R12
+	TBZ	$3, R3, lanes11
+	FSTPQ	(F6, F5), 0(R12)
+lanes11done:
+	ADD	R2, R12, R12
+	TBZ	$3, R3, lanes12
+	FSTPQ	(F4, F3), 0(R12)
+lanes12done:
+	ADD	R2, R12, R12
+stored:
+	MOVD	32(R13), R0
+	ADD	R0, R9, R9
+	SUBS	$1, R11, R11
+	BNE	tile
+	RET
+lanes1:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R3, lanes1low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R3, lanes1highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R3, lanes1done
+	ADD	$24, R1, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R3, lanes1done
+	FMOVS	16(R1), F0
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R3, lanes1one
+	FMOVD	0(R1), F1
+	TBZ	$0, R3, lanes1done
+	ADD	$8, R1, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R3, lanes1done
+	FMOVS	0(R1), F1
+	B	lanes1done
+lanes2:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R3, lanes2low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R3, lanes2highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R3, lanes2done
+	ADD	$24, R1, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R3, lanes2done
+	FMOVS	16(R1), F0
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R3, lanes2one
+	FMOVD	0(R1), F1
+	TBZ	$0, R3, lanes2done
+	ADD	$8, R1, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R3, lanes2done
+	FMOVS	0(R1), F1
+	B	lanes2done
+lanes3:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R3, lanes3low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R3, lanes3highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R3, lanes3done
+	ADD	$24, R1, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes3done
+lanes3highone:
+	TBZ	$0, R3, lanes3done
+	FMOVS	16(R1), F0
+	B	lanes3done
+lanes3low:
+	TBZ	$1, R3, lanes3one
+	FMOVD	0(R1), F1
+	TBZ	$0, R3, lanes3done
+	ADD	$8, R1, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes3done
+lanes3one:
+	TBZ	$0, R3, lanes3done
+	FMOVS	0(R1), F1
+	B	lanes3done
+lanes4:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R3, lanes4low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R3, lanes4highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R3, lanes4done
+	ADD	$24, R1, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes4done
+lanes4highone:
+	TBZ	$0, R3, lanes4done
+	FMOVS	16(R1), F0
+	B	lanes4done
+lanes4low:
+	TBZ	$1, R3, lanes4one
+	FMOVD	0(R1), F1
+	TBZ	$0, R3, lanes4done
+	ADD	$8, R1, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes4done
+lanes4one:
+	TBZ	$0, R3, lanes4done
+	FMOVS	0(R1), F1
+	B	lanes4done
+lanes5:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R3, lanes5low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R3, lanes5highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R3, lanes5done
+	ADD	$24, R1, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes5done
+lanes5highone:
+	TBZ	$0, R3, lanes5done
+	FMOVS	16(R1), F0
+	B	lanes5done
+lanes5low:
+	TBZ	$1, R3, lanes5one
+	FMOVD	0(R1), F1
+	TBZ	$0, R3, lanes5done
+	ADD	$8, R1, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes5done
+lanes5one:
+	TBZ	$0, R3, lanes5done
+	FMOVS	0(R1), F1
+	B	lanes5done
+lanes6:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R3, lanes6low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R3, lanes6highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R3, lanes6done
+	ADD	$24, R1, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes6done
+lanes6highone:
+	TBZ	$0, R3, lanes6done
+	FMOVS	16(R1), F0
+	B	lanes6done
+lanes6low:
+	TBZ	$1, R3, lanes6one
+	FMOVD	0(R1), F1
+	TBZ	$0, R3, lanes6done
+	ADD	$8, R1, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes6done
+lanes6one:
+	TBZ	$0, R3, lanes6done
+	FMOVS	0(R1), F1
+	B	lanes6done
+lanes7:
+	TBZ	$2, R3, lanes7low
+	FMOVQ	F14, 0(R12)
+	TBZ	$1, R3, lanes7highone
+	FMOVD	F13, 16(R12)
+	TBZ	$0, R3, lanes7done
+	ADD	$24, R12, R0
+	VST1	V13.S[2], (R0)
+	B	lanes7done
+lanes7highone:
+	TBZ	$0, R3, lanes7done
+	FMOVS	F13, 16(R12)
+	B	lanes7done
+lanes7low:
+	TBZ	$1, R3, lanes7one
+	FMOVD	F14, 0(R12)
+	TBZ	$0, R3, lanes7done
+	ADD	$8, R12, R0
+	VST1	V14.S[2], (R0)
+	B	lanes7done
+lanes7one:
+	TBZ	$0, R3, lanes7done
+	FMOVS	F14, 0(R12)
+	B	lanes7done
+lanes8:
+	TBZ	$2, R3, lanes8low
+	FMOVQ	F12, 0(R12)
+	TBZ	$1, R3, lanes8highone
+	FMOVD	F11, 16(R12)
+	TBZ	$0, R3, lanes8done
+	ADD	$24, R12, R0
+	VST1	V11.S[2], (R0)
+	B	lanes8done
+lanes8highone:
+	TBZ	$0, R3, lanes8done
+	FMOVS	F11, 16(R12)
+	B	lanes8done
+lanes8low:
+	TBZ	$1, R3, lanes8one
+	FMOVD	F12, 0(R12)
+	TBZ	$0, R3, lanes8done
+	ADD	$8, R12, R0
+	VST1	V12.S[2], (R0)
+	B	lanes8done
+lanes8one:
+	TBZ	$0, R3, lanes8done
+	FMOVS	F12, 0(R12)
+	B	lanes8done
+lanes9:
+	TBZ	$2, R3, lanes9low
+	FMOVQ	F10, 0(R12)
+	TBZ	$1, R3, lanes9highone
+	FMOVD	F9, 16(R12)
+	TBZ	$0, R3, lanes9done
+	ADD	$24, R12, R0
+	VST1	V9.S[2], (R0)
+	B	lanes9done
+lanes9highone:
+	TBZ	$0, R3, lanes9done
+	FMOVS	F9, 16(R12)
+	B	lanes9done
+lanes9low:
+	TBZ	$1, R3, lanes9one
+	FMOVD	F10, 0(R12)
+	TBZ	$0, R3, lanes9done
+	ADD	$8, R12, R0
+	VST1	V10.S[2], (R0)
+	B	lanes9done
+lanes9one:
+	TBZ	$0, R3, lanes9done
+	FMOVS	F10, 0(R12)
+	B	lanes9done
+lanes10:
+	TBZ	$2, R3, lanes10low
+	FMOVQ	F8, 0(R12)
+	TBZ	$1, R3, lanes10highone
+	FMOVD	F7, 16(R12)
+	TBZ	$0, R3, lanes10done
+	ADD	$24, R12, R0
+	VST1	V7.S[2], (R0)
+	B	lanes10done
+lanes10highone:
+	TBZ	$0, R3, lanes10done
+	FMOVS	F7, 16(R12)
+	B	lanes10done
+lanes10low:
+	TBZ	$1, R3, lanes10one
+	FMOVD	F8, 0(R12)
+	TBZ	$0, R3, lanes10done
+	ADD	$8, R12, R0
+	VST1	V8.S[2], (R0)
+	B	lanes10done
+lanes10one:
+	TBZ	$0, R3, lanes10done
+	FMOVS	F8, 0(R12)
+	B	lanes10done
+lanes11:
+	TBZ	$2, R3, lanes11low
+	FMOVQ	F6, 0(R12)
+	TBZ	$1, R3, lanes11highone
+	FMOVD	F5, 16(R12)
+	TBZ	$0, R3, lanes11done
+	ADD	$24, R12, R0
+	VST1	V5.S[2], (R0)
+	B	lanes11done
+lanes11highone:
+	TBZ	$0, R3, lanes11done
+	FMOVS	F5, 16(R12)
+	B	lanes11done
+lanes11low:
+	TBZ	$1, R3, lanes11one
+	FMOVD	F6, 0(R12)
+	TBZ	$0, R3, lanes11done
+	ADD	$8, R12, R0
+	VST1	V6.S[2], (R0)
+	B	lanes11done
+lanes11one:
+	TBZ	$0, R3, lanes11done
+	FMOVS	F6, 0(R12)
+	B	lanes11done
+lanes12:
+	TBZ	$2, R3, lanes12low
+	FMOVQ	F4, 0(R12)
+	TBZ	$1, R3, lanes12highone
+	FMOVD	F3, 16(R12)
+	TBZ	$0, R3, lanes12done
+	ADD	$24, R12, R0
+	VST1	V3.S[2], (R0)
+	B	lanes12done
+lanes12highone:
+	TBZ	$0, R3, lanes12done
+	FMOVS	F3, 16(R12)
+	B	lanes12done
+lanes12low:
+	TBZ	$1, R3, lanes12one
+	FMOVD	F4, 0(R12)
+	TBZ	$0, R3, lanes12done
+	ADD	$8, R12, R0
+	VST1	V4.S[2], (R0)
+	B	lanes12done
+lanes12one:
+	TBZ	$0, R3, lanes12done
+	FMOVS	F4, 0(R12)
+	B	lanes12done
 
 // func along6x2NEON(strip *strip)
 TEXT ·along6x2NEON(SB), NOSPLIT, $0-8
@@ -20004,3 +24774,1006 @@ lanes32one:
 	TBZ	$0, R5, lanes32done
 	FMOVS	F30, 0(R2)
 	B	lanes32done
+
+// func apart6x2NEON(strip *strip)
+TEXT ·apart6x2NEON(SB), NOSPLIT, $0-8
+	MOVD	strip+0(FP), R13
+	MOVD	56(R13), R12
+	MOVD	8(R13), R11
+	MOVD	24(R13), R10
+	MOVD	16(R13), R9
+	MOVD	48(R13), R8
+tile:
+	MOVD	64(R13), R1
+	MOVD	R12, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1, R0, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1, R0, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1, R0, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1, R0, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1, R0, R0
+	PRFM	0(R0), PLDL1KEEP
+	MOVD	R9, R1
+	MOVD	32(R13), R0
+	ADD	R0, R1, R1
+	PRFM	0(R1), PLDL2KEEP
+	PRFM	64(R1), PLDL2KEEP
+	PRFM	128(R1), PLDL2KEEP
+	PRFM	192(R1), PLDL2KEEP
+	ADD	R10, R1, R1
+	PRFM	0(R1), PLDL2KEEP
+	PRFM	64(R1), PLDL2KEEP
+	PRFM	128(R1), PLDL2KEEP
+	PRFM	192(R1), PLDL2KEEP
+	ADD	R10, R1, R1
+	PRFM	0(R1), PLDL2KEEP
+	PRFM	64(R1), PLDL2KEEP
+	PRFM	128(R1), PLDL2KEEP
+	PRFM	192(R1), PLDL2KEEP
+	ADD	R10, R1, R1
+	PRFM	0(R1), PLDL2KEEP
+	PRFM	64(R1), PLDL2KEEP
+	PRFM	128(R1), PLDL2KEEP
+	PRFM	192(R1), PLDL2KEEP
+	ADD	R10, R1, R1
+	PRFM	0(R1), PLDL2KEEP
+	PRFM	64(R1), PLDL2KEEP
+	PRFM	128(R1), PLDL2KEEP
+	PRFM	192(R1), PLDL2KEEP
+	ADD	R10, R1, R1
+	PRFM	0(R1), PLDL2KEEP
+	PRFM	64(R1), PLDL2KEEP
+	PRFM	128(R1), PLDL2KEEP
+	PRFM	192(R1), PLDL2KEEP
+	MOVD	96(R13), R0
+	FLDPQ	0(R0), (F28, F27)
+	FLDPQ	32(R0), (F26, F25)
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F22, F21)
+	FLDPQ	0(R0), (F20, F19)
+	FLDPQ	32(R0), (F18, F17)
+	FLDPQ	0(R0), (F16, F15)
+	FLDPQ	32(R0), (F14, F13)
+	FLDPQ	0(R0), (F12, F11)
+	FLDPQ	32(R0), (F10, F9)
+	FLDPQ	0(R0), (F8, F7)
+	FLDPQ	32(R0), (F6, F5)
+	MOVD	R9, R7
+	ADD	R10<<1, R7, R6
+	ADD	R10, R6, R6
+	MOVD	0(R13), R5
+	MOVD	40(R13), R4
+	SUBS	$4, R5, R5
+	BLT	rest
+loop:
+	PRFM	256(R7), PLDL1KEEP
+	ADD	R10<<0, R7, R3
+	PRFM	256(R3), PLDL1KEEP
+	ADD	R10<<1, R7, R2
+	PRFM	256(R2), PLDL1KEEP
+	PRFM	256(R6), PLDL1KEEP
+	ADD	R10<<0, R6, R1
+	PRFM	256(R1), PLDL1KEEP
+	ADD	R10<<1, R6, R0
+	PRFM	256(R0), PLDL1KEEP
+	FLDPQ	0(R4), (F4, F3)
+	FLDPQ	32(R4), (F2, F1)
+	FMOVS	0(R7), F0
+	WORD	$0x4f80109c // fmla v28.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80107b // fmla v27.4s, v3.4s, v0.s[0]
+	WORD	$0x4f80105a // fmla v26.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801039 // fmla v25.4s, v1.4s, v0.s[0]
+	FMOVS	0(R3), F0
+	WORD	$0x4f801098 // fmla v24.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801077 // fmla v23.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801056 // fmla v22.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801035 // fmla v21.4s, v1.4s, v0.s[0]
+	FMOVS	0(R2), F0
+	WORD	$0x4f801094 // fmla v20.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801073 // fmla v19.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801052 // fmla v18.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801031 // fmla v17.4s, v1.4s, v0.s[0]
+	FMOVS	0(R6), F0
+	WORD	$0x4f801090 // fmla v16.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80106f // fmla v15.4s, v3.4s, v0.s[0]
+	WORD	$0x4f80104e // fmla v14.4s, v2.4s, v0.s[0]
+	WORD	$0x4f80102d // fmla v13.4s, v1.4s, v0.s[0]
+	FMOVS	0(R1), F0
+	WORD	$0x4f80108c // fmla v12.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80106b // fmla v11.4s, v3.4s, v0.s[0]
+	WORD	$0x4f80104a // fmla v10.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801029 // fmla v9.4s, v1.4s, v0.s[0]
+	FMOVS	0(R0), F0
+	WORD	$0x4f801088 // fmla v8.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801067 // fmla v7.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	ADD	R8, R4, R4
+	FLDPQ	0(R4), (F4, F3)
+	FLDPQ	32(R4), (F2, F1)
+	FMOVS	4(R7), F0
+	WORD	$0x4f80109c // fmla v28.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80107b // fmla v27.4s, v3.4s, v0.s[0]
+	WORD	$0x4f80105a // fmla v26.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801039 // fmla v25.4s, v1.4s, v0.s[0]
+	FMOVS	4(R3), F0
+	WORD	$0x4f801098 // fmla v24.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801077 // fmla v23.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801056 // fmla v22.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801035 // fmla v21.4s, v1.4s, v0.s[0]
+	FMOVS	4(R2), F0
+	WORD	$0x4f801094 // fmla v20.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801073 // fmla v19.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801052 // fmla v18.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801031 // fmla v17.4s, v1.4s, v0.s[0]
+	FMOVS	4(R6), F0
+	WORD	$0x4f801090 // fmla v16.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80106f // fmla v15.4s, v3.4s, v0.s[0]
+	WORD	$0x4f80104e // fmla v14.4s, v2.4s, v0.s[0]
+	WORD	$0x4f80102d // fmla v13.4s, v1.4s, v0.s[0]
+	FMOVS	4(R1), F0
+	WORD	$0x4f80108c // fmla v12.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80106b // fmla v11.4s, v3.4s, v0.s[0]
+	WORD	$0x4f80104a // fmla v10.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801029 // fmla v9.4s, v1.4s, v0.s[0]
+	FMOVS	4(R0), F0
+	WORD	$0x4f801088 // fmla v8.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801067 // fmla v7.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	ADD	R8, R4, R4
+	FLDPQ	0(R4), (F4, F3)
+	FLDPQ	32(R4), (F2, F1)
+	FMOVS	8(R7), F0
+	WORD	$0x4f80109c // fmla v28.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80107b // fmla v27.4s, v3.4s, v0.s[0]
+	WORD	$0x4f80105a // fmla v26.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801039 // fmla v25.4s, v1.4s, v0.s[0]
+	FMOVS	8(R3), F0
+	WORD	$0x4f801098 // fmla v24.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801077 // fmla v23.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801056 // fmla v22.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801035 // fmla v21.4s, v1.4s, v0.s[0]
+	FMOVS	8(R2), F0
+	WORD	$0x4f801094 // fmla v20.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801073 // fmla v19.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801052 // fmla v18.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801031 // fmla v17.4s, v1.4s, v0.s[0]
+	FMOVS	8(R6), F0
+	WORD	$0x4f801090 // fmla v16.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80106f // fmla v15.4s, v3.4s, v0.s[0]
+	WORD	$0x4f80104e // fmla v14.4s, v2.4s, v0.s[0]
+	WORD	$0x4f80102d // fmla v13.4s, v1.4s, v0.s[0]
+	FMOVS	8(R1), F0
+	WORD	$0x4f80108c // fmla v12.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80106b // fmla v11.4s, v3.4s, v0.s[0]
+	WORD	$0x4f80104a // fmla v10.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801029 // fmla v9.4s, v1.4s, v0.s[0]
+	FMOVS	8(R0), F0
+	WORD	$0x4f801088 // fmla v8.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801067 // fmla v7.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	ADD	R8, R4, R4
+	FLDPQ	0(R4), (F4, F3)
+	FLDPQ	32(R4), (F2, F1)
+	FMOVS	12(R7), F0
+	WORD	$0x4f80109c // fmla v28.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80107b // fmla v27.4s, v3.4s, v0.s[0]
+	WORD	$0x4f80105a // fmla v26.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801039 // fmla v25.4s, v1.4s, v0.s[0]
+	FMOVS	12(R3), F0
+	WORD	$0x4f801098 // fmla v24.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801077 // fmla v23.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801056 // fmla v22.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801035 // fmla v21.4s, v1.4s, v0.s[0]
+	FMOVS	12(R2), F0
+	WORD	$0x4f801094 // fmla v20.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801073 // fmla v19.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801052 // fmla v18.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801031 // fmla v17.4s, v1.4s, v0.s[0]
+	FMOVS	12(R6), F0
+	WORD	$0x4f801090 // fmla v16.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80106f // fmla v15.4s, v3.4s, v0.s[0]
+	WORD	$0x4f80104e // fmla v14.4s, v2.4s, v0.s[0]
+	WORD	$0x4f80102d // fmla v13.4s, v1.4s, v0.s[0]
+	FMOVS	12(R1), F0
+	WORD	$0x4f80108c // fmla v12.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80106b // fmla v11.4s, v3.4s, v0.s[0]
+	WORD	$0x4f80104a // fmla v10.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801029 // fmla v9.4s, v1.4s, v0.s[0]
+	FMOVS	12(R0), F0
+	WORD	$0x4f801088 // fmla v8.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801067 // fmla v7.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	ADD	R8, R4, R4
+	ADD	$16, R7, R7
+	ADD	$16, R6, R6
+	SUBS	$4, R5, R5
+	BGE	loop
+rest:
+	ADDS	$4, R5, R5
+	BEQ	finish
+one:
+	FLDPQ	0(R4), (F4, F3)
+	FLDPQ	32(R4), (F2, F1)
+	FMOVS	0(R7), F0
+	WORD	$0x4f80109c // fmla v28.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80107b // fmla v27.4s, v3.4s, v0.s[0]
+	WORD	$0x4f80105a // fmla v26.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801039 // fmla v25.4s, v1.4s, v0.s[0]
+	ADD	R10<<0, R7, R0
+	FMOVS	0(R0), F0
+	WORD	$0x4f801098 // fmla v24.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801077 // fmla v23.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801056 // fmla v22.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801035 // fmla v21.4s, v1.4s, v0.s[0]
+	ADD	R10<<1, R7, R0
+	FMOVS	0(R0), F0
+	WORD	$0x4f801094 // fmla v20.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801073 // fmla v19.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801052 // fmla v18.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801031 // fmla v17.4s, v1.4s, v0.s[0]
+	FMOVS	0(R6), F0
+	WORD	$0x4f801090 // fmla v16.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80106f // fmla v15.4s, v3.4s, v0.s[0]
+	WORD	$0x4f80104e // fmla v14.4s, v2.4s, v0.s[0]
+	WORD	$0x4f80102d // fmla v13.4s, v1.4s, v0.s[0]
+	ADD	R10<<0, R6, R0
+	FMOVS	0(R0), F0
+	WORD	$0x4f80108c // fmla v12.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80106b // fmla v11.4s, v3.4s, v0.s[0]
+	WORD	$0x4f80104a // fmla v10.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801029 // fmla v9.4s, v1.4s, v0.s[0]
+	ADD	R10<<1, R6, R0
+	FMOVS	0(R0), F0
+	WORD	$0x4f801088 // fmla v8.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801067 // fmla v7.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	ADD	R8, R4, R4
+	ADD	$4, R7, R7
+	ADD	$4, R6, R6
+	SUBS	$1, R5, R5
+	BNE	one
+finish:
+	MOVD	64(R13), R2
+	MOVD	72(R13), R0
+	MOVWU	64(R0), R4
+	MOVD	80(R13), R0
+	MOVWU	64(R0), R3
+	MOVD	112(R13), R0
+	TST	R0, R0
+	BEQ	gate
+	MOVD	R12, R1
+	TBZ	$3, R4, lanes1
+	FLDPQ	0(R1), (F1, F0)
+lanes1done:
+	WORD	$0x4e21d79c // fadd v28.4s, v28.4s, v1.4s
+	WORD	$0x4e20d77b // fadd v27.4s, v27.4s, v0.4s
+	TBZ	$3, R3, lanes2
+	FLDPQ	32(R1), (F1, F0)
+lanes2done:
+	WORD	$0x4e21d75a // fadd v26.4s, v26.4s, v1.4s
+	WORD	$0x4e20d739 // fadd v25.4s, v25.4s, v0.4s
+	ADD	R2, R1, R1
+	TBZ	$3, R4, lanes3
+	FLDPQ	0(R1), (F1, F0)
+lanes3done:
+	WORD	$0x4e21d718 // fadd v24.4s, v24.4s, v1.4s
+	WORD	$0x4e20d6f7 // fadd v23.4s, v23.4s, v0.4s
+	TBZ	$3, R3, lanes4
+	FLDPQ	32(R1), (F1, F0)
+lanes4done:
+	WORD	$0x4e21d6d6 // fadd v22.4s, v22.4s, v1.4s
+	WORD	$0x4e20d6b5 // fadd v21.4s, v21.4s, v0.4s
+	ADD	R2, R1, R1
+	TBZ	$3, R4, lanes5
+	FLDPQ	0(R1), (F1, F0)
+lanes5done:
+	WORD	$0x4e21d694 // fadd v20.4s, v20.4s, v1.4s
+	WORD	$0x4e20d673 // fadd v19.4s, v19.4s, v0.4s
+	TBZ	$3, R3, lanes6
+	FLDPQ	32(R1), (F1, F0)
+lanes6done:
+	WORD	$0x4e21d652 // fadd v18.4s, v18.4s, v1.4s
+	WORD	$0x4e20d631 // fadd v17.4s, v17.4s, v0.4s
+	ADD	R2, R1, R1
+	TBZ	$3, R4, lanes7
+	FLDPQ	0(R1), (F1, F0)
+lanes7done:
+	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
+	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
+	TBZ	$3, R3, lanes8
+	FLDPQ	32(R1), (F1, F0)
+lanes8done:
+	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
+	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
+	ADD	R2, R1, R1
+	TBZ	$3, R4, lanes9
+	FLDPQ	0(R1), (F1, F0)
+lanes9done:
+	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
+	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
+	TBZ	$3, R3, lanes10
+	FLDPQ	32(R1), (F1, F0)
+lanes10done:
+	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
+	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
+	ADD	R2, R1, R1
+	TBZ	$3, R4, lanes11
+	FLDPQ	0(R1), (F1, F0)
+lanes11done:
+	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
+	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
+	TBZ	$3, R3, lanes12
+	FLDPQ	32(R1), (F1, F0)
+lanes12done:
+	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
+	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
+gate:
+	TBZ	$3, R4, lanes13
+	FSTPQ	(F28, F27), 0(R12)
+lanes13done:
+	TBZ	$3, R3, lanes14
+	FSTPQ	(F26, F25), 32(R12)
+lanes14done:
+	ADD	R2, R12, R12
+	TBZ	$3, R4, lanes15
+	FSTPQ	(F24, F23), 0(R12)
+lanes15done:
+	TBZ	$3, R3, lanes16
+	FSTPQ	(F22, F21), 32(R12)
+lanes16done:
+	ADD	R2, R12, R12
+	TBZ	$3, R4, lanes17
+	FSTPQ	(F20, F19), 0(R12)
+lanes17done:
+	TBZ	$3, R3, lanes18
+	FSTPQ	(F18, F17), 32(R12)
+lanes18done:
+	ADD	R2, R12, R12
+	TBZ	$3, R4, lanes19
+	FSTPQ	(F16, F15), 0(R12)
+lanes19done:
+	TBZ	$3, R3, lanes20
+	FSTPQ	(F14, F13), 32(R12)
+lanes20done:
+	ADD	R2, R12, R12
+	TBZ	$3, R4, lanes21
+	FSTPQ	(F12, F11), 0(R12)
+lanes21done:
+	TBZ	$3, R3, lanes22
+	FSTPQ	(F10, F9), 32(R12)
+lanes22done:
+	ADD	R2, R12, R12
+	TBZ	$3, R4, lanes23
+	FSTPQ	(F8, F7), 0(R12)
+lanes23done:
+	TBZ	$3, R3, lanes24
+	FSTPQ	(F6, F5), 32(R12)
+lanes24done:
+	ADD	R2, R12, R12
+stored:
+	MOVD	32(R13), R0
+	ADD	R0, R9, R9
+	SUBS	$1, R11, R11
+	BNE	tile
+	RET
+lanes1:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R4, lanes1low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R4, lanes1highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R4, lanes1done
+	ADD	$24, R1, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R4, lanes1done
+	FMOVS	16(R1), F0
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R4, lanes1one
+	FMOVD	0(R1), F1
+	TBZ	$0, R4, lanes1done
+	ADD	$8, R1, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R4, lanes1done
+	FMOVS	0(R1), F1
+	B	lanes1done
+lanes2:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	ADD	$32, R1, R0
+	TBZ	$2, R3, lanes2low
+	FMOVQ	0(R0), F1
+	TBZ	$1, R3, lanes2highone
+	FMOVD	16(R0), F0
+	TBZ	$0, R3, lanes2done
+	ADD	$24, R0, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R3, lanes2done
+	FMOVS	16(R0), F0
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R3, lanes2one
+	FMOVD	0(R0), F1
+	TBZ	$0, R3, lanes2done
+	ADD	$8, R0, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R3, lanes2done
+	FMOVS	0(R0), F1
+	B	lanes2done
+lanes3:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R4, lanes3low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R4, lanes3highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R4, lanes3done
+	ADD	$24, R1, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes3done
+lanes3highone:
+	TBZ	$0, R4, lanes3done
+	FMOVS	16(R1), F0
+	B	lanes3done
+lanes3low:
+	TBZ	$1, R4, lanes3one
+	FMOVD	0(R1), F1
+	TBZ	$0, R4, lanes3done
+	ADD	$8, R1, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes3done
+lanes3one:
+	TBZ	$0, R4, lanes3done
+	FMOVS	0(R1), F1
+	B	lanes3done
+lanes4:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	ADD	$32, R1, R0
+	TBZ	$2, R3, lanes4low
+	FMOVQ	0(R0), F1
+	TBZ	$1, R3, lanes4highone
+	FMOVD	16(R0), F0
+	TBZ	$0, R3, lanes4done
+	ADD	$24, R0, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes4done
+lanes4highone:
+	TBZ	$0, R3, lanes4done
+	FMOVS	16(R0), F0
+	B	lanes4done
+lanes4low:
+	TBZ	$1, R3, lanes4one
+	FMOVD	0(R0), F1
+	TBZ	$0, R3, lanes4done
+	ADD	$8, R0, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes4done
+lanes4one:
+	TBZ	$0, R3, lanes4done
+	FMOVS	0(R0), F1
+	B	lanes4done
+lanes5:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R4, lanes5low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R4, lanes5highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R4, lanes5done
+	ADD	$24, R1, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes5done
+lanes5highone:
+	TBZ	$0, R4, lanes5done
+	FMOVS	16(R1), F0
+	B	lanes5done
+lanes5low:
+	TBZ	$1, R4, lanes5one
+	FMOVD	0(R1), F1
+	TBZ	$0, R4, lanes5done
+	ADD	$8, R1, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes5done
+lanes5one:
+	TBZ	$0, R4, lanes5done
+	FMOVS	0(R1), F1
+	B	lanes5done
+lanes6:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	ADD	$32, R1, R0
+	TBZ	$2, R3, lanes6low
+	FMOVQ	0(R0), F1
+	TBZ	$1, R3, lanes6highone
+	FMOVD	16(R0), F0
+	TBZ	$0, R3, lanes6done
+	ADD	$24, R0, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes6done
+lanes6highone:
+	TBZ	$0, R3, lanes6done
+	FMOVS	16(R0), F0
+	B	lanes6done
+lanes6low:
+	TBZ	$1, R3, lanes6one
+	FMOVD	0(R0), F1
+	TBZ	$0, R3, lanes6done
+	ADD	$8, R0, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes6done
+lanes6one:
+	TBZ	$0, R3, lanes6done
+	FMOVS	0(R0), F1
+	B	lanes6done
+lanes7:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R4, lanes7low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R4, lanes7highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R4, lanes7done
+	ADD	$24, R1, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes7done
+lanes7highone:
+	TBZ	$0, R4, lanes7done
+	FMOVS	16(R1), F0
+	B	lanes7done
+lanes7low:
+	TBZ	$1, R4, lanes7one
+	FMOVD	0(R1), F1
+	TBZ	$0, R4, lanes7done
+	ADD	$8, R1, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes7done
+lanes7one:
+	TBZ	$0, R4, lanes7done
+	FMOVS	0(R1), F1
+	B	lanes7done
+lanes8:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	ADD	$32, R1, R0
+	TBZ	$2, R3, lanes8low
+	FMOVQ	0(R0), F1
+	TBZ	$1, R3, lanes8highone
+	FMOVD	16(R0), F0
+	TBZ	$0, R3, lanes8done
+	ADD	$24, R0, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes8done
+lanes8highone:
+	TBZ	$0, R3, lanes8done
+	FMOVS	16(R0), F0
+	B	lanes8done
+lanes8low:
+	TBZ	$1, R3, lanes8one
+	FMOVD	0(R0), F1
+	TBZ	$0, R3, lanes8done
+	ADD	$8, R0, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes8done
+lanes8one:
+	TBZ	$0, R3, lanes8done
+	FMOVS	0(R0), F1
+	B	lanes8done
+lanes9:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R4, lanes9low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R4, lanes9highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R4, lanes9done
+	ADD	$24, R1, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes9done
+lanes9highone:
+	TBZ	$0, R4, lanes9done
+	FMOVS	16(R1), F0
+	B	lanes9done
+lanes9low:
+	TBZ	$1, R4, lanes9one
+	FMOVD	0(R1), F1
+	TBZ	$0, R4, lanes9done
+	ADD	$8, R1, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes9done
+lanes9one:
+	TBZ	$0, R4, lanes9done
+	FMOVS	0(R1), F1
+	B	lanes9done
+lanes10:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	ADD	$32, R1, R0
+	TBZ	$2, R3, lanes10low
+	FMOVQ	0(R0), F1
+	TBZ	$1, R3, lanes10highone
+	FMOVD	16(R0), F0
+	TBZ	$0, R3, lanes10done
+	ADD	$24, R0, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes10done
+lanes10highone:
+	TBZ	$0, R3, lanes10done
+	FMOVS	16(R0), F0
+	B	lanes10done
+lanes10low:
+	TBZ	$1, R3, lanes10one
+	FMOVD	0(R0), F1
+	TBZ	$0, R3, lanes10done
+	ADD	$8, R0, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes10done
+lanes10one:
+	TBZ	$0, R3, lanes10done
+	FMOVS	0(R0), F1
+	B	lanes10done
+lanes11:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R4, lanes11low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R4, lanes11highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R4, lanes11done
+	ADD	$24, R1, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes11done
+lanes11highone:
+	TBZ	$0, R4, lanes11done
+	FMOVS	16(R1), F0
+	B	lanes11done
+lanes11low:
+	TBZ	$1, R4, lanes11one
+	FMOVD	0(R1), F1
+	TBZ	$0, R4, lanes11done
+	ADD	$8, R1, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes11done
+lanes11one:
+	TBZ	$0, R4, lanes11done
+	FMOVS	0(R1), F1
+	B	lanes11done
+lanes12:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	ADD	$32, R1, R0
+	TBZ	$2, R3, lanes12low
+	FMOVQ	0(R0), F1
+	TBZ	$1, R3, lanes12highone
+	FMOVD	16(R0), F0
+	TBZ	$0, R3, lanes12done
+	ADD	$24, R0, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes12done
+lanes12highone:
+	TBZ	$0, R3, lanes12done
+	FMOVS	16(R0), F0
+	B	lanes12done
+lanes12low:
+	TBZ	$1, R3, lanes12one
+	FMOVD	0(R0), F1
+	TBZ	$0, R3, lanes12done
+	ADD	$8, R0, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes12done
+lanes12one:
+	TBZ	$0, R3, lanes12done
+	FMOVS	0(R0), F1
+	B	lanes12done
+lanes13:
+	TBZ	$2, R4, lanes13low
+	FMOVQ	F28, 0(R12)
+	TBZ	$1, R4, lanes13highone
+	FMOVD	F27, 16(R12)
+	TBZ	$0, R4, lanes13done
+	ADD	$24, R12, R0
+	VST1	V27.S[2], (R0)
+	B	lanes13done
+lanes13highone:
+	TBZ	$0, R4, lanes13done
+	FMOVS	F27, 16(R12)
+	B	lanes13done
+lanes13low:
+	TBZ	$1, R4, lanes13one
+	FMOVD	F28, 0(R12)
+	TBZ	$0, R4, lanes13done
+	ADD	$8, R12, R0
+	VST1	V28.S[2], (R0)
+	B	lanes13done
+lanes13one:
+	TBZ	$0, R4, lanes13done
+	FMOVS	F28, 0(R12)
+	B	lanes13done
+lanes14:
+	ADD	$32, R12, R0
+	TBZ	$2, R3, lanes14low
+	FMOVQ	F26, 0(R0)
+	TBZ	$1, R3, lanes14highone
+	FMOVD	F25, 16(R0)
+	TBZ	$0, R3, lanes14done
+	ADD	$24, R0, R0
+	VST1	V25.S[2], (R0)
+	B	lanes14done
+lanes14highone:
+	TBZ	$0, R3, lanes14done
+	FMOVS	F25, 16(R0)
+	B	lanes14done
+lanes14low:
+	TBZ	$1, R3, lanes14one
+	FMOVD	F26, 0(R0)
+	TBZ	$0, R3, lanes14done
+	ADD	$8, R0, R0
+	VST1	V26.S[2], (R0)
+	B	lanes14done
+lanes14one:
+	TBZ	$0, R3, lanes14done
+	FMOVS	F26, 0(R0)
+	B	lanes14done
+lanes15:
+	TBZ	$2, R4, lanes15low
+	FMOVQ	F24, 0(R12)
+	TBZ	$1, R4, lanes15highone
+	FMOVD	F23, 16(R12)
+	TBZ	$0, R4, lanes15done
+	ADD	$24, R12, R0
+	VST1	V23.S[2], (R0)
+	B	lanes15done
+lanes15highone:
+	TBZ	$0, R4, lanes15done
+	FMOVS	F23, 16(R12)
+	B	lanes15done
+lanes15low:
+	TBZ	$1, R4, lanes15one
+	FMOVD	F24, 0(R12)
+	TBZ	$0, R4, lanes15done
+	ADD	$8, R12, R0
+	VST1	V24.S[2], (R0)
+	B	lanes15done
+lanes15one:
+	TBZ	$0, R4, lanes15done
+	FMOVS	F24, 0(R12)
+	B	lanes15done
+lanes16:
+	ADD	$32, R12, R0
+	TBZ	$2, R3, lanes16low
+	FMOVQ	F22, 0(R0)
+	TBZ	$1, R3, lanes16highone
+	FMOVD	F21, 16(R0)
+	TBZ	$0, R3, lanes16done
+	ADD	$24, R0, R0
+	VST1	V21.S[2], (R0)
+	B	lanes16done
+lanes16highone:
+	TBZ	$0, R3, lanes16done
+	FMOVS	F21, 16(R0)
+	B	lanes16done
+lanes16low:
+	TBZ	$1, R3, lanes16one
+	FMOVD	F22, 0(R0)
+	TBZ	$0, R3, lanes16done
+	ADD	$8, R0, R0
+	VST1	V22.S[2], (R0)
+	B	lanes16done
+lanes16one:
+	TBZ	$0, R3, lanes16done
+	FMOVS	F22, 0(R0)
+	B	lanes16done
+lanes17:
+	TBZ	$2, R4, lanes17low
+	FMOVQ	F20, 0(R12)
+	TBZ	$1, R4, lanes17highone
+	FMOVD	F19, 16(R12)
+	TBZ	$0, R4, lanes17done
+	ADD	$24, R12, R0
+	VST1	V19.S[2], (R0)
+	B	lanes17done
+lanes17highone:
+	TBZ	$0, R4, lanes17done
+	FMOVS	F19, 16(R12)
+	B	lanes17done
+lanes17low:
+	TBZ	$1, R4, lanes17one
+	FMOVD	F20, 0(R12)
+	TBZ	$0, R4, lanes17done
+	ADD	$8, R12, R0
+	VST1	V20.S[2], (R0)
+	B	lanes17done
+lanes17one:
+	TBZ	$0, R4, lanes17done
+	FMOVS	F20, 0(R12)
+	B	lanes17done
+lanes18:
+	ADD	$32, R12, R0
+	TBZ	$2, R3, lanes18low
+	FMOVQ	F18, 0(R0)
+	TBZ	$1, R3, lanes18highone
+	FMOVD	F17, 16(R0)
+	TBZ	$0, R3, lanes18done
+	ADD	$24, R0, R0
+	VST1	V17.S[2], (R0)
+	B	lanes18done
+lanes18highone:
+	TBZ	$0, R3, lanes18done
+	FMOVS	F17, 16(R0)
+	B	lanes18done
+lanes18low:
+	TBZ	$1, R3, lanes18one
+	FMOVD	F18, 0(R0)
+	TBZ	$0, R3, lanes18done
+	ADD	$8, R0, R0
+	VST1	V18.S[2], (R0)
+	B	lanes18done
+lanes18one:
+	TBZ	$0, R3, lanes18done
+	FMOVS	F18, 0(R0)
+	B	lanes18done
+lanes19:
+	TBZ	$2, R4, lanes19low
+	FMOVQ	F16, 0(R12)
+	TBZ	$1, R4, lanes19highone
+	FMOVD	F15, 16(R12)
+	TBZ	$0, R4, lanes19done
+	ADD	$24, R12, R0
+	VST1	V15.S[2], (R0)
+	B	lanes19done
+lanes19highone:
+	TBZ	$0, R4, lanes19done
+	FMOVS	F15, 16(R12)
+	B	lanes19done
+lanes19low:
+	TBZ	$1, R4, lanes19one
+	FMOVD	F16, 0(R12)
+	TBZ	$0, R4, lanes19done
+	ADD	$8, R12, R0
+	VST1	V16.S[2], (R0)
+	B	lanes19done
+lanes19one:
+	TBZ	$0, R4, lanes19done
+	FMOVS	F16, 0(R12)
+	B	lanes19done
+lanes20:
+	ADD	$32, R12, R0
+	TBZ	$2, R3, lanes20low
+	FMOVQ	F14, 0(R0)
+	TBZ	$1, R3, lanes20highone
+	FMOVD	F13, 16(R0)
+	TBZ	$0, R3, lanes20done
+	ADD	$24, R0, R0
+	VST1	V13.S[2], (R0)
+	B	lanes20done
+lanes20highone:
+	TBZ	$0, R3, lanes20done
+	FMOVS	F13, 16(R0)
+	B	lanes20done
+lanes20low:
+	TBZ	$1, R3, lanes20one
+	FMOVD	F14, 0(R0)
+	TBZ	$0, R3, lanes20done
+	ADD	$8, R0, R0
+	VST1	V14.S[2], (R0)
+	B	lanes20done
+lanes20one:
+	TBZ	$0, R3, lanes20done
+	FMOVS	F14, 0(R0)
+	B	lanes20done
+lanes21:
+	TBZ	$2, R4, lanes21low
+	FMOVQ	F12, 0(R12)
+	TBZ	$1, R4, lanes21highone
+	FMOVD	F11, 16(R12)
+	TBZ	$0, R4, lanes21done
+	ADD	$24, R12, R0
+	VST1	V11.S[2], (R0)
+	B	lanes21done
+lanes21highone:
+	TBZ	$0, R4, lanes21done
+	FMOVS	F11, 16(R12)
+	B	lanes21done
+lanes21low:
+	TBZ	$1, R4, lanes21one
+	FMOVD	F12, 0(R12)
+	TBZ	$0, R4, lanes21done
+	ADD	$8, R12, R0
+	VST1	V12.S[2], (R0)
+	B	lanes21done
+lanes21one:
+	TBZ	$0, R4, lanes21done
+	FMOVS	F12, 0(R12)
+	B	lanes21done
+lanes22:
+	ADD	$32, R12, R0
+	TBZ	$2, R3, lanes22low
+	FMOVQ	F10, 0(R0)
+	TBZ	$1, R3, lanes22highone
+	FMOVD	F9, 16(R0)
+	TBZ	$0, R3, lanes22done
+	ADD	$24, R0, R0
+	VST1	V9.S[2], (R0)
+	B	lanes22done
+lanes22highone:
+	TBZ	$0, R3, lanes22done
+	FMOVS	F9, 16(R0)
+	B	lanes22done
+lanes22low:
+	TBZ	$1, R3, lanes22one
+	FMOVD	F10, 0(R0)
+	TBZ	$0, R3, lanes22done
+	ADD	$8, R0, R0
+	VST1	V10.S[2], (R0)
+	B	lanes22done
+lanes22one:
+	TBZ	$0, R3, lanes22done
+	FMOVS	F10, 0(R0)
+	B	lanes22done
+lanes23:
+	TBZ	$2, R4, lanes23low
+	FMOVQ	F8, 0(R12)
+	TBZ	$1, R4, lanes23highone
+	FMOVD	F7, 16(R12)
+	TBZ	$0, R4, lanes23done
+	ADD	$24, R12, R0
+	VST1	V7.S[2], (R0)
+	B	lanes23done
+lanes23highone:
+	TBZ	$0, R4, lanes23done
+	FMOVS	F7, 16(R12)
+	B	lanes23done
+lanes23low:
+	TBZ	$1, R4, lanes23one
+	FMOVD	F8, 0(R12)
+	TBZ	$0, R4, lanes23done
+	ADD	$8, R12, R0
+	VST1	V8.S[2], (R0)
+	B	lanes23done
+lanes23one:
+	TBZ	$0, R4, lanes23done
+	FMOVS	F8, 0(R12)
+	B	lanes23done
+lanes24:
+	ADD	$32, R12, R0
+	TBZ	$2, R3, lanes24low
+	FMOVQ	F6, 0(R0)
+	TBZ	$1, R3, lanes24highone
+	FMOVD	F5, 16(R0)
+	TBZ	$0, R3, lanes24done
+	ADD	$24, R0, R0
+	VST1	V5.S[2], (R0)
+	B	lanes24done
+lanes24highone:
+	TBZ	$0, R3, lanes24done
+	FMOVS	F5, 16(R0)
+	B	lanes24done
+lanes24low:
+	TBZ	$1, R3, lanes24one
+	FMOVD	F6, 0(R0)
+	TBZ	$0, R3, lanes24done
+	ADD	$8, R0, R0
+	VST1	V6.S[2], (R0)
+	B	lanes24done
+lanes24one:
+	TBZ	$0, R3, lanes24done
+	FMOVS	F6, 0(R0)
+	B	lanes24done

@@ -201,3 +201,102 @@ func runAcrossAVX512(rows, vectors int, t *strip) {
 		across14x2AVX512(t)
 	}
 }
+
+// runApart runs the kernel of that many rows and vectors at the active level.
+func runApart(rows, vectors int, t *strip) {
+	if kernel.Wide() {
+		runApartAVX512(rows, vectors, t)
+	} else {
+		runApartAVX2(rows, vectors, t)
+	}
+}
+
+func runApartAVX2(rows, vectors int, t *strip) {
+	switch 2*rows + vectors {
+	case 2*1 + 1:
+		apart1x1AVX2(t)
+	case 2*1 + 2:
+		apart1x2AVX2(t)
+	case 2*2 + 1:
+		apart2x1AVX2(t)
+	case 2*2 + 2:
+		apart2x2AVX2(t)
+	case 2*3 + 1:
+		apart3x1AVX2(t)
+	case 2*3 + 2:
+		apart3x2AVX2(t)
+	case 2*4 + 1:
+		apart4x1AVX2(t)
+	case 2*4 + 2:
+		apart4x2AVX2(t)
+	case 2*5 + 1:
+		apart5x1AVX2(t)
+	case 2*5 + 2:
+		apart5x2AVX2(t)
+	case 2*6 + 1:
+		apart6x1AVX2(t)
+	case 2*6 + 2:
+		apart6x2AVX2(t)
+	}
+}
+
+func runApartAVX512(rows, vectors int, t *strip) {
+	switch 2*rows + vectors {
+	case 2*1 + 1:
+		apart1x1AVX512(t)
+	case 2*1 + 2:
+		apart1x2AVX512(t)
+	case 2*2 + 1:
+		apart2x1AVX512(t)
+	case 2*2 + 2:
+		apart2x2AVX512(t)
+	case 2*3 + 1:
+		apart3x1AVX512(t)
+	case 2*3 + 2:
+		apart3x2AVX512(t)
+	case 2*4 + 1:
+		apart4x1AVX512(t)
+	case 2*4 + 2:
+		apart4x2AVX512(t)
+	case 2*5 + 1:
+		apart5x1AVX512(t)
+	case 2*5 + 2:
+		apart5x2AVX512(t)
+	case 2*6 + 1:
+		apart6x1AVX512(t)
+	case 2*6 + 2:
+		apart6x2AVX512(t)
+	case 2*7 + 1:
+		apart7x1AVX512(t)
+	case 2*7 + 2:
+		apart7x2AVX512(t)
+	case 2*8 + 1:
+		apart8x1AVX512(t)
+	case 2*8 + 2:
+		apart8x2AVX512(t)
+	case 2*9 + 1:
+		apart9x1AVX512(t)
+	case 2*9 + 2:
+		apart9x2AVX512(t)
+	case 2*10 + 1:
+		apart10x1AVX512(t)
+	case 2*10 + 2:
+		apart10x2AVX512(t)
+	case 2*11 + 1:
+		apart11x1AVX512(t)
+	case 2*11 + 2:
+		apart11x2AVX512(t)
+	case 2*12 + 1:
+		apart12x1AVX512(t)
+	case 2*12 + 2:
+		apart12x2AVX512(t)
+	case 2*13 + 1:
+		apart13x1AVX512(t)
+	case 2*13 + 2:
+		apart13x2AVX512(t)
+	case 2*14 + 1:
+		apart14x1AVX512(t)
+	case 2*14 + 2:
+		apart14x2AVX512(t)
+	}
+}

@@ -69,3 +69,37 @@ func runAcrossNEON(rows, vectors int, t *strip) {
 		across6x2NEON(t)
 	}
 }
+
+// runApart runs the kernel of that many rows and vectors at the active level.
+func runApart(rows, vectors int, t *strip) {
+	runApartNEON(rows, vectors, t)
+}
+
+func runApartNEON(rows, vectors int, t *strip) {
+	switch 2*rows + vectors {
+	case 2*1 + 1:
+		apart1x1NEON(t)
+	case 2*1 + 2:
+		apart1x2NEON(t)
+	case 2*2 + 1:
+		apart2x1NEON(t)
+	case 2*2 + 2:
+		apart2x2NEON(t)
+	case 2*3 + 1:
+		apart3x1NEON(t)
+	case 2*3 + 2:
+		apart3x2NEON(t)
+	case 2*4 + 1:
+		apart4x1NEON(t)
+	case 2*4 + 2:
+		apart4x2NEON(t)
+	case 2*5 + 1:
+		apart5x1NEON(t)
+	case 2*5 + 2:
+		apart5x2NEON(t)
+	case 2*6 + 1:
+		apart6x1NEON(t)
+	case 2*6 + 2:
+		apart6x2NEON(t)
+	}
+}

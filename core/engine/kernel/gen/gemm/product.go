@@ -26,13 +26,14 @@ const (
 )
 
 // product emits the kernels of matrix products: strips of C, one tile below the
-// other, of every height and of one or two vectors. Two forms differ in how they
+// other, of every height and of one or two vectors. Three forms differ in how they
 // read A and write C.
 func product(a *isa.Asm) {
 	for mr := 1; mr <= a.TileRows; mr++ {
 		for vectors := 1; vectors <= 2; vectors++ {
 			along(a, mr, vectors)
 			across(a, mr, vectors)
+			apart(a, mr, vectors)
 		}
 	}
 }
@@ -70,6 +71,71 @@ func along(a *isa.Asm, mr, vectors int) {
 	a.Ret()
 }
 
+// apart reads the values of A for one k from mr rows aStep bytes apart, B as along does, and
+// starts each row at the bias.
+func apart(a *isa.Asm, mr, vectors int) {
+	a.Kernel(fmt.Sprintf("apart%dx%d", mr, vectors), "func(strip *byte)",
+		fmt.Sprintf("computes tiles of %d rows by %d vectors; A's rows lie apart.", mr, vectors))
+	t := a.Gp("strip")
+	c, tiles, lda := a.Field(t, stripC), a.Field(t, stripTiles), a.Field(t, stripAStep)
+	first, bStep := a.Field(t, stripA), a.Field(t, stripBStep)
+	acc := a.Vecs(vectors * mr)
+	a.Label("tile")
+	prefetchRows(a, c, a.Field(t, stripLdc), mr, vectors)
+	prefetchNext(a, t, first, lda, mr)
+	bias := a.Field(t, stripBias)
+	for i := range mr {
+		loadVectors(a, bias, 0, acc[vectors*i:][:vectors])
+	}
+	base := rowBases(a, first, lda, mr)
+	k, pb := a.Field(t, stripK), a.Field(t, stripB)
+	byK(a, k, base, lda, mr, "finish", func(s int) {
+		v, w := a.Vecs(vectors), a.Vecs(2)
+		loadVectors(a, pb, 0, v)
+		for i := range mr {
+			a.Spread(rowAt(base, lda, i, 4*s), w[i%2])
+			addProducts(a, v, w[i%2], acc[vectors*i:])
+		}
+		a.ADDQ(bStep, pb)
+	}, func(int) {})
+	finishRows(a, t, c, a.Field(t, stripLdc), nil, mr, vectors, acc)
+	a.ADDQ(operand.Mem{Base: t, Disp: stripANext}, first)
+	a.CountDown(tiles, "tile")
+	a.Ret()
+}
+
+// byK calls step for each k of rows of A that lie apart, four of them in a loop, at whose end it goes to the next
+// label. step s of a loop reads the s-th value behind the bases; advance moves what else the n steps before have read.
+func byK(a *isa.Asm, k reg.GPVirtual, base []reg.GPVirtual, lda reg.GPVirtual, mr int, next string, step, advance func(n int)) {
+	forward := func(n int) {
+		for _, b := range base {
+			a.ADDQ(operand.U8(4*n), b)
+		}
+		advance(n)
+	}
+	const unroll = 4
+	a.SUBQ(operand.U8(unroll), k)
+	a.JL(operand.LabelRef("rest"))
+	a.Label("loop")
+	for i := range mr {
+		a.PREFETCHT0(rowAt(base, lda, i, lookAhead))
+	}
+	for s := range unroll {
+		step(s)
+	}
+	forward(unroll)
+	a.SUBQ(operand.U8(unroll), k)
+	a.JGE(operand.LabelRef("loop"))
+	a.Label("rest")
+	a.ADDQ(operand.U8(unroll), k)
+	a.JZ(operand.LabelRef(next))
+	a.Label("one")
+	step(0)
+	forward(1)
+	a.CountDown(k, "one")
+	a.Label(next)
+}
+
 // prefetchRows asks for the rows of C that a tile writes in the end.
 func prefetchRows(a *isa.Asm, c, ldc reg.GPVirtual, mr, vectors int) {
 	p := a.GP64()
@@ -96,7 +162,7 @@ func addProducts(a *isa.Asm, v []reg.VecVirtual, w reg.VecVirtual, acc []reg.Vec
 	}
 }
 
-// finishRows adds C to the sums if asked to, zeroes them where the gate is not
+// finishRows adds C to the sums if asked to, zeroes them where the gate, unless it is nil, is not
 // above zero, writes them, and leaves c and gate at the next tile.
 func finishRows(a *isa.Asm, t, c, ldc, gate reg.GPVirtual, mr, vectors int, acc []reg.VecVirtual) {
 	masks := []reg.Register{a.LaneMask(t, stripN0), a.LaneMask(t, stripN1)}[:vectors]
@@ -114,12 +180,14 @@ func finishRows(a *isa.Asm, t, c, ldc, gate reg.GPVirtual, mr, vectors int, acc 
 	a.MOVQ(c, p)
 	rows(p, a.AddLanes)
 	a.Label("gate")
-	a.TESTQ(gate, gate)
-	a.JZ(operand.LabelRef("store"))
-	zero := a.Vec()
-	a.Zero(zero)
-	rows(gate, func(m operand.Mem, mask reg.Register, v reg.VecVirtual) { a.GateLanes(m, mask, zero, v) })
-	a.Label("store")
+	if gate != nil {
+		a.TESTQ(gate, gate)
+		a.JZ(operand.LabelRef("store"))
+		zero := a.Vec()
+		a.Zero(zero)
+		rows(gate, func(m operand.Mem, mask reg.Register, v reg.VecVirtual) { a.GateLanes(m, mask, zero, v) })
+		a.Label("store")
+	}
 	a.StoreWays(masks, false, "stored", func(_ string, store func(v reg.VecVirtual, i int, m operand.Mem)) {
 		for i := range mr {
 			for j := range masks {
@@ -152,41 +220,14 @@ func across(a *isa.Asm, mr, vectors int) {
 	}
 	base := rowBases(a, first, lda, mr)
 	k, pb := a.Field(t, stripK), a.Field(t, stripB)
-	step := func(s int) {
+	byK(a, k, base, lda, mr, "transpose", func(s int) {
 		v, w := a.Vecs(vectors), a.Vecs(2)
 		loadVectors(a, pb, 4*a.Lanes*vectors*s, v)
 		for i := range mr {
 			a.Spread(rowAt(base, lda, i, 4*s), w[i%2])
 			addProducts(a, v, w[i%2], acc[vectors*i:])
 		}
-	}
-	advance := func(n int) {
-		for _, b := range base {
-			a.ADDQ(operand.U8(4*n), b)
-		}
-		a.ADDQ(operand.I32(4*a.Lanes*vectors*n), pb)
-	}
-	const unroll = 4
-	a.SUBQ(operand.U8(unroll), k)
-	a.JL(operand.LabelRef("rest"))
-	a.Label("loop")
-	for i := range mr {
-		a.PREFETCHT0(rowAt(base, lda, i, lookAhead))
-	}
-	for s := range unroll {
-		step(s)
-	}
-	advance(unroll)
-	a.SUBQ(operand.U8(unroll), k)
-	a.JGE(operand.LabelRef("loop"))
-	a.Label("rest")
-	a.ADDQ(operand.U8(unroll), k)
-	a.JZ(operand.LabelRef("transpose"))
-	a.Label("one")
-	step(0)
-	advance(1)
-	a.CountDown(k, "one")
-	a.Label("transpose")
+	}, func(n int) { a.ADDQ(operand.I32(4*a.Lanes*vectors*n), pb) })
 	storeTransposed(a, t, c, mr, vectors, acc)
 	a.ADDQ(operand.U8(4*mr), c)
 	a.ADDQ(operand.Mem{Base: t, Disp: stripANext}, first)
@@ -275,7 +316,7 @@ func writeProductChoice(path string, isas ...isa.ISA) error {
 	if len(isas) > 1 {
 		b.WriteString("\nimport \"github.com/trainctl/trainctl/core/engine/kernel\"\n")
 	}
-	for _, form := range []string{"along", "across"} {
+	for _, form := range []string{"along", "across", "apart"} {
 		name := "run" + strings.ToUpper(form[:1]) + form[1:]
 		fmt.Fprintf(&b, "\n// %s runs the kernel of that many rows and vectors at the active level.\n", name)
 		if len(isas) > 1 {
