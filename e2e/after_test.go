@@ -1,6 +1,15 @@
 package e2e
 
 import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"image"
+	"image/jpeg"
+	"image/png"
+	"math"
+	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -64,4 +73,104 @@ func TestGenerate(t *testing.T) {
 	generate(2).Prints(t, "give --prompt TEXT or --prompt-file FILE")
 	generate(2, "--prompt-file", filepath.Join(p.Dir, "none")).Prints(t, "--prompt-file:")
 	generate(2, "--prompt", "a", "--top-p", "0").Prints(t, "--top-p 0 is not above 0 and up to 1")
+}
+
+const picturesTables = `
+[dataset]
+plugin = "imagefolder"
+[dataset.options]
+root = "pictures"
+train = "train"
+val = "val"
+size = 16
+resize = 18
+[train]
+epochs = 3
+per_rank_batch = 8
+[model]
+layers = [
+  { type = "conv2d", out_channels = 4, kernel_size = 3 },
+  { type = "batchnorm2d" },
+  { type = "relu" },
+  { type = "flatten" },
+  { type = "linear", out_features = 3 },
+]
+[optimizer]
+name = "sgd"
+lr = 0.01
+`
+
+// paint writes a PNG or JPEG with noise, brighter for later classes.
+func paint(t *testing.T, path string, class int, r *rand.Rand) {
+	t.Helper()
+	img := image.NewNRGBA(image.Rect(0, 0, 20+r.IntN(10), 20+r.IntN(10)))
+	for i := range img.Pix {
+		img.Pix[i] = byte(40*class + r.IntN(140))
+		if i%4 == 3 {
+			img.Pix[i] = 255
+		}
+	}
+	f, err := os.Create(path)
+	rig.Must(t, err)
+	if filepath.Ext(path) == ".jpg" {
+		err = jpeg.Encode(f, img, nil)
+	} else {
+		err = png.Encode(f, img)
+	}
+	rig.Must(t, errors.Join(err, f.Close()))
+}
+
+// Predictions of the images of a test split are as often right as `trainctl eval` says, with its
+// transform, whatever the batch. A broken image is named, and the others go on.
+func TestPredictAsEvaluated(t *testing.T) {
+	t.Parallel()
+	p := placeWith(t, picturesTables)
+	r := rand.New(rand.NewPCG(1, 2))
+	const each = 11
+	for _, split := range []string{"train", "val"} {
+		for class, name := range []string{"ant", "bee", "cat"} {
+			dir := filepath.Join(p.Dir, "pictures", split, name)
+			rig.Must(t, os.MkdirAll(dir, 0o755))
+			for i := range each {
+				paint(t, filepath.Join(dir, fmt.Sprintf("%02d%s", i, []string{".png", ".jpg"}[i%2])), class, r)
+			}
+		}
+	}
+	trained := p.run(t, "--nproc-per-node", "1")
+	var e evaluation
+	rig.Must(t, json.Unmarshal([]byte(p.Trainctl(t, "eval", p.Config, "--checkpoint", trained.dir, "--json").Expect(t, 0).Stdout), &e))
+	val := filepath.Join(p.Dir, "pictures", "val")
+	predict := func(code int, args ...string) rig.Result {
+		return p.Trainctl(t, append([]string{"predict", p.Config, val, "--checkpoint", trained.dir}, args...)...).Expect(t, code)
+	}
+	first := predict(0, "--json", "--top-k", "2", "--batch", "7")
+	if one := predict(0, "--json", "--top-k", "2", "--batch", "1"); one.Stdout != first.Stdout {
+		t.Errorf("batches of 7 give\n%s\nand of 1\n%s", first.Stdout, one.Stdout)
+	}
+	right := 0
+	for line := range strings.Lines(first.Stdout) {
+		var got struct {
+			Path string
+			Top  []struct {
+				Name        string
+				Probability float64
+			}
+		}
+		rig.Must(t, json.Unmarshal([]byte(line), &got))
+		if len(got.Top) != 2 || got.Top[0].Probability < got.Top[1].Probability {
+			t.Errorf("%s", line)
+		}
+		if filepath.Base(filepath.Dir(got.Path)) == got.Top[0].Name {
+			right++
+		}
+	}
+	if accuracy := float64(right) / (3 * each); math.Abs(accuracy-e.Accuracy) > 1e-9 || e.Samples != 3*each {
+		t.Errorf("%v of %d are right, evaluation says %v of %d", accuracy, 3*each, e.Accuracy, e.Samples)
+	}
+	rig.Must(t, os.WriteFile(filepath.Join(val, "bee", "05.jpg"), []byte("\xff\xd8\xff broken"), 0o644))
+	broken := predict(1)
+	broken.Prints(t, filepath.Join(val, "bee", "05.jpg")+": ", "1 of 33 files cannot be used")
+	if lines := strings.Count(broken.Stdout, "\n"); lines != 3*each-1 {
+		t.Errorf("%d predictions, want %d", lines, 3*each-1)
+	}
 }

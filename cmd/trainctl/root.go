@@ -63,7 +63,7 @@ model, data, batch, communication. Flags and --set override single keys.`,
 		return cli.UsageOf(cmd, "%v", err)
 	})
 	root.AddCommand(
-		runCommand(p), workerCommand(p), planCommand(p), evalCommand(p), inference.Generate(p), configCommand(p), dataCommand(p),
+		runCommand(p), workerCommand(p), planCommand(p), evalCommand(p), inference.Generate(p), inference.Predict(p), configCommand(p), dataCommand(p),
 		ckpt.Command(), plugins.Command(p), bench.Command(p), doctorCommand(p), envCommand(), logsCommand(), secretCommand(), versionCommand(),
 	)
 	return root

@@ -47,6 +47,16 @@ type DatasetClasses interface {
 	TrainClasses() []int32
 }
 
+// DatasetReader is a data set that reads files which it was not opened with, as inputs of its test
+// split: with its transform, and without labels. `trainctl predict` calls it within its own process.
+type DatasetReader interface {
+	// Extensions are those of the files that Read knows, such as ".png".
+	Extensions() []string
+
+	// Read returns the inputs of a file's samples, at least one, each of Spec.Input.Bytes() bytes.
+	Read(options Options, path string) ([]byte, error)
+}
+
 // DatasetRequest is the argument of Open.
 type DatasetRequest struct {
 	Options   Options

@@ -22,10 +22,11 @@ const (
 
 // Dataset is one open data set. The zero value is not usable; see [New].
 type Dataset struct {
-	fs     afero.Fs
-	corpus *corpus // nil while it is not open
-	splits [2]windows
-	row    []int32 // the tokens of one sample and its last target
+	fs      afero.Fs
+	corpus  *corpus // nil while it is not open
+	reading *corpus // whose tokenizer Read uses; nil before the first call
+	splits  [2]windows
+	row     []int32 // the tokens of one sample and its last target
 }
 
 // New returns a data set of the files in fs.
@@ -193,13 +194,14 @@ func (d *Dataset) Fill(ctx context.Context, b *sdk.Batch) error {
 }
 
 // Close unmaps the files. It may be called more than once.
-func (d *Dataset) Close() error {
-	c := d.corpus
-	d.corpus = nil
-	if c == nil {
-		return nil
+func (d *Dataset) Close() (err error) {
+	for _, c := range []**corpus{&d.corpus, &d.reading} {
+		if *c != nil {
+			err = errors.Join(err, (*c).close())
+		}
+		*c = nil
 	}
-	return c.close()
+	return err
 }
 
 var (
