@@ -20,14 +20,8 @@ func TestBackendIsReplaced(t *testing.T) {
 	p := newPlace(t)
 	args := append([]string{"run", p.Config}, rig.Steps3200("backend.restarts=4")...)
 	p.Trainctl(t, args...).Expect(t, 0)
-	r := p.Start(t, args...)
-	p.WaitForSteps(t, r, 2, 5)
-	for i, sig := range []syscall.Signal{syscall.SIGKILL, syscall.SIGKILL, syscall.SIGSTOP} {
-		old := p.PluginOf(t, "backend", i%2)
-		rig.Signal(t, old.PID, sig)
-		rig.Eventually(t, "a new group", func() bool { return len(rig.EventsOf[*event.BackendRestarted](t, p.RunDir(2))) > i })
-	}
-	r.Wait(t).Expect(t, 0).Prints(t, "backend restarted, generation 2, step ", "backend restarted, generation 4, step ",
+	p.Trainctl(t, append(args, faults("step 400: kill backend of rank 0", "step 1100: kill backend of rank 1", "step 1900: hang backend of rank 0")...)...).
+		Expect(t, 0).Prints(t, "backend restarted, generation 2, step ", "backend restarted, generation 4, step ",
 		`rank 0, backend plugin "tcp" (pid `, "the process ended: signal: killed", "the process gives no sign of life")
 	a, b := p.Summary(t, 1), p.Summary(t, 2)
 	if a.Comm.BackendRestarts != 0 || b.Comm.BackendRestarts != 3 || b.Restarts != 0 || a.Steps != b.Steps || b.Status != "ok" {
@@ -40,12 +34,9 @@ func TestBackendIsReplaced(t *testing.T) {
 func TestBackendIsReplacedOnce(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	r := p.StartEndless(t, "backend.restarts=1")
-	rig.Signal(t, p.PluginOf(t, "backend", 1).PID, syscall.SIGKILL)
-	rig.Eventually(t, "a new group", func() bool { return len(rig.EventsOf[*event.BackendRestarted](t, p.RunDir(1))) == 1 })
-	r.Began = time.Now()
-	rig.Signal(t, p.PluginOf(t, "backend", 0).PID, syscall.SIGKILL)
-	r.Wait(t).Expect(t, 5).Within(t, 5*time.Second).OneFailureBlock(t).
+	args := append([]string{"run", p.Config}, rig.Endless("backend.restarts=1")...)
+	p.Trainctl(t, append(args, faults("step 50: kill backend of rank 1", "step 90: kill backend of rank 0")...)...).
+		Expect(t, 5).OneFailureBlock(t).
 		Prints(t, "rank      : 0", "backend.restarts = 1 are used up", `backend plugin "tcp"`, "the process ended: signal: killed")
 }
 
@@ -84,17 +75,8 @@ func TestOtherPluginsAreReplaced(t *testing.T) {
 			p.AddFaultyPlugin(t)
 			args := append([]string{"run", p.Config}, rig.Steps3200(append(plugins, "dataset.restarts=2", `dataset.timeout="4s"`)...)...)
 			p.Trainctl(t, args...).Expect(t, 0)
-			r := p.Start(t, args...)
-			p.WaitForSteps(t, r, 2, 5)
-			for i, f := range []struct {
-				kind string
-				rank int
-				sig  syscall.Signal
-			}{{"dataset", 1, syscall.SIGKILL}, {"precision", 0, syscall.SIGKILL}, {"dataset", 0, syscall.SIGSTOP}, {"precision", 1, syscall.SIGSTOP}} {
-				rig.Signal(t, p.PluginOf(t, f.kind, f.rank).PID, f.sig)
-				rig.Eventually(t, "another plugin", func() bool { return strings.Count(r.Stdout.String()+r.Stderr.String(), " restarted after ") == i+1 })
-			}
-			r.Wait(t).Expect(t, 0).Prints(t, `of rank 1 restarted after `, `of rank 0 restarted after `, "the process ended: signal: killed", "the process gives no sign of life")
+			p.Trainctl(t, append(args, faults("step 500: kill dataset of rank 1", "step 900: kill precision of rank 0", "step 1300: hang dataset of rank 0", "step 2200: hang precision of rank 1")...)...).
+				Expect(t, 0).Prints(t, `of rank 1 restarted after `, `of rank 0 restarted after `, "the process ended: signal: killed", "the process gives no sign of life")
 			a, b := p.Summary(t, 1), p.Summary(t, 2)
 			if b.PluginRestarts["dataset"] != 2 || b.PluginRestarts["precision"] != 2 || len(a.PluginRestarts) != 0 || b.Restarts != 0 {
 				t.Errorf("restarts %v and %v", a.PluginRestarts, b.PluginRestarts)
@@ -129,4 +111,33 @@ func TestDatasetRestartsAreUsedUp(t *testing.T) {
 	p.AddFaultyPlugin(t)
 	r := p.Start(t, append(append([]string{"run", p.Config}, p.FaultArgs("dataset", "panic")...), rig.Set("dataset.restarts=3")...)...)
 	r.Wait(t).Expect(t, 5).OneFailureBlock(t).Prints(t, "rank      : 1", "dataset.restarts = 3 are used up", "this plugin panics on purpose", `dataset plugin "./faulty" of rank 1 restarted after `)
+}
+
+// faults are the arguments that make faults.
+func faults(at ...string) []string {
+	return append(rig.Set(fmt.Sprintf(`faults.at=["%s"]`, strings.Join(at, `", "`))), "--allow-faults")
+}
+
+// A run makes no fault unless it is told to, and then it makes them where the
+// configuration says: ranks that are killed restart, a damaged checkpoint is passed over, a
+// full disk is waited out, and a silent node and a slow rank only cost time.
+func TestFaultsOnPurpose(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	args := append(rig.Steps800(), "--max-restarts", "1")
+	p.Trainctl(t, args...).Expect(t, 0)
+	all := faults("step 50: kill rank 1")
+	p.Trainctl(t, append(args, all[:2]...)...).Expect(t, 2).Prints(t, "faults.at", "this configuration makes faults on purpose", "--allow-faults")
+	p.Trainctl(t, append(args, faults("step 50: kill rank 7")...)...).Expect(t, 2).Prints(t, `"step 50: kill rank 7": there is no such rank or node`)
+	p.Trainctl(t, append(args, faults("step 300: damage checkpoint", "step 301: kill rank 1")...)...).Expect(t, 0).Prints(t, "fault on purpose: step 301: kill rank 1")
+	p.Trainctl(t, append(args, faults("step 100: delay rank 1 by 300ms", "step 200: silence node 0 for 500ms")...)...).Expect(t, 0).Prints(t, "fault on purpose: step 100", "fault on purpose: step 200")
+	full := p.Trainctl(t, append(args, faults("step 100: fill disk")...)...).Expect(t, 0)
+	full.Prints(t, "no space left on device")
+	whole := p.Summary(t, 1)
+	for n := 3; n <= 5; n++ {
+		rig.SameParams(t, whole, p.Summary(t, n))
+	}
+	if s := p.Summary(t, 3); s.Restarts != 1 {
+		t.Errorf("%d restarts", s.Restarts)
+	}
 }

@@ -48,6 +48,7 @@ func trainingCommand(cmd *cobra.Command, p *cli.Program, train func(context.Cont
 	cmd.Args = cli.Exactly("CONFIG")
 	f := cmd.Flags()
 	f.StringVar(&o.Resume, "resume", "", "resume from the newest checkpoint of this run's name (auto), or from the checkpoint or run at `PATH`")
+	faults := f.Bool("allow-faults", false, "make the faults that the table [faults] lists")
 	f.StringVar(&d.events, "events", "", "write events as `json` lines to standard output")
 	f.StringVar(&d.progress, "progress", "auto", "show progress as `KIND`: auto, plain or none")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -57,6 +58,11 @@ func trainingCommand(cmd *cobra.Command, p *cli.Program, train func(context.Cont
 		var err error
 		if o.Config, err = p.Load(cmd, &flags, args[0]); err != nil {
 			return err
+		}
+		if !*faults {
+			if err := o.Config.RefuseFaults(); err != nil {
+				return err
+			}
 		}
 		cli.Warn(cmd, o.Config)
 		return train(cmd.Context(), p.Options(o), d)

@@ -24,7 +24,7 @@ func modules(o Options) fx.Option {
 	return fx.Options(
 		fx.Supply(o),
 		fx.Module("config", fx.Supply(o.Config)),
-		fx.Module("fs", fx.Provide(checkpoint.OsFS)),
+		fx.Module("fs", fx.Provide(openFS)),
 		fx.Module("rank", fx.Provide(World, jobSecret, startJoin, startAgreement)),
 		fx.Module("event", fx.Provide(openEvents)),
 		fx.Module("host", fx.Provide(NewHost)),

@@ -280,6 +280,9 @@ func (j *job) runID() string {
 // own checkpoints, if it has any.
 func (j *job) command(w rank.World) launch.Command {
 	args := []string{"worker", cmp.Or(j.config, j.dir.Config())}
+	if len(j.Config.Faults.At) > 0 {
+		args = append(args, "--allow-faults")
+	}
 	from := j.resume
 	if w.RestartCount > 0 {
 		if checkpoint.AnyGood(j.fs, j.dir.Checkpoints()) {

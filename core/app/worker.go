@@ -28,6 +28,7 @@ import (
 	"github.com/trainctl/trainctl/core/train"
 	"github.com/trainctl/trainctl/core/train/checkpoint"
 	"github.com/trainctl/trainctl/core/train/ddp"
+	"github.com/trainctl/trainctl/core/train/fault"
 	"github.com/trainctl/trainctl/core/train/outline"
 )
 
@@ -159,6 +160,7 @@ type runnerParts struct {
 	Options   Options
 	Config    *config.Config
 	FS        checkpoint.FS
+	Disk      *fault.Disk
 	World     rank.World
 	Secret    secret.Secret
 	Store     joined
@@ -300,6 +302,9 @@ func (r *runner) run(ctx context.Context) error {
 	d, err := r.deps(setup)
 	if err != nil {
 		return r.refuse(train.Late(setup, err))
+	}
+	if err := r.injectFaults(&d); err != nil {
+		return r.refuse(err)
 	}
 	if d.World.Rank == 0 && !d.Joins {
 		d.Plugins = sync.OnceValue(func() []event.PluginStarted { return r.record(d) })

@@ -26,6 +26,7 @@ func (c *Config) check() {
 	r.problems("ddp", c.DDP.Problems())
 	r.problems("checkpoint", c.Checkpoint.Problems())
 	r.problems("metrics", c.Metrics.Problems())
+	r.problems("faults", c.Faults.Problems())
 	c.checkRun()
 	c.checkDataset()
 	c.checkSums()
@@ -39,6 +40,16 @@ func (c *Config) check() {
 	def := Default(c.Optimizer.Name)
 	c.unused("optimizer", c.Optimizer.Name, c.Optimizer, def.Optimizer, c.Optimizer.Uses())
 	c.unused("lr_scheduler", c.Scheduler.Name, c.Scheduler, def.Scheduler, c.Scheduler.Uses())
+}
+
+// RefuseFaults returns an error if the configuration makes faults on purpose: nobody
+// should run such a file by mistake.
+func (c *Config) RefuseFaults() error {
+	if len(c.Faults.At) == 0 {
+		return nil
+	}
+	c.report.errorf("faults.at", atKey, "remove the table [faults], or add --allow-faults to see whether the run survives them", "this configuration makes faults on purpose")
+	return &Error{Diagnostics: c.report.sorted()}
 }
 
 // missing reports a required key as missing, unless it already has an error.

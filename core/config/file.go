@@ -11,6 +11,7 @@ import (
 	"github.com/trainctl/trainctl/core/train/checkpoint"
 	"github.com/trainctl/trainctl/core/train/data"
 	"github.com/trainctl/trainctl/core/train/ddp"
+	"github.com/trainctl/trainctl/core/train/fault"
 	"github.com/trainctl/trainctl/core/train/outline"
 )
 
@@ -30,6 +31,7 @@ type File struct {
 	DDP        ddp.Config           `toml:"ddp"`
 	Checkpoint checkpoint.Config    `toml:"checkpoint"`
 	Metrics    event.Config         `toml:"metrics"`
+	Faults     fault.Config         `toml:"faults"`
 }
 
 // Default returns the configuration of an empty file. As in PyTorch, some defaults

@@ -17,6 +17,11 @@ import (
 // rank was asked to end the run.
 func (t *Trainer) step(ctx context.Context, in passes.Inputs, begin time.Time) (stop bool, err error) {
 	t.trace.Step(t.pos.Step + 1)
+	if t.BeforeStep != nil {
+		if err := t.BeforeStep(t.pos.Step + 1); err != nil {
+			return false, err
+		}
+	}
 	t.join.begin(in, t.reducer)
 	m, in, err := t.forwardBackward(ctx, in)
 	if err != nil {

@@ -68,6 +68,8 @@ type Deps struct {
 	// what rank 0 writes, if all ranks before it are lost.
 	Joins bool
 	Lead  func() (*checkpoint.Store, func() []event.PluginStarted, error)
+	// BeforeStep is called before every step, from 1 on, to make faults; nil: there are none.
+	BeforeStep func(step int) error
 	// PeakRSS measures this rank with its plugins; nil means unknown.
 	PeakRSS func() int64
 }

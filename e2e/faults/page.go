@@ -10,6 +10,30 @@ import (
 	"strings"
 )
 
+// onPurpose is the section of docs/faults.md about the table [faults].
+var onPurpose = strings.ReplaceAll(`## Faults on purpose
+
+A configuration can make faults itself, so that users see whether their job survives them. Each happens before a given step, so a run that is repeated
+has the same ones; after a restart of the ranks there are none. 'run' and 'worker' refuse such a configuration unless '--allow-faults' is given.
+
+| fault | what happens |
+|---|---|
+| 'kill rank 3' | SIGKILL to the process of rank 3 |
+| 'kill dataset of rank 3' | SIGKILL to that plugin; also 'backend' and 'precision' |
+| 'hang backend of rank 1' | SIGSTOP to that plugin, for ever; also 'dataset' and 'precision' |
+| 'delay rank 2 by 200ms' | the rank sleeps, and the others wait for it |
+| 'silence node 1 for 5s' | the backend plugins of the node are stopped and continue afterwards, so that nothing is sent or read. A plugin that is silent for longer than its heartbeat allows, 10 s or half of 'backend.timeout', is killed as one that hangs |
+| 'damage checkpoint' | a byte in the middle of the largest file of the newest checkpoint is inverted |
+| 'fill disk', 'fill disk for 10 steps' | nothing can be written to checkpoints: the disk has no space left |
+
+'''toml
+[faults]
+at = ["step 50: kill dataset of rank 1", "step 80: hang backend of rank 0"]
+'''
+
+## The matrix
+`, "'", "`")
+
 // faultPage is docs/faults.md around its table.
 const faultPage = `# Faults
 
@@ -27,6 +51,7 @@ and after each one no process, mount, network namespace, cgroup, shared memory o
 the reason, where the machine lacks something, such as the rights of root for network namespaces. "What happened" is what was seen in that run; seconds are
 the whole case with all its runs, not the time until the fault was noticed. The cases are in ` + "`e2e/faults/cases_*.go`" + `.
 
+%s
 %s, %s, trainctl %s: **%s**.
 
 | # | fault | promise | what happened | s | outcome |
@@ -35,7 +60,7 @@ the whole case with all its runs, not the time until the fault was noticed. The 
 
 func (r *faultReport) markdown() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, faultPage, len(r.Outcomes), r.Date.Format("2 January 2006"), r.Machine, r.Version, r.total())
+	fmt.Fprintf(&b, faultPage, len(r.Outcomes), onPurpose, r.Date.Format("2 January 2006"), r.Machine, r.Version, r.total())
 	for _, o := range r.Outcomes {
 		text := o.Happened
 		if o.Reason != "" {
