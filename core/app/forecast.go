@@ -59,7 +59,7 @@ func (f *forecaster) plan(ctx context.Context) (err error) {
 
 func (f *forecaster) outlineOf() (err error) {
 	c := f.cfg
-	f.settings = outline.Settings{Optimizer: c.Optimizer, Run: c.Run, Train: c.Train, Sampler: c.Sampler, Model: c.Model, DDP: c.DDP, Recompute: recomputes(f.machine.Device)}
+	f.settings = outline.Settings{Optimizer: c.Optimizer, Run: c.Run, Train: c.Train, Sampler: c.Sampler, Model: c.Model, DDP: c.DDP, Plans: plansFor(f.machine.Device)}
 	f.outline, err = outline.New(f.settings, f.spec, &f.policy, f.world, 0)
 	return err
 }
@@ -230,6 +230,9 @@ func (f *forecaster) report() (*forecast.Report, error) {
 		Optimizer: c.Optimizer.String(), Schedule: c.Scheduler.String(),
 		Precision: f.policy.Properties, Plugins: f.plugins, Warnings: f.warnings,
 	}
+	if o.Plan.KeptFloat32 {
+		r.Precision = append(r.Precision, [2]string{"computed in", "float32: this processor has no products of bfloat16, and its caches hold the activations"})
+	}
 	if o.LastBatch != o.Batch {
 		r.Steps.LastBatch = o.LastBatch
 	}
@@ -321,6 +324,7 @@ func (f *forecaster) memory(r *forecast.Report) {
 		Parameters: int64(m.Params), Gradients: int64(m.Grads + copies), Buffers: int64(m.Buffers),
 		Activations: int64(m.Activations), Workspace: int64(m.Workspace), Kept: int64(m.Kept), Again: int64(m.Again),
 		Optimizer: f.optimizerBytes(),
+		AgainOff:  againOff(f.machine.Device),
 		Batches:   int64(max(1, f.cfg.Sampler.Prefetch)+1) * int64(f.outline.Rows()) * int64(f.spec.Input.Bytes()+f.spec.Target.Bytes()),
 	}
 }

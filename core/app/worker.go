@@ -18,6 +18,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/config"
+	"github.com/trainctl/trainctl/core/engine/cpu"
 	"github.com/trainctl/trainctl/core/engine/plan"
 	"github.com/trainctl/trainctl/core/job/launch"
 	"github.com/trainctl/trainctl/core/job/rank"
@@ -264,7 +265,7 @@ func settings(c *config.Config, d train.Deps) (outline.Settings, error) {
 		Run: c.Run, Train: c.Train, Sampler: c.Sampler, Model: c.Model, Optimizer: c.Optimizer, Schedule: c.Scheduler,
 		DDP: c.DDP, Checkpoint: c.Checkpoint, Timeline: c.Metrics.Timeline,
 		Dataset: c.Dataset.Plugin, Backend: d.Backend.Info().Name, BackendTimeout: c.Backend.Timeout, BackendInit: c.Backend.InitTimeout,
-		BackendRestarts: c.Backend.Restarts, Recompute: recomputes(d.Device.Name()),
+		BackendRestarts: c.Backend.Restarts, Plans: plansFor(d.Device.Name()),
 		Text: string(c.Resolved()), Common: c.Common(),
 	}
 	var all usererr.List
@@ -281,9 +282,23 @@ func settings(c *config.Config, d train.Deps) (outline.Settings, error) {
 	return s, all.Err()
 }
 
-// recomputes reports whether plans for a device make cheap activations again in backward. On
-// processors the time is that of reading them from memory; on GPUs it has not been measured.
-func recomputes(device string) bool { return device != "cuda" }
+// plansFor is what suits plans to a device. On processors, making cheap activations again takes
+// the time of reading them from memory.
+func plansFor(device string) outline.Plans {
+	p := outline.Plans{Recompute: againOff(device) == ""}
+	if device != "cuda" {
+		p.BF16From = cpu.BF16From()
+	}
+	return p
+}
+
+// againOff is why plans for a device make no activations again, for people.
+func againOff(device string) string {
+	if device == "cuda" {
+		return `which has not been measured on GPUs; train.recompute = "blocks" saves memory`
+	}
+	return ""
+}
 
 // rootCause removes fx's description of constructors from an error.
 func rootCause(err error) error { return dig.RootCause(err) }

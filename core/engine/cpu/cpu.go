@@ -6,6 +6,7 @@ import (
 	"github.com/trainctl/trainctl/core/engine/cpu/bind"
 	_ "github.com/trainctl/trainctl/core/engine/cpu/ops" // registers what the processor runs
 	"github.com/trainctl/trainctl/core/engine/graph"
+	"github.com/trainctl/trainctl/core/engine/kernel"
 	"github.com/trainctl/trainctl/core/engine/plan"
 	"github.com/trainctl/trainctl/core/tensor"
 )
@@ -25,6 +26,19 @@ func New() *Device { return &Device{} }
 // NewParallel returns a device that shares the large steps among that many
 // threads. Results depend on the number, and on nothing else.
 func NewParallel(threads int) *Device { return &Device{workers: bind.NewWorkerPool(threads)} }
+
+// BF16From is from how many bytes of activations on bfloat16 pays: 0, which is always, where there
+// are products of it. Elsewhere it saves memory bandwidth alone, and what the last level of a
+// processor's caches keeps is faster without widening and rounding.
+func BF16From() int {
+	if kernel.HasBF16Products() {
+		return 0
+	}
+	return lastLevelCache
+}
+
+// lastLevelCache is that of a common server in bytes.
+const lastLevelCache = 32 << 20
 
 // Operations lists the steps that the processor runs, sorted.
 func Operations() []graph.Op { return bind.Operations() }

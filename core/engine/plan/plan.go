@@ -39,6 +39,10 @@ type Options struct {
 	// run, those from Args.Position on. Behind the output the State has what the layers keep
 	// of earlier positions.
 	Positions int
+
+	// BF16From keeps in float32 what Policy would lower to bfloat16 if all activations are then
+	// fewer bytes than this: for a device that computes in float32 anyway, and whose caches hold them.
+	BF16From int
 }
 
 // Plan is a compiled graph. It is read-only; programs are bound from it.
@@ -46,6 +50,8 @@ type Plan struct {
 	Batch int
 	Train bool
 	DType tensor.DType // of the kernels that compute wide: F32 or F64
+
+	KeptFloat32 bool // because of [Options.BF16From]
 
 	graph      *graph.Graph // nil for a plan of Parts
 	branches   []graph.Branch
@@ -76,6 +82,29 @@ func Compile(g *graph.Graph, opt Options) (*Plan, error) {
 	if err := order(g, opt.Train); err != nil {
 		return nil, err
 	}
+	if p, err := keepFloat32(g, opt); p != nil || err != nil {
+		return p, err
+	}
+	return lowered(g, opt)
+}
+
+// keepFloat32 is the plan without bfloat16, nil where [Options.BF16From] does not keep it.
+func keepFloat32(g *graph.Graph, opt Options) (*Plan, error) {
+	if opt.BF16From == 0 || opt.Policy == nil || opt.Policy.Lower != tensor.BF16 || opt.Policy.Params.Half() {
+		return nil, nil
+	}
+	policy := *opt.Policy
+	policy.Lower, opt.Policy = tensor.Invalid, &policy
+	p, err := lowered(g, opt)
+	if err != nil || p.ArenaBytes() >= opt.BF16From {
+		return nil, err
+	}
+	p.KeptFloat32 = true
+	return p, nil
+}
+
+// lowered is the plan as the policy says.
+func lowered(g *graph.Graph, opt Options) (*Plan, error) {
 	switch {
 	case !opt.Train:
 	case opt.RecomputeBlocks:

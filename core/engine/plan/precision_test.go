@@ -74,6 +74,36 @@ func TestAutocastSteps(t *testing.T) {
 	}
 }
 
+// A device whose caches hold the activations in float32 keeps what autocast would lower to bfloat16 there. Larger plans,
+// float16, which shows overflows, and models of bfloat16 are as the policy says.
+func TestKeptFloat32(t *testing.T) {
+	g := build(t, nn.Config{Name: "mlp", Hidden: []int{8}}, digits, class)
+	compile := func(policy *contract.Policy, from int) *plan.Plan {
+		return must(plan.Compile(g, plan.Options{Batch: 2, Train: true, Fuse: true, Policy: policy, BF16From: from}))
+	}
+	arena := must(plan.Compile(g, plan.Options{Batch: 2, Train: true, Fuse: true})).ArenaBytes()
+	for _, c := range []struct {
+		policy *contract.Policy
+		from   int
+		kept   bool
+	}{
+		{autocast(tensor.BF16), 0, false},
+		{autocast(tensor.BF16), arena, false},
+		{autocast(tensor.BF16), arena + 1, true},
+		{autocast(tensor.F16), arena + 1, false},
+		{&contract.Policy{Name: "O2", Params: tensor.BF16, BatchNormF32: true}, arena + 1, false},
+	} {
+		p := compile(c.policy, c.from)
+		half := slices.ContainsFunc(types(p), func(line string) bool { return strings.Contains(line, "f16") })
+		if p.KeptFloat32 != c.kept || half == c.kept {
+			t.Errorf("%s to %v from %d bytes: kept is %v, half types are there: %v", c.policy.Name, c.policy.Lower, c.from, p.KeptFloat32, half)
+		}
+	}
+	if line := types(compile(autocast(tensor.BF16), arena+1))[0]; line != "linear+relu fc1 f32,f32,f32->f32" {
+		t.Errorf("the first step kept in float32 is %q", line)
+	}
+}
+
 // In O2 the model is half except its batch norms; in O3 all of it is.
 func TestHalfModelTypes(t *testing.T) {
 	for _, c := range []struct {

@@ -125,6 +125,9 @@ type Memory struct {
 
 	Kept  int64 `json:"activations_kept,omitempty"`       // of the activations: from forward to backward
 	Again int64 `json:"activations_made_again,omitempty"` // by backward, instead of keeping them
+
+	// AgainOff is why plans for the device make nothing again unless asked to; empty where they do.
+	AgainOff string `json:"activations_made_again_off,omitempty"`
 }
 
 // Total adds up all kinds.

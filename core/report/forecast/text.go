@@ -119,6 +119,9 @@ func (r *Report) memory(p *printer) {
 		}
 	}
 	t.flush()
+	if m.AgainOff != "" && m.Again == 0 {
+		p.line("\nnote: backward makes no activations again, %s", m.AgainOff)
+	}
 }
 
 func ranks(w World) string {

@@ -37,12 +37,18 @@ type Settings struct {
 	BackendRestarts int
 	PrecisionOpts   sdk.Options
 
-	Recompute bool // plans make cheap activations again in backward
+	Plans Plans
 
 	Timeline bool // record what this rank does when
 
 	Text   string   // resolved configuration as TOML, kept in checkpoints
 	Common []string // its settings that all ranks share, as "key = value": they compare them
+}
+
+// Plans is what suits plans to a device.
+type Plans struct {
+	Recompute bool // they make cheap activations again in backward
+	BF16From  int  // bytes of activations from which they lower to bfloat16; see [plan.Options]
 }
 
 // Compile makes the plan of one batch shape. What the plan refuses is for the
@@ -53,8 +59,8 @@ func (c Settings) Compile(g *graph.Graph, policy *sdk.Policy, rows int, training
 		return nil, err
 	}
 	p, err := plan.Compile(g, plan.Options{
-		Batch: rows, Train: training, DType: d, Policy: policy, Fuse: c.Run.Fuse, Recompute: c.Recompute && c.Run.Fuse, RecomputeBlocks: c.Train.Recompute == "blocks",
-		SyncBatchNorm: c.DDP.SyncBatchNorm && world > 1,
+		Batch: rows, Train: training, DType: d, Policy: policy, Fuse: c.Run.Fuse, Recompute: c.Plans.Recompute && c.Run.Fuse, RecomputeBlocks: c.Train.Recompute == "blocks",
+		SyncBatchNorm: c.DDP.SyncBatchNorm && world > 1, BF16From: c.Plans.BF16From,
 	})
 	if err != nil {
 		return nil, usererr.List{{Detail: fmt.Sprintf("planning batches of %d: %v", rows, err)}}.Err()
