@@ -17,7 +17,7 @@ const module = "github.com/trainctl/trainctl/"
 // layers from the bottom up. A package imports packages of lower layers, and
 // of its own where that is listed in beside.
 var layers = [][]string{
-	{"core/base/system"},
+	{"core/base/system", "core/base/race"},
 	{"core/base/usererr", "core/base/crash", "core/tensor", "core/base/rng", "core/base/shm", "core/base/tempdir", "core/base/keepalive", "core/base/lossy", "core/base/cgroup", "core/base/appendfile", "core/base/bytesize", "core/base/durable", "core/base/jsonvalue", "core/base/testjson", "core/base/golden", "core/base/fulldisk", "core/base/loopback", "core/report/timeline", "core/engine/cuda/dl"},
 	{"core/base/tokenizer", "core/engine/cuda/driver", "core/contract", "core/engine/graph", "core/engine/kernel", "core/report/event", "core/job/secret", "core/base/hostnet", "core/train/checkpoint/safetensors"},
 	{"core/engine/kernel/elementwise", "core/engine/kernel/convert", "core/engine/kernel/image", "core/engine/kernel/random", "core/engine/kernel/move", "core/engine/kernel/peak", "core/engine/kernel/kerneltest"},
@@ -26,6 +26,7 @@ var layers = [][]string{
 	{"core/engine/kernel/conv/cost", "core/engine/kernel/conv/geometry"},
 	{"core/engine/kernel/conv/direct", "core/engine/kernel/conv/im2col", "core/engine/kernel/conv/planes", "core/engine/kernel/conv/product", "core/engine/kernel/conv/winograd"},
 	{"core/engine/kernel/attention", "core/engine/kernel/conv", "core/engine/kernel/norm"},
+	{"core/engine/kernel/layernorm"},
 	{"core/job/rank", "core/contract/contracttest", "core/engine/op", "core/engine/cuda/gpu", "core/engine/cuda/kernels", "core/engine/cuda/cudatest"},
 	{"core/sdk", "core/sdk/pb", "core/train/checkpoint", "core/engine/op/activation", "core/engine/cuda/fakegpu"},
 	{"core/engine/plan", "core/plugin/flight", "core/plugin/output"},
@@ -44,6 +45,7 @@ var layers = [][]string{
 	{"core/train", "core/bench", "core/infer", "core/engine/devicetest/activation"},
 	{"core/engine/devicetest"},
 	{"core/config"},
+	{"core/app/sinks"},
 	{"core/app"},
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/afero"
 	"go.uber.org/fx"
 
+	"github.com/trainctl/trainctl/core/app/sinks"
 	"github.com/trainctl/trainctl/core/config"
 	"github.com/trainctl/trainctl/core/job/launch"
 	"github.com/trainctl/trainctl/core/job/rank"
@@ -29,10 +30,10 @@ type externalRank struct {
 	o       Options
 	world   rank.World // zero where the environment does not make sense
 	fs      checkpoint.FS
-	log     *rankLog
-	account *account // of rank 0
-	stalls  *stalls  // of rank 0, once it has a run directory
-	stop    func()   // ends stalls
+	log     *sinks.RankLog
+	account *sinks.Account // of rank 0
+	stalls  *stalls        // of rank 0, once it has a run directory
+	stop    func()         // ends stalls
 
 	mu    sync.Mutex
 	dir   event.RunDir     // zero until it is agreed on
@@ -40,7 +41,7 @@ type externalRank struct {
 }
 
 func newExternalRank(o Options) (*externalRank, error) {
-	e := &externalRank{o: o, fs: checkpoint.OsFS(), log: &rankLog{}, account: &account{began: o.Started}, stop: func() {}}
+	e := &externalRank{o: o, fs: checkpoint.OsFS(), log: &sinks.RankLog{}, account: &sinks.Account{Began: o.Started}, stop: func() {}}
 	w, err := World()
 	if err != nil {
 		return e, nil // the code that needs the world reports the error
@@ -74,7 +75,7 @@ func (e *externalRank) useRunDir(bus *event.Bus, dir event.RunDir) {
 	warn := func(err error) {
 		go bus.Emit(&event.Warning{Source: "log", Message: fmt.Sprintf("rank %d's log cannot be written for now: %v", e.world.Rank, err)})
 	}
-	if err := e.log.open(e.fs, dir, e.world.Rank, warn); err != nil {
+	if err := e.log.Open(e.fs, dir, e.world.Rank, warn); err != nil {
 		bus.Emit(&event.Warning{Source: "log", Message: fmt.Sprintf("rank %d writes no log: %v", e.world.Rank, err)})
 	}
 }
@@ -129,14 +130,14 @@ func (e *externalRank) join(inv event.Invitation, bus *event.Bus) (event.RunDir,
 // ended reports the end of the rank, and returns the error with what to continue from.
 func (e *externalRank) ended(err error) error {
 	e.stop()
-	defer e.log.close()
+	defer e.log.End()
 	if err == nil {
 		return e.reportSuccess()
 	}
 	if code := e.o.ExitCode(err); code == launch.ExitPreempted || code == launch.ExitTerminated {
-		e.log.say(err.Error())
+		e.log.Say(err.Error())
 	} else {
-		e.log.say("error: " + err.Error())
+		e.log.Say("error: " + err.Error())
 		writeTorchrunError(err)
 	}
 	if e.world.Rank != 0 || e.dir.Path == "" {
@@ -144,9 +145,9 @@ func (e *externalRank) ended(err error) error {
 	}
 	o := e.outcome(err)
 	if o.resume != "" {
-		e.log.say(o.resume)
+		e.log.Say(o.resume)
 	}
-	werr := writeEnd(e.fs, e.dir, e.o.Config.Metrics.JSONL, e.account.close(o.status, e.world.RestartCount), o)
+	werr := writeEnd(e.fs, e.dir, e.o.Config.Metrics.JSONL, e.account.SummaryOf(o.status, e.world.RestartCount), o)
 	if o.resume != "" && o.failed != nil {
 		err = fmt.Errorf("%w\n%s", err, o.resume)
 	}
@@ -181,7 +182,7 @@ func (e *externalRank) reportSuccess() error {
 		return nil
 	}
 	text := successText(e.rank0)
-	e.log.say(text)
+	e.log.Say(text)
 	_, err := fmt.Fprintln(e.o.Log, text)
 	return err
 }

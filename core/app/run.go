@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/afero"
 
+	"github.com/trainctl/trainctl/core/app/sinks"
 	"github.com/trainctl/trainctl/core/base/cgroup"
 	"github.com/trainctl/trainctl/core/base/tempdir"
 	"github.com/trainctl/trainctl/core/base/usererr"
@@ -64,7 +65,7 @@ type job struct {
 	nproc   int
 	sockets *tempdir.Dir
 	secret  secret.Secret // zero: a single host creates one
-	account *account
+	account *sinks.Account
 
 	stalls      *stalls
 	slowestSave atomic.Int64 // nanoseconds, until it was durable
@@ -73,7 +74,7 @@ type job struct {
 }
 
 func newJob(ctx context.Context, o Options) (*job, error) {
-	j := &job{Options: o, fs: checkpoint.OsFS(), account: &account{began: o.Started}}
+	j := &job{Options: o, fs: checkpoint.OsFS(), account: &sinks.Account{Began: o.Started}}
 	j.bus = event.NewBus(event.Launcher, append(slices.Clip(o.Sinks), j.account)...)
 	warnExposed(j.bus, secret.Take())
 	if j.Exe == "" {
@@ -246,7 +247,7 @@ func (j *job) launchOptions() launch.Options {
 		Name: j.Config.Run.Name, RunID: j.runID(), Nproc: j.nproc, Threads: c.Threads(j.nproc, cgroup.Cores()),
 		Nodes: c.Nnodes.Int(), NodeRank: c.NodeRank, Endpoint: c.RdzvEndpoint, Secret: j.secret, Ports: c.Ports(),
 		Elastic: c.Elastic, LostAfter: c.LostAfter.Std(), MaxRestarts: c.MaxRestarts, Grace: c.Grace.Std(), Saving: j.saving(), Requeue: c.Requeue, RendezvousTimeout: j.Config.Backend.InitTimeout,
-		Command: j.command, FS: j.fs, LogDir: logs, Log: j.Log, OnEvent: j.onEvent, Remark: (&remarks{}).of,
+		Command: j.command, FS: j.fs, LogDir: logs, Log: j.Log, OnEvent: j.onEvent, Remark: (&sinks.Remarks{}).Of,
 		Finished: func(line []byte) bool { return event.KindOf(line) == doneKind }, Account: j.accountOf, Settings: j.settings(), Lost: j.stalls.lost,
 	}
 }
@@ -377,7 +378,7 @@ func (j *job) report(res launch.Result) error {
 	if j.dir.Path == "" || j.sees0() {
 		return o.show(j.Log) // there is no directory, or the launcher of rank 0 writes there
 	}
-	sum := j.account.close(o.status, res.Restarts)
+	sum := j.account.SummaryOf(o.status, res.Restarts)
 	sum.Name, sum.WorldSize, sum.Device, sum.Backend, sum.Precision = j.Config.Run.Name, j.world(), j.machine.Device, Backend(j.Config), j.Config.Precision.Plugin
 	sum.Dataset.Plugin = j.Config.Dataset.Plugin
 	return errors.Join(writeEnd(j.fs, j.dir, j.Config.Metrics.JSONL, sum, o), o.show(j.Log))

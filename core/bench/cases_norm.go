@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/trainctl/trainctl/core/engine/kernel/attention"
+	"github.com/trainctl/trainctl/core/engine/kernel/layernorm"
 	"github.com/trainctl/trainctl/core/engine/kernel/norm"
 	"github.com/trainctl/trainctl/core/engine/kernel/pool"
 )
@@ -67,27 +68,27 @@ func rowNorm(name string, rows, cols, flops, tensors int, run func(x, y, mean, i
 
 func layerNorm(rows, cols int) Kernel {
 	return rowNorm("layer norm", rows, cols, 7, 2, func(x, y, mean, invstd, gamma, beta []float32) {
-		norm.LayerNorm(rows, cols, x, gamma, beta, 1e-5, y, mean, invstd)
+		layernorm.LayerNorm(rows, cols, x, gamma, beta, 1e-5, y, mean, invstd)
 	})
 }
 
 func layerNormGrad(rows, cols int) Kernel {
 	dy, dgamma := random(rows*cols), zeros(cols)
 	return rowNorm("layer norm grad", rows, cols, 12, 3, func(x, dx, mean, invstd, gamma, dbeta []float32) {
-		norm.LayerNormGrad(rows, cols, x, dy, mean, invstd, gamma, dx, dgamma, dbeta, false)
+		layernorm.LayerNormGrad(rows, cols, x, dy, mean, invstd, gamma, dx, dgamma, dbeta, false)
 	})
 }
 
 func rmsNorm(rows, cols int) Kernel {
 	return rowNorm("rms norm", rows, cols, 4, 2, func(x, y, _, invrms, gamma, _ []float32) {
-		norm.RMSNorm(rows, cols, x, gamma, 1e-5, y, invrms)
+		layernorm.RMSNorm(rows, cols, x, gamma, 1e-5, y, invrms)
 	})
 }
 
 func rmsNormGrad(rows, cols int) Kernel {
 	dy := random(rows * cols)
 	return rowNorm("rms norm grad", rows, cols, 9, 3, func(x, dx, _, invrms, gamma, dgamma []float32) {
-		norm.RMSNormGrad(rows, cols, x, dy, invrms, gamma, dx, dgamma, false)
+		layernorm.RMSNormGrad(rows, cols, x, dy, invrms, gamma, dx, dgamma, false)
 	})
 }
 

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/trainctl/trainctl/core/engine/optim"
 )
 
 // refuses loads a configuration with one key of one table set to a word, and says
@@ -69,5 +71,14 @@ func TestSchemaPatterns(t *testing.T) {
 				t.Errorf("%s = %q: the schema matches %v, refused is %v", key, v, re.MatchString(v), refuses(table, name, v))
 			}
 		}
+	}
+}
+
+// The schema offers the optimizers that are registered.
+func TestSchemaListsEveryOptimizer(t *testing.T) {
+	table := Schema()["properties"].(map[string]any)["optimizer"].(map[string]any)
+	key := table["properties"].(map[string]any)["name"].(map[string]any)
+	if names, _ := key["enum"].([]string); !slices.Equal(names, optim.Names()) {
+		t.Errorf("optimizer.name takes %v in the schema, not %v", key["enum"], optim.Names())
 	}
 }

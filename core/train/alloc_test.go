@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trainctl/trainctl/core/base/race"
 	"github.com/trainctl/trainctl/core/engine/cuda/cudatest"
 	"github.com/trainctl/trainctl/core/engine/nn"
 	"github.com/trainctl/trainctl/core/engine/optim"
@@ -79,7 +80,7 @@ func TestSteadyStepAllocatesNothing(t *testing.T) {
 
 // Nor do ranks on GPUs, over a driver that does nothing of what is enqueued.
 func TestSteadyStepOnAGPUAllocatesNothing(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("under the race detector every call into a library allocates")
 	}
 	cudatest.Libraries(t, 2)

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/core/report/timeline"
 	"github.com/trainctl/trainctl/core/tensor"
 	"github.com/trainctl/trainctl/core/train/checkpoint"
 	"github.com/trainctl/trainctl/core/train/recovery"
+	"github.com/trainctl/trainctl/core/train/report"
 )
 
 // saver decides when a checkpoint is due. All ranks decide the same.
@@ -147,4 +149,23 @@ func (t *Trainer) usedPlugins() (out []checkpoint.Plugin) {
 		out = append(out, checkpoint.Plugin(p))
 	}
 	return out
+}
+
+// bestEval knows the best value that a checkpoint holds of the metric that
+// keep_best names. Evaluations give all ranks the same values, so all agree on
+// which weights have to be saved for it.
+type bestEval struct {
+	cfg   checkpoint.Config
+	known *checkpoint.Best
+}
+
+// evaluated reports whether the weights that an evaluation has just measured are
+// the best so far, and takes note of them.
+func (b *bestEval) evaluated(m report.Metrics, step int) bool {
+	v, ok := m[b.cfg.KeepBest]
+	if !ok || !strings.HasPrefix(b.cfg.KeepBest, "eval.") || v.Step != step || !event.Number(m.Value("eval.loss")).Finite() || !b.cfg.Improves(v.Value, step, b.known) {
+		return false
+	}
+	b.known = &checkpoint.Best{Metric: b.cfg.KeepBest, Value: v.Value, Step: step}
+	return true
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel/conv"
 	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
 	"github.com/trainctl/trainctl/core/engine/kernel/kerneltest"
+	"github.com/trainctl/trainctl/core/engine/kernel/layernorm"
 	"github.com/trainctl/trainctl/core/engine/kernel/loss"
 	"github.com/trainctl/trainctl/core/engine/kernel/norm"
 	"github.com/trainctl/trainctl/core/engine/kernel/optimizer"
@@ -48,8 +49,8 @@ func noAllocs[T kernel.Float](t *testing.T) {
 			norm.BatchNormGrad(n, c, hw, x, y, a, b, d, z, d, e, true)
 		},
 		"layer norm": func() {
-			norm.LayerNorm(n, c*hw, x, a, b, 1e-5, y, d, e)
-			norm.LayerNormGrad(n, c*hw, x, y, d, e, a, z, a, b, true)
+			layernorm.LayerNorm(n, c*hw, x, a, b, 1e-5, y, d, e)
+			layernorm.LayerNormGrad(n, c*hw, x, y, d, e, a, z, a, b, true)
 		},
 		"batch norm of features": func() {
 			norm.BatchNormStats(n*hw, c, 1, x, a, b)

@@ -11,6 +11,7 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel/conv"
 	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
 	"github.com/trainctl/trainctl/core/engine/kernel/kerneltest"
+	"github.com/trainctl/trainctl/core/engine/kernel/layernorm"
 	"github.com/trainctl/trainctl/core/engine/kernel/loss"
 	"github.com/trainctl/trainctl/core/engine/kernel/norm"
 	"github.com/trainctl/trainctl/core/engine/kernel/optimizer"
@@ -111,8 +112,8 @@ func goldenNorms[T kernel.Float](t *testing.T, g goldens, tol float64) {
 	mean, invstd = make([]T, rows), make([]T, rows)
 	y, dx, dgamma, dbeta = make([]T, rows*cols), make([]T, rows*cols), make([]T, cols), make([]T, cols)
 	x, dy, gamma = to[T](l.X), to[T](l.Dy), to[T](l.Gamma)
-	norm.LayerNorm(rows, cols, x, gamma, to[T](l.Beta), 1e-5, y, mean, invstd)
-	norm.LayerNormGrad(rows, cols, x, dy, mean, invstd, gamma, dx, dgamma, dbeta, false)
+	layernorm.LayerNorm(rows, cols, x, gamma, to[T](l.Beta), 1e-5, y, mean, invstd)
+	layernorm.LayerNormGrad(rows, cols, x, dy, mean, invstd, gamma, dx, dgamma, dbeta, false)
 	compareNorm(t, "layer norm", l, y, dx, dgamma, dbeta, tol)
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel/conv"
 	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
 	"github.com/trainctl/trainctl/core/engine/kernel/kerneltest"
+	"github.com/trainctl/trainctl/core/engine/kernel/layernorm"
 	"github.com/trainctl/trainctl/core/engine/kernel/loss"
 	"github.com/trainctl/trainctl/core/engine/kernel/norm"
 	"github.com/trainctl/trainctl/core/engine/kernel/pool"
@@ -91,10 +92,13 @@ func TestLayerNormGradients(t *testing.T) {
 	x, dy := kerneltest.Random[float64](1, rows*cols), kerneltest.Random[float64](2, rows*cols)
 	gamma, beta := kerneltest.Random[float64](3, cols), kerneltest.Random[float64](4, cols)
 	mean, invstd, y := make([]float64, rows), make([]float64, rows), make([]float64, len(x))
-	f := func() float64 { norm.LayerNorm(rows, cols, x, gamma, beta, 1e-5, y, mean, invstd); return dot(y, dy) }
+	f := func() float64 {
+		layernorm.LayerNorm(rows, cols, x, gamma, beta, 1e-5, y, mean, invstd)
+		return dot(y, dy)
+	}
 	f()
 	dx, dgamma, dbeta := make([]float64, len(x)), make([]float64, cols), make([]float64, cols)
-	norm.LayerNormGrad(rows, cols, x, dy, mean, invstd, gamma, dx, dgamma, dbeta, false)
+	layernorm.LayerNormGrad(rows, cols, x, dy, mean, invstd, gamma, dx, dgamma, dbeta, false)
 	gradCheck(t, "layer norm x", f, x, dx)
 	gradCheck(t, "layer norm gamma", f, gamma, dgamma)
 	gradCheck(t, "layer norm beta", f, beta, dbeta)

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trainctl/trainctl/core/base/race"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
 )
@@ -61,7 +62,7 @@ func Backend(t *testing.T, o BackendOptions) {
 	}
 	if b.Counts == nil {
 		b.Counts = []int{0, 1, 3, 1000, 65537}
-		if !raceEnabled {
+		if !race.Enabled {
 			b.Counts = append(b.Counts, 1<<20)
 		}
 	}

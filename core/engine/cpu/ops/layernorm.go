@@ -3,7 +3,7 @@ package ops
 import (
 	"github.com/trainctl/trainctl/core/engine/cpu/bind"
 	"github.com/trainctl/trainctl/core/engine/kernel"
-	"github.com/trainctl/trainctl/core/engine/kernel/norm"
+	"github.com/trainctl/trainctl/core/engine/kernel/layernorm"
 	"github.com/trainctl/trainctl/core/engine/op"
 	"github.com/trainctl/trainctl/core/engine/plan"
 )
@@ -22,7 +22,7 @@ func bindLayerNorm[T kernel.Float](b *bind.Binder[T]) bind.Job {
 	invstd, _ := b.Out(2)
 	return b.Split(rows, max(1, bind.ShareElems/a.Cols), func(c *plan.Call, _, lo, hi int) {
 		at := lo * a.Cols
-		norm.LayerNorm(hi-lo, a.Cols, x(c)[at:], weight(c), bias(c), a.Eps, y[at:hi*a.Cols], mean[lo:hi], invstd[lo:hi])
+		layernorm.LayerNorm(hi-lo, a.Cols, x(c)[at:], weight(c), bias(c), a.Eps, y[at:hi*a.Cols], mean[lo:hi], invstd[lo:hi])
 	})
 }
 
@@ -32,6 +32,6 @@ func bindLayerNormGrad[T kernel.Float](b *bind.Binder[T]) bind.Job {
 	x, dy, mean, invstd, weight := b.In(0), b.In(1), b.In(2), b.In(3), b.In(4)
 	dx, dw, db, add := normOut(b)
 	return func(c *plan.Call) {
-		norm.LayerNormGrad(rows, a.Cols, x(c), dy(c), mean(c), invstd(c), weight(c), dx, dw, db, add(c))
+		layernorm.LayerNormGrad(rows, a.Cols, x(c), dy(c), mean(c), invstd(c), weight(c), dx, dw, db, add(c))
 	}
 }

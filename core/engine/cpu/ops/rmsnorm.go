@@ -3,7 +3,7 @@ package ops
 import (
 	"github.com/trainctl/trainctl/core/engine/cpu/bind"
 	"github.com/trainctl/trainctl/core/engine/kernel"
-	"github.com/trainctl/trainctl/core/engine/kernel/norm"
+	"github.com/trainctl/trainctl/core/engine/kernel/layernorm"
 	"github.com/trainctl/trainctl/core/engine/op"
 	"github.com/trainctl/trainctl/core/engine/plan"
 )
@@ -19,7 +19,7 @@ func bindRMSNorm[T kernel.Float](b *bind.Binder[T]) bind.Job {
 	y, _ := b.Out(0)
 	invrms, _ := b.Out(1)
 	return b.Split(len(y)/a.Cols, max(1, bind.ShareElems/a.Cols), func(c *plan.Call, _, lo, hi int) {
-		norm.RMSNorm(hi-lo, a.Cols, x(c)[lo*a.Cols:], weight(c), a.Eps, y[lo*a.Cols:hi*a.Cols], invrms[lo:hi])
+		layernorm.RMSNorm(hi-lo, a.Cols, x(c)[lo*a.Cols:], weight(c), a.Eps, y[lo*a.Cols:hi*a.Cols], invrms[lo:hi])
 	})
 }
 
@@ -29,6 +29,6 @@ func bindRMSNormGrad[T kernel.Float](b *bind.Binder[T]) bind.Job {
 	x, dy, invrms, weight := b.In(0), b.In(1), b.In(2), b.In(3)
 	dx, dw, _, add := normOut(b)
 	return func(c *plan.Call) {
-		norm.RMSNormGrad(rows, a.Cols, x(c), dy(c), invrms(c), weight(c), dx, dw, add(c))
+		layernorm.RMSNormGrad(rows, a.Cols, x(c), dy(c), invrms(c), weight(c), dx, dw, add(c))
 	}
 }

@@ -171,17 +171,17 @@ func BatchNormApply[T kernel.Float](n, c, hw int, x, mean, invstd, gamma, beta, 
 		return
 	}
 	eachPlane(n, c, hw, invstd, gamma, beta, func(at, ch int, scale, shift T) {
-		subMulAdd(x[at:][:hw], mean[ch], scale, shift, y[at:][:hw])
+		SubMulAdd(x[at:][:hw], mean[ch], scale, shift, y[at:][:hw])
 	})
 }
 
-// subMulAddPlanes is subMulAdd of float32 planes that lie side by side.
+// subMulAddPlanes is SubMulAdd of float32 planes that lie side by side.
 func subMulAddPlanes[T kernel.Float](planes, hw int, x, mean, scale, shift, y []T) {
 	lanes := kernel.Lanes()
 	vecSubMulAddRows(planes, kernel.Ptr32(x), hw/lanes, hw%lanes, kernel.FirstLanes(hw%lanes), kernel.Ptr32(mean), kernel.Ptr32(scale), kernel.Ptr32(shift), kernel.Ptr32(y), 4*hw)
 }
 
-// normGradPlanes is normGrad of float32 planes that lie side by side.
+// normGradPlanes is GradRow of float32 planes that lie side by side.
 func normGradPlanes[T kernel.Float](planes, hw int, x, dy, mean, meanDy, slope, scale, dx []T) {
 	lanes := kernel.Lanes()
 	vecNormGradRows(planes, kernel.Ptr32(x), kernel.Ptr32(dy), hw/lanes, hw%lanes, kernel.FirstLanes(hw%lanes), kernel.Ptr32(mean), kernel.Ptr32(meanDy), kernel.Ptr32(slope), kernel.Ptr32(scale), kernel.Ptr32(dx), 4*hw)
@@ -285,8 +285,8 @@ func planeSums[T kernel.Float](dy, x []T, mean T, ahead int) (sum, dot float64) 
 	return sum, dot
 }
 
-// subMulAdd computes y = (x−mean)·scale + shift.
-func subMulAdd[T kernel.Float](x []T, mean, scale, shift T, y []T) {
+// SubMulAdd computes y = (x−mean)·scale + shift.
+func SubMulAdd[T kernel.Float](x []T, mean, scale, shift T, y []T) {
 	y = y[:len(x)]
 	if n := kernel.HeadOf[T](len(x)); n > 0 {
 		vecSubMulAdd(kernel.Ptr32(x), float32(mean), float32(scale), float32(shift), kernel.Ptr32(y), n)
@@ -297,8 +297,8 @@ func subMulAdd[T kernel.Float](x []T, mean, scale, shift T, y []T) {
 	}
 }
 
-// normGrad computes dx = (dy − meanDy − (x−mean)·slope)·scale.
-func normGrad[T kernel.Float](x, dy []T, mean, meanDy, slope, scale T, dx []T) {
+// GradRow computes dx = (dy − meanDy − (x−mean)·slope)·scale.
+func GradRow[T kernel.Float](x, dy []T, mean, meanDy, slope, scale T, dx []T) {
 	dy, dx = dy[:len(x)], dx[:len(x)]
 	if n := kernel.HeadOf[T](len(x)); n > 0 {
 		vecNormGrad(kernel.Ptr32(x), kernel.Ptr32(dy), float32(mean), float32(meanDy), float32(slope), float32(scale), kernel.Ptr32(dx), n)

@@ -12,8 +12,8 @@ import (
 // The elementwise passes of the norms give the bits of the reference.
 func TestNormBits(t *testing.T) {
 	kerneltest.SameBitsAtEachLevel(t, map[string]func(a, b, dst []float32){
-		"subMulAdd": func(a, _, dst []float32) { subMulAdd(a, 0.1, 1.3, -0.2, dst) },
-		"normGrad":  func(a, b, dst []float32) { normGrad(a, b, 0.1, 0.2, 0.3, 1.4, dst) },
+		"subMulAdd": func(a, _, dst []float32) { SubMulAdd(a, 0.1, 1.3, -0.2, dst) },
+		"normGrad":  func(a, b, dst []float32) { GradRow(a, b, 0.1, 0.2, 0.3, 1.4, dst) },
 	})
 }
 
@@ -67,8 +67,8 @@ func TestPlanesBits(t *testing.T) {
 			wantY, wantDx := make([]float32, planes*hw), make([]float32, planes*hw)
 			for p := range planes {
 				at := p * hw
-				subMulAdd(x[at:][:hw], mean[p], scale[p], slope[p], wantY[at:][:hw])
-				normGrad(x[at:][:hw], dy[at:][:hw], mean[p], meanDy[p], slope[p], scale[p], wantDx[at:][:hw])
+				SubMulAdd(x[at:][:hw], mean[p], scale[p], slope[p], wantY[at:][:hw])
+				GradRow(x[at:][:hw], dy[at:][:hw], mean[p], meanDy[p], slope[p], scale[p], wantDx[at:][:hw])
 			}
 			kerneltest.SameBits(t, "y", y.Room, wantY)
 			kerneltest.SameBits(t, "dx", dx.Room, wantDx)

@@ -1,6 +1,5 @@
-// Package norm has batch norm (batchnorm.go; of features, columns.go), layer norm
-// (layernorm.go) and group norm (groupnorm.go), and batch norm in one pass with what
-// follows it: ReLU (normrelu.go), or ReLU and max pooling (normpool.go). The files named
+// Package norm has batch norm (batchnorm.go; of features, columns.go) and group norm
+// (groupnorm.go), and batch norm in one pass with what follows it: ReLU (normrelu.go), or ReLU and max pooling (normpool.go). The files named
 // bf16 are for images of bfloat16.
 //
 // It imports core/tensor, core/engine/kernel, and below that elementwise, pool and reduce

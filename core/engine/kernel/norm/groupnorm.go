@@ -64,7 +64,7 @@ func groupApply[T kernel.Float](hw, ch, count int, x, gamma, beta []T, mean, inv
 		subMulAddPlanes(count, hw, x, f.mean[:], f.gain[:], f.shift[:], y)
 	default:
 		for j := range count {
-			subMulAdd(x[j*hw:][:hw], mean, f.gain[j], f.shift[j], y[j*hw:][:hw])
+			SubMulAdd(x[j*hw:][:hw], mean, f.gain[j], f.shift[j], y[j*hw:][:hw])
 		}
 	}
 }
@@ -120,7 +120,7 @@ func groupInput[T kernel.Float](hw, ch, count int, x, dy, gamma []T, mean, meanD
 			elementwise.Mul(dy[:count], gamma[ch:][:count], dx[:count])
 			dy = dx
 		}
-		normGrad(x[:count], dy, mean, meanDy, slope, invstd, dx)
+		GradRow(x[:count], dy, mean, meanDy, slope, invstd, dx)
 		return
 	}
 	var f groupFactors[T]

@@ -114,9 +114,9 @@ func blockInput[T kernel.Float](lo, hi, n, c, hw int, count float64, x, y, dy, m
 			at, j := (i*c+ch)*hw, ch-lo
 			switch {
 			case y == nil:
-				normGrad(x[at:][:hw], dy[at:][:hw], mean[ch], meanDy[j], slope[j], scale[j], dx[at:][:hw])
+				GradRow(x[at:][:hw], dy[at:][:hw], mean[ch], meanDy[j], slope[j], scale[j], dx[at:][:hw])
 			case d != nil:
-				normGrad(x[at:][:hw], d[at:][:hw], mean[ch], meanDy[j], slope[j], scale[j], dx[at:][:hw])
+				GradRow(x[at:][:hw], d[at:][:hw], mean[ch], meanDy[j], slope[j], scale[j], dx[at:][:hw])
 			default:
 				reluNormGrad(x[at:][:hw], y[at:][:hw], dy[at:][:hw], mean[ch], meanDy[j], slope[j], scale[j], dx[at:][:hw])
 			}

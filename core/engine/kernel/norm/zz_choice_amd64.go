@@ -101,42 +101,6 @@ func vecMomentsAround(planes int, x *float32, vectors int, tail kernel.Mask, cen
 	return momentsAroundAVX2(planes, x, vectors, uintptr(tail), center, bytes, ahead)
 }
 
-// vecLayerNormRows normalises rows of bytes. inverse is 1 over their number of elements.
-func vecLayerNormRows(rows int, x *float32, vectors int, rest int, tail kernel.Mask, inverse float32, eps float32, gamma *float32, beta *float32, y *float32, mean *float32, invstd *float32, bytes int) {
-	if kernel.Wide() {
-		layerNormRowsAVX512(rows, x, vectors, rest, uintptr(tail), inverse, eps, gamma, beta, y, mean, invstd, bytes)
-	} else {
-		layerNormRowsAVX2(rows, x, vectors, rest, uintptr(tail), inverse, eps, gamma, beta, y, mean, invstd, bytes)
-	}
-}
-
-// vecLayerNormGradRows overwrites the rows of dx, and adds to dgamma and dbeta. inverse is 1 over the number of elements of a row.
-func vecLayerNormGradRows(rows int, x *float32, dy *float32, mean *float32, invstd *float32, vectors int, rest int, tail kernel.Mask, inverse float32, gamma *float32, dgamma *float32, dbeta *float32, dx *float32, bytes int) {
-	if kernel.Wide() {
-		layerNormGradRowsAVX512(rows, x, dy, mean, invstd, vectors, rest, uintptr(tail), inverse, gamma, dgamma, dbeta, dx, bytes)
-	} else {
-		layerNormGradRowsAVX2(rows, x, dy, mean, invstd, vectors, rest, uintptr(tail), inverse, gamma, dgamma, dbeta, dx, bytes)
-	}
-}
-
-// vecRmsNormRows normalises rows of bytes. inverse is 1 over their number of elements.
-func vecRmsNormRows(rows int, x *float32, vectors int, rest int, tail kernel.Mask, inverse float32, eps float32, gamma *float32, y *float32, invrms *float32, bytes int) {
-	if kernel.Wide() {
-		rmsNormRowsAVX512(rows, x, vectors, rest, uintptr(tail), inverse, eps, gamma, y, invrms, bytes)
-	} else {
-		rmsNormRowsAVX2(rows, x, vectors, rest, uintptr(tail), inverse, eps, gamma, y, invrms, bytes)
-	}
-}
-
-// vecRmsNormGradRows overwrites the rows of dx, and adds to dgamma. inverse is 1 over the number of elements of a row.
-func vecRmsNormGradRows(rows int, x *float32, dy *float32, invrms *float32, vectors int, rest int, tail kernel.Mask, inverse float32, gamma *float32, dgamma *float32, dx *float32, bytes int) {
-	if kernel.Wide() {
-		rmsNormGradRowsAVX512(rows, x, dy, invrms, vectors, rest, uintptr(tail), inverse, gamma, dgamma, dx, bytes)
-	} else {
-		rmsNormGradRowsAVX2(rows, x, dy, invrms, vectors, rest, uintptr(tail), inverse, gamma, dgamma, dx, bytes)
-	}
-}
-
 // vecNormSums is Σdy and Σdy·(x−mean). n is a multiple of 16.
 func vecNormSums(dy *float32, x *float32, mean float32, n int, ahead int) (total float32, dot float32) {
 	if kernel.Wide() {

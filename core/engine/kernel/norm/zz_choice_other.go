@@ -63,26 +63,6 @@ func vecMomentsAround(planes int, x *float32, vectors int, tail kernel.Mask, cen
 	return
 }
 
-// vecLayerNormRows normalises rows of bytes. inverse is 1 over their number of elements.
-func vecLayerNormRows(rows int, x *float32, vectors int, rest int, tail kernel.Mask, inverse float32, eps float32, gamma *float32, beta *float32, y *float32, mean *float32, invstd *float32, bytes int) {
-	kernel.NoVectors()
-}
-
-// vecLayerNormGradRows overwrites the rows of dx, and adds to dgamma and dbeta. inverse is 1 over the number of elements of a row.
-func vecLayerNormGradRows(rows int, x *float32, dy *float32, mean *float32, invstd *float32, vectors int, rest int, tail kernel.Mask, inverse float32, gamma *float32, dgamma *float32, dbeta *float32, dx *float32, bytes int) {
-	kernel.NoVectors()
-}
-
-// vecRmsNormRows normalises rows of bytes. inverse is 1 over their number of elements.
-func vecRmsNormRows(rows int, x *float32, vectors int, rest int, tail kernel.Mask, inverse float32, eps float32, gamma *float32, y *float32, invrms *float32, bytes int) {
-	kernel.NoVectors()
-}
-
-// vecRmsNormGradRows overwrites the rows of dx, and adds to dgamma. inverse is 1 over the number of elements of a row.
-func vecRmsNormGradRows(rows int, x *float32, dy *float32, invrms *float32, vectors int, rest int, tail kernel.Mask, inverse float32, gamma *float32, dgamma *float32, dx *float32, bytes int) {
-	kernel.NoVectors()
-}
-
 // vecNormSums is Σdy and Σdy·(x−mean). n is a multiple of 16.
 func vecNormSums(dy *float32, x *float32, mean float32, n int, ahead int) (total float32, dot float32) {
 	kernel.NoVectors()

@@ -10,10 +10,10 @@ import (
 var Families = slices.Concat(
 	isa.In("reduce", isa.Family{Name: "sums", Emit: sums, ISAs: isa.Each, Choose: true}),
 	isa.In("pool", isa.Family{Name: "pool", Emit: pool, ISAs: isa.Each, Choose: true}),
+	isa.In("layernorm", isa.Family{Name: "layernorm", Emit: layerNorm, ISAs: isa.Each, Choose: true}),
 	isa.In("norm",
 		isa.Family{Name: "norm", Emit: norm, ISAs: isa.Each, Choose: true},
 		isa.Family{Name: "moments", Emit: isa.All(moments, momentsAround), ISAs: isa.Each, Choose: true},
-		isa.Family{Name: "layernorm", Emit: layerNorm, ISAs: isa.Each, Choose: true},
 		isa.Family{Name: "normrelu", Emit: isa.All(normReLU, bothHalves), ISAs: isa.Each, Choose: true},
 		isa.Family{Name: "normpool", Emit: normPool, ISAs: isa.Wide},
 		isa.Family{Name: "normpool_strip", Emit: normPoolStrips, ISAs: isa.Narrow, Choose: true},

@@ -1,10 +1,11 @@
-package norm
+package layernorm
 
 import (
 	"math"
 
 	"github.com/trainctl/trainctl/core/engine/kernel"
 	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
+	"github.com/trainctl/trainctl/core/engine/kernel/norm"
 	"github.com/trainctl/trainctl/core/engine/kernel/reduce"
 )
 
@@ -23,7 +24,7 @@ func LayerNorm[T kernel.Float](rows, cols int, x, gamma, beta []T, eps float64, 
 		mu := reduce.Sum64(xr) / float64(cols)
 		variance := reduce.SumSqDiff64(xr, mu) / float64(cols)
 		mean[r], invstd[r] = T(mu), T(1/math.Sqrt(variance+eps))
-		subMulAdd(xr, mean[r], invstd[r], 0, yr)
+		norm.SubMulAdd(xr, mean[r], invstd[r], 0, yr)
 		if gamma != nil {
 			elementwise.Mul(yr, gamma, yr)
 		}
@@ -72,5 +73,5 @@ func layerNormInputGrad[T kernel.Float](x, dy []T, mean, invstd T, gamma, dx []T
 	sum, dot := reduce.SumAndDot64(dy, x, mean)
 	count := float64(len(x))
 	slope := dot / count * float64(invstd) * float64(invstd)
-	normGrad(x, dy, mean, T(sum/count), T(slope), invstd, dx)
+	norm.GradRow(x, dy, mean, T(sum/count), T(slope), invstd, dx)
 }

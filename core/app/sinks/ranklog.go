@@ -1,4 +1,4 @@
-package app
+package sinks
 
 import (
 	"os"
@@ -10,11 +10,11 @@ import (
 	"github.com/trainctl/trainctl/core/train/checkpoint"
 )
 
-// rankLog is the log that a rank writes itself when our launcher does not read its
+// RankLog is the log that a rank writes itself when our launcher does not read its
 // output. It is a sink of the rank's events. It keeps lines until the log is open; if
 // it is never opened, they are lost.
-type rankLog struct {
-	remarks remarks
+type RankLog struct {
+	remarks Remarks
 
 	mu    sync.Mutex
 	file  *launch.RankLog // nil: not open
@@ -25,9 +25,9 @@ type rankLog struct {
 // reports so repeatedly.
 const maxEarly = 1000
 
-// open opens the log in a run's directory. If the rank crashes, Go's runtime writes
+// Open opens the log in a run's directory. If the rank crashes, Go's runtime writes
 // there too.
-func (l *rankLog) open(fs checkpoint.FS, dir event.RunDir, rank int, warn func(error)) error {
+func (l *RankLog) Open(fs checkpoint.FS, dir event.RunDir, rank int, warn func(error)) error {
 	file, err := launch.OpenRankLog(fs, dir.Logs(), rank, false, warn)
 	if err != nil {
 		return err
@@ -47,14 +47,14 @@ func (l *rankLog) open(fs checkpoint.FS, dir event.RunDir, rank int, warn func(e
 }
 
 // Emit writes the log lines for an event.
-func (l *rankLog) Emit(r event.Record) {
+func (l *RankLog) Emit(r event.Record) {
 	if text := l.remarks.record(r); text != "" {
-		l.say(text)
+		l.Say(text)
 	}
 }
 
-// say writes lines.
-func (l *rankLog) say(text string) {
+// Say writes lines.
+func (l *RankLog) Say(text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -65,14 +65,15 @@ func (l *rankLog) say(text string) {
 	}
 }
 
-// Close does nothing: the rank still writes after its events, and calls close.
-func (l *rankLog) Close() error { return nil }
+// Close does nothing: the rank still writes after its events, and calls End.
+func (l *RankLog) Close() error { return nil }
 
-func (l *rankLog) close() error {
+// End closes the log.
+func (l *RankLog) End() error {
 	_ = debug.SetCrashOutput(nil, debug.CrashOptions{})
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.file.Close()
 }
 
-var _ event.Sink = (*rankLog)(nil)
+var _ event.Sink = (*RankLog)(nil)

@@ -1,4 +1,4 @@
-package app
+package sinks
 
 import (
 	"bytes"
@@ -9,17 +9,20 @@ import (
 	"github.com/trainctl/trainctl/core/report/event"
 )
 
-// remarks writes events into the ranks' logs: log records of plugins, warnings, and in
+// stepDone is the kind of the event of a step.
+var stepDone = (*event.StepDone)(nil).Kind()
+
+// Remarks writes events into the ranks' logs: log records of plugins, warnings, and in
 // rank 0's log the progress of the run, so that trainctl logs --follow also shows
 // progress. The terminal omits some of it for ranks above 0.
-type remarks struct {
+type Remarks struct {
 	mu    sync.Mutex
 	lines event.Lines
 }
 
-// of returns the log lines for the line of an event, "" for none.
-func (m *remarks) of(line []byte) string {
-	if event.KindOf(line) == stepKind && !bytes.Contains(line, []byte(`,"rank":0,`)) {
+// Of returns the log lines for the line of an event, "" for none.
+func (m *Remarks) Of(line []byte) string {
+	if event.KindOf(line) == stepDone && !bytes.Contains(line, []byte(`,"rank":0,`)) {
 		return "" // most events, skipped without decoding
 	}
 	r, err := event.Decode(line)
@@ -30,7 +33,7 @@ func (m *remarks) of(line []byte) string {
 }
 
 // record is of, of a record.
-func (m *remarks) record(r event.Record) string {
+func (m *Remarks) record(r event.Record) string {
 	switch e := r.Event.(type) {
 	case *event.PluginLog:
 		if e.Total > 0 {

@@ -1,4 +1,4 @@
-package app
+package sinks
 
 import (
 	"testing"
@@ -10,7 +10,7 @@ import (
 // The summary of a run that was stopped says how far it came.
 func TestAccountOfAnUnfinishedRun(t *testing.T) {
 	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	a := &account{began: began}
+	a := &Account{Began: began}
 	at := began
 	tell := func(rank int, e event.Event) {
 		at = at.Add(100 * time.Millisecond)
@@ -26,7 +26,7 @@ func TestAccountOfAnUnfinishedRun(t *testing.T) {
 	}
 	tell(1, &event.StepDone{Step: 99})
 	tell(0, &event.EvalDone{Loss: 0.5, Accuracy: 0.75})
-	s := a.close("preempted", 1)
+	s := a.SummaryOf("preempted", 1)
 	if s.Status != "preempted" || s.Restarts != 1 || s.Steps != 15 || s.Epochs != 1 || s.Train.Loss != 1.0/15 || s.Dataset.TrainSamples != 600 ||
 		s.Comm.Buckets != 2 || s.Comm.BytesPerStep != 1000 || s.Eval.Loss != 0.5 || *s.Eval.Accuracy != 0.75 {
 		t.Errorf("%+v", s)
@@ -37,7 +37,7 @@ func TestAccountOfAnUnfinishedRun(t *testing.T) {
 	if s.Time.ToFirstStepS != 0.6 || s.Time.TrainS != 1.4 || s.Train.SamplesPerSec != 200 {
 		t.Errorf("%+v %+v", s.Time, s.Train)
 	}
-	if s := (&account{began: began}).close("failed", 0); s.Steps != 0 || s.Eval != nil || s.Time.TrainS != 0 {
+	if s := (&Account{Began: began}).SummaryOf("failed", 0); s.Steps != 0 || s.Eval != nil || s.Time.TrainS != 0 {
 		t.Errorf("nothing happened: %+v", s)
 	}
 }

@@ -1,4 +1,4 @@
-package app
+package sinks
 
 import (
 	"time"
@@ -6,11 +6,11 @@ import (
 	"github.com/trainctl/trainctl/core/report/event"
 )
 
-// account collects the events that the summary of a failed run needs, because ranks write
+// Account collects the events that the summary of a failed run needs, because ranks write
 // a summary only at the end of a run. It is a sink of the launcher, or of rank 0 if another
 // launcher started it.
-type account struct {
-	began   time.Time // of the launcher's process
+type Account struct {
+	Began   time.Time // start of the launcher's process
 	summary event.Summary
 
 	first, mark, last time.Time // steps of rank 0: the first, the last of the warm-up, the last
@@ -22,7 +22,7 @@ type account struct {
 const warmup = 10
 
 // Emit records rank 0's events.
-func (a *account) Emit(r event.Record) {
+func (a *Account) Emit(r event.Record) {
 	if r.Rank != 0 {
 		return
 	}
@@ -46,12 +46,12 @@ func (a *account) Emit(r event.Record) {
 	}
 }
 
-func (a *account) step(at time.Time, e *event.StepDone) {
+func (a *Account) step(at time.Time, e *event.StepDone) {
 	a.counted++
 	a.last = at
 	if a.first.IsZero() {
 		a.first = at
-		a.summary.Time.ToFirstStepS = event.Number(at.Sub(a.began).Seconds())
+		a.summary.Time.ToFirstStepS = event.Number(at.Sub(a.Began).Seconds())
 	}
 	if a.counted <= warmup {
 		a.mark = at
@@ -62,14 +62,14 @@ func (a *account) step(at time.Time, e *event.StepDone) {
 }
 
 // Close does nothing.
-func (a *account) Close() error { return nil }
+func (a *Account) Close() error { return nil }
 
-// close returns the summary of a run that ended with this status; the caller adds the rest.
-func (a *account) close(status string, restarts int) event.Summary {
+// SummaryOf returns the summary of a run that ended with this status; the caller adds the rest.
+func (a *Account) SummaryOf(status string, restarts int) event.Summary {
 	s := a.summary
 	s.Status, s.Restarts = status, restarts
 	s.Time.TrainS = event.Number(a.last.Sub(a.first).Seconds())
-	s.Time.TotalS = event.Number(time.Since(a.began).Seconds())
+	s.Time.TotalS = event.Number(time.Since(a.Began).Seconds())
 	if span := a.last.Sub(a.mark).Seconds(); a.counted > warmup && span > 0 {
 		s.Train.SamplesPerSec = event.Number(float64(a.samples) / span)
 		s.Train.TokensPerSec = event.Number(float64(a.tokens) / span)

@@ -1,5 +1,0 @@
-//go:build !race
-
-package sdktest
-
-const raceEnabled = false

@@ -1,6 +1,0 @@
-//go:build race
-
-package sdktest
-
-// raceEnabled makes the suites skip large buffers.
-const raceEnabled = true
