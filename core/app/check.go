@@ -51,12 +51,16 @@ func (f *forecaster) outlined(ctx context.Context) (err error) {
 }
 
 func (f *forecaster) checkInit(ctx context.Context) error {
-	path := f.cfg.Model.Init
-	if path == "" {
+	if f.cfg.Model.Init == "" {
 		return nil
 	}
-	err := replica.CheckInit(ctx, checkpoint.OsFS(), f.cfg.Model.Name, f.outline.Graph, path)
-	if err == nil || errors.Is(err, fs.ErrNotExist) { // it may be on another machine
+	in, err := replica.CheckInit(ctx, checkpoint.OsFS(), f.cfg.Model, f.outline.Graph)
+	switch {
+	case err == nil:
+		f.init = in.Lines()
+		return nil
+	case errors.Is(err, fs.ErrNotExist): // it may be on another machine
+		f.init = []string{f.cfg.Model.Init + " is not on this machine"}
 		return nil
 	}
 	return usererr.List{{Key: "model.init", Detail: fmt.Sprint(err)}}.Err()

@@ -107,6 +107,7 @@ type forecaster struct {
 	settings outline.Settings
 	outline  *outline.Outline
 	plugins  []forecast.Plugin
+	init     []string // what comes from model.init
 }
 
 // builtin finds a built-in plugin, and adds it to the report.
@@ -227,7 +228,7 @@ func (f *forecaster) report() (*forecast.Report, error) {
 			Plugin: c.Dataset.Plugin, TrainSamples: f.spec.TrainSamples, TestSamples: f.spec.TestSamples,
 			Input: f.spec.Input.String(), Target: f.spec.Target.String(),
 		},
-		Optimizer: c.Optimizer.String(), Schedule: c.Scheduler.String(),
+		Init: f.init, Optimizer: c.Optimizer.String(), Schedule: c.Scheduler.String(),
 		Precision: f.policy.Properties, Plugins: f.plugins, Warnings: f.warnings,
 	}
 	if o.Plan.KeptFloat32 {

@@ -21,6 +21,7 @@ import (
 	"github.com/trainctl/trainctl/core/base/tempdir"
 	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/config"
+	"github.com/trainctl/trainctl/core/engine/nn"
 	"github.com/trainctl/trainctl/core/job/launch"
 	"github.com/trainctl/trainctl/core/job/rank"
 	"github.com/trainctl/trainctl/core/job/secret"
@@ -208,7 +209,7 @@ func (j *job) findInit() error {
 	}
 	err := checkpoint.Find(j.fs, init)
 	switch {
-	case err == nil:
+	case err == nil, errors.Is(err, fs.ErrNotExist) && j.Config.Model.InitFallback == nn.FallbackRandom:
 		return nil
 	case errors.Is(err, fs.ErrNotExist):
 		return usererr.List{{Key: "model.init", Detail: err.Error(), Help: "a safetensors file, or a checkpoint; relative paths start at the working directory"}}.Err()

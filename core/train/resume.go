@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 
 	"github.com/trainctl/trainctl/core/engine/nn"
 	"github.com/trainctl/trainctl/core/report/event"
@@ -79,17 +80,8 @@ func (t *Trainer) prepareWeights(ctx context.Context, head *resumeHead) error {
 			return err
 		}
 	}
-	if t.Settings.Model.Init != "" {
-		snap, _, err := checkpoint.Load(ctx, t.FS, t.Settings.Model.Init)
-		if err != nil {
-			return fmt.Errorf("model.init: %w", err)
-		}
-		notes, err := t.model.Assign(snap.Model, t.floatType())
-		if err != nil {
-			return fmt.Errorf("model.init: %w", checkpoint.Unusable(t.Settings.Model.Init, err))
-		}
-		t.Events.Emit(&event.CheckpointLoaded{Path: t.Settings.Model.Init, Notes: notes})
-		return nil
+	if done, err := t.initialWeights(ctx); done || err != nil {
+		return err
 	}
 	full := t.model.Full()
 	if err := nn.Initialize(t.Settings.Model, t.model.Graph, t.Settings.Run.Seed, full); err != nil {
@@ -97,6 +89,33 @@ func (t *Trainer) prepareWeights(ctx context.Context, head *resumeHead) error {
 	}
 	t.model.PutFull(full)
 	return nil
+}
+
+// initialWeights fills the tensors from model.init. It reports false where the run starts without it.
+func (t *Trainer) initialWeights(ctx context.Context) (done bool, err error) {
+	c := t.Settings.Model
+	if c.Init == "" {
+		return false, nil
+	}
+	if c.InitFallback == nn.FallbackRandom && errors.Is(checkpoint.Find(t.FS, c.Init), fs.ErrNotExist) {
+		t.report.Init = &event.ModelInit{Path: c.Init, Notice: fmt.Sprintf("there is no %s: training starts from random weights (model.init_fallback = %q), and reaches less than from trained ones", c.Init, c.InitFallback)}
+		t.Events.Emit(t.report.Init)
+		return false, nil
+	}
+	snap, _, err := checkpoint.Load(ctx, t.FS, c.Init)
+	if err != nil {
+		return false, fmt.Errorf("model.init: %w", err)
+	}
+	in, notes, err := t.model.AssignInit(c, t.Settings.Run.Seed, snap.Model, t.floatType())
+	if err != nil {
+		return false, fmt.Errorf("model.init: %w", checkpoint.Unusable(c.Init, err))
+	}
+	t.Events.Emit(&event.CheckpointLoaded{Path: c.Init, Notes: notes})
+	if len(in.Skipped)+len(in.New) > 0 || len(c.InitRename) > 0 {
+		t.report.Init = &in
+		t.Events.Emit(t.report.Init)
+	}
+	return true, nil
 }
 
 // floatType is the floating type of checkpoints of this run.

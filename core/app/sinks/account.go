@@ -30,6 +30,8 @@ func (a *Account) Emit(r event.Record) {
 	switch e := r.Event.(type) {
 	case *event.DatasetOpened:
 		s.Dataset = event.DatasetSummary{Plugin: e.Plugin, Source: e.Source, TrainSamples: e.TrainSamples, TestSamples: e.TestSamples, Validation: e.Validation, Classes: e.Classes}
+	case *event.ModelInit:
+		s.Init = e
 	case *event.PluginStarted:
 		s.Plugins = append(s.Plugins, *e)
 	case *event.RunStarted: // also after a restart of the ranks

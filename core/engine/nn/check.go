@@ -25,6 +25,7 @@ func (c Config) Problems() usererr.List {
 		l.Addf("name", "one of "+strings.Join(Names(), ", "), "unknown model %q", c.Name)
 	}
 	c.checkLoss(&l)
+	c.checkInit(&l)
 	switch {
 	case known(c.Name):
 		l.Under("", models[c.Name].problems(c.Name, c.Args))
@@ -50,6 +51,32 @@ func (c Config) Problems() usererr.List {
 	checkNames(&l, c.Layers)
 	return l
 }
+
+// checkInit checks how the file of init is read.
+func (c Config) checkInit(l *usererr.List) {
+	for _, given := range []struct {
+		key string
+		set bool
+	}{{"init_skip", c.InitSkip != nil}, {"init_rename", len(c.InitRename) > 0}, {"init_allow_missing", c.InitAllowMissing != nil}} {
+		if given.set && c.Init == "" {
+			l.Addf(given.key, "set init to a safetensors file, or remove it", "there is no file to start from")
+		}
+	}
+	if f := c.InitFallback; f != "" && f != FallbackError && f != FallbackRandom {
+		l.Addf("init_fallback", FallbackError+" or "+FallbackRandom, "unknown fallback %q", f)
+	}
+	for _, key := range slices.Sorted(maps.Keys(c.InitRename)) {
+		if _, ok := c.InitRename[key].(string); !ok {
+			l.Addf("init_rename", fmt.Sprintf("write it as %q = \"new name\"", key), "%q is not renamed to a string", key)
+		}
+	}
+}
+
+// What happens without the file of init.
+const (
+	FallbackError  = "error"
+	FallbackRandom = "random"
+)
 
 // checkLoss checks the name of the loss and its settings.
 func (c Config) checkLoss(l *usererr.List) {

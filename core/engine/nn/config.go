@@ -1,6 +1,7 @@
 package nn
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/trainctl/trainctl/core/engine/op"
@@ -14,12 +15,53 @@ type Config struct {
 	Layers []LayerConfig `toml:"layers"`                       // the model layer by layer instead of a name
 	Freeze []string      `toml:"freeze"`                       // state-dict paths of parameters, or of layers, that are not trained
 	Init   string        `toml:"init"`                         // safetensors file with initial weights, with or without "module."; empty: PyTorch's default initialisation, torchvision's for ResNets
-	Loss   string        `toml:"loss"`                         // one of op.Losses; default by the data set's target
+
+	InitSkip         []string       `toml:"init_skip"`                           // names of tensors in init, or of layers, that are not loaded; * stands for any characters
+	InitRename       map[string]any `toml:"init_rename"`                         // strings: names of tensors or layers in init → those of the model
+	InitAllowMissing Patterns       `toml:"init_allow_missing"`                  // tensors that init may lack
+	InitFallback     string         `toml:"init_fallback" words:",error,random"` // without the file: "error", or "random" to start without it; empty: "error"
+
+	Loss string `toml:"loss"` // one of op.Losses; default by the data set's target
 
 	LabelSmoothing float64   `toml:"label_smoothing"` // cross_entropy
 	ClassWeights   []float64 `toml:"class_weights"`   // cross_entropy: of each class; empty: 1
 	HuberDelta     *float64  `toml:"huber_delta"`     // huber; default 1
 	Args           op.Args   `toml:",inline"`         // the named model's own keys, those that are given
+}
+
+// PartialInit reports whether tensors may start otherwise than from init.
+func (c Config) PartialInit() bool {
+	return len(c.InitSkip) > 0 || len(c.InitAllowMissing) > 0
+}
+
+// Patterns are names in which * stands for any characters.
+type Patterns []string
+
+// UnmarshalTOML reads a list of patterns, or true for all names and false for none.
+func (p *Patterns) UnmarshalTOML(v any) error {
+	switch v := v.(type) {
+	case bool:
+		if *p = nil; v {
+			*p = Patterns{"*"}
+		}
+		return nil
+	case []any:
+		list := make(Patterns, len(v))
+		for i, s := range v {
+			var ok bool
+			if list[i], ok = s.(string); !ok {
+				return fmt.Errorf("must be true, or a list of names, got %v", v)
+			}
+		}
+		*p = list
+		return nil
+	}
+	return fmt.Errorf("must be true, or a list of names, got %v", v)
+}
+
+// SchemaForms are the JSON Schemas of what UnmarshalTOML takes.
+func (Patterns) SchemaForms() []map[string]any {
+	return []map[string]any{{"type": "boolean"}, {"type": "array", "items": map[string]any{"type": "string"}}}
 }
 
 // ArgKeys lists the keys of Args: those of the named model in the order of

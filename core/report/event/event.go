@@ -1,7 +1,9 @@
 package event
 
 import (
+	"fmt"
 	"reflect"
+	"strings"
 	"time"
 )
 
@@ -176,6 +178,42 @@ type CheckpointLoaded struct {
 	Notes []string `json:"notes,omitempty"`
 }
 
+// ModelInit reports where the weights of a new run come from, where model.init does not give all of
+// them or part of the file is left out, and where the file is missing.
+type ModelInit struct {
+	Path    string   `json:"path"`              // model.init
+	Loaded  int      `json:"loaded"`            // tensors of the model that come from the file
+	Skipped []string `json:"skipped,omitempty"` // tensors of the file that were left out
+	New     []string `json:"new,omitempty"`     // tensors of the model that start as without a file
+	Notice  string   `json:"notice,omitempty"`  // what happens instead, without the file
+}
+
+// Lines describe it for people.
+func (e *ModelInit) Lines() []string {
+	if e.Notice != "" {
+		return []string{"NOTICE " + e.Notice}
+	}
+	lines := []string{fmt.Sprintf("%d tensors loaded from %s", e.Loaded, e.Path)}
+	for _, part := range []struct {
+		what  string
+		names []string
+	}{{"skipped", e.Skipped}, {"new", e.New}} {
+		if len(part.names) > 0 {
+			lines = append(lines, fmt.Sprintf("%d %s: %s", len(part.names), part.what, few(part.names)))
+		}
+	}
+	return lines
+}
+
+// few lists names, all but the first of many left out.
+func few(names []string) string {
+	const enough = 8
+	if rest := len(names) - enough; rest > 1 {
+		return strings.Join(names[:enough], ", ") + fmt.Sprintf(" and %d more", rest)
+	}
+	return strings.Join(names, ", ")
+}
+
 // PluginLog is a line of a plugin's log. With Total set it is a progress line.
 type PluginLog struct {
 	Plugin  string `json:"plugin"`
@@ -297,6 +335,7 @@ func (*BucketsChosen) Kind() string    { return "buckets" }
 func (*EvalDone) Kind() string         { return "eval" }
 func (*CheckpointSaved) Kind() string  { return "checkpoint_saved" }
 func (*CheckpointLoaded) Kind() string { return "checkpoint_loaded" }
+func (*ModelInit) Kind() string        { return "model_init" }
 func (*PluginLog) Kind() string        { return "plugin_log" }
 func (*Warning) Kind() string          { return "warning" }
 func (*Elastic) Kind() string          { return "elastic" }
@@ -323,7 +362,7 @@ var kinds = func() map[string]func() Event {
 	for _, e := range []Event{
 		(*RunStarted)(nil), (*RankStarted)(nil), (*PluginStarted)(nil), (*BucketsChosen)(nil),
 		(*PhaseChanged)(nil), (*DatasetOpened)(nil), (*PlanMade)(nil), (*StepDone)(nil),
-		(*EvalDone)(nil), (*CheckpointSaved)(nil), (*CheckpointLoaded)(nil), (*PluginLog)(nil),
+		(*EvalDone)(nil), (*CheckpointSaved)(nil), (*CheckpointLoaded)(nil), (*ModelInit)(nil), (*PluginLog)(nil),
 		(*Warning)(nil), (*BackendRestarted)(nil), (*PluginRestarted)(nil), (*Elastic)(nil), (*BackendPlaced)(nil), (*PluginFailed)(nil),
 		(*Refused)(nil), (*RankFailed)(nil), (*RankDone)(nil), (*RunDone)(nil),
 	} {

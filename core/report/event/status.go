@@ -194,6 +194,15 @@ func notices(r Record) []notice {
 			out = append(out, notice{"       " + n, yellow})
 		}
 		return out
+	case *ModelInit:
+		var out []notice
+		for i, line := range e.Lines() {
+			if e.Notice == "" {
+				line = []string{"init   ", "       "}[min(i, 1)] + line
+			}
+			out = append(out, notice{line, yellow})
+		}
+		return out
 	case *BucketsChosen:
 		if r.Rank > 0 {
 			return nil

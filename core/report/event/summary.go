@@ -24,6 +24,8 @@ type Summary struct {
 	Precision string         `json:"precision"`
 	Dataset   DatasetSummary `json:"dataset"`
 
+	Init *ModelInit `json:"init,omitempty"` // as in the event; nil without one
+
 	// Plugins are those that rank 0 started; nil if it failed before.
 	Plugins []PluginStarted `json:"plugins,omitempty"`
 

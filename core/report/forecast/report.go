@@ -24,9 +24,10 @@ type Report struct {
 	Traffic Traffic  `json:"traffic"`
 	Memory  Memory   `json:"memory_per_rank"`
 
-	Optimizer string      `json:"optimizer"` // "sgd lr=0.01 momentum=0.9"
-	Schedule  string      `json:"schedule"`  // "cosine over 600 steps, warm-up 50 steps"
-	Precision [][2]string `json:"precision"` // the policy's properties, name and value
+	Init      []string    `json:"init,omitempty"` // what comes from model.init
+	Optimizer string      `json:"optimizer"`      // "sgd lr=0.01 momentum=0.9"
+	Schedule  string      `json:"schedule"`       // "cosine over 600 steps, warm-up 50 steps"
+	Precision [][2]string `json:"precision"`      // the policy's properties, name and value
 	Plugins   []Plugin    `json:"plugins"`
 	Warnings  []string    `json:"warnings"`
 }

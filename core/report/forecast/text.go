@@ -32,6 +32,9 @@ func (r *Report) overview(p *printer) {
 	t.row("steps", steps(r.Steps))
 	t.row("dataset", r.Dataset.Plugin, parens(r.Dataset.Source), samples(r.Dataset))
 	t.row("sample", r.Dataset.Input, r.Dataset.Target)
+	for i, line := range r.Init {
+		t.row([]string{"weights", ""}[min(i, 1)], strings.TrimSpace(line))
+	}
 	t.row("optimizer", r.Optimizer)
 	t.row("schedule", r.Schedule)
 	for i, kv := range r.Precision {

@@ -58,6 +58,9 @@ func match(want, have []string) (Mapping, KeyError) {
 	return m, bad
 }
 
+// Unwrapped is a tensor's name without the "module" components of wrapped models.
+func Unwrapped(name string) string { return unwrap(name) }
+
 // unwrap removes every component "module" before the last one.
 func unwrap(key string) string {
 	parts := strings.Split(key, ".")

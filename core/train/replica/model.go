@@ -1,8 +1,6 @@
 package replica
 
 import (
-	"context"
-
 	"github.com/trainctl/trainctl/core/engine/graph"
 	"github.com/trainctl/trainctl/core/engine/kernel/convert"
 	"github.com/trainctl/trainctl/core/engine/nn"
@@ -144,25 +142,4 @@ func (m *Model) FirstNonFiniteGradient() string {
 		}
 	}
 	return ""
-}
-
-// CheckInit reads model.init as training does, and says whether its tensors are
-// those of the model.
-func CheckInit(ctx context.Context, fsys checkpoint.FS, network string, g *graph.Graph, path string) error {
-	snap, _, err := checkpoint.Load(ctx, fsys, path)
-	if err != nil {
-		return err
-	}
-	var to []tensor.Named
-	for _, e := range g.StateDict() {
-		to = append(to, tensor.Named{Name: e.Name, Tensor: tensor.New(e.Spec.DType, e.Spec.Shape...)})
-	}
-	src, _, err := nn.Adapt(network, g, snap.Model)
-	if err == nil {
-		_, err = checkpoint.Fill(to, floatsAs(tensor.F32, src))
-	}
-	if err != nil {
-		return checkpoint.Unusable(path, err)
-	}
-	return nil
 }

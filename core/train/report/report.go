@@ -24,6 +24,8 @@ type Report struct {
 	Scaled   bool      // the loss has a scale
 	MaxSkips int       // train.max_skips
 
+	Init *event.ModelInit // where the weights of a new run come from; nil: from nowhere special
+
 	Tokens    int   // targets of a sample where they are per position; 0: one per sample
 	TestBytes int64 // of text, in the test split; 0: unknown
 
@@ -153,6 +155,7 @@ func (r *Report) Evaluation(pos outline.Position, totals *agreement.Totals, took
 // Summarize fills in what the report knows of the run: training, times, the last evaluation.
 func (r *Report) Summarize(s *event.Summary) {
 	st := &r.Stats
+	s.Init = r.Init
 	s.Train.Loss = event.Number(st.LossMean) // of the checkpoint, where no step was left to do
 	if st.steps > 0 {
 		s.Time.ToFirstStepS = event.Number(st.firstStep.Seconds())
