@@ -3,7 +3,6 @@ package attention
 import (
 	"github.com/trainctl/trainctl/core/engine/kernel"
 	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
-	"github.com/trainctl/trainctl/core/engine/kernel/gemm"
 )
 
 // BackwardScratch is the number of scratch elements that Backward needs.
@@ -23,8 +22,8 @@ func Backward[T kernel.Float](h Head, positions *Rotary[T], q, k, v, out, dy Row
 	dotRows(h.Queries, h.Dim, out, dy, dots)
 	scale := T(h.scale())
 	h.tiles(func(t tile) {
-		gemm.Gemm(false, true, t.queries, t.keys, h.Dim, 1, q.from(t.q), q.Stride, k.from(t.k), k.Stride, 0, probs, tileKeys, r)
-		gemm.Gemm(false, true, t.queries, t.keys, h.Dim, 1, dy.from(t.q), dy.Stride, v.from(t.k), v.Stride, 0, slopes, tileKeys, r)
+		scoresOf(&h, t, q, k, probs, r)
+		scoresOf(&h, t, dy, v, slopes, r)
 		expScores(&h, t, probs, scale, lse[t.q:], sums)
 		if h.Dropout.P > 0 {
 			drop(&h, t, masks, slopes)
@@ -33,9 +32,9 @@ func Backward[T kernel.Float](h Head, positions *Rotary[T], q, k, v, out, dy Row
 		if h.Dropout.P > 0 {
 			drop(&h, t, masks, probs)
 		}
-		gemm.Gemm(true, false, t.keys, h.Dim, t.queries, 1, probs, tileKeys, dy.from(t.q), dy.Stride, 1, dv.from(t.k), dv.Stride, r)
-		gemm.Gemm(true, false, t.keys, h.Dim, t.queries, 1, slopes, tileKeys, q.from(t.q), q.Stride, 1, dk.from(t.k), dk.Stride, r)
-		gemm.Gemm(false, false, t.queries, h.Dim, t.keys, 1, slopes, tileKeys, k.from(t.k), k.Stride, 1, dq.from(t.q), dq.Stride, r)
+		byKey(&h, t, probs, dy, dv, r)
+		byKey(&h, t, slopes, q, dk, r)
+		byQuery(&h, t, slopes, k, 1, dq, r)
 	}, true)
 }
 

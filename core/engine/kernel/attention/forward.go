@@ -5,7 +5,6 @@ import (
 
 	"github.com/trainctl/trainctl/core/engine/kernel"
 	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
-	"github.com/trainctl/trainctl/core/engine/kernel/gemm"
 	"github.com/trainctl/trainctl/core/engine/kernel/random"
 )
 
@@ -24,7 +23,7 @@ func Forward[T kernel.Float](h Head, positions *Rotary[T], q, k, v, out Rows[T],
 	elementwise.Fill(lse[:h.Queries], T(math.Inf(-1)))
 	scale := T(h.scale())
 	h.tiles(func(t tile) {
-		gemm.Gemm(false, true, t.queries, t.keys, h.Dim, 1, q.from(t.q), q.Stride, k.from(t.k), k.Stride, 0, scores, tileKeys, r)
+		scoresOf(&h, t, q, k, scores, r)
 		peaks := lse[t.q:][:t.queries]
 		var before [tileQueries]T
 		copy(before[:], peaks)
@@ -46,7 +45,7 @@ func Forward[T kernel.Float](h Head, positions *Rotary[T], q, k, v, out Rows[T],
 		if t.k > 0 {
 			add = 1
 		}
-		gemm.Gemm(false, false, t.queries, h.Dim, t.keys, 1, scores, tileKeys, v.from(t.k), v.Stride, add, out.from(t.q), out.Stride, r)
+		byQuery(&h, t, scores, v, add, out, r)
 	}, false)
 	for row := range h.Queries {
 		elementwise.Scale(out.row(row, h.Dim), 1/sums[row])
