@@ -165,23 +165,13 @@ func (p *product) acrossSlab(i, m, l, kc, j, n, height int, packed []float32) {
 	}
 }
 
-// runApart computes C = A·B from A as it lies, and B in panels. Registers add up at most most of k.
+// runApart computes C = A·B from A as it lies. Registers add up at most most of k.
 func (p *product) runApart(most int, scratch []float32) {
 	depth, height := EvenRows(p.k, most), EvenRows(p.m, p.rowsApart(p.a.row))
 	slab := min(p.m, max(1, blockA/(depth*height))*height)
-	for j := 0; j < p.n; j += blockN {
-		cols := min(blockN, p.n-j)
-		packed := p.packedFrom(cols)
-		for l := 0; l < p.k; l += depth {
-			kc := min(depth, p.k-l)
-			if packed < cols {
-				PackPanels(p.TileShape, p.b.data[l*p.b.row+(j+packed)*p.b.col:], p.b.col, p.b.row, cols-packed, kc, p.cols, scratch)
-			}
-			for i := 0; i < p.m; i += slab {
-				p.apartSlab(i, min(slab, p.m-i), l, kc, j, cols, packed, height, scratch)
-			}
-		}
-	}
+	p.overBlocks(slab, depth, scratch, func(i, rows, l, k, j, cols, packed int) {
+		p.apartSlab(i, rows, l, k, j, cols, packed, height, scratch)
+	})
 }
 
 // apartSlab multiplies m rows of A from i on with k×n of B, whose panels from column packed on are packed.
@@ -192,11 +182,9 @@ func (p *product) apartSlab(i, m, l, k, j, n, packed, height int, panels []float
 		t.add = 1
 	}
 	for r := 0; r < n; r += p.cols {
-		width := min(p.cols, n-r)
-		vectors := p.columns(&t, width)
-		p.panel(&t, l, k, j, r, packed, vectors, panels)
+		vectors := p.panel(&t, l, k, j, r, n, packed, panels)
 		if p.f.Bias != nil && l == 0 {
-			copy(bias[:], p.f.Bias[j+r:][:width])
+			copy(bias[:], p.f.Bias[j+r:j+min(n, r+p.cols)])
 		}
 		for q, rows := 0, 0; q < m; q += rows * t.tiles {
 			rows, t.tiles = tilesOf(m-q, height)
@@ -207,19 +195,17 @@ func (p *product) apartSlab(i, m, l, k, j, n, packed, height int, panels []float
 	}
 }
 
-// columns tells a strip how many columns it has, and returns in how many vectors.
-func (s TileShape) columns(t *strip, width int) (vectors int) {
-	t.n0, t.n1 = kernel.FirstLanes(min(width, s.Lanes)), kernel.FirstLanes(max(width-s.Lanes, 0))
-	return s.vectors(width)
-}
-
-// panel tells a strip where its columns of B are, from j+r on: in B itself or, from column packed on, in panels.
-func (p *product) panel(t *strip, l, k, j, r, packed, vectors int, panels []float32) {
-	if r < packed {
+// panel tells a strip where its columns of B are, from j+r to at most j+n: in B itself or, from column packed on, in
+// panels. It returns how many vectors they are.
+func (p *product) panel(t *strip, l, k, j, r, n, packed int, panels []float32) (vectors int) {
+	width := min(p.cols, n-r)
+	t.n0, t.n1 = kernel.FirstLanes(min(width, p.Lanes)), kernel.FirstLanes(max(width-p.Lanes, 0))
+	if vectors = p.vectors(width); r < packed {
 		t.b, t.bStep = &p.b.data[l*p.b.row+j+r], 4*p.b.row
 	} else {
 		t.b, t.bStep = &panels[(r-packed)*k], 4*p.Lanes*vectors
 	}
+	return vectors
 }
 
 // PackRows packs m rows of k elements, lda apart, for AddPacked: to PackedElems(m, k) elements.
@@ -262,20 +248,28 @@ func (s TileShape) vectors(cols int) int {
 	return 2
 }
 
-// runAlong computes C = A·B with A packed, unless it lies as if it were, and B as
-// it lies, if that is along its rows and few rows of C need it.
+// runAlong computes C = A·B with A packed, unless it lies as if it were.
 func (p *product) runAlong(scratch []float32) {
 	height, mc, depth, packedA, packedB := cut(p.m, p.k, p.Rows, scratch)
+	p.overBlocks(mc, depth, packedB, func(i, rows, l, k, j, cols, packed int) {
+		p.alongBlock(i, rows, l, k, j, cols, packed, height, packedA, packedB)
+	})
+}
+
+// overBlocks calls f for the blocks of a product: rows i to i+rows of A, l to l+k of its columns, and j to j+cols of
+// B's. B is taken as it lies, if that is along its rows and few rows of C need it, up to column packed; from there
+// on it lies in panels.
+func (p *product) overBlocks(height, depth int, panels []float32, f func(i, rows, l, k, j, cols, packed int)) {
 	for j := 0; j < p.n; j += blockN {
-		nc := min(blockN, p.n-j)
-		packed := p.packedFrom(nc)
+		cols := min(blockN, p.n-j)
+		packed := p.packedFrom(cols)
 		for l := 0; l < p.k; l += depth {
-			kc := min(depth, p.k-l)
-			if packed < nc {
-				PackPanels(p.TileShape, p.b.data[l*p.b.row+(j+packed)*p.b.col:], p.b.col, p.b.row, nc-packed, kc, p.cols, packedB)
+			k := min(depth, p.k-l)
+			if packed < cols {
+				PackPanels(p.TileShape, p.b.data[l*p.b.row+(j+packed)*p.b.col:], p.b.col, p.b.row, cols-packed, k, p.cols, panels)
 			}
-			for i := 0; i < p.m; i += mc {
-				p.alongBlock(i, min(mc, p.m-i), l, kc, j, nc, packed, height, packedA, packedB)
+			for i := 0; i < p.m; i += height {
+				f(i, min(height, p.m-i), l, k, j, cols, packed)
 			}
 		}
 	}
@@ -306,9 +300,7 @@ func (p *product) alongBlock(i, m, l, k, j, n, packed, height int, packedA, pack
 		p.packA(i, l, m, k, height, packedA)
 	}
 	for r := 0; r < n; r += p.cols {
-		width := min(p.cols, n-r)
-		vectors := p.columns(&t, width)
-		p.panel(&t, l, k, j, r, packed, vectors, packedB)
+		vectors := p.panel(&t, l, k, j, r, n, packed, packedB)
 		for q, rows := 0, 0; q < m; q += rows * t.tiles {
 			rows, t.tiles = tilesOf(m-q, height)
 			if inPlace {

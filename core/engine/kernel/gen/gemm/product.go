@@ -76,10 +76,9 @@ func along(a *isa.Asm, mr, vectors int) {
 func apart(a *isa.Asm, mr, vectors int) {
 	a.Kernel(fmt.Sprintf("apart%dx%d", mr, vectors), "func(strip *byte)",
 		fmt.Sprintf("computes tiles of %d rows by %d vectors; A's rows lie apart.", mr, vectors))
-	t := a.Gp("strip")
-	c, tiles, lda := a.Field(t, stripC), a.Field(t, stripTiles), a.Field(t, stripAStep)
-	first, bStep := a.Field(t, stripA), a.Field(t, stripBStep)
-	acc := a.Vecs(vectors * mr)
+	t, bStep, acc := a.Gp("strip"), a.GP64(), a.Vecs(vectors*mr)
+	c, tiles, lda, first := a.Field(t, stripC), a.Field(t, stripTiles), a.Field(t, stripAStep), a.Field(t, stripA)
+	a.MOVQ(operand.Mem{Base: t, Disp: stripBStep}, bStep)
 	a.Label("tile")
 	prefetchRows(a, c, a.Field(t, stripLdc), mr, vectors)
 	prefetchNext(a, t, first, lda, mr)
