@@ -139,6 +139,13 @@ func (c *Config) checkSchedule() {
 	if c.Scheduler.Name == "step" && !c.report.given("lr_scheduler.step_size") {
 		c.missing("lr_scheduler.step_size", "add step_size, counted in lr_scheduler.unit", "missing: a step schedule needs it")
 	}
+	if c.Scheduler.Name == "exponential" && !c.report.given("lr_scheduler.gamma") {
+		c.missing("lr_scheduler.gamma", "such as gamma = 0.95", "missing: an exponential schedule needs it")
+	}
+	if c.Scheduler.Name == "trapezoid" && !c.report.given("lr_scheduler.decay_iters") {
+		c.report.bad["lr_scheduler.decay_iters"] = true
+		c.missing("lr_scheduler.decay_iters", "add decay_iters, counted in lr_scheduler.unit", "missing: a trapezoid needs it")
+	}
 }
 
 // checkElastic refuses what depends on the number of ranks during the run.

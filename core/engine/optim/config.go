@@ -91,32 +91,49 @@ func nonNegative(l *usererr.List, key string, v float64) {
 
 // ScheduleConfig is the table [lr_scheduler]. Schedules count applied steps.
 type ScheduleConfig struct {
-	Name         string  `toml:"name" words:"constant,step,multistep,cosine,linear"` // "constant", "step", "multistep", "cosine" or "linear"
-	Unit         string  `toml:"unit" words:"epoch,step"`                            // what step_size, milestones and t_max count: "epoch" or "step"
-	StepSize     int     `toml:"step_size"`                                          // step: units between two decays
-	Gamma        float64 `toml:"gamma"`                                              // step, multistep: factor of a decay
-	Milestones   []int   `toml:"milestones"`                                         // multistep: units at which the rate decays, ascending
-	TMax         int     `toml:"t_max"`                                              // cosine: units of the half period; 0: the whole run
-	EtaMin       float64 `toml:"eta_min"`                                            // cosine: lowest rate
-	StartFactor  float64 `toml:"start_factor"`                                       // linear: factor at the start
-	EndFactor    float64 `toml:"end_factor"`                                         // linear: factor at the end
-	TotalIters   int     `toml:"total_iters"`                                        // linear: units between them; 0: the whole run
-	WarmupSteps  int     `toml:"warmup_steps"`                                       // steps over which the rate rises linearly, for any schedule; 0: none
-	WarmupFactor float64 `toml:"warmup_factor"`                                      // fraction of the rate at step 0
-	BatchScaling string  `toml:"batch_scaling" words:"none,linear,sqrt"`             // how the rate follows a step's samples if a run continues with another number
+	Name           string  `toml:"name" words:"constant,step,multistep,exponential,cosine,linear,onecycle,trapezoid"` // one of scheduleNames
+	Unit           string  `toml:"unit" words:"epoch,step"`                                                           // what step_size, milestones and t_max count: "epoch" or "step"
+	StepSize       int     `toml:"step_size"`                                                                         // step: units between two decays
+	Gamma          float64 `toml:"gamma"`                                                                             // step, multistep: factor of a decay
+	Milestones     []int   `toml:"milestones"`                                                                        // multistep: units at which the rate decays, ascending
+	TMax           int     `toml:"t_max"`                                                                             // cosine: units of the half period; 0: the whole run
+	EtaMin         float64 `toml:"eta_min"`                                                                           // cosine: lowest rate
+	StartFactor    float64 `toml:"start_factor"`                                                                      // linear: factor at the start
+	EndFactor      float64 `toml:"end_factor"`                                                                        // linear: factor at the end
+	TotalIters     int     `toml:"total_iters"`                                                                       // linear: units between them; 0: the whole run
+	DecayIters     int     `toml:"decay_iters"`                                                                       // trapezoid: units of the decay at the end
+	PctStart       float64 `toml:"pct_start"`                                                                         // onecycle: share of the cycle in which the rate rises
+	DivFactor      float64 `toml:"div_factor"`                                                                        // onecycle: the rate begins at lr over this
+	FinalDivFactor float64 `toml:"final_div_factor"`                                                                  // onecycle: the rate ends at its beginning over this
+	AnnealLinear   bool    `toml:"anneal_linear"`                                                                     // onecycle: the rate goes along lines, not cosines
+	ThreePhase     bool    `toml:"three_phase"`                                                                       // onecycle: the rate falls as it rose, before it falls to its end
+	WarmupMode     string  `toml:"warmup_mode" words:"chained,sequential"`                                            // whether the schedule runs during warm-up, or begins after it
+	WarmupSteps    int     `toml:"warmup_steps"`                                                                      // steps over which the rate rises linearly, for any schedule; 0: none
+	WarmupFactor   float64 `toml:"warmup_factor"`                                                                     // fraction of the rate at step 0
+	BatchScaling   string  `toml:"batch_scaling" words:"none,linear,sqrt"`                                            // how the rate follows a step's samples if a run continues with another number
 }
 
 // DefaultSchedule keeps the rate constant. Named schedules then start from
 // PyTorch's values, except that linear falls from the full rate to 0.
 func DefaultSchedule() ScheduleConfig {
-	return ScheduleConfig{Name: "constant", Unit: "epoch", StepSize: 1, Gamma: 0.1, StartFactor: 1, WarmupFactor: 1.0 / 3, BatchScaling: "none"}
+	return ScheduleConfig{
+		Name: "constant", Unit: "epoch", StepSize: 1, Gamma: 0.1, StartFactor: 1, WarmupMode: warmupChained, WarmupFactor: 1.0 / 3, BatchScaling: "none",
+		PctStart: 0.3, DivFactor: 25, FinalDivFactor: 1e4,
+	}
 }
 
 // Problems checks the table by itself.
 func (c ScheduleConfig) Problems() usererr.List {
 	var l usererr.List
 	switch c.Name {
-	case "constant", "cosine":
+	case "constant", "cosine", "exponential":
+	case "onecycle":
+		c.cycleProblems(&l)
+	case "trapezoid":
+		c.endProblems(&l)
+		if c.DecayIters < 1 {
+			l.Addf("decay_iters", "give 1 or more", "the learning rate cannot decay over %d units", c.DecayIters)
+		}
 	case "step":
 		if c.StepSize < 1 {
 			l.Addf("step_size", "give 1 or more", "the learning rate cannot decay every %d units", c.StepSize)
@@ -132,14 +149,40 @@ func (c ScheduleConfig) Problems() usererr.List {
 		if !(c.StartFactor > 0 && c.StartFactor <= 1) {
 			l.Addf("start_factor", "1 is the default", "%v is outside (0, 1]", c.StartFactor)
 		}
-		if !(c.EndFactor >= 0 && c.EndFactor <= 1) {
-			l.Addf("end_factor", "0 is the default", "%v is outside [0, 1]", c.EndFactor)
-		}
+		c.endProblems(&l)
 	default:
-		l.Addf("name", `use "constant", "step", "multistep", "cosine" or "linear"`, "unknown schedule %q", c.Name)
+		l.Addf("name", "use "+quoted(scheduleNames), "unknown schedule %q", c.Name)
 	}
 	c.commonProblems(&l)
 	return l
+}
+
+var scheduleNames = []string{"constant", "step", "multistep", "exponential", "cosine", "linear", "onecycle", "trapezoid"}
+
+// The words of warmup_mode.
+const (
+	warmupChained    = "chained"
+	warmupSequential = "sequential"
+)
+
+func (c ScheduleConfig) endProblems(l *usererr.List) {
+	if !(c.EndFactor >= 0 && c.EndFactor <= 1) {
+		l.Addf("end_factor", "0 is the default", "%v is outside [0, 1]", c.EndFactor)
+	}
+}
+
+func (c ScheduleConfig) cycleProblems(l *usererr.List) {
+	if !(c.PctStart >= 0 && c.PctStart <= 1) {
+		l.Addf("pct_start", "0.3 is the default", "%v is outside [0, 1]", c.PctStart)
+	}
+	for key, v := range map[string]float64{"div_factor": c.DivFactor, "final_div_factor": c.FinalDivFactor} {
+		if !(v > 0) || math.IsInf(v, 1) {
+			l.Addf(key, "25 and 10000 are the defaults", "%v is not a finite number above 0", v)
+		}
+	}
+	if c.WarmupSteps > 0 {
+		l.Addf("warmup_steps", "remove it, or raise pct_start", "onecycle has a warm-up of its own")
+	}
 }
 
 func (c ScheduleConfig) commonProblems(l *usererr.List) {
@@ -151,12 +194,15 @@ func (c ScheduleConfig) commonProblems(l *usererr.List) {
 	default:
 		l.Addf("batch_scaling", `use "none", "linear" or "sqrt"`, "unknown rule %q", c.BatchScaling)
 	}
+	if c.WarmupMode != "" && c.WarmupMode != warmupChained && c.WarmupMode != warmupSequential {
+		l.Addf("warmup_mode", `use "chained" or "sequential"`, "unknown mode %q", c.WarmupMode)
+	}
 	nonNegative(l, "gamma", c.Gamma)
 	nonNegative(l, "eta_min", c.EtaMin)
 	for _, v := range []struct {
 		key string
 		n   int
-	}{{"t_max", c.TMax}, {"total_iters", c.TotalIters}, {"warmup_steps", c.WarmupSteps}} {
+	}{{"t_max", c.TMax}, {"total_iters", c.TotalIters}, {"decay_iters", c.DecayIters}, {"warmup_steps", c.WarmupSteps}} {
 		if v.n < 0 {
 			l.Addf(v.key, "give 0 or more", "%d is negative", v.n)
 		}

@@ -50,6 +50,12 @@ func (c ScheduleConfig) String() string {
 		s += fmt.Sprintf(" by %s every %d %ss", short(c.Gamma), c.StepSize, c.Unit)
 	case "multistep":
 		s += fmt.Sprintf(" by %s at %ss %v", short(c.Gamma), c.Unit, c.Milestones)
+	case "exponential":
+		s += fmt.Sprintf(" by %s every %s", short(c.Gamma), c.Unit)
+	case "onecycle":
+		s += fmt.Sprintf(" over %s, up to %s of it", c.span(c.TotalIters), short(c.PctStart))
+	case "trapezoid":
+		s += fmt.Sprintf(" over %s, to ×%s in the last %d %ss", c.span(c.TotalIters), short(c.EndFactor), c.DecayIters, c.Unit)
 	case "cosine":
 		s += fmt.Sprintf(" to %s over %s", short(c.EtaMin), c.span(c.TMax))
 	case "linear":
@@ -60,6 +66,9 @@ func (c ScheduleConfig) String() string {
 	}
 	if c.WarmupSteps > 0 {
 		s += fmt.Sprintf(", warm-up from ×%s over %d steps", short(c.WarmupFactor), c.WarmupSteps)
+		if c.WarmupMode == warmupSequential {
+			s += " before it"
+		}
 	}
 	return s
 }

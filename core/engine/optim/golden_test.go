@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -273,38 +274,20 @@ func TestSchedulesAgainstPyTorch(t *testing.T) {
 	}
 }
 
+// scheduleOf is a table of the golden file: keys and values as in TOML.
 func scheduleOf(m map[string]any) ScheduleConfig {
-	b, err := json.Marshal(m)
-	if err != nil {
-		panic(err)
-	}
 	c := DefaultSchedule()
-	var in struct {
-		StepSize     *int     `json:"step_size"`
-		Gamma        *float64 `json:"gamma"`
-		Milestones   []int    `json:"milestones"`
-		TMax         int      `json:"t_max"`
-		EtaMin       float64  `json:"eta_min"`
-		StartFactor  *float64 `json:"start_factor"`
-		EndFactor    *float64 `json:"end_factor"`
-		TotalIters   int      `json:"total_iters"`
-		WarmupSteps  int      `json:"warmup_steps"`
-		WarmupFactor *float64 `json:"warmup_factor"`
-	}
-	if err := json.Unmarshal(b, &in); err != nil {
-		panic(err)
-	}
-	c.Name = m["name"].(string)
-	c.Milestones, c.TMax, c.EtaMin, c.TotalIters, c.WarmupSteps = in.Milestones, in.TMax, in.EtaMin, in.TotalIters, in.WarmupSteps
-	for _, v := range []struct{ from, to *float64 }{
-		{in.Gamma, &c.Gamma}, {in.StartFactor, &c.StartFactor}, {in.EndFactor, &c.EndFactor}, {in.WarmupFactor, &c.WarmupFactor},
-	} {
-		if v.from != nil {
-			*v.to = *v.from
+	v := reflect.ValueOf(&c).Elem()
+	for i := range v.NumField() {
+		if given, ok := m[v.Type().Field(i).Tag.Get("toml")]; ok {
+			b, err := json.Marshal(given)
+			if err == nil {
+				err = json.Unmarshal(b, v.Field(i).Addr().Interface())
+			}
+			if err != nil {
+				panic(err)
+			}
 		}
-	}
-	if in.StepSize != nil {
-		c.StepSize = *in.StepSize
 	}
 	return c
 }

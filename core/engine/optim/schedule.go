@@ -3,6 +3,7 @@ package optim
 import (
 	"fmt"
 	"math"
+	"slices"
 	"sort"
 )
 
@@ -16,8 +17,8 @@ type Schedule interface {
 // NewSchedule makes the schedule of a table. stepsPerEpoch converts steps to
 // epochs for unit = "epoch"; totalSteps is the length of the run, used where
 // the table says "the whole run". The forms are the closed ones of
-// torch/optim/lr_scheduler.py; warm-up multiplies any of them by a LinearLR
-// from warmup_factor to 1.
+// torch/optim/lr_scheduler.py. Warm-up is a LinearLR from warmup_factor to 1: chained, it
+// multiplies the schedule; sequential, the schedule begins when it has ended, and has what is left of the run.
 func NewSchedule(cfg ScheduleConfig, baseLR float64, stepsPerEpoch, totalSteps int) (Schedule, error) {
 	if err := cfg.Problems().Err(); err != nil {
 		return nil, fmt.Errorf("lr_scheduler: %w", err)
@@ -28,6 +29,9 @@ func NewSchedule(cfg ScheduleConfig, baseLR float64, stepsPerEpoch, totalSteps i
 	s := schedule{cfg: cfg, base: baseLR, unit: 1}
 	if cfg.Unit == "epoch" {
 		s.unit = stepsPerEpoch
+	}
+	if cfg.WarmupMode == warmupSequential {
+		totalSteps -= cfg.WarmupSteps
 	}
 	s.length = max(1, (totalSteps+s.unit-1)/s.unit)
 	return s, nil
@@ -41,11 +45,18 @@ type schedule struct {
 }
 
 func (s schedule) LR(applied int) float64 {
-	lr := s.at(applied / s.unit)
-	if w := s.cfg.WarmupSteps; applied < w {
-		lr *= line(s.cfg.WarmupFactor, 1, applied, w)
+	w := s.cfg.WarmupSteps
+	start, rise := 0, 1.0
+	if s.cfg.WarmupMode == warmupSequential {
+		start = w
 	}
-	return lr
+	if applied < w {
+		rise = line(s.cfg.WarmupFactor, 1, applied, w)
+	}
+	if applied < start {
+		return s.base * rise
+	}
+	return s.at((applied-start)/s.unit) * rise
 }
 
 func (s schedule) at(t int) float64 {
@@ -53,6 +64,13 @@ func (s schedule) at(t int) float64 {
 	switch c.Name {
 	case "step":
 		return s.base * math.Pow(c.Gamma, float64(t/c.StepSize))
+	case "exponential":
+		return s.base * math.Pow(c.Gamma, float64(t))
+	case "onecycle":
+		return s.cycle(t, orElse(c.TotalIters, s.length))
+	case "trapezoid":
+		before := max(0, orElse(c.TotalIters, s.length)-c.DecayIters)
+		return s.base * line(1, c.EndFactor, max(0, t-before), c.DecayIters)
 	case "multistep":
 		passed := sort.SearchInts(c.Milestones, t+1)
 		return s.base * math.Pow(c.Gamma, float64(passed))
@@ -65,10 +83,43 @@ func (s schedule) at(t int) float64 {
 	return s.base
 }
 
+// cycle is OneCycleLR, whose max_lr is the optimizer's learning rate, at place t of total. Places behind
+// the end have the last rate.
+func (s schedule) cycle(t, total int) float64 {
+	c := s.cfg
+	first := s.base / c.DivFactor
+	last := first / c.FinalDivFactor
+	ends := []float64{c.PctStart*float64(total) - 1, float64(total) - 1}
+	rates := []float64{first, s.base, last}
+	if c.ThreePhase {
+		ends = []float64{ends[0], 2*c.PctStart*float64(total) - 2, ends[1]}
+		rates = []float64{first, s.base, first, last}
+	}
+	at, begin := min(float64(t), float64(total)-1), 0.0
+	for i, end := range ends {
+		if at <= end || i == len(ends)-1 {
+			part := 1.0
+			if end > begin {
+				part = (at - begin) / (end - begin)
+			}
+			return anneal(c.AnnealLinear, rates[i], rates[i+1], part)
+		}
+		begin = end
+	}
+	return last
+}
+
+func anneal(linear bool, from, to, part float64) float64 {
+	if linear {
+		return (to-from)*part + from
+	}
+	return to + (from-to)/2*(1+math.Cos(math.Pi*part))
+}
+
 // FollowsEpochs reports whether the schedule's position depends on how many steps an
 // epoch or the run has.
 func (c ScheduleConfig) FollowsEpochs() bool {
-	return c.Unit == "epoch" && c.Name != "constant" || c.Name == "cosine" && c.TMax == 0 || c.Name == "linear" && c.TotalIters == 0
+	return c.Unit == "epoch" && c.Name != "constant" || c.Name == "cosine" && c.TMax == 0 || slices.Contains([]string{"linear", "onecycle", "trapezoid"}, c.Name) && c.TotalIters == 0
 }
 
 // BatchFactor is the factor of learning rates in steps of batch samples, in a run whose

@@ -13,7 +13,7 @@ func (c Config) Uses() []string {
 // Uses lists the keys of [lr_scheduler] that mean something to the named
 // schedule, nil when the name is unknown.
 func (c ScheduleConfig) Uses() []string {
-	common := []string{"name", "unit", "warmup_steps", "warmup_factor", "batch_scaling"}
+	common := []string{"name", "unit", "warmup_steps", "warmup_factor", "warmup_mode", "batch_scaling"}
 	switch c.Name {
 	case "constant":
 		return common
@@ -23,6 +23,12 @@ func (c ScheduleConfig) Uses() []string {
 		return append(common, "milestones", "gamma")
 	case "cosine":
 		return append(common, "t_max", "eta_min")
+	case "exponential":
+		return append(common, "gamma")
+	case "onecycle":
+		return append(common, "total_iters", "pct_start", "div_factor", "final_div_factor", "anneal_linear", "three_phase")
+	case "trapezoid":
+		return append(common, "total_iters", "decay_iters", "end_factor")
 	case "linear":
 		return append(common, "start_factor", "end_factor", "total_iters")
 	}

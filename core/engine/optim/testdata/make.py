@@ -160,5 +160,47 @@ for config, make in [
     if config.get("eta_min", 0) == 0:  # torch chains factors, which an offset would not survive
         schedules.append(dict(config=config | dict(warmup_steps=4, warmup_factor=0.25), lr=trace(make, 16, (4, 0.25))))
 
+
+
+def sequence(make, n, warm):
+    """LinearLR over warm[0] steps from warm[1], and then the schedule."""
+    def both(o):
+        first = L.LinearLR(o, start_factor=warm[1], total_iters=warm[0])
+        return L.SequentialLR(o, [first, make(o)], [warm[0]])
+    return trace(both, n)
+
+
+def cycle(total, **kw):
+    def make(o):
+        return L.OneCycleLR(o, BASE, total_steps=total, cycle_momentum=False, **kw)
+    return trace_until(make, total) + [trace_until(make, total)[-1]] * (16 - total)
+
+
+def trace_until(make, n):
+    opt = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=BASE)
+    schedule, out = make(opt), []
+    for i in range(n):
+        out.append(opt.param_groups[0]["lr"].hex())
+        opt.step()
+        if i < n - 1:
+            schedule.step()
+    return out
+
+
+exponential = lambda o: L.ExponentialLR(o, 0.9)
+trapezoid = lambda o: L.SequentialLR(o, [L.ConstantLR(o, 1.0, 1), L.LinearLR(o, 1.0, 0.1, 4)], [8])
+schedules += [
+    dict(config=dict(name="exponential", gamma=0.9), lr=trace(exponential, 16)),
+    dict(config=dict(name="trapezoid", total_iters=12, decay_iters=4, end_factor=0.1), lr=trace(trapezoid, 16)),
+]
+for total, kw in [(10, {}), (16, dict(pct_start=0.4, div_factor=10.0, final_div_factor=100.0)), (10, dict(anneal_strategy="linear", three_phase=True)), (5, {}), (12, dict(three_phase=True))]:
+    config = dict(name="onecycle", total_iters=total, **{k.replace("anneal_strategy", "anneal_linear"): v == "linear" if k == "anneal_strategy" else v for k, v in kw.items()})
+    schedules.append(dict(config=config, lr=cycle(total, **kw)))
+for config, make in [
+    (dict(name="cosine", t_max=10, eta_min=0.01), lambda o: L.CosineAnnealingLR(o, 10, 0.01)), (dict(name="exponential", gamma=0.9), exponential),
+    (dict(name="multistep", milestones=[2, 5], gamma=0.1), lambda o: L.MultiStepLR(o, [2, 5], 0.1)),
+]:
+    schedules.append(dict(config=config | dict(warmup_steps=4, warmup_factor=0.25, warmup_mode="sequential"), lr=sequence(make, 16, (4, 0.25))))
+
 with open("schedules.json", "w") as f:
     json.dump(dict(base=BASE.hex(), runs=schedules), f)
