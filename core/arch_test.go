@@ -36,7 +36,7 @@ var layers = [][]string{
 	{"core/engine/cpu/ops/activation"},
 	{"core/engine/cpu/ops"},
 	{"core/engine/cpu", "core/engine/cuda"},
-	{"core/train/ddp", "core/train/fault", "core/train/ddp/ddptest", "core/train/data", "core/engine/nn", "core/engine/optim", "core/plugin/host", "core/job/launch", "core/report/forecast"},
+	{"core/train/ddp", "core/train/fault", "core/train/ddp/ddptest", "core/train/data", "core/train/metric", "core/engine/nn", "core/engine/optim", "core/plugin/host", "core/job/launch", "core/report/forecast"},
 	{"core/train/recovery", "core/train/outline"},
 	{"core/train/replica"},
 	{"core/train/passes"},

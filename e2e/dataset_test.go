@@ -1,13 +1,16 @@
 package e2e
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
+	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/e2e/rig"
 )
 
@@ -120,4 +123,56 @@ func TestTableTrains(t *testing.T) {
 	}
 	rig.Must(t, os.WriteFile(path, []byte(strings.Replace(text, ",-3,", ",none,", 1)), 0o644))
 	p.Train(t).Expect(t, 2).Matches(t, `table.csv:\d+:\d+: column "weight" is "none", which is no finite number; fix: correct it`)
+}
+
+// Metrics of the same weights are the same on 1 to 3 ranks, in the events, in summary.json and in
+// evaluation.json, whose worst samples are named as the data set knows them.
+func TestMetricsOfAnEvaluation(t *testing.T) {
+	t.Parallel()
+	p := placeWith(t, validationTables+"[eval]\nmetrics = [\"accuracy\", \"top_k\", \"per_class\", \"confusion\", \"worst\"]\ntop_k = 3\nworst = 4\n")
+	whole := p.run(t)
+	last := whole.checkpoint(20)
+	read := func(run int) (e event.Evaluation) {
+		b, err := os.ReadFile(event.RunDir{Path: p.RunDir(run)}.EvaluationFile())
+		rig.Must(t, err)
+		rig.Must(t, json.Unmarshal(b, &e))
+		return e
+	}
+	want := read(1)
+	sum, hits := int64(0), int64(0)
+	for i, row := range want.Confusion {
+		hits += row[i]
+		for _, n := range row {
+			sum += n
+		}
+	}
+	e := whole.evals[1]
+	if want.Schema != 1 || want.Step != 20 || sum != 20 || float64(hits)/20 != e.Accuracy || len(want.Worst) != 4 || want.Worst[0].Split != "train" || len(want.Classes) != 10 {
+		t.Errorf("evaluation.json has %+v, with an accuracy of %v", want, e.Accuracy)
+	}
+	if m := whole.sum.Eval.Metrics; m == nil || !reflect.DeepEqual(*m, want.EvalMetrics) || !reflect.DeepEqual(m, e.Metrics) || m.TopK != 3 || float64(m.TopKAccuracy) < e.Accuracy {
+		t.Errorf("metrics are %+v in the event, %+v in the summary and %+v in evaluation.json", e.Metrics, m, want.EvalMetrics)
+	}
+	for i, ranks := range []string{"1", "2", "3"} {
+		p.run(t, rig.Set("launch.nproc_per_node="+ranks, "optimizer.lr=0.0", "train.epochs=1", "train.max_steps=1", fmt.Sprintf("model.init=%q", last))...)
+		got := read(2 + i)
+		got.Step, got.Epoch = want.Step, want.Epoch
+		for _, e := range []*event.Evaluation{&got, &want} {
+			e.Loss = event.Number(math.Round(1e4*float64(e.Loss)) / 1e4)
+			for i := range e.Worst {
+				w := &e.Worst[i]
+				w.Loss, w.Probability = event.Number(math.Round(1e4*float64(w.Loss))/1e4), event.Number(math.Round(1e4*float64(w.Probability))/1e4)
+			}
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("on %s ranks evaluation.json is\n%+v, want\n%+v", ranks, got, want)
+		}
+		want = got
+	}
+	shown := p.Trainctl(t, "eval", "job.toml", "--checkpoint", last).Expect(t, 0).Stdout
+	if !strings.Contains(shown, "top-3 accuracy") || !strings.Contains(shown, "precision") {
+		t.Errorf("eval prints %s", shown)
+	}
+	p.Train(t, rig.Set("eval.top_k=10")...).Expect(t, 2).Prints(t, "every sample is among the top 10 of 10 classes")
+	p.Train(t, rig.Set(`eval.metrics=["top_k"]`, `checkpoint.keep_best="eval.accuracy"`)...).Expect(t, 2).Prints(t, `add "accuracy" to eval.metrics`)
 }

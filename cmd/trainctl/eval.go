@@ -1,15 +1,18 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
+	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"github.com/trainctl/trainctl/cmd/trainctl/internal/cli"
 	"github.com/trainctl/trainctl/core/app"
 	"github.com/trainctl/trainctl/core/config"
+	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/core/train"
 	"github.com/trainctl/trainctl/core/train/checkpoint"
 )
@@ -34,8 +37,10 @@ func evalCommand(p *cli.Program) *cobra.Command {
 			return err
 		}
 		return show(r, func(w io.Writer) error {
-			_, err := fmt.Fprintf(w, "%s (step %d): loss %.4f, %s\n", r.Checkpoint, r.Step, r.Loss, r.measures())
-			return err
+			if _, err := fmt.Fprintf(w, "%s (step %d): loss %.4f, %s\n", r.Checkpoint, r.Step, r.Loss, r.measures()); err != nil {
+				return err
+			}
+			return r.classes(w)
 		})
 	})
 }
@@ -49,6 +54,9 @@ func (r evalResult) measures() string {
 	if r.BitsPerByte != 0 {
 		t += fmt.Sprintf("%.4f bits per byte, ", r.BitsPerByte)
 	}
+	if r.Metrics != nil && r.Metrics.TopK > 0 {
+		t += fmt.Sprintf("top-%d accuracy %.2f %%, ", r.Metrics.TopK, 100*float64(r.Metrics.TopKAccuracy))
+	}
 	if !(r.Accuracy < 0) {
 		t += fmt.Sprintf("accuracy %.2f %% of ", 100*r.Accuracy)
 	}
@@ -56,6 +64,20 @@ func (r evalResult) measures() string {
 		return t + fmt.Sprintf("%d tokens in %d samples", r.Tokens, r.Samples)
 	}
 	return t + fmt.Sprintf("%d samples", r.Samples)
+}
+
+// classes prints the metrics of each class.
+func (r evalResult) classes(w io.Writer) error {
+	if r.Metrics == nil || r.Metrics.PerClass == nil {
+		return nil
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "class\tsamples\tprecision\trecall\tF1\taccuracy\t")
+	for _, c := range r.Metrics.PerClass {
+		name := cmp.Or(c.Name, fmt.Sprint(c.Class))
+		fmt.Fprintf(t, "%s\t%d\t%.2f %%\t%.2f %%\t%.4f\t%.2f %%\t\n", name, c.Samples, 100*float64(c.Precision), 100*float64(c.Recall), float64(c.F1), 100*float64(c.Accuracy))
+	}
+	return t.Flush()
 }
 
 // evalResult is what eval prints.
@@ -70,6 +92,8 @@ type evalResult struct {
 	Tokens      int     `json:"tokens,omitempty"`
 	Perplexity  float64 `json:"perplexity,omitempty"`
 	BitsPerByte float64 `json:"bits_per_byte,omitempty"`
+
+	Metrics *event.EvalMetrics `json:"metrics,omitempty"`
 }
 
 func evaluate(ctx context.Context, o app.Options) (evalResult, error) {
@@ -77,5 +101,5 @@ func evaluate(ctx context.Context, o app.Options) (evalResult, error) {
 		return evalResult{}, err
 	}
 	e, err := app.Evaluate(ctx, o)
-	return evalResult{Checkpoint: e.Checkpoint, Step: e.Step, Samples: e.Samples, Loss: e.Loss, Accuracy: e.Accuracy, Tokens: e.Tokens, Perplexity: e.Perplexity, BitsPerByte: e.BitsPerByte}, err
+	return evalResult{Checkpoint: e.Checkpoint, Step: e.Step, Samples: e.Samples, Loss: e.Loss, Accuracy: e.Accuracy, Tokens: e.Tokens, Perplexity: e.Perplexity, BitsPerByte: e.BitsPerByte, Metrics: e.Metrics}, err
 }

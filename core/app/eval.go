@@ -25,6 +25,7 @@ type Evaluation struct {
 	Tokens      int
 	Perplexity  float64
 	BitsPerByte float64
+	Metrics     *event.EvalMetrics
 }
 
 // Evaluate runs a checkpoint over the test split in this process, with the
@@ -64,7 +65,7 @@ func (e *Evaluation) take(ev event.Event) {
 		e.Checkpoint, e.Step = ev.Path, ev.Step
 	case *event.EvalDone:
 		e.Samples, e.Loss, e.Accuracy = ev.Samples, ev.Loss, ev.Accuracy
-		e.Tokens, e.Perplexity, e.BitsPerByte = ev.Tokens, ev.Perplexity, ev.BitsPerByte
+		e.Tokens, e.Perplexity, e.BitsPerByte, e.Metrics = ev.Tokens, ev.Perplexity, ev.BitsPerByte, ev.Metrics
 	}
 }
 

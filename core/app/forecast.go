@@ -59,7 +59,7 @@ func (f *forecaster) plan(ctx context.Context) (err error) {
 
 func (f *forecaster) outlineOf() (err error) {
 	c := f.cfg
-	f.settings = outline.Settings{Optimizer: c.Optimizer, Run: c.Run, Train: c.Train, Sampler: c.Sampler, Model: c.Model, DDP: c.DDP, Plans: plansFor(f.machine.Device)}
+	f.settings = outline.Settings{Optimizer: c.Optimizer, Run: c.Run, Train: c.Train, Sampler: c.Sampler, Model: c.Model, DDP: c.DDP, Eval: c.Eval, Plans: plansFor(f.machine.Device)}
 	f.outline, err = outline.New(f.settings, f.spec, &f.policy, f.world, 0)
 	return err
 }

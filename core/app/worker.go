@@ -202,6 +202,11 @@ func (r *runner) deps(ctx context.Context) (d train.Deps, err error) {
 		g := r.p.Machine.GPU(r.p.World)
 		d.GPU = ddp.GPU{UUID: g.UUID, Name: g.Name}
 	}
+	if dir := r.p.Dir; dir.Path != "" && r.p.World.Rank == 0 && !d.EvalOnly {
+		d.WriteEvaluation = func(e *event.Evaluation) error {
+			return event.WriteEvaluation(r.p.FS, dir.EvaluationFile(), e)
+		}
+	}
 	store, err := r.p.Store.Get(ctx)
 	if err != nil {
 		return d, err
@@ -263,10 +268,10 @@ func (r *runner) lead(d train.Deps) (*checkpoint.Store, func() []event.PluginSta
 func settings(c *config.Config, d train.Deps) (outline.Settings, error) {
 	s := outline.Settings{
 		Run: c.Run, Train: c.Train, Sampler: c.Sampler, Model: c.Model, Optimizer: c.Optimizer, Schedule: c.Scheduler,
-		DDP: c.DDP, Checkpoint: c.Checkpoint, Timeline: c.Metrics.Timeline,
+		DDP: c.DDP, Checkpoint: c.Checkpoint, Eval: c.Eval, Timeline: c.Metrics.Timeline,
 		Dataset: c.Dataset.Plugin, Backend: d.Backend.Info().Name, BackendTimeout: c.Backend.Timeout, BackendInit: c.Backend.InitTimeout,
 		BackendRestarts: c.Backend.Restarts, Plans: plansFor(d.Device.Name()),
-		Text: string(c.Resolved()), Common: c.Common(),
+		Resolved: outline.Resolved{Text: string(c.Resolved()), Common: c.Common()},
 	}
 	var all usererr.List
 	check := func(table string, info sdk.Info, given map[string]any) sdk.Options {

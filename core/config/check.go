@@ -10,6 +10,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/engine/optim"
 	"github.com/trainctl/trainctl/core/train/ddp"
+	"github.com/trainctl/trainctl/core/train/metric"
 )
 
 // check runs every table's own checks, then those that need several tables or
@@ -24,6 +25,7 @@ func (c *Config) check() {
 	r.problems("optimizer", c.Optimizer.Problems())
 	r.problems("launch", c.Launch.Problems())
 	r.problems("ddp", c.DDP.Problems())
+	r.problems("eval", c.Eval.Problems())
 	r.problems("checkpoint", c.Checkpoint.Problems())
 	r.problems("metrics", c.Metrics.Problems())
 	r.problems("faults", c.Faults.Problems())
@@ -116,6 +118,9 @@ func (c *Config) checkBatch() {
 }
 
 func (c *Config) checkEvaluation() {
+	if c.Checkpoint.KeepBest == "eval.accuracy" && !c.Eval.Has(metric.Accuracy) {
+		c.report.errorf("checkpoint.keep_best", atValue, `add "accuracy" to eval.metrics`, "%q is not measured", c.Checkpoint.KeepBest)
+	}
 	if strings.HasPrefix(c.Checkpoint.KeepBest, "eval.") && c.Train.EvalEvery == 0 {
 		c.report.errorf("checkpoint.keep_best", atValue, "set train.eval_every to 1, or keep the best by \"train.loss\"",
 			"%q needs evaluations, and train.eval_every is 0", c.Checkpoint.KeepBest)

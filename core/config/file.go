@@ -12,6 +12,7 @@ import (
 	"github.com/trainctl/trainctl/core/train/data"
 	"github.com/trainctl/trainctl/core/train/ddp"
 	"github.com/trainctl/trainctl/core/train/fault"
+	"github.com/trainctl/trainctl/core/train/metric"
 	"github.com/trainctl/trainctl/core/train/outline"
 )
 
@@ -25,6 +26,7 @@ type File struct {
 	Dataset    host.DatasetConfig   `toml:"dataset"`
 	Sampler    data.Config          `toml:"sampler"`
 	Train      outline.TrainConfig  `toml:"train"`
+	Eval       metric.Config        `toml:"eval"`
 	Model      nn.Config            `toml:"model"`
 	Optimizer  optim.Config         `toml:"optimizer"`
 	Scheduler  optim.ScheduleConfig `toml:"lr_scheduler"`
@@ -45,6 +47,7 @@ func Default(optimizer string) File {
 		Dataset:    host.DefaultDataset(),
 		Sampler:    data.Default(),
 		Train:      outline.DefaultTrain(),
+		Eval:       metric.Default(),
 		Model:      nn.Config{},
 		Optimizer:  optim.DefaultFor(cmp.Or(optimizer, "sgd")),
 		Scheduler:  optim.DefaultSchedule(),

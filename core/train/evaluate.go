@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/trainctl/trainctl/core/engine/plan"
+	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/core/report/timeline"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/train/agreement"
@@ -44,9 +45,39 @@ func (t *Trainer) evaluate(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("evaluation after step %d: %w", t.pos.Step, err)
 	}
-	t.report.Evaluation(t.pos, &sums, time.Since(begin))
+	var detail *event.Evaluation
+	if t.passes.Counter != nil {
+		if detail, err = t.detail(ctx); err != nil {
+			return fmt.Errorf("evaluation after step %d: %w", t.pos.Step, err)
+		}
+	}
+	t.report.Evaluation(t.pos, &sums, detail, time.Since(begin))
+	if detail != nil && t.WriteEvaluation != nil {
+		if err := t.WriteEvaluation(detail); err != nil {
+			t.Events.Emit(&event.Warning{Source: "eval", Message: err.Error() + "; training continues"})
+		}
+	}
 	t.enter("train")
 	return nil
+}
+
+// detail adds up what metrics counted over all ranks.
+func (t *Trainer) detail(ctx context.Context) (*event.Evaluation, error) {
+	sums := make([]float64, t.passes.Counter.Len())
+	if err := t.agreement.SumAll(ctx, "metrics", sums, t.passes.Counter.Values); err != nil {
+		return nil, err
+	}
+	e := t.passes.Counter.Result(sums, t.spec.ClassNames, func(index int64) (string, int64) {
+		if d, ok := t.Dataset.(interface {
+			Origin(index int64) (at int64, held bool)
+		}); ok {
+			if at, held := d.Origin(index); held {
+				return "train", at
+			}
+		}
+		return "test", index
+	})
+	return &e, nil
 }
 
 // evalShard adds up loss and hits over this rank's part of the test split.
@@ -56,8 +87,12 @@ func (t *Trainer) evalShard() (total agreement.Totals, err error) {
 		return total, err
 	}
 	t.feeder.Forget()
-	if err := loader.Start(sdk.Test, 0, t.evalIndices(), 0); err != nil {
+	indices := t.evalIndices()
+	if err := loader.Start(sdk.Test, 0, indices, 0); err != nil {
 		return total, err
+	}
+	if t.passes.Counter != nil {
+		t.passes.Counter.Reset()
 	}
 	for range loader.Len() {
 		b, err := loader.Next()
@@ -67,6 +102,10 @@ func (t *Trainer) evalShard() (total agreement.Totals, err error) {
 		res := t.passes.Programs.Eval[b.Rows].Run(plan.Args{Input: b.Input, Target: b.Target, LossScale: 1, LossDivisor: 1, Rank: t.World.Rank})
 		if res.Err != nil {
 			return total, fmt.Errorf("evaluation: %w", res.Err)
+		}
+		if t.passes.Counter != nil {
+			t.passes.Counter.Add(t.passes.Programs.Logits[b.Rows], b.Target, indices[:b.Rows])
+			indices = indices[b.Rows:]
 		}
 		total[agreement.SumLoss] += res.LossSum
 		total[agreement.SumCorrect] += float64(res.Correct)

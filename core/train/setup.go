@@ -16,6 +16,7 @@ import (
 	"github.com/trainctl/trainctl/core/train/agreement"
 	"github.com/trainctl/trainctl/core/train/data"
 	"github.com/trainctl/trainctl/core/train/ddp"
+	"github.com/trainctl/trainctl/core/train/metric"
 	"github.com/trainctl/trainctl/core/train/outline"
 	"github.com/trainctl/trainctl/core/train/passes"
 	"github.com/trainctl/trainctl/core/train/recovery"
@@ -280,8 +281,9 @@ func (t *Trainer) assemble() {
 	t.saver = newSaver(s.Checkpoint, t.SaveAsked)
 	t.report = report.Report{
 		Events: t.Events, Started: t.Started, Classes: t.spec.Classes > 0, Scaled: t.policy.Dynamic || t.policy.Scale != 1,
-		MaxSkips: s.Train.MaxSkips, Metrics: report.Metrics{}, Tokens: t.spec.Tokens(), TestBytes: t.spec.TestBytes,
+		MaxSkips: s.Train.MaxSkips, Metrics: report.Metrics{}, Tokens: t.spec.Tokens(), TestBytes: t.spec.TestBytes, Chosen: s.Eval,
 	}
+	t.passes.Counter = metric.New(s.Eval, &t.spec, world, rank)
 }
 
 // equip makes everything that depends on where gradients lie.

@@ -62,6 +62,10 @@ type Deps struct {
 	FS    checkpoint.FS
 	Store *checkpoint.Store
 
+	// WriteEvaluation writes the details of an evaluation; nil on other ranks than 0 and where
+	// there is no run directory.
+	WriteEvaluation func(*event.Evaluation) error
+
 	// Plugins says which plugins these are; nil on other ranks than 0.
 	Plugins func() []event.PluginStarted
 	// Joins says that the run of the Members has begun without this rank, until it is admitted; Lead makes it write

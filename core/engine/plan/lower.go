@@ -71,6 +71,11 @@ func (l *lowering) lower() error {
 		if l.opt.Output && op.Of(l.g.Nodes[i].Op).Loss {
 			return l.output()
 		}
+		if l.opt.Logits && op.Of(l.g.Nodes[i].Op).Loss {
+			if err := l.output(); err != nil {
+				return err
+			}
+		}
 		if err := l.forward(&l.g.Nodes[i]); err != nil {
 			return err
 		}

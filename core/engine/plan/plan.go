@@ -35,6 +35,10 @@ type Options struct {
 	// tensor of the State behind those of the state dict, and there are no targets.
 	Output bool
 
+	// Logits makes a plan for evaluation that also gives the model's output: a tensor of the
+	// State behind those of the state dict, as with Output.
+	Logits bool
+
 	// Positions makes a plan with Output that computes so many positions of one sample in a
 	// run, those from Args.Position on. Behind the output the State has what the layers keep
 	// of earlier positions.
@@ -143,6 +147,8 @@ func compile(g *graph.Graph, opt Options, again effort) (*Plan, error) {
 	}
 	if opt.Output {
 		p.tgt = tensor.Spec{}
+	}
+	if opt.Output || opt.Logits {
 		p.names.state = append(p.names.state, l.extraNames...)
 	}
 	if opt.Positions > 0 {
@@ -166,7 +172,7 @@ func (o Options) check() error {
 	if o.DType != tensor.F32 && o.DType != tensor.F64 {
 		return fmt.Errorf("plan: cannot compute in %v, only in f32 or f64 (half types come from the precision policy)", o.DType)
 	}
-	if o.Output && o.Train || o.Positions > 0 && (!o.Output || o.Batch != 1) {
+	if o.Train && (o.Output || o.Logits) || o.Output && o.Logits || o.Positions > 0 && (!o.Output || o.Batch != 1) {
 		return fmt.Errorf("plan: options contradict each other: %+v", o)
 	}
 	if p := o.Policy; p != nil && o.DType == tensor.F64 && (p.Params.Half() || p.Lower.Valid()) {

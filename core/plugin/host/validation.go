@@ -116,6 +116,15 @@ func shares(classes []int32, held int) map[int32]int {
 	return out
 }
 
+// Origin returns the index in the training split of a test sample that is held out there. False:
+// the test samples are the data set's own.
+func (d *Dataset) Origin(index int64) (at int64, held bool) {
+	if d.held == nil {
+		return index, false
+	}
+	return d.held.validation[index], true
+}
+
 // find replaces indices of a split by those of the data set's training split, and reports
 // whether they are of samples that are held out. Without a division it changes nothing.
 func (h *heldOut) find(split sdk.Split, indices []int64) (held bool, err error) {

@@ -212,6 +212,15 @@ func (w *encoder) list(k string, v []string) {
 	w.b = append(w.b, ']')
 }
 
+func (w *encoder) object(k string, v any) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("event: %s: %v", k, err)) // every field can be written
+	}
+	w.key(k)
+	w.b = append(w.b, b...)
+}
+
 // quote writes a JSON string; invalid UTF-8 becomes U+FFFD.
 func (w *encoder) quote(s string) {
 	w.b = append(w.b, '"')

@@ -148,11 +148,16 @@ type EvalDone struct {
 	Tokens      int     `json:"tokens,omitempty"`        // that count
 	Perplexity  float64 `json:"perplexity,omitempty"`    // exp(loss)
 	BitsPerByte float64 `json:"bits_per_byte,omitempty"` // 0: the data set does not know the bytes of its text
+
+	Metrics *EvalMetrics `json:"metrics,omitempty"` // nil: none were chosen
 }
+
+// MaxClasses is how many classes an event and a summary describe one by one; evaluation.json has all.
+const MaxClasses = 100
 
 // Summary is the evaluation as summary.json has it.
 func (e *EvalDone) Summary() *EvalSummary {
-	s := &EvalSummary{Loss: Number(e.Loss), Perplexity: Number(e.Perplexity), BitsPerByte: Number(e.BitsPerByte)}
+	s := &EvalSummary{Loss: Number(e.Loss), Perplexity: Number(e.Perplexity), BitsPerByte: Number(e.BitsPerByte), Metrics: e.Metrics}
 	if !(e.Accuracy < 0) {
 		n := Number(e.Accuracy)
 		s.Accuracy = &n

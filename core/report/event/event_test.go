@@ -42,6 +42,8 @@ func filled(kind string) Event {
 				continue
 			}
 			f.Set(reflect.ValueOf([]string{"x", "", "y\tz"}))
+		case reflect.Pointer:
+			f.Set(reflect.ValueOf(&EvalMetrics{TopK: 5, TopKAccuracy: 0.75, PerClass: []ClassMetrics{{1, "a \"b\"", 7, 0.5, 0.25, 1.0 / 3, 1}}}))
 		default:
 			panic(f.Kind())
 		}

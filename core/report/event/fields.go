@@ -51,7 +51,8 @@ func (e *PluginLog) fields(w *encoder) {
 
 // members writes the fields of an event in their order, under the names of their json
 // tags. Strings and booleans with omitempty are left out if they are zero, empty lists
-// always, and numbers with `omit:"negative"` if they are negative.
+// always, and numbers with `omit:"negative"` if they are negative. Structs are written by
+// encoding/json: their numbers are of type Number.
 func (w *encoder) members(e Event) {
 	v := reflect.ValueOf(e).Elem()
 	for i := range v.NumField() {
@@ -69,6 +70,8 @@ func (w *encoder) members(e Event) {
 			w.float(key, f.Float())
 		case reflect.Slice:
 			w.slice(key, f.Interface())
+		case reflect.Pointer:
+			w.object(key, f.Interface())
 		default:
 			w.integer(key, f.Int())
 		}

@@ -265,6 +265,9 @@ func (s *status) evalText(e *EvalDone) string {
 	if !(e.Accuracy < 0) {
 		t += fmt.Sprintf("  accuracy %.2f %%", 100*e.Accuracy)
 	}
+	if m := e.Metrics; m != nil && m.TopK > 0 {
+		t += fmt.Sprintf("  top-%d %.2f %%", m.TopK, 100*float64(m.TopKAccuracy))
+	}
 	if e.Perplexity != 0 {
 		t += fmt.Sprintf("  perplexity %.4g", e.Perplexity)
 	}

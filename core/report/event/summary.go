@@ -74,6 +74,8 @@ type EvalSummary struct {
 	// As in EvalDone.
 	Perplexity  Number `json:"perplexity,omitempty"`
 	BitsPerByte Number `json:"bits_per_byte,omitempty"`
+
+	Metrics *EvalMetrics `json:"metrics,omitempty"`
 }
 
 // TimeSummary is in seconds.

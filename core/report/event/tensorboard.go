@@ -84,6 +84,9 @@ func (t *TensorBoard) Emit(r Record) {
 		if !(e.Accuracy < 0) {
 			t.scalar("val/accuracy", e.Accuracy)
 		}
+		if m := e.Metrics; m != nil && m.TopK > 0 {
+			t.scalar("val/top_k_accuracy", float64(m.TopKAccuracy))
+		}
 		if e.Perplexity != 0 {
 			t.scalar("val/perplexity", e.Perplexity)
 		}

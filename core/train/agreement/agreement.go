@@ -2,6 +2,7 @@ package agreement
 
 import (
 	"context"
+	"slices"
 
 	"github.com/trainctl/trainctl/core/engine/optim"
 	"github.com/trainctl/trainctl/core/sdk"
@@ -119,6 +120,21 @@ func (a *Agreement) Sum(ctx context.Context, own func() (Totals, error)) (s Tota
 		return a.group.Scalars(sdk.Sum, s[:])
 	})
 	return s, err
+}
+
+// SumAll adds up numbers over all ranks in place. own writes this rank's; it is called again
+// where the stage is repeated.
+func (a *Agreement) SumAll(ctx context.Context, name string, sums []float64, own func(dst []float64)) error {
+	return a.recovery.Do(ctx, recovery.Stage{Name: name, Result: sums}, func(context.Context) error {
+		clear(sums)
+		own(sums)
+		for part := range slices.Chunk(sums, ddp.ScratchBytes/8) {
+			if err := a.group.Scalars(sdk.Sum, part); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // Flag is 1 for true.

@@ -38,8 +38,8 @@ type Group struct {
 type Region struct{ Offset, Size int }
 
 // ScratchBytes is the size of the region that NewGroup needs for reducing
-// scalars, for up to 64 ranks.
-const ScratchBytes = 64 * 8
+// scalars, for up to 512 ranks.
+const ScratchBytes = 512 * 8
 
 // ScratchSize is the size of that region for any number of ranks.
 func ScratchSize(world int) int { return max(ScratchBytes, Align(8*world)) }
@@ -138,7 +138,7 @@ type Pending struct {
 	n      int
 }
 
-// StartScalars starts to reduce up to 64 float64 values over all ranks. Only one
+// StartScalars starts to reduce up to ScratchBytes/8 float64 values over all ranks. Only one
 // reduction of scalars may be in progress.
 func (g *Group) StartScalars(op sdk.ReduceOp, values []float64) (Pending, error) {
 	n := len(values)

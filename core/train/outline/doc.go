@@ -4,5 +4,5 @@
 // steps, and what the run needs from a backend.
 //
 // It imports core/base, core/engine, core/plugin/host, core/sdk, core/tensor and, of
-// core/train, checkpoint, data and ddp. Start with outline.go.
+// core/train, checkpoint, data, ddp and metric. Start with outline.go.
 package outline

@@ -58,6 +58,9 @@ func New(s Settings, spec sdk.DatasetSpec, policy *sdk.Policy, world, rank int) 
 	if err = freeze(o.Graph, s.Optimizer); err != nil {
 		return nil, err
 	}
+	if err = s.Eval.Check(&spec); err != nil {
+		return nil, err
+	}
 	if err = checkVocabulary(o.Graph, spec.Vocabulary); err != nil {
 		return nil, err
 	}

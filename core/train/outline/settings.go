@@ -14,6 +14,7 @@ import (
 	"github.com/trainctl/trainctl/core/train/checkpoint"
 	"github.com/trainctl/trainctl/core/train/data"
 	"github.com/trainctl/trainctl/core/train/ddp"
+	"github.com/trainctl/trainctl/core/train/metric"
 )
 
 // Settings are the tables that the loop reads. They are equal on all ranks.
@@ -26,6 +27,7 @@ type Settings struct {
 	Schedule   optim.ScheduleConfig
 	DDP        ddp.Config
 	Checkpoint checkpoint.Config
+	Eval       metric.Config
 
 	Dataset        string      // plugin's name, for checkpoints and messages
 	DatasetOptions sdk.Options // checked
@@ -41,8 +43,13 @@ type Settings struct {
 
 	Timeline bool // record what this rank does when
 
-	Text   string   // resolved configuration as TOML, kept in checkpoints
-	Common []string // its settings that all ranks share, as "key = value": they compare them
+	Resolved
+}
+
+// Resolved is the configuration that settings come from.
+type Resolved struct {
+	Text   string   // as TOML, kept in checkpoints
+	Common []string // what all ranks share, as "key = value": they compare it
 }
 
 // Plans is what suits plans to a device.
@@ -60,7 +67,7 @@ func (c Settings) Compile(g *graph.Graph, policy *sdk.Policy, rows int, training
 	}
 	p, err := plan.Compile(g, plan.Options{
 		Batch: rows, Train: training, DType: d, Policy: policy, Fuse: c.Run.Fuse, Recompute: c.Plans.Recompute && c.Run.Fuse, RecomputeBlocks: c.Train.Recompute == "blocks",
-		SyncBatchNorm: c.DDP.SyncBatchNorm && world > 1, BF16From: c.Plans.BF16From,
+		SyncBatchNorm: c.DDP.SyncBatchNorm && world > 1, BF16From: c.Plans.BF16From, Logits: !training && c.Eval.NeedsOutputs(),
 	})
 	if err != nil {
 		return nil, usererr.List{{Detail: fmt.Sprintf("planning batches of %d: %v", rows, err)}}.Err()

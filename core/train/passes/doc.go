@@ -3,5 +3,5 @@
 // become complete.
 //
 // It imports core/base, core/engine, core/report/timeline, core/sdk, core/tensor and, of
-// core/train, data, ddp, outline and replica. Start with passes.go.
+// core/train, data, ddp, metric, outline and replica. Start with passes.go.
 package passes

@@ -9,6 +9,7 @@ import (
 	"github.com/trainctl/trainctl/core/report/timeline"
 	"github.com/trainctl/trainctl/core/train/data"
 	"github.com/trainctl/trainctl/core/train/ddp"
+	"github.com/trainctl/trainctl/core/train/metric"
 	"github.com/trainctl/trainctl/core/train/outline"
 	"github.com/trainctl/trainctl/core/train/replica"
 )
@@ -23,6 +24,7 @@ type Passes struct {
 
 	Feeder   *data.Feeder
 	Programs Programs
+	Counter  *metric.Counter // of evaluations; nil where no metric needs outputs
 	Model    *replica.Model
 	Device   *replica.Device
 	reducer  *ddp.Reducer

@@ -3,9 +3,11 @@ package passes
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/trainctl/trainctl/core/engine/plan"
 	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/tensor"
 	"github.com/trainctl/trainctl/core/train/outline"
 	"github.com/trainctl/trainctl/core/train/replica"
 )
@@ -21,6 +23,7 @@ type Programs struct {
 	World    int
 
 	Train, Eval map[int]*plan.Program // by rows
+	Logits      map[int]tensor.Tensor // by rows: outputs of Eval, where metrics need them
 }
 
 // shapes lists the batch sizes that n samples in batches of size give.
@@ -45,7 +48,7 @@ func (p *Programs) Bind(training []int, evaluation, evalBatch int) error {
 		m := p.Outline.Memory(p.Device)
 		r.Reserve(m.Activations, m.Workspace)
 	}
-	p.Train, p.Eval = map[int]*plan.Program{}, map[int]*plan.Program{}
+	p.Train, p.Eval, p.Logits = map[int]*plan.Program{}, map[int]*plan.Program{}, map[int]tensor.Tensor{}
 	if err := p.BindTraining(training); err != nil {
 		return err
 	}
@@ -103,6 +106,11 @@ func (p *Programs) bindShape(into map[int]*plan.Program, rows int, training bool
 		}
 	}
 	state := plan.State{Tensors: p.Model.Values}
+	if specs := compiled.StateSpecs(); len(specs) > len(state.Tensors) {
+		out := specs[compiled.Output()]
+		p.Logits[rows] = tensor.New(out.DType, out.Shape...)
+		state.Tensors = append(slices.Clone(state.Tensors), p.Logits[rows])
+	}
 	if training {
 		state.Grads = p.Model.Grads
 	}

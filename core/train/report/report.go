@@ -8,6 +8,7 @@ import (
 	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/core/tensor"
 	"github.com/trainctl/trainctl/core/train/agreement"
+	"github.com/trainctl/trainctl/core/train/metric"
 	"github.com/trainctl/trainctl/core/train/outline"
 	"github.com/trainctl/trainctl/core/train/passes"
 )
@@ -28,6 +29,7 @@ type Report struct {
 
 	Tokens    int   // targets of a sample where they are per position; 0: one per sample
 	TestBytes int64 // of text, in the test split; 0: unknown
+	Chosen    metric.Config
 
 	Stats     Stats
 	Metrics   Metrics
@@ -127,8 +129,9 @@ func (r *Report) warnLoss(loss float64, step int) {
 		"the loss is %v at step %d; %s; lower optimizer.lr or clip with train.max_norm", loss, step, ends)})
 }
 
-// Evaluation records and reports an evaluation at pos, by its totals over all ranks.
-func (r *Report) Evaluation(pos outline.Position, totals *agreement.Totals, took time.Duration) {
+// Evaluation records and reports an evaluation at pos, by its totals over all ranks. detail has
+// what metrics counted, and gets the rest; nil if none did.
+func (r *Report) Evaluation(pos outline.Position, totals *agreement.Totals, detail *event.Evaluation, took time.Duration) {
 	counted := totals[agreement.SumCounted]
 	e := &event.EvalDone{
 		Step: pos.Step, Epoch: pos.LastEpoch(), Samples: int(counted),
@@ -136,20 +139,40 @@ func (r *Report) Evaluation(pos outline.Position, totals *agreement.Totals, took
 	}
 	r.evaluated = e
 	r.Metrics.Set("eval.loss", e.Loss, pos.Step)
-	if r.Classes {
+	if r.Classes && r.Chosen.Has(metric.Accuracy) {
 		e.Accuracy = totals[agreement.SumCorrect] / counted
 		r.Metrics.Set("eval.accuracy", e.Accuracy, pos.Step)
 	}
 	if r.Tokens > 0 {
 		e.Samples, e.Tokens = int(totals[agreement.SumRows]), int(counted)
+	}
+	if r.Tokens > 0 && r.Chosen.Has(metric.Perplexity) {
 		e.Perplexity = math.Exp(e.Loss)
 		r.Metrics.Set("eval.perplexity", e.Perplexity, pos.Step)
 	}
-	if r.TestBytes > 0 {
+	if r.TestBytes > 0 && r.Chosen.Has(metric.BitsPerByte) {
 		e.BitsPerByte = totals[agreement.SumLoss] / math.Ln2 / float64(r.TestBytes)
 		r.Metrics.Set("eval.bits_per_byte", e.BitsPerByte, pos.Step)
 	}
+	if detail != nil {
+		r.detail(e, detail)
+	}
 	r.Events.Emit(e)
+}
+
+// detail completes the details of an evaluation, and adds to its event what fits there.
+func (r *Report) detail(e *event.EvalDone, d *event.Evaluation) {
+	d.Step, d.Epoch, d.Samples, d.Loss, d.Accuracy = e.Step, e.Epoch, e.Samples, event.Number(e.Loss), e.Summary().Accuracy
+	m := d.EvalMetrics
+	if len(m.PerClass) > event.MaxClasses {
+		m.PerClass = nil
+	}
+	if m.TopK > 0 {
+		r.Metrics.Set("eval.top_k_accuracy", float64(m.TopKAccuracy), e.Step)
+	}
+	if m.TopK > 0 || m.PerClass != nil {
+		e.Metrics = &m
+	}
 }
 
 // Summarize fills in what the report knows of the run: training, times, the last evaluation.

@@ -91,7 +91,7 @@ func TestLossWithoutAValueIsWarnedOfOnce(t *testing.T) {
 
 func TestReportOfAnEvaluation(t *testing.T) {
 	r, all := reported(Report{Classes: true})
-	r.Evaluation(outline.Position{Step: 9, Epoch: 1}, &agreement.Totals{agreement.SumLoss: 5, agreement.SumCorrect: 5, agreement.SumCounted: 10, agreement.SumRows: 12}, time.Second)
+	r.Evaluation(outline.Position{Step: 9, Epoch: 1}, &agreement.Totals{agreement.SumLoss: 5, agreement.SumCorrect: 5, agreement.SumCounted: 10, agreement.SumRows: 12}, nil, time.Second)
 	if e := (*all)[0].(*event.EvalDone); e.Step != 9 || e.Epoch != 0 || e.Samples != 10 || e.Loss != 0.5 || e.Accuracy != 0.5 || e.TookMS != 1000 {
 		t.Errorf("got %+v", e)
 	}
@@ -108,7 +108,7 @@ func TestReportOfTokens(t *testing.T) {
 	if got := (*all)[0].(*event.StepDone); got.Samples != 10 || got.Tokens != 640 || got.TokensPerSec != 64*got.SamplesPerSec {
 		t.Errorf("step %+v", *got)
 	}
-	r.Evaluation(outline.Position{Step: 7, Epoch: 1}, &agreement.Totals{agreement.SumLoss: 800, agreement.SumCorrect: 100, agreement.SumCounted: 400, agreement.SumRows: 7}, time.Second)
+	r.Evaluation(outline.Position{Step: 7, Epoch: 1}, &agreement.Totals{agreement.SumLoss: 800, agreement.SumCorrect: 100, agreement.SumCounted: 400, agreement.SumRows: 7}, nil, time.Second)
 	e := (*all)[1].(*event.EvalDone)
 	if e.Samples != 7 || e.Tokens != 400 || e.Loss != 2 || e.Accuracy != 0.25 || e.Perplexity != math.Exp(2) || math.Abs(e.BitsPerByte-0.8/math.Ln2) > 1e-15 {
 		t.Errorf("evaluation %+v", *e)
