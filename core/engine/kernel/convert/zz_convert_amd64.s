@@ -57,10 +57,10 @@ TEXT ·bf16From32AVX2(SB), NOSPLIT, $0-24
 	MOVQ         dst+8(FP), CX
 	MOVL         $0x00000001, DX
 	VMOVD        DX, X0
-	VPBROADCASTD X0, Y0
-	VPSLLD       $0x06, Y0, Y2
-	VPSLLD       $0x0f, Y0, Y1
-	VPSUBD       Y0, Y1, Y1
+	VPBROADCASTD X0, Y1
+	VPSLLD       $0x06, Y1, Y3
+	VPSLLD       $0x0f, Y1, Y2
+	VPSUBD       Y1, Y2, Y2
 	MOVQ         n+16(FP), DX
 	XORQ         BX, BX
 	SHLQ         $0x01, DX
@@ -68,32 +68,52 @@ TEXT ·bf16From32AVX2(SB), NOSPLIT, $0-24
 loop:
 	CMPQ      BX, DX
 	JGE       done
-	VMOVUPS   (AX)(BX*2), Y5
-	VPSRLD    $0x10, Y5, Y3
-	VCMPPS    $0x03, Y5, Y5, Y6
-	VPAND     Y0, Y3, Y4
-	VPADDD    Y1, Y5, Y5
-	VPADDD    Y4, Y5, Y5
-	VPSRLD    $0x10, Y5, Y5
-	VPOR      Y2, Y3, Y3
-	VBLENDVPS Y6, Y3, Y5, Y5
-	VPACKUSDW Y5, Y5, Y5
-	VPERMQ    $0x08, Y5, Y5
-	VMOVDQU   X5, (CX)(BX*1)
-	VMOVUPS   32(AX)(BX*2), Y5
-	VPSRLD    $0x10, Y5, Y3
-	VCMPPS    $0x03, Y5, Y5, Y6
-	VPAND     Y0, Y3, Y4
-	VPADDD    Y1, Y5, Y5
-	VPADDD    Y4, Y5, Y5
-	VPSRLD    $0x10, Y5, Y5
-	VPOR      Y2, Y3, Y3
-	VBLENDVPS Y6, Y3, Y5, Y5
-	VPACKUSDW Y5, Y5, Y5
-	VPERMQ    $0x08, Y5, Y5
-	VMOVDQU   X5, 16(CX)(BX*1)
-	ADDQ      $0x20, BX
-	JMP       loop
+	VMOVUPS   (AX)(BX*2), Y0
+	VMOVAPS   Y0, Y6
+	VMOVUPS   32(AX)(BX*2), Y0
+	VCMPPS    $0x03, Y6, Y0, Y4
+	VMOVMSKPS Y4, SI
+	CMPL      SI, $0x00
+	JNE       nan1
+	VPSRLD    $0x10, Y6, Y5
+	VPAND     Y1, Y5, Y5
+	VPADDD    Y2, Y6, Y6
+	VPADDD    Y5, Y6, Y6
+	VPSRLD    $0x10, Y6, Y6
+	VPSRLD    $0x10, Y0, Y5
+	VPAND     Y1, Y5, Y5
+	VPADDD    Y2, Y0, Y0
+	VPADDD    Y5, Y0, Y0
+	VPSRLD    $0x10, Y0, Y0
+
+rounded1:
+	VPACKUSDW Y0, Y6, Y6
+	VPERMQ    $0xd8, Y6, Y6
+	JMP       packed1
+
+nan1:
+	VPSRLD    $0x10, Y6, Y4
+	VCMPPS    $0x03, Y6, Y6, Y7
+	VPAND     Y1, Y4, Y5
+	VPADDD    Y2, Y6, Y6
+	VPADDD    Y5, Y6, Y6
+	VPSRLD    $0x10, Y6, Y6
+	VPOR      Y3, Y4, Y4
+	VBLENDVPS Y7, Y4, Y6, Y6
+	VPSRLD    $0x10, Y0, Y4
+	VCMPPS    $0x03, Y0, Y0, Y7
+	VPAND     Y1, Y4, Y5
+	VPADDD    Y2, Y0, Y0
+	VPADDD    Y5, Y0, Y0
+	VPSRLD    $0x10, Y0, Y0
+	VPOR      Y3, Y4, Y4
+	VBLENDVPS Y7, Y4, Y0, Y0
+	JMP       rounded1
+
+packed1:
+	VMOVDQU Y6, (CX)(BX*1)
+	ADDQ    $0x20, BX
+	JMP     loop
 
 done:
 	VZEROUPPER
@@ -174,10 +194,10 @@ TEXT ·bf16From32AVX512(SB), NOSPLIT, $0-24
 	MOVQ         dst+8(FP), CX
 	MOVL         $0x00000001, DX
 	VMOVD        DX, X0
-	VPBROADCASTD X0, Z0
-	VPSLLD       $0x06, Z0, Z2
-	VPSLLD       $0x0f, Z0, Z1
-	VPSUBD       Z0, Z1, Z1
+	VPBROADCASTD X0, Z1
+	VPSLLD       $0x06, Z1, Z3
+	VPSLLD       $0x0f, Z1, Z2
+	VPSUBD       Z1, Z2, Z2
 	MOVQ         n+16(FP), DX
 	XORQ         BX, BX
 	SHLQ         $0x01, DX
@@ -185,16 +205,16 @@ TEXT ·bf16From32AVX512(SB), NOSPLIT, $0-24
 loop:
 	CMPQ    BX, DX
 	JGE     done
-	VMOVUPS (AX)(BX*2), Z5
-	VPSRLD  $0x10, Z5, Z3
-	VCMPPS  $0x03, Z5, Z5, K1
-	VPANDD  Z0, Z3, Z4
-	VPADDD  Z1, Z5, Z5
-	VPADDD  Z4, Z5, Z5
-	VPSRLD  $0x10, Z5, Z5
-	VPORD   Z2, Z3, K1, Z5
-	VPMOVDW Z5, Y5
-	VMOVDQU Y5, (CX)(BX*1)
+	VMOVUPS (AX)(BX*2), Z0
+	VPSRLD  $0x10, Z0, Z4
+	VCMPPS  $0x03, Z0, Z0, K1
+	VPANDD  Z1, Z4, Z5
+	VPADDD  Z2, Z0, Z0
+	VPADDD  Z5, Z0, Z0
+	VPSRLD  $0x10, Z0, Z0
+	VPORD   Z3, Z4, K1, Z0
+	VPMOVDW Z0, Y0
+	VMOVDQU Y0, (CX)(BX*1)
 	ADDQ    $0x20, BX
 	JMP     loop
 

@@ -1634,105 +1634,143 @@ TEXT ·bf16StripGradAVX2(SB), NOSPLIT, $0-8
 	MOVQ         128(AX), R12
 
 row:
-	PREFETCHT0   (DI)(R12*1)
-	PREFETCHT0   (R8)(R12*1)
-	PREFETCHT0   (R9)(R12*2)
-	VXORPS       Y8, Y8, Y8
-	VPMOVZXWD    (DI), Y11
-	VPSLLD       $0x10, Y11, Y11
-	VPMOVZXWD    (R8), Y9
-	VPSLLD       $0x10, Y9, Y9
-	VMOVUPS      (R9), Y12
-	VCMPPS       $0x16, Y8, Y9, Y9
-	VANDPS       Y9, Y11, Y11
-	VPSUBD       Y10, Y12, Y12
-	VPADDD       136(AX), Y10, Y10
-	VPERMPD      $0xd8, Y11, Y11
-	VPERMPD      $0xd8, Y12, Y12
-	PREFETCHT0   (DX)(R11*1)
-	VPCMPEQD     168(AX), Y12, Y8
-	VANDPS       Y11, Y8, Y8
-	VPCMPEQD     200(AX), Y12, Y13
-	VANDPS       Y11, Y13, Y13
-	VUNPCKLPS    Y13, Y8, Y9
-	VUNPCKHPS    Y13, Y8, Y8
-	VPMOVZXWD    (DX), Y13
-	VPSLLD       $0x10, Y13, Y13
-	VSUBPS       Y0, Y13, Y13
-	VFMADD213PS  Y1, Y2, Y13
-	VFMADD231PS  Y3, Y9, Y13
-	VADDPS       Y13, Y4, Y4
-	VPMOVZXWD    16(DX), Y14
-	VPSLLD       $0x10, Y14, Y14
-	VSUBPS       Y0, Y14, Y14
-	VFMADD213PS  Y1, Y2, Y14
-	VFMADD231PS  Y3, Y8, Y14
-	VADDPS       Y14, Y4, Y4
-	VPSRLD       $0x10, Y13, Y8
-	VCMPPS       $0x03, Y13, Y13, Y15
-	VPAND        Y5, Y8, Y9
-	VPADDD       Y6, Y13, Y13
-	VPADDD       Y9, Y13, Y13
-	VPSRLD       $0x10, Y13, Y13
-	VPOR         Y7, Y8, Y8
-	VBLENDVPS    Y15, Y8, Y13, Y13
-	VPACKUSDW    Y13, Y13, Y13
-	VPERMQ       $0x08, Y13, Y13
-	VMOVDQU      X13, (SI)
-	VPSRLD       $0x10, Y14, Y8
-	VCMPPS       $0x03, Y14, Y14, Y13
-	VPAND        Y5, Y8, Y9
-	VPADDD       Y6, Y14, Y14
-	VPADDD       Y9, Y14, Y14
-	VPSRLD       $0x10, Y14, Y14
-	VPOR         Y7, Y8, Y8
-	VBLENDVPS    Y13, Y8, Y14, Y14
-	VPACKUSDW    Y14, Y14, Y14
-	VPERMQ       $0x08, Y14, Y14
-	VMOVDQU      X14, 16(SI)
-	ADDQ         BX, DX
-	ADDQ         BX, SI
-	PREFETCHT0   (DX)(R11*1)
-	VPCMPEQD     232(AX), Y12, Y8
-	VANDPS       Y11, Y8, Y8
-	VPCMPEQD     264(AX), Y12, Y9
-	VANDPS       Y11, Y9, Y9
-	VUNPCKLPS    Y9, Y8, Y11
-	VUNPCKHPS    Y9, Y8, Y8
-	VPMOVZXWD    (DX), Y12
-	VPSLLD       $0x10, Y12, Y12
-	VSUBPS       Y0, Y12, Y12
-	VFMADD213PS  Y1, Y2, Y12
-	VFMADD231PS  Y3, Y11, Y12
-	VADDPS       Y12, Y4, Y4
-	VPMOVZXWD    16(DX), Y11
-	VPSLLD       $0x10, Y11, Y11
-	VSUBPS       Y0, Y11, Y11
-	VFMADD213PS  Y1, Y2, Y11
-	VFMADD231PS  Y3, Y8, Y11
-	VADDPS       Y11, Y4, Y4
-	VPSRLD       $0x10, Y12, Y8
-	VCMPPS       $0x03, Y12, Y12, Y13
-	VPAND        Y5, Y8, Y9
-	VPADDD       Y6, Y12, Y12
-	VPADDD       Y9, Y12, Y12
-	VPSRLD       $0x10, Y12, Y12
-	VPOR         Y7, Y8, Y8
-	VBLENDVPS    Y13, Y8, Y12, Y12
-	VPACKUSDW    Y12, Y12, Y12
-	VPERMQ       $0x08, Y12, Y12
-	VMOVDQU      X12, (SI)
-	VPSRLD       $0x10, Y11, Y8
-	VCMPPS       $0x03, Y11, Y11, Y12
-	VPAND        Y5, Y8, Y9
-	VPADDD       Y6, Y11, Y11
-	VPADDD       Y9, Y11, Y11
-	VPSRLD       $0x10, Y11, Y11
-	VPOR         Y7, Y8, Y8
-	VBLENDVPS    Y12, Y8, Y11, Y11
-	VPACKUSDW    Y11, Y11, Y11
-	VPERMQ       $0x08, Y11, Y11
-	VMOVDQU      X11, 16(SI)
+	PREFETCHT0  (DI)(R12*1)
+	PREFETCHT0  (R8)(R12*1)
+	PREFETCHT0  (R9)(R12*2)
+	VXORPS      Y8, Y8, Y8
+	VPMOVZXWD   (DI), Y11
+	VPSLLD      $0x10, Y11, Y11
+	VPMOVZXWD   (R8), Y9
+	VPSLLD      $0x10, Y9, Y9
+	VMOVUPS     (R9), Y12
+	VCMPPS      $0x16, Y8, Y9, Y9
+	VANDPS      Y9, Y11, Y11
+	VPSUBD      Y10, Y12, Y12
+	VPADDD      136(AX), Y10, Y10
+	VPERMPD     $0xd8, Y11, Y11
+	VPERMPD     $0xd8, Y12, Y12
+	PREFETCHT0  (DX)(R11*1)
+	VPCMPEQD    168(AX), Y12, Y8
+	VANDPS      Y11, Y8, Y8
+	VPCMPEQD    200(AX), Y12, Y13
+	VANDPS      Y11, Y13, Y13
+	VUNPCKLPS   Y13, Y8, Y9
+	VUNPCKHPS   Y13, Y8, Y8
+	VPMOVZXWD   (DX), Y13
+	VPSLLD      $0x10, Y13, Y13
+	VSUBPS      Y0, Y13, Y13
+	VFMADD213PS Y1, Y2, Y13
+	VFMADD231PS Y3, Y9, Y13
+	VADDPS      Y13, Y4, Y4
+	VPMOVZXWD   16(DX), Y14
+	VPSLLD      $0x10, Y14, Y14
+	VSUBPS      Y0, Y14, Y14
+	VFMADD213PS Y1, Y2, Y14
+	VFMADD231PS Y3, Y8, Y14
+	VADDPS      Y14, Y4, Y4
+	VCMPPS      $0x03, Y13, Y14, Y8
+	VMOVMSKPS   Y8, R13
+	CMPL        R13, $0x00
+	JNE         nan11
+	VPSRLD      $0x10, Y13, Y9
+	VPAND       Y5, Y9, Y9
+	VPADDD      Y6, Y13, Y13
+	VPADDD      Y9, Y13, Y13
+	VPSRLD      $0x10, Y13, Y13
+	VPSRLD      $0x10, Y14, Y9
+	VPAND       Y5, Y9, Y9
+	VPADDD      Y6, Y14, Y14
+	VPADDD      Y9, Y14, Y14
+	VPSRLD      $0x10, Y14, Y14
+
+rounded11:
+	VPACKUSDW Y14, Y13, Y13
+	VPERMQ    $0xd8, Y13, Y13
+	JMP       packed11
+
+nan11:
+	VPSRLD    $0x10, Y13, Y8
+	VCMPPS    $0x03, Y13, Y13, Y15
+	VPAND     Y5, Y8, Y9
+	VPADDD    Y6, Y13, Y13
+	VPADDD    Y9, Y13, Y13
+	VPSRLD    $0x10, Y13, Y13
+	VPOR      Y7, Y8, Y8
+	VBLENDVPS Y15, Y8, Y13, Y13
+	VPSRLD    $0x10, Y14, Y8
+	VCMPPS    $0x03, Y14, Y14, Y15
+	VPAND     Y5, Y8, Y9
+	VPADDD    Y6, Y14, Y14
+	VPADDD    Y9, Y14, Y14
+	VPSRLD    $0x10, Y14, Y14
+	VPOR      Y7, Y8, Y8
+	VBLENDVPS Y15, Y8, Y14, Y14
+	JMP       rounded11
+
+packed11:
+	VMOVDQU     Y13, (SI)
+	ADDQ        BX, DX
+	ADDQ        BX, SI
+	PREFETCHT0  (DX)(R11*1)
+	VPCMPEQD    232(AX), Y12, Y8
+	VANDPS      Y11, Y8, Y8
+	VPCMPEQD    264(AX), Y12, Y9
+	VANDPS      Y11, Y9, Y9
+	VUNPCKLPS   Y9, Y8, Y11
+	VUNPCKHPS   Y9, Y8, Y8
+	VPMOVZXWD   (DX), Y12
+	VPSLLD      $0x10, Y12, Y12
+	VSUBPS      Y0, Y12, Y12
+	VFMADD213PS Y1, Y2, Y12
+	VFMADD231PS Y3, Y11, Y12
+	VADDPS      Y12, Y4, Y4
+	VPMOVZXWD   16(DX), Y11
+	VPSLLD      $0x10, Y11, Y11
+	VSUBPS      Y0, Y11, Y11
+	VFMADD213PS Y1, Y2, Y11
+	VFMADD231PS Y3, Y8, Y11
+	VADDPS      Y11, Y4, Y4
+	VCMPPS      $0x03, Y12, Y11, Y8
+	VMOVMSKPS   Y8, R13
+	CMPL        R13, $0x00
+	JNE         nan12
+	VPSRLD      $0x10, Y12, Y9
+	VPAND       Y5, Y9, Y9
+	VPADDD      Y6, Y12, Y12
+	VPADDD      Y9, Y12, Y12
+	VPSRLD      $0x10, Y12, Y12
+	VPSRLD      $0x10, Y11, Y9
+	VPAND       Y5, Y9, Y9
+	VPADDD      Y6, Y11, Y11
+	VPADDD      Y9, Y11, Y11
+	VPSRLD      $0x10, Y11, Y11
+
+rounded12:
+	VPACKUSDW Y11, Y12, Y12
+	VPERMQ    $0xd8, Y12, Y12
+	JMP       packed12
+
+nan12:
+	VPSRLD    $0x10, Y12, Y8
+	VCMPPS    $0x03, Y12, Y12, Y13
+	VPAND     Y5, Y8, Y9
+	VPADDD    Y6, Y12, Y12
+	VPADDD    Y9, Y12, Y12
+	VPSRLD    $0x10, Y12, Y12
+	VPOR      Y7, Y8, Y8
+	VBLENDVPS Y13, Y8, Y12, Y12
+	VPSRLD    $0x10, Y11, Y8
+	VCMPPS    $0x03, Y11, Y11, Y13
+	VPAND     Y5, Y8, Y9
+	VPADDD    Y6, Y11, Y11
+	VPADDD    Y9, Y11, Y11
+	VPSRLD    $0x10, Y11, Y11
+	VPOR      Y7, Y8, Y8
+	VBLENDVPS Y13, Y8, Y11, Y11
+	JMP       rounded12
+
+packed12:
+	VMOVDQU      Y12, (SI)
 	ADDQ         BX, DX
 	ADDQ         BX, SI
 	ADDQ         R10, DI
@@ -1846,57 +1884,57 @@ row:
 	VPERMQ     $0x08, Y10, Y10
 	LEAQ       (SI), R12
 	CMPQ       R10, $0x08
-	JNE        halves11
+	JNE        halves13
 	VMOVUPS    X10, (R12)
-	JMP        storedHalves11
+	JMP        storedHalves13
 
-halves11:
+halves13:
 	TESTQ   $0x00000004, R10
-	JZ      withoutHalves4_11
+	JZ      withoutHalves4_13
 	VMOVLPS X10, (R12)
 	VPSRLDQ $0x08, X10, X10
 	ADDQ    $0x08, R12
 
-withoutHalves4_11:
+withoutHalves4_13:
 	TESTQ   $0x00000002, R10
-	JZ      withoutHalves2_11
+	JZ      withoutHalves2_13
 	VMOVSS  X10, (R12)
 	VPSRLDQ $0x04, X10, X10
 	ADDQ    $0x04, R12
 
-withoutHalves2_11:
+withoutHalves2_13:
 	TESTQ $0x00000001, R10
-	JZ    storedHalves11
+	JZ    storedHalves13
 	VMOVD X10, R13
 	MOVW  R13, (R12)
 
-storedHalves11:
+storedHalves13:
 	CMPQ    R9, $0x08
-	JNE     part12
+	JNE     part14
 	VMOVUPS Y11, (DI)
-	JMP     stored12
+	JMP     stored14
 
-part12:
+part14:
 	LEAQ         (DI), R12
 	TESTQ        $0x00000004, R9
-	JZ           without4_12
+	JZ           without4_14
 	VMOVUPS      X11, (R12)
 	VEXTRACTF128 $0x01, Y11, X11
 	ADDQ         $0x10, R12
 
-without4_12:
+without4_14:
 	TESTQ   $0x00000002, R9
-	JZ      without2_12
+	JZ      without2_14
 	VMOVLPS X11, (R12)
 	VPSRLDQ $0x08, X11, X11
 	ADDQ    $0x08, R12
 
-without2_12:
+without2_14:
 	TESTQ  $0x00000001, R9
-	JZ     stored12
+	JZ     stored14
 	VMOVSS X11, (R12)
 
-stored12:
+stored14:
 	ADDQ R8, SI
 	LEAQ (DI)(R8*2), DI
 	DECQ CX
@@ -2118,31 +2156,31 @@ row:
 	VPERMQ      $0x08, Y14, Y14
 	VPERM2F128  $0x20, Y14, Y13, Y13
 	CMPQ        R11, $0x08
-	JNE         part13
+	JNE         part15
 	VMOVUPS     Y13, (SI)
-	JMP         stored13
+	JMP         stored15
 
-part13:
+part15:
 	LEAQ         (SI), R14
 	TESTQ        $0x00000004, R11
-	JZ           without4_13
+	JZ           without4_15
 	VMOVUPS      X13, (R14)
 	VEXTRACTF128 $0x01, Y13, X13
 	ADDQ         $0x10, R14
 
-without4_13:
+without4_15:
 	TESTQ   $0x00000002, R11
-	JZ      without2_13
+	JZ      without2_15
 	VMOVLPS X13, (R14)
 	VPSRLDQ $0x08, X13, X13
 	ADDQ    $0x08, R14
 
-without2_13:
+without2_15:
 	TESTQ  $0x00000001, R11
-	JZ     stored13
+	JZ     stored15
 	VMOVSS X13, (R14)
 
-stored13:
+stored15:
 	ADDQ        BX, DX
 	ADDQ        BX, SI
 	PREFETCHT0  (DX)(R12*1)
@@ -2192,31 +2230,31 @@ stored13:
 	VPERMQ      $0x08, Y11, Y11
 	VPERM2F128  $0x20, Y11, Y12, Y12
 	CMPQ        R11, $0x08
-	JNE         part14
+	JNE         part16
 	VMOVUPS     Y12, (SI)
-	JMP         stored14
+	JMP         stored16
 
-part14:
+part16:
 	LEAQ         (SI), R14
 	TESTQ        $0x00000004, R11
-	JZ           without4_14
+	JZ           without4_16
 	VMOVUPS      X12, (R14)
 	VEXTRACTF128 $0x01, Y12, X12
 	ADDQ         $0x10, R14
 
-without4_14:
+without4_16:
 	TESTQ   $0x00000002, R11
-	JZ      without2_14
+	JZ      without2_16
 	VMOVLPS X12, (R14)
 	VPSRLDQ $0x08, X12, X12
 	ADDQ    $0x08, R14
 
-without2_14:
+without2_16:
 	TESTQ  $0x00000001, R11
-	JZ     stored14
+	JZ     stored16
 	VMOVSS X12, (R14)
 
-stored14:
+stored16:
 	ADDQ         BX, DX
 	ADDQ         BX, SI
 	ADDQ         R10, DI

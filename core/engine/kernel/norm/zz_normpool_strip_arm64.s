@@ -3273,16 +3273,16 @@ row:
 
 // func bf16StripGradNEON(poolStrip *poolStrip)
 TEXT ·bf16StripGradNEON(SB), NOSPLIT, $0-8
-	MOVD	poolStrip+0(FP), R11
-	ADD	$96, R11, R0
+	MOVD	poolStrip+0(FP), R12
+	ADD	$96, R12, R0
 	VLD1R	(R0), [V28.S4]
-	ADD	$100, R11, R0
+	ADD	$100, R12, R0
 	VLD1R	(R0), [V27.S4]
 	VMOV	V27.B16, V26.B16
-	ADD	$104, R11, R0
+	ADD	$104, R12, R0
 	VLD1R	(R0), [V25.S4]
 	VMOV	V25.B16, V24.B16
-	FMOVS	108(R11), F23
+	FMOVS	108(R12), F23
 	VMOVI	$0, V22.B16
 	VMOVI	$0, V21.B16
 	WORD	$0x4f979339 // fmul v25.4s, v25.4s, v23.s[0]
@@ -3293,14 +3293,14 @@ TEXT ·bf16StripGradNEON(SB), NOSPLIT, $0-8
 	WORD	$0x4f97935a // fmul v26.4s, v26.4s, v23.s[0]
 	WORD	$0x4ebbd6db // fsub v27.4s, v22.4s, v27.4s
 	WORD	$0x4ebad6ba // fsub v26.4s, v21.4s, v26.4s
-	MOVD	0(R11), R10
-	MOVD	8(R11), R9
-	MOVD	16(R11), R8
-	MOVD	56(R11), R7
-	MOVD	24(R11), R6
-	MOVD	32(R11), R5
-	MOVD	40(R11), R4
-	MOVD	48(R11), R3
+	MOVD	0(R12), R11
+	MOVD	8(R12), R10
+	MOVD	16(R12), R9
+	MOVD	56(R12), R8
+	MOVD	24(R12), R7
+	MOVD	32(R12), R6
+	MOVD	40(R12), R5
+	MOVD	48(R12), R4
 	MOVD	$1, R0
 	FMOVS	R0, F0
 	VDUP	V0.S[0], V20.S4
@@ -3310,30 +3310,30 @@ TEXT ·bf16StripGradNEON(SB), NOSPLIT, $0-8
 	WORD	$0x4f2f5692 // shl v18.4s, v20.4s, #15
 	VSUB	V20.S4, V19.S4, V19.S4
 	VSUB	V20.S4, V18.S4, V18.S4
-	ADD	$64, R11, R0
+	ADD	$64, R12, R0
 	VLD1R	(R0), [V11.S4]
 	VMOV	V11.B16, V10.B16
-	MOVD	120(R11), R2
-	MOVD	128(R11), R1
+	MOVD	120(R12), R3
+	MOVD	128(R12), R2
 row:
-	ADD	R1<<0, R6, R0
+	ADD	R2<<0, R7, R0
 	PRFM	0(R0), PLDL1KEEP
-	ADD	R1<<0, R5, R0
+	ADD	R2<<0, R6, R0
 	PRFM	0(R0), PLDL1KEEP
-	ADD	R1<<1, R4, R0
+	ADD	R2<<1, R5, R0
 	PRFM	0(R0), PLDL1KEEP
 	VMOVI	$0, V2.B16
-	FMOVQ	0(R6), F0
+	FMOVQ	0(R7), F0
 	WORD	$0x2f10a409 // ushll v9.4s, v0.4h, #0
 	WORD	$0x6f10a408 // ushll2 v8.4s, v0.8h, #0
 	WORD	$0x4f305529 // shl v9.4s, v9.4s, #16
 	WORD	$0x4f305508 // shl v8.4s, v8.4s, #16
-	FMOVQ	0(R5), F0
+	FMOVQ	0(R6), F0
 	WORD	$0x2f10a401 // ushll v1.4s, v0.4h, #0
 	WORD	$0x6f10a400 // ushll2 v0.4s, v0.8h, #0
 	WORD	$0x4f305421 // shl v1.4s, v1.4s, #16
 	WORD	$0x4f305400 // shl v0.4s, v0.4s, #16
-	FLDPQ	0(R4), (F7, F6)
+	FLDPQ	0(R5), (F7, F6)
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
 	WORD	$0x6e20e440 // fcmge v0.4s, v2.4s, v0.4s
@@ -3342,7 +3342,7 @@ row:
 	VAND	V0.B16, V8.B16, V8.B16
 	VSUB	V11.S4, V7.S4, V7.S4
 	VSUB	V10.S4, V6.S4, V6.S4
-	ADD	$136, R11, R0
+	ADD	$136, R12, R0
 	FLDPQ	0(R0), (F1, F0)
 	VADD	V1.S4, V11.S4, V11.S4
 	VADD	V0.S4, V10.S4, V10.S4
@@ -3352,15 +3352,15 @@ row:
 	VZIP1	V6.D2, V7.D2, V0.D2
 	VZIP2	V6.D2, V7.D2, V6.D2
 	VMOV	V0.B16, V7.B16
-	ADD	R2<<0, R9, R0
+	ADD	R3<<0, R10, R0
 	PRFM	0(R0), PLDL1KEEP
-	ADD	$168, R11, R0
+	ADD	$168, R12, R0
 	FLDPQ	0(R0), (F1, F0)
 	VCMEQ	V1.S4, V7.S4, V5.S4
 	VCMEQ	V0.S4, V6.S4, V1.S4
 	VAND	V9.B16, V5.B16, V5.B16
 	VAND	V8.B16, V1.B16, V1.B16
-	ADD	$200, R11, R0
+	ADD	$200, R12, R0
 	FLDPQ	0(R0), (F2, F0)
 	VCMEQ	V2.S4, V7.S4, V4.S4
 	VCMEQ	V0.S4, V6.S4, V0.S4
@@ -3370,7 +3370,7 @@ row:
 	VZIP1	V0.S4, V1.S4, V2.S4
 	VZIP2	V4.S4, V5.S4, V12.S4
 	VZIP2	V0.S4, V1.S4, V1.S4
-	FMOVQ	0(R9), F0
+	FMOVQ	0(R10), F0
 	WORD	$0x2f10a405 // ushll v5.4s, v0.4h, #0
 	WORD	$0x6f10a404 // ushll2 v4.4s, v0.8h, #0
 	WORD	$0x4f3054a5 // shl v5.4s, v5.4s, #16
@@ -3387,7 +3387,7 @@ row:
 	WORD	$0x4f971044 // fmla v4.4s, v2.4s, v23.s[0]
 	WORD	$0x4e25d6d6 // fadd v22.4s, v22.4s, v5.4s
 	WORD	$0x4e24d6b5 // fadd v21.4s, v21.4s, v4.4s
-	FMOVQ	16(R9), F0
+	FMOVQ	16(R10), F0
 	WORD	$0x2f10a403 // ushll v3.4s, v0.4h, #0
 	WORD	$0x6f10a402 // ushll2 v2.4s, v0.8h, #0
 	WORD	$0x4f305463 // shl v3.4s, v3.4s, #16
@@ -3404,6 +3404,62 @@ row:
 	WORD	$0x4f971022 // fmla v2.4s, v1.4s, v23.s[0]
 	WORD	$0x4e23d6d6 // fadd v22.4s, v22.4s, v3.4s
 	WORD	$0x4e22d6b5 // fadd v21.4s, v21.4s, v2.4s
+	WORD	$0x4e23e461 // fcmeq v1.4s, v3.4s, v3.4s
+	WORD	$0x4e25e4a0 // fcmeq v0.4s, v5.4s, v5.4s
+	VAND	V0.B16, V1.B16, V1.B16
+	VMOV	V1.B16, V0.B16
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	WORD	$0x4e22e44c // fcmeq v12.4s, v2.4s, v2.4s
+	WORD	$0x4e24e481 // fcmeq v1.4s, v4.4s, v4.4s
+	VAND	V1.B16, V12.B16, V12.B16
+	WORD	$0x6e20598c // mvn v12.16b, v12.16b
+	MOVD	$8589934593, R1
+	MOVD	$34359738372, R0
+	FMOVD	R1, F1
+	VMOV	R0, V1.D[1]
+	MOVD	ZR, R1
+	WORD	$0x6f210400 // ushr v0.4s, v0.4s, #31
+	WORD	$0x4ea19c00 // mul v0.4s, v0.4s, v1.4s
+	VADDV	V0.S4, V0
+	FMOVS	F0, R0
+	ORR	R0<<0, R1, R1
+	WORD	$0x6f210580 // ushr v0.4s, v12.4s, #31
+	WORD	$0x4ea19c00 // mul v0.4s, v0.4s, v1.4s
+	VADDV	V0.S4, V0
+	FMOVS	F0, R0
+	ORR	R0<<4, R1, R1
+	CMPW	$0, R1
+	BNE	nan2
+	WORD	$0x6f3004ad // ushr v13.4s, v5.4s, #16
+	WORD	$0x6f30048c // ushr v12.4s, v4.4s, #16
+	VAND	V20.B16, V13.B16, V13.B16
+	VAND	V20.B16, V12.B16, V12.B16
+	VADD	V19.S4, V5.S4, V5.S4
+	VADD	V18.S4, V4.S4, V4.S4
+	VADD	V13.S4, V5.S4, V5.S4
+	VADD	V12.S4, V4.S4, V4.S4
+	WORD	$0x6f3004a5 // ushr v5.4s, v5.4s, #16
+	WORD	$0x6f300484 // ushr v4.4s, v4.4s, #16
+	WORD	$0x6f30046d // ushr v13.4s, v3.4s, #16
+	WORD	$0x6f30044c // ushr v12.4s, v2.4s, #16
+	VAND	V20.B16, V13.B16, V13.B16
+	VAND	V20.B16, V12.B16, V12.B16
+	VADD	V19.S4, V3.S4, V3.S4
+	VADD	V18.S4, V2.S4, V2.S4
+	VADD	V13.S4, V3.S4, V3.S4
+	VADD	V12.S4, V2.S4, V2.S4
+	WORD	$0x6f300463 // ushr v3.4s, v3.4s, #16
+	WORD	$0x6f300442 // ushr v2.4s, v2.4s, #16
+rounded2:
+	WORD	$0x2e6128a5 // sqxtun v5.4h, v5.4s
+	WORD	$0x6e612865 // sqxtun2 v5.8h, v3.4s
+	WORD	$0x2e612884 // sqxtun v4.4h, v4.4s
+	WORD	$0x6e612844 // sqxtun2 v4.8h, v2.4s
+	VZIP1	V4.D2, V5.D2, V0.D2
+	VZIP2	V4.D2, V5.D2, V4.D2
+	VMOV	V0.B16, V5.B16
+	B	packed2
+nan2:
 	WORD	$0x6f3004af // ushr v15.4s, v5.4s, #16
 	WORD	$0x6f30048e // ushr v14.4s, v4.4s, #16
 	WORD	$0x4e25e4a1 // fcmeq v1.4s, v5.4s, v5.4s
@@ -3424,14 +3480,6 @@ row:
 	VMOV	V1.B16, V5.B16
 	VBSL	V4.B16, V14.B16, V0.B16
 	VMOV	V0.B16, V4.B16
-	WORD	$0x2e6128a0 // sqxtun v0.4h, v5.4s
-	WORD	$0x6e6128a0 // sqxtun2 v0.8h, v5.4s
-	VMOV	V0.B16, V5.B16
-	WORD	$0x2e612880 // sqxtun v0.4h, v4.4s
-	WORD	$0x6e612880 // sqxtun2 v0.8h, v4.4s
-	VMOV	V0.B16, V4.B16
-	VZIP1	V4.D2, V5.D2, V5.D2
-	FMOVQ	F5, 0(R7)
 	WORD	$0x6f30046f // ushr v15.4s, v3.4s, #16
 	WORD	$0x6f30044e // ushr v14.4s, v2.4s, #16
 	WORD	$0x4e23e461 // fcmeq v1.4s, v3.4s, v3.4s
@@ -3452,25 +3500,20 @@ row:
 	VMOV	V1.B16, V3.B16
 	VBSL	V2.B16, V14.B16, V0.B16
 	VMOV	V0.B16, V2.B16
-	WORD	$0x2e612860 // sqxtun v0.4h, v3.4s
-	WORD	$0x6e612860 // sqxtun2 v0.8h, v3.4s
-	VMOV	V0.B16, V3.B16
-	WORD	$0x2e612840 // sqxtun v0.4h, v2.4s
-	WORD	$0x6e612840 // sqxtun2 v0.8h, v2.4s
-	VMOV	V0.B16, V2.B16
-	VZIP1	V2.D2, V3.D2, V3.D2
-	FMOVQ	F3, 16(R7)
-	ADD	R8, R9, R9
-	ADD	R8, R7, R7
-	ADD	R2<<0, R9, R0
+	B	rounded2
+packed2:
+	FSTPQ	(F5, F4), 0(R8)
+	ADD	R9, R10, R10
+	ADD	R9, R8, R8
+	ADD	R3<<0, R10, R0
 	PRFM	0(R0), PLDL1KEEP
-	ADD	$232, R11, R0
+	ADD	$232, R12, R0
 	FLDPQ	0(R0), (F0, F1)
 	VCMEQ	V0.S4, V7.S4, V0.S4
 	VCMEQ	V1.S4, V6.S4, V1.S4
 	VAND	V9.B16, V0.B16, V0.B16
 	VAND	V8.B16, V1.B16, V1.B16
-	ADD	$264, R11, R0
+	ADD	$264, R12, R0
 	FLDPQ	0(R0), (F3, F2)
 	VCMEQ	V3.S4, V7.S4, V5.S4
 	VCMEQ	V2.S4, V6.S4, V4.S4
@@ -3480,7 +3523,7 @@ row:
 	VZIP1	V4.S4, V1.S4, V2.S4
 	VZIP2	V5.S4, V0.S4, V0.S4
 	VZIP2	V4.S4, V1.S4, V1.S4
-	FMOVQ	0(R9), F4
+	FMOVQ	0(R10), F4
 	WORD	$0x2f10a485 // ushll v5.4s, v4.4h, #0
 	WORD	$0x6f10a484 // ushll2 v4.4s, v4.8h, #0
 	WORD	$0x4f3054a5 // shl v5.4s, v5.4s, #16
@@ -3497,7 +3540,7 @@ row:
 	WORD	$0x4f971044 // fmla v4.4s, v2.4s, v23.s[0]
 	WORD	$0x4e25d6d6 // fadd v22.4s, v22.4s, v5.4s
 	WORD	$0x4e24d6b5 // fadd v21.4s, v21.4s, v4.4s
-	FMOVQ	16(R9), F2
+	FMOVQ	16(R10), F2
 	WORD	$0x2f10a443 // ushll v3.4s, v2.4h, #0
 	WORD	$0x6f10a442 // ushll2 v2.4s, v2.8h, #0
 	WORD	$0x4f305463 // shl v3.4s, v3.4s, #16
@@ -3514,6 +3557,62 @@ row:
 	WORD	$0x4f971022 // fmla v2.4s, v1.4s, v23.s[0]
 	WORD	$0x4e23d6d6 // fadd v22.4s, v22.4s, v3.4s
 	WORD	$0x4e22d6b5 // fadd v21.4s, v21.4s, v2.4s
+	WORD	$0x4e23e461 // fcmeq v1.4s, v3.4s, v3.4s
+	WORD	$0x4e25e4a0 // fcmeq v0.4s, v5.4s, v5.4s
+	VAND	V0.B16, V1.B16, V1.B16
+	VMOV	V1.B16, V0.B16
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	WORD	$0x4e22e446 // fcmeq v6.4s, v2.4s, v2.4s
+	WORD	$0x4e24e481 // fcmeq v1.4s, v4.4s, v4.4s
+	VAND	V1.B16, V6.B16, V6.B16
+	WORD	$0x6e2058c6 // mvn v6.16b, v6.16b
+	MOVD	$8589934593, R1
+	MOVD	$34359738372, R0
+	FMOVD	R1, F1
+	VMOV	R0, V1.D[1]
+	MOVD	ZR, R1
+	WORD	$0x6f210400 // ushr v0.4s, v0.4s, #31
+	WORD	$0x4ea19c00 // mul v0.4s, v0.4s, v1.4s
+	VADDV	V0.S4, V0
+	FMOVS	F0, R0
+	ORR	R0<<0, R1, R1
+	WORD	$0x6f2104c0 // ushr v0.4s, v6.4s, #31
+	WORD	$0x4ea19c00 // mul v0.4s, v0.4s, v1.4s
+	VADDV	V0.S4, V0
+	FMOVS	F0, R0
+	ORR	R0<<4, R1, R1
+	CMPW	$0, R1
+	BNE	nan3
+	WORD	$0x6f3004ad // ushr v13.4s, v5.4s, #16
+	WORD	$0x6f30048c // ushr v12.4s, v4.4s, #16
+	VAND	V20.B16, V13.B16, V13.B16
+	VAND	V20.B16, V12.B16, V12.B16
+	VADD	V19.S4, V5.S4, V5.S4
+	VADD	V18.S4, V4.S4, V4.S4
+	VADD	V13.S4, V5.S4, V5.S4
+	VADD	V12.S4, V4.S4, V4.S4
+	WORD	$0x6f3004a5 // ushr v5.4s, v5.4s, #16
+	WORD	$0x6f300484 // ushr v4.4s, v4.4s, #16
+	WORD	$0x6f30046d // ushr v13.4s, v3.4s, #16
+	WORD	$0x6f30044c // ushr v12.4s, v2.4s, #16
+	VAND	V20.B16, V13.B16, V13.B16
+	VAND	V20.B16, V12.B16, V12.B16
+	VADD	V19.S4, V3.S4, V3.S4
+	VADD	V18.S4, V2.S4, V2.S4
+	VADD	V13.S4, V3.S4, V3.S4
+	VADD	V12.S4, V2.S4, V2.S4
+	WORD	$0x6f300463 // ushr v3.4s, v3.4s, #16
+	WORD	$0x6f300442 // ushr v2.4s, v2.4s, #16
+rounded3:
+	WORD	$0x2e6128a5 // sqxtun v5.4h, v5.4s
+	WORD	$0x6e612865 // sqxtun2 v5.8h, v3.4s
+	WORD	$0x2e612884 // sqxtun v4.4h, v4.4s
+	WORD	$0x6e612844 // sqxtun2 v4.8h, v2.4s
+	VZIP1	V4.D2, V5.D2, V0.D2
+	VZIP2	V4.D2, V5.D2, V4.D2
+	VMOV	V0.B16, V5.B16
+	B	packed3
+nan3:
 	WORD	$0x6f3004af // ushr v15.4s, v5.4s, #16
 	WORD	$0x6f30048e // ushr v14.4s, v4.4s, #16
 	WORD	$0x4e25e4a1 // fcmeq v1.4s, v5.4s, v5.4s
@@ -3534,14 +3633,6 @@ row:
 	VMOV	V1.B16, V5.B16
 	VBSL	V4.B16, V14.B16, V0.B16
 	VMOV	V0.B16, V4.B16
-	WORD	$0x2e6128a0 // sqxtun v0.4h, v5.4s
-	WORD	$0x6e6128a0 // sqxtun2 v0.8h, v5.4s
-	VMOV	V0.B16, V5.B16
-	WORD	$0x2e612880 // sqxtun v0.4h, v4.4s
-	WORD	$0x6e612880 // sqxtun2 v0.8h, v4.4s
-	VMOV	V0.B16, V4.B16
-	VZIP1	V4.D2, V5.D2, V5.D2
-	FMOVQ	F5, 0(R7)
 	WORD	$0x6f30046f // ushr v15.4s, v3.4s, #16
 	WORD	$0x6f30044e // ushr v14.4s, v2.4s, #16
 	WORD	$0x4e23e461 // fcmeq v1.4s, v3.4s, v3.4s
@@ -3562,27 +3653,22 @@ row:
 	VMOV	V1.B16, V3.B16
 	VBSL	V2.B16, V14.B16, V0.B16
 	VMOV	V0.B16, V2.B16
-	WORD	$0x2e612860 // sqxtun v0.4h, v3.4s
-	WORD	$0x6e612860 // sqxtun2 v0.8h, v3.4s
-	VMOV	V0.B16, V3.B16
-	WORD	$0x2e612840 // sqxtun v0.4h, v2.4s
-	WORD	$0x6e612840 // sqxtun2 v0.8h, v2.4s
-	VMOV	V0.B16, V2.B16
-	VZIP1	V2.D2, V3.D2, V3.D2
-	FMOVQ	F3, 16(R7)
-	ADD	R8, R9, R9
-	ADD	R8, R7, R7
-	ADD	R3, R6, R6
-	ADD	R3, R5, R5
-	ADD	R3<<1, R4, R4
-	SUBS	$1, R10, R10
+	B	rounded3
+packed3:
+	FSTPQ	(F5, F4), 0(R8)
+	ADD	R9, R10, R10
+	ADD	R9, R8, R8
+	ADD	R4, R7, R7
+	ADD	R4, R6, R6
+	ADD	R4<<1, R5, R5
+	SUBS	$1, R11, R11
 	BNE	row
 	WORD	$0x4e36d6b5 // fadd v21.4s, v21.4s, v22.4s
 	VEXT	$8, V21.B16, V21.B16, V0.B16
 	WORD	$0x4e35d415 // fadd v21.4s, v0.4s, v21.4s
 	VREV64	V21.S4, V0.S4
 	WORD	$0x4e35d415 // fadd v21.4s, v0.4s, v21.4s
-	FMOVS	F21, 112(R11)
+	FMOVS	F21, 112(R12)
 	RET
 
 // func bf16StripPoolPartNEON(poolStrip *poolStrip)
@@ -3810,29 +3896,29 @@ row:
 	VZIP1	V12.D2, V13.D2, V13.D2
 	MOVD	R6, R1
 	CMP	$8, R3
-	BNE	halves2
+	BNE	halves4
 	FMOVQ	F13, 0(R1)
-	B	storedHalves2
-halves2:
+	B	storedHalves4
+halves4:
 	TST	$4, R3
-	BEQ	withoutHalves4_2
+	BEQ	withoutHalves4_4
 	FMOVD	F13, 0(R1)
 	VMOVI	$0, V0.B16
 	VEXT	$8, V0.B16, V13.B16, V13.B16
 	ADD	$8, R1, R1
-withoutHalves4_2:
+withoutHalves4_4:
 	TST	$2, R3
-	BEQ	withoutHalves2_2
+	BEQ	withoutHalves2_4
 	FMOVS	F13, 0(R1)
 	VMOVI	$0, V0.B16
 	VEXT	$4, V0.B16, V13.B16, V13.B16
 	ADD	$4, R1, R1
-withoutHalves2_2:
+withoutHalves2_4:
 	TST	$1, R3
-	BEQ	storedHalves2
+	BEQ	storedHalves4
 	FMOVS	F13, R0
 	MOVH	R0, 0(R1)
-storedHalves2:
+storedHalves4:
 	TBZ	$3, R11, lanes1
 	FSTPQ	(F11, F10), 0(R5)
 lanes1done:

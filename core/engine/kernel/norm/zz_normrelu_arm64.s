@@ -2316,13 +2316,13 @@ TEXT ·bf16ApplyNEON(SB), NOSPLIT, $0-40
 	MOVD	x+0(FP), R5
 	MOVD	y+24(FP), R4
 	FMOVS	mean+8(FP), F0
-	VDUP	V0.S[0], V16.S4
+	VDUP	V0.S[0], V18.S4
 	FMOVS	scale+12(FP), F0
-	VDUP	V0.S[0], V15.S4
+	VDUP	V0.S[0], V17.S4
 	FMOVS	shift+16(FP), F0
-	VDUP	V0.S[0], V14.S4
+	VDUP	V0.S[0], V16.S4
 	FMOVS	floor+20(FP), F0
-	VDUP	V0.S[0], V13.S4
+	VDUP	V0.S[0], V15.S4
 	MOVD	$1, R0
 	FMOVS	R0, F0
 	VDUP	V0.S[0], V12.S4
@@ -2338,24 +2338,99 @@ TEXT ·bf16ApplyNEON(SB), NOSPLIT, $0-40
 loop:
 	CMP	R3, R2
 	BGE	done
-	ADD	R2<<0, R5, R1
-	FMOVQ	0(R1), F0
-	WORD	$0x2f10a403 // ushll v3.4s, v0.4h, #0
-	WORD	$0x6f10a402 // ushll2 v2.4s, v0.8h, #0
-	WORD	$0x4f305463 // shl v3.4s, v3.4s, #16
-	WORD	$0x4f305442 // shl v2.4s, v2.4s, #16
-	WORD	$0x4eb0d463 // fsub v3.4s, v3.4s, v16.4s
-	WORD	$0x4eb0d442 // fsub v2.4s, v2.4s, v16.4s
-	WORD	$0x6e2fdc63 // fmul v3.4s, v3.4s, v15.4s
-	WORD	$0x6e2fdc42 // fmul v2.4s, v2.4s, v15.4s
-	WORD	$0x4e2ed463 // fadd v3.4s, v3.4s, v14.4s
-	WORD	$0x4e2ed442 // fadd v2.4s, v2.4s, v14.4s
-	WORD	$0x6ea3e5a0 // fcmgt v0.4s, v13.4s, v3.4s
-	VBSL	V3.B16, V13.B16, V0.B16
+	ADD	R2<<0, R5, R0
+	FMOVQ	0(R0), F0
+	WORD	$0x2f10a40e // ushll v14.4s, v0.4h, #0
+	WORD	$0x6f10a40d // ushll2 v13.4s, v0.8h, #0
+	WORD	$0x4f3055ce // shl v14.4s, v14.4s, #16
+	WORD	$0x4f3055ad // shl v13.4s, v13.4s, #16
+	WORD	$0x4eb2d5ce // fsub v14.4s, v14.4s, v18.4s
+	WORD	$0x4eb2d5ad // fsub v13.4s, v13.4s, v18.4s
+	WORD	$0x6e31ddce // fmul v14.4s, v14.4s, v17.4s
+	WORD	$0x6e31ddad // fmul v13.4s, v13.4s, v17.4s
+	WORD	$0x4e30d5ce // fadd v14.4s, v14.4s, v16.4s
+	WORD	$0x4e30d5ad // fadd v13.4s, v13.4s, v16.4s
+	WORD	$0x6eaee5e0 // fcmgt v0.4s, v15.4s, v14.4s
+	VBSL	V14.B16, V15.B16, V0.B16
+	VMOV	V0.B16, V14.B16
+	WORD	$0x6eade5e0 // fcmgt v0.4s, v15.4s, v13.4s
+	VBSL	V13.B16, V15.B16, V0.B16
+	VMOV	V0.B16, V13.B16
+	VMOV	V14.B16, V3.B16
+	VMOV	V13.B16, V2.B16
+	FMOVQ	16(R0), F0
+	WORD	$0x2f10a40e // ushll v14.4s, v0.4h, #0
+	WORD	$0x6f10a40d // ushll2 v13.4s, v0.8h, #0
+	WORD	$0x4f3055ce // shl v14.4s, v14.4s, #16
+	WORD	$0x4f3055ad // shl v13.4s, v13.4s, #16
+	WORD	$0x4eb2d5ce // fsub v14.4s, v14.4s, v18.4s
+	WORD	$0x4eb2d5ad // fsub v13.4s, v13.4s, v18.4s
+	WORD	$0x6e31ddce // fmul v14.4s, v14.4s, v17.4s
+	WORD	$0x6e31ddad // fmul v13.4s, v13.4s, v17.4s
+	WORD	$0x4e30d5ce // fadd v14.4s, v14.4s, v16.4s
+	WORD	$0x4e30d5ad // fadd v13.4s, v13.4s, v16.4s
+	WORD	$0x6eaee5e0 // fcmgt v0.4s, v15.4s, v14.4s
+	VBSL	V14.B16, V15.B16, V0.B16
+	VMOV	V0.B16, V14.B16
+	WORD	$0x6eade5e0 // fcmgt v0.4s, v15.4s, v13.4s
+	VBSL	V13.B16, V15.B16, V0.B16
+	VMOV	V0.B16, V13.B16
+	WORD	$0x4e2ee5c1 // fcmeq v1.4s, v14.4s, v14.4s
+	WORD	$0x4e23e460 // fcmeq v0.4s, v3.4s, v3.4s
+	VAND	V0.B16, V1.B16, V1.B16
+	VMOV	V1.B16, V0.B16
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	WORD	$0x4e2de5a4 // fcmeq v4.4s, v13.4s, v13.4s
+	WORD	$0x4e22e441 // fcmeq v1.4s, v2.4s, v2.4s
+	VAND	V1.B16, V4.B16, V4.B16
+	WORD	$0x6e205884 // mvn v4.16b, v4.16b
+	MOVD	$8589934593, R1
+	MOVD	$34359738372, R0
+	FMOVD	R1, F1
+	VMOV	R0, V1.D[1]
+	MOVD	ZR, R1
+	WORD	$0x6f210400 // ushr v0.4s, v0.4s, #31
+	WORD	$0x4ea19c00 // mul v0.4s, v0.4s, v1.4s
+	VADDV	V0.S4, V0
+	FMOVS	F0, R0
+	ORR	R0<<0, R1, R1
+	WORD	$0x6f210480 // ushr v0.4s, v4.4s, #31
+	WORD	$0x4ea19c00 // mul v0.4s, v0.4s, v1.4s
+	VADDV	V0.S4, V0
+	FMOVS	F0, R0
+	ORR	R0<<4, R1, R1
+	CMPW	$0, R1
+	BNE	nan1
+	WORD	$0x6f300465 // ushr v5.4s, v3.4s, #16
+	WORD	$0x6f300444 // ushr v4.4s, v2.4s, #16
+	VAND	V12.B16, V5.B16, V5.B16
+	VAND	V12.B16, V4.B16, V4.B16
+	VADD	V11.S4, V3.S4, V3.S4
+	VADD	V10.S4, V2.S4, V2.S4
+	VADD	V5.S4, V3.S4, V3.S4
+	VADD	V4.S4, V2.S4, V2.S4
+	WORD	$0x6f300463 // ushr v3.4s, v3.4s, #16
+	WORD	$0x6f300442 // ushr v2.4s, v2.4s, #16
+	WORD	$0x6f3005c5 // ushr v5.4s, v14.4s, #16
+	WORD	$0x6f3005a4 // ushr v4.4s, v13.4s, #16
+	VAND	V12.B16, V5.B16, V5.B16
+	VAND	V12.B16, V4.B16, V4.B16
+	VADD	V11.S4, V14.S4, V14.S4
+	VADD	V10.S4, V13.S4, V13.S4
+	VADD	V5.S4, V14.S4, V14.S4
+	VADD	V4.S4, V13.S4, V13.S4
+	WORD	$0x6f3005ce // ushr v14.4s, v14.4s, #16
+	WORD	$0x6f3005ad // ushr v13.4s, v13.4s, #16
+rounded1:
+	WORD	$0x2e612863 // sqxtun v3.4h, v3.4s
+	WORD	$0x6e6129c3 // sqxtun2 v3.8h, v14.4s
+	WORD	$0x2e612842 // sqxtun v2.4h, v2.4s
+	WORD	$0x6e6129a2 // sqxtun2 v2.8h, v13.4s
+	VZIP1	V2.D2, V3.D2, V0.D2
+	VZIP2	V2.D2, V3.D2, V2.D2
 	VMOV	V0.B16, V3.B16
-	WORD	$0x6ea2e5a0 // fcmgt v0.4s, v13.4s, v2.4s
-	VBSL	V2.B16, V13.B16, V0.B16
-	VMOV	V0.B16, V2.B16
+	B	packed1
+nan1:
 	WORD	$0x6f300467 // ushr v7.4s, v3.4s, #16
 	WORD	$0x6f300446 // ushr v6.4s, v2.4s, #16
 	WORD	$0x4e23e461 // fcmeq v1.4s, v3.4s, v3.4s
@@ -2376,60 +2451,30 @@ loop:
 	VMOV	V1.B16, V3.B16
 	VBSL	V2.B16, V6.B16, V0.B16
 	VMOV	V0.B16, V2.B16
-	WORD	$0x2e612860 // sqxtun v0.4h, v3.4s
-	WORD	$0x6e612860 // sqxtun2 v0.8h, v3.4s
-	VMOV	V0.B16, V3.B16
-	WORD	$0x2e612840 // sqxtun v0.4h, v2.4s
-	WORD	$0x6e612840 // sqxtun2 v0.8h, v2.4s
-	VMOV	V0.B16, V2.B16
-	VZIP1	V2.D2, V3.D2, V3.D2
+	WORD	$0x6f3005c7 // ushr v7.4s, v14.4s, #16
+	WORD	$0x6f3005a6 // ushr v6.4s, v13.4s, #16
+	WORD	$0x4e2ee5c1 // fcmeq v1.4s, v14.4s, v14.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x4e2de5a0 // fcmeq v0.4s, v13.4s, v13.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V12.B16, V7.B16, V5.B16
+	VAND	V12.B16, V6.B16, V4.B16
+	VADD	V11.S4, V14.S4, V14.S4
+	VADD	V10.S4, V13.S4, V13.S4
+	VADD	V5.S4, V14.S4, V14.S4
+	VADD	V4.S4, V13.S4, V13.S4
+	WORD	$0x6f3005ce // ushr v14.4s, v14.4s, #16
+	WORD	$0x6f3005ad // ushr v13.4s, v13.4s, #16
+	VORR	V9.B16, V7.B16, V7.B16
+	VORR	V8.B16, V6.B16, V6.B16
+	VBSL	V14.B16, V7.B16, V1.B16
+	VMOV	V1.B16, V14.B16
+	VBSL	V13.B16, V6.B16, V0.B16
+	VMOV	V0.B16, V13.B16
+	B	rounded1
+packed1:
 	ADD	R2<<0, R4, R0
-	FMOVQ	F3, 0(R0)
-	FMOVQ	16(R1), F0
-	WORD	$0x2f10a403 // ushll v3.4s, v0.4h, #0
-	WORD	$0x6f10a402 // ushll2 v2.4s, v0.8h, #0
-	WORD	$0x4f305463 // shl v3.4s, v3.4s, #16
-	WORD	$0x4f305442 // shl v2.4s, v2.4s, #16
-	WORD	$0x4eb0d463 // fsub v3.4s, v3.4s, v16.4s
-	WORD	$0x4eb0d442 // fsub v2.4s, v2.4s, v16.4s
-	WORD	$0x6e2fdc63 // fmul v3.4s, v3.4s, v15.4s
-	WORD	$0x6e2fdc42 // fmul v2.4s, v2.4s, v15.4s
-	WORD	$0x4e2ed463 // fadd v3.4s, v3.4s, v14.4s
-	WORD	$0x4e2ed442 // fadd v2.4s, v2.4s, v14.4s
-	WORD	$0x6ea3e5a0 // fcmgt v0.4s, v13.4s, v3.4s
-	VBSL	V3.B16, V13.B16, V0.B16
-	VMOV	V0.B16, V3.B16
-	WORD	$0x6ea2e5a0 // fcmgt v0.4s, v13.4s, v2.4s
-	VBSL	V2.B16, V13.B16, V0.B16
-	VMOV	V0.B16, V2.B16
-	WORD	$0x6f300467 // ushr v7.4s, v3.4s, #16
-	WORD	$0x6f300446 // ushr v6.4s, v2.4s, #16
-	WORD	$0x4e23e461 // fcmeq v1.4s, v3.4s, v3.4s
-	WORD	$0x6e205821 // mvn v1.16b, v1.16b
-	WORD	$0x4e22e440 // fcmeq v0.4s, v2.4s, v2.4s
-	WORD	$0x6e205800 // mvn v0.16b, v0.16b
-	VAND	V12.B16, V7.B16, V5.B16
-	VAND	V12.B16, V6.B16, V4.B16
-	VADD	V11.S4, V3.S4, V3.S4
-	VADD	V10.S4, V2.S4, V2.S4
-	VADD	V5.S4, V3.S4, V3.S4
-	VADD	V4.S4, V2.S4, V2.S4
-	WORD	$0x6f300463 // ushr v3.4s, v3.4s, #16
-	WORD	$0x6f300442 // ushr v2.4s, v2.4s, #16
-	VORR	V9.B16, V7.B16, V7.B16
-	VORR	V8.B16, V6.B16, V6.B16
-	VBSL	V3.B16, V7.B16, V1.B16
-	VMOV	V1.B16, V3.B16
-	VBSL	V2.B16, V6.B16, V0.B16
-	VMOV	V0.B16, V2.B16
-	WORD	$0x2e612860 // sqxtun v0.4h, v3.4s
-	WORD	$0x6e612860 // sqxtun2 v0.8h, v3.4s
-	VMOV	V0.B16, V3.B16
-	WORD	$0x2e612840 // sqxtun v0.4h, v2.4s
-	WORD	$0x6e612840 // sqxtun2 v0.8h, v2.4s
-	VMOV	V0.B16, V2.B16
-	VZIP1	V2.D2, V3.D2, V3.D2
-	FMOVQ	F3, 16(R0)
+	FSTPQ	(F3, F2), 0(R0)
 	ADD	$32, R2, R2
 	B	loop
 done:
@@ -2437,16 +2482,17 @@ done:
 
 // func bf16AddApplyNEON(x *uint16, r *uint16, mean float32, scale float32, shift float32, floor float32, y *uint16, n int)
 TEXT ·bf16AddApplyNEON(SB), NOSPLIT, $0-48
-	MOVD	x+0(FP), R7
-	MOVD	y+32(FP), R6
+	MOVD	x+0(FP), R6
+	MOVD	y+32(FP), R5
 	FMOVS	mean+16(FP), F0
-	VDUP	V0.S[0], V16.S4
+	VDUP	V0.S[0], V18.S4
 	FMOVS	scale+20(FP), F0
-	VDUP	V0.S[0], V15.S4
+	VDUP	V0.S[0], V17.S4
 	FMOVS	shift+24(FP), F0
-	VDUP	V0.S[0], V14.S4
+	VDUP	V0.S[0], V16.S4
 	FMOVS	floor+28(FP), F0
-	VDUP	V0.S[0], V13.S4
+	VDUP	V0.S[0], V15.S4
+	MOVD	r+8(FP), R4
 	MOVD	$1, R0
 	FMOVS	R0, F0
 	VDUP	V0.S[0], V12.S4
@@ -2456,39 +2502,120 @@ TEXT ·bf16AddApplyNEON(SB), NOSPLIT, $0-48
 	WORD	$0x4f2f558a // shl v10.4s, v12.4s, #15
 	VSUB	V12.S4, V11.S4, V11.S4
 	VSUB	V12.S4, V10.S4, V10.S4
-	MOVD	r+8(FP), R5
-	MOVD	n+40(FP), R4
-	MOVD	ZR, R3
-	LSL	$1, R4, R4
+	MOVD	n+40(FP), R3
+	MOVD	ZR, R2
+	LSL	$1, R3, R3
 loop:
-	CMP	R4, R3
+	CMP	R3, R2
 	BGE	done
-	ADD	R3<<0, R7, R2
-	FMOVQ	0(R2), F0
-	WORD	$0x2f10a403 // ushll v3.4s, v0.4h, #0
-	WORD	$0x6f10a402 // ushll2 v2.4s, v0.8h, #0
-	WORD	$0x4f305463 // shl v3.4s, v3.4s, #16
-	WORD	$0x4f305442 // shl v2.4s, v2.4s, #16
-	WORD	$0x4eb0d463 // fsub v3.4s, v3.4s, v16.4s
-	WORD	$0x4eb0d442 // fsub v2.4s, v2.4s, v16.4s
-	WORD	$0x6e2fdc63 // fmul v3.4s, v3.4s, v15.4s
-	WORD	$0x6e2fdc42 // fmul v2.4s, v2.4s, v15.4s
-	WORD	$0x4e2ed463 // fadd v3.4s, v3.4s, v14.4s
-	WORD	$0x4e2ed442 // fadd v2.4s, v2.4s, v14.4s
-	ADD	R3<<0, R5, R1
-	FMOVQ	0(R1), F1
+	ADD	R2<<0, R6, R1
+	FMOVQ	0(R1), F0
+	WORD	$0x2f10a40e // ushll v14.4s, v0.4h, #0
+	WORD	$0x6f10a40d // ushll2 v13.4s, v0.8h, #0
+	WORD	$0x4f3055ce // shl v14.4s, v14.4s, #16
+	WORD	$0x4f3055ad // shl v13.4s, v13.4s, #16
+	WORD	$0x4eb2d5ce // fsub v14.4s, v14.4s, v18.4s
+	WORD	$0x4eb2d5ad // fsub v13.4s, v13.4s, v18.4s
+	WORD	$0x6e31ddce // fmul v14.4s, v14.4s, v17.4s
+	WORD	$0x6e31ddad // fmul v13.4s, v13.4s, v17.4s
+	WORD	$0x4e30d5ce // fadd v14.4s, v14.4s, v16.4s
+	WORD	$0x4e30d5ad // fadd v13.4s, v13.4s, v16.4s
+	ADD	R2<<0, R4, R0
+	FMOVQ	0(R0), F1
 	WORD	$0x2f10a420 // ushll v0.4s, v1.4h, #0
 	WORD	$0x6f10a421 // ushll2 v1.4s, v1.8h, #0
 	WORD	$0x4f305400 // shl v0.4s, v0.4s, #16
 	WORD	$0x4f305421 // shl v1.4s, v1.4s, #16
-	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
-	WORD	$0x6ea3e5a0 // fcmgt v0.4s, v13.4s, v3.4s
-	VBSL	V3.B16, V13.B16, V0.B16
+	WORD	$0x4e20d5ce // fadd v14.4s, v14.4s, v0.4s
+	WORD	$0x4e21d5ad // fadd v13.4s, v13.4s, v1.4s
+	WORD	$0x6eaee5e0 // fcmgt v0.4s, v15.4s, v14.4s
+	VBSL	V14.B16, V15.B16, V0.B16
+	VMOV	V0.B16, V14.B16
+	WORD	$0x6eade5e0 // fcmgt v0.4s, v15.4s, v13.4s
+	VBSL	V13.B16, V15.B16, V0.B16
+	VMOV	V0.B16, V13.B16
+	VMOV	V14.B16, V3.B16
+	VMOV	V13.B16, V2.B16
+	FMOVQ	16(R1), F0
+	WORD	$0x2f10a40e // ushll v14.4s, v0.4h, #0
+	WORD	$0x6f10a40d // ushll2 v13.4s, v0.8h, #0
+	WORD	$0x4f3055ce // shl v14.4s, v14.4s, #16
+	WORD	$0x4f3055ad // shl v13.4s, v13.4s, #16
+	WORD	$0x4eb2d5ce // fsub v14.4s, v14.4s, v18.4s
+	WORD	$0x4eb2d5ad // fsub v13.4s, v13.4s, v18.4s
+	WORD	$0x6e31ddce // fmul v14.4s, v14.4s, v17.4s
+	WORD	$0x6e31ddad // fmul v13.4s, v13.4s, v17.4s
+	WORD	$0x4e30d5ce // fadd v14.4s, v14.4s, v16.4s
+	WORD	$0x4e30d5ad // fadd v13.4s, v13.4s, v16.4s
+	FMOVQ	16(R0), F1
+	WORD	$0x2f10a420 // ushll v0.4s, v1.4h, #0
+	WORD	$0x6f10a421 // ushll2 v1.4s, v1.8h, #0
+	WORD	$0x4f305400 // shl v0.4s, v0.4s, #16
+	WORD	$0x4f305421 // shl v1.4s, v1.4s, #16
+	WORD	$0x4e20d5ce // fadd v14.4s, v14.4s, v0.4s
+	WORD	$0x4e21d5ad // fadd v13.4s, v13.4s, v1.4s
+	WORD	$0x6eaee5e0 // fcmgt v0.4s, v15.4s, v14.4s
+	VBSL	V14.B16, V15.B16, V0.B16
+	VMOV	V0.B16, V14.B16
+	WORD	$0x6eade5e0 // fcmgt v0.4s, v15.4s, v13.4s
+	VBSL	V13.B16, V15.B16, V0.B16
+	VMOV	V0.B16, V13.B16
+	WORD	$0x4e2ee5c1 // fcmeq v1.4s, v14.4s, v14.4s
+	WORD	$0x4e23e460 // fcmeq v0.4s, v3.4s, v3.4s
+	VAND	V0.B16, V1.B16, V1.B16
+	VMOV	V1.B16, V0.B16
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	WORD	$0x4e2de5a4 // fcmeq v4.4s, v13.4s, v13.4s
+	WORD	$0x4e22e441 // fcmeq v1.4s, v2.4s, v2.4s
+	VAND	V1.B16, V4.B16, V4.B16
+	WORD	$0x6e205884 // mvn v4.16b, v4.16b
+	MOVD	$8589934593, R1
+	MOVD	$34359738372, R0
+	FMOVD	R1, F1
+	VMOV	R0, V1.D[1]
+	MOVD	ZR, R1
+	WORD	$0x6f210400 // ushr v0.4s, v0.4s, #31
+	WORD	$0x4ea19c00 // mul v0.4s, v0.4s, v1.4s
+	VADDV	V0.S4, V0
+	FMOVS	F0, R0
+	ORR	R0<<0, R1, R1
+	WORD	$0x6f210480 // ushr v0.4s, v4.4s, #31
+	WORD	$0x4ea19c00 // mul v0.4s, v0.4s, v1.4s
+	VADDV	V0.S4, V0
+	FMOVS	F0, R0
+	ORR	R0<<4, R1, R1
+	CMPW	$0, R1
+	BNE	nan2
+	WORD	$0x6f300465 // ushr v5.4s, v3.4s, #16
+	WORD	$0x6f300444 // ushr v4.4s, v2.4s, #16
+	VAND	V12.B16, V5.B16, V5.B16
+	VAND	V12.B16, V4.B16, V4.B16
+	VADD	V11.S4, V3.S4, V3.S4
+	VADD	V10.S4, V2.S4, V2.S4
+	VADD	V5.S4, V3.S4, V3.S4
+	VADD	V4.S4, V2.S4, V2.S4
+	WORD	$0x6f300463 // ushr v3.4s, v3.4s, #16
+	WORD	$0x6f300442 // ushr v2.4s, v2.4s, #16
+	WORD	$0x6f3005c5 // ushr v5.4s, v14.4s, #16
+	WORD	$0x6f3005a4 // ushr v4.4s, v13.4s, #16
+	VAND	V12.B16, V5.B16, V5.B16
+	VAND	V12.B16, V4.B16, V4.B16
+	VADD	V11.S4, V14.S4, V14.S4
+	VADD	V10.S4, V13.S4, V13.S4
+	VADD	V5.S4, V14.S4, V14.S4
+	VADD	V4.S4, V13.S4, V13.S4
+	WORD	$0x6f3005ce // ushr v14.4s, v14.4s, #16
+	WORD	$0x6f3005ad // ushr v13.4s, v13.4s, #16
+rounded2:
+	WORD	$0x2e612863 // sqxtun v3.4h, v3.4s
+	WORD	$0x6e6129c3 // sqxtun2 v3.8h, v14.4s
+	WORD	$0x2e612842 // sqxtun v2.4h, v2.4s
+	WORD	$0x6e6129a2 // sqxtun2 v2.8h, v13.4s
+	VZIP1	V2.D2, V3.D2, V0.D2
+	VZIP2	V2.D2, V3.D2, V2.D2
 	VMOV	V0.B16, V3.B16
-	WORD	$0x6ea2e5a0 // fcmgt v0.4s, v13.4s, v2.4s
-	VBSL	V2.B16, V13.B16, V0.B16
-	VMOV	V0.B16, V2.B16
+	B	packed2
+nan2:
 	WORD	$0x6f300467 // ushr v7.4s, v3.4s, #16
 	WORD	$0x6f300446 // ushr v6.4s, v2.4s, #16
 	WORD	$0x4e23e461 // fcmeq v1.4s, v3.4s, v3.4s
@@ -2509,68 +2636,31 @@ loop:
 	VMOV	V1.B16, V3.B16
 	VBSL	V2.B16, V6.B16, V0.B16
 	VMOV	V0.B16, V2.B16
-	WORD	$0x2e612860 // sqxtun v0.4h, v3.4s
-	WORD	$0x6e612860 // sqxtun2 v0.8h, v3.4s
-	VMOV	V0.B16, V3.B16
-	WORD	$0x2e612840 // sqxtun v0.4h, v2.4s
-	WORD	$0x6e612840 // sqxtun2 v0.8h, v2.4s
-	VMOV	V0.B16, V2.B16
-	VZIP1	V2.D2, V3.D2, V3.D2
-	ADD	R3<<0, R6, R0
-	FMOVQ	F3, 0(R0)
-	FMOVQ	16(R2), F0
-	WORD	$0x2f10a403 // ushll v3.4s, v0.4h, #0
-	WORD	$0x6f10a402 // ushll2 v2.4s, v0.8h, #0
-	WORD	$0x4f305463 // shl v3.4s, v3.4s, #16
-	WORD	$0x4f305442 // shl v2.4s, v2.4s, #16
-	WORD	$0x4eb0d463 // fsub v3.4s, v3.4s, v16.4s
-	WORD	$0x4eb0d442 // fsub v2.4s, v2.4s, v16.4s
-	WORD	$0x6e2fdc63 // fmul v3.4s, v3.4s, v15.4s
-	WORD	$0x6e2fdc42 // fmul v2.4s, v2.4s, v15.4s
-	WORD	$0x4e2ed463 // fadd v3.4s, v3.4s, v14.4s
-	WORD	$0x4e2ed442 // fadd v2.4s, v2.4s, v14.4s
-	FMOVQ	16(R1), F1
-	WORD	$0x2f10a420 // ushll v0.4s, v1.4h, #0
-	WORD	$0x6f10a421 // ushll2 v1.4s, v1.8h, #0
-	WORD	$0x4f305400 // shl v0.4s, v0.4s, #16
-	WORD	$0x4f305421 // shl v1.4s, v1.4s, #16
-	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
-	WORD	$0x6ea3e5a0 // fcmgt v0.4s, v13.4s, v3.4s
-	VBSL	V3.B16, V13.B16, V0.B16
-	VMOV	V0.B16, V3.B16
-	WORD	$0x6ea2e5a0 // fcmgt v0.4s, v13.4s, v2.4s
-	VBSL	V2.B16, V13.B16, V0.B16
-	VMOV	V0.B16, V2.B16
-	WORD	$0x6f300467 // ushr v7.4s, v3.4s, #16
-	WORD	$0x6f300446 // ushr v6.4s, v2.4s, #16
-	WORD	$0x4e23e461 // fcmeq v1.4s, v3.4s, v3.4s
+	WORD	$0x6f3005c7 // ushr v7.4s, v14.4s, #16
+	WORD	$0x6f3005a6 // ushr v6.4s, v13.4s, #16
+	WORD	$0x4e2ee5c1 // fcmeq v1.4s, v14.4s, v14.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
-	WORD	$0x4e22e440 // fcmeq v0.4s, v2.4s, v2.4s
+	WORD	$0x4e2de5a0 // fcmeq v0.4s, v13.4s, v13.4s
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
 	VAND	V12.B16, V7.B16, V5.B16
 	VAND	V12.B16, V6.B16, V4.B16
-	VADD	V11.S4, V3.S4, V3.S4
-	VADD	V10.S4, V2.S4, V2.S4
-	VADD	V5.S4, V3.S4, V3.S4
-	VADD	V4.S4, V2.S4, V2.S4
-	WORD	$0x6f300463 // ushr v3.4s, v3.4s, #16
-	WORD	$0x6f300442 // ushr v2.4s, v2.4s, #16
+	VADD	V11.S4, V14.S4, V14.S4
+	VADD	V10.S4, V13.S4, V13.S4
+	VADD	V5.S4, V14.S4, V14.S4
+	VADD	V4.S4, V13.S4, V13.S4
+	WORD	$0x6f3005ce // ushr v14.4s, v14.4s, #16
+	WORD	$0x6f3005ad // ushr v13.4s, v13.4s, #16
 	VORR	V9.B16, V7.B16, V7.B16
 	VORR	V8.B16, V6.B16, V6.B16
-	VBSL	V3.B16, V7.B16, V1.B16
-	VMOV	V1.B16, V3.B16
-	VBSL	V2.B16, V6.B16, V0.B16
-	VMOV	V0.B16, V2.B16
-	WORD	$0x2e612860 // sqxtun v0.4h, v3.4s
-	WORD	$0x6e612860 // sqxtun2 v0.8h, v3.4s
-	VMOV	V0.B16, V3.B16
-	WORD	$0x2e612840 // sqxtun v0.4h, v2.4s
-	WORD	$0x6e612840 // sqxtun2 v0.8h, v2.4s
-	VMOV	V0.B16, V2.B16
-	VZIP1	V2.D2, V3.D2, V3.D2
-	FMOVQ	F3, 16(R0)
-	ADD	$32, R3, R3
+	VBSL	V14.B16, V7.B16, V1.B16
+	VMOV	V1.B16, V14.B16
+	VBSL	V13.B16, V6.B16, V0.B16
+	VMOV	V0.B16, V13.B16
+	B	rounded2
+packed2:
+	ADD	R2<<0, R5, R0
+	FSTPQ	(F3, F2), 0(R0)
+	ADD	$32, R2, R2
 	B	loop
 done:
 	RET
@@ -2919,17 +3009,17 @@ done:
 
 // func bf16GradNEON(x *uint16, dy *uint16, mean float32, meanDy float32, slope float32, scale float32, dx *uint16, n int)
 TEXT ·bf16GradNEON(SB), NOSPLIT, $0-48
-	MOVD	x+0(FP), R7
-	MOVD	dy+8(FP), R6
-	MOVD	dx+32(FP), R5
+	MOVD	x+0(FP), R6
+	MOVD	dy+8(FP), R5
+	MOVD	dx+32(FP), R4
 	FMOVS	mean+16(FP), F0
-	VDUP	V0.S[0], V16.S4
+	VDUP	V0.S[0], V18.S4
 	FMOVS	meanDy+20(FP), F0
-	VDUP	V0.S[0], V15.S4
+	VDUP	V0.S[0], V17.S4
 	FMOVS	slope+24(FP), F0
-	VDUP	V0.S[0], V14.S4
+	VDUP	V0.S[0], V16.S4
 	FMOVS	scale+28(FP), F0
-	VDUP	V0.S[0], V13.S4
+	VDUP	V0.S[0], V15.S4
 	MOVD	$1, R0
 	FMOVS	R0, F0
 	VDUP	V0.S[0], V12.S4
@@ -2939,34 +3029,112 @@ TEXT ·bf16GradNEON(SB), NOSPLIT, $0-48
 	WORD	$0x4f2f558a // shl v10.4s, v12.4s, #15
 	VSUB	V12.S4, V11.S4, V11.S4
 	VSUB	V12.S4, V10.S4, V10.S4
-	MOVD	n+40(FP), R4
-	MOVD	ZR, R3
-	LSL	$1, R4, R4
+	MOVD	n+40(FP), R3
+	MOVD	ZR, R2
+	LSL	$1, R3, R3
 loop:
-	CMP	R4, R3
+	CMP	R3, R2
 	BGE	done
-	ADD	R3<<0, R6, R2
-	FMOVQ	0(R2), F0
-	WORD	$0x2f10a403 // ushll v3.4s, v0.4h, #0
-	WORD	$0x6f10a402 // ushll2 v2.4s, v0.8h, #0
-	WORD	$0x4f305463 // shl v3.4s, v3.4s, #16
-	WORD	$0x4f305442 // shl v2.4s, v2.4s, #16
-	ADD	R3<<0, R7, R1
-	FMOVQ	0(R1), F1
+	ADD	R2<<0, R5, R1
+	FMOVQ	0(R1), F0
+	WORD	$0x2f10a40e // ushll v14.4s, v0.4h, #0
+	WORD	$0x6f10a40d // ushll2 v13.4s, v0.8h, #0
+	WORD	$0x4f3055ce // shl v14.4s, v14.4s, #16
+	WORD	$0x4f3055ad // shl v13.4s, v13.4s, #16
+	ADD	R2<<0, R6, R0
+	FMOVQ	0(R0), F1
 	WORD	$0x2f10a420 // ushll v0.4s, v1.4h, #0
 	WORD	$0x6f10a421 // ushll2 v1.4s, v1.8h, #0
 	WORD	$0x4f305400 // shl v0.4s, v0.4s, #16
 	WORD	$0x4f305421 // shl v1.4s, v1.4s, #16
-	WORD	$0x4eb0d400 // fsub v0.4s, v0.4s, v16.4s
-	WORD	$0x4eb0d421 // fsub v1.4s, v1.4s, v16.4s
-	WORD	$0x6e2edc00 // fmul v0.4s, v0.4s, v14.4s
-	WORD	$0x6e2edc21 // fmul v1.4s, v1.4s, v14.4s
-	WORD	$0x4eafd463 // fsub v3.4s, v3.4s, v15.4s
-	WORD	$0x4eafd442 // fsub v2.4s, v2.4s, v15.4s
-	WORD	$0x4ea0d463 // fsub v3.4s, v3.4s, v0.4s
-	WORD	$0x4ea1d442 // fsub v2.4s, v2.4s, v1.4s
-	WORD	$0x6e2ddc63 // fmul v3.4s, v3.4s, v13.4s
-	WORD	$0x6e2ddc42 // fmul v2.4s, v2.4s, v13.4s
+	WORD	$0x4eb2d400 // fsub v0.4s, v0.4s, v18.4s
+	WORD	$0x4eb2d421 // fsub v1.4s, v1.4s, v18.4s
+	WORD	$0x6e30dc00 // fmul v0.4s, v0.4s, v16.4s
+	WORD	$0x6e30dc21 // fmul v1.4s, v1.4s, v16.4s
+	WORD	$0x4eb1d5ce // fsub v14.4s, v14.4s, v17.4s
+	WORD	$0x4eb1d5ad // fsub v13.4s, v13.4s, v17.4s
+	WORD	$0x4ea0d5ce // fsub v14.4s, v14.4s, v0.4s
+	WORD	$0x4ea1d5ad // fsub v13.4s, v13.4s, v1.4s
+	WORD	$0x6e2fddce // fmul v14.4s, v14.4s, v15.4s
+	WORD	$0x6e2fddad // fmul v13.4s, v13.4s, v15.4s
+	VMOV	V14.B16, V3.B16
+	VMOV	V13.B16, V2.B16
+	FMOVQ	16(R1), F0
+	WORD	$0x2f10a40e // ushll v14.4s, v0.4h, #0
+	WORD	$0x6f10a40d // ushll2 v13.4s, v0.8h, #0
+	WORD	$0x4f3055ce // shl v14.4s, v14.4s, #16
+	WORD	$0x4f3055ad // shl v13.4s, v13.4s, #16
+	FMOVQ	16(R0), F1
+	WORD	$0x2f10a420 // ushll v0.4s, v1.4h, #0
+	WORD	$0x6f10a421 // ushll2 v1.4s, v1.8h, #0
+	WORD	$0x4f305400 // shl v0.4s, v0.4s, #16
+	WORD	$0x4f305421 // shl v1.4s, v1.4s, #16
+	WORD	$0x4eb2d400 // fsub v0.4s, v0.4s, v18.4s
+	WORD	$0x4eb2d421 // fsub v1.4s, v1.4s, v18.4s
+	WORD	$0x6e30dc00 // fmul v0.4s, v0.4s, v16.4s
+	WORD	$0x6e30dc21 // fmul v1.4s, v1.4s, v16.4s
+	WORD	$0x4eb1d5ce // fsub v14.4s, v14.4s, v17.4s
+	WORD	$0x4eb1d5ad // fsub v13.4s, v13.4s, v17.4s
+	WORD	$0x4ea0d5ce // fsub v14.4s, v14.4s, v0.4s
+	WORD	$0x4ea1d5ad // fsub v13.4s, v13.4s, v1.4s
+	WORD	$0x6e2fddce // fmul v14.4s, v14.4s, v15.4s
+	WORD	$0x6e2fddad // fmul v13.4s, v13.4s, v15.4s
+	WORD	$0x4e2ee5c1 // fcmeq v1.4s, v14.4s, v14.4s
+	WORD	$0x4e23e460 // fcmeq v0.4s, v3.4s, v3.4s
+	VAND	V0.B16, V1.B16, V1.B16
+	VMOV	V1.B16, V0.B16
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	WORD	$0x4e2de5a4 // fcmeq v4.4s, v13.4s, v13.4s
+	WORD	$0x4e22e441 // fcmeq v1.4s, v2.4s, v2.4s
+	VAND	V1.B16, V4.B16, V4.B16
+	WORD	$0x6e205884 // mvn v4.16b, v4.16b
+	MOVD	$8589934593, R1
+	MOVD	$34359738372, R0
+	FMOVD	R1, F1
+	VMOV	R0, V1.D[1]
+	MOVD	ZR, R1
+	WORD	$0x6f210400 // ushr v0.4s, v0.4s, #31
+	WORD	$0x4ea19c00 // mul v0.4s, v0.4s, v1.4s
+	VADDV	V0.S4, V0
+	FMOVS	F0, R0
+	ORR	R0<<0, R1, R1
+	WORD	$0x6f210480 // ushr v0.4s, v4.4s, #31
+	WORD	$0x4ea19c00 // mul v0.4s, v0.4s, v1.4s
+	VADDV	V0.S4, V0
+	FMOVS	F0, R0
+	ORR	R0<<4, R1, R1
+	CMPW	$0, R1
+	BNE	nan3
+	WORD	$0x6f300465 // ushr v5.4s, v3.4s, #16
+	WORD	$0x6f300444 // ushr v4.4s, v2.4s, #16
+	VAND	V12.B16, V5.B16, V5.B16
+	VAND	V12.B16, V4.B16, V4.B16
+	VADD	V11.S4, V3.S4, V3.S4
+	VADD	V10.S4, V2.S4, V2.S4
+	VADD	V5.S4, V3.S4, V3.S4
+	VADD	V4.S4, V2.S4, V2.S4
+	WORD	$0x6f300463 // ushr v3.4s, v3.4s, #16
+	WORD	$0x6f300442 // ushr v2.4s, v2.4s, #16
+	WORD	$0x6f3005c5 // ushr v5.4s, v14.4s, #16
+	WORD	$0x6f3005a4 // ushr v4.4s, v13.4s, #16
+	VAND	V12.B16, V5.B16, V5.B16
+	VAND	V12.B16, V4.B16, V4.B16
+	VADD	V11.S4, V14.S4, V14.S4
+	VADD	V10.S4, V13.S4, V13.S4
+	VADD	V5.S4, V14.S4, V14.S4
+	VADD	V4.S4, V13.S4, V13.S4
+	WORD	$0x6f3005ce // ushr v14.4s, v14.4s, #16
+	WORD	$0x6f3005ad // ushr v13.4s, v13.4s, #16
+rounded3:
+	WORD	$0x2e612863 // sqxtun v3.4h, v3.4s
+	WORD	$0x6e6129c3 // sqxtun2 v3.8h, v14.4s
+	WORD	$0x2e612842 // sqxtun v2.4h, v2.4s
+	WORD	$0x6e6129a2 // sqxtun2 v2.8h, v13.4s
+	VZIP1	V2.D2, V3.D2, V0.D2
+	VZIP2	V2.D2, V3.D2, V2.D2
+	VMOV	V0.B16, V3.B16
+	B	packed3
+nan3:
 	WORD	$0x6f300467 // ushr v7.4s, v3.4s, #16
 	WORD	$0x6f300446 // ushr v6.4s, v2.4s, #16
 	WORD	$0x4e23e461 // fcmeq v1.4s, v3.4s, v3.4s
@@ -2987,221 +3155,233 @@ loop:
 	VMOV	V1.B16, V3.B16
 	VBSL	V2.B16, V6.B16, V0.B16
 	VMOV	V0.B16, V2.B16
-	WORD	$0x2e612860 // sqxtun v0.4h, v3.4s
-	WORD	$0x6e612860 // sqxtun2 v0.8h, v3.4s
-	VMOV	V0.B16, V3.B16
-	WORD	$0x2e612840 // sqxtun v0.4h, v2.4s
-	WORD	$0x6e612840 // sqxtun2 v0.8h, v2.4s
-	VMOV	V0.B16, V2.B16
-	VZIP1	V2.D2, V3.D2, V3.D2
-	ADD	R3<<0, R5, R0
-	FMOVQ	F3, 0(R0)
-	FMOVQ	16(R2), F0
-	WORD	$0x2f10a403 // ushll v3.4s, v0.4h, #0
-	WORD	$0x6f10a402 // ushll2 v2.4s, v0.8h, #0
-	WORD	$0x4f305463 // shl v3.4s, v3.4s, #16
-	WORD	$0x4f305442 // shl v2.4s, v2.4s, #16
-	FMOVQ	16(R1), F1
-	WORD	$0x2f10a420 // ushll v0.4s, v1.4h, #0
-	WORD	$0x6f10a421 // ushll2 v1.4s, v1.8h, #0
-	WORD	$0x4f305400 // shl v0.4s, v0.4s, #16
-	WORD	$0x4f305421 // shl v1.4s, v1.4s, #16
-	WORD	$0x4eb0d400 // fsub v0.4s, v0.4s, v16.4s
-	WORD	$0x4eb0d421 // fsub v1.4s, v1.4s, v16.4s
-	WORD	$0x6e2edc00 // fmul v0.4s, v0.4s, v14.4s
-	WORD	$0x6e2edc21 // fmul v1.4s, v1.4s, v14.4s
-	WORD	$0x4eafd463 // fsub v3.4s, v3.4s, v15.4s
-	WORD	$0x4eafd442 // fsub v2.4s, v2.4s, v15.4s
-	WORD	$0x4ea0d463 // fsub v3.4s, v3.4s, v0.4s
-	WORD	$0x4ea1d442 // fsub v2.4s, v2.4s, v1.4s
-	WORD	$0x6e2ddc63 // fmul v3.4s, v3.4s, v13.4s
-	WORD	$0x6e2ddc42 // fmul v2.4s, v2.4s, v13.4s
-	WORD	$0x6f300467 // ushr v7.4s, v3.4s, #16
-	WORD	$0x6f300446 // ushr v6.4s, v2.4s, #16
-	WORD	$0x4e23e461 // fcmeq v1.4s, v3.4s, v3.4s
+	WORD	$0x6f3005c7 // ushr v7.4s, v14.4s, #16
+	WORD	$0x6f3005a6 // ushr v6.4s, v13.4s, #16
+	WORD	$0x4e2ee5c1 // fcmeq v1.4s, v14.4s, v14.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
-	WORD	$0x4e22e440 // fcmeq v0.4s, v2.4s, v2.4s
+	WORD	$0x4e2de5a0 // fcmeq v0.4s, v13.4s, v13.4s
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
 	VAND	V12.B16, V7.B16, V5.B16
 	VAND	V12.B16, V6.B16, V4.B16
-	VADD	V11.S4, V3.S4, V3.S4
-	VADD	V10.S4, V2.S4, V2.S4
-	VADD	V5.S4, V3.S4, V3.S4
-	VADD	V4.S4, V2.S4, V2.S4
-	WORD	$0x6f300463 // ushr v3.4s, v3.4s, #16
-	WORD	$0x6f300442 // ushr v2.4s, v2.4s, #16
+	VADD	V11.S4, V14.S4, V14.S4
+	VADD	V10.S4, V13.S4, V13.S4
+	VADD	V5.S4, V14.S4, V14.S4
+	VADD	V4.S4, V13.S4, V13.S4
+	WORD	$0x6f3005ce // ushr v14.4s, v14.4s, #16
+	WORD	$0x6f3005ad // ushr v13.4s, v13.4s, #16
 	VORR	V9.B16, V7.B16, V7.B16
 	VORR	V8.B16, V6.B16, V6.B16
-	VBSL	V3.B16, V7.B16, V1.B16
-	VMOV	V1.B16, V3.B16
-	VBSL	V2.B16, V6.B16, V0.B16
-	VMOV	V0.B16, V2.B16
-	WORD	$0x2e612860 // sqxtun v0.4h, v3.4s
-	WORD	$0x6e612860 // sqxtun2 v0.8h, v3.4s
-	VMOV	V0.B16, V3.B16
-	WORD	$0x2e612840 // sqxtun v0.4h, v2.4s
-	WORD	$0x6e612840 // sqxtun2 v0.8h, v2.4s
-	VMOV	V0.B16, V2.B16
-	VZIP1	V2.D2, V3.D2, V3.D2
-	FMOVQ	F3, 16(R0)
-	ADD	$32, R3, R3
+	VBSL	V14.B16, V7.B16, V1.B16
+	VMOV	V1.B16, V14.B16
+	VBSL	V13.B16, V6.B16, V0.B16
+	VMOV	V0.B16, V13.B16
+	B	rounded3
+packed3:
+	ADD	R2<<0, R4, R0
+	FSTPQ	(F3, F2), 0(R0)
+	ADD	$32, R2, R2
 	B	loop
 done:
 	RET
 
 // func bf16ReLUGradNEON(x *uint16, y *uint16, dy *uint16, mean float32, meanDy float32, slope float32, scale float32, dx *uint16, n int)
 TEXT ·bf16ReLUGradNEON(SB), NOSPLIT, $0-56
-	MOVD	x+0(FP), R9
-	MOVD	dy+16(FP), R8
-	MOVD	dx+40(FP), R7
+	MOVD	x+0(FP), R8
+	MOVD	dy+16(FP), R7
+	MOVD	dx+40(FP), R6
 	FMOVS	mean+24(FP), F0
-	VDUP	V0.S[0], V17.S4
+	VDUP	V0.S[0], V19.S4
 	FMOVS	meanDy+28(FP), F0
-	VDUP	V0.S[0], V16.S4
+	VDUP	V0.S[0], V18.S4
 	FMOVS	slope+32(FP), F0
-	VDUP	V0.S[0], V15.S4
+	VDUP	V0.S[0], V17.S4
 	FMOVS	scale+36(FP), F0
-	VDUP	V0.S[0], V14.S4
+	VDUP	V0.S[0], V16.S4
+	MOVD	y+8(FP), R5
+	VMOVI	$0, V15.B16
 	MOVD	$1, R0
 	FMOVS	R0, F0
-	VDUP	V0.S[0], V13.S4
-	WORD	$0x4f2655aa // shl v10.4s, v13.4s, #6
-	WORD	$0x4f2655a9 // shl v9.4s, v13.4s, #6
-	WORD	$0x4f2f55ac // shl v12.4s, v13.4s, #15
-	WORD	$0x4f2f55ab // shl v11.4s, v13.4s, #15
-	VSUB	V13.S4, V12.S4, V12.S4
-	VSUB	V13.S4, V11.S4, V11.S4
-	MOVD	y+8(FP), R6
-	VMOVI	$0, V4.B16
-	MOVD	n+48(FP), R5
-	MOVD	ZR, R4
-	LSL	$1, R5, R5
+	VDUP	V0.S[0], V12.S4
+	WORD	$0x4f265589 // shl v9.4s, v12.4s, #6
+	WORD	$0x4f265588 // shl v8.4s, v12.4s, #6
+	WORD	$0x4f2f558b // shl v11.4s, v12.4s, #15
+	WORD	$0x4f2f558a // shl v10.4s, v12.4s, #15
+	VSUB	V12.S4, V11.S4, V11.S4
+	VSUB	V12.S4, V10.S4, V10.S4
+	MOVD	n+48(FP), R4
+	MOVD	ZR, R3
+	LSL	$1, R4, R4
 loop:
-	CMP	R5, R4
+	CMP	R4, R3
 	BGE	done
-	ADD	R4<<0, R8, R3
-	FMOVQ	0(R3), F0
-	WORD	$0x2f10a403 // ushll v3.4s, v0.4h, #0
-	WORD	$0x6f10a402 // ushll2 v2.4s, v0.8h, #0
-	WORD	$0x4f305463 // shl v3.4s, v3.4s, #16
-	WORD	$0x4f305442 // shl v2.4s, v2.4s, #16
-	ADD	R4<<0, R6, R2
-	FMOVQ	0(R2), F1
-	WORD	$0x2f10a420 // ushll v0.4s, v1.4h, #0
-	WORD	$0x6f10a421 // ushll2 v1.4s, v1.8h, #0
-	WORD	$0x4f305400 // shl v0.4s, v0.4s, #16
-	WORD	$0x4f305421 // shl v1.4s, v1.4s, #16
-	WORD	$0x6e20e480 // fcmge v0.4s, v4.4s, v0.4s
-	WORD	$0x6e205800 // mvn v0.16b, v0.16b
-	WORD	$0x6e21e481 // fcmge v1.4s, v4.4s, v1.4s
-	WORD	$0x6e205821 // mvn v1.16b, v1.16b
-	VAND	V0.B16, V3.B16, V3.B16
-	VAND	V1.B16, V2.B16, V2.B16
-	ADD	R4<<0, R9, R1
+	ADD	R3<<0, R7, R2
+	FMOVQ	0(R2), F0
+	WORD	$0x2f10a40e // ushll v14.4s, v0.4h, #0
+	WORD	$0x6f10a40d // ushll2 v13.4s, v0.8h, #0
+	WORD	$0x4f3055ce // shl v14.4s, v14.4s, #16
+	WORD	$0x4f3055ad // shl v13.4s, v13.4s, #16
+	ADD	R3<<0, R5, R1
 	FMOVQ	0(R1), F1
 	WORD	$0x2f10a420 // ushll v0.4s, v1.4h, #0
 	WORD	$0x6f10a421 // ushll2 v1.4s, v1.8h, #0
 	WORD	$0x4f305400 // shl v0.4s, v0.4s, #16
 	WORD	$0x4f305421 // shl v1.4s, v1.4s, #16
-	WORD	$0x4eb1d400 // fsub v0.4s, v0.4s, v17.4s
-	WORD	$0x4eb1d421 // fsub v1.4s, v1.4s, v17.4s
-	WORD	$0x6e2fdc00 // fmul v0.4s, v0.4s, v15.4s
-	WORD	$0x6e2fdc21 // fmul v1.4s, v1.4s, v15.4s
-	WORD	$0x4eb0d463 // fsub v3.4s, v3.4s, v16.4s
-	WORD	$0x4eb0d442 // fsub v2.4s, v2.4s, v16.4s
-	WORD	$0x4ea0d463 // fsub v3.4s, v3.4s, v0.4s
-	WORD	$0x4ea1d442 // fsub v2.4s, v2.4s, v1.4s
-	WORD	$0x6e2edc63 // fmul v3.4s, v3.4s, v14.4s
-	WORD	$0x6e2edc42 // fmul v2.4s, v2.4s, v14.4s
-	WORD	$0x6f300468 // ushr v8.4s, v3.4s, #16
-	WORD	$0x6f300447 // ushr v7.4s, v2.4s, #16
-	WORD	$0x4e23e461 // fcmeq v1.4s, v3.4s, v3.4s
-	WORD	$0x6e205821 // mvn v1.16b, v1.16b
-	WORD	$0x4e22e440 // fcmeq v0.4s, v2.4s, v2.4s
+	WORD	$0x6e20e5e0 // fcmge v0.4s, v15.4s, v0.4s
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
-	VAND	V13.B16, V8.B16, V6.B16
-	VAND	V13.B16, V7.B16, V5.B16
-	VADD	V12.S4, V3.S4, V3.S4
-	VADD	V11.S4, V2.S4, V2.S4
-	VADD	V6.S4, V3.S4, V3.S4
-	VADD	V5.S4, V2.S4, V2.S4
-	WORD	$0x6f300463 // ushr v3.4s, v3.4s, #16
-	WORD	$0x6f300442 // ushr v2.4s, v2.4s, #16
-	VORR	V10.B16, V8.B16, V8.B16
-	VORR	V9.B16, V7.B16, V7.B16
-	VBSL	V3.B16, V8.B16, V1.B16
-	VMOV	V1.B16, V3.B16
-	VBSL	V2.B16, V7.B16, V0.B16
-	VMOV	V0.B16, V2.B16
-	WORD	$0x2e612860 // sqxtun v0.4h, v3.4s
-	WORD	$0x6e612860 // sqxtun2 v0.8h, v3.4s
-	VMOV	V0.B16, V3.B16
-	WORD	$0x2e612840 // sqxtun v0.4h, v2.4s
-	WORD	$0x6e612840 // sqxtun2 v0.8h, v2.4s
-	VMOV	V0.B16, V2.B16
-	VZIP1	V2.D2, V3.D2, V3.D2
-	ADD	R4<<0, R7, R0
-	FMOVQ	F3, 0(R0)
-	FMOVQ	16(R3), F0
-	WORD	$0x2f10a403 // ushll v3.4s, v0.4h, #0
-	WORD	$0x6f10a402 // ushll2 v2.4s, v0.8h, #0
-	WORD	$0x4f305463 // shl v3.4s, v3.4s, #16
-	WORD	$0x4f305442 // shl v2.4s, v2.4s, #16
-	FMOVQ	16(R2), F1
+	WORD	$0x6e21e5e1 // fcmge v1.4s, v15.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	VAND	V0.B16, V14.B16, V14.B16
+	VAND	V1.B16, V13.B16, V13.B16
+	ADD	R3<<0, R8, R0
+	FMOVQ	0(R0), F1
 	WORD	$0x2f10a420 // ushll v0.4s, v1.4h, #0
 	WORD	$0x6f10a421 // ushll2 v1.4s, v1.8h, #0
 	WORD	$0x4f305400 // shl v0.4s, v0.4s, #16
 	WORD	$0x4f305421 // shl v1.4s, v1.4s, #16
-	WORD	$0x6e20e480 // fcmge v0.4s, v4.4s, v0.4s
-	WORD	$0x6e205800 // mvn v0.16b, v0.16b
-	WORD	$0x6e21e481 // fcmge v1.4s, v4.4s, v1.4s
-	WORD	$0x6e205821 // mvn v1.16b, v1.16b
-	VAND	V0.B16, V3.B16, V3.B16
-	VAND	V1.B16, V2.B16, V2.B16
+	WORD	$0x4eb3d400 // fsub v0.4s, v0.4s, v19.4s
+	WORD	$0x4eb3d421 // fsub v1.4s, v1.4s, v19.4s
+	WORD	$0x6e31dc00 // fmul v0.4s, v0.4s, v17.4s
+	WORD	$0x6e31dc21 // fmul v1.4s, v1.4s, v17.4s
+	WORD	$0x4eb2d5ce // fsub v14.4s, v14.4s, v18.4s
+	WORD	$0x4eb2d5ad // fsub v13.4s, v13.4s, v18.4s
+	WORD	$0x4ea0d5ce // fsub v14.4s, v14.4s, v0.4s
+	WORD	$0x4ea1d5ad // fsub v13.4s, v13.4s, v1.4s
+	WORD	$0x6e30ddce // fmul v14.4s, v14.4s, v16.4s
+	WORD	$0x6e30ddad // fmul v13.4s, v13.4s, v16.4s
+	VMOV	V14.B16, V3.B16
+	VMOV	V13.B16, V2.B16
+	FMOVQ	16(R2), F0
+	WORD	$0x2f10a40e // ushll v14.4s, v0.4h, #0
+	WORD	$0x6f10a40d // ushll2 v13.4s, v0.8h, #0
+	WORD	$0x4f3055ce // shl v14.4s, v14.4s, #16
+	WORD	$0x4f3055ad // shl v13.4s, v13.4s, #16
 	FMOVQ	16(R1), F1
 	WORD	$0x2f10a420 // ushll v0.4s, v1.4h, #0
 	WORD	$0x6f10a421 // ushll2 v1.4s, v1.8h, #0
 	WORD	$0x4f305400 // shl v0.4s, v0.4s, #16
 	WORD	$0x4f305421 // shl v1.4s, v1.4s, #16
-	WORD	$0x4eb1d400 // fsub v0.4s, v0.4s, v17.4s
-	WORD	$0x4eb1d421 // fsub v1.4s, v1.4s, v17.4s
-	WORD	$0x6e2fdc00 // fmul v0.4s, v0.4s, v15.4s
-	WORD	$0x6e2fdc21 // fmul v1.4s, v1.4s, v15.4s
-	WORD	$0x4eb0d463 // fsub v3.4s, v3.4s, v16.4s
-	WORD	$0x4eb0d442 // fsub v2.4s, v2.4s, v16.4s
-	WORD	$0x4ea0d463 // fsub v3.4s, v3.4s, v0.4s
-	WORD	$0x4ea1d442 // fsub v2.4s, v2.4s, v1.4s
-	WORD	$0x6e2edc63 // fmul v3.4s, v3.4s, v14.4s
-	WORD	$0x6e2edc42 // fmul v2.4s, v2.4s, v14.4s
-	WORD	$0x6f300468 // ushr v8.4s, v3.4s, #16
-	WORD	$0x6f300447 // ushr v7.4s, v2.4s, #16
+	WORD	$0x6e20e5e0 // fcmge v0.4s, v15.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	WORD	$0x6e21e5e1 // fcmge v1.4s, v15.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	VAND	V0.B16, V14.B16, V14.B16
+	VAND	V1.B16, V13.B16, V13.B16
+	FMOVQ	16(R0), F1
+	WORD	$0x2f10a420 // ushll v0.4s, v1.4h, #0
+	WORD	$0x6f10a421 // ushll2 v1.4s, v1.8h, #0
+	WORD	$0x4f305400 // shl v0.4s, v0.4s, #16
+	WORD	$0x4f305421 // shl v1.4s, v1.4s, #16
+	WORD	$0x4eb3d400 // fsub v0.4s, v0.4s, v19.4s
+	WORD	$0x4eb3d421 // fsub v1.4s, v1.4s, v19.4s
+	WORD	$0x6e31dc00 // fmul v0.4s, v0.4s, v17.4s
+	WORD	$0x6e31dc21 // fmul v1.4s, v1.4s, v17.4s
+	WORD	$0x4eb2d5ce // fsub v14.4s, v14.4s, v18.4s
+	WORD	$0x4eb2d5ad // fsub v13.4s, v13.4s, v18.4s
+	WORD	$0x4ea0d5ce // fsub v14.4s, v14.4s, v0.4s
+	WORD	$0x4ea1d5ad // fsub v13.4s, v13.4s, v1.4s
+	WORD	$0x6e30ddce // fmul v14.4s, v14.4s, v16.4s
+	WORD	$0x6e30ddad // fmul v13.4s, v13.4s, v16.4s
+	WORD	$0x4e2ee5c1 // fcmeq v1.4s, v14.4s, v14.4s
+	WORD	$0x4e23e460 // fcmeq v0.4s, v3.4s, v3.4s
+	VAND	V0.B16, V1.B16, V1.B16
+	VMOV	V1.B16, V0.B16
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	WORD	$0x4e2de5a4 // fcmeq v4.4s, v13.4s, v13.4s
+	WORD	$0x4e22e441 // fcmeq v1.4s, v2.4s, v2.4s
+	VAND	V1.B16, V4.B16, V4.B16
+	WORD	$0x6e205884 // mvn v4.16b, v4.16b
+	MOVD	$8589934593, R1
+	MOVD	$34359738372, R0
+	FMOVD	R1, F1
+	VMOV	R0, V1.D[1]
+	MOVD	ZR, R1
+	WORD	$0x6f210400 // ushr v0.4s, v0.4s, #31
+	WORD	$0x4ea19c00 // mul v0.4s, v0.4s, v1.4s
+	VADDV	V0.S4, V0
+	FMOVS	F0, R0
+	ORR	R0<<0, R1, R1
+	WORD	$0x6f210480 // ushr v0.4s, v4.4s, #31
+	WORD	$0x4ea19c00 // mul v0.4s, v0.4s, v1.4s
+	VADDV	V0.S4, V0
+	FMOVS	F0, R0
+	ORR	R0<<4, R1, R1
+	CMPW	$0, R1
+	BNE	nan4
+	WORD	$0x6f300465 // ushr v5.4s, v3.4s, #16
+	WORD	$0x6f300444 // ushr v4.4s, v2.4s, #16
+	VAND	V12.B16, V5.B16, V5.B16
+	VAND	V12.B16, V4.B16, V4.B16
+	VADD	V11.S4, V3.S4, V3.S4
+	VADD	V10.S4, V2.S4, V2.S4
+	VADD	V5.S4, V3.S4, V3.S4
+	VADD	V4.S4, V2.S4, V2.S4
+	WORD	$0x6f300463 // ushr v3.4s, v3.4s, #16
+	WORD	$0x6f300442 // ushr v2.4s, v2.4s, #16
+	WORD	$0x6f3005c5 // ushr v5.4s, v14.4s, #16
+	WORD	$0x6f3005a4 // ushr v4.4s, v13.4s, #16
+	VAND	V12.B16, V5.B16, V5.B16
+	VAND	V12.B16, V4.B16, V4.B16
+	VADD	V11.S4, V14.S4, V14.S4
+	VADD	V10.S4, V13.S4, V13.S4
+	VADD	V5.S4, V14.S4, V14.S4
+	VADD	V4.S4, V13.S4, V13.S4
+	WORD	$0x6f3005ce // ushr v14.4s, v14.4s, #16
+	WORD	$0x6f3005ad // ushr v13.4s, v13.4s, #16
+rounded4:
+	WORD	$0x2e612863 // sqxtun v3.4h, v3.4s
+	WORD	$0x6e6129c3 // sqxtun2 v3.8h, v14.4s
+	WORD	$0x2e612842 // sqxtun v2.4h, v2.4s
+	WORD	$0x6e6129a2 // sqxtun2 v2.8h, v13.4s
+	VZIP1	V2.D2, V3.D2, V0.D2
+	VZIP2	V2.D2, V3.D2, V2.D2
+	VMOV	V0.B16, V3.B16
+	B	packed4
+nan4:
+	WORD	$0x6f300467 // ushr v7.4s, v3.4s, #16
+	WORD	$0x6f300446 // ushr v6.4s, v2.4s, #16
 	WORD	$0x4e23e461 // fcmeq v1.4s, v3.4s, v3.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
 	WORD	$0x4e22e440 // fcmeq v0.4s, v2.4s, v2.4s
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
-	VAND	V13.B16, V8.B16, V6.B16
-	VAND	V13.B16, V7.B16, V5.B16
-	VADD	V12.S4, V3.S4, V3.S4
-	VADD	V11.S4, V2.S4, V2.S4
-	VADD	V6.S4, V3.S4, V3.S4
-	VADD	V5.S4, V2.S4, V2.S4
+	VAND	V12.B16, V7.B16, V5.B16
+	VAND	V12.B16, V6.B16, V4.B16
+	VADD	V11.S4, V3.S4, V3.S4
+	VADD	V10.S4, V2.S4, V2.S4
+	VADD	V5.S4, V3.S4, V3.S4
+	VADD	V4.S4, V2.S4, V2.S4
 	WORD	$0x6f300463 // ushr v3.4s, v3.4s, #16
 	WORD	$0x6f300442 // ushr v2.4s, v2.4s, #16
-	VORR	V10.B16, V8.B16, V8.B16
 	VORR	V9.B16, V7.B16, V7.B16
-	VBSL	V3.B16, V8.B16, V1.B16
+	VORR	V8.B16, V6.B16, V6.B16
+	VBSL	V3.B16, V7.B16, V1.B16
 	VMOV	V1.B16, V3.B16
-	VBSL	V2.B16, V7.B16, V0.B16
+	VBSL	V2.B16, V6.B16, V0.B16
 	VMOV	V0.B16, V2.B16
-	WORD	$0x2e612860 // sqxtun v0.4h, v3.4s
-	WORD	$0x6e612860 // sqxtun2 v0.8h, v3.4s
-	VMOV	V0.B16, V3.B16
-	WORD	$0x2e612840 // sqxtun v0.4h, v2.4s
-	WORD	$0x6e612840 // sqxtun2 v0.8h, v2.4s
-	VMOV	V0.B16, V2.B16
-	VZIP1	V2.D2, V3.D2, V3.D2
-	FMOVQ	F3, 16(R0)
-	ADD	$32, R4, R4
+	WORD	$0x6f3005c7 // ushr v7.4s, v14.4s, #16
+	WORD	$0x6f3005a6 // ushr v6.4s, v13.4s, #16
+	WORD	$0x4e2ee5c1 // fcmeq v1.4s, v14.4s, v14.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x4e2de5a0 // fcmeq v0.4s, v13.4s, v13.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V12.B16, V7.B16, V5.B16
+	VAND	V12.B16, V6.B16, V4.B16
+	VADD	V11.S4, V14.S4, V14.S4
+	VADD	V10.S4, V13.S4, V13.S4
+	VADD	V5.S4, V14.S4, V14.S4
+	VADD	V4.S4, V13.S4, V13.S4
+	WORD	$0x6f3005ce // ushr v14.4s, v14.4s, #16
+	WORD	$0x6f3005ad // ushr v13.4s, v13.4s, #16
+	VORR	V9.B16, V7.B16, V7.B16
+	VORR	V8.B16, V6.B16, V6.B16
+	VBSL	V14.B16, V7.B16, V1.B16
+	VMOV	V1.B16, V14.B16
+	VBSL	V13.B16, V6.B16, V0.B16
+	VMOV	V0.B16, V13.B16
+	B	rounded4
+packed4:
+	ADD	R3<<0, R6, R0
+	FSTPQ	(F3, F2), 0(R0)
+	ADD	$32, R3, R3
 	B	loop
 done:
 	RET

@@ -63,10 +63,10 @@ TEXT ·bf16AddAVX2(SB), NOSPLIT, $0-24
 	MOVQ         src+8(FP), CX
 	MOVL         $0x00000001, DX
 	VMOVD        DX, X0
-	VPBROADCASTD X0, Y0
-	VPSLLD       $0x06, Y0, Y2
-	VPSLLD       $0x0f, Y0, Y1
-	VPSUBD       Y0, Y1, Y1
+	VPBROADCASTD X0, Y2
+	VPSLLD       $0x06, Y2, Y4
+	VPSLLD       $0x0f, Y2, Y3
+	VPSUBD       Y2, Y3, Y3
 	MOVQ         n+16(FP), DX
 	XORQ         BX, BX
 	SHLQ         $0x01, DX
@@ -74,40 +74,60 @@ TEXT ·bf16AddAVX2(SB), NOSPLIT, $0-24
 loop:
 	CMPQ      BX, DX
 	JGE       done
-	VPMOVZXWD (AX)(BX*1), Y5
-	VPSLLD    $0x10, Y5, Y5
-	VPMOVZXWD (CX)(BX*1), Y3
-	VPSLLD    $0x10, Y3, Y3
-	VADDPS    Y3, Y5, Y5
-	VPSRLD    $0x10, Y5, Y3
-	VCMPPS    $0x03, Y5, Y5, Y6
-	VPAND     Y0, Y3, Y4
-	VPADDD    Y1, Y5, Y5
-	VPADDD    Y4, Y5, Y5
+	VPMOVZXWD (AX)(BX*1), Y0
+	VPSLLD    $0x10, Y0, Y0
+	VPMOVZXWD (CX)(BX*1), Y1
+	VPSLLD    $0x10, Y1, Y1
+	VADDPS    Y1, Y0, Y0
+	VMOVAPS   Y0, Y5
+	VPMOVZXWD 16(AX)(BX*1), Y0
+	VPSLLD    $0x10, Y0, Y0
+	VPMOVZXWD 16(CX)(BX*1), Y1
+	VPSLLD    $0x10, Y1, Y1
+	VADDPS    Y1, Y0, Y0
+	VCMPPS    $0x03, Y5, Y0, Y1
+	VMOVMSKPS Y1, SI
+	CMPL      SI, $0x00
+	JNE       nan1
+	VPSRLD    $0x10, Y5, Y6
+	VPAND     Y2, Y6, Y6
+	VPADDD    Y3, Y5, Y5
+	VPADDD    Y6, Y5, Y5
 	VPSRLD    $0x10, Y5, Y5
-	VPOR      Y2, Y3, Y3
-	VBLENDVPS Y6, Y3, Y5, Y5
-	VPACKUSDW Y5, Y5, Y5
-	VPERMQ    $0x08, Y5, Y5
-	VMOVDQU   X5, (AX)(BX*1)
-	VPMOVZXWD 16(AX)(BX*1), Y5
-	VPSLLD    $0x10, Y5, Y5
-	VPMOVZXWD 16(CX)(BX*1), Y3
-	VPSLLD    $0x10, Y3, Y3
-	VADDPS    Y3, Y5, Y5
-	VPSRLD    $0x10, Y5, Y3
-	VCMPPS    $0x03, Y5, Y5, Y6
-	VPAND     Y0, Y3, Y4
-	VPADDD    Y1, Y5, Y5
-	VPADDD    Y4, Y5, Y5
+	VPSRLD    $0x10, Y0, Y6
+	VPAND     Y2, Y6, Y6
+	VPADDD    Y3, Y0, Y0
+	VPADDD    Y6, Y0, Y0
+	VPSRLD    $0x10, Y0, Y0
+
+rounded1:
+	VPACKUSDW Y0, Y5, Y5
+	VPERMQ    $0xd8, Y5, Y5
+	JMP       packed1
+
+nan1:
+	VPSRLD    $0x10, Y5, Y1
+	VCMPPS    $0x03, Y5, Y5, Y7
+	VPAND     Y2, Y1, Y6
+	VPADDD    Y3, Y5, Y5
+	VPADDD    Y6, Y5, Y5
 	VPSRLD    $0x10, Y5, Y5
-	VPOR      Y2, Y3, Y3
-	VBLENDVPS Y6, Y3, Y5, Y5
-	VPACKUSDW Y5, Y5, Y5
-	VPERMQ    $0x08, Y5, Y5
-	VMOVDQU   X5, 16(AX)(BX*1)
-	ADDQ      $0x20, BX
-	JMP       loop
+	VPOR      Y4, Y1, Y1
+	VBLENDVPS Y7, Y1, Y5, Y5
+	VPSRLD    $0x10, Y0, Y1
+	VCMPPS    $0x03, Y0, Y0, Y7
+	VPAND     Y2, Y1, Y6
+	VPADDD    Y3, Y0, Y0
+	VPADDD    Y6, Y0, Y0
+	VPSRLD    $0x10, Y0, Y0
+	VPOR      Y4, Y1, Y1
+	VBLENDVPS Y7, Y1, Y0, Y0
+	JMP       rounded1
+
+packed1:
+	VMOVDQU Y5, (AX)(BX*1)
+	ADDQ    $0x20, BX
+	JMP     loop
 
 done:
 	VZEROUPPER
@@ -193,10 +213,10 @@ TEXT ·bf16AddAVX512(SB), NOSPLIT, $0-24
 	MOVQ         src+8(FP), CX
 	MOVL         $0x00000001, DX
 	VMOVD        DX, X0
-	VPBROADCASTD X0, Z0
-	VPSLLD       $0x06, Z0, Z2
-	VPSLLD       $0x0f, Z0, Z1
-	VPSUBD       Z0, Z1, Z1
+	VPBROADCASTD X0, Z2
+	VPSLLD       $0x06, Z2, Z4
+	VPSLLD       $0x0f, Z2, Z3
+	VPSUBD       Z2, Z3, Z3
 	MOVQ         n+16(FP), DX
 	XORQ         BX, BX
 	SHLQ         $0x01, DX
@@ -204,20 +224,20 @@ TEXT ·bf16AddAVX512(SB), NOSPLIT, $0-24
 loop:
 	CMPQ      BX, DX
 	JGE       done
-	VPMOVZXWD (AX)(BX*1), Z5
-	VPSLLD    $0x10, Z5, Z5
-	VPMOVZXWD (CX)(BX*1), Z3
-	VPSLLD    $0x10, Z3, Z3
-	VADDPS    Z3, Z5, Z5
-	VPSRLD    $0x10, Z5, Z3
-	VCMPPS    $0x03, Z5, Z5, K1
-	VPANDD    Z0, Z3, Z4
-	VPADDD    Z1, Z5, Z5
-	VPADDD    Z4, Z5, Z5
-	VPSRLD    $0x10, Z5, Z5
-	VPORD     Z2, Z3, K1, Z5
-	VPMOVDW   Z5, Y5
-	VMOVDQU   Y5, (AX)(BX*1)
+	VPMOVZXWD (AX)(BX*1), Z0
+	VPSLLD    $0x10, Z0, Z0
+	VPMOVZXWD (CX)(BX*1), Z1
+	VPSLLD    $0x10, Z1, Z1
+	VADDPS    Z1, Z0, Z0
+	VPSRLD    $0x10, Z0, Z1
+	VCMPPS    $0x03, Z0, Z0, K1
+	VPANDD    Z2, Z1, Z5
+	VPADDD    Z3, Z0, Z0
+	VPADDD    Z5, Z0, Z0
+	VPSRLD    $0x10, Z0, Z0
+	VPORD     Z4, Z1, K1, Z0
+	VPMOVDW   Z0, Y0
+	VMOVDQU   Y0, (AX)(BX*1)
 	ADDQ      $0x20, BX
 	JMP       loop
 

@@ -93,58 +93,88 @@ loop:
 	BGE	done
 	ADD	R2<<0, R5, R1
 	FMOVQ	0(R1), F0
-	WORD	$0x2f10a403 // ushll v3.4s, v0.4h, #0
-	WORD	$0x6f10a402 // ushll2 v2.4s, v0.8h, #0
-	WORD	$0x4f305463 // shl v3.4s, v3.4s, #16
-	WORD	$0x4f305442 // shl v2.4s, v2.4s, #16
+	WORD	$0x2f10a40e // ushll v14.4s, v0.4h, #0
+	WORD	$0x6f10a40d // ushll2 v13.4s, v0.8h, #0
+	WORD	$0x4f3055ce // shl v14.4s, v14.4s, #16
+	WORD	$0x4f3055ad // shl v13.4s, v13.4s, #16
 	ADD	R2<<0, R4, R0
 	FMOVQ	0(R0), F1
 	WORD	$0x2f10a420 // ushll v0.4s, v1.4h, #0
 	WORD	$0x6f10a421 // ushll2 v1.4s, v1.8h, #0
 	WORD	$0x4f305400 // shl v0.4s, v0.4s, #16
 	WORD	$0x4f305421 // shl v1.4s, v1.4s, #16
-	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
-	WORD	$0x6f300467 // ushr v7.4s, v3.4s, #16
-	WORD	$0x6f300446 // ushr v6.4s, v2.4s, #16
-	WORD	$0x4e23e461 // fcmeq v1.4s, v3.4s, v3.4s
-	WORD	$0x6e205821 // mvn v1.16b, v1.16b
-	WORD	$0x4e22e440 // fcmeq v0.4s, v2.4s, v2.4s
-	WORD	$0x6e205800 // mvn v0.16b, v0.16b
-	VAND	V12.B16, V7.B16, V5.B16
-	VAND	V12.B16, V6.B16, V4.B16
-	VADD	V11.S4, V3.S4, V3.S4
-	VADD	V10.S4, V2.S4, V2.S4
-	VADD	V5.S4, V3.S4, V3.S4
-	VADD	V4.S4, V2.S4, V2.S4
-	WORD	$0x6f300463 // ushr v3.4s, v3.4s, #16
-	WORD	$0x6f300442 // ushr v2.4s, v2.4s, #16
-	VORR	V9.B16, V7.B16, V7.B16
-	VORR	V8.B16, V6.B16, V6.B16
-	VBSL	V3.B16, V7.B16, V1.B16
-	VMOV	V1.B16, V3.B16
-	VBSL	V2.B16, V6.B16, V0.B16
-	VMOV	V0.B16, V2.B16
-	WORD	$0x2e612860 // sqxtun v0.4h, v3.4s
-	WORD	$0x6e612860 // sqxtun2 v0.8h, v3.4s
-	VMOV	V0.B16, V3.B16
-	WORD	$0x2e612840 // sqxtun v0.4h, v2.4s
-	WORD	$0x6e612840 // sqxtun2 v0.8h, v2.4s
-	VMOV	V0.B16, V2.B16
-	VZIP1	V2.D2, V3.D2, V3.D2
-	FMOVQ	F3, 0(R1)
+	WORD	$0x4e20d5ce // fadd v14.4s, v14.4s, v0.4s
+	WORD	$0x4e21d5ad // fadd v13.4s, v13.4s, v1.4s
+	VMOV	V14.B16, V3.B16
+	VMOV	V13.B16, V2.B16
 	FMOVQ	16(R1), F0
-	WORD	$0x2f10a403 // ushll v3.4s, v0.4h, #0
-	WORD	$0x6f10a402 // ushll2 v2.4s, v0.8h, #0
-	WORD	$0x4f305463 // shl v3.4s, v3.4s, #16
-	WORD	$0x4f305442 // shl v2.4s, v2.4s, #16
+	WORD	$0x2f10a40e // ushll v14.4s, v0.4h, #0
+	WORD	$0x6f10a40d // ushll2 v13.4s, v0.8h, #0
+	WORD	$0x4f3055ce // shl v14.4s, v14.4s, #16
+	WORD	$0x4f3055ad // shl v13.4s, v13.4s, #16
 	FMOVQ	16(R0), F1
 	WORD	$0x2f10a420 // ushll v0.4s, v1.4h, #0
 	WORD	$0x6f10a421 // ushll2 v1.4s, v1.8h, #0
 	WORD	$0x4f305400 // shl v0.4s, v0.4s, #16
 	WORD	$0x4f305421 // shl v1.4s, v1.4s, #16
-	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
+	WORD	$0x4e20d5ce // fadd v14.4s, v14.4s, v0.4s
+	WORD	$0x4e21d5ad // fadd v13.4s, v13.4s, v1.4s
+	WORD	$0x4e2ee5c1 // fcmeq v1.4s, v14.4s, v14.4s
+	WORD	$0x4e23e460 // fcmeq v0.4s, v3.4s, v3.4s
+	VAND	V0.B16, V1.B16, V1.B16
+	VMOV	V1.B16, V0.B16
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	WORD	$0x4e2de5a4 // fcmeq v4.4s, v13.4s, v13.4s
+	WORD	$0x4e22e441 // fcmeq v1.4s, v2.4s, v2.4s
+	VAND	V1.B16, V4.B16, V4.B16
+	WORD	$0x6e205884 // mvn v4.16b, v4.16b
+	MOVD	$8589934593, R1
+	MOVD	$34359738372, R0
+	FMOVD	R1, F1
+	VMOV	R0, V1.D[1]
+	MOVD	ZR, R1
+	WORD	$0x6f210400 // ushr v0.4s, v0.4s, #31
+	WORD	$0x4ea19c00 // mul v0.4s, v0.4s, v1.4s
+	VADDV	V0.S4, V0
+	FMOVS	F0, R0
+	ORR	R0<<0, R1, R1
+	WORD	$0x6f210480 // ushr v0.4s, v4.4s, #31
+	WORD	$0x4ea19c00 // mul v0.4s, v0.4s, v1.4s
+	VADDV	V0.S4, V0
+	FMOVS	F0, R0
+	ORR	R0<<4, R1, R1
+	CMPW	$0, R1
+	BNE	nan1
+	WORD	$0x6f300465 // ushr v5.4s, v3.4s, #16
+	WORD	$0x6f300444 // ushr v4.4s, v2.4s, #16
+	VAND	V12.B16, V5.B16, V5.B16
+	VAND	V12.B16, V4.B16, V4.B16
+	VADD	V11.S4, V3.S4, V3.S4
+	VADD	V10.S4, V2.S4, V2.S4
+	VADD	V5.S4, V3.S4, V3.S4
+	VADD	V4.S4, V2.S4, V2.S4
+	WORD	$0x6f300463 // ushr v3.4s, v3.4s, #16
+	WORD	$0x6f300442 // ushr v2.4s, v2.4s, #16
+	WORD	$0x6f3005c5 // ushr v5.4s, v14.4s, #16
+	WORD	$0x6f3005a4 // ushr v4.4s, v13.4s, #16
+	VAND	V12.B16, V5.B16, V5.B16
+	VAND	V12.B16, V4.B16, V4.B16
+	VADD	V11.S4, V14.S4, V14.S4
+	VADD	V10.S4, V13.S4, V13.S4
+	VADD	V5.S4, V14.S4, V14.S4
+	VADD	V4.S4, V13.S4, V13.S4
+	WORD	$0x6f3005ce // ushr v14.4s, v14.4s, #16
+	WORD	$0x6f3005ad // ushr v13.4s, v13.4s, #16
+rounded1:
+	WORD	$0x2e612863 // sqxtun v3.4h, v3.4s
+	WORD	$0x6e6129c3 // sqxtun2 v3.8h, v14.4s
+	WORD	$0x2e612842 // sqxtun v2.4h, v2.4s
+	WORD	$0x6e6129a2 // sqxtun2 v2.8h, v13.4s
+	VZIP1	V2.D2, V3.D2, V0.D2
+	VZIP2	V2.D2, V3.D2, V2.D2
+	VMOV	V0.B16, V3.B16
+	B	packed1
+nan1:
 	WORD	$0x6f300467 // ushr v7.4s, v3.4s, #16
 	WORD	$0x6f300446 // ushr v6.4s, v2.4s, #16
 	WORD	$0x4e23e461 // fcmeq v1.4s, v3.4s, v3.4s
@@ -165,14 +195,30 @@ loop:
 	VMOV	V1.B16, V3.B16
 	VBSL	V2.B16, V6.B16, V0.B16
 	VMOV	V0.B16, V2.B16
-	WORD	$0x2e612860 // sqxtun v0.4h, v3.4s
-	WORD	$0x6e612860 // sqxtun2 v0.8h, v3.4s
-	VMOV	V0.B16, V3.B16
-	WORD	$0x2e612840 // sqxtun v0.4h, v2.4s
-	WORD	$0x6e612840 // sqxtun2 v0.8h, v2.4s
-	VMOV	V0.B16, V2.B16
-	VZIP1	V2.D2, V3.D2, V3.D2
-	FMOVQ	F3, 16(R1)
+	WORD	$0x6f3005c7 // ushr v7.4s, v14.4s, #16
+	WORD	$0x6f3005a6 // ushr v6.4s, v13.4s, #16
+	WORD	$0x4e2ee5c1 // fcmeq v1.4s, v14.4s, v14.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x4e2de5a0 // fcmeq v0.4s, v13.4s, v13.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V12.B16, V7.B16, V5.B16
+	VAND	V12.B16, V6.B16, V4.B16
+	VADD	V11.S4, V14.S4, V14.S4
+	VADD	V10.S4, V13.S4, V13.S4
+	VADD	V5.S4, V14.S4, V14.S4
+	VADD	V4.S4, V13.S4, V13.S4
+	WORD	$0x6f3005ce // ushr v14.4s, v14.4s, #16
+	WORD	$0x6f3005ad // ushr v13.4s, v13.4s, #16
+	VORR	V9.B16, V7.B16, V7.B16
+	VORR	V8.B16, V6.B16, V6.B16
+	VBSL	V14.B16, V7.B16, V1.B16
+	VMOV	V1.B16, V14.B16
+	VBSL	V13.B16, V6.B16, V0.B16
+	VMOV	V0.B16, V13.B16
+	B	rounded1
+packed1:
+	ADD	R2<<0, R5, R0
+	FSTPQ	(F3, F2), 0(R0)
 	ADD	$32, R2, R2
 	B	loop
 done:

@@ -236,38 +236,88 @@ func (a *Asm) Lower(v reg.VecVirtual) reg.VecVirtual {
 }
 
 // PackBF16 rounds to bfloat16: ties to even, NaN quiet with its payload's upper bits.
-func (a *Asm) PackBF16() func(reg.VecVirtual) {
-	one, bias, quiet := a.Vec(), a.Vec(), a.Vec()
-	a.Ones(one)
-	a.VPSLLD(operand.U8(6), one, quiet)
-	a.VPSLLD(operand.U8(15), one, bias)
-	a.VPSUBD(one, bias, bias) // 0x7fff
-	top, up := a.Vec(), a.Vec()
-	roundUp := func(v reg.VecVirtual) {
-		a.VPADDD(bias, v, v)
-		a.VPADDD(up, v, v)
-		a.VPSRLD(operand.U8(16), v, v)
+func (a *Asm) PackBF16() func(reg.VecVirtual) { return a.newRounding().pack }
+
+// PackBF16Pair rounds two vectors of 8 float32 to 16 halves, which lie in the first afterwards.
+func (a *Asm) PackBF16Pair() func(v, w reg.VecVirtual) { return a.newRounding().packPair }
+
+// rounding is the constants of rounding to bfloat16, and room for two vectors.
+type rounding struct {
+	a                *Asm
+	one, bias, quiet reg.VecVirtual
+	top, up          reg.VecVirtual
+}
+
+func (a *Asm) newRounding() rounding {
+	r := rounding{a, a.Vec(), a.Vec(), a.Vec(), a.Vec(), a.Vec()}
+	a.Ones(r.one)
+	a.VPSLLD(operand.U8(6), r.one, r.quiet)
+	a.VPSLLD(operand.U8(15), r.one, r.bias)
+	a.VPSUBD(r.one, r.bias, r.bias) // 0x7fff
+	return r
+}
+
+// add adds what rounds the lower halves away to even, with 1 where the upper half is odd in up.
+func (r rounding) add(v reg.VecVirtual) {
+	a := r.a
+	a.VPADDD(r.bias, v, v)
+	a.VPADDD(r.up, v, v)
+	a.VPSRLD(operand.U8(16), v, v)
+}
+
+func (r rounding) pack(v reg.VecVirtual) {
+	a := r.a
+	a.VPSRLD(operand.U8(16), v, r.top)
+	if a.Lanes == 16 {
+		k := a.K()
+		a.VCMPPS(operand.U8(isNaN), v, v, k)
+		a.VPANDD(r.one, r.top, r.up)
+		r.add(v)
+		a.VPORD(r.quiet, r.top, k, v)
+		a.VPMOVDW(v, a.Lower(v))
+		return
 	}
-	return func(v reg.VecVirtual) {
-		a.VPSRLD(operand.U8(16), v, top)
-		if a.Lanes == 16 {
-			k := a.K()
-			a.VCMPPS(operand.U8(isNaN), v, v, k)
-			a.VPANDD(one, top, up)
-			roundUp(v)
-			a.VPORD(quiet, top, k, v)
-			a.VPMOVDW(v, a.Lower(v))
-			return
-		}
-		nan := a.Vec()
-		a.VCMPPS(operand.U8(isNaN), v, v, nan)
-		a.VPAND(one, top, up)
-		roundUp(v)
-		a.VPOR(quiet, top, top)
-		a.VBLENDVPS(nan, top, v, v)
-		a.VPACKUSDW(v, v, v)
-		a.VPERMQ(operand.U8(0b00001000), v, v)
+	r.round(v)
+	a.VPACKUSDW(v, v, v)
+	a.VPERMQ(operand.U8(0b00001000), v, v)
+}
+
+// round leaves the halves in the lower halves of the lanes. The upper halves of v are in top.
+func (r rounding) round(v reg.VecVirtual) {
+	a, nan := r.a, r.a.Vec()
+	a.VCMPPS(operand.U8(isNaN), v, v, nan)
+	a.VPAND(r.one, r.top, r.up)
+	r.add(v)
+	a.VPOR(r.quiet, r.top, r.top)
+	a.VBLENDVPS(nan, r.top, v, v)
+}
+
+// packPair looks at both vectors at once for a NaN, which is rare.
+func (r rounding) packPair(v, w reg.VecVirtual) {
+	a := r.a
+	a.stores++
+	label := func(name string) string { return fmt.Sprintf("%s%d", name, a.stores) }
+	nans, bits := a.Vec(), a.GP32()
+	a.VCMPPS(operand.U8(isNaN), v, w, nans)
+	a.VMOVMSKPS(nans, bits)
+	a.CMPL(bits, operand.U8(0))
+	a.JNE(operand.LabelRef(label("nan")))
+	for _, x := range []reg.VecVirtual{v, w} {
+		a.VPSRLD(operand.U8(16), x, r.up)
+		a.VPAND(r.one, r.up, r.up)
+		r.add(x)
 	}
+	a.Label(label("rounded"))
+	a.VPACKUSDW(w, v, v)
+	a.VPERMQ(operand.U8(0b11011000), v, v)
+	a.JMP(operand.LabelRef(label("packed")))
+	a.Label(label("nan"))
+	for _, x := range []reg.VecVirtual{v, w} {
+		a.VPSRLD(operand.U8(16), x, r.top)
+		r.round(x)
+	}
+	a.JMP(operand.LabelRef(label("rounded")))
+	a.Label(label("packed"))
 }
 
 // SplitPairs loads two vectors of a row, and gives its even and its odd elements.

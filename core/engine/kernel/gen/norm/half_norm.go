@@ -80,12 +80,12 @@ func (h halfType) apply(residual bool) {
 	h.Kernel(h.format.Name+name, "func("+params+", mean, scale, shift, floor float32, y *uint16, n int)",
 		"computes y = max("+doc+", floor), NaN staying NaN, rounded once. n is a multiple of 16.")
 	x, y, f, floor := h.Gp("x"), h.Gp("y"), affine{h.Splat("mean"), h.Splat("scale"), h.Splat("shift")}, h.Splat("floor")
-	pack, v, w := h.format.Prepare(), h.Vec(), h.Vec()
+	v, w := h.Vec(), h.Vec()
 	var r reg.GPVirtual
 	if residual {
 		r = h.Gp("r")
 	}
-	pointwise.RoundBlocks(h.Asm, y, pack, v, func(off reg.GPVirtual, d int) {
+	h.format.RoundBlocks(h.Asm, y, v, func(off reg.GPVirtual, d int) {
 		h.load(x, off, d, v)
 		applyAffine(h.Asm, f, v)
 		if residual {
@@ -154,14 +154,14 @@ func (h halfType) grad(relu bool) {
 	h.Kernel(h.format.Name+name, "func("+params+", mean, meanDy, slope, scale float32, dx *uint16, n int)",
 		"computes dx = "+doc+", rounded once. n is a multiple of 16.")
 	x, dy, dx := h.Gp("x"), h.Gp("dy"), h.Gp("dx")
-	f, pack := newNormGradient(h.Asm), h.format.Prepare()
+	f := newNormGradient(h.Asm)
 	zero, v, g := h.Vec(), h.Vec(), h.Vec()
 	var y reg.GPVirtual
 	if relu {
 		y = h.Gp("y")
 	}
 	h.Zero(zero)
-	pointwise.RoundBlocks(h.Asm, dx, pack, g, func(off reg.GPVirtual, d int) {
+	h.format.RoundBlocks(h.Asm, dx, g, func(off reg.GPVirtual, d int) {
 		h.load(dy, off, d, g)
 		if relu {
 			h.load(y, off, d, v)

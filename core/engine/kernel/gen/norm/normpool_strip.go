@@ -106,6 +106,13 @@ func (im stripImage) storingPair(t reg.GPVirtual, whole bool) func(v []reg.VecVi
 			}
 		}
 	}
+	if im.half.Pair != nil && whole {
+		pack := im.half.Pair()
+		return func(v []reg.VecVirtual, m operand.Mem) {
+			pack(v[0], v[1])
+			a.VMOVDQU(v[0], m)
+		}
+	}
 	pack := im.half.Prepare()
 	var pairs reg.Register // as many 32-bit lanes as pooled values
 	if !whole {
