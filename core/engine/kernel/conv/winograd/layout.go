@@ -18,8 +18,9 @@ type Half interface{ uint16 | F16 }
 // F16 is a float16.
 type F16 uint16
 
-// widens says whether images are widened to float32, a few rows at a time, before they
-// are transposed, and from which type: where no kernel does both.
+// widens says whether images have to be widened to float32, a few rows at a time, before they
+// are transposed, and from which type: where no kernel does both to any of them. With registers
+// of 8 lanes, kernels do both to all but the last planes of a tensor; see onTheWay.
 func widens[T pixel]() (d tensor.DType, yes bool) {
 	var z T
 	switch any(z).(type) {
@@ -63,7 +64,7 @@ const (
 // Columns beyond w, up to a multiple of 16, become zero.
 func (c *call[T]) toLanes(x []T, plane, h, w, every int, dst []float32, width int) {
 	d, widen := widens[T]()
-	if !widen {
+	if !widen || onTheWay(x, plane, ((h-1)*every+1)*w) {
 		gatherRows(x, plane, h, w, every, dst, width)
 		return
 	}
@@ -74,6 +75,12 @@ func (c *call[T]) toLanes(x []T, plane, h, w, every int, dst []float32, width in
 		c.widen(d, x[row*every*w:], plane, run)
 		gatherRows(c.wide, run, rows, w, every, dst[row*width*channelLanes*every:], width)
 	}
+}
+
+// onTheWay reports whether halves are widened while they are transposed: a kernel reads 8 of them
+// at a time, up to 7 more than the last run of 16 planes has, and those have to be there.
+func onTheWay[T pixel](x []T, plane, run int) bool {
+	return kernel.Lanes() == 8 && len(x) >= (channelLanes-1)*plane+run+8
 }
 
 // wideElems is how many elements of a plane are widened at once, if a row has no more.
@@ -109,7 +116,7 @@ func gatherRows[T pixel](x []T, plane, h, w, every int, dst []float32, width int
 // toPlanes is the way back, with an addend per channel.
 func (c *call[T]) toPlanes(src []float32, width, plane, h, w int, bias []float32, y []T) {
 	d, widen := widens[T]()
-	if !widen {
+	if !widen || kernel.Lanes() == 8 {
 		scatterRows(src, width, plane, h, w, bias, y)
 		return
 	}
@@ -149,7 +156,13 @@ func gatherPlanes[T pixel](rows int, src *T, plane, width int, n kernel.Mask, ds
 	case *float32:
 		vecPlanesToLanes(rows, src, plane, width, n, dst, stride, ahead)
 	case *uint16:
-		vecHalfPlanesToLanes(rows, src, plane, width, n, dst, stride, ahead)
+		if kernel.HasBF16() {
+			vecHalfPlanesToLanes(rows, src, plane, width, n, dst, stride, ahead)
+		} else {
+			vecBF16PlanesToLanes(rows, src, plane, width, n, dst, stride, ahead)
+		}
+	case *F16:
+		vecF16PlanesToLanes(rows, (*uint16)(src), plane, width, n, dst, stride, ahead)
 	}
 }
 
@@ -159,7 +172,13 @@ func scatterPlanes[T pixel](rows int, src *float32, stride int, bias *float32, d
 	case *float32:
 		vecLanesToPlanes(rows, src, stride, bias, dst, plane, width, n)
 	case *uint16:
-		vecLanesToHalfPlanes(rows, src, stride, bias, dst, plane, width, n)
+		if kernel.HasBF16() {
+			vecLanesToHalfPlanes(rows, src, stride, bias, dst, plane, width, n)
+		} else {
+			vecLanesToBF16Planes(rows, src, stride, bias, dst, plane, width, n)
+		}
+	case *F16:
+		vecLanesToF16Planes(rows, src, stride, bias, (*uint16)(dst), plane, width, n)
 	}
 }
 

@@ -169,6 +169,26 @@ func vecTapSums6x1(pointTile *pointTile) {
 	tapSums6x1NEON(pointTile)
 }
 
+// vecF16PlanesToLanes gathers 16 planes into vectors of 16 channels, and prefetches what lies ahead. plane, width, stride and ahead are bytes.
+func vecF16PlanesToLanes(rows int, src *uint16, plane int, width int, mask kernel.Mask, dst *float32, stride int, ahead int) {
+	f16PlanesToLanesNEON(rows, src, plane, width, uintptr(mask), dst, stride, ahead)
+}
+
+// vecLanesToF16Planes scatters vectors of 16 channels, plus bias, over 16 planes. stride, plane and width are bytes.
+func vecLanesToF16Planes(rows int, src *float32, stride int, bias *float32, dst *uint16, plane int, width int, mask kernel.Mask) {
+	lanesToF16PlanesNEON(rows, src, stride, bias, dst, plane, width, uintptr(mask))
+}
+
+// vecBF16PlanesToLanes gathers 16 planes into vectors of 16 channels, and prefetches what lies ahead. plane, width, stride and ahead are bytes.
+func vecBF16PlanesToLanes(rows int, src *uint16, plane int, width int, mask kernel.Mask, dst *float32, stride int, ahead int) {
+	bf16PlanesToLanesNEON(rows, src, plane, width, uintptr(mask), dst, stride, ahead)
+}
+
+// vecLanesToBF16Planes scatters vectors of 16 channels, plus bias, over 16 planes. stride, plane and width are bytes.
+func vecLanesToBF16Planes(rows int, src *float32, stride int, bias *float32, dst *uint16, plane int, width int, mask kernel.Mask) {
+	lanesToBF16PlanesNEON(rows, src, stride, bias, dst, plane, width, uintptr(mask))
+}
+
 // vecDataTo10Points transforms tiles of 10×10 pixels to as many points.
 func vecDataTo10Points(transform *transform) {
 	kernel.NoVectors()

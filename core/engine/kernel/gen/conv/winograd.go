@@ -444,7 +444,7 @@ func planesToLanes(a *isa.Asm) {
 	a.Kernel("planesToLanes", "func(rows int, src *float32, plane, width int, mask uintptr, dst *float32, stride, ahead int)",
 		"gathers 16 planes into vectors of 16 channels, and prefetches what lies ahead. plane, width, stride and ahead are bytes.")
 	if a.Lanes < channelBlock {
-		fromPlanesByEight(a, func(p operand.Mem, mask, v reg.VecVirtual) { a.VMASKMOVPS(p, mask, v) })
+		fromPlanesByEight(a, 4, func(p operand.Mem, mask, v reg.VecVirtual) { a.VMASKMOVPS(p, mask, v) })
 		return
 	}
 	fromPlanes(a, func(p operand.Mem, k reg.Register, v reg.VecVirtual) { a.VMOVUPS_Z(p, k, v) })
@@ -481,7 +481,7 @@ func lanesToPlanes(a *isa.Asm) {
 		for i, b := range bias {
 			a.Move(operand.Mem{Base: p, Disp: i * vectorBytes(a)}, b)
 		}
-		toPlanesByEight(a, func(m operand.Mem, part int, v reg.VecVirtual) { a.Add(m, bias[part], v) }, a.StorePiece, 4)
+		toPlanesByEight(a, func(m operand.Mem, part int, v reg.VecVirtual) { a.Add(m, bias[part], v) }, inPieces(a.StorePiece))
 		return
 	}
 	bias := a.Vec()
@@ -494,7 +494,7 @@ func lanesOntoPlanes(a *isa.Asm) {
 	a.Kernel("lanesOntoPlanes", "func(rows int, src *float32, stride int, dst *float32, plane, width int, mask uintptr)",
 		"adds vectors of 16 channels to 16 planes. stride, plane and width are bytes.")
 	if a.Lanes < channelBlock {
-		toPlanesByEight(a, func(m operand.Mem, _ int, v reg.VecVirtual) { a.Move(m, v) }, func(v reg.VecVirtual, n int, m operand.Mem) { addPiece(a, v, n, m) }, 4)
+		toPlanesByEight(a, func(m operand.Mem, _ int, v reg.VecVirtual) { a.Move(m, v) }, inPieces(func(v reg.VecVirtual, n int, m operand.Mem) { addPiece(a, v, n, m) }))
 		return
 	}
 	toPlanes(a, func(m operand.Mem, v reg.VecVirtual) { a.Move(m, v) }, func(m operand.Mem, k reg.Register, v reg.VecVirtual) {

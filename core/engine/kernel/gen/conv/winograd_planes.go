@@ -2,11 +2,13 @@ package conv
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 
 	"github.com/trainctl/trainctl/core/engine/kernel/gen/isa"
+	"github.com/trainctl/trainctl/core/engine/kernel/gen/pointwise"
 )
 
 // This file is the copies between planes and vectors of 16 channels where a register
@@ -40,8 +42,8 @@ func eachSquare(a *isa.Asm, pixels reg.GPVirtual, body func(part, group int)) {
 	a.Label("next")
 }
 
-// fromPlanesByEight is fromPlanes.
-func fromPlanesByEight(a *isa.Asm, load func(p operand.Mem, mask, v reg.VecVirtual)) {
+// fromPlanesByEight is fromPlanes, from elements of so many bytes.
+func fromPlanesByEight(a *isa.Asm, size int, load func(p operand.Mem, mask, v reg.VecVirtual)) {
 	rows, src, plane, width, mask, dst, stride, ahead := a.Gp("rows"), a.Gp("src"), a.Gp("plane"), a.Gp("width"), a.Gp("mask"), a.Gp("dst"), a.Gp("stride"), a.Gp("ahead")
 	at, p, next := eightRows(a, plane), a.GP64(), a.GP64()
 	masks := a.Vecs(2)
@@ -57,7 +59,7 @@ func fromPlanesByEight(a *isa.Asm, load func(p operand.Mem, mask, v reg.VecVirtu
 			if group == 0 {
 				a.PREFETCHT1(at.at(next, i))
 			}
-			load(at.at(p, i).Offset(group*vectorBytes(a)), masks[group], v[i])
+			load(at.at(p, i).Offset(group*half*size), masks[group], v[i])
 		}
 		for i, x := range a.Transpose(v) {
 			a.Move(x, operand.Mem{Base: dst, Disp: (group*half+i)*lanesBytes + part*vectorBytes(a)})
@@ -78,9 +80,52 @@ func partOf(a *isa.Asm, base, plane reg.GPVirtual, part int, p reg.GPVirtual) {
 	}
 }
 
-// toPlanesByEight is toPlanes. load reads a vector of channels of a part, and store
-// writes the pixels of a row that lie in the first n lanes of a register: 8, 4, 2 or 1.
-func toPlanesByEight(a *isa.Asm, load func(m operand.Mem, part int, v reg.VecVirtual), store func(v reg.VecVirtual, n int, m operand.Mem), size int) {
+// halfPlanes emits both copies for planes of each half type. A load of halves has no mask: it
+// reads up to 7 elements beyond a row, which must be there, and clears them.
+func halfPlanes(a *isa.Asm) {
+	for _, f := range pointwise.FormatsOf(a) {
+		a.Kernel(f.Name+"PlanesToLanes", "func(rows int, src *uint16, plane, width int, mask uintptr, dst *float32, stride, ahead int)",
+			"gathers 16 planes into vectors of 16 channels, and prefetches what lies ahead. plane, width, stride and ahead are bytes.")
+		fromPlanesByEight(a, 2, func(p operand.Mem, mask, v reg.VecVirtual) {
+			f.Load(p, v)
+			a.And(mask, v, v)
+		})
+		a.Kernel("lanesTo"+strings.ToUpper(f.Name)+"Planes", "func(rows int, src *float32, stride int, bias *float32, dst *uint16, plane, width int, mask uintptr)",
+			"scatters vectors of 16 channels, plus bias, over 16 planes. stride, plane and width are bytes.")
+		bias, pack := a.Gp("bias"), f.Prepare()
+		toPlanesByEight(a, func(m operand.Mem, part int, v reg.VecVirtual) {
+			a.Move(m, v)
+			a.Add(operand.Mem{Base: bias, Disp: part * vectorBytes(a)}, v, v)
+		}, rowStore{
+			whole: func(v reg.VecVirtual, m operand.Mem) {
+				pack(v)
+				pointwise.StoreHalf(a, v, m)
+			},
+			first: func(v reg.VecVirtual, n reg.GPVirtual, m operand.Mem) {
+				pack(v)
+				a.StoreHalves(v, n, m)
+			},
+			size: 2,
+		})
+	}
+}
+
+// rowStore writes a row of 8 pixels, or the first n, of a plane whose elements have so many
+// bytes. piece, if there is no first, writes 4, 2 or 1 pixels.
+type rowStore struct {
+	whole func(v reg.VecVirtual, m operand.Mem)
+	first func(v reg.VecVirtual, n reg.GPVirtual, m operand.Mem)
+	piece func(v reg.VecVirtual, n int, m operand.Mem)
+	size  int
+}
+
+// inPieces is a rowStore of float32.
+func inPieces(store func(v reg.VecVirtual, n int, m operand.Mem)) rowStore {
+	return rowStore{whole: func(v reg.VecVirtual, m operand.Mem) { store(v, half, m) }, piece: store, size: 4}
+}
+
+// toPlanesByEight is toPlanes. load reads a vector of channels of a part.
+func toPlanesByEight(a *isa.Asm, load func(m operand.Mem, part int, v reg.VecVirtual), store rowStore) {
 	rows, src, stride, dst, plane, width, mask := a.Gp("rows"), a.Gp("src"), a.Gp("stride"), a.Gp("dst"), a.Gp("plane"), a.Gp("width"), a.Gp("mask")
 	at, p, next := eightRows(a, plane), a.GP64(), a.GP64()
 	a.Label("row")
@@ -99,9 +144,9 @@ func toPlanesByEight(a *isa.Asm, load func(m operand.Mem, part int, v reg.VecVir
 				a.PREFETCHT1(at.at(next, i))
 			}
 		} else {
-			a.ADDQ(operand.U8(half*size), p)
+			a.ADDQ(operand.U8(half*store.size), p)
 		}
-		storeRows(a, v, mask, group, fmt.Sprintf("%d%d", part, group), p, at, store, size)
+		storeRows(a, v, mask, group, fmt.Sprintf("%d%d", part, group), p, at, store)
 	})
 	a.ADDQ(stride, src)
 	a.ADDQ(width, dst)
@@ -111,28 +156,32 @@ func toPlanesByEight(a *isa.Asm, load func(m operand.Mem, part int, v reg.VecVir
 
 // storeRows stores whole registers, or as many pixels as the mask of the group says in
 // pieces of 4, 2 and 1: some processors take 12 cycles for a masked store.
-func storeRows(a *isa.Asm, v []reg.VecVirtual, mask reg.GPVirtual, group int, label string, p reg.GPVirtual, at strides, store func(v reg.VecVirtual, n int, m operand.Mem), size int) {
-	count, lanes := a.GP64(), a.Vec()
+func storeRows(a *isa.Asm, v []reg.VecVirtual, mask reg.GPVirtual, group int, label string, p reg.GPVirtual, at strides, store rowStore) {
 	a.CMPL(operand.Mem{Base: mask, Disp: group*vectorBytes(a) + 4*(half-1)}, operand.U8(0))
 	a.JE(operand.LabelRef("pieces" + label))
 	for i, x := range v {
-		store(x, half, at.at(p, i))
+		store.whole(x, at.at(p, i))
 	}
 	a.JMP(operand.LabelRef("stored" + label))
 	a.Label("pieces" + label)
+	lanes := a.Vec()
 	a.Move(operand.Mem{Base: mask, Disp: group * vectorBytes(a)}, lanes)
-	a.VMOVMSKPS(lanes, count.As32())
-	a.POPCNTL(count.As32(), count.As32())
-	for n := half / 2; n > 0; n /= 2 {
+	count := a.CountLanes(lanes)
+	for i, x := range v {
+		if store.first != nil {
+			store.first(x, count, at.at(p, i))
+		}
+	}
+	for n := half / 2; n > 0 && store.piece != nil; n /= 2 {
 		a.TESTQ(operand.U32(n), count)
 		a.JZ(operand.LabelRef(fmt.Sprintf("without%d%s", n, label)))
 		for i, x := range v {
-			store(x, n, at.at(p, i))
+			store.piece(x, n, at.at(p, i))
 			if n > 1 {
 				a.NextPiece(x, n)
 			}
 		}
-		a.ADDQ(operand.U8(n*size), p)
+		a.ADDQ(operand.U8(n*store.size), p)
 		a.Label(fmt.Sprintf("without%d%s", n, label))
 	}
 	a.Label("stored" + label)
