@@ -6,6 +6,7 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel"
 	"github.com/trainctl/trainctl/core/engine/op"
 	"github.com/trainctl/trainctl/core/engine/plan"
+	"github.com/trainctl/trainctl/core/tensor"
 )
 
 // How kernels of one and of two tensors are cut into blocks.
@@ -73,10 +74,27 @@ func BF16Binary(f func(a, b, dst []uint16)) func(s *plan.Step) Native {
 		if !bf16Arena(s) || !IsBF16(s.In[1]) {
 			return Native{}
 		}
-		return Native{Direct: []int{0, 1, ^0}, Bind: func(b *Binder[float32]) Job {
-			x, y, dst := b.Half(0), b.Half(1), b.HalfOut(0)
-			return b.Split(len(dst), ShareElems, func(c *plan.Call, _, lo, hi int) { f(x(c)[lo:hi], y(c)[lo:hi], dst[lo:hi]) })
-		}}
+		return Native{Direct: []int{0, 1, ^0}, Bind: halfBinary(f)}
+	}
+}
+
+// HalfBinary is BF16Binary for kernels of both half types, which it leaves to vectors.
+func HalfBinary(f func(d tensor.DType, a, b, dst []uint16)) func(s *plan.Step) Native {
+	return func(s *plan.Step) Native {
+		d := s.Out[0].Spec.DType
+		if kernel.Current() == kernel.Generic || !d.Half() || s.Out[0].Place != plan.PlaceArena || s.In[0].Spec.DType != d || s.In[1].Spec.DType != d {
+			return Native{}
+		}
+		bound := func(a, b, dst []uint16) { f(d, a, b, dst) }
+		return Native{Direct: []int{0, 1, ^0}, Bind: halfBinary(bound)}
+	}
+}
+
+// halfBinary binds a kernel of two inputs and an output of a half type.
+func halfBinary(f func(a, b, dst []uint16)) func(b *Binder[float32]) Job {
+	return func(b *Binder[float32]) Job {
+		x, y, dst := b.Half(0), b.Half(1), b.HalfOut(0)
+		return b.Split(len(dst), ShareElems, func(c *plan.Call, _, lo, hi int) { f(x(c)[lo:hi], y(c)[lo:hi], dst[lo:hi]) })
 	}
 }
 

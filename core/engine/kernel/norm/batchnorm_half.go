@@ -16,7 +16,7 @@ import (
 // Planes of a half type that these kernels are for: smaller ones are left to float32's,
 // which take many in one call, and larger ones do not fit into the L1 cache in float32.
 const (
-	leastHalf = 128
+	leastHalf = 64
 	mostHalf  = 4096
 )
 

@@ -54,12 +54,31 @@ func addBytes(d tensor.DType, dst, src []byte) int {
 	switch d {
 	case tensor.F32:
 		elementwise.AddTo(tensor.View[float32](dst[:n]), tensor.View[float32](src[:n]))
-	case tensor.F16:
-		vecF16Add(&tensor.View[uint16](dst)[0], &tensor.View[uint16](src)[0], n/2)
-	case tensor.BF16:
-		vecBF16Add(&tensor.View[uint16](dst)[0], &tensor.View[uint16](src)[0], n/2)
+	default:
+		sum := tensor.View[uint16](dst[:n])
+		AddHalf(d, sum, tensor.View[uint16](src), sum)
 	}
 	return n
+}
+
+// AddHalf computes dst = a + b over len(dst) elements of the half type d, each rounded once; dst may be a or b.
+func AddHalf(d tensor.DType, a, b, dst []uint16) {
+	a, b = a[:len(dst)], b[:len(dst)]
+	n := kernel.Head(len(dst))
+	switch {
+	case n == 0:
+	case d == tensor.F16:
+		vecF16Add(&a[0], &b[0], &dst[0], n)
+	default:
+		vecBF16Add(&a[0], &b[0], &dst[0], n)
+	}
+	for i := n; i < len(dst); i++ {
+		if d == tensor.F16 {
+			dst[i] = tensor.F16FromF32(tensor.F32FromF16(a[i]) + tensor.F32FromF16(b[i]))
+		} else {
+			dst[i] = tensor.BF16FromF32(tensor.F32FromBF16(a[i]) + tensor.F32FromBF16(b[i]))
+		}
+	}
 }
 
 // ReduceN computes dst = (srcs[0] op srcs[1] op …)·postScale in that order over

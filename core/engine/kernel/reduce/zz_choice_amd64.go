@@ -4,12 +4,12 @@ package reduce
 
 import "github.com/trainctl/trainctl/core/engine/kernel"
 
-// vecF16Add computes dst += src in float32, rounded once. n is a multiple of 16.
-func vecF16Add(dst *uint16, src *uint16, n int) {
+// vecF16Add computes dst = x + y in float32, rounded once. n is a multiple of 16.
+func vecF16Add(x *uint16, y *uint16, dst *uint16, n int) {
 	if kernel.Wide() {
-		f16AddAVX512(dst, src, n)
+		f16AddAVX512(x, y, dst, n)
 	} else {
-		f16AddAVX2(dst, src, n)
+		f16AddAVX2(x, y, dst, n)
 	}
 }
 
@@ -22,12 +22,12 @@ func vecF16Accumulate(dst *float32, src *uint16, n int) {
 	}
 }
 
-// vecBF16Add computes dst += src in float32, rounded once. n is a multiple of 16.
-func vecBF16Add(dst *uint16, src *uint16, n int) {
+// vecBF16Add computes dst = x + y in float32, rounded once. n is a multiple of 16.
+func vecBF16Add(x *uint16, y *uint16, dst *uint16, n int) {
 	if kernel.Wide() {
-		bf16AddAVX512(dst, src, n)
+		bf16AddAVX512(x, y, dst, n)
 	} else {
-		bf16AddAVX2(dst, src, n)
+		bf16AddAVX2(x, y, dst, n)
 	}
 }
 

@@ -2,9 +2,9 @@
 
 package reduce
 
-// vecF16Add computes dst += src in float32, rounded once. n is a multiple of 16.
-func vecF16Add(dst *uint16, src *uint16, n int) {
-	f16AddNEON(dst, src, n)
+// vecF16Add computes dst = x + y in float32, rounded once. n is a multiple of 16.
+func vecF16Add(x *uint16, y *uint16, dst *uint16, n int) {
+	f16AddNEON(x, y, dst, n)
 }
 
 // vecF16Accumulate computes dst += src in float32. n is a multiple of 16.
@@ -12,9 +12,9 @@ func vecF16Accumulate(dst *float32, src *uint16, n int) {
 	f16AccumulateNEON(dst, src, n)
 }
 
-// vecBF16Add computes dst += src in float32, rounded once. n is a multiple of 16.
-func vecBF16Add(dst *uint16, src *uint16, n int) {
-	bf16AddNEON(dst, src, n)
+// vecBF16Add computes dst = x + y in float32, rounded once. n is a multiple of 16.
+func vecBF16Add(x *uint16, y *uint16, dst *uint16, n int) {
+	bf16AddNEON(x, y, dst, n)
 }
 
 // vecBF16Accumulate computes dst += src in float32. n is a multiple of 16.

@@ -6,8 +6,8 @@ package reduce
 
 import "github.com/trainctl/trainctl/core/engine/kernel"
 
-// vecF16Add computes dst += src in float32, rounded once. n is a multiple of 16.
-func vecF16Add(dst *uint16, src *uint16, n int) {
+// vecF16Add computes dst = x + y in float32, rounded once. n is a multiple of 16.
+func vecF16Add(x *uint16, y *uint16, dst *uint16, n int) {
 	kernel.NoVectors()
 }
 
@@ -16,8 +16,8 @@ func vecF16Accumulate(dst *float32, src *uint16, n int) {
 	kernel.NoVectors()
 }
 
-// vecBF16Add computes dst += src in float32, rounded once. n is a multiple of 16.
-func vecBF16Add(dst *uint16, src *uint16, n int) {
+// vecBF16Add computes dst = x + y in float32, rounded once. n is a multiple of 16.
+func vecBF16Add(x *uint16, y *uint16, dst *uint16, n int) {
 	kernel.NoVectors()
 }
 

@@ -2,40 +2,40 @@
 
 package reduce
 
-// f16AddAVX2 computes dst += src in float32, rounded once. n is a multiple of 16.
+// f16AddAVX2 computes dst = x + y in float32, rounded once. n is a multiple of 16.
 //
 //go:noescape
-func f16AddAVX2(dst *uint16, src *uint16, n int)
+func f16AddAVX2(x *uint16, y *uint16, dst *uint16, n int)
 
 // f16AccumulateAVX2 computes dst += src in float32. n is a multiple of 16.
 //
 //go:noescape
 func f16AccumulateAVX2(dst *float32, src *uint16, n int)
 
-// bf16AddAVX2 computes dst += src in float32, rounded once. n is a multiple of 16.
+// bf16AddAVX2 computes dst = x + y in float32, rounded once. n is a multiple of 16.
 //
 //go:noescape
-func bf16AddAVX2(dst *uint16, src *uint16, n int)
+func bf16AddAVX2(x *uint16, y *uint16, dst *uint16, n int)
 
 // bf16AccumulateAVX2 computes dst += src in float32. n is a multiple of 16.
 //
 //go:noescape
 func bf16AccumulateAVX2(dst *float32, src *uint16, n int)
 
-// f16AddAVX512 computes dst += src in float32, rounded once. n is a multiple of 16.
+// f16AddAVX512 computes dst = x + y in float32, rounded once. n is a multiple of 16.
 //
 //go:noescape
-func f16AddAVX512(dst *uint16, src *uint16, n int)
+func f16AddAVX512(x *uint16, y *uint16, dst *uint16, n int)
 
 // f16AccumulateAVX512 computes dst += src in float32. n is a multiple of 16.
 //
 //go:noescape
 func f16AccumulateAVX512(dst *float32, src *uint16, n int)
 
-// bf16AddAVX512 computes dst += src in float32, rounded once. n is a multiple of 16.
+// bf16AddAVX512 computes dst = x + y in float32, rounded once. n is a multiple of 16.
 //
 //go:noescape
-func bf16AddAVX512(dst *uint16, src *uint16, n int)
+func bf16AddAVX512(x *uint16, y *uint16, dst *uint16, n int)
 
 // bf16AccumulateAVX512 computes dst += src in float32. n is a multiple of 16.
 //

@@ -2,29 +2,30 @@
 
 #include "textflag.h"
 
-// func f16AddAVX2(dst *uint16, src *uint16, n int)
+// func f16AddAVX2(x *uint16, y *uint16, dst *uint16, n int)
 // Requires: AVX, F16C
-TEXT ·f16AddAVX2(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), CX
-	MOVQ n+16(FP), DX
-	XORQ BX, BX
-	SHLQ $0x01, DX
+TEXT ·f16AddAVX2(SB), NOSPLIT, $0-32
+	MOVQ x+0(FP), AX
+	MOVQ y+8(FP), CX
+	MOVQ dst+16(FP), DX
+	MOVQ n+24(FP), BX
+	XORQ SI, SI
+	SHLQ $0x01, BX
 
 loop:
-	CMPQ      BX, DX
+	CMPQ      SI, BX
 	JGE       done
-	VCVTPH2PS (AX)(BX*1), Y0
-	VCVTPH2PS (CX)(BX*1), Y1
+	VCVTPH2PS (AX)(SI*1), Y0
+	VCVTPH2PS (CX)(SI*1), Y1
 	VADDPS    Y1, Y0, Y0
 	VCVTPS2PH $0x00, Y0, X0
-	VMOVDQU   X0, (AX)(BX*1)
-	VCVTPH2PS 16(AX)(BX*1), Y0
-	VCVTPH2PS 16(CX)(BX*1), Y1
+	VMOVDQU   X0, (DX)(SI*1)
+	VCVTPH2PS 16(AX)(SI*1), Y0
+	VCVTPH2PS 16(CX)(SI*1), Y1
 	VADDPS    Y1, Y0, Y0
 	VCVTPS2PH $0x00, Y0, X0
-	VMOVDQU   X0, 16(AX)(BX*1)
-	ADDQ      $0x20, BX
+	VMOVDQU   X0, 16(DX)(SI*1)
+	ADDQ      $0x20, SI
 	JMP       loop
 
 done:
@@ -56,38 +57,39 @@ done:
 	VZEROUPPER
 	RET
 
-// func bf16AddAVX2(dst *uint16, src *uint16, n int)
+// func bf16AddAVX2(x *uint16, y *uint16, dst *uint16, n int)
 // Requires: AVX, AVX2
-TEXT ·bf16AddAVX2(SB), NOSPLIT, $0-24
-	MOVQ         dst+0(FP), AX
-	MOVQ         src+8(FP), CX
-	MOVL         $0x00000001, DX
-	VMOVD        DX, X0
+TEXT ·bf16AddAVX2(SB), NOSPLIT, $0-32
+	MOVQ         x+0(FP), AX
+	MOVQ         y+8(FP), CX
+	MOVQ         dst+16(FP), DX
+	MOVL         $0x00000001, BX
+	VMOVD        BX, X0
 	VPBROADCASTD X0, Y2
 	VPSLLD       $0x06, Y2, Y4
 	VPSLLD       $0x0f, Y2, Y3
 	VPSUBD       Y2, Y3, Y3
-	MOVQ         n+16(FP), DX
-	XORQ         BX, BX
-	SHLQ         $0x01, DX
+	MOVQ         n+24(FP), BX
+	XORQ         SI, SI
+	SHLQ         $0x01, BX
 
 loop:
-	CMPQ      BX, DX
+	CMPQ      SI, BX
 	JGE       done
-	VPMOVZXWD (AX)(BX*1), Y0
+	VPMOVZXWD (AX)(SI*1), Y0
 	VPSLLD    $0x10, Y0, Y0
-	VPMOVZXWD (CX)(BX*1), Y1
+	VPMOVZXWD (CX)(SI*1), Y1
 	VPSLLD    $0x10, Y1, Y1
 	VADDPS    Y1, Y0, Y0
 	VMOVAPS   Y0, Y5
-	VPMOVZXWD 16(AX)(BX*1), Y0
+	VPMOVZXWD 16(AX)(SI*1), Y0
 	VPSLLD    $0x10, Y0, Y0
-	VPMOVZXWD 16(CX)(BX*1), Y1
+	VPMOVZXWD 16(CX)(SI*1), Y1
 	VPSLLD    $0x10, Y1, Y1
 	VADDPS    Y1, Y0, Y0
 	VCMPPS    $0x03, Y5, Y0, Y1
-	VMOVMSKPS Y1, SI
-	CMPL      SI, $0x00
+	VMOVMSKPS Y1, DI
+	CMPL      DI, $0x00
 	JNE       nan1
 	VPSRLD    $0x10, Y5, Y6
 	VPAND     Y2, Y6, Y6
@@ -125,8 +127,8 @@ nan1:
 	JMP       rounded1
 
 packed1:
-	VMOVDQU Y5, (AX)(BX*1)
-	ADDQ    $0x20, BX
+	VMOVDQU Y5, (DX)(SI*1)
+	ADDQ    $0x20, SI
 	JMP     loop
 
 done:
@@ -160,24 +162,25 @@ done:
 	VZEROUPPER
 	RET
 
-// func f16AddAVX512(dst *uint16, src *uint16, n int)
+// func f16AddAVX512(x *uint16, y *uint16, dst *uint16, n int)
 // Requires: AVX, AVX512F
-TEXT ·f16AddAVX512(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), CX
-	MOVQ n+16(FP), DX
-	XORQ BX, BX
-	SHLQ $0x01, DX
+TEXT ·f16AddAVX512(SB), NOSPLIT, $0-32
+	MOVQ x+0(FP), AX
+	MOVQ y+8(FP), CX
+	MOVQ dst+16(FP), DX
+	MOVQ n+24(FP), BX
+	XORQ SI, SI
+	SHLQ $0x01, BX
 
 loop:
-	CMPQ      BX, DX
+	CMPQ      SI, BX
 	JGE       done
-	VCVTPH2PS (AX)(BX*1), Z0
-	VCVTPH2PS (CX)(BX*1), Z1
+	VCVTPH2PS (AX)(SI*1), Z0
+	VCVTPH2PS (CX)(SI*1), Z1
 	VADDPS    Z1, Z0, Z0
 	VCVTPS2PH $0x00, Z0, Y0
-	VMOVDQU   Y0, (AX)(BX*1)
-	ADDQ      $0x20, BX
+	VMOVDQU   Y0, (DX)(SI*1)
+	ADDQ      $0x20, SI
 	JMP       loop
 
 done:
@@ -206,27 +209,28 @@ done:
 	VZEROUPPER
 	RET
 
-// func bf16AddAVX512(dst *uint16, src *uint16, n int)
+// func bf16AddAVX512(x *uint16, y *uint16, dst *uint16, n int)
 // Requires: AVX, AVX512F
-TEXT ·bf16AddAVX512(SB), NOSPLIT, $0-24
-	MOVQ         dst+0(FP), AX
-	MOVQ         src+8(FP), CX
-	MOVL         $0x00000001, DX
-	VMOVD        DX, X0
+TEXT ·bf16AddAVX512(SB), NOSPLIT, $0-32
+	MOVQ         x+0(FP), AX
+	MOVQ         y+8(FP), CX
+	MOVQ         dst+16(FP), DX
+	MOVL         $0x00000001, BX
+	VMOVD        BX, X0
 	VPBROADCASTD X0, Z2
 	VPSLLD       $0x06, Z2, Z4
 	VPSLLD       $0x0f, Z2, Z3
 	VPSUBD       Z2, Z3, Z3
-	MOVQ         n+16(FP), DX
-	XORQ         BX, BX
-	SHLQ         $0x01, DX
+	MOVQ         n+24(FP), BX
+	XORQ         SI, SI
+	SHLQ         $0x01, BX
 
 loop:
-	CMPQ      BX, DX
+	CMPQ      SI, BX
 	JGE       done
-	VPMOVZXWD (AX)(BX*1), Z0
+	VPMOVZXWD (AX)(SI*1), Z0
 	VPSLLD    $0x10, Z0, Z0
-	VPMOVZXWD (CX)(BX*1), Z1
+	VPMOVZXWD (CX)(SI*1), Z1
 	VPSLLD    $0x10, Z1, Z1
 	VADDPS    Z1, Z0, Z0
 	VPSRLD    $0x10, Z0, Z1
@@ -237,8 +241,8 @@ loop:
 	VPSRLD    $0x10, Z0, Z0
 	VPORD     Z4, Z1, K1, Z0
 	VPMOVDW   Z0, Y0
-	VMOVDQU   Y0, (AX)(BX*1)
-	ADDQ      $0x20, BX
+	VMOVDQU   Y0, (DX)(SI*1)
+	ADDQ      $0x20, SI
 	JMP       loop
 
 done:

@@ -2,20 +2,20 @@
 
 package reduce
 
-// f16AddNEON computes dst += src in float32, rounded once. n is a multiple of 16.
+// f16AddNEON computes dst = x + y in float32, rounded once. n is a multiple of 16.
 //
 //go:noescape
-func f16AddNEON(dst *uint16, src *uint16, n int)
+func f16AddNEON(x *uint16, y *uint16, dst *uint16, n int)
 
 // f16AccumulateNEON computes dst += src in float32. n is a multiple of 16.
 //
 //go:noescape
 func f16AccumulateNEON(dst *float32, src *uint16, n int)
 
-// bf16AddNEON computes dst += src in float32, rounded once. n is a multiple of 16.
+// bf16AddNEON computes dst = x + y in float32, rounded once. n is a multiple of 16.
 //
 //go:noescape
-func bf16AddNEON(dst *uint16, src *uint16, n int)
+func bf16AddNEON(x *uint16, y *uint16, dst *uint16, n int)
 
 // bf16AccumulateNEON computes dst += src in float32. n is a multiple of 16.
 //

@@ -2,41 +2,43 @@
 
 #include "textflag.h"
 
-// func f16AddNEON(dst *uint16, src *uint16, n int)
-TEXT ·f16AddNEON(SB), NOSPLIT, $0-24
-	MOVD	dst+0(FP), R5
-	MOVD	src+8(FP), R4
-	MOVD	n+16(FP), R3
-	MOVD	ZR, R2
-	LSL	$1, R3, R3
+// func f16AddNEON(x *uint16, y *uint16, dst *uint16, n int)
+TEXT ·f16AddNEON(SB), NOSPLIT, $0-32
+	MOVD	x+0(FP), R7
+	MOVD	y+8(FP), R6
+	MOVD	dst+16(FP), R5
+	MOVD	n+24(FP), R4
+	MOVD	ZR, R3
+	LSL	$1, R4, R4
 loop:
-	CMP	R3, R2
+	CMP	R4, R3
 	BGE	done
-	ADD	R2<<0, R5, R1
-	FMOVQ	0(R1), F0
+	ADD	R3<<0, R7, R2
+	FMOVQ	0(R2), F0
 	WORD	$0x0e217803 // fcvtl v3.4s, v0.4h
 	WORD	$0x4e217802 // fcvtl2 v2.4s, v0.8h
-	ADD	R2<<0, R4, R0
-	FMOVQ	0(R0), F1
+	ADD	R3<<0, R6, R1
+	FMOVQ	0(R1), F1
 	WORD	$0x0e217820 // fcvtl v0.4s, v1.4h
 	WORD	$0x4e217821 // fcvtl2 v1.4s, v1.8h
 	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
 	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
 	WORD	$0x0e216863 // fcvtn v3.4h, v3.4s
 	WORD	$0x4e216843 // fcvtn2 v3.8h, v2.4s
-	FMOVQ	F3, 0(R1)
-	FMOVQ	16(R1), F0
+	ADD	R3<<0, R5, R0
+	FMOVQ	F3, 0(R0)
+	FMOVQ	16(R2), F0
 	WORD	$0x0e217803 // fcvtl v3.4s, v0.4h
 	WORD	$0x4e217802 // fcvtl2 v2.4s, v0.8h
-	FMOVQ	16(R0), F1
+	FMOVQ	16(R1), F1
 	WORD	$0x0e217820 // fcvtl v0.4s, v1.4h
 	WORD	$0x4e217821 // fcvtl2 v1.4s, v1.8h
 	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
 	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
 	WORD	$0x0e216863 // fcvtn v3.4h, v3.4s
 	WORD	$0x4e216843 // fcvtn2 v3.8h, v2.4s
-	FMOVQ	F3, 16(R1)
-	ADD	$32, R2, R2
+	FMOVQ	F3, 16(R0)
+	ADD	$32, R3, R3
 	B	loop
 done:
 	RET
@@ -72,10 +74,11 @@ loop:
 done:
 	RET
 
-// func bf16AddNEON(dst *uint16, src *uint16, n int)
-TEXT ·bf16AddNEON(SB), NOSPLIT, $0-24
-	MOVD	dst+0(FP), R5
-	MOVD	src+8(FP), R4
+// func bf16AddNEON(x *uint16, y *uint16, dst *uint16, n int)
+TEXT ·bf16AddNEON(SB), NOSPLIT, $0-32
+	MOVD	x+0(FP), R6
+	MOVD	y+8(FP), R5
+	MOVD	dst+16(FP), R4
 	MOVD	$1, R0
 	FMOVS	R0, F0
 	VDUP	V0.S[0], V12.S4
@@ -85,19 +88,19 @@ TEXT ·bf16AddNEON(SB), NOSPLIT, $0-24
 	WORD	$0x4f2f558a // shl v10.4s, v12.4s, #15
 	VSUB	V12.S4, V11.S4, V11.S4
 	VSUB	V12.S4, V10.S4, V10.S4
-	MOVD	n+16(FP), R3
+	MOVD	n+24(FP), R3
 	MOVD	ZR, R2
 	LSL	$1, R3, R3
 loop:
 	CMP	R3, R2
 	BGE	done
-	ADD	R2<<0, R5, R1
+	ADD	R2<<0, R6, R1
 	FMOVQ	0(R1), F0
 	WORD	$0x2f10a40e // ushll v14.4s, v0.4h, #0
 	WORD	$0x6f10a40d // ushll2 v13.4s, v0.8h, #0
 	WORD	$0x4f3055ce // shl v14.4s, v14.4s, #16
 	WORD	$0x4f3055ad // shl v13.4s, v13.4s, #16
-	ADD	R2<<0, R4, R0
+	ADD	R2<<0, R5, R0
 	FMOVQ	0(R0), F1
 	WORD	$0x2f10a420 // ushll v0.4s, v1.4h, #0
 	WORD	$0x6f10a421 // ushll2 v1.4s, v1.8h, #0
@@ -217,7 +220,7 @@ nan1:
 	VMOV	V0.B16, V13.B16
 	B	rounded1
 packed1:
-	ADD	R2<<0, R5, R0
+	ADD	R2<<0, R4, R0
 	FSTPQ	(F3, F2), 0(R0)
 	ADD	$32, R2, R2
 	B	loop

@@ -87,13 +87,12 @@ func widen(a *isa.Asm, f Format) {
 }
 
 func addHalf(a *isa.Asm, f Format) {
-	a.Kernel(f.Name+"Add", "func(dst, src *uint16, n int)", "computes dst += src in float32, rounded once. n is a multiple of 16.")
-	dst, src := a.Gp("dst"), a.Gp("src")
-	x, y := a.Vec(), a.Vec()
-	f.RoundBlocks(a, dst, x, func(off reg.GPVirtual, d int) {
-		f.Load(isa.Offset(dst, off, d), x)
-		f.Load(isa.Offset(src, off, d), y)
-		a.Add(y, x, x)
+	a.Kernel(f.Name+"Add", "func(x, y, dst *uint16, n int)", "computes dst = x + y in float32, rounded once. n is a multiple of 16.")
+	x, y, dst, v, w := a.Gp("x"), a.Gp("y"), a.Gp("dst"), a.Vec(), a.Vec()
+	f.RoundBlocks(a, dst, v, func(off reg.GPVirtual, d int) {
+		f.Load(isa.Offset(x, off, d), v)
+		f.Load(isa.Offset(y, off, d), w)
+		a.Add(w, v, v)
 	})
 }
 
