@@ -131,9 +131,9 @@ func TestBackendCanBeReplaced(t *testing.T) {
 func inProcess(w rank.World, key secret.Secret, b sdk.Backend) fx.Option {
 	return fx.Replace(
 		w, key,
-		Ready[host.Collectives](host.InProcessBackend(b)),
-		Ready[host.Batches](host.InProcessDataset(synthetic.New())),
-		Ready[host.Scaler](host.InProcessPrecision(amp.NewNone())),
+		ready[host.Collectives](host.InProcessBackend(b)),
+		ready[host.Batches](host.InProcessDataset(synthetic.New())),
+		ready[host.Scaler](host.InProcessPrecision(amp.NewNone())),
 	)
 }
 
@@ -156,7 +156,7 @@ func TestOneKeyChoosesTheBackend(t *testing.T) {
 // Getting what starts ends with the caller's context, with its cause.
 func TestStartingEndsWithTheContext(t *testing.T) {
 	block := make(chan struct{})
-	s := Start(func() (int, error) { <-block; return 7, nil })
+	s := start(func() (int, error) { <-block; return 7, nil })
 	ctx, cancel := context.WithCancelCause(t.Context())
 	gone := errors.New("gone")
 	cancel(gone)

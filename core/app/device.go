@@ -40,24 +40,24 @@ func Survey(ctx context.Context, device string) (Machine, error) {
 	case err == nil:
 		return Machine{Device: "cuda", GPUs: gpus}, nil
 	case device == "auto" && errors.As(err, &missing) && !missing.Driver:
-		return Machine{Device: "cpu", Why: missing.What}, nil // without the advice how to get a GPU
+		return Machine{Device: "cpu", Why: missing.What}, nil // without the advice how to get a gpu
 	case device == "auto":
 		return Machine{Device: "cpu", Why: err.Error()}, nil
 	}
 	return Machine{}, fmt.Errorf("run.device = %q: %w", device, err)
 }
 
-// GPU is the GPU of a rank: GPU localRank modulo the number of visible GPUs, since
-// ranks may share a GPU or see only their own. Ranks compare their GPUs before the
+// gpu is the gpu of a rank: gpu localRank modulo the number of visible GPUs, since
+// ranks may share a gpu or see only their own. Ranks compare their GPUs before the
 // first step.
-func (m Machine) GPU(w rank.World) cuda.GPU { return m.GPUs[w.LocalRank%len(m.GPUs)] }
+func (m Machine) gpu(w rank.World) cuda.GPU { return m.GPUs[w.LocalRank%len(m.GPUs)] }
 
-// gpuText names a rank's GPU; "" on CPUs.
+// gpuText names a rank's gpu; "" on CPUs.
 func (m Machine) gpuText(w rank.World) string {
 	if m.Device != "cuda" {
 		return ""
 	}
-	g := m.GPU(w)
+	g := m.gpu(w)
 	return fmt.Sprintf("%s (%s)", g.Name, g.UUID)
 }
 
@@ -74,13 +74,13 @@ func (m Machine) String() string {
 
 func survey(cfg *config.Config) (Machine, error) { return Survey(context.Background(), cfg.Run.Device) }
 
-// openDevice starts to open this rank's device: a GPU takes a while.
+// openDevice starts to open this rank's device: a gpu takes a while.
 func openDevice(lc fx.Lifecycle, cfg *config.Config, m Machine, w rank.World, bus *event.Bus) *Starting[plan.Device] {
-	s := Start(func() (plan.Device, error) {
+	s := start(func() (plan.Device, error) {
 		if m.Device == "cpu" {
 			return cpu.NewParallel(threads(cfg.Launch, w, os.LookupEnv)), nil
 		}
-		d, err := cuda.Open(m.GPU(w).Ordinal, kernelCache())
+		d, err := cuda.Open(m.gpu(w).Ordinal, kernelCache())
 		if err != nil {
 			return nil, err
 		}

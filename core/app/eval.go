@@ -36,7 +36,7 @@ func Evaluate(ctx context.Context, o Options) (Evaluation, error) {
 	res := Evaluation{Checkpoint: o.Resume, Accuracy: -1}
 	parts := fx.Options(
 		fx.Replace(rank.Single()),
-		fx.Replace(Ready[host.Collectives](alone{})),
+		fx.Replace(ready[host.Collectives](alone{})),
 		fx.Decorate(func(bus *event.Bus) *event.Bus {
 			bus.Add(event.Func(func(r event.Record) { res.take(r.Event) }))
 			return bus

@@ -218,12 +218,12 @@ func startAgreement(lc fx.Lifecycle, o Options, store joined, dir RunDir, cfg *c
 	path, launched := os.LookupEnv(envRunDir)
 	switch {
 	case launched:
-		return Ready(event.RunDir{Path: path})
+		return ready(event.RunDir{Path: path})
 	case o.external == nil:
-		return Ready(dir.RunDir)
+		return ready(dir.RunDir)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), cfg.Backend.InitTimeout)
-	s := Start(func() (event.RunDir, error) {
+	s := start(func() (event.RunDir, error) {
 		client, err := store.Get(ctx)
 		if err != nil {
 			return dir.RunDir, nil // the code that needs the store reports the error

@@ -27,7 +27,7 @@ func modules(o Options) fx.Option {
 		fx.Module("fs", fx.Provide(openFS)),
 		fx.Module("rank", fx.Provide(World, jobSecret, startJoin, startAgreement)),
 		fx.Module("event", fx.Provide(openEvents)),
-		fx.Module("host", fx.Provide(NewHost)),
+		fx.Module("host", fx.Provide(newHost)),
 		fx.Module("backend", fx.Provide(startBackend)),
 		fx.Module("precision", fx.Provide(startPrecision)),
 		fx.Module("dataset", fx.Provide(startDataset)),
@@ -54,9 +54,9 @@ func warnExposed(bus *event.Bus, given secret.Given) {
 	}
 }
 
-// NewHost creates the host of this rank's plugins. Their log records become events,
+// newHost creates the host of this rank's plugins. Their log records become events,
 // and they compute on the rank's share of the cores, under any launcher.
-func NewHost(o Options, w rank.World, bus *event.Bus, dir agreedDir) *host.Host {
+func newHost(o Options, w rank.World, bus *event.Bus, dir agreedDir) *host.Host {
 	return host.New(host.Options{
 		FlightDir: func() string { return flightDir(dir) }, Place: &w.Rank, SocketDir: os.Getenv(envSockets),
 		Builtins: o.Builtins, Exe: o.Exe, Log: slog.New(logToEvents(bus)), HangTimeout: hangTimeout(o.Config.Backend.Timeout),
@@ -84,7 +84,7 @@ type joined = *Starting[*rank.Client]
 
 // startJoin starts connecting to the other ranks.
 func startJoin(lc fx.Lifecycle, w rank.World, key secret.Secret, cfg *config.Config, bus *event.Bus) joined {
-	s := Start(func() (*rank.Client, error) {
+	s := start(func() (*rank.Client, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), cfg.Backend.InitTimeout)
 		defer cancel()
 		return rank.Join(ctx, w, rank.JoinOptions{
@@ -106,7 +106,7 @@ func startJoin(lc fx.Lifecycle, w rank.World, key secret.Secret, cfg *config.Con
 }
 
 func startBackend(lc fx.Lifecycle, h *host.Host, cfg *config.Config, m Machine, bus *event.Bus) *Starting[host.Collectives] {
-	s := Start(func() (host.Collectives, error) {
+	s := start(func() (host.Collectives, error) {
 		b, err := h.PlaceBackend(context.Background(), Backend(cfg), cfg.Backend.Options, sdk.PlaceRequest{
 			Device: m.Device, Overlap: true, Restarts: replacements(cfg), Getenv: os.Getenv,
 		})
@@ -129,7 +129,7 @@ func replacements(cfg *config.Config) int {
 }
 
 func startPrecision(lc fx.Lifecycle, h *host.Host, cfg *config.Config, bus *event.Bus) *Starting[host.Scaler] {
-	s := Start(func() (host.Scaler, error) {
+	s := start(func() (host.Scaler, error) {
 		p, err := h.StartPrecision(context.Background(), cfg.Precision.Plugin)
 		if err != nil {
 			return nil, err
@@ -142,7 +142,7 @@ func startPrecision(lc fx.Lifecycle, h *host.Host, cfg *config.Config, bus *even
 }
 
 func startDataset(lc fx.Lifecycle, h *host.Host, cfg *config.Config, bus *event.Bus) *Starting[host.Batches] {
-	s := Start(func() (host.Batches, error) {
+	s := start(func() (host.Batches, error) {
 		d, err := h.StartDataset(context.Background(), cfg.Dataset.Plugin)
 		if err != nil {
 			return nil, err

@@ -17,8 +17,8 @@ type Starting[T any] struct {
 	err   error
 }
 
-// Start runs begin on a new goroutine.
-func Start[T any](begin func() (T, error)) *Starting[T] {
+// start runs begin on a new goroutine.
+func start[T any](begin func() (T, error)) *Starting[T] {
 	s := &Starting[T]{done: make(chan struct{})}
 	go func() {
 		defer close(s.done)
@@ -27,8 +27,8 @@ func Start[T any](begin func() (T, error)) *Starting[T] {
 	return s
 }
 
-// Ready wraps a value that is available already.
-func Ready[T any](v T) *Starting[T] {
+// ready wraps a value that is available already.
+func ready[T any](v T) *Starting[T] {
 	s := &Starting[T]{done: make(chan struct{}), value: v}
 	close(s.done)
 	return s

@@ -199,7 +199,7 @@ func (r *runner) deps(ctx context.Context) (d train.Deps, err error) {
 		return d, err
 	}
 	if r.p.Machine.Device == "cuda" {
-		g := r.p.Machine.GPU(r.p.World)
+		g := r.p.Machine.gpu(r.p.World)
 		d.GPU = ddp.GPU{UUID: g.UUID, Name: g.Name}
 	}
 	if dir := r.p.Dir; dir.Path != "" && r.p.World.Rank == 0 && !d.EvalOnly {

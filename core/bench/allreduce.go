@@ -98,7 +98,7 @@ func limits(s *Spec) (out []time.Duration, err error) {
 		return nil, nil // threads that wait by spinning need a core each
 	}
 	for _, size := range s.Sizes {
-		d, err := InPlace(s.World, size, s.DType, s.Budget/4)
+		d, err := inPlace(s.World, size, s.DType, s.Budget/4)
 		if err != nil {
 			return nil, err
 		}

@@ -17,7 +17,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestInPlaceReduces(t *testing.T) {
 	for _, n := range []int{1, 2, 3} {
-		d, err := InPlace(n, 12*1024, tensor.F32, time.Millisecond)
+		d, err := inPlace(n, 12*1024, tensor.F32, time.Millisecond)
 		if err != nil || d <= 0 {
 			t.Errorf("%d threads: %v, %v", n, d, err)
 		}

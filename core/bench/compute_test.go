@@ -96,7 +96,7 @@ func TestStepsAreThoseOfThePlan(t *testing.T) {
 		}
 	}
 	report := StepReport{Steps: got}
-	if us, floor := report.Total(); us <= 0 || floor <= 0 {
+	if us, floor := report.total(); us <= 0 || floor <= 0 {
 		t.Errorf("%v µs, floor %v", us, floor)
 	}
 }

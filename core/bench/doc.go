@@ -4,7 +4,7 @@
 //
 // AllReduce starts real ranks from the caller's executable, each with its backend in
 // another process and its buffer in a shared arena, as a job does. Such a process runs
-// [Rank]. [InPlace] measures the limit of the machine, with threads in one process.
+// [Rank]. [inPlace] measures the limit of the machine, with threads in one process.
 //
 // Other measurements are elsewhere: the command in bench runs whole training jobs,
 // alternating with PyTorch; the command in bench/allreduce runs AllReduce, alternating

@@ -14,12 +14,12 @@ import (
 // limitTile is reduced at a time; a tile of every buffer stays in the cache.
 const limitTile = 64 << 10
 
-// InPlace measures how fast one process can all-reduce n buffers of size bytes: one
+// inPlace measures how fast one process can all-reduce n buffers of size bytes: one
 // thread per buffer reduces its slice of all of them in place, and the threads
 // synchronise by spinning. It is the lower bound for backends with processes and
 // protocols in between. Between two calls every thread scales its own buffer, as the
 // ranks do.
-func InPlace(n, size int, d tensor.DType, budget time.Duration) (time.Duration, error) {
+func inPlace(n, size int, d tensor.DType, budget time.Duration) (time.Duration, error) {
 	l := &limit{size: size, dtype: d, end: time.Now().Add(budget)}
 	for range n {
 		a, err := shm.New("limit", size)

@@ -94,7 +94,7 @@ type Result struct {
 	// DeviceBytes is how much less memory the GPU of rank 0 has free since its backend
 	// was started: the plugin's context and NCCL's buffers, of all ranks on that GPU.
 	DeviceBytes int `json:"device_bytes,omitempty"`
-	// Limit is the median of [InPlace], 0 where it was not measured.
+	// Limit is the median of [inPlace], 0 where it was not measured.
 	Limit float64 `json:"in_place_p50_us,omitempty"`
 }
 

@@ -127,8 +127,8 @@ func madeUp(s tensor.Spec) []byte {
 	return out
 }
 
-// Total adds up the steps' times and floors in microseconds.
-func (r *StepReport) Total() (us, floor float64) {
+// total adds up the steps' times and floors in microseconds.
+func (r *StepReport) total() (us, floor float64) {
 	for _, s := range r.Steps {
 		us += s.P50
 		floor += s.Floor

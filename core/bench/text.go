@@ -89,7 +89,7 @@ func (r *StepReport) Text(w io.Writer) error {
 	for _, s := range r.Steps {
 		fmt.Fprintf(tw, "%s\t%s\t%.1f\t%.1f\t%.0f %%\t%.1f\t\n", s.Layer, s.Op, s.P50, s.Floor, 100*s.OfFloor, s.GFLOPS)
 	}
-	us, floor := r.Total()
+	us, floor := r.total()
 	fmt.Fprintf(tw, "all\t\t%.1f\t%.1f\t%.0f %%\t\t\n", us, floor, 100*floor/us)
 	return tw.Flush()
 }

@@ -39,7 +39,7 @@ func (c *Config) check() {
 	c.checkSchedule()
 	c.checkElastic()
 	c.checkIneffective()
-	def := Default(c.Optimizer.Name)
+	def := defaults(c.Optimizer.Name)
 	c.unused("optimizer", c.Optimizer.Name, c.Optimizer, def.Optimizer, c.Optimizer.Uses())
 	c.unused("lr_scheduler", c.Scheduler.Name, c.Scheduler, def.Scheduler, c.Scheduler.Uses())
 }

@@ -19,7 +19,7 @@ func TestDocs(t *testing.T) {
 	for table, rows := range doc {
 		doc[table] = maps.Clone(rows)
 	}
-	def := reflect.ValueOf(Default(""))
+	def := reflect.ValueOf(defaults(""))
 	tables, idx := fields(def.Type())
 	for _, table := range tables {
 		checkTable(t, table, doc[table], def.Field(idx[table]), true)

@@ -36,9 +36,9 @@ type File struct {
 	Faults     fault.Config         `toml:"faults"`
 }
 
-// Default returns the configuration of an empty file. As in PyTorch, some defaults
+// defaults returns the configuration of an empty file. As in PyTorch, some defaults
 // depend on the optimizer: optimizer is its name, "" means the default one.
-func Default(optimizer string) File {
+func defaults(optimizer string) File {
 	return File{
 		Run:        outline.DefaultRun(),
 		Launch:     launch.Default(),

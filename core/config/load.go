@@ -89,7 +89,7 @@ func parse(name, text string, o LoadOptions) (*Config, error) {
 	t.flags(o.Flags)
 	t.sets(o.Set)
 
-	c := &Config{Path: name, File: Default(optimizerName(root)), report: r, places: r.places}
+	c := &Config{Path: name, File: defaults(optimizerName(root)), report: r, places: r.places}
 	c.Run.Name = nameOf(name)
 	decoder{r}.table("", root, reflect.ValueOf(&c.File).Elem())
 	c.resolve()

@@ -23,7 +23,7 @@ import (
 // restricted.
 func Schema(plugins ...sdk.Info) map[string]any {
 	s := &schema{defs: map[string]any{}}
-	root := s.object("", reflect.TypeFor[File](), reflect.ValueOf(Default("")))
+	root := s.object("", reflect.TypeFor[File](), reflect.ValueOf(defaults("")))
 	tables := root["properties"].(map[string]any)
 	for _, kind := range []sdk.Kind{sdk.KindBackend, sdk.KindPrecision, sdk.KindDataset} {
 		pluginTable(tables[string(kind)].(map[string]any), slices.DeleteFunc(slices.Clone(plugins), func(p sdk.Info) bool { return p.Kind != kind }))

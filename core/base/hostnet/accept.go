@@ -30,7 +30,7 @@ func (a Acceptor) Run(l net.Listener, serve func(*Visit)) {
 			time.Sleep(50 * time.Millisecond) // out of descriptors; the peers try again
 			continue
 		}
-		visit, evicted := a.Limiter.Enter(conn)
+		visit, evicted := a.Limiter.enter(conn)
 		if evicted {
 			a.Notes.Say("crowd", "too many unauthenticated connections: closed the oldest one from the address that has most of them; a new one came from %s", conn.RemoteAddr())
 		}
@@ -48,7 +48,7 @@ func Refusal(err error) (cause, text string) {
 	switch {
 	case errors.As(err, &other):
 		return "protocol", fmt.Sprintf("speaks another protocol (began with %q)", other.RecordHeader[:])
-	case errors.Is(err, ErrOtherSecret), HungUpOnUs(err):
+	case errors.Is(err, ErrOtherSecret), hungUpOnUs(err):
 		return CauseOtherSecret, "does not know the job's secret: it has a different one"
 	case errors.Is(err, ErrUnauthenticated):
 		return "secret", "does not know the job's secret"
@@ -60,9 +60,9 @@ func Refusal(err error) (cause, text string) {
 	return "handshake", "did not prove that it knows the job's secret: " + err.Error()
 }
 
-// HungUpOnUs reports whether the peer refused our key. A peer with another secret
+// hungUpOnUs reports whether the peer refused our key. A peer with another secret
 // does so, since the accepting end authenticates itself first.
-func HungUpOnUs(err error) bool {
+func hungUpOnUs(err error) bool {
 	var alert *net.OpError
 	return errors.As(err, &alert) && alert.Op == "remote error"
 }

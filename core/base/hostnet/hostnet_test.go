@@ -114,7 +114,7 @@ func (v visitor) Read(p []byte) (int, error) { return len(p), nil }
 
 func visit(l *Limiter, from string) (v *Visit, closed *bool) {
 	closed = new(bool)
-	v, _ = l.Enter(visitor{from: from, closed: closed})
+	v, _ = l.enter(visitor{from: from, closed: closed})
 	return v, closed
 }
 

@@ -61,9 +61,9 @@ func openFiles() int {
 	return int(limit.Cur)
 }
 
-// Enter registers a new connection. Read from it through the Visit until Leave.
+// enter registers a new connection. Read from it through the Visit until Leave.
 // evicted reports whether another connection was closed for it.
-func (l *Limiter) Enter(conn net.Conn) (v *Visit, evicted bool) {
+func (l *Limiter) enter(conn net.Conn) (v *Visit, evicted bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.total >= l.most {

@@ -21,9 +21,9 @@ type Pipeline struct {
 	exact    bool     // tokens are bytes of the text as it was
 }
 
-// Parse reads a tokenizer.json whose model is a BPE. A part that this package does not know
+// parse reads a tokenizer.json whose model is a BPE. A part that this package does not know
 // is an error that names it.
-func Parse(data []byte) (*Pipeline, error) {
+func parse(data []byte) (*Pipeline, error) {
 	var f struct {
 		Added      []addedToken    `json:"added_tokens"`
 		Normalizer *part           `json:"normalizer"`

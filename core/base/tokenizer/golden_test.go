@@ -34,7 +34,7 @@ func goldens(t testing.TB) (all map[string]golden) {
 
 func parsed(t testing.TB, raw []byte) *Pipeline {
 	t.Helper()
-	p, err := Parse(raw)
+	p, err := parse(raw)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -51,7 +51,7 @@ func Open(fsys afero.Fs, name string, characters []string) (Tokenizer, error) {
 	if err != nil {
 		return nil, usererr.Errorf("tokenizer", `write "bytes", "chars" or the path of a tokenizer.json`, "%v", err)
 	}
-	t, err := Parse(b)
+	t, err := parse(b)
 	if err != nil {
 		return nil, usererr.Errorf("tokenizer", "use a byte pair encoding", "%s: %v", name, err)
 	}

@@ -170,7 +170,7 @@ func TestParseErrors(t *testing.T) {
 		{with("post_processor", `{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"x"}}],"special_tokens":{}}`), `special token "x" has no ids`},
 		{with("decoder", `{"type":"CTC"}`), `decoder: the type "CTC"`},
 	} {
-		if _, err := Parse(c.file); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := parse(c.file); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("error %v, want %q", err, c.want)
 		}
 	}
@@ -188,7 +188,7 @@ func TestOldMerges(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"model":{"type":"BPE","vocab":{"a":0,"b":1,"ab":2},"merges":[["a","b"]]}}`), "abba")
 	f.Fuzz(func(t *testing.T, file []byte, text string) {
-		p, err := Parse(file)
+		p, err := parse(file)
 		if err != nil {
 			return
 		}

@@ -31,7 +31,7 @@ func (o *Optimizer) ScaleGrads(f float64) {
 // the denominator, and factors above 1 taken as 1. Sums are kept in float64.
 // A norm that is not finite poisons the gradients, as PyTorch's does.
 func (o *Optimizer) ClipNorm(maxNorm float64) (total float64) {
-	total = o.GradNorm()
+	total = o.gradNorm()
 	coef := maxNorm / (total + 1e-6)
 	if coef >= 1 {
 		return total
@@ -40,8 +40,8 @@ func (o *Optimizer) ClipNorm(maxNorm float64) (total float64) {
 	return total
 }
 
-// GradNorm is the 2-norm over all gradients together, summed in float64.
-func (o *Optimizer) GradNorm() float64 {
+// gradNorm is the 2-norm over all gradients together, summed in float64.
+func (o *Optimizer) gradNorm() float64 {
 	if o.away != nil {
 		return math.Sqrt(o.away.squares()) * math.Abs(o.pending)
 	}

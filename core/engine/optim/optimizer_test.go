@@ -199,7 +199,7 @@ func TestHalfGradientsAreUnscaledInF32(t *testing.T) {
 	seen := float64(tensor.F32FromF16(tensor.View[uint16](p.Grad.Data)[0])) / scale
 	o := mustNew(t, DefaultFor("sgd"), []Param{p})
 	o.ScaleGrads(1.0 / scale)
-	if n := o.GradNorm(); math.Abs(n-seen) > 1e-12*seen {
+	if n := o.gradNorm(); math.Abs(n-seen) > 1e-12*seen {
 		t.Errorf("norm %v, want %v", n, seen)
 	}
 	o.ClipNorm(seen / 2)

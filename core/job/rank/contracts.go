@@ -260,5 +260,5 @@ func readEndpoint(r *reader, addr, port string) string {
 	if r.any(port) {
 		w.MasterPort = r.port(port)
 	}
-	return w.MasterHostPort()
+	return w.masterHostPort()
 }

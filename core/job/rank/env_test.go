@@ -244,12 +244,12 @@ func TestExpandHosts(t *testing.T) {
 		{"one two", "one two"},
 		{"a[1,3-4],b[01],c-d", "a1 a3 a4 b01 c-d"},
 	} {
-		if got, err := ExpandHosts(c.list); err != nil || strings.Join(got, " ") != c.hosts {
+		if got, err := expandHosts(c.list); err != nil || strings.Join(got, " ") != c.hosts {
 			t.Errorf("%q: %v %v, want %s", c.list, got, err, c.hosts)
 		}
 	}
 	for _, bad := range []string{"", "a[", "a]1[", "a[x]", "a[3-1]", "a[1-999999999]", "a[1-60000][1-60000]"} {
-		if got, err := ExpandHosts(bad); err == nil {
+		if got, err := expandHosts(bad); err == nil {
 			t.Errorf("%q: %d hosts", bad, len(got))
 		}
 	}
@@ -260,7 +260,7 @@ func FuzzExpandHosts(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		if hosts, err := ExpandHosts(s); err == nil && len(hosts) == 0 {
+		if hosts, err := expandHosts(s); err == nil && len(hosts) == 0 {
 			t.Errorf("%q: neither hosts nor error", s)
 		}
 	})

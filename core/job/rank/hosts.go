@@ -10,10 +10,10 @@ import (
 // maxHosts bounds what a node list may expand to.
 const maxHosts = 1 << 16
 
-// ExpandHosts expands SLURM's compact node list: "a[1-3],b7" is a1, a2, a3,
+// expandHosts expands SLURM's compact node list: "a[1-3],b7" is a1, a2, a3,
 // b7. Numbers keep their leading zeros ("n[008-010]"), a name may have several
 // pairs of brackets, and commas or spaces separate names.
-func ExpandHosts(list string) ([]string, error) {
+func expandHosts(list string) ([]string, error) {
 	var out []string
 	for _, word := range splitOutside(list) {
 		names, err := expandWord(word)

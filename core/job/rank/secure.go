@@ -30,7 +30,7 @@ func SecretOf(w World, file string) (secret.Secret, error) {
 	case w.Size == 1:
 		return secret.New(), nil
 	case w.LocalSize == w.Size && w.Nodes <= 1:
-		return secret.OfHost(fmt.Sprintf("ranks of %q at %s", w.RunID, w.MasterHostPort()))
+		return secret.OfHost(fmt.Sprintf("ranks of %q at %s", w.RunID, w.masterHostPort()))
 	}
 	return s, secret.Missing(fmt.Sprintf("the job has %d ranks on several hosts (%s environment)", w.Size, w.Source))
 }

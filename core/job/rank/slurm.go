@@ -133,7 +133,7 @@ func slurmMaster(r *reader, w World) string {
 		if !ok {
 			continue
 		}
-		hosts, err := ExpandHosts(list)
+		hosts, err := expandHosts(list)
 		if err != nil {
 			r.fail(name, "%s: %v", name, err)
 			return ""

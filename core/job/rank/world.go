@@ -41,8 +41,8 @@ func Single() World {
 	return World{Size: 1, LocalSize: 1, Nodes: 1, MasterAddr: "127.0.0.1", RunID: "single", Source: "single"}
 }
 
-// MasterHostPort joins MasterAddr and MasterPort, with brackets for IPv6.
-func (w World) MasterHostPort() string {
+// masterHostPort joins MasterAddr and MasterPort, with brackets for IPv6.
+func (w World) masterHostPort() string {
 	return net.JoinHostPort(w.MasterAddr, strconv.Itoa(w.MasterPort))
 }
 

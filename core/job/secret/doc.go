@@ -2,7 +2,7 @@
 // keys from it.
 //
 // A job over several hosts gets its secret from the environment (Env) or from a
-// file (ReadFile). Take reads the environment when a process starts and removes the
+// file (readFile). Take reads the environment when a process starts and removes the
 // secret from it, so that no child inherits it. A launcher passes its ranks' secret
 // through a pipe (Pipe). The secret itself is never sent over the network: keys are
 // derived from it (Secret.Key), one for each purpose. A Secret prints itself as

@@ -9,9 +9,9 @@ import (
 	"github.com/trainctl/trainctl/core/base/usererr"
 )
 
-// ReadFile reads launch.secret_file. Like ssh with its keys, it refuses a file that
+// readFile reads launch.secret_file. Like ssh with its keys, it refuses a file that
 // its group or others may read or write.
-func ReadFile(path string) (Secret, error) {
+func readFile(path string) (Secret, error) {
 	const key = "launch.secret_file"
 	f, err := os.Open(path)
 	if err != nil {

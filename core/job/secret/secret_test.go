@@ -127,7 +127,7 @@ func TestReadFileWantsItPrivate(t *testing.T) {
 		if err := os.Chmod(path, mode); err != nil {
 			t.Fatal(err)
 		}
-		_, err := ReadFile(path)
+		_, err := readFile(path)
 		if (err == nil) != ok {
 			t.Errorf("mode %#o: %v", mode, err)
 		}
@@ -140,14 +140,14 @@ func TestReadFileWantsItPrivate(t *testing.T) {
 			t.Fatal(err)
 		}
 		os.Chmod(path, 0o600)
-		if _, err := ReadFile(path); err == nil || !strings.Contains(err.Error(), "another user") {
+		if _, err := readFile(path); err == nil || !strings.Contains(err.Error(), "another user") {
 			t.Errorf("another user's file: %v", err)
 		}
 	}
-	if _, err := ReadFile(t.TempDir()); err == nil {
+	if _, err := readFile(t.TempDir()); err == nil {
 		t.Error("a directory is a secret")
 	}
-	if _, err := ReadFile(path + "-none"); usererr.Problems(err) == nil || !strings.Contains(err.Error(), "launch.secret_file") {
+	if _, err := readFile(path + "-none"); usererr.Problems(err) == nil || !strings.Contains(err.Error(), "launch.secret_file") {
 		t.Error(err)
 	}
 }

@@ -98,5 +98,5 @@ func Find(path string) (Secret, error) {
 	if g.Err != nil || !g.Secret.IsZero() || path == "" {
 		return g.Secret, g.Err
 	}
-	return ReadFile(path)
+	return readFile(path)
 }

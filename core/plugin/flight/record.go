@@ -19,8 +19,8 @@ type Record struct {
 	kept   []shm.Flight
 }
 
-// Flights are the last n operations; the ring may be nil.
-func (f *Record) Flights(ring *shm.Submitter, n int) []shm.Flight {
+// flights are the last n operations; the ring may be nil.
+func (f *Record) flights(ring *shm.Submitter, n int) []shm.Flight {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.closed {
@@ -44,7 +44,7 @@ func (f *Record) Close(ring *shm.Submitter) {
 // Last says how far the plugin came: the oldest operation in flight, or the
 // last one if none is.
 func (f *Record) Last(ring *shm.Submitter) string {
-	all := f.Flights(ring, shm.Slots)
+	all := f.flights(ring, shm.Slots)
 	for i := range all {
 		if all[i].Ended.IsZero() {
 			return describe(&all[i], time.Now())
@@ -59,7 +59,7 @@ func (f *Record) Last(ring *shm.Submitter) string {
 // Overdue is the name of an operation that was given and has not ended for at least
 // so long, "" if there is none.
 func (f *Record) Overdue(ring *shm.Submitter, after time.Duration) string {
-	now, all := time.Now(), f.Flights(ring, shm.Slots)
+	now, all := time.Now(), f.flights(ring, shm.Slots)
 	for i := range all {
 		if o := &all[i]; o.Ended.IsZero() && now.Sub(o.Enqueued) >= after {
 			return Name(o.Op, o.Seq)

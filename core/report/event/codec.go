@@ -84,7 +84,7 @@ func decode(line []byte) (Record, error) {
 	if head.Schema != Schema {
 		return Record{}, fmt.Errorf("event line has schema %d, this version reads %d", head.Schema, Schema)
 	}
-	e := New(head.Event)
+	e := newRecord(head.Event)
 	if e == nil {
 		return Record{}, &UnknownError{head.Event}
 	}

@@ -353,8 +353,8 @@ func (*RankFailed) Kind() string       { return "rank_failed" }
 func (*RankDone) Kind() string         { return "rank_done" }
 func (*RunDone) Kind() string          { return "run_done" }
 
-// New returns an empty event of a kind, nil for an unknown kind.
-func New(kind string) Event {
+// newRecord returns an empty event of a kind, nil for an unknown kind.
+func newRecord(kind string) Event {
 	if f, ok := kinds[kind]; ok {
 		return f()
 	}

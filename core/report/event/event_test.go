@@ -24,7 +24,7 @@ var noon = time.Date(2026, 11, 21, 12, 0, 0, 123456000, time.UTC)
 
 // filled gives an event with another value in every field.
 func filled(kind string) Event {
-	e := New(kind)
+	e := newRecord(kind)
 	v := reflect.ValueOf(e).Elem()
 	for i := range v.NumField() {
 		switch f := v.Field(i); f.Kind() {
@@ -69,7 +69,7 @@ func roundTrip(t *testing.T, r Record) {
 func TestRoundTrip(t *testing.T) {
 	for kind := range kinds {
 		roundTrip(t, Record{Seq: 1<<64 - 1, Time: noon, Rank: Launcher, Event: filled(kind)})
-		if got := New(kind).Kind(); got != kind {
+		if got := newRecord(kind).Kind(); got != kind {
 			t.Errorf("%s calls itself %s", kind, got)
 		}
 		if got := KindOf(Append(nil, Record{Time: noon, Event: filled(kind)})); got != kind {
@@ -80,7 +80,7 @@ func TestRoundTrip(t *testing.T) {
 	roundTrip(t, Record{Seq: 1, Time: noon, Event: &EvalDone{Loss: math.NaN(), Accuracy: -1}})
 	roundTrip(t, Record{Seq: 1, Time: noon, Event: &RunDone{Status: "failed", Loss: math.NaN(), Accuracy: -1}})
 	for kind := range kinds {
-		e := New(kind)
+		e := newRecord(kind)
 		if a, ok := e.(interface{ absent() }); ok {
 			a.absent()
 		}

@@ -22,10 +22,10 @@ const Latest = "latest"
 // newest of all. If there is none, the error matches fs.ErrNotExist and lists the
 // existing names.
 func FindRun(fsys afero.Fs, base, run string) (RunDir, error) {
-	if d, ok := RunAt(fsys, run); ok {
+	if d, ok := runAt(fsys, run); ok {
 		return d, nil
 	}
-	if d, ok := RunAt(fsys, filepath.Join(base, run)); ok && !filepath.IsAbs(run) {
+	if d, ok := runAt(fsys, filepath.Join(base, run)); ok && !filepath.IsAbs(run) {
 		return d, nil
 	}
 	names, newest := runsUnder(fsys, base)
@@ -44,9 +44,9 @@ type noRun string
 func (e noRun) Error() string        { return string(e) }
 func (e noRun) Is(target error) bool { return target == fs.ErrNotExist }
 
-// RunAt returns the run at a path: a run's directory, or the newest run in a directory
+// runAt returns the run at a path: a run's directory, or the newest run in a directory
 // with the runs of one name.
-func RunAt(fsys afero.Fs, path string) (RunDir, bool) {
+func runAt(fsys afero.Fs, path string) (RunDir, bool) {
 	for _, p := range []string{path, filepath.Join(path, Latest)} {
 		if d, err := OpenRunDir(fsys, p); err == nil && d.isRun() {
 			return d, true
@@ -58,7 +58,7 @@ func RunAt(fsys afero.Fs, path string) (RunDir, bool) {
 // FindCheckpoints resolves a path of checkpoints, or a run as in FindRun. An existing
 // path takes precedence. If there is neither, it returns arg and the error of FindRun.
 func FindCheckpoints(fsys afero.Fs, base, arg string) (path string, err error) {
-	d, ok := RunAt(fsys, arg)
+	d, ok := runAt(fsys, arg)
 	if _, statErr := fsys.Stat(arg); !ok && statErr == nil {
 		return arg, nil
 	}

@@ -131,8 +131,8 @@ type Memory struct {
 	AgainOff string `json:"activations_made_again_off,omitempty"`
 }
 
-// Total adds up all kinds.
-func (m Memory) Total() int64 {
+// total adds up all kinds.
+func (m Memory) total() int64 {
 	return m.Parameters + m.Gradients + m.Optimizer + m.Buffers + m.Activations + m.Workspace + m.Batches
 }
 
@@ -164,7 +164,7 @@ func (r *Report) JSON(w io.Writer) error {
 	return enc.Encode(struct {
 		Report
 		MemoryTotal int64 `json:"memory_per_rank_total"`
-	}{out, out.Memory.Total()})
+	}{out, out.Memory.total()})
 }
 
 func orEmpty[T any](s []T) []T {

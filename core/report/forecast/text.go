@@ -103,7 +103,7 @@ func (r *Report) buckets(p *printer) {
 }
 
 func (r *Report) memory(p *printer) {
-	if r.Memory.Total() == 0 {
+	if r.Memory.total() == 0 {
 		return
 	}
 	p.line("")
@@ -115,7 +115,7 @@ func (r *Report) memory(p *printer) {
 		n    int64
 	}{
 		{"parameters", m.Parameters}, {"gradients", m.Gradients}, {"optimizer", m.Optimizer}, {"buffers", m.Buffers},
-		{"activations", m.Activations}, {"  kept for backward", m.Kept}, {"  made again there", m.Again}, {"workspace", m.Workspace}, {"batches", m.Batches}, {"total", m.Total()},
+		{"activations", m.Activations}, {"  kept for backward", m.Kept}, {"  made again there", m.Again}, {"workspace", m.Workspace}, {"batches", m.Batches}, {"total", m.total()},
 	} {
 		if k.n > 0 {
 			t.cells(k.name, bytesize.Text(k.n))

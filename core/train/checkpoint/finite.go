@@ -29,9 +29,9 @@ func FirstNonFinite(tensors []tensor.Named) string {
 	return ""
 }
 
-// Good reports whether the checkpoint has an intact manifest that does not mark its
+// good reports whether the checkpoint has an intact manifest that does not mark its
 // weights as not finite.
-func (i Info) Good() bool { return i.Err == nil && i.Manifest.NonFinite == "" }
+func (i Info) good() bool { return i.Err == nil && i.Manifest.NonFinite == "" }
 
 // AnyGood reports whether a directory has a checkpoint to continue from, by its manifests.
 func AnyGood(fsys FS, dir string) bool {
@@ -40,7 +40,7 @@ func AnyGood(fsys FS, dir string) bool {
 		return false
 	}
 	for _, i := range list {
-		if i.Good() {
+		if i.good() {
 			return true
 		}
 	}

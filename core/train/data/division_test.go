@@ -14,7 +14,7 @@ func rests(t interface{ Fatal(...any) }, cfg Config, n, world, done, step int) (
 		if err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, s.Rest(2, done, step))
+		all = append(all, s.rest(2, done, step))
 	}
 	return all
 }

@@ -31,8 +31,8 @@ type Feeder struct {
 	next    Batch         // taken from the loader for the next pass; no rows: none
 	nextErr error         // why there is none
 	waited  time.Duration // for batches since Waited
-	claimed int           // batches of the pass whose rows Rows has counted
-	steps   int           // of the pass, as Rows has counted them
+	claimed int           // batches of the pass whose rows rows has counted
+	steps   int           // of the pass, as rows has counted them
 	before  int           // batches of the epoch before the pass over the rest of it
 	left    int           // samples of that rest, over all ranks
 }
@@ -54,7 +54,7 @@ func (f *Feeder) Start(epoch, done int) error {
 	f.Forget()
 	f.before = done / s.world / f.loader.size
 	f.left = s.End(done, step) - done
-	return f.loader.Start(sdk.Train, epoch, s.Rest(epoch, done, step), Share(step, s.world, s.rank))
+	return f.loader.Start(sdk.Train, epoch, s.rest(epoch, done, step), Share(step, s.world, s.rank))
 }
 
 // Step is the next step of the epoch, by what is known without asking other ranks. It
@@ -139,18 +139,18 @@ func (f *Feeder) Left() int {
 
 // Used is the number of batches of the epoch that this rank has passed to passes.
 func (f *Feeder) Used() int {
-	n := f.before + f.loader.Taken()
+	n := f.before + f.loader.taken
 	if f.next.Rows > 0 {
 		n--
 	}
 	return n
 }
 
-// Rows is the number of samples in the next n batches, if the data set does not end
+// rows is the number of samples in the next n batches, if the data set does not end
 // before. It is called once in each step, for its batches.
 func (f *Feeder) Rows(n int) (rows int) {
 	for i := range n {
-		rows += f.loader.Rows(f.claimed + i)
+		rows += f.loader.rows(f.claimed + i)
 	}
 	f.claimed += n
 	f.steps++

@@ -106,14 +106,11 @@ func (l *Loader) from(batch int) int {
 	return batch/l.perStep()*l.share + batch%l.perStep()*l.size
 }
 
-// Rows is the number of samples in a batch of the pass; the last of a step may be short.
-func (l *Loader) Rows(batch int) int {
+// rows is the number of samples in a batch of the pass; the last of a step may be short.
+func (l *Loader) rows(batch int) int {
 	from := l.from(batch)
 	return min(l.size, l.share-from%l.share, len(l.indices)-from)
 }
-
-// Taken is the number of batches of the pass that Next has returned.
-func (l *Loader) Taken() int { return l.taken }
 
 // Left is the number of batches that Next can still return, as far as is known.
 func (l *Loader) Left() int {
@@ -147,7 +144,7 @@ func (l *Loader) Next() (Batch, error) {
 	if err != nil {
 		return Batch{}, err
 	}
-	b := Batch{Input: in, Target: target, Rows: l.Rows(l.taken)}
+	b := Batch{Input: in, Target: target, Rows: l.rows(l.taken)}
 	l.taken++
 	return b, nil
 }
@@ -157,7 +154,7 @@ func (l *Loader) Next() (Batch, error) {
 func (l *Loader) ahead() error {
 	for l.requested < l.Len() && l.requested < l.taken+l.slots {
 		from := l.from(l.requested)
-		part := l.indices[from : from+l.Rows(l.requested)]
+		part := l.indices[from : from+l.rows(l.requested)]
 		if err := l.src.Request(l.requested%l.slots, l.split, l.epoch, l.seed, part); err != nil {
 			return err
 		}

@@ -133,8 +133,8 @@ func TestLoaderEndsEarly(t *testing.T) {
 					t.Fatalf("after %d batches: %v", given, err)
 				}
 			}
-			if l.Left() != 0 || l.Taken() != given {
-				t.Fatalf("%d left, %d taken of %d", l.Left(), l.Taken(), given)
+			if l.Left() != 0 || l.taken != given {
+				t.Fatalf("%d left, %d taken of %d", l.Left(), l.taken, given)
 			}
 			src.waits = 0
 		}

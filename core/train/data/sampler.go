@@ -29,7 +29,7 @@ func NewSampler(cfg Config, runSeed uint64, n, world, rank int) (*Sampler, error
 		return nil, fmt.Errorf("sampler: rank %d is outside 0..%d", rank, world-1)
 	}
 	s := &Sampler{n: n, world: world, rank: rank, shuffle: cfg.Shuffle, drop: cfg.DropLast, whole: cfg.Pad == PadNone, seed: cfg.SeedOr(runSeed)}
-	s.perRank = SamplesPerRank(n, world, cfg.DropLast)
+	s.perRank = samplesPerRank(n, world, cfg.DropLast)
 	if s.perRank == 0 {
 		return nil, usererr.Errorf("sampler", "use fewer ranks or more data", "%d samples are fewer than one for each of %d ranks with drop_last = %v", n, world, cfg.DropLast)
 	}
@@ -43,9 +43,9 @@ func NewSampler(cfg Config, runSeed uint64, n, world, rank int) (*Sampler, error
 	return s, nil
 }
 
-// SamplesPerRank is the length of every rank's shard: ceil(n/W), or with
+// samplesPerRank is the length of every rank's shard: ceil(n/W), or with
 // dropLast and a remainder ceil((n−W)/W), which is 0 for n < W.
-func SamplesPerRank(n, world int, dropLast bool) int {
+func samplesPerRank(n, world int, dropLast bool) int {
 	if dropLast && n%world != 0 {
 		return max(0, n-1) / world
 	}
@@ -101,10 +101,10 @@ func (s *Sampler) End(done, step int) int {
 	return done + left
 }
 
-// Rest gives this rank's indices of an epoch of which all ranks have done the first
+// rest gives this rank's indices of an epoch of which all ranks have done the first
 // samples: of each step of step samples its r-th, (r+W)-th, …. Whatever world did them,
 // no sample before done comes again, and none after it is left out.
-func (s *Sampler) Rest(epoch, done, step int) []int64 {
+func (s *Sampler) rest(epoch, done, step int) []int64 {
 	end := s.End(done, step)
 	order := s.order(epoch, end)
 	mine := make([]int64, 0, (end-done)/s.world+1)

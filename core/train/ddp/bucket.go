@@ -25,19 +25,19 @@ type Bucket struct {
 	Params []int // indices of the parameters, in arrival order
 	At     []int // where their gradients begin, in bytes from the bucket's start
 	Bytes  int   // of the gradients, which decide when a bucket is full, as in PyTorch
-	Span   int   // bytes of memory: those of the gradients and of the gaps between them
+	span   int   // bytes of memory: those of the gradients and of the gaps between them
 }
 
-// Elems is the number of elements in the bucket's memory.
-func (b Bucket) Elems() int { return b.Span / b.DType.Size() }
+// elems is the number of elements in the bucket's memory.
+func (b Bucket) elems() int { return b.span / b.DType.Size() }
 
 // add appends a gradient.
 func (b *Bucket) add(param, bytes int) {
-	at := tensor.RoundUp(b.Span, GradientAlign)
+	at := tensor.RoundUp(b.span, GradientAlign)
 	b.Params = append(b.Params, param)
 	b.At = append(b.At, at)
 	b.Bytes += bytes
-	b.Span = at + bytes
+	b.span = at + bytes
 }
 
 // MiB is the unit of bucket caps.

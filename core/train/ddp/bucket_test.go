@@ -229,8 +229,8 @@ func TestGradientsAreAligned(t *testing.T) {
 				}
 				end = bucket.At[i] + gs[p].Bytes()
 			}
-			if end != bucket.Span || regions[b].Size != end {
-				t.Fatalf("bucket %d spans %d bytes in a region of %d and ends at %d", b, bucket.Span, regions[b].Size, end)
+			if end != bucket.span || regions[b].Size != end {
+				t.Fatalf("bucket %d spans %d bytes in a region of %d and ends at %d", b, bucket.span, regions[b].Size, end)
 			}
 		}
 		if got := (Config{}).BytesPerStep(gs, buckets); got != sum {

@@ -10,18 +10,18 @@ import (
 // Call is a kind of collective that a run uses. The backend must publish it
 // (sdk.Info.Does).
 type Call struct {
-	Op    sdk.Op
-	DType tensor.DType
-	For   string // what it carries
-	Key   string // the setting that asks for it; "" where every run of several ranks makes it
-	Help  string // what to set instead
+	Op      sdk.Op
+	DType   tensor.DType
+	purpose string // what it carries
+	Key     string // the setting that asks for it; "" where every run of several ranks makes it
+	Help    string // what to set instead
 }
 
 func (c Call) String() string {
 	if c.Op.Definition().Reduces {
-		return fmt.Sprintf("%v of %v (%s)", c.Op, c.DType, c.For)
+		return fmt.Sprintf("%v of %v (%s)", c.Op, c.DType, c.purpose)
 	}
-	return fmt.Sprintf("%v (%s)", c.Op, c.For)
+	return fmt.Sprintf("%v (%s)", c.Op, c.purpose)
 }
 
 // Calls lists every kind of collective that a run of several ranks with gradients of
@@ -29,9 +29,9 @@ func (c Call) String() string {
 // what a backend publishes before the first one.
 func (c Config) Calls(types []tensor.DType) []Call {
 	calls := []Call{
-		{Op: sdk.OpBroadcast, DType: tensor.U8, For: "weights and buffers"},
-		{Op: sdk.OpAllReduce, DType: tensor.F64, For: "totals of a step"},
-		{Op: sdk.OpAllGather, DType: tensor.F64, For: "which ranks have data left, and batch statistics"},
+		{Op: sdk.OpBroadcast, DType: tensor.U8, purpose: "weights and buffers"},
+		{Op: sdk.OpAllReduce, DType: tensor.F64, purpose: "totals of a step"},
+		{Op: sdk.OpAllGather, DType: tensor.F64, purpose: "which ranks have data left, and batch statistics"},
 	}
 	for _, d := range types {
 		calls = append(calls, c.gradientCall(d))
@@ -52,7 +52,7 @@ func (c Config) Calls(types []tensor.DType) []Call {
 // gradientCall is the all-reduce of a bucket of type d, and the setting to change if
 // the backend does not support it.
 func (c Config) gradientCall(d tensor.DType) Call {
-	call := Call{Op: sdk.OpAllReduce, DType: codec{half: c.half()}.wireType(d), For: "gradients"}
+	call := Call{Op: sdk.OpAllReduce, DType: codec{half: c.half()}.wireType(d), purpose: "gradients"}
 	switch {
 	case call.DType != d:
 		call.Key, call.Help = "ddp.compress", `set it to "none"`

@@ -122,7 +122,7 @@ func (c Config) wireBytes(grads []Gradient, b Bucket) int {
 		return 4 * (l.first + l.second)
 	}
 	if half := c.half(); half.Valid() && half != b.DType {
-		return b.Elems() * half.Size()
+		return b.elems() * half.Size()
 	}
 	return 0
 }

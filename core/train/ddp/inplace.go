@@ -35,7 +35,7 @@ func (r *Reducer) Within(dev plan.Resident, shared plan.Shared, arena *sdk.Arena
 			panic("ddp: a compressed bucket cannot be reduced where it lies")
 		}
 		mem := r.group.Bytes(at)
-		r.device.buckets = append(r.device.buckets, tensor.Of(r.buckets[b].DType, tensor.Shape{r.buckets[b].Elems()}, mem))
+		r.device.buckets = append(r.device.buckets, tensor.Of(r.buckets[b].DType, tensor.Shape{r.buckets[b].elems()}, mem))
 	}
 }
 

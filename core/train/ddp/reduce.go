@@ -41,8 +41,8 @@ type Reducer struct {
 func Layout(buckets []Bucket, offset int) (regions []Region, end int) {
 	for _, b := range buckets {
 		offset = Align(offset)
-		regions = append(regions, Region{offset, b.Span})
-		offset += b.Span
+		regions = append(regions, Region{offset, b.span})
+		offset += b.span
 	}
 	return regions, Align(offset)
 }

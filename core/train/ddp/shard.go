@@ -12,13 +12,13 @@ const partElems = 16
 func Pad(buckets []Bucket, world int) {
 	for i := range buckets {
 		b := &buckets[i]
-		b.Span = tensor.RoundUp(b.Span, world*partElems*b.DType.Size())
+		b.span = tensor.RoundUp(b.span, world*partElems*b.DType.Size())
 	}
 }
 
 // Part is what a rank's part of a padded bucket has of its i-th gradient, which has n elements.
 func (b Bucket) Part(i, n, rank, world int) tensor.Part {
-	size, at := b.Elems()/world, b.At[i]/b.DType.Size()
+	size, at := b.elems()/world, b.At[i]/b.DType.Size()
 	bound := func(rank int) int { return min(max(rank*size-at, 0), n) }
 	return tensor.Part{From: bound(rank), To: bound(rank + 1)}
 }

@@ -146,8 +146,8 @@ func (c TrainConfig) Divide(world int) (data.Division, error) {
 	return data.Division{Step: c.GlobalBatch, Micro: batch, Accumulate: (most + batch - 1) / batch}, nil
 }
 
-// Within is the table for ranks that have memory for micro-batches of at most n samples.
-func (c TrainConfig) Within(n int) TrainConfig {
+// within is the table for ranks that have memory for micro-batches of at most n samples.
+func (c TrainConfig) within(n int) TrainConfig {
 	if c.GlobalBatch > 0 && c.PerRankBatch == 0 {
 		c.PerRankBatch = n
 	}

@@ -89,7 +89,7 @@ func New(s Settings, spec sdk.DatasetSpec, policy *sdk.Policy, world, rank int) 
 // Regroup changes the outline to that of a rank in another world, with the memory that there
 // is: micro-batches do not grow.
 func (o *Outline) Regroup(s Settings, spec sdk.DatasetSpec, world, rank int) (err error) {
-	s.Train = s.Train.Within(o.Plan.Batch)
+	s.Train = s.Train.within(o.Plan.Batch)
 	if o.Division, err = s.Train.Divide(world); err != nil {
 		return err
 	}

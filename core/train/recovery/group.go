@@ -52,9 +52,9 @@ type ProcessGroup struct {
 // Replaced is how many groups of this run have been replaced.
 func (g *ProcessGroup) Replaced() int { return g.replaced }
 
-// Replaceable reports whether a group that breaks is replaced, as long as
+// replaceable reports whether a group that breaks is replaced, as long as
 // restarts are left.
-func (g *ProcessGroup) Replaceable() bool {
+func (g *ProcessGroup) replaceable() bool {
 	_, ok := g.Backend.(restarter)
 	return ok && (g.Members != nil || g.Restarts > 0 && g.Open.WorldSize > 1)
 }
@@ -98,7 +98,7 @@ func (g *ProcessGroup) replace(ctx context.Context) error {
 // mayRetry reports whether a group that could not be formed is worth another.
 func (g *ProcessGroup) mayRetry(err error) bool {
 	var failed *formError
-	return errors.As(err, &failed) && failed.again && g.Replaceable() && g.replaced < g.Restarts
+	return errors.As(err, &failed) && failed.again && g.replaceable() && g.replaced < g.Restarts
 }
 
 func (g *ProcessGroup) mayReplace(cause error) bool {
@@ -124,7 +124,7 @@ func (g *ProcessGroup) restarted(cause string, step int, begin time.Time) {
 	g.Events.Emit(&event.BackendRestarted{Generation: g.replaced + 1, Step: step, Cause: cause, TookMS: event.Millis(time.Since(begin))})
 }
 
-// Replaceable distinguishes a broken group, because a plugin died or hangs, from ranks
+// replaceable distinguishes a broken group, because a plugin died or hangs, from ranks
 // that want different things, which a new group would want again.
 func Replaceable(err error) bool {
 	var failed *host.PluginError
@@ -141,14 +141,14 @@ func Replaceable(err error) bool {
 // all ranks if it does on one, except when a rank is gone or no restart is allowed.
 func (g *ProcessGroup) connect(ctx context.Context, restart bool) error {
 	endpoint, err := g.listen(ctx, restart)
-	if err != nil && !g.Replaceable() {
+	if err != nil && !g.replaceable() {
 		return err
 	}
 	endpoints, err := g.exchange(ctx, "endpoints", endpoint, err)
 	if err != nil {
 		return err
 	}
-	if err = g.Backend.Connect(ctx, endpoints); !g.Replaceable() {
+	if err = g.Backend.Connect(ctx, endpoints); !g.replaceable() {
 		return err
 	}
 	_, err = g.exchange(ctx, "connected", nil, err)

@@ -86,7 +86,7 @@ func New(run Run, group *ProcessGroup, timeout time.Duration) *Recovery {
 // Do does a stage with the other ranks. It may call do several times, or not at
 // all where the others' results say that this rank is through.
 func (r *Recovery) Do(ctx context.Context, s Stage, do func(context.Context) error) error {
-	if !r.Group.Replaceable() {
+	if !r.Group.replaceable() {
 		return do(ctx)
 	}
 	r.own.Stage++
@@ -119,7 +119,7 @@ func (r *Recovery) Do(ctx context.Context, s Stage, do func(context.Context) err
 // Finish keeps a rank that is through the run until all are: another one may
 // need a new group for the rest. Only the first call does anything.
 func (r *Recovery) Finish(ctx context.Context) error {
-	if !r.Group.Replaceable() || r.finished {
+	if !r.Group.replaceable() || r.finished {
 		return nil
 	}
 	r.own.Stage++

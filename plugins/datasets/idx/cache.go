@@ -70,7 +70,7 @@ func (c *Cache) read(name string, raw []byte, dims int) *Array {
 	if crc, size := trailer(raw); uint32(len(whole)) != size || crc32.ChecksumIEEE(whole) != crc {
 		return nil
 	}
-	a, err := Parse(whole, dims)
+	a, err := parse(whole, dims)
 	if err != nil {
 		return nil
 	}

@@ -51,7 +51,7 @@ func wrongf(offset int64, help, format string, args ...any) *Error {
 const again = "delete the file and fetch it again"
 
 func parseNamed(raw []byte, path string, dims int) (*Array, error) {
-	a, err := Parse(raw, dims)
+	a, err := parse(raw, dims)
 	if e, ok := err.(*Error); ok {
 		e.Path = path
 	}
@@ -81,9 +81,9 @@ func readBounded(fs afero.Fs, path string) ([]byte, error) {
 	return raw, nil
 }
 
-// Parse checks the bytes of one file with the given number of dimensions. The
+// parse checks the bytes of one file with the given number of dimensions. The
 // array aliases raw when raw is not compressed. Errors are *Error.
-func Parse(raw []byte, dims int) (*Array, error) {
+func parse(raw []byte, dims int) (*Array, error) {
 	if isGzip(raw) {
 		return parseGzip(raw, dims)
 	}

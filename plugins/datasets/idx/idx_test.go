@@ -37,7 +37,7 @@ var good = encode(0x803, []uint32{2, 2, 3}, []byte("abcdefABCDEF"))
 
 func TestParse(t *testing.T) {
 	for name, raw := range map[string][]byte{"plain": good, "gzip": zipped(t, good)} {
-		a, err := Parse(raw, 3)
+		a, err := parse(raw, 3)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -81,7 +81,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := Parse(c.raw, 3)
+			_, err := parse(c.raw, 3)
 			var e *Error
 			if !errors.As(err, &e) {
 				t.Fatalf("got %v, want an *Error", err)
@@ -122,7 +122,7 @@ func FuzzParse(f *testing.F) {
 		if dims < 1 || dims > MaxDims {
 			t.Skip("the caller names the dimensions")
 		}
-		a, err := Parse(raw, dims)
+		a, err := parse(raw, dims)
 		if err != nil {
 			var e *Error
 			if !errors.As(err, &e) || e.Offset < 0 {

@@ -1,7 +1,7 @@
 package driver
 
 // DNNStatus is a cudnnStatus_t. It is an error. Codes of version 9 come in
-// groups of a thousand; [DNNStatus.Group] gives the group's first.
+// groups of a thousand; [DNNStatus.group] gives the group's first.
 type DNNStatus int32
 
 // The groups of cuDNN's codes.
@@ -24,9 +24,9 @@ var dnnNames = map[int32]string{
 
 func (s DNNStatus) Error() string { return named(dnnNames, "CUDNN_STATUS_", int32(s)) }
 
-// Group is the status without its detail: DNNNotSupported for all reasons why
+// group is the status without its detail: DNNNotSupported for all reasons why
 // something is not supported.
-func (s DNNStatus) Group() DNNStatus {
+func (s DNNStatus) group() DNNStatus {
 	if s < 2000 {
 		return s
 	}
@@ -36,7 +36,7 @@ func (s DNNStatus) Group() DNNStatus {
 // Is makes errors.Is(err, DNNNotSupported) true for every code of the group.
 func (s DNNStatus) Is(target error) bool {
 	t, ok := target.(DNNStatus)
-	return ok && (s == t || s.Group() == t)
+	return ok && (s == t || s.group() == t)
 }
 
 // Handles of cuDNN.

@@ -61,7 +61,7 @@ func Inspect(f *dl.Finder) Inspection {
 	if cuda.Lib.Path != "" {
 		in.devices(cuda)
 	}
-	in.Problems = append(in.Problems, Mixed(cuda.Lib, nvrtc.Lib, blas.Lib)...)
+	in.Problems = append(in.Problems, mixed(cuda.Lib, nvrtc.Lib, blas.Lib)...)
 	return in
 }
 
@@ -95,7 +95,7 @@ func (in *Inspection) devices(c *CUDA) {
 			in.Problems = append(in.Problems, fmt.Sprintf("device %d is in compute mode %s, not DEFAULT: a rank and its plugin process cannot both use it without MPS", d.Ordinal, d.Mode))
 		}
 	}
-	if dir := StaleMPS(os.Getenv); dir != "" {
+	if dir := staleMPS(os.Getenv); dir != "" {
 		in.Problems = append(in.Problems, fmt.Sprintf("no MPS daemon listens at the pipe %s/control; fix: start nvidia-cuda-mps-control -d, or remove the folder", dir))
 	}
 }
@@ -138,15 +138,15 @@ func (c *CUDA) describe(ordinal int32) (DeviceReport, error) {
 	}
 	return DeviceReport{
 		Ordinal: int(ordinal), Name: FromBuffer(name[:]), UUID: uuid.String(), Memory: int64(bytes),
-		Capability: fmt.Sprintf("%d.%d", c.Attribute(d, AttrComputeCapabilityMajor), c.Attribute(d, AttrComputeCapabilityMinor)),
-		SMs:        c.Attribute(d, AttrMultiprocessors), IPC: c.sharing(d), Mode: modes[c.Attribute(d, AttrComputeMode)],
+		Capability: fmt.Sprintf("%d.%d", c.attribute(d, AttrComputeCapabilityMajor), c.attribute(d, AttrComputeCapabilityMinor)),
+		SMs:        c.attribute(d, AttrMultiprocessors), IPC: c.sharing(d), Mode: modes[c.attribute(d, AttrComputeMode)],
 	}, nil
 }
 
 var modes = map[int]string{ComputeProhibited: "PROHIBITED", ComputeExclusive: "EXCLUSIVE_PROCESS"}
 
-// Attribute is a device's attribute, 0 where the driver does not know it.
-func (c *CUDA) Attribute(d Device, a DeviceAttribute) int {
+// attribute is a device's attribute, 0 where the driver does not know it.
+func (c *CUDA) attribute(d Device, a DeviceAttribute) int {
 	var v int32
 	if err := c.DeviceGetAttribute(&v, a, d); err != nil {
 		return 0
@@ -157,9 +157,9 @@ func (c *CUDA) Attribute(d Device, a DeviceAttribute) int {
 // sharing describes how a device's memory can be shared with another process.
 func (c *CUDA) sharing(d Device) string {
 	switch {
-	case c.Attribute(d, AttrVirtualMemory) != 0 && c.Attribute(d, AttrPosixFDHandles) != 0:
+	case c.attribute(d, AttrVirtualMemory) != 0 && c.attribute(d, AttrPosixFDHandles) != 0:
 		return "fd"
-	case c.Attribute(d, AttrIPCEvents) != 0:
+	case c.attribute(d, AttrIPCEvents) != 0:
 		return "legacy"
 	}
 	return "none"
@@ -171,10 +171,10 @@ func (u UUID) String() string {
 	return fmt.Sprintf("GPU-%x-%x-%x-%x-%x", b[0:4], b[4:6], b[6:8], b[8:10], b[10:16])
 }
 
-// Mixed reports which of the libraries come from different generations of CUDA, or
+// mixed reports which of the libraries come from different generations of CUDA, or
 // from one that the driver is too old for. A driver runs what was built for its own
 // major version and for earlier ones.
-func Mixed(cuda, nvrtc, blas Library) []string {
+func mixed(cuda, nvrtc, blas Library) []string {
 	var out []string
 	for _, l := range []Library{nvrtc, blas} {
 		if cuda.Path != "" && l.Path != "" && leading(l.Version) > leading(cuda.Version) {

@@ -19,9 +19,9 @@ func MPS(getenv func(string) string) (dir string, on bool) {
 	return dir, on
 }
 
-// StaleMPS is the pipe directory that a control daemon left behind which does not
+// staleMPS is the pipe directory that a control daemon left behind which does not
 // run any more; "" where there is none. Programs that find it may fail to connect.
-func StaleMPS(getenv func(string) string) string {
+func staleMPS(getenv func(string) string) string {
 	if dir, _, stale := mps(getenv); stale {
 		return dir
 	}
@@ -92,9 +92,9 @@ func (c *CUDA) Refused(d Device, getenv func(string) string, err error) error {
 			"start it with nvidia-cuda-mps-control -d, or remove " + dir + " to compute without MPS", err}
 	case code != DeviceUnavailable:
 		return err
-	case c.Attribute(d, AttrComputeMode) == ComputeProhibited:
+	case c.attribute(d, AttrComputeMode) == ComputeProhibited:
 		return &RefusedError{fmt.Sprintf("%s is in compute mode PROHIBITED", c.uuidOf(d)), c.modeFix(d), err}
-	case c.Attribute(d, AttrComputeMode) == ComputeExclusive:
+	case c.attribute(d, AttrComputeMode) == ComputeExclusive:
 		return &RefusedError{fmt.Sprintf("%s is in compute mode EXCLUSIVE_PROCESS, and another process uses it", c.uuidOf(d)),
 			`end that process (nvidia-smi lists it), start MPS, set backend.options.isolation = "inproc" if it is the nccl plugin, or run ` + c.modeFix(d), err}
 	}

@@ -11,14 +11,14 @@ import (
 func TestStaleMPSPipe(t *testing.T) {
 	dir := t.TempDir()
 	getenv := func(string) string { return dir }
-	if _, on := MPS(getenv); on || StaleMPS(getenv) != "" {
+	if _, on := MPS(getenv); on || staleMPS(getenv) != "" {
 		t.Error("an empty folder is taken for MPS")
 	}
 	control := filepath.Join(dir, "control")
 	if err := syscall.Mkfifo(control, 0o600); err != nil {
 		t.Skip("no named pipes here:", err)
 	}
-	if _, on := MPS(getenv); on || StaleMPS(getenv) != dir {
+	if _, on := MPS(getenv); on || staleMPS(getenv) != dir {
 		t.Error("a pipe without a reader is taken for MPS")
 	}
 	daemon, err := syscall.Open(control, syscall.O_RDONLY|syscall.O_NONBLOCK, 0)
@@ -26,7 +26,7 @@ func TestStaleMPSPipe(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer syscall.Close(daemon)
-	if _, on := MPS(getenv); !on || StaleMPS(getenv) != "" {
+	if _, on := MPS(getenv); !on || staleMPS(getenv) != "" {
 		t.Error("a daemon that listens is not seen")
 	}
 }
@@ -40,13 +40,13 @@ func TestStaleMPSSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.SetUnlinkOnClose(false) // as when the daemon is killed
-	if _, on := MPS(getenv); !on || StaleMPS(getenv) != "" {
+	if _, on := MPS(getenv); !on || staleMPS(getenv) != "" {
 		t.Error("a daemon that listens is not seen")
 	}
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, on := MPS(getenv); on || StaleMPS(getenv) != dir {
+	if _, on := MPS(getenv); on || staleMPS(getenv) != dir {
 		t.Error("a socket without a listener is taken for MPS")
 	}
 }

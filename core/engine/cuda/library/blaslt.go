@@ -35,8 +35,8 @@ const workspaceLimit = 32 << 20
 // MaskStride is the length in bits of a column of the mask that a ReLU leaves.
 func MaskStride(m int) int { return (m + 127) &^ 127 }
 
-// OpenBLAS makes a handle whose work goes to a stream.
-func OpenBLAS(api *driver.BlasLt, stream driver.Stream) (*BLAS, error) {
+// openBLAS makes a handle whose work goes to a stream.
+func openBLAS(api *driver.BlasLt, stream driver.Stream) (*BLAS, error) {
 	b := &BLAS{api: api, stream: stream, chosen: map[Product]*driver.LtHeuristicResult{}}
 	return b, api.Create(&b.handle)
 }
@@ -194,12 +194,12 @@ type Operands struct {
 	Add                *int32
 }
 
-// Aligned reports whether an address is as libraries need it.
-func Aligned(p driver.DevicePtr) bool { return p%driver.DevicePtr(Alignment) == 0 }
+// aligned reports whether an address is as libraries need it.
+func aligned(p driver.DevicePtr) bool { return p%driver.DevicePtr(Alignment) == 0 }
 
-// Aligned reports whether all matrices are.
+// aligned reports whether all matrices are.
 func (o *Operands) Aligned() bool {
-	return Aligned(o.A) && Aligned(o.B) && Aligned(o.D) && Aligned(o.Bias) && Aligned(o.Aux)
+	return aligned(o.A) && aligned(o.B) && aligned(o.D) && aligned(o.Bias) && aligned(o.Aux)
 }
 
 // Launch prepares a product by an algorithm that Choose has found, with its

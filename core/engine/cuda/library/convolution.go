@@ -160,7 +160,7 @@ func (n *DNN) pack(o *descriptorList, x, w, y, work driver.DevicePtr) (driver.Ba
 func (n *DNN) Launch(p *ConvPlan, x, w, y, work driver.DevicePtr) (run, free func() error, err error) {
 	o := &descriptorList{api: n.api}
 	for _, at := range []driver.DevicePtr{x, w, y} {
-		if !Aligned(at) {
+		if !aligned(at) {
 			return nil, o.free, fmt.Errorf("a tensor of a convolution at %#x: cuDNN needs multiples of %d bytes", at, Alignment)
 		}
 	}

@@ -28,8 +28,8 @@ type DNN struct {
 	absent driver.BackendDescriptor
 }
 
-// OpenDNN makes a handle whose work goes to a stream.
-func OpenDNN(api *driver.DNN, stream driver.Stream) (*DNN, error) {
+// openDNN makes a handle whose work goes to a stream.
+func openDNN(api *driver.DNN, stream driver.Stream) (*DNN, error) {
 	n := &DNN{api: api, plans: map[Convolution]*ConvPlan{}, limit: convWorkspace}
 	if err := api.Create(&n.handle); err != nil {
 		return nil, err

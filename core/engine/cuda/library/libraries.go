@@ -43,7 +43,7 @@ func (l *Libraries) Open(f *dl.Finder) {
 // UseBLAS makes a cuBLASLt ready that was opened.
 func (l *Libraries) UseBLAS(api *driver.BlasLt) {
 	var err error
-	if l.BLAS, err = OpenBLAS(api, l.g.Stream); err != nil {
+	if l.BLAS, err = openBLAS(api, l.g.Stream); err != nil {
 		l.BLAS, l.missing = nil, append(l.missing, err)
 	}
 }
@@ -51,7 +51,7 @@ func (l *Libraries) UseBLAS(api *driver.BlasLt) {
 // UseDNN makes a cuDNN ready that was opened.
 func (l *Libraries) UseDNN(api *driver.DNN) {
 	var err error
-	if l.DNN, err = OpenDNN(api, l.g.Stream); err != nil {
+	if l.DNN, err = openDNN(api, l.g.Stream); err != nil {
 		l.DNN, l.missing = nil, append(l.missing, err)
 	}
 }
