@@ -5,6 +5,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -318,7 +319,11 @@ func TestFoldersAreSmall(t *testing.T) {
 // mostLines is how long a function may be: what is longer has parts with names.
 const mostLines = 70
 
+// medianLines is how long half of the functions may be, tests left out.
+const medianLines = 9
+
 func TestFunctionsAreShort(t *testing.T) {
+	var lengths []int
 	goFiles(t, "..", func(path string) {
 		if strings.HasPrefix(filepath.Base(path), "zz_") {
 			return
@@ -333,9 +338,48 @@ func TestFunctionsAreShort(t *testing.T) {
 			if !ok {
 				continue
 			}
-			if n := files.Position(fn.End()).Line - files.Position(fn.Pos()).Line + 1; n > mostLines {
+			n := files.Position(fn.End()).Line - files.Position(fn.Pos()).Line + 1
+			if n > mostLines {
 				t.Errorf("%s: %s has %d lines, at most %d may be in a function: give its parts names", path, fn.Name.Name, n, mostLines)
+			}
+			if !strings.HasSuffix(path, "_test.go") {
+				lengths = append(lengths, n)
 			}
 		}
 	})
+	slices.Sort(lengths)
+	if median := lengths[len(lengths)/2]; median > medianLines {
+		t.Errorf("the median function has %d lines, want at most %d", median, medianLines)
+	}
+}
+
+// mostNaming is how many files may name one operation: its definition, an implementation
+// for each device with its kernel, and the generator of the kernel's assembly.
+const mostNaming = 6
+
+// An operation is known by its registered definition, so that nobody switches over names.
+// Tests, generated files, and models, which consist of layers, may name it.
+func TestAnOperationIsNamedInFewFiles(t *testing.T) {
+	var naming []string
+	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir():
+			if strings.HasPrefix(d.Name(), ".") && d.Name() != ".." || slices.Contains([]string{"testdata", "devicetest", "nn", "docs", "bench", "configs"}, d.Name()) {
+				return filepath.SkipDir
+			}
+			return nil
+		case strings.HasPrefix(d.Name(), "zz_"), strings.HasSuffix(path, "_test.go"), !slices.Contains([]string{".go", ".cu", ".s", ".proto"}, filepath.Ext(path)):
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if strings.Contains(string(text), "gelu") {
+			naming = append(naming, path)
+		}
+		return err
+	})
+	if err != nil || len(naming) == 0 || len(naming) > mostNaming {
+		t.Errorf("%d files name gelu, want 1 to %d: %v %v", len(naming), mostNaming, naming, err)
+	}
 }

@@ -154,8 +154,8 @@ func steps(s Steps) string {
 			out = fmt.Sprintf("%s of %s per epoch × %d", group(int64(s.Total)), group(int64(s.PerEpoch)), s.Epochs)
 		}
 	}
-	if s.LastBatch > 0 {
-		out += fmt.Sprintf(", the last of an epoch with %d per rank", s.LastBatch)
+	if s.LastBatch > 0 && s.Total >= s.PerEpoch { // else the run ends before it
+		out += fmt.Sprintf("; the last step of each epoch has %d samples per rank", s.LastBatch)
 	}
 	return out
 }
