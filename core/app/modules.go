@@ -122,7 +122,7 @@ func startBackend(lc fx.Lifecycle, h *host.Host, cfg *config.Config, m Machine, 
 // replacements is how often a backend may have to be replaced. In an elastic job every change
 // of the ranks replaces it.
 func replacements(cfg *config.Config) int {
-	if cfg.Launch.Elastic {
+	if cfg.Launch.IsElastic() {
 		return max(1, cfg.Backend.Restarts)
 	}
 	return cfg.Backend.Restarts

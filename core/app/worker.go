@@ -214,7 +214,7 @@ func (r *runner) deps(ctx context.Context) (d train.Deps, err error) {
 	d.Gather = func(ctx context.Context, name string, mine []byte) ([][]byte, error) {
 		return store.Gather(ctx, name, r.p.World.Rank, r.p.World.Size, mine)
 	}
-	if r.p.Config.Launch.Elastic && r.p.World.Source == "trainctl" && r.p.World.Size > 1 {
+	if r.p.Config.Launch.IsElastic() && r.p.World.Source == "trainctl" && r.p.World.Size > 1 {
 		if device := d.Device.Name(); device != "cpu" {
 			return d, usererr.Errorf("launch.elastic", "remove it, or set run.device to \"cpu\"", "ranks on %s cannot leave one by one", device)
 		}

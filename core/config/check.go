@@ -155,7 +155,7 @@ func (c *Config) checkSchedule() {
 
 // checkElastic refuses what depends on the number of ranks during the run.
 func (c *Config) checkElastic() {
-	if !c.Launch.Elastic {
+	if !c.Launch.IsElastic() {
 		return
 	}
 	fixed := func(wrong bool, key, help string) {

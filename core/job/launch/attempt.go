@@ -25,6 +25,7 @@ type ending struct {
 	failure *Failure
 	signal  os.Signal
 	again   bool // a restart may help
+	cut     bool // from node 0, in a range of nodes: this node may join again
 }
 
 // attempt is one start of the group on this node. Its fields belong to the
@@ -105,7 +106,7 @@ func failedCode(err error) int {
 
 func (a *attempt) start() error {
 	for _, w := range a.worlds {
-		if err := a.startRank(w, false); err != nil {
+		if err := a.startRank(w, a.l.again); err != nil {
 			return err
 		}
 	}
@@ -138,7 +139,7 @@ func (a *attempt) watch(ctx context.Context) {
 				return
 			}
 			if done == nil {
-				done = a.l.nodes.done(nodesCtx, &a.waits, a.n)
+				done = a.l.nodes.done(nodesCtx, &a.waits, a.n, a.store.server)
 			}
 		}
 		select {
@@ -229,6 +230,11 @@ func (a *attempt) failed(e exit) {
 	f := &Failure{Job: a.l.o.Name, Attempt: a.n, MaxRestarts: a.l.o.MaxRestarts, Root: e.cause(a.l.host, a.l.oom)}
 	a.root = &e
 	a.stopReason = &stopReason{Node: a.l.o.NodeRank, Failure: f}
+	if a.l.mayLeave() && e.code != ExitPreempted {
+		a.killAll() // the other nodes go on
+		f.Root.addOutput(e.w)
+		return
+	}
 	a.stop(grace)
 	f.Root.addOutput(e.w)
 	a.stopReason = a.l.nodes.report(a.n, a.stopReason)
@@ -279,6 +285,10 @@ func (a *attempt) drain(s os.Signal) {
 		return
 	}
 	sig, _ := s.(syscall.Signal)
+	if a.l.mayLeave() {
+		a.leaveJob(s)
+		return
+	}
 	a.l.sink.printf("%v: the ranks have %v to save a checkpoint and end; press Ctrl-C again to kill them", s, a.grace())
 	a.stopReason = &stopReason{Node: a.l.o.NodeRank, Signal: int(sig), Grace: a.grace()}
 	a.stop(a.grace())
@@ -313,6 +323,10 @@ func (a *attempt) stopFor(v *stopReason) {
 		return
 	}
 	a.stopReason = v
+	if v.cut { // ranks that still reach the others must not ask them to stop
+		a.killAll()
+		return
+	}
 	grace := min(a.l.o.Grace, afterFailure)
 	saving := v.Signal != 0 || v.Failure.Root.ExitCode == ExitPreempted
 	if saving {
@@ -342,6 +356,8 @@ func (a *attempt) killAll() {
 func (a *attempt) ending() ending {
 	v := a.stopReason
 	switch {
+	case v != nil && v.cut:
+		return ending{code: ExitWorker, failure: v.Failure, cut: true}
 	case v == nil:
 		return ending{code: ExitOK}
 	case v.Failure == nil:

@@ -19,7 +19,7 @@ type Config struct {
 	NprocPerNode Count `toml:"nproc_per_node"`
 
 	// Nnodes is the number of hosts, "1" by default. Every host runs its own
-	// launcher. A range ("1:4", elastic) is not supported.
+	// launcher. A range such as "2:8" makes the job elastic: hosts come and go.
 	Nnodes Count `toml:"nnodes"`
 
 	// NodeRank is the index of this host, 0 to nnodes-1.
@@ -38,8 +38,12 @@ type Config struct {
 	// hosts: the rendezvous, the ranks' store and the backend. "" is any port.
 	PortRange string `toml:"port_range" pattern:"^( *[0-9]+ *(- *[0-9]+ *)?)?$"`
 
-	// Elastic lets the ranks go on when another one than rank 0 has died, with one less.
+	// Elastic lets the ranks go on when another one has died, with one less.
 	Elastic bool `toml:"elastic"`
+
+	// WaitForNodes is how long the ranks of a range of hosts wait, between two steps, when there
+	// are fewer than its least number. Then they save, and the job ends with ExitPreempted.
+	WaitForNodes Duration `toml:"wait_for_nodes"`
 
 	// LostAfter is how long the ranks of an elastic job wait for one that is silent.
 	LostAfter Duration `toml:"lost_after"`
@@ -63,7 +67,7 @@ type Config struct {
 
 // Default is one host, automatic numbers and grace, no restarts.
 func Default() Config {
-	return Config{NprocPerNode: Auto, Nnodes: N(1), ThreadsPerRank: Auto, Grace: AutoGrace, LostAfter: seconds(10)}
+	return Config{NprocPerNode: Auto, Nnodes: N(1), ThreadsPerRank: Auto, Grace: AutoGrace, LostAfter: seconds(10), WaitForNodes: seconds(600)}
 }
 
 // Problems lists everything that is wrong with the table.
@@ -71,10 +75,11 @@ func (c Config) Problems() usererr.List {
 	var l usererr.List
 	c.NprocPerNode.check(&l, "nproc_per_node", `a number from 1 up, or "auto"`, true)
 	c.ThreadsPerRank.check(&l, "threads_per_rank", `a number from 1 up, or "auto"`, true)
-	if strings.Contains(c.Nnodes.raw, ":") {
-		l.Addf("nnodes", `give one number, such as "2"`, "%q is a range; elastic jobs are not supported, the number of hosts is fixed", c.Nnodes.raw)
-	} else {
-		c.Nnodes.check(&l, "nnodes", "a number from 1 up", false)
+	c.Nnodes.check(&l, "nnodes", `a number from 1 up, or a range such as "2:8"`, false)
+	for key, n := range map[string]Count{"nproc_per_node": c.NprocPerNode, "threads_per_rank": c.ThreadsPerRank} {
+		if n.least > 0 {
+			l.Addf(key, "give one number", "%q is a range", n.String())
+		}
 	}
 	if c.MaxRestarts < 0 {
 		l.Addf("max_restarts", "0 never restarts", "%d is negative", c.MaxRestarts)
@@ -82,11 +87,10 @@ func (c Config) Problems() usererr.List {
 	if c.Grace.raw != "" || c.Grace.d < 0 {
 		l.Addf("grace", `write a duration such as "5s", or "auto"`, "%s is not a duration from 0 up", c.Grace)
 	}
-	if c.LostAfter.raw != "" || c.LostAfter.d <= 0 || c.LostAfter.auto {
-		l.Addf("lost_after", `write a duration such as "10s"`, "%s is not a duration above 0", c.LostAfter)
-	}
-	if c.Elastic && c.Nnodes.n > 1 {
-		l.Addf("elastic", "remove it, or use one host", "the ranks of %d hosts cannot leave one by one", c.Nnodes.n)
+	c.LostAfter.checkAboveZero(&l, "lost_after")
+	c.WaitForNodes.checkAboveZero(&l, "wait_for_nodes")
+	if c.Elastic && c.Nnodes.n > 1 && c.Nnodes.least == 0 {
+		l.Addf("elastic", fmt.Sprintf(`write launch.nnodes = "1:%d", or remove it`, c.Nnodes.n), "the number of hosts is fixed to %d", c.Nnodes.n)
 	}
 	if _, err := hostnet.ParsePorts(c.PortRange); err != nil {
 		l.Addf("port_range", `write the first and the last one, such as "29400-29500"`, "%v", err)
@@ -94,6 +98,9 @@ func (c Config) Problems() usererr.List {
 	c.nodeProblems(&l)
 	return l
 }
+
+// IsElastic reports whether the ranks of the job change: a range of hosts, or Elastic.
+func (c Config) IsElastic() bool { return c.Elastic || c.Nnodes.least > 0 }
 
 // Ports is PortRange, parsed; any port where Problems reports it as invalid.
 func (c Config) Ports() hostnet.Ports {
@@ -109,7 +116,7 @@ func (c Config) nodeProblems(l *usererr.List) {
 	if c.NodeRank < 0 || c.NodeRank >= nodes {
 		l.Addf("node_rank", fmt.Sprintf("0 to %d", nodes-1), "%d is outside %d nodes", c.NodeRank, nodes)
 	}
-	if nodes == 1 {
+	if nodes == 1 && c.Nnodes.least == 0 {
 		return
 	}
 	_, port, err := net.SplitHostPort(c.RdzvEndpoint)
@@ -139,11 +146,12 @@ func (c Config) Threads(nproc, cores int) int {
 	return max(1, cores/max(1, nproc))
 }
 
-// Count is a number that may be left to trainctl: 4, "4" or "auto" in TOML.
-// Its zero value is "auto".
+// Count is a number that may be left to trainctl, or for hosts a range: 4, "4", "2:8" or "auto" in
+// TOML. Its zero value is "auto".
 type Count struct {
-	n   int
-	raw string // what was written, when it is neither
+	n     int    // of a range, the largest
+	least int    // of a range; 0: it is none
+	raw   string // what was written, when it is neither
 }
 
 // Auto leaves the number to trainctl.
@@ -164,7 +172,10 @@ func N(n int) Count {
 // IsAuto is false for a number, also for one that Problems reports as invalid.
 func (c Count) IsAuto() bool { return c == Auto }
 
-// Int is the number, 0 for "auto" and for what Problems reports as invalid.
+// Least is the smallest number of a range, 0 for one number.
+func (c Count) Least() int { return c.least }
+
+// Int is the number, of a range the largest, 0 for "auto" and for what Problems reports as invalid.
 func (c Count) Int() int { return c.n }
 
 func (c Count) String() string {
@@ -173,6 +184,8 @@ func (c Count) String() string {
 		return c.raw
 	case c.n == 0:
 		return "auto"
+	case c.least > 0:
+		return fmt.Sprintf("%d:%d", c.least, c.n)
 	}
 	return strconv.Itoa(c.n)
 }
@@ -182,9 +195,14 @@ func (c Count) String() string {
 func (c *Count) UnmarshalTOML(v any) error {
 	text := fmt.Sprint(v)
 	n, err := strconv.Atoi(text)
+	from, to, isRange := strings.Cut(text, ":")
+	least, err1 := strconv.Atoi(from)
+	most, err2 := strconv.Atoi(to)
 	switch {
 	case text == "auto":
 		*c = Auto
+	case isRange && err1 == nil && err2 == nil && least >= 1 && least <= most:
+		*c = Count{n: most, least: least}
 	case err == nil:
 		*c = N(n)
 	default:
@@ -201,7 +219,7 @@ func (c Count) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
 // SchemaForms are the JSON Schemas of what UnmarshalTOML takes.
 func (Count) SchemaForms() []map[string]any {
-	return []map[string]any{{"type": "integer", "minimum": 1, "maximum": most}, {"enum": []string{"auto"}}, {"type": "string", "pattern": "^[0-9]+$"}}
+	return []map[string]any{{"type": "integer", "minimum": 1, "maximum": most}, {"enum": []string{"auto"}}, {"type": "string", "pattern": "^[0-9]+(:[0-9]+)?$"}}
 }
 
 func (c Count) check(l *usererr.List, key, help string, auto bool) {
@@ -218,6 +236,12 @@ type Duration struct {
 	d    time.Duration
 	auto bool
 	raw  string // what was written, when it is none
+}
+
+func (d Duration) checkAboveZero(l *usererr.List, key string) {
+	if d.raw != "" || d.d <= 0 || d.auto {
+		l.Addf(key, `write a duration such as "10s"`, "%s is not a duration above 0", d)
+	}
 }
 
 // AutoGrace is "auto" for Config.Grace; d is its minimum.

@@ -21,7 +21,7 @@ func TestConfigProblems(t *testing.T) {
 	c := Default()
 	c.NprocPerNode.UnmarshalTOML(int64(0))
 	c.ThreadsPerRank.UnmarshalTOML("many")
-	c.Nnodes.UnmarshalTOML("1:4")
+	c.Nnodes.UnmarshalTOML("4:1")
 	c.Grace.UnmarshalTOML(int64(5))
 	c.NodeRank, c.MaxRestarts = 1, -1
 	var got []string
@@ -31,7 +31,7 @@ func TestConfigProblems(t *testing.T) {
 	want := []string{
 		`nproc_per_node: "0" is not a number from 1 up (a number from 1 up, or "auto")`,
 		`threads_per_rank: "many" is not a number from 1 up (a number from 1 up, or "auto")`,
-		`nnodes: "1:4" is a range; elastic jobs are not supported, the number of hosts is fixed (give one number, such as "2")`,
+		`nnodes: "4:1" is not a number from 1 up (a number from 1 up, or a range such as "2:8")`,
 		`max_restarts: -1 is negative (0 never restarts)`,
 		`grace: "5" is not a duration from 0 up (write a duration such as "5s", or "auto")`,
 		`node_rank: 1 is outside 1 nodes (0 to 0)`,
@@ -50,7 +50,15 @@ func TestConfigProblems(t *testing.T) {
 		t.Error(p)
 	}
 	c.RdzvEndpoint = "node0:29400"
-	if p := c.Problems(); len(p) != 0 || c.Nnodes.Int() != 2 {
+	if p := c.Problems(); len(p) != 0 || c.Nnodes.Int() != 2 || c.IsElastic() {
+		t.Error(p)
+	}
+	c.Nnodes.UnmarshalTOML("2:8")
+	if p := c.Problems(); len(p) != 0 || c.Nnodes.Least() != 2 || c.Nnodes.Int() != 8 || c.Nnodes.String() != "2:8" || !c.IsElastic() {
+		t.Error(p)
+	}
+	c.NprocPerNode.UnmarshalTOML("1:2")
+	if p := c.Problems(); len(p) != 1 || p[0].Key != "nproc_per_node" {
 		t.Error(p)
 	}
 }

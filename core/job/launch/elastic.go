@@ -1,6 +1,12 @@
 package launch
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
 	"time"
 
 	"github.com/trainctl/trainctl/core/job/rank"
@@ -42,15 +48,22 @@ func (a *attempt) expelled(d departed) {
 // step they cannot; one that has joined later is not needed.
 func (a *attempt) leaves(e exit) bool {
 	step, _ := e.w.place()
-	return a.l.o.Elastic && e.bad() && e.code != ExitPreempted && restartHelps(e.code) && (step >= 0 || e.w.joins) && len(a.alive) > 0
+	if !a.l.o.Elastic || !e.bad() || e.code == ExitPreempted || !restartHelps(e.code) {
+		return false
+	}
+	if a.l.mayLeave() {
+		return len(a.alive) > 0 || a.mayRestart(e)
+	}
+	return (step >= 0 || e.w.joins) && (len(a.alive) > 0 || a.l.o.Least > 0 && a.mayRestart(e))
 }
 
 // left goes on without a rank, and starts another in its place while restarts are left.
 func (a *attempt) left(e exit) {
-	again := a.l.rejoined+a.n < a.l.o.MaxRestarts
-	next := ""
+	again, next := a.mayRestart(e), ""
 	if again {
-		a.l.rejoined++
+		if !a.disconnected(e) {
+			a.l.rejoined++
+		}
 		next = "; another one is started in its place"
 	}
 	a.l.sink.printf("%v; %d ranks go on%s", e.cause(a.l.host, a.l.oom).brief(), len(a.alive), next)
@@ -62,6 +75,15 @@ func (a *attempt) left(e exit) {
 	}
 }
 
+// mayRestart reports whether another rank may be started in the place of one that has ended.
+func (a *attempt) mayRestart(e exit) bool {
+	return a.disconnected(e) || a.l.rejoined+a.n < a.l.o.MaxRestarts
+}
+
+// disconnected reports whether a rank has ended because the others went on without it: it was
+// silent, or the network to them was cut. That uses up no restart.
+func (a *attempt) disconnected(e exit) bool { return a.l.mayLeave() && e.code == ExitPeer }
+
 // startRank starts a rank of this node. With joins, the run has begun.
 func (a *attempt) startRank(w rank.World, joins bool) error {
 	p, err := a.l.startWorker(w, a.env(w, joins), a.store.secret, a.n, joins)
@@ -72,4 +94,96 @@ func (a *attempt) startRank(w rank.World, joins bool) error {
 	a.alive[p] = true
 	go p.wait(a.exits, a.l.o.Finished != nil)
 	return nil
+}
+
+// startWindow is how long nodes may still start together with the others when enough have come.
+const startWindow = 3 * time.Second
+
+// mayLeave reports whether the job goes on without this node.
+func (l *launcher) mayLeave() bool { return l.o.Least > 0 && l.o.NodeRank > 0 }
+
+// joinNodes is meetNodes in a range of nodes: node 0 does not wait for the others, which may come
+// at any time.
+func joinNodes(ctx context.Context, o Options, host string, s *sink) (*nodes, layout, error) {
+	n := &nodes{o: o}
+	fail := func(err error) (*nodes, layout, error) {
+		n.close()
+		return nil, layout{}, err
+	}
+	if o.NodeRank == 0 {
+		var err error
+		n.server, err = rank.ListenStore(bindAddr(o.Endpoint), rank.StoreOptions{RunID: o.RunID, Secret: o.Secret, WorldSize: o.Nodes, Log: s.printf, Elastic: true, LostAfter: o.LostAfter})
+		if err != nil {
+			return fail(err)
+		}
+	}
+	if err := n.dial(ctx, host, s); err != nil {
+		return fail(fmt.Errorf("node %d did not find node 0 at %s: %w", o.NodeRank, o.Endpoint, err))
+	}
+	mine := n.info(host)
+	text := mine
+	if o.NodeRank == 0 {
+		if err := n.client.Set(ctx, firstNode, mine); err != nil {
+			return fail(err)
+		}
+	} else if first, err := n.client.Get(ctx, firstNode); err != nil {
+		return fail(err)
+	} else {
+		text = first
+	}
+	infos := make([]nodeInfo, 2)
+	if err := errors.Join(json.Unmarshal(text, &infos[0]), json.Unmarshal(mine, &infos[1])); err != nil {
+		return fail(fmt.Errorf("node 0 sent an invalid description of itself: %w", err))
+	}
+	if err := sameSettings(infos); err != nil {
+		err.(*SettingsError).Node = o.NodeRank
+		return fail(err)
+	}
+	if a, b := infos[0].Nproc, o.Nproc; a != b {
+		return fail(&SettingsError{Node: o.NodeRank, First: fmt.Sprint("launch.nproc_per_node = ", a), Other: fmt.Sprint("launch.nproc_per_node = ", b)})
+	}
+	places := make([]nodeInfo, o.Nodes)
+	for i := range places {
+		places[i] = nodeInfo{Nproc: o.Nproc}
+	}
+	l := newLayout(places)
+	l.brief = infos[0].Brief
+	return n, l, nil
+}
+
+// firstNode is the key at which node 0 describes itself.
+const firstNode = "node 0"
+
+// rejoin looks for node 0 again, after the connection to it was lost: the network was cut, or
+// this node stood still. The ranks that it starts then join the others.
+func (l *launcher) rejoin(ctx context.Context) (os.Signal, error) {
+	l.sink.printf("lost node 0; this node looks for it for %v, to join the others again", l.o.WaitForNodes)
+	l.nodes.close()
+	l.nodes = nil
+	l.again = true
+	return l.interruptible(ctx, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, l.o.WaitForNodes)
+		defer cancel()
+		var err error
+		l.nodes, _, err = joinNodes(ctx, l.o, l.host, l.sink)
+		return err
+	})
+}
+
+// lostForGood is the result of a node that did not find the others again.
+func (l *launcher) lostForGood(res Result, sig os.Signal, err error) (Result, error) {
+	if sig != nil {
+		res.ExitCode, res.Signal, res.Failures = signalExit(sig), sig, nil
+		return res, nil
+	}
+	res.ExitCode = meetingCode(err)
+	return res, err
+}
+
+// leaveJob ends this node's ranks; those of the other nodes go on.
+func (a *attempt) leaveJob(s os.Signal) {
+	sig, _ := s.(syscall.Signal)
+	a.l.sink.printf("%v: this node leaves the job, and the other nodes go on", s)
+	a.stopReason = &stopReason{Node: a.l.o.NodeRank, Signal: int(sig)}
+	a.killAll()
 }

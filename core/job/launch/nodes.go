@@ -33,6 +33,8 @@ type stopReason struct {
 	// Grace is how long the ranks may take to save, as the node that got the signal
 	// knows it.
 	Grace time.Duration `json:"grace,omitempty"`
+
+	cut bool // the connection to node 0 is lost
 }
 
 type nodeInfo struct {
@@ -125,18 +127,31 @@ func bindAddr(endpoint string) string {
 	return net.JoinHostPort(hostnet.LocalHost(host), port)
 }
 
-func (n *nodes) introduce(ctx context.Context, host string, s *sink) (layout, error) {
-	var err error
+// dial connects to the launchers' store.
+func (n *nodes) dial(ctx context.Context, host string, s *sink) (err error) {
 	n.client, err = rank.DialStore(ctx, n.o.Endpoint, rank.DialOptions{RunID: n.o.RunID, Secret: n.o.Secret, Rank: n.o.NodeRank, Size: n.o.Nodes, Host: host,
 		OnWait: func(p rank.Progress) {
-			if len(p.Missing) > 0 { // waits for the end of the run last as long as the run and are not worth a line
+			if len(p.Missing) > 0 && n.o.Least == 0 { // waits for the end of the run last as long as the run and are not worth a line
 				s.printf("waiting for the other nodes' launchers: %v", p)
 			}
 		}})
+	return err
+}
+
+// info describes this node to the others.
+func (n *nodes) info(host string) []byte {
+	mine, err := json.Marshal(nodeInfo{Host: host, Nproc: n.o.Nproc, Settings: n.o.Settings, Brief: n.o.Brief})
 	if err != nil {
+		panic("launch: " + err.Error())
+	}
+	return mine
+}
+
+func (n *nodes) introduce(ctx context.Context, host string, s *sink) (layout, error) {
+	if err := n.dial(ctx, host, s); err != nil {
 		return layout{}, err
 	}
-	mine, _ := json.Marshal(nodeInfo{Host: host, Nproc: n.o.Nproc, Settings: n.o.Settings, Brief: n.o.Brief})
+	mine := n.info(host)
 	all, err := rank.Exchange(ctx, n.client, "nodes", n.o.NodeRank, n.o.Nodes, mine)
 	if err != nil {
 		return layout{}, err
@@ -236,8 +251,19 @@ func (n *nodes) listen(ctx context.Context, wg *sync.WaitGroup, attempt int) <-c
 }
 
 // done waits until the ranks of all nodes are done and delivers nil then.
-func (n *nodes) done(ctx context.Context, wg *sync.WaitGroup, attempt int) <-chan *stopReason {
+func (n *nodes) done(ctx context.Context, wg *sync.WaitGroup, attempt int, store *rank.Server) <-chan *stopReason {
 	c := make(chan *stopReason, 1)
+	if n.o.Least > 0 { // the ranks have ended together, and leave the store
+		wg.Go(func() {
+			if store != nil {
+				ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+				defer cancel()
+				_ = store.Drain(ctx) // a rank that has not left by then is dead
+			}
+			c <- nil
+		})
+		return c
+	}
 	wg.Go(func() {
 		err := n.client.Barrier(ctx, "done/"+strconv.Itoa(attempt), n.o.NodeRank, n.o.Nodes)
 		if ctx.Err() != nil {
@@ -263,7 +289,7 @@ func (n *nodes) lost(attempt int, err error) *stopReason {
 			c.Message += ": " + left.Cause
 		}
 	}
-	return &stopReason{Node: n.o.NodeRank, Failure: &Failure{Job: n.o.Name, Attempt: attempt, MaxRestarts: n.o.MaxRestarts, Root: c}}
+	return &stopReason{Node: n.o.NodeRank, Failure: &Failure{Job: n.o.Name, Attempt: attempt, MaxRestarts: n.o.MaxRestarts, Root: c}, cut: n.o.Least > 0 && n.o.NodeRank > 0}
 }
 
 // groupStore is where the ranks of one attempt meet.
@@ -305,7 +331,8 @@ func (l *launcher) openStore(ctx context.Context, n int) (*groupStore, error) {
 	if l.o.NodeRank == 0 {
 		var err error
 		s.server, err = rank.ListenStore(bind, rank.StoreOptions{RunID: l.o.RunID, Secret: s.secret, Ports: l.o.Ports, WorldSize: l.layout.size,
-			Generation: n, Roster: l.layout.peers, Log: l.sink.printf, Elastic: l.o.Elastic, LostAfter: l.o.LostAfter, OnLeave: onLeave})
+			Generation: n, Roster: l.layout.peers, Log: l.sink.printf, Elastic: l.o.Elastic, LostAfter: l.o.LostAfter, OnLeave: onLeave,
+			Least: l.o.Least * l.o.Nproc, Window: startWindow, WaitForLeast: l.o.WaitForNodes})
 		if err != nil {
 			return nil, err
 		}
@@ -316,15 +343,32 @@ func (l *launcher) openStore(ctx context.Context, n int) (*groupStore, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.o.RendezvousTimeout)
 	defer cancel()
-	ports, err := rank.Exchange(ctx, l.nodes.client, "attempt/"+strconv.Itoa(n), l.o.NodeRank, l.o.Nodes, []byte(strconv.Itoa(s.port)))
+	port, err := l.nodes.storePort(ctx, n, strconv.Itoa(s.port))
 	if err == nil {
-		s.port, err = strconv.Atoi(string(ports[0]))
+		s.port, err = strconv.Atoi(port)
 	}
 	if err != nil {
 		s.close()
 		return nil, fmt.Errorf("the nodes did not start attempt %d together: %w", n, err)
 	}
 	return s, nil
+}
+
+// storePort is the port of the ranks' store, which node 0 tells the others.
+func (n *nodes) storePort(ctx context.Context, attempt int, own string) (string, error) {
+	name := "attempt/" + strconv.Itoa(attempt)
+	if n.o.Least == 0 {
+		ports, err := rank.Exchange(ctx, n.client, name, n.o.NodeRank, n.o.Nodes, []byte(own))
+		if err != nil {
+			return "", err
+		}
+		return string(ports[0]), nil
+	}
+	if n.o.NodeRank == 0 {
+		return own, n.client.Set(ctx, name, []byte(own))
+	}
+	port, err := n.client.Get(ctx, name)
+	return string(port), err
 }
 
 // loopback is the address at which the ranks of one host reach each other: IPv4,

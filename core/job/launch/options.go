@@ -39,6 +39,7 @@ type Options struct {
 	Threads int // GOMAXPROCS of each; 0 leaves it to the runtime
 
 	Nodes    int    // 0 means 1
+	Least    int    // of a range whose largest number is Nodes; 0: there are Nodes
 	NodeRank int    // of this launcher
 	Endpoint string // host:port where node 0's launcher meets the others
 
@@ -50,6 +51,7 @@ type Options struct {
 
 	Elastic           bool          // the ranks go on without one that died
 	LostAfter         time.Duration // with Elastic, for a rank that is silent
+	WaitForNodes      time.Duration // with Least, for enough nodes, and for a node to find the others again
 	MaxRestarts       int
 	Grace             time.Duration        // for draining after a signal; 0 kills at once
 	Saving            func() time.Duration // raises Grace to the time that saving is known to need; nil: unknown
@@ -111,9 +113,9 @@ func (o Options) filled() (Options, error) {
 		return o, errors.New("launch: no ranks to start")
 	case o.Command == nil:
 		return o, errors.New("launch: no command")
-	case o.Nodes > 1 && (o.RunID == "" || o.Endpoint == ""):
+	case (o.Nodes > 1 || o.Least > 0) && (o.RunID == "" || o.Endpoint == ""):
 		return o, errors.New("launch: several nodes need a common run id and endpoint")
-	case o.Nodes > 1 && o.Secret.IsZero():
+	case (o.Nodes > 1 || o.Least > 0) && o.Secret.IsZero():
 		return o, secret.Missing(fmt.Sprintf("the job runs on %d hosts", o.Nodes))
 	}
 	o.Nodes = max(1, o.Nodes)

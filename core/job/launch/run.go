@@ -28,7 +28,8 @@ type launcher struct {
 	nodes   *nodes    // nil on a single node
 	layout  layout
 
-	rejoined int // ranks of this node that were started again in a run that went on
+	rejoined int  // ranks of this node that were started again in a run that went on
+	again    bool // this node had lost the others: its ranks join
 
 	lifeline, lifelineEnd *os.File // read end for the ranks; nobody writes to the other
 	oom                   int      // the kernel's out-of-memory kills before the run
@@ -68,7 +69,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	if err != nil {
 		return Result{ExitCode: meetingCode(err)}, err
 	}
-	defer l.nodes.close()
+	defer func() { l.nodes.close() }()
 	return l.attempts(ctx)
 }
 
@@ -141,14 +142,18 @@ func signalExit(s os.Signal) int {
 
 // meet learns the other nodes' numbers of ranks.
 func (l *launcher) meet(ctx context.Context) error {
-	if l.o.Nodes == 1 {
+	if l.o.Nodes == 1 && l.o.Least == 0 {
 		l.layout = newLayout([]nodeInfo{{Host: l.host, Nproc: l.o.Nproc}})
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.o.RendezvousTimeout)
 	defer cancel()
 	var err error
-	if l.nodes, l.layout, err = meetNodes(ctx, l.o, l.host, l.sink); err != nil || l.o.Briefed == nil || l.o.NodeRank == 0 {
+	meet := meetNodes
+	if l.o.Least > 0 {
+		meet = joinNodes
+	}
+	if l.nodes, l.layout, err = meet(ctx, l.o, l.host, l.sink); err != nil || l.o.Briefed == nil || l.o.NodeRank == 0 {
 		return err
 	}
 	if l.o.LogDir, err = l.o.Briefed(l.layout.brief); err != nil {
@@ -177,7 +182,14 @@ func (l *launcher) attempts(ctx context.Context) (Result, error) {
 		if end.failure != nil {
 			res.Failures = append(res.Failures, end.failure)
 		}
-		if err != nil || end.failure == nil || !end.again || n+l.rejoined >= l.o.MaxRestarts {
+		if end.cut && err == nil {
+			if sig, err := l.rejoin(ctx); sig != nil || err != nil {
+				return l.lostForGood(res, sig, err)
+			}
+			n--
+			continue
+		}
+		if err != nil || end.failure == nil || l.o.Least > 0 || !end.again || n+l.rejoined >= l.o.MaxRestarts {
 			return res, err
 		}
 		if sig := l.late; sig != nil {

@@ -203,7 +203,7 @@ func indexedNode(r *reader) Node {
 	n := Node{Rank: r.number("JOB_COMPLETION_INDEX"), Source: "JOB_COMPLETION_INDEX"}
 	for _, size := range []string{"PET_NNODES", "WORLD_SIZE"} {
 		if n.Nodes == 0 && r.any(size) {
-			n.Nodes = r.number(size)
+			n.Nodes = r.largest(size)
 		}
 	}
 	for _, prefix := range []string{"PET_", ""} {

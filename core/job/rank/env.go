@@ -222,6 +222,18 @@ func (r *reader) upTo(most int, what, name string) int {
 	return n
 }
 
+// largest is number of a variable that may also be a range, "2:8".
+func (r *reader) largest(name string) int {
+	if least, most, ok := strings.Cut(r.text(name), ":"); ok {
+		n, err := strconv.Atoi(most)
+		if m, bad := strconv.Atoi(least); err != nil || bad != nil || m < 1 || n < m {
+			r.fail(name, "%s is %q, not a number or a range such as 2:8", name, r.text(name))
+		}
+		return n
+	}
+	return r.number(name)
+}
+
 func (r *reader) numberOr(name string, otherwise int) int {
 	if _, ok := r.get(name); !ok {
 		return otherwise

@@ -1,0 +1,356 @@
+//go:build linux
+
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/trainctl/trainctl/core/bench"
+	"github.com/trainctl/trainctl/core/report/event"
+	"github.com/trainctl/trainctl/e2e/rig"
+)
+
+// fleet is an elastic job of nodes in network namespaces, one rank each, which share a file
+// system. Node 0 hosts the store and stays.
+type fleet struct {
+	*place
+	hosts *bench.Hosts
+	args  []string
+	nodes []*rig.Proc // nil: not started, or killed
+}
+
+const (
+	fleetSecret = "5ec2e7"
+	fleetPort   = ":29511"
+)
+
+// newFleet is n nodes; none is started.
+func newFleet(t *testing.T, n int, tables string, args ...string) *fleet {
+	t.Helper()
+	hosts, err := bench.NewHosts(n)
+	if errors.Is(err, bench.ErrNoHosts) {
+		t.Skipf("needs network namespaces: %v", err)
+	}
+	rig.Must(t, err)
+	t.Cleanup(func() { rig.Must(t, hosts.Close()) })
+	f := &fleet{place: placeWith(t, tables), hosts: hosts, args: args, nodes: make([]*rig.Proc, n)}
+	t.Cleanup(func() {
+		for i, node := range f.nodes {
+			if node != nil && t.Failed() {
+				t.Logf("node %d:\n%s", i, node.Stderr.String())
+			}
+		}
+	})
+	return f
+}
+
+// start starts a node.
+func (f *fleet) start(t *testing.T, i int) {
+	t.Helper()
+	args := append([]string{"run", f.Config, "--node-rank", strconv.Itoa(i), "--rdzv-endpoint", f.hosts.Addr(0) + fleetPort, "--nproc-per-node", "1", "--run-dir", filepath.Join(f.Dir, "runs")}, f.args...)
+	r := f.Command(args...)
+	r.Cmd.Env = append(r.Cmd.Env, "TRAINCTL_JOB_SECRET="+strings.Repeat(fleetSecret, 11))
+	inside := f.hosts.Command(t.Context(), i, r.Cmd.Path, r.Cmd.Args[1:]...)
+	r.Cmd.Path, r.Cmd.Args = inside.Path, inside.Args
+	f.nodes[i] = r.Start(t)
+}
+
+// signal signals all processes of a node.
+func (f *fleet) signal(t *testing.T, i int, sig syscall.Signal) {
+	t.Helper()
+	rig.Signal(t, f.nodes[i].Cmd.Process.Pid, sig)
+	for _, q := range f.Processes() {
+		if slices.Contains(q.Env, fmt.Sprint("GROUP_RANK=", i)) {
+			_ = syscall.Kill(q.PID, sig) // it may have ended meanwhile
+		}
+	}
+}
+
+// kill kills a node as a loss of power does.
+func (f *fleet) kill(t *testing.T, i int) {
+	t.Helper()
+	f.signal(t, i, syscall.SIGKILL)
+	f.nodes[i].Wait(t)
+	f.nodes[i] = nil
+}
+
+// cable takes the cable of a node away, or connects it again.
+func (f *fleet) cable(t *testing.T, i int, state string) {
+	t.Helper()
+	if out, err := exec.Command("ip", "-n", f.hosts.Name(i), "link", "set", f.hosts.Device(), state).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+}
+
+// step is the last step of the run; -1 before the first one.
+func (f *fleet) step() int {
+	b, _ := os.ReadFile(filepath.Join(f.RunDir(1), "events.jsonl"))
+	at := strings.LastIndex(string(b), `"event":"step"`)
+	if at < 0 {
+		return -1
+	}
+	_, rest, _ := strings.Cut(string(b[at:]), `"step":`)
+	n, _ := strconv.Atoi(rest[:max(0, strings.IndexAny(rest, ",}"))])
+	return n
+}
+
+// reaches waits until the run has taken a step.
+func (f *fleet) reaches(t *testing.T, step int) {
+	t.Helper()
+	rig.Eventually(t, fmt.Sprint("step ", step), func() bool { return f.step() >= step })
+}
+
+// changes waits until the ranks have changed in a way.
+func (f *fleet) changes(t *testing.T, what string, is func(e *event.Elastic) bool) (found *event.Elastic) {
+	t.Helper()
+	rig.Eventually(t, what, func() bool {
+		all := rig.EventsOf[*event.Elastic](t, f.RunDir(1))
+		i := slices.IndexFunc(all, is)
+		if i >= 0 {
+			found = all[i]
+		}
+		return i >= 0
+	})
+	return found
+}
+
+// fleetTables are a job of a small network with a fixed global batch.
+var fleetTables = strings.NewReplacer("keep = 0", "keep = 2", "lr = 0.05", "lr = 0.0005", `"1 step"`, `"1000 steps"`).Replace(elasticTables) +
+	"[train]\nglobal_batch = 16\nlog_freq = 1000000\neval_every = 0\nepochs = 1000000\n"
+
+// compare asserts that the steps of a run are those of an undisturbed one on one rank.
+func (f *fleet) compare(t *testing.T, tables string, within float64) run {
+	t.Helper()
+	got := run{dir: f.RunDir(1)}
+	for _, s := range rig.EventsOf[rig.StepEvent](t, f.RunDir(1)) {
+		got.steps = append(got.steps, *s)
+	}
+	last := got.steps[len(got.steps)-1].Step
+	whole := placeWith(t, tables).run(t, rig.Set("launch.nproc_per_node=1", fmt.Sprint("train.max_steps=", last))...)
+	expected := run{dir: whole.dir, sum: whole.sum}
+	for _, s := range got.steps { // those of the last 10 ms before rank 0 was killed may be missing
+		expected.steps = append(expected.steps, whole.steps[s.Step-1])
+	}
+	sameSteps(t, got, expected, within)
+	return whole
+}
+
+// A range of nodes starts when the least number has come, goes on without one that dies, admits
+// those that come, and waits with fewer than the least.
+func TestNodesComeAndGo(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 3, fleetTables, rig.Set(`launch.nnodes="2:3"`, `launch.lost_after="2s"`, `backend.timeout="5m"`)...)
+	f.start(t, 0)
+	f.start(t, 1)
+	f.reaches(t, 20)
+	f.start(t, 2)
+	f.changes(t, "node 2 to join", func(e *event.Elastic) bool { return slices.Equal(e.Joined, []int{2}) })
+	killed := time.Now()
+	f.kill(t, 1)
+	gone := f.changes(t, "node 1 to be gone", func(e *event.Elastic) bool { return slices.Equal(e.Left, []int{1}) })
+	t.Logf("%v after a node was killed: %+v", time.Since(killed).Round(time.Millisecond), *gone)
+	f.start(t, 1)
+	f.changes(t, "node 1 to be back", func(e *event.Elastic) bool { return slices.Equal(e.Joined, []int{1}) })
+	f.kill(t, 1)
+	f.kill(t, 2)
+	f.changes(t, "node 0 to be alone", func(e *event.Elastic) bool { return e.Ranks == 1 })
+	rig.Eventually(t, "node 0 to wait", func() bool { return strings.Contains(f.nodes[0].Stderr.String(), "1 ranks are too few") })
+	f.start(t, 2)
+	f.changes(t, "node 2 to be back", func(e *event.Elastic) bool { return slices.Equal(e.Joined, []int{2}) && e.Before == 1 })
+	f.reaches(t, f.step()+10)
+	rig.Signal(t, f.nodes[0].Cmd.Process.Pid, syscall.SIGTERM)
+	for _, i := range []int{0, 2} {
+		f.nodes[i].Wait(t).Expect(t, 75)
+	}
+	f.compare(t, fleetTables, 1e-3)
+	if n := strings.Count(rig.ReadFile(filepath.Join(f.RunDir(1), "events.jsonl")), `"event":"rank_started"`); n != 1 {
+		t.Errorf("rank 0 was started %d times", n)
+	}
+}
+
+// A node whose cable is cut, or that is frozen, is out within lost_after; the others go on, and it
+// joins them again.
+func TestNodesThatAreSilentComeBack(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 3, fleetTables, rig.Set(`launch.nnodes="1:3"`, `launch.lost_after="2s"`, `backend.timeout="5m"`)...)
+	for i := range f.nodes {
+		f.start(t, i)
+	}
+	f.reaches(t, 20)
+	for _, silent := range []struct {
+		node        int
+		begin, over func()
+	}{
+		{1, func() { f.cable(t, 1, "down") }, func() { f.cable(t, 1, "up") }},
+		{2, func() { f.signal(t, 2, syscall.SIGSTOP) }, func() { f.signal(t, 2, syscall.SIGCONT) }},
+	} {
+		began := time.Now()
+		silent.begin()
+		gone := f.changes(t, "the silent node to be out", func(e *event.Elastic) bool { return slices.Equal(e.Left, []int{silent.node}) })
+		t.Logf("node %d is out after %v: %+v", silent.node, time.Since(began).Round(time.Millisecond), *gone)
+		silent.over()
+		f.changes(t, "the silent node to be back", func(e *event.Elastic) bool { return slices.Equal(e.Joined, []int{silent.node}) })
+	}
+	rig.Signal(t, f.nodes[0].Cmd.Process.Pid, syscall.SIGTERM)
+	for _, n := range f.nodes {
+		n.Wait(t).Expect(t, 75)
+	}
+	f.compare(t, fleetTables, 1e-3)
+}
+
+// With fewer nodes than the least for longer than wait_for_nodes the rest saves, and can be resumed.
+func TestTooFewNodesSaveAndEnd(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 2, fleetTables, rig.Set(`launch.nnodes="2:2"`, `launch.lost_after="2s"`, `launch.wait_for_nodes="1s"`)...)
+	f.start(t, 0)
+	f.start(t, 1)
+	f.reaches(t, 20)
+	f.kill(t, 1)
+	f.nodes[0].Wait(t).Expect(t, 75).Prints(t, "1 ranks are too few")
+	if step := rig.NewestStep(f.Checkpoints(1)); step < 20 || step != f.step() {
+		t.Errorf("the newest checkpoint is of step %d of %d", step, f.step())
+	}
+}
+
+// convNetTables train the ConvNet on generated digits.
+const convNetTables = `[dataset]
+plugin = "mnist"
+[dataset.options]
+root = "nowhere"
+download = false
+fallback = "generated"
+[model]
+name = "convnet"
+[optimizer]
+name = "adadelta"
+lr = 1.0
+[sampler]
+pad = "none"
+[checkpoint]
+every = "500 steps"
+keep = 2
+[metrics]
+tensorboard = false
+[train]
+global_batch = 64
+log_freq = 1000000
+`
+
+// Random events hit four nodes that train the ConvNet: a node or a rank is killed, a cable is cut
+// and restored, a node is added, a node is frozen. The job ends by itself, with the steps of an
+// undisturbed one and its accuracy, and the ranks that nothing happened to are never started
+// again. TRAINCTL_ELASTIC_EVENTS and TRAINCTL_ELASTIC_SEED change the number of events and
+// their choice.
+func TestRandomEventsHitNodes(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("takes a minute")
+	}
+	events, seed := 10, rand.Uint64()
+	if text := os.Getenv("TRAINCTL_ELASTIC_EVENTS"); text != "" {
+		events, _ = strconv.Atoi(text)
+	}
+	if text := os.Getenv("TRAINCTL_ELASTIC_SEED"); text != "" {
+		seed, _ = strconv.ParseUint(text, 10, 64)
+	}
+	const apart = 60 // steps between two events
+	t.Logf("seed %d, %d events", seed, events)
+	s := &storm{random: rand.New(rand.NewPCG(seed, 1)), hit: map[int]bool{}, over: map[int]func(){}}
+	s.fleet = newFleet(t, 4, convNetTables, rig.Set(`launch.nnodes="1:4"`, `launch.lost_after="2s"`, `launch.max_restarts=1000`, `backend.timeout="5m"`, "train.epochs=1000", fmt.Sprint("train.max_steps=", apart*(events+2)))...)
+	for i := range s.nodes {
+		s.start(t, i)
+	}
+	for e := range events {
+		s.reaches(t, apart*(e+1))
+		s.event(t)
+	}
+	for _, over := range s.over {
+		over()
+	}
+	s.nodes[0].Wait(t).Expect(t, 0)
+	for _, n := range s.nodes[1:] {
+		if n != nil { // one that had not joined again when the job ended may not know how
+			n.Wait(t)
+		}
+	}
+	whole := s.compare(t, convNetTables, 5e-2)
+	sum := s.Summary(t, 1)
+	if a, b := float64(*sum.Eval.Accuracy), float64(*whole.sum.Eval.Accuracy); a < b-0.001 || a > b+0.001 {
+		t.Errorf("accuracy %v, undisturbed %v", a, b)
+	}
+	s.neverStartedAgain(t)
+	for _, c := range sum.Comm.Elastic {
+		t.Logf("step %d: %d ranks, -%v +%v, stood still for %.0f ms", c.Step, c.Ranks, c.Left, c.Joined, float64(c.TookMS))
+	}
+}
+
+// storm is random events that hit a fleet.
+type storm struct {
+	*fleet
+	random *rand.Rand
+	hit    map[int]bool   // nodes that something happened to
+	over   map[int]func() // ends what is happening to a node
+}
+
+// event lets something happen, or end.
+func (s *storm) event(t *testing.T) {
+	t.Helper()
+	node := 1 + s.random.IntN(len(s.nodes)-1)
+	kind := s.random.IntN(5)
+	end, busy := s.over[node]
+	switch {
+	case s.nodes[node] == nil:
+		t.Logf("step %d: node %d is added", s.step(), node)
+		s.start(t, node)
+	case busy:
+		t.Logf("step %d: node %d recovers", s.step(), node)
+		delete(s.over, node)
+		end()
+	case kind == 0:
+		t.Logf("step %d: node %d is killed", s.step(), node)
+		s.kill(t, node)
+	case kind == 1:
+		node = s.random.IntN(len(s.nodes))
+		t.Logf("step %d: the rank of node %d is killed", s.step(), node)
+		s.killRank(node)
+	case kind == 2:
+		t.Logf("step %d: the cable of node %d is cut", s.step(), node)
+		s.cable(t, node, "down")
+		s.over[node] = func() { s.cable(t, node, "up") }
+	default:
+		t.Logf("step %d: node %d is frozen", s.step(), node)
+		s.signal(t, node, syscall.SIGSTOP)
+		s.over[node] = func() { s.signal(t, node, syscall.SIGCONT) }
+	}
+	s.hit[node] = true
+}
+
+// killRank kills the rank of a node, if it has one at the moment.
+func (s *storm) killRank(node int) {
+	for _, q := range s.Processes() {
+		if q.IsWorker() && q.Rank() == node {
+			_ = syscall.Kill(q.PID, syscall.SIGKILL) // it may have ended meanwhile
+		}
+	}
+}
+
+// neverStartedAgain asserts that ranks that nothing happened to are still the first processes.
+func (s *storm) neverStartedAgain(t *testing.T) {
+	t.Helper()
+	for i, n := range s.nodes {
+		if n != nil && !s.hit[i] && (strings.Contains(n.Stderr.String(), "in its place") || strings.Contains(n.Stderr.String(), "lost node 0")) {
+			t.Errorf("the rank of node %d was started again:\n%s", i, n.Stderr.String())
+		}
+	}
+}
