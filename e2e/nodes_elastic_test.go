@@ -67,6 +67,15 @@ func (f *fleet) start(t *testing.T, i int) {
 	f.nodes[i] = r.Start(t)
 }
 
+// starts starts the first n nodes and waits for some steps.
+func (f *fleet) starts(t *testing.T, n, steps int) {
+	t.Helper()
+	for i := range n {
+		f.start(t, i)
+	}
+	f.reaches(t, steps)
+}
+
 // signal signals all processes of a node.
 func (f *fleet) signal(t *testing.T, i int, sig syscall.Signal) {
 	t.Helper()
@@ -152,9 +161,7 @@ func (f *fleet) compare(t *testing.T, tables string, within float64) run {
 func TestNodesComeAndGo(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 3, fleetTables, rig.Set(`launch.nnodes="2:3"`, `launch.lost_after="2s"`, `backend.timeout="5m"`)...)
-	f.start(t, 0)
-	f.start(t, 1)
-	f.reaches(t, 20)
+	f.starts(t, 2, 20)
 	f.start(t, 2)
 	f.changes(t, "node 2 to join", func(e *event.Elastic) bool { return slices.Equal(e.Joined, []int{2}) })
 	killed := time.Now()
@@ -166,7 +173,7 @@ func TestNodesComeAndGo(t *testing.T) {
 	f.kill(t, 1)
 	f.kill(t, 2)
 	f.changes(t, "node 0 to be alone", func(e *event.Elastic) bool { return e.Ranks == 1 })
-	rig.Eventually(t, "node 0 to wait", func() bool { return strings.Contains(f.nodes[0].Stderr.String(), "1 ranks are too few") })
+	rig.Eventually(t, "node 0 to wait", func() bool { return strings.Contains(f.nodes[0].Stderr.String(), "the job needs more ranks than 1") })
 	f.start(t, 2)
 	f.changes(t, "node 2 to be back", func(e *event.Elastic) bool { return slices.Equal(e.Joined, []int{2}) && e.Before == 1 })
 	f.reaches(t, f.step()+10)
@@ -185,10 +192,7 @@ func TestNodesComeAndGo(t *testing.T) {
 func TestNodesThatAreSilentComeBack(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 3, fleetTables, rig.Set(`launch.nnodes="1:3"`, `launch.lost_after="2s"`, `backend.timeout="5m"`)...)
-	for i := range f.nodes {
-		f.start(t, i)
-	}
-	f.reaches(t, 20)
+	f.starts(t, 3, 20)
 	for _, silent := range []struct {
 		node        int
 		begin, over func()
@@ -214,31 +218,29 @@ func TestNodesThatAreSilentComeBack(t *testing.T) {
 func TestTooFewNodesSaveAndEnd(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 2, fleetTables, rig.Set(`launch.nnodes="2:2"`, `launch.lost_after="2s"`, `launch.wait_for_nodes="1s"`)...)
-	f.start(t, 0)
-	f.start(t, 1)
-	f.reaches(t, 20)
+	f.starts(t, 2, 20)
 	f.kill(t, 1)
-	f.nodes[0].Wait(t).Expect(t, 75).Prints(t, "1 ranks are too few")
+	f.nodes[0].Wait(t).Expect(t, 75).Prints(t, "the job needs more ranks than 1")
 	if step := rig.NewestStep(f.Checkpoints(1)); step < 20 || step != f.step() {
 		t.Errorf("the newest checkpoint is of step %d of %d", step, f.step())
 	}
 }
 
 // convNetTables train the ConvNet on generated digits.
-const convNetTables = `[dataset]
+const convNetTables = `[model]
+name = "convnet"
+[sampler]
+pad = "none"
+[optimizer]
+name = "sgd"
+momentum = 0.9
+lr = 0.01
+[dataset]
 plugin = "mnist"
 [dataset.options]
 root = "nowhere"
 download = false
 fallback = "generated"
-[model]
-name = "convnet"
-[optimizer]
-name = "sgd"
-lr = 0.01
-momentum = 0.9
-[sampler]
-pad = "none"
 [checkpoint]
 every = "500 steps"
 keep = 2

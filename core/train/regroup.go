@@ -101,7 +101,7 @@ func (t *Trainer) admit(ctx context.Context) (stop bool, err error) {
 	}
 	t.agreement.Served()
 	if m.Short() {
-		t.Events.Emit(&event.Warning{Source: "elastic", Message: fmt.Sprintf("%d ranks are too few; they wait for others (launch.wait_for_nodes)", m.Size())})
+		t.Events.Emit(&event.Warning{Source: "elastic", Message: fmt.Sprintf("the job needs more ranks than %d, and waits for others (launch.wait_for_nodes)", m.Size())})
 	}
 	if err := t.recovery.Admit(ctx); err != nil {
 		return false, err

@@ -119,6 +119,7 @@ func (t *Trainer) record() {
 	t.group.Trace(t.trace)
 	t.feeder.Trace(t.trace)
 	t.passes.Record(t.trace)
+	t.recovery.Group.Trace = t.trace
 }
 
 // Timeline is what this rank recorded; nil when it is off.

@@ -13,18 +13,27 @@ import (
 // ticks is in how many ticks a side that is silent is taken for lost.
 const ticks = 4
 
-// watch closes the connections of ranks that are silent.
-func (s *Server) watch() {
-	every := s.opts.LostAfter / ticks
-	tick := time.NewTicker(every)
+// everyTick calls f until it returns false or over is closed.
+func everyTick(limit time.Duration, over <-chan struct{}, f func() bool) {
+	tick := time.NewTicker(limit / ticks)
 	defer tick.Stop()
 	for {
 		select {
-		case <-s.ended:
+		case <-over:
 			return
 		case <-tick.C:
+			if !f() {
+				return
+			}
 		}
+	}
+}
+
+// watch closes the connections of ranks that are silent.
+func (s *Server) watch() {
+	everyTick(s.opts.LostAfter, s.ended, func() bool {
 		s.mu.Lock()
+		defer s.mu.Unlock()
 		for _, c := range s.peers {
 			if c.quiet.Add(1) > ticks {
 				c.silent.Store(true)
@@ -33,8 +42,8 @@ func (s *Server) watch() {
 			}
 			c.queue(frame{op: opPing, body: fields{}.number(int64(s.opts.LostAfter))})
 		}
-		s.mu.Unlock()
-	}
+		return true
+	})
 }
 
 // silence is the error of a peer that was silent.
@@ -59,20 +68,14 @@ func (c *Client) answerPing(f frame) {
 // watch closes the connection when the server is silent. The server comes first: it decides who
 // is in the group, and a rank that it has disconnected must not go on by itself.
 func (c *Client) watch(limit time.Duration) {
-	tick := time.NewTicker(limit / ticks)
-	defer tick.Stop()
-	for {
-		select {
-		case <-c.lost:
-			return
-		case <-tick.C:
+	everyTick(limit, c.lost, func() bool {
+		if c.quiet.Add(1) <= ticks+1 {
+			return true
 		}
-		if c.quiet.Add(1) > ticks+1 {
-			c.mu.Lock()
-			c.cause = silence(limit)
-			c.mu.Unlock()
-			c.conn.NetConn().Close()
-			return
-		}
-	}
+		c.mu.Lock()
+		c.cause = silence(limit)
+		c.mu.Unlock()
+		c.conn.NetConn().Close()
+		return false
+	})
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-var streamNames = [streams]string{"compute", "communication", "data", "checkpoint"}
+var streamNames = [streams]string{"compute", "communication", "data", "checkpoint", "elastic"}
 
 // event is one of Chrome's trace events (Trace Event Format, "complete" and
 // "metadata" events). Times are microseconds.
@@ -69,10 +69,14 @@ func writeRank(emit func(event) error, rank int, all []Slice) error {
 		return err
 	}
 	for stream := range streams {
+		slices := inTurn(all, stream)
+		if stream == Elastic && len(slices) == 0 {
+			continue // most jobs' ranks do not change
+		}
 		if err := label("thread_name", int(stream), streamNames[stream]); err != nil {
 			return err
 		}
-		for _, s := range inTurn(all, stream) {
+		for _, s := range slices {
 			if err := emit(s.event(rank)); err != nil {
 				return err
 			}

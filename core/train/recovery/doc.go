@@ -7,9 +7,10 @@
 // package knows nothing about models, data or optimizers: a Run rolls them back and
 // broadcasts them again.
 //
-// In an elastic job the new group is of the ranks that are left, and the Run becomes a
-// run of that many ranks before the stage is repeated.
+// In an elastic job (elastic.go) the new group is of the ranks that are left, and the Run becomes a
+// run of that many ranks before the stage is repeated. Between two steps the ranks admit others.
 //
-// It imports core/job/rank, core/plugin/host, core/report/event, core/sdk and core/train/ddp.
+// It imports core/job/rank, core/plugin/host, core/report/event, core/report/timeline, core/sdk and
+// core/train/ddp.
 // Start with recovery.go.
 package recovery

@@ -10,6 +10,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/job/rank"
 	"github.com/trainctl/trainctl/core/report/event"
+	"github.com/trainctl/trainctl/core/report/timeline"
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
@@ -147,6 +148,7 @@ func (g *ProcessGroup) changed(cause string, step int, begin time.Time) {
 		e.Cause = "joined by the processes of places " + strings.Trim(fmt.Sprint(e.Joined), "[]")
 	}
 	g.before, g.Changes = now, append(g.Changes, e)
+	g.Trace.Span(timeline.Elastic, "regroup", -1, 0, begin, time.Now())
 	g.Events.Emit(&e)
 }
 

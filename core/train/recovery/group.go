@@ -10,6 +10,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/plugin/host"
 	"github.com/trainctl/trainctl/core/report/event"
+	"github.com/trainctl/trainctl/core/report/timeline"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/train/ddp"
 )
@@ -44,8 +45,9 @@ type ProcessGroup struct {
 	Members     Members       // nil: the ranks stay the same
 	Node        int           // of this rank
 
-	Changes  []event.Elastic // of the ranks
-	before   []int           // places of the last group
+	Changes  []event.Elastic    // of the ranks
+	Trace    *timeline.Recorder // nil: off
+	before   []int              // places of the last group
 	replaced int
 }
 
