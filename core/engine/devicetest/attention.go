@@ -17,6 +17,8 @@ func init() {
 			"packed":       {n: 2, queries: 5, keys: 5, a: op.AttentionAttr{Heads: 2, KVHeads: 2, Dim: 4}, packed: true},
 			"causal":       {n: 2, queries: 7, keys: 7, a: op.AttentionAttr{Heads: 3, KVHeads: 3, Dim: 8, Causal: true}, packed: true},
 			"grouped":      {n: 1, queries: 6, keys: 6, a: op.AttentionAttr{Heads: 4, KVHeads: 2, Dim: 6, Causal: true, RopeTheta: 10000}},
+			"linear_rope":  {n: 1, queries: 9, keys: 9, a: op.AttentionAttr{Heads: 1, KVHeads: 1, Dim: 8, RopeTheta: 100, Scaling: op.RopeScaling{Factor: 4, High: 1}}, turns: []float64{0.25, 0.25, 0.25, 0.25}},
+			"llama3_rope":  {n: 1, queries: 9, keys: 9, a: op.AttentionAttr{Heads: 1, KVHeads: 1, Dim: 8, RopeTheta: 100, Scaling: op.RopeScaling{Factor: 4, Low: 1, High: 4, Context: 40}}, turns: []float64{1, 0.5032921210448703, 0.25, 0.25}},
 			"packed_group": {n: 2, queries: 9, keys: 9, a: op.AttentionAttr{Heads: 4, KVHeads: 1, Dim: 2, RopeTheta: 100}, packed: true},
 			"cross":        {n: 2, queries: 3, keys: 11, a: op.AttentionAttr{Heads: 2, KVHeads: 1, Dim: 5}},
 			"tiles":        {n: 1, queries: 131, keys: 131, a: op.AttentionAttr{Heads: 1, KVHeads: 1, Dim: 3, Causal: true}},
@@ -33,6 +35,7 @@ type attentionCase struct {
 	n, queries, keys int
 	a                op.AttentionAttr
 	packed           bool
+	turns            []float64 // what scaled rotary positions multiply each pair's frequency by; nil: 1
 }
 
 // at is where element j of head h of tensor i, queries, keys or values, lies in which input.
@@ -130,7 +133,11 @@ func (c *attentionCase) turned(x []float64, t int, sign float64) []float64 {
 		return y
 	}
 	for j := range half {
-		sin, cos := math.Sincos(float64(float32(t) * float32(1/math.Pow(c.a.RopeTheta, float64(2*j)/float64(len(x))))))
+		f := 1 / math.Pow(c.a.RopeTheta, float64(2*j)/float64(len(x)))
+		if c.turns != nil {
+			f *= c.turns[j]
+		}
+		sin, cos := math.Sincos(float64(float32(t) * float32(f)))
 		y[j], y[j+half] = x[j]*cos-sign*x[j+half]*sin, x[j+half]*cos+sign*x[j]*sin
 	}
 	return y

@@ -10,7 +10,7 @@ import (
 )
 
 // llamaKeys are those of transformers' LlamaConfig, with its defaults.
-var llamaKeys = []op.Key{
+var llamaKeys = append([]op.Key{
 	size("num_hidden_layers", 32, "blocks"),
 	size("num_attention_heads", 32, "query heads per block"),
 	derived("num_key_value_heads", "key and value heads, each for several neighbouring query heads; default num_attention_heads"),
@@ -26,7 +26,7 @@ var llamaKeys = []op.Key{
 	{Name: "mlp_bias", Kind: op.Bool, Doc: "the MLP's linear layers have a bias; default false"},
 	probability("attention_dropout", "dropout of attention weights"),
 	number("initializer_range", 0.02, "standard deviation of initial weights"),
-}
+}, op.RopeScalingKeys...)
 
 func checkLlama(a op.Args, l *usererr.List) {
 	s := settings{a, llamaKeys}
@@ -37,6 +37,7 @@ func checkLlama(a op.Args, l *usererr.List) {
 	if kv := s.intOr("num_key_value_heads", heads); kv > 0 && heads%kv != 0 {
 		l.Addf("num_key_value_heads", "", "%d heads are not divisible by %d key and value heads", heads, kv)
 	}
+	op.CheckRopeScaling(a, l)
 }
 
 func fitLlama(c Config, in tensor.Shape) error {
@@ -72,9 +73,9 @@ func (s settings) llamaBlock(name, before string) LayerConfig {
 	attention := sequential("self_attn",
 		linear("q_proj", heads*dim, biased),
 		from(linear("k_proj", kv*dim, biased), "input_layernorm"), from(linear("v_proj", kv*dim, biased), "input_layernorm"),
-		LayerConfig{Type: "attention", Name: "heads", Inputs: []string{"q_proj", "k_proj", "v_proj"}, Args: op.Args{
+		LayerConfig{Type: "attention", Name: "heads", Inputs: []string{"q_proj", "k_proj", "v_proj"}, Args: s.pass(op.RopeScalingKeys, op.Args{
 			"heads": heads, "kv_heads": kv, "causal": true, "rope_theta": s.float("rope_theta"), "dropout": s.float("attention_dropout"),
-		}},
+		})},
 		linear("o_proj", width, biased))
 	mlp := sequential("mlp",
 		linear("gate_proj", inner, mlpBias), LayerConfig{Type: "silu", Name: "act_fn"},

@@ -34,6 +34,16 @@ func (s settings) float(name string) float64 {
 
 func (s settings) bool(name string) bool { v, _ := setting[bool](s, name); return v }
 
+// pass adds what was given of some keys to the arguments of a layer.
+func (s settings) pass(some []op.Key, to op.Args) op.Args {
+	for _, k := range some {
+		if v, ok := s.given[k.Name]; ok {
+			to[k.Name] = v
+		}
+	}
+	return to
+}
+
 func (s settings) int(name string) int { return s.intOr(name, int(s.float(name))) }
 
 // intOr is for a key whose default follows from others.

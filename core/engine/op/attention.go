@@ -19,6 +19,7 @@ type AttentionAttr struct {
 	Heads, KVHeads, Dim int
 	Causal              bool
 	RopeTheta           float64 // 0: no rotary positions
+	Scaling             RopeScaling
 	P                   float64 // dropout of probabilities
 	Layer               uint64  // which random stream, as for dropout
 }
@@ -27,13 +28,13 @@ func init() {
 	define(Definition{
 		Name: Attention, Doc: "softmax(q·kᵀ/√d)·v of several heads (Vaswani et al., 2017). Reads queries, keys and values [positions, heads·d], or one layer that has the three side by side; linear layers before and behind it are layers of their own",
 		Autocast: Lower, Apex: Lower, Random: true,
-		Keys: []Key{
+		Keys: append([]Key{
 			{Name: "heads", Min: 1, Required: true, Doc: "number of query heads; required"},
 			{Name: "kv_heads", Min: 1, Doc: "number of key and value heads, each for heads/kv_heads neighbouring query heads (Ainslie et al., 2023); default heads"},
 			{Name: "causal", Kind: Bool, Doc: "position i attends to positions 0 to i alone; default false"},
 			ropeTheta,
 			attentionDropout,
-		},
+		}, RopeScalingKeys...),
 		Check: checkAttention, Join: buildAttention, Inputs: [2]int{1, 3}, Outputs: attentionOutputs, Gradient: attentionGradient, Positions: attentionKept,
 		Steps: []Step{
 			{Op: Attention, Cost: func(in, out []tensor.Spec) int64 { return 4 * elems(out, 0) * keysOf(in) }},
@@ -51,10 +52,13 @@ func checkAttention(a Args, l *usererr.List) {
 	if heads, kv := a.int("heads", 1), a.int("kv_heads", 1); kv > 0 && heads%kv != 0 {
 		l.Addf("kv_heads", "", "%d heads are not divisible by %d kv_heads", heads, kv)
 	}
+	if CheckRopeScaling(a, l); a.text(ropeType) != ropeType.Enum[0] && !a.has(ropeTheta.Name) {
+		l.Addf(ropeType.Name, "set rope_theta, or remove it", "there are no rotary positions to scale")
+	}
 }
 
 func buildAttention(s *Site, a Args, in []graph.ValueID) (graph.ValueID, error) {
-	attr := AttentionAttr{Heads: a.int("heads", 1), Causal: a.bool("causal", false), RopeTheta: a.float(ropeTheta), P: a.float(attentionDropout), Layer: s.randomLayer()}
+	attr := AttentionAttr{Heads: a.int("heads", 1), Causal: a.bool("causal", false), RopeTheta: a.float(ropeTheta), Scaling: ropeScaling(a), P: a.float(attentionDropout), Layer: s.randomLayer()}
 	attr.KVHeads = a.int("kv_heads", attr.Heads)
 	heads := attr.Heads
 	if len(in) == 1 {

@@ -17,13 +17,20 @@ struct Vector {
 	acc v[DIMS];
 };
 
+// Rope says how fast pairs of elements turn; op.RopeScaling has the formula.
+struct Rope {
+	double theta, factor, low, high, context;
+};
+
 // rope_turn turns rows by their positions, or back. Angles are float.
-KERNEL rope_turn(const elem* x, int x_stride, elem* y, int y_stride, int positions, int heads, int dim, double theta, int back, u32 n) {
+KERNEL rope_turn(const elem* x, int x_stride, elem* y, int y_stride, int positions, int heads, int dim, Rope r, int back, u32 n) {
 	int half = dim / 2;
 	each(i, n) {
 		int j = i % half, h = i / half % heads;
 		i64 row = i / half / heads;
-		float angle = (float)(row % positions) * (float)(1 / pow(theta, (double)(2 * j) / dim));
+		double f = 1 / pow(r.theta, (double)(2 * j) / dim), slow = (r.context * f / (2 * 3.14159265358979323846) - r.low) / (r.high - r.low);
+		slow = slow < 0 ? 0 : slow > 1 ? 1 : slow;
+		float angle = (float)(row % positions) * (float)(f * ((1 - slow) / r.factor + slow));
 		acc c = (acc)cos((double)angle), s = (acc)sin((double)angle);
 		if (back) s = -s;
 		const elem* from = x + row * x_stride + h * dim;

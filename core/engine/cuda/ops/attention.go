@@ -22,10 +22,17 @@ type attentionHeads struct {
 	kept                                                                          float64
 }
 
+// rope is Rope in attention.cu.
+type rope struct {
+	theta float64
+	op.RopeScaling
+}
+
 // attention is where a step's queries, keys and values lie, or their gradients: in
 // one tensor or in three.
 type attention struct {
 	attentionHeads
+	rope    rope
 	images  int
 	q, k, v driver.DevicePtr
 	call    driver.DevicePtr // 0 where nothing is dropped
@@ -40,7 +47,7 @@ func (b *binder) attention(n int) (a attention) {
 	if attr.Dim > widestHead {
 		b.err = fmt.Errorf("heads of %d elements: GPUs take %d", attr.Dim, widestHead)
 	}
-	a.images = x.Shape[0]
+	a.images, a.rope = x.Shape[0], rope{attr.RopeTheta, attr.Scaling.Whole()}
 	a.attentionHeads = attentionHeads{
 		heads: int32(attr.Heads), kvHeads: int32(attr.KVHeads), dim: int32(attr.Dim), queries: int32(x.Shape[1]), keys: int32(b.s.In[n/2].Spec.Shape[1]),
 		causal: flag(attr.Causal), scale: 1 / math.Sqrt(float64(attr.Dim)), theta: attr.RopeTheta, layer: attr.Layer,
@@ -75,7 +82,7 @@ func (a *attention) places(n int, d tensor.DType, at func(int) driver.DevicePtr)
 // turn enqueues the rotation of rows of so many heads.
 func (b *binder) turn(a *attention, from driver.DevicePtr, fromStride int32, to driver.DevicePtr, toStride, positions, heads int32, back bool) {
 	d := b.s.In[0].Spec.DType
-	b.elementwise(d, "rope_turn", a.images*int(positions*heads*a.dim/2), from, fromStride, to, toStride, positions, heads, a.dim, a.theta, flag(back))
+	b.elementwise(d, "rope_turn", a.images*int(positions*heads*a.dim/2), from, fromStride, to, toStride, positions, heads, a.dim, a.rope, flag(back))
 }
 
 // rotated replaces queries and keys by rotated copies, if there are positions.

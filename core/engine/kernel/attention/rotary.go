@@ -7,19 +7,19 @@ import (
 )
 
 // Rotary holds the rotary positions of Su et al., "RoFormer" (2021), with pairs
-// (j, j+dim/2) as Llama has them: position t turns pair j by t·θ^(−2j/dim).
+// (j, j+dim/2) as Llama has them: position t turns pair j by t times its frequency.
 type Rotary[T kernel.Float] struct {
 	dim      int
 	cos, sin []T // [positions, dim/2]
 }
 
-// NewRotary tabulates positions 0 to n−1 for vectors of dim elements, an even
-// number. Angles are float32, as in Hugging Face's models.
-func NewRotary[T kernel.Float](theta float64, n, dim int) *Rotary[T] {
-	r := &Rotary[T]{dim: dim}
+// NewRotary tabulates positions 0 to n−1 for the frequencies of the pairs of a vector, in
+// radians. Angles are float32, as in Hugging Face's models.
+func NewRotary[T kernel.Float](frequencies []float32, n int) *Rotary[T] {
+	r := &Rotary[T]{dim: 2 * len(frequencies)}
 	for t := range n {
-		for j := range dim / 2 {
-			sin, cos := math.Sincos(float64(float32(t) * float32(1/math.Pow(theta, float64(2*j)/float64(dim)))))
+		for _, f := range frequencies {
+			sin, cos := math.Sincos(float64(float32(t) * f))
 			r.cos, r.sin = append(r.cos, T(cos)), append(r.sin, T(sin))
 		}
 	}
