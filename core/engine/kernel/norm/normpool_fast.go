@@ -140,63 +140,52 @@ func runStrips[E float32 | uint16](t *poolStrip, pass int, x, y, dy []E, idx []i
 
 // run calls a kernel: of a strip of 8 columns, or of fewer.
 func (t *poolStrip) run(pass int, whole bool) {
+	kind := 2 * pass
+	if whole {
+		kind++
+	}
 	switch t.d {
 	case tensor.F16:
-		t.runF16(pass, whole)
+		kind += 6
 	case tensor.BF16:
-		t.runBF16(pass, whole)
-	default:
-		t.runF32(pass, whole)
+		kind += 12
 	}
-}
-
-func (t *poolStrip) runF32(pass int, whole bool) {
-	switch {
-	case pass == stripPool && whole:
-		vecStripPool(t)
-	case pass == stripPool:
+	switch kind {
+	case 0:
 		vecStripPoolPart(t)
-	case pass == stripSums && whole:
-		vecStripSums(t)
-	case pass == stripSums:
+	case 1:
+		vecStripPool(t)
+	case 2:
 		vecStripSumsPart(t)
-	case whole:
-		vecStripGrad(t)
-	default:
+	case 3:
+		vecStripSums(t)
+	case 4:
 		vecStripGradPart(t)
-	}
-}
-
-func (t *poolStrip) runF16(pass int, whole bool) {
-	switch {
-	case pass == stripPool && whole:
-		vecF16StripPool(t)
-	case pass == stripPool:
+	case 5:
+		vecStripGrad(t)
+	case 6:
 		vecF16StripPoolPart(t)
-	case pass == stripSums && whole:
-		vecF16StripSums(t)
-	case pass == stripSums:
+	case 7:
+		vecF16StripPool(t)
+	case 8:
 		vecF16StripSumsPart(t)
-	case whole:
-		vecF16StripGrad(t)
-	default:
+	case 9:
+		vecF16StripSums(t)
+	case 10:
 		vecF16StripGradPart(t)
-	}
-}
-
-func (t *poolStrip) runBF16(pass int, whole bool) {
-	switch {
-	case pass == stripPool && whole:
-		vecBF16StripPool(t)
-	case pass == stripPool:
+	case 11:
+		vecF16StripGrad(t)
+	case 12:
 		vecBF16StripPoolPart(t)
-	case pass == stripSums && whole:
-		vecBF16StripSums(t)
-	case pass == stripSums:
+	case 13:
+		vecBF16StripPool(t)
+	case 14:
 		vecBF16StripSumsPart(t)
-	case whole:
-		vecBF16StripGrad(t)
-	default:
+	case 15:
+		vecBF16StripSums(t)
+	case 16:
 		vecBF16StripGradPart(t)
+	case 17:
+		vecBF16StripGrad(t)
 	}
 }

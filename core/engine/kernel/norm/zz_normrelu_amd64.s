@@ -918,7 +918,6 @@ block:
 	DECQ         AX
 	JNZ          plane
 	VADDPS       Y3, Y2, Y2
-	VADDPS       Y5, Y4, Y4
 	VEXTRACTF128 $0x01, Y2, X0
 	VADDPS       X2, X0, X0
 	VPERMILPS    $0x4e, X0, X1
@@ -926,6 +925,7 @@ block:
 	VPERMILPS    $0xb1, X0, X1
 	VADDPS       X0, X1, X0
 	MOVSS        X0, diff+48(FP)
+	VADDPS       Y5, Y4, Y4
 	VEXTRACTF128 $0x01, Y4, X0
 	VADDPS       X4, X0, X0
 	VPERMILPS    $0x4e, X0, X1
@@ -1057,7 +1057,6 @@ loop:
 
 done:
 	VADDPS       Y2, Y1, Y1
-	VADDPS       Y4, Y3, Y3
 	VEXTRACTF128 $0x01, Y1, X0
 	VADDPS       X1, X0, X0
 	VPERMILPS    $0x4e, X0, X1
@@ -1065,6 +1064,7 @@ done:
 	VPERMILPS    $0xb1, X0, X1
 	VADDPS       X0, X1, X0
 	MOVSS        X0, total+32(FP)
+	VADDPS       Y4, Y3, Y3
 	VEXTRACTF128 $0x01, Y3, X0
 	VADDPS       X3, X0, X0
 	VPERMILPS    $0x4e, X0, X1
@@ -1116,7 +1116,6 @@ loop:
 
 done:
 	VADDPS       Y3, Y2, Y2
-	VADDPS       Y5, Y4, Y4
 	VEXTRACTF128 $0x01, Y2, X0
 	VADDPS       X2, X0, X0
 	VPERMILPS    $0x4e, X0, X1
@@ -1124,6 +1123,7 @@ done:
 	VPERMILPS    $0xb1, X0, X1
 	VADDPS       X0, X1, X0
 	MOVSS        X0, total+40(FP)
+	VADDPS       Y5, Y4, Y4
 	VEXTRACTF128 $0x01, Y4, X0
 	VADDPS       X4, X0, X0
 	VPERMILPS    $0x4e, X0, X1
@@ -1180,7 +1180,6 @@ loop:
 
 done:
 	VADDPS       Y3, Y2, Y2
-	VADDPS       Y5, Y4, Y4
 	VEXTRACTF128 $0x01, Y2, X0
 	VADDPS       X2, X0, X0
 	VPERMILPS    $0x4e, X0, X1
@@ -1188,6 +1187,7 @@ done:
 	VPERMILPS    $0xb1, X0, X1
 	VADDPS       X0, X1, X0
 	MOVSS        X0, total+48(FP)
+	VADDPS       Y5, Y4, Y4
 	VEXTRACTF128 $0x01, Y4, X0
 	VADDPS       X4, X0, X0
 	VPERMILPS    $0x4e, X0, X1
@@ -1201,9 +1201,6 @@ done:
 // func f16GradAVX2(x *uint16, dy *uint16, mean float32, meanDy float32, slope float32, scale float32, dx *uint16, n int)
 // Requires: AVX, AVX2, F16C, SSE
 TEXT ·f16GradAVX2(SB), NOSPLIT, $0-48
-	MOVQ         x+0(FP), AX
-	MOVQ         dy+8(FP), CX
-	MOVQ         dx+32(FP), DX
 	MOVSS        mean+16(FP), X0
 	VBROADCASTSS X0, Y0
 	MOVSS        meanDy+20(FP), X1
@@ -1212,6 +1209,9 @@ TEXT ·f16GradAVX2(SB), NOSPLIT, $0-48
 	VBROADCASTSS X2, Y2
 	MOVSS        scale+28(FP), X3
 	VBROADCASTSS X3, Y3
+	MOVQ         x+0(FP), AX
+	MOVQ         dy+8(FP), CX
+	MOVQ         dx+32(FP), DX
 	VXORPS       Y4, Y4, Y4
 	MOVQ         n+40(FP), BX
 	XORQ         SI, SI
@@ -1248,9 +1248,6 @@ done:
 // func f16ReLUGradAVX2(x *uint16, y *uint16, dy *uint16, mean float32, meanDy float32, slope float32, scale float32, dx *uint16, n int)
 // Requires: AVX, AVX2, F16C, SSE
 TEXT ·f16ReLUGradAVX2(SB), NOSPLIT, $0-56
-	MOVQ         x+0(FP), AX
-	MOVQ         dy+16(FP), CX
-	MOVQ         dx+40(FP), DX
 	MOVSS        mean+24(FP), X0
 	VBROADCASTSS X0, Y0
 	MOVSS        meanDy+28(FP), X1
@@ -1259,6 +1256,9 @@ TEXT ·f16ReLUGradAVX2(SB), NOSPLIT, $0-56
 	VBROADCASTSS X2, Y2
 	MOVSS        scale+36(FP), X3
 	VBROADCASTSS X3, Y3
+	MOVQ         x+0(FP), AX
+	MOVQ         dy+16(FP), CX
+	MOVQ         dx+40(FP), DX
 	MOVQ         y+8(FP), BX
 	VXORPS       Y4, Y4, Y4
 	MOVQ         n+48(FP), SI
@@ -1337,7 +1337,6 @@ block:
 	DECQ         AX
 	JNZ          plane
 	VADDPS       Y3, Y2, Y2
-	VADDPS       Y5, Y4, Y4
 	VEXTRACTF128 $0x01, Y2, X0
 	VADDPS       X2, X0, X0
 	VPERMILPS    $0x4e, X0, X1
@@ -1345,6 +1344,7 @@ block:
 	VPERMILPS    $0xb1, X0, X1
 	VADDPS       X0, X1, X0
 	MOVSS        X0, diff+48(FP)
+	VADDPS       Y5, Y4, Y4
 	VEXTRACTF128 $0x01, Y4, X0
 	VADDPS       X4, X0, X0
 	VPERMILPS    $0x4e, X0, X1
@@ -1574,7 +1574,6 @@ loop:
 
 done:
 	VADDPS       Y2, Y1, Y1
-	VADDPS       Y4, Y3, Y3
 	VEXTRACTF128 $0x01, Y1, X0
 	VADDPS       X1, X0, X0
 	VPERMILPS    $0x4e, X0, X1
@@ -1582,6 +1581,7 @@ done:
 	VPERMILPS    $0xb1, X0, X1
 	VADDPS       X0, X1, X0
 	MOVSS        X0, total+32(FP)
+	VADDPS       Y4, Y3, Y3
 	VEXTRACTF128 $0x01, Y3, X0
 	VADDPS       X3, X0, X0
 	VPERMILPS    $0x4e, X0, X1
@@ -1639,7 +1639,6 @@ loop:
 
 done:
 	VADDPS       Y3, Y2, Y2
-	VADDPS       Y5, Y4, Y4
 	VEXTRACTF128 $0x01, Y2, X0
 	VADDPS       X2, X0, X0
 	VPERMILPS    $0x4e, X0, X1
@@ -1647,6 +1646,7 @@ done:
 	VPERMILPS    $0xb1, X0, X1
 	VADDPS       X0, X1, X0
 	MOVSS        X0, total+40(FP)
+	VADDPS       Y5, Y4, Y4
 	VEXTRACTF128 $0x01, Y4, X0
 	VADDPS       X4, X0, X0
 	VPERMILPS    $0x4e, X0, X1
@@ -1733,7 +1733,6 @@ loop:
 
 done:
 	VADDPS       Y3, Y2, Y2
-	VADDPS       Y5, Y4, Y4
 	VEXTRACTF128 $0x01, Y2, X0
 	VADDPS       X2, X0, X0
 	VPERMILPS    $0x4e, X0, X1
@@ -1741,6 +1740,7 @@ done:
 	VPERMILPS    $0xb1, X0, X1
 	VADDPS       X0, X1, X0
 	MOVSS        X0, total+48(FP)
+	VADDPS       Y5, Y4, Y4
 	VEXTRACTF128 $0x01, Y4, X0
 	VADDPS       X4, X0, X0
 	VPERMILPS    $0x4e, X0, X1
@@ -1754,9 +1754,6 @@ done:
 // func bf16GradAVX2(x *uint16, dy *uint16, mean float32, meanDy float32, slope float32, scale float32, dx *uint16, n int)
 // Requires: AVX, AVX2, SSE
 TEXT ·bf16GradAVX2(SB), NOSPLIT, $0-48
-	MOVQ         x+0(FP), AX
-	MOVQ         dy+8(FP), CX
-	MOVQ         dx+32(FP), DX
 	MOVSS        mean+16(FP), X0
 	VBROADCASTSS X0, Y0
 	MOVSS        meanDy+20(FP), X1
@@ -1765,6 +1762,9 @@ TEXT ·bf16GradAVX2(SB), NOSPLIT, $0-48
 	VBROADCASTSS X2, Y2
 	MOVSS        scale+28(FP), X3
 	VBROADCASTSS X3, Y3
+	MOVQ         x+0(FP), AX
+	MOVQ         dy+8(FP), CX
+	MOVQ         dx+32(FP), DX
 	VXORPS       Y4, Y4, Y4
 	MOVL         $0x00000001, BX
 	VMOVD        BX, X4
@@ -1849,9 +1849,6 @@ done:
 // func bf16ReLUGradAVX2(x *uint16, y *uint16, dy *uint16, mean float32, meanDy float32, slope float32, scale float32, dx *uint16, n int)
 // Requires: AVX, AVX2, SSE
 TEXT ·bf16ReLUGradAVX2(SB), NOSPLIT, $0-56
-	MOVQ         x+0(FP), AX
-	MOVQ         dy+16(FP), CX
-	MOVQ         dx+40(FP), DX
 	MOVSS        mean+24(FP), X0
 	VBROADCASTSS X0, Y0
 	MOVSS        meanDy+28(FP), X1
@@ -1860,6 +1857,9 @@ TEXT ·bf16ReLUGradAVX2(SB), NOSPLIT, $0-56
 	VBROADCASTSS X2, Y2
 	MOVSS        scale+36(FP), X3
 	VBROADCASTSS X3, Y3
+	MOVQ         x+0(FP), AX
+	MOVQ         dy+16(FP), CX
+	MOVQ         dx+40(FP), DX
 	MOVQ         y+8(FP), BX
 	VXORPS       Y4, Y4, Y4
 	MOVL         $0x00000001, SI
@@ -3098,9 +3098,6 @@ done:
 // func f16GradAVX512(x *uint16, dy *uint16, mean float32, meanDy float32, slope float32, scale float32, dx *uint16, n int)
 // Requires: AVX, AVX512F, SSE
 TEXT ·f16GradAVX512(SB), NOSPLIT, $0-48
-	MOVQ         x+0(FP), AX
-	MOVQ         dy+8(FP), CX
-	MOVQ         dx+32(FP), DX
 	MOVSS        mean+16(FP), X0
 	VBROADCASTSS X0, Z0
 	MOVSS        meanDy+20(FP), X2
@@ -3109,6 +3106,9 @@ TEXT ·f16GradAVX512(SB), NOSPLIT, $0-48
 	VBROADCASTSS X3, Z3
 	MOVSS        scale+28(FP), X4
 	VBROADCASTSS X4, Z4
+	MOVQ         x+0(FP), AX
+	MOVQ         dy+8(FP), CX
+	MOVQ         dx+32(FP), DX
 	VPXORD       Z1, Z1, Z1
 	MOVQ         n+40(FP), BX
 	XORQ         SI, SI
@@ -3136,9 +3136,6 @@ done:
 // func f16ReLUGradAVX512(x *uint16, y *uint16, dy *uint16, mean float32, meanDy float32, slope float32, scale float32, dx *uint16, n int)
 // Requires: AVX, AVX512F, SSE
 TEXT ·f16ReLUGradAVX512(SB), NOSPLIT, $0-56
-	MOVQ         x+0(FP), AX
-	MOVQ         dy+16(FP), CX
-	MOVQ         dx+40(FP), DX
 	MOVSS        mean+24(FP), X0
 	VBROADCASTSS X0, Z0
 	MOVSS        meanDy+28(FP), X2
@@ -3147,6 +3144,9 @@ TEXT ·f16ReLUGradAVX512(SB), NOSPLIT, $0-56
 	VBROADCASTSS X3, Z3
 	MOVSS        scale+36(FP), X4
 	VBROADCASTSS X4, Z4
+	MOVQ         x+0(FP), AX
+	MOVQ         dy+16(FP), CX
+	MOVQ         dx+40(FP), DX
 	MOVQ         y+8(FP), BX
 	VPXORD       Z1, Z1, Z1
 	MOVQ         n+48(FP), SI
@@ -3502,9 +3502,6 @@ done:
 // func bf16GradAVX512(x *uint16, dy *uint16, mean float32, meanDy float32, slope float32, scale float32, dx *uint16, n int)
 // Requires: AVX, AVX512F, SSE
 TEXT ·bf16GradAVX512(SB), NOSPLIT, $0-48
-	MOVQ         x+0(FP), AX
-	MOVQ         dy+8(FP), CX
-	MOVQ         dx+32(FP), DX
 	MOVSS        mean+16(FP), X0
 	VBROADCASTSS X0, Z0
 	MOVSS        meanDy+20(FP), X2
@@ -3513,6 +3510,9 @@ TEXT ·bf16GradAVX512(SB), NOSPLIT, $0-48
 	VBROADCASTSS X3, Z3
 	MOVSS        scale+28(FP), X4
 	VBROADCASTSS X4, Z4
+	MOVQ         x+0(FP), AX
+	MOVQ         dy+8(FP), CX
+	MOVQ         dx+32(FP), DX
 	VPXORD       Z1, Z1, Z1
 	MOVL         $0x00000001, BX
 	VMOVD        BX, X1
@@ -3555,9 +3555,6 @@ done:
 // func bf16ReLUGradAVX512(x *uint16, y *uint16, dy *uint16, mean float32, meanDy float32, slope float32, scale float32, dx *uint16, n int)
 // Requires: AVX, AVX512F, SSE
 TEXT ·bf16ReLUGradAVX512(SB), NOSPLIT, $0-56
-	MOVQ         x+0(FP), AX
-	MOVQ         dy+16(FP), CX
-	MOVQ         dx+40(FP), DX
 	MOVSS        mean+24(FP), X0
 	VBROADCASTSS X0, Z0
 	MOVSS        meanDy+28(FP), X2
@@ -3566,6 +3563,9 @@ TEXT ·bf16ReLUGradAVX512(SB), NOSPLIT, $0-56
 	VBROADCASTSS X3, Z3
 	MOVSS        scale+36(FP), X4
 	VBROADCASTSS X4, Z4
+	MOVQ         x+0(FP), AX
+	MOVQ         dy+16(FP), CX
+	MOVQ         dx+40(FP), DX
 	MOVQ         y+8(FP), BX
 	VPXORD       Z1, Z1, Z1
 	MOVL         $0x00000001, SI

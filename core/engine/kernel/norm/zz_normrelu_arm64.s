@@ -1690,14 +1690,14 @@ block:
 	BNE	plane
 	WORD	$0x4e27d529 // fadd v9.4s, v9.4s, v7.4s
 	WORD	$0x4e26d508 // fadd v8.4s, v8.4s, v6.4s
-	WORD	$0x4e23d4a5 // fadd v5.4s, v5.4s, v3.4s
-	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
 	WORD	$0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
 	VEXT	$8, V8.B16, V8.B16, V0.B16
 	WORD	$0x4e28d408 // fadd v8.4s, v0.4s, v8.4s
 	VREV64	V8.S4, V0.S4
 	WORD	$0x4e28d408 // fadd v8.4s, v0.4s, v8.4s
 	FMOVS	F8, diff+48(FP)
+	WORD	$0x4e23d4a5 // fadd v5.4s, v5.4s, v3.4s
+	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
 	WORD	$0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
 	VEXT	$8, V4.B16, V4.B16, V0.B16
 	WORD	$0x4e24d404 // fadd v4.4s, v0.4s, v4.4s
@@ -1891,14 +1891,14 @@ loop:
 done:
 	WORD	$0x4e29d56b // fadd v11.4s, v11.4s, v9.4s
 	WORD	$0x4e28d54a // fadd v10.4s, v10.4s, v8.4s
-	WORD	$0x4e25d4e7 // fadd v7.4s, v7.4s, v5.4s
-	WORD	$0x4e24d4c6 // fadd v6.4s, v6.4s, v4.4s
 	WORD	$0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
 	VEXT	$8, V10.B16, V10.B16, V0.B16
 	WORD	$0x4e2ad40a // fadd v10.4s, v0.4s, v10.4s
 	VREV64	V10.S4, V0.S4
 	WORD	$0x4e2ad40a // fadd v10.4s, v0.4s, v10.4s
 	FMOVS	F10, total+32(FP)
+	WORD	$0x4e25d4e7 // fadd v7.4s, v7.4s, v5.4s
+	WORD	$0x4e24d4c6 // fadd v6.4s, v6.4s, v4.4s
 	WORD	$0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
 	VEXT	$8, V6.B16, V6.B16, V0.B16
 	WORD	$0x4e26d406 // fadd v6.4s, v0.4s, v6.4s
@@ -1979,14 +1979,14 @@ loop:
 done:
 	WORD	$0x4e29d56b // fadd v11.4s, v11.4s, v9.4s
 	WORD	$0x4e28d54a // fadd v10.4s, v10.4s, v8.4s
-	WORD	$0x4e25d4e7 // fadd v7.4s, v7.4s, v5.4s
-	WORD	$0x4e24d4c6 // fadd v6.4s, v6.4s, v4.4s
 	WORD	$0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
 	VEXT	$8, V10.B16, V10.B16, V0.B16
 	WORD	$0x4e2ad40a // fadd v10.4s, v0.4s, v10.4s
 	VREV64	V10.S4, V0.S4
 	WORD	$0x4e2ad40a // fadd v10.4s, v0.4s, v10.4s
 	FMOVS	F10, total+40(FP)
+	WORD	$0x4e25d4e7 // fadd v7.4s, v7.4s, v5.4s
+	WORD	$0x4e24d4c6 // fadd v6.4s, v6.4s, v4.4s
 	WORD	$0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
 	VEXT	$8, V6.B16, V6.B16, V0.B16
 	WORD	$0x4e26d406 // fadd v6.4s, v0.4s, v6.4s
@@ -2075,14 +2075,14 @@ loop:
 done:
 	WORD	$0x4e29d56b // fadd v11.4s, v11.4s, v9.4s
 	WORD	$0x4e28d54a // fadd v10.4s, v10.4s, v8.4s
-	WORD	$0x4e25d4e7 // fadd v7.4s, v7.4s, v5.4s
-	WORD	$0x4e24d4c6 // fadd v6.4s, v6.4s, v4.4s
 	WORD	$0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
 	VEXT	$8, V10.B16, V10.B16, V0.B16
 	WORD	$0x4e2ad40a // fadd v10.4s, v0.4s, v10.4s
 	VREV64	V10.S4, V0.S4
 	WORD	$0x4e2ad40a // fadd v10.4s, v0.4s, v10.4s
 	FMOVS	F10, total+48(FP)
+	WORD	$0x4e25d4e7 // fadd v7.4s, v7.4s, v5.4s
+	WORD	$0x4e24d4c6 // fadd v6.4s, v6.4s, v4.4s
 	WORD	$0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
 	VEXT	$8, V6.B16, V6.B16, V0.B16
 	WORD	$0x4e26d406 // fadd v6.4s, v0.4s, v6.4s
@@ -2093,9 +2093,6 @@ done:
 
 // func f16GradNEON(x *uint16, dy *uint16, mean float32, meanDy float32, slope float32, scale float32, dx *uint16, n int)
 TEXT ·f16GradNEON(SB), NOSPLIT, $0-48
-	MOVD	x+0(FP), R7
-	MOVD	dy+8(FP), R6
-	MOVD	dx+32(FP), R5
 	FMOVS	mean+16(FP), F0
 	VDUP	V0.S[0], V7.S4
 	FMOVS	meanDy+20(FP), F0
@@ -2104,6 +2101,9 @@ TEXT ·f16GradNEON(SB), NOSPLIT, $0-48
 	VDUP	V0.S[0], V5.S4
 	FMOVS	scale+28(FP), F0
 	VDUP	V0.S[0], V4.S4
+	MOVD	x+0(FP), R7
+	MOVD	dy+8(FP), R6
+	MOVD	dx+32(FP), R5
 	MOVD	n+40(FP), R4
 	MOVD	ZR, R3
 	LSL	$1, R4, R4
@@ -2158,9 +2158,6 @@ done:
 
 // func f16ReLUGradNEON(x *uint16, y *uint16, dy *uint16, mean float32, meanDy float32, slope float32, scale float32, dx *uint16, n int)
 TEXT ·f16ReLUGradNEON(SB), NOSPLIT, $0-56
-	MOVD	x+0(FP), R9
-	MOVD	dy+16(FP), R8
-	MOVD	dx+40(FP), R7
 	FMOVS	mean+24(FP), F0
 	VDUP	V0.S[0], V8.S4
 	FMOVS	meanDy+28(FP), F0
@@ -2169,6 +2166,9 @@ TEXT ·f16ReLUGradNEON(SB), NOSPLIT, $0-56
 	VDUP	V0.S[0], V6.S4
 	FMOVS	scale+36(FP), F0
 	VDUP	V0.S[0], V5.S4
+	MOVD	x+0(FP), R9
+	MOVD	dy+16(FP), R8
+	MOVD	dx+40(FP), R7
 	MOVD	y+8(FP), R6
 	VMOVI	$0, V4.B16
 	MOVD	n+48(FP), R5
@@ -2295,14 +2295,14 @@ block:
 	BNE	plane
 	WORD	$0x4e27d529 // fadd v9.4s, v9.4s, v7.4s
 	WORD	$0x4e26d508 // fadd v8.4s, v8.4s, v6.4s
-	WORD	$0x4e23d4a5 // fadd v5.4s, v5.4s, v3.4s
-	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
 	WORD	$0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
 	VEXT	$8, V8.B16, V8.B16, V0.B16
 	WORD	$0x4e28d408 // fadd v8.4s, v0.4s, v8.4s
 	VREV64	V8.S4, V0.S4
 	WORD	$0x4e28d408 // fadd v8.4s, v0.4s, v8.4s
 	FMOVS	F8, diff+48(FP)
+	WORD	$0x4e23d4a5 // fadd v5.4s, v5.4s, v3.4s
+	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
 	WORD	$0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
 	VEXT	$8, V4.B16, V4.B16, V0.B16
 	WORD	$0x4e24d404 // fadd v4.4s, v0.4s, v4.4s
@@ -2724,14 +2724,14 @@ loop:
 done:
 	WORD	$0x4e29d56b // fadd v11.4s, v11.4s, v9.4s
 	WORD	$0x4e28d54a // fadd v10.4s, v10.4s, v8.4s
-	WORD	$0x4e25d4e7 // fadd v7.4s, v7.4s, v5.4s
-	WORD	$0x4e24d4c6 // fadd v6.4s, v6.4s, v4.4s
 	WORD	$0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
 	VEXT	$8, V10.B16, V10.B16, V0.B16
 	WORD	$0x4e2ad40a // fadd v10.4s, v0.4s, v10.4s
 	VREV64	V10.S4, V0.S4
 	WORD	$0x4e2ad40a // fadd v10.4s, v0.4s, v10.4s
 	FMOVS	F10, total+32(FP)
+	WORD	$0x4e25d4e7 // fadd v7.4s, v7.4s, v5.4s
+	WORD	$0x4e24d4c6 // fadd v6.4s, v6.4s, v4.4s
 	WORD	$0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
 	VEXT	$8, V6.B16, V6.B16, V0.B16
 	WORD	$0x4e26d406 // fadd v6.4s, v0.4s, v6.4s
@@ -2824,14 +2824,14 @@ loop:
 done:
 	WORD	$0x4e29d56b // fadd v11.4s, v11.4s, v9.4s
 	WORD	$0x4e28d54a // fadd v10.4s, v10.4s, v8.4s
-	WORD	$0x4e25d4e7 // fadd v7.4s, v7.4s, v5.4s
-	WORD	$0x4e24d4c6 // fadd v6.4s, v6.4s, v4.4s
 	WORD	$0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
 	VEXT	$8, V10.B16, V10.B16, V0.B16
 	WORD	$0x4e2ad40a // fadd v10.4s, v0.4s, v10.4s
 	VREV64	V10.S4, V0.S4
 	WORD	$0x4e2ad40a // fadd v10.4s, v0.4s, v10.4s
 	FMOVS	F10, total+40(FP)
+	WORD	$0x4e25d4e7 // fadd v7.4s, v7.4s, v5.4s
+	WORD	$0x4e24d4c6 // fadd v6.4s, v6.4s, v4.4s
 	WORD	$0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
 	VEXT	$8, V6.B16, V6.B16, V0.B16
 	WORD	$0x4e26d406 // fadd v6.4s, v0.4s, v6.4s
@@ -2991,14 +2991,14 @@ loop:
 done:
 	WORD	$0x4e32d694 // fadd v20.4s, v20.4s, v18.4s
 	WORD	$0x4e31d673 // fadd v19.4s, v19.4s, v17.4s
-	WORD	$0x4e2ed610 // fadd v16.4s, v16.4s, v14.4s
-	WORD	$0x4e2dd5ef // fadd v15.4s, v15.4s, v13.4s
 	WORD	$0x4e34d673 // fadd v19.4s, v19.4s, v20.4s
 	VEXT	$8, V19.B16, V19.B16, V0.B16
 	WORD	$0x4e33d413 // fadd v19.4s, v0.4s, v19.4s
 	VREV64	V19.S4, V0.S4
 	WORD	$0x4e33d413 // fadd v19.4s, v0.4s, v19.4s
 	FMOVS	F19, total+48(FP)
+	WORD	$0x4e2ed610 // fadd v16.4s, v16.4s, v14.4s
+	WORD	$0x4e2dd5ef // fadd v15.4s, v15.4s, v13.4s
 	WORD	$0x4e30d5ef // fadd v15.4s, v15.4s, v16.4s
 	VEXT	$8, V15.B16, V15.B16, V0.B16
 	WORD	$0x4e2fd40f // fadd v15.4s, v0.4s, v15.4s
@@ -3009,9 +3009,6 @@ done:
 
 // func bf16GradNEON(x *uint16, dy *uint16, mean float32, meanDy float32, slope float32, scale float32, dx *uint16, n int)
 TEXT ·bf16GradNEON(SB), NOSPLIT, $0-48
-	MOVD	x+0(FP), R6
-	MOVD	dy+8(FP), R5
-	MOVD	dx+32(FP), R4
 	FMOVS	mean+16(FP), F0
 	VDUP	V0.S[0], V18.S4
 	FMOVS	meanDy+20(FP), F0
@@ -3020,6 +3017,9 @@ TEXT ·bf16GradNEON(SB), NOSPLIT, $0-48
 	VDUP	V0.S[0], V16.S4
 	FMOVS	scale+28(FP), F0
 	VDUP	V0.S[0], V15.S4
+	MOVD	x+0(FP), R6
+	MOVD	dy+8(FP), R5
+	MOVD	dx+32(FP), R4
 	MOVD	$1, R0
 	FMOVS	R0, F0
 	VDUP	V0.S[0], V12.S4
@@ -3186,9 +3186,6 @@ done:
 
 // func bf16ReLUGradNEON(x *uint16, y *uint16, dy *uint16, mean float32, meanDy float32, slope float32, scale float32, dx *uint16, n int)
 TEXT ·bf16ReLUGradNEON(SB), NOSPLIT, $0-56
-	MOVD	x+0(FP), R8
-	MOVD	dy+16(FP), R7
-	MOVD	dx+40(FP), R6
 	FMOVS	mean+24(FP), F0
 	VDUP	V0.S[0], V19.S4
 	FMOVS	meanDy+28(FP), F0
@@ -3197,6 +3194,9 @@ TEXT ·bf16ReLUGradNEON(SB), NOSPLIT, $0-56
 	VDUP	V0.S[0], V17.S4
 	FMOVS	scale+36(FP), F0
 	VDUP	V0.S[0], V16.S4
+	MOVD	x+0(FP), R8
+	MOVD	dy+16(FP), R7
+	MOVD	dx+40(FP), R6
 	MOVD	y+8(FP), R5
 	VMOVI	$0, V15.B16
 	MOVD	$1, R0

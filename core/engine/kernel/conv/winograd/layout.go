@@ -156,11 +156,7 @@ func gatherPlanes[T pixel](rows int, src *T, plane, width int, n kernel.Mask, ds
 	case *float32:
 		vecPlanesToLanes(rows, src, plane, width, n, dst, stride, ahead)
 	case *uint16:
-		if kernel.HasBF16() {
-			vecHalfPlanesToLanes(rows, src, plane, width, n, dst, stride, ahead)
-		} else {
-			vecBF16PlanesToLanes(rows, src, plane, width, n, dst, stride, ahead)
-		}
+		vecBF16PlanesToLanes(rows, src, plane, width, n, dst, stride, ahead)
 	case *F16:
 		vecF16PlanesToLanes(rows, (*uint16)(src), plane, width, n, dst, stride, ahead)
 	}
@@ -169,16 +165,12 @@ func gatherPlanes[T pixel](rows int, src *T, plane, width int, n kernel.Mask, ds
 // scatterPlanes is the way back, with an addend per channel.
 func scatterPlanes[T pixel](rows int, src *float32, stride int, bias *float32, dst *T, plane, width int, n kernel.Mask) {
 	switch dst := any(dst).(type) {
+	case *F16:
+		vecLanesToF16Planes(rows, src, stride, bias, (*uint16)(dst), plane, width, n)
 	case *float32:
 		vecLanesToPlanes(rows, src, stride, bias, dst, plane, width, n)
 	case *uint16:
-		if kernel.HasBF16() {
-			vecLanesToHalfPlanes(rows, src, stride, bias, dst, plane, width, n)
-		} else {
-			vecLanesToBF16Planes(rows, src, stride, bias, dst, plane, width, n)
-		}
-	case *F16:
-		vecLanesToF16Planes(rows, src, stride, bias, (*uint16)(dst), plane, width, n)
+		vecLanesToBF16Planes(rows, src, stride, bias, dst, plane, width, n)
 	}
 }
 

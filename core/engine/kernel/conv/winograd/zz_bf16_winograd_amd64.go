@@ -52,12 +52,12 @@ func filter7To11PointsBF16(transform *transform)
 //go:noescape
 func points11To7BF16(transform *transform)
 
-// halfPlanesToLanesBF16 gathers 16 planes into vectors of 16 channels, and prefetches what lies ahead. plane, width, stride and ahead are bytes.
+// bf16PlanesToLanesBF16 gathers 16 planes into vectors of 16 channels, and prefetches what lies ahead. plane, width, stride and ahead are bytes.
 //
 //go:noescape
-func halfPlanesToLanesBF16(rows int, src *uint16, plane int, width int, mask uintptr, dst *float32, stride int, ahead int)
+func bf16PlanesToLanesBF16(rows int, src *uint16, plane int, width int, mask uintptr, dst *float32, stride int, ahead int)
 
-// lanesToHalfPlanesBF16 scatters vectors of 16 channels, plus bias, over 16 planes. stride, plane and width are bytes.
+// lanesToBF16PlanesBF16 scatters vectors of 16 channels, plus bias, over 16 planes. stride, plane and width are bytes.
 //
 //go:noescape
-func lanesToHalfPlanesBF16(rows int, src *float32, stride int, bias *float32, dst *uint16, plane int, width int, mask uintptr)
+func lanesToBF16PlanesBF16(rows int, src *float32, stride int, bias *float32, dst *uint16, plane int, width int, mask uintptr)

@@ -1816,9 +1816,9 @@ along:
 	VZEROUPPER
 	RET
 
-// func halfPlanesToLanesBF16(rows int, src *uint16, plane int, width int, mask uintptr, dst *float32, stride int, ahead int)
+// func bf16PlanesToLanesBF16(rows int, src *uint16, plane int, width int, mask uintptr, dst *float32, stride int, ahead int)
 // Requires: AVX, AVX512F, MMX+
-TEXT ·halfPlanesToLanesBF16(SB), NOSPLIT, $0-64
+TEXT ·bf16PlanesToLanesBF16(SB), NOSPLIT, $0-64
 	MOVQ  rows+0(FP), AX
 	MOVQ  src+8(FP), CX
 	MOVQ  plane+16(FP), DX
@@ -1982,9 +1982,9 @@ row:
 	VZEROUPPER
 	RET
 
-// func lanesToHalfPlanesBF16(rows int, src *float32, stride int, bias *float32, dst *uint16, plane int, width int, mask uintptr)
+// func lanesToBF16PlanesBF16(rows int, src *float32, stride int, bias *float32, dst *uint16, plane int, width int, mask uintptr)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VL, MMX+
-TEXT ·lanesToHalfPlanesBF16(SB), NOSPLIT, $0-64
+TEXT ·lanesToBF16PlanesBF16(SB), NOSPLIT, $0-64
 	MOVQ    bias+24(FP), AX
 	VMOVUPS (AX), Z0
 	MOVQ    rows+0(FP), AX

@@ -261,12 +261,20 @@ func vecLanesToF16Planes(rows int, src *float32, stride int, bias *float32, dst 
 
 // vecBF16PlanesToLanes gathers 16 planes into vectors of 16 channels, and prefetches what lies ahead. plane, width, stride and ahead are bytes.
 func vecBF16PlanesToLanes(rows int, src *uint16, plane int, width int, mask kernel.Mask, dst *float32, stride int, ahead int) {
-	bf16PlanesToLanesAVX2(rows, src, plane, width, uintptr(mask), dst, stride, ahead)
+	if kernel.Wide() {
+		bf16PlanesToLanesBF16(rows, src, plane, width, uintptr(mask), dst, stride, ahead)
+	} else {
+		bf16PlanesToLanesAVX2(rows, src, plane, width, uintptr(mask), dst, stride, ahead)
+	}
 }
 
 // vecLanesToBF16Planes scatters vectors of 16 channels, plus bias, over 16 planes. stride, plane and width are bytes.
 func vecLanesToBF16Planes(rows int, src *float32, stride int, bias *float32, dst *uint16, plane int, width int, mask kernel.Mask) {
-	lanesToBF16PlanesAVX2(rows, src, stride, bias, dst, plane, width, uintptr(mask))
+	if kernel.Wide() {
+		lanesToBF16PlanesBF16(rows, src, stride, bias, dst, plane, width, uintptr(mask))
+	} else {
+		lanesToBF16PlanesAVX2(rows, src, stride, bias, dst, plane, width, uintptr(mask))
+	}
 }
 
 // vecDataTo10Points transforms tiles of 10×10 pixels to as many points.
@@ -317,14 +325,4 @@ func vecFilter7To11Points(transform *transform) {
 // vecPoints11To7 transforms 11×11 points to tiles of 7×7.
 func vecPoints11To7(transform *transform) {
 	points11To7BF16(transform)
-}
-
-// vecHalfPlanesToLanes gathers 16 planes into vectors of 16 channels, and prefetches what lies ahead. plane, width, stride and ahead are bytes.
-func vecHalfPlanesToLanes(rows int, src *uint16, plane int, width int, mask kernel.Mask, dst *float32, stride int, ahead int) {
-	halfPlanesToLanesBF16(rows, src, plane, width, uintptr(mask), dst, stride, ahead)
-}
-
-// vecLanesToHalfPlanes scatters vectors of 16 channels, plus bias, over 16 planes. stride, plane and width are bytes.
-func vecLanesToHalfPlanes(rows int, src *float32, stride int, bias *float32, dst *uint16, plane int, width int, mask kernel.Mask) {
-	lanesToHalfPlanesBF16(rows, src, stride, bias, dst, plane, width, uintptr(mask))
 }

@@ -238,13 +238,3 @@ func vecFilter7To11Points(transform *transform) {
 func vecPoints11To7(transform *transform) {
 	kernel.NoVectors()
 }
-
-// vecHalfPlanesToLanes gathers 16 planes into vectors of 16 channels, and prefetches what lies ahead. plane, width, stride and ahead are bytes.
-func vecHalfPlanesToLanes(rows int, src *uint16, plane int, width int, mask kernel.Mask, dst *float32, stride int, ahead int) {
-	kernel.NoVectors()
-}
-
-// vecLanesToHalfPlanes scatters vectors of 16 channels, plus bias, over 16 planes. stride, plane and width are bytes.
-func vecLanesToHalfPlanes(rows int, src *float32, stride int, bias *float32, dst *uint16, plane int, width int, mask kernel.Mask) {
-	kernel.NoVectors()
-}

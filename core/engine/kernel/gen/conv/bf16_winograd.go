@@ -190,7 +190,7 @@ func largeTransform(a *isa.Asm, name, doc string, to, from int, apply lineMap) {
 
 // halfPlanesToLanes is planesToLanes from bfloat16.
 func halfPlanesToLanes(a *isa.Asm) {
-	a.Kernel("halfPlanesToLanes", "func(rows int, src *uint16, plane, width int, mask uintptr, dst *float32, stride, ahead int)",
+	a.Kernel("bf16PlanesToLanes", "func(rows int, src *uint16, plane, width int, mask uintptr, dst *float32, stride, ahead int)",
 		"gathers 16 planes into vectors of 16 channels, and prefetches what lies ahead. plane, width, stride and ahead are bytes.")
 	fromPlanes(a, func(p operand.Mem, k reg.Register, v reg.VecVirtual) {
 		a.VPMOVZXWD_Z(p, k, v)
@@ -200,7 +200,7 @@ func halfPlanesToLanes(a *isa.Asm) {
 
 // lanesToHalfPlanes is lanesToPlanes to bfloat16.
 func lanesToHalfPlanes(a *isa.Asm) {
-	a.Kernel("lanesToHalfPlanes", "func(rows int, src *float32, stride int, bias *float32, dst *uint16, plane, width int, mask uintptr)",
+	a.Kernel("lanesToBF16Planes", "func(rows int, src *float32, stride int, bias *float32, dst *uint16, plane, width int, mask uintptr)",
 		"scatters vectors of 16 channels, plus bias, over 16 planes. stride, plane and width are bytes.")
 	bias := a.Vec()
 	a.Move(operand.Mem{Base: a.Gp("bias")}, bias)

@@ -62,13 +62,17 @@ func (h halfType) momentsAround() {
 	h.JG(operand.LabelRef("block"))
 	h.ADDQ(bytes, x)
 	h.CountDown(planes, "plane")
-	for i := 1; i < parts; i++ {
-		h.Add(diff[i], diff[0], diff[0])
-		h.Add(square[i], square[0], square[0])
-	}
-	h.Store(h.Total(diff[0]).AsX(), h.Return("diff"))
-	h.Store(h.Total(square[0]).AsX(), h.Return("square"))
+	h.returnTotal(diff, "diff")
+	h.returnTotal(square, "square")
 	h.Ret()
+}
+
+// returnTotal adds up what one or two vectors hold.
+func (h halfType) returnTotal(v []reg.VecVirtual, result string) {
+	for _, part := range v[1:] {
+		h.Add(part, v[0], v[0])
+	}
+	h.Store(h.Total(v[0]).AsX(), h.Return(result))
 }
 
 // apply relies on Max giving its first operand here when either is NaN.
@@ -99,10 +103,9 @@ func (h halfType) apply(residual bool) {
 // sums are of dy as it is, of what passes the ReLU, or of that while it is stored.
 func (h halfType) sums(relu, store bool) {
 	name, params, doc := "Sums", "dy, x *uint16", "Σdy and Σdy·(x−mean)"
-	switch {
-	case store:
+	if store {
 		name, params, doc = "ReLUSumsTo", "y, dy, x, d *uint16", "Σd and Σd·(x−mean), where d is dy where y > 0, and stores d"
-	case relu:
+	} else if relu {
 		name, params, doc = "ReLUSums", "y, dy, x *uint16", "Σd and Σd·(x−mean), where d is dy where y > 0"
 	}
 	h.Kernel(h.format.Name+name, "func("+params+", mean float32, n int) (total, dot float32)", "is "+doc+". n is a multiple of 16.")
@@ -136,12 +139,8 @@ func (h halfType) sums(relu, store bool) {
 			pointwise.StoreHalf(h.Asm, g, isa.Offset(to, off, d))
 		}
 	})
-	for i := 1; i < parts; i++ {
-		h.Add(sums[i], sums[0], sums[0])
-		h.Add(dots[i], dots[0], dots[0])
-	}
-	h.Store(h.Total(sums[0]).AsX(), h.Return("total"))
-	h.Store(h.Total(dots[0]).AsX(), h.Return("dot"))
+	h.returnTotal(sums, "total")
+	h.returnTotal(dots, "dot")
 	h.Ret()
 }
 
@@ -153,8 +152,8 @@ func (h halfType) grad(relu bool) {
 	}
 	h.Kernel(h.format.Name+name, "func("+params+", mean, meanDy, slope, scale float32, dx *uint16, n int)",
 		"computes dx = "+doc+", rounded once. n is a multiple of 16.")
-	x, dy, dx := h.Gp("x"), h.Gp("dy"), h.Gp("dx")
 	f := newNormGradient(h.Asm)
+	x, dy, dx := h.Gp("x"), h.Gp("dy"), h.Gp("dx")
 	zero, v, g := h.Vec(), h.Vec(), h.Vec()
 	var y reg.GPVirtual
 	if relu {
