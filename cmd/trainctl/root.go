@@ -14,6 +14,7 @@ import (
 	"github.com/trainctl/trainctl/cmd/trainctl/internal/cli"
 	"github.com/trainctl/trainctl/cmd/trainctl/internal/inference"
 	"github.com/trainctl/trainctl/cmd/trainctl/internal/plugins"
+	"github.com/trainctl/trainctl/cmd/trainctl/internal/submit"
 )
 
 // stdio holds the three streams of a command.
@@ -64,7 +65,7 @@ model, data, batch, communication. Flags and --set override single keys.`,
 	})
 	root.AddCommand(
 		runCommand(p), workerCommand(p), planCommand(p), evalCommand(p), inference.Generate(p), inference.Predict(p), configCommand(p), dataCommand(p),
-		ckpt.Command(), plugins.Command(p), bench.Command(p), doctorCommand(p), envCommand(), logsCommand(), secretCommand(), versionCommand(),
+		ckpt.Command(), plugins.Command(p), bench.Command(p), submit.Command(p), doctorCommand(p), envCommand(), logsCommand(), secretCommand(), versionCommand(),
 	)
 	return root
 }

@@ -48,6 +48,9 @@ func openEvents(lc fx.Lifecycle, o Options, w rank.World, cfg *config.Config, m 
 			return nil, dir, err
 		}
 	}
+	if w.Rank != 0 && w.LocalRank == 0 && !o.EvalOnly && cfg.Metrics.Prometheus != "" {
+		serveReadiness(bus, cfg.Metrics.Prometheus)
+	}
 	if o.external != nil {
 		o.external.watch(bus, dir.RunDir)
 	}
@@ -68,6 +71,14 @@ func openEvents(lc fx.Lifecycle, o Options, w rank.World, cfg *config.Config, m 
 func leads(w rank.World) bool {
 	_, joins := os.LookupEnv(rank.EnvJoins)
 	return w.Rank == 0 && !joins
+}
+
+// serveReadiness lets a node without rank 0 answer whether it trains, too. Where it shares
+// its network with rank 0 the address is taken, and rank 0 answers.
+func serveReadiness(bus *event.Bus, addr string) {
+	if s, err := event.NewPrometheus(addr); err == nil {
+		bus.Add(s)
+	}
 }
 
 // ofRank leaves out events that rank 0 reports for all.

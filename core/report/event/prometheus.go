@@ -22,6 +22,7 @@ type Prometheus struct {
 	done   chan error
 
 	mu              sync.Mutex
+	trains          bool // this rank has begun to train
 	run             RunStarted
 	step            StepDone
 	eval            EvalDone
@@ -43,6 +44,7 @@ func NewPrometheus(addr string) (*Prometheus, error) {
 	p := &Prometheus{addr: l.Addr().String(), done: make(chan error, 1), step: StepDone{Accuracy: -1}, eval: EvalDone{Accuracy: -1}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /metrics", p.serve)
+	mux.HandleFunc("GET /ready", p.ready)
 	p.server = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second}
 	go func() { p.done <- p.server.Serve(l) }()
 	return p, nil
@@ -58,6 +60,8 @@ func (p *Prometheus) Emit(r Record) {
 	switch e := r.Event.(type) {
 	case *RunStarted:
 		p.run = *e
+	case *PhaseChanged:
+		p.trains = p.trains || e.Phase == "train"
 	case *StepDone:
 		if r.Rank > 0 {
 			return
@@ -99,6 +103,17 @@ func (p *Prometheus) Close() error {
 func (p *Prometheus) serve(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 	_, _ = w.Write(p.text()) // the scraper may have disconnected
+}
+
+// ready answers 200 once the rank trains, else 503.
+func (p *Prometheus) ready(w http.ResponseWriter, _ *http.Request) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.trains {
+		http.Error(w, "the ranks do not train yet", http.StatusServiceUnavailable)
+		return
+	}
+	_, _ = w.Write([]byte("training\n"))
 }
 
 func (p *Prometheus) text() []byte {

@@ -1,0 +1,187 @@
+package submit
+
+import (
+	"embed"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/template"
+	"time"
+
+	"github.com/trainctl/trainctl/core/base/usererr"
+)
+
+// Job is what is submitted.
+type Job struct {
+	Name     string   // of the run
+	Program  string   // path of trainctl, where the job runs
+	Config   string   // path of the configuration, where the job runs; in Kubernetes its text is mounted there
+	Args     []string // more arguments of trainctl
+	MinNodes int
+	MaxNodes int // more than MinNodes: elastic
+	Nproc    int // ranks on a node; 0: as the configuration says
+
+	CPUs, GPUs int           // of a node; 0: the site's default
+	Grace      time.Duration // between the signal and the end, in which the ranks save
+	Slurm
+	Kubernetes
+	Mpirun string // the command: mpirun or mpiexec
+}
+
+// Slurm has what only Slurm needs.
+type Slurm struct {
+	Time                           time.Duration // limit; 0: the partition's
+	Partition, Account, Constraint string
+}
+
+// Kubernetes has what only Kubernetes needs.
+type Kubernetes struct {
+	Image, Namespace string
+	Claim            string // PersistentVolumeClaim that all pods mount at /data; "": none
+	Text             string // of the configuration
+	Secret           string // of the job
+	Metrics          int    // port of /metrics and /ready
+}
+
+//go:embed templates
+var files embed.FS
+
+// Targets are the systems that Write knows, with the template of each.
+var Targets = map[string]string{
+	"slurm": "slurm.sh", "mpi": "mpi.sh", "jobset": "jobset.yaml", "trainjob": "trainjob.yaml", "pytorchjob": "pytorchjob.yaml",
+}
+
+// Write writes the job for one of Targets.
+func Write(w io.Writer, target string, j Job) error {
+	if err := j.problems(target).Err(); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, execute(Targets[target], j))
+	return err
+}
+
+// execute writes one of the templates, which are part of the program.
+func execute(name string, data any) string {
+	t := template.Must(template.New("").Funcs(template.FuncMap{
+		"shell": usererr.Shell, "quote": quote, "minutes": minutes, "seconds": seconds, "indent": indent,
+	}).ParseFS(files, "templates/*"))
+	var b strings.Builder
+	if err := t.ExecuteTemplate(&b, name, data); err != nil {
+		panic("submit: " + err.Error())
+	}
+	return b.String()
+}
+
+func (j Job) problems(target string) (l usererr.List) {
+	if target == "mpi" && j.Nproc == 0 {
+		l.Addf("launch.nproc_per_node", "give a number, such as --nproc-per-node 8", "mpirun starts the ranks itself, and has to know how many a node has")
+	}
+	if target == "mpi" && j.Elastic() {
+		l.Addf("launch.nnodes", "give one number", "the processes of an MPI job cannot leave one by one")
+	}
+	if kubernetes := strings.HasSuffix(Targets[target], ".yaml"); kubernetes && !dnsLabel(j.Name) {
+		l.Addf("run.name", "use small letters, digits and dashes, at most 40 characters, a letter first", "%q cannot name a Kubernetes object", j.Name)
+	}
+	return l
+}
+
+// dnsLabel leaves room for what the controllers append to a name (RFC 1035).
+func dnsLabel(name string) bool {
+	for i, c := range name {
+		letter, other := c >= 'a' && c <= 'z', c >= '0' && c <= '9' || c == '-'
+		if !letter && (!other || i == 0) {
+			return false
+		}
+	}
+	return name != "" && len(name) <= 40 && !strings.HasSuffix(name, "-")
+}
+
+// Elastic reports whether the number of nodes may change.
+func (j Job) Elastic() bool { return j.MaxNodes > j.MinNodes }
+
+// Nodes is what --nnodes gets.
+func (j Job) Nodes() string { return nodes(j, ":") }
+
+// NodeRange is the number of nodes as sbatch takes it.
+func (j Job) NodeRange() string { return nodes(j, "-") }
+
+func nodes(j Job, to string) string {
+	if j.Elastic() {
+		return fmt.Sprint(j.MinNodes, to, j.MaxNodes)
+	}
+	return strconv.Itoa(j.MinNodes)
+}
+
+// Ranks is the number of ranks of all nodes.
+func (j Job) Ranks() int { return j.MinNodes * j.Nproc }
+
+// Words are the arguments of trainctl run in a pod, where there may be no shell. head is
+// the host name of node 0, and rank says where the pod's index is.
+func (j Job) Words(head, rank string) []string {
+	words := append([]string{"run", j.Config}, j.Args...)
+	words = append(words, "--resume", "auto", "--set", "launch.requeue=true", "--set", fmt.Sprintf(`metrics.prometheus="0.0.0.0:%d"`, j.Metrics))
+	if j.MaxNodes > 1 {
+		words = append(words, "--nnodes", j.Nodes(), "--node-rank", rank, "--rdzv-endpoint", head+":29400")
+	}
+	return words
+}
+
+// quote writes a string as JSON, which is YAML, too.
+func quote(s string) string {
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(s) // of a string
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// minutes writes a duration as sbatch takes it.
+func minutes(d time.Duration) string {
+	return fmt.Sprintf("%d:%02d", int(d.Minutes()), int(d.Seconds())%60)
+}
+
+func seconds(d time.Duration) int { return int(d.Seconds()) }
+
+// indent indents all lines but the first.
+func indent(n int, text string) string {
+	return strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n"+strings.Repeat(" ", n))
+}
+
+// Workers is the number of PyTorchJob's workers; without elasticity node 0 is the master.
+func (j Job) Workers() int {
+	if j.Elastic() {
+		return j.MaxNodes
+	}
+	return j.MaxNodes - 1
+}
+
+// Head is the host name of node 0 of a PyTorchJob.
+func (j Job) Head() string {
+	if j.Elastic() {
+		return j.Name + "-worker-0"
+	}
+	return j.Name + "-master-0"
+}
+
+// Pod is the specification of a pod.
+func (j Job) Pod(container, head, rank string) string {
+	return execute("pod", struct {
+		Job                   Job
+		Container, Head, Rank string
+	}{j, container, head, rank})
+}
+
+// JobSet is the specification of a JobSet, or of the one in a training runtime.
+func (j Job) JobSet(runtime bool) string {
+	labels := ""
+	if runtime {
+		labels = "trainer.kubeflow.org/trainjob-ancestor-step: trainer"
+	}
+	return execute("nodes", struct {
+		Job           Job
+		Pod, Labels   string
+		FailurePolicy bool
+	}{j, j.Pod("node", j.Name+"-node-0-0."+j.Name, "$(JOB_COMPLETION_INDEX)"), labels, !runtime})
+}

@@ -1,0 +1,79 @@
+package submit
+
+import (
+	"bytes"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+)
+
+func written(t *testing.T, target string, j Job) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := Write(&b, target, j); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func job() Job {
+	return Job{Name: "job", Program: "/opt/my tools/trainctl", Config: "job.toml", Args: []string{"--set", `model.name="mlp"`}, MinNodes: 2, MaxNodes: 2, Nproc: 4, Grace: 90 * time.Second, Mpirun: "mpirun"}
+}
+
+// Scripts are valid for the shells that run them, whatever the arguments contain.
+func TestScriptsAreValid(t *testing.T) {
+	elastic := job()
+	elastic.MaxNodes = 8
+	elastic.Slurm = Slurm{Time: 90 * time.Minute, Partition: "gpu", Account: "mine", Constraint: "a100"}
+	elastic.CPUs, elastic.GPUs = 16, 8
+	for shell, text := range map[string]string{"bash": written(t, "slurm", job()) + written(t, "slurm", elastic), "sh": written(t, "mpi", job())} {
+		cmd := exec.Command(shell, "-n")
+		cmd.Stdin = strings.NewReader(text)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v: %s in\n%s", shell, err, out, text)
+		}
+		if !strings.Contains(text, `'/opt/my tools/trainctl'`) || !strings.Contains(text, `--set 'model.name="mlp"'`) {
+			t.Errorf("%s: arguments are not quoted:\n%s", shell, text)
+		}
+	}
+	text := written(t, "slurm", elastic)
+	for _, want := range []string{
+		"#SBATCH --nodes=2-8\n", "#SBATCH --time=90:00\n", "#SBATCH --signal=USR1@90\n", "#SBATCH --partition=gpu\n", "#SBATCH --account=mine\n", "#SBATCH --constraint=a100\n",
+		"#SBATCH --cpus-per-task=16\n", "#SBATCH --gpus-per-node=8\n", "#SBATCH --no-kill\n", "--nnodes 2:8 ",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the script lacks %q:\n%s", want, text)
+		}
+	}
+}
+
+// An elastic PyTorchJob has only workers, within its range.
+func TestElasticRange(t *testing.T) {
+	j := job()
+	j.MaxNodes = 8
+	text := written(t, "pytorchjob", j)
+	for _, want := range []string{"    minReplicas: 2\n    maxReplicas: 8\n", "    Worker:\n      replicas: 8\n", `- "2:8"`, `- "job-worker-0:29400"`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the object lacks %q:\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "Master:") {
+		t.Error("it has a master")
+	}
+}
+
+func TestWhatCannotBeSubmitted(t *testing.T) {
+	for want, change := range map[string]func(*Job) string{
+		"how many a node has":                    func(j *Job) string { j.Nproc = 0; return "mpi" },
+		"the processes of an MPI job cannot":     func(j *Job) string { j.MaxNodes = 3; return "mpi" },
+		`"My Job" cannot name a Kubernetes`:      func(j *Job) string { j.Name = "My Job"; return "jobset" },
+		`"job-" cannot name a Kubernetes object`: func(j *Job) string { j.Name = "job-"; return "trainjob" },
+	} {
+		j := job()
+		target := change(&j)
+		if err := Write(new(bytes.Buffer), target, j); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+}

@@ -1,0 +1,55 @@
+{{define "slurm.sh" -}}
+#!/bin/bash
+#SBATCH --job-name={{.Name}}
+#SBATCH --nodes={{.NodeRange}}
+#SBATCH --ntasks-per-node=1
+{{- with .CPUs}}
+#SBATCH --cpus-per-task={{.}}
+{{- end}}
+{{- with .GPUs}}
+#SBATCH --gpus-per-node={{.}}
+{{- end}}
+{{- with .Time}}
+#SBATCH --time={{minutes .}}
+{{- end}}
+{{- with .Partition}}
+#SBATCH --partition={{.}}
+{{- end}}
+{{- with .Account}}
+#SBATCH --account={{.}}
+{{- end}}
+{{- with .Constraint}}
+#SBATCH --constraint={{.}}
+{{- end}}
+#SBATCH --signal=USR1@{{seconds .Grace}}
+#SBATCH --requeue
+#SBATCH --open-mode=append
+#SBATCH --output={{.Name}}-%j.out
+{{- if .Elastic}}
+#SBATCH --no-kill
+{{- end}}
+
+# One launcher on each node starts its ranks. Before the time limit Slurm sends SIGUSR1 to
+# the launchers: they save and end with 75, and the job goes back into the queue. It
+# continues from its newest checkpoint, as it does after the loss of a node, which Slurm
+# may notice much later than the other nodes.
+set -u
+TRAINCTL_JOB_SECRET="$({{shell .Program}} secret)"
+export TRAINCTL_JOB_SECRET
+nodes="$(scontrol show hostnames "$SLURM_JOB_NODELIST")"
+endpoint="${nodes%%[[:space:]]*}:$((20000 + SLURM_JOB_ID % 10000))"
+
+srun --kill-on-bad-exit=0 {{if .Elastic}}--no-kill --wait=0 {{end}}${SLURM_CPUS_PER_TASK:+--cpus-per-task="$SLURM_CPUS_PER_TASK"} \
+	bash -c 'exec "$0" "$@" --node-rank "$SLURM_NODEID"' {{shell .Program}} run {{shell .Config}} \
+	--nnodes {{if .Elastic}}{{.Nodes}}{{else}}"$SLURM_JOB_NUM_NODES"{{end}} --rdzv-endpoint "$endpoint" \
+	--resume auto --set launch.requeue=true{{range .Args}} {{shell .}}{{end}}
+code=$?
+lost=no
+case "$code" in
+4 | 5 | 7 | 1[3-5][0-9]) lost=yes ;; # a rank or a node has failed, or srun could not reach one
+esac
+if [ "$code" -eq 75 ] || { [ "$lost" = yes ] && [ "${SLURM_RESTART_COUNT:-0}" -lt 10 ]; }; then
+	scontrol requeue "$SLURM_JOB_ID"
+fi
+exit "$code"
+{{end}}

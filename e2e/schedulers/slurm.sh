@@ -1,0 +1,120 @@
+#!/bin/bash
+# Runs jobs on a Slurm cluster of two nodes on the loopback: slurmctld, two slurmd and
+# munged in a mount namespace of their own. Needs root, TRAINCTL and an empty folder.
+set -euo pipefail
+if [ "${1:-}" != inside ]; then
+	exec unshare --mount --propagation private bash "$0" inside "${1:?usage: slurm.sh FOLDER}"
+fi
+D="$2"
+H="$(hostname -s)"
+mkdir -p "$D"/{state,n1,n2,log,work}
+export PATH="$(dirname "$TRAINCTL"):$PATH"
+
+(cat /etc/hosts; echo "127.0.0.1 n1 n2 $H") > "$D/hosts"
+mount --bind "$D/hosts" /etc/hosts
+(umask 077; head -c 1024 /dev/urandom > "$D/munge.key")
+cat > "$D/slurm.conf" <<CONF
+ClusterName=test
+SlurmctldHost=$H(127.0.0.1)
+SlurmctldPort=$((PORT))
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+AuthInfo=socket=$D/munge.socket,cred_expire=10
+StateSaveLocation=$D/state
+SlurmdSpoolDir=$D/%n
+SlurmctldPidFile=$D/slurmctld.pid
+SlurmdPidFile=$D/%n.pid
+SlurmctldLogFile=$D/log/slurmctld.log
+SlurmdLogFile=$D/log/%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SwitchType=switch/none
+MpiDefault=none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+ReturnToService=2
+JobRequeue=1
+SlurmdTimeout=10
+KillWait=10
+AccountingStorageType=accounting_storage/none
+JobAcctGatherType=jobacct_gather/none
+NodeName=n[1-2] NodeHostname=$H NodeAddr=127.0.0.1 Port=[$((PORT + 1))-$((PORT + 2))] CPUs=2 RealMemory=500 State=UNKNOWN
+PartitionName=debug Nodes=n[1-2] Default=YES MaxTime=INFINITE State=UP
+CONF
+export SLURM_CONF="$D/slurm.conf"
+
+stop() {
+	scancel -u root 2> /dev/null || true
+	for pid in "$D"/*.pid; do
+		[ ! -e "$pid" ] || kill "$(cat "$pid")" 2> /dev/null || true
+	done
+}
+trap stop EXIT
+munged --force --key-file="$D/munge.key" --socket="$D/munge.socket" --pid-file="$D/munged.pid" --log-file="$D/log/munged.log" --seed-file="$D/munged.seed"
+slurmctld -f "$SLURM_CONF"
+slurmd -f "$SLURM_CONF" -N n1
+slurmd -f "$SLURM_CONF" -N n2
+
+# until_true COMMAND waits for a state of the cluster.
+until_true() {
+	for _ in $(seq 1200); do
+		if "$@"; then return 0; fi
+		sleep 0.1
+	done
+	echo "waited two minutes for: $*" >&2
+	sinfo >&2; squeue >&2; tail -n 20 "$D"/log/*.log "$D"/work/*.out >&2 || true
+	return 1
+}
+idle() { [ "$(sinfo -h -t idle -o %D | head -n 1)" = 2 ]; }
+gone() { [ -z "$(squeue -h)" ]; }
+says() { grep -q "$1" "$D"/work/"$2".out 2> /dev/null; }
+number() { sed -n 's/^Submitted batch job //p'; }
+until_true idle
+cd "$D/work"
+
+echo "== sbatch"
+job="$(trainctl submit slurm job.toml --nnodes 2 --nproc-per-node 1 --time 10m --run | number)"
+until_true gone
+says "ok after 8 steps" "job-$job"
+
+echo "== srun"
+TRAINCTL_JOB_SECRET="$(trainctl secret)" srun -N 2 -n 2 trainctl worker job.toml --progress plain 2> srun.log || { cat srun.log; exit 1; }
+grep -q "ok after 8 steps" srun.log
+
+long=(--nnodes 2 --nproc-per-node 1 --set train.epochs=1000000 --set train.eval_every=0 --set 'checkpoint.every="50 steps"')
+echo "== requeue"
+job="$(trainctl submit slurm job.toml "${long[@]}" --set run.name=long --set train.log_freq=50 --run | number)"
+until_true says "step 50/" "long-$job"
+scancel --signal=USR1 "$job"
+until_true says "resume from step" "long-$job"
+
+echo "== node down"
+# All of n2 dies: slurmd, the daemon of the job's step, and the processes of the step.
+restarts() { scontrol show job "$job" | sed -n 's/.*Restarts=\([0-9]*\).*/\1/p'; }
+resumed() { grep -c "resume from step" "long-$job.out"; }
+more() { [ "$("$1")" -gt "$2" ]; }
+before="$(restarts)" continued="$(resumed)"
+kill -9 "$(cat "$D/n2.pid")"
+rm -f "$D/n2.pid"
+for dir in /proc/[0-9]*; do
+	if { tr '\0' '\n' < "$dir/environ" | grep -qx "SLURMD_NODENAME=n2"; } 2> /dev/null && grep -qz "SLURM_CONF=$SLURM_CONF" "$dir/environ"; then
+		daemon="$(ps -o ppid= -p "${dir#/proc/}" || true)"
+		kill -9 "${dir#/proc/}" || true
+		if [ -n "$daemon" ] && ps -o args= -p "$daemon" | grep -q slurmstepd; then kill -9 "$daemon"; fi
+	fi
+done
+until_true more restarts "$before"
+slurmd -f "$SLURM_CONF" -N n2
+until_true more resumed "$continued"
+
+echo "== scancel"
+scancel "$job"
+until_true gone
+for dir in /proc/[0-9]*; do
+	if grep -qz "SLURM_CONF=$SLURM_CONF" "$dir/environ" 2> /dev/null && tr '\0' ' ' < "$dir/cmdline" | grep -q "job.toml"; then
+		echo "left over: $(tr '\0' ' ' < "$dir/cmdline")" >&2
+		exit 1
+	fi
+done
+echo "all jobs ended as they should"
