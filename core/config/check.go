@@ -144,6 +144,9 @@ func (c *Config) checkSchedule() {
 	if c.Scheduler.Name == "step" && !c.report.given("lr_scheduler.step_size") {
 		c.missing("lr_scheduler.step_size", "add step_size, counted in lr_scheduler.unit", "missing: a step schedule needs it")
 	}
+	if c.Scheduler.Name == "plateau" && c.Train.EvalEvery == 0 {
+		c.report.errorf("lr_scheduler.name", atValue, "set train.eval_every to 1, or choose another schedule", "a plateau follows evaluations, and train.eval_every is 0")
+	}
 	if c.Scheduler.Name == "exponential" && !c.report.given("lr_scheduler.gamma") {
 		c.missing("lr_scheduler.gamma", "such as gamma = 0.95", "missing: an exponential schedule needs it")
 	}
@@ -180,6 +183,7 @@ func (c *Config) checkIneffective() {
 	o, s, d := c.Optimizer, c.Scheduler, c.DDP
 	warn(o.Name == "sgd" && o.Momentum == 0 && o.Dampening != 0, "optimizer.dampening", "set momentum, or remove it", "has no effect without momentum")
 	warn(s.WarmupSteps == 0 && s.WarmupFactor != optim.DefaultSchedule().WarmupFactor, "lr_scheduler.warmup_factor", "set warmup_steps, or remove it", "has no effect without warm-up")
+	warn(s.Name != "plateau" && s.Metric != optim.DefaultSchedule().Metric, "lr_scheduler.metric", `set name = "plateau", or remove it`, "has no effect on another schedule")
 	warn(!c.Train.AccumulateMean && c.Train.AccumulateSteps == 1, "train.accumulate_mean", "set accumulate_steps, or remove it", "has no effect without gradient accumulation")
 	warn(d.Compress != "powersgd" && d.PowerSGDRank != ddp.Default().PowerSGDRank, "ddp.powersgd_rank", `set compress = "powersgd", or remove it`, "there are no factors")
 	warn(d.Compress != "powersgd" && d.PowerSGDStart != ddp.Default().PowerSGDStart, "ddp.powersgd_start_step", `set compress = "powersgd", or remove it`, "there are no factors")

@@ -25,6 +25,9 @@ func TestDocs(t *testing.T) {
 		checkTable(t, table, doc[table], def.Field(idx[table]), true)
 		delete(doc, table)
 	}
+	early := def.FieldByName("Train").FieldByName("EarlyStop")
+	checkTable(t, "train.early_stop", doc["train.early_stop"], early, true)
+	delete(doc, "train.early_stop")
 	for list, field := range map[string]reflect.Value{"model.layers": def.FieldByName("Model").FieldByName("Layers"), "optimizer.groups": def.FieldByName("Optimizer").FieldByName("Groups")} {
 		checkTable(t, list, doc[list], reflect.New(field.Type().Elem()).Elem(), false)
 		delete(doc, list)

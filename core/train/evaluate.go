@@ -57,6 +57,9 @@ func (t *Trainer) evaluate(ctx context.Context) (err error) {
 			t.Events.Emit(&event.Warning{Source: "eval", Message: err.Error() + "; training continues"})
 		}
 	}
+	if err := t.observe(); err != nil {
+		return err
+	}
 	t.enter("train")
 	return nil
 }

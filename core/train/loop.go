@@ -196,7 +196,7 @@ func (t *Trainer) finish(ctx context.Context) error {
 	if err := t.feeder.Stop(); err != nil {
 		return err
 	}
-	if t.Settings.Train.EvalEvery > 0 {
+	if t.Settings.Train.EvalEvery > 0 && !t.saver.early.over() { // which an evaluation has decided
 		if err := t.evaluate(ctx); err != nil {
 			return err
 		}
@@ -220,7 +220,7 @@ func (t *Trainer) atMaxSteps() bool {
 }
 
 // atEnd reports whether there is nothing left to train. Without a number of
-// epochs, max_steps ends the run.
+// epochs, max_steps ends the run; early stopping may end it before.
 func (t *Trainer) atEnd() bool {
-	return t.atMaxSteps() || t.Settings.Train.Epochs > 0 && t.pos.Epoch >= t.Settings.Train.Epochs
+	return t.atMaxSteps() || t.saver.early.over() || t.Settings.Train.Epochs > 0 && t.pos.Epoch >= t.Settings.Train.Epochs
 }

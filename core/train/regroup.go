@@ -187,7 +187,7 @@ func (t *Trainer) share(ctx context.Context) error {
 		}
 		s := sharedState{
 			Replica: t.replica().Encode(), Skipped: t.updater.Diverged.Row,
-			Head: resumeHead{Position: t.pos, Scaler: scaler, State: true, Best: t.saver.best.known},
+			Head: resumeHead{Position: t.pos, Scaler: scaler, State: true, Best: t.saver.best.known, Watched: t.watched()},
 		}
 		if mine, err = json.Marshal(s); err != nil {
 			return err

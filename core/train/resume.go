@@ -55,6 +55,7 @@ type resumeHead struct {
 	State    bool // optimizer state follows
 	Feedback bool // and the errors of compression
 	Best     *checkpoint.Best
+	Watched  map[string]float64 // of a plateau and early stopping
 }
 
 func (h resumeHead) encode() []byte {
@@ -147,7 +148,7 @@ func (t *Trainer) restore(s *checkpoint.Snapshot, r checkpoint.Report, head *res
 		if t.replication.Shards.Divided() {
 			t.replication.Shards.Restored = s.Optimizer
 		}
-		head.Scaler = s.Scaler
+		head.Scaler, head.Watched = s.Scaler, s.Watched
 		feedback := &t.replication.Feedback
 		lines = append(lines, feedback.Restore(t.Settings.DDP.Compress, s.Compression, s.WorldSize)...)
 		head.Feedback = feedback.Restored != nil
@@ -229,6 +230,7 @@ func (t *Trainer) assume(ctx context.Context, head resumeHead) error {
 		t.pos.FirstBatch = t.outline.Division.Step
 	}
 	t.saver.best.known = head.Best
+	t.rewatch(head.Watched)
 	t.reducer.Resume(t.pos.Step)
 	if err := t.updater.Scaler.Load(ctx, head.Scaler); err != nil {
 		return fmt.Errorf("loss scaler: %w", err)

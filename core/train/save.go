@@ -18,6 +18,7 @@ import (
 type saver struct {
 	every    checkpoint.Interval
 	best     bestEval
+	early    earlyStop
 	requests func() int64 // Deps.SaveAsked
 	served   int64        // of requests
 
@@ -125,7 +126,7 @@ func (t *Trainer) snapshot(ctx context.Context, state []tensor.Named) (*checkpoi
 	}
 	return &checkpoint.Snapshot{
 		Step: t.pos.Step, Epoch: t.pos.Epoch, Applied: t.pos.Applied,
-		Model: t.model.Named(t.model.Full()), Aliases: t.model.Aliases(), Optimizer: state, Scaler: scaler,
+		Model: t.model.Named(t.model.Full()), Aliases: t.model.Aliases(), Optimizer: state, Scaler: scaler, Watched: t.watched(),
 		Sampler: checkpoint.Sampler{
 			Seed: t.Settings.Sampler.SeedOr(t.Settings.Run.Seed), Epoch: t.pos.Epoch, Offset: t.pos.Offset / t.World.Size, WorldSize: t.World.Size, Batch: t.outline.Batch,
 			Consumed: t.pos.Offset, StepBatch: t.outline.Division.Step, FirstBatch: t.pos.FirstBatch,

@@ -279,6 +279,7 @@ func (t *Trainer) assemble() {
 		Shards:   replica.Shards{Rank: rank, Group: t.group, Memory: &t.memory, Model: &t.model},
 	}
 	t.saver = newSaver(s.Checkpoint, t.SaveAsked)
+	t.saver.early.cfg = s.Train.EarlyStop
 	t.report = report.Report{
 		Events: t.Events, Started: t.Started, Classes: t.spec.Classes > 0, Scaled: t.policy.Dynamic || t.policy.Scale != 1,
 		MaxSkips: s.Train.MaxSkips, Metrics: report.Metrics{}, Tokens: t.spec.Tokens(), TestBytes: t.spec.TestBytes, Chosen: s.Eval,

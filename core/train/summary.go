@@ -100,6 +100,7 @@ func (t *Trainer) ownSummary() event.Summary {
 		s.Plugins = t.Plugins()
 	}
 	t.report.Summarize(&s)
+	s.EarlyStop = t.saver.early.summary()
 	s.Comm.BucketCapsMB = t.outline.CapsMB
 	s.Comm.Buckets, s.Comm.BytesPerStep = t.reducer.Buckets(), int64(t.reducer.BytesPerStep())
 	s.Comm.BackendRestarts = t.recovery.Group.Replaced() - len(t.recovery.Group.Changes)

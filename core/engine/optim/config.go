@@ -91,26 +91,32 @@ func nonNegative(l *usererr.List, key string, v float64) {
 
 // ScheduleConfig is the table [lr_scheduler]. Schedules count applied steps.
 type ScheduleConfig struct {
-	Name           string  `toml:"name" words:"constant,step,multistep,exponential,cosine,linear,onecycle,trapezoid"` // one of scheduleNames
-	Unit           string  `toml:"unit" words:"epoch,step"`                                                           // what step_size, milestones and t_max count: "epoch" or "step"
-	StepSize       int     `toml:"step_size"`                                                                         // step: units between two decays
-	Gamma          float64 `toml:"gamma"`                                                                             // step, multistep: factor of a decay
-	Milestones     []int   `toml:"milestones"`                                                                        // multistep: units at which the rate decays, ascending
-	TMax           int     `toml:"t_max"`                                                                             // cosine: units of the half period; 0: the whole run
-	EtaMin         float64 `toml:"eta_min"`                                                                           // cosine: lowest rate
-	StartFactor    float64 `toml:"start_factor"`                                                                      // linear: factor at the start
-	EndFactor      float64 `toml:"end_factor"`                                                                        // linear: factor at the end
-	TotalIters     int     `toml:"total_iters"`                                                                       // linear: units between them; 0: the whole run
-	DecayIters     int     `toml:"decay_iters"`                                                                       // trapezoid: units of the decay at the end
-	PctStart       float64 `toml:"pct_start"`                                                                         // onecycle: share of the cycle in which the rate rises
-	DivFactor      float64 `toml:"div_factor"`                                                                        // onecycle: the rate begins at lr over this
-	FinalDivFactor float64 `toml:"final_div_factor"`                                                                  // onecycle: the rate ends at its beginning over this
-	AnnealLinear   bool    `toml:"anneal_linear"`                                                                     // onecycle: the rate goes along lines, not cosines
-	ThreePhase     bool    `toml:"three_phase"`                                                                       // onecycle: the rate falls as it rose, before it falls to its end
-	WarmupMode     string  `toml:"warmup_mode" words:"chained,sequential"`                                            // whether the schedule runs during warm-up, or begins after it
-	WarmupSteps    int     `toml:"warmup_steps"`                                                                      // steps over which the rate rises linearly, for any schedule; 0: none
-	WarmupFactor   float64 `toml:"warmup_factor"`                                                                     // fraction of the rate at step 0
-	BatchScaling   string  `toml:"batch_scaling" words:"none,linear,sqrt"`                                            // how the rate follows a step's samples if a run continues with another number
+	Name           string  `toml:"name" words:"constant,step,multistep,exponential,cosine,linear,onecycle,trapezoid,plateau"` // one of scheduleNames
+	Unit           string  `toml:"unit" words:"epoch,step"`                                                                   // what step_size, milestones and t_max count: "epoch" or "step"
+	StepSize       int     `toml:"step_size"`                                                                                 // step: units between two decays
+	Gamma          float64 `toml:"gamma"`                                                                                     // step, multistep: factor of a decay
+	Milestones     []int   `toml:"milestones"`                                                                                // multistep: units at which the rate decays, ascending
+	TMax           int     `toml:"t_max"`                                                                                     // cosine: units of the half period; 0: the whole run
+	EtaMin         float64 `toml:"eta_min"`                                                                                   // cosine: lowest rate
+	StartFactor    float64 `toml:"start_factor"`                                                                              // linear: factor at the start
+	EndFactor      float64 `toml:"end_factor"`                                                                                // linear: factor at the end
+	TotalIters     int     `toml:"total_iters"`                                                                               // linear: units between them; 0: the whole run
+	DecayIters     int     `toml:"decay_iters"`                                                                               // trapezoid: units of the decay at the end
+	PctStart       float64 `toml:"pct_start"`                                                                                 // onecycle: share of the cycle in which the rate rises
+	DivFactor      float64 `toml:"div_factor"`                                                                                // onecycle: the rate begins at lr over this
+	FinalDivFactor float64 `toml:"final_div_factor"`                                                                          // onecycle: the rate ends at its beginning over this
+	AnnealLinear   bool    `toml:"anneal_linear"`                                                                             // onecycle: the rate goes along lines, not cosines
+	ThreePhase     bool    `toml:"three_phase"`                                                                               // onecycle: the rate falls as it rose, before it falls to its end
+	Metric         string  `toml:"metric" words:"eval.loss,eval.accuracy,eval.perplexity,eval.bits_per_byte"`                 // plateau: what has to improve
+	Patience       int     `toml:"patience"`                                                                                  // plateau: evaluations without improvement before the rate falls
+	Threshold      float64 `toml:"threshold"`                                                                                 // plateau: how much better an improvement is, of the best
+	ThresholdAbs   bool    `toml:"threshold_abs"`                                                                             // plateau: threshold is a difference
+	Cooldown       int     `toml:"cooldown"`                                                                                  // plateau: evaluations after a fall that do not count
+
+	WarmupMode   string  `toml:"warmup_mode" words:"chained,sequential"` // whether the schedule runs during warm-up, or begins after it
+	WarmupSteps  int     `toml:"warmup_steps"`                           // steps over which the rate rises linearly, for any schedule; 0: none
+	WarmupFactor float64 `toml:"warmup_factor"`                          // fraction of the rate at step 0
+	BatchScaling string  `toml:"batch_scaling" words:"none,linear,sqrt"` // how the rate follows a step's samples if a run continues with another number
 }
 
 // DefaultSchedule keeps the rate constant. Named schedules then start from
@@ -118,7 +124,7 @@ type ScheduleConfig struct {
 func DefaultSchedule() ScheduleConfig {
 	return ScheduleConfig{
 		Name: "constant", Unit: "epoch", StepSize: 1, Gamma: 0.1, StartFactor: 1, WarmupMode: warmupChained, WarmupFactor: 1.0 / 3, BatchScaling: "none",
-		PctStart: 0.3, DivFactor: 25, FinalDivFactor: 1e4,
+		PctStart: 0.3, Metric: "eval.loss", Patience: 10, Threshold: 1e-4, DivFactor: 25, FinalDivFactor: 1e4,
 	}
 }
 
@@ -126,7 +132,7 @@ func DefaultSchedule() ScheduleConfig {
 func (c ScheduleConfig) Problems() usererr.List {
 	var l usererr.List
 	switch c.Name {
-	case "constant", "cosine", "exponential":
+	case "constant", "cosine", "exponential", "plateau":
 	case "onecycle":
 		c.cycleProblems(&l)
 	case "trapezoid":
@@ -157,7 +163,10 @@ func (c ScheduleConfig) Problems() usererr.List {
 	return l
 }
 
-var scheduleNames = []string{"constant", "step", "multistep", "exponential", "cosine", "linear", "onecycle", "trapezoid"}
+var scheduleNames = []string{"constant", "step", "multistep", "exponential", "cosine", "linear", "onecycle", "trapezoid", "plateau"}
+
+// Metrics are the results of evaluations that schedules and early stopping follow.
+var Metrics = []string{"eval.loss", "eval.accuracy", "eval.perplexity", "eval.bits_per_byte"}
 
 // The words of warmup_mode.
 const (
@@ -197,12 +206,16 @@ func (c ScheduleConfig) commonProblems(l *usererr.List) {
 	if c.WarmupMode != "" && c.WarmupMode != warmupChained && c.WarmupMode != warmupSequential {
 		l.Addf("warmup_mode", `use "chained" or "sequential"`, "unknown mode %q", c.WarmupMode)
 	}
+	if c.Metric != "" && !slices.Contains(Metrics, c.Metric) {
+		l.Addf("metric", "use "+quoted(Metrics), "unknown metric %q", c.Metric)
+	}
+	nonNegative(l, "threshold", c.Threshold)
 	nonNegative(l, "gamma", c.Gamma)
 	nonNegative(l, "eta_min", c.EtaMin)
 	for _, v := range []struct {
 		key string
 		n   int
-	}{{"t_max", c.TMax}, {"total_iters", c.TotalIters}, {"decay_iters", c.DecayIters}, {"warmup_steps", c.WarmupSteps}} {
+	}{{"t_max", c.TMax}, {"total_iters", c.TotalIters}, {"decay_iters", c.DecayIters}, {"patience", c.Patience}, {"cooldown", c.Cooldown}, {"warmup_steps", c.WarmupSteps}} {
 		if v.n < 0 {
 			l.Addf(v.key, "give 0 or more", "%d is negative", v.n)
 		}

@@ -50,6 +50,8 @@ func (c ScheduleConfig) String() string {
 		s += fmt.Sprintf(" by %s every %d %ss", short(c.Gamma), c.StepSize, c.Unit)
 	case "multistep":
 		s += fmt.Sprintf(" by %s at %ss %v", short(c.Gamma), c.Unit, c.Milestones)
+	case "plateau":
+		s += fmt.Sprintf(" by %s after %d evaluations without a better %s", short(c.Gamma), c.Patience+1, c.Metric)
 	case "exponential":
 		s += fmt.Sprintf(" by %s every %s", short(c.Gamma), c.Unit)
 	case "onecycle":

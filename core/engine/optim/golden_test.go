@@ -274,6 +274,38 @@ func TestSchedulesAgainstPyTorch(t *testing.T) {
 	}
 }
 
+// A plateau has PyTorch's rates after each evaluation, also where it is resumed after any of them.
+func TestPlateauAgainstPyTorch(t *testing.T) {
+	g := testjson.Read[struct {
+		Base     exact
+		Plateaus []struct {
+			Config  map[string]any
+			Metrics []string
+			LR      []exact
+		}
+	}](t, "testdata/schedules.json")
+	for _, r := range g.Plateaus {
+		t.Run(fmt.Sprint(r.Config), func(t *testing.T) {
+			make := func() *Plateau {
+				s, err := NewSchedule(scheduleOf(r.Config), float64(g.Base), 3, 48)
+				check(t, err)
+				return s.(*Plateau)
+			}
+			whole, resumed := make(), make()
+			for i, m := range r.Metrics {
+				v, err := strconv.ParseFloat(m, 64)
+				check(t, err)
+				whole.Observe(v)
+				state := resumed.State()
+				resumed = make()
+				resumed.Load(state)
+				resumed.Observe(v)
+				near(t, fmt.Sprint("evaluation ", i), []float64{whole.LR(i), resumed.LR(i)}, []exact{r.LR[i], r.LR[i]}, 1e-14)
+			}
+		})
+	}
+}
+
 // scheduleOf is a table of the golden file: keys and values as in TOML.
 func scheduleOf(m map[string]any) ScheduleConfig {
 	c := DefaultSchedule()

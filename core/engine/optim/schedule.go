@@ -9,7 +9,7 @@ import (
 
 // Schedule gives the learning rate of a step from nothing but the number of
 // steps applied before it, so that a resumed run needs no other state and a
-// skipped step moves nothing.
+// skipped step moves nothing. Only a [Plateau] follows evaluations as well.
 type Schedule interface {
 	LR(applied int) float64
 }
@@ -34,6 +34,9 @@ func NewSchedule(cfg ScheduleConfig, baseLR float64, stepsPerEpoch, totalSteps i
 		totalSteps -= cfg.WarmupSteps
 	}
 	s.length = max(1, (totalSteps+s.unit-1)/s.unit)
+	if cfg.Name == "plateau" {
+		return &Plateau{schedule: s, lr: baseLR}, nil
+	}
 	return s, nil
 }
 
@@ -119,7 +122,7 @@ func anneal(linear bool, from, to, part float64) float64 {
 // FollowsEpochs reports whether the schedule's position depends on how many steps an
 // epoch or the run has.
 func (c ScheduleConfig) FollowsEpochs() bool {
-	return c.Unit == "epoch" && c.Name != "constant" || c.Name == "cosine" && c.TMax == 0 || slices.Contains([]string{"linear", "onecycle", "trapezoid"}, c.Name) && c.TotalIters == 0
+	return c.Unit == "epoch" && c.Name != "constant" && c.Name != "plateau" || c.Name == "cosine" && c.TMax == 0 || slices.Contains([]string{"linear", "onecycle", "trapezoid"}, c.Name) && c.TotalIters == 0
 }
 
 // BatchFactor is the factor of learning rates in steps of batch samples, in a run whose

@@ -13,7 +13,7 @@ func (c Config) Uses() []string {
 // Uses lists the keys of [lr_scheduler] that mean something to the named
 // schedule, nil when the name is unknown.
 func (c ScheduleConfig) Uses() []string {
-	common := []string{"name", "unit", "warmup_steps", "warmup_factor", "warmup_mode", "batch_scaling"}
+	common := []string{"name", "unit", "warmup_steps", "warmup_factor", "warmup_mode", "metric", "batch_scaling"}
 	switch c.Name {
 	case "constant":
 		return common
@@ -23,6 +23,8 @@ func (c ScheduleConfig) Uses() []string {
 		return append(common, "milestones", "gamma")
 	case "cosine":
 		return append(common, "t_max", "eta_min")
+	case "plateau":
+		return append(common, "gamma", "eta_min", "patience", "threshold", "threshold_abs", "cooldown")
 	case "exponential":
 		return append(common, "gamma")
 	case "onecycle":

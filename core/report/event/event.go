@@ -219,6 +219,15 @@ func few(names []string) string {
 	return strings.Join(names, ", ")
 }
 
+// EarlyStop reports the state of early stopping: as an event when it ends the run, and in the summary.
+type EarlyStop struct {
+	Metric   string `json:"metric"`
+	Best     Number `json:"best"`
+	BestStep int    `json:"best_step"`
+	Without  int    `json:"evaluations_without_improvement"`
+	Stopped  bool   `json:"stopped"` // the run ended for it
+}
+
 // PluginLog is a line of a plugin's log. With Total set it is a progress line.
 type PluginLog struct {
 	Plugin  string `json:"plugin"`
@@ -341,6 +350,7 @@ func (*EvalDone) Kind() string         { return "eval" }
 func (*CheckpointSaved) Kind() string  { return "checkpoint_saved" }
 func (*CheckpointLoaded) Kind() string { return "checkpoint_loaded" }
 func (*ModelInit) Kind() string        { return "model_init" }
+func (*EarlyStop) Kind() string        { return "early_stop" }
 func (*PluginLog) Kind() string        { return "plugin_log" }
 func (*Warning) Kind() string          { return "warning" }
 func (*Elastic) Kind() string          { return "elastic" }
@@ -367,7 +377,7 @@ var kinds = func() map[string]func() Event {
 	for _, e := range []Event{
 		(*RunStarted)(nil), (*RankStarted)(nil), (*PluginStarted)(nil), (*BucketsChosen)(nil),
 		(*PhaseChanged)(nil), (*DatasetOpened)(nil), (*PlanMade)(nil), (*StepDone)(nil),
-		(*EvalDone)(nil), (*CheckpointSaved)(nil), (*CheckpointLoaded)(nil), (*ModelInit)(nil), (*PluginLog)(nil),
+		(*EvalDone)(nil), (*CheckpointSaved)(nil), (*CheckpointLoaded)(nil), (*ModelInit)(nil), (*EarlyStop)(nil), (*PluginLog)(nil),
 		(*Warning)(nil), (*BackendRestarted)(nil), (*PluginRestarted)(nil), (*Elastic)(nil), (*BackendPlaced)(nil), (*PluginFailed)(nil),
 		(*Refused)(nil), (*RankFailed)(nil), (*RankDone)(nil), (*RunDone)(nil),
 	} {

@@ -194,6 +194,8 @@ func notices(r Record) []notice {
 			out = append(out, notice{"       " + n, yellow})
 		}
 		return out
+	case *EarlyStop:
+		return []notice{{fmt.Sprintf("early stop: %s has not improved for %d evaluations; the best was %.4g after step %d", e.Metric, e.Without, float64(e.Best), e.BestStep), ""}}
 	case *ModelInit:
 		var out []notice
 		for i, line := range e.Lines() {

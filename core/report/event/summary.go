@@ -26,6 +26,8 @@ type Summary struct {
 
 	Init *ModelInit `json:"init,omitempty"` // as in the event; nil without one
 
+	EarlyStop *EarlyStop `json:"early_stop,omitempty"` // nil without early stopping
+
 	// Plugins are those that rank 0 started; nil if it failed before.
 	Plugins []PluginStarted `json:"plugins,omitempty"`
 

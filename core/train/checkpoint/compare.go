@@ -140,7 +140,7 @@ func (c *Comparison) manifests(a, b Manifest) {
 			{"step", fmt.Sprint(m.Step)}, {"epoch", fmt.Sprint(m.Epoch)}, {"applied_steps", fmt.Sprint(m.Applied)},
 			{"world_size", fmt.Sprint(m.WorldSize)}, {"precision", m.Precision}, {"seed", fmt.Sprint(m.Seed)},
 			{"sampler", fmt.Sprintf("%+v", m.Sampler)}, {"dataset", fmt.Sprintf("%+v", m.Dataset)},
-			{"scaler", fmt.Sprint(m.Scaler)}, {"metrics", fmt.Sprint(m.Metrics)}, {"config_sha256", m.ConfigSHA256},
+			{"scaler", fmt.Sprint(m.Scaler)}, {"watched", fmt.Sprint(m.Watched)}, {"metrics", fmt.Sprint(m.Metrics)}, {"config_sha256", m.ConfigSHA256},
 		}
 	}
 	other := rows(b)

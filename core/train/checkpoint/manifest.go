@@ -45,6 +45,7 @@ type Manifest struct {
 	Dataset Dataset           `json:"dataset"`
 	Plugins []Plugin          `json:"plugins,omitempty"`
 	Scaler  map[string]number `json:"scaler"`
+	Watched map[string]number `json:"watched,omitempty"`
 	Quality
 	Config       string          `json:"config"`
 	ConfigSHA256 string          `json:"config_sha256"`
@@ -119,7 +120,7 @@ func (s *Snapshot) manifest() Manifest {
 		Origin:   Origin{Format: manifestFormat, Version: version, CreatedBy: s.CreatedBy},
 		Progress: Progress{Step: s.Step, Epoch: s.Epoch, Applied: s.Applied},
 		Job:      Job{WorldSize: s.WorldSize, Precision: s.Precision, Parameters: s.Parameters, Seed: s.Seed},
-		Sampler:  s.Sampler, Dataset: s.Dataset, Plugins: s.Plugins, Scaler: convert[number](s.Scaler),
+		Sampler:  s.Sampler, Dataset: s.Dataset, Plugins: s.Plugins, Scaler: convert[number](s.Scaler), Watched: convert[number](s.Watched),
 		Quality: Quality{Metrics: convert[number](s.Metrics)},
 		Config:  s.Config, ConfigSHA256: hexSum([]byte(s.Config)),
 		Files: map[string]File{},
@@ -130,7 +131,7 @@ func (s *Snapshot) manifest() Manifest {
 func (m Manifest) snapshot() *Snapshot {
 	return &Snapshot{
 		Step: m.Step, Epoch: m.Epoch, Applied: m.Applied,
-		Scaler: convert[float64](m.Scaler), Sampler: m.Sampler, Seed: m.Seed, Dataset: m.Dataset, Plugins: m.Plugins,
+		Scaler: convert[float64](m.Scaler), Watched: convert[float64](m.Watched), Sampler: m.Sampler, Seed: m.Seed, Dataset: m.Dataset, Plugins: m.Plugins,
 		Metrics: convert[float64](m.Metrics), Best: m.Best,
 		Config: m.Config, WorldSize: m.WorldSize, Precision: m.Precision, Parameters: m.Parameters, CreatedBy: m.CreatedBy,
 	}

@@ -29,6 +29,7 @@ type Snapshot struct {
 	Compression []tensor.Named
 
 	Scaler  map[string]float64 // precision plugin's state; empty: none
+	Watched map[string]float64 // state of what follows evaluations: a plateau schedule, early stopping; empty: none
 	Sampler Sampler
 	Seed    uint64 // of the run: initialisation, dropout and augmentation draw from it by position
 	Dataset Dataset
@@ -154,7 +155,7 @@ func (s *Snapshot) copyFrom(o *Snapshot) {
 	s.Model = copyTensors(model, o.Model)
 	s.Optimizer = copyTensors(optimizer, o.Optimizer)
 	s.Compression = copyTensors(compression, o.Compression)
-	s.Scaler, s.Metrics = maps.Clone(o.Scaler), maps.Clone(o.Metrics)
+	s.Scaler, s.Metrics, s.Watched = maps.Clone(o.Scaler), maps.Clone(o.Metrics), maps.Clone(o.Watched)
 }
 
 func copyTensors(dst, src []tensor.Named) []tensor.Named {

@@ -3,10 +3,12 @@ package outline
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/trainctl/trainctl/core/base/usererr"
+	"github.com/trainctl/trainctl/core/engine/optim"
 	"github.com/trainctl/trainctl/core/tensor"
 	"github.com/trainctl/trainctl/core/train/data"
 )
@@ -55,23 +57,47 @@ func (c RunConfig) Problems() usererr.List {
 
 // TrainConfig is the table [train].
 type TrainConfig struct {
-	Epochs          int     `toml:"epochs"`                        // passes over the training data; 0: as many as max_steps needs, the default when that alone is given
-	MaxSteps        int     `toml:"max_steps"`                     // end the run after this many steps (evaluation still follows); 0: no limit
-	PerRankBatch    int     `toml:"per_rank_batch"`                // samples per rank and micro-step; with global_batch at most
-	GlobalBatch     int     `toml:"global_batch"`                  // samples over all ranks and micro-steps of one optimizer step
-	AccumulateSteps int     `toml:"accumulate_steps"`              // micro-steps per optimizer step; only the last one communicates
-	AccumulateMean  bool    `toml:"accumulate_mean"`               // weight micro-steps so that the result equals one big batch; false sums as DDP's no_sync does
-	MaxNorm         float64 `toml:"max_norm"`                      // clip the total gradient norm after the reduce; 0: off
-	EvalEvery       int     `toml:"eval_every"`                    // epochs between evaluations; 0: never
-	EvalBatch       int     `toml:"eval_batch"`                    // samples per rank and evaluation step; 0: as in training
-	LogFreq         int     `toml:"log_freq"`                      // steps between progress lines where there is no terminal
-	Recompute       string  `toml:"recompute" words:"none,blocks"` // "blocks": backward runs blocks of layers again instead of keeping what they compute
-	MaxSkips        int     `toml:"max_skips"`                     // end the run after this many steps in a row whose loss or gradients are not finite; 0: never
+	Epochs          int       `toml:"epochs"`                        // passes over the training data; 0: as many as max_steps needs, the default when that alone is given
+	MaxSteps        int       `toml:"max_steps"`                     // end the run after this many steps (evaluation still follows); 0: no limit
+	PerRankBatch    int       `toml:"per_rank_batch"`                // samples per rank and micro-step; with global_batch at most
+	GlobalBatch     int       `toml:"global_batch"`                  // samples over all ranks and micro-steps of one optimizer step
+	AccumulateSteps int       `toml:"accumulate_steps"`              // micro-steps per optimizer step; only the last one communicates
+	AccumulateMean  bool      `toml:"accumulate_mean"`               // weight micro-steps so that the result equals one big batch; false sums as DDP's no_sync does
+	MaxNorm         float64   `toml:"max_norm"`                      // clip the total gradient norm after the reduce; 0: off
+	EvalEvery       int       `toml:"eval_every"`                    // epochs between evaluations; 0: never
+	EvalBatch       int       `toml:"eval_batch"`                    // samples per rank and evaluation step; 0: as in training
+	LogFreq         int       `toml:"log_freq"`                      // steps between progress lines where there is no terminal
+	Recompute       string    `toml:"recompute" words:"none,blocks"` // "blocks": backward runs blocks of layers again instead of keeping what they compute
+	MaxSkips        int       `toml:"max_skips"`                     // end the run after this many steps in a row whose loss or gradients are not finite; 0: never
+	EarlyStop       EarlyStop `toml:"early_stop"`
+}
+
+// EarlyStop is the table [train.early_stop].
+type EarlyStop struct {
+	Metric   string  `toml:"metric" words:",eval.loss,eval.accuracy,eval.perplexity,eval.bits_per_byte"` // what has to improve; empty: no early stopping
+	Patience int     `toml:"patience"`                                                                   // evaluations in a row without improvement that end the run
+	MinDelta float64 `toml:"min_delta"`                                                                  // a smaller change is no improvement
+}
+
+// problems checks the table, in a run with evaluations every so many epochs.
+func (c EarlyStop) problems(l *usererr.List, evalEvery int) {
+	if c.Metric != "" && !slices.Contains(optim.Metrics, c.Metric) {
+		l.Addf("early_stop.metric", "use one of "+strings.Join(optim.Metrics, ", "), "unknown metric %q", c.Metric)
+	}
+	if c.Metric != "" && evalEvery == 0 {
+		l.Addf("early_stop.metric", "set eval_every to 1, or remove it", "%s needs evaluations, and eval_every is 0", c.Metric)
+	}
+	if c.Patience < 1 {
+		l.Addf("early_stop.patience", "3 is the default", "%d evaluations cannot end a run", c.Patience)
+	}
+	if !(c.MinDelta >= 0) || math.IsInf(c.MinDelta, 1) {
+		l.Addf("early_stop.min_delta", "0 is the default", "%v is not a finite number ≥ 0", c.MinDelta)
+	}
 }
 
 // DefaultTrain is one epoch with an evaluation at its end.
 func DefaultTrain() TrainConfig {
-	return TrainConfig{Epochs: 1, AccumulateSteps: 1, AccumulateMean: true, EvalEvery: 1, LogFreq: 50, Recompute: "none", MaxSkips: 100}
+	return TrainConfig{Epochs: 1, AccumulateSteps: 1, AccumulateMean: true, EvalEvery: 1, LogFreq: 50, Recompute: "none", MaxSkips: 100, EarlyStop: EarlyStop{Patience: 3}}
 }
 
 // Problems checks the table by itself.
@@ -106,6 +132,9 @@ func (c TrainConfig) Problems() usererr.List {
 	natural("eval_every", c.EvalEvery)
 	natural("eval_batch", c.EvalBatch)
 	natural("max_skips", c.MaxSkips)
+	if c.EarlyStop != (EarlyStop{}) {
+		c.EarlyStop.problems(&l, c.EvalEvery)
+	}
 	if c.Recompute != "" && c.Recompute != "none" && c.Recompute != "blocks" {
 		l.Addf("recompute", `use "none" or "blocks"`, "unknown value %q", c.Recompute)
 	}

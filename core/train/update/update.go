@@ -85,8 +85,14 @@ func (u *Updater) divide(o *outline.Outline, shards *replica.Shards) {
 func (u *Updater) Plan(s *outline.Settings, o *outline.Outline) (err error) {
 	u.StepBatch = o.Division.Step
 	u.factor = func(first int) float64 { return s.Schedule.BatchFactor(first, u.StepBatch) }
-	u.Schedule, err = optim.NewSchedule(s.Schedule, s.Optimizer.LR, o.StepsPerEpoch, o.Steps)
-	return err
+	before, _ := u.Schedule.(*optim.Plateau)
+	if u.Schedule, err = optim.NewSchedule(s.Schedule, s.Optimizer.LR, o.StepsPerEpoch, o.Steps); err != nil {
+		return err
+	}
+	if p, ok := u.Schedule.(*optim.Plateau); ok && before != nil {
+		p.Load(before.State())
+	}
+	return nil
 }
 
 // LR is the learning rate of the step after a position.

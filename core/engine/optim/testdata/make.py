@@ -202,5 +202,26 @@ for config, make in [
 ]:
     schedules.append(dict(config=config | dict(warmup_steps=4, warmup_factor=0.25, warmup_mode="sequential"), lr=sequence(make, 16, (4, 0.25))))
 
+
+
+def plateau(metrics, mode="min", **kw):
+    """The rate after each evaluation."""
+    opt = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=BASE)
+    schedule, out = L.ReduceLROnPlateau(opt, mode=mode, **kw), []
+    for m in metrics:
+        schedule.step(m)
+        out.append(opt.param_groups[0]["lr"].hex())
+    names = dict(factor="gamma", min_lr="eta_min")
+    config = {names.get(k, k): v for k, v in kw.items() if k != "threshold_mode"}
+    config |= dict(name="plateau", metric="eval.accuracy" if mode == "max" else "eval.loss", threshold_abs=kw.get("threshold_mode") == "abs")
+    return dict(config=config, metrics=[str(m) for m in metrics], lr=out)
+
+
+plateaus = [
+    plateau([1] * 7, patience=1), plateau([1, 0.95, 0.89, 0.85, 0.8], patience=0, factor=0.5, threshold=0.1), plateau([1] * 8, patience=1, factor=0.5, cooldown=1),
+    plateau([1, 1.05, 1.2, 1.3, float("nan")], mode="max", patience=0, factor=0.5, threshold=0.1, threshold_mode="abs"), plateau([1] * 3, patience=0, min_lr=0.05),
+    plateau([float("nan"), 2, 1.9, float("nan"), 1.95, 1.7, 3, 3, 3, 3], patience=1, factor=0.3, cooldown=2, threshold=0.02), plateau([1] * 25),
+    plateau([0.5, 0.51, 0.511, 0.6, 0.6, 0.6], mode="max", patience=1, threshold=0.05), plateau([-1, -1.05, -1.2, -1.2, -1.2], patience=0, factor=0.5, threshold=0.1),
+]
 with open("schedules.json", "w") as f:
-    json.dump(dict(base=BASE.hex(), runs=schedules), f)
+    json.dump(dict(base=BASE.hex(), runs=schedules, plateaus=plateaus), f)

@@ -1,0 +1,110 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/trainctl/trainctl/core/report/event"
+	"github.com/trainctl/trainctl/core/train/checkpoint"
+	"github.com/trainctl/trainctl/core/train/ddp"
+	"github.com/trainctl/trainctl/core/train/outline"
+)
+
+// Evaluations in a row without a change of more than min_delta for the better end the run; NaN is none.
+func TestEarlyStop(t *testing.T) {
+	nan := math.NaN()
+	for _, c := range []struct {
+		cfg    outline.EarlyStop
+		values []float64
+		ends   int // after so many evaluations; 0: not
+		best   int
+	}{
+		{outline.EarlyStop{Metric: "eval.loss", Patience: 2}, []float64{3, 2, 2, 1, 1.5, 1, 0.5}, 6, 4},
+		{outline.EarlyStop{Metric: "eval.loss", Patience: 2, MinDelta: 0.5}, []float64{3, 2.6, 2.4, 2, 1.9}, 5, 3},
+		{outline.EarlyStop{Metric: "eval.accuracy", Patience: 1}, []float64{0.1, 0.2, 0.2}, 3, 2},
+		{outline.EarlyStop{Metric: "eval.loss", Patience: 2}, []float64{nan, 3, nan, 2, nan, nan}, 6, 4},
+		{outline.EarlyStop{Metric: "eval.loss", Patience: 2}, []float64{nan, nan}, 2, 0},
+		{outline.EarlyStop{Patience: 1}, []float64{1, 2, 3}, 0, 1},
+	} {
+		e, ends := earlyStop{cfg: c.cfg}, 0
+		for i, v := range c.values {
+			next := earlyStop{cfg: c.cfg}
+			next.load(e.state())
+			if c.cfg.Metric != "" {
+				e = next
+			}
+			if e.observe(v, i+1); e.over() {
+				ends = i + 1
+				break
+			}
+		}
+		if ends != c.ends || e.step != c.best {
+			t.Errorf("%+v, %v: ends after %d with the best at %d, want %d and %d", c.cfg, c.values, ends, e.step, c.ends, c.best)
+		}
+	}
+}
+
+// A run that follows its evaluations and is resumed after any of them has the learning rates,
+// the end and the weights of one that was not interrupted.
+func TestWatchedRunsResume(t *testing.T) {
+	type result struct {
+		lrs     map[int]float64
+		params  string
+		steps   int
+		summary *event.EarlyStop
+	}
+	const ranks = 2
+	dir := t.TempDir()
+	train := func(resume, dir string) (got result) {
+		got.lrs = map[int]float64{}
+		setUp := saving(t, dir, checkpoint.Config{Every: "1 epoch"}, func(s *outline.Settings) {
+			s.Train.Epochs, s.Optimizer.LR = 12, 1.5 // too much: losses rise
+			s.Schedule.Name, s.Schedule.Patience, s.Schedule.Gamma = "plateau", 0, 0.5
+			s.Train.EarlyStop = outline.EarlyStop{Metric: "eval.loss", Patience: 5, MinDelta: 0.2}
+		})
+		errs := onRanks(t, ranks, func(rank int, d *Deps) { setUp(rank, d); d.Resume = resume }, func(ctx context.Context, d Deps) error {
+			tr, err := Setup(ctx, d)
+			if err != nil {
+				return err
+			}
+			defer tr.Close()
+			if d.World.Rank == 0 {
+				defer d.Store.Close()
+				d.Events.Add(event.Func(func(r event.Record) {
+					if e, ok := r.Event.(*event.StepDone); ok {
+						got.lrs[e.Step] = e.LR
+					}
+				}))
+			}
+			if err := tr.Run(ctx); err != nil || d.World.Rank != 0 {
+				return err
+			}
+			s := tr.ownSummary()
+			got.params, got.steps, got.summary = ddp.Hash(tr.model.Values), s.Steps, s.EarlyStop
+			return nil
+		})
+		if err := errors.Join(errs...); err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	whole := train("", dir)
+	perEpoch := 4
+	if whole.summary == nil || !whole.summary.Stopped || whole.steps == 12*perEpoch || whole.lrs[whole.steps] == whole.lrs[1] {
+		t.Fatalf("%+v, %+v: the test shows nothing", whole, whole.summary)
+	}
+	for step := perEpoch; step < whole.steps; step += 2 * perEpoch {
+		again := train(fmt.Sprintf("%s/step-%d", dir, step), t.TempDir())
+		for at, lr := range again.lrs {
+			if lr != whole.lrs[at] || at <= step {
+				t.Errorf("resumed after step %d: the learning rate of step %d is %v, want %v", step, at, lr, whole.lrs[at])
+			}
+		}
+		if again.params != whole.params || again.steps != whole.steps || *again.summary != *whole.summary {
+			t.Errorf("resumed after step %d: %d steps, %+v, want %d, %+v; same weights: %v", step, again.steps, again.summary, whole.steps, whole.summary, again.params == whole.params)
+		}
+	}
+}
