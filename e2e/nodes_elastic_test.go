@@ -187,18 +187,20 @@ func TestNodesComeAndGo(t *testing.T) {
 	}
 }
 
-// A node whose cable is cut, or that is frozen, is out within lost_after; the others go on, and it
-// joins them again.
+// A node whose cable is cut, or that is frozen, is out soon after lost_after, also if it has rank 0;
+// the others go on, and it joins them again.
 func TestNodesThatAreSilentComeBack(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t, 3, fleetTables, rig.Set(`launch.nnodes="1:3"`, `launch.lost_after="2s"`, `backend.timeout="5m"`)...)
+	f := newFleet(t, 3, fleetTables, rig.Set(`launch.nnodes="1:3"`, `launch.lost_after="2s"`, `launch.max_restarts=1`, `backend.timeout="5m"`)...)
 	f.starts(t, 3, 20)
+	rig.Signal(t, f.Worker(t, 0).PID, syscall.SIGKILL) // so that node 1 has rank 0, and then node 2
+	f.changes(t, "another rank of node 0 to join", func(e *event.Elastic) bool { return slices.Equal(e.Joined, []int{0}) })
 	for _, silent := range []struct {
 		node        int
 		begin, over func()
 	}{
-		{1, func() { f.cable(t, 1, "down") }, func() { f.cable(t, 1, "up") }},
-		{2, func() { f.signal(t, 2, syscall.SIGSTOP) }, func() { f.signal(t, 2, syscall.SIGCONT) }},
+		{1, func() { f.signal(t, 1, syscall.SIGSTOP) }, func() { f.signal(t, 1, syscall.SIGCONT) }},
+		{2, func() { f.cable(t, 2, "down") }, func() { f.cable(t, 2, "up") }},
 	} {
 		began := time.Now()
 		silent.begin()

@@ -190,7 +190,7 @@ func openStore(lc fx.Lifecycle, o Options, w rank.World, cfg *config.Config, fs 
 	if !leads(w) || o.EvalOnly {
 		return nil, nil
 	}
-	s, err := openSaves(cfg, fs, dir, bus)
+	s, err := openSaves(checkpoint.Open, cfg, fs, dir, bus)
 	if s != nil {
 		lc.Append(fx.Hook{OnStop: func(context.Context) error { return s.Close() }})
 	}
@@ -198,11 +198,11 @@ func openStore(lc fx.Lifecycle, o Options, w rank.World, cfg *config.Config, fs 
 }
 
 // openSaves opens the checkpoints directory of a run that saves, and reports what is saved.
-func openSaves(cfg *config.Config, fs checkpoint.FS, dir RunDir, bus *event.Bus) (*checkpoint.Store, error) {
+func openSaves(open func(checkpoint.FS, string, checkpoint.Config) (*checkpoint.Store, error), cfg *config.Config, fs checkpoint.FS, dir RunDir, bus *event.Bus) (*checkpoint.Store, error) {
 	if cfg.Checkpoint.Every == "never" {
 		return nil, nil
 	}
-	s, err := checkpoint.Open(fs, dir.Checkpoints(), cfg.Checkpoint)
+	s, err := open(fs, dir.Checkpoints(), cfg.Checkpoint)
 	if err != nil {
 		return nil, err
 	}

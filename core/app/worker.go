@@ -256,7 +256,7 @@ func (r *runner) lead(d train.Deps) (*checkpoint.Store, func() []event.PluginSta
 	if err := openRunFiles(r.p.Bus, &r.p.Dir, r.p.Config, r.p.FS); err != nil {
 		return nil, nil, err
 	}
-	saves, err := openSaves(r.p.Config, r.p.FS, r.p.Dir, r.p.Bus)
+	saves, err := openSaves(checkpoint.TakeOver, r.p.Config, r.p.FS, r.p.Dir, r.p.Bus)
 	if err != nil {
 		return nil, nil, err
 	}

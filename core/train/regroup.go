@@ -96,8 +96,11 @@ func (t *Trainer) replan() error {
 // there still are.
 func (t *Trainer) admit(ctx context.Context) (stop bool, err error) {
 	m := t.Members
-	if m == nil || !t.agreement.JoinAsked() && !m.Short() {
+	if m == nil {
 		return false, nil
+	}
+	if err := m.StoreLost(); err != nil || !t.agreement.JoinAsked() && !m.Short() {
+		return false, err
 	}
 	t.agreement.Served()
 	if m.Short() {

@@ -98,6 +98,17 @@ func (m *Members) Wanted() bool {
 	return m.wanted >= m.epoch
 }
 
+// StoreLost is an error if the connection to the store is lost: the others go on without this rank,
+// which could still take steps if it had no others.
+func (m *Members) StoreLost() error {
+	select {
+	case <-m.client.lost:
+		return m.client.broken(Progress{Op: "group"}, nil)
+	default:
+		return nil
+	}
+}
+
 // told handles what the store announces.
 func (m *Members) told(f frame) {
 	m.mu.Lock()

@@ -12,6 +12,7 @@ type membership struct {
 	epoch   int // counts groups, from 1
 	members []int
 	lost    map[int]departure // members that disconnected since the group was formed
+	ended   bool              // all members have reached the end of the run
 	calls   map[int]call      // for the next group, by place
 
 	least   int              // fewer members wait for others, see StoreOptions.Least
@@ -78,6 +79,11 @@ func (b *state) lose(d departure) {
 	}
 	b.endGathers(d, false)
 	b.regroup()
+}
+
+// deserts reports whether a rank that leaves by itself is still needed: it has failed.
+func (b *state) deserts(rank int) bool {
+	return !b.group.ended && slices.Contains(b.group.members, rank)
 }
 
 // announceBroken tells the members that have not called that their group has failed: they may
@@ -152,10 +158,10 @@ func (b *state) regroup() {
 		return
 	}
 	var members []int
-	admit := true
+	admit, ended := true, true
 	for _, r := range g.members {
 		if c, called := g.calls[r]; called && c.entry != Joining {
-			members, admit = append(members, r), admit && c.entry == Between
+			members, admit, ended = append(members, r), admit && c.entry == Between, ended && c.entry == Ended
 		}
 	}
 	switch {
@@ -170,6 +176,7 @@ func (b *state) regroup() {
 		}
 	}
 	b.form(members)
+	g.ended = ended
 }
 
 // joining are the places that wait to be admitted.
@@ -212,6 +219,7 @@ func (b *state) form(members []int) {
 	for _, r := range members {
 		c := g.calls[r]
 		delete(g.calls, r)
+		delete(b.gone, r)
 		b.end(c.request, frame{op: opOK, body: body})
 	}
 	if len(b.joining()) > 0 {

@@ -175,7 +175,26 @@ func TestJoiningAJobThatEnds(t *testing.T) {
 	}
 	together(t, Ended, "0", m[0])
 	clients[0].Close()
+	late := NewMembers(dial(t, s.Addr().String(), DialOptions{Rank: 0, Size: 2}), 0)
+	if _, err := late.Regroup(t.Context(), Joining, nil); !errors.Is(err, ErrOver) {
+		t.Errorf("one that comes when all have left: %v", err)
+	}
 	if err := g.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A member that leaves before the end has failed, although it says so: the others must not wait for
+// it, nor for the process that takes its place.
+func TestMemberThatDesertsIsLost(t *testing.T) {
+	s, clients, m := first(t, StoreOptions{}, "01")
+	clients[1].Close()
+	again := NewMembers(dial(t, s.Addr().String(), DialOptions{Rank: 1, Size: 2}), 1)
+	if _, err := m[0].Gather(t.Context(), "values", nil); !errors.As(err, new(*PeerLeftError)) {
+		t.Errorf("got %v", err)
+	}
+	together(t, Broken, "0", m[0])
+	if _, err := again.Regroup(t.Context(), Starting, nil); !errors.Is(err, ErrLate) {
 		t.Error(err)
 	}
 }

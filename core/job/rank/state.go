@@ -73,7 +73,9 @@ func newState(size int, roster []Peer, reply func(request, frame)) *state {
 func (b *state) join(p Peer) {
 	b.names[p.Rank] = p
 	b.here[p.Rank] = true
-	delete(b.gone, p.Rank)
+	if g := b.group; g == nil || !slices.Contains(g.members, p.Rank) { // a member that has left stays gone until there is another group
+		delete(b.gone, p.Rank)
+	}
 }
 
 // leave removes a rank. If it did not leave cleanly, all waits end, since a job
@@ -86,7 +88,7 @@ func (b *state) leave(rank int, clean bool, why string) {
 			b.forget(t)
 		}
 	}
-	if !clean && b.group != nil {
+	if b.group != nil && (!clean || b.deserts(rank)) {
 		b.lose(d)
 		return
 	}

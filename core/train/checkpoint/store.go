@@ -68,6 +68,15 @@ func Open(fsys FS, dir string, cfg Config) (*Store, error) {
 	return s, nil
 }
 
+// TakeOver is Open for a process that goes on with the run of another one, which was lost and may
+// be frozen: its lock does not count. It must not begin another save.
+func TakeOver(fsys FS, dir string, cfg Config) (*Store, error) {
+	if err := fsys.Remove(filepath.Join(dir, lockName)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("checkpoint: %w", err)
+	}
+	return Open(fsys, dir, cfg)
+}
+
 // syncAbove makes dir itself durable, and the directories that lead to it.
 // Higher ones may belong to somebody else; they were there before the run.
 func syncAbove(fsys FS, dir string) error {

@@ -246,6 +246,11 @@ func TestOneWriter(t *testing.T) {
 	if !errors.As(err, &locked) || locked.PID != os.Getpid() {
 		t.Fatalf("got %v", err)
 	}
+	next, err := TakeOver(fs, d, Default())
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustClose(t, next)
 	if _, err := s.Save(context.Background(), snapshot(4)); err != nil {
 		t.Fatal(err)
 	}

@@ -26,6 +26,7 @@ type Members interface {
 	Lost() []string // how members of the group before were lost
 	Short() bool    // the job needs more members
 	Wanted() bool   // others wait to join; safe for concurrent use
+	StoreLost() error
 
 	// OnBroken sets what is called on another goroutine when the group has failed on some
 	// rank; Broken reports whether it has.
