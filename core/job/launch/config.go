@@ -201,7 +201,7 @@ func (c *Count) UnmarshalTOML(v any) error {
 	switch {
 	case text == "auto":
 		*c = Auto
-	case isRange && err1 == nil && err2 == nil && least >= 1 && least <= most:
+	case isRange && err1 == nil && err2 == nil && least >= 1 && least <= most && most > 1:
 		*c = Count{n: most, least: least}
 	case err == nil:
 		*c = N(n)

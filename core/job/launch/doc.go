@@ -33,6 +33,11 @@
 // prefix sum in node order), start each attempt together, and end it together
 // when one of them reports a failure or disappears.
 //
+// In an elastic job (elastic.go) the others go on when a rank dies, and another one is started in
+// its place while restarts are left. With a range of nodes no launcher waits for another: each
+// finds in node 0's store what it needs, starts its ranks, and starts them again when it had lost
+// node 0.
+//
 // If the launcher itself is killed, Linux kills its ranks too
 // (PR_SET_PDEATHSIG). On every system the lifeline ends the ranks, and all
 // descendants that inherited it.

@@ -66,7 +66,11 @@ func (a *attempt) left(e exit) {
 		}
 		next = "; another one is started in its place"
 	}
-	a.l.sink.printf("%v; %d ranks go on%s", e.cause(a.l.host, a.l.oom).brief(), len(a.alive), next)
+	others := fmt.Sprintf("%d ranks", len(a.alive))
+	if len(a.alive) == 0 {
+		others = "the ranks of other nodes"
+	}
+	a.l.sink.printf("%v; %s go on%s", e.cause(a.l.host, a.l.oom).brief(), others, next)
 	if !again {
 		return
 	}
