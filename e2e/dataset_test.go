@@ -81,14 +81,14 @@ validation = 0.2
 train = "table.csv"
 targets = ["y"]
 normalize = "standard"
+[optimizer]
+name = "sgd"
+lr = 0.5
 [train]
 epochs = 8
 global_batch = 9
 [model]
 layers = [{ type = "linear", out_features = 3 }]
-[optimizer]
-name = "sgd"
-lr = 0.5
 [checkpoint]
 every = "1 step"
 keep = 0
@@ -175,4 +175,27 @@ func TestMetricsOfAnEvaluation(t *testing.T) {
 	}
 	p.Train(t, rig.Set("eval.top_k=10")...).Expect(t, 2).Prints(t, "every sample is among the top 10 of 10 classes")
 	p.Train(t, rig.Set(`eval.metrics=["top_k"]`, `checkpoint.keep_best="eval.accuracy"`)...).Expect(t, 2).Prints(t, `add "accuracy" to eval.metrics`)
+}
+
+// With every augmentation, the same samples have the same pixels on 1 to 3 ranks and after a
+// resume, so that the losses are the same.
+func TestAugmentedRunsAreTheSame(t *testing.T) {
+	t.Parallel()
+	p := placeWith(t, validationTables)
+	more := rig.Set("dataset.validation=0.0", "dataset.options.train_samples=198", "dataset.options.randaugment=2", "dataset.options.color_jitter=[0.4, 0.4, 0.4, 0.1]",
+		"dataset.options.random_erasing=0.25", "dataset.options.mixup=0.2", "dataset.options.cutmix=1.0")
+	whole := p.run(t, more...)
+	p.run(t, append(more, "--resume", whole.checkpoint(7))...).continues(t, whole, 7)
+	for _, ranks := range []string{"1", "3"} {
+		other := p.run(t, append(more, rig.Set("launch.nproc_per_node="+ranks)...)...)
+		for i, loss := range whole.losses() {
+			if got := other.losses()[i]; math.Abs(got-loss) > 1e-5*loss {
+				t.Errorf("on %s ranks the loss of step %d is %v, want %v", ranks, i+1, got, loss)
+			}
+		}
+		if a, b := other.evals[1], whole.evals[1]; a.Samples != 60 || a.Accuracy != b.Accuracy {
+			t.Errorf("on %s ranks the evaluation is %+v, want %+v", ranks, a, b)
+		}
+	}
+	p.Train(t, rig.Set("dataset.options.mixup=0.2")...).Expect(t, 2).Prints(t, "mixup and cutmix would mix held-out samples")
 }

@@ -23,7 +23,6 @@ func (c *Config) check() {
 	r.problems("sampler", c.Sampler.Problems())
 	r.problems("lr_scheduler", c.Scheduler.Problems())
 	r.problems("optimizer", c.Optimizer.Problems())
-	r.problems("launch", c.Launch.Problems())
 	r.problems("ddp", c.DDP.Problems())
 	r.problems("eval", c.Eval.Problems())
 	r.problems("checkpoint", c.Checkpoint.Problems())

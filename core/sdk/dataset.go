@@ -64,6 +64,8 @@ type DatasetRequest struct {
 	LocalRank int
 	WorldSize int
 	Seed      uint64
+	// Validation says that the host holds training samples out, see Batch.NoAugment.
+	Validation bool
 	// Log reaches the user's progress output. Attributes "done" and "total"
 	// (bytes) on a record make it a progress line.
 	Log *slog.Logger

@@ -124,7 +124,7 @@ func TestContractThroughTheWire(t *testing.T) {
 	}{
 		{"mnist", "", generated(t.TempDir()), map[string]map[string]any{"std": {"std": []any{0.0}}}},
 		{"cifar10", "", drawn, map[string]map[string]any{"augment": {"augment": "heavy"}}},
-		{"imagefolder", "", map[string]any{"root": images(t), "size": 24}, map[string]map[string]any{"root": {"root": "/none"}}},
+		{"imagefolder", "", map[string]any{"root": images(t), "size": 24, "randaugment": 2, "color_jitter": []any{0.4, 0.4, 0.4, 0.1}, "random_erasing": 0.5, "mixup": 0.2, "cutmix": 1.0}, map[string]map[string]any{"root": {"root": "/none"}}},
 		{"synthetic", "", computed, map[string]map[string]any{"shape": {"shape": []any{1 << 20, 1 << 20}}}},
 		{"csv", "", map[string]any{"train": tableFile(t), "test": tableFile(t), "targets": []any{"y"}, "normalize": "standard"}, map[string]map[string]any{"targets": {"targets": []any{"z"}}}},
 		{"numpy", "", map[string]any{"inputs": "numpy/testdata/f4.npy", "targets": "numpy/testdata/y.npy"}, map[string]map[string]any{"inputs": {"inputs": "none.npy"}}},

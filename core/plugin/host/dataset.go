@@ -81,6 +81,7 @@ func (d *Dataset) Open(ctx context.Context, req sdk.DatasetRequest) (sdk.Dataset
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	req.Validation = d.Validation > 0
 	d.request = req
 	spec, err := d.open(ctx, d.now.Load())
 	for err != nil {

@@ -113,8 +113,8 @@ func validSpec(spec sdk.DatasetSpec) error {
 			complain("Target %v has class indices and Classes is %d", spec.Target, spec.Classes)
 		}
 	case spec.Target.DType == tensor.F32 && positive(spec.Target.Shape):
-		if spec.Classes != 0 {
-			complain("Target is %v and Classes is %d, want 0", spec.Target, spec.Classes)
+		if s := spec.Target.Shape; spec.Classes != 0 && (len(s) == 0 || s[len(s)-1] != spec.Classes) {
+			complain("Target is %v and Classes is %d: numbers have 0 classes, and probabilities end in one of each class", spec.Target, spec.Classes)
 		}
 	default:
 		complain("Target %v, want i32 or f32 of positive dimensions", spec.Target)

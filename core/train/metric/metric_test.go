@@ -1,12 +1,11 @@
 package metric
 
 import (
-	"encoding/json"
 	"math"
-	"os"
 	"reflect"
 	"testing"
 
+	"github.com/trainctl/trainctl/core/base/testjson"
 	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/core/sdk"
@@ -28,17 +27,7 @@ func everything(k int) Config {
 	return Config{Metrics: []string{TopK, PerClass, Confusion, Worst}, TopK: k, Worst: 5}
 }
 
-func load(t *testing.T) (g golden) {
-	t.Helper()
-	b, err := os.ReadFile("testdata/metrics.json")
-	if err == nil {
-		err = json.Unmarshal(b, &g)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return g
-}
+func load(t *testing.T) golden { return testjson.Read[golden](t, "testdata/metrics.json") }
 
 // evaluate counts the samples on a world of ranks, in batches, and adds up.
 func (g *golden) evaluate(world, batch int, soft bool) event.Evaluation {

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/sdk/sdktest"
+	"github.com/trainctl/trainctl/core/tensor"
 )
 
 // at is what a view shows at (x, y) of a channel, pixel by pixel.
@@ -95,5 +97,35 @@ func BenchmarkFill(b *testing.B) {
 		if err := d.Fill(b.Context(), &batch); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// BenchmarkAugmented reads training images with each augmentation.
+func BenchmarkAugmented(b *testing.B) {
+	fs := unpacked(b, "/r")
+	for name, table := range map[string]map[string]any{
+		"standard":    {},
+		"randaugment": {"randaugment": 2},
+		"jitter":      {"color_jitter": []any{0.4, 0.4, 0.4, 0.1}},
+		"erasing":     {"random_erasing": 0.25},
+		"mixup":       {"mixup": 0.2},
+		"everything":  {"randaugment": 2, "color_jitter": []any{0.4, 0.4, 0.4, 0.1}, "random_erasing": 0.25, "mixup": 0.2, "cutmix": 1.0},
+	} {
+		b.Run(name, func(b *testing.B) {
+			d := newDataset(fs, "")
+			table["root"], table["augment"] = "/r", "standard"
+			spec, err := sdktest.OpenDataset(b, d, table, nil)
+			if err != nil {
+				b.Fatal(err)
+			}
+			batch := &sdk.Batch{Indices: []int64{0}, Input: tensor.Aligned(spec.Input.Bytes()), Target: tensor.Aligned(spec.Target.Bytes())}
+			for i := 0; b.Loop(); i++ {
+				batch.Epoch = i
+				if err := d.Fill(b.Context(), batch); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "samples/s")
+		})
 	}
 }

@@ -1,6 +1,7 @@
 package cifar10
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,7 +31,10 @@ type Dataset struct {
 
 	splits  [2]*split // by sdk.Split
 	levels  *vision.Levels
-	augment bool
+	augment bool           // crop and flip
+	more    vision.Augment // what follows them
+	image   *vision.Image  // at work
+	partner []float32      // that a sample is mixed with
 }
 
 // New returns CIFAR-10, with files in fs.
@@ -41,7 +45,7 @@ func New(fs afero.Fs) *Dataset {
 // Open finds and verifies the data, and downloads it if needed.
 func (d *Dataset) Open(ctx context.Context, req sdk.DatasetRequest) (sdk.DatasetSpec, error) {
 	o, err := parseSettings(req.Options)
-	if err != nil {
+	if err = cmp.Or(err, o.more.CheckMixes(req)); err != nil {
 		return sdk.DatasetSpec{}, err
 	}
 	look := d.search(o)
@@ -53,8 +57,9 @@ func (d *Dataset) Open(ctx context.Context, req sdk.DatasetRequest) (sdk.Dataset
 	if err := got.limit(o); err != nil {
 		return sdk.DatasetSpec{}, err
 	}
-	d.splits, d.levels, d.augment = got.splits, o.norm.Levels(), o.augment
-	spec := specification(got.splits[sdk.Train].n, got.splits[sdk.Test].n)
+	d.splits, d.levels, d.augment, d.more = got.splits, o.norm.Levels(), o.augment, o.more
+	d.image, d.partner = vision.NewImage(side, side), make([]float32, imageBytes)
+	spec := specification(o, got.splits[sdk.Train].n, got.splits[sdk.Test].n)
 	spec.Source, spec.ClassNames, spec.Notice, spec.Fingerprint = got.source, got.classes, got.notice, got.fingerprint()
 	return spec, nil
 }
@@ -71,7 +76,7 @@ func (d *Dataset) Describe(o sdk.Options) (sdk.DatasetSpec, error) {
 			n[i] = min(n[i], limit)
 		}
 	}
-	return specification(n[sdk.Train], n[sdk.Test]), nil
+	return specification(s, n[sdk.Train], n[sdk.Test]), nil
 }
 
 // Locate checks that the files exist, if there is no other source of the data.
@@ -87,10 +92,10 @@ func (d *Dataset) Locate(o sdk.Options) error {
 	return nil
 }
 
-func specification(train, test int) sdk.DatasetSpec {
+func specification(o settings, train, test int) sdk.DatasetSpec {
 	return sdk.DatasetSpec{
 		Input:   tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{vision.Channels, side, side}},
-		Target:  tensor.Spec{DType: tensor.I32},
+		Target:  o.more.TargetSpec(len(classNames)),
 		Classes: len(classNames), ClassNames: classNames,
 		TrainSamples: train, TestSamples: test,
 	}
@@ -98,18 +103,17 @@ func specification(train, test int) sdk.DatasetSpec {
 
 var errNotOpen = errors.New("cifar10: the data set is not open")
 
-// Fill writes images as float32 [3, 32, 32] and classes as int32. It allocates
-// nothing.
+// Fill writes images as float32 [3, 32, 32] and classes as int32, or as probabilities if images
+// are mixed. It allocates nothing.
 func (d *Dataset) Fill(ctx context.Context, b *sdk.Batch) error {
 	if int(b.Split) >= len(d.splits) || d.splits[b.Split] == nil {
 		return errNotOpen
 	}
-	s, n := d.splits[b.Split], len(b.Indices)
-	if len(b.Input) != n*imageBytes*4 || len(b.Target) != n*4 {
-		return fmt.Errorf("cifar10: %d samples need %d and %d bytes, the batch has %d and %d", n, n*imageBytes*4, n*4, len(b.Input), len(b.Target))
+	s, n, each := d.splits[b.Split], len(b.Indices), d.more.TargetSpec(len(classNames)).Bytes()
+	if len(b.Input) != n*imageBytes*4 || len(b.Target) != n*each {
+		return fmt.Errorf("cifar10: %d samples need %d and %d bytes, the batch has %d and %d", n, n*imageBytes*4, n*each, len(b.Input), len(b.Target))
 	}
-	input, target := tensor.View[float32](b.Input), tensor.View[int32](b.Target)
-	var drawn [imageBytes]byte
+	input := tensor.View[float32](b.Input)
 	for i, index := range b.Indices {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -117,15 +121,39 @@ func (d *Dataset) Fill(ctx context.Context, b *sdk.Batch) error {
 		if index < 0 || index >= int64(s.n) {
 			return fmt.Errorf("cifar10: index %d is out of range for %d samples", index, s.n)
 		}
-		image, label := s.sample(int(index), &drawn)
-		v := view{x: pad, y: pad}
-		if d.augment && b.Split == sdk.Train && !b.NoAugment {
-			v = randomView(b.Seed, b.Epoch, index)
+		out := input[i*imageBytes : (i+1)*imageBytes]
+		read := vision.Sample{Index: index, Class: d.sample(b, out, index), Planes: out, Partner: d.partner, Width: side, Height: side}
+		if err := d.more.Target(b, b.Target[i*each:(i+1)*each], read, s.n, func(other int64) (int32, error) { return d.sample(b, d.partner, other), nil }); err != nil {
+			return err
 		}
-		v.write(input[i*imageBytes:(i+1)*imageBytes], image, d.levels)
-		target[i] = int32(label)
 	}
 	return nil
+}
+
+// sample writes an image and returns its class.
+func (d *Dataset) sample(b *sdk.Batch, out []float32, index int64) (class int32) {
+	var drawn [imageBytes]byte
+	image, label := d.splits[b.Split].sample(int(index), &drawn)
+	training := b.Split == sdk.Train && !b.NoAugment
+	v := view{x: pad, y: pad}
+	if d.augment && training {
+		v = randomView(b.Seed, b.Epoch, index)
+	}
+	if !training || !d.more.Pixels() {
+		v.write(out, image, d.levels)
+	} else {
+		for c, p := range d.image.Planes {
+			v.cut((*[plane]byte)(p), image[c*plane:][:plane])
+		}
+		d.more.Image(d.image, b.Seed, b.Epoch, index)
+		for c, p := range d.image.Planes {
+			d.levels[c].Convert(out[c*plane:], p)
+		}
+	}
+	if training {
+		d.more.Erase(out, side, side, b.Seed, b.Epoch, index)
+	}
+	return int32(label)
 }
 
 // TrainClasses returns the class of every training image.

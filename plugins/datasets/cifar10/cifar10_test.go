@@ -34,14 +34,14 @@ func file(f int) (b []byte) {
 	return b
 }
 
-func put(t *testing.T, fs afero.Fs, path string, b []byte) {
+func put(t testing.TB, fs afero.Fs, path string, b []byte) {
 	t.Helper()
 	if err := afero.WriteFile(fs, path, b, 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func unpacked(t *testing.T, dir string) afero.Fs {
+func unpacked(t testing.TB, dir string) afero.Fs {
 	t.Helper()
 	fs := afero.NewMemMapFs()
 	for i := range fileCount {

@@ -23,8 +23,9 @@ func TestContractOnFiles(t *testing.T) {
 
 func TestContractOnGeneratedShapes(t *testing.T) {
 	sdktest.Dataset(t, sdktest.DatasetOptions{
-		New:     func(testing.TB) sdk.Dataset { return New(afero.NewMemMapFs()) },
-		Options: map[string]any{"root": "/none", "download": false, "fallback": "generated", "augment": "standard", "train_samples": 500, "test_samples": 100},
+		New: func(testing.TB) sdk.Dataset { return New(afero.NewMemMapFs()) },
+		Options: map[string]any{"root": "/none", "download": false, "fallback": "generated", "augment": "standard", "train_samples": 500, "test_samples": 100,
+			"randaugment": 2, "color_jitter": []any{0.4, 0.4, 0.4, 0.1}, "random_erasing": 0.25, "mixup": 0.2, "cutmix": 1.0},
 		Refused: refused,
 	})
 }

@@ -35,14 +35,15 @@ func (d *Dataset) Info() sdk.Info {
 		Summary: "CIFAR-10: 50,000 + 10,000 colour images of 32×32 pixels in ten classes",
 		Options: slices.Concat(source.Options(texts), []sdk.Option{
 			{Name: "augment", Type: sdk.String, Default: augmentNone, Enum: []string{augmentNone, augmentStandard}, Doc: "Training augmentation: none, or a random crop with a border of 4 pixels and a random flip."},
-		}, source.SampleOptions(), vision.Options(nil, nil, " Usual for CIFAR-10: [0.4914, 0.4822, 0.4465] and std = [0.2470, 0.2435, 0.2616]. Default: nothing.")),
+		}, vision.AugmentOptions(), source.SampleOptions(), vision.Options(nil, nil, " Usual for CIFAR-10: [0.4914, 0.4822, 0.4465] and std = [0.2470, 0.2435, 0.2616]. Default: nothing.")),
 	}
 }
 
 // settings are the options, checked.
 type settings struct {
 	source.Settings
-	augment bool
+	augment bool // crop and flip
+	more    vision.Augment
 	norm    vision.Normalization
 }
 
@@ -51,6 +52,7 @@ func parseSettings(o sdk.Options) (settings, error) {
 	s := settings{
 		Settings: source.Parse(&l, o, texts),
 		augment:  o.String("augment") == augmentStandard,
+		more:     vision.ParseAugment(&l, o),
 		norm:     vision.ParseNormalization(&l, o),
 	}
 	return s, l.Err()

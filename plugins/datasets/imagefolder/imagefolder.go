@@ -1,6 +1,7 @@
 package imagefolder
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,7 +36,7 @@ func New(fs afero.Fs) *Dataset { return &Dataset{fs: fs} }
 // Open lists the images.
 func (d *Dataset) Open(ctx context.Context, req sdk.DatasetRequest) (sdk.DatasetSpec, error) {
 	o, err := parseSettings(req.Options)
-	if err != nil {
+	if err = cmp.Or(err, o.more.CheckMixes(req)); err != nil {
 		return sdk.DatasetSpec{}, err
 	}
 	log := req.Log
@@ -53,7 +54,14 @@ func (d *Dataset) Open(ctx context.Context, req sdk.DatasetRequest) (sdk.Dataset
 	d.damaged = &damaged{log: log}
 	d.idle = make(chan *worker, o.workers)
 	for range o.workers {
-		d.idle <- &worker{}
+		w := &worker{}
+		if o.more.Pixels() {
+			w.image = vision.NewImage(o.size, o.size)
+		}
+		if o.more.Mixes() {
+			w.partner = make([]float32, vision.Channels*o.size*o.size)
+		}
+		d.idle <- w
 	}
 	spec := list.spec(o)
 	spec.Source, spec.Fingerprint = SourceFiles, list.fingerprint()
@@ -87,7 +95,7 @@ func (d *Dataset) Locate(o sdk.Options) error {
 func (l *listing) spec(o settings) sdk.DatasetSpec {
 	return sdk.DatasetSpec{
 		Input:   tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{vision.Channels, o.size, o.size}},
-		Target:  tensor.Spec{DType: tensor.I32},
+		Target:  o.more.TargetSpec(len(l.classes)),
 		Classes: len(l.classes), ClassNames: l.classes,
 		TrainSamples: l.samples[sdk.Train].len(), TestSamples: l.samples[sdk.Test].len(),
 	}
@@ -102,11 +110,11 @@ func (d *Dataset) Fill(ctx context.Context, b *sdk.Batch) error {
 	if d.list == nil || int(b.Split) >= len(d.list.samples) {
 		return errNotOpen
 	}
-	n, elems := len(b.Indices), vision.Channels*d.size*d.size
-	if len(b.Input) != n*elems*4 || len(b.Target) != n*4 {
-		return fmt.Errorf("imagefolder: %d samples need %d and %d bytes, the batch has %d and %d", n, n*elems*4, n*4, len(b.Input), len(b.Target))
+	n, elems, each := len(b.Indices), vision.Channels*d.size*d.size, d.more.TargetSpec(len(d.list.classes)).Bytes()
+	if len(b.Input) != n*elems*4 || len(b.Target) != n*each {
+		return fmt.Errorf("imagefolder: %d samples need %d and %d bytes, the batch has %d and %d", n, n*elems*4, n*each, len(b.Input), len(b.Target))
 	}
-	input, target := tensor.View[float32](b.Input), tensor.View[int32](b.Target)
+	input := tensor.View[float32](b.Input)
 	group, ctx := errgroup.WithContext(ctx)
 	for i := range n {
 		var w *worker
@@ -118,10 +126,17 @@ func (d *Dataset) Fill(ctx context.Context, b *sdk.Batch) error {
 			}
 			return context.Cause(ctx)
 		}
-		group.Go(func() (err error) {
+		group.Go(func() error {
 			defer func() { d.idle <- w }()
-			target[i], err = d.sample(ctx, w, b, b.Indices[i], input[i*elems:(i+1)*elems])
-			return err
+			out := input[i*elems : (i+1)*elems]
+			class, err := d.sample(ctx, w, b, b.Indices[i], out)
+			if err != nil {
+				return err
+			}
+			read := vision.Sample{Index: b.Indices[i], Class: class, Planes: out, Partner: w.partner, Width: d.size, Height: d.size}
+			return d.more.Target(b, b.Target[i*each:(i+1)*each], read, d.list.samples[sdk.Train].len(), func(other int64) (int32, error) {
+				return d.sample(ctx, w, b, other, w.partner)
+			})
 		})
 	}
 	return group.Wait()
@@ -139,11 +154,24 @@ func (d *Dataset) sample(ctx context.Context, w *worker, b *sdk.Batch, index int
 	}
 	size := img.Bounds().Size()
 	v := middle(size, d.size, d.resize)
-	if d.augment && b.Split == sdk.Train && !b.NoAugment {
+	training := b.Split == sdk.Train && !b.NoAugment
+	if d.augment && training {
 		r := vision.NewSource(b.Seed, b.Epoch, index)
 		v = d.crop.random(&r, size, d.size)
 	}
-	d.levels.Planes(out, w.render(img, v))
+	pixels := w.render(img, v)
+	if training && d.more.Pixels() {
+		w.image.Unpack(pixels)
+		d.more.Image(w.image, b.Seed, b.Epoch, index)
+		for c, p := range w.image.Planes {
+			d.levels[c].Convert(out[c*len(p):], p)
+		}
+	} else {
+		d.levels.Planes(out, pixels)
+	}
+	if training {
+		d.more.Erase(out, d.size, d.size, b.Seed, b.Epoch, index)
+	}
 	return int32(samples.class(used)), nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"math"
 	"path/filepath"
 	"runtime"
+	"slices"
 
 	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/sdk"
@@ -29,7 +30,7 @@ func (d *Dataset) Info() sdk.Info {
 		Name:    "imagefolder",
 		Version: "1.0.0",
 		Summary: "JPEG and PNG images in one folder for each class, like ImageNet",
-		Options: append([]sdk.Option{
+		Options: slices.Concat([]sdk.Option{
 			{Name: "root", Type: sdk.String, Default: "data/imagenet", Doc: "Folder with the folders of the two splits."},
 			{Name: "train", Type: sdk.String, Default: "train", Doc: "Folder of the training set, below root; its folders are the classes."},
 			{Name: "val", Type: sdk.String, Default: "val", Doc: "Folder of the evaluation set, below root; without it there is no evaluation."},
@@ -41,7 +42,7 @@ func (d *Dataset) Info() sdk.Info {
 			{Name: "flip", Type: sdk.Boolean, Default: true, Doc: "Mirror half of the random crops."},
 			{Name: "workers", Type: sdk.Int, Min: &one, Max: &most, Unit: "goroutines", Doc: "Images decoded concurrently. Default: GOMAXPROCS of the plugin."},
 			{Name: "corrupt", Type: sdk.String, Default: corruptError, Enum: []string{corruptError, corruptSkip}, Doc: "What happens if an image cannot be decoded: the run ends, or the next good image is used and a warning counts it."},
-		}, vision.Options(list(vision.ImageNet.Mean), list(vision.ImageNet.Std), " Default: ImageNet's.")...),
+		}, vision.AugmentOptions(), vision.Options(list(vision.ImageNet.Mean), list(vision.ImageNet.Std), " Default: ImageNet's.")),
 	}
 }
 
@@ -62,6 +63,7 @@ type settings struct {
 	crop    randomCrop
 	workers int
 	skip    bool
+	more    vision.Augment // after crop and flip
 	norm    vision.Normalization
 }
 
@@ -75,6 +77,7 @@ func parseSettings(o sdk.Options) (settings, error) {
 		augment: o.String("augment") == augmentStandard,
 		crop:    randomCrop{scale: span(&l, o, "scale"), ratio: span(&l, o, "ratio"), flip: o.Bool("flip")},
 		workers: int(o.Int("workers")), skip: o.String("corrupt") == corruptSkip,
+		more: vision.ParseAugment(&l, o),
 		norm: vision.ParseNormalization(&l, o),
 	}
 	if s.workers == 0 {

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/afero"
 
 	imagekernel "github.com/trainctl/trainctl/core/engine/kernel/image"
+	"github.com/trainctl/trainctl/plugins/datasets/vision"
 )
 
 // worker is the memory to convert one image at a time to a square.
@@ -16,6 +17,8 @@ type worker struct {
 	narrow   []byte // after the rows were scaled
 	square   []byte // after the columns were scaled
 	col, row taps
+	image    *vision.Image // at work; nil where transforms of pixels are off
+	partner  []float32     // that a sample is mixed with
 }
 
 // keepBytes bounds the memory that a worker keeps for the next image.

@@ -1,7 +1,6 @@
 package numpy
 
 import (
-	"encoding/json"
 	"math"
 	"os"
 	"slices"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/spf13/afero"
 
+	"github.com/trainctl/trainctl/core/base/testjson"
 	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/sdk/sdktest"
@@ -18,21 +18,13 @@ import (
 
 const archive = "testdata/arrays.npz"
 
-// want is what NumPy reads: testdata/make.py wrote it.
-func want(t *testing.T) (w struct {
+// golden is what NumPy reads: testdata/make.py wrote it.
+type golden struct {
 	Values   map[string][]float64
 	Standard []float64
-}) {
-	t.Helper()
-	b, err := os.ReadFile("testdata/want.json")
-	if err == nil {
-		err = json.Unmarshal(b, &w)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return w
 }
+
+func want(t *testing.T) golden { return testjson.Read[golden](t, "testdata/want.json") }
 
 // Every element type, byte order and memory order is read as NumPy reads it.
 func TestArraysAreNumPys(t *testing.T) {
