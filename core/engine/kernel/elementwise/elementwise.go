@@ -78,9 +78,26 @@ func BiasGrad[T kernel.Float](rows, cols int, dy, db []T, accumulate bool) {
 	addRows(rows, cols, dy, db)
 }
 
+// addRows adds the rows of x [rows, cols] to sum. Blocks of rows are added up first, because a sum of
+// hundreds of numbers, one after the other, is off by as many roundings.
 func addRows[T kernel.Float](rows, cols int, x, sum []T) {
-	for r := range rows {
-		AddTo(sum[:cols], x[r*cols:][:cols])
+	const block, wide = 32, 512
+	if rows <= block {
+		for r := range rows {
+			AddTo(sum[:cols], x[r*cols:][:cols])
+		}
+		return
+	}
+	var part [wide]T
+	for c := 0; c < cols; c += wide {
+		n := min(wide, cols-c)
+		for r := 0; r < rows; r += block {
+			clear(part[:n])
+			for i := r; i < min(rows, r+block); i++ {
+				AddTo(part[:n], x[i*cols+c:][:n])
+			}
+			AddTo(sum[c:c+n], part[:n])
+		}
 	}
 }
 

@@ -79,6 +79,18 @@ func TestBiasGrad(t *testing.T) {
 	kerneltest.CloseTo(t, "overwritten", bias, []float32{25, 47, 69}, 0)
 }
 
+// Sums of many rows are as exact as sums of sums: one after the other they would be off by 4e-5.
+func TestBiasGradOfManyRows(t *testing.T) {
+	const rows, cols = 4096, 1100
+	dy, bias, want := make([]float32, rows*cols), make([]float32, cols), make([]float64, cols)
+	Fill(dy, 0.1)
+	for i := range want {
+		want[i] = rows * float64(float32(0.1))
+	}
+	BiasGrad(rows, cols, dy, bias, false)
+	kerneltest.Nearly(t, "bias", bias, want, 2e-6)
+}
+
 // The bytes count what is read and what is written.
 func BenchmarkElementwise(b *testing.B) {
 	const n = 1 << 15
