@@ -10,3 +10,5 @@ func RunTile(rows int, t *Tile) { kernel.NoVectors() }
 func runAlong(rows, vectors int, t *strip) { kernel.NoVectors() }
 
 func runAcross(rows, vectors int, t *strip) { kernel.NoVectors() }
+
+func runApart(rows, vectors int, t *strip) { kernel.NoVectors() }
