@@ -65,7 +65,7 @@ func Write(w io.Writer, target string, j Job) error {
 // execute writes one of the templates, which are part of the program.
 func execute(name string, data any) string {
 	t := template.Must(template.New("").Funcs(template.FuncMap{
-		"shell": usererr.Shell, "quote": quote, "minutes": minutes, "seconds": seconds, "indent": indent,
+		"shell": usererr.Shell, "quote": quote, "seconds": seconds, "indent": indent,
 	}).ParseFS(files, "templates/*"))
 	var b strings.Builder
 	if err := t.ExecuteTemplate(&b, name, data); err != nil {
@@ -112,6 +112,25 @@ func nodes(j Job, to string) string {
 		return fmt.Sprint(j.MinNodes, to, j.MaxNodes)
 	}
 	return strconv.Itoa(j.MinNodes)
+}
+
+// Options are the lines of a batch script that not every job has.
+func (j Job) Options() (all []string) {
+	add := func(set bool, format string, value any) {
+		if set {
+			all = append(all, fmt.Sprintf(format, value))
+		}
+	}
+	add(j.CPUs > 0, "--cpus-per-task=%d", j.CPUs)
+	add(j.GPUs > 0, "--gpus-per-node=%d", j.GPUs)
+	add(j.Time > 0, "--time=%s", minutes(j.Time))
+	add(j.Partition != "", "--partition=%s", j.Partition)
+	add(j.Account != "", "--account=%s", j.Account)
+	add(j.Constraint != "", "--constraint=%s", j.Constraint)
+	if j.Elastic() {
+		all = append(all, "--no-kill")
+	}
+	return all
 }
 
 // Ranks is the number of ranks of all nodes.

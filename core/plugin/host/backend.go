@@ -36,16 +36,12 @@ type backendControl interface {
 
 // StartBackend starts a backend: a built-in name or a path. The error is a
 // *StartError.
-func (h *Host) StartBackend(ctx context.Context, plugin string) (*Backend, error) {
+func (h *Host) StartBackend(ctx context.Context, name string) (*Backend, error) {
 	b := &Backend{host: h}
-	err := b.launch(ctx, func(ctx context.Context) (*running[backendControl], error) {
-		p, err := h.start(ctx, sdk.KindBackend, plugin)
-		if err != nil {
-			return nil, err
-		}
+	err := b.launch(ctx, processes(h, sdk.KindBackend, name, func(p *plugin) (backendControl, operate) {
 		r := &remoteBackend{p}
-		return &running[backendControl]{info: p.info, ctl: r, queue: p.queue(r.do), proc: p}, nil
-	})
+		return r, r.do
+	}))
 	if err != nil {
 		return nil, err
 	}

@@ -57,16 +57,12 @@ const batchArena = 1
 
 // StartDataset starts a data set: a built-in name or a path. The error is a
 // *StartError.
-func (h *Host) StartDataset(ctx context.Context, plugin string) (*Dataset, error) {
+func (h *Host) StartDataset(ctx context.Context, name string) (*Dataset, error) {
 	d := &Dataset{}
-	err := d.launch(ctx, func(ctx context.Context) (*running[datasetControl], error) {
-		p, err := h.start(ctx, sdk.KindDataset, plugin)
-		if err != nil {
-			return nil, err
-		}
+	err := d.launch(ctx, processes(h, sdk.KindDataset, name, func(p *plugin) (datasetControl, operate) {
 		r := &remoteDataset{p}
-		return &running[datasetControl]{info: p.info, ctl: r, queue: p.queue(r.fill), proc: p}, nil
-	})
+		return r, r.fill
+	}))
 	if err != nil {
 		return nil, err
 	}

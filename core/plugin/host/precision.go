@@ -54,17 +54,18 @@ type precisionControl interface {
 
 // StartPrecision starts a precision plugin: a built-in name or a path. The
 // error is a *StartError.
-func (h *Host) StartPrecision(ctx context.Context, plugin string) (*Precision, error) {
+func (h *Host) StartPrecision(ctx context.Context, name string) (*Precision, error) {
+	start := processes(h, sdk.KindPrecision, name, func(p *plugin) (precisionControl, operate) {
+		r := &remotePrecision{p}
+		return r, r.update
+	})
 	out := &Precision{}
 	err := out.launch(ctx, func(ctx context.Context) (*running[precisionControl], error) {
-		p, err := h.start(ctx, sdk.KindPrecision, plugin)
-		if err != nil {
-			return nil, err
+		now, err := start(ctx)
+		if err == nil {
+			now.queue.limit(updateTimeout + margin)
 		}
-		r := &remotePrecision{p}
-		now := &running[precisionControl]{info: p.info, ctl: r, queue: p.queue(r.update), proc: p}
-		now.queue.limit(updateTimeout + margin)
-		return now, nil
+		return now, err
 	})
 	if err != nil {
 		return nil, err

@@ -46,6 +46,21 @@ func (r *running[C]) kill(ctx context.Context) {
 
 func (r *running[C]) close(ctx context.Context) error { return r.proc.close(ctx, r.queue) }
 
+// operate runs one operation of the inline data plane.
+type operate = func(context.Context, *operation, *sdk.ScaleState) error
+
+// processes returns what starts processes of a plugin. calls makes the calls to one.
+func processes[C any](h *Host, kind sdk.Kind, name string, calls func(*plugin) (C, operate)) func(context.Context) (*running[C], error) {
+	return func(ctx context.Context) (*running[C], error) {
+		p, err := h.start(ctx, kind, name)
+		if err != nil {
+			return nil, err
+		}
+		ctl, do := calls(p)
+		return &running[C]{info: p.info, ctl: ctl, queue: p.queue(do), proc: p}, nil
+	}
+}
+
 // launched is a plugin of which one process after the other may run.
 type launched[C any] struct {
 	now   atomic.Pointer[running[C]]

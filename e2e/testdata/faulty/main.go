@@ -25,6 +25,13 @@ func faultOption() sdk.Option {
 	return sdk.Option{Name: "fault", Type: sdk.String, Default: "none", Doc: "what to do wrong"}
 }
 
+// renamed is the Info of another plugin, with the option.
+func renamed(info sdk.Info) sdk.Info {
+	info.Name, info.Version = "faulty", "6.6.6"
+	info.Options = append(info.Options, faultOption())
+	return info
+}
+
 type dataset struct {
 	*synthetic.Dataset
 	fault string
@@ -35,10 +42,7 @@ type dataset struct {
 
 // Info is that of synthetic, with the option.
 func (d *dataset) Info() sdk.Info {
-	info := d.Dataset.Info()
-	info.Name, info.Version = "faulty", "6.6.6"
-	info.Options = append(info.Options, faultOption())
-	return info
+	return renamed(d.Dataset.Info())
 }
 
 // Open lies about what it has.
@@ -140,10 +144,7 @@ type backend struct {
 
 // Info is that of tcp, with the option.
 func (b *backend) Info() sdk.Info {
-	info := b.Backend.Info()
-	info.Name, info.Version = "faulty", "6.6.6"
-	info.Options = append(info.Options, faultOption())
-	return info
+	return renamed(b.Backend.Info())
 }
 
 // Open takes note of the option.
@@ -185,10 +186,7 @@ type precision struct{ sdk.Precision }
 
 // Info is that of amp, with the option.
 func (p precision) Info() sdk.Info {
-	info := p.Precision.Info()
-	info.Name, info.Version = "faulty", "6.6.6"
-	info.Options = append(info.Options, faultOption())
-	return info
+	return renamed(p.Precision.Info())
 }
 
 func main() {

@@ -39,9 +39,7 @@ func slurmCommand(p *cli.Program) *cobra.Command {
 	f.StringVar(&j.Partition, "partition", "", "run in `PARTITION`")
 	f.StringVar(&j.Account, "account", "", "charge `ACCOUNT`")
 	f.StringVar(&j.Constraint, "constraint", "", "run on nodes with `FEATURES`")
-	f.IntVar(&j.CPUs, "cpus", 0, "`N` cores on each node")
-	f.IntVar(&j.GPUs, "gpus", 0, "`N` GPUs on each node")
-	grace(f, &j, "before the time limit, SIGUSR1 comes this `TIME` early")
+	node(f, &j, "before the time limit, SIGUSR1 comes this `TIME` early")
 	return writer(cmd, p, &j, func() string { return "slurm" }, "sbatch")
 }
 
@@ -59,9 +57,7 @@ func kubernetesCommand(p *cli.Program) *cobra.Command {
 	f.StringVar(&j.Namespace, "namespace", "default", "create the objects in `NAMESPACE`")
 	f.StringVar(&j.Claim, "claim", "", "mount the PersistentVolumeClaim `NAME` at /data, for runs and data sets")
 	f.IntVar(&j.Metrics, "metrics-port", 9100, "serve metrics and readiness on port `N`")
-	f.IntVar(&j.CPUs, "cpus", 0, "`N` cores for each pod")
-	f.IntVar(&j.GPUs, "gpus", 0, "`N` GPUs for each pod")
-	grace(f, &j, "a pod that is stopped has this `TIME` to save")
+	node(f, &j, "a pod that is stopped has this `TIME` to save")
 	return writer(cmd, p, &j, func() string { return kind }, "kubectl", "create", "-f", "-")
 }
 
@@ -76,7 +72,10 @@ func mpiCommand(p *cli.Program) *cobra.Command {
 	return writer(cmd, p, &j, func() string { return "mpi" }, "sh", "-s")
 }
 
-func grace(f *pflag.FlagSet, j *submit.Job, usage string) {
+// node adds the flags of a node: what it has, and how long its ranks may save.
+func node(f *pflag.FlagSet, j *submit.Job, usage string) {
+	f.IntVar(&j.CPUs, "cpus", 0, "`N` cores on each node")
+	f.IntVar(&j.GPUs, "gpus", 0, "`N` GPUs on each node")
 	f.DurationVar(&j.Grace, "grace", 2*time.Minute, usage)
 }
 

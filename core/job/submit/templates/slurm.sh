@@ -3,31 +3,13 @@
 #SBATCH --job-name={{.Name}}
 #SBATCH --nodes={{.NodeRange}}
 #SBATCH --ntasks-per-node=1
-{{- with .CPUs}}
-#SBATCH --cpus-per-task={{.}}
-{{- end}}
-{{- with .GPUs}}
-#SBATCH --gpus-per-node={{.}}
-{{- end}}
-{{- with .Time}}
-#SBATCH --time={{minutes .}}
-{{- end}}
-{{- with .Partition}}
-#SBATCH --partition={{.}}
-{{- end}}
-{{- with .Account}}
-#SBATCH --account={{.}}
-{{- end}}
-{{- with .Constraint}}
-#SBATCH --constraint={{.}}
+{{- range .Options}}
+#SBATCH {{.}}
 {{- end}}
 #SBATCH --signal=USR1@{{seconds .Grace}}
 #SBATCH --requeue
 #SBATCH --open-mode=append
 #SBATCH --output={{.Name}}-%j.out
-{{- if .Elastic}}
-#SBATCH --no-kill
-{{- end}}
 
 # One launcher on each node starts its ranks. Before the time limit Slurm sends SIGUSR1 to
 # the launchers: they save and end with 75, and the job goes back into the queue. It
