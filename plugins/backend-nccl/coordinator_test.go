@@ -115,8 +115,8 @@ func TestCoordinatorUnderManyConnections(t *testing.T) {
 	}
 }
 
-// Whoever knows the secret and has no place in the group hears why, and its
-// address is in the log with the reason.
+// A peer that knows the secret but has no place in the group gets the reason, and the
+// log has its address and the reason.
 func TestCoordinatorReportsRefusals(t *testing.T) {
 	t.Parallel()
 	r, endpoints, log, address := openPair(t, nil)

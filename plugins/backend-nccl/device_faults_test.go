@@ -30,7 +30,7 @@ type team struct {
 
 const arenaSize = 4096
 
-// teamOf brings two ranks up with backends that make makes.
+// teamOf starts two ranks with backends from make.
 func teamOf(t *testing.T, m *fakegpu.Machine, inProcess bool, make func(rank int) sdk.Backend) *team {
 	t.Helper()
 	k := &team{t: t, m: m, group: sdk.Group{JobID: "job", Secret: []byte("secret"), WorldSize: 2, LocalSize: 2, MasterAddr: "127.0.0.1", Timeout: 10 * time.Second, Channels: 2}}

@@ -243,7 +243,7 @@ func TestOneGPUForTwoRanks(t *testing.T) {
 	}
 }
 
-// What does not know the secret is not heard, and does not disturb the group.
+// A process without the secret is disconnected and does not disturb the group.
 func TestStrangersAreRefused(t *testing.T) {
 	t.Parallel()
 	m := fakegpu.New(2)

@@ -49,7 +49,7 @@ func newComputing(t testing.TB, cu *driver.CUDA, ordinal, size int) *computing {
 	return r
 }
 
-// within makes the context current, which belongs to a thread.
+// within makes the context current; a current context belongs to a thread.
 func (r *computing) within(f func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

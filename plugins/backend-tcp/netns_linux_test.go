@@ -77,7 +77,7 @@ func TestOneWayLoss(t *testing.T) {
 			t.Fatalf("rank %d: %q", r, got)
 		}
 	}
-	// Frames to an address of the network that nobody has are dropped silently.
+	// Frames to an unused address of the network are dropped silently.
 	command(t, "ip", "-n", h.Name(1), "neigh", "replace", h.Addr(0), "lladdr", "02:00:00:00:00:01", "dev", h.Device(), "nud", "permanent")
 	all.say(t, "sum 2 2s")
 	all.blame(t, func(rank int) []int { return []int{2 - rank/2*2, 3 - rank/2*2} })

@@ -29,11 +29,7 @@ func linesOf(r io.Reader) <-chan []string {
 // line says how many are missing, and what is there adds up.
 func TestUnreadOutputHoldsNobodyUp(t *testing.T) {
 	t.Parallel()
-	r, out, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer out.Close()
+	r, out := pipe(t)
 	w := NewWriter(out, Options{Limit: 64 << 10, Notice: dropped})
 	const lines = 100_000 // far more than the pipe and the limit hold
 	for i := range lines {
@@ -59,6 +55,17 @@ func TestUnreadOutputHoldsNobodyUp(t *testing.T) {
 	}
 }
 
+// pipe is a pipe whose writing end is closed at the latest when the test ends.
+func pipe(t *testing.T) (r, w *os.File) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.Close() })
+	return r, w
+}
+
 // drained closes a writer and its pipe, and returns the lines that were read from the pipe.
 func drained(t *testing.T, w *Writer, lines <-chan []string, out *os.File) []string {
 	t.Helper()
@@ -73,11 +80,7 @@ func drained(t *testing.T, w *Writer, lines <-chan []string, out *os.File) []str
 // the rest: what is there and what is reported as lost add up.
 func TestNoticesOfManyGapsAreFew(t *testing.T) {
 	t.Parallel()
-	r, out, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer out.Close()
+	r, out := pipe(t)
 	w := NewWriter(out, Options{Limit: 1 << 10, Notice: dropped, NoticeEvery: time.Hour})
 	text := linesOf(r)
 	const lines = 50_000

@@ -11,7 +11,7 @@ import (
 // Attention and its gradients, which come from one pass. A step reads queries,
 // keys and values, or one tensor that has them side by side. It writes its
 // output, and of each head and query log Σexp of its scores, from which the
-// gradient makes the softmax again.
+// gradient recomputes the softmax.
 const Attention, AttentionGrad graph.Op = "attention", "attention_grad"
 
 // AttentionAttr holds the arguments of an attention.

@@ -13,7 +13,7 @@ const (
 	// weight. It writes dx, dweight, dbias, and if asked for the gradient that passes the ReLU.
 	NormReLUGrad graph.Op = "batchnorm2d+relu_grad"
 
-	// NormReLUAgain makes the output again: it reads x, weight, bias, mean, 1/σ, and the residual if there is one.
+	// NormReLUAgain recomputes the output: it reads x, weight, bias, mean, 1/σ, and the residual if there is one.
 	NormReLUAgain graph.Op = "batchnorm2d+relu_again"
 )
 

@@ -2,7 +2,7 @@ package op
 
 import "github.com/trainctl/trainctl/core/engine/graph"
 
-// The ends of a branch that training may leave out. Both hand on what they
+// The ends of a branch that training may skip. Both pass on what they
 // read; where the branch was left out, its end gives zeros, and so does the
 // gradient of its start.
 const Branch, BranchGrad graph.Op = "branch", "branch_grad"

@@ -82,12 +82,12 @@ type Step struct {
 	// Exchange is what the step exchanges with other ranks; nil: nothing.
 	Exchange *Exchange
 
-	// Again is how backward makes the first output again, where it is not kept
+	// Again is how backward recomputes the first output, where it is not kept
 	// since forward; zero: it is always kept.
 	Again Again
 }
 
-// Again is a step that makes the first output of another one again, with the same
+// Again is a step that recomputes the first output of another one, with the same
 // bits, in about the time of a pass over memory. It has the attributes of the other step, and
 // all of its outputs if it is the same operation, otherwise one.
 type Again struct {
@@ -95,7 +95,7 @@ type Again struct {
 	In []int // what it reads of the other step: input i, or as ^i output i
 
 	// Gradient: Op takes the place of the step's gradient. It reads what that reads, and
-	// makes the output again as its own second one.
+	// recomputes the output as its own second one.
 	Gradient bool
 }
 

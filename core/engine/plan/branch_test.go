@@ -10,9 +10,9 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// A pass without a branch is a pass of the model without the branch: the same
-// loss, and no gradient for its parameters. Ranks and steps draw anew,
-// evaluation leaves nothing out.
+// A pass that skips a branch equals a pass of the model without it: the same
+// loss, and no gradient for its parameters. Every rank and step draws anew;
+// evaluation skips nothing.
 func TestBranchesAreLeftOut(t *testing.T) {
 	in := tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{6}}
 	with := nn.Config{Layers: layers{linear(6), dropped(linear(6), dropped(linear(6))), linear(10)}}

@@ -14,7 +14,7 @@ type Memory struct {
 	Workspace   int // scratch of the steps: the largest, or what the arena has no room for beside the values of its step
 
 	Kept  int // of Activations: what forward keeps for backward
-	Again int // what backward makes again instead
+	Again int // what backward recomputes instead
 }
 
 // Memory adds up what the plan needs on a device. Params, Grads and Buffers are

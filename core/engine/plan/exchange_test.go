@@ -15,7 +15,7 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// normModel has batch norms behind layers with and without a gradient to hand on.
+// normModel has batch norms behind layers that do and do not need their input gradient.
 func normModel() nn.Config {
 	return nn.Config{Layers: layers{
 		layer("batchnorm2d"),
@@ -25,7 +25,7 @@ func normModel() nn.Config {
 	}}
 }
 
-// meeting hands every rank what all ranks brought.
+// meeting gives every rank what all ranks passed.
 type meeting struct {
 	bring []chan []float64
 	take  []chan []float64

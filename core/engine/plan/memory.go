@@ -32,10 +32,10 @@ func (l *lowering) place() (arena, arenaUse) {
 	return l.arrange(blocks), l.use(blocks)
 }
 
-// arenaUse is what backward has from forward, in bytes of values.
+// arenaUse is how many bytes of values backward reads from forward.
 type arenaUse struct {
 	kept  int // since forward
-	again int // made again instead
+	again int // recomputed instead
 }
 
 func (l *lowering) use(blocks map[int]*block) (u arenaUse) {

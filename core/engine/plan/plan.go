@@ -23,11 +23,11 @@ type Options struct {
 
 	Fuse bool // merge operations and reuse buffers in place; off is for finding mistakes
 
-	// Recompute makes values again in backward instead of keeping them since forward,
-	// where that saves more memory than it takes time. It changes no result.
+	// Recompute recomputes values in backward instead of keeping them from forward,
+	// where the memory that this saves is worth the time. It changes no result.
 	Recompute bool
 
-	// RecomputeBlocks keeps only what goes from one block of layers to the next, and runs
+	// RecomputeBlocks keeps only what one block of layers passes to the next, and runs
 	// the blocks again in backward, where that saves memory. It changes no result.
 	RecomputeBlocks bool
 

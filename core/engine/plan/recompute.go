@@ -7,11 +7,11 @@ import (
 	"github.com/trainctl/trainctl/core/engine/op"
 )
 
-// longestChain is how many steps run one after the other to make a value again. Each
+// longestChain is how many steps may run in sequence to recompute a value. Each
 // needs memory while the others are made, so long chains win nothing.
 const longestChain = 4
 
-// recomputing lets backward make values again just before it reads them, where
+// recomputing lets backward recompute values just before it reads them, where
 // forward has kept what they were made of anyway: an activation from the input of its
 // function, a normalised image from the convolution's output and the statistics.
 type recomputing struct {
@@ -19,14 +19,14 @@ type recomputing struct {
 	backward int         // first step of backward
 	maker    map[int]int // by value: the step whose output it is
 	last     map[int]int // by value: the last step that reads it
-	chain    map[int]int // by value that can be made again: the steps it takes
+	chain    map[int]int // by value that can be recomputed: the steps it takes
 	dropped  map[int]bool
-	made     map[int]int  // by value: what has been made again
+	made     map[int]int  // by value: what has been recomputed
 	whole    bool         // steps may run again as they are
 	between  map[int]bool // values between blocks, which are kept
 }
 
-// effort is what backward makes again; nothing, if it is zero.
+// effort is what backward recomputes; the zero value is nothing.
 type effort struct {
 	cheap     bool // what takes a pass over memory
 	functions bool // outputs of functions whose gradients compute most of them
@@ -113,7 +113,7 @@ func (r *recomputing) survey() {
 
 func (r *recomputing) root(v int) int { return r.l.vals[v].alias }
 
-// decide drops the first output of forward step i if it can be made again.
+// decide drops the first output of forward step i if it can be recomputed.
 func (r *recomputing) decide(i int) {
 	d := &r.l.steps[i]
 	again := op.StepOf(d.op).Again
@@ -168,7 +168,7 @@ func (d *draft) operands(which []int) (vals []int) {
 	return vals
 }
 
-// replaced is what a step reads for v: v itself, or what has been made again.
+// replaced is what a step reads for v: v itself, or its recomputed copy.
 func (r *recomputing) replaced(v int) int {
 	if v == absent || !r.dropped[r.root(v)] {
 		return v
@@ -176,7 +176,7 @@ func (r *recomputing) replaced(v int) int {
 	return r.l.renamed(v, r.root(v), r.again(r.root(v)))
 }
 
-// again appends the steps that make a value again, once.
+// again appends the steps that recompute a value, once.
 func (r *recomputing) again(v int) int {
 	if w, ok := r.made[v]; ok {
 		return w
@@ -208,8 +208,8 @@ func (r *recomputing) again(v int) int {
 	return r.made[v]
 }
 
-// gone reports whether backward has to make a value again to read it. Blocks read what cannot be made
-// again, and what goes from one to the next, where it is.
+// gone reports whether backward has to recompute a value to read it. Blocks read what cannot be
+// recomputed, and what goes from one to the next, where it is.
 func (r *recomputing) gone(v int) bool {
 	if r.whole && (r.between[v] || !r.remade(v)) {
 		return false

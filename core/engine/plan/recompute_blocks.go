@@ -10,7 +10,7 @@ import (
 )
 
 // leanestBlocks compiles with blocks of several sizes, and returns the plan with the smallest
-// arena: few blocks leave little between them, many take little to make one of them again.
+// arena: few blocks leave little between them, many take little to recompute one of them.
 func leanestBlocks(g *graph.Graph, opt Options) (*Plan, error) {
 	whole, err := compile(g, opt, effort{})
 	if err != nil {
@@ -94,7 +94,7 @@ func (r *recomputing) ofParameters() map[int]bool {
 	return fixed
 }
 
-// remade reports whether backward can make a value again: by the step that makes it, or by
+// remade reports whether backward can recompute a value: by the step that makes it, or by
 // one that stands for it (op.Again), which makes its first output alone.
 func (r *recomputing) remade(v int) bool {
 	i, ok := r.maker[v]
@@ -118,7 +118,7 @@ func (r *recomputing) repeats(d *draft) bool {
 	})
 }
 
-// substitute is the step that makes the outputs of another one again.
+// substitute is the step that recomputes the outputs of another one.
 func (r *recomputing) substitute(d *draft) op.Again {
 	if !r.whole || !r.repeats(d) {
 		return op.StepOf(d.op).Again

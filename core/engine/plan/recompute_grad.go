@@ -64,7 +64,7 @@ func (l *lowering) writesGrads(d *draft) bool {
 	return !slices.ContainsFunc(d.out, func(v int) bool { return v != absent && !l.isGrad(v) })
 }
 
-// makeAgain lets the gradient of step at make v again, and the gradients of parameters from
+// makeAgain lets the gradient of step at recompute v, and the gradients of parameters from
 // step first on follow it and read that.
 func (l *lowering) makeAgain(v int, step graph.Op, first, at int) {
 	g := l.steps[at]

@@ -14,7 +14,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// recomputed are networks that have what can be made again: normalised images with
+// recomputed are networks with values that can be recomputed: normalised images with
 // and without ReLU, residuals, functions of one element, layer norms, dropout and branches.
 func recomputed() map[string]nn.Config {
 	same := nn.LayerConfig{Type: "conv2d", Args: op.Args{"out_channels": 16, "kernel_size": pair(3, 3), "padding": pair(1, 1), "bias": false}}
@@ -43,7 +43,7 @@ func recomputed() map[string]nn.Config {
 	}
 }
 
-// What backward makes again has the bits of what forward made, so a plan that
+// What backward recomputes has the bits that forward computed, so a plan that
 // recomputes gives the same losses, gradients and statistics, with a smaller arena.
 func TestRecomputeKeepsBits(t *testing.T) {
 	for name, cfg := range recomputed() {
@@ -140,7 +140,7 @@ func TestRecomputeKeepsBitsOfDrawnModels(t *testing.T) {
 	}
 }
 
-// A chain of residuals is made again link by link only as far as that frees
+// A chain of residuals is recomputed link by link only as far as that frees
 // memory; what needs longer chains is kept.
 func TestRecomputeEndsLongChains(t *testing.T) {
 	same := nn.LayerConfig{Type: "conv2d", Args: op.Args{"out_channels": 8, "kernel_size": pair(3, 3), "padding": pair(1, 1)}}
@@ -162,7 +162,7 @@ func TestRecomputeEndsLongChains(t *testing.T) {
 	}
 }
 
-// GELU's gradient makes the output again on its way, where that saves much memory. The
+// GELU's gradient recomputes the output on its way, where that saves much memory. The
 // weight's gradient that reads it waits, gradients of parameters keep their order, and all keep their bits.
 func TestGradientMakesOutputAgain(t *testing.T) {
 	wide := nn.LayerConfig{Type: "conv2d", Args: op.Args{"out_channels": 128, "kernel_size": pair(1, 1)}}

@@ -55,7 +55,7 @@ type Step struct {
 	Train    bool   // batch statistics and dropout are on
 	In, Out  []Operand
 	Branch   int   // of the graph, left out with it; 0: none
-	Again    bool  // in backward, makes again what a step of forward has made
+	Again    bool  // in backward, recomputes what a step of forward computed
 	Complete []int // parameters whose gradient is complete after this step, in order
 	Row      int   // of a loss: the first of its rows; not 0 where an earlier step has reported those before
 	FLOPs    int64 // multiplications and additions counted apart

@@ -146,26 +146,22 @@ const (
 	fromOutside = " from outside: look for the out-of-memory killer (dmesg), a scheduler's limit, or a manual kill."
 )
 
+// adviceOf is what to do after an exit code.
+var adviceOf = map[int]string{
+	ExitOK:         "Code in the process, or in a plugin that runs inside it, called exit: the last lines and the log may show which.",
+	panicked:       "The program panicked. This is a bug in trainctl, not a mistake in the configuration: please report it with the stack from the rank's log.",
+	ExitRefused:    "Fix the configuration or the data it refers to; \"trainctl config check\" shows all problems of a configuration at once. Restarting does not help.",
+	ExitPlugin:     "Fix the plugin named above; \"trainctl plugins list\" shows which plugins are found and where. Restarting does not help.",
+	ExitRendezvous: "Some ranks never connected: the lines above list them. \"trainctl env\" shows the address at which this host looks for the others.",
+	ExitCheckpoint: "\"trainctl ckpt verify\" shows which checkpoints are intact; --resume PATH resumes from another one, model.init loads only its weights.",
+	ExitDiverged:   "Lower optimizer.lr, warm it up (lr_scheduler.warmup_steps), or clip with train.max_norm: the same run would diverge again.",
+	ExitPreempted:  "It was asked to stop, saved a checkpoint, and ended.",
+	ExitPeer:       "It gave up waiting for another rank, which its last lines name: look at that rank's log, and check whether its process is stopped or waits for something.",
+}
+
 func adviceFor(code int) []string {
-	switch code {
-	case ExitOK:
-		return []string{"Code in the process, or in a plugin that runs inside it, called exit: the last lines and the log may show which."}
-	case panicked:
-		return []string{"The program panicked. This is a bug in trainctl, not a mistake in the configuration: please report it with the stack from the rank's log."}
-	case ExitRefused:
-		return []string{"Fix the configuration or the data it refers to; \"trainctl config check\" shows all problems of a configuration at once. Restarting does not help."}
-	case ExitPlugin:
-		return []string{"Fix the plugin named above; \"trainctl plugins list\" shows which plugins are found and where. Restarting does not help."}
-	case ExitRendezvous:
-		return []string{"Some ranks never connected: the lines above list them. \"trainctl env\" shows the address at which this host looks for the others."}
-	case ExitCheckpoint:
-		return []string{"\"trainctl ckpt verify\" shows which checkpoints are intact; --resume PATH resumes from another one, model.init loads only its weights."}
-	case ExitDiverged:
-		return []string{"Lower optimizer.lr, warm it up (lr_scheduler.warmup_steps), or clip with train.max_norm: the same run would diverge again."}
-	case ExitPreempted:
-		return []string{"It was asked to stop, saved a checkpoint, and ended."}
-	case ExitPeer:
-		return []string{"It gave up waiting for another rank, which its last lines name: look at that rank's log, and check whether its process is stopped or waits for something."}
+	if advice, ok := adviceOf[code]; ok {
+		return []string{advice}
 	}
 	return []string{"The last lines above usually say why."}
 }

@@ -1,5 +1,5 @@
 // Attention of several heads, a block per query or key. No matrix of all queries
-// and keys exists: backward makes probabilities again from log Σexp.
+// and keys exists: backward recomputes probabilities from log Σexp.
 
 // Heads says where vectors of dim elements lie: of query head h of sample n at
 // q + (n·queries + t)·q_stride + h·dim, and of key head h at k + (n·keys + t)·k_stride + h·dim.
@@ -22,7 +22,7 @@ struct Rope {
 	double theta, factor, low, high, context;
 };
 
-// rope_turn turns rows by their positions, or back. Angles are float.
+// rope_turn rotates rows by their positions, or back. Angles are float.
 KERNEL rope_turn(const elem* x, int x_stride, elem* y, int y_stride, int positions, int heads, int dim, Rope r, int back, u32 n) {
 	int half = dim / 2;
 	each(i, n) {

@@ -16,7 +16,7 @@ KERNEL gemm(const elem* a, i64 ai, i64 al, const elem* b, i64 bl, i64 bj, const 
 	acc sum[PER][PER] = {};
 	for (int l0 = 0; l0 < k; l0 += DEPTH) {
 		for (int e = t; e < DEPTH * TILE; e += BLOCK) {
-			// neighbours in a warp read along the dimension that lies together
+			// neighbours in a warp read along the contiguous dimension
 			int ia = al == 1 ? e / DEPTH : e % TILE, la = al == 1 ? e % DEPTH : e / TILE;
 			int jb = bl == 1 ? e / DEPTH : e % TILE, lb = bl == 1 ? e % DEPTH : e / TILE;
 			ta[la][ia] = row + ia < m && l0 + la < k ? load(a, (row + ia) * ai + (l0 + la) * al) : 0;

@@ -1,7 +1,7 @@
 // Batch, layer and group norm (Ioffe and Szegedy, 2015; Ba, Kiros and Hinton, 2016; Wu and He, 2018).
 //
-// Images are n·c planes of hw elements. Where channels lie side by side, hw is 1 and n
-// counts the pixels of all images. A block handles `lanes` channels (one, or
+// Images are n·c planes of hw elements. With channels last, hw is 1 and n counts the
+// pixels of all images. A block handles `lanes` channels (one, or
 // neighbours whose elements are adjacent) and one of gridDim.y shares of their
 // elements. Shares are combined in the order of the blocks.
 
@@ -60,7 +60,7 @@ KERNEL bn_moments(const elem* x, int n, int c, int hw, u32 lanes, double* part) 
 	part[2] = count > 0 ? square - (double)off * off / count : 0;
 }
 
-// Strip is what a thread handles where the channels of n pixels lie side by side:
+// Strip is what a thread handles of n pixels with channels last:
 // channels ch to ch+3 of pixels lo to hi, step apart. c is a multiple of 4.
 struct Strip {
 	u32 ch, lo, hi, from, step, total;
@@ -139,7 +139,7 @@ __device__ inline void set_affine(u32 ch, acc invstd, const void* weight, const 
 	shift[ch] = bias ? (acc)load_as(bias, type, ch) : 0;
 }
 
-// Update is where a batch's moments go. type is that of weight, bias and the running statistics.
+// Update says where a batch's moments are written. type is that of weight, bias and the running statistics.
 struct Update {
 	acc *mean, *invstd, *scale, *shift;
 	const void *weight, *bias;
@@ -263,7 +263,7 @@ KERNEL bn_apply_last(const elem* x, const acc* means, const acc* scales, const a
 
 // bn_grad_sums writes each share's Σdy and Σdy·(x−mean). With a gate, dy counts
 // only where that is positive: it has come through a ReLU. What counts is left in
-// open, a byte for each element, which is less to read again than the gate.
+// open, a byte for each element, which is less to reread than the gate.
 KERNEL bn_grad_sums(const elem* x, const elem* gate, const elem* dy, const acc* mean, int n, int c, int hw, u32 lanes, double* part, u8* open) {
 	Share s = share_of((u32)n * hw, c, lanes);
 	acc sum = 0, dot = 0, mu = s.idle ? 0 : mean[s.ch];

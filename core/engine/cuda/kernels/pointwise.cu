@@ -32,7 +32,7 @@ KERNEL cast(const void* x, int from, void* y, int to, u32 n, int add) {
 	each(i, n) store_grad(y, to, i, load_as(x, from, i), add);
 }
 
-// convert_layout is a cast of images between planes of one channel and pixels with their channels side by side.
+// convert_layout casts images between channels first and channels last.
 KERNEL convert_layout(const void* x, int from, void* y, int to, int c, int hw, int last, u32 n) {
 	each(i, n) {
 		u32 inner = last ? c : hw, outer = last ? hw : c; // of what is written

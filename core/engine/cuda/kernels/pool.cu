@@ -1,7 +1,7 @@
 // Pooling, and batch norm + ReLU + max pooling in one pass each way. Gradients are
 // gathered: each pixel reads the windows that cover it.
 
-// Pool is the geometry. last says that channels lie side by side, in x and in y.
+// Pool is the geometry. last: x and y are channels-last.
 struct Pool {
 	int c, h, w, oh, ow, r, s, stride_h, stride_w, pad_h, pad_w, count_padding, last;
 };
@@ -73,7 +73,7 @@ __device__ inline Cover cover_of(const Pool& p, u32 at) {
 	return v;
 }
 
-// The maximum of a window: the first of equal ones; a NaN is above everything.
+// The maximum of a window: the first of equal ones; a NaN is larger than everything.
 struct Max {
 	acc best;
 	int at;

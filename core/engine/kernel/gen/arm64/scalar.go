@@ -2,6 +2,7 @@ package arm64
 
 import (
 	"fmt"
+	"reflect"
 
 	"github.com/mmcloughlin/avo/ir"
 	"github.com/mmcloughlin/avo/operand"
@@ -38,21 +39,11 @@ func readsFlags(nodes []ir.Node, i int) bool {
 
 // constantOf is the number that an operand is.
 func constantOf(o operand.Op) (int64, bool) {
-	switch v := o.(type) {
-	case operand.U8:
-		return int64(v), true
-	case operand.U16:
-		return int64(v), true
-	case operand.U32:
-		return int64(v), true
-	case operand.U64:
-		return int64(v), true
-	case operand.I8:
-		return int64(v), true
-	case operand.I32:
-		return int64(v), true
-	case operand.I64:
-		return int64(v), true
+	switch o.(type) {
+	case operand.U8, operand.U16, operand.U32, operand.U64:
+		return int64(reflect.ValueOf(o).Uint()), true
+	case operand.I8, operand.I32, operand.I64:
+		return reflect.ValueOf(o).Int(), true
 	}
 	return 0, false
 }
