@@ -19,7 +19,7 @@ const module = "github.com/trainctl/trainctl/"
 // of its own where that is listed in beside.
 var layers = [][]string{
 	{"core/base/system", "core/base/race"},
-	{"core/base/usererr", "core/base/crash", "core/tensor", "core/base/rng", "core/base/shm", "core/base/tempdir", "core/base/keepalive", "core/base/lossy", "core/base/cgroup", "core/base/appendfile", "core/base/bytesize", "core/base/durable", "core/base/jsonvalue", "core/base/testjson", "core/base/golden", "core/base/fulldisk", "core/base/loopback", "core/report/timeline", "core/engine/cuda/dl"},
+	{"core/base/usererr", "core/base/crash", "core/tensor", "core/base/rng", "core/base/shm", "core/base/tempdir", "core/base/keepalive", "core/base/lossy", "core/base/cgroup", "core/base/appendfile", "core/base/bytesize", "core/base/durable", "core/base/jsonvalue", "core/base/testjson", "core/base/golden", "core/base/fulldisk", "core/base/loopback", "core/report/timeline", "core/engine/cuda/dl", "core/onnx/pb"},
 	{"core/base/tokenizer", "core/engine/cuda/driver", "core/contract", "core/engine/graph", "core/engine/kernel", "core/report/event", "core/job/secret", "core/job/submit", "core/base/hostnet", "core/train/checkpoint/safetensors"},
 	{"core/engine/kernel/elementwise", "core/engine/kernel/convert", "core/engine/kernel/image", "core/engine/kernel/random", "core/engine/kernel/move", "core/engine/kernel/peak", "core/engine/kernel/kerneltest"},
 	{"core/engine/kernel/pool"},
@@ -37,13 +37,13 @@ var layers = [][]string{
 	{"core/engine/cpu/ops/activation"},
 	{"core/engine/cpu/ops"},
 	{"core/engine/cpu", "core/engine/cuda"},
-	{"core/train/ddp", "core/train/fault", "core/train/ddp/ddptest", "core/train/data", "core/train/metric", "core/engine/nn", "core/engine/optim", "core/plugin/host", "core/job/launch", "core/report/forecast"},
+	{"core/train/ddp", "core/train/fault", "core/train/ddp/ddptest", "core/train/data", "core/train/metric", "core/engine/nn", "core/engine/nn/nntest", "core/engine/optim", "core/plugin/host", "core/job/launch", "core/report/forecast"},
 	{"core/train/recovery", "core/train/outline"},
 	{"core/train/replica"},
 	{"core/train/passes"},
 	{"core/train/agreement", "core/train/update"},
 	{"core/train/report"},
-	{"core/train", "core/bench", "core/infer", "core/engine/devicetest/activation"},
+	{"core/train", "core/bench", "core/infer", "core/onnx", "core/engine/devicetest/activation"},
 	{"core/engine/devicetest"},
 	{"core/config"},
 	{"core/app/sinks"},
@@ -60,7 +60,7 @@ var wings = [][]string{
 	{"core/plugin"},
 	{"core/sdk/sdktest"}, // the conformance suite stands on the host's side, too
 	{"core/train"},
-	{"core/bench", "core/config", "core/infer"},
+	{"core/bench", "core/config", "core/infer", "core/onnx"},
 	{"core/app"},
 }
 

@@ -90,6 +90,7 @@
 //	sdk        what a plugin's author imports; sdk/sdktest is the conformance suite
 //	plugin/    the host's side of plugins, what they print, and their flight record
 //	train/     the training loop, and below it ddp, data, checkpoint and recovery
+//	onnx         trained models as files for other runtimes
 //	infer        what a trained model says: generated text, predictions
 //	bench, config, app   measuring, the TOML file, and the wiring of it all
 //

@@ -45,6 +45,15 @@ func Generate(ctx context.Context, o GenerateOptions, w io.Writer) (infer.Genera
 	return infer.Generate(ctx, d, t, o.Generation, w)
 }
 
+// LoadModel builds the model of a configuration and reads a checkpoint's weights.
+func LoadModel(ctx context.Context, o ForecastOptions, path string) (*infer.Model, error) {
+	spec, err := o.openedSpec(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return o.load(ctx, &spec, path)
+}
+
 // openedSpec is what the data set of a configuration says of itself when it is opened.
 func (o *ForecastOptions) openedSpec(ctx context.Context) (sdk.DatasetSpec, error) {
 	opened := *o

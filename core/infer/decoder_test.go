@@ -3,7 +3,6 @@ package infer
 import (
 	"context"
 	"fmt"
-	"hash/crc32"
 	"math"
 	"os"
 	"path/filepath"
@@ -11,12 +10,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/trainctl/trainctl/core/base/rng"
 	"github.com/trainctl/trainctl/core/base/testjson"
 	"github.com/trainctl/trainctl/core/engine/cpu"
 	"github.com/trainctl/trainctl/core/engine/graph"
 	"github.com/trainctl/trainctl/core/engine/kernel/kerneltest"
 	"github.com/trainctl/trainctl/core/engine/nn"
+	"github.com/trainctl/trainctl/core/engine/nn/nntest"
 	"github.com/trainctl/trainctl/core/engine/op"
 	"github.com/trainctl/trainctl/core/engine/plan"
 	"github.com/trainctl/trainctl/core/sdk"
@@ -57,17 +56,8 @@ func texts(context int) *sdk.DatasetSpec {
 func written(t testing.TB, g *graph.Graph) string {
 	t.Helper()
 	var all []tensor.Named
-	for _, e := range g.StateDict() {
-		x := tensor.New(tensor.F32, e.Spec.Shape...)
-		lo, hi := -0.5, 0.5
-		if len(e.Spec.Shape) > 1 {
-			hi = math.Sqrt(3 / float64(e.Spec.Shape[1:].Elems()))
-			lo = -hi
-		} else if strings.HasSuffix(e.Name, "weight") {
-			lo, hi = 0.5, 1.5
-		}
-		rng.NewMT(uint64(crc32.ChecksumIEEE([]byte(e.Name)))).UniformF32(tensor.View[float32](x.Data), float32(lo), float32(hi))
-		all = append(all, tensor.Named{Name: e.Name, Tensor: x})
+	for i, x := range nntest.Weights(g) {
+		all = append(all, tensor.Named{Name: g.StateDict()[i].Name, Tensor: x})
 	}
 	path := filepath.Join(t.TempDir(), "model.safetensors")
 	f, err := os.Create(path)

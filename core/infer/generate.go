@@ -23,11 +23,8 @@ type Reason string
 
 // The reasons.
 const (
-	Enough  Reason = "as many tokens as asked for"
-	Stopped Reason = "a stop text"
-	Ended   Reason = "the model ended the text"
-	Full    Reason = "the context is full"
-	Broken  Reason = "interrupted"
+	Enough, Full           Reason = "as many tokens as asked for", "the context is full"
+	Stopped, Ended, Broken Reason = "a stop text", "the model ended the text", "interrupted"
 )
 
 // Generated is what a generation took.

@@ -90,7 +90,7 @@ func adaptGPT2(a *adapter) {
 	}
 	n := 0
 	for i, t := range a.file {
-		if strings.HasSuffix(t.Name, ".weight") && strings.Contains(t.Name, ".c_") && len(t.Shape) == 2 {
+		if ofConv1D(t) {
 			a.file[i].Tensor = transpose(t.Tensor)
 			n++
 		}
@@ -100,6 +100,11 @@ func adaptGPT2(a *adapter) {
 
 // conv1D recognises c_attn's [width, 3·width].
 func conv1D(s tensor.Shape) bool { return len(s) == 2 && s[1] == 3*s[0] }
+
+// ofConv1D reports whether a tensor of GPT-2 is a weight of transformers' Conv1D.
+func ofConv1D(t tensor.Named) bool {
+	return strings.HasSuffix(t.Name, ".weight") && strings.Contains(t.Name, ".c_") && len(t.Shape) == 2
+}
 
 func transpose(t tensor.Tensor) tensor.Tensor {
 	rows, cols, size := t.Shape[0], t.Shape[1], t.DType.Size()

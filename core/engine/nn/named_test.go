@@ -2,16 +2,15 @@ package nn_test
 
 import (
 	"fmt"
-	"hash/crc32"
 	"math"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/trainctl/trainctl/core/base/rng"
 	"github.com/trainctl/trainctl/core/base/testjson"
 	"github.com/trainctl/trainctl/core/engine/graph"
 	"github.com/trainctl/trainctl/core/engine/nn"
+	"github.com/trainctl/trainctl/core/engine/nn/nntest"
 	"github.com/trainctl/trainctl/core/engine/op"
 	"github.com/trainctl/trainctl/core/engine/plan"
 	"github.com/trainctl/trainctl/core/tensor"
@@ -90,17 +89,8 @@ func (w *namedGolden) build(t *testing.T, target tensor.Spec, classes int) *grap
 func fillNamed(g *graph.Graph, d tensor.DType) (st plan.State) {
 	for _, e := range g.StateDict() {
 		x := tensor.New(d, e.Spec.Shape...)
-		lo, hi := -0.5, 0.5
-		if len(e.Spec.Shape) > 1 {
-			hi = math.Sqrt(3 / float64(e.Spec.Shape[1:].Elems()))
-			lo = -hi
-		} else if strings.HasSuffix(e.Name, "weight") {
-			lo, hi = 0.5, 1.5
-		}
-		v := make([]float32, e.Spec.Shape.Elems())
-		rng.NewMT(uint64(crc32.ChecksumIEEE([]byte(e.Name)))).UniformF32(v, float32(lo), float32(hi))
-		for j := range v {
-			put(x, j, float64(v[j]))
+		for j, v := range nntest.Values(e.Name, e.Spec.Shape) {
+			put(x, j, float64(v))
 		}
 		st.Tensors = append(st.Tensors, x)
 		st.Grads = append(st.Grads, tensor.New(d, e.Spec.Shape...))

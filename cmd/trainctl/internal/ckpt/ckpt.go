@@ -17,16 +17,16 @@ import (
 )
 
 // Command returns trainctl ckpt.
-func Command() *cobra.Command {
+func Command(p *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ckpt",
-		Short: "List, inspect, verify, compare and convert checkpoints",
+		Short: "List, inspect, verify, compare, convert and export checkpoints",
 		Long: `List, inspect, verify, compare and convert checkpoints. RUN is as in trainctl
 logs: a run's directory, its name (the newest run of that name), name and number
 (mnist-ddp/3), or latest.`,
 	}
 	base := cmd.PersistentFlags().String("run-dir", cli.DefaultRuns, "look for runs in `DIR`")
-	return cli.Group(cmd, listCommand(base), inspectCommand(base), verifyCommand(base), diffCommand(base), convertCommand(base))
+	return cli.Group(cmd, listCommand(base), inspectCommand(base), verifyCommand(base), diffCommand(base), convertCommand(base), exportCommand(p))
 }
 
 func listCommand(base *string) *cobra.Command {

@@ -1,0 +1,90 @@
+package infer
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/trainctl/trainctl/core/base/testjson"
+	"github.com/trainctl/trainctl/core/engine/nn"
+	"github.com/trainctl/trainctl/core/train/checkpoint"
+	"github.com/trainctl/trainctl/core/train/checkpoint/safetensors"
+)
+
+// saved writes a model as `trainctl ckpt export --huggingface` does.
+func saved(t *testing.T, cfg nn.Config, m *Model) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	config, tensors, err := nn.HuggingFace(cfg, m.Graph, m.Weights)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := json.Marshal(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "config.json"), b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Create(filepath.Join(dir, "model.safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := safetensors.Write(f, tensors, map[string]string{"format": "pt"}); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// What is exported for transformers loads again with the same logits, and transformers computes
+// them too, where Python has it.
+func TestExportsForTransformers(t *testing.T) {
+	exe := os.Getenv("TRAINCTL_PYTHON")
+	if exe == "" {
+		exe = "python3"
+	}
+	out, missing := exec.Command(exe, "-c", "import transformers").CombinedOutput()
+	args, wants := []string{"testdata/logits.py"}, [][]float32{}
+	for i, c := range testjson.Read[[]continued](t, "testdata/generate.json") {
+		if i%3 != 2 {
+			continue // one prompt for each model
+		}
+		cfg, spec := network(c.Model, c.Config), texts(80)
+		m := loaded(t, cfg, spec)
+		dir, tokens := saved(t, cfg, m), append(c.Prompt, c.Text...)
+		want := whole(t, m, tokens)
+		again, err := Load(context.Background(), checkpoint.OsFS(), cfg, spec, dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := whole(t, again, tokens); !slices.Equal(got, want) {
+			t.Fatalf("%s: other logits after an export", c.Model)
+		}
+		arg, err := json.Marshal(tokens)
+		if err != nil {
+			t.Fatal(err)
+		}
+		args, wants = append(args, dir, string(arg)), append(wants, want)
+	}
+	if missing != nil {
+		t.Skipf("%s has no transformers (%v %s); TRAINCTL_PYTHON names one that has", exe, missing, out)
+	}
+	raw, err := exec.Command(exe, args...).Output()
+	var all [][]float64
+	if err != nil || json.Unmarshal(raw, &all) != nil || len(all) != len(wants) {
+		t.Fatalf("%v: %s", err, raw)
+	}
+	for i, want := range wants {
+		for j, v := range all[i] {
+			if math.Abs(v-float64(want[j])) > 1e-5*max(1, math.Abs(v)) {
+				t.Fatalf("model %d: logit %d is %v in transformers, ours %v", i, j, v, want[j])
+			}
+		}
+	}
+}
