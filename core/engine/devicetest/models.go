@@ -82,6 +82,7 @@ var nets = []model{
 		[]nn.LayerConfig{{Type: "embedding", Args: op.Args{"num_embeddings": 11, "embedding_dim": 8}}, {Type: "layernorm", Args: op.Args{"normalized_shape": []int{8}}}},
 		[]nn.LayerConfig{linearTo(9)}, of("tanh", "dropout", "flatten"), []nn.LayerConfig{linearTo(10)}, of("sigmoid"), []nn.LayerConfig{linearTo(10)})}, words, class},
 	{"tokens", nn.Config{Layers: []nn.LayerConfig{{Type: "embedding", Args: op.Args{"num_embeddings": 10, "embedding_dim": 8}}, {Type: "tanh"}, linearTo(10)}}, words, words},
+	{"tied", nn.Config{Layers: []nn.LayerConfig{{Type: "embedding", Name: "wte", Args: op.Args{"num_embeddings": 10, "embedding_dim": 8}}, {Type: "tanh"}, linearTo(8), {Type: "linear", Args: op.Args{"out_features": 10, "bias": false, "tie": "wte.weight"}}}}, words, words},
 	{"branches", nn.Config{Layers: join(
 		[]nn.LayerConfig{conv(4, 3, 1, true), {Type: "split", Name: "cut", Args: op.Args{"sizes": []int{1, 3}}}, reads(conv(3, 3, 1, true), "cut.0"), reads(of("tanh")[0], "cut.1"), reads(of("multiply")[0], "2", "3"),
 			reads(of("concat")[0], "4", "0"), {Type: "permute", Args: op.Args{"dims": []int{0, 2, 3, 1}}}, linearTo(5), {Type: "reshape", Args: op.Args{"shape": []int{27, 15}}}, linearTo(4)},

@@ -8,12 +8,15 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/spf13/afero"
 	"github.com/spf13/cobra"
 
 	"github.com/trainctl/trainctl/cmd/trainctl/internal/cli"
 	"github.com/trainctl/trainctl/core/app"
 	"github.com/trainctl/trainctl/core/config"
 	"github.com/trainctl/trainctl/core/infer"
+	"github.com/trainctl/trainctl/core/tensor"
+	"github.com/trainctl/trainctl/plugins/datasets/numpy"
 )
 
 // Predict is the command that applies a model to files.
@@ -23,7 +26,8 @@ func Predict(p *cli.Program) *cobra.Command {
 		Use:   "predict CONFIG PATH... --checkpoint PATH",
 		Short: "Apply a trained model to files",
 		Long: `Apply a trained model to files: images with the transform of the data set's test split, and
-files of tokens. Of folders, those files are taken whose extension the data set reads.
+files of tokens. An array (.npy, or .npz with one) has one sample or several, as the data set
+"numpy" reads them, or with other data sets as they are. Of folders, those files are taken whose extension the data set reads.
 A file that cannot be read is named on standard error, the others go on, and the exit code is 1.`,
 		Example: `  trainctl predict configs/mnist-ddp.toml digit.png --checkpoint mnist-ddp
   trainctl predict flowers.toml photos/ --checkpoint flowers --top-k 5 --json > photos.jsonl`,
@@ -45,6 +49,12 @@ A file that cannot be read is named on standard error, the others go on, and the
 	}
 	cmd = p.WithConfig(cmd, func(cmd *cobra.Command, c *config.Config) error {
 		o.ForecastOptions = p.Forecast(c)
+		o.Readers = map[string]app.ReadFile{}
+		for _, ext := range numpy.Extensions() {
+			o.Readers[ext] = func(sample tensor.Spec, path string) ([]byte, error) {
+				return numpy.ReadInputs(afero.NewOsFs(), path, sample)
+			}
+		}
 		s := &shown{out: cmd.OutOrStdout(), err: cmd.ErrOrStderr(), json: *asJSON}
 		if err := app.Predict(cmd.Context(), o, s.show); err != nil {
 			return err

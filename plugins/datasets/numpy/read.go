@@ -1,0 +1,89 @@
+package numpy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/afero"
+
+	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/tensor"
+	"github.com/trainctl/trainctl/plugins/datasets/samples"
+)
+
+// Extensions are those of the files that NumPy saves.
+func Extensions() []string { return []string{".npy", ".npz"} }
+
+// ReadInputs reads samples of a shape from an array of them, or of one, as they are: a model of any
+// data set can read them. An archive has one array.
+func ReadInputs(fsys afero.Fs, path string, sample tensor.Spec) ([]byte, error) {
+	a, err := inputsOf(fsys, path, sample.Shape)
+	if err != nil {
+		return nil, err
+	}
+	values := make([]float64, a.Width())
+	out := tensor.Aligned(a.Samples() * sample.Bytes())
+	for i := range a.Samples() {
+		a.Row(values, i)
+		for j, v := range values {
+			if at := i*len(values) + j; sample.DType == tensor.I32 {
+				tensor.View[int32](out)[at] = int32(v)
+			} else {
+				tensor.View[float32](out)[at] = float32(v)
+			}
+		}
+	}
+	return out, nil
+}
+
+// inputsOf reads an array whose first dimension counts samples of a shape, or that is one of them.
+func inputsOf(fsys afero.Fs, path string, sample tensor.Shape) (*samples.Array, error) {
+	a, err := load(fsys, parsePlace(path), "PATH")
+	if err != nil {
+		return nil, err
+	}
+	if a.Shape.Equal(sample) {
+		a.Shape = slices.Concat(tensor.Shape{1}, a.Shape)
+	}
+	if len(a.Shape) == 0 || a.Shape[1:].Elems() != sample.Elems() {
+		return nil, fmt.Errorf("%s has the shape %v, and a sample has %v; fix: save one sample, or an array whose first dimension counts them", path, a.Shape, sample)
+	}
+	return a, nil
+}
+
+// Extensions implements [sdk.DatasetReader].
+func (d *Dataset) Extensions() []string { return Extensions() }
+
+// Read implements [sdk.DatasetReader]: inputs are normalised as those of the data set.
+func (d *Dataset) Read(o sdk.Options, path string) ([]byte, error) {
+	s, places, err := parseSettings(o)
+	if err != nil {
+		return nil, err
+	}
+	input, err1 := load(d.fs, places[0], keys[0])
+	target, err2 := load(d.fs, places[1], keys[1])
+	if err := errors.Join(err1, err2); err != nil {
+		return nil, err
+	}
+	given, err := inputsOf(d.fs, path, input.Shape[1:])
+	if err != nil {
+		return nil, err
+	}
+	n := given.Samples()
+	none := &samples.Array{Name: path, Kind: target.Kind, Shape: slices.Concat(tensor.Shape{n}, target.Shape[1:])}
+	none.Data = tensor.Aligned(none.Shape.Elems() * samples.Sizes[target.Kind])
+	set, err := samples.New(s, name, samples.Part{Input: input, Target: target}, samples.Part{Input: given, Target: none})
+	if err != nil {
+		return nil, err
+	}
+	spec := set.Spec()
+	b := &sdk.Batch{Split: sdk.Test, Input: tensor.Aligned(n * spec.Input.Bytes()), Target: tensor.Aligned(n * spec.Target.Bytes())}
+	for i := range n {
+		b.Indices = append(b.Indices, int64(i))
+	}
+	return b.Input, set.Fill(context.Background(), b)
+}
+
+var _ sdk.DatasetReader = (*Dataset)(nil)
