@@ -110,14 +110,14 @@ func (f *generateFlags) run(cmd *cobra.Command) error {
 		_, _ = fmt.Fprintln(cmd.OutOrStdout()) // a reader that has gone was reported already
 	}
 	if errors.Is(err, context.Canceled) {
-		return interrupted{}
+		return cli.Reported(interrupted{})
 	}
 	if err != nil {
 		return err
 	}
 	report(cmd.ErrOrStderr(), f, done)
 	if done.Reason == infer.Broken {
-		return interrupted{}
+		return cli.Reported(interrupted{})
 	}
 	return nil
 }
