@@ -4,4 +4,4 @@
 // It imports nothing else of this module. Start with onnx.proto.
 package pb
 
-//go:generate go -C ../../sdk/pb/gen run . ../../../onnx/pb onnx.proto github.com/trainctl/trainctl/core/onnx/pb
+//go:generate protoc --go_out=. --go_opt=paths=source_relative --go_opt=Monnx.proto=github.com/trainctl/trainctl/core/onnx/pb onnx.proto

@@ -6,4 +6,4 @@
 // plugin.proto.
 package pb
 
-//go:generate go -C gen run . .. plugin.proto
+//go:generate go -C gen run . ..

@@ -1,5 +1,5 @@
-// Command gen compiles a .proto file and writes the Go code beside it, without
-// protoc. Run it with `go generate` in core/sdk/pb or core/onnx/pb; it is a module of its own
+// Command gen compiles plugin.proto and writes the Go code beside it, without
+// protoc. Run it with `go generate` in core/sdk/pb; it is a module of its own
 // so that its dependencies stay out of trainctl's.
 package main
 
@@ -19,20 +19,19 @@ import (
 	"google.golang.org/protobuf/types/pluginpb"
 )
 
+const source = "plugin.proto"
+
 func main() {
 	log.SetFlags(0)
-	if len(os.Args) < 3 {
-		log.Fatal("usage: gen DIRECTORY SOURCE.proto [GO-PACKAGE] (of a source that names none, and has no services)")
+	if len(os.Args) != 2 {
+		log.Fatal("usage: gen DIRECTORY (the one that holds " + source + ")")
 	}
-	dir, source, parameter, tools := os.Args[1], os.Args[2], "paths=source_relative", []string{"protoc-gen-go", "protoc-gen-go-grpc"}
-	if len(os.Args) > 3 {
-		parameter, tools = parameter+",M"+source+"="+os.Args[3], tools[:1]
-	}
-	request, err := compile(dir, source, parameter)
+	dir := os.Args[1]
+	request, err := compile(dir)
 	if err != nil {
 		log.Fatal(err)
 	}
-	for _, tool := range tools {
+	for _, tool := range []string{"protoc-gen-go", "protoc-gen-go-grpc"} {
 		if err := generate(dir, tool, request); err != nil {
 			log.Fatalf("%s: %v", tool, err)
 		}
@@ -40,7 +39,7 @@ func main() {
 }
 
 // compile parses the source and wraps it as protoc hands it to its plugins.
-func compile(dir, source, parameter string) ([]byte, error) {
+func compile(dir string) ([]byte, error) {
 	c := protocompile.Compiler{
 		Resolver:       &protocompile.SourceResolver{ImportPaths: []string{dir}},
 		SourceInfoMode: protocompile.SourceInfoStandard,
@@ -51,7 +50,7 @@ func compile(dir, source, parameter string) ([]byte, error) {
 	}
 	return proto.Marshal(&pluginpb.CodeGeneratorRequest{
 		FileToGenerate: []string{source},
-		Parameter:      proto.String(parameter),
+		Parameter:      proto.String("paths=source_relative"),
 		ProtoFile:      []*descriptorpb.FileDescriptorProto{protodesc.ToFileDescriptorProto(files[0])},
 	})
 }
