@@ -37,6 +37,7 @@ func (c *Config) check() {
 	c.checkPrecision()
 	c.checkSchedule()
 	c.checkElastic()
+	c.checkAverage()
 	c.checkIneffective()
 	def := defaults(c.Optimizer.Name)
 	c.unused("optimizer", c.Optimizer.Name, c.Optimizer, def.Optimizer, c.Optimizer.Uses())
@@ -170,6 +171,20 @@ func (c *Config) checkElastic() {
 	fixed(c.DDP.Shard == ddp.ShardOptimizer, "ddp.shard", `set it to "none"; the optimizer state of a rank that died would be lost`)
 	fixed(c.DDP.Compress == "powersgd", "ddp.compress", `use "none", "fp16" or "bf16"`)
 	fixed(c.Run.Device == "cuda", "run.device", `use "cpu"`)
+}
+
+// checkAverage refuses moving averages where they are not implemented.
+func (c *Config) checkAverage() {
+	if c.Optimizer.EMADecay == 0 {
+		return
+	}
+	refuse := func(wrong bool, key, help, detail string) {
+		if wrong {
+			c.report.errorf(key, atValue, help, "%s (optimizer.ema_decay)", detail)
+		}
+	}
+	refuse(c.DDP.Shard != "none", "ddp.shard", `set it to "none"`, "every rank needs the whole moving averages of weights")
+	refuse(c.Run.Device == "cuda", "run.device", `use "cpu"`, "moving averages of weights are not implemented on GPUs")
 }
 
 // checkIneffective warns about settings that are accepted but have no effect.

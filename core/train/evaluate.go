@@ -90,6 +90,10 @@ func (t *Trainer) evalShard() (total agreement.Totals, err error) {
 		return total, err
 	}
 	t.feeder.Forget()
+	if o := t.updater.Optimizer; o.HasAverage() { // what is evaluated
+		o.UseAverage()
+		defer o.UseAverage()
+	}
 	indices := t.evalIndices()
 	if err := loader.Start(sdk.Test, 0, indices, 0); err != nil {
 		return total, err

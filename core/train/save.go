@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/trainctl/trainctl/core/engine/optim"
 	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/core/report/timeline"
 	"github.com/trainctl/trainctl/core/tensor"
@@ -124,9 +125,14 @@ func (t *Trainer) snapshot(ctx context.Context, state []tensor.Named) (*checkpoi
 	if err != nil {
 		return nil, err
 	}
+	model := t.model.Named(t.model.Full())
+	var average []tensor.Named
+	if t.updater.Optimizer.HasAverage() {
+		average = optim.Averages(model, state)
+	}
 	return &checkpoint.Snapshot{
 		Step: t.pos.Step, Epoch: t.pos.Epoch, Applied: t.pos.Applied,
-		Model: t.model.Named(t.model.Full()), Aliases: t.model.Aliases(), Optimizer: state, Scaler: scaler, Watched: t.watched(),
+		Model: model, Optional: checkpoint.Optional{Average: average}, Aliases: t.model.Aliases(), Optimizer: state, Scaler: scaler, Watched: t.watched(),
 		Sampler: checkpoint.Sampler{
 			Seed: t.Settings.Sampler.SeedOr(t.Settings.Run.Seed), Epoch: t.pos.Epoch, Offset: t.pos.Offset / t.World.Size, WorldSize: t.World.Size, Batch: t.outline.Batch,
 			Consumed: t.pos.Offset, StepBatch: t.outline.Division.Step, FirstBatch: t.pos.FirstBatch,

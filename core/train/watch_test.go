@@ -1,6 +1,7 @@
 package train
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -106,5 +107,68 @@ func TestWatchedRunsResume(t *testing.T) {
 		if again.params != whole.params || again.steps != whole.steps || *again.summary != *whole.summary {
 			t.Errorf("resumed after step %d: %d steps, %+v, want %d, %+v; same weights: %v", step, again.steps, again.summary, whole.steps, whole.summary, again.params == whole.params)
 		}
+	}
+}
+
+// Evaluations are of the averages, which a checkpoint has as weights of their own, and a resumed run
+// has the same.
+func TestAveragesAreEvaluatedAndSaved(t *testing.T) {
+	dir, again := t.TempDir(), t.TempDir()
+	train := func(dir, resume string, decay float64) (losses []float64) {
+		setUp := saving(t, dir, checkpoint.Config{Every: "1 epoch"}, func(s *outline.Settings) { s.Train.Epochs, s.Optimizer.EMADecay = 4, decay })
+		errs := onRanks(t, 2, func(rank int, d *Deps) {
+			setUp(rank, d)
+			if d.Resume = resume; rank == 0 {
+				d.Events.Add(event.Func(func(r event.Record) {
+					if e, ok := r.Event.(*event.EvalDone); ok {
+						losses = append(losses, e.Loss)
+					}
+				}))
+			}
+		}, trainAndClose)
+		if err := errors.Join(errs...); err != nil {
+			t.Fatal(err)
+		}
+		return losses
+	}
+	load := func(path string) *checkpoint.Snapshot {
+		t.Helper()
+		snap, _, err := checkpoint.Load(t.Context(), checkpoint.OsFS(), path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return snap
+	}
+	whole, plain := train(dir, "", 0.9), train(t.TempDir(), "", 0)
+	if len(whole) != 4 || whole[3] == plain[3] {
+		t.Fatalf("losses %v with averages and %v without", whole, plain)
+	}
+	if got := train(again, dir+"/step-8", 0.9); fmt.Sprint(got) != fmt.Sprint(whole[2:]) {
+		t.Errorf("losses of the resumed run %v, want %v", got, whole[2:])
+	}
+	state, average := load(dir+"/step-16"), load(dir+"/step-16/"+checkpoint.AverageFile)
+	for i, e := range average.Model {
+		if w := state.Model[i]; e.Name != w.Name || !e.Shape.Equal(w.Shape) || bytes.Equal(e.Data, w.Data) {
+			t.Errorf("%s: %v beside %s: %v, or the same numbers", e.Name, e.Spec(), w.Name, w.Spec())
+		}
+		if other := load(again + "/step-16/" + checkpoint.AverageFile).Model[i]; !bytes.Equal(e.Data, other.Data) {
+			t.Errorf("%s differs in the resumed run", e.Name)
+		}
+	}
+	errs := onRanks(t, 1, func(_ int, d *Deps) { d.Resume = dir + "/step-16/" + checkpoint.AverageFile }, func(ctx context.Context, d Deps) error {
+		d.EvalOnly = true
+		tr, err := Setup(ctx, d)
+		if err != nil {
+			return err
+		}
+		defer tr.Close()
+		loss, _, err := tr.Evaluate(ctx)
+		if err == nil && math.Abs(loss-whole[3]) > 1e-6 {
+			t.Errorf("the averages' file evaluates to %v, the run had %v", loss, whole[3])
+		}
+		return err
+	})
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
 	}
 }

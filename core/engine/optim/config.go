@@ -21,7 +21,8 @@ type Config struct {
 	Eps         float64    `toml:"eps"`                        // adam, adamw, lars, rmsprop
 	AMSGrad     bool       `toml:"amsgrad"`                    // adam, adamw
 	Maximize    bool       `toml:"maximize"`
-	Groups      []Group    `toml:"groups"` // parameters with settings of their own
+	Groups      []Group    `toml:"groups"`    // parameters with settings of their own
+	EMADecay    float64    `toml:"ema_decay"` // of moving averages of the weights; 0: none
 
 	TrustCoefficient float64 `toml:"trust_coefficient"` // lars
 	Alpha            float64 `toml:"alpha"`             // rmsprop: of the running mean square, how much of the old one is kept
@@ -67,6 +68,9 @@ func (c Config) Problems() usererr.List {
 		r.problems(c, &l)
 	}
 	c.groupProblems(&l)
+	if !(c.EMADecay >= 0 && c.EMADecay < 1) {
+		l.Addf("ema_decay", "0.999 is usual, and 0 keeps no averages", "%v is outside [0, 1)", c.EMADecay)
+	}
 	return l
 }
 

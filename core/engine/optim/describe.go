@@ -7,7 +7,13 @@ import (
 )
 
 // StateTensors is how many tensors of a parameter's size a rule keeps.
-func StateTensors(c Config) int { return len(c.rule().state(c)) }
+func StateTensors(c Config) int {
+	n := len(c.rule().state(c))
+	if c.EMADecay > 0 {
+		n++
+	}
+	return n
+}
 
 // String describes the rule with the settings that are not zero: "sgd lr=0.05
 // momentum=0.9".
@@ -19,6 +25,7 @@ func (c Config) String() string {
 	s.number("weight_decay", c.WeightDecay)
 	s.flag("of matrices", c.Decay == DecayMatrices && c.WeightDecay != 0)
 	s.flag("maximize", c.Maximize)
+	s.number("ema_decay", c.EMADecay)
 	if n := len(c.Groups); n > 0 {
 		s.text("groups", strconv.Itoa(n))
 	}

@@ -39,6 +39,10 @@ type golden struct {
 		Norms  []exact
 		Params [][][]exact
 	}
+	Averaged []struct {
+		Decay    float64
+		Averages [][]exact
+	}
 	Clip []struct {
 		MaxNorm float64 `json:"max_norm"`
 		Total   exact
@@ -209,6 +213,65 @@ func startOf(d tensor.DType, g golden) []byte {
 	v := tensor.New(d, 2, 4)
 	set(v, g.Start)
 	return v.Data
+}
+
+// Averages are those of AveragedModel with get_ema_multi_avg_fn, also resumed; exchanging them
+// and back changes nothing.
+func TestAveragesAgainstPyTorch(t *testing.T) {
+	goldens(t, func(t *testing.T, d tensor.DType, g golden) {
+		for _, r := range g.Averaged {
+			cfg := DefaultFor("sgd")
+			cfg.Momentum, cfg.EMADecay = 0.9, r.Decay
+			make := func() (*Optimizer, Param) {
+				p := Param{Name: "w", Value: tensor.New(d, 2, 4), Grad: tensor.New(d, 2, 4)}
+				o, err := New(cfg, []Param{p})
+				check(t, err)
+				return o, p
+			}
+			o, p := make()
+			set(p.Value, g.Start)
+			for step, want := range r.Averages {
+				next, q := make()
+				check(t, next.Load(o.State()))
+				copy(q.Value.Data, p.Value.Data)
+				o, p = next, q
+				set(p.Grad, g.Grads[step])
+				o.Step(0.1)
+				weights := values(p.Value)
+				o.UseAverage()
+				near(t, fmt.Sprint("decay ", r.Decay, ", step ", step+1), values(p.Value), want, tolerance[d])
+				if o.UseAverage(); !slices.Equal(weights, values(p.Value)) {
+					t.Fatal("weights differ after the exchange")
+				}
+			}
+		}
+	})
+}
+
+// Half weights are averaged from their master copies, or from themselves, in float32.
+func TestAveragesOfHalves(t *testing.T) {
+	for _, master := range []bool{true, false} {
+		cfg := DefaultFor("sgd")
+		cfg.EMADecay = 0.75
+		p := Param{Name: "w", Value: tensor.New(tensor.BF16, 1), Grad: tensor.New(tensor.BF16, 1)}
+		if master {
+			p.Master = tensor.New(tensor.F32, 1)
+		}
+		o, err := New(cfg, []Param{p})
+		check(t, err)
+		p.Grad.Set(0, -1)
+		for range 3 { // 1, 2, 3
+			o.Step(1)
+		}
+		o.UseAverage()
+		if got := p.Value.At(0); got != 1.6875 { // 1, 1.25, 1.6875
+			t.Errorf("master %v: %v", master, got)
+		}
+		o.UseAverage()
+		if p.Value.At(0) != 3 {
+			t.Errorf("master %v: the weight is %v", master, p.Value.At(0))
+		}
+	}
 }
 
 // A pattern is a name, that of a layer around it, or either with stars.

@@ -48,6 +48,8 @@ type slot struct {
 	state   []tensor.Tensor // in the order of the rule
 	work    []tensor.Tensor // state in the type of weight: itself, or scratch
 	steps   []byte          // one int64, of optional parameters
+	ema     tensor.Tensor   // moving average of the weights, in the type of weight
+	aside   []byte          // a half value, while the average stands in its place
 	idle    bool
 }
 
@@ -69,6 +71,9 @@ func New(cfg Config, params []Param) (*Optimizer, error) {
 			return nil, fmt.Errorf("optimizer: parameter %q: %w", p.Name, err)
 		}
 		s.cfg, s.lrScale = cfg.of(p)
+		if cfg.EMADecay > 0 {
+			s.ema = tensor.New(s.weight.DType, s.value.Shape...)
+		}
 		o.params = append(o.params, s)
 	}
 	o.shareScratch()
@@ -163,12 +168,15 @@ func (o *Optimizer) begin() { *o.count()++ }
 func (o *Optimizer) update(i int, lr float64) {
 	s := &o.params[i]
 	step := s.advance(*o.count())
-	if step == 0 || s.value.Shape.Elems() == 0 {
+	if s.value.Shape.Elems() == 0 {
 		return
 	}
-	s.load(o.pending)
-	o.rule.update(s.cfg, lr*s.lrScale, step, s)
-	s.store()
+	if step > 0 {
+		s.load(o.pending)
+		o.rule.update(s.cfg, lr*s.lrScale, step, s)
+		s.store()
+	}
+	o.average(s)
 }
 
 // advance is the number of the slot's next update, 0 where it is left alone.

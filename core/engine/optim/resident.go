@@ -24,6 +24,9 @@ type away struct {
 // A device that has no rule for the optimizer refuses it by name, as the
 // [usererr.Error] of a setting.
 func (o *Optimizer) Move(dev plan.Resident) (err error) {
+	if o.cfg.EMADecay > 0 {
+		return usererr.Errorf("optimizer.ema_decay", `remove it, or set run.device = "cpu"`, "moving averages of weights are not implemented on GPUs")
+	}
 	a := &away{dev: dev, steps: make([]int64, len(o.params))}
 	o.away = a
 	slots := make([]plan.Slot, len(o.params))

@@ -10,7 +10,7 @@ import (
 
 // State lists what a checkpoint keeps: "step" (an I64 scalar), then for each
 // parameter "<kind>.<name>" with PyTorch's kinds, and "master.<name>" for
-// master copies and "step.<name>" for optional parameters. State of half parameters without one is half. The tensors are views of live memory that the next Step changes;
+// master copies, "ema.<name>" for moving averages and "step.<name>" for optional parameters. State of half parameters without one is half. The tensors are views of live memory that the next Step changes;
 // where only a part of a parameter is updated, they have the parameter's shape and the part's data.
 func (o *Optimizer) State() (out []tensor.Named) {
 	o.each(func(name string, t tensor.Tensor, _ int) { out = append(out, tensor.Named{Name: name, Tensor: t}) })
@@ -32,6 +32,9 @@ func (o *Optimizer) each(f func(name string, t tensor.Tensor, from int)) {
 		}
 		for k, kind := range kinds {
 			add(kind, s.state[k])
+		}
+		if s.ema.Data != nil {
+			add(averageKind, s.ema)
 		}
 		if s.Optional {
 			f("step."+s.Name, tensor.Of(tensor.I64, tensor.Shape{}, s.steps), 0)

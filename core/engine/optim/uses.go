@@ -7,7 +7,7 @@ func (c Config) Uses() []string {
 	if r == nil {
 		return nil
 	}
-	return append([]string{"name", "lr", "weight_decay", "decay", "maximize", "groups"}, r.keys()...)
+	return append([]string{"name", "lr", "weight_decay", "decay", "maximize", "groups", "ema_decay"}, r.keys()...)
 }
 
 // Uses lists the keys of [lr_scheduler] that mean something to the named

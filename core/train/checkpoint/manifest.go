@@ -21,6 +21,9 @@ const (
 	OptimizerFile = "optimizer.safetensors"
 	ManifestFile  = "manifest.json"
 
+	// AverageFile is there when the snapshot has an Average.
+	AverageFile = "ema.safetensors"
+
 	// CompressionFile is there when the snapshot has Compression.
 	CompressionFile = "compression.safetensors"
 )
@@ -93,8 +96,10 @@ type File struct {
 // tensorFiles are the files of tensors that the checkpoint has.
 func (m Manifest) tensorFiles() []string {
 	files := []string{ModelFile, OptimizerFile}
-	if _, ok := m.Files[CompressionFile]; ok {
-		files = append(files, CompressionFile)
+	for _, file := range []string{CompressionFile, AverageFile} {
+		if _, ok := m.Files[file]; ok {
+			files = append(files, file)
+		}
 	}
 	return files
 }

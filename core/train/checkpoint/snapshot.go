@@ -24,9 +24,7 @@ type Snapshot struct {
 	// have there. Save writes them into the metadata of the model's file.
 	Aliases map[string]string
 
-	// Compression is the error feedback of a lossy compression on all ranks, to be
-	// added to the gradients of the next step; empty: none.
-	Compression []tensor.Named
+	Optional
 
 	Scaler  map[string]float64 // precision plugin's state; empty: none
 	Watched map[string]float64 // state of what follows evaluations: a plateau schedule, early stopping; empty: none
@@ -43,6 +41,17 @@ type Snapshot struct {
 	Precision  string // policy's name
 	Parameters int    // how many of Model are parameters; informative
 	CreatedBy  string // version that wrote it
+}
+
+// Optional are the tensors that only some runs have.
+type Optional struct {
+	// Compression is the error feedback of a lossy compression on all ranks, to be
+	// added to the gradients of the next step; empty: none.
+	Compression []tensor.Named
+
+	// Average are the tensors of Model with moving averages of the weights; empty: there are none.
+	// Save writes them, so that they load as weights, and Load does not read them: a run continues from Optimizer.
+	Average []tensor.Named
 }
 
 // Sampler is the position in the data.
@@ -150,11 +159,12 @@ func (e *UnusableError) Unwrap() []error {
 
 // copyFrom makes s a deep copy, reusing the memory of the copy before.
 func (s *Snapshot) copyFrom(o *Snapshot) {
-	model, optimizer, compression := s.Model, s.Optimizer, s.Compression
+	model, optimizer, compression, average := s.Model, s.Optimizer, s.Compression, s.Average
 	*s = *o
 	s.Model = copyTensors(model, o.Model)
 	s.Optimizer = copyTensors(optimizer, o.Optimizer)
 	s.Compression = copyTensors(compression, o.Compression)
+	s.Average = copyTensors(average, o.Average)
 	s.Scaler, s.Metrics, s.Watched = maps.Clone(o.Scaler), maps.Clone(o.Metrics), maps.Clone(o.Watched)
 }
 

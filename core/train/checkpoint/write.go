@@ -78,15 +78,15 @@ func (s *Store) writeDir(ctx context.Context, dir string, snap *Snapshot) (Manif
 	for _, part := range []struct {
 		file    string
 		tensors []tensor.Named
-	}{{ModelFile, prefixed(snap.Model, s.cfg.Prefix)}, {OptimizerFile, snap.Optimizer}, {CompressionFile, snap.Compression}} {
-		if part.file == CompressionFile && len(part.tensors) == 0 {
+	}{{ModelFile, prefixed(snap.Model, s.cfg.Prefix)}, {OptimizerFile, snap.Optimizer}, {CompressionFile, snap.Compression}, {AverageFile, prefixed(snap.Average, s.cfg.Prefix)}} {
+		if (part.file == CompressionFile || part.file == AverageFile) && len(part.tensors) == 0 {
 			continue
 		}
 		if err := ctx.Err(); err != nil {
 			return m, 0, err
 		}
 		metadata := map[string]string{"format": "pt"}
-		if part.file == ModelFile {
+		if part.file == ModelFile || part.file == AverageFile {
 			for name, first := range snap.Aliases {
 				metadata[s.cfg.Prefix+name] = s.cfg.Prefix + first
 			}

@@ -124,6 +124,26 @@ GROUPED = [
 for dtype, t in [("f32", torch.float32), ("f64", torch.float64)]:
     optimizers[dtype]["grouped"] = [dict(config=c, **grouped(c, t)) for c in GROUPED]
 
+
+
+def averaged(decay, dtype):
+    """Weights and their moving averages, step by step."""
+    model = torch.nn.Module()
+    model.w = torch.nn.Parameter(start(dtype))
+    ema = torch.optim.swa_utils.AveragedModel(model, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(decay))
+    opt = torch.optim.SGD([model.w], lr=0.1, momentum=0.9)
+    out = []
+    for g in grads(dtype):
+        model.w.grad = g.clone()
+        opt.step()
+        ema.update_parameters(model)
+        out.append(hexes(ema.module.w))
+    return dict(decay=decay, averages=out)
+
+
+for dtype, t in [("f32", torch.float32), ("f64", torch.float64)]:
+    optimizers[dtype]["averaged"] = [averaged(d, t) for d in (0.9, 0.999, 0.3)]
+
 with open("optimizers.json", "w") as f:
     json.dump(optimizers, f)
 
