@@ -354,7 +354,7 @@ func TestFunctionsAreShort(t *testing.T) {
 }
 
 // mostNaming is how many files may name one operation: its definition, an implementation
-// for each device with its kernel, and the generator of the kernel's assembly.
+// for each device with its kernel, its form in ONNX, and the generator of the kernel's assembly.
 const mostNaming = 6
 
 // An operation is known by its registered definition, so that nobody switches over names.

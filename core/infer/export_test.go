@@ -3,6 +3,7 @@ package infer
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"math"
 	"os"
 	"os/exec"
@@ -42,6 +43,32 @@ func saved(t *testing.T, cfg nn.Config, m *Model) (dir string) {
 	return dir
 }
 
+// scaledRope is a Llama for contexts that are longer than 8 positions.
+func scaledRope(c nn.Config, kind string) nn.Config {
+	c.Args = maps.Clone(c.Args)
+	c.Args["rope_type"], c.Args["rope_factor"] = kind, 4.0
+	if kind == "llama3" {
+		c.Args["rope_original_max_position_embeddings"] = 8
+	}
+	return c
+}
+
+// exported are a model's folder and its logits, which the folder gives again.
+func exported(t *testing.T, cfg nn.Config, tokens []int32) (dir string, logits []float32) {
+	t.Helper()
+	spec := texts(80)
+	m := loaded(t, cfg, spec)
+	dir, logits = saved(t, cfg, m), whole(t, m, tokens)
+	again, err := Load(context.Background(), checkpoint.OsFS(), cfg, spec, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := whole(t, again, tokens); !slices.Equal(got, logits) {
+		t.Fatalf("%s: other logits after an export", cfg.Name)
+	}
+	return dir, logits
+}
+
 // What is exported for transformers loads again with the same logits, and transformers computes
 // them too, where Python has it.
 func TestExportsForTransformers(t *testing.T) {
@@ -55,22 +82,18 @@ func TestExportsForTransformers(t *testing.T) {
 		if i%3 != 2 {
 			continue // one prompt for each model
 		}
-		cfg, spec := network(c.Model, c.Config), texts(80)
-		m := loaded(t, cfg, spec)
-		dir, tokens := saved(t, cfg, m), append(c.Prompt, c.Text...)
-		want := whole(t, m, tokens)
-		again, err := Load(context.Background(), checkpoint.OsFS(), cfg, spec, dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := whole(t, again, tokens); !slices.Equal(got, want) {
-			t.Fatalf("%s: other logits after an export", c.Model)
-		}
+		cfg, tokens := network(c.Model, c.Config), append(c.Prompt, c.Text...)
 		arg, err := json.Marshal(tokens)
 		if err != nil {
 			t.Fatal(err)
 		}
-		args, wants = append(args, dir, string(arg)), append(wants, want)
+		for _, cfg := range []nn.Config{cfg, scaledRope(cfg, "linear"), scaledRope(cfg, "llama3")} {
+			dir, want := exported(t, cfg, tokens)
+			args, wants = append(args, dir, string(arg)), append(wants, want)
+			if cfg.Name != "llama" {
+				break
+			}
+		}
 	}
 	if missing != nil {
 		t.Skipf("%s has no transformers (%v %s); TRAINCTL_PYTHON names one that has", exe, missing, out)

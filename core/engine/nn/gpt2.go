@@ -61,7 +61,7 @@ func (s settings) gpt2Block(name, before string) LayerConfig {
 	}, drop...)
 	mlp := append([]LayerConfig{
 		linear("c_fc", s.intOr("n_inner", 4*width), true),
-		{Type: "gelu", Name: "act", Args: op.Args{"approximate": "tanh"}},
+		mlpActivation("act", true),
 		linear("c_proj", width, true),
 	}, drop...)
 	return sequential(name,

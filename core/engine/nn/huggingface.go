@@ -27,14 +27,17 @@ func HuggingFace(c Config, g *graph.Graph, weights []tensor.Tensor) (config map[
 	switch c.Name {
 	case "gpt2":
 		config = values(c.Args, gpt2Keys)
-		config["model_type"], config["architectures"], config["activation_function"] = "gpt2", []string{"GPT2LMHeadModel"}, "gelu_new"
+		config["model_type"], config["architectures"], config["activation_function"] = "gpt2", []string{"GPT2LMHeadModel"}, gpt2Activation
 	case "llama":
 		s := settings{c.Args, llamaKeys}
 		config = values(c.Args, llamaKeys)
 		heads := s.int("num_attention_heads")
 		config["model_type"], config["architectures"], config["hidden_act"] = "llama", []string{"LlamaForCausalLM"}, "silu"
 		config["num_key_value_heads"], config["head_dim"] = s.intOr("num_key_value_heads", heads), s.intOr("head_dim", s.int("hidden_size")/heads)
-		config["rope_parameters"] = map[string]any{"rope_type": "default", "rope_theta": s.float("rope_theta")}
+		config["rope_parameters"] = s.ropeParameters()
+		for _, k := range op.RopeScalingKeys {
+			delete(config, k.Name)
+		}
 		for _, flag := range []string{"tie_word_embeddings", "attention_bias", "mlp_bias"} {
 			config[flag] = s.bool(flag)
 		}
@@ -44,6 +47,21 @@ func HuggingFace(c Config, g *graph.Graph, weights []tensor.Tensor) (config map[
 	config["vocab_size"], config["dtype"] = vocabulary, "float32"
 	config["bos_token_id"], config["eos_token_id"] = nil, nil // the tokenizer knows them
 	return config, file, nil
+}
+
+// ropeParameters are the rotary positions in the words of transformers.
+func (s settings) ropeParameters() map[string]any {
+	out := map[string]any{"rope_type": "default", "rope_theta": s.float("rope_theta")}
+	kind, scaled := setting[string](s, "rope_type")
+	if !scaled || kind == "default" {
+		return out
+	}
+	out["rope_type"], out["factor"] = kind, s.float("rope_factor")
+	if kind == "llama3" {
+		out["low_freq_factor"], out["high_freq_factor"] = s.float("rope_low_freq_factor"), s.float("rope_high_freq_factor")
+		out["original_max_position_embeddings"] = s.int("rope_original_max_position_embeddings")
+	}
+	return out
 }
 
 // values are the values of a model's keys, of those that are given or have a default.

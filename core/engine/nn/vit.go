@@ -77,7 +77,7 @@ func (s settings) vitBlock(name, before string) LayerConfig {
 	attention := sequential("self_attention", in,
 		LayerConfig{Type: "attention", Name: "heads", Args: op.Args{"heads": s.int("num_heads"), "dropout": s.float("attention_dropout")}},
 		linear("out_proj", width, true))
-	mlp := append([]LayerConfig{linear("0", s.int("mlp_dim"), true), {Type: "gelu", Name: "1"}}, dropout("2", p)...)
+	mlp := append([]LayerConfig{linear("0", s.int("mlp_dim"), true), mlpActivation("1", false)}, dropout("2", p)...)
 	mlp = append(append(mlp, linear("3", width, true)), dropout("4", p)...)
 	layers := append([]LayerConfig{layerNorm("ln_1", width, vitEps), attention}, dropout("dropout", p)...)
 	return sequential(name, append(layers,
