@@ -72,7 +72,7 @@ file, a description (its name and .json) says what its tokens are.`,
 	return cmd
 }
 
-// textOf are the files and the tokenizer of a configuration; the tokenizer is empty where the
+// textOf returns the files and the tokenizer of a configuration; the tokenizer is empty if the
 // arguments are files.
 func textOf(cmd *cobra.Command, p *cli.Program, args []string) (files []string, tokenizer string, err error) {
 	if len(args) > 1 || filepath.Ext(args[0]) != ".toml" {

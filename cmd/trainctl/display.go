@@ -38,8 +38,8 @@ func (d *display) complete(cmd *cobra.Command) error {
 	return nil
 }
 
-// show adds what shows a run as set by --events and --progress. Nothing of it blocks
-// on a reader; done waits briefly for what is left.
+// show adds what shows a run as set by --events and --progress. None of it blocks on a reader; done
+// waits briefly for what is left.
 func (d *display) show(o *app.Options) (done func()) {
 	screen := lossy.NewWriter(d.stderr, lossy.Options{Notice: event.DroppedLines})
 	progress := event.NewProgress(screen, event.ProgressOptions{Mode: d.progress, Env: os.LookupEnv})

@@ -73,7 +73,7 @@ type feeder struct {
 	batch   int
 	sources []*host.Dataset // by local rank; nil: not started
 	feeds   []bench.Feed
-	spec    sdk.DatasetSpec // of rank 0, as of all
+	spec    sdk.DatasetSpec // rank 0's, the same on all ranks
 }
 
 // open starts and opens all ranks' plugins at the same time, as a job does.

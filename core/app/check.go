@@ -13,11 +13,10 @@ import (
 	"github.com/trainctl/trainctl/core/train/replica"
 )
 
-// CheckModel checks a configuration against the shape of the data set's samples: it
-// reports what the planner rejects, and a model.init file that exists here and is not
-// of this model. It starts nothing. It skips a data set that is given by a path, or
-// that needs files missing on this machine to report its shape. The error is a
-// *config.Error with lines and columns.
+// CheckModel checks a configuration against the shape of the data set's samples: it reports what
+// the planner rejects, and a model.init file that exists here but does not fit this model. It
+// starts nothing. It skips a data set that is given by a path, or that needs files missing on this
+// machine to report its shape. The error is a *config.Error with lines and columns.
 func CheckModel(ctx context.Context, o ForecastOptions) error {
 	f := newForecaster(ctx, o)
 	if host.IsPath(f.cfg.Dataset.Plugin) {

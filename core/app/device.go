@@ -28,8 +28,8 @@ type Machine struct {
 	GPUs   []cuda.GPU // that this process sees; nil on CPUs
 }
 
-// Survey resolves run.device on this machine. A machine without GPUs is no error with
-// "auto"; with "cuda" it is a *cuda.MissingError.
+// Survey resolves run.device on this machine. A machine without GPUs is not an error with "auto";
+// with "cuda" it is a *cuda.MissingError.
 func Survey(ctx context.Context, device string) (Machine, error) {
 	if device == "cpu" {
 		return Machine{Device: "cpu"}, nil
@@ -40,7 +40,7 @@ func Survey(ctx context.Context, device string) (Machine, error) {
 	case err == nil:
 		return Machine{Device: "cuda", GPUs: gpus}, nil
 	case device == "auto" && errors.As(err, &missing) && !missing.Driver:
-		return Machine{Device: "cpu", Why: missing.What}, nil // without the advice how to get a gpu
+		return Machine{Device: "cpu", Why: missing.What}, nil // without the advice on how to get a GPU
 	case device == "auto":
 		return Machine{Device: "cpu", Why: err.Error()}, nil
 	}
@@ -119,7 +119,7 @@ func threads(c launch.Config, w rank.World, env func(string) (string, bool)) int
 	return cgroup.Cores()
 }
 
-// lateness is how long shutdown waits for calls of a driver that may never return.
+// lateness is how long shutdown waits for driver calls that may never return.
 const lateness = 2 * time.Second
 
 // guarded runs f, which uses the device, and returns soon after the device is lost. f

@@ -73,8 +73,8 @@ func leads(w rank.World) bool {
 	return w.Rank == 0 && !joins
 }
 
-// serveReadiness lets a node without rank 0 answer whether it trains, too. Where it shares
-// its network with rank 0 the address is taken, and rank 0 answers.
+// serveReadiness lets a node without rank 0 report, too, whether it trains. Where it shares its
+// network with rank 0 the address is taken, and rank 0 answers.
 func serveReadiness(bus *event.Bus, addr string) {
 	if s, err := event.NewPrometheus(addr); err == nil {
 		bus.Add(s)

@@ -210,8 +210,7 @@ func (e *externalRank) outcome(err error) outcome {
 	return o
 }
 
-// agreedDir is the run directory of all ranks of a file system; zero where there
-// is none.
+// agreedDir is the run directory that all ranks on one file system share; zero if there is none.
 type agreedDir = *Starting[event.RunDir]
 
 func startAgreement(lc fx.Lifecycle, o Options, store joined, dir RunDir, cfg *config.Config, bus *event.Bus) agreedDir {

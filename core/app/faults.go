@@ -12,7 +12,7 @@ import (
 	"github.com/trainctl/trainctl/core/train/fault"
 )
 
-// openFS is the file system of checkpoints. The disk is nil unless the configuration makes
+// openFS is the file system of checkpoints. The disk is nil unless the configuration injects
 // faults.
 func openFS(cfg *config.Config) (checkpoint.FS, *fault.Disk) {
 	if len(cfg.Faults.At) == 0 {
@@ -22,8 +22,8 @@ func openFS(cfg *config.Config) (checkpoint.FS, *fault.Disk) {
 	return d, d
 }
 
-// injectFaults makes a run's faults happen on this rank. After a restart of the ranks there
-// are none, so that the run can end.
+// injectFaults injects the configured faults into this rank. After a restart of the ranks there are
+// none, so that the run can end.
 func (r *runner) injectFaults(d *train.Deps) error {
 	all, w := r.p.Config.Faults.Faults(), r.p.World
 	if len(all) == 0 || w.RestartCount > 0 {

@@ -276,7 +276,7 @@ func (f *forecaster) layers(r *forecast.Report) {
 	}
 }
 
-// outputOf is the shape of what a node computes, or all shapes where it has several parts.
+// outputOf is the shape of a node's output, or all shapes if it has several outputs.
 func outputOf(g *graph.Graph, n *graph.Node) string {
 	s := g.Shape(n.Out[0]).String()
 	if op.Of(n.Op).Parts {

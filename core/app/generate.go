@@ -16,15 +16,15 @@ import (
 	"github.com/trainctl/trainctl/core/train/checkpoint"
 )
 
-// GenerateOptions say what text is generated with which weights.
+// GenerateOptions say what text to generate, and with which weights.
 type GenerateOptions struct {
 	ForecastOptions
 	Checkpoint string
 	infer.Generation
 }
 
-// Generate writes the text that a trained language model continues a prompt with. It computes
-// on the CPU in float32, whatever the run computed in.
+// Generate writes a trained language model's continuation of a prompt. It computes on the CPU in
+// float32, whatever the run's device and precision were.
 func Generate(ctx context.Context, o GenerateOptions, w io.Writer) (infer.Generated, error) {
 	spec, err := o.openedSpec(ctx)
 	if err != nil {
@@ -54,7 +54,7 @@ func LoadModel(ctx context.Context, o ForecastOptions, path string) (*infer.Mode
 	return o.load(ctx, &spec, path)
 }
 
-// openedSpec is what the data set of a configuration says of itself when it is opened.
+// openedSpec opens the data set of a configuration and returns how it describes itself.
 func (o *ForecastOptions) openedSpec(ctx context.Context) (sdk.DatasetSpec, error) {
 	opened := *o
 	opened.OpenData = true

@@ -26,8 +26,8 @@ func (r *runner) pluginPIDs() []int {
 	return []int{r.p.Backend.value.PID(), r.p.Precision.value.PID(), r.p.Dataset.value.PID()}
 }
 
-// peakOf reads a process's peak from /proc: VmHWM, for a plugin less what it
-// maps together with others.
+// peakOf reads a process's peak from /proc: VmHWM, for a plugin minus the memory that it shares
+// with others.
 func peakOf(pid int, plugin bool) int64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

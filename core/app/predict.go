@@ -21,30 +21,30 @@ import (
 // ReadFile reads the samples of a file; the spec says what one is.
 type ReadFile func(spec tensor.Spec, path string) ([]byte, error)
 
-// PredictOptions say what is predicted with which weights.
+// PredictOptions say what to predict, and with which weights.
 type PredictOptions struct {
 	ForecastOptions
 	Checkpoint string
 	Paths      []string // files and folders
-	Batch      int      // samples that are computed at a time, at least 1
-	Top        int      // classes to name
+	Batch      int      // samples computed at a time, at least 1
+	Top        int      // number of classes to report
 
 	// Readers read files of an extension, whatever the data set.
 	Readers map[string]ReadFile
 }
 
-// Predicted is what a model says of one sample of a file, or why the file cannot be read.
+// Predicted is a model's prediction for one sample of a file, or why the file cannot be read.
 type Predicted struct {
 	Path   string
 	Sample int  // within the file
-	Only   bool // the file has no other
+	Only   bool // the file has no other sample
 	infer.Prediction
 	Err error
 }
 
-// Predict predicts each sample of the files and passes it on, in order. A file that cannot be
-// read is passed on with its error, and the others go on. It computes on the CPU in float32,
-// whatever the run computed in.
+// Predict predicts each sample of the files and passes it on, in order. A file that cannot be read
+// is passed on with its error, and the others go on. It computes on the CPU in float32, whatever
+// the run's device and precision were.
 func Predict(ctx context.Context, o PredictOptions, each func(Predicted) error) error {
 	spec, err := o.openedSpec(ctx)
 	if err != nil {
@@ -87,7 +87,7 @@ type prediction struct {
 	inputs  []byte
 }
 
-// readers are those of the data set, and those that serve any.
+// readers collects the readers of the data set and those that serve any data set.
 func (p *prediction) readers() error {
 	p.read = map[string]ReadFile{}
 	for ext, f := range p.o.Readers {
@@ -113,8 +113,8 @@ func (p *prediction) readers() error {
 	return nil
 }
 
-// files are those that the paths name: files themselves, and of folders the ones with an
-// extension that is known, by name.
+// files lists the files at the paths: files themselves, and from folders, sorted by name, those
+// with a known extension.
 func (p *prediction) files() (all []string, err error) {
 	var l usererr.List
 	for _, path := range p.o.Paths {
@@ -202,7 +202,7 @@ func (p *prediction) samples(path string) ([]byte, error) {
 	return inputs, err
 }
 
-// flush computes the samples that wait and passes them on, with the files that cannot be read between them.
+// flush predicts the waiting samples and passes them on, interleaved with the files that cannot be read.
 func (p *prediction) flush() error {
 	var list []infer.Prediction
 	if len(p.inputs) > 0 {

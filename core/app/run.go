@@ -395,7 +395,7 @@ func writeEnd(fsys checkpoint.FS, dir event.RunDir, jsonl bool, sum event.Summar
 	return event.WriteSummary(fsys, dir.Summary(), sum)
 }
 
-// sees0 reports whether this is another node than 0 whose run directory is node 0's.
+// sees0 reports whether this is a node other than 0 that uses node 0's run directory.
 func (j *job) sees0() bool {
 	return j.Config.Launch.NodeRank > 0 && j.config != "" && j.config != j.dir.Config()
 }

@@ -141,7 +141,7 @@ func (t *teardown) Append(h fx.Hook) {
 	t.hooks = append(t.hooks, h)
 }
 
-// run undoes the last first.
+// run calls the hooks that stop what was started, the last first.
 func (t *teardown) run(ctx context.Context) error {
 	var errs []error
 	for _, h := range slices.Backward(t.hooks) {
@@ -287,8 +287,8 @@ func settings(c *config.Config, d train.Deps) (outline.Settings, error) {
 	return s, all.Err()
 }
 
-// plansFor is what suits plans to a device. On processors, making cheap activations again takes
-// the time of reading them from memory.
+// plansFor returns the plan options that suit a device. On CPUs, recomputing cheap activations
+// takes as long as reading them from memory.
 func plansFor(device string) outline.Plans {
 	p := outline.Plans{Recompute: againOff(device) == ""}
 	if device != "cuda" {
@@ -297,7 +297,7 @@ func plansFor(device string) outline.Plans {
 	return p
 }
 
-// againOff is why plans for a device make no activations again, for people.
+// againOff says, for people, why plans for a device recompute no activations.
 func againOff(device string) string {
 	if device == "cuda" {
 		return `which has not been measured on GPUs; train.recompute = "blocks" saves memory`

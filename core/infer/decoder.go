@@ -8,18 +8,18 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// Prompts are computed in chunks of so many positions; fewer than few are cheaper one by one.
+// Prompts are computed in chunks of chunk positions; fewer than few positions are cheaper one by one.
 const (
 	chunk = 32
 	few   = 3
 )
 
-// Decoder computes the logits of the next token. It keeps the keys and values of the tokens
-// before, so that each token costs one pass over the weights instead of one per position.
+// Decoder computes the logits of the next token. It keeps the keys and values of earlier tokens, so
+// that each token costs one pass over the weights instead of one per position.
 type Decoder struct {
 	one, many pass
-	context   int // positions that the model knows
-	done      int // positions that are kept
+	context   int // maximum number of positions of the model
+	done      int // positions whose keys and values are kept
 	tokens    []int32
 }
 
@@ -30,8 +30,8 @@ type pass struct {
 	n       int
 }
 
-// NewDecoder binds a language model to the CPU with so many threads. The error names the
-// layer of a model that needs all positions of a sample at once.
+// NewDecoder binds a language model to the CPU, with the given number of threads. The error names
+// the layer of a model that needs all positions of a sample at once.
 func NewDecoder(m *Model, threads int) (*Decoder, error) {
 	in := m.Graph.Values[m.Graph.Input()].Spec
 	if in.DType != tensor.I32 || len(in.Shape) != 1 {
@@ -57,7 +57,7 @@ func NewDecoder(m *Model, threads int) (*Decoder, error) {
 	return d, nil
 }
 
-// Context is how many tokens the model knows at most.
+// Context is the model's context length in tokens.
 func (d *Decoder) Context() int { return d.context }
 
 // Len is how many tokens have been fed.
@@ -66,9 +66,9 @@ func (d *Decoder) Len() int { return d.done }
 // Reset forgets all tokens.
 func (d *Decoder) Reset() { d.done = 0 }
 
-// Feed adds tokens, at least one and at most as many as the context has room for, and returns
-// the logits of what follows the last, valid until the next call. The error is a token outside
-// the model's vocabulary.
+// Feed adds tokens, at least one and at most as many as the context has room for, and returns the
+// logits of what follows the last, valid until the next call. It returns an error for a token
+// outside the model's vocabulary.
 func (d *Decoder) Feed(tokens []int32) ([]float32, error) {
 	if len(tokens) == 0 || d.done+len(tokens) > d.context {
 		panic(fmt.Sprintf("infer: %d tokens fed behind %d of %d", len(tokens), d.done, d.context))

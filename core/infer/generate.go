@@ -15,7 +15,7 @@ type Generation struct {
 	Prompt string
 	Most   int      // tokens to generate
 	Stops  []string // texts that end it, and are left out
-	Slide  bool     // where the context is full, go on with its later half
+	Slide  bool     // when the context is full, continue with its second half
 }
 
 // Reason is why a generation ended.
@@ -27,7 +27,7 @@ const (
 	Stopped, Ended, Broken Reason = "a stop text", "the model ended the text", "interrupted"
 )
 
-// Generated is what a generation took.
+// Generated counts the tokens of a generation, and the time that they took.
 type Generated struct {
 	Prompt int // tokens
 	Tokens int // generated
@@ -36,7 +36,8 @@ type Generated struct {
 	Took   time.Duration // of the tokens, without the prompt
 }
 
-// Generate writes text that follows the prompt, token by token. When ctx ends, it returns what there is.
+// Generate writes text that follows the prompt, token by token. When ctx ends, it returns what has been
+// generated.
 func Generate(ctx context.Context, d *Decoder, t tokenizer.Tokenizer, g Generation, w io.Writer) (Generated, error) {
 	l := &loop{d: d, t: t, g: g, w: w, sampler: NewSampler(g.Sampling), text: stream{tokenizer: t, stops: g.Stops}}
 	begin := time.Now()
@@ -79,7 +80,7 @@ func (l *loop) start() (logits []float32, err error) {
 	return l.d.Feed(l.tail(room))
 }
 
-// tail are the last tokens, n at most.
+// tail returns the last tokens, at most n.
 func (l *loop) tail(n int) []int32 { return l.tokens[max(0, len(l.tokens)-n):] }
 
 func (l *loop) run(ctx context.Context, logits []float32) (err error) {
@@ -119,7 +120,7 @@ func (l *loop) run(ctx context.Context, logits []float32) (err error) {
 	return err
 }
 
-// next are the logits behind a token; nil where the context is full.
+// next returns the logits that follow a token; nil if the context is full.
 func (l *loop) next(token int32) ([]float32, error) {
 	if l.d.Len() < l.d.Context() {
 		return l.d.Feed([]int32{token})

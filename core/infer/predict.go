@@ -11,13 +11,13 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// Predictor computes what a model says of samples, in batches.
+// Predictor runs a model on samples, in batches.
 type Predictor struct {
 	m        *Model
 	dev      plan.Device
 	sample   tensor.Spec
 	classes  bool // outputs are logits of classes
-	last     int  // elements of a sample's output that count, at its end
+	last     int  // elements at the end of a sample's output that count
 	programs map[int]bound
 }
 
@@ -26,8 +26,8 @@ type bound struct {
 	out     tensor.Tensor
 }
 
-// NewPredictor prepares a model for the samples of a data set. The error is a model that has a
-// class for each part of a sample, unless parts are positions of a text.
+// NewPredictor prepares a model for the samples of a data set. It returns an error for a model that
+// classifies each part of a sample, unless the parts are positions of a text.
 func NewPredictor(m *Model, dev plan.Device, spec *sdk.DatasetSpec) (*Predictor, error) {
 	out := m.Graph.Shape(m.Graph.Output())
 	p := &Predictor{m: m, dev: dev, sample: spec.Input, classes: spec.Target.DType == tensor.I32, last: out.Elems(), programs: map[int]bound{}}
@@ -40,7 +40,7 @@ func NewPredictor(m *Model, dev plan.Device, spec *sdk.DatasetSpec) (*Predictor,
 	return p, nil
 }
 
-// Prediction is what the model says of one sample.
+// Prediction is the model's output for one sample.
 type Prediction struct {
 	Top    []Class   `json:"top,omitempty"`    // the likeliest classes
 	Values []float32 `json:"values,omitempty"` // of a model without classes
@@ -53,8 +53,8 @@ type Class struct {
 	Probability float64 `json:"probability"`
 }
 
-// Run predicts the samples of which inputs has one behind the other, all in one batch. top is the
-// number of classes to name.
+// Run predicts the samples in inputs, stored one after another, in one batch. top is the number of
+// classes to report.
 func (p *Predictor) Run(inputs []byte, names []string, top int) ([]Prediction, error) {
 	rows := len(inputs) / p.sample.Bytes()
 	b, err := p.bind(rows)
@@ -78,7 +78,7 @@ func (p *Predictor) Run(inputs []byte, names []string, top int) ([]Prediction, e
 	return list, nil
 }
 
-// bind is the program for so many rows: there are whole batches, and a shorter last one.
+// bind returns the program for a number of rows: that of whole batches, or of a shorter last one.
 func (p *Predictor) bind(rows int) (b bound, err error) {
 	b, ok := p.programs[rows]
 	if !ok {
@@ -88,7 +88,7 @@ func (p *Predictor) bind(rows int) (b bound, err error) {
 	return b, err
 }
 
-// likeliest are the top classes by probability.
+// likeliest returns the top classes by probability.
 func likeliest(logits []float32, names []string, top int) []Class {
 	list := make([]Class, len(logits))
 	most, sum := math.Inf(-1), 0.0

@@ -11,13 +11,13 @@ import (
 // Sampling says how a token is chosen from its logits.
 type Sampling struct {
 	Temperature float64 // divides the logits; 0 takes the largest
-	TopK        int     // keeps so many of the largest, and those that equal the last of them; 0: all
-	TopP        float64 // keeps the fewest of the largest whose probabilities add up to so much; 1: all
+	TopK        int     // keeps this many of the largest, and those equal to the smallest of them; 0: all
+	TopP        float64 // keeps the smallest set of the largest whose probabilities add up to this; 1: all
 	Seed        uint64
 }
 
 // Sampler draws tokens: temperature, top-k and top-p, in this order and with the ties of
-// transformers' generate, then a number of the Mersenne Twister.
+// transformers' generate, then one random number of the Mersenne Twister.
 type Sampler struct {
 	Sampling
 	draws *rng.MT
@@ -29,7 +29,7 @@ type candidate struct {
 	p     float64 // the logit, then the probability
 }
 
-// NewSampler starts with the first number of the seed.
+// NewSampler starts at the first random number of the seed.
 func NewSampler(s Sampling) *Sampler { return &Sampler{Sampling: s, draws: rng.NewMT(s.Seed)} }
 
 // Next chooses a token. NaNs are never chosen unless there is nothing else.
@@ -61,8 +61,8 @@ func largest(logits []float32) (best int32) {
 	return best
 }
 
-// keep are the tokens that may be drawn, the likeliest first, with weights in proportion
-// to their probabilities.
+// keep returns the tokens that may be drawn, the likeliest first, with weights in proportion to
+// their probabilities.
 func (s *Sampler) keep(logits []float32) []candidate {
 	s.order = s.order[:0]
 	for i, v := range logits {
@@ -95,7 +95,8 @@ func (s *Sampler) keep(logits []float32) []candidate {
 	return kept
 }
 
-// nucleus is how many of the likeliest tokens it takes to add up to p, at least one.
+// nucleus returns how many of the likeliest tokens it takes for their probabilities to add up to p, at least
+// one.
 func nucleus(kept []candidate, p float64) int {
 	for i, c := range kept {
 		if p -= c.p; p <= 0 {

@@ -20,10 +20,11 @@ func init() {
 	forms[op.Upsample] = upsample
 }
 
-// both are height and width before, then behind, as ONNX lists padding.
+// both lists height and width twice, before and after, as ONNX lists padding.
 func both(v [2]int) []int { return []int{v[0], v[1], v[0], v[1]} }
 
-// conv writes signals [C, L] with the last of each pair: ONNX counts dimensions.
+// conv writes a convolution. For signals [C, L] it uses the last element of each pair, because ONNX wants one
+// value per spatial dimension.
 func conv(b *builder, n *graph.Node) error {
 	a := n.Attr.(op.Conv2DAttr)
 	pads, strides, dilations := both(a.Padding), a.Stride[:], a.Dilation[:]
@@ -84,7 +85,7 @@ func pool(typ string) form {
 		attrs := []*pb.AttributeProto{attrInts("kernel_shape", a.Kernel[:]...), attrInts("strides", a.Stride[:]...), attrInts("pads", both(a.Padding)...)}
 		if a.Ceil {
 			for i := range 2 {
-				// ONNX rounds up without a look at where the last window starts.
+				// ONNX rounds up regardless of where the last window starts.
 				span := shape[1+i] + 2*a.Padding[i] - a.Kernel[i]
 				if (span+a.Stride[i]-1)/a.Stride[i]+1 != out[1+i] || typ == "AveragePool" && span%a.Stride[i] != 0 {
 					return errors.New("ceil_mode means another window at the border in ONNX")

@@ -30,9 +30,9 @@ type form func(b *builder, n *graph.Node) error
 // forms are filled by the other files.
 var forms = map[graph.Op]form{}
 
-// Marshal is the file of a model in evaluation mode, without its loss. weights are in
-// state-dict order. The error names a layer that has no form, or says that the file is
-// larger than a message can be.
+// Marshal returns the ONNX file of a model in evaluation mode, without its loss. weights are in
+// state-dict order. The error names a layer that cannot be exported, or says that the file is
+// larger than a protobuf message can be.
 func Marshal(g *graph.Graph, weights []tensor.Tensor, name, producer string) ([]byte, error) {
 	b := &builder{g: g, weights: weights, out: &pb.GraphProto{Name: proto.String(name)}, names: map[graph.ValueID]string{}, given: map[string]bool{}}
 	if err := b.model(); err != nil {
@@ -98,7 +98,7 @@ func info(name string, s tensor.Spec) *pb.ValueInfoProto {
 // elemTypes are those of models and of their constants.
 var elemTypes = map[tensor.DType]pb.TensorProto_DataType{tensor.F32: pb.TensorProto_FLOAT, tensor.I32: pb.TensorProto_INT32, tensor.I64: pb.TensorProto_INT64}
 
-// unique is a name that nothing has yet.
+// unique returns a name that is not in use yet.
 func (b *builder) unique(name string) string {
 	for i, free := 1, name; ; i++ {
 		if !b.given[free] {
@@ -170,7 +170,7 @@ func (b *builder) add(typ string, in []string, attrs ...*pb.AttributeProto) stri
 	return y
 }
 
-// put says that a value has the first output of a node.
+// put records name as that of the node's first output.
 func (b *builder) put(n *graph.Node, name string) error {
 	b.names[n.Out[0]] = name
 	return nil
@@ -196,7 +196,7 @@ func attrInts(name string, v ...int) *pb.AttributeProto {
 	return a
 }
 
-// reshape gives a value another shape behind its batch dimension.
+// reshape changes a value's shape after its batch dimension.
 func (b *builder) reshape(x string, shape ...int) string {
 	return b.add("Reshape", []string{x, b.ints("shape", append([]int{0}, shape...)...)})
 }

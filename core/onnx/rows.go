@@ -54,7 +54,7 @@ func plain(typ string) form {
 	}
 }
 
-// same is what evaluation leaves as it is.
+// same passes on its input, for operations that do nothing in evaluation mode.
 func same(b *builder, n *graph.Node) error { return b.put(n, b.in(n, 0)) }
 
 func reshaped(b *builder, n *graph.Node) error {
@@ -96,7 +96,7 @@ func rmsNorm(b *builder, n *graph.Node) error {
 	return b.put(n, y)
 }
 
-// table is a table as it has been stored, without dimensions of one element in front.
+// table returns a table as it is stored, without leading dimensions of size 1.
 func (b *builder) table(n *graph.Node, i int) (name string, rows, width int) {
 	shape := b.shape(n, i)
 	name, rows, width = b.in(n, i), shape[len(shape)-2], shape[len(shape)-1]
@@ -156,7 +156,7 @@ func split(b *builder, n *graph.Node) error {
 	return nil
 }
 
-// softplus is smooth everywhere: beyond the threshold the difference is below e^−threshold.
+// softplus has no linear part beyond the threshold: there the difference is below e^−threshold.
 func softplus(b *builder, n *graph.Node) error {
 	beta := b.floats("beta", nil, float32(n.Attr.(op.Scalars)[0]))
 	return b.put(n, b.add("Div", []string{b.add("Softplus", []string{b.add("Mul", []string{b.in(n, 0), beta})}), beta}))

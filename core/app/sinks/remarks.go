@@ -32,7 +32,7 @@ func (m *Remarks) Of(line []byte) string {
 	return m.record(r)
 }
 
-// record is of, of a record.
+// record returns the log lines for a decoded record.
 func (m *Remarks) record(r event.Record) string {
 	switch e := r.Event.(type) {
 	case *event.PluginLog:

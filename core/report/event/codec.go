@@ -69,7 +69,7 @@ func Decode(line []byte) (Record, error) {
 	return decode(line)
 }
 
-// decode is Decode of any event.
+// decode decodes any event.
 func decode(line []byte) (Record, error) {
 	var head struct {
 		Schema int       `json:"schema"`

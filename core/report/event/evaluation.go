@@ -10,7 +10,7 @@ import (
 
 // EvalMetrics are metrics of an evaluation that `[eval] metrics` chooses.
 type EvalMetrics struct {
-	TopK         int            `json:"top_k,omitempty"` // 0: not chosen, and so is the next
+	TopK         int            `json:"top_k,omitempty"` // 0: not chosen; likewise the next field
 	TopKAccuracy Number         `json:"top_k_accuracy,omitempty"`
 	PerClass     []ClassMetrics `json:"per_class,omitempty"`
 }
@@ -23,7 +23,7 @@ type ClassMetrics struct {
 	Precision Number `json:"precision"` // share of the predictions of the class that are right
 	Recall    Number `json:"recall"`    // share of the samples of the class that are found
 	F1        Number `json:"f1"`        // harmonic mean of the two
-	Accuracy  Number `json:"accuracy"`  // share of all samples that are rightly of the class, or rightly not
+	Accuracy  Number `json:"accuracy"`  // share of all samples that were correctly predicted to be of the class or not
 }
 
 // Evaluation is evaluation.json: the last evaluation of a run in detail.
@@ -36,7 +36,7 @@ type Evaluation struct {
 	Accuracy *Number `json:"accuracy,omitempty"`
 	EvalMetrics
 	Classes   []string      `json:"classes,omitempty"`   // names, by class
-	Confusion [][]int64     `json:"confusion,omitempty"` // samples of a class (row) by what was predicted (column)
+	Confusion [][]int64     `json:"confusion,omitempty"` // samples by true class (row) and predicted class (column)
 	Worst     []WorstSample `json:"worst,omitempty"`     // the largest loss first
 }
 

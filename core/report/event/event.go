@@ -51,7 +51,7 @@ type RankStarted struct {
 	Host      string `json:"host"`
 	PID       int    `json:"pid"`
 	LocalRank int    `json:"local_rank"`
-	GPU       string `json:"gpu,omitempty"` // that it computes on: name and UUID
+	GPU       string `json:"gpu,omitempty"` // the one that it computes on: name and UUID
 }
 
 // PhaseChanged reports what a rank does next: "rendezvous", "data", "plan",
@@ -76,7 +76,7 @@ type DatasetOpened struct {
 	Classes []string `json:"classes,omitempty"`
 }
 
-// MaxClassBytes is how much of an event the names of classes may take.
+// MaxClassBytes is the maximum size of the class names in an event, in bytes.
 const MaxClassBytes = 64 << 10
 
 // PluginStarted reports a plugin that rank 0 trains with. It is sent after training
@@ -108,7 +108,7 @@ type BucketsChosen struct {
 	FirstMB   float64 `json:"first_mb"`
 	CapMB     float64 `json:"cap_mb"`
 	Buckets   int     `json:"buckets"`
-	ExposedMS float64 `json:"exposed_ms"` // expected of a step
+	ExposedMS float64 `json:"exposed_ms"` // expected per step
 	PassMS    float64 `json:"pass_ms"`    // measured: forward and backward
 	AlphaUS   float64 `json:"alpha_us"`   // measured: a small all-reduce
 	GBPerSec  float64 `json:"gb_per_sec"` // measured: a large one, decimal gigabytes
@@ -121,14 +121,14 @@ type StepDone struct {
 	Epoch         int     `json:"epoch"`     // from 0
 	Loss          float64 `json:"loss"`      // this rank's
 	LossMean      float64 `json:"loss_mean"` // over ranks
-	Accuracy      float64 `json:"accuracy"`  // fraction right in this step's batches, over ranks; negative: none, left out
+	Accuracy      float64 `json:"accuracy"`  // fraction correct in this step's batches, over all ranks; negative: none, left out
 	LR            float64 `json:"lr"`
 	StepMS        float64 `json:"step_ms"`
 	DataMS        float64 `json:"data_ms"` // waiting for the batch
 	CommMS        float64 `json:"comm_ms"` // this rank waited for communication and for slower ranks
 	Samples       int     `json:"samples"` // over all ranks
 	SamplesPerSec float64 `json:"samples_per_sec"`
-	Tokens        int     `json:"tokens"`         // targets of the samples; 0: one per sample, left out, and so is the next
+	Tokens        int     `json:"tokens"`         // targets of the samples; 0: one per sample; left out, as is the next field
 	TokensPerSec  float64 `json:"tokens_per_sec"` // over all ranks
 	GradNorm      float64 `json:"grad_norm"`      // before clipping; 0: not measured, left out
 	Scale         float64 `json:"scale"`          // loss scale; 0: none, left out
@@ -183,13 +183,13 @@ type CheckpointLoaded struct {
 	Notes []string `json:"notes,omitempty"`
 }
 
-// ModelInit reports where the weights of a new run come from, where model.init does not give all of
-// them or part of the file is left out, and where the file is missing.
+// ModelInit reports where the weights of a new run come from. It is sent if model.init does not
+// provide all of them, if part of the file is left out, and if the file is missing.
 type ModelInit struct {
 	Path    string   `json:"path"`              // model.init
 	Loaded  int      `json:"loaded"`            // tensors of the model that come from the file
 	Skipped []string `json:"skipped,omitempty"` // tensors of the file that were left out
-	New     []string `json:"new,omitempty"`     // tensors of the model that start as without a file
+	New     []string `json:"new,omitempty"`     // tensors of the model that are initialised as without a file
 	Notice  string   `json:"notice,omitempty"`  // what happens instead, without the file
 }
 
@@ -210,7 +210,7 @@ func (e *ModelInit) Lines() []string {
 	return lines
 }
 
-// few lists names, all but the first of many left out.
+// few lists names; of many, only the first.
 func few(names []string) string {
 	const enough = 8
 	if rest := len(names) - enough; rest > 1 {
@@ -225,7 +225,7 @@ type EarlyStop struct {
 	Best     Number `json:"best"`
 	BestStep int    `json:"best_step"`
 	Without  int    `json:"evaluations_without_improvement"`
-	Stopped  bool   `json:"stopped"` // the run ended for it
+	Stopped  bool   `json:"stopped"` // early stopping ended the run
 }
 
 // PluginLog is a line of a plugin's log. With Total set it is a progress line.
@@ -245,14 +245,14 @@ type Warning struct {
 
 // Elastic reports that the ranks of a job changed, and that it continues without a restart.
 type Elastic struct {
-	Ranks  int     `json:"ranks"`            // that there are now
-	Before int     `json:"before"`           // that there were
+	Ranks  int     `json:"ranks"`            // number of ranks now
+	Before int     `json:"before"`           // number of ranks before the change
 	Step   int     `json:"step"`             // the current one
 	Cause  string  `json:"cause"`            // who left and how it was noticed, or who joined
-	TookMS float64 `json:"took_ms"`          // for which the ranks stood still, from the beginning of the interrupted step until their new group was formed
-	Places []int   `json:"places"`           // by rank: the number that each had when it was started, which is that of its log
-	Left   []int   `json:"left,omitempty"`   // of these numbers
-	Joined []int   `json:"joined,omitempty"` // of these numbers
+	TookMS float64 `json:"took_ms"`          // downtime, from the beginning of the interrupted step until the new group was formed
+	Places []int   `json:"places"`           // by rank: its number when it was started, which its log keeps
+	Left   []int   `json:"left,omitempty"`   // ranks that left, by the same numbers
+	Joined []int   `json:"joined,omitempty"` // ranks that joined, by the same numbers
 }
 
 // BackendRestarted reports that the ranks replaced a failed group of backend plugins,
@@ -273,13 +273,13 @@ type PluginRestarted struct {
 	Restart   int     `json:"restart"`             // how often this rank has replaced it, from 1
 	Operation string  `json:"operation,omitempty"` // the one that the old process was executing
 	Cause     string  `json:"cause"`               // how the old process ended
-	TookMS    float64 `json:"took_ms"`             // until the new process was where the old one was
+	TookMS    float64 `json:"took_ms"`             // until the new process had caught up with the old one
 }
 
-// BackendPlaced reports where a backend runs that has a choice of places.
+// BackendPlaced reports where a backend runs, for a backend that can run in the rank's process or in its own.
 type BackendPlaced struct {
 	Backend   string `json:"backend"`
-	InProcess bool   `json:"in_process"` // in the rank's own
+	InProcess bool   `json:"in_process"` // in the rank's process
 	PID       int    `json:"pid"`        // of its process, else 0
 	Reason    string `json:"reason"`
 }
@@ -334,9 +334,10 @@ type RunDone struct {
 	Message  string  `json:"message,omitempty"`
 }
 
-// The names of the events in JSON.
 // Millis is a duration in milliseconds, as events and summaries have it.
 func Millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// The names of the events in JSON.
 
 func (*RunStarted) Kind() string       { return "run_started" }
 func (*PluginStarted) Kind() string    { return "plugin_started" }

@@ -72,7 +72,7 @@ func (j *JSONLines) Emit(r Record) {
 	}
 }
 
-// emitLine is Emit of a record that is encoded already.
+// emitLine is Emit for a record that is already encoded.
 func (j *JSONLines) emitLine(r Record, line []byte) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -349,7 +349,7 @@ func (s *status) fields() []string {
 // essential is how many fields every line has: epoch, step, loss and eta.
 const essential = 4
 
-// short is the essential for a terminal that is too narrow for fields: with or
+// short returns the essential fields, for a terminal that is too narrow for the others: with or
 // without the totals, the labels of epoch and step, and that of the loss.
 func (s *status) short(totals, labels, loss bool) []string {
 	epochs, steps := s.epochs, s.steps
@@ -372,8 +372,7 @@ func (s *status) short(totals, labels, loss bool) []string {
 	return out
 }
 
-// fitted is the line for a terminal with so many columns: the first form that has
-// room.
+// fitted is the line for a terminal with the given number of columns: the first form that fits.
 func (s *status) fitted(columns int) string {
 	all := s.fields()
 	if displayWidth(strings.Join(all[:min(essential, len(all))], fieldGap)) <= columns {
@@ -387,7 +386,7 @@ func (s *status) fitted(columns int) string {
 	return fit(s.short(false, false, false), " ", columns)
 }
 
-// fit joins the first fields, as many as have room in so many columns and one at least.
+// fit joins the first fields: as many as fit into the given number of columns, and at least one.
 func fit(fields []string, gap string, columns int) string {
 	out := fields[0]
 	for _, f := range fields[1:] {
@@ -411,7 +410,7 @@ func (s *status) eta() (time.Duration, bool) {
 	return time.Duration(min(rest, math.MaxInt64/2)), true
 }
 
-// block is the form that is redrawn, in lines of at most so many columns.
+// block is the form that is redrawn, in lines of at most the given number of columns.
 func (s *status) block(columns int) []string {
 	if s.last.Step == 0 {
 		text := s.phase
@@ -438,7 +437,7 @@ func (s *status) block(columns int) []string {
 
 // bar takes at most 36 columns.
 func bar(n, of, columns int) string {
-	wide := displayWidth("━") // 2 in the locales of East Asia
+	wide := displayWidth("━") // 2 in East Asian locales
 	if of < 1 {
 		return strings.Repeat("─", max(1, min(30, columns)/wide))
 	}

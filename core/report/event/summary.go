@@ -63,7 +63,7 @@ type DatasetSummary struct {
 type TrainSummary struct {
 	Loss          Number `json:"loss"`
 	SamplesPerSec Number `json:"samples_per_sec"`          // of all ranks, without the first ten steps
-	TokensPerSec  Number `json:"tokens_per_sec,omitempty"` // 0: samples are no sequences
+	TokensPerSec  Number `json:"tokens_per_sec,omitempty"` // 0: samples are not sequences
 	StepMSP50     Number `json:"step_ms_p50"`
 	StepMSP99     Number `json:"step_ms_p99"`
 }

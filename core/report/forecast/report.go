@@ -124,10 +124,10 @@ type Memory struct {
 	Workspace   int64 `json:"workspace"`
 	Batches     int64 `json:"batches"` // read ahead
 
-	Kept  int64 `json:"activations_kept,omitempty"`       // of the activations: from forward to backward
-	Again int64 `json:"activations_made_again,omitempty"` // by backward, instead of keeping them
+	Kept  int64 `json:"activations_kept,omitempty"`       // activations kept from forward to backward
+	Again int64 `json:"activations_made_again,omitempty"` // activations that backward recomputes instead of keeping
 
-	// AgainOff is why plans for the device make nothing again unless asked to; empty where they do.
+	// AgainOff says why plans for the device recompute no activations unless asked to; empty if they do.
 	AgainOff string `json:"activations_made_again_off,omitempty"`
 }
 

@@ -11,7 +11,7 @@ const (
 	Communication               // collectives while the backend works on them
 	Data                        // waiting for batches
 	Checkpoint                  // training is paused for a snapshot
-	Elastic                     // the ranks stand still because they change
+	Elastic                     // the ranks pause while others leave or join
 	streams
 )
 

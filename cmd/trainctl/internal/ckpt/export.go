@@ -21,7 +21,7 @@ import (
 	"github.com/trainctl/trainctl/core/train/checkpoint/safetensors"
 )
 
-// exported says where a model goes.
+// exported says which files a model is exported to.
 type exported struct {
 	checkpoint, onnx, folder string
 	force                    bool

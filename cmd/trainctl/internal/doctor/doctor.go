@@ -15,7 +15,7 @@ type Verdict string
 // The verdicts. Runs on the CPU do not work after a fail.
 const (
 	fine    Verdict = "ok"
-	remark  Verdict = "warn" // works, with a limitation that users should know
+	remark  Verdict = "warn" // works, with a limitation that users should know about
 	broken  Verdict = "fail"
 	absence Verdict = "none" // not present, and needed only by runs that use it
 )

@@ -18,7 +18,7 @@ import (
 	"github.com/trainctl/trainctl/core/infer"
 )
 
-// generateFlags are what the command line says of a generation.
+// generateFlags are the flags of generate.
 type generateFlags struct {
 	app.GenerateOptions
 	promptFile string
@@ -90,7 +90,7 @@ func (f *generateFlags) check(cmd *cobra.Command) error {
 	return nil
 }
 
-// unescape makes \n a new line, which a shell does not.
+// unescape turns \n into a newline: shells pass it on as it is.
 func unescape(s string) string { return strings.ReplaceAll(s, `\n`, "\n") }
 
 func readPrompt(stdin io.Reader, path string) (string, error) {

@@ -122,7 +122,7 @@ func writer(cmd *cobra.Command, p *cli.Program, j *submit.Job, target func() str
 // fromConfig are the flags that the job does not pass on: its own lines have them.
 var fromConfig = map[string]bool{"nnodes": true, "node-rank": true, "rdzv-endpoint": true}
 
-// describe completes a job by the configuration and the flags that override it.
+// describe completes a job from the configuration and the flags that override it.
 func describe(j *submit.Job, cmd *cobra.Command, c *config.Config) error {
 	var shared cobra.Command
 	new(cli.ConfigFlags).Register(&shared)
