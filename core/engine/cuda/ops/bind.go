@@ -196,6 +196,8 @@ func param(a any) unsafe.Pointer {
 		return unsafe.Pointer(&v)
 	case attentionHeads:
 		return unsafe.Pointer(&v)
+	case rope:
+		return unsafe.Pointer(&v)
 	case normTargets:
 		return unsafe.Pointer(&v)
 	}
