@@ -80,8 +80,8 @@ const (
 	Test
 )
 
-// IgnoreIndex is the class of a target that counts for nothing, neither in the loss nor
-// in gradients or accuracy: PyTorch's ignore_index.
+// IgnoreIndex is the class of a target that is ignored in the loss, in gradients and in accuracy:
+// PyTorch's ignore_index.
 const IgnoreIndex = -100
 
 // DatasetSpec describes an open data set. It must be equal on all ranks, or the job ends.

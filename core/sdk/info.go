@@ -16,8 +16,8 @@ const (
 	KindDataset   Kind = "dataset"
 )
 
-// Info describes a plugin before it is configured. It must be constant: the host may
-// request it at any time, also only to print it.
+// Info describes a plugin before it is configured. It must be constant: the host may request it at
+// any time, even just to print it.
 type Info struct {
 	Kind    Kind
 	Name    string // as written in the TOML: "tcp", "mnist"

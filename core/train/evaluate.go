@@ -64,7 +64,7 @@ func (t *Trainer) evaluate(ctx context.Context) (err error) {
 	return nil
 }
 
-// detail adds up what metrics counted over all ranks.
+// detail adds up the counts of the metrics over all ranks.
 func (t *Trainer) detail(ctx context.Context) (*event.Evaluation, error) {
 	sums := make([]float64, t.passes.Counter.Len())
 	if err := t.agreement.SumAll(ctx, "metrics", sums, t.passes.Counter.Values); err != nil {

@@ -9,13 +9,13 @@ import (
 	"github.com/trainctl/trainctl/core/train/passes"
 )
 
-// longSkew is after how many steps without some rank a run says so, as
+// longSkew is the number of steps in a row without data on some rank after which a run warns, as
 // PyTorch's Join does.
 const longSkew = 1000
 
-// join lets ranks with fewer inputs than others take part in the steps of these
-// (ddp.uneven = "join"), as PyTorch's Join does
-// (torch/distributed/algorithms/join.py). With other settings it does nothing.
+// join lets ranks with fewer inputs than others take part in the others' steps (ddp.uneven =
+// "join"), as PyTorch's Join does (torch/distributed/algorithms/join.py). With other settings it
+// does nothing.
 type join struct {
 	cfg         ddp.Config
 	rank, world int
@@ -47,8 +47,8 @@ func (j *join) begin(in passes.Inputs, r *ddp.Reducer) {
 	}
 }
 
-// end makes the buffers count of a rank that took part in all passes: it would
-// be the last to join in PyTorch, where each is an iteration.
+// end selects the buffers of a rank that took part in all passes: in PyTorch, where each pass is an
+// iteration, it would be the last to join.
 func (j *join) end(in passes.Inputs) {
 	if j.on() {
 		j.authority = in.Last

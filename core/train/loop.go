@@ -161,9 +161,9 @@ func (t *Trainer) saveRequested() bool {
 	return true
 }
 
-// endEpoch gives all ranks the model of the one that had data the longest, the
-// highest of several. Parameters and the optimizer's state are equal on all
-// ranks already, since those without data apply the others' gradients, too.
+// endEpoch gives all ranks the model of the rank that had data the longest, of several the highest.
+// Parameters and the optimizer's state are equal on all ranks already, since those without data
+// apply the others' gradients, too.
 func (t *Trainer) endEpoch(ctx context.Context) error {
 	if !t.join.on() {
 		return nil
@@ -196,7 +196,7 @@ func (t *Trainer) finish(ctx context.Context) error {
 	if err := t.feeder.Stop(); err != nil {
 		return err
 	}
-	if t.Settings.Train.EvalEvery > 0 && !t.saver.early.over() { // which an evaluation has decided
+	if t.Settings.Train.EvalEvery > 0 && !t.saver.early.over() { // the evaluation has decided that
 		if err := t.evaluate(ctx); err != nil {
 			return err
 		}

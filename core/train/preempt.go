@@ -49,8 +49,8 @@ func (t *Trainer) preempt(ctx context.Context) error {
 	return p
 }
 
-// settled is why the checkpoint that was just written is not whole on disk. What
-// else went wrong meanwhile, with an earlier one, is a warning.
+// settled returns why the checkpoint that was just written is not intact on disk. An error with an
+// earlier checkpoint is a warning.
 func (t *Trainer) settled(ctx context.Context, unsaved error) error {
 	err := t.Store.Settle(context.WithoutCancel(ctx), t.pos.Step)
 	switch {

@@ -42,7 +42,7 @@ func (t *Trainer) regroup(p recovery.Place) error {
 	return t.rebind()
 }
 
-// lead makes this rank write what rank 0 writes: the one that did is gone.
+// lead makes this rank write what rank 0 writes: the rank that did is lost.
 func (t *Trainer) lead() (err error) {
 	if t.Lead == nil {
 		return nil
@@ -54,7 +54,7 @@ func (t *Trainer) lead() (err error) {
 	return nil
 }
 
-// rebind makes the programs for batches that this rank had not before.
+// rebind makes the programs for batch sizes that are new to this rank.
 func (t *Trainer) rebind() error {
 	programs := &t.passes.Programs
 	if t.Settings.Train.EvalEvery > 0 {
@@ -65,9 +65,9 @@ func (t *Trainer) rebind() error {
 	return programs.BindTraining(t.shapes())
 }
 
-// restart begins the rest of the epoch with the ranks that there are now, and returns the
-// inputs of its first step. The schedule changes here and not in regroup, where a rank may
-// still have to end a step that others have ended before.
+// restart begins the rest of the epoch with the current ranks, and returns the inputs of its first
+// step. The schedule changes here and not in regroup, where a rank may still have to end a step
+// that others have ended before.
 func (t *Trainer) restart(ctx context.Context) (passes.Inputs, error) {
 	t.regrouped = false
 	if err := t.replan(); err != nil {
@@ -79,7 +79,7 @@ func (t *Trainer) restart(ctx context.Context) (passes.Inputs, error) {
 	return t.nextInputs(ctx)
 }
 
-// replan moves the schedule to the steps that there are now.
+// replan adapts the schedule to the current number of steps.
 func (t *Trainer) replan() error {
 	if t.updater.StepBatch == t.outline.Division.Step {
 		return nil
@@ -91,9 +91,9 @@ func (t *Trainer) replan() error {
 	return nil
 }
 
-// admit admits the ranks that wait to join an elastic job, between two steps, if some rank knew
-// of them in the last one, and waits for some if there are too few ranks. stop says that
-// there still are.
+// admit admits the ranks that wait to join an elastic job, between two steps, if some rank knew of
+// them in the last one, and waits for some if there are too few ranks. stop says that there still
+// are too few.
 func (t *Trainer) admit(ctx context.Context) (stop bool, err error) {
 	m := t.Members
 	if m == nil {
@@ -114,7 +114,7 @@ func (t *Trainer) admit(ctx context.Context) (stop bool, err error) {
 
 // published is what a rank must know to become ready for a run that has begun.
 type published struct {
-	World  int        // ranks of the first group, by which all plan
+	World  int        // ranks of the first group, on which all base their plans
 	CapsMB [2]float64 // of buckets
 }
 

@@ -187,8 +187,9 @@ func (t *Trainer) sameOrder(s checkpoint.Sampler, epoch int) error {
 		epoch, s.Seed, s.Shuffle, s.DropLast, t.Settings.Sampler.SeedOr(t.Settings.Run.Seed), t.Settings.Sampler.Shuffle, t.Settings.Sampler.DropLast, t.Settings.Sampler.Pad)
 }
 
-// resized goes on from a position in a job that may have had other ranks or batches. A
-// schedule that counts epochs ends this one with its last step, whatever steps began it.
+// resized continues from a position in a job that may have had other ranks or batches. In a
+// schedule that counts epochs, this epoch ends with its last step, whatever the size of its first
+// steps was.
 func (t *Trainer) resized(s checkpoint.Sampler, pos *outline.Position) (notes []string) {
 	if s.WorldSize != t.World.Size && pos.Offset > 0 {
 		notes = append(notes, fmt.Sprintf("continuing epoch %d of a job of %d ranks on %d: %d samples are done and will not be read again",
@@ -223,7 +224,7 @@ func (t *Trainer) adopt(ctx context.Context, head resumeHead) error {
 	return t.assume(ctx, head)
 }
 
-// assume makes rank 0's position this rank's.
+// assume sets this rank's position to rank 0's.
 func (t *Trainer) assume(ctx context.Context, head resumeHead) error {
 	t.pos = head.Position
 	if t.pos.FirstBatch == 0 {

@@ -26,7 +26,7 @@ type saver struct {
 	equalAt int // step after which ranks were found equal last; 0: never
 }
 
-// newSaver is of a table that was checked before.
+// newSaver takes a table that was checked before.
 func newSaver(cfg checkpoint.Config, requests func() int64) saver {
 	every, err := checkpoint.ParseInterval(cfg.Every)
 	if err != nil {
@@ -62,10 +62,10 @@ func (t *Trainer) save(ctx context.Context) error {
 	return nil
 }
 
-// store writes a checkpoint from rank 0, and in async mode begins to. All ranks
-// take part: batch statistics are rank 0's from here on, and states that differ
-// between ranks are not saved. What was begun is completed, also when the run is
-// asked to stop meanwhile. unsaved, on rank 0 alone, says why there is no checkpoint; with err this rank cannot go on.
+// store writes a checkpoint from rank 0; in async mode it only starts the write. All ranks take part: batch
+// statistics are rank 0's from here on, and states that differ between ranks are not saved. A save that was begun is
+// completed, even if the run is asked to stop meanwhile. unsaved, on rank 0 alone, says why there is no checkpoint;
+// with err this rank cannot go on.
 func (t *Trainer) store(ctx context.Context) (unsaved, err error) {
 	ctx = context.WithoutCancel(ctx)
 	if err := t.settleBuffers(ctx); err != nil {
@@ -97,8 +97,8 @@ func (t *Trainer) store(ctx context.Context) (unsaved, err error) {
 	return err, nil
 }
 
-// collectFeedback collects on rank 0 what compression keeps of all ranks. All ranks
-// call it; the others get nil.
+// collectFeedback collects the compression errors of all ranks on rank 0. All ranks call it; the
+// others get nil.
 func (t *Trainer) collectFeedback(ctx context.Context) ([]tensor.Named, error) {
 	if !t.reducer.HasFeedback() {
 		return nil, nil
@@ -108,8 +108,8 @@ func (t *Trainer) collectFeedback(ctx context.Context) ([]tensor.Named, error) {
 	return f.Take(), err
 }
 
-// optimizerState is that of all parameters, on rank 0, which collects it where ranks have
-// parts of it. All ranks call it.
+// optimizerState returns the state of all parameters on rank 0, which collects it if each rank has
+// a part. All ranks call it.
 func (t *Trainer) optimizerState(ctx context.Context) ([]tensor.Named, error) {
 	s := &t.replication.Shards
 	if !s.Scattered(t.updater.Optimizer) {
@@ -147,7 +147,7 @@ func (t *Trainer) snapshot(ctx context.Context, state []tensor.Named) (*checkpoi
 	}, nil
 }
 
-// usedPlugins are the plugins as a manifest has them.
+// usedPlugins returns the plugins in the form of a manifest.
 func (t *Trainer) usedPlugins() (out []checkpoint.Plugin) {
 	if t.Plugins == nil {
 		return nil

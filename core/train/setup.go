@@ -80,7 +80,7 @@ func (t *Trainer) prepare(ctx context.Context) error {
 // enter reports the phase that the run is in from now on.
 func (t *Trainer) enter(phase string) { t.Events.Emit(&event.PhaseChanged{Phase: phase}) }
 
-// limited bounds what does not wait for data.
+// limited bounds the time of everything that does not wait for data.
 func (t *Trainer) limited(ctx context.Context) (context.Context, context.CancelFunc) {
 	limit := t.Settings.BackendInit
 	if limit <= 0 {
@@ -89,7 +89,7 @@ func (t *Trainer) limited(ctx context.Context) (context.Context, context.CancelF
 	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("the job was not ready within backend.init_timeout = %v", limit))
 }
 
-// Late adds the limit that a set-up ran into to what it was doing then.
+// Late adds to an error that the set-up ran into its time limit, and which.
 func Late(setup context.Context, err error) error {
 	if cause := context.Cause(setup); errors.Is(setup.Err(), context.DeadlineExceeded) && !errors.Is(err, cause) {
 		return fmt.Errorf("%w; %w", err, cause)
@@ -123,7 +123,7 @@ func (t *Trainer) openOwn(ctx context.Context) error {
 		})
 		return err
 	})
-	g.Go(func() error { // data may take their time, a rank may not
+	g.Go(func() error { // opening the data may take long, waiting for a rank may not
 		if t.Joins {
 			return nil
 		}
@@ -151,7 +151,7 @@ func (t *Trainer) openOwn(ctx context.Context) error {
 	return nil
 }
 
-// fewNames are the names of classes as far as they go into an event: all or none.
+// fewNames returns the names of classes for an event: all, or none if they are too long.
 func fewNames(names []string) []string {
 	size := 0
 	for _, n := range names {
@@ -347,9 +347,9 @@ func (t *Trainer) planMade() {
 	})
 }
 
-// rendezvous connects the backends and makes sure that all ranks mean the same
-// thing. Models, data and configurations are compared before any collective,
-// because a collective over different models could only hang or corrupt.
+// rendezvous connects the backends and makes sure that all ranks agree. Models, data and
+// configurations are compared before any collective, because a collective over different models
+// could only hang or corrupt.
 func (t *Trainer) rendezvous(ctx context.Context) error {
 	replicas, err := t.Gather(ctx, "replica", t.replica().Encode())
 	if err != nil {

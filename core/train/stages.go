@@ -13,7 +13,7 @@ const (
 	stageBuffers  = "buffers"  // batch statistics
 	stageShards   = "shards"   // the weights that each rank has updated
 	stageState    = "state"    // the optimizer's state of all ranks, for a checkpoint
-	stageFeedback = "feedback" // what compression has left out, for a checkpoint
+	stageFeedback = "feedback" // compression errors of all ranks, for a checkpoint
 )
 
 // settleBuffers gives all ranks the batch statistics that count, rank 0's
@@ -51,8 +51,8 @@ type runState struct{ t *Trainer }
 // Step is the current step.
 func (r runState) Step() int { return r.t.pos.Step + 1 }
 
-// Save copies what the passes of a step change beside gradients: the weights
-// change only after them.
+// Save copies what the passes of a step change besides gradients: the weights change only after the
+// passes.
 func (r runState) Save() {
 	r.t.replication.Save()
 	r.t.reducer.Save()

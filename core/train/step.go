@@ -58,9 +58,9 @@ func (t *Trainer) step(ctx context.Context, in passes.Inputs, begin time.Time) (
 	return t.agreement.Stop(), nil
 }
 
-// forwardBackward runs the passes of a step, and averages its gradients and what
-// ranks report of it. It is repeated if the process group breaks meanwhile, with the inputs
-// that it returns if that has other ranks.
+// forwardBackward runs the passes of a step, and averages its gradients and the ranks' measures. It
+// is repeated if the process group breaks meanwhile; if the new group has other ranks, with new
+// inputs, which it returns.
 func (t *Trainer) forwardBackward(ctx context.Context, in passes.Inputs) (m passes.Measures, _ passes.Inputs, err error) {
 	err = t.recovery.Do(ctx, t.agreement.Gradients(), func(ctx context.Context) (err error) {
 		if t.regrouped {

@@ -75,8 +75,7 @@ func (t *Trainer) Summary(ctx context.Context) (event.Summary, error) {
 	return s, nil
 }
 
-// nameSlowest names the rank for which the others stood still, where that cost
-// more than a fifth of a step.
+// nameSlowest names the rank that the others waited for, if that cost more than a fifth of a step.
 func (t *Trainer) nameSlowest(s *event.Summary, waits [][]float32) {
 	r, waited := report.Slowest(waits), float64(s.Comm.ImbalanceMSP50)
 	if r < 0 || waited < float64(s.Train.StepMSP50)/5 {

@@ -53,7 +53,7 @@ type Deps struct {
 	Dataset   host.Batches
 	Precision host.Scaler
 	Device    plan.Device
-	GPU       ddp.GPU // that the device is; zero on a processor
+	GPU       ddp.GPU // the GPU of the device; zero on a CPU
 	Events    *event.Bus
 
 	Request
@@ -72,7 +72,7 @@ type Deps struct {
 	// what rank 0 writes, if all ranks before it are lost.
 	Joins bool
 	Lead  func() (*checkpoint.Store, func() []event.PluginStarted, error)
-	// BeforeStep is called before every step, from 1 on, to make faults; nil: there are none.
+	// BeforeStep is called before every step, from 1 on, to inject faults; nil: there are none.
 	BeforeStep func(step int) error
 	// PeakRSS measures this rank with its plugins; nil means unknown.
 	PeakRSS func() int64
@@ -105,7 +105,7 @@ type Trainer struct {
 	trace    *timeline.Recorder // nil when off
 	pos      outline.Position
 
-	regrouped bool // the ranks are others than those that the feeder knows
+	regrouped bool // the ranks have changed since the feeder was started
 }
 
 // answers are what the plugins said when they were opened.

@@ -72,7 +72,7 @@ func (t *Trainer) retune(ctx context.Context) error {
 // the slowest all-reduce.
 func (t *Trainer) measure(own *ddp.Pace) (cost [2]float64, err error) {
 	err = t.measurePass(own)
-	clear(t.memory.Bytes(t.memory.All)) // as empty as before: the weights come later
+	clear(t.memory.Bytes(t.memory.All)) // zero as before: the weights come later
 	if err != nil {
 		return cost, err
 	}
@@ -109,7 +109,7 @@ func (t *Trainer) measurePass(p *ddp.Pace) error {
 	}
 	var begin time.Time
 	args.OnGrad = func(param int) {
-		t.device.Fail(t.device.Wait()) // a hook comes when a gradient is on its way
+		t.device.Fail(t.device.Wait()) // the hook is called when the gradient is still being computed
 		p.Ready[param] = time.Since(begin)
 	}
 	args.OnUnused = args.OnGrad

@@ -9,17 +9,17 @@ import (
 	"github.com/trainctl/trainctl/core/train/outline"
 )
 
-// earlyStop ends a run whose evaluations no longer improve, as Lightning's and Keras' EarlyStopping:
-// after patience evaluations in a row that are not better than the best by more than min_delta.
+// earlyStop ends a run whose evaluations no longer improve, as Lightning's and Keras' EarlyStopping
+// do: after patience evaluations in a row that are not better than the best by more than min_delta.
 type earlyStop struct {
 	cfg   outline.EarlyStop
 	known bool // there is a best
 	best  float64
 	step  int // of the best
-	bad   int // evaluations since
+	bad   int // evaluations since the best
 }
 
-// over reports whether the run has to end. All ranks say the same, because evaluations are equal on all.
+// over reports whether the run has to end. All ranks decide the same, because their evaluations are equal.
 func (e *earlyStop) over() bool { return e.cfg.Metric != "" && e.bad >= e.cfg.Patience }
 
 // observe takes the metric of an evaluation after a step. A NaN is no improvement.
@@ -61,8 +61,8 @@ func (e *earlyStop) summary() *event.EarlyStop {
 	return &event.EarlyStop{Metric: e.cfg.Metric, Best: event.Number(e.best), BestStep: e.step, Without: e.bad, Stopped: e.over()}
 }
 
-// observe gives an evaluation to what follows evaluations: a plateau, and early stopping. The error is
-// that of a metric that this data or [eval] does not give.
+// observe passes an evaluation to the plateau schedule and to early stopping. It returns an error if
+// this data or [eval] does not provide the metric.
 func (t *Trainer) observe() error {
 	if p, ok := t.updater.Schedule.(*optim.Plateau); ok {
 		v, err := t.measured("lr_scheduler.metric", p.Metric())
@@ -94,7 +94,7 @@ func (t *Trainer) measured(key, metric string) (float64, error) {
 	return m.Value, nil
 }
 
-// watched is the state of what follows evaluations.
+// watched returns the state of the plateau schedule and of early stopping.
 func (t *Trainer) watched() map[string]float64 {
 	out := t.saver.early.state()
 	if p, ok := t.updater.Schedule.(*optim.Plateau); ok {

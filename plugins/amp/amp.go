@@ -17,7 +17,7 @@ type Precision struct {
 	scaler scaler // nil before Policy
 }
 
-// New is the plugin "amp".
+// New returns the plugin "amp".
 func New() *Precision {
 	return &Precision{info: sdk.Info{
 		Kind: sdk.KindPrecision, Name: "amp", Version: version,
@@ -26,7 +26,7 @@ func New() *Precision {
 	}}
 }
 
-// NewNone is the plugin "none".
+// NewNone returns the plugin "none".
 func NewNone() *Precision {
 	return &Precision{none: true, info: sdk.Info{
 		Kind: sdk.KindPrecision, Name: "none", Version: version, Summary: "float32 throughout",

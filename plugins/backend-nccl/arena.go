@@ -60,8 +60,8 @@ func (k *mapped) open(m *sdk.DeviceMemory, on driver.Device) error {
 	return fmt.Errorf("a handle of kind %q", m.Kind)
 }
 
-// load maps the memory of a descriptor. The mapping keeps the memory, so the descriptor
-// and the handle can be closed.
+// load maps the memory of a descriptor. The mapping keeps the memory alive, so the descriptor and
+// the handle can be closed.
 func (k *mapped) load(m *sdk.DeviceMemory, on driver.Device) error {
 	c, n := k.cuda, uintptr(m.Size)
 	var handle driver.MemHandle

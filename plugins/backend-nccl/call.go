@@ -47,8 +47,8 @@ func (k call) concerns(me int, o call, peer int) bool {
 	return pairwise(k.Op) && toPeer || pairwise(o.Op) && toMe
 }
 
-// matches reports whether two calls that concern each other are of one
-// collective. The ends of a transfer are numbered by each rank for itself.
+// matches reports whether two calls that concern each other belong to one collective. Each rank
+// numbers its transfers for itself.
 func (k call) matches(o call) bool {
 	mine, its := k.collective(), o.collective()
 	return k.Channel == o.Channel && (mine.Matches(&its) || mine.Answers(&its))

@@ -149,8 +149,8 @@ func (b *Backend) guard(ctx context.Context, seq uint64, stalled func([]int) err
 // report of another.
 const reportWait = 200 * time.Millisecond
 
-// blame waits shortly for the coordinator to name the rank that caused an error that NCCL
-// reports as a peer's, or a stall without missing ranks.
+// blame waits briefly for the coordinator to name the rank that caused an error that NCCL reports
+// as a peer's, or a stall without missing ranks.
 func (b *Backend) blame(err error, seq uint64, stalled func([]int) error) error {
 	wait := time.Duration(0)
 	switch stall := (*sdk.StallError)(nil); {

@@ -41,7 +41,7 @@ type Backend struct {
 	connected   bool
 }
 
-// New is the plugin "nccl".
+// New returns the plugin "nccl".
 func New() *Backend {
 	b := &Backend{finder: dl.System(), load: load, setenv: os.Setenv, life: instance.New("nccl")}
 	b.health, b.failHealth = context.WithCancelCause(context.Background())

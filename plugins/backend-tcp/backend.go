@@ -29,7 +29,7 @@ type Backend struct {
 	arenas   []*sdk.Arena
 	listener *listener    // what Listen opened
 	conns    [][]net.Conn // by rank and stream, while connecting
-	links    []*link      // starting with the next higher rank
+	links    []*link      // in order of rank, starting with the next higher one
 	poller   *poller
 	looked   time.Time // last check for unresponsive hosts
 	topology topology

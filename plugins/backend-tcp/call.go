@@ -64,9 +64,9 @@ func (k call) matches(o call) bool {
 	return mine.Matches(&its)
 }
 
-// answers reports whether rank me calling k and rank peer calling o are the
-// two ends of one transfer. Such calls are numbered by each rank for itself:
-// in a ring a rank's first call meets another's second.
+// answers reports whether rank me calling k and rank peer calling o are the two ends of one
+// transfer. Each rank numbers such calls for itself: in a ring a rank's first call meets another's
+// second.
 func (k call) answers(o call, me, peer int) bool {
 	mine, its := k.collective(), o.collective()
 	return mine.Answers(&its) && int(k.root) == peer && int(o.root) == me

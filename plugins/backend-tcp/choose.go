@@ -6,9 +6,9 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// Here every rank decides how to run a collective. All ranks must decide alike, so a
-// decision depends only on the call, the world size, the options and the cost model
-// that the ranks have agreed on.
+// Every rank decides here how to run a collective. All ranks must make the same decision, so it
+// depends only on the call, the world size, the options and the cost model that the ranks have
+// agreed on.
 
 const (
 	// stageSize is the largest contribution that local ranks copy to their
@@ -43,7 +43,7 @@ func (b *Backend) attaches(c *sdk.Collective) bool {
 	}
 	b.room(b.group.WorldSize, size)
 	switch d := c.Op.Definition(); {
-	case d.Slice != contract.Whole: // attaching sends no byte more
+	case d.Slice != contract.Whole: // attaching sends no additional bytes
 		return true
 	case d.Rooted():
 		return size*(b.group.WorldSize-1) <= attachTotal

@@ -54,7 +54,7 @@ func (b *Backend) attachFrom(rank int) []byte {
 	return b.slot(rank, 0)[:c.Count*c.DType.Size()]
 }
 
-// finish computes the result from what was attached.
+// finish computes the result from the attached payloads.
 func (b *Backend) finish(c *sdk.Collective) {
 	d, me := c.Op.Definition(), b.group.Rank
 	switch {

@@ -55,10 +55,10 @@ var (
 	anyOrder = []string{algorithmDirect, algorithmMesh, algorithmDoubling, algorithmHalving, algorithmRing}
 )
 
-// cheapest returns the algorithm to use. With reproducible it is one that reduces
-// in rank order, so that the choice does not change the result. A ring is never
-// cheapest by this model, since the mesh moves as many bytes in fewer rounds; the
-// model does not know that on some networks many senders slow down one receiver.
+// cheapest returns the algorithm to use. With reproducible, it considers only algorithms that
+// reduce in rank order, so that the choice does not change the result. A ring is never cheapest by
+// this model, since the mesh moves as many bytes in fewer rounds; the model does not know that on
+// some networks many senders slow down one receiver.
 func (k cost) cheapest(s, n int, reproducible bool) (best string) {
 	candidates := anyOrder
 	if reproducible {

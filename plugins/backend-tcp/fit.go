@@ -11,8 +11,7 @@ import (
 	"github.com/trainctl/trainctl/plugins/backend-tcp/internal/reduce"
 )
 
-// The probes of fit. The least time of several counts, because other processes only
-// add to it.
+// The probes of fit. The shortest of several times counts, because other processes only add to it.
 const (
 	probeSmall  = 64
 	probeLarge  = 256 << 10
@@ -55,7 +54,7 @@ func (b *Backend) limitSendBuffers() {
 	}
 	for _, l := range b.links {
 		if !b.near(l.rank) {
-			_ = unix.SetsockoptInt(l.fd, unix.SOL_SOCKET, unix.SO_SNDBUF, sendBuffer) // without it it is only slower
+			_ = unix.SetsockoptInt(l.fd, unix.SOL_SOCKET, unix.SO_SNDBUF, sendBuffer) // without the limit it is only slower
 		}
 	}
 }

@@ -13,9 +13,8 @@ import (
 // owner, from host to host: each adds its host's contributions, rank by rank,
 // reading the other ranks' memory, and the last owner's result is sent back.
 //
-// So elements are combined in rank order as everywhere else, with the same
-// bits, and each link carries the buffer once in each direction, both at the same
-// time, for any number of ranks.
+// So elements are combined in rank order as everywhere else, with bit-identical results, and each
+// link carries the buffer once in each direction, both at the same time, for any number of ranks.
 func (b *Backend) runHosts(c *sdk.Collective) error {
 	if err := b.drive(noPayload{}); err != nil {
 		return err

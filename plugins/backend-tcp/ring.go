@@ -1,10 +1,10 @@
 package tcp
 
-// ring is the all-reduce along a circle of ranks (Patarasu and Yuan, Bandwidth
-// optimal all-reduce algorithms for clusters of workstations, 2009). In each of
-// n-1 steps a rank sends a chunk to the next rank and adds what comes from the
-// one before; in n-1 more the finished chunks go round. Each segment is
-// passed on as soon as it has arrived, so all connections are always busy.
+// ring is the all-reduce along a circle of ranks (Patarasu and Yuan, Bandwidth optimal all-reduce
+// algorithms for clusters of workstations, 2009). In each of n-1 steps a rank sends a chunk to the
+// next rank and adds what comes from the one before; in n-1 more steps the finished chunks are
+// passed round. Each segment is passed on as soon as it has arrived, so all connections are always
+// busy.
 //
 // The sum of a chunk starts at the rank after its owner: the same order in every run,
 // but not rank order.

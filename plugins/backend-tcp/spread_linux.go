@@ -14,10 +14,10 @@ import (
 // detect that themselves: each writes the number of its core to its control page.
 
 const (
-	// spreadSize is the least buffer for which plugins compare their cores.
+	// spreadSize is the smallest buffer for which plugins compare their cores.
 	spreadSize = 256 << 10
-	// spreadRest is for how many such collectives a plugin stays where it moved to:
-	// with more plugins than cores, moving again and again gains nothing.
+	// spreadRest is the number of such collectives for which a plugin stays on the core that it
+	// moved to: with more plugins than cores, moving again and again gains nothing.
 	spreadRest = 16
 )
 

@@ -157,8 +157,8 @@ type Count struct {
 // Auto leaves the number to trainctl.
 var Auto = Count{}
 
-// most is the largest Count: more ranks on a host, threads in a rank or hosts
-// in a job are taken for a typing error.
+// most is the largest Count: more ranks on a host, threads in a rank or hosts in a job are treated
+// as a typo.
 const most = 4096
 
 // N is a fixed number.

@@ -34,7 +34,7 @@ func (s *groupStore) lost() <-chan departed {
 	return s.left
 }
 
-// expelled kills a rank that the others go on without: it may only have been silent.
+// expelled kills a rank that the others continue without: it may only have been silent.
 func (a *attempt) expelled(d departed) {
 	a.l.o.Lost(d.rank, a.n)
 	for w := range a.alive {
@@ -44,8 +44,8 @@ func (a *attempt) expelled(d departed) {
 	}
 }
 
-// leaves reports whether the other ranks go on without one that has ended. Before the first
-// step they cannot; one that has joined later is not needed.
+// leaves reports whether the other ranks continue without one that has ended. Before the first step
+// they cannot, unless the rank joined later.
 func (a *attempt) leaves(e exit) bool {
 	step, _ := e.w.place()
 	if !a.l.o.Elastic || !e.bad() || e.code == ExitPreempted || !restartHelps(e.code) {
@@ -57,7 +57,7 @@ func (a *attempt) leaves(e exit) bool {
 	return (step >= 0 || e.w.joins) && (len(a.alive) > 0 || a.l.o.Least > 0 && a.mayRestart(e))
 }
 
-// left goes on without a rank, and starts another in its place while restarts are left.
+// left continues without a rank, and starts another in its place while restarts are left.
 func (a *attempt) left(e exit) {
 	again, next := a.mayRestart(e), ""
 	if again {
@@ -106,7 +106,7 @@ const startWindow = 3 * time.Second
 // mayLeave reports whether the job goes on without this node.
 func (l *launcher) mayLeave() bool { return l.o.Least > 0 && l.o.NodeRank > 0 }
 
-// joinNodes is meetNodes in a range of nodes: node 0 does not wait for the others, which may come
+// joinNodes is meetNodes for a range of nodes: node 0 does not wait for the others, which may come
 // at any time.
 func joinNodes(ctx context.Context, o Options, host string, s *sink) (*nodes, layout, error) {
 	n := &nodes{o: o}
@@ -158,8 +158,8 @@ func joinNodes(ctx context.Context, o Options, host string, s *sink) (*nodes, la
 // firstNode is the key at which node 0 describes itself.
 const firstNode = "node 0"
 
-// rejoin looks for node 0 again, after the connection to it was lost: the network was cut, or
-// this node stood still. The ranks that it starts then join the others.
+// rejoin looks for node 0 again, after the connection to it was lost: the network was cut, or this
+// node was stopped. The ranks that it starts then join the others.
 func (l *launcher) rejoin(ctx context.Context) (os.Signal, error) {
 	l.sink.printf("lost node 0; this node looks for it for %v, to join the others again", l.o.WaitForNodes)
 	l.nodes.close()

@@ -29,7 +29,7 @@ type launcher struct {
 	layout  layout
 
 	rejoined int  // ranks of this node that were started again in a run that went on
-	again    bool // this node had lost the others: its ranks join
+	again    bool // this node had lost the others: its ranks join the run
 
 	lifeline, lifelineEnd *os.File // read end for the ranks; nobody writes to the other
 	oom                   int      // the kernel's out-of-memory kills before the run

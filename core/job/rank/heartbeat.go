@@ -10,7 +10,7 @@ import (
 // both end a connection on which nothing has come for LostAfter. Both count their own ticks
 // rather than time, so that a process that was stopped itself does not blame the others.
 
-// ticks is in how many ticks a side that is silent is taken for lost.
+// ticks is the number of ticks after which a silent side is considered lost.
 const ticks = 4
 
 // everyTick calls f until it returns false or over is closed.

@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// Members are the ranks that this one works with in an elastic job. They belong to one
-// goroutine, but for Gather and Wanted.
+// Members are the ranks that this one works with in an elastic job. They belong to one goroutine,
+// except for Gather and Wanted.
 type Members struct {
 	client *Client
 	place  int
@@ -41,7 +41,7 @@ func NewMembers(c *Client, place int) *Members {
 	return m
 }
 
-// Publish keeps a value for those that join, and Published waits for it.
+// Publish stores a value for those that join, and Published waits for it.
 func (m *Members) Publish(ctx context.Context, key string, val []byte) error {
 	return m.client.Set(ctx, "members/"+key, val)
 }
@@ -51,9 +51,9 @@ func (m *Members) Published(ctx context.Context, key string) ([]byte, error) {
 	return m.client.Get(ctx, "members/"+key)
 }
 
-// Regroup waits until all members that are left have called it: they are the members from now
-// on, in their order, and, if all are between two steps, behind them those that join. It
-// returns what each has given, by rank.
+// Regroup waits until all members that are left have called it: from then on they are the members,
+// in their order, followed by those that join if all are between two steps. It returns what each
+// has given, by rank.
 func (m *Members) Regroup(ctx context.Context, e Entry, mine []byte) ([][]byte, error) {
 	p, err := m.client.call(ctx, Progress{Op: "regroup"}, opRegroup, fields{}.number(int64(e)).bytes(mine))
 	if err != nil {
@@ -76,8 +76,8 @@ func (m *Members) Regroup(ctx context.Context, e Entry, mine []byte) ([][]byte, 
 	return all, nil
 }
 
-// OnBroken sets what is called, on another goroutine, when the group has failed on another
-// rank: a collective in it would wait for ever.
+// OnBroken sets what is called, on another goroutine, when the group has failed on another rank: a
+// collective in it would wait forever.
 func (m *Members) OnBroken(f func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

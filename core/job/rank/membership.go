@@ -41,7 +41,7 @@ const (
 	forJoins              // others may join at the same time
 )
 
-// call is what a place that wants to be in the next group gives the others.
+// call is what a rank that wants to be in the next group passes to the others.
 type call struct {
 	request
 	entry Entry
@@ -189,7 +189,7 @@ func (b *state) joining() (places []int) {
 	return places
 }
 
-// refuseJoins answers those that wait for a group of which nobody is left.
+// refuseJoins answers those that wait to join a group that has no members left.
 func (b *state) refuseJoins() {
 	over := len(b.group.lost) < len(b.group.members)
 	for _, r := range b.joining() {
@@ -248,7 +248,7 @@ func (b *state) waited(d delay, epoch int) {
 	}
 }
 
-// joinPause is for how long others may come that join at the same time.
+// joinPause is how long others may take to join at the same time.
 const joinPause = 100 * time.Millisecond
 
 // after calls the state when a delay has passed.
@@ -285,7 +285,7 @@ func (s *Server) expect() {
 	})
 }
 
-// came reports whether a member wants another group.
+// came reports whether a member has asked for another group.
 func (b *state) came() bool {
 	return slices.ContainsFunc(b.group.members, func(r int) bool { _, called := b.group.calls[r]; return called })
 }

@@ -32,7 +32,7 @@ type Job struct {
 
 // Slurm has what only Slurm needs.
 type Slurm struct {
-	Time                           time.Duration // limit; 0: the partition's
+	Time                           time.Duration // time limit; 0: the partition's
 	Partition, Account, Constraint string
 }
 
@@ -147,7 +147,7 @@ func (j Job) Words(head, rank string) []string {
 	return words
 }
 
-// quote writes a string as JSON, which is YAML, too.
+// quote writes a string as JSON, which is also YAML.
 func quote(s string) string {
 	var b strings.Builder
 	e := json.NewEncoder(&b)

@@ -250,7 +250,7 @@ type Elastic struct {
 	Step   int     `json:"step"`             // the current one
 	Cause  string  `json:"cause"`            // who left and how it was noticed, or who joined
 	TookMS float64 `json:"took_ms"`          // downtime, from the beginning of the interrupted step until the new group was formed
-	Places []int   `json:"places"`           // by rank: its number when it was started, which its log keeps
+	Places []int   `json:"places"`           // by rank: the number it had when it was started, which is also its log's
 	Left   []int   `json:"left,omitempty"`   // ranks that left, by the same numbers
 	Joined []int   `json:"joined,omitempty"` // ranks that joined, by the same numbers
 }

@@ -20,8 +20,8 @@ const (
 	SumRows
 	sumStop  // ranks that were asked to stop
 	SumSave  // ranks that were asked to save
-	sumEnded // ranks whose data ended, where that must not be
-	sumJoin  // ranks that know of others that wait to join
+	sumEnded // ranks whose data ended where that is not allowed
+	sumJoin  // ranks that know that others wait to join
 	sumCount
 )
 
@@ -40,7 +40,7 @@ type Agreement struct {
 	overflow [1]float64 // 1 if a gradient of some rank is not finite
 }
 
-// New is the agreement of a group's ranks; what is exchanged is repeated by r.
+// New returns the agreement of a group's ranks; r repeats its exchanges when the process group breaks.
 func New(g *ddp.Group, r *recovery.Recovery) Agreement {
 	return Agreement{group: g, recovery: r, numbers: make([]float64, g.World)}
 }
@@ -75,7 +75,7 @@ func (a *Agreement) Ended() bool     { return a.Totals[sumEnded] > 0 }
 func (a *Agreement) SaveAsked() bool { return a.Totals[SumSave] > 0 }
 func (a *Agreement) JoinAsked() bool { return a.Totals[sumJoin] > 0 }
 
-// Served says that the ranks that wanted to join were admitted.
+// Served records that the ranks that wanted to join were admitted.
 func (a *Agreement) Served() { a.Totals[sumJoin] = 0 }
 
 // Loss is the mean over ranks that had data in the last step.
@@ -110,8 +110,8 @@ func (a *Agreement) AnyOverflow(ctx context.Context, o *optim.Optimizer) (bool, 
 	return a.overflow[0] > 0, err
 }
 
-// Sum adds up the totals of an evaluation, of which own gives this rank's part. It is called
-// again where the stage is repeated.
+// Sum adds up the totals of an evaluation over all ranks. own returns this rank's part; it is
+// called again if the stage is repeated.
 func (a *Agreement) Sum(ctx context.Context, own func() (Totals, error)) (s Totals, err error) {
 	err = a.recovery.Do(ctx, recovery.Stage{Name: "totals", Result: s[:]}, func(context.Context) (err error) {
 		if s, err = own(); err != nil {
@@ -122,8 +122,8 @@ func (a *Agreement) Sum(ctx context.Context, own func() (Totals, error)) (s Tota
 	return s, err
 }
 
-// SumAll adds up numbers over all ranks in place. own writes this rank's; it is called again
-// where the stage is repeated.
+// SumAll adds up numbers over all ranks in place. own writes this rank's; it is called again if the
+// stage is repeated.
 func (a *Agreement) SumAll(ctx context.Context, name string, sums []float64, own func(dst []float64)) error {
 	return a.recovery.Do(ctx, recovery.Stage{Name: name, Result: sums}, func(context.Context) error {
 		clear(sums)

@@ -32,7 +32,7 @@ type Difference struct {
 
 // Comparison lists the differences between two checkpoints.
 type Comparison struct {
-	Tensors     int      // compared, of both together
+	Tensors     int      // tensors compared, in either checkpoint
 	Notes       []string // about names that differ only by "module."
 	Differences []Difference
 }

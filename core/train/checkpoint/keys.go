@@ -15,12 +15,11 @@ type Mapping struct {
 
 const wrapper = "module"
 
-// match finds the mapping between names that differ only by "module."
-// components, wherever those stand: DistributedDataParallel and DataParallel
-// put one before the keys of whatever part of a model they wrap. A file in
-// which one and the same part is half wrapped is refused, and so are missing
-// and unexpected names, in one KeyError. Counters named num_batches_tracked
-// may be missing: files older than PyTorch 0.4.1 have none.
+// match finds the mapping between names that differ only by "module." components, wherever these
+// are: DistributedDataParallel and DataParallel insert one before the keys of the part of a model
+// that they wrap. A file in which a part is only half wrapped is refused, as are missing and
+// unexpected names, in one KeyError. Counters named num_batches_tracked may be missing: files older
+// than PyTorch 0.4.1 have none.
 func match(want, have []string) (Mapping, KeyError) {
 	m := Mapping{From: make(map[string]string, len(want))}
 	var bad KeyError
@@ -91,7 +90,7 @@ type fork struct {
 	wrapped, plain []string
 }
 
-// place is where the fork is once wrappers are left out.
+// place is the fork's position in the tree, without wrappers.
 func (f *fork) place() string { return strings.Trim(strings.TrimSuffix(unwrap(f.at+".x"), "x"), ".") }
 
 func (f *fork) both() bool { return len(f.wrapped) > 0 && len(f.plain) > 0 }

@@ -27,7 +27,7 @@ type Snapshot struct {
 	Optional
 
 	Scaler  map[string]float64 // precision plugin's state; empty: none
-	Watched map[string]float64 // state of what follows evaluations: a plateau schedule, early stopping; empty: none
+	Watched map[string]float64 // state of a plateau schedule and of early stopping, which evaluations drive; empty: none
 	Sampler Sampler
 	Seed    uint64 // of the run: initialisation, dropout and augmentation draw from it by position
 	Dataset Dataset
@@ -49,8 +49,9 @@ type Optional struct {
 	// added to the gradients of the next step; empty: none.
 	Compression []tensor.Named
 
-	// Average are the tensors of Model with moving averages of the weights; empty: there are none.
-	// Save writes them, so that they load as weights, and Load does not read them: a run continues from Optimizer.
+	// Average holds the tensors of Model with moving averages in place of the weights; empty: there are none.
+	// Save writes them so that they can be loaded as weights. Load does not read them: a resumed run takes the
+	// averages from Optimizer.
 	Average []tensor.Named
 }
 

@@ -68,8 +68,8 @@ func Open(fsys FS, dir string, cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// TakeOver is Open for a process that goes on with the run of another one, which was lost and may
-// be frozen: its lock does not count. It must not begin another save.
+// TakeOver is Open for a process that continues the run of another process, which was lost and may
+// be frozen: TakeOver ignores its lock. The other process must not begin another save.
 func TakeOver(fsys FS, dir string, cfg Config) (*Store, error) {
 	if err := fsys.Remove(filepath.Join(dir, lockName)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("checkpoint: %w", err)

@@ -7,8 +7,7 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// values reads a tensor's elements as float64, which is exact but for integers
-// beyond 2⁵³.
+// values reads a tensor's elements as float64, which is exact except for integers beyond 2⁵³.
 func values(t tensor.Tensor) func(i int) float64 {
 	switch t.DType {
 	case tensor.F16:

@@ -4,8 +4,8 @@ package data
 // micro-batches. It is the same on all ranks.
 type Division struct {
 	Step       int // samples of a step over all ranks
-	Micro      int // most samples of a micro-batch
-	Accumulate int // most micro-batches of a rank in a step
+	Micro      int // maximum number of samples in a micro-batch
+	Accumulate int // maximum number of micro-batches of a rank in a step
 }
 
 // Share is how many of the n samples of a step a rank gets: every world-th, so that

@@ -46,8 +46,8 @@ func NewFeeder(l *Loader, s *Sampler, division Division, device Device) *Feeder 
 // Trace records the waiting time for batches.
 func (f *Feeder) Trace(r *timeline.Recorder) { f.trace = r }
 
-// Start begins a pass over the rest of an epoch of which all ranks together have done
-// the first samples.
+// Start begins a pass over the rest of an epoch: all ranks together have already processed its
+// first done samples.
 func (f *Feeder) Start(epoch, done int) error {
 	s, step := f.sampler, f.division.Step
 	f.claimed, f.steps, f.next, f.nextErr = 0, 0, Batch{}, nil
@@ -88,8 +88,8 @@ func (f *Feeder) Peek() error {
 	return err
 }
 
-// Next is the batch of a step's i-th pass, ErrEnd if there is none, and the time
-// from which the pass counts.
+// Next returns the batch of a step's i-th pass, or ErrEnd if there is none, and the time at which
+// the pass began.
 func (f *Feeder) Next(i int) (b Batch, begun timeline.Mark, err error) {
 	if f.next.Rows > 0 {
 		begun = f.trace.Now()
@@ -146,8 +146,8 @@ func (f *Feeder) Used() int {
 	return n
 }
 
-// rows is the number of samples in the next n batches, if the data set does not end
-// before. It is called once in each step, for its batches.
+// Rows is the number of samples in the next n batches, if the data set does not end before. It is
+// called once in each step, for its batches.
 func (f *Feeder) Rows(n int) (rows int) {
 	for i := range n {
 		rows += f.loader.rows(f.claimed + i)

@@ -36,7 +36,7 @@ type Loader struct {
 	split     sdk.Split
 	epoch     int
 	indices   []int64
-	share     int // samples of a step: no batch reaches over its end
+	share     int // samples of a step: no batch crosses its end
 	requested int // batches asked for since Start
 	taken     int // batches returned since Start
 	ended     bool
@@ -51,10 +51,10 @@ func NewLoader(src Batches, slots, size int, seed uint64) *Loader {
 	return &Loader{src: src, slots: slots, size: size, seed: seed}
 }
 
-// Start begins a pass over indices and requests the first batches. Of every share of
-// indices, those of a step, the last batch may be short; 0: only the last of the pass.
-// Batches of an earlier pass that were requested but not taken are waited for and
-// dropped. The indices are read until the pass ends.
+// Start begins a pass over indices and requests the first batches. share is the number of indices
+// of a step: the last batch of each share may be short; 0: only the last of the pass may be.
+// Batches of an earlier pass that were requested but not taken are waited for and dropped. The
+// indices are read until the pass ends.
 func (l *Loader) Start(split sdk.Split, epoch int, indices []int64, share int) error {
 	if err := l.Stop(); err != nil {
 		return err
@@ -101,7 +101,7 @@ func (l *Loader) Len() int {
 // perStep is the number of batches of a step, which the last step may not reach.
 func (l *Loader) perStep() int { return (l.share + l.size - 1) / l.size }
 
-// from is the place of a batch's first index.
+// from is the position of a batch's first index.
 func (l *Loader) from(batch int) int {
 	return batch/l.perStep()*l.share + batch%l.perStep()*l.size
 }

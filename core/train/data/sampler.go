@@ -84,11 +84,10 @@ func (s *Sampler) order(epoch, length int) []int64 {
 	return order[:length]
 }
 
-// End is the position in an epoch's order at which the epoch ends, if this world goes
-// on after the first done samples in steps of step samples. What is left is padded or
-// truncated to a multiple of the world size, as a whole epoch is, so that ranks have
-// equal shares. That is left out where the world size does not divide a step: shares
-// differ anyway.
+// End is the position in an epoch's order at which the epoch ends, if this world continues after
+// the first done samples, in steps of step samples. The rest is padded or truncated to a multiple
+// of the world size, as a whole epoch is, so that ranks have equal shares. This is not done if the
+// world size does not divide a step: shares differ anyway.
 func (s *Sampler) End(done, step int) int {
 	left := max(0, s.n-done)
 	switch {
@@ -101,9 +100,9 @@ func (s *Sampler) End(done, step int) int {
 	return done + left
 }
 
-// rest gives this rank's indices of an epoch of which all ranks have done the first
-// samples: of each step of step samples its r-th, (r+W)-th, …. Whatever world did them,
-// no sample before done comes again, and none after it is left out.
+// rest returns this rank's indices of an epoch whose first done samples are already processed: of
+// each step of step samples the r-th, (r+W)-th, …. Whatever the world size was until then, no
+// sample before done is repeated, and none after it is left out.
 func (s *Sampler) rest(epoch, done, step int) []int64 {
 	end := s.End(done, step)
 	order := s.order(epoch, end)

@@ -12,9 +12,8 @@ type Gradient struct {
 // Bytes is the size of the gradient.
 func (g Gradient) Bytes() int { return g.DType.Size() * g.Shape.Elems() }
 
-// GradientAlign is the alignment in bytes of every gradient in a bucket. cuDNN
-// refuses to write a weight gradient at any other address, and the fast
-// algorithms of cuBLASLt ask for it too.
+// GradientAlign is the alignment in bytes of every gradient in a bucket. cuDNN refuses to write a
+// weight gradient at any other address, and the fast algorithms of cuBLASLt require it too.
 const GradientAlign = 16
 
 // Bucket is a group of gradients that are reduced in one all-reduce. In memory they

@@ -91,9 +91,9 @@ func (c Config) LayoutWire(grads []Gradient, buckets []Bucket, regions []Region,
 	return wire, Align(offset)
 }
 
-// BytesPerStep is what a rank contributes to the all-reduces of one step's
-// gradients, in bytes of the type in which they are sent; with PowerSGD, from its start on.
-// The gaps that align gradients, 15 bytes at most for each, are not counted.
+// BytesPerStep is what a rank contributes to the all-reduces of one step's gradients, in bytes of
+// the type in which they are sent; with PowerSGD, after its start step. The gaps that align
+// gradients, 15 bytes at most for each, are not counted.
 func (c Config) BytesPerStep(grads []Gradient, buckets []Bucket) (n int) {
 	for _, b := range buckets {
 		switch half := c.half(); {

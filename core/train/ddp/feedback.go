@@ -4,11 +4,11 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// What PowerSGD takes from one step to the next (error feedback) does not
-// depend on how parameters lie in buckets, so that a run may be resumed with other buckets.
+// The state that PowerSGD carries from one step to the next (error feedback) does not depend on how
+// parameters are assigned to buckets, so a run may be resumed with other buckets.
 
-// HasFeedback reports whether the next step depends on more than its gradients:
-// on what compression has left out so far.
+// HasFeedback reports whether the next step depends on more than its gradients: on the error that
+// compression has made so far.
 func (r *Reducer) HasFeedback() bool {
 	return r.group.World > 1 && r.factors.step > r.factors.start && len(r.factors.low) > 0
 }
@@ -25,8 +25,8 @@ func (r *Reducer) Factors() (out []tensor.Named) {
 	return out
 }
 
-// Errors are what this rank has left out of its gradients so far, by the name of
-// the parameter. The tensors are views.
+// Errors are the compression errors of this rank's gradients so far, by the name of the parameter.
+// The tensors are views.
 func (r *Reducer) Errors() (out []tensor.Named) {
 	for _, s := range r.factors.low {
 		for _, m := range s.mats {

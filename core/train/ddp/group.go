@@ -132,7 +132,7 @@ func (g *Group) Barrier() error {
 	return g.run(sdk.OpBarrier, sdk.Sum, tensor.U8, Region{Offset: g.scratch.Offset}, 0)
 }
 
-// Pending is a reduction of scalars under way.
+// Pending is a reduction of scalars in progress.
 type Pending struct {
 	ticket uint64
 	n      int

@@ -15,7 +15,7 @@ type inPlace struct {
 	dev     plan.Resident
 	shared  plan.Shared
 	arena   *sdk.Arena      // shared, as the backend knows it
-	buckets []tensor.Tensor // the host's memory that they are copies of
+	buckets []tensor.Tensor // the host's memory of which they are copies
 	done    []int           // by bucket: the event behind its sum
 	sent    []int           // buckets, since Begin, that are not settled
 }
@@ -81,8 +81,8 @@ func (r *Reducer) Settle() error {
 	return nil
 }
 
-// Trial sums up n bytes of the buckets' memory, as float32, as buckets are sent,
-// and returns when the sum is there. It overwrites them with garbage.
+// Trial all-reduces n bytes of the buckets' memory as float32, in the way that buckets are sent,
+// and returns when the sum is complete. It overwrites these bytes with garbage.
 func (r *Reducer) Trial(n int) error {
 	at := Region{Size: n}
 	if r.device == nil || r.staged.on {

@@ -11,7 +11,7 @@ type PeerFailed struct {
 	Text string // the first line of the other rank's error, which that rank shows whole
 }
 
-// NewPeerFailed makes the error of the other ranks of text, a rank's own.
+// NewPeerFailed returns the error for the other ranks; text is that of the failed rank's own error.
 func NewPeerFailed(rank int, text string) *PeerFailed {
 	first, _, more := strings.Cut(text, "\n")
 	if more {

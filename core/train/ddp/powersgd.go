@@ -9,11 +9,10 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// PowerSGD (Vogels, Karimireddy and Jaggi, 2019; PyTorch's powerSGD_hook.py) sends two
-// thin factors in place of a gradient. A matrix M becomes P = M·Q, summed over ranks
-// and made orthonormal, then Q = Mᵀ·P, averaged over ranks; all ranks continue with
-// P·Qᵀ. The error of a rank's M is added to its next M, and Q is the start of the next
-// step.
+// PowerSGD (Vogels, Karimireddy and Jaggi, 2019; PyTorch's powerSGD_hook.py) sends two thin factors
+// in place of a gradient. A matrix M becomes P = M·Q, summed over ranks and made orthonormal, then
+// Q = Mᵀ·P, averaged over ranks; all ranks continue with P·Qᵀ. The error of a rank's M is added to
+// its next M, and the next step starts with Q.
 
 // minRate is how much smaller the factors have to be than the matrix.
 const minRate = 2
@@ -81,9 +80,9 @@ func factor(s tensor.Shape, rank int) (m matrix, ok bool) {
 
 // factors are the buckets of a run that are sent as factors, from powersgd_start_step on.
 type factors struct {
-	buckets []*powerSGD // by bucket, nil where it always travels whole
+	buckets []*powerSGD // by bucket, nil where it is always sent uncompressed
 	low     []*powerSGD // those of buckets
-	start   int         // synchronised steps in which all of them travel whole
+	start   int         // synchronised steps in which all of them are sent uncompressed
 	step    int         // synchronised steps begun
 	saved   int         // step at the last save
 }
@@ -99,7 +98,7 @@ func newFactors(g *Group, cfg Config, grads []Gradient, buckets []Bucket, region
 	return f
 }
 
-// of is how a bucket is sent in the current step, nil if it is sent whole.
+// of is how a bucket is sent in the current step, nil if it is sent uncompressed.
 func (f *factors) of(bucket int) *powerSGD {
 	if f.step <= f.start {
 		return nil
@@ -136,7 +135,7 @@ type powerSGD struct {
 	wire1, wire2  Region
 	grad          []float32 // the bucket
 	residue       []float32 // what earlier steps left out; in between, this step's input
-	first, second []float32 // what travels
+	first, second []float32 // what is sent
 	scratch       []float32
 
 	saved []float32 // residue and second at the last save; nil before
@@ -159,7 +158,7 @@ func newPowerSGD(g *Group, l *lowRank, bucket, wire Region) *powerSGD {
 	return s
 }
 
-// save copies what leads from one step to the next.
+// save copies the state that is carried from one step to the next.
 func (s *powerSGD) save() {
 	if s.saved == nil {
 		s.saved = make([]float32, len(s.residue)+len(s.second))

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// readiness counts gradients into buckets and says which bucket may be
-// launched. It is a pure machine: no memory, no communication.
+// readiness counts gradients into buckets and says which bucket may be launched. It only keeps
+// count: it accesses no gradients and does not communicate.
 //
 // Buckets are launched strictly in index order, because every rank has to
 // make the same sequence of collectives; a later bucket that is ready early

@@ -15,8 +15,8 @@ import (
 type Reducer struct {
 	group   *Group
 	buckets []Bucket
-	regions []Region // where gradients gather
-	wire    []Region // where they travel
+	regions []Region // where gradients accumulate
+	wire    []Region // from where they are sent
 	codec   codec
 	factors factors
 	ready   *readiness
@@ -50,8 +50,8 @@ func Layout(buckets []Bucket, offset int) (regions []Region, end int) {
 // Align rounds an offset up to a cache line.
 func Align(n int) int { return (n + 63) &^ 63 }
 
-// NewReducer makes a reducer for gradients that were put into buckets by
-// Assign and placed by Layout, and sent from where LayoutWire says.
+// NewReducer makes a reducer for gradients that Assign put into buckets and Layout placed, and that
+// are sent from the regions of LayoutWire.
 func NewReducer(g *Group, cfg Config, grads []Gradient, buckets []Bucket, regions, wire []Region) *Reducer {
 	names := make([]string, len(grads))
 	for i, p := range grads {
@@ -112,8 +112,8 @@ func (r *Reducer) Divide(ranks int) {
 	r.factors.divide(ranks)
 }
 
-// Begin starts a backward pass. With sync false, gradients only gather in the
-// buckets (DDP's no_sync): nothing is divided and nothing is sent.
+// Begin starts a backward pass. With sync false, gradients only accumulate in the buckets (DDP's
+// no_sync): nothing is divided and nothing is sent.
 func (r *Reducer) Begin(sync bool) {
 	r.ready.reset()
 	if !r.begun {
@@ -130,7 +130,7 @@ func (r *Reducer) Begin(sync bool) {
 	r.err = nil
 }
 
-// GradReady is the hook the plan calls the moment a gradient is complete.
+// GradReady is the hook that the plan calls as soon as a gradient is complete.
 func (r *Reducer) GradReady(param int) {
 	r.used.mark(param)
 	r.Unused(param)
@@ -175,7 +175,7 @@ func (r *Reducer) pack(b int) {
 	r.send(b, r.codec.wireType(d), wire)
 }
 
-// wireOf is the memory from which a bucket is sent whole.
+// wireOf is the memory from which a bucket is sent uncompressed.
 func (r *Reducer) wireOf(b int) Region {
 	if r.factors.buckets[b] != nil {
 		return r.regions[b]

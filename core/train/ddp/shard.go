@@ -5,7 +5,7 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// partElems is what the length of a rank's part of a bucket is a multiple of.
+// The length of a rank's part of a bucket is a multiple of partElems.
 const partElems = 16
 
 // Pad makes buckets long enough for parts of equal size for each rank of a world.
@@ -16,7 +16,8 @@ func Pad(buckets []Bucket, world int) {
 	}
 }
 
-// Part is what a rank's part of a padded bucket has of its i-th gradient, which has n elements.
+// Part is the range of the bucket's i-th gradient, which has n elements, that is in a rank's part of the
+// padded bucket.
 func (b Bucket) Part(i, n, rank, world int) tensor.Part {
 	size, at := b.elems()/world, b.At[i]/b.DType.Size()
 	bound := func(rank int) int { return min(max(rank*size-at, 0), n) }
@@ -37,8 +38,8 @@ func (g *Group) StartGather(r Region, d tensor.DType) (ticket uint64, err error)
 // FinishGather waits for StartGather.
 func (g *Group) FinishGather(ticket uint64, r Region) error { return g.wait(ticket, "weights", -1, r) }
 
-// CanScatter reports whether buckets can be reduced by reduce-scatter: the backend offers it
-// for the types in which they travel, and they do not travel as factors.
+// CanScatter reports whether buckets can be reduced by reduce-scatter: the backend offers it for
+// the types in which they are sent, and they are not sent as factors.
 func (c Config) CanScatter(info *sdk.Info, buckets []Bucket) bool {
 	for _, b := range buckets {
 		if !info.Does(sdk.OpReduceScatter, codec{half: c.half()}.wireType(b.DType)) {
@@ -48,7 +49,7 @@ func (c Config) CanScatter(info *sdk.Info, buckets []Bucket) bool {
 	return c.Compress != "powersgd"
 }
 
-// Scatter makes the following passes reduce buckets by reduce-scatter: after Finish, a bucket
-// holds the average in this rank's part alone, and the rest is unspecified. Parts have the
-// bits that an all-reduce gives them, because backends reduce in rank order.
+// Scatter makes the following passes reduce buckets by reduce-scatter: after Finish, a bucket holds
+// the average in this rank's part alone, and the rest is unspecified. Parts are bit-identical to
+// the result of an all-reduce, because backends reduce in rank order.
 func (r *Reducer) Scatter() { r.op = sdk.OpReduceScatter }

@@ -32,9 +32,9 @@ func (g *Group) BroadcastTensors(ts []tensor.Tensor, staging Region, root int) e
 	return nil
 }
 
-// Send copies src of one rank to dst of another, through a staging region. All
-// ranks take part with tensors of equal sizes; those in between only pass the
-// time, because a group's calls are one sequence on all ranks.
+// Send copies src of one rank to dst of another, through a staging region. All ranks take part with
+// tensors of equal sizes; the others only make the same calls, because a group's calls are one
+// sequence on all ranks.
 func (g *Group) Send(src, dst []tensor.Tensor, from, to int, staging Region) error {
 	for i := range src {
 		if err := g.SendBytes(src[i].Data, dst[i].Data, len(src[i].Data), from, to, staging); err != nil {
@@ -44,7 +44,7 @@ func (g *Group) Send(src, dst []tensor.Tensor, from, to int, staging Region) err
 	return nil
 }
 
-// SendBytes is Send of n bytes. src counts on rank from, and dst on rank to.
+// SendBytes is Send of n bytes. src matters only on rank from, and dst only on rank to.
 func (g *Group) SendBytes(src, dst []byte, n, from, to int, staging Region) error {
 	if from == to {
 		if g.Rank == to {

@@ -71,7 +71,7 @@ type Pace struct {
 	Ready []time.Duration // by parameter, from the start of the pass
 	End   time.Duration   // of the pass
 	Alpha time.Duration   // of an all-reduce, however small
-	Beta  float64         // nanoseconds per byte more
+	Beta  float64         // nanoseconds per additional byte
 }
 
 // Exposed is the time from the end of the pass until the last bucket is reduced.
@@ -118,5 +118,5 @@ func (c Config) Tune(grads []Gradient, arrival []int, p Pace) (first, rest Cap) 
 	return chosen.first, chosen.rest
 }
 
-// slack is a difference that no step shows.
+// slack is a difference too small to be noticed in a step.
 func (p Pace) slack() time.Duration { return max(5*time.Microsecond, p.End/2000) }

@@ -18,7 +18,7 @@ type Replica struct {
 	Dataset string        `json:"dataset"` // fingerprint, sizes and source
 	Policy  string        `json:"policy"`  // what the precision plugin answered
 	Device  string        `json:"device"`  // "cpu" or "cuda"
-	GPU     GPU           `json:"gpu"`     // zero on a processor
+	GPU     GPU           `json:"gpu"`     // zero on a CPU
 	State   []ReplicaItem `json:"state"`   // parameters and buffers in state-dict order
 }
 

@@ -51,17 +51,17 @@ const (
 // Fault is one fault.
 type Fault struct {
 	Text string
-	Step int // it happens before this step, from 1
+	Step int // the fault happens before this step, from 1
 	Do   string
 
 	Plugin string        // of Kill and Hang: "backend", "dataset" or "precision"; "": the rank itself
-	Rank   int           // of the rank that it concerns
+	Rank   int           // the rank that it affects
 	Node   int           // of Silence
 	For    time.Duration // of Delay and Silence
-	Steps  int           // of FillDisk; 0: to the end
+	Steps  int           // of FillDisk: how many steps it lasts; 0: to the end
 }
 
-// forms are what a fault may say, for messages.
+// forms lists how faults are written, for messages.
 const forms = `"kill rank 3", "kill dataset of rank 3", "hang backend of rank 1", "delay rank 2 by 200ms", "silence node 1 for 5s", "damage checkpoint", "fill disk", "fill disk for 10 steps"`
 
 var (

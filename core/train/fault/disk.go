@@ -16,10 +16,10 @@ import (
 type Disk struct {
 	checkpoint.FS
 	full  atomic.Bool
-	until int // the first step after which there is room again; 0: it is not full
+	until int // the disk is full until this step is reached; 0: it is not full
 }
 
-// NewDisk makes a disk of a file system. It has room.
+// NewDisk wraps a file system. The disk is not full at first.
 func NewDisk(fs checkpoint.FS) *Disk { return &Disk{FS: fs} }
 
 func (d *Disk) fill(f Fault) {
@@ -30,7 +30,7 @@ func (d *Disk) fill(f Fault) {
 	d.full.Store(true)
 }
 
-// reached makes room once the steps are over.
+// reached makes room again once the steps are over.
 func (d *Disk) reached(step int) {
 	if d.until > 0 && step >= d.until {
 		d.full.Store(false)

@@ -16,14 +16,14 @@ import (
 	"github.com/trainctl/trainctl/core/train/checkpoint"
 )
 
-// Injector makes the faults of one rank's process. It belongs to the goroutine of the
-// training loop.
+// Injector injects the faults of one rank's process. It belongs to the goroutine of the training
+// loop.
 type Injector struct {
 	Rank, Node  int
 	Disk        *Disk                 // on rank 0, else nil
-	Plugin      func(kind string) int // the process of a plugin of this rank, 0 if it has none of its own
-	Checkpoints string                // their directory, on rank 0
-	Log         io.Writer             // gets a line before each fault; must not buffer
+	Plugin      func(kind string) int // the process ID of a plugin of this rank, 0 if the plugin has no process of its own
+	Checkpoints string                // the directory of checkpoints, on rank 0
+	Log         io.Writer             // gets a line before each fault; must be unbuffered, since the fault may end the process
 
 	left []Fault
 }
@@ -31,7 +31,8 @@ type Injector struct {
 // Inject sets the faults, in the order of their steps.
 func (i *Injector) Inject(all []Fault) { i.left = all }
 
-// BeforeStep makes the faults of a step. A step that a resumed run does not reach has none.
+// BeforeStep injects the faults of a step. Faults of steps that the run had completed before it was
+// resumed are skipped.
 func (i *Injector) BeforeStep(step int) error {
 	for len(i.left) > 0 && i.left[0].Step <= step {
 		f := i.left[0]
@@ -50,7 +51,7 @@ func (i *Injector) BeforeStep(step int) error {
 	return nil
 }
 
-// concerns reports whether this rank makes a fault.
+// concerns reports whether this rank injects a fault.
 func (i *Injector) concerns(f Fault) bool {
 	switch f.Do {
 	case Silence:
@@ -111,7 +112,7 @@ func (i *Injector) damage() error {
 	var size int64
 	for _, dir := range steps {
 		if n, err := strconv.Atoi(strings.TrimPrefix(filepath.Base(dir), "step-")); err == nil && n >= last {
-			newest, last = dir, n // others are unfinished
+			newest, last = dir, n // the others are unfinished
 		}
 	}
 	if newest == "" {

@@ -29,7 +29,7 @@ type Config struct {
 	Worst   int      `toml:"worst"`   // worst: how many samples are listed
 }
 
-// Default reports what costs nothing.
+// Default reports the metrics that cost nothing.
 func Default() Config {
 	return Config{Metrics: []string{Accuracy, Perplexity, BitsPerByte}, TopK: 5, Worst: 16}
 }
@@ -58,7 +58,7 @@ func (c Config) Problems() usererr.List {
 	return l
 }
 
-// Has reports whether a metric is listed; without a list, whether it is by default.
+// Has reports whether a metric is listed; without a list, whether it is reported by default.
 func (c Config) Has(metric string) bool {
 	if c.Metrics == nil {
 		c = Default()
@@ -66,7 +66,7 @@ func (c Config) Has(metric string) bool {
 	return slices.Contains(c.Metrics, metric)
 }
 
-// NeedsOutputs reports whether a metric needs what the model gives for each sample.
+// NeedsOutputs reports whether a metric needs the model's outputs for each sample.
 func (c Config) NeedsOutputs() bool {
 	return c.Has(TopK) || c.Has(PerClass) || c.Has(Confusion) || c.Has(Worst)
 }

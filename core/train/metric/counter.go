@@ -18,7 +18,7 @@ type Counter struct {
 	soft        bool // targets are probabilities of the classes
 	world, rank int
 	worst       []sample
-	logits      []float64 // of the row at hand
+	logits      []float64 // of the current row
 
 	values []float64 // top-k, then by class: targets, predictions, both; confusion; worst
 	at     struct{ targets, predicted, hits, confusion, worst, end int }
@@ -30,7 +30,7 @@ type sample struct {
 	loss, probability       float64
 }
 
-const sampleNumbers = 6 // one more than fields: whether it is there
+const sampleNumbers = 6 // one more than its fields: whether the entry is used
 
 // New makes the counter of a rank; nil if no metric needs the outputs.
 func New(cfg Config, spec *sdk.DatasetSpec, world, rank int) *Counter {
@@ -87,7 +87,7 @@ func (c *Counter) load(logits tensor.Tensor, r int) {
 	}
 }
 
-// target is the class of a row: of probabilities the largest.
+// target is the class of a row; for probabilities, that of the largest.
 func (c *Counter) target(target []byte, r int) int {
 	if !c.soft {
 		return int(tensor.View[int32](target)[r])
@@ -102,9 +102,9 @@ func (c *Counter) target(target []byte, r int) int {
 	return best
 }
 
-// row counts one row of logits.
+// row adds one row of logits to the counts.
 func (c *Counter) row(class, index int) {
-	predicted, before := 0, 0 // of equal logits the first is the largest
+	predicted, before := 0, 0 // of equal logits the first counts as the largest
 	for i, v := range c.logits {
 		if v > c.logits[predicted] {
 			predicted = i
@@ -150,8 +150,8 @@ func (c *Counter) Values(dst []float64) {
 	}
 }
 
-// Result is what the sums over all ranks mean. Origin names a sample of the test split as the
-// data set knows it.
+// Result computes the metrics from the sums over all ranks. origin converts an index in the test
+// split to the data set's own.
 func (c *Counter) Result(sums []float64, names []string, origin func(index int64) (split string, at int64)) event.Evaluation {
 	counted := 0.0
 	for _, n := range sums[c.at.targets:c.at.predicted] {
@@ -191,7 +191,7 @@ func perClass(class int, names []string, targets, predicted, hits, counted float
 	return m
 }
 
-// listed are the worst samples of all ranks.
+// listed returns the worst samples of all ranks.
 func (c *Counter) listed(sums []float64, origin func(int64) (string, int64)) (out []event.WorstSample) {
 	c.worst = c.worst[:0]
 	for at := c.at.worst; at < c.at.end; at += sampleNumbers {

@@ -11,7 +11,7 @@ import (
 // where it lies. It is equal on all ranks.
 type Layout struct {
 	Buckets []ddp.Region
-	Wire    []ddp.Region // where the buckets travel: where they lie, unless compressed
+	Wire    []ddp.Region // where buckets are sent from: where they lie, unless compressed
 	Params  []ddp.Region // by parameter
 	Weights []ddp.Region // by bucket, where weights lie as gradients do in the buckets; nil where ranks do not divide the optimizer's work
 	Bufs    []ddp.Region // by buffer

@@ -20,9 +20,9 @@ import (
 // configuration and the shape of the data: what `trainctl plan` prints, and
 // what Setup builds on.
 type Outline struct {
-	Batch         int // most samples per rank and micro-step
+	Batch         int // maximum number of samples per rank and micro-step
 	Division      data.Division
-	Weigh         bool // samples count equally whatever the shares of ranks are
+	Weigh         bool // samples have equal weight, whatever the ranks' shares are
 	LastBatch     int  // rows of rank 0's last micro-step of an epoch
 	StepsPerEpoch int
 	Steps         int // of the whole run
@@ -171,7 +171,7 @@ func (o *Outline) Memory(dev plan.Device) plan.Memory {
 	return m
 }
 
-// Rows is the most samples in a batch of the run.
+// Rows is the maximum number of samples in a batch of the run.
 func (o *Outline) Rows() int {
 	if o.Eval != nil {
 		return max(o.Batch, o.Eval.Batch)

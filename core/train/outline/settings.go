@@ -34,7 +34,7 @@ type Settings struct {
 	Backend        string
 	BackendOptions sdk.Options
 	BackendTimeout time.Duration
-	BackendInit    time.Duration // for a new group to come about
+	BackendInit    time.Duration // limit for forming a new group
 	// BackendRestarts is how often a group that broke is replaced; 0: never.
 	BackendRestarts int
 	PrecisionOpts   sdk.Options
@@ -52,9 +52,9 @@ type Resolved struct {
 	Common []string // what all ranks share, as "key = value": they compare it
 }
 
-// Plans is what suits plans to a device.
+// Plans are the plan options that suit a device.
 type Plans struct {
-	Recompute bool // they make cheap activations again in backward
+	Recompute bool // backward recomputes cheap activations
 	BF16From  int  // bytes of activations from which they lower to bfloat16; see [plan.Options]
 }
 

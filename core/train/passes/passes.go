@@ -18,7 +18,7 @@ import (
 // Gradients go to the reducer as they become complete.
 type Passes struct {
 	Cfg        outline.TrainConfig
-	Accumulate int // most passes of a step
+	Accumulate int // maximum number of passes in a step
 	Seed       uint64
 	Rank       int
 
@@ -52,8 +52,8 @@ func (p *Passes) Record(r *timeline.Recorder) {
 	p.onLoss = func() { p.begun = r.Since(timeline.Compute, "forward", -1, p.begun) }
 }
 
-// Overlap makes the next batch leave for the device while that computes, and
-// buckets for the other ranks as they arrive.
+// Overlap makes the next batch be copied to the device while the device computes, and buckets be
+// sent to the other ranks as they arrive.
 func (p *Passes) Overlap() {
 	p.onEnqueued = func() {
 		p.Feeder.Prefetch()
@@ -64,7 +64,7 @@ func (p *Passes) Overlap() {
 // Measures are what the passes of one step add up on this rank.
 type Measures struct {
 	Loss    float64 // mean over the step's samples
-	Weight  float64 // of Loss in the mean over ranks, 1 on average
+	Weight  float64 // weight of Loss in the mean over ranks, 1 on average
 	Correct int
 	Counted int // rows with a target
 	Rows    int
@@ -126,8 +126,8 @@ func (p *Passes) next(in Inputs, i int) (b data.Batch, err error) {
 	return b, err
 }
 
-// pass runs the i-th micro-batch of a step, whose samples are a share of those that count
-// as one rank's.
+// pass runs the i-th micro-batch of a step, share is that of its samples among those that count as
+// one rank's.
 func (p *Passes) pass(b data.Batch, i int, sync bool, share float64, step int, lossScale float64) plan.Result {
 	p.reducer.Begin(sync)
 	p.first = i == 0
@@ -162,9 +162,8 @@ func (p *Passes) unused(param int) {
 	p.reducer.Unused(param)
 }
 
-// shadow makes the collectives of a pass for which this rank has no batch, as
-// PyTorch's Join does. Its gradients are those of the passes before, of rows samples where total were
-// expected, or zero.
+// shadow makes the collectives of a pass for which this rank has no batch, as PyTorch's Join does.
+// Its gradients are those of earlier passes, over rows samples where total were expected, or zero.
 func (p *Passes) shadow(rows, total int, sync bool) error {
 	p.reducer.Begin(sync)
 	return p.Programs.Outline.Plan.Shadow(p.Exchange, func(param int) {

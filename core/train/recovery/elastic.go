@@ -16,8 +16,8 @@ import (
 
 // Members are the ranks of an elastic job. It is a *rank.Members.
 type Members interface {
-	// Regroup waits for the ranks that are left, and if all are between two steps for those
-	// that join, and returns what each gives, by rank.
+	// Regroup waits for the ranks that are left and, if all are between two steps, for those that
+	// join. It returns what each gives, by rank.
 	Regroup(ctx context.Context, e rank.Entry, mine []byte) ([][]byte, error)
 	Rank() int
 	Size() int
@@ -33,7 +33,7 @@ type Members interface {
 	OnBroken(f func())
 	Broken() bool
 
-	// Publish keeps a value for those that join, which Published waits for.
+	// Publish stores a value for those that join; Published waits for it.
 	Publish(ctx context.Context, key string, val []byte) error
 	Published(ctx context.Context, key string) ([]byte, error)
 }
@@ -122,13 +122,13 @@ func (g *ProcessGroup) abort() {
 	}
 }
 
-// lostPeer reports whether a rank goes on because another one was lost: its own
-// plugin is well.
+// lostPeer reports whether a rank was interrupted because another one was lost, while its own
+// plugin works.
 func lostPeer(err error) bool {
 	return errors.As(err, new(*rank.PeerLeftError)) || errors.As(err, new(*sdk.PeerError)) || errors.As(err, new(*sdk.StallError)) || errors.Is(err, errBroken)
 }
 
-// changed reports that the ranks of the job are others than before.
+// changed reports that the ranks of the job have changed.
 func (g *ProcessGroup) changed(cause string, step int, begin time.Time) {
 	now := g.Members.Places()
 	e := event.Elastic{Ranks: len(now), Before: len(g.before), Step: step, Cause: cause, TookMS: event.Millis(time.Since(begin)), Places: now}
@@ -167,7 +167,7 @@ func placeOf(rank int, nodes []int) Place {
 	return p
 }
 
-// regroup makes the run one of the ranks that there are now.
+// regroup changes the run to one of the current ranks.
 func (r *Recovery) regroup(c consensus) error {
 	m := r.Group.Members
 	if m == nil {

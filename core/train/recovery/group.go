@@ -97,7 +97,7 @@ func (g *ProcessGroup) replace(ctx context.Context) error {
 	}
 }
 
-// mayRetry reports whether a group that could not be formed is worth another.
+// mayRetry reports whether another attempt at forming a group may succeed.
 func (g *ProcessGroup) mayRetry(err error) bool {
 	var failed *formError
 	return errors.As(err, &failed) && failed.again && g.replaceable() && g.replaced < g.Restarts
@@ -110,7 +110,7 @@ func (g *ProcessGroup) mayReplace(cause error) bool {
 	return Replaceable(cause) && g.replaced < g.Restarts
 }
 
-// exhausted says of a cause that a new group would have helped.
+// exhausted adds to a cause that a new group would have helped.
 func (g *ProcessGroup) exhausted(cause error) error {
 	if !Replaceable(cause) {
 		return cause
@@ -126,8 +126,8 @@ func (g *ProcessGroup) restarted(cause string, step int, begin time.Time) {
 	g.Events.Emit(&event.BackendRestarted{Generation: g.replaced + 1, Step: step, Cause: cause, TookMS: event.Millis(time.Since(begin))})
 }
 
-// replaceable distinguishes a broken group, because a plugin died or hangs, from ranks
-// that want different things, which a new group would want again.
+// Replaceable distinguishes a group that broke because a plugin died or hangs from ranks that
+// disagree, which would disagree again in a new group.
 func Replaceable(err error) bool {
 	var failed *host.PluginError
 	if !errors.As(err, &failed) || failed.Kind != sdk.KindBackend {
@@ -207,7 +207,7 @@ func (g *ProcessGroup) exchange(ctx context.Context, what string, own []byte, fa
 		return values, nil
 	}
 	if failure != nil && !worst.again {
-		worst.err = failure // this rank's own says most
+		worst.err = failure // this rank's own error says most
 	}
 	return nil, worst
 }
@@ -221,7 +221,7 @@ type message struct {
 
 // formError is why a group could not be formed, on every rank.
 type formError struct {
-	again bool // it was a plugin that died: worth another one
+	again bool // a plugin died: another attempt may succeed
 	err   error
 }
 

@@ -14,7 +14,7 @@ type progress struct {
 	Seq       uint64   // collectives called so far
 	Result    []uint64 // what the stage before ended with, as bits: a sum may be NaN
 	Cause     string   // why its group broke; "" at the end of the run
-	Own       bool     // it was its own plugin
+	Own       bool     // the failure was of its own plugin
 	Replaced  int      // groups that it has tried to replace
 	Node      int      // on which it runs
 	New       bool     // it joins the run, and has nothing of it yet
@@ -28,23 +28,22 @@ func (p *progress) remember(result []float64) {
 	}
 }
 
-// consensus is what all ranks conclude from how far they are.
+// consensus is what all ranks conclude from their progress.
 type consensus struct {
 	finished    bool     // all are at the end
 	cause       string   // whose plugin it was and what happened
-	stage       int      // with which all go on
+	stage       int      // with which all continue
 	result      []uint64 // of the stage before, for ranks that have not seen its end
 	rebroadcast string   // name of a stage whose broadcast a rank has missed; "": none
 	seq         uint64   // of the last collective that any rank has called
-	replaced    int      // most groups that any rank has tried to replace
-	admits      bool     // the ranks with which all go on admit others
+	replaced    int      // largest number of groups that any rank has tried to replace
+	admits      bool     // in that stage ranks admit others
 	joined      bool     // others have joined
 	nodes       []int    // of all ranks, by rank
 }
 
-// agree moves all ranks to the latest stage that any rank has reached. Stages of
-// which nothing but broadcasts lie between may be missed together: they
-// broadcast the same.
+// agree moves all ranks to the latest stage that any rank has reached. A rank may miss several
+// stages if there are only broadcasts among them: they broadcast the same.
 func agree(all []progress) (consensus, error) {
 	c := consensus{finished: true, cause: causeOf(all)}
 	var first *progress

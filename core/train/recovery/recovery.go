@@ -12,15 +12,13 @@ import (
 	"github.com/trainctl/trainctl/core/plugin/host"
 )
 
-// Stage is what all ranks do together, in the same order. When the process
-// group breaks in it, all ranks form a new one, and those that are not through
-// repeat the stage.
+// Stage is what all ranks do together, in the same order. When the process group breaks in it, all
+// ranks form a new one, and those that have not completed the stage repeat it.
 //
-// Ranks can be in different stages at that moment, because a collective ends
-// on one rank before it ends on another. A reduction cannot end before every
-// rank has begun it, so a rank behind a stage that ends with one lacks
-// nothing but that last result, which the others still have. A broadcast can
-// end on its root long before, so what it sent is sent again.
+// Ranks can be in different stages at that moment, because a collective ends on one rank before it
+// ends on another. A reduction cannot end before every rank has begun it, so a rank that is one
+// such stage behind lacks only its result, which the others still have. A broadcast can end on its
+// root long before, so what it sent is sent again.
 type Stage struct {
 	Name string
 
@@ -64,12 +62,12 @@ type Recovery struct {
 	Sequence Sequence // set before the first Do
 
 	run     Run
-	timeout time.Duration // for ranks to meet: as long as in a collective
+	timeout time.Duration // for ranks to meet: the timeout of a collective
 
 	own      progress
-	skipTo   int // stages before this one need not be done
+	skipTo   int // stages before this one need not be run
 	rounds   int // exchanges of progress
-	futile   int // groups of the same ranks since a stage ended well
+	futile   int // groups of the same ranks since a stage last succeeded
 	finished bool
 }
 
@@ -83,8 +81,8 @@ func New(run Run, group *ProcessGroup, timeout time.Duration) *Recovery {
 	return &Recovery{Group: group, run: run, timeout: timeout}
 }
 
-// Do does a stage with the other ranks. It may call do several times, or not at
-// all where the others' results say that this rank is through.
+// Do runs a stage with the other ranks. It may call do several times, or not at all if the others'
+// results complete the stage.
 func (r *Recovery) Do(ctx context.Context, s Stage, do func(context.Context) error) error {
 	if !r.Group.replaceable() {
 		return do(ctx)
@@ -116,8 +114,8 @@ func (r *Recovery) Do(ctx context.Context, s Stage, do func(context.Context) err
 	return nil
 }
 
-// Finish keeps a rank that is through the run until all are: another one may
-// need a new group for the rest. Only the first call does anything.
+// Finish keeps a rank that has completed the run until all have: another one may need a new group
+// for the rest. Only the first call does anything.
 func (r *Recovery) Finish(ctx context.Context) error {
 	if !r.Group.replaceable() || r.finished {
 		return nil
@@ -128,13 +126,13 @@ func (r *Recovery) Finish(ctx context.Context) error {
 	return err
 }
 
-// recover forms a new process group after cause broke the old one, and tells
-// whether this rank is through its stage by what the others know. Without a
-// cause the rank is at the end of the run, and recovers for others until all are there. begin is
-// when the stage began, which ends that much later.
+// recover forms a new process group after cause broke the old one, and returns whether the other
+// ranks' progress completes this rank's stage. Without a cause the rank is at the end of the run,
+// and recovers for others until all are there. begin is when the stage began, which ends that much
+// later.
 func (r *Recovery) recover(ctx context.Context, s Stage, cause error, begin time.Time) (through bool, err error) {
 	ended := cause == nil
-	ctx = context.WithoutCancel(ctx) // a step that was begun is ended before the run stops
+	ctx = context.WithoutCancel(ctx) // a step that was begun is completed before the run stops
 	for {
 		if cause != nil && !r.Group.mayReplace(cause) {
 			return false, r.Group.exhausted(cause)
@@ -176,7 +174,7 @@ func (r *Recovery) recover(ctx context.Context, s Stage, cause error, begin time
 	}
 }
 
-// maxFutile is how many groups the same ranks may form of which none ends a stage: two of
+// maxFutile is how many groups the same ranks may form without completing a stage: perhaps two of
 // them cannot reach each other, although all reach the store.
 const maxFutile = 3
 
@@ -188,7 +186,7 @@ func (r *Recovery) rebroadcast(c consensus) error {
 	return r.run.Rebroadcast(c.rebroadcast)
 }
 
-// consensus exchanges with all ranks how far they are.
+// consensus exchanges the progress of all ranks.
 func (r *Recovery) consensus(ctx context.Context, s Stage, cause error) (consensus, error) {
 	why := entry(s, cause, r.own.New)
 	if why != rank.Between && why != rank.Joining {

@@ -10,7 +10,7 @@ import (
 type Comparison struct {
 	Equal bool
 	world int
-	Odd   []int   // ranks that differ from the majority; none where there is none
+	Odd   []int   // ranks that differ from the majority; none without a majority
 	parts [][]int // ranks by value, where there is no majority
 }
 

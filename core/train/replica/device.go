@@ -34,7 +34,7 @@ type Device struct {
 	release func() error // of the copy
 	unpin   func() error // of the batches
 	part    [1][]byte    // a list of one, for calls in every step
-	Err     error        // the first of what could not return it
+	Err     error        // the first error of a method that cannot return one
 }
 
 // Open creates the copy of the arena on the device, before anything is bound to it. If
@@ -50,7 +50,7 @@ func (d *Device) Open(dev plan.Resident, share, compressed bool) error {
 	return nil
 }
 
-// warnSlow warns of what makes copies or computing slower than they could be.
+// warnSlow warns of anything that makes copies or computation slower than they could be.
 func (d *Device) warnSlow(note string) {
 	if note != "" {
 		d.Events.Emit(&event.Warning{Source: "device", Message: note})
@@ -111,7 +111,7 @@ func (d *Device) Close() error {
 	return err
 }
 
-// Upload makes the device's model and optimizer what the host's are.
+// Upload copies the model and the optimizer's state to the device.
 func (d *Device) Upload() error {
 	if d.Dev == nil {
 		return nil
@@ -185,15 +185,15 @@ func (d *Device) Scale(g tensor.Tensor, f float64) {
 	}
 }
 
-// Fail remembers the first error of what cannot return it; the next step does.
+// Fail remembers the first error of a method that cannot return it; the next step returns it.
 func (d *Device) Fail(err error) {
 	if d.Err == nil {
 		d.Err = err
 	}
 }
 
-// Exchange orders what layers exchange behind the buckets that are complete, as
-// a device does that computes them before it goes on.
+// Exchange orders the layers' exchanges after the buckets that are complete, as on a device that
+// computes these before it continues.
 func (d *Device) Exchange(x plan.Exchange) plan.Exchange {
 	if d.Dev == nil || x == nil {
 		return x
@@ -222,8 +222,7 @@ func (b behindBuckets) Sum(v []float64) error {
 	return b.x.Sum(v)
 }
 
-// WarnMissing warns of what makes computing slower than it could be: a library that
-// the device has a substitute for.
+// WarnMissing warns of a missing library that the device replaces with slower code of its own.
 func WarnMissing(dev plan.Device, events *event.Bus) {
 	if d, ok := dev.(interface{ Missing() error }); ok {
 		if err := d.Missing(); err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/trainctl/trainctl/core/train/ddp"
 )
 
-// Feedback is what compression has left out of the gradients so far (PowerSGD's
-// error feedback), on its way between ranks and checkpoints.
+// Feedback moves the compression errors of the gradients (PowerSGD's error feedback) between ranks
+// and checkpoints.
 type Feedback struct {
 	Rank, World int
 	Group       *ddp.Group
@@ -105,8 +105,7 @@ func (f *Feedback) Restore(compress string, saved []tensor.Named, world int) (no
 	return notes
 }
 
-// spread gives every rank of a new world the mean, so that the average over
-// ranks stays what it was.
+// spread gives every rank of a new world the mean, so that the average over ranks does not change.
 func spread(old [][]tensor.Named, world int) [][]tensor.Named {
 	mean := fresh(old[0])
 	for _, errs := range old {

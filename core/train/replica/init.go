@@ -15,8 +15,8 @@ import (
 	"github.com/trainctl/trainctl/core/train/checkpoint"
 )
 
-// AssignInit copies the tensors of model.init into the model as [model] says: renamed, without
-// those that it skips. Tensors that the file may lack start as without a file. The notes say what was adapted.
+// AssignInit copies the tensors of model.init into the model as [model] says: renamed, without those that it
+// skips. Tensors that the file may lack are initialised as without a file. The notes say what was adapted.
 func (m *Model) AssignInit(c nn.Config, seed uint64, src []tensor.Named, float tensor.DType) (in event.ModelInit, notes []string, err error) {
 	full := m.Full()
 	if c.PartialInit() {
@@ -30,8 +30,8 @@ func (m *Model) AssignInit(c nn.Config, seed uint64, src []tensor.Named, float t
 	return in, notes, err
 }
 
-// CheckInit reads model.init as training does, and says whether its tensors are
-// those of the model, and what comes from it.
+// CheckInit reads model.init as training does. It describes what comes from the file, and returns
+// an error if its tensors do not fit the model.
 func CheckInit(ctx context.Context, fsys checkpoint.FS, c nn.Config, g *graph.Graph) (in event.ModelInit, err error) {
 	snap, _, err := checkpoint.Load(ctx, fsys, c.Init)
 	if err != nil {
@@ -70,7 +70,8 @@ func fillInit(c nn.Config, g *graph.Graph, to, src []tensor.Named, float tensor.
 	return in, append(notes, filled...), nil
 }
 
-// rename changes the first parts of names: each key is a name or that of a layer, and "" stands before all names.
+// rename changes the first parts of names: each key is a name or that of a layer, and "" is the prefix of all
+// names.
 func rename(src []tensor.Named, to map[string]any) ([]tensor.Named, error) {
 	if len(to) == 0 {
 		return src, nil
@@ -121,7 +122,7 @@ func skip(src []tensor.Named, patterns []string) (kept []tensor.Named, skipped [
 	return kept, skipped, nil
 }
 
-// without divides the model's tensors into those that are to be filled and those that the file lacks and may lack.
+// without separates the model's tensors to fill from those that the file lacks and is allowed to lack.
 func without(to, src []tensor.Named, may func(name string) bool) (rest []tensor.Named, missing []string) {
 	have := map[string]bool{}
 	for _, t := range src {

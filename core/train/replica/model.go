@@ -20,8 +20,8 @@ type Model struct {
 	Masters []tensor.Tensor // by parameter; zero where the value itself is updated
 }
 
-// Checkpoints hold the model in float32 (float64 for reference runs), also
-// where it computes in a half type, so that they load anywhere.
+// Checkpoints hold the model in float32 (float64 for reference runs), even if it computes in a half
+// type, so that they can be loaded anywhere.
 
 // fileType is the type in which a tensor of the model is saved.
 func fileType(d tensor.DType) tensor.DType {
@@ -31,8 +31,8 @@ func fileType(d tensor.DType) tensor.DType {
 	return d
 }
 
-// Full is the model in the types of a checkpoint: its own tensors where they
-// have that type, copies where not.
+// Full returns the model in the types of a checkpoint: its own tensors where they have that type,
+// else copies.
 func (m *Model) Full() []tensor.Tensor {
 	ts := make([]tensor.Tensor, len(m.Values))
 	for i, v := range m.Values {
@@ -44,7 +44,7 @@ func (m *Model) Full() []tensor.Tensor {
 	return ts
 }
 
-// PutFull makes full, once changed, the model and its master copies.
+// PutFull copies what Full returned, once it was changed, to the model and its master copies.
 func (m *Model) PutFull(full []tensor.Tensor) {
 	for i, e := range m.Graph.StateDict() {
 		if m.Values[i].DType.Half() {

@@ -20,7 +20,7 @@ type Replication struct {
 	Shards      Shards
 
 	WithState    bool   // the optimizer's state comes with the weights
-	WithFeedback bool   // so do the compression errors
+	WithFeedback bool   // and so do the compression errors
 	saved        []byte // buffers before the step under way
 }
 

@@ -11,10 +11,10 @@ import (
 	"github.com/trainctl/trainctl/core/train/outline"
 )
 
-// Shards divides the optimizer's work among the ranks (ZeRO stage 1, Rajbhandari et al.,
-// 2020): each rank updates an equal part of every bucket, and it alone has the state and
-// master copies of these elements. Weights lie as their gradients do in the buckets, so that
-// all-gathers put them in place.
+// Shards divides the optimizer's work among the ranks (ZeRO stage 1, Rajbhandari et al., 2020):
+// each rank updates an equal part of every bucket, and it alone has the state and master copies of
+// these elements. Weights are laid out as their gradients are in the buckets, so that all-gathers
+// put them in place.
 type Shards struct {
 	Rank   int
 	Group  *ddp.Group
@@ -48,7 +48,7 @@ func (s *Shards) Divide(o *outline.Outline) {
 // Divided reports whether ranks update different elements.
 func (s *Shards) Divided() bool { return s.parts != nil }
 
-// Own is what this rank updates of a parameter; nil: all of it.
+// Own is the part of a parameter that this rank updates; nil: all of it.
 func (s *Shards) Own(name string) *tensor.Part {
 	if !s.Divided() {
 		return nil
@@ -64,8 +64,8 @@ func (s *Shards) Send(bucket int) {
 	}
 }
 
-// Publish returns when all ranks have all weights. It sends those that Send has not, and when it is
-// called again, all.
+// Publish returns when all ranks have all weights. It sends those that Send has not sent; when it
+// is called again, it sends all.
 func (s *Shards) Publish() error {
 	for b := s.sent; b < len(s.buckets); b++ {
 		s.Send(b)
@@ -147,7 +147,7 @@ func (s *Shards) distribute(o *optim.Optimizer, state bool) error {
 	return nil
 }
 
-// source is what rank 0 has of all ranks' parts.
+// source returns the state from which rank 0 sends all ranks their parts.
 func (s *Shards) source() map[string]tensor.Tensor {
 	have := map[string]tensor.Tensor{}
 	if s.Rank != 0 {

@@ -18,7 +18,7 @@ import (
 type sharedCopy struct {
 	mem     plan.Shared // nil: none can
 	arena   *sdk.Arena  // mem, as the backend knows it
-	refused error       // why it does not know it
+	refused error       // why the backend refused it
 	warned  bool        // that buckets are reduced in the host's memory
 }
 
@@ -48,8 +48,8 @@ func (d *Device) warnThroughHost(why error) {
 	d.Events.Emit(&event.Warning{Source: "backend", Message: "gradients are reduced in host memory, not on the device: " + why.Error()})
 }
 
-// Attach shows the device's memory to a backend that was just opened. One that
-// refuses it finds gradients in the host's; one that breaks over it is an error.
+// Attach shows the device's memory to a backend that was just opened. If the backend refuses it,
+// gradients are reduced in the host's memory; if the backend fails, that is an error.
 func (d *Device) Attach(ctx context.Context) error {
 	if d.shared.mem == nil {
 		return nil

@@ -25,7 +25,7 @@ type Report struct {
 	Scaled   bool      // the loss has a scale
 	MaxSkips int       // train.max_skips
 
-	Init *event.ModelInit // where the weights of a new run come from; nil: from nowhere special
+	Init *event.ModelInit // where the weights of a new run come from; nil: from the usual initialisation
 
 	Tokens    int   // targets of a sample where they are per position; 0: one per sample
 	TestBytes int64 // of text, in the test split; 0: unknown
@@ -39,8 +39,8 @@ type Report struct {
 	evaluated *event.EvalDone // the last in this process; metrics may be a checkpoint's
 }
 
-// Stats are what the summary is made of. Slices have their full capacity from
-// the start: a step does not allocate.
+// Stats is the data from which the summary is computed. Slices have their full capacity from the
+// start: a step does not allocate.
 type Stats struct {
 	Begin, End time.Time
 	firstStep  time.Duration // since Report.Started; 0 until there was one
@@ -129,8 +129,8 @@ func (r *Report) warnLoss(loss float64, step int) {
 		"the loss is %v at step %d; %s; lower optimizer.lr or clip with train.max_norm", loss, step, ends)})
 }
 
-// Evaluation records and reports an evaluation at pos, by its totals over all ranks. detail has
-// what metrics counted, and gets the rest; nil if none did.
+// Evaluation records and reports an evaluation at pos, by its totals over all ranks. detail holds
+// the metrics' counts, and Evaluation fills in the rest; nil if no metric counted.
 func (r *Report) Evaluation(pos outline.Position, totals *agreement.Totals, detail *event.Evaluation, took time.Duration) {
 	counted := totals[agreement.SumCounted]
 	e := &event.EvalDone{
@@ -179,7 +179,7 @@ func (r *Report) detail(e *event.EvalDone, d *event.Evaluation) {
 func (r *Report) Summarize(s *event.Summary) {
 	st := &r.Stats
 	s.Init = r.Init
-	s.Train.Loss = event.Number(st.LossMean) // of the checkpoint, where no step was left to do
+	s.Train.Loss = event.Number(st.LossMean) // of the checkpoint, if no step was left to do
 	if st.steps > 0 {
 		s.Time.ToFirstStepS = event.Number(st.firstStep.Seconds())
 	}

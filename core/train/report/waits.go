@@ -42,12 +42,11 @@ func Floats(b []byte) []float32 {
 	return tensor.View[float32](aligned)
 }
 
-// DivideWaits separates communication from waiting for slower ranks. The rank that
-// waited least in a step has come last and waited for nobody: its wait is what
-// communication cost that step. What the others waited longer is imbalance. A step
-// with several meetings, where different ranks come last, counts some
-// imbalance as communication, never communication as imbalance. Clocks of different hosts are
-// not compared. The medians over the steps are returned.
+// DivideWaits separates communication from waiting for slower ranks. The rank that waited least in
+// a step has come last and waited for nobody: its wait is what communication cost that step. What
+// the others waited longer is imbalance. In a step with several synchronisation points at which
+// different ranks come last, some imbalance is counted as communication, but never communication as
+// imbalance. Clocks of different hosts are not compared. The medians over the steps are returned.
 func DivideWaits(ranks [][]float32) (exposed, imbalance event.Number) {
 	steps := len(ranks[0])
 	for _, w := range ranks {
@@ -88,7 +87,7 @@ func Slowest(ranks [][]float32) int {
 	return -1
 }
 
-// enoughWaits is the least number of steps after which a rank is called slow.
+// enoughWaits is the minimum number of steps after which a rank is called slow.
 const enoughWaits = 50
 
 // quantile of values in any order; 0 without values.

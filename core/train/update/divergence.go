@@ -6,9 +6,9 @@ import "fmt"
 // and ends the run when there are too many. PyTorch would continue, although a NaN that
 // was applied to a weight stays there and makes all later steps useless.
 //
-// The loss is checked in every step, which costs nothing: it is reduced over ranks
-// anyway. Gradients are checked if a precision plugin requires it, and while the loss is
-// finite only in every look-th step, because that reads them once more.
+// The loss is checked in every step, which costs nothing: it is reduced over ranks anyway.
+// Gradients are checked if a precision plugin requires it; otherwise, while the loss is finite,
+// only in every look-th step, because checking reads them once more.
 type Divergence struct {
 	Limit int // steps in a row that end the run (train.max_skips); 0: none do
 	Row   int // steps in a row so far
@@ -42,8 +42,8 @@ func (d *Divergence) Step(finite bool, found func() Diverged) error {
 	return &end
 }
 
-// Diverged ends a run whose loss or gradients are not finite, or whose weights have
-// finite values at its end. Neither continuing nor a restart helps.
+// Diverged ends a run whose loss or gradients are not finite, or whose weights are not finite at
+// its end. Neither continuing nor a restart helps.
 type Diverged struct {
 	Step      int     // the first of the steps in a row, from 1
 	Steps     int     // in a row

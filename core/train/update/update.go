@@ -43,7 +43,7 @@ func (u *Updater) Build(s *outline.Settings, o *outline.Outline, m *replica.Mode
 		v := m.Values[i]
 		p := optim.Param{Name: e.Name, Value: v, Grad: m.Grads[e.Index], Optional: slices.Contains(u.Optional, e.Index), Part: shards.Own(e.Name), Aliases: m.Graph.NamesOf(e.Index)[1:]}
 		if v.DType.Half() && policy.MasterWeights {
-			if p.Part == nil || shards.Rank == 0 { // which has whole ones until they are distributed
+			if p.Part == nil || shards.Rank == 0 { // which has all of them until they are distributed
 				m.Masters[e.Index] = tensor.New(tensor.F32, v.Shape...)
 			}
 			if p.Master = m.Masters[e.Index]; p.Part != nil {
@@ -65,8 +65,8 @@ func (u *Updater) Build(s *outline.Settings, o *outline.Outline, m *replica.Mode
 	return u.Plan(s, o)
 }
 
-// divide makes updates, where ranks divide them, go from bucket to bucket, so that the weights of one
-// travel while the next is updated.
+// divide makes updates that are divided among ranks go from bucket to bucket, so that the weights of
+// one bucket are sent while the next is updated.
 func (u *Updater) divide(o *outline.Outline, shards *replica.Shards) {
 	if u.buckets, u.updated = nil, nil; !shards.Divided() {
 		return

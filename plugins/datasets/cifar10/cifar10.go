@@ -32,9 +32,9 @@ type Dataset struct {
 	splits  [2]*split // by sdk.Split
 	levels  *vision.Levels
 	augment bool           // crop and flip
-	more    vision.Augment // what follows them
-	image   *vision.Image  // at work
-	partner []float32      // that a sample is mixed with
+	more    vision.Augment // the transforms after them
+	image   *vision.Image  // current image
+	partner []float32      // the sample that another one is mixed with
 }
 
 // New returns CIFAR-10, with files in fs.

@@ -53,7 +53,7 @@ func (s *search) Load(places []string, _ bool) (*found, error) {
 	return nil, nil
 }
 
-// lack returns what a place lacks; "" for nothing.
+// lack returns what is missing at a place; "" for nothing.
 func (s *search) lack(dir string) string {
 	if s.unpacked(dir) || s.IsFile(filepath.Join(dir, archive)) {
 		return ""

@@ -26,7 +26,7 @@ type Dataset struct {
 	samples.Set
 }
 
-// New returns a data set of tables in fs.
+// New returns a data set of CSV files in fs.
 func New(fs afero.Fs) *Dataset { return &Dataset{fs: fs} }
 
 // Info describes the data set and its options.

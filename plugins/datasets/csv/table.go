@@ -29,7 +29,7 @@ type table struct {
 	lines  []int     // of each sample in the file
 }
 
-// missing are the fields that have no value.
+// missing lists the fields that mean that there is no value.
 var missing = []string{"", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "?"}
 
 // reader reads one file.
@@ -84,7 +84,7 @@ func readTable(fsys afero.Fs, s *settings, path string) (*table, error) {
 func (r *reader) choose(record []string) error {
 	names := make([]string, len(record))
 	for i, field := range record {
-		names[i] = strings.TrimPrefix(strings.TrimSpace(field), "\ufeff") // the mark that some programs begin files with
+		names[i] = strings.TrimPrefix(strings.TrimSpace(field), "\ufeff") // the byte order mark with which some programs begin files
 		if !r.s.header {
 			names[i] = strconv.Itoa(i)
 		}
@@ -153,7 +153,7 @@ func (r *reader) sample(record []string) error {
 	return nil
 }
 
-// number reads a field. A missing one is NaN where it will be filled.
+// number reads a field. A missing one is NaN if it will be filled.
 func (r *reader) number(record []string, i int, column string, fill bool) (float64, error) {
 	field := strings.TrimSpace(record[i])
 	if slices.Contains(missing, field) {
@@ -175,7 +175,7 @@ func (r *reader) wrong(i int, column, what, fix string) error {
 	return fmt.Errorf("%s:%d:%d: column %q %s; fix: %s", r.t.path, line, at, column, what, fix)
 }
 
-// means are those of the inputs that are there, by column.
+// means returns the mean of the inputs that are present, by column.
 func (t *table) means() []float64 {
 	width := len(t.names)
 	sums, counts := make([]float64, width), make([]float64, width)
@@ -229,7 +229,7 @@ func classNames(labels, given []string) []string {
 	return names
 }
 
-// part is the samples as arrays; none for no file.
+// part returns the samples as arrays; without a file there are none.
 func (t *table) part(s *settings) (p samples.Part, err error) {
 	n := len(t.lines)
 	if n == 0 {

@@ -11,7 +11,7 @@ import (
 // Weights are fixed-point numbers of kernel.WeightBits.
 type taps struct {
 	first  []int32 // by output: its first input
-	weight []int32 // each for every output, zeros at the end
+	weight []int32 // each weights for every output, zeros at the end
 	width  int     // inputs of an output
 	each   int     // weights of an output: width, rounded up
 	room   []float64

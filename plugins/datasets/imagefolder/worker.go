@@ -17,8 +17,8 @@ type worker struct {
 	narrow   []byte // after the rows were scaled
 	square   []byte // after the columns were scaled
 	col, row taps
-	image    *vision.Image // at work; nil where transforms of pixels are off
-	partner  []float32     // that a sample is mixed with
+	image    *vision.Image // current image; nil if transforms of pixels are off
+	partner  []float32     // the sample that another one is mixed with
 }
 
 // keepBytes bounds the memory that a worker keeps for the next image.

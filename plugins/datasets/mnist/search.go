@@ -87,7 +87,7 @@ func (s *search) lookAt(dir string) (paths [fileCount]string, missing []int) {
 	return paths, missing
 }
 
-// lack returns what a place lacks; "" for nothing.
+// lack returns what is missing at a place; "" for nothing.
 func (s *search) lack(dir string) string {
 	_, missing := s.lookAt(dir)
 	info, err := s.FS.Stat(dir)

@@ -72,7 +72,7 @@ func find(f io.ReaderAt, size int64, p place, key string) (*zip.File, error) {
 		"%s has no array %q", p.file, p.member)
 }
 
-// The header of a .npy file: a dictionary of Python's with three keys
+// The header of a .npy file: a Python dictionary with three keys
 // (https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html).
 var (
 	descr   = regexp.MustCompile(`'descr'\s*:\s*'([<>|=])([a-zA-Z]\d+)'`)
@@ -163,7 +163,7 @@ func swap(data []byte, size int) {
 	}
 }
 
-// transposed turns an array in Fortran's order, whose first dimension runs fastest, into C's.
+// transposed converts an array in Fortran order, whose first dimension varies fastest, to C order.
 func transposed(data []byte, size int, shape tensor.Shape) []byte {
 	out := tensor.Aligned(len(data))
 	index := make([]int, len(shape))
@@ -174,7 +174,7 @@ func transposed(data []byte, size int, shape tensor.Shape) []byte {
 			stride *= shape[d]
 		}
 		copy(out[at:at+size], data[from:])
-		for d := len(index) - 1; d >= 0; d-- { // count up in C's order
+		for d := len(index) - 1; d >= 0; d-- { // count up in C order
 			if index[d]++; index[d] < shape[d] {
 				break
 			}

@@ -13,11 +13,11 @@ import (
 	"github.com/trainctl/trainctl/plugins/datasets/samples"
 )
 
-// Extensions are those of the files that NumPy saves.
+// Extensions lists those of the files that NumPy saves.
 func Extensions() []string { return []string{".npy", ".npz"} }
 
-// ReadInputs reads samples of a shape from an array of them, or of one, as they are: a model of any
-// data set can read them. An archive has one array.
+// ReadInputs reads samples of a given shape from an array of samples, or of a single one, without
+// normalising them, for models of any data set. An archive must have one array.
 func ReadInputs(fsys afero.Fs, path string, sample tensor.Spec) ([]byte, error) {
 	a, err := inputsOf(fsys, path, sample.Shape)
 	if err != nil {
@@ -38,7 +38,8 @@ func ReadInputs(fsys afero.Fs, path string, sample tensor.Spec) ([]byte, error) 
 	return out, nil
 }
 
-// inputsOf reads an array whose first dimension counts samples of a shape, or that is one of them.
+// inputsOf reads an array of samples of a given shape, with the samples as first dimension, or of a single
+// sample.
 func inputsOf(fsys afero.Fs, path string, sample tensor.Shape) (*samples.Array, error) {
 	a, err := load(fsys, parsePlace(path), "PATH")
 	if err != nil {
@@ -56,7 +57,7 @@ func inputsOf(fsys afero.Fs, path string, sample tensor.Shape) (*samples.Array, 
 // Extensions implements [sdk.DatasetReader].
 func (d *Dataset) Extensions() []string { return Extensions() }
 
-// Read implements [sdk.DatasetReader]: inputs are normalised as those of the data set.
+// Read implements [sdk.DatasetReader]: inputs are normalised like those of the data set.
 func (d *Dataset) Read(o sdk.Options, path string) ([]byte, error) {
 	s, places, err := parseSettings(o)
 	if err != nil {

@@ -25,7 +25,7 @@ type Array struct {
 	Data  []byte // aligned for the element type, in the machine's byte order
 }
 
-// Floats makes an array of numbers.
+// Floats makes an array of float64 elements.
 func Floats(name string, shape tensor.Shape, values []float64) *Array {
 	return &Array{Name: name, Kind: "f8", Shape: shape, Data: tensor.Bytes(values)}
 }
@@ -88,7 +88,7 @@ func (a *Array) checkFinite() error {
 	})
 }
 
-// bounds are the smallest and the largest element. A number that is no integer is an error.
+// bounds returns the smallest and the largest element. A number that is not an integer is an error.
 func (a *Array) bounds(what, fix string) (lo, hi int64, err error) {
 	lo, hi = math.MaxInt64, math.MinInt64
 	err = a.each(func(sample int, values []float64) error {

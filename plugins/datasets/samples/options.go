@@ -21,7 +21,7 @@ const (
 	normalizeTrain = "standard"
 )
 
-// Options are those that all data sets of numbers have.
+// Options returns the options that all data sets of numbers share.
 func Options() []sdk.Option {
 	one, most := 1.0, float64(math.MaxInt32)
 	return []sdk.Option{
@@ -123,7 +123,7 @@ func (s *Settings) scale(train *Array, shape tensor.Shape) (*scale, error) {
 	return out, err2
 }
 
-// spread gives every element of a sample its number.
+// spread expands an option's numbers to one for every element of a sample.
 func spread(key string, values []float64, shape tensor.Shape, absent float64) ([]float64, error) {
 	n := shape.Elems()
 	out := make([]float64, n)

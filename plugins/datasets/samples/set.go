@@ -23,8 +23,8 @@ type Set struct {
 	row   []float64
 }
 
-// New checks samples and describes them. test may be empty. Names that the settings lack may
-// be given by the data.
+// New checks samples and describes them. test may be empty. If the settings have no class names,
+// the data may provide them.
 func New(s Settings, source string, train, test Part) (*Set, error) {
 	d := &Set{parts: [2]Part{sdk.Train: train, sdk.Test: test}}
 	d.spec.Source = source
@@ -142,7 +142,7 @@ func (a *Array) checkClasses() error {
 	})
 }
 
-// fingerprint is the SHA-256 of all data and of what is made of it.
+// fingerprint is the SHA-256 of all data and of the settings that convert it.
 func (d *Set) fingerprint(s Settings) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%v %v %v", d.spec, s, d.scale)

@@ -17,10 +17,10 @@ const (
 	FallbackGenerated = "generated"
 )
 
-// Texts are what the shared options say of one data set.
+// Texts are the defaults and descriptions of the shared options for one data set.
 type Texts struct {
 	Home     string   // default of root
-	Files    string   // doc of root: which files, and how they lie
+	Files    string   // doc of root: which files, and their layout
 	Download string   // doc of download
 	Mirrors  []string // default
 	Timeout  string   // default

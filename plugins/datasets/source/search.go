@@ -27,7 +27,7 @@ type Search struct {
 	Fix   string // what to put where, such as "put a.gz and b.gz into data"
 
 	log   *slog.Logger
-	loud  slog.Level // of messages that one rank of a host logs for all
+	loud  slog.Level // level of messages that one rank of a host logs for all
 	tried []string
 }
 
@@ -79,8 +79,8 @@ func Find[T any](ctx context.Context, s *Search, p Places[T]) (*T, error) {
 	return nil, s.nothing()
 }
 
-// Locate looks for the files without loading them, if there is no other
-// source. lack returns what a place lacks; "" for nothing.
+// Locate looks for the files without loading them, if there is no other source. lack returns what
+// is missing at a place; "" for nothing.
 func Locate[T any](s *Search, p Places[T], lack func(dir string) string) error {
 	if s.Download || s.Generate {
 		return nil
@@ -149,7 +149,7 @@ func fetchLocked[T any](ctx context.Context, s *Search, p Places[T]) error {
 	return p.Fetch(ctx, &fetch.Fetcher{Fs: s.FS, Mirrors: s.Mirrors, Log: s.log})
 }
 
-// nothing is the error with the whole search and the fixes.
+// nothing is the error if no place has the data: it lists the whole search and the fixes.
 func (s *Search) nothing() error {
 	return fmt.Errorf("found no data: %s\nfix: %s, or set the option root or $%s to a folder that has the data, "+
 		"or allow the download, or set fallback = %q to train on drawn %s",

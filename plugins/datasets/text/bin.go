@@ -24,7 +24,8 @@ const (
 	magic32, version32 = 20240801, 7
 )
 
-// sourceOf is a token file: with llm.c's header, or nothing but tokens, as nanoGPT writes them.
+// sourceOf returns the tokens of a token file: one with llm.c's header, or one of tokens alone, as nanoGPT
+// writes them.
 func sourceOf(m *mapped, wide bool) (source, error) {
 	s := source{path: m.path, data: m.data, width: 2}
 	if wide {
@@ -73,7 +74,7 @@ func header(tokens, width int) []byte {
 	return b
 }
 
-// meta is the description beside a token file, F.bin.json: what its tokens are.
+// meta is the description beside a token file F.bin, in F.bin.json: what its tokens mean.
 type meta struct {
 	Tokenizer  string   `json:"tokenizer"` // "bytes", "chars", or the path of the tokenizer.json
 	Vocabulary int      `json:"vocabulary"`
@@ -106,7 +107,7 @@ func (m *meta) equal(o *meta) bool {
 	return m.Vocabulary == o.Vocabulary && m.Tokenizer == o.Tokenizer && slices.Equal(m.Characters, o.Characters)
 }
 
-// openBins reads token files. The tokenizer is nil where it is not known.
+// openBins reads token files. The tokenizer is nil if it is unknown.
 func openBins(fsys afero.Fs, s settings, files []mapped) (*corpus, error) {
 	c := &corpus{}
 	var described *meta
@@ -156,5 +157,5 @@ func openBins(fsys afero.Fs, s settings, files []mapped) (*corpus, error) {
 	return c, nil
 }
 
-// maxVocabulary is beyond any vocabulary: what is larger is no token.
+// maxVocabulary is larger than any vocabulary: greater values are not tokens.
 const maxVocabulary = 1 << 26

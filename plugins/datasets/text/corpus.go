@@ -5,11 +5,11 @@ import "github.com/trainctl/trainctl/core/engine/kernel/random"
 // generatedBytes is the size of the generated text.
 const generatedBytes = 1 << 19
 
-// generatedNotice is shown where a run trains on generated text.
+// generatedNotice is shown if a run trains on generated text.
 const generatedNotice = "TRAINING ON GENERATED SENTENCES: the option files names no text. " +
 	"The loss says nothing about real text. Give text or token files in dataset.options.files to train on them."
 
-// lexicon is what generated sentences are made of: each is a pattern whose numbers are lists.
+// The lexicon of generated sentences: each sentence is a pattern whose digits stand for lists of words.
 var (
 	lexicon = [][]string{
 		{"Ada", "Emmy", "Grace", "Hedy", "Katherine", "Mary", "Sofia", "Rosalind"},
@@ -26,8 +26,8 @@ var (
 	}
 )
 
-// generate is about n bytes of sentences, the same on every machine. Some are sums that are
-// right, so that there is something to learn beyond spelling.
+// generate returns about n bytes of sentences, the same on every machine. Some are correct sums, so
+// that there is more to learn than spelling.
 func generate(n int) []byte {
 	r := draws{}
 	text := make([]byte, 0, n+256)
@@ -48,7 +48,7 @@ func generate(n int) []byte {
 	return text
 }
 
-// draws are numbers of SplitMix64 (Steele, Lea, Flood, 2014), integers alone.
+// draws is the generator SplitMix64 (Steele, Lea, Flood, 2014), used for integers only.
 type draws struct{ state uint64 }
 
 func (r *draws) below(n int) int {
@@ -56,7 +56,7 @@ func (r *draws) below(n int) int {
 	return int(random.Mix(r.state) >> 32 * uint64(n) >> 32)
 }
 
-// sentence appends a pattern with words in the place of its digits.
+// sentence appends a pattern with its digits replaced by words.
 func (r *draws) sentence(text []byte, pattern string) []byte {
 	from := len(text)
 	for _, c := range []byte(pattern) {

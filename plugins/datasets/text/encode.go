@@ -13,7 +13,7 @@ import (
 	"github.com/trainctl/trainctl/core/base/usererr"
 )
 
-// corpus is what the files are: tokens, and the tokenizer if it is known.
+// corpus is the content of the files: tokens, and the tokenizer if it is known.
 type corpus struct {
 	stream    stream
 	tokenizer tokenizer.Tokenizer
@@ -24,7 +24,7 @@ type corpus struct {
 
 func (c *corpus) close() error { return closeAll(c.files) }
 
-// names are the characters of the tokens; nil if tokens are no characters.
+// names returns the characters of the tokens; nil if tokens are not characters.
 func (c *corpus) names() []string {
 	if t, ok := c.tokenizer.(*tokenizer.Chars); ok {
 		return t.Names()
@@ -108,10 +108,10 @@ func badText(path string, err error) error {
 	return fmt.Errorf("%s: %w", path, err)
 }
 
-// slowText is the size from which a text takes long to encode at every start.
+// slowText is the size in bytes from which encoding a text at every start takes long.
 const slowText = 32 << 20
 
-// encodeFile encodes a text. Where every byte is a token the file itself is the tokens.
+// encodeFile encodes a text. If every byte is a token, the file's bytes are used as tokens.
 func encodeFile(t tokenizer.Tokenizer, m *mapped, log *slog.Logger) (source, error) {
 	if table := byteTable(t, m.data); table != nil {
 		return source{path: m.path, data: m.data, width: 1, table: table}, nil
@@ -131,7 +131,7 @@ func encodeFile(t tokenizer.Tokenizer, m *mapped, log *slog.Logger) (source, err
 	return s, nil
 }
 
-// widthOf is the bytes of a token.
+// widthOf is the size of a token in bytes.
 func widthOf(vocabulary int) int {
 	if vocabulary <= 1<<16 {
 		return 2
@@ -150,7 +150,7 @@ func pack(to []byte, ids []int32, width int) []byte {
 	return to
 }
 
-// byteTable is the token of each byte, nil if tokens are no bytes of this text.
+// byteTable returns the token of each byte; nil if tokens are not bytes of this text.
 func byteTable(t tokenizer.Tokenizer, data []byte) *[256]int32 {
 	var table [256]int32
 	switch t := t.(type) {

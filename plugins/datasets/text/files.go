@@ -13,18 +13,18 @@ import (
 	"github.com/trainctl/trainctl/core/base/usererr"
 )
 
-// binSuffix is the end of the name of a token file, metaSuffix that of the description beside
-// it, which follows the whole name.
+// binSuffix ends the name of a token file; metaSuffix, appended to that whole name, is the name of
+// the description beside it.
 const (
 	binSuffix  = ".bin"
 	metaSuffix = ".json"
 )
 
-// errNoFiles says that nothing is where the option files points.
+// errNoFiles reports that the option files matches no files.
 type errNoFiles struct{ error }
 
-// findFiles lists the files of the option: each as it is, folders with all they contain, and
-// what patterns match, sorted. A file that is named twice comes once.
+// findFiles lists the files of the option: files in the given order, all files in folders, and the
+// matches of patterns, sorted. A file that is named twice is listed once.
 func findFiles(fsys afero.Fs, names []string) (paths []string, err error) {
 	for _, name := range names {
 		found, err := findOne(fsys, name)

@@ -9,12 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mapped is the content of a file, in memory that the kernel fills as it is read. The file
+// mapped is the content of a file, in memory that the kernel fills when it is accessed. The file
 // must not be cut short while it is mapped.
 type mapped struct {
 	path string
 	data []byte
-	heap bool // data is no mapping
+	heap bool // data is not a mapping
 }
 
 func mapFile(fsys afero.Fs, path string) (mapped, error) {

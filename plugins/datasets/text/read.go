@@ -11,7 +11,7 @@ import (
 func (d *Dataset) Extensions() []string { return []string{".bin", ".txt"} }
 
 // Read implements [sdk.DatasetReader]: the windows of a text or token file, with the tokenizer of
-// the data set. A rest that is shorter than a window is left out.
+// the data set. A remainder that is shorter than a window is left out.
 func (d *Dataset) Read(o sdk.Options, path string) (_ []byte, err error) {
 	s, err := parseSettings(o)
 	if err != nil {
@@ -28,7 +28,7 @@ func (d *Dataset) Read(o sdk.Options, path string) (_ []byte, err error) {
 	return tensor.Bytes(tokens[:n*s.context]), nil
 }
 
-// tokensOf are the tokens of a file. Characters are numbered as in the data set's own files.
+// tokensOf returns the tokens of a file. Characters are numbered as in the data set's own files.
 func (d *Dataset) tokensOf(s settings, path string) (tokens []int32, err error) {
 	if d.reading == nil {
 		if d.reading, err = openCorpus(d.fs, s, nil); err != nil {

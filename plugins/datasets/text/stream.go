@@ -19,7 +19,7 @@ type source struct {
 
 func (s *source) tokens() int { return len(s.data) / s.width }
 
-// read converts the tokens from one on.
+// read converts the tokens from index from on.
 func (s *source) read(dst []int32, from int) {
 	data := s.data[from*s.width:]
 	switch s.width {
@@ -51,7 +51,7 @@ func (s *stream) tokens() (n int) {
 	return n
 }
 
-// read fills dst with the tokens from one on, which must exist, and checks them.
+// read fills dst with the tokens from index from on, which must exist, and checks them.
 func (s *stream) read(dst []int32, from int) error {
 	for i := range s.sources {
 		src := &s.sources[i]
@@ -92,7 +92,7 @@ func (s *stream) largest() (most uint32) {
 	return most
 }
 
-// hashWhole is the largest source that goes into a hash as a whole; of a larger one the ends do.
+// hashWhole is the size of the largest source that is hashed completely; of a larger one, only the ends are.
 const (
 	hashWhole = 1 << 28
 	hashEnds  = 1 << 24

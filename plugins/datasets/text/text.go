@@ -32,8 +32,8 @@ type Dataset struct {
 // New returns a data set of the files in fs.
 func New(fs afero.Fs) *Dataset { return &Dataset{fs: fs} }
 
-// windows are the samples of a split: those of a part of the stream that begin at its
-// beginning and every stride tokens, as far as a target is left for each token.
+// windows are the samples of a split: the first begins at the beginning of a part of the stream,
+// and the others every stride tokens after it, as long as every token has a target.
 type windows struct {
 	from, tokens    int // of the stream
 	context, stride int
@@ -77,7 +77,7 @@ func (d *Dataset) Open(_ context.Context, req sdk.DatasetRequest) (sdk.DatasetSp
 	}
 	log := req.Log
 	if req.LocalRank != 0 {
-		log = nil // local rank 0 speaks for all
+		log = nil // local rank 0 logs for all
 	}
 	c, err := openCorpus(d.fs, s, log)
 	if err != nil {
@@ -90,7 +90,7 @@ func (d *Dataset) Open(_ context.Context, req sdk.DatasetRequest) (sdk.DatasetSp
 	return spec, nil
 }
 
-// take makes an open corpus that of the data set, and describes it.
+// take makes c the data set's corpus, and describes it.
 func (d *Dataset) take(c *corpus, s settings) (spec sdk.DatasetSpec, err error) {
 	splits, err := s.divide(c.stream.tokens())
 	if err != nil {
@@ -106,7 +106,7 @@ func (d *Dataset) take(c *corpus, s settings) (spec sdk.DatasetSpec, err error) 
 		spec.ClassNames = names
 	}
 	if spec.Tokenizer = c.named; c.named == tokenizer.NameChars && spec.ClassNames == nil {
-		spec.Tokenizer = "" // the vocabulary has more than the characters
+		spec.Tokenizer = "" // the vocabulary has more tokens than the characters
 	}
 	switch {
 	case c.generated:
@@ -121,8 +121,7 @@ func (d *Dataset) take(c *corpus, s settings) (spec sdk.DatasetSpec, err error) 
 	return spec, nil
 }
 
-// targetBytes is how many bytes of text the targets of a split stand for; 0 if that is not
-// known.
+// targetBytes is how many bytes of text the targets of a split stand for; 0 if unknown.
 func (c *corpus) targetBytes(w windows) (total int64, err error) {
 	if c.tokenizer == nil {
 		return 0, nil

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/afero"
 )
 
-// Written is what Tokenize wrote.
+// Written describes the file that Tokenize wrote.
 type Written struct {
 	Path       string `json:"path"`
 	Files      int    `json:"files"`
@@ -21,9 +21,9 @@ type Written struct {
 	Vocabulary int    `json:"vocabulary"`
 }
 
-// Tokenize encodes text files, as the option files names them, and writes one token file with
-// llm.c's header, and beside it a description of the tokens. A file at out is replaced when
-// all has been written.
+// Tokenize encodes text files, named as in the option files, to one token file with llm.c's header,
+// and writes a description of the tokens beside it. An existing file at out is replaced once
+// everything has been written.
 func Tokenize(fsys afero.Fs, files []string, tokenizer, out string) (w Written, err error) {
 	paths, err := findFiles(fsys, files)
 	if err != nil {

@@ -9,9 +9,9 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// Augment is the transforms of training images after crop and flip, in their order: RandAugment,
-// colour jitter, normalisation, random erasing, and then mixup or cutmix. Parameters have
-// torchvision's names and distributions; its random numbers are others.
+// Augment holds the transforms of training images that follow crop and flip, in this order:
+// RandAugment, colour jitter, normalisation, random erasing, and then mixup or cutmix. Parameters
+// have torchvision's names and distributions, but are drawn with another generator.
 type Augment struct {
 	operations, magnitude int
 	jitter                [4]float64 // largest changes of brightness, contrast, saturation, hue
@@ -62,7 +62,8 @@ func (a *Augment) TargetSpec(classes int) tensor.Spec {
 	return tensor.Spec{DType: tensor.I32}
 }
 
-// CheckMixes refuses to mix where samples are held out: they would be mixed into others.
+// CheckMixes refuses to mix if samples are held out for validation: they would be mixed into training
+// samples.
 func (a *Augment) CheckMixes(req sdk.DatasetRequest) error {
 	if req.Validation && a.Mixes() {
 		return usererr.Errorf("dataset.validation", "remove it and evaluate on a test set, or remove mixup and cutmix",
@@ -89,7 +90,7 @@ func (a *Augment) Image(m *Image, seed uint64, epoch int, index int64) {
 	}
 }
 
-// bins is how many strengths RandAugment has.
+// bins is the number of RandAugment's strengths.
 const bins = 31
 
 // operation applies one of RandAugment's operations, as torchvision.transforms.RandAugment defines them.
@@ -133,7 +134,7 @@ func (a *Augment) operation(m *Image, r *Source) {
 	}
 }
 
-// jitterOf is torchvision.transforms.ColorJitter: the four changes in random order.
+// jitterOf is torchvision.transforms.ColorJitter: its four changes in random order.
 func (a *Augment) jitterOf(m *Image, r *Source) {
 	order := [4]int{0, 1, 2, 3}
 	for i := len(order) - 1; i > 0; i-- {
@@ -222,15 +223,15 @@ func (a *Augment) Target(b *sdk.Batch, dst []byte, s Sample, n int, read func(in
 	return nil
 }
 
-// Mix says with which training image a sample is mixed, and how.
+// Mix says which training image a sample is mixed with, and how.
 type Mix struct {
 	Partner int64
 	share   float32 // of the sample itself
 	cut     *box    // nil: the images are blended
 }
 
-// Mix draws the mix of a sample among n of images of a size. The partner depends on the sample
-// alone, not on its batch, so that it is the same on any number of ranks.
+// Mix draws the mix of a sample, one of n, with images of the given size. The partner depends on
+// the sample alone, not on its batch, so that it is the same on any number of ranks.
 func (a *Augment) Mix(n, width, height int, seed uint64, epoch int, index int64) Mix {
 	r := NewSource(seed^mixStream, epoch, index)
 	m := Mix{Partner: int64(r.Below(n))}
@@ -273,7 +274,7 @@ func (m *Mix) Target(dst []float32, class, partner int32) {
 	dst[partner] += 1 - m.share
 }
 
-// OneHot writes the probabilities of a class that is certain.
+// OneHot writes 1 as the probability of a class and 0 for the others.
 func OneHot(dst []float32, class int32) {
 	clear(dst)
 	dst[class] = 1

@@ -87,7 +87,7 @@ func (m *Image) Saturation(factor float64) {
 	}
 }
 
-// Hue turns the hue by a share of the circle, -0.5 to 0.5.
+// Hue rotates the hue by a fraction of the circle, -0.5 to 0.5.
 func (m *Image) Hue(shift float64) {
 	for i := range m.Planes[0] {
 		r, g, b := float32(m.Planes[0][i])/255, float32(m.Planes[1][i])/255, float32(m.Planes[2][i])/255
@@ -142,7 +142,7 @@ func rgb(h, s, v float32) (r, g, b float32) {
 	return v, p, q
 }
 
-// Sharpness blends with the smoothed image; the border stays.
+// Sharpness blends with the smoothed image; the border does not change.
 func (m *Image) Sharpness(factor float64) {
 	w, h := m.Width, m.Height
 	if w <= 2 || h <= 2 {
@@ -173,7 +173,7 @@ func (m *Image) Posterize(bits int) {
 	}
 }
 
-// Solarize inverts levels from a threshold on.
+// Solarize inverts levels at or above a threshold.
 func (m *Image) Solarize(threshold float64) {
 	for _, p := range m.Planes {
 		mapped(p, func(v float32) byte {
@@ -227,8 +227,8 @@ func (m *Image) Equalize() {
 	}
 }
 
-// Affine takes each pixel from where a matrix [a b c; d e f] maps it, from the centre of the
-// image, to the nearest pixel; what lies outside is black.
+// Affine takes each pixel from the position to which a matrix [a b c; d e f] maps it, relative to
+// the centre of the image and rounded to the nearest pixel; outside of the image it is black.
 func (m *Image) Affine(a [6]float64) {
 	w, h := m.Width, m.Height
 	var t [6]float32 // for coordinates in [-1, 1]
@@ -251,7 +251,7 @@ func (m *Image) Affine(a [6]float64) {
 	}
 }
 
-// nearest is the index of the pixel that is read, by one row of the matrix.
+// nearest returns the index of the pixel to read along one axis, from one row of the matrix.
 func nearest(x, y float32, t []float32, size int) int {
 	at := fma(x, t[0], 0)
 	at = fma(y, t[1], at)

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Endpoint is the beginning of what a rank tells the others about itself. Backends
-// embed it; the whole travels as JSON, of at most 4 KiB.
+// Endpoint is the beginning of what a rank tells the others about itself. Backends embed it; the
+// whole is sent as JSON, of at most 4 KiB.
 type Endpoint struct {
 	Version int `json:"v"` // of the backend's endpoints
 	Rank    int `json:"rank"`

@@ -150,7 +150,7 @@ func (j *job) fail(err error) error {
 	return err
 }
 
-// blocked says why a call cannot end well, nil while it can.
+// blocked returns why a call cannot succeed any more, nil while it can.
 func (b *backend) blocked(ctx context.Context, c *sdk.Collective, start time.Time) error {
 	j, missing := b.job, []int(nil)
 	if j.err != nil {
@@ -216,8 +216,8 @@ func (j *job) advance(me int) error {
 	return nil
 }
 
-// concern reports whether two waiting calls have to fit each other: two
-// transfers only if they point at each other, anything else always.
+// concern reports whether two waiting calls have to match: two transfers only if they point at each
+// other, anything else always.
 func concern(c *sdk.Collective, me int, o *sdk.Collective, r int) bool {
 	switch {
 	case c.Pairwise() && o.Pairwise():

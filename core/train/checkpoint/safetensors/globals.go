@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// maxPickle bounds how much of a pickle is searched for what it would call.
+// maxPickle bounds how much of a pickle is searched for the functions that it would call.
 const maxPickle = 8 << 20
 
 // foreignGlobal names the first thing, as "os.system", that reading the pickle
