@@ -179,6 +179,9 @@ func checkConfiguration(t *testing.T, c configuration, fuse bool) {
 			return err
 		}
 		defer tr.Close()
+		if c.Model.FreezeBatchNorm {
+			startStatistics(tr)
+		}
 		if err := tr.Run(ctx); err != nil || d.World.Rank > 0 {
 			return err
 		}
@@ -205,6 +208,22 @@ func checkConfiguration(t *testing.T, c configuration, fuse bool) {
 	}
 	for name, w := range c.Want.State {
 		series(t, name, got.State[name], w)
+	}
+}
+
+// startStatistics gives batch norms other running statistics than zeros and ones, as a
+// pretrained network has, so that a run shows which it uses.
+func startStatistics(tr *Trainer) {
+	for i, e := range tr.model.Graph.StateDict() {
+		v := tr.model.Values[i]
+		for j := range v.Shape.Elems() {
+			switch {
+			case strings.HasSuffix(e.Name, "running_mean"):
+				v.Set(j, 0.1*float64(j)-0.2)
+			case strings.HasSuffix(e.Name, "running_var"):
+				v.Set(j, 0.5+0.25*float64(j))
+			}
+		}
 	}
 }
 

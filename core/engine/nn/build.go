@@ -32,7 +32,7 @@ func Build(cfg Config, in, target tensor.Spec, classes int) (*graph.Graph, error
 		}
 		layers, key = m.layers(cfg, in.Shape, outputs), "name"
 	}
-	b := &builder{g: graph.New(in, target), named: cfg.Name != "", fanOut: m.fanOut, outputs: map[string]graph.ValueID{}}
+	b := &builder{g: graph.New(in, target), named: cfg.Name != "", fanOut: m.fanOut, frozenNorms: cfg.FreezeBatchNorm, outputs: map[string]graph.ValueID{}}
 	y, err := b.chain("", key, layers, b.g.Input())
 	if err == nil {
 		err = b.loss(cfg, key, y, outputs, classes)
@@ -63,6 +63,8 @@ type builder struct {
 	g      *graph.Graph
 	named  bool // the layers are ours: problems are reported for the name
 	fanOut bool // convolutions start as torchvision's do
+
+	frozenNorms bool // batch norms train with their running statistics
 
 	outputs map[string]graph.ValueID // of the layers so far, by path
 }
@@ -102,7 +104,7 @@ func (b *builder) build(path, key string, c *LayerConfig, in []graph.ValueID) (g
 	if d == nil {
 		return containers[c.Type].build(b, path, key, c, in[0])
 	}
-	y, err := d.Make(&op.Site{G: b.g, Path: path, Key: key, FanOut: b.fanOut, Tensors: c.tensorsAt(path)}, c.Args, in)
+	y, err := d.Make(&op.Site{G: b.g, Path: path, Key: key, FanOut: b.fanOut, FrozenNorms: b.frozenNorms, Tensors: c.tensorsAt(path)}, c.Args, in)
 	if err == nil && d.Parts {
 		for i, id := range b.g.Nodes[len(b.g.Nodes)-1].Out {
 			b.outputs[join(path, strconv.Itoa(i))] = id

@@ -14,7 +14,10 @@ type Config struct {
 	Hidden []int         `toml:"hidden"`                       // mlp: widths of the hidden layers; default [512, 256]
 	Layers []LayerConfig `toml:"layers"`                       // the model layer by layer instead of a name
 	Freeze []string      `toml:"freeze"`                       // state-dict paths of parameters, or of layers, that are not trained
-	Init   string        `toml:"init"`                         // safetensors file with initial weights, with or without "module."; empty: PyTorch's default initialisation, torchvision's for ResNets
+
+	FreezeBatchNorm bool `toml:"freeze_batchnorm"` // batch norms train with their running statistics and do not update them
+
+	Init string `toml:"init"` // safetensors file with initial weights, with or without "module."; empty: PyTorch's default initialisation, torchvision's for ResNets
 
 	InitSkip         []string       `toml:"init_skip"`                           // names of tensors in init, or of layers, that are not loaded; * stands for any characters
 	InitRename       map[string]any `toml:"init_rename"`                         // strings: names of tensors or layers in init → those of the model

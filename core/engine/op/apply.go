@@ -19,6 +19,9 @@ type Site struct {
 	// FanOut asks for convolutions to start as torchvision's do, normal over their fan-out.
 	FanOut bool
 
+	// FrozenNorms asks for batch norms that train with their running statistics.
+	FrozenNorms bool
+
 	// Tensors are the names of parameters that are not Path and their own, and how
 	// many dimensions of one element stand before their shapes.
 	Tensors map[string]Tensor

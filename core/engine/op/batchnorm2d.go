@@ -22,20 +22,27 @@ const (
 	// above; passes that fuse know nothing of them.
 	SyncBatchNorm     graph.Op = "sync_batchnorm2d"
 	SyncBatchNormGrad graph.Op = "sync_batchnorm2d_grad"
+
+	// Training with the running statistics, which stay as they are; in plans only. FrozenBatchNorm
+	// reads what BatchNorm reads and writes y. Its gradient reads dy, x if the weight or the bias
+	// trains, the running mean and variance, and the weight; it writes dx, dweight and dbias.
+	FrozenBatchNorm     graph.Op = "frozen_batchnorm2d"
+	FrozenBatchNormGrad graph.Op = "frozen_batchnorm2d_grad"
 )
 
 // BatchNormAttr holds the arguments of a batch norm.
 type BatchNormAttr struct {
 	Eps      float64
 	Momentum float64 // weight of the batch in the running statistics
+	Frozen   bool    // training normalises with the running statistics too, and keeps them
 }
 
 func init() {
 	define(Definition{
 		Name: BatchNorm, Doc: "batch normalisation of each channel over batch and pixels, with running statistics for evaluation (Ioffe and Szegedy, 2015)",
 		Keys:  batchNormKeys,
-		Build: buildBatchNorm2D, Outputs: batchNormOutputs, Gradient: normGradient,
-		Norm: Norm{Float32: true, EvalOutputs: 1, CheckTrain: hasVariance, Synced: map[graph.Op]graph.Op{BatchNorm: SyncBatchNorm, BatchNormGrad: SyncBatchNormGrad}},
+		Build: buildBatchNorm2D, Outputs: batchNormOutputs, Gradient: batchNormGradient,
+		Norm: Norm{Float32: true, Frozen: frozenStep, EvalOutputs: 1, CheckTrain: hasVariance, Synced: map[graph.Op]graph.Op{BatchNorm: SyncBatchNorm, BatchNormGrad: SyncBatchNormGrad}},
 		Steps: []Step{
 			{Op: BatchNorm, Cost: PerElement(7), InPlace: []int{0}, EvalInPlace: true, Mixed: true, AnyLayout: true, Again: Again{Op: BatchNormAgain, In: normAgain}},
 			{Op: BatchNormGrad, Cost: PerElement(9), InPlace: []int{1}, Mixed: true, AnyLayout: true},
@@ -49,6 +56,21 @@ func init() {
 			{Op: SyncBatchNormGrad, Cost: PerElement(9), InPlace: []int{1}, AnyLayout: true, Exchange: &Exchange{Len: gradientSums}},
 		},
 	})
+	define(Definition{
+		Name: FrozenBatchNorm, Doc: "batchnorm2d that trains with its running statistics",
+		Steps: []Step{
+			{Op: FrozenBatchNorm, Cost: PerElement(2), InPlace: []int{0}, Mixed: true, AnyLayout: true},
+			{Op: FrozenBatchNormGrad, Cost: PerElement(6), InPlace: []int{0}, Mixed: true, AnyLayout: true},
+		},
+	})
+}
+
+// frozenStep is the step that trains with the running statistics, if the batch norm does.
+func frozenStep(attr any) graph.Op {
+	if attr.(BatchNormAttr).Frozen {
+		return FrozenBatchNorm
+	}
+	return ""
 }
 
 // normAgain is x, weight, bias, and the batch's mean and 1/σ of a batch norm.
@@ -83,7 +105,7 @@ func buildBatchNorm(s *Site, a Args, x graph.ValueID) (graph.ValueID, error) {
 	mean := s.buffer("running_mean", channels, 0)
 	variance := s.buffer("running_var", channels, 1)
 	batches := s.buffer("num_batches_tracked", tensor.Spec{DType: tensor.I64}, 0)
-	return s.apply(BatchNorm, BatchNormAttr{Eps: a.float(epsKey), Momentum: a.float(momentumKey)}, x, weight, bias, mean, variance, batches)
+	return s.apply(BatchNorm, BatchNormAttr{Eps: a.float(epsKey), Momentum: a.float(momentumKey), Frozen: s.FrozenNorms}, x, weight, bias, mean, variance, batches)
 }
 
 // batchNormOutputs reads x [C], [C, L] or [C, H, W], weight and bias [C] or none, running mean
@@ -98,14 +120,37 @@ func batchNormOutputs(in []graph.Value, _ any) ([]graph.Value, error) {
 	return []graph.Value{output(x...), statistic, statistic}, nil
 }
 
+// batchNormGradient is normGradient, or for a frozen batch norm dx = dy·weight/σ with
+// the running variance. The mean and the variance are constants there: nothing passes through them.
+func batchNormGradient(b *graph.Backward, n *graph.Node) {
+	if !n.Attr.(BatchNormAttr).Frozen {
+		normGradient(b, n)
+		return
+	}
+	dx, dw, db := normGrads(b, n)
+	x := n.In[0]
+	if dw == graph.None && db == graph.None {
+		x = graph.None
+	}
+	b.Emit(n, FrozenBatchNormGrad, []graph.ValueID{b.In(n), x, n.In[3], n.In[4], n.In[1]}, []graph.ValueID{dx, dw, db})
+	if dx != graph.None {
+		b.Deliver(n, n.In[0], dx)
+	}
+}
+
+// normGrads are the gradients of a norm's input, weight and bias; None where it is not needed.
+func normGrads(b *graph.Backward, n *graph.Node) (dx, dw, db graph.ValueID) {
+	dw, db, dx = b.Param(n.In[1]), b.Param(n.In[2]), graph.None
+	if b.Needs(n.In[0]) {
+		dx = b.Fresh(n.In[0])
+	}
+	return dx, dw, db
+}
+
 // normGradient reads x, dy, mean, 1/σ and the weight; it writes dx, dweight and dbias.
 func normGradient(b *graph.Backward, n *graph.Node) {
-	x, w, bias := n.In[0], n.In[1], n.In[2]
-	dw, db := b.Param(w), b.Param(bias)
-	dx := graph.None
-	if b.Needs(x) {
-		dx = b.Fresh(x)
-	}
+	x, w := n.In[0], n.In[1]
+	dx, dw, db := normGrads(b, n)
 	b.Emit(n, GradOp(n.Op), []graph.ValueID{x, b.In(n), n.Out[1], n.Out[2], w}, []graph.ValueID{dx, dw, db})
 	if dx != graph.None {
 		b.Deliver(n, x, dx)

@@ -133,6 +133,7 @@ type Norm struct {
 	EvalOutputs int                        // outputs in evaluation, the first ones; 0: all
 	CheckTrain  func(x tensor.Shape) error // whether a batch x can be trained with
 	Synced      map[graph.Op]graph.Op      // its steps over the batches of all ranks
+	Frozen      func(attr any) graph.Op    // the step that trains with the running statistics; "": the batch's are used
 }
 
 var (
@@ -228,8 +229,11 @@ func Layers() []*Definition {
 	return slices.DeleteFunc(All(), func(d *Definition) bool { return !d.isLayer() })
 }
 
-// Plain is the step that a synchronised one takes the place of; others are their own.
+// Plain is the step that a synchronised or frozen one takes the place of; others are their own.
 func Plain(step graph.Op) graph.Op {
+	if step == FrozenBatchNorm {
+		return BatchNorm
+	}
 	for _, d := range definitions {
 		for plain, synced := range d.Norm.Synced {
 			if synced == step {

@@ -75,6 +75,7 @@ var gradCases = map[string]gradCase{
 		{Type: "conv_transpose2d", Args: op.Args{"out_channels": 1, "kernel_size": pair(1, 3), "bias": false}}, layer("flatten"), linear(10)}},
 	"linear over rows":    {layers: layers{linear(3), linear(4), layer("flatten"), {Type: "linear", Args: op.Args{"out_features": 10, "bias": false}}}},
 	"batchnorm2d":         {layers: layers{conv(3, 3), layer("batchnorm2d"), layer("flatten"), linear(10)}},
+	"batchnorm2d frozen":  {layers: layers{conv(3, 3), layer("batchnorm2d"), layer("relu"), conv(2, 2), {Type: "batchnorm2d", Args: op.Args{"affine": false}}, layer("flatten"), linear(4), layer("batchnorm1d"), linear(10)}, loss: nn.Config{FreezeBatchNorm: true}},
 	"batchnorm2d first":   {layers: layers{layer("batchnorm2d"), layer("flatten"), linear(10)}},
 	"batchnorm2d plain":   {layers: layers{conv(3, 3), {Type: "batchnorm2d", Args: op.Args{"affine": false}}, layer("flatten"), linear(10)}},
 	"batchnorm1d":         {layers: layers{layer("flatten"), linear(6), layer("batchnorm1d"), layer("relu"), linear(10)}},
@@ -187,6 +188,13 @@ func checkSlopes(t *testing.T, r *rig, in, target tensor.Spec) {
 		rng.NewMT(uint64(i)).UniformF32(noise, -0.3, 0.3)
 		for j, v := range noise {
 			w.Set(j, w.At(j)+float64(v))
+		}
+	}
+	for i, e := range r.g.StateDict() { // running statistics that say something
+		for j := range e.Spec.Shape.Elems() {
+			if v := r.st.Tensors[i]; e.Buffer && v.DType == tensor.F64 {
+				v.Set(j, v.At(j)+0.1*float64(j+1))
+			}
 		}
 	}
 	r.prog.Run(args)

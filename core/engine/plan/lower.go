@@ -182,6 +182,12 @@ func (l *lowering) norm(n *graph.Node, d *draft) error {
 	if k := norm.EvalOutputs; k > 0 && !l.opt.Train {
 		d.out = d.out[:k]
 	}
+	if norm.Frozen != nil && l.opt.Train {
+		if frozen := norm.Frozen(n.Attr); frozen != "" {
+			d.op, d.out = frozen, d.out[:norm.EvalOutputs]
+			return nil
+		}
+	}
 	if synced := norm.Synced[n.Op]; synced != "" && l.opt.Train && l.opt.SyncBatchNorm {
 		d.op = synced
 		return nil

@@ -78,6 +78,10 @@ CASES = [
          Model=dict(Layers=[layer("batchnorm1d"), FLAT, linear(8), layer("batchnorm1d"), RELU, linear(3)]),
          Train=dict(PerRankBatch=2, Epochs=2), Sampler=dict(Pad="none"), DDP=dict(Uneven="join", DivideByInitial=False, SyncBatchNorm=True),
          Optimizer=dict(Name="adamw", LR=0.01), Schedule={}),
+    dict(Name="batch norms in evaluation mode", World=2, Data=dict(Shape=[2, 6, 6], Classes=4, Train=17, Test=9),
+         Model=dict(Layers=[conv(4, 3), NORM, RELU, conv(4, 3, Name="second"), layer("batchnorm2d", Name="plain", Affine=False), RELU, FLAT, linear(5), layer("batchnorm1d", Name="last", Eps=1e-2), RELU, linear(4)],
+                    FreezeBatchNorm=True, Freeze=["last.weight"]),
+         Train=dict(PerRankBatch=3, Epochs=3, AccumulateSteps=2), Optimizer=dict(Name="sgd", LR=0.1, Momentum=0.9), Schedule={}),
 ]
 
 
@@ -215,10 +219,23 @@ class Job:
         self.net = model(c["Model"], self.data["Shape"], self.data.get("Classes") or self.data["Outputs"]).double()
         for name, p in self.net.named_parameters():
             p.requires_grad_(not any(name == f or name.startswith(f + ".") for f in c["Model"].get("Freeze", [])))
+        if c["Model"].get("FreezeBatchNorm"):
+            for name, v in self.net.named_buffers():  # as startStatistics does
+                if v.dim():
+                    i = torch.arange(len(v)).double()
+                    v.copy_(0.1 * i - 0.2 if name.endswith("mean") else 0.5 + 0.25 * i)
+        self.learn()
         self.params = [p for p in self.net.parameters() if p.requires_grad]
         self.buffers = [self.own() for _ in range(self.world)]
         self.keeper = 0  # the rank whose buffers count
         self.result = dict(losses=[], norms=[], evals=[])
+
+    def learn(self):
+        self.net.train()
+        if self.c["Model"].get("FreezeBatchNorm"):
+            for m in self.net.modules():
+                if isinstance(m, nn.modules.batchnorm._BatchNorm):
+                    m.eval()
 
     def own(self):
         return {k: v.clone() for k, v in self.net.named_buffers()}
@@ -281,7 +298,7 @@ class Job:
         x, y = split(self.data, self.data["Test"])
         with torch.no_grad():
             out = self.net.eval()(x)
-        self.net.train()
+        self.learn()
         entry = [len(self.result["losses"]), self.loss(out, y).item()]
         if "Classes" in self.data:
             entry.append((out.argmax(1) == y).sum().item() / (y >= 0).sum().item())

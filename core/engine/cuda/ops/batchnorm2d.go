@@ -25,14 +25,19 @@ func (b *binder) newAffine(mean driver.DevicePtr) affine {
 // normStats finds the statistics: of the batch, whose mean and 1/σ are written
 // to outputs at and at+1, or in evaluation the running ones.
 func (b *binder) normStats(a op.BatchNormAttr, at int) affine {
-	x := b.s.In[0].Spec
-	c := x.Shape[1]
 	if b.s.Train {
 		part, v := b.moments()
 		u, f := b.targets(a, at)
-		b.launch(x.DType, "bn_finish", v.c, 1, part, v.shares, u)
+		b.launch(b.s.In[0].Spec.DType, "bn_finish", v.c, 1, part, v.shares, u)
 		return f
 	}
+	return b.normRunning(a)
+}
+
+// normRunning is what the running statistics say.
+func (b *binder) normRunning(a op.BatchNormAttr) affine {
+	x := b.s.In[0].Spec
+	c := x.Shape[1]
 	f := b.newAffine(b.scratch(8 * c))
 	b.launch(x.DType, "bn_running", grid(c), 1, b.in(3), b.in(4), typeOf(b.s.In, 3), c, a.Eps, f.mean, b.in(1), b.in(2), f.scale, f.shift)
 	return f
@@ -102,16 +107,22 @@ func (b *binder) normGrad(gate, dy, mean, invstd driver.DevicePtr, weight int) {
 	if b.s.Op == op.NormReLUGrad {
 		open = b.scratch(x.Shape.Elems())
 	}
-	if v.fours {
-		b.launch(x.DType, "bn_grad_sums_last", v.blocks(), v.shares, b.in(0), gate, dy, mean, v.n, v.c, v.lanes, part, open)
-	} else {
-		b.launch(x.DType, "bn_grad_sums", v.blocks(), v.shares, b.in(0), gate, dy, mean, v.n, v.c, v.hw, v.lanes, part, open)
-	}
+	b.gradSums(v, b.in(0), gate, dy, mean, part, open)
 	if !b.s.Out[0].Present() {
 		b.mergeGrad(part, v, invstd, weight, 0, 0)
 		return
 	}
 	b.normGradInput(v, open, dy, mean, b.slopes(part, v, invstd, weight))
+}
+
+// gradSums sums up the shares of Σdy and Σdy·(x−mean) in part.
+func (b *binder) gradSums(v images, x, gate, dy, mean, part, open driver.DevicePtr) {
+	d := b.s.In[0].Spec.DType
+	if v.fours {
+		b.launch(d, "bn_grad_sums_last", v.blocks(), v.shares, x, gate, dy, mean, v.n, v.c, v.lanes, part, open)
+		return
+	}
+	b.launch(d, "bn_grad_sums", v.blocks(), v.shares, x, gate, dy, mean, v.n, v.c, v.hw, v.lanes, part, open)
 }
 
 // slopes makes what the input's gradient is computed with, of the ranks' sums if they share theirs.
