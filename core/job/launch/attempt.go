@@ -37,6 +37,7 @@ type attempt struct {
 	worlds  []rank.World // of this node
 	workers []*worker
 	alive   map[*worker]bool
+	before  map[int]bool // children of this process that are no ranks' descendants
 	exits   chan exit
 
 	blaming     *exit // of the first rank that failed because of another one
@@ -57,7 +58,7 @@ func (l *launcher) attempt(ctx context.Context, n int) (ending, error) {
 	a := &attempt{l: l, n: n, alive: map[*worker]bool{}, exits: make(chan exit, l.o.Nproc)}
 	defer func() { a.store.close() }()
 	sig, err := l.interruptible(ctx, a.prepare)
-	before := ownChildren.unregistered() // also what Prepare started
+	a.before = ownChildren.unregistered() // also what Prepare started
 	switch {
 	case sig != nil:
 		l.nodes.report(n, &stopReason{Node: l.o.NodeRank, Signal: int(sig.(syscall.Signal))})
@@ -71,7 +72,7 @@ func (l *launcher) attempt(ctx context.Context, n int) (ending, error) {
 		a.stop(0)
 	}
 	a.watch(ctx)
-	if left := ownChildren.killOrphans(before); len(left) > 0 {
+	if left := ownChildren.killOrphans(a.before); len(left) > 0 {
 		pids := strings.Trim(fmt.Sprint(slices.Sorted(maps.Keys(left))), "[]")
 		l.sink.printf("killed processes that the ranks left behind: pid %s", strings.ReplaceAll(pids, " ", ", "))
 	}

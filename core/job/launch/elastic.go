@@ -59,6 +59,7 @@ func (a *attempt) leaves(e exit) bool {
 
 // left continues without a rank, and starts another in its place while restarts are left.
 func (a *attempt) left(e exit) {
+	ownChildren.reapOrphans(a.before) // plugins of ranks that were lost before this one
 	again, next := a.mayRestart(e), ""
 	if again {
 		if !a.disconnected(e) {

@@ -36,8 +36,11 @@ func children() []int {
 	return found
 }
 
-// killOrphan kills an adopted child and reaps it if it is already dead.
-func killOrphan(pid int) {
-	syscall.Kill(pid, syscall.SIGKILL)
-	syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
+// killOrphan kills an adopted child.
+func killOrphan(pid int) { syscall.Kill(pid, syscall.SIGKILL) }
+
+// reapOrphan reports whether an adopted child has ended, and frees its process id.
+func reapOrphan(pid int) bool {
+	ended, err := syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
+	return ended == pid || err == syscall.ECHILD
 }

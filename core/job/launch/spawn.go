@@ -99,27 +99,36 @@ func (c *childRegistry) unregistered() map[int]bool {
 	return found
 }
 
-// killOrphans kills and reaps the orphans of the ranks. It leaves the caller's own
-// children alone: those from before, and those in the caller's process group,
-// which contains no descendant of a rank. Killing an orphan may reparent its
-// children to this process, hence the rounds.
+// killOrphans kills and reaps the orphans of the ranks and returns those that still ran.
+// Killing an orphan may reparent its children to this process, hence the rounds.
 func (c *childRegistry) killOrphans(before map[int]bool) (killed map[int]bool) {
 	killed = map[int]bool{}
 	for range 200 {
-		left := 0
-		for pid := range c.unregistered() {
-			group, err := syscall.Getpgid(pid)
-			if before[pid] || err != nil || group == syscall.Getpgrp() {
-				continue
-			}
-			left++
+		left := c.reapOrphans(before)
+		for _, pid := range left {
 			killed[pid] = true
 			killOrphan(pid)
 		}
-		if left == 0 {
+		if len(left) == 0 {
 			break
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
 	return killed
+}
+
+// reapOrphans reaps the orphans of the ranks that have ended and returns the others. It
+// leaves the caller's own children alone: those from before, and those in the caller's
+// process group, which contains no descendant of a rank.
+func (c *childRegistry) reapOrphans(before map[int]bool) (running []int) {
+	for pid := range c.unregistered() {
+		group, err := syscall.Getpgid(pid)
+		if before[pid] || err != nil || group == syscall.Getpgrp() {
+			continue
+		}
+		if !reapOrphan(pid) {
+			running = append(running, pid)
+		}
+	}
+	return running
 }

@@ -146,7 +146,7 @@ func (g *ProcessGroup) changed(cause string, step int, begin time.Time) {
 	case len(lost) > 0:
 		e.Cause = strings.Join(lost, "; ")
 	case len(e.Joined) > 0:
-		e.Cause = "joined by the processes of places " + strings.Trim(fmt.Sprint(e.Joined), "[]")
+		e.Cause = "a new process joined at place " + strings.ReplaceAll(strings.Trim(fmt.Sprint(e.Joined), "[]"), " ", " and ")
 	}
 	g.before, g.Changes = now, append(g.Changes, e)
 	g.Trace.Span(timeline.Elastic, "regroup", -1, 0, begin, time.Now())
