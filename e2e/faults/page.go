@@ -13,8 +13,8 @@ import (
 // onPurpose is the section of docs/faults.md about the table [faults].
 var onPurpose = strings.ReplaceAll(`## Faults on purpose
 
-A configuration can make faults itself, so that users see whether their job survives them. Each happens before a given step, so a run that is repeated
-has the same ones; after a restart of the ranks there are none. 'run' and 'worker' refuse such a configuration unless '--allow-faults' is given.
+A configuration can itself cause faults, so that users can test whether their job survives them. Each fault happens before a given step, so a repeated run
+has the same faults; after a restart of the ranks no more faults happen. 'run' and 'worker' refuse such a configuration unless '--allow-faults' is given.
 
 | fault | what happens |
 |---|---|
@@ -46,10 +46,10 @@ go run ./e2e/faults -only 7,13,44-48 -v            # some, with what failed ones
 go run ./e2e/faults -json faults.json -markdown docs/faults.md
 ` + "```" + `
 
-The command builds trainctl, works in a mount namespace and a temporary directory of its own, and ends with 1 when a case failed. Every case has a time limit,
-and after each one no process, mount, network namespace, cgroup, shared memory or temporary file may be left: that is part of the case. A case is skipped, with
-the reason, where the machine lacks something, such as the rights of root for network namespaces. "What happened" is what was seen in that run; seconds are
-the whole case with all its runs, not the time until the fault was noticed. The cases are in ` + "`e2e/faults/cases_*.go`" + `.
+The command builds trainctl, works in a mount namespace and a temporary directory of its own, and exits with code 1 if a case failed. Every case has a time limit,
+and fails if it leaves a process, mount, network namespace, cgroup, shared memory or temporary file behind. A case is skipped, with
+the reason, if the machine lacks something that it needs, such as root rights for network namespaces. "What happened" is what was observed in that run; the seconds are
+for the whole case with all its runs, not the time until the fault was noticed. The cases are in ` + "`e2e/faults/cases_*.go`" + `.
 
 %s
 %s, %s, trainctl %s: **%s**.
