@@ -73,7 +73,7 @@ func Find[T any](ctx context.Context, s *Search, p Places[T]) (*T, error) {
 		return got, err
 	}
 	if s.Generate {
-		s.log.Log(ctx, s.loud, "no data found, drawing "+s.Drawn+" instead\n"+s.report())
+		s.log.Log(ctx, s.loud, "no data found, drawing "+s.Drawn+" instead: "+s.report())
 		return p.Generated(), nil
 	}
 	return nil, s.nothing()
