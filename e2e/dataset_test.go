@@ -122,7 +122,7 @@ func TestTableTrains(t *testing.T) {
 		}
 	}
 	rig.Must(t, os.WriteFile(path, []byte(strings.Replace(text, ",-3,", ",none,", 1)), 0o644))
-	p.Train(t).Expect(t, 2).Matches(t, `table.csv:\d+:\d+: column "weight" is "none", which is no finite number; fix: correct it`)
+	p.Train(t).Expect(t, 2).Matches(t, `table.csv:\d+:\d+: column "weight" is "none", which is not a finite number; fix: correct it`)
 }
 
 // Metrics of the same weights are the same on 1 to 3 ranks, in the events, in summary.json and in

@@ -121,7 +121,7 @@ func TestResumeWithAnotherWorldSize(t *testing.T) {
 		t.Errorf("from the end of an epoch: %d steps, notes %q", len(boundary.steps), boundary.notes)
 	}
 	within := p.run(t, append(rig.Set("launch.nproc_per_node=1", "train.per_rank_batch=16"), "--resume", whole.checkpoint(8))...)
-	if !anyContains(within.notes, "continuing epoch 1 of a job of 2 ranks on 1: 32 samples are done and will not be read again") {
+	if !anyContains(within.notes, "continuing epoch 1, begun with 2 ranks, with 1: 32 samples are done and will not be read again") {
 		t.Errorf("within an epoch: notes %q", within.notes)
 	}
 	samples := 0

@@ -43,8 +43,8 @@ type Predicted struct {
 }
 
 // Predict predicts each sample of the files and passes it on, in order. A file that cannot be read
-// is passed on with its error, and the others go on. It computes on the CPU in float32, whatever
-// the run's device and precision were.
+// is passed on with its error, and the others are predicted all the same. It computes on the CPU in
+// float32, whatever the run's device and precision were.
 func Predict(ctx context.Context, o PredictOptions, each func(Predicted) error) error {
 	spec, err := o.openedSpec(ctx)
 	if err != nil {

@@ -117,7 +117,7 @@ func newStalls(dir event.RunDir, bus *event.Bus) *stalls {
 // stallSource is the source of warnings about stalls.
 const stallSource = "launch"
 
-// in sets the run directory; the zero value means that there is none yet.
+// in sets the directory of the run; the zero value means that there is none yet.
 func (s *stalls) in(dir event.RunDir) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -156,7 +156,7 @@ func (s *stalls) progress(rank int, e event.Event) {
 	s.idleTimer.progress()
 }
 
-// lost forgets a rank that an elastic job goes on without, and removes its flight record: it
+// lost forgets a rank that an elastic job continues without, and removes its flight record: it
 // calls nothing that the others wait for.
 func (s *stalls) lost(rank, attempt int) {
 	s.mu.Lock()

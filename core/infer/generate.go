@@ -66,7 +66,7 @@ type loop struct {
 // start computes the prompt.
 func (l *loop) start() (logits []float32, err error) {
 	if l.tokens, err = l.t.Append(nil, l.g.Prompt, true); err != nil {
-		return nil, usererr.Errorf("--prompt", "the model knows what its tokenizer does alone", "%v", err)
+		return nil, usererr.Errorf("--prompt", "use only text that the model's tokenizer can encode", "%v", err)
 	}
 	l.done.Prompt = len(l.tokens)
 	if len(l.tokens) == 0 {
@@ -74,7 +74,7 @@ func (l *loop) start() (logits []float32, err error) {
 	}
 	room := l.d.Context()
 	if len(l.tokens) > room && !l.g.Slide {
-		return nil, usererr.Errorf("--prompt", "shorten it, or use --slide, which reads its end alone", "the prompt has %d tokens, and the model's context is %d", len(l.tokens), room)
+		return nil, usererr.Errorf("--prompt", "shorten it, or use --slide, which reads only its end", "the prompt has %d tokens, and the model's context is %d", len(l.tokens), room)
 	}
 	l.d.Reset()
 	return l.d.Feed(l.tail(room))

@@ -88,7 +88,7 @@ func pool(typ string) form {
 				// ONNX rounds up regardless of where the last window starts.
 				span := shape[1+i] + 2*a.Padding[i] - a.Kernel[i]
 				if (span+a.Stride[i]-1)/a.Stride[i]+1 != out[1+i] || typ == "AveragePool" && span%a.Stride[i] != 0 {
-					return errors.New("ceil_mode means another window at the border in ONNX")
+					return errors.New("ceil_mode places the last window differently in ONNX")
 				}
 			}
 			attrs = append(attrs, attrInt("ceil_mode", 1))

@@ -20,11 +20,10 @@ import (
 // breaks this, so all ranks compare a hash of their state at every checkpoint, before
 // anything is written.
 //
-// Compared are parameters, buffers, the optimizer's state with its master copies, the
-// loss scale, and the count of steps. Buffers are compared after rank 0's were
-// broadcast, which a checkpoint does also without ddp.broadcast_buffers. State that
-// differs between ranks by design is excluded: compression errors, and the position in
-// the data.
+// Compared are parameters, buffers, the optimizer's state with its master copies, the loss scale,
+// and the count of steps. Buffers are compared after rank 0's were broadcast, which a checkpoint
+// does even without ddp.broadcast_buffers. State that differs between ranks by design is excluded:
+// compression errors, and the position in the data.
 
 // compareReplicas returns an error on all ranks if their states, which are on the host, differ.
 func (t *Trainer) compareReplicas(ctx context.Context) error {
@@ -65,8 +64,8 @@ func (t *Trainer) stateSums() (names []string, sums []uint64) {
 	return names, sums
 }
 
-// disagree determines with all ranks what differs. Ranks that differ from the majority
-// are reported as the cause.
+// disagree determines, together with all ranks, what differs. It reports the ranks that differ from
+// the majority as the cause.
 func (t *Trainer) disagree(ctx context.Context, v replica.Comparison, names []string, sums []uint64) error {
 	text := fmt.Sprintf("%v after step %d%s; %s; the checkpoint was not written; fix: check the backend and precision plugins, the memory and the GPU of that rank",
 		v, t.pos.Step, t.differing(ctx, names, sums), lastEqual(t.saver.equalAt))
@@ -76,8 +75,7 @@ func (t *Trainer) disagree(ctx context.Context, v replica.Comparison, names []st
 	return ddp.NewPeerFailed(v.Odd[0], text)
 }
 
-// lastEqual describes the last step after which all ranks were equal; 0: there was no
-// comparison yet.
+// lastEqual describes the last step after which all ranks were equal; 0: none was compared yet.
 func lastEqual(step int) string {
 	if step == 0 {
 		return "this was the first comparison"
@@ -96,7 +94,7 @@ func (t *Trainer) differing(ctx context.Context, names []string, sums []uint64) 
 	}
 	replies, err := t.Gather(ctx, "state", b)
 	if err != nil {
-		return "" // what differs, without where
+		return "" // says what differs, but not where
 	}
 	all := make([][]uint64, len(replies))
 	for r, b := range replies {

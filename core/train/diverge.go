@@ -8,10 +8,9 @@ import (
 	"github.com/trainctl/trainctl/core/train/update"
 )
 
-// checkGradients decides with all ranks whether the averages of a step are applied:
-// skip means that they overflowed, and the precision plugin lowers the loss scale.
-// Otherwise they are multiplied by unscale first. If too many steps in a row are skipped,
-// the error is *Diverged.
+// checkGradients decides with all ranks whether to apply the averages of a step: skip means that
+// they overflowed and the precision plugin lowers the loss scale; otherwise the averages are first
+// multiplied by unscale. If too many steps in a row are skipped, the error is *Diverged.
 func (t *Trainer) checkGradients(ctx context.Context, in passes.Inputs, lr float64) (skip bool, unscale float64, err error) {
 	u, overflow := &t.updater, false
 	if u.Scaler.Dynamic {
@@ -25,8 +24,8 @@ func (t *Trainer) checkGradients(ctx context.Context, in passes.Inputs, lr float
 	return skip, unscale, t.watch(ctx, t.agreement.Loss(in.Active), lr, skip)
 }
 
-// watch checks a step for divergence before its gradients are applied, or after it was
-// decided to skip it.
+// watch checks a step for divergence before its gradients are applied, or after the decision to
+// skip it.
 func (t *Trainer) watch(ctx context.Context, loss, lr float64, skipped bool) error {
 	d := &t.updater.Diverged
 	finite := !skipped && event.Number(loss).Finite()
@@ -75,7 +74,7 @@ func (t *Trainer) endsFinite() error {
 	if first == "" {
 		return nil
 	}
-	if d.Row == 0 { // no loss has shown it
+	if d.Row == 0 { // no loss has revealed it
 		d.Onset = update.Diverged{Step: t.pos.Step, Loss: t.report.Stats.LossMean, LR: t.updater.Schedule.LR(max(0, t.pos.Applied-1)), What: "weight", Parameter: first}
 	}
 	end := d.Onset

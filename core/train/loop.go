@@ -69,7 +69,7 @@ func (t *Trainer) epoch(ctx context.Context) (stop bool, err error) {
 	return false, t.endEpoch(ctx)
 }
 
-// inputs returns the inputs of the next step, for the ranks that there are now.
+// inputs returns the inputs of the next step, for the current ranks.
 func (t *Trainer) inputs(ctx context.Context) (passes.Inputs, error) {
 	if t.regrouped {
 		return t.restart(ctx)

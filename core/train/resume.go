@@ -99,7 +99,7 @@ func (t *Trainer) initialWeights(ctx context.Context) (done bool, err error) {
 		return false, nil
 	}
 	if c.InitFallback == nn.FallbackRandom && errors.Is(checkpoint.Find(t.FS, c.Init), fs.ErrNotExist) {
-		t.report.Init = &event.ModelInit{Path: c.Init, Notice: fmt.Sprintf("there is no %s: training starts from random weights (model.init_fallback = %q), and reaches less than from trained ones", c.Init, c.InitFallback)}
+		t.report.Init = &event.ModelInit{Path: c.Init, Notice: fmt.Sprintf("there is no %s: training starts from random weights (model.init_fallback = %q), and is likely to end with a lower accuracy than from trained weights", c.Init, c.InitFallback)}
 		t.Events.Emit(t.report.Init)
 		return false, nil
 	}
@@ -192,7 +192,7 @@ func (t *Trainer) sameOrder(s checkpoint.Sampler, epoch int) error {
 // steps was.
 func (t *Trainer) resized(s checkpoint.Sampler, pos *outline.Position) (notes []string) {
 	if s.WorldSize != t.World.Size && pos.Offset > 0 {
-		notes = append(notes, fmt.Sprintf("continuing epoch %d of a job of %d ranks on %d: %d samples are done and will not be read again",
+		notes = append(notes, fmt.Sprintf("continuing epoch %d, begun with %d ranks, with %d: %d samples are done and will not be read again",
 			s.Epoch, s.WorldSize, t.World.Size, pos.Offset))
 	}
 	now := t.outline.Division.Step

@@ -29,10 +29,9 @@ import (
 // ahead, and the one that a step is reading.
 func LoaderSlots(c data.Config) int { return max(1, c.Prefetch) + 1 }
 
-// Setup makes a rank ready for its first step: it opens the plugins, makes
-// the plan, shares its memory, joins the other ranks, and gives all of them
-// the same weights. Opening the data has a limit of its own, and what comes after
-// it, on all ranks, has Settings.BackendInit.
+// Setup makes a rank ready for its first step: it opens the plugins, makes the plan, shares its
+// memory, joins the other ranks, and gives all of them the same weights. Opening the data has its
+// own time limit; everything after it, on all ranks, has Settings.BackendInit.
 func Setup(ctx context.Context, d Deps) (*Trainer, error) {
 	t := &Trainer{Deps: d}
 	t.recovery = recovery.New(runState{t}, t.newProcessGroup(), d.Settings.BackendTimeout)
@@ -89,7 +88,7 @@ func (t *Trainer) limited(ctx context.Context) (context.Context, context.CancelF
 	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("the job was not ready within backend.init_timeout = %v", limit))
 }
 
-// Late adds to an error that the set-up ran into its time limit, and which.
+// Late adds to an error which time limit the set-up reached, if it reached one.
 func Late(setup context.Context, err error) error {
 	if cause := context.Cause(setup); errors.Is(setup.Err(), context.DeadlineExceeded) && !errors.Is(err, cause) {
 		return fmt.Errorf("%w; %w", err, cause)

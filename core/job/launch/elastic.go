@@ -104,7 +104,7 @@ func (a *attempt) startRank(w rank.World, joins bool) error {
 // startWindow is how long nodes may still start together with the others when enough have come.
 const startWindow = 3 * time.Second
 
-// mayLeave reports whether the job goes on without this node.
+// mayLeave reports whether the job continues without this node.
 func (l *launcher) mayLeave() bool { return l.o.Least > 0 && l.o.NodeRank > 0 }
 
 // joinNodes is meetNodes for a range of nodes: node 0 does not wait for the others, which may come

@@ -49,7 +49,7 @@ type Options struct {
 
 	Ports hostnet.Ports // for what listens between nodes
 
-	Elastic           bool          // the ranks go on without one that died
+	Elastic           bool          // the ranks continue without one that died
 	LostAfter         time.Duration // with Elastic, for a rank that is silent
 	WaitForNodes      time.Duration // with Least, for enough nodes, and for a node to find the others again
 	MaxRestarts       int
@@ -85,8 +85,8 @@ type Options struct {
 	// is nothing. Calls may overlap.
 	Remark func(line []byte) string
 
-	// Lost is called for each rank that an elastic job goes on without; on the node that hosts the
-	// store. Calls do not overlap.
+	// Lost is called for each rank that an elastic job continues without, on the node that hosts
+	// the store. Calls do not overlap.
 	Lost func(rank, attempt int)
 
 	// Finished reports whether a line for OnEvent says that the rank's work is

@@ -39,7 +39,7 @@ type PluginFault struct {
 	Name      string `json:"name"` // as in the configuration
 	PID       int    `json:"pid"`
 	Operation string `json:"operation"` // the one that it was executing: "all_reduce #12", "fill"
-	Hung      bool   `json:"hung"`      // else it died
+	Hung      bool   `json:"hung"`      // false: it died
 	Cause     string `json:"cause"`     // how that was noticed, or how it died
 	Restarts  int    `json:"restarts"`  // restarts of the plugin's table in the configuration
 }

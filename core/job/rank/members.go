@@ -98,8 +98,8 @@ func (m *Members) Wanted() bool {
 	return m.wanted >= m.epoch
 }
 
-// StoreLost is an error if the connection to the store is lost: the others go on without this rank,
-// which could still take steps if it had no others.
+// StoreLost is an error if the connection to the store is lost: the others continue without this
+// rank, which could still take steps if it had no others.
 func (m *Members) StoreLost() error {
 	select {
 	case <-m.client.lost:

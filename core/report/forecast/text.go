@@ -115,7 +115,7 @@ func (r *Report) memory(p *printer) {
 		n    int64
 	}{
 		{"parameters", m.Parameters}, {"gradients", m.Gradients}, {"optimizer", m.Optimizer}, {"buffers", m.Buffers},
-		{"activations", m.Activations}, {"  kept for backward", m.Kept}, {"  made again there", m.Again}, {"workspace", m.Workspace}, {"batches", m.Batches}, {"total", m.total()},
+		{"activations", m.Activations}, {"  kept for backward", m.Kept}, {"  recomputed there", m.Again}, {"workspace", m.Workspace}, {"batches", m.Batches}, {"total", m.total()},
 	} {
 		if k.n > 0 {
 			t.cells(k.name, bytesize.Text(k.n))

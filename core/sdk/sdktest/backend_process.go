@@ -58,7 +58,7 @@ func (l *logTail) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// host returns the host with a log of which l keeps the end.
+// host returns a copy of h that logs to l, which keeps the last lines.
 func (l *logTail) host(h *host.Host) *host.Host {
 	return h.WithLog(slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{ReplaceAttr: withoutConstants})))
 }

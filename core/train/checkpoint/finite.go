@@ -12,7 +12,7 @@ import (
 // checkpoint that is not finite never becomes best or latest.
 
 // NonFiniteError reports a checkpoint whose model has NaN or infinity.
-type NonFiniteError struct{ Tensor string } // the first such, without prefix
+type NonFiniteError struct{ Tensor string } // the first such tensor, without prefix
 
 func (e *NonFiniteError) Error() string {
 	return fmt.Sprintf("its weights are not finite: the first is %s", e.Tensor)

@@ -205,8 +205,8 @@ func finiteModel(s *Snapshot) error {
 	return nil
 }
 
-// Newest is the newest checkpoint of a directory, or of a run's directory, that
-// Load would use: all of it was read and is whole. ErrNone says that there is none.
+// Newest is the newest checkpoint of a directory, or of a run's directory, that Load would use: it
+// was read completely and is intact. ErrNone says that there is none.
 func Newest(ctx context.Context, fsys FS, path string) (Info, error) {
 	dir, _ := resolve(fsys, path)
 	candidates, _, err := scan(fsys, dir)

@@ -31,9 +31,9 @@ const (
 const (
 	manifestFormat = "trainctl-checkpoint"
 
-	// manifestVersion is the highest version. Every checkpoint has the lowest that describes it, so
-	// that earlier versions of trainctl read what they can: 1 has no CompressionFile, and up to 2
-	// Sampler.Consumed is a multiple of the world size.
+	// manifestVersion is the highest version. Every checkpoint has the lowest version that
+	// describes it, so that earlier versions of trainctl can read it if possible: 1 has no
+	// CompressionFile, and up to 2 Sampler.Consumed is a multiple of the world size.
 	manifestVersion = 3
 )
 
@@ -64,7 +64,7 @@ type Origin struct {
 	Save      int       `json:"save"` // counts the saves of a directory: the highest is the newest
 }
 
-// Progress is how far the run was, as in a Snapshot.
+// Progress is the progress of the run, as in a Snapshot.
 type Progress struct {
 	Step    int `json:"step"`
 	Epoch   int `json:"epoch"`
@@ -84,7 +84,7 @@ type Job struct {
 type Quality struct {
 	Metrics   map[string]number `json:"metrics"`
 	Best      *Best             `json:"best,omitempty"`
-	NonFinite string            `json:"non_finite,omitempty"` // first tensor of the model that is; such a checkpoint does not count as good
+	NonFinite string            `json:"non_finite,omitempty"` // first tensor of the model that is not finite; such a checkpoint does not count as good
 }
 
 // File is the manifest entry of another file.

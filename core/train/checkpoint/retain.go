@@ -27,9 +27,9 @@ func (s *Store) retain(ctx context.Context, newest Manifest) error {
 	return s.fs.SyncDir(s.dir)
 }
 
-// doomed lists the checkpoints to remove, by order of saving, not by step, because a
-// run that went back to an earlier step saves lower steps later. Checkpoints that are
-// not finite do not count for keep; only the newest of them is kept.
+// doomed lists the checkpoints to remove, by order of saving, not by step, because a run that was
+// resumed from an earlier step saves lower steps later. Checkpoints that are not finite do not
+// count for keep; only the newest of them is kept.
 func (s *Store) doomed(step int, finite bool) ([]name, error) {
 	names, err := s.list()
 	if err != nil {

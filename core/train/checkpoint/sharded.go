@@ -20,8 +20,8 @@ const (
 	indexSuffix = ".index.json"
 )
 
-// weightsIn finds the weights in a folder that is no checkpoint: an index, or one
-// file. It returns "" if there is neither.
+// weightsIn finds the weights in a folder that is not a checkpoint: an index, or one file. It
+// returns "" if there is neither.
 func weightsIn(fsys FS, dir string) string {
 	for _, name := range []string{indexFile, ModelFile} {
 		if path := filepath.Join(dir, name); exists(fsys, path) {
@@ -41,13 +41,13 @@ func readSharded(fsys FS, path string) ([]tensor.Named, error) {
 		WeightMap map[string]string `json:"weight_map"`
 	}
 	if err := json.Unmarshal(text, &index); err != nil || len(index.WeightMap) == 0 {
-		return nil, fmt.Errorf("it is no index of safetensors files: want {\"weight_map\": {tensor: file}} (%v)", err)
+		return nil, fmt.Errorf("it is not an index of safetensors files: want {\"weight_map\": {tensor: file}} (%v)", err)
 	}
 	from := map[string]string{}
 	var all []tensor.Named
 	for _, file := range slices.Compact(slices.Sorted(maps.Values(index.WeightMap))) {
 		if !filepath.IsLocal(file) || strings.ContainsAny(file, `/\`) {
-			return nil, fmt.Errorf("the index names %q, which is no file beside it", file)
+			return nil, fmt.Errorf("the index names %q, which is not a file in the same folder", file)
 		}
 		tensors, err := readShard(fsys, filepath.Join(filepath.Dir(path), file))
 		if err != nil {

@@ -40,9 +40,9 @@ func TestLoadSharded(t *testing.T) {
 		{"whole", fmt.Sprintf(`{"metadata":{"total_size":12},"weight_map":{"a":%q,"b":%q,"c":%q}}`, one, one, two), "", []string{"c"}},
 		{"missing tensor", fmt.Sprintf(`{"weight_map":{"a":%q,"b":%q,"c":%q}}`, one, one, two), `the index has the tensor "c" in ` + two + `, but it is not there`, []string{"d"}},
 		{"twice", fmt.Sprintf(`{"weight_map":{"a":%q,"b":%q,"c":%q}}`, one, one, two), `the tensor "a" is in both ` + one + ` and ` + two, []string{"a", "c"}},
-		{"outside", `{"weight_map":{"a":"../x.safetensors"}}`, `the index names "../x.safetensors", which is no file beside it`, []string{"c"}},
+		{"outside", `{"weight_map":{"a":"../x.safetensors"}}`, `the index names "../x.safetensors", which is not a file in the same folder`, []string{"c"}},
 		{"missing file", `{"weight_map":{"a":"gone.safetensors"}}`, "gone.safetensors: ", []string{"c"}},
-		{"no index", `{}`, "it is no index of safetensors files", []string{"c"}},
+		{"no index", `{}`, "it is not an index of safetensors files", []string{"c"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()

@@ -52,7 +52,7 @@ func (s *Store) publish(ctx context.Context, snap *Snapshot) (Manifest, int64, e
 	}
 	s.best = m.Best
 	if m.NonFinite != "" {
-		return m, size, nil // latest stays with the last one that counts
+		return m, size, nil // latest still names the last good one
 	}
 	return m, size, s.pointLatest(filepath.Base(final))
 }

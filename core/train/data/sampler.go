@@ -55,8 +55,8 @@ func samplesPerRank(n, world int, dropLast bool) int {
 // Len is the number of samples this rank gets in an epoch.
 func (s *Sampler) Len() int { return s.LenOf(s.rank) }
 
-// LenOf is the number of samples that a rank gets in an epoch: equal on all
-// ranks, unless nothing pads the tail.
+// LenOf is the number of samples that a rank gets in an epoch: equal on all ranks, unless the tail
+// is neither padded nor dropped.
 func (s *Sampler) LenOf(rank int) int { return (s.total - rank + s.world - 1) / s.world }
 
 // Total is the number of samples that all ranks get in an epoch.

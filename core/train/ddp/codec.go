@@ -13,7 +13,7 @@ import (
 // in PyTorch's default_hooks.py; the factors are apex's gradient_predivide_factor.
 type codec struct {
 	group     *Group
-	half      tensor.DType // type to travel in; Invalid: the bucket's own
+	half      tensor.DType // type in which buckets are sent; Invalid: the bucket's own
 	factor    float64      // gradient_predivide_factor
 	pre, post float64
 }

@@ -26,7 +26,7 @@ type Reducer struct {
 	op      sdk.Op // that reduces buckets
 
 	used   usedParams
-	staged staging  // buckets that a device computes and the host reduces
+	staged staging  // copies buckets that a device computes and the host reduces
 	device *inPlace // unless staged, buckets that are reduced on the device; nil: in the arena
 
 	sync    bool          // the pass under way communicates
@@ -78,8 +78,8 @@ func (r *Reducer) Used(param int) bool { return r.used.on(param) }
 // Resume sets the number of steps before the first Begin.
 func (r *Reducer) Resume(steps int) { r.factors.step = steps }
 
-// Save copies what the next synchronised step changes beside gradients, for
-// Rollback. Only PowerSGD has more to copy than a number.
+// Save copies, for Rollback, the state that the next synchronised step changes besides gradients.
+// Only PowerSGD has more than a number to copy.
 func (r *Reducer) Save() { r.factors.save() }
 
 // Rollback restores the state of the last Save. Gradients are unspecified.
@@ -136,8 +136,8 @@ func (r *Reducer) GradReady(param int) {
 	r.Unused(param)
 }
 
-// Unused is the hook for a parameter that takes no part in a pass: what its
-// place in the bucket holds, zeros or the sum of other passes, is this rank's part.
+// Unused is the hook for a parameter that takes no part in a pass: this rank contributes what the
+// parameter's place in the bucket holds, zeros or the sum of other passes.
 func (r *Reducer) Unused(param int) {
 	from, to := r.ready.ready(param)
 	if !r.sync || !r.overlap {

@@ -49,7 +49,7 @@ func TestFaultsHappenAtTheirStep(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if want := "fault on purpose: step 3: delay rank 1 by 1ns\n"; log.String() != want {
+	if want := "injected fault: step 3: delay rank 1 by 1ns\n"; log.String() != want {
 		t.Errorf("got %q, want %q", log.String(), want)
 	}
 	if err := i.BeforeStep(7); err == nil || !strings.Contains(err.Error(), `faults.at: "step 7: kill dataset of rank 1": the dataset plugin runs in the rank's process`) {

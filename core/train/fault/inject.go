@@ -40,7 +40,7 @@ func (i *Injector) BeforeStep(step int) error {
 		if f.Step < step || !i.concerns(f) {
 			continue
 		}
-		fmt.Fprintf(i.Log, "fault on purpose: %s\n", f.Text)
+		fmt.Fprintf(i.Log, "injected fault: %s\n", f.Text)
 		if err := i.do(f); err != nil {
 			return fmt.Errorf("faults.at: %q: %w", f.Text, err)
 		}

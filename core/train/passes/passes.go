@@ -153,8 +153,8 @@ func (p *Passes) lossDivisor(share float64) float64 {
 	return 1 / share
 }
 
-// unused gives a parameter that takes no part in a pass zero as its gradient,
-// unless passes before have left one.
+// unused sets the gradient of a parameter that takes no part in a pass to zero, unless earlier
+// passes have left one.
 func (p *Passes) unused(param int) {
 	if p.first {
 		p.Device.Clear(p.Model.Grads[param])

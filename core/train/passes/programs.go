@@ -38,8 +38,8 @@ func shapes(n, size int) []int {
 	return s
 }
 
-// Bind makes the programs for training batches of the given sizes and, in batches of
-// evalBatch, for passes over evaluation samples. Those that were bound before are closed.
+// Bind makes the programs for training batches of the given sizes, and for passes over evaluation
+// samples in batches of evalBatch. It closes programs that were bound before.
 func (p *Programs) Bind(training []int, evaluation, evalBatch int) error {
 	if err := p.Close(); err != nil {
 		return err
@@ -55,8 +55,7 @@ func (p *Programs) Bind(training []int, evaluation, evalBatch int) error {
 	return p.BindEvaluation(evaluation, evalBatch)
 }
 
-// BindEvaluation makes the programs for passes over n evaluation samples that are not there
-// yet.
+// BindEvaluation makes the missing programs for passes over n evaluation samples.
 func (p *Programs) BindEvaluation(n, batch int) error {
 	for _, rows := range shapes(n, batch) {
 		if p.Eval[rows] != nil {
@@ -69,7 +68,7 @@ func (p *Programs) BindEvaluation(n, batch int) error {
 	return nil
 }
 
-// Close frees the programs that there are.
+// Close frees all programs.
 func (p *Programs) Close() (err error) {
 	for _, progs := range []map[int]*plan.Program{p.Train, p.Eval} {
 		for _, prog := range progs {
@@ -80,8 +79,7 @@ func (p *Programs) Close() (err error) {
 	return err
 }
 
-// BindTraining makes the programs for training batches of the given sizes that are not
-// there yet.
+// BindTraining makes the missing programs for training batches of the given sizes.
 func (p *Programs) BindTraining(sizes []int) error {
 	for _, rows := range sizes {
 		if p.Train[rows] != nil {

@@ -45,7 +45,7 @@ type ProcessGroup struct {
 	Members     Members       // nil: the ranks stay the same
 	Node        int           // of this rank
 
-	Changes  []event.Elastic    // of the ranks
+	Changes  []event.Elastic    // changes of the ranks
 	Trace    *timeline.Recorder // nil: off
 	before   []int              // places of the last group
 	replaced int
@@ -67,8 +67,8 @@ func (g *ProcessGroup) OpenBackend(ctx context.Context) error {
 	return g.Backend.Open(ctx, g.Open, g.Options)
 }
 
-// Form forms the run's first group, of the backends that were opened, before
-// step. A backend that dies meanwhile is replaced.
+// Form forms the run's first group from the opened backends, before the given step. A backend that
+// dies meanwhile is replaced.
 func (g *ProcessGroup) Form(ctx context.Context, step int) error {
 	begin := time.Now()
 	err := g.connect(ctx, false)

@@ -13,11 +13,11 @@ import (
 	"github.com/trainctl/trainctl/core/train/ddp"
 )
 
-// Device is what a rank has in the memory of its device: a copy of the
-// arena's gradients, weights and buffers, of the optimizer's state and of master
-// weights. The copies stay there from step to step. While ranks broadcast weights the
-// host's bytes count; later they are brought up to date where they are read: for a
-// checkpoint, a broadcast of buffers, the hash at the end.
+// Device is the state that a rank keeps in the memory of its device: a copy of the arena's
+// gradients, weights and buffers, of the optimizer's state and of master weights. The copies stay
+// there from step to step. While ranks broadcast weights the host's bytes count; later they are
+// brought up to date where they are read: for a checkpoint, a broadcast of buffers, the hash at the
+// end.
 //
 // For a device that computes in the host's memory all methods do nothing.
 type Device struct {
@@ -167,7 +167,7 @@ func (d *Device) Wait() error {
 	return d.Dev.Download()
 }
 
-// Clear and scale change a gradient where it lies.
+// Clear zeroes a gradient where it lies.
 func (d *Device) Clear(g tensor.Tensor) {
 	if d.Dev == nil {
 		clear(g.Data)

@@ -110,7 +110,7 @@ func TestWrongTables(t *testing.T) {
 		change        map[string]any
 	}{
 		{"x,y\n1,0\n,1\n", `a.csv:3:1: column "x" is missing; fix: fill it`, nil},
-		{"x,y\n1,0\n\"a\nb\",1\n", `a.csv:3:1: column "x" is "a\nb", which is no finite number; fix: correct it`, nil},
+		{"x,y\n1,0\n\"a\nb\",1\n", `a.csv:3:1: column "x" is "a\nb", which is not a finite number; fix: correct it`, nil},
 		{"x,z,y\n1,2,0\n1, 1e99,1\n", `a.csv:3:4: column "z" is "1e99"`, nil},
 		{"x,y\n1,0\n1,\n", `a.csv:3:3: column "y" is missing; fix: give the sample a class`, nil},
 		{"x,y\n1,0\n1,?\n", `a.csv:3:3: column "y" is missing`, map[string]any{"task": "regression", "missing": "mean"}},

@@ -164,7 +164,7 @@ func (r *reader) number(record []string, i int, column string, fill bool) (float
 	}
 	v, err := strconv.ParseFloat(field, 64)
 	if f := float32(v); err != nil || math.IsNaN(v) || math.IsInf(float64(f), 0) {
-		return 0, r.wrong(i, column, fmt.Sprintf("is %q, which is no finite number", field), "correct it, or leave the column out of columns")
+		return 0, r.wrong(i, column, fmt.Sprintf("is %q, which is not a finite number", field), "correct it, or leave the column out of columns")
 	}
 	return v, nil
 }

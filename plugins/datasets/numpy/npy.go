@@ -57,7 +57,7 @@ func load(fsys afero.Fs, p place, key string) (*samples.Array, error) {
 func find(f io.ReaderAt, size int64, p place, key string) (*zip.File, error) {
 	z, err := zip.NewReader(f, size)
 	if err != nil {
-		return nil, fmt.Errorf("%s is no archive of NumPy: %w", p.file, err)
+		return nil, fmt.Errorf("%s is not a NumPy archive: %w", p.file, err)
 	}
 	var names []string
 	for _, m := range z.File {

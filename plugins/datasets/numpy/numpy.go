@@ -49,7 +49,7 @@ func parseSettings(o sdk.Options) (s samples.Settings, places [4]place, err erro
 	for i, key := range keys {
 		places[i] = parsePlace(o.String(key))
 		if file := places[i].file; file != "" && !strings.HasSuffix(file, ".npy") && !strings.HasSuffix(file, ".npz") {
-			l.Addf(key, `give "FILE.npy" or "FILE.npz:NAME"`, "%q is no such file", o.String(key))
+			l.Addf(key, `give "FILE.npy" or "FILE.npz:NAME"`, "%q does not name a .npy or .npz file", o.String(key))
 		}
 	}
 	if (places[2].file == "") != (places[3].file == "") {

@@ -81,7 +81,7 @@ func (a *Array) checkFinite() error {
 	return a.each(func(sample int, values []float64) error {
 		for j, v := range values {
 			if f := float32(v); math.IsNaN(float64(f)) || math.IsInf(float64(f), 0) {
-				return fmt.Errorf("%s: element %d of sample %d is %v, which is no finite float32; replace missing values before training", a.Name, j, sample, v)
+				return fmt.Errorf("%s: element %d of sample %d is %v, which is not a finite float32; replace missing values before training", a.Name, j, sample, v)
 			}
 		}
 		return nil

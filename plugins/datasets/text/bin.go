@@ -38,7 +38,7 @@ func sourceOf(m *mapped, wide bool) (source, error) {
 		}
 	}
 	if len(s.data)%s.width != 0 {
-		return s, fmt.Errorf("%s has %d bytes, which is no whole number of %d-byte tokens; fix: write it again, or set the option dtype if its tokens are of another type", m.path, len(s.data), s.width)
+		return s, fmt.Errorf("%s has %d bytes, which is not a whole number of %d-byte tokens; fix: write it again, or set the option dtype if its tokens are of another type", m.path, len(s.data), s.width)
 	}
 	if len(s.data) == 0 {
 		return s, fmt.Errorf("%s has no tokens", m.path)

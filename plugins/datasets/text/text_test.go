@@ -226,7 +226,7 @@ func TestErrors(t *testing.T) {
 		{map[string]any{"files": []any{"/bad.txt"}, "tokenizer": "chars", "context": 4}, "/bad.txt: invalid UTF-8 at byte 12; fix: convert it to UTF-8"},
 		{map[string]any{"files": []any{"/bad.txt"}, "tokenizer": "/tokenizer.json", "context": 4}, "/bad.txt: invalid UTF-8 at byte 12"},
 		{map[string]any{"files": []any{"/d/a.txt"}, "tokenizer": "/unigram.json"}, `tokenizer: /unigram.json: model: the type "Unigram" is not supported`},
-		{map[string]any{"files": []any{"/bin/odd.bin"}}, "/bin/odd.bin has 99 bytes, which is no whole number of 2-byte tokens"},
+		{map[string]any{"files": []any{"/bin/odd.bin"}}, "/bin/odd.bin has 99 bytes, which is not a whole number of 2-byte tokens"},
 		{map[string]any{"files": []any{"/bin/cut.bin"}}, "/bin/cut.bin has 200 bytes after its header, which says 101 tokens"},
 		{map[string]any{"files": []any{"/bin/nano.bin", "/d/a.txt"}}, "files: /bin/nano.bin and /d/a.txt are of different kinds"},
 		{map[string]any{"files": []any{"/d/*.md"}}, `files: there is no file at "/d/*.md"`},

@@ -126,7 +126,7 @@ func (f *generateFlags) run(cmd *cobra.Command) error {
 func report(w io.Writer, f *generateFlags, done infer.Generated) {
 	why := string(done.Reason)
 	if done.Reason == infer.Full {
-		why = "the model's context is full; fix: a shorter prompt, or --slide, which goes on with the later half of it"
+		why = "the model's context is full; fix: shorten the prompt, or use --slide, which continues with the second half of the context"
 	}
 	fmt.Fprintf(w, "%d tokens after a prompt of %d (%.2g s), %.3g tokens/s; ended: %s\n",
 		done.Tokens, done.Prompt, done.First.Seconds(), float64(done.Tokens)/max(done.Took.Seconds(), 1e-9), why)

@@ -73,7 +73,7 @@ const (
 	noArg   = ".(012NQR]abde}lostu)" + "\x81\x85\x86\x87\x88\x89\x8f\x90\x91\x92\x97\x98"
 )
 
-// nextGlobal goes on to the next instruction that imports something.
+// nextGlobal advances to the next instruction that imports something.
 func (w *pickleWalk) nextGlobal() (module, name string, err error) {
 	for {
 		op, err := w.r.ReadByte()
