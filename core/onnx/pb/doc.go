@@ -1,5 +1,5 @@
 // Package pb has the messages of the ONNX format, version 1.23.2, generated from onnx.proto, which
-// is published at https://github.com/onnx/onnx under the Apache License 2.0 and unchanged here.
+// is published at https://github.com/onnx/onnx under the Apache License 2.0 (file LICENSE) and unchanged here.
 //
 // It imports nothing else of this module. Start with onnx.proto.
 package pb
