@@ -106,11 +106,11 @@ func bindNormPoolBF16(b *bind.Binder[float32]) bind.Job {
 // halfNormPool takes steps whose images are all of one half type.
 func halfNormPool(s *plan.Step) bind.Native {
 	p := poolGeometry(s, s.In[0].Spec.Shape)
-	n := bind.Native{Bind: bindNormPoolHalf, Direct: []int{0, ^0}, Scratch: p.C + norm.HalfPoolScratch(&p)}
+	n := bind.Native{Bind: bindNormPoolHalf, Direct: []int{0, ^0}, Scratch: p.C + norm.HalfNormPoolScratch(&p)}
 	if s.Op == op.NormPoolGrad {
 		n.Bind, n.Direct = bindNormPoolGradHalf, []int{0, 1, 2, ^0}
 	}
-	if !norm.TakesHalfPool(&p) || !oneType(s, n.Direct) {
+	if !norm.TakesHalfNormPool(&p) || !oneType(s, n.Direct) {
 		return bind.Native{}
 	}
 	return n

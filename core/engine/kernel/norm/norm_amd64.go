@@ -6,27 +6,27 @@ func vecHalfMoments(x *uint16, vectors int, tail kernel.Mask, inverse float32, a
 	return halfMomentsBF16(x, vectors, uintptr(tail), inverse, 2*ahead)
 }
 
-func runHalfPool(rows int, t *halfPool) {
+func runHalfNormPool(rows int, t *halfNormPool) {
 	if rows == 1 {
-		halfPool1BF16(t)
+		halfNormPool1BF16(t)
 	} else {
-		halfPool2BF16(t)
+		halfNormPool2BF16(t)
 	}
 }
 
-func runHalfPoolSums(rows int, t *halfPoolGrad) {
+func runHalfNormPoolSums(rows int, t *halfNormPoolGrad) {
 	if rows == 1 {
-		halfPoolSums1BF16(t)
+		halfNormPoolSums1BF16(t)
 	} else {
-		halfPoolSums2BF16(t)
+		halfNormPoolSums2BF16(t)
 	}
 }
 
-func runHalfPoolGrad(rows int, t *halfPoolGrad) {
+func runHalfNormPoolGrad(rows int, t *halfNormPoolGrad) {
 	if rows == 1 {
-		halfPoolGrad1BF16(t)
+		halfNormPoolGrad1BF16(t)
 	} else {
-		halfPoolGrad2BF16(t)
+		halfNormPoolGrad2BF16(t)
 	}
 }
 

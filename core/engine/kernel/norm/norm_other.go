@@ -9,11 +9,11 @@ func vecHalfMoments(x *uint16, vectors int, tail kernel.Mask, inverse float32, a
 	return
 }
 
-func runHalfPool(rows int, t *halfPool) { kernel.NoVectors() }
+func runHalfNormPool(rows int, t *halfNormPool) { kernel.NoVectors() }
 
-func runHalfPoolSums(rows int, t *halfPoolGrad) { kernel.NoVectors() }
+func runHalfNormPoolSums(rows int, t *halfNormPoolGrad) { kernel.NoVectors() }
 
-func runHalfPoolGrad(rows int, t *halfPoolGrad) { kernel.NoVectors() }
+func runHalfNormPoolGrad(rows int, t *halfNormPoolGrad) { kernel.NoVectors() }
 
 func normPoolSums(vectors int, t *poolGradTile) { kernel.NoVectors() }
 

@@ -23,8 +23,8 @@ func rowsAtOnce(p *pool.Shape) int {
 	return 1
 }
 
-// halfPool is a call of the forward kernel over a plane. The layout is known to gen/norm/bf16_normpool.go.
-type halfPool struct {
+// halfNormPool is a call of the forward kernel over a plane. The layout is known to gen/norm/bf16_normpool.go.
+type halfNormPool struct {
 	rows               int // of outputs, or pairs of them
 	x                  *uint16
 	stride, second     int // bytes between rows of outputs in x, and to the second load
@@ -78,7 +78,7 @@ func BatchNormReLUPoolBF16(p *pool.Shape, x []uint16, mean, invstd, gamma, beta 
 		}
 		return
 	}
-	var t halfPool
+	var t halfNormPool
 	t.set(p)
 	for i := range p.N * p.C {
 		scale, shift := affine(i%p.C, invstd, gamma, beta)
@@ -88,12 +88,12 @@ func BatchNormReLUPoolBF16(p *pool.Shape, x []uint16, mean, invstd, gamma, beta 
 			t.mean, t.scale, t.sign = -t.mean, -scale, 0x80008000
 		}
 		t.last = p.OutH() % rowsAtOnce(p)
-		runHalfPool(rowsAtOnce(p), &t)
+		runHalfNormPool(rowsAtOnce(p), &t)
 	}
 }
 
 // set prepares everything but the plane.
-func (t *halfPool) set(p *pool.Shape) {
+func (t *halfNormPool) set(p *pool.Shape) {
 	at, w := rowsAtOnce(p), p.W
 	half := w / 2
 	t.rows, t.stride, t.second, t.out = p.OutH()/at, 4*w*at, 2*w*at, w*at
@@ -106,8 +106,8 @@ func (t *halfPool) set(p *pool.Shape) {
 	}
 }
 
-// halfPoolGrad is a call of the backward kernels over a plane. The layout is known to gen/norm/bf16_normpool.go.
-type halfPoolGrad struct {
+// halfNormPoolGrad is a call of the backward kernels over a plane. The layout is known to gen/norm/bf16_normpool.go.
+type halfNormPoolGrad struct {
 	rows                       int // of outputs
 	x                          *uint16
 	stride, second             int // bytes between rows of outputs in x, and to the second load
@@ -125,7 +125,7 @@ type halfPoolGrad struct {
 }
 
 // set prepares everything but the plane.
-func (t *halfPoolGrad) set(p *pool.Shape) {
+func (t *halfNormPoolGrad) set(p *pool.Shape) {
 	at, w := rowsAtOnce(p), p.W
 	half := w / 2
 	t.rows, t.stride, t.second, t.out = p.OutH(), 4*w, 2*w, w
@@ -143,7 +143,7 @@ func (t *halfPoolGrad) set(p *pool.Shape) {
 // rounded once, all else is float32.
 func BatchNormReLUPoolGradBF16Of(lo, hi int, p *pool.Shape, x, y, dy []uint16, idx []int32, mean, invstd, gamma []float32, dx []uint16, dgamma, dbeta, sums []float32, accumulate bool) {
 	fast := FastPoolBF16(p)
-	var t halfPoolGrad
+	var t halfNormPoolGrad
 	if fast {
 		t.set(p)
 	}
@@ -158,7 +158,7 @@ func BatchNormReLUPoolGradBF16Of(lo, hi int, p *pool.Shape, x, y, dy []uint16, i
 				continue
 			}
 			t.plane(p, n*p.C+ch, x, y, dy, idx, dx)
-			runHalfPoolSums(rowsAtOnce(p), &t)
+			runHalfNormPoolSums(rowsAtOnce(p), &t)
 			sum += float64(t.sum)
 			dot += float64(t.dot)
 		}
@@ -171,7 +171,7 @@ func BatchNormReLUPoolGradBF16Of(lo, hi int, p *pool.Shape, x, y, dy []uint16, i
 				continue
 			}
 			t.plane(p, n*p.C+ch, x, y, dy, idx, dx)
-			runHalfPoolGrad(rowsAtOnce(p), &t)
+			runHalfNormPoolGrad(rowsAtOnce(p), &t)
 			total += float64(t.sum)
 		}
 		if sums != nil {
@@ -181,7 +181,7 @@ func BatchNormReLUPoolGradBF16Of(lo, hi int, p *pool.Shape, x, y, dy []uint16, i
 }
 
 // plane points the kernel at plane i.
-func (t *halfPoolGrad) plane(p *pool.Shape, i int, x, y, dy []uint16, idx []int32, dx []uint16) {
+func (t *halfNormPoolGrad) plane(p *pool.Shape, i int, x, y, dy []uint16, idx []int32, dx []uint16) {
 	in, out := p.H*p.W, p.OutH()*p.OutW()
 	t.x, t.dx = &x[i*in:][:in][0], &dx[i*in:][:in][0]
 	t.y, t.dy, t.idx = &y[i*out:][:out][0], &dy[i*out:][:out][0], &idx[i*out:][:out][0]

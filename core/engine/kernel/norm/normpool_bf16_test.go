@@ -13,7 +13,7 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-var halfPoolCases = []pool.Shape{
+var halfNormPoolCases = []pool.Shape{
 	{N: 3, C: 4, H: 28, W: 28},
 	{N: 3, C: 5, H: 14, W: 14},
 	{N: 2, C: 3, H: 4, W: 32},
@@ -28,7 +28,7 @@ var halfPoolCases = []pool.Shape{
 func TestNormPoolBF16(t *testing.T) { kerneltest.AtBF16Levels(t, atNormPoolBF16) }
 
 func atNormPoolBF16(t *testing.T) {
-	for _, p := range halfPoolCases {
+	for _, p := range halfNormPoolCases {
 		p.R, p.S, p.StrideH, p.StrideW = 2, 2, 2, 2
 		if FastPoolBF16(&p) != kernel.HasBF16() {
 			t.Errorf("%+v: having a vector kernel is %v", p, FastPoolBF16(&p))
@@ -92,9 +92,9 @@ func testNormPoolBF16(t *testing.T, p *pool.Shape, affine bool) {
 // Half types that go through float32 in pieces agree with the reference over the same values.
 func TestNormPoolHalf(t *testing.T) {
 	kerneltest.AtEachLevel(t, func(t *testing.T) {
-		for _, p := range slices.Concat(halfPoolCases, []pool.Shape{{N: 40, C: 3, H: 64, W: 64}, {N: 3, C: 70, H: 12, W: 12}}) {
+		for _, p := range slices.Concat(halfNormPoolCases, []pool.Shape{{N: 40, C: 3, H: 64, W: 64}, {N: 3, C: 70, H: 12, W: 12}}) {
 			p.R, p.S, p.StrideH, p.StrideW = 2, 2, 2, 2
-			if TakesHalfPool(&p) {
+			if TakesHalfNormPool(&p) {
 				testNormPoolHalf(t, tensor.BF16, &p, 1./128)
 				testNormPoolHalf(t, tensor.F16, &p, 1./1024)
 			}
@@ -121,7 +121,7 @@ func testNormPoolHalf(t *testing.T, d tensor.DType, p *pool.Shape, tol float64) 
 	BatchNormStats(p.N, p.C, p.H*p.W, x, wideMean, wideVariance)
 	kerneltest.CloseTo(t, "mean"+name, kerneltest.Widened(mean), wideMean, 1e-5)
 	kerneltest.CloseTo(t, "variance"+name, kerneltest.Widened(variance), wideVariance, 1e-5)
-	scratch := kerneltest.Poisoned[float32](HalfPoolScratch(p))
+	scratch := kerneltest.Poisoned[float32](HalfNormPoolScratch(p))
 	y, wideY, idx, wantY, wantIdx := make([]uint16, out), make([]float32, out), make([]int32, out), make([]float64, out), make([]int32, out)
 	BatchNormReLUPoolHalf(d, p, hx, mean, variance, gamma, beta, y, idx, scratch)
 	BatchNormReLUPool(p, x, kerneltest.Widened(mean), kerneltest.Widened(variance), kerneltest.Widened(gamma), kerneltest.Widened(beta), wantY, wantIdx, make([]float64, BatchNormReLUPoolScratch(p)))

@@ -14,8 +14,8 @@ import (
 // own (normpool_bf16.go). Otherwise a few planes are widened where they stay in the L1 cache, go
 // through float32's passes, and what they write is rounded once.
 
-// TakesHalfPool reports whether planes of this geometry go this way at the active level.
-func TakesHalfPool(p *pool.Shape) bool {
+// TakesHalfNormPool reports whether planes of this geometry go this way at the active level.
+func TakesHalfNormPool(p *pool.Shape) bool {
 	return TakesHalf(p.H*p.W) && p.Halves() && p.H%2 == 0 && p.W%2 == 0
 }
 
@@ -25,13 +25,13 @@ func halfBlock(p *pool.Shape) int {
 	return max(1, min(mostChannels, mostHalf/(p.H*p.W), 2*blockElems/(p.N*p.H*p.W)))
 }
 
-// HalfPoolScratch is the number of scratch elements of both passes, for any number of images.
-func HalfPoolScratch(p *pool.Shape) int {
+// HalfNormPoolScratch is the number of scratch elements of both passes, for any number of images.
+func HalfNormPoolScratch(p *pool.Shape) int {
 	return mostHalf/(p.H*p.W)*(p.H*p.W+2*p.OutH()*p.OutW()) + p.H*p.W
 }
 
 // BatchNormReLUPoolHalf is BatchNormReLUPool of images of half type d.
-// scratch holds HalfPoolScratch elements.
+// scratch holds HalfNormPoolScratch elements.
 func BatchNormReLUPoolHalf(d tensor.DType, p *pool.Shape, x []uint16, mean, invstd, gamma, beta []float32, y []uint16, idx []int32, scratch []float32) {
 	in, out, planes := p.H*p.W, p.OutH()*p.OutW(), p.N*p.C
 	normal, room := scratch[:in], scratch[in:]
@@ -59,7 +59,7 @@ func BatchNormReLUPoolHalf(d tensor.DType, p *pool.Shape, x []uint16, mean, invs
 }
 
 // BatchNormReLUPoolGradHalfOf is BatchNormReLUPoolGradOf of images of half type d; gradients of
-// parameters and sums are float32. scratch holds HalfPoolScratch elements.
+// parameters and sums are float32. scratch holds HalfNormPoolScratch elements.
 func BatchNormReLUPoolGradHalfOf(d tensor.DType, lo, hi int, p *pool.Shape, x, y, dy []uint16, idx []int32, mean, invstd, gamma []float32, dx []uint16, dgamma, dbeta, sums []float32, accumulate bool, scratch []float32) {
 	in, out, block := p.H*p.W, p.OutH()*p.OutW(), halfBlock(p)
 	half := halfImages[float32]{d: d, in: in, out: out, x: x, y: y, dy: dy, dx: dx, wideX: scratch[:block*in], wideY: scratch[block*in:][:block*out], grad: scratch[block*(in+out):][:block*out]}

@@ -7,32 +7,32 @@ package norm
 //go:noescape
 func halfMomentsBF16(x *uint16, vectors int, tail uintptr, inverse float32, ahead int) (mean float32, diff float32, square float32)
 
-// halfPool1BF16 pools pairs of rows, 1 at a time, normalises the maxima, and writes what is positive of them, and their places.
+// halfNormPool1BF16 pools pairs of rows, 1 at a time, normalises the maxima, and writes what is positive of them, and their places.
 //
 //go:noescape
-func halfPool1BF16(halfPool *halfPool)
+func halfNormPool1BF16(halfNormPool *halfNormPool)
 
-// halfPoolSums1BF16 adds up dy and dy·(x−mean).
+// halfNormPoolSums1BF16 adds up dy and dy·(x−mean).
 //
 //go:noescape
-func halfPoolSums1BF16(halfPoolGrad *halfPoolGrad)
+func halfNormPoolSums1BF16(halfNormPoolGrad *halfNormPoolGrad)
 
-// halfPoolGrad1BF16 writes dx = dy·scale + x·slope + offset, and adds it up.
+// halfNormPoolGrad1BF16 writes dx = dy·scale + x·slope + offset, and adds it up.
 //
 //go:noescape
-func halfPoolGrad1BF16(halfPoolGrad *halfPoolGrad)
+func halfNormPoolGrad1BF16(halfNormPoolGrad *halfNormPoolGrad)
 
-// halfPool2BF16 pools pairs of rows, 2 at a time, normalises the maxima, and writes what is positive of them, and their places.
+// halfNormPool2BF16 pools pairs of rows, 2 at a time, normalises the maxima, and writes what is positive of them, and their places.
 //
 //go:noescape
-func halfPool2BF16(halfPool *halfPool)
+func halfNormPool2BF16(halfNormPool *halfNormPool)
 
-// halfPoolSums2BF16 adds up dy and dy·(x−mean).
+// halfNormPoolSums2BF16 adds up dy and dy·(x−mean).
 //
 //go:noescape
-func halfPoolSums2BF16(halfPoolGrad *halfPoolGrad)
+func halfNormPoolSums2BF16(halfNormPoolGrad *halfNormPoolGrad)
 
-// halfPoolGrad2BF16 writes dx = dy·scale + x·slope + offset, and adds it up.
+// halfNormPoolGrad2BF16 writes dx = dy·scale + x·slope + offset, and adds it up.
 //
 //go:noescape
-func halfPoolGrad2BF16(halfPoolGrad *halfPoolGrad)
+func halfNormPoolGrad2BF16(halfNormPoolGrad *halfNormPoolGrad)

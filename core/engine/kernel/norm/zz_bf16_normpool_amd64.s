@@ -156,10 +156,10 @@ diffTail:
 	VZEROUPPER
 	RET
 
-// func halfPool1BF16(halfPool *halfPool)
+// func halfNormPool1BF16(halfNormPool *halfNormPool)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VL
-TEXT ·halfPool1BF16(SB), NOSPLIT, $0-8
-	MOVQ         halfPool+0(FP), AX
+TEXT ·halfNormPool1BF16(SB), NOSPLIT, $0-8
+	MOVQ         halfNormPool+0(FP), AX
 	VBROADCASTSS 88(AX), Z0
 	VBROADCASTSS 92(AX), Z1
 	VBROADCASTSS 96(AX), Z2
@@ -231,10 +231,10 @@ row:
 	VZEROUPPER
 	RET
 
-// func halfPoolSums1BF16(halfPoolGrad *halfPoolGrad)
+// func halfNormPoolSums1BF16(halfNormPoolGrad *halfNormPoolGrad)
 // Requires: AVX, AVX512F, AVX512VL, CMOV
-TEXT ·halfPoolSums1BF16(SB), NOSPLIT, $0-8
-	MOVQ         halfPoolGrad+0(FP), AX
+TEXT ·halfNormPoolSums1BF16(SB), NOSPLIT, $0-8
+	MOVQ         halfNormPoolGrad+0(FP), AX
 	MOVL         $0xffff0000, CX
 	VMOVD        CX, X0
 	VPBROADCASTD X0, Z0
@@ -329,28 +329,28 @@ row:
 	VZEROUPPER
 	RET
 
-DATA halfPoolGrad1Order<>+0(SB)/4, $0x00100000
-DATA halfPoolGrad1Order<>+4(SB)/4, $0x00110001
-DATA halfPoolGrad1Order<>+8(SB)/4, $0x00120002
-DATA halfPoolGrad1Order<>+12(SB)/4, $0x00130003
-DATA halfPoolGrad1Order<>+16(SB)/4, $0x00140004
-DATA halfPoolGrad1Order<>+20(SB)/4, $0x00150005
-DATA halfPoolGrad1Order<>+24(SB)/4, $0x00160006
-DATA halfPoolGrad1Order<>+28(SB)/4, $0x00170007
-DATA halfPoolGrad1Order<>+32(SB)/4, $0x00180008
-DATA halfPoolGrad1Order<>+36(SB)/4, $0x00190009
-DATA halfPoolGrad1Order<>+40(SB)/4, $0x001a000a
-DATA halfPoolGrad1Order<>+44(SB)/4, $0x001b000b
-DATA halfPoolGrad1Order<>+48(SB)/4, $0x001c000c
-DATA halfPoolGrad1Order<>+52(SB)/4, $0x001d000d
-DATA halfPoolGrad1Order<>+56(SB)/4, $0x001e000e
-DATA halfPoolGrad1Order<>+60(SB)/4, $0x001f000f
-GLOBL halfPoolGrad1Order<>(SB), RODATA|NOPTR, $64
+DATA halfNormPoolGrad1Order<>+0(SB)/4, $0x00100000
+DATA halfNormPoolGrad1Order<>+4(SB)/4, $0x00110001
+DATA halfNormPoolGrad1Order<>+8(SB)/4, $0x00120002
+DATA halfNormPoolGrad1Order<>+12(SB)/4, $0x00130003
+DATA halfNormPoolGrad1Order<>+16(SB)/4, $0x00140004
+DATA halfNormPoolGrad1Order<>+20(SB)/4, $0x00150005
+DATA halfNormPoolGrad1Order<>+24(SB)/4, $0x00160006
+DATA halfNormPoolGrad1Order<>+28(SB)/4, $0x00170007
+DATA halfNormPoolGrad1Order<>+32(SB)/4, $0x00180008
+DATA halfNormPoolGrad1Order<>+36(SB)/4, $0x00190009
+DATA halfNormPoolGrad1Order<>+40(SB)/4, $0x001a000a
+DATA halfNormPoolGrad1Order<>+44(SB)/4, $0x001b000b
+DATA halfNormPoolGrad1Order<>+48(SB)/4, $0x001c000c
+DATA halfNormPoolGrad1Order<>+52(SB)/4, $0x001d000d
+DATA halfNormPoolGrad1Order<>+56(SB)/4, $0x001e000e
+DATA halfNormPoolGrad1Order<>+60(SB)/4, $0x001f000f
+GLOBL halfNormPoolGrad1Order<>(SB), RODATA|NOPTR, $64
 
-// func halfPoolGrad1BF16(halfPoolGrad *halfPoolGrad)
+// func halfNormPoolGrad1BF16(halfNormPoolGrad *halfNormPoolGrad)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VL, CMOV
-TEXT ·halfPoolGrad1BF16(SB), NOSPLIT, $0-8
-	MOVQ         halfPoolGrad+0(FP), AX
+TEXT ·halfNormPoolGrad1BF16(SB), NOSPLIT, $0-8
+	MOVQ         halfNormPoolGrad+0(FP), AX
 	MOVL         $0xffff0000, CX
 	VMOVD        CX, X0
 	VPBROADCASTD X0, Z0
@@ -382,7 +382,7 @@ TEXT ·halfPoolGrad1BF16(SB), NOSPLIT, $0-8
 	VBROADCASTSS 96(AX), Z13
 	VBROADCASTSS 100(AX), Z14
 	MOVQ         80(AX), R11
-	VMOVUPS      halfPoolGrad1Order<>+0(SB), Z15
+	VMOVUPS      halfNormPoolGrad1Order<>+0(SB), Z15
 	VPXORD       Z5, Z5, Z5
 	VPXORD       Z6, Z6, Z6
 
@@ -450,10 +450,10 @@ row:
 	VZEROUPPER
 	RET
 
-// func halfPool2BF16(halfPool *halfPool)
+// func halfNormPool2BF16(halfNormPool *halfNormPool)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VL
-TEXT ·halfPool2BF16(SB), NOSPLIT, $0-8
-	MOVQ         halfPool+0(FP), AX
+TEXT ·halfNormPool2BF16(SB), NOSPLIT, $0-8
+	MOVQ         halfNormPool+0(FP), AX
 	VBROADCASTSS 88(AX), Z0
 	VBROADCASTSS 92(AX), Z1
 	VBROADCASTSS 96(AX), Z2
@@ -542,10 +542,10 @@ done:
 	VZEROUPPER
 	RET
 
-// func halfPoolSums2BF16(halfPoolGrad *halfPoolGrad)
+// func halfNormPoolSums2BF16(halfNormPoolGrad *halfNormPoolGrad)
 // Requires: AVX, AVX512F, AVX512VL, CMOV
-TEXT ·halfPoolSums2BF16(SB), NOSPLIT, $0-8
-	MOVQ         halfPoolGrad+0(FP), AX
+TEXT ·halfNormPoolSums2BF16(SB), NOSPLIT, $0-8
+	MOVQ         halfNormPoolGrad+0(FP), AX
 	MOVL         $0xffff0000, CX
 	VMOVD        CX, X0
 	VPBROADCASTD X0, Z0
@@ -629,28 +629,28 @@ row:
 	VZEROUPPER
 	RET
 
-DATA halfPoolGrad2Order<>+0(SB)/4, $0x00100000
-DATA halfPoolGrad2Order<>+4(SB)/4, $0x00110001
-DATA halfPoolGrad2Order<>+8(SB)/4, $0x00120002
-DATA halfPoolGrad2Order<>+12(SB)/4, $0x00130003
-DATA halfPoolGrad2Order<>+16(SB)/4, $0x00140004
-DATA halfPoolGrad2Order<>+20(SB)/4, $0x00150005
-DATA halfPoolGrad2Order<>+24(SB)/4, $0x00160006
-DATA halfPoolGrad2Order<>+28(SB)/4, $0x00170007
-DATA halfPoolGrad2Order<>+32(SB)/4, $0x00180008
-DATA halfPoolGrad2Order<>+36(SB)/4, $0x00190009
-DATA halfPoolGrad2Order<>+40(SB)/4, $0x001a000a
-DATA halfPoolGrad2Order<>+44(SB)/4, $0x001b000b
-DATA halfPoolGrad2Order<>+48(SB)/4, $0x001c000c
-DATA halfPoolGrad2Order<>+52(SB)/4, $0x001d000d
-DATA halfPoolGrad2Order<>+56(SB)/4, $0x001e000e
-DATA halfPoolGrad2Order<>+60(SB)/4, $0x001f000f
-GLOBL halfPoolGrad2Order<>(SB), RODATA|NOPTR, $64
+DATA halfNormPoolGrad2Order<>+0(SB)/4, $0x00100000
+DATA halfNormPoolGrad2Order<>+4(SB)/4, $0x00110001
+DATA halfNormPoolGrad2Order<>+8(SB)/4, $0x00120002
+DATA halfNormPoolGrad2Order<>+12(SB)/4, $0x00130003
+DATA halfNormPoolGrad2Order<>+16(SB)/4, $0x00140004
+DATA halfNormPoolGrad2Order<>+20(SB)/4, $0x00150005
+DATA halfNormPoolGrad2Order<>+24(SB)/4, $0x00160006
+DATA halfNormPoolGrad2Order<>+28(SB)/4, $0x00170007
+DATA halfNormPoolGrad2Order<>+32(SB)/4, $0x00180008
+DATA halfNormPoolGrad2Order<>+36(SB)/4, $0x00190009
+DATA halfNormPoolGrad2Order<>+40(SB)/4, $0x001a000a
+DATA halfNormPoolGrad2Order<>+44(SB)/4, $0x001b000b
+DATA halfNormPoolGrad2Order<>+48(SB)/4, $0x001c000c
+DATA halfNormPoolGrad2Order<>+52(SB)/4, $0x001d000d
+DATA halfNormPoolGrad2Order<>+56(SB)/4, $0x001e000e
+DATA halfNormPoolGrad2Order<>+60(SB)/4, $0x001f000f
+GLOBL halfNormPoolGrad2Order<>(SB), RODATA|NOPTR, $64
 
-// func halfPoolGrad2BF16(halfPoolGrad *halfPoolGrad)
+// func halfNormPoolGrad2BF16(halfNormPoolGrad *halfNormPoolGrad)
 // Requires: AVX, AVX512BW, AVX512F, AVX512VL, CMOV
-TEXT ·halfPoolGrad2BF16(SB), NOSPLIT, $0-8
-	MOVQ         halfPoolGrad+0(FP), AX
+TEXT ·halfNormPoolGrad2BF16(SB), NOSPLIT, $0-8
+	MOVQ         halfNormPoolGrad+0(FP), AX
 	MOVL         $0xffff0000, CX
 	VMOVD        CX, X0
 	VPBROADCASTD X0, Z0
@@ -679,7 +679,7 @@ TEXT ·halfPoolGrad2BF16(SB), NOSPLIT, $0-8
 	VBROADCASTSS 96(AX), Z11
 	VBROADCASTSS 100(AX), Z12
 	MOVQ         80(AX), R10
-	VMOVUPS      halfPoolGrad2Order<>+0(SB), Z13
+	VMOVUPS      halfNormPoolGrad2Order<>+0(SB), Z13
 	VPXORD       Z5, Z5, Z5
 	VPXORD       Z6, Z6, Z6
 

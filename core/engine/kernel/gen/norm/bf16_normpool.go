@@ -9,7 +9,7 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel/gen/isa"
 )
 
-// Offsets of the fields of halfPool and halfPoolGrad.
+// Offsets of the fields of halfNormPool and halfNormPoolGrad.
 const (
 	hpRows, hpX, hpStride, hpSecond, hpY, hpIdx = 0, 8, 16, 24, 32, 40
 	hpOut, hpLoad, hpStore, hpLast, hpLastStore = 48, 56, 64, 72, 80
@@ -30,9 +30,9 @@ const (
 func bf16NormPool(a *isa.Asm) {
 	halfMoments(a)
 	for rows := 1; rows <= 2; rows++ {
-		halfPool(a, rows)
-		halfPoolSums(a, rows)
-		halfPoolGrad(a, rows)
+		halfNormPool(a, rows)
+		halfNormPoolSums(a, rows)
+		halfNormPoolGrad(a, rows)
 	}
 }
 
@@ -99,12 +99,12 @@ func overHalves(a *isa.Asm, x, ahead reg.GPVirtual, label string, high reg.VecVi
 	both(v[1], 2, true)
 }
 
-// halfPool emits the forward pass over one or two rows of outputs at a time. x is
+// halfNormPool emits the forward pass over one or two rows of outputs at a time. x is
 // compared before it is normalised, with its sign columns if the scale is negative.
-func halfPool(a *isa.Asm, rows int) {
-	a.Kernel(fmt.Sprintf("halfPool%d", rows), "func(halfPool *byte)",
+func halfNormPool(a *isa.Asm, rows int) {
+	a.Kernel(fmt.Sprintf("halfNormPool%d", rows), "func(halfNormPool *byte)",
 		fmt.Sprintf("pools pairs of rows, %d at a time, normalises the maxima, and writes what is positive of them, and their places.", rows))
-	t := a.Gp("halfPool")
+	t := a.Gp("halfNormPool")
 	f, sign, high, zero := affine{broadcast(a, t, hpMean), broadcast(a, t, hpScale), broadcast(a, t, hpShift)}, broadcast(a, t, hpSign), a.HighHalves(), a.Vec()
 	a.Zero(zero)
 	right, below, belowRight := a.Vec(), a.Splat32(t, hpWidth), a.Vec() // places from the window's first
@@ -184,7 +184,7 @@ type halfRows struct {
 }
 
 func newHalfRows(a *isa.Asm, rows int) *halfRows {
-	t := a.Gp("halfPoolGrad")
+	t := a.Gp("halfNormPoolGrad")
 	h := &halfRows{a: a, t: t, rows: rows, high: a.HighHalves(), base: a.Vec(), step: a.Splat32(t, hgNext)}
 	h.count, h.x, h.stride, h.second = a.Field(t, hgRows), a.Field(t, hgX), a.Field(t, hgStride), a.Field(t, hgSecond)
 	h.y, h.dy, h.idx, h.out = a.Field(t, hgY), a.Field(t, hgDY), a.Field(t, hgIdx), a.Field(t, hgOut)
@@ -292,8 +292,8 @@ func (h *halfRows) advance() {
 	a.CountDown(h.count, "row")
 }
 
-func halfPoolSums(a *isa.Asm, rows int) {
-	a.Kernel(fmt.Sprintf("halfPoolSums%d", rows), "func(halfPoolGrad *byte)", "adds up dy and dy·(x−mean).")
+func halfNormPoolSums(a *isa.Asm, rows int) {
+	a.Kernel(fmt.Sprintf("halfNormPoolSums%d", rows), "func(halfNormPoolGrad *byte)", "adds up dy and dy·(x−mean).")
 	h := newHalfRows(a, rows)
 	mean, sums, dots := broadcast(a, h.t, hgMean), a.Vec(), a.Vecs(2)
 	for _, v := range append(dots, sums) {
@@ -309,12 +309,12 @@ func halfPoolSums(a *isa.Asm, rows int) {
 	a.Ret()
 }
 
-// halfPoolGrad computes dx as dy·scale + x·slope + offset, which the caller made
+// halfNormPoolGrad computes dx as dy·scale + x·slope + offset, which the caller made
 // from the sums.
-func halfPoolGrad(a *isa.Asm, rows int) {
-	name := fmt.Sprintf("halfPoolGrad%d", rows)
+func halfNormPoolGrad(a *isa.Asm, rows int) {
+	name := fmt.Sprintf("halfNormPoolGrad%d", rows)
 	order := a.WordOrder(name + "Order")
-	a.Kernel(name, "func(halfPoolGrad *byte)", "writes dx = dy·scale + x·slope + offset, and adds it up.")
+	a.Kernel(name, "func(halfNormPoolGrad *byte)", "writes dx = dy·scale + x·slope + offset, and adds it up.")
 	h := newHalfRows(a, rows)
 	slope, offset, scale := broadcast(a, h.t, hgSlope), broadcast(a, h.t, hgOffset), broadcast(a, h.t, hgScale)
 	interleave, sums, dx := a.Vec(), a.Vecs(2), a.Field(h.t, hgDX)

@@ -39,12 +39,12 @@ var Layouts = []isa.Layout{
 		{Name: "from", Offset: psFrom}, {Name: "n", Offset: psN}, {Name: "left", Offset: psLeft}, {Name: "right", Offset: psRight}, {Name: "mean", Offset: psMean}, {Name: "shift", Offset: psShift}, {Name: "slope", Offset: psSlope},
 		{Name: "scale", Offset: psScale}, {Name: "sum", Offset: psSum}, {Name: "dot", Offset: psDot}, {Name: "ahead", Offset: psAhead}, {Name: "outAhead", Offset: psOutAhead}, {Name: "step", Offset: psStep}, {Name: "place", Offset: psPlace},
 	}},
-	{Folder: "norm", Name: "halfPool", Fields: []isa.Field{
+	{Folder: "norm", Name: "halfNormPool", Fields: []isa.Field{
 		{Name: "rows", Offset: hpRows}, {Name: "x", Offset: hpX}, {Name: "stride", Offset: hpStride}, {Name: "second", Offset: hpSecond}, {Name: "y", Offset: hpY}, {Name: "idx", Offset: hpIdx}, {Name: "out", Offset: hpOut},
 		{Name: "load", Offset: hpLoad}, {Name: "store", Offset: hpStore}, {Name: "last", Offset: hpLast}, {Name: "lastStore", Offset: hpLastStore}, {Name: "mean", Offset: hpMean}, {Name: "scale", Offset: hpScale},
 		{Name: "shift", Offset: hpShift}, {Name: "sign", Offset: hpSign}, {Name: "width", Offset: hpWidth}, {Name: "base", Offset: hpBase}, {Name: "next", Offset: hpNext}, {Name: "upper", Offset: hpUpper}, {Name: "lower", Offset: hpLower},
 	}},
-	{Folder: "norm", Name: "halfPoolGrad", Fields: []isa.Field{
+	{Folder: "norm", Name: "halfNormPoolGrad", Fields: []isa.Field{
 		{Name: "rows", Offset: hgRows}, {Name: "x", Offset: hgX}, {Name: "stride", Offset: hgStride}, {Name: "second", Offset: hgSecond}, {Name: "y", Offset: hgY}, {Name: "dy", Offset: hgDY}, {Name: "idx", Offset: hgIdx}, {Name: "out", Offset: hgOut},
 		{Name: "load", Offset: hgLoad}, {Name: "n", Offset: hgN}, {Name: "dx", Offset: hgDX}, {Name: "mean", Offset: hgMean}, {Name: "slope", Offset: hgSlope}, {Name: "offset", Offset: hgOffset}, {Name: "scale", Offset: hgScale},
 		{Name: "width", Offset: hgWidth}, {Name: "next", Offset: hgNext}, {Name: "sum", Offset: hgSum}, {Name: "dot", Offset: hgDot}, {Name: "lane", Offset: hgLane}, {Name: "place", Offset: hgPlace},
