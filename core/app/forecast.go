@@ -323,10 +323,10 @@ func (f *forecaster) memory(r *forecast.Report) {
 	copies := f.outline.CopyBytes()
 	r.Memory = forecast.Memory{
 		Parameters: int64(m.Params), Gradients: int64(m.Grads + copies), Buffers: int64(m.Buffers),
-		Activations: int64(m.Activations), Workspace: int64(m.Workspace), Kept: int64(m.Kept), Again: int64(m.Again),
-		Optimizer: f.optimizerBytes(),
-		AgainOff:  againOff(f.machine.Device),
-		Batches:   int64(max(1, f.cfg.Sampler.Prefetch)+1) * int64(f.outline.Rows()) * int64(f.spec.Input.Bytes()+f.spec.Target.Bytes()),
+		Activations: int64(m.Activations), Workspace: int64(m.Workspace), Kept: int64(m.Kept), Recomputed: int64(m.Again),
+		Optimizer:    f.optimizerBytes(),
+		RecomputeOff: recomputeOff(f.machine.Device),
+		Batches:      int64(max(1, f.cfg.Sampler.Prefetch)+1) * int64(f.outline.Rows()) * int64(f.spec.Input.Bytes()+f.spec.Target.Bytes()),
 	}
 }
 

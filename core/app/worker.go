@@ -290,17 +290,17 @@ func settings(c *config.Config, d train.Deps) (outline.Settings, error) {
 // plansFor returns the plan options that suit a device. On CPUs, recomputing cheap activations
 // takes as long as reading them from memory.
 func plansFor(device string) outline.Plans {
-	p := outline.Plans{Recompute: againOff(device) == ""}
+	p := outline.Plans{Recompute: recomputeOff(device) == ""}
 	if device != "cuda" {
 		p.BF16From = cpu.BF16From()
 	}
 	return p
 }
 
-// againOff says, for people, why plans for a device recompute no activations.
-func againOff(device string) string {
+// recomputeOff says, for people, why plans for a device recompute no activations.
+func recomputeOff(device string) string {
 	if device == "cuda" {
-		return `which has not been measured on GPUs; train.recompute = "blocks" saves memory`
+		return `it has not been measured on GPUs; train.recompute = "blocks" saves memory`
 	}
 	return ""
 }

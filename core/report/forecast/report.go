@@ -124,11 +124,11 @@ type Memory struct {
 	Workspace   int64 `json:"workspace"`
 	Batches     int64 `json:"batches"` // read ahead
 
-	Kept  int64 `json:"activations_kept,omitempty"`       // activations kept from forward to backward
-	Again int64 `json:"activations_made_again,omitempty"` // activations that backward recomputes instead of keeping
+	Kept       int64 `json:"activations_kept,omitempty"`       // activations kept from forward to backward
+	Recomputed int64 `json:"activations_recomputed,omitempty"` // activations that backward recomputes instead of keeping
 
-	// AgainOff says why plans for the device recompute no activations unless asked to; empty if they do.
-	AgainOff string `json:"activations_made_again_off,omitempty"`
+	// RecomputeOff says why plans for the device recompute no activations unless asked to; empty if they do.
+	RecomputeOff string `json:"recompute_off,omitempty"`
 }
 
 // total adds up all kinds.

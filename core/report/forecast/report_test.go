@@ -48,7 +48,7 @@ func TestGolden(t *testing.T) {
 		"nodes": {
 			Name: "big", World: World{Ranks: 16, PerNode: 8, Nodes: 2, Device: "cpu"}, Batch: Batch{32, 4, 2048},
 			Steps:   Steps{PerEpoch: 1251, Epochs: 90, Total: 5000},
-			Memory:  Memory{Parameters: 3 << 40, Activations: 1500, AgainOff: "which has not been measured on GPUs"},
+			Memory:  Memory{Parameters: 3 << 40, Activations: 1500, RecomputeOff: "it has not been measured on GPUs"},
 			Buckets: []Bucket{{0, 1, 4000, "fc.weight", "fc.weight"}},
 			Caps:    Caps{First: 0.5, Rest: 4, Auto: true},
 			Traffic: Traffic{GradientBytes: 4000, WireBytes: 2000, NormBytes: 66 * 16, RingBytes: RingBytes(2000, 16), SharedBytes: 32000},

@@ -115,15 +115,15 @@ func (r *Report) memory(p *printer) {
 		n    int64
 	}{
 		{"parameters", m.Parameters}, {"gradients", m.Gradients}, {"optimizer", m.Optimizer}, {"buffers", m.Buffers},
-		{"activations", m.Activations}, {"  kept for backward", m.Kept}, {"  recomputed there", m.Again}, {"workspace", m.Workspace}, {"batches", m.Batches}, {"total", m.total()},
+		{"activations", m.Activations}, {"  kept for backward", m.Kept}, {"  recomputed there", m.Recomputed}, {"workspace", m.Workspace}, {"batches", m.Batches}, {"total", m.total()},
 	} {
 		if k.n > 0 {
 			t.cells(k.name, bytesize.Text(k.n))
 		}
 	}
 	t.flush()
-	if m.AgainOff != "" && m.Again == 0 {
-		p.line("\nnote: backward makes no activations again, %s", m.AgainOff)
+	if m.RecomputeOff != "" && m.Recomputed == 0 {
+		p.line("\nnote: backward recomputes no activations: %s", m.RecomputeOff)
 	}
 }
 
