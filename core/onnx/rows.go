@@ -40,7 +40,7 @@ func init() {
 		return b.put(n, b.add("Mul", []string{x, b.add("Sigmoid", []string{x})}))
 	}
 	forms[activation.Softplus] = softplus
-	forms[activation.GELU] = gelu
+	forms[activation.GELU] = timesNormal
 }
 
 // plain is an operator with the node's inputs and no attributes.
@@ -162,8 +162,8 @@ func softplus(b *builder, n *graph.Node) error {
 	return b.put(n, b.add("Div", []string{b.add("Softplus", []string{b.add("Mul", []string{b.in(n, 0), beta})}), beta}))
 }
 
-// gelu is x/2·(1 + erf(x/√2)), or with tanh(√(2/π)·(x + 0.044715·x³)).
-func gelu(b *builder, n *graph.Node) error {
+// timesNormal is x·Φ(x): x/2·(1 + erf(x/√2)), or with tanh(√(2/π)·(x + 0.044715·x³)).
+func timesNormal(b *builder, n *graph.Node) error {
 	x := b.in(n, 0)
 	times := func(y string, v float64) string {
 		return b.add("Mul", []string{y, b.floats("factor", nil, float32(v))})
