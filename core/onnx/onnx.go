@@ -27,7 +27,7 @@ const (
 // form writes the operation of a node.
 type form func(b *builder, n *graph.Node) error
 
-// forms are filled by the other files.
+// forms are filled by the other files, but for pointwise functions.
 var forms = map[graph.Op]form{}
 
 // Marshal returns the ONNX file of a model in evaluation mode, without its loss. weights are in
@@ -68,7 +68,7 @@ func (b *builder) model() error {
 		if op.Of(n.Op).Loss {
 			break
 		}
-		write := forms[n.Op]
+		write := formOf(n.Op)
 		if write == nil {
 			return fmt.Errorf("%s (%s) has no ONNX form", n.Layer, n.Op)
 		}

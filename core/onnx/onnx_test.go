@@ -29,7 +29,7 @@ func TestEveryLayerHasAForm(t *testing.T) {
 		if other, ok := types[name]; ok {
 			name = other
 		}
-		if forms[name] == nil {
+		if formOf(name) == nil {
 			t.Errorf("%s has no ONNX form", d.Name)
 		}
 	}

@@ -1,12 +1,10 @@
 package onnx
 
 import (
-	"math"
 	"slices"
 
 	"github.com/trainctl/trainctl/core/engine/graph"
 	"github.com/trainctl/trainctl/core/engine/op"
-	"github.com/trainctl/trainctl/core/engine/op/activation"
 )
 
 func init() {
@@ -28,19 +26,6 @@ func init() {
 	}
 	forms[op.Flatten], forms[op.Reshape] = reshaped, reshaped
 	forms[op.Dropout], forms[op.Branch] = same, same
-	forms[activation.ReLU], forms[activation.Sigmoid], forms[activation.Tanh] = plain("Relu"), plain("Sigmoid"), plain("Tanh")
-	forms[activation.ReLU6] = func(b *builder, n *graph.Node) error {
-		return b.put(n, b.add("Clip", []string{b.in(n, 0), b.floats("min", nil, 0), b.floats("max", nil, 6)}))
-	}
-	forms[activation.LeakyReLU] = func(b *builder, n *graph.Node) error {
-		return b.put(n, b.add("LeakyRelu", []string{b.in(n, 0)}, attrFloat("alpha", n.Attr.(op.Scalars)[0])))
-	}
-	forms[activation.SiLU] = func(b *builder, n *graph.Node) error {
-		x := b.in(n, 0)
-		return b.put(n, b.add("Mul", []string{x, b.add("Sigmoid", []string{x})}))
-	}
-	forms[activation.Softplus] = softplus
-	forms[activation.GELU] = timesNormal
 }
 
 // plain is an operator with the node's inputs and no attributes.
@@ -154,26 +139,4 @@ func split(b *builder, n *graph.Node) error {
 		from += size
 	}
 	return nil
-}
-
-// softplus has no linear part beyond the threshold: there the difference is below e^−threshold.
-func softplus(b *builder, n *graph.Node) error {
-	beta := b.floats("beta", nil, float32(n.Attr.(op.Scalars)[0]))
-	return b.put(n, b.add("Div", []string{b.add("Softplus", []string{b.add("Mul", []string{b.in(n, 0), beta})}), beta}))
-}
-
-// timesNormal is x·Φ(x): x/2·(1 + erf(x/√2)), or with tanh(√(2/π)·(x + 0.044715·x³)).
-func timesNormal(b *builder, n *graph.Node) error {
-	x := b.in(n, 0)
-	times := func(y string, v float64) string {
-		return b.add("Mul", []string{y, b.floats("factor", nil, float32(v))})
-	}
-	var inner string
-	if n.Attr.(op.Scalars)[0] == 1 {
-		cube := b.add("Mul", []string{b.add("Mul", []string{x, x}), x})
-		inner = b.add("Tanh", []string{times(b.add("Add", []string{x, times(cube, 0.044715)}), math.Sqrt(2/math.Pi))})
-	} else {
-		inner = b.add("Erf", []string{times(x, math.Sqrt2/2)})
-	}
-	return b.put(n, b.add("Mul", []string{times(x, 0.5), b.add("Add", []string{inner, b.floats("one", nil, 1)})}))
 }

@@ -12,6 +12,24 @@ type Pointwise struct {
 	Saved Saved
 	FLOPs [2]int64 // for each element, forward and backward, roughly
 	Slope bool     // of a saved input: the slope costs little where the function is computed
+
+	// Formula says the function in operators, so that other programs can compute it.
+	Formula func(f Formula, x Operand, s Scalars) Operand
+}
+
+// Formula builds an expression of operators by the names that ONNX gives them
+// (https://onnx.ai/onnx/operators), of operator set 17, without attributes.
+type Formula interface {
+	Apply(operator string, x ...Operand) Operand
+	Value(v float64) Operand
+}
+
+// Operand is the name of a value in a formula.
+type Operand string
+
+// Operator is the formula of a function that is one operator.
+func Operator(operator string) func(Formula, Operand, Scalars) Operand {
+	return func(f Formula, x Operand, _ Scalars) Operand { return f.Apply(operator, x) }
 }
 
 // Saved is what a pointwise function keeps for its gradient.

@@ -11,6 +11,6 @@ const Sigmoid graph.Op = "sigmoid"
 func init() {
 	op.DefinePointwise(op.Definition{
 		Name: Sigmoid, Doc: "1 / (1 + exp(−x))",
-		Pointwise: op.Pointwise{Saved: op.SavedOutput, FLOPs: [2]int64{4, 3}},
+		Pointwise: op.Pointwise{Saved: op.SavedOutput, FLOPs: [2]int64{4, 3}, Formula: op.Operator("Sigmoid")},
 	})
 }

@@ -11,6 +11,8 @@ const SiLU graph.Op = "silu"
 func init() {
 	op.DefinePointwise(op.Definition{
 		Name: SiLU, Doc: "x·sigmoid(x) (Elfwing, Uchibe and Doya, 2018)",
-		Pointwise: op.Pointwise{Saved: op.SavedInput, FLOPs: [2]int64{5, 8}, Slope: true},
+		Pointwise: op.Pointwise{Saved: op.SavedInput, FLOPs: [2]int64{5, 8}, Slope: true, Formula: func(f op.Formula, x op.Operand, _ op.Scalars) op.Operand {
+			return f.Apply("Mul", x, f.Apply("Sigmoid", x))
+		}},
 	})
 }

@@ -15,6 +15,10 @@ func init() {
 			{Name: "beta", Kind: op.Float, Default: 1, Positive: true, Doc: "sharpness; default 1"},
 			{Name: "threshold", Kind: op.Float, Default: 20, Doc: "value of beta·x above which the result is x; default 20"},
 		},
-		Pointwise: op.Pointwise{Saved: op.SavedInput, FLOPs: [2]int64{8, 6}},
+		Pointwise: op.Pointwise{Saved: op.SavedInput, FLOPs: [2]int64{8, 6}, Formula: func(f op.Formula, x op.Operand, s op.Scalars) op.Operand {
+			// It has no linear part beyond the threshold: there the difference is below e^−threshold.
+			beta := f.Value(s[0])
+			return f.Apply("Div", f.Apply("Softplus", f.Apply("Mul", x, beta)), beta)
+		}},
 	})
 }

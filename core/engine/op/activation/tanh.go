@@ -11,6 +11,6 @@ const Tanh graph.Op = "tanh"
 func init() {
 	op.DefinePointwise(op.Definition{
 		Name: Tanh, Doc: "hyperbolic tangent",
-		Pointwise: op.Pointwise{Saved: op.SavedOutput, FLOPs: [2]int64{4, 3}},
+		Pointwise: op.Pointwise{Saved: op.SavedOutput, FLOPs: [2]int64{4, 3}, Formula: op.Operator("Tanh")},
 	})
 }
