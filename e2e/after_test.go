@@ -67,7 +67,7 @@ func TestGenerate(t *testing.T) {
 	if len(full.Stdout) != 6 {
 		t.Errorf("%q, want what the context of 8 has room for, one more, and a new line", full.Stdout)
 	}
-	full.Prints(t, "ended: the model's context is full; fix: a shorter prompt, or --slide")
+	full.Prints(t, "ended: the model's context is full; fix: shorten the prompt, or use --slide")
 	generate(2, "--prompt", "Ж").Prints(t, "the character 'Ж' (U+0416) at byte 0 is not in the vocabulary")
 	generate(2, "--prompt", "the ranks read").Prints(t, "the prompt has 14 tokens, and the model's context is 8", "--slide")
 	generate(2).Prints(t, "give --prompt TEXT or --prompt-file FILE")

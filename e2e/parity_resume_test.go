@@ -132,7 +132,7 @@ func TestResumeWithAnotherWorldSize(t *testing.T) {
 		t.Errorf("within an epoch: %d samples from step %d, want %d from 9", samples, within.steps[0].Step, 90-32)
 	}
 	three := p.run(t, append(rig.Set("launch.nproc_per_node=3"), "--resume", whole.checkpoint(8))...)
-	if !anyContains(three.notes, "on 3: 32 samples are done and will not be read again") {
+	if !anyContains(three.notes, "with 3: 32 samples are done and will not be read again") {
 		t.Errorf("on three ranks: notes %q", three.notes)
 	}
 	three.params(t)
