@@ -7,7 +7,7 @@ if [ "${1:-}" != inside ]; then
 fi
 D="$2"
 H="$(hostname -s)"
-mkdir -p "$D"/{state,n1,n2,log,work}
+mkdir -p "$D"/{state,n1,n2,log,jobs}
 export PATH="$(dirname "$TRAINCTL"):$PATH"
 
 (cat /etc/hosts; echo "127.0.0.1 n1 n2 $H") > "$D/hosts"
@@ -63,15 +63,15 @@ until_true() {
 		sleep 0.1
 	done
 	echo "waited two minutes for: $*" >&2
-	sinfo >&2; squeue >&2; tail -n 20 "$D"/log/*.log "$D"/work/*.out >&2 || true
+	sinfo >&2; squeue >&2; tail -n 20 "$D"/log/*.log "$D"/jobs/*.out >&2 || true
 	return 1
 }
 idle() { [ "$(sinfo -h -t idle -o %D | head -n 1)" = 2 ]; }
 gone() { [ -z "$(squeue -h)" ]; }
-says() { grep -q "$1" "$D"/work/"$2".out 2> /dev/null; }
+says() { grep -q "$1" "$D"/jobs/"$2".out 2> /dev/null; }
 number() { sed -n 's/^Submitted batch job //p'; }
 until_true idle
-cd "$D/work"
+cd "$D/jobs"
 
 echo "== sbatch"
 job="$(trainctl submit slurm job.toml --nnodes 2 --nproc-per-node 1 --time 10m --run | number)"
