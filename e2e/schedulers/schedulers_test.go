@@ -51,9 +51,9 @@ func TestSlurm(t *testing.T) {
 	}
 	p := rig.NewPlace(t)
 	cluster := t.TempDir()
-	work := filepath.Join(cluster, "work")
-	rig.Must(t, os.Mkdir(work, 0o755))
-	rig.Must(t, os.WriteFile(filepath.Join(work, "job.toml"), []byte(rig.BaseConfig), 0o644))
+	jobs := filepath.Join(cluster, "jobs")
+	rig.Must(t, os.Mkdir(jobs, 0o755))
+	rig.Must(t, os.WriteFile(filepath.Join(jobs, "job.toml"), []byte(rig.BaseConfig), 0o644))
 	if out := script(t, p, nil, "slurm.sh", cluster); !strings.Contains(out, "all jobs ended as they should") {
 		t.Error(out)
 	}
