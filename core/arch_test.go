@@ -99,7 +99,7 @@ var beside = map[string][]string{
 	"core/plugin/host": {"core/sdk/pb"},
 }
 
-// only says who may import what, and why nobody else does.
+// only says which packages may import what, and why.
 var only = []struct {
 	path   string
 	users  []string
@@ -216,7 +216,7 @@ func TestDependenciesStayWhereTheyBelong(t *testing.T) {
 	}
 }
 
-// What is linked is asked of the go command, so that what libraries import counts.
+// The go command lists what is linked, so that imports of libraries count.
 func TestEngineLinksNoWire(t *testing.T) {
 	for _, pkg := range engine {
 		out, err := exec.Command("go", "list", "-deps", module+pkg).CombinedOutput()
@@ -358,7 +358,7 @@ func TestFunctionsAreShort(t *testing.T) {
 // that consist of it.
 const mostNaming = 6
 
-// An operation is known by its registered definition, so that nobody switches over names.
+// An operation is known by its registered definition: no code switches over names.
 // Tests and generated files may name it.
 func TestAnOperationIsNamedInFewFiles(t *testing.T) {
 	var naming []string

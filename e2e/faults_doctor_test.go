@@ -41,7 +41,7 @@ func TestDoctorLooksAtADeadRun(t *testing.T) {
 	}
 }
 
-// A rank that stands still is found while the job hangs.
+// A rank that makes no progress is found while the job hangs.
 func TestDoctorFindsTheRankThatHangs(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)

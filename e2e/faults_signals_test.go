@@ -107,7 +107,7 @@ func TestSecondInterruptKills(t *testing.T) {
 	r.InterruptUntilExit(t).Expect(t, 130).Within(t, 3*time.Second)
 }
 
-// A run that cannot save when it is asked to make way has failed: it says what
+// A run that cannot save when it is preempted has failed: it says what
 // went wrong, and names no checkpoint that is not there.
 func TestTermThatCannotSave(t *testing.T) {
 	t.Parallel()

@@ -84,7 +84,7 @@ func TestRankThatNeverArrives(t *testing.T) {
 }
 
 // The flags of run have the same effect for worker: it continues from the newest run of
-// the name, and writes events and progress as it is asked to.
+// the name, and writes events and progress as configured.
 func TestWorkerFlagsUnderTorchrunsContract(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)

@@ -131,7 +131,7 @@ func onEachIsolation(t *testing.T, test func(t *testing.T, p *place, isolation s
 	}
 }
 
-// A rank that is killed ends the job, whoever waits for its GPU.
+// A rank that is killed ends the job, whichever rank waits for its GPU.
 func TestNCCLRankIsKilled(t *testing.T) {
 	t.Parallel()
 	onEachIsolation(t, func(t *testing.T, p *place, isolation string) {

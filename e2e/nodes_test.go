@@ -16,7 +16,7 @@ import (
 	"github.com/trainctl/trainctl/e2e/rig"
 )
 
-// rendezvous is an endpoint on loopback that nobody listens at.
+// rendezvous is an endpoint on loopback without a listener.
 func rendezvous(t *testing.T) string { return fmt.Sprint("127.0.0.1:", rig.FreePort(t)) }
 
 // compared is a place where a run of one node has ended, whose bits others are compared with, and an

@@ -243,7 +243,7 @@ func sameSteps(t *testing.T, r, whole run, within float64) {
 	}
 }
 
-// Ranks die, and one is frozen, at moments that nobody chose: in passes, collectives, saves
+// Ranks die, and one is frozen, at random moments: in passes, collectives, saves
 // and evaluations. The job ends by itself, with the steps of an undisturbed one.
 func TestRanksLeaveAtAnyMoment(t *testing.T) {
 	t.Parallel()

@@ -126,7 +126,7 @@ func (s *siege) visit(address, kind string) {
 	c, err := d.DialContext(s.ctx, "tcp", address)
 	if err != nil {
 		select {
-		case <-time.After(50 * time.Millisecond): // nobody listens there yet
+		case <-time.After(50 * time.Millisecond): // no listener there yet
 		case <-s.ctx.Done():
 		}
 		return

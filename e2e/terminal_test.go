@@ -50,7 +50,7 @@ func TestUnreadOutputHoldsUpNothing(t *testing.T) {
 	p := newPlace(t)
 	args := append([]string{"run", p.Config, "--events", "json", "--resume", "auto"}, rig.Endless("checkpoint.every=\"1000000 steps\"")...)
 	r := p.Command(args...)
-	terminal(t, r, 80) // nobody reads
+	terminal(t, r, 80) // without a reader
 	unread, out, err := os.Pipe()
 	rig.Must(t, err)
 	defer unread.Close()

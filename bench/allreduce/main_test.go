@@ -61,7 +61,7 @@ func TestOnlyTrainctlWithoutTorch(t *testing.T) {
 	}
 }
 
-// peerArg makes the test binary a rank of somebody else's program.
+// peerArg makes the test binary a rank of another program.
 const peerArg = "peer"
 
 // peer opens a store of its own where torchrun's variables say.

@@ -43,7 +43,7 @@ func (d *display) complete(cmd *cobra.Command) error {
 func (d *display) show(o *app.Options) (done func()) {
 	screen := lossy.NewWriter(d.stderr, lossy.Options{Notice: event.DroppedLines})
 	progress := event.NewProgress(screen, event.ProgressOptions{Mode: d.progress, Env: os.LookupEnv})
-	done = func() { _ = screen.Close() } // it fails only if nobody reads
+	done = func() { _ = screen.Close() } // it fails only if the reader is gone
 	if d.events == "json" {
 		events := lossy.NewWriter(d.stdout, lossy.Options{Limit: eventBytes, Notice: event.Dropped(event.Launcher)})
 		done = func() {

@@ -10,7 +10,7 @@ import (
 )
 
 // Without a driver "auto" is the CPU and says why, "cuda" is refused with the
-// exit code of what is missing, and "cpu" asks nobody.
+// exit code of what is missing; "cpu" does not look for one.
 func TestSurveyWithoutADriver(t *testing.T) {
 	t.Setenv("TRAINCTL_LIBCUDA", filepath.Join(t.TempDir(), "libcuda.so.1"))
 	m, err := Survey(t.Context(), "auto")

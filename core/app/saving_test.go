@@ -9,7 +9,7 @@ import (
 	"github.com/trainctl/trainctl/core/report/event"
 )
 
-// The launcher hears how long saves take, unless the configuration says how
+// The launcher is told how long saves take, unless the configuration says how
 // long it waits.
 func TestGraceFollowsSaves(t *testing.T) {
 	c := &config.Config{}

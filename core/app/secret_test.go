@@ -20,7 +20,7 @@ func (w *warnings) Emit(r event.Record) {
 
 func (w *warnings) Close() error { return nil }
 
-// Who gave the secret in the environment hears where it can still be read.
+// A secret given in the environment is reported with the place where it can still be read.
 func TestAnExposedSecretIsTold(t *testing.T) {
 	var told warnings
 	bus := event.NewBus(0, &told)

@@ -8,7 +8,7 @@ import (
 	"github.com/trainctl/trainctl/core/job/rank"
 )
 
-// A rank that somebody else launches takes its share of a host, or what the
+// A rank that another launcher starts takes its share of a host, or what the
 // configuration says.
 func TestThreadsOfARank(t *testing.T) {
 	none := func(string) (string, bool) { return "", false }

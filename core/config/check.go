@@ -44,7 +44,7 @@ func (c *Config) check() {
 	c.unused("lr_scheduler", c.Scheduler.Name, c.Scheduler, def.Scheduler, c.Scheduler.Uses())
 }
 
-// RefuseFaults returns an error if the configuration makes faults on purpose: nobody
+// RefuseFaults returns an error if the configuration makes faults on purpose: no one
 // should run such a file by mistake.
 func (c *Config) RefuseFaults() error {
 	if len(c.Faults.At) == 0 {

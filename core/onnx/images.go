@@ -23,7 +23,7 @@ func init() {
 // both lists height and width twice, before and after, as ONNX lists padding.
 func both(v [2]int) []int { return []int{v[0], v[1], v[0], v[1]} }
 
-// conv writes a convolution. For signals [C, L] it uses the last element of each pair, because ONNX wants one
+// conv writes a convolution. For signals [C, L] it uses the last element of each pair, because ONNX takes one
 // value per spatial dimension.
 func conv(b *builder, n *graph.Node) error {
 	a := n.Attr.(op.Conv2DAttr)

@@ -31,7 +31,7 @@ func (c *opContext) begin(parent context.Context, timeout time.Duration) {
 }
 
 // end is called when the operation has ended. It reports whether the context can be
-// reused, since nobody waits for it.
+// reused, since it is not waited for.
 func (c *opContext) end() (unused bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

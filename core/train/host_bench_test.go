@@ -17,7 +17,7 @@ import (
 
 // BenchmarkHostStep is what the host does for a step of a GPU rank: the loop as it
 // is, the ConvNet at batch 100, over a driver that does nothing. As long as the
-// GPU has work meanwhile nobody notices; the rest of it is time that a GPU idles.
+// GPU has work meanwhile costs nothing; the rest of it is time that a GPU idles.
 func BenchmarkHostStep(b *testing.B) {
 	for name, change := range map[string]func(*outline.Settings){
 		"sgd":     func(*outline.Settings) {},

@@ -207,7 +207,7 @@ func TestWeightsStartAsRankZeros(t *testing.T) {
 	}
 }
 
-// When one rank is asked to stop, all stop after the same step.
+// When one rank gets a signal to stop, all stop after the same step.
 func TestRanksStopTogether(t *testing.T) {
 	steps := make([]int, 3)
 	errs := onRanks(t, 3, func(_ int, d *Deps) { d.Settings.Train.Epochs = 1000 }, func(ctx context.Context, d Deps) error {

@@ -221,7 +221,7 @@ func losePower(t *trial) {
 	rig.Must(t, os.Rename(filepath.Join(p.Dir, "runs"), filepath.Join(p.Dir, "before")))
 	image, runs := filepath.Join(p.Dir, "image"), filepath.Join(p.Dir, "runs")
 	makeImage(t, image, "ext4", 128<<20)
-	mountImage(t, image, runs, ",commit=300") // what nobody syncs stays in memory
+	mountImage(t, image, runs, ",commit=300") // what is not synced stays in memory
 	r := p.Start(t, append(wide("train.epochs=40"), "--max-restarts", "0")...)
 	p.WaitForCheckpoints(t, 1, 2)
 	var copies []string

@@ -23,7 +23,7 @@ func leaveEarly(t *trial) {
 
 	r = p.Start(t, append([]string{"run", p.Config}, rig.Endless("launch.nproc_per_node=1")...)...)
 	p.WaitForSteps(t, r, 2, 3)
-	leave(t, p.Worker(t, 0).PID, 0) // nobody is left to complain
+	leave(t, p.Worker(t, 0).PID, 0) // no process is left to complain
 	t.ended(r.Wait(t), 5).Prints(t, "rank      : 0").OneFailureBlock(t)
 	t.saw("also when it is the only rank")
 }

@@ -117,7 +117,7 @@ func (s *soak) round(t rig.TB) {
 	s.roles[role]++
 	s.last = role
 	for _, r := range nodes {
-		res := r.Wait(t) // it ends by itself, or recovered and is asked to
+		res := r.Wait(t) // it ends by itself, or recovered and gets a signal to
 		s.codes[res.Code]++
 		s.last += fmt.Sprintf(", exit code %d after %v", res.Code, res.Took.Round(time.Millisecond))
 		if !expected(res, asked.Load(), len(nodes)) {

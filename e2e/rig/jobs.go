@@ -46,7 +46,7 @@ func Steps3200(more ...string) []string {
 	}, more...)...)
 }
 
-// FreePort returns a port that nobody listens on at the moment.
+// FreePort returns a port without a listener at the moment.
 func FreePort(t TB) int {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -55,7 +55,7 @@ func FreePort(t TB) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// FreePorts returns the first of n neighbouring ports that nobody listens on. They are
+// FreePorts returns the first of n neighbouring ports without a listener. They are
 // below those from which the system takes ports for outgoing connections.
 func FreePorts(t TB, n int) int {
 	t.Helper()

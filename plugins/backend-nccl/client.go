@@ -90,7 +90,7 @@ func (l *client) listen() {
 		case "go":
 			select {
 			case l.agreed <- struct{}{}:
-			default: // nobody announced a call
+			default: // no call was announced
 			}
 		case "fail":
 			l.reason = m

@@ -21,7 +21,7 @@ import (
 type logbook struct {
 	mu    sync.Mutex
 	text  bytes.Buffer
-	grown chan struct{} // closed with the next line; nil: nobody waits
+	grown chan struct{} // closed with the next line; nil: none waits
 }
 
 func (l *logbook) Write(p []byte) (int, error) {

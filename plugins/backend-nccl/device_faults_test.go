@@ -177,7 +177,7 @@ func TestAnIssuedCollectiveHasADeadline(t *testing.T) {
 		if err := k.gpus[rank].Follow(done); err != nil {
 			return err
 		}
-		return k.gpus[rank].Read(ctx, 0, make([]byte, 4)) // nobody calls the backend meanwhile
+		return k.gpus[rank].Read(ctx, 0, make([]byte, 4)) // without a call of the backend meanwhile
 	}))
 	for rank, err := range k.each(func(ctx context.Context, rank int) error {
 		_, err := k.reduce(ctx, rank, 2, false)
@@ -244,7 +244,7 @@ func TestABackendIsReplacedUnderItsArenas(t *testing.T) {
 		return errors.Join(err, k.gpus[rank].Follow(done), k.check(ctx, rank))
 	}))
 	old := k.arenas[1].Device.Done
-	release := k.m.Block(k.gpus[1].stream) // so that nobody finishes
+	release := k.m.Block(k.gpus[1].stream) // so that no rank finishes
 	errs := k.each(func(ctx context.Context, rank int) error {
 		if rank == 1 {
 			time.AfterFunc(100*time.Millisecond, func() { _ = syscall.Kill(plugins[1].PID(), syscall.SIGKILL) })

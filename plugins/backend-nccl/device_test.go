@@ -57,7 +57,7 @@ func served(t testing.TB, devices int) (*fakegpu.Machine, *host.Host) {
 	return m, host.New(host.Options{SetEnv: []string{envMachine + "=" + path}, Log: slog.New(slog.DiscardHandler)})
 }
 
-// servedAt is served for whoever starts processes itself, by the socket's path.
+// servedAt is served for a test that starts processes itself, by the socket's path.
 func servedAt(t testing.TB, devices int) (*fakegpu.Machine, string) {
 	t.Helper()
 	m := fakegpu.New(devices)

@@ -89,7 +89,7 @@ func wantText(t *testing.T, errs []error, words ...string) {
 	}
 }
 
-// All ranks called, and one's kernel never starts: nobody is missing, and the
+// All ranks called, and one's kernel never starts: no rank is missing, and the
 // deadline ends it all the same.
 func TestACollectiveThatNeverEndsIsAStall(t *testing.T) {
 	t.Parallel()

@@ -37,7 +37,7 @@ type link struct {
 }
 
 // inbound is the frame that is being received. Its header and call lie in
-// head, the payload goes to where the collective wants it.
+// head, the payload goes to the collective's destination.
 type inbound struct {
 	head    [headerSize + callSize]byte
 	got     int    // bytes of the frame that are here

@@ -25,7 +25,7 @@ func linesOf(r io.Reader) <-chan []string {
 	return text
 }
 
-// A reader that stops reading holds nobody up: the newest lines are kept, one
+// A reader that stops reading does not block the writer: the newest lines are kept, one
 // line says how many are missing, and what is there adds up.
 func TestUnreadOutputHoldsNobodyUp(t *testing.T) {
 	t.Parallel()

@@ -208,7 +208,7 @@ func TestRefusesOtherMemory(t *testing.T) {
 	}
 }
 
-// wake and Abort end a sleep that nobody else would end before its timeout.
+// wake and Abort end a sleep that would otherwise last until its timeout.
 func TestWake(t *testing.T) {
 	for _, bell := range []Bell{{}, {Poll: true}} {
 		s, w, _ := newRing(t, bell)

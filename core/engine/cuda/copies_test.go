@@ -140,7 +140,7 @@ func (x *trainee) step(t *testing.T, step int) (all []byte) {
 
 // The optimizer writes the half-precision copies of weights in its own pass: the bits are
 // those of a pass that casts all weights before each run, which is how it is where
-// somebody else has written them, with that many launches less.
+// another kernel has written them, with that many launches fewer.
 func TestCopiesOfWeightsBelongToTheOptimizer(t *testing.T) {
 	alone(t)
 	const steps = 4

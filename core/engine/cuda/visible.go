@@ -19,7 +19,7 @@ type MissingError struct {
 	What string // "no NVIDIA driver: libcuda.so.1 was not found"
 	Fix  string // the command or deed that brings it
 	Err  error  // of the library that was asked; nil where there was none
-	// Driver is set where there is one: somebody meant to use the GPU.
+	// Driver is set if there is one: the user meant to use the GPU.
 	Driver bool
 }
 

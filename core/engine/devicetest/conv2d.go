@@ -83,7 +83,7 @@ var geometries = []geometry{
 	geom(2, 8, 6, 6, 17, 1, 1),
 	geom(1, 4, 10, 9, 6, 1, 1).stride(2, 2),
 	geom(2, 3, 17, 15, 5, 7, 7).pad(3, 3).stride(2, 2),
-	geom(2, 16, 12, 10, 32, 3, 3).pad(1, 1).stride(2, 2), // channels in sixteens, as Winograd wants them
+	geom(2, 16, 12, 10, 32, 3, 3).pad(1, 1).stride(2, 2), // channels in multiples of 16, as Winograd needs them
 	geom(2, 16, 8, 8, 32, 1, 1).stride(2, 2),
 	geom(1, 4, 9, 8, 6, 3, 2).pad(2, 0).dilate(2, 3).stride(1, 2),
 	geom(2, 6, 5, 7, 4, 3, 3).pad(1, 1).groups(2),

@@ -1,5 +1,5 @@
 // Package devicetest is the conformance suite of a plan.Device. It runs every
-// operation separately, with shapes that are no multiple of any vector or tile, in
+// operation separately, with shapes that are not a multiple of any vector or tile, in
 // every element type that the device has, and compares with float64 references that
 // are written like the formulas. Then it trains whole models and compares with a
 // reference device.

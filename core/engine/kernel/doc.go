@@ -30,7 +30,7 @@
 // # Conventions
 //
 // Kernels are functions over plain slices, with no tensors, no graph and no
-// goroutines. A caller that wants more cores splits the work and calls a kernel per
+// goroutines. A caller that uses more cores splits the work and calls a kernel per
 // part. Images are NCHW, matrices row-major, everything in C order, and the meaning of
 // every operation is PyTorch's. Slices are as long as the shape says, or longer.
 // Outputs are overwritten unless a parameter named accumulate, or the name of the

@@ -31,7 +31,7 @@ func init() {
 		Keys: append([]Key{
 			{Name: "heads", Min: 1, Required: true, Doc: "number of query heads; required"},
 			{Name: "kv_heads", Min: 1, Doc: "number of key and value heads, each for heads/kv_heads neighbouring query heads (Ainslie et al., 2023); default heads"},
-			{Name: "causal", Kind: Bool, Doc: "position i attends to positions 0 to i alone; default false"},
+			{Name: "causal", Kind: Bool, Doc: "position i attends only to positions 0 to i; default false"},
 			ropeTheta,
 			attentionDropout,
 		}, RopeScalingKeys...),

@@ -18,7 +18,7 @@ type PartsAttr struct {
 
 func init() {
 	define(Definition{
-		Name: Concat, Doc: "joins layers along one dimension, in which alone they may differ", Apex: Promote,
+		Name: Concat, Doc: "concatenates layers along one dimension; all others must be equal", Apex: Promote,
 		Keys: []Key{dimKey}, Check: checkDim,
 		Join: buildConcat, Inputs: [2]int{2, Most}, Outputs: concatOutputs, Gradient: concatGradient, Positions: aloneIf(laterAxis),
 		Steps: []Step{{Op: Concat, Cost: PerElement(0)}, {Op: ConcatGrad, Cost: PerElement(0)}},

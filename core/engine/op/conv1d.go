@@ -10,7 +10,7 @@ const Conv1D graph.Op = "conv1d"
 
 func init() {
 	define(Definition{
-		Name: Conv1D, Doc: "1-D convolution of signals [channels, length]; pairs are one number", Keys: convKeys,
+		Name: Conv1D, Doc: "1-D convolution of signals [channels, length]; keys that are pairs in conv2d are single numbers", Keys: convKeys,
 		Check: func(a Args, l *usererr.List) {
 			checkConv(a, l)
 			for _, k := range convKeys {

@@ -50,7 +50,7 @@ func groupNormOutputs(in []graph.Value, attr any) ([]graph.Value, error) {
 		return nil, fmt.Errorf("needs [channels, ...], got %v", x)
 	}
 	if x[0]%groups != 0 {
-		return nil, fmt.Errorf("num_groups is %d, but the input has %d channels, which is no multiple of it", groups, x[0])
+		return nil, fmt.Errorf("num_groups is %d, but the input has %d channels, which is not a multiple of it", groups, x[0])
 	}
 	statistic := wide(output(groups))
 	return []graph.Value{output(x...), statistic, statistic}, nil

@@ -65,7 +65,7 @@ type Step struct {
 	// two. An absent operand is a zero Spec. Bytes follow from the operands.
 	Cost func(in, out []tensor.Spec) int64
 
-	// InPlace lists the inputs whose memory the first output may take where nobody
+	// InPlace lists the inputs whose memory the first output may take if nothing
 	// reads them later; in evaluation only, if EvalInPlace.
 	InPlace     []int
 	EvalInPlace bool

@@ -26,7 +26,7 @@ func (a PermuteAttr) Inverse() PermuteAttr {
 
 func init() {
 	define(Definition{
-		Name: Permute, Doc: "reorders dimensions; only a name for what was there where the order of elements stays",
+		Name: Permute, Doc: "reorders dimensions; copies nothing if the elements stay in the same order in memory",
 		Keys:  []Key{{Name: "dims", Kind: Ints, Required: true, Doc: "the input's dimensions in their new order, as torch.permute takes them: the batch is 0 and stays first, such as `[0, 2, 1]`; required"}},
 		Check: checkPermute, Build: buildPermute, Outputs: permuteOutputs, Gradient: inputGradient,
 		Steps: []Step{{Op: Permute, Cost: PerElement(0)}, {Op: PermuteGrad, Cost: PerElement(0)}},

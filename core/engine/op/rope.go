@@ -17,10 +17,10 @@ var RopeScalingKeys = []Key{ropeType, ropeFactor, ropeLow, ropeHigh, ropeContext
 
 var (
 	ropeType    = Key{Name: "rope_type", Kind: String, Enum: []string{"default", "linear", "llama3"}, Noun: "scaling of rotary positions", Doc: `how rotary positions are scaled for long contexts, as in transformers: "default" (not), "linear" or "llama3"`}
-	ropeFactor  = Key{Name: "rope_factor", Kind: Float, Positive: true, Default: 1, Doc: "how much slower scaled rotary positions turn; with every rope_type but the default"}
+	ropeFactor  = Key{Name: "rope_factor", Kind: Float, Positive: true, Default: 1, Doc: "factor by which rotary frequencies are divided; for every rope_type but the default"}
 	ropeLow     = Key{Name: "rope_low_freq_factor", Kind: Float, Positive: true, Default: 1, Doc: `"llama3": frequencies with fewer periods in the original context are divided by rope_factor; default 1`}
 	ropeHigh    = Key{Name: "rope_high_freq_factor", Kind: Float, Positive: true, Default: 4, Doc: `"llama3": frequencies with more periods in the original context stay; default 4`}
-	ropeContext = Key{Name: "rope_original_max_position_embeddings", Min: 1, Default: 8192, Doc: `"llama3": positions of the training before; default 8192`}
+	ropeContext = Key{Name: "rope_original_max_position_embeddings", Min: 1, Default: 8192, Doc: `"llama3": context length of the original training; default 8192`}
 )
 
 // CheckRopeScaling finds arguments that do not fit together.

@@ -73,7 +73,7 @@ func TestShapeErrors(t *testing.T) {
 		{image(1, 4, 4), applied(AvgPool, "p", PoolAttr{Kernel: [2]int{2, 2}, Stride: [2]int{2, 2}, Padding: [2]int{2, 0}}), "p (avgpool2d): padding 2×0 is more than half of kernel 2"},
 		{flat, applied(AdaptiveAvgPool, "p", AdaptiveAvgPoolAttr{1, 1}), "p (adaptive_avgpool2d): needs images"},
 		{image(2, 4, 4), layer("layernorm", "n", Args{"normalized_shape": []int{3}}), "n (layernorm): normalized_shape is [3], but the input is [2, 4, 4]"},
-		{image(2, 4, 4), layer("groupnorm", "n", Args{"num_groups": 3}), "n (groupnorm): num_groups is 3, but the input has 2 channels, which is no multiple of it"},
+		{image(2, 4, 4), layer("groupnorm", "n", Args{"num_groups": 3}), "n (groupnorm): num_groups is 3, but the input has 2 channels, which is not a multiple of it"},
 		{image(2, 4, 4), layer("batchnorm1d", "n", Args{}), "n (batchnorm1d): needs features [channels] or signals [channels, length], got [2, 4, 4]"},
 		{image(2, 4, 4), beside(Add, "block", Flatten, nil), "block (add): the layers give [2, 4, 4] and the shortcut [32]"},
 		{image(2, 4, 4), beside(Concat, "cat", Flatten, nil), "cat (concat): cannot join [2, 4, 4] and [32]: they may differ in dimension 1 alone"},

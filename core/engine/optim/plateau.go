@@ -64,7 +64,7 @@ func (p *Plateau) LR(applied int) float64 {
 	return s.LR(applied)
 }
 
-// Metric is what Observe wants.
+// Metric is the metric that Observe takes.
 func (p *Plateau) Metric() string { return p.cfg.Metric }
 
 // State is what a resumed run needs.

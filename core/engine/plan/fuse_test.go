@@ -114,7 +114,7 @@ func count(p *plan.Plan, op graph.Op) int {
 }
 
 // A residual joins the batch norm whose output it is added to, if it is there in
-// time, in either order; a batch norm that somebody else reads stays as it is.
+// time, in either order; a batch norm with another reader stays as it is.
 func TestNormReLUFusion(t *testing.T) {
 	same := nn.LayerConfig{Type: "conv2d", Args: op.Args{"out_channels": 4, "kernel_size": pair(3, 3), "padding": pair(1, 1), "bias": false}}
 	norm, relu := layer("batchnorm2d"), layer("relu")

@@ -28,7 +28,7 @@ func namesOf(g *graph.Graph) (n names) {
 }
 
 // Parts are the parts of a plan that was not compiled from a graph. Every operand of
-// the steps may lie in the State, outputs too, so that whoever tests a device can see
+// the steps may lie in the State, outputs too, so that a test of a device can see
 // what one operation makes of which input.
 type Parts struct {
 	Batch         int
@@ -54,7 +54,7 @@ func Assemble(parts Parts) *Plan {
 		stats:    parts.StatsOperand(), input: parts.Input, tgt: parts.Target,
 	}
 	p.arena.size = p.stats.Offset + tensor.RoundUp(p.stats.Spec.Bytes(), align)
-	p.arena.placed, p.arena.fixed = []*block{{last: len(p.steps), size: p.arena.size}}, true // nobody knows what lives when
+	p.arena.placed, p.arena.fixed = []*block{{last: len(p.steps), size: p.arena.size}}, true // lifetimes are unknown
 	for i := range parts.State {
 		p.names.state = append(p.names.state, fmt.Sprintf("state %d", i))
 	}

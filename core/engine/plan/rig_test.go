@@ -42,7 +42,7 @@ type rig struct {
 	p    *plan.Plan
 	prog *plan.Program
 	st   plan.State
-	loss float64 // of a run that somebody else is held against
+	loss float64 // of a run that others are compared with
 }
 
 func build(t testing.TB, cfg nn.Config, in, target tensor.Spec) *graph.Graph {

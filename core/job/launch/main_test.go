@@ -112,7 +112,7 @@ var roles = map[string]func(arg, rest string) int{
 		readyUntilTerm()
 		return number(arg)
 	},
-	"saving": func(arg, _ string) int { // for that long when it is asked to end
+	"saving": func(arg, _ string) int { // for that long after SIGTERM
 		readyUntilTerm()
 		takes, _ := time.ParseDuration(arg)
 		time.Sleep(takes)
@@ -150,7 +150,7 @@ func number(s string) int {
 
 func ready() { tell(map[string]any{"event": "ready", "pid": os.Getpid()}) }
 
-// readyUntilTerm tells that the rank is ready, and waits until it is asked to end.
+// readyUntilTerm tells that the rank is ready, and waits for SIGTERM.
 func readyUntilTerm() {
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, syscall.SIGTERM)

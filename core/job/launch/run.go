@@ -31,7 +31,7 @@ type launcher struct {
 	rejoined int  // ranks of this node that were started again in a run that went on
 	again    bool // this node had lost the others: its ranks join the run
 
-	lifeline, lifelineEnd *os.File // read end for the ranks; nobody writes to the other
+	lifeline, lifelineEnd *os.File // read end for the ranks; the other end is never written to
 	oom                   int      // the kernel's out-of-memory kills before the run
 
 	events sync.Mutex // one OnEvent at a time

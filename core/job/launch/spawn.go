@@ -100,7 +100,7 @@ func (c *childRegistry) unregistered() map[int]bool {
 }
 
 // killOrphans kills and reaps the orphans of the ranks and returns those that still ran.
-// Killing an orphan may reparent its children to this process, hence the rounds.
+// Killing an orphan may reparent its children to this process, so this repeats.
 func (c *childRegistry) killOrphans(before map[int]bool) (killed map[int]bool) {
 	killed = map[int]bool{}
 	for range 200 {

@@ -72,7 +72,7 @@ func Join(ctx context.Context, w World, o JoinOptions) (*Client, error) {
 // are tried.
 func storePorts(w World, o JoinOptions) (ports []int) {
 	if w.Size == 1 {
-		return []int{0} // nobody else looks for it
+		return []int{0} // only rank 0 looks for it
 	}
 	first, last := w.MasterPort, w.MasterPort
 	if agent, _ := o.Env("TORCHELASTIC_USE_AGENT_STORE"); agent == "True" {

@@ -24,7 +24,7 @@ type Members struct {
 	abort  func() // see OnBroken
 }
 
-// ErrLate reports a rank that wants to start with the first group of a job that has begun:
+// ErrLate reports a rank that was to start with the first group of a job that has begun:
 // it may join.
 var ErrLate = errors.New("the job has begun without this rank")
 

@@ -41,7 +41,7 @@ const (
 	forJoins              // others may join at the same time
 )
 
-// call is what a rank that wants to be in the next group passes to the others.
+// call is the message by which a rank asks to be in the next group.
 type call struct {
 	request
 	entry Entry
@@ -141,7 +141,7 @@ func (b *state) absent() (ranks []int) {
 	return ranks
 }
 
-// regroup forms the next group as soon as nobody is absent: of the members in their
+// regroup forms the next group as soon as no member is absent: of the members in their
 // order, and then those who join. So the first members have what the others need.
 func (b *state) regroup() {
 	g := b.group

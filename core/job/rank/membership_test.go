@@ -118,7 +118,7 @@ func TestMembersLearnThatTheirGroupIsBroken(t *testing.T) {
 	}
 }
 
-// A rank of which nothing is heard is out, although no member has asked for another group.
+// A silent rank is out, although no member has asked for another group.
 func TestSilentRankIsDisconnected(t *testing.T) {
 	s, clients, m := first(t, StoreOptions{LostAfter: 100 * time.Millisecond}, "01")
 	broken := make(chan bool, 1)

@@ -282,7 +282,7 @@ func TestStrangersAreRefusedBeforeAnythingIsParsed(t *testing.T) {
 }
 
 // What passes between a rank and the store shows neither the job's id nor a
-// value, and does not change under somebody's hands.
+// value, and does not change while it is read.
 func TestNothingTravelsInClear(t *testing.T) {
 	_, addr := serve(t, StoreOptions{RunID: "the-id-of-the-run", WorldSize: 1})
 	wire := tap(t, addr)

@@ -152,7 +152,7 @@ func TestReadFileWantsItPrivate(t *testing.T) {
 	}
 }
 
-// All ranks of a host find the same key, whoever is first, and nobody else can
+// All ranks of a host find the same key, whichever rank is first, and no other user can
 // read it.
 func TestRanksOfOneHostAgree(t *testing.T) {
 	cache := t.TempDir()

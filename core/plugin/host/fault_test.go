@@ -250,7 +250,7 @@ func TestEnvironmentIsFiltered(t *testing.T) {
 }
 
 // A batch system that signals all processes of a job must not take the
-// backend away from a rank that still wants to write its checkpoint.
+// backend away from a rank that has yet to write its checkpoint.
 func TestSignalsDoNotEndAPlugin(t *testing.T) {
 	b, arena := startBackend(t, newHost(t, host.Options{}), "ok", time.Minute)
 	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {

@@ -38,7 +38,7 @@ func beHost() {
 
 // awaitStop polls until a process is stopped, with all its threads. SIGSTOP takes
 // effect when each next runs, and a process that stops only after its host's
-// death is one that nobody can wake any more.
+// death cannot be woken any more.
 func awaitStop(pid int) {
 	for end := time.Now().Add(5 * time.Second); time.Now().Before(end) && !stopped(pid); time.Sleep(time.Millisecond) {
 	}

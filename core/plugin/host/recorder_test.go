@@ -12,7 +12,7 @@ import (
 	"github.com/trainctl/trainctl/core/plugin/host"
 )
 
-// The file tells what a process did last, whoever is dead: its entries do not
+// The file tells what a process did last, whichever process died: its entries do not
 // wait for anybody to close it.
 func TestFlightsSurviveInAFile(t *testing.T) {
 	bothPlanes(t, func(t *testing.T) {

@@ -23,7 +23,7 @@ type ringQueue struct {
 	cond      sync.Cond
 	sub       shm.Submission
 	comp      shm.Completion
-	listening bool // somebody sleeps on the ring, without mu
+	listening bool // a goroutine sleeps on the ring, without mu
 	closed    bool
 	done      uint64 // tickets completed
 	progress  time.Time

@@ -88,7 +88,7 @@ func TestManyStepsAreWrittenBeforeTheTime(t *testing.T) {
 	}
 }
 
-// A write that fails while nobody emits is reported with the next event.
+// A write that fails between two events is reported with the next event.
 func TestLateFailureIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []string

@@ -1274,7 +1274,7 @@ type OpenDatasetReply struct {
 	TestSamples   int64                  `protobuf:"varint,7,opt,name=test_samples,json=testSamples,proto3" json:"test_samples,omitempty"`
 	Fingerprint   string                 `protobuf:"bytes,8,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
 	Notice        string                 `protobuf:"bytes,9,opt,name=notice,proto3" json:"notice,omitempty"`
-	Vocabulary    int64                  `protobuf:"varint,10,opt,name=vocabulary,proto3" json:"vocabulary,omitempty"`                                // number of values of an i32 input; 0: the input is no index
+	Vocabulary    int64                  `protobuf:"varint,10,opt,name=vocabulary,proto3" json:"vocabulary,omitempty"`                                // number of values of an i32 input; 0: the input is not an index
 	TestBytes     int64                  `protobuf:"varint,11,opt,name=test_bytes,json=testBytes,proto3" json:"test_bytes,omitempty"`                 // of text that the targets of the test split stand for; 0: unknown
 	TrainClasses  []int32                `protobuf:"varint,12,rep,packed,name=train_classes,json=trainClasses,proto3" json:"train_classes,omitempty"` // of all training samples, on request; none: unknown
 	Tokenizer     string                 `protobuf:"bytes,13,opt,name=tokenizer,proto3" json:"tokenizer,omitempty"`                                   // of text: "bytes", "chars" (class_names are the characters) or the path of a tokenizer.json; "": not known

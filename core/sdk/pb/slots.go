@@ -58,7 +58,7 @@ func (a *FillArgs) Get(b []byte) {
 
 // CollectiveArgs is the payload of a collective.
 type CollectiveArgs struct {
-	Timed       bool  // the host wants its Span
+	Timed       bool  // the host asked for its Span
 	Channel     uint8 // what the call is for
 	Ready, Done uint16
 }

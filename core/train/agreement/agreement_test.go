@@ -42,7 +42,7 @@ func newTestAgreement(t *testing.T, p *peer) Agreement {
 	return New(g, recovery.New(nil, &recovery.ProcessGroup{Backend: struct{ host.Collectives }{}}, 0))
 }
 
-// The totals of a step are sums over ranks, and what any rank asks for is asked of all.
+// The totals of a step are sums over ranks, and what one rank needs, all ranks do.
 func TestTotalsOfAStep(t *testing.T) {
 	a := newTestAgreement(t, &peer{by: 2})
 	if err := a.Start(passes.Measures{Loss: 1, Weight: 1, Correct: 2, Counted: 3, Rows: 4}, Requests{Stop: true, Ended: true}); err != nil {

@@ -78,7 +78,7 @@ func TestBestIsFinite(t *testing.T) {
 }
 
 // A directory without anything finite is unusable, and says why; a checkpoint
-// that is asked for by its path is loaded with a note.
+// that is given by its path is loaded with a note.
 func TestNothingFinite(t *testing.T) {
 	fs := faultfs.New()
 	saveAll(t, fs, config(0, "", false), -1, -2)

@@ -14,7 +14,7 @@ import (
 )
 
 // lockFile locks with flock, which the kernel undoes when the process ends,
-// and leaves the process id in the file for whoever finds it locked.
+// and leaves the process id in the file for a process that finds it locked.
 func lockFile(path string) (func() error, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {

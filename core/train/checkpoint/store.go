@@ -78,7 +78,7 @@ func TakeOver(fsys FS, dir string, cfg Config) (*Store, error) {
 }
 
 // syncAbove makes dir itself durable, and the directories that lead to it.
-// Higher ones may belong to somebody else; they were there before the run.
+// Higher ones may belong to another run; they were there before this one.
 func syncAbove(fsys FS, dir string) error {
 	dir = filepath.Dir(dir)
 	err := fsys.SyncDir(dir)

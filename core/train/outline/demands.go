@@ -44,7 +44,7 @@ func distinct(types []tensor.DType) []tensor.DType {
 // missing, and a *host.StartError if every run needs it.
 func CheckBackend(b sdk.Info, world int, device string, calls []ddp.Call) error {
 	if world < 2 {
-		return nil // nothing is asked
+		return nil // no demands
 	}
 	if b.MaxWorld > 0 && world > b.MaxWorld {
 		return usererr.Errorf("backend.plugin", "start fewer ranks, or use another", "backend %q supports at most %d ranks, this job has %d", b.Name, b.MaxWorld, world)

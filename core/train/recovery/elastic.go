@@ -101,7 +101,7 @@ func (r *Recovery) form(ctx context.Context, c consensus) error {
 	return nil
 }
 
-// entry says why this rank wants another group.
+// entry says why this rank needs another group.
 func entry(s Stage, cause error, joins bool) rank.Entry {
 	switch {
 	case joins:

@@ -43,7 +43,7 @@ func Floats(b []byte) []float32 {
 }
 
 // DivideWaits separates communication from waiting for slower ranks. The rank that waited least in
-// a step has come last and waited for nobody: its wait is what communication cost that step. What
+// a step came last and did not wait: its wait is what communication cost that step. What
 // the others waited longer is imbalance. In a step with several synchronisation points at which
 // different ranks come last, some imbalance is counted as communication, but never communication as
 // imbalance. Clocks of different hosts are not compared. The medians over the steps are returned.

@@ -91,7 +91,7 @@ func newDataset(fs afero.Fs, env string) *Dataset {
 }
 
 // open opens with the defaults of all options that are not given, and without
-// the network unless it is asked for.
+// the network unless `download` is set.
 func open(t *testing.T, d *Dataset, given map[string]any) (sdk.DatasetSpec, error) {
 	t.Helper()
 	table := map[string]any{"root": "/r", "download": false}

@@ -80,7 +80,7 @@ func zippedFiles(files map[string][]byte) map[string][]byte {
 }
 
 // open opens with the defaults of all options that are not given, and without
-// the network unless it is asked for.
+// the network unless `download` is set.
 func open(t *testing.T, d *Dataset, given map[string]any) (sdk.DatasetSpec, error) {
 	t.Helper()
 	if _, ok := given["download"]; !ok {

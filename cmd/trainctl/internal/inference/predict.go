@@ -25,10 +25,11 @@ func Predict(p *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "predict CONFIG PATH... --checkpoint PATH",
 		Short: "Apply a trained model to files",
-		Long: `Apply a trained model to files: images with the transform of the data set's test split, and
-files of tokens. An array (.npy, or .npz with one) has one sample or several, as the data set
-"numpy" reads them, or with other data sets as they are. Of folders, those files are taken whose extension the data set reads.
-A file that cannot be read is named on standard error, the others go on, and the exit code is 1.`,
+		Long: `Apply a trained model to files: images with the transform of the data set's test split,
+or files of tokens. An array (.npy, or .npz with one array) contains one sample or several,
+transformed as by the data set "numpy", or unchanged with other data sets. A folder stands for
+the files in it whose extensions the data set reads. A file that cannot be read is named on
+standard error, the others are processed, and the exit code is 1.`,
 		Example: `  trainctl predict configs/mnist-ddp.toml digit.png --checkpoint mnist-ddp
   trainctl predict flowers.toml photos/ --checkpoint flowers --top-k 5 --json > photos.jsonl`,
 	}

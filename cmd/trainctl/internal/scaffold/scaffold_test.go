@@ -27,7 +27,7 @@ func TestTemplatesAreTheExamples(t *testing.T) {
 		for _, e := range entries {
 			name := templateName(kind, e.Name())
 			if name == "" || filepath.Ext(e.Name()) == "" {
-				continue // also a binary that somebody built there
+				continue // also a binary that was built there
 			}
 			text, err := os.ReadFile(filepath.Join(dir, e.Name()))
 			if err != nil {

@@ -51,7 +51,7 @@ func bindJoin(b *bind.Binder[float32]) bind.Job {
 	})
 }
 
-// bindCut leaves out the parts that nobody wants.
+// bindCut leaves out the parts that no step reads.
 func bindCut(b *bind.Binder[float32]) bind.Job {
 	rows, stride, parts := pieces(b, &b.Step.In[0], b.Step.Out)
 	x := b.Memory.Place(&b.Step.In[0])

@@ -8,7 +8,7 @@ import (
 )
 
 // The fake is as late as CUDA may be: a copy of pinned memory happens when
-// somebody waits for it, one of other memory before the call returns.
+// it is waited for, one of other memory before the call returns.
 func TestCopiesAreLate(t *testing.T) {
 	cu, err := driver.OpenCUDA(Finder(t))
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"unsafe"
 )
 
-// environment is the name of a variable, as C wants it and where C can read it.
+// environment is the name of a variable, in C's form, where C can read it.
 var environment = []byte("TRAINCTL_TEST_C_ENVIRONMENT\x00")
 
 // A variable that this process sets for itself is seen by libraries, which ask

@@ -87,7 +87,7 @@ type CUDA struct {
 	GraphExecDestroy          func(exec GraphExec) error                             `dl:"cuGraphExecDestroy"`
 
 	// Virtual memory management: physical memory that is exported as a file
-	// descriptor and mapped where the caller wants it. It lives while any
+	// descriptor and mapped at the caller's address. It lives while any
 	// handle, descriptor or mapping of it does, in any process.
 
 	MemGetAllocationGranularity  func(bytes *uintptr, prop *AllocationProp, option int32) error                         `dl:"cuMemGetAllocationGranularity"`

@@ -42,7 +42,7 @@ func mps(getenv func(string) string) (dir string, on, stale bool) {
 	return dir, !stale, stale
 }
 
-// listened reports whether somebody has the other end of a socket or a pipe. What
+// listened reports whether a process has the other end of a socket or a pipe. What
 // cannot be found out, for want of permission, counts as yes.
 func listened(path string, mode os.FileMode) bool {
 	var end io.Closer

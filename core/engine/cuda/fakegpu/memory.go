@@ -26,7 +26,7 @@ const (
 	onHost                       // cuMemHostAlloc
 )
 
-// unset is memory with the content that nobody may count on: NaN in every type.
+// unset fills memory with content that no code may rely on: NaN in every type.
 func unset(n uintptr) []byte {
 	b := tensor.Aligned(int(n))
 	for i := range b {

@@ -9,7 +9,7 @@ import (
 
 const success driver.CUResult = 0
 
-// Process is whoever uses the machine: it owns what it takes.
+// Process is a process that uses the machine: it owns what it allocates.
 type Process struct {
 	m       *Machine
 	id      int

@@ -109,7 +109,7 @@ func raw(p reflect.Value) []byte {
 	return unsafe.Slice((*byte)(p.UnsafePointer()), p.Type().Elem().Size())
 }
 
-// caller is a process of its own on somebody else's machine.
+// caller is a process of its own that uses another process's machine.
 type caller struct {
 	mu  sync.Mutex
 	in  *gob.Decoder

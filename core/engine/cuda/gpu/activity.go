@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// Activity is what something is done or waited for, put into words when somebody has to be told.
+// Activity is an operation or a wait, described in words when an error has to name it.
 type Activity struct {
 	Text  string
 	N     int           // for Text's %d, if it has one
-	Where func() string // more, known when it is asked for; may be nil
+	Where func() string // details, computed when an error needs them; may be nil
 }
 
 // Doing is an activity described by a text.

@@ -30,7 +30,7 @@ type GPU struct {
 	poll  *poll
 	leave func() // what Enter returns; made once, because a closure costs memory
 
-	calls  atomic.Uint64 // of the driver, as far as somebody looks after them
+	calls  atomic.Uint64 // of the driver, those that are watched
 	inside atomic.Int32  // threads that are within it
 	lost   atomic.Pointer[LostError]
 	over   chan struct{} // closed when it is lost

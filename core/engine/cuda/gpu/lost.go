@@ -10,7 +10,7 @@ import (
 
 // LostError reports that this process cannot use a GPU any more: it did not do its
 // work in time, or the driver reported a fault that spoils the context. What runs on
-// it is over, and nothing is asked of it any more; every later call gives the same
+// it is over, and it is not called any more; every later call gives the same
 // error.
 type LostError struct {
 	GPU    string        // whose it is, ordinal and UUID

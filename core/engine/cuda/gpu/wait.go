@@ -35,7 +35,7 @@ func (w Watch) slow() time.Duration { return min(10*time.Second, w.timeout()/4) 
 
 // poll looks after work that a GPU has been given. CUDA's own waits have no
 // deadline: for a kernel that never ends, or the event of a process that has died,
-// they do not return. So nobody calls them, and who waits asks again and again.
+// they do not return. So they are not called; waiting polls instead.
 type poll struct {
 	cu     *driver.CUDA
 	stream driver.Stream

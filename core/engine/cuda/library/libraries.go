@@ -87,7 +87,7 @@ func (l *Libraries) AllowTF32(on bool) {
 }
 
 // Planned reports whether cuDNN has a plan for a convolution. If it has none
-// for another reason than that nobody has written such a kernel, that is noted.
+// for another reason than a kernel that does not exist, the reason is noted.
 func (l *Libraries) Planned(c Convolution) bool {
 	if l.DNN == nil {
 		return false

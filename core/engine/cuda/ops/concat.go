@@ -24,7 +24,7 @@ func bindJoin(b *binder) {
 	})
 }
 
-// bindCut leaves out the parts that nobody wants.
+// bindCut leaves out the parts that no step reads.
 func bindCut(b *binder) {
 	b.pieces(&b.s.In[0], func(i, rows, width, stride, start int) {
 		if b.s.Out[i].Present() {

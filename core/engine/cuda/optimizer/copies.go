@@ -10,7 +10,7 @@ import (
 )
 
 // copies are the half-precision copies of weights that the update writes in the
-// same pass: steps that compute in a half type read them, and nobody casts.
+// same pass: steps that compute in a half type read them without a cast.
 type copies struct {
 	r       *memory.Residency
 	seen    int         // r.CopiesChanged, when the table was made

@@ -50,7 +50,7 @@ func (e *entropy[T]) soft(n int, x, target, dx []T) {
 	}
 }
 
-// wants is what class j is wanted with in a row of probabilities.
+// wants is the target probability of class j.
 func (e *entropy[T]) wants(p []T, j int) float64 {
 	return ((1-e.Smoothing)*float64(p[j]) + e.rest) * e.weight(j)
 }

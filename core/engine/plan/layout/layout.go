@@ -23,7 +23,7 @@ type Device interface {
 // convolutions are the steps that are asked what they save.
 var convolutions = map[graph.Op]bool{op.Conv2D: true, op.Conv2DGradInput: true, op.Conv2DGradWeight: true, op.ConvTranspose2D: true}
 
-// IsConvolution reports whether a step is asked what channels side by side save.
+// IsConvolution reports whether the layout pass asks the device about a step.
 func IsConvolution(s *plan.Step) bool { return convolutions[s.Op] }
 
 // isImage reports whether the order of channels and pixels matters.

@@ -16,7 +16,7 @@
 //	lanes.go      loads and stores of the first lanes of a vector
 //	vector.go     what works on each lane alone
 //	shuffle.go    what moves lanes
-//	flow.go       which registers are live where, and code that nobody needs
+//	flow.go       which registers are live where, and dead code
 //	color.go      virtual registers to those of the machine
 //
 // Three things are better on NEON than instruction by instruction: a vector whose lanes

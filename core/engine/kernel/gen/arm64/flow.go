@@ -86,7 +86,7 @@ func (i *inst) step(now map[Reg]bool) {
 	}
 }
 
-// sweep removes instructions whose results nobody reads, until there are none.
+// sweep removes instructions whose results are never read, until there are none.
 func sweep(insts []inst) []inst {
 	for {
 		var kept []inst
