@@ -88,7 +88,7 @@
 //	job/       launcher, ranks and their rendezvous, the job's secret
 //	report/    events and what is made of them: progress, logs, TensorBoard, timeline, forecast
 //	sdk        what a plugin's author imports; sdk/sdktest is the conformance suite
-//	plugin/    the host's side of plugins, what they print, and their flight record
+//	plugin/    finding plugins, the host's side of them, their sandbox, what they print, and their flight record
 //	train/     the training loop, and below it ddp, data, checkpoint and recovery
 //	onnx         trained models as files for other runtimes
 //	infer        what a trained model says: generated text, predictions

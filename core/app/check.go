@@ -8,7 +8,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/config"
-	"github.com/trainctl/trainctl/core/plugin/host"
+	"github.com/trainctl/trainctl/core/plugin/registry"
 	"github.com/trainctl/trainctl/core/train/checkpoint"
 	"github.com/trainctl/trainctl/core/train/replica"
 )
@@ -19,7 +19,7 @@ import (
 // machine to report its shape. The error is a *config.Error with lines and columns.
 func CheckModel(ctx context.Context, o ForecastOptions) error {
 	f := newForecaster(ctx, o)
-	if host.IsPath(f.cfg.Dataset.Plugin) {
+	if registry.IsPath(f.cfg.Dataset.Plugin) {
 		return nil
 	}
 	var err error
@@ -38,7 +38,7 @@ func CheckModel(ctx context.Context, o ForecastOptions) error {
 // outlined computes the outline without starting a precision plugin: shapes do not
 // depend on the policy.
 func (f *forecaster) outlined(ctx context.Context) (err error) {
-	if host.IsPath(f.cfg.Precision.Plugin) {
+	if registry.IsPath(f.cfg.Precision.Plugin) {
 		c := *f.cfg
 		c.Precision.Plugin, c.Precision.Options = "none", nil
 		f.cfg = &c

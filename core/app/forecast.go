@@ -14,6 +14,7 @@ import (
 	"github.com/trainctl/trainctl/core/engine/op"
 	"github.com/trainctl/trainctl/core/engine/optim"
 	"github.com/trainctl/trainctl/core/plugin/host"
+	"github.com/trainctl/trainctl/core/plugin/registry"
 	"github.com/trainctl/trainctl/core/report/forecast"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/train/outline"
@@ -124,14 +125,14 @@ func (f *forecaster) builtin(kind sdk.Kind, name string) (*sdk.Plugin, sdk.Info,
 
 func (f *forecaster) uses(kind sdk.Kind, name string, info sdk.Info) {
 	p := forecast.Plugin{Kind: string(kind), Name: name, Version: info.Version}
-	if host.IsPath(name) {
+	if registry.IsPath(name) {
 		p.Path = name
 	}
 	f.plugins = append(f.plugins, p)
 }
 
 func (f *forecaster) dataset(ctx context.Context) (sdk.DatasetSpec, error) {
-	if host.IsPath(f.cfg.Dataset.Plugin) {
+	if registry.IsPath(f.cfg.Dataset.Plugin) {
 		return f.opened(ctx)
 	}
 	p, info, err := f.builtin(sdk.KindDataset, f.cfg.Dataset.Plugin)
@@ -180,7 +181,7 @@ func (f *forecaster) opened(ctx context.Context) (spec sdk.DatasetSpec, err erro
 
 func (f *forecaster) precision(ctx context.Context) (sdk.Policy, error) {
 	name := f.cfg.Precision.Plugin
-	if host.IsPath(name) {
+	if registry.IsPath(name) {
 		return f.started(ctx, name)
 	}
 	p, info, err := f.builtin(sdk.KindPrecision, name)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/BurntSushi/toml"
 
-	"github.com/trainctl/trainctl/core/plugin/host"
+	"github.com/trainctl/trainctl/core/plugin/registry"
 )
 
 // Sum returns the SHA-256 sum of the plugin at a path; kind is the name of its table.
@@ -34,7 +34,7 @@ func Lock(name string, text []byte, sum Sum) ([]byte, []PluginTable, error) {
 	for _, kind := range []string{"backend", "precision", "dataset"} {
 		table, _ := root[kind].(map[string]any)
 		path, _ := table["plugin"].(string)
-		if host.IsPath(path) {
+		if registry.IsPath(path) {
 			old, _ := table["sha256"].(string)
 			l.lock(PluginTable{Kind: kind, Plugin: path, SHA256: old})
 		}

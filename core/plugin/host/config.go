@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/trainctl/trainctl/core/base/usererr"
+	"github.com/trainctl/trainctl/core/plugin/registry"
 )
 
 // Each plugin table has a name, the checksum of its executable, deadlines, and the
@@ -88,7 +89,7 @@ func (c DatasetConfig) Problems() usererr.List {
 }
 
 func sandboxProblems(plugin string, sandbox bool) (l usererr.List) {
-	if sandbox && !IsPath(plugin) {
+	if sandbox && !registry.IsPath(plugin) {
 		l.Addf("sandbox", "remove the key: only plugins given by path can be sandboxed", "%q is a built-in plugin", plugin)
 	}
 	return l
@@ -98,9 +99,9 @@ func pluginProblems(plugin, sum, choices string) (l usererr.List) {
 	if strings.TrimSpace(plugin) == "" {
 		l.Addf("plugin", "write plugin = "+choices, "no plugin is set")
 	}
-	switch _, err := parseSum(sum); {
+	switch _, err := registry.ParseSum(sum); {
 	case sum == "":
-	case !IsPath(plugin):
+	case !registry.IsPath(plugin):
 		l.Addf("sha256", `remove the key, or set sha256 = ""`, "%q is a built-in plugin, which has no separate file to check", plugin)
 	case err != nil:
 		l.Addf("sha256", "run trainctl plugins lock CONFIG, which writes it", "%v", err)

@@ -3,12 +3,14 @@ package host
 import (
 	"errors"
 	"fmt"
-	"io/fs"
+	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
-	"github.com/trainctl/trainctl/core/base/usererr"
+	"github.com/trainctl/trainctl/core/plugin/registry"
+	"github.com/trainctl/trainctl/core/plugin/sandbox"
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
@@ -16,12 +18,11 @@ import (
 const builtinArg = "plugin"
 
 // ServeBuiltin serves a built-in plugin and does not return if args, the command
-// line without the program's name, is "plugin KIND NAME" for one of them.
+// line without the program's name, is "plugin KIND NAME" for one of them. It also
+// does not return if this process is to enter a sandbox and execute a plugin there.
 // Otherwise it returns false at once.
 func ServeBuiltin(builtins []Builtin, args []string) bool {
-	if len(args) > 1 && args[0] == sandboxArg {
-		serveSandboxed(args[1:])
-	}
+	sandbox.Enter(args)
 	if len(args) != 3 || args[0] != builtinArg {
 		return false
 	}
@@ -32,9 +33,6 @@ func ServeBuiltin(builtins []Builtin, args []string) bool {
 	}
 	return false
 }
-
-// IsPath reports whether the plugin's name in the TOML is a path.
-func IsPath(plugin string) bool { return strings.ContainsRune(plugin, '/') }
 
 // List returns the built-in plugins' Info, ordered by kind and name.
 func (h *Host) List() []sdk.Info {
@@ -84,42 +82,31 @@ func (p *program) close() {
 
 // locate finds the program of a plugin as named in the TOML.
 func (h *Host) locate(kind sdk.Kind, name string) (*program, *StartError) {
-	if !IsPath(name) {
+	if !registry.IsPath(name) {
 		return h.locateBuiltin(kind, name)
 	}
-	if failed := executable(kind, name); failed != nil {
-		return nil, failed
+	if err := registry.Check(name); err != nil {
+		return nil, refused(kind, name, err)
 	}
 	sum := h.opts.Checksums[name]
 	if sum == "" {
 		return &program{path: name}, nil
 	}
-	f, err := verified(name, sum)
+	f, err := registry.Open(name, sum)
 	if err != nil {
-		return nil, &StartError{Kind: kind, Name: name, Problem: err.Error(), Err: err,
-			Help: "if this file is the right one, write its sum with trainctl plugins lock CONFIG"}
+		return nil, refused(kind, name, err)
 	}
 	return &program{path: name, file: f}, nil
 }
 
-// executable returns why the file of a plugin cannot be executed, nil if no reason
-// is known.
-func executable(kind sdk.Kind, name string) *StartError {
-	failed := func(err error, help, problem string) *StartError {
-		return &StartError{Kind: kind, Name: name, Problem: problem, Help: help, Err: err}
+// refused is the error for a plugin whose file cannot be used.
+func refused(kind sdk.Kind, name string, err error) *StartError {
+	e := &StartError{Kind: kind, Name: name, Problem: err.Error(), Err: err}
+	var p *registry.Problem
+	if errors.As(err, &p) {
+		e.Problem, e.Help, e.Err = p.Text, p.Help, p.Err
 	}
-	info, err := os.Stat(name)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return failed(err, "build the plugin or correct the path, which is relative to the working directory", "no such file")
-	case err != nil:
-		return failed(err, "", err.Error())
-	case info.IsDir():
-		return failed(nil, "give the path of the executable in it", "it is a directory")
-	case info.Mode()&0o111 == 0:
-		return failed(nil, "chmod +x "+usererr.Shell(name), "the file is not executable")
-	}
-	return nil
+	return e
 }
 
 func (h *Host) locateBuiltin(kind sdk.Kind, name string) (*program, *StartError) {
@@ -129,7 +116,7 @@ func (h *Host) locateBuiltin(kind sdk.Kind, name string) (*program, *StartError)
 	}
 	exe, err := h.exe()
 	if err != nil {
-		return nil, &StartError{Kind: kind, Name: name, Problem: err.Error(), Err: err}
+		return nil, refused(kind, name, err)
 	}
 	return &program{path: exe, args: []string{builtinArg, string(kind), name}, builtin: b}, nil
 }
@@ -143,4 +130,91 @@ func (h *Host) suggest(kind sdk.Kind) string {
 	}
 	slices.Sort(names)
 	return fmt.Sprintf("known: %s; the path of an executable needs a slash, as in ./name", strings.Join(names, ", "))
+}
+
+// Checksum returns the SHA-256 sum in hexadecimal of the plugin at a path. The
+// plugin is not executed. The error is a *StartError.
+func Checksum(kind sdk.Kind, path string) (string, error) {
+	err := registry.Check(path)
+	sum := ""
+	if err == nil {
+		sum, err = registry.Sum(path)
+	}
+	if err != nil {
+		return "", refused(kind, path, err)
+	}
+	return sum, nil
+}
+
+// Executable returns the absolute path of the executable of a plugin as named in the
+// TOML. For a built-in plugin it is the host's own.
+func (h *Host) Executable(name string) (string, error) {
+	if registry.IsPath(name) {
+		return filepath.Abs(name)
+	}
+	exe, err := h.exe()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Abs(exe)
+}
+
+// Sum returns the SHA-256 sum in hexadecimal of [Host.Executable]: the sum that was
+// verified before it was executed, or that of the file now.
+func (h *Host) Sum(name string) (string, error) {
+	if sum := h.opts.Checksums[name]; sum != "" {
+		return strings.ToLower(sum), nil
+	}
+	path, err := h.Executable(name)
+	if err != nil {
+		return "", err
+	}
+	return registry.Sum(path)
+}
+
+// WithChecksums returns a host with additional checksums, see Options.Checksums.
+func (h *Host) WithChecksums(sums map[string]string) *Host {
+	o := h.opts
+	o.Checksums = map[string]string{}
+	maps.Copy(o.Checksums, h.opts.Checksums)
+	maps.Copy(o.Checksums, sums)
+	return &Host{opts: o}
+}
+
+// WithSandboxes returns a host that starts these plugins, given by path, in a
+// sandbox in which each may read what is listed for it; see Options.Sandboxes.
+func (h *Host) WithSandboxes(readable map[string][]string) *Host {
+	o := h.opts
+	o.Sandboxes = map[string][]string{}
+	maps.Copy(o.Sandboxes, h.opts.Sandboxes)
+	maps.Copy(o.Sandboxes, readable)
+	return &Host{opts: o}
+}
+
+// sandboxed returns a program that executes another one inside a sandbox.
+func (h *Host) sandboxed(prog *program, readable []string) (*program, error) {
+	exe, err := h.exe()
+	if err != nil {
+		return nil, err
+	}
+	target := prog.path
+	if prog.file != nil {
+		target = executablePath(prog)
+	}
+	args, env, err := sandbox.Command(target, prog.args, append([]string{prog.path}, readable...))
+	if err != nil {
+		return nil, err
+	}
+	return &program{path: exe, args: args, file: prog.file, within: true, env: env}, nil
+}
+
+func (h *Host) exe() (string, error) {
+	if h.opts.Exe != "" {
+		return h.opts.Exe, nil
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("the program cannot find its own executable: %w", err)
+	}
+	return exe, nil
 }

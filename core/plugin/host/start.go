@@ -22,6 +22,7 @@ import (
 	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/plugin/flight"
 	"github.com/trainctl/trainctl/core/plugin/output"
+	"github.com/trainctl/trainctl/core/plugin/registry"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/sdk/pb"
 )
@@ -310,7 +311,7 @@ func (p *plugin) pid() int {
 // queried in this process; a plugin given by path is started briefly. The error is a
 // *StartError.
 func (h *Host) Describe(ctx context.Context, kind sdk.Kind, plugin string) (sdk.Info, error) {
-	if !IsPath(plugin) {
+	if !registry.IsPath(plugin) {
 		if b := h.builtin(kind, plugin); b != nil {
 			return b.info()
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/trainctl/trainctl/cmd/trainctl/internal/cli"
 	"github.com/trainctl/trainctl/core/job/launch"
 	"github.com/trainctl/trainctl/core/plugin/host"
+	"github.com/trainctl/trainctl/core/plugin/registry"
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
@@ -69,7 +70,7 @@ func findPlugin(ctx context.Context, h *host.Host, kind, name string) (pluginInf
 	switch {
 	case found.Kind != "":
 		return found, nil
-	case kind == "" && !host.IsPath(name):
+	case kind == "" && !registry.IsPath(name):
 		return found, unknownPlugin(name, h.List())
 	}
 	return found, first
@@ -94,7 +95,7 @@ func unknownPlugin(name string, known []sdk.Info) error {
 
 // pathOf is a plugin's path, "" for a built-in one.
 func pathOf(name string) string {
-	if host.IsPath(name) {
+	if registry.IsPath(name) {
 		return name
 	}
 	return ""

@@ -1,6 +1,6 @@
 //go:build !portable
 
-package host
+package sandbox
 
 import (
 	"errors"
@@ -9,7 +9,6 @@ import (
 	"runtime"
 	"unsafe"
 
-	goplugin "github.com/hashicorp/go-plugin"
 	"golang.org/x/sys/unix"
 )
 
@@ -41,7 +40,7 @@ func lockIn(readable, argv, env []string) error {
 			return fmt.Errorf("%s: %w", path, err)
 		}
 	}
-	for _, path := range []string{os.Getenv(goplugin.EnvUnixSocketDir), "/dev/null"} {
+	for _, path := range []string{os.Getenv(envSockets), "/dev/null"} {
 		if err := allow(rules, path, allRights); err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}

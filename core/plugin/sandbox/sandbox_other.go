@@ -1,6 +1,6 @@
 //go:build !linux || portable
 
-package host
+package sandbox
 
 import "errors"
 
