@@ -22,7 +22,7 @@ var layers = [][]string{
 	{"core/base/usererr", "core/base/crash", "core/tensor", "core/base/rng", "core/base/shm", "core/base/tempdir", "core/base/keepalive", "core/base/lossy", "core/base/cgroup", "core/base/appendfile", "core/base/bytesize", "core/base/durable", "core/base/jsonvalue", "core/base/testjson", "core/base/golden", "core/base/fulldisk", "core/base/loopback", "core/report/timeline", "core/engine/cuda/dl", "core/onnx/pb"},
 	{"core/base/tokenizer", "core/engine/cuda/driver", "core/contract", "core/engine/graph", "core/engine/kernel", "core/report/event", "core/job/secret", "core/job/submit", "core/base/hostnet", "core/train/checkpoint/safetensors"},
 	{"core/engine/kernel/elementwise", "core/engine/kernel/convert", "core/engine/kernel/image", "core/engine/kernel/random", "core/engine/kernel/move", "core/engine/kernel/peak", "core/engine/kernel/kerneltest"},
-	{"core/engine/kernel/pool"},
+	{"core/engine/kernel/pool", "core/report/rundir/rundirtest"},
 	{"core/engine/kernel/gemm", "core/engine/kernel/reduce", "core/engine/kernel/loss", "core/engine/kernel/optimizer"},
 	{"core/engine/kernel/conv/cost", "core/engine/kernel/conv/geometry"},
 	{"core/engine/kernel/conv/direct", "core/engine/kernel/conv/im2col", "core/engine/kernel/conv/planes", "core/engine/kernel/conv/product", "core/engine/kernel/conv/winograd"},
@@ -37,7 +37,7 @@ var layers = [][]string{
 	{"core/engine/cpu/ops/activation"},
 	{"core/engine/cpu/ops"},
 	{"core/engine/cpu", "core/engine/cuda"},
-	{"core/train/ddp", "core/train/fault", "core/train/ddp/ddptest", "core/train/data", "core/train/metric", "core/engine/nn", "core/engine/nn/nntest", "core/engine/optim", "core/plugin/host", "core/job/launch", "core/report/forecast"},
+	{"core/train/ddp", "core/train/fault", "core/train/ddp/ddptest", "core/train/data", "core/train/metric", "core/engine/nn", "core/engine/nn/nntest", "core/engine/optim", "core/plugin/host", "core/job/launch", "core/report/forecast", "core/report/rundir"},
 	{"core/train/recovery", "core/train/outline"},
 	{"core/train/replica"},
 	{"core/train/passes"},
@@ -46,7 +46,7 @@ var layers = [][]string{
 	{"core/train", "core/bench", "core/infer", "core/onnx", "core/engine/devicetest/activation"},
 	{"core/engine/devicetest"},
 	{"core/config"},
-	{"core/app/sinks"},
+	{"core/app/sinks", "core/report/page"},
 	{"core/app"},
 }
 
@@ -61,6 +61,7 @@ var wings = [][]string{
 	{"core/sdk/sdktest"}, // the conformance suite stands on the host's side, too
 	{"core/train"},
 	{"core/bench", "core/config", "core/infer", "core/onnx"},
+	{"core/report/page"}, // shows configurations, too
 	{"core/app"},
 }
 

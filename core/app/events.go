@@ -62,8 +62,16 @@ func openEvents(lc fx.Lifecycle, o Options, w rank.World, cfg *config.Config, m 
 		})
 	}
 	hostname, _ := os.Hostname()
-	bus.Emit(&event.RankStarted{Host: hostname, PID: os.Getpid(), LocalRank: w.LocalRank, GPU: m.gpuText(w)})
+	bus.Emit(&event.RankStarted{Host: hostname, PID: os.Getpid(), LocalRank: w.LocalRank, GPU: m.gpuText(w), LauncherPID: launcherPID()})
 	return bus, dir, nil
+}
+
+// launcherPID is the process of trainctl run; 0 under another launcher.
+func launcherPID() int {
+	if launch.Lifeline() == nil {
+		return 0
+	}
+	return os.Getppid()
 }
 
 // leads reports whether a rank writes, from its start, what rank 0 writes. One that joins an

@@ -52,6 +52,9 @@ type RankStarted struct {
 	PID       int    `json:"pid"`
 	LocalRank int    `json:"local_rank"`
 	GPU       string `json:"gpu,omitempty"` // the one that it computes on: name and UUID
+
+	// LauncherPID is the process of trainctl run that started it; omitted if another launcher did.
+	LauncherPID int `json:"launcher_pid,omitempty"`
 }
 
 // PhaseChanged reports what a rank does next: "rendezvous", "data", "plan",

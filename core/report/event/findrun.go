@@ -48,7 +48,7 @@ func (e noRun) Is(target error) bool { return target == fs.ErrNotExist }
 // with the runs of one name.
 func runAt(fsys afero.Fs, path string) (RunDir, bool) {
 	for _, p := range []string{path, filepath.Join(path, Latest)} {
-		if d, err := OpenRunDir(fsys, p); err == nil && d.isRun() {
+		if d, err := OpenRunDir(fsys, p); err == nil && d.IsRun() {
 			return d, true
 		}
 	}
@@ -80,11 +80,11 @@ func RunOf(fsys afero.Fs, path string) (RunDir, bool) {
 	case filepath.Base(filepath.Dir(d.Path)):
 		d.Path = filepath.Dir(filepath.Dir(d.Path))
 	}
-	return d, d.isRun()
+	return d, d.IsRun()
 }
 
-// isRun reports whether a directory is a run's.
-func (d RunDir) isRun() bool {
+// IsRun reports whether a directory is a run's.
+func (d RunDir) IsRun() bool {
 	ok, err := afero.IsDir(d.fs, d.Logs())
 	return ok && err == nil
 }
@@ -98,7 +98,7 @@ func runsUnder(fsys afero.Fs, base string) (names []string, newest RunDir) {
 	var began time.Time
 	for _, e := range entries {
 		d, err := OpenRunDir(fsys, filepath.Join(base, e.Name(), Latest))
-		if err != nil || !d.isRun() {
+		if err != nil || !d.IsRun() {
 			continue
 		}
 		names = append(names, e.Name())

@@ -6,16 +6,20 @@ import (
 	"strconv"
 )
 
-// decodeStep parses the line of a step as this package writes it, thirty times as fast
-// as with reflection, since a launcher reads one for every step. It leaves anything
-// unexpected to Decode's general path.
-func decodeStep(line []byte) (Record, bool) {
+// decodeStep is DecodeStep into a new event.
+func decodeStep(line []byte) (Record, bool) { return DecodeStep(line, new(StepDone)) }
+
+// DecodeStep parses the line of a step as this package writes it into e, which becomes the
+// event of the record: thirty times as fast as with reflection and without allocations, since
+// a launcher reads one for every step, and a report reads all of them. It leaves anything
+// unexpected to Decode's general path and then returns false.
+func DecodeStep(line []byte, e *StepDone) (Record, bool) {
 	rest, ok := bytes.CutPrefix(line, []byte(`{"schema":1,"seq":`))
 	if !ok || KindOf(line) != (*StepDone)(nil).Kind() {
 		return Record{}, false
 	}
 	s := scanner{rest: rest}
-	e := &StepDone{Accuracy: -1}
+	*e = StepDone{Accuracy: -1}
 	r := Record{Event: e, Seq: s.count(s.value())}
 	for s.more() {
 		switch key, v := s.key(), s.value(); string(key) {
@@ -96,14 +100,20 @@ func (s *scanner) key() []byte {
 
 // value is a number, a word or a string with its quotes.
 func (s *scanner) value() []byte {
-	end := bytes.IndexAny(s.rest, ",}")
-	if end < 1 || bytes.ContainsAny(s.rest[:end], "\\[{ ") {
-		s.bad = true
-		return nil
+	for i, c := range s.rest {
+		switch c {
+		case ',', '}':
+			v := s.rest[:i]
+			s.rest = s.rest[i:]
+			s.bad = s.bad || i == 0
+			return v
+		case '\\', '[', '{', ' ':
+			s.bad = true
+			return nil
+		}
 	}
-	v := s.rest[:end]
-	s.rest = s.rest[end:]
-	return v
+	s.bad = true
+	return nil
 }
 
 func (s *scanner) count(v []byte) uint64 {

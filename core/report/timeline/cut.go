@@ -1,6 +1,10 @@
 package timeline
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
 
 // Most is the maximum number of slices in a trace, of all ranks: about 130 MB, which trace
 // viewers still open. ResNet-50 with SyncBatchNorm has about 130 slices a step,
@@ -35,4 +39,9 @@ func Cut(s []Slice, most int) (kept []Slice, note string) {
 	}
 	kept = append(append(kept, s[:lo]...), s[hi:]...)
 	return kept, fmt.Sprintf("steps %d to %d are omitted: %d of %d slices", s[lo].Step, s[hi-1].Step, hi-lo, len(s))
+}
+
+// SortBySteps sorts slices by step, as Cut needs them, and within a step by time.
+func SortBySteps(s []Slice) {
+	slices.SortStableFunc(s, func(a, b Slice) int { return cmp.Or(cmp.Compare(a.Step, b.Step), cmp.Compare(a.Start, b.Start)) })
 }

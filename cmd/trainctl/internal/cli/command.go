@@ -43,3 +43,13 @@ func Exactly(names ...string) cobra.PositionalArgs {
 		return nil
 	}
 }
+
+// AtLeastOne requires one argument or more.
+func AtLeastOne(name string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return UsageOf(cmd, "%s is missing", name)
+		}
+		return nil
+	}
+}

@@ -1,0 +1,266 @@
+package page
+
+import (
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/trainctl/trainctl/core/report/rundir"
+	"github.com/trainctl/trainctl/core/report/timeline"
+)
+
+// data is what assets/page.js draws.
+type data struct {
+	Charts []chart `json:"charts"`
+	Runs   []curve `json:"runs"`
+	Traces []trace `json:"traces"`
+}
+
+// chart describes a chart over the steps.
+type chart struct {
+	ID     string `json:"id"`
+	Title  string `json:"title"`
+	Unit   string `json:"unit"`
+	Log    bool   `json:"log,omitempty"`   // a logarithmic axis makes sense
+	Scale  scale  `json:"scale,omitempty"` // values are multiplied by it; 0: 1
+	metric rundir.Metric
+}
+
+type scale float64
+
+func (s scale) of(v float64) float64 {
+	if s == 0 {
+		return v
+	}
+	return v * float64(s)
+}
+
+// charts are all charts, in the order of the page. Those without values are left out.
+var charts = []chart{
+	{"loss", "Loss", "", true, 0, rundir.Loss},
+	{"accuracy", "Accuracy", "%", false, 100, rundir.Accuracy},
+	{"lr", "Learning rate", "", true, 0, rundir.LearningRate},
+	{"grad_norm", "Gradient norm before clipping", "", true, 0, rundir.GradNorm},
+	{"scale", "Loss scale", "", true, 0, rundir.LossScale},
+	{"samples_per_sec", "Throughput", "samples/s", false, 0, rundir.SamplesPerSec},
+	{"tokens_per_sec", "Throughput in tokens", "tokens/s", false, 0, rundir.TokensPerSec},
+	{"step_ms", "Step time", "ms", true, 0, rundir.StepMS},
+	{"data_ms", "Waiting for data", "ms", false, 0, rundir.DataMS},
+	{"comm_ms", "Waiting for communication and slower ranks", "ms", false, 0, rundir.CommMS},
+}
+
+// curve is a run as the charts have it. Step and Time have an entry for every interval, and so
+// has each series.
+type curve struct {
+	ID     string            `json:"id"`
+	Width  int               `json:"width"` // steps of an interval
+	Step   []int             `json:"step"`  // the last of each
+	Time   column            `json:"time"`  // seconds since the start, without pauses between resumed runs
+	Series map[string]series `json:"series"`
+	Evals  evals             `json:"evals"`
+	Marks  []mark            `json:"marks"`
+}
+
+// series is a metric of a run. Least and Greatest are left out where they equal Mean.
+type series struct {
+	Mean     column `json:"mean"`
+	Least    column `json:"least,omitempty"`
+	Greatest column `json:"greatest,omitempty"`
+}
+
+type evals struct {
+	Step     []int  `json:"step"`
+	Time     column `json:"time"`
+	Loss     column `json:"loss"`
+	Accuracy column `json:"accuracy"`
+}
+
+type mark struct {
+	Step int     `json:"step"`
+	Time float64 `json:"time"`
+	Kind string  `json:"kind"`
+	Text string  `json:"text"`
+}
+
+// column is a list of numbers with six digits each; those that are not finite are null.
+type column []float64
+
+func (c column) MarshalJSON() ([]byte, error) {
+	b := []byte{'['}
+	for i, v := range c {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			b = append(b, "null"...)
+			continue
+		}
+		b = strconv.AppendFloat(b, v, 'g', 6, 64)
+	}
+	return append(b, ']'), nil
+}
+
+// points is how many intervals all curves of a page have together: about 2 MB.
+const points = 12_000
+
+func chartData(runs []Input) data {
+	var d data
+	for _, in := range runs {
+		d.Runs = append(d.Runs, curveOf(in.Run, max(64, min(rundir.Resolution, points/len(runs)))))
+		d.Traces = append(d.Traces, traceOf(in.Trace))
+	}
+	for _, c := range charts {
+		if slices.ContainsFunc(d.Runs, func(r curve) bool { _, ok := r.Series[c.ID]; return ok }) {
+			d.Charts = append(d.Charts, c)
+		}
+	}
+	return d
+}
+
+// part is the part of a run that counts in the run that it is, or is continued by, and how many
+// seconds of earlier runs are before it.
+type part struct {
+	run   *rundir.Run
+	until int     // the last step that counts
+	after float64 // seconds
+}
+
+// parts are the runs that r continues, and r itself, the first one first.
+func parts(r *rundir.Run) []part {
+	until := math.MaxInt
+	var out []part
+	for ; r != nil; r = r.Before {
+		out = append(out, part{run: r, until: until})
+		if r.Loaded != nil {
+			until = min(until, r.Loaded.Step)
+		} else {
+			until = min(until, r.Curves.Total.First-1)
+		}
+	}
+	slices.Reverse(out)
+	for i := range out[1:] {
+		out[i+1].after = out[i].after + lastSecond(out[i])
+	}
+	return out
+}
+
+// lastSecond is when the last step that counts ended.
+func lastSecond(p part) (seconds float64) {
+	for _, v := range p.run.Curves.Intervals {
+		if v.First <= p.until {
+			seconds = max(seconds, v.Seconds)
+		}
+	}
+	return seconds
+}
+
+func curveOf(r *rundir.Run, limit int) curve {
+	c := curve{ID: r.ID, Step: []int{}, Time: column{}, Series: map[string]series{}, Marks: []mark{}, Evals: evals{Step: []int{}, Time: column{}, Loss: column{}, Accuracy: column{}}}
+	all := parts(r)
+	var rows []rundir.Interval
+	for _, p := range all {
+		coarse := p.run.Curves.Coarse(max(32, limit/len(all)))
+		c.Width = max(c.Width, coarse.Width)
+		for _, v := range coarse.Intervals {
+			if v.Steps > 0 && v.First <= p.until {
+				v.Seconds += p.after
+				v.Last = min(v.Last, p.until)
+				rows = append(rows, v)
+			}
+		}
+		c.happened(p)
+	}
+	for _, v := range rows {
+		c.Step, c.Time = append(c.Step, v.Last), append(c.Time, v.Seconds)
+	}
+	for _, ch := range charts {
+		if s, ok := seriesOf(rows, ch); ok {
+			c.Series[ch.ID] = s
+		}
+	}
+	return c
+}
+
+// happened adds evaluations and marks.
+func (c *curve) happened(p part) {
+	for _, e := range p.run.Evals {
+		if e.Step > p.until {
+			continue
+		}
+		accuracy := 100 * e.Accuracy
+		if e.Accuracy < 0 {
+			accuracy = math.NaN()
+		}
+		c.Evals.Step, c.Evals.Time = append(c.Evals.Step, e.Step), append(c.Evals.Time, e.Seconds+p.after)
+		c.Evals.Loss, c.Evals.Accuracy = append(c.Evals.Loss, e.Loss), append(c.Evals.Accuracy, accuracy)
+	}
+	for _, m := range p.run.Marks {
+		if m.Step > p.until || m.Kind == "note" || m.Kind == "warning" || m.Kind == "end" {
+			continue
+		}
+		c.Marks = append(c.Marks, mark{m.Step, m.Seconds + p.after, m.Kind, rundir.Clean(m.Text, 300)})
+	}
+}
+
+func seriesOf(rows []rundir.Interval, ch chart) (s series, ok bool) {
+	band := false
+	for i := range rows {
+		cell := &rows[i].Cells[ch.metric]
+		ok = ok || cell.N > 0
+		band = band || cell.N > 0 && cell.Least < cell.Greatest
+		least, greatest := cell.Least, cell.Greatest
+		if cell.N == 0 {
+			least, greatest = math.NaN(), math.NaN()
+		}
+		s.Mean = append(s.Mean, ch.Scale.of(cell.Mean()))
+		s.Least, s.Greatest = append(s.Least, ch.Scale.of(least)), append(s.Greatest, ch.Scale.of(greatest))
+	}
+	if !band {
+		s.Least, s.Greatest = nil, nil
+	}
+	return s, ok
+}
+
+// trace is a timeline. Slices are [row, name, start µs, length µs, step, bytes], flat.
+type trace struct {
+	Rows   []string `json:"rows"`
+	Names  []string `json:"names"`
+	Slices []int    `json:"slices"`
+}
+
+// Bounds of the timelines of a page.
+const (
+	mostSlices = 20_000 // of all ranks
+	mostRanks  = 16
+)
+
+func traceOf(t *rundir.Trace) trace {
+	out := trace{Rows: []string{}, Names: []string{}, Slices: []int{}}
+	if t == nil {
+		return out
+	}
+	names := map[string]int{}
+	origin := origin(t)
+	for rank, slices := range t.Ranks[:min(len(t.Ranks), mostRanks)] {
+		rows := map[timeline.Stream]int{}
+		for _, s := range slices {
+			if _, ok := rows[s.Stream]; !ok {
+				rows[s.Stream] = -1
+			}
+		}
+		for stream := range timeline.Stream(math.MaxUint8) {
+			if _, ok := rows[stream]; ok {
+				rows[stream] = len(out.Rows)
+				out.Rows = append(out.Rows, "rank "+strconv.Itoa(rank)+" "+stream.String())
+			}
+		}
+		for _, s := range slices {
+			if _, ok := names[s.Name]; !ok {
+				names[s.Name] = len(out.Names)
+				out.Names = append(out.Names, rundir.Clean(s.Name, 80))
+			}
+			out.Slices = append(out.Slices, rows[s.Stream], names[s.Name], int((s.Start - origin).Microseconds()), int(s.Length.Microseconds()), s.Step, s.Bytes)
+		}
+	}
+	return out
+}

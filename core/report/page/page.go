@@ -1,0 +1,111 @@
+package page
+
+import (
+	"bytes"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/afero"
+
+	"github.com/trainctl/trainctl/core/report/event"
+	"github.com/trainctl/trainctl/core/report/rundir"
+	"github.com/trainctl/trainctl/core/sdk"
+)
+
+// The files of the page.
+var (
+	//go:embed assets/page.html
+	pageHTML string
+	//go:embed assets/page.css
+	pageCSS string
+	//go:embed assets/page.js
+	pageJS string
+	//go:embed assets/uplot/uPlot.iife.min.js
+	uplotJS string
+	//go:embed assets/uplot/uPlot.min.css
+	uplotCSS string
+	//go:embed assets/uplot/LICENSE
+	uplotLicense string
+)
+
+// Input is a run and its trace, which is nil if it recorded none.
+type Input struct {
+	Run   *rundir.Run
+	Trace *rundir.Trace
+}
+
+// Read reads a run for a page of so many runs. A trace that cannot be read is a problem of the run.
+func Read(fsys afero.Fs, dir event.RunDir, runs int) (Input, error) {
+	r, err := rundir.Read(fsys, dir)
+	if err != nil {
+		return Input{}, err
+	}
+	trace, err := rundir.ReadTimeline(fsys, dir, mostSlices/max(1, runs))
+	if err != nil {
+		r.Problems = append(r.Problems, err.Error())
+	}
+	return Input{r, trace}, nil
+}
+
+// Options say how a page is made.
+type Options struct {
+	Version string     // of trainctl
+	Now     time.Time  // when the page is made
+	Plugins []sdk.Info // whose options have known defaults
+	Live    bool       // the page is served, and follows its runs
+}
+
+// MostBytes is the maximum size of a page of up to eight runs. Curves are coarser on a page of
+// many runs.
+const MostBytes = 5 << 20
+
+// Write writes the page of some runs, the first of which is the one that others are compared with.
+func Write(w io.Writer, runs []Input, o Options) error {
+	t, err := template.New("page").Funcs(functions).Parse(pageHTML)
+	if err != nil {
+		return err
+	}
+	data, err := Data(runs)
+	if err != nil {
+		return err
+	}
+	v := newView(runs, o)
+	v.CSS = template.CSS(uplotCSS + pageCSS)
+	v.Scripts = []script{{template.JS("/* uPlot\n" + uplotLicense + "*/\n" + uplotJS)}, {template.JS(pageJS)}}
+	v.Data = template.JS(data)
+	v.Policy = policy(v.Scripts, o.Live)
+	var page bytes.Buffer
+	if err := t.Execute(&page, v); err != nil {
+		return err
+	}
+	_, err = w.Write(page.Bytes())
+	return err
+}
+
+// script is a script of the page.
+type script struct{ Text template.JS }
+
+// policy allows the page's own scripts, by their checksums, and nothing from elsewhere.
+func policy(scripts []script, live bool) string {
+	var sums []string
+	for _, s := range scripts {
+		sum := sha256.Sum256([]byte(s.Text))
+		sums = append(sums, "'sha256-"+base64.StdEncoding.EncodeToString(sum[:])+"'")
+	}
+	connect := "'none'"
+	if live {
+		connect = "'self'"
+	}
+	return fmt.Sprintf("default-src 'none'; script-src %s; style-src 'unsafe-inline'; img-src data:; connect-src %s; form-action %s; base-uri 'none'",
+		strings.Join(sums, " "), connect, connect)
+}
+
+// Data returns the JSON that the charts are drawn from. It may stand in a script element.
+func Data(runs []Input) ([]byte, error) { return json.Marshal(chartData(runs)) }

@@ -1,0 +1,70 @@
+package rundir
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Process is a process of this host that an event of a run names.
+type Process struct {
+	PID  int
+	Seen time.Time // when it existed
+}
+
+// slack is how far the clock that counts from the boot may be off.
+const slack = 2 * time.Second
+
+// Alive reports whether the process still exists. Where the system says when processes began, one
+// that began after the event is another one that was given the same number.
+func (p Process) Alive() bool {
+	if p.PID <= 0 || syscall.Kill(p.PID, 0) == syscall.ESRCH {
+		return false
+	}
+	began, state, ok := processStart(p.PID)
+	return !ok || state != "Z" && !began.After(p.Seen.Add(slack))
+}
+
+// Signal signals the process if it is still the same one; if not, the error matches
+// os.ErrProcessDone.
+func (p Process) Signal(s os.Signal) error {
+	if !p.Alive() {
+		return os.ErrProcessDone
+	}
+	q, err := os.FindProcess(p.PID)
+	if err != nil {
+		return err
+	}
+	return q.Signal(s)
+}
+
+// ticks is the unit of times in /proc, the same on every Linux that Go supports.
+const ticks = 100
+
+// processStart reads /proc; false where there is none.
+func processStart(pid int) (began time.Time, state string, ok bool) {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	boot, ok := bootTime()
+	if err != nil || !ok {
+		return began, "", false
+	}
+	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:])) // a name may have spaces
+	if len(fields) < 20 {
+		return began, "", false
+	}
+	since, err := strconv.ParseInt(fields[19], 10, 64) // field 22 of proc(5)
+	return boot.Add(time.Duration(since) * time.Second / ticks), fields[0], err == nil
+}
+
+func bootTime() (time.Time, bool) {
+	b, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return time.Time{}, false
+	}
+	_, after, ok := strings.Cut(string(b), "\nbtime ")
+	text, _, _ := strings.Cut(after, "\n")
+	seconds, err := strconv.ParseInt(text, 10, 64)
+	return time.Unix(seconds, 0), ok && err == nil
+}

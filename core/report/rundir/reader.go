@@ -1,0 +1,235 @@
+package rundir
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"runtime"
+	"time"
+
+	"github.com/spf13/afero"
+
+	"github.com/trainctl/trainctl/core/report/event"
+)
+
+// Reader reads a run directory bit by bit. It is not safe for concurrent use.
+type Reader struct {
+	Run *Run
+
+	fs    afero.Fs
+	alone bool // without the runs before
+	at    int64
+	seen  map[string]stamp
+	lines event.Lines
+}
+
+// stamp tells whether a file has changed.
+type stamp struct {
+	size int64
+	time time.Time
+}
+
+// Open returns a reader that has read nothing yet.
+func Open(fsys afero.Fs, dir event.RunDir) *Reader {
+	r := &Reader{Run: &Run{Dir: dir}, fs: fsys, seen: map[string]stamp{}}
+	r.Run.ID, r.Run.Name = idOf(dir)
+	return r
+}
+
+// Update reads what was written since the last call, and reports whether there was anything. Its
+// error is that the directory does not exist; for everything else see Run.Problems.
+func (r *Reader) Update() (changed bool, err error) {
+	if !r.Run.Dir.IsRun() {
+		return false, errNoRun(r.Run.Dir)
+	}
+	dir := r.Run.Dir
+	first := r.Run.Started == nil
+	events, err := r.events()
+	r.Run.problem(err)
+	changed = events
+	for _, f := range []struct {
+		path string
+		take func([]byte) error
+	}{
+		{dir.Config(), func(b []byte) error { r.Run.Config = string(b); return nil }},
+		{dir.Summary(), func(b []byte) error { return decodeInto(b, &r.Run.Summary) }},
+		{dir.EvaluationFile(), func(b []byte) error { return decodeInto(b, &r.Run.Evaluation) }},
+		{labelsFile(dir), func(b []byte) error { return json.Unmarshal(b, &r.Run.Labels) }},
+	} {
+		again, err := r.whole(f.path, f.take)
+		r.Run.problem(err)
+		changed = changed || again
+	}
+	if first && !r.alone {
+		r.Run.before(r.fs)
+	}
+	return changed, nil
+}
+
+func decodeInto[T any](b []byte, to **T) error {
+	v := new(T)
+	err := json.Unmarshal(b, v)
+	if err == nil {
+		*to = v
+	}
+	return err
+}
+
+// tooLong is the size of a file, other than events, that is not read.
+const tooLong = 64 << 20
+
+// whole reads a file again if it has changed.
+func (r *Reader) whole(path string, take func([]byte) error) (changed bool, err error) {
+	info, err := r.fs.Stat(path)
+	if err != nil {
+		return false, err
+	}
+	now := stamp{info.Size(), info.ModTime()}
+	if r.seen[path] == now {
+		return false, nil
+	}
+	r.seen[path] = now
+	if info.Size() > tooLong {
+		return false, fmt.Errorf("%s: not read, because it has %d bytes", path, info.Size())
+	}
+	b, err := afero.ReadFile(r.fs, path)
+	if err != nil {
+		return false, err
+	}
+	if err := take(b); err != nil {
+		return false, fmt.Errorf("%s: %w", path, err)
+	}
+	return true, nil
+}
+
+// block is how many bytes of events are decoded at a time by one goroutine; longer lines are not
+// events of this program.
+const block = 2 << 20
+
+// events reads the new lines of events.jsonl. A last line without an end is left for the next time.
+func (r *Reader) events() (changed bool, err error) {
+	f, err := r.fs.Open(r.Run.Dir.Events())
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return false, err
+	}
+	if info.Size() < r.at {
+		return false, fmt.Errorf("%s has become shorter; what it said before is shown", r.Run.Dir.Events())
+	}
+	if info.Size() == r.at {
+		return false, nil
+	}
+	if _, err := f.Seek(r.at, io.SeekStart); err != nil {
+		return false, err
+	}
+	return r.decode(f)
+}
+
+// decode decodes lines on all cores and takes them in their order.
+func (r *Reader) decode(f io.Reader) (changed bool, err error) {
+	pending := make(chan chan []entry, runtime.GOMAXPROCS(0))
+	var failed error
+	var read int64
+	go func() {
+		defer close(pending)
+		read, failed = blocks(f, func(b []byte) {
+			result := make(chan []entry, 1)
+			pending <- result
+			go func() { result <- decodeLines(b) }()
+		})
+	}()
+	for result := range pending {
+		for _, e := range <-result {
+			r.Run.take(e, &r.lines)
+			changed = true
+		}
+	}
+	r.at += read
+	return changed, failed
+}
+
+// blocks calls use with whole lines, of which use keeps the memory, and returns how many bytes
+// these have.
+func blocks(f io.Reader, use func([]byte)) (used int64, err error) {
+	var rest []byte
+	for {
+		b := make([]byte, len(rest), len(rest)+block)
+		copy(b, rest)
+		n, err := io.ReadFull(f, b[len(rest):cap(b)])
+		b = b[:len(rest)+n]
+		end := bytes.LastIndexByte(b, '\n') + 1
+		if end == 0 && len(b) > block { // of one line, which is skipped with its rest
+			end = len(b)
+		}
+		if end > 0 {
+			use(b[:end])
+			used += int64(end)
+		}
+		rest = b[end:]
+		switch {
+		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+			return used, nil
+		case err != nil:
+			return used, err
+		}
+	}
+}
+
+// entry is a decoded line.
+type entry struct {
+	step event.StepDone // if rec.Event is nil
+	rec  event.Record
+	bad  bool
+}
+
+func decodeLines(b []byte) []entry {
+	out := make([]entry, 0, len(b)/256+1)
+	for len(b) > 0 {
+		line, rest, _ := bytes.Cut(b, []byte("\n"))
+		b = rest
+		if len(line) == 0 {
+			continue
+		}
+		out = append(out, entry{})
+		e := &out[len(out)-1]
+		rec, ok := event.DecodeStep(line, &e.step)
+		if ok {
+			e.rec = event.Record{Seq: rec.Seq, Time: rec.Time, Rank: rec.Rank}
+			continue
+		}
+		rec, err := event.Decode(line)
+		var unknown *event.UnknownError
+		switch {
+		case errors.As(err, &unknown): // of a newer version
+			out = out[:len(out)-1]
+		case err != nil:
+			e.bad = true
+		default:
+			e.rec = rec
+			if s, ok := rec.Event.(*event.StepDone); ok {
+				e.step, e.rec.Event = *s, nil
+			}
+		}
+	}
+	return out
+}
+
+// Hostname is this host as events name it; "" if it has no name.
+func Hostname() string {
+	name, err := os.Hostname()
+	if err != nil {
+		return ""
+	}
+	return name
+}
+
+// absent reports whether an error says that a file does not exist.
+func absent(err error) bool { return errors.Is(err, fs.ErrNotExist) }
