@@ -19,7 +19,7 @@ const module = "github.com/trainctl/trainctl/"
 // of its own where that is listed in beside.
 var layers = [][]string{
 	{"core/base/system", "core/base/race"},
-	{"core/base/usererr", "core/base/crash", "core/tensor", "core/base/rng", "core/base/shm", "core/base/tempdir", "core/base/keepalive", "core/base/lossy", "core/base/cgroup", "core/base/appendfile", "core/base/bytesize", "core/base/durable", "core/base/jsonvalue", "core/base/testjson", "core/base/golden", "core/base/fulldisk", "core/base/loopback", "core/report/timeline", "core/engine/cuda/dl", "core/onnx/pb"},
+	{"core/base/usererr", "core/base/crash", "core/tensor", "core/base/rng", "core/base/shm", "core/base/tempdir", "core/base/keepalive", "core/base/lossy", "core/base/cgroup", "core/base/appendfile", "core/base/bytesize", "core/base/durable", "core/base/jsonvalue", "core/base/testjson", "core/base/golden", "core/base/fulldisk", "core/base/loopback", "core/report/timeline", "core/base/dl", "core/onnx/pb"},
 	{"core/base/tokenizer", "core/engine/cuda/driver", "core/contract", "core/engine/graph", "core/engine/kernel", "core/report/event", "core/job/secret", "core/job/submit", "core/base/hostnet", "core/train/checkpoint/safetensors"},
 	{"core/engine/kernel/elementwise", "core/engine/kernel/convert", "core/engine/kernel/image", "core/engine/kernel/random", "core/engine/kernel/move", "core/engine/kernel/peak", "core/engine/kernel/kerneltest"},
 	{"core/engine/kernel/pool", "core/report/rundir/rundirtest"},
@@ -112,7 +112,7 @@ var only = []struct {
 	{"github.com/hashicorp/go-plugin", []string{"core/sdk", "core/sdk/pb", "core/plugin/host"}, "what a plugin is to the rest is an interface of core/sdk or core/plugin/host"},
 	{"google.golang.org/grpc", []string{"core/sdk", "core/sdk/pb", "core/plugin/host"}, "gRPC is control plane of plugins alone"},
 	{"github.com/spf13/cobra", []string{"cmd/trainctl", "cmd/trainctl/internal/..."}, "the command line is the program's, not the library's"},
-	{"github.com/ebitengine/purego", []string{"core/engine/cuda/dl"}, "one package opens libraries, and a build without it is static"},
+	{"github.com/ebitengine/purego", []string{"core/base/dl"}, "one package opens libraries, and a build without it is static"},
 	{"golang.org/x/term", []string{"core/report/event", "cmd/trainctl/internal/cli"}, "only what draws asks about terminals"},
 	{"github.com/dlclark/regexp2", []string{"core/base/tokenizer"}, "expressions of tokenizers look ahead; all others are Go's"},
 }

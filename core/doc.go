@@ -75,7 +75,7 @@
 //
 // # GPU libraries
 //
-// core/engine/cuda/dl finds shared libraries and opens them at run time, and
+// core/base/dl finds shared libraries and opens them at run time, and
 // core/engine/cuda/driver binds NVIDIA's by tables of symbols; docs/gpu.md says what
 // of it is proved. trainctl doctor shows what a machine has.
 //

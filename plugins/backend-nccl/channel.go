@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/trainctl/trainctl/core/engine/cuda/driver"
+	"github.com/trainctl/trainctl/plugins/internal/clib"
 )
 
 // channel is a communicator with its own stream, so that channels do not wait for each
@@ -55,7 +56,7 @@ func (l channels) ids() (ids [][]byte, err error) {
 }
 
 // start joins one communicator after the other, in the same order on all ranks.
-func (l channels) start(world, rank int, ids [][]byte, g guard) error {
+func (l channels) start(world, rank int, ids [][]byte, g clib.Guard) error {
 	for i, c := range l {
 		var id driver.NCCLUniqueID
 		copy(id.Bytes[:], ids[i])

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/trainctl/trainctl/core/engine/cuda/driver"
+	"github.com/trainctl/trainctl/plugins/internal/clib"
 )
 
 // communicator is a non-blocking communicator of NCCL: a call in progress is polled until
@@ -16,11 +17,8 @@ type communicator struct {
 	handle driver.Comm // 0 before start and after it has ended
 }
 
-// guard returns why a wait must end, nil while it may continue.
-type guard func() error
-
 // start joins the ranks' communicator and waits until all have.
-func (m *communicator) start(world, rank int, id driver.NCCLUniqueID, g guard) error {
+func (m *communicator) start(world, rank int, id driver.NCCLUniqueID, g clib.Guard) error {
 	config := driver.NewNCCLConfig()
 	config.Blocking = 0
 	return m.settle(m.nccl.CommInitRankConfig(&m.handle, int32(world), id, int32(rank), config), g)
@@ -28,11 +26,11 @@ func (m *communicator) start(world, rank int, id driver.NCCLUniqueID, g guard) e
 
 // settle waits until a call that returned err is no longer in progress. Until then
 // nothing may be enqueued on the call's stream.
-func (m *communicator) settle(err error, g guard) error {
+func (m *communicator) settle(err error, g clib.Guard) error {
 	if err != nil && !errors.Is(err, driver.NCCLInProgress) {
 		return m.explain(err)
 	}
-	return poll(g, func() (bool, error) {
+	return clib.Poll(g, func() (bool, error) {
 		code, err := m.state()
 		return code == driver.NCCLSuccess, err
 	})
@@ -84,22 +82,4 @@ func (m *communicator) leave() error {
 	handle := m.handle
 	m.handle = 0
 	return m.nccl.CommDestroy(handle)
-}
-
-// poll calls f until it returns true, at growing intervals.
-func poll(g guard, done func() (bool, error)) error {
-	const often, least, most = 200, 5 * time.Microsecond, 200 * time.Microsecond
-	pause := least
-	for i := 0; ; i++ {
-		if yes, err := done(); yes || err != nil {
-			return err
-		}
-		if err := g(); err != nil {
-			return err
-		}
-		if i > often {
-			time.Sleep(pause)
-			pause = min(2*pause, most)
-		}
-	}
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/trainctl/trainctl/core/engine/cuda/driver"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
-	"github.com/trainctl/trainctl/plugins/internal/instance"
+	"github.com/trainctl/trainctl/plugins/internal/agreement"
+	"github.com/trainctl/trainctl/plugins/internal/clib"
 )
 
 var types = map[tensor.DType]driver.NCCLDataType{
@@ -32,19 +33,7 @@ func (b *Backend) Do(ctx context.Context, c *sdk.Collective) error {
 	if err := b.check(c); err != nil {
 		return err
 	}
-	if _, ok := ctx.Deadline(); !ok && b.group.Timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, b.group.Timeout)
-		defer cancel()
-	}
-	if err := b.run(ctx, c); err != nil {
-		b.life.Failed = err
-		if b.client != nil {
-			b.client.reportFailure(err)
-		}
-		return err
-	}
-	return nil
+	return b.run(ctx, c)
 }
 
 // check refuses a call that is invalid by itself.
@@ -92,33 +81,25 @@ func (b *Backend) checkMemory(c *sdk.Collective, bad func(string) error) error {
 func onDevice(c *sdk.Collective) bool { return c.Arena != nil && c.Arena.Device != nil }
 
 func (b *Backend) run(ctx context.Context, c *sdk.Collective) error {
-	start := time.Now()
-	stalled := func(missing []int) error {
-		return &sdk.StallError{Seq: c.Seq, Op: c.Op, Bucket: c.Bucket, Missing: missing, Waited: time.Since(start)}
-	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(b.health, func() { cancel(context.Cause(b.health)) })()
-	if b.client != nil {
-		if err := b.client.agree(ctx, b.life.Context, c, stalled); err != nil {
+	return b.member.Run(ctx, c, func(ctx context.Context, stalled agreement.Stalled) error {
+		if c.Size(b.group.WorldSize) == 0 && c.Done == 0 && !b.watcher.any() {
+			return nil // a barrier needs only the agreement
+		}
+		return b.thread.Run(func() error {
+			err := b.compute(ctx, c, b.member.Guard(ctx, c.Seq, stalled))
+			if err != nil {
+				b.abort()
+			}
 			return err
-		}
-	}
-	if c.Size(b.group.WorldSize) == 0 && c.Done == 0 && !b.watcher.any() {
-		return nil // a barrier needs only the agreement
-	}
-	err := b.thread.run(func() error {
-		err := b.compute(ctx, c, b.guard(ctx, c.Seq, stalled))
-		if err != nil {
-			b.abort()
-		}
-		return err
-	}, ctx, b.life.Context)
-	if errors.Is(err, errStuck) && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return fmt.Errorf("%w: %w", stalled(nil), err)
-	}
-	return b.blame(err, c.Seq, stalled)
+		}, ctx, b.life.Context)
+	})
 }
+
+// remote reports whether NCCL blames another rank for an error.
+func remote(err error) bool { return errors.Is(err, driver.NCCLRemoteError) }
 
 // abort aborts the communicators, on the thread. An error is only logged, because the
 // caller has a better one.
@@ -128,52 +109,8 @@ func (b *Backend) abort() {
 	}
 }
 
-// guard returns the guard of waits on the thread.
-func (b *Backend) guard(ctx context.Context, seq uint64, stalled func([]int) error) guard {
-	return func() error {
-		switch {
-		case b.life.Closed():
-			return instance.ErrClosed
-		case errors.Is(ctx.Err(), context.DeadlineExceeded):
-			return stalled(nil)
-		case ctx.Err() != nil:
-			return fmt.Errorf("backend nccl: #%d: %w", seq, context.Cause(ctx))
-		case b.client != nil:
-			return b.client.left(seq, stalled)
-		}
-		return nil
-	}
-}
-
-// reportWait is how long a rank that does not know the cause of a failure waits for a
-// report of another.
-const reportWait = 200 * time.Millisecond
-
-// blame waits briefly for the coordinator to name the rank that caused an error that NCCL reports
-// as a peer's, or a stall without missing ranks.
-func (b *Backend) blame(err error, seq uint64, stalled func([]int) error) error {
-	wait := time.Duration(0)
-	switch stall := (*sdk.StallError)(nil); {
-	case errors.Is(err, driver.NCCLRemoteError):
-		wait = leaveGrace
-	case errors.As(err, &stall) && len(stall.Missing) == 0:
-		wait = reportWait
-	}
-	if b.client == nil || wait == 0 {
-		return err
-	}
-	moment := time.NewTimer(wait)
-	defer moment.Stop()
-	select {
-	case <-b.client.done:
-		return fmt.Errorf("%w (%w)", b.client.failure(seq, stalled), err)
-	case <-moment.C:
-		return err
-	}
-}
-
 // compute runs an agreed collective on the device.
-func (b *Backend) compute(ctx context.Context, c *sdk.Collective, g guard) error {
+func (b *Backend) compute(ctx context.Context, c *sdk.Collective, g clib.Guard) error {
 	if _, err := b.look(); err != nil {
 		return err
 	}
@@ -187,7 +124,7 @@ func (b *Backend) compute(ctx context.Context, c *sdk.Collective, g guard) error
 }
 
 // staged runs a collective in staging memory.
-func (b *Backend) staged(c *sdk.Collective, g guard) error {
+func (b *Backend) staged(c *sdk.Collective, g clib.Guard) error {
 	d, ch := b.device, b.channels[c.Channel]
 	if len(c.Buf) > d.size {
 		if err := b.settled(g); err != nil { // freeing memory may wait for the device, and cannot be interrupted
@@ -212,9 +149,9 @@ func (b *Backend) staged(c *sdk.Collective, g guard) error {
 
 // inPlace runs a collective in the rank's memory on the device, after the kernels that
 // write it.
-func (b *Backend) inPlace(ctx context.Context, c *sdk.Collective, g guard) error {
+func (b *Backend) inPlace(ctx context.Context, c *sdk.Collective, g clib.Guard) error {
 	k, ch := b.device.arenas[c.Arena.ID], b.channels[c.Channel]
-	i := issued{call: callOf(c), comm: &ch.comm, start: time.Now()}
+	i := issued{stall: sdk.StallError{Seq: c.Seq, Op: c.Op, Bucket: c.Bucket}, comm: &ch.comm, start: time.Now()}
 	i.deadline, _ = ctx.Deadline()
 	if c.Ready > 0 {
 		i.ready = k.ready[c.Ready-1]
@@ -241,11 +178,11 @@ func (b *Backend) inPlace(ctx context.Context, c *sdk.Collective, g guard) error
 // finish waits until the device has done all work of a channel, and everything that was
 // issued before. If the communicator breaks in the meantime it returns an error: the
 // event would never happen.
-func (b *Backend) finish(ch *channel, g guard) error {
+func (b *Backend) finish(ch *channel, g clib.Guard) error {
 	if err := b.device.cuda.EventRecord(ch.event, ch.stream); err != nil {
 		return err
 	}
-	return poll(g, func() (bool, error) {
+	return clib.Poll(g, func() (bool, error) {
 		if more, err := b.look(); more || err != nil {
 			return false, err
 		}

@@ -4,11 +4,10 @@
 // GPU are missing, the error of Open lists what is missing and what to use instead.
 //
 // NCCL does not compare the ranks' calls and does not report missing ranks. So the ranks
-// first agree on a call, through a coordinator in rank 0's backend (coordinator.go,
-// client.go, call.go), and only then launch it (do.go). Every wait on NCCL is a poll
-// that the deadline, a peer's failure and Close end (communicator.go). All calls into
-// NCCL and CUDA come from one thread (thread.go): if a call never returns, the backend
-// still reports an error.
+// first agree on a call (plugins/internal/agreement), and only then launch it (do.go).
+// Every wait on NCCL is a poll that the deadline, a peer's failure and Close end
+// (communicator.go). All calls into NCCL and CUDA come from one thread
+// (plugins/internal/clib): if a call never returns, the backend still reports an error.
 //
 // Gradients of a CUDA rank are reduced in place, in memory that is also mapped
 // here (arena.go), after the rank's event. Calls that complete early are watched until
@@ -16,6 +15,7 @@
 // device memory (device.go). Each channel has a communicator and a stream (channel.go).
 // docs/gpu.md lists what was measured and what still needs a GPU.
 //
-// It imports core/base, core/contract, core/engine/cuda/dl, core/engine/cuda/driver, core/sdk,
-// core/tensor and plugins/internal/instance. Start with do.go.
+// It imports core/base, core/contract, core/base/dl, core/engine/cuda/driver, core/sdk,
+// core/tensor, plugins/internal/agreement, plugins/internal/clib and
+// plugins/internal/instance. Start with do.go.
 package nccl

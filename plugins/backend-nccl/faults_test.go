@@ -8,11 +8,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trainctl/trainctl/core/engine/cuda/dl"
+	"github.com/trainctl/trainctl/core/base/dl"
 	"github.com/trainctl/trainctl/core/engine/cuda/driver"
 	"github.com/trainctl/trainctl/core/engine/cuda/fakegpu"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
+	"github.com/trainctl/trainctl/plugins/internal/clib"
 	"github.com/trainctl/trainctl/plugins/internal/instance"
 )
 
@@ -189,14 +190,14 @@ func TestACallThatHangsIsLeftBehind(t *testing.T) {
 	b := launching(m, func() { <-release })
 	ranks{b}.mustConnect(t, nil)
 	err := b.Do(short(t), ones())
-	if !errors.As(err, new(*sdk.StallError)) || !errors.Is(err, errStuck) {
+	if !errors.As(err, new(*sdk.StallError)) || !errors.Is(err, clib.ErrStuck) {
 		t.Errorf("got %v", err)
 	}
 	if err := b.Close(); err != nil {
 		t.Error(err)
 	}
 	close(release)
-	<-b.thread.done
+	<-b.thread.Done()
 }
 
 func TestVersionsOfNCCLHaveToAgree(t *testing.T) {
@@ -240,30 +241,6 @@ func TestOneGPUForTwoRanks(t *testing.T) {
 				t.Errorf("set %v", set)
 			}
 		})
-	}
-}
-
-// A process without the secret is disconnected and does not disturb the group.
-func TestStrangersAreRefused(t *testing.T) {
-	t.Parallel()
-	m := fakegpu.New(2)
-	r := pairOn(m)
-	r.mustConnect(t, nil)
-	address := coordinatorAddress("127.0.0.1", r[0].coordinator.port())
-	for _, g := range []sdk.Group{
-		{JobID: "job", Secret: []byte("wrong"), Rank: 1, WorldSize: 2},
-		{JobID: "job", Secret: []byte("secret"), Rank: 1, WorldSize: 2, Generation: 1},
-		{JobID: "job", Secret: []byte("secret"), Rank: 1, WorldSize: 2},
-	} {
-		l, err := dial(t.Context(), g, address)
-		if err != nil {
-			continue
-		}
-		<-l.done
-		l.close()
-	}
-	if err := errors.Join(r.reduce(t.Context())...); err != nil {
-		t.Error(err)
 	}
 }
 

@@ -8,12 +8,13 @@ import (
 
 	"github.com/trainctl/trainctl/core/engine/cuda/driver"
 	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/plugins/internal/clib"
 )
 
 // issued is a collective whose call was completed early: its event is recorded, but has
 // not happened yet.
 type issued struct {
-	call     call
+	stall    sdk.StallError // which call it is
 	event    driver.Event
 	ready    driver.Event // what it waits for on this rank, 0 for nothing
 	comm     *communicator
@@ -64,7 +65,7 @@ func (b *Backend) watch() {
 			case <-b.life.Context.Done():
 				return
 			}
-			if err := b.thread.run(func() (err error) { more, err = b.look(); return err }, b.life.Context); err != nil {
+			if err := b.thread.Run(func() (err error) { more, err = b.look(); return err }, b.life.Context); err != nil {
 				b.failIssued(err)
 				return
 			}
@@ -79,14 +80,12 @@ func (b *Backend) failIssued(err error) {
 	if s := (*sdk.StallError)(nil); errors.As(err, &s) {
 		stall = *s
 	}
-	err = b.blame(err, stall.Seq, func(missing []int) error {
+	err = b.member.Blame(err, stall.Seq, func(missing []int) error {
 		stall.Missing = missing
 		return &stall
 	})
 	b.failHealth(err)
-	if b.client != nil {
-		b.client.reportFailure(err)
-	}
+	b.member.Report(err)
 }
 
 // look removes collectives that have happened. If one is late or its communicator broke,
@@ -125,15 +124,14 @@ func (i *issued) happened(c *driver.CUDA) (bool, error) {
 // overdue returns why an issued collective has failed, nil while it may continue.
 func (b *Backend) overdue(i *issued) error {
 	stalled := func(missing []int) error {
-		return &sdk.StallError{Seq: i.call.Seq, Op: i.call.Op, Bucket: i.call.Bucket, Missing: missing, Waited: time.Since(i.start)}
+		stall := i.stall
+		stall.Missing, stall.Waited = missing, time.Since(i.start)
+		return &stall
 	}
 	if !i.deadline.IsZero() && time.Now().After(i.deadline) {
 		return b.unwritten(fmt.Errorf("it was issued in time but has not ended: %w", stalled(nil)), i)
 	}
-	if b.client != nil {
-		return b.client.left(i.call.Seq, stalled)
-	}
-	return nil
+	return b.member.Left(i.stall.Seq, stalled)
 }
 
 // unwritten names this rank in the error of a collective that waits for its own GPU.
@@ -148,8 +146,8 @@ func (b *Backend) unwritten(err error, i *issued) error {
 }
 
 // settled waits until everything issued has happened.
-func (b *Backend) settled(g guard) error {
-	return poll(g, func() (bool, error) {
+func (b *Backend) settled(g clib.Guard) error {
+	return clib.Poll(g, func() (bool, error) {
 		more, err := b.look()
 		return !more, err
 	})

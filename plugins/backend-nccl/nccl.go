@@ -7,10 +7,12 @@ import (
 	"log/slog"
 	"os"
 
-	"github.com/trainctl/trainctl/core/engine/cuda/dl"
+	"github.com/trainctl/trainctl/core/base/dl"
 	"github.com/trainctl/trainctl/core/engine/cuda/driver"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
+	"github.com/trainctl/trainctl/plugins/internal/agreement"
+	"github.com/trainctl/trainctl/plugins/internal/clib"
 	"github.com/trainctl/trainctl/plugins/internal/instance"
 )
 
@@ -29,16 +31,15 @@ type Backend struct {
 	health     context.Context // ends, with the cause, when a collective fails whose call was completed early
 	failHealth context.CancelCauseFunc
 
-	group       sdk.Group
-	set         settings
-	version     int32 // of NCCL
-	thread      *thread
-	device      *device
-	channels    channels
-	watcher     watcher
-	coordinator *coordinator // of rank 0 in a world of several
-	client      *client
-	connected   bool
+	group     sdk.Group
+	set       settings
+	version   int32 // of NCCL
+	thread    *clib.Thread
+	device    *device
+	channels  channels
+	watcher   watcher
+	member    *agreement.Member
+	connected bool
 }
 
 // New returns the plugin "nccl".
@@ -85,11 +86,13 @@ func (b *Backend) Open(_ context.Context, group sdk.Group, o sdk.Options) error 
 		return err
 	}
 	b.group, b.set = group, set
+	b.member = agreement.New(b.life, group)
+	b.member.Remote = remote
 	if err := b.share(); err != nil {
 		return err
 	}
-	b.thread = startThread()
-	return b.thread.run(func() error { return b.take(libs) }, b.life.Context)
+	b.thread = clib.StartThread("NCCL or CUDA")
+	return b.thread.Run(func() error { return b.take(libs) }, b.life.Context)
 }
 
 // share sets NCCL's experimental switch, if the user allowed it and did not set it. NCCL
@@ -132,8 +135,8 @@ func (b *Backend) Attach(_ context.Context, arena *sdk.Arena) error {
 	if arena.Device != nil {
 		return b.attachDevice(arena)
 	}
-	err := b.thread.run(func() error { return b.device.pin(arena) }, b.life.Context)
-	if errors.Is(err, errStuck) {
+	err := b.thread.Run(func() error { return b.device.pin(arena) }, b.life.Context)
+	if errors.Is(err, clib.ErrStuck) {
 		return err
 	}
 	if err != nil {
@@ -144,7 +147,7 @@ func (b *Backend) Attach(_ context.Context, arena *sdk.Arena) error {
 
 func (b *Backend) attachDevice(arena *sdk.Arena) error {
 	var unordered error
-	err := b.thread.run(func() (err error) {
+	err := b.thread.Run(func() (err error) {
 		unordered, err = b.device.attach(arena)
 		return err
 	}, b.life.Context)
@@ -178,12 +181,7 @@ func (b *Backend) Close() error {
 	}
 	defer b.life.End()
 	err := b.release()
-	if b.client != nil {
-		b.client.close()
-	}
-	if b.coordinator != nil {
-		b.coordinator.close()
-	}
+	b.member.Close()
 	return err
 }
 
@@ -193,7 +191,7 @@ func (b *Backend) release() error {
 		return nil
 	}
 	b.watcher.watching.Wait()
-	err := b.thread.run(func() error {
+	err := b.thread.Run(func() error {
 		leave := b.channels.leave
 		if b.life.Failed != nil || !b.connected || context.Cause(b.health) != nil || len(b.watcher.list) > 0 {
 			leave = b.channels.abort
@@ -204,7 +202,7 @@ func (b *Backend) release() error {
 		}
 		return err
 	}, b.life.Context)
-	b.thread.stop()
+	b.thread.Stop()
 	if err != nil {
 		b.log().Warn("leaving NCCL", "cause", err)
 	}

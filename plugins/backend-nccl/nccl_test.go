@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/trainctl/trainctl/core/engine/cuda/dl"
+	"github.com/trainctl/trainctl/core/base/dl"
 	"github.com/trainctl/trainctl/core/sdk"
 )
 

@@ -5,8 +5,8 @@ import (
 	"os"
 	"testing"
 
+	"github.com/trainctl/trainctl/core/base/dl"
 	"github.com/trainctl/trainctl/core/engine/cuda/cudatest"
-	"github.com/trainctl/trainctl/core/engine/cuda/dl"
 	"github.com/trainctl/trainctl/core/engine/cuda/driver"
 	"github.com/trainctl/trainctl/core/plugin/host"
 	"github.com/trainctl/trainctl/core/sdk"

@@ -1,7 +1,7 @@
 package tcp
 
 import (
-	"github.com/trainctl/trainctl/plugins/backend-tcp/internal/reduce"
+	"github.com/trainctl/trainctl/plugins/internal/reduce"
 
 	"github.com/trainctl/trainctl/core/tensor"
 )
@@ -77,14 +77,7 @@ func (b *Backend) combine(mine []byte, s int) {
 			b.srcs[r] = b.slot(r, s)[:len(mine)]
 		}
 	}
-	into := mine
-	if b.group.Rank > 1 { // reducing into one of the first two is fastest
-		into = b.srcs[0]
-	}
-	reduce.All(b.op.c.Reduce, b.op.c.DType, into, b.srcs)
-	if b.group.Rank > 1 {
-		copy(mine, into)
-	}
+	reduce.Own(b.op.c.Reduce, b.op.c.DType, b.srcs, b.group.Rank)
 }
 
 // merge reduces another rank's bytes into mine, the lower rank's first. The last merge

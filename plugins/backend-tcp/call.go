@@ -2,8 +2,6 @@ package tcp
 
 import (
 	"encoding/binary"
-	"fmt"
-	"unsafe"
 
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
@@ -86,24 +84,4 @@ func (k call) String() string {
 // mismatch names both sides.
 func (b *Backend) mismatch(peer int, its call) error {
 	return &sdk.MismatchError{Rank: b.group.Rank, Peer: peer, Mine: b.op.call.String(), Its: its.String()}
-}
-
-// check refuses a call that is invalid by itself.
-func (b *Backend) check(c *sdk.Collective) error {
-	bad := func(format string, args ...any) error {
-		return fmt.Errorf("backend tcp: %v: %s", c, fmt.Sprintf(format, args...))
-	}
-	if wrong := c.Wrong(b.group.Rank, b.group.WorldSize); wrong != "" {
-		return bad("%s", wrong)
-	}
-	if c.Op == sdk.OpBarrier {
-		return nil
-	}
-	if len(c.Buf) != c.Size(b.group.WorldSize) {
-		return bad("the buffer has %d bytes", len(c.Buf))
-	}
-	if p := unsafe.Pointer(unsafe.SliceData(c.Buf)); uintptr(p)%uintptr(c.DType.Size()) != 0 {
-		return bad("the buffer is not aligned to its elements")
-	}
-	return nil
 }

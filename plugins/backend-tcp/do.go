@@ -64,7 +64,7 @@ func (b *Backend) begin(ctx context.Context, c *sdk.Collective) {
 // run picks the path: one rank, two ranks, shared memory, from host to host, or
 // sockets.
 func (b *Backend) run(c *sdk.Collective) error {
-	if err := b.check(c); err != nil {
+	if err := b.life.CheckCollective(b.group, c); err != nil {
 		return err
 	}
 	switch {

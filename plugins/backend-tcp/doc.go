@@ -31,8 +31,8 @@
 // ranks before anything else is parsed (handshake.go). A rank that fails sends
 // the others the reason before it stops (abort.go), so that all name the same rank.
 //
-// Package reduce below it (plugins/backend-tcp/internal/reduce) has the arithmetic.
+// Package plugins/internal/reduce has the arithmetic.
 //
 // It imports core/base, core/contract, core/sdk, core/tensor,
-// plugins/backend-tcp/internal/reduce and plugins/internal/instance. Start with do.go.
+// plugins/internal/reduce and plugins/internal/instance. Start with do.go.
 package tcp

@@ -8,7 +8,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
-	"github.com/trainctl/trainctl/plugins/backend-tcp/internal/reduce"
+	"github.com/trainctl/trainctl/plugins/internal/reduce"
 )
 
 // The probes of fit. The shortest of several times counts, because other processes only add to it.

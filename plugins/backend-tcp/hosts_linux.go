@@ -5,7 +5,7 @@ package tcp
 import (
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
-	"github.com/trainctl/trainctl/plugins/backend-tcp/internal/reduce"
+	"github.com/trainctl/trainctl/plugins/internal/reduce"
 )
 
 // runHosts reduces over several hosts with several ranks each. The i-th rank

@@ -17,7 +17,7 @@ import (
 	"github.com/trainctl/trainctl/core/contract"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
-	"github.com/trainctl/trainctl/plugins/backend-tcp/internal/reduce"
+	"github.com/trainctl/trainctl/plugins/internal/reduce"
 )
 
 // maxArenas is the most arenas of one rank; each costs every local peer a descriptor.

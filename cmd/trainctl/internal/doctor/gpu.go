@@ -8,7 +8,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/app"
 	"github.com/trainctl/trainctl/core/base/bytesize"
-	"github.com/trainctl/trainctl/core/engine/cuda/dl"
+	"github.com/trainctl/trainctl/core/base/dl"
 	"github.com/trainctl/trainctl/core/engine/cuda/driver"
 )
 

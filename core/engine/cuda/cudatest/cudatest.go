@@ -17,7 +17,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/trainctl/trainctl/core/engine/cuda/dl"
+	"github.com/trainctl/trainctl/core/base/dl"
 	"github.com/trainctl/trainctl/core/engine/cuda/driver"
 )
 

@@ -6,6 +6,6 @@
 // It tests that indices, formulas and the order of copies are right. It does not
 // test speed, or how NVIDIA's libraries behave.
 //
-// It imports core/engine/cuda/dl and core/engine/cuda/driver. Start with
+// It imports core/base/dl and core/engine/cuda/driver. Start with
 // cudatest.go.
 package cudatest

@@ -23,7 +23,7 @@
 // The structs can be filled with Go functions instead of a library's: this is
 // how the control flow above them is tested without a GPU.
 //
-// It imports core/engine/cuda/dl and core/base/system. Start with open.go.
+// It imports core/base/dl and core/base/system. Start with open.go.
 package driver
 
 import _ "github.com/trainctl/trainctl/core/base/system"

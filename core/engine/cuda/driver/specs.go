@@ -1,6 +1,6 @@
 package driver
 
-import "github.com/trainctl/trainctl/core/engine/cuda/dl"
+import "github.com/trainctl/trainctl/core/base/dl"
 
 // The libraries: what they are called, where wheels put them, and how to get
 // them. Wheels of CUDA 13 share one directory, those of CUDA 12 have one each.

@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/trainctl/trainctl/core/base/dl"
 	"github.com/trainctl/trainctl/core/engine/cuda/cudatest"
-	"github.com/trainctl/trainctl/core/engine/cuda/dl"
 	"github.com/trainctl/trainctl/core/engine/cuda/driver"
 	"github.com/trainctl/trainctl/core/engine/cuda/kernels"
 	"github.com/trainctl/trainctl/core/tensor"

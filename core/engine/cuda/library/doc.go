@@ -5,6 +5,6 @@
 // run.deterministic = false, plans are timed (tune.go). If a library is missing, or
 // has no plan for a case, trainctl's own kernels compute it.
 //
-// It imports core/engine/cuda/dl, core/engine/cuda/driver, core/engine/cuda/gpu,
+// It imports core/base/dl, core/engine/cuda/driver, core/engine/cuda/gpu,
 // core/engine/graph, core/engine/op and core/tensor. Start with libraries.go.
 package library

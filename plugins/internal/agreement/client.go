@@ -1,4 +1,4 @@
-package nccl
+package agreement
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"github.com/trainctl/trainctl/core/base/hostnet"
 	"github.com/trainctl/trainctl/core/base/keepalive"
 	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/plugins/internal/clib"
 	"github.com/trainctl/trainctl/plugins/internal/instance"
 )
 
@@ -32,8 +33,8 @@ type client struct {
 // dial tries to connect to the coordinator until it answers or ctx ends: among many other
 // connections, one may be closed before its handshake. A refusal is final, and so is a
 // port without a listener, because the coordinator listens before its port is published.
-func dial(ctx context.Context, g sdk.Group, address string) (*client, error) {
-	tls, err := keys(g)
+func dial(ctx context.Context, name string, g sdk.Group, address string) (*client, error) {
+	tls, err := keys(name, g)
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +112,7 @@ func (l *client) send(m message) error {
 
 // agree announces a call and returns when all ranks that take part have announced
 // theirs. stalled returns the error for ranks that have not.
-func (l *client) agree(ctx, life context.Context, c *sdk.Collective, stalled func([]int) error) error {
+func (l *client) agree(ctx context.Context, life *instance.State, c *sdk.Collective, stalled Stalled) error {
 	k := callOf(c)
 	_ = l.send(message{Kind: "call", Call: &k}) // if the connection fails, done is closed
 	select {
@@ -124,21 +125,21 @@ func (l *client) agree(ctx, life context.Context, c *sdk.Collective, stalled fun
 		default:
 			return l.failure(c.Seq, stalled)
 		}
-	case <-life.Done():
+	case <-life.Context.Done():
 		return instance.ErrClosed
 	case <-ctx.Done():
 	}
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return fmt.Errorf("backend nccl: %v: %w", c, context.Cause(ctx))
+		return fmt.Errorf("backend %s: %v: %w", life.Name, c, context.Cause(ctx))
 	}
-	return l.findMissing(life, c.Seq, stalled)
+	return l.findMissing(life.Context, c.Seq, stalled)
 }
 
 // findMissing asks the coordinator which ranks have not called yet. If it does not answer,
 // rank 0 is missing.
-func (l *client) findMissing(life context.Context, seq uint64, stalled func([]int) error) error {
+func (l *client) findMissing(life context.Context, seq uint64, stalled Stalled) error {
 	_ = l.send(message{Kind: "late"})
-	wait := time.NewTimer(budget)
+	wait := time.NewTimer(clib.Budget)
 	defer wait.Stop()
 	select {
 	case <-l.done:
@@ -151,7 +152,7 @@ func (l *client) findMissing(life context.Context, seq uint64, stalled func([]in
 }
 
 // failure returns why the group failed. done is closed.
-func (l *client) failure(seq uint64, stalled func([]int) error) error {
+func (l *client) failure(seq uint64, stalled Stalled) error {
 	return l.reason.failure(l.rank, seq, stalled)
 }
 
@@ -160,7 +161,7 @@ func (l *client) failure(seq uint64, stalled func([]int) error) error {
 const leaveGrace = time.Second
 
 // left returns failure after leaveGrace, and nil before.
-func (l *client) left(seq uint64, stalled func([]int) error) error {
+func (l *client) left(seq uint64, stalled Stalled) error {
 	select {
 	case <-l.done:
 		if time.Since(l.ended) > leaveGrace {

@@ -1,4 +1,4 @@
-package nccl
+package agreement
 
 import (
 	"errors"
@@ -83,7 +83,7 @@ var errAborted = errors.New("the group has failed")
 
 // failure returns this rank's error for the coordinator's report. stalled returns the error of
 // a call that waits for ranks.
-func (m *message) failure(me int, seq uint64, stalled func(missing []int) error) error {
+func (m *message) failure(me int, seq uint64, stalled Stalled) error {
 	switch m.Cause {
 	case "stall":
 		for _, r := range m.Ranks {

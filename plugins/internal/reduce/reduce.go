@@ -38,6 +38,18 @@ func Of(op sdk.ReduceOp, d tensor.DType, dst []byte, srcs [][]byte, n int) {
 	}
 }
 
+// Own is All into the buffer of one of the ranks, srcs[rank]. It may overwrite srcs[0].
+func Own(op sdk.ReduceOp, d tensor.DType, srcs [][]byte, rank int) {
+	into := srcs[rank]
+	if rank > 1 { // reducing into one of the first two is fastest
+		into = srcs[0]
+	}
+	All(op, d, into, srcs)
+	if rank > 1 {
+		copy(srcs[rank], into)
+	}
+}
+
 func divide[T float32 | float64](x []T, by T) {
 	for i := range x {
 		x[i] /= by

@@ -1,4 +1,4 @@
-package nccl
+package agreement
 
 import (
 	"encoding/json"
@@ -12,7 +12,9 @@ import (
 // Connections to the coordinator use TLS with keys derived from the job's secret, so nothing is
 // read from a peer that does not know it. The first message names the group and the
 // rank; the coordinator answers with "welcome" or "refused".
-func keys(g sdk.Group) (*hostnet.TLS, error) { return hostnet.NewTLS(g.Secret, "backend nccl", "") }
+func keys(name string, g sdk.Group) (*hostnet.TLS, error) {
+	return hostnet.NewTLS(g.Secret, "backend "+name, "")
+}
 
 // hello names a group and a rank of it.
 type hello struct {

@@ -1,4 +1,4 @@
-package nccl
+package agreement
 
 import (
 	"context"
@@ -17,9 +17,8 @@ import (
 	"github.com/trainctl/trainctl/plugins/internal/instance"
 )
 
-// coordinator compares the ranks' calls before NCCL moves any data. It runs in rank 0's backend,
-// and every rank is connected to it. NCCL itself would hang on calls that do not match,
-// and does not report which ranks are missing.
+// coordinator compares the ranks' calls before the library moves any data. It runs in rank 0's backend,
+// and every rank is connected to it.
 type coordinator struct {
 	group    sdk.Group
 	listener net.Listener
@@ -52,8 +51,8 @@ const (
 )
 
 // openCoordinator listens on the address that the ranks connect to.
-func openCoordinator(ctx context.Context, g sdk.Group, ports hostnet.Ports, log *slog.Logger) (*coordinator, error) {
-	tls, err := keys(g)
+func openCoordinator(ctx context.Context, name string, g sdk.Group, ports hostnet.Ports, log *slog.Logger) (*coordinator, error) {
+	tls, err := keys(name, g)
 	if err != nil {
 		return nil, err
 	}

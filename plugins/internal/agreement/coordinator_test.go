@@ -1,7 +1,8 @@
-package nccl
+package agreement
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -13,8 +14,8 @@ import (
 	"time"
 
 	"github.com/trainctl/trainctl/core/base/hostnet"
-	"github.com/trainctl/trainctl/core/engine/cuda/fakegpu"
 	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/plugins/internal/instance"
 )
 
 // logbook is a log that may be written while it is read.
@@ -63,34 +64,71 @@ func (l *logbook) String() string {
 	return l.text.String()
 }
 
-// openPair is a group of two ranks that have opened and listen, what is logged, and the coordinator's address.
-func openPair(t *testing.T, o sdk.Options) (r ranks, endpoints [][]byte, log *logbook, coordinator string) {
+// pair are two members of a group whose coordinator listens.
+type pair struct {
+	members [2]*Member
+	port    int
+	log     *logbook
+}
+
+// each runs f on both members at once.
+func (p *pair) each(f func(m *Member) error) error {
+	var errs [2]error
+	var wg sync.WaitGroup
+	for i, m := range p.members {
+		wg.Go(func() { errs[i] = f(m) })
+	}
+	wg.Wait()
+	return errors.Join(errs[:]...)
+}
+
+func (p *pair) join(t *testing.T) {
 	t.Helper()
-	r, log = pairOn(fakegpu.New(2)), &logbook{}
-	for i, b := range r {
-		b.Log = slog.New(slog.NewTextHandler(log, nil))
-		t.Cleanup(func() { b.Close() })
+	if err := p.each(func(m *Member) error { return m.Join(t.Context(), p.port) }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// run runs a collective that does nothing.
+func (p *pair) run(ctx context.Context) error {
+	return p.each(func(m *Member) error {
+		return m.Run(ctx, &sdk.Collective{Seq: 1, Op: sdk.OpBarrier, Bucket: -1}, func(context.Context, Stalled) error { return nil })
+	})
+}
+
+func (p *pair) address() string { return coordinatorAddress("127.0.0.1", p.port) }
+
+func openPair(t *testing.T, ports hostnet.Ports) *pair {
+	t.Helper()
+	p := &pair{log: &logbook{}}
+	for i := range p.members {
 		g := sdk.Group{JobID: "job", Secret: []byte("secret"), Rank: i, WorldSize: 2, LocalRank: i, LocalSize: 2, MasterAddr: "127.0.0.1"}
-		if err := b.Open(t.Context(), g, o); err != nil {
-			t.Fatal(err)
-		}
-		e, err := b.Listen(t.Context())
+		life := instance.New("test")
+		m := New(life, g)
+		p.members[i] = m
+		t.Cleanup(func() {
+			if life.Close() {
+				m.Close()
+				life.End()
+			}
+		})
+		port, err := m.Listen(t.Context(), ports, slog.New(slog.NewTextHandler(p.log, nil)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		endpoints = append(endpoints, e)
+		p.port = max(p.port, port)
 	}
-	return r, endpoints, log, coordinatorAddress("127.0.0.1", r[0].coordinator.port())
+	return p
 }
 
 // A crowd that says nothing or what no rank would neither keeps the ranks from
 // connecting nor fills the log.
 func TestCoordinatorUnderManyConnections(t *testing.T) {
 	t.Parallel()
-	r, endpoints, log, address := openPair(t, nil)
+	p := openPair(t, hostnet.Ports{})
 	const crowd = 300
 	for i := range crowd {
-		c, err := net.Dial("tcp", address)
+		c, err := net.Dial("tcp", p.address())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -103,13 +141,11 @@ func TestCoordinatorUnderManyConnections(t *testing.T) {
 		}
 		io.Copy(io.Discard, c) // until the coordinator has closed it
 	}
-	if err := errors.Join(r.each(func(_ int, b *Backend) error { return b.Connect(t.Context(), endpoints) })...); err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(r.reduce(t.Context())...); err != nil {
+	p.join(t)
+	if err := p.run(t.Context()); err != nil {
 		t.Error(err)
 	}
-	text := log.String()
+	text := p.log.String()
 	if n := strings.Count(text, "refused"); n != 1 || !strings.Contains(text, "speaks another protocol") {
 		t.Errorf("%d lines about %d strangers:\n%s", n, crowd, text)
 	}
@@ -119,10 +155,8 @@ func TestCoordinatorUnderManyConnections(t *testing.T) {
 // log has its address and the reason.
 func TestCoordinatorReportsRefusals(t *testing.T) {
 	t.Parallel()
-	r, endpoints, log, address := openPair(t, nil)
-	if err := errors.Join(r.each(func(_ int, b *Backend) error { return b.Connect(t.Context(), endpoints) })...); err != nil {
-		t.Fatal(err)
-	}
+	p := openPair(t, hostnet.Ports{})
+	p.join(t)
 	for want, change := range map[string]func(*sdk.Group){
 		"its job is other":                 func(g *sdk.Group) { g.JobID = "other" },
 		"its generation is 1":              func(g *sdk.Group) { g.Generation = 1 },
@@ -131,23 +165,23 @@ func TestCoordinatorReportsRefusals(t *testing.T) {
 		"claims to be rank 7 of 2":         func(g *sdk.Group) { g.Rank = 7 },
 		"rank 1, which is already connect": func(*sdk.Group) {},
 	} {
-		g := r[1].group
+		g := p.members[1].group
 		change(&g)
-		l, err := dial(t.Context(), g, address)
+		l, err := dial(t.Context(), "test", g, p.address())
 		if err == nil {
 			l.close()
 		}
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v", want, err)
 		}
-		log.wait(t, want)
+		p.log.wait(t, want)
 	}
-	stranger := r[1].group
+	stranger := p.members[1].group
 	stranger.Secret = []byte("guess")
-	if _, err := dial(t.Context(), stranger, address); !errors.Is(err, hostnet.ErrUnauthenticated) {
+	if _, err := dial(t.Context(), "test", stranger, p.address()); !errors.Is(err, hostnet.ErrUnauthenticated) {
 		t.Errorf("with another secret: %v", err)
 	}
-	log.wait(t, "does not know the job's secret: it has a different one")
+	p.log.wait(t, "does not know the job's secret: it has a different one")
 }
 
 func TestCoordinatorListensInItsPorts(t *testing.T) {
@@ -158,21 +192,22 @@ func TestCoordinatorListensInItsPorts(t *testing.T) {
 	}
 	first := int64(min(free.Addr().(*net.TCPAddr).Port, 65505))
 	free.Close()
-	r, _, _, _ := openPair(t, sdk.Options{"port_range": []int64{first, first + 30}}) // another test may take one
-	port := int64(r[0].coordinator.port())
+	ports := func(from, to int64) hostnet.Ports {
+		p, err := hostnet.PortsOf([]int64{from, to})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	p := openPair(t, ports(first, first+30)) // another test may take one
+	port := int64(p.port)
 	if port < first || port > first+30 {
 		t.Errorf("listens on %d, outside %d-%d", port, first, first+30)
 	}
-	second := onFake(fakegpu.New(1), 22706)
+	second := New(instance.New("test"), p.members[0].group)
 	defer second.Close()
-	if err := second.Open(t.Context(), r[0].group, sdk.Options{"port_range": []int64{port, port}}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := second.Listen(t.Context()); err == nil || !strings.Contains(err.Error(), "launch.port_range") {
+	if _, err := second.Listen(t.Context(), ports(port, port), slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "launch.port_range") {
 		t.Errorf("a port was given twice: %v", err)
-	}
-	if err := onFake(fakegpu.New(1), 22706).Open(t.Context(), sdk.Group{WorldSize: 1}, sdk.Options{"port_range": []int64{2, 1}}); err == nil {
-		t.Error("a range that runs backwards was taken")
 	}
 }
 
@@ -185,5 +220,21 @@ func TestCoordinatorHost(t *testing.T) {
 	}
 	if got := coordinatorAddress("::1", 80); got != fmt.Sprint("[::1]:", 80) {
 		t.Error(got)
+	}
+}
+
+// A collective that only one rank calls names the other; the group is unusable afterwards.
+func TestAMissingRankIsNamed(t *testing.T) {
+	t.Parallel()
+	p := openPair(t, hostnet.Ports{})
+	p.join(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	err := p.members[0].Run(ctx, &sdk.Collective{Seq: 1, Op: sdk.OpBarrier}, func(context.Context, Stalled) error {
+		t.Error("it ran without rank 1")
+		return nil
+	})
+	if stall := (*sdk.StallError)(nil); !errors.As(err, &stall) || len(stall.Missing) != 1 || stall.Missing[0] != 1 || p.members[0].life.Failed == nil {
+		t.Errorf("got %v", err)
 	}
 }
