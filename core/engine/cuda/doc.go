@@ -26,5 +26,5 @@
 // a driver in C++ (cudatest). So everything except the hardware is tested with
 // core/engine/devicetest without a GPU.
 //
-// It imports core/engine and core/tensor. Start with device.go, then executor.go.
+// It imports core/base/dl, core/engine and core/tensor. Start with device.go, then executor.go.
 package cuda

@@ -25,5 +25,5 @@
 // undefined, the machine records the mistake and Left returns it; a computing machine
 // fails the test at once.
 //
-// It imports core/base/shm, core/contract, core/engine/cuda and core/tensor. Start with machine.go.
+// It imports core/base/dl, core/base/shm, core/contract, core/engine/cuda and core/tensor. Start with machine.go.
 package fakegpu
