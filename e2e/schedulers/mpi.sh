@@ -15,3 +15,7 @@ grep "ok after 8 steps" mpi.log
 echo "== mpirun"
 "$mpirun" -n 2 trainctl worker job.toml --progress plain 2> mpirun.log || { cat mpirun.log; exit 1; }
 grep "ok after 8 steps" mpirun.log
+
+echo "== backend mpi"
+"$mpirun" -n 2 trainctl worker job.toml --set backend.plugin=mpi --progress plain 2> backend.log || { cat backend.log; exit 1; }
+grep "ok after 8 steps" backend.log

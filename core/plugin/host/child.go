@@ -1,11 +1,14 @@
 package host
 
 import (
+	"fmt"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // inherited are the variables that every plugin gets. Variables that are not listed
@@ -18,13 +21,17 @@ var inherited = []string{
 	"TRAINCTL_DATA", "TRAINCTL_CPU", "TRAINCTL_DOORBELL", "TRAINCTL_SPIN", "TRAINCTL_DATA_PLANE",
 }
 
-// environment filters the host's environment by the allow-lists and adds
-// Options.SetEnv.
-func (h *Host) environment() []string {
+// environment returns the variables of a plugin's process: the host's, filtered by the
+// allow-lists, and Options.SetEnv.
+func (h *Host) environment(name string, builtin *Builtin) []string {
+	allowed := slices.Concat(inherited, h.opts.Env, h.opts.PluginEnv[name])
+	if builtin != nil {
+		allowed = append(allowed, builtin.Env...)
+	}
 	var out []string
 	for _, kv := range os.Environ() {
 		name, _, _ := strings.Cut(kv, "=")
-		if matches(inherited, name) || matches(h.opts.Env, name) {
+		if matches(allowed, name) {
 			out = append(out, kv)
 		}
 	}
@@ -36,6 +43,33 @@ func matches(patterns []string, name string) bool {
 		prefix, wild := strings.CutSuffix(p, "*")
 		return p == name || wild && strings.HasPrefix(name, prefix)
 	})
+}
+
+// descriptors are the variables by which a launcher names a descriptor that it left open
+// for this process: MPICH's and Slurm's connection to their process manager.
+var descriptors = []string{"PMI_FD"}
+
+// passDescriptors gives the child the descriptors that its variables name, under their
+// numbers in the child.
+func (p *process) passDescriptors(env []string) error {
+	for i, kv := range env {
+		name, value, _ := strings.Cut(kv, "=")
+		if !slices.Contains(descriptors, name) {
+			continue
+		}
+		fd, err := strconv.Atoi(value)
+		if err == nil {
+			fd, err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
+		}
+		if err != nil {
+			return fmt.Errorf("%s names no open descriptor of this process: %w; start it as the launcher does, without closing descriptors in between", kv, err)
+		}
+		f := os.NewFile(uintptr(fd), name)
+		p.passed = append(p.passed, f)
+		p.cmd.ExtraFiles = append(p.cmd.ExtraFiles, f)
+		env[i] = fmt.Sprintf("%s=%d", name, 2+len(p.cmd.ExtraFiles))
+	}
+	return nil
 }
 
 // keepListed is keepDescriptors for the descriptors that the system lists as open.

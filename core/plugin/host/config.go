@@ -14,11 +14,12 @@ import (
 
 // BackendConfig is the table [backend].
 type BackendConfig struct {
-	Plugin      string         `toml:"plugin"`                                // "auto", "tcp", "nccl" or a path
+	Plugin      string         `toml:"plugin"`                                // "auto", "tcp", "nccl", "mpi" or a path
 	SHA256      string         `toml:"sha256" pattern:"^([0-9a-fA-F]{64})?$"` // of a plugin given by its path; "" does not check
 	Timeout     time.Duration  `toml:"timeout"`                               // for one collective
 	InitTimeout time.Duration  `toml:"init_timeout"`                          // from the start of the plugin to the first collective
 	Restarts    int            `toml:"restarts"`                              // how often a backend that died or hangs is replaced while the ranks go on
+	Env         []string       `toml:"env"`                                   // variables that the plugin inherits in addition to the usual ones; a trailing * matches any suffix
 	Options     map[string]any `toml:"options"`
 }
 
@@ -57,7 +58,7 @@ func DefaultDataset() DatasetConfig { return DatasetConfig{Timeout: 5 * time.Min
 // Problems checks the table; its options are checked later against those that the
 // plugin publishes.
 func (c BackendConfig) Problems() usererr.List {
-	l := pluginProblems(c.Plugin, c.SHA256, `"auto", "tcp", "nccl" or a path such as "./my-backend"`)
+	l := pluginProblems(c.Plugin, c.SHA256, `"auto", "tcp", "nccl", "mpi" or a path such as "./my-backend"`)
 	positive(&l, "timeout", c.Timeout, "5m")
 	positive(&l, "init_timeout", c.InitTimeout, "2m")
 	restartProblems(&l, c.Restarts)

@@ -14,6 +14,9 @@ type Builtin struct {
 	Kind   sdk.Kind
 	Name   string // as written in the TOML
 	Plugin sdk.Plugin
+	Env    []string // variables that it inherits in addition to those of every plugin; see [Options.Env]
+	// StopTimeout is how long it may take to close; 0: as long as any plugin.
+	StopTimeout time.Duration
 }
 
 // Options are the host's settings. The zero value is usable.
@@ -27,6 +30,9 @@ type Options struct {
 	// Env lists variables that plugins inherit in addition to the default list; a
 	// trailing * matches any suffix. No other variable is passed on.
 	Env []string
+	// PluginEnv lists variables, as Env does, that only one plugin inherits, by its name or
+	// path as written in the TOML.
+	PluginEnv map[string][]string
 	// SetEnv are "KEY=VALUE" pairs for the plugins.
 	SetEnv []string
 	// StartTimeout bounds the time until a plugin can be configured; default 15 s.

@@ -27,12 +27,13 @@ import (
 // after every grandchild has closed the pipes, and kills one process instead of the
 // group.
 type process struct {
-	kind  sdk.Kind
-	name  string
-	cmd   *exec.Cmd
-	out   *output.Lines
-	link  *net.UnixConn // our end of the plugin's descriptor 3
-	child *os.File      // its end, until it is started
+	kind   sdk.Kind
+	name   string
+	cmd    *exec.Cmd
+	out    *output.Lines
+	link   *net.UnixConn // our end of the plugin's descriptor 3
+	child  *os.File      // its end, until it is started
+	passed []*os.File    // our copies of descriptors of the launcher, until it is started
 
 	handshake  io.ReadCloser // what go-plugin reads
 	handshakeW *io.PipeWriter
@@ -70,6 +71,9 @@ func newProcess(kind sdk.Kind, name string, prog *program, env []string, out *ou
 		if !prog.within {
 			p.cmd.Path = executablePath(prog)
 		}
+	}
+	if err := p.passDescriptors(env); err != nil {
+		return nil, errors.Join(err, p.link.Close(), p.closeChild())
 	}
 	p.cmd.Env = append(append(env, prog.env...), pb.EnvKind+"="+string(kind), pb.EnvChannel+"=3")
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -109,7 +113,7 @@ func (p *process) Start(context.Context) error {
 	p.cmd.Stdout, p.cmd.Stderr = stdout.w, stderr.w
 	keepDescriptors()
 	err := p.cmd.Start()
-	_ = p.child.Close()
+	_ = p.closeChild()
 	_, _ = stdout.w.Close(), stderr.w.Close()
 	if err != nil {
 		_, _ = stdout.r.Close(), stderr.r.Close()
@@ -123,6 +127,15 @@ func (p *process) Start(context.Context) error {
 	}
 	go p.wait(stdout, stderr)
 	return nil
+}
+
+// closeChild closes our copies of the child's descriptors.
+func (p *process) closeChild() error {
+	err := p.child.Close()
+	for _, f := range p.passed {
+		err = errors.Join(err, f.Close())
+	}
+	return err
 }
 
 type pipe struct{ r, w *os.File }

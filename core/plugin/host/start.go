@@ -34,6 +34,7 @@ type plugin struct {
 	client *goplugin.Client
 	rpc    pb.PluginClient
 	host   *Host
+	stopIn time.Duration // how long it may take to close
 
 	ring    *shm.Submitter // nil with the inline data plane
 	control *shm.Arena
@@ -65,11 +66,11 @@ func (h *Host) start(ctx context.Context, kind sdk.Kind, name string) (*plugin, 
 		}
 	}
 	log := h.opts.Log.With("plugin", name)
-	proc, err := newProcess(kind, name, prog, h.environment(), output.New(log))
+	proc, err := newProcess(kind, name, prog, h.environment(name, prog.builtin), output.New(log))
 	if err != nil {
 		return nil, &StartError{Kind: kind, Name: name, Problem: err.Error(), Err: err}
 	}
-	p := &plugin{proc: proc, host: h, quit: make(chan struct{}), watched: make(chan struct{})}
+	p := &plugin{proc: proc, host: h, stopIn: h.opts.StopTimeout, quit: make(chan struct{}), watched: make(chan struct{})}
 	cert, secured, err := certificate()
 	if err != nil {
 		return nil, err
@@ -83,6 +84,7 @@ func (h *Host) start(ctx context.Context, kind sdk.Kind, name string) (*plugin, 
 	}
 	if prog.builtin != nil {
 		p.info.Name = name
+		p.stopIn = cmp.Or(prog.builtin.StopTimeout, p.stopIn)
 	}
 	go p.supervise()
 	return p, nil
@@ -211,7 +213,7 @@ func (p *plugin) abandon(ctx context.Context, cause error) error {
 		<-p.proc.dead
 	}
 	_ = p.proc.link.Close()
-	_ = p.proc.child.Close()
+	_ = p.proc.closeChild()
 	_ = os.RemoveAll(p.proc.socketDir)
 	if p.control != nil {
 		_ = p.control.Close()

@@ -114,7 +114,7 @@ func (p *plugin) close(ctx context.Context, queue queue) error {
 }
 
 func (p *plugin) stop(ctx context.Context, queue queue) error {
-	ctx, cancel := context.WithTimeout(ctx, p.host.opts.StopTimeout)
+	ctx, cancel := context.WithTimeout(ctx, p.stopIn)
 	defer cancel()
 	defer context.AfterFunc(ctx, p.proc.killGroup)()
 	var err error
@@ -153,7 +153,7 @@ func (p *plugin) shutdown(ctx context.Context) error {
 		p.proc.endsWithin(lastMoment)
 	}
 	if p.proc.isDead() || ctx.Err() != nil {
-		e.Cause = p.proc.closeError(p.host.opts.StopTimeout)
+		e.Cause = p.proc.closeError(p.stopIn)
 		e.LastLines = p.proc.lastLines()
 	}
 	return e

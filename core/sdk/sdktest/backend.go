@@ -16,6 +16,11 @@ type BackendOptions struct {
 	// group, from one goroutine. It may start a plugin process: see [BackendProcess].
 	New func(t testing.TB) sdk.Backend
 
+	// NewGroup, if set, makes the instances of all ranks of a group in place of New, for a
+	// plugin whose processes another program starts together. What they need until they
+	// are closed may end in a Cleanup of t.
+	NewGroup func(t testing.TB, world int) []sdk.Backend
+
 	// Options is the plugin's table as a user would write it. Defaults are
 	// filled in.
 	Options map[string]any

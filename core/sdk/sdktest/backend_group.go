@@ -51,12 +51,15 @@ func (b *backendSuite) start(t testing.TB, world int, arenas bool, timeout time.
 func (b *backendSuite) startWith(t testing.TB, world int, arenas bool, timeout time.Duration, describe func(rank int, g *sdk.Group), attach func(ctx context.Context, rank int, b sdk.Backend) error) *group {
 	t.Helper()
 	g := &group{t: t, world: world, timeout: timeout, callTimeout: b.CallTimeout}
+	if b.NewGroup != nil {
+		g.backends = b.NewGroup(t, world)
+	}
 	t.Cleanup(g.close)
 	options, problems := sdk.CheckOptions("backend.options", b.info.Options, b.Options)
 	if len(problems) > 0 {
 		t.Fatalf("options: %v", problems)
 	}
-	for range world {
+	for len(g.backends) < world {
 		g.backends = append(g.backends, b.New(t))
 	}
 	if arenas && !b.NoArena {

@@ -172,6 +172,24 @@ func (l *client) left(seq uint64, stalled Stalled) error {
 	return nil
 }
 
+// leave announces that this rank will make no more calls, and reports whether all ranks
+// have announced it before ctx ends.
+func (l *client) leave(ctx context.Context) bool {
+	_ = l.send(message{Kind: "leave"})
+	select {
+	case <-l.agreed:
+		return true
+	case <-l.done:
+	case <-ctx.Done():
+	}
+	select {
+	case <-l.agreed: // agreed before a rank left
+		return true
+	default:
+		return false
+	}
+}
+
 // reportFailure reports the failure of this rank to the others.
 func (l *client) reportFailure(cause error) {
 	m := message{Kind: "fail", Cause: "peer", Text: "it failed: " + cause.Error()}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -31,6 +32,7 @@ type coordinator struct {
 	conns  []*peerConn // by rank, nil before it has connected
 	calls  []*call     // by rank, those that wait for others
 	failed *message    // why the group failed
+	left   []bool      // by rank, those that will make no more calls
 	closed bool
 }
 
@@ -61,7 +63,7 @@ func openCoordinator(ctx context.Context, name string, g sdk.Group, ports hostne
 		return nil, err
 	}
 	h := &coordinator{group: g, listener: l, keys: tls, open: map[*peerConn]bool{},
-		conns: make([]*peerConn, g.WorldSize), calls: make([]*call, g.WorldSize)}
+		conns: make([]*peerConn, g.WorldSize), calls: make([]*call, g.WorldSize), left: make([]bool, g.WorldSize)}
 	h.notes.Write = func(line string) { log.Warn(line) }
 	h.running.Go(h.accept)
 	return h, nil
@@ -221,6 +223,9 @@ func (h *coordinator) handle(rank int, m message) {
 	case m.Kind == "call" && m.Call != nil && m.Call.Root >= 0 && m.Call.Root < len(h.conns):
 		h.calls[rank] = m.Call
 		h.match(rank)
+	case m.Kind == "leave":
+		h.left[rank] = true
+		h.farewell()
 	case m.Kind == "late":
 		h.failLocked(&message{Cause: "stall", From: rank, Ranks: h.missing(rank)})
 	default:
@@ -254,10 +259,35 @@ func (h *coordinator) match(rank int) {
 		}
 	}
 	if len(h.missing(rank)) > 0 {
+		if slices.Contains(h.left, true) {
+			h.farewell()
+		}
 		return
 	}
 	for _, r := range append(k.partners(rank, len(h.calls)), rank) {
 		h.calls[r] = nil
+		h.send(r, message{Kind: "go"})
+	}
+}
+
+// farewell lets the ranks go when all leave. A rank that waits for one that leaves would
+// wait forever.
+func (h *coordinator) farewell() {
+	for rank, k := range h.calls {
+		if k == nil {
+			continue
+		}
+		for _, r := range h.missing(rank) {
+			if h.left[r] {
+				h.failLocked(&message{Cause: "peer", From: r, Text: "its backend closed"})
+				return
+			}
+		}
+	}
+	if slices.Contains(h.left, false) {
+		return
+	}
+	for r := range h.conns {
 		h.send(r, message{Kind: "go"})
 	}
 }

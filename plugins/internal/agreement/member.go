@@ -170,6 +170,16 @@ func (m *Member) Report(cause error) {
 	}
 }
 
+// Leave announces that this rank will make no more calls, and reports whether all ranks
+// have announced it: then none of them has failed. It waits until ctx ends, or a rank
+// fails, closes or calls a collective.
+func (m *Member) Leave(ctx context.Context) bool {
+	if m.client == nil {
+		return m.group.WorldSize == 1
+	}
+	return m.client.leave(ctx)
+}
+
 // Close ends the connections.
 func (m *Member) Close() {
 	if m == nil {

@@ -6,6 +6,7 @@ import (
 	"github.com/trainctl/trainctl/core/plugin/host"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/plugins/amp"
+	mpi "github.com/trainctl/trainctl/plugins/backend-mpi"
 	nccl "github.com/trainctl/trainctl/plugins/backend-nccl"
 	tcp "github.com/trainctl/trainctl/plugins/backend-tcp"
 	"github.com/trainctl/trainctl/plugins/datasets"
@@ -19,7 +20,10 @@ func List() []host.Builtin {
 	precision := func(name string, f func() sdk.Precision) host.Builtin {
 		return host.Builtin{Kind: sdk.KindPrecision, Name: name, Plugin: sdk.Plugin{Precision: f}}
 	}
+	underMPI := backend("mpi", func() sdk.Backend { return mpi.New() })
+	underMPI.Env, underMPI.StopTimeout = mpi.Variables(), mpi.StopTimeout
 	list := []host.Builtin{
+		underMPI,
 		backend("nccl", func() sdk.Backend { return nccl.New() }),
 		backend("tcp", func() sdk.Backend { return tcp.New() }),
 		precision("amp", func() sdk.Precision { return amp.New() }),
