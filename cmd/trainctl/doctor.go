@@ -24,7 +24,8 @@ memory. The exit code is 1 only if runs on the CPU would not work either.
 
 With --run it shows the communication of a run instead, even if the run hangs or
 all its processes are dead: the last operation of each rank, which ranks wait for
-which, and up to 1,024 operations of each rank. For ranks that were killed, the
+which, the rank that the others wait for in most steps, and up to 1,024 operations
+of each rank. For ranks that were killed, the
 last tenth of a second may be missing.`,
 		Example: "  trainctl doctor\n  trainctl doctor --json\n  trainctl doctor --run runs/mnist-ddp/latest",
 		Args:    cli.Exactly(),

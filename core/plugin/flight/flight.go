@@ -37,6 +37,8 @@ type Report struct {
 	Absent []int    `json:"absent,omitempty"` // ranks without a record here: they ran on other hosts, or never opened a backend
 	Notes  []string `json:"notes,omitempty"`  // files that could not be read
 	Differ string   `json:"differ,omitempty"` // which ranks lag behind in which operation, in words
+	// Slowest is nil if no rank was much slower than the others.
+	Slowest *Slowest `json:"slowest,omitempty"`
 	// Missing are the ranks that have not called the operation that the others wait for.
 	Missing []int `json:"-"`
 }
@@ -96,6 +98,7 @@ func Read(dir string) (*Report, error) {
 	}
 	r.keepLastAttempt()
 	r.compare()
+	r.Slowest = r.slowest()
 	return r, nil
 }
 

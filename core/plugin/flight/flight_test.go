@@ -111,3 +111,50 @@ func TestNoRecord(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// The rank that comes last to most steps is named, if the others wait long for it.
+func TestSlowestRank(t *testing.T) {
+	for name, c := range map[string]struct {
+		lag   time.Duration // of rank 1 in steps of a millisecond
+		every int           // steps in which it lags
+		want  string
+	}{
+		"always":       {500 * time.Microsecond, 1, "rank 1 is the slowest: in 40 of the last 40 steps it was the last to finish its gradients, and the others waited up to 0.5 ms for it (median)"},
+		"by little":    {5 * time.Microsecond, 1, ""},
+		"now and then": {500 * time.Microsecond, 2, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			for rank := range 2 {
+				var steps []shm.Flight
+				for seq := uint64(1); seq <= 40; seq++ {
+					wait := 10 * time.Microsecond
+					if late := int(seq)%c.every == 0; late == (rank == 0) {
+						wait += c.lag
+					}
+					f := call(seq, sdk.OpAllReduce, time.Microsecond, wait)
+					f.DType, f.Bucket = uint8(tensor.F64), -1
+					steps = append(steps, f)
+				}
+				about := about(rank, 0)
+				about.World = 2
+				record(t, dir, about, steps...)
+			}
+			r, err := Read(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var text bytes.Buffer
+			if err := r.Text(&text, 1); err != nil {
+				t.Fatal(err)
+			}
+			got := ""
+			if r.Slowest != nil {
+				got = r.Slowest.String()
+			}
+			if got != c.want || !bytes.Contains(text.Bytes(), []byte(c.want)) {
+				t.Errorf("got %q", got)
+			}
+		})
+	}
+}

@@ -58,6 +58,9 @@ func (r *Report) Text(w io.Writer, n int) error {
 	if r.Differ != "" {
 		fmt.Fprintf(t, "\n%s\n", r.Differ)
 	}
+	if r.Slowest != nil {
+		fmt.Fprintf(t, "\n%v\n", r.Slowest)
+	}
 	for _, note := range r.Notes {
 		fmt.Fprintf(t, "note: %s\n", note)
 	}
