@@ -60,7 +60,7 @@ func (f *forecaster) plan(ctx context.Context) (err error) {
 
 func (f *forecaster) outlineOf() (err error) {
 	c := f.cfg
-	f.settings = outline.Settings{Optimizer: c.Optimizer, Run: c.Run, Train: c.Train, Sampler: c.Sampler, Model: c.Model, DDP: c.DDP, Eval: c.Eval, Plans: plansFor(f.machine.Device)}
+	f.settings = outline.Settings{Optimizer: c.Optimizer, Run: c.Run, Train: c.Train, Sampler: c.Sampler, Model: c.Model, DDP: c.DDP, Eval: c.Eval, Plans: plansFor(f.machine.Device), Job: outline.Job{Shares: sharesOf(c)}}
 	f.outline, err = outline.New(f.settings, f.spec, &f.policy, f.world, 0)
 	return err
 }
@@ -234,6 +234,9 @@ func (f *forecaster) report() (*forecast.Report, error) {
 	}
 	if o.Plan.KeptFloat32 {
 		r.Precision = append(r.Precision, [2]string{"computed in", "float32: this processor has no products of bfloat16, and its caches hold the activations"})
+	}
+	if o.Division.Shares != nil {
+		r.Batch.Shares = o.Division.Shares.Whole()
 	}
 	if o.LastBatch != o.Batch {
 		r.Steps.LastBatch = o.LastBatch

@@ -268,7 +268,7 @@ func (r *runner) lead(d train.Deps) (*checkpoint.Store, func() []event.PluginSta
 func settings(c *config.Config, d train.Deps) (outline.Settings, error) {
 	s := outline.Settings{
 		Run: c.Run, Train: c.Train, Sampler: c.Sampler, Model: c.Model, Optimizer: c.Optimizer, Schedule: c.Scheduler,
-		DDP: c.DDP, Checkpoint: c.Checkpoint, Eval: c.Eval, Timeline: c.Metrics.Timeline,
+		DDP: c.DDP, Checkpoint: c.Checkpoint, Eval: c.Eval, Job: outline.Job{Timeline: c.Metrics.Timeline},
 		Dataset: c.Dataset.Plugin, Backend: d.Backend.Info().Name, BackendTimeout: c.Backend.Timeout, BackendInit: c.Backend.InitTimeout,
 		BackendRestarts: c.Backend.Restarts, Plans: plansFor(d.Device.Name()),
 		Resolved: outline.Resolved{Text: string(c.Resolved()), Common: c.Common()},
@@ -282,9 +282,17 @@ func settings(c *config.Config, d train.Deps) (outline.Settings, error) {
 	if !d.EvalOnly { // an evaluation has no backend to check them against
 		s.BackendOptions = check("backend.options", d.Backend.Info(), withPorts(d.Backend.Info(), c, d.World))
 	}
+	if !d.EvalOnly {
+		s.Shares = sharesOf(c)
+	}
 	s.PrecisionOpts = check("precision.options", d.Precision.Info(), c.Precision.Options)
 	s.DatasetOptions = check("dataset.options", d.Dataset.Info(), c.Dataset.Options)
 	return s, all.Err()
+}
+
+// sharesOf are the shares of the ranks in the samples of a step.
+func sharesOf(c *config.Config) outline.Shares {
+	return outline.Shares{Auto: c.Launch.Shares.IsAuto(), Weights: c.Launch.Shares.Weights()}
 }
 
 // plansFor returns the plan options that suit a device. On CPUs, recomputing cheap activations

@@ -37,6 +37,7 @@ func (c *Config) check() {
 	c.checkPrecision()
 	c.checkSchedule()
 	c.checkElastic()
+	c.checkShares()
 	c.checkAverage()
 	c.checkIneffective()
 	def := defaults(c.Optimizer.Name)
@@ -171,6 +172,28 @@ func (c *Config) checkElastic() {
 	fixed(c.DDP.Shard == ddp.ShardOptimizer, "ddp.shard", `set it to "none"; the optimizer state of a rank that died would be lost`)
 	fixed(c.DDP.Compress == "powersgd", "ddp.compress", `use "none", "fp16" or "bf16"`)
 	fixed(c.Run.Device == "cuda", "run.device", `use "cpu"`)
+}
+
+// checkShares refuses what does not work with unequal shares.
+func (c *Config) checkShares() {
+	shares := c.Launch.Shares
+	if !shares.Given() || c.report.bad["launch.shares"] {
+		return
+	}
+	refuse := func(wrong bool, key, help, detail string) {
+		if wrong {
+			c.report.errorf(key, atValue, help, "%s (launch.shares)", detail)
+		}
+	}
+	world, list := c.fixedWorld(), len(shares.Weights())
+	if world > 0 && list > 0 && list != world {
+		c.report.errorf("launch.shares", atValue, fmt.Sprintf(`give %d, or "auto"`, world), "%s are given, and the job has %s", plural(list, "share"), plural(world, "rank"))
+	}
+	refuse(c.Launch.IsElastic() && list > 0, "launch.shares", `use "auto"`, "the ranks of an elastic job change, and a list of shares does not follow them")
+	refuse(shares.IsAuto() && c.Run.Deterministic, "run.deterministic", "set it to false, or give launch.shares a list",
+		`shares that follow measured speeds change the order of sums, so that a run cannot be repeated bit for bit`)
+	refuse(c.DDP.Uneven != ddp.UnevenError, "ddp.uneven", "remove it", "ranks with unequal shares have different numbers of batches anyway")
+	refuse(!c.Train.AccumulateMean, "train.accumulate_mean", "remove it", "ranks with unequal shares have different numbers of micro-steps, and sums over them would change the gradient")
 }
 
 // checkAverage refuses moving averages where they are not implemented.

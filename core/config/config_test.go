@@ -76,7 +76,7 @@ func sameAgain(t failer, c *Config) {
 		if err != nil {
 			t.Fatalf("the resolved file does not load: %v\n%s", err, text)
 		}
-		if diff := cmp.Diff(c.File, again.File, cmp.Comparer(equal[launch.Count]), cmp.Comparer(equal[launch.Duration])); diff != "" {
+		if diff := cmp.Diff(c.File, again.File, cmp.Comparer(equal[launch.Count]), cmp.Comparer(equal[launch.Duration]), cmp.Comparer(equalShares)); diff != "" {
 			t.Fatalf("the resolved file loads to something else (-first +again):\n%s", diff)
 		}
 		if diff := cmp.Diff(string(c.Resolved()), string(again.Resolved())); diff != "" {
@@ -96,7 +96,7 @@ func TestCommon(t *testing.T) {
 			t.Errorf("%s is compared", o[0].Key)
 		}
 	}
-	for _, o := range [][]Override{here("run.seed", "9"), here("optimizer.lr", "0.7"), here("backend.options.segment_bytes", "8192"), here("dataset.options.mean", "[1]")} {
+	for _, o := range [][]Override{here("run.seed", "9"), here("optimizer.lr", "0.7"), here("backend.options.segment_bytes", "8192"), here("dataset.options.mean", "[1]"), here("launch.shares", "[3, 1]")} {
 		if c := load(t, minimal, LoadOptions{Flags: o}); slices.Equal(c.Common(), one.Common()) {
 			t.Errorf("%s is not compared", o[0].Key)
 		}
@@ -259,3 +259,5 @@ func TestDefaultsFollowTheOptimizer(t *testing.T) {
 }
 
 func equal[T comparable](a, b T) bool { return a == b }
+
+func equalShares(a, b launch.Shares) bool { return a.String() == b.String() }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"encoding"
 	"fmt"
 	"maps"
@@ -48,13 +49,13 @@ func formatValue(v reflect.Value) (string, bool) {
 }
 
 // formatText writes a type with a text form. One with its own TOML unmarshaller
-// accepts numbers without quotes.
+// accepts numbers and lists without quotes.
 func formatText(m encoding.TextMarshaler) (string, bool) {
 	b, err := m.MarshalText()
 	if err != nil {
 		return "", false
 	}
-	if _, err := strconv.ParseFloat(string(b), 64); err == nil && custom(reflect.TypeOf(m)) {
+	if _, err := strconv.ParseFloat(string(b), 64); (err == nil || bytes.HasPrefix(b, []byte("["))) && custom(reflect.TypeOf(m)) {
 		return string(b), true
 	}
 	return quote(string(b)), true

@@ -38,7 +38,7 @@ func (c *Config) Settings() []Setting {
 }
 
 // ownKeys lists the keys, and tables (ending in a dot), that may differ between the
-// hosts of a job: how ranks are started, where files are, the host's network.
+// hosts of a job: how ranks are started, where files are, the host's network. launch.shares may not.
 var ownKeys = []string{"launch.", "run.dir", "run.device_timeout", "dataset.options.root", "backend.options.interface", "backend.options.port_range",
 	"backend.options.library", "metrics.prometheus"}
 
@@ -50,7 +50,7 @@ func (c *Config) Common() []string {
 		own := func(key string) bool {
 			return s.Key == key || strings.HasSuffix(key, ".") && strings.HasPrefix(s.Key, key)
 		}
-		if !slices.ContainsFunc(ownKeys, own) {
+		if s.Key == "launch.shares" || !slices.ContainsFunc(ownKeys, own) {
 			out = append(out, s.Key+" = "+s.Value)
 		}
 	}

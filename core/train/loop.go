@@ -69,14 +69,6 @@ func (t *Trainer) epoch(ctx context.Context) (stop bool, err error) {
 	return false, t.endEpoch(ctx)
 }
 
-// inputs returns the inputs of the next step, for the current ranks.
-func (t *Trainer) inputs(ctx context.Context) (passes.Inputs, error) {
-	if t.regrouped {
-		return t.restart(ctx)
-	}
-	return t.nextInputs(ctx)
-}
-
 // nextInputs returns the inputs of the next step of the epoch, if there is one. If uneven
 // inputs are allowed, ranks exchange how many batches they have. Otherwise all are assumed
 // to have what the sampler gives them, which needs no message: the totals of the step show
@@ -125,7 +117,7 @@ func (t *Trainer) samples(in passes.Inputs) int {
 }
 
 // outOfData is called on all ranks when the data of some of them ended in this
-// step. When all of them had equally many batches the epoch is over, and
+// step. When all of them had equally many batches, or those of their shares, the epoch is over, and
 // without any rows the step does not count. Otherwise the inputs are uneven.
 func (t *Trainer) outOfData(ctx context.Context, ended bool) (empty bool, err error) {
 	gathered, err := t.agreement.Gather(ctx, agreement.Flag(ended))
@@ -139,7 +131,7 @@ func (t *Trainer) outOfData(ctx context.Context, ended bool) (empty bool, err er
 	}
 	even := true
 	for r := range out {
-		even = even && out[r] == 1 && taken[r] == taken[0]
+		even = even && out[r] == 1 && (taken[r] == taken[0] || t.outline.Division.Shares != nil)
 	}
 	if even {
 		return t.agreement.Totals[agreement.SumRows] == 0, nil

@@ -33,7 +33,7 @@ func (t *Trainer) regroup(p recovery.Place) error {
 	t.replication.Rank, t.replication.World = rank, size
 	t.passes.Rank, t.passes.Accumulate, t.passes.Programs.World = rank, t.outline.Division.Accumulate, size
 	t.feed()
-	t.regrouped = true
+	t.shares.changed = true
 	if leads {
 		if err := t.lead(); err != nil {
 			return err
@@ -69,7 +69,8 @@ func (t *Trainer) rebind() error {
 // step. The schedule changes here and not in regroup, where a rank may still have to end a step
 // that others have ended before.
 func (t *Trainer) restart(ctx context.Context) (passes.Inputs, error) {
-	t.regrouped = false
+	t.shares.changed = false
+	t.shares.begin(t.pos.Step, sharePeriod)
 	if err := t.replan(); err != nil {
 		return passes.Inputs{}, err
 	}

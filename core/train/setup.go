@@ -229,7 +229,7 @@ func (t *Trainer) makePlan() (err error) {
 // feed makes the feeder of the outline's batches.
 func (t *Trainer) feed() {
 	o := t.outline
-	loader := data.NewLoader(t.Dataset, LoaderSlots(t.Settings.Sampler), o.Batch, t.Settings.Run.Seed)
+	loader := data.NewLoader(t.Dataset, LoaderSlots(t.Settings.Sampler), o.Division.Rows(t.World.Rank), t.Settings.Run.Seed)
 	t.feeder = data.NewFeeder(loader, o.Sampler, o.Division, t.device.Dev)
 	t.feeder.Trace(t.trace)
 	t.passes.Feeder = t.feeder
@@ -277,6 +277,7 @@ func (t *Trainer) assemble() {
 		Feedback: replica.Feedback{Rank: rank, World: world, Group: t.group, Memory: &t.memory, Device: &t.device},
 		Shards:   replica.Shards{Rank: rank, Group: t.group, Memory: &t.memory, Model: &t.model},
 	}
+	t.shares = newShares(s.Shares.Auto && world > 1)
 	t.saver = newSaver(s.Checkpoint, t.SaveAsked)
 	t.saver.early.cfg = s.Train.EarlyStop
 	t.report = report.Report{

@@ -51,9 +51,11 @@ func (t *Trainer) step(ctx context.Context, in passes.Inputs, begin time.Time) (
 	}
 
 	t.pos.Advance(t.samples(in), !skip)
+	took, exposed := time.Since(begin), t.group.Exposed()
+	t.shares.measure(t.pos.Step, took-exposed, m.Rows)
 	t.report.Step(report.Step{
 		Pos: t.pos, Own: m, Totals: &t.agreement.Totals, Active: in.Active, LR: lr, Norm: norm, Skipped: skip,
-		Scale: t.updater.Scaler.Scale, Took: time.Since(begin), Exposed: t.group.Exposed(),
+		Scale: t.updater.Scaler.Scale, Took: took, Exposed: exposed,
 	})
 	return t.agreement.Stop(), nil
 }
@@ -63,7 +65,7 @@ func (t *Trainer) step(ctx context.Context, in passes.Inputs, begin time.Time) (
 // inputs, which it returns.
 func (t *Trainer) forwardBackward(ctx context.Context, in passes.Inputs) (m passes.Measures, _ passes.Inputs, err error) {
 	err = t.recovery.Do(ctx, t.agreement.Gradients(), func(ctx context.Context) (err error) {
-		if t.regrouped {
+		if t.shares.changed {
 			if in, err = t.restart(ctx); err != nil {
 				return err
 			}

@@ -99,6 +99,9 @@ func (t *Trainer) ownSummary() event.Summary {
 		s.Plugins = t.Plugins()
 	}
 	t.report.Summarize(&s)
+	if d := t.outline.Division; d.Shares != nil {
+		s.Train.Shares = d.Shares.Whole()
+	}
 	s.EarlyStop = t.saver.early.summary()
 	s.Comm.BucketCapsMB = t.outline.CapsMB
 	s.Comm.Buckets, s.Comm.BytesPerStep = t.reducer.Buckets(), int64(t.reducer.BytesPerStep())

@@ -105,7 +105,7 @@ type Trainer struct {
 	trace    *timeline.Recorder // nil when off
 	pos      outline.Position
 
-	regrouped bool // the ranks have changed since the feeder was started
+	shares shares
 }
 
 // answers are what the plugins said when they were opened.

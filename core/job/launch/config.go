@@ -55,6 +55,9 @@ type Config struct {
 	// at least 1, counting the cores that a CPU quota allows (cgroup.Cores).
 	ThreadsPerRank Count `toml:"threads_per_rank"`
 
+	// Shares are the shares of the ranks in the samples of a step, for ranks of different speed.
+	Shares Shares `toml:"shares"`
+
 	// Grace is how long ranks may take to save and end after a signal to the launcher
 	// before they are killed. "auto" is twice what the slowest save of the run
 	// took so far, at least 5 s. After a failure they get at most a second of it.
@@ -87,6 +90,7 @@ func (c Config) Problems() usererr.List {
 	if c.Grace.raw != "" || c.Grace.d < 0 {
 		l.Addf("grace", `write a duration such as "5s", or "auto"`, "%s is not a duration from 0 up", c.Grace)
 	}
+	c.Shares.check(&l)
 	c.LostAfter.checkAboveZero(&l, "lost_after")
 	c.WaitForNodes.checkAboveZero(&l, "wait_for_nodes")
 	if c.Elastic && c.Nnodes.n > 1 && c.Nnodes.least == 0 {

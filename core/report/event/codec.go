@@ -174,6 +174,10 @@ func (w *encoder) boolean(k string, v bool) {
 
 func (w *encoder) float(k string, v float64) {
 	w.key(k)
+	w.number(v)
+}
+
+func (w *encoder) number(v float64) {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		w.b = append(w.b, "null"...)
 		return
@@ -186,28 +190,28 @@ func (w *encoder) str(k, v string) {
 	w.quote(v)
 }
 
+// slice writes a list of strings or numbers that is not empty.
 func (w *encoder) slice(k string, v any) {
-	if texts, ok := v.([]string); ok {
-		w.list(k, texts)
-		return
-	}
-	if numbers := v.([]int); len(numbers) > 0 {
-		w.key(k)
-		for i, n := range numbers {
-			w.b = strconv.AppendInt(append(w.b, "[,"[min(i, 1)]), int64(n), 10)
-		}
-		w.b = append(w.b, ']')
+	switch v := v.(type) {
+	case []string:
+		list(w, k, v, w.quote)
+	case []int:
+		list(w, k, v, func(n int) { w.b = strconv.AppendInt(w.b, int64(n), 10) })
+	case []float64:
+		list(w, k, v, w.number)
+	default:
+		panic(fmt.Sprintf("event: %s is a %T", k, v))
 	}
 }
 
-func (w *encoder) list(k string, v []string) {
+func list[T any](w *encoder, k string, v []T, write func(T)) {
 	if len(v) == 0 {
 		return
 	}
 	w.key(k)
-	for i, s := range v {
+	for i, e := range v {
 		w.b = append(w.b, "[,"[min(i, 1)])
-		w.quote(s)
+		write(e)
 	}
 	w.b = append(w.b, ']')
 }

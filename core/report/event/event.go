@@ -3,6 +3,8 @@ package event
 import (
 	"fmt"
 	"reflect"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -115,6 +117,47 @@ type BucketsChosen struct {
 	PassMS    float64 `json:"pass_ms"`    // measured: forward and backward
 	AlphaUS   float64 `json:"alpha_us"`   // measured: a small all-reduce
 	GBPerSec  float64 `json:"gb_per_sec"` // measured: a large one, decimal gigabytes
+}
+
+// Shares reports that launch.shares = "auto" has changed how many samples of a step each rank has.
+type Shares struct {
+	Step        int       `json:"step"`          // the first with these shares
+	Samples     []int     `json:"samples"`       // by rank, in a whole step
+	Before      []int     `json:"before"`        // by rank
+	MSPerSample []float64 `json:"ms_per_sample"` // by rank, measured: computing without waits
+	Gain        float64   `json:"gain"`          // expected: the part of a step's time that this saves
+}
+
+// Slowest is the rank that took the longest for a sample.
+func (e *Shares) Slowest() int {
+	slowest := 0
+	for r, ms := range e.MSPerSample {
+		if ms > e.MSPerSample[slowest] {
+			slowest = r
+		}
+	}
+	return slowest
+}
+
+func (e *Shares) String() string {
+	n := e.Slowest()
+	return fmt.Sprintf("the %d samples of a step are divided as %s from step %d on, which should save %.0f %% of its time; rank %d is the slowest: it takes %.3g ms for a sample, and the fastest %.3g ms",
+		sum(e.Samples), few(numbers(e.Samples)), e.Step, 100*e.Gain, n, e.MSPerSample[n], slices.Min(e.MSPerSample))
+}
+
+func sum(list []int) (n int) {
+	for _, k := range list {
+		n += k
+	}
+	return n
+}
+
+func numbers(list []int) []string {
+	text := make([]string, len(list))
+	for i, n := range list {
+		text[i] = strconv.Itoa(n)
+	}
+	return text
 }
 
 // StepDone follows every optimizer step, applied or skipped. Floats that are
@@ -350,6 +393,7 @@ func (*DatasetOpened) Kind() string    { return "dataset" }
 func (*PlanMade) Kind() string         { return "plan" }
 func (*StepDone) Kind() string         { return "step" }
 func (*BucketsChosen) Kind() string    { return "buckets" }
+func (*Shares) Kind() string           { return "shares" }
 func (*EvalDone) Kind() string         { return "eval" }
 func (*CheckpointSaved) Kind() string  { return "checkpoint_saved" }
 func (*CheckpointLoaded) Kind() string { return "checkpoint_loaded" }
@@ -379,7 +423,7 @@ func newRecord(kind string) Event {
 var kinds = func() map[string]func() Event {
 	made := map[string]func() Event{}
 	for _, e := range []Event{
-		(*RunStarted)(nil), (*RankStarted)(nil), (*PluginStarted)(nil), (*BucketsChosen)(nil),
+		(*RunStarted)(nil), (*RankStarted)(nil), (*PluginStarted)(nil), (*BucketsChosen)(nil), (*Shares)(nil),
 		(*PhaseChanged)(nil), (*DatasetOpened)(nil), (*PlanMade)(nil), (*StepDone)(nil),
 		(*EvalDone)(nil), (*CheckpointSaved)(nil), (*CheckpointLoaded)(nil), (*ModelInit)(nil), (*EarlyStop)(nil), (*PluginLog)(nil),
 		(*Warning)(nil), (*BackendRestarted)(nil), (*PluginRestarted)(nil), (*Elastic)(nil), (*BackendPlaced)(nil), (*PluginFailed)(nil),

@@ -37,11 +37,14 @@ func filled(kind string) Event {
 		case reflect.Bool:
 			f.SetBool(true)
 		case reflect.Slice:
-			if f.Type().Elem().Kind() == reflect.Int {
+			switch f.Type().Elem().Kind() {
+			case reflect.Int:
 				f.Set(reflect.ValueOf([]int{3, 0, -1}))
-				continue
+			case reflect.Float64:
+				f.Set(reflect.ValueOf([]float64{0.5, 1.0 / 3}))
+			default:
+				f.Set(reflect.ValueOf([]string{"x", "", "y\tz"}))
 			}
-			f.Set(reflect.ValueOf([]string{"x", "", "y\tz"}))
 		case reflect.Pointer:
 			f.Set(reflect.ValueOf(&EvalMetrics{TopK: 5, TopKAccuracy: 0.75, PerClass: []ClassMetrics{{1, "a \"b\"", 7, 0.5, 0.25, 1.0 / 3, 1}}}))
 		default:

@@ -211,6 +211,8 @@ func notices(r Record) []notice {
 		}
 		return []notice{{fmt.Sprintf("ddp    bucket_cap_mb = auto: first %g, then %g MiB: %d buckets, %.2f ms exposed (pass %.1f ms, all-reduce %.0f µs + bytes at %.1f GB/s)",
 			e.FirstMB, e.CapMB, e.Buckets, e.ExposedMS, e.PassMS, e.AlphaUS, e.GBPerSec), ""}}
+	case *Shares:
+		return once(r, "shares "+e.String(), "")
 	case *Warning:
 		return []notice{{fmt.Sprintf("WARNING %s: %s", e.Source, e.Message), yellow}}
 	case *BackendRestarted:
@@ -226,16 +228,21 @@ func notices(r Record) []notice {
 		}
 		return []notice{{fmt.Sprintf("elastic %d ranks instead of %d from step %d on, after %.1f s: %s", e.Ranks, e.Before, e.Step, e.TookMS/1e3, e.Cause), yellow}}
 	case *BackendPlaced:
-		if r.Rank > 0 {
-			return nil
-		}
-		return []notice{{fmt.Sprintf("backend %s in %s: %s", e.Backend, backendProcess(e), e.Reason), ""}}
+		return once(r, fmt.Sprintf("backend %s in %s: %s", e.Backend, backendProcess(e), e.Reason), "")
 	case *RankFailed:
 		return []notice{{fmt.Sprintf("rank %d failed (pid %d, %s): %s", e.FailedRank, e.PID, ending(e), e.Message), red}}
 	case *RunDone:
 		return []notice{done(e)}
 	}
 	return nil
+}
+
+// once returns a notice of an event that all ranks send.
+func once(r Record, text, color string) []notice {
+	if r.Rank > 0 {
+		return nil
+	}
+	return []notice{{text, color}}
 }
 
 func ending(e *RankFailed) string {

@@ -66,6 +66,9 @@ type TrainSummary struct {
 	TokensPerSec  Number `json:"tokens_per_sec,omitempty"` // 0: samples are not sequences
 	StepMSP50     Number `json:"step_ms_p50"`
 	StepMSP99     Number `json:"step_ms_p99"`
+
+	// Shares are each rank's samples of the last steps, if launch.shares made them unequal.
+	Shares []int `json:"shares,omitempty"`
 }
 
 // EvalSummary is the last evaluation.

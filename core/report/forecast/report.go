@@ -48,6 +48,8 @@ type Batch struct {
 	PerRank    int `json:"per_rank"` // and micro-step, at most
 	Accumulate int `json:"accumulate_steps"`
 	Global     int `json:"global"` // over all ranks and micro-steps of a step
+
+	Shares []int `json:"shares,omitempty"` // by rank, samples of a step, where launch.shares gives them; omitted where they are equal
 }
 
 // Steps counts optimizer steps.

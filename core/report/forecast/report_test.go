@@ -46,7 +46,7 @@ func TestGolden(t *testing.T) {
 		"convnet": convnet(),
 		"empty":   {},
 		"nodes": {
-			Name: "big", World: World{Ranks: 16, PerNode: 8, Nodes: 2, Device: "cpu"}, Batch: Batch{32, 4, 2048},
+			Name: "big", World: World{Ranks: 16, PerNode: 8, Nodes: 2, Device: "cpu"}, Batch: Batch{PerRank: 32, Accumulate: 4, Global: 2048},
 			Steps:   Steps{PerEpoch: 1251, Epochs: 90, Total: 5000},
 			Memory:  Memory{Parameters: 3 << 40, Activations: 1500, RecomputeOff: "it has not been measured on GPUs"},
 			Buckets: []Bucket{{0, 1, 4000, "fc.weight", "fc.weight"}},

@@ -136,6 +136,9 @@ func ranks(w World) string {
 }
 
 func batch(b Batch, ranks int) string {
+	if len(b.Shares) > 0 {
+		return shares(b)
+	}
 	s := fmt.Sprintf("%d = %d per rank × %d", b.Global, b.PerRank, ranks)
 	if b.PerRank*ranks*max(1, b.Accumulate) != b.Global {
 		s = fmt.Sprintf("%d = up to %d per rank × %d", b.Global, b.PerRank, ranks)
@@ -144,6 +147,20 @@ func batch(b Batch, ranks int) string {
 		s += fmt.Sprintf(" × %d micro-steps", b.Accumulate)
 	}
 	return s
+}
+
+// shares is a batch of which ranks have unequal shares, of many ranks the first.
+func shares(b Batch) string {
+	const enough = 8
+	text := make([]string, min(len(b.Shares), enough))
+	for r := range text {
+		text[r] = strconv.Itoa(b.Shares[r])
+	}
+	s := fmt.Sprintf("%d = %s", b.Global, strings.Join(text, " + "))
+	if rest := len(b.Shares) - enough; rest > 0 {
+		s += fmt.Sprintf(" + … (%d more ranks)", rest)
+	}
+	return s + fmt.Sprintf(", in micro-steps of up to %d", b.PerRank)
 }
 
 func steps(s Steps) string {

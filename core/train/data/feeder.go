@@ -37,7 +37,7 @@ type Feeder struct {
 	left    int           // samples of that rest, over all ranks
 }
 
-// NewFeeder makes a feeder of a rank's samples in batches of division.Micro, which is
+// NewFeeder makes a feeder of a rank's samples in batches of division.Rows, which is
 // the loader's size. device is nil where batches are read in the host's memory.
 func NewFeeder(l *Loader, s *Sampler, division Division, device Device) *Feeder {
 	return &Feeder{loader: l, sampler: s, division: division, device: device}
@@ -54,7 +54,7 @@ func (f *Feeder) Start(epoch, done int) error {
 	f.Forget()
 	f.before = done / s.world / f.loader.size
 	f.left = s.End(done, step) - done
-	return f.loader.Start(sdk.Train, epoch, s.rest(epoch, done, step), Share(step, s.world, s.rank))
+	return f.loader.Start(sdk.Train, epoch, s.rest(epoch, done, f.division), f.division.Share(step, s.world, s.rank))
 }
 
 // Step is the next step of the epoch, by what is known without asking other ranks. It
@@ -62,13 +62,13 @@ func (f *Feeder) Start(epoch, done int) error {
 func (f *Feeder) Step() Step {
 	s, d := f.sampler, f.division
 	n := max(0, min(d.Step, f.left-f.steps*d.Step))
-	own := d.batches(Share(n, s.world, s.rank))
-	passes := d.batches(Share(n, s.world, 0))
+	own := d.batches(n, s.world, s.rank)
+	passes, least := d.spread(n, s.world)
+	uneven := passes != least
 	if left := f.Left(); left < own { // the data set has ended
 		own, passes = left, left
 	}
-	last := d.batches(Share(n, s.world, s.world-1))
-	return Step{Passes: passes, Own: own, Uneven: last != d.batches(Share(n, s.world, 0)), Mean: float64(n) / float64(s.world)}
+	return Step{Passes: passes, Own: own, Uneven: uneven, Mean: float64(n) / float64(s.world)}
 }
 
 // Stop ends the pass, so that another loader may use the data set's slots.

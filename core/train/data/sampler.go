@@ -101,15 +101,20 @@ func (s *Sampler) End(done, step int) int {
 }
 
 // rest returns this rank's indices of an epoch whose first done samples are already processed: of
-// each step of step samples the r-th, (r+W)-th, …. Whatever the world size was until then, no
-// sample before done is repeated, and none after it is left out.
-func (s *Sampler) rest(epoch, done, step int) []int64 {
-	end := s.End(done, step)
+// each step the r-th, (r+W)-th, …, or those that d.Shares give it. Whatever the world size was until
+// then, no sample before done is repeated, and none after it is left out.
+func (s *Sampler) rest(epoch, done int, d Division) []int64 {
+	end := s.End(done, d.Step)
 	order := s.order(epoch, end)
 	mine := make([]int64, 0, (end-done)/s.world+1)
-	for ; done < end; done += step {
-		for i := done + s.rank; i < min(done+step, end); i += s.world {
-			mine = append(mine, order[i])
+	for ; done < end; done += d.Step {
+		step := order[done:min(done+d.Step, end)]
+		if d.Shares != nil {
+			mine = d.Shares.take(mine, step, s.rank)
+			continue
+		}
+		for i := s.rank; i < len(step); i += s.world {
+			mine = append(mine, step[i])
 		}
 	}
 	return mine

@@ -43,7 +43,7 @@ type Outline struct {
 func New(s Settings, spec sdk.DatasetSpec, policy *sdk.Policy, world, rank int) (*Outline, error) {
 	o := &Outline{}
 	var err error
-	if o.Division, err = s.Train.Divide(world); err != nil {
+	if o.Division, err = s.divide(world); err != nil {
 		return nil, err
 	}
 	if o.Sampler, err = data.NewSampler(s.Sampler, s.Run.Seed, spec.TrainSamples, world, rank); err != nil {
@@ -90,7 +90,7 @@ func New(s Settings, spec sdk.DatasetSpec, policy *sdk.Policy, world, rank int) 
 // is: micro-batches do not grow.
 func (o *Outline) Regroup(s Settings, spec sdk.DatasetSpec, world, rank int) (err error) {
 	s.Train = s.Train.within(o.Plan.Batch)
-	if o.Division, err = s.Train.Divide(world); err != nil {
+	if o.Division, err = s.divide(world); err != nil {
 		return err
 	}
 	if o.Sampler, err = data.NewSampler(s.Sampler, s.Run.Seed, spec.TrainSamples, world, rank); err != nil {
@@ -203,8 +203,10 @@ func (o *Outline) NormBytes() (n int) {
 func (o *Outline) count(s Settings, world int) error {
 	c, n, least := s.Train, o.Sampler.LenOf(0), o.Sampler.LenOf(world-1)
 	d := &o.Division
-	d.Micro = min(d.Micro, n)
-	o.Batch, o.Weigh = d.Micro, c.GlobalBatch > 0 && s.DDP.Uneven == ddp.UnevenError
+	if d.Shares == nil {
+		d.Micro = min(d.Micro, n)
+	}
+	o.Batch, o.Weigh = d.Micro, (c.GlobalBatch > 0 || s.Shares.On()) && s.DDP.Uneven == ddp.UnevenError
 	batches, fewest := (n+o.Batch-1)/o.Batch, (least+o.Batch-1)/o.Batch
 	if batches != fewest && s.DDP.Uneven == ddp.UnevenError && !o.Weigh {
 		return fmt.Errorf("%d samples without padding give rank 0 %d batches of an epoch and rank %d %d; set ddp.uneven = %q or %q, sampler.pad = %q, or train.global_batch instead of per_rank_batch",
@@ -219,8 +221,8 @@ func (o *Outline) count(s Settings, world int) error {
 		total = min(total, fewest*o.Batch*world)
 	}
 	o.StepsPerEpoch = (total + d.Step - 1) / d.Step
-	last := data.Share(total-(o.StepsPerEpoch-1)*d.Step, world, 0)
-	o.LastBatch = (last-1)%o.Batch + 1
+	last, rows := d.Share(total-(o.StepsPerEpoch-1)*d.Step, world, 0), d.Rows(0)
+	o.LastBatch = (last-1)%rows + 1
 	o.Steps = o.StepsPerEpoch * c.Epochs
 	if o.Steps == 0 || c.MaxSteps > 0 && c.MaxSteps < o.Steps {
 		o.Steps = c.MaxSteps

@@ -2,6 +2,7 @@ package outline
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/trainctl/trainctl/core/base/usererr"
@@ -41,9 +42,42 @@ type Settings struct {
 
 	Plans Plans
 
-	Timeline bool // record what this rank does when
-
+	Job
 	Resolved
+}
+
+// Job is what the loop needs of the tables that describe the job and its reports.
+type Job struct {
+	Timeline bool // record what this rank does when
+	Shares   Shares
+}
+
+// Shares are those that launch.shares gives the ranks in the samples of a step. The zero value
+// gives all the same.
+type Shares struct {
+	Auto    bool  // ranks measure how fast they are
+	Weights []int // by rank, 1 or more; nil: they have equal shares, or with Auto begin with these
+}
+
+// On reports whether ranks may have unequal shares.
+func (s Shares) On() bool { return s.Auto || len(s.Weights) > 0 }
+
+// divide divides a step over the ranks of a world, in the shares that launch.shares gives them.
+// Only per_rank_batch limits their micro-batches.
+func (c Settings) divide(world int) (data.Division, error) {
+	d, err := c.Train.Divide(world)
+	weights := c.Shares.Weights
+	if err != nil || len(weights) == 0 || world == 1 && len(weights) == 1 {
+		return d, err
+	}
+	if len(weights) != world {
+		return d, usererr.Errorf("launch.shares", fmt.Sprintf(`give %d numbers, or "auto"`, world), "%d shares are given for %d ranks", len(weights), world)
+	}
+	d = d.Weighted(weights, c.Train.PerRankBatch)
+	if r := slices.Index(d.Shares.Whole(), 0); r >= 0 {
+		return d, usererr.Errorf("launch.shares", "use a larger batch, or shares that differ less", "rank %d gets none of the %d samples of a step", r, d.Step)
+	}
+	return d, nil
 }
 
 // Resolved is the configuration that settings come from.
