@@ -26,9 +26,10 @@ import (
 // system. Node 0 hosts the store and stays.
 type fleet struct {
 	*place
-	hosts *bench.Hosts
-	args  []string
-	nodes []*rig.Proc // nil: not started, or killed
+	hosts    *bench.Hosts
+	args     []string
+	endpoint string      // where launchers meet
+	nodes    []*rig.Proc // nil: not started, or killed
 }
 
 const (
@@ -45,7 +46,7 @@ func newFleet(t *testing.T, n int, tables string, args ...string) *fleet {
 	}
 	rig.Must(t, err)
 	t.Cleanup(func() { rig.Must(t, hosts.Close()) })
-	f := &fleet{place: placeWith(t, tables), hosts: hosts, args: args, nodes: make([]*rig.Proc, n)}
+	f := &fleet{place: placeWith(t, tables), hosts: hosts, args: args, endpoint: hosts.Addr(0) + fleetPort, nodes: make([]*rig.Proc, n)}
 	t.Cleanup(func() {
 		for i, node := range f.nodes {
 			if node != nil && t.Failed() {
@@ -59,7 +60,7 @@ func newFleet(t *testing.T, n int, tables string, args ...string) *fleet {
 // start starts a node.
 func (f *fleet) start(t *testing.T, i int) {
 	t.Helper()
-	args := append([]string{"run", f.Config, "--node-rank", strconv.Itoa(i), "--rdzv-endpoint", f.hosts.Addr(0) + fleetPort, "--nproc-per-node", "1", "--run-dir", filepath.Join(f.Dir, "runs")}, f.args...)
+	args := append([]string{"run", f.Config, "--node-rank", strconv.Itoa(i), "--rdzv-endpoint", f.endpoint, "--nproc-per-node", "1", "--run-dir", filepath.Join(f.Dir, "runs")}, f.args...)
 	r := f.Command(args...)
 	r.Cmd.Env = append(r.Cmd.Env, "TRAINCTL_JOB_SECRET="+strings.Repeat(fleetSecret, 11))
 	inside := f.hosts.Command(t.Context(), i, r.Cmd.Path, r.Cmd.Args[1:]...)

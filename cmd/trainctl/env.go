@@ -97,7 +97,7 @@ func ours(name string) bool {
 // masked hides the value of a secret, since users paste this output.
 func masked(v string) string {
 	name, _, _ := strings.Cut(v, "=")
-	if strings.Contains(name, "SECRET") || strings.Contains(name, "TOKEN") {
+	if strings.Contains(name, "SECRET") || strings.Contains(name, "TOKEN") || strings.Contains(name, "PASSWORD") {
 		return name + "=(hidden)"
 	}
 	return v

@@ -13,6 +13,7 @@ import (
 
 func main() {
 	started := time.Now()
+	secret.TakeRdzvPassword()
 	secret.Take() // removes it from the environment before any child process could inherit it
 	all := builtins.List()
 	host.ServeBuiltin(all, os.Args[1:])

@@ -120,7 +120,7 @@ const proof = 10 * time.Second
 // resumable says what --resume auto would continue from. It returns "" on nodes that
 // do not see rank 0's run directory.
 func (j *job) resumable() string {
-	if j.Config.Launch.NodeRank != 0 {
+	if j.joined {
 		dir, _ := newestRun(j.fs, j.Config.Run.Dir, j.Config.Run.Name)
 		if filepath.Clean(dir) != filepath.Clean(j.dir.Checkpoints()) {
 			return ""

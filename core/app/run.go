@@ -22,6 +22,7 @@ import (
 	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/config"
 	"github.com/trainctl/trainctl/core/engine/nn"
+	"github.com/trainctl/trainctl/core/job/etcd"
 	"github.com/trainctl/trainctl/core/job/launch"
 	"github.com/trainctl/trainctl/core/job/rank"
 	"github.com/trainctl/trainctl/core/job/secret"
@@ -66,6 +67,8 @@ type job struct {
 	nproc   int
 	sockets *tempdir.Dir
 	secret  secret.Secret // zero: a single host creates one
+	etcd    *etcd.Config  // nil: node 0 hosts the rendezvous
+	joined  bool          // another node began the job
 	account *sinks.Account
 
 	stalls      *stalls
@@ -92,6 +95,9 @@ func newJob(ctx context.Context, o Options) (*job, error) {
 	if j.secret, err = launchSecret(o.Config.Launch); err != nil {
 		return nil, err
 	}
+	if j.etcd, err = rdzv(o.Config.Launch); err != nil {
+		return nil, err
+	}
 	if j.machine, err = Survey(ctx, o.Config.Run.Device); err != nil {
 		return nil, err
 	}
@@ -105,13 +111,40 @@ func newJob(ctx context.Context, o Options) (*job, error) {
 	if err := j.findInit(); err != nil {
 		return nil, err
 	}
-	if o.Config.Launch.NodeRank > 0 {
+	if !j.isFirst() {
 		return j, nil // its directory is agreed on when the launchers meet
 	}
-	if j.dir, err = event.CreateRunDir(j.fs, o.Config.Run.Dir, o.Config.Run.Name); err != nil {
-		return nil, err
+	return j, j.createDir()
+}
+
+// isFirst reports whether this node begins the job. With etcd that is known when the launchers meet.
+func (j *job) isFirst() bool { return j.Config.Launch.NodeRank == 0 && !j.Config.Launch.UsesEtcd() }
+
+func (j *job) createDir() (err error) {
+	if j.dir, err = event.CreateRunDir(j.fs, j.Config.Run.Dir, j.Config.Run.Name); err != nil {
+		return err
 	}
-	return j, writeConfig(j.fs, j.dir, o.Config)
+	return writeConfig(j.fs, j.dir, j.Config)
+}
+
+// begin creates the run directory on the node that begins a job with etcd.
+func (j *job) begin() (brief []byte, logDir string, err error) {
+	if err := j.createDir(); err != nil {
+		return nil, "", err
+	}
+	j.stalls.in(j.dir)
+	return j.brief(), j.dir.Logs(), nil
+}
+
+// rdzv says how to reach etcd; nil without it.
+func rdzv(c launch.Config) (*etcd.Config, error) {
+	if !c.UsesEtcd() {
+		return nil, nil
+	}
+	to := c.Etcd()
+	var err error
+	to.Password, err = secret.RdzvPassword(c.RdzvPasswordFile)
+	return &to, err
 }
 
 func writeConfig(fsys checkpoint.FS, dir event.RunDir, c *config.Config) error {
@@ -140,7 +173,8 @@ func (j *job) brief() []byte {
 // briefed uses node 0's run directory or, on another file system, creates one. In its
 // own directory config.toml is this node's: ranks read it, and keys such as paths may
 // differ between nodes.
-func (j *job) briefed(brief []byte) (logDir string, err error) {
+func (j *job) briefed(brief []byte, node int) (logDir string, err error) {
+	j.joined = true
 	if err := json.Unmarshal(brief, &j.rank0); err != nil {
 		return "", fmt.Errorf("node 0's run directory: %w", err)
 	}
@@ -152,7 +186,7 @@ func (j *job) briefed(brief []byte) (logDir string, err error) {
 	j.stalls.in(j.dir)
 	j.config = j.dir.Config()
 	if shared {
-		j.config = filepath.Join(j.dir.Path, fmt.Sprintf("config-node-%d.toml", j.Config.Launch.NodeRank))
+		j.config = filepath.Join(j.dir.Path, fmt.Sprintf("config-node-%d.toml", node))
 	}
 	if err := afero.WriteFile(j.fs, j.config, j.Config.Resolved(), 0o644); err != nil {
 		return "", fmt.Errorf("run directory: %w", err)
@@ -178,7 +212,7 @@ func (j *job) findResume() (string, error) {
 		if j.Resume == "" {
 			return "", nil
 		}
-		if j.Config.Launch.NodeRank == 0 { // only rank 0 reads it
+		if j.isFirst() { // only rank 0 reads it
 			if err := FindCheckpoint(j.fs, "--resume", j.Config.Run.Dir, &j.Resume); err != nil {
 				return "", err
 			}
@@ -204,7 +238,7 @@ func fixed(path string) (string, error) {
 // findInit looks for model.init before anything is started, as FindCheckpoint does.
 func (j *job) findInit() error {
 	init := j.Config.Model.Init
-	if init == "" || j.Config.Launch.NodeRank != 0 {
+	if init == "" || !j.isFirst() {
 		return nil
 	}
 	err := checkpoint.Find(j.fs, init)
@@ -244,7 +278,7 @@ func (j *job) launchOptions() launch.Options {
 		logs = j.dir.Logs()
 	}
 	return launch.Options{
-		Brief: j.brief(), Briefed: j.briefed,
+		Brief: j.brief(), Briefed: j.briefed, Begin: j.begin, Etcd: j.etcd,
 		Name: j.Config.Run.Name, RunID: j.runID(), Nproc: j.nproc, Threads: c.Threads(j.nproc, cgroup.Cores()),
 		Nodes: c.Nnodes.Int(), Least: c.Nnodes.Least(), NodeRank: c.NodeRank, Endpoint: c.RdzvEndpoint, Secret: j.secret, Ports: c.Ports(),
 		Elastic: c.IsElastic(), LostAfter: c.LostAfter.Std(), WaitForNodes: c.WaitForNodes.Std(), MaxRestarts: c.MaxRestarts, Grace: c.Grace.Std(), Saving: j.saving(), Requeue: c.Requeue, RendezvousTimeout: j.Config.Backend.InitTimeout,
@@ -376,7 +410,7 @@ func (j *job) report(res launch.Result) error {
 		return j.tellOther()
 	}
 	o := j.outcome(res)
-	if j.dir.Path == "" || j.sees0() {
+	if j.dir.Path == "" || j.sees0() && !(j.Config.Launch.UsesEtcd() && res.Hosts) {
 		return o.show(j.Log) // there is no directory, or the launcher of rank 0 writes there
 	}
 	sum := j.account.SummaryOf(o.status, res.Restarts)
@@ -397,12 +431,12 @@ func writeEnd(fsys checkpoint.FS, dir event.RunDir, jsonl bool, sum event.Summar
 
 // sees0 reports whether this is a node other than 0 that uses node 0's run directory.
 func (j *job) sees0() bool {
-	return j.Config.Launch.NodeRank > 0 && j.config != "" && j.config != j.dir.Config()
+	return j.joined && j.config != "" && j.config != j.dir.Config()
 }
 
 // tellOther reports on nodes other than 0, which do not run rank 0, how the job ended.
 func (j *job) tellOther() error {
-	if j.Config.Launch.NodeRank == 0 {
+	if !j.joined {
 		return nil
 	}
 	_, err := fmt.Fprintln(j.Log, successText(j.rank0))

@@ -37,6 +37,7 @@ import (
 // together with the others, saves, and returns *train.Preempted, or Interrupted before
 // its first step. Extra options replace parts of the wiring.
 func Worker(ctx context.Context, o Options, extra ...fx.Option) error {
+	rank.Moves() // before plugins are started
 	run := func(o Options) error {
 		return interrupted(ctx, withRunner(o, extra, func(r *runner) error { return r.tellPlugin(r.run(ctx)) }))
 	}
@@ -219,6 +220,9 @@ func (r *runner) deps(ctx context.Context) (d train.Deps, err error) {
 			return d, usererr.Errorf("launch.elastic", "remove it, or set run.device to \"cpu\"", "ranks on %s cannot leave one by one", device)
 		}
 		m := rank.NewMembers(store, r.p.World.Rank)
+		if moves := rank.Moves(); moves != nil {
+			m.Follow(moves)
+		}
 		_, err := m.Regroup(ctx, rank.Starting, nil)
 		if d.Joins = errors.Is(err, rank.ErrLate); err != nil && !d.Joins {
 			return d, err
@@ -228,6 +232,11 @@ func (r *runner) deps(ctx context.Context) (d train.Deps, err error) {
 			d.World.Rank, d.World.Size = m.Rank(), m.Size()
 		}
 		d.Lead = func() (*checkpoint.Store, func() []event.PluginStarted, error) { return r.lead(d) }
+		if !d.Joins && m.Rank() == 0 && r.p.World.Rank != 0 { // the first node has died before the first step
+			if d.Store, _, err = d.Lead(); err != nil {
+				return d, err
+			}
+		}
 	}
 	d.Settings, err = settings(r.p.Config, d)
 	return d, err

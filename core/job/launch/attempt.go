@@ -140,7 +140,7 @@ func (a *attempt) watch(ctx context.Context) {
 				return
 			}
 			if done == nil {
-				done = a.l.nodes.done(nodesCtx, &a.waits, a.n, a.store.server)
+				done = a.l.nodes.done(nodesCtx, &a.waits, a.n, a.store.hosted())
 			}
 		}
 		select {
@@ -163,6 +163,10 @@ func (a *attempt) watch(ctx context.Context) {
 			a.blameReporter()
 		case d := <-a.store.lost():
 			a.expelled(d)
+		case m := <-a.store.moves():
+			a.moved(m)
+		case <-a.l.nodes.ousted():
+			a.stopFor(a.l.nodes.cut(a.n))
 		case d := <-a.longer:
 			a.extend(d)
 		case <-a.kill:
@@ -231,7 +235,7 @@ func (a *attempt) failed(e exit) {
 	f := &Failure{Job: a.l.o.Name, Attempt: a.n, MaxRestarts: a.l.o.MaxRestarts, Root: e.cause(a.l.host, a.l.oom)}
 	a.root = &e
 	a.stopReason = &stopReason{Node: a.l.o.NodeRank, Failure: f}
-	if a.l.mayLeave() && e.code != ExitPreempted {
+	if a.l.mayFail() && e.code != ExitPreempted {
 		a.killAll() // the other nodes go on
 		f.Root.addOutput(e.w)
 		return
@@ -302,7 +306,7 @@ func (a *attempt) drain(s os.Signal) {
 func (a *attempt) shareGrace() {
 	switch {
 	case a.l.nodes == nil || a.nodesCtx == nil:
-	case a.l.o.NodeRank == 0:
+	case a.l.hosts():
 		a.l.nodes.offerGrace(a.n, a.grace())
 	default:
 		a.longer = a.l.nodes.awaitGrace(a.nodesCtx, &a.waits, a.n)
@@ -324,6 +328,7 @@ func (a *attempt) stopFor(v *stopReason) {
 		return
 	}
 	a.stopReason = v
+	a.store.hosting.stay()
 	if v.cut { // ranks that still reach the others must not ask them to stop
 		a.killAll()
 		return

@@ -3,12 +3,14 @@ package launch
 import (
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/trainctl/trainctl/core/base/hostnet"
 	"github.com/trainctl/trainctl/core/base/usererr"
+	"github.com/trainctl/trainctl/core/job/etcd"
 )
 
 // Config is the table [launch].
@@ -25,9 +27,27 @@ type Config struct {
 	// NodeRank is the index of this host, 0 to nnodes-1.
 	NodeRank int `toml:"node_rank"`
 
+	// RdzvBackend is where launchers meet: "builtin" (also "c10d" and "static", as torchrun
+	// calls it) is node 0's launcher, which must stay; with "etcd", which requires a range of nodes, every node may leave, and
+	// nodes take their NodeRank as they come.
+	RdzvBackend string `toml:"rdzv_backend" words:"builtin,c10d,static,etcd"`
+
 	// RdzvEndpoint is host:port where node 0's launcher meets the others;
-	// needed for more than one node.
+	// needed for more than one node. For etcd it may be several, with commas
+	// between them, or URLs.
 	RdzvEndpoint string `toml:"rdzv_endpoint"`
+
+	// RdzvCAFile, RdzvCertFile and RdzvKeyFile are PEM files for TLS connections to
+	// etcd: the authority that signed its certificate, this client's certificate,
+	// and its key.
+	RdzvCAFile   string `toml:"rdzv_ca_file"`
+	RdzvCertFile string `toml:"rdzv_cert_file"`
+	RdzvKeyFile  string `toml:"rdzv_key_file"`
+
+	// RdzvUser is the user of etcd. Its password is in TRAINCTL_RDZV_PASSWORD, or in
+	// RdzvPasswordFile, whose mode must be 0600 or stricter.
+	RdzvUser         string `toml:"rdzv_user"`
+	RdzvPasswordFile string `toml:"rdzv_password_file"`
 
 	// SecretFile holds the secret with which the processes of a job over several
 	// hosts authenticate each other, unless TRAINCTL_JOB_SECRET is set. Its mode
@@ -70,7 +90,7 @@ type Config struct {
 
 // Default is one host, automatic numbers and grace, no restarts.
 func Default() Config {
-	return Config{NprocPerNode: Auto, Nnodes: N(1), ThreadsPerRank: Auto, Grace: AutoGrace, LostAfter: seconds(10), WaitForNodes: seconds(600)}
+	return Config{NprocPerNode: Auto, Nnodes: N(1), RdzvBackend: "builtin", ThreadsPerRank: Auto, Grace: AutoGrace, LostAfter: seconds(10), WaitForNodes: seconds(600)}
 }
 
 // Problems lists everything that is wrong with the table.
@@ -117,6 +137,13 @@ func (c Config) Ports() hostnet.Ports {
 
 func (c Config) nodeProblems(l *usererr.List) {
 	nodes := max(1, c.Nnodes.n)
+	if c.UsesEtcd() {
+		c.etcdProblems(l)
+		return
+	}
+	if !slices.Contains([]string{"builtin", "c10d", "static"}, c.RdzvBackend) {
+		l.Addf("rdzv_backend", `"builtin" or "etcd"`, "there is no rendezvous %q", c.RdzvBackend)
+	}
 	if c.NodeRank < 0 || c.NodeRank >= nodes {
 		l.Addf("node_rank", fmt.Sprintf("0 to %d", nodes-1), "%d is outside %d nodes", c.NodeRank, nodes)
 	}
@@ -129,6 +156,37 @@ func (c Config) nodeProblems(l *usererr.List) {
 	} else if p := c.Ports(); !p.Holds(n) {
 		l.Addf("rdzv_endpoint", "", "port %d, at which the launchers meet, is not in launch.port_range %v", n, p)
 	}
+}
+
+// UsesEtcd reports whether launchers meet in etcd.
+func (c Config) UsesEtcd() bool { return c.RdzvBackend == "etcd" }
+
+func (c Config) etcdProblems(l *usererr.List) {
+	if c.Nnodes.least == 0 {
+		n := max(2, c.Nnodes.n)
+		l.Addf("nnodes", fmt.Sprintf(`write a range such as "1:%d", or "%d:%d" to start with all`, n, n, n), `%s is not a range, and rdzv_backend = "etcd" is for nodes that may leave`, c.Nnodes.String())
+	}
+	for _, e := range c.Etcd().Endpoints {
+		host := strings.TrimPrefix(strings.TrimPrefix(e, "https://"), "http://")
+		if name, port, err := net.SplitHostPort(host); err != nil || name == "" || port == "" {
+			l.Addf("rdzv_endpoint", `write etcd's "host:port", such as "etcd0:2379", or several with commas between them`, "%q is not an address of etcd", e)
+		}
+	}
+	if (c.RdzvCertFile == "") != (c.RdzvKeyFile == "") {
+		l.Addf("rdzv_cert_file", "give both rdzv_cert_file and rdzv_key_file", "a certificate needs its key")
+	}
+	if c.RdzvUser == "" && c.RdzvPasswordFile != "" {
+		l.Addf("rdzv_user", "name the user of this password", "rdzv_password_file is set, and no user")
+	}
+}
+
+// Etcd says how to reach etcd, without the password.
+func (c Config) Etcd() etcd.Config {
+	endpoints := strings.Split(c.RdzvEndpoint, ",")
+	for i, e := range endpoints {
+		endpoints[i] = strings.TrimSpace(e)
+	}
+	return etcd.Config{Endpoints: endpoints, CAFile: c.RdzvCAFile, CertFile: c.RdzvCertFile, KeyFile: c.RdzvKeyFile, User: c.RdzvUser}
 }
 
 // Nproc is the number of ranks on a host with that many GPUs and cores.

@@ -36,11 +36,12 @@
 // In an elastic job (elastic.go) the others go on when a rank dies, and another one is started in
 // its place while restarts are left. With a range of nodes no launcher waits for another: each
 // finds in node 0's store what it needs, starts its ranks, and starts them again when it had lost
-// node 0.
+// node 0. With etcd (hosting.go) any node may host the ranks' store, and another one does when it
+// is gone.
 //
 // If the launcher itself is killed, Linux kills its ranks too
 // (PR_SET_PDEATHSIG). On every system the lifeline ends the ranks, and all
 // descendants that inherited it.
 //
-// It imports core/base, core/job/rank and core/job/secret. Start with run.go.
+// It imports core/base, core/job/etcd, core/job/rank and core/job/secret. Start with run.go.
 package launch

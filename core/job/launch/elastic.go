@@ -75,7 +75,9 @@ func (a *attempt) left(e exit) {
 	if !again {
 		return
 	}
-	if err := a.startRank(e.w.world, true); err != nil {
+	w := e.w.world
+	w.MasterAddr, w.MasterPort = a.store.host, a.store.port
+	if err := a.startRank(w, true); err != nil {
 		a.l.sink.printf("%v", err)
 	}
 }
@@ -104,56 +106,93 @@ func (a *attempt) startRank(w rank.World, joins bool) error {
 // startWindow is how long nodes may still start together with the others when enough have come.
 const startWindow = 3 * time.Second
 
-// mayLeave reports whether the job continues without this node.
-func (l *launcher) mayLeave() bool { return l.o.Least > 0 && l.o.NodeRank > 0 }
+// mayLeave reports whether the job continues without this node when it is asked to end.
+func (l *launcher) mayLeave() bool { return l.o.Least > 0 && !l.hosts() }
 
-// joinNodes is meetNodes for a range of nodes: node 0 does not wait for the others, which may come
-// at any time.
+// hosts reports whether this node has the ranks' store.
+func (l *launcher) hosts() bool {
+	if l.nodes != nil && l.nodes.etcd != nil {
+		return l.nodes.hosts
+	}
+	return l.o.NodeRank == 0
+}
+
+// mayFail reports whether the job continues without this node when its ranks fail.
+func (l *launcher) mayFail() bool { return l.mayLeave() || l.o.Etcd != nil }
+
+// joinNodes is meetNodes for a range of nodes: nobody waits for the others, which may come at any
+// time.
 func joinNodes(ctx context.Context, o Options, host string, s *sink) (*nodes, layout, error) {
 	n := &nodes{o: o}
-	fail := func(err error) (*nodes, layout, error) {
+	open := n.openFirst
+	if o.Etcd != nil {
+		open = n.openEtcd
+	}
+	begins, err := open(ctx, host, s)
+	var l layout
+	if err == nil {
+		l, err = n.compare(ctx, host, begins)
+	}
+	if err != nil {
 		n.close()
 		return nil, layout{}, err
 	}
+	return n, l, nil
+}
+
+// openFirst meets the others at node 0, which begins the job.
+func (n *nodes) openFirst(ctx context.Context, host string, s *sink) (begins bool, err error) {
+	o := n.o
 	if o.NodeRank == 0 {
-		var err error
 		n.server, err = rank.ListenStore(bindAddr(o.Endpoint), rank.StoreOptions{RunID: o.RunID, Secret: o.Secret, WorldSize: o.Nodes, Log: s.printf, Elastic: true, LostAfter: o.LostAfter})
 		if err != nil {
-			return fail(err)
+			return false, err
 		}
 	}
 	if err := n.dial(ctx, host, s); err != nil {
-		return fail(fmt.Errorf("node %d did not find node 0 at %s: %w", o.NodeRank, o.Endpoint, err))
+		return false, fmt.Errorf("node %d did not find node 0 at %s: %w", o.NodeRank, o.Endpoint, err)
+	}
+	return o.NodeRank == 0, nil
+}
+
+// compare compares this node with the one that began the job, which describes itself to the others.
+func (n *nodes) compare(ctx context.Context, host string, begins bool) (layout, error) {
+	o := &n.o
+	if begins && o.Begin != nil && o.Etcd != nil {
+		var err error
+		if o.Brief, o.LogDir, err = o.Begin(); err != nil {
+			return layout{}, err
+		}
 	}
 	mine := n.info(host)
-	text := mine
-	if o.NodeRank == 0 {
-		if err := n.client.Set(ctx, firstNode, mine); err != nil {
-			return fail(err)
-		}
-	} else if first, err := n.client.Get(ctx, firstNode); err != nil {
-		return fail(err)
+	first := mine
+	var err error
+	if begins {
+		err = n.meeting.Set(ctx, firstNode, mine)
 	} else {
-		text = first
+		first, err = n.meeting.Get(ctx, firstNode)
+	}
+	if err != nil {
+		return layout{}, err
 	}
 	infos := make([]nodeInfo, 2)
-	if err := errors.Join(json.Unmarshal(text, &infos[0]), json.Unmarshal(mine, &infos[1])); err != nil {
-		return fail(fmt.Errorf("node 0 sent an invalid description of itself: %w", err))
+	if err := errors.Join(json.Unmarshal(first, &infos[0]), json.Unmarshal(mine, &infos[1])); err != nil {
+		return layout{}, fmt.Errorf("node 0 sent an invalid description of itself: %w", err)
 	}
 	if err := sameSettings(infos); err != nil {
 		err.(*SettingsError).Node = o.NodeRank
-		return fail(err)
+		return layout{}, err
 	}
 	if a, b := infos[0].Nproc, o.Nproc; a != b {
-		return fail(&SettingsError{Node: o.NodeRank, First: fmt.Sprint("launch.nproc_per_node = ", a), Other: fmt.Sprint("launch.nproc_per_node = ", b)})
+		return layout{}, &SettingsError{Node: o.NodeRank, First: fmt.Sprint("launch.nproc_per_node = ", a), Other: fmt.Sprint("launch.nproc_per_node = ", b)}
 	}
 	places := make([]nodeInfo, o.Nodes)
 	for i := range places {
 		places[i] = nodeInfo{Nproc: o.Nproc}
 	}
 	l := newLayout(places)
-	l.brief = infos[0].Brief
-	return n, l, nil
+	l.brief, l.begins = infos[0].Brief, begins
+	return l, nil
 }
 
 // firstNode is the key at which node 0 describes itself.
@@ -162,7 +201,11 @@ const firstNode = "node 0"
 // rejoin looks for node 0 again, after the connection to it was lost: the network was cut, or this
 // node was stopped. The ranks that it starts then join the others.
 func (l *launcher) rejoin(ctx context.Context) (os.Signal, error) {
-	l.sink.printf("lost node 0; this node looks for it for %v, to join the others again", l.o.WaitForNodes)
+	lost := "node 0"
+	if l.o.Etcd != nil {
+		lost = "its place in the job"
+	}
+	l.sink.printf("lost %s; this node looks for it for %v, to join the others again", lost, l.o.WaitForNodes)
 	l.nodes.close()
 	l.nodes = nil
 	l.again = true
@@ -170,7 +213,9 @@ func (l *launcher) rejoin(ctx context.Context) (os.Signal, error) {
 		ctx, cancel := context.WithTimeout(ctx, l.o.WaitForNodes)
 		defer cancel()
 		var err error
-		l.nodes, _, err = joinNodes(ctx, l.o, l.host, l.sink)
+		if l.nodes, _, err = joinNodes(ctx, l.o, l.host, l.sink); err == nil {
+			l.o.NodeRank = l.nodes.o.NodeRank
+		}
 		return err
 	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/base/hostnet"
 	"github.com/trainctl/trainctl/core/base/usererr"
+	"github.com/trainctl/trainctl/core/job/etcd"
 	"github.com/trainctl/trainctl/core/job/rank"
 	"github.com/trainctl/trainctl/core/job/secret"
 )
@@ -19,9 +20,19 @@ import (
 // nodes is this launcher's connection to the launchers of the other hosts. A nil
 // *nodes is a job of one host: it sends and receives nothing.
 type nodes struct {
-	o      Options
-	client *rank.Client
-	server *rank.Server // on node 0
+	o       Options
+	meeting meeting
+	client  *rank.Client // the meeting, unless that is etcd
+	server  *rank.Server // on node 0
+	etcd    *etcd.Job    // nil: node 0 hosts the meeting
+	hosts   bool         // with etcd: this node hosts the ranks' store
+}
+
+// meeting is where launchers leave values for each other: the store of node 0's launcher, or etcd.
+type meeting interface {
+	Set(ctx context.Context, key string, val []byte) error
+	Get(ctx context.Context, key string) ([]byte, error) // waits until the key is set
+	CompareAndSet(ctx context.Context, key string, old, val []byte) (now []byte, swapped bool, err error)
 }
 
 // stopReason is why an attempt ends on all nodes. The first one reported counts.
@@ -76,10 +87,11 @@ func sameSettings(infos []nodeInfo) error {
 
 // layout says which ranks run where.
 type layout struct {
-	first []int // first global rank of each node
-	size  int
-	peers []rank.Peer // every rank with its host
-	brief []byte      // of node 0
+	first  []int // first global rank of each node
+	size   int
+	peers  []rank.Peer // every rank with its host
+	brief  []byte      // of the node that began the job
+	begins bool        // that is this one
 }
 
 func newLayout(infos []nodeInfo) layout {
@@ -135,6 +147,7 @@ func (n *nodes) dial(ctx context.Context, host string, s *sink) (err error) {
 				s.printf("waiting for the other nodes' launchers: %v", p)
 			}
 		}})
+	n.meeting = n.client
 	return err
 }
 
@@ -163,13 +176,16 @@ func (n *nodes) introduce(ctx context.Context, host string, s *sink) (layout, er
 		}
 	}
 	l := newLayout(infos)
-	l.brief = infos[0].Brief
+	l.brief, l.begins = infos[0].Brief, n.o.NodeRank == 0
 	return l, sameSettings(infos)
 }
 
 func (n *nodes) close() {
 	if n == nil {
 		return
+	}
+	if n.etcd != nil {
+		_ = n.etcd.Close(n.hosts) // the leases run out
 	}
 	if n.client != nil {
 		n.client.Close()
@@ -192,7 +208,7 @@ func (n *nodes) report(attempt int, v *stopReason) *stopReason {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	text, _ := json.Marshal(v)
-	now, _, err := n.client.CompareAndSet(ctx, stopKey(attempt), nil, text)
+	now, _, err := n.meeting.CompareAndSet(ctx, stopKey(attempt), nil, text)
 	first := new(stopReason)
 	if err != nil || json.Unmarshal(now, first) != nil {
 		return v // the others notice when this launcher disconnects, or are dead themselves
@@ -206,14 +222,14 @@ func graceKey(attempt int) string { return "grace/" + strconv.Itoa(attempt) }
 func (n *nodes) offerGrace(attempt int, d time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	_ = n.client.Set(ctx, graceKey(attempt), []byte(d.String())) // without it they use their own
+	_ = n.meeting.Set(ctx, graceKey(attempt), []byte(d.String())) // without it they use their own
 }
 
 // awaitGrace delivers what node 0 offers.
 func (n *nodes) awaitGrace(ctx context.Context, wg *sync.WaitGroup, attempt int) <-chan time.Duration {
 	c := make(chan time.Duration, 1)
 	wg.Go(func() {
-		text, err := n.client.Get(ctx, graceKey(attempt))
+		text, err := n.meeting.Get(ctx, graceKey(attempt))
 		if err != nil {
 			return
 		}
@@ -231,7 +247,7 @@ func (n *nodes) listen(ctx context.Context, wg *sync.WaitGroup, attempt int) <-c
 	}
 	c := make(chan *stopReason, 1)
 	wg.Go(func() {
-		text, err := n.client.Get(ctx, stopKey(attempt))
+		text, err := n.meeting.Get(ctx, stopKey(attempt))
 		v := new(stopReason)
 		if err == nil {
 			err = json.Unmarshal(text, v)
@@ -289,22 +305,43 @@ func (n *nodes) lost(attempt int, err error) *stopReason {
 			c.Message += ": " + left.Cause
 		}
 	}
-	return &stopReason{Node: n.o.NodeRank, Failure: &Failure{Job: n.o.Name, Attempt: attempt, MaxRestarts: n.o.MaxRestarts, Root: c}, cut: n.o.Least > 0 && n.o.NodeRank > 0}
+	return &stopReason{Node: n.o.NodeRank, Failure: &Failure{Job: n.o.Name, Attempt: attempt, MaxRestarts: n.o.MaxRestarts, Root: c}, cut: n.o.Least > 0 && n.o.NodeRank > 0 && n.etcd == nil}
 }
 
 // groupStore is where the ranks of one attempt meet.
 type groupStore struct {
-	server *rank.Server // on node 0
-	host   string
-	port   int
-	secret secret.Secret
-	left   chan departed
+	server  *rank.Server // on node 0
+	hosting *hosting     // instead of server, with etcd
+	host    string
+	port    int
+	secret  secret.Secret
+	left    chan departed
+}
+
+// hosted is the server on this node, nil if another node has it.
+func (s *groupStore) hosted() *rank.Server {
+	if s.hosting != nil {
+		return s.hosting.hosted()
+	}
+	return s.server
+}
+
+// moves delivers where the store is when another node hosts it; never without etcd.
+func (s *groupStore) moves() <-chan move {
+	if s == nil || s.hosting == nil {
+		return nil
+	}
+	return s.hosting.moves
 }
 
 func (s *groupStore) addr() string { return net.JoinHostPort(s.host, strconv.Itoa(s.port)) }
 
 func (s *groupStore) close() {
-	if s != nil && s.server != nil {
+	if s == nil {
+		return
+	}
+	s.hosting.close()
+	if s.server != nil {
 		s.server.Close()
 	}
 }
@@ -312,10 +349,18 @@ func (s *groupStore) close() {
 // openStore opens a new store for attempt n on node 0, before any rank starts,
 // and tells the other nodes its port.
 func (l *launcher) openStore(ctx context.Context, n int) (*groupStore, error) {
-	s := &groupStore{secret: l.o.Secret.Derive(fmt.Sprintf("ranks of attempt %d", n)), left: make(chan departed, 2*l.layout.size)}
+	s := &groupStore{secret: l.o.ranksSecret(n), left: make(chan departed, 2*l.layout.size)}
 	var onLeave func(int, time.Time, error)
 	if l.o.Elastic {
 		onLeave = s.gone
+	}
+	so := rank.StoreOptions{RunID: l.o.RunID, Secret: s.secret, Ports: l.o.Ports, WorldSize: l.layout.size,
+		Generation: n, Roster: l.layout.peers, Log: l.sink.printf, Elastic: l.o.Elastic, LostAfter: l.o.LostAfter, OnLeave: onLeave,
+		Least: l.o.Least * l.o.Nproc, Window: startWindow, WaitForLeast: l.o.WaitForNodes}
+	if l.nodes != nil && l.nodes.etcd != nil {
+		ctx, cancel := context.WithTimeout(ctx, l.o.RendezvousTimeout)
+		defer cancel()
+		return s, l.openHosted(ctx, s, so)
 	}
 	var bind string
 	if l.nodes != nil {
@@ -330,10 +375,7 @@ func (l *launcher) openStore(ctx context.Context, n int) (*groupStore, error) {
 	}
 	if l.o.NodeRank == 0 {
 		var err error
-		s.server, err = rank.ListenStore(bind, rank.StoreOptions{RunID: l.o.RunID, Secret: s.secret, Ports: l.o.Ports, WorldSize: l.layout.size,
-			Generation: n, Roster: l.layout.peers, Log: l.sink.printf, Elastic: l.o.Elastic, LostAfter: l.o.LostAfter, OnLeave: onLeave,
-			Least: l.o.Least * l.o.Nproc, Window: startWindow, WaitForLeast: l.o.WaitForNodes})
-		if err != nil {
+		if s.server, err = rank.ListenStore(bind, so); err != nil {
 			return nil, err
 		}
 		s.port = s.server.Addr().Port
@@ -365,9 +407,9 @@ func (n *nodes) storePort(ctx context.Context, attempt int, own string) (string,
 		return string(ports[0]), nil
 	}
 	if n.o.NodeRank == 0 {
-		return own, n.client.Set(ctx, name, []byte(own))
+		return own, n.meeting.Set(ctx, name, []byte(own))
 	}
-	port, err := n.client.Get(ctx, name)
+	port, err := n.meeting.Get(ctx, name)
 	return string(port), err
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/afero"
 
 	"github.com/trainctl/trainctl/core/base/hostnet"
+	"github.com/trainctl/trainctl/core/job/etcd"
 	"github.com/trainctl/trainctl/core/job/rank"
 	"github.com/trainctl/trainctl/core/job/secret"
 )
@@ -47,6 +48,10 @@ type Options struct {
 	// a random one. The ranks' secret is derived from it and never sent.
 	Secret secret.Secret
 
+	// Etcd is where the launchers of a range of nodes meet, instead of at Endpoint. They take their
+	// NodeRank there. nil: node 0 must stay.
+	Etcd *etcd.Config
+
 	Ports hostnet.Ports // for what listens between nodes
 
 	Elastic           bool          // the ranks continue without one that died
@@ -71,7 +76,10 @@ type Options struct {
 	// every other node, before the first attempt, and returns LogDir; its error
 	// ends the run. It may be nil.
 	Brief   []byte
-	Briefed func(brief []byte) (logDir string, err error)
+	Briefed func(brief []byte, node int) (logDir string, err error)
+
+	// Begin returns Brief and LogDir with Etcd, on the node that begins the job.
+	Begin func() (brief []byte, logDir string, err error)
 
 	FS     afero.Fs  // for LogDir; nil means the operating system's
 	LogDir string    // gets rank-<r>.log, which ReadLogs reads; empty writes none
@@ -113,7 +121,7 @@ func (o Options) filled() (Options, error) {
 		return o, errors.New("launch: no ranks to start")
 	case o.Command == nil:
 		return o, errors.New("launch: no command")
-	case (o.Nodes > 1 || o.Least > 0) && (o.RunID == "" || o.Endpoint == ""):
+	case (o.Nodes > 1 || o.Least > 0) && (o.RunID == "" || o.Endpoint == "" && o.Etcd == nil):
 		return o, errors.New("launch: several nodes need a common run id and endpoint")
 	case (o.Nodes > 1 || o.Least > 0) && o.Secret.IsZero():
 		return o, secret.Missing(fmt.Sprintf("the job runs on %d hosts", o.Nodes))
@@ -155,8 +163,14 @@ func (o Options) filled() (Options, error) {
 	return o, nil
 }
 
+// ranksSecret is the secret of the ranks of an attempt.
+func (o Options) ranksSecret(attempt int) secret.Secret {
+	return o.Secret.Derive(fmt.Sprintf("ranks of attempt %d", attempt))
+}
+
 // Result is how a run ended.
 type Result struct {
+	Hosts    bool // this node had the ranks' store
 	ExitCode int
 	Restarts int        // attempts after the first
 	Failures []*Failure // one per failed attempt, the last one last

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/trainctl/trainctl/core/base/cgroup"
+	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/job/rank"
 )
 
@@ -153,10 +154,15 @@ func (l *launcher) meet(ctx context.Context) error {
 	if l.o.Least > 0 {
 		meet = joinNodes
 	}
-	if l.nodes, l.layout, err = meet(ctx, l.o, l.host, l.sink); err != nil || l.o.Briefed == nil || l.o.NodeRank == 0 {
+	if l.nodes, l.layout, err = meet(ctx, l.o, l.host, l.sink); err != nil {
 		return err
 	}
-	if l.o.LogDir, err = l.o.Briefed(l.layout.brief); err != nil {
+	l.o.NodeRank, l.o.LogDir = l.nodes.o.NodeRank, l.nodes.o.LogDir
+	if l.layout.begins || l.o.Briefed == nil {
+		return nil
+	}
+	l.again = l.o.Etcd != nil && l.o.NodeRank == 0 // it has the number of a node that is gone
+	if l.o.LogDir, err = l.o.Briefed(l.layout.brief, l.o.NodeRank); err != nil {
 		l.nodes.close()
 	}
 	return err
@@ -166,7 +172,7 @@ func meetingCode(err error) int {
 	switch {
 	case errors.Is(err, context.Canceled):
 		return ExitTerminated
-	case errors.As(err, new(*SettingsError)), errors.As(err, new(*rank.SecretError)):
+	case errors.As(err, new(*SettingsError)), errors.As(err, new(*rank.SecretError)), usererr.Problems(err) != nil:
 		return ExitConfig
 	case errors.As(err, new(*fs.PathError)):
 		return ExitFailed // of Briefed
@@ -178,7 +184,7 @@ func (l *launcher) attempts(ctx context.Context) (Result, error) {
 	var res Result
 	for n := 0; ; n++ {
 		end, err := l.attempt(ctx, n)
-		res.Restarts, res.ExitCode, res.Signal = n, end.code, end.signal
+		res.Restarts, res.ExitCode, res.Signal, res.Hosts = n, end.code, end.signal, l.hosts()
 		if end.failure != nil {
 			res.Failures = append(res.Failures, end.failure)
 		}

@@ -28,6 +28,7 @@ type worker struct {
 	pid     int
 	log     *rankOutput
 	files   []*os.File // our ends of its pipes
+	stores  *os.File   // where it reads the moves of the store, with etcd
 	pumps   sync.WaitGroup
 
 	mu      sync.Mutex
@@ -59,6 +60,18 @@ func (w *worker) pipe() (r, child *os.File, err error) {
 	return r, child, err
 }
 
+// storesPipe is pipe in the other direction, for the moves of the store. Without on there is none.
+func (w *worker) storesPipe(on bool) (child *os.File, err error) {
+	if !on {
+		return nil, nil
+	}
+	child, w.stores, err = os.Pipe()
+	if err == nil {
+		w.files = append(w.files, w.stores)
+	}
+	return child, err
+}
+
 // startWorker starts one rank. onEvent must be safe to call from any goroutine.
 func (l *launcher) startWorker(world rank.World, env []string, key secret.Secret, attempt int, joins bool) (*worker, error) {
 	w := &worker{world: world, joins: joins, started: time.Now(), log: openOutput(l.o.FS, l.o.LogDir, world.Rank, attempt == 0 && !joins, l.sink)}
@@ -70,13 +83,14 @@ func (l *launcher) startWorker(world rank.World, env []string, key secret.Secret
 	errs, errsChild, err2 := w.pipe()
 	events, eventsChild, err3 := w.pipe()
 	keyChild, err4 := key.Pipe()
-	theirs := []*os.File{outChild, errsChild, eventsChild, keyChild}
+	storesChild, err5 := w.storesPipe(l.o.Etcd != nil)
+	theirs := []*os.File{outChild, errsChild, eventsChild, keyChild, storesChild}
 	defer func() {
 		for _, f := range theirs {
 			f.Close()
 		}
 	}()
-	if err := errors.Join(err1, err2, err3, err4); err != nil {
+	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
 		w.closeFiles()
 		return nil, fmt.Errorf("pipes of rank %d: %w", world.Rank, err)
 	}
@@ -87,6 +101,10 @@ func (l *launcher) startWorker(world rank.World, env []string, key secret.Secret
 	cmd.Env = append(append(append(os.Environ(), env...), c.Env...),
 		fmt.Sprintf("%s=%d", EnvLifelineFD, fd), fmt.Sprintf("%s=%d", EnvEventFD, fd+1), fmt.Sprintf("%s=%d", secret.EnvFD, fd+2))
 
+	if storesChild != nil {
+		cmd.ExtraFiles = append(cmd.ExtraFiles, storesChild)
+		cmd.Env = append(cmd.Env, fmt.Sprintf("%s=%d", rank.EnvStoreFD, fd+3))
+	}
 	if err := l.spawner.start(cmd); err != nil {
 		w.closeFiles()
 		return nil, fmt.Errorf("cannot start rank %d: %w", world.Rank, usererr.Explained(err))

@@ -37,6 +37,7 @@ type DialOptions struct {
 	ReportEvery time.Duration
 
 	certain time.Duration // for tests; 0: defaultCertain
+	members *Members      // that get what the store announces
 }
 
 func (o DialOptions) filled() DialOptions {
@@ -58,6 +59,7 @@ func (o DialOptions) filled() DialOptions {
 // Client is a rank's connection to the store of its job.
 type Client struct {
 	opts  DialOptions
+	addr  string
 	conn  *tls.Conn
 	host  *Server // the store, if this process hosts it
 	id    atomic.Uint64
@@ -71,6 +73,8 @@ type Client struct {
 	rounds  map[string]int
 	cause   error // why the connection ended; nil where it was closed
 	members *Members
+	left    chan struct{} // closed by Close
+	next    *Client       // has replaced this one, see Members.Follow
 
 	quiet    atomic.Int32 // ticks without a ping, see watch
 	watching sync.Once
@@ -104,7 +108,7 @@ func dialOnce(ctx context.Context, addr string, keys *hostnet.TLS, o DialOptions
 		}
 		return nil, fmt.Errorf("%s: %w", addr, err)
 	}
-	c := &Client{opts: o, conn: conn, lost: make(chan struct{}), pending: map[uint64]chan frame{}, rounds: map[string]int{}}
+	c := &Client{opts: o, addr: addr, members: o.members, left: make(chan struct{}), conn: conn, lost: make(chan struct{}), pending: map[uint64]chan frame{}, rounds: map[string]int{}}
 	c.ended.Go(c.receive)
 	return c, nil
 }
@@ -138,6 +142,9 @@ func greet(conn *tls.Conn, o DialOptions) error {
 // Close leaves the job and closes the connection. The process that hosts the store
 // waits up to ten seconds for the others to leave.
 func (c *Client) Close() error {
+	if next := c.leave(); next != nil {
+		next.Close()
+	}
 	c.post(frame{op: opBye})
 	c.conn.CloseWrite() // so that a reset does not cut off opBye
 	c.conn.SetReadDeadline(time.Now().Add(time.Second))

@@ -31,7 +31,7 @@ func everyTick(limit time.Duration, over <-chan struct{}, f func() bool) {
 
 // watch closes the connections of ranks that are silent.
 func (s *Server) watch() {
-	everyTick(s.opts.LostAfter, s.ended, func() bool {
+	everyTick(s.opts.LostAfter, s.life.Done(), func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		for _, c := range s.peers {

@@ -11,10 +11,11 @@ import (
 // Members are the ranks that this one works with in an elastic job. They belong to one goroutine,
 // except for Gather and Wanted.
 type Members struct {
-	client *Client
-	place  int
+	place int
 
 	mu     sync.Mutex
+	client *Client
+	linked chan struct{} // closed and replaced when there is another client; nil without Follow
 	epoch  int
 	least  int
 	places []int
@@ -43,19 +44,21 @@ func NewMembers(c *Client, place int) *Members {
 
 // Publish stores a value for those that join, and Published waits for it.
 func (m *Members) Publish(ctx context.Context, key string, val []byte) error {
-	return m.client.Set(ctx, "members/"+key, val)
+	c, _ := m.link()
+	return c.Set(ctx, published+key, val)
 }
 
 // Published is the last value of Publish.
 func (m *Members) Published(ctx context.Context, key string) ([]byte, error) {
-	return m.client.Get(ctx, "members/"+key)
+	c, _ := m.link()
+	return c.Get(ctx, published+key)
 }
 
 // Regroup waits until all members that are left have called it: from then on they are the members,
 // in their order, followed by those that join if all are between two steps. It returns what each
 // has given, by rank.
 func (m *Members) Regroup(ctx context.Context, e Entry, mine []byte) ([][]byte, error) {
-	p, err := m.client.call(ctx, Progress{Op: "regroup"}, opRegroup, fields{}.number(int64(e)).bytes(mine))
+	p, err := m.callRegroup(ctx, e, mine)
 	if err != nil {
 		return nil, err
 	}
@@ -98,12 +101,16 @@ func (m *Members) Wanted() bool {
 	return m.wanted >= m.epoch
 }
 
-// StoreLost is an error if the connection to the store is lost: the others continue without this
-// rank, which could still take steps if it had no others.
+// StoreLost is an error if the connection to the store is lost for good: the others continue
+// without this rank, which could still take steps if it had no others.
 func (m *Members) StoreLost() error {
+	c, linked := m.link()
+	if linked != nil {
+		return nil
+	}
 	select {
-	case <-m.client.lost:
-		return m.client.broken(Progress{Op: "group"}, nil)
+	case <-c.lost:
+		return c.broken(Progress{Op: "group"}, nil)
 	default:
 		return nil
 	}
@@ -149,7 +156,7 @@ func (m *Members) Gather(ctx context.Context, name string, mine []byte) ([][]byt
 	m.mu.Lock()
 	places, name := m.places, fmt.Sprintf("%d/%s", m.epoch, name)
 	m.mu.Unlock()
-	c := m.client
+	c, _ := m.link()
 	round := fmt.Sprintf("%s#%d", name, c.nextRound(name))
 	p, err := c.call(ctx, Progress{Op: "gather", Key: name}, opGatherAmong, fields{}.text(round).numbers(places).bytes(mine))
 	if err != nil {

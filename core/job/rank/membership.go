@@ -1,6 +1,7 @@
 package rank
 
 import (
+	"encoding/json"
 	"maps"
 	"slices"
 	"time"
@@ -108,9 +109,12 @@ func (b *state) callRegroup(t request, e Entry, val []byte) {
 	case g == nil:
 		b.refuse(t, "this job's ranks do not change")
 		return
-	case e == Starting && g.epoch > 0: // it must first make itself ready
+	case e != Joining && g.epoch > 0 && (e == Starting || !slices.Contains(g.members, t.rank)): // it must first make itself ready, or the others have gone on without it
 		b.ok(t, formed(0, 0, nil, nil, nil))
 		return
+	}
+	if e != Joining {
+		delete(g.lost, t.rank) // it was only disconnected
 	}
 	g.calls[t.rank] = call{t, e, val}
 	b.waits[t] = &wait{}
@@ -150,7 +154,7 @@ func (b *state) regroup() {
 	}
 	if g.epoch == 0 {
 		if len(g.calls) == b.size || g.passed && len(g.calls) >= g.least {
-			b.form(slices.Sorted(maps.Keys(g.calls)))
+			b.form(slices.Sorted(maps.Keys(g.calls)), false)
 		}
 		return
 	}
@@ -175,8 +179,7 @@ func (b *state) regroup() {
 			return
 		}
 	}
-	b.form(members)
-	g.ended = ended
+	b.form(members, ended)
 }
 
 // joining are the places that wait to be admitted.
@@ -204,7 +207,7 @@ func (b *state) refuseJoins() {
 }
 
 // form makes a group of places that have called.
-func (b *state) form(members []int) {
+func (b *state) form(members []int, ended bool) {
 	g := b.group
 	var vals, left [][]byte
 	for _, r := range members {
@@ -215,6 +218,8 @@ func (b *state) form(members []int) {
 		left = append(left, []byte((&PeerLeftError{Peer: d.peer, Cause: d.why}).Error()))
 	}
 	g.epoch, g.members, g.lost, g.passed = g.epoch+1, members, map[int]departure{}, false
+	g.ended = ended
+	b.recordGroup()
 	body := formed(g.epoch, g.least, members, vals, left)
 	for _, r := range members {
 		c := g.calls[r]
@@ -225,6 +230,24 @@ func (b *state) form(members []int) {
 	if len(b.joining()) > 0 {
 		b.announceJoins()
 	}
+}
+
+// recordGroup keeps the current group in the journal.
+func (b *state) recordGroup() {
+	if b.record == nil {
+		return
+	}
+	r := groupRecord{Epoch: b.group.epoch, Ended: b.group.ended}
+	for _, m := range b.group.members {
+		p := b.names[m]
+		p.Rank = m
+		r.Members = append(r.Members, p)
+	}
+	text, err := json.Marshal(r)
+	if err != nil {
+		panic("rank: " + err.Error())
+	}
+	b.record(groupKey, text)
 }
 
 // formed is the answer to Regroup: a group, how many it needs, what each has given, and how

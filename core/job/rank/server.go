@@ -49,6 +49,11 @@ type StoreOptions struct {
 	Window       time.Duration
 	WaitForLeast time.Duration
 
+	// Journal makes an elastic job survive the process that hosts its store: the next host continues
+	// from the records. Dead are the ranks of the last host, if it has died. nil: neither.
+	Journal Journal
+	Dead    []int
+
 	// Roster names the hosts of ranks that have not connected yet, for
 	// messages about who is missing. May be empty.
 	Roster []Peer
@@ -80,7 +85,10 @@ type Server struct {
 	closed    bool
 	expecting bool          // LostAfter is running
 	changed   chan struct{} // closed and replaced when a peer leaves
-	ended     chan struct{}
+	outbox    []outgoing    // waits for the journal
+	restored  int           // the epoch of the journal's group; 0: none
+	life      context.Context
+	end       context.CancelFunc
 }
 
 const writeTime = 30 * time.Second // for a peer that stopped reading
@@ -105,14 +113,19 @@ func ListenStore(addr string, o StoreOptions) (*Server, error) {
 	}
 	s := &Server{
 		opts: o, ln: ln, tls: keys, onLeave: o.OnLeave,
-		peers: map[int]*serverConn{}, conns: map[*serverConn]struct{}{}, changed: make(chan struct{}), ended: make(chan struct{}),
+		peers: map[int]*serverConn{}, conns: map[*serverConn]struct{}{}, changed: make(chan struct{}),
 	}
+	s.life, s.end = context.WithCancel(context.Background())
 	if o.Log != nil {
 		s.notes.Write = func(line string) { o.Log("store: %s", line) }
 	}
 	s.state = newState(o.WorldSize, o.Roster, s.deliver)
 	if o.Elastic {
 		s.state.group = &membership{lost: map[int]departure{}, calls: map[int]call{}, least: o.Least, after: s.after, absents: s.expect}
+		if err := s.journalled(); err != nil {
+			s.Close()
+			return nil, fmt.Errorf("the job's store cannot continue: %w", err)
+		}
 		if o.LostAfter > 0 {
 			s.wg.Go(s.watch)
 		}
@@ -187,21 +200,24 @@ func (s *Server) Drain(ctx context.Context) error {
 // Close ends every connection and returns when no goroutine is left. Ranks see
 // ErrStoreLost; OnLeave is not called.
 func (s *Server) Close() error {
-	s.mu.Lock()
-	if !s.closed {
-		close(s.ended)
-	}
-	s.closed = true
-	err := s.ln.Close()
-	for c := range s.conns {
-		c.Close()
-	}
-	s.mu.Unlock()
+	err := s.shut()
 	s.wg.Wait()
 	if errors.Is(err, net.ErrClosed) {
 		return nil
 	}
 	return err
+}
+
+// shut ends every connection.
+func (s *Server) shut() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.end()
+	s.closed = true
+	for c := range s.conns {
+		c.Close()
+	}
+	return s.ln.Close()
 }
 
 func (s *Server) accept() {
@@ -237,6 +253,9 @@ func (s *Server) serve(c *serverConn) {
 	defer c.visit.Leave()
 	if err := s.admit(c); err != nil {
 		cause, text := refusal(err)
+		if errors.Is(err, errObserved) {
+			return
+		}
 		if no := (*misfit)(nil); errors.As(err, &no) {
 			cause, text = no.kind, err.Error()
 		}
@@ -265,6 +284,9 @@ func (s *Server) admit(c *serverConn) error {
 	h, err := parseHello(f)
 	if err != nil {
 		return err
+	}
+	if h.rank == observer && h.runID == s.opts.RunID {
+		return s.watchObserver(c, f.id)
 	}
 	c.rank = h.rank
 	peer := Peer{Rank: h.rank, Host: h.host, Addr: c.RemoteAddr().String()}
@@ -304,6 +326,7 @@ func (s *Server) enlist(c *serverConn, h hello, p Peer) *RefusedError {
 	}
 	s.peers[h.rank] = c
 	s.state.join(p)
+	s.broken(c)
 	return nil
 }
 
@@ -356,7 +379,11 @@ func whyLeft(err error) string {
 
 // deliver queues an answer; state calls it under the server's lock.
 func (s *Server) deliver(t request, f frame) {
-	if c := s.peers[t.rank]; c != nil {
+	switch c := s.peers[t.rank]; {
+	case c == nil:
+	case len(s.outbox) > 0:
+		s.outbox = append(s.outbox, outgoing{to: c, frame: f})
+	default:
 		c.queue(f)
 	}
 }

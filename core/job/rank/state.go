@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // state is a store without its network: values, counters, waits.
@@ -25,6 +26,7 @@ type state struct {
 	byKey   map[string]map[request]*wait
 	gathers map[string]*gather
 	reply   func(request, frame)
+	record  func(key string, val []byte) // keeps it in the journal; nil: there is none
 }
 
 // departure is a rank that disconnected, and why if that is known.
@@ -201,6 +203,9 @@ func (b *state) put(t request, key string, val []byte) bool {
 		return false
 	}
 	b.held, b.values[key] = held, val
+	if b.record != nil && strings.HasPrefix(key, published) {
+		b.record(key, val)
+	}
 	for t, w := range b.byKey[key] {
 		delete(w.missing, key)
 		if len(w.missing) == 0 {

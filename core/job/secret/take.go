@@ -6,8 +6,11 @@ import (
 	"io"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
+
+	"github.com/trainctl/trainctl/core/base/usererr"
 )
 
 // EnvFD is the environment variable with the descriptor from which a rank reads the
@@ -75,6 +78,41 @@ func fromFD() Given {
 		g.Err = fmt.Errorf("the secret from the launcher: %w", err)
 	}
 	return g
+}
+
+// EnvRdzvPassword is the environment variable with the password for the rendezvous in etcd.
+const EnvRdzvPassword = "TRAINCTL_RDZV_PASSWORD"
+
+// TakeRdzvPassword returns the password in the environment, and removes it there as Take removes the
+// secret. "" is none. Call it at the beginning of main.
+func TakeRdzvPassword() string { return takeRdzvPassword() }
+
+var takeRdzvPassword = sync.OnceValue(func() string {
+	text, set := os.LookupEnv(EnvRdzvPassword)
+	if set {
+		os.Unsetenv(EnvRdzvPassword)
+		_ = scrub(EnvRdzvPassword) // where /proc cannot be changed, its own user sees it
+	}
+	return text
+})
+
+// RdzvPassword is the password that this process was given, or else the one in the file
+// launch.rdzv_password_file, which only its owner may access.
+func RdzvPassword(path string) (string, error) {
+	if p := TakeRdzvPassword(); p != "" || path == "" {
+		return p, nil
+	}
+	const key = "launch.rdzv_password_file"
+	f, err := os.Open(path)
+	if err != nil {
+		return "", usererr.List{{Key: key, Detail: err.Error(), Help: "a file with the password"}}.Err()
+	}
+	defer f.Close()
+	text, err := private(f)
+	if err != nil {
+		return "", usererr.List{{Key: key, Detail: fmt.Sprintf("%s %v", path, err), Help: "fix: chmod 600 " + path}}.Err()
+	}
+	return strings.TrimRight(text, "\r\n"), nil
 }
 
 // Pipe returns the end of a pipe from which a child reads the secret. The caller

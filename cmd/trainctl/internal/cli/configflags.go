@@ -20,7 +20,8 @@ var shortcuts = []struct{ flag, key, usage string }{
 	{"nproc-per-node", "launch.nproc_per_node", "start `N` ranks on this machine, or auto"},
 	{"nnodes", "launch.nnodes", "run on `N` machines"},
 	{"node-rank", "launch.node_rank", "this machine has node rank `R`, from 0"},
-	{"rdzv-endpoint", "launch.rdzv_endpoint", "rendezvous at `HOST:PORT`, an address of node 0"},
+	{"rdzv-backend", "launch.rdzv_backend", "rendezvous `NAME`: builtin or etcd"},
+	{"rdzv-endpoint", "launch.rdzv_endpoint", "rendezvous at `HOST:PORT`, an address of node 0 or of etcd"},
 	{"max-restarts", "launch.max_restarts", "restart all ranks up to `N` times after a failure"},
 	{"run-dir", "run.dir", "put runs under `DIR`"},
 }

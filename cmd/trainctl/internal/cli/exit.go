@@ -122,7 +122,7 @@ func blamesPeer(err error) bool {
 	var stalled *sdk.StallError
 	var failed *ddp.PeerFailed
 	var left *rank.PeerLeftError
-	return errors.As(err, &lost) || errors.As(err, &stalled) || errors.As(err, &failed) || errors.As(err, &left)
+	return errors.As(err, &lost) || errors.As(err, &stalled) || errors.As(err, &failed) || errors.As(err, &left) || errors.Is(err, rank.ErrLate)
 }
 
 // pluginsAlone reports whether the only problem of a configuration is that plugins

@@ -1,0 +1,137 @@
+package etcd
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/trainctl/trainctl/core/base/usererr"
+)
+
+// Config says how to reach etcd.
+type Config struct {
+	Endpoints []string // "host:port", or a URL; without a scheme, https if a file is given
+	CAFile    string   // certificates that servers must have; "": those of the system
+	CertFile  string   // this client's; "": none
+	KeyFile   string   // of CertFile
+	User      string   // "": none
+	Password  string   // never logged
+}
+
+// secure reports whether connections use TLS.
+func (c Config) secure() bool {
+	return c.CAFile != "" || c.CertFile != "" || strings.HasPrefix(c.Endpoints[0], "https://")
+}
+
+// address is the "host:port" of an endpoint.
+func address(endpoint string) string {
+	if u, err := url.Parse(endpoint); err == nil && u.Host != "" {
+		return u.Host
+	}
+	return endpoint
+}
+
+// tls is the configuration of connections, nil without TLS.
+func (c Config) tls() (*tls.Config, error) {
+	if !c.secure() {
+		return nil, nil
+	}
+	t := &tls.Config{MinVersion: tls.VersionTLS12}
+	if c.CAFile != "" {
+		pem, err := os.ReadFile(c.CAFile)
+		if err != nil {
+			return nil, mistake("rdzv_ca_file", "a file with PEM certificates", err)
+		}
+		t.RootCAs = x509.NewCertPool()
+		if !t.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, mistake("rdzv_ca_file", "a file with PEM certificates", fmt.Errorf("%s has no PEM certificate", c.CAFile))
+		}
+	}
+	if c.CertFile != "" || c.KeyFile != "" {
+		pair, err := tls.LoadX509KeyPair(c.CertFile, c.KeyFile)
+		if err != nil {
+			return nil, mistake("rdzv_cert_file", "a PEM certificate, and its key in launch.rdzv_key_file", err)
+		}
+		t.Certificates = []tls.Certificate{pair}
+	}
+	return t, nil
+}
+
+// mistake is an error of the user about a key of [launch].
+func mistake(key, help string, err error) error {
+	return usererr.List{{Key: "launch." + key, Detail: err.Error(), Help: help}}.Err()
+}
+
+// reach connects to an endpoint, because the errors of the client do not say why it cannot.
+func (c Config) reach(ctx context.Context, endpoint string, t *tls.Config) error {
+	d := net.Dialer{Timeout: dialTime}
+	at := address(endpoint)
+	raw, err := d.DialContext(ctx, "tcp", at)
+	if err != nil {
+		return fmt.Errorf("etcd at %s does not answer: %w", at, err)
+	}
+	defer raw.Close()
+	if t == nil {
+		return nil
+	}
+	t = t.Clone()
+	t.ServerName, _, _ = net.SplitHostPort(at)
+	t.NextProtos = []string{"h2"}
+	conn := tls.Client(raw, t)
+	raw.SetDeadline(time.Now().Add(dialTime))
+	if err := conn.HandshakeContext(ctx); err != nil {
+		return explainTLS(at, err)
+	}
+	raw.SetReadDeadline(time.Now().Add(alertTime))
+	if _, err := conn.Read(make([]byte, 1)); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) { // with TLS 1.3 a server refuses a certificate after the handshake
+		return explainTLS(at, err)
+	}
+	return nil
+}
+
+const (
+	dialTime  = 5 * time.Second
+	alertTime = 250 * time.Millisecond
+)
+
+// explainTLS names the key to change.
+func explainTLS(at string, err error) error {
+	var unknown x509.UnknownAuthorityError
+	var name x509.HostnameError
+	var alert tls.AlertError
+	switch text := err.Error(); {
+	case errors.As(err, &unknown):
+		return mistake("rdzv_ca_file", "the file with the certificate of the authority that signed etcd's", fmt.Errorf("etcd at %s: %w", at, err))
+	case errors.As(err, &name), errors.As(err, new(x509.CertificateInvalidError)):
+		return mistake("rdzv_endpoint", "use a host name of etcd's certificate", fmt.Errorf("etcd at %s: %w", at, err))
+	case errors.As(err, &alert), strings.Contains(text, "remote error"):
+		return mistake("rdzv_cert_file", "a certificate that etcd's authority signed, and launch.rdzv_key_file its key", fmt.Errorf("etcd at %s refuses this client: %w", at, err))
+	case errors.Is(err, io.EOF), strings.Contains(text, "does not look like a TLS handshake"):
+		return mistake("rdzv_endpoint", "write http:// before the address, and remove launch.rdzv_ca_file", fmt.Errorf("etcd at %s does not use TLS", at))
+	}
+	return fmt.Errorf("etcd at %s: %w", at, err)
+}
+
+// explain names the key to change where a request fails for good; other errors may pass.
+func explain(c Config, err error) (explained error, final bool) {
+	at := address(c.Endpoints[0])
+	switch known := rpctypes.Error(err); {
+	case errors.Is(known, rpctypes.ErrAuthFailed):
+		return mistake("rdzv_user", "correct it, or the password (TRAINCTL_RDZV_PASSWORD, launch.rdzv_password_file)", fmt.Errorf("etcd at %s does not accept user %q with this password", at, c.User)), true
+	case errors.Is(known, rpctypes.ErrUserEmpty):
+		return mistake("rdzv_user", "the name of an etcd user; TRAINCTL_RDZV_PASSWORD is the password", fmt.Errorf("etcd at %s requires a user", at)), true
+	case errors.Is(known, rpctypes.ErrPermissionDenied):
+		return mistake("rdzv_user", fmt.Sprintf("etcdctl role grant-permission ROLE --prefix=true readwrite %s", root), fmt.Errorf("user %q may not write below %s in etcd at %s", c.User, root, at)), true
+	}
+	return fmt.Errorf("etcd at %s: %w", at, err), false
+}

@@ -1,0 +1,127 @@
+package etcd_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/trainctl/trainctl/core/job/etcd"
+	"github.com/trainctl/trainctl/core/job/etcd/etcdtest"
+)
+
+// refused asserts that Connect fails with a message that has all parts.
+func refused(t *testing.T, c etcd.Config, parts ...string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	j, err := etcd.Connect(ctx, c, "it", time.Second, nil)
+	if err == nil {
+		j.Close(false)
+		t.Fatalf("%+v connects", c)
+	}
+	for _, p := range parts {
+		if !strings.Contains(err.Error(), p) {
+			t.Errorf("%q is not in: %v", p, err)
+		}
+	}
+	if c.Password != "" && strings.Contains(err.Error(), c.Password) {
+		t.Errorf("the password is in: %v", err)
+	}
+}
+
+func TestUnreachableEtcd(t *testing.T) {
+	t.Parallel()
+	s := etcdtest.Start(t, etcdtest.Options{})
+	s.Kill(t)
+	refused(t, etcd.Config{Endpoints: []string{s.Addr}}, "launch.rdzv_endpoint", s.Addr, "refused", "running etcd")
+}
+
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	ours, other := etcdtest.NewAuthority(t), etcdtest.NewAuthority(t)
+	s := etcdtest.Start(t, etcdtest.Options{TLS: ours})
+	cert, key := ours.Issue(t, "client", "")
+	foreign, foreignKey := other.Issue(t, "foreign", "")
+	good := etcd.Config{Endpoints: []string{s.Addr}, CAFile: ours.File, CertFile: cert, KeyFile: key}
+	j, err := etcd.Connect(patient(t), good, "it", time.Second, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Close(true); err != nil {
+		t.Error(err)
+	}
+	empty := filepath.Join(t.TempDir(), "empty")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		change func(c *etcd.Config)
+		parts  []string
+	}{
+		{func(c *etcd.Config) { c.CAFile = other.File }, []string{"launch.rdzv_ca_file", s.Addr, "unknown authority"}},
+		{func(c *etcd.Config) { c.CAFile = empty }, []string{"launch.rdzv_ca_file", empty, "no PEM certificate"}},
+		{func(c *etcd.Config) { c.CAFile = "nowhere" }, []string{"launch.rdzv_ca_file", "nowhere"}},
+		{func(c *etcd.Config) { c.CertFile, c.KeyFile = "", "" }, []string{"launch.rdzv_cert_file", s.Addr, "refuses this client"}},
+		{func(c *etcd.Config) { c.CertFile, c.KeyFile = foreign, foreignKey }, []string{"launch.rdzv_cert_file", s.Addr, "refuses this client"}},
+		{func(c *etcd.Config) { c.KeyFile = foreignKey }, []string{"launch.rdzv_cert_file", "private key"}},
+		{func(c *etcd.Config) {
+			c.Endpoints = []string{"http://" + s.Addr}
+			c.CAFile, c.CertFile, c.KeyFile = "", "", ""
+		}, []string{"launch.rdzv_endpoint", s.Addr}},
+	} {
+		bad := good
+		bad.Endpoints = append([]string{}, good.Endpoints...)
+		c.change(&bad)
+		refused(t, bad, c.parts...)
+	}
+	plain := etcdtest.Start(t, etcdtest.Options{})
+	refused(t, etcd.Config{Endpoints: []string{plain.Addr}, CAFile: ours.File}, "launch.rdzv_endpoint", "does not use TLS", "http://")
+}
+
+// administered is a server with the user root and one who may do nothing.
+func administered(t *testing.T) *etcdtest.Server {
+	t.Helper()
+	s := etcdtest.Start(t, etcdtest.Options{})
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Addr}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	ctx := patient(t)
+	for _, user := range []string{"root", "guest"} {
+		if _, err := c.UserAdd(ctx, user, "right"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := c.UserGrantRole(ctx, "root", "root"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.AuthEnable(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestUsers(t *testing.T) {
+	t.Parallel()
+	s := administered(t)
+	to := []string{s.Addr}
+	j, err := etcd.Connect(patient(t), etcd.Config{Endpoints: to, User: "root", Password: "right"}, "it", time.Second, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := j.Register(patient(t), 1, "host", nobody); n != 0 || err != nil {
+		t.Error(n, err)
+	}
+	if err := j.Close(true); err != nil {
+		t.Error(err)
+	}
+	refused(t, etcd.Config{Endpoints: to, User: "root", Password: "wrong-one"}, "launch.rdzv_user", s.Addr, `"root"`, "TRAINCTL_RDZV_PASSWORD", "launch.rdzv_password_file")
+	refused(t, etcd.Config{Endpoints: to}, "launch.rdzv_user", s.Addr, "requires a user")
+	refused(t, etcd.Config{Endpoints: to, User: "guest", Password: "right"}, "launch.rdzv_user", `"guest"`, "/trainctl/", "grant-permission")
+}

@@ -1,0 +1,123 @@
+package etcd
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// Host is the node that hosts the ranks' store.
+type Host struct {
+	Node int
+	ID   string // of its launcher
+	Addr string // host:port of the store; "" while it starts
+
+	Rev int64 `json:"-"` // of this value; 0: nobody has hosted yet
+}
+
+// Host is the current host.
+func (j *Job) Host(ctx context.Context) (h Host, err error) {
+	r, err := j.get(ctx, "host")
+	if err != nil || len(r.Kvs) == 0 {
+		return h, err
+	}
+	if err := json.Unmarshal(r.Kvs[0].Value, &h); err != nil {
+		return h, fmt.Errorf("%shost in etcd is not trainctl's: %w", j.prefix, err)
+	}
+	h.Rev = r.Kvs[0].ModRevision
+	return h, nil
+}
+
+// Mine reports whether this launcher hosts.
+func (j *Job) Mine(h Host) bool { return h.ID == j.id }
+
+// Next waits until the host is another one than h, at another address, or nobody. Its Rev is 0 then.
+func (j *Job) Next(ctx context.Context, h Host) (Host, error) {
+	for {
+		now, err := j.Host(ctx)
+		if err != nil || now.Rev != h.Rev {
+			return now, err
+		}
+		if err := j.change(ctx, "host", h.Rev); err != nil {
+			return now, err
+		}
+	}
+}
+
+// Campaign makes this launcher the host after another one, or after nobody, and reports whether it
+// is: it is not if someone else was faster.
+func (j *Job) Campaign(ctx context.Context, after Host) (bool, error) {
+	return j.rule(ctx, after.Rev, "")
+}
+
+// Announce says where this host's store is.
+func (j *Job) Announce(ctx context.Context, addr string) error {
+	j.mu.Lock()
+	term := j.term
+	j.mu.Unlock()
+	if ok, err := j.rule(ctx, term, addr); !ok || err != nil {
+		return deposed(err)
+	}
+	return nil
+}
+
+func deposed(err error) error {
+	if err != nil {
+		return err
+	}
+	return ErrDeposed
+}
+
+// rule writes this launcher as the host, if the revision of the key is still after.
+func (j *Job) rule(ctx context.Context, after int64, addr string) (bool, error) {
+	text, err := json.Marshal(Host{Node: j.node, ID: j.id, Addr: addr})
+	if err != nil {
+		panic("etcd: " + err.Error())
+	}
+	k := j.prefix + "host"
+	r, err := j.txn(ctx, []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(k), "=", after)}, clientv3.OpPut(k, string(text)))
+	if err != nil {
+		return false, err
+	}
+	term := r.Header.Revision
+	if !r.Succeeded {
+		now, err := j.Host(ctx)
+		if err != nil || !j.Mine(now) || now.Addr != addr || now.Rev <= after { // an earlier try may have succeeded
+			return false, err
+		}
+		term = now.Rev
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.term = term
+	return true, nil
+}
+
+// Records implements rank.Journal.
+func (j *Job) Records(ctx context.Context) (map[string][]byte, error) {
+	r, err := j.get(ctx, "record/", clientv3.WithPrefix())
+	if err != nil {
+		return nil, err
+	}
+	all := map[string][]byte{}
+	for _, kv := range r.Kvs {
+		all[strings.TrimPrefix(string(kv.Key), j.prefix+"record/")] = kv.Value
+	}
+	return all, nil
+}
+
+// Write implements rank.Journal.
+func (j *Job) Write(ctx context.Context, key string, val []byte) error {
+	j.mu.Lock()
+	term := j.term
+	j.mu.Unlock()
+	still := clientv3.Compare(clientv3.ModRevision(j.prefix+"host"), "=", term)
+	r, err := j.txn(ctx, []clientv3.Cmp{still}, clientv3.OpPut(j.prefix+"record/"+key, string(val)))
+	if err != nil || !r.Succeeded {
+		return deposed(err)
+	}
+	return nil
+}

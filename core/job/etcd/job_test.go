@@ -1,0 +1,218 @@
+package etcd_test
+
+import (
+	"context"
+	"errors"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/trainctl/trainctl/core/job/etcd"
+	"github.com/trainctl/trainctl/core/job/etcd/etcdtest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func nobody(string) bool { return false }
+
+// patient is a context for what takes a moment, also on a busy machine.
+func patient(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// connect is a launcher of the job "it", which leaves it with the test.
+func connect(t *testing.T, s *etcdtest.Server) *etcd.Job {
+	t.Helper()
+	j, err := etcd.Connect(patient(t), etcd.Config{Endpoints: []string{s.Addr}}, "it", time.Second, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { j.Close(true) })
+	return j
+}
+
+// joins connects a launcher and registers it.
+func joins(t *testing.T, s *etcdtest.Server, want int) *etcd.Job {
+	t.Helper()
+	j := connect(t, s)
+	n, err := j.Register(patient(t), 3, "host", func(string) bool { return true })
+	if err != nil || n != want {
+		t.Fatalf("node %d, want %d: %v", n, want, err)
+	}
+	return j
+}
+
+// keys are those that are left in etcd.
+func keys(t *testing.T, s *etcdtest.Server) []string {
+	t.Helper()
+	cmd := exec.Command("etcdctl", "--endpoints", s.Addr, "get", "--prefix", "--keys-only", "/trainctl/")
+	cmd.Env = append(cmd.Environ(), "ETCDCTL_API=3")
+	out, err := cmd.CombinedOutput()
+	if errors.Is(err, exec.ErrNotFound) {
+		t.Skip("etcdctl is not installed (Debian's package etcd-client)")
+	}
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return strings.Fields(string(out))
+}
+
+// Nodes take numbers as they come, one of them hosts, and another one after it: then the first one
+// changes nothing any more. At the end nothing is left.
+func TestHostsFollowEachOther(t *testing.T) {
+	t.Parallel()
+	s := etcdtest.Start(t, etcdtest.Options{})
+	ctx := patient(t)
+	a, b := joins(t, s, 0), joins(t, s, 1)
+	nobodyYet, err := a.Host(ctx)
+	if err != nil || nobodyYet.Rev != 0 {
+		t.Fatalf("host %+v, %v", nobodyYet, err)
+	}
+	won, err := a.Campaign(ctx, nobodyYet)
+	lost, err2 := b.Campaign(ctx, nobodyYet)
+	if !won || lost || err != nil || err2 != nil {
+		t.Fatalf("won %v, lost %v: %v, %v", won, lost, err, err2)
+	}
+	if err := errors.Join(a.Announce(ctx, "a:1"), a.Write(ctx, "group", []byte("abc"))); err != nil {
+		t.Fatal(err)
+	}
+	of, err := b.Host(ctx)
+	if there, err2 := b.Registered(ctx, of); !there || of.Addr != "a:1" || of.Node != 0 || b.Mine(of) || !a.Mine(of) || err != nil || err2 != nil {
+		t.Fatalf("host %+v, registered %v: %v, %v", of, there, err, err2)
+	}
+	next := make(chan etcd.Host, 1)
+	go func() {
+		h, _ := a.Next(ctx, of)
+		next <- h
+	}()
+	if won, err := b.Campaign(ctx, of); !won || err != nil {
+		t.Fatal(won, err)
+	}
+	if h := <-next; h.Node != 1 || h.Addr != "" {
+		t.Errorf("the next host is %+v", h)
+	}
+	if err := a.Write(ctx, "group", []byte("ab")); !errors.Is(err, etcd.ErrDeposed) {
+		t.Errorf("the last host wrote: %v", err)
+	}
+	if err := a.Announce(ctx, "a:2"); !errors.Is(err, etcd.ErrDeposed) {
+		t.Errorf("the last host announced: %v", err)
+	}
+	if r, err := b.Records(ctx); string(r["group"]) != "abc" || len(r) != 1 || err != nil {
+		t.Errorf("records %q, %v", r, err)
+	}
+	if err := errors.Join(a.Close(false), b.Close(true)); err != nil {
+		t.Error(err)
+	}
+	if left := keys(t, s); len(left) != 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+// Launchers wait for what others leave, and the first one that leaves something counts.
+func TestValues(t *testing.T) {
+	t.Parallel()
+	s := etcdtest.Start(t, etcdtest.Options{})
+	ctx := patient(t)
+	a, b := connect(t, s), connect(t, s)
+	got := make(chan string, 1)
+	go func() {
+		v, _ := b.Get(ctx, "k")
+		got <- string(v)
+	}()
+	if err := a.Set(ctx, "k", []byte("v")); err != nil {
+		t.Fatal(err)
+	}
+	if v := <-got; v != "v" {
+		t.Errorf("got %q", v)
+	}
+	for i, j := range []*etcd.Job{a, b} {
+		now, swapped, err := j.CompareAndSet(ctx, "first", nil, []byte{byte('a' + i)})
+		if string(now) != "a" || swapped != (i == 0) || err != nil {
+			t.Errorf("%q, %v, %v", now, swapped, err)
+		}
+	}
+}
+
+// While etcd is stopped or restarts, requests wait; leases that have run out are renewed.
+func TestEtcdComesBack(t *testing.T) {
+	t.Parallel()
+	s := etcdtest.Start(t, etcdtest.Options{})
+	ctx := patient(t)
+	a := joins(t, s, 0)
+	if won, err := a.Campaign(ctx, etcd.Host{}); !won || err != nil {
+		t.Fatal(won, err)
+	}
+	if err := a.Announce(ctx, "a:1"); err != nil {
+		t.Fatal(err)
+	}
+	s.Kill(t)
+	wrote := make(chan error, 1)
+	go func() { wrote <- a.Write(ctx, "group", []byte("1")) }()
+	s.Start(t)
+	if err := <-wrote; err != nil {
+		t.Fatal(err)
+	}
+	s.Signal(t, syscall.SIGSTOP)
+	go func() { wrote <- a.Write(ctx, "group", []byte("2")) }()
+	select {
+	case err := <-wrote:
+		t.Errorf("written to a server that is stopped: %v", err)
+	case <-time.After(3 * time.Second): // longer than the lease
+	}
+	s.Signal(t, syscall.SIGCONT)
+	if err := <-wrote; err != nil {
+		t.Fatal(err)
+	}
+	h, err := a.Host(ctx)
+	for there := false; err == nil && !there; {
+		there, err = a.Registered(ctx, h)
+	}
+	if err != nil || !a.Mine(h) {
+		t.Errorf("host %+v: %v", h, err)
+	}
+	b := joins(t, s, 1) // and not 0
+	if err := b.Close(false); err != nil {
+		t.Error(err)
+	}
+}
+
+// What a job whose nodes have all died left is removed by the next one, but not while the store of
+// the job still answers.
+func TestNextJobBeginsAnew(t *testing.T) {
+	t.Parallel()
+	s := etcdtest.Start(t, etcdtest.Options{})
+	ctx := patient(t)
+	a := joins(t, s, 0)
+	if won, err := a.Campaign(ctx, etcd.Host{}); !won || err != nil {
+		t.Fatal(won, err)
+	}
+	if err := errors.Join(a.Announce(ctx, "a:1"), a.Write(ctx, "group", []byte("1")), a.Set(ctx, "k", []byte("v")), a.Close(false)); err != nil {
+		t.Fatal(err)
+	}
+	b := connect(t, s)
+	asked := 0
+	node, err := b.Register(ctx, 3, "host", func(addr string) bool { // it answers for a while
+		asked++
+		return asked < 3 && addr == "a:1"
+	})
+	if node != 0 || asked != 3 || err != nil {
+		t.Fatalf("node %d after %d answers: %v", node, asked, err)
+	}
+	if left := keys(t, s); !slices.Equal(left, []string{"/trainctl/it/nodes/0"}) {
+		t.Errorf("left: %v", left)
+	}
+	full, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	joins(t, s, 1)
+	joins(t, s, 2)
+	if _, err := connect(t, s).Register(full, 3, "host", nobody); err == nil || !strings.Contains(err.Error(), "all 3 nodes") {
+		t.Errorf("a fourth of three: %v", err)
+	}
+}

@@ -1,0 +1,350 @@
+package launch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/trainctl/trainctl/core/base/hostnet"
+	"github.com/trainctl/trainctl/core/job/etcd"
+	"github.com/trainctl/trainctl/core/job/rank"
+)
+
+// hosting keeps the ranks' store of a job with etcd on some node. Every node watches the host, and
+// when it is gone, one of them hosts the store from then on, with the group and the values that the
+// last host has left in etcd. Ranks connect to the new store and form another group there.
+type hosting struct {
+	l     *launcher
+	job   *etcd.Job
+	open  func(dead []int) (*rank.Server, error)
+	dial  rank.DialOptions
+	moves chan move
+
+	end  context.CancelFunc
+	work sync.WaitGroup
+
+	mu     sync.Mutex
+	server *rank.Server // nil: another node hosts
+}
+
+// move says where the ranks' store is from now on, or why this node has none.
+type move struct {
+	host string
+	port int
+	mine bool
+	why  *stopReason
+}
+
+// openEtcd registers this launcher, and makes it the host if there is none. It reports whether this
+// node begins the job.
+func (n *nodes) openEtcd(ctx context.Context, host string, s *sink) (begins bool, err error) {
+	n.etcd, err = etcd.Connect(ctx, *n.o.Etcd, n.o.RunID, n.o.LostAfter, func(line string) { s.printf("%s", line) })
+	if err != nil {
+		return false, err
+	}
+	n.meeting = n.etcd
+	n.o.NodeRank, err = n.etcd.Register(ctx, n.o.Nodes, host, func(addr string) bool { return answers(ctx, addr, n.dialOptions()) })
+	if err != nil {
+		return false, err
+	}
+	h, err := n.etcd.Host(ctx)
+	if err == nil && h.Rev == 0 {
+		begins, err = n.etcd.Campaign(ctx, h)
+	}
+	n.hosts = begins
+	return begins, err
+}
+
+// dialOptions are those of a launcher that only looks at the ranks' store.
+func (n *nodes) dialOptions() rank.DialOptions {
+	return rank.DialOptions{RunID: n.o.RunID, Secret: n.o.ranksSecret(0)}
+}
+
+// answerTime is how long a store may take to answer before another node hosts it.
+const answerTime = 3 * time.Second
+
+// answers reports whether the job's store is at an address.
+func answers(ctx context.Context, addr string, o rank.DialOptions) (there bool) {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	_ = rank.Observe(ctx, addr, o, func() { there = true; cancel() })
+	return there
+}
+
+// openHosted is openStore of a job with etcd.
+func (l *launcher) openHosted(ctx context.Context, s *groupStore, o rank.StoreOptions) error {
+	job := l.nodes.etcd
+	at, err := job.Local()
+	if err != nil {
+		return err
+	}
+	h := &hosting{l: l, job: job, dial: l.nodes.dialOptions(), moves: make(chan move)}
+	h.open = func(dead []int) (*rank.Server, error) {
+		o.Journal, o.Dead = job, dead
+		return rank.ListenStore(net.JoinHostPort(hostnet.LocalHost(at), "0"), o)
+	}
+	s.hosting = h
+	cur, err := h.first(ctx, at)
+	if err != nil {
+		return fmt.Errorf("the job's store: %w", err)
+	}
+	if s.host, s.port, err = splitAddr(cur.Addr); err != nil {
+		return err
+	}
+	life, end := context.WithCancel(context.Background())
+	h.end = end
+	h.work.Go(func() { h.follow(life, cur, at) })
+	return nil
+}
+
+// first is the host at the start of an attempt.
+func (h *hosting) first(ctx context.Context, at string) (cur etcd.Host, err error) {
+	if h.l.nodes.hosts {
+		return h.serve(ctx, at, nil)
+	}
+	for cur, err = h.job.Host(ctx); err == nil && cur.Addr == ""; {
+		cur, err = h.job.Next(ctx, cur)
+	}
+	return cur, err
+}
+
+// serve opens the store on this node and announces it.
+func (h *hosting) serve(ctx context.Context, at string, dead []int) (cur etcd.Host, err error) {
+	server, err := h.open(dead)
+	if err != nil {
+		return cur, err
+	}
+	h.set(server)
+	if err := h.job.Announce(ctx, net.JoinHostPort(at, strconv.Itoa(server.Addr().Port))); err != nil {
+		h.set(nil)
+		return cur, err
+	}
+	return h.job.Host(ctx)
+}
+
+// set makes a server this node's, nil if another node hosts.
+func (h *hosting) set(s *rank.Server) {
+	h.mu.Lock()
+	old := h.server
+	h.server = s
+	h.mu.Unlock()
+	if old != nil {
+		old.Close()
+	}
+}
+
+// hosted is this node's server, nil if another node hosts.
+func (h *hosting) hosted() *rank.Server {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.server
+}
+
+// stay ends the search for other hosts: the attempt ends.
+func (h *hosting) stay() {
+	if h != nil {
+		h.end()
+	}
+}
+
+func (h *hosting) close() {
+	if h == nil {
+		return
+	}
+	if h.end != nil {
+		h.end()
+	}
+	h.work.Wait()
+	h.set(nil)
+}
+
+// follow sends the moves of the store until ctx ends.
+func (h *hosting) follow(ctx context.Context, cur etcd.Host, at string) {
+	for {
+		next, err := h.next(ctx, cur, at)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			h.l.sink.printf("the job's store: %v", err)
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(time.Second):
+			}
+			continue
+		}
+		if !h.job.Mine(next) {
+			h.set(nil)
+		}
+		if m, changed := h.moveTo(ctx, cur, next); changed {
+			select {
+			case h.moves <- m:
+			case <-ctx.Done():
+				return
+			}
+		}
+		cur = next
+	}
+}
+
+// errOver is why a node ends whose job is over.
+var errOver = errors.New("the job has ended without this node")
+
+// moveTo describes the change from one host to another.
+func (h *hosting) moveTo(ctx context.Context, cur, next etcd.Host) (m move, changed bool) {
+	var err error
+	switch {
+	case next.Rev == 0: // at the end of a job the ranks of this node end at the same time
+		select {
+		case <-ctx.Done():
+		case <-time.After(h.l.o.LostAfter):
+		}
+		return move{why: h.l.nodes.lost(0, errOver)}, true
+	case next.Addr == "" || next.Addr == cur.Addr:
+		return m, false
+	}
+	m.mine = h.job.Mine(next)
+	if m.host, m.port, err = splitAddr(next.Addr); err != nil {
+		return m, false
+	}
+	if !m.mine {
+		h.l.sink.printf("node %d hosts the job's store now, at %s", next.Node, next.Addr)
+	}
+	return m, true
+}
+
+// next waits for another host, which is this node if the current one is gone and no other node was
+// faster.
+func (h *hosting) next(ctx context.Context, cur etcd.Host, at string) (etcd.Host, error) {
+	if cur.Rev == 0 {
+		<-ctx.Done()
+		return cur, ctx.Err()
+	}
+	switch {
+	case h.job.Mine(cur) && h.hosted() != nil:
+		return h.job.Next(ctx, cur)
+	case h.job.Mine(cur):
+		return h.serve(ctx, at, nil)
+	}
+	watched, cancel := context.WithCancel(ctx)
+	defer cancel()
+	gone := make(chan struct{})
+	h.work.Go(func() {
+		if h.dies(watched, cur) {
+			close(gone)
+		}
+	})
+	type answer struct {
+		host etcd.Host
+		err  error
+	}
+	changed := make(chan answer, 1)
+	h.work.Go(func() {
+		next, err := h.job.Next(watched, cur)
+		changed <- answer{next, err}
+	})
+	select {
+	case a := <-changed:
+		return a.host, a.err
+	case <-gone:
+	}
+	if won, err := h.job.Campaign(ctx, cur); err != nil || !won {
+		a := <-changed
+		return a.host, errors.Join(err, a.err)
+	}
+	h.l.sink.printf("node %d, which hosted the job's store, is gone; this node hosts it now", cur.Node)
+	return h.serve(ctx, at, h.l.placesOf(cur.Node))
+}
+
+// placesOf are the places of a node's ranks.
+func (l *launcher) placesOf(node int) (places []int) {
+	if node == l.o.NodeRank {
+		return nil
+	}
+	for i := range l.o.Nproc {
+		places = append(places, node*l.o.Nproc+i)
+	}
+	return places
+}
+
+// dies watches a host until it is gone: its port is closed, or it is not registered and does not
+// answer. It returns false when ctx ends.
+func (h *hosting) dies(ctx context.Context, host etcd.Host) bool {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	var ended chan error
+	for {
+		if ended == nil && host.Addr != "" {
+			ended = make(chan error, 1)
+			h.work.Go(func() { ended <- rank.Observe(ctx, host.Addr, h.dial, nil) })
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case err := <-ended:
+			if errors.Is(err, syscall.ECONNREFUSED) {
+				return true
+			}
+			ended = nil
+			select {
+			case <-ctx.Done():
+				return false
+			case <-time.After(50 * time.Millisecond):
+			}
+		case <-tick.C:
+			if there, err := h.job.Registered(ctx, host); err == nil && !there && (host.Addr == "" || !answers(ctx, host.Addr, h.dial)) {
+				return ctx.Err() == nil
+			}
+		}
+	}
+}
+
+func splitAddr(addr string) (host string, port int, err error) {
+	host, text, err := net.SplitHostPort(addr)
+	if err == nil {
+		port, err = strconv.Atoi(text)
+	}
+	return host, port, err
+}
+
+// moved tells the ranks of this node where their store is.
+func (a *attempt) moved(m move) {
+	if m.why != nil {
+		a.stopFor(m.why)
+		return
+	}
+	a.store.host, a.store.port = m.host, m.port
+	a.l.nodes.hosts = m.mine
+	for w := range a.alive {
+		w.redirect(a.store.addr())
+	}
+}
+
+// redirect tells a rank where its store is. A rank that does not read ends soon.
+func (w *worker) redirect(addr string) {
+	if w.stores != nil {
+		w.stores.SetWriteDeadline(time.Now().Add(time.Second))
+		fmt.Fprintln(w.stores, addr)
+	}
+}
+
+// ousted is closed when another launcher has this node's number.
+func (n *nodes) ousted() <-chan struct{} {
+	if n == nil || n.etcd == nil {
+		return nil
+	}
+	return n.etcd.Ousted()
+}
+
+// cut is the reason to join the job again.
+func (n *nodes) cut(attempt int) *stopReason {
+	v := n.lost(attempt, errors.New("another launcher has this node's number, because this one was cut off from etcd"))
+	v.cut = true
+	return v
+}
