@@ -271,7 +271,7 @@ func TestRandomEventsHitNodes(t *testing.T) {
 		t.Skip("takes half a minute")
 	}
 	tables := strings.NewReplacer("eval_every = 0\n", "", "epochs = 1000000\n", "").Replace(fleetTables)
-	stormed(t, tables, 600, 1e-3)
+	stormed(t, tables, 10, 600, 1e-3)
 }
 
 // So it is with the ConvNet, whose dropout depends on ranks: it has the samples of an undisturbed run,
@@ -281,16 +281,16 @@ func TestRandomEventsHitTheConvNet(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute")
 	}
-	sum, whole := stormed(t, convNetTables, 60, math.Inf(1))
+	sum, whole := stormed(t, convNetTables, 5, 60, math.Inf(1))
 	if a, b := float64(*sum.Eval.Accuracy), float64(*whole.Eval.Accuracy); math.Abs(a-b) > 0.001 {
 		t.Errorf("accuracy %v, undisturbed %v", a, b)
 	}
 }
 
 // stormed is a run whose nodes random events hit, some steps apart, compared with an undisturbed one.
-func stormed(t *testing.T, tables string, apart int, within float64) (sum, undisturbed event.Summary) {
+func stormed(t *testing.T, tables string, events, apart int, within float64) (sum, undisturbed event.Summary) {
 	t.Helper()
-	events, seed := 10, rand.Uint64()
+	seed := rand.Uint64()
 	if text := os.Getenv("TRAINCTL_ELASTIC_EVENTS"); text != "" {
 		events, _ = strconv.Atoi(text)
 	}

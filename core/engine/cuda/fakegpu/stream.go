@@ -42,6 +42,14 @@ func (m *Machine) advance() {
 	}
 }
 
+// look is advance for a query of a caller that waits and sleeps between queries. A copy to
+// the device is done at the second query: the first one finds it under way.
+func (m *Machine) look() {
+	for range slowness - 1 {
+		m.advance()
+	}
+}
+
 // Block puts work on a stream that ends when release is called, as a long
 // kernel would.
 func (m *Machine) Block(s driver.Stream) (release func()) {
@@ -62,7 +70,7 @@ func (p *Process) fillStreams(c *driver.CUDA) {
 	c.StreamDestroy = func(s driver.Stream) error { m.locked(func() { delete(m.streams, s) }); return nil }
 	c.StreamQuery = func(s driver.Stream) error {
 		return m.fails("cuStreamQuery", func() driver.CUResult {
-			m.advance()
+			m.look()
 			q := m.streams[s]
 			if code := p.usable("cuStreamQuery", q); code != success {
 				return code
@@ -152,7 +160,7 @@ func (p *Process) fillQueries(c *driver.CUDA) {
 	}
 	c.EventQuery = func(h driver.Event) error {
 		return m.fails("cuEventQuery", func() driver.CUResult {
-			m.advance()
+			m.look()
 			switch e := p.event(h); {
 			case e == nil:
 				return driver.InvalidHandle
