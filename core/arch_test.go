@@ -47,7 +47,7 @@ var layers = [][]string{
 	{"core/engine/devicetest"},
 	{"core/config"},
 	{"core/app/sinks", "core/report/page"},
-	{"core/app"},
+	{"core/app", "core/report/ui"},
 }
 
 // wings are the folders of core from the bottom up. What stands in one imports
@@ -62,6 +62,7 @@ var wings = [][]string{
 	{"core/train"},
 	{"core/bench", "core/config", "core/infer", "core/onnx"},
 	{"core/report/page"}, // shows configurations, too
+	{"core/report/ui"},
 	{"core/app"},
 }
 

@@ -78,6 +78,14 @@ func loggedRanks(fsys afero.Fs, dir string) (ranks []int, err error) {
 	return ranks, nil
 }
 
+// Ranks are those whose logs are read.
+func (l *LogReader) Ranks() (ranks []int) {
+	for _, f := range l.files {
+		ranks = append(ranks, f.rank)
+	}
+	return ranks
+}
+
 // Next returns the earliest line not returned yet, false when there is none. A
 // file that is still being written may have more later.
 func (l *LogReader) Next() (LogLine, bool, error) {

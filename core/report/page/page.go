@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -47,11 +48,16 @@ func Read(fsys afero.Fs, dir event.RunDir, runs int) (Input, error) {
 	if err != nil {
 		return Input{}, err
 	}
-	trace, err := rundir.ReadTimeline(fsys, dir, mostSlices/max(1, runs))
-	if err != nil {
+	return Trace(fsys, r, runs), nil
+}
+
+// Trace adds its trace to a run that was read, for a page of so many runs.
+func Trace(fsys afero.Fs, r *rundir.Run, runs int) Input {
+	trace, err := rundir.ReadTimeline(fsys, r.Dir, mostSlices/max(1, runs))
+	if err != nil && !slices.Contains(r.Problems, err.Error()) {
 		r.Problems = append(r.Problems, err.Error())
 	}
-	return Input{r, trace}, nil
+	return Input{r, trace}
 }
 
 // Options say how a page is made.
@@ -59,7 +65,7 @@ type Options struct {
 	Version string     // of trainctl
 	Now     time.Time  // when the page is made
 	Plugins []sdk.Info // whose options have known defaults
-	Live    bool       // the page is served, and follows its runs
+	Script  string     // of a page that is served and follows its runs; "": the page stands alone
 }
 
 // MostBytes is the maximum size of a page of up to eight runs. Curves are coarser on a page of
@@ -78,9 +84,15 @@ func Write(w io.Writer, runs []Input, o Options) error {
 	}
 	v := newView(runs, o)
 	v.CSS = template.CSS(uplotCSS + pageCSS)
-	v.Scripts = []script{{template.JS("/* uPlot\n" + uplotLicense + "*/\n" + uplotJS)}, {template.JS(pageJS)}}
+	scripts := []string{"/* uPlot\n" + uplotLicense + "*/\n" + uplotJS, pageJS}
+	if o.Script != "" {
+		scripts = append(scripts, o.Script)
+	}
+	for _, s := range scripts {
+		v.Scripts = append(v.Scripts, template.JS(s))
+	}
 	v.Data = template.JS(data)
-	v.Policy = policy(v.Scripts, o.Live)
+	v.Policy = Policy(o.Script != "", scripts...)
 	var page bytes.Buffer
 	if err := t.Execute(&page, v); err != nil {
 		return err
@@ -89,18 +101,19 @@ func Write(w io.Writer, runs []Input, o Options) error {
 	return err
 }
 
-// script is a script of the page.
-type script struct{ Text template.JS }
+// Style is the style sheet of pages without charts.
+func Style() string { return pageCSS }
 
-// policy allows the page's own scripts, by their checksums, and nothing from elsewhere.
-func policy(scripts []script, live bool) string {
+// Policy is a content security policy that allows the given scripts, by their checksums, and
+// nothing from elsewhere. A page that is served may send requests to its server.
+func Policy(served bool, scripts ...string) string {
 	var sums []string
 	for _, s := range scripts {
-		sum := sha256.Sum256([]byte(s.Text))
+		sum := sha256.Sum256([]byte(s))
 		sums = append(sums, "'sha256-"+base64.StdEncoding.EncodeToString(sum[:])+"'")
 	}
 	connect := "'none'"
-	if live {
+	if served {
 		connect = "'self'"
 	}
 	return fmt.Sprintf("default-src 'none'; script-src %s; style-src 'unsafe-inline'; img-src data:; connect-src %s; form-action %s; base-uri 'none'",

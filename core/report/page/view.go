@@ -18,7 +18,7 @@ type view struct {
 	Live    bool
 	Policy  string
 	CSS     template.CSS
-	Scripts []script
+	Scripts []template.JS
 	Data    template.JS
 
 	Runs        []runView
@@ -69,7 +69,7 @@ func slow(s *event.Summary, rank int) bool {
 }
 
 func newView(runs []Input, o Options) *view {
-	v := &view{Made: o.Now.UTC().Format("2006-01-02 15:04:05 MST"), Version: o.Version, Live: o.Live}
+	v := &view{Made: o.Now.UTC().Format("2006-01-02 15:04:05 MST"), Version: o.Version, Live: o.Script != ""}
 	var ids []string
 	for i, in := range runs {
 		ids = append(ids, in.Run.ID)
@@ -175,6 +175,22 @@ var facts = []struct {
 	{"trainctl", func(r *runView) string { return started(r.Run, func(s *event.RunStarted) string { return s.Version }) }},
 	{"host of rank 0", func(r *runView) string { return r.Host }},
 	{"directory", func(r *runView) string { return r.Dir.Path }},
+}
+
+// FactNames are the facts about a run that a list shows.
+var FactNames = []string{"started", "duration", "steps", "training loss", "last evaluation", "throughput", "ranks"}
+
+// Facts are the values of FactNames.
+func Facts(r *rundir.Run) (out []string) {
+	v := runView{Run: r}
+	for _, name := range FactNames {
+		for _, f := range facts {
+			if f.label == name {
+				out = append(out, rundir.Clean(f.of(&v), 300))
+			}
+		}
+	}
+	return out
 }
 
 func overview(runs []runView) (out []row) {

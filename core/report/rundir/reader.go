@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"runtime"
 	"time"
 
@@ -36,7 +37,8 @@ type stamp struct {
 // Open returns a reader that has read nothing yet.
 func Open(fsys afero.Fs, dir event.RunDir) *Reader {
 	r := &Reader{Run: &Run{Dir: dir}, fs: fsys, seen: map[string]stamp{}}
-	r.Run.ID, r.Run.Name = idOf(dir)
+	r.Run.ID = ID(dir)
+	r.Run.Name = path.Dir(r.Run.ID)
 	return r
 }
 
@@ -52,7 +54,7 @@ func (r *Reader) Update() (changed bool, err error) {
 	r.Run.problem(err)
 	changed = events
 	for _, f := range []struct {
-		path string
+		file string
 		take func([]byte) error
 	}{
 		{dir.Config(), func(b []byte) error { r.Run.Config = string(b); return nil }},
@@ -60,7 +62,7 @@ func (r *Reader) Update() (changed bool, err error) {
 		{dir.EvaluationFile(), func(b []byte) error { return decodeInto(b, &r.Run.Evaluation) }},
 		{labelsFile(dir), func(b []byte) error { return json.Unmarshal(b, &r.Run.Labels) }},
 	} {
-		again, err := r.whole(f.path, f.take)
+		again, err := r.whole(f.file, f.take)
 		r.Run.problem(err)
 		changed = changed || again
 	}
@@ -83,25 +85,25 @@ func decodeInto[T any](b []byte, to **T) error {
 const tooLong = 64 << 20
 
 // whole reads a file again if it has changed.
-func (r *Reader) whole(path string, take func([]byte) error) (changed bool, err error) {
-	info, err := r.fs.Stat(path)
+func (r *Reader) whole(file string, take func([]byte) error) (changed bool, err error) {
+	info, err := r.fs.Stat(file)
 	if err != nil {
 		return false, err
 	}
 	now := stamp{info.Size(), info.ModTime()}
-	if r.seen[path] == now {
+	if r.seen[file] == now {
 		return false, nil
 	}
-	r.seen[path] = now
+	r.seen[file] = now
 	if info.Size() > tooLong {
-		return false, fmt.Errorf("%s: not read, because it has %d bytes", path, info.Size())
+		return false, fmt.Errorf("%s: not read, because it has %d bytes", file, info.Size())
 	}
-	b, err := afero.ReadFile(r.fs, path)
+	b, err := afero.ReadFile(r.fs, file)
 	if err != nil {
 		return false, err
 	}
 	if err := take(b); err != nil {
-		return false, fmt.Errorf("%s: %w", path, err)
+		return false, fmt.Errorf("%s: %w", file, err)
 	}
 	return true, nil
 }
@@ -229,6 +231,18 @@ func Hostname() string {
 		return ""
 	}
 	return name
+}
+
+// Stamp changes whenever something of a run changes that a page shows.
+func Stamp(fsys afero.Fs, dir event.RunDir) string {
+	var b []byte
+	for _, file := range []string{dir.Events(), dir.Summary(), dir.EvaluationFile(), dir.Timeline(), labelsFile(dir)} {
+		if info, err := fsys.Stat(file); err == nil {
+			b = fmt.Appendf(b, "%d %d", info.Size(), info.ModTime().UnixNano())
+		}
+		b = append(b, ';')
+	}
+	return string(b)
 }
 
 // absent reports whether an error says that a file does not exist.

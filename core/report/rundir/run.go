@@ -15,7 +15,7 @@ import (
 // Run is what the files of a run directory say. Pointers are nil for what was not written (yet).
 type Run struct {
 	Dir  event.RunDir
-	ID   string // name and number, as commands take it: "mnist-ddp/3"
+	ID   string // see ID
 	Name string
 
 	Began, Ended time.Time // the first event and the last
@@ -180,14 +180,13 @@ func (r *Run) problem(err error) {
 	}
 }
 
-// idOf is the name and the number of a run.
-func idOf(dir event.RunDir) (id, name string) {
+// ID is the name and the number of a run, as commands take it: "mnist-ddp/3".
+func ID(dir event.RunDir) string {
 	path, err := filepath.Abs(dir.Path)
 	if err != nil {
 		path = dir.Path
 	}
-	name = filepath.Base(filepath.Dir(path))
-	return name + "/" + filepath.Base(path), name
+	return filepath.Base(filepath.Dir(path)) + "/" + filepath.Base(path)
 }
 
 // errNoRun is the error of Update if the directory is gone.

@@ -245,12 +245,12 @@
     update(next, html) {
       const known = data.charts.map(c => c.id).join();
       data = next;
-      const parts = new DOMParser().parseFromString(html, "text/html");
       if (known !== data.charts.map(c => c.id).join()) return false;
+      const parts = new DOMParser().parseFromString(html, "text/html");
       document.querySelectorAll("[data-part], [data-state]").forEach(el => {
         const fresh = el.dataset.state !== undefined ? parts.querySelector(`[data-state="${el.dataset.state}"]`)
           : el.id ? parts.getElementById(el.id) : parts.querySelector(`[data-part="${el.dataset.part}"]`);
-        if (!fresh || el.contains(document.activeElement)) return;
+        if (!html || !fresh || el.contains(document.activeElement)) return;
         const open = [...el.querySelectorAll("details")].map(d => d.open);
         el.replaceChildren(...fresh.childNodes);
         el.className = fresh.className;

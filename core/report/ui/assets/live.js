@@ -1,0 +1,70 @@
+"use strict";
+(() => {
+  const ids = new URLSearchParams(location.search).getAll("id");
+  const query = ids.map(id => "id=" + encodeURIComponent(id)).join("&");
+  const status = document.getElementById("live-status"), tools = document.getElementById("live-tools");
+  const el = (tag, props, ...children) => { const e = Object.assign(document.createElement(tag), props); e.append(...children); return e; };
+
+  // New data at most once a second: a watched run should not notice it.
+  const pause = 700;
+  let last = 0, waiting = false, texts = 0;
+  const refresh = async () => {
+    waiting = false;
+    last = Date.now();
+    const wantText = Date.now() - texts > 3000;
+    try {
+      const [data, html] = await Promise.all([fetch("/data?" + query), wantText ? fetch("/runs?" + query) : null]);
+      if (!data.ok) throw new Error(await data.text());
+      if (wantText) texts = Date.now();
+      if (!window.trainctlPage.update(await data.json(), html ? await html.text() : "")) location.reload();
+      status.textContent = "Following; last change at " + new Date().toLocaleTimeString();
+      if (!wantText) later(3100);
+    } catch (e) { status.textContent = "No answer: " + e.message; }
+  };
+  const later = ms => { if (!waiting) { waiting = true; setTimeout(refresh, ms); } };
+  const source = new EventSource("/events?" + query);
+  source.addEventListener("changed", () => later(Math.max(0, last + pause - Date.now())));
+  source.onopen = () => { status.textContent = "Following"; };
+  source.onerror = () => { status.textContent = "The connection is lost; trying again. If trainctl ui was started again, open the address that it printed."; };
+
+  const post = async (path, id, out) => {
+    const answer = await fetch(path, {method: "POST", body: new URLSearchParams({id})}).catch(e => ({ok: false, text: async () => e.message}));
+    out.value = answer.ok ? "The run was signalled." : await answer.text();
+  };
+
+  let logs;
+  const follow = (id, rank, pre) => {
+    if (logs) logs.close();
+    pre.textContent = "";
+    logs = new EventSource("/logs?id=" + encodeURIComponent(id) + (rank === "" ? "" : "&rank=" + rank));
+    logs.onopen = () => { pre.textContent = ""; };
+    logs.addEventListener("lines", e => {
+      const bottom = pre.scrollTop + pre.clientHeight >= pre.scrollHeight - 4;
+      for (const l of JSON.parse(e.data)) pre.append(el("span", {textContent: `${l.time || ""} [rank ${l.rank}] ${l.text}\n`}));
+      while (pre.childNodes.length > 2000) pre.firstChild.remove();
+      if (bottom) pre.scrollTop = pre.scrollHeight;
+    });
+  };
+
+  const add = async id => {
+    const answer = await fetch("/state?id=" + encodeURIComponent(id));
+    if (!answer.ok) return;
+    const state = await answer.json(), out = el("output", {});
+    const save = el("button", {type: "button", textContent: "Save a checkpoint of " + id, disabled: !!state.why});
+    const stop = el("button", {type: "button", textContent: "Save and stop " + id, disabled: !!state.why});
+    save.onclick = () => post("/save", id, out);
+    stop.onclick = () => { if (confirm("Stop " + id + "? It saves a checkpoint first.")) post("/stop", id, out); };
+    if (state.why) out.value = state.why;
+    tools.append(el("p", {}, save, " ", stop, " ", out));
+    if (!state.ranks.length) return;
+    const pre = el("pre", {tabIndex: 0, className: "log"});
+    pre.setAttribute("aria-label", "Log of " + id);
+    pre.setAttribute("role", "log");
+    const choose = el("select", {}, el("option", {value: "", textContent: "all ranks"}), ...state.ranks.map(r => el("option", {value: r, textContent: "rank " + r})));
+    choose.onchange = () => follow(id, choose.value, pre);
+    const box = el("details", {}, el("summary", {textContent: "Logs of " + id}), el("label", {}, "Rank ", choose), pre);
+    box.addEventListener("toggle", () => { if (box.open) follow(id, choose.value, pre); else if (logs) logs.close(); });
+    tools.append(box);
+  };
+  ids.reduce((before, id) => before.then(() => add(id)), Promise.resolve());
+})();

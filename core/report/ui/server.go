@@ -1,0 +1,216 @@
+package ui
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/spf13/afero"
+
+	"github.com/trainctl/trainctl/core/report/event"
+	"github.com/trainctl/trainctl/core/report/page"
+	"github.com/trainctl/trainctl/core/report/rundir"
+	"github.com/trainctl/trainctl/core/sdk"
+)
+
+// Options describe a server.
+type Options struct {
+	FS      afero.Fs
+	Dir     string     // folder of runs, as for rundir.List
+	Version string     // of trainctl
+	Plugins []sdk.Info // whose options have known defaults
+}
+
+// Server answers requests for the runs of a folder.
+type Server struct {
+	o     Options
+	token string
+
+	mu      sync.Mutex
+	readers map[string]*reader // by directory
+	briefs  map[string]brief
+}
+
+// reader is a run that a page shows. Its lock is held while the run is read or shown.
+type reader struct {
+	sync.Mutex
+	*rundir.Reader
+}
+
+// New returns a server with a new token.
+func New(o Options) *Server {
+	return &Server{o: o, token: rand.Text(), readers: map[string]*reader{}, briefs: map[string]brief{}}
+}
+
+// Address is what to open in a browser, for a listener at addr.
+func (s *Server) Address(addr net.Addr) string {
+	return fmt.Sprintf("http://%s/?token=%s", addr, s.token)
+}
+
+// Serve answers requests until ctx is cancelled.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	h := &http.Server{Handler: s.Handler(l.Addr()), ReadHeaderTimeout: 10 * time.Second, BaseContext: func(net.Listener) context.Context { return ctx }}
+	done := context.AfterFunc(ctx, func() { h.Close() })
+	defer done()
+	err := h.Serve(l)
+	if errors.Is(err, http.ErrServerClosed) && ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// Handler is the handler of a server that listens at addr.
+func (s *Server) Handler(addr net.Addr) http.Handler {
+	mux := http.NewServeMux()
+	for pattern, answer := range map[string]func(http.ResponseWriter, *http.Request) error{
+		"GET /{$}":     s.index,
+		"GET /runs":    s.runs,
+		"GET /data":    s.data,
+		"GET /events":  s.events,
+		"GET /logs":    s.logs,
+		"GET /state":   s.state,
+		"POST /labels": s.label,
+		"POST /save":   s.save,
+		"POST /stop":   s.stop,
+	} {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			if err := answer(w, r); err != nil {
+				fail(w, err)
+			}
+		})
+	}
+	return s.guard(addr, mux)
+}
+
+// refused is an error with a status of its own.
+type refused struct {
+	status int
+	text   string
+}
+
+func (e *refused) Error() string { return e.text }
+
+func refuse(status int, format string, args ...any) error {
+	return &refused{status, fmt.Sprintf(format, args...)}
+}
+
+func fail(w http.ResponseWriter, err error) {
+	status := http.StatusInternalServerError
+	var r *refused
+	switch {
+	case errors.As(err, &r):
+		status = r.status
+	case errors.Is(err, fs.ErrNotExist):
+		status = http.StatusNotFound
+	}
+	http.Error(w, err.Error(), status)
+}
+
+// dirs are the runs that a request names with id, in its order.
+func (s *Server) dirs(r *http.Request) ([]event.RunDir, error) {
+	all, err := rundir.List(s.o.FS, s.o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	known := map[string]event.RunDir{}
+	for _, d := range all {
+		known[rundir.ID(d)] = d
+	}
+	var out []event.RunDir
+	for _, id := range r.Form["id"] {
+		d, ok := known[id]
+		if !ok {
+			return nil, refuse(http.StatusNotFound, "no run %q in %s", rundir.Clean(id, 200), s.o.Dir)
+		}
+		out = append(out, d)
+	}
+	if len(out) == 0 {
+		return nil, refuse(http.StatusBadRequest, "no run is chosen; fix: tick at least one run in the list")
+	}
+	return out, nil
+}
+
+// dir is the one run that a request names.
+func (s *Server) dir(r *http.Request) (event.RunDir, error) {
+	dirs, err := s.dirs(r)
+	if err != nil {
+		return event.RunDir{}, err
+	}
+	return dirs[0], nil
+}
+
+// with calls use with a run as it is now.
+func (s *Server) with(dir event.RunDir, use func(*rundir.Run) error) error {
+	s.mu.Lock()
+	r := s.readers[dir.Path]
+	if r == nil {
+		r = &reader{Reader: rundir.Open(s.o.FS, dir)}
+		s.readers[dir.Path] = r
+	}
+	s.mu.Unlock()
+	r.Lock()
+	defer r.Unlock()
+	if _, err := r.Update(); err != nil {
+		return err
+	}
+	return use(r.Run)
+}
+
+// withAll calls use with several runs and their traces.
+func (s *Server) withAll(dirs []event.RunDir, use func([]page.Input) error, runs ...page.Input) error {
+	if len(runs) == len(dirs) {
+		return use(runs)
+	}
+	dir := dirs[len(runs)]
+	for _, in := range runs {
+		if in.Run.Dir.Path == dir.Path {
+			return refuse(http.StatusBadRequest, "run %s is named twice", rundir.ID(dir))
+		}
+	}
+	return s.with(dir, func(r *rundir.Run) error {
+		return s.withAll(dirs, use, append(runs, page.Trace(s.o.FS, r, len(dirs)))...)
+	})
+}
+
+// runs shows the page of one or several runs.
+func (s *Server) runs(w http.ResponseWriter, r *http.Request) error {
+	dirs, err := s.dirs(r)
+	if err != nil {
+		return err
+	}
+	return s.withAll(dirs, func(runs []page.Input) error {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		return page.Write(w, runs, page.Options{Version: s.o.Version, Now: time.Now(), Plugins: s.o.Plugins, Script: liveJS})
+	})
+}
+
+// data answers with what the charts of that page are drawn from.
+func (s *Server) data(w http.ResponseWriter, r *http.Request) error {
+	dirs, err := s.dirs(r)
+	if err != nil {
+		return err
+	}
+	return s.withAll(dirs, func(runs []page.Input) error {
+		b, err := page.Data(runs)
+		if err != nil {
+			return err
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, err = w.Write(b)
+		return err
+	})
+}
+
+func writeJSON(w http.ResponseWriter, v any) error {
+	w.Header().Set("Content-Type", "application/json")
+	return json.NewEncoder(w).Encode(v)
+}
