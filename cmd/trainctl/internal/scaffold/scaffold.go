@@ -34,29 +34,41 @@ type Plugin struct {
 	Dir    string // must be new or empty
 	Name   string // "": the name of Dir, without the prefix
 	Module string // path of the Go module; "": one of example.com
+	Lang   string // "go" or "python"; "": go
 
 	mod  string // go.mod
 	sums string // go.sum; empty when go mod tidy has to find them
 }
 
-// Create writes the plugin's files and returns how many there are. The module is built
+// Create writes the plugin's files and returns how many there are. The plugin is built
 // against the trainctl of this version, or against its source in a folder if that is
 // not "". An error with an exit code is a mistake of the user.
 func (p *Plugin) Create(fsys afero.Fs, version, source string) (files int, err error) {
 	if err := p.complete(); err != nil {
 		return 0, err
 	}
-	if err := p.require(fsys, source, version); err != nil {
+	list := p.files
+	if p.python() {
+		list = func() (map[string]string, error) { return p.script(fsys, source, version) }
+	} else if err := p.require(fsys, source, version); err != nil {
 		return 0, err
 	}
-	return p.write(fsys)
+	return p.write(fsys, list)
 }
 
-// NeedsTidy reports whether go mod tidy has to find the versions of dependencies.
-func (p *Plugin) NeedsTidy() bool { return p.sums == "" }
+// Next returns the commands that build and test the new plugin.
+func (p *Plugin) Next() (commands []string) {
+	if p.python() {
+		return []string{"pip install -r requirements.txt", "trainctl plugins test ./" + p.Name + ".py"}
+	}
+	if p.sums == "" {
+		commands = append(commands, "go mod tidy") // which finds the versions of dependencies
+	}
+	return append(commands, "go test ./...", "go build -o "+p.binary()+" .", "trainctl plugins test ./"+p.binary())
+}
 
-// Binary is the usual name of the plugin's executable.
-func (p *Plugin) Binary() string { return pluginPrefix + p.Name }
+// binary is the usual name of the plugin's executable.
+func (p *Plugin) binary() string { return pluginPrefix + p.Name }
 
 // refused is a request that cannot be fulfilled as it stands.
 type refused string
@@ -73,6 +85,9 @@ var pluginNames = regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
 func (p *Plugin) complete() error {
 	if exampleNames[p.Kind] == "" {
 		return refusedf("KIND %q: use backend, dataset or precision", p.Kind)
+	}
+	if p.Lang != "" && p.Lang != "go" && p.Lang != "python" {
+		return refusedf("--lang %q: use go or python", p.Lang)
 	}
 	if p.Name == "" {
 		abs, err := filepath.Abs(p.Dir)
@@ -97,42 +112,58 @@ func (p *Plugin) complete() error {
 // versions and checksums of dependencies are copied from that source.
 func (p *Plugin) require(fsys afero.Fs, source, v string) error {
 	if source == "" {
-		if !strings.HasPrefix(v, "v") || strings.Contains(v, "+") {
-			return refusedf("this trainctl (%s) was built from source without a released version; fix: give the folder of the source by --replace DIR", v)
+		if err := released(v); err != nil {
+			return err
 		}
 		p.mod = fmt.Sprintf("module %s\n\ngo %s\n\nrequire %s %s\n", p.Module, goVersion, sourceModule, v)
 		return nil
 	}
-	dir, err := filepath.Abs(source)
+	dir, mod, err := sourceFolder(fsys, source)
 	if err != nil {
 		return err
-	}
-	mod, err := afero.ReadFile(fsys, filepath.Join(dir, "go.mod"))
-	if err != nil {
-		return refusedf("--replace: %v", err)
-	}
-	if !strings.HasPrefix(string(mod), "module "+sourceModule+"\n") {
-		return refusedf("--replace: %s is not the source of trainctl, whose go.mod has module %s", dir, sourceModule)
 	}
 	sums, err := afero.ReadFile(fsys, filepath.Join(dir, "go.sum"))
 	if err != nil {
 		return refusedf("--replace: %v", err)
 	}
-	_, rest, _ := strings.Cut(string(mod), "\n")
+	_, rest, _ := strings.Cut(mod, "\n")
 	p.mod = fmt.Sprintf("module %s\n%s\nrequire %s v0.0.0\n\nreplace %s => %q\n", p.Module, rest, sourceModule, sourceModule, dir)
 	p.sums = string(sums)
 	return nil
 }
 
+// released refuses a version that nobody can download.
+func released(version string) error {
+	if !strings.HasPrefix(version, "v") || strings.Contains(version, "+") {
+		return refusedf("this trainctl (%s) was built from source without a released version; fix: give the folder of the source by --replace DIR", version)
+	}
+	return nil
+}
+
+// sourceFolder returns the absolute path of trainctl's source and its go.mod.
+func sourceFolder(fsys afero.Fs, source string) (dir, mod string, err error) {
+	if dir, err = filepath.Abs(source); err != nil {
+		return "", "", err
+	}
+	text, err := afero.ReadFile(fsys, filepath.Join(dir, "go.mod"))
+	if err != nil {
+		return "", "", refusedf("--replace: %v", err)
+	}
+	if !strings.HasPrefix(string(text), "module "+sourceModule+"\n") {
+		return "", "", refusedf("--replace: %s is not the source of trainctl, whose go.mod has module %s", dir, sourceModule)
+	}
+	return dir, string(text), nil
+}
+
 const goVersion = "1.26.0"
 
-// write creates the folder and its files.
-func (p *Plugin) write(fsys afero.Fs) (n int, err error) {
+// write creates the folder and its files, which list returns by name.
+func (p *Plugin) write(fsys afero.Fs, list func() (map[string]string, error)) (n int, err error) {
 	entries, err := afero.ReadDir(fsys, p.Dir)
 	if err == nil && len(entries) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return 0, refusedf("%s is not an empty folder; fix: choose a new or empty folder", p.Dir)
 	}
-	files, err := p.files()
+	files, err := list()
 	if err != nil {
 		return 0, err
 	}
@@ -140,11 +171,19 @@ func (p *Plugin) write(fsys afero.Fs) (n int, err error) {
 		return 0, err
 	}
 	for name, text := range files {
-		if err := afero.WriteFile(fsys, filepath.Join(p.Dir, name), []byte(text), 0o644); err != nil {
+		if err := afero.WriteFile(fsys, filepath.Join(p.Dir, name), []byte(text), mode(text)); err != nil {
 			return 0, fmt.Errorf("%w; the new plugin is incomplete: remove %s", err, p.Dir)
 		}
 	}
 	return len(files), nil
+}
+
+// mode is that of a new file: scripts can be executed.
+func mode(text string) fs.FileMode {
+	if strings.HasPrefix(text, "#!") {
+		return 0o755
+	}
+	return 0o644
 }
 
 // files returns the template's files, by name, with the plugin's names in them.

@@ -1,0 +1,109 @@
+import datetime
+import ssl
+import tempfile
+import unittest
+
+import trainctl
+from trainctl import _certificate, _options, _wire
+
+
+class Wire(unittest.TestCase):
+    """Bytes of version 1 of the protocol, which Go writes as well (core/sdk/pb)."""
+
+    golden = (
+        ("InfoReply", "0a076261636b656e6412037463701a01312a1a0a05636f6e6e731203696e741a013129000000000000f03f40013202010442010148085207626974776973655a0373686d5a06696e6c696e65",
+         dict(kind="backend", name="tcp", version="1", dtypes=[1, 4], ops=[1], max_world=8, determinism="bitwise", data_planes=["shm", "inline"],
+              options=[dict(name="conns", type="int", default_json=b"1", min=1.0, required=True)])),
+        ("PolicyReply", "0a024f3110012804320a0a06636f6e763264100139000000000000f0404001",
+         dict(name="O1", params=1, lower=4, casts={"conv2d": 1}, scale=65536.0, dynamic=True)),
+        ("Error", "0a01741a14080c100118ffffffffffffffffff012201032805",
+         dict(text="t", stall=dict(seq=12, op=1, bucket=-1, missing=[3], waited_ns=5))),
+        ("FillRequest", "08011002180322020405", dict(split=1, epoch=2, seed=3, indices=[4, 5])),
+    )
+
+    def test_golden_bytes(self):
+        for name, text, values in self.golden:
+            self.assertEqual(_wire.encode(name, values).hex(), text, name)
+            decoded = _wire.decode(name, bytes.fromhex(text))
+            for field, value in values.items():
+                if not isinstance(value, dict) or name == "PolicyReply":
+                    if not (isinstance(value, list) and value and isinstance(value[0], dict)):
+                        self.assertEqual(getattr(decoded, field), value, field)
+        self.assertEqual(_wire.decode("Error", bytes.fromhex(self.golden[2][1])).stall.bucket, -1)
+
+    def test_damaged_messages_are_refused(self):
+        for text in ("0a", "0a05616263", "ff", "0b"):
+            with self.assertRaises(ValueError):
+                _wire.decode("InfoReply", bytes.fromhex(text))
+
+    def test_unknown_fields_are_skipped(self):
+        self.assertEqual(_wire.decode("Peer", bytes.fromhex("f83f0508071a0178")).peer, 7)
+
+
+class Certificate(unittest.TestCase):
+    def test_openssl_accepts_key_and_certificate(self):
+        key, certificate, _ = _certificate.create()
+        with tempfile.NamedTemporaryFile() as f:
+            f.write(key + certificate)
+            f.flush()
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(f.name)  # checks that they belong together
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.load_verify_locations(cadata=certificate.decode())
+        self.assertEqual(context.get_ca_certs()[0]["subjectAltName"], (("DNS", "localhost"),))
+
+    def test_handshake_verifies_the_signature(self):
+        key, certificate, _ = _certificate.create()
+        with tempfile.NamedTemporaryFile() as f:
+            f.write(key + certificate)
+            f.flush()
+            server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            server.load_cert_chain(f.name)
+        client = ssl.create_default_context(cadata=certificate.decode())
+        to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+        a = client.wrap_bio(to_client, to_server, server_hostname="localhost")
+        b = server.wrap_bio(to_server, to_client, server_side=True)
+        for _ in range(4):
+            for side in (a, b):
+                try:
+                    side.do_handshake()
+                except ssl.SSLWantReadError:
+                    pass
+        self.assertIn("TLS", a.version())
+
+
+class Options(unittest.TestCase):
+    class Example:
+        rate = _options.Option(0.5, min=0, max=1, doc="How often.")
+        names = _options.Option(type=list[str], doc="Names.")
+        wait = _options.Option(datetime.timedelta(seconds=90), min=datetime.timedelta(seconds=1), doc="How long.")
+
+    def test_types_come_from_defaults(self):
+        messages = {o.name: o.message() for o in _options.published(self.Example)}
+        self.assertEqual([m["type"] for m in messages.values()], ["float", "string list", "duration"])
+        self.assertEqual(messages["wait"]["default_json"], b'"90s"')
+        self.assertEqual((messages["rate"]["min"], messages["wait"]["min"]), (0.0, 1.0))
+        self.assertEqual(messages["names"]["default_json"], b"")
+        with self.assertRaises(TypeError):
+            _options.Option(doc="no default and no type")
+
+    def test_values_become_attributes(self):
+        e = self.Example()
+        self.assertEqual(e.rate, 0.5)
+        _options.assign(e, '{"rate": 1, "names": ["a"], "wait": "1m30.5s"}'.encode())
+        self.assertEqual((e.rate, e.names, e.wait), (1.0, ["a"], datetime.timedelta(seconds=90.5)))
+        with self.assertRaises(trainctl.Error):
+            _options.assign(e, b'{"rte": 1}')
+
+
+class Errors(unittest.TestCase):
+    def test_exceptions_name_their_place(self):
+        from trainctl import _errors
+        try:
+            raise ValueError("seven")
+        except ValueError as e:
+            self.assertRegex(_errors.detail(e)["text"], r"^ValueError: seven at test_units.py:\d+ in test_exceptions")
+        self.assertEqual(_errors.detail(trainctl.CorruptData("a.png is empty"))["code"], "dataset.corrupt")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,104 @@
+package python
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/trainctl/trainctl/core/plugin/host"
+	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/sdk/sdktest"
+)
+
+const torchPlugin = "bin/trainctl-dataset-torch"
+
+// A torch.utils.data.Dataset with random transforms reads each sample alike in every
+// process and batch of an epoch, with worker processes and without.
+func TestTorchConforms(t *testing.T) {
+	inPython(t, "torch")
+	for name, workers := range map[string]int{"in the plugin": 0, "two workers": 2} {
+		t.Run(name, func(t *testing.T) {
+			sdktest.Dataset(t, sdktest.DatasetOptions{
+				New: sdktest.DatasetPlugin(host.New(host.Options{}), torchPlugin),
+				Options: map[string]any{
+					"path": "tests/modules", "target": "mnist:Noisy", "test_target": "mnist:noisy_test", "workers": workers,
+				},
+			})
+		})
+	}
+}
+
+// A kept sample is read once: a random transform gives the same in every epoch.
+func TestTorchKeepsSamples(t *testing.T) {
+	inPython(t, "torch")
+	d := openTorch(t, map[string]any{"target": "mnist:Noisy", "cache": true})
+	var inputs [2]string
+	for epoch := range inputs {
+		if err := d.Request(0, sdk.Train, epoch, 42, []int64{3, 1, 3}); err != nil {
+			t.Fatal(err)
+		}
+		input, _, err := d.Wait(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		inputs[epoch] = string(input)
+	}
+	if inputs[0] != inputs[1] {
+		t.Error("a kept sample changed")
+	}
+}
+
+// Mistakes are refused with their option and a fix.
+func TestTorchRefusals(t *testing.T) {
+	inPython(t, "torch")
+	for target, want := range map[string]string{
+		"mnist.Noisy":    "is not of the form module:Class",
+		"nowhere:Noisy":  "has no module nowhere, looked for in ",
+		"mnist:Nothing":  "the module mnist has no Nothing",
+		"mnist:Stream":   "an IterableDataset cannot be used",
+		"fractions:gcd_": "the module fractions has no gcd_",
+	} {
+		_, err := tryTorch(t, map[string]any{"target": target})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", target, err, want)
+		}
+	}
+	d := openTorch(t, map[string]any{"target": "mnist:Uneven", "workers": 1})
+	if err := d.Request(0, sdk.Train, 0, 1, []int64{6, 7, 8}); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := d.Wait(0); !sdk.IsCorrupt(err) || !strings.Contains(err.Error(), "sample 7 has an input of shape (5,)") {
+		t.Errorf("a sample of another size: %v", err)
+	}
+}
+
+// tryTorch opens the data set with options.
+func tryTorch(t *testing.T, given map[string]any) (*host.Dataset, error) {
+	t.Helper()
+	given["path"] = "tests/modules"
+	d, err := host.New(host.Options{}).StartDataset(t.Context(), torchPlugin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Close(context.Background()) })
+	options, problems := sdk.CheckOptions("dataset.options", d.Info().Options, given)
+	if problems != nil {
+		t.Fatal(problems)
+	}
+	_, err = d.Open(t.Context(), sdk.DatasetRequest{Options: options, WorldSize: 1, Seed: 42, Log: slog.New(slog.DiscardHandler)})
+	return d, err
+}
+
+// openTorch is tryTorch for options that are right, with one slot for batches.
+func openTorch(t *testing.T, given map[string]any) *host.Dataset {
+	t.Helper()
+	d, err := tryTorch(t, given)
+	if err == nil {
+		err = d.Prepare(1, 8)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}

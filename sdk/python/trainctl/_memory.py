@@ -1,0 +1,102 @@
+"""Shared memory: arenas that the host sends, and the futexes and barriers of this system."""
+
+import ctypes
+import ctypes.util
+import fcntl
+import mmap
+import os
+import platform
+import sys
+import time
+
+from ._errors import protocol_error
+
+_GET_SEALS, _SEAL_SHRINK = 1034, 0x0002  # include/uapi/linux/fcntl.h
+_FUTEX_WAIT, _FUTEX_WAKE = 0, 1  # without FUTEX_PRIVATE_FLAG: two processes share the word
+_FUTEX = {"x86_64": 202, "aarch64": 98, "riscv64": 98, "ppc64le": 221, "s390x": 238}.get(platform.machine())
+_LINUX = sys.platform == "linux"
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+HAS_FUTEX = _LINUX and _FUTEX is not None
+
+
+class _Timespec(ctypes.Structure):
+    _fields_ = [("tv_sec", ctypes.c_long), ("tv_nsec", ctypes.c_long)]
+
+
+def futex_wait(address: int, value: int, seconds: float):
+    """Sleeps while the word has the value, at most for a time. It may return early."""
+    limit = _Timespec(int(seconds), int(seconds % 1 * 1e9))
+    _LIBC.syscall(ctypes.c_long(_FUTEX), ctypes.c_void_p(address), ctypes.c_int(_FUTEX_WAIT), ctypes.c_uint32(value), ctypes.byref(limit), None, 0)
+
+
+def futex_wake(address: int):
+    """Wakes one sleeper. The system call is also a full memory barrier."""
+    _LIBC.syscall(ctypes.c_long(_FUTEX), ctypes.c_void_p(address), ctypes.c_int(_FUTEX_WAKE), ctypes.c_int(1), None, None, 0)
+
+
+_scratch = ctypes.c_uint32(0)
+
+
+def _no_barrier():
+    pass
+
+
+def _wake_nobody():
+    futex_wake(ctypes.addressof(_scratch))
+
+
+def _choose_barrier():
+    """Orders the reads and writes before it with those after it, as other processes see them.
+    x86-64 keeps the order that a ring needs; elsewhere a futex call on a word that nobody waits
+    on is a barrier, since the kernel has one before it looks for waiters."""
+    if platform.machine() in ("x86_64", "AMD64"):
+        return _no_barrier
+    if HAS_FUTEX:
+        return _wake_nobody
+    return getattr(_LIBC, "OSMemoryBarrier", _no_barrier)  # macOS
+
+
+barrier = _choose_barrier()
+
+
+class Arena:
+    """Memory that the rank owns and this process maps, as bytes and as words."""
+
+    def __init__(self, fd: int, size: int, name: str = ""):
+        try:
+            _check(fd, size)
+            self.map = mmap.mmap(fd, size, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
+        finally:
+            os.close(fd)
+        self.name, self.size = name, size
+        self.bytes = memoryview(self.map)
+
+    def words(self, kind: str) -> memoryview:
+        """The memory as native words: "I" for u32, "Q" for u64. One access is one load or store."""
+        width = {"I": 4, "Q": 8}[kind]
+        return self.bytes[:self.size // width * width].cast(kind)
+
+    def address(self, offset: int) -> int:
+        """The address of a byte."""
+        return ctypes.addressof(ctypes.c_char.from_buffer(self.map, offset))
+
+    def part(self, offset: int, size: int) -> memoryview:
+        """Bytes of the arena. Both arguments come from the other side and are checked."""
+        if offset > self.size or size > self.size - offset:
+            raise protocol_error(f"{size} bytes at offset {offset} are outside arena {self.name!r} of {self.size} bytes")
+        return self.bytes[offset:offset + size]
+
+
+def _check(fd: int, size: int):
+    if not 0 < size <= 1 << 46:
+        raise protocol_error(f"an arena of {size} bytes")
+    if os.fstat(fd).st_size < size:
+        raise protocol_error(f"an arena of {size} bytes in a file of {os.fstat(fd).st_size}")
+    if _LINUX and not fcntl.fcntl(fd, _GET_SEALS) & _SEAL_SHRINK:
+        raise protocol_error("an arena whose file could shrink")
+
+
+def now_ns() -> int:
+    """Nanoseconds since 1970, for the flight record."""
+    return time.time_ns()

@@ -1,0 +1,126 @@
+"""The plugin's end of the ring: docs/protocol.md, section 4."""
+
+import os
+import struct
+import time
+
+from . import _memory
+from ._errors import protocol_error
+from ._options import duration
+
+_HEADER = struct.pack("<8sIIIII4x", b"TCRING01", 64, 128, 64, 0x400, 0x2400)
+_SLOTS = 64
+_ABORT, _SUBMISSION_BELL, _ASLEEP, _COMPLETION_BELL = 0x040 // 4, 0x100 // 4, 0x140 // 4, 0x1C0 // 4
+_HEARTBEAT, _SUBMITTED, _COMPLETED = 0x080 // 8, 0x0C0 // 8, 0x180 // 8
+_SUBMISSIONS, _COMPLETIONS = 0x400, 0x2400
+_FLIGHTS, _FLIGHT_AT, _FLIGHT_WORDS = 1024, 0x4000 // 8, 8
+_STARTED, _ENDED, _STATUS = 5, 6, 7
+
+_SUBMISSION = struct.Struct("<QQQQQIiiBBBx72s")
+_COMPLETION = struct.Struct("<QIxxxx48s")
+
+SLICE = 0.1  # seconds: the longest sleep
+
+
+class Submission:
+    """One operation of the host."""
+
+    __slots__ = ("ticket", "seq", "offset", "count", "size", "arena", "root", "bucket", "op", "dtype", "reduce", "payload")
+
+    def __init__(self, data):
+        (self.ticket, self.seq, self.offset, self.count, self.size, self.arena, self.root, self.bucket,
+         self.op, self.dtype, self.reduce, self.payload) = _SUBMISSION.unpack(data)
+
+
+class Ring:
+    """Takes submissions and posts completions, in one thread; ``beat`` and ``idle`` are for any other."""
+
+    def __init__(self, arena: _memory.Arena):
+        if arena.size < 0x4000 or bytes(arena.bytes[:len(_HEADER)]) != _HEADER:
+            raise protocol_error("no ring of this version in the control arena")
+        self._arena = arena
+        self._bytes, self._u32, self._u64 = arena.bytes, arena.words("I"), arena.words("Q")
+        self._taken = self._completed = 0
+        self._recorded = arena.size >= 0x4000 + _FLIGHTS * _FLIGHT_WORDS * 8
+        self._bell, self._done = arena.address(_SUBMISSION_BELL * 4), arena.address(_COMPLETION_BELL * 4)
+        self._spin = _spin_time()
+        self._poll = not _memory.HAS_FUTEX or os.environ.get("TRAINCTL_DOORBELL") == "poll"
+
+    def next(self) -> Submission | None:
+        """The next submission, if there is one."""
+        n, tail = self._taken, self._u64[_SUBMITTED]
+        if tail == n:
+            return None
+        _memory.barrier()
+        if tail < n or tail - self._completed > _SLOTS:
+            raise protocol_error(f"the host claims {tail} submissions, {n} taken, {self._completed} completed")
+        at = _SUBMISSIONS + n % _SLOTS * 128
+        sub = Submission(bytes(self._bytes[at:at + 128]))
+        if sub.ticket != n + 1:
+            raise protocol_error(f"submission {n + 1} has ticket {sub.ticket}")
+        self._note(n, _STARTED)
+        self._taken = n + 1
+        return sub
+
+    def post(self, failed: bool, result: bytes = b""):
+        """Completes the operation that was taken last."""
+        n = self._completed
+        _COMPLETION.pack_into(self._bytes, _COMPLETIONS + n % _SLOTS * 64, n + 1, failed, result)
+        if self._recorded:
+            self._u64[_FLIGHT_AT + n % _FLIGHTS * _FLIGHT_WORDS + _STATUS] = failed
+        self._note(n, _ENDED)
+        self._completed = n + 1
+        _memory.barrier()
+        self._u64[_COMPLETED] = n + 1
+        _memory.barrier()
+        self._u32[_COMPLETION_BELL] = self._u32[_COMPLETION_BELL] + 1 & 0xFFFFFFFF
+        if _memory.HAS_FUTEX:
+            # Without looking whether the host sleeps: that needs a barrier, which costs as much.
+            _memory.futex_wake(self._done)
+
+    def wait(self):
+        """Returns when there may be something to take, after at most 100 ms."""
+        rung, n = self._u32[_SUBMISSION_BELL], self._taken
+        end = time.perf_counter() + self._spin
+        while time.perf_counter() < end:
+            if self._u64[_SUBMITTED] != n:
+                return
+            os.sched_yield()
+        if self._poll:
+            self._nap(rung, n)
+            return
+        self._u32[_ASLEEP] = 1
+        _memory.barrier()
+        if self._u64[_SUBMITTED] == n:
+            _memory.futex_wait(self._bell, rung, SLICE)  # compares the bell after a barrier of its own
+        self._u32[_ASLEEP] = 0
+
+    def _nap(self, rung: int, n: int):
+        nap, end = 20e-6, time.perf_counter() + SLICE
+        while self._u64[_SUBMITTED] == n and self._u32[_SUBMISSION_BELL] == rung and time.perf_counter() < end:
+            time.sleep(nap)
+            nap = min(2 * nap, 1e-3)
+
+    def _note(self, n: int, word: int):
+        if self._recorded:
+            self._u64[_FLIGHT_AT + n % _FLIGHTS * _FLIGHT_WORDS + word] = _memory.now_ns()
+
+    def beat(self):
+        """Counts the heartbeat up."""
+        self._u64[_HEARTBEAT] = self._u64[_HEARTBEAT] + 1
+
+    def aborted(self) -> bool:
+        """Whether the host has given up."""
+        return self._u32[_ABORT] != 0
+
+    def idle(self) -> bool:
+        """Whether everything submitted so far is completed."""
+        return self._u64[_SUBMITTED] == self._completed
+
+
+def _spin_time() -> float:
+    """How long to look before sleeping, in seconds."""
+    text = os.environ.get("TRAINCTL_SPIN", "")
+    if text:
+        return max(duration(text).total_seconds(), 0.0)
+    return 50e-6 if _memory.HAS_FUTEX else 0.0
