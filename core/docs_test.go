@@ -15,7 +15,7 @@ import (
 
 // named are the files, folders and packages of this module that a text speaks of.
 // Words in capitals and stars stand for what the reader writes there.
-var named = regexp.MustCompile(`(?:^|[^\w/.$-])((?:core|plugins|cmd|e2e|examples|bench|gputest|configs|docs|\.ci)/[\w./*-]+)`)
+var named = regexp.MustCompile(`(?:^|[^\w/.$-])((?:core|plugins|cmd|sdk|e2e|examples|bench|gputest|configs|docs|\.ci)/[\w./*-]+)`)
 
 // beside are files that a package comment names without their folder.
 var besideFiles = regexp.MustCompile(`(?:^|[\s(])(\w+\.go)\b`)
@@ -94,7 +94,7 @@ func TestPathsInPackageCommentsExist(t *testing.T) {
 var imported = regexp.MustCompile(`It imports [^.]*(\.[a-z][^.]*)*\.`)
 
 // modulePath is a folder of this module in such a sentence.
-var modulePath = regexp.MustCompile(`\b(?:core|plugins|docs|e2e|bench|cmd)\b(?:/[\w-]+)*`)
+var modulePath = regexp.MustCompile(`\b(?:core|plugins|docs|e2e|bench|cmd|sdk)\b(?:/[\w-]+)*`)
 
 // TestEveryPackageHasADoc holds that each package has a doc.go that says what the
 // package is, what it may import, and where to start reading.

@@ -95,14 +95,12 @@ class Workers:
             raise Error(f"worker process {k} of {len(self._channels)} ended with status {self._processes[k].wait(5)}; its last lines are in the log") from None
 
     def close(self):
-        """Ends the processes."""
-        for channel in self._channels:
+        """Ends the processes, which hold nothing that has to be saved."""
+        for channel, process in zip(self._channels, self._processes):
             channel.socket.close()
-        for p in self._processes:
-            try:
-                p.wait(1)
-            except subprocess.TimeoutExpired:
-                p.kill()
+            process.kill()
+        for process in self._processes:
+            process.wait()
 
 
 def _arrays(memory, specs, rows: int):

@@ -38,11 +38,11 @@ class Torch(Dataset):
         recipes = self._recipes()
         self._reader = Reader(recipes, self.path)
         self._seed = run.seed
+        self._sizes = {split: count(d) for split, d in self._reader.sets.items()}
         first = self._reader.sample("train", 0, run.seed, 0)
         self._input, self._target = _spec("input", first[0]), _spec("target", first[1])
         if self._input.dtype == "i32" and not self.vocabulary:
             raise OptionError("vocabulary", "the input has integers, whose number of values is not known", "set vocabulary, or convert the input to float in the data set")
-        self._sizes = {split: count(d) for split, d in self._reader.sets.items()}
         self._workers = Workers(self.workers, recipes, self.path, (self._input, self._target)) if self.workers else None
         self._kept = {split: _Kept(n, self._input, self._target) for split, n in self._sizes.items()} if self.cache else {}
 

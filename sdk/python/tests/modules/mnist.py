@@ -1,10 +1,10 @@
-"""Data sets as users write them for PyTorch."""
+"""MNIST as users write it for PyTorch."""
 
 import gzip
 import os
 
 import torch
-from torch.utils.data import Dataset, IterableDataset
+from torch.utils.data import Dataset
 
 
 class MNIST(Dataset):
@@ -28,29 +28,3 @@ class MNIST(Dataset):
 
     def __getitem__(self, i):
         return self.data[i].float().div(255), int(self.targets[i])
-
-
-class Noisy(Dataset):
-    """Samples with a random transform, read in batches."""
-
-    targets = torch.arange(60) % 3
-
-    def __len__(self):
-        return 60
-
-    def __getitem__(self, i):
-        return torch.full((4,), float(i)) + torch.rand(4), int(self.targets[i])
-
-
-class Uneven(Noisy):
-    def __getitem__(self, i):
-        return torch.zeros(4 + (i == 7)), 0
-
-
-class Stream(IterableDataset):
-    def __iter__(self):
-        yield torch.zeros(4), 0
-
-
-def noisy_test():
-    return Noisy()
