@@ -15,7 +15,7 @@ import (
 
 // named are the files, folders and packages of this module that a text speaks of.
 // Words in capitals and stars stand for what the reader writes there.
-var named = regexp.MustCompile(`(?:^|[^\w/.$-])((?:core|plugins|cmd|sdk|e2e|examples|bench|gputest|configs|docs|\.ci)/[\w./*-]+)`)
+var named = regexp.MustCompile(`(?:^|[^\w/.$-])((?:core|plugins|cmd|e2e|examples|bench|gputest|configs|docs|\.ci)/[\w./*-]+)`)
 
 // beside are files that a package comment names without their folder.
 var besideFiles = regexp.MustCompile(`(?:^|[\s(])(\w+\.go)\b`)
