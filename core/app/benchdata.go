@@ -42,7 +42,7 @@ func BenchData(ctx context.Context, o BenchDataOptions) (r *bench.DataReport, er
 	batch := division.Micro
 	f := &feeder{c: c, world: world, nproc: nproc, batch: batch, feeds: make([]bench.Feed, nproc), sources: make([]*host.Dataset, nproc)}
 	f.host = host.New(host.Options{
-		Builtins: o.Builtins, Checksums: c.Checksums(), Sandboxes: c.Sandboxes(), SetEnv: []string{fmt.Sprintf("GOMAXPROCS=%d", threads)},
+		Builtins: o.Builtins, Terms: c.Terms(), SetEnv: []string{fmt.Sprintf("GOMAXPROCS=%d", threads)},
 	})
 	defer func() { err = errors.Join(err, f.close(context.WithoutCancel(ctx))) }()
 	if err := f.open(ctx); err != nil {

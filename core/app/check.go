@@ -8,18 +8,18 @@ import (
 
 	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/config"
-	"github.com/trainctl/trainctl/core/plugin/registry"
+	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/train/checkpoint"
 	"github.com/trainctl/trainctl/core/train/replica"
 )
 
 // CheckModel checks a configuration against the shape of the data set's samples: it reports what
 // the planner rejects, and a model.init file that exists here but does not fit this model. It
-// starts nothing. It skips a data set that is given by a path, or that needs files missing on this
+// starts nothing. It skips a data set that is not built in, or that needs files missing on this
 // machine to report its shape. The error is a *config.Error with lines and columns.
 func CheckModel(ctx context.Context, o ForecastOptions) error {
 	f := newForecaster(ctx, o)
-	if registry.IsPath(f.cfg.Dataset.Plugin) {
+	if !f.host.BuiltIn(sdk.KindDataset, f.cfg.Dataset.Plugin) {
 		return nil
 	}
 	var err error
@@ -38,7 +38,7 @@ func CheckModel(ctx context.Context, o ForecastOptions) error {
 // outlined computes the outline without starting a precision plugin: shapes do not
 // depend on the policy.
 func (f *forecaster) outlined(ctx context.Context) (err error) {
-	if registry.IsPath(f.cfg.Precision.Plugin) {
+	if !f.host.BuiltIn(sdk.KindPrecision, f.cfg.Precision.Plugin) {
 		c := *f.cfg
 		c.Precision.Plugin, c.Precision.Options = "none", nil
 		f.cfg = &c

@@ -14,7 +14,6 @@ import (
 	"github.com/trainctl/trainctl/core/engine/op"
 	"github.com/trainctl/trainctl/core/engine/optim"
 	"github.com/trainctl/trainctl/core/plugin/host"
-	"github.com/trainctl/trainctl/core/plugin/registry"
 	"github.com/trainctl/trainctl/core/report/forecast"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/train/outline"
@@ -83,7 +82,7 @@ func (f *forecaster) backend(ctx context.Context) error {
 // elsewhere. A missing device on this machine does not prevent planning.
 func newForecaster(ctx context.Context, o ForecastOptions) *forecaster {
 	c := o.Config
-	f := &forecaster{cfg: c, builtins: o.Builtins, host: o.Host.WithChecksums(c.Checksums()).WithSandboxes(c.Sandboxes()), openData: o.OpenData}
+	f := &forecaster{cfg: c, builtins: o.Builtins, host: o.Host.WithTerms(c.Terms()), openData: o.OpenData}
 	var err error
 	if f.machine, err = Survey(ctx, c.Run.Device); err != nil {
 		f.machine.Device = c.Run.Device
@@ -124,15 +123,11 @@ func (f *forecaster) builtin(kind sdk.Kind, name string) (*sdk.Plugin, sdk.Info,
 }
 
 func (f *forecaster) uses(kind sdk.Kind, name string, info sdk.Info) {
-	p := forecast.Plugin{Kind: string(kind), Name: name, Version: info.Version}
-	if registry.IsPath(name) {
-		p.Path = name
-	}
-	f.plugins = append(f.plugins, p)
+	f.plugins = append(f.plugins, forecast.Plugin{Kind: string(kind), Name: name, Version: info.Version, Path: f.host.PathOf(kind, name)})
 }
 
 func (f *forecaster) dataset(ctx context.Context) (sdk.DatasetSpec, error) {
-	if registry.IsPath(f.cfg.Dataset.Plugin) {
+	if !f.host.BuiltIn(sdk.KindDataset, f.cfg.Dataset.Plugin) {
 		return f.opened(ctx)
 	}
 	p, info, err := f.builtin(sdk.KindDataset, f.cfg.Dataset.Plugin)
@@ -181,7 +176,7 @@ func (f *forecaster) opened(ctx context.Context) (spec sdk.DatasetSpec, err erro
 
 func (f *forecaster) precision(ctx context.Context) (sdk.Policy, error) {
 	name := f.cfg.Precision.Plugin
-	if registry.IsPath(name) {
+	if !f.host.BuiltIn(sdk.KindPrecision, name) {
 		return f.started(ctx, name)
 	}
 	p, info, err := f.builtin(sdk.KindPrecision, name)

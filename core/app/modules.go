@@ -60,7 +60,7 @@ func newHost(o Options, w rank.World, bus *event.Bus, dir agreedDir) *host.Host 
 	return host.New(host.Options{
 		FlightDir: func() string { return flightDir(dir) }, Place: &w.Rank, SocketDir: os.Getenv(envSockets),
 		Builtins: o.Builtins, Exe: o.Exe, Log: slog.New(logToEvents(bus)), HangTimeout: hangTimeout(o.Config.Backend.Timeout),
-		Checksums: o.Config.Checksums(), Sandboxes: o.Config.Sandboxes(),
+		Terms:     o.Config.Terms(),
 		PluginEnv: map[string][]string{o.Config.Backend.Plugin: o.Config.Backend.Env},
 		SetEnv:    []string{fmt.Sprint("GOMAXPROCS=", threads(o.Config.Launch, w, os.LookupEnv))},
 	})

@@ -19,11 +19,14 @@ import (
 // the configuration. It also gets the policy of a precision plugin and the placement of
 // a built-in backend, so that invalid combinations are found before anything runs.
 func CheckPlugins(ctx context.Context, h *host.Host, builtins []host.Builtin) config.CheckPlugin {
-	return func(c *config.Config, kind, plugin, sum string, given map[string]any) (map[string]any, usererr.List, error) {
+	return func(c *config.Config, kind, plugin string, given map[string]any) (map[string]any, usererr.List, error) {
 		if kind == string(sdk.KindBackend) {
 			plugin = Backend(c)
 		}
-		k := pluginCheck{host: h.WithChecksums(map[string]string{plugin: sum}).WithSandboxes(c.Sandboxes()), builtins: builtins, config: c}
+		k := pluginCheck{host: h.WithTerms(c.Terms()), builtins: builtins, config: c}
+		if err := usererr.Under(kind, k.host.CheckTerms(host.Key{Kind: sdk.Kind(kind), Plugin: plugin}).Err()); err != nil {
+			return nil, nil, err
+		}
 		info, err := k.host.Describe(ctx, sdk.Kind(kind), plugin)
 		if err != nil {
 			return nil, nil, err
@@ -35,7 +38,6 @@ func CheckPlugins(ctx context.Context, h *host.Host, builtins []host.Builtin) co
 			_, err = k.policy(ctx, plugin, opts)
 		case kind == string(sdk.KindBackend):
 			problems = h.CheckPlace(plugin, sdk.PlaceRequest{Options: opts, Overlap: true, Restarts: c.Backend.Restarts, Getenv: os.Getenv})
-			k.host = h.WithChecksums(c.Checksums()) // the policy is another plugin's
 			err = k.demands(ctx, info)
 		}
 		var bad *host.StartError

@@ -23,10 +23,10 @@ func (r *runner) record(d train.Deps) []event.PluginStarted {
 		{sdk.KindPrecision, cfg.Precision.Plugin, d.Precision.Info()},
 		{sdk.KindDataset, cfg.Dataset.Plugin, d.Dataset.Info()},
 	} {
-		path, err := r.p.Host.Executable(p.name)
+		path, err := r.p.Host.Executable(p.kind, p.name)
 		e, known := sums[path]
 		if e.Path = path; err == nil && !known {
-			e.SHA256, err = r.p.Host.Sum(p.name)
+			e.SHA256, err = r.p.Host.Sum(p.kind, p.name)
 		}
 		sums[path] = e
 		if err != nil {

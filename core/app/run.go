@@ -151,6 +151,16 @@ func writeConfig(fsys checkpoint.FS, dir event.RunDir, c *config.Config) error {
 	if err := afero.WriteFile(fsys, dir.Config(), c.Resolved(), 0o644); err != nil {
 		return fmt.Errorf("run directory: %w", err)
 	}
+	if c.Lock == nil {
+		return nil
+	}
+	text, err := c.Lock.Text()
+	if err == nil {
+		err = afero.WriteFile(fsys, config.LockPath(dir.Config()), text, 0o644)
+	}
+	if err != nil {
+		return fmt.Errorf("run directory: %w", err)
+	}
 	return nil
 }
 

@@ -31,7 +31,7 @@ var published = map[string]map[string]any{
 	"none":      {}, "auto": {}, "tcp": {},
 }
 
-func checkPlugin(_ *Config, _, plugin, _ string, given map[string]any) (map[string]any, usererr.List, error) {
+func checkPlugin(_ *Config, _, plugin string, given map[string]any) (map[string]any, usererr.List, error) {
 	options, ok := published[plugin]
 	if !ok {
 		return nil, nil, fmt.Errorf("plugin %s: %w", plugin, errNoPlugin)

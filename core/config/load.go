@@ -13,18 +13,19 @@ import (
 	"github.com/spf13/afero"
 
 	"github.com/trainctl/trainctl/core/base/usererr"
+	"github.com/trainctl/trainctl/core/plugin/registry"
 )
 
 // CheckPlugin checks the options table of a plugin against the options that the
 // plugin publishes. kind is "backend", "precision" or "dataset"; plugin is the name
-// or path in the file; sha256 is the checksum that the executable must have, or "".
+// or path in the file.
 // c is the configuration that the options must agree with; it may have problems too.
 //
 // resolved holds every option including defaults; it may be nil. Keys of problems are
 // relative to the options table. err is set if the plugin does not start or cannot be
 // used: it is reported at the plugin's name and is available through [Error.Unwrap].
 // A usererr.Error holds problems of other tables, with full keys.
-type CheckPlugin func(c *Config, kind, plugin, sha256 string, options map[string]any) (resolved map[string]any, problems usererr.List, err error)
+type CheckPlugin func(c *Config, kind, plugin string, options map[string]any) (resolved map[string]any, problems usererr.List, err error)
 
 // LoadOptions are the settings from outside the file. Flags override Env, Env
 // overrides the file, and Set overrides all of them.
@@ -34,13 +35,16 @@ type LoadOptions struct {
 	Env   func(string) (string, bool) // os.LookupEnv; nil reads no environment
 	Stdin io.Reader                   // read when the path is "-"; nil: os.Stdin
 	Check CheckPlugin                 // if nil, plugin options are not checked
+
+	lock *registry.Lock
 }
 
 // Config is a checked configuration.
 type Config struct {
 	File
-	Path     string       // as given to Load; "<stdin>" for "-"
-	Warnings []Diagnostic // problems that do not stop a run
+	Path     string         // as given to Load; "<stdin>" for "-"
+	Warnings []Diagnostic   // problems that do not stop a run
+	Lock     *registry.Lock // of plugins given by name; nil if there is none
 
 	places map[string]place
 	report *report
@@ -54,8 +58,26 @@ func Load(fs afero.Fs, path string, o LoadOptions) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.lock, err = readLock(fs, path); err != nil {
+		return nil, err
+	}
 	return parse(name, text, o)
 }
+
+// readLock reads the lock file beside a configuration; nil if there is none.
+func readLock(fs afero.Fs, path string) (*registry.Lock, error) {
+	text, err := afero.ReadFile(fs, LockPath(path))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the lock of plugins: %w", err)
+	}
+	return registry.ParseLock(text)
+}
+
+// LockPath is the path of the lock file that belongs to a configuration.
+func LockPath(config string) string { return filepath.Join(filepath.Dir(config), registry.LockName) }
 
 func read(fs afero.Fs, path string, stdin io.Reader) (text, name string, err error) {
 	if path != "-" {
@@ -89,7 +111,7 @@ func parse(name, text string, o LoadOptions) (*Config, error) {
 	t.flags(o.Flags)
 	t.sets(o.Set)
 
-	c := &Config{Path: name, File: defaults(optimizerName(root)), report: r, places: r.places}
+	c := &Config{Path: name, File: defaults(optimizerName(root)), Lock: o.lock, report: r, places: r.places}
 	c.Run.Name = nameOf(name)
 	decoder{r}.table("", root, reflect.ValueOf(&c.File).Elem())
 	c.resolve()

@@ -46,6 +46,26 @@ func Lock(name string, text []byte, sum Sum) ([]byte, []PluginTable, error) {
 	return []byte(mark + l.edited()), l.tables, nil
 }
 
+// Named returns the tables of a file that give a plugin by name, without Options. The
+// error is an [*Error].
+func Named(name string, text []byte) (named []PluginTable, err error) {
+	r := newReport(&source{name: name, text: withoutMark(string(text))})
+	root := map[string]any{}
+	if _, err := toml.Decode(withoutMark(string(text)), &root); err != nil {
+		r.syntax(err)
+		return nil, &Error{Diagnostics: r.sorted()}
+	}
+	for _, kind := range []string{"backend", "precision", "dataset"} {
+		table, _ := root[kind].(map[string]any)
+		plugin, _ := table["plugin"].(string)
+		version, _ := table["version"].(string)
+		if plugin != "" && !registry.IsPath(plugin) {
+			named = append(named, PluginTable{Kind: kind, Plugin: plugin, Version: version})
+		}
+	}
+	return named, nil
+}
+
 // locker collects the changes.
 type locker struct {
 	*report

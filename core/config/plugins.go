@@ -1,11 +1,14 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 
 	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/plugin/host"
+	"github.com/trainctl/trainctl/core/plugin/registry"
+	"github.com/trainctl/trainctl/core/sdk"
 )
 
 // PluginTable holds the settings of one plugin.
@@ -13,49 +16,48 @@ type PluginTable struct {
 	Kind    string // the table: "backend", "precision" or "dataset"
 	Plugin  string // name or path
 	SHA256  string // "" if the file has none
+	Version string // constraint, or ""
+	Sandbox bool
 	Options *map[string]any
 }
 
 // PluginTables returns the plugins of a run.
 func (c *Config) PluginTables() []PluginTable {
 	return []PluginTable{
-		{"backend", c.Backend.Plugin, c.Backend.SHA256, &c.Backend.Options},
-		{"precision", c.Precision.Plugin, c.Precision.SHA256, &c.Precision.Options},
-		{"dataset", c.Dataset.Plugin, c.Dataset.SHA256, &c.Dataset.Options},
+		{"backend", c.Backend.Plugin, c.Backend.SHA256, c.Backend.Version, false, &c.Backend.Options},
+		{"precision", c.Precision.Plugin, c.Precision.SHA256, c.Precision.Version, c.Precision.Sandbox, &c.Precision.Options},
+		{"dataset", c.Dataset.Plugin, c.Dataset.SHA256, c.Dataset.Version, c.Dataset.Sandbox, &c.Dataset.Options},
 	}
 }
 
-// Checksums returns the checksums that plugins must have, by path.
-func (c *Config) Checksums() map[string]string {
+// Terms returns what is required of the plugins. A path has one checksum, whichever table
+// gives it. In a sandbox a plugin may read the files and folders that its options name.
+func (c *Config) Terms() map[host.Key]host.Terms {
 	sums := map[string]string{}
 	for _, t := range c.PluginTables() {
-		if t.SHA256 != "" {
+		if registry.IsPath(t.Plugin) && t.SHA256 != "" {
 			sums[t.Plugin] = t.SHA256
 		}
 	}
-	return sums
+	terms := map[host.Key]host.Terms{}
+	for _, t := range c.PluginTables() {
+		k := host.Key{Kind: sdk.Kind(t.Kind), Plugin: t.Plugin}
+		terms[k] = host.Terms{
+			SHA256: cmp.Or(t.SHA256, sums[t.Plugin]), Version: t.Version, Lock: c.Lock.Of(k.Kind, k.Plugin), Sandbox: t.Sandbox, Readable: t.paths(),
+		}
+	}
+	return terms
 }
 
-// Sandboxes returns the plugins that are started in a sandbox, by path, and the
-// files and folders that they may read: those named in their options.
-func (c *Config) Sandboxes() map[string][]string {
-	readable := map[string][]string{}
-	add := func(plugin string, sandbox bool, options map[string]any) {
-		if !sandbox {
-			return
+// paths lists the values of the options that may be paths; one that is not names no file.
+func (t PluginTable) paths() (paths []string) {
+	for _, v := range *t.Options {
+		if path, ok := v.(string); ok && path != "" {
+			paths = append(paths, path)
 		}
-		paths := readable[plugin]
-		for _, v := range options {
-			if path, ok := v.(string); ok && path != "" {
-				paths = append(paths, path) // a value that is not a path names no file
-			}
-		}
-		slices.Sort(paths)
-		readable[plugin] = paths
 	}
-	add(c.Precision.Plugin, c.Precision.Sandbox, c.Precision.Options)
-	add(c.Dataset.Plugin, c.Dataset.Sandbox, c.Dataset.Options)
-	return readable
+	slices.Sort(paths)
+	return paths
 }
 
 // checkSums rejects two checksums for one file.
@@ -64,7 +66,7 @@ func (c *Config) checkSums() {
 	for _, t := range c.PluginTables() {
 		other, again := first[t.Plugin]
 		switch {
-		case t.SHA256 == "" || c.report.bad[t.Kind+".sha256"]:
+		case t.SHA256 == "" || !registry.IsPath(t.Plugin) || c.report.bad[t.Kind+".sha256"]:
 		case !again:
 			first[t.Plugin] = t
 		case other.SHA256 != t.SHA256:
@@ -82,7 +84,7 @@ func (c *Config) plugins(check CheckPlugin) (causes []error) {
 		if t.Plugin == "" || c.report.bad[t.Kind+".plugin"] || c.report.bad[t.Kind+".sha256"] {
 			continue
 		}
-		resolved, problems, err := check(c, t.Kind, t.Plugin, c.Checksums()[t.Plugin], *t.Options)
+		resolved, problems, err := check(c, t.Kind, t.Plugin, *t.Options)
 		if l := usererr.Problems(err); l != nil {
 			c.report.problems("", l)
 		} else if err != nil {

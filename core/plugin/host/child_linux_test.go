@@ -29,14 +29,14 @@ func TestAPluginHasOpenWhatTheProtocolNames(t *testing.T) {
 	defer syscall.Close(pipe[1])
 
 	path := script(t, "exec >&2\nls -l /proc/$$/fd\nexit 1")
-	for name, o := range map[string]host.Options{"plain": {}, "with a checksum": {Checksums: map[string]string{path: host.Sum(t, path)}}} {
+	for name, o := range map[string]host.Options{"plain": {}, "with a checksum": {Terms: sum(path, host.Sum(t, path))}} {
 		_, err := newHost(t, o).StartBackend(t.Context(), path)
 		var failed *host.StartError
 		if !errors.As(err, &failed) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		want := map[string]string{"0": os.DevNull, "1": "pipe:", "2": "pipe:", "3": "socket:"}
-		if o.Checksums != nil {
+		if o.Terms != nil {
 			want["4"] = path
 		}
 		for _, line := range failed.LastLines {
@@ -67,7 +67,7 @@ func TestHungPluginInASandbox(t *testing.T) {
 	exe, err := os.Executable()
 	must(t, err)
 	path := script(t, "exec "+exe+" plugin dataset fake")
-	d := openFake(t, newHost(t, host.Options{}).WithSandboxes(map[string][]string{path: {exe}}), path, "deaf", 2*time.Second)
+	d := openFake(t, newHost(t, host.Options{}).WithTerms(map[host.Key]host.Terms{{Kind: sdk.KindDataset, Plugin: path}: {Sandbox: true, Readable: []string{exe}}}), path, "deaf", 2*time.Second)
 	must(t, d.Request(0, sdk.Train, 0, 1, []int64{7}))
 	_, _, err = d.Wait(0)
 	var failed *host.PluginError

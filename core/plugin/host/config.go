@@ -14,32 +14,35 @@ import (
 
 // BackendConfig is the table [backend].
 type BackendConfig struct {
-	Plugin      string         `toml:"plugin"`                                // "auto", "tcp", "nccl", "mpi" or a path
-	SHA256      string         `toml:"sha256" pattern:"^([0-9a-fA-F]{64})?$"` // of a plugin given by its path; "" does not check
-	Timeout     time.Duration  `toml:"timeout"`                               // for one collective
-	InitTimeout time.Duration  `toml:"init_timeout"`                          // from the start of the plugin to the first collective
-	Restarts    int            `toml:"restarts"`                              // how often a backend that died or hangs is replaced while the ranks go on
-	Env         []string       `toml:"env"`                                   // variables that the plugin inherits in addition to the usual ones; a trailing * matches any suffix
+	Plugin      string         `toml:"plugin"`                                                                       // "auto", "tcp", "nccl", "mpi", the name of another plugin, or a path
+	SHA256      string         `toml:"sha256" pattern:"^([0-9a-fA-F]{64})?$"`                                        // of the executable of a plugin that is not built in; "" does not check
+	Version     string         `toml:"version" pattern:"^( *(=|!=|>=|<=|>|<|~>)? *v?[0-9][0-9A-Za-z.+-]* *(,|$))*$"` // constraint, such as "~> 1.2"; "" allows all versions
+	Timeout     time.Duration  `toml:"timeout"`                                                                      // for one collective
+	InitTimeout time.Duration  `toml:"init_timeout"`                                                                 // from the start of the plugin to the first collective
+	Restarts    int            `toml:"restarts"`                                                                     // how often a backend that died or hangs is replaced while the ranks go on
+	Env         []string       `toml:"env"`                                                                          // variables that the plugin inherits in addition to the usual ones; a trailing * matches any suffix
 	Options     map[string]any `toml:"options"`
 }
 
 // PrecisionConfig is the table [precision].
 type PrecisionConfig struct {
-	Plugin   string         `toml:"plugin"`                                // "none", "amp" or a path
-	SHA256   string         `toml:"sha256" pattern:"^([0-9a-fA-F]{64})?$"` // of a plugin given by its path; "" does not check
-	Sandbox  bool           `toml:"sandbox"`                               // start a plugin given by its path without network and foreign files
-	Restarts int            `toml:"restarts"`                              // how often a plugin that died or hangs is replaced while its rank goes on
+	Plugin   string         `toml:"plugin"`                                                                       // "none", "amp", the name of another plugin, or a path
+	SHA256   string         `toml:"sha256" pattern:"^([0-9a-fA-F]{64})?$"`                                        // of the executable of a plugin that is not built in; "" does not check
+	Version  string         `toml:"version" pattern:"^( *(=|!=|>=|<=|>|<|~>)? *v?[0-9][0-9A-Za-z.+-]* *(,|$))*$"` // constraint, such as "~> 1.2"; "" allows all versions
+	Sandbox  bool           `toml:"sandbox"`                                                                      // start a plugin that is not built in without network and foreign files
+	Restarts int            `toml:"restarts"`                                                                     // how often a plugin that died or hangs is replaced while its rank goes on
 	Options  map[string]any `toml:"options"`
 }
 
 // DatasetConfig is the table [dataset].
 type DatasetConfig struct {
-	Plugin     string         `toml:"plugin"`                                // "mnist", "fashion-mnist", "synthetic" or a path
-	SHA256     string         `toml:"sha256" pattern:"^([0-9a-fA-F]{64})?$"` // of a plugin given by its path; "" does not check
-	Sandbox    bool           `toml:"sandbox"`                               // start a plugin given by its path without network and foreign files
-	Timeout    time.Duration  `toml:"timeout"`                               // for one batch
-	Validation float64        `toml:"validation"`                            // share of the training samples that is evaluated on in place of the test set
-	Restarts   int            `toml:"restarts"`                              // how often a plugin that died or hangs is replaced while its rank goes on
+	Plugin     string         `toml:"plugin"`                                                                       // "mnist", "fashion-mnist", "synthetic", the name of another plugin, or a path
+	SHA256     string         `toml:"sha256" pattern:"^([0-9a-fA-F]{64})?$"`                                        // of the executable of a plugin that is not built in; "" does not check
+	Version    string         `toml:"version" pattern:"^( *(=|!=|>=|<=|>|<|~>)? *v?[0-9][0-9A-Za-z.+-]* *(,|$))*$"` // constraint, such as "~> 1.2"; "" allows all versions
+	Sandbox    bool           `toml:"sandbox"`                                                                      // start a plugin that is not built in without network and foreign files
+	Timeout    time.Duration  `toml:"timeout"`                                                                      // for one batch
+	Validation float64        `toml:"validation"`                                                                   // share of the training samples that is evaluated on in place of the test set
+	Restarts   int            `toml:"restarts"`                                                                     // how often a plugin that died or hangs is replaced while its rank goes on
 	Options    map[string]any `toml:"options"`
 }
 
@@ -58,7 +61,7 @@ func DefaultDataset() DatasetConfig { return DatasetConfig{Timeout: 5 * time.Min
 // Problems checks the table; its options are checked later against those that the
 // plugin publishes.
 func (c BackendConfig) Problems() usererr.List {
-	l := pluginProblems(c.Plugin, c.SHA256, `"auto", "tcp", "nccl", "mpi" or a path such as "./my-backend"`)
+	l := pluginProblems(c.Plugin, c.SHA256, c.Version, `"auto", "tcp", "nccl", "mpi" or a path such as "./my-backend"`)
 	positive(&l, "timeout", c.Timeout, "5m")
 	positive(&l, "init_timeout", c.InitTimeout, "2m")
 	restartProblems(&l, c.Restarts)
@@ -73,39 +76,53 @@ func restartProblems(l *usererr.List, n int) {
 
 // Problems checks the table by itself.
 func (c PrecisionConfig) Problems() usererr.List {
-	l := pluginProblems(c.Plugin, c.SHA256, `"none", "amp" or a path such as "./my-precision"`)
+	l := pluginProblems(c.Plugin, c.SHA256, c.Version, `"none", "amp" or a path such as "./my-precision"`)
 	restartProblems(&l, c.Restarts)
-	return append(l, sandboxProblems(c.Plugin, c.Sandbox)...)
+	return l
 }
 
 // Problems checks the table by itself.
 func (c DatasetConfig) Problems() usererr.List {
-	l := pluginProblems(c.Plugin, c.SHA256, `"mnist", "fashion-mnist", "synthetic" or a path such as "./my-dataset"`)
+	l := pluginProblems(c.Plugin, c.SHA256, c.Version, `"mnist", "fashion-mnist", "synthetic" or a path such as "./my-dataset"`)
 	positive(&l, "timeout", c.Timeout, "5m")
 	if !(c.Validation >= 0 && c.Validation < 1) {
 		l.Addf("validation", "write 0.1 to hold a tenth of the training samples out, or remove it", "%v is not a share of the training samples, from 0 to less than 1", c.Validation)
 	}
 	restartProblems(&l, c.Restarts)
-	return append(l, sandboxProblems(c.Plugin, c.Sandbox)...)
+	return l
 }
 
-func sandboxProblems(plugin string, sandbox bool) (l usererr.List) {
-	if sandbox && !registry.IsPath(plugin) {
-		l.Addf("sandbox", "remove the key: only plugins given by path can be sandboxed", "%q is a built-in plugin", plugin)
+func pluginProblems(plugin, sum, version, choices string) (l usererr.List) {
+	if strings.TrimSpace(plugin) == "" {
+		l.Addf("plugin", "write plugin = "+choices, "no plugin is set")
+	}
+	if _, err := registry.ParseConstraint(version); err != nil {
+		l.Addf("version", `write for example "~> 1.2", which is 1.2 or newer but older than 2, or ">= 1.2, < 1.5"`, "%v", err)
+	}
+	switch _, err := registry.ParseSum(sum); {
+	case sum == "":
+	case plugin == "auto":
+		l.Addf("sha256", noSum, "%q is a built-in plugin, which has no separate file to check", plugin)
+	case err != nil:
+		l.Addf("sha256", "run trainctl plugins lock CONFIG, which writes it", "%v", err)
 	}
 	return l
 }
 
-func pluginProblems(plugin, sum, choices string) (l usererr.List) {
-	if strings.TrimSpace(plugin) == "" {
-		l.Addf("plugin", "write plugin = "+choices, "no plugin is set")
+const noSum = `remove the key, or set sha256 = ""`
+
+// CheckTerms returns what the terms of a built-in plugin require in vain. Keys are
+// relative to the plugin's table.
+func (h *Host) CheckTerms(k Key) (l usererr.List) {
+	t := h.opts.Terms[k]
+	if !h.BuiltIn(k.Kind, k.Plugin) {
+		return nil
 	}
-	switch _, err := registry.ParseSum(sum); {
-	case sum == "":
-	case !registry.IsPath(plugin):
-		l.Addf("sha256", `remove the key, or set sha256 = ""`, "%q is a built-in plugin, which has no separate file to check", plugin)
-	case err != nil:
-		l.Addf("sha256", "run trainctl plugins lock CONFIG, which writes it", "%v", err)
+	if t.SHA256 != "" {
+		l.Addf("sha256", noSum, "%q is a built-in plugin, which has no separate file to check", k.Plugin)
+	}
+	if t.Sandbox {
+		l.Addf("sandbox", "remove the key: only plugins that are not built in can be sandboxed", "%q is a built-in plugin", k.Plugin)
 	}
 	return l
 }

@@ -156,7 +156,7 @@ func TestStartErrors(t *testing.T) {
 		name, plugin string
 		want         []string
 	}{
-		{"unknown name", "fakd", []string{"no built-in", "known: fake", "./name"}},
+		{"unknown name", "fakd", []string{"it is not built in, and there is no executable trainctl-backend-fakd in ", "known: fake", "did you mean fake?", "as in ./fakd"}},
 		{"missing file", "./missing", []string{"no such file"}},
 		{"directory", dir, []string{"is a directory"}},
 		{"not executable", plain, []string{"not executable", "chmod +x"}},
@@ -216,15 +216,20 @@ func TestPathPlugin(t *testing.T) {
 	equal(t, "list", len(h.List()), 3)
 }
 
+// sum requires a checksum of a backend.
+func sum(path, sha256 string) map[host.Key]host.Terms {
+	return map[host.Key]host.Terms{{Kind: sdk.KindBackend, Plugin: path}: {SHA256: sha256}}
+}
+
 func TestChecksum(t *testing.T) {
 	exe, err := os.Executable()
 	must(t, err)
 	path := script(t, "exec "+exe+" plugin backend fake")
 	right := host.Sum(t, path)
-	b, err := newHost(t, host.Options{Checksums: map[string]string{path: right}}).StartBackend(t.Context(), path)
+	b, err := newHost(t, host.Options{Terms: sum(path, right)}).StartBackend(t.Context(), path)
 	must(t, err)
 	must(t, b.Close(t.Context()))
-	_, err = newHost(t, host.Options{Checksums: map[string]string{path: strings.Repeat("0", 64)}}).StartBackend(t.Context(), path)
+	_, err = newHost(t, host.Options{Terms: sum(path, strings.Repeat("0", 64))}).StartBackend(t.Context(), path)
 	if err == nil || !strings.Contains(err.Error(), right) {
 		t.Errorf("got %v", err)
 	}

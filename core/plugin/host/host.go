@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/trainctl/trainctl/core/plugin/registry"
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
@@ -51,13 +52,33 @@ type Options struct {
 	// Place is the number in the names of these files, for a rank whose number in its group may
 	// change; nil is the latter.
 	Place *int
-	// Checksums are SHA-256 sums in hexadecimal by the plugin's path as written
-	// in the TOML. A plugin with another sum is not executed.
-	Checksums map[string]string
-	// Sandboxes are the plugins, by their path as written in the TOML, that are
-	// started without a network and with the right to read system folders, their
-	// own executable and what is listed here. They write nowhere.
-	Sandboxes map[string][]string
+	// Terms are what is required of plugins.
+	Terms map[Key]Terms
+	// Search are the folders in which plugins are found by name; nil: those of
+	// [registry.Folders] for Exe.
+	Search registry.Search
+}
+
+// Key names a plugin as the TOML does.
+type Key struct {
+	Kind   sdk.Kind
+	Plugin string // name or path
+}
+
+// Terms are what is required of a plugin. The zero value requires nothing.
+type Terms struct {
+	// SHA256 is the sum of the executable in hexadecimal. A file with another sum is
+	// not executed.
+	SHA256 string
+	// Version is a constraint that the plugin's version must satisfy, such as "~> 1.2".
+	Version string
+	// Lock is the only version of a plugin given by name that may be used, with its sums;
+	// nil if it is not locked.
+	Lock *registry.Locked
+	// Sandbox starts the plugin without a network and with the right to read system
+	// folders, its own executable and what is listed in Readable. It writes nowhere.
+	Sandbox  bool
+	Readable []string
 }
 
 // Collectives is the interface of a backend for ranks. Submit, Wait and Close may be

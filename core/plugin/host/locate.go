@@ -82,22 +82,83 @@ func (p *program) close() {
 
 // locate finds the program of a plugin as named in the TOML.
 func (h *Host) locate(kind sdk.Kind, name string) (*program, *StartError) {
-	if !registry.IsPath(name) {
-		return h.locateBuiltin(kind, name)
+	if b := h.builtin(kind, name); b != nil {
+		exe, err := h.exe()
+		if err != nil {
+			return nil, refused(kind, name, err)
+		}
+		return &program{path: exe, args: []string{builtinArg, string(kind), name}, builtin: b}, nil
 	}
-	if err := registry.Check(name); err != nil {
-		return nil, refused(kind, name, err)
-	}
-	sum := h.opts.Checksums[name]
-	if sum == "" {
-		return &program{path: name}, nil
-	}
-	f, err := registry.Open(name, sum)
+	found, err := h.find(kind, name)
 	if err != nil {
 		return nil, refused(kind, name, err)
 	}
-	return &program{path: name, file: f}, nil
+	f, err := verified(&found, h.terms(kind, name))
+	if err != nil {
+		return nil, refused(kind, name, err)
+	}
+	p := &program{path: found.Path, file: f}
+	if found.Root != "" {
+		p.env = []string{"PYTHONDONTWRITEBYTECODE=1"} // which would change the sum of its files
+	}
+	return p, nil
 }
+
+// verified opens the executable of a plugin whose sum is known; nil if none is.
+func verified(found *registry.Plugin, t Terms) (f *os.File, err error) {
+	if t.Lock != nil {
+		sum, err := t.Lock.Sum(registry.Platform())
+		if err == nil {
+			f, err = found.OpenTree(sum)
+		}
+		if err != nil || t.SHA256 == "" {
+			return f, err
+		}
+		_ = f.Close() // it was only read
+	}
+	if t.SHA256 == "" {
+		return nil, nil
+	}
+	return registry.Open(found.Path, t.SHA256)
+}
+
+// find finds the executable of a plugin that is not built in: that at a path, or that
+// with a name in the folders that are searched.
+func (h *Host) find(kind sdk.Kind, name string) (registry.Plugin, error) {
+	if registry.IsPath(name) {
+		p := registry.Plugin{Kind: kind, Name: name, Path: registry.Expand(name)}
+		return p, registry.Check(p.Path)
+	}
+	t := h.terms(kind, name)
+	if t.Lock == nil || t.Lock.Version == "" {
+		return h.Search().Find(kind, name, t.Version, h.names(kind))
+	}
+	if err := registry.Allow(t.Version, t.Lock.Version); err != nil {
+		return registry.Plugin{}, &registry.Problem{Err: err, Text: registry.LockName + " does not fit the configuration: " + err.Error(), Help: "run trainctl plugins lock CONFIG"}
+	}
+	return h.Search().Find(kind, name, "= "+t.Lock.Version, h.names(kind))
+}
+
+// Find finds the executable of a plugin that is not built in, and does not start it. The
+// error is a *StartError.
+func (h *Host) Find(kind sdk.Kind, name string) (registry.Plugin, error) {
+	p, err := h.find(kind, name)
+	if err != nil {
+		return p, refused(kind, name, err)
+	}
+	return p, nil
+}
+
+// Search returns the folders in which plugins are found by name.
+func (h *Host) Search() registry.Search {
+	if h.opts.Search != nil {
+		return h.opts.Search
+	}
+	exe, _ := h.exe() // without it the others are searched
+	return registry.Folders(exe)
+}
+
+func (h *Host) terms(kind sdk.Kind, name string) Terms { return h.opts.Terms[Key{kind, name}] }
 
 // refused is the error for a plugin whose file cannot be used.
 func refused(kind sdk.Kind, name string, err error) *StartError {
@@ -109,27 +170,30 @@ func refused(kind sdk.Kind, name string, err error) *StartError {
 	return e
 }
 
-func (h *Host) locateBuiltin(kind sdk.Kind, name string) (*program, *StartError) {
-	b := h.builtin(kind, name)
-	if b == nil {
-		return nil, &StartError{Kind: kind, Name: name, Problem: "there is no built-in plugin of this name", Help: h.suggest(kind)}
-	}
-	exe, err := h.exe()
-	if err != nil {
-		return nil, refused(kind, name, err)
-	}
-	return &program{path: exe, args: []string{builtinArg, string(kind), name}, builtin: b}, nil
-}
-
-func (h *Host) suggest(kind sdk.Kind) string {
-	var names []string
+// names returns the names of the built-in plugins of a kind.
+func (h *Host) names(kind sdk.Kind) (names []string) {
 	for i := range h.opts.Builtins {
 		if b := &h.opts.Builtins[i]; b.Kind == kind {
 			names = append(names, b.Name)
 		}
 	}
-	slices.Sort(names)
-	return fmt.Sprintf("known: %s; the path of an executable needs a slash, as in ./name", strings.Join(names, ", "))
+	return names
+}
+
+// BuiltIn reports whether a plugin is part of this program.
+func (h *Host) BuiltIn(kind sdk.Kind, name string) bool { return h.builtin(kind, name) != nil }
+
+// PathOf returns the path of a plugin's executable: as written in the TOML if that gives
+// one, "" for a built-in plugin and for one that is not found.
+func (h *Host) PathOf(kind sdk.Kind, name string) string {
+	switch {
+	case h.BuiltIn(kind, name):
+		return ""
+	case registry.IsPath(name):
+		return registry.Expand(name)
+	}
+	found, _ := h.find(kind, name)
+	return found.Path
 }
 
 // Checksum returns the SHA-256 sum in hexadecimal of the plugin at a path. The
@@ -148,46 +212,40 @@ func Checksum(kind sdk.Kind, path string) (string, error) {
 
 // Executable returns the absolute path of the executable of a plugin as named in the
 // TOML. For a built-in plugin it is the host's own.
-func (h *Host) Executable(name string) (string, error) {
-	if registry.IsPath(name) {
-		return filepath.Abs(name)
+func (h *Host) Executable(kind sdk.Kind, name string) (string, error) {
+	if h.BuiltIn(kind, name) {
+		exe, err := h.exe()
+		if err != nil {
+			return "", err
+		}
+		return filepath.Abs(exe)
 	}
-	exe, err := h.exe()
+	found, err := h.find(kind, name)
 	if err != nil {
 		return "", err
 	}
-	return filepath.Abs(exe)
+	return filepath.Abs(found.Path)
 }
 
 // Sum returns the SHA-256 sum in hexadecimal of [Host.Executable]: the sum that was
 // verified before it was executed, or that of the file now.
-func (h *Host) Sum(name string) (string, error) {
-	if sum := h.opts.Checksums[name]; sum != "" {
+func (h *Host) Sum(kind sdk.Kind, name string) (string, error) {
+	if sum := h.terms(kind, name).SHA256; sum != "" {
 		return strings.ToLower(sum), nil
 	}
-	path, err := h.Executable(name)
+	path, err := h.Executable(kind, name)
 	if err != nil {
 		return "", err
 	}
 	return registry.Sum(path)
 }
 
-// WithChecksums returns a host with additional checksums, see Options.Checksums.
-func (h *Host) WithChecksums(sums map[string]string) *Host {
+// WithTerms returns a host with additional terms, see Options.Terms.
+func (h *Host) WithTerms(terms map[Key]Terms) *Host {
 	o := h.opts
-	o.Checksums = map[string]string{}
-	maps.Copy(o.Checksums, h.opts.Checksums)
-	maps.Copy(o.Checksums, sums)
-	return &Host{opts: o}
-}
-
-// WithSandboxes returns a host that starts these plugins, given by path, in a
-// sandbox in which each may read what is listed for it; see Options.Sandboxes.
-func (h *Host) WithSandboxes(readable map[string][]string) *Host {
-	o := h.opts
-	o.Sandboxes = map[string][]string{}
-	maps.Copy(o.Sandboxes, h.opts.Sandboxes)
-	maps.Copy(o.Sandboxes, readable)
+	o.Terms = map[Key]Terms{}
+	maps.Copy(o.Terms, h.opts.Terms)
+	maps.Copy(o.Terms, terms)
 	return &Host{opts: o}
 }
 
@@ -205,7 +263,7 @@ func (h *Host) sandboxed(prog *program, readable []string) (*program, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &program{path: exe, args: args, file: prog.file, within: true, env: env}, nil
+	return &program{path: exe, args: args, file: prog.file, within: true, env: append(env, prog.env...)}, nil
 }
 
 func (h *Host) exe() (string, error) {

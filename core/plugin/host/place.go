@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/trainctl/trainctl/core/base/usererr"
-	"github.com/trainctl/trainctl/core/plugin/registry"
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
@@ -54,7 +53,7 @@ func (h *Host) place(plugin string, given map[string]any, need sdk.PlaceRequest)
 // placer returns a built-in backend that decides where it runs; nil for others.
 func (h *Host) placer(plugin string) (sdk.Backend, sdk.Placer) {
 	b := h.builtin(sdk.KindBackend, plugin)
-	if registry.IsPath(plugin) || b == nil || b.Plugin.Backend == nil {
+	if b == nil || b.Plugin.Backend == nil {
 		return nil, nil
 	}
 	instance := b.Plugin.Backend()

@@ -59,10 +59,10 @@ func (h *Host) start(ctx context.Context, kind sdk.Kind, name string) (*plugin, 
 		return nil, failed
 	}
 	defer prog.close()
-	if readable, ok := h.opts.Sandboxes[name]; ok {
+	if t := h.terms(kind, name); t.Sandbox {
 		var err error
-		if prog, err = h.sandboxed(prog, readable); err != nil {
-			return nil, &StartError{Kind: kind, Name: name, Problem: err.Error(), Err: err}
+		if prog, err = h.sandboxed(prog, t.Readable); err != nil {
+			return nil, refused(kind, name, err)
 		}
 	}
 	log := h.opts.Log.With("plugin", name)
@@ -156,6 +156,9 @@ func (p *plugin) connect(ctx context.Context) error {
 	}
 	if p.info.Kind != p.proc.kind {
 		return fmt.Errorf("it is a %s plugin", p.info.Kind)
+	}
+	if err := registry.Allow(p.host.terms(p.proc.kind, p.proc.name).Version, p.info.Version); err != nil {
+		return err
 	}
 	// The connection is never made again, so the socket's file can be removed.
 	_ = os.RemoveAll(p.proc.socketDir)
@@ -313,12 +316,18 @@ func (p *plugin) pid() int {
 // queried in this process; a plugin given by path is started briefly. The error is a
 // *StartError.
 func (h *Host) Describe(ctx context.Context, kind sdk.Kind, plugin string) (sdk.Info, error) {
-	if !registry.IsPath(plugin) {
-		if b := h.builtin(kind, plugin); b != nil {
-			return b.info()
-		}
+	b := h.builtin(kind, plugin)
+	if b == nil {
+		return h.Probe(ctx, kind, plugin)
 	}
-	return h.Probe(ctx, kind, plugin)
+	info, err := b.info()
+	if err == nil {
+		err = registry.Allow(h.terms(kind, plugin).Version, info.Version)
+	}
+	if err != nil {
+		return info, refused(kind, plugin, err)
+	}
+	return info, nil
 }
 
 // Probe starts a plugin's process, even a built-in one's, shakes hands with it,

@@ -1,5 +1,5 @@
 // Package registry finds the executables of plugins on this machine and verifies their
 // checksums. It starts none.
 //
-// It imports core/base/usererr alone. Start with file.go.
+// It imports core/base/similar, core/base/usererr and core/sdk. Start with search.go.
 package registry

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"strconv"
 	"strings"
 
@@ -22,7 +23,10 @@ type pluginInfo struct {
 	Version string         `json:"version"`
 	Summary string         `json:"summary"`
 	Also    []string       `json:"also,omitempty"`   // other kinds that it serves
+	From    string         `json:"from,omitempty"`   // where it was found
 	Path    string         `json:"path,omitempty"`   // empty: built in
+	SHA256  string         `json:"sha256,omitempty"` // of the executable
+	Error   string         `json:"error,omitempty"`  // why it cannot be used
 	Offers  string         `json:"offers,omitempty"` // a backend's operations and types
 	Options []pluginOption `json:"options,omitempty"`
 
@@ -39,18 +43,23 @@ type pluginOption struct {
 	Doc     string `json:"doc"`
 }
 
-// builtinPlugins describes the built-in plugins; the list is never nil.
-func builtinPlugins(h *host.Host) []pluginInfo {
+// listed describes the plugins that a configuration can name; the list is never nil.
+func listed(ctx context.Context, h *host.Host) []pluginInfo {
 	out := []pluginInfo{}
-	for _, info := range h.List() {
-		out = append(out, describePlugin(info, ""))
+	for _, l := range h.Catalog(ctx) {
+		p := describePlugin(l.Info, l.Path)
+		p.From, p.SHA256 = l.From, l.SHA256
+		if l.Err != nil {
+			p.Error = l.Err.Error()
+		}
+		out = append(out, p)
 	}
 	return out
 }
 
 // findPlugin describes the plugin of a kind, or of any kind if it is empty, with a name or path.
 func findPlugin(ctx context.Context, h *host.Host, kind, name string) (pluginInfo, error) {
-	kinds := []sdk.Kind{sdk.KindBackend, sdk.KindPrecision, sdk.KindDataset}
+	kinds := registry.Kinds
 	if kind != "" {
 		kinds = []sdk.Kind{sdk.Kind(kind)}
 	}
@@ -60,29 +69,29 @@ func findPlugin(ctx context.Context, h *host.Host, kind, name string) (pluginInf
 		info, err := h.Describe(ctx, k, name)
 		switch {
 		case err == nil && found.Kind == "":
-			found = describePlugin(info, pathOf(name))
+			found = describePlugin(info, h.PathOf(k, name))
 		case err == nil:
 			found.Also = append(found.Also, string(k))
-		case first == nil:
+		case first == nil || errors.Is(first, fs.ErrNotExist) && !errors.Is(err, fs.ErrNotExist):
 			first = err
 		}
 	}
 	switch {
 	case found.Kind != "":
 		return found, nil
-	case kind == "" && !registry.IsPath(name):
-		return found, unknownPlugin(name, h.List())
+	case kind == "" && !registry.IsPath(name) && errors.Is(first, fs.ErrNotExist):
+		return found, unknownPlugin(name, h)
 	}
 	return found, first
 }
 
-// unknownPlugin is the error for a name that no built-in plugin of any kind has.
-func unknownPlugin(name string, known []sdk.Info) error {
-	text := fmt.Sprintf("no built-in plugin is named %q", name)
-	sep := "; there are "
-	for _, kind := range []sdk.Kind{sdk.KindBackend, sdk.KindDataset, sdk.KindPrecision} {
+// unknownPlugin is the error for a name that no plugin of any kind has.
+func unknownPlugin(name string, h *host.Host) error {
+	text := fmt.Sprintf("no plugin is named %q", name)
+	sep := "; built in are "
+	for _, kind := range registry.Kinds {
 		var names []string
-		for _, i := range known {
+		for _, i := range h.List() {
 			if i.Kind == kind {
 				names = append(names, i.Name)
 			}
@@ -90,15 +99,8 @@ func unknownPlugin(name string, known []sdk.Info) error {
 		text += fmt.Sprintf("%s%s %s", sep, kind, strings.Join(names, ", "))
 		sep = "; "
 	}
+	text += fmt.Sprintf("; executables named trainctl-KIND-%s were looked for in %s", name, h.Search().Places())
 	return cli.WithCode(errors.New(text+"; the path of an executable needs a slash, as in ./"+name), launch.ExitPlugin)
-}
-
-// pathOf is a plugin's path, "" for a built-in one.
-func pathOf(name string) string {
-	if registry.IsPath(name) {
-		return name
-	}
-	return ""
 }
 
 // offers lists the capabilities of a backend.

@@ -1,8 +1,11 @@
 package plugins
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path/filepath"
 	"text/tabwriter"
 	"time"
@@ -16,18 +19,22 @@ import (
 	"github.com/trainctl/trainctl/core/config"
 	"github.com/trainctl/trainctl/core/job/launch"
 	"github.com/trainctl/trainctl/core/plugin/host"
+	"github.com/trainctl/trainctl/core/plugin/install"
+	"github.com/trainctl/trainctl/core/plugin/registry"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/train/checkpoint"
 )
 
-func lockCommand() *cobra.Command {
+func lockCommand(p *cli.Program) *cobra.Command {
 	return &cobra.Command{
 		Use:   "lock CONFIG",
-		Short: "Write the checksums of plugins given by path into a configuration",
+		Short: "Write down the checksums of the plugins of a configuration",
 		Long: `Write the SHA-256 sum of every plugin that CONFIG gives by path to sha256 in the
-plugin's table; nothing else in the file changes, and no plugin is started. From
-then on, trainctl does not start a plugin with another sum. Built-in plugins need
-no sum: they are part of trainctl.`,
+plugin's table; nothing else in the file changes. Write versions and sums of those
+that it gives by name to trainctl.lock beside it, in which other platforms have sums
+of their own: run the command on a machine of each. No plugin is started. From then
+on, trainctl does not start a plugin with another sum. Built-in plugins need no
+sum: they are part of trainctl.`,
 		Example: "  trainctl plugins lock train.toml",
 		Args:    cli.Exactly("CONFIG"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -35,8 +42,7 @@ no sum: they are part of trainctl.`,
 			if err != nil {
 				return cli.Usagef("%v; plugins lock changes a file", err)
 			}
-			fsys := checkpoint.OsFS()
-			text, err := afero.ReadFile(fsys, path)
+			text, err := afero.ReadFile(checkpoint.OsFS(), path)
 			if err != nil {
 				return cli.Unreadable(err)
 			}
@@ -46,19 +52,85 @@ no sum: they are part of trainctl.`,
 			if err != nil {
 				return err
 			}
-			if string(locked) != string(text) {
-				if err := checkpoint.Replace(fsys, path, func(w io.Writer) error { _, err := w.Write(locked); return err }); err != nil {
-					return err
-				}
+			named, err := lockNamed(p.Host, path, text)
+			if err != nil {
+				return err
 			}
-			return lockReport(cmd.OutOrStdout(), args[0], tables)
+			if err := replace(path, text, locked); err != nil {
+				return err
+			}
+			return lockReport(cmd.OutOrStdout(), args[0], append(tables, named...))
 		},
 	}
 }
 
+// replace writes a file if its content changes.
+func replace(path string, old, text []byte) error {
+	if string(text) == string(old) {
+		return nil
+	}
+	return checkpoint.Replace(checkpoint.OsFS(), path, func(w io.Writer) error { _, err := w.Write(text); return err })
+}
+
+// lockNamed writes the sums of plugins given by name to the lock file beside a
+// configuration, whose text is given.
+func lockNamed(h *host.Host, path string, text []byte) (tables []config.PluginTable, err error) {
+	plugins, err := namedPlugins(h, path, text)
+	if err != nil || len(plugins) == 0 {
+		return nil, err
+	}
+	lock, file := new(registry.Lock), config.LockPath(path)
+	old, err := afero.ReadFile(checkpoint.OsFS(), file)
+	if err == nil {
+		lock, err = registry.ParseLock(old)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for _, p := range plugins {
+		e, err := install.Entry(&p.found)
+		if err != nil {
+			return nil, err
+		}
+		e.Kind, e.Name = sdk.Kind(p.Kind), p.Plugin
+		lock.Set(e)
+		p.SHA256 = e.Sums[registry.Platform()]
+		tables = append(tables, p.PluginTable)
+	}
+	changed, err := lock.Text()
+	if err != nil {
+		return nil, err
+	}
+	return tables, replace(file, old, changed)
+}
+
+// named is a plugin that a configuration gives by name, and where it was found.
+type named struct {
+	config.PluginTable
+	found registry.Plugin
+}
+
+// namedPlugins finds the plugins that the text of a configuration gives by name, without
+// those that are built in.
+func namedPlugins(h *host.Host, path string, text []byte) (list []named, err error) {
+	tables, err := config.Named(path, text)
+	for _, t := range tables {
+		k := host.Key{Kind: sdk.Kind(t.Kind), Plugin: t.Plugin}
+		if t.Plugin == "auto" || h.BuiltIn(k.Kind, k.Plugin) {
+			continue
+		}
+		found, err := h.WithTerms(map[host.Key]host.Terms{k: {Version: t.Version}}).Find(k.Kind, k.Plugin)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, named{t, found})
+	}
+	return list, err
+}
+
 func lockReport(w io.Writer, path string, tables []config.PluginTable) error {
 	if len(tables) == 0 {
-		_, err := fmt.Fprintf(w, "%s: nothing to lock, no plugin is given by path\n", path)
+		_, err := fmt.Fprintf(w, "%s: nothing to lock, all plugins are built in\n", path)
 		return err
 	}
 	for _, t := range tables {
@@ -103,18 +175,23 @@ type verified struct {
 // verifyPlugins starts the plugins one after the other. For backend "auto" it
 // starts the one that a run on this machine would use.
 func verifyPlugins(cmd *cobra.Command, p *cli.Program, c *config.Config) (list []verified, err error) {
+	h := p.Host.WithTerms(c.Terms())
 	for _, t := range c.PluginTables() {
 		name := t.Plugin
 		if t.Kind == string(sdk.KindBackend) {
 			name = app.Backend(c)
 		}
 		began := time.Now()
-		info, err := p.Host.WithChecksums(map[string]string{name: t.SHA256}).Probe(cmd.Context(), sdk.Kind(t.Kind), name)
+		info, err := h.Probe(cmd.Context(), sdk.Kind(t.Kind), name)
 		if err != nil {
 			return nil, err
 		}
 		info.Options = nil
-		list = append(list, verified{describePlugin(info, pathOf(name)), name, t.SHA256, float64(time.Since(began).Microseconds()) / 1e3})
+		sum := t.SHA256
+		if l := c.Lock.Of(sdk.Kind(t.Kind), t.Plugin); l != nil {
+			sum = cmp.Or(sum, l.Sums[registry.Platform()])
+		}
+		list = append(list, verified{describePlugin(info, h.PathOf(sdk.Kind(t.Kind), name)), name, sum, float64(time.Since(began).Microseconds()) / 1e3})
 	}
 	return list, nil
 }
@@ -145,7 +222,7 @@ type unlockedError struct {
 }
 
 func (e *unlockedError) Error() string {
-	return fmt.Sprintf("%s: no sha256 for %v, so any file would be started; fix: run trainctl plugins lock %s", e.config, e.plugins, usererr.Shell(e.config))
+	return fmt.Sprintf("%s: no checksum for %v, so any file would be started; fix: run trainctl plugins lock %s", e.config, e.plugins, usererr.Shell(e.config))
 }
 
 func (e *unlockedError) ExitCode() int { return launch.ExitPlugin }

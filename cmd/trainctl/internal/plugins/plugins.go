@@ -1,6 +1,7 @@
 package plugins
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -15,21 +16,24 @@ import (
 func Command(p *cli.Program) *cobra.Command {
 	return cli.Group(&cobra.Command{
 		Use:   "plugins",
-		Short: "List, check, lock, test and create plugins",
-	}, listCommand(p), infoCommand(p), verifyCommand(p), lockCommand(), newCommand(), testCommand(p), suiteCommand(p))
+		Short: "List, install, check, lock, test and create plugins",
+	}, listCommand(p), infoCommand(p), installCommand(p), removeCommand(), verifyCommand(p), lockCommand(p), bundleCommand(p), newCommand(), testCommand(p), suiteCommand(p))
 }
 
 func listCommand(p *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "list",
 		Aliases: []string{"ls"},
-		Short:   "List the built-in plugins",
+		Short:   "List the plugins that a configuration can name",
+		Long: `List the built-in plugins, and those found by name: executables such as
+trainctl-dataset-mine in the folders of TRAINCTL_PLUGIN_PATH, among the installed
+plugins, and beside trainctl. The latter are started briefly.`,
 		Example: "  trainctl plugins list",
 		Args:    cli.Exactly(),
 	}
 	show := cli.JSONFlag(cmd, "one JSON array")
-	cmd.RunE = func(*cobra.Command, []string) error {
-		list := builtinPlugins(p.Host)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		list := listed(cmd.Context(), p.Host)
 		return show(list, func(w io.Writer) error { return pluginTable(w, list) })
 	}
 	return cmd
@@ -37,9 +41,16 @@ func listCommand(p *cli.Program) *cobra.Command {
 
 func pluginTable(w io.Writer, list []pluginInfo) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "KIND\tNAME\tVERSION\tSUMMARY")
+	fmt.Fprintln(tw, "KIND\tNAME\tVERSION\tFROM\tSHA-256\tSUMMARY")
 	for _, p := range list {
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\n", p.Kind, p.Name, p.Version, p.Summary)
+		from, summary := p.From, p.Summary
+		if p.Path != "" {
+			from += ", " + p.Path
+		}
+		if p.Error != "" {
+			summary = "cannot be used: " + p.Error
+		}
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%s\n", p.Kind, p.Name, cmp.Or(p.Version, "?"), from, cmp.Or(p.SHA256[:min(12, len(p.SHA256))], "-"), summary)
 	}
 	return tw.Flush()
 }
