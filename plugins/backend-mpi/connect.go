@@ -78,6 +78,7 @@ func (b *Backend) Connect(ctx context.Context, endpoints [][]byte) error {
 		b.member.Report(err)
 		return fmt.Errorf("backend mpi: starting MPI (%s): %w", b.lib.version, err)
 	}
+	b.member.Library = b
 	if b.group.Rank == 0 {
 		b.log().Info("MPI", "version", b.lib.version, "library", b.lib.path, "reproducible", b.set.reproducible)
 	}

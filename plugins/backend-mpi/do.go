@@ -4,7 +4,9 @@ import (
 	"context"
 
 	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/tensor"
 	"github.com/trainctl/trainctl/plugins/internal/agreement"
+	"github.com/trainctl/trainctl/plugins/internal/clib"
 )
 
 // Do runs one collective: the ranks agree on it, then MPI moves the data in place.
@@ -20,8 +22,24 @@ func (b *Backend) Do(ctx context.Context, c *sdk.Collective) error {
 		if len(c.Buf) == 0 || b.group.WorldSize == 1 {
 			return nil // a barrier needs only the agreement
 		}
-		return b.thread.Run(func() error { return b.move(c, b.member.Guard(ctx, c.Seq, stalled)) }, ctx, b.life.Context)
+		return b.move(c, b.member.Guard(ctx, c.Seq, stalled))
 	})
+}
+
+// Run implements [agreement.Library].
+func (b *Backend) Run(ctx context.Context, f func() error) error {
+	return b.thread.Run(f, ctx, b.life.Context)
+}
+
+// Exchange implements [agreement.Library].
+func (b *Backend) Exchange(mine []byte, g clib.Guard) ([]byte, error) {
+	all, err := b.frames.bytes(b.group.WorldSize * len(mine))
+	if err != nil {
+		return nil, err
+	}
+	copy(all[b.group.Rank*len(mine):], mine)
+	p, n, unit := new(pending), int32(len(mine)), b.lib.unit(tensor.U8)
+	return all, b.wait(p, b.lib.Iallgather(b.lib.inPlace, n, unit, address(all), n, unit, b.comm, &p.request), g)
 }
 
 // check refuses a call that is invalid by itself.

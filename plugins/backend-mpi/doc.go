@@ -12,8 +12,9 @@
 // (plugins/internal/clib), so the level is MPI_THREAD_FUNNELED.
 //
 // MPI neither compares the ranks' calls nor reports missing ranks, and cannot withdraw a
-// collective that has begun. So the ranks first agree on a call (plugins/internal/agreement),
-// then begin nonblocking operations and poll them (wait.go): the deadline, a peer's failure
+// collective that has begun. So the ranks first exchange their calls, by MPI, and compare
+// them (plugins/internal/agreement); over TCP they learn which ranks are missing or have
+// failed. Operations are nonblocking and polled (wait.go): the deadline, a peer's failure
 // and Close end the wait, and after a failure only the end of the process ends MPI.
 //
 // MPI moves the data, and this package adds it, in rank order (collective.go). MPI has no

@@ -36,6 +36,7 @@ type Backend struct {
 	// Used on the thread.
 	comm    handle // of the ranks, in their order; 0 before MPI_Init_thread
 	counts  counts
+	frames  region // of the ranks' calls
 	stage   region // of private buffers
 	scratch region // of what other ranks send
 	srcs    [][]byte
@@ -155,4 +156,6 @@ func (b *Backend) log() *slog.Logger { return b.life.Log(b.Log, b.group.Rank) }
 var (
 	_ sdk.Backend = (*Backend)(nil)
 	_ sdk.Placer  = (*Backend)(nil)
+
+	_ agreement.Library = (*Backend)(nil)
 )

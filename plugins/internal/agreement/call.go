@@ -1,6 +1,7 @@
 package agreement
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 
@@ -19,6 +20,10 @@ type call struct {
 	Root    int
 	Bucket  int
 	Channel int `json:",omitempty"`
+
+	// Round counts the group's exchanges, the one of this call included, where the library
+	// exchanges calls. Of two calls the one of the earlier round has ended.
+	Round uint64 `json:",omitempty"`
 }
 
 // collective is the call without its memory.
@@ -27,7 +32,27 @@ func (k call) collective() sdk.Collective {
 }
 
 func callOf(c *sdk.Collective) call {
-	return call{c.Seq, c.Op, c.Reduce, c.DType, c.Count, c.Root, c.Bucket, c.Channel}
+	return call{Seq: c.Seq, Op: c.Op, Reduce: c.Reduce, DType: c.DType, Count: c.Count, Root: c.Root, Bucket: c.Bucket, Channel: c.Channel}
+}
+
+// frameSize is the length of an encoded call.
+const frameSize = 40
+
+// encode writes a call for an exchange.
+func (k call) encode(to []byte) {
+	le := binary.LittleEndian
+	le.PutUint64(to[0:], k.Seq)
+	le.PutUint64(to[8:], uint64(k.Count))
+	le.PutUint32(to[16:], uint32(k.Root))
+	le.PutUint32(to[20:], uint32(k.Bucket))
+	le.PutUint32(to[24:], uint32(k.Channel))
+	to[28], to[29], to[30] = byte(k.Op), byte(k.Reduce), byte(k.DType)
+}
+
+func parseCall(from []byte) call {
+	le := binary.LittleEndian
+	return call{Seq: le.Uint64(from[0:]), Count: int(le.Uint64(from[8:])), Root: int(int32(le.Uint32(from[16:]))), Bucket: int(int32(le.Uint32(from[20:]))),
+		Channel: int(le.Uint32(from[24:])), Op: sdk.Op(from[28]), Reduce: sdk.ReduceOp(from[29]), DType: tensor.DType(from[30])}
 }
 
 func (k call) String() string {
@@ -40,6 +65,9 @@ func pairwise(op sdk.Op) bool { return op.Definition().Kind == contract.OfPair }
 // concerns reports whether two waiting calls must match: two transfers only if each names
 // the other rank, all others always.
 func (k call) concerns(me int, o call, peer int) bool {
+	if k.Round != o.Round {
+		return false
+	}
 	toPeer, toMe := !pairwise(k.Op) || k.Root == peer, !pairwise(o.Op) || o.Root == me
 	if pairwise(k.Op) && pairwise(o.Op) || !pairwise(k.Op) && !pairwise(o.Op) {
 		return toPeer && toMe

@@ -112,9 +112,10 @@ func (l *client) send(m message) error {
 
 // agree announces a call and returns when all ranks that take part have announced
 // theirs. stalled returns the error for ranks that have not.
-func (l *client) agree(ctx context.Context, life *instance.State, c *sdk.Collective, stalled Stalled) error {
+func (l *client) agree(ctx context.Context, life *instance.State, c *sdk.Collective, round uint64, stalled Stalled) error {
 	k := callOf(c)
-	_ = l.send(message{Kind: "call", Call: &k}) // if the connection fails, done is closed
+	k.Round = round
+	l.announce(k)
 	select {
 	case <-l.agreed:
 		return nil
@@ -134,6 +135,9 @@ func (l *client) agree(ctx context.Context, life *instance.State, c *sdk.Collect
 	}
 	return l.findMissing(life.Context, c.Seq, stalled)
 }
+
+// announce sends a call to the coordinator. If the connection fails, done is closed.
+func (l *client) announce(k call) { _ = l.send(message{Kind: "call", Call: &k}) }
 
 // findMissing asks the coordinator which ranks have not called yet. If it does not answer,
 // rank 0 is missing.

@@ -227,11 +227,26 @@ func (h *coordinator) handle(rank int, m message) {
 		h.left[rank] = true
 		h.farewell()
 	case m.Kind == "late":
-		h.failLocked(&message{Cause: "stall", From: rank, Ranks: h.missing(rank)})
+		h.late(rank)
 	default:
 		m.From = rank
 		h.failLocked(&m)
 	}
+}
+
+// late ends a call whose time is up. Ranks that exchange their calls by the library
+// announce them here only after a while.
+func (h *coordinator) late(rank int) {
+	stall := func() { h.failLocked(&message{Cause: "stall", From: rank, Ranks: h.missing(rank)}) }
+	if k := h.calls[rank]; k == nil || k.Round == 0 {
+		stall()
+		return
+	}
+	time.AfterFunc(2*announceAfter, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		stall()
+	})
 }
 
 // missing returns the ranks for which a rank's call waits.

@@ -22,10 +22,15 @@ type Member struct {
 	// means never.
 	Remote func(error) bool
 
+	// Library, if set after Join, exchanges the calls of collectives of the whole group,
+	// faster than the coordinator, which then gets only calls that take long.
+	Library Library
+
 	life        *instance.State
 	group       sdk.Group
 	coordinator *coordinator // of rank 0 in a world of several
 	client      *client
+	round       uint64 // exchanges that have begun
 }
 
 // New returns the part of a rank whose backend has the given life.
@@ -75,8 +80,8 @@ func (m *Member) unreached(missing []int) error {
 // and the collective does not end.
 type Stalled func(missing []int) error
 
-// Run runs a collective: the ranks agree on it, then f runs it. The context that f gets
-// has a deadline if the group has one. After an error the group is unusable, and the other
+// Run runs a collective: the ranks agree on it, then f runs it, by Library if that is set.
+// The context that f gets has a deadline if the group has one. After an error the group is unusable, and the other
 // ranks get the reason.
 func (m *Member) Run(ctx context.Context, c *sdk.Collective, f func(context.Context, Stalled) error) error {
 	if _, ok := ctx.Deadline(); !ok && m.group.Timeout > 0 {
@@ -88,15 +93,7 @@ func (m *Member) Run(ctx context.Context, c *sdk.Collective, f func(context.Cont
 	stalled := func(missing []int) error {
 		return &sdk.StallError{Seq: c.Seq, Op: c.Op, Bucket: c.Bucket, Missing: missing, Waited: time.Since(start)}
 	}
-	err := m.agree(ctx, c, stalled)
-	if err == nil {
-		err = f(ctx, stalled)
-		if errors.Is(err, clib.ErrStuck) && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			err = fmt.Errorf("%w: %w", stalled(nil), err)
-		} else {
-			err = m.Blame(err, c.Seq, stalled)
-		}
-	}
+	err := m.run(ctx, c, stalled, f)
 	if err != nil {
 		m.life.Failed = err
 		m.Report(err)
@@ -104,11 +101,41 @@ func (m *Member) Run(ctx context.Context, c *sdk.Collective, f func(context.Cont
 	return err
 }
 
+// run lets the ranks agree and then runs f.
+func (m *Member) run(ctx context.Context, c *sdk.Collective, stalled Stalled, f func(context.Context, Stalled) error) error {
+	var err error
+	if m.Library != nil && m.client != nil && !pairwise(c.Op) {
+		err = m.Library.Run(ctx, func() error {
+			if err := m.exchange(ctx, c, stalled); err != nil {
+				return err
+			}
+			return f(ctx, stalled)
+		})
+	} else if err = m.agree(ctx, c, stalled); err != nil {
+		return err
+	} else if m.Library != nil {
+		err = m.Library.Run(ctx, func() error { return f(ctx, stalled) })
+	} else {
+		err = f(ctx, stalled)
+	}
+	switch {
+	case errors.Is(err, errLate):
+		return m.client.findMissing(m.life.Context, c.Seq, stalled)
+	case errors.Is(err, clib.ErrStuck) && errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return fmt.Errorf("%w: %w", stalled(nil), err)
+	}
+	return m.Blame(err, c.Seq, stalled)
+}
+
 func (m *Member) agree(ctx context.Context, c *sdk.Collective, stalled Stalled) error {
 	if m.client == nil {
 		return nil
 	}
-	return m.client.agree(ctx, m.life, c, stalled)
+	round := uint64(0)
+	if m.Library != nil {
+		round = m.round + 1
+	}
+	return m.client.agree(ctx, m.life, c, round, stalled)
 }
 
 // Guard returns the guard of waits for an agreed collective.
