@@ -4,6 +4,8 @@ import (
 	"time"
 	"unsafe"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/trainctl/trainctl/core/base/dl"
 	"github.com/trainctl/trainctl/plugins/internal/clib"
 )
@@ -19,6 +21,13 @@ const (
 	leastNap = 10 * time.Microsecond
 	mostNap  = 200 * time.Microsecond
 )
+
+// sleep blocks the thread. time.Sleep would take up to a millisecond, the unit in which
+// Go's runtime waits for timers when nothing else runs.
+func sleep(d time.Duration) {
+	ts := unix.NsecToTimespec(int64(d))
+	_ = unix.Nanosleep(&ts, nil) // a signal only makes it shorter
+}
 
 // pending is an operation that has begun.
 type pending struct {
@@ -59,7 +68,7 @@ func (b *Backend) wait(p *pending, began error, g clib.Guard) error {
 			nap = leastNap
 			continue
 		}
-		time.Sleep(nap)
+		sleep(nap)
 		nap = min(2*nap, mostNap)
 	}
 }
