@@ -218,10 +218,11 @@ func (r *run) reduceGathered(buf []byte) error {
 }
 
 // native reports whether MPI itself may reduce: not in the order of the ranks, and only
-// what it defines as this contract does. Its Min and Max leave NaN open.
+// what it defines as this contract does. Its Min and Max leave NaN open, and integers that
+// overflow: Open MPI's 8-bit sums stay at the limit.
 func (r *run) native() bool {
-	op := r.c.Reduce
-	return !r.set.reproducible && r.lib.types[r.c.DType] != 0 && (op == sdk.Sum || op == sdk.Avg || op == sdk.Prod || !r.c.DType.Float())
+	op, t := r.c.Reduce, r.c.DType
+	return !r.set.reproducible && (t == tensor.F32 || t == tensor.F64) && (op == sdk.Sum || op == sdk.Avg || op == sdk.Prod)
 }
 
 // reduceByMPI is MPI's own all-reduce.

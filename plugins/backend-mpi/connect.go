@@ -46,7 +46,7 @@ func (b *Backend) Listen(ctx context.Context) ([]byte, error) {
 		return nil, err
 	}
 	defer b.life.End()
-	port, err := b.member.Listen(ctx, b.set.ports, b.log())
+	port, err := b.member.Listen(ctx, b.set.Ports, b.log())
 	if err != nil {
 		return nil, fmt.Errorf("backend mpi: %w", err)
 	}
@@ -68,7 +68,7 @@ func (b *Backend) Connect(ctx context.Context, endpoints [][]byte) error {
 			return fmt.Errorf("backend mpi: rank 0 has %s and rank %d has %s; all ranks need the same library: set backend.options.library", all[0].Library, e.Rank, e.Library)
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, b.set.connect)
+	ctx, cancel := context.WithTimeout(ctx, b.set.Connect)
 	defer cancel()
 	if err := b.member.Join(ctx, all[0].Port); err != nil {
 		return err

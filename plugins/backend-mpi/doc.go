@@ -19,8 +19,8 @@
 //
 // MPI moves the data, and this package adds it, in rank order (collective.go). MPI has no
 // bfloat16 and leaves the order of additions to the library; here the bits are those of the
-// backend tcp, on all ranks and in every run. With reproducible = false MPI adds float32,
-// float64 and integers itself.
+// backend tcp, on all ranks and in every run. With reproducible = false MPI adds float32
+// and float64 itself.
 //
 // It imports core/base, core/contract, core/sdk, core/tensor, plugins/internal/agreement,
 // plugins/internal/clib, plugins/internal/instance and plugins/internal/reduce. Start with

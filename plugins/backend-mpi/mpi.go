@@ -11,10 +11,10 @@ import (
 	"github.com/trainctl/trainctl/core/base/shm"
 	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/sdk"
-	"github.com/trainctl/trainctl/core/tensor"
 	"github.com/trainctl/trainctl/plugins/internal/agreement"
 	"github.com/trainctl/trainctl/plugins/internal/clib"
 	"github.com/trainctl/trainctl/plugins/internal/instance"
+	"github.com/trainctl/trainctl/plugins/internal/reduce"
 )
 
 // Backend is one rank's end of a process group. It implements [sdk.Backend].
@@ -52,10 +52,9 @@ func New() *Backend {
 func (b *Backend) Info() sdk.Info {
 	return sdk.Info{
 		Kind: sdk.KindBackend, Name: "mpi", Version: "1.0.0",
-		Summary: "collectives by the site's MPI library, under mpirun or srun",
-		Options: options(),
-		DTypes: []tensor.DType{tensor.F32, tensor.F64, tensor.F16, tensor.BF16,
-			tensor.I8, tensor.U8, tensor.I16, tensor.I32, tensor.I64},
+		Summary:     "collectives by the site's MPI library, under mpirun or srun",
+		Options:     options(),
+		DTypes:      reduce.DTypes(),
 		Devices:     []string{"cpu"},
 		Ops:         sdk.Ops(),
 		Determinism: "bitwise",

@@ -16,6 +16,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/plugin/host"
 	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/sdk/pb"
 	"github.com/trainctl/trainctl/core/sdk/sdktest"
 )
 
@@ -56,18 +57,25 @@ func (m *mpirun) need(t testing.TB) {
 	}
 }
 
-// newProcess makes a function that starts a plugin process with the given environment.
+// newProcess makes a function that starts a plugin process with more environment.
 func newProcess(env []string) func(testing.TB) sdk.Backend {
 	return sdktest.BackendProcess(host.New(host.Options{Builtins: builtins, SetEnv: env}), "mpi")
 }
 
 // start starts the plugin processes of a group, each with the environment of one process
 // of an mpirun.
-func (m *mpirun) start(t testing.TB, world int) []sdk.Backend {
+func (m *mpirun) start(t testing.TB, world int) []sdk.Backend { return m.startWith(t, world) }
+
+// startInline is start with the inline data plane.
+func (m *mpirun) startInline(t testing.TB, world int) []sdk.Backend {
+	return m.startWith(t, world, pb.EnvDataPlane+"="+pb.PlaneInline)
+}
+
+func (m *mpirun) startWith(t testing.TB, world int, more ...string) []sdk.Backend {
 	t.Helper()
 	backends := make([]sdk.Backend, world)
 	for rank, env := range m.environments(t, world) {
-		backends[rank] = newProcess(env)(t)
+		backends[rank] = newProcess(append(env, more...))(t)
 	}
 	return backends
 }

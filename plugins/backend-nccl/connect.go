@@ -17,7 +17,7 @@ func (b *Backend) Listen(ctx context.Context) ([]byte, error) {
 	e := endpoint{Endpoint: instance.Endpoint{Version: endpointVersion, Rank: b.group.Rank}, NCCL: b.version, Channels: len(b.channels),
 		Device: b.device.uuid, Bus: b.device.bus, Host: thisHost(), Name: b.device.name}
 	var err error
-	if e.Port, err = b.member.Listen(ctx, b.set.ports, b.log()); err != nil {
+	if e.Port, err = b.member.Listen(ctx, b.set.Ports, b.log()); err != nil {
 		return nil, fmt.Errorf("backend nccl: %w", err)
 	}
 	if b.group.Rank != 0 {
@@ -43,7 +43,7 @@ func (b *Backend) Connect(ctx context.Context, endpoints [][]byte) error {
 	if err := fit(all, b.set.shared); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, b.set.connect)
+	ctx, cancel := context.WithTimeout(ctx, b.set.Connect)
 	defer cancel()
 	if err := b.member.Join(ctx, all[0].Port); err != nil {
 		return err
@@ -58,7 +58,7 @@ func (b *Backend) Connect(ctx context.Context, endpoints [][]byte) error {
 // join makes the communicators, or aborts them after an error.
 func (b *Backend) join(ctx context.Context, ids [][]byte) error {
 	notAll := func([]int) error {
-		return fmt.Errorf("not all ranks joined within %v: %w", b.set.connect, context.DeadlineExceeded)
+		return fmt.Errorf("not all ranks joined within %v: %w", b.set.Connect, context.DeadlineExceeded)
 	}
 	err := b.channels.start(b.group.WorldSize, b.group.Rank, ids, b.member.Guard(ctx, 0, notAll))
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/trainctl/trainctl/core/sdk"
-	"github.com/trainctl/trainctl/core/tensor"
 	"github.com/trainctl/trainctl/plugins/internal/instance"
+	"github.com/trainctl/trainctl/plugins/internal/reduce"
 )
 
 // Backend is one rank's end of a process group. It implements [sdk.Backend].
@@ -57,13 +57,12 @@ func New() *Backend {
 // Info describes the plugin.
 func (b *Backend) Info() sdk.Info {
 	return sdk.Info{
-		Kind:    sdk.KindBackend,
-		Name:    "tcp",
-		Version: "1.0.0",
-		Summary: "collectives over TCP, and in shared memory between ranks of one host",
-		Options: options(),
-		DTypes: []tensor.DType{tensor.F32, tensor.F64, tensor.F16, tensor.BF16,
-			tensor.I8, tensor.U8, tensor.I16, tensor.I32, tensor.I64},
+		Kind:        sdk.KindBackend,
+		Name:        "tcp",
+		Version:     "1.0.0",
+		Summary:     "collectives over TCP, and in shared memory between ranks of one host",
+		Options:     options(),
+		DTypes:      reduce.DTypes(),
 		Devices:     []string{"cpu"},
 		Ops:         sdk.Ops(),
 		Determinism: "bitwise",

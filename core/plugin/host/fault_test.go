@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -232,6 +233,35 @@ func TestChecksum(t *testing.T) {
 	_, err = newHost(t, host.Options{Terms: sum(path, strings.Repeat("0", 64))}).StartBackend(t.Context(), path)
 	if err == nil || !strings.Contains(err.Error(), right) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// A launcher's variables reach only the plugin that they are listed for, and the descriptor
+// that one of them names comes with it.
+func TestALaunchersDescriptorIsPassedOn(t *testing.T) {
+	r, w, err := os.Pipe()
+	must(t, err)
+	defer r.Close()
+	t.Setenv("PMI_FD", fmt.Sprint(w.Fd()))
+	path := script(t, `echo "through $PMI_RANK" >&$PMI_FD; exit 1`)
+	t.Setenv("PMI_RANK", "3")
+	o := host.Options{PluginEnv: map[string][]string{path: {"PMI_*"}}}
+	_, err = newHost(t, o).StartBackend(t.Context(), path)
+	if !errors.As(err, new(*host.StartError)) {
+		t.Fatal(err)
+	}
+	must(t, w.Close())
+	if got, err := io.ReadAll(r); string(got) != "through 3\n" || err != nil {
+		t.Errorf("read %q from the descriptor: %v", got, err)
+	}
+	other := script(t, `echo "[$PMI_FD$PMI_RANK]" >&2; exit 1`)
+	_, err = newHost(t, o).StartBackend(t.Context(), other)
+	if failed := (*host.StartError)(nil); !errors.As(err, &failed) || !slices.Contains(failed.LastLines, "[]") {
+		t.Errorf("another plugin: %v", err)
+	}
+	t.Setenv("PMI_FD", "1000000")
+	if _, err := newHost(t, o).StartBackend(t.Context(), path); err == nil || !strings.Contains(err.Error(), "PMI_FD=1000000 names no open descriptor") {
+		t.Errorf("a descriptor that is not open: %v", err)
 	}
 }
 

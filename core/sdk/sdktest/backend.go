@@ -62,6 +62,23 @@ type BackendOptions struct {
 //
 // What Info does not list is skipped, with the reason.
 func Backend(t *testing.T, o BackendOptions) {
+	b := newBackendSuite(t, o)
+	t.Run("info", b.testInfo)
+	b.testWorlds(t)
+	t.Run("faults", b.testFaults)
+}
+
+// BackendResults is the part of [Backend] that checks what collectives compute: for
+// another path of a backend whose faults are the same.
+func BackendResults(t *testing.T, o BackendOptions) { newBackendSuite(t, o).testWorlds(t) }
+
+func (b *backendSuite) testWorlds(t *testing.T) {
+	for _, w := range b.worlds(1) {
+		t.Run(worldName(w), func(t *testing.T) { b.testResults(t, w) })
+	}
+}
+
+func newBackendSuite(t *testing.T, o BackendOptions) *backendSuite {
 	b := &backendSuite{BackendOptions: o}
 	if b.Worlds == nil {
 		b.Worlds = []int{1, 2, 3, 4, 7}
@@ -89,11 +106,7 @@ func Backend(t *testing.T, o BackendOptions) {
 	if err := instance.Close(); err != nil {
 		t.Errorf("Close of an instance that was never opened: %v", err)
 	}
-	t.Run("info", b.testInfo)
-	for _, w := range b.worlds(1) {
-		t.Run(worldName(w), func(t *testing.T) { b.testResults(t, w) })
-	}
-	t.Run("faults", b.testFaults)
+	return b
 }
 
 type backendSuite struct {

@@ -10,6 +10,11 @@ var kernelOps = [...]reduce.Op{
 	sdk.Sum: reduce.Sum, sdk.Avg: reduce.Sum, sdk.Min: reduce.Min, sdk.Max: reduce.Max, sdk.Prod: reduce.Prod,
 }
 
+// DTypes are the element types of reductions.
+func DTypes() []tensor.DType {
+	return []tensor.DType{tensor.F32, tensor.F64, tensor.F16, tensor.BF16, tensor.I8, tensor.U8, tensor.I16, tensor.I32, tensor.I64}
+}
+
 // All combines srcs in order into dst. All have the same length and are
 // aligned to the element. dst may be one of the first two of srcs, which is
 // fast, or any other.
