@@ -233,6 +233,20 @@ func TestTooFewNodesSaveAndEnd(t *testing.T) {
 	}
 }
 
+// Ranks that wait for more nodes save and end at once when they are asked to.
+func TestStopWhileTooFewNodes(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 2, fleetTables, rig.Set(`launch.nnodes="2:2"`, `launch.lost_after="2s"`, `launch.wait_for_nodes="1h"`, `launch.grace="1m"`)...)
+	f.starts(t, 2, 20)
+	f.kill(t, 1)
+	rig.Eventually(t, "node 0 to wait", func() bool { return strings.Contains(f.nodes[0].Stderr.String(), "the job needs more ranks than 1") })
+	rig.Signal(t, f.nodes[0].Cmd.Process.Pid, syscall.SIGTERM)
+	f.nodes[0].Wait(t).Expect(t, 75)
+	if step := rig.NewestStep(f.Checkpoints(1)); step < 20 || step != f.step() {
+		t.Errorf("the newest checkpoint is of step %d of %d", step, f.step())
+	}
+}
+
 // convNetTables train the ConvNet on generated digits.
 const convNetTables = `[model]
 name = "convnet"

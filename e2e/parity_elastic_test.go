@@ -307,15 +307,12 @@ func TestRanksGoOnInBatchesPerRank(t *testing.T) {
 	}
 }
 
-// Rank 0 may die too: the next rank writes what it wrote. A rank that died is started again and
-// receives the run's state from the others. The steps are those of an undisturbed run.
-func TestRanksComeBack(t *testing.T) {
-	t.Parallel()
-	tables := strings.NewReplacer("keep = 0", "keep = 2", "lr = 0.05", "lr = 0.0005").Replace(elasticTables) + "[train]\nglobal_batch = 16\naccumulate_steps = 2\nlog_freq = 1000\n"
-	p := placeWith(t, tables)
-	proc := p.Start(t, append([]string{"run", p.Config}, rig.Set("train.epochs=100000", "launch.nproc_per_node=3", "launch.elastic=true", "launch.max_restarts=3", `backend.timeout="1m"`, `checkpoint.every="100 steps"`)...)...)
+// replaceRanks kills ranks of a job, each when the one before was replaced, and then ends the job. It
+// returns the steps and the changes of the ranks.
+func (p *place) replaceRanks(t *testing.T, proc *rig.Proc, places ...int) (steps []event.StepDone, changes []*event.Elastic) {
+	t.Helper()
 	p.WaitForSteps(t, proc, 1, 1)
-	for i, place := range []int{1, 0, 2} {
+	for i, place := range places {
 		p.WaitForSteps(t, proc, 1, 3+len(rig.EventsOf[rig.StepEvent](t, p.RunDir(1))))
 		rig.Signal(t, p.Worker(t, place).PID, syscall.SIGKILL)
 		rig.Eventually(t, "ranks to have joined", func() bool {
@@ -328,8 +325,35 @@ func TestRanksComeBack(t *testing.T) {
 	}
 	p.WaitForSteps(t, proc, 1, 3+len(rig.EventsOf[rig.StepEvent](t, p.RunDir(1))))
 	rig.Signal(t, proc.Cmd.Process.Pid, syscall.SIGTERM)
-	proc.Wait(t).Expect(t, 75).Prints(t, "rank 1 was ended by", "another one is started in its place", "rank 0 was ended by")
-	steps, changes := rig.EventsOf[rig.StepEvent](t, p.RunDir(1)), rig.EventsOf[*event.Elastic](t, p.RunDir(1))
+	proc.Wait(t).Expect(t, 75)
+	for _, s := range rig.EventsOf[rig.StepEvent](t, p.RunDir(1)) { // those of the last 10 ms before rank 0 was killed may be missing
+		steps = append(steps, *s)
+	}
+	return steps, rig.EventsOf[*event.Elastic](t, p.RunDir(1))
+}
+
+// at are the steps of a run with the numbers of others.
+func (r run) at(steps []event.StepDone) (same run) {
+	same = run{dir: r.dir}
+	for _, s := range steps {
+		same.steps = append(same.steps, r.steps[s.Step-1])
+	}
+	return same
+}
+
+// Rank 0 may die too: the next rank writes what it wrote. A rank that died is started again and
+// receives the run's state from the others. The steps are those of an undisturbed run, with its
+// samples.
+func TestRanksComeBack(t *testing.T) {
+	t.Parallel()
+	tables := strings.NewReplacer("keep = 0", "keep = 2", "lr = 0.05", "lr = 0.0005").Replace(elasticTables) + "[train]\nglobal_batch = 16\naccumulate_steps = 2\nlog_freq = 1000\n"
+	p, q := placeWith(t, tables), placeWith(t, tables)
+	recorded := func(p *place) []string {
+		p.AddProgram(t, "e2e/testdata/recording")
+		return []string{"dataset.plugin=./recording", fmt.Sprintf("dataset.options.record=%q", filepath.Join(p.Dir, "record"))}
+	}
+	proc := p.Start(t, append([]string{"run", p.Config}, rig.Set(append(recorded(p), "train.epochs=100000", "launch.nproc_per_node=3", "launch.elastic=true", "launch.max_restarts=3", `backend.timeout="1m"`, `checkpoint.every="100 steps"`)...)...)...)
+	steps, changes := p.replaceRanks(t, proc, 1, 0, 2)
 	if c := changes[len(changes)-1]; len(changes) < 6 || !slices.Equal(c.Places, []int{1, 0, 2}) {
 		t.Errorf("%d changes, the last is %+v", len(changes), c)
 	}
@@ -337,16 +361,67 @@ func TestRanksComeBack(t *testing.T) {
 		t.Logf("%+v", *c)
 	}
 	last := steps[len(steps)-1].Step
-	whole := placeWith(t, tables).run(t, rig.Set("launch.nproc_per_node=1", fmt.Sprint("train.max_steps=", last))...)
-	var got run
-	expected := run{dir: whole.dir}
-	for _, s := range steps { // those of the last 10 ms before rank 0 was killed may be missing
-		got.steps = append(got.steps, *s)
-		expected.steps = append(expected.steps, whole.steps[s.Step-1])
-	}
-	sameSteps(t, got, expected, 1e-3)
+	whole := q.run(t, rig.Set(append(recorded(q), "launch.nproc_per_node=1", "train.epochs=100000", fmt.Sprint("train.max_steps=", last))...)...)
+	sameSteps(t, run{steps: steps}, whole.at(steps), 1e-3)
 	if rig.NewestStep(p.Checkpoints(1)) != last || len(steps) < last-100 {
 		t.Errorf("the newest checkpoint is of step %d of %d", rig.NewestStep(p.Checkpoints(1)), last)
+	}
+	servedInOrder(t, steps, filepath.Join(p.Dir, "record"), readRecord(t, filepath.Join(q.Dir, "record-0")))
+}
+
+// servedInOrder asserts that the ranks had, in every step, as many samples as it must have, and were
+// served those that are next in the order of an undisturbed run.
+func servedInOrder(t *testing.T, steps []event.StepDone, record string, order map[int][]int) {
+	t.Helper()
+	paths, err := filepath.Glob(record + "-*")
+	rig.Must(t, err)
+	served := map[[2]int]bool{} // by epoch and sample
+	for _, path := range paths {
+		for epoch, samples := range readRecord(t, path) {
+			for _, i := range samples {
+				served[[2]int{epoch, i}] = true
+			}
+		}
+	}
+	const perEpoch = (elasticSamples + 15) / 16
+	for _, s := range steps {
+		first := (s.Step - 1) % perEpoch * 16
+		next := min(first+16, elasticSamples)
+		if s.Samples != next-first || s.Epoch != (s.Step-1)/perEpoch {
+			t.Fatalf("step %d in epoch %d has %d samples, want %d", s.Step, s.Epoch, s.Samples, next-first)
+		}
+		for _, i := range order[s.Epoch][first:next] {
+			if !served[[2]int{s.Epoch, i}] {
+				t.Fatalf("step %d of epoch %d: no rank was served sample %d", s.Step, s.Epoch, i)
+			}
+		}
+	}
+	t.Logf("%d records, %d steps", len(paths), len(steps))
+}
+
+// A rank that joins gets the loss scale and the moving averages of the weights: as rank 0 it writes
+// those of an undisturbed run.
+func TestRankThatJoinsHasScaleAndAverages(t *testing.T) {
+	t.Parallel()
+	tables := strings.NewReplacer("keep = 0", "keep = 2", "lr = 0.05", "lr = 0.0005", "momentum = 0.9", "momentum = 0.9\nema_decay = 0.9999").Replace(elasticTables) +
+		"[train]\nglobal_batch = 16\nlog_freq = 1000\neval_every = 0\n[precision]\nplugin = \"amp\"\n[precision.options]\nlevel = \"O0\"\nloss_scale = \"dynamic\"\ninit_scale = 1.0\ngrowth_interval = 900\n"
+	p := placeWith(t, tables)
+	proc := p.Start(t, append([]string{"run", p.Config}, rig.Set("train.epochs=100000", "launch.nproc_per_node=2", "launch.elastic=true", "launch.max_restarts=2", `backend.timeout="1m"`, `checkpoint.every="100 epochs"`)...)...)
+	steps, changes := p.replaceRanks(t, proc, 1, 0)
+	if c := changes[len(changes)-1]; !slices.Equal(c.Places, []int{1, 0}) {
+		t.Fatalf("the last change is %+v", c)
+	}
+	last := steps[len(steps)-1].Step
+	whole := placeWith(t, tables).run(t, rig.Set("launch.nproc_per_node=1", "train.epochs=100000", `checkpoint.every="100 epochs"`, fmt.Sprint("train.max_steps=", last))...)
+	sameSteps(t, run{steps: steps}, whole.at(steps), 1e-3)
+	for i, s := range whole.at(steps).steps {
+		if steps[i].Scale != s.Scale {
+			t.Fatalf("step %d: scale %v, undisturbed %v", s.Step, steps[i].Scale, s.Scale)
+		}
+	}
+	got, weights, want := run{dir: p.RunDir(1)}.average(t, last), whole.weights(t, last), whole.average(t, last)
+	if moved, off := furthest(t, weights, want), furthest(t, got, want); !(off <= 1e-3*moved) {
+		t.Errorf("averages are off by %g, and %g from the weights", off, moved)
 	}
 }
 

@@ -100,7 +100,18 @@ func (r run) checkpoint(step int) string {
 // weights are the saved model of a step, as float64.
 func (r run) weights(t *testing.T, step int) map[string][]float64 {
 	t.Helper()
-	snap, _, err := checkpoint.Load(t.Context(), checkpoint.OsFS(), r.checkpoint(step))
+	return saved(t, r.checkpoint(step))
+}
+
+// average is weights of the moving averages.
+func (r run) average(t *testing.T, step int) map[string][]float64 {
+	t.Helper()
+	return saved(t, filepath.Join(r.checkpoint(step), checkpoint.AverageFile))
+}
+
+func saved(t *testing.T, path string) map[string][]float64 {
+	t.Helper()
+	snap, _, err := checkpoint.Load(t.Context(), checkpoint.OsFS(), path)
 	rig.Must(t, err)
 	w := map[string][]float64{}
 	for _, m := range snap.Model {

@@ -162,16 +162,18 @@ func (c *Config) checkElastic() {
 	if !c.Launch.IsElastic() {
 		return
 	}
-	fixed := func(wrong bool, key, help string) {
+	refuse := func(wrong bool, key, help, why string) {
 		if wrong {
-			c.report.errorf(key, atValue, help, "the ranks of an elastic job change, and this does not follow them (launch.elastic)")
+			c.report.errorf(key, atValue, help, "the ranks of an elastic job change (launch.elastic): %s", why)
 		}
 	}
-	fixed(c.DDP.Uneven != ddp.UnevenError, "ddp.uneven", `remove it; with train.global_batch ranks may have different numbers of samples`)
-	fixed(c.DDP.SyncBatchNorm, "ddp.sync_batchnorm", "remove it")
-	fixed(c.DDP.Shard == ddp.ShardOptimizer, "ddp.shard", `set it to "none"; the optimizer state of a rank that died would be lost`)
-	fixed(c.DDP.Compress == "powersgd", "ddp.compress", `use "none", "fp16" or "bf16"`)
-	fixed(c.Run.Device == "cuda", "run.device", `use "cpu"`)
+	refuse(c.DDP.Uneven != ddp.UnevenError, "ddp.uneven", `remove it; with train.global_batch ranks may have different numbers of samples`,
+		"the rest of an epoch is divided anew whenever they do, so no rank runs out of data before the others")
+	refuse(c.DDP.SyncBatchNorm, "ddp.sync_batchnorm", "remove it",
+		"with fewer ranks a step has more micro-batches, and each would be normalised over other samples than before; its buffers also have room for the first ranks only")
+	refuse(c.DDP.Shard == ddp.ShardOptimizer, "ddp.shard", `set it to "none"`, "the part of the optimizer state that only the lost rank has would be gone")
+	refuse(c.DDP.Compress == "powersgd", "ddp.compress", `use "none", "fp16" or "bf16"`, "each rank keeps a compression error of its own, and that of a lost rank would be gone")
+	refuse(c.Run.Device == "cuda", "run.device", `use "cpu"`, "collectives on a GPU cannot be ended when another rank is gone")
 }
 
 // checkShares refuses what does not work with unequal shares.

@@ -105,6 +105,12 @@ func (t *Trainer) admit(ctx context.Context) (stop bool, err error) {
 	}
 	t.agreement.Served()
 	if m.Short() {
+		release := context.AfterFunc(ctx, func() { // a rank that is asked to stop has no use for others
+			if err := m.Enough(context.WithoutCancel(ctx)); err != nil {
+				t.Events.Emit(&event.Warning{Source: "elastic", Message: fmt.Sprintf("the ranks go on waiting for others: %v", err)})
+			}
+		})
+		defer release()
 		t.Events.Emit(&event.Warning{Source: "elastic", Message: fmt.Sprintf("the job needs more ranks than %d, and waits for others (launch.wait_for_nodes)", m.Size())})
 	}
 	if err := t.recovery.Admit(ctx); err != nil {

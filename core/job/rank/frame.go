@@ -36,6 +36,7 @@ const (
 	opGatherAmong
 	opRegroup
 	opPong
+	opEnough // wait for no more members
 )
 
 // Responses of a server.

@@ -79,6 +79,13 @@ func (m *Members) Regroup(ctx context.Context, e Entry, mine []byte) ([][]byte, 
 	return all, nil
 }
 
+// Enough ends the wait of Regroup for the least number of members, on all ranks.
+func (m *Members) Enough(ctx context.Context) error {
+	c, _ := m.link()
+	_, err := c.call(ctx, Progress{Op: "enough"}, opEnough, nil)
+	return err
+}
+
 // OnBroken sets what is called, on another goroutine, when the group has failed on another rank: a
 // collective in it would wait forever.
 func (m *Members) OnBroken(f func()) {

@@ -256,6 +256,15 @@ func formed(epoch, least int, members []int, vals, lost [][]byte) fields {
 	return fields{}.number(int64(epoch)).number(int64(least)).numbers(members).list(vals).list(lost)
 }
 
+// enough forms the next group as it is, although it has fewer members than the least.
+func (b *state) enough(t request) {
+	if g := b.group; g != nil && g.epoch > 0 {
+		g.passed = true
+		b.regroup()
+	}
+	b.ok(t, nil)
+}
+
 // waited is called when a delay of an epoch has passed.
 func (b *state) waited(d delay, epoch int) {
 	g := b.group

@@ -156,6 +156,12 @@ func TestGroupsNeedEnoughRanks(t *testing.T) {
 	if err := g.Wait(); err != nil {
 		t.Error(err)
 	}
+	back.client.conn.Close()
+	together(t, Broken, "0", m[0])
+	if err := m[0].Enough(t.Context()); err != nil {
+		t.Error(err)
+	}
+	together(t, Between, "0", m[0]) // without the others, although they may still come
 }
 
 // Who waits to join a job that ends is told so.

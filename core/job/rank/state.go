@@ -154,6 +154,8 @@ func (b *state) ask(t request, f frame) error {
 		return b.askMembers(t, f.op, p)
 	case opPong:
 		return p.end()
+	case opEnough:
+		return b.then(p, func() { b.enough(t) })
 	case opPoll, opCancel:
 		id := p.number()
 		return b.then(p, func() { b.report(request{t.rank, uint64(id)}, f.op == opCancel) })

@@ -26,6 +26,10 @@ type Members interface {
 	Lost() []string // how members of the group before were lost
 	Short() bool    // the job needs more members
 	Wanted() bool   // others wait to join; safe for concurrent use
+
+	// Enough ends the wait of Regroup for more members. It is safe for concurrent use.
+	Enough(ctx context.Context) error
+
 	StoreLost() error
 
 	// OnBroken sets what is called on another goroutine when the group has failed on some

@@ -22,7 +22,7 @@ func (r *recording) Info() sdk.Info {
 	info := r.Dataset.Info()
 	info.Name = "recording"
 	info.Options = append(info.Options,
-		sdk.Option{Name: "record", Type: sdk.String, Required: true, Doc: "path of the record, to which the rank is appended"},
+		sdk.Option{Name: "record", Type: sdk.String, Required: true, Doc: "path of the record, to which the rank is appended, and the process ID if another one had this rank"},
 		sdk.Option{Name: "serve", Type: sdk.Int, Default: int64(-1), Doc: "samples to serve, before the first batch that is never served"},
 		sdk.Option{Name: "serve_rank", Type: sdk.Int, Default: int64(-1), Doc: "the rank that stops to serve; -1: all"})
 	return info
@@ -34,7 +34,11 @@ func (r *recording) Open(ctx context.Context, req sdk.DatasetRequest) (spec sdk.
 	if of := req.Options.Int("serve_rank"); of >= 0 && of != int64(req.Rank) {
 		r.left = -1
 	}
-	if r.file, err = os.Create(fmt.Sprintf("%s-%d", req.Options.String("record"), req.Rank)); err != nil {
+	path := fmt.Sprintf("%s-%d", req.Options.String("record"), req.Rank)
+	if _, err := os.Stat(path); err == nil { // another process had this rank
+		path += fmt.Sprintf("-%d", os.Getpid())
+	}
+	if r.file, err = os.Create(path); err != nil {
 		return spec, err
 	}
 	return r.Dataset.Open(ctx, req)
