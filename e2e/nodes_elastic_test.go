@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,6 +33,9 @@ type fleet struct {
 	nodes    []*rig.Proc // nil: not started, or killed
 }
 
+// progressLine is a line of progress.
+var progressLine = regexp.MustCompile(`(?m)^(epoch|eval) .*\n`)
+
 const (
 	fleetSecret = "5ec2e7"
 	fleetPort   = ":29511"
@@ -50,7 +54,7 @@ func newFleet(t *testing.T, n int, tables string, args ...string) *fleet {
 	t.Cleanup(func() {
 		for i, node := range f.nodes {
 			if node != nil && t.Failed() {
-				t.Logf("node %d:\n%s", i, node.Stderr.String())
+				t.Logf("node %d, without its progress:\n%s", i, progressLine.ReplaceAllString(node.Stderr.String(), ""))
 			}
 		}
 	})
