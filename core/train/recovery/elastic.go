@@ -79,8 +79,8 @@ func (r *Recovery) Join(ctx context.Context) error {
 			return err
 		}
 		if err = r.form(ctx, c); err == nil {
-			r.own.New, r.own.Stage, r.futile = false, c.stage, 0
-			r.own.remember(nil)
+			r.own.enter(c.stage)
+			r.futile = 0
 			r.Group.before = r.Group.Members.Places()
 			return nil
 		}

@@ -3,6 +3,7 @@ package recovery
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 // progress is the progress of a rank, which it sends to the others when the process
@@ -12,7 +13,9 @@ type progress struct {
 	Name      string   // of the stage
 	Broadcast bool     // the stage ends with a broadcast
 	Seq       uint64   // collectives called so far
-	Result    []uint64 // what the stage before ended with, as bits: a sum may be NaN
+	Reduced   int      // number of the last stage that ended with a reduction
+	Result    []uint64 // what that stage ended with, as bits: a sum may be NaN
+	Passed    []string // names of the stages after it that have ended, with broadcasts
 	Cause     string   // why its group broke; "" at the end of the run
 	Own       bool     // the failure was of its own plugin
 	Replaced  int      // groups that it has tried to replace
@@ -20,12 +23,21 @@ type progress struct {
 	New       bool     // it joins the run, and has nothing of it yet
 }
 
-// remember copies the result of the stage that ends.
-func (p *progress) remember(result []float64) {
-	p.Result = p.Result[:0]
-	for _, v := range result {
+// remember notes that a stage has ended, and copies its result.
+func (p *progress) remember(s Stage) {
+	if s.Result == nil {
+		p.Passed = append(p.Passed, s.Name)
+		return
+	}
+	p.Reduced, p.Result, p.Passed = p.Stage, p.Result[:0], p.Passed[:0]
+	for _, v := range s.Result {
 		p.Result = append(p.Result, math.Float64bits(v))
 	}
+}
+
+// enter is the progress of a rank that joins at a stage.
+func (p *progress) enter(stage int) {
+	p.New, p.Stage, p.Reduced, p.Result, p.Passed = false, stage, stage-1, nil, append(p.Passed[:0], admitting)
 }
 
 // consensus is what all ranks conclude from their progress.
@@ -33,8 +45,8 @@ type consensus struct {
 	finished    bool     // all are at the end
 	cause       string   // whose plugin it was and what happened
 	stage       int      // with which all continue
-	result      []uint64 // of the stage before, for ranks that have not seen its end
-	rebroadcast string   // name of a stage whose broadcast a rank has missed; "": none
+	result      []uint64 // of the last reduction, for ranks that have not seen its end
+	rebroadcast []string // names of stages whose broadcasts a rank has missed, in order
 	seq         uint64   // of the last collective that any rank has called
 	replaced    int      // largest number of groups that any rank has tried to replace
 	admits      bool     // in that stage ranks admit others
@@ -42,8 +54,9 @@ type consensus struct {
 	nodes       []int    // of all ranks, by rank
 }
 
-// agree moves all ranks to the latest stage that any rank has reached. A rank may miss several
-// stages if there are only broadcasts among them: they broadcast the same.
+// agree moves all ranks to the latest stage that any rank has reached. A rank can miss the end of
+// the last reduction, which cannot end anywhere before this rank has begun it, and any number of
+// broadcasts after it, which can end on their roots before others have begun them.
 func agree(all []progress) (consensus, error) {
 	c := consensus{finished: true, cause: causeOf(all)}
 	var first *progress
@@ -61,16 +74,21 @@ func agree(all []progress) (consensus, error) {
 		}
 	}
 	c.stage, c.result, c.admits = first.Stage, first.Result, first.Name == admitting
+	missed := len(first.Passed)
 	for r := range all {
 		p := &all[r]
-		known := len(c.result) > 0 // the stage before the last ended with a reduction
-		switch {
-		case p.New || p.Stage == c.stage:
-		case !p.Broadcast && known && p.Stage == c.stage-1:
-		case p.Broadcast && !known && (c.rebroadcast == "" || c.rebroadcast == p.Name):
-			c.rebroadcast = p.Name
-		default:
+		if p.New || p.Stage == c.stage {
+			continue
+		}
+		if begun := p.Stage - first.Reduced - 1; begun < -1 || p.Broadcast == (begun < 0) {
 			return c, fmt.Errorf("rank %d is in stage %d of the run (%s), others are in %d (%s): they cannot go on together", r, p.Stage, p.Name, first.Stage, first.Name)
+		} else {
+			missed = min(missed, max(begun, 0))
+		}
+	}
+	for _, name := range first.Passed[missed:] {
+		if !slices.Contains(c.rebroadcast, name) {
+			c.rebroadcast = append(c.rebroadcast, name)
 		}
 	}
 	return c, nil

@@ -16,9 +16,10 @@ import (
 // ranks form a new one, and those that have not completed the stage repeat it.
 //
 // Ranks can be in different stages at that moment, because a collective ends on one rank before it
-// ends on another. A reduction cannot end before every rank has begun it, so a rank that is one
-// such stage behind lacks only its result, which the others still have. A broadcast can end on its
-// root long before, so what it sent is sent again.
+// ends on another. A reduction cannot end before every rank has begun it, so a rank that is still
+// in it lacks only its result, which the others keep until the next reduction. A broadcast can end
+// on its root before others have begun it, so what the broadcasts since that reduction have sent
+// is sent again.
 type Stage struct {
 	Name string
 
@@ -89,8 +90,8 @@ func (r *Recovery) Do(ctx context.Context, s Stage, do func(context.Context) err
 	}
 	r.own.Stage++
 	if r.own.Stage < r.skipTo {
-		r.own.remember(nil)
-		return nil // what it broadcasts has come with that of another one
+		r.own.remember(s)
+		return nil // what it broadcasts was broadcast again
 	}
 	if s.Changes {
 		r.run.Save()
@@ -110,7 +111,7 @@ func (r *Recovery) Do(ctx context.Context, s Stage, do func(context.Context) err
 			break
 		}
 	}
-	r.own.remember(s.Result)
+	r.own.remember(s)
 	return nil
 }
 
@@ -178,12 +179,17 @@ func (r *Recovery) recover(ctx context.Context, s Stage, cause error, begin time
 // them cannot reach each other, although all reach the store.
 const maxFutile = 3
 
-// rebroadcast repeats the broadcast that a rank has missed, if one has.
+// rebroadcast repeats the broadcasts that a rank has missed.
 func (r *Recovery) rebroadcast(c consensus) error {
-	if c.rebroadcast == "" || c.rebroadcast == admitting { // those that joined wait for the next admission
-		return nil
+	for _, stage := range c.rebroadcast {
+		if stage == admitting { // those that joined wait for the next admission
+			continue
+		}
+		if err := r.run.Rebroadcast(stage); err != nil {
+			return err
+		}
 	}
-	return r.run.Rebroadcast(c.rebroadcast)
+	return nil
 }
 
 // consensus exchanges the progress of all ranks.
