@@ -225,6 +225,22 @@ func TestNodesThatAreSilentComeBack(t *testing.T) {
 	f.compare(t, fleetTables, 1e-3)
 }
 
+// When all ranks that have the model die, none is started again and again: the job fails.
+func TestJobWithoutTheModelFails(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 2, fleetTables, rig.Set(`launch.nnodes="1:2"`, `launch.lost_after="2s"`, `launch.max_restarts=1000`)...)
+	f.starts(t, 2, 20)
+	ranks := []int{f.Worker(t, 0).PID, f.Worker(t, 1).PID}
+	for _, sig := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} {
+		for _, pid := range ranks {
+			rig.Signal(t, pid, sig)
+		}
+	}
+	for _, n := range f.nodes {
+		n.Wait(t).Expect(t, 5).Prints(t, "all ranks that had the model are gone")
+	}
+}
+
 // With fewer nodes than the least for longer than wait_for_nodes the rest saves, and can be resumed.
 func TestTooFewNodesSaveAndEnd(t *testing.T) {
 	t.Parallel()

@@ -13,6 +13,7 @@ const (
 	ExitPeer       = 7  // only of a worker: it failed because another rank did
 	ExitRefused    = 8  // only of a worker under this launcher, instead of ExitConfig: a panic exits with 2
 	ExitDiverged   = 10 // only of a worker under this launcher, instead of ExitFailed: it diverged, which a restart would repeat
+	ExitNoModel    = 11 // only of a worker under this launcher: it was to join, and all ranks that had the model are gone
 	ExitPreempted  = 75 // stopped from outside after saving; start again to resume
 	ExitInterrupt  = 130
 	ExitTerminated = 143
@@ -30,7 +31,7 @@ func passesThrough(code int) bool {
 // restartHelps is false for failures that would repeat, and for a preempted host.
 func restartHelps(code int) bool {
 	switch code {
-	case ExitRefused, ExitPlugin, ExitCheckpoint, ExitDiverged, ExitPreempted:
+	case ExitRefused, ExitPlugin, ExitCheckpoint, ExitDiverged, ExitNoModel, ExitPreempted:
 		return false
 	}
 	return true

@@ -155,6 +155,7 @@ var adviceOf = map[int]string{
 	ExitRendezvous: "Some ranks never connected: the lines above list them. \"trainctl env\" shows the address at which this host looks for the others.",
 	ExitCheckpoint: "\"trainctl ckpt verify\" shows which checkpoints are intact; --resume PATH resumes from another one, model.init loads only its weights.",
 	ExitDiverged:   "Lower optimizer.lr, warm it up (lr_scheduler.warmup_steps), or clip with train.max_norm: the same run would diverge again.",
+	ExitNoModel:    "No rank has the weights in memory any more: the lines above say how the last of them ended.",
 	ExitPreempted:  "It was asked to stop, saved a checkpoint, and ended.",
 	ExitPeer:       "It gave up waiting for another rank, which its last lines name: look at that rank's log, and check whether its process is stopped or waits for something.",
 }

@@ -32,6 +32,9 @@ var ErrLate = errors.New("the job has begun without this rank")
 // ErrOver reports that the job has ended without this rank.
 var ErrOver = errors.New("the job has ended")
 
+// ErrNoModel reports that a rank cannot join because all ranks that had the model are gone.
+var ErrNoModel = errors.New("all ranks that had the model are gone")
+
 // NewMembers are those of a rank whose place is its number at the store; there are none
 // before the first Regroup.
 func NewMembers(c *Client, place int) *Members {
@@ -66,8 +69,10 @@ func (m *Members) Regroup(ctx context.Context, e Entry, mine []byte) ([][]byte, 
 	switch {
 	case p.end() != nil:
 		return nil, p.err
-	case epoch < 0:
+	case epoch == overEpoch:
 		return nil, ErrOver
+	case epoch < 0:
+		return nil, ErrNoModel
 	case epoch == 0:
 		return nil, ErrLate
 	case len(places) != len(all) || !slices.Contains(places, m.place):

@@ -194,17 +194,22 @@ func (b *state) joining() (places []int) {
 
 // refuseJoins answers those that wait to join a group that has no members left.
 func (b *state) refuseJoins() {
-	over := len(b.group.lost) < len(b.group.members)
+	epoch := overEpoch
+	if len(b.group.lost) == len(b.group.members) {
+		epoch = noModelEpoch
+	}
 	for _, r := range b.joining() {
 		c := b.group.calls[r]
 		delete(b.group.calls, r)
-		if over {
-			b.end(c.request, frame{op: opOK, body: formed(-1, 0, nil, nil, nil)})
-			continue
-		}
-		b.end(c.request, frame{op: opError, body: fields{}.text("all ranks that had the model are gone")})
+		b.end(c.request, frame{op: opOK, body: formed(epoch, 0, nil, nil, nil)})
 	}
 }
+
+// Instead of the number of a group: why there is none to join.
+const (
+	overEpoch    = -1 // the members have ended
+	noModelEpoch = -2 // all members were lost
+)
 
 // form makes a group of places that have called.
 func (b *state) form(members []int, ended bool) {

@@ -164,6 +164,20 @@ func TestGroupsNeedEnoughRanks(t *testing.T) {
 	together(t, Between, "0", m[0]) // without the others, although they may still come
 }
 
+// A rank cannot join when all that had the model are gone.
+func TestJoiningAJobWithoutTheModel(t *testing.T) {
+	s, clients, _ := first(t, StoreOptions{}, "01")
+	for _, c := range clients {
+		c.conn.Close()
+	}
+	for r := range 2 {
+		late := NewMembers(dial(t, s.Addr().String(), DialOptions{Rank: r, Size: 2}), r)
+		if _, err := late.Regroup(t.Context(), Joining, nil); !errors.Is(err, ErrNoModel) {
+			t.Error(err)
+		}
+	}
+}
+
 // Who waits to join a job that ends is told so.
 func TestJoiningAJobThatEnds(t *testing.T) {
 	s, clients, m := first(t, StoreOptions{}, "01")

@@ -66,7 +66,7 @@ type reported struct{ error }
 func (e reported) Unwrap() error { return e.error }
 
 // AsRank gives our launcher distinct exit codes for ends that otherwise share one:
-// a configuration error and a panic, a run that diverged and one that failed.
+// a configuration error and a panic, a run that diverged or cannot be joined and one that failed.
 func AsRank(err error) error {
 	if err == nil || launch.Lifeline() == nil {
 		return err
@@ -76,6 +76,8 @@ func AsRank(err error) error {
 		return WithCode(err, launch.ExitRefused)
 	case errors.As(err, new(*update.Diverged)):
 		return WithCode(err, launch.ExitDiverged)
+	case errors.Is(err, rank.ErrNoModel):
+		return WithCode(err, launch.ExitNoModel)
 	}
 	return err
 }
