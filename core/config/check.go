@@ -20,6 +20,7 @@ func (c *Config) check() {
 	r.problems("launch", c.Launch.Problems())
 	r.problems("backend", c.Backend.Problems())
 	r.problems("precision", c.Precision.Problems())
+	r.problems("plugins", c.Plugins.Problems())
 	r.problems("sampler", c.Sampler.Problems())
 	r.problems("lr_scheduler", c.Scheduler.Problems())
 	r.problems("optimizer", c.Optimizer.Problems())

@@ -24,6 +24,7 @@ type File struct {
 	Backend    host.BackendConfig   `toml:"backend"`
 	Precision  host.PrecisionConfig `toml:"precision"`
 	Dataset    host.DatasetConfig   `toml:"dataset"`
+	Plugins    host.PluginsConfig   `toml:"plugins"`
 	Sampler    data.Config          `toml:"sampler"`
 	Train      outline.TrainConfig  `toml:"train"`
 	Eval       metric.Config        `toml:"eval"`
@@ -45,6 +46,7 @@ func defaults(optimizer string) File {
 		Backend:    host.DefaultBackend(),
 		Precision:  host.DefaultPrecision(),
 		Dataset:    host.DefaultDataset(),
+		Plugins:    host.DefaultPlugins(),
 		Sampler:    data.Default(),
 		Train:      outline.DefaultTrain(),
 		Eval:       metric.Default(),

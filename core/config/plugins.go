@@ -17,21 +17,22 @@ type PluginTable struct {
 	Plugin  string // name or path
 	SHA256  string // "" if the file has none
 	Version string // constraint, or ""
-	Sandbox bool
+	Sandbox bool   // strict
+	Network bool
 	Options *map[string]any
 }
 
 // PluginTables returns the plugins of a run.
 func (c *Config) PluginTables() []PluginTable {
 	return []PluginTable{
-		{"backend", c.Backend.Plugin, c.Backend.SHA256, c.Backend.Version, false, &c.Backend.Options},
-		{"precision", c.Precision.Plugin, c.Precision.SHA256, c.Precision.Version, c.Precision.Sandbox, &c.Precision.Options},
-		{"dataset", c.Dataset.Plugin, c.Dataset.SHA256, c.Dataset.Version, c.Dataset.Sandbox, &c.Dataset.Options},
+		{"backend", c.Backend.Plugin, c.Backend.SHA256, c.Backend.Version, false, true, &c.Backend.Options},
+		{"precision", c.Precision.Plugin, c.Precision.SHA256, c.Precision.Version, c.Precision.Sandbox, false, &c.Precision.Options},
+		{"dataset", c.Dataset.Plugin, c.Dataset.SHA256, c.Dataset.Version, c.Dataset.Sandbox, c.Dataset.Network, &c.Dataset.Options},
 	}
 }
 
 // Terms returns what is required of the plugins. A path has one checksum, whichever table
-// gives it. In a sandbox a plugin may read the files and folders that its options name.
+// gives it. A sandbox lets a plugin use the files and folders that its options name.
 func (c *Config) Terms() map[host.Key]host.Terms {
 	sums := map[string]string{}
 	for _, t := range c.PluginTables() {
@@ -43,7 +44,8 @@ func (c *Config) Terms() map[host.Key]host.Terms {
 	for _, t := range c.PluginTables() {
 		k := host.Key{Kind: sdk.Kind(t.Kind), Plugin: t.Plugin}
 		terms[k] = host.Terms{
-			SHA256: cmp.Or(t.SHA256, sums[t.Plugin]), Version: t.Version, Lock: c.Lock.Of(k.Kind, k.Plugin), Sandbox: t.Sandbox, Readable: t.paths(),
+			SHA256: cmp.Or(t.SHA256, sums[t.Plugin]), Version: t.Version, Lock: c.Lock.Of(k.Kind, k.Plugin),
+			Sandbox: c.Plugins.Rules(k.Kind, t.Sandbox, t.Network, t.paths()),
 		}
 	}
 	return terms

@@ -40,7 +40,7 @@ func (c *Config) Settings() []Setting {
 // ownKeys lists the keys, and tables (ending in a dot), that may differ between the
 // hosts of a job: how ranks are started, where files are, the host's network. launch.shares may not.
 var ownKeys = []string{"launch.", "run.dir", "run.device_timeout", "dataset.options.root", "backend.options.interface", "backend.options.port_range",
-	"backend.options.library", "metrics.prometheus"}
+	"backend.options.library", "plugins.", "metrics.prometheus"}
 
 // Common lists the settings that all ranks of a job must share, as "key = value"
 // in the order of Resolved.

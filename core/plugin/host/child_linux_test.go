@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/trainctl/trainctl/core/plugin/host"
+	"github.com/trainctl/trainctl/core/plugin/sandbox"
 	"github.com/trainctl/trainctl/core/sdk"
 	"golang.org/x/sys/unix"
 )
@@ -67,7 +68,7 @@ func TestHungPluginInASandbox(t *testing.T) {
 	exe, err := os.Executable()
 	must(t, err)
 	path := script(t, "exec "+exe+" plugin dataset fake")
-	d := openFake(t, newHost(t, host.Options{}).WithTerms(map[host.Key]host.Terms{{Kind: sdk.KindDataset, Plugin: path}: {Sandbox: true, Readable: []string{exe}}}), path, "deaf", 2*time.Second)
+	d := openFake(t, newHost(t, host.Options{}).WithTerms(map[host.Key]host.Terms{{Kind: sdk.KindDataset, Plugin: path}: {Sandbox: &sandbox.Rules{Strict: true, Read: []string{exe}}}}), path, "deaf", 2*time.Second)
 	must(t, d.Request(0, sdk.Train, 0, 1, []int64{7}))
 	_, _, err = d.Wait(0)
 	var failed *host.PluginError

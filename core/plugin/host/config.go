@@ -7,6 +7,8 @@ import (
 
 	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/plugin/registry"
+	"github.com/trainctl/trainctl/core/plugin/sandbox"
+	"github.com/trainctl/trainctl/core/sdk"
 )
 
 // Each plugin table has a name, the checksum of its executable, deadlines, and the
@@ -40,10 +42,41 @@ type DatasetConfig struct {
 	SHA256     string         `toml:"sha256" pattern:"^([0-9a-fA-F]{64})?$"`                                        // of the executable of a plugin that is not built in; "" does not check
 	Version    string         `toml:"version" pattern:"^( *(=|!=|>=|<=|>|<|~>)? *v?[0-9][0-9A-Za-z.+-]* *(,|$))*$"` // constraint, such as "~> 1.2"; "" allows all versions
 	Sandbox    bool           `toml:"sandbox"`                                                                      // start a plugin that is not built in without network and foreign files
+	Network    bool           `toml:"network"`                                                                      // let a plugin that is not built in reach other hosts
 	Timeout    time.Duration  `toml:"timeout"`                                                                      // for one batch
 	Validation float64        `toml:"validation"`                                                                   // share of the training samples that is evaluated on in place of the test set
 	Restarts   int            `toml:"restarts"`                                                                     // how often a plugin that died or hangs is replaced while its rank goes on
 	Options    map[string]any `toml:"options"`
+}
+
+// PluginsConfig is the table [plugins], which holds for all plugins that are not built in.
+type PluginsConfig struct {
+	Sandbox string `toml:"sandbox" words:"auto,off"` // restrict what data sets and precision plugins may do where the kernel can enforce it
+}
+
+// DefaultPlugins restricts plugins where the kernel can enforce it.
+func DefaultPlugins() PluginsConfig { return PluginsConfig{Sandbox: "auto"} }
+
+// Problems checks the table.
+func (c PluginsConfig) Problems() (l usererr.List) {
+	if c.Sandbox != "auto" && c.Sandbox != "off" {
+		l.Addf("sandbox", `use "auto" or "off"`, "unknown mode %q", c.Sandbox)
+	}
+	return l
+}
+
+// Rules returns the sandbox of a plugin whose options name files and folders; strict is the
+// key sandbox of the plugin's own table. It is nil if the plugin has none.
+func (c PluginsConfig) Rules(kind sdk.Kind, strict, network bool, paths []string) *sandbox.Rules {
+	switch {
+	case strict:
+		return &sandbox.Rules{Strict: true, Read: paths}
+	case kind == sdk.KindBackend || c.Sandbox == "off":
+		return nil
+	}
+	r := sandbox.Usual(paths)
+	r.Network = network
+	return &r
 }
 
 // DefaultBackend selects the backend by device. Its timeout for a collective allows
@@ -121,7 +154,7 @@ func (h *Host) CheckTerms(k Key) (l usererr.List) {
 	if t.SHA256 != "" {
 		l.Addf("sha256", noSum, "%q is a built-in plugin, which has no separate file to check", k.Plugin)
 	}
-	if t.Sandbox {
+	if t.Sandbox != nil && t.Sandbox.Strict {
 		l.Addf("sandbox", "remove the key: only plugins that are not built in can be sandboxed", "%q is a built-in plugin", k.Plugin)
 	}
 	return l

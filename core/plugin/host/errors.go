@@ -61,6 +61,8 @@ type PluginError struct {
 	LastLines []string // what the plugin printed last; set when it died or hung
 	// LastFlight describes the operation that it was running; "" without shared memory.
 	LastFlight string
+	// Refused is what the plugin's sandbox has probably refused to it, with the fix; "" if nothing.
+	Refused string
 	// Stack is where a plugin hangs: the first frames of the goroutine in the
 	// plugin's code. Go plugins only.
 	Stack []string
@@ -74,6 +76,9 @@ func (e *PluginError) Error() string {
 	s := fmt.Sprintf("%s: %s: %v", who, e.Phase, e.Cause)
 	if e.LastFlight != "" {
 		s += "; its last operation: " + e.LastFlight
+	}
+	if e.Refused != "" {
+		s += "; " + e.Refused
 	}
 	if len(e.Stack) > 0 {
 		s += "; it hangs in:\n  " + strings.Join(readable(e.Stack), "\n  ")

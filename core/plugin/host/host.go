@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/trainctl/trainctl/core/plugin/registry"
+	"github.com/trainctl/trainctl/core/plugin/sandbox"
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
@@ -54,6 +55,9 @@ type Options struct {
 	Place *int
 	// Terms are what is required of plugins.
 	Terms map[Key]Terms
+	// Trace gets every call that a plugin answered, from several goroutines; nil traces
+	// nothing.
+	Trace func(Call)
 	// Search are the folders in which plugins are found by name; nil: those of
 	// [registry.Folders] for Exe.
 	Search registry.Search
@@ -75,10 +79,8 @@ type Terms struct {
 	// Lock is the only version of a plugin given by name that may be used, with its sums;
 	// nil if it is not locked.
 	Lock *registry.Locked
-	// Sandbox starts the plugin without a network and with the right to read system
-	// folders, its own executable and what is listed in Readable. It writes nowhere.
-	Sandbox  bool
-	Readable []string
+	// Sandbox restricts what a plugin that is not built in may do; nil does not.
+	Sandbox *sandbox.Rules
 }
 
 // Collectives is the interface of a backend for ranks. Submit, Wait and Close may be

@@ -249,8 +249,17 @@ func (h *Host) WithTerms(terms map[Key]Terms) *Host {
 	return &Host{opts: o}
 }
 
+// rules returns the sandbox of a program; nil if it has none, or if this machine cannot
+// enforce one that is not strict.
+func (p *program) rules(t Terms) *sandbox.Rules {
+	if p.builtin != nil || t.Sandbox == nil || !t.Sandbox.Strict && sandbox.Supported() != nil {
+		return nil
+	}
+	return t.Sandbox
+}
+
 // sandboxed returns a program that executes another one inside a sandbox.
-func (h *Host) sandboxed(prog *program, readable []string) (*program, error) {
+func (h *Host) sandboxed(prog *program, r sandbox.Rules) (*program, error) {
 	exe, err := h.exe()
 	if err != nil {
 		return nil, err
@@ -259,7 +268,7 @@ func (h *Host) sandboxed(prog *program, readable []string) (*program, error) {
 	if prog.file != nil {
 		target = executablePath(prog)
 	}
-	args, env, err := sandbox.Command(target, prog.args, append([]string{prog.path}, readable...))
+	args, env, err := sandbox.Command(target, prog.args, prog.path, r)
 	if err != nil {
 		return nil, err
 	}

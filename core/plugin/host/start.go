@@ -23,6 +23,7 @@ import (
 	"github.com/trainctl/trainctl/core/plugin/flight"
 	"github.com/trainctl/trainctl/core/plugin/output"
 	"github.com/trainctl/trainctl/core/plugin/registry"
+	"github.com/trainctl/trainctl/core/plugin/sandbox"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/sdk/pb"
 )
@@ -34,7 +35,8 @@ type plugin struct {
 	client *goplugin.Client
 	rpc    pb.PluginClient
 	host   *Host
-	stopIn time.Duration // how long it may take to close
+	rules  *sandbox.Rules // that it runs under; nil: none
+	stopIn time.Duration  // how long it may take to close
 
 	ring    *shm.Submitter // nil with the inline data plane
 	control *shm.Arena
@@ -59,9 +61,10 @@ func (h *Host) start(ctx context.Context, kind sdk.Kind, name string) (*plugin, 
 		return nil, failed
 	}
 	defer prog.close()
-	if t := h.terms(kind, name); t.Sandbox {
+	rules := prog.rules(h.terms(kind, name))
+	if rules != nil {
 		var err error
-		if prog, err = h.sandboxed(prog, t.Readable); err != nil {
+		if prog, err = h.sandboxed(prog, *rules); err != nil {
 			return nil, refused(kind, name, err)
 		}
 	}
@@ -70,7 +73,7 @@ func (h *Host) start(ctx context.Context, kind sdk.Kind, name string) (*plugin, 
 	if err != nil {
 		return nil, &StartError{Kind: kind, Name: name, Problem: err.Error(), Err: err}
 	}
-	p := &plugin{proc: proc, host: h, stopIn: h.opts.StopTimeout, quit: make(chan struct{}), watched: make(chan struct{})}
+	p := &plugin{proc: proc, host: h, rules: rules, stopIn: h.opts.StopTimeout, quit: make(chan struct{}), watched: make(chan struct{})}
 	cert, secured, err := certificate()
 	if err != nil {
 		return nil, err
@@ -94,6 +97,12 @@ func (h *Host) start(ctx context.Context, kind sdk.Kind, name string) (*plugin, 
 const envClientCert = "PLUGIN_CLIENT_CERT"
 
 func (h *Host) clientConfig(proc *process, secured *tls.Config) *goplugin.ClientConfig {
+	dial := []grpc.DialOption{
+		grpc.WithIdleTimeout(0), // the socket's file is gone once we are connected
+	}
+	if h.opts.Trace != nil {
+		dial = append(dial, grpc.WithUnaryInterceptor(h.intercept))
+	}
 	return &goplugin.ClientConfig{
 		HandshakeConfig:  pb.Handshake,
 		VersionedPlugins: map[int]goplugin.PluginSet{pb.ProtocolVersion: {pb.ServiceName: service{}}},
@@ -108,9 +117,7 @@ func (h *Host) clientConfig(proc *process, secured *tls.Config) *goplugin.Client
 		StartTimeout:     h.opts.StartTimeout,
 		Logger:           hclog.NewNullLogger(),
 		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: h.socketHome()},
-		GRPCDialOptions: []grpc.DialOption{
-			grpc.WithIdleTimeout(0), // the socket's file is gone once we are connected
-		},
+		GRPCDialOptions:  dial,
 	}
 }
 
@@ -224,6 +231,9 @@ func (p *plugin) abandon(ctx context.Context, cause error) error {
 	e := &StartError{Kind: p.proc.kind, Name: p.proc.name, Err: cause}
 	e.Fault = ended && p.proc.signaled || (ended || timedOut) && p.proc.known()
 	p.explain(ctx, e, ended, timedOut)
+	if refused := p.refused(e.LastLines); refused != "" {
+		e.Help = refused
+	}
 	return e
 }
 
@@ -287,16 +297,25 @@ func (p *plugin) error(phase string, err error) error {
 		e.LastLines, e.Stack = p.proc.lastLines(), p.proc.out.Hanging()
 		e.LastFlight = p.record.Last(p.ring)
 	}
+	e.Refused = p.refused(append(e.LastLines, e.Cause.Error()))
 	if brokeDown(e.Cause) {
 		e.Build = p.info.Name + " " + p.info.Version
 	}
 	return e
 }
 
+// refused says what the sandbox refused, as far as lines of the plugin tell; "" if nothing.
+func (p *plugin) refused(lines []string) string {
+	if p.rules == nil {
+		return ""
+	}
+	return p.rules.Refused(lines...)
+}
+
 // queue returns the negotiated data plane; call runs one operation inline.
 func (p *plugin) queue(call func(context.Context, *operation, *sdk.ScaleState) error) queue {
 	if p.ring != nil {
-		return newRingQueue(p)
+		return p.host.traced(newRingQueue(p))
 	}
 	return newCallQueue(p, call, 0) // the plugin enforces the operation's deadline
 }

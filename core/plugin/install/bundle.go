@@ -124,20 +124,13 @@ func (b bundle) plugin(p *registry.Plugin) error {
 }
 
 func (b bundle) file(name, from string) error {
-	f, err := os.Open(from)
-	if err != nil {
+	return reading(from, func(f *os.File, info fs.FileInfo) error {
+		if err := b.WriteHeader(&tar.Header{Name: name, Mode: int64(info.Mode().Perm()), Size: info.Size()}); err != nil {
+			return err
+		}
+		_, err := io.Copy(b, f)
 		return err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	if err := b.WriteHeader(&tar.Header{Name: name, Mode: int64(info.Mode().Perm()), Size: info.Size()}); err != nil {
-		return err
-	}
-	_, err = io.Copy(b, f)
-	return err
+	})
 }
 
 // bundled returns the manifest if what was fetched is a bundle, else nil.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"net/url"
 	"os"
@@ -101,14 +102,12 @@ func (s *stager) save(file string, body io.Reader) error {
 
 // open verifies the sum of an archive or executable and unpacks it.
 func (s *stager) open(file, name string) error {
-	f, err := os.Open(file)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
+	return reading(file, func(f *os.File, info fs.FileInfo) error { return s.opened(f, info.Size(), name) })
+}
+
+func (s *stager) opened(f *os.File, size int64, name string) error {
 	hash := sha256.New()
-	size, err := io.Copy(hash, f)
-	if err != nil {
+	if _, err := io.Copy(hash, f); err != nil {
 		return err
 	}
 	s.sum = hex.EncodeToString(hash.Sum(nil))

@@ -146,7 +146,7 @@ func (s *stager) identify(ctx context.Context) (*Receipt, error) {
 	receipt := &Receipt{Source: s.Source, SHA256: s.sum}
 	var first error
 	for _, kind := range kinds {
-		info, err := s.Host.Probe(ctx, kind, exe)
+		info, err := s.probe(ctx, kind, exe)
 		if err != nil {
 			if first == nil {
 				first = err
@@ -169,6 +169,12 @@ func (s *stager) identify(ctx context.Context) (*Receipt, error) {
 	}
 	bare := registry.Plugin{Kind: receipt.Kind, Name: receipt.Name}
 	return receipt, os.Rename(exe, filepath.Join(s.dir, bare.ID()))
+}
+
+// probe starts the plugin in the sandbox that a run would use.
+func (s *stager) probe(ctx context.Context, kind sdk.Kind, exe string) (sdk.Info, error) {
+	rules := host.DefaultPlugins().Rules(kind, false, false, nil)
+	return s.Host.WithTerms(map[host.Key]host.Terms{{Kind: kind, Plugin: exe}: {Sandbox: rules}}).Probe(ctx, kind, exe)
 }
 
 func (s *stager) check(r *Receipt) error {

@@ -137,7 +137,12 @@ func (w *writer) copyDir(dir string) error {
 }
 
 func (w *writer) copyFile(name, from string) error {
-	f, err := os.Open(from)
+	return reading(from, func(f *os.File, info fs.FileInfo) error { return w.file(name, info.Mode(), f) })
+}
+
+// reading calls use with an open file.
+func reading(path string, use func(f *os.File, info fs.FileInfo) error) error {
+	f, err := os.Open(path)
 	if err != nil {
 		return err
 	}
@@ -146,7 +151,7 @@ func (w *writer) copyFile(name, from string) error {
 	if err != nil {
 		return err
 	}
-	return w.file(name, info.Mode(), f)
+	return use(f, info)
 }
 
 // local returns the path of an entry below the folder, and counts it.

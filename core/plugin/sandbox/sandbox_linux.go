@@ -26,44 +26,78 @@ const (
 	leastABI    = 4 // of Linux 6.7, the first with network rules
 )
 
-// lockIn restricts this process and its children: they can read only the allowed
-// files, write only to one directory, and open no network sockets. Then it executes
-// the program. It returns only on failure.
-func lockIn(readable, argv, env []string) error {
+// lockIn restricts this process and its children as the rules say. Then it executes the
+// program. It returns only on failure.
+func lockIn(r Rules, target string, argv, env []string) error {
 	runtime.LockOSThread() // rules apply to a thread; the other threads end with exec
-	rules, err := newRules()
+	set, err := newRules(r)
 	if err != nil {
 		return err
 	}
-	for _, path := range append(readable, systemDirs...) {
-		if err := allow(rules, path, readRights); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("%s: %w", path, err)
-		}
+	if r.Strict {
+		err = allowAll(set, append(r.Read, systemDirs...), readRights)
 	}
-	for _, path := range []string{os.Getenv(envSockets), "/dev/null"} {
-		if err := allow(rules, path, allRights); err != nil {
-			return fmt.Errorf("%s: %w", path, err)
-		}
+	write := append([]string{os.Getenv(envSockets), "/dev/null"}, r.Write...)
+	if err = errors.Join(err, allowAll(set, write, allRights&handled(r))); err != nil {
+		return err
 	}
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("prctl: %w", err)
 	}
-	if _, _, errno := unix.Syscall(unix.SYS_LANDLOCK_RESTRICT_SELF, uintptr(rules), 0, 0); errno != 0 {
+	if _, _, errno := unix.Syscall(unix.SYS_LANDLOCK_RESTRICT_SELF, uintptr(set), 0, 0); errno != 0 {
 		return os.NewSyscallError("landlock_restrict_self", errno)
 	}
-	if err := denySockets(); err != nil {
-		return err
+	if !r.Network {
+		if err := denySockets(); err != nil {
+			return err
+		}
 	}
-	return fmt.Errorf("%s: %w", argv[0], unix.Exec(argv[0], argv, env))
+	return fmt.Errorf("%s: %w", target, unix.Exec(target, argv, env))
+}
+
+// allowAll grants rights for the paths that exist.
+func allowAll(set int, paths []string, rights uint64) error {
+	for _, path := range paths {
+		if err := allow(set, path, rights); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	return nil
+}
+
+// handled are the rights that the rules restrict.
+func handled(r Rules) uint64 {
+	if r.Strict {
+		return allRights
+	}
+	return allRights &^ readRights
+}
+
+// Supported returns why this machine cannot enforce rules, nil if it can.
+func Supported() error {
+	abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
+	if _, ok := auditArch[runtime.GOARCH]; !ok {
+		return fmt.Errorf("it does not support %s", runtime.GOARCH)
+	}
+	if errno != 0 {
+		return fmt.Errorf("this kernel does not support Landlock (%w)", errno)
+	}
+	if abi < leastABI {
+		return fmt.Errorf("this kernel supports version %d of Landlock, and version %d, of Linux 6.7, is needed", int(abi), leastABI)
+	}
+	return nil
 }
 
 // newRules returns a set of rules that deny every access they can control.
-func newRules() (fd int, err error) {
-	abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
-	if errno != 0 || abi < leastABI {
-		return 0, fmt.Errorf("this kernel does not support Landlock as of Linux 6.7 (version %d, %v); set sandbox = false, or isolate the whole run, for example in a container", int(abi), errno)
+func newRules(r Rules) (fd int, err error) {
+	if err := Supported(); err != nil {
+		return 0, fmt.Errorf("%w; set sandbox = false, or isolate the whole run, for example in a container", err)
 	}
-	attr, size := unix.LandlockRulesetAttr{Handled_access_fs: allRights, Handled_access_net: netRights}, uintptr(16)
+	abi, _, _ := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
+	attr, size := unix.LandlockRulesetAttr{Handled_access_fs: handled(r)}, uintptr(16)
+	if !r.Network {
+		attr.Handled_access_net = netRights
+	}
 	if abi >= 6 {
 		attr.Scoped, size = scopeRights, 24
 	}

@@ -4,6 +4,7 @@ package sandbox
 
 import "errors"
 
-func lockIn([]string, []string, []string) error {
-	return errors.New("the sandbox needs Linux; set sandbox = false")
-}
+// Supported returns why this machine cannot enforce rules.
+func Supported() error { return errors.New("the sandbox needs Linux") }
+
+func lockIn(Rules, string, []string, []string) error { return Supported() }

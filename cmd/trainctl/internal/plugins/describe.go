@@ -13,6 +13,7 @@ import (
 	"github.com/trainctl/trainctl/core/job/launch"
 	"github.com/trainctl/trainctl/core/plugin/host"
 	"github.com/trainctl/trainctl/core/plugin/registry"
+	"github.com/trainctl/trainctl/core/plugin/sandbox"
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
@@ -27,6 +28,7 @@ type pluginInfo struct {
 	Path    string         `json:"path,omitempty"`   // empty: built in
 	SHA256  string         `json:"sha256,omitempty"` // of the executable
 	Error   string         `json:"error,omitempty"`  // why it cannot be used
+	Sandbox string         `json:"sandbox,omitempty"`
 	Offers  string         `json:"offers,omitempty"` // a backend's operations and types
 	Options []pluginOption `json:"options,omitempty"`
 
@@ -78,11 +80,27 @@ func findPlugin(ctx context.Context, h *host.Host, kind, name string) (pluginInf
 	}
 	switch {
 	case found.Kind != "":
+		found.Sandbox = sandboxOf(&found)
 		return found, nil
 	case kind == "" && !registry.IsPath(name) && errors.Is(first, fs.ErrNotExist):
 		return found, unknownPlugin(name, h)
 	}
 	return found, first
+}
+
+// sandboxOf says what a plugin may do in a run, "" for a built-in one.
+func sandboxOf(p *pluginInfo) string {
+	rules := host.DefaultPlugins().Rules(sdk.Kind(p.Kind), false, false, nil)
+	err := sandbox.Supported()
+	switch {
+	case p.Path == "":
+		return ""
+	case rules == nil:
+		return "none: a backend needs the network"
+	case err != nil:
+		return "none: " + err.Error()
+	}
+	return rules.String() + ", and writes where its options point"
 }
 
 // unknownPlugin is the error for a name that no plugin of any kind has.

@@ -17,7 +17,7 @@ func Command(p *cli.Program) *cobra.Command {
 	return cli.Group(&cobra.Command{
 		Use:   "plugins",
 		Short: "List, install, check, lock, test and create plugins",
-	}, listCommand(p), infoCommand(p), installCommand(p), removeCommand(), verifyCommand(p), lockCommand(p), bundleCommand(p), newCommand(), testCommand(p), suiteCommand(p))
+	}, listCommand(p), infoCommand(p), installCommand(p), removeCommand(), verifyCommand(p), lockCommand(p), bundleCommand(p), newCommand(), testCommand(p), traceCommand(p), suiteCommand(p))
 }
 
 func listCommand(p *cli.Program) *cobra.Command {
@@ -90,6 +90,9 @@ func (p pluginInfo) text(w io.Writer) error {
 	fmt.Fprintf(w, "%s %s %s: %s\n", p.Kind, p.Name, p.Version, p.Summary)
 	if p.Offers != "" {
 		fmt.Fprintf(w, "  %s\n", p.Offers)
+	}
+	if p.Sandbox != "" {
+		fmt.Fprintf(w, "  sandbox: %s\n", p.Sandbox)
 	}
 	for _, k := range p.Also {
 		fmt.Fprintf(w, "  it is also a %s plugin: --kind %s\n", k, k)

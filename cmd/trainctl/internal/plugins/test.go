@@ -1,6 +1,7 @@
 package plugins
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/trainctl/trainctl/cmd/trainctl/internal/cli"
 	"github.com/trainctl/trainctl/cmd/trainctl/internal/conformance"
+	"github.com/trainctl/trainctl/core/plugin/host"
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
@@ -45,22 +47,28 @@ The suite is that of core/sdk/sdktest, which a plugin's own go test can call.`,
 		if *call <= 0 {
 			return cli.Usagef("--call-timeout %v: give a time such as 30s", *call)
 		}
-		info, err := findPlugin(cmd.Context(), p.Host, *kind, args[0])
+		info, given, _, err := configured(cmd.Context(), p.Host, *kind, args[0], *set)
 		if err != nil {
 			return err
-		}
-		given, err := cli.ParseOptions(info.Kind, *set)
-		if err != nil {
-			return err
-		}
-		if _, problems := sdk.CheckOptions(info.Kind+".options", info.published, given); len(problems) > 0 {
-			return problems.Err()
 		}
 		info.Options = nil
 		r := conformance.Request{Plugin: args[0], Kind: sdk.Kind(info.Kind), Options: given, Quick: *quick, AnyOrder: *anyOrder, Timeout: *timeout, Call: *call}
 		return testPlugin(cmd, info, r, *asJSON)
 	}
 	return cmd
+}
+
+// configured finds a plugin and checks the options that --set gives it, with and without
+// defaults.
+func configured(ctx context.Context, h *host.Host, kind, name string, set []string) (info pluginInfo, given map[string]any, options sdk.Options, err error) {
+	if info, err = findPlugin(ctx, h, kind, name); err != nil {
+		return info, nil, nil, err
+	}
+	if given, err = cli.ParseOptions(info.Kind, set); err != nil {
+		return info, nil, nil, err
+	}
+	options, problems := sdk.CheckOptions(info.Kind+".options", info.published, given)
+	return info, given, options, problems.Err()
 }
 
 // testPlugin starts this program again as the suite, and prints its report.
