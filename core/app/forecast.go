@@ -16,6 +16,7 @@ import (
 	"github.com/trainctl/trainctl/core/plugin/host"
 	"github.com/trainctl/trainctl/core/report/forecast"
 	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/train/ddp"
 	"github.com/trainctl/trainctl/core/train/outline"
 )
 
@@ -309,7 +310,10 @@ func (f *forecaster) buckets(r *forecast.Report) {
 		r.Traffic.GradientBytes += int64(b.Bytes)
 	}
 	r.Caps = forecast.Caps{First: o.CapsMB[0], Rest: o.CapsMB[1], Auto: f.cfg.DDP.BucketCapMB.IsAuto()}
-	r.Traffic.WireBytes = int64(f.cfg.DDP.BytesPerStep(o.Gradients, o.Buckets))
+	r.Traffic.WireBytes = int64(o.BytesPerStep(f.cfg.DDP))
+	if f.cfg.DDP.Local() {
+		r.Traffic.SyncEvery, r.Traffic.AverageBytes = f.cfg.DDP.SyncEvery, int64(o.AverageBytes())
+	}
 	r.Traffic.NormBytes = int64(o.NormBytes() * o.Division.Accumulate)
 	r.Traffic.RingBytes = forecast.RingBytes(r.Traffic.WireBytes, f.world)
 	if f.world > 1 {
@@ -338,6 +342,9 @@ func (f *forecaster) optimizerBytes() int64 {
 	each := elem * optim.StateTensors(f.cfg.Optimizer)
 	if f.policy.MasterWeights {
 		each += 4
+	}
+	if f.cfg.DDP.Outer == ddp.OuterNesterov {
+		each += 2 * elem // the weights at the beginning of a round, and momentum
 	}
 	most := 0
 	for rank := range f.world {

@@ -39,6 +39,7 @@ func (c *Config) check() {
 	c.checkSchedule()
 	c.checkElastic()
 	c.checkShares()
+	c.checkLocal()
 	c.checkAverage()
 	c.checkIneffective()
 	def := defaults(c.Optimizer.Name)
@@ -199,6 +200,22 @@ func (c *Config) checkShares() {
 	refuse(!c.Train.AccumulateMean, "train.accumulate_mean", "remove it", "ranks with unequal shares have different numbers of micro-steps, and sums over them would change the gradient")
 }
 
+// checkLocal refuses what does not work while each rank trains on its own.
+func (c *Config) checkLocal() {
+	if !c.DDP.Local() {
+		return
+	}
+	refuse := func(wrong bool, key, help, detail string) {
+		if wrong {
+			c.report.errorf(key, atValue, help, "%s (ddp.sync_every)", detail)
+		}
+	}
+	refuse(c.Launch.IsElastic(), "ddp.sync_every", "set it to 1, or launch.elastic to false and launch.nnodes to a number", "ranks of an elastic job have the weights for those that join only if all have the same after every step")
+	refuse(c.Launch.Shares.Given(), "launch.shares", "remove it", "averages count all ranks equally, so that all should have as many samples")
+	refuse(c.Backend.Restarts > 0, "backend.restarts", "set it to 0, and launch.max_restarts", "averages that were interrupted cannot be repeated")
+	refuse(c.Optimizer.EMADecay != 0, "optimizer.ema_decay", "set it to 0", "ranks would have different moving averages of weights")
+}
+
 // checkAverage refuses moving averages where they are not implemented.
 func (c *Config) checkAverage() {
 	if c.Optimizer.EMADecay == 0 {
@@ -227,6 +244,8 @@ func (c *Config) checkIneffective() {
 	warn(!c.Train.AccumulateMean && c.Train.AccumulateSteps == 1, "train.accumulate_mean", "set accumulate_steps, or remove it", "has no effect without gradient accumulation")
 	warn(d.Compress != "powersgd" && d.PowerSGDRank != ddp.Default().PowerSGDRank, "ddp.powersgd_rank", `set compress = "powersgd", or remove it`, "there are no factors")
 	warn(d.Compress != "powersgd" && d.PowerSGDStart != ddp.Default().PowerSGDStart, "ddp.powersgd_start_step", `set compress = "powersgd", or remove it`, "there are no factors")
+	warn(d.Outer != ddp.OuterNesterov && d.OuterLR != ddp.Default().OuterLR, "ddp.outer_lr", `set outer = "nesterov", or remove it`, "there is no outer optimizer")
+	warn(d.Outer != ddp.OuterNesterov && d.OuterMomentum != ddp.Default().OuterMomentum, "ddp.outer_momentum", `set outer = "nesterov", or remove it`, "there is no outer optimizer")
 	warn(d.FindUnusedParameters && !c.Model.LayerDrop(), "ddp.find_unused_parameters", "remove it", "costs a message per step and finds nothing: without layerdrop every parameter takes part in every step")
 }
 

@@ -129,6 +129,7 @@ func TestResidentRanksFollowTheProcessor(t *testing.T) {
 			half(d, sdk.Options{"level": "O2", "init_scale": float64(1 << 23), "growth_interval": int64(2)})
 		}},
 		{"nothing but half", 2, func(_ *outline.Settings, d *Deps) { half(d, sdk.Options{"level": "O3"}) }},
+		{"averages of weights", 2, func(s *outline.Settings, _ *Deps) { norms(s); s.DDP.SyncEvery, s.DDP.Outer = 2, ddp.OuterNesterov }},
 		{"double", 1, func(s *outline.Settings, _ *Deps) { s.Run.DType = "f64" }},
 		{"factors", 2, func(s *outline.Settings, _ *Deps) { s.DDP.Compress, s.DDP.PowerSGDStart = "powersgd", 2 }},
 		{"layers left out", 2, func(s *outline.Settings, _ *Deps) { dropping(s); s.Train.AccumulateSteps = 2 }},

@@ -48,7 +48,7 @@ func (t *Trainer) epoch(ctx context.Context) (stop bool, err error) {
 		if in.Passes == 0 {
 			break
 		}
-		if t.pos.Step > begun && (t.saver.dueAt(t.pos.Step) || t.saveRequested()) {
+		if t.pos.Step > begun && (t.saveDue() || t.saveRequested()) {
 			if err := t.save(ctx); err != nil {
 				return false, err
 			}
@@ -110,6 +110,9 @@ func (t *Trainer) requests(ctx context.Context, own passes.Measures) agreement.R
 // samples returns by how many samples a step advances all ranks together in the epoch's
 // order. Ranks that ran out leave their places in it empty.
 func (t *Trainer) samples(in passes.Inputs) int {
+	if t.passes.Local {
+		return in.Samples
+	}
 	if t.Settings.DDP.Uneven == ddp.UnevenError {
 		return int(t.agreement.Totals[agreement.SumRows])
 	}
@@ -177,7 +180,7 @@ func (t *Trainer) afterEpoch(ctx context.Context) error {
 		}
 		best = t.saver.best.evaluated(t.report.Metrics, t.pos.Step) && !t.saver.every.Never()
 	}
-	if best || t.saver.dueAfter(t.pos.Epoch) || t.saver.dueAt(t.pos.Step) || t.saveRequested() {
+	if best || t.saver.dueAfter(t.pos.Epoch) || t.saveDue() || t.saveRequested() {
 		return t.save(ctx)
 	}
 	return nil

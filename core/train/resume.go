@@ -141,12 +141,14 @@ func (t *Trainer) restore(s *checkpoint.Snapshot, r checkpoint.Report, head *res
 		if err := t.checkSame(s); err != nil {
 			return err
 		}
-		if err := t.updater.Optimizer.Load(s.Optimizer); err != nil {
+		state, notes := t.replication.Averaging.Outer.Restore(s.Optimizer)
+		lines = append(lines, notes...)
+		if err := t.updater.Optimizer.Load(state); err != nil {
 			return fmt.Errorf("%w; keep [optimizer] as it was, or start from its weights with model.init instead", err)
 		}
 		head.State = true
 		if t.replication.Shards.Divided() {
-			t.replication.Shards.Restored = s.Optimizer
+			t.replication.Shards.Restored = state
 		}
 		head.Scaler, head.Watched = s.Scaler, s.Watched
 		feedback := &t.replication.Feedback
@@ -233,6 +235,7 @@ func (t *Trainer) assume(ctx context.Context, head resumeHead) error {
 	t.saver.best.known = head.Best
 	t.rewatch(head.Watched)
 	t.reducer.Resume(t.pos.Step)
+	t.replication.Averaging.Begin(t.pos.Step)
 	if err := t.updater.Scaler.Load(ctx, head.Scaler); err != nil {
 		return fmt.Errorf("loss scaler: %w", err)
 	}

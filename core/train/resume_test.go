@@ -95,7 +95,7 @@ func TestSaverIsDueAsConfigured(t *testing.T) {
 	} {
 		s := newSaver(checkpoint.Config{Every: every}, nil)
 		for n := range 6 {
-			if got := s.dueAt(n + 1); got != due.steps[n] {
+			if got := s.dueAt(n, n+1); got != due.steps[n] {
 				t.Errorf("%s: after step %d due is %v", every, n+1, got)
 			}
 			if got := s.dueAfter(n + 1); got != due.epochs[n] {

@@ -35,8 +35,13 @@ func newSaver(cfg checkpoint.Config, requests func() int64) saver {
 	return saver{every: every, best: bestEval{cfg: cfg}, requests: requests}
 }
 
-// dueAt and dueAfter report whether a checkpoint is due after a step, and after an epoch.
-func (s *saver) dueAt(step int) bool { return s.every.Steps > 0 && step%s.every.Steps == 0 }
+// dueAt reports whether a checkpoint is due after a step, if before is the last step after which one
+// could have been saved.
+func (s *saver) dueAt(before, step int) bool {
+	return s.every.Steps > 0 && step/s.every.Steps > before/s.every.Steps
+}
+
+// dueAfter reports whether a checkpoint is due after an epoch.
 
 func (s *saver) dueAfter(epoch int) bool { return s.every.Epochs > 0 && epoch%s.every.Epochs == 0 }
 
@@ -71,7 +76,7 @@ func (t *Trainer) store(ctx context.Context) (unsaved, err error) {
 	if err := t.settleBuffers(ctx); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(t.device.Download(), t.compareReplicas(ctx)); err != nil {
+	if err := errors.Join(t.device.Download(), t.averageState(), t.compareReplicas(ctx)); err != nil {
 		return nil, err
 	}
 	compression, err := t.collectFeedback(ctx)
@@ -113,7 +118,7 @@ func (t *Trainer) collectFeedback(ctx context.Context) ([]tensor.Named, error) {
 func (t *Trainer) optimizerState(ctx context.Context) ([]tensor.Named, error) {
 	s := &t.replication.Shards
 	if !s.Scattered(t.updater.Optimizer) {
-		return t.updater.Optimizer.State(), nil
+		return append(t.updater.Optimizer.State(), t.replication.Averaging.Outer.State()...), nil
 	}
 	err := t.recovery.Do(ctx, recovery.Stage{Name: stageState}, func(context.Context) error { return s.Collect(t.updater.Optimizer) })
 	return s.Take(), err

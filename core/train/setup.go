@@ -184,6 +184,10 @@ func (t *Trainer) checkPlugins() error {
 		return usererr.Errorf("ddp.compress", "use a precision with a constant scale, such as bf16",
 			"\"powersgd\" adds the compression error of a step to the next one, and precision %q changes the loss scale in between", t.policy.Name)
 	}
+	if t.Settings.DDP.Local() && (t.policy.Dynamic || t.policy.Params.Half()) {
+		return usererr.Errorf("ddp.sync_every", "set it to 1, or use a precision with float32 weights and a constant scale, such as amp with dtype = \"bf16\"",
+			"averages need weights in float32 and the same loss scale on all ranks, and precision %q has half weights or changes the scale", t.policy.Name)
+	}
 	if t.Settings.Run.DType == "f64" && (t.policy.Params != tensor.F32 || t.policy.Lower != tensor.Invalid) {
 		return usererr.Errorf("run.dtype", "use \"f32\", or no precision plugin", "\"f64\" is for reference curves and cannot be combined with precision %q", t.policy.Name)
 	}
@@ -277,6 +281,8 @@ func (t *Trainer) assemble() {
 		Feedback: replica.Feedback{Rank: rank, World: world, Group: t.group, Memory: &t.memory, Device: &t.device},
 		Shards:   replica.Shards{Rank: rank, Group: t.group, Memory: &t.memory, Model: &t.model},
 	}
+	t.replication.Averaging = replica.NewAveraging(s.DDP, t.group, &t.memory, &t.model, &t.device)
+	t.passes.Local = s.DDP.Local()
 	t.shares = newShares(s.Shares.Auto && world > 1)
 	t.saver = newSaver(s.Checkpoint, t.SaveAsked)
 	t.saver.early.cfg = s.Train.EarlyStop
@@ -341,7 +347,7 @@ func (t *Trainer) planMade() {
 	mem := p.Memory(t.Device)
 	copies := t.outline.CopyBytes()
 	t.Events.Emit(&event.PlanMade{
-		Parameters: int64(params), Buckets: t.reducer.Buckets(), BytesPerStep: int64(t.reducer.BytesPerStep()),
+		Parameters: int64(params), Buckets: t.reducer.Buckets(), BytesPerStep: int64(t.outline.BytesPerStep(t.Settings.DDP)),
 		MemoryBytes: int64(mem.Params + mem.Grads + copies + mem.Buffers + mem.Activations + mem.Workspace), PlanSteps: len(p.Steps()),
 		Epochs: t.Settings.Train.Epochs, StepsPerEpoch: t.outline.StepsPerEpoch, Steps: n, LogFreq: t.Settings.Train.LogFreq, TookMS: event.Millis(t.report.Planning),
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/trainctl/trainctl/core/train/passes"
 	"github.com/trainctl/trainctl/core/train/recovery"
 )
 
@@ -29,15 +30,18 @@ func (t *Trainer) settleBuffers(ctx context.Context) error {
 // pass, once per optimizer step, as DDP's broadcast_buffers does; with join
 // those of the highest rank that has data, as DDP does then.
 func (t *Trainer) syncBuffers() error {
-	if !t.Settings.DDP.BroadcastBuffers {
+	if !t.Settings.DDP.BroadcastBuffers || t.passes.Local {
 		return nil
 	}
 	return t.replication.Buffers(t.join.authority)
 }
 
-// publish gives all ranks the weights that each has updated, unless all ranks update all or
-// none was updated.
-func (t *Trainer) publish(ctx context.Context, skipped bool) error {
+// publish gives all ranks the weights that each has updated, or at the end of a round their average,
+// unless all ranks update all or none was updated.
+func (t *Trainer) publish(ctx context.Context, in passes.Inputs, skipped bool) error {
+	if t.passes.Local {
+		return t.synchronise(in)
+	}
 	s := &t.replication.Shards
 	if skipped || !s.Divided() {
 		return nil

@@ -46,7 +46,7 @@ func (t *Trainer) step(ctx context.Context, in passes.Inputs, begin time.Time) (
 		}
 	}
 	t.trace.Since(timeline.Compute, "optimizer", -1, mark)
-	if err := t.publish(ctx, skip); err != nil {
+	if err := t.publish(ctx, in, skip); err != nil {
 		return false, err
 	}
 
@@ -76,7 +76,7 @@ func (t *Trainer) forwardBackward(ctx context.Context, in passes.Inputs) (m pass
 		if m, err = t.passes.Run(in, t.pos, t.updater.Scaler.Scale); err != nil {
 			return err
 		}
-		return t.average(ctx, m)
+		return t.average(ctx, in, m)
 	})
 	if err != nil {
 		return m, in, err
@@ -90,9 +90,15 @@ func (t *Trainer) forwardBackward(ctx context.Context, in passes.Inputs) (m pass
 
 // average waits until the gradients, in their buckets, and last of all the totals
 // of the step are those of all ranks.
-func (t *Trainer) average(ctx context.Context, own passes.Measures) error {
+func (t *Trainer) average(ctx context.Context, in passes.Inputs, own passes.Measures) error {
 	mark := t.trace.Now()
 	err := t.reducer.Flush()
+	if err == nil && t.passes.Local {
+		var alone bool
+		if alone, err = t.alone(in, own); alone || err != nil {
+			return err
+		}
+	}
 	if err == nil {
 		err = t.agreement.Start(own, t.requests(ctx, own))
 	}

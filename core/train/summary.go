@@ -104,7 +104,7 @@ func (t *Trainer) ownSummary() event.Summary {
 	}
 	s.EarlyStop = t.saver.early.summary()
 	s.Comm.BucketCapsMB = t.outline.CapsMB
-	s.Comm.Buckets, s.Comm.BytesPerStep = t.reducer.Buckets(), int64(t.reducer.BytesPerStep())
+	s.Comm.Buckets, s.Comm.BytesPerStep = t.reducer.Buckets(), int64(t.outline.BytesPerStep(t.Settings.DDP))
 	s.Comm.BackendRestarts = t.recovery.Group.Replaced() - len(t.recovery.Group.Changes)
 	s.Comm.Elastic = t.recovery.Group.Changes
 	s.Time.TotalS = event.Number(time.Since(t.Started).Seconds())

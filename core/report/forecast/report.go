@@ -114,6 +114,10 @@ type Traffic struct {
 	NormBytes     int64 `json:"batchnorm_bytes"` // exchanged by synchronised batch norms
 	RingBytes     int64 `json:"ring_bytes"`
 	SharedBytes   int64 `json:"shared_memory_bytes"`
+
+	// With ddp.sync_every the bytes above are averages over steps.
+	SyncEvery    int   `json:"sync_every,omitempty"`    // steps between averages of the weights; omitted where gradients are averaged in every step
+	AverageBytes int64 `json:"average_bytes,omitempty"` // weights and buffers that are averaged
 }
 
 // Memory is what one rank needs, by kind.

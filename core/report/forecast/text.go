@@ -91,6 +91,11 @@ func (r *Report) buckets(p *printer) {
 	if r.Caps.Auto {
 		p.line("bucket_cap_mb = auto: the first closes at %g MiB, the others at %g MiB in this forecast; a run measures before it decides", r.Caps.First, r.Caps.Rest)
 	}
+	if t := r.Traffic; t.SyncEvery > 1 {
+		p.line("%s of weights and buffers every %d steps, %s per step on average; each rank sends %s per step in a ring, or reads %s through shared memory",
+			bytesize.Text(t.AverageBytes), t.SyncEvery, bytesize.Text(t.WireBytes), bytesize.Text(t.RingBytes), bytesize.Text(t.SharedBytes))
+		return
+	}
 	compressed := ""
 	if t := r.Traffic; t.WireBytes != t.GradientBytes {
 		compressed = fmt.Sprintf(" that travel as %s", bytesize.Text(t.WireBytes))

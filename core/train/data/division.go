@@ -152,4 +152,6 @@ type Step struct {
 	Own    int     // of this rank
 	Uneven bool    // ranks have different numbers of micro-batches
 	Mean   float64 // samples per rank on average
+
+	Samples int // over all ranks
 }

@@ -68,7 +68,7 @@ func (f *Feeder) Step() Step {
 	if left := f.Left(); left < own { // the data set has ended
 		own, passes = left, left
 	}
-	return Step{Passes: passes, Own: own, Uneven: uneven, Mean: float64(n) / float64(s.world)}
+	return Step{Passes: passes, Own: own, Uneven: uneven, Mean: float64(n) / float64(s.world), Samples: n}
 }
 
 // Stop ends the pass, so that another loader may use the data set's slots.

@@ -21,6 +21,10 @@ type Config struct {
 	PredivideFactor      float64 `toml:"gradient_predivide_factor"`                // divides gradients by this before the sum, and by the rest of the world size after it; 0: by the world size before
 	Shard                string  `toml:"shard" words:"none,optimizer"`             // "optimizer": each rank keeps and updates an equal part of the optimizer's state and master weights (ZeRO stage 1)
 	Overlap              bool    `toml:"overlap"`                                  // launch buckets while backward runs; false: after it
+	SyncEvery            int     `toml:"sync_every"`                               // 1: ranks average gradients in every step; more: each trains on its own, and they average weights after so many steps (local SGD)
+	Outer                string  `toml:"outer" words:"none,nesterov"`              // what makes the next weights of the averages: "none", or "nesterov" momentum (DiLoCo)
+	OuterLR              float64 `toml:"outer_lr"`                                 // of the outer optimizer
+	OuterMomentum        float64 `toml:"outer_momentum"`                           // of the outer optimizer
 }
 
 // Values of [Config].Uneven.
@@ -36,12 +40,21 @@ const (
 	ShardOptimizer = "optimizer"
 )
 
+// Values of [Config].Outer.
+const (
+	OuterNone     = "none"
+	OuterNesterov = "nesterov"
+)
+
+// Local reports whether each rank trains on its own between averages of the weights.
+func (c Config) Local() bool { return c.SyncEvery > 1 }
+
 // Sharded reports whether the ranks of a job divide the optimizer's state.
 func (c Config) Sharded(world int) bool { return c.Shard == ShardOptimizer && world > 1 }
 
 // Default returns PyTorch's defaults.
 func Default() Config {
-	return Config{BucketCapMB: 25, FirstBucketMB: 1, BroadcastBuffers: true, Uneven: UnevenError, DivideByInitial: true, Compress: "none", PowerSGDRank: 1, PowerSGDStart: 1000, Shard: ShardNone, Overlap: true}
+	return Config{BucketCapMB: 25, FirstBucketMB: 1, BroadcastBuffers: true, Uneven: UnevenError, DivideByInitial: true, Compress: "none", PowerSGDRank: 1, PowerSGDStart: 1000, Shard: ShardNone, Overlap: true, SyncEvery: 1, Outer: OuterNone, OuterLR: 0.7, OuterMomentum: 0.9}
 }
 
 // Problems checks the table by itself.
@@ -79,8 +92,42 @@ func (c Config) Problems() usererr.List {
 	if c.PowerSGDStart < 0 {
 		l.Addf("powersgd_start_step", "1000 is the default", "%d is negative", c.PowerSGDStart)
 	}
+	c.localProblems(&l)
 	if f := c.PredivideFactor; !(f >= 0) || math.IsInf(f, 0) {
 		l.Addf("gradient_predivide_factor", "0 divides by the world size before the sum", "%v is not a valid divisor", f)
 	}
 	return l
+}
+
+// localProblems checks what concerns averages of weights.
+func (c Config) localProblems(l *usererr.List) {
+	if c.SyncEvery < 1 {
+		l.Addf("sync_every", "1 averages gradients in every step", "%d is less than 1", c.SyncEvery)
+	}
+	if c.Outer != "" && c.Outer != OuterNone && c.Outer != OuterNesterov {
+		l.Addf("outer", `use "none" or "nesterov"`, "unknown optimizer %q", c.Outer)
+	}
+	if !(c.OuterLR > 0) || math.IsInf(c.OuterLR, 0) {
+		l.Addf("outer_lr", "0.7 is the default", "%v is not a learning rate above 0", c.OuterLR)
+	}
+	if !(c.OuterMomentum >= 0 && c.OuterMomentum < 1) {
+		l.Addf("outer_momentum", "0.9 is the default", "%v is not between 0 and 1", c.OuterMomentum)
+	}
+	if c.Outer == OuterNesterov && c.SyncEvery == 1 {
+		l.Addf("sync_every", `set it to a larger number, such as 100, or outer to "none"`, "outer = %q works on averages of weights, and with 1 there are none", c.Outer)
+	}
+	if !c.Local() {
+		return
+	}
+	refuse := func(wrong bool, key, help, why string) {
+		if wrong {
+			l.Addf(key, help, "%s (sync_every)", why)
+		}
+	}
+	refuse(c.Uneven != UnevenError, "uneven", "remove it", "ranks do not tell each other between averages how many batches they have")
+	refuse(c.FindUnusedParameters, "find_unused_parameters", "remove it, and layerdrop", "ranks do not tell each other between averages which parameters they used")
+	refuse(c.SyncBatchNorm, "sync_batchnorm", "remove it", "batch statistics of all ranks would need messages in every step")
+	refuse(c.Compress != "none", "compress", `set it to "none"`, "no gradients are sent")
+	refuse(c.PredivideFactor != 0, "gradient_predivide_factor", "remove it", "no gradients are sent")
+	refuse(c.Shard == ShardOptimizer, "shard", `set it to "none"`, "each rank updates all of its own weights")
 }

@@ -190,6 +190,29 @@ func (o *Outline) CopyBytes() (n int) {
 	return n
 }
 
+// AverageBytes is what a rank contributes to an average of the weights of all ranks (ddp.sync_every).
+func (o *Outline) AverageBytes() (n int) {
+	for _, b := range o.Buckets {
+		n += b.Bytes
+	}
+	specs := o.Plan.StateSpecs()
+	for i, e := range o.Graph.StateDict() {
+		if e.Buffer && specs[i].DType.Float() {
+			n += specs[i].Bytes()
+		}
+	}
+	return n
+}
+
+// BytesPerStep is what a rank contributes to the reductions of a step: of its gradients, or with
+// ddp.sync_every on average of its weights.
+func (o *Outline) BytesPerStep(cfg ddp.Config) int {
+	if cfg.Local() {
+		return o.AverageBytes() / cfg.SyncEvery
+	}
+	return cfg.BytesPerStep(o.Gradients, o.Buckets)
+}
+
 // NormBytes is what synchronised batch norms exchange in a micro-step.
 func (o *Outline) NormBytes() (n int) {
 	for _, k := range o.Plan.Exchanges() {

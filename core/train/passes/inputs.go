@@ -11,6 +11,8 @@ type Inputs struct {
 	Top    int // the highest of them
 	Last   int // the highest of those that bring the most
 
+	Samples int // planned, over all ranks
+
 	// mean is the average number of samples per rank, by which samples are weighted; 0: the rank's
 	// own number, so that ranks count equally.
 	mean float64
@@ -19,7 +21,7 @@ type Inputs struct {
 // Planned are the inputs of a step that all ranks know without asking each other. With weigh, or
 // where some ranks have fewer micro-batches, samples count equally; otherwise ranks do.
 func Planned(s data.Step, world int, weigh bool) Inputs {
-	in := Inputs{Passes: s.Passes, own: s.Own, Active: world}
+	in := Inputs{Passes: s.Passes, own: s.Own, Active: world, Samples: s.Samples}
 	if weigh || s.Uneven {
 		in.mean = s.Mean
 	}

@@ -21,6 +21,7 @@ type Passes struct {
 	Accumulate int // maximum number of passes in a step
 	Seed       uint64
 	Rank       int
+	Local      bool // nothing communicates: the gradients of a step are this rank's (ddp.sync_every)
 
 	Feeder   *data.Feeder
 	Programs Programs
@@ -88,6 +89,9 @@ func (p *Passes) Run(in Inputs, pos outline.Position, lossScale float64) (m Meas
 	if mean > 0 {
 		m.Weight = float64(total) / mean
 	}
+	if p.Local {
+		mean = float64(total)
+	}
 	for i := range in.Passes {
 		batch, err := p.next(in, i)
 		if errors.Is(err, data.ErrEnd) {
@@ -129,7 +133,7 @@ func (p *Passes) next(in Inputs, i int) (b data.Batch, err error) {
 // pass runs the i-th micro-batch of a step, share is that of its samples among those that count as
 // one rank's.
 func (p *Passes) pass(b data.Batch, i int, sync bool, share float64, step int, lossScale float64) plan.Result {
-	p.reducer.Begin(sync)
+	p.reducer.Begin(sync && !p.Local)
 	p.first = i == 0
 	args := plan.Args{
 		Input: b.Input, Target: b.Target,
@@ -164,10 +168,10 @@ func (p *Passes) unused(param int) {
 
 // shadow makes the collectives of a pass for which this rank has no batch, as PyTorch's Join does.
 // Its gradients are those of earlier passes, over rows samples where total were expected, or zero.
-func (p *Passes) shadow(rows, total int, sync bool) error {
-	p.reducer.Begin(sync)
+func (p *Passes) shadow(rows, total int, last bool) error {
+	p.reducer.Begin(last && !p.Local)
 	return p.Programs.Outline.Plan.Shadow(p.Exchange, func(param int) {
-		if !sync {
+		if !last {
 		} else if g := p.Model.Grads[param]; rows == 0 {
 			p.Device.Clear(g)
 		} else if rows != total && p.Cfg.AccumulateMean {

@@ -127,6 +127,21 @@ func (d *Device) Download() error {
 	return errors.Join(d.Dev.Download(d.Memory.Bytes(d.Memory.All)), d.optimizer.Fetch())
 }
 
+// downloadModel copies weights and buffers to the host, uploadModel copies them back.
+func (d *Device) downloadModel() error {
+	if d.Dev == nil {
+		return nil
+	}
+	return d.Dev.Download(d.list(d.Memory.All)...)
+}
+
+func (d *Device) uploadModel() error {
+	if d.Dev == nil {
+		return nil
+	}
+	return d.Dev.Upload(d.list(d.Memory.All)...)
+}
+
 // downloadBuffers copies the buffers to the host, uploadBuffers copies them back.
 func (d *Device) downloadBuffers() error {
 	if d.Dev == nil {

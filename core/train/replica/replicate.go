@@ -18,6 +18,7 @@ type Replication struct {
 	Device      *Device
 	Feedback    Feedback
 	Shards      Shards
+	Averaging   Averaging
 
 	WithState    bool   // the optimizer's state comes with the weights
 	WithFeedback bool   // and so do the compression errors
@@ -54,6 +55,9 @@ func (r *Replication) optimizer(o *optim.Optimizer) error {
 	}
 	var state []tensor.Tensor
 	for _, s := range o.State() {
+		state = append(state, s.Tensor)
+	}
+	for _, s := range r.Averaging.Outer.State() {
 		state = append(state, s.Tensor)
 	}
 	if err := r.Group.BroadcastTensors(state, staging, 0); err != nil {
