@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 
@@ -72,7 +70,7 @@ func measure(ctx context.Context, o *options, w io.Writer) error {
 	if err := b.prepare(ctx); err != nil {
 		return err
 	}
-	r := report{Date: time.Now().UTC().Format(time.RFC3339), Machine: machine(), Instructions: o.instructions, Torch: b.torch, NoTorch: b.noTorch}
+	r := report{Date: time.Now().UTC().Format(time.RFC3339), Machine: corebench.MachineName(), Instructions: o.instructions, Torch: b.torch, NoTorch: b.noTorch}
 	for _, c := range chosen {
 		m, err := b.run(ctx, c)
 		if err != nil {
@@ -99,17 +97,11 @@ type bench struct {
 
 // prepare builds trainctl and looks for torch.
 func (b *bench) prepare(ctx context.Context) error {
-	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
+	program, top, err := corebench.Build(ctx, b.dir)
 	if err != nil {
-		return fmt.Errorf("run this inside trainctl's repository: %w", err)
+		return err
 	}
-	top := strings.TrimSpace(string(root))
-	b.trainctl, b.script = filepath.Join(b.dir, "trainctl"), filepath.Join(top, "bench", "torch_train.py")
-	build := exec.CommandContext(ctx, "go", "build", "-o", b.trainctl, "./cmd/trainctl")
-	build.Dir = top
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("go build: %w\n%s", err, out)
-	}
+	b.trainctl, b.script = program, filepath.Join(top, "bench", "torch_train.py")
 	if b.mnist != "" {
 		if b.mnist, err = filepath.Abs(b.mnist); err != nil {
 			return err

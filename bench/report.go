@@ -3,12 +3,9 @@ package main
 import (
 	"fmt"
 	"io"
-	"runtime"
 	"slices"
 	"strings"
 	"text/tabwriter"
-
-	corebench "github.com/trainctl/trainctl/core/bench"
 )
 
 // report is what -json writes.
@@ -111,13 +108,4 @@ func (m *measured) row() string {
 		cells = append(cells, cell)
 	}
 	return strings.Join(append(cells, variant), "\t")
-}
-
-// machine is the processor as the system names it.
-func machine() string {
-	name := runtime.GOOS + "/" + runtime.GOARCH
-	if cpu := corebench.CPUModel(); cpu != "" {
-		name = cpu
-	}
-	return fmt.Sprintf("%s, %d cores", name, runtime.NumCPU())
 }

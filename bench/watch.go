@@ -1,17 +1,17 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	corebench "github.com/trainctl/trainctl/core/bench"
 )
 
 // between two looks at the memory of a job.
@@ -42,44 +42,7 @@ func watch(ctx context.Context, program string, args, env []string) (stdout []by
 			}
 			return out.Bytes(), pss, err
 		case <-look.C:
-			pss = max(pss, pssOf(cmd.Process.Pid))
+			pss = max(pss, corebench.PSS(cmd.Process.Pid))
 		}
 	}
-}
-
-// pssOf adds up a process and its descendants; 0 where /proc does not say.
-func pssOf(root int) (total int64) {
-	children := childrenByParent()
-	for todo := []int{root}; len(todo) > 0; todo = todo[1:] {
-		total += field(fmt.Sprintf("/proc/%d/smaps_rollup", todo[0]), "Pss") << 10
-		todo = append(todo, children[todo[0]]...)
-	}
-	return total
-}
-
-func childrenByParent() map[int][]int {
-	children := map[int][]int{}
-	files, _ := filepath.Glob("/proc/[0-9]*/status")
-	for _, f := range files {
-		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(f)))
-		parent := int(field(f, "PPid"))
-		children[parent] = append(children[parent], pid)
-	}
-	return children
-}
-
-// field is a number of a file of "Key: number unit" lines; 0 if there is none,
-// or the process is gone.
-func field(path, key string) int64 {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return 0
-	}
-	for s := bufio.NewScanner(bytes.NewReader(text)); s.Scan(); {
-		if name, value, ok := strings.Cut(s.Text(), ":"); ok && name == key {
-			n, _ := strconv.ParseInt(strings.Fields(value + " 0")[0], 10, 64)
-			return n
-		}
-	}
-	return 0
 }

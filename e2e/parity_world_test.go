@@ -55,6 +55,14 @@ func TestWorldSizeDoesNotMatter(t *testing.T) {
 	}
 }
 
+// Where built-in plugins run changes nothing in the result.
+func TestIsolationChangesNothing(t *testing.T) {
+	t.Parallel()
+	p := placeWith(t, mlpTables+"[train]\nper_rank_batch = 24\nmax_steps = 20\nepochs = 3\n[launch]\nnproc_per_node = 2\n")
+	isolated := p.run(t, rig.Set("launch.isolation=isolated")...)
+	equalParams(t, "plugins in the ranks' processes", p.run(t, rig.Set("launch.isolation=inproc")...), isolated)
+}
+
 // Micro-batches add up to one big batch, with one set of all-reduces for all of them.
 func TestAccumulationIsOneBigBatch(t *testing.T) {
 	t.Parallel()

@@ -73,7 +73,7 @@ func measure(ctx context.Context, o *options, out, log io.Writer) error {
 		return err
 	}
 	p := bench.Program{Exe: exe, Args: []string{rankArg}, Builtins: builtins}
-	r := report{Date: time.Now().UTC().Format(time.RFC3339), Machine: machine()}
+	r := report{Date: time.Now().UTC().Format(time.RFC3339), Machine: bench.MachineName()}
 	if p.Peer, err = gloo(ctx, o.python); err != nil {
 		r.NoGloo = err.Error()
 	}

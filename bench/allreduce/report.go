@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -146,13 +145,4 @@ func (s *sizes) Set(text string) error {
 		*s = append(*s, n)
 	}
 	return nil
-}
-
-// machine is the processor as Linux names it.
-func machine() string {
-	name := runtime.GOOS + "/" + runtime.GOARCH
-	if cpu := bench.CPUModel(); cpu != "" {
-		name = cpu
-	}
-	return fmt.Sprintf("%s, %d cores", name, runtime.NumCPU())
 }

@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/fx"
 
+	"github.com/trainctl/trainctl/core/base/cgroup"
 	"github.com/trainctl/trainctl/core/config"
 	"github.com/trainctl/trainctl/core/job/rank"
 	"github.com/trainctl/trainctl/core/job/secret"
@@ -57,13 +58,39 @@ func warnExposed(bus *event.Bus, given secret.Given) {
 // newHost creates the host of this rank's plugins. Their log records become events,
 // and they compute on the rank's share of the cores, under any launcher.
 func newHost(o Options, w rank.World, bus *event.Bus, dir agreedDir) *host.Host {
+	log := slog.New(logToEvents(bus))
+	inside := inRank(o.Config, w)
+	if len(inside) > 0 {
+		slog.SetDefault(log) // for what they log
+		if w.Rank == 0 {
+			log.Info(fmt.Sprintf("built-in plugins of these kinds run in their ranks' processes, because %d ranks share %d cores or launch.isolation says so: %v; a crash of one ends its rank", w.LocalSize, cgroup.Cores(), inside))
+		}
+	}
 	return host.New(host.Options{
+		InRank:    inside,
 		FlightDir: func() string { return flightDir(dir) }, Place: &w.Rank, SocketDir: os.Getenv(envSockets),
-		Builtins: o.Builtins, Exe: o.Exe, Log: slog.New(logToEvents(bus)), HangTimeout: hangTimeout(o.Config.Backend.Timeout),
+		Builtins: o.Builtins, Exe: o.Exe, Log: log, HangTimeout: hangTimeout(o.Config.Backend.Timeout),
 		Terms:     o.Config.Terms(),
 		PluginEnv: map[string][]string{o.Config.Backend.Plugin: o.Config.Backend.Env},
 		SetEnv:    []string{fmt.Sprint("GOMAXPROCS=", threads(o.Config.Launch, w, os.LookupEnv))},
 	})
+}
+
+// inRank are the kinds of built-in plugins that run in this rank's process: not those that have to
+// be replaced if they fail, or made to fail.
+func inRank(c *config.Config, w rank.World) (kinds []sdk.Kind) {
+	if !c.Launch.InRank(w.LocalSize, cgroup.Cores()) || len(c.Faults.At) > 0 {
+		return nil
+	}
+	for _, k := range []struct {
+		kind     sdk.Kind
+		restarts int
+	}{{sdk.KindBackend, replacements(c)}, {sdk.KindDataset, c.Dataset.Restarts}, {sdk.KindPrecision, c.Precision.Restarts}} {
+		if k.restarts == 0 {
+			kinds = append(kinds, k.kind)
+		}
+	}
+	return kinds
 }
 
 // flightDir is where this rank writes its flight record: in the run directory.

@@ -1,11 +1,14 @@
 package app
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/trainctl/trainctl/core/base/cgroup"
+	"github.com/trainctl/trainctl/core/config"
 	"github.com/trainctl/trainctl/core/job/launch"
 	"github.com/trainctl/trainctl/core/job/rank"
+	"github.com/trainctl/trainctl/core/sdk"
 )
 
 // A rank that another launcher starts takes its share of a host, or what the
@@ -29,5 +32,26 @@ func TestThreadsOfARank(t *testing.T) {
 		if got := threads(c.cfg, rank.World{Source: c.source, LocalSize: c.local}, none); got != c.want {
 			t.Errorf("%s, %d local ranks: %d threads, want %d", c.source, c.local, got, c.want)
 		}
+	}
+}
+
+// Built-in plugins that are replaced, or that faults are injected into, keep their own processes.
+func TestPluginsInTheRank(t *testing.T) {
+	many := rank.World{LocalSize: 1 << 20}
+	cfg := &config.Config{File: config.File{Launch: launch.Default()}}
+	if got := inRank(cfg, many); len(got) != 3 {
+		t.Errorf("%v", got)
+	}
+	if got := inRank(cfg, rank.World{LocalSize: 1}); got != nil {
+		t.Errorf("one rank: %v", got)
+	}
+	cfg.Dataset.Restarts = 1
+	cfg.Launch.Elastic = true // changes of the ranks replace backends
+	if got := inRank(cfg, many); !slices.Equal(got, []sdk.Kind{sdk.KindPrecision}) {
+		t.Errorf("%v", got)
+	}
+	cfg.Faults.At = []string{"step 3: kill plugin backend of rank 0"}
+	if got := inRank(cfg, many); got != nil {
+		t.Errorf("with faults: %v", got)
 	}
 }

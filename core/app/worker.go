@@ -389,6 +389,9 @@ func (r *runner) summarize(ctx context.Context, t *train.Trainer) error {
 		r.timeline(ctx, t.World, t.Timeline())
 	}
 	if t.World.Rank == 0 {
+		if store, err := r.p.Store.Get(ctx); err == nil {
+			s.Comm.StoreMessages = store.Messages()
+		}
 		s.Continues = r.p.Options.continues(r.p.FS)
 		if err := event.WriteSummary(r.p.FS, r.p.Dir.Summary(), s); err != nil {
 			return err

@@ -357,11 +357,10 @@ func (t *Trainer) planMade() {
 // configurations are compared before any collective, because a collective over different models
 // could only hang or corrupt.
 func (t *Trainer) rendezvous(ctx context.Context) error {
-	replicas, err := t.Gather(ctx, "replica", t.replica().Encode())
+	err := ddp.Agree(t.replica(), t.Settings.Run.AllowSharedDevice, func(name string, mine []byte) ([][]byte, error) {
+		return t.Gather(ctx, name, mine)
+	})
 	if err != nil {
-		return err
-	}
-	if err := ddp.VerifyReplicas(replicas, t.Settings.Run.AllowSharedDevice); err != nil {
 		return err
 	}
 	return t.recovery.Group.Form(ctx, t.pos.Step+1)

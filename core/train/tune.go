@@ -123,9 +123,19 @@ func (t *Trainer) measurePass(p *ddp.Pace) error {
 	return nil
 }
 
-// timeReduce is the shortest of a few all-reduces of n bytes.
+// The number of timed all-reduces of a size: fewer where they take long, as on hosts with many
+// more ranks than cores.
+const (
+	mostLaps  = 12
+	leastLaps = 2
+	lapsTime  = 20 * time.Millisecond // of all
+)
+
+// timeReduce is the shortest of a few all-reduces of n bytes. All ranks run as many, because they
+// go by the time of the slowest first one.
 func (t *Trainer) timeReduce(n int) (least time.Duration, err error) {
-	for lap := range 12 {
+	laps := leastLaps
+	for lap := 0; lap < laps; lap++ {
 		if err := t.group.Barrier(); err != nil {
 			return 0, err
 		}
@@ -133,8 +143,16 @@ func (t *Trainer) timeReduce(n int) (least time.Duration, err error) {
 		if err := t.reducer.Trial(n); err != nil {
 			return 0, err
 		}
-		if d := time.Since(begin); lap == 0 || d < least {
+		d := time.Since(begin)
+		if lap == 0 || d < least {
 			least = d
+		}
+		if lap == 0 {
+			slowest := [1]float64{float64(d)}
+			if err := t.group.Scalars(sdk.Max, slowest[:]); err != nil {
+				return 0, err
+			}
+			laps = min(mostLaps, max(leastLaps, int(float64(lapsTime)/max(1, slowest[0]))))
 		}
 	}
 	return least, nil

@@ -35,7 +35,7 @@ type Backend struct {
 	topology topology
 	local    *local // nil unless there are ranks to share memory with
 
-	cost       cost
+	cost       Cost
 	op         op // the running call
 	algorithms algorithms
 	scratch    []byte // see room

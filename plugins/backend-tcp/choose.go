@@ -33,6 +33,7 @@ const (
 	algorithmRing     = "ring"
 	algorithmDoubling = "doubling"
 	algorithmHalving  = "halving"
+	algorithmTree     = "tree"
 )
 
 // attaches reports whether the payload is sent with the calls.
@@ -68,7 +69,9 @@ func (b *Backend) choose(c *sdk.Collective) algorithm {
 	case algorithmRing:
 		return b.algorithms.ring.start(b, c.Buf)
 	case algorithmDoubling:
-		return b.algorithms.doubling.start(b, c.Buf)
+		return b.algorithms.doubling.start(b, c.Buf, doublingRounds)
+	case algorithmTree:
+		return b.algorithms.tree.start(b, c.Buf, treeRounds)
 	case algorithmHalving:
 		return b.algorithms.halving.start(b, c.Buf)
 	}
@@ -81,7 +84,7 @@ func (b *Backend) algorithmName(c *sdk.Collective) string {
 	inOrder := wanted == algorithmDirect || wanted == algorithmMesh
 	switch {
 	case wanted == algorithmAuto:
-		return b.cost.cheapest(len(c.Buf), b.group.WorldSize, b.set.reproducible || half)
+		return b.cost.Cheapest(len(c.Buf), b.group.WorldSize, b.set.reproducible || half)
 	case half && !inOrder: // a sum that is passed on would be rounded by every rank
 		return algorithmMesh
 	}

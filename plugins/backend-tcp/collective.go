@@ -7,7 +7,8 @@ type algorithms struct {
 	direct   direct
 	mesh     mesh
 	ring     ring
-	doubling doubling
+	doubling whole
+	tree     whole
 	halving  halving
 	chain    chain
 	transfer transfer

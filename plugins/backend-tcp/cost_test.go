@@ -9,7 +9,7 @@ import (
 
 // Few rounds for small buffers, few bytes for large ones.
 func TestCheapest(t *testing.T) {
-	k := cost{alpha: 30e3, beta: 0.67, gamma: 0.04}
+	k := Cost{Alpha: 30e3, Beta: 0.67, Gamma: 0.04}
 	for _, test := range []struct {
 		size, ranks  int
 		reproducible bool
@@ -24,7 +24,7 @@ func TestCheapest(t *testing.T) {
 		{1 << 20, 8, true, algorithmMesh},
 		{4 << 20, 32, false, algorithmHalving},
 	} {
-		if got := k.cheapest(test.size, test.ranks, test.reproducible); got != test.want {
+		if got := k.Cheapest(test.size, test.ranks, test.reproducible); got != test.want {
 			t.Errorf("%d bytes, %d ranks, reproducible %v: %s, want %s", test.size, test.ranks, test.reproducible, got, test.want)
 		}
 	}
@@ -38,7 +38,7 @@ func TestFitAgrees(t *testing.T) {
 		if k == defaultCost {
 			t.Error("nothing was measured")
 		}
-		if k.alpha <= 0 || k.beta <= 0 || k.gamma <= 0 {
+		if k.Alpha <= 0 || k.Beta <= 0 || k.Gamma <= 0 {
 			t.Errorf("%v makes no sense", k)
 		}
 		for r, b := range all {

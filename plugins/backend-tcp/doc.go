@@ -20,9 +20,9 @@
 // types in float32 with one rounding. So results are bit-equal on all ranks,
 // from run to run, and on every path.
 //
-// With reproducible = false the cost model (cost.go) also considers recursive doubling
-// (doubling.go), recursive halving and doubling (halving.go) and a ring (ring.go). They
-// add in another order, the same in every run, and only in float32 and wider types. The
+// With reproducible = false the cost model (cost.go) also considers recursive doubling and a
+// binomial tree (whole.go), recursive halving and doubling (halving.go) and a ring (ring.go).
+// They add in another order, the same in every run, and only in float32 and wider types. The
 // option algorithm forces one algorithm for measurements: docs/performance.md lists them.
 //
 // # Authentication and failures

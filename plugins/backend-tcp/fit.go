@@ -49,7 +49,7 @@ const sendBuffer = 256 << 10
 // in flight: queued bytes leave the cache before they are copied again. For a network
 // with more in flight than fits, the system's own tuning stays.
 func (b *Backend) limitSendBuffers() {
-	if 2*b.cost.alpha/b.cost.beta > sendBuffer {
+	if 2*b.cost.Alpha/b.cost.Beta > sendBuffer {
 		return
 	}
 	for _, l := range b.links {
@@ -59,7 +59,7 @@ func (b *Backend) limitSendBuffers() {
 	}
 }
 
-func (b *Backend) measure(ctx context.Context) (k cost, err error) {
+func (b *Backend) measure(ctx context.Context) (k Cost, err error) {
 	small, err := b.timeAllReduce(ctx, probeSmall, smallLaps)
 	if err != nil {
 		return k, err
@@ -69,9 +69,9 @@ func (b *Backend) measure(ctx context.Context) (k cost, err error) {
 		return k, err
 	}
 	others := float64(b.group.WorldSize - 1)
-	k.gamma = reduceCost()
-	k.alpha = max(small/(1+burst*(others-1)), 1)
-	k.beta = max((large-small)/(others*(probeLarge-probeSmall))-k.gamma, 1e-3)
+	k.Gamma = reduceCost()
+	k.Alpha = max(small/(1+burst*(others-1)), 1)
+	k.Beta = max((large-small)/(others*(probeLarge-probeSmall))-k.Gamma, 1e-3)
 	return k, nil
 }
 
@@ -111,11 +111,11 @@ func reduceCost() (least float64) {
 }
 
 // agree returns the largest value of each figure over all ranks.
-func (b *Backend) agree(ctx context.Context, k cost) (cost, error) {
+func (b *Backend) agree(ctx context.Context, k Cost) (Cost, error) {
 	const figures = 3
 	buf := tensor.Aligned(8 * figures * b.group.WorldSize)
 	all := tensor.View[float64](buf)
-	copy(all[figures*b.group.Rank:], []float64{k.alpha, k.beta, k.gamma})
+	copy(all[figures*b.group.Rank:], []float64{k.Alpha, k.Beta, k.Gamma})
 	c := &sdk.Collective{Op: sdk.OpAllGather, DType: tensor.F64, Count: figures, Bucket: -1, Buf: buf}
 	b.begin(ctx, c)
 	if err := b.runSockets(c); err != nil {
@@ -123,7 +123,7 @@ func (b *Backend) agree(ctx context.Context, k cost) (cost, error) {
 	}
 	for r := range b.group.WorldSize {
 		its := all[figures*r:]
-		k = cost{max(k.alpha, its[0]), max(k.beta, its[1]), max(k.gamma, its[2])}
+		k = Cost{max(k.Alpha, its[0]), max(k.Beta, its[1]), max(k.Gamma, its[2])}
 	}
 	return k, nil
 }

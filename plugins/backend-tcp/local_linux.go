@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"unsafe"
@@ -50,12 +51,15 @@ func hostID() (string, error) {
 }
 
 // A control page is a rank's part of the barriers of local ranks. Only its rank writes
-// it, except for the count of sleepers.
+// it, except for the counts of sleepers and the gate.
 //
 //	0     phase     the last barrier that the rank has reached, a futex word
 //	64    sleepers  how many wait for the phase to change
 //	128   calls     of two successive collectives
 //	256   cpu       where the rank's plugin runs, see spread_linux.go
+//	320   arrived   64 bits, of the first local rank: how often ranks have come to the gate
+//	384   gate      of the first local rank: the last barrier that all ranks have reached, a futex word
+//	448   waiting   of the first local rank: how many wait for the gate to change
 //	4096  stages    small contributions to two successive collectives
 //
 // Two of each: a rank may start the next collective while another still reads its data
@@ -64,6 +68,9 @@ const (
 	pageSleepers = 64
 	pageCalls    = 128
 	pageCPU      = 256
+	pageArrived  = 320
+	pageGate     = 384
+	pageWaiting  = 448
 	pageStages   = 4096
 	pageSize     = pageStages + 2*stageSize
 )
@@ -73,10 +80,19 @@ type page []byte
 func (p page) phase() *atomic.Uint32      { return word(p, 0) }
 func (p page) sleepers() *atomic.Uint32   { return word(p, pageSleepers) }
 func (p page) cpu() *atomic.Uint32        { return word(p, pageCPU) }
+func (p page) gate() *atomic.Uint32       { return word(p, pageGate) }
+func (p page) waiting() *atomic.Uint32    { return word(p, pageWaiting) }
+func (p page) arrived() *atomic.Uint64    { return (*atomic.Uint64)(unsafe.Pointer(&p[pageArrived])) }
 func (p page) call(round uint32) []byte   { return p[pageCalls+64*(round&1):][:callSize] }
 func (p page) stage(round uint32) []byte  { return p[pageStages+stageSize*(round&1):][:stageSize] }
-func (p page) reached(phase uint32) bool  { return int32(p.phase().Load()-phase) >= 0 }
+func (p page) reached(phase uint32) bool  { return reached(p.phase(), phase) }
 func word(p page, off int) *atomic.Uint32 { return (*atomic.Uint32)(unsafe.Pointer(&p[off])) }
+
+func reached(word *atomic.Uint32, phase uint32) bool { return int32(word.Load()-phase) >= 0 }
+
+// crowd is the number of local ranks from which on they meet at a gate: a rank that waits for
+// each of the others is woken by many of them, and a host with so many ranks has few cores to spare.
+const crowd = 8
 
 // local is what the ranks of one host share.
 type local struct {
@@ -85,6 +101,8 @@ type local struct {
 	sleep  shm.Sleeper
 	round  uint32              // counts collectives of all ranks
 	pages  []page              // by rank, nil on other hosts
+	gate   page                // of the first local rank; nil with few ranks
+	count  uint64              // of local ranks
 	arenas []map[uint32][]byte // arenas by rank and id
 	mapped []*shm.Arena        // to close
 	calls  []call              // of the running round, by rank
@@ -96,7 +114,7 @@ type local struct {
 // shareMemory exchanges control pages and arenas with the other ranks of this host.
 func (b *Backend) shareMemory(ctx context.Context) (*local, error) {
 	w := b.group.WorldSize
-	l := &local{b: b, spin: shm.Spinner{For: shm.DefaultSpin()}, pages: make([]page, w), arenas: make([]map[uint32][]byte, w),
+	l := &local{b: b, sleep: shm.Sleeper{Shares: b.group.InProcess}, spin: shm.Spinner{For: shm.DefaultSpin()}, pages: make([]page, w), arenas: make([]map[uint32][]byte, w),
 		calls: make([]call, w), bufs: make([][]byte, w), tiles: make([][]byte, w)}
 	if err := l.exchange(ctx); err != nil {
 		l.close()
@@ -135,7 +153,21 @@ func (l *local) exchange(ctx context.Context) error {
 			return fmt.Errorf("from rank %d: %w", r, err)
 		}
 	}
+	l.build()
 	return nil
+}
+
+// build chooses the first local rank's page for the gate, if there is one.
+func (l *local) build() {
+	var first page
+	for _, p := range slices.Backward(l.pages) {
+		if p != nil {
+			first, l.count = p, l.count+1
+		}
+	}
+	if l.count >= crowd {
+		l.gate = first
+	}
 }
 
 // give sends the control page, tagged with the number of arenas, then those,
@@ -185,7 +217,7 @@ func (l *local) takeOne(conn *net.UnixConn) (tag uint64, mem []byte, err error) 
 		return 0, nil, err
 	}
 	l.mapped = append(l.mapped, a)
-	return tag, a.Bytes(), nil
+	return tag, a.Bytes(), a.CloseFile() // one descriptor less for every peer
 }
 
 func (l *local) close() {
@@ -208,6 +240,9 @@ func (l *local) maps(c *sdk.Collective) bool {
 func (l *local) barrier(phase uint32) error {
 	me := l.b.group.Rank
 	own := l.pages[me]
+	if l.gate != nil {
+		return l.meet(phase)
+	}
 	own.phase().Store(phase)
 	if own.sleepers().Load() > 0 {
 		l.wake()
@@ -216,27 +251,42 @@ func (l *local) barrier(phase uint32) error {
 		if r == me || p == nil {
 			continue
 		}
-		if err := l.waitFor(r, phase); err != nil {
+		if err := l.waitFor(p.phase(), p.sleepers(), phase); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// waitFor waits until a rank has reached a phase.
-func (l *local) waitFor(rank int, phase uint32) error {
-	p := l.pages[rank]
-	if l.spin.Until(func() bool { return p.reached(phase) }) {
+// meet is barrier where there are many ranks: the last one opens the gate. So every rank sleeps
+// and is woken once.
+func (l *local) meet(phase uint32) error {
+	g := l.gate
+	last := g.arrived().Add(1)%l.count == 0
+	l.pages[l.b.group.Rank].phase().Store(phase) // after it has arrived: a rank that dies before this is missed
+	if !last {
+		return l.waitFor(g.gate(), g.waiting(), phase)
+	}
+	g.gate().Store(phase)
+	if g.waiting().Load() > 0 {
+		shm.WakeAll(g.gate())
+	}
+	return nil
+}
+
+// waitFor waits until a word has reached a phase. Whoever changes the word wakes the sleepers.
+func (l *local) waitFor(word, sleepers *atomic.Uint32, phase uint32) error {
+	if l.spin.Until(func() bool { return reached(word, phase) }) {
 		return nil
 	}
-	for !p.reached(phase) {
-		seen := p.phase().Load()
-		p.sleepers().Add(1)
-		if !p.reached(phase) {
-			l.sleep.Sleep(p.phase(), seen, slice)
+	for !reached(word, phase) {
+		seen := word.Load()
+		sleepers.Add(1)
+		if !reached(word, phase) {
+			l.sleep.Sleep(word, seen, slice)
 		}
-		p.sleepers().Add(^uint32(0))
-		if p.reached(phase) {
+		sleepers.Add(^uint32(0))
+		if reached(word, phase) {
 			break
 		}
 		if err := l.check(phase); err != nil {
@@ -270,7 +320,12 @@ func (l *local) check(phase uint32) error {
 }
 
 // wake wakes the ranks that wait for this one.
-func (l *local) wake() { shm.WakeAll(l.pages[l.b.group.Rank].phase()) }
+func (l *local) wake() {
+	shm.WakeAll(l.pages[l.b.group.Rank].phase())
+	if l.gate != nil {
+		shm.WakeAll(l.gate.gate())
+	}
+}
 
 // runLocal runs a collective if all ranks are on this host.
 func (b *Backend) runLocal(c *sdk.Collective) error {

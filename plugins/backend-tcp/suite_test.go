@@ -42,6 +42,12 @@ func TestShared(t *testing.T) {
 	sdktest.Backend(t, sdktest.BackendOptions{New: newBackend})
 }
 
+// So many ranks on one host that they meet at a gate.
+func TestCrowd(t *testing.T) {
+	t.Parallel()
+	sdktest.Backend(t, sdktest.BackendOptions{New: newBackend, Worlds: []int{8}, Counts: []int{0, 1, 1000, 50_001}})
+}
+
 func TestSockets(t *testing.T) {
 	t.Parallel()
 	sdktest.Backend(t, sdktest.BackendOptions{

@@ -75,11 +75,17 @@ func (a *Arena) Size() int { return len(a.mem) }
 // File is the descriptor to pass to another process. The arena keeps ownership.
 func (a *Arena) File() *os.File { return a.file }
 
+// CloseFile closes the descriptor and keeps the memory: the arena cannot be passed on any more.
+func (a *Arena) CloseFile() error { return a.file.Close() }
+
 // Close unmaps the memory and closes the descriptor. The caller must ensure that
 // nothing in this process still uses Bytes. Closing twice is harmless.
 func (a *Arena) Close() error {
 	a.close.Do(func() {
-		a.err = errors.Join(unix.Munmap(a.mem), a.file.Close())
+		a.err = unix.Munmap(a.mem)
+		if err := a.file.Close(); !errors.Is(err, os.ErrClosed) { // by CloseFile
+			a.err = errors.Join(a.err, err)
+		}
 		a.mem = nil
 	})
 	return a.err

@@ -26,14 +26,17 @@ const (
 //
 // A Sleeper is not safe for concurrent use.
 type Sleeper struct {
-	brief int // sleeps in a row
+	// Shares says that other goroutines of the process compute meanwhile: a sleep never keeps
+	// the processor.
+	Shares bool
+	brief  int // sleeps in a row
 }
 
 // Sleep returns when the word differs from value, when WakeAll is called for it, or
 // when the timeout passes. It may return early; callers check again.
 func (s *Sleeper) Sleep(word *atomic.Uint32, value uint32, timeout time.Duration) {
 	start, doubt := time.Now(), 0
-	if s.brief >= habit {
+	if s.brief >= habit && !s.Shares {
 		runtime.Gosched()
 		if !futexHold(word, value, min(brief, timeout)) {
 			return

@@ -78,6 +78,10 @@ type Config struct {
 	// Shares are the shares of the ranks in the samples of a step, for ranks of different speed.
 	Shares Shares `toml:"shares"`
 
+	// Isolation is where built-in plugins run: each in its own process, in that of its rank, or
+	// "auto", see InRank.
+	Isolation string `toml:"isolation" words:"auto,isolated,inproc"`
+
 	// Grace is how long ranks may take to save and end after a signal to the launcher
 	// before they are killed. "auto" is twice what the slowest save of the run
 	// took so far, at least 5 s. After a failure they get at most a second of it.
@@ -88,9 +92,25 @@ type Config struct {
 	Requeue bool `toml:"requeue"`
 }
 
+// The values of Config.Isolation.
+const (
+	isolationAuto     = "auto"
+	isolationIsolated = "isolated"
+	isolationInproc   = "inproc"
+)
+
+// crowded is the number of ranks per core above which "auto" saves processes: starting them takes
+// longer than anything else then.
+const crowded = 4
+
+// InRank reports whether the built-in plugins of a host's ranks run in the ranks' processes.
+func (c Config) InRank(ranks, cores int) bool {
+	return c.Isolation == isolationInproc || c.Isolation == isolationAuto && ranks > crowded*cores
+}
+
 // Default is one host, automatic numbers and grace, no restarts.
 func Default() Config {
-	return Config{NprocPerNode: Auto, Nnodes: N(1), RdzvBackend: "builtin", ThreadsPerRank: Auto, Grace: AutoGrace, LostAfter: seconds(10), WaitForNodes: seconds(600)}
+	return Config{NprocPerNode: Auto, Nnodes: N(1), RdzvBackend: "builtin", ThreadsPerRank: Auto, Isolation: isolationAuto, Grace: AutoGrace, LostAfter: seconds(10), WaitForNodes: seconds(600)}
 }
 
 // Problems lists everything that is wrong with the table.
@@ -106,6 +126,11 @@ func (c Config) Problems() usererr.List {
 	}
 	if c.MaxRestarts < 0 {
 		l.Addf("max_restarts", "0 never restarts", "%d is negative", c.MaxRestarts)
+	}
+	switch c.Isolation {
+	case isolationAuto, isolationIsolated, isolationInproc:
+	default:
+		l.Addf("isolation", `use "auto", "isolated" or "inproc"`, "unknown isolation %q", c.Isolation)
 	}
 	if c.Grace.raw != "" || c.Grace.d < 0 {
 		l.Addf("grace", `write a duration such as "5s", or "auto"`, "%s is not a duration from 0 up", c.Grace)

@@ -83,3 +83,24 @@ func TestConfigNumbers(t *testing.T) {
 		}
 	}
 }
+
+// Plugins share the process of their rank where there are many more ranks than cores, or where
+// the configuration says so.
+func TestIsolation(t *testing.T) {
+	for _, tc := range []struct {
+		isolation    string
+		ranks, cores int
+		want         bool
+	}{{"auto", 8, 2, false}, {"auto", 9, 2, true}, {"auto", 8, 64, false}, {"isolated", 64, 2, false}, {"inproc", 1, 64, true}} {
+		c := Default()
+		c.Isolation = tc.isolation
+		if got, p := c.InRank(tc.ranks, tc.cores), c.Problems(); got != tc.want || len(p) > 0 {
+			t.Errorf("%+v: %v, %v", tc, got, p)
+		}
+	}
+	c := Default()
+	c.Isolation = "none"
+	if p := c.Problems(); len(p) != 1 || p[0].Key != "isolation" {
+		t.Error(p)
+	}
+}

@@ -63,6 +63,7 @@ type Client struct {
 	conn  *tls.Conn
 	host  *Server // the store, if this process hosts it
 	id    atomic.Uint64
+	count atomic.Int64 // messages sent and received
 	lost  chan struct{}
 	ended sync.WaitGroup
 
@@ -161,8 +162,12 @@ func (c *Client) post(f frame) error {
 	c.write.Lock()
 	defer c.write.Unlock()
 	c.conn.SetWriteDeadline(time.Now().Add(writeTime))
+	c.count.Add(1)
 	return writeFrame(c.conn, f)
 }
+
+// Messages is how many messages the rank and the store have exchanged so far.
+func (c *Client) Messages() int { return int(c.count.Load()) }
 
 // receive hands answers to the calls that wait for them.
 func (c *Client) receive() {
@@ -172,6 +177,7 @@ func (c *Client) receive() {
 			c.ending(err)
 			break
 		}
+		c.count.Add(1)
 		c.mu.Lock()
 		answer, members := c.pending[f.id], c.members
 		c.mu.Unlock()

@@ -58,6 +58,9 @@ const batchArena = 1
 // StartDataset starts a data set: a built-in name or a path. The error is a
 // *StartError.
 func (h *Host) StartDataset(ctx context.Context, name string) (*Dataset, error) {
+	if b := h.inRank(sdk.KindDataset, name); b != nil {
+		return inProcessDataset(b.Plugin.Dataset(), h.opts.Log.With("plugin", name)), nil
+	}
 	d := &Dataset{}
 	err := d.launch(ctx, processes(h, sdk.KindDataset, name, func(p *plugin) (datasetControl, operate) {
 		r := &remoteDataset{p}
@@ -353,11 +356,18 @@ func (r *remoteDataset) fill(ctx context.Context, op *operation, _ *sdk.ScaleSta
 }
 
 // localDataset is an instance in this process.
-type localDataset struct{ local[sdk.Dataset] }
+type localDataset struct {
+	local[sdk.Dataset]
+	log *slog.Logger // if the request has none
+}
 
 // InProcessDataset runs an instance in this process.
 func InProcessDataset(d sdk.Dataset) *Dataset {
-	l := &localDataset{newLocal(sdk.KindDataset, d)}
+	return inProcessDataset(d, slog.New(slog.DiscardHandler))
+}
+
+func inProcessDataset(d sdk.Dataset, log *slog.Logger) *Dataset {
+	l := &localDataset{newLocal(sdk.KindDataset, d), log}
 	out := &Dataset{}
 	out.now.Store(&running[datasetControl]{info: l.info, ctl: l, queue: l.queue(l.fill)})
 	return out
@@ -365,7 +375,7 @@ func InProcessDataset(d sdk.Dataset) *Dataset {
 
 func (l *localDataset) open(ctx context.Context, req sdk.DatasetRequest, _ time.Duration, _ bool) (spec sdk.DatasetSpec, classes []int32, err error) {
 	if req.Log == nil {
-		req.Log = slog.New(slog.DiscardHandler)
+		req.Log = l.log
 	}
 	spec, err = get(&l.local, func() (sdk.DatasetSpec, error) { return l.instance.Open(ctx, req) })
 	if c, ok := l.instance.(sdk.DatasetClasses); ok && err == nil {

@@ -53,6 +53,9 @@ type Options struct {
 	// Place is the number in the names of these files, for a rank whose number in its group may
 	// change; nil is the latter.
 	Place *int
+	// InRank are the kinds whose built-in plugins run in this process: it ends with them, and none
+	// of them can be replaced. Any other plugin has its own process.
+	InRank []sdk.Kind
 	// Terms are what is required of plugins.
 	Terms map[Key]Terms
 	// Trace gets every call that a plugin answered, from several goroutines; nil traces

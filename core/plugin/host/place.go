@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"slices"
 
 	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/sdk"
@@ -11,6 +12,12 @@ import (
 // backend that can run in this process decides by the options, as written in the
 // TOML, whether it does; any other backend runs in its own process.
 func (h *Host) PlaceBackend(ctx context.Context, plugin string, options map[string]any, need sdk.PlaceRequest) (*Backend, error) {
+	if b := h.inRank(sdk.KindBackend, plugin); b != nil {
+		instance := b.Plugin.Backend()
+		if _, decides := instance.(sdk.Placer); !decides {
+			return InProcessBackend(instance), nil
+		}
+	}
 	instance, place, err := h.place(plugin, options, need)
 	if usererr.Problems(err) != nil {
 		return nil, err
@@ -69,4 +76,12 @@ func (h *Host) CheckPlace(plugin string, need sdk.PlaceRequest) usererr.List {
 		return usererr.Problems(err)
 	}
 	return nil
+}
+
+// inRank returns a built-in plugin that runs in this process; nil for any other.
+func (h *Host) inRank(kind sdk.Kind, plugin string) *Builtin {
+	if !slices.Contains(h.opts.InRank, kind) {
+		return nil
+	}
+	return h.builtin(kind, plugin)
 }

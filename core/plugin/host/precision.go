@@ -55,6 +55,9 @@ type precisionControl interface {
 // StartPrecision starts a precision plugin: a built-in name or a path. The
 // error is a *StartError.
 func (h *Host) StartPrecision(ctx context.Context, name string) (*Precision, error) {
+	if b := h.inRank(sdk.KindPrecision, name); b != nil {
+		return InProcessPrecision(b.Plugin.Precision()), nil
+	}
 	start := processes(h, sdk.KindPrecision, name, func(p *plugin) (precisionControl, operate) {
 		r := &remotePrecision{p}
 		return r, r.update

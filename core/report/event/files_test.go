@@ -153,7 +153,7 @@ func TestSummaryKeys(t *testing.T) {
 		Name: "mnist-ddp", Status: "ok", WorldSize: 2, Device: "cpu", Backend: "tcp", Precision: "none",
 		Dataset: DatasetSummary{Plugin: "mnist", Source: "idx", TrainSamples: 60000, TestSamples: 10000, Classes: []string{"a", "b"}}, Plugins: []PluginStarted{{"backend", "tcp", "1.2", "/bin/trainctl", "00ff"}}, Epochs: 2, Steps: 600,
 		Train: TrainSummary{0.5, 30000, 0, 4, 9, nil}, Eval: &EvalSummary{0.25, &accuracy, 0, 0, nil}, Time: TimeSummary{0.5, 8, 9},
-		Comm: CommSummary{1, [2]float64{1, 25}, 116000, 0.5, 0.25, nil, 0, nil}, Memory: MemorySummary{[]int64{1, 2}}, ParamsSHA256: []string{"a", "b"}, Restarts: 0,
+		Comm: CommSummary{1, [2]float64{1, 25}, 116000, 0.5, 0.25, nil, 0, 0, nil}, Memory: MemorySummary{[]int64{1, 2}}, ParamsSHA256: []string{"a", "b"}, Restarts: 0,
 	}
 	fs := faultfs.New()
 	if err := WriteSummary(fs, "/summary.json", s); err != nil {

@@ -104,6 +104,9 @@ type CommSummary struct {
 	// more than a fifth of a step for it; nil if there is none.
 	SlowestRank *int `json:"slowest_rank,omitempty"`
 
+	// StoreMessages is how many messages rank 0 and the job's store exchanged.
+	StoreMessages int `json:"store_messages,omitempty"`
+
 	// BackendRestarts is how often the backend plugins were replaced since the last
 	// start of the ranks.
 	BackendRestarts int `json:"backend_restarts"`

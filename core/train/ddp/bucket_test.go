@@ -1,7 +1,10 @@
 package ddp
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -190,6 +193,44 @@ func TestVerifyReplicasNamesTheFirstDifference(t *testing.T) {
 	}
 	if err := VerifyReplicas([][]byte{base.Encode(), []byte("{")}, false); err == nil {
 		t.Error("garbage was accepted")
+	}
+}
+
+// Ranks exchange digests as long as they agree, and whole replicas to name the first difference.
+func TestAgree(t *testing.T) {
+	rank := func(build, uuid, dataset string) Replica {
+		return Replica{Build: build, GPU: GPU{uuid, "A100"}, Dataset: dataset, State: []ReplicaItem{{"fc.weight", "f32", []int{2, 3}}}}
+	}
+	for _, c := range []struct {
+		last  Replica
+		names []string
+		want  string
+	}{
+		{rank("b", "GPU-2", "x"), []string{"replica"}, ""},
+		{rank("a", "GPU-2", "y"), []string{"replica", "replica in full"}, "ranks read different data"},
+		{rank("a", "GPU-1", "x"), []string{"replica"}, "ranks 1 and 2 would both compute on GPU-1"},
+	} {
+		ranks := []Replica{rank("a", "GPU-0", "x"), rank("a", "GPU-1", "x"), c.last}
+		for r, own := range ranks {
+			var names []string
+			err := Agree(own, false, func(name string, mine []byte) (all [][]byte, err error) {
+				names = append(names, name)
+				for _, o := range ranks {
+					b := o.Encode()
+					if name == "replica" {
+						b, err = json.Marshal(o.brief())
+					}
+					all = append(all, b)
+				}
+				if !bytes.Equal(mine, all[r]) {
+					t.Errorf("rank %d sends %q", r, mine)
+				}
+				return all, err
+			})
+			if !slices.Equal(names, c.names) || c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("rank %d: %v, %v; want %q", r, names, err, c.want)
+			}
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package ddp
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -70,6 +71,58 @@ func disagree(format string, args ...any) error {
 	return &DisagreementError{Detail: fmt.Sprintf(format, args...)}
 }
 
+// replicaBrief is what ranks exchange first. Its size does not depend on the model, so that
+// many ranks do not each read the descriptions of all.
+type replicaBrief struct {
+	Digest string `json:"digest"`
+	GPU    GPU    `json:"gpu"`
+}
+
+func (r Replica) brief() replicaBrief {
+	b := replicaBrief{GPU: r.GPU}
+	r.Build, r.GPU = "", GPU{} // these may differ
+	b.Digest = fmt.Sprintf("%x", sha256.Sum256(r.Encode()))
+	return b
+}
+
+// Agree compares the replicas of all ranks, which call it together: their digests, and all of what
+// they hold if those differ. gather exchanges bytes between all ranks under a name. The error of
+// ranks that differ is a *DisagreementError, the same on all of them. Two ranks on one GPU are an
+// error unless devices may be shared.
+func Agree(own Replica, shared bool, gather func(name string, mine []byte) ([][]byte, error)) error {
+	brief := own.brief()
+	mine, err := json.Marshal(brief)
+	if err != nil {
+		return err
+	}
+	encoded, err := gather("replica", mine)
+	if err != nil {
+		return err
+	}
+	all, equal := make([]Replica, len(encoded)), true
+	for r, b := range encoded {
+		var its replicaBrief
+		if err := json.Unmarshal(b, &its); err != nil {
+			return notUnderstood(r, err)
+		}
+		all[r].GPU, equal = its.GPU, equal && its.Digest == brief.Digest
+	}
+	if !equal {
+		if encoded, err = gather("replica in full", own.Encode()); err != nil {
+			return err
+		}
+		return VerifyReplicas(encoded, shared)
+	}
+	if shared {
+		return nil
+	}
+	return ownDevices(all)
+}
+
+func notUnderstood(rank int, err error) error {
+	return disagree("rank %d describes its model in a form that is not understood (another version of trainctl?): %v", rank, err)
+}
+
 // VerifyReplicas compares what all ranks encoded, in rank order, with rank 0.
 // It gives the same error on every rank, naming the first rank that differs
 // and the first parameter it differs in. Two ranks on one GPU are an error
@@ -78,7 +131,7 @@ func VerifyReplicas(encoded [][]byte, shared bool) error {
 	all := make([]Replica, len(encoded))
 	for r, b := range encoded {
 		if err := json.Unmarshal(b, &all[r]); err != nil {
-			return disagree("rank %d describes its model in a form that is not understood (another version of trainctl?): %v", r, err)
+			return notUnderstood(r, err)
 		}
 	}
 	for r := 1; r < len(all); r++ {

@@ -1,56 +1,80 @@
 package tcp
 
-import "math/bits"
+import (
+	"math/bits"
+	"slices"
+)
 
-// doubling is the all-reduce by recursive doubling (Thakur, Rabenseifner and
-// Gropp, Optimization of collective communication operations in MPICH, 2005):
-// in round k a rank exchanges the whole buffer with the one whose rank
-// differs in bit k. If the world size is not a power of two, some ranks
-// first send their contribution to a neighbour, and receive the result at the end. Every
-// segment passes through the rounds independently.
-type doubling struct {
+// whole is an all-reduce in rounds in which ranks send each other the whole buffer: recursive
+// doubling, or a tree. Every segment passes through the rounds independently.
+type whole struct {
 	b      *Backend
 	buf    []byte
 	n      int // segments
-	rounds []doublingRound
+	rounds []wholeRound
 	level  []int    // by segment: rounds that are done
 	has    []uint64 // by segment, a bit for each round: the partner's bytes have arrived
 	went   []uint64
 }
 
-// doublingRound is a round with one other rank.
-type doublingRound struct {
+// wholeRound is a round with one other rank.
+type wholeRound struct {
 	peer       int
 	send, recv bool
 	final      bool // what is received is the result
 }
 
-func (w *doubling) start(b *Backend, buf []byte) *doubling {
+// start begins an all-reduce with the rounds of an algorithm.
+func (w *whole) start(b *Backend, buf []byte, rounds func(me, n int) []wholeRound) *whole {
 	w.b, w.buf, w.n = b, buf, ceilDiv(len(buf), b.set.segment)
 	if w.rounds == nil {
-		w.rounds = doublingRounds(b.group.Rank, b.group.WorldSize)
+		w.rounds = rounds(b.group.Rank, b.group.WorldSize)
 	}
 	w.level, w.has, w.went = zeroed(w.level, w.n), zeroed(w.has, w.n), zeroed(w.went, w.n)
 	b.room(len(w.rounds), b.set.segment)
 	return w
 }
 
-func doublingRounds(me, n int) (rounds []doublingRound) {
+// doublingRounds are those of recursive doubling (Thakur, Rabenseifner and
+// Gropp, Optimization of collective communication operations in MPICH, 2005):
+// in round k a rank exchanges the buffer with the one whose rank
+// differs in bit k. If the world size is not a power of two, some ranks
+// first send their contribution to a neighbour, and receive the result at the end.
+func doublingRounds(me, n int) (rounds []wholeRound) {
 	p := positionsOf(n)
 	v := p.position(me)
 	if v < 0 {
-		return []doublingRound{{peer: me + 1, send: true}, {peer: me + 1, recv: true, final: true}}
+		return []wholeRound{{peer: me + 1, send: true}, {peer: me + 1, recv: true, final: true}}
 	}
 	if p.paired(me) {
-		rounds = append(rounds, doublingRound{peer: me - 1, recv: true})
+		rounds = append(rounds, wholeRound{peer: me - 1, recv: true})
 	}
 	for bit := 1; bit < p.power; bit *= 2 {
-		rounds = append(rounds, doublingRound{peer: p.rank(v ^ bit), send: true, recv: true})
+		rounds = append(rounds, wholeRound{peer: p.rank(v ^ bit), send: true, recv: true})
 	}
 	if p.paired(me) {
-		rounds = append(rounds, doublingRound{peer: me - 1, send: true})
+		rounds = append(rounds, wholeRound{peer: me - 1, send: true})
 	}
 	return rounds
+}
+
+// treeRounds are those of a binomial tree (the same paper): a rank adds the sums of its children to
+// its own contribution and sends the sum to its parent, whose rank lacks the lowest bit of its own.
+// Rank 0 has the result, which is sent back the same way.
+func treeRounds(me, n int) (rounds []wholeRound) {
+	var down []wholeRound
+	for bit := 1; bit < n; bit *= 2 {
+		if me&bit != 0 {
+			rounds = append(rounds, wholeRound{peer: me - bit, send: true}, wholeRound{peer: me - bit, recv: true, final: true})
+			break
+		}
+		if child := me + bit; child < n {
+			rounds = append(rounds, wholeRound{peer: child, recv: true})
+			down = append(down, wholeRound{peer: child, send: true})
+		}
+	}
+	slices.Reverse(down) // the child with the most descendants first
+	return append(rounds, down...)
 }
 
 // positions maps ranks to a power of two positions. The first 2·extra ranks form pairs:
@@ -84,7 +108,7 @@ func (p positions) rank(position int) int {
 
 // round finds the one round that sends to, or receives from, a rank; -1 if
 // there is none.
-func (w *doubling) round(rank int, send bool) int {
+func (w *whole) round(rank int, send bool) int {
 	for k, r := range w.rounds {
 		if r.peer == rank && (send && r.send || !send && r.recv) {
 			return k
@@ -93,7 +117,7 @@ func (w *doubling) round(rank int, send bool) int {
 	return -1
 }
 
-func (w *doubling) frames(rank int) (out, in int) {
+func (w *whole) frames(rank int) (out, in int) {
 	if w.round(rank, true) >= 0 {
 		out = w.n
 	}
@@ -103,13 +127,13 @@ func (w *doubling) frames(rank int) (out, in int) {
 	return out, in
 }
 
-func (w *doubling) segment(s int) []byte { return piece(w.buf, s, w.b.set.segment) }
+func (w *whole) segment(s int) []byte { return piece(w.buf, s, w.b.set.segment) }
 
-func (w *doubling) out(rank, s int) ([]byte, bool) {
+func (w *whole) out(rank, s int) ([]byte, bool) {
 	return w.segment(s), w.level[s] == w.round(rank, true)
 }
 
-func (w *doubling) in(rank, s int) ([]byte, bool) {
+func (w *whole) in(rank, s int) ([]byte, bool) {
 	k := w.round(rank, false)
 	switch {
 	case w.rounds[k].final:
@@ -120,26 +144,26 @@ func (w *doubling) in(rank, s int) ([]byte, bool) {
 	return w.b.slot(k, s)[:len(w.segment(s))], true
 }
 
-func (w *doubling) sent(rank, s int) {
+func (w *whole) sent(rank, s int) {
 	w.went[s] |= 1 << w.round(rank, true)
 	w.advance(s)
 }
 
-func (w *doubling) received(rank, s int) {
+func (w *whole) received(rank, s int) {
 	w.has[s] |= 1 << w.round(rank, false)
 	w.advance(s)
 }
 
 // advance ends rounds for a segment: its old bytes were sent, the partner's
 // were received.
-func (w *doubling) advance(s int) {
+func (w *whole) advance(s int) {
 	for k := w.level[s]; k < len(w.rounds); k++ {
 		r := w.rounds[k]
 		if r.send && w.went[s]>>k&1 == 0 || r.recv && w.has[s]>>k&1 == 0 {
 			return
 		}
 		if r.recv && !r.final {
-			last := k == len(w.rounds)-1 || k == len(w.rounds)-2 && !w.rounds[k+1].recv
+			last := !slices.ContainsFunc(w.rounds[k+1:], func(r wholeRound) bool { return r.recv })
 			w.b.merge(w.segment(s), w.b.slot(k, s)[:len(w.segment(s))], r.peer, last)
 		}
 		w.level[s]++

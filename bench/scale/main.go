@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/trainctl/trainctl/core/bench"
+	"github.com/trainctl/trainctl/core/job/launch"
+	"github.com/trainctl/trainctl/core/plugin/host"
+	"github.com/trainctl/trainctl/core/sdk"
+	tcp "github.com/trainctl/trainctl/plugins/backend-tcp"
+)
+
+type options struct {
+	ranks        []int
+	hosts, batch int
+	rounds       int
+	predict      bool
+	latency      time.Duration
+	bandwidth    float64
+	reproducible bool
+	json         string
+}
+
+// This program is its own rank and its own plugin where it measures the backend alone.
+var builtins = []host.Builtin{
+	{Kind: sdk.KindBackend, Name: "tcp", Plugin: sdk.Plugin{Backend: func() sdk.Backend { return tcp.New() }}},
+}
+
+const rankArg = "rank"
+
+func main() {
+	host.ServeBuiltin(builtins, os.Args[1:])
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "scale:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	if len(args) == 1 && args[0] == rankArg {
+		launch.WatchLifeline(nil)
+		return bench.Rank(ctx, bench.Program{Builtins: builtins}, os.Stdout)
+	}
+	o := options{ranks: []int{2, 4, 8, 16}}
+	flags := flag.NewFlagSet("scale", flag.ExitOnError)
+	flags.Func("ranks", "comma-separated `numbers` of ranks to measure; default 2,4,8,16", func(text string) error {
+		return json.Unmarshal([]byte("["+text+"]"), &o.ranks)
+	})
+	flags.IntVar(&o.hosts, "hosts", 0, "spread the ranks over this many network namespaces; needs root")
+	flags.IntVar(&o.batch, "batch", 8, "samples per rank and step")
+	flags.IntVar(&o.rounds, "rounds", 1, "runs of every job; the fastest counts")
+	flags.BoolVar(&o.predict, "predict", false, "also measure the constants of the model, and predict up to 1024 ranks")
+	flags.DurationVar(&o.latency, "latency", 20*time.Microsecond, "of the network to predict for")
+	flags.Float64Var(&o.bandwidth, "bandwidth", 1.25, "of the network to predict for, in GB/s")
+	flags.BoolVar(&o.reproducible, "reproducible", true, "predict for the backend's option of this name")
+	flags.StringVar(&o.json, "json", "", "write everything to this `file`")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	return measure(ctx, &o, os.Stdout, os.Stderr)
+}
+
+func measure(ctx context.Context, o *options, out, log io.Writer) error {
+	dir, err := os.MkdirTemp("", "trainctl-scale-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	r := &runner{dir: dir}
+	if r.trainctl, _, err = bench.Build(ctx, dir); err != nil {
+		return err
+	}
+	all := report{Date: time.Now().UTC().Format(time.RFC3339), Machine: bench.MachineName()}
+	fmt.Fprintf(out, "%s, %s\n\n", all.Machine, all.Date)
+	jobs := make([]job, 0, len(o.ranks)+1)
+	for _, n := range o.ranks {
+		jobs = append(jobs, job{Ranks: n, Hosts: o.hosts, Batch: o.batch})
+	}
+	if all.Jobs, err = o.runs(ctx, r, jobs, log); err != nil {
+		return err
+	}
+	if err := all.printJobs(out); err != nil {
+		return err
+	}
+	if o.predict {
+		if err := o.predictions(ctx, r, &all, log); err != nil {
+			return err
+		}
+		if err := all.printPredictions(out); err != nil {
+			return err
+		}
+	}
+	return bench.Save(o.json, all)
+}
+
+// runs measures jobs in turn, several rounds, and keeps the fastest of each: other work on the
+// machine only adds.
+func (o *options) runs(ctx context.Context, r *runner, jobs []job, log io.Writer) ([]measured, error) {
+	best := make([]measured, len(jobs))
+	for round := range max(1, o.rounds) {
+		for i, j := range jobs {
+			fmt.Fprintf(log, "%d ranks, round %d of %d\n", j.Ranks, round+1, o.rounds)
+			m, err := r.run(ctx, j)
+			if err != nil {
+				return nil, fmt.Errorf("%d ranks: %w", j.Ranks, err)
+			}
+			if round == 0 {
+				best[i] = m
+			} else {
+				best[i].improve(m)
+			}
+		}
+	}
+	return best, nil
+}
+
+// improve keeps the shorter times of two runs of a job.
+func (m *measured) improve(o measured) {
+	if o.FirstStepS < m.FirstStepS {
+		m.FirstStepS, m.PhaseS = o.FirstStepS, o.PhaseS
+	}
+	m.StartCPUS, m.StepMS, m.CommMS = min(m.StartCPUS, o.StartCPUS), min(m.StepMS, o.StepMS), min(m.CommMS, o.CommMS)
+}

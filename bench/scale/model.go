@@ -1,0 +1,107 @@
+package main
+
+import (
+	"math"
+
+	tcp "github.com/trainctl/trainctl/plugins/backend-tcp"
+)
+
+// constants are what the model knows of a machine and of a job. All times are in nanoseconds.
+type constants struct {
+	Cores int     `json:"cores"`
+	Step  float64 `json:"step_ns"` // of one rank alone, which communicates with nobody
+	Calls int     `json:"calls"`   // collectives per step besides the buckets
+	// Buckets are the bytes of each bucket, all equal.
+	Buckets int     `json:"buckets"`
+	Bytes   float64 `json:"bytes_per_bucket"`
+
+	// Shared is what collectives between ranks of one host cost, and Crowded the same where there
+	// are more ranks than cores, in CPU time.
+	Shared  linear `json:"shared"`
+	Crowded linear `json:"crowded"`
+	// Net is the network between hosts, and NetCPU the CPU time of a rank for each message to
+	// another one.
+	Net    tcp.Cost `json:"net"`
+	NetCPU linear   `json:"net_cpu"`
+}
+
+// linear is the cost of a collective: of each, and of each byte.
+type linear struct {
+	Call float64 `json:"call_ns"`
+	Byte float64 `json:"ns_per_byte"`
+}
+
+func (l linear) of(bytes float64) float64 { return l.Call + l.Byte*bytes }
+
+// lineThrough is the cost that explains two measurements.
+func lineThrough(small, ofSmall, large, ofLarge float64) linear {
+	slope := max(0, (ofLarge-ofSmall)/(large-small))
+	return linear{Call: max(0, ofSmall-slope*small), Byte: slope}
+}
+
+// world is where ranks stand.
+type world struct {
+	Ranks int
+	Hosts int // 1: all share memory
+	Cores int // that all hosts have together; 0: every rank has its own
+}
+
+// scalars is the size of what ranks reduce once a step besides gradients.
+const scalars = 64
+
+// backward is the share of a step in which gradients become complete, two thirds: the forward
+// pass has a third of the products.
+const backward = 2.0 / 3
+
+// step predicts the time of a step: that of a rank with enough cores, or the work of all ranks
+// divided by the cores if that is longer.
+func (c *constants) step(w world, algorithm func(bytes, ranks int) float64) float64 {
+	path := c.path(w, algorithm)
+	if w.Cores == 0 || w.Ranks <= w.Cores {
+		return path
+	}
+	return max(path, c.work(w)*float64(w.Ranks)/float64(w.Cores))
+}
+
+// path is the time of a step of a rank with its own cores: the pass, and what its reductions,
+// one after the other as buckets become complete, take longer (ddp.Pace.Exposed has the same rule).
+func (c *constants) path(w world, algorithm func(bytes, ranks int) float64) float64 {
+	reduce := func(bytes float64) float64 {
+		switch {
+		case w.Ranks == 1:
+			return 0
+		case w.Hosts <= 1:
+			return c.Shared.of(bytes)
+		}
+		return algorithm(int(bytes), w.Ranks)
+	}
+	free := 0.0
+	for i := range c.Buckets {
+		ready := c.Step * (1 - backward*float64(c.Buckets-1-i)/float64(c.Buckets))
+		free = max(free, ready) + reduce(c.Bytes)
+	}
+	return max(free, c.Step) + float64(c.Calls)*reduce(scalars)
+}
+
+// work is the CPU time of one rank's step where ranks share cores.
+func (c *constants) work(w world) float64 {
+	each := c.Crowded
+	if w.Hosts > 1 {
+		others := float64(w.Ranks - 1)
+		each = linear{Call: c.NetCPU.Call * others, Byte: c.NetCPU.Byte * 2 * others / float64(w.Ranks)}
+	}
+	return c.Step + float64(c.Buckets)*each.of(c.Bytes) + float64(c.Calls)*each.of(scalars)
+}
+
+// byAlgorithm is the time of an all-reduce by one algorithm of the backend.
+func byAlgorithm(k tcp.Cost, name string) func(bytes, ranks int) float64 {
+	return func(bytes, ranks int) float64 { return k.Of(name, bytes, ranks) }
+}
+
+// cheapest is the time by the algorithm that the backend chooses.
+func cheapest(k tcp.Cost, reproducible bool) func(bytes, ranks int) float64 {
+	return func(bytes, ranks int) float64 { return k.Of(k.Cheapest(bytes, ranks, reproducible), bytes, ranks) }
+}
+
+// off is by how much a prediction differs from what was measured, as a share.
+func off(predicted, measured float64) float64 { return math.Abs(predicted-measured) / measured }

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	tcp "github.com/trainctl/trainctl/plugins/backend-tcp"
+)
+
+// report is what -json writes.
+type report struct {
+	Date      string      `json:"date"`
+	Machine   string      `json:"machine"`
+	Jobs      []measured  `json:"jobs"`
+	Constants *constants  `json:"constants,omitempty"`
+	Checked   []checked   `json:"checked,omitempty"`
+	Network   *tcp.Cost   `json:"network,omitempty"` // of the predictions
+	Predicted []predicted `json:"predicted,omitempty"`
+}
+
+// checked is a prediction beside the measurement, in milliseconds.
+type checked struct {
+	Ranks     int     `json:"ranks"`
+	Hosts     int     `json:"hosts"`
+	Measured  float64 `json:"measured_ms"`
+	Predicted float64 `json:"predicted_ms"`
+}
+
+// predicted is the time of a step, in milliseconds, where every rank has a host of its own.
+type predicted struct {
+	Ranks  int                `json:"ranks"`
+	StepMS float64            `json:"step_ms"`
+	Chosen string             `json:"chosen"` // for a bucket
+	Of     map[string]float64 `json:"by_algorithm_ms"`
+}
+
+func (r *report) printJobs(w io.Writer) error {
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(tw, "RANKS\tFIRST STEP s\tCPU s\tSTORE MESSAGES\tPROCESSES\tPSS MiB\tMiB/RANK\tDESCRIPTORS\tSOCKETS\tMOST OF A PROCESS\tTHREADS\tSTEP ms\tCOMM ms\t")
+	for i := range r.Jobs {
+		m := &r.Jobs[i]
+		u, mib := &m.Usage, float64(m.Usage.PSS)/(1<<20)
+		fmt.Fprintf(tw, "%d\t%.2f\t%.2f\t%d\t%d\t%.0f\t%.1f\t%d\t%d\t%d\t%d\t%.2f\t%.2f\t\n", m.Ranks, m.FirstStepS, m.StartCPUS, m.Messages*m.Ranks,
+			u.Processes, mib, mib/float64(m.Ranks), u.Descriptors, u.Sockets, u.Most, u.Threads, m.StepMS, m.CommMS)
+	}
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	for i := range r.Jobs {
+		m := &r.Jobs[i]
+		var words []string
+		for _, phase := range slices.Sorted(maps.Keys(m.PhaseS)) {
+			name := phase
+			if name == "" {
+				name = "start"
+			}
+			words = append(words, fmt.Sprintf("%s %.2f", name, m.PhaseS[phase]))
+		}
+		if _, err := fmt.Fprintf(w, "%d ranks, seconds: %s\n", m.Ranks, strings.Join(words, ", ")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *report) printPredictions(w io.Writer) error {
+	c := r.Constants
+	fmt.Fprintf(w, "\na step of one rank %.2f ms, %d buckets of %.0f bytes; all-reduces in shared memory %v, with more ranks than cores %v of CPU time",
+		c.Step/1e6, c.Buckets, c.Bytes, c.Shared, c.Crowded)
+	if c.Net.Alpha > 0 {
+		fmt.Fprintf(w, "; between namespaces %v", c.Net)
+	}
+	fmt.Fprint(w, "\n\n")
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(tw, "RANKS\tMEASURED ms\tPREDICTED ms\tOFF\t")
+	for _, p := range r.Checked {
+		fmt.Fprintf(tw, "%d\t%.2f\t%.2f\t%.0f %%\t\n", p.Ranks, p.Measured, p.Predicted, 100*off(p.Predicted, p.Measured))
+	}
+	fmt.Fprintf(tw, "\n%v, a host per rank\n", r.Network)
+	names := tcp.Algorithms(false)
+	fmt.Fprintf(tw, "RANKS\tSTEP ms\tCHOSEN\t%s ms\t\n", strings.Join(names, " ms\t"))
+	for _, p := range r.Predicted {
+		fmt.Fprintf(tw, "%d\t%.2f\t%s\t", p.Ranks, p.StepMS, p.Chosen)
+		for _, a := range names {
+			fmt.Fprintf(tw, "%.2f\t", p.Of[a])
+		}
+		fmt.Fprintln(tw)
+	}
+	return tw.Flush()
+}
+
+func (l linear) String() string {
+	return fmt.Sprintf("%.1f µs and %.3f ns per byte", l.Call/1e3, l.Byte)
+}
