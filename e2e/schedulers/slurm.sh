@@ -82,6 +82,12 @@ echo "== srun"
 TRAINCTL_JOB_SECRET="$(trainctl secret)" srun -N 2 -n 2 trainctl worker job.toml --progress plain 2> srun.log || { cat srun.log; exit 1; }
 grep -q "ok after 8 steps" srun.log
 
+if command -v mpirun.mpich > /dev/null; then
+	echo "== srun, backend mpi"
+	TRAINCTL_JOB_SECRET="$(trainctl secret)" srun --mpi=pmi2 -N 2 -n 2 trainctl worker job.toml --set backend.plugin=mpi --progress plain 2> mpi.log || { cat mpi.log; exit 1; }
+	grep -q "ok after 8 steps" mpi.log
+fi
+
 long=(--nnodes 2 --nproc-per-node 1 --set train.epochs=1000000 --set train.eval_every=0 --set 'checkpoint.every="50 steps"')
 echo "== requeue"
 job="$(trainctl submit slurm job.toml "${long[@]}" --set run.name=long --set train.log_freq=50 --run | number)"

@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// segment is how many bytes of a buffer, or of each rank's part, are moved at a time.
+	// defaultSegment is how many bytes of a buffer, or of each rank's part, are moved at a time.
 	// It bounds the memory for what other ranks send.
-	segment = 16 << 20
+	defaultSegment = 16 << 20
 
 	// gatherTotal is the most that a rank receives, in bytes, where every rank gets all
 	// contributions and adds them: one operation instead of two.
@@ -42,16 +42,16 @@ func (b *Backend) move(c *sdk.Collective, g clib.Guard) error {
 		defer func() { copy(c.Buf, r.buf) }()
 	}
 	extent := c.Count * r.size
-	for from := 0; from < extent; from += segment {
-		if err := r.segment(from, min(from+segment, extent)); err != nil {
+	for from := 0; from < extent; from += b.segment {
+		if err := r.move(from, min(from+b.segment, extent)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// segment moves the bytes [from, to) of the buffer, or of each rank's part of it.
-func (r *run) segment(from, to int) error {
+// move moves the bytes [from, to) of the buffer, or of each rank's part of it.
+func (r *run) move(from, to int) error {
 	switch d := r.c.Op.Definition(); {
 	case d.Kind == contract.OfPair:
 		return r.transfer(r.buf[from:to])

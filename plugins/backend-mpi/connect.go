@@ -7,7 +7,6 @@ import (
 	"os"
 	"sync/atomic"
 
-	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/plugins/internal/instance"
 )
 
@@ -28,21 +27,9 @@ func (e endpoint) Check() error {
 	return nil
 }
 
-// begin begins a call that needs an open instance.
-func (b *Backend) begin() error {
-	if err := b.life.Begin(); err != nil {
-		return err
-	}
-	if b.thread == nil {
-		b.life.End()
-		return &sdk.Error{Code: sdk.CodeUnavailable, Text: "backend mpi: not open"}
-	}
-	return nil
-}
-
 // Listen says which library this rank has, and where rank 0 compares the ranks' calls.
 func (b *Backend) Listen(ctx context.Context) ([]byte, error) {
-	if err := b.begin(); err != nil {
+	if err := b.life.BeginOpen(b.thread != nil); err != nil {
 		return nil, err
 	}
 	defer b.life.End()
@@ -55,7 +42,7 @@ func (b *Backend) Listen(ctx context.Context) ([]byte, error) {
 
 // Connect checks that the ranks have one library, waits for all of them, and starts MPI.
 func (b *Backend) Connect(ctx context.Context, endpoints [][]byte) error {
-	if err := b.begin(); err != nil {
+	if err := b.life.BeginOpen(b.thread != nil); err != nil {
 		return err
 	}
 	defer b.life.End()

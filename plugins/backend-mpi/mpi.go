@@ -24,8 +24,9 @@ type Backend struct {
 	// Log gets the library's version and warnings. Nil means slog.Default.
 	Log *slog.Logger
 
-	finder *dl.Finder
-	life   *instance.State
+	finder  *dl.Finder
+	segment int // bytes, see defaultSegment
+	life    *instance.State
 
 	group  sdk.Group
 	set    settings
@@ -45,7 +46,7 @@ type Backend struct {
 
 // New returns the plugin "mpi".
 func New() *Backend {
-	return &Backend{finder: dl.System(), life: instance.New("mpi"), spin: shm.Spinner{For: spinFor}}
+	return &Backend{finder: dl.System(), segment: defaultSegment, life: instance.New("mpi"), spin: shm.Spinner{For: spinFor}}
 }
 
 // Info describes the plugin.

@@ -23,6 +23,11 @@ import (
 // The test binary serves its own plugin, as trainctl does.
 var builtins = []host.Builtin{
 	{Kind: sdk.KindBackend, Name: "mpi", Plugin: sdk.Plugin{Backend: func() sdk.Backend { return New() }}, Env: Variables(), StopTimeout: StopTimeout},
+	{Kind: sdk.KindBackend, Name: "segments", StopTimeout: StopTimeout, Plugin: sdk.Plugin{Backend: func() sdk.Backend {
+		b := New()
+		b.segment = 4096
+		return b
+	}}},
 }
 
 func TestMain(m *testing.M) {
@@ -58,24 +63,24 @@ func (m *mpirun) need(t testing.TB) {
 }
 
 // newProcess makes a function that starts a plugin process with more environment.
-func newProcess(env []string) func(testing.TB) sdk.Backend {
-	return sdktest.BackendProcess(host.New(host.Options{Builtins: builtins, SetEnv: env}), "mpi")
+func newProcess(plugin string, env []string) func(testing.TB) sdk.Backend {
+	return sdktest.BackendProcess(host.New(host.Options{Builtins: builtins, SetEnv: env}), plugin)
 }
 
 // start starts the plugin processes of a group, each with the environment of one process
 // of an mpirun.
-func (m *mpirun) start(t testing.TB, world int) []sdk.Backend { return m.startWith(t, world) }
+func (m *mpirun) start(t testing.TB, world int) []sdk.Backend { return m.startWith(t, "mpi", world) }
 
-// startInline is start with the inline data plane.
-func (m *mpirun) startInline(t testing.TB, world int) []sdk.Backend {
-	return m.startWith(t, world, pb.EnvDataPlane+"="+pb.PlaneInline)
+// startSegments is start with the inline data plane and small segments.
+func (m *mpirun) startSegments(t testing.TB, world int) []sdk.Backend {
+	return m.startWith(t, "segments", world, pb.EnvDataPlane+"="+pb.PlaneInline)
 }
 
-func (m *mpirun) startWith(t testing.TB, world int, more ...string) []sdk.Backend {
+func (m *mpirun) startWith(t testing.TB, plugin string, world int, more ...string) []sdk.Backend {
 	t.Helper()
 	backends := make([]sdk.Backend, world)
 	for rank, env := range m.environments(t, world) {
-		backends[rank] = newProcess(append(env, more...))(t)
+		backends[rank] = newProcess(plugin, append(env, more...))(t)
 	}
 	return backends
 }

@@ -12,11 +12,12 @@ type settings struct {
 }
 
 func options() []sdk.Option {
-	return append([]sdk.Option{
+	own := []sdk.Option{
 		{Name: "library", Type: sdk.String, Doc: "Path of the MPI library (libmpi.so.40 of Open MPI, libmpi.so.12 or libmpich.so.12 of MPICH), if it is not where the system looks for libraries. It must be that of mpirun or srun."},
 		{Name: "reproducible", Type: sdk.Boolean, Default: true,
 			Doc: "Add in rank order, so that a sum has the same bits in every run and as with the backend tcp; false lets MPI add float32 and float64 in the order that is fastest in its network."},
-	}, agreement.Options("MPI")...)
+	}
+	return append(own, agreement.Options("MPI")...)
 }
 
 func readSettings(o sdk.Options) (s settings, err error) {

@@ -4,8 +4,6 @@ import (
 	"time"
 	"unsafe"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/trainctl/trainctl/core/base/dl"
 	"github.com/trainctl/trainctl/plugins/internal/clib"
 )
@@ -21,13 +19,6 @@ const (
 	leastNap = 10 * time.Microsecond
 	mostNap  = 200 * time.Microsecond
 )
-
-// sleep blocks the thread. time.Sleep would take up to a millisecond, the unit in which
-// Go's runtime waits for timers when nothing else runs.
-func sleep(d time.Duration) {
-	ts := unix.NsecToTimespec(int64(d))
-	_ = unix.Nanosleep(&ts, nil) // a signal only makes it shorter
-}
 
 // pending is an operation that has begun.
 type pending struct {

@@ -10,7 +10,7 @@ import (
 // Listen says which GPU and which NCCL this rank has. Rank 0 also makes the
 // communicator's id and opens the coordinator.
 func (b *Backend) Listen(ctx context.Context) ([]byte, error) {
-	if err := b.beginOpen(); err != nil {
+	if err := b.life.BeginOpen(b.device != nil); err != nil {
 		return nil, err
 	}
 	defer b.life.End()
@@ -32,7 +32,7 @@ func (b *Backend) Listen(ctx context.Context) ([]byte, error) {
 // Connect checks that the ranks are compatible, waits for all at the coordinator, and joins
 // NCCL's communicators.
 func (b *Backend) Connect(ctx context.Context, endpoints [][]byte) error {
-	if err := b.beginOpen(); err != nil {
+	if err := b.life.BeginOpen(b.device != nil); err != nil {
 		return err
 	}
 	defer b.life.End()

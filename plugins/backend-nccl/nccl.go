@@ -49,8 +49,6 @@ func New() *Backend {
 	return b
 }
 
-var errNotOpen = &sdk.Error{Code: sdk.CodeUnavailable, Text: "backend nccl: not open"}
-
 // Info describes the plugin.
 func (b *Backend) Info() sdk.Info {
 	return sdk.Info{
@@ -128,7 +126,7 @@ func (b *Backend) take(libs libraries) (err error) {
 // Attach maps an arena of the rank's GPU, and pins one of the host, which makes copies
 // faster.
 func (b *Backend) Attach(_ context.Context, arena *sdk.Arena) error {
-	if err := b.beginOpen(); err != nil {
+	if err := b.life.BeginOpen(b.device != nil); err != nil {
 		return err
 	}
 	defer b.life.End()
@@ -158,18 +156,6 @@ func (b *Backend) attachDevice(arena *sdk.Arena) error {
 		b.log().Warn("events cannot be shared: the rank waits for its GPU before every collective", "arena", arena.Name, "cause", unordered)
 	}
 	b.log().Info("gradients stay in device memory", "arena", arena.Name, "bytes", arena.Device.Size, "by", string(arena.Device.Kind), "events", arena.Device.Done.Len())
-	return nil
-}
-
-// beginOpen begins a call that needs an open instance.
-func (b *Backend) beginOpen() error {
-	if err := b.life.Begin(); err != nil {
-		return err
-	}
-	if b.device == nil {
-		b.life.End()
-		return errNotOpen
-	}
 	return nil
 }
 

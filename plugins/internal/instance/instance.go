@@ -47,6 +47,16 @@ func (s *State) Begin() error {
 	return nil
 }
 
+// BeginOpen is Begin for a call that needs an open instance.
+func (s *State) BeginOpen(open bool) error {
+	err := s.Begin()
+	if err != nil || open {
+		return err
+	}
+	s.End()
+	return &sdk.Error{Code: sdk.CodeUnavailable, Text: "backend " + s.Name + ": not open"}
+}
+
 // BeginCollective is Begin for a collective, which needs a connected group without a
 // failure.
 func (s *State) BeginCollective(connected func() bool) error {
