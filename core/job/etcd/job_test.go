@@ -49,6 +49,19 @@ func joins(t *testing.T, s *etcdtest.Server, want int) *etcd.Job {
 	return j
 }
 
+// hosts is the launcher of node 0, with the ranks' store at "a:1".
+func hosts(t *testing.T, s *etcdtest.Server) *etcd.Job {
+	t.Helper()
+	j := joins(t, s, 0)
+	if won, err := j.Campaign(patient(t), etcd.Host{}); !won || err != nil {
+		t.Fatal(won, err)
+	}
+	if err := j.Announce(patient(t), "a:1"); err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
 // keys are those that are left in etcd.
 func keys(t *testing.T, s *etcdtest.Server) []string {
 	t.Helper()
@@ -145,13 +158,7 @@ func TestEtcdComesBack(t *testing.T) {
 	t.Parallel()
 	s := etcdtest.Start(t, etcdtest.Options{})
 	ctx := patient(t)
-	a := joins(t, s, 0)
-	if won, err := a.Campaign(ctx, etcd.Host{}); !won || err != nil {
-		t.Fatal(won, err)
-	}
-	if err := a.Announce(ctx, "a:1"); err != nil {
-		t.Fatal(err)
-	}
+	a := hosts(t, s)
 	s.Kill(t)
 	wrote := make(chan error, 1)
 	go func() { wrote <- a.Write(ctx, "group", []byte("1")) }()
@@ -189,11 +196,8 @@ func TestNextJobBeginsAnew(t *testing.T) {
 	t.Parallel()
 	s := etcdtest.Start(t, etcdtest.Options{})
 	ctx := patient(t)
-	a := joins(t, s, 0)
-	if won, err := a.Campaign(ctx, etcd.Host{}); !won || err != nil {
-		t.Fatal(won, err)
-	}
-	if err := errors.Join(a.Announce(ctx, "a:1"), a.Write(ctx, "group", []byte("1")), a.Set(ctx, "k", []byte("v")), a.Close(false)); err != nil {
+	a := hosts(t, s)
+	if err := errors.Join(a.Write(ctx, "group", []byte("1")), a.Set(ctx, "k", []byte("v")), a.Close(false)); err != nil {
 		t.Fatal(err)
 	}
 	b := connect(t, s)

@@ -74,8 +74,9 @@ type Client struct {
 	rounds  map[string]int
 	cause   error // why the connection ended; nil where it was closed
 	members *Members
-	left    chan struct{} // closed by Close
-	next    *Client       // has replaced this one, see Members.Follow
+	life    context.Context // ended by Close
+	leave   context.CancelFunc
+	next    *Client // has replaced this one, see Members.Follow
 
 	quiet    atomic.Int32 // ticks without a ping, see watch
 	watching sync.Once
@@ -109,7 +110,8 @@ func dialOnce(ctx context.Context, addr string, keys *hostnet.TLS, o DialOptions
 		}
 		return nil, fmt.Errorf("%s: %w", addr, err)
 	}
-	c := &Client{opts: o, addr: addr, members: o.members, left: make(chan struct{}), conn: conn, lost: make(chan struct{}), pending: map[uint64]chan frame{}, rounds: map[string]int{}}
+	c := &Client{opts: o, addr: addr, members: o.members, conn: conn, lost: make(chan struct{}), pending: map[uint64]chan frame{}, rounds: map[string]int{}}
+	c.life, c.leave = context.WithCancel(context.Background())
 	c.ended.Go(c.receive)
 	return c, nil
 }
@@ -143,7 +145,7 @@ func greet(conn *tls.Conn, o DialOptions) error {
 // Close leaves the job and closes the connection. The process that hosts the store
 // waits up to ten seconds for the others to leave.
 func (c *Client) Close() error {
-	if next := c.leave(); next != nil {
+	if next := c.successor(); next != nil {
 		next.Close()
 	}
 	c.post(frame{op: opBye})

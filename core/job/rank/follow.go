@@ -121,7 +121,7 @@ func (m *Members) reconnect(old *Client, addr *string, moves <-chan string) (c *
 			cancel()
 			return c, old.replaced(m, c)
 		case next, open = <-moves:
-		case <-old.left:
+		case <-old.life.Done():
 		}
 		cancel()
 		if c := <-found; c != nil {
@@ -156,25 +156,16 @@ func (c *Client) succeed(next *Client) bool {
 	return !c.closed()
 }
 
-// closed reports whether Close was called.
-func (c *Client) closed() bool {
-	select {
-	case <-c.left:
-		return true
-	default:
-		return false
-	}
-}
-
-// leave makes closed true, and returns the connection that has replaced this one.
-func (c *Client) leave() *Client {
+// successor makes closed true, and returns the connection that has replaced this one.
+func (c *Client) successor() *Client {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.closed() {
-		close(c.left)
-	}
+	c.leave()
 	return c.next
 }
+
+// closed reports whether Close was called.
+func (c *Client) closed() bool { return c.life.Err() != nil }
 
 // callRegroup calls Regroup at the store, and again if another process hosts it meanwhile.
 func (m *Members) callRegroup(ctx context.Context, e Entry, mine []byte) (*parser, error) {
