@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"math"
 	"os/exec"
 	"path/filepath"
 	"testing"
@@ -85,4 +86,40 @@ func TestNoPadding(t *testing.T) {
 			t.Errorf("%s: %d samples in %d steps, want %v", uneven, seen, len(r.steps), want)
 		}
 	}
+}
+
+// Ranks with unequal shares of a step train as ranks with equal shares do, within rounding.
+func TestUnequalShares(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	args := rig.Set("train.epochs=0", "train.max_steps=20", "optimizer.momentum=0.9", "launch.nproc_per_node=2")
+	even := p.run(t, args...)
+	for _, shares := range []string{"[3, 1]", "[1, 3]"} {
+		got := p.run(t, append(rig.Set("launch.shares="+shares), args...)...)
+		got.params(t)
+		for i, want := range even.losses() {
+			if loss := got.losses()[i]; math.Abs(loss-want) > 1e-5*want {
+				t.Errorf("%s: loss %v of step %d, want %v", shares, loss, i+1, want)
+			}
+		}
+		if n := got.sum.Train.Shares; len(n) != 2 || n[0] != 3*n[1] && n[1] != 3*n[0] {
+			t.Errorf("%s: samples %v of a step", shares, n)
+		}
+	}
+}
+
+// A run that averages weights goes on with the same bits from a checkpoint, also through sockets.
+func TestAveragesOfWeights(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	args := rig.Set("ddp.sync_every=3", "ddp.outer=nesterov", "train.epochs=0", "train.max_steps=20", "optimizer.name=adam", "checkpoint.every=4 steps", "checkpoint.keep=0")
+	whole := p.run(t, args...)
+	steps, err := filepath.Glob(filepath.Join(whole.dir, "checkpoints", "step-*"))
+	if rig.Must(t, err); len(steps) < 3 {
+		t.Fatalf("checkpoints: %v", steps)
+	}
+	resumed := p.run(t, append([]string{"--resume", steps[1]}, args...)...)
+	equalParams(t, "resumed", resumed, whole)
+	sockets := p.run(t, append(rig.Set("backend.options.shm=false"), args...)...)
+	equalParams(t, "through sockets", sockets, whole)
 }
