@@ -58,10 +58,10 @@ func (s *idleTimer) watch(over <-chan struct{}) {
 	defer tick.Stop()
 	for {
 		select {
-		case <-over:
-			return
 		case <-tick.C:
 			s.look()
+		case <-over:
+			return
 		}
 	}
 }

@@ -17,12 +17,13 @@ type LayerNormAttr struct {
 	Dims int // dimensions that they are
 }
 
+var normalizedShapeKey = Key{Name: "normalized_shape", Kind: Ints, Min: 1, Required: true, Doc: "trailing dimensions to normalise over; required"}
+
 func init() {
 	define(Definition{
 		Name: LayerNorm, Doc: "layer normalisation over the last dimensions of each sample (Ba, Kiros and Hinton, 2016)", Apex: Full,
 		Keys: []Key{
-			{Name: "normalized_shape", Kind: Ints, Min: 1, Required: true, Doc: "trailing dimensions to normalise over; required"},
-			epsKey,
+			normalizedShapeKey, epsKey,
 			{Name: "elementwise_affine", Kind: Bool, Doc: "learn a scale and a bias per element; default true"},
 			biasKey,
 		},

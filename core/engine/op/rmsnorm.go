@@ -14,8 +14,7 @@ func init() {
 	define(Definition{
 		Name: RMSNorm, Doc: "x/√(mean(x²) + eps) over the last dimensions of each sample (Zhang and Sennrich, 2019)", Apex: Full,
 		Keys: []Key{
-			{Name: "normalized_shape", Kind: Ints, Min: 1, Required: true, Doc: "trailing dimensions to normalise over; required"},
-			rmsEps,
+			normalizedShapeKey, rmsEps,
 			{Name: "elementwise_affine", Kind: Bool, Doc: "learn a scale per element; default true"},
 		},
 		Build: buildRMSNorm, Outputs: rmsNormOutputs, Gradient: rmsNormGradient, Positions: aloneIf(normAlone),

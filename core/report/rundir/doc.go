@@ -16,5 +16,5 @@
 // Run.Problems lists what could not be read; nothing in a run directory makes reading fail
 // but its absence.
 //
-// It imports core/base/durable, core/report/event and core/report/timeline. Start with run.go.
+// It imports core/base/durable, core/base/openfile, core/report/event and core/report/timeline. Start with run.go.
 package rundir

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/afero"
 
+	"github.com/trainctl/trainctl/core/base/openfile"
 	"github.com/trainctl/trainctl/core/report/event"
 )
 
@@ -114,15 +115,11 @@ const block = 2 << 20
 
 // events reads the new lines of events.jsonl. A last line without an end is left for the next time.
 func (r *Reader) events() (changed bool, err error) {
-	f, err := r.fs.Open(r.Run.Dir.Events())
+	f, info, err := openfile.WithInfo(r.fs, r.Run.Dir.Events())
 	if err != nil {
 		return false, err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return false, err
-	}
 	if info.Size() < r.at {
 		return false, fmt.Errorf("%s has become shorter; what it said before is shown", r.Run.Dir.Events())
 	}

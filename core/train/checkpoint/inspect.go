@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/afero"
 
+	"github.com/trainctl/trainctl/core/base/openfile"
 	"github.com/trainctl/trainctl/core/train/checkpoint/safetensors"
 )
 
@@ -71,15 +72,11 @@ func entries(fsys FS, path string) ([]safetensors.Entry, error) {
 }
 
 func header(fsys FS, path string) (safetensors.Header, error) {
-	f, err := fsys.Open(path)
+	f, info, err := openfile.WithInfo(fsys, path)
 	if err != nil {
 		return safetensors.Header{}, err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return safetensors.Header{}, err
-	}
 	h, err := safetensors.ReadHeader(f, info.Size())
 	return h, safetensors.PickleAt(path, err)
 }

@@ -11,6 +11,6 @@
 // The pixels stay bytes in memory; [Dataset.Fill] augments them and turns them
 // into float32: pixel/255, then (x-mean)/std per channel.
 //
-// It imports core/base/usererr, core/sdk, core/tensor and, of plugins/datasets,
+// It imports core/base/openfile, core/base/usererr, core/sdk, core/tensor and, of plugins/datasets,
 // fetch, shapes and vision. Start with cifar10.go.
 package cifar10

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/afero"
 
+	"github.com/trainctl/trainctl/core/base/openfile"
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
@@ -77,15 +78,11 @@ func (s *search) loadFolder(dir string) (*found, error) {
 }
 
 func (s *search) loadFile(r *room, i int, path string) error {
-	f, err := s.FS.Open(path)
+	f, info, err := openfile.WithInfo(s.FS, path)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
 	return r.read(i, f, info.Size(), path)
 }
 

@@ -7,5 +7,5 @@
 // anything is allocated, the gzip checksum, and that nothing follows the last
 // element.
 //
-// It imports nothing else of this module. Start with idx.go.
+// It imports core/base/openfile. Start with idx.go.
 package idx

@@ -7,6 +7,8 @@ import (
 	"strconv"
 
 	"github.com/spf13/afero"
+
+	"github.com/trainctl/trainctl/core/base/openfile"
 )
 
 // Limits for the values in a header.
@@ -59,15 +61,11 @@ func parseNamed(raw []byte, path string, dims int) (*Array, error) {
 }
 
 func readBounded(fs afero.Fs, path string) ([]byte, error) {
-	f, err := fs.Open(path)
+	f, info, err := openfile.WithInfo(fs, path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
 	if !info.Mode().IsRegular() {
 		return nil, &Error{Path: path, Detail: "not a regular file", Help: "give the folder that has the IDX files"}
 	}

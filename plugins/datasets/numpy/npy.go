@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/afero"
 
+	"github.com/trainctl/trainctl/core/base/openfile"
 	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/tensor"
 	"github.com/trainctl/trainctl/plugins/datasets/samples"
@@ -22,15 +23,11 @@ func load(fsys afero.Fs, p place, key string) (*samples.Array, error) {
 	if err := samples.Find(fsys, key, p.file); err != nil {
 		return nil, err
 	}
-	f, err := fsys.Open(p.file)
+	f, info, err := openfile.WithInfo(fsys, p.file)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
 	var from io.Reader = f
 	size := info.Size()
 	if strings.HasSuffix(p.file, ".npz") {

@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/afero"
 	"golang.org/x/sys/unix"
+
+	"github.com/trainctl/trainctl/core/base/openfile"
 )
 
 // mapped is the content of a file, in memory that the kernel fills when it is accessed. The file
@@ -19,15 +21,11 @@ type mapped struct {
 
 func mapFile(fsys afero.Fs, path string) (mapped, error) {
 	m := mapped{path: path}
-	f, err := fsys.Open(path)
+	f, info, err := openfile.WithInfo(fsys, path)
 	if err != nil {
 		return m, err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return m, err
-	}
 	if !info.Mode().IsRegular() {
 		return m, fmt.Errorf("%s is not a file", path)
 	}
