@@ -93,7 +93,8 @@ func TestVerifiedScript(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	info, err := host.New(host.Options{Checksums: map[string]string{script: sum}}).Probe(t.Context(), sdk.KindDataset, script)
+	locked := map[host.Key]host.Terms{{Kind: sdk.KindDataset, Plugin: script}: {SHA256: sum}}
+	info, err := host.New(host.Options{Terms: locked}).Probe(t.Context(), sdk.KindDataset, script)
 	if err != nil || info.Name != "spirals" {
 		t.Errorf("%+v, %v", info, err)
 	}
