@@ -332,7 +332,7 @@ func stormed(t *testing.T, tables string, events, apart int, within float64) (su
 		seed, _ = strconv.ParseUint(text, 10, 64)
 	}
 	t.Logf("seed %d, %d events", seed, events)
-	s := &storm{random: rand.New(rand.NewPCG(seed, 1)), hit: map[int]bool{}, over: map[int]func(){}}
+	s := &storm{random: rand.New(rand.NewPCG(seed, 1)), hit: map[int]bool{}, over: map[int]func(){}, joins: map[int]int{}}
 	s.fleet = newFleet(t, 4, tables, rig.Set(`launch.nnodes="1:4"`, `launch.lost_after="2s"`, `launch.max_restarts=1000`, `backend.timeout="5m"`, "train.epochs=1000000", fmt.Sprint("train.max_steps=", apart*(events+2)))...)
 	for i := range s.nodes {
 		s.start(t, i)
@@ -365,6 +365,35 @@ type storm struct {
 	random *rand.Rand
 	hit    map[int]bool   // nodes that something happened to
 	over   map[int]func() // ends what is happening to a node
+	joins  map[int]int    // of the nodes that were hit: how often they had joined by then
+}
+
+// surely reports whether a node surely has the model: nothing ever happened to it, or it has joined
+// since. One that nothing else has must not be hit: there would be nothing to go on with.
+func (s *storm) surely(t *testing.T, node int) bool {
+	_, busy := s.over[node]
+	before, hit := s.joins[node]
+	return s.nodes[node] != nil && !busy && (!hit || s.joined(t, node) > before)
+}
+
+// joined is how often a node has joined.
+func (s *storm) joined(t *testing.T, node int) (n int) {
+	for _, e := range rig.EventsOf[*event.Elastic](t, s.RunDir(1)) {
+		if slices.Contains(e.Joined, node) {
+			n++
+		}
+	}
+	return n
+}
+
+// needed reports whether no other node surely has the model.
+func (s *storm) needed(t *testing.T, node int) bool {
+	for other := range s.nodes {
+		if other != node && s.surely(t, other) {
+			return false
+		}
+	}
+	return true
 }
 
 // event lets something happen, or end.
@@ -373,6 +402,14 @@ func (s *storm) event(t *testing.T) {
 	node := 1 + s.random.IntN(len(s.nodes)-1)
 	kind := s.random.IntN(5)
 	end, busy := s.over[node]
+	up := s.nodes[node] != nil && !busy
+	if up && kind == 1 {
+		node = s.random.IntN(len(s.nodes))
+	}
+	if up && s.needed(t, node) {
+		t.Logf("step %d: node %d is spared: perhaps no other one has the model", s.step(), node)
+		return
+	}
 	switch {
 	case s.nodes[node] == nil:
 		t.Logf("step %d: node %d is added", s.step(), node)
@@ -385,7 +422,6 @@ func (s *storm) event(t *testing.T) {
 		t.Logf("step %d: node %d is killed", s.step(), node)
 		s.kill(t, node)
 	case kind == 1:
-		node = s.random.IntN(len(s.nodes))
 		t.Logf("step %d: the rank of node %d is killed", s.step(), node)
 		s.killRank(node)
 	case kind == 2:
@@ -398,6 +434,9 @@ func (s *storm) event(t *testing.T) {
 		s.over[node] = func() { s.signal(t, node, syscall.SIGCONT) }
 	}
 	s.hit[node] = true
+	if up {
+		s.joins[node] = s.joined(t, node)
+	}
 }
 
 // killRank kills the rank of a node, if it has one at the moment.
