@@ -5,6 +5,6 @@
 // parse flags and print; core does the work. The same executable serves the built-in
 // plugins when it is started as "plugin KIND NAME".
 //
-// It imports core, plugins and cmd/trainctl/internal; nothing imports it. Start
+// It imports core, internal/builtins, plugins and cmd/trainctl/internal; nothing imports it. Start
 // with root.go, which lists the commands.
 package main

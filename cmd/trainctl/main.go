@@ -5,10 +5,10 @@ import (
 	"os"
 	"time"
 
-	"github.com/trainctl/trainctl/cmd/trainctl/internal/builtins"
 	"github.com/trainctl/trainctl/cmd/trainctl/internal/cli"
 	"github.com/trainctl/trainctl/core/job/secret"
 	"github.com/trainctl/trainctl/core/plugin/host"
+	"github.com/trainctl/trainctl/internal/builtins"
 )
 
 func main() {

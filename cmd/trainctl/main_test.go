@@ -14,11 +14,11 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/trainctl/trainctl/cmd/trainctl/internal/builtins"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
 	"github.com/trainctl/trainctl/core/train/checkpoint"
 	"github.com/trainctl/trainctl/core/train/checkpoint/safetensors"
+	"github.com/trainctl/trainctl/internal/builtins"
 )
 
 func TestMain(m *testing.M) {

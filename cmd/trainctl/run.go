@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"os/signal"
-	"sync/atomic"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -90,36 +89,13 @@ func run(ctx context.Context, o app.Options, d display) error {
 	return nil
 }
 
-// worker stops at the end of a step when it is signalled to end, so that all
-// ranks save together. Before the first step there is nothing to save.
 func worker(ctx context.Context, o app.Options, d display) error {
-	launch.WatchLifeline(nil)
-	stops := launch.StopSignals()
-	if o.SaveAsked = countSignals(launch.SaveSignal); o.Config.Launch.Requeue {
-		stops = append(stops, launch.SaveSignal)
-	}
-	ctx, stop := signal.NotifyContext(ctx, stops...)
-	defer stop()
-	o.ResumeAuto = o.Resume == "auto"
 	done := d.show(&o)
-	err := app.Worker(ctx, o)
+	err := app.RunRank(ctx, o)
 	done()
 	var stopped *train.Preempted
 	if w, unknown := app.World(); errors.As(err, &stopped) && unknown == nil && w.LocalRank != 0 {
 		return cli.Reported(err) // the first rank of the host reports it for all
 	}
 	return err
-}
-
-// countSignals catches a signal from now on and counts how often it came.
-func countSignals(s os.Signal) func() int64 {
-	var n atomic.Int64
-	c := make(chan os.Signal, 1)
-	signal.Notify(c, s)
-	go func() {
-		for range c {
-			n.Add(1)
-		}
-	}()
-	return n.Load
 }

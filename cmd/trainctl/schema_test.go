@@ -12,8 +12,8 @@ import (
 	"github.com/BurntSushi/toml"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
-	"github.com/trainctl/trainctl/cmd/trainctl/internal/builtins"
 	"github.com/trainctl/trainctl/core/config"
+	"github.com/trainctl/trainctl/internal/builtins"
 )
 
 // asJSON turns what the program prints into what the validator reads.

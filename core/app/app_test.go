@@ -15,7 +15,6 @@ import (
 	"go.uber.org/fx"
 
 	"github.com/trainctl/trainctl/core/config"
-	"github.com/trainctl/trainctl/core/job/launch"
 	"github.com/trainctl/trainctl/core/job/rank"
 	"github.com/trainctl/trainctl/core/job/secret"
 	"github.com/trainctl/trainctl/core/plugin/host"
@@ -75,7 +74,7 @@ func options(t *testing.T, set ...string) Options {
 	}
 	return Options{
 		Config: c, Request: train.Request{Started: time.Now()}, Builtins: builtins,
-		Log: io.Discard, ExitCode: func(error) int { return launch.ExitFailed },
+		Log: io.Discard,
 	}
 }
 

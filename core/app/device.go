@@ -111,6 +111,8 @@ func openDevice(lc fx.Lifecycle, cfg *config.Config, m Machine, w rank.World, bu
 func threads(c launch.Config, w rank.World, env func(string) (string, bool)) int {
 	_, told := env("GOMAXPROCS")
 	switch {
+	case c.AreThreads(): // GOMAXPROCS is for all ranks
+		return c.Threads(w.LocalSize, cgroup.Cores())
 	case told:
 		return runtime.GOMAXPROCS(0)
 	case w.Source == "torchrun" || !c.ThreadsPerRank.IsAuto():

@@ -11,19 +11,10 @@ import (
 
 	"github.com/trainctl/trainctl/core/base/lossy"
 	"github.com/trainctl/trainctl/core/config"
-	"github.com/trainctl/trainctl/core/job/launch"
 	"github.com/trainctl/trainctl/core/job/rank"
 	"github.com/trainctl/trainctl/core/plugin/output"
 	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/core/train/checkpoint"
-)
-
-// Environment variables that the launcher sets for its workers, besides the rank's.
-const (
-	envRunDir    = "TRAINCTL_RUN_DIR"    // directory of this run, created by the launcher
-	envStarted   = "TRAINCTL_STARTED"    // when the launcher's process began, Unix nanoseconds
-	envContinues = "TRAINCTL_CONTINUES"  // directory of the run that this one continues
-	envSockets   = "TRAINCTL_SOCKET_DIR" // where the plugins' sockets go
 )
 
 // RunDir is the run directory; the zero value, on other ranks than 0, has none.
@@ -35,7 +26,7 @@ type RunDir struct{ event.RunDir }
 func openEvents(lc fx.Lifecycle, o Options, w rank.World, cfg *config.Config, m Machine, fs checkpoint.FS) (*event.Bus, RunDir, error) {
 	bus := event.NewBus(w.Rank)
 	var dir RunDir
-	if f := launch.EventFile(); f != nil {
+	if f := o.place.events; f != nil {
 		out := outlet(lc, f, event.Dropped(w.Rank))
 		bus.Add(event.NewJSONLines(out, nil))
 	} else if !o.EvalOnly {
@@ -43,8 +34,8 @@ func openEvents(lc fx.Lifecycle, o Options, w rank.World, cfg *config.Config, m 
 			bus.Add(ofRank{sink, w.Rank})
 		}
 	}
-	if leads(w) && !o.EvalOnly {
-		if err := openRunFiles(bus, &dir, cfg, fs); err != nil {
+	if leads(o, w) && !o.EvalOnly {
+		if err := openRunFiles(bus, &dir, o.place, cfg, fs); err != nil {
 			return nil, dir, err
 		}
 	}
@@ -55,31 +46,20 @@ func openEvents(lc fx.Lifecycle, o Options, w rank.World, cfg *config.Config, m 
 		o.external.watch(bus, dir.RunDir)
 	}
 	lc.Append(fx.Hook{OnStop: func(context.Context) error { return bus.Close() }})
-	if leads(w) && !o.EvalOnly {
+	if leads(o, w) && !o.EvalOnly {
 		bus.Emit(&event.RunStarted{
 			Name: cfg.Run.Name, Version: o.Build, RunDir: dir.Path, Continues: o.continues(fs), Config: cfg.Path, WorldSize: w.Size, Device: m.Device, DeviceReason: m.Why,
 			Backend: Backend(cfg), Precision: cfg.Precision.Plugin, Epochs: cfg.Train.Epochs, Restart: w.RestartCount,
 		})
 	}
 	hostname, _ := os.Hostname()
-	bus.Emit(&event.RankStarted{Host: hostname, PID: os.Getpid(), LocalRank: w.LocalRank, GPU: m.gpuText(w), LauncherPID: launcherPID()})
+	bus.Emit(&event.RankStarted{Host: hostname, PID: os.Getpid(), LocalRank: w.LocalRank, GPU: m.gpuText(w), LauncherPID: o.place.launcherPID()})
 	return bus, dir, nil
-}
-
-// launcherPID is the process of trainctl run; 0 under another launcher.
-func launcherPID() int {
-	if launch.Lifeline() == nil {
-		return 0
-	}
-	return os.Getppid()
 }
 
 // leads reports whether a rank writes, from its start, what rank 0 writes. One that joins an
 // elastic job in place of a rank that was lost does not, whatever its number was.
-func leads(w rank.World) bool {
-	_, joins := os.LookupEnv(rank.EnvJoins)
-	return w.Rank == 0 && !joins
-}
+func leads(o Options, w rank.World) bool { return w.Rank == 0 && !o.place.joins }
 
 // serveReadiness lets a node without rank 0 report, too, whether it trains. Where it shares its
 // network with rank 0 the address is taken, and rank 0 answers.
@@ -127,9 +107,9 @@ const outletBytes = 4 << 20
 
 // openRunFiles opens the run directory, or creates it under another launcher than
 // ours, and adds the sinks that write there.
-func openRunFiles(bus *event.Bus, dir *RunDir, cfg *config.Config, fs checkpoint.FS) (err error) {
-	if path, ok := os.LookupEnv(envRunDir); ok {
-		dir.RunDir, err = event.OpenRunDir(fs, path)
+func openRunFiles(bus *event.Bus, dir *RunDir, p place, cfg *config.Config, fs checkpoint.FS) (err error) {
+	if p.launched {
+		dir.RunDir, err = event.OpenRunDir(fs, p.runDir)
 	} else {
 		if dir.RunDir, err = event.CreateRunDir(fs, cfg.Run.Dir, cfg.Run.Name); err == nil {
 			err = writeConfig(fs, dir.RunDir, cfg)

@@ -134,7 +134,7 @@ func (e *externalRank) ended(err error) error {
 	if err == nil {
 		return e.reportSuccess()
 	}
-	if code := e.o.ExitCode(err); code == launch.ExitPreempted || code == launch.ExitTerminated {
+	if code := ExitCode(err); code == launch.ExitPreempted || code == launch.ExitTerminated {
 		e.log.Say(err.Error())
 	} else {
 		e.log.Say("error: " + err.Error())
@@ -189,7 +189,7 @@ func (e *externalRank) reportSuccess() error {
 
 // outcome returns how a failed rank 0 ended.
 func (e *externalRank) outcome(err error) outcome {
-	o := outcome{status: "failed", code: e.o.ExitCode(err)}
+	o := outcome{status: "failed", code: ExitCode(err)}
 	switch {
 	case o.code == launch.ExitPreempted:
 		o.status = "preempted"
@@ -214,10 +214,9 @@ func (e *externalRank) outcome(err error) outcome {
 type agreedDir = *Starting[event.RunDir]
 
 func startAgreement(lc fx.Lifecycle, o Options, store joined, dir RunDir, cfg *config.Config, bus *event.Bus) agreedDir {
-	path, launched := os.LookupEnv(envRunDir)
 	switch {
-	case launched:
-		return ready(event.RunDir{Path: path})
+	case o.place.launched:
+		return ready(event.RunDir{Path: o.place.runDir})
 	case o.external == nil:
 		return ready(dir.RunDir)
 	}

@@ -26,7 +26,7 @@ func modules(o Options) fx.Option {
 		fx.Supply(o),
 		fx.Module("config", fx.Supply(o.Config)),
 		fx.Module("fs", fx.Provide(openFS)),
-		fx.Module("rank", fx.Provide(World, jobSecret, startJoin, startAgreement)),
+		fx.Module("rank", fx.Provide(worldOf, jobSecret, startJoin, startAgreement)),
 		fx.Module("event", fx.Provide(openEvents)),
 		fx.Module("host", fx.Provide(newHost)),
 		fx.Module("backend", fx.Provide(startBackend)),
@@ -41,8 +41,18 @@ func modules(o Options) fx.Option {
 // World reads this process's place in the job from its environment.
 func World() (rank.World, error) { return rank.FromEnv(os.LookupEnv) }
 
+func worldOf(o Options) (rank.World, error) {
+	if t := o.place.thread; t != nil {
+		return t.World, nil
+	}
+	return World()
+}
+
 // jobSecret is the shared secret of this rank's job.
-func jobSecret(w rank.World, cfg *config.Config, bus *event.Bus) (secret.Secret, error) {
+func jobSecret(o Options, w rank.World, cfg *config.Config, bus *event.Bus) (secret.Secret, error) {
+	if t := o.place.thread; t != nil {
+		return t.Secret, nil
+	}
 	warnExposed(bus, secret.Take())
 	return rank.SecretOf(w, cfg.Launch.SecretFile)
 }
@@ -60,7 +70,9 @@ func warnExposed(bus *event.Bus, given secret.Given) {
 func newHost(o Options, w rank.World, bus *event.Bus, dir agreedDir) *host.Host {
 	log := slog.New(logToEvents(bus))
 	inside := inRank(o.Config, w)
-	if len(inside) > 0 {
+	if o.InProcess {
+		inside = []sdk.Kind{sdk.KindBackend, sdk.KindPrecision, sdk.KindDataset}
+	} else if len(inside) > 0 {
 		slog.SetDefault(log) // for what they log
 		if w.Rank == 0 {
 			log.Info(fmt.Sprintf("built-in plugins of these kinds run in their ranks' processes, because %d ranks share %d cores or launch.isolation says so: %v; a crash of one ends its rank", w.LocalSize, cgroup.Cores(), inside))
@@ -68,7 +80,7 @@ func newHost(o Options, w rank.World, bus *event.Bus, dir agreedDir) *host.Host 
 	}
 	return host.New(host.Options{
 		InRank:    inside,
-		FlightDir: func() string { return flightDir(dir) }, Place: &w.Rank, SocketDir: os.Getenv(envSockets),
+		FlightDir: func() string { return flightDir(dir) }, Place: &w.Rank, SocketDir: o.place.sockets,
 		Builtins: o.Builtins, Exe: o.Exe, Log: log, HangTimeout: hangTimeout(o.Config.Backend.Timeout),
 		Terms:     o.Config.Terms(),
 		PluginEnv: map[string][]string{o.Config.Backend.Plugin: o.Config.Backend.Env},
@@ -111,12 +123,12 @@ func hangTimeout(collective time.Duration) time.Duration {
 type joined = *Starting[*rank.Client]
 
 // startJoin starts connecting to the other ranks.
-func startJoin(lc fx.Lifecycle, w rank.World, key secret.Secret, cfg *config.Config, bus *event.Bus) joined {
+func startJoin(lc fx.Lifecycle, o Options, w rank.World, key secret.Secret, cfg *config.Config, bus *event.Bus) joined {
 	s := start(func() (*rank.Client, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), cfg.Backend.InitTimeout)
 		defer cancel()
 		return rank.Join(ctx, w, rank.JoinOptions{
-			Secret: key, Ports: cfg.Launch.Ports(),
+			Secret: key, Ports: cfg.Launch.Ports(), Env: o.place.lookup,
 			OnWait: func(p rank.Progress) { bus.Emit(&event.Warning{Source: "rendezvous", Message: p.String()}) },
 			Log: func(format string, args ...any) {
 				bus.Emit(&event.Warning{Source: "rendezvous", Message: fmt.Sprintf(format, args...)})
@@ -215,7 +227,7 @@ func Backend(cfg *config.Config) string {
 
 // openStore opens the checkpoints directory on rank 0, the only writer.
 func openStore(lc fx.Lifecycle, o Options, w rank.World, cfg *config.Config, fs checkpoint.FS, dir RunDir, bus *event.Bus) (*checkpoint.Store, error) {
-	if !leads(w) || o.EvalOnly {
+	if !leads(o, w) || o.EvalOnly {
 		return nil, nil
 	}
 	s, err := openSaves(checkpoint.Open, cfg, fs, dir, bus)

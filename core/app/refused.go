@@ -2,7 +2,6 @@ package app
 
 import (
 	"errors"
-	"os"
 
 	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/job/launch"
@@ -21,11 +20,11 @@ func (e Told) Unwrap() error { return e.error }
 // adds the place in the file here.
 func (r *runner) refuse(err error) error {
 	o := r.p.Options
-	if err == nil || o.ExitCode(err) != launch.ExitConfig {
+	if err == nil || ExitCode(err) != launch.ExitConfig {
 		return err
 	}
 	problems := optionsOf(err)
-	if _, launched := os.LookupEnv(envRunDir); !launched {
+	if !o.place.launched {
 		if len(problems) > 0 {
 			return AtPlace(o.Config, problems.Err())
 		}

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -32,18 +31,36 @@ import (
 	"github.com/trainctl/trainctl/core/train/checkpoint/safetensors"
 )
 
-// Run starts the ranks of this host, watches them until they end, and returns the
-// program's exit code. All processes that it started have ended when it returns.
+// Run is Launch for a program that ends with an exit code.
 func Run(ctx context.Context, o Options) (int, error) {
+	end, err := Launch(ctx, o)
+	return end.ExitCode, err
+}
+
+// Ended is how a run ended.
+type Ended struct {
+	ExitCode int
+	Dir      event.RunDir      // zero: the run had not begun, or its files are on another host
+	Failed   *event.RankFailed // nil if no rank of this host has failed
+	Err      error             // of that rank, if it is a thread
+}
+
+// Launch starts the ranks of this host, watches them until they end, and returns how they did, with
+// the program's exit code. All processes that it started have ended when it returns.
+func Launch(ctx context.Context, o Options) (Ended, error) {
 	j, err := newJob(ctx, o)
 	if err != nil {
-		return launch.ExitFailed, err
+		return Ended{ExitCode: launch.ExitFailed}, err
 	}
 	defer j.bus.Close()
-	signals, release := launch.CatchSignals()
-	defer release()
+	signals := o.Signals
+	if signals == nil {
+		var release func()
+		signals, release = launch.CatchSignals()
+		defer release()
+	}
 	if j.sockets, err = tempdir.New(); err != nil {
-		return launch.ExitFailed, fmt.Errorf("creating a directory for the plugins' sockets: %w; fix: set TMPDIR to another directory", err)
+		return Ended{ExitCode: launch.ExitFailed}, fmt.Errorf("creating a directory for the plugins' sockets: %w; fix: set TMPDIR to another directory", err)
 	}
 	defer j.sockets.Close()
 	j.stalls = newStalls(j.dir, j.bus)
@@ -52,7 +69,12 @@ func Run(ctx context.Context, o Options) (int, error) {
 	lo.Signals = signals
 	res, err := launch.Run(ctx, lo)
 	stop()
-	return res.ExitCode, errors.Join(err, j.report(res))
+	err = errors.Join(err, j.report(res))
+	end := Ended{ExitCode: res.ExitCode, Dir: j.dir, Failed: j.failed}
+	if j.failed != nil {
+		end.Err = j.threads.errorOf(j.failed.FailedRank)
+	}
+	return end, err
 }
 
 // job is one run as the launcher sees it.
@@ -75,6 +97,9 @@ type job struct {
 	slowestSave atomic.Int64 // nanoseconds, until it was durable
 	leader      atomic.Int64 // the number of the process that is rank 0
 	resume      string       // directory or checkpoint to continue from; "": none
+
+	threads threadErrors
+	failed  *event.RankFailed // set at the end
 }
 
 func newJob(ctx context.Context, o Options) (*job, error) {
@@ -103,6 +128,9 @@ func newJob(ctx context.Context, o Options) (*job, error) {
 	}
 	j.nproc = o.Config.Launch.Nproc(len(j.machine.GPUs), cgroup.Cores())
 	if _, err := o.Config.Divide(j.world()); err != nil {
+		return nil, err
+	}
+	if err := j.checkThreads(); err != nil {
 		return nil, err
 	}
 	if j.resume, err = j.findResume(); err != nil {
@@ -287,7 +315,7 @@ func (j *job) launchOptions() launch.Options {
 	if j.dir.Path != "" {
 		logs = j.dir.Logs()
 	}
-	return launch.Options{
+	o := launch.Options{
 		Brief: j.brief(), Briefed: j.briefed, Begin: j.begin, Etcd: j.etcd,
 		Name: j.Config.Run.Name, RunID: j.runID(), Nproc: j.nproc, Threads: c.Threads(j.nproc, cgroup.Cores()),
 		Nodes: c.Nnodes.Int(), Least: c.Nnodes.Least(), NodeRank: c.NodeRank, Endpoint: c.RdzvEndpoint, Secret: j.secret, Ports: c.Ports(),
@@ -295,6 +323,10 @@ func (j *job) launchOptions() launch.Options {
 		Command: j.command, FS: j.fs, LogDir: logs, Log: j.Log, OnEvent: j.onEvent, Remark: (&sinks.Remarks{}).Of,
 		Finished: func(line []byte) bool { return event.KindOf(line) == doneKind }, Account: j.accountOf, Settings: j.settings(), Lost: j.stalls.lost,
 	}
+	if c.AreThreads() {
+		o.Thread = j.thread
+	}
+	return o
 }
 
 // settings are what launchers of several hosts compare when they meet.
@@ -322,28 +354,34 @@ func (j *job) runID() string {
 	return ""
 }
 
-// command is how to start a rank. After a restart the run continues from its
-// own checkpoints, if it has any.
+// place is what every rank gets.
+func (j *job) place() place {
+	return place{launched: true, runDir: j.dir.Path, started: j.Started, continues: runOf(j.fs, j.resume), sockets: j.sockets.Path}
+}
+
+// continueFrom is what a rank continues from, "" if it starts anew. After a restart that is the
+// run's own checkpoints, if it has any.
+func (j *job) continueFrom(w rank.World) string {
+	if w.RestartCount > 0 && checkpoint.AnyGood(j.fs, j.dir.Checkpoints()) {
+		return j.dir.Checkpoints()
+	}
+	return j.resume
+}
+
+// command is how to start a rank as a process.
 func (j *job) command(w rank.World) launch.Command {
+	if j.Rank != nil {
+		args, env := j.Rank(cmp.Or(j.config, j.dir.Config()), j.continueFrom(w))
+		return launch.Command{Path: j.Exe, Args: args, Env: append(j.place().env(), env...)}
+	}
 	args := []string{"worker", cmp.Or(j.config, j.dir.Config())}
 	if len(j.Config.Faults.At) > 0 {
 		args = append(args, "--allow-faults")
 	}
-	from := j.resume
-	if w.RestartCount > 0 {
-		if checkpoint.AnyGood(j.fs, j.dir.Checkpoints()) {
-			from = j.dir.Checkpoints()
-		}
-	}
-	if from != "" {
+	if from := j.continueFrom(w); from != "" {
 		args = append(args, "--resume", from)
 	}
-	return launch.Command{Path: j.Exe, Args: args, Env: []string{
-		envContinues + "=" + runOf(j.fs, j.resume),
-		envRunDir + "=" + j.dir.Path,
-		envSockets + "=" + j.sockets.Path,
-		envStarted + "=" + strconv.FormatInt(j.Started.UnixNano(), 10),
-	}}
+	return launch.Command{Path: j.Exe, Args: args, Env: j.place().env()}
 }
 
 var (
@@ -420,6 +458,7 @@ func (j *job) report(res launch.Result) error {
 		return j.tellOther()
 	}
 	o := j.outcome(res)
+	j.failed = o.failed
 	if j.dir.Path == "" || j.sees0() && !(j.Config.Launch.UsesEtcd() && res.Hosts) {
 		return o.show(j.Log) // there is no directory, or the launcher of rank 0 writes there
 	}

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/dig"
@@ -26,8 +28,10 @@ import (
 	"github.com/trainctl/trainctl/core/plugin/host"
 	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/tensor"
 	"github.com/trainctl/trainctl/core/train"
 	"github.com/trainctl/trainctl/core/train/checkpoint"
+	"github.com/trainctl/trainctl/core/train/checkpoint/safetensors"
 	"github.com/trainctl/trainctl/core/train/ddp"
 	"github.com/trainctl/trainctl/core/train/fault"
 	"github.com/trainctl/trainctl/core/train/outline"
@@ -41,7 +45,10 @@ func Worker(ctx context.Context, o Options, extra ...fx.Option) error {
 	run := func(o Options) error {
 		return interrupted(ctx, withRunner(o, extra, func(r *runner) error { return r.tellPlugin(r.run(ctx)) }))
 	}
-	if _, launched := os.LookupEnv(envRunDir); launched {
+	if o.place.thread == nil {
+		o.place = placeFromEnv()
+	}
+	if o.place.launched {
 		return run(o)
 	}
 	e, err := newExternalRank(o)
@@ -91,8 +98,8 @@ func interrupted(ctx context.Context, err error) error {
 // continues is the directory of the run whose checkpoint this one continues from, "" if
 // there is none. After a restart Resume is no longer that run's.
 func (o *Options) continues(fsys checkpoint.FS) string {
-	if run, launched := os.LookupEnv(envContinues); launched {
-		return run
+	if o.place.launched {
+		return o.place.continues
 	}
 	return runOf(fsys, o.Resume)
 }
@@ -121,7 +128,8 @@ func withRunner(o Options, extra []fx.Option, use func(*runner) error) (err erro
 		defer cancel()
 		err = errors.Join(err, ends.run(ctx))
 	}()
-	app := fx.New(modules(o), fx.Options(extra...), fx.Populate(&r), fx.WithLogger(func() fxevent.Logger { return fxevent.NopLogger }),
+	w := newWiring()
+	app := fx.New(fx.Invoke(w.check), modules(o), fx.Options(extra...), fx.Populate(&r), fx.WithLogger(func() fxevent.Logger { return w }),
 		fx.Decorate(func(fx.Lifecycle) fx.Lifecycle { return ends }))
 	if err := app.Err(); err != nil {
 		return rootCause(err)
@@ -262,7 +270,7 @@ func withPorts(info sdk.Info, c *config.Config, w rank.World) map[string]any {
 // lead makes this rank, of an elastic job that has lost all ranks before it, write what rank 0
 // writes.
 func (r *runner) lead(d train.Deps) (*checkpoint.Store, func() []event.PluginStarted, error) {
-	if err := openRunFiles(r.p.Bus, &r.p.Dir, r.p.Config, r.p.FS); err != nil {
+	if err := openRunFiles(r.p.Bus, &r.p.Dir, r.p.Options.place, r.p.Config, r.p.FS); err != nil {
 		return nil, nil, err
 	}
 	saves, err := openSaves(checkpoint.TakeOver, r.p.Config, r.p.FS, r.p.Dir, r.p.Bus)
@@ -326,8 +334,8 @@ func recomputeOff(device string) string {
 func rootCause(err error) error { return dig.RootCause(err) }
 
 func (r *runner) started() time.Time {
-	if ns, err := strconv.ParseInt(os.Getenv(envStarted), 10, 64); err == nil {
-		return time.Unix(0, ns)
+	if at := r.p.Options.place.started; !at.IsZero() {
+		return at
 	}
 	return r.p.Options.Started
 }
@@ -372,6 +380,42 @@ func (r *runner) run(ctx context.Context) error {
 	return nil
 }
 
+// writeWeights writes the trained weights where the caller of the run reads them.
+func (r *runner) writeWeights(weights []tensor.Named) error {
+	if r.p.Options.Weights == "" {
+		return nil
+	}
+	return checkpoint.Replace(r.p.FS, r.p.Options.Weights, func(w io.Writer) error { return safetensors.Write(w, weights, nil) })
+}
+
+// RunRank runs the rank that this process is: Worker with the signals of a batch system and the end
+// of the launcher. The rank stops at the end of a step when it is signalled to end, so that all ranks
+// save together; before the first step there is nothing to save.
+func RunRank(ctx context.Context, o Options) error {
+	launch.WatchLifeline(nil)
+	stops := launch.StopSignals()
+	if o.SaveAsked = countSignals(launch.SaveSignal); o.Config.Launch.Requeue {
+		stops = append(stops, launch.SaveSignal)
+	}
+	ctx, stop := signal.NotifyContext(ctx, stops...)
+	defer stop()
+	o.ResumeAuto = o.Resume == "auto"
+	return Worker(ctx, o)
+}
+
+// countSignals catches a signal from now on and counts how often it came.
+func countSignals(s os.Signal) func() int64 {
+	var n atomic.Int64
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, s)
+	go func() {
+		for range c {
+			n.Add(1)
+		}
+	}()
+	return n.Load
+}
+
 // summarize writes summary.json on rank 0, and reports that the rank is done.
 func (r *runner) summarize(ctx context.Context, t *train.Trainer) error {
 	if r.p.Saves != nil {
@@ -389,6 +433,9 @@ func (r *runner) summarize(ctx context.Context, t *train.Trainer) error {
 		r.timeline(ctx, t.World, t.Timeline())
 	}
 	if t.World.Rank == 0 {
+		if err := r.writeWeights(t.Weights()); err != nil {
+			return err
+		}
 		if store, err := r.p.Store.Get(ctx); err == nil {
 			s.Comm.StoreMessages = store.Messages()
 		}

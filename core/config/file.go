@@ -58,3 +58,10 @@ func defaults(optimizer string) File {
 		Metrics:    event.Default(),
 	}
 }
+
+// Defaults are the tables of an empty file, with a name for the run.
+func Defaults() File {
+	f := defaults("")
+	f.Run.Name = "run"
+	return f
+}

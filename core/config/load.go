@@ -61,7 +61,7 @@ func Load(fs afero.Fs, path string, o LoadOptions) (*Config, error) {
 	if o.lock, err = readLock(fs, path); err != nil {
 		return nil, err
 	}
-	return parse(name, text, o)
+	return Parse(name, text, o)
 }
 
 // readLock reads the lock file beside a configuration; nil if there is none.
@@ -97,7 +97,8 @@ func read(fs afero.Fs, path string, stdin io.Reader) (text, name string, err err
 	return string(b), "<stdin>", nil
 }
 
-func parse(name, text string, o LoadOptions) (*Config, error) {
+// Parse is Load for the text of a file; name stands for its path in messages.
+func Parse(name, text string, o LoadOptions) (*Config, error) {
 	src := &source{name: name, text: withoutMark(text)}
 	r := newReport(src)
 	root := map[string]any{}

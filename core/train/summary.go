@@ -9,6 +9,7 @@ import (
 	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/core/report/timeline"
 	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/tensor"
 	"github.com/trainctl/trainctl/core/train/ddp"
 	"github.com/trainctl/trainctl/core/train/replica"
 	"github.com/trainctl/trainctl/core/train/report"
@@ -74,6 +75,10 @@ func (t *Trainer) Summary(ctx context.Context) (event.Summary, error) {
 	}
 	return s, nil
 }
+
+// Weights are the parameters and buffers, in the precision in which the optimizer keeps them, after
+// Summary on rank 0. Their memory belongs to the trainer.
+func (t *Trainer) Weights() []tensor.Named { return t.model.Named(t.model.Full()) }
 
 // nameSlowest names the rank that the others waited for, if that cost more than a fifth of a step.
 func (t *Trainer) nameSlowest(s *event.Summary, waits [][]float32) {

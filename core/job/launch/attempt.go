@@ -276,7 +276,7 @@ func (a *attempt) saveNow() {
 	a.l.sink.printf("%v: the ranks save a checkpoint after the current step and continue", SaveSignal)
 	for w := range a.alive {
 		if w.hasReported() {
-			w.signal(SaveSignal)
+			w.body.signal(SaveSignal)
 		}
 	}
 }
@@ -346,7 +346,7 @@ func (a *attempt) stopFor(v *stopReason) {
 
 func (a *attempt) stop(grace time.Duration) {
 	for w := range a.alive {
-		w.signal(syscall.SIGTERM)
+		w.body.signal(syscall.SIGTERM)
 	}
 	a.killAt = time.Now().Add(grace)
 	a.kill = time.After(grace)
@@ -354,7 +354,7 @@ func (a *attempt) stop(grace time.Duration) {
 
 func (a *attempt) killAll() {
 	for w := range a.alive {
-		w.killGroup()
+		w.body.kill()
 	}
 }
 

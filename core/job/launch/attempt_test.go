@@ -13,7 +13,10 @@ import (
 // The earliest failure is the root cause, in whatever order the ends are read.
 func TestEarliestFailureIsTheRootCause(t *testing.T) {
 	now := time.Now()
-	ws := []*worker{{pid: 1}, {pid: 2}, {pid: 3}, {pid: 4}}
+	ws := make([]*worker, 4)
+	for r := range ws {
+		ws[r] = &worker{world: rank.World{Rank: r}}
+	}
 	a := &attempt{alive: map[*worker]bool{}, exits: make(chan exit, len(ws))}
 	for _, w := range ws {
 		a.alive[w] = true
@@ -22,7 +25,7 @@ func TestEarliestFailureIsTheRootCause(t *testing.T) {
 	a.exits <- exit{w: ws[2], code: 1, at: now.Add(1)}
 	a.exits <- exit{w: ws[3], code: 1, at: now.Add(9)}
 	if e := a.earliest(exit{w: ws[0], code: 1, at: now.Add(5)}); e.w != ws[2] || len(a.ended) != 3 {
-		t.Errorf("root cause is process %d, %d others", e.w.pid, len(a.ended))
+		t.Errorf("root cause is rank %d, %d others", e.w.world.Rank, len(a.ended))
 	}
 }
 

@@ -15,6 +15,10 @@ import (
 
 // Config is the table [launch].
 type Config struct {
+	// Ranks says whether the ranks of a host are processes, or threads: goroutines of one process,
+	// which also runs their built-in plugins.
+	Ranks string `toml:"ranks" words:"processes,threads"`
+
 	// NprocPerNode is the number of ranks on this host. "auto" is one per GPU;
 	// on a host without GPUs two, or one if it has a single core: enough to
 	// train in parallel, few enough for a laptop.
@@ -110,12 +114,15 @@ func (c Config) InRank(ranks, cores int) bool {
 
 // Default is one host, automatic numbers and grace, no restarts.
 func Default() Config {
-	return Config{NprocPerNode: Auto, Nnodes: N(1), RdzvBackend: "builtin", ThreadsPerRank: Auto, Isolation: isolationAuto, Grace: AutoGrace, LostAfter: seconds(10), WaitForNodes: seconds(600)}
+	return Config{Ranks: "processes", NprocPerNode: Auto, Nnodes: N(1), RdzvBackend: "builtin", ThreadsPerRank: Auto, Isolation: isolationAuto, Grace: AutoGrace, LostAfter: seconds(10), WaitForNodes: seconds(600)}
 }
 
 // Problems lists everything that is wrong with the table.
 func (c Config) Problems() usererr.List {
 	var l usererr.List
+	if !slices.Contains([]string{"processes", "threads"}, c.Ranks) {
+		l.Addf("ranks", `use "processes" or "threads"`, "%q is not a way to run ranks", c.Ranks)
+	}
 	c.NprocPerNode.check(&l, "nproc_per_node", `a number from 1 up, or "auto"`, true)
 	c.ThreadsPerRank.check(&l, "threads_per_rank", `a number from 1 up, or "auto"`, true)
 	c.Nnodes.check(&l, "nnodes", `a number from 1 up, or a range such as "2:8"`, false)
@@ -141,12 +148,18 @@ func (c Config) Problems() usererr.List {
 	if c.Elastic && c.Nnodes.n > 1 && c.Nnodes.least == 0 {
 		l.Addf("elastic", fmt.Sprintf(`write launch.nnodes = "1:%d", or remove it`, c.Nnodes.n), "the number of hosts is fixed to %d", c.Nnodes.n)
 	}
+	if c.AreThreads() && (c.IsElastic() || c.UsesEtcd()) {
+		l.Addf("ranks", `set it to "processes"`, "ranks of one process cannot leave an elastic job one by one")
+	}
 	if _, err := hostnet.ParsePorts(c.PortRange); err != nil {
 		l.Addf("port_range", `write the first and the last one, such as "29400-29500"`, "%v", err)
 	}
 	c.nodeProblems(&l)
 	return l
 }
+
+// AreThreads reports whether the ranks of a host are goroutines of one process.
+func (c Config) AreThreads() bool { return c.Ranks == "threads" }
 
 // IsElastic reports whether the ranks of the job change: a range of hosts, or Elastic.
 func (c Config) IsElastic() bool { return c.Elastic || c.Nnodes.least > 0 }

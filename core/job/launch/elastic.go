@@ -39,7 +39,7 @@ func (a *attempt) expelled(d departed) {
 	a.l.o.Lost(d.rank, a.n)
 	for w := range a.alive {
 		if w.world.Rank == d.rank && a.stopReason == nil && w.started.Before(d.since) {
-			w.killGroup()
+			w.body.kill()
 		}
 	}
 }
@@ -93,7 +93,7 @@ func (a *attempt) disconnected(e exit) bool { return a.l.mayLeave() && e.code ==
 
 // startRank starts a rank of this node. With joins, the run has begun.
 func (a *attempt) startRank(w rank.World, joins bool) error {
-	p, err := a.l.startWorker(w, a.env(w, joins), a.store.secret, a.n, joins)
+	p, err := a.startWorker(w, joins)
 	if err != nil {
 		return err
 	}

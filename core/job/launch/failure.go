@@ -48,7 +48,7 @@ type Cause struct {
 
 func (e exit) cause(host string, oom int) Cause {
 	step, phase := e.w.place()
-	c := Cause{Rank: e.w.world.Rank, LocalRank: e.w.world.LocalRank, Host: host, PID: e.w.pid, ExitCode: e.code,
+	c := Cause{Rank: e.w.world.Rank, LocalRank: e.w.world.LocalRank, Host: host, PID: e.w.body.pid(), ExitCode: e.code,
 		Time: e.at, Step: step, Phase: phase}
 	if e.early {
 		c.Message = "it ended before its work was done, with exit code 0"
@@ -56,8 +56,8 @@ func (e exit) cause(host string, oom int) Cause {
 	if e.sig != 0 {
 		c.ExitCode, c.Signal = -int(e.sig), signalName(e.sig)
 	}
-	if e.sig == syscall.SIGKILL || e.code == 128+int(syscall.SIGKILL) {
-		c.Memory = cgroup.Evidence(oom, e.w.cmd.ProcessState)
+	if dead := e.w.body.usage(); dead != nil && (e.sig == syscall.SIGKILL || e.code == 128+int(syscall.SIGKILL)) {
+		c.Memory = cgroup.Evidence(oom, dead)
 	}
 	return c
 }

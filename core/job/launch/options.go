@@ -31,7 +31,7 @@ type Command struct {
 	ExtraFiles []*os.File
 }
 
-// Options say what to run. Only Nproc and Command are needed.
+// Options say what to run. Only Nproc and one of Command and Thread are needed.
 type Options struct {
 	Name  string // of the job, for messages
 	RunID string // equal on all nodes; empty: a random one, only for a single node
@@ -65,6 +65,11 @@ type Options struct {
 
 	// Command is called once per rank and attempt, from Run's goroutine.
 	Command func(w rank.World) Command
+
+	// Thread runs a rank on a goroutine of this process and returns its exit code; nil: ranks are
+	// processes that Command starts. A cancelled ctx is what SIGTERM is to a process. A rank that
+	// does not return is left behind, since a goroutine cannot be killed.
+	Thread func(ctx context.Context, p Place) (exitCode int)
 
 	// Prepare runs before the ranks of an attempt are started, with their
 	// worlds (this node's). Its error ends the run; a signal cancels its ctx.
@@ -119,7 +124,7 @@ func (o Options) filled() (Options, error) {
 	switch {
 	case o.Nproc < 1:
 		return o, errors.New("launch: no ranks to start")
-	case o.Command == nil:
+	case o.Command == nil && o.Thread == nil:
 		return o, errors.New("launch: no command")
 	case (o.Nodes > 1 || o.Least > 0) && (o.RunID == "" || o.Endpoint == "" && o.Etcd == nil):
 		return o, errors.New("launch: several nodes need a common run id and endpoint")

@@ -6,26 +6,22 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"sync"
 	"syscall"
 	"time"
 
-	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/job/rank"
-	"github.com/trainctl/trainctl/core/job/secret"
 )
 
 // maxEvent bounds one event line.
 const maxEvent = 1 << 20
 
-// worker is one rank's process.
+// worker is one rank.
 type worker struct {
 	world   rank.World
 	joins   bool // it was started when the run had begun
 	started time.Time
-	cmd     *exec.Cmd
-	pid     int
+	body    body
 	log     *rankOutput
 	files   []*os.File // our ends of its pipes
 	stores  *os.File   // where it reads the moves of the store, with etcd
@@ -73,45 +69,23 @@ func (w *worker) storesPipe(on bool) (child *os.File, err error) {
 }
 
 // startWorker starts one rank. onEvent must be safe to call from any goroutine.
-func (l *launcher) startWorker(world rank.World, env []string, key secret.Secret, attempt int, joins bool) (*worker, error) {
-	w := &worker{world: world, joins: joins, started: time.Now(), log: openOutput(l.o.FS, l.o.LogDir, world.Rank, attempt == 0 && !joins, l.sink)}
-	c := l.o.Command(world)
-	cmd := exec.Command(c.Path, c.Args...)
-	cmd.Dir, cmd.SysProcAttr = c.Dir, procAttr()
-
-	out, outChild, err1 := w.pipe()
-	errs, errsChild, err2 := w.pipe()
-	events, eventsChild, err3 := w.pipe()
-	keyChild, err4 := key.Pipe()
-	storesChild, err5 := w.storesPipe(l.o.Etcd != nil)
-	theirs := []*os.File{outChild, errsChild, eventsChild, keyChild, storesChild}
-	defer func() {
-		for _, f := range theirs {
-			f.Close()
-		}
-	}()
-	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
+func (a *attempt) startWorker(world rank.World, joins bool) (*worker, error) {
+	l := a.l
+	w := &worker{world: world, joins: joins, started: time.Now(), log: openOutput(l.o.FS, l.o.LogDir, world.Rank, a.n == 0 && !joins, l.sink)}
+	events, theirs, err := w.pipe()
+	switch {
+	case err != nil:
+		err = fmt.Errorf("pipes of rank %d: %w", world.Rank, err)
+	case l.o.Thread != nil:
+		l.startThread(w, Place{World: world, Store: a.store.addr(), Secret: a.store.secret, Joins: joins, Events: theirs})
+	default:
+		err = l.startProcess(w, a.env(world, joins), a.store.secret, theirs)
+	}
+	if err != nil {
 		w.closeFiles()
-		return nil, fmt.Errorf("pipes of rank %d: %w", world.Rank, err)
+		return nil, err
 	}
 	widen(events)
-	cmd.Stdout, cmd.Stderr = outChild, errsChild
-	fd := 3 + len(c.ExtraFiles)
-	cmd.ExtraFiles = append(append(cmd.ExtraFiles, c.ExtraFiles...), l.lifeline, eventsChild, keyChild)
-	cmd.Env = append(append(append(os.Environ(), env...), c.Env...),
-		fmt.Sprintf("%s=%d", EnvLifelineFD, fd), fmt.Sprintf("%s=%d", EnvEventFD, fd+1), fmt.Sprintf("%s=%d", secret.EnvFD, fd+2))
-
-	if storesChild != nil {
-		cmd.ExtraFiles = append(cmd.ExtraFiles, storesChild)
-		cmd.Env = append(cmd.Env, fmt.Sprintf("%s=%d", rank.EnvStoreFD, fd+3))
-	}
-	if err := l.spawner.start(cmd); err != nil {
-		w.closeFiles()
-		return nil, fmt.Errorf("cannot start rank %d: %w", world.Rank, usererr.Explained(err))
-	}
-	w.cmd, w.pid = cmd, cmd.Process.Pid
-	w.pumps.Go(func() { w.pumpLines(out) })
-	w.pumps.Go(func() { w.pumpLines(errs) })
 	w.pumps.Go(func() { w.pumpEvents(events, l) })
 	return w, nil
 }
@@ -147,30 +121,18 @@ func (w *worker) pumpEvents(r io.Reader, l *launcher) {
 	}
 }
 
-// wait waits for the process, kills what is left of its group, and sends the exit.
-// With reports, exit code 0 counts only if the rank has reported that its work is done.
+// wait waits for the rank and sends its exit. With reports, exit code 0 counts only if the rank has
+// reported that its work is done.
 func (w *worker) wait(exits chan<- exit, reports bool) {
-	err := w.cmd.Wait()
-	e := exit{w: w, at: time.Now(), code: w.cmd.ProcessState.ExitCode()}
-	if ws, ok := w.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
-		e.sig = ws.Signal()
-	}
-	if err != nil && e.code == 0 {
-		e.code = ExitFailed // not a failure of the process, but its output may be incomplete
-	}
-	syscall.Kill(-w.pid, syscall.SIGKILL)
-	ownChildren.forget(w.pid)
+	e := exit{w: w}
+	e.code, e.sig = w.body.wait()
+	e.at = time.Now()
 	if e.code == 0 && reports {
 		w.finish() // which reads the rest of its output and events
 		e.early = !w.finished()
 	}
 	exits <- e
 }
-
-// signal signals only the rank, which stops its own children.
-func (w *worker) signal(s syscall.Signal) { w.cmd.Process.Signal(s) }
-
-func (w *worker) killGroup() { syscall.Kill(-w.pid, syscall.SIGKILL) }
 
 // finish reads what is left in the pipes. It waits at most half a second for a
 // descendant that still holds one open.

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"runtime/debug"
 	"time"
 
 	"github.com/trainctl/trainctl/core/app"
@@ -24,7 +23,7 @@ func NewProgram(started time.Time, builtins []host.Builtin) *Program {
 
 // Options adds to the options of a command what the program knows about itself.
 func (p *Program) Options(o app.Options) app.Options {
-	o.Builtins, o.Build, o.Started, o.ExitCode = p.Builtins, Version(), p.Started, ExitCode
+	o.Builtins, o.Build, o.Started = p.Builtins, Version(), p.Started
 	return o
 }
 
@@ -39,20 +38,5 @@ func (p *Program) checkPlugin() (check config.CheckPlugin, done func()) {
 	return app.CheckPlugins(ctx, p.Host, p.Builtins), cancel
 }
 
-// Version returns the module's version, with the revision of a build from a checkout.
-func Version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	v := info.Main.Version
-	if v == "" || v == "(devel)" {
-		v = "devel"
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
-				v += "-" + s.Value[:min(12, len(s.Value))]
-			}
-		}
-	}
-	return v
-}
+// Version returns the program's version.
+func Version() string { return app.Version() }

@@ -9,10 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/trainctl/trainctl/cmd/trainctl/internal/builtins"
 	"github.com/trainctl/trainctl/cmd/trainctl/internal/cli"
 	"github.com/trainctl/trainctl/core/report/page"
 	"github.com/trainctl/trainctl/core/train/checkpoint"
+	"github.com/trainctl/trainctl/internal/builtins"
 )
 
 // Command returns "trainctl report".
