@@ -144,7 +144,11 @@ func sourceFiles(t *testing.T, visit func(pkg string, f *ast.File)) {
 		}
 		f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
 		if err == nil {
-			visit(filepath.ToSlash(strings.TrimPrefix(filepath.Dir(path), ".."+string(filepath.Separator))), f)
+			pkg, err := filepath.Rel("..", filepath.Dir(path))
+			if err != nil {
+				return err
+			}
+			visit(filepath.ToSlash(pkg), f)
 		}
 		return err
 	})
@@ -229,6 +233,22 @@ func TestEngineLinksNoWire(t *testing.T) {
 			if slices.ContainsFunc(wire, func(w string) bool { return dep == w || strings.HasPrefix(dep, w+"/") }) {
 				t.Errorf("%s links %s: what the engine shares with plugins belongs in core/contract", pkg, dep)
 				break
+			}
+		}
+	}
+}
+
+// A program that trains through package trainctl links neither the command line nor what only tests
+// use.
+func TestLibraryLinksNoProgram(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", strings.TrimSuffix(module, "/")).CombinedOutput()
+	if err != nil {
+		t.Fatalf("go list -deps: %v\n%s", err, out)
+	}
+	for dep := range strings.FieldsSeq(string(out)) {
+		for _, path := range []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/google/go-cmp", "go.uber.org/goleak", module + "core/sdk/sdktest", module + "trainctltest", module + "cmd"} {
+			if dep == path || strings.HasPrefix(dep, path+"/") {
+				t.Errorf("package trainctl links %s", dep)
 			}
 		}
 	}

@@ -39,6 +39,11 @@ func TestDatasetModule(t *testing.T) {
 	})
 }
 
+// The library's example trains in a test of another module, in memory and over TCP.
+func TestLibraryModule(t *testing.T) {
+	inModule(t, "library", "test", "./...")
+}
+
 func TestPrecisionModule(t *testing.T) {
 	inModule(t, "precision", "test", "./...")
 }

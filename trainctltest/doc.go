@@ -1,0 +1,11 @@
+// Package trainctltest trains in Go tests: ranks are goroutines of the test, files go into its
+// temporary directory, and the backend is one in memory, TCP, or any other.
+//
+//	func TestLearns(t *testing.T) {
+//		r := trainctltest.Run(t, trainctl.File("train.toml"), 2, trainctltest.Memory())
+//		trainctltest.Golden(t, r.Losses, "testdata/losses.json", 1e-4)
+//	}
+//
+// It imports trainctl, core/sdk and core/sdk/sdktest/membackend. Start with run.go. The compatibility
+// promise of package trainctl holds for it, too.
+package trainctltest
