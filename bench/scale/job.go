@@ -25,6 +25,8 @@ type job struct {
 	Ranks int `json:"ranks"`
 	Hosts int `json:"hosts"` // network namespaces; 0: none, all ranks are on this host
 	Batch int `json:"batch"` // per rank
+
+	Isolation string `json:"isolation"` // launch.isolation
 }
 
 // measured is what a job took.
@@ -35,18 +37,24 @@ type measured struct {
 	PhaseS     map[string]float64 `json:"phase_s"`         // of that, by phase of rank 0; "" is before the first
 	Usage      bench.Usage        `json:"usage"`           // of all processes, in the steady state
 	StepMS     float64            `json:"step_ms_p50"`
+	StepCPUMS  float64            `json:"step_cpu_ms"` // CPU time of all processes for a step
 	CommMS     float64            `json:"comm_ms_p50"` // waits for communication and for other ranks
 	Buckets    int                `json:"buckets"`
 	Bytes      int64              `json:"bytes_per_step"`
 	Messages   int                `json:"store_messages"` // between rank 0 and the store
+
+	looked int           // steps that were done when the CPU time was
+	before time.Duration // the CPU time
 }
 
 // steps is how many steps a job runs: enough for a median, and for a look at its processes.
-func (j *job) steps() int { return max(40, 1600/j.Ranks) }
+func (j *job) steps() int { return max(60, 2400/j.Ranks) }
 
 func (j *job) config() string {
 	return fmt.Sprintf(`[run]
 name = "scale"
+[launch]
+isolation = %q
 [train]
 max_steps = %d
 epochs = 100000
@@ -65,7 +73,7 @@ name = "sgd"
 lr = 0.01
 [checkpoint]
 every = "never"
-`, j.steps(), j.Batch)
+`, j.Isolation, j.steps(), j.Batch)
 }
 
 // runner starts jobs.
@@ -105,6 +113,7 @@ func (r *runner) run(ctx context.Context, j job) (m measured, err error) {
 	if err := wait(launchers); err != nil {
 		return m, err
 	}
+	m.stepCPU(launchers)
 	if err := m.read(events, began); err != nil {
 		return m, err
 	}
@@ -155,26 +164,53 @@ func wait(all []*launcher) (err error) {
 	return err
 }
 
-// watch waits for the first step and then looks at the processes.
+// watch waits for the first step and looks at the processes.
 func (m *measured) watch(ctx context.Context, launchers []*launcher, events string) error {
+	first, err := stepsDone(ctx, launchers[0], events, 1)
+	if first == 0 || err != nil {
+		return err // without a step, read reports what is missing
+	}
+	for _, l := range launchers {
+		m.Usage.Add(bench.UsageOf(l.cmd.Process.Pid))
+	}
+	m.StartCPUS = m.Usage.CPU.Seconds()
+	if m.looked, err = stepsDone(ctx, launchers[0], events, 1); err != nil {
+		return err
+	}
+	for _, l := range launchers {
+		m.before += bench.CPUTime(l.cmd.Process.Pid)
+	}
+	return nil
+}
+
+// stepCPU is the CPU time of a step, of those after the look: all that the launchers and their
+// descendants have used in the end, less what they had used then.
+func (m *measured) stepCPU(launchers []*launcher) {
+	total := -m.before
+	for _, l := range launchers {
+		total += l.cmd.ProcessState.UserTime() + l.cmd.ProcessState.SystemTime()
+	}
+	if left := m.steps() - m.looked; m.looked > 0 && left > 0 {
+		m.StepCPUMS = float64(total.Microseconds()) / 1e3 / float64(left)
+	}
+}
+
+// stepsDone waits until the events tell of at least so many steps and returns their number; 0 if
+// the launcher ends before.
+func stepsDone(ctx context.Context, l *launcher, events string, least int) (int, error) {
 	step := []byte(`"` + (*event.StepDone)(nil).Kind() + `"`)
 	for {
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
-		case <-launchers[0].ended:
-			return nil // read reports what is missing
-		case <-time.After(20 * time.Millisecond):
+			return 0, ctx.Err()
+		case <-l.ended:
+			return 0, nil
+		case <-time.After(10 * time.Millisecond):
 		}
 		text, err := os.ReadFile(events)
-		if err != nil || !bytes.Contains(text, step) {
-			continue
+		if n := bytes.Count(text, step); err == nil && n >= least {
+			return n, nil
 		}
-		for _, l := range launchers {
-			m.Usage.Add(bench.UsageOf(l.cmd.Process.Pid))
-		}
-		m.StartCPUS = m.Usage.CPU.Seconds()
-		return nil
 	}
 }
 

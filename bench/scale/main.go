@@ -26,6 +26,7 @@ type options struct {
 	latency      time.Duration
 	bandwidth    float64
 	reproducible bool
+	isolation    string
 	json         string
 }
 
@@ -63,6 +64,7 @@ func run(ctx context.Context, args []string) error {
 	flags.DurationVar(&o.latency, "latency", 20*time.Microsecond, "of the network to predict for")
 	flags.Float64Var(&o.bandwidth, "bandwidth", 1.25, "of the network to predict for, in GB/s")
 	flags.BoolVar(&o.reproducible, "reproducible", true, "predict for the backend's option of this name")
+	flags.StringVar(&o.isolation, "isolation", "auto", "launch.isolation of the jobs; the model is of one value at a time")
 	flags.StringVar(&o.json, "json", "", "write everything to this `file`")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -84,7 +86,7 @@ func measure(ctx context.Context, o *options, out, log io.Writer) error {
 	fmt.Fprintf(out, "%s, %s\n\n", all.Machine, all.Date)
 	jobs := make([]job, 0, len(o.ranks)+1)
 	for _, n := range o.ranks {
-		jobs = append(jobs, job{Ranks: n, Hosts: o.hosts, Batch: o.batch})
+		jobs = append(jobs, job{Ranks: n, Hosts: o.hosts, Batch: o.batch, Isolation: o.isolation})
 	}
 	if all.Jobs, err = o.runs(ctx, r, jobs, log); err != nil {
 		return err
@@ -130,4 +132,5 @@ func (m *measured) improve(o measured) {
 		m.FirstStepS, m.PhaseS = o.FirstStepS, o.PhaseS
 	}
 	m.StartCPUS, m.StepMS, m.CommMS = min(m.StartCPUS, o.StartCPUS), min(m.StepMS, o.StepMS), min(m.CommMS, o.CommMS)
+	m.StepCPUMS = min(m.StepCPUMS, o.StepCPUMS)
 }

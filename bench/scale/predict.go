@@ -27,9 +27,7 @@ func (o *options) predictions(ctx context.Context, r *runner, all *report, log i
 	for i := range all.Jobs {
 		m := &all.Jobs[i]
 		w := world{Ranks: m.Ranks, Hosts: max(1, m.Hosts), Cores: c.Cores}
-		at := c
-		at.Buckets, at.Bytes = max(1, m.Buckets), float64(m.Bytes)/float64(max(1, m.Buckets))
-		all.Checked = append(all.Checked, checked{Ranks: m.Ranks, Hosts: m.Hosts, Measured: m.StepMS, Predicted: at.step(w, cheapest(c.Net, o.reproducible)) / 1e6})
+		all.Checked = append(all.Checked, checked{Ranks: m.Ranks, Hosts: m.Hosts, Measured: m.StepCPUMS, Predicted: c.work(w) * float64(m.Ranks) / 1e6})
 	}
 	net := tcp.Cost{Alpha: float64(o.latency.Nanoseconds()), Beta: 1 / o.bandwidth, Gamma: c.Net.Gamma}
 	all.Network = &net
@@ -48,21 +46,20 @@ func (o *options) predictions(ctx context.Context, r *runner, all *report, log i
 // constants measures a rank alone, and the backend alone.
 func (o *options) constants(ctx context.Context, r *runner, jobs []measured, log io.Writer) (c constants, err error) {
 	c.Cores, c.Calls = cgroup.Cores(), calls
-	alone, err := o.runs(ctx, r, []job{{Ranks: 1, Batch: o.batch}}, log)
+	crowd := 2 * c.Cores
+	some, err := o.runs(ctx, r, []job{{Ranks: 1, Batch: o.batch, Isolation: o.isolation}, {Ranks: crowd, Batch: o.batch, Isolation: o.isolation}}, log)
 	if err != nil {
 		return c, err
 	}
-	c.Step = alone[0].StepMS * 1e6
+	c.Step = some[0].StepCPUMS * 1e6
 	last := jobs[len(jobs)-1]
 	c.Buckets, c.Bytes = max(1, last.Buckets), float64(last.Bytes)/float64(max(1, last.Buckets))
 	if c.Shared, err = o.allReduce(ctx, 2, 0); err != nil {
 		return c, err
 	}
-	crowd := 2 * c.Cores
-	if c.Crowded, err = o.allReduce(ctx, crowd, 0); err != nil {
-		return c, err
-	}
-	c.Crowded = c.Crowded.scaled(float64(c.Cores) / float64(crowd))
+	// What a collective costs a rank that shares its core is what its step takes longer.
+	more := some[1].StepCPUMS*1e6/float64(crowd) - c.Step
+	c.Crowded.Call = max(0, more) / float64(c.Buckets+c.Calls)
 	c.Net = tcp.Cost{Gamma: 0.05}
 	if o.hosts == 0 {
 		return c, nil
@@ -86,8 +83,6 @@ func (o *options) network(ctx context.Context, c *constants) error {
 	c.NetCPU = linear{Call: four.Call * share / 3, Byte: four.Byte * share / (2 * 3.0 / 4)}
 	return nil
 }
-
-func (l linear) scaled(by float64) linear { return linear{l.Call * by, l.Byte * by} }
 
 // allReduce measures the backend alone. The fastest round counts.
 func (o *options) allReduce(ctx context.Context, ranks, hosts int) (linear, error) {

@@ -22,7 +22,9 @@ type report struct {
 	Predicted []predicted `json:"predicted,omitempty"`
 }
 
-// checked is a prediction beside the measurement, in milliseconds.
+// checked is a prediction beside the measurement: the CPU time of all ranks for a step, in
+// milliseconds. On a machine with fewer cores than ranks, and no other work, a step takes that
+// divided by the cores.
 type checked struct {
 	Ranks     int     `json:"ranks"`
 	Hosts     int     `json:"hosts"`
@@ -40,12 +42,12 @@ type predicted struct {
 
 func (r *report) printJobs(w io.Writer) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(tw, "RANKS\tFIRST STEP s\tCPU s\tSTORE MESSAGES\tPROCESSES\tPSS MiB\tMiB/RANK\tDESCRIPTORS\tSOCKETS\tMOST OF A PROCESS\tTHREADS\tSTEP ms\tCOMM ms\t")
+	fmt.Fprintln(tw, "RANKS\tFIRST STEP s\tCPU s\tSTORE MESSAGES\tPROCESSES\tPSS MiB\tMiB/RANK\tDESCRIPTORS\tSOCKETS\tMOST OF A PROCESS\tTHREADS\tSTEP ms\tCOMM ms\tSTEP CPU ms\t")
 	for i := range r.Jobs {
 		m := &r.Jobs[i]
 		u, mib := &m.Usage, float64(m.Usage.PSS)/(1<<20)
-		fmt.Fprintf(tw, "%d\t%.2f\t%.2f\t%d\t%d\t%.0f\t%.1f\t%d\t%d\t%d\t%d\t%.2f\t%.2f\t\n", m.Ranks, m.FirstStepS, m.StartCPUS, m.Messages*m.Ranks,
-			u.Processes, mib, mib/float64(m.Ranks), u.Descriptors, u.Sockets, u.Most, u.Threads, m.StepMS, m.CommMS)
+		fmt.Fprintf(tw, "%d\t%.2f\t%.2f\t%d\t%d\t%.0f\t%.1f\t%d\t%d\t%d\t%d\t%.2f\t%.2f\t%.2f\t\n", m.Ranks, m.FirstStepS, m.StartCPUS, m.Messages*m.Ranks,
+			u.Processes, mib, mib/float64(m.Ranks), u.Descriptors, u.Sockets, u.Most, u.Threads, m.StepMS, m.CommMS, m.StepCPUMS)
 	}
 	if err := tw.Flush(); err != nil {
 		return err
@@ -76,7 +78,7 @@ func (r *report) printPredictions(w io.Writer) error {
 	}
 	fmt.Fprint(w, "\n\n")
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(tw, "RANKS\tMEASURED ms\tPREDICTED ms\tOFF\t")
+	fmt.Fprintln(tw, "RANKS\tMEASURED CPU ms\tPREDICTED CPU ms\tOFF\t")
 	for _, p := range r.Checked {
 		fmt.Fprintf(tw, "%d\t%.2f\t%.2f\t%.0f %%\t\n", p.Ranks, p.Measured, p.Predicted, 100*off(p.Predicted, p.Measured))
 	}

@@ -48,6 +48,12 @@ func (u *Usage) Add(o Usage) {
 	u.Threads += o.Threads
 }
 
+// CPUTime is the CPU time that a process and its descendants have used so far.
+func CPUTime(root int) (total time.Duration) {
+	eachProcess(root, func(pid int) { total += cpuOf(pid) })
+	return total
+}
+
 // PSS is the proportional set size of a process and its descendants, in bytes.
 func PSS(root int) (total int64) {
 	eachProcess(root, func(pid int) { total += pssOf(pid) })
