@@ -24,15 +24,19 @@ class _Timespec(ctypes.Structure):
     _fields_ = [("tv_sec", ctypes.c_long), ("tv_nsec", ctypes.c_long)]
 
 
+_futex = ctypes.CDLL(None).syscall  # a function of its own: argument types hold for every call
+_futex.argtypes = [ctypes.c_long, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int]
+
+
 def futex_wait(address: int, value: int, seconds: float):
     """Sleeps while the word has the value, at most for a time. It may return early."""
     limit = _Timespec(int(seconds), int(seconds % 1 * 1e9))
-    _LIBC.syscall(ctypes.c_long(_FUTEX), ctypes.c_void_p(address), ctypes.c_int(_FUTEX_WAIT), ctypes.c_uint32(value), ctypes.byref(limit), None, 0)
+    _futex(_FUTEX, address, _FUTEX_WAIT, value, ctypes.addressof(limit), None, 0)
 
 
 def futex_wake(address: int):
     """Wakes one sleeper. The system call is also a full memory barrier."""
-    _LIBC.syscall(ctypes.c_long(_FUTEX), ctypes.c_void_p(address), ctypes.c_int(_FUTEX_WAKE), ctypes.c_int(1), None, None, 0)
+    _futex(_FUTEX, address, _FUTEX_WAKE, 1, None, None, 0)
 
 
 _scratch = ctypes.c_uint32(0)

@@ -91,4 +91,4 @@ def _seed(seed: int, epoch: int, index: int):
     random.seed(mixed)
     np.random.seed(mixed)
     if torch := sys.modules.get("torch"):
-        torch.manual_seed(mixed)
+        torch.default_generator.manual_seed(mixed)  # torch.manual_seed looks for GPUs, which costs 100 times as much
