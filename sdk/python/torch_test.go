@@ -2,11 +2,18 @@ package python
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/spf13/afero"
+
 	"github.com/trainctl/trainctl/core/plugin/host"
+	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/sdk/sdktest"
 )
@@ -67,6 +74,51 @@ func TestTorchRefusals(t *testing.T) {
 	if _, _, err := d.Wait(0); !sdk.IsCorrupt(err) || !strings.Contains(err.Error(), "sample 7 has an input of shape (5,)") {
 		t.Errorf("a sample of another size: %v", err)
 	}
+}
+
+// MNIST as a torch.utils.data.Dataset, found by its name, gives the ConvNet on two ranks the
+// bits of the built-in data set, with samples that are kept and without.
+func TestTorchTrainsAsTheBuiltin(t *testing.T) {
+	if testing.Short() {
+		t.Skip("three runs of trainctl")
+	}
+	inPython(t, "torch")
+	const mnist = "../../../shared/mnist"
+	if _, err := os.Stat(mnist); err != nil {
+		t.Skip("no MNIST: ", err)
+	}
+	bin, err := filepath.Abs("bin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("TRAINCTL_PLUGIN_PATH", bin)
+	program := filepath.Join(t.TempDir(), "trainctl")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "../../cmd/trainctl").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	arguments := fmt.Sprintf("{path=\"tests/modules\", target=\"mnist:MNIST\", arguments='{\"root\": %q, \"limit\": 60000}'}", mnist)
+	want := paramsAfter(t, program, "mnist", fmt.Sprintf("{root=%q}", mnist))
+	for _, more := range []string{"", ", cache=true, workers=1"} {
+		if got := paramsAfter(t, program, "torch", strings.Replace(arguments, "'}", "'"+more+"}", 1)); got != want {
+			t.Errorf("weights %.12s with the data set torch%s, %.12s with the built-in one", got, more, want)
+		}
+	}
+}
+
+// paramsAfter trains for a few steps and returns the checksum of the weights.
+func paramsAfter(t *testing.T, program, dataset, options string) string {
+	t.Helper()
+	dir := t.TempDir()
+	cmd := exec.CommandContext(t.Context(), program, "run", "../../configs/mnist-ddp.toml", "--set", fmt.Sprintf("run.dir=%q", dir), "--set", "train.max_steps=12",
+		"--set", "train.epochs=1", "--set", "dataset.plugin="+dataset, "--set", "dataset.options="+options)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	s, err := event.ReadSummary(afero.NewOsFs(), filepath.Join(dir, "mnist-ddp", "1", "summary.json"))
+	if err != nil || s.Steps != 12 || len(s.ParamsSHA256) == 0 {
+		t.Fatalf("%d steps, %v", s.Steps, err)
+	}
+	return s.ParamsSHA256[0]
 }
 
 // tryTorch opens the data set with options.

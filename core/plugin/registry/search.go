@@ -28,14 +28,15 @@ const AnyKind sdk.Kind = "plugin"
 // Folder is a folder that is searched for plugins.
 type Folder struct {
 	Path   string
-	Origin string // why it is searched: "TRAINCTL_PLUGIN_PATH", "installed", "beside trainctl"
+	Origin string // why it is searched: "TRAINCTL_PLUGIN_PATH", "installed", "VIRTUAL_ENV", "beside trainctl"
 }
 
 // Search holds the folders that are searched for plugins, the first one first.
 type Search []Folder
 
 // Folders returns the folders to search: those of TRAINCTL_PLUGIN_PATH, that of installed
-// plugins, and the one in which the executable lies.
+// plugins, that of the active virtual environment of Python, to which pip installs programs,
+// and the one in which the executable lies.
 func Folders(exe string) Search {
 	var s Search
 	for _, dir := range filepath.SplitList(os.Getenv(EnvPath)) {
@@ -45,6 +46,11 @@ func Folders(exe string) Search {
 	}
 	if dir, err := Installed(); err == nil {
 		s = append(s, Folder{dir, "installed"})
+	}
+	for _, environment := range []string{"VIRTUAL_ENV", "CONDA_PREFIX"} {
+		if dir := os.Getenv(environment); dir != "" {
+			s = append(s, Folder{filepath.Join(dir, "bin"), environment})
+		}
 	}
 	if exe != "" {
 		s = append(s, Folder{filepath.Dir(exe), "beside trainctl"})

@@ -89,8 +89,10 @@ func TestFolders(t *testing.T) {
 	t.Setenv("HOME", home)
 	t.Setenv("XDG_DATA_HOME", "")
 	t.Setenv(registry.EnvPath, "~/mine:/site")
+	t.Setenv("VIRTUAL_ENV", "/venv")
+	t.Setenv("CONDA_PREFIX", "")
 	got := registry.Folders("/usr/bin/trainctl")
-	want := registry.Search{{home + "/mine", registry.EnvPath}, {"/site", registry.EnvPath}, {home + "/.trainctl/plugins", "installed"}, {"/usr/bin", "beside trainctl"}}
+	want := registry.Search{{home + "/mine", registry.EnvPath}, {"/site", registry.EnvPath}, {home + "/.trainctl/plugins", "installed"}, {"/venv/bin", "VIRTUAL_ENV"}, {"/usr/bin", "beside trainctl"}}
 	for i := range want {
 		if len(got) != len(want) || got[i] != want[i] {
 			t.Fatalf("got %v, want %v", got, want)
