@@ -27,7 +27,11 @@ type etcdFleet struct {
 	seen map[int]bool // steps at which nodes were gone
 }
 
-// newEtcdFleet is n nodes; none is started.
+// etcdCommand starts a node in docs/clusters.md.
+const etcdCommand = `trainctl run job.toml --nnodes 1:3 --rdzv-backend etcd --rdzv-endpoint etcd0:2379`
+
+// newEtcdFleet is n nodes, whose command is etcdCommand with another configuration and endpoint;
+// none is started.
 func newEtcdFleet(t *testing.T, n int, tables string, args ...string) *etcdFleet {
 	t.Helper()
 	if _, err := exec.LookPath("etcd"); err != nil {
@@ -39,7 +43,7 @@ func newEtcdFleet(t *testing.T, n int, tables string, args ...string) *etcdFleet
 		return f.hosts.Command(context.Background(), n, program, args...)
 	}})
 	f.endpoint = r.etcd.Addr
-	f.args = append(f.args, "--rdzv-backend", "etcd")
+	f.args = append(strings.Fields(etcdCommand)[3:7:7], f.args...)
 	return r
 }
 
@@ -104,7 +108,7 @@ func etcdOutage(t *testing.T) time.Duration {
 // nothing happens while etcd is unreachable. At the end nothing is left in etcd.
 func TestEveryNodeMayDieWithEtcd(t *testing.T) {
 	t.Parallel()
-	f := newEtcdFleet(t, 3, fleetTables, rig.Set(`launch.nnodes="1:3"`, `launch.lost_after="2s"`, `backend.timeout="5m"`)...)
+	f := newEtcdFleet(t, 3, fleetTables, rig.Set(`launch.lost_after="2s"`, `backend.timeout="5m"`)...)
 	for i := range 3 {
 		f.join(t, i)
 	}
