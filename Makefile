@@ -1,4 +1,4 @@
-.PHONY: run test test-portable test-arm64 lint race ci generate gputest
+.PHONY: run test test-portable test-arm64 test-browser lint race ci generate gputest
 
 run:
 	go run ./cmd/trainctl run configs/mnist-ddp.toml
@@ -12,6 +12,10 @@ test-portable:
 
 test-arm64:
 	bash .ci/arm64
+
+# Needs Chromium; axe-core comes from npm.
+test-browser:
+	bash e2e/browser/run.sh
 
 lint race:
 	bash .ci/$@

@@ -9,6 +9,8 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -148,15 +150,21 @@ func (s *Server) dir(r *http.Request) (event.RunDir, error) {
 	return dirs[0], nil
 }
 
-// with calls use with a run as it is now.
-func (s *Server) with(dir event.RunDir, use func(*rundir.Run) error) error {
+// reader is the reader of a run.
+func (s *Server) reader(dir event.RunDir) *reader {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	r := s.readers[dir.Path]
 	if r == nil {
 		r = &reader{Reader: rundir.Open(s.o.FS, dir)}
 		s.readers[dir.Path] = r
 	}
-	s.mu.Unlock()
+	return r
+}
+
+// with calls use with a run as it is now.
+func (s *Server) with(dir event.RunDir, use func(*rundir.Run) error) error {
+	r := s.reader(dir)
 	r.Lock()
 	defer r.Unlock()
 	if _, err := r.Update(); err != nil {
@@ -166,19 +174,26 @@ func (s *Server) with(dir event.RunDir, use func(*rundir.Run) error) error {
 }
 
 // withAll calls use with several runs and their traces.
-func (s *Server) withAll(dirs []event.RunDir, use func([]page.Input) error, runs ...page.Input) error {
-	if len(runs) == len(dirs) {
-		return use(runs)
-	}
-	dir := dirs[len(runs)]
-	for _, in := range runs {
-		if in.Run.Dir.Path == dir.Path {
-			return refuse(http.StatusBadRequest, "run %s is named twice", rundir.ID(dir))
+func (s *Server) withAll(dirs []event.RunDir, use func([]page.Input) error) error {
+	sorted := slices.Clone(dirs) // two requests for the same runs lock them in the same order
+	slices.SortFunc(sorted, func(a, b event.RunDir) int { return strings.Compare(a.Path, b.Path) })
+	for i, d := range sorted {
+		if i > 0 && d.Path == sorted[i-1].Path {
+			return refuse(http.StatusBadRequest, "run %s is named twice", rundir.ID(d))
 		}
+		r := s.reader(d)
+		r.Lock()
+		defer r.Unlock()
 	}
-	return s.with(dir, func(r *rundir.Run) error {
-		return s.withAll(dirs, use, append(runs, page.Trace(s.o.FS, r, len(dirs)))...)
-	})
+	var runs []page.Input
+	for _, d := range dirs {
+		r := s.reader(d)
+		if _, err := r.Update(); err != nil {
+			return err
+		}
+		runs = append(runs, page.Trace(s.o.FS, r.Run, len(dirs)))
+	}
+	return use(runs)
 }
 
 // runs shows the page of one or several runs.

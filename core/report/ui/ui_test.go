@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os/exec"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -177,6 +178,17 @@ func TestPages(t *testing.T) {
 			t.Errorf("%s: %d %.200s, want %d", path, status, body, want)
 		}
 	}
+	var both sync.WaitGroup // in either order, at the same time
+	for _, query := range []string{"id=a/1&id=a/2", "id=a/2&id=a/1"} {
+		both.Go(func() {
+			for range 20 {
+				if status, body := c.get("/data?" + query); status != 200 {
+					t.Errorf("%s: %d %.200s", query, status, body)
+				}
+			}
+		})
+	}
+	both.Wait()
 	_, body := c.get("/runs?id=a/1&id=a/2")
 	if !strings.Contains(body, "2 runs compared") || !strings.Contains(body, "connect-src &#39;self&#39;") {
 		t.Error("not the page of two runs that follows them")

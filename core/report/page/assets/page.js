@@ -138,6 +138,7 @@
       const at = u.posToVal(left, "x"), zoom = f => u.setScale("x", {min: at - (at - min) * f, max: at + (max - at) * f});
       const move = by => {
         if (e.ctrlKey) { u.setScale("x", {min: min + by * span / 50, max: max + by * span / 50}); return; }
+        if (u.pixels) { u.setCursor({left: Math.max(0, Math.min(u.over.clientWidth, left + 4 * by)), top: u.over.clientHeight / 2}); return; }
         let i = (u.cursor.idx ?? u.valToIdx(at)) + by;
         i = Math.max(0, Math.min(u.data[0].length - 1, i));
         u.setCursor({left: u.valToPos(u.data[0][i], "x"), top: u.over.clientHeight / 2});
@@ -160,17 +161,18 @@
     const paint = u => {
       const {ctx, bbox} = u, {min, max} = u.scales.x;
       ctx.save();
+      ctx.textAlign = "left";
       ctx.beginPath(); ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height); ctx.clip();
       for (let i = 0; i < n; i++) {
         const [row, name, start, length] = t.slices.slice(6 * i, 6 * i + 4);
         if (start / 1000 > max || (start + length) / 1000 < min) continue;
-        const x = u.valToPos(start / 1000, "x", true), w = Math.max(1, u.valToPos((start + length) / 1000, "x", true) - x), h = bbox.height / rows;
+        const x = u.valToPos(start / 1000, "x", true), w = Math.max(1, u.valToPos((start + length) / 1000, "x", true) - x), shown = Math.max(x, bbox.left), h = bbox.height / rows;
         ctx.fillStyle = color(name);
         ctx.fillRect(x, bbox.top + row * h + 0.12 * h, w, 0.76 * h);
         if (w > 60 * devicePixelRatio) {
           ctx.fillStyle = css("--bg");
           ctx.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
-          ctx.fillText(t.names[name], x + 4, bbox.top + (row + 0.65) * h, w - 8);
+          ctx.fillText(t.names[name], shown + 4, bbox.top + (row + 0.65) * h, w - 8);
         }
       }
       ctx.restore();
@@ -188,12 +190,25 @@
     const u = new uPlot({
       width: width(el), height: rows * high + 60, legend: {show: false}, series: [{}, {show: true, paths: () => null, points: {show: false}}],
       scales: {x: {time: false}, y: {range: [0, rows]}},
-      axes: axes("", {x: "time (ms)", y: {size: 130, label: undefined, labelSize: 0, grid: {show: false}, splits: () => t.rows.map((_, i) => rows - i - 0.5), values: () => t.rows}}),
+      axes: axes("", {x: "time (ms)", y: {size: 156, label: undefined, labelSize: 0, grid: {show: false}, splits: () => t.rows.map((_, i) => rows - i - 0.5), values: () => t.rows}}),
       cursor: {drag: {x: true, y: false}, points: {show: false}},
       hooks: {draw: [paint], setCursor: [tell]},
     }, [xs, xs.map(() => null)], el);
     traces[run] = u;
+    u.pixels = true;
     keys(el, u, () => u.setScale("x", {min: 0, max: last / 1000}));
+    // The first and the last steps are far apart: a few of them are shown at first.
+    const of = k => t.slices[6 * k + 4], few = 5;
+    let earliest = Infinity, latest = 0;
+    for (let i = 0; i < n; i++) if (of(i) > 0) { earliest = Math.min(earliest, of(i)); latest = Math.max(latest, of(i)); }
+    const range = (from, to) => {
+      let a = Infinity, b = 0;
+      for (let i = 0; i < n; i++) if (of(i) >= from && of(i) <= to) { a = Math.min(a, t.slices[6 * i + 2]); b = Math.max(b, t.slices[6 * i + 2] + t.slices[6 * i + 3]); }
+      if (a < b) u.setScale("x", {min: a / 1000, max: b / 1000});
+    };
+    const views = {first: () => range(earliest + 1, earliest + few), last: () => range(latest - few + 1, latest), all: () => u.setScale("x", {min: 0, max: last / 1000})};
+    figure.querySelectorAll("[data-view]").forEach(b => { b.onclick = views[b.dataset.view]; });
+    (latest - earliest > few ? views.first : views.all)();
     el.addEventListener("keydown", () => { u.keyed = true; tell(u); }, true);
     el.addEventListener("mousemove", () => { u.keyed = false; }, true);
   };

@@ -71,7 +71,7 @@ func (r *Run) Tell(events ...event.Event) {
 }
 
 // Loss is the loss of a step that Steps writes.
-func Loss(step int) float64 { return 2/math.Sqrt(float64(step)) + 0.1*math.Sin(float64(step)) }
+func Loss(step int) float64 { return 2 / math.Sqrt(float64(step)) * (1 + 0.3*math.Sin(float64(step))) }
 
 // Steps appends steps of a millisecond each.
 func (r *Run) Steps(from, to int) {

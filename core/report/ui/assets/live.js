@@ -6,22 +6,23 @@
   const el = (tag, props, ...children) => { const e = Object.assign(document.createElement(tag), props); e.append(...children); return e; };
 
   // New data at most once a second: a watched run should not notice it.
-  const pause = 700;
-  let last = 0, waiting = false, texts = 0;
+  // The tables follow more slowly than the charts.
+  const pause = 700, slowPause = 3000;
+  let last = 0, lastText = 0, timer = 0, textTimer = 0;
   const refresh = async () => {
-    waiting = false;
+    timer = 0;
     last = Date.now();
-    const wantText = Date.now() - texts > 3000;
+    const wantText = last - lastText >= slowPause;
+    if (wantText) lastText = last;
     try {
       const [data, html] = await Promise.all([fetch("/data?" + query), wantText ? fetch("/runs?" + query) : null]);
       if (!data.ok) throw new Error(await data.text());
-      if (wantText) texts = Date.now();
       if (!window.trainctlPage.update(await data.json(), html ? await html.text() : "")) location.reload();
       status.textContent = "Following; last change at " + new Date().toLocaleTimeString();
-      if (!wantText) later(3100);
+      if (!wantText && !textTimer) textTimer = setTimeout(() => { textTimer = 0; later(0); }, lastText + slowPause - Date.now());
     } catch (e) { status.textContent = "No answer: " + e.message; }
   };
-  const later = ms => { if (!waiting) { waiting = true; setTimeout(refresh, ms); } };
+  const later = ms => { timer = timer || setTimeout(refresh, ms); };
   const source = new EventSource("/events?" + query);
   source.addEventListener("changed", () => later(Math.max(0, last + pause - Date.now())));
   source.onopen = () => { status.textContent = "Following"; };
