@@ -34,6 +34,8 @@ var (
 	uplotCSS string
 	//go:embed assets/uplot/LICENSE
 	uplotLicense string
+
+	pageTemplate = template.Must(template.New("page").Funcs(functions).Parse(pageHTML))
 )
 
 // Input is a run and its trace, which is nil if it recorded none.
@@ -74,10 +76,6 @@ const MostBytes = 5 << 20
 
 // Write writes the page of some runs, the first of which is the one that others are compared with.
 func Write(w io.Writer, runs []Input, o Options) error {
-	t, err := template.New("page").Funcs(functions).Parse(pageHTML)
-	if err != nil {
-		return err
-	}
 	data, err := Data(runs)
 	if err != nil {
 		return err
@@ -94,7 +92,7 @@ func Write(w io.Writer, runs []Input, o Options) error {
 	v.Data = template.JS(data)
 	v.Policy = Policy(o.Script != "", scripts...)
 	var page bytes.Buffer
-	if err := t.Execute(&page, v); err != nil {
+	if err := pageTemplate.Execute(&page, v); err != nil {
 		return err
 	}
 	_, err = w.Write(page.Bytes())

@@ -206,6 +206,21 @@ func TestDataKeepsSpikes(t *testing.T) {
 	}
 }
 
+// BenchmarkServed is what a page that follows a run of 2000 steps costs with every change.
+func BenchmarkServed(b *testing.B) {
+	r := rundirtest.New(b, afero.NewMemMapFs(), "/runs", "a")
+	r.Steps(1, 2000)
+	in, err := Read(r.FS, r.Dir, 1)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if _, err := Data([]Input{in}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
 // A run that wrote nothing yet has a page.
 func TestPageOfAnEmptyRun(t *testing.T) {
 	text := write(t, input(t, rundirtest.New(t, afero.NewMemMapFs(), "/runs", "new"), 1))

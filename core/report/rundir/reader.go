@@ -100,13 +100,13 @@ func (r *Reader) whole(file string, take func([]byte) error) (changed bool, err 
 		return false, fmt.Errorf("%s: not read, because it has %d bytes", file, info.Size())
 	}
 	b, err := afero.ReadFile(r.fs, file)
+	if err == nil {
+		err = take(b)
+	}
 	if err != nil {
-		return false, err
+		err = fmt.Errorf("%s: %w", file, err)
 	}
-	if err := take(b); err != nil {
-		return false, fmt.Errorf("%s: %w", file, err)
-	}
-	return true, nil
+	return err == nil, err
 }
 
 // block is how many bytes of events are decoded at a time by one goroutine; longer lines are not
@@ -204,21 +204,24 @@ func decodeLines(b []byte) []entry {
 			e.rec = event.Record{Seq: rec.Seq, Time: rec.Time, Rank: rec.Rank}
 			continue
 		}
-		rec, err := event.Decode(line)
-		var unknown *event.UnknownError
-		switch {
-		case errors.As(err, &unknown): // of a newer version
+		if !e.decode(line) {
 			out = out[:len(out)-1]
-		case err != nil:
-			e.bad = true
-		default:
-			e.rec = rec
-			if s, ok := rec.Event.(*event.StepDone); ok {
-				e.step, e.rec.Event = *s, nil
-			}
 		}
 	}
 	return out
+}
+
+// decode decodes any line; false if a newer version wrote it, which is nothing bad.
+func (e *entry) decode(line []byte) bool {
+	rec, err := event.Decode(line)
+	if errors.As(err, new(*event.UnknownError)) {
+		return false
+	}
+	e.bad, e.rec = err != nil, rec
+	if s, ok := rec.Event.(*event.StepDone); ok {
+		e.step, e.rec.Event = *s, nil
+	}
+	return true
 }
 
 // Hostname is this host as events name it; "" if it has no name.

@@ -7,7 +7,7 @@
 
   // New data at most once a second: a watched run should not notice it.
   // The tables follow more slowly than the charts.
-  const pause = 700, slowPause = 3000;
+  const pause = 900, slowPause = 10000;
   let last = 0, lastText = 0, timer = 0, textTimer = 0;
   const refresh = async () => {
     timer = 0;
