@@ -226,10 +226,7 @@ func (e *entry) decode(line []byte) bool {
 
 // Hostname is this host as events name it; "" if it has no name.
 func Hostname() string {
-	name, err := os.Hostname()
-	if err != nil {
-		return ""
-	}
+	name, _ := os.Hostname()
 	return name
 }
 
