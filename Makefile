@@ -15,7 +15,7 @@ test-arm64:
 
 # Needs Chromium; axe-core comes from npm.
 test-browser:
-	bash e2e/browser/run.sh
+	bash e2e/testdata/browser/run.sh
 
 lint race:
 	bash .ci/$@

@@ -15,5 +15,5 @@ run
 run --set optimizer.lr=0.002 --set optimizer.momentum=0.5
 "$dir/trainctl" -C "$dir" report mnist-ddp/1 -o one.html
 "$dir/trainctl" -C "$dir" report mnist-ddp/1 mnist-ddp/2 -o two.html
-TRAINCTL_PICTURES=$dir bash e2e/browser/run.sh -run TestPictures
+TRAINCTL_PICTURES=$dir bash e2e/testdata/browser/run.sh -run TestPictures
 mv "$dir"/*.png docs/images/

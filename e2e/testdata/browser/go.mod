@@ -1,8 +1,8 @@
-module github.com/trainctl/trainctl/e2e/browser
+module github.com/trainctl/trainctl/e2e/testdata/browser
 
 go 1.26.0
 
-replace github.com/trainctl/trainctl => ../..
+replace github.com/trainctl/trainctl => ../../..
 
 require (
 	github.com/chromedp/cdproto v0.159.0
