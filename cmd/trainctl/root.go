@@ -15,6 +15,7 @@ import (
 	"github.com/trainctl/trainctl/cmd/trainctl/internal/inference"
 	"github.com/trainctl/trainctl/cmd/trainctl/internal/plugins"
 	"github.com/trainctl/trainctl/cmd/trainctl/internal/report"
+	"github.com/trainctl/trainctl/cmd/trainctl/internal/runs"
 	"github.com/trainctl/trainctl/cmd/trainctl/internal/submit"
 	"github.com/trainctl/trainctl/cmd/trainctl/internal/ui"
 )
@@ -67,7 +68,7 @@ model, data, batch, communication. Flags and --set override single keys.`,
 	})
 	root.AddCommand(
 		runCommand(p), workerCommand(p), planCommand(p), evalCommand(p), inference.Generate(p), inference.Predict(p), configCommand(p), dataCommand(p),
-		ckpt.Command(p), plugins.Command(p), bench.Command(p), submit.Command(p), doctorCommand(p), envCommand(), logsCommand(), report.Command(), ui.Command(), secretCommand(), versionCommand(),
+		ckpt.Command(p), plugins.Command(p), bench.Command(p), submit.Command(p), doctorCommand(p), envCommand(), logsCommand(), runs.Command(), report.Command(), ui.Command(), secretCommand(), versionCommand(),
 	)
 	return root
 }
