@@ -47,11 +47,11 @@ type life struct {
 // all steps, the last life, and how often each epoch's samples were trained on.
 func (p *place) elasticRun(t *testing.T, lives []life, set ...string) (losses []float64, last run, seen map[int][]int) {
 	t.Helper()
-	p.AddProgram(t, "e2e/testdata/recording")
+	addRecording(t, p)
 	begun := checkpoint.Manifest{}
 	seen = map[int][]int{}
 	for i, l := range lives {
-		record := filepath.Join(p.Dir, fmt.Sprint("record", i))
+		record := filepath.Join(records(p), fmt.Sprint("record", i))
 		args := append([]string{"run", p.Config, "--progress", "none", "--resume", "auto"}, rig.Set(append(set,
 			fmt.Sprint("launch.nproc_per_node=", l.world), "dataset.plugin=./recording", fmt.Sprintf("dataset.options.record=%q", record))...)...)
 		if l.until == 0 {
@@ -94,6 +94,16 @@ func (r run) newest(t *testing.T) (m checkpoint.Manifest) {
 	rig.Must(t, json.Unmarshal(b, &m))
 	return m
 }
+
+// addRecording adds the data set "recording" to a place, with a folder for its records: a sandbox
+// lets it write there.
+func addRecording(t *testing.T, p *place) {
+	t.Helper()
+	p.AddProgram(t, "e2e/testdata/recording")
+	rig.Must(t, os.Mkdir(records(p), 0o755))
+}
+
+func records(p *place) string { return filepath.Join(p.Dir, "records") }
 
 // count adds what a life has trained on between two checkpoints: of what its ranks were
 // served, in order, the shares of these steps. What came after the last one was read ahead,
@@ -210,9 +220,9 @@ func TestRanksGoOnWithoutOneThatDied(t *testing.T) {
 	tables := elasticTables + "[train]\nepochs = 3\nglobal_batch = 16\n"
 	whole := placeWith(t, tables).run(t, rig.Set("launch.nproc_per_node=1", `checkpoint.every="100 epochs"`)...)
 	p := placeWith(t, tables)
-	p.AddProgram(t, "e2e/testdata/recording")
+	addRecording(t, p)
 	proc := p.Start(t, append([]string{"run", p.Config}, rig.Set("launch.nproc_per_node=3", "launch.elastic=true", `checkpoint.every="100 epochs"`,
-		"dataset.plugin=./recording", fmt.Sprintf("dataset.options.record=%q", filepath.Join(p.Dir, "record")),
+		"dataset.plugin=./recording", fmt.Sprintf("dataset.options.record=%q", filepath.Join(records(p), "record")),
 		"dataset.options.serve=41", "dataset.options.serve_rank=2")...)...) // in the tenth step it gets nothing
 	p.WaitForSteps(t, proc, 1, 9)
 	rig.Signal(t, p.Worker(t, 2).PID, syscall.SIGKILL)
@@ -279,9 +289,9 @@ func TestRanksLeaveAtAnyMoment(t *testing.T) {
 func TestRanksGoOnInBatchesPerRank(t *testing.T) {
 	t.Parallel()
 	p := placeWith(t, elasticTables+"[train]\nepochs = 3\nper_rank_batch = 4\n[lr_scheduler]\nname = \"step\"\nstep_size = 2\nbatch_scaling = \"linear\"\n")
-	p.AddProgram(t, "e2e/testdata/recording")
+	addRecording(t, p)
 	proc := p.Start(t, append([]string{"run", p.Config}, rig.Set("launch.nproc_per_node=3", "launch.elastic=true",
-		"dataset.plugin=./recording", fmt.Sprintf("dataset.options.record=%q", filepath.Join(p.Dir, "record")),
+		"dataset.plugin=./recording", fmt.Sprintf("dataset.options.record=%q", filepath.Join(records(p), "record")),
 		"dataset.options.serve=20", "dataset.options.serve_rank=1")...)...) // in the sixth step it gets nothing
 	p.WaitForSteps(t, proc, 1, 5)
 	rig.Signal(t, p.Worker(t, 1).PID, syscall.SIGKILL)
@@ -349,8 +359,8 @@ func TestRanksComeBack(t *testing.T) {
 	tables := strings.NewReplacer("keep = 0", "keep = 2", "lr = 0.05", "lr = 0.0005").Replace(elasticTables) + "[train]\nglobal_batch = 16\naccumulate_steps = 2\nlog_freq = 1000\n"
 	p, q := placeWith(t, tables), placeWith(t, tables)
 	recorded := func(p *place) []string {
-		p.AddProgram(t, "e2e/testdata/recording")
-		return []string{"dataset.plugin=./recording", fmt.Sprintf("dataset.options.record=%q", filepath.Join(p.Dir, "record"))}
+		addRecording(t, p)
+		return []string{"dataset.plugin=./recording", fmt.Sprintf("dataset.options.record=%q", filepath.Join(records(p), "record"))}
 	}
 	proc := p.Start(t, append([]string{"run", p.Config}, rig.Set(append(recorded(p), "train.epochs=100000", "launch.nproc_per_node=3", "launch.elastic=true", "launch.max_restarts=3", `backend.timeout="1m"`, `checkpoint.every="100 steps"`)...)...)...)
 	steps, changes := p.replaceRanks(t, proc, 1, 0, 2)
@@ -366,7 +376,7 @@ func TestRanksComeBack(t *testing.T) {
 	if rig.NewestStep(p.Checkpoints(1)) != last || len(steps) < last-100 {
 		t.Errorf("the newest checkpoint is of step %d of %d", rig.NewestStep(p.Checkpoints(1)), last)
 	}
-	servedInOrder(t, steps, filepath.Join(p.Dir, "record"), readRecord(t, filepath.Join(q.Dir, "record-0")))
+	servedInOrder(t, steps, filepath.Join(records(p), "record"), readRecord(t, filepath.Join(records(q), "record-0")))
 }
 
 // servedInOrder asserts that the ranks had, in every step, as many samples as it must have, and were

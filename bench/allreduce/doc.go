@@ -13,6 +13,5 @@
 //
 // If a machine lacks torch or namespaces, that part is skipped with the reason.
 //
-// It imports core/bench, core/job/launch, core/plugin/host, core/sdk,
-// core/tensor and plugins/backend-tcp. Start with main.go.
+// It imports bench/internal/selfrank, core/bench and core/tensor. Start with main.go.
 package main

@@ -8,18 +8,13 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
+	"github.com/trainctl/trainctl/bench/internal/selfrank"
 	"github.com/trainctl/trainctl/core/bench"
-	"github.com/trainctl/trainctl/core/job/launch"
-	"github.com/trainctl/trainctl/core/plugin/host"
-	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
-	tcp "github.com/trainctl/trainctl/plugins/backend-tcp"
 )
 
 type options struct {
@@ -30,28 +25,9 @@ type options struct {
 	only         string
 }
 
-// This program is its own rank and its own plugin.
-var builtins = []host.Builtin{
-	{Kind: sdk.KindBackend, Name: "tcp", Plugin: sdk.Plugin{Backend: func() sdk.Backend { return tcp.New() }}},
-}
-
-const rankArg = "rank"
-
-func main() {
-	host.ServeBuiltin(builtins, os.Args[1:])
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, "allreduce:", err)
-		os.Exit(1)
-	}
-}
+func main() { selfrank.Main("allreduce", run) }
 
 func run(ctx context.Context, args []string) error {
-	if len(args) == 1 && args[0] == rankArg {
-		launch.WatchLifeline(nil)
-		return bench.Rank(ctx, bench.Program{Builtins: builtins}, os.Stdout)
-	}
 	o := options{sizes: sizes{1 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 25 << 20, 64 << 20}}
 	flags := flag.NewFlagSet("allreduce", flag.ExitOnError)
 	flags.StringVar(&o.python, "python", "python3", "the Python that has torch")
@@ -68,11 +44,10 @@ func run(ctx context.Context, args []string) error {
 
 // measure goes through the places and prints each as soon as it is done.
 func measure(ctx context.Context, o *options, out, log io.Writer) error {
-	exe, err := os.Executable()
+	p, err := selfrank.Program()
 	if err != nil {
 		return err
 	}
-	p := bench.Program{Exe: exe, Args: []string{rankArg}, Builtins: builtins}
 	r := report{Date: time.Now().UTC().Format(time.RFC3339), Machine: bench.MachineName()}
 	if p.Peer, err = gloo(ctx, o.python); err != nil {
 		r.NoGloo = err.Error()

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trainctl/trainctl/bench/internal/selfrank"
 	"github.com/trainctl/trainctl/core/base/testjson"
 	"github.com/trainctl/trainctl/core/bench"
 	"github.com/trainctl/trainctl/core/plugin/host"
@@ -18,8 +19,8 @@ import (
 
 // The test binary is a rank and a plugin, as the program is.
 func TestMain(m *testing.M) {
-	host.ServeBuiltin(builtins, os.Args[1:])
-	if len(os.Args) == 2 && os.Args[1] == rankArg {
+	host.ServeBuiltin(selfrank.Builtins, os.Args[1:])
+	if len(os.Args) == 2 && os.Args[1] == selfrank.RankArg {
 		main()
 		return
 	}
@@ -81,12 +82,12 @@ func peer() {
 // Another program's rank 0 can open its store at the master's address, on one
 // host and in namespaces.
 func TestPeerHasItsStore(t *testing.T) {
-	exe, err := os.Executable()
+	p, err := selfrank.Program()
 	if err != nil {
 		t.Fatal(err)
 	}
+	p.Peer = []string{p.Exe, peerArg}
 	o := options{sizes: sizes{1024}, rounds: 1, budget: time.Millisecond}
-	p := bench.Program{Exe: exe, Args: []string{rankArg}, Builtins: builtins, Peer: []string{exe, peerArg}}
 	for _, at := range places {
 		m, err := o.at(t.Context(), p, at, io.Discard)
 		if err != nil {

@@ -14,6 +14,6 @@
 //
 // The job is a ConvNet on generated images, a small batch per rank. -json FILE writes everything.
 //
-// It imports core/base, core/bench, core/job/launch, core/plugin/host, core/report/event, core/sdk,
+// It imports bench/internal/selfrank, core/base, core/bench, core/report/event,
 // core/tensor and plugins/backend-tcp, whose cost model it uses. Start with main.go.
 package main

@@ -7,15 +7,10 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
+	"github.com/trainctl/trainctl/bench/internal/selfrank"
 	"github.com/trainctl/trainctl/core/bench"
-	"github.com/trainctl/trainctl/core/job/launch"
-	"github.com/trainctl/trainctl/core/plugin/host"
-	"github.com/trainctl/trainctl/core/sdk"
-	tcp "github.com/trainctl/trainctl/plugins/backend-tcp"
 )
 
 type options struct {
@@ -30,28 +25,9 @@ type options struct {
 	json         string
 }
 
-// This program is its own rank and its own plugin where it measures the backend alone.
-var builtins = []host.Builtin{
-	{Kind: sdk.KindBackend, Name: "tcp", Plugin: sdk.Plugin{Backend: func() sdk.Backend { return tcp.New() }}},
-}
-
-const rankArg = "rank"
-
-func main() {
-	host.ServeBuiltin(builtins, os.Args[1:])
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, "scale:", err)
-		os.Exit(1)
-	}
-}
+func main() { selfrank.Main("scale", run) }
 
 func run(ctx context.Context, args []string) error {
-	if len(args) == 1 && args[0] == rankArg {
-		launch.WatchLifeline(nil)
-		return bench.Rank(ctx, bench.Program{Builtins: builtins}, os.Stdout)
-	}
 	o := options{ranks: []int{2, 4, 8, 16}}
 	flags := flag.NewFlagSet("scale", flag.ExitOnError)
 	flags.Func("ranks", "comma-separated `numbers` of ranks to measure; default 2,4,8,16", func(text string) error {

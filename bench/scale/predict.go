@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
+	"github.com/trainctl/trainctl/bench/internal/selfrank"
 	"github.com/trainctl/trainctl/core/base/cgroup"
 	"github.com/trainctl/trainctl/core/bench"
 	"github.com/trainctl/trainctl/core/tensor"
@@ -86,7 +86,7 @@ func (o *options) network(ctx context.Context, c *constants) error {
 
 // allReduce measures the backend alone. The fastest round counts.
 func (o *options) allReduce(ctx context.Context, ranks, hosts int) (linear, error) {
-	exe, err := os.Executable()
+	program, err := selfrank.Program()
 	if err != nil {
 		return linear{}, err
 	}
@@ -95,7 +95,7 @@ func (o *options) allReduce(ctx context.Context, ranks, hosts int) (linear, erro
 	for range max(1, o.rounds) {
 		s := bench.Spec{Backend: "tcp", World: ranks, Hosts: hosts, Sizes: []int{small, large}, DType: tensor.F32,
 			Budget: 500 * time.Millisecond, Timeout: bench.DefaultTimeout}
-		err := bench.AllReduce(ctx, bench.Program{Exe: exe, Args: []string{rankArg}, Builtins: builtins}, s, func(r bench.Result) error {
+		err := bench.AllReduce(ctx, program, s, func(r bench.Result) error {
 			if ns := r.P50 * 1e3; best[r.Bytes] == 0 || ns < best[r.Bytes] {
 				best[r.Bytes] = ns
 			}

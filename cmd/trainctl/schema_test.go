@@ -99,7 +99,7 @@ func TestSchemaRefuses(t *testing.T) {
 		`optimizer.name = "sdg"`, `lr_scheduler.name = "cos"`, `lr_scheduler.unit = "steps"`, `ddp.compress = "int8"`, `ddp.uneven = "pad"`, `run.device = "gpu"`,
 		`run.dtype = "bf16"`, `sampler.pad = "zero"`, `checkpoint.keep_best = "accuracy"`, `checkpoint.every = "1 day"`, `checkpoint.prefix = "model."`,
 		`model.loss = "l3"`, `model.stem = "tiny"`, `backend.plugin = "gloo"`, `precision.plugin = "apex"`, `backend.sha256 = "abc"`,
-		`backend.options.algorithm = "tree"`, `backend.options.tea = 1`, `precision.options.level = "O1"`, `precision = {plugin = "amp", options = {level = "O9"}}`,
+		`backend.options.algorithm = "star"`, `backend.options.tea = 1`, `precision.options.level = "O1"`, `precision = {plugin = "amp", options = {level = "O9"}}`,
 		`dataset.options.fallback = "none"`, `dataset.options.root = 3`, `dataset.options.pad = 3`, `launch.nproc_per_node = "many"`, `launch.nproc_per_node = 0`, `launch.grace = "soon"`,
 		`ddp.bucket_cap_mb = "big"`, `train.epochs = "3"`, `train.epocs = 3`,
 		`train.epochs = -1`, `train.global_batch = -1`, `train.accumulate_steps = 0`, `optimizer.lr = -0.1`, `ddp.powersgd_rank = 0`, `sampler.prefetch = 0`, `launch.max_restarts = -1`,

@@ -23,8 +23,9 @@ import (
 	"github.com/trainctl/trainctl/core/sdk/pb"
 )
 
-// The test binary is the plugin that is installed.
+// The test binary is the plugin that is installed, and the program that enters its sandbox.
 func TestMain(m *testing.M) {
+	host.ServeBuiltin(nil, os.Args[1:])
 	if os.Getenv(pb.Handshake.MagicCookieKey) == pb.Handshake.MagicCookieValue {
 		sdk.Serve(sdk.Plugin{Precision: func() sdk.Precision { return precision{} }})
 	}
