@@ -2,10 +2,13 @@ package rig
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 )
@@ -70,8 +73,16 @@ func ModuleRoot() (string, error) {
 }
 
 // Main builds trainctl, or takes the executable that TRAINCTL_E2E_PROGRAM names,
-// and calls run, the Run of a testing.M. It returns the exit code.
+// and calls run, the Run of a testing.M. It returns the exit code. Twice as many tests as usual run
+// in parallel: jobs that lose ranks, plugins and links mostly wait.
 func Main(run func() int) int {
+	flag.Parse()
+	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
+		if err := f.Value.Set(strconv.Itoa(2 * runtime.GOMAXPROCS(0))); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
 	dir, err := os.MkdirTemp("", "trainctl-e2e-")
 	if err == nil {
 		defer os.RemoveAll(dir)
