@@ -18,6 +18,7 @@ import (
 	"github.com/trainctl/trainctl/cmd/trainctl/internal/runs"
 	"github.com/trainctl/trainctl/cmd/trainctl/internal/submit"
 	"github.com/trainctl/trainctl/cmd/trainctl/internal/ui"
+	"github.com/trainctl/trainctl/cmd/trainctl/internal/watch"
 )
 
 // stdio holds the three streams of a command.
@@ -68,7 +69,7 @@ model, data, batch, communication. Flags and --set override single keys.`,
 	})
 	root.AddCommand(
 		runCommand(p), workerCommand(p), planCommand(p), evalCommand(p), inference.Generate(p), inference.Predict(p), configCommand(p), dataCommand(p),
-		ckpt.Command(p), plugins.Command(p), bench.Command(p), submit.Command(p), doctorCommand(p), envCommand(), logsCommand(), runs.Command(), report.Command(), ui.Command(), secretCommand(), versionCommand(),
+		ckpt.Command(p), plugins.Command(p), bench.Command(p), submit.Command(p), doctorCommand(p), envCommand(), logsCommand(), runs.Command(), watch.Command(), report.Command(), ui.Command(), secretCommand(), versionCommand(),
 	)
 	return root
 }

@@ -203,24 +203,30 @@ func (p *Progress) block(again bool) {
 	if len(lines) == 0 {
 		return
 	}
-	out := p.erase()
 	for i, l := range lines {
-		if i > 0 {
-			out += "\n"
-		}
-		out += printable(l)
+		lines[i] = printable(l)
 	}
 	if !again {
-		p.write(out + "\n")
+		p.write(p.erase() + strings.Join(lines, "\n") + "\n")
 		return
 	}
-	out += "\r"
-	if up := len(lines) - 1; up > 0 {
-		out += fmt.Sprintf("\x1b[%dA", up)
-	}
+	out := p.erase() + Block(lines)
 	p.drawn = true
 	p.write(out)
 }
+
+// Block is what draws lines on a terminal so that EraseBlock removes them again: the cursor returns
+// to the first character of the first line.
+func Block(lines []string) string {
+	out := strings.Join(lines, "\n") + "\r"
+	if up := len(lines) - 1; up > 0 {
+		out += fmt.Sprintf("\x1b[%dA", up)
+	}
+	return out
+}
+
+// EraseBlock clears from the start of the line to the end of the screen.
+const EraseBlock = "\r\x1b[J"
 
 // erase returns the code that removes the block: clear to the end of the screen.
 func (p *Progress) erase() string {
@@ -228,7 +234,7 @@ func (p *Progress) erase() string {
 		return ""
 	}
 	p.drawn = false
-	return "\r\x1b[J"
+	return EraseBlock
 }
 
 func (p *Progress) write(s string) { _, _ = io.WriteString(p.w, s) }

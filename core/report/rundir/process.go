@@ -45,17 +45,35 @@ const ticks = 100
 
 // processStart reads /proc; false where there is none.
 func processStart(pid int) (began time.Time, state string, ok bool) {
-	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	fields, known := processStat(pid)
 	boot, ok := bootTime()
-	if err != nil || !ok {
-		return began, "", false
-	}
-	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:])) // a name may have spaces
-	if len(fields) < 20 {
+	if !known || !ok {
 		return began, "", false
 	}
 	since, err := strconv.ParseInt(fields[19], 10, 64) // field 22 of proc(5)
 	return boot.Add(time.Duration(since) * time.Second / ticks), fields[0], err == nil
+}
+
+// CPU is how much processor time the process has taken, on all cores together; false if it has
+// ended, or where there is no /proc.
+func (p Process) CPU() (time.Duration, bool) {
+	fields, ok := processStat(p.PID)
+	if !ok || !p.Alive() {
+		return 0, false
+	}
+	user, err1 := strconv.ParseInt(fields[11], 10, 64) // fields 14 and 15 of proc(5)
+	system, err2 := strconv.ParseInt(fields[12], 10, 64)
+	return time.Duration(user+system) * time.Second / ticks, err1 == nil && err2 == nil
+}
+
+// processStat is the fields of /proc/PID/stat from the third on, at least 20.
+func processStat(pid int) (fields []string, ok bool) {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return nil, false
+	}
+	fields = strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:])) // a name may have spaces
+	return fields, len(fields) >= 20
 }
 
 func bootTime() (time.Time, bool) {

@@ -33,6 +33,16 @@ func Interactive(w io.Writer) bool {
 	return ok && os.Getenv("TERM") != "dumb" && os.Getenv("CI") == "" && term.IsTerminal(int(f.Fd()))
 }
 
+// Size is the columns and rows of the terminal that a stream is, else those of a usual one.
+func Size(w io.Writer) (columns, rows int) {
+	if f, ok := w.(*os.File); ok {
+		if columns, rows, err := term.GetSize(int(f.Fd())); err == nil && columns > 0 && rows > 0 {
+			return columns, rows
+		}
+	}
+	return 80, 24
+}
+
 func errorWord(w io.Writer) string {
 	if Colorful(w) {
 		return "\x1b[1;31merror\x1b[0m"

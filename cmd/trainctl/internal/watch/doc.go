@@ -1,0 +1,4 @@
+// Package watch is the command "trainctl watch": it shows a run on the terminal until it ends.
+//
+// It imports cmd/trainctl/internal/cli, core/report and core/train/checkpoint.
+package watch
