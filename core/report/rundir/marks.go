@@ -46,13 +46,9 @@ func (r *Run) state(rec event.Record) {
 	seconds := rec.Time.Sub(r.Began).Seconds()
 	switch e := rec.Event.(type) {
 	case *event.RunStarted:
-		r.Started, r.Plugins, r.Done, r.Ranks = e, nil, nil, map[int]Place{}
+		r.Started, r.Plugins, r.Done = e, nil, nil
 		r.Name = cmp.Or(e.Name, r.Name)
 	case *event.RankStarted:
-		if r.Ranks == nil {
-			r.Ranks = map[int]Place{}
-		}
-		r.Ranks[rec.Rank] = Place{e.Host, Process{e.PID, rec.Time}}
 		if rec.Rank == 0 {
 			r.Host, r.Rank0, r.Launcher = e.Host, Process{e.PID, rec.Time}, Process{e.LauncherPID, rec.Time}
 		}

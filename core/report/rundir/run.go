@@ -22,7 +22,6 @@ type Run struct {
 	Started      *event.RunStarted
 	Host         string // of rank 0, as is the process
 	Rank0        Process
-	Ranks        map[int]Place
 	Launcher     Process // PID 0: another launcher than trainctl run started it, or an older version
 
 	Config     string // config.toml
@@ -49,12 +48,6 @@ type Run struct {
 	Problems []string // what could not be read
 	Lost     int      // lines of events that could not be decoded
 	Unshown  int      // warnings that have no mark, because there were too many
-}
-
-// Place is the process of a rank.
-type Place struct {
-	Host string
-	Process
 }
 
 // Eval is an evaluation.

@@ -43,7 +43,7 @@ func Lines(r *rundir.Run, o Options) []string {
 		b.add("", "eval   "+evalText(&r.Evals[n-1]))
 	}
 	b.add("", shares(r))
-	b.usage(r)
+	b.usage()
 	b.events(r)
 	if o.Rows > 0 && len(b.lines) > o.Rows {
 		b.lines = b.lines[:o.Rows]
@@ -183,7 +183,7 @@ func shares(r *rundir.Run) string {
 const mostLines = 4
 
 // usage adds the cores that ranks use, several ranks to a line.
-func (b *block) usage(r *rundir.Run) {
+func (b *block) usage() {
 	ranks := slices.Sorted(maps.Keys(b.o.Usage))
 	line, lines := "cores ", 0
 	for i, rank := range ranks {
@@ -200,9 +200,6 @@ func (b *block) usage(r *rundir.Run) {
 	}
 	if len(ranks) > 0 {
 		b.add("", strings.TrimRight(line, " "))
-	}
-	if n := len(r.Ranks) - len(ranks); n > 0 && len(ranks) > 0 {
-		b.add("", fmt.Sprintf("       %d ranks are on other hosts", n))
 	}
 }
 

@@ -13,11 +13,17 @@ type Usage struct {
 	used map[rundir.Process]time.Duration
 }
 
+// Place is the process of a rank.
+type Place struct {
+	Host string
+	rundir.Process
+}
+
 // Measure returns the cores used since the last call, by rank; nothing in the first call. Ranks
 // that are threads of one process all have the usage of that process.
-func (u *Usage) Measure(r *rundir.Run, now time.Time) map[int]float64 {
+func (u *Usage) Measure(ranks map[int]Place, now time.Time) map[int]float64 {
 	used, out := map[rundir.Process]time.Duration{}, map[int]float64{}
-	for rank, p := range r.Ranks {
+	for rank, p := range ranks {
 		if p.Host != rundir.Hostname() {
 			continue
 		}

@@ -106,7 +106,7 @@ func TestUsage(t *testing.T) {
 	if _, ok := self.CPU(); !ok {
 		t.Skip("this system has no /proc")
 	}
-	r := &rundir.Run{Ranks: map[int]rundir.Place{0: {Host: rundir.Hostname(), Process: self}, 1: {Host: "elsewhere", Process: self}}}
+	r := map[int]Place{0: {rundir.Hostname(), self}, 1: {"elsewhere", self}}
 	var u Usage
 	if got := u.Measure(r, rundirtest.Noon); len(got) != 0 {
 		t.Errorf("%v in the first call", got)

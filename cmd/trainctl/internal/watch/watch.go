@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trainctl/trainctl/cmd/trainctl/internal/cli"
+	"github.com/trainctl/trainctl/core/plugin/flight"
 	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/core/report/rundir"
 	"github.com/trainctl/trainctl/core/report/watch"
@@ -113,7 +114,7 @@ func (d *display) show(now time.Time, last bool) error {
 		return nil
 	}
 	columns, rows := cli.Size(d.w)
-	lines := watch.Lines(d.run.Run, watch.Options{Columns: columns - 1, Rows: rows - 1, Color: d.color, Now: now, Usage: d.usage.Measure(d.run.Run, now)})
+	lines := watch.Lines(d.run.Run, watch.Options{Columns: columns - 1, Rows: rows - 1, Color: d.color, Now: now, Usage: d.usage.Measure(places(d.run.Run), now)})
 	text := event.Block(lines)
 	if last {
 		text = strings.Join(lines, "\n") + "\n"
@@ -124,4 +125,17 @@ func (d *display) show(now time.Time, last bool) error {
 	d.drawn = true
 	_, err := io.WriteString(d.w, text)
 	return err
+}
+
+// places are the processes of the ranks, which their flight records name; none before they exist.
+func places(r *rundir.Run) map[int]watch.Place {
+	out := map[int]watch.Place{}
+	records, err := flight.Read(r.Dir.Flights())
+	if err != nil {
+		return out
+	}
+	for _, k := range records.Ranks {
+		out[k.Rank] = watch.Place{Host: k.Host, Process: rundir.Process{PID: k.PID, Seen: k.Started}}
+	}
+	return out
 }
