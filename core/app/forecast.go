@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/trainctl/trainctl/core/base/cgroup"
 	"github.com/trainctl/trainctl/core/base/usererr"
@@ -239,6 +240,7 @@ func (f *forecaster) report() (*forecast.Report, error) {
 	}
 	f.layers(r)
 	f.buckets(r)
+	f.gradients(r)
 	f.memory(r)
 	return r, nil
 }
@@ -318,6 +320,35 @@ func (f *forecaster) buckets(r *forecast.Report) {
 	r.Traffic.RingBytes = forecast.RingBytes(r.Traffic.WireBytes, f.world)
 	if f.world > 1 {
 		r.Traffic.SharedBytes = r.Traffic.WireBytes * int64(f.world)
+	}
+}
+
+// gradients finds the buckets of each layer's gradients.
+func (f *forecaster) gradients(r *forecast.Report) {
+	o := f.outline
+	bucket, size := map[string]int{}, map[string]int64{}
+	for i, b := range o.Buckets {
+		for _, p := range b.Params {
+			g := o.Gradients[p]
+			bucket[g.Name], size[g.Name] = i, int64(g.Bytes())
+		}
+	}
+	r.Gradients = map[string]forecast.Gradients{}
+	for _, n := range o.Graph.Forward() {
+		own := r.Gradients[n.Layer]
+		for _, in := range n.In {
+			if in == graph.None || o.Graph.Values[in].Kind != graph.Parameter {
+				continue
+			}
+			name := o.Graph.Values[in].Name
+			if i, ok := bucket[name]; ok {
+				own.Bytes += size[name]
+				own.Buckets = append(own.Buckets, i)
+			}
+		}
+		slices.Sort(own.Buckets)
+		own.Buckets = slices.Compact(own.Buckets)
+		r.Gradients[n.Layer] = own
 	}
 }
 

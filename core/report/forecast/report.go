@@ -24,6 +24,8 @@ type Report struct {
 	Traffic Traffic  `json:"traffic"`
 	Memory  Memory   `json:"memory_per_rank"`
 
+	Gradients map[string]Gradients `json:"-"` // by layer, for SVG
+
 	Init      []string    `json:"init,omitempty"` // what comes from model.init
 	Optimizer string      `json:"optimizer"`      // "sgd lr=0.01 momentum=0.9"
 	Schedule  string      `json:"schedule"`       // "cosine over 600 steps, warm-up 50 steps"
@@ -79,6 +81,12 @@ type Layer struct {
 	Parameters int      `json:"parameters"`
 	FLOPs      int64    `json:"flops"`            // forward, per sample; 0: not counted
 	Inputs     []string `json:"inputs,omitempty"` // layers that it reads; omitted where that is the layer before
+}
+
+// Gradients are those of a layer's parameters.
+type Gradients struct {
+	Bytes   int64
+	Buckets []int // that hold them, ascending
 }
 
 // Totals adds up the model.
