@@ -229,7 +229,12 @@ func (c *Client) call(ctx context.Context, what Progress, o op, body fields) (*p
 		delete(c.pending, id)
 		c.mu.Unlock()
 	}()
-	if err := c.post(frame{op: o, id: id, body: body}); err != nil {
+	switch err := c.post(frame{op: o, id: id, body: body}); {
+	case errors.Is(err, errFrame):
+		return nil, fmt.Errorf("%s %q: %w", what.Op, what.Key, err)
+	case err != nil:
+		c.conn.NetConn().Close() // nothing can follow a part of a frame
+		<-c.lost
 		return nil, c.broken(what, err)
 	}
 	return c.await(ctx, what, id, answer)

@@ -10,7 +10,7 @@ import (
 )
 
 // Journal keeps the part of an elastic job's store that must survive the process that hosts it:
-// the current group, and what its members publish. It is an *etcd.Job.
+// the current group, and what its members publish. An *etcd.Job is one.
 type Journal interface {
 	// Records are those that this host and those before it have written.
 	Records(ctx context.Context) (map[string][]byte, error)
@@ -61,26 +61,35 @@ func (s *Server) record(key string, val []byte) {
 // writeRecords empties the outbox in its order. If another process hosts the store by now, this
 // one ends: its ranks must not learn what no journal holds.
 func (s *Server) writeRecords() {
-	for {
-		s.mu.Lock()
-		for len(s.outbox) > 0 && s.outbox[0].to != nil {
-			s.outbox[0].to.queue(s.outbox[0].frame)
-			s.outbox = s.outbox[1:]
-		}
-		if len(s.outbox) == 0 {
-			s.mu.Unlock()
-			return
-		}
-		next := s.outbox[0]
-		s.mu.Unlock()
+	for next := s.nextRecord(false); next != nil; next = s.nextRecord(true) {
 		if err := s.opts.Journal.Write(s.life, next.key, next.val); err != nil {
+			if s.life.Err() == nil {
+				s.notes.Say("journal", "closed, because the state of the job could not be recorded: %v", err)
+			}
 			s.shut()
 			return
 		}
-		s.mu.Lock()
-		s.outbox = s.outbox[1:]
-		s.mu.Unlock()
 	}
+}
+
+// nextRecord sends the answers before the next record and returns that record, nil if there is none.
+// With written it first removes the last record, under the same lock: whoever finds the outbox empty
+// starts another writer.
+func (s *Server) nextRecord(written bool) *outgoing {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if written {
+		s.outbox = s.outbox[1:]
+	}
+	for len(s.outbox) > 0 {
+		next := s.outbox[0]
+		if next.to == nil {
+			return &next
+		}
+		next.to.queue(next.frame)
+		s.outbox = s.outbox[1:]
+	}
+	return nil
 }
 
 // restore continues the job that the journal describes. Its group has broken, because its store
@@ -110,7 +119,7 @@ func (s *Server) restore() error {
 		p.Addr = ""
 		g.members, s.state.names[p.Rank] = append(g.members, p.Rank), p
 		if slices.Contains(s.opts.Dead, p.Rank) {
-			g.lost[p.Rank] = departure{p, "its host had the job's store and died"}
+			g.lost[p.Rank] = departure{p, "its node, which hosted the job's store, is gone"}
 		}
 	}
 	time.AfterFunc(s.opts.LostAfter, s.missing)
@@ -127,7 +136,7 @@ func (s *Server) missing() {
 	}
 	for _, r := range g.members {
 		if _, lost := g.lost[r]; !lost && !s.state.here[r] && !s.state.gone[r] {
-			s.state.lose(departure{s.state.names[r], "it did not come to the job's new store"})
+			s.state.lose(departure{s.state.names[r], "it did not connect to the job's new store"})
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -213,5 +214,52 @@ func TestMemberThatWasLeftBehindJoins(t *testing.T) {
 	moves[0] <- next.Addr().String()
 	if _, err := m[0].Regroup(t.Context(), Broken, nil); !errors.Is(err, ErrLate) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// A member that learns that the store is lost also learns that its group has failed.
+func TestGroupIsBrokenWhenItsStoreIsLost(t *testing.T) {
+	_, s, m, _ := journalled(t)
+	s.Close()
+	if _, err := m[0].Gather(t.Context(), "values", nil); !errors.Is(err, ErrStoreLost) || !m[0].Broken() {
+		t.Errorf("broken: %v, %v", m[0].Broken(), err)
+	}
+}
+
+// list is a journal that keeps all records in their order.
+type list struct {
+	mu   sync.Mutex
+	vals []string
+}
+
+func (*list) Records(context.Context) (map[string][]byte, error) { return nil, nil }
+
+func (l *list) Write(_ context.Context, _ string, val []byte) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.vals = append(l.vals, string(val))
+	return nil
+}
+
+// Each record is written once, in order, whenever it comes.
+func TestRecordsAreWrittenOnceInOrder(t *testing.T) {
+	l := &list{}
+	s, _ := serve(t, StoreOptions{Journal: l, WorldSize: 1, Elastic: true})
+	var want []string
+	for i := range 20000 {
+		want = append(want, strconv.Itoa(i))
+		s.mu.Lock()
+		s.record("n", []byte(want[i]))
+		s.mu.Unlock()
+	}
+	for wrote := false; !wrote; time.Sleep(time.Millisecond) {
+		s.mu.Lock()
+		wrote = len(s.outbox) == 0
+		s.mu.Unlock()
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !slices.Equal(l.vals, want) {
+		t.Errorf("%d records are written, not each of %d once in order", len(l.vals), len(want))
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// Members are the ranks that this one works with in an elastic job. They belong to one goroutine,
-// except for Gather and Wanted.
+// Members are the ranks that this one works with in an elastic job. Gather, Wanted, Enough, Broken
+// and StoreLost are safe for concurrent use; the other methods belong to one goroutine.
 type Members struct {
 	place int
 
@@ -99,11 +99,17 @@ func (m *Members) OnBroken(f func()) {
 	m.abort = f
 }
 
-// Broken reports whether the current group has failed on some rank.
+// Broken reports whether the current group has failed on some rank, or the store is lost and
+// another one takes its place, see Follow.
 func (m *Members) Broken() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.broken >= m.epoch
+	select {
+	case <-m.client.lost: // a call that failed for this may return before follow calls fail
+		return m.broken >= m.epoch || m.linked != nil
+	default:
+		return m.broken >= m.epoch
+	}
 }
 
 // Wanted reports whether others wait to be admitted.
