@@ -73,7 +73,6 @@ func (b *state) lost(rank int) (departure, bool) {
 // lose removes a rank from the group. Nobody else has to end.
 func (b *state) lose(d departure) {
 	g, rank := b.group, d.peer.Rank
-	delete(g.calls, rank)
 	if slices.Contains(g.members, rank) {
 		g.lost[rank] = d
 		b.announceBroken()

@@ -250,3 +250,35 @@ func TestRegroupNeedsAnElasticJob(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// A rank that gives up before it is admitted, or leaves, is in no group: the others would wait for it.
+func TestRankThatGivesUpJoiningIsInNoGroup(t *testing.T) {
+	s, clients, m := first(t, StoreOptions{}, "012")
+	clients[1].conn.Close()
+	clients[2].conn.Close()
+	together(t, Broken, "0", m[0])
+	for r := 1; r <= 2; r++ {
+		c := dial(t, s.Addr().String(), DialOptions{Rank: r, Size: 3})
+		ctx, cancel := context.WithCancel(t.Context())
+		gave := make(chan error, 1)
+		go func() {
+			_, err := NewMembers(c, r).Regroup(ctx, Joining, nil)
+			gave <- err
+		}()
+		for called := false; !called; time.Sleep(time.Millisecond) {
+			s.mu.Lock()
+			_, called = s.state.group.calls[r]
+			s.mu.Unlock()
+		}
+		if r == 1 {
+			cancel()
+		} else {
+			c.Close()
+		}
+		if err := <-gave; err == nil {
+			t.Errorf("rank %d was admitted", r)
+		}
+		cancel()
+	}
+	together(t, Between, "0", m[0])
+}

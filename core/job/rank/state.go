@@ -90,6 +90,9 @@ func (b *state) leave(rank int, clean bool, why string) {
 			b.forget(t)
 		}
 	}
+	if b.group != nil {
+		delete(b.group.calls, rank)
+	}
 	if b.group != nil && (!clean || b.deserts(rank)) {
 		b.lose(d)
 		return
@@ -369,6 +372,9 @@ func (b *state) report(t request, cancel bool) {
 	if cancel {
 		f.op = opCancelled
 		b.forget(t)
+		if g := b.group; g != nil && g.calls[t.rank].request == t {
+			delete(g.calls, t.rank)
+		}
 	}
 	b.reply(t, f)
 }
