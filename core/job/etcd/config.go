@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,8 +21,8 @@ import (
 
 // Config says how to reach etcd.
 type Config struct {
-	Endpoints []string // "host:port", or a URL; without a scheme, https if a file is given
-	CAFile    string   // certificates that servers must have; "": those of the system
+	Endpoints []string // "host:port", or a URL; all use TLS if one has https:// or a file is given
+	CAFile    string   // PEM certificates of the authorities that sign etcd's; "": the system's
 	CertFile  string   // this client's; "": none
 	KeyFile   string   // of CertFile
 	User      string   // "": none
@@ -30,7 +31,7 @@ type Config struct {
 
 // secure reports whether connections use TLS.
 func (c Config) secure() bool {
-	return c.CAFile != "" || c.CertFile != "" || strings.HasPrefix(c.Endpoints[0], "https://")
+	return c.CAFile != "" || c.CertFile != "" || slices.ContainsFunc(c.Endpoints, func(e string) bool { return strings.HasPrefix(e, "https://") })
 }
 
 // address is the "host:port" of an endpoint.
@@ -112,7 +113,9 @@ func explainTLS(at string, err error) error {
 	switch text := err.Error(); {
 	case errors.As(err, &unknown):
 		return mistake("rdzv_ca_file", "the file with the certificate of the authority that signed etcd's", fmt.Errorf("etcd at %s: %w", at, err))
-	case errors.As(err, &name), errors.As(err, new(x509.CertificateInvalidError)):
+	case errors.As(err, new(x509.CertificateInvalidError)): // it has expired, for example
+		return mistake("rdzv_endpoint", "renew etcd's certificate, or correct this host's clock", fmt.Errorf("etcd at %s: %w", at, err))
+	case errors.As(err, &name):
 		return mistake("rdzv_endpoint", "use a host name of etcd's certificate", fmt.Errorf("etcd at %s: %w", at, err))
 	case errors.As(err, &alert), strings.Contains(text, "remote error"):
 		return mistake("rdzv_cert_file", "a certificate that etcd's authority signed, and launch.rdzv_key_file its key", fmt.Errorf("etcd at %s refuses this client: %w", at, err))

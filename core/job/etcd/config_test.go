@@ -73,6 +73,10 @@ func TestTLS(t *testing.T) {
 			c.Endpoints = []string{"http://" + s.Addr}
 			c.CAFile, c.CertFile, c.KeyFile = "", "", ""
 		}, []string{"launch.rdzv_endpoint", s.Addr}},
+		{func(c *etcd.Config) { // one with https:// is enough
+			c.Endpoints = []string{"http://127.0.0.1:1", "https://" + s.Addr}
+			c.CAFile, c.CertFile, c.KeyFile = "", "", ""
+		}, []string{"launch.rdzv_ca_file", s.Addr}},
 	} {
 		bad := good
 		bad.Endpoints = append([]string{}, good.Endpoints...)

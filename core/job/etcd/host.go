@@ -19,16 +19,24 @@ type Host struct {
 }
 
 // Host is the current host.
-func (j *Job) Host(ctx context.Context) (h Host, err error) {
+func (j *Job) Host(ctx context.Context) (Host, error) {
+	h, _, err := j.readHost(ctx)
+	return h, err
+}
+
+// readHost is Host, and the revision of etcd at which it was read.
+func (j *Job) readHost(ctx context.Context) (h Host, at int64, err error) {
 	r, err := j.get(ctx, "host")
-	if err != nil || len(r.Kvs) == 0 {
-		return h, err
+	if err != nil {
+		return h, 0, err
 	}
-	if err := json.Unmarshal(r.Kvs[0].Value, &h); err != nil {
-		return h, fmt.Errorf("%shost in etcd is not trainctl's: %w", j.prefix, err)
+	if len(r.Kvs) > 0 {
+		if err := json.Unmarshal(r.Kvs[0].Value, &h); err != nil {
+			return h, 0, fmt.Errorf("%shost in etcd is not trainctl's: %w", j.prefix, err)
+		}
+		h.Rev = r.Kvs[0].ModRevision
 	}
-	h.Rev = r.Kvs[0].ModRevision
-	return h, nil
+	return h, r.Header.Revision, nil
 }
 
 // Mine reports whether this launcher hosts.
@@ -37,11 +45,11 @@ func (j *Job) Mine(h Host) bool { return h.ID == j.id }
 // Next waits until the host is another one than h, at another address, or nobody. Its Rev is 0 then.
 func (j *Job) Next(ctx context.Context, h Host) (Host, error) {
 	for {
-		now, err := j.Host(ctx)
+		now, at, err := j.readHost(ctx)
 		if err != nil || now.Rev != h.Rev {
 			return now, err
 		}
-		if err := j.change(ctx, "host", h.Rev); err != nil {
+		if err := j.change(ctx, "host", at); err != nil { // etcd may have compacted h.Rev, long ago
 			return now, err
 		}
 	}
@@ -55,9 +63,7 @@ func (j *Job) Campaign(ctx context.Context, after Host) (bool, error) {
 
 // Announce says where this host's store is.
 func (j *Job) Announce(ctx context.Context, addr string) error {
-	j.mu.Lock()
-	term := j.term
-	j.mu.Unlock()
+	term, _ := j.ruling()
 	if ok, err := j.rule(ctx, term, addr); !ok || err != nil {
 		return deposed(err)
 	}
@@ -71,9 +77,19 @@ func deposed(err error) error {
 	return ErrDeposed
 }
 
+// ruling is the term in which this launcher hosts, and the condition that it still does.
+func (j *Job) ruling() (term int64, still clientv3.Cmp) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.term, clientv3.Compare(clientv3.ModRevision(j.prefix+"host"), "=", j.term)
+}
+
 // rule writes this launcher as the host, if the revision of the key is still after.
 func (j *Job) rule(ctx context.Context, after int64, addr string) (bool, error) {
-	text, err := json.Marshal(Host{Node: j.node, ID: j.id, Addr: addr})
+	j.mu.Lock()
+	mine := Host{Node: j.node, ID: j.id, Addr: addr}
+	j.mu.Unlock()
+	text, err := json.Marshal(mine)
 	if err != nil {
 		panic("etcd: " + err.Error())
 	}
@@ -111,10 +127,7 @@ func (j *Job) Records(ctx context.Context) (map[string][]byte, error) {
 
 // Write implements rank.Journal.
 func (j *Job) Write(ctx context.Context, key string, val []byte) error {
-	j.mu.Lock()
-	term := j.term
-	j.mu.Unlock()
-	still := clientv3.Compare(clientv3.ModRevision(j.prefix+"host"), "=", term)
+	_, still := j.ruling()
 	r, err := j.txn(ctx, []clientv3.Cmp{still}, clientv3.OpPut(j.prefix+"record/"+key, string(val)))
 	if err != nil || !r.Succeeded {
 		return deposed(err)

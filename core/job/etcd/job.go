@@ -112,20 +112,17 @@ func unreachable(err error) error {
 	return mistake("rdzv_endpoint", `the "host:port" of a running etcd, or several with commas between them`, err)
 }
 
-// Close ends the registration. over removes the job's keys, which its host does at the end.
+// Close ends the registration. over removes the job's keys, if this launcher still hosts.
 func (j *Job) Close(over bool) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	j.end()
 	j.work.Wait()
-	j.mu.Lock()
-	lease, hosts := j.lease, j.term > 0
-	j.mu.Unlock()
-	if over && hosts {
-		_, _ = j.client.Delete(ctx, j.prefix, clientv3.WithPrefix()) // what stays is removed by the next job of that name
+	if term, still := j.ruling(); over && term > 0 {
+		_, _ = j.client.Txn(ctx).If(still).Then(clientv3.OpDelete(j.prefix, clientv3.WithPrefix())).Commit() // what stays is removed by the next job of that name
 	}
-	if lease != 0 {
-		_, _ = j.client.Revoke(ctx, lease) // or it runs out
+	if j.lease != 0 {
+		_, _ = j.client.Revoke(ctx, j.lease) // or it runs out
 	}
 	return j.client.Close()
 }
@@ -218,7 +215,7 @@ func (j *Job) change(ctx context.Context, key string, rev int64) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	select {
-	case r := <-j.client.Watch(ctx, j.prefix+key, clientv3.WithRev(rev+1)):
+	case r := <-j.client.Watch(clientv3.WithRequireLeader(ctx), j.prefix+key, clientv3.WithRev(rev+1)):
 		if r.Err() == nil {
 			return nil
 		}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/goleak"
 
 	"github.com/trainctl/trainctl/core/job/etcd"
@@ -120,7 +121,13 @@ func TestHostsFollowEachOther(t *testing.T) {
 	if r, err := b.Records(ctx); string(r["group"]) != "abc" || len(r) != 1 || err != nil {
 		t.Errorf("records %q, %v", r, err)
 	}
-	if err := errors.Join(a.Close(false), b.Close(true)); err != nil {
+	if err := a.Close(true); err != nil { // it still takes itself for the host
+		t.Error(err)
+	}
+	if r, err := b.Records(ctx); len(r) != 1 || err != nil {
+		t.Errorf("the last host removed records: %q, %v", r, err)
+	}
+	if err := b.Close(true); err != nil {
 		t.Error(err)
 	}
 	if left := keys(t, s); len(left) != 0 {
@@ -187,6 +194,46 @@ func TestEtcdComesBack(t *testing.T) {
 	b := joins(t, s, 1) // and not 0
 	if err := b.Close(false); err != nil {
 		t.Error(err)
+	}
+}
+
+// A launcher whose key is there with another lease, because etcd has carried out a request that failed
+// for the launcher, keeps its number.
+func TestRegistrationThatFailedOnceIsKept(t *testing.T) {
+	t.Parallel()
+	s := etcdtest.Start(t, etcdtest.Options{})
+	ctx := patient(t)
+	a := joins(t, s, 0)
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Addr}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	const key = "/trainctl/it/nodes/0"
+	old, err := c.Get(ctx, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := c.Grant(ctx, 60)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.Put(ctx, key, string(old.Kvs[0].Value), clientv3.WithLease(other.ID))
+	_, err2 := c.Revoke(ctx, clientv3.LeaseID(old.Kvs[0].Lease))
+	if err := errors.Join(err, err2); err != nil {
+		t.Fatal(err)
+	}
+	for lease := int64(other.ID); lease == int64(other.ID); {
+		select {
+		case <-a.Ousted():
+			t.Fatal("it takes itself for another launcher")
+		case <-time.After(50 * time.Millisecond):
+		}
+		r, err := c.Get(ctx, key)
+		if err != nil || len(r.Kvs) != 1 {
+			t.Fatal(r, err)
+		}
+		lease = r.Kvs[0].Lease
 	}
 }
 

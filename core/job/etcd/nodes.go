@@ -38,7 +38,7 @@ func (j *Job) Register(ctx context.Context, nodes int, host string, answers func
 		}
 		select {
 		case <-ctx.Done():
-			return 0, fmt.Errorf("all %d nodes of the job are there, or its store does not answer: %w", nodes, ctx.Err())
+			return 0, fmt.Errorf("all %d nodes of the job have joined, or its store does not answer: %w", nodes, ctx.Err())
 		case <-time.After(200 * time.Millisecond):
 		}
 	}
@@ -88,17 +88,14 @@ func (j *Job) claim(ctx context.Context, node int, conditions []clientv3.Cmp, al
 	if err != nil {
 		return -1, err
 	}
-	mine, err := json.Marshal(registration{ID: j.id, Host: j.host})
-	if err != nil {
-		panic("etcd: " + err.Error())
-	}
-	r, err := j.txn(ctx, conditions, append(also, clientv3.OpPut(j.prefix+nodeKey(node), string(mine), clientv3.WithLease(lease.ID)))...)
+	mine := j.self()
+	r, err := j.txn(ctx, conditions, append(also, clientv3.OpPut(j.prefix+nodeKey(node), mine, clientv3.WithLease(lease.ID)))...)
 	if err != nil {
 		return -1, err
 	}
 	if !r.Succeeded {
 		now, err := j.get(ctx, nodeKey(node))
-		if err != nil || len(now.Kvs) == 0 || string(now.Kvs[0].Value) != string(mine) || now.Kvs[0].Lease != int64(lease.ID) {
+		if err != nil || len(now.Kvs) == 0 || string(now.Kvs[0].Value) != mine || now.Kvs[0].Lease != int64(lease.ID) {
 			_, _ = j.client.Revoke(ctx, lease.ID) // or it runs out
 			return -1, err
 		}
@@ -107,6 +104,15 @@ func (j *Job) claim(ctx context.Context, node int, conditions []clientv3.Cmp, al
 	defer j.mu.Unlock()
 	j.node, j.lease = node, lease.ID
 	return node, nil
+}
+
+// self is the value of this launcher's key.
+func (j *Job) self() string {
+	text, err := json.Marshal(registration{ID: j.id, Host: j.host})
+	if err != nil {
+		panic("etcd: " + err.Error())
+	}
+	return string(text)
 }
 
 // stay renews the lease, and registers again when it has run out while etcd was unreachable.
@@ -133,8 +139,15 @@ func (j *Job) stay() {
 // again registers under the same number, and reports whether that is still this launcher's.
 func (j *Job) again(ctx context.Context) bool {
 	k := j.prefix + nodeKey(j.node)
-	node, err := j.claim(ctx, j.node, []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(k), "=", 0)})
-	return err != nil || node >= 0
+	for _, ours := range []clientv3.Cmp{
+		clientv3.Compare(clientv3.CreateRevision(k), "=", 0),
+		clientv3.Compare(clientv3.Value(k), "=", j.self()), // an earlier try has succeeded, with another lease
+	} {
+		if node, err := j.claim(ctx, j.node, []clientv3.Cmp{ours}); err != nil || node >= 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // Ousted is closed when another launcher has this one's number, which can happen when this one was
