@@ -236,6 +236,7 @@ func (a *attempt) failed(e exit) {
 	a.root = &e
 	a.stopReason = &stopReason{Node: a.l.o.NodeRank, Failure: f}
 	if a.l.mayFail() && e.code != ExitPreempted {
+		a.l.nodes.leaves = true
 		a.killAll() // the other nodes go on
 		f.Root.addOutput(e.w)
 		return

@@ -72,6 +72,7 @@ func (a *attempt) left(e exit) {
 		others = "the ranks of other nodes"
 	}
 	a.l.sink.printf("%v; %s go on%s", e.cause(a.l.host, a.l.oom).brief(), others, next)
+	go e.w.finish() // which closes its pipes; attempt waits for it
 	if !again {
 		return
 	}
@@ -79,6 +80,9 @@ func (a *attempt) left(e exit) {
 	w.MasterAddr, w.MasterPort = a.store.host, a.store.port
 	if err := a.startRank(w, true); err != nil {
 		a.l.sink.printf("%v", err)
+		if len(a.alive) == 0 {
+			a.failed(e)
+		}
 	}
 }
 
@@ -206,6 +210,7 @@ func (l *launcher) rejoin(ctx context.Context) (os.Signal, error) {
 		lost = "its place in the job"
 	}
 	l.sink.printf("lost %s; this node looks for it for %v, to join the others again", lost, l.o.WaitForNodes)
+	l.nodes.leaves = true
 	l.nodes.close()
 	l.nodes = nil
 	l.again = true
@@ -235,5 +240,6 @@ func (a *attempt) leaveJob(s os.Signal) {
 	sig, _ := s.(syscall.Signal)
 	a.l.sink.printf("%v: this node leaves the job, and the other nodes go on", s)
 	a.stopReason = &stopReason{Node: a.l.o.NodeRank, Signal: int(sig)}
+	a.l.nodes.leaves = true
 	a.killAll()
 }

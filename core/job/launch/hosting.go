@@ -21,7 +21,7 @@ import (
 type hosting struct {
 	l     *launcher
 	job   *etcd.Job
-	open  func(dead []int) (*rank.Server, error)
+	open  func(ctx context.Context, dead []int) (*rank.Server, error) // ctx bounds the call alone
 	dial  rank.DialOptions
 	moves chan move
 
@@ -84,8 +84,8 @@ func (l *launcher) openHosted(ctx context.Context, s *groupStore, o rank.StoreOp
 		return err
 	}
 	h := &hosting{l: l, job: job, dial: l.nodes.dialOptions(), moves: make(chan move)}
-	h.open = func(dead []int) (*rank.Server, error) {
-		o.Journal, o.Dead = job, dead
+	h.open = func(ctx context.Context, dead []int) (*rank.Server, error) {
+		o.Journal, o.Dead = journal{job, ctx}, dead
 		return rank.ListenStore(net.JoinHostPort(hostnet.LocalHost(at), "0"), o)
 	}
 	s.hosting = h
@@ -102,6 +102,15 @@ func (l *launcher) openHosted(ctx context.Context, s *groupStore, o rank.StoreOp
 	return nil
 }
 
+// journal is the job's journal for a server that reads the records as it opens. Until it is open,
+// only ctx can end it: while etcd is unreachable, the launcher would wait for it at the end.
+type journal struct {
+	*etcd.Job
+	opening context.Context
+}
+
+func (j journal) Records(context.Context) (map[string][]byte, error) { return j.Job.Records(j.opening) }
+
 // first is the host at the start of an attempt.
 func (h *hosting) first(ctx context.Context, at string) (cur etcd.Host, err error) {
 	if h.l.nodes.hosts {
@@ -115,7 +124,7 @@ func (h *hosting) first(ctx context.Context, at string) (cur etcd.Host, err erro
 
 // serve opens the store on this node and announces it.
 func (h *hosting) serve(ctx context.Context, at string, dead []int) (cur etcd.Host, err error) {
-	server, err := h.open(dead)
+	server, err := h.open(ctx, dead)
 	if err != nil {
 		return cur, err
 	}

@@ -26,6 +26,7 @@ type nodes struct {
 	server  *rank.Server // on node 0
 	etcd    *etcd.Job    // nil: node 0 hosts the meeting
 	hosts   bool         // with etcd: this node hosts the ranks' store
+	leaves  bool         // with etcd: the other nodes go on without this one
 }
 
 // meeting is where launchers leave values for each other: the store of node 0's launcher, or etcd.
@@ -185,7 +186,7 @@ func (n *nodes) close() {
 		return
 	}
 	if n.etcd != nil {
-		_ = n.etcd.Close(n.hosts) // the leases run out
+		_ = n.etcd.Close(!n.leaves) // the leases run out
 	}
 	if n.client != nil {
 		n.client.Close()
@@ -297,6 +298,9 @@ func (n *nodes) done(ctx context.Context, wg *sync.WaitGroup, attempt int, store
 // lost is the reason when the connection to a launcher is lost.
 func (n *nodes) lost(attempt int, err error) *stopReason {
 	c := Cause{Rank: -1, Host: n.o.Endpoint, Time: time.Now(), Step: -1, Message: "the launcher of node 0 is gone: " + err.Error()}
+	if n.etcd != nil {
+		c.Message = err.Error()
+	}
 	var left *rank.PeerLeftError
 	if errors.As(err, &left) {
 		c.Host = left.Peer.Host

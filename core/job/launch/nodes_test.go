@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trainctl/trainctl/core/job/etcd"
+	"github.com/trainctl/trainctl/core/job/etcd/etcdtest"
 	"github.com/trainctl/trainctl/core/job/rank"
 	"github.com/trainctl/trainctl/core/job/secret"
 )
@@ -224,5 +226,25 @@ func TestNodesOfDifferentSettings(t *testing.T) {
 		if r.ExitCode != ExitConfig || r.Restarts != 0 || errs[i] == nil || !strings.Contains(errs[i].Error(), want) {
 			t.Errorf("node %d: %+v %v\n%s", i, r, errs[i], log)
 		}
+	}
+}
+
+// When the ranks of the node that hosts the store fail, the others go on: what they need stays in etcd.
+func TestHostThatFailsLeavesItsJobInEtcd(t *testing.T) {
+	s := etcdtest.Start(t, etcdtest.Options{})
+	o := Options{Name: "job", RunID: "failing-host", Nproc: 1, Nodes: 2, Least: 1, Etcd: &etcd.Config{Endpoints: []string{s.Addr}}, Secret: secret.New(),
+		Elastic: true, LostAfter: time.Minute, WaitForNodes: time.Minute, Grace: time.Second, Signals: make(chan os.Signal), Command: asRole("exit:0:1")}
+	if res, err := Run(t.Context(), o); err != nil || res.ExitCode != ExitWorker || !res.Hosts {
+		t.Errorf("%+v, %v", res, err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	job, err := etcd.Connect(ctx, *o.Etcd, o.RunID, time.Second, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer job.Close(false)
+	if h, err := job.Host(ctx); h.Rev == 0 || err != nil {
+		t.Errorf("the job is over: %+v, %v", h, err)
 	}
 }

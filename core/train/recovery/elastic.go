@@ -84,7 +84,7 @@ func (r *Recovery) Join(ctx context.Context) error {
 			r.Group.before = r.Group.Members.Places()
 			return nil
 		}
-		if !r.Group.mayReplace(err) && !r.Group.Members.Broken() {
+		if !r.Group.mayReplace(err) {
 			return err
 		}
 	}
