@@ -97,7 +97,7 @@ func (k call) partners(me, world int) (ranks []int) {
 
 // message is one JSON value between a rank and the coordinator.
 type message struct {
-	Kind  string    // "hello", "call", "late", "leave" and "fail" to the coordinator; "welcome", "refused", "go" and "fail" from it
+	Kind  string    // "hello", "call", "done", "late", "leave" and "fail" to the coordinator; "welcome", "refused", "go" and "fail" from it
 	Hello *hello    `json:",omitempty"`
 	Call  *call     `json:",omitempty"`
 	Cause string    `json:",omitempty"` // of "fail": "stall", "mismatch" or "peer"

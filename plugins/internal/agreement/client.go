@@ -160,6 +160,9 @@ func (l *client) failure(seq uint64, stalled Stalled) error {
 	return l.reason.failure(l.rank, seq, stalled)
 }
 
+// withdraw tells the coordinator that an announced call has ended without it.
+func (l *client) withdraw(k call) { _ = l.send(message{Kind: "done", Call: &k}) }
+
 // leaveGrace is how long a collective may continue after a rank has left: a rank that
 // has finished it may leave before the others finish.
 const leaveGrace = time.Second

@@ -223,6 +223,10 @@ func (h *coordinator) handle(rank int, m message) {
 	case m.Kind == "call" && m.Call != nil && m.Call.Root >= 0 && m.Call.Root < len(h.conns):
 		h.calls[rank] = m.Call
 		h.match(rank)
+	case m.Kind == "done" && m.Call != nil:
+		if k := h.calls[rank]; k != nil && k.Round == m.Call.Round {
+			h.calls[rank] = nil
+		}
 	case m.Kind == "leave":
 		h.left[rank] = true
 		h.farewell()
@@ -294,10 +298,13 @@ func (h *coordinator) farewell() {
 		}
 		for _, r := range h.missing(rank) {
 			if h.left[r] {
-				h.failLocked(&message{Cause: "peer", From: r, Text: "its backend closed"})
-				return
+				h.leftWaiting(rank, r)
+				break
 			}
 		}
+	}
+	if h.failed != nil {
+		return
 	}
 	if slices.Contains(h.left, false) {
 		return
@@ -305,6 +312,25 @@ func (h *coordinator) farewell() {
 	for r := range h.conns {
 		h.send(r, message{Kind: "go"})
 	}
+}
+
+// leftWaiting ends the group because a rank waits for one that leaves: at once, or if the ranks
+// exchange their calls by the library, when the rank has not withdrawn its call for a while. It may
+// have ended just now.
+func (h *coordinator) leftWaiting(rank, gone int) {
+	k := h.calls[rank]
+	fail := func() { h.failLocked(&message{Cause: "peer", From: gone, Text: "its backend closed"}) }
+	if k.Round == 0 {
+		fail()
+		return
+	}
+	time.AfterFunc(leaveGrace, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if h.failed == nil && !h.closed && h.calls[rank] == k {
+			fail()
+		}
+	})
 }
 
 func (h *coordinator) close() {

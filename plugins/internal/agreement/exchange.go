@@ -33,9 +33,13 @@ func (m *Member) exchange(ctx context.Context, c *sdk.Collective, stalled Stalle
 	mine.Round = m.round
 	var frame [frameSize]byte
 	mine.encode(frame[:])
-	all, err := m.Library.Exchange(frame[:], m.exchanging(ctx, mine, stalled))
+	announced := false
+	all, err := m.Library.Exchange(frame[:], m.exchanging(ctx, mine, stalled, &announced))
 	if err != nil {
 		return err
+	}
+	if announced {
+		m.client.withdraw(mine)
 	}
 	for rank := range m.group.WorldSize {
 		its := parseCall(all[rank*frameSize:])
@@ -46,14 +50,14 @@ func (m *Member) exchange(ctx context.Context, c *sdk.Collective, stalled Stalle
 	return nil
 }
 
-// exchanging is the guard of an exchange.
-func (m *Member) exchanging(ctx context.Context, mine call, stalled Stalled) clib.Guard {
-	start, announced := time.Now(), false
+// exchanging is the guard of an exchange, which sets announced when it announces the call.
+func (m *Member) exchanging(ctx context.Context, mine call, stalled Stalled, announced *bool) clib.Guard {
+	start := time.Now()
 	guard := m.Guard(ctx, mine.Seq, stalled)
 	return func() error {
 		late := errors.Is(ctx.Err(), context.DeadlineExceeded)
-		if !announced && (late || time.Since(start) > announceAfter) {
-			announced = true
+		if !*announced && (late || time.Since(start) > announceAfter) {
+			*announced = true
 			m.client.announce(mine)
 		}
 		if late && !m.life.Closed() {

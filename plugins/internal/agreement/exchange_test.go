@@ -123,3 +123,26 @@ func TestRanksLeaveTogether(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// A call that was announced because it took long does not keep ranks from leaving once it has ended,
+// also if the coordinator learns of its end after another rank has left.
+func TestRanksLeaveAfterALongExchange(t *testing.T) {
+	t.Parallel()
+	p := exchanging(t)
+	late := time.After(2 * announceAfter)
+	err := p.each(func(m *Member) error {
+		if m.group.Rank == 0 {
+			<-late // rank 1 has announced its call by then
+		}
+		if err := m.Run(t.Context(), &sdk.Collective{Seq: 1, Op: sdk.OpBarrier, Bucket: -1}, done); err != nil {
+			return err
+		}
+		if !m.Leave(t.Context()) {
+			return errors.New("not all ranks have left")
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
