@@ -12,8 +12,8 @@ import (
 // Tables are the tables of a configuration file. Defaults returns those of an empty file.
 type Tables = config.File
 
-// Defaults are the tables of an empty file. A model, a data set and train.PerRankBatch are needed
-// in addition.
+// Defaults returns the tables of an empty file. Set at least a model, a data set and
+// Train.PerRankBatch before training.
 func Defaults() Tables { return config.Defaults() }
 
 // Config is what to train. Its zero value is an empty file, which lacks a data set and a model.
@@ -27,15 +27,15 @@ type Config struct {
 // File is the configuration in a TOML file. Relative paths in it start at the working directory.
 func File(path string) Config { return Config{path: path} }
 
-// TOML is the configuration in a text as a file has it.
+// TOML is the configuration in TOML text.
 func TOML(text string) Config { return Config{text: text} }
 
 // Struct is the configuration in Go values. The tables are copied.
 func Struct(t Tables) Config { return Config{tables: &t} }
 
-// With returns the configuration with other values of keys, written as "KEY=VALUE" as the command's
-// --set takes them: "train.epochs=3", "optimizer.name=adamw", "dataset.options={train_samples = 100}".
-// Values of the last call win.
+// With returns the configuration with keys set to other values, each "KEY=VALUE" as the command's
+// --set takes it: "train.epochs=3", "optimizer.name=adamw", "dataset.options={train_samples = 100}".
+// The last value of a key wins.
 func (c Config) With(set ...string) Config {
 	c.set = append(slices.Clip(c.set), set...)
 	return c

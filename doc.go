@@ -8,16 +8,16 @@
 //	fmt.Println(r.Summary.Train.Loss, len(r.Weights))
 //
 // A [Config] is a TOML file, TOML text, or the same tables as Go values. Backends, data sets and
-// precision plugins may be Go values with the interfaces of core/sdk; they run in the process of the
-// rank, as built-in plugins do here. Plugins that the configuration names by a path run in their own
-// processes as always.
+// precision plugins may be Go values that implement the interfaces of core/sdk; they run in the process
+// of the rank, as built-in plugins do here. Plugins that the configuration names by path run in
+// processes of their own.
 //
 // # Ranks
 //
 // With launch.ranks = "processes", the default, every rank is this executable started again with the
 // same arguments: main runs again up to its call of Run, which there runs the rank and does not return.
-// A rank sees everything that main did before that call, such as flags, and nothing of what the first
-// process knows besides. Run must then be the first Run of the program. In Go tests, use [Threads].
+// A rank repeats what main does before that call, such as parsing flags, and shares no memory with the
+// first process. Only the program's first call of Run can start processes. In Go tests, use [Threads].
 //
 // With launch.ranks = "threads", or the option [Threads], ranks are goroutines of this process. They
 // compute the same bits as processes, can be debugged in one session, and see values that the program
@@ -25,8 +25,8 @@
 //
 // # Compatibility
 //
-// What packages trainctl and trainctltest export, and core/sdk and core/tensor where these packages
-// use them, changes only by additions within a major version. CI compares it with the API of the last
+// Within a major version, packages trainctl, trainctltest, core/sdk and core/tensor change only by
+// additions. CI compares it with the API of the last
 // release. Keys of the configuration are documented in docs/configuration.md; a field of [Tables] is
 // the key that its tag names.
 //

@@ -24,11 +24,15 @@ func forward(ctx context.Context, to chan<- Event) *forwarder {
 	unread, abandon := context.WithCancel(context.Background())
 	go func() {
 		<-f.over
-		<-ctx.Done()
-		abandon() // nobody has to read what is left
+		select {
+		case <-ctx.Done(): // nobody has to read what is left
+		case <-unread.Done(): // nothing is left
+		}
+		abandon()
 	}()
 	go func() {
 		defer close(to)
+		defer abandon()
 		f.run(unread)
 	}()
 	return f

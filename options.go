@@ -17,7 +17,7 @@ type Option func(*settings)
 type settings struct {
 	set      []string // keys of the configuration
 	values   []host.Builtin
-	events   chan<- Event
+	events   []chan<- Event
 	sinks    []event.Sink
 	log      io.Writer
 	resume   string
@@ -30,14 +30,14 @@ func Ranks(n int) Option { return Set(fmt.Sprintf("launch.nproc_per_node=%d", n)
 // Threads makes ranks goroutines of this process: launch.ranks = "threads".
 func Threads() Option { return Set(`launch.ranks="threads"`) }
 
-// Set changes keys of the configuration, as [Config.With] does. Values of With win.
+// Set changes keys of the configuration, as [Config.With] does. Where both set a key, With wins.
 func Set(keyValues ...string) Option {
 	return func(s *settings) { s.set = append(s.set, keyValues...) }
 }
 
-// Backend uses another backend than the configuration names, with default options. newBackend is called
-// for each rank, and besides where only the backend's Info is needed; it returns instances that work
-// together. Instances run in the process of their rank.
+// Backend replaces the backend that the configuration names, with default options. newBackend is called
+// once for each rank, and also where only the backend's Info is needed; the instances that it returns
+// work together. Each runs in the process of its rank.
 func Backend(newBackend func() sdk.Backend) Option {
 	return value(sdk.KindBackend, newBackend().Info(), sdk.Plugin{Backend: newBackend})
 }
@@ -46,14 +46,14 @@ func Backend(newBackend func() sdk.Backend) Option {
 // memory.
 func TCP() sdk.Backend { return tcp.New() }
 
-// Dataset uses another data set than the configuration names, with default options. newDataset is
-// called for each rank, as that of Backend. A [Slice] has a suitable method New.
+// Dataset replaces the data set that the configuration names, with default options. newDataset is
+// called as newBackend of [Backend] is. The method New of a [Slice] is one.
 func Dataset(newDataset func() sdk.Dataset) Option {
 	return value(sdk.KindDataset, newDataset().Info(), sdk.Plugin{Dataset: newDataset})
 }
 
-// Precision uses another precision plugin than the configuration names, with default options.
-// newPrecision is called for each rank, as that of Backend.
+// Precision replaces the precision plugin that the configuration names, with default options.
+// newPrecision is called as newBackend of [Backend] is.
 func Precision(newPrecision func() sdk.Precision) Option {
 	return value(sdk.KindPrecision, newPrecision().Info(), sdk.Plugin{Precision: newPrecision})
 }
@@ -68,8 +68,10 @@ func value(kind sdk.Kind, info sdk.Info, p sdk.Plugin) Option {
 
 // Events sends all events of the run to a channel, in order, and closes it after the last one. The
 // run never waits for the reader: events wait in memory. Read until the channel is closed, or cancel
-// the context of Run.
-func Events(c chan<- Event) Option { return func(s *settings) { s.events = c } }
+// the context of Run. With several of these options, each channel gets all events.
+func Events(c chan<- Event) Option {
+	return func(s *settings) { s.events = append(s.events, c) }
+}
 
 // Log writes whole lines about the run for people: progress, output of the ranks, and why one failed.
 func Log(w io.Writer) Option { return func(s *settings) { s.log = w } }
@@ -78,9 +80,9 @@ func Log(w io.Writer) Option { return func(s *settings) { s.log = w } }
 // from the newest one of the configuration's run.name, if there is any.
 func Resume(from string) Option { return func(s *settings) { s.resume = from } }
 
-// RankArgs are the arguments with which this executable is started again for each rank that is a
-// process, instead of those of this process. The first call of Run that it then comes to runs the rank.
-// In a Go test they are "-test.run=^TestName$".
+// RankArgs sets the arguments with which this executable is started again for each rank that is a
+// process; the default is those of this process. In the new process, the first call of Run runs the
+// rank. In a Go test, use "-test.run=^TestName$".
 func RankArgs(args ...string) Option {
 	return func(s *settings) { s.rankArgs = append([]string{}, args...) }
 }
@@ -88,7 +90,7 @@ func RankArgs(args ...string) Option {
 // Event is one event of a run: when it happened, on which rank, and what.
 type Event = event.Record
 
-// What the field Event of an Event points to. Package core/report/event has the other kinds.
+// The field Event of an Event points to one of these, or to another type of package core/report/event.
 type (
 	StepDone        = event.StepDone
 	EvalDone        = event.EvalDone

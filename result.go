@@ -17,23 +17,23 @@ import (
 	"github.com/trainctl/trainctl/core/train/checkpoint/safetensors"
 )
 
-// Summary is what summary.json of the run says.
+// Summary is the content of the run's summary.json.
 type Summary = event.Summary
 
-// Result is what a run leaves.
+// Result is the result of a run.
 type Result struct {
 	Summary Summary
-	Dir     string // of the run's files; "" on other hosts than the first
+	Dir     string // of the run's files; a host that does not share the first one's has logs alone, and no Summary
 
 	// Weights are the parameters and buffers after the last step, by the names of the state dict; nil
 	// if the run has failed. The caller owns them.
 	Weights map[string]tensor.Tensor
 }
 
-// RunError says how a run failed.
+// RunError reports how a run failed.
 type RunError struct {
-	ExitCode int    // of the command: docs/cli.md lists them
-	Rank     int    // that failed first; -1: none
+	ExitCode int    // as of the command: docs/cli.md lists them
+	Rank     int    // of the rank that failed first; -1: none
 	Message  string // of that rank
 
 	err error // of that rank, if it is a thread
@@ -60,6 +60,8 @@ func newResult(end app.Ended, err error, weights string) (*Result, error) {
 	sum, serr := event.ReadSummary(afero.NewOsFs(), end.Dir.Summary())
 	if serr == nil {
 		r.Summary = sum
+	} else if errors.Is(serr, fs.ErrNotExist) {
+		serr = nil // rank 0 is on another host
 	}
 	if end.ExitCode != launch.ExitOK {
 		e := &RunError{ExitCode: end.ExitCode, Rank: -1, err: end.Err}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"sync/atomic"
 	"time"
@@ -25,10 +26,12 @@ import (
 var calls atomic.Int64
 
 // Run trains what the configuration says, on this host's ranks, and returns when all of them have
-// ended. Files of the run are under run.dir, as of the command.
+// ended. It writes the files of the run under run.dir, as the command does.
 //
 // When ctx ends, ranks finish their step, save a checkpoint, and the error is a *RunError whose
-// ExitCode is 75. A configuration with mistakes is a *config.Error that lists all of them, each with
+// ExitCode is 75. Run leaves signals that end the program to the program: with signal.NotifyContext,
+// SIGINT and SIGTERM, which the stop button of trainctl ui sends, save a checkpoint first. SIGUSR1
+// saves one, and training continues. A configuration with mistakes is a *config.Error that lists all of them, each with
 // its place. If a rank fails, the error is a *RunError; for ranks that are threads it wraps the rank's
 // own error. A result is returned with a *RunError as well, if the run had begun.
 func Run(ctx context.Context, cfg Config, options ...Option) (*Result, error) {
@@ -37,8 +40,8 @@ func Run(ctx context.Context, cfg Config, options ...Option) (*Result, error) {
 	for _, o := range options {
 		o(s)
 	}
-	if s.events != nil {
-		f := forward(ctx, s.events)
+	for _, c := range s.events {
+		f := forward(ctx, c)
 		defer f.Close()
 		s.sinks = append(s.sinks, f)
 	}
@@ -62,6 +65,9 @@ func Run(ctx context.Context, cfg Config, options ...Option) (*Result, error) {
 			return nil, err
 		}
 	}
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, launch.SaveSignal)
+	defer signal.Stop(signals)
 	dir, err := os.MkdirTemp("", "trainctl-weights-")
 	if err != nil {
 		return nil, err
@@ -69,7 +75,7 @@ func Run(ctx context.Context, cfg Config, options ...Option) (*Result, error) {
 	defer os.RemoveAll(dir)
 	o := app.Options{
 		Config: c, Request: train.Request{Resume: s.resume, Build: app.Version(), Started: time.Now()}, Builtins: plugins, InProcess: true,
-		Signals: make(chan os.Signal), Weights: filepath.Join(dir, "weights.safetensors"), Log: io.Discard,
+		Signals: signals, Weights: filepath.Join(dir, "weights.safetensors"), Log: io.Discard,
 	}
 	o.Rank = func(config, resume string) (args, env []string) {
 		return s.rankArgs, []string{envConfig + "=" + config, envResume + "=" + resume, envWeights + "=" + o.Weights}
@@ -94,7 +100,7 @@ func (s *settings) run(ctx context.Context, o app.Options) (*Result, error) {
 func (s *settings) mayStartAgain(first bool) error {
 	const fix = "fix: use trainctl.Threads()"
 	switch {
-	case s.rankArgs != nil: // the caller knows what they do
+	case s.rankArgs != nil: // the caller has chosen them for this call
 		return nil
 	case flag.Lookup("test.run") != nil:
 		return fmt.Errorf("a rank that is a process would run all tests of this binary; %s, or trainctl.RankArgs(\"-test.run=^TestName$\") with the name of the test", fix)
@@ -118,9 +124,6 @@ const (
 
 // serveRank runs the rank that this process is, and returns its exit code.
 func serveRank(ctx context.Context, path string, plugins []host.Builtin) int {
-	for _, name := range []string{envConfig, envResume, envWeights} {
-		defer os.Unsetenv(name)
-	}
 	c, err := File(path).load(nil, nil)
 	if err == nil {
 		err = app.RunRank(ctx, app.Options{

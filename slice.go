@@ -83,7 +83,7 @@ func (s *sliceDataset[T]) Open(ctx context.Context, req sdk.DatasetRequest) (sdk
 		b.Split = sdk.Split(split)
 		for i := range values {
 			b.Indices[0] = int64(i)
-			if err := s.Fill(ctx, b); err != nil {
+			if err := errors.Join(ctx.Err(), s.Fill(ctx, b)); err != nil {
 				return s.spec, err
 			}
 			h.Write(b.Input)

@@ -80,7 +80,7 @@ func (b *intercepted) Do(ctx context.Context, c *sdk.Collective) error {
 	return b.Backend.Do(ctx, c)
 }
 
-// Counter counts collectives by operation, as before of Intercept.
+// Counter counts collectives by operation. Pass its method Count to [Intercept].
 type Counter struct {
 	mu   sync.Mutex
 	seen map[sdk.Op]int
@@ -97,7 +97,7 @@ func (c *Counter) Count(call *sdk.Collective) error {
 	return nil
 }
 
-// Of is how many collectives of an operation there were, on all ranks together.
+// Of returns the number of collectives of an operation, over all ranks.
 func (c *Counter) Of(op sdk.Op) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

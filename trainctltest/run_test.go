@@ -93,8 +93,8 @@ func TestCollectivesAreCounted(t *testing.T) {
 
 var errCut = errors.New("the cable is cut")
 
-// The third all-reduce of a rank fails: the run fails with the error of that rank, whatever the other
-// rank says.
+// The third all-reduce fails: the run fails with the error of that rank, whatever error the other rank
+// returns.
 func TestThirdReductionFails(t *testing.T) {
 	var n atomic.Int64
 	third := func(c *sdk.Collective) error {
@@ -107,6 +107,24 @@ func TestThirdReductionFails(t *testing.T) {
 	var failed *trainctl.RunError
 	if !errors.Is(err, errCut) || !errors.As(err, &failed) || failed.Rank < 0 || !strings.Contains(failed.Message, errCut.Error()) {
 		t.Errorf("error %v", err)
+	}
+}
+
+// A test may read the events of a run, too.
+func TestEventsOfARun(t *testing.T) {
+	events, steps := make(chan trainctl.Event), make(chan int)
+	go func() {
+		n := 0
+		for e := range events {
+			if _, is := e.Event.(*trainctl.StepDone); is {
+				n++
+			}
+		}
+		steps <- n
+	}()
+	r := trainctltest.Run(t, network.With("train.epochs=1"), 2, trainctltest.Memory(), trainctl.Dataset(points.New), trainctl.Events(events))
+	if n := <-steps; n != 8 || len(r.Losses) != 8 {
+		t.Errorf("%d steps and %d losses", n, len(r.Losses))
 	}
 }
 
