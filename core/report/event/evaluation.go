@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 
 	"github.com/spf13/afero"
+
+	"github.com/trainctl/trainctl/core/base/durable"
 )
 
 // EvalMetrics are metrics of an evaluation that `[eval] metrics` chooses.
@@ -58,7 +60,7 @@ func WriteEvaluation(fsys afero.Fs, path string, e *Evaluation) error {
 	e.Schema = Schema
 	b, err := json.Marshal(e)
 	if err == nil {
-		err = writeAtomic(fsys, path, append(b, '\n'))
+		err = durable.Replace(fsys, path, append(b, '\n'))
 	}
 	if err != nil {
 		return fmt.Errorf("evaluation.json: %w", err)

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/spf13/afero"
+
+	"github.com/trainctl/trainctl/core/base/durable"
 )
 
 // RunDir is the directory of one run, <base>/<name>/<n>.
@@ -108,7 +110,7 @@ func (d RunDir) hasToken(token string) bool {
 // populate creates the subdirectories of a new directory, and points latest at it.
 func (d RunDir) populate(token string) error {
 	fsys := d.fs
-	if err := writeAtomic(fsys, filepath.Join(d.Path, tokenFile), []byte(token)); err != nil {
+	if err := durable.Replace(fsys, filepath.Join(d.Path, tokenFile), []byte(token)); err != nil {
 		return fmt.Errorf("run directory: %w", err)
 	}
 	for _, sub := range []string{d.Logs(), d.Checkpoints()} {
@@ -177,7 +179,7 @@ func pointLatest(fsys afero.Fs, parent, number string) error {
 			return fsys.Rename(tmp, latest)
 		}
 	}
-	return writeAtomic(fsys, latest, []byte(number+"\n"))
+	return durable.Replace(fsys, latest, []byte(number+"\n"))
 }
 
 // Config is the resolved configuration, every key.

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"path/filepath"
 	"strconv"
 
 	"github.com/spf13/afero"
@@ -159,7 +158,7 @@ func WriteSummary(fsys afero.Fs, path string, s Summary) error {
 	if err != nil {
 		return fmt.Errorf("summary: %w", err)
 	}
-	if err := writeAtomic(fsys, path, append(b, '\n')); err != nil {
+	if err := durable.Replace(fsys, path, append(b, '\n')); err != nil {
 		return fmt.Errorf("summary: %w", err)
 	}
 	return nil
@@ -176,31 +175,4 @@ func ReadSummary(fsys afero.Fs, path string) (Summary, error) {
 		return s, fmt.Errorf("summary %s: %w", path, err)
 	}
 	return s, nil
-}
-
-// writeAtomic writes a file beside path, makes it durable and renames it.
-func writeAtomic(fsys afero.Fs, path string, content []byte) error {
-	f, err := afero.TempFile(fsys, filepath.Dir(path), filepath.Base(path)+".tmp-")
-	if err != nil {
-		return err
-	}
-	tmp := f.Name()
-	_, err = f.Write(content)
-	if err == nil {
-		err = f.Sync()
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err == nil {
-		err = fsys.Chmod(tmp, 0o644)
-	}
-	if err == nil {
-		err = fsys.Rename(tmp, path)
-	}
-	if err != nil {
-		_ = fsys.Remove(tmp) // the first error is the one to report
-		return err
-	}
-	return durable.SyncDir(fsys, filepath.Dir(path))
 }

@@ -76,11 +76,12 @@ const MostBytes = 5 << 20
 
 // Write writes the page of some runs, the first of which is the one that others are compared with.
 func Write(w io.Writer, runs []Input, o Options) error {
-	data, err := Data(runs)
+	drawn := chartData(runs)
+	data, err := json.Marshal(drawn)
 	if err != nil {
 		return err
 	}
-	v := newView(runs, o)
+	v := newView(runs, drawn.Charts, o)
 	v.CSS = template.CSS(uplotCSS + pageCSS)
 	scripts := []string{"/* uPlot\n" + uplotLicense + "*/\n" + uplotJS, pageJS}
 	if o.Script != "" {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/core/report/rundir/rundirtest"
+	"github.com/trainctl/trainctl/core/report/timeline"
 )
 
 func input(t *testing.T, r *rundirtest.Run, runs int) Input {
@@ -82,7 +83,7 @@ func TestPageOfTwoRuns(t *testing.T) {
 	a, b := full(t, fsys, "a", 100), full(t, fsys, "b", 100)
 	b.Write(b.Dir.Config(), []byte("[run]\nname = \"a\"\n[optimizer]\nlr = 0.25\n"))
 	runs := []Input{input(t, a, 2), input(t, b, 2)}
-	v := newView(runs, Options{Now: rundirtest.Noon})
+	v := newView(runs, chartData(runs).Charts, Options{Now: rundirtest.Noon})
 	if d := cmp.Diff([]row{{"optimizer.lr", []string{"0.125", "0.25"}, true}}, v.Differences); d != "" {
 		t.Error(d)
 	}
@@ -226,5 +227,15 @@ func TestPageOfAnEmptyRun(t *testing.T) {
 	text := write(t, input(t, rundirtest.New(t, afero.NewMemMapFs(), "/runs", "new"), 1))
 	if !strings.Contains(text, "No steps were recorded") {
 		t.Error("the page does not say that there are no steps")
+	}
+}
+
+// A timeline of which no rank is shown is left out.
+func TestTimelineOfHiddenRanks(t *testing.T) {
+	r := full(t, afero.NewMemMapFs(), "a", 20)
+	in := input(t, r, 1)
+	in.Trace.Ranks = append(make([][]timeline.Slice, mostRanks), in.Trace.Ranks[0])
+	if text := write(t, in); !strings.Contains(text, "There is no timeline") {
+		t.Error("a timeline without rows")
 	}
 }

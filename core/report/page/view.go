@@ -46,7 +46,7 @@ type runView struct {
 	Note     string // about the time outside of steps
 	Spent    []spent
 	Ranks    []rankView
-	Timeline int // slices
+	Timeline int // slices of the ranks that are shown
 	Notes    []string
 	Settings []setting
 	Matrix   *matrix
@@ -68,7 +68,7 @@ func slow(s *event.Summary, rank int) bool {
 	return s != nil && s.Comm.SlowestRank != nil && *s.Comm.SlowestRank == rank
 }
 
-func newView(runs []Input, o Options) *view {
+func newView(runs []Input, charts []chart, o Options) *view {
 	v := &view{Made: o.Now.UTC().Format("2006-01-02 15:04:05 MST"), Version: o.Version, Live: o.Script != ""}
 	var ids []string
 	for i, in := range runs {
@@ -78,7 +78,7 @@ func newView(runs []Input, o Options) *view {
 	v.Title = rundir.Clean(strings.Join(ids, " · "), 200)
 	v.Overview = overview(v.Runs)
 	v.Differences = differences(v.Runs)
-	for _, c := range chartData(runs).Charts {
+	for _, c := range charts {
 		v.Charts = append(v.Charts, newChartView(c, v.Runs))
 	}
 	return v
@@ -92,7 +92,7 @@ func newRunView(i int, in Input, o Options) runView {
 	v.Spent, _ = spentByRank(in.Trace)
 	if in.Trace != nil {
 		v.Notes = slices.Clone(in.Trace.Notes)
-		for _, s := range in.Trace.Ranks {
+		for _, s := range in.Trace.Ranks[:min(len(in.Trace.Ranks), mostRanks)] {
 			v.Timeline += len(s)
 		}
 		if n := len(in.Trace.Ranks); n > mostRanks {

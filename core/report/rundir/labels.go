@@ -13,7 +13,7 @@ import (
 	"github.com/trainctl/trainctl/core/report/event"
 )
 
-// Labels are what people say about a run: labels.json in its directory.
+// Labels are tags and a note that people give a run: labels.json in its directory.
 type Labels struct {
 	Tags []string `json:"tags,omitempty"`
 	Note string   `json:"note,omitempty"`
@@ -51,22 +51,10 @@ func WriteLabels(fsys afero.Fs, dir event.RunDir, l Labels) error {
 	l.Tags = slices.Compact(tags)
 	b, err := json.MarshalIndent(l, "", "  ")
 	if err == nil {
-		err = replace(fsys, labelsFile(dir), append(b, '\n'))
+		err = durable.Replace(fsys, labelsFile(dir), append(b, '\n'))
 	}
 	if err != nil {
 		return fmt.Errorf("labels of %s: %w", dir.Path, err)
 	}
 	return nil
-}
-
-// replace writes a file so that a reader sees the old content or the new one.
-func replace(fsys afero.Fs, path string, content []byte) error {
-	tmp := path + ".tmp"
-	if err := afero.WriteFile(fsys, tmp, content, 0o644); err != nil {
-		return err
-	}
-	if err := fsys.Rename(tmp, path); err != nil {
-		return err
-	}
-	return durable.SyncDir(fsys, filepath.Dir(path))
 }

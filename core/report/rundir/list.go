@@ -61,7 +61,8 @@ func numbered(fsys afero.Fs, parent string) (out []event.RunDir) {
 // ends is how many bytes of events ReadBrief reads at the beginning and at the end.
 const ends = 64 << 10
 
-// ReadBrief reads as much of a run as a list shows: Curves have only the last steps.
+// ReadBrief reads as much of a run as a list shows: Curves have no intervals, and Total is of the first
+// and the last steps.
 func ReadBrief(fsys afero.Fs, dir event.RunDir) (*Run, error) {
 	r := Open(fsys, dir)
 	r.alone = true
@@ -71,6 +72,7 @@ func ReadBrief(fsys afero.Fs, dir event.RunDir) (*Run, error) {
 		r.Run.problem(f.Close())
 	}
 	_, err = r.Update()
+	r.Run.Curves.Intervals = nil // up to a megabyte
 	return r.Run, err
 }
 

@@ -61,7 +61,12 @@ func (r *Reader) Update() (changed bool, err error) {
 		{dir.Config(), func(b []byte) error { r.Run.Config = string(b); return nil }},
 		{dir.Summary(), func(b []byte) error { return decodeInto(b, &r.Run.Summary) }},
 		{dir.EvaluationFile(), func(b []byte) error { return decodeInto(b, &r.Run.Evaluation) }},
-		{labelsFile(dir), func(b []byte) error { return json.Unmarshal(b, &r.Run.Labels) }},
+		{labelsFile(dir), func(b []byte) error {
+			labels := &r.Run.Labels
+			err := decodeInto(b, &labels) // a new one: keys that are gone are empty
+			r.Run.Labels = *labels
+			return err
+		}},
 	} {
 		again, err := r.whole(f.file, f.take)
 		r.Run.problem(err)

@@ -28,11 +28,6 @@ func (s *Server) guard(addr net.Addr, next http.Handler) http.Handler {
 			http.Error(w, "refused: another site sent this request", http.StatusForbidden)
 			return
 		}
-		r.Body = http.MaxBytesReader(w, r.Body, 1<<20)
-		if err := r.ParseForm(); err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
-		}
 		if given := r.URL.Query().Get("token"); given != "" && r.Method == http.MethodGet && s.right(given) {
 			http.SetCookie(w, &http.Cookie{Name: cookie, Value: given, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
 			http.Redirect(w, r, "/", http.StatusSeeOther)
@@ -44,6 +39,11 @@ func (s *Server) guard(addr net.Addr, next http.Handler) http.Handler {
 		}
 		if !s.right(given) {
 			http.Error(w, "the token is missing or wrong; open the address that trainctl ui printed", http.StatusForbidden)
+			return
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, 1<<20)
+		if err := r.ParseForm(); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -17,7 +17,7 @@ import (
 // poll is how often the files of runs that somebody watches are looked at.
 const poll = 250 * time.Millisecond
 
-// beat is how often a silent stream says that it still exists.
+// beat is how often an idle stream sends a comment, which keeps the connection open.
 const beat = 15 * time.Second
 
 // stream sends server-sent events.
@@ -58,7 +58,7 @@ func (s *stream) every(r *http.Request, look func() error) error {
 			return nil // the headers are sent: the stream ends, and the page connects again
 		}
 		if time.Since(s.last) > beat {
-			if err := s.write(": still here\n\n"); err != nil {
+			if err := s.write(": keep-alive\n\n"); err != nil {
 				return nil
 			}
 		}
@@ -70,7 +70,7 @@ func (s *stream) every(r *http.Request, look func() error) error {
 	}
 }
 
-// events tells a page that its runs have changed.
+// events notifies a page when its runs have changed.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 	dirs, err := s.dirs(r)
 	if err != nil {

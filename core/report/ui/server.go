@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -162,7 +163,8 @@ func (s *Server) reader(dir event.RunDir) *reader {
 	return r
 }
 
-// with calls use with a run as it is now.
+// with calls use with a run as it is now. use must not wait for the client: other requests for the run
+// wait for use.
 func (s *Server) with(dir event.RunDir, use func(*rundir.Run) error) error {
 	r := s.reader(dir)
 	r.Lock()
@@ -173,7 +175,7 @@ func (s *Server) with(dir event.RunDir, use func(*rundir.Run) error) error {
 	return use(r.Run)
 }
 
-// withAll calls use with several runs and their traces.
+// withAll is with for several runs and their traces.
 func (s *Server) withAll(dirs []event.RunDir, use func([]page.Input) error) error {
 	sorted := slices.Clone(dirs) // two requests for the same runs lock them in the same order
 	slices.SortFunc(sorted, func(a, b event.RunDir) int { return strings.Compare(a.Path, b.Path) })
@@ -202,10 +204,16 @@ func (s *Server) runs(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return s.withAll(dirs, func(runs []page.Input) error {
-		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		return page.Write(w, runs, page.Options{Version: s.o.Version, Now: time.Now(), Plugins: s.o.Plugins, Script: liveJS})
+	var b bytes.Buffer // a client that reads slowly must not hold the locks of the runs
+	err = s.withAll(dirs, func(runs []page.Input) error {
+		return page.Write(&b, runs, page.Options{Version: s.o.Version, Now: time.Now(), Plugins: s.o.Plugins, Script: liveJS})
 	})
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	_, err = w.Write(b.Bytes())
+	return err
 }
 
 // data answers with what the charts of that page are drawn from.
@@ -214,15 +222,17 @@ func (s *Server) data(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return s.withAll(dirs, func(runs []page.Input) error {
-		b, err := page.Data(runs)
-		if err != nil {
-			return err
-		}
-		w.Header().Set("Content-Type", "application/json")
-		_, err = w.Write(b)
+	var b []byte
+	err = s.withAll(dirs, func(runs []page.Input) (err error) {
+		b, err = page.Data(runs)
 		return err
 	})
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, err = w.Write(b)
+	return err
 }
 
 func writeJSON(w http.ResponseWriter, v any) error {

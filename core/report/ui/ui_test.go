@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/cookiejar"
+	"net/http/httptest"
 	"net/url"
 	"os/exec"
 	"strings"
@@ -192,6 +193,43 @@ func TestPages(t *testing.T) {
 	_, body := c.get("/runs?id=a/1&id=a/2")
 	if !strings.Contains(body, "2 runs compared") || !strings.Contains(body, "connect-src &#39;self&#39;") {
 		t.Error("not the page of two runs that follows them")
+	}
+}
+
+// stalled is a client that does not read its answer until it is released.
+type stalled struct {
+	*httptest.ResponseRecorder
+	writing, released chan struct{}
+}
+
+func (s *stalled) Write(p []byte) (int, error) {
+	close(s.writing)
+	<-s.released
+	return len(p), nil
+}
+
+// A client that does not read its answer does not lock the run for others.
+func TestStalledClientsHoldNoLock(t *testing.T) {
+	fsys := afero.NewMemMapFs()
+	r := rundirtest.New(t, fsys, "/runs", "a")
+	r.Steps(1, 10)
+	s := New(Options{FS: fsys, Dir: "/runs"})
+	h := s.Handler(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1})
+	for _, path := range []string{"/runs?id=a/1", "/data?id=a/1"} {
+		req := httptest.NewRequest("GET", path, nil)
+		req.Host = "localhost"
+		req.Header.Set("Authorization", "Bearer "+s.token)
+		w := &stalled{httptest.NewRecorder(), make(chan struct{}), make(chan struct{})}
+		var answered sync.WaitGroup
+		answered.Go(func() { h.ServeHTTP(w, req) })
+		<-w.writing
+		if run := s.reader(r.Dir); run.TryLock() {
+			run.Unlock()
+		} else {
+			t.Errorf("%s holds the lock of the run while it waits for its client", path)
+		}
+		close(w.released)
+		answered.Wait()
 	}
 }
 
