@@ -1,5 +1,5 @@
-// Command scale measures how jobs of many ranks start and run on this machine, and predicts how
-// they would on up to 1024 ranks:
+// Command scale measures how jobs of many ranks start and run on this machine, and predicts the time
+// of a step on up to 1024 ranks:
 //
 //	go run ./bench/scale -ranks 2,4,8,16,32,64
 //	go run ./bench/scale -hosts 4 -ranks 4,8,16

@@ -195,8 +195,8 @@ func (m *measured) stepCPU(launchers []*launcher) {
 	}
 }
 
-// stepsDone waits until the events tell of at least so many steps and returns their number; 0 if
-// the launcher ends before.
+// stepsDone waits until the event file has at least so many steps and returns their number; 0 if the
+// launcher ends before that.
 func stepsDone(ctx context.Context, l *launcher, events string, least int) (int, error) {
 	step := []byte(`"` + (*event.StepDone)(nil).Kind() + `"`)
 	for {
@@ -217,6 +217,9 @@ func stepsDone(ctx context.Context, l *launcher, events string, least int) (int,
 // settled is how many steps at the start do not count.
 const settled = 10
 
+// longestEvent is how many bytes a line of the events may have.
+const longestEvent = 16 << 20
+
 // read reads the events of rank 0.
 func (m *measured) read(path string, began time.Time) error {
 	f, err := os.Open(path)
@@ -227,7 +230,9 @@ func (m *measured) read(path string, began time.Time) error {
 	m.PhaseS = map[string]float64{}
 	phase, since := "", began
 	var steps, comm []float64
-	for lines := bufio.NewScanner(f); lines.Scan(); {
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, longestEvent)
+	for lines.Scan() {
 		r, err := event.Decode(lines.Bytes())
 		if err != nil {
 			continue
@@ -249,6 +254,9 @@ func (m *measured) read(path string, began time.Time) error {
 				steps, comm = append(steps, e.StepMS), append(comm, e.CommMS)
 			}
 		}
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
 	}
 	if len(steps) == 0 {
 		return fmt.Errorf("%s has no steps after the %dth", path, settled)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/trainctl/trainctl/bench/internal/selfrank"
@@ -45,7 +46,28 @@ func run(ctx context.Context, args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
+	if err := o.check(); err != nil {
+		return err
+	}
 	return measure(ctx, &o, os.Stdout, os.Stderr)
+}
+
+// check refuses flags with which no job could run, or another one than they name.
+func (o *options) check() error {
+	switch {
+	case len(o.ranks) == 0 || slices.Min(o.ranks) < 1:
+		return fmt.Errorf("-ranks %v; fix: give numbers of 1 or more", o.ranks)
+	case o.hosts < 0 || o.batch < 1 || o.rounds < 1:
+		return fmt.Errorf("-hosts %d -batch %d -rounds %d; fix: -hosts is 0 or more, the others 1 or more", o.hosts, o.batch, o.rounds)
+	case o.predict && !(o.bandwidth > 0 && o.latency >= 0):
+		return fmt.Errorf("-bandwidth %v -latency %v; fix: the bandwidth is above 0, the latency not negative", o.bandwidth, o.latency)
+	}
+	for _, n := range o.ranks {
+		if o.hosts > 0 && n%o.hosts != 0 {
+			return fmt.Errorf("-ranks %d -hosts %d; fix: every host has the same number of ranks", n, o.hosts)
+		}
+	}
+	return nil
 }
 
 func measure(ctx context.Context, o *options, out, log io.Writer) error {
@@ -85,7 +107,7 @@ func measure(ctx context.Context, o *options, out, log io.Writer) error {
 // machine only adds.
 func (o *options) runs(ctx context.Context, r *runner, jobs []job, log io.Writer) ([]measured, error) {
 	best := make([]measured, len(jobs))
-	for round := range max(1, o.rounds) {
+	for round := range o.rounds {
 		for i, j := range jobs {
 			fmt.Fprintf(log, "%d ranks, round %d of %d\n", j.Ranks, round+1, o.rounds)
 			m, err := r.run(ctx, j)

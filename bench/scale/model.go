@@ -6,7 +6,7 @@ import (
 	tcp "github.com/trainctl/trainctl/plugins/backend-tcp"
 )
 
-// constants are what the model knows of a machine and of a job. All times are in nanoseconds.
+// constants are the parameters of the model, of a machine and of a job. All times are in nanoseconds.
 type constants struct {
 	Cores int     `json:"cores"`
 	Step  float64 `json:"step_ns"` // of one rank alone, which communicates with nobody
@@ -39,11 +39,11 @@ func lineThrough(small, ofSmall, large, ofLarge float64) linear {
 	return linear{Call: max(0, ofSmall-slope*small), Byte: slope}
 }
 
-// world is where ranks stand.
+// world is the placement of ranks.
 type world struct {
 	Ranks int
 	Hosts int // 1: all share memory
-	Cores int // that all hosts have together; 0: every rank has its own
+	Cores int // of all hosts together; 0: every rank has its own
 }
 
 // scalars is the size of what ranks reduce once a step besides gradients.
@@ -103,5 +103,5 @@ func cheapest(k tcp.Cost, reproducible bool) func(bytes, ranks int) float64 {
 	return func(bytes, ranks int) float64 { return k.Of(k.Cheapest(bytes, ranks, reproducible), bytes, ranks) }
 }
 
-// off is by how much a prediction differs from what was measured, as a share.
+// off is the relative error of a prediction.
 func off(predicted, measured float64) float64 { return math.Abs(predicted-measured) / measured }

@@ -92,7 +92,7 @@ func (o *options) allReduce(ctx context.Context, ranks, hosts int) (linear, erro
 	}
 	const small, large = 1 << 10, 1 << 20
 	best := map[int]float64{}
-	for range max(1, o.rounds) {
+	for range o.rounds {
 		s := bench.Spec{Backend: "tcp", World: ranks, Hosts: hosts, Sizes: []int{small, large}, DType: tensor.F32,
 			Budget: 500 * time.Millisecond, Timeout: bench.DefaultTimeout}
 		err := bench.AllReduce(ctx, program, s, func(r bench.Result) error {
