@@ -17,8 +17,8 @@ import (
 var Packages = []string{".", "trainctltest", "core/sdk", "core/tensor"}
 
 // List returns what the package in a folder exports, sorted. Fields of a struct are lines of their
-// own, because a program does not mind more of them; an interface is one line, because programs that
-// implement it do mind more methods.
+// own, because adding one breaks no program; an interface is one line, because another method breaks
+// programs that implement it.
 func List(dir string) ([]string, error) {
 	p, err := build.Default.ImportDir(dir, 0)
 	if err != nil {
@@ -74,7 +74,9 @@ func exported(t ast.Expr) bool {
 	switch t := t.(type) {
 	case *ast.StarExpr:
 		return exported(t.X)
-	case *ast.IndexExpr:
+	case *ast.IndexExpr: // of one type parameter
+		return exported(t.X)
+	case *ast.IndexListExpr: // of several
 		return exported(t.X)
 	case *ast.Ident:
 		return t.IsExported()

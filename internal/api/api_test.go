@@ -57,6 +57,8 @@ const A, b = 1, 2
 var V map[string]int
 func (r *Rank) Run(n int) (err error) { return nil }
 func (b Box[T]) Get() T { return b.In }
+type Pair[A, B any] struct { One A }
+func (p Pair[A, B]) Swap() { }
 func (h hidden) Method() {}
 func New() *Rank { return nil }
 `
@@ -65,8 +67,8 @@ func New() *Rank { return nil }
 	}
 	got, err := List(dir)
 	want := []string{
-		"const A", "field Box.In T", "field Rank embeds Box[int]", "field Rank.Name string", "func (b Box[T]) Get() T", "func (r *Rank) Run(n int) (err error)",
-		"func New() *Rank", "type Box[T any] struct", "type Doer interface { Do() error Undo() }", "type Rank struct", "var V map[string]int",
+		"const A", "field Box.In T", "field Pair.One A", "field Rank embeds Box[int]", "field Rank.Name string", "func (b Box[T]) Get() T", "func (p Pair[A, B]) Swap()",
+		"func (r *Rank) Run(n int) (err error)", "func New() *Rank", "type Box[T any] struct", "type Doer interface { Do() error Undo() }", "type Pair[A, B any] struct", "type Rank struct", "var V map[string]int",
 	}
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("%v\n%s", err, strings.Join(got, "\n"))
