@@ -40,7 +40,7 @@ func Run(ctx context.Context, o Options) (int, error) {
 // Ended is how a run ended.
 type Ended struct {
 	ExitCode int
-	Dir      event.RunDir      // zero: the run had not begun, or its files are on another host
+	Dir      event.RunDir      // on this host; zero: the run had not begun
 	Failed   *event.RankFailed // nil if no rank of this host has failed
 	Err      error             // of that rank, if it is a thread
 }

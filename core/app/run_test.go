@@ -16,8 +16,7 @@ import (
 	"github.com/trainctl/trainctl/core/train/checkpoint"
 )
 
-// The launcher is told how long saves take, unless the configuration says how
-// long it waits.
+// The launcher waits as long as saves take, unless the configuration sets launch.grace.
 func TestGraceFollowsSaves(t *testing.T) {
 	c := &config.Config{}
 	c.Launch = launch.Default()
@@ -79,7 +78,7 @@ func (w *warnings) Emit(r event.Record) {
 func (w *warnings) Close() error { return nil }
 
 // A secret given in the environment is reported with the place where it can still be read.
-func TestAnExposedSecretIsTold(t *testing.T) {
+func TestExposedSecretIsReported(t *testing.T) {
 	var told warnings
 	bus := event.NewBus(0, &told)
 	warnExposed(bus, secret.Given{})

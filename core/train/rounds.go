@@ -12,19 +12,19 @@ import (
 // Evaluations, checkpoints and requests to stop or save wait for the end of a round, so that the
 // weights of all ranks are equal there.
 
-// roundEnds reports whether ranks synchronise after the step under way: after so many steps, and at
-// the end of an epoch and of the run.
+// roundEnds reports whether ranks synchronise after the step under way: after ddp.sync_every steps, and
+// at the end of an epoch and of the run.
 func (t *Trainer) roundEnds(in passes.Inputs) bool {
 	left := t.outline.Sampler.End(t.pos.Offset, t.outline.Division.Step) - t.pos.Offset
 	last := t.Settings.Train.MaxSteps
 	return t.replication.Averaging.Due(t.pos.Step+1) || in.Samples >= left || last > 0 && t.pos.Step+1 >= last
 }
 
-// alone completes the totals of a step of which other ranks are not told. It reports false for a step
-// that ends a round.
+// alone completes the totals of a step within a round, which this rank does not exchange. It reports
+// false for a step that ends a round.
 func (t *Trainer) alone(in passes.Inputs, own passes.Measures) (bool, error) {
 	if own.Ended {
-		return false, fmt.Errorf("epoch %d: the data set ended before the number of samples that it published, and with ddp.sync_every the other ranks do not notice; fix: publish the right number, or set ddp.sync_every to 1", t.pos.Epoch)
+		return false, fmt.Errorf("epoch %d: the data set ended before the number of samples that it published, and with ddp.sync_every the other ranks cannot notice; fix: publish the right number, or set ddp.sync_every to 1", t.pos.Epoch)
 	}
 	if t.roundEnds(in) {
 		return false, nil
@@ -47,7 +47,7 @@ func (t *Trainer) synchronise(in passes.Inputs) error {
 	return nil
 }
 
-// averageState gives all ranks the mean of their optimizers' states, of which a checkpoint has one.
+// averageState gives all ranks the mean of their optimizers' states, because a checkpoint has one state.
 func (t *Trainer) averageState() error {
 	if !t.passes.Local {
 		return nil

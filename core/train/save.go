@@ -42,7 +42,6 @@ func (s *saver) dueAt(before, step int) bool {
 }
 
 // dueAfter reports whether a checkpoint is due after an epoch.
-
 func (s *saver) dueAfter(epoch int) bool { return s.every.Epochs > 0 && epoch%s.every.Epochs == 0 }
 
 // requested reports whether this rank was asked to save since the last serve.

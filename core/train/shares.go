@@ -27,11 +27,11 @@ type shares struct {
 }
 
 const (
-	sharePeriod = 20  // steps until the first exchange, and after a change
-	longPeriod  = 320 // while nothing changes, periods double up to this
-	shareWarmup = 2   // steps that are not measured: they fill caches and queues
-	leastShare  = 8   // a rank has at least this part of an equal share
-	leastGain   = 0.05
+	sharePeriod = 20   // steps until the first exchange, and after a change
+	longPeriod  = 320  // while nothing changes, periods double up to this
+	shareWarmup = 2    // steps that are not measured: they fill caches and queues
+	leastShare  = 8    // a rank has at least an equal share divided by this
+	leastGain   = 0.05 // part of a step's time that a change must save
 )
 
 func newShares(auto bool) shares {
@@ -43,7 +43,7 @@ func (s *shares) begin(step, period int) {
 	s.since, s.period, s.busy, s.steps = step, period, s.busy[:0], 0
 }
 
-// measure takes note of a step that this rank has computed for so long.
+// measure records how long this rank computed the rows of a step.
 func (s *shares) measure(step int, busy time.Duration, rows int) {
 	if !s.auto || rows == 0 || step <= s.since+shareWarmup {
 		return
@@ -57,7 +57,7 @@ func (s *shares) measure(step int, busy time.Duration, rows int) {
 	s.steps++
 }
 
-// due reports whether ranks exchange what they have measured, before the step after this one.
+// due reports whether ranks exchange their measurements before the next step.
 func (s *shares) due(step int) bool { return s.auto && step-s.since >= s.period }
 
 // perSample is the median of this rank's milliseconds per sample; 0 if it had none.
@@ -105,7 +105,7 @@ func (t *Trainer) rebalance(ctx context.Context) error {
 	return nil
 }
 
-// betterShares divide a step in proportion to the speeds of ranks that take these milliseconds per
+// betterShares divides a step in proportion to the speeds of ranks that take these milliseconds per
 // sample, in micro-batches for which there is memory. gain is the part of the step's time that this
 // saves.
 func (t *Trainer) betterShares(times []float64, now []int) (d data.Division, gain float64) {
@@ -135,7 +135,8 @@ func sharesOf(d data.Division, world int) []int {
 	return n
 }
 
-// weightsFor are in proportion to the speeds of ranks that take these milliseconds per sample.
+// weightsFor returns weights in proportion to the speeds of ranks that take these milliseconds per
+// sample.
 func weightsFor(times []float64) []int {
 	const scale = 1 << 10 // weights are whole numbers
 	var total, fastest float64

@@ -66,8 +66,8 @@ func (a *Agreement) Start(m passes.Measures, r Requests) (err error) {
 	return err
 }
 
-// Alone sets the totals of a step of which other ranks are not told: samples are those of all ranks
-// as planned, and the rest is this rank's.
+// Alone sets the totals of a step without an exchange: samples are those of all ranks as planned, and
+// the rest is this rank's.
 func (a *Agreement) Alone(m passes.Measures, samples int) {
 	a.Totals = Totals{SumLoss: m.Loss * float64(a.group.World), SumCorrect: float64(m.Correct), SumCounted: float64(m.Counted), SumRows: float64(samples)}
 }
