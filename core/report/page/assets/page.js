@@ -12,7 +12,7 @@
   let syncing = false;
 
   const text = v => v == null ? "–" : Math.abs(v) >= 1e5 || v !== 0 && Math.abs(v) < 1e-3 ? v.toExponential(3) : String(+v.toPrecision(5));
-  const clock = s => s < 60 ? text(s) + " s" : s < 3600 ? Math.floor(s / 60) + " min " + Math.round(s % 60) + " s" : Math.floor(s / 3600) + " h " + Math.round(s % 3600 / 60) + " min";
+  const clock = s => s < 60 ? text(s) + " s" : s < 3600 ? Math.floor(s / 60) + " min " + Math.floor(s % 60) + " s" : Math.floor(s / 3600) + " h " + Math.floor(s % 3600 / 60) + " min";
   const axisX = () => state.x === "time" ? "time since the start (s)" : "step";
 
   // An exponential moving average without the bias of its beginning.
@@ -153,7 +153,7 @@
   const drawTimeline = (t, run) => {
     const figure = document.querySelector(`figure[data-timeline="${run}"]`);
     if (!figure || !t.slices.length) return;
-    const el = figure.querySelector(".plot"), n = t.slices.length / 6, end = [];
+    const el = figure.querySelector(".plot"), n = t.slices.length / 6;
     if (traces[run]) traces[run].destroy();
     let last = 1;
     for (let i = 0; i < n; i++) last = Math.max(last, t.slices[6 * i + 2] + t.slices[6 * i + 3]);
