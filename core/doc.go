@@ -87,7 +87,7 @@
 //	engine/    operations (op), models (nn), graphs, plans, kernels, the devices cpu and cuda with their suite, optimizers
 //	job/       launcher, ranks and their rendezvous, the job's secret
 //	report/    events and what is made of them: progress, logs, TensorBoard, timeline, forecast;
-//	           run directories (report/rundir) and, above config, pages about them (report/page, report/ui)
+//	           run directories (report/rundir, report/watch) and, above config, pages about them (report/page, report/ui)
 //	sdk        what a plugin's author imports; sdk/sdktest is the conformance suite
 //	plugin/    finding plugins, the host's side of them, their sandbox, what they print, and their flight record
 //	train/     the training loop, and below it ddp, data, checkpoint and recovery
