@@ -289,8 +289,8 @@ func (h *coordinator) match(rank int) {
 	}
 }
 
-// farewell lets the ranks go when all leave. A rank that waits for one that leaves would
-// wait forever.
+// farewell permits the ranks to leave when all have announced it. It fails the group if a
+// rank waits for one that leaves, which would wait forever.
 func (h *coordinator) farewell() {
 	for rank, k := range h.calls {
 		if k == nil {
