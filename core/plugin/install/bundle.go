@@ -103,15 +103,8 @@ func (b bundle) plugin(p *registry.Plugin) error {
 		bare := registry.Plugin{Kind: p.Kind, Name: p.Name}
 		return b.file(path.Join(id, bare.ID()), p.Path)
 	}
-	return filepath.WalkDir(p.Root, func(at string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		name, err := filepath.Rel(p.Root, at)
-		if err != nil {
-			return err
-		}
-		name = path.Join(id, filepath.ToSlash(name))
+	return p.Walk(func(name, at string, d fs.DirEntry) error {
+		name = path.Join(id, name)
 		if d.Type()&fs.ModeSymlink == 0 {
 			return b.file(name, at)
 		}
@@ -174,6 +167,9 @@ func (s *stager) installAll(m *manifest) (all []Receipt, err error) {
 			return nil, fmt.Errorf("the bundle is damaged: %q is not a plugin", p.ID())
 		}
 		if err := sumIs(filepath.Join(s.dir, p.ID()), p, b.Sum); err != nil {
+			return nil, err
+		}
+		if err := checkLinks(filepath.Join(s.dir, p.ID())); err != nil {
 			return nil, err
 		}
 		all = append(all, b.Receipt)

@@ -76,6 +76,17 @@ func (s *stager) download(ctx context.Context, address string) error {
 	return s.open(file, path.Base(u.Path))
 }
 
+// public is a source without what may be secret in an address: receipts and lock files are
+// shared.
+func public(source string) string {
+	u, err := url.Parse(source)
+	if err != nil || !strings.Contains(source, "://") {
+		return source
+	}
+	u.User, u.RawQuery, u.Fragment = nil, "", ""
+	return u.String()
+}
+
 // checkRedirect follows redirects to https addresses alone.
 func checkRedirect(req *http.Request, via []*http.Request) error {
 	switch {

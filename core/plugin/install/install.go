@@ -48,7 +48,7 @@ type Receipt struct {
 	Name    string     `json:"name"`
 	Version string     `json:"version"`
 	Kinds   []sdk.Kind `json:"kinds"`            // that it serves
-	Source  string     `json:"source"`           // as in the request
+	Source  string     `json:"source"`           // as in the request; of an address without user and query, which may be secret
 	SHA256  string     `json:"sha256,omitempty"` // of the archive or executable
 	Path    string     `json:"path,omitempty"`   // the plugin's folder
 }
@@ -94,6 +94,9 @@ func (s *stager) install(ctx context.Context) ([]Receipt, error) {
 	}
 	if m != nil {
 		return s.installAll(m)
+	}
+	if err := checkLinks(s.dir); err != nil {
+		return nil, err
 	}
 	r, err := s.identify(ctx)
 	if err != nil {
@@ -143,7 +146,7 @@ func (s *stager) identify(ctx context.Context) (*Receipt, error) {
 	if found.Kind != "" && found.Kind != registry.AnyKind {
 		kinds = []sdk.Kind{found.Kind}
 	}
-	receipt := &Receipt{Source: s.Source, SHA256: s.sum}
+	receipt := &Receipt{Source: public(s.Source), SHA256: s.sum}
 	var first error
 	for _, kind := range kinds {
 		info, err := s.probe(ctx, kind, exe)
@@ -171,9 +174,10 @@ func (s *stager) identify(ctx context.Context) (*Receipt, error) {
 	return receipt, os.Rename(exe, filepath.Join(s.dir, bare.ID()))
 }
 
-// probe starts the plugin in the sandbox that a run would use.
+// probe starts the plugin in the sandbox of a data set, whatever its kind: to describe itself
+// even a backend needs no network.
 func (s *stager) probe(ctx context.Context, kind sdk.Kind, exe string) (sdk.Info, error) {
-	rules := host.DefaultPlugins().Rules(kind, false, false, nil)
+	rules := host.DefaultPlugins().Rules(sdk.KindDataset, false, false, nil)
 	return s.Host.WithTerms(map[host.Key]host.Terms{{Kind: kind, Plugin: exe}: {Sandbox: rules}}).Probe(ctx, kind, exe)
 }
 

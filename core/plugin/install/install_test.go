@@ -166,9 +166,11 @@ func TestInstallFromFiles(t *testing.T) {
 	tree := []entry{{name: "pkg/trainctl-precision-mine", text: text}, {name: "pkg/lib/data", text: "x"}, {name: "pkg/lib/link", target: "../lib/data"}}
 	dir := t.TempDir()
 	must(t, errors.Join(os.WriteFile(filepath.Join(dir, "run"), []byte(text), 0o755), os.Mkdir(filepath.Join(dir, "lib"), 0o700), os.Symlink("lib", filepath.Join(dir, "also"))))
+	linked := filepath.Join(t.TempDir(), "linked")
+	must(t, os.Symlink(dir, linked))
 	for source, name := range map[string]string{
 		file(t, "mine.tar.gz", tarOf(t, tree...)): "mine", file(t, "mine.zip", zipOf(t, tree...)): "mine",
-		file(t, "my-build", []byte(text)): "mine", file(t, "trainctl-precision-other", []byte(text)): "other", dir: "mine",
+		file(t, "my-build", []byte(text)): "mine", file(t, "trainctl-precision-other", []byte(text)): "other", dir: "mine", linked: "mine",
 	} {
 		installed(t, newRequest(t, source), name, "1.2.3")
 	}
@@ -198,6 +200,11 @@ func TestInstallFromAnAddress(t *testing.T) {
 		r := newRequest(t, s.URL+path)
 		r.SHA256, r.Client = hexSum(content), s.Client()
 		installed(t, r, "mine", "1.2.3")
+	}
+	secret := newRequest(t, strings.Replace(s.URL, "https://", "https://me:secret@", 1)+"/mine.tar.gz?token=secret")
+	secret.SHA256, secret.Client = hexSum(content), s.Client()
+	if all, err := install.Install(t.Context(), secret); err != nil || all[0].Source != s.URL+"/mine.tar.gz" {
+		t.Errorf("an address with secrets: %+v, %v", all, err)
 	}
 	small := install.Limits{Download: 100, Bytes: 100, Files: 3}
 	for _, c := range []struct {
@@ -243,6 +250,8 @@ func TestArchivesThatAreRefused(t *testing.T) {
 		{`the link "l" leads out of the plugin's folder, to "../x"`, []entry{exe, {name: "l", target: "../x"}}},
 		{`the link "l" leads out of the plugin's folder, to "/etc"`, []entry{exe, {name: "l", target: "/etc"}, {name: "l/planted", text: "x"}}},
 		{`"a/b/s/l" lies below the symbolic link "a/b/s"`, []entry{exe, {name: "a/b/x", text: "x"}, {name: "a/b/s", target: "../../top"}, {name: "a/b/s/l", target: "../../../x"}}},
+		{`the link "out" leads out of the plugin's folder`, []entry{exe, {name: "a/b/up", target: "../.."}, {name: "out", target: "a/b/up/../../x"}}},
+		{`the link "out" leads out of the plugin's folder`, []entry{{name: "pkg/" + exe.name, text: exe.text}, {name: "pkg/out", target: "../other"}}},
 		{"it contains no executable", []entry{{name: "lib/x", text: "x"}, {name: "y/z", text: "y"}}},
 		{"it contains several executables (a, b)", []entry{{name: "a", text: "x"}, {name: "b", text: "x"}}},
 		{"file exists", []entry{exe, exe}},

@@ -110,6 +110,10 @@ func (w *writer) zipped(entry *zip.File) error {
 
 // copyDir copies a folder, without what version control and Python keep beside the files.
 func (w *writer) copyDir(dir string) error {
+	dir, err := filepath.EvalSymlinks(dir) // WalkDir follows no link, not even at its start
+	if err != nil {
+		return err
+	}
 	return filepath.WalkDir(dir, func(at string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -218,4 +222,23 @@ func (w *writer) link(name, target string) error {
 	}
 	w.links = append(w.links, name)
 	return w.root.Symlink(target, name)
+}
+
+// checkLinks refuses symbolic links that lead out of a plugin's folder by way of others, or
+// to another folder of the archive.
+func checkLinks(dir string) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.Type()&fs.ModeSymlink == 0 {
+			return err
+		}
+		if _, err := root.Stat(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("the link %q leads out of the plugin's folder: %w", name, err)
+		}
+		return nil
+	})
 }

@@ -121,3 +121,36 @@ func TestAllow(t *testing.T) {
 		}
 	}
 }
+
+// A sum covers the files of a folder that is found through a symbolic link, and the content of
+// an executable that is one.
+func TestTreeSumFollowsLinks(t *testing.T) {
+	dir := t.TempDir()
+	put(t, dir, "real/data", "outside")
+	exe := filepath.Join(dir, "real", "trainctl-dataset-mine")
+	link := filepath.Join(dir, "trainctl-dataset-mine@1.0.0")
+	if err := errors.Join(os.Symlink("real", link), os.Symlink("../outside", exe)); err != nil {
+		t.Fatal(err)
+	}
+	sum := func() string {
+		p, err := registry.Search{{Path: dir}}.Find(sdk.KindDataset, "mine", "", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := p.TreeSum()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	seen := map[string]string{sum(): "nothing"}
+	for _, name := range []string{"real/data", "outside"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("changed"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if before, again := seen[sum()]; again {
+			t.Errorf("after a change of %s the sum is that after a change of %s", name, before)
+		}
+		seen[sum()] = name
+	}
+}

@@ -10,12 +10,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // TreeSum returns the SHA-256 sum in hexadecimal of everything that a plugin consists of:
 // of the lines "MODE SUM PATH" of its files, ordered by path. MODE is x for a file that can
-// be executed, - for another and l for a symbolic link, whose sum is that of its target. A
-// single file has the sum of a folder that contains it under its name without a version.
+// be executed, - for another and l for a symbolic link, whose sum is that of its target. The
+// executable is read through links: its sum is always that of its content. A single file has
+// the sum of a folder that contains it under its name without a version.
 func (p *Plugin) TreeSum() (string, error) {
 	f, sum, err := p.openTree()
 	if err != nil {
@@ -45,19 +47,15 @@ func (p *Plugin) openTree() (*os.File, string, error) {
 		return nil, "", err
 	}
 	t := tree{lines: sha256.New()}
+	bare := Plugin{Kind: p.Kind, Name: p.Name}
 	if p.Root == "" {
-		bare := Plugin{Kind: p.Kind, Name: p.Name}
 		err = t.file(bare.ID(), 0o111, exe)
 	} else {
-		err = filepath.WalkDir(p.Root, func(path string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() {
-				return err
+		err = p.Walk(func(name, path string, d fs.DirEntry) error {
+			if name == bare.ID() {
+				return t.executable(name, exe)
 			}
-			name, err := filepath.Rel(p.Root, path)
-			if err != nil {
-				return err
-			}
-			return t.entry(filepath.ToSlash(name), path, d, p.Path, exe)
+			return t.entry(name, path, d)
 		})
 	}
 	if err != nil {
@@ -66,11 +64,39 @@ func (p *Plugin) openTree() (*os.File, string, error) {
 	return exe, hex.EncodeToString(t.lines.Sum(nil)), nil
 }
 
+// Walk calls f with every file and symbolic link in the plugin's folder: its name relative to
+// the folder, with slashes, and its path. The folder itself may be a symbolic link.
+func (p *Plugin) Walk(f func(name, path string, d fs.DirEntry) error) error {
+	root, err := filepath.EvalSymlinks(p.Root) // WalkDir follows no link, not even at its start
+	if err != nil {
+		return err
+	}
+	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		return f(filepath.ToSlash(name), path, d)
+	})
+}
+
 // tree adds up the lines of a sum.
 type tree struct{ lines hash.Hash }
 
-// entry adds one entry of a folder. The executable is read from the file that is open.
-func (t tree) entry(name, path string, d fs.DirEntry, exe string, open *os.File) error {
+// executable adds the executable, which is read from the file that is open.
+func (t tree) executable(name string, open *os.File) error {
+	info, err := open.Stat()
+	if err != nil {
+		return err
+	}
+	return t.file(name, info.Mode(), open)
+}
+
+// entry adds one entry of a folder.
+func (t tree) entry(name, path string, d fs.DirEntry) error {
 	info, err := d.Info()
 	if err != nil {
 		return err
@@ -84,8 +110,6 @@ func (t tree) entry(name, path string, d fs.DirEntry, exe string, open *os.File)
 		return t.line("l", sha256.Sum256([]byte(target)), name)
 	case !d.Type().IsRegular():
 		return fmt.Errorf("%s is neither a file, a folder nor a symbolic link", path)
-	case path == exe:
-		return t.file(name, info.Mode(), open)
 	}
 	f, err := os.Open(path)
 	if err != nil {
@@ -107,6 +131,9 @@ func (t tree) file(name string, mode fs.FileMode, r io.Reader) error {
 }
 
 func (t tree) line(kind string, sum [sha256.Size]byte, name string) error {
+	if strings.Contains(name, "\n") {
+		return fmt.Errorf("the file name %q has a line break, which the list of sums cannot show; rename it", name)
+	}
 	_, err := fmt.Fprintf(t.lines, "%s %x %s\n", kind, sum, name)
 	return err
 }
