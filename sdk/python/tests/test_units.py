@@ -1,10 +1,15 @@
+import contextlib
 import datetime
+import io
+import socket
 import ssl
 import tempfile
+import types
 import unittest
 
+import numpy as np
 import trainctl
-from trainctl import _certificate, _options, _wire
+from trainctl import _certificate, _options, _samples, _serve, _server, _wire, _workers
 
 
 class Wire(unittest.TestCase):
@@ -86,6 +91,11 @@ class Options(unittest.TestCase):
         with self.assertRaises(TypeError):
             _options.Option(doc="no default and no type")
 
+    def test_durations_are_exact(self):
+        for default, text in ((datetime.timedelta(days=30), b'"2592000s"'), (datetime.timedelta(microseconds=50), b'"50us"'),
+                              (datetime.timedelta(seconds=1234, microseconds=567), b'"1234000567us"'), (datetime.timedelta(seconds=-2), b'"-2s"')):
+            self.assertEqual(_options.Option(default, doc="A time.").message()["default_json"], text)
+
     def test_values_become_attributes(self):
         e = self.Example()
         self.assertEqual(e.rate, 0.5)
@@ -103,6 +113,79 @@ class Errors(unittest.TestCase):
         except ValueError as e:
             self.assertRegex(_errors.detail(e)["text"], r"^ValueError: seven at test_units.py:\d+ in test_exceptions")
         self.assertEqual(_errors.detail(trainctl.CorruptData("a.png is empty"))["code"], "dataset.corrupt")
+        self.assertEqual(_errors.detail(OSError("no file \udce9"))["text"], "OSError: no file \\udce9")
+
+    def test_names_that_are_not_utf8(self):
+        self.assertEqual(_wire.decode("Error", _wire.encode("Error", {"text": "no file \udce9.png"})).text, "no file \\udce9.png")
+
+
+class Exits(unittest.TestCase):
+    """sys.exit in the plugin's code is an error like any other: the host would wait for an answer."""
+
+    class Exiting(trainctl.Precision):
+        def update(self, found_inf):
+            raise SystemExit(3)
+
+    def test_in_an_operation_of_the_ring(self):
+        class Ring:
+            submissions = [types.SimpleNamespace(ticket=1, op=65, payload=b"\0")]
+            failed = []
+
+            def next(self):
+                return self.submissions.pop()  # IndexError ends the thread
+
+            def post(self, failed, result=b""):
+                self.failed.append(failed)
+
+        server = _server.Server(self.Exiting(), None)
+        server._ring, server._opened = Ring(), True
+        with contextlib.redirect_stderr(io.StringIO()):
+            server._work()
+        self.assertEqual(Ring.failed, [True])
+        self.assertRegex(server.Failure(types.SimpleNamespace(ticket=1), 1)["text"], "^SystemExit: 3 at test_units.py")
+
+    def test_in_a_call(self):
+        class Aborted(Exception):
+            pass
+
+        class Context:
+            def time_remaining(self):
+                return 1.0
+
+            def set_trailing_metadata(self, metadata):
+                pass
+
+            def abort(self, code, text):
+                raise Aborted(text)
+
+        def leave(request, timeout):
+            raise SystemExit(3)
+
+        with contextlib.redirect_stderr(io.StringIO()), self.assertRaisesRegex(Aborted, "SystemExit: 3"):
+            _serve._call(leave)(None, Context())
+
+
+class Samples(unittest.TestCase):
+    def test_a_batch_with_too_few_samples_is_refused(self):
+        class Short:
+            def __getitems__(self, indices):
+                return [(0.0, 0)] * (len(indices) - 1)
+
+        reader = object.__new__(_samples.Reader)
+        reader.sets = {"train": Short()}
+        with self.assertRaisesRegex(trainctl.Error, "returned 1 samples for 2 indices"):
+            reader.read("train", [0, 1], 0, 0, np.zeros(2, np.float32), np.zeros(2, np.int32))
+
+
+class Workers(unittest.TestCase):
+    def test_an_answer_that_breaks_off(self):
+        for sent in (b"", b"\5\0", b"\5\0\0\0ab"):
+            ours, theirs = socket.socketpair()
+            with ours:
+                with theirs:
+                    theirs.sendall(sent)
+                with self.assertRaises(EOFError):
+                    _workers.Channel(ours).receive()
 
 
 if __name__ == "__main__":

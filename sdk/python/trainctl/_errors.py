@@ -107,7 +107,10 @@ def protocol_error(text: str) -> Error:
 def detail(e: BaseException) -> dict:
     """The fields of the protocol's Error message for any exception."""
     if isinstance(e, Error):
-        return e.detail()
-    frames = traceback.extract_tb(e.__traceback__)
-    place = f" at {os.path.basename(frames[-1].filename)}:{frames[-1].lineno} in {frames[-1].name}" if frames else ""
-    return {"text": f"{type(e).__name__}: {e}{place}"}
+        fields = e.detail()
+    else:
+        frames = traceback.extract_tb(e.__traceback__)
+        place = f" at {os.path.basename(frames[-1].filename)}:{frames[-1].lineno} in {frames[-1].name}" if frames else ""
+        fields = {"text": f"{type(e).__name__}: {e}{place}"}
+    fields["text"] = fields["text"].encode(errors="backslashreplace").decode()  # names of files may not be UTF-8
+    return fields

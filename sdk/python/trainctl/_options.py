@@ -94,7 +94,10 @@ def _number(v):
 
 
 def _plain(v):
-    return f"{v.total_seconds():g}s" if isinstance(v, datetime.timedelta) else list(v) if isinstance(v, tuple) else v
+    if isinstance(v, datetime.timedelta):
+        micros = v // datetime.timedelta(microseconds=1)
+        return f"{micros}us" if micros % 1_000_000 else f"{micros // 1_000_000}s"
+    return list(v) if isinstance(v, tuple) else v
 
 
 def _convert(kind, value):

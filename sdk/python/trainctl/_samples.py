@@ -65,7 +65,10 @@ class Reader:
         data = self.sets[split]
         if batched := getattr(data, "__getitems__", None):
             _seed(seed, epoch, int(indices[0]) if len(indices) else 0)
-            samples = enumerate(batched([int(i) for i in indices]))
+            found = list(batched([int(i) for i in indices]))
+            if len(found) != len(indices):
+                raise Error(f"__getitems__ returned {len(found)} samples for {len(indices)} indices: return one for each")
+            samples = enumerate(found)
         else:
             samples = ((k, self._one(data, int(i), seed, epoch)) for k, i in enumerate(indices))
         for k, sample in samples:

@@ -63,7 +63,7 @@ def _divert_stdout() -> int:
     """Keeps the pipe that the host reads for the handshake: print and C libraries write to standard error."""
     handshake = os.dup(1)
     os.dup2(2, 1)
-    sys.stdout = os.fdopen(os.dup(2), "w", buffering=1)
+    sys.stdout = os.fdopen(os.dup(2), "w", buffering=1, errors="backslashreplace")
     return handshake
 
 
@@ -141,7 +141,7 @@ def _call(f):
         left = context.time_remaining()
         try:
             return f(request, 3600.0 if left is None else left)
-        except Exception as e:  # whatever the plugin's code raises
+        except BaseException as e:  # whatever the plugin's code raises, sys.exit included
             show(e)
             values = detail(e)
         code = _CODES.get(values.get("code"), grpc.StatusCode.UNKNOWN)

@@ -192,14 +192,14 @@ class Server:
                     continue
                 try:
                     ring.post(False, self._operate(sub))
-                except Exception as e:  # whatever the plugin's code raises is a failed operation
+                except BaseException as e:  # whatever the plugin's code raises, sys.exit included, is a failed operation
                     self._keep_failure(sub.ticket, e)
                     ring.post(True)
         except Exception:
             traceback.print_exc()
             self.leave()
 
-    def _keep_failure(self, ticket: int, e: Exception):
+    def _keep_failure(self, ticket: int, e: BaseException):
         show(e)
         self._failures[ticket] = detail(e)
         while len(self._failures) > _KEPT_FAILURES:
@@ -234,7 +234,7 @@ class Server:
             if self._broken is None:
                 try:
                     self._instance.do(call)
-                except Exception as e:  # the group is unusable from here on
+                except BaseException as e:  # the group is unusable from here on
                     self._broken = e
             if self._broken is not None:
                 raise self._broken
@@ -258,7 +258,7 @@ class Server:
         try:
             with self._calls:
                 self._instance.close()
-        except Exception as e:  # the reply of Shutdown
+        except BaseException as e:  # the reply of Shutdown
             self._close_error = e
         self._closed.set()
 
@@ -289,7 +289,7 @@ class Server:
             threading.Thread(target=work, daemon=True, name=work.__name__).start()
 
 
-def show(e: Exception):
+def show(e: BaseException):
     """Prints where the plugin's own code failed; errors of this package say it themselves."""
     if not isinstance(e, Error):
         traceback.print_exception(e)

@@ -83,7 +83,7 @@ def _put(out: bytearray, number: int, kind: str, value):
         out += _varint(number << 3 | 1) + struct.pack("<d", value)
     else:
         if kind == "string":
-            value = value.encode()
+            value = value.encode(errors="backslashreplace")
         elif kind in _TABLES:
             value = encode(kind, value)
         out += _varint(number << 3 | 2) + _varint(len(value))

@@ -31,17 +31,19 @@ class Channel:
     def receive(self):
         """A value and its descriptor, or None. EOFError when the other side has ended."""
         head, fds, _, _ = socket.recv_fds(self.socket, 4, 1)
-        while head and len(head) < 4:
-            head += self.socket.recv(4 - len(head))
-        data = bytearray()
-        while head and len(data) < struct.unpack("<I", head)[0]:
-            part = self.socket.recv(struct.unpack("<I", head)[0] - len(data))
-            if not part:
-                break
-            data += part
-        if not data:
+        if not head:
             raise EOFError
-        return pickle.loads(data), fds[0] if fds else None
+        head += self._exactly(4 - len(head))
+        return pickle.loads(self._exactly(struct.unpack("<I", head)[0])), fds[0] if fds else None
+
+    def _exactly(self, size: int) -> bytes:
+        data = bytearray()
+        while len(data) < size:
+            part = self.socket.recv(size - len(data))
+            if not part:
+                raise EOFError
+            data += part
+        return bytes(data)
 
 
 class Workers:
@@ -51,6 +53,7 @@ class Workers:
         self._specs = specs
         self._memory, self._room = None, 0
         self._processes, self._channels = [], []
+        self._lost = None  # the error of the first worker that ended
         for _ in range(n):
             ours, theirs = socket.socketpair()
             with theirs:
@@ -62,6 +65,8 @@ class Workers:
 
     def read(self, split: str, indices: np.ndarray, seed: int, epoch: int, input: np.ndarray, target: np.ndarray):
         """Reads samples into arrays, a part in each process."""
+        if self._lost:  # other workers may still have answers to an earlier batch
+            raise self._lost
         n = len(indices)
         self._reserve(n)
         parts = [(k * n // len(self._channels), (k + 1) * n // len(self._channels)) for k in range(len(self._channels))]
@@ -92,7 +97,8 @@ class Workers:
             return what(channel)
         except (OSError, EOFError):
             k = self._channels.index(channel)
-            raise Error(f"worker process {k} of {len(self._channels)} ended with status {self._processes[k].wait(5)}; its last lines are in the log") from None
+            self._lost = Error(f"worker process {k} of {len(self._channels)} ended with status {self._processes[k].wait(5)}; its last lines are in the log")
+            raise self._lost from None
 
     def close(self):
         """Ends the processes, which hold nothing that has to be saved."""
