@@ -58,14 +58,14 @@ func Load(fs afero.Fs, path string, o LoadOptions) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.lock, err = readLock(fs, path); err != nil {
+	if o.lock, err = ReadLock(fs, path); err != nil {
 		return nil, err
 	}
 	return Parse(name, text, o)
 }
 
-// readLock reads the lock file beside a configuration; nil if there is none.
-func readLock(fs afero.Fs, path string) (*registry.Lock, error) {
+// ReadLock reads the lock file beside a configuration; nil if there is none.
+func ReadLock(fs afero.Fs, path string) (*registry.Lock, error) {
 	text, err := afero.ReadFile(fs, LockPath(path))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil

@@ -222,6 +222,18 @@ func sum(path, sha256 string) map[host.Key]host.Terms {
 	return map[host.Key]host.Terms{{Kind: sdk.KindBackend, Plugin: path}: {SHA256: sha256}}
 }
 
+// The files of a plugin that has a folder stay as they are when it is started by its path.
+func TestPathIntoAPluginsFolder(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "trainctl-dataset-mine@1.0.0")
+	exe := filepath.Join(root, "trainctl-dataset-mine")
+	if err := errors.Join(os.Mkdir(root, 0o755), os.WriteFile(exe, nil, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	if p, err := host.New(host.Options{}).Find(sdk.KindDataset, exe); err != nil || p.Root != root {
+		t.Errorf("got the folder %q, %v, want %q, in which Python writes no bytecode", p.Root, err, root)
+	}
+}
+
 func TestChecksum(t *testing.T) {
 	exe, err := os.Executable()
 	must(t, err)

@@ -127,6 +127,10 @@ func verified(found *registry.Plugin, t Terms) (f *os.File, err error) {
 func (h *Host) find(kind sdk.Kind, name string) (registry.Plugin, error) {
 	if registry.IsPath(name) {
 		p := registry.Plugin{Kind: kind, Name: name, Path: registry.Expand(name)}
+		dir := filepath.Dir(p.Path)
+		if _, ok := registry.Parse(filepath.Base(dir)); ok {
+			p.Root = dir // of a plugin that has a name as well, as in plugins list
+		}
 		return p, registry.Check(p.Path)
 	}
 	t := h.terms(kind, name)

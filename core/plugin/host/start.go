@@ -68,16 +68,16 @@ func (h *Host) start(ctx context.Context, kind sdk.Kind, name string) (*plugin, 
 			return nil, refused(kind, name, err)
 		}
 	}
+	cert, secured, err := certificate()
+	if err != nil {
+		return nil, refused(kind, name, err)
+	}
 	log := h.opts.Log.With("plugin", name)
 	proc, err := newProcess(kind, name, prog, h.environment(name, prog.builtin), output.New(log))
 	if err != nil {
 		return nil, &StartError{Kind: kind, Name: name, Problem: err.Error(), Err: err}
 	}
 	p := &plugin{proc: proc, host: h, rules: rules, stopIn: h.opts.StopTimeout, quit: make(chan struct{}), watched: make(chan struct{})}
-	cert, secured, err := certificate()
-	if err != nil {
-		return nil, err
-	}
 	proc.cmd.Env = append(proc.cmd.Env, envClientCert+"="+string(cert))
 	p.client = goplugin.NewClient(h.clientConfig(proc, secured))
 	ctx, cancel := context.WithTimeout(ctx, h.opts.StartTimeout)
@@ -229,6 +229,9 @@ func (p *plugin) abandon(ctx context.Context, cause error) error {
 		_ = p.control.Close()
 	}
 	e := &StartError{Kind: p.proc.kind, Name: p.proc.name, Err: cause}
+	if started {
+		e.LastLines = p.proc.lastLines() // reads all output: the handshake may be in it
+	}
 	e.Fault = ended && p.proc.signaled || (ended || timedOut) && p.proc.known()
 	p.explain(ctx, e, ended, timedOut)
 	if refused := p.refused(e.LastLines); refused != "" {
@@ -249,9 +252,6 @@ func patienceAfter(ctx context.Context, cause error) time.Duration {
 }
 
 func (p *plugin) explain(ctx context.Context, e *StartError, ended, timedOut bool) {
-	if p.proc.pid() != 0 {
-		e.LastLines = p.proc.lastLines()
-	}
 	const foreign = "is it a plugin for trainctl, built for this machine?"
 	switch version := p.proc.version; {
 	case p.proc.pid() == 0:

@@ -30,8 +30,9 @@ func Usual(values []string) Rules {
 	if dir, err := os.UserCacheDir(); err == nil {
 		write = append(write, dir)
 	}
-	home, _ := os.UserHomeDir() // "" is no folder
-	for _, value := range append(values, os.Getenv("TRAINCTL_DATA")) {
+	home, _ := os.UserHomeDir()
+	home = filepath.Clean(home) // of "" it is ".", which is no absolute path
+	for _, value := range slices.Concat(values, []string{os.Getenv("TRAINCTL_DATA")}) {
 		if dir := existing(value); dir != "" && dir != home && dir != "/" {
 			write = append(write, dir)
 		}
@@ -97,7 +98,7 @@ func Command(target string, args []string, own string, r Rules) (argv, env []str
 	if target, err = filepath.Abs(target); err != nil {
 		return nil, nil, err
 	}
-	r.Read = append([]string{own}, r.Read...)
+	r.Read, r.Write = append([]string{own}, r.Read...), slices.Clone(r.Write)
 	for _, paths := range [][]string{r.Read, r.Write} {
 		for i, path := range paths {
 			if paths[i], err = filepath.Abs(path); err != nil {

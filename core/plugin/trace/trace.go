@@ -105,6 +105,11 @@ func precision(ctx context.Context, h *host.Host, s Spec) (err error) {
 }
 
 func backend(ctx context.Context, h *host.Host, s Spec) (err error) {
+	mem, err := shm.New("gradients", s.Bytes)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, mem.Close()) }() // after the backend, which may still use it when a call has failed
 	b, err := h.StartBackend(ctx, s.Plugin)
 	if err != nil {
 		return err
@@ -114,11 +119,6 @@ func backend(ctx context.Context, h *host.Host, s Spec) (err error) {
 	if err := b.Open(ctx, group, s.Options); err != nil {
 		return err
 	}
-	mem, err := shm.New("gradients", s.Bytes)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, mem.Close()) }()
 	arena := &sdk.Arena{ID: 1, Name: "gradients", Arena: mem}
 	if err := b.Attach(ctx, arena); err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trainctl/trainctl/cmd/trainctl/internal/cli"
+	"github.com/trainctl/trainctl/core/config"
 	"github.com/trainctl/trainctl/core/plugin/install"
 	"github.com/trainctl/trainctl/core/plugin/registry"
 	"github.com/trainctl/trainctl/core/train/checkpoint"
@@ -19,7 +20,8 @@ func bundleCommand(p *cli.Program) *cobra.Command {
 		Short: "Write an archive with the plugins that a configuration names",
 		Long: `Write an archive with every plugin that CONFIG gives by name, for machines that
 cannot reach the plugins' sources: trainctl plugins install FILE installs all of
-them there. Plugins given by path and built-in ones are not part of it.`,
+them there. If trainctl.lock is beside CONFIG, they are those that it locks. Plugins
+given by path and built-in ones are not part of it.`,
 		Example: "  trainctl plugins bundle train.toml --out plugins.tar.gz",
 		Args:    cli.Exactly("CONFIG"),
 	}
@@ -30,7 +32,11 @@ them there. Plugins given by path and built-in ones are not part of it.`,
 		if err != nil {
 			return cli.Unreadable(err)
 		}
-		list, err := namedPlugins(p.Host, args[0], text)
+		lock, err := config.ReadLock(checkpoint.OsFS(), args[0])
+		if err != nil {
+			return err
+		}
+		list, err := namedPlugins(p.Host, args[0], text, lock)
 		if err != nil {
 			return err
 		}

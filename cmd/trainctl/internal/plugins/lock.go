@@ -52,7 +52,7 @@ sum: they are part of trainctl.`,
 			if err != nil {
 				return err
 			}
-			named, err := lockNamed(p.Host, path, text)
+			named, err := lockNamed(p.Host, args[0], text) // beside args[0], where a run looks, even if that is a link
 			if err != nil {
 				return err
 			}
@@ -75,7 +75,7 @@ func replace(path string, old, text []byte) error {
 // lockNamed writes the sums of plugins given by name to the lock file beside a
 // configuration, whose text is given.
 func lockNamed(h *host.Host, path string, text []byte) (tables []config.PluginTable, err error) {
-	plugins, err := namedPlugins(h, path, text)
+	plugins, err := namedPlugins(h, path, text, nil)
 	if err != nil || len(plugins) == 0 {
 		return nil, err
 	}
@@ -111,21 +111,39 @@ type named struct {
 }
 
 // namedPlugins finds the plugins that the text of a configuration gives by name, without
-// those that are built in.
-func namedPlugins(h *host.Host, path string, text []byte) (list []named, err error) {
+// those that are built in: of those in the lock, if it is not nil, the locked version with the
+// locked sum.
+func namedPlugins(h *host.Host, path string, text []byte, lock *registry.Lock) (list []named, err error) {
 	tables, err := config.Named(path, text)
 	for _, t := range tables {
 		k := host.Key{Kind: sdk.Kind(t.Kind), Plugin: t.Plugin}
 		if t.Plugin == "auto" || h.BuiltIn(k.Kind, k.Plugin) {
 			continue
 		}
-		found, err := h.WithTerms(map[host.Key]host.Terms{k: {Version: t.Version}}).Find(k.Kind, k.Plugin)
+		l := lock.Of(k.Kind, k.Plugin)
+		found, err := h.WithTerms(map[host.Key]host.Terms{k: {Version: t.Version, Lock: l}}).Find(k.Kind, k.Plugin)
+		if err == nil && l != nil {
+			err = verifyLocked(&found, l)
+		}
 		if err != nil {
 			return nil, err
 		}
 		list = append(list, named{t, found})
 	}
 	return list, err
+}
+
+// verifyLocked compares a plugin's files with the lock.
+func verifyLocked(p *registry.Plugin, l *registry.Locked) error {
+	sum, err := l.Sum(registry.Platform())
+	if err != nil {
+		return fmt.Errorf("%s: %w", p.Path, err)
+	}
+	f, err := p.OpenTree(sum)
+	if err != nil {
+		return fmt.Errorf("%s: %w", p.Path, err)
+	}
+	return f.Close()
 }
 
 func lockReport(w io.Writer, path string, tables []config.PluginTable) error {
@@ -145,8 +163,9 @@ func verifyCommand(p *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify CONFIG",
 		Short: "Compare checksums, start every plugin once, and show its capabilities",
-		Long: `Compare the checksums of plugins given by path with those in CONFIG, start every
-plugin of CONFIG briefly, and check its options against those that it publishes.
+		Long: `Compare the checksums of plugins given by path with those in CONFIG, and of those
+given by name with trainctl.lock. Start every plugin of CONFIG briefly, and check
+its options against those that it publishes.
 The exit code is 3 if a plugin is missing, has another sum or none, or does not
 speak the protocol.`,
 		Example: "  trainctl plugins verify train.toml",

@@ -27,7 +27,8 @@ func listCommand(p *cli.Program) *cobra.Command {
 		Short:   "List the plugins that a configuration can name",
 		Long: `List the built-in plugins, and those found by name: executables such as
 trainctl-dataset-mine in the folders of TRAINCTL_PLUGIN_PATH, among the installed
-plugins, and beside trainctl. The latter are started briefly.`,
+plugins, in the active virtual environment of Python, and beside trainctl. Those
+that are not built in are started briefly.`,
 		Example: "  trainctl plugins list",
 		Args:    cli.Exactly(),
 	}
