@@ -30,7 +30,7 @@ type TB interface {
 }
 
 // Timeout bounds every wait of a test, generously.
-const Timeout = 60 * time.Second
+const Timeout = 3 * time.Minute
 
 // Place is where one test runs trainctl: a directory with a configuration, an
 // empty directory for temporary files, and a link to the executable by which
