@@ -85,7 +85,7 @@ func TestTorchTrainsAsTheBuiltin(t *testing.T) {
 	inPython(t, "torch")
 	const mnist = "../../../shared/mnist"
 	if _, err := os.Stat(mnist); err != nil {
-		t.Skip("no MNIST: ", err)
+		t.Skipf("MNIST is not beside the repository: %v", err)
 	}
 	bin, err := filepath.Abs("bin")
 	if err != nil {

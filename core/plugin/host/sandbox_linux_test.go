@@ -21,7 +21,7 @@ import (
 func inSandbox(t *testing.T, line string, rules sandbox.Rules) error {
 	t.Helper()
 	if err := sandbox.Supported(); err != nil {
-		t.Skip(err)
+		t.Skipf("this kernel cannot sandbox a plugin: %v", err)
 	}
 	exe, err := os.Executable()
 	must(t, err)

@@ -298,7 +298,7 @@ func TestRunsAreSignalled(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := cmd.Start(); err != nil {
-		t.Skip("no shell: ", err)
+		t.Skipf("the test runs a shell as the job, and there is none: %v", err)
 	}
 	t.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGKILL) // it has ended unless the test failed
