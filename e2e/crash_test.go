@@ -13,8 +13,7 @@ import (
 	"github.com/trainctl/trainctl/e2e/rig"
 )
 
-// A rank and a plugin that a SIGSEGV ends are reported with its name and our
-// frames. Registers and other goroutines are only in the rank's log.
+// A rank or a plugin that ends by SIGSEGV is reported with the signal's name and our frames. Registers and other goroutines are only in the rank's log.
 func TestSegmentationFaultIsToldInShort(t *testing.T) {
 	t.Parallel()
 	for who, pid := range map[string]func(*place) int{

@@ -96,7 +96,7 @@ keep = 0
 tensorboard = false
 `
 
-// A model learns from a table, to the same result on 1 to 3 ranks and after a resume. Its
+// A model learns from a CSV table, with the same result on 1 to 3 ranks and after a resume. Its
 // labels are the class names of the run, and a wrong table is refused with line and column.
 func TestTableTrains(t *testing.T) {
 	t.Parallel()

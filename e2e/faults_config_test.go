@@ -9,8 +9,8 @@ import (
 	"github.com/trainctl/trainctl/e2e/rig"
 )
 
-// A mistake that can be known before anything runs is reported once, at its
-// place, and no run directory is made.
+// A mistake that can be found before anything runs is reported once, with its place, and no
+// run directory is made.
 func TestMistakesInTheConfiguration(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

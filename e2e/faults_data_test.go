@@ -44,7 +44,7 @@ layers = [{ name = "flat", type = "flatten" }, { name = "fc", type = "linear", i
 	p.endsByData(t, "images/train/b/3.png", "unexpected EOF", `dataset.options.corrupt = "skip"`)
 }
 
-// Other people's plugins say it in the same way, over shared memory and without.
+// Users' plugins report it in the same way, with shared memory and without.
 func TestDamagedDataOfAPlugin(t *testing.T) {
 	t.Parallel()
 	for rank := range 2 {

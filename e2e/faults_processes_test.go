@@ -56,7 +56,7 @@ func TestPluginDiesOrHangs(t *testing.T) {
 	}
 }
 
-// A plugin that no step asks is missed all the same.
+// The death of a plugin is noticed even if no step calls it.
 func TestIdlePrecisionPluginDies(t *testing.T) {
 	t.Parallel()
 	for name, precision := range map[string]string{"none": `precision.plugin="none"`, "bf16": `precision={plugin="amp", options={level="O1", dtype="bf16"}}`} {
@@ -90,7 +90,7 @@ func TestRankIsKilled(t *testing.T) {
 		Prints(t, "rank      : 1", fmt.Sprintf("pid       : %d", pid), "SIGKILL", "The process was killed from outside")
 }
 
-// The rank that waits says for whom.
+// A rank that waits reports for which one.
 func TestRankIsStopped(t *testing.T) {
 	t.Parallel()
 	r, _ := signalRank(t, syscall.SIGSTOP)
@@ -125,7 +125,7 @@ func TestPluginIsKilledDuringStartUp(t *testing.T) {
 	}
 }
 
-// What dies while it starts is started again as what dies later is.
+// A process that dies during start-up is restarted like one that dies later.
 func TestStartUpUsesRestarts(t *testing.T) {
 	t.Parallel()
 	for _, who := range []string{"dataset", "worker"} {

@@ -14,8 +14,8 @@ import (
 	"github.com/trainctl/trainctl/e2e/rig"
 )
 
-// A run that makes way in the middle of an epoch saves, and ends later with
-// the bits of an undisturbed run.
+// A run that is preempted in the middle of an epoch saves; resumed, it ends with the bits of
+// an undisturbed run.
 func TestTermAndResume(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -39,7 +39,7 @@ func TestTermAndResume(t *testing.T) {
 	rig.SameParams(t, a, b)
 }
 
-// A terminal that is gone is a reason to save, unless nohup says that it is not.
+// A run saves when its terminal is gone, unless nohup ignores the signal.
 func TestHangup(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)

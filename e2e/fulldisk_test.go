@@ -16,8 +16,8 @@ import (
 	"github.com/trainctl/trainctl/e2e/rig"
 )
 
-// A disk that is full for a while costs what was said meanwhile, and no more:
-// events and logs go on in whole lines, with a word about the gap.
+// A disk that is full for a while loses what was written meanwhile, and no more: events and
+// logs continue in whole lines, and one line reports the gap.
 func TestFullDiskRecovers(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)

@@ -143,8 +143,8 @@ func TestNCCLRankIsKilled(t *testing.T) {
 	})
 }
 
-// A collective that never ends is given up at its deadline, and the rank's
-// stream, which waits for it, continues.
+// A collective that never ends fails at its deadline, and the rank's stream, which waits for
+// it, continues.
 func TestNCCLHangs(t *testing.T) {
 	t.Parallel()
 	onEachIsolation(t, func(t *testing.T, p *place, isolation string) {

@@ -10,7 +10,7 @@ import (
 	"github.com/trainctl/trainctl/e2e/rig"
 )
 
-// fakeGPUs makes trainctl find a CUDA that is none, with that many devices.
+// fakeGPUs makes trainctl find the fake CUDA, with that many devices.
 func fakeGPUs(t *testing.T, n int) *place {
 	t.Helper()
 	env := cudatest.Environment(t, n)

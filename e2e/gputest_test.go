@@ -12,8 +12,8 @@ import (
 	"github.com/trainctl/trainctl/e2e/rig"
 )
 
-// testBinaries stand in for the suites that gputest/build.sh compiles: what they
-// say is what Go's tests say.
+// testBinaries replace the suites that gputest/build.sh compiles, with the output of
+// Go's tests.
 const testBinaries = `#!/bin/bash
 case "$*" in
 *Kernels*) printf '=== RUN TestKernelsCompile\n--- PASS: TestKernelsCompile (0.1s)\nPASS\n' ;;
@@ -74,8 +74,7 @@ func lines(t *testing.T, table string, patterns ...string) {
 	}
 }
 
-// Every line of the table that a GPU machine is to print can be had, and says
-// what its command said.
+// Every line of the table that a GPU machine prints has the result of its command.
 func TestGPUTable(t *testing.T) {
 	t.Parallel()
 	p := fakeGPUs(t, 1)
@@ -103,7 +102,7 @@ func TestGPUTable(t *testing.T) {
 	}
 }
 
-// What cannot run says why, in the table.
+// What cannot run has the reason in the table.
 func TestGPUTableOfWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	none := newPlace(t)

@@ -28,8 +28,8 @@ import (
 // nodesSecret is what place.node gives both launchers.
 var nodesSecret = strings.Repeat("5ec2e7", 11)
 
-// Whoever starts the ranks of several hosts, they want a secret, and say how one
-// is made.
+// Jobs of several hosts require a secret, whoever starts the ranks, and the error says how to
+// make one.
 func TestWorkersOfSeveralHostsWantASecret(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -260,7 +260,7 @@ func (p *place) searchFiles(t *testing.T, text string) {
 	}
 }
 
-// A used-up port range is reported, on the node that needs a port.
+// A port range without a free port is reported on the node that needs one.
 func TestPortRangeIsUsedUp(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)

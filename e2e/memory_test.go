@@ -9,7 +9,7 @@ import (
 	"github.com/trainctl/trainctl/e2e/rig"
 )
 
-// forecast is the memory that `trainctl plan` foretells for a rank.
+// forecast is the memory that `trainctl plan` predicts for a rank.
 func (p *place) forecast(t *testing.T, args ...string) float64 {
 	t.Helper()
 	var plan struct {
@@ -20,8 +20,8 @@ func (p *place) forecast(t *testing.T, args ...string) float64 {
 	return plan.Memory
 }
 
-// What a rank uses beyond the processes that every run has is what the plan
-// foretells, to within 5 %: in bytes that the system has seen used.
+// What a rank uses beyond a minimal run is what the plan predicts, within 5 %,
+// measured by the system as resident bytes.
 func TestForecastMemoryIsUsed(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("reads peaks from /proc")

@@ -19,7 +19,7 @@ func synthetic(shape string, classes, train, test int) string {
 	return fmt.Sprintf("[dataset]\nplugin = \"synthetic\"\n[dataset.options]\nshape = %s\nclasses = %d\ntrain_samples = %d\ntest_samples = %d\n", shape, classes, train, test)
 }
 
-// momentumTables are an optimizer, and no output but what the tests compare.
+// momentumTables set SGD with momentum, and write only what the tests compare.
 const momentumTables = `
 [optimizer]
 name = "sgd"
@@ -31,8 +31,8 @@ every = "100 epochs"
 tensorboard = false
 `
 
-// The order is dealt out to ranks like cards, so that the same global batches
-// come up in every world; the parameters differ by the order of sums alone.
+// Rank r takes every W-th sample from the r-th on, so the global batches are the same in every
+// world size, and the parameters differ by the order of sums alone.
 func TestWorldSizeDoesNotMatter(t *testing.T) {
 	t.Parallel()
 	p := placeWith(t, mlpTables+"[train]\nglobal_batch = 48\nmax_steps = 50\nepochs = 3\n")

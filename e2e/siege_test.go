@@ -22,11 +22,10 @@ import (
 	"github.com/trainctl/trainctl/e2e/rig"
 )
 
-// A thousand connections that say nothing, garbage, or the beginning of a TLS
-// handshake, and come again whenever they are closed, neither keep the nodes of a
-// job from meeting and its ranks from starting nor stop them once they train. They
-// come from the ranks' own address, the worst place. TRAINCTL_SIEGE=1m keeps it up
-// for a minute, with each kind for itself.
+// A thousand connections that send nothing, garbage, or the beginning of a TLS handshake, and
+// are opened again whenever they are closed, do not keep a job from starting or training.
+// They come from the ranks' own address, where no limit by address can help. TRAINCTL_SIEGE=1m
+// goes on for a minute with each kind by itself.
 func TestSiege(t *testing.T) {
 	t.Parallel()
 	lasts := 4 * time.Second
@@ -68,8 +67,8 @@ func besieged(t *testing.T, kinds []string, lasts time.Duration) {
 	}
 }
 
-// trainsFor waits so long, while the first run makes steps, and gives the
-// longest time in which it made none.
+// trainsFor watches the first run for a duration, and returns the longest time between two of
+// its steps.
 func (p *place) trainsFor(t *testing.T, lasts time.Duration) (slowest time.Duration) {
 	t.Helper()
 	for began := time.Now(); time.Since(began) < lasts; {
@@ -80,7 +79,7 @@ func (p *place) trainsFor(t *testing.T, lasts time.Duration) (slowest time.Durat
 	return slowest
 }
 
-// siege is a crowd of connections that come again.
+// siege is many connections that are opened again when they are closed.
 type siege struct {
 	ctx     context.Context
 	stop    context.CancelFunc
@@ -91,8 +90,8 @@ type siege struct {
 
 func (s *siege) String() string { return fmt.Sprintf("%d connections so far", s.opened.Load()) }
 
-// besiege has n connections of the given kinds call the ports from first, one after
-// another, until end or the test ends. Each is given up after a second at most.
+// besiege opens n connections of the given kinds to the ports from first on, one after another,
+// until end or the end of the test. Each is closed after a second at most.
 func besiege(t *testing.T, first, ports, n int, kinds []string) *siege {
 	t.Helper()
 	s := &siege{hello: clientHello(t)}
@@ -119,8 +118,8 @@ func (s *siege) grown(t *testing.T, n int64) {
 	rig.Eventually(t, fmt.Sprintf("%d connections", n), func() bool { return s.opened.Load() >= n })
 }
 
-// visit opens one connection, says what its kind says, and keeps it until it is
-// closed from the other side or given up.
+// visit opens one connection, sends what its kind sends, and keeps it open until the other
+// side closes it or its time is up.
 func (s *siege) visit(address, kind string) {
 	var d net.Dialer
 	c, err := d.DialContext(s.ctx, "tcp", address)
@@ -145,7 +144,7 @@ func (s *siege) visit(address, kind string) {
 	_, _ = io.Copy(io.Discard, c)
 }
 
-// clientHello is what a client of TLS 1.3 says first.
+// clientHello is the first message of a TLS 1.3 client.
 func clientHello(t *testing.T) []byte {
 	t.Helper()
 	near, far := net.Pipe()

@@ -15,8 +15,8 @@ func watched(t *testing.T, told *[]string, state *byte, cpu *uint64) *stalls {
 	return s
 }
 
-// A stopped rank, also the only one of a job, is named after ten seconds
-// without a word of anybody, once, and again only after the run went on.
+// A stopped rank, also the only one of a job, is named after ten seconds without an event of
+// any rank: once, and again only after the run continued.
 func TestStoppedRankIsNamed(t *testing.T) {
 	var told []string
 	state, cpu := byte('T'), uint64(0)

@@ -21,7 +21,7 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// Every layer has a form, so that an operation without one is noticed when it is added.
+// Every layer has an ONNX form, so that an operation without one is noticed when it is added.
 func TestEveryLayerHasAForm(t *testing.T) {
 	types := map[graph.Op]graph.Op{op.BatchNorm1D: op.BatchNorm, op.Conv1D: op.Conv2D}
 	for _, d := range op.Layers() {

@@ -64,7 +64,7 @@ func TestStartedByHand(t *testing.T) {
 	}
 }
 
-// go-plugin gives up without a word when it cannot listen.
+// go-plugin exits silently when it cannot listen.
 func TestCannotListen(t *testing.T) {
 	exe, err := os.Executable()
 	if err != nil {

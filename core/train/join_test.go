@@ -312,8 +312,8 @@ func TestUnevenErrorNamesRanks(t *testing.T) {
 	}
 }
 
-// Without a word about it uneven inputs are an error that says who had what, on
-// every rank. An early end that is the same on all ranks is just the end.
+// By default uneven inputs are an error on every rank, which says how many batches each had. An
+// early end that is the same on all ranks is the end of the epoch.
 func TestUnevenInputsAreAnError(t *testing.T) {
 	for _, sync := range []bool{false, true} {
 		for _, accumulate := range []int{1, 2} {

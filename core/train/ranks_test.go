@@ -156,7 +156,7 @@ func TestBatchTooSmallForTheModelIsAMistake(t *testing.T) {
 	}
 }
 
-// Ranks that mean different things find out before the first collective, all
+// Ranks with different configurations find out before the first collective, all
 // of them with the same message, which names the first difference.
 func TestDifferentReplicasAreRefused(t *testing.T) {
 	for _, c := range []struct {
@@ -186,7 +186,7 @@ func TestDifferentReplicasAreRefused(t *testing.T) {
 	}
 }
 
-// Whatever a rank's own weights would be, all start with rank 0's.
+// All ranks start with rank 0's weights, whatever their own are.
 func TestWeightsStartAsRankZeros(t *testing.T) {
 	hashes := make([]string, 3)
 	errs := onRanks(t, 3, func(rank int, d *Deps) { d.Settings.Run.Seed += uint64(rank) }, func(ctx context.Context, d Deps) error {

@@ -10,7 +10,7 @@ import (
 	"github.com/trainctl/trainctl/core/sdk/sdktest"
 )
 
-// onFake is a backend on a machine that is none.
+// onFake is a backend on a fake machine.
 func onFake(m *fakegpu.Machine, version int32) *Backend {
 	b := New()
 	b.Log = slog.New(slog.DiscardHandler)

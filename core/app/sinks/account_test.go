@@ -7,7 +7,7 @@ import (
 	"github.com/trainctl/trainctl/core/report/event"
 )
 
-// The summary of a run that was stopped says how far it came.
+// The summary of a stopped run has the steps that it took.
 func TestAccountOfAnUnfinishedRun(t *testing.T) {
 	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	a := &Account{Began: began}

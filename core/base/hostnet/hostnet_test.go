@@ -68,7 +68,7 @@ func TestTLSKnowsItsOwn(t *testing.T) {
 	}
 }
 
-// A client that takes anything for a server shows a key that is not the job's.
+// A client that accepts any server presents a key that is not the job's.
 func TestTLSRefusesAClientThatTakesAnything(t *testing.T) {
 	ours, err := NewTLS([]byte("secret"), "store", "")
 	if err != nil {

@@ -100,7 +100,7 @@ func TestNoticesOfManyGapsAreFew(t *testing.T) {
 	}
 }
 
-// stuck is an output that takes nothing until it is let go.
+// stuck is an output whose writes block until it is released.
 type stuck struct {
 	free  chan struct{}
 	wrote sync.WaitGroup
@@ -136,7 +136,7 @@ func TestCloseGivesUpOnAnOutputThatTakesNothing(t *testing.T) {
 	<-w.done
 }
 
-// slow takes a byte now and then, and now and then nothing.
+// slow accepts a byte at a time, and sometimes none.
 type slow struct {
 	bytes.Buffer
 	n int

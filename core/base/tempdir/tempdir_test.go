@@ -64,7 +64,7 @@ func TestTheNextOwnerRemovesWhatADeadOneLeft(t *testing.T) {
 	}
 }
 
-// Somebody's files under a name like ours are not ours to remove.
+// Files of others under a name like ours are not removed.
 func TestForeignFilesStay(t *testing.T) {
 	d := occupied(t)
 	file := filepath.Join(d.Path, "thesis.tex")

@@ -20,7 +20,7 @@ var after = map[contract.Op][][]float32{
 }
 
 // The definitions of collectives are held to results that are written out, so
-// that backends and the suite, which read them, cannot err together.
+// that backends and the suite, which both read them, cannot have the same mistake.
 func TestDefinitionsMeanWhatTheFieldMeans(t *testing.T) {
 	for _, op := range contract.Ops() {
 		if op.Definition().Kind != contract.OfGroup {

@@ -92,8 +92,8 @@ func (d *doomed) end(t *testing.T, got error) {
 	}
 }
 
-// Wherever a rank waits for its GPU, work that never ends is an error that
-// names GPU and work, after the time that it may take.
+// Wherever a rank waits for its GPU, work that never ends is an error after the device's timeout,
+// which names GPU and work.
 func TestEveryWaitEnds(t *testing.T) {
 	const limit = 200 * time.Millisecond
 	for name, c := range map[string]struct {
@@ -215,8 +215,7 @@ func TestOutOfMemory(t *testing.T) {
 	}
 }
 
-// A call of the driver that never returns loses the device, though nobody can
-// be told by it.
+// A call of the driver that never returns loses the device.
 func TestCallThatNeverReturns(t *testing.T) {
 	d := doom(t, 200*time.Millisecond)
 	t.Setenv("CUDA_FAKE_TROUBLE", "block scale")

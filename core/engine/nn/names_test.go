@@ -18,7 +18,7 @@ func linear(out int) nn.LayerConfig {
 	return nn.LayerConfig{Type: "linear", Args: op.Args{"out_features": out}}
 }
 
-// What is wrong with a name is said where it stands, with the fix.
+// Errors about a name have its place and the fix.
 func TestInputsThatCannotBe(t *testing.T) {
 	ptr := func(p float64) *float64 { return &p }
 	for _, c := range []struct {

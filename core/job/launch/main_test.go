@@ -51,8 +51,8 @@ func play(role string) int {
 	return 0
 }
 
-// roles are what a rank can play. arg is what follows "role:rank:", and rest what
-// follows "role:". Roles that are not here end well at once.
+// roles are what a rank can do. arg is what follows "role:rank:", and rest what
+// follows "role:". A role that is not listed exits with 0 at once.
 var roles = map[string]func(arg, rest string) int{
 	"idle": func(_, _ string) int {
 		ready()

@@ -201,7 +201,7 @@ var farSecret = func() secret.Secret {
 	return s
 }()
 
-// Nobody starts a job of several nodes that anybody could join.
+// A job of several nodes does not start without a secret.
 func TestNodesWithoutASecretAreRefused(t *testing.T) {
 	res, err := Run(t.Context(), Options{RunID: "open", Nproc: 1, Nodes: 2, Endpoint: "127.0.0.1:0", Command: asRole("idle"), Signals: make(chan os.Signal)})
 	if err == nil || res.ExitCode != ExitConfig || !strings.Contains(err.Error(), "trainctl secret") {
@@ -214,8 +214,8 @@ func farOptions(endpoint string, node int) Options {
 		Command: asRole("idle")}
 }
 
-// Nodes of different configurations end before they start anybody, all with 2,
-// and without a restart.
+// Nodes of different configurations end before they start ranks, all with exit code 2, and
+// without a restart.
 func TestNodesOfDifferentSettings(t *testing.T) {
 	results, errs, log := fleet(t, []int{1, 1}, func(node int, o *Options) {
 		o.Command, o.MaxRestarts = asRole("idle"), 3

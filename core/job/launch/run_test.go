@@ -53,8 +53,8 @@ func TestBlamedRankIsRootCause(t *testing.T) {
 	}
 }
 
-// A culprit that takes longer over its end than the launcher waits for it is the
-// root cause all the same, and its code the job's.
+// A rank that is to blame is the root cause, and its exit code the job's, even if it takes
+// longer to end than the launcher waits for it.
 func TestCulpritEndsLate(t *testing.T) {
 	res, log := run(t, Options{Nproc: 2, Grace: 5 * time.Second, Command: asRole("late:" + filepath.Join(t.TempDir(), "ready"))})
 	f := res.Failure()
@@ -346,7 +346,7 @@ func TestSignalAfterTheEnd(t *testing.T) {
 	}
 }
 
-// Who goes on pressing Ctrl-C means it.
+// Repeated Ctrl-C kills the ranks.
 func TestSecondSignalKills(t *testing.T) {
 	onEvent, ready := pids(2)
 	signals := make(chan os.Signal)

@@ -113,6 +113,7 @@ func TestAnotherHostContinues(t *testing.T) {
 	}
 	var g errgroup.Group
 	g.Go(func() error { _, err := joins.Regroup(t.Context(), Joining, []byte("0")); return err })
+	awaitWanted(m[1])
 	together(t, Between, "120", append(slices.Clone(m[1:]), joins)[:2]...)
 	if err := g.Wait(); err != nil {
 		t.Error(err)

@@ -15,7 +15,7 @@ import (
 // checks which places form the group.
 func together(t *testing.T, e Entry, want string, ms ...*Members) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var g errgroup.Group
 	for _, m := range ms {
@@ -29,6 +29,13 @@ func together(t *testing.T, e Entry, want string, ms ...*Members) {
 	}
 	if err := g.Wait(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// awaitWanted returns when a rank that joins waits for the next group between two steps.
+func awaitWanted(m *Members) {
+	for !m.Wanted() {
+		time.Sleep(time.Millisecond)
 	}
 }
 
@@ -65,9 +72,7 @@ func TestRegroup(t *testing.T) {
 	}
 	var g errgroup.Group
 	g.Go(func() error { _, err := back.Regroup(ctx, Joining, []byte("1")); return err })
-	for !m[0].Wanted() { // it comes while they work
-		time.Sleep(time.Millisecond)
-	}
+	awaitWanted(m[0]) // it comes while they work
 	clients[2].conn.Close()
 	together(t, Broken, "03", m[0], m[3])
 	together(t, Between, "031", m[0], m[3])
@@ -178,7 +183,7 @@ func TestJoiningAJobWithoutTheModel(t *testing.T) {
 	}
 }
 
-// Who waits to join a job that ends is told so.
+// A member that waits to join a job learns that the job has ended.
 func TestJoiningAJobThatEnds(t *testing.T) {
 	s, clients, m := first(t, StoreOptions{}, "01")
 	clients[1].conn.Close()
@@ -190,9 +195,7 @@ func TestJoiningAJobThatEnds(t *testing.T) {
 		}
 		return nil
 	})
-	for !m[0].Wanted() {
-		time.Sleep(time.Millisecond)
-	}
+	awaitWanted(m[0])
 	together(t, Ended, "0", m[0])
 	clients[0].Close()
 	late := NewMembers(dial(t, s.Addr().String(), DialOptions{Rank: 0, Size: 2}), 0)

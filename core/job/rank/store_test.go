@@ -527,8 +527,8 @@ func TestJoin(t *testing.T) {
 	}
 }
 
-// Among several ports a rank passes by the stores of other jobs, and ends soon
-// where it is its own that does not want it.
+// Among several ports a rank skips the stores of other jobs, and fails soon if the store of its
+// own job refuses it.
 func TestSearchKnowsItsOwnJob(t *testing.T) {
 	_, stranger := serve(t, StoreOptions{RunID: "job", Secret: another, PublicName: "job at 1", WorldSize: 2})
 	_, neighbour := serve(t, StoreOptions{RunID: "other", WorldSize: 2})
@@ -565,7 +565,7 @@ func TestSearchKnowsItsOwnJob(t *testing.T) {
 	}
 }
 
-// A search in vain names what it met, while it waits and when time is up.
+// A search that fails names what it found, while it waits and when its time is up.
 func TestSearchReportsWhatItFound(t *testing.T) {
 	_, stranger := serve(t, StoreOptions{RunID: "job", Secret: another, WorldSize: 2})
 	ctx, cancel := context.WithCancel(t.Context())

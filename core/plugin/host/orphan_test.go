@@ -44,7 +44,7 @@ func awaitStop(pid int) {
 	}
 }
 
-// stopped is true without /proc: the signal was delivered at once or not at all.
+// stopped is true where /proc is absent, as the state is unknown there.
 func stopped(pid int) bool {
 	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid)) // the pattern is sound
 	for _, t := range threads {

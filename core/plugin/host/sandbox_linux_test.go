@@ -31,7 +31,7 @@ func inSandbox(t *testing.T, line string, rules sandbox.Rules) error {
 	return err
 }
 
-// A plugin reads everything, writes where it may, and what was refused is named.
+// A plugin reads everything and writes where its rules allow; a refused write is named.
 func TestWritesInASandbox(t *testing.T) {
 	mine, other := t.TempDir(), t.TempDir()
 	rules := sandbox.Rules{Write: []string{mine}}

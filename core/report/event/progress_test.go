@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// screen is the little of a terminal that the block needs: a cursor that goes
+// screen is the part of a terminal that the block needs: a cursor that goes
 // to the next line, up and back, and clearing what is behind it. Its lines are
 // as long as the text.
 type screen struct {
@@ -230,7 +230,7 @@ func TestLinesAboveTheBlock(t *testing.T) {
 	}
 }
 
-// Steps faster than the eye are not all drawn.
+// Not every one of very fast steps is drawn.
 func TestLiveProgressRate(t *testing.T) {
 	terminal := true
 	var s screen
@@ -306,7 +306,7 @@ func TestLossAndAccuracyAreOfTheSameSteps(t *testing.T) {
 	}
 }
 
-// busy is a terminal that has yet to take what there was.
+// busy is a terminal that has not read what was written so far.
 type busy struct {
 	strings.Builder
 	yes bool

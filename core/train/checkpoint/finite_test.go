@@ -35,7 +35,7 @@ func saveAll(t *testing.T, fs FS, cfg Config, all ...int) {
 	}
 }
 
-// What is not finite takes the place of nothing that is.
+// A checkpoint that is not finite never replaces one that is.
 func TestRetentionKeepsTheFinite(t *testing.T) {
 	for _, async := range []bool{false, true} {
 		for _, c := range []struct {

@@ -166,7 +166,7 @@ func twoSaved(t *testing.T) *faultfs.FS {
 	return fs
 }
 
-// No byte of a checkpoint can change unseen.
+// A change of any byte of a checkpoint is detected.
 func TestBitFlips(t *testing.T) {
 	fs := twoSaved(t)
 	for _, file := range []string{ModelFile, OptimizerFile, ManifestFile} {

@@ -7,7 +7,7 @@ import (
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
-// What a new group would want again is no reason for one.
+// A failure that a new group would have again does not form one.
 func TestMismatchNeedsNoNewGroup(t *testing.T) {
 	failed := &host.PluginError{Kind: sdk.KindBackend, Cause: &sdk.MismatchError{Peer: 1}}
 	if Replaceable(failed) {

@@ -260,7 +260,7 @@ func (*alone) Lost() []string  { return nil }
 func (*alone) Broken() bool    { return false }
 func (*alone) OnBroken(func()) {}
 
-// Ranks that never reach each other do not form groups for ever.
+// Ranks that never reach each other stop forming groups.
 func TestFutileGroupsEnd(t *testing.T) {
 	m := &alone{}
 	g := &ProcessGroup{Backend: &backend{}, Members: m, Events: event.NewBus(0), Gather: func(_ context.Context, _ string, mine []byte) ([][]byte, error) { return [][]byte{mine}, nil }, InitTimeout: time.Minute}

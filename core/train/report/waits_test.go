@@ -35,7 +35,7 @@ func TestWaitsAreDivided(t *testing.T) {
 	}
 }
 
-// A rank is slow when it nearly always comes last, not when ranks alternate.
+// A rank is slow if it is last in nearly all steps, not if ranks alternate.
 func TestSlowestRank(t *testing.T) {
 	short, long := make([]float32, 100), make([]float32, 100)
 	for i := range long {

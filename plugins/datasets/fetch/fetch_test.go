@@ -38,7 +38,7 @@ func file() File {
 	return File{Name: "a.gz", MD5: hex.EncodeToString(sum[:])}
 }
 
-// mirror serves what the handler says and counts the requests.
+// mirror serves requests by a handler and counts them.
 type mirror struct {
 	*httptest.Server
 	hits atomic.Int64

@@ -121,8 +121,8 @@ func openPair(t *testing.T, ports hostnet.Ports) *pair {
 	return p
 }
 
-// A crowd that says nothing or what no rank would neither keeps the ranks from
-// connecting nor fills the log.
+// Many connections that send nothing, or what no rank sends, neither keep the ranks from
+// connecting nor fill the log.
 func TestCoordinatorUnderManyConnections(t *testing.T) {
 	t.Parallel()
 	p := openPair(t, hostnet.Ports{})

@@ -42,7 +42,7 @@ func TestDisplay(t *testing.T) {
 	}
 }
 
-// Who stops watching leaves what was shown, and the run.
+// Stopping the watch leaves the last output on the screen, and the run as it is.
 func TestInterrupted(t *testing.T) {
 	w := rundirtest.New(t, afero.NewOsFs(), t.TempDir(), "a")
 	var out bytes.Buffer

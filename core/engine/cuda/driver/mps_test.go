@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A pipe that a daemon left behind is not taken for one that runs.
+// A pipe that a daemon left behind is not mistaken for a running daemon.
 func TestStaleMPSPipe(t *testing.T) {
 	dir := t.TempDir()
 	getenv := func(string) string { return dir }

@@ -182,7 +182,7 @@ func newBackend(t *testing.T, m *fakegpu.Machine, shown *contract.DeviceMemory) 
 	return b
 }
 
-// Without events the rank waits on the CPU, and not for ever.
+// Without events the rank waits on the CPU, with a time limit.
 func TestAStreamIsWaitedForWithADeadline(t *testing.T) {
 	m, cu, s := rank(t, withoutDescriptors...)
 	a := must(AllocArena(cu, 3, 100))

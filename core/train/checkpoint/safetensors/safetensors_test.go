@@ -24,7 +24,7 @@ func entry(name, dtype, shape, offsets string) string {
 	return fmt.Sprintf(`%q:{"dtype":%q,"shape":[%s],"data_offsets":[%s]}`, name, dtype, shape, offsets)
 }
 
-// Each of these is a file that some reader somewhere believed.
+// Each of these is a file that some reader accepted.
 var malformed = []struct {
 	name, complaint string
 	bytes           []byte
