@@ -94,7 +94,7 @@ func TestPathsInPackageCommentsExist(t *testing.T) {
 var imported = regexp.MustCompile(`It imports [^.]*(\.[a-z][^.]*)*\.`)
 
 // modulePath is a folder of this module in such a sentence.
-var modulePath = regexp.MustCompile(`\b(?:core|plugins|docs|e2e|bench|cmd|sdk|internal)\b(?:/[\w-]+)*`)
+var modulePath = regexp.MustCompile(`\b(?:core|plugins|docs|e2e|bench|cmd|sdk|internal|custom)\b(?:/[\w-]+)*`)
 
 // TestEveryPackageHasADoc holds that each package has a doc.go that says what the
 // package is, what it may import, and where to start reading.

@@ -74,6 +74,9 @@ func (f *forecaster) backend(ctx context.Context) error {
 		return err
 	}
 	f.uses(sdk.KindBackend, name, info)
+	if err := op.CheckDevice(f.outline.Graph, f.machine.Device); err != nil {
+		return err
+	}
 	if err := outline.CheckShard(&f.settings, &f.policy, f.machine.Device, f.world); err != nil {
 		return err
 	}

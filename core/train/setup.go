@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/trainctl/trainctl/core/base/usererr"
+	"github.com/trainctl/trainctl/core/engine/op"
 	"github.com/trainctl/trainctl/core/engine/plan"
 	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/core/sdk"
@@ -202,6 +203,9 @@ func (t *Trainer) makePlan() (err error) {
 	}
 	o := t.outline
 	if err := outline.CheckBackend(t.Backend.Info(), t.World.Size, t.Device.Name(), o.Calls(t.Settings.DDP)); err != nil {
+		return err
+	}
+	if err := op.CheckDevice(o.Graph, t.Device.Name()); err != nil {
 		return err
 	}
 	if err := outline.CheckShard(&t.Settings, &t.policy, t.Device.Name(), t.World.Size); err != nil {

@@ -11,5 +11,5 @@
 // Types are left open. A value of type F32 means "floating point"; the plan
 // chooses F64, F16 or BF16 for it according to the run's precision policy.
 //
-// It imports core/tensor. Start with graph.go.
+// It imports core/base/rng and core/tensor. Start with graph.go.
 package graph

@@ -3,6 +3,7 @@ package graph
 import (
 	"slices"
 
+	"github.com/trainctl/trainctl/core/base/rng"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
@@ -82,9 +83,13 @@ type Param struct {
 	RequiresGrad bool
 	FanIn        int // inputs per output, for initialisation; 0 for norms and tables
 	FanOut       int // outputs per input; above 0, initialisation is normal over it instead of uniform over FanIn
+	Init         Init
 	Value        ValueID
 	Gradient     ValueID // None before Differentiate, and without RequiresGrad
 }
+
+// Init draws the initial values of a parameter; nil: those of its role.
+type Init func(m *rng.MT, v []float32)
 
 // BufferSpec is a tensor that belongs to the model but is not trained.
 type BufferSpec struct {
@@ -201,6 +206,9 @@ func (g *Graph) NewParam(name string, role Role, fanIn int, shape ...int) ValueI
 func (g *Graph) DrawNormal(param ValueID, fanOut int) {
 	g.params[g.Values[param].Index].FanOut = fanOut
 }
+
+// Draw initialises a parameter otherwise than by its role.
+func (g *Graph) Draw(param ValueID, init Init) { g.params[g.Values[param].Index].Init = init }
 
 // Freeze excludes a parameter from training; call it before Differentiate.
 func (g *Graph) Freeze(param int) { g.params[param].RequiresGrad = false }

@@ -203,7 +203,7 @@ func (b *builder) loss(cfg Config, key string, y graph.ValueID, outputs, classes
 			name = op.CrossEntropy
 		}
 	}
-	o := op.LossOptions{Smoothing: cfg.LabelSmoothing, Weights: cfg.ClassWeights, Delta: or(cfg.HuberDelta, 1)}
+	o := op.LossOptions{Smoothing: cfg.LabelSmoothing, Weights: cfg.ClassWeights, Delta: or(cfg.HuberDelta, 1), Args: cfg.lossArgs()}
 	if err := op.ApplyLoss(b.g, name, o, y); err != nil {
 		return usererr.List{{Key: "loss", Detail: err.Error()}}.Err()
 	}

@@ -28,9 +28,9 @@ func (c Config) Problems() usererr.List {
 	c.checkInit(&l)
 	switch {
 	case known(c.Name):
-		l.Under("", models[c.Name].problems(c.Name, c.Args))
+		l.Under("", models[c.Name].problems(c.Name, c.modelArgs()))
 	case c.Name == "": // the keys of a name that is not known may be right
-		for _, key := range slices.Sorted(maps.Keys(c.Args)) {
+		for _, key := range slices.Sorted(maps.Keys(c.modelArgs())) {
 			l.Addf(key, "remove it, or give a name", "applies only to named models")
 		}
 	}
@@ -98,6 +98,7 @@ func (c Config) checkLoss(l *usererr.List) {
 	if d := or(c.HuberDelta, 1); !(d > 0) || math.IsInf(d, 1) {
 		l.Addf("huber_delta", "1 is the default", "%v is not a finite number above 0", d)
 	}
+	c.checkLossArgs(l)
 	var total float64
 	for i, w := range c.ClassWeights {
 		if total += w; !(w >= 0) || math.IsInf(w, 1) {

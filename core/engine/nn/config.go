@@ -29,7 +29,7 @@ type Config struct {
 	LabelSmoothing float64   `toml:"label_smoothing"` // cross_entropy
 	ClassWeights   []float64 `toml:"class_weights"`   // cross_entropy: of each class; empty: 1
 	HuberDelta     *float64  `toml:"huber_delta"`     // huber; default 1
-	Args           op.Args   `toml:",inline"`         // the named model's own keys, those that are given
+	Args           op.Args   `toml:",inline"`         // own keys of the named model and of the loss, those that are given
 }
 
 // PartialInit reports whether tensors may start otherwise than from init.
@@ -68,22 +68,22 @@ func (Patterns) SchemaForms() []map[string]any {
 }
 
 // ArgKeys lists the keys of Args: those of the named model in the order of
-// documentation, and then those of the other models.
+// documentation, then those of the other models, and those of losses.
 func (c Config) ArgKeys() (names []string) {
 	for _, k := range models[c.Name].keys {
 		names = append(names, k.Name)
 	}
-	return appendNew(names, modelKeys())
+	return appendNew(appendNew(names, modelKeys()), lossKeys())
 }
 
-// ArgKey is the key of that name of some model.
+// ArgKey is the key of that name of some model or loss.
 func (c Config) ArgKey(name string) (op.Key, bool) {
 	for _, model := range Names() {
 		if i := slices.IndexFunc(models[model].keys, func(k op.Key) bool { return k.Name == name }); i >= 0 {
 			return models[model].keys[i], true
 		}
 	}
-	return op.Key{}, false
+	return lossKey(name)
 }
 
 // Keys are those that a named model takes besides the common ones.

@@ -1,6 +1,7 @@
 package nn
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 
@@ -35,6 +36,14 @@ func Types() (names []string, docs map[string]string) {
 		docs[name] = c.doc
 	}
 	return slices.Sorted(maps.Keys(docs)), docs
+}
+
+// CheckType returns an error if there is a type of layers of that name already.
+func CheckType(name string) error {
+	if _, ok := containers[name]; ok || op.Layer(name) != nil {
+		return fmt.Errorf("there is a layer type %s already", name)
+	}
+	return nil
 }
 
 func buildSequential(b *builder, path, key string, c *LayerConfig, x graph.ValueID) (graph.ValueID, error) {

@@ -63,6 +63,10 @@ func redraw(m *rng.MT, fanOut int, t tensor.Tensor) {
 // initParam draws one parameter. Weights are kaiming_uniform_ with a = √5 and
 // biases uniform_, both within ±1/√fan_in (He et al., 2015; torch/nn/init.py).
 func initParam(m *rng.MT, p *graph.Param, t tensor.Tensor) {
+	if p.Init != nil {
+		write(t, func(v []float32) { p.Init(m, v) })
+		return
+	}
 	switch p.Role {
 	case graph.Weight:
 		if p.FanOut != 0 { // drawn again: only what follows depends on this drawing

@@ -42,7 +42,7 @@ const Most = 1 << 16
 // Apply adds an operation to a graph and returns its first output. Absent
 // inputs are graph.None. The error names layer and operation.
 func Apply(g *graph.Graph, op graph.Op, layer string, attr any, in ...graph.ValueID) (graph.ValueID, error) {
-	d := definitions[op]
+	d := named(op)
 	values := make([]graph.Value, len(in))
 	for i, id := range in {
 		if id != graph.None {

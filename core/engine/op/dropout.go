@@ -38,7 +38,7 @@ func buildDropout(s *Site, a Args, x graph.ValueID) (graph.ValueID, error) {
 // number of those before it that draw numbers.
 func (s *Site) randomLayer() (before uint64) {
 	for _, n := range s.G.Nodes {
-		if definitions[n.Op].Random {
+		if Of(n.Op).Random {
 			before++
 		}
 	}

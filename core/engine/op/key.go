@@ -54,12 +54,18 @@ func (k Kind) String() string {
 
 // KeyNamed is the key of that name of some operation. Keys of one name have one kind.
 func KeyNamed(name string) (Key, bool) {
+	lock.RLock()
+	defer lock.RUnlock()
 	k, ok := keys[name]
 	return k, ok
 }
 
 // KeyNames lists the keys of all operations, sorted.
-func KeyNames() []string { return slices.Sorted(maps.Keys(keys)) }
+func KeyNames() []string {
+	lock.RLock()
+	defer lock.RUnlock()
+	return slices.Sorted(maps.Keys(keys))
+}
 
 // Args are the arguments of a layer that were given, by key, each of its kind's Go type.
 type Args map[string]any
@@ -94,7 +100,7 @@ func (d *Definition) Problems(a Args) (l usererr.List) {
 		k, mine := known[name]
 		if !mine {
 			l.Addf(name, d.takes(), "%s takes no %s", d.Name, name)
-			if k, mine = keys[name]; !mine {
+			if k, mine = KeyNamed(name); !mine {
 				continue
 			}
 		}

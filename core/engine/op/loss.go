@@ -15,6 +15,7 @@ type LossOptions struct {
 	Smoothing float64   // label_smoothing: cross_entropy
 	Weights   []float64 // class_weights: cross_entropy; nil: each 1
 	Delta     float64   // huber_delta: huber; 0: 1
+	Args      Args      // of a loss with Keys, those that are given
 }
 
 func (o LossOptions) delta() float64 {
@@ -27,7 +28,7 @@ func (o LossOptions) delta() float64 {
 // ApplyLoss ends a graph with the loss of output against the batch's targets.
 func ApplyLoss(g *graph.Graph, loss graph.Op, o LossOptions, output graph.ValueID) error {
 	var attr any
-	if d := definitions[loss]; d.Criterion != nil {
+	if d := named(loss); d.Criterion != nil {
 		attr = d.Criterion(o)
 	}
 	_, err := Apply(g, loss, "loss", attr, output, g.Target())

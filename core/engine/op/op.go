@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 
 	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/engine/graph"
@@ -50,6 +51,7 @@ type Definition struct {
 	Criterion func(o LossOptions) any // the attribute of a loss that has settings; nil: it has none
 	Elements  bool                    // a loss that counts elements of the output, not rows
 	Random    bool                    // draws numbers
+	CPUOnly   bool                    // no other device implements it: a program's own
 	Renames   Renames                 // when the output is the input under another name
 	Autocast  Class                   // in torch.autocast's lists
 	Apex      Class                   // in those of apex's O1
@@ -136,33 +138,64 @@ type Norm struct {
 	Frozen      func(attr any) graph.Op    // the step that trains with the running statistics; "": the batch's are used
 }
 
+// The registry. Programs add operations of their own while others train, hence the lock.
 var (
+	lock        sync.RWMutex
 	definitions = map[graph.Op]*Definition{} // by name
 	steps       = map[graph.Op]*Step{}
 	owners      = map[graph.Op]*Definition{} // by name and step
-	keys        = map[string]Key{}           // one of each name
+	keys        = map[string]Key{}           // one of each name, of layers
 )
 
 // define enters a definition; each file calls it from init. Two operations of
 // one name, or two keys of one name and different kinds, panic.
 func define(d Definition) {
-	if definitions[d.Name] != nil {
-		panic("op: " + string(d.Name) + " is defined twice")
+	if err := Register(d); err != nil {
+		panic("op: " + err.Error())
+	}
+}
+
+// Register enters a definition. Two operations of one name, or two keys of layers with one name and
+// different kinds, are an error; nothing is entered then.
+func Register(d Definition) error {
+	lock.Lock()
+	defer lock.Unlock()
+	for _, name := range append([]graph.Op{d.Name}, d.stepNames()...) {
+		if owners[name] != nil {
+			return fmt.Errorf("there is an operation %s already", name)
+		}
+	}
+	for _, k := range d.Keys {
+		if first, ok := keys[k.Name]; ok && first.Kind != k.Kind {
+			return fmt.Errorf("the key %s of %s is %v, but that of another operation is %v", k.Name, d.Name, k.Kind, first.Kind)
+		}
 	}
 	definitions[d.Name], owners[d.Name] = &d, &d
 	for i := range d.Steps {
 		steps[d.Steps[i].Op], owners[d.Steps[i].Op] = &d.Steps[i], &d
 	}
 	for _, k := range d.Keys {
-		if first, ok := keys[k.Name]; ok && first.Kind != k.Kind {
-			panic("op: the key " + k.Name + " has two kinds")
+		if d.isLayer() {
+			keys[k.Name] = k
 		}
-		keys[k.Name] = k
 	}
+	return nil
+}
+
+// stepNames are the steps that are not called like the operation.
+func (d *Definition) stepNames() (names []graph.Op) {
+	for _, s := range d.Steps {
+		if s.Op != d.Name {
+			names = append(names, s.Op)
+		}
+	}
+	return names
 }
 
 // All lists the definitions, sorted by name.
 func All() (list []*Definition) {
+	lock.RLock()
+	defer lock.RUnlock()
 	for _, name := range slices.Sorted(maps.Keys(definitions)) {
 		list = append(list, definitions[name])
 	}
@@ -180,10 +213,23 @@ func Names() (names []graph.Op) {
 }
 
 // Of is the definition that a forward operation, a gradient or a step belongs to; nil for an unknown one.
-func Of(op graph.Op) *Definition { return owners[op] }
+func Of(op graph.Op) *Definition {
+	lock.RLock()
+	defer lock.RUnlock()
+	return owners[op]
+}
+
+// named is the definition of that name; nil if there is none.
+func named(name graph.Op) *Definition {
+	lock.RLock()
+	defer lock.RUnlock()
+	return definitions[name]
+}
 
 // StepOf is what is known about a step; an empty one for an unknown step.
 func StepOf(op graph.Op) Step {
+	lock.RLock()
+	defer lock.RUnlock()
 	if s := steps[op]; s != nil {
 		return *s
 	}
@@ -192,7 +238,7 @@ func StepOf(op graph.Op) Step {
 
 // Layer is the definition of a type of [[model.layers]]; nil if no operation is one.
 func Layer(typ string) *Definition {
-	if d := definitions[graph.Op(typ)]; d != nil && d.isLayer() {
+	if d := named(graph.Op(typ)); d != nil && d.isLayer() {
 		return d
 	}
 	return nil
@@ -234,7 +280,7 @@ func Plain(step graph.Op) graph.Op {
 	if step == FrozenBatchNorm {
 		return BatchNorm
 	}
-	for _, d := range definitions {
+	for _, d := range All() {
 		for plain, synced := range d.Norm.Synced {
 			if synced == step {
 				return plain

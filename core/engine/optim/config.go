@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/trainctl/trainctl/core/base/usererr"
+	"github.com/trainctl/trainctl/core/engine/op"
 )
 
 // Config is the table [optimizer]. Names and defaults are PyTorch's.
@@ -27,6 +28,8 @@ type Config struct {
 	TrustCoefficient float64 `toml:"trust_coefficient"` // lars
 	Alpha            float64 `toml:"alpha"`             // rmsprop: of the running mean square, how much of the old one is kept
 	Centered         bool    `toml:"centered"`          // rmsprop: divide by the variance's root instead of the mean square's
+
+	Args op.Args `toml:",inline"` // keys of an optimizer that the program has added, those that are given
 }
 
 // The parameters that weight decay applies to.
@@ -66,6 +69,7 @@ func (c Config) Problems() usererr.List {
 	}
 	if r != nil {
 		r.problems(c, &l)
+		c.checkArgs(&l)
 	}
 	c.groupProblems(&l)
 	if !(c.EMADecay >= 0 && c.EMADecay < 1) {

@@ -46,9 +46,12 @@ type rule interface {
 // what TestEveryOptimizerIsWhole asks for.
 var rules = []rule{sgd{}, adam{}, adamw{}, lars{}, rmsprop{}}
 
+// all are the rules, and those that the program has added.
+func all() []rule { return slices.Concat(rules, ownRules()) }
+
 // Names lists the optimizers.
 func Names() (names []string) {
-	for _, r := range rules {
+	for _, r := range all() {
 		names = append(names, r.name())
 	}
 	return names
@@ -56,11 +59,12 @@ func Names() (names []string) {
 
 // rule is the one of the name; nil if there is none.
 func (c Config) rule() rule {
-	i := slices.IndexFunc(rules, func(r rule) bool { return r.name() == c.Name })
+	list := all()
+	i := slices.IndexFunc(list, func(r rule) bool { return r.name() == c.Name })
 	if i < 0 {
 		return nil
 	}
-	return rules[i]
+	return list[i]
 }
 
 // wide reports whether a slot is updated in float64 rather than float32.

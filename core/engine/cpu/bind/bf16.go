@@ -24,7 +24,7 @@ func nativeOf(s *plan.Step) (n Native) {
 	if len(s.In) == 0 || !s.In[0].Present() || !s.In[0].Spec.DType.Half() {
 		return Native{}
 	}
-	known := implementations[s.Op]
+	known := implementation(s.Op)
 	if known.BF16 != nil && kernel.HasBF16() && IsBF16(s.In[0]) {
 		n = known.BF16(s)
 	}

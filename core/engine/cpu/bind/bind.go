@@ -21,7 +21,7 @@ func Step(m *Memory, s *plan.Step, d tensor.DType) (Job, error) {
 	case "":
 		return func(*plan.Call) {}, nil
 	}
-	if raw := implementations[s.Op].Raw; raw != nil {
+	if raw := implementation(s.Op).Raw; raw != nil {
 		return raw(&Binder[float32]{Memory: m, Step: s}), nil
 	}
 	if d == tensor.F64 {
@@ -56,7 +56,7 @@ func sizeof[T any]() int {
 // Workspace is the scratch memory of a step with so many threads: what its kernel needs on each
 // of them, and a float32 copy of each operand of a half type.
 func Workspace(s *plan.Step, threads int) int {
-	if implementations[s.Op].Raw != nil {
+	if implementation(s.Op).Raw != nil {
 		return 0
 	}
 	if direct := nativeOf(s); direct.Bind != nil {

@@ -67,7 +67,7 @@ type blocks struct {
 
 // blocksOf divides a step whose cut operands are of a half type; nil for any other step.
 func blocksOf(s *plan.Step, threads int) *blocks {
-	c := implementations[s.Op].Blocks
+	c := implementation(s.Op).Blocks
 	if c.Along == noAxis || !c.anyHalf(s) {
 		return nil
 	}

@@ -23,7 +23,7 @@ func Unrounded(steps []plan.Step) []plan.Step {
 	run := append([]plan.Step(nil), steps...)
 	for i := range run[:max(0, len(run)-1)] {
 		s, cast := &run[i], &run[i+1]
-		if implementations[s.Op].Sums && roundsOnly(&s.Out[0], cast) {
+		if implementation(s.Op).Sums && roundsOnly(&s.Out[0], cast) {
 			s.Out = append([]plan.Operand{cast.Out[0]}, s.Out[1:]...)
 			*cast = plan.Step{Layer: cast.Layer}
 		}
@@ -50,7 +50,7 @@ func readWide(steps []plan.Step) {
 		s := &steps[i+1]
 		at := slices.IndexFunc(s.In, func(o plan.Operand) bool { return overlap(&o, &rounded) })
 		if at >= 0 {
-			if !implementations[s.Op].WideWeight || at != 1 || s.In[at].Offset != rounded.Offset || s.In[at].Spec.DType != rounded.Spec.DType {
+			if !implementation(s.Op).WideWeight || at != 1 || s.In[at].Offset != rounded.Offset || s.In[at].Spec.DType != rounded.Spec.DType {
 				return
 			}
 			s.In = slices.Clone(s.In) // the plan's own stay as they are

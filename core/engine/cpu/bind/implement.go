@@ -3,6 +3,7 @@ package bind
 import (
 	"maps"
 	"slices"
+	"sync"
 
 	"github.com/trainctl/trainctl/core/engine/graph"
 	"github.com/trainctl/trainctl/core/engine/kernel"
@@ -39,24 +40,43 @@ type Implementation struct {
 	WideWeight bool
 }
 
-var implementations = map[graph.Op]Implementation{}
+// The registry. Programs add operations of their own while others train, hence the lock.
+var (
+	lock            sync.RWMutex
+	implementations = map[graph.Op]Implementation{}
+)
 
 // Implement enters how an operation runs; each file calls it from init.
-func Implement(op graph.Op, i Implementation) { implementations[op] = i }
-
-// Override replaces how an operation runs in float32 by what f makes of it.
-func Override(op graph.Op, f func(func(*Binder[float32]) Job) func(*Binder[float32]) Job) {
-	i := implementations[op]
-	i.F32 = f(i.F32)
+func Implement(op graph.Op, i Implementation) {
+	lock.Lock()
+	defer lock.Unlock()
 	implementations[op] = i
 }
 
+// implementation is how an operation runs, zero for an unknown one.
+func implementation(op graph.Op) Implementation {
+	lock.RLock()
+	defer lock.RUnlock()
+	return implementations[op]
+}
+
+// Override replaces how an operation runs in float32 by what f makes of it.
+func Override(op graph.Op, f func(func(*Binder[float32]) Job) func(*Binder[float32]) Job) {
+	i := implementation(op)
+	i.F32 = f(i.F32)
+	Implement(op, i)
+}
+
 // Operations lists the steps that the processor runs, sorted.
-func Operations() []graph.Op { return append(slices.Sorted(maps.Keys(implementations)), op.Cast) }
+func Operations() []graph.Op {
+	lock.RLock()
+	defer lock.RUnlock()
+	return append(slices.Sorted(maps.Keys(implementations)), op.Cast)
+}
 
 // binding is the function that prepares an operation, nil for an unknown one.
 func binding[T kernel.Float](op graph.Op) func(*Binder[T]) Job {
-	i := implementations[op]
+	i := implementation(op)
 	if f, ok := any(i.F32).(func(*Binder[T]) Job); ok {
 		return f
 	}
@@ -67,7 +87,7 @@ func binding[T kernel.Float](op graph.Op) func(*Binder[T]) Job {
 // scratchElems is the number of scratch elements that a step's kernel asks for
 // on each of some threads.
 func scratchElems(s *plan.Step, threads int) int {
-	if f := implementations[s.Op].Scratch; f != nil {
+	if f := implementation(s.Op).Scratch; f != nil {
 		return f(s, threads)
 	}
 	return 0
