@@ -25,7 +25,7 @@
 //
 // # Compatibility
 //
-// Within a major version, packages trainctl, trainctltest, core/sdk and core/tensor change only by
+// Within a major version, packages trainctl, trainctltest, custom, core/sdk and core/tensor change only by
 // additions. CI compares it with the API of the last
 // release. Keys of the configuration are documented in docs/configuration.md; a field of [Tables] is
 // the key that its tag names.

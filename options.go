@@ -24,6 +24,14 @@ type settings struct {
 	rankArgs []string // nil: those of this process
 }
 
+func newSettings(options []Option) *settings {
+	s := &settings{}
+	for _, o := range options {
+		o(s)
+	}
+	return s
+}
+
 // Ranks sets the number of ranks on this host, launch.nproc_per_node.
 func Ranks(n int) Option { return Set(fmt.Sprintf("launch.nproc_per_node=%d", n)) }
 

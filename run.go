@@ -36,10 +36,7 @@ var calls atomic.Int64
 // own error. A result is returned with a *RunError as well, if the run had begun.
 func Run(ctx context.Context, cfg Config, options ...Option) (*Result, error) {
 	first := calls.Add(1) == 1
-	s := &settings{}
-	for _, o := range options {
-		o(s)
-	}
+	s := newSettings(options)
 	for _, c := range s.events {
 		f := forward(ctx, c)
 		defer f.Close()

@@ -6,6 +6,8 @@
 //		trainctltest.Golden(t, r.Losses, "testdata/losses.json", 1e-4)
 //	}
 //
-// It imports trainctl, core/sdk and core/sdk/sdktest/membackend. Start with run.go. The compatibility
+// [CheckLayer], [CheckLoss] and [CheckOptimizer] check definitions of package custom.
+//
+// It imports trainctl, custom, core/base, core/engine, core/sdk and core/tensor. Start with run.go. The compatibility
 // promise of package trainctl holds for it, too.
 package trainctltest

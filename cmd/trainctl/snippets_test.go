@@ -27,7 +27,7 @@ const module = "github.com/trainctl/trainctl/"
 // mine is the reader's own, which mineText stands for.
 var snippetImports = map[string]string{
 	"sdk": module + "core/sdk", "sdktest": module + "core/sdk/sdktest", "tensor": module + "core/tensor", "usererr": module + "core/base/usererr",
-	"trainctl": strings.TrimSuffix(module, "/"), "trainctltest": module + "trainctltest",
+	"trainctl": strings.TrimSuffix(module, "/"), "trainctltest": module + "trainctltest", "custom": module + "custom",
 	"atomic": "sync/atomic", "errors": "errors", "log": "log", "os": "os", "testing": "testing", "context": "context", "fmt": "fmt", "slog": "log/slog", "mine": module + "docs/snippets/mine",
 }
 

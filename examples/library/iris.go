@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"github.com/trainctl/trainctl"
+	"github.com/trainctl/trainctl/custom"
 )
 
 // flower is a sample: what was measured, and which of three species it is.
@@ -36,8 +37,16 @@ func flowers() trainctl.Slice[flower] {
 	}
 }
 
+// usage: go run . [CONFIG], iris.toml by default
 func main() {
-	r, err := trainctl.Run(context.Background(), trainctl.File("iris.toml"), trainctl.Dataset(flowers().New), trainctl.Ranks(2), trainctl.Log(os.Stderr))
+	if err := custom.Register(swish, focal, lion); err != nil {
+		log.Fatal(err)
+	}
+	config := "iris.toml"
+	if len(os.Args) > 1 {
+		config = os.Args[1]
+	}
+	r, err := trainctl.Run(context.Background(), trainctl.File(config), trainctl.Dataset(flowers().New), trainctl.Ranks(2), trainctl.Log(os.Stderr))
 	if err != nil {
 		log.Fatal(err)
 	}
