@@ -31,7 +31,7 @@ var layers = [][]string{
 	{"core/job/rank", "core/job/etcd", "core/contract/contracttest", "core/engine/op", "core/engine/cuda/gpu", "core/engine/cuda/kernels", "core/engine/cuda/cudatest"},
 	{"core/sdk", "core/sdk/pb", "core/job/etcd/etcdtest", "core/train/checkpoint", "core/engine/op/activation", "core/engine/cuda/fakegpu"},
 	{"core/engine/plan", "core/plugin/flight", "core/plugin/output", "core/plugin/registry", "core/plugin/sandbox"},
-	{"core/engine/plan/layout", "core/engine/cuda/memory", "core/engine/cuda/library"},
+	{"core/engine/plan/layout", "core/engine/cuda/memory", "core/engine/cuda/library", "core/plugin/reattach"},
 	{"core/engine/cuda/ops", "core/engine/cuda/optimizer"},
 	{"core/engine/cpu/bind"},
 	{"core/engine/cpu/ops/activation"},

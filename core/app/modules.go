@@ -78,14 +78,16 @@ func newHost(o Options, w rank.World, bus *event.Bus, dir agreedDir) *host.Host 
 			log.Info(fmt.Sprintf("built-in plugins of these kinds run in their ranks' processes, because %d ranks share %d cores or launch.isolation says so: %v; a crash of one ends its rank", w.LocalSize, cgroup.Cores(), inside))
 		}
 	}
-	return host.New(host.Options{
-		InRank:    inside,
+	h := host.New(host.Options{
+		InRank: inside, LocalRank: w.LocalRank,
 		FlightDir: func() string { return flightDir(dir) }, Place: &w.Rank, SocketDir: o.place.sockets,
 		Builtins: o.Builtins, Exe: o.Exe, Log: log, HangTimeout: hangTimeout(o.Config.Backend.Timeout),
 		Terms:     o.Config.Terms(),
 		PluginEnv: map[string][]string{o.Config.Backend.Plugin: o.Config.Backend.Env},
 		SetEnv:    []string{fmt.Sprint("GOMAXPROCS=", threads(o.Config.Launch, w, os.LookupEnv))},
 	})
+	warnAttached(o.Config, w, h, bus)
+	return h
 }
 
 // inRank are the kinds of built-in plugins that run in this rank's process: not those that have to

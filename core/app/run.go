@@ -130,7 +130,7 @@ func newJob(ctx context.Context, o Options) (*job, error) {
 	if _, err := o.Config.Divide(j.world()); err != nil {
 		return nil, err
 	}
-	if err := j.checkThreads(); err != nil {
+	if err := errors.Join(j.checkThreads(), j.checkAttached()); err != nil {
 		return nil, err
 	}
 	if j.resume, err = j.findResume(); err != nil {

@@ -48,6 +48,7 @@ func Worker(ctx context.Context, o Options, extra ...fx.Option) error {
 	if o.place.thread == nil {
 		o.place = placeFromEnv()
 	}
+	o.Config = patient(o.Config, o.Builtins)
 	if o.place.launched {
 		return run(o)
 	}

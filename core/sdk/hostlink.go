@@ -12,8 +12,8 @@ import (
 	"github.com/trainctl/trainctl/core/sdk/pb"
 )
 
-// hostLink is the socket to the host on descriptor 3: arenas arrive on it, and end
-// of file means that the host is gone.
+// hostLink is the socket to the host, descriptor 3 or the one on which a host has attached
+// this process: arenas arrive on it, and end of file means that the host is gone.
 type hostLink struct {
 	conn *net.UnixConn
 
@@ -42,7 +42,11 @@ func openHostLink() (*hostLink, error) {
 	if !ok {
 		return nil, fmt.Errorf("descriptor %d to the host is not a unix socket", fd)
 	}
-	return &hostLink{conn: conn, files: map[uint64]*os.File{}, arrived: make(chan struct{})}, nil
+	return newHostLink(conn), nil
+}
+
+func newHostLink(conn *net.UnixConn) *hostLink {
+	return &hostLink{conn: conn, files: map[uint64]*os.File{}, arrived: make(chan struct{})}
 }
 
 // run collects descriptors until the host is gone.

@@ -20,12 +20,16 @@ import (
 
 // Serve is a plugin's main: it serves the host that started the process, and does
 // not return. If a person starts the plugin, it prints a description and exits with
-// code 1.
+// code 1. With the argument --debug, or TRAINCTL_DEBUG=1 in the environment, it waits for
+// trainctl instead and prints how to attach it, so that it can run in a debugger.
 //
 // Standard output and standard error of the process reach the user's log.
 // Records of log/slog keep their level and attributes.
 func Serve(p Plugin) {
 	if os.Getenv(pb.Handshake.MagicCookieKey) != pb.Handshake.MagicCookieValue {
+		if debugging() {
+			exitWith(os.Stderr, serveDebug(p))
+		}
 		introduce(os.Stderr, p)
 		os.Exit(1)
 	}
@@ -35,7 +39,11 @@ func Serve(p Plugin) {
 	}
 	logger := slog.New(slog.NewJSONHandler(stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	slog.SetDefault(logger)
-	s, err := newServer(p, Kind(os.Getenv(pb.EnvKind)), logger)
+	link, err := openHostLink()
+	if err != nil {
+		exitWith(stderr, err)
+	}
+	s, err := newServer(p, Kind(os.Getenv(pb.EnvKind)), link, logger)
 	if err != nil {
 		exitWith(stderr, err)
 	}
@@ -43,17 +51,26 @@ func Serve(p Plugin) {
 	s.watchHost()
 	outliveSignals()
 	os.Stdout = stdout // for the handshake line
+	if err := s.listen(nil); err != nil {
+		exitWith(stderr, err)
+	}
+	s.exit()
+}
+
+// listen serves gRPC until the host ends it. Test is nil unless a person has started the process.
+func (s *server) listen(test *goplugin.ServeTestConfig) error {
 	var why startFailure
 	goplugin.Serve(&goplugin.ServeConfig{
 		HandshakeConfig:  pb.Handshake,
 		VersionedPlugins: map[int]goplugin.PluginSet{pb.ProtocolVersion: {pb.ServiceName: &service{s: s}}},
 		GRPCServer:       s.grpcServer,
 		Logger:           hclog.New(&hclog.LoggerOptions{Level: hclog.Error, Output: &why, JSONFormat: true}),
+		Test:             test,
 	})
 	if !s.serving.Load() { // go-plugin returns without a word
-		exitWith(stderr, fmt.Errorf("this plugin cannot listen for trainctl in %s: %v", os.Getenv(goplugin.EnvUnixSocketDir), &why))
+		return fmt.Errorf("this plugin cannot listen for trainctl in %s: %v", os.Getenv(goplugin.EnvUnixSocketDir), &why)
 	}
-	s.exit()
+	return nil
 }
 
 // startFailure captures the error that go-plugin logs before it gives up.
@@ -139,7 +156,8 @@ func introduce(w io.Writer, p Plugin) {
 	if b.Len() == 0 {
 		b.WriteString("This is a plugin for trainctl that serves nothing.\n")
 	}
-	fmt.Fprintf(&b, "It is started by trainctl: set plugin in [backend], [dataset] or [precision] of the TOML file to its path.\n")
+	b.WriteString("It is started by trainctl: set plugin in [backend], [dataset] or [precision] of the TOML file to its path.\n")
+	b.WriteString("To run it in a debugger, start it with --debug.\n")
 	_, _ = io.WriteString(w, b.String())
 }
 

@@ -52,6 +52,11 @@ type server struct {
 	closed  chan struct{}
 	endErr  error
 
+	end   func()         // when the host is gone
+	over  chan struct{}  // closed when the goroutines of the ring are to end
+	loops sync.WaitGroup // these goroutines
+	mine  []*shm.Arena   // everything that was mapped
+
 	opened atomic.Pointer[opened]
 	broken error      // a backend's first failure; under calls
 	spare  *opContext // for the next operation; under calls
@@ -68,11 +73,12 @@ type opened struct {
 	spec     DatasetSpec
 }
 
-func newServer(p Plugin, kind Kind, log *slog.Logger) (*server, error) {
+func newServer(p Plugin, kind Kind, link *hostLink, log *slog.Logger) (*server, error) {
 	if kinds := p.Kinds(); kind == "" && len(kinds) == 1 {
 		kind = kinds[0]
 	}
-	s := &server{log: log, arenas: map[uint32]*Arena{}, failures: map[uint64]*pb.Error{}, closed: make(chan struct{})}
+	s := &server{link: link, log: log, arenas: map[uint32]*Arena{}, failures: map[uint64]*pb.Error{}, closed: make(chan struct{}), over: make(chan struct{})}
+	s.end = s.leave
 	switch {
 	case kind == KindBackend && p.Backend != nil:
 		s.backend = p.Backend()
@@ -88,9 +94,7 @@ func newServer(p Plugin, kind Kind, log *slog.Logger) (*server, error) {
 	}
 	s.info.Kind = kind
 	s.ctx, s.abort = context.WithCancel(context.Background())
-	link, err := openHostLink()
-	s.link = link
-	return s, err
+	return s, nil
 }
 
 // guard calls the plugin's code. It turns a panic into an error with the top of the
@@ -163,8 +167,8 @@ func (s *server) Start(ctx context.Context, r *pb.StartRequest) (*pb.StartReply,
 	}
 	s.ring = ring
 	ring.Beat()
-	go s.beat(ring)
-	go s.work(ring)
+	s.loops.Go(func() { s.beat(ring) })
+	s.loops.Go(func() { s.work(ring) })
 	return &pb.StartReply{}, nil
 }
 
@@ -236,7 +240,14 @@ func (s *server) receive(ctx context.Context, tag, size uint64) (*shm.Arena, err
 	if err != nil {
 		return nil, err
 	}
-	return shm.Map(f, int(size))
+	arena, err := shm.Map(f, int(size))
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mine = append(s.mine, arena)
+	return arena, nil
 }
 
 // Ping implements pb.PluginServer. It never waits for the instance.

@@ -11,8 +11,8 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// work runs the operations of the ring, one after the other, until the process
-// ends.
+// work runs the operations of the ring, one after the other, until the session
+// ends, which for most plugins is when the process does.
 func (s *server) work(ring *shm.Worker) {
 	var sub shm.Submission
 	var done shm.Completion
@@ -21,7 +21,10 @@ func (s *server) work(ring *shm.Worker) {
 		switch {
 		case err != nil:
 			s.log.Error("the host broke the protocol", "error", err)
-			s.leave()
+			s.end()
+			return
+		case s.isOver():
+			return
 		case !ok:
 			ring.Wait(shm.Slice)
 		default:
@@ -38,10 +41,22 @@ func (s *server) work(ring *shm.Worker) {
 // beat updates the heartbeat and checks whether the host has aborted.
 func (s *server) beat(ring *shm.Worker) {
 	for range time.Tick(heartbeat) {
+		if s.isOver() {
+			return
+		}
 		ring.Beat()
 		if ring.Aborted() {
 			s.abort()
 		}
+	}
+}
+
+func (s *server) isOver() bool {
+	select {
+	case <-s.over:
+		return true
+	default:
+		return false
 	}
 }
 

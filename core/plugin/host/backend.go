@@ -65,6 +65,9 @@ func (b *Backend) Restart(ctx context.Context) error {
 	if b.start == nil {
 		return fmt.Errorf("a backend in this process cannot be replaced: %w", errors.ErrUnsupported)
 	}
+	if old := b.now.Load(); old.proc.attached() {
+		return fmt.Errorf("backend %s was attached by TRAINCTL_REATTACH, so it is not replaced: %w", old.info.Name, errors.ErrUnsupported)
+	}
 	b.record.Release()
 	b.now.Load().kill(ctx)
 	next, err := b.start(ctx)

@@ -51,7 +51,7 @@ var descriptors = []string{"PMI_FD"}
 
 // passDescriptors gives the child the descriptors that its variables name, under their
 // numbers in the child.
-func (p *process) passDescriptors(env []string) error {
+func (c *child) passDescriptors(env []string) error {
 	for i, kv := range env {
 		name, value, _ := strings.Cut(kv, "=")
 		if !slices.Contains(descriptors, name) {
@@ -65,9 +65,9 @@ func (p *process) passDescriptors(env []string) error {
 			return fmt.Errorf("%s names no open descriptor of this process: %w; start it as the launcher does, without closing descriptors in between", kv, err)
 		}
 		f := os.NewFile(uintptr(fd), name)
-		p.passed = append(p.passed, f)
-		p.cmd.ExtraFiles = append(p.cmd.ExtraFiles, f)
-		env[i] = fmt.Sprintf("%s=%d", name, 2+len(p.cmd.ExtraFiles))
+		c.passed = append(c.passed, f)
+		c.cmd.ExtraFiles = append(c.cmd.ExtraFiles, f)
+		env[i] = fmt.Sprintf("%s=%d", name, 2+len(c.cmd.ExtraFiles))
 	}
 	return nil
 }

@@ -97,12 +97,16 @@ func (d *Dataset) Open(ctx context.Context, req sdk.DatasetRequest) (sdk.Dataset
 
 // open opens the data set in a process.
 func (d *Dataset) open(ctx context.Context, now *running[datasetControl]) (sdk.DatasetSpec, error) {
-	inner, cancel := d.bounded(ctx)
+	timeout := d.Timeout
+	if now.proc.attached() {
+		timeout = 0 // a debugger may hold it
+	}
+	inner, cancel := bounded(ctx, timeout)
 	defer cancel()
-	spec, classes, err := now.ctl.open(inner, d.request, d.Timeout, d.Validation > 0)
+	spec, classes, err := now.ctl.open(inner, d.request, timeout, d.Validation > 0)
 	if err != nil && inner.Err() != nil && ctx.Err() == nil {
 		return spec, &PluginError{Kind: sdk.KindDataset, Name: now.info.Name, PID: d.PID(), Phase: "open",
-			Cause: fmt.Errorf("it did not open within dataset.timeout = %v; fix: raise dataset.timeout if the data take that long to read or download: %w", d.Timeout, err)}
+			Cause: fmt.Errorf("it did not open within dataset.timeout = %v; fix: raise dataset.timeout if the data take that long to read or download: %w", timeout, err)}
 	}
 	if err != nil {
 		return spec, dataError(ctx, err)
@@ -112,8 +116,8 @@ func (d *Dataset) open(ctx context.Context, now *running[datasetControl]) (sdk.D
 			return spec, err
 		}
 	}
-	if d.Timeout > 0 {
-		now.queue.limit(d.Timeout + margin)
+	if timeout > 0 {
+		now.queue.limit(timeout + margin)
 	}
 	return spec, nil
 }
@@ -154,12 +158,12 @@ func sameData(a, b sdk.DatasetSpec) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// bounded returns a context with the timeout for opening.
-func (d *Dataset) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	if d.Timeout <= 0 {
+// bounded returns a context with a timeout, which may be 0: none.
+func bounded(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
+	if timeout <= 0 {
 		return context.WithCancel(ctx)
 	}
-	return context.WithTimeout(ctx, d.Timeout)
+	return context.WithTimeout(ctx, timeout)
 }
 
 // Prepare implements [Batches].

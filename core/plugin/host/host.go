@@ -53,6 +53,8 @@ type Options struct {
 	// Place is the number in the names of these files, for a rank whose number in its group may
 	// change; nil is the latter.
 	Place *int
+	// LocalRank is the number of the rank on its host: which process of TRAINCTL_REATTACH is its own.
+	LocalRank int
 	// InRank are the kinds whose built-in plugins run in this process: it ends with them, and none
 	// of them can be replaced. Any other plugin has its own process.
 	InRank []sdk.Kind

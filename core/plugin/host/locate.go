@@ -188,10 +188,10 @@ func (h *Host) names(kind sdk.Kind) (names []string) {
 func (h *Host) BuiltIn(kind sdk.Kind, name string) bool { return h.builtin(kind, name) != nil }
 
 // PathOf returns the path of a plugin's executable: as written in the TOML if that gives
-// one, "" for a built-in plugin and for one that is not found.
+// one, "" for a built-in plugin and for one that is not found or was attached.
 func (h *Host) PathOf(kind sdk.Kind, name string) string {
 	switch {
-	case h.BuiltIn(kind, name):
+	case h.BuiltIn(kind, name), h.Attached(kind, name) != "":
 		return ""
 	case registry.IsPath(name):
 		return registry.Expand(name)
@@ -232,8 +232,11 @@ func (h *Host) Executable(kind sdk.Kind, name string) (string, error) {
 }
 
 // Sum returns the SHA-256 sum in hexadecimal of [Host.Executable]: the sum that was
-// verified before it was executed, or that of the file now.
+// verified before it was executed, or that of the file now; "" if the plugin was attached.
 func (h *Host) Sum(kind sdk.Kind, name string) (string, error) {
+	if h.Attached(kind, name) != "" {
+		return "", nil
+	}
 	if sum := h.terms(kind, name).SHA256; sum != "" {
 		return strings.ToLower(sum), nil
 	}

@@ -22,18 +22,15 @@ import (
 	"github.com/trainctl/trainctl/core/sdk/pb"
 )
 
-// process runs one plugin's executable in its own process group. It implements
-// go-plugin's runner interface, because go-plugin's runner notices a death only
-// after every grandchild has closed the pipes, and kills one process instead of the
-// group.
+// process is the process of one plugin. It implements go-plugin's runner interface,
+// because go-plugin's runner notices a death only after every grandchild has closed the
+// pipes, and kills one process instead of the group.
 type process struct {
 	kind   sdk.Kind
 	name   string
-	cmd    *exec.Cmd
+	origin origin
 	out    *output.Lines
-	link   *net.UnixConn // our end of the plugin's descriptor 3
-	child  *os.File      // its end, until it is started
-	passed []*os.File    // our copies of descriptors of the launcher, until it is started
+	link   *net.UnixConn // our end of the plugin's descriptor 3, or of the connection that attached it
 
 	handshake  io.ReadCloser // what go-plugin reads
 	handshakeW *io.PipeWriter
@@ -44,39 +41,62 @@ type process struct {
 	silent  chan struct{} // closed when its standard output is
 	drained chan struct{} // closed when its last lines have been read
 	status  string        // how it ended; valid after dead
-	oom     int           // count of the kernel's out-of-memory kills before it was started
 
 	signaled bool // a signal ended it; valid after dead
 	builtin  bool // served by this program
 
 	mu     sync.Mutex
 	cause  error // why it can no longer be used
-	id     int   // of the process and its group, 0 until started
 	doomed bool  // we killed it, perhaps before it was started
 }
 
-// newProcess prepares the process of a program; Start starts it.
-func newProcess(kind sdk.Kind, name string, prog *program, env []string, out *output.Lines) (*process, error) {
-	p := &process{kind: kind, name: name, out: out, oom: cgroup.OOMKills(), dead: make(chan struct{}), silent: make(chan struct{}), drained: make(chan struct{})}
+// origin is where a process comes from: this process has started it, or a person has.
+type origin interface {
+	setEnv(env ...string) // before start
+	start() error         // closes the process's channels when it has ended
+	pid() int             // 0 before start
+	kill()                // ends our use of it at once; process.mu is held
+	stacks()              // asks for the stacks of a process that hangs
+	release() error       // closes what start has not used
+}
+
+func makeProcess(kind sdk.Kind, name string, out *output.Lines) *process {
+	p := &process{kind: kind, name: name, out: out, dead: make(chan struct{}), silent: make(chan struct{}), drained: make(chan struct{})}
+	p.handshake, p.handshakeW = io.Pipe()
+	return p
+}
+
+// child is a process that this one has started, in its own process group.
+type child struct {
+	p      *process
+	cmd    *exec.Cmd
+	end    *os.File   // the plugin's descriptor 3, until it is started
+	passed []*os.File // our copies of descriptors of the launcher, until it is started
+	oom    int        // count of the kernel's out-of-memory kills before it was started
+	id     int        // of the process and its group, 0 until started; under p.mu
+}
+
+// newChild prepares the process of a program; Start starts it.
+func newChild(kind sdk.Kind, name string, prog *program, env []string, out *output.Lines) (*process, error) {
+	p := makeProcess(kind, name, out)
+	c := &child{p: p, cmd: exec.Command(prog.path, prog.args...), oom: cgroup.OOMKills()}
+	p.origin, p.builtin = c, prog.builtin != nil
 	var err error
-	if p.link, p.child, err = socketPair(); err != nil {
+	if p.link, c.end, err = socketPair(); err != nil {
 		return nil, err
 	}
-	p.handshake, p.handshakeW = io.Pipe()
-	p.cmd = exec.Command(prog.path, prog.args...)
-	p.cmd.ExtraFiles = []*os.File{p.child}
-	p.builtin = prog.builtin != nil
+	c.cmd.ExtraFiles = []*os.File{c.end}
 	if prog.file != nil {
-		p.cmd.ExtraFiles = append(p.cmd.ExtraFiles, prog.file)
+		c.cmd.ExtraFiles = append(c.cmd.ExtraFiles, prog.file)
 		if !prog.within {
-			p.cmd.Path = executablePath(prog)
+			c.cmd.Path = executablePath(prog)
 		}
 	}
-	if err := p.passDescriptors(env); err != nil {
-		return nil, errors.Join(err, p.link.Close(), p.closeChild())
+	if err := c.passDescriptors(env); err != nil {
+		return nil, errors.Join(err, p.link.Close(), c.release())
 	}
-	p.cmd.Env = append(append(env, prog.env...), pb.EnvKind+"="+string(kind), pb.EnvChannel+"=3")
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	c.cmd.Env = append(append(env, prog.env...), pb.EnvKind+"="+string(kind), pb.EnvChannel+"=3")
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return p, nil
 }
 
@@ -103,36 +123,40 @@ func socketPair() (*net.UnixConn, *os.File, error) {
 }
 
 // Start implements runner.Runner.
-func (p *process) Start(context.Context) error {
+func (p *process) Start(context.Context) error { return p.origin.start() }
+
+func (c *child) setEnv(env ...string) { c.cmd.Env = append(c.cmd.Env, env...) }
+
+func (c *child) start() error {
 	stdout, stderr := new(pipe), new(pipe)
 	if err := errors.Join(stdout.open(), stderr.open()); err != nil {
 		stdout.close()
 		stderr.close()
 		return err
 	}
-	p.cmd.Stdout, p.cmd.Stderr = stdout.w, stderr.w
+	c.cmd.Stdout, c.cmd.Stderr = stdout.w, stderr.w
 	keepDescriptors()
-	err := p.cmd.Start()
-	_ = p.closeChild()
+	err := c.cmd.Start()
+	_ = c.release()
 	_, _ = stdout.w.Close(), stderr.w.Close()
 	if err != nil {
 		_, _ = stdout.r.Close(), stderr.r.Close()
 		return err
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.id = p.cmd.Process.Pid
-	if p.doomed {
-		p.signalGroup()
+	c.p.mu.Lock()
+	defer c.p.mu.Unlock()
+	c.id = c.cmd.Process.Pid
+	if c.p.doomed {
+		c.kill()
 	}
-	go p.wait(stdout, stderr)
+	go c.wait(stdout, stderr)
 	return nil
 }
 
-// closeChild closes our copies of the child's descriptors.
-func (p *process) closeChild() error {
-	err := p.child.Close()
-	for _, f := range p.passed {
+// release closes our copies of the child's descriptors.
+func (c *child) release() error {
+	err := c.end.Close()
+	for _, f := range c.passed {
 		err = errors.Join(err, f.Close())
 	}
 	return err
@@ -152,7 +176,8 @@ func (p *pipe) close() {
 }
 
 // wait reads the output of the process and waits for its end.
-func (p *process) wait(stdout, stderr *pipe) {
+func (c *child) wait(stdout, stderr *pipe) {
+	p := c.p
 	var readers sync.WaitGroup
 	readers.Go(func() {
 		p.out.Read(stdout.r, p.takeHandshake)
@@ -160,19 +185,19 @@ func (p *process) wait(stdout, stderr *pipe) {
 		_ = p.handshakeW.Close()
 	})
 	readers.Go(func() { p.out.Read(stderr.r, nil) })
-	err := p.cmd.Wait()
+	err := c.cmd.Wait()
 	p.status = "exit status 0"
 	if err != nil {
 		p.status = err.Error()
 	}
-	if ws, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signal() == syscall.SIGKILL && !p.wasKilled() {
-		p.status += p.starved()
+	if ws, ok := c.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signal() == syscall.SIGKILL && !p.wasKilled() {
+		p.status += c.starved()
 	}
-	if ws, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus); ok {
+	if ws, ok := c.cmd.ProcessState.Sys().(syscall.WaitStatus); ok {
 		p.signaled = ws.Signaled()
 	}
 	p.mu.Lock()
-	p.signalGroup() // kills what it left behind; while any of it runs, the group's id is not reused
+	c.kill() // kills what it left behind; while any of it runs, the group's id is not reused
 	close(p.dead)
 	p.mu.Unlock()
 	// A grandchild outside the group may hold the pipes open for ever.
@@ -185,11 +210,33 @@ func (p *process) wait(stdout, stderr *pipe) {
 
 // starved returns a note if the kernel killed a process for lack of memory while this one
 // ran.
-func (p *process) starved() string {
-	if why := cgroup.Evidence(p.oom, p.cmd.ProcessState); why != "" {
+func (c *child) starved() string {
+	if why := cgroup.Evidence(c.oom, c.cmd.ProcessState); why != "" {
 		return ": " + why
 	}
 	return ""
+}
+
+func (c *child) pid() int {
+	c.p.mu.Lock()
+	defer c.p.mu.Unlock()
+	return c.id
+}
+
+// kill kills the process and everything it started in its group.
+func (c *child) kill() {
+	if c.id > 0 {
+		_ = unix.Kill(-c.id, unix.SIGKILL)
+	}
+}
+
+// stacks sends SIGQUIT: Go's runtime then prints the stacks of all goroutines, any other
+// process ends.
+func (c *child) stacks() {
+	if pid := c.pid(); pid != 0 {
+		_ = unix.Kill(pid, unix.SIGQUIT)
+		c.p.endsWithin(lastStack)
+	}
 }
 
 // takeHandshake passes only the handshake line to go-plugin, and nothing else that
@@ -223,20 +270,17 @@ func handshakeVersion(line string) (int, bool) {
 // program, or its handshake has this version.
 func (p *process) known() bool { return p.builtin || p.version == pb.ProtocolVersion }
 
-func (p *process) pid() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.id
-}
+func (p *process) pid() int { return p.origin.pid() }
 
-// killGroup kills the process and everything it started in its group. After the
-// process has ended it does nothing: the id may have been reused.
+// killGroup kills the process and everything it started in its group; one that a person has
+// started is left alone and loses only its connection. After the process has ended it does
+// nothing: the id may have been reused.
 func (p *process) killGroup() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.isDead() {
 		p.doomed = true
-		p.signalGroup()
+		p.origin.kill()
 	}
 }
 
@@ -245,12 +289,6 @@ func (p *process) wasKilled() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.doomed
-}
-
-func (p *process) signalGroup() {
-	if p.id > 0 {
-		_ = unix.Kill(-p.id, unix.SIGKILL)
-	}
 }
 
 func (p *process) isDead() bool {
@@ -263,12 +301,10 @@ func (p *process) isDead() bool {
 }
 
 // abort records why the process can no longer be used and kills it. The first
-// cause is kept. A process that hangs first gets SIGQUIT: Go's runtime then prints
-// the stacks of all goroutines, any other process ends.
+// cause is kept. A process that hangs is first asked for its stacks.
 func (p *process) abort(cause error) {
-	if p.retire(cause) && errors.Is(cause, ErrHung) && p.pid() != 0 {
-		_ = unix.Kill(p.pid(), unix.SIGQUIT)
-		p.endsWithin(lastStack)
+	if p.retire(cause) && errors.Is(cause, ErrHung) {
+		p.origin.stacks()
 	}
 	p.killGroup()
 }

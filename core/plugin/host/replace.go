@@ -107,7 +107,9 @@ func (r *replaceable[C]) Replace(with Replacement) { r.with = with }
 func (r *replaceable[C]) Replaced() int { return int(r.used.Load()) }
 
 // replaces reports whether the plugin is replaced if it fails.
-func (r *replaceable[C]) replaces() bool { return r.start != nil && r.with.Restarts > 0 }
+func (r *replaceable[C]) replaces() bool {
+	return r.start != nil && r.with.Restarts > 0 && !r.now.Load().proc.attached()
+}
 
 // replace replaces the process that failed with cause, and puts the new one where the old
 // one was by calling restore. It returns nil once the call that failed can be

@@ -56,6 +56,13 @@ func (h *Host) start(ctx context.Context, kind sdk.Kind, name string) (*plugin, 
 	if os.Getenv(pb.Handshake.MagicCookieKey) == pb.Handshake.MagicCookieValue {
 		return nil, &StartError{Kind: kind, Name: name, Problem: "this process is a plugin itself, and a plugin must not start plugins", Help: "call sdk.Serve before anything else in main"}
 	}
+	at, err := h.attachment(kind, name)
+	if err != nil {
+		return nil, refused(kind, name, err)
+	}
+	if at != nil {
+		return h.attach(ctx, kind, name, at)
+	}
 	prog, failed := h.locate(kind, name)
 	if failed != nil {
 		return nil, failed
@@ -63,7 +70,6 @@ func (h *Host) start(ctx context.Context, kind sdk.Kind, name string) (*plugin, 
 	defer prog.close()
 	rules := prog.rules(h.terms(kind, name))
 	if rules != nil {
-		var err error
 		if prog, err = h.sandboxed(prog, *rules); err != nil {
 			return nil, refused(kind, name, err)
 		}
@@ -72,22 +78,28 @@ func (h *Host) start(ctx context.Context, kind sdk.Kind, name string) (*plugin, 
 	if err != nil {
 		return nil, refused(kind, name, err)
 	}
-	log := h.opts.Log.With("plugin", name)
-	proc, err := newProcess(kind, name, prog, h.environment(name, prog.builtin), output.New(log))
+	proc, err := newChild(kind, name, prog, h.environment(name, prog.builtin), output.New(h.opts.Log.With("plugin", name)))
 	if err != nil {
 		return nil, &StartError{Kind: kind, Name: name, Problem: err.Error(), Err: err}
 	}
+	proc.origin.setEnv(envClientCert + "=" + string(cert))
+	p, err := h.begin(ctx, proc, secured, rules)
+	if err == nil && prog.builtin != nil {
+		p.info.Name = name
+		p.stopIn = cmp.Or(prog.builtin.StopTimeout, p.stopIn)
+	}
+	return p, err
+}
+
+// begin starts a prepared process and connects to it. Without secured, the connection is not
+// encrypted.
+func (h *Host) begin(ctx context.Context, proc *process, secured *tls.Config, rules *sandbox.Rules) (*plugin, error) {
 	p := &plugin{proc: proc, host: h, rules: rules, stopIn: h.opts.StopTimeout, quit: make(chan struct{}), watched: make(chan struct{})}
-	proc.cmd.Env = append(proc.cmd.Env, envClientCert+"="+string(cert))
 	p.client = goplugin.NewClient(h.clientConfig(proc, secured))
 	ctx, cancel := context.WithTimeout(ctx, h.opts.StartTimeout)
 	defer cancel()
 	if err := p.connect(ctx); err != nil {
 		return nil, p.abandon(ctx, err)
-	}
-	if prog.builtin != nil {
-		p.info.Name = name
-		p.stopIn = cmp.Or(prog.builtin.StopTimeout, p.stopIn)
 	}
 	go p.supervise()
 	return p, nil
@@ -107,7 +119,7 @@ func (h *Host) clientConfig(proc *process, secured *tls.Config) *goplugin.Client
 		HandshakeConfig:  pb.Handshake,
 		VersionedPlugins: map[int]goplugin.PluginSet{pb.ProtocolVersion: {pb.ServiceName: service{}}},
 		RunnerFunc: func(_ hclog.Logger, spec *exec.Cmd, dir string) (runner.Runner, error) {
-			proc.cmd.Env = append(proc.cmd.Env, spec.Env...)
+			proc.origin.setEnv(spec.Env...)
 			proc.socketDir = dir
 			return proc, nil
 		},
@@ -223,7 +235,7 @@ func (p *plugin) abandon(ctx context.Context, cause error) error {
 		<-p.proc.dead
 	}
 	_ = p.proc.link.Close()
-	_ = p.proc.closeChild()
+	_ = p.proc.origin.release()
 	_ = os.RemoveAll(p.proc.socketDir)
 	if p.control != nil {
 		_ = p.control.Close()
@@ -314,10 +326,16 @@ func (p *plugin) refused(lines []string) string {
 
 // queue returns the negotiated data plane; call runs one operation inline.
 func (p *plugin) queue(call func(context.Context, *operation, *sdk.ScaleState) error) queue {
+	var q queue
 	if p.ring != nil {
-		return p.host.traced(newRingQueue(p))
+		q = p.host.traced(newRingQueue(p))
+	} else {
+		q = newCallQueue(p, call, 0) // the plugin enforces the operation's deadline
 	}
-	return newCallQueue(p, call, 0) // the plugin enforces the operation's deadline
+	if p.attached() {
+		return unlimited{q}
+	}
+	return q
 }
 
 func (p *plugin) failure() error { return p.proc.failure() }

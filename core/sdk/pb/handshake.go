@@ -26,6 +26,34 @@ const (
 	EnvDataPlane = "TRAINCTL_DATA_PLANE"  // "inline" forces the inline data plane, on either side
 )
 
+// Environment of a plugin that a person starts, and of the host that attaches it.
+const (
+	EnvDebug    = "TRAINCTL_DEBUG"    // neither empty nor 0: wait for hosts
+	EnvReattach = "TRAINCTL_REATTACH" // by the plugin's name a [Reattach], or a list with one for each rank, as JSON
+)
+
+// Reattach says where a plugin that a person has started waits for hosts. Its JSON is
+// that of Terraform's TF_REATTACH_PROVIDERS.
+type Reattach struct {
+	Protocol        string // "grpc"
+	ProtocolVersion int
+	Pid             int
+	Addr            ReattachAddr
+}
+
+// ReattachAddr is the address of a socket.
+type ReattachAddr struct {
+	Network string // "unix"
+	String  string // its path
+}
+
+// Attach is the first line that a host sends to such a plugin, as JSON. The plugin answers
+// with the line of the handshake, or with one that says why it refuses.
+type Attach struct {
+	Kind string `json:"kind"`
+	PID  int    `json:"pid"` // of the host
+}
+
 // Handshake must be equal on both sides. The cookie only tells a host from a
 // person; it protects nothing.
 var Handshake = goplugin.HandshakeConfig{

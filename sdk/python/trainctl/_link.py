@@ -1,4 +1,4 @@
-"""The socket to the host on descriptor 3: docs/protocol.md, section 2."""
+"""The socket to the host, descriptor 3 or the one on which a host has attached this process: docs/protocol.md, sections 2 and 8."""
 
 import os
 import socket

@@ -13,7 +13,7 @@ import time
 
 import grpc
 
-from . import _certificate, _wire
+from . import _certificate, _debug, _wire
 from ._errors import CANCELED, DEADLINE, PROTOCOL, detail
 from ._link import open_link
 from ._options import published
@@ -26,27 +26,41 @@ _CODES = {CANCELED: grpc.StatusCode.CANCELLED, DEADLINE: grpc.StatusCode.DEADLIN
 
 def serve(*plugins: type):
     """Serves a plugin to the host that started this process, and does not return. If a person
-    starts the script, it prints a description and exits with code 1.
+    starts the script, it prints a description and exits with code 1. With the argument --debug,
+    or TRAINCTL_DEBUG=1 in the environment, it waits for trainctl instead and prints how to attach
+    it, so that it can run in a debugger.
 
     A script may serve several classes of different kinds, one per process.
     Standard output, standard error and records of ``logging`` reach the user's log.
     """
     if os.environ.get(COOKIE[0]) != COOKIE[1]:
+        if _debug.wanted():
+            _debug.serve(plugins)
         sys.exit(_introduction(plugins))
     handshake = _divert_stdout()
     _set_up_logs()
     kind = os.environ.get("TRAINCTL_PLUGIN_KIND", "")
-    found = [p for p in plugins if p.kind == kind or not kind]
-    if not found:
-        sys.exit(f"this plugin is not a {kind}; it serves {', '.join(p.kind for p in plugins)}")
-    server = Server(found[0](), open_link())
+    try:
+        plugin = choose(plugins, kind)
+    except LookupError as e:
+        sys.exit(e.args[0])
+    server = Server(plugin(), open_link())
     server.watch_host()
     _outlive_signals()
-    listening, line = _listen(server)
+    path = os.path.join(os.environ.get("PLUGIN_UNIX_SOCKET_DIR") or "/tmp", f"plugin{os.getpid()}")
+    listening, line = listen(server, path, os.environ.get("PLUGIN_CLIENT_CERT", ""))
     os.write(handshake, line.encode())
     server.ended.wait()
     server.finish()
-    _leave(listening)
+    _leave(listening, path)
+
+
+def choose(plugins, kind: str) -> type:
+    """The class that serves a kind. LookupError if there is none."""
+    for p in plugins:
+        if p.kind == kind or not kind:
+            return p
+    raise LookupError(f"this plugin is not a {kind}; it serves {', '.join(p.kind for p in plugins)}")
 
 
 def _introduction(plugins) -> str:
@@ -56,6 +70,7 @@ def _introduction(plugins) -> str:
         lines.append(f"This is {info['name']} {info['version']}, a {p.kind} plugin for trainctl: {info['summary']}")
         lines += ["  " + o.line() for o in published(p)]
     lines.append("It is started by trainctl: set plugin in [backend], [dataset] or [precision] of the TOML file to its path.")
+    lines.append("To run it in a debugger, start it with --debug.")
     return "\n".join(lines)
 
 
@@ -98,22 +113,21 @@ def _outlive_signals():
     faulthandler.register(signal.SIGQUIT, file=sys.__stderr__, all_threads=True)
 
 
-def _listen(server: Server):
-    """Starts the gRPC server and returns it with the line of the handshake."""
-    directory = os.environ.get("PLUGIN_UNIX_SOCKET_DIR") or "/tmp"
-    path = os.path.join(directory, f"plugin{os.getpid()}")
+def listen(server: Server, path: str, client: str):
+    """Starts the gRPC server on a unix socket and returns it with the line of the handshake. Client
+    is the host's certificate; without one the connection is not encrypted."""
     pool = concurrent.futures.ThreadPoolExecutor(max_workers=8)
     g = grpc.server(pool, options=[("grpc.max_receive_message_length", _MAX_MESSAGE), ("grpc.max_send_message_length", _MAX_MESSAGE)])
     g.add_generic_rpc_handlers(_handlers(server))
     certificate = ""
-    if client := os.environ.get("PLUGIN_CLIENT_CERT"):
+    if client:
         key, pem, der = _certificate.create()
         g.add_secure_port(f"unix:{path}", grpc.ssl_server_credentials([(key, pem)], client.encode(), require_client_auth=True))
         certificate = base64.b64encode(der).decode().rstrip("=")
     else:
         g.add_insecure_port(f"unix:{path}")
     g.start()
-    return (g, path), f"1|{VERSION}|unix|{path}|grpc|{certificate}\n"
+    return g, f"1|{VERSION}|unix|{path}|grpc|{certificate}\n"
 
 
 def _handlers(server: Server):
@@ -154,10 +168,9 @@ def _call(f):
     return handle
 
 
-def _leave(listening):
+def _leave(listening, path: str):
     """Ends the process without waiting for threads of the plugin."""
-    server, path = listening
-    server.stop(0.5).wait(1.0)
+    listening.stop(0.5).wait(1.0)
     for remove, what in ((os.unlink, path), (os.rmdir, os.path.dirname(path))):
         with contextlib.suppress(OSError):
             remove(what)

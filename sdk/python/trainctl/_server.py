@@ -176,8 +176,7 @@ class Server:
     # The ring.
 
     def _beat(self):
-        while True:
-            time.sleep(_HEARTBEAT)
+        while not self.ended.wait(_HEARTBEAT):
             self._ring.beat()
             if self._ring.aborted():
                 self._abort()
@@ -185,7 +184,7 @@ class Server:
     def _work(self):
         ring = self._ring
         try:
-            while True:
+            while not self.ended.is_set():
                 sub = ring.next()
                 if sub is None:
                     ring.wait()
@@ -266,11 +265,11 @@ class Server:
         """Lets the process end."""
         self.ended.set()
 
-    def finish(self):
-        """Closes the instance, within its budget."""
+    def finish(self, budget: float | None = _CLOSE_BUDGET):
+        """Closes the instance, within a number of seconds; None is no limit."""
         self.close()
-        if not self._closed.wait(_CLOSE_BUDGET):
-            print(f"{self._instance.info()['name']} did not close within {_CLOSE_BUDGET:.0f} s", file=sys.stderr, flush=True)
+        if not self._closed.wait(budget):
+            print(f"{self._instance.info()['name']} did not close within {budget:.0f} s", file=sys.stderr, flush=True)
 
     def watch_host(self):
         """Leaves when the host is gone: its end of descriptor 3 is closed, or the parent has changed."""
