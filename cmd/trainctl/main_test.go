@@ -14,6 +14,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/trainctl/trainctl/core/plugin/sandbox"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
 	"github.com/trainctl/trainctl/core/train/checkpoint"
@@ -91,6 +92,12 @@ func TestScripts(t *testing.T) {
 			e.Setenv("CONFIGS", filepath.Join(repo, "configs"))
 			e.Setenv("REPO", repo)
 			return errors.Join(err, goEnvironment(e))
+		},
+		Condition: func(name string) (bool, error) {
+			if name == "sandbox" { // this kernel can enforce one
+				return sandbox.Supported() == nil, nil
+			}
+			return false, errors.New("unknown condition " + name)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits":      exits,

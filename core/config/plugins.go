@@ -3,7 +3,6 @@ package config
 import (
 	"cmp"
 	"errors"
-	"slices"
 
 	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/plugin/host"
@@ -45,21 +44,10 @@ func (c *Config) Terms() map[host.Key]host.Terms {
 		k := host.Key{Kind: sdk.Kind(t.Kind), Plugin: t.Plugin}
 		terms[k] = host.Terms{
 			SHA256: cmp.Or(t.SHA256, sums[t.Plugin]), Version: t.Version, Lock: c.Lock.Of(k.Kind, k.Plugin),
-			Sandbox: c.Plugins.Rules(k.Kind, t.Sandbox, t.Network, t.paths()),
+			Sandbox: c.Plugins.Rules(k.Kind, t.Sandbox, t.Network, *t.Options),
 		}
 	}
 	return terms
-}
-
-// paths lists the values of the options that may be paths; one that is not names no file.
-func (t PluginTable) paths() (paths []string) {
-	for _, v := range *t.Options {
-		if path, ok := v.(string); ok && path != "" {
-			paths = append(paths, path)
-		}
-	}
-	slices.Sort(paths)
-	return paths
 }
 
 // checkSums rejects two checksums for one file.

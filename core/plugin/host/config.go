@@ -2,6 +2,7 @@ package host
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -65,18 +66,29 @@ func (c PluginsConfig) Problems() (l usererr.List) {
 	return l
 }
 
-// Rules returns the sandbox of a plugin whose options name files and folders; strict is the
-// key sandbox of the plugin's own table. It is nil if the plugin has none.
-func (c PluginsConfig) Rules(kind sdk.Kind, strict, network bool, paths []string) *sandbox.Rules {
+// Rules returns the sandbox of a plugin whose options, as written in the TOML, may name files and
+// folders; strict is the key sandbox of the plugin's own table. It is nil if the plugin has none.
+func (c PluginsConfig) Rules(kind sdk.Kind, strict, network bool, options map[string]any) *sandbox.Rules {
 	switch {
 	case strict:
-		return &sandbox.Rules{Strict: true, Read: paths}
+		return &sandbox.Rules{Strict: true, Read: paths(options)}
 	case kind == sdk.KindBackend || c.Sandbox == "off":
 		return nil
 	}
-	r := sandbox.Usual(paths)
+	r := sandbox.Usual(paths(options))
 	r.Network = network
 	return &r
+}
+
+// paths lists the values of options that may be paths; one that is not names no file.
+func paths(options map[string]any) (paths []string) {
+	for _, v := range options {
+		if path, ok := v.(string); ok && path != "" {
+			paths = append(paths, path)
+		}
+	}
+	slices.Sort(paths)
+	return paths
 }
 
 // DefaultBackend selects the backend by device. Its timeout for a collective allows

@@ -60,6 +60,8 @@ type Options struct {
 	InRank []sdk.Kind
 	// Terms are what is required of plugins.
 	Terms map[Key]Terms
+	// Sandbox returns the sandbox of a plugin that has no Terms; nil: none.
+	Sandbox func(sdk.Kind) *sandbox.Rules
 	// Trace gets every call that a plugin answered, from several goroutines; nil traces
 	// nothing.
 	Trace func(Call)

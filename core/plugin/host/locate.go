@@ -140,7 +140,7 @@ func (h *Host) find(kind sdk.Kind, name string) (registry.Plugin, error) {
 	if err := registry.Allow(t.Version, t.Lock.Version); err != nil {
 		return registry.Plugin{}, &registry.Problem{Err: err, Text: registry.LockName + " does not fit the configuration: " + err.Error(), Help: "run trainctl plugins lock CONFIG"}
 	}
-	return h.Search().Find(kind, name, "= "+t.Lock.Version, h.names(kind))
+	return h.Search().FindVersion(kind, name, t.Lock.Version, h.names(kind))
 }
 
 // Find finds the executable of a plugin that is not built in, and does not start it. The
@@ -162,7 +162,13 @@ func (h *Host) Search() registry.Search {
 	return registry.Folders(exe)
 }
 
-func (h *Host) terms(kind sdk.Kind, name string) Terms { return h.opts.Terms[Key{kind, name}] }
+func (h *Host) terms(kind sdk.Kind, name string) Terms {
+	t, ok := h.opts.Terms[Key{kind, name}]
+	if !ok && h.opts.Sandbox != nil {
+		t.Sandbox = h.opts.Sandbox(kind)
+	}
+	return t
+}
 
 // refused is the error for a plugin whose file cannot be used.
 func refused(kind sdk.Kind, name string, err error) *StartError {

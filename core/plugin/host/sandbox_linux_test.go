@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -61,5 +62,27 @@ func TestNetworkInASandbox(t *testing.T) {
 	err = inSandbox(t, line, sandbox.Rules{})
 	if want := "its sandbox refused the network"; err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "set dataset.network = true") {
 		t.Errorf("want %q, got %v", want, err)
+	}
+}
+
+// A strict sandbox reaches no service of this host through a unix socket.
+func TestUnixSocketsInAStrictSandbox(t *testing.T) {
+	if _, err := exec.LookPath("perl"); err != nil {
+		t.Skipf("perl, which opens the sockets: %v", err)
+	}
+	service := filepath.Join(t.TempDir(), "service")
+	l, err := net.Listen("unix", service)
+	must(t, err)
+	defer l.Close()
+	exe, err := os.Executable()
+	must(t, err)
+	for _, open := range []string{
+		fmt.Sprintf(`socket(S, AF_UNIX, SOCK_STREAM, 0) and connect(S, sockaddr_un("%s"))`, service), "socket(D, AF_UNIX, SOCK_DGRAM, 0)",
+	} {
+		line := fmt.Sprintf("perl -MSocket -e 'exit(%s ? 7 : 0)' || exit 1", open)
+		must(t, inSandbox(t, line, sandbox.Rules{Strict: true, Read: []string{exe}}))
+		if err := inSandbox(t, line, sandbox.Rules{}); err == nil {
+			t.Errorf("without a strict sandbox, %s fails too", open)
+		}
 	}
 }

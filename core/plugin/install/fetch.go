@@ -1,6 +1,7 @@
 package install
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"debug/buildinfo"
@@ -16,6 +17,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/trainctl/trainctl/core/plugin/registry"
 )
@@ -57,6 +59,17 @@ func (s *stager) download(ctx context.Context, address string) error {
 	if s.Client != nil {
 		client.Transport = s.Client.Transport
 	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	file := filepath.Join(s.tmp, "download")
+	if err := s.get(ctx, &client, address, file, s.silence(cancel)); err != nil {
+		return cmp.Or(context.Cause(ctx), err)
+	}
+	return s.open(file, path.Base(u.Path))
+}
+
+// get fetches a file. Heard is called whenever the server has sent something.
+func (s *stager) get(ctx context.Context, client *http.Client, address, file string, heard func()) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return err
@@ -69,11 +82,27 @@ func (s *stager) download(ctx context.Context, address string) error {
 	if resp.StatusCode != http.StatusOK {
 		return fmt.Errorf("the server answered %s", resp.Status)
 	}
-	file := filepath.Join(s.tmp, "download")
-	if err := s.save(file, resp.Body); err != nil {
-		return err
+	return s.save(file, reader(func(b []byte) (int, error) {
+		heard()
+		return resp.Body.Read(b)
+	}))
+}
+
+type reader func([]byte) (int, error)
+
+func (r reader) Read(b []byte) (int, error) { return r(b) }
+
+// silence cancels a download when the server has sent nothing for too long since the last call of
+// the function that it returns.
+func (s *stager) silence(cancel context.CancelCauseFunc) (heard func()) {
+	limit := s.Limits.Silence
+	if limit <= 0 {
+		return func() {}
 	}
-	return s.open(file, path.Base(u.Path))
+	t := time.AfterFunc(limit, func() {
+		cancel(fmt.Errorf("the server has sent nothing for %v; try again, or fetch the file by other means and install it from there", limit))
+	})
+	return func() { t.Reset(limit) }
 }
 
 // public is a source without what may be secret in an address: receipts and lock files are

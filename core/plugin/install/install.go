@@ -34,13 +34,14 @@ type Request struct {
 
 // Limits bound what a source may contain.
 type Limits struct {
-	Download int64 // bytes of a file that is fetched
-	Bytes    int64 // of all files that are unpacked
-	Files    int   // and folders
+	Download int64         // bytes of a file that is fetched
+	Silence  time.Duration // how long a server may send nothing; 0: for ever
+	Bytes    int64         // of all files that are unpacked
+	Files    int           // and folders
 }
 
 // DefaultLimits leave room for a Python environment with its libraries.
-var DefaultLimits = Limits{Download: 4 << 30, Bytes: 16 << 30, Files: 500_000}
+var DefaultLimits = Limits{Download: 4 << 30, Silence: time.Minute, Bytes: 16 << 30, Files: 500_000}
 
 // Receipt describes an installed plugin. It lies beside the plugin's folder.
 type Receipt struct {
@@ -113,10 +114,10 @@ const staging = ".installing-"
 
 // removeStale removes temporary folders of installations that were killed.
 func removeStale(dir string) {
-	left, _ := filepath.Glob(filepath.Join(dir, staging+"*")) // the pattern is sound
-	for _, path := range left {
-		if info, err := os.Stat(path); err == nil && time.Since(info.ModTime()) > 24*time.Hour {
-			_ = os.RemoveAll(path) // another one will try again
+	entries, _ := os.ReadDir(dir) // what cannot be read is left
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && strings.HasPrefix(e.Name(), staging) && time.Since(info.ModTime()) > 24*time.Hour {
+			_ = os.RemoveAll(filepath.Join(dir, e.Name())) // another one will try again
 		}
 	}
 }
@@ -242,15 +243,33 @@ func (s *stager) commit(r *Receipt) error {
 	if err := os.WriteFile(receipt, append(text, '\n'), 0o644); err != nil {
 		return err
 	}
-	if _, err := os.Lstat(r.Path); err == nil {
-		if !s.Force {
-			return fmt.Errorf("%s %s is already installed in %s; remove it first, or replace it with --force", r.Name, r.Version, r.Path)
-		}
-		if err := os.Rename(r.Path, filepath.Join(s.tmp, "replaced-"+r.id())); err != nil {
-			return err
-		}
+	_, err = os.Lstat(r.Path)
+	switch {
+	case err != nil:
+		err = os.Rename(s.dir, r.Path)
+	case !s.Force:
+		return fmt.Errorf("%s %s is already installed in %s; remove it first, or replace it with --force", r.Name, r.Version, r.Path)
+	default:
+		err = s.replace(r.Path)
 	}
-	return errors.Join(os.Rename(s.dir, r.Path), os.Rename(receipt, r.Path+".json"))
+	return errors.Join(err, os.Rename(receipt, r.Path+".json"))
+}
+
+// replace puts the plugin in the place of the one that is installed there: in one step, so that
+// there is always one of the two, if the file system can do that.
+func (s *stager) replace(path string) error {
+	if exchange(s.dir, path) == nil {
+		return nil
+	}
+	old := filepath.Join(s.tmp, "replaced-"+filepath.Base(path))
+	if err := os.Rename(path, old); err != nil {
+		return err
+	}
+	err := os.Rename(s.dir, path)
+	if err != nil {
+		err = errors.Join(err, os.Rename(old, path))
+	}
+	return err
 }
 
 // List returns the receipts of installed plugins, by name and version. A folder without

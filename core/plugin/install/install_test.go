@@ -13,8 +13,11 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/trainctl/trainctl/core/plugin/host"
 	"github.com/trainctl/trainctl/core/plugin/install"
@@ -187,6 +190,11 @@ func server(t *testing.T, content []byte) *httptest.Server {
 	mux.Handle("/moved", http.RedirectHandler("/mine.tar.gz", http.StatusFound))
 	mux.Handle("/loop", http.RedirectHandler("/loop", http.StatusFound))
 	mux.Handle("/plain", http.RedirectHandler("http://127.0.0.1:1/mine.tar.gz", http.StatusFound))
+	mux.HandleFunc("/silent", func(w http.ResponseWriter, r *http.Request) {
+		_, _ = w.Write(content[:10])
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	})
 	s := httptest.NewTLSServer(mux)
 	t.Cleanup(s.Close)
 	return s
@@ -217,6 +225,7 @@ func TestInstallFromAnAddress(t *testing.T) {
 		{s.URL + "/mine.tar.gz", hexSum(content), "the file has more than 100 bytes", small},
 		{s.URL + "/gone", hexSum(content), "the server answered 404", install.Limits{}},
 		{s.URL + "/loop", hexSum(content), "redirected 6 times", install.Limits{}},
+		{s.URL + "/silent", hexSum(content), "the server has sent nothing for 50ms", install.Limits{Download: 1 << 30, Silence: 50 * time.Millisecond}},
 		{s.URL + "/plain", hexSum(content), "which is not https", install.Limits{}},
 		{strings.Replace(s.URL, "https", "http", 1) + "/mine.tar.gz", hexSum(content), "http is not supported", install.Limits{}},
 	} {
@@ -270,6 +279,56 @@ func TestArchivesThatAreRefused(t *testing.T) {
 	refuses(t, newRequest(t, file(t, "x.tar.gz", tarOf(t, exe, entry{name: "h", target: "hard:/etc/passwd"}))), `"h" is neither a file, a folder nor a symbolic link`)
 	refuses(t, newRequest(t, file(t, "x.tar.gz", []byte("\x1f\x8bnothing"))), "the archive is damaged")
 	refuses(t, newRequest(t, "nowhere"), "no such file or directory; give a folder, a file, an https address, or a Go module")
+}
+
+// While a plugin is replaced, there is always one at its place.
+func TestForceReplacesInOneStep(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" && runtime.GOOS != "darwin" {
+		t.Skipf("%s cannot swap folders", runtime.GOOS)
+	}
+	r := newRequest(t, file(t, "mine", []byte(plugin(t))))
+	r.Force = true
+	all, err := install.Install(t.Context(), r)
+	must(t, err)
+	exe := filepath.Join(all[0].Path, "trainctl-precision-mine")
+	done, gone := make(chan struct{}), make(chan error, 1)
+	go func() {
+		for {
+			select {
+			case <-done:
+				gone <- nil
+				return
+			default:
+			}
+			if err := registry.Check(exe); err != nil {
+				gone <- err
+				return
+			}
+		}
+	}()
+	for range 5 {
+		_, err := install.Install(t.Context(), r)
+		must(t, err)
+	}
+	close(done)
+	must(t, <-gone)
+}
+
+// What an installation that was killed has left is removed after a day, whatever the folder's name.
+func TestStaleFoldersAreRemoved(t *testing.T) {
+	t.Parallel()
+	r := newRequest(t, file(t, "mine", []byte(plugin(t))))
+	r.Dir = filepath.Join(t.TempDir(), "[plugins")
+	stale, fresh := filepath.Join(r.Dir, ".installing-1"), filepath.Join(r.Dir, ".installing-2")
+	must(t, errors.Join(os.MkdirAll(stale, 0o755), os.MkdirAll(fresh, 0o755)))
+	before := time.Now().Add(-25 * time.Hour)
+	must(t, os.Chtimes(stale, before, before))
+	_, err := install.Install(t.Context(), r)
+	must(t, err)
+	if got := left(t, r.Dir); slices.Contains(got, filepath.Base(stale)) || !slices.Contains(got, filepath.Base(fresh)) {
+		t.Errorf("the folder has %q", got)
+	}
 }
 
 func TestRemove(t *testing.T) {

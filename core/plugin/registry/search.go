@@ -179,6 +179,15 @@ func (s Search) Find(kind sdk.Kind, name, constraint string, builtin []string) (
 	if err != nil {
 		return Plugin{}, &Problem{Text: err.Error(), Err: err}
 	}
+	return s.find(kind, name, constraint, func(v string) bool { return v == "" || want.allows(v) == nil }, builtin)
+}
+
+// FindVersion is Find for one version, which need not be a version number.
+func (s Search) FindVersion(kind sdk.Kind, name, version string, builtin []string) (Plugin, error) {
+	return s.find(kind, name, "= "+version, func(v string) bool { return v == "" || v == version || Allow("= "+version, v) == nil }, builtin)
+}
+
+func (s Search) find(kind sdk.Kind, name, constraint string, takes func(version string) bool, builtin []string) (Plugin, error) {
 	var other, known []string
 	for _, p := range s.All() {
 		if p.Kind != kind && p.Kind != AnyKind {
@@ -188,7 +197,7 @@ func (s Search) Find(kind sdk.Kind, name, constraint string, builtin []string) (
 		if p.Name != name {
 			continue
 		}
-		if p.Version == "" || want.allows(p.Version) == nil {
+		if takes(p.Version) {
 			return p, nil
 		}
 		other = append(other, p.Version)

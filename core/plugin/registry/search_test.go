@@ -84,6 +84,22 @@ func TestNotFound(t *testing.T) {
 	}
 }
 
+// A locked version is found by what the name of the file says, even if that is no number.
+func TestFindVersion(t *testing.T) {
+	dir := t.TempDir()
+	put(t, dir, "trainctl-dataset-mine@nightly")
+	put(t, dir, "trainctl-dataset-mine@1.0.0")
+	s := registry.Search{{Path: dir}}
+	for version, want := range map[string]string{"nightly": "nightly", "1.0.0": "1.0.0", "v1.0": "1.0.0"} {
+		if p, err := s.FindVersion(sdk.KindDataset, "mine", version, nil); err != nil || p.Version != want {
+			t.Errorf("%s: %+v, %v", version, p, err)
+		}
+	}
+	if _, err := s.FindVersion(sdk.KindDataset, "mine", "weekly", nil); err == nil || !strings.Contains(err.Error(), `no version satisfies "= weekly"; found: 1.0.0, nightly`) {
+		t.Errorf("another version: %v", err)
+	}
+}
+
 func TestFolders(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("HOME", home)

@@ -23,8 +23,8 @@ type Rules struct {
 }
 
 // Usual returns rules for a plugin that reads data: it writes temporary files, caches, and
-// what the values of its options name. Of a path with a slash where nothing is yet, the
-// nearest folder above is taken, unless that is the home folder or the root.
+// the files and folders that exist and that the values of its options name, but not the home
+// folder or the root.
 func Usual(values []string) Rules {
 	write := []string{os.TempDir(), "/dev"}
 	if dir, err := os.UserCacheDir(); err == nil {
@@ -33,31 +33,24 @@ func Usual(values []string) Rules {
 	home, _ := os.UserHomeDir()
 	home = filepath.Clean(home) // of "" it is ".", which is no absolute path
 	for _, value := range slices.Concat(values, []string{os.Getenv("TRAINCTL_DATA")}) {
-		if dir := existing(value); dir != "" && dir != home && dir != "/" {
-			write = append(write, dir)
+		if path := existing(value); path != "" && path != home && path != "/" {
+			write = append(write, path)
 		}
 	}
 	slices.Sort(write)
 	return Rules{Write: slices.Compact(write)}
 }
 
-// existing is the absolute path that a value names, or that of the nearest folder above;
-// "" if the value does not look like a path.
+// existing is the absolute path that a value names; "" if nothing is there.
 func existing(value string) string {
-	dir, err := filepath.Abs(value)
-	if err != nil || value == "" || strings.Contains(value, "://") {
+	path, err := filepath.Abs(value)
+	if err != nil || value == "" {
 		return ""
 	}
-	for {
-		_, err := os.Stat(dir)
-		switch {
-		case err == nil:
-			return dir
-		case !strings.Contains(value, "/"):
-			return ""
-		}
-		dir = filepath.Dir(dir)
+	if _, err := os.Stat(path); err != nil {
+		return ""
 	}
+	return path
 }
 
 // String says what the rules allow.

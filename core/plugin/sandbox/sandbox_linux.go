@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -48,7 +49,7 @@ func lockIn(r Rules, target string, argv, env []string) error {
 		return os.NewSyscallError("landlock_restrict_self", errno)
 	}
 	if !r.Network {
-		if err := denySockets(); err != nil {
+		if err := denySockets(r.Strict); err != nil {
 			return err
 		}
 	}
@@ -133,42 +134,58 @@ func allow(rules int, path string, rights uint64) error {
 // Offsets in struct seccomp_data of include/uapi/linux/seccomp.h, and the
 // architectures on which the filter knows the system calls' numbers.
 const (
-	dataNumber, dataArch, dataFirst = 0, 4, 16
-	x32Bit                          = 0x40000000
+	dataNumber, dataArch, dataFirst, dataSecond = 0, 4, 16, 24
+	x32Bit                                      = 0x40000000
+	socketTypes                                 = 0xf // without SOCK_CLOEXEC and SOCK_NONBLOCK
 )
 
 var auditArch = map[string]uint32{"amd64": unix.AUDIT_ARCH_X86_64, "arm64": unix.AUDIT_ARCH_AARCH64}
 
 // denySockets denies all sockets except unix sockets: Landlock restricts only TCP,
-// not UDP for example.
-func denySockets() error {
+// not UDP for example. Landlock does not restrict unix sockets, so strictly, they are streams
+// that are listened on, as for the host, and connect is denied.
+func denySockets(strict bool) error {
 	arch, ok := auditArch[runtime.GOARCH]
 	if !ok {
 		return fmt.Errorf("it does not support %s; set sandbox = false", runtime.GOARCH)
 	}
-	load := func(at uint32) unix.SockFilter {
-		return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: at}
-	}
-	jump := func(op uint16, k uint32, yes, no uint8) unix.SockFilter {
-		return unix.SockFilter{Code: unix.BPF_JMP | op | unix.BPF_K, K: k, Jt: yes, Jf: no}
-	}
-	end := func(what uint32) unix.SockFilter { return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: what} }
-	filter := []unix.SockFilter{
-		load(dataArch),
-		jump(unix.BPF_JEQ, arch, 0, 7), // of another architecture: denied
-		load(dataNumber),
-		jump(unix.BPF_JGE, x32Bit, 5, 0),
-		jump(unix.BPF_JEQ, unix.SYS_IO_URING_SETUP, 4, 0), // could open sockets behind the filter
-		jump(unix.BPF_JEQ, unix.SYS_SOCKET, 0, 2),
-		load(dataFirst),
-		jump(unix.BPF_JEQ, unix.AF_UNIX, 0, 1),
-		end(unix.SECCOMP_RET_ALLOW),
-		end(unix.SECCOMP_RET_ERRNO | uint32(unix.EACCES)),
-	}
+	filter := socketFilter(arch, strict)
 	prog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
 	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&prog)))
 	if errno != 0 {
 		return os.NewSyscallError("seccomp", errno)
 	}
 	return nil
+}
+
+// socketFilter returns the program that the kernel runs for every system call.
+func socketFilter(arch uint32, strict bool) []unix.SockFilter {
+	load := func(at uint32) unix.SockFilter {
+		return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: at}
+	}
+	// unless skips the next instruction, which denies, if the comparison says yes.
+	unless := func(op uint16, k uint32, yes bool) []unix.SockFilter {
+		j := unix.SockFilter{Code: unix.BPF_JMP | op | unix.BPF_K, K: k, Jf: 1}
+		if yes {
+			j.Jt, j.Jf = 1, 0
+		}
+		return []unix.SockFilter{j, {Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EACCES)}}
+	}
+	const same, atLeast = unix.BPF_JEQ, unix.BPF_JGE
+	allow := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW}
+	filter := slices.Concat(
+		[]unix.SockFilter{load(dataArch)}, unless(same, arch, true),
+		[]unix.SockFilter{load(dataNumber)}, unless(atLeast, x32Bit, false),
+		unless(same, unix.SYS_IO_URING_SETUP, false), // could open sockets behind the filter
+	)
+	if strict {
+		filter = append(filter, unless(same, unix.SYS_CONNECT, false)...)
+	}
+	filter = append(filter, unix.SockFilter{Code: unix.BPF_JMP | same | unix.BPF_K, K: unix.SYS_SOCKET, Jt: 1}, allow, load(dataFirst))
+	filter = append(filter, unless(same, unix.AF_UNIX, true)...)
+	if strict {
+		filter = append(filter, load(dataSecond), unix.SockFilter{Code: unix.BPF_ALU | unix.BPF_AND | unix.BPF_K, K: socketTypes})
+		filter = append(filter, unless(same, unix.SOCK_STREAM, true)...)
+	}
+	return append(filter, allow)
 }

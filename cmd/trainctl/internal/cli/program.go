@@ -7,6 +7,8 @@ import (
 	"github.com/trainctl/trainctl/core/app"
 	"github.com/trainctl/trainctl/core/config"
 	"github.com/trainctl/trainctl/core/plugin/host"
+	"github.com/trainctl/trainctl/core/plugin/sandbox"
+	"github.com/trainctl/trainctl/core/sdk"
 )
 
 // Program is the running program: the plugins that it serves itself, and their host.
@@ -18,7 +20,8 @@ type Program struct {
 
 // NewProgram returns the program that was started at a time and serves the given plugins.
 func NewProgram(started time.Time, builtins []host.Builtin) *Program {
-	return &Program{Builtins: builtins, Host: host.New(host.Options{Builtins: builtins}), Started: started}
+	sandboxed := func(kind sdk.Kind) *sandbox.Rules { return host.DefaultPlugins().Rules(kind, false, false, nil) }
+	return &Program{Builtins: builtins, Host: host.New(host.Options{Builtins: builtins, Sandbox: sandboxed}), Started: started}
 }
 
 // Options adds to the options of a command what the program knows about itself.

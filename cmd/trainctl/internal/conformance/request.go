@@ -11,6 +11,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/base/jsonvalue"
 	"github.com/trainctl/trainctl/core/plugin/host"
+	"github.com/trainctl/trainctl/core/plugin/sandbox"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/sdk/pb"
 	"github.com/trainctl/trainctl/core/sdk/sdktest"
@@ -24,6 +25,7 @@ type Request struct {
 	Plugin   string         `json:"plugin"` // a path, or the name of a built-in plugin
 	Kind     sdk.Kind       `json:"kind"`
 	Options  map[string]any `json:"options,omitempty"`
+	Sandbox  *sandbox.Rules `json:"sandbox,omitempty"`
 	Quick    bool           `json:"quick,omitempty"`
 	AnyOrder bool           `json:"any_order,omitempty"`
 	Timeout  time.Duration  `json:"timeout"`
@@ -66,6 +68,7 @@ func (r Request) Main(builtins []host.Builtin) error {
 }
 
 func (r Request) suite(t *testing.T, h *host.Host) {
+	h = h.WithTerms(map[host.Key]host.Terms{{Kind: r.Kind, Plugin: r.Plugin}: {Sandbox: r.Sandbox}})
 	switch r.Kind {
 	case sdk.KindBackend:
 		sdktest.Backend(t, r.backend(h))

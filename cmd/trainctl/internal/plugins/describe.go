@@ -72,6 +72,7 @@ func findPlugin(ctx context.Context, h *host.Host, kind, name string) (pluginInf
 		switch {
 		case err == nil && found.Kind == "":
 			found = describePlugin(info, h.PathOf(k, name))
+			found.From = h.Attached(k, name)
 		case err == nil:
 			found.Also = append(found.Also, string(k))
 		case first == nil || errors.Is(first, fs.ErrNotExist) && !errors.Is(err, fs.ErrNotExist):
@@ -93,6 +94,8 @@ func sandboxOf(p *pluginInfo) string {
 	rules := host.DefaultPlugins().Rules(sdk.Kind(p.Kind), false, false, nil)
 	err := sandbox.Supported()
 	switch {
+	case p.From != "":
+		return "none: it is " + p.From
 	case p.Path == "":
 		return ""
 	case rules == nil:

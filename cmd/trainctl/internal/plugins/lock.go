@@ -210,13 +210,17 @@ func verifyPlugins(cmd *cobra.Command, p *cli.Program, c *config.Config) (list [
 		if l := c.Lock.Of(sdk.Kind(t.Kind), t.Plugin); l != nil {
 			sum = cmp.Or(sum, l.Sums[registry.Platform()])
 		}
-		list = append(list, verified{describePlugin(info, h.PathOf(sdk.Kind(t.Kind), name)), name, sum, float64(time.Since(began).Microseconds()) / 1e3})
+		v := verified{describePlugin(info, h.PathOf(sdk.Kind(t.Kind), name)), name, sum, float64(time.Since(began).Microseconds()) / 1e3}
+		v.From = h.Attached(sdk.Kind(t.Kind), name)
+		list = append(list, v)
 	}
 	return list, nil
 }
 
 func (v verified) lock() string {
 	switch {
+	case v.From != "":
+		return "attached"
 	case v.Path == "":
 		return "built in"
 	case v.SHA256 == "":

@@ -13,6 +13,8 @@ import (
 	"github.com/trainctl/trainctl/cmd/trainctl/internal/cli"
 	"github.com/trainctl/trainctl/cmd/trainctl/internal/conformance"
 	"github.com/trainctl/trainctl/core/plugin/host"
+	"github.com/trainctl/trainctl/core/plugin/registry"
+	"github.com/trainctl/trainctl/core/plugin/sandbox"
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
@@ -22,6 +24,7 @@ func testCommand(p *cli.Program) *cobra.Command {
 		Short: "Run the conformance suite against a plugin",
 		Long: `Run the conformance suite of a plugin's kind against PLUGIN, the path of a binary
 or the name of a built-in plugin, with processes and shared memory as in a run.
+The plugin has the sandbox that a run would give it.
 The exit code is 1 if a check fails, and 3 if the plugin does not start.
 
 The suite is that of core/sdk/sdktest, which a plugin's own go test can call.`,
@@ -36,6 +39,7 @@ The suite is that of core/sdk/sdktest, which a plugin's own go test can call.`,
 	anyOrder := f.Bool("any-order", false, "accept sums in any order, such as a ring's, if they are equal within rounding")
 	timeout := f.Duration("timeout", 10*time.Minute, "give up after this `TIME`")
 	call := f.Duration("call-timeout", 30*time.Second, "fail a check if one call takes longer than this `TIME`")
+	rules := sandboxFlags(cmd)
 	asJSON := f.Bool("json", false, "print one JSON object")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := knownKind(*kind); err != nil {
@@ -47,21 +51,42 @@ The suite is that of core/sdk/sdktest, which a plugin's own go test can call.`,
 		if *call <= 0 {
 			return cli.Usagef("--call-timeout %v: give a time such as 30s", *call)
 		}
-		info, given, _, err := configured(cmd.Context(), p.Host, *kind, args[0], *set)
+		info, given, _, err := configured(cmd.Context(), p.Host, *kind, args[0], *set, rules)
 		if err != nil {
 			return err
 		}
 		info.Options = nil
-		r := conformance.Request{Plugin: args[0], Kind: sdk.Kind(info.Kind), Options: given, Quick: *quick, AnyOrder: *anyOrder, Timeout: *timeout, Call: *call}
+		r := conformance.Request{Plugin: args[0], Kind: sdk.Kind(info.Kind), Options: given, Sandbox: rules(sdk.Kind(info.Kind), given), Quick: *quick, AnyOrder: *anyOrder, Timeout: *timeout, Call: *call}
 		return testPlugin(cmd, info, r, *asJSON)
 	}
 	return cmd
 }
 
+// sandboxFlags adds the flags that select the plugin's sandbox, and returns what they say for a
+// plugin with these options, after they have been parsed.
+func sandboxFlags(cmd *cobra.Command) func(sdk.Kind, map[string]any) *sandbox.Rules {
+	f := cmd.Flags()
+	network := f.Bool("network", false, "let a data set reach other hosts, as dataset.network = true does")
+	mode := f.String("sandbox", host.DefaultPlugins().Sandbox, "`MODE` of the plugin's sandbox, as plugins.sandbox: auto or off")
+	cmd.PreRunE = func(*cobra.Command, []string) error {
+		if len(host.PluginsConfig{Sandbox: *mode}.Problems()) > 0 {
+			return cli.Usagef("--sandbox %q: use auto or off", *mode)
+		}
+		return nil
+	}
+	return func(kind sdk.Kind, options map[string]any) *sandbox.Rules {
+		return host.PluginsConfig{Sandbox: *mode}.Rules(kind, false, *network, options)
+	}
+}
+
 // configured finds a plugin and checks the options that --set gives it, with and without
 // defaults.
-func configured(ctx context.Context, h *host.Host, kind, name string, set []string) (info pluginInfo, given map[string]any, options sdk.Options, err error) {
-	if info, err = findPlugin(ctx, h, kind, name); err != nil {
+func configured(ctx context.Context, h *host.Host, kind, name string, set []string, rules func(sdk.Kind, map[string]any) *sandbox.Rules) (info pluginInfo, given map[string]any, options sdk.Options, err error) {
+	terms := map[host.Key]host.Terms{}
+	for _, k := range registry.Kinds {
+		terms[host.Key{Kind: k, Plugin: name}] = host.Terms{Sandbox: rules(k, nil)}
+	}
+	if info, err = findPlugin(ctx, h.WithTerms(terms), kind, name); err != nil {
 		return info, nil, nil, err
 	}
 	if given, err = cli.ParseOptions(info.Kind, set); err != nil {

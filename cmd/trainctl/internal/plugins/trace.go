@@ -33,6 +33,7 @@ call that fails.`,
 	steps := f.Int("steps", 8, "read `N` batches, update the loss scale N times, or all-reduce N buckets")
 	batch := f.Int("batch", 64, "read batches of `N` samples")
 	bucket := f.Int("bucket-kb", 1024, "all-reduce buckets of `N` KiB")
+	rules := sandboxFlags(cmd)
 	show := cli.JSONFlag(cmd, "one JSON array")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := knownKind(*kind); err != nil {
@@ -43,11 +44,12 @@ call that fails.`,
 				return cli.Usagef("--%s %d: give 1 to %d", name, n, 1<<20)
 			}
 		}
-		info, _, options, err := configured(cmd.Context(), p.Host, *kind, args[0], *set)
+		info, given, options, err := configured(cmd.Context(), p.Host, *kind, args[0], *set, rules)
 		if err != nil {
 			return err
 		}
-		o := host.Options{Builtins: p.Builtins, Log: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))}
+		key := host.Key{Kind: sdk.Kind(info.Kind), Plugin: args[0]}
+		o := host.Options{Builtins: p.Builtins, Terms: map[host.Key]host.Terms{key: {Sandbox: rules(key.Kind, given)}}, Log: slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))}
 		calls, err := trace.Run(cmd.Context(), o, trace.Spec{Kind: sdk.Kind(info.Kind), Plugin: args[0], Options: options, Steps: *steps, Batch: *batch, Bytes: *bucket << 10})
 		list := tracedCalls(calls)
 		if werr := show(list, func(w io.Writer) error { return traceTable(w, list) }); werr != nil {
