@@ -94,7 +94,9 @@ func TestAttachedPluginIsHeldAndEnds(t *testing.T) {
 	held := steps()
 	p.WaitForSteps(t, r, 1, held+100)
 	rig.Signal(t, plugin.Cmd.Process.Pid, syscall.SIGKILL)
-	r.Wait(t).Expect(t, 1).Prints(t, fmt.Sprintf(`process %d of TRAINCTL_REATTACH["faulty"] has ended or closed the connection, and a plugin that was attached is not started again`, entry.Pid))
+	r.Wait(t).Expect(t, 5).Prints(t, fmt.Sprintf(`process %d of TRAINCTL_REATTACH["faulty"] has ended or closed the connection, and a plugin that was attached is not started again`, entry.Pid),
+		"start it again, and export the line that it prints")
+	_ = plugin.Cmd.Wait() // until then its number is in use
 
 	wrong := entry
 	wrong.ProtocolVersion = 9

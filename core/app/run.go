@@ -25,6 +25,7 @@ import (
 	"github.com/trainctl/trainctl/core/job/launch"
 	"github.com/trainctl/trainctl/core/job/rank"
 	"github.com/trainctl/trainctl/core/job/secret"
+	"github.com/trainctl/trainctl/core/plugin/host"
 	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/train/checkpoint"
@@ -433,7 +434,7 @@ func (j *job) accountOf(line []byte) (a launch.Account) {
 	}
 	switch e := r.Event.(type) {
 	case *event.PluginFailed:
-		a.Plugin = &launch.PluginFault{Kind: e.Type, Name: e.Name, PID: e.PID, Operation: e.Operation, Hung: e.Hung, Cause: e.Cause, Restarts: j.restarts(sdk.Kind(e.Type))}
+		a.Plugin = &launch.PluginFault{Kind: e.Type, Name: e.Name, PID: e.PID, Operation: e.Operation, Hung: e.Hung, Cause: e.Cause, Restarts: j.restarts(sdk.Kind(e.Type)), Attached: host.New(host.Options{Builtins: j.Builtins}).Attached(sdk.Kind(e.Type), e.Name) != ""}
 	case *event.Refused:
 		a.Refusal = &launch.Refusal{Message: e.Message, Problems: problemsOf(e)}
 	}

@@ -38,10 +38,11 @@ type PluginFault struct {
 	Kind      string `json:"kind"` // "backend", "dataset" or "precision"
 	Name      string `json:"name"` // as in the configuration
 	PID       int    `json:"pid"`
-	Operation string `json:"operation"` // the one that it was executing: "all_reduce #12", "fill"
-	Hung      bool   `json:"hung"`      // false: it died
-	Cause     string `json:"cause"`     // how that was noticed, or how it died
-	Restarts  int    `json:"restarts"`  // restarts of the plugin's table in the configuration
+	Operation string `json:"operation"`          // the one that it was executing: "all_reduce #12", "fill"
+	Hung      bool   `json:"hung"`               // false: it died
+	Cause     string `json:"cause"`              // how that was noticed, or how it died
+	Restarts  int    `json:"restarts"`           // restarts of the plugin's table in the configuration
+	Attached  bool   `json:"attached,omitempty"` // a person has started it, see TRAINCTL_REATTACH
 }
 
 func (f *PluginFault) String() string {
@@ -55,6 +56,8 @@ func (f *PluginFault) String() string {
 // replace says which setting keeps the ranks running when the plugin fails.
 func (f *PluginFault) replace() []string {
 	switch {
+	case f.Attached:
+		return []string{"It was started by hand: start it again, and export the line that it prints."}
 	case f.Restarts > 0 && f.Kind == "backend":
 		return []string{fmt.Sprintf("backend.restarts = %d did not save the run: all restarts were used, or the ranks could not agree on the step to continue from.", f.Restarts)}
 	case f.Restarts > 0:
@@ -67,6 +70,9 @@ func (f *PluginFault) replace() []string {
 // for a rank.
 func (c Cause) deadPlugin() []string {
 	why := ": its last lines are above, its full output is in the rank's log."
+	if c.Plugin.Attached {
+		why = ": its output is in the terminal where it was started."
+	}
 	if strings.Contains(c.Plugin.Cause, "signal: killed") {
 		why = ": it was killed" + fromOutside
 	}
