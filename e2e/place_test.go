@@ -1,6 +1,13 @@
 package e2e
 
-import "github.com/trainctl/trainctl/e2e/rig"
+import (
+	"os"
+	"testing"
+
+	"github.com/trainctl/trainctl/e2e/rig"
+)
+
+func TestMain(m *testing.M) { os.Exit(rig.Main(m.Run)) }
 
 // place adds helpers that only these tests need to a rig.Place.
 type place struct{ *rig.Place }
