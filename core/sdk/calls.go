@@ -79,7 +79,7 @@ func (s *server) OpenDataset(ctx context.Context, r *pb.OpenDatasetRequest) (*pb
 	return answerOpen(s, s.dataset != nil, "OpenDataset", r.OptionsJson, func(options Options) (*pb.OpenDatasetReply, *opened, error) {
 		spec, err := s.dataset.Open(ctx, DatasetRequest{
 			Options: options, Rank: int(r.Rank), LocalRank: int(r.LocalRank), WorldSize: int(r.WorldSize),
-			Seed: r.Seed, Validation: r.TrainClasses, Log: s.log,
+			Seed: r.Seed, Validation: r.TrainClasses, HeldOut: r.HeldOut, Log: s.log,
 		})
 		reply := spec.toProto()
 		if c, ok := s.dataset.(DatasetClasses); ok && r.TrainClasses && err == nil {

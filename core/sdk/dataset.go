@@ -66,6 +66,9 @@ type DatasetRequest struct {
 	Seed      uint64
 	// Validation says that the host holds training samples out, see Batch.NoAugment.
 	Validation bool
+	// HeldOut is their share of the training samples. [HoldOut] says which they are, to a plugin that
+	// combines training samples.
+	HeldOut float64
 	// Log reaches the user's progress output. Attributes "done" and "total"
 	// (bytes) on a record make it a progress line.
 	Log *slog.Logger

@@ -80,7 +80,7 @@ func (d *Dataset) Open(ctx context.Context, req sdk.DatasetRequest) (sdk.Dataset
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	req.Validation = d.Validation > 0
+	req.Validation, req.HeldOut = d.Validation > 0, d.Validation
 	d.request = req
 	spec, err := d.open(ctx, d.now.Load())
 	for err != nil {
@@ -336,7 +336,7 @@ func (r *remoteDataset) open(ctx context.Context, req sdk.DatasetRequest, timeou
 	}
 	reply, err := r.p.rpc.OpenDataset(ctx, &pb.OpenDatasetRequest{
 		OptionsJson: encoded, Rank: int64(req.Rank), LocalRank: int64(req.LocalRank), WorldSize: int64(req.WorldSize),
-		Seed: req.Seed, TimeoutNs: int64(timeout), TrainClasses: classes,
+		Seed: req.Seed, TimeoutNs: int64(timeout), TrainClasses: classes, HeldOut: req.HeldOut,
 	})
 	if err != nil {
 		return sdk.DatasetSpec{}, nil, r.p.error("open", err)

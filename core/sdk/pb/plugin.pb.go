@@ -1180,6 +1180,7 @@ type OpenDatasetRequest struct {
 	Seed          uint64                 `protobuf:"varint,5,opt,name=seed,proto3" json:"seed,omitempty"`
 	TimeoutNs     int64                  `protobuf:"varint,6,opt,name=timeout_ns,json=timeoutNs,proto3" json:"timeout_ns,omitempty"`          // for one batch
 	TrainClasses  bool                   `protobuf:"varint,7,opt,name=train_classes,json=trainClasses,proto3" json:"train_classes,omitempty"` // the reply lists them
+	HeldOut       float64                `protobuf:"fixed64,8,opt,name=held_out,json=heldOut,proto3" json:"held_out,omitempty"`               // share of the training samples that the host holds out; 0: none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1261,6 +1262,13 @@ func (x *OpenDatasetRequest) GetTrainClasses() bool {
 		return x.TrainClasses
 	}
 	return false
+}
+
+func (x *OpenDatasetRequest) GetHeldOut() float64 {
+	if x != nil {
+		return x.HeldOut
+	}
+	return 0
 }
 
 type OpenDatasetReply struct {
@@ -2730,7 +2738,7 @@ const file_plugin_proto_rawDesc = "" +
 	"\bendpoint\x18\x01 \x01(\fR\bendpoint\".\n" +
 	"\x0eConnectRequest\x12\x1c\n" +
 	"\tendpoints\x18\x01 \x03(\fR\tendpoints\"\x0e\n" +
-	"\fConnectReply\"\xe1\x01\n" +
+	"\fConnectReply\"\xfc\x01\n" +
 	"\x12OpenDatasetRequest\x12!\n" +
 	"\foptions_json\x18\x01 \x01(\fR\voptionsJson\x12\x12\n" +
 	"\x04rank\x18\x02 \x01(\x03R\x04rank\x12\x1d\n" +
@@ -2741,7 +2749,8 @@ const file_plugin_proto_rawDesc = "" +
 	"\x04seed\x18\x05 \x01(\x04R\x04seed\x12\x1d\n" +
 	"\n" +
 	"timeout_ns\x18\x06 \x01(\x03R\ttimeoutNs\x12#\n" +
-	"\rtrain_classes\x18\a \x01(\bR\ftrainClasses\"\xd7\x03\n" +
+	"\rtrain_classes\x18\a \x01(\bR\ftrainClasses\x12\x19\n" +
+	"\bheld_out\x18\b \x01(\x01R\aheldOut\"\xd7\x03\n" +
 	"\x10OpenDatasetReply\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x124\n" +
 	"\x05input\x18\x02 \x01(\v2\x1e.trainctl.plugin.v1.TensorSpecR\x05input\x126\n" +

@@ -8,64 +8,26 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// at is what a view shows at (x, y) of a channel, pixel by pixel.
-func at(v view, image []byte, c, x, y int) float32 {
-	if v.flip {
-		x = side - 1 - x
-	}
-	x, y = x+v.x-pad, y+v.y-pad
-	if x < 0 || x >= side || y < 0 || y >= side {
-		return 0
-	}
-	return float32(image[(c*side+y)*side+x]) / 255
-}
-
-// Every crop, mirrored or not, against the plain definition.
-func TestViews(t *testing.T) {
-	d := newDataset(unpacked(t, "/r"), "")
-	if _, err := open(t, d, nil); err != nil {
-		t.Fatal(err)
-	}
-	image, _ := d.splits[sdk.Train].sample(3, nil)
-	out := make([]float32, imageBytes)
-	for k := range 2 * (2*pad + 1) * (2*pad + 1) {
-		v := view{x: k / 2 % (2*pad + 1), y: k / 2 / (2*pad + 1), flip: k%2 == 1}
-		v.write(out, image, d.levels)
-		for i, got := range out {
-			if want := at(v, image, i/(side*side), i%side, i/side%side); got != want {
-				t.Fatalf("%+v: element %d is %v, want %v", v, i, got, want)
-			}
-		}
-	}
-}
-
-// Training sees all views, by sample and epoch; the test set is never augmented.
+// Training images are cropped and mirrored, by sample and epoch; those of the test set, and held out ones, are not.
 func TestStandardAugmentation(t *testing.T) {
 	d := newDataset(unpacked(t, "/r"), "")
 	if _, err := open(t, d, map[string]any{"augment": "standard"}); err != nil {
 		t.Fatal(err)
 	}
-	count := map[view]int{}
-	for epoch := range 100 {
-		for index := range int64(5 * small) {
-			count[randomView(5, epoch, index)]++
-		}
-	}
-	if len(count) != 2*9*9 {
-		t.Errorf("%d of 162 views were drawn", len(count))
-	}
-	image, _ := d.splits[sdk.Train].sample(3, nil)
-	for epoch := range 4 {
-		v := randomView(5, epoch, 3)
+	seen := map[string]bool{}
+	for epoch := range 40 {
 		x, _ := fillOne(t, d, sdk.Train, epoch, 3)
-		if got, want := x[40], at(v, image, 0, 40%side, 40/side); got != want {
-			t.Errorf("epoch %d: %v, want %v", epoch, got, want)
-		}
+		seen[string(tensor.Bytes(x))] = true
 		y, _ := fillOne(t, d, sdk.Test, epoch, 3)
 		test, _ := d.splits[sdk.Test].sample(3, nil)
-		if y[0] != float32(test[0])/255 {
-			t.Error("the test set is augmented")
+		for i, want := range test {
+			if y[i] != float32(want)/255 {
+				t.Fatalf("the test set is augmented: element %d is %v", i, y[i])
+			}
 		}
+	}
+	if len(seen) < 30 {
+		t.Errorf("an image looks the same in %d of 40 epochs", 40-len(seen))
 	}
 }
 
@@ -86,7 +48,8 @@ func BenchmarkFill(b *testing.B) {
 	d := New(nil)
 	d.splits[sdk.Train] = &split{n: 1000, records: make([]byte, 1000*recordBytes)}
 	s, _ := parseSettings(sdk.Options{"root": "/r"})
-	d.levels, d.augment = s.norm.Levels(), true
+	d.Small = s.images(d.splits)
+	d.Crop = true
 	batch := sdk.Batch{Indices: make([]int64, 100), Input: make([]byte, 100*4*imageBytes), Target: make([]byte, 400)}
 	for i := range batch.Indices {
 		batch.Indices[i] = int64(i * 7)

@@ -1,16 +1,13 @@
 package cifar10
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 
 	"github.com/spf13/afero"
 
 	"github.com/trainctl/trainctl/core/sdk"
-	"github.com/trainctl/trainctl/core/tensor"
 	"github.com/trainctl/trainctl/plugins/datasets/source"
 	"github.com/trainctl/trainctl/plugins/datasets/vision"
 )
@@ -29,12 +26,8 @@ type Dataset struct {
 	records int    // in one file; tests have smaller files
 	md5     string // of the archive
 
-	splits  [2]*split // by sdk.Split
-	levels  *vision.Levels
-	augment bool           // crop and flip
-	more    vision.Augment // the transforms after them
-	image   *vision.Image  // current image
-	partner []float32      // the sample that another one is mixed with
+	splits        [2]*split // by sdk.Split
+	*vision.Small           // nil while it is not open
 }
 
 // New returns CIFAR-10, with files in fs.
@@ -45,7 +38,7 @@ func New(fs afero.Fs) *Dataset {
 // Open finds and verifies the data, and downloads it if needed.
 func (d *Dataset) Open(ctx context.Context, req sdk.DatasetRequest) (sdk.DatasetSpec, error) {
 	o, err := parseSettings(req.Options)
-	if err = cmp.Or(err, o.more.CheckMixes(req)); err != nil {
+	if err != nil {
 		return sdk.DatasetSpec{}, err
 	}
 	look := d.search(o)
@@ -57,8 +50,10 @@ func (d *Dataset) Open(ctx context.Context, req sdk.DatasetRequest) (sdk.Dataset
 	if err := got.limit(o); err != nil {
 		return sdk.DatasetSpec{}, err
 	}
-	d.splits, d.levels, d.augment, d.more = got.splits, o.norm.Levels(), o.augment, o.more
-	d.image, d.partner = vision.NewImage(side, side), make([]float32, imageBytes)
+	d.splits, d.Small = got.splits, o.images(got.splits)
+	if d.Partners, err = o.more.Partners(req, d.TrainClasses()); err != nil {
+		return sdk.DatasetSpec{}, err
+	}
 	spec := specification(o, got.splits[sdk.Train].n, got.splits[sdk.Test].n)
 	spec.Source, spec.ClassNames, spec.Notice, spec.Fingerprint = got.source, got.classes, got.notice, got.fingerprint()
 	return spec, nil
@@ -92,68 +87,32 @@ func (d *Dataset) Locate(o sdk.Options) error {
 	return nil
 }
 
+// store is the samples of both splits.
+type store [2]*split
+
+// Samples implements [vision.Store].
+func (s store) Samples(k sdk.Split) int { return s[k].n }
+
+// Sample implements [vision.Store].
+func (s store) Sample(k sdk.Split, index int, room []byte) (planes []byte, class int32) {
+	image, label := s[k].sample(index, room)
+	return image, int32(label)
+}
+
+// images serves samples with these settings.
+func (o settings) images(splits [2]*split) *vision.Small {
+	return &vision.Small{
+		Name: name, Store: store(splits), Side: side, Levels: o.norm.Levels()[:], Classes: len(classNames), Crop: o.augment, Flip: true, More: o.more,
+	}
+}
+
 func specification(o settings, train, test int) sdk.DatasetSpec {
+	in, target := o.images([2]*split{}).Spec()
 	return sdk.DatasetSpec{
-		Input:   tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{vision.Channels, side, side}},
-		Target:  o.more.TargetSpec(len(classNames)),
+		Input: in, Target: target,
 		Classes: len(classNames), ClassNames: classNames,
 		TrainSamples: train, TestSamples: test,
 	}
-}
-
-var errNotOpen = errors.New("cifar10: the data set is not open")
-
-// Fill writes images as float32 [3, 32, 32] and classes as int32, or as probabilities if images
-// are mixed. It allocates nothing.
-func (d *Dataset) Fill(ctx context.Context, b *sdk.Batch) error {
-	if int(b.Split) >= len(d.splits) || d.splits[b.Split] == nil {
-		return errNotOpen
-	}
-	s, n, each := d.splits[b.Split], len(b.Indices), d.more.TargetSpec(len(classNames)).Bytes()
-	if len(b.Input) != n*imageBytes*4 || len(b.Target) != n*each {
-		return fmt.Errorf("cifar10: %d samples need %d and %d bytes, the batch has %d and %d", n, n*imageBytes*4, n*each, len(b.Input), len(b.Target))
-	}
-	input := tensor.View[float32](b.Input)
-	for i, index := range b.Indices {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		if index < 0 || index >= int64(s.n) {
-			return fmt.Errorf("cifar10: index %d is out of range for %d samples", index, s.n)
-		}
-		out := input[i*imageBytes : (i+1)*imageBytes]
-		read := vision.Sample{Index: index, Class: d.sample(b, out, index), Planes: out, Partner: d.partner, Width: side, Height: side}
-		if err := d.more.Target(b, b.Target[i*each:(i+1)*each], read, s.n, func(other int64) (int32, error) { return d.sample(b, d.partner, other), nil }); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// sample writes an image and returns its class.
-func (d *Dataset) sample(b *sdk.Batch, out []float32, index int64) (class int32) {
-	var drawn [imageBytes]byte
-	image, label := d.splits[b.Split].sample(int(index), &drawn)
-	training := b.Split == sdk.Train && !b.NoAugment
-	v := view{x: pad, y: pad}
-	if d.augment && training {
-		v = randomView(b.Seed, b.Epoch, index)
-	}
-	if !training || !d.more.Pixels() {
-		v.write(out, image, d.levels)
-	} else {
-		for c, p := range d.image.Planes {
-			v.cut((*[plane]byte)(p), image[c*plane:][:plane])
-		}
-		d.more.Image(d.image, b.Seed, b.Epoch, index)
-		for c, p := range d.image.Planes {
-			d.levels[c].Convert(out[c*plane:], p)
-		}
-	}
-	if training {
-		d.more.Erase(out, side, side, b.Seed, b.Epoch, index)
-	}
-	return int32(label)
 }
 
 // TrainClasses returns the class of every training image.
@@ -168,7 +127,7 @@ func (d *Dataset) TrainClasses() []int32 {
 
 // Close releases the memory. It may be called more than once.
 func (d *Dataset) Close() error {
-	d.splits = [2]*split{}
+	d.splits, d.Small = [2]*split{}, nil
 	return nil
 }
 

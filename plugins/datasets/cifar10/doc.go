@@ -8,7 +8,7 @@
 // reason to look further. The Python version, which torchvision uses, is not read,
 // because it is a pickle.
 //
-// The pixels stay bytes in memory; [Dataset.Fill] augments them and turns them
+// The pixels stay bytes in memory; Fill augments them and turns them
 // into float32: pixel/255, then (x-mean)/std per channel.
 //
 // It imports core/base/openfile, core/base/usererr, core/sdk, core/tensor and, of plugins/datasets,

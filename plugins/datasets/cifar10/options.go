@@ -11,12 +11,6 @@ import (
 
 const name = "cifar10"
 
-// Values of the option augment.
-const (
-	augmentNone     = "none"
-	augmentStandard = "standard"
-)
-
 var texts = source.Texts{
 	Home:     "data/cifar10",
 	Files:    "Folder with the six .bin files, flat or in " + folder + ", or with " + archive + ".",
@@ -34,7 +28,7 @@ func (d *Dataset) Info() sdk.Info {
 		Version: "1.0.0",
 		Summary: "CIFAR-10: 50,000 + 10,000 colour images of 32×32 pixels in ten classes",
 		Options: slices.Concat(source.Options(texts), []sdk.Option{
-			{Name: "augment", Type: sdk.String, Default: augmentNone, Enum: []string{augmentNone, augmentStandard}, Doc: "Training augmentation: none, or a random crop with a border of 4 pixels and a random flip."},
+			vision.StandardAugment("a random crop with a border of 4 pixels and a random flip."),
 		}, vision.AugmentOptions(), source.SampleOptions(), vision.Options(nil, nil, " Usual for CIFAR-10: [0.4914, 0.4822, 0.4465] and std = [0.2470, 0.2435, 0.2616]. Default: nothing.")),
 	}
 }
@@ -51,7 +45,7 @@ func parseSettings(o sdk.Options) (settings, error) {
 	var l usererr.List
 	s := settings{
 		Settings: source.Parse(&l, o, texts),
-		augment:  o.String("augment") == augmentStandard,
+		augment:  vision.Standard(o),
 		more:     vision.ParseAugment(&l, o),
 		norm:     vision.ParseNormalization(&l, o),
 	}

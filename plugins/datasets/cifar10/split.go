@@ -23,9 +23,9 @@ type split struct {
 }
 
 // sample returns the planes and the class of one sample; room is the buffer for a drawn one.
-func (s *split) sample(i int, room *[imageBytes]byte) (image []byte, label int) {
+func (s *split) sample(i int, room []byte) (image []byte, label int) {
 	if s.records == nil {
-		return room[:], s.stream.Draw(i, room[:])
+		return room, s.stream.Draw(i, room)
 	}
 	r := s.records[i*recordBytes : (i+1)*recordBytes]
 	return r[1:], int(r[0])

@@ -1,7 +1,6 @@
 package imagefolder
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,10 +23,11 @@ type Dataset struct {
 	log *slog.Logger
 
 	settings
-	list    *listing // nil while it is not open
-	levels  *vision.Levels
-	damaged *damaged
-	idle    chan *worker // idle workers; their number bounds concurrent decoding
+	list     *listing // nil while it is not open
+	levels   *vision.Levels
+	damaged  *damaged
+	partners []int64      // training samples that others are mixed with; nil: all
+	idle     chan *worker // idle workers; their number bounds concurrent decoding
 }
 
 // New returns a data set of image folders in fs.
@@ -36,7 +36,7 @@ func New(fs afero.Fs) *Dataset { return &Dataset{fs: fs} }
 // Open lists the images.
 func (d *Dataset) Open(ctx context.Context, req sdk.DatasetRequest) (sdk.DatasetSpec, error) {
 	o, err := parseSettings(req.Options)
-	if err = cmp.Or(err, o.more.CheckMixes(req)); err != nil {
+	if err != nil {
 		return sdk.DatasetSpec{}, err
 	}
 	log := req.Log
@@ -52,11 +52,14 @@ func (d *Dataset) Open(ctx context.Context, req sdk.DatasetRequest) (sdk.Dataset
 	}
 	d.settings, d.list, d.levels, d.log = o, list, o.norm.Levels(), log
 	d.damaged = &damaged{log: log}
+	if d.partners, err = o.more.Partners(req, d.TrainClasses()); err != nil {
+		return sdk.DatasetSpec{}, err
+	}
 	d.idle = make(chan *worker, o.workers)
 	for range o.workers {
 		w := &worker{}
 		if o.more.Pixels() {
-			w.image = vision.NewImage(o.size, o.size)
+			w.image = vision.NewImage(o.size, o.size, vision.Channels)
 		}
 		if o.more.Mixes() {
 			w.partner = make([]float32, vision.Channels*o.size*o.size)
@@ -134,7 +137,7 @@ func (d *Dataset) Fill(ctx context.Context, b *sdk.Batch) error {
 				return err
 			}
 			read := vision.Sample{Index: b.Indices[i], Class: class, Planes: out, Partner: w.partner, Width: d.size, Height: d.size}
-			return d.more.Target(b, b.Target[i*each:(i+1)*each], read, d.list.samples[sdk.Train].len(), func(other int64) (int32, error) {
+			return d.more.Target(b, b.Target[i*each:(i+1)*each], read, d.partners, d.list.samples[sdk.Train].len(), func(other int64) (int32, error) {
 				return d.sample(ctx, w, b, other, w.partner)
 			})
 		})

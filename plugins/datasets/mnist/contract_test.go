@@ -10,7 +10,9 @@ import (
 	"github.com/trainctl/trainctl/plugins/datasets/source/sourcetest"
 )
 
-var refused = sourcetest.Refused(nil)
+var refused = sourcetest.Refused(map[string]map[string]any{
+	"augment": {"augment": "heavy"}, "color_jitter": {"color_jitter": []any{0.4, 0.4, 0.4, 0.1}},
+})
 
 func TestContractOnFiles(t *testing.T) {
 	fs := afero.NewMemMapFs()
@@ -22,7 +24,7 @@ func TestContractOnFiles(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			sdktest.Dataset(t, sdktest.DatasetOptions{
 				New:     func(testing.TB) sdk.Dataset { return open() },
-				Options: map[string]any{"root": "/r", "mean": []any{0.1307}, "std": []any{0.3081}},
+				Options: map[string]any{"root": "/r", "augment": "standard", "mean": []any{0.1307}, "std": []any{0.3081}},
 				Refused: refused,
 			})
 		})
@@ -31,8 +33,9 @@ func TestContractOnFiles(t *testing.T) {
 
 func TestContractOnGeneratedDigits(t *testing.T) {
 	sdktest.Dataset(t, sdktest.DatasetOptions{
-		New:     func(testing.TB) sdk.Dataset { return newDataset(afero.NewMemMapFs(), "") },
-		Options: map[string]any{"root": "/none", "download": false, "fallback": "generated", "train_samples": 2000, "test_samples": 500},
+		New: func(testing.TB) sdk.Dataset { return newDataset(afero.NewMemMapFs(), "") },
+		Options: map[string]any{"root": "/none", "download": false, "fallback": "generated", "augment": "standard", "train_samples": 2000, "test_samples": 500,
+			"randaugment": 2, "color_jitter": []any{0.4, 0.4, 0.0, 0.0}, "random_erasing": 0.25, "mixup": 0.2, "cutmix": 1.0},
 		Refused: refused,
 	})
 }

@@ -5,8 +5,6 @@ import (
 	"fmt"
 
 	"github.com/trainctl/trainctl/core/sdk"
-	"github.com/trainctl/trainctl/core/tensor"
-	"github.com/trainctl/trainctl/plugins/datasets/digits"
 	"github.com/trainctl/trainctl/plugins/datasets/source"
 )
 
@@ -22,9 +20,10 @@ func (d *Dataset) Describe(o sdk.Options) (sdk.DatasetSpec, error) {
 	if err != nil {
 		return sdk.DatasetSpec{}, err
 	}
+	in, target := d.images(&s, [2]*split{}).Spec()
 	return sdk.DatasetSpec{
-		Input:        inputSpec(),
-		Target:       tensor.Spec{DType: tensor.I32},
+		Input:        in,
+		Target:       target,
 		Classes:      len(d.classes),
 		ClassNames:   d.classes,
 		TrainSamples: cmp.Or(s.Samples[sdk.Train], trainSamples),
@@ -43,10 +42,6 @@ func (d *Dataset) Locate(o sdk.Options) error {
 		return fmt.Errorf("%s: %w", d.name, err)
 	}
 	return nil
-}
-
-func inputSpec() tensor.Spec {
-	return tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{1, digits.Size, digits.Size}}
 }
 
 var (

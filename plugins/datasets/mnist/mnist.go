@@ -2,7 +2,6 @@ package mnist
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,9 +10,10 @@ import (
 
 	"github.com/trainctl/trainctl/core/engine/kernel/image"
 	"github.com/trainctl/trainctl/core/sdk"
-	"github.com/trainctl/trainctl/core/tensor"
+	"github.com/trainctl/trainctl/plugins/datasets/digits"
 	"github.com/trainctl/trainctl/plugins/datasets/idx"
 	"github.com/trainctl/trainctl/plugins/datasets/source"
+	"github.com/trainctl/trainctl/plugins/datasets/vision"
 )
 
 // The values of DatasetSpec.Source.
@@ -30,9 +30,9 @@ type Dataset struct {
 	getenv func(string) string
 	caches func() (string, error) // the user's folder for caches
 
-	cache  *idx.Cache
-	splits [2]*split // by sdk.Split
-	levels *image.Levels
+	cache         *idx.Cache
+	splits        [2]*split // by sdk.Split
+	*vision.Small           // nil while it is not open
 }
 
 // New returns MNIST, with files in fs.
@@ -61,15 +61,38 @@ func (d *Dataset) Open(ctx context.Context, req sdk.DatasetRequest) (sdk.Dataset
 	if err := got.limit(o); err != nil {
 		return sdk.DatasetSpec{}, err
 	}
-	d.splits, d.levels = got.splits, image.NewLevels(o.mean, o.std)
+	d.splits, d.Small = got.splits, d.images(&o, got.splits)
+	if d.Partners, err = o.more.Partners(req, d.TrainClasses()); err != nil {
+		return sdk.DatasetSpec{}, err
+	}
 	return d.spec(got), nil
 }
 
+// store is the samples of both splits.
+type store [2]*split
+
+// Samples implements [vision.Store].
+func (s store) Samples(k sdk.Split) int { return s[k].samples() }
+
+// Sample implements [vision.Store].
+func (s store) Sample(k sdk.Split, index int, _ []byte) (planes []byte, class int32) {
+	return s[k].image(index), int32(s[k].labels[index])
+}
+
+// images serves samples with some settings.
+func (v variant) images(o *settings, splits [2]*split) *vision.Small {
+	return &vision.Small{
+		Name: v.name, Store: store(splits), Side: digits.Size, Levels: []*image.Levels{image.NewLevels(o.mean, o.std)}, Classes: len(v.classes),
+		Crop: o.augment, Flip: v.flip, More: o.more,
+	}
+}
+
 func (d *Dataset) spec(got *found) sdk.DatasetSpec {
+	in, target := d.Small.Spec()
 	return sdk.DatasetSpec{
 		Source:       got.source,
-		Input:        inputSpec(),
-		Target:       tensor.Spec{DType: tensor.I32},
+		Input:        in,
+		Target:       target,
 		Classes:      len(got.classes),
 		ClassNames:   got.classes,
 		TrainSamples: got.splits[sdk.Train].samples(),
@@ -77,33 +100,6 @@ func (d *Dataset) spec(got *found) sdk.DatasetSpec {
 		Fingerprint:  got.fingerprint(),
 		Notice:       got.notice,
 	}
-}
-
-var errNotOpen = errors.New("the data set is not open")
-
-// Fill writes images as float32 [1, 28, 28] and labels as int32. It allocates
-// nothing.
-func (d *Dataset) Fill(ctx context.Context, b *sdk.Batch) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if int(b.Split) >= len(d.splits) || d.splits[b.Split] == nil {
-		return errNotOpen
-	}
-	s := d.splits[b.Split]
-	n := len(b.Indices)
-	if len(b.Input) != n*imageBytes*4 || len(b.Target) != n*4 {
-		return fmt.Errorf("%s: %d samples need %d and %d bytes, the batch has %d and %d", d.name, n, n*imageBytes*4, n*4, len(b.Input), len(b.Target))
-	}
-	input, target := tensor.View[float32](b.Input), tensor.View[int32](b.Target)
-	for i, index := range b.Indices {
-		if index < 0 || index >= int64(s.samples()) {
-			return fmt.Errorf("%s: index %d is out of range for %d samples", d.name, index, s.samples())
-		}
-		d.levels.Convert(input[i*imageBytes:(i+1)*imageBytes], s.image(int(index)))
-		target[i] = int32(s.labels[index])
-	}
-	return nil
 }
 
 // TrainClasses returns the label of every training image.
@@ -130,7 +126,7 @@ func (d *Dataset) Close() error {
 	if d.cache != nil {
 		d.cache.Wait()
 	}
-	d.splits = [2]*split{}
+	d.splits, d.Small = [2]*split{}, nil
 	return nil
 }
 

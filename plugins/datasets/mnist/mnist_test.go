@@ -25,6 +25,7 @@ import (
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/sdk/sdktest"
 	"github.com/trainctl/trainctl/core/tensor"
+	"github.com/trainctl/trainctl/plugins/datasets/vision"
 )
 
 // The small data set of these tests: 7 and 3 samples, pixel j of image i is i+j.
@@ -393,7 +394,7 @@ func TestCanceledOpenDoesNotFallBack(t *testing.T) {
 
 func TestFillRefuses(t *testing.T) {
 	d := newDataset(afero.NewMemMapFs(), "")
-	if _, err := fill(d, sdk.Train, 0); !errors.Is(err, errNotOpen) {
+	if _, err := fill(d, sdk.Train, 0); !errors.Is(err, vision.ErrNotOpen) {
 		t.Errorf("before Open: %v", err)
 	}
 	if _, err := open(t, d, map[string]any{"root": "/r", "fallback": "generated"}); err != nil {

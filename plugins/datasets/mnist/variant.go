@@ -29,6 +29,7 @@ type variant struct {
 	sites       []string // default of the option mirrors
 	classes     []string
 	first       []byte // first labels of the training set: they tell the two apart
+	flip        bool   // mirrored images have the same classes
 }
 
 // MD5 sums of the gzip files: torchvision, torchvision/datasets/mnist.py.
@@ -61,6 +62,7 @@ var fashion = variant{
 	sites:   []string{"http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"},
 	classes: []string{"T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"},
 	first:   []byte{9, 0, 0, 3, 0, 2, 7, 2, 5, 5},
+	flip:    true,
 }
 
 var digitNames = []string{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"}

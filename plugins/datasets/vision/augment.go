@@ -62,14 +62,14 @@ func (a *Augment) TargetSpec(classes int) tensor.Spec {
 	return tensor.Spec{DType: tensor.I32}
 }
 
-// CheckMixes refuses to mix if samples are held out for validation: they would be mixed into training
-// samples.
-func (a *Augment) CheckMixes(req sdk.DatasetRequest) error {
-	if req.Validation && a.Mixes() {
-		return usererr.Errorf("dataset.validation", "remove it and evaluate on a test set, or remove mixup and cutmix",
-			"mixup and cutmix would mix held-out samples into those that are trained on")
+// Partners lists the training images that others are mixed with, so that samples held out for
+// validation are never trained on; nil: all of them. classes are those of all training images.
+func (a *Augment) Partners(req sdk.DatasetRequest, classes []int32) ([]int64, error) {
+	if req.HeldOut == 0 || !a.Mixes() {
+		return nil, nil
 	}
-	return nil
+	train, _, err := sdk.HoldOut(len(classes), req.HeldOut, req.Seed, classes)
+	return train, err
 }
 
 // Each stage draws from a stream of its own, so that switching one on does not change another.
@@ -175,7 +175,7 @@ func (a *Augment) Erase(planes []float32, width, height int, seed uint64, epoch 
 		if h < height && w < width {
 			b := box{x: r.Below(width - w + 1), y: r.Below(height - h + 1)}
 			b.right, b.bottom = b.x+w, b.y+h
-			b.rows(width, height, func(from, to int) { clear(planes[from:to]) })
+			b.rows(len(planes), width, height, func(from, to int) { clear(planes[from:to]) })
 			return
 		}
 	}
@@ -184,11 +184,11 @@ func (a *Augment) Erase(planes []float32, width, height int, seed uint64, epoch 
 // box is a rectangle of an image.
 type box struct{ x, y, right, bottom int }
 
-// rows calls f with the range of each of the box's rows in all planes.
-func (b box) rows(width, height int, f func(from, to int)) {
-	for c := range Channels {
+// rows calls f with the range of each of the box's rows in all planes, which have so many elements.
+func (b box) rows(elems, width, height int, f func(from, to int)) {
+	for plane := 0; plane < elems; plane += width * height {
 		for y := b.y; y < b.bottom; y++ {
-			row := (c*height + y) * width
+			row := plane + y*width
 			f(row+b.x, row+b.right)
 		}
 	}
@@ -203,16 +203,22 @@ type Sample struct {
 	Width, Height int
 }
 
-// Target writes the target of a sample, after it has mixed its image with another one of the n
-// training images, which read puts into Partner.
-func (a *Augment) Target(b *sdk.Batch, dst []byte, s Sample, n int, read func(index int64) (class int32, err error)) error {
+// Target writes the target of a sample, after it has mixed its image with another one, which read puts
+// into Partner: one of the given partners, or without them of the n training images.
+func (a *Augment) Target(b *sdk.Batch, dst []byte, s Sample, partners []int64, n int, read func(index int64) (class int32, err error)) error {
 	switch {
 	case !a.Mixes():
 		tensor.View[int32](dst)[0] = s.Class
 	case b.Split != sdk.Train || b.NoAugment:
 		OneHot(tensor.View[float32](dst), s.Class)
 	default:
+		if partners != nil {
+			n = len(partners)
+		}
 		m := a.Mix(n, s.Width, s.Height, b.Seed, b.Epoch, s.Index)
+		if partners != nil {
+			m.Partner = partners[m.Partner]
+		}
 		class, err := read(m.Partner)
 		if err != nil {
 			return err
@@ -259,7 +265,7 @@ func cutBox(share float64, x, y, width, height int) *box {
 // Apply mixes the partner's planes into those of the sample.
 func (m *Mix) Apply(planes, partner []float32, width, height int) {
 	if m.cut != nil {
-		m.cut.rows(width, height, func(from, to int) { copy(planes[from:to], partner[from:to]) })
+		m.cut.rows(len(planes), width, height, func(from, to int) { copy(planes[from:to], partner[from:to]) })
 		return
 	}
 	for i, v := range partner {

@@ -6,22 +6,26 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel/image"
 )
 
-// Image is the planes of an image, row by row, each of Width·Height bytes. Its transforms are
-// those of torchvision.transforms.functional for uint8 tensors, with the same rounding.
+// Image is the planes of an image, row by row, each of Width·Height bytes: one of a grey image, or red,
+// green and blue. Its transforms are those of torchvision.transforms.functional for uint8 tensors, with
+// the same rounding.
 type Image struct {
 	Width, Height int
-	Planes        [Channels][]byte
+	Planes        [][]byte
 	other         []byte // of a transform that reads neighbours
 }
 
-// NewImage makes an image for transforms.
-func NewImage(width, height int) *Image {
-	m := &Image{Width: width, Height: height, other: make([]byte, width*height)}
+// NewImage makes an image of one channel or three for transforms.
+func NewImage(width, height, channels int) *Image {
+	m := &Image{Width: width, Height: height, Planes: make([][]byte, channels), other: make([]byte, width*height)}
 	for c := range m.Planes {
 		m.Planes[c] = make([]byte, width*height)
 	}
 	return m
 }
+
+// colourless reports whether an image has one channel: neither saturation nor hue.
+func (m *Image) colourless() bool { return len(m.Planes) == 1 }
 
 // Unpack takes an image as pixels of package kernel.
 func (m *Image) Unpack(pixels []byte) {
@@ -54,6 +58,9 @@ func blend(ratio float64, a, b float32) byte {
 
 // grey is a pixel's luma, truncated.
 func (m *Image) grey(i int) byte {
+	if m.colourless() {
+		return m.Planes[0][i]
+	}
 	r, g, b := float32(0.2989)*float32(m.Planes[0][i]), float32(0.587)*float32(m.Planes[1][i]), float32(0.114)*float32(m.Planes[2][i])
 	return byte(float32(float32(r)+float32(g)) + float32(b))
 }
@@ -77,8 +84,11 @@ func (m *Image) Contrast(factor float64) {
 	}
 }
 
-// Saturation blends with the grey image.
+// Saturation blends with the grey image. A grey image does not change.
 func (m *Image) Saturation(factor float64) {
+	if m.colourless() {
+		return
+	}
 	for i := range m.Planes[0] {
 		g := float32(m.grey(i))
 		for _, p := range m.Planes {
@@ -87,8 +97,11 @@ func (m *Image) Saturation(factor float64) {
 	}
 }
 
-// Hue rotates the hue by a fraction of the circle, -0.5 to 0.5.
+// Hue rotates the hue by a fraction of the circle, -0.5 to 0.5. A grey image does not change.
 func (m *Image) Hue(shift float64) {
+	if m.colourless() {
+		return
+	}
 	for i := range m.Planes[0] {
 		r, g, b := float32(m.Planes[0][i])/255, float32(m.Planes[1][i])/255, float32(m.Planes[2][i])/255
 		h, s, v := hsv(r, g, b)

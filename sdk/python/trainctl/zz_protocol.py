@@ -106,6 +106,7 @@ MESSAGES = {
         5: ("seed", "uint64", ""),
         6: ("timeout_ns", "int64", ""),
         7: ("train_classes", "bool", ""),
+        8: ("held_out", "double", ""),
     },
     "OpenDatasetReply": {
         1: ("source", "string", ""),
