@@ -373,7 +373,7 @@ func (f *forecaster) optimizerBytes() int64 {
 	if f.outline.Plan.DType.Size() == 8 {
 		elem = 8
 	}
-	each := elem * optim.StateTensors(f.cfg.Optimizer)
+	each := elem * optim.StateTensors(f.cfg.Optimizer.Under(f.cfg.Scheduler))
 	if f.policy.MasterWeights {
 		each += 4
 	}

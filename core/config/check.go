@@ -233,6 +233,9 @@ func (c *Config) checkAverage() {
 // checkIneffective warns about settings that are accepted but have no effect.
 func (c *Config) checkIneffective() {
 	warn := func(wrong bool, key, help, detail string) {
+	warn(s.Cycles() && o.Momentum != 0, "optimizer.momentum", "remove it, or set lr_scheduler.cycle_momentum = false", fmt.Sprintf("has no effect: onecycle changes the momentum from %v to %v and back", s.MaxMomentum, s.BaseMomentum))
+	def := optim.DefaultSchedule()
+	warn(s.Name == "onecycle" && !s.CycleMomentum && (s.BaseMomentum != def.BaseMomentum || s.MaxMomentum != def.MaxMomentum), "lr_scheduler.max_momentum", "set cycle_momentum = true, or remove it", "has no effect without cycle_momentum")
 		if wrong {
 			c.report.warnf(key, help, "%s", detail)
 		}

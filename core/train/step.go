@@ -41,6 +41,7 @@ func (t *Trainer) step(ctx context.Context, in passes.Inputs, begin time.Time) (
 	}
 	norm := math.NaN()
 	if !skip {
+		t.updater.Momentum(t.pos)
 		if norm, err = t.updater.Apply(lr, unscale, t.reducer); err != nil {
 			return false, err
 		}

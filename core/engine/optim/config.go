@@ -49,6 +49,28 @@ func DefaultFor(name string) Config {
 	return c
 }
 
+// Under is the table as a schedule begins it: with the momentum that the schedule cycles from.
+func (c Config) Under(s ScheduleConfig) Config {
+	if s.Cycles() {
+		c.setMomentum(s.MaxMomentum, c.hasBetas())
+	}
+	return c
+}
+
+// hasBetas reports whether the optimizer's momentum is the first of betas.
+func (c Config) hasBetas() bool {
+	r := c.rule()
+	return r != nil && slices.Contains(r.keys(), "betas")
+}
+
+func (c *Config) setMomentum(m float64, betas bool) {
+	if betas {
+		c.Betas[0] = m
+	} else {
+		c.Momentum = m
+	}
+}
+
 // Whole reports whether the update of an element depends on the whole parameter and gradient.
 func (c Config) Whole() bool {
 	r := c.rule()
@@ -115,6 +137,9 @@ type ScheduleConfig struct {
 	FinalDivFactor float64 `toml:"final_div_factor"`                                                                          // onecycle: the rate ends at its beginning over this
 	AnnealLinear   bool    `toml:"anneal_linear"`                                                                             // onecycle: the rate goes along lines, not cosines
 	ThreePhase     bool    `toml:"three_phase"`                                                                               // onecycle: the rate falls as it rose, before it falls to its end
+	CycleMomentum  bool    `toml:"cycle_momentum"`                                                                            // onecycle: the momentum, or Adam's first beta, falls while the rate rises
+	BaseMomentum   float64 `toml:"base_momentum"`                                                                             // onecycle: momentum at the highest rate
+	MaxMomentum    float64 `toml:"max_momentum"`                                                                              // onecycle: momentum at the lowest rates
 	Metric         string  `toml:"metric" words:"eval.loss,eval.accuracy,eval.perplexity,eval.bits_per_byte"`                 // plateau: what has to improve
 	Patience       int     `toml:"patience"`                                                                                  // plateau: evaluations without improvement before the rate falls
 	Threshold      float64 `toml:"threshold"`                                                                                 // plateau: how much better an improvement is, of the best
@@ -133,6 +158,7 @@ func DefaultSchedule() ScheduleConfig {
 	return ScheduleConfig{
 		Name: "constant", Unit: "epoch", StepSize: 1, Gamma: 0.1, StartFactor: 1, WarmupMode: warmupChained, WarmupFactor: 1.0 / 3, BatchScaling: "none",
 		PctStart: 0.3, Metric: "eval.loss", Patience: 10, Threshold: 1e-4, DivFactor: 25, FinalDivFactor: 1e4,
+		CycleMomentum: true, BaseMomentum: 0.85, MaxMomentum: 0.95,
 	}
 }
 
@@ -176,6 +202,9 @@ var scheduleNames = []string{"constant", "step", "multistep", "exponential", "co
 // Metrics are the results of evaluations that schedules and early stopping follow.
 var Metrics = []string{"eval.loss", "eval.accuracy", "eval.perplexity", "eval.bits_per_byte"}
 
+// Cycles reports whether the schedule changes the momentum too.
+func (c ScheduleConfig) Cycles() bool { return c.Name == "onecycle" && c.CycleMomentum }
+
 // The words of warmup_mode.
 const (
 	warmupChained    = "chained"
@@ -196,6 +225,14 @@ func (c ScheduleConfig) cycleProblems(l *usererr.List) {
 		if !(v > 0) || math.IsInf(v, 1) {
 			l.Addf(key, "25 and 10000 are the defaults", "%v is not a finite number above 0", v)
 		}
+	}
+	for key, v := range map[string]float64{"base_momentum": c.BaseMomentum, "max_momentum": c.MaxMomentum} {
+		if !(v >= 0 && v < 1) {
+			l.Addf(key, "0.85 and 0.95 are the defaults", "%v is outside [0, 1)", v)
+		}
+	}
+	if c.BaseMomentum > c.MaxMomentum {
+		l.Addf("base_momentum", "exchange the two", "%v is above max_momentum = %v", c.BaseMomentum, c.MaxMomentum)
 	}
 	if c.WarmupSteps > 0 {
 		l.Addf("warmup_steps", "remove it, or raise pct_start", "onecycle has a warm-up of its own")

@@ -63,6 +63,9 @@ func (c ScheduleConfig) String() string {
 		s += fmt.Sprintf(" by %s every %s", short(c.Gamma), c.Unit)
 	case "onecycle":
 		s += fmt.Sprintf(" over %s, up to %s of it", c.span(c.TotalIters), short(c.PctStart))
+		if c.Cycles() {
+			s += fmt.Sprintf(", momentum %s to %s", short(c.MaxMomentum), short(c.BaseMomentum))
+		}
 	case "trapezoid":
 		s += fmt.Sprintf(" over %s, to ×%s in the last %d %ss", c.span(c.TotalIters), short(c.EndFactor), c.DecayIters, c.Unit)
 	case "cosine":

@@ -39,6 +39,7 @@ type golden struct {
 		Norms  []exact
 		Params [][][]exact
 	}
+	Cycled   []goldenRun // under OneCycleLR over the six steps
 	Averaged []struct {
 		Decay    float64
 		Averages [][]exact
@@ -248,6 +249,39 @@ func TestAveragesAgainstPyTorch(t *testing.T) {
 	})
 }
 
+// Under a onecycle schedule, weights are those of PyTorch's optimizers whose momentum OneCycleLR changes.
+func TestMomentumCyclesAsPyTorchs(t *testing.T) {
+	goldens(t, func(t *testing.T, d tensor.DType, g golden) {
+		for _, r := range g.Cycled {
+			sched := DefaultSchedule()
+			sched.Name, sched.Unit = "onecycle", "step"
+			cfg := configOf(r.Config)
+			if r.Config["betas"] == nil {
+				cfg.Betas = DefaultFor(cfg.Name).Betas
+			}
+			if r.Config["alpha"] == nil {
+				cfg.Alpha = DefaultFor(cfg.Name).Alpha
+			}
+			s, err := NewSchedule(sched, cfg.LR, 3, len(r.Params))
+			check(t, err)
+			p := Param{Name: "w", Value: tensor.New(d, 2, 4), Grad: tensor.New(d, 2, 4)}
+			set(p.Value, g.Start)
+			o, err := New(cfg.Under(sched), []Param{p})
+			check(t, err)
+			for i, want := range r.Params {
+				m, cycles := s.Momentum(i)
+				if !cycles {
+					t.Fatal("the schedule has no momentum")
+				}
+				o.SetMomentum(m)
+				set(p.Grad, g.Grads[i])
+				o.Step(s.LR(i))
+				near(t, fmt.Sprint(r.Config, ", step ", i+1), values(p.Value), want, tolerance[d])
+			}
+		}
+	})
+}
+
 // Half weights are averaged from their master copies, or from themselves, in float32.
 func TestAveragesOfHalves(t *testing.T) {
 	for _, master := range []bool{true, false} {
@@ -309,8 +343,8 @@ func TestSchedulesAgainstPyTorch(t *testing.T) {
 	type schedules struct {
 		Base exact
 		Runs []struct {
-			Config map[string]any
-			LR     []exact
+			Config       map[string]any
+			LR, Momentum []exact
 		}
 	}
 	g := testjson.Read[schedules](t, "testdata/schedules.json")
@@ -326,6 +360,12 @@ func TestSchedulesAgainstPyTorch(t *testing.T) {
 			perEpoch, err := NewSchedule(c, float64(g.Base), 3, 48)
 			if err != nil {
 				t.Fatal(err)
+			}
+			for i, want := range r.Momentum {
+				m, cycles := perStep.Momentum(i)
+				if near(t, fmt.Sprintf("momentum %d", i), []float64{m}, []exact{want}, 1e-14); !cycles {
+					t.Error("the momentum does not change")
+				}
 			}
 			for i, want := range r.LR {
 				near(t, fmt.Sprintf("step %d", i), []float64{perStep.LR(i)}, []exact{want}, 1e-14)

@@ -31,6 +31,7 @@ type Param struct {
 type Optimizer struct {
 	cfg     Config
 	rule    rule
+	betas   bool // the momentum is the first of betas
 	params  []slot
 	step    []byte // one int64: steps applied
 	pending float64
@@ -59,7 +60,7 @@ func New(cfg Config, params []Param) (*Optimizer, error) {
 	if err := cfg.Problems().Err(); err != nil {
 		return nil, fmt.Errorf("optimizer: %w", err)
 	}
-	o := &Optimizer{cfg: cfg, rule: cfg.rule(), step: tensor.Aligned(8), pending: 1}
+	o := &Optimizer{cfg: cfg, rule: cfg.rule(), betas: cfg.hasBetas(), step: tensor.Aligned(8), pending: 1}
 	seen := make(map[string]bool, len(params))
 	for _, p := range params {
 		if seen[p.Name] {
@@ -133,6 +134,18 @@ func (o *Optimizer) Use(i int, gradient bool) {
 		panic("optim: " + o.params[i].Name + " is not optional")
 	}
 	o.params[i].idle = !gradient
+}
+
+// SetMomentum changes the momentum of the next steps; of Adam and AdamW it is the first of betas. An
+// optimizer that New made without momentum has no state for it: see [Config.Under].
+func (o *Optimizer) SetMomentum(m float64) {
+	o.cfg.setMomentum(m, o.betas)
+	for i := range o.params {
+		o.params[i].cfg.setMomentum(m, o.betas)
+	}
+	if o.away != nil {
+		o.away.updater.SetMomentum(m)
+	}
 }
 
 // Step applies one update with the given learning rate to every parameter, in

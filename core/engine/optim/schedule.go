@@ -12,6 +12,9 @@ import (
 // skipped step moves nothing. Only a [Plateau] follows evaluations as well.
 type Schedule interface {
 	LR(applied int) float64
+
+	// Momentum is the momentum of the step; false: the schedule leaves it as it is.
+	Momentum(applied int) (m float64, cycles bool)
 }
 
 // NewSchedule makes the schedule of a table. stepsPerEpoch converts steps to
@@ -70,7 +73,8 @@ func (s schedule) at(t int) float64 {
 	case "exponential":
 		return s.base * math.Pow(c.Gamma, float64(t))
 	case "onecycle":
-		return s.cycle(t, orElse(c.TotalIters, s.length))
+		first := s.base / c.DivFactor
+		return s.cycle(t, first, s.base, first/c.FinalDivFactor)
 	case "trapezoid":
 		before := max(0, orElse(c.TotalIters, s.length)-c.DecayIters)
 		return s.base * line(1, c.EndFactor, max(0, t-before), c.DecayIters)
@@ -86,26 +90,33 @@ func (s schedule) at(t int) float64 {
 	return s.base
 }
 
-// cycle is OneCycleLR, whose max_lr is the optimizer's learning rate, at place t of total. Places behind
-// the end have the last rate.
-func (s schedule) cycle(t, total int) float64 {
+// Momentum implements [Schedule]: that of OneCycleLR is highest where the rate is lowest.
+func (s schedule) Momentum(applied int) (m float64, cycles bool) {
 	c := s.cfg
-	first := s.base / c.DivFactor
-	last := first / c.FinalDivFactor
-	ends := []float64{c.PctStart*float64(total) - 1, float64(total) - 1}
-	rates := []float64{first, s.base, last}
-	if c.ThreePhase {
-		ends = []float64{ends[0], 2*c.PctStart*float64(total) - 2, ends[1]}
-		rates = []float64{first, s.base, first, last}
+	if !c.Cycles() {
+		return 0, false
 	}
-	at, begin := min(float64(t), float64(total)-1), 0.0
+	return s.cycle(applied/s.unit, c.MaxMomentum, c.BaseMomentum, c.MaxMomentum), true
+}
+
+// cycle is OneCycleLR, whose max_lr is the optimizer's learning rate, at place t: a value that goes from
+// first to top and then to last, with three phases by way of first. Places behind the end have the last value.
+func (s schedule) cycle(t int, first, top, last float64) float64 {
+	c, total := s.cfg, float64(orElse(s.cfg.TotalIters, s.length))
+	ends := [3]float64{c.PctStart*total - 1, total - 1, total - 1}
+	values := [4]float64{first, top, last, last}
+	if c.ThreePhase {
+		ends[1] = 2*c.PctStart*total - 2
+		values[2] = first
+	}
+	at, begin := min(float64(t), total-1), 0.0
 	for i, end := range ends {
 		if at <= end || i == len(ends)-1 {
 			part := 1.0
 			if end > begin {
 				part = (at - begin) / (end - begin)
 			}
-			return anneal(c.AnnealLinear, rates[i], rates[i+1], part)
+			return anneal(c.AnnealLinear, values[i], values[i+1], part)
 		}
 		begin = end
 	}

@@ -28,7 +28,7 @@ func (c ScheduleConfig) Uses() []string {
 	case "exponential":
 		return append(common, "gamma")
 	case "onecycle":
-		return append(common, "total_iters", "pct_start", "div_factor", "final_div_factor", "anneal_linear", "three_phase")
+		return append(common, "total_iters", "pct_start", "div_factor", "final_div_factor", "anneal_linear", "three_phase", "cycle_momentum", "base_momentum", "max_momentum")
 	case "trapezoid":
 		return append(common, "total_iters", "decay_iters", "end_factor")
 	case "linear":

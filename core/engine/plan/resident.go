@@ -98,6 +98,9 @@ type Updater interface {
 	// including this one; 0 skips the slot. Gradients are multiplied by scale.
 	Step(lr, scale float64, steps []int64) error
 
+	// SetMomentum changes the momentum, or the first beta, of all slots for the next steps.
+	SetMomentum(m float64)
+
 	Close() error
 }
 

@@ -58,7 +58,7 @@ func (u *Updater) Build(s *outline.Settings, o *outline.Outline, m *replica.Mode
 			return err
 		}
 	}
-	if u.Optimizer, err = optim.New(s.Optimizer, params); err != nil {
+	if u.Optimizer, err = optim.New(s.Optimizer.Under(s.Schedule), params); err != nil {
 		return err
 	}
 	u.divide(o, shards)
@@ -98,6 +98,13 @@ func (u *Updater) Plan(s *outline.Settings, o *outline.Outline) (err error) {
 // LR is the learning rate of the step after a position.
 func (u *Updater) LR(at outline.Position) float64 {
 	return u.Schedule.LR(at.Applied) * u.factor(at.FirstBatch)
+}
+
+// Momentum sets the momentum of the step after a position, where the schedule changes it.
+func (u *Updater) Momentum(at outline.Position) {
+	if m, cycles := u.Schedule.Momentum(at.Applied); cycles {
+		u.Optimizer.SetMomentum(m)
+	}
 }
 
 // Apply updates the weights with the reducer's averages times unscale, and returns

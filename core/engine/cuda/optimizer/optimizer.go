@@ -210,6 +210,17 @@ func (u *updater) Step(lr, scale float64, steps []int64) error {
 	return nil
 }
 
+// SetMomentum implements [plan.Updater].
+func (u *updater) SetMomentum(m float64) {
+	for i := range u.rules {
+		if r := &u.rules[i]; r.Name == "sgd" {
+			r.Momentum = m
+		} else {
+			r.Beta1 = m
+		}
+	}
+}
+
 // tell gives every slot numbers of its own.
 func (u *updater) tell(lr, scale float64, steps []int64) error {
 	g := u.g

@@ -144,6 +144,28 @@ def averaged(decay, dtype):
 for dtype, t in [("f32", torch.float32), ("f64", torch.float64)]:
     optimizers[dtype]["averaged"] = [averaged(d, t) for d in (0.9, 0.999, 0.3)]
 
+
+
+def cycled(config, dtype):
+    """Weights under OneCycleLR, which changes the momentum."""
+    config = dict(config)
+    cls = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "rmsprop": torch.optim.RMSprop}[config.pop("name")]
+    p = torch.nn.Parameter(start(dtype))
+    opt = cls([p], foreach=False, **config)
+    schedule, out = torch.optim.lr_scheduler.OneCycleLR(opt, config["lr"], total_steps=STEPS), []
+    for i, g in enumerate(grads(dtype)):
+        p.grad = g.clone()
+        opt.step()
+        if i < STEPS - 1:
+            schedule.step()
+        out.append(hexes(p))
+    return out
+
+
+CYCLED = GROUPED + [dict(name="sgd", lr=0.1), dict(name="sgd", lr=0.1, momentum=0.9, nesterov=True), dict(name="adam", lr=0.01, amsgrad=True)]
+for dtype, t in [("f32", torch.float32), ("f64", torch.float64)]:
+    optimizers[dtype]["cycled"] = [dict(config=c, params=cycled(c, t)) for c in CYCLED]
+
 with open("optimizers.json", "w") as f:
     json.dump(optimizers, f)
 
@@ -190,17 +212,18 @@ def sequence(make, n, warm):
     return trace(both, n)
 
 
-def cycle(total, **kw):
+def cycle(total, key="lr", **kw):
     def make(o):
-        return L.OneCycleLR(o, BASE, total_steps=total, cycle_momentum=False, **kw)
-    return trace_until(make, total) + [trace_until(make, total)[-1]] * (16 - total)
+        return L.OneCycleLR(o, BASE, total_steps=total, **kw)
+    values = trace_until(make, total, key)
+    return values + values[-1:] * (16 - total)
 
 
-def trace_until(make, n):
+def trace_until(make, n, key):
     opt = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=BASE)
     schedule, out = make(opt), []
     for i in range(n):
-        out.append(opt.param_groups[0]["lr"].hex())
+        out.append(float(opt.param_groups[0][key]).hex())
         opt.step()
         if i < n - 1:
             schedule.step()
@@ -213,9 +236,9 @@ schedules += [
     dict(config=dict(name="exponential", gamma=0.9), lr=trace(exponential, 16)),
     dict(config=dict(name="trapezoid", total_iters=12, decay_iters=4, end_factor=0.1), lr=trace(trapezoid, 16)),
 ]
-for total, kw in [(10, {}), (16, dict(pct_start=0.4, div_factor=10.0, final_div_factor=100.0)), (10, dict(anneal_strategy="linear", three_phase=True)), (5, {}), (12, dict(three_phase=True))]:
+for total, kw in [(10, {}), (16, dict(pct_start=0.4, div_factor=10.0, final_div_factor=100.0)), (10, dict(anneal_strategy="linear", three_phase=True)), (5, {}), (12, dict(three_phase=True)), (9, dict(base_momentum=0.5, max_momentum=0.9))]:
     config = dict(name="onecycle", total_iters=total, **{k.replace("anneal_strategy", "anneal_linear"): v == "linear" if k == "anneal_strategy" else v for k, v in kw.items()})
-    schedules.append(dict(config=config, lr=cycle(total, **kw)))
+    schedules.append(dict(config=config, lr=cycle(total, **kw), momentum=cycle(total, "momentum", **kw)))
 for config, make in [
     (dict(name="cosine", t_max=10, eta_min=0.01), lambda o: L.CosineAnnealingLR(o, 10, 0.01)), (dict(name="exponential", gamma=0.9), exponential),
     (dict(name="multistep", milestones=[2, 5], gamma=0.1), lambda o: L.MultiStepLR(o, [2, 5], 0.1)),
