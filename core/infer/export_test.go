@@ -47,7 +47,7 @@ func saved(t *testing.T, cfg nn.Config, m *Model) (dir string) {
 func scaledRope(c nn.Config, kind string) nn.Config {
 	c.Args = maps.Clone(c.Args)
 	c.Args["rope_type"], c.Args["rope_factor"] = kind, 4.0
-	if kind == "llama3" {
+	if kind != "linear" {
 		c.Args["rope_original_max_position_embeddings"] = 8
 	}
 	return c
@@ -87,7 +87,7 @@ func TestExportsForTransformers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, cfg := range []nn.Config{cfg, scaledRope(cfg, "linear"), scaledRope(cfg, "llama3")} {
+		for _, cfg := range []nn.Config{cfg, scaledRope(cfg, "linear"), scaledRope(cfg, "llama3"), scaledRope(cfg, "yarn")} {
 			dir, want := exported(t, cfg, tokens)
 			args, wants = append(args, dir, string(arg)), append(wants, want)
 			if cfg.Name != "llama" {

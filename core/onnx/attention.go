@@ -30,8 +30,8 @@ func attention(b *builder, n *graph.Node) error {
 	k := b.transpose(b.reshape(parts[1], keys, a.KVHeads, 1, d), 0, 2, 3, 1, 4)
 	v := b.transpose(b.reshape(parts[2], keys, a.KVHeads, 1, d), 0, 2, 3, 1, 4)
 	if a.RopeTheta != 0 {
-		f := a.Frequencies()
-		q, k = b.rotary(q, queries, f), b.rotary(k, keys, f)
+		f, gain := a.Frequencies()
+		q, k = b.rotary(q, queries, f, gain), b.rotary(k, keys, f, gain)
 	}
 	scores := b.add("MatMul", []string{q, b.transpose(k, 0, 1, 2, 4, 3)})
 	scores = b.add("Mul", []string{scores, b.floats("scale", nil, float32(1/math.Sqrt(float64(d))))})
@@ -53,14 +53,15 @@ func (b *builder) causal(queries, keys int) string {
 	return b.floats("mask", []int{queries, keys}, mask...)
 }
 
-// rotary turns pairs (j, j + d/2) of each position t by t·frequencies[j] (Su et al., 2021), with angles in float32.
-func (b *builder) rotary(x string, positions int, frequencies []float32) string {
+// rotary turns pairs (j, j + d/2) of each position t by t·frequencies[j] (Su et al., 2021), with angles in float32, and
+// multiplies them by gain.
+func (b *builder) rotary(x string, positions int, frequencies []float32, gain float64) string {
 	d := 2 * len(frequencies)
 	cos, sin := make([]float32, positions*d), make([]float32, positions*d)
 	for t := range positions {
 		for j := range d {
 			s, c := math.Sincos(float64(float32(t) * frequencies[j%(d/2)]))
-			cos[t*d+j], sin[t*d+j] = float32(c), float32(s)
+			cos[t*d+j], sin[t*d+j] = float32(gain*c), float32(gain*s)
 		}
 	}
 	half := func(from int) string {

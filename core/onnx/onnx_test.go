@@ -59,6 +59,7 @@ var networks = []network{
 	{"others", others, tensor.Shape{8, 12, 12}, 0},
 	{"gpt2", nn.Config{Name: "gpt2", Args: op.Args{"n_layer": 2, "n_head": 3, "n_embd": 24, "n_positions": 16}}, tensor.Shape{12}, 19},
 	{"llama", nn.Config{Name: "llama", Args: op.Args{"num_hidden_layers": 2, "hidden_size": 32, "intermediate_size": 40, "num_attention_heads": 4, "num_key_value_heads": 2, "tie_word_embeddings": true}}, tensor.Shape{12}, 19},
+	{"yarn", nn.Config{Name: "llama", Args: op.Args{"num_hidden_layers": 1, "hidden_size": 32, "intermediate_size": 40, "num_attention_heads": 2, "rope_type": "yarn", "rope_factor": 4.0, "rope_original_max_position_embeddings": 8}}, tensor.Shape{12}, 19},
 	{"llama3", nn.Config{Name: "llama", Args: op.Args{"num_hidden_layers": 1, "hidden_size": 32, "intermediate_size": 40, "num_attention_heads": 2, "rope_type": "llama3", "rope_factor": 4.0, "rope_original_max_position_embeddings": 8}}, tensor.Shape{12}, 19},
 	{"vit", nn.Config{Name: "vit", Args: op.Args{"patch_size": 4, "num_layers": 2, "num_heads": 3, "hidden_dim": 24, "mlp_dim": 40}}, tensor.Shape{3, 12, 12}, 0},
 }

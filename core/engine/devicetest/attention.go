@@ -17,8 +17,9 @@ func init() {
 			"packed":       {n: 2, queries: 5, keys: 5, a: op.AttentionAttr{Heads: 2, KVHeads: 2, Dim: 4}, packed: true},
 			"causal":       {n: 2, queries: 7, keys: 7, a: op.AttentionAttr{Heads: 3, KVHeads: 3, Dim: 8, Causal: true}, packed: true},
 			"grouped":      {n: 1, queries: 6, keys: 6, a: op.AttentionAttr{Heads: 4, KVHeads: 2, Dim: 6, Causal: true, RopeTheta: 10000}},
-			"linear_rope":  {n: 1, queries: 9, keys: 9, a: op.AttentionAttr{Heads: 1, KVHeads: 1, Dim: 8, RopeTheta: 100, Scaling: op.RopeScaling{Factor: 4, High: 1}}, turns: []float64{0.25, 0.25, 0.25, 0.25}},
-			"llama3_rope":  {n: 1, queries: 9, keys: 9, a: op.AttentionAttr{Heads: 1, KVHeads: 1, Dim: 8, RopeTheta: 100, Scaling: op.RopeScaling{Factor: 4, Low: 1, High: 4, Context: 40}}, turns: []float64{1, 0.5032921210448703, 0.25, 0.25}},
+			"linear_rope":  {n: 1, queries: 9, keys: 9, a: op.AttentionAttr{Heads: 1, KVHeads: 1, Dim: 8, RopeTheta: 100, Scaling: op.RopeScaling{Factor: 4, High: 1, Gain: 1}}, turns: []float64{0.25, 0.25, 0.25, 0.25}},
+			"llama3_rope":  {n: 1, queries: 9, keys: 9, a: op.AttentionAttr{Heads: 1, KVHeads: 1, Dim: 8, RopeTheta: 100, Scaling: op.RopeScaling{Factor: 4, Low: 1, High: 4, Context: 40, Gain: 1}}, turns: []float64{1, 0.5032921210448703, 0.25, 0.25}},
+			"yarn_rope":    {n: 1, queries: 9, keys: 9, a: op.AttentionAttr{Heads: 1, KVHeads: 1, Dim: 8, RopeTheta: 100, Scaling: op.RopeScaling{Factor: 4, Low: -3, High: -1, Pairs: 1, Gain: 1.25}}, turns: []float64{1, 1, 0.625, 0.25}},
 			"packed_group": {n: 2, queries: 9, keys: 9, a: op.AttentionAttr{Heads: 4, KVHeads: 1, Dim: 2, RopeTheta: 100}, packed: true},
 			"cross":        {n: 2, queries: 3, keys: 11, a: op.AttentionAttr{Heads: 2, KVHeads: 1, Dim: 5}},
 			"tiles":        {n: 1, queries: 131, keys: 131, a: op.AttentionAttr{Heads: 1, KVHeads: 1, Dim: 3, Causal: true}},
@@ -138,6 +139,9 @@ func (c *attentionCase) turned(x []float64, t int, sign float64) []float64 {
 			f *= c.turns[j]
 		}
 		sin, cos := math.Sincos(float64(float32(t) * float32(f)))
+		if gain := c.a.Scaling.Gain; gain != 0 {
+			sin, cos = gain*sin, gain*cos
+		}
 		y[j], y[j+half] = x[j]*cos-sign*x[j+half]*sin, x[j+half]*cos+sign*x[j]*sin
 	}
 	return y

@@ -52,14 +52,21 @@ func HuggingFace(c Config, g *graph.Graph, weights []tensor.Tensor) (config map[
 // ropeParameters are the rotary positions in the words of transformers.
 func (s settings) ropeParameters() map[string]any {
 	out := map[string]any{"rope_type": "default", "rope_theta": s.float("rope_theta")}
-	kind, scaled := setting[string](s, "rope_type")
-	if !scaled || kind == "default" {
+	kind := s.rope()
+	keys := op.RopeScalingKeysOf(kind)
+	if len(keys) == 0 {
 		return out
 	}
-	out["rope_type"], out["factor"] = kind, s.float("rope_factor")
-	if kind == "llama3" {
-		out["low_freq_factor"], out["high_freq_factor"] = s.float("rope_low_freq_factor"), s.float("rope_high_freq_factor")
-		out["original_max_position_embeddings"] = s.int("rope_original_max_position_embeddings")
+	out["rope_type"] = kind
+	given := s.scaledRope(op.Args{})
+	delete(given, "rope_type")
+	for name, v := range values(given, keys) {
+		out[strings.TrimPrefix(name, "rope_")] = v
+	}
+	for name, v := range out { // neither has a default that is a number
+		if v == 0.0 {
+			delete(out, name)
+		}
 	}
 	return out
 }

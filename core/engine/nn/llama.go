@@ -38,10 +38,36 @@ func checkLlama(a op.Args, l *usererr.List) {
 		l.Addf("num_key_value_heads", "", "%d heads are not divisible by %d key and value heads", heads, kv)
 	}
 	op.CheckRopeScaling(a, l)
+	if _, given := a[ropeContext]; given && s.rope() == op.RopeDynamic {
+		l.Addf(ropeContext, "remove it", `rope_type = "dynamic" scales from max_position_embeddings`)
+	}
+}
+
+// ropeContext is the key of the context length from which rotary positions are scaled.
+const ropeContext = "rope_original_max_position_embeddings"
+
+// rope is the type of rotary positions; "": as they are.
+func (s settings) rope() string {
+	kind, _ := setting[string](s, "rope_type")
+	return kind
 }
 
 func fitLlama(c Config, in tensor.Shape) error {
-	return settings{c.Args, llamaKeys}.fits("max_position_embeddings", in)
+	s := settings{c.Args, llamaKeys}
+	if s.rope() == op.RopeDynamic && len(in) == 1 {
+		return nil // made for longer contexts
+	}
+	return s.fits("max_position_embeddings", in)
+}
+
+// scaledRope adds the scaling of rotary positions to the arguments of an attention. As in transformers, those
+// that do not say their original context scale from max_position_embeddings.
+func (s settings) scaledRope(to op.Args) op.Args {
+	to = s.pass(op.RopeScalingKeys, to)
+	if kind := s.rope(); kind == op.RopeDynamic || kind == op.RopeYaRN {
+		to[ropeContext] = s.intOr(ropeContext, s.int("max_position_embeddings"))
+	}
+	return to
 }
 
 // llama is Llama (Touvron et al., 2023; Llama 3, 2024) with the parameters of transformers' LlamaForCausalLM.
@@ -73,7 +99,7 @@ func (s settings) llamaBlock(name, before string) LayerConfig {
 	attention := sequential("self_attn",
 		linear("q_proj", heads*dim, biased),
 		from(linear("k_proj", kv*dim, biased), "input_layernorm"), from(linear("v_proj", kv*dim, biased), "input_layernorm"),
-		LayerConfig{Type: "attention", Name: "heads", Inputs: []string{"q_proj", "k_proj", "v_proj"}, Args: s.pass(op.RopeScalingKeys, op.Args{
+		LayerConfig{Type: "attention", Name: "heads", Inputs: []string{"q_proj", "k_proj", "v_proj"}, Args: s.scaledRope(op.Args{
 			"heads": heads, "kv_heads": kv, "causal": true, "rope_theta": s.float("rope_theta"), "dropout": s.float("attention_dropout"),
 		})},
 		linear("o_proj", width, biased))

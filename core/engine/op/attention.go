@@ -58,7 +58,7 @@ func checkAttention(a Args, l *usererr.List) {
 }
 
 func buildAttention(s *Site, a Args, in []graph.ValueID) (graph.ValueID, error) {
-	attr := AttentionAttr{Heads: a.int("heads", 1), Causal: a.bool("causal", false), RopeTheta: a.float(ropeTheta), Scaling: ropeScaling(a), P: a.float(attentionDropout), Layer: s.randomLayer()}
+	attr := AttentionAttr{Heads: a.int("heads", 1), Causal: a.bool("causal", false), P: a.float(attentionDropout), Layer: s.randomLayer()}
 	attr.KVHeads = a.int("kv_heads", attr.Heads)
 	heads := attr.Heads
 	if len(in) == 1 {
@@ -68,6 +68,7 @@ func buildAttention(s *Site, a Args, in []graph.ValueID) (graph.ValueID, error) 
 	if attr.Dim = width / heads; width%heads != 0 {
 		return graph.None, fmt.Errorf("%s (%s): the width %d is not divisible by %d heads", s.Path, Attention, width, heads)
 	}
+	attr.scaleRope(a, s.dim(in[len(in)/2], 0))
 	return s.apply(Attention, attr, in...)
 }
 

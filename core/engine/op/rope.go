@@ -2,68 +2,146 @@ package op
 
 import (
 	"math"
+	"slices"
 
 	"github.com/trainctl/trainctl/core/base/usererr"
 )
 
 // RopeScaling slows down rotary positions, for contexts longer than those of a model's first training. A
-// frequency f, in radians per position, of which c = Context·f/2π periods fit that training's context, becomes
-// f·((1−s)/Factor + s) with s = (c − Low)/(High − Low) between 0 and 1: "llama3" of transformers. Its "linear"
-// has s = 0. The zero value changes nothing.
-type RopeScaling struct{ Factor, Low, High, Context float64 }
+// frequency f, in radians per position, of pair j becomes f·((1−s)/Factor + s) with
+//
+//	s = (Context·f/2π − Pairs·j − Low)/(High − Low), between 0 and 1.
+//
+// Context·f/2π is how many periods fit the first training's context: "llama3" of transformers. In "yarn"
+// (Peng et al., 2023, arXiv:2309.00071), s falls with the pair, and rotated queries and keys are multiplied by
+// Gain. "linear" has s = 0. The zero value changes nothing.
+type RopeScaling struct{ Factor, Low, High, Context, Pairs, Gain float64 }
 
 // RopeScalingKeys are the arguments that describe a RopeScaling.
-var RopeScalingKeys = []Key{ropeType, ropeFactor, ropeLow, ropeHigh, ropeContext}
+var RopeScalingKeys = []Key{ropeType, ropeFactor, ropeLow, ropeHigh, ropeContext, ropeFast, ropeSlow, ropeGain, ropeScale, ropeScaleAll, ropeTruncate}
+
+const (
+	ropeDefault = "default"
+	ropeLinear  = "linear"
+	// RopeDynamic changes rope_theta by the length of the samples, and YaRN is transformers' "yarn".
+	RopeDynamic = "dynamic"
+	RopeYaRN    = "yarn"
+	ropeLlama3  = "llama3"
+)
 
 var (
-	ropeType    = Key{Name: "rope_type", Kind: String, Enum: []string{"default", "linear", "llama3"}, Noun: "scaling of rotary positions", Doc: `how rotary positions are scaled for long contexts, as in transformers: "default" (not), "linear" or "llama3"`}
-	ropeFactor  = Key{Name: "rope_factor", Kind: Float, Positive: true, Default: 1, Doc: "factor by which rotary frequencies are divided; for every rope_type but the default"}
-	ropeLow     = Key{Name: "rope_low_freq_factor", Kind: Float, Positive: true, Default: 1, Doc: `"llama3": frequencies with fewer periods in the original context are divided by rope_factor; default 1`}
-	ropeHigh    = Key{Name: "rope_high_freq_factor", Kind: Float, Positive: true, Default: 4, Doc: `"llama3": frequencies with more periods in the original context stay; default 4`}
-	ropeContext = Key{Name: "rope_original_max_position_embeddings", Min: 1, Default: 8192, Doc: `"llama3": context length of the original training; default 8192`}
+	ropeType     = Key{Name: "rope_type", Kind: String, Enum: []string{ropeDefault, ropeLinear, RopeDynamic, RopeYaRN, ropeLlama3}, Noun: "scaling of rotary positions", Doc: `how rotary positions are scaled for long contexts, as in transformers: "default" (not), "linear", "dynamic", "yarn" or "llama3"`}
+	ropeFactor   = Key{Name: "rope_factor", Kind: Float, Positive: true, Default: 1, Doc: "factor by which rotary frequencies are divided; for every rope_type but the default"}
+	ropeLow      = Key{Name: "rope_low_freq_factor", Kind: Float, Positive: true, Default: 1, Doc: `"llama3": frequencies with fewer periods in the original context are divided by rope_factor; default 1`}
+	ropeHigh     = Key{Name: "rope_high_freq_factor", Kind: Float, Positive: true, Default: 4, Doc: `"llama3": frequencies with more periods in the original context stay; default 4`}
+	ropeContext  = Key{Name: "rope_original_max_position_embeddings", Min: 1, Default: 8192, Doc: `"dynamic", "yarn", "llama3": context length of the original training; default 8192, in the model llama for "dynamic" and "yarn" max_position_embeddings`}
+	ropeFast     = Key{Name: "rope_beta_fast", Kind: Float, Positive: true, Default: 32, Doc: `"yarn": pairs that turn more often than this in the original context stay; default 32`}
+	ropeSlow     = Key{Name: "rope_beta_slow", Kind: Float, Positive: true, Default: 1, Doc: `"yarn": pairs that turn less often are divided by rope_factor; default 1`}
+	ropeGain     = Key{Name: "rope_attention_factor", Kind: Float, Positive: true, Doc: `"yarn": factor of rotated queries and keys; default 0.1·ln(rope_factor) + 1`}
+	ropeScale    = Key{Name: "rope_mscale", Kind: Float, Positive: true, Doc: `"yarn": with rope_mscale_all_dim, rope_attention_factor is (0.1·rope_mscale·ln(rope_factor) + 1) / (0.1·rope_mscale_all_dim·ln(rope_factor) + 1)`}
+	ropeScaleAll = Key{Name: "rope_mscale_all_dim", Kind: Float, Positive: true, Doc: `"yarn": see rope_mscale`}
+	ropeTruncate = Key{Name: "rope_truncate", Kind: Bool, Doc: `"yarn": round the pairs between which frequencies are blended; default true`}
 )
+
+// RopeScalingKeysOf lists the arguments that a rope_type takes besides it.
+func RopeScalingKeysOf(kind string) []Key {
+	switch kind {
+	case ropeLinear:
+		return []Key{ropeFactor}
+	case RopeDynamic:
+		return []Key{ropeFactor, ropeContext}
+	case RopeYaRN:
+		return []Key{ropeFactor, ropeContext, ropeFast, ropeSlow, ropeGain, ropeScale, ropeScaleAll, ropeTruncate}
+	case ropeLlama3:
+		return []Key{ropeFactor, ropeLow, ropeHigh, ropeContext}
+	}
+	return nil
+}
 
 // CheckRopeScaling finds arguments that do not fit together.
 func CheckRopeScaling(a Args, l *usererr.List) {
 	kind := a.text(ropeType)
-	if kind != ropeType.Enum[0] && !a.has(ropeFactor.Name) {
+	if kind != ropeDefault && !a.has(ropeFactor.Name) {
 		l.Addf(ropeFactor.Name, "copy factor from rope_scaling of the model's config.json", "rope_type = %q needs it", kind)
 	}
+	takes := RopeScalingKeysOf(kind)
 	for _, k := range RopeScalingKeys[1:] {
-		if a.has(k.Name) && (kind == "default" || kind == "linear" && k.Name != ropeFactor.Name) {
+		if a.has(k.Name) && !slices.ContainsFunc(takes, func(t Key) bool { return t.Name == k.Name }) {
 			l.Addf(k.Name, `remove it, or set rope_type`, "rope_type = %q takes no %s", kind, k.Name)
 		}
 	}
-	if low, high := a.float(ropeLow), a.float(ropeHigh); kind == "llama3" && low >= high {
+	if low, high := a.float(ropeLow), a.float(ropeHigh); kind == ropeLlama3 && low >= high {
 		l.Addf(ropeHigh.Name, "", "%v is not above rope_low_freq_factor = %v", high, low)
+	}
+	if kind == RopeYaRN && a.has(ropeScale.Name) != a.has(ropeScaleAll.Name) {
+		l.Addf(ropeScale.Name, "give both, or neither", "rope_mscale and rope_mscale_all_dim belong together")
 	}
 }
 
-func ropeScaling(a Args) RopeScaling {
-	switch a.text(ropeType) {
-	case "linear":
-		return RopeScaling{Factor: a.float(ropeFactor), High: 1}
-	case "llama3":
-		return RopeScaling{a.float(ropeFactor), a.float(ropeLow), a.float(ropeHigh), float64(a.int(ropeContext.Name, int(ropeContext.Default)))}
+// scaleRope sets the rotary positions of heads whose size is known, for samples with so many positions.
+func (a *AttentionAttr) scaleRope(args Args, positions int) {
+	a.RopeTheta = args.float(ropeTheta)
+	factor, context := args.float(ropeFactor), float64(args.int(ropeContext.Name, int(ropeContext.Default)))
+	switch args.text(ropeType) {
+	case ropeLinear:
+		a.Scaling = RopeScaling{Factor: factor, High: 1, Gain: 1}
+	case ropeLlama3:
+		a.Scaling = RopeScaling{Factor: factor, Low: args.float(ropeLow), High: args.float(ropeHigh), Context: context, Gain: 1}
+	case RopeYaRN:
+		a.Scaling = a.yarn(args, factor, context)
+	case RopeDynamic: // "NTK-aware" scaling; transformers computes it for the longest sequence so far
+		if n := float64(positions); n > context {
+			a.RopeTheta *= math.Pow(factor*n/context-(factor-1), float64(a.Dim)/float64(a.Dim-2))
+		}
 	}
-	return RopeScaling{}
+}
+
+// yarn blends the frequencies of the pairs between those that turn beta_fast times and beta_slow times in
+// the original context, linearly by pair.
+func (a *AttentionAttr) yarn(args Args, factor, context float64) RopeScaling {
+	pair := func(turns float64) float64 {
+		return float64(a.Dim) * math.Log(context/(turns*2*math.Pi)) / (2 * math.Log(a.RopeTheta))
+	}
+	from, to := pair(args.float(ropeFast)), pair(args.float(ropeSlow))
+	if args.bool(ropeTruncate.Name, true) {
+		from, to = math.Floor(from), math.Ceil(to)
+	}
+	if from, to = max(from, 0), min(to, float64(a.Dim-1)); from == to {
+		to += 0.001
+	}
+	mscale := func(scale float64) float64 {
+		if factor <= 1 {
+			return 1
+		}
+		return 0.1*scale*math.Log(factor) + 1
+	}
+	gain := mscale(1)
+	switch {
+	case args.has(ropeGain.Name):
+		gain = args.float(ropeGain)
+	case args.has(ropeScale.Name):
+		gain = mscale(args.float(ropeScale)) / mscale(args.float(ropeScaleAll))
+	}
+	return RopeScaling{Factor: factor, Low: -to, High: -from, Pairs: 1, Gain: gain}
 }
 
 // Whole is the same scaling with values for every term of the formula.
 func (r RopeScaling) Whole() RopeScaling {
 	if r.Factor == 0 {
-		return RopeScaling{Factor: 1, High: 1}
+		return RopeScaling{Factor: 1, High: 1, Gain: 1}
 	}
 	return r
 }
 
-// Frequencies are the radians by which each pair of a head's elements turns from one position to the next.
-func (a AttentionAttr) Frequencies() []float32 {
-	r, out := a.Scaling.Whole(), make([]float32, a.Dim/2)
-	for j := range out {
-		f := 1 / math.Pow(a.RopeTheta, float64(2*j)/float64(a.Dim))
-		s := min(max((r.Context*f/(2*math.Pi)-r.Low)/(r.High-r.Low), 0), 1)
-		out[j] = float32(f * ((1-s)/r.Factor + s))
+// Frequencies are the radians by which each pair of a head's elements turns from one position to the next,
+// and what rotated elements are multiplied by.
+func (a AttentionAttr) Frequencies() (f []float32, gain float64) {
+	r := a.Scaling.Whole()
+	f = make([]float32, a.Dim/2)
+	for j := range f {
+		one := 1 / math.Pow(a.RopeTheta, float64(2*j)/float64(a.Dim))
+		s := min(max((r.Context*one/(2*math.Pi)-r.Pairs*float64(j)-r.Low)/(r.High-r.Low), 0), 1)
+		f[j] = float32(one * ((1-s)/r.Factor + s))
 	}
-	return out
+	return f, r.Gain
 }

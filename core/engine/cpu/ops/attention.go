@@ -80,7 +80,8 @@ func positions[T kernel.Float](g *heads) *attention.Rotary[T] {
 	if g.RopeTheta == 0 {
 		return nil
 	}
-	return attention.NewRotary[T](g.Frequencies(), max(g.Queries, g.Keys))
+	frequencies, gain := g.Frequencies()
+	return attention.NewRotary[T](frequencies, gain, max(g.Queries, g.Keys))
 }
 
 func ins[T kernel.Float](b *bind.Binder[T], n int) (list []func(*plan.Call) []T) {

@@ -29,7 +29,8 @@ func bindKeptAttention[T kernel.Float](b *bind.Binder[T]) bind.Job {
 	dim, width := g.Head.Dim, g.KVHeads*g.Head.Dim
 	var rotary *attention.Rotary[T]
 	if g.RopeTheta != 0 {
-		rotary = attention.NewRotary[T](g.Frequencies(), most)
+		frequencies, gain := g.Frequencies()
+		rotary = attention.NewRotary[T](frequencies, gain, most)
 	}
 	return b.Split(g.KVHeads, 1, func(c *plan.Call, part, lo, hi int) {
 		for kv := lo; kv < hi; kv++ {

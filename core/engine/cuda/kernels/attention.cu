@@ -19,7 +19,7 @@ struct Vector {
 
 // Rope says how fast pairs of elements turn; op.RopeScaling has the formula.
 struct Rope {
-	double theta, factor, low, high, context;
+	double theta, factor, low, high, context, pairs, gain;
 };
 
 // rope_turn rotates rows by their positions, or back. Angles are float.
@@ -28,10 +28,10 @@ KERNEL rope_turn(const elem* x, int x_stride, elem* y, int y_stride, int positio
 	each(i, n) {
 		int j = i % half, h = i / half % heads;
 		i64 row = i / half / heads;
-		double f = 1 / pow(r.theta, (double)(2 * j) / dim), slow = (r.context * f / (2 * 3.14159265358979323846) - r.low) / (r.high - r.low);
+		double f = 1 / pow(r.theta, (double)(2 * j) / dim), slow = (r.context * f / (2 * 3.14159265358979323846) - r.pairs * j - r.low) / (r.high - r.low);
 		slow = slow < 0 ? 0 : slow > 1 ? 1 : slow;
 		float angle = (float)(row % positions) * (float)(f * ((1 - slow) / r.factor + slow));
-		acc c = (acc)cos((double)angle), s = (acc)sin((double)angle);
+		acc c = (acc)(r.gain * cos((double)angle)), s = (acc)(r.gain * sin((double)angle));
 		if (back) s = -s;
 		const elem* from = x + row * x_stride + h * dim;
 		elem* to = y + row * y_stride + h * dim;

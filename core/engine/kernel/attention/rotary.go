@@ -15,12 +15,12 @@ type Rotary[T kernel.Float] struct {
 
 // NewRotary tabulates positions 0 to n−1 for the frequencies of the pairs of a vector, in
 // radians. Angles are float32, as in Hugging Face's models.
-func NewRotary[T kernel.Float](frequencies []float32, n int) *Rotary[T] {
+func NewRotary[T kernel.Float](frequencies []float32, gain float64, n int) *Rotary[T] {
 	r := &Rotary[T]{dim: 2 * len(frequencies)}
 	for t := range n {
 		for _, f := range frequencies {
 			sin, cos := math.Sincos(float64(float32(t) * f))
-			r.cos, r.sin = append(r.cos, T(cos)), append(r.sin, T(sin))
+			r.cos, r.sin = append(r.cos, T(gain*cos)), append(r.sin, T(gain*sin))
 		}
 	}
 	return r

@@ -18,6 +18,12 @@ GPT2 = dict(vocab_size=V, n_positions=16, n_embd=24, n_layer=2, n_head=3)
 LLAMA = dict(vocab_size=V, hidden_size=32, intermediate_size=40, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
              max_position_embeddings=32, rms_norm_eps=1e-5)
 TIED = dict(LLAMA, num_key_value_heads=1, head_dim=16, tie_word_embeddings=True, attention_bias=True, mlp_bias=True, rope_theta=500.0)
+SCALED = dict(LLAMA, num_hidden_layers=1, rope_type="yarn", rope_factor=4.0, rope_original_max_position_embeddings=8)
+SCALES = [
+    SCALED, dict(SCALED, rope_beta_fast=2.0, rope_beta_slow=0.25, rope_mscale=0.7, rope_mscale_all_dim=1.4, rope_truncate=False, rope_theta=100.0),
+    dict(SCALED, head_dim=16, rope_attention_factor=1.3, rope_beta_fast=1.5, rope_theta=50.0),
+    dict(LLAMA, num_hidden_layers=1, rope_type="dynamic", rope_factor=3.0, max_position_embeddings=8),
+]
 VIT = dict(patch_size=4, num_layers=2, num_heads=3, hidden_dim=24, mlp_dim=40)
 
 
@@ -96,15 +102,18 @@ def case(name, config, build, made=None):
     loss = F.cross_entropy(logits.reshape(-1, logits.shape[-1]), y.reshape(-1))
     loss.backward()
     rope = config.pop("rope_parameters", None)
-    if rope:
-        config["rope_theta"] = rope["rope_theta"]
+    for k, v in (rope or {}).items():
+        if v != "default":
+            config[k if k.startswith("rope_") else "rope_" + k] = v
     return dict(model=name, config=config, input=x.flatten().tolist(), target=y.flatten().tolist(), logits=logits.detach().flatten().tolist(),
                 loss=float(loss), grads=summaries(model, lambda p: p.grad), init=init, names=[k for k, _ in model.named_parameters()])
 
 
 def rotary(c):
     c = dict(c)
-    c["rope_parameters"] = {"rope_theta": c.pop("rope_theta", 10000.0), "rope_type": "default"}
+    given = {k: c.pop(k) for k in list(c) if k.startswith("rope_")}
+    rope = {"rope_theta": 10000.0, "rope_type": "default"}
+    c["rope_parameters"] = rope | {k if k in rope else k[len("rope_"):]: v for k, v in given.items()}
     return c
 
 
@@ -115,4 +124,4 @@ if __name__ == "__main__":
         case("llama", rotary(LLAMA), lambda: LlamaForCausalLM(LlamaConfig(**rotary(LLAMA)))),
         case("llama", rotary(TIED), lambda: LlamaForCausalLM(LlamaConfig(**rotary(TIED)))),
         case("vit", dict(VIT), vit),
-    ]))
+    ] + [case("llama", rotary(c), lambda: LlamaForCausalLM(LlamaConfig(**rotary(c)))) for c in SCALES]))
