@@ -213,29 +213,18 @@ func (c *Config) checkLocal() {
 	refuse(c.Launch.IsElastic(), "ddp.sync_every", "set it to 1, or launch.elastic to false and launch.nnodes to a number", "ranks of an elastic job have the weights for those that join only if all have the same after every step")
 	refuse(c.Launch.Shares.Given(), "launch.shares", "remove it", "averages count all ranks equally, so that all should have as many samples")
 	refuse(c.Backend.Restarts > 0, "backend.restarts", "set it to 0, and launch.max_restarts", "averages that were interrupted cannot be repeated")
-	refuse(c.Optimizer.EMADecay != 0, "optimizer.ema_decay", "set it to 0", "ranks would have different moving averages of weights")
 }
 
 // checkAverage refuses moving averages where they are not implemented.
 func (c *Config) checkAverage() {
-	if c.Optimizer.EMADecay == 0 {
-		return
+	if c.Optimizer.EMADecay != 0 && c.Run.Device == "cuda" {
+		c.report.errorf("run.device", atValue, `use "cpu"`, "moving averages of weights are not implemented on GPUs (optimizer.ema_decay)")
 	}
-	refuse := func(wrong bool, key, help, detail string) {
-		if wrong {
-			c.report.errorf(key, atValue, help, "%s (optimizer.ema_decay)", detail)
-		}
-	}
-	refuse(c.DDP.Shard != "none", "ddp.shard", `set it to "none"`, "every rank needs the whole moving averages of weights")
-	refuse(c.Run.Device == "cuda", "run.device", `use "cpu"`, "moving averages of weights are not implemented on GPUs")
 }
 
 // checkIneffective warns about settings that are accepted but have no effect.
 func (c *Config) checkIneffective() {
 	warn := func(wrong bool, key, help, detail string) {
-	warn(s.Cycles() && o.Momentum != 0, "optimizer.momentum", "remove it, or set lr_scheduler.cycle_momentum = false", fmt.Sprintf("has no effect: onecycle changes the momentum from %v to %v and back", s.MaxMomentum, s.BaseMomentum))
-	def := optim.DefaultSchedule()
-	warn(s.Name == "onecycle" && !s.CycleMomentum && (s.BaseMomentum != def.BaseMomentum || s.MaxMomentum != def.MaxMomentum), "lr_scheduler.max_momentum", "set cycle_momentum = true, or remove it", "has no effect without cycle_momentum")
 		if wrong {
 			c.report.warnf(key, help, "%s", detail)
 		}
@@ -244,6 +233,9 @@ func (c *Config) checkIneffective() {
 	warn(o.Name == "sgd" && o.Momentum == 0 && o.Dampening != 0, "optimizer.dampening", "set momentum, or remove it", "has no effect without momentum")
 	warn(s.WarmupSteps == 0 && s.WarmupFactor != optim.DefaultSchedule().WarmupFactor, "lr_scheduler.warmup_factor", "set warmup_steps, or remove it", "has no effect without warm-up")
 	warn(s.Name != "plateau" && s.Metric != optim.DefaultSchedule().Metric, "lr_scheduler.metric", `set name = "plateau", or remove it`, "has no effect on another schedule")
+	warn(s.Cycles() && o.Momentum != 0, "optimizer.momentum", "remove it, or set lr_scheduler.cycle_momentum = false", fmt.Sprintf("has no effect: onecycle changes the momentum from %v to %v and back", s.MaxMomentum, s.BaseMomentum))
+	def := optim.DefaultSchedule()
+	warn(s.Name == "onecycle" && !s.CycleMomentum && (s.BaseMomentum != def.BaseMomentum || s.MaxMomentum != def.MaxMomentum), "lr_scheduler.max_momentum", "set cycle_momentum = true, or remove it", "has no effect without cycle_momentum")
 	warn(!c.Train.AccumulateMean && c.Train.AccumulateSteps == 1, "train.accumulate_mean", "set accumulate_steps, or remove it", "has no effect without gradient accumulation")
 	warn(d.Compress != "powersgd" && d.PowerSGDRank != ddp.Default().PowerSGDRank, "ddp.powersgd_rank", `set compress = "powersgd", or remove it`, "there are no factors")
 	warn(d.Compress != "powersgd" && d.PowerSGDStart != ddp.Default().PowerSGDStart, "ddp.powersgd_start_step", `set compress = "powersgd", or remove it`, "there are no factors")

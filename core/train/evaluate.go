@@ -11,6 +11,7 @@ import (
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/train/agreement"
 	"github.com/trainctl/trainctl/core/train/data"
+	"github.com/trainctl/trainctl/core/train/recovery"
 )
 
 func (t *Trainer) evalBatch() int { return t.Settings.Train.EvalRows(t.outline.Batch) }
@@ -31,6 +32,9 @@ func (t *Trainer) evaluate(ctx context.Context) (err error) {
 	if err := t.settleBuffers(ctx); err != nil {
 		return err
 	}
+	if err := t.commonAverages(ctx); err != nil {
+		return err
+	}
 	shard, ranks := agreement.Totals{}, 0
 	sums, err := t.agreement.Sum(ctx, func() (_ agreement.Totals, err error) {
 		if ranks == t.World.Size { // of the same samples as before
@@ -42,6 +46,9 @@ func (t *Trainer) evaluate(ctx context.Context) (err error) {
 		t.trace.Since(timeline.Compute, "evaluation", -1, mark)
 		return shard, err
 	})
+	if err == nil {
+		err = t.exchangeShards(ctx)
+	}
 	if err != nil {
 		return fmt.Errorf("evaluation after step %d: %w", t.pos.Step, err)
 	}
@@ -62,6 +69,26 @@ func (t *Trainer) evaluate(ctx context.Context) (err error) {
 	}
 	t.enter("train")
 	return nil
+}
+
+// commonAverages prepares what is evaluated where ranks have different moving averages of weights: of
+// different parameters, or because each trains on its own. The mean of averages is the average of the mean.
+func (t *Trainer) commonAverages(ctx context.Context) error {
+	if t.passes.Local && t.updater.Optimizer.HasAverage() {
+		return t.replication.Averaging.Averages(t.updater.Optimizer)
+	}
+	return t.exchangeShards(ctx)
+}
+
+// exchangeShards exchanges weights and moving averages of which each rank has a part, and gives all ranks
+// all parts of what is now in the place of the weights; again, it exchanges them back.
+func (t *Trainer) exchangeShards(ctx context.Context) error {
+	s := &t.replication.Shards
+	if !s.Divided() || !t.updater.Optimizer.HasAverage() {
+		return nil
+	}
+	t.updater.Optimizer.UseAverage()
+	return t.recovery.Do(ctx, recovery.Stage{Name: stageShards}, func(context.Context) error { return s.Publish() })
 }
 
 // detail adds up the counts of the metrics over all ranks.
@@ -90,7 +117,7 @@ func (t *Trainer) evalShard() (total agreement.Totals, err error) {
 		return total, err
 	}
 	t.feeder.Forget()
-	if o := t.updater.Optimizer; o.HasAverage() { // what is evaluated
+	if o := t.updater.Optimizer; o.HasAverage() && !t.replication.Shards.Divided() { // what is evaluated
 		o.UseAverage()
 		defer o.UseAverage()
 	}

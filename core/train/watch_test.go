@@ -111,11 +111,25 @@ func TestWatchedRunsResume(t *testing.T) {
 }
 
 // Evaluations are of the averages, which a checkpoint has as weights of their own, and a resumed run
-// has the same.
+// has the same; also where each rank has a part of them, or trains on its own.
 func TestAveragesAreEvaluatedAndSaved(t *testing.T) {
+	whole := evaluatedAverages(t, func(*outline.Settings) {})
+	parts := evaluatedAverages(t, func(s *outline.Settings) { s.DDP.Shard = ddp.ShardOptimizer })
+	if fmt.Sprint(parts) != fmt.Sprint(whole) {
+		t.Errorf("losses %v where ranks have parts of the averages, %v where they have all", parts, whole)
+	}
+	evaluatedAverages(t, func(s *outline.Settings) { s.DDP.SyncEvery = 3 })
+}
+
+// evaluatedAverages returns the losses of the evaluations of a run of four epochs.
+func evaluatedAverages(t *testing.T, change func(s *outline.Settings)) []float64 {
+	t.Helper()
 	dir, again := t.TempDir(), t.TempDir()
 	train := func(dir, resume string, decay float64) (losses []float64) {
-		setUp := saving(t, dir, checkpoint.Config{Every: "1 epoch"}, func(s *outline.Settings) { s.Train.Epochs, s.Optimizer.EMADecay = 4, decay })
+		setUp := saving(t, dir, checkpoint.Config{Every: "1 epoch"}, func(s *outline.Settings) {
+			s.Train.Epochs, s.Optimizer.EMADecay = 4, decay
+			change(s)
+		})
 		errs := onRanks(t, 2, func(rank int, d *Deps) {
 			setUp(rank, d)
 			if d.Resume = resume; rank == 0 {
@@ -171,4 +185,5 @@ func TestAveragesAreEvaluatedAndSaved(t *testing.T) {
 	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)
 	}
+	return whole
 }

@@ -47,6 +47,14 @@ func move[T kernel.Float](e, p []T, w float64) {
 // HasAverage reports whether there are averages: with ema_decay, after the first step.
 func (o *Optimizer) HasAverage() bool { return o.cfg.EMADecay > 0 && *o.count() > 0 }
 
+// Averages are the moving averages, of the elements that are updated here; views of live memory.
+func (o *Optimizer) Averages() (list []tensor.Tensor) {
+	for i := range o.params {
+		list = append(list, o.params[i].ema)
+	}
+	return list
+}
+
 // UseAverage exchanges the weights that the model computes with for their averages, and when it is
 // called again, back. Nothing else may be done with the optimizer in between.
 func (o *Optimizer) UseAverage() {

@@ -99,6 +99,9 @@ func (a *Averaging) State(o *optim.Optimizer) error {
 	return a.device.Upload()
 }
 
+// Averages gives all ranks the mean of their moving averages of weights. It is called at the end of a round.
+func (a *Averaging) Averages(o *optim.Optimizer) error { return a.average(o.Averages()) }
+
 func (a *Averaging) average(ts []tensor.Tensor) error {
 	if err := a.group.Average(ts, a.memory.between()); err != nil {
 		return fmt.Errorf("averaging the weights of all ranks: %w", err)
