@@ -174,3 +174,70 @@ func TestPredictAsEvaluated(t *testing.T) {
 		t.Errorf("%d predictions, want %d", lines, 3*each-1)
 	}
 }
+
+const flowerTables = `
+[launch]
+nproc_per_node = 1
+[dataset]
+plugin = "csv"
+[dataset.options]
+train = "flowers.csv"
+test = "flowers.csv"
+targets = ["kind"]
+normalize = "standard"
+[train]
+epochs = 4
+per_rank_batch = 8
+[model]
+name = "mlp"
+hidden = [8]
+[optimizer]
+name = "sgd"
+lr = 0.1
+ema_decay = 0.9
+`
+
+// Predictions for the lines of a table are those that evaluation counts, with the last weights and with
+// their moving averages, and need no column of targets.
+func TestPredictTable(t *testing.T) {
+	t.Parallel()
+	p := placeWith(t, flowerTables)
+	r := rand.New(rand.NewPCG(3, 4))
+	lines, kinds := []string{"length,width,kind"}, []string{}
+	for range 40 {
+		i := r.IntN(3)
+		kinds = append(kinds, []string{"iris", "rose", "tulip"}[i])
+		lines = append(lines, fmt.Sprintf("%.3f,%.3f,%s", 3+float64(i)+r.NormFloat64(), 5-float64(i)+r.NormFloat64(), kinds[len(kinds)-1]))
+	}
+	table, bare := filepath.Join(p.Dir, "flowers.csv"), filepath.Join(p.Dir, "new.csv")
+	rig.Must(t, os.WriteFile(table, []byte(strings.Join(lines, "\n")), 0o644))
+	for i, line := range lines {
+		cells := strings.Split(line, ",")
+		lines[i] = cells[1] + "," + cells[0]
+	}
+	rig.Must(t, os.WriteFile(bare, []byte(strings.Join(lines, "\n")), 0o644))
+	trained := p.run(t)
+	losses := map[float64]bool{}
+	for _, args := range [][]string{nil, {"--ema"}} {
+		var e evaluation
+		rig.Must(t, json.Unmarshal([]byte(p.Trainctl(t, append([]string{"eval", p.Config, "--checkpoint", trained.dir, "--json"}, args...)...).Expect(t, 0).Stdout), &e))
+		losses[e.Loss] = true
+		got := p.Trainctl(t, append([]string{"predict", p.Config, bare, "--checkpoint", trained.dir}, args...)...).Expect(t, 0).Stdout
+		if labelled := p.Trainctl(t, append([]string{"predict", p.Config, table, "--checkpoint", trained.dir}, args...)...).Expect(t, 0).Stdout; strings.ReplaceAll(labelled, table, bare) != got {
+			t.Errorf("with labels\n%s\nand without\n%s", labelled, got)
+		}
+		right := 0
+		for i, line := range strings.Split(strings.TrimSpace(got), "\n") {
+			if strings.HasPrefix(strings.Split(line, "\t")[1], kinds[i]+" ") {
+				right++
+			}
+		}
+		if accuracy := float64(right) / float64(len(kinds)); math.Abs(accuracy-e.Accuracy) > 1e-9 {
+			t.Errorf("%v: %v are right, evaluation says %v", args, accuracy, e.Accuracy)
+		}
+	}
+	if len(losses) != 2 {
+		t.Errorf("the averages have the loss of the last weights: %v", losses)
+	}
+	p.Trainctl(t, "predict", p.Config, bare, "--checkpoint", filepath.Join(trained.checkpoint(len(trained.steps)), "model.safetensors"), "--ema").Expect(t, 2).Prints(t, "has no moving averages of weights")
+}

@@ -13,7 +13,6 @@ import (
 	"github.com/trainctl/trainctl/core/app"
 	"github.com/trainctl/trainctl/core/config"
 	"github.com/trainctl/trainctl/core/report/event"
-	"github.com/trainctl/trainctl/core/train"
 	"github.com/trainctl/trainctl/core/train/checkpoint"
 )
 
@@ -23,16 +22,17 @@ func evalCommand(p *cli.Program) *cobra.Command {
 		Short:   "Evaluate a checkpoint on the test data",
 		Example: "  trainctl eval configs/mnist-ddp.toml --checkpoint mnist-ddp",
 	}
-	path := cmd.Flags().String("checkpoint", "", "checkpoint, run or safetensors file at `PATH`")
+	var w app.Weights
+	cli.WeightsFlags(cmd, &w)
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
-		if *path == "" {
+		if w.Checkpoint == "" {
 			return cli.UsageOf(cmd, "--checkpoint PATH is missing")
 		}
 		return nil
 	}
 	show := cli.JSONFlag(cmd, "one JSON object")
 	return p.WithConfig(cmd, func(cmd *cobra.Command, c *config.Config) error {
-		r, err := evaluate(cmd.Context(), p.Options(app.Options{Config: c, Request: train.Request{Resume: *path}, Log: cmd.ErrOrStderr()}))
+		r, err := evaluate(cmd.Context(), p.Options(app.Options{Config: c, Log: cmd.ErrOrStderr()}), w)
 		if err != nil {
 			return err
 		}
@@ -96,10 +96,11 @@ type evalResult struct {
 	Metrics *event.EvalMetrics `json:"metrics,omitempty"`
 }
 
-func evaluate(ctx context.Context, o app.Options) (evalResult, error) {
-	if err := app.FindCheckpoint(checkpoint.OsFS(), "--checkpoint", o.Config.Run.Dir, &o.Resume); err != nil {
+func evaluate(ctx context.Context, o app.Options, w app.Weights) (evalResult, error) {
+	if err := w.Find(ctx, checkpoint.OsFS(), o.Config.Run.Dir); err != nil {
 		return evalResult{}, err
 	}
+	o.Resume = w.Checkpoint
 	e, err := app.Evaluate(ctx, o)
 	return evalResult{Checkpoint: e.Checkpoint, Step: e.Step, Samples: e.Samples, Loss: e.Loss, Accuracy: e.Accuracy, Tokens: e.Tokens, Perplexity: e.Perplexity, BitsPerByte: e.BitsPerByte, Metrics: e.Metrics}, err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/afero"
 
@@ -19,8 +20,14 @@ import (
 // GenerateOptions say what text to generate, and with which weights.
 type GenerateOptions struct {
 	ForecastOptions
-	Checkpoint string
+	Weights
 	infer.Generation
+}
+
+// Weights say which weights a model gets.
+type Weights struct {
+	Checkpoint string // checkpoint, run or safetensors file
+	Average    bool   // the checkpoint's moving averages
 }
 
 // Generate writes a trained language model's continuation of a prompt. It computes on the CPU in
@@ -34,7 +41,7 @@ func Generate(ctx context.Context, o GenerateOptions, w io.Writer) (infer.Genera
 	if err != nil {
 		return infer.Generated{}, err
 	}
-	m, err := o.load(ctx, &spec, o.Checkpoint)
+	m, err := o.load(ctx, &spec, o.Weights)
 	if err != nil {
 		return infer.Generated{}, err
 	}
@@ -46,12 +53,12 @@ func Generate(ctx context.Context, o GenerateOptions, w io.Writer) (infer.Genera
 }
 
 // LoadModel builds the model of a configuration and reads a checkpoint's weights.
-func LoadModel(ctx context.Context, o ForecastOptions, path string) (*infer.Model, error) {
+func LoadModel(ctx context.Context, o ForecastOptions, w Weights) (*infer.Model, error) {
 	spec, err := o.openedSpec(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return o.load(ctx, &spec, path)
+	return o.load(ctx, &spec, w)
 }
 
 // openedSpec opens the data set of a configuration and returns how it describes itself.
@@ -63,13 +70,29 @@ func (o *ForecastOptions) openedSpec(ctx context.Context) (sdk.DatasetSpec, erro
 }
 
 // load builds the model of a configuration for its data set, and reads a checkpoint's weights.
-func (o *ForecastOptions) load(ctx context.Context, spec *sdk.DatasetSpec, path string) (*infer.Model, error) {
+func (o *ForecastOptions) load(ctx context.Context, spec *sdk.DatasetSpec, w Weights) (*infer.Model, error) {
 	fsys := checkpoint.OsFS()
-	if err := FindCheckpoint(fsys, "--checkpoint", o.Config.Run.Dir, &path); err != nil {
+	if err := w.Find(ctx, fsys, o.Config.Run.Dir); err != nil {
 		return nil, err
 	}
-	m, err := infer.Load(ctx, fsys, o.Config.Model, spec, path)
+	m, err := infer.Load(ctx, fsys, o.Config.Model, spec, w.Checkpoint)
 	return m, AtPlace(o.Config, err)
+}
+
+// Find resolves the path in Checkpoint, which may name a run under base, and checks that there are weights.
+func (w *Weights) Find(ctx context.Context, fsys checkpoint.FS, base string) error {
+	if err := FindCheckpoint(fsys, "--checkpoint", base, &w.Checkpoint); err != nil || !w.Average {
+		return err
+	}
+	_, report, err := checkpoint.Load(ctx, fsys, w.Checkpoint)
+	if err != nil {
+		return err
+	}
+	w.Checkpoint = filepath.Join(report.Path, checkpoint.AverageFile)
+	if _, err := fsys.Stat(w.Checkpoint); err != nil {
+		return usererr.Errorf("--ema", "leave it out; a run with optimizer.ema_decay saves them", "%s has no moving averages of weights", report.Path)
+	}
+	return nil
 }
 
 // tokenizerOf is the tokenizer of the texts of a data set.

@@ -24,10 +24,10 @@ type ReadFile func(spec tensor.Spec, path string) ([]byte, error)
 // PredictOptions say what to predict, and with which weights.
 type PredictOptions struct {
 	ForecastOptions
-	Checkpoint string
-	Paths      []string // files and folders
-	Batch      int      // samples computed at a time, at least 1
-	Top        int      // number of classes to report
+	Weights
+	Paths []string // files and folders
+	Batch int      // samples computed at a time, at least 1
+	Top   int      // number of classes to report
 
 	// Readers read files of an extension, whatever the data set.
 	Readers map[string]ReadFile
@@ -58,7 +58,7 @@ func Predict(ctx context.Context, o PredictOptions, each func(Predicted) error) 
 	if err != nil {
 		return err
 	}
-	m, err := o.load(ctx, &spec, o.Checkpoint)
+	m, err := o.load(ctx, &spec, o.Weights)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 
+	"github.com/trainctl/trainctl/core/engine/graph"
+	"github.com/trainctl/trainctl/core/engine/op"
 	"github.com/trainctl/trainctl/core/engine/plan"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
@@ -30,14 +32,21 @@ type bound struct {
 // classifies each part of a sample, unless the parts are positions of a text.
 func NewPredictor(m *Model, dev plan.Device, spec *sdk.DatasetSpec) (*Predictor, error) {
 	out := m.Graph.Shape(m.Graph.Output())
-	p := &Predictor{m: m, dev: dev, sample: spec.Input, classes: spec.Target.DType == tensor.I32, last: out.Elems(), programs: map[int]bound{}}
+	p := &Predictor{m: m, dev: dev, sample: spec.Input, classes: m.classifies(spec), last: out.Elems(), programs: map[int]bound{}}
 	switch {
 	case spec.Tokens() > 0 && spec.Input.DType == tensor.I32:
 		p.last = out[len(out)-1] // of the last position
-	case p.classes && len(spec.Target.Shape) > 0:
+	case spec.Target.DType == tensor.I32 && len(spec.Target.Shape) > 0:
 		return nil, fmt.Errorf("predicting needs one target for each sample, and this data set has targets of %v", spec.Target)
 	}
 	return p, nil
+}
+
+// classifies reports whether outputs are logits of classes: targets are classes or, as mixup makes them,
+// probabilities of which one counts.
+func (m *Model) classifies(spec *sdk.DatasetSpec) bool {
+	crossEntropy := func(n graph.Node) bool { return n.Op == op.CrossEntropy }
+	return spec.Target.DType == tensor.I32 || spec.Classes > 0 && slices.ContainsFunc(m.Graph.Nodes, crossEntropy)
 }
 
 // Prediction is the model's output for one sample.

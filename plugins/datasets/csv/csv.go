@@ -53,6 +53,7 @@ type settings struct {
 	files              [2]string // by sdk.Split
 	targets, columns   []string
 	header, fill       bool
+	unlabelled         bool // columns of targets are not read
 	delimiter, comment rune
 }
 

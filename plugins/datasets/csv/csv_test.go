@@ -1,6 +1,7 @@
 package csv
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -77,6 +78,26 @@ func TestRegressionWithoutHeader(t *testing.T) {
 	}
 	if !slices.Equal(in, []float32{2, 30, 3, 70, 4, 80}) || !slices.Equal(tensor.View[float32](target), []float32{4, 1, 8, 5, 9, 6}) {
 		t.Errorf("inputs %v, targets %v", in, tensor.View[float32](target))
+	}
+}
+
+// Files that are predicted are read by name, without targets, and as the data set transforms its test split.
+func TestReadFilesWithoutTargets(t *testing.T) {
+	fs := files(map[string]string{"a.csv": flowers, "new.csv": "extra,sepal length,width\nx,5.1,NA\ny,-6.3,3.3\n", "bad.csv": "width\n1\n"})
+	table := map[string]any{"train": "a.csv", "targets": []any{"species"}, "columns": []any{"width", "sepal length"}, "comment": "#", "normalize": "standard", "missing": "mean"}
+	d := New(fs)
+	options, _ := sdk.CheckOptions("", d.Info().Options, table)
+	_, train, _ := read(t, fs, sdk.Train, table)
+	got, err := d.Read(options, "new.csv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := tensor.View[float32](got)
+	if len(x) != 4 || math.Abs(float64(x[0])) > 1e-6 || !slices.Equal(x[1:2], train[1:2]) || !slices.Equal(x[2:], train[4:6]) {
+		t.Errorf("inputs %v; those of the training file are %v", x, train)
+	}
+	if _, err := d.Read(options, "bad.csv"); err == nil || !strings.Contains(err.Error(), `bad.csv has no column "sepal length"`) {
+		t.Errorf("a file without a column: %v", err)
 	}
 }
 

@@ -94,8 +94,10 @@ func (r *reader) choose(record []string) error {
 		columns = slices.DeleteFunc(slices.Clone(names), func(n string) bool { return slices.Contains(r.s.targets, n) })
 	}
 	var err error
-	if r.targets, err = find(r.t.path, "targets", names, r.s.targets); err != nil {
-		return err
+	if !r.s.unlabelled {
+		if r.targets, err = find(r.t.path, "targets", names, r.s.targets); err != nil {
+			return err
+		}
 	}
 	r.t.names = columns
 	r.inputs, err = find(r.t.path, "columns", names, columns)
@@ -235,7 +237,7 @@ func (t *table) part(s *settings) (p samples.Part, err error) {
 	if n == 0 {
 		return p, nil
 	}
-	p.Input = samples.Floats(t.path, tensor.Shape{n, len(t.names)}, t.inputs)
+	p.Input = t.input()
 	if !s.Classify {
 		p.Target = samples.Floats(t.path, tensor.Shape{n, len(s.targets)}, t.values)
 		return p, nil

@@ -1,8 +1,6 @@
 package numpy
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -63,28 +61,15 @@ func (d *Dataset) Read(o sdk.Options, path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	input, err1 := load(d.fs, places[0], keys[0])
-	target, err2 := load(d.fs, places[1], keys[1])
-	if err := errors.Join(err1, err2); err != nil {
+	input, err := load(d.fs, places[0], keys[0])
+	if err != nil {
 		return nil, err
 	}
 	given, err := inputsOf(d.fs, path, input.Shape[1:])
 	if err != nil {
 		return nil, err
 	}
-	n := given.Samples()
-	none := &samples.Array{Name: path, Kind: target.Kind, Shape: slices.Concat(tensor.Shape{n}, target.Shape[1:])}
-	none.Data = tensor.Aligned(none.Shape.Elems() * samples.Sizes[target.Kind])
-	set, err := samples.New(s, name, samples.Part{Input: input, Target: target}, samples.Part{Input: given, Target: none})
-	if err != nil {
-		return nil, err
-	}
-	spec := set.Spec()
-	b := &sdk.Batch{Split: sdk.Test, Input: tensor.Aligned(n * spec.Input.Bytes()), Target: tensor.Aligned(n * spec.Target.Bytes())}
-	for i := range n {
-		b.Indices = append(b.Indices, int64(i))
-	}
-	return b.Input, set.Fill(context.Background(), b)
+	return samples.Inputs(s, input, given)
 }
 
 var _ sdk.DatasetReader = (*Dataset)(nil)

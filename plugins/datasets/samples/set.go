@@ -210,6 +210,25 @@ func integers(dst []int32, values []float64) {
 	}
 }
 
+// Inputs are samples that have no targets, as inputs of the test split of a data set that is trained on
+// others.
+func Inputs(s Settings, train, given *Array) ([]byte, error) {
+	blank := func(a *Array) Part {
+		n := a.Shape[0]
+		return Part{a, &Array{Name: a.Name, Kind: "u1", Shape: tensor.Shape{n}, Data: make([]byte, n)}}
+	}
+	d, err := New(s, given.Name, blank(train), blank(given))
+	if err != nil {
+		return nil, err
+	}
+	n := given.Samples()
+	b := &sdk.Batch{Split: sdk.Test, Input: tensor.Aligned(n * d.spec.Input.Bytes()), Target: tensor.Aligned(n * d.spec.Target.Bytes())}
+	for i := range n {
+		b.Indices = append(b.Indices, int64(i))
+	}
+	return b.Input, d.Fill(context.Background(), b)
+}
+
 // Close releases the samples. It may be called more than once.
 func (d *Set) Close() error {
 	*d = Set{}

@@ -23,9 +23,10 @@ import (
 
 // exported says which files a model is exported to.
 type exported struct {
-	checkpoint, onnx, folder string
-	force                    bool
-	out                      io.Writer
+	app.Weights
+	onnx, folder string
+	force        bool
+	out          io.Writer
 }
 
 func exportCommand(p *cli.Program) *cobra.Command {
@@ -41,13 +42,13 @@ transformers' from_pretrained reads, for gpt2 and llama. What is there is only r
   trainctl ckpt export configs/gpt-shakespeare.toml --checkpoint gpt-shakespeare --huggingface gpt/`,
 	}
 	f := cmd.Flags()
-	f.StringVar(&e.checkpoint, "checkpoint", "", "checkpoint, run or safetensors file at `PATH`")
+	cli.WeightsFlags(cmd, &e.Weights)
 	f.StringVar(&e.onnx, "onnx", "", "write an ONNX file to `FILE`")
 	f.StringVar(&e.folder, "huggingface", "", "write config.json and model.safetensors to the folder `DIR`")
 	f.BoolVar(&e.force, "force", false, "replace files that exist")
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		switch {
-		case e.checkpoint == "":
+		case e.Checkpoint == "":
 			return cli.UsageOf(cmd, "--checkpoint PATH is missing")
 		case e.onnx == "" && e.folder == "":
 			return cli.UsageOf(cmd, "give --onnx FILE or --huggingface DIR")
@@ -66,7 +67,7 @@ transformers' from_pretrained reads, for gpt2 and llama. What is there is only r
 		return nil
 	}
 	return p.WithConfig(cmd, func(cmd *cobra.Command, c *config.Config) error {
-		m, err := app.LoadModel(cmd.Context(), p.Forecast(c), e.checkpoint)
+		m, err := app.LoadModel(cmd.Context(), p.Forecast(c), e.Weights)
 		if err != nil {
 			return err
 		}

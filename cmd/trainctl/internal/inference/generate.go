@@ -39,7 +39,7 @@ one pass over the weights. The same seed gives the same text on one machine.`,
   echo "Once upon a time" | trainctl generate gpt2.toml --checkpoint gpt2/ --prompt-file - --temperature 0`,
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.Checkpoint, "checkpoint", "", "checkpoint, run or safetensors file at `PATH`")
+	cli.WeightsFlags(cmd, &f.Weights)
 	flags.StringVar(&f.Prompt, "prompt", "", "text to continue; \\n is a new line")
 	flags.StringVar(&f.promptFile, "prompt-file", "", "read the prompt from `FILE`; - is standard input")
 	flags.Float64Var(&f.Temperature, "temperature", 1, "divide logits by `T`; below 1 likely tokens get likelier, 0 always takes the likeliest")

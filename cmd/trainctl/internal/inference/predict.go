@@ -33,7 +33,7 @@ standard error, the others are processed, and the exit code is 1.`,
 		Example: `  trainctl predict configs/mnist-ddp.toml digit.png --checkpoint mnist-ddp
   trainctl predict flowers.toml photos/ --checkpoint flowers --top-k 5 --json > photos.jsonl`,
 	}
-	cmd.Flags().StringVar(&o.Checkpoint, "checkpoint", "", "checkpoint, run or safetensors file at `PATH`")
+	cli.WeightsFlags(cmd, &o.Weights)
 	cmd.Flags().IntVar(&o.Top, "top-k", 1, "name the `K` likeliest classes")
 	cmd.Flags().IntVar(&o.Batch, "batch", 32, "compute `N` samples at a time")
 	asJSON := cmd.Flags().Bool("json", false, "print a JSON object for each sample")

@@ -1,0 +1,79 @@
+package infer
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/trainctl/trainctl/core/engine/cpu"
+	"github.com/trainctl/trainctl/core/engine/kernel/convert"
+	"github.com/trainctl/trainctl/core/engine/nn"
+	"github.com/trainctl/trainctl/core/engine/op"
+	"github.com/trainctl/trainctl/core/sdk"
+	"github.com/trainctl/trainctl/core/tensor"
+	"github.com/trainctl/trainctl/core/train/checkpoint"
+	"github.com/trainctl/trainctl/core/train/checkpoint/safetensors"
+)
+
+// A model that is trained on mixed samples predicts classes, as one that is trained on classes does; one
+// with independent probabilities or numbers as targets predicts values.
+func TestPredictionsByTarget(t *testing.T) {
+	layers := []nn.LayerConfig{{Type: "linear", Args: op.Args{"out_features": 3}}}
+	in, x := tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{4}}, []float32{1, -2, 3, -4}
+	for name, c := range map[string]struct {
+		target  tensor.Spec
+		loss    string
+		classes bool
+	}{
+		"classes": {tensor.Spec{DType: tensor.I32}, "", true},
+		"mixed":   {tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{3}}, "", true},
+		"several": {tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{3}}, "bce_with_logits", false},
+	} {
+		spec := &sdk.DatasetSpec{Input: in, Target: c.target, Classes: 3}
+		p, err := NewPredictor(loaded(t, nn.Config{Layers: layers, Loss: c.loss}, spec), cpu.New(), spec)
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		got, err := p.Run(tensor.Bytes(x), nil, 2)
+		if err != nil || len(got) != 1 || (len(got[0].Top) == 2) != c.classes || (len(got[0].Values) == 3) == c.classes {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+}
+
+// Weights that a file has in half precision are computed with as the numbers that they are.
+func TestHalfWeights(t *testing.T) {
+	cfg, spec := nn.Config{Layers: []nn.LayerConfig{{Type: "linear", Args: op.Args{"out_features": 3}}}}, &sdk.DatasetSpec{
+		Input: tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{4}}, Target: tensor.Spec{DType: tensor.I32}, Classes: 3,
+	}
+	m := loaded(t, cfg, spec)
+	for _, d := range []tensor.DType{tensor.BF16, tensor.F16} {
+		var half []tensor.Named
+		for i, e := range m.Graph.StateDict() {
+			h := tensor.New(d, e.Spec.Shape...)
+			convert.Convert(d, h.Data, tensor.F32, m.Weights[i].Data)
+			half = append(half, tensor.Named{Name: e.Name, Tensor: h})
+		}
+		path := filepath.Join(t.TempDir(), "half.safetensors")
+		f, err := os.Create(path)
+		if err == nil {
+			err = safetensors.Write(f, half, nil)
+		}
+		if err != nil || f.Close() != nil {
+			t.Fatal(err)
+		}
+		got, err := Load(context.Background(), checkpoint.OsFS(), cfg, spec, path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, w := range got.Weights {
+			for j := range w.Shape.Elems() {
+				if w.DType != tensor.F32 || w.At(j) != half[i].At(j) {
+					t.Fatal(fmt.Sprint(d, ": ", half[i].Name, "[", j, "] is ", w.At(j), ", the file has ", half[i].At(j)))
+				}
+			}
+		}
+	}
+}
