@@ -260,9 +260,37 @@ func logisticBackward[T custom.Number](c *custom.Call[T]) {
 	}
 }
 
+// dense is a linear layer without bias, to four features.
+var dense = custom.Layer{
+	Name: "dense",
+	Params: func(_ custom.Args, in []int) ([]custom.Param, error) {
+		return []custom.Param{{Name: "weight", Shape: []int{4, in[len(in)-1]}, Init: custom.Normal(0.5)}}, nil
+	},
+	Shape: func(_ custom.Args, in []int) ([]int, error) {
+		last := len(in) - 1
+		return append(in[:last:last], 4), nil
+	},
+	Float32: custom.Kernels[float32]{Forward: denseForward[float32], Backward: denseBackward[float32]},
+	Float64: custom.Kernels[float64]{Forward: denseForward[float64], Backward: denseBackward[float64]},
+}
+
+func denseForward[T custom.Number](c *custom.Call[T]) {
+	custom.MatMul(false, true, len(c.Y)/4, 4, len(c.Params[0])/4, c.X, c.Params[0], false, c.Y)
+}
+
+func denseBackward[T custom.Number](c *custom.Call[T]) {
+	rows, k := len(c.DY)/4, len(c.Params[0])/4
+	custom.MatMul(false, false, rows, k, 4, c.DY, c.Params[0], false, c.DX)
+	custom.MatMul(true, false, 4, k, rows, c.DY, c.X, true, c.DParams[0])
+}
+
 func TestChecks(t *testing.T) {
 	trainctltest.CheckLayer(t, logistic, []int{5}, nil)
+	trainctltest.CheckLayer(t, silu, []int{4}, nil)
+	trainctltest.CheckLayer(t, vectorSilu, []int{4}, nil)
+	trainctltest.CheckLayer(t, dense, []int{2, 3}, nil)
 	trainctltest.CheckLayer(t, halve, []int{3, 4}, map[string]any{"scale": 0.5})
 	trainctltest.CheckLoss(t, hinge, 5, map[string]any{"margin": 0.3})
 	trainctltest.CheckOptimizer(t, heavy, map[string]any{"clip": 3})
+	trainctltest.CheckOptimizer(t, root, nil)
 }

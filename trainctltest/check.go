@@ -66,6 +66,9 @@ func layerProblems(l custom.Layer, in []int, args map[string]any) (problems []er
 		return problems
 	}
 	problems = tr.variants()
+	if l.Shape == nil {
+		problems = append(problems, tr.besideShortcut(own)...)
+	}
 	tr.cfg.Layers = behind
 	for _, p := range tr.slopes() {
 		problems = append(problems, fmt.Errorf("as the first layer, whose DX nobody needs: %w", p))
@@ -76,6 +79,16 @@ func layerProblems(l custom.Layer, in []int, args map[string]any) (problems []er
 		problems = append(problems, tr.compare("with frozen parameters", frozen, 1e-12, 1))
 	}
 	return dropNil(problems)
+}
+
+// besideShortcut runs a layer in a residual block: its X and DY belong to the shortcut, too.
+func (tr trial) besideShortcut(own nn.LayerConfig) (problems []error) {
+	block := nn.LayerConfig{Type: "residual", Layers: []nn.LayerConfig{own}}
+	tr.cfg.Layers = []nn.LayerConfig{linear(before, tr.in.Shape[len(tr.in.Shape)-1]), block, {Type: "flatten"}, linear(after, 3)}
+	for _, p := range tr.slopes() {
+		problems = append(problems, fmt.Errorf("in a residual block (do functions change X or DY?): %w", p))
+	}
+	return problems
 }
 
 func lossProblems(l custom.Loss, outputs int, args map[string]any) []error {

@@ -57,12 +57,19 @@ func TestCheckLayerFindsMistakes(t *testing.T) {
 		clear(c.DX) // which may be DY
 		weightedBack(c)
 	}
+	dirty := right
+	dirty.InPlace = false
+	dirty.Float64.Backward = func(c *custom.Call[float64]) {
+		weightedBack(c)
+		clear(c.DY)
+	}
 	for want, l := range map[string]custom.Layer{
 		"the gradient of before.weight[0]":  backward(func(c *custom.Call[float64]) { c.DX[0] = -c.DX[0] }),
 		"the gradient of checked.weight[0]": backward(func(c *custom.Call[float64]) { c.DParams[0][0] *= 2 }),
 		"a second call differs":             backward(func(c *custom.Call[float64]) { c.DParams[0][0] += 1e-8 * float64(calls.Add(1)) }),
 		"float32 differs from float64":      narrow,
 		"the gradient of before":            order,
+		"in a residual block":               dirty,
 	} {
 		if p := layerProblems(l, []int{2, 3}, nil); len(p) == 0 || !strings.Contains(p[0].Error(), want) {
 			t.Errorf("problems %v, want %q in the first", p, want)
