@@ -15,14 +15,36 @@ type constants struct {
 	Buckets int     `json:"buckets"`
 	Bytes   float64 `json:"bytes_per_bucket"`
 
-	// Shared is what collectives between ranks of one host cost, and Crowded the same where there
-	// are more ranks than cores, in CPU time.
-	Shared  linear `json:"shared"`
-	Crowded linear `json:"crowded"`
-	// Net is the network between hosts, and NetCPU the CPU time of a rank for each message to
-	// another one.
-	Net    tcp.Cost `json:"net"`
-	NetCPU linear   `json:"net_cpu"`
+	// Shared is what collectives between ranks of one host cost.
+	Shared linear `json:"shared"`
+	// Crowded are the kinds of jobs with more ranks than cores, see [crowd].
+	Crowded []crowd  `json:"crowded"`
+	Net     tcp.Cost `json:"net"` // between hosts
+}
+
+// crowd is how long a step keeps a core for each rank where ranks share cores, busy or not:
+// that is what adds up, because no two ranks are on a core at once. A part is the same
+// for any number of ranks: the pass, the rank's own calls, and its switches to and from its plugins. Another
+// grows with the ranks of the job, because a collective compares the calls of all, reads the
+// contributions of all, and wakes all.
+type crowd struct {
+	Inproc bool    `json:"inproc"` // plugins run in the processes of their ranks
+	Wall   perRank `json:"wall"`
+	CPU    perRank `json:"cpu"` // of the CPU time alone
+}
+
+// perRank is the time of one rank's step, in nanoseconds, in a job of n ranks: Fixed + n·Peer.
+type perRank struct {
+	Fixed float64 `json:"fixed_ns"`
+	Peer  float64 `json:"ns_per_rank"`
+}
+
+func (p perRank) of(ranks int) float64 { return p.Fixed + p.Peer*float64(ranks) }
+
+// perRankThrough explains the times of two jobs.
+func perRankThrough(few int, ofFew float64, many int, ofMany float64) perRank {
+	peer := max(0, (ofMany-ofFew)/float64(many-few))
+	return perRank{Fixed: max(0, (ofFew+ofMany-peer*float64(few+many))/2), Peer: peer}
 }
 
 // linear is the cost of a collective: of each, and of each byte.
@@ -44,6 +66,8 @@ type world struct {
 	Ranks int
 	Hosts int // 1: all share memory
 	Cores int // of all hosts together; 0: every rank has its own
+
+	Inproc bool // plugins run in the processes of their ranks
 }
 
 // scalars is the size of what ranks reduce once a step besides gradients.
@@ -53,14 +77,27 @@ const scalars = 64
 // pass has a third of the products.
 const backward = 2.0 / 3
 
-// step predicts the time of a step: that of a rank with enough cores, or the work of all ranks
-// divided by the cores if that is longer.
+// step predicts the time of a step: that of a rank with enough cores, or that in which the cores get
+// through the steps of all ranks, if that is longer.
 func (c *constants) step(w world, algorithm func(bytes, ranks int) float64) float64 {
 	path := c.path(w, algorithm)
-	if w.Cores == 0 || w.Ranks <= w.Cores {
+	if w.Cores == 0 || w.Ranks == 1 {
 		return path
 	}
-	return max(path, c.work(w)*float64(w.Ranks)/float64(w.Cores))
+	return max(path, c.crowd(w).Wall.of(w.Ranks)*float64(w.Ranks)/float64(w.Cores))
+}
+
+// cpu predicts the CPU time of a step of all ranks.
+func (c *constants) cpu(w world) float64 { return c.crowd(w).CPU.of(w.Ranks) * float64(w.Ranks) }
+
+// crowd returns the kind of a job; a kind that was not measured costs nothing.
+func (c *constants) crowd(w world) (found crowd) {
+	for _, k := range c.Crowded {
+		if k.Inproc == w.Inproc {
+			found = k
+		}
+	}
+	return found
 }
 
 // path is the time of a step of a rank with its own cores: the pass, and what its reductions,
@@ -81,16 +118,6 @@ func (c *constants) path(w world, algorithm func(bytes, ranks int) float64) floa
 		free = max(free, ready) + reduce(c.Bytes)
 	}
 	return max(free, c.Step) + float64(c.Calls)*reduce(scalars)
-}
-
-// work is the CPU time of one rank's step where ranks share cores.
-func (c *constants) work(w world) float64 {
-	each := c.Crowded
-	if w.Hosts > 1 {
-		others := float64(w.Ranks - 1)
-		each = linear{Call: c.NetCPU.Call * others, Byte: c.NetCPU.Byte * 2 * others / float64(w.Ranks)}
-	}
-	return c.Step + float64(c.Buckets)*each.of(c.Bytes) + float64(c.Calls)*each.of(scalars)
 }
 
 // byAlgorithm is the time of an all-reduce by one algorithm of the backend.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	tcp "github.com/trainctl/trainctl/plugins/backend-tcp"
@@ -10,8 +11,8 @@ import (
 // One rank takes its own step; ranks with their own cores add what their reductions expose;
 // ranks that share cores take as long as all their work.
 func TestStep(t *testing.T) {
-	c := constants{Cores: 2, Step: 9e6, Calls: 1, Buckets: 3, Bytes: 1e6,
-		Shared: linear{Call: 10e3, Byte: 1e-3}, Crowded: linear{Call: 50e3, Byte: 2e-3}, NetCPU: linear{Call: 5e3, Byte: 1}}
+	c := constants{Cores: 2, Step: 9e6, Calls: 1, Buckets: 3, Bytes: 1e6, Shared: linear{Call: 10e3, Byte: 1e-3}, Crowded: []crowd{
+		{Wall: perRank{Fixed: 8e6, Peer: 2e5}}, {Inproc: true, Wall: perRank{Fixed: 6e6, Peer: 1e5}}}}
 	net := tcp.Cost{Alpha: 20e3, Beta: 4, Gamma: 0.1}
 	bucket := net.Of("mesh", 1e6, 4)
 	for _, test := range []struct {
@@ -21,7 +22,8 @@ func TestStep(t *testing.T) {
 	}{
 		{"one rank", world{Ranks: 1, Hosts: 1, Cores: 2}, 9e6},
 		{"shared memory: the last bucket and the scalars are exposed", world{Ranks: 2, Hosts: 1, Cores: 2}, 9e6 + 11e3 + 10e3 + 64e-3},
-		{"more ranks than cores", world{Ranks: 8, Hosts: 1, Cores: 2}, 4 * (9e6 + 3*52e3 + 50e3 + 0.128)},
+		{"more ranks than cores", world{Ranks: 8, Hosts: 1, Cores: 2}, 4 * (8e6 + 8*2e5)},
+		{"so many that plugins run in them", world{Ranks: 16, Hosts: 1, Cores: 2, Inproc: true}, 8 * (6e6 + 16*1e5)},
 		{"a slow network: buckets queue up from the first", world{Ranks: 4, Hosts: 4}, 5e6 + 3*bucket + net.Of("mesh", 64, 4)},
 	} {
 		got := c.step(test.world, byAlgorithm(net, "mesh"))
@@ -47,6 +49,32 @@ func TestPredictionTakesTheCheapest(t *testing.T) {
 				t.Errorf("%d ranks, reproducible %v: %.0f ns, the cheapest takes %.0f", ranks, reproducible, got, least)
 			}
 		}
+	}
+}
+
+// What is derived from jobs of other sizes is not what it is compared with.
+func TestReferencesAreNotChecked(t *testing.T) {
+	o := options{ranks: []int{2, 4, 8, 16}, isolation: "isolated"}
+	for _, hosts := range []int{0, 2} {
+		o.hosts = hosts
+		all := o.references()
+		if len(all) != 2 || all[0] >= all[1] {
+			t.Errorf("%d hosts: %v", hosts, all)
+		}
+		for _, n := range all {
+			if n < 2 || n%max(1, hosts) != 0 || slices.Contains(o.ranks, n) {
+				t.Errorf("%d hosts: %d ranks are a reference", hosts, n)
+			}
+		}
+	}
+}
+
+func TestPerRankThrough(t *testing.T) {
+	if p := perRankThrough(3, 9e6, 7, 13e6); p.of(3) != 9e6 || p.of(7) != 13e6 {
+		t.Errorf("%+v", p)
+	}
+	if p := perRankThrough(3, 9e6, 7, 8e6); p.Peer != 0 || p.of(5) != 8.5e6 {
+		t.Errorf("%+v, a step that gets shorter", p)
 	}
 }
 

@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/trainctl/trainctl/bench/internal/selfrank"
 	"github.com/trainctl/trainctl/core/base/cgroup"
 	"github.com/trainctl/trainctl/core/bench"
+	"github.com/trainctl/trainctl/core/job/launch"
 	"github.com/trainctl/trainctl/core/tensor"
 	tcp "github.com/trainctl/trainctl/plugins/backend-tcp"
 )
@@ -26,8 +28,9 @@ func (o *options) predictions(ctx context.Context, r *runner, all *report, log i
 	all.Constants = &c
 	for i := range all.Jobs {
 		m := &all.Jobs[i]
-		w := world{Ranks: m.Ranks, Hosts: max(1, m.Hosts), Cores: c.Cores}
-		all.Checked = append(all.Checked, checked{Ranks: m.Ranks, Hosts: m.Hosts, Measured: m.StepCPUMS, Predicted: c.work(w) * float64(m.Ranks) / 1e6})
+		w := world{Ranks: m.Ranks, Hosts: max(1, m.Hosts), Cores: c.Cores, Inproc: o.inproc(m.Ranks)}
+		all.Checked = append(all.Checked, checked{Ranks: m.Ranks, Hosts: m.Hosts, Measured: m.StepMS, Predicted: c.step(w, cheapest(c.Net, o.reproducible)) / 1e6,
+			MeasuredCPU: m.StepCPUMS, PredictedCPU: c.cpu(w) / 1e6})
 	}
 	net := tcp.Cost{Alpha: float64(o.latency.Nanoseconds()), Beta: 1 / o.bandwidth, Gamma: c.Net.Gamma}
 	all.Network = &net
@@ -43,45 +46,83 @@ func (o *options) predictions(ctx context.Context, r *runner, all *report, log i
 	return nil
 }
 
-// constants measures a rank alone, and the backend alone.
+// inproc reports whether the plugins of a job run in the processes of its ranks.
+func (o *options) inproc(ranks int) bool {
+	c := launch.Config{Isolation: o.isolation}
+	return c.InRank(ranks/max(1, o.hosts), cgroup.Cores())
+}
+
+// constants measures a rank alone, ranks that share cores, and the backend alone.
 func (o *options) constants(ctx context.Context, r *runner, jobs []measured, log io.Writer) (c constants, err error) {
 	c.Cores, c.Calls = cgroup.Cores(), calls
-	crowd := 2 * c.Cores
-	some, err := o.runs(ctx, r, []job{{Ranks: 1, Batch: o.batch, Isolation: o.isolation}, {Ranks: crowd, Batch: o.batch, Isolation: o.isolation}}, log)
+	references := append([]int{1}, o.references()...)
+	var runs []job
+	for _, n := range references {
+		j := job{Ranks: n, Hosts: o.hosts, Batch: o.batch, Isolation: o.isolation}
+		if n == 1 {
+			j.Hosts = 0
+		}
+		runs = append(runs, j)
+	}
+	some, err := o.runs(ctx, r, runs, log)
 	if err != nil {
 		return c, err
 	}
-	c.Step = some[0].StepCPUMS * 1e6
+	c.Step = some[0].StepMS * 1e6
+	for i := 1; i < len(some); i += 2 {
+		c.Crowded = append(c.Crowded, c.crowdThrough(o.inproc(some[i].Ranks), &some[i], &some[i+1]))
+	}
 	last := jobs[len(jobs)-1]
 	c.Buckets, c.Bytes = max(1, last.Buckets), float64(last.Bytes)/float64(max(1, last.Buckets))
 	if c.Shared, err = o.allReduce(ctx, 2, 0); err != nil {
 		return c, err
 	}
-	// What a collective costs a rank that shares its core is what its step takes longer.
-	more := some[1].StepCPUMS*1e6/float64(crowd) - c.Step
-	c.Crowded.Call = max(0, more) / float64(c.Buckets+c.Calls)
 	c.Net = tcp.Cost{Gamma: 0.05}
-	if o.hosts == 0 {
-		return c, nil
+	if o.hosts > 0 {
+		two, err := o.allReduce(ctx, 2, 2)
+		if err != nil {
+			return c, err
+		}
+		c.Net.Alpha, c.Net.Beta = two.Call, two.Byte
 	}
-	return c, o.network(ctx, &c)
+	return c, nil
 }
 
-// network measures the network between namespaces: two ranks for the latency and the bandwidth,
-// four for the work that more messages are.
-func (o *options) network(ctx context.Context, c *constants) error {
-	two, err := o.allReduce(ctx, 2, 2)
-	if err != nil {
-		return err
+// crowdThrough explains two jobs of one kind.
+func (c *constants) crowdThrough(inproc bool, few, many *measured) crowd {
+	wall := func(m *measured) float64 { return m.StepMS * 1e6 * float64(c.Cores) / float64(m.Ranks) }
+	cpu := func(m *measured) float64 { return m.StepCPUMS * 1e6 / float64(m.Ranks) }
+	return crowd{Inproc: inproc, Wall: perRankThrough(few.Ranks, wall(few), many.Ranks, wall(many)),
+		CPU: perRankThrough(few.Ranks, cpu(few), many.Ranks, cpu(many))}
+}
+
+// references returns the ranks of the jobs from which constants of shared cores are derived: two of
+// each kind that the measured jobs have, of other sizes than theirs.
+func (o *options) references() (all []int) {
+	for _, inproc := range []bool{false, true} {
+		var kind []int
+		for _, n := range o.ranks {
+			if n > 1 && o.inproc(n) == inproc {
+				kind = append(kind, n)
+			}
+		}
+		if len(kind) == 0 {
+			continue
+		}
+		unit := max(1, o.hosts)
+		fits := func(n int) bool { return n > 1 && o.inproc(n) == inproc && !slices.Contains(o.ranks, n) }
+		few, many := tensor.RoundUp(slices.Min(kind)*3/4, unit), tensor.RoundUp(slices.Max(kind)*3/2, unit)
+		for few < many && !fits(few) {
+			few += unit
+		}
+		for many > few && !fits(many) {
+			many -= unit
+		}
+		if few < many {
+			all = append(all, few, many)
+		}
 	}
-	c.Net.Alpha, c.Net.Beta = two.Call, two.Byte
-	four, err := o.allReduce(ctx, 4, 4)
-	if err != nil {
-		return err
-	}
-	share := float64(c.Cores) / 4 // of the cores for a rank
-	c.NetCPU = linear{Call: four.Call * share / 3, Byte: four.Byte * share / (2 * 3.0 / 4)}
-	return nil
+	return all
 }
 
 // allReduce measures the backend alone. The fastest round counts.

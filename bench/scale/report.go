@@ -22,14 +22,15 @@ type report struct {
 	Predicted []predicted `json:"predicted,omitempty"`
 }
 
-// checked is a prediction beside the measurement: the CPU time of all ranks for a step, in
-// milliseconds. On a machine with fewer cores than ranks, and no other work, a step takes that
-// divided by the cores.
+// checked is a prediction beside the measurement, in milliseconds: the time of a step, and the CPU
+// time of all ranks for it. Other work on the machine makes steps longer, but adds little to their CPU time.
 type checked struct {
-	Ranks     int     `json:"ranks"`
-	Hosts     int     `json:"hosts"`
-	Measured  float64 `json:"measured_ms"`
-	Predicted float64 `json:"predicted_ms"`
+	Ranks        int     `json:"ranks"`
+	Hosts        int     `json:"hosts"`
+	Measured     float64 `json:"measured_ms"`
+	Predicted    float64 `json:"predicted_ms"`
+	MeasuredCPU  float64 `json:"measured_cpu_ms"`
+	PredictedCPU float64 `json:"predicted_cpu_ms"`
 }
 
 // predicted is the time of a step, in milliseconds, where every rank has a host of its own.
@@ -71,16 +72,22 @@ func (r *report) printJobs(w io.Writer) error {
 
 func (r *report) printPredictions(w io.Writer) error {
 	c := r.Constants
-	fmt.Fprintf(w, "\na step of one rank %.2f ms, %d buckets of %.0f bytes; all-reduces in shared memory %v, with more ranks than cores %v of CPU time",
-		c.Step/1e6, c.Buckets, c.Bytes, c.Shared, c.Crowded)
+	fmt.Fprintf(w, "\na step of one rank %.2f ms, %d buckets of %.0f bytes; all-reduces in shared memory %v", c.Step/1e6, c.Buckets, c.Bytes, c.Shared)
+	for _, k := range c.Crowded {
+		fmt.Fprintf(w, "; a step keeps a core for %.2f ms and %.3f ms for each rank of the job", k.Wall.Fixed/1e6, k.Wall.Peer/1e6)
+		if k.Inproc {
+			fmt.Fprint(w, " where plugins run in their rank's process")
+		}
+	}
 	if c.Net.Alpha > 0 {
 		fmt.Fprintf(w, "; between namespaces %v", c.Net)
 	}
 	fmt.Fprint(w, "\n\n")
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(tw, "RANKS\tMEASURED CPU ms\tPREDICTED CPU ms\tOFF\t")
+	fmt.Fprintln(tw, "RANKS\tPREDICTED STEP ms\tMEASURED\tOFF\tPREDICTED CPU ms\tMEASURED\tOFF\t")
 	for _, p := range r.Checked {
-		fmt.Fprintf(tw, "%d\t%.2f\t%.2f\t%.0f %%\t\n", p.Ranks, p.Measured, p.Predicted, 100*off(p.Predicted, p.Measured))
+		fmt.Fprintf(tw, "%d\t%.2f\t%.2f\t%.0f %%\t%.2f\t%.2f\t%.0f %%\t\n", p.Ranks, p.Predicted, p.Measured, 100*off(p.Predicted, p.Measured),
+			p.PredictedCPU, p.MeasuredCPU, 100*off(p.PredictedCPU, p.MeasuredCPU))
 	}
 	fmt.Fprintf(tw, "\n%v, a host per rank\n", r.Network)
 	names := tcp.Algorithms(false)

@@ -255,7 +255,7 @@ func (r *run) combine(mine, slots []byte) {
 		r.srcs[rank] = slots[rank*r.stride(len(mine)):][:len(mine)]
 	}
 	r.srcs[r.group.Rank] = mine
-	reduce.Own(r.c.Reduce, r.c.DType, r.srcs, r.group.Rank)
+	reduce.Own(r.c.Reduce, r.c.DType, r.srcs, r.group.Rank, r.group.WorldSize)
 }
 
 // counts are the arguments of an operation with parts of different sizes, in elements, by

@@ -3,6 +3,7 @@ package tcp
 import (
 	"encoding/json"
 	"errors"
+	"io"
 	"slices"
 	"time"
 
@@ -56,9 +57,9 @@ func (b *Backend) abortError(from int, f abortMessage) error {
 	return b.peerError(from, "it stopped: "+f.Text)
 }
 
-// abort sends every peer the reason why this rank stops. It does not wait: a
-// peer whose buffer is full sees the closed connection instead.
-func (b *Backend) abort(cause error) {
+// abort sends every peer of this host, or every other peer, the reason why this rank stops. It does
+// not wait: a peer whose buffer is full sees the closed connection instead.
+func (b *Backend) abort(cause error, near bool) {
 	raw, err := json.Marshal(abortMessageFor(cause))
 	if err != nil || len(raw) > maxAbort {
 		raw = []byte(`{}`)
@@ -66,15 +67,16 @@ func (b *Backend) abort(cause error) {
 	frame := append(make([]byte, headerSize), raw...)
 	header{kindAbort, len(raw)}.encode(frame)
 	for _, l := range b.links {
-		if l.stream > 0 || l.cannotSend() {
+		if l.stream > 0 || b.topology.near(l.rank) != near || l.cannotSend() {
 			continue
 		}
 		l.aborted = true
 		if _, err := l.write(frame, nil); err == nil {
 			_, _ = l.flushed()
 		}
+		_ = unix.Shutdown(l.fd, unix.SHUT_WR) // a peer that cannot read yet what came before notices this
 	}
-	if b.local != nil {
+	if near && b.local != nil {
 		b.local.wake()
 	}
 }
@@ -118,13 +120,15 @@ func (b *Backend) refineStall(err error) error {
 	if !errors.As(err, &stall) {
 		return err
 	}
-	missing, waiting := map[int]bool{}, map[int]*link{}
+	missing, waiting, end := map[int]bool{}, map[int]*link{}, time.Now().Add(2*slice)
 	for _, l := range b.links {
-		if l.stream == 0 && slices.Contains(stall.Missing, l.rank) && l.in.got < headerSize {
-			waiting[l.rank] = l
+		if l.stream == 0 && l.in.got < headerSize && b.mayExplain(l.rank, stall.Missing) {
+			if waiting[l.rank] = l; b.topology.near(l.rank) && b.local.present(l.rank) {
+				end = time.Now().Add(20 * slice) // it asks others first
+			}
 		}
 	}
-	for end := time.Now().Add(2 * slice); len(waiting) > 0 && time.Now().Before(end); {
+	for len(waiting) > 0 && time.Now().Before(end) {
 		for r, l := range waiting {
 			switch its, over := b.abortFrom(l); {
 			case !over:
@@ -133,14 +137,16 @@ func (b *Backend) refineStall(err error) error {
 				for _, m := range its {
 					missing[m] = true
 				}
-				stall.Missing = slices.DeleteFunc(stall.Missing, func(m int) bool { return m == r })
+				stall.Missing = slices.DeleteFunc(stall.Missing, func(m int) bool { return m == r || b.relays(r, m) })
 			}
 			delete(waiting, r)
 		}
 		for _, l := range b.links {
 			l.paused, l.writable = waiting[l.rank] != l, true
 		}
-		b.poller.wait(b.links, slice)
+		if len(waiting) > 0 {
+			b.poller.wait(b.links, slice)
+		}
 	}
 	for m := range missing {
 		if m != b.group.Rank && !slices.Contains(stall.Missing, m) {
@@ -149,6 +155,18 @@ func (b *Backend) refineStall(err error) error {
 	}
 	slices.Sort(stall.Missing)
 	return err
+}
+
+// mayExplain reports whether the abort message of a rank says for whom missing ranks wait.
+func (b *Backend) mayExplain(rank int, missing []int) bool {
+	return slices.ContainsFunc(missing, func(m int) bool { return m == rank || b.relays(rank, m) })
+}
+
+// relays reports whether a rank leads this host and a missing rank of this host, which has
+// called, has told its reason to the leader alone.
+func (b *Backend) relays(rank, missing int) bool {
+	t := &b.topology
+	return rank == t.leader() && t.near(rank) && missing != rank && t.near(missing) && b.local.present(missing)
 }
 
 // abortFrom reads from an abort message for whom a rank waited; over reports that
@@ -195,6 +213,9 @@ func (b *Backend) drainPeers() {
 // before the rank has agreed to the running call: after that the rank may have
 // finished and left, and if it has not, a rank that waits for it reports it.
 func (b *Backend) checkPeers() error {
+	if err := b.adoptPairs(); err != nil {
+		return err
+	}
 	for _, l := range b.links {
 		if l.stream > 0 {
 			continue
@@ -206,7 +227,7 @@ func (b *Backend) checkPeers() error {
 		}
 		awaited := !b.op.agreed[l.rank] && b.op.everyone()
 		if l.in.got < headerSize {
-			if l.lost != nil && awaited {
+			if l.lost != nil && awaited && l.way == bothWays {
 				return b.broken(l.rank, l.lost)
 			}
 			continue
@@ -214,13 +235,35 @@ func (b *Backend) checkPeers() error {
 		if _, err := b.inspect(l, due{size: headerSize}); err != nil {
 			return err
 		}
-		if awaited && l.in.frame.kind == kindCall {
-			// Local ranks exchange calls in shared memory; a call on a socket is one end of a transfer.
+		if !awaited || l.in.frame.kind != kindCall {
+			continue
+		}
+		if b.topology.near(l.rank) {
+			// Local ranks exchange calls in shared memory; a call on their sockets is one end of a transfer.
 			if err := b.readRest(l, l.in.head[headerSize:]); err != nil {
 				return b.broken(l.rank, err)
 			}
 			return b.mismatch(l.rank, parseCall(l.in.head[headerSize:]))
 		}
+		if l.ended() {
+			return b.afterCall(l)
+		}
 	}
 	return nil
+}
+
+// afterCall returns the error of another host's leader that has sent its call, for which it is too
+// early here, and then stopped.
+func (b *Backend) afterCall(l *link) error {
+	err := b.readRest(l, make([]byte, l.in.frame.length))
+	if err == nil {
+		err = b.readRest(l, l.in.head[:headerSize])
+	}
+	if err == nil {
+		if _, err := b.inspect(l, due{size: headerSize}); err != nil {
+			return err
+		}
+		err = io.EOF
+	}
+	return b.broken(l.rank, err)
 }

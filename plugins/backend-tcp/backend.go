@@ -20,7 +20,8 @@ type Backend struct {
 	// Log gets a line for every refused connection. Nil means slog.Default.
 	Log *slog.Logger
 
-	hostOf func(rank int) string // of tests: names of hosts that are one
+	hostOf        func(rank int) string // of tests: names of hosts that are one
+	alwaysPartial bool                  // of tests: see partial
 
 	life *instance.State
 
@@ -33,7 +34,8 @@ type Backend struct {
 	poller   *poller
 	looked   time.Time // last check for unresponsive hosts
 	topology topology
-	local    *local // nil unless there are ranks to share memory with
+	door     *joining // nil before Connect
+	local    *local   // nil unless there are ranks to share memory with
 
 	cost       Cost
 	op         op // the running call
@@ -41,7 +43,8 @@ type Backend struct {
 	scratch    []byte // see room
 	stride     int
 	depth      int
-	srcs       [][]byte // by rank
+	srcs       [][]byte // by rank or host
+	bounds     []int    // see cut
 	pair       [2][]byte
 	sent       traffic
 }
@@ -112,6 +115,9 @@ func (b *Backend) Close() error {
 	defer b.life.End()
 	if b.life.Failed != nil {
 		b.drainPeers()
+	}
+	if b.door != nil {
+		b.door.close()
 	}
 	for _, l := range b.links {
 		l.close()

@@ -8,31 +8,38 @@ import (
 
 import "github.com/trainctl/trainctl/core/sdk"
 
-// cut divides a buffer into one chunk per rank and those into segments.
+// cut divides a buffer into one chunk per host and those into segments.
 type cut struct {
 	buf      []byte
-	chunk    int // bytes, the last chunks may be shorter or empty
-	size     int // bytes of a segment
-	segments int // of the longest chunk
+	bounds   []int // of the chunks, one more than there are
+	size     int   // bytes of a segment
+	segments int   // of the longest chunk
 }
 
 // line is the size of a cache line, and a multiple of every element size.
 const line = 64
 
-// cut makes world size chunks: of a buffer that has that many parts exactly
-// those, otherwise ones that begin at cache lines.
+// cut makes a chunk for every host: of a buffer with a part for each rank those of the
+// host's ranks, otherwise equal chunks that begin at cache lines.
 func (b *Backend) cut(buf []byte, parts int) cut {
-	chunk := len(buf) / b.group.WorldSize
-	if parts == 1 {
-		chunk = tensor.RoundUp(ceilDiv(len(buf), b.group.WorldSize), line)
+	n := b.topology.hosts()
+	b.bounds = zeroed(b.bounds, n+1)
+	chunk, longest := tensor.RoundUp(ceilDiv(len(buf), n), line), 0
+	for h := range n {
+		if b.bounds[h] = min(h*chunk, len(buf)); parts > 1 {
+			b.bounds[h] = b.topology.first[h] * (len(buf) / parts)
+		}
 	}
-	return cut{buf: buf, chunk: chunk, size: b.set.segment, segments: ceilDiv(chunk, b.set.segment)}
+	b.bounds[n] = len(buf)
+	for h := range n {
+		longest = max(longest, b.bounds[h+1]-b.bounds[h])
+	}
+	return cut{buf: buf, bounds: b.bounds, size: b.set.segment, segments: ceilDiv(longest, b.set.segment)}
 }
 
-// segment is the s-th piece of rank's chunk, empty past its end.
-func (c cut) segment(s, rank int) []byte {
-	from := min(rank*c.chunk, len(c.buf))
-	return piece(c.buf[from:min(from+c.chunk, len(c.buf))], s, c.size)
+// segment is the s-th piece of a host's chunk, empty past its end.
+func (c cut) segment(s, host int) []byte {
+	return piece(c.buf[c.bounds[host]:c.bounds[host+1]], s, c.size)
 }
 
 // piece is the s-th piece of a buffer, empty past its end.
@@ -67,28 +74,29 @@ func (b *Backend) slot(k, s int) []byte {
 	return b.scratch[(k*b.depth+s%b.depth)*b.stride:][:b.stride]
 }
 
-// combine reduces mine and the other ranks' slots of segment s, in rank order, into
+// combine reduces mine and the other hosts' slots of segment s, in order, into
 // mine.
 func (b *Backend) combine(mine []byte, s int) {
-	for r := range b.srcs {
-		if r == b.group.Rank {
-			b.srcs[r] = mine
+	srcs := b.srcs[:b.topology.hosts()]
+	for h := range srcs {
+		if h == b.topology.me {
+			srcs[h] = mine
 		} else {
-			b.srcs[r] = b.slot(r, s)[:len(mine)]
+			srcs[h] = b.slot(h, s)[:len(mine)]
 		}
 	}
-	reduce.Own(b.op.c.Reduce, b.op.c.DType, b.srcs, b.group.Rank)
+	reduce.Own(b.op.c.Reduce, b.op.c.DType, srcs, b.topology.me, b.group.WorldSize)
 }
 
-// merge reduces another rank's bytes into mine, the lower rank's first. The last merge
+// merge reduces another host's bytes into mine, the lower host's first. The last merge
 // divides for an average.
-func (b *Backend) merge(mine, its []byte, rank int, last bool) {
+func (b *Backend) merge(mine, its []byte, host int, last bool) {
 	op := b.op.c.Reduce
 	if op == sdk.Avg && !last {
 		op = sdk.Sum
 	}
 	b.pair[0], b.pair[1] = mine, its
-	if rank < b.group.Rank {
+	if host < b.topology.me {
 		b.pair[0], b.pair[1] = its, mine
 	}
 	reduce.Of(op, b.op.c.DType, mine, b.pair[:], b.group.WorldSize)

@@ -3,7 +3,6 @@ package tcp
 import (
 	"github.com/trainctl/trainctl/core/contract"
 	"github.com/trainctl/trainctl/core/sdk"
-	"github.com/trainctl/trainctl/core/tensor"
 )
 
 // Every rank decides here how to run a collective. All ranks must make the same decision, so it
@@ -36,13 +35,17 @@ const (
 	algorithmTree     = "tree"
 )
 
+// algorithmChain passes sums from host to host, see hosts_linux.go. It is no value of the option: it
+// is for hosts with several ranks.
+const algorithmChain = "chain"
+
 // attaches reports whether the payload is sent with the calls.
 func (b *Backend) attaches(c *sdk.Collective) bool {
 	size := c.Count * c.DType.Size()
 	if size == 0 || size > maxInline || c.Pairwise() || c.Op == sdk.OpBarrier {
 		return false
 	}
-	b.room(b.group.WorldSize, size)
+	b.room(b.topology.hosts(), size)
 	switch d := c.Op.Definition(); {
 	case d.Slice != contract.Whole: // attaching sends no additional bytes
 		return true
@@ -58,7 +61,6 @@ func (b *Backend) choose(c *sdk.Collective) algorithm {
 	case b.op.attached || len(c.Buf) == 0:
 		return noPayload{}
 	case c.Pairwise():
-		b.algorithms.transfer = transfer{b, c}
 		return &b.algorithms.transfer
 	case c.Op != sdk.OpAllReduce:
 		return b.algorithms.mesh.start(b, c)
@@ -84,18 +86,40 @@ func (b *Backend) algorithmName(c *sdk.Collective) string {
 	inOrder := wanted == algorithmDirect || wanted == algorithmMesh
 	switch {
 	case wanted == algorithmAuto:
-		return b.cost.Cheapest(len(c.Buf), b.group.WorldSize, b.set.reproducible || half)
+		return b.cost.Cheapest(len(c.Buf), b.topology.hosts(), b.set.reproducible || half)
 	case half && !inOrder: // a sum that is passed on would be rounded by every rank
 		return algorithmMesh
 	}
 	return wanted
 }
 
-// chains reports whether a call runs from host to host. Half types do not: to be
-// rounded once, their sums would have to be sent as float32, twice the bytes.
-func (b *Backend) chains(c *sdk.Collective) bool {
-	return b.topology.perHost > 0 && b.set.algorithm == algorithmAuto && c.Op == sdk.OpAllReduce &&
-		c.DType != tensor.F16 && c.DType != tensor.BF16 && len(c.Buf)*(b.group.WorldSize-1) > attachTotal
+// small reports whether the leaders of hosts send each other the contributions of all of their
+// ranks together with the calls, and ranks of a host use their control pages.
+func (b *Backend) small(c *sdk.Collective) bool {
+	all := b.topology.largest() * contributed(c, b.group.WorldSize)
+	return len(c.Buf) <= stageSize && all <= maxInline && all*(b.topology.hosts()-1) <= attachTotal
+}
+
+// contributed is how many bytes a rank that sends provides to the others.
+func contributed(c *sdk.Collective, world int) int {
+	d := c.Op.Definition()
+	if n := c.Count * c.DType.Size(); d.Slice == contract.ReceiversPart {
+		return n * world
+	} else if d.Parts(world) > 0 {
+		return n
+	}
+	return 0
+}
+
+// partial reports whether hosts add up the contributions of their ranks and then reduce these
+// sums among each other by an algorithm for any order. Otherwise sums are passed from host
+// to host. Half types are: their sums would be rounded on every host.
+func (b *Backend) partial(c *sdk.Collective) bool {
+	if b.set.reproducible || c.Op != sdk.OpAllReduce || c.DType.Half() {
+		return false
+	}
+	size, hosts := len(c.Buf), b.topology.hosts()
+	return b.alwaysPartial || b.cost.Of(b.cost.Cheapest(size, hosts, false), size, hosts) < b.cost.Of(algorithmChain, size, hosts)
 }
 
 // stages reports whether a call uses the control pages of local ranks.

@@ -14,8 +14,9 @@ type algorithms struct {
 	transfer transfer
 }
 
-// runSockets runs a collective over sockets.
+// runSockets runs a collective over sockets, where every rank is a host of its own.
 func (b *Backend) runSockets(c *sdk.Collective) error {
+	b.useLeaders()
 	b.op.attached = b.attaches(c)
 	w := b.choose(c)
 	if err := b.drive(w); err != nil {
@@ -27,32 +28,37 @@ func (b *Backend) runSockets(c *sdk.Collective) error {
 	return nil
 }
 
-// exchangePayload runs a collective whose calls the ranks have already compared.
-func (b *Backend) exchangePayload(c *sdk.Collective) error {
-	for r := range b.op.agreed {
-		b.op.agreed[r] = true
-	}
-	b.op.met = true
-	return b.drive(b.choose(c))
+// parcel is what the leader of a host sends together with its call: the contributions of its
+// ranks, one after the other.
+type parcel struct {
+	mine  []byte
+	sizes []int  // by host
+	wants []bool // by host: any of its ranks receives
 }
 
-// attachTo returns what is sent to a rank together with the call.
-func (b *Backend) attachTo(rank int) []byte {
+// attachTo returns what is sent on a link together with the call.
+func (b *Backend) attachTo(l *link) []byte {
 	c, d, me := b.op.c, b.op.c.Op.Definition(), b.group.Rank
-	if !b.op.attached || !d.Sends(me, c.Root) || !d.Receives(rank, c.Root) {
+	switch p := b.op.parcel; {
+	case p != nil && p.wants[l.at]:
+		return p.mine
+	case p != nil || !b.op.attached || !d.Sends(me, c.Root) || !d.Receives(l.rank, c.Root):
 		return nil
 	}
-	return c.Slice(c.Buf, me, rank)
+	return c.Slice(c.Buf, me, l.rank)
 }
 
 // attachFrom returns where it is received. The buffer itself may only change after all
 // ranks have agreed to the call.
-func (b *Backend) attachFrom(rank int) []byte {
+func (b *Backend) attachFrom(l *link) []byte {
 	c, d, me := b.op.c, b.op.c.Op.Definition(), b.group.Rank
-	if !b.op.attached || !d.Sends(rank, c.Root) || !d.Receives(me, c.Root) {
+	switch p := b.op.parcel; {
+	case p != nil && p.wants[b.topology.me]:
+		return b.slot(l.at, 0)[:p.sizes[l.at]]
+	case p != nil || !b.op.attached || !d.Sends(l.rank, c.Root) || !d.Receives(me, c.Root):
 		return nil
 	}
-	return b.slot(rank, 0)[:c.Count*c.DType.Size()]
+	return b.slot(l.at, 0)[:c.Count*c.DType.Size()]
 }
 
 // finish computes the result from the attached payloads.
@@ -71,23 +77,3 @@ func (b *Backend) finish(c *sdk.Collective) {
 		}
 	}
 }
-
-// transfer is one end of Send and Recv.
-type transfer struct {
-	b *Backend
-	c *sdk.Collective
-}
-
-func (w *transfer) count() int { return ceilDiv(len(w.c.Buf), w.b.set.segment) }
-
-func (w *transfer) frames(int) (out, in int) {
-	if w.c.Op == sdk.OpSend {
-		return w.count(), 0
-	}
-	return 0, w.count()
-}
-
-func (w *transfer) out(_, i int) ([]byte, bool) { return piece(w.c.Buf, i, w.b.set.segment), true }
-func (w *transfer) in(_, i int) ([]byte, bool)  { return piece(w.c.Buf, i, w.b.set.segment), true }
-func (w *transfer) sent(int, int)               {}
-func (w *transfer) received(int, int)           {}

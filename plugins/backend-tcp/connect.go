@@ -21,8 +21,8 @@ const (
 	maxHandshakes    = 64 // concurrent handshakes, plus one per expected connection
 )
 
-// Connect connects to every other rank: the higher rank dials. Within a host it uses
-// unix sockets, which also pass the arenas' descriptors. A group that uses
+// Connect connects to the ranks that this one needs (see topology): the higher rank dials. Within a
+// host it uses unix sockets, which also pass the arenas' descriptors. A group that uses
 // sockets then measures the network.
 func (b *Backend) Connect(ctx context.Context, endpoints [][]byte) error {
 	if err := b.life.Begin(); err != nil {
@@ -36,19 +36,19 @@ func (b *Backend) Connect(ctx context.Context, endpoints [][]byte) error {
 	if err != nil {
 		return fmt.Errorf("backend tcp: %w", err)
 	}
-	defer b.listener.close()
+	b.place(all)
 	if b.group.WorldSize == 1 {
+		b.listener.close()
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.set.connect)
 	defer cancel()
 	defer context.AfterFunc(b.life.Context, cancel)()
-	b.topology = topologyOf(all, b.group.Rank)
 	defer b.dropConns()
 	if err := b.join(ctx, all); err != nil {
 		return err
 	}
-	if b.topology.shares() {
+	if b.topology.hosts() < b.group.WorldSize {
 		if b.local, err = b.shareMemory(ctx); err != nil {
 			return fmt.Errorf("backend tcp: shared memory: %w", err)
 		}
@@ -60,6 +60,15 @@ func (b *Backend) Connect(ctx context.Context, endpoints [][]byte) error {
 		return fmt.Errorf("backend tcp: measuring the connections: %w", err)
 	}
 	return nil
+}
+
+// place sets the topology. An algorithm that was asked for by name runs between ranks instead of
+// hosts, unless all of them share memory.
+func (b *Backend) place(all []endpoint) {
+	b.topology = topologyOf(all, b.group.Rank, false)
+	if b.set.algorithm != algorithmAuto && b.topology.hosts() > 1 {
+		b.topology = topologyOf(all, b.group.Rank, true)
+	}
 }
 
 // makeLinks turns the connections into links. Each rank starts with the next higher
@@ -91,9 +100,9 @@ func (b *Backend) dropConns() {
 	b.conns = nil
 }
 
-// streams returns the number of connections to a rank.
+// streams returns the number of connections to a rank, of those that are there from the start.
 func (b *Backend) streams(rank int) int {
-	if b.near(rank) {
+	if b.topology.near(rank) {
 		return 1
 	}
 	return b.set.connections
@@ -101,19 +110,19 @@ func (b *Backend) streams(rank int) int {
 
 // usesTLS reports whether the connections to a rank use TLS: those within a host do
 // not.
-func (b *Backend) usesTLS(rank int) bool { return b.set.tls && !b.near(rank) }
+func (b *Backend) usesTLS(rank int) bool { return b.set.tls && !b.topology.near(rank) }
 
-func (b *Backend) near(rank int) bool {
-	return rank >= 0 && rank < len(b.topology.near) && b.topology.near[rank]
-}
-
-// joining is the state of one Connect.
+// joining connects this rank with others. Where some ranks have no connections with each other, it
+// answers until the backend is closed.
 type joining struct {
 	b       *Backend
-	ctx     context.Context
+	all     []endpoint
+	ctx     context.Context // until it stops
+	stop    context.CancelFunc
 	total   int // connections to make
 	tlsConn *hostnet.TLS
 	arrived chan arrival
+	callers callers
 	running sync.WaitGroup
 	notes   hostnet.Notes
 
@@ -129,46 +138,62 @@ type arrival struct {
 }
 
 // join fills b.conns.
-func (b *Backend) join(ctx context.Context, all []endpoint) error {
+func (b *Backend) join(ctx context.Context, all []endpoint) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	b.conns = make([][]net.Conn, b.group.WorldSize)
 	total := 0
 	for r := range b.conns {
-		if r != b.group.Rank {
+		if b.topology.peers(r) {
 			b.conns[r] = make([]net.Conn, b.streams(r))
 			total += len(b.conns[r])
 		}
 	}
-	j := &joining{b: b, ctx: ctx, total: total, arrived: make(chan arrival, total), claimed: map[[2]int]bool{}}
+	j := &joining{b: b, all: all, total: total, arrived: make(chan arrival, total), claimed: map[[2]int]bool{}}
+	j.callers.news = make(chan struct{}, 1)
+	j.ctx, j.stop = context.WithCancel(b.life.Context)
 	j.notes.Write = func(line string) { b.log().Warn(line) }
 	if b.set.tls {
-		var err error
 		if j.tlsConn, err = tlsKeys(b.group.Secret, b.group.JobID); err != nil {
-			cancel()
+			j.stop()
 			return fmt.Errorf("backend tcp: tls: %w", err)
 		}
 	}
-	defer j.running.Wait()
-	defer b.listener.close()
-	defer cancel()
+	b.door = j
 	j.running.Go(func() { j.accept(b.listener.tcp) })
 	if b.listener.unix != nil {
 		j.running.Go(func() { j.accept(b.listener.unix) })
 	}
 	for r := range b.group.Rank {
-		network, address := "tcp", all[r].TCP
-		if b.topology.near[r] {
-			network, address = "unix", all[r].Unix
-		}
-		for stream := range b.streams(r) {
-			j.running.Go(func() { j.dial(r, stream, network, address) })
+		for stream := range b.conns[r] {
+			j.running.Go(func() { j.dial(ctx, r, stream) })
 		}
 	}
-	return j.collect()
+	if err = j.collect(ctx); err != nil || b.topology.full() {
+		cancel()
+		j.close()
+	}
+	return err
+}
+
+// close stops answering.
+func (j *joining) close() {
+	j.stop()
+	j.b.listener.close()
+	j.running.Wait()
+	j.callers.close()
+}
+
+// address returns where a rank listens.
+func (j *joining) address(rank int) (network, address string) {
+	if j.b.topology.near(rank) {
+		return "unix", j.all[rank].Unix
+	}
+	return "tcp", j.all[rank].TCP
 }
 
 // collect waits for all connections.
-func (j *joining) collect() error {
+func (j *joining) collect(ctx context.Context) error {
 	b := j.b
 	for range j.total {
 		select {
@@ -178,15 +203,15 @@ func (j *joining) collect() error {
 			}
 			a.conn.SetDeadline(time.Time{})
 			b.conns[a.rank][a.stream] = a.conn
-		case <-j.ctx.Done():
-			return j.missing()
+		case <-ctx.Done():
+			return j.missing(ctx)
 		}
 	}
 	return nil
 }
 
 // missing names the ranks that did not connect.
-func (j *joining) missing() error {
+func (j *joining) missing(ctx context.Context) error {
 	if j.b.life.Closed() {
 		return instance.ErrClosed
 	}
@@ -196,36 +221,41 @@ func (j *joining) missing() error {
 			names = append(names, fmt.Sprint(r))
 		}
 	}
-	return fmt.Errorf("backend tcp: no connection with rank %s: %w", strings.Join(names, ", "), context.Cause(j.ctx))
+	return fmt.Errorf("backend tcp: no connection with rank %s: %w", strings.Join(names, ", "), context.Cause(ctx))
 }
 
 // dial tries to connect to a rank until it accepts or refuses, or time is up.
-func (j *joining) dial(rank, stream int, network, address string) {
+func (j *joining) dial(ctx context.Context, rank, stream int) {
+	network, address := j.address(rank)
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 200*time.Millisecond) {
-		conn, err := j.dialOnce(rank, stream, network, address)
+		conn, err := j.dialOnce(ctx, rank, stream, network, address)
 		var no refusal
 		switch {
 		case err == nil, errors.As(err, &no), errors.Is(err, errNoProof):
 			j.arrived <- arrival{rank, stream, conn, err}
 			return
-		case j.ctx.Err() != nil:
+		case ctx.Err() != nil:
 			return
 		}
 		select {
 		case <-time.After(pause):
-		case <-j.ctx.Done():
+		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-func (j *joining) dialOnce(rank, stream int, network, address string) (net.Conn, error) {
+func (j *joining) dialOnce(ctx context.Context, rank, stream int, network, address string) (net.Conn, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(j.ctx, cancel)()
 	d := keepalive.Dialer(true)
-	conn, err := d.DialContext(j.ctx, network, address)
+	conn, err := d.DialContext(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}
-	defer context.AfterFunc(j.ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })()
+	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
 	if err := j.b.dialHandshake(conn, rank, stream); err != nil {
 		conn.Close()
 		return nil, err
@@ -264,7 +294,7 @@ func (j *joining) answer(visit *hostnet.Visit) {
 		claimed = j.claim(rank, stream)
 		return claimed
 	})
-	from, rank, stream := conn.RemoteAddr(), int(h.from), int(h.stream)
+	from, rank, stream := conn.RemoteAddr(), int(h.from), h.number()
 	if err == nil {
 		conn, err = j.withTLS(conn, rank, true)
 	} else {
@@ -272,7 +302,7 @@ func (j *joining) answer(visit *hostnet.Visit) {
 	}
 	if err == nil {
 		j.b.log().Debug("admitted", "peer", rank, "from", from)
-		j.arrived <- arrival{rank, stream, conn, nil}
+		j.deliver(arrival{rank, stream, conn, nil}, stop)
 		return
 	}
 	if claimed {
@@ -283,9 +313,25 @@ func (j *joining) answer(visit *hostnet.Visit) {
 	}
 }
 
+// deliver passes on a connection that was answered, if its deadline still can be lifted.
+func (j *joining) deliver(a arrival, stop func() bool) {
+	switch {
+	case a.stream != pairStream:
+		j.arrived <- a
+	case stop():
+		a.conn.SetDeadline(time.Time{})
+		j.callers.add(a)
+	default:
+		a.conn.Close()
+	}
+}
+
 func (j *joining) claim(rank, stream int) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if stream != pairStream && !j.b.topology.peers(rank) {
+		return false
+	}
 	if j.claimed[[2]int{rank, stream}] {
 		return false
 	}

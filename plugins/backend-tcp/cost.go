@@ -23,8 +23,8 @@ var defaultCost = Cost{Alpha: 30e3, Beta: 0.6, Gamma: 0.05}
 // messages of a round are in flight together.
 const burst = 0.25
 
-// Of predicts the time of an all-reduce of s bytes among n ranks, in nanoseconds, by an
-// algorithm of [Algorithms]. It leaves out what all algorithms have in common, the
+// Of predicts the time of an all-reduce of s bytes among n ranks, or hosts,, in nanoseconds, by an
+// algorithm of [Algorithms] or "chain". It leaves out what all algorithms have in common, the
 // comparison of the calls.
 func (k Cost) Of(algorithm string, s, n int) float64 {
 	size, others := float64(s), float64(n-1)
@@ -47,6 +47,8 @@ func (k Cost) Of(algorithm string, s, n int) float64 {
 		return pairing + steps*(k.Alpha+size*(k.Beta+k.Gamma))
 	case algorithmHalving:
 		return pairing + 2*steps*k.Alpha + size*float64(power-1)/float64(power)*(2*k.Beta+k.Gamma)
+	case algorithmChain:
+		return 2*others*k.Alpha + 2*size*k.Beta + size*k.Gamma
 	case algorithmTree:
 		return float64(bits.Len(uint(n-1))) * (2*k.Alpha + size*(2*k.Beta+k.Gamma))
 	}

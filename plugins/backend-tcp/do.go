@@ -16,11 +16,12 @@ type op struct {
 	deadline time.Time // zero: none
 	met      bool      // the calls were compared already: none is sent
 	attached bool      // the payload is sent with the calls
+	parcel   *parcel   // what is sent then, if it is of all ranks of this host
 	eager    bool      // payload may follow the call immediately
 	agreed   []bool    // by rank: its call was read and matches
 	waiting  int       // ranks whose call is still to come
 	calls    []call    // by rank: the calls of those that agreed
-	out, in  []int     // by rank: frames to send and receive
+	out, in  []int     // by peer: frames to send and receive
 }
 
 // Do runs one collective.
@@ -32,10 +33,18 @@ func (b *Backend) Do(ctx context.Context, c *sdk.Collective) error {
 	b.begin(ctx, c)
 	err := b.run(c)
 	if err != nil && b.group.WorldSize > 1 {
-		b.abort(err)
-		err = b.refineStall(err)
-		b.life.Failed = err
+		err = b.fail(err)
 	}
+	return err
+}
+
+// fail tells the other ranks why this one stops. Ranks of other hosts learn it at once, those of
+// this host after it is known for whom the others wait: they have no other source.
+func (b *Backend) fail(err error) error {
+	b.abort(err, false)
+	err = b.refineStall(err)
+	b.abort(err, true)
+	b.life.Failed = err
 	return err
 }
 
@@ -55,13 +64,13 @@ func (b *Backend) begin(ctx context.Context, c *sdk.Collective) {
 		o.agreed, o.calls, o.out, o.in = make([]bool, n), make([]call, n), make([]int, n), make([]int, n)
 	}
 	clear(o.agreed)
-	o.met, o.attached = false, false
+	o.met, o.attached, o.parcel = false, false, nil
 	// With a third rank, a frame that a failure cuts short would make it impossible
 	// to send the reason.
 	o.eager = b.group.WorldSize == 2 || c.Pairwise()
 }
 
-// run picks the path: one rank, two ranks, shared memory, from host to host, or
+// run picks the path: one rank, two ranks, shared memory, several hosts of several ranks, or
 // sockets.
 func (b *Backend) run(c *sdk.Collective) error {
 	if err := b.life.CheckCollective(b.group, c); err != nil {
@@ -71,20 +80,38 @@ func (b *Backend) run(c *sdk.Collective) error {
 	case b.group.WorldSize == 1:
 		return nil
 	case c.Pairwise():
-		return b.runSockets(c)
+		return b.runPair(c)
 	case b.inMemory():
 		return b.runLocal(c)
-	case b.chains(c):
+	case b.topology.hosts() < b.group.WorldSize:
 		return b.runHosts(c)
 	}
 	return b.runSockets(c)
 }
 
 // inMemory reports whether all ranks share memory.
-func (b *Backend) inMemory() bool { return b.local != nil && b.topology.perHost == 0 }
+func (b *Backend) inMemory() bool { return b.topology.hosts() == 1 }
 
-// involves reports whether a rank takes part in the call.
-func (o *op) involves(rank int) bool { return o.everyone() || rank == o.c.Root }
+// leads reports whether this rank exchanges data with other hosts for all ranks of its own.
+func (b *Backend) leads() bool { return b.topology.leads(b.group.Rank) }
+
+// useLinks gives links the numbers by which the next algorithm knows them.
+func (b *Backend) useLinks(at func(l *link) int) {
+	for _, l := range b.links {
+		l.at = at(l)
+	}
+}
+
+// useLeaders is for algorithms between the leaders of hosts: a peer is a host.
+func (b *Backend) useLeaders() {
+	t := &b.topology
+	b.useLinks(func(l *link) int {
+		if l.way != bothWays || t.near(l.rank) || !t.leads(l.rank) {
+			return -1
+		}
+		return t.host[l.rank]
+	})
+}
 
 // everyone reports whether all ranks take part in the call.
 func (o *op) everyone() bool { return !o.c.Pairwise() }

@@ -8,10 +8,12 @@
 //   - All ranks on one host: the ranks compare their calls in small control pages
 //     (local_linux.go), then every rank reduces its slice of the buffer for all,
 //     reading and writing the other ranks' memory directly.
-//   - Several hosts with equally many ranks, in order: each rank owns a slice.
-//     Sums of slices go from host to host, where every owner adds its host's
-//     ranks from their memory, and results go back (hosts_linux.go).
-//   - Otherwise every rank sends its call to every other (call.go), together with
+//   - Several hosts of several ranks (hosts_linux.go): the ranks of a host compare their calls in
+//     shared memory, and the first rank of each host, its leader, compares them with the other
+//     leaders over sockets. Small contributions of all ranks of a host are sent with this call. For larger
+//     reductions each rank owns a slice: sums go from host to host, where every owner adds its host's
+//     ranks from their memory, and results go back. Larger copies go from leader to leader.
+//   - One rank on each host: every rank sends its call to every other (call.go), together with
 //     small contributions. Larger ones are sent by an algorithm that supplies
 //     frames as sockets become ready (drive.go): directly to everyone (direct.go), or in
 //     chunks to the rank that owns each and back (mesh.go).
@@ -20,9 +22,14 @@
 // types in float32 with one rounding. So results are bit-equal on all ranks,
 // from run to run, and on every path.
 //
+// A rank has connections with the leader of its host, with the ranks in its position on neighbour
+// hosts, and if it is a leader with the other leaders and the ranks of its host (endpoint.go).
+// Send opens others when it needs them (pair.go).
+//
 // With reproducible = false the cost model (cost.go) also considers recursive doubling and a
 // binomial tree (whole.go), recursive halving and doubling (halving.go) and a ring (ring.go).
-// They add in another order, the same in every run, and only in float32 and wider types. The
+// They add in another order, the same in every run, and only in float32 and wider types; between
+// hosts of several ranks they reduce the sums of hosts. The
 // option algorithm forces one algorithm for measurements: docs/performance.md lists them.
 //
 // # Authentication and failures

@@ -9,27 +9,30 @@ import (
 )
 
 // algorithm exchanges the payload of a running collective. It defines
-// the bytes of each frame to and from a rank; the i-th frame that one side sends is the
+// the bytes of each frame to and from a peer; the i-th frame that one side sends is the
 // i-th that the other receives. It has no goroutines and does no input or output: drive
 // asks it for frames as sockets become ready, and reports what was sent and received.
+//
+// Peers are the leaders of the other hosts, by the number of the host, unless the algorithm says
+// otherwise: see link.at.
 type algorithm interface {
-	// frames returns how many frames are sent to a rank and received from it.
-	frames(rank int) (out, in int)
+	// frames returns how many frames are sent to a peer and received from it.
+	frames(peer int) (out, in int)
 
-	// out returns the i-th frame to a rank. ok is false while it is not ready;
+	// out returns the i-th frame to a peer. ok is false while it is not ready;
 	// drive asks again. The bytes do not change until sent.
-	out(rank, i int) (frame []byte, ok bool)
+	out(peer, i int) (frame []byte, ok bool)
 
-	// in returns where to store the i-th frame from a rank; ok is false while there
+	// in returns where to store the i-th frame from a peer; ok is false while there
 	// is no space. It is not called before all ranks have agreed to the call.
-	in(rank, i int) (frame []byte, ok bool)
+	in(peer, i int) (frame []byte, ok bool)
 
-	sent(rank, i int)
-	received(rank, i int)
+	sent(peer, i int)
+	received(peer, i int)
 }
 
-// drive runs a collective: it exchanges calls with the ranks of b.op, then the frames
-// of w. Every link makes progress as it can; when none can, drive waits for all of
+// drive runs a collective: it exchanges calls over the links of the running algorithm, then the
+// frames of w. Every link makes progress as it can; when none can, drive waits for all of
 // them at once.
 func (b *Backend) drive(w algorithm) error {
 	left := b.prepare(w)
@@ -58,17 +61,18 @@ func (b *Backend) prepare(w algorithm) (left int) {
 		l.in.next, l.out.next, l.out.call, l.readable = l.stream, l.stream, b.op.met, true
 	}
 	b.op.waiting = 0
-	for r := range b.group.WorldSize {
-		b.op.out[r], b.op.in[r] = 0, 0
-		if !b.op.involves(r) || r == b.group.Rank {
+	for _, l := range b.links {
+		if l.at < 0 || l.stream > 0 {
 			continue
 		}
 		if !b.op.met {
+			b.op.agreed[l.rank] = false
 			b.op.waiting++
 			left += 2
 		}
-		b.op.out[r], b.op.in[r] = w.frames(r)
-		left += b.op.out[r] + b.op.in[r]
+		out, in := w.frames(l.at)
+		b.op.out[l.at], b.op.in[l.at] = out, in
+		left += out + in
 	}
 	return left
 }
@@ -126,7 +130,7 @@ func (b *Backend) push(l *link, w algorithm) (done int, moved bool, err error) {
 		o.call = true
 		return 1, true, nil
 	}
-	w.sent(l.rank, o.next)
+	w.sent(l.at, o.next)
 	o.next += l.streams
 	return 1, true, nil
 }
@@ -134,19 +138,19 @@ func (b *Backend) push(l *link, w algorithm) (done int, moved bool, err error) {
 // load prepares the next frame to send, if there is one.
 func (b *Backend) load(l *link, w algorithm) bool {
 	o := &l.out
+	if l.at < 0 {
+		return false
+	}
 	if l.stream == 0 && !o.call {
-		if !b.op.involves(l.rank) {
-			return false
-		}
-		o.body = b.attachTo(l.rank)
+		o.body = b.attachTo(l)
 		o.size = headerSize + callSize
 		header{kindCall, callSize + len(o.body)}.encode(o.head[:])
 		b.op.call.encode(o.head[headerSize:])
 	} else {
-		if o.next >= b.op.out[l.rank] || b.op.waiting > 0 && !b.op.eager {
+		if o.next >= b.op.out[l.at] || b.op.waiting > 0 && !b.op.eager {
 			return false
 		}
-		body, ok := w.out(l.rank, o.next)
+		body, ok := w.out(l.at, o.next)
 		if !ok {
 			return false
 		}
@@ -168,14 +172,16 @@ type due struct {
 
 func (b *Backend) due(l *link, w algorithm) due {
 	switch in := &l.in; {
-	case l.stream == 0 && b.op.involves(l.rank) && !b.op.agreed[l.rank]:
-		return due{kindCall, true, headerSize + callSize, b.attachFrom(l.rank)}
-	case in.next >= b.op.in[l.rank]:
+	case l.at < 0:
+		return due{size: headerSize}
+	case l.stream == 0 && !b.op.met && !b.op.agreed[l.rank]:
+		return due{kindCall, true, headerSize + callSize, b.attachFrom(l)}
+	case in.next >= b.op.in[l.at]:
 		return due{size: headerSize}
 	case b.op.waiting > 0:
 		return due{more: true, size: headerSize}
 	default:
-		body, ok := w.in(l.rank, in.next)
+		body, ok := w.in(l.at, in.next)
 		if !ok {
 			return due{more: true, size: headerSize}
 		}
@@ -216,7 +222,7 @@ func (b *Backend) pull(l *link, w algorithm) (done int, moved bool, err error) {
 		b.op.waiting--
 		return 1, true, nil
 	}
-	w.received(l.rank, in.next)
+	w.received(l.at, in.next)
 	in.next += l.streams
 	return 1, true, nil
 }

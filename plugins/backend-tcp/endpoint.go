@@ -3,7 +3,6 @@ package tcp
 import (
 	"errors"
 	"net/netip"
-	"slices"
 
 	"github.com/trainctl/trainctl/plugins/internal/instance"
 )
@@ -16,7 +15,7 @@ type endpoint struct {
 	Unix string `json:"unix,omitempty"` // abstract socket of local peers
 }
 
-const endpointVersion = 1
+const endpointVersion = 2
 
 // Check returns what is wrong with the addresses.
 func (e endpoint) Check() error {
@@ -31,52 +30,94 @@ func (e endpoint) Check() error {
 
 // topology is the placement of ranks on hosts. It follows from the endpoints, so all
 // ranks have the same.
+//
+// A host here is a run of consecutive ranks that share memory: if ranks of one machine
+// are not consecutive, it counts as several hosts, so that sums in rank order can be passed from
+// host to host. The first rank of a host leads it: it alone has connections with the
+// other ranks of its host and with the leaders of the other hosts. The k-th ranks of neighbour
+// hosts are connected as well, for every k that all hosts have.
 type topology struct {
-	near    []bool // by rank: shares memory with this one
-	perHost int    // see hosts; 0 for any other order
+	host  []int // by rank
+	first []int // by host: its first rank
+	rank  int   // of this process
+	me    int   // its host
+	rails int   // how many ranks of each host are connected with neighbour hosts
 }
 
-// topologyOf returns the topology as seen by rank me.
-func topologyOf(all []endpoint, me int) topology {
-	t := topology{near: make([]bool, len(all)), perHost: perHost(all)}
-	if !allLocal(all) && t.perHost == 0 {
-		return t // sockets everywhere
+// topologyOf returns the topology as seen by rank me. If flat, or if any rank can share no memory,
+// every rank counts as a host.
+func topologyOf(all []endpoint, me int, flat bool) topology {
+	t := topology{rank: me, rails: len(all)}
+	for _, e := range all {
+		flat = flat || e.Host == ""
 	}
 	for r, e := range all {
-		t.near[r] = r != me && e.Host == all[me].Host
+		if r == 0 || flat || e.Host != all[r-1].Host {
+			t.first = append(t.first, r)
+		}
+		t.host = append(t.host, len(t.first)-1)
 	}
+	for h := range t.first {
+		t.rails = min(t.rails, t.size(h))
+	}
+	t.me = t.host[me]
 	return t
 }
 
-// shares reports whether there is any rank to share memory with.
-func (t topology) shares() bool { return slices.Contains(t.near, true) }
+func (t *topology) hosts() int { return len(t.first) }
 
-// perHost is n where ranks 0 to n-1 are on one host, the next n on another and
-// so on, with at least two hosts of at least two ranks; otherwise 0.
-func perHost(all []endpoint) int {
-	n := 0
-	for n < len(all) && all[n].Host == all[0].Host {
-		n++
+// end returns the rank after the last of a host.
+func (t *topology) end(host int) int {
+	if host == len(t.first)-1 {
+		return len(t.host)
 	}
-	if n < 2 || n == len(all) || len(all)%n != 0 {
-		return 0
-	}
-	first := map[string]bool{}
-	for r, e := range all {
-		if e.Host == "" || e.Host != all[r-r%n].Host || r%n == 0 && first[e.Host] {
-			return 0
-		}
-		first[e.Host] = true
+	return t.first[host+1]
+}
+
+func (t *topology) size(host int) int { return t.end(host) - t.first[host] }
+
+// largest returns the number of ranks of the largest host.
+func (t *topology) largest() (n int) {
+	for h := range t.first {
+		n = max(n, t.size(h))
 	}
 	return n
 }
 
-// allLocal reports whether every rank can share memory with every other.
-func allLocal(all []endpoint) bool {
-	for _, e := range all {
-		if e.Host == "" || e.Host != all[0].Host {
-			return false
-		}
-	}
-	return true
+// leader returns the rank that leads this process's host.
+func (t *topology) leader() int { return t.first[t.me] }
+
+func (t *topology) leads(rank int) bool { return rank == t.first[t.host[rank]] }
+
+// near reports whether another rank shares memory with this one.
+func (t *topology) near(rank int) bool {
+	return rank >= 0 && rank < len(t.host) && rank != t.rank && t.host[rank] == t.me
 }
+
+// local returns this host's ranks.
+func (t *topology) local() (from, to int) { return t.first[t.me], t.end(t.me) }
+
+// rail returns the rank in the same position on another host, or -1 if there is none.
+func (t *topology) rail(host int) int {
+	k := t.rank - t.first[t.me]
+	if host < 0 || host >= len(t.first) || k >= t.rails {
+		return -1
+	}
+	return t.first[host] + k
+}
+
+// peers reports whether this rank has connections with another from the start.
+func (t *topology) peers(rank int) bool {
+	switch {
+	case rank == t.rank:
+		return false
+	case t.near(rank):
+		return t.leads(rank) || t.leads(t.rank)
+	case t.leads(rank) && t.leads(t.rank):
+		return true
+	}
+	return rank == t.rail(t.me-1) || rank == t.rail(t.me+1)
+}
+
+// full reports whether every rank has connections with every other.
+func (t *topology) full() bool { return len(t.host) == len(t.first) || len(t.host) == 2 }

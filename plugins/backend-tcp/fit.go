@@ -20,20 +20,24 @@ const (
 	largeLaps   = 4
 )
 
-// fit measures the cost model with small and large all-reduces of the whole group, if
-// it uses sockets. All ranks then use the largest value of each figure.
+// fit measures the cost model with small and large all-reduces of the hosts' leaders, if the
+// group uses sockets. All ranks then use the largest value of each figure.
 func (b *Backend) fit(ctx context.Context) error {
-	if b.inMemory() || b.group.WorldSize == 1 {
+	if b.inMemory() {
 		return nil
 	}
-	k, err := b.measure(ctx)
-	if err == nil {
-		b.cost, err = b.agree(ctx, k)
+	var err error
+	if b.leads() {
+		var k Cost
+		if k, err = b.measure(ctx); err == nil {
+			b.cost, err = b.agree(ctx, k)
+		}
+	}
+	if err == nil && b.local != nil {
+		err = b.shareCost(ctx)
 	}
 	if err != nil {
-		b.life.Failed = err
-		b.abort(err)
-		return err
+		return b.fail(err)
 	}
 	b.limitSendBuffers()
 	if b.group.Rank == 0 {
@@ -53,7 +57,7 @@ func (b *Backend) limitSendBuffers() {
 		return
 	}
 	for _, l := range b.links {
-		if !b.near(l.rank) {
+		if !b.topology.near(l.rank) {
 			_ = unix.SetsockoptInt(l.fd, unix.SOL_SOCKET, unix.SO_SNDBUF, sendBuffer) // without the limit it is only slower
 		}
 	}
@@ -68,7 +72,7 @@ func (b *Backend) measure(ctx context.Context) (k Cost, err error) {
 	if err != nil {
 		return k, err
 	}
-	others := float64(b.group.WorldSize - 1)
+	others := float64(b.topology.hosts() - 1)
 	k.Gamma = reduceCost()
 	k.Alpha = max(small/(1+burst*(others-1)), 1)
 	k.Beta = max((large-small)/(others*(probeLarge-probeSmall))-k.Gamma, 1e-3)
@@ -81,13 +85,14 @@ func (b *Backend) timeAllReduce(ctx context.Context, size, laps int) (least floa
 	c := &sdk.Collective{Op: sdk.OpAllReduce, DType: tensor.F32, Count: size / 4, Bucket: -1, Buf: tensor.Aligned(size)}
 	for i := range laps {
 		b.begin(ctx, c)
-		var w algorithm = noPayload{}
-		if b.op.attached = size <= maxInline; b.op.attached {
-			b.room(b.group.WorldSize, size)
+		var err error
+		if size <= maxInline {
+			err = b.swap(c.Buf)
 		} else {
-			w = b.algorithms.direct.start(b, c.Buf)
+			b.useLeaders()
+			err = b.drive(b.algorithms.direct.start(b, c.Buf))
 		}
-		if err := b.drive(w); err != nil {
+		if err != nil {
 			return 0, err
 		}
 		if t := float64(time.Since(b.op.start)); i == 0 || t < least {
@@ -110,20 +115,51 @@ func reduceCost() (least float64) {
 	return max(least, 1e-3)
 }
 
-// agree returns the largest value of each figure over all ranks.
+// agree returns the largest value of each figure over all hosts.
 func (b *Backend) agree(ctx context.Context, k Cost) (Cost, error) {
-	const figures = 3
-	buf := tensor.Aligned(8 * figures * b.group.WorldSize)
-	all := tensor.View[float64](buf)
-	copy(all[figures*b.group.Rank:], []float64{k.Alpha, k.Beta, k.Gamma})
-	c := &sdk.Collective{Op: sdk.OpAllGather, DType: tensor.F64, Count: figures, Bucket: -1, Buf: buf}
-	b.begin(ctx, c)
-	if err := b.runSockets(c); err != nil {
+	mine := k.encode()
+	b.begin(ctx, &sdk.Collective{Op: sdk.OpAllGather, DType: tensor.F64, Count: len(mine) / 8, Bucket: -1})
+	if err := b.swap(mine); err != nil {
 		return k, err
 	}
-	for r := range b.group.WorldSize {
-		its := all[figures*r:]
-		k = Cost{max(k.Alpha, its[0]), max(k.Beta, its[1]), max(k.Gamma, its[2])}
+	for h := range b.topology.hosts() {
+		if h == b.topology.me {
+			continue
+		}
+		its := parseCost(b.slot(h, 0))
+		k = Cost{max(k.Alpha, its.Alpha), max(k.Beta, its.Beta), max(k.Gamma, its.Gamma)}
 	}
 	return k, nil
+}
+
+// swap sends the same number of bytes from every leader to every other, together with the calls.
+func (b *Backend) swap(mine []byte) error {
+	n := b.topology.hosts()
+	p := &parcel{mine: mine, sizes: make([]int, n), wants: make([]bool, n)}
+	for h := range n {
+		p.sizes[h], p.wants[h] = len(mine), true
+	}
+	return b.tradeParcels(p, len(mine))
+}
+
+// tradeParcels sends parcels of at most the given size. They are in the hosts' slots afterwards.
+func (b *Backend) tradeParcels(p *parcel, size int) error {
+	b.useLeaders()
+	b.room(b.topology.hosts(), size)
+	b.op.attached, b.op.parcel = true, p
+	return b.drive(noPayload{})
+}
+
+// costSize is the length of an encoded cost.
+const costSize = 24
+
+func (k Cost) encode() []byte {
+	buf := tensor.Aligned(costSize)
+	copy(tensor.View[float64](buf), []float64{k.Alpha, k.Beta, k.Gamma})
+	return buf
+}
+
+func parseCost(buf []byte) Cost {
+	x := tensor.View[float64](buf[:costSize])
+	return Cost{x[0], x[1], x[2]}
 }

@@ -24,14 +24,14 @@ type halvingRound struct {
 func (w *halving) start(b *Backend, buf []byte) *halving {
 	w.b = b
 	w.rounds = w.rounds[:0]
-	w.plan(buf, positionsOf(b.group.WorldSize))
+	w.plan(buf, positionsOf(b.topology.hosts()))
 	w.enter(0)
 	b.room(1, b.set.segment)
 	return w
 }
 
 func (w *halving) plan(buf []byte, p positions) {
-	me := w.b.group.Rank
+	me := w.b.topology.me
 	v := p.position(me)
 	if v < 0 {
 		w.rounds = append(w.rounds, halvingRound{peer: me + 1, send: buf}, halvingRound{peer: me + 1, recv: buf})

@@ -35,7 +35,7 @@ const (
 type hello struct {
 	job                                [sha256.Size]byte
 	generation, epoch, world, from, to uint32
-	stream, streams                    uint32 // which of how many connections
+	stream, streams                    uint32 // which of how many connections; both 0: opened for a transfer, see pair.go
 	tls                                uint32 // 1: TLS follows
 }
 
@@ -43,12 +43,26 @@ func (b *Backend) hello(to, stream int) hello {
 	h := hello{
 		job:        sha256.Sum256([]byte(b.group.JobID)),
 		generation: uint32(b.group.Generation), epoch: uint32(b.group.Epoch), world: uint32(b.group.WorldSize),
-		from: uint32(b.group.Rank), to: uint32(to), stream: uint32(stream), streams: uint32(b.streams(to)),
+		from: uint32(b.group.Rank), to: uint32(to),
+	}
+	if stream != pairStream {
+		h.stream, h.streams = uint32(stream), uint32(b.streams(to))
 	}
 	if b.usesTLS(to) {
 		h.tls = 1
 	}
 	return h
+}
+
+// pair reports whether the connection is for transfers from one rank to the other.
+func (h *hello) pair() bool { return h.streams == 0 }
+
+// number is the stream, or pairStream.
+func (h *hello) number() int {
+	if h.pair() {
+		return pairStream
+	}
+	return int(h.stream)
 }
 
 func (h *hello) numbers() []*uint32 {
@@ -98,7 +112,7 @@ func (v reply) String() string {
 
 // replyTo compares a caller's hello with what this rank expects.
 func (b *Backend) replyTo(h hello) reply {
-	mine := b.hello(int(h.from), int(h.stream))
+	mine := b.hello(int(h.from), h.number())
 	switch {
 	case h.job != mine.job:
 		return wrongJob
@@ -108,9 +122,9 @@ func (b *Backend) replyTo(h hello) reply {
 		return wrongEpoch
 	case h.world != mine.world:
 		return wrongWorld
-	case h.to != mine.from || h.from <= mine.from || h.from >= h.world:
+	case h.to != mine.from || h.from >= h.world || h.from == mine.from || h.from < mine.from && !h.pair():
 		return wrongRank
-	case h.streams != mine.streams || h.stream >= h.streams || h.tls != mine.tls:
+	case h.streams != mine.streams || h.stream >= h.streams && !h.pair() || h.tls != mine.tls:
 		return wrongOptions
 	}
 	return welcome
@@ -184,7 +198,7 @@ func (b *Backend) receive(c net.Conn, claim func(rank, stream int) bool) (h hell
 	}
 	h = parseHello(second[:helloSize])
 	v := b.replyTo(h)
-	if v == welcome && !claim(int(h.from), int(h.stream)) {
+	if v == welcome && !claim(int(h.from), h.number()) {
 		v = duplicate
 	}
 	answer := []byte{byte(v)}

@@ -2,7 +2,10 @@ package tcp
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/trainctl/trainctl/core/sdk"
@@ -10,14 +13,35 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// TestHosts runs the suite as if on hosts of two ranks each.
+// TestHosts runs the suite as if on hosts of two ranks each, and on hosts of unequal size.
 func TestHosts(t *testing.T) {
 	t.Parallel()
-	sdktest.Backend(t, sdktest.BackendOptions{
-		New:     func(testing.TB) sdk.Backend { return onHostsOf(2) },
-		Options: map[string]any{"segment_bytes": int64(8192)},
-		Worlds:  []int{3, 4, 6},
-		Counts:  []int{0, 1, 1000, 65537, 100_000},
+	for where, o := range map[string]sdktest.BackendOptions{
+		"aabbcc":  {Worlds: []int{3, 4, 6}, Counts: []int{0, 1, 1000, 65537, 100_000}},
+		"aaabccc": {Worlds: []int{4, 7}, Counts: []int{0, 1, 65537}},
+	} {
+		t.Run(where, func(t *testing.T) {
+			t.Parallel()
+			o.New = func(testing.TB) sdk.Backend { return onHosts(where) }
+			o.Options = map[string]any{"segment_bytes": int64(8192)}
+			sdktest.Backend(t, o)
+		})
+	}
+}
+
+// Hosts that reduce their sums in another order than that of the ranks.
+func TestHostsInAnyOrder(t *testing.T) {
+	t.Parallel()
+	sdktest.BackendResults(t, sdktest.BackendOptions{
+		New: func(testing.TB) sdk.Backend {
+			b := onHostsOf(2)
+			b.alwaysPartial = true
+			return b
+		},
+		Options:  map[string]any{"reproducible": false, "segment_bytes": int64(8192)},
+		Worlds:   []int{5},
+		Counts:   []int{1, 5000},
+		AnyOrder: true,
 	})
 }
 
@@ -27,21 +51,107 @@ func onHostsOf(n int) *Backend {
 	return b
 }
 
-func TestPerHost(t *testing.T) {
-	for hosts, want := range map[string]int{
-		"aabb": 2, "aabbcc": 2, "aaabbb": 3, "aaaa": 0, "ab": 0, "abab": 0, "aab": 0, "aabbaa": 0, "aaabb": 0, "aa--": 0, "----": 0, "a": 0, "aabc": 0,
+// onHosts names the host of every rank by a letter.
+func onHosts(where string) *Backend {
+	b := New()
+	b.hostOf = func(rank int) string { return where[rank : rank+1] }
+	return b
+}
+
+func TestTopology(t *testing.T) {
+	for where, want := range map[string]struct {
+		hosts, rails int
+		peers        []int // by rank
+	}{
+		"aaaa":   {1, 4, []int{3, 1, 1, 1}},
+		"abcd":   {4, 1, []int{3, 3, 3, 3}},
+		"aabb":   {2, 2, []int{2, 2, 2, 2}},
+		"aabbcc": {3, 2, []int{3, 2, 3, 3, 3, 2}},
+		"aaab":   {2, 1, []int{3, 1, 1, 1}},
+		"abba":   {3, 1, []int{2, 3, 1, 2}},
+		"aab-":   {4, 1, []int{3, 3, 3, 3}}, // a rank that can share no memory
+		"aaaaaaaabbbbbbbbccccccccdddddddd": {4, 8, slices.Concat([]int{10, 2, 2, 2, 2, 2, 2, 2},
+			[]int{10, 3, 3, 3, 3, 3, 3, 3}, []int{10, 3, 3, 3, 3, 3, 3, 3}, []int{10, 2, 2, 2, 2, 2, 2, 2})},
 	} {
 		var all []endpoint
-		for _, h := range hosts {
-			e := endpoint{Host: string(h)}
-			if h == '-' {
-				e.Host = ""
+		for _, h := range where {
+			all = append(all, endpoint{Host: strings.Trim(string(h), "-")})
+		}
+		for me := range all {
+			tp := topologyOf(all, me, false)
+			if tp.hosts() != want.hosts || tp.rails != want.rails {
+				t.Fatalf("%s: %d hosts and %d rails, want %d and %d", where, tp.hosts(), tp.rails, want.hosts, want.rails)
 			}
-			all = append(all, e)
+			n := 0
+			for r := range all {
+				its := topologyOf(all, r, false)
+				if tp.peers(r) != its.peers(me) {
+					t.Errorf("%s: only one of ranks %d and %d connects with the other", where, me, r)
+				}
+				if tp.peers(r) {
+					n++
+				}
+			}
+			if n != want.peers[me] {
+				t.Errorf("%s: rank %d connects with %d ranks, want %d", where, me, n, want.peers[me])
+			}
 		}
-		if got := perHost(all); got != want {
-			t.Errorf("%s: %d ranks per host, want %d", hosts, got, want)
+		if flat := topologyOf(all, 0, true); flat.hosts() != len(all) || !flat.full() {
+			t.Errorf("%s: flat, it has %d hosts", where, flat.hosts())
 		}
+	}
+}
+
+// The connections of a rank depend on the ranks of its host and the number of hosts, and those of a
+// rank that leads none on neither.
+func TestConnectionsPerRank(t *testing.T) {
+	for _, test := range []struct{ ranks, hosts, most int }{{8, 1, 7}, {8, 2, 4}, {16, 4, 6}} {
+		all, _ := ranksOf(t, test.ranks, 0, nil, func() *Backend { return onHostsOf(test.ranks / test.hosts) })
+		if all[0].local == nil {
+			t.Skip("no shared memory on this system")
+		}
+		for r, b := range all {
+			n, want := len(b.links), 3
+			if b.leads() {
+				want = test.most
+			}
+			if n > want {
+				t.Errorf("rank %d of %d on %d hosts has %d connections, want at most %d", r, test.ranks, test.hosts, n, want)
+			}
+		}
+	}
+}
+
+// Send opens a connection where there is none, within a host and between hosts, once for
+// each direction.
+func TestTransfersBetweenAnyRanks(t *testing.T) {
+	const world = 6
+	all, _ := ranksOf(t, world, 0, nil, func() *Backend { return onHostsOf(3) })
+	for round := range 2 {
+		for distance := 1; distance < world; distance++ {
+			err := together(world, func(r int) error {
+				send := sdk.Collective{Op: sdk.OpSend, DType: tensor.I32, Count: 1, Root: (r + distance) % world, Bucket: -1, Buf: tensor.Aligned(4)}
+				recv := sdk.Collective{Op: sdk.OpRecv, DType: tensor.I32, Count: 1, Root: (r + world - distance) % world, Bucket: -1, Buf: tensor.Aligned(4)}
+				tensor.View[int32](send.Buf)[0] = int32(100*r + distance + round)
+				first, second := &send, &recv
+				if r < distance { // in a circle of ranks, some must receive first
+					first, second = second, first
+				}
+				if err := errors.Join(all[r].Do(t.Context(), first), all[r].Do(t.Context(), second)); err != nil {
+					return fmt.Errorf("rank %d: %w", r, err)
+				}
+				if got, want := tensor.View[int32](recv.Buf)[0], int32(100*recv.Root+distance+round); got != want {
+					return fmt.Errorf("rank %d got %d from rank %d, want %d", r, got, recv.Root, want)
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if n := len(all[1].links); n > 2+2*(world-1) {
+		t.Errorf("%d connections", n)
 	}
 }
 

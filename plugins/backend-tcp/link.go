@@ -19,6 +19,8 @@ import (
 // never blocks on it: a wait is for all links at once (wait.go).
 type link struct {
 	rank     int
+	at       int // what the running algorithm calls the rank; negative: it does not use the link
+	way      way
 	stream   int // of streams; stream 0 carries calls and aborts, all carry data
 	streams  int
 	fd       int
@@ -35,6 +37,15 @@ type link struct {
 	out      outbound
 	vec      [2][]byte
 }
+
+// way says for which transfers between two ranks a link is.
+type way byte
+
+const (
+	bothWays way = iota
+	outgoing     // this rank's sends, see pair.go
+	incoming
+)
 
 // inbound is the frame that is being received. Its header and call lie in
 // head, the payload goes to the collective's destination.
@@ -62,7 +73,7 @@ var errAgain = errors.New("nothing to read, or no room to write")
 // newLink makes a link of a connection after the handshake. It takes the
 // socket from Go's poller, which would wake a thread for every packet.
 func newLink(rank, stream, streams int, conn net.Conn) (*link, error) {
-	l := &link{rank: rank, stream: stream, streams: streams, readable: true, writable: true, here: conn.LocalAddr(), there: conn.RemoteAddr()}
+	l := &link{rank: rank, at: -1, stream: stream, streams: streams, readable: true, writable: true, here: conn.LocalAddr(), there: conn.RemoteAddr()}
 	plain := conn
 	if s, ok := conn.(*tlsConn); ok {
 		l.tlsConn, plain = s, s.raw
@@ -219,7 +230,8 @@ const (
 )
 
 const (
-	maxInline  = 64 << 10 // bytes of contribution in a call frame
+	maxInline  = 64 << 10 // bytes of a rank's contribution in a call frame
+	maxParcel  = 2 << 20  // bytes of the contributions of a host's ranks
 	maxSegment = 64 << 20
 	maxAbort   = 4 << 10
 )
@@ -243,7 +255,7 @@ func parseHeader(raw []byte) (header, error) {
 	least, most := uint32(0), uint32(0)
 	switch kind(raw[0]) {
 	case kindCall:
-		least, most = callSize, callSize+maxInline
+		least, most = callSize, callSize+maxParcel
 	case kindData:
 		least, most = 0, maxSegment
 	case kindAbort:

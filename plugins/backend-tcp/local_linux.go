@@ -60,7 +60,10 @@ func hostID() (string, error) {
 //	320   arrived   64 bits, of the first local rank: how often ranks have come to the gate
 //	384   gate      of the first local rank: the last barrier that all ranks have reached, a futex word
 //	448   waiting   of the first local rank: how many wait for the gate to change
-//	4096  stages    small contributions to two successive collectives
+//	512   cost      of the first local rank: the cost model that the hosts have agreed on
+//	576   path      of the first local rank: how the running collective moves data between hosts
+//	4096  stages    small contributions to two successive collectives; of the first local rank, with
+//	                several hosts, results for the others as well
 //
 // Two of each: a rank may start the next collective while another still reads its data
 // of this one, but not the one after.
@@ -71,6 +74,8 @@ const (
 	pageArrived  = 320
 	pageGate     = 384
 	pageWaiting  = 448
+	pageCost     = 512
+	pagePath     = 576
 	pageStages   = 4096
 	pageSize     = pageStages + 2*stageSize
 )
@@ -82,6 +87,8 @@ func (p page) sleepers() *atomic.Uint32   { return word(p, pageSleepers) }
 func (p page) cpu() *atomic.Uint32        { return word(p, pageCPU) }
 func (p page) gate() *atomic.Uint32       { return word(p, pageGate) }
 func (p page) waiting() *atomic.Uint32    { return word(p, pageWaiting) }
+func (p page) path() *atomic.Uint32       { return word(p, pagePath) }
+func (p page) cost() []byte               { return p[pageCost:][:costSize] }
 func (p page) arrived() *atomic.Uint64    { return (*atomic.Uint64)(unsafe.Pointer(&p[pageArrived])) }
 func (p page) call(round uint32) []byte   { return p[pageCalls+64*(round&1):][:callSize] }
 func (p page) stage(round uint32) []byte  { return p[pageStages+stageSize*(round&1):][:stageSize] }
@@ -99,7 +106,9 @@ type local struct {
 	b      *Backend
 	spin   shm.Spinner
 	sleep  shm.Sleeper
-	round  uint32              // counts collectives of all ranks
+	round  uint32              // counts uses of the stages and calls
+	phase  uint32              // the last barrier that this rank has come to
+	began  uint32              // the first barrier of the running collective
 	pages  []page              // by rank, nil on other hosts
 	gate   page                // of the first local rank; nil with few ranks
 	count  uint64              // of local ranks
@@ -109,6 +118,8 @@ type local struct {
 	bufs   [][]byte            // of the running round, by rank
 	tiles  [][]byte
 	rest   int // see spread
+	parcel parcel
+	window []byte // see windows
 }
 
 // shareMemory exchanges control pages and arenas with the other ranks of this host.
@@ -136,88 +147,148 @@ func (l *local) exchange(ctx context.Context) error {
 		l.arenas[b.group.Rank][a.ID] = a.Bytes()
 	}
 	deadline, _ := ctx.Deadline()
-	for r, near := range b.topology.near {
-		if !near {
-			continue
-		}
-		b.conns[r][0].SetDeadline(deadline)
-		if err := l.give(b.conns[r][0].(*net.UnixConn), own); err != nil {
-			return fmt.Errorf("to rank %d: %w", r, err)
+	for r := range b.conns {
+		if b.topology.near(r) && b.conns[r] != nil {
+			b.conns[r][0].SetDeadline(deadline)
 		}
 	}
-	for r, near := range b.topology.near {
-		if !near {
+	mine := []shared{{uint64(len(b.arenas)), own}}
+	for _, a := range b.arenas {
+		mine = append(mine, shared{uint64(a.ID), a.Arena})
+	}
+	if b.leads() {
+		err = l.handOut(mine)
+	} else {
+		err = l.register(mine)
+	}
+	if err != nil {
+		return err
+	}
+	l.build()
+	return own.CloseFile()
+}
+
+// shared is memory that ranks of one host map.
+type shared struct {
+	tag uint64
+	mem *shm.Arena
+}
+
+// register gives this rank's memory to the leader and takes that of the others from it.
+func (l *local) register(mine []shared) error {
+	t := &l.b.topology
+	leader := t.leader()
+	conn := l.conn(leader)
+	if err := give(conn, mine); err != nil {
+		return fmt.Errorf("to rank %d: %w", leader, err)
+	}
+	for r, end := t.local(); r < end; r++ {
+		if r == t.rank {
 			continue
 		}
-		if err := l.take(r, b.conns[r][0].(*net.UnixConn)); err != nil {
+		all, err := l.take(r, conn)
+		if err = errors.Join(err, closeFiles(all)); err != nil {
+			return fmt.Errorf("from rank %d: %w", leader, err)
+		}
+	}
+	return nil
+}
+
+// handOut takes the memory of all ranks of this host and gives each that of the others.
+func (l *local) handOut(mine []shared) (err error) {
+	t := &l.b.topology
+	first, end := t.local()
+	all := make([][]shared, end-first)
+	defer func() {
+		for _, its := range all[1:] {
+			err = errors.Join(err, closeFiles(its))
+		}
+	}()
+	all[0] = mine
+	for r := first + 1; r < end; r++ {
+		if all[r-first], err = l.take(r, l.conn(r)); err != nil {
 			return fmt.Errorf("from rank %d: %w", r, err)
 		}
 	}
-	l.build()
+	for r := first + 1; r < end; r++ {
+		for q := range all {
+			if q == r-first {
+				continue
+			}
+			if err := give(l.conn(r), all[q]); err != nil {
+				return fmt.Errorf("to rank %d: %w", r, err)
+			}
+		}
+	}
 	return nil
 }
 
-// build chooses the first local rank's page for the gate, if there is one.
+func (l *local) conn(rank int) *net.UnixConn { return l.b.conns[rank][0].(*net.UnixConn) }
+
+// closeFiles leaves memory mapped without descriptors.
+func closeFiles(all []shared) (err error) {
+	for _, s := range all {
+		err = errors.Join(err, s.mem.CloseFile())
+	}
+	return err
+}
+
+// build chooses the first local rank's page for the gate, if there are many ranks.
 func (l *local) build() {
-	var first page
-	for _, p := range slices.Backward(l.pages) {
-		if p != nil {
-			first, l.count = p, l.count+1
-		}
-	}
-	if l.count >= crowd {
-		l.gate = first
+	first, end := l.b.topology.local()
+	if l.count = uint64(end - first); l.count >= crowd {
+		l.gate = l.pages[first]
 	}
 }
 
-// give sends the control page, tagged with the number of arenas, then those,
+// give sends a rank's control page, tagged with the number of its arenas, then those,
 // tagged with their ids.
-func (l *local) give(conn *net.UnixConn, own *shm.Arena) error {
-	if err := shm.SendFile(conn, uint64(len(l.b.arenas)), own.File()); err != nil {
-		return err
-	}
-	for _, a := range l.b.arenas {
-		if err := shm.SendFile(conn, uint64(a.ID), a.File()); err != nil {
+func give(conn *net.UnixConn, all []shared) error {
+	for _, s := range all {
+		if err := shm.SendFile(conn, s.tag, s.mem.File()); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (l *local) take(rank int, conn *net.UnixConn) error {
-	n, mem, err := l.takeOne(conn)
+// take maps a rank's control page and arenas. Their files are open.
+func (l *local) take(rank int, conn *net.UnixConn) (all []shared, err error) {
+	one, err := l.takeOne(conn)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if len(mem) != pageSize || n > maxArenas {
-		return errors.New("it sent no control page of this protocol")
+	if len(one.mem.Bytes()) != pageSize || one.tag > maxArenas {
+		return nil, errors.New("it sent no control page of this protocol")
 	}
-	l.pages[rank], l.arenas[rank] = mem, map[uint32][]byte{}
-	for range n {
-		id, mem, err := l.takeOne(conn)
+	l.pages[rank], l.arenas[rank] = one.mem.Bytes(), map[uint32][]byte{}
+	all = append(all, one)
+	for range one.tag {
+		a, err := l.takeOne(conn)
 		if err != nil {
-			return err
+			return all, err
 		}
-		l.arenas[rank][uint32(id)] = mem
+		l.arenas[rank][uint32(a.tag)] = a.mem.Bytes()
+		all = append(all, a)
 	}
-	return nil
+	return all, nil
 }
 
-func (l *local) takeOne(conn *net.UnixConn) (tag uint64, mem []byte, err error) {
+func (l *local) takeOne(conn *net.UnixConn) (s shared, err error) {
 	tag, f, err := shm.RecvFile(conn)
 	if err != nil {
-		return 0, nil, err
+		return s, err
 	}
 	info, err := f.Stat()
 	if err != nil {
-		return 0, nil, errors.Join(err, f.Close())
+		return s, errors.Join(err, f.Close())
 	}
 	a, err := shm.Map(f, int(info.Size()))
 	if err != nil {
-		return 0, nil, err
+		return s, err
 	}
 	l.mapped = append(l.mapped, a)
-	return tag, a.Bytes(), a.CloseFile() // one descriptor less for every peer
+	return shared{tag, a}, nil
 }
 
 func (l *local) close() {
@@ -235,10 +306,11 @@ func (l *local) maps(c *sdk.Collective) bool {
 	return c.Offset+len(c.Buf) <= len(mem) && &mem[c.Offset] == &c.Buf[0]
 }
 
-// barrier announces that this rank has reached a phase and waits for the others. A
+// barrier announces that this rank has come to the next phase and waits for the others. A
 // stall names all that have not.
-func (l *local) barrier(phase uint32) error {
-	me := l.b.group.Rank
+func (l *local) barrier() error {
+	l.phase++
+	phase, me := l.phase, l.b.group.Rank
 	own := l.pages[me]
 	if l.gate != nil {
 		return l.meet(phase)
@@ -257,6 +329,9 @@ func (l *local) barrier(phase uint32) error {
 	}
 	return nil
 }
+
+// present reports whether another rank of this host has called the running collective.
+func (l *local) present(rank int) bool { return l.pages[rank].reached(l.began) }
 
 // meet is barrier where there are many ranks: the last one opens the gate. So every rank sleeps
 // and is woken once.
@@ -329,21 +404,11 @@ func (l *local) wake() {
 
 // runLocal runs a collective if all ranks are on this host.
 func (b *Backend) runLocal(c *sdk.Collective) error {
-	l, staged := b.local, stages(c)
-	l.round++
-	own := l.pages[b.group.Rank]
-	b.op.call.encode(own.call(l.round))
-	large := len(c.Buf) >= spreadSize
-	switch {
-	case staged:
-		copy(own.stage(l.round), l.contribution(c))
-	case large:
-		own.cpu().Store(currentCPU())
+	l, staged, large := b.local, stages(c), len(c.Buf) >= spreadSize
+	if large {
+		l.pages[b.group.Rank].cpu().Store(currentCPU())
 	}
-	if err := l.barrier(2 * l.round); err != nil {
-		return err
-	}
-	if err := l.compare(); err != nil {
+	if err := l.announce(c, staged); err != nil {
 		return err
 	}
 	switch {
@@ -353,21 +418,40 @@ func (b *Backend) runLocal(c *sdk.Collective) error {
 		l.finishStaged(c)
 		return nil
 	case !l.allShared():
-		return b.exchangePayload(c)
+		return l.inWindows(c, func(w *sdk.Collective) error { l.finishStaged(w); return nil })
 	}
-	if err := l.resolve(c); err != nil {
+	if err := l.resolve(len(c.Buf)); err != nil {
 		return err
 	}
 	if large {
 		l.spread()
 	}
 	l.inPlace(c)
-	return l.barrier(2*l.round + 1)
+	return l.barrier()
 }
 
-// compare reads and compares the ranks' calls.
+// announce begins a collective: the ranks of this host compare their calls, and pass on small
+// contributions.
+func (l *local) announce(c *sdk.Collective, staged bool) error {
+	l.round++
+	l.began = l.phase + 1
+	own := l.pages[l.b.group.Rank]
+	l.b.op.call.encode(own.call(l.round))
+	if staged {
+		copy(own.stage(l.round), l.contribution(c))
+	}
+	if err := l.barrier(); err != nil {
+		return err
+	}
+	return l.compare()
+}
+
+// compare reads and compares the calls of this host's ranks.
 func (l *local) compare() error {
 	for r, p := range l.pages {
+		if p == nil {
+			continue
+		}
 		l.calls[r] = parseCall(p.call(l.round))
 		if !l.b.op.call.matches(l.calls[r]) {
 			return l.b.mismatch(r, l.calls[r])
@@ -377,13 +461,61 @@ func (l *local) compare() error {
 	return nil
 }
 
+// allShared reports whether the buffers of all ranks of this host are mapped by the others.
 func (l *local) allShared() bool {
-	for _, k := range l.calls {
-		if !k.shared {
-			return false
+	first, end := l.b.topology.local()
+	return !slices.ContainsFunc(l.calls[first:end], func(k call) bool { return !k.shared })
+}
+
+// inWindows runs a collective part by part through the stages, for buffers that other ranks
+// cannot map. run ends the collective of one part, whose contributions are in the stages.
+func (l *local) inWindows(c *sdk.Collective, run func(*sdk.Collective) error) error {
+	d, world, size := c.Op.Definition(), l.b.group.WorldSize, c.DType.Size()
+	parts := d.Parts(world)
+	n := min(stageSize/(size*parts), maxInline/(l.b.topology.largest()*contributed(c, world)/c.Count))
+	n = min(max(n, 1), c.Count)
+	w := *c
+	for at := 0; at < c.Count; at += n {
+		w.Count = min(n, c.Count-at)
+		if parts == 1 {
+			w.Buf = c.Buf[at*size:][:w.Count*size]
+		} else {
+			w.Buf = l.load(c, &w, at)
+		}
+		l.round++
+		copy(l.pages[l.b.group.Rank].stage(l.round), l.contribution(&w))
+		if err := l.barrier(); err != nil {
+			return err
+		}
+		if err := run(&w); err != nil {
+			return err
+		}
+		if parts > 1 {
+			eachPart(c, &w, at, func(whole, window []byte) { copy(whole, window) })
 		}
 	}
-	return true
+	return nil
+}
+
+// load copies a window of every part to memory of its own.
+func (l *local) load(c, w *sdk.Collective, at int) []byte {
+	if n := w.Count * c.DType.Size() * l.b.group.WorldSize; cap(l.window) < n {
+		l.window = tensor.Aligned(n)
+	} else {
+		l.window = l.window[:n]
+	}
+	w.Buf = l.window
+	eachPart(c, w, at, func(whole, window []byte) { copy(window, whole) })
+	return w.Buf
+}
+
+// eachPart calls f with what a window has of every part, in the whole buffer and in the window's.
+func eachPart(c, w *sdk.Collective, at int, f func(whole, window []byte)) {
+	size := c.DType.Size()
+	part, short := c.Count*size, w.Count*size
+	for r := range len(w.Buf) / short {
+		f(c.Buf[r*part+at*size:][:short], w.Buf[r*short:][:short])
+	}
 }
 
 // contribution returns what this rank provides to the others.
@@ -419,11 +551,11 @@ func (l *local) finishStaged(c *sdk.Collective) {
 	}
 }
 
-// resolve finds every rank's buffer in this process's mappings.
-func (l *local) resolve(c *sdk.Collective) error {
-	for r, k := range l.calls {
+// resolve finds the buffers of this host's ranks in this process's mappings.
+func (l *local) resolve(size int) error {
+	for r, end := l.b.topology.local(); r < end; r++ {
 		var err error
-		if l.bufs[r], err = l.buffer(r, k, len(c.Buf)); err != nil {
+		if l.bufs[r], err = l.buffer(r, l.calls[r], size); err != nil {
 			return err
 		}
 	}

@@ -15,6 +15,7 @@ type mesh struct {
 	cut   cut
 	got   []int
 	ready []bool // by segment of this rank's chunk: it is finished
+	root  int    // the root's host
 }
 
 // meshLag is how many segments the gathering is behind the scattering.
@@ -22,9 +23,12 @@ const meshLag = 2
 
 func (w *mesh) start(b *Backend, c *sdk.Collective) *mesh {
 	w.b, w.c, w.cut = b, c, b.cut(c.Buf, c.Op.Definition().Parts(b.group.WorldSize))
+	if w.root = 0; c.Op.Definition().Rooted() {
+		w.root = b.topology.host[c.Root]
+	}
 	w.got, w.ready = zeroed(w.got, w.cut.segments), zeroed(w.ready, w.cut.segments)
 	if c.Op.Definition().Reduces {
-		b.room(b.group.WorldSize, b.set.segment)
+		b.room(b.topology.hosts(), b.set.segment)
 	}
 	return w
 }
@@ -32,8 +36,8 @@ func (w *mesh) start(b *Backend, c *sdk.Collective) *mesh {
 // moves reports what one rank sends to another.
 func (w *mesh) moves(from, to int) (scatter, gather bool) {
 	d := w.c.Op.Definition()
-	scatter = d.Slice != contract.SendersPart && d.Sends(from, w.c.Root)
-	gather = d.Slice != contract.ReceiversPart && d.Receives(to, w.c.Root) && w.owns(from)
+	scatter = d.Slice != contract.SendersPart && d.Sends(from, w.root)
+	gather = d.Slice != contract.ReceiversPart && d.Receives(to, w.root) && w.owns(from)
 	return scatter, gather
 }
 
@@ -41,11 +45,11 @@ func (w *mesh) moves(from, to int) (scatter, gather bool) {
 // buffers every rank owns one, else only ranks that send.
 func (w *mesh) owns(rank int) bool {
 	d := w.c.Op.Definition()
-	return d.Slice == contract.Whole || d.Sends(rank, w.c.Root)
+	return d.Slice == contract.Whole || d.Sends(rank, w.root)
 }
 
 func (w *mesh) frames(rank int) (out, in int) {
-	me := w.b.group.Rank
+	me := w.b.topology.me
 	return w.count(w.moves(me, rank)), w.count(w.moves(rank, me))
 }
 
@@ -85,7 +89,7 @@ func interleaved(i, n, lag int) (second bool, s int) {
 }
 
 func (w *mesh) out(rank, i int) ([]byte, bool) {
-	me := w.b.group.Rank
+	me := w.b.topology.me
 	gather, s := w.frame(me, rank, i)
 	if !gather {
 		return w.cut.segment(s, rank), true
@@ -96,14 +100,14 @@ func (w *mesh) out(rank, i int) ([]byte, bool) {
 // holds reports whether a rank's chunk of the result is final from the start.
 func (w *mesh) holds(rank int) bool {
 	d := w.c.Op.Definition()
-	return !d.Reduces && d.Sends(rank, w.c.Root)
+	return !d.Reduces && d.Sends(rank, w.root)
 }
 
 // in receives results in place: the rank that sends one has received this rank's
 // contribution, so the bytes there are no longer needed.
 func (w *mesh) in(rank, i int) ([]byte, bool) {
-	gather, s := w.frame(rank, w.b.group.Rank, i)
-	switch mine := w.cut.segment(s, w.b.group.Rank); {
+	gather, s := w.frame(rank, w.b.topology.me, i)
+	switch mine := w.cut.segment(s, w.b.topology.me); {
 	case gather:
 		return w.cut.segment(s, rank), true
 	case !w.c.Op.Definition().Reduces:
@@ -118,7 +122,7 @@ func (w *mesh) in(rank, i int) ([]byte, bool) {
 func (w *mesh) sent(int, int) {}
 
 func (w *mesh) received(rank, i int) {
-	gather, s := w.frame(rank, w.b.group.Rank, i)
+	gather, s := w.frame(rank, w.b.topology.me, i)
 	if gather {
 		return
 	}
@@ -126,8 +130,8 @@ func (w *mesh) received(rank, i int) {
 	switch {
 	case !w.c.Op.Definition().Reduces:
 		w.ready[s] = true
-	case w.got[s] == w.b.group.WorldSize-1:
-		w.b.combine(w.cut.segment(s, w.b.group.Rank), s)
+	case w.got[s] == w.b.topology.hosts()-1:
+		w.b.combine(w.cut.segment(s, w.b.topology.me), s)
 		w.ready[s] = true
 	}
 }

@@ -324,7 +324,7 @@ func sumOverHosts(b *Backend, arena *sdk.Arena, seq int) string {
 			return fmt.Sprintf("element %d is %v, want %v", i, v, want)
 		}
 	}
-	return fmt.Sprintf("%d ranks per host, sum ok", b.topology.perHost)
+	return fmt.Sprintf("%d ranks per host, sum ok", b.topology.rails)
 }
 
 func describe(err error) string {

@@ -27,11 +27,17 @@ func (b *Backend) runLocal(*sdk.Collective) error { return shm.ErrUnsupported }
 
 func (b *Backend) runHosts(*sdk.Collective) error { return shm.ErrUnsupported }
 
+func (b *Backend) shareCost(context.Context) error { return shm.ErrUnsupported }
+
 func (l *local) maps(*sdk.Collective) bool { return false }
+
+func (l *local) present(int) bool { return false }
 
 func (l *local) wake() {}
 
 func (l *local) close() {}
+
+func (l *link) ended() bool { return false }
 
 // poller tries again after sleeps that grow while nothing happens.
 type poller struct{ nap time.Duration }

@@ -50,6 +50,13 @@ func (p *poller) wait(links []*link, limit time.Duration) {
 	}
 }
 
+// ended reports whether the peer sends nothing more after what has arrived.
+func (l *link) ended() bool {
+	fds := []unix.PollFd{{Fd: int32(l.fd), Events: unix.POLLRDHUP}}
+	n, _ := unix.Poll(fds, 0)
+	return n > 0
+}
+
 func (p *poller) poll(limit time.Duration) bool {
 	ts := unix.NsecToTimespec(int64(limit))
 	n, _ := unix.Ppoll(p.fds, &ts, nil) // an interrupted wait is a short one

@@ -16,14 +16,14 @@ type ring struct {
 }
 
 func (w *ring) start(b *Backend, buf []byte) *ring {
-	n, me := b.group.WorldSize, b.group.Rank
+	n, me := b.topology.hosts(), b.topology.me
 	w.b, w.cut, w.next, w.prev = b, b.cut(buf, 1), (me+1)%n, (me+n-1)%n
 	w.done = zeroed(w.done, w.count())
 	b.room(1, b.set.segment)
 	return w
 }
 
-func (w *ring) count() int { return 2 * (w.b.group.WorldSize - 1) * w.cut.segments }
+func (w *ring) count() int { return 2 * (w.b.topology.hosts() - 1) * w.cut.segments }
 
 func (w *ring) frames(rank int) (out, in int) {
 	if rank == w.next {
@@ -38,7 +38,7 @@ func (w *ring) frames(rank int) (out, in int) {
 // segment returns the i-th frame that a rank sends: in step t the chunk t places
 // behind its own.
 func (w *ring) segment(rank, i int) []byte {
-	n, t := w.b.group.WorldSize, i/w.cut.segments
+	n, t := w.b.topology.hosts(), i/w.cut.segments
 	return w.cut.segment(i%w.cut.segments, (rank+2*n-t)%n)
 }
 
@@ -46,7 +46,7 @@ func (w *ring) segment(rank, i int) []byte {
 func (w *ring) reducing(i int) bool { return i < w.count()/2 }
 
 func (w *ring) out(_, i int) ([]byte, bool) {
-	return w.segment(w.b.group.Rank, i), i < w.cut.segments || w.done[i-w.cut.segments]
+	return w.segment(w.b.topology.me, i), i < w.cut.segments || w.done[i-w.cut.segments]
 }
 
 func (w *ring) in(_, i int) ([]byte, bool) {

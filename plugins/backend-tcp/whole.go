@@ -28,7 +28,7 @@ type wholeRound struct {
 func (w *whole) start(b *Backend, buf []byte, rounds func(me, n int) []wholeRound) *whole {
 	w.b, w.buf, w.n = b, buf, ceilDiv(len(buf), b.set.segment)
 	if w.rounds == nil {
-		w.rounds = rounds(b.group.Rank, b.group.WorldSize)
+		w.rounds = rounds(b.topology.me, b.topology.hosts())
 	}
 	w.level, w.has, w.went = zeroed(w.level, w.n), zeroed(w.has, w.n), zeroed(w.went, w.n)
 	b.room(len(w.rounds), b.set.segment)

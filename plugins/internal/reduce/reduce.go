@@ -1,6 +1,7 @@
 package reduce
 
 import (
+	"github.com/trainctl/trainctl/core/engine/kernel/convert"
 	"github.com/trainctl/trainctl/core/engine/kernel/reduce"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
@@ -37,22 +38,42 @@ func Of(op sdk.ReduceOp, d tensor.DType, dst []byte, srcs [][]byte, n int) {
 		reduce.ReduceN(reduce.Sum, d, dst, srcs, 1)
 		divide(tensor.View[float64](dst), float64(n))
 	case d == tensor.F16:
-		averageHalf(dst, srcs, tensor.F32FromF16, tensor.F16FromF32)
+		averageHalf(dst, srcs, n, tensor.F32FromF16, tensor.F16FromF32)
 	case d == tensor.BF16:
-		averageHalf(dst, srcs, tensor.F32FromBF16, tensor.BF16FromF32)
+		averageHalf(dst, srcs, n, tensor.F32FromBF16, tensor.BF16FromF32)
 	}
 }
 
-// Own is All into the buffer of one of the ranks, srcs[rank]. It may overwrite srcs[0].
-func Own(op sdk.ReduceOp, d tensor.DType, srcs [][]byte, rank int) {
-	into := srcs[rank]
-	if rank > 1 { // reducing into one of the first two is fastest
+// Own is Of into one of the buffers, srcs[own]. It may overwrite srcs[0].
+func Own(op sdk.ReduceOp, d tensor.DType, srcs [][]byte, own, n int) {
+	into := srcs[own]
+	if own > 1 { // reducing into one of the first two is fastest
 		into = srcs[0]
 	}
-	All(op, d, into, srcs)
-	if rank > 1 {
-		copy(srcs[rank], into)
+	Of(op, d, into, srcs, n)
+	if own > 1 {
+		copy(srcs[own], into)
 	}
+}
+
+// Widen combines src, of the half type d, into pair[0], a sum in float32; pair[1] is memory of the
+// same size. The first of all replaces what is there.
+func Widen(op sdk.ReduceOp, d tensor.DType, pair [][]byte, src []byte, first bool) {
+	if first {
+		convert.Widen(d, tensor.View[float32](pair[0]), src)
+		return
+	}
+	convert.Widen(d, tensor.View[float32](pair[1]), src)
+	All(op, tensor.F32, pair[0], pair)
+}
+
+// Narrow rounds a sum in float32 over n ranks to the half type d. An average is divided first.
+func Narrow(op sdk.ReduceOp, d tensor.DType, dst, sum []byte, n int) {
+	x := tensor.View[float32](sum)
+	if op == sdk.Avg {
+		divide(x, float32(n))
+	}
+	convert.Narrow(d, dst, x)
 }
 
 func divide[T float32 | float64](x []T, by T) {
@@ -62,13 +83,13 @@ func divide[T float32 | float64](x []T, by T) {
 }
 
 // averageHalf divides before the only rounding.
-func averageHalf(dst []byte, srcs [][]byte, widen func(uint16) float32, narrow func(float32) uint16) {
+func averageHalf(dst []byte, srcs [][]byte, n int, widen func(uint16) float32, narrow func(float32) uint16) {
 	out := tensor.View[uint16](dst)
 	for i := range out {
 		sum := widen(tensor.View[uint16](srcs[0])[i])
 		for _, s := range srcs[1:] {
 			sum += widen(tensor.View[uint16](s)[i])
 		}
-		out[i] = narrow(sum / float32(len(srcs)))
+		out[i] = narrow(sum / float32(n))
 	}
 }
