@@ -91,7 +91,7 @@
 //	sdk        what a plugin's author imports; sdk/sdktest is the conformance suite
 //	plugin/    finding plugins, the host's side of them, their sandbox, what they print, and their flight record
 //	train/     the training loop, and below it ddp, data, checkpoint and recovery
-//	onnx         trained models as files for other runtimes
+//	onnx         trained models as files for other runtimes, and networks from such files (onnx/importer)
 //	infer        what a trained model says: generated text, predictions
 //	bench, config, app   measuring, the TOML file, and the wiring of it all
 //

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"compress/gzip"
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"math"
 	"os"
@@ -104,6 +106,7 @@ func TestScripts(t *testing.T) {
 			"checkpoint": writeCheckpoints,
 			"plugin":     putPlugin,
 			"weights":    writeWeights,
+			"onnx":       writeONNX,
 		},
 	})
 }
@@ -176,6 +179,18 @@ func writeCheckpoints(ts *testscript.TestScript, _ bool, args []string) {
 		ts.Check(err)
 	}
 	ts.Check(store.Close())
+}
+
+// onnx FILE NAME: writes a network as PyTorch exported it.
+func writeONNX(ts *testscript.TestScript, _ bool, args []string) {
+	in, err := os.Open(filepath.Join("../../core/onnx/importer/testdata", args[1]+".gz"))
+	ts.Check(err)
+	defer in.Close()
+	z, err := gzip.NewReader(in)
+	ts.Check(err)
+	b, err := io.ReadAll(z)
+	ts.Check(err)
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), b, 0o644))
 }
 
 // weights FILE NAME=V,V…: writes a safetensors file.

@@ -12,6 +12,7 @@ import (
 	"github.com/trainctl/trainctl/cmd/trainctl/internal/bench"
 	"github.com/trainctl/trainctl/cmd/trainctl/internal/ckpt"
 	"github.com/trainctl/trainctl/cmd/trainctl/internal/cli"
+	"github.com/trainctl/trainctl/cmd/trainctl/internal/importing"
 	"github.com/trainctl/trainctl/cmd/trainctl/internal/inference"
 	"github.com/trainctl/trainctl/cmd/trainctl/internal/plugins"
 	"github.com/trainctl/trainctl/cmd/trainctl/internal/report"
@@ -69,7 +70,7 @@ model, data, batch, communication. Flags and --set override single keys.`,
 	})
 	root.AddCommand(
 		runCommand(p), workerCommand(p), planCommand(p), evalCommand(p), inference.Generate(p), inference.Predict(p), configCommand(p), dataCommand(p),
-		ckpt.Command(p), plugins.Command(p), bench.Command(p), submit.Command(p), doctorCommand(p), envCommand(), logsCommand(), runs.Command(), watch.Command(), report.Command(), ui.Command(), secretCommand(), versionCommand(),
+		ckpt.Command(p), importing.Command(), plugins.Command(p), bench.Command(p), submit.Command(p), doctorCommand(p), envCommand(), logsCommand(), runs.Command(), watch.Command(), report.Command(), ui.Command(), secretCommand(), versionCommand(),
 	)
 	return root
 }

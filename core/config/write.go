@@ -17,6 +17,30 @@ func (c *Config) Resolved() []byte {
 	return []byte(w.text())
 }
 
+// Changes returns the configuration as TOML with the keys alone that differ from those of an empty file.
+func (f File) Changes() []byte {
+	w, plain := writer{}, writer{}
+	w.table("", reflect.ValueOf(f))
+	plain.table("", reflect.ValueOf(defaults(f.Optimizer.Name)))
+	known := map[string]string{}
+	for _, l := range plain.lines {
+		known[l.path] = l.value
+	}
+	var kept []line
+	for _, l := range slices.Backward(w.lines) {
+		switch value, ok := known[l.path]; {
+		case l.path == "": // of a table that is left out, or of one that follows
+			if len(kept) > 0 && kept[len(kept)-1].path != "" {
+				kept = append(kept, l)
+			}
+		case !ok || value != l.value:
+			kept = append(kept, l)
+		}
+	}
+	slices.Reverse(kept)
+	return []byte((&writer{kept}).text())
+}
+
 // Setting is one key of the resolved configuration.
 type Setting struct {
 	Key    string `json:"key"`

@@ -1,0 +1,168 @@
+package importer
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Layers are named after their weights, and those without weights after their types, in the container that the layers around
+// them have in common. So containers come in one piece, and the names of weights survive.
+
+// roles are what files call the tensors of a layer, as the last part of their names.
+var roles = []string{"weight", "bias", "gamma", "beta", "scale", "running_mean", "running_var", "kernel"}
+
+// pathOf is the path of a layer from the name of one of its tensors; "" if the name has none.
+func pathOf(name string) string {
+	for _, role := range roles {
+		if path, ok := strings.CutSuffix(name, "."+role); ok {
+			return path
+		}
+		if path, ok := strings.CutSuffix(name, "_"+role); ok { // in_proj_weight
+			return path
+		}
+	}
+	return ""
+}
+
+// usable reports whether a path can be that of a layer.
+func usable(path string) bool {
+	if path == "" || len(path) > 200 {
+		return false
+	}
+	for part := range strings.SplitSeq(path, ".") {
+		if part == "" || strings.ContainsFunc(part, func(r rune) bool { return r <= ' ' || r == '/' || r == ':' || r == 0x7f }) {
+			return false
+		}
+	}
+	return true
+}
+
+// wish is the path that a layer would like, from its tensors or else from its node.
+func (t *translator) wish(l *layer) string {
+	table := l.typ == "class_token" || l.typ == "position_embedding"
+	for _, p := range l.params {
+		path := pathOf(p.title)
+		if path == "" && table {
+			path = p.title
+		}
+		if usable(path) {
+			return path
+		}
+	}
+	if path := t.m.Nodes[max(l.node, 0)].Module(); len(l.params) > 0 && usable(path) {
+		return path
+	}
+	return ""
+}
+
+// naming gives layers their paths.
+type naming struct {
+	taken  map[string]bool // paths of layers
+	closed map[string]bool // containers that other layers have followed
+	open   []string        // the containers of the layer before
+}
+
+// name gives all layers paths, in their order.
+func (t *translator) name() {
+	n := &naming{taken: map[string]bool{}, closed: map[string]bool{}}
+	for _, l := range t.layers {
+		if path := t.wish(l); path != "" {
+			l.path = n.claim(path)
+		}
+	}
+	before := ""
+	for i, l := range t.layers {
+		if l.path == "" {
+			l.path = n.fresh(common(before, next(t.layers[i:])), short(l.typ))
+		}
+		before = container(l.path)
+	}
+}
+
+// container is the path around a layer.
+func container(path string) string { return path[:max(0, strings.LastIndexByte(path, '.'))] }
+
+// next is the container of the first layer with a name; "" without one.
+func next(layers []*layer) string {
+	for _, l := range layers {
+		if l.path != "" {
+			return container(l.path)
+		}
+	}
+	return ""
+}
+
+// common is the container that two containers lie in.
+func common(a, b string) string {
+	as, bs := strings.Split(a, "."), strings.Split(b, ".")
+	n := 0
+	for n < min(len(as), len(bs)) && as[n] == bs[n] {
+		n++
+	}
+	return strings.Join(as[:n], ".")
+}
+
+// short is a layer's type without its dimensions: conv, maxpool.
+func short(typ string) string { return strings.TrimSuffix(strings.TrimSuffix(typ, "2d"), "1d") }
+
+// claim enters a path. If a layer has it already, or its container cannot be continued, the layer gets one outside all containers.
+func (n *naming) claim(path string) string {
+	parts := strings.Split(path, ".")
+	for i := range parts {
+		if p := strings.Join(parts[:i+1], "."); n.taken[p] || n.closed[p] || n.within(path) || path == modelInput {
+			path = n.fresh("", strings.ReplaceAll(path, ".", "_"))
+			parts = []string{path}
+			break
+		}
+	}
+	around := parts[:len(parts)-1]
+	for i := range n.open {
+		if i >= len(around) || around[i] != n.open[i] {
+			for j := i; j < len(n.open); j++ {
+				n.closed[strings.Join(n.open[:j+1], ".")] = true
+			}
+			break
+		}
+	}
+	n.open = around
+	n.taken[path] = true
+	return path
+}
+
+// fresh is a path in a container that no layer has.
+func (n *naming) fresh(in, base string) string {
+	if in != "" {
+		base = in + "." + base
+	}
+	for i := 1; ; i++ {
+		path := fmt.Sprintf("%s%d", base, i)
+		if !n.taken[path] && !n.closed[path] && !n.within(path) {
+			n.taken[path] = true
+			return path
+		}
+	}
+}
+
+// within reports whether a path is that of a container.
+func (n *naming) within(path string) bool {
+	for p := range n.taken {
+		if strings.HasPrefix(p, path+".") {
+			return true
+		}
+	}
+	return false
+}
+
+// lookUp is the path that inputs give from a container: names are searched in it and then in those around it.
+func lookUp(all map[string]bool, parent, name string) string {
+	for {
+		path := name
+		if parent != "" {
+			path = parent + "." + name
+		}
+		if all[path] || parent == "" {
+			return path
+		}
+		parent = container(parent)
+	}
+}
