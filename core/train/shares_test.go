@@ -1,6 +1,7 @@
 package train
 
 import (
+	"context"
 	"errors"
 	"math"
 	"slices"
@@ -147,6 +148,46 @@ func TestSharesFollowTheSpeedOfRanks(t *testing.T) {
 	}
 	if e := told[0][0]; e.Samples[slow] >= 8 || e.Slowest() != slow || e.Step != sharePeriod+1 || !slices.Equal(e.Before, []int{8, 8, 8}) {
 		t.Errorf("%+v", e)
+	}
+}
+
+// late is a data set whose batches come late.
+type late struct{ positions }
+
+func (d late) Fill(ctx context.Context, b *sdk.Batch) error {
+	time.Sleep(time.Millisecond)
+	return d.positions.Fill(ctx, b)
+}
+
+// What ranks measure is how long they compute: neither waits for other ranks nor those for data count.
+func TestWaitsAreNoMeasureOfSpeed(t *testing.T) {
+	t.Parallel()
+	var want []float64
+	data := 0.0
+	errs := onRanks(t, 1, func(_ int, d *Deps) {
+		d.Dataset, d.Settings.Dataset, d.Settings.DatasetOptions = host.InProcessDataset(late{}), "late", nil
+		d.Settings.Model = nn.Config{Layers: []nn.LayerConfig{{Type: "embedding", Args: op.Args{"num_embeddings": 7, "embedding_dim": 7}}}}
+		d.Settings.Train.PerRankBatch, d.Settings.Train.Epochs, d.Settings.Train.MaxSteps = 2, 9, sharePeriod-1
+		d.Events.Add(event.Func(func(r event.Record) {
+			if e, ok := r.Event.(*event.StepDone); ok && e.Step > shareWarmup {
+				want, data = append(want, (e.StepMS-e.CommMS-e.DataMS)/float64(e.Samples)), data+e.DataMS
+			}
+		}))
+	}, func(ctx context.Context, d Deps) error {
+		tr, err := Setup(ctx, d)
+		if err != nil {
+			return err
+		}
+		defer tr.Close()
+		tr.shares = newShares(true) // a single rank has no use for it
+		if err := tr.Run(ctx); err != nil {
+			return err
+		}
+		series(t, "milliseconds per sample", tr.shares.busy, want, 1e-6)
+		return nil
+	})
+	if err := errors.Join(errs...); err != nil || data == 0 || len(want) == 0 {
+		t.Errorf("%v, %d steps waited %v ms for data", err, len(want), data)
 	}
 }
 

@@ -53,7 +53,7 @@ func (t *Trainer) step(ctx context.Context, in passes.Inputs, begin time.Time) (
 
 	t.pos.Advance(t.samples(in), !skip)
 	took, exposed := time.Since(begin), t.group.Exposed()
-	t.shares.measure(t.pos.Step, took-exposed, m.Rows)
+	t.shares.measure(t.pos.Step, took-exposed-m.Idle, m.Rows)
 	t.report.Step(report.Step{
 		Pos: t.pos, Own: m, Totals: &t.agreement.Totals, Active: in.Active, LR: lr, Norm: norm, Skipped: skip,
 		Scale: t.updater.Scaler.Scale, Took: took, Exposed: exposed,

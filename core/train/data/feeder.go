@@ -31,6 +31,7 @@ type Feeder struct {
 	next    Batch         // taken from the loader for the next pass; no rows: none
 	nextErr error         // why there is none
 	waited  time.Duration // for batches since Waited
+	hidden  time.Duration // of waited, while the device computed
 	claimed int           // batches of the pass whose rows rows has counted
 	steps   int           // of the pass, as rows has counted them
 	before  int           // batches of the epoch before the pass over the rest of it
@@ -122,7 +123,10 @@ func (f *Feeder) Prefetch() {
 	if f.nextErr = f.device.WaitPrefetched(); f.nextErr != nil {
 		return
 	}
-	if _, f.nextErr = f.fetch(0); f.nextErr == nil {
+	before := f.waited
+	_, f.nextErr = f.fetch(0)
+	f.hidden += f.waited - before
+	if f.nextErr == nil {
 		f.nextErr = f.device.Prefetch(f.next.Input, f.next.Target)
 	}
 }
@@ -157,9 +161,10 @@ func (f *Feeder) Rows(n int) (rows int) {
 	return rows
 }
 
-// Waited is the time spent waiting for batches since the last call.
-func (f *Feeder) Waited() time.Duration {
-	d := f.waited
-	f.waited = 0
-	return d
+// Waited is the time spent waiting for batches since the last call, and the part of it in which
+// nothing was computed.
+func (f *Feeder) Waited() (total, idle time.Duration) {
+	total, idle = f.waited, f.waited-f.hidden
+	f.waited, f.hidden = 0, 0
+	return total, idle
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
@@ -12,9 +13,10 @@ import (
 // samples is a data set whose input is its sample's index, and that ends before
 // its n-th batch; 0: never.
 type samples struct {
-	mem  [3][]int64
-	n    int
-	done int
+	mem   [3][]int64
+	n     int
+	done  int
+	pause time.Duration // before each batch
 }
 
 func (s *samples) Request(slot int, _ sdk.Split, _ int, _ uint64, indices []int64) error {
@@ -23,6 +25,7 @@ func (s *samples) Request(slot int, _ sdk.Split, _ int, _ uint64, indices []int6
 }
 
 func (s *samples) Wait(slot int) ([]byte, []byte, error) {
+	time.Sleep(s.pause)
 	if s.done++; s.done == s.n {
 		return nil, nil, sdk.ErrEndOfData
 	}
@@ -87,8 +90,27 @@ func TestFeederGivesBatchesInOrder(t *testing.T) {
 	if want := []int64{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}; !slices.Equal(got, want) || f.Used() != 3 || f.Left() != 0 || c.fed != 1 {
 		t.Errorf("got %v, %d used, %d left, %d copied", got, f.Used(), f.Left(), c.fed)
 	}
-	if f.Waited() < 0 || f.Waited() != 0 {
+	f.waited, f.hidden = 5, 3
+	if total, idle := f.Waited(); total != 5 || idle != 2 {
+		t.Errorf("waited %v, %v while nothing was computed", total, idle)
+	}
+	if total, idle := f.Waited(); total != 0 || idle != 0 {
 		t.Error("waits are counted twice")
+	}
+}
+
+// Waiting for a batch while the device computes costs nothing but what the device waits for it.
+func TestFeederDistinguishesWaits(t *testing.T) {
+	f := newTestFeeder(t, &samples{pause: time.Millisecond}, &copier{})
+	if err := f.Start(0, 0); err != nil {
+		t.Fatal(err)
+	}
+	mustNext(t, f)
+	total, idle := f.Waited()
+	f.Prefetch()
+	mustNext(t, f)
+	if ahead, none := f.Waited(); total != idle || idle < time.Millisecond || ahead < time.Millisecond || none != 0 {
+		t.Errorf("waited %v, %v of it while nothing was computed; then %v and %v", total, idle, ahead, none)
 	}
 }
 

@@ -70,6 +70,7 @@ type Measures struct {
 	Counted int // rows with a target
 	Rows    int
 	Data    time.Duration // waited for batches
+	Idle    time.Duration // of Data, while nothing was computed
 	Ended   bool          // the data set ended before a batch that was expected
 }
 
@@ -117,7 +118,7 @@ func (p *Passes) Run(in Inputs, pos outline.Position, lossScale float64) (m Meas
 	if m.Rows > 0 {
 		m.Loss *= float64(total) / float64(m.Rows)
 	}
-	m.Data = p.Feeder.Waited()
+	m.Data, m.Idle = p.Feeder.Waited()
 	return m, nil
 }
 
