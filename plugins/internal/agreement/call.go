@@ -99,12 +99,20 @@ func (k call) partners(me, world int) (ranks []int) {
 type message struct {
 	Kind  string    // "hello", "call", "done", "late", "leave" and "fail" to the coordinator; "welcome", "refused", "go" and "fail" from it
 	Hello *hello    `json:",omitempty"`
-	Call  *call     `json:",omitempty"`
+	Call  *call     `json:",omitempty"` // of "call" and "done"; of "go": the one that may start, none if the ranks may leave
 	Cause string    `json:",omitempty"` // of "fail": "stall", "mismatch" or "peer"
 	From  int       // of "fail": the rank that reports it, or that is gone
 	Ranks []int     `json:",omitempty"` // stall: missing ranks; mismatch: both ranks
 	Calls [2]string // mismatch: both calls
 	Text  string    `json:",omitempty"` // peer, refused: the reason
+}
+
+// permits reports whether a "go" is for a call, or for leaving if k is nil.
+func (m *message) permits(k *call) bool {
+	if m.Call == nil || k == nil {
+		return m.Call == nil && k == nil
+	}
+	return *m.Call == *k
 }
 
 var errAborted = errors.New("the group has failed")

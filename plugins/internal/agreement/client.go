@@ -24,7 +24,7 @@ type client struct {
 	from    *json.Decoder
 	rank    int
 	running sync.WaitGroup
-	agreed  chan struct{} // the announced call may start
+	agreed  chan message  // the newest "go"
 	done    chan struct{} // closed when the group has failed, with reason and ended set
 	reason  message
 	ended   time.Time
@@ -62,7 +62,7 @@ func dialOnce(ctx context.Context, g sdk.Group, address string, tls *hostnet.TLS
 	raw.SetDeadline(time.Now().Add(handshakeTime))
 	stop := context.AfterFunc(ctx, func() { raw.SetDeadline(time.Unix(1, 0)) })
 	conn := tls.Client(raw)
-	l := &client{conn: conn, raw: raw, from: json.NewDecoder(conn), rank: g.Rank, agreed: make(chan struct{}, 1), done: make(chan struct{})}
+	l := &client{conn: conn, raw: raw, from: json.NewDecoder(conn), rank: g.Rank, agreed: make(chan message, 1), done: make(chan struct{})}
 	if err = conn.Handshake(); err == nil {
 		err = handshake(json.NewEncoder(conn), l.from, g)
 	}
@@ -90,9 +90,10 @@ func (l *client) listen() {
 		switch m.Kind {
 		case "go":
 			select {
-			case l.agreed <- struct{}{}:
-			default: // no call was announced
+			case <-l.agreed: // of a call that has ended without it
+			default:
 			}
+			l.agreed <- m // nothing else sends, so there is room
 		case "fail":
 			l.reason = m
 			return
@@ -116,24 +117,44 @@ func (l *client) agree(ctx context.Context, life *instance.State, c *sdk.Collect
 	k := callOf(c)
 	k.Round = round
 	l.announce(k)
-	select {
-	case <-l.agreed:
-		return nil
-	case <-l.done:
-		select {
-		case <-l.agreed: // agreed before a rank left
-			return nil
-		default:
-			return l.failure(c.Seq, stalled)
-		}
-	case <-life.Context.Done():
-		return instance.ErrClosed
-	case <-ctx.Done():
-	}
-	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+	switch err := l.permitted(ctx, life.Context, &k); {
+	case err == nil, errors.Is(err, instance.ErrClosed):
+		return err
+	case errors.Is(err, errAborted):
+		return l.failure(c.Seq, stalled)
+	case !errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("backend %s: %v: %w", life.Name, c, context.Cause(ctx))
 	}
 	return l.findMissing(life.Context, c.Seq, stalled)
+}
+
+// permitted waits until the coordinator lets a call start, or this rank leave if k is nil. If the group
+// fails before, or a context ends, it returns errAborted, instance.ErrClosed for life, or ctx's error. A
+// "go" may also be for an earlier call, which the library has exchanged before it came: that one is dropped.
+func (l *client) permitted(ctx, life context.Context, k *call) error {
+	for {
+		var m message
+		var end error
+		select {
+		case m = <-l.agreed:
+		case <-l.done:
+			end = errAborted
+		case <-life.Done():
+			end = instance.ErrClosed
+		case <-ctx.Done():
+			end = ctx.Err()
+		}
+		if end != nil {
+			select {
+			case m = <-l.agreed: // it came before the end
+			default:
+				return end
+			}
+		}
+		if m.permits(k) {
+			return nil
+		}
+	}
 }
 
 // announce sends a call to the coordinator. If the connection fails, done is closed.
@@ -183,18 +204,7 @@ func (l *client) left(seq uint64, stalled Stalled) error {
 // have announced it before ctx ends.
 func (l *client) leave(ctx context.Context) bool {
 	_ = l.send(message{Kind: "leave"})
-	select {
-	case <-l.agreed:
-		return true
-	case <-l.done:
-	case <-ctx.Done():
-	}
-	select {
-	case <-l.agreed: // agreed before a rank left
-		return true
-	default:
-		return false
-	}
+	return l.permitted(ctx, ctx, nil) == nil
 }
 
 // reportFailure reports the failure of this rank to the others.

@@ -284,8 +284,9 @@ func (h *coordinator) match(rank int) {
 		return
 	}
 	for _, r := range append(k.partners(rank, len(h.calls)), rank) {
+		its := h.calls[r]
 		h.calls[r] = nil
-		h.send(r, message{Kind: "go"})
+		h.send(r, message{Kind: "go", Call: its})
 	}
 }
 

@@ -146,3 +146,34 @@ func TestRanksLeaveAfterALongExchange(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A "go" for a call that the library has exchanged in the meantime neither lets a rank leave before the
+// others nor starts its next call.
+func TestLatePermissionIsForItsCall(t *testing.T) {
+	t.Parallel()
+	p := exchanging(t)
+	err := p.each(func(m *Member) error {
+		return m.Run(t.Context(), &sdk.Collective{Seq: 1, Op: sdk.OpBarrier, Bucket: -1}, done)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	late := message{Kind: "go", Call: &call{Seq: 1, Op: sdk.OpBarrier, Bucket: -1, Round: 1}}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	arrives := func(m *Member) {
+		select {
+		case m.client.agreed <- late:
+		default: // one has come by itself
+		}
+	}
+	arrives(p.members[1])
+	if p.members[1].Leave(ended) {
+		t.Error("rank 1 may leave, although rank 0 does not leave")
+	}
+	p = exchanging(t)
+	arrives(p.members[0])
+	if err := p.members[0].client.agree(ended, p.members[0].life, &sdk.Collective{Seq: 2, Op: sdk.OpSend, Root: 1, Bucket: -1}, 2, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("rank 0 may send, although rank 1 does not receive: %v", err)
+	}
+}
