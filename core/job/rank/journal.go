@@ -65,6 +65,7 @@ func (s *Server) writeRecords() {
 		if err := s.opts.Journal.Write(s.life, next.key, next.val); err != nil {
 			if s.life.Err() == nil {
 				s.notes.Say("journal", "closed, because the state of the job could not be recorded: %v", err)
+				s.end(err)
 			}
 			s.shut()
 			return

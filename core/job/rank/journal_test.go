@@ -264,3 +264,27 @@ func TestRecordsAreWrittenOnceInOrder(t *testing.T) {
 		t.Errorf("%d records are written, not each of %d once in order", len(l.vals), len(want))
 	}
 }
+
+// damaged is a journal in which nothing can be written any more.
+type damaged struct{}
+
+var errDamaged = errors.New("no space")
+
+func (damaged) Records(context.Context) (map[string][]byte, error) { return nil, nil }
+func (damaged) Write(context.Context, string, []byte) error        { return errDamaged }
+
+// A server whose journal fails ends, and says why.
+func TestServerWhoseJournalFailsEnds(t *testing.T) {
+	s, addr := serve(t, StoreOptions{Journal: damaged{}, WorldSize: 1, Elastic: true})
+	m := NewMembers(dialAll(t, addr, 1)[0], 0)
+	if s.Err() != nil {
+		t.Error(s.Err())
+	}
+	if _, err := m.Regroup(t.Context(), Starting, nil); !errors.Is(err, ErrStoreLost) {
+		t.Errorf("got %v", err)
+	}
+	<-s.Done()
+	if !errors.Is(s.Err(), errDamaged) {
+		t.Errorf("got %v", s.Err())
+	}
+}

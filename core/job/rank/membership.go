@@ -40,6 +40,7 @@ const (
 	forMore  delay = iota // others may still start with the first group
 	forLeast              // enough for the next group
 	forJoins              // others may join at the same time
+	delays                // how many kinds there are
 )
 
 // call is the message by which a rank asks to be in the next group.
@@ -287,30 +288,50 @@ func (b *state) waited(d delay, epoch int) {
 // joinPause is how long others may take to join at the same time.
 const joinPause = 100 * time.Millisecond
 
-// after calls the state when a delay has passed.
-func (s *Server) after(d delay, epoch int) {
-	pause := [...]time.Duration{forMore: s.opts.Window, forLeast: s.opts.WaitForLeast, forJoins: joinPause}[d]
-	time.AfterFunc(pause, func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if !s.closed {
-			s.state.waited(d, epoch)
-		}
-	})
+// running is a delay of an epoch that has not passed yet.
+type running struct {
+	epoch int
+	timer *time.Timer
 }
 
-// expect disconnects, after LostAfter, members that have not come to the next group.
+// after calls the state when a delay has passed since its first call for the epoch. The state calls it
+// under the server's lock.
+func (s *Server) after(d delay, epoch int) {
+	if r := s.delays[d]; r != nil && r.epoch == epoch {
+		return
+	} else if r != nil {
+		r.timer.Stop()
+	}
+	pause := [...]time.Duration{forMore: s.opts.Window, forLeast: s.opts.WaitForLeast, forJoins: joinPause}[d]
+	now := &running{epoch: epoch}
+	now.timer = time.AfterFunc(pause, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.closed || s.delays[d] != now {
+			return
+		}
+		s.delays[d] = nil
+		s.state.waited(d, epoch)
+	})
+	s.delays[d] = now
+}
+
+// expect disconnects, after LostAfter, members that have not come to the next group. The state calls it
+// under the server's lock.
 func (s *Server) expect() {
-	if s.opts.LostAfter <= 0 || s.expecting {
+	epoch := s.state.group.epoch
+	if s.opts.LostAfter <= 0 || s.expecting == epoch {
 		return
 	}
-	s.expecting = true
-	epoch := s.state.group.epoch
+	s.expecting = epoch
 	time.AfterFunc(s.opts.LostAfter, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.expecting = false
-		if s.closed || s.state.group.epoch != epoch || !s.state.came() {
+		if s.closed || s.expecting != epoch {
+			return
+		}
+		s.expecting = 0
+		if s.state.group.epoch != epoch || !s.state.came() {
 			return
 		}
 		for _, r := range s.state.absent() {

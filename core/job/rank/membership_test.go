@@ -285,3 +285,38 @@ func TestRankThatGivesUpJoiningIsInNoGroup(t *testing.T) {
 	}
 	together(t, Between, "0", m[0])
 }
+
+// A member that does not come to the next group is waited for anew in each group, also if the wait for
+// one of the last group has not passed yet.
+func TestEachGroupExpectsItsMembers(t *testing.T) {
+	s, _, _ := first(t, StoreOptions{LostAfter: time.Hour}, "01")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for epoch := 1; epoch <= 2; epoch++ {
+		s.state.group.epoch = epoch
+		s.expect()
+		if s.expecting != epoch {
+			t.Errorf("in group %d those of %d are expected", epoch, s.expecting)
+		}
+	}
+}
+
+// However often the ranks find that they are too few, one timer runs, which ends with the server.
+func TestOneTimerForEachDelay(t *testing.T) {
+	s, _, _ := first(t, StoreOptions{WaitForLeast: time.Hour}, "01")
+	s.mu.Lock()
+	s.after(forLeast, 1)
+	before := s.delays[forLeast]
+	s.after(forLeast, 1)
+	again := s.delays[forLeast]
+	s.after(forLeast, 2)
+	next := s.delays[forLeast]
+	s.mu.Unlock()
+	if again != before || next == before || before.timer.Stop() {
+		t.Error("another timer of the same group was started, or that of the last group still runs")
+	}
+	s.Close()
+	if next.timer.Stop() {
+		t.Error("a timer still runs after the end of the server")
+	}
+}

@@ -83,12 +83,13 @@ type Server struct {
 	conns     map[*serverConn]struct{} // all, including those not accepted yet
 	onLeave   func(int, time.Time, error)
 	closed    bool
-	expecting bool          // LostAfter is running
+	expecting int // the group for whose members LostAfter is running; 0: none
+	delays    [delays]*running
 	changed   chan struct{} // closed and replaced when a peer leaves
 	outbox    []outgoing    // waits for the journal
 	restored  int           // the epoch of the journal's group; 0: none
 	life      context.Context
-	end       context.CancelFunc
+	end       context.CancelCauseFunc // with the error of the journal, or nil
 }
 
 const writeTime = 30 * time.Second // for a peer that stopped reading
@@ -115,7 +116,7 @@ func ListenStore(addr string, o StoreOptions) (*Server, error) {
 		opts: o, ln: ln, tls: keys, onLeave: o.OnLeave,
 		peers: map[int]*serverConn{}, conns: map[*serverConn]struct{}{}, changed: make(chan struct{}),
 	}
-	s.life, s.end = context.WithCancel(context.Background())
+	s.life, s.end = context.WithCancelCause(context.Background())
 	if o.Log != nil {
 		s.notes.Write = func(line string) { o.Log("store: %s", line) }
 	}
@@ -208,12 +209,28 @@ func (s *Server) Close() error {
 	return err
 }
 
+// Done is closed when the server has ended: after Close, or because its journal has failed.
+func (s *Server) Done() <-chan struct{} { return s.life.Done() }
+
+// Err is why the journal has failed, nil if it has not. The server has ended then.
+func (s *Server) Err() error {
+	if err := context.Cause(s.life); !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
 // shut ends every connection.
 func (s *Server) shut() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.end()
+	s.end(nil)
 	s.closed = true
+	for _, r := range s.delays {
+		if r != nil {
+			r.timer.Stop()
+		}
+	}
 	for c := range s.conns {
 		c.Close()
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/trainctl/trainctl/core/job/rank"
 )
 
 // progress is the progress of a rank, which it sends to the others when the process
@@ -72,6 +74,9 @@ func agree(all []progress) (consensus, error) {
 		if first == nil || p.Stage > first.Stage {
 			first = p
 		}
+	}
+	if first == nil {
+		return c, fmt.Errorf("all %d ranks are new: %w", len(all), rank.ErrNoModel)
 	}
 	c.stage, c.result, c.admits = first.Stage, first.Result, first.Name == admitting
 	missed := len(first.Passed)

@@ -19,6 +19,7 @@ func TestRanksAgreeWhereTheyGoOn(t *testing.T) {
 		"behind a reduction and broadcast": {[]progress{{Stage: 4, Reduced: 3, Name: "gradients", Cause: "died"}, {Stage: 5, Reduced: 4, Result: result, Name: "buffers", Broadcast: true, Cause: "lost"}, {Stage: 6, Reduced: 4, Result: result, Passed: []string{"buffers"}, Name: "totals", Cause: "lost"}}, "stage 6, seq 0, rebroadcast [buffers], rank 0, died"},
 		"at the end":                       {[]progress{{Stage: 6, Name: "end"}, {Stage: 6, Name: "end"}}, "finished"},
 		"two reductions behind":            {[]progress{{Stage: 6, Reduced: 5, Name: "gradients", Result: result}, {Stage: 4, Reduced: 3, Name: "gradients", Cause: "died"}}, "error"},
+		"nobody has the model":             {[]progress{{New: true}, {New: true}}, "error"},
 		"another reduction":                {[]progress{{Stage: 6, Reduced: 3, Passed: []string{"buffers", "state"}, Name: "gradients", Result: result}, {Stage: 4, Reduced: 3, Name: "totals", Cause: "died"}}, "error"},
 	} {
 		v, err := agree(c.all)
