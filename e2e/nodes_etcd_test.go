@@ -80,7 +80,7 @@ func (r *etcdFleet) host(t *testing.T) int {
 		t.Fatalf("no host in %v", key)
 	}
 	var h struct{ Node int }
-	rig.Must(t, json.Unmarshal([]byte(r.get(t, "--print-value-only", key[at])), &h))
+	rig.Must(t, json.NewDecoder(strings.NewReader(r.get(t, "--print-value-only", key[at]))).Decode(&h)) // a signature follows
 	return h.Node
 }
 
@@ -146,6 +146,11 @@ func TestEveryNodeMayDieWithEtcd(t *testing.T) {
 	}
 	f.compare(t, fleetTables, 1e-3)
 	survivor := f.nodes[3-next].Stderr.String()
+	for _, line := range []string{" has not answered since ", " answers again, after "} {
+		if !strings.Contains(survivor, "etcd at "+f.etcd.Addr+line) {
+			t.Errorf("node %d does not report %q:\n%s", 3-next, line, survivor)
+		}
+	}
 	if next == 0 || strings.Contains(survivor, "in its place") || strings.Contains(survivor, "lost its place") {
 		t.Errorf("the rank of node %d was started again:\n%s", 3-next, survivor)
 	}

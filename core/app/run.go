@@ -95,9 +95,10 @@ type job struct {
 	account *sinks.Account
 
 	stalls      *stalls
-	slowestSave atomic.Int64 // nanoseconds, until it was durable
-	leader      atomic.Int64 // the number of the process that is rank 0
-	resume      string       // directory or checkpoint to continue from; "": none
+	slowestSave atomic.Int64           // nanoseconds, until it was durable
+	leader      atomic.Int64           // the number of the process that is rank 0
+	events      atomic.Pointer[string] // events.jsonl, on the node that began the job; nil: none
+	resume      string                 // directory or checkpoint to continue from; "": none
 
 	threads threadErrors
 	failed  *event.RankFailed // set at the end
@@ -124,6 +125,7 @@ func newJob(ctx context.Context, o Options) (*job, error) {
 	if j.etcd, err = rdzv(o.Config.Launch); err != nil {
 		return nil, err
 	}
+	warnPassword(j.bus, j.etcd)
 	if j.machine, err = Survey(ctx, o.Config.Run.Device); err != nil {
 		return nil, err
 	}
@@ -153,6 +155,9 @@ func (j *job) createDir() (err error) {
 	if j.dir, err = event.CreateRunDir(j.fs, j.Config.Run.Dir, j.Config.Run.Name); err != nil {
 		return err
 	}
+	if path := j.dir.Events(); j.Config.Metrics.JSONL {
+		j.events.Store(&path)
+	}
 	return writeConfig(j.fs, j.dir, j.Config)
 }
 
@@ -174,6 +179,14 @@ func rdzv(c launch.Config) (*etcd.Config, error) {
 	var err error
 	to.Password, err = secret.RdzvPassword(c.RdzvPasswordFile)
 	return &to, err
+}
+
+// warnPassword warns of a password for etcd that others on the network can read.
+func warnPassword(bus *event.Bus, c *etcd.Config) {
+	if c != nil && c.Exposed() {
+		bus.Emit(&event.Warning{Source: "etcd", Message: fmt.Sprintf(
+			"the password of user %q crosses the network as plain text, because connections to etcd do not use TLS; fix: write https:// before the addresses in launch.rdzv_endpoint, or set launch.rdzv_ca_file", c.User)})
+	}
 }
 
 func writeConfig(fsys checkpoint.FS, dir event.RunDir, c *config.Config) error {
@@ -322,12 +335,27 @@ func (j *job) launchOptions() launch.Options {
 		Nodes: c.Nnodes.Int(), Least: c.Nnodes.Least(), NodeRank: c.NodeRank, Endpoint: c.RdzvEndpoint, Secret: j.secret, Ports: c.Ports(),
 		Elastic: c.IsElastic(), LostAfter: c.LostAfter.Std(), WaitForNodes: c.WaitForNodes.Std(), MaxRestarts: c.MaxRestarts, Grace: c.Grace.Std(), Saving: j.saving(), Requeue: c.Requeue, RendezvousTimeout: j.Config.Backend.InitTimeout,
 		Command: j.command, FS: j.fs, LogDir: logs, Log: j.Log, OnEvent: j.onEvent, Remark: (&sinks.Remarks{}).Of,
-		Finished: func(line []byte) bool { return event.KindOf(line) == doneKind }, Account: j.accountOf, Settings: j.settings(), Lost: j.stalls.lost,
+		Finished: func(line []byte) bool { return event.KindOf(line) == doneKind }, Account: j.accountOf, Settings: j.settings(), Lost: j.stalls.lost, Warn: j.warn,
 	}
 	if c.AreThreads() {
 		o.Thread = j.thread
 	}
 	return o
+}
+
+// warn reports a problem that this launcher has found: to the display, and in the run's events, which
+// are written on the node that began the job.
+func (j *job) warn(source, message string) {
+	r := event.Record{Time: time.Now(), Rank: event.Launcher, Event: &event.Warning{Source: source, Message: message}}
+	j.bus.Relay(r)
+	path := j.events.Load()
+	if path == nil {
+		return
+	}
+	if file, err := event.OpenJSONLines(j.fs, *path, nil); err == nil { // else it was displayed
+		file.Emit(r)
+		file.Close()
+	}
 }
 
 // settings are what launchers of several hosts compare when they meet.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/trainctl/trainctl/core/config"
+	"github.com/trainctl/trainctl/core/job/etcd"
 	"github.com/trainctl/trainctl/core/job/launch"
 	"github.com/trainctl/trainctl/core/job/secret"
 	"github.com/trainctl/trainctl/core/report/event"
@@ -76,6 +77,41 @@ func (w *warnings) Emit(r event.Record) {
 }
 
 func (w *warnings) Close() error { return nil }
+
+// A password for etcd that crosses the network without TLS is reported.
+func TestExposedPasswordIsReported(t *testing.T) {
+	for want, c := range map[int][]*etcd.Config{
+		0: {nil, {User: "ours"}, {User: "ours", Password: "pw", CAFile: "ca.pem"}, {User: "ours", Password: "pw", Endpoints: []string{"https://etcd0:2379"}}},
+		1: {{User: "ours", Password: "pw", Endpoints: []string{"etcd0:2379"}}, {User: "ours", Password: "pw", Endpoints: []string{"http://etcd0:2379"}}},
+	} {
+		for _, c := range c {
+			var told warnings
+			warnPassword(event.NewBus(0, &told), c)
+			if len(told) != want || want > 0 && (!strings.Contains(told[0].Message, `"ours"`) || !strings.Contains(told[0].Message, "fix: write https://") || strings.Contains(told[0].Message, "pw")) {
+				t.Errorf("%+v: told %v", c, told)
+			}
+		}
+	}
+}
+
+// What the launcher warns of is shown, and on the node that began the job it is one of the run's events.
+func TestWarningsOfTheLauncher(t *testing.T) {
+	var told warnings
+	j := &job{bus: event.NewBus(event.Launcher, &told), fs: checkpoint.OsFS()}
+	j.warn("etcd", "elsewhere")
+	path := filepath.Join(t.TempDir(), "events.jsonl")
+	if err := os.WriteFile(path, []byte("{}\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	j.events.Store(&path)
+	j.warn("etcd", "away")
+	text, err := os.ReadFile(path)
+	_, line, _ := strings.Cut(string(text), "{}\n")
+	r, err2 := event.Decode([]byte(line))
+	if w, ok := r.Event.(*event.Warning); !ok || w.Source != "etcd" || w.Message != "away" || len(told) != 2 {
+		t.Errorf("told %v, wrote %q: %v", told, text, errors.Join(err, err2))
+	}
+}
 
 // A secret given in the environment is reported with the place where it can still be read.
 func TestExposedSecretIsReported(t *testing.T) {

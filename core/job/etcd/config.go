@@ -17,6 +17,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/trainctl/trainctl/core/base/usererr"
+	"github.com/trainctl/trainctl/core/job/secret"
 )
 
 // Config says how to reach etcd.
@@ -27,7 +28,12 @@ type Config struct {
 	KeyFile   string   // of CertFile
 	User      string   // "": none
 	Password  string   // never logged
+
+	Secret secret.Secret // of the job, which signs what it keeps in etcd; required
 }
+
+// Exposed reports whether the password crosses the network as plain text.
+func (c Config) Exposed() bool { return c.Password != "" && !c.secure() }
 
 // secure reports whether connections use TLS.
 func (c Config) secure() bool {
@@ -75,7 +81,7 @@ func mistake(key, help string, err error) error {
 
 // reach connects to an endpoint, because the errors of the client do not say why it cannot.
 func (c Config) reach(ctx context.Context, endpoint string, t *tls.Config) error {
-	d := net.Dialer{Timeout: dialTime}
+	d := dialer{net.Dialer{Timeout: dialTime}}
 	at := address(endpoint)
 	raw, err := d.DialContext(ctx, "tcp", at)
 	if err != nil {
@@ -90,7 +96,9 @@ func (c Config) reach(ctx context.Context, endpoint string, t *tls.Config) error
 	t.NextProtos = []string{"h2"}
 	conn := tls.Client(raw, t)
 	raw.SetDeadline(time.Now().Add(dialTime))
-	if err := conn.HandshakeContext(ctx); err != nil {
+	if err := conn.HandshakeContext(ctx); errors.Is(err, io.EOF) && d.plain(ctx, at) {
+		return withoutTLS(at)
+	} else if err != nil {
 		return explainTLS(at, err)
 	}
 	raw.SetReadDeadline(time.Now().Add(alertTime))
@@ -99,6 +107,25 @@ func (c Config) reach(ctx context.Context, endpoint string, t *tls.Config) error
 	}
 	return nil
 }
+
+// plain reports whether a server that has closed a connection instead of a TLS handshake speaks HTTP
+// without TLS. If it does not, it may just have been stopped.
+func (d dialer) plain(ctx context.Context, at string) bool {
+	c, err := d.DialContext(ctx, "tcp", at)
+	if err != nil {
+		return false
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(dialTime))
+	answer := make([]byte, len("HTTP/"))
+	_, err = io.WriteString(c, "GET /version HTTP/1.0\r\n\r\n")
+	if err == nil {
+		_, err = io.ReadFull(c, answer)
+	}
+	return err == nil && string(answer) == "HTTP/"
+}
+
+type dialer struct{ net.Dialer }
 
 const (
 	dialTime  = 5 * time.Second
@@ -119,10 +146,14 @@ func explainTLS(at string, err error) error {
 		return mistake("rdzv_endpoint", "use a host name of etcd's certificate", fmt.Errorf("etcd at %s: %w", at, err))
 	case errors.As(err, &alert), strings.Contains(text, "remote error"):
 		return mistake("rdzv_cert_file", "a certificate that etcd's authority signed, and launch.rdzv_key_file its key", fmt.Errorf("etcd at %s refuses this client: %w", at, err))
-	case errors.Is(err, io.EOF), strings.Contains(text, "does not look like a TLS handshake"):
-		return mistake("rdzv_endpoint", "write http:// before the address, and remove launch.rdzv_ca_file", fmt.Errorf("etcd at %s does not use TLS", at))
+	case strings.Contains(text, "does not look like a TLS handshake"):
+		return withoutTLS(at)
 	}
 	return fmt.Errorf("etcd at %s: %w", at, err)
+}
+
+func withoutTLS(at string) error {
+	return mistake("rdzv_endpoint", "write http:// before the address, and remove launch.rdzv_ca_file", fmt.Errorf("etcd at %s does not use TLS", at))
 }
 
 // explain names the key to change where a request fails for good; other errors may pass.
@@ -135,6 +166,14 @@ func explain(c Config, err error) (explained error, final bool) {
 		return mistake("rdzv_user", "the name of an etcd user; TRAINCTL_RDZV_PASSWORD is the password", fmt.Errorf("etcd at %s requires a user", at)), true
 	case errors.Is(known, rpctypes.ErrPermissionDenied):
 		return mistake("rdzv_user", fmt.Sprintf("etcdctl role grant-permission ROLE --prefix=true readwrite %s", root), fmt.Errorf("user %q may not write below %s in etcd at %s", c.User, root, at)), true
+	case errors.Is(known, rpctypes.ErrNoSpace):
+		return mistake("rdzv_endpoint", `free space with "etcdctl compact REVISION" and "etcdctl defrag", or start etcd with a larger --quota-backend-bytes, and then end the alarm with "etcdctl alarm disarm"`,
+			fmt.Errorf("etcd at %s stores nothing, because its database has reached its quota (alarm NOSPACE)", at)), true
+	case errors.Is(known, rpctypes.ErrCorrupt):
+		return mistake("rdzv_endpoint", `replace the member that "etcdctl alarm list" names, and then end the alarm with "etcdctl alarm disarm"`,
+			fmt.Errorf("etcd at %s stores nothing, because the data of a member is damaged (alarm CORRUPT)", at)), true
+	case errors.Is(known, rpctypes.ErrRequestTooLarge), strings.Contains(err.Error(), "larger than max"): // of the server; of the client
+		return mistake("rdzv_endpoint", "start etcd with a larger --max-request-bytes (its default is 1.5 MiB, and trainctl sends at most 2 MiB)", fmt.Errorf("etcd at %s does not store values of this size: %w", at, err)), true
 	}
 	return fmt.Errorf("etcd at %s: %w", at, err), false
 }

@@ -2,6 +2,8 @@ package etcd_test
 
 import (
 	"context"
+	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +12,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/job/etcd"
 	"github.com/trainctl/trainctl/core/job/etcd/etcdtest"
 )
@@ -19,6 +22,7 @@ func refused(t *testing.T, c etcd.Config, parts ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
+	c.Secret = jobSecret
 	j, err := etcd.Connect(ctx, c, "it", time.Second, nil)
 	if err == nil {
 		j.Close(false)
@@ -47,7 +51,7 @@ func TestTLS(t *testing.T) {
 	s := etcdtest.Start(t, etcdtest.Options{TLS: ours})
 	cert, key := ours.Issue(t, "client", "")
 	foreign, foreignKey := other.Issue(t, "foreign", "")
-	good := etcd.Config{Endpoints: []string{s.Addr}, CAFile: ours.File, CertFile: cert, KeyFile: key}
+	good := etcd.Config{Endpoints: []string{s.Addr}, CAFile: ours.File, CertFile: cert, KeyFile: key, Secret: jobSecret}
 	j, err := etcd.Connect(patient(t), good, "it", time.Second, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -87,6 +91,55 @@ func TestTLS(t *testing.T) {
 	refused(t, etcd.Config{Endpoints: []string{plain.Addr}, CAFile: ours.File}, "launch.rdzv_endpoint", "does not use TLS", "http://")
 }
 
+// A server that ends a TLS handshake because it is being stopped does not look like one without TLS.
+func TestServerThatStopsDuringTheHandshake(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for c, err := l.Accept(); err == nil; c, err = l.Accept() {
+			io.ReadFull(c, make([]byte, 100)) // unread bytes would make Close reset the connection
+			c.(*net.TCPConn).CloseWrite()
+			io.Copy(io.Discard, c)
+			c.Close()
+		}
+	}()
+	ours := etcdtest.NewAuthority(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	_, err = etcd.Connect(ctx, etcd.Config{Endpoints: []string{l.Addr().String()}, CAFile: ours.File, Secret: jobSecret}, "it", time.Second, nil)
+	if err == nil || strings.Contains(err.Error(), "does not use TLS") || !strings.Contains(err.Error(), "EOF") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// What a server cannot store is refused at once, with what to do.
+func TestValuesThatEtcdCannotStore(t *testing.T) {
+	t.Parallel()
+	s := etcdtest.Start(t, etcdtest.Options{Args: []string{"--quota-backend-bytes", "4000000"}})
+	j := connect(t, s)
+	for size, want := range map[int]string{1800 << 10: "--max-request-bytes", 3 << 20: "--max-request-bytes"} {
+		if err := j.Set(patient(t), "large", make([]byte, size)); usererr.Problems(err) == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%d bytes: %v", size, err)
+		}
+	}
+	var err error
+	for i := 0; err == nil && i < 100; i++ {
+		err = j.Set(patient(t), "k", make([]byte, 1<<20))
+	}
+	if usererr.Problems(err) == nil {
+		t.Fatalf("got %v", err)
+	}
+	for _, part := range []string{s.Addr, "alarm NOSPACE", "etcdctl compact", "--quota-backend-bytes", "etcdctl alarm disarm"} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("%q is not in: %v", part, err)
+		}
+	}
+}
+
 // administered is a server with the user root and one who may do nothing.
 func administered(t *testing.T) *etcdtest.Server {
 	t.Helper()
@@ -115,7 +168,7 @@ func TestUsers(t *testing.T) {
 	t.Parallel()
 	s := administered(t)
 	to := []string{s.Addr}
-	j, err := etcd.Connect(patient(t), etcd.Config{Endpoints: to, User: "root", Password: "right"}, "it", time.Second, nil)
+	j, err := etcd.Connect(patient(t), etcd.Config{Endpoints: to, User: "root", Password: "right", Secret: jobSecret}, "it", time.Second, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,9 @@
 //	host       which node hosts the ranks' store, and where; without a lease
 //	record/K   what the next host continues from (rank.Journal)
 //	value/K    what launchers leave for each other (Set, Get, CompareAndSet)
+//	doubt/N    its change asks the launcher of node N to write its key again (Answers)
+//
+// Values are signed with the job's secret (sign.go).
 //
 // A node becomes the host by replacing the value of host, under the condition that nobody else
 // has (Campaign). Every record is written under the condition that host is still this node's, so
@@ -16,5 +19,5 @@
 // Leases that have run out meanwhile are renewed, and a missing lease alone does not make another
 // node the host.
 //
-// It imports core/base/usererr alone. Start with job.go.
+// It imports core/base/usererr and core/job/secret alone. Start with job.go.
 package etcd

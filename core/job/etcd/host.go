@@ -3,7 +3,6 @@ package etcd
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"strings"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -24,17 +23,22 @@ func (j *Job) Host(ctx context.Context) (Host, error) {
 	return h, err
 }
 
-// readHost is Host, and the revision of etcd at which it was read.
+// readHost is Host, and the revision of etcd at which it was read. With a foreign value Rev is set
+// alone.
 func (j *Job) readHost(ctx context.Context) (h Host, at int64, err error) {
 	r, err := j.get(ctx, "host")
 	if err != nil {
 		return h, 0, err
 	}
 	if len(r.Kvs) > 0 {
-		if err := json.Unmarshal(r.Kvs[0].Value, &h); err != nil {
-			return h, 0, fmt.Errorf("%shost in etcd is not trainctl's: %w", j.prefix, err)
+		text, err := j.verify("host", r.Kvs[0].Value)
+		if err == nil {
+			err = json.Unmarshal(text, &h)
 		}
 		h.Rev = r.Kvs[0].ModRevision
+		if err != nil {
+			return h, 0, err
+		}
 	}
 	return h, r.Header.Revision, nil
 }
@@ -94,7 +98,7 @@ func (j *Job) rule(ctx context.Context, after int64, addr string) (bool, error) 
 		panic("etcd: " + err.Error())
 	}
 	k := j.prefix + "host"
-	r, err := j.txn(ctx, []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(k), "=", after)}, clientv3.OpPut(k, string(text)))
+	r, err := j.txn(ctx, []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(k), "=", after)}, clientv3.OpPut(k, j.sign("host", text)))
 	if err != nil {
 		return false, err
 	}
@@ -120,7 +124,12 @@ func (j *Job) Records(ctx context.Context) (map[string][]byte, error) {
 	}
 	all := map[string][]byte{}
 	for _, kv := range r.Kvs {
-		all[strings.TrimPrefix(string(kv.Key), j.prefix+"record/")] = kv.Value
+		key := strings.TrimPrefix(string(kv.Key), j.prefix)
+		val, err := j.verify(key, kv.Value)
+		if err != nil {
+			return nil, err
+		}
+		all[strings.TrimPrefix(key, "record/")] = val
 	}
 	return all, nil
 }
@@ -128,7 +137,7 @@ func (j *Job) Records(ctx context.Context) (map[string][]byte, error) {
 // Write implements rank.Journal.
 func (j *Job) Write(ctx context.Context, key string, val []byte) error {
 	_, still := j.ruling()
-	r, err := j.txn(ctx, []clientv3.Cmp{still}, clientv3.OpPut(j.prefix+"record/"+key, string(val)))
+	r, err := j.txn(ctx, []clientv3.Cmp{still}, clientv3.OpPut(j.prefix+"record/"+key, j.sign("record/"+key, val)))
 	if err != nil || !r.Succeeded {
 		return deposed(err)
 	}

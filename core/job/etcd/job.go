@@ -25,7 +25,10 @@ type Job struct {
 	client *clientv3.Client
 	prefix string
 	id     string // of this launcher
+	key    []byte // signs values
 	ttl    time.Duration
+	outage outage
+	other  error // the job's keys are those of a job with another secret; of Register
 
 	life context.Context
 	end  context.CancelFunc
@@ -44,7 +47,8 @@ var ErrDeposed = errors.New("another node hosts the job's store")
 
 // Connect connects to etcd. name identifies the job. A launcher that does not renew its lease for
 // lostAfter, at least 2 s, is no longer registered. Until ctx ends it waits for an etcd that does
-// not answer; say, if not nil, is called with the reason when that takes longer than a second.
+// not answer; say, if not nil, is called with the reason when that takes longer than a second, and
+// also later, when etcd does not answer for longer than that, and when it answers again.
 func Connect(ctx context.Context, c Config, name string, lostAfter time.Duration, say func(string)) (*Job, error) {
 	t, err := c.tls()
 	if err != nil {
@@ -53,7 +57,8 @@ func Connect(ctx context.Context, c Config, name string, lostAfter time.Duration
 	if err := c.await(ctx, func(ctx context.Context, at string) error { return c.reach(ctx, at, t) }, say); err != nil {
 		return nil, err
 	}
-	j := &Job{config: c, prefix: root + url.PathEscape(name) + "/", id: rand.Text(), ttl: max(2*time.Second, lostAfter), node: -1, ousted: make(chan struct{})}
+	j := &Job{config: c, prefix: root + url.PathEscape(name) + "/", id: rand.Text(), key: c.Secret.Key("etcd"), ttl: max(2*time.Second, lostAfter), node: -1, ousted: make(chan struct{})}
+	j.outage.say = say
 	cc := clientv3.Config{
 		TLS: t, Username: c.User, Password: c.Password, Logger: zap.NewNop(), DialTimeout: dialTime,
 		DialKeepAliveTime: 5 * time.Second, DialKeepAliveTimeout: 5 * time.Second,
@@ -133,9 +138,11 @@ const oneTry = 3 * time.Second
 // do makes a request until it succeeds, fails for good, or ctx ends.
 func (j *Job) do(ctx context.Context, request func(context.Context) error) error {
 	for {
+		begin := time.Now()
 		try, cancel := context.WithTimeout(ctx, oneTry)
 		err := request(try)
 		cancel()
+		j.tried(ctx, begin, err)
 		if err == nil {
 			return nil
 		}
@@ -174,7 +181,7 @@ func (j *Job) txn(ctx context.Context, conditions []clientv3.Cmp, then ...client
 // Set stores a value.
 func (j *Job) Set(ctx context.Context, key string, val []byte) error {
 	return j.do(ctx, func(ctx context.Context) error {
-		_, err := j.client.Put(ctx, j.prefix+"value/"+key, string(val))
+		_, err := j.client.Put(ctx, j.prefix+"value/"+key, j.sign("value/"+key, val))
 		return err
 	})
 }
@@ -182,17 +189,33 @@ func (j *Job) Set(ctx context.Context, key string, val []byte) error {
 // Get waits until a value is set.
 func (j *Job) Get(ctx context.Context, key string) ([]byte, error) {
 	for {
-		r, err := j.get(ctx, "value/"+key)
-		if err != nil {
-			return nil, err
+		val, set, at, err := j.look(ctx, key)
+		if err != nil || set {
+			return val, err
 		}
-		if len(r.Kvs) > 0 {
-			return r.Kvs[0].Value, nil
-		}
-		if err := j.change(ctx, "value/"+key, r.Header.Revision); err != nil {
+		if err := j.change(ctx, "value/"+key, at); err != nil {
 			return nil, err
 		}
 	}
+}
+
+// Look returns a value if it is set.
+func (j *Job) Look(ctx context.Context, key string) (val []byte, set bool, err error) {
+	val, set, _, err = j.look(ctx, key)
+	return val, set, err
+}
+
+// look is Look, and the revision of etcd at which it has looked.
+func (j *Job) look(ctx context.Context, key string) (val []byte, set bool, at int64, err error) {
+	r, err := j.get(ctx, "value/"+key)
+	if err != nil {
+		return nil, false, 0, err
+	}
+	if len(r.Kvs) == 0 {
+		return nil, false, r.Header.Revision, nil
+	}
+	val, err = j.verify("value/"+key, r.Kvs[0].Value)
+	return val, err == nil, r.Header.Revision, err
 }
 
 // CompareAndSet stores a value if the key has none; old must be empty. It returns what the key
@@ -202,7 +225,7 @@ func (j *Job) CompareAndSet(ctx context.Context, key string, old, val []byte) (n
 		panic("etcd: CompareAndSet with an old value")
 	}
 	k := j.prefix + "value/" + key
-	r, err := j.txn(ctx, []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(k), "=", 0)}, clientv3.OpPut(k, string(val)))
+	r, err := j.txn(ctx, []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(k), "=", 0)}, clientv3.OpPut(k, j.sign("value/"+key, val)))
 	if err != nil || r.Succeeded {
 		return val, err == nil, err
 	}

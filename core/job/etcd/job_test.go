@@ -13,13 +13,17 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/goleak"
 
+	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/job/etcd"
 	"github.com/trainctl/trainctl/core/job/etcd/etcdtest"
+	"github.com/trainctl/trainctl/core/job/secret"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func nobody(string) bool { return false }
+
+var jobSecret = secret.New()
 
 // patient is a context for what takes a moment, also on a busy machine.
 func patient(t *testing.T) context.Context {
@@ -31,7 +35,13 @@ func patient(t *testing.T) context.Context {
 // connect is a launcher of the job "it", which leaves it with the test.
 func connect(t *testing.T, s *etcdtest.Server) *etcd.Job {
 	t.Helper()
-	j, err := etcd.Connect(patient(t), etcd.Config{Endpoints: []string{s.Addr}}, "it", time.Second, nil)
+	return connectWith(t, s, jobSecret, time.Second, nil)
+}
+
+// connectWith is connect with another secret, time until it is lost, and messages.
+func connectWith(t *testing.T, s *etcdtest.Server, key secret.Secret, lostAfter time.Duration, say func(string)) *etcd.Job {
+	t.Helper()
+	j, err := etcd.Connect(patient(t), etcd.Config{Endpoints: []string{s.Addr}, Secret: key}, "it", lostAfter, say)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,6 +204,126 @@ func TestEtcdComesBack(t *testing.T) {
 	b := joins(t, s, 1) // and not 0
 	if err := b.Close(false); err != nil {
 		t.Error(err)
+	}
+}
+
+// An outage of etcd is reported once, and so is its end.
+func TestOutageIsReported(t *testing.T) {
+	t.Parallel()
+	s := etcdtest.Start(t, etcdtest.Options{})
+	said := make(chan string, 16)
+	j := connectWith(t, s, jobSecret, time.Second, func(line string) { said <- line })
+	if _, err := j.Register(patient(t), 1, "host", nobody); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		s.Signal(t, syscall.SIGSTOP)
+		if line := <-said; !strings.Contains(line, "etcd at "+s.Addr+" has not answered since ") || !strings.Contains(line, "training continues") || !strings.Contains(line, "backend.timeout") {
+			t.Errorf("said %q", line)
+		}
+		s.Signal(t, syscall.SIGCONT)
+		if line := <-said; !strings.Contains(line, "etcd at "+s.Addr+" answers again, after ") {
+			t.Errorf("said %q", line)
+		}
+	}
+	if len(said) > 0 {
+		t.Errorf("said %q, too", <-said)
+	}
+}
+
+// A launcher answers others through etcd as long as it runs, whatever its lease.
+func TestLauncherAnswersThroughEtcd(t *testing.T) {
+	t.Parallel()
+	s := etcdtest.Start(t, etcdtest.Options{})
+	ctx := patient(t)
+	a := connectWith(t, s, jobSecret, time.Minute, nil)
+	if _, err := a.Register(ctx, 2, "host", nobody); err != nil {
+		t.Fatal(err)
+	}
+	if won, err := a.Campaign(ctx, etcd.Host{}); !won || err != nil {
+		t.Fatal(won, err)
+	}
+	h, err := a.Host(ctx)
+	b := connect(t, s)
+	for range 2 {
+		if there, err2 := b.Answers(ctx, h, time.Minute); !there || err != nil || err2 != nil {
+			t.Fatalf("answers: %v, %v, %v", there, err, err2)
+		}
+	}
+	s.Kill(t)
+	a.Close(false) // it cannot end its lease
+	s.Start(t)
+	there, err := b.Answers(ctx, h, 200*time.Millisecond)
+	if registered, err2 := b.Registered(ctx, h); there || !registered || err != nil || err2 != nil {
+		t.Errorf("answers: %v, registered: %v, %v, %v", there, registered, err, err2)
+	}
+}
+
+// Values that were not signed with the job's secret are refused, wherever they stand.
+func TestForeignValues(t *testing.T) {
+	t.Parallel()
+	s := etcdtest.Start(t, etcdtest.Options{})
+	ctx := patient(t)
+	a := hosts(t, s)
+	if err := errors.Join(a.Write(ctx, "group", []byte("1")), a.Set(ctx, "k", []byte("v"))); err != nil {
+		t.Fatal(err)
+	}
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Addr}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	h, err := a.Host(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := c.Get(ctx, "/trainctl/it/", clientv3.WithPrefix())
+	if err != nil || len(all.Kvs) != 4 {
+		t.Fatal(all, err)
+	}
+	reads := map[string]func() error{
+		"host":         func() error { _, err := a.Host(ctx); return err },
+		"nodes/0":      func() error { _, err := a.Registered(ctx, h); return err },
+		"record/group": func() error { _, err := a.Records(ctx); return err },
+		"value/k":      func() error { _, err := a.Get(ctx, "k"); return err },
+	}
+	for _, kv := range all.Kvs {
+		key := strings.TrimPrefix(string(kv.Key), "/trainctl/it/")
+		for _, other := range [][]byte{{}, []byte(`{"Node":0}`), append([]byte{'x'}, kv.Value...), all.Kvs[0].Value, all.Kvs[1].Value} {
+			if string(other) == string(kv.Value) {
+				continue
+			}
+			if _, err := c.Put(ctx, string(kv.Key), string(other), clientv3.WithIgnoreLease()); err != nil {
+				t.Fatal(err)
+			}
+			if err := reads[key](); usererr.Problems(err) == nil || !strings.Contains(err.Error(), secret.Env) || !strings.Contains(err.Error(), key) {
+				t.Errorf("%s: %v", key, err)
+			}
+		}
+	}
+}
+
+// A job with another secret neither joins nor changes one that runs, and takes the place of one whose
+// nodes have died.
+func TestJobsWithDifferentSecrets(t *testing.T) {
+	t.Parallel()
+	s := etcdtest.Start(t, etcdtest.Options{})
+	ctx := patient(t)
+	a := hosts(t, s)
+	b := connectWith(t, s, secret.New(), time.Second, nil)
+	brief, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	if _, err := b.Register(brief, 3, "host", func(string) bool { return true }); usererr.Problems(err) == nil || !strings.Contains(err.Error(), "give all nodes of the job the same secret") {
+		t.Errorf("got %v", err)
+	}
+	if err := a.Close(false); err != nil {
+		t.Fatal(err)
+	}
+	if node, err := b.Register(ctx, 3, "host", nobody); node != 0 || err != nil {
+		t.Errorf("node %d, %v", node, err)
+	}
+	if h, err := b.Host(ctx); h.Rev != 0 || err != nil {
+		t.Errorf("host %+v, %v", h, err)
 	}
 }
 

@@ -27,17 +27,21 @@ func nodeKey(node int) string { return "nodes/" + strconv.Itoa(node) }
 // when nobody is registered and it does not answer, the job has ended, and a new one begins.
 func (j *Job) Register(ctx context.Context, nodes int, host string, answers func(addr string) bool) (node int, err error) {
 	j.host = host
-	for {
+	for asked := false; ; asked = true {
 		node, err := j.take(ctx, nodes, answers)
-		if err != nil {
+		if err != nil && !(asked && ctx.Err() != nil) {
 			return 0, err
 		}
-		if node >= 0 {
+		if err == nil && node >= 0 {
 			j.work.Go(j.stay)
+			j.work.Go(func() { j.reply(node) })
 			return node, nil
 		}
 		select {
 		case <-ctx.Done():
+			if j.other != nil {
+				return 0, j.other
+			}
 			return 0, fmt.Errorf("all %d nodes of the job have joined, or its store does not answer: %w", nodes, ctx.Err())
 		case <-time.After(200 * time.Millisecond):
 		}
@@ -51,8 +55,12 @@ func (j *Job) take(ctx context.Context, nodes int, answers func(addr string) boo
 		return -1, err
 	}
 	h, err := j.Host(ctx)
-	if err != nil {
+	if errors.As(err, new(foreign)) { // it was left by an earlier job, perhaps, whose leases end soon
+		j.other = err
+	} else if err != nil {
 		return -1, err
+	} else {
+		j.other = nil
 	}
 	there := h.Rev == 0 || h.Addr != "" && answers(h.Addr)
 	if len(all.Kvs) == 0 && (h.Rev == 0 || !there) {
@@ -61,7 +69,8 @@ func (j *Job) take(ctx context.Context, nodes int, answers func(addr string) boo
 				clientv3.Compare(clientv3.CreateRevision(j.prefix+"nodes/"), "=", 0).WithPrefix(),
 				clientv3.Compare(clientv3.ModRevision(j.prefix+"host"), "=", h.Rev),
 			},
-			clientv3.OpDelete(j.prefix+"host"), clientv3.OpDelete(j.prefix+"record/", clientv3.WithPrefix()), clientv3.OpDelete(j.prefix+"value/", clientv3.WithPrefix()))
+			clientv3.OpDelete(j.prefix+"host"), clientv3.OpDelete(j.prefix+"record/", clientv3.WithPrefix()), clientv3.OpDelete(j.prefix+"value/", clientv3.WithPrefix()),
+			clientv3.OpDelete(j.prefix+"doubt/", clientv3.WithPrefix()))
 	}
 	if len(all.Kvs) == 0 || !there {
 		return -1, nil
@@ -88,7 +97,7 @@ func (j *Job) claim(ctx context.Context, node int, conditions []clientv3.Cmp, al
 	if err != nil {
 		return -1, err
 	}
-	mine := j.self()
+	mine := j.self(node)
 	r, err := j.txn(ctx, conditions, append(also, clientv3.OpPut(j.prefix+nodeKey(node), mine, clientv3.WithLease(lease.ID)))...)
 	if err != nil {
 		return -1, err
@@ -106,13 +115,13 @@ func (j *Job) claim(ctx context.Context, node int, conditions []clientv3.Cmp, al
 	return node, nil
 }
 
-// self is the value of this launcher's key.
-func (j *Job) self() string {
+// self is the value of this launcher's key as that of a node.
+func (j *Job) self(node int) string {
 	text, err := json.Marshal(registration{ID: j.id, Host: j.host})
 	if err != nil {
 		panic("etcd: " + err.Error())
 	}
-	return string(text)
+	return j.sign(nodeKey(node), text)
 }
 
 // stay renews the lease, and registers again when it has run out while etcd was unreachable.
@@ -126,7 +135,9 @@ func (j *Job) stay() {
 		case <-tick.C:
 		}
 		ctx, cancel := context.WithTimeout(j.life, j.ttl/2)
+		begin := time.Now()
 		_, err := j.client.KeepAliveOnce(ctx, j.lease)
+		j.tried(j.life, begin, err)
 		if errors.Is(err, rpctypes.ErrLeaseNotFound) && !j.again(ctx) {
 			cancel()
 			close(j.ousted)
@@ -141,7 +152,7 @@ func (j *Job) again(ctx context.Context) bool {
 	k := j.prefix + nodeKey(j.node)
 	for _, ours := range []clientv3.Cmp{
 		clientv3.Compare(clientv3.CreateRevision(k), "=", 0),
-		clientv3.Compare(clientv3.Value(k), "=", j.self()), // an earlier try has succeeded, with another lease
+		clientv3.Compare(clientv3.Value(k), "=", j.self(j.node)), // an earlier try has succeeded, with another lease
 	} {
 		if node, err := j.claim(ctx, j.node, []clientv3.Cmp{ours}); err != nil || node >= 0 {
 			return true
@@ -171,11 +182,68 @@ func (j *Job) Local() (string, error) {
 
 // Registered reports whether the launcher that hosts is registered.
 func (j *Job) Registered(ctx context.Context, h Host) (bool, error) {
+	there, _, _, err := j.registered(ctx, h)
+	return there, err
+}
+
+// registered is Registered, the revision of the launcher's key, and that of etcd.
+func (j *Job) registered(ctx context.Context, h Host) (there bool, rev, at int64, err error) {
 	r, err := j.get(ctx, nodeKey(h.Node))
 	if err != nil || len(r.Kvs) == 0 {
-		return false, err
+		return false, 0, 0, err
 	}
 	var of registration
-	err = json.Unmarshal(r.Kvs[0].Value, &of)
-	return of.ID == h.ID, err
+	text, err := j.verify(nodeKey(h.Node), r.Kvs[0].Value)
+	if err == nil {
+		err = json.Unmarshal(text, &of)
+	}
+	return of.ID == h.ID && err == nil, r.Kvs[0].ModRevision, r.Header.Revision, err
+}
+
+func doubtKey(node int) string { return "doubt/" + strconv.Itoa(node) }
+
+// Answers asks the launcher that hosts, through etcd, whether it runs, and reports whether it has
+// answered within a time. So a network that refuses connections for a moment, while the launcher can
+// reach etcd, does not look like the end of the launcher.
+func (j *Job) Answers(ctx context.Context, h Host, within time.Duration) (bool, error) {
+	var asked int64
+	err := j.do(ctx, func(ctx context.Context) error {
+		r, err := j.client.Put(ctx, j.prefix+doubtKey(h.Node), j.id)
+		if err == nil {
+			asked = r.Header.Revision
+		}
+		return err
+	})
+	if err != nil {
+		return false, err
+	}
+	wait, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	for {
+		there, rev, at, err := j.registered(ctx, h)
+		if err != nil || !there || rev > asked {
+			return there, err
+		}
+		if wait.Err() != nil {
+			return false, ctx.Err()
+		}
+		_ = j.change(wait, nodeKey(h.Node), at) // when the time is over, the key is read once more
+	}
+}
+
+// reply writes this launcher's key again whenever another launcher asks for it.
+func (j *Job) reply(node int) {
+	k, mine := j.prefix+nodeKey(node), j.self(node)
+	for {
+		r, err := j.get(j.life, doubtKey(node))
+		if err != nil {
+			return
+		}
+		ctx, cancel := context.WithTimeout(j.life, oneTry)
+		_, _ = j.client.Txn(ctx).If(clientv3.Compare(clientv3.Value(k), "=", mine)).Then(clientv3.OpPut(k, mine, clientv3.WithIgnoreLease())).Commit() // or they ask again
+		cancel()
+		if j.change(j.life, doubtKey(node), r.Header.Revision) != nil {
+			return
+		}
+	}
 }

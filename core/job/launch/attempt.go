@@ -35,7 +35,7 @@ type attempt struct {
 	n       int
 	store   *groupStore
 	worlds  []rank.World // of this node
-	workers []*worker
+	workers []*worker    // without those that the others went on without
 	alive   map[*worker]bool
 	before  map[int]bool // children of this process that are no ranks' descendants
 	exits   chan exit
@@ -51,6 +51,7 @@ type attempt struct {
 	waits       sync.WaitGroup       // for them
 	ended       []exit               // after stopReason was set
 	firstSignal time.Time            // zero: none came
+	finishing   sync.WaitGroup       // reads the last output of ranks that are not in workers any more
 }
 
 // attempt runs the group once. The error says why it could not be run at all.
@@ -79,6 +80,7 @@ func (l *launcher) attempt(ctx context.Context, n int) (ending, error) {
 	for _, w := range a.workers {
 		w.finish()
 	}
+	a.finishing.Wait()
 	if err != nil {
 		return ending{code: failedCode(err)}, err
 	}

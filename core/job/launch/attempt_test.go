@@ -29,6 +29,21 @@ func TestEarliestFailureIsTheRootCause(t *testing.T) {
 	}
 }
 
+// A rank that the others go on without leaves nothing in the launcher, however often ranks come and go.
+func TestRanksThatAreGoneAreForgotten(t *testing.T) {
+	s := &sink{w: &buffer{}}
+	a := &attempt{l: &launcher{o: Options{Elastic: true}, sink: s}, alive: map[*worker]bool{}}
+	for r := range 2 {
+		a.workers = append(a.workers, &worker{world: rank.World{Rank: r}, body: &thread{}, log: openOutput(nil, "", r, false, s)})
+	}
+	a.alive[a.workers[0]] = true
+	a.left(exit{w: a.workers[1], code: 1})
+	a.finishing.Wait()
+	if len(a.workers) != 1 || a.workers[0].world.Rank != 0 {
+		t.Errorf("%d workers are left", len(a.workers))
+	}
+}
+
 // A launcher whose store is gone before an attempt began did not meet the others.
 func TestCodeOfAnAttemptThatCouldNotBegin(t *testing.T) {
 	for err, want := range map[error]int{

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"syscall"
 	"time"
 
@@ -72,7 +73,8 @@ func (a *attempt) left(e exit) {
 		others = "the ranks of other nodes"
 	}
 	a.l.sink.printf("%v; %s go on%s", e.cause(a.l.host, a.l.oom).brief(), others, next)
-	go e.w.finish() // which closes its pipes; attempt waits for it
+	a.workers = slices.DeleteFunc(a.workers, func(w *worker) bool { return w == e.w })
+	a.finishing.Go(e.w.finish) // which closes its pipes
 	if !again {
 		return
 	}
@@ -160,24 +162,26 @@ func (n *nodes) openFirst(ctx context.Context, host string, s *sink) (begins boo
 }
 
 // compare compares this node with the one that began the job, which describes itself to the others.
-func (n *nodes) compare(ctx context.Context, host string, begins bool) (layout, error) {
+func (n *nodes) compare(ctx context.Context, host string, begins bool) (l layout, err error) {
 	o := &n.o
+	var first []byte
+	if !begins {
+		if first, err = n.begun(ctx); err != nil {
+			return l, err
+		}
+		begins = first == nil
+	}
 	if begins && o.Begin != nil && o.Etcd != nil {
-		var err error
 		if o.Brief, o.LogDir, err = o.Begin(); err != nil {
-			return layout{}, err
+			return l, err
 		}
 	}
 	mine := n.info(host)
-	first := mine
-	var err error
 	if begins {
-		err = n.meeting.Set(ctx, firstNode, mine)
-	} else {
-		first, err = n.meeting.Get(ctx, firstNode)
-	}
-	if err != nil {
-		return layout{}, err
+		first = mine
+		if err := n.meeting.Set(ctx, firstNode, mine); err != nil {
+			return l, err
+		}
 	}
 	infos := make([]nodeInfo, 2)
 	if err := errors.Join(json.Unmarshal(first, &infos[0]), json.Unmarshal(mine, &infos[1])); err != nil {
@@ -194,7 +198,7 @@ func (n *nodes) compare(ctx context.Context, host string, begins bool) (layout, 
 	for i := range places {
 		places[i] = nodeInfo{Nproc: o.Nproc}
 	}
-	l := newLayout(places)
+	l = newLayout(places)
 	l.brief, l.begins = infos[0].Brief, begins
 	return l, nil
 }

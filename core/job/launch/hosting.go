@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/trainctl/trainctl/core/base/hostnet"
+	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/job/etcd"
 	"github.com/trainctl/trainctl/core/job/rank"
 )
@@ -23,6 +24,7 @@ type hosting struct {
 	job   *etcd.Job
 	open  func(ctx context.Context, dead []int) (*rank.Server, error) // ctx bounds the call alone
 	dial  rank.DialOptions
+	doubt time.Duration // for a host whose port is closed to answer through etcd
 	moves chan move
 
 	end  context.CancelFunc
@@ -43,7 +45,12 @@ type move struct {
 // openEtcd registers this launcher, and makes it the host if there is none. It reports whether this
 // node begins the job.
 func (n *nodes) openEtcd(ctx context.Context, host string, s *sink) (begins bool, err error) {
-	n.etcd, err = etcd.Connect(ctx, *n.o.Etcd, n.o.RunID, n.o.LostAfter, func(line string) { s.printf("%s", line) })
+	c := *n.o.Etcd
+	c.Secret = n.o.Secret
+	if n.o.Warn == nil {
+		n.o.Warn = func(source, message string) { s.printf("warning: %s: %s", source, message) }
+	}
+	n.etcd, err = etcd.Connect(ctx, c, n.o.RunID, n.o.LostAfter, func(line string) { n.o.Warn("etcd", line) })
 	if err != nil {
 		return false, err
 	}
@@ -68,6 +75,10 @@ func (n *nodes) dialOptions() rank.DialOptions {
 // answerTime is how long a store may take to answer before another node hosts it.
 const answerTime = 3 * time.Second
 
+// doubtTime is how long the launcher that hosts the store may take to answer through etcd when its
+// port refuses connections.
+const doubtTime = time.Second
+
 // answers reports whether the job's store is at an address.
 func answers(ctx context.Context, addr string, o rank.DialOptions) (there bool) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
@@ -83,7 +94,7 @@ func (l *launcher) openHosted(ctx context.Context, s *groupStore, o rank.StoreOp
 	if err != nil {
 		return err
 	}
-	h := &hosting{l: l, job: job, dial: l.nodes.dialOptions(), moves: make(chan move)}
+	h := &hosting{l: l, job: job, dial: l.nodes.dialOptions(), doubt: doubtTime, moves: make(chan move)}
 	h.open = func(ctx context.Context, dead []int) (*rank.Server, error) {
 		o.Journal, o.Dead = journal{job, ctx}, dead
 		return rank.ListenStore(net.JoinHostPort(hostnet.LocalHost(at), "0"), o)
@@ -111,14 +122,53 @@ type journal struct {
 
 func (j journal) Records(context.Context) (map[string][]byte, error) { return j.Job.Records(j.opening) }
 
-// first is the host at the start of an attempt.
+// begun is how the node that begins the job describes itself; nil if that node is gone before it
+// did, and this one begins the job in its place.
+func (n *nodes) begun(ctx context.Context) ([]byte, error) {
+	if n.etcd == nil {
+		return n.meeting.Get(ctx, firstNode)
+	}
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if first, set, err := n.etcd.Look(ctx, firstNode); set || err != nil || n.hosts {
+			return first, err
+		}
+		h, err := n.etcd.Host(ctx)
+		if err != nil {
+			return nil, err
+		}
+		there, err := n.etcd.Registered(ctx, h)
+		if err == nil && !there && h.Rev > 0 && h.Addr == "" {
+			if n.hosts, err = n.etcd.Campaign(ctx, h); n.hosts {
+				continue // to look once more: it may have described itself
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("node %d has not begun the job: %w", h.Node, ctx.Err())
+		}
+	}
+}
+
+// first is the host at the start of an attempt. If it is gone before its store is there, another node
+// takes its place.
 func (h *hosting) first(ctx context.Context, at string) (cur etcd.Host, err error) {
 	if h.l.nodes.hosts {
 		return h.serve(ctx, at, nil)
 	}
 	for cur, err = h.job.Host(ctx); err == nil && cur.Addr == ""; {
-		cur, err = h.job.Next(ctx, cur)
+		if cur.Rev == 0 {
+			cur, err = h.job.Next(ctx, cur)
+		} else {
+			cur, err = h.next(ctx, cur, at)
+		}
 	}
+	h.l.nodes.hosts = err == nil && h.job.Mine(cur)
 	return cur, err
 }
 
@@ -179,7 +229,11 @@ func (h *hosting) follow(ctx context.Context, cur etcd.Host, at string) {
 		if ctx.Err() != nil {
 			return
 		}
-		if err != nil {
+		switch {
+		case usererr.Problems(err) != nil: // it would fail again
+			h.send(ctx, move{why: h.l.nodes.lost(0, fmt.Errorf("the job's store: %w", err))})
+			return
+		case err != nil:
 			h.l.sink.printf("the job's store: %v", err)
 			select {
 			case <-ctx.Done():
@@ -192,13 +246,17 @@ func (h *hosting) follow(ctx context.Context, cur etcd.Host, at string) {
 			h.set(nil)
 		}
 		if m, changed := h.moveTo(ctx, cur, next); changed {
-			select {
-			case h.moves <- m:
-			case <-ctx.Done():
-				return
-			}
+			h.send(ctx, m)
 		}
 		cur = next
+	}
+}
+
+// send passes a move to the attempt, unless that ends.
+func (h *hosting) send(ctx context.Context, m move) {
+	select {
+	case h.moves <- m:
+	case <-ctx.Done():
 	}
 }
 
@@ -235,9 +293,9 @@ func (h *hosting) next(ctx context.Context, cur etcd.Host, at string) (etcd.Host
 		<-ctx.Done()
 		return cur, ctx.Err()
 	}
-	switch {
-	case h.job.Mine(cur) && h.hosted() != nil:
-		return h.job.Next(ctx, cur)
+	switch server := h.hosted(); {
+	case h.job.Mine(cur) && server != nil:
+		return h.nextAfter(ctx, cur, server)
 	case h.job.Mine(cur):
 		return h.serve(ctx, at, nil)
 	}
@@ -271,6 +329,27 @@ func (h *hosting) next(ctx context.Context, cur etcd.Host, at string) (etcd.Host
 	return h.serve(ctx, at, h.l.placesOf(cur.Node))
 }
 
+// nextAfter waits until another node hosts instead of this one, or until this one cannot record the
+// state of its server any more.
+func (h *hosting) nextAfter(ctx context.Context, cur etcd.Host, server *rank.Server) (etcd.Host, error) {
+	watched, cancel := context.WithCancel(ctx)
+	defer cancel()
+	h.work.Go(func() {
+		select {
+		case <-server.Done():
+			if err := server.Err(); err != nil && !errors.Is(err, etcd.ErrDeposed) {
+				cancel()
+			}
+		case <-watched.Done():
+		}
+	})
+	next, err := h.job.Next(watched, cur)
+	if err != nil && ctx.Err() == nil && server.Err() != nil {
+		return cur, server.Err()
+	}
+	return next, err
+}
+
 // placesOf are the places of a node's ranks.
 func (l *launcher) placesOf(node int) (places []int) {
 	if node == l.o.NodeRank {
@@ -282,8 +361,8 @@ func (l *launcher) placesOf(node int) (places []int) {
 	return places
 }
 
-// dies watches a host until it is gone: its port is closed, or it is not registered and does not
-// answer. It returns false when ctx ends.
+// dies watches a host until it is gone: its port is closed and its launcher does not answer through
+// etcd either, or it is not registered and does not answer. It returns false when ctx ends.
 func (h *hosting) dies(ctx context.Context, host etcd.Host) bool {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -297,14 +376,18 @@ func (h *hosting) dies(ctx context.Context, host etcd.Host) bool {
 		case <-ctx.Done():
 			return false
 		case err := <-ended:
-			if errors.Is(err, syscall.ECONNREFUSED) {
-				return true
-			}
 			ended = nil
+			pause := 50 * time.Millisecond
+			if errors.Is(err, syscall.ECONNREFUSED) { // by the host, or by the network in between
+				if there, err := h.job.Answers(ctx, host, h.doubt); err == nil && !there {
+					return ctx.Err() == nil
+				}
+				pause = time.Second
+			}
 			select {
 			case <-ctx.Done():
 				return false
-			case <-time.After(50 * time.Millisecond):
+			case <-time.After(pause):
 			}
 		case <-tick.C:
 			if there, err := h.job.Registered(ctx, host); err == nil && !there && (host.Addr == "" || !answers(ctx, host.Addr, h.dial)) {

@@ -239,7 +239,9 @@ func TestHostThatFailsLeavesItsJobInEtcd(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	job, err := etcd.Connect(ctx, *o.Etcd, o.RunID, time.Second, nil)
+	c := *o.Etcd
+	c.Secret = o.Secret
+	job, err := etcd.Connect(ctx, c, o.RunID, time.Second, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

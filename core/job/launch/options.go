@@ -102,6 +102,9 @@ type Options struct {
 	// the store. Calls do not overlap.
 	Lost func(rank, attempt int)
 
+	// Warn reports a problem that does not end the run; nil writes it to Log. Calls may overlap.
+	Warn func(source, message string)
+
 	// Finished reports whether a line for OnEvent says that the rank's work is
 	// done. A rank that exits with 0 before such a line has failed. With nil every
 	// exit with 0 is a success. Calls may overlap.

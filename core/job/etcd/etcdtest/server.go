@@ -29,6 +29,7 @@ type Options struct {
 	Host    string                                         // "": 127.0.0.1
 	Command func(program string, args ...string) *exec.Cmd // nil: exec.Command
 	TLS     *Authority                                     // nil: off
+	Args    []string                                       // of etcd, after those of the test
 }
 
 // Start starts a server that ends with the test. It skips the test where etcd is not installed.
@@ -59,6 +60,7 @@ func Start(t *testing.T, o Options) *Server {
 	s.args = append(s.args, "--name", "it", "--data-dir", filepath.Join(t.TempDir(), "data"), "--logger", "zap",
 		"--listen-client-urls", scheme+s.Addr, "--advertise-client-urls", scheme+s.Addr,
 		"--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers, "--initial-cluster", "it="+peers)
+	s.args = append(s.args, o.Args...)
 	s.Start(t)
 	t.Cleanup(func() { s.Kill(t) })
 	return s
