@@ -26,7 +26,7 @@ const envDevice = "TRAINCTL_BENCH_DEVICE"
 
 // Rank is one rank of AllReduce, configured from its environment. Rank 0 writes one
 // JSON object for every size to out.
-func Rank(ctx context.Context, p Program, out io.Writer) (err error) {
+func Rank(ctx context.Context, p Program, out io.Writer) error {
 	var s Spec
 	if err := s.decode(os.Getenv(envSpec)); err != nil {
 		return fmt.Errorf("%s: only trainctl bench starts this command: %w", envSpec, err)
@@ -35,6 +35,29 @@ func Rank(ctx context.Context, p Program, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
+	enc := json.NewEncoder(out)
+	return measureAs(ctx, p, s, w, func(r Result) error { return enc.Encode(r) })
+}
+
+// Launched is the place of this process among several ranks that mpirun, srun or torchrun has started;
+// false if it is none of them.
+func Launched(env rank.Lookup) (w rank.World, launched bool) {
+	w, err := rank.FromEnv(env)
+	return w, err == nil && w.Size > 1
+}
+
+// AllReduceAs is AllReduce on ranks that another launcher has started, of which this process is one.
+// Rank 0 calls each. The limit of the machine is not measured.
+func AllReduceAs(ctx context.Context, w rank.World, p Program, s Spec, each func(Result) error) error {
+	s.World = w.Size
+	if err := s.Check(); err != nil {
+		return err
+	}
+	return measureAs(ctx, p, s, w, each)
+}
+
+// measureAs measures every size as one of the ranks. Rank 0 calls each.
+func measureAs(ctx context.Context, p Program, s Spec, w rank.World, each func(Result) error) (err error) {
 	store, err := rank.Join(ctx, w, rank.JoinOptions{})
 	if err != nil {
 		return err
@@ -65,14 +88,13 @@ func Rank(ctx context.Context, p Program, out io.Writer) (err error) {
 		return err
 	}
 	defer r.arena.Close()
-	enc := json.NewEncoder(out)
 	for _, size := range s.Sizes {
 		result, err := r.measure(size)
 		if err != nil {
 			return err
 		}
 		if w.Rank == 0 {
-			if err := enc.Encode(result); err != nil {
+			if err := each(result); err != nil {
 				return err
 			}
 		}

@@ -19,3 +19,7 @@ grep "ok after 8 steps" mpirun.log
 echo "== backend mpi"
 "$mpirun" -n 2 trainctl worker job.toml --set backend.plugin=mpi --progress plain 2> backend.log || { cat backend.log; exit 1; }
 grep "ok after 8 steps" backend.log
+
+echo "== bench allreduce"
+"$mpirun" -n 2 trainctl bench allreduce --backend mpi --sizes 1KiB,64KiB --budget 50ms > bench.log 2>&1 || { cat bench.log; exit 1; }
+[ "$(grep -c "mpi.* [0-9]*.*KiB" bench.log)" = 2 ] || { cat bench.log; exit 1; }

@@ -30,10 +30,14 @@ With --hosts the ranks run in network namespaces, --nproc in each, joined by
 virtual Ethernet; this needs root. --against then runs the ranks of another program
 on the same hosts: their environment has torchrun's variables, with a free port for
 rank 0's store, and the sizes to measure in TRAINCTL_BENCH (JSON); rank 0 must print
-the same lines as --json (see bench/allreduce).`,
+the same lines as --json (see bench/allreduce).
+
+Started by mpirun, srun or torchrun, it measures all-reduce between their ranks, also on
+several hosts, and rank 0 prints the results. The backend mpi can be measured only so.`,
 		Example: `  trainctl bench allreduce --nproc 2 --sizes 1KiB,64KiB,1MiB,25MiB --json
   trainctl bench allreduce --hosts 2 --nproc 1 --against "python bench/allreduce/gloo.py"
-  trainctl bench allreduce --set backend.options.shm=false --idle 5`,
+  trainctl bench allreduce --set backend.options.shm=false --idle 5
+  mpirun -n 2 trainctl bench allreduce --backend mpi`,
 		Args: cli.Exactly(),
 	}
 	f := cmd.Flags()
@@ -74,7 +78,15 @@ the same lines as --json (see bench/allreduce).`,
 		}
 		p.Peer = strings.Fields(*against)
 		print, flush := bench.ResultPrinter(cmd.OutOrStdout(), *asJSON)
-		err = bench.AllReduce(cmd.Context(), p, spec, print)
+		w, launched := bench.Launched(os.LookupEnv)
+		if launched && (f.Changed("nproc") || *hosts > 0 || *against != "") {
+			return cli.Usagef("%s has started %d ranks, which are measured: --nproc, --hosts and --against are for ranks that this command starts", w.Source, w.Size)
+		}
+		if launched {
+			err = bench.AllReduceAs(cmd.Context(), w, p, spec, print)
+		} else {
+			err = bench.AllReduce(cmd.Context(), p, spec, print)
+		}
 		flush()
 		if errors.Is(err, bench.ErrSkipped) {
 			fmt.Fprintf(cmd.ErrOrStderr(), "--against: %v\n", err)
