@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -376,23 +377,15 @@ func TestRanksComeBack(t *testing.T) {
 	if rig.NewestStep(p.Checkpoints(1)) != last || len(steps) < last-100 {
 		t.Errorf("the newest checkpoint is of step %d of %d", rig.NewestStep(p.Checkpoints(1)), last)
 	}
-	servedInOrder(t, steps, filepath.Join(records(p), "record"), readRecord(t, filepath.Join(records(q), "record-0")))
+	servedInOrder(t, steps, changes, filepath.Join(records(p), "record"), readRecord(t, filepath.Join(records(q), "record-0")))
 }
 
-// servedInOrder asserts that the ranks had, in every step, as many samples as it must have, and were
-// served those that are next in the order of an undisturbed run.
-func servedInOrder(t *testing.T, steps []event.StepDone, record string, order map[int][]int) {
+// servedInOrder asserts that the samples of every step were those that are next in the order of an
+// undisturbed run, and that each was served to the rank that had to train on it. The job began with
+// three ranks.
+func servedInOrder(t *testing.T, steps []event.StepDone, changes []*event.Elastic, record string, order map[int][]int) {
 	t.Helper()
-	paths, err := filepath.Glob(record + "-*")
-	rig.Must(t, err)
-	served := map[[2]int]bool{} // by epoch and sample
-	for _, path := range paths {
-		for epoch, samples := range readRecord(t, path) {
-			for _, i := range samples {
-				served[[2]int{epoch, i}] = true
-			}
-		}
-	}
+	served := servedTo(t, record)
 	const perEpoch = (elasticSamples + 15) / 16
 	for _, s := range steps {
 		first := (s.Step - 1) % perEpoch * 16
@@ -400,13 +393,56 @@ func servedInOrder(t *testing.T, steps []event.StepDone, record string, order ma
 		if s.Samples != next-first || s.Epoch != (s.Step-1)/perEpoch {
 			t.Fatalf("step %d in epoch %d has %d samples, want %d", s.Step, s.Epoch, s.Samples, next-first)
 		}
-		for _, i := range order[s.Epoch][first:next] {
-			if !served[[2]int{s.Epoch, i}] {
-				t.Fatalf("step %d of epoch %d: no rank was served sample %d", s.Step, s.Epoch, i)
+		groups := groupsIn(s.Step, []int{0, 1, 2}, changes)
+		if !slices.ContainsFunc(groups, func(places []int) bool {
+			for i, sample := range order[s.Epoch][first:next] {
+				if !served[places[i%len(places)]][[2]int{s.Epoch, sample}] {
+					return false
+				}
+			}
+			return true
+		}) {
+			t.Fatalf("step %d of epoch %d: samples %v were not served to their ranks, whose places are one of %v", s.Step, s.Epoch, order[s.Epoch][first:next], groups)
+		}
+	}
+	t.Logf("%d steps", len(steps))
+}
+
+// servedTo is which samples of which epochs the processes at each place were served.
+func servedTo(t *testing.T, record string) map[int]map[[2]int]bool {
+	t.Helper()
+	paths, err := filepath.Glob(record + "-*")
+	rig.Must(t, err)
+	served := map[int]map[[2]int]bool{}
+	for _, path := range paths {
+		text, _, _ := strings.Cut(strings.TrimPrefix(path, record+"-"), "-")
+		place, err := strconv.Atoi(text)
+		rig.Must(t, err)
+		if served[place] == nil {
+			served[place] = map[[2]int]bool{}
+		}
+		for epoch, samples := range readRecord(t, path) {
+			for _, i := range samples {
+				served[place][[2]int{epoch, i}] = true
 			}
 		}
 	}
-	t.Logf("%d records, %d steps", len(paths), len(steps))
+	return served
+}
+
+// groupsIn are the ranks that may have taken a step, each group by its places: in a step in which they
+// changed, those before or after the change.
+func groupsIn(step int, places []int, changes []*event.Elastic) (groups [][]int) {
+	for _, c := range changes {
+		if c.Step > step {
+			break
+		}
+		if c.Step == step {
+			groups = append(groups, places)
+		}
+		places = c.Places
+	}
+	return append(groups, places)
 }
 
 // A rank that joins gets the loss scale and the moving averages of the weights: as rank 0 it writes

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -22,7 +23,7 @@ func (r *recording) Info() sdk.Info {
 	info := r.Dataset.Info()
 	info.Name = "recording"
 	info.Options = append(info.Options,
-		sdk.Option{Name: "record", Type: sdk.String, Required: true, Doc: "path of the record, to which the rank is appended, and the process ID if another one had this rank"},
+		sdk.Option{Name: "record", Type: sdk.String, Required: true, Doc: "path of the record, to which the rank at the start is appended, and the process ID if another process had it"},
 		sdk.Option{Name: "serve", Type: sdk.Int, Default: int64(-1), Doc: "samples to serve, before the first batch that is never served"},
 		sdk.Option{Name: "serve_rank", Type: sdk.Int, Default: int64(-1), Doc: "the rank that stops to serve; -1: all"})
 	return info
@@ -34,7 +35,8 @@ func (r *recording) Open(ctx context.Context, req sdk.DatasetRequest) (spec sdk.
 	if of := req.Options.Int("serve_rank"); of >= 0 && of != int64(req.Rank) {
 		r.left = -1
 	}
-	path := fmt.Sprintf("%s-%d", req.Options.String("record"), req.Rank)
+	place := cmp.Or(os.Getenv("RANK"), fmt.Sprint(req.Rank)) // one that joins does not know its rank yet
+	path := fmt.Sprintf("%s-%s", req.Options.String("record"), place)
 	if _, err := os.Stat(path); err == nil { // another process had this rank
 		path += fmt.Sprintf("-%d", os.Getpid())
 	}
