@@ -78,23 +78,26 @@ several hosts, and rank 0 prints the results. The backend mpi can be measured on
 		}
 		p.Peer = strings.Fields(*against)
 		print, flush := bench.ResultPrinter(cmd.OutOrStdout(), *asJSON)
-		w, launched := bench.Launched(os.LookupEnv)
-		if launched && (f.Changed("nproc") || *hosts > 0 || *against != "") {
-			return cli.Usagef("%s has started %d ranks, which are measured: --nproc, --hosts and --against are for ranks that this command starts", w.Source, w.Size)
-		}
-		if launched {
-			err = bench.AllReduceAs(cmd.Context(), w, p, spec, print)
-		} else {
-			err = bench.AllReduce(cmd.Context(), p, spec, print)
-		}
-		flush()
-		if errors.Is(err, bench.ErrSkipped) {
-			fmt.Fprintf(cmd.ErrOrStderr(), "--against: %v\n", err)
-			return nil
-		}
-		return err
+		defer flush()
+		return measure(cmd, p, spec, print)
 	}
 	return cmd
+}
+
+// measure measures ranks that it starts, or those that another launcher has started.
+func measure(cmd *cobra.Command, p bench.Program, spec bench.Spec, print func(bench.Result) error) error {
+	if w, launched := bench.Launched(os.LookupEnv); launched {
+		if cmd.Flags().Changed("nproc") || spec.Hosts > 0 || len(p.Peer) > 0 {
+			return cli.Usagef("%s has started %d ranks, which are measured: --nproc, --hosts and --against are for ranks that this command starts", w.Source, w.Size)
+		}
+		return bench.AllReduceAs(cmd.Context(), w, p, spec, print)
+	}
+	err := bench.AllReduce(cmd.Context(), p, spec, print)
+	if errors.Is(err, bench.ErrSkipped) {
+		fmt.Fprintf(cmd.ErrOrStderr(), "--against: %v\n", err)
+		return nil
+	}
+	return err
 }
 
 // rankCommand is the hidden command that bench starts for each rank.
