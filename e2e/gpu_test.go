@@ -119,14 +119,3 @@ func TestGPUThatFails(t *testing.T) {
 		})
 	}
 }
-
-// An optimizer that GPUs have no rule for is refused by its name, before the first step.
-func TestGPURefusesAnOptimizer(t *testing.T) {
-	t.Parallel()
-	p := fakeGPUs(t, 1)
-	refused := p.Train(t, rig.Set(`run.device="cuda"`, `launch.nproc_per_node=1`, `train.max_steps=1`, `optimizer.name="rmsprop"`)...)
-	if refused.Code != 2 {
-		t.Errorf("exit code %d, not 2", refused.Code)
-	}
-	refused.Prints(t, `the optimizer "rmsprop" is not implemented on the device "cuda"`, `run.device = "cpu"`)
-}

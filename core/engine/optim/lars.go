@@ -6,6 +6,7 @@ import (
 	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
 	"github.com/trainctl/trainctl/core/engine/kernel/reduce"
+	"github.com/trainctl/trainctl/core/engine/plan"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
@@ -63,3 +64,9 @@ func (c Config) trust(weight, grad tensor.Tensor) float64 {
 }
 
 func norm(t tensor.Tensor) float64 { return math.Sqrt(reduce.SumSquaresBytes(t.DType, t.Data)) }
+
+func (lars) numbers(c Config) plan.Rule {
+	r := sgd{}.numbers(c)
+	r.Eps, r.TrustCoefficient = c.Eps, c.TrustCoefficient
+	return r
+}

@@ -28,6 +28,11 @@ func TestDeviceFollowsHost(t *testing.T) {
 		{Name: "adamw", LR: 0.1, Betas: [2]float64{0.9, 0.999}, Eps: 1e-8, WeightDecay: 0.1, Decay: DecayMatrices},
 		{Name: "sgd", LR: 0.1, Momentum: 0.9, WeightDecay: 0.1, Groups: grouped},
 		{Name: "adamw", LR: 0.01, Betas: [2]float64{0.9, 0.999}, Eps: 1e-8, WeightDecay: 0.1, Groups: grouped},
+		{Name: "lars", LR: 0.1, Momentum: 0.9, Nesterov: true, WeightDecay: 0.1, Eps: 1e-3, TrustCoefficient: 0.02, Groups: grouped},
+		{Name: "lars", LR: 0.1, TrustCoefficient: 0.5, Maximize: true},
+		{Name: "rmsprop", LR: 0.01, Alpha: 0.9, Eps: 1e-3, WeightDecay: 0.1, Maximize: true},
+		{Name: "rmsprop", LR: 0.01, Alpha: 0.99, Eps: 1e-3, Momentum: 0.9, Centered: true, Groups: grouped},
+		{Name: "rmsprop", LR: 0.01, Alpha: 0.3, Eps: 1e-3, Centered: true},
 	}
 	for _, c := range rules {
 		for _, k := range []struct {
@@ -145,6 +150,13 @@ func newTwin(t *testing.T, c Config, value, grad tensor.DType, master bool) *twi
 // move takes the twin to a device.
 func (w *twin) move(t *testing.T, dev *cuda.Device) {
 	t.Helper()
+	w.mirror(t, dev)
+	check(t, w.o.Move(dev))
+}
+
+// mirror gives a device the parameters and their gradients.
+func (w *twin) mirror(t *testing.T, dev *cuda.Device) {
+	t.Helper()
 	for _, p := range w.params {
 		for _, mem := range [][]byte{p.Value.Data, p.Grad.Data} {
 			release, _, err := dev.Mirror(mem)
@@ -152,7 +164,6 @@ func (w *twin) move(t *testing.T, dev *cuda.Device) {
 			t.Cleanup(func() { check(t, release()) })
 		}
 	}
-	check(t, w.o.Move(dev))
 }
 
 func (w *twin) draw(r *rand.Rand) {

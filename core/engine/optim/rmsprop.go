@@ -97,4 +97,6 @@ func lerp[T float32 | float64](a, b T, weight float64) T {
 	return b - T((b-a)*(1-T(weight)))
 }
 
-func (rmsprop) numbers(c Config) plan.Rule { return plan.Rule{Name: c.Name} }
+func (rmsprop) numbers(c Config) plan.Rule {
+	return plan.Rule{Name: c.Name, Momentum: c.Momentum, Maximize: c.Maximize, WeightDecay: c.WeightDecay, Eps: c.Eps, Alpha: c.Alpha}
+}

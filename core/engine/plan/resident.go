@@ -64,6 +64,8 @@ type Rule struct {
 	Nesterov, Maximize  bool
 	WeightDecay         float64
 	Beta1, Beta2, Eps   float64
+	TrustCoefficient    float64
+	Alpha               float64
 }
 
 // NoRuleError reports an optimizer that a device does not implement.
@@ -82,7 +84,7 @@ type Slot struct {
 	Value  tensor.Tensor
 	Weight tensor.Tensor // what is updated: Value itself, or its F32 master copy
 	Grad   tensor.Tensor
-	State  []tensor.Tensor // momentum; or both moments, and with AMSGrad the maximum of the second
+	State  []tensor.Tensor // in the order in which the optimizer's rule lists its kinds
 
 	Rule    *Rule   // the updater's with the settings of this parameter; nil: as it is
 	LRScale float64 // with Rule: factor of the learning rate

@@ -7,6 +7,7 @@ struct Slot {
 	int value_type, weight_type, grad_type, state_type;
 	u32 n;
 	int copy_type;
+	u32 first_part, parts;
 };
 
 struct Part {
@@ -15,7 +16,7 @@ struct Part {
 
 // Numbers are those of one step: common ones, or where own is given a slot's own.
 struct Numbers {
-	double scale, lr, momentum, keep, decay, shrink, w1, w2, b1, b2, step_size, root_scale, eps;
+	double scale, lr, momentum, keep, decay, shrink, w1, w2, b1, b2, step_size, root_scale, eps, trust;
 	int idle, first;
 };
 
@@ -41,13 +42,42 @@ __device__ inline void put(const Slot* s, u32 i, acc w) {
 	if (s->copy) store_as(s->copy, s->copy_type, i, (float)w);
 }
 
-// sgd_update is PyTorch's SGD (torch/optim/sgd.py).
-KERNEL sgd_update(const Slot* slots, const Part* parts, Numbers common, const Numbers* own, int nesterov, int maximize) {
+// square_pairs writes the sums of squares of each part's weights and gradients.
+KERNEL square_pairs(const Slot* slots, const Part* parts, double* pairs) {
+	Part p = parts[blockIdx.x];
+	const Slot* s = &slots[p.slot];
+	double weights = 0, grads = 0;
+	for (u32 i = p.from + threadIdx.x; i < p.to; i += blockDim.x) {
+		double w = load_as(s->weight, s->weight_type, i), g = load_as(s->grad, s->grad_type, i);
+		weights += w * w;
+		grads += g * g;
+	}
+	weights = block_sum(weights);
+	grads = block_sum(grads);
+	if (threadIdx.x == 0) pairs[2 * blockIdx.x] = weights, pairs[2 * blockIdx.x + 1] = grads;
+}
+
+// trust_ratios is the factor of LARS for the learning rate of each slot (trust in core/engine/optim/lars.go),
+// from the sums of its parts. A block has a slot.
+KERNEL trust_ratios(const Slot* slots, const double* pairs, Numbers common, const Numbers* own, double* ratios) {
+	const Slot* s = &slots[blockIdx.x];
+	const Numbers k = own ? own[blockIdx.x] : common;
+	double w, g;
+	block_sum_pairs(pairs + 2 * s->first_part, s->parts, &w, &g);
+	if (threadIdx.x != 0) return;
+	w = sqrt(w);
+	g = sqrt(g) * fabs(k.scale);
+	ratios[blockIdx.x] = w == 0 || g == 0 ? 1 : k.trust * w / (g + k.decay * w + k.eps);
+}
+
+// sgd_update is PyTorch's SGD (torch/optim/sgd.py), and with ratios LARS.
+KERNEL sgd_update(const Slot* slots, const Part* parts, Numbers common, const Numbers* own, int nesterov, int maximize, const double* ratios) {
 	Part p = parts[blockIdx.x];
 	const Slot* s = &slots[p.slot];
 	const Numbers k = own ? own[p.slot] : common;
 	if (k.idle) return;
-	acc scale = k.scale, lr = k.lr, momentum = k.momentum, keep = k.keep, decay = k.decay;
+	double ratio = ratios ? ratios[p.slot] : 1;
+	acc scale = k.scale * ratio, lr = k.lr, momentum = k.momentum, keep = k.keep, decay = k.decay * ratio;
 	for (u32 i = p.from + threadIdx.x; i < p.to; i += blockDim.x) {
 		acc w = load_as(s->weight, s->weight_type, i), d = (acc)load_as(s->grad, s->grad_type, i) * scale;
 		if (maximize) d = -d;
@@ -87,5 +117,38 @@ KERNEL adam_update(const Slot* slots, const Part* parts, Numbers common, const N
 			v = most;
 		}
 		put(s, i, w - step_size * m / (sqrt(v) / root_scale + eps));
+	}
+}
+
+// rmsprop_update is PyTorch's RMSprop (torch/optim/rmsprop.py). State is the mean of squares, with
+// momentum the buffer, and with centered the mean of gradients.
+KERNEL rmsprop_update(const Slot* slots, const Part* parts, Numbers common, const Numbers* own, int maximize) {
+	Part p = parts[blockIdx.x];
+	const Slot* s = &slots[p.slot];
+	const Numbers k = own ? own[p.slot] : common;
+	if (k.idle) return;
+	acc scale = k.scale, lr = k.lr, momentum = k.momentum, decay = k.decay, eps = k.eps;
+	acc w1 = k.w1, w2 = k.w2, b1 = k.b1, b2 = k.b2;
+	void* buf = k.momentum != 0 ? s->state[1] : 0;
+	void* mean = s->state[buf ? 2 : 1];
+	for (u32 i = p.from + threadIdx.x; i < p.to; i += blockDim.x) {
+		acc w = load_as(s->weight, s->weight_type, i), d = (acc)load_as(s->grad, s->grad_type, i) * scale;
+		acc v = load_as(s->state[0], s->state_type, i);
+		if (maximize) d = -d;
+		d += decay * w;
+		v = b2 * v + w2 * d * d;
+		store_as(s->state[0], s->state_type, i, v);
+		if (mean) {
+			acc m = load_as(mean, s->state_type, i);
+			m = w1 < (acc)0.5 ? m + w1 * (d - m) : d - (d - m) * b1; // torch.lerp starts from the nearer end
+			store_as(mean, s->state_type, i, m);
+			v -= m * m;
+		}
+		d /= sqrt(v) + eps;
+		if (buf) {
+			d += momentum * (acc)load_as(buf, s->state_type, i);
+			store_as(buf, s->state_type, i, d);
+		}
+		put(s, i, w - lr * d);
 	}
 }

@@ -36,11 +36,12 @@ type (
 		valueType, weightType, gradType, stateType int32
 		n                                          uint32
 		copyType                                   int32
+		firstPart, parts                           uint32
 	}
 	partEntry    struct{ slot, from, to, _ uint32 }
 	numbersEntry struct {
-		scale, lr, momentum, keep, decay, shrink, w1, w2, b1, b2, stepSize, rootScale, eps float64
-		idle, first                                                                        int32
+		scale, lr, momentum, keep, decay, shrink, w1, w2, b1, b2, stepSize, rootScale, eps, trust float64
+		idle, first                                                                               int32
 	}
 )
 
@@ -57,15 +58,17 @@ type updater struct {
 	copies copies
 
 	slotsAt, partsAt, numbersAt driver.DevicePtr
+	pairsAt, ratiosAt           driver.DevicePtr // with LARS: by part the sums of squares of weights and gradients, by slot the ratio
 	numbersIn, sumsIn           gpu.Pinned
 
 	// The parameters of update.cu's kernels.
 	common             numbersEntry
 	own                driver.DevicePtr // numbersAt where slots differ
 	nesterov, maximize int32
-	sgd                [6]unsafe.Pointer
-	adam               [5]unsafe.Pointer
-	squares            [3]unsafe.Pointer
+	sgd                [7]unsafe.Pointer
+	adam               [5]unsafe.Pointer // and RMSprop
+	squares, pairs     [3]unsafe.Pointer
+	trust              [5]unsafe.Pointer
 }
 
 // slotRule is the rule of one slot, and the factor of its learning rate.
@@ -75,7 +78,7 @@ type slotRule struct {
 }
 
 // updates are the optimizers that update.cu computes.
-var updates = []string{"sgd", "adam", "adamw"}
+var updates = []string{"sgd", "adam", "adamw", "lars", "rmsprop"}
 
 // New is [plan.Resident]'s Updater: it computes over tensors that are resident.
 func New(g *gpu.GPU, r *memory.Residency, rule plan.Rule, slots []plan.Slot) (_ plan.Updater, err error) {
@@ -96,11 +99,13 @@ func New(g *gpu.GPU, r *memory.Residency, rule plan.Rule, slots []plan.Slot) (_ 
 			u.wide = tensor.F64
 		}
 		entries[i] = entryOf(r, s)
+		entries[i].firstPart = uint32(len(parts))
 		for n := uint32(s.Value.Shape.Elems()); entries[i].n < n; {
 			from := entries[i].n
 			entries[i].n = min(n, from+perPart(total))
 			parts = append(parts, partEntry{slot: uint32(i), from: from, to: entries[i].n})
 		}
+		entries[i].parts = uint32(len(parts)) - entries[i].firstPart
 	}
 	u.n, u.copies.entries = len(parts), entries
 	if err := u.room(entries, parts); err != nil {
@@ -112,10 +117,15 @@ func New(g *gpu.GPU, r *memory.Residency, rule plan.Rule, slots []plan.Slot) (_ 
 // room allocates the tables and fills those that stay as they are.
 func (u *updater) room(entries []slotEntry, parts []partEntry) (err error) {
 	g, slots := u.g, len(entries)
-	for _, a := range []struct {
+	type table struct {
 		at   *driver.DevicePtr
 		size int
-	}{{&u.slotsAt, sizeOf(entries)}, {&u.partsAt, sizeOf(parts)}, {&u.numbersAt, slots * int(unsafe.Sizeof(u.common))}} {
+	}
+	tables := []table{{&u.slotsAt, sizeOf(entries)}, {&u.partsAt, sizeOf(parts)}, {&u.numbersAt, slots * int(unsafe.Sizeof(u.common))}}
+	if u.lars() {
+		tables = append(tables, table{&u.pairsAt, 16 * u.n}, table{&u.ratiosAt, 8 * slots})
+	}
+	for _, a := range tables {
 		if *a.at, err = g.Alloc(a.size, "the optimizer's tables"); err != nil {
 			return err
 		}
@@ -127,10 +137,7 @@ func (u *updater) room(entries []slotEntry, parts []partEntry) (err error) {
 		return err
 	}
 	u.numbers, u.sums = unsafe.Slice((*numbersEntry)(u.numbersIn.Host), slots), unsafe.Slice((*float64)(u.sumsIn.Host), u.n)
-	p := unsafe.Pointer(&u.slotsAt)
-	u.sgd = [6]unsafe.Pointer{p, unsafe.Pointer(&u.partsAt), unsafe.Pointer(&u.common), unsafe.Pointer(&u.own), unsafe.Pointer(&u.nesterov), unsafe.Pointer(&u.maximize)}
-	u.adam = [5]unsafe.Pointer{p, unsafe.Pointer(&u.partsAt), unsafe.Pointer(&u.common), unsafe.Pointer(&u.own), unsafe.Pointer(&u.maximize)}
-	u.squares = [3]unsafe.Pointer{p, unsafe.Pointer(&u.partsAt), unsafe.Pointer(&u.sumsIn.At)}
+	u.parameters()
 	err = g.CU.EventCreate(&u.copied, driver.EventDisableTiming)
 	if err = cmp.Or(err, cmp.Or(g.Put(u.slotsAt, bytesOf(entries)), g.Put(u.partsAt, bytesOf(parts)))); err != nil {
 		return g.Check(err, gpu.Doing("the optimizer's tables"))
@@ -140,6 +147,20 @@ func (u *updater) room(entries []slotEntry, parts []partEntry) (err error) {
 	runtime.KeepAlive(parts)
 	return err
 }
+
+// parameters fills in those of the kernels.
+func (u *updater) parameters() {
+	slots, parts := unsafe.Pointer(&u.slotsAt), unsafe.Pointer(&u.partsAt)
+	common, own := unsafe.Pointer(&u.common), unsafe.Pointer(&u.own)
+	pairs, ratios, maximize := unsafe.Pointer(&u.pairsAt), unsafe.Pointer(&u.ratiosAt), unsafe.Pointer(&u.maximize)
+	u.sgd = [7]unsafe.Pointer{slots, parts, common, own, unsafe.Pointer(&u.nesterov), maximize, ratios}
+	u.adam = [5]unsafe.Pointer{slots, parts, common, own, maximize}
+	u.squares = [3]unsafe.Pointer{slots, parts, unsafe.Pointer(&u.sumsIn.At)}
+	u.pairs = [3]unsafe.Pointer{slots, parts, pairs}
+	u.trust = [5]unsafe.Pointer{slots, pairs, common, own, ratios}
+}
+
+func (u *updater) lars() bool { return len(u.rules) > 0 && u.rules[0].Name == "lars" }
 
 func entryOf(r *memory.Residency, s plan.Slot) slotEntry {
 	e := slotEntry{
@@ -199,11 +220,7 @@ func (u *updater) Step(lr, scale float64, steps []int64) error {
 	if err := u.copies.update(g, u.slotsAt); err != nil {
 		return err
 	}
-	kernel, params := "adam_update", &u.adam[0]
-	if u.rules[0].Name == "sgd" {
-		kernel, params = "sgd_update", &u.sgd[0]
-	}
-	if err := g.Launch(u.wide, kernel, u.n, params); err != nil {
+	if err := u.launch(len(steps)); err != nil {
 		return err
 	}
 	u.copies.written(steps)
@@ -213,12 +230,28 @@ func (u *updater) Step(lr, scale float64, steps []int64) error {
 // SetMomentum implements [plan.Updater].
 func (u *updater) SetMomentum(m float64) {
 	for i := range u.rules {
-		if r := &u.rules[i]; r.Name == "sgd" {
-			r.Momentum = m
-		} else {
+		switch r := &u.rules[i]; r.Name {
+		case "adam", "adamw":
 			r.Beta1 = m
+		default:
+			r.Momentum = m
 		}
 	}
+}
+
+// launch enqueues the kernels of one update of so many slots.
+func (u *updater) launch(slots int) error {
+	g := u.g
+	switch u.rules[0].Name {
+	case "sgd":
+		return g.Launch(u.wide, "sgd_update", u.n, &u.sgd[0])
+	case "lars":
+		return cmp.Or(g.Launch(u.wide, "square_pairs", u.n, &u.pairs[0]), g.Launch(u.wide, "trust_ratios", slots, &u.trust[0]),
+			g.Launch(u.wide, "sgd_update", u.n, &u.sgd[0]))
+	case "rmsprop":
+		return g.Launch(u.wide, "rmsprop_update", u.n, &u.adam[0])
+	}
+	return g.Launch(u.wide, "adam_update", u.n, &u.adam[0])
 }
 
 // tell gives every slot numbers of its own.
@@ -233,17 +266,22 @@ func (u *updater) tell(lr, scale float64, steps []int64) error {
 	return cmp.Or(g.Put(u.numbersAt, bytesOf(u.numbers)), g.CU.EventRecord(u.copied, g.Stream))
 }
 
-// numbersOf are the factors of one step; for Adam those of core/engine/kernel/optimizer's AdamUpdate.
+// numbersOf are the factors of one step; for Adam those of core/engine/kernel/optimizer's AdamUpdate, for RMSprop
+// those of the means.
 func numbersOf(r slotRule, lr, scale float64, step int64) numbersEntry {
 	lr *= r.lrScale
 	n := numbersEntry{
 		scale: scale, lr: lr, momentum: r.Momentum, keep: 1 - r.Dampening, decay: r.WeightDecay, shrink: 1,
-		idle: truth(step == 0), first: truth(step == 1),
+		eps: r.Eps, trust: r.TrustCoefficient, idle: truth(step == 0), first: truth(step == 1),
 	}
-	if r.Name == "sgd" || step == 0 {
+	switch {
+	case r.Name == "sgd" || r.Name == "lars" || step == 0:
+		return n
+	case r.Name == "rmsprop":
+		n.w1, n.w2, n.b1, n.b2 = 1-r.Alpha, 1-r.Alpha, 1-(1-r.Alpha), r.Alpha
 		return n
 	}
-	n.w1, n.w2, n.b1, n.b2, n.eps = 1-r.Beta1, 1-r.Beta2, 1-(1-r.Beta1), r.Beta2, r.Eps
+	n.w1, n.w2, n.b1, n.b2 = 1-r.Beta1, 1-r.Beta2, 1-(1-r.Beta1), r.Beta2
 	n.stepSize = lr / (1 - math.Pow(r.Beta1, float64(step)))
 	n.rootScale = math.Sqrt(1 - math.Pow(r.Beta2, float64(step)))
 	if r.Name == "adamw" {
@@ -259,7 +297,7 @@ func (u *updater) Close() (err error) {
 		return nil
 	}
 	defer g.Enter()()
-	for _, p := range []driver.DevicePtr{u.slotsAt, u.partsAt, u.numbersAt} {
+	for _, p := range []driver.DevicePtr{u.slotsAt, u.partsAt, u.numbersAt, u.pairsAt, u.ratiosAt} {
 		if p != 0 {
 			err = cmp.Or(err, g.CU.MemFree(p))
 		}
