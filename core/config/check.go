@@ -40,7 +40,6 @@ func (c *Config) check() {
 	c.checkElastic()
 	c.checkShares()
 	c.checkLocal()
-	c.checkAverage()
 	c.checkIneffective()
 	def := defaults(c.Optimizer.Name)
 	c.unused("optimizer", c.Optimizer.Name, c.Optimizer, def.Optimizer, c.Optimizer.Uses())
@@ -213,13 +212,6 @@ func (c *Config) checkLocal() {
 	refuse(c.Launch.IsElastic(), "ddp.sync_every", "set it to 1, or launch.elastic to false and launch.nnodes to a number", "ranks of an elastic job have the weights for those that join only if all have the same after every step")
 	refuse(c.Launch.Shares.Given(), "launch.shares", "remove it", "averages count all ranks equally, so that all should have as many samples")
 	refuse(c.Backend.Restarts > 0, "backend.restarts", "set it to 0, and launch.max_restarts", "averages that were interrupted cannot be repeated")
-}
-
-// checkAverage refuses moving averages where they are not implemented.
-func (c *Config) checkAverage() {
-	if c.Optimizer.EMADecay != 0 && c.Run.Device == "cuda" {
-		c.report.errorf("run.device", atValue, `use "cpu"`, "moving averages of weights are not implemented on GPUs (optimizer.ema_decay)")
-	}
 }
 
 // checkIneffective warns about settings that are accepted but have no effect.

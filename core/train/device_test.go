@@ -117,6 +117,11 @@ func TestResidentRanksFollowTheProcessor(t *testing.T) {
 			s.Optimizer = optim.DefaultFor("adamw")
 			s.Optimizer.AMSGrad = true
 		}},
+		{"lars", 2, func(s *outline.Settings, _ *Deps) { s.Optimizer = optim.DefaultFor("lars") }},
+		{"moving averages of half weights", 2, func(s *outline.Settings, d *Deps) {
+			s.Optimizer.EMADecay = 0.5
+			half(d, sdk.Options{"level": "O2"})
+		}},
 		{"accumulation", 2, func(s *outline.Settings, _ *Deps) { s.Train.AccumulateSteps = 2 }},
 		{"without overlap, compressed", 2, func(s *outline.Settings, _ *Deps) { s.DDP.Overlap, s.DDP.Compress = false, "bf16" }},
 		{"uneven", 3, func(s *outline.Settings, _ *Deps) {
@@ -178,6 +183,7 @@ func TestResidentRanksAreRanks(t *testing.T) {
 		"join": TestJoinIsTorchs, "stop": TestStopIsTheShortestInput, "uneven": TestUnevenInputsAreAnError,
 		"unused": TestUnusedParametersAreTorchs, "frozen": TestFrozenParameters,
 		"stopping": TestRanksStopTogether, "weights": TestWeightsStartAsRankZeros,
+		"averages": TestAveragesAreEvaluatedAndSaved,
 	} {
 		t.Run(name, test)
 	}

@@ -58,6 +58,12 @@ func (o *Optimizer) Averages() (list []tensor.Tensor) {
 // UseAverage exchanges the weights that the model computes with for their averages, and when it is
 // called again, back. Nothing else may be done with the optimizer in between.
 func (o *Optimizer) UseAverage() {
+	if o.away != nil {
+		if err := o.away.updater.ExchangeAverages(); err != nil {
+			o.away.fail(err)
+		}
+		return
+	}
 	for i := range o.params {
 		s := &o.params[i]
 		if !s.value.DType.Half() {

@@ -24,9 +24,6 @@ type away struct {
 // A device that has no rule for the optimizer refuses it by name, as the
 // [usererr.Error] of a setting.
 func (o *Optimizer) Move(dev plan.Resident) (err error) {
-	if o.cfg.EMADecay > 0 {
-		return usererr.Errorf("optimizer.ema_decay", `remove it, or set run.device = "cpu"`, "moving averages of weights are not implemented on GPUs")
-	}
 	a := &away{dev: dev, steps: make([]int64, len(o.params))}
 	o.away = a
 	slots := make([]plan.Slot, len(o.params))
@@ -40,8 +37,11 @@ func (o *Optimizer) Move(dev plan.Resident) (err error) {
 		for _, t := range s.state {
 			err = errors.Join(err, a.mirror(t.Data))
 		}
+		if s.ema.Data != nil {
+			err = errors.Join(err, a.mirror(s.ema.Data))
+		}
 		own := o.rule.numbers(s.cfg)
-		slots[i] = plan.Slot{Value: s.value, Weight: weight, Grad: s.own, State: s.state, Rule: &own, LRScale: s.lrScale}
+		slots[i] = plan.Slot{Value: s.value, Weight: weight, Grad: s.own, State: s.state, Average: s.ema, Rule: &own, LRScale: s.lrScale}
 	}
 	if err == nil {
 		a.updater, err = dev.Updater(o.rule.numbers(o.cfg), slots)
@@ -135,6 +135,11 @@ func (o *Optimizer) stepAway(lr float64) {
 	}
 	if err := o.away.updater.Step(lr, o.pending, o.away.steps); err != nil {
 		o.away.fail(err)
+	}
+	if d := o.cfg.EMADecay; d > 0 {
+		if err := o.away.updater.Average(d, *o.count() == 1); err != nil {
+			o.away.fail(err)
+		}
 	}
 	o.pending = 1
 }

@@ -1,6 +1,7 @@
 package optim
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -33,6 +34,8 @@ func TestDeviceFollowsHost(t *testing.T) {
 		{Name: "rmsprop", LR: 0.01, Alpha: 0.9, Eps: 1e-3, WeightDecay: 0.1, Maximize: true},
 		{Name: "rmsprop", LR: 0.01, Alpha: 0.99, Eps: 1e-3, Momentum: 0.9, Centered: true, Groups: grouped},
 		{Name: "rmsprop", LR: 0.01, Alpha: 0.3, Eps: 1e-3, Centered: true},
+		{Name: "sgd", LR: 0.1, EMADecay: 0.9},
+		{Name: "sgd", LR: 0.1, Momentum: 0.9, EMADecay: 0.25},
 	}
 	for _, c := range rules {
 		for _, k := range []struct {
@@ -67,17 +70,53 @@ func TestDeviceFollowsHost(t *testing.T) {
 					host.o.Step(c.LR)
 					away.o.Step(c.LR)
 				}
-				check(t, away.o.Err())
 				check(t, away.o.Fetch())
-				for i, p := range away.params {
-					check(t, dev.Download(p.Value.Data))
-					same(t, p.Name, p.Value, host.params[i].Value, k.within)
+				away.hasValues(t, dev, host, k.within)
+				if c.EMADecay > 0 {
+					exchanges(t, dev, away, host, k.within)
 				}
+				check(t, away.o.Err())
 				for i, s := range away.o.State() {
 					same(t, s.Name, s.Tensor, host.o.State()[i].Tensor, k.within)
 				}
 				check(t, away.o.Return())
 			})
+		}
+	}
+}
+
+// hasValues compares the weights on a device with those of another twin.
+func (w *twin) hasValues(t *testing.T, dev *cuda.Device, want *twin, within float64) {
+	t.Helper()
+	for i, p := range w.params {
+		check(t, dev.Download(p.Value.Data))
+		same(t, p.Name, p.Value, want.params[i].Value, within)
+	}
+}
+
+// exchanges weights and averages on both sides, and back, which changes nothing.
+func exchanges(t *testing.T, dev *cuda.Device, away, host *twin, within float64) {
+	t.Helper()
+	var before [][]byte
+	for _, p := range away.params {
+		before = append(before, bytes.Clone(p.Value.Data))
+	}
+	for range 2 { // a second time as the first
+		for _, w := range []*twin{away, host} {
+			w.o.UseAverage()
+		}
+		away.hasValues(t, dev, host, within)
+		if bytes.Equal(away.params[0].Value.Data, before[0]) {
+			t.Error("the weights are not the averages")
+		}
+		for _, w := range []*twin{away, host} {
+			w.o.UseAverage()
+		}
+		for i, p := range away.params {
+			check(t, dev.Download(p.Value.Data))
+			if !bytes.Equal(p.Value.Data, before[i]) {
+				t.Errorf("%s differs after the exchange", p.Name)
+			}
 		}
 	}
 }

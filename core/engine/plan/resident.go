@@ -86,6 +86,8 @@ type Slot struct {
 	Grad   tensor.Tensor
 	State  []tensor.Tensor // in the order in which the optimizer's rule lists its kinds
 
+	Average tensor.Tensor // moving average of Weight, F32 or F64; without data there is none
+
 	Rule    *Rule   // the updater's with the settings of this parameter; nil: as it is
 	LRScale float64 // with Rule: factor of the learning rate
 }
@@ -102,6 +104,14 @@ type Updater interface {
 
 	// SetMomentum changes the momentum, or the first beta, of all slots for the next steps.
 	SetMomentum(m float64)
+
+	// Average enqueues that each slot's average moves by 1-decay towards its weight, or
+	// with first becomes a copy of it.
+	Average(decay float64, first bool) error
+
+	// ExchangeAverages enqueues that values and averages take each other's place. The next
+	// call exchanges them back; nothing else may write either in between.
+	ExchangeAverages() error
 
 	Close() error
 }

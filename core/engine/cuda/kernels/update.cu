@@ -2,12 +2,14 @@
 
 // Slot is a parameter; value is weight unless it is a half one with a master copy.
 // copy is where a float32 value is rounded to the type that steps compute with; null where none does.
+// average is the weight's moving average, or null; aside has the size of a half value with an average.
 struct Slot {
-	void *value, *weight, *grad, *state[3], *copy;
+	void *value, *weight, *grad, *state[3], *copy, *average, *aside;
 	int value_type, weight_type, grad_type, state_type;
 	u32 n;
 	int copy_type;
 	u32 first_part, parts;
+	int average_type, spare;
 };
 
 struct Part {
@@ -150,5 +152,41 @@ KERNEL rmsprop_update(const Slot* slots, const Part* parts, Numbers common, cons
 			store_as(buf, s->state_type, i, d);
 		}
 		put(s, i, w - lr * d);
+	}
+}
+
+// average_update moves each average by w towards its weight, or copies the weight.
+KERNEL average_update(const Slot* slots, const Part* parts, double w, int first) {
+	Part p = parts[blockIdx.x];
+	const Slot* s = &slots[p.slot];
+	if (!s->average) return;
+	acc w1 = w, b1 = 1 - w;
+	for (u32 i = p.from + threadIdx.x; i < p.to; i += blockDim.x) {
+		acc v = load_as(s->weight, s->weight_type, i);
+		if (!first) {
+			acc e = load_as(s->average, s->average_type, i);
+			v = w1 < (acc)0.5 ? e + w1 * (v - e) : v - (v - e) * b1; // torch.lerp starts from the nearer end
+		}
+		store_as(s->average, s->average_type, i, v);
+	}
+}
+
+// average_exchange exchanges values and averages. A half value is kept aside meanwhile, and its
+// average stays what it is.
+KERNEL average_exchange(const Slot* slots, const Part* parts, int back) {
+	Part p = parts[blockIdx.x];
+	const Slot* s = &slots[p.slot];
+	if (!s->average) return;
+	for (u32 i = p.from + threadIdx.x; i < p.to; i += blockDim.x) {
+		acc v = load_as(s->value, s->value_type, i), next;
+		if (s->aside && back) {
+			next = load_as(s->aside, s->value_type, i);
+		} else {
+			next = load_as(s->average, s->average_type, i);
+			if (s->aside) store_as(s->aside, s->value_type, i, v);
+			else store_as(s->average, s->average_type, i, v);
+		}
+		store_as(s->value, s->value_type, i, next);
+		if (s->copy) store_as(s->copy, s->copy_type, i, (float)next);
 	}
 }

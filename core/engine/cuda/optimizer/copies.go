@@ -49,10 +49,11 @@ func (c *copies) update(g *gpu.GPU, table driver.DevicePtr) error {
 	return err
 }
 
-// written notes which copies an update has written that was enqueued.
+// written notes which copies an update has written that was enqueued. steps are those of the slots;
+// nil: all are written.
 func (c *copies) written(steps []int64) {
 	for i := range c.by {
-		if steps[i] == 0 {
+		if steps != nil && steps[i] == 0 {
 			continue // the slot was left alone
 		}
 		if c.by[i].written != nil {

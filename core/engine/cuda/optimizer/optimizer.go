@@ -32,11 +32,12 @@ type (
 	slotEntry struct {
 		value, weight, grad                        driver.DevicePtr
 		state                                      [3]driver.DevicePtr
-		copy                                       driver.DevicePtr
+		copy, average, aside                       driver.DevicePtr
 		valueType, weightType, gradType, stateType int32
 		n                                          uint32
 		copyType                                   int32
 		firstPart, parts                           uint32
+		averageType, _                             int32
 	}
 	partEntry    struct{ slot, from, to, _ uint32 }
 	numbersEntry struct {
@@ -55,7 +56,8 @@ type updater struct {
 	sums    []float64      // by part, pinned: kernels write it
 	n       int            // parts
 
-	copies copies
+	copies   copies
+	averages averages
 
 	slotsAt, partsAt, numbersAt driver.DevicePtr
 	pairsAt, ratiosAt           driver.DevicePtr // with LARS: by part the sums of squares of weights and gradients, by slot the ratio
@@ -108,7 +110,10 @@ func New(g *gpu.GPU, r *memory.Residency, rule plan.Rule, slots []plan.Slot) (_ 
 		entries[i].parts = uint32(len(parts)) - entries[i].firstPart
 	}
 	u.n, u.copies.entries = len(parts), entries
-	if err := u.room(entries, parts); err != nil {
+	if err = u.averages.allocate(g, entries, slots); err == nil {
+		err = u.room(entries, parts)
+	}
+	if err != nil {
 		return nil, cmp.Or(err, u.Close())
 	}
 	return u, nil
@@ -158,6 +163,9 @@ func (u *updater) parameters() {
 	u.squares = [3]unsafe.Pointer{slots, parts, unsafe.Pointer(&u.sumsIn.At)}
 	u.pairs = [3]unsafe.Pointer{slots, parts, pairs}
 	u.trust = [5]unsafe.Pointer{slots, pairs, common, own, ratios}
+	a := &u.averages
+	a.move = [4]unsafe.Pointer{slots, parts, unsafe.Pointer(&a.weight), unsafe.Pointer(&a.first)}
+	a.exchange = [3]unsafe.Pointer{slots, parts, unsafe.Pointer(&a.exchanged)}
 }
 
 func (u *updater) lars() bool { return len(u.rules) > 0 && u.rules[0].Name == "lars" }
@@ -170,6 +178,7 @@ func entryOf(r *memory.Residency, s plan.Slot) slotEntry {
 	for k, t := range s.State {
 		e.state[k], e.stateType = r.MustCopyOf(t.Data), kernels.Code(t.DType)
 	}
+	averageOf(&e, r, s)
 	return e
 }
 
@@ -297,7 +306,7 @@ func (u *updater) Close() (err error) {
 		return nil
 	}
 	defer g.Enter()()
-	for _, p := range []driver.DevicePtr{u.slotsAt, u.partsAt, u.numbersAt, u.pairsAt, u.ratiosAt} {
+	for _, p := range []driver.DevicePtr{u.slotsAt, u.partsAt, u.numbersAt, u.pairsAt, u.ratiosAt, u.averages.asideAt} {
 		if p != 0 {
 			err = cmp.Or(err, g.CU.MemFree(p))
 		}
