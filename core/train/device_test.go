@@ -183,7 +183,10 @@ func TestResidentRanksAreRanks(t *testing.T) {
 		"join": TestJoinIsTorchs, "stop": TestStopIsTheShortestInput, "uneven": TestUnevenInputsAreAnError,
 		"unused": TestUnusedParametersAreTorchs, "frozen": TestFrozenParameters,
 		"stopping": TestRanksStopTogether, "weights": TestWeightsStartAsRankZeros,
-		"averages": TestAveragesAreEvaluatedAndSaved,
+		"averages": func(t *testing.T) {
+			evaluatedAverages(t, func(*outline.Settings) {})
+			evaluatedAverages(t, func(s *outline.Settings) { s.DDP.SyncEvery = 3 })
+		},
 	} {
 		t.Run(name, test)
 	}

@@ -100,7 +100,15 @@ func (a *Averaging) State(o *optim.Optimizer) error {
 }
 
 // Averages gives all ranks the mean of their moving averages of weights. It is called at the end of a round.
-func (a *Averaging) Averages(o *optim.Optimizer) error { return a.average(o.Averages()) }
+func (a *Averaging) Averages(o *optim.Optimizer) error {
+	if err := o.Fetch(); err != nil {
+		return err
+	}
+	if err := a.average(o.Averages()); err != nil {
+		return err
+	}
+	return o.Store()
+}
 
 func (a *Averaging) average(ts []tensor.Tensor) error {
 	if err := a.group.Average(ts, a.memory.between()); err != nil {
