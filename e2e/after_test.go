@@ -236,6 +236,12 @@ func TestPredictTable(t *testing.T) {
 			t.Errorf("%v: %v are right, evaluation says %v", args, accuracy, e.Accuracy)
 		}
 	}
+	text, err := os.ReadFile(table)
+	rig.Must(t, err)
+	rig.Must(t, os.WriteFile(table, []byte(strings.ReplaceAll(string(text), "iris", "aster")), 0o644))
+	if got := p.Trainctl(t, "predict", p.Config, bare, "--checkpoint", trained.dir, "--ema").Expect(t, 0).Stdout; !strings.Contains(got, "iris") || strings.Contains(got, "aster") {
+		t.Errorf("classes have other names than in training:\n%s", got)
+	}
 	if len(losses) != 2 {
 		t.Errorf("the averages have the loss of the last weights: %v", losses)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/config"
+	"github.com/trainctl/trainctl/core/engine/nn"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/train/checkpoint"
 	"github.com/trainctl/trainctl/core/train/replica"
@@ -60,6 +61,9 @@ func (f *forecaster) checkInit(ctx context.Context) error {
 		return nil
 	case errors.Is(err, fs.ErrNotExist): // it may be on another machine
 		f.init = []string{f.cfg.Model.Init + " is not on this machine"}
+		if f.cfg.Model.InitFallback == nn.FallbackRandom {
+			f.init[0] += `; a run starts from random weights, because of init_fallback = "random"`
+		}
 		return nil
 	}
 	return usererr.List{{Key: "model.init", Detail: fmt.Sprint(err)}}.Err()

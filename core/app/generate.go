@@ -28,6 +28,8 @@ type GenerateOptions struct {
 type Weights struct {
 	Checkpoint string // checkpoint, run or safetensors file
 	Average    bool   // the checkpoint's moving averages
+
+	classes []string // that the checkpoint names
 }
 
 // Generate writes a trained language model's continuation of a prompt. It computes on the CPU in
@@ -76,6 +78,9 @@ func (o *ForecastOptions) load(ctx context.Context, spec *sdk.DatasetSpec, w Wei
 		return nil, err
 	}
 	m, err := infer.Load(ctx, fsys, o.Config.Model, spec, w.Checkpoint)
+	if err == nil && m.Classes == nil {
+		m.Classes = w.classes
+	}
 	return m, AtPlace(o.Config, err)
 }
 
@@ -84,10 +89,11 @@ func (w *Weights) Find(ctx context.Context, fsys checkpoint.FS, base string) err
 	if err := FindCheckpoint(fsys, "--checkpoint", base, &w.Checkpoint); err != nil || !w.Average {
 		return err
 	}
-	_, report, err := checkpoint.Load(ctx, fsys, w.Checkpoint)
+	snap, report, err := checkpoint.Load(ctx, fsys, w.Checkpoint)
 	if err != nil {
 		return err
 	}
+	w.classes = snap.Dataset.Classes
 	w.Checkpoint = filepath.Join(report.Path, checkpoint.AverageFile)
 	if _, err := fsys.Stat(w.Checkpoint); err != nil {
 		return usererr.Errorf("--ema", "leave it out; a run with optimizer.ema_decay saves them", "%s has no moving averages of weights", report.Path)

@@ -62,6 +62,9 @@ func Predict(ctx context.Context, o PredictOptions, each func(Predicted) error) 
 	if err != nil {
 		return err
 	}
+	if len(m.Classes) == spec.Classes {
+		spec.ClassNames = m.Classes // those that the weights were trained on, whatever the data set has now
+	}
 	if p.model, err = infer.NewPredictor(m, cpu.NewParallel(threads(o.Config.Launch, rank.Single(), os.LookupEnv)), &spec); err != nil {
 		return err
 	}

@@ -21,6 +21,7 @@ type Model struct {
 	Weights []tensor.Tensor // in state-dict order, float32
 	Path    string          // of the checkpoint that they were read from
 	Step    int             // after which it was saved; 0 for a bare file of weights
+	Classes []string        // names of the classes that it was trained on; nil: not known
 	Notes   []string        // how the file was adapted
 }
 
@@ -35,7 +36,7 @@ func Load(ctx context.Context, fsys checkpoint.FS, cfg nn.Config, spec *sdk.Data
 	if err != nil {
 		return nil, err
 	}
-	m := &Model{Network: cfg.Name, Graph: g, Path: report.Path, Step: snap.Step, Notes: report.Notes}
+	m := &Model{Network: cfg.Name, Graph: g, Path: report.Path, Step: snap.Step, Classes: snap.Dataset.Classes, Notes: report.Notes}
 	for _, e := range g.StateDict() {
 		m.Weights = append(m.Weights, tensor.New(e.Spec.DType, e.Spec.Shape...))
 	}

@@ -189,7 +189,11 @@ func notices(r Record) []notice {
 		if r.Rank > 0 {
 			return nil
 		}
-		out := []notice{{fmt.Sprintf("resume from step %d: %s", e.Step, e.Path), ""}}
+		what := fmt.Sprintf("resume from step %d: %s", e.Step, e.Path)
+		if e.Step == 0 { // a file of weights alone
+			what = "weights from " + e.Path
+		}
+		out := []notice{{what, ""}}
 		for _, n := range e.Notes {
 			out = append(out, notice{"       " + n, yellow})
 		}
