@@ -38,7 +38,7 @@ var layers = [][]string{
 	{"core/engine/cpu/ops"},
 	{"core/engine/cpu", "core/engine/cuda"},
 	{"core/train/ddp", "core/train/fault", "core/train/ddp/ddptest", "core/train/data", "core/train/metric", "core/engine/nn", "core/engine/nn/nntest", "core/engine/optim", "core/plugin/host", "core/job/launch", "core/report/forecast", "core/report/rundir"},
-	{"core/report/watch", "core/train/recovery", "core/train/outline", "core/plugin/install", "core/plugin/trace"},
+	{"core/report/watch", "core/train/recovery", "core/train/outline", "core/plugin/install", "core/plugin/observer", "core/plugin/trace"},
 	{"core/train/replica"},
 	{"core/train/passes"},
 	{"core/train/agreement", "core/train/update"},

@@ -16,6 +16,7 @@ import (
 	"github.com/trainctl/trainctl/core/config"
 	"github.com/trainctl/trainctl/core/job/launch"
 	"github.com/trainctl/trainctl/core/job/rank"
+	"github.com/trainctl/trainctl/core/plugin/observer"
 	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/core/train"
 	"github.com/trainctl/trainctl/core/train/checkpoint"
@@ -34,6 +35,8 @@ type externalRank struct {
 	account *sinks.Account // of rank 0
 	stalls  *stalls        // of rank 0, once it has a run directory
 	stop    func()         // ends stalls
+
+	observers *observer.Sink // of rank 0; nil without any
 
 	mu    sync.Mutex
 	dir   event.RunDir     // zero until it is agreed on
@@ -61,6 +64,7 @@ func (e *externalRank) watch(bus *event.Bus, dir event.RunDir) {
 		return
 	}
 	e.useRunDir(bus, dir)
+	e.observers = newObservers(e.o, bus, func() (event.RunDir, string) { return dir, "" })
 	bus.Add(e.account)
 	e.stalls = newStalls(dir, bus)
 	bus.Add(event.Func(func(r event.Record) { e.stalls.progress(r.Rank, r.Event) }))
@@ -132,6 +136,7 @@ func (e *externalRank) ended(err error) error {
 	e.stop()
 	defer e.log.End()
 	if err == nil {
+		e.endObservers()
 		return e.reportSuccess()
 	}
 	if code := ExitCode(err); code == launch.ExitPreempted || code == launch.ExitTerminated {
@@ -147,7 +152,8 @@ func (e *externalRank) ended(err error) error {
 	if o.resume != "" {
 		e.log.Say(o.resume)
 	}
-	werr := writeEnd(e.fs, e.dir, e.o.Config.Metrics.JSONL, e.account.SummaryOf(o.status, e.world.RestartCount), o)
+	werr := writeEnd(e.fs, e.dir, e.o.Config.Metrics.JSONL, e.account.SummaryOf(o.status, e.world.RestartCount), o, e.observers)
+	e.endObservers()
 	if o.resume != "" && o.failed != nil {
 		err = fmt.Errorf("%w\n%s", err, o.resume)
 	}
@@ -155,6 +161,13 @@ func (e *externalRank) ended(err error) error {
 		fmt.Fprintf(e.o.Log, "warning: %v\n", werr)
 	}
 	return err
+}
+
+func (e *externalRank) endObservers() {
+	endObservers(e.observers, e.fs, e.dir, e.o.Config.Metrics.JSONL, func(w *event.Warning) {
+		e.log.Say("warn " + w.Source + ": " + w.Message)
+		fmt.Fprintf(e.o.Log, "warning: %s\n", w.Message)
+	})
 }
 
 // writeTorchrunError writes the error where torchrun's failure report reads it, on every node

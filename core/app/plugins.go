@@ -19,29 +19,35 @@ import (
 // the configuration. It also gets the policy of a precision plugin and the placement of
 // a built-in backend, so that invalid combinations are found before anything runs.
 func CheckPlugins(ctx context.Context, h *host.Host, builtins []host.Builtin) config.CheckPlugin {
-	return func(c *config.Config, kind, plugin string, given map[string]any) (map[string]any, usererr.List, error) {
-		if kind == string(sdk.KindBackend) {
-			plugin = Backend(c)
+	return func(c *config.Config, t config.PluginTable) (map[string]any, usererr.List, error) {
+		key := t.Key()
+		if key.Kind == sdk.KindObserver && !hasObservers() {
+			return *t.Options, nil, nil
 		}
-		k := pluginCheck{host: h.WithTerms(c.Terms()), builtins: builtins, config: c}
-		if err := usererr.Under(kind, k.host.CheckTerms(host.Key{Kind: sdk.Kind(kind), Plugin: plugin}).Err()); err != nil {
+		if key.Kind == sdk.KindBackend {
+			key.Plugin = Backend(c)
+		}
+		terms := c.Terms()
+		terms[t.Key()] = c.TermsOf(t) // another table may name the same observer
+		k := pluginCheck{host: h.WithTerms(terms), builtins: builtins, config: c}
+		if err := usererr.Under(t.Table, k.host.CheckTerms(key).Err()); err != nil {
 			return nil, nil, err
 		}
-		info, err := k.host.Describe(ctx, sdk.Kind(kind), plugin)
+		info, err := k.host.Describe(ctx, key.Kind, key.Plugin)
 		if err != nil {
 			return nil, nil, err
 		}
-		opts, problems := sdk.CheckOptions("", info.Options, given)
+		opts, problems := sdk.CheckOptions("", info.Options, *t.Options)
 		switch {
 		case len(problems) > 0:
-		case kind == string(sdk.KindPrecision):
-			_, err = k.policy(ctx, plugin, opts)
-		case kind == string(sdk.KindBackend):
-			problems = h.CheckPlace(plugin, sdk.PlaceRequest{Options: opts, Overlap: true, Restarts: c.Backend.Restarts, Getenv: os.Getenv})
+		case key.Kind == sdk.KindPrecision:
+			_, err = k.policy(ctx, key.Plugin, opts)
+		case key.Kind == sdk.KindBackend:
+			problems = h.CheckPlace(key.Plugin, sdk.PlaceRequest{Options: opts, Overlap: true, Restarts: c.Backend.Restarts, Getenv: os.Getenv})
 			err = k.demands(ctx, info)
 		}
 		var bad *host.StartError
-		if err != nil && kind == string(sdk.KindPrecision) && !errors.As(err, &bad) {
+		if err != nil && key.Kind == sdk.KindPrecision && !errors.As(err, &bad) {
 			problems.Addf("", "", "%v", err)
 			err = nil
 		}

@@ -26,6 +26,7 @@ import (
 	"github.com/trainctl/trainctl/core/job/rank"
 	"github.com/trainctl/trainctl/core/job/secret"
 	"github.com/trainctl/trainctl/core/plugin/host"
+	"github.com/trainctl/trainctl/core/plugin/observer"
 	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/train/checkpoint"
@@ -71,6 +72,7 @@ func Launch(ctx context.Context, o Options) (Ended, error) {
 	res, err := launch.Run(ctx, lo)
 	stop()
 	err = errors.Join(err, j.report(res))
+	endObservers(j.observers, j.fs, j.dir, j.Config.Metrics.JSONL && !j.sees0(), func(w *event.Warning) { j.bus.Emit(w) })
 	end := Ended{ExitCode: res.ExitCode, Dir: j.dir, Failed: j.failed}
 	if j.failed != nil {
 		end.Err = j.threads.errorOf(j.failed.FailedRank)
@@ -93,6 +95,8 @@ type job struct {
 	etcd    *etcd.Config  // nil: node 0 hosts the rendezvous
 	joined  bool          // another node began the job
 	account *sinks.Account
+
+	observers *observer.Sink // nil without any
 
 	stalls      *stalls
 	slowestSave atomic.Int64           // nanoseconds, until it was durable
@@ -142,6 +146,7 @@ func newJob(ctx context.Context, o Options) (*job, error) {
 	if err := j.findInit(); err != nil {
 		return nil, err
 	}
+	j.observers = newObservers(o, j.bus, func() (event.RunDir, string) { return j.dir, j.sockets.Path })
 	if !j.isFirst() {
 		return j, nil // its directory is agreed on when the launchers meet
 	}
@@ -488,22 +493,27 @@ func (j *job) report(res launch.Result) error {
 	}
 	o := j.outcome(res)
 	j.failed = o.failed
+	sum := j.account.SummaryOf(o.status, res.Restarts)
 	if j.dir.Path == "" || j.sees0() && !(j.Config.Launch.UsesEtcd() && res.Hosts) {
+		tellEnd(o, sum, j.observers)
 		return o.show(j.Log) // there is no directory, or the launcher of rank 0 writes there
 	}
-	sum := j.account.SummaryOf(o.status, res.Restarts)
 	sum.Name, sum.WorldSize, sum.Device, sum.Backend, sum.Precision = j.Config.Run.Name, j.world(), j.machine.Device, Backend(j.Config), j.Config.Precision.Plugin
 	sum.Dataset.Plugin = j.Config.Dataset.Plugin
-	return errors.Join(writeEnd(j.fs, j.dir, j.Config.Metrics.JSONL, sum, o), o.show(j.Log))
+	return errors.Join(writeEnd(j.fs, j.dir, j.Config.Metrics.JSONL, sum, o, j.observers), o.show(j.Log))
 }
 
-// writeEnd writes the last events and the summary of a run that did not finish.
-func writeEnd(fsys checkpoint.FS, dir event.RunDir, jsonl bool, sum event.Summary, o outcome) error {
+// writeEnd writes the last events and the summary of a run that did not finish, and passes the
+// events to its observers.
+func writeEnd(fsys checkpoint.FS, dir event.RunDir, jsonl bool, sum event.Summary, o outcome, watching *observer.Sink) error {
+	sinks := []event.Sink{watching}
 	if jsonl {
-		appendEvents(fsys, dir, o, &event.RunDone{
-			Status: o.status, Step: sum.Steps, Loss: float64(sum.Train.Loss), Accuracy: -1, ExitCode: o.code, TotalS: float64(sum.Time.TotalS), Message: o.message(),
-		})
+		file, err := event.OpenJSONLines(fsys, dir.Events(), nil)
+		if err == nil { // else the terminal shows the failure block, and the error is most likely the disk's
+			sinks = append(sinks, file)
+		}
 	}
+	tellEnd(o, sum, sinks...)
 	return event.WriteSummary(fsys, dir.Summary(), sum)
 }
 
@@ -525,14 +535,10 @@ func successText(rank0 event.Invitation) string {
 	return fmt.Sprintf("ok: the job succeeded; rank 0's results are in %s on %s", rank0.Path, rank0.Host)
 }
 
-// appendEvents appends the events of a failure to events.jsonl. The terminal shows the
-// failure block instead.
-func appendEvents(fsys checkpoint.FS, dir event.RunDir, o outcome, done *event.RunDone) {
-	file, err := event.OpenJSONLines(fsys, dir.Events(), nil)
-	if err != nil {
-		return // the terminal shows the block, and the error is most likely the disk's
-	}
-	bus := event.NewBus(event.Launcher, file)
+// tellEnd sends the events of a failure to sinks, and closes them. The terminal shows the failure
+// block instead.
+func tellEnd(o outcome, sum event.Summary, sinks ...event.Sink) {
+	bus := event.NewBus(event.Launcher, sinks...)
 	defer bus.Close()
 	if o.failure != nil {
 		tellPlugin(bus, o.failure.Root)
@@ -540,7 +546,9 @@ func appendEvents(fsys checkpoint.FS, dir event.RunDir, o outcome, done *event.R
 	if o.failed != nil {
 		bus.Emit(o.failed)
 	}
-	bus.Emit(done)
+	bus.Emit(&event.RunDone{
+		Status: o.status, Step: sum.Steps, Loss: float64(sum.Train.Loss), Accuracy: -1, ExitCode: o.code, TotalS: float64(sum.Time.TotalS), Message: o.message(),
+	})
 }
 
 // tellPlugin emits which plugin a rank ended because of; rank 0 has done so itself.

@@ -28,10 +28,11 @@ var published = map[string]map[string]any{
 	"amp":       {"level": "O1", "dtype": "bf16", "init_scale": 65536.0, "growth_interval": int64(2000)},
 	"mnist":     {"root": "data/mnist", "download": true, "mean": nil, "std": nil},
 	"synthetic": {"shape": nil, "classes": int64(10), "train_samples": int64(1000), "test_samples": int64(100)},
-	"none":      {}, "auto": {}, "tcp": {},
+	"none":      {}, "auto": {}, "tcp": {}, "tracker": {"url": "http://localhost:5000", "every": int64(1)},
 }
 
-func checkPlugin(_ *Config, _, plugin string, given map[string]any) (map[string]any, usererr.List, error) {
+func checkPlugin(_ *Config, t PluginTable) (map[string]any, usererr.List, error) {
+	plugin, given := t.Plugin, *t.Options
 	options, ok := published[plugin]
 	if !ok {
 		return nil, nil, fmt.Errorf("plugin %s: %w", plugin, errNoPlugin)

@@ -21,6 +21,9 @@ func (c *Config) check() {
 	r.problems("backend", c.Backend.Problems())
 	r.problems("precision", c.Precision.Problems())
 	r.problems("plugins", c.Plugins.Problems())
+	for i, o := range c.Observers {
+		r.problems(element("observers", i), o.Problems())
+	}
 	r.problems("sampler", c.Sampler.Problems())
 	r.problems("lr_scheduler", c.Scheduler.Problems())
 	r.problems("optimizer", c.Optimizer.Problems())

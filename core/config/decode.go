@@ -115,7 +115,11 @@ func (d decoder) duration(path string, raw any, v reflect.Value) {
 func (d decoder) list(path string, raw any, v reflect.Value) {
 	items, ok := elements(raw)
 	if !ok {
-		d.mismatch(path, raw, listName(v.Type()), "")
+		help := ""
+		if v.Type().Elem().Kind() == reflect.Struct {
+			help = fmt.Sprintf("write [[%s]] and the keys of an entry below", path)
+		}
+		d.mismatch(path, raw, listName(v.Type()), help)
 		return
 	}
 	if v.Kind() == reflect.Array && len(items) != v.Len() {
@@ -126,8 +130,18 @@ func (d decoder) list(path string, raw any, v reflect.Value) {
 		v.Set(reflect.MakeSlice(v.Type(), len(items), len(items)))
 	}
 	for i, item := range items {
+		setDefaults(v.Index(i))
 		d.value(element(path, i), item, v.Index(i))
 	}
+}
+
+// setDefaults sets the defaults of an entry of a list, and reports whether it has any.
+func setDefaults(v reflect.Value) bool {
+	e, ok := v.Addr().Interface().(interface{ SetDefaults() })
+	if ok {
+		e.SetDefaults()
+	}
+	return ok
 }
 
 // elements converts the two forms in which the parser returns arrays to one.

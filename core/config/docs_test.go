@@ -22,7 +22,11 @@ func TestDocs(t *testing.T) {
 	def := reflect.ValueOf(defaults(""))
 	tables, idx := fields(def.Type())
 	for _, table := range tables {
-		checkTable(t, table, doc[table], def.Field(idx[table]), true)
+		f := def.Field(idx[table])
+		if f.Kind() == reflect.Slice {
+			f = entryDefaults(f.Type().Elem())
+		}
+		checkTable(t, table, doc[table], f, true)
 		delete(doc, table)
 	}
 	early := def.FieldByName("Train").FieldByName("EarlyStop")

@@ -35,6 +35,8 @@ type File struct {
 	Checkpoint checkpoint.Config    `toml:"checkpoint"`
 	Metrics    event.Config         `toml:"metrics"`
 	Faults     fault.Config         `toml:"faults"`
+
+	Observers []host.ObserverConfig `toml:"observers"`
 }
 
 // defaults returns the configuration of an empty file. As in PyTorch, some defaults

@@ -17,15 +17,13 @@ import (
 )
 
 // CheckPlugin checks the options table of a plugin against the options that the
-// plugin publishes. kind is "backend", "precision" or "dataset"; plugin is the name
-// or path in the file.
-// c is the configuration that the options must agree with; it may have problems too.
+// plugin publishes. c is the configuration that the options must agree with; it may have problems too.
 //
 // resolved holds every option including defaults; it may be nil. Keys of problems are
 // relative to the options table. err is set if the plugin does not start or cannot be
 // used: it is reported at the plugin's name and is available through [Error.Unwrap].
 // A usererr.Error holds problems of other tables, with full keys.
-type CheckPlugin func(c *Config, kind, plugin string, options map[string]any) (resolved map[string]any, problems usererr.List, err error)
+type CheckPlugin func(c *Config, t PluginTable) (resolved map[string]any, problems usererr.List, err error)
 
 // LoadOptions are the settings from outside the file. Flags override Env, Env
 // overrides the file, and Set overrides all of them.

@@ -3,7 +3,6 @@ package config
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -11,9 +10,10 @@ import (
 	"github.com/BurntSushi/toml"
 
 	"github.com/trainctl/trainctl/core/plugin/registry"
+	"github.com/trainctl/trainctl/core/sdk"
 )
 
-// Sum returns the SHA-256 sum of the plugin at a path; kind is the name of its table.
+// Sum returns the SHA-256 sum of the plugin at a path; kind is "backend", "precision", "dataset" or "observer".
 type Sum func(kind, path string) (string, error)
 
 // Lock writes the checksums of plugins given by path into the text of a file, as
@@ -30,13 +30,10 @@ func Lock(name string, text []byte, sum Sum) ([]byte, []PluginTable, error) {
 		return nil, nil, &Error{Diagnostics: r.sorted()}
 	}
 	r.places = index(src)
-	l := locker{report: r, root: root, sum: sum, body: body}
-	for _, kind := range []string{"backend", "precision", "dataset"} {
-		table, _ := root[kind].(map[string]any)
-		path, _ := table["plugin"].(string)
-		if registry.IsPath(path) {
-			old, _ := table["sha256"].(string)
-			l.lock(PluginTable{Kind: kind, Plugin: path, SHA256: old})
+	l := locker{report: r, sum: sum, body: body}
+	for _, t := range rawPlugins(root) {
+		if registry.IsPath(t.Plugin) {
+			l.lock(t.PluginTable)
 		}
 	}
 	if r.failed() {
@@ -55,21 +52,42 @@ func Named(name string, text []byte) (named []PluginTable, err error) {
 		r.syntax(err)
 		return nil, &Error{Diagnostics: r.sorted()}
 	}
-	for _, kind := range []string{"backend", "precision", "dataset"} {
-		table, _ := root[kind].(map[string]any)
-		plugin, _ := table["plugin"].(string)
-		version, _ := table["version"].(string)
-		if plugin != "" && !registry.IsPath(plugin) {
-			named = append(named, PluginTable{Kind: kind, Plugin: plugin, Version: version})
+	for _, t := range rawPlugins(root) {
+		if t.Plugin != "" && !registry.IsPath(t.Plugin) {
+			named = append(named, t.PluginTable)
 		}
 	}
 	return named, nil
 }
 
+// rawPlugin is a plugin's table as the parser returns it.
+type rawPlugin struct {
+	PluginTable // without Options
+	raw         map[string]any
+}
+
+// rawPlugins lists the tables of plugins in a file.
+func rawPlugins(root map[string]any) (tables []rawPlugin) {
+	add := func(table, kind string, raw any) {
+		t, _ := raw.(map[string]any)
+		plugin, _ := t["plugin"].(string)
+		sum, _ := t["sha256"].(string)
+		version, _ := t["version"].(string)
+		tables = append(tables, rawPlugin{PluginTable{Table: table, Kind: kind, Plugin: plugin, SHA256: sum, Version: version}, t})
+	}
+	for _, kind := range []string{"backend", "precision", "dataset"} {
+		add(kind, kind, root[kind])
+	}
+	list, _ := elements(root["observers"])
+	for i, raw := range list {
+		add(element("observers", i), string(sdk.KindObserver), raw)
+	}
+	return tables
+}
+
 // locker collects the changes.
 type locker struct {
 	*report
-	root   map[string]any
 	body   string
 	sum    Sum
 	tables []PluginTable
@@ -87,7 +105,7 @@ func (l *locker) lock(t PluginTable) {
 	sum, err := l.sum(t.Kind, t.Plugin)
 	if err != nil {
 		msg, help := startError(err)
-		l.errorf(t.Kind+".plugin", atValue, help, "%s", msg)
+		l.errorf(t.Table+".plugin", atValue, help, "%s", msg)
 		l.causes = append(l.causes, err)
 		return
 	}
@@ -99,7 +117,7 @@ func (l *locker) lock(t PluginTable) {
 	}
 	e := l.edit(t)
 	if !l.harmless(e, t) {
-		l.errorf(t.Kind+".plugin", atValue, fmt.Sprintf("write it by hand: sha256 = %q", sum), "the checksum cannot be inserted next to a plugin written in this form")
+		l.errorf(t.Table+".plugin", atValue, fmt.Sprintf("write it by hand: sha256 = %q", sum), "the checksum cannot be inserted next to a plugin written in this form")
 		return
 	}
 	l.edits = append(l.edits, e)
@@ -109,10 +127,10 @@ func (l *locker) lock(t PluginTable) {
 // inserts a line below the plugin, or an entry after it in an inline table.
 func (l *locker) edit(t PluginTable) edit {
 	value := quote(t.SHA256)
-	if old, ok := l.places[t.Kind+".sha256"]; ok {
+	if old, ok := l.places[t.Table+".sha256"]; ok {
 		return edit{old.val, value}
 	}
-	plugin := l.places[t.Kind+".plugin"]
+	plugin := l.places[t.Table+".plugin"]
 	at := plugin.val.end
 	first := strings.LastIndexByte(l.body[:plugin.key.start], '\n') + 1
 	head := l.body[first:plugin.key.start] // indentation, and "backend." of a dotted key
@@ -138,10 +156,15 @@ func (l *locker) harmless(e edit, t PluginTable) bool {
 	if _, err := toml.Decode(l.body[:e.start]+e.text+l.body[e.end:], &got); err != nil {
 		return false
 	}
-	want := maps.Clone(l.root)
-	table := maps.Clone(want[t.Kind].(map[string]any))
-	table["sha256"] = t.SHA256
-	want[t.Kind] = table
+	var want map[string]any
+	if _, err := toml.Decode(l.body, &want); err != nil {
+		return false
+	}
+	for _, table := range rawPlugins(want) {
+		if table.Table == t.Table {
+			table.raw["sha256"] = t.SHA256
+		}
+	}
 	return reflect.DeepEqual(got, want)
 }
 

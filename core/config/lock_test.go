@@ -34,6 +34,9 @@ func TestLock(t *testing.T) {
 			"backend.plugin = \"./b\"\nbackend.sha256 = \"sum-of-backend\"\nbackend.timeout = \"1m\"\n"},
 		{"two at once, in any order", "[dataset]\nplugin = \"./d\"\n[backend]\nplugin = \"./b\"\n",
 			"[dataset]\nplugin = \"./d\"\nsha256 = \"sum-of-dataset\"\n[backend]\nplugin = \"./b\"\nsha256 = \"sum-of-backend\"\n"},
+		{"entries of a list", "[[observers]]\nplugin = \"tracker\"\n[[observers]]\nplugin = \"./o\"\n",
+			"[[observers]]\nplugin = \"tracker\"\n[[observers]]\nplugin = \"./o\"\nsha256 = \"sum-of-observer\"\n"},
+		{"entries of an inline list", "observers = [{ plugin = \"./o\" }]\n", "observers = [{ plugin = \"./o\", sha256 = \"sum-of-observer\" }]\n"},
 		{"locked already", "[dataset]\nplugin = \"./d\"\nsha256 = 'sum-of-dataset'\n", "[dataset]\nplugin = \"./d\"\nsha256 = 'sum-of-dataset'\n"},
 		{"nothing by a path", "[dataset]\nplugin = \"mnist\"\n", "[dataset]\nplugin = \"mnist\"\n"},
 	} {

@@ -12,7 +12,8 @@ import (
 
 // PluginTable holds the settings of one plugin.
 type PluginTable struct {
-	Kind    string // the table: "backend", "precision" or "dataset"
+	Table   string // "backend", "precision", "dataset" or "observers[0]"
+	Kind    string // "backend", "precision", "dataset" or "observer"
 	Plugin  string // name or path
 	SHA256  string // "" if the file has none
 	Version string // constraint, or ""
@@ -23,31 +24,49 @@ type PluginTable struct {
 
 // PluginTables returns the plugins of a run.
 func (c *Config) PluginTables() []PluginTable {
-	return []PluginTable{
-		{"backend", c.Backend.Plugin, c.Backend.SHA256, c.Backend.Version, false, true, &c.Backend.Options},
-		{"precision", c.Precision.Plugin, c.Precision.SHA256, c.Precision.Version, c.Precision.Sandbox, false, &c.Precision.Options},
-		{"dataset", c.Dataset.Plugin, c.Dataset.SHA256, c.Dataset.Version, c.Dataset.Sandbox, c.Dataset.Network, &c.Dataset.Options},
+	tables := []PluginTable{
+		{"backend", "backend", c.Backend.Plugin, c.Backend.SHA256, c.Backend.Version, false, true, &c.Backend.Options},
+		{"precision", "precision", c.Precision.Plugin, c.Precision.SHA256, c.Precision.Version, c.Precision.Sandbox, false, &c.Precision.Options},
+		{"dataset", "dataset", c.Dataset.Plugin, c.Dataset.SHA256, c.Dataset.Version, c.Dataset.Sandbox, c.Dataset.Network, &c.Dataset.Options},
 	}
+	for i := range c.Observers {
+		tables = append(tables, c.ObserverTable(i))
+	}
+	return tables
 }
 
-// Terms returns what is required of the plugins. A path has one checksum, whichever table
-// gives it. A sandbox lets a plugin use the files and folders that its options name.
+// ObserverTable is an entry of [[observers]].
+func (c *Config) ObserverTable(i int) PluginTable {
+	o := &c.Observers[i]
+	return PluginTable{element("observers", i), string(sdk.KindObserver), o.Plugin, o.SHA256, o.Version, o.Sandbox, o.Network, &o.Options}
+}
+
+// Key names the plugin of a table.
+func (t PluginTable) Key() host.Key { return host.Key{Kind: sdk.Kind(t.Kind), Plugin: t.Plugin} }
+
+// Terms returns what is required of all plugins.
 func (c *Config) Terms() map[host.Key]host.Terms {
-	sums := map[string]string{}
-	for _, t := range c.PluginTables() {
-		if registry.IsPath(t.Plugin) && t.SHA256 != "" {
-			sums[t.Plugin] = t.SHA256
-		}
-	}
 	terms := map[host.Key]host.Terms{}
 	for _, t := range c.PluginTables() {
-		k := host.Key{Kind: sdk.Kind(t.Kind), Plugin: t.Plugin}
-		terms[k] = host.Terms{
-			SHA256: cmp.Or(t.SHA256, sums[t.Plugin]), Version: t.Version, Lock: c.Lock.Of(k.Kind, k.Plugin),
-			Sandbox: c.Plugins.Rules(k.Kind, t.Sandbox, t.Network, *t.Options),
-		}
+		terms[t.Key()] = c.TermsOf(t)
 	}
 	return terms
+}
+
+// TermsOf returns what a table requires of its plugin. A path has one checksum, whichever table
+// gives it. A sandbox lets a plugin use the files and folders that its options name.
+func (c *Config) TermsOf(t PluginTable) host.Terms {
+	sum := t.SHA256
+	for _, other := range c.PluginTables() {
+		if registry.IsPath(t.Plugin) && other.Plugin == t.Plugin {
+			sum = cmp.Or(sum, other.SHA256)
+		}
+	}
+	k := t.Key()
+	return host.Terms{
+		SHA256: sum, Version: t.Version, Lock: c.Lock.Of(k.Kind, k.Plugin),
+		Sandbox: c.Plugins.Rules(k.Kind, t.Sandbox, t.Network, *t.Options),
+	}
 }
 
 // checkSums rejects two checksums for one file.
@@ -56,11 +75,11 @@ func (c *Config) checkSums() {
 	for _, t := range c.PluginTables() {
 		other, again := first[t.Plugin]
 		switch {
-		case t.SHA256 == "" || !registry.IsPath(t.Plugin) || c.report.bad[t.Kind+".sha256"]:
+		case t.SHA256 == "" || !registry.IsPath(t.Plugin) || c.report.bad[t.Table+".sha256"]:
 		case !again:
 			first[t.Plugin] = t
 		case other.SHA256 != t.SHA256:
-			c.report.errorf(t.Kind+".sha256", atValue, "run trainctl plugins lock CONFIG, which writes both", "differs from %s.sha256 of the same file", other.Kind)
+			c.report.errorf(t.Table+".sha256", atValue, "run trainctl plugins lock CONFIG, which writes both", "differs from %s.sha256 of the same file", other.Table)
 		}
 	}
 }
@@ -71,18 +90,18 @@ func (c *Config) plugins(check CheckPlugin) (causes []error) {
 		return nil
 	}
 	for _, t := range c.PluginTables() {
-		if t.Plugin == "" || c.report.bad[t.Kind+".plugin"] || c.report.bad[t.Kind+".sha256"] {
+		if t.Plugin == "" || c.report.bad[t.Table+".plugin"] || c.report.bad[t.Table+".sha256"] {
 			continue
 		}
-		resolved, problems, err := check(c, t.Kind, t.Plugin, *t.Options)
+		resolved, problems, err := check(c, t)
 		if l := usererr.Problems(err); l != nil {
 			c.report.problems("", l)
 		} else if err != nil {
 			msg, help := startError(err)
-			c.report.errorf(t.Kind+".plugin", atValue, help, "%s", msg)
+			c.report.errorf(t.Table+".plugin", atValue, help, "%s", msg)
 			causes = append(causes, err)
 		}
-		c.report.problems(t.Kind+".options", problems)
+		c.report.problems(t.Table+".options", problems)
 		if resolved != nil {
 			*t.Options = resolved
 		}

@@ -26,12 +26,17 @@ func Schema(plugins ...sdk.Info) map[string]any {
 	root := s.object("", reflect.TypeFor[File](), reflect.ValueOf(defaults("")))
 	tables := root["properties"].(map[string]any)
 	for _, kind := range []sdk.Kind{sdk.KindBackend, sdk.KindPrecision, sdk.KindDataset} {
-		pluginTable(tables[string(kind)].(map[string]any), slices.DeleteFunc(slices.Clone(plugins), func(p sdk.Info) bool { return p.Kind != kind }))
+		pluginTable(tables[string(kind)].(map[string]any), ofKind(plugins, kind))
 	}
+	pluginTable(tables["observers"].(map[string]any)["items"].(map[string]any), ofKind(plugins, sdk.KindObserver))
 	root["$schema"] = "http://json-schema.org/draft-04/schema#"
 	root["title"] = "trainctl configuration"
 	root["definitions"] = s.defs
 	return root
+}
+
+func ofKind(plugins []sdk.Info, kind sdk.Kind) []sdk.Info {
+	return slices.DeleteFunc(slices.Clone(plugins), func(p sdk.Info) bool { return p.Kind != kind })
 }
 
 type schema struct{ defs map[string]any }
@@ -129,11 +134,19 @@ func (s *schema) plain(path string, t reflect.Type) map[string]any {
 	case reflect.Int, reflect.Int32, reflect.Int64:
 		return map[string]any{"type": "integer"}
 	case reflect.Slice:
-		return map[string]any{"type": "array", "items": s.of(path, t.Elem(), reflect.Value{})}
+		return map[string]any{"type": "array", "items": s.of(path, t.Elem(), entryDefaults(t.Elem()))}
 	case reflect.Array:
 		return map[string]any{"type": "array", "items": s.of(path, t.Elem(), reflect.Value{}), "minItems": t.Len(), "maxItems": t.Len()}
 	}
 	return map[string]any{"type": "object"}
+}
+
+// entryDefaults has the defaults of an entry of a list; invalid if it has none.
+func entryDefaults(t reflect.Type) reflect.Value {
+	if v := reflect.New(t).Elem(); setDefaults(v) {
+		return v
+	}
+	return reflect.Value{}
 }
 
 // selfRead describes a type with its own TOML unmarshaller, as far as it publishes what it accepts.

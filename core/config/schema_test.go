@@ -33,6 +33,9 @@ func TestSchemaKnowsTheWords(t *testing.T) {
 	file := reflect.TypeFor[File]()
 	names, idx := fields(file)
 	for _, table := range names {
+		if file.Field(idx[table]).Type.Kind() != reflect.Struct {
+			continue // a list of tables, whose keys are those of others
+		}
 		props := tables[table].(map[string]any)["properties"].(map[string]any)
 		keys, at := fields(file.Field(idx[table]).Type)
 		for _, key := range keys {

@@ -114,7 +114,11 @@ func homesOf(key string) (paths []string) {
 	t := reflect.TypeFor[File]()
 	tables, idx := fields(t)
 	for _, name := range tables {
-		if _, in := fields(t.Field(idx[name]).Type); in != nil {
+		table := t.Field(idx[name]).Type
+		if table.Kind() != reflect.Struct { // a list of tables
+			continue
+		}
+		if _, in := fields(table); in != nil {
 			if _, ok := in[key]; ok {
 				paths = append(paths, join(name, key))
 			}

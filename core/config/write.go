@@ -61,10 +61,10 @@ func (c *Config) Settings() []Setting {
 	return out
 }
 
-// ownKeys lists the keys, and tables (ending in a dot), that may differ between the
-// hosts of a job: how ranks are started, where files are, the host's network. launch.shares may not.
+// ownKeys lists the keys, tables (ending in a dot) and lists of tables, that may differ between the
+// hosts of a job: how ranks are started, where files are, the host's network, who observes. launch.shares may not.
 var ownKeys = []string{"launch.", "run.dir", "run.device_timeout", "dataset.options.root", "backend.options.interface", "backend.options.port_range",
-	"backend.options.library", "plugins.", "metrics.prometheus"}
+	"backend.options.library", "plugins.", "observers[", "metrics.prometheus"}
 
 // Common lists the settings that all ranks of a job must share, as "key = value"
 // in the order of Resolved.
@@ -72,7 +72,7 @@ func (c *Config) Common() []string {
 	var out []string
 	for _, s := range c.Settings() {
 		own := func(key string) bool {
-			return s.Key == key || strings.HasSuffix(key, ".") && strings.HasPrefix(s.Key, key)
+			return s.Key == key || strings.ContainsAny(key[len(key)-1:], ".[") && strings.HasPrefix(s.Key, key)
 		}
 		if s.Key == "launch.shares" || !slices.ContainsFunc(ownKeys, own) {
 			out = append(out, s.Key+" = "+s.Value)
@@ -159,7 +159,7 @@ func (w *writer) tableAs(path, header string, v reflect.Value) {
 			w.header("[" + head + "]")
 			w.tableAs(at, head, f)
 		case f.Kind() == reflect.Map:
-			w.options(at, f)
+			w.options(at, head, f)
 		default:
 			for i := range f.Len() {
 				w.header("[[" + head + "]]")
@@ -169,12 +169,12 @@ func (w *writer) tableAs(path, header string, v reflect.Value) {
 	}
 }
 
-func (w *writer) options(path string, v reflect.Value) {
+func (w *writer) options(path, header string, v reflect.Value) {
 	m := v.Interface().(map[string]any)
 	if len(m) == 0 {
 		return
 	}
-	w.header("[" + path + "]")
+	w.header("[" + header + "]")
 	for _, k := range slices.Sorted(maps.Keys(m)) {
 		if s, ok := formatValue(reflect.ValueOf(m[k])); ok {
 			w.setting(join(path, k), join("", k), s)

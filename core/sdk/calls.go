@@ -2,13 +2,14 @@ package sdk
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/trainctl/trainctl/core/sdk/pb"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// The calls of the three kinds over gRPC, and the inline data plane.
+// The calls of the kinds over gRPC, and the inline data plane.
 
 // answer runs f as one call of the instance and returns its reply. ok says whether
 // plugins of this kind support the call.
@@ -44,7 +45,7 @@ func (s *server) supports(ok bool, call string) error {
 	if ok {
 		return nil
 	}
-	return protocolError("a %s plugin does not support the call %s", s.info.Kind, call)
+	return protocolError("%s plugin does not support the call %s", s.info.Kind.Phrase(), call)
 }
 
 // OpenBackend implements pb.PluginServer.
@@ -109,6 +110,39 @@ func (s *server) State(ctx context.Context, _ *pb.StateRequest) (*pb.StateReply,
 func (s *server) Load(ctx context.Context, r *pb.LoadRequest) (*pb.LoadReply, error) {
 	return answer(s, s.precision != nil, "Load", func() (*pb.LoadReply, error) {
 		return &pb.LoadReply{}, s.precision.Load(ctx, r.State)
+	})
+}
+
+// OpenObserver implements pb.PluginServer.
+func (s *server) OpenObserver(ctx context.Context, r *pb.OpenObserverRequest) (*pb.OpenObserverReply, error) {
+	return answerOpen(s, s.observer != nil, "OpenObserver", r.OptionsJson, func(options Options) (*pb.OpenObserverReply, *opened, error) {
+		req := ObserverRequest{Options: options, Name: r.Name, Dir: r.RunDir, Resume: r.Resume, Log: s.log}
+		if err := json.Unmarshal(r.ConfigJson, &req.Config); err != nil && len(r.ConfigJson) > 0 {
+			return nil, nil, protocolError("the configuration: %v", err)
+		}
+		open := &opened{timeout: time.Duration(r.TimeoutNs)}
+		if open.timeout > 0 {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, open.timeout)
+			defer cancel()
+		}
+		resume, err := s.observer.Open(ctx, req)
+		return &pb.OpenObserverReply{Resume: resume}, open, err
+	})
+}
+
+// Observe implements pb.PluginServer.
+func (s *server) Observe(ctx context.Context, r *pb.ObserveRequest) (*pb.ObserveReply, error) {
+	return inline(ctx, s, s.observer != nil, "Observe", func(ctx context.Context, open *opened) (*pb.ObserveReply, error) {
+		e := &EventBatch{Dropped: int(r.Dropped), Summary: r.SummaryJson}
+		for _, line := range r.Events {
+			record, err := decodeEvent(line)
+			if err != nil {
+				return nil, protocolError("an event: %v", err)
+			}
+			e.Records = append(e.Records, record)
+		}
+		return &pb.ObserveReply{}, s.within(ctx, open, func(ctx context.Context) error { return s.observer.Observe(ctx, e) })
 	})
 }
 

@@ -4,10 +4,10 @@
 //
 //	func main() { sdk.Serve(sdk.Plugin{Backend: mybackend.New}) }
 //
-// It implements one of three interfaces: [Backend] moves gradients between ranks,
+// It implements one of four interfaces: [Backend] moves gradients between ranks,
 // [Dataset] writes batches to shared slots, [Precision] selects the types of
-// computation and maintains the loss scale. The host starts one instance per rank,
-// each in its own process.
+// computation and maintains the loss scale. The host starts one instance of these per
+// rank, each in its own process. [Observer] gets the events of a run, one instance per job.
 //
 // # Where the data is
 //
@@ -28,5 +28,5 @@
 //
 // It imports core/base, core/contract, core/sdk/pb and core/tensor. Start with
 // plugin.go and the interface of the kind: backend.go, dataset.go,
-// precision.go.
+// precision.go, observer.go.
 package sdk

@@ -14,7 +14,16 @@ const (
 	KindBackend   Kind = "backend"
 	KindPrecision Kind = "precision"
 	KindDataset   Kind = "dataset"
+	KindObserver  Kind = "observer"
 )
+
+// Phrase is the kind in a sentence: "a backend", "an observer".
+func (k Kind) Phrase() string {
+	if k == KindObserver {
+		return "an observer"
+	}
+	return "a " + string(k)
+}
 
 // Info describes a plugin before it is configured. It must be constant: the host may request it at
 // any time, even just to print it.

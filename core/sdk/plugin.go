@@ -8,6 +8,7 @@ type Plugin struct {
 	Backend   func() Backend
 	Dataset   func() Dataset
 	Precision func() Precision
+	Observer  func() Observer
 }
 
 // Kinds returns the kinds that the plugin serves.
@@ -22,6 +23,9 @@ func (p Plugin) Kinds() []Kind {
 	if p.Precision != nil {
 		k = append(k, KindPrecision)
 	}
+	if p.Observer != nil {
+		k = append(k, KindObserver)
+	}
 	return k
 }
 
@@ -34,6 +38,8 @@ func (p Plugin) Info(kind Kind) (Info, error) {
 		return p.Dataset().Info(), nil
 	case kind == KindPrecision && p.Precision != nil:
 		return p.Precision().Info(), nil
+	case kind == KindObserver && p.Observer != nil:
+		return p.Observer().Info(), nil
 	}
-	return Info{}, fmt.Errorf("this plugin is not a %s; it serves %v", kind, p.Kinds())
+	return Info{}, fmt.Errorf("this plugin is not %s; it serves %v", kind.Phrase(), p.Kinds())
 }

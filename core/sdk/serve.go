@@ -148,7 +148,7 @@ func introduce(w io.Writer, p Plugin) {
 		if err != nil {
 			continue
 		}
-		fmt.Fprintf(&b, "This is %s %s, a %s plugin for trainctl: %s\n", info.Name, info.Version, kind, info.Summary)
+		fmt.Fprintf(&b, "This is %s %s, %s plugin for trainctl: %s\n", info.Name, info.Version, kind.Phrase(), info.Summary)
 		for i := range info.Options {
 			b.WriteString("  " + info.Options[i].line() + "\n")
 		}
@@ -156,7 +156,7 @@ func introduce(w io.Writer, p Plugin) {
 	if b.Len() == 0 {
 		b.WriteString("This is a plugin for trainctl that serves nothing.\n")
 	}
-	b.WriteString("It is started by trainctl: set plugin in [backend], [dataset] or [precision] of the TOML file to its path.\n")
+	b.WriteString("It is started by trainctl: set plugin in [backend], [dataset], [precision] or [[observers]] of the TOML file to its path.\n")
 	b.WriteString("To run it in a debugger, start it with --debug.\n")
 	_, _ = io.WriteString(w, b.String())
 }

@@ -29,9 +29,10 @@ const (
 type server struct {
 	pb.UnimplementedPluginServer
 	info      Info
-	backend   Backend   // one of the three
+	backend   Backend   // one of the four
 	dataset   Dataset   //
 	precision Precision //
+	observer  Observer  //
 	link      *hostLink // nil: inline data plane only
 	log       *slog.Logger
 
@@ -82,16 +83,16 @@ func newServer(p Plugin, kind Kind, link *hostLink, log *slog.Logger) (*server, 
 	switch {
 	case kind == KindBackend && p.Backend != nil:
 		s.backend = p.Backend()
-		s.info = s.backend.Info()
 	case kind == KindDataset && p.Dataset != nil:
 		s.dataset = p.Dataset()
-		s.info = s.dataset.Info()
 	case kind == KindPrecision && p.Precision != nil:
 		s.precision = p.Precision()
-		s.info = s.precision.Info()
+	case kind == KindObserver && p.Observer != nil:
+		s.observer = p.Observer()
 	default:
-		return nil, fmt.Errorf("this plugin is not a %s; it serves %v", kind, p.Kinds())
+		return nil, fmt.Errorf("this plugin is not %s; it serves %v", kind.Phrase(), p.Kinds())
 	}
+	s.info = s.instance().Info()
 	s.info.Kind = kind
 	s.ctx, s.abort = context.WithCancel(context.Background())
 	return s, nil
@@ -300,12 +301,18 @@ func (s *server) close() {
 	})
 }
 
-func (s *server) instance() interface{ Close() error } {
+// instance is what all kinds have in common.
+func (s *server) instance() interface {
+	Info() Info
+	Close() error
+} {
 	switch {
 	case s.backend != nil:
 		return s.backend
 	case s.dataset != nil:
 		return s.dataset
+	case s.observer != nil:
+		return s.observer
 	}
 	return s.precision
 }

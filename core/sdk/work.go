@@ -97,7 +97,7 @@ func (s *server) operate(sub *shm.Submission, done *shm.Completion) error {
 		}
 		return s.timed(open, c, done)
 	}
-	return protocolError("a %s got the operation %d", s.info.Kind, sub.Op)
+	return protocolError("%s got the operation %d", s.info.Kind.Phrase(), sub.Op)
 }
 
 // mustBeOpen rejects work before Open or Policy.

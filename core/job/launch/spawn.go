@@ -63,9 +63,14 @@ func (c *childRegistry) leave() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.runs--; c.runs == 0 {
+		clear(c.ours) // ranks have ended, and nobody looks for orphans any more
 		setSubreaper(false)
 	}
 }
+
+// StartChild starts a process that does not belong to a rank: it is not killed with what the
+// ranks leave behind, even if it is started while they run.
+func StartChild(cmd *exec.Cmd) error { return ownChildren.start(cmd) }
 
 // start starts the child and registers it, under the lock, so that it is never
 // taken for an orphan.

@@ -50,9 +50,37 @@ type DatasetConfig struct {
 	Options    map[string]any `toml:"options"`
 }
 
+// ObserverConfig is an entry of [[observers]].
+type ObserverConfig struct {
+	Plugin       string         `toml:"plugin"`                                                                       // "mlflow", the name of another plugin, or a path
+	SHA256       string         `toml:"sha256" pattern:"^([0-9a-fA-F]{64})?$"`                                        // of the executable of a plugin that is not built in; "" does not check
+	Version      string         `toml:"version" pattern:"^( *(=|!=|>=|<=|>|<|~>)? *v?[0-9][0-9A-Za-z.+-]* *(,|$))*$"` // constraint, such as "~> 1.2"; "" allows all versions
+	Sandbox      bool           `toml:"sandbox"`                                                                      // start a plugin that is not built in without network and foreign files
+	Network      bool           `toml:"network"`                                                                      // let a plugin that is not built in reach other hosts
+	Timeout      time.Duration  `toml:"timeout"`                                                                      // for opening it, and for one batch of events
+	CloseTimeout time.Duration  `toml:"close_timeout"`                                                                // how long the end of the run waits for it
+	Restarts     int            `toml:"restarts"`                                                                     // how often a plugin that died or hangs is replaced
+	Env          []string       `toml:"env"`                                                                          // variables that the plugin inherits in addition to the usual ones; a trailing * matches any suffix
+	Options      map[string]any `toml:"options"`
+}
+
+// SetDefaults sets the defaults of an entry.
+func (c *ObserverConfig) SetDefaults() {
+	c.Timeout, c.CloseTimeout, c.Restarts = 30*time.Second, 10*time.Second, 1
+}
+
+// Problems checks the entry by itself.
+func (c ObserverConfig) Problems() usererr.List {
+	l := pluginProblems(c.Plugin, c.SHA256, c.Version, `"mlflow" or a path such as "./my-observer"`)
+	positive(&l, "timeout", c.Timeout, "30s")
+	positive(&l, "close_timeout", c.CloseTimeout, "10s")
+	restartProblems(&l, c.Restarts, "continues the run without it")
+	return l
+}
+
 // PluginsConfig is the table [plugins], which holds for all plugins that are not built in.
 type PluginsConfig struct {
-	Sandbox string `toml:"sandbox" words:"auto,off"` // restrict what data sets and precision plugins may do where the kernel can enforce it
+	Sandbox string `toml:"sandbox" words:"auto,off"` // restrict what plugins other than backends may do where the kernel can enforce it
 }
 
 // DefaultPlugins restricts plugins where the kernel can enforce it.
@@ -109,20 +137,21 @@ func (c BackendConfig) Problems() usererr.List {
 	l := pluginProblems(c.Plugin, c.SHA256, c.Version, `"auto", "tcp", "nccl", "mpi" or a path such as "./my-backend"`)
 	positive(&l, "timeout", c.Timeout, "5m")
 	positive(&l, "init_timeout", c.InitTimeout, "2m")
-	restartProblems(&l, c.Restarts)
+	restartProblems(&l, c.Restarts, "ends the run")
 	return l
 }
 
-func restartProblems(l *usererr.List, n int) {
+// restartProblems checks how often a plugin is replaced; never is what 0 does.
+func restartProblems(l *usererr.List, n int, never string) {
 	if n < 0 {
-		l.Addf("restarts", "give 0 or more; 0 ends the run when the plugin dies", "%d is negative", n)
+		l.Addf("restarts", "give 0 or more; 0 "+never+" when the plugin dies", "%d is negative", n)
 	}
 }
 
 // Problems checks the table by itself.
 func (c PrecisionConfig) Problems() usererr.List {
 	l := pluginProblems(c.Plugin, c.SHA256, c.Version, `"none", "amp" or a path such as "./my-precision"`)
-	restartProblems(&l, c.Restarts)
+	restartProblems(&l, c.Restarts, "ends the run")
 	return l
 }
 
@@ -133,7 +162,7 @@ func (c DatasetConfig) Problems() usererr.List {
 	if !(c.Validation >= 0 && c.Validation < 1) {
 		l.Addf("validation", "write 0.1 to hold a tenth of the training samples out, or remove it", "%v is not a share of the training samples, from 0 to less than 1", c.Validation)
 	}
-	restartProblems(&l, c.Restarts)
+	restartProblems(&l, c.Restarts, "ends the run")
 	return l
 }
 

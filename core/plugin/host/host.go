@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"log/slog"
+	"os/exec"
 	"time"
 
 	"github.com/trainctl/trainctl/core/plugin/registry"
@@ -65,6 +66,8 @@ type Options struct {
 	// Trace gets every call that a plugin answered, from several goroutines; nil traces
 	// nothing.
 	Trace func(Call)
+	// Start starts a plugin's process; nil is exec.Cmd.Start.
+	Start func(*exec.Cmd) error
 	// Search are the folders in which plugins are found by name; nil: those of
 	// [registry.Folders] for Exe.
 	Search registry.Search
@@ -146,6 +149,9 @@ type Host struct{ opts Options }
 func New(o Options) *Host {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Start == nil {
+		o.Start = (*exec.Cmd).Start
 	}
 	setDefault(&o.StartTimeout, 15*time.Second)
 	setDefault(&o.HangTimeout, 10*time.Second)

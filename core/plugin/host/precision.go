@@ -90,15 +90,7 @@ func (p *Precision) Failed() error {
 
 // repeat makes a call, and again after the plugin has been replaced. p.mu is held.
 func (p *Precision) repeat(call func(*running[precisionControl]) error) error {
-	for {
-		err := call(p.now.Load())
-		if err == nil {
-			return nil
-		}
-		if err := p.replace(sdk.KindPrecision, err, p.restore); err != nil {
-			return err
-		}
-	}
+	return p.repeatWith(sdk.KindPrecision, p.restore, call)
 }
 
 // restore brings another process to the state of the one before.

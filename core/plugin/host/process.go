@@ -70,6 +70,7 @@ func makeProcess(kind sdk.Kind, name string, out *output.Lines) *process {
 type child struct {
 	p      *process
 	cmd    *exec.Cmd
+	exec   func(*exec.Cmd) error
 	end    *os.File   // the plugin's descriptor 3, until it is started
 	passed []*os.File // our copies of descriptors of the launcher, until it is started
 	oom    int        // count of the kernel's out-of-memory kills before it was started
@@ -77,11 +78,11 @@ type child struct {
 }
 
 // newChild prepares the process of a program; Start starts it.
-func newChild(kind sdk.Kind, name string, prog *program, env []string, out *output.Lines) (*process, error) {
+func (h *Host) newChild(kind sdk.Kind, name string, prog *program, out *output.Lines) (*process, error) {
 	p := makeProcess(kind, name, out)
-	c := &child{p: p, cmd: exec.Command(prog.path, prog.args...), oom: cgroup.OOMKills()}
+	c := &child{p: p, cmd: exec.Command(prog.path, prog.args...), exec: h.opts.Start, oom: cgroup.OOMKills()}
 	p.origin, p.builtin = c, prog.builtin != nil
-	var err error
+	env, err := h.environment(name, prog.builtin), error(nil)
 	if p.link, c.end, err = socketPair(); err != nil {
 		return nil, err
 	}
@@ -136,7 +137,7 @@ func (c *child) start() error {
 	}
 	c.cmd.Stdout, c.cmd.Stderr = stdout.w, stderr.w
 	keepDescriptors()
-	err := c.cmd.Start()
+	err := c.exec(c.cmd)
 	_ = c.release()
 	_, _ = stdout.w.Close(), stderr.w.Close()
 	if err != nil {

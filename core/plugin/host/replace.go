@@ -11,7 +11,7 @@ import (
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
-// Replacement says how often a data set or precision plugin that died, hangs or panicked
+// Replacement says how often a plugin other than a backend that died, hangs or panicked
 // is replaced by another process of the same program, which continues where it was. It
 // is set before the plugin is opened. A plugin in this process is never replaced.
 type Replacement struct {
@@ -117,7 +117,7 @@ func (r *replaceable[C]) replaces() bool {
 func (r *replaceable[C]) replace(kind sdk.Kind, cause error, restore func(context.Context, *running[C]) error) error {
 	for r.replaces() && mayRestart(cause) && r.life.Err() == nil {
 		if r.Replaced() >= r.with.Restarts {
-			return fmt.Errorf("%s.restarts = %d are used up: %w", kind, r.with.Restarts, cause)
+			return fmt.Errorf("%s.restarts = %d are used up: %w", tableOf(kind), r.with.Restarts, cause)
 		}
 		begin := time.Now()
 		r.used.Add(1)
@@ -134,6 +134,19 @@ func (r *replaceable[C]) replace(kind sdk.Kind, cause error, restore func(contex
 		return nil
 	}
 	return cause
+}
+
+// repeatWith makes a call, and again after the plugin has been replaced. mu is held.
+func (r *replaceable[C]) repeatWith(kind sdk.Kind, restore func(context.Context, *running[C]) error, call func(*running[C]) error) error {
+	for {
+		err := call(r.now.Load())
+		if err == nil {
+			return nil
+		}
+		if err := r.replace(kind, err, restore); err != nil {
+			return err
+		}
+	}
 }
 
 // again starts another process and restores its state.
@@ -157,6 +170,14 @@ func (r *replaceable[C]) close(ctx context.Context) error {
 		err = last.close(ctx)
 	}
 	return err
+}
+
+// tableOf is the table of the configuration for plugins of a kind.
+func tableOf(kind sdk.Kind) string {
+	if kind == sdk.KindObserver {
+		return "observers"
+	}
+	return string(kind)
 }
 
 // mayRestart distinguishes a process that died, hangs or panicked from one that reports

@@ -78,7 +78,7 @@ func (h *Host) start(ctx context.Context, kind sdk.Kind, name string) (*plugin, 
 	if err != nil {
 		return nil, refused(kind, name, err)
 	}
-	proc, err := newChild(kind, name, prog, h.environment(name, prog.builtin), output.New(h.opts.Log.With("plugin", name)))
+	proc, err := h.newChild(kind, name, prog, output.New(h.opts.Log.With("plugin", name)))
 	if err != nil {
 		return nil, &StartError{Kind: kind, Name: name, Problem: err.Error(), Err: err}
 	}
@@ -174,7 +174,7 @@ func (p *plugin) connect(ctx context.Context) error {
 		return err
 	}
 	if p.info.Kind != p.proc.kind {
-		return fmt.Errorf("it is a %s plugin", p.info.Kind)
+		return fmt.Errorf("it is %s plugin", p.info.Kind.Phrase())
 	}
 	if err := registry.Allow(p.host.terms(p.proc.kind, p.proc.name).Version, p.info.Version); err != nil {
 		return err

@@ -20,7 +20,23 @@ import (
 const EnvPath = "TRAINCTL_PLUGIN_PATH"
 
 // Kinds are the kinds of plugins. A file for AnyKind may serve several.
-var Kinds = []sdk.Kind{sdk.KindBackend, sdk.KindDataset, sdk.KindPrecision}
+var Kinds = []sdk.Kind{sdk.KindBackend, sdk.KindDataset, sdk.KindObserver, sdk.KindPrecision}
+
+// KindNames lists the kinds for messages.
+func KindNames() string {
+	var b strings.Builder
+	for i, k := range Kinds {
+		switch i {
+		case 0:
+		case len(Kinds) - 1:
+			b.WriteString(" or ")
+		default:
+			b.WriteString(", ")
+		}
+		b.WriteString(string(k))
+	}
+	return b.String()
+}
 
 // AnyKind is the kind in the name of a file that does not say which one it serves.
 const AnyKind sdk.Kind = "plugin"

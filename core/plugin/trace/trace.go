@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/trainctl/trainctl/core/base/shm"
 	"github.com/trainctl/trainctl/core/plugin/host"
+	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
 )
@@ -20,7 +22,7 @@ type Spec struct {
 	Kind    sdk.Kind
 	Plugin  string // as named in the TOML
 	Options sdk.Options
-	Steps   int // batches, updates of the loss scale, or all-reduces
+	Steps   int // batches, updates of the loss scale, events, or all-reduces
 	Batch   int // samples of a batch
 	Bytes   int // of an all-reduce
 }
@@ -45,6 +47,8 @@ func Run(ctx context.Context, o host.Options, s Spec) ([]host.Call, error) {
 		err = dataset(ctx, h, s)
 	case sdk.KindPrecision:
 		err = precision(ctx, h, s)
+	case sdk.KindObserver:
+		err = observer(ctx, h, s)
 	default:
 		err = fmt.Errorf("calls of a %s plugin cannot be traced", s.Kind)
 	}
@@ -102,6 +106,28 @@ func precision(ctx context.Context, h *host.Host, s Spec) (err error) {
 		return err
 	}
 	return p.Load(ctx, state)
+}
+
+func observer(ctx context.Context, h *host.Host, s Spec) (err error) {
+	o, err := h.StartObserver(ctx, s.Plugin)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, o.Close(ctx)) }()
+	dir, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	if err := o.Open(ctx, sdk.ObserverRequest{Options: s.Options, Name: "trace", Dir: dir, Config: map[string]any{"run.name": "trace"}}); err != nil {
+		return err
+	}
+	for step := range s.Steps {
+		line := event.Append(nil, event.Record{Seq: uint64(step + 1), Time: time.Now(), Event: &event.StepDone{Step: step + 1, Loss: 1, LossMean: 1, Samples: s.Batch}})
+		if err := o.Observe(ctx, [][]byte{line}, 0, nil); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func backend(ctx context.Context, h *host.Host, s Spec) (err error) {

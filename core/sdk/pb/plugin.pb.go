@@ -1827,6 +1827,230 @@ func (*LoadReply) Descriptor() ([]byte, []int) {
 	return file_plugin_proto_rawDescGZIP(), []int{30}
 }
 
+type OpenObserverRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	OptionsJson   []byte                 `protobuf:"bytes,1,opt,name=options_json,json=optionsJson,proto3" json:"options_json,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`                               // run.name
+	RunDir        string                 `protobuf:"bytes,3,opt,name=run_dir,json=runDir,proto3" json:"run_dir,omitempty"`             // absolute
+	ConfigJson    []byte                 `protobuf:"bytes,4,opt,name=config_json,json=configJson,proto3" json:"config_json,omitempty"` // an object: every key of the configuration, such as "optimizer.lr", with its value
+	TimeoutNs     int64                  `protobuf:"varint,5,opt,name=timeout_ns,json=timeoutNs,proto3" json:"timeout_ns,omitempty"`   // for one call of Observe
+	Resume        string                 `protobuf:"bytes,6,opt,name=resume,proto3" json:"resume,omitempty"`                           // what the process that this one replaces replied; "" in the first
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OpenObserverRequest) Reset() {
+	*x = OpenObserverRequest{}
+	mi := &file_plugin_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OpenObserverRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OpenObserverRequest) ProtoMessage() {}
+
+func (x *OpenObserverRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_plugin_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OpenObserverRequest.ProtoReflect.Descriptor instead.
+func (*OpenObserverRequest) Descriptor() ([]byte, []int) {
+	return file_plugin_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *OpenObserverRequest) GetOptionsJson() []byte {
+	if x != nil {
+		return x.OptionsJson
+	}
+	return nil
+}
+
+func (x *OpenObserverRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *OpenObserverRequest) GetRunDir() string {
+	if x != nil {
+		return x.RunDir
+	}
+	return ""
+}
+
+func (x *OpenObserverRequest) GetConfigJson() []byte {
+	if x != nil {
+		return x.ConfigJson
+	}
+	return nil
+}
+
+func (x *OpenObserverRequest) GetTimeoutNs() int64 {
+	if x != nil {
+		return x.TimeoutNs
+	}
+	return 0
+}
+
+func (x *OpenObserverRequest) GetResume() string {
+	if x != nil {
+		return x.Resume
+	}
+	return ""
+}
+
+type OpenObserverReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Resume        string                 `protobuf:"bytes,1,opt,name=resume,proto3" json:"resume,omitempty"` // for the process that replaces this one
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OpenObserverReply) Reset() {
+	*x = OpenObserverReply{}
+	mi := &file_plugin_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OpenObserverReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OpenObserverReply) ProtoMessage() {}
+
+func (x *OpenObserverReply) ProtoReflect() protoreflect.Message {
+	mi := &file_plugin_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OpenObserverReply.ProtoReflect.Descriptor instead.
+func (*OpenObserverReply) Descriptor() ([]byte, []int) {
+	return file_plugin_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *OpenObserverReply) GetResume() string {
+	if x != nil {
+		return x.Resume
+	}
+	return ""
+}
+
+type ObserveRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Events        [][]byte               `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`                              // lines of events.jsonl, in order
+	Dropped       uint64                 `protobuf:"varint,2,opt,name=dropped,proto3" json:"dropped,omitempty"`                           // events that were dropped since the last call
+	SummaryJson   []byte                 `protobuf:"bytes,3,opt,name=summary_json,json=summaryJson,proto3" json:"summary_json,omitempty"` // summary.json; only in the last call
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ObserveRequest) Reset() {
+	*x = ObserveRequest{}
+	mi := &file_plugin_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ObserveRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ObserveRequest) ProtoMessage() {}
+
+func (x *ObserveRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_plugin_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ObserveRequest.ProtoReflect.Descriptor instead.
+func (*ObserveRequest) Descriptor() ([]byte, []int) {
+	return file_plugin_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *ObserveRequest) GetEvents() [][]byte {
+	if x != nil {
+		return x.Events
+	}
+	return nil
+}
+
+func (x *ObserveRequest) GetDropped() uint64 {
+	if x != nil {
+		return x.Dropped
+	}
+	return 0
+}
+
+func (x *ObserveRequest) GetSummaryJson() []byte {
+	if x != nil {
+		return x.SummaryJson
+	}
+	return nil
+}
+
+type ObserveReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ObserveReply) Reset() {
+	*x = ObserveReply{}
+	mi := &file_plugin_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ObserveReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ObserveReply) ProtoMessage() {}
+
+func (x *ObserveReply) ProtoReflect() protoreflect.Message {
+	mi := &file_plugin_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ObserveReply.ProtoReflect.Descriptor instead.
+func (*ObserveReply) Descriptor() ([]byte, []int) {
+	return file_plugin_proto_rawDescGZIP(), []int{34}
+}
+
 type CollectiveRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Seq           uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
@@ -1844,7 +2068,7 @@ type CollectiveRequest struct {
 
 func (x *CollectiveRequest) Reset() {
 	*x = CollectiveRequest{}
-	mi := &file_plugin_proto_msgTypes[31]
+	mi := &file_plugin_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1856,7 +2080,7 @@ func (x *CollectiveRequest) String() string {
 func (*CollectiveRequest) ProtoMessage() {}
 
 func (x *CollectiveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[31]
+	mi := &file_plugin_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1869,7 +2093,7 @@ func (x *CollectiveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CollectiveRequest.ProtoReflect.Descriptor instead.
 func (*CollectiveRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{31}
+	return file_plugin_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *CollectiveRequest) GetSeq() uint64 {
@@ -1944,7 +2168,7 @@ type CollectiveReply struct {
 
 func (x *CollectiveReply) Reset() {
 	*x = CollectiveReply{}
-	mi := &file_plugin_proto_msgTypes[32]
+	mi := &file_plugin_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1956,7 +2180,7 @@ func (x *CollectiveReply) String() string {
 func (*CollectiveReply) ProtoMessage() {}
 
 func (x *CollectiveReply) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[32]
+	mi := &file_plugin_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1969,7 +2193,7 @@ func (x *CollectiveReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CollectiveReply.ProtoReflect.Descriptor instead.
 func (*CollectiveReply) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{32}
+	return file_plugin_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *CollectiveReply) GetData() []byte {
@@ -1992,7 +2216,7 @@ type FillRequest struct {
 
 func (x *FillRequest) Reset() {
 	*x = FillRequest{}
-	mi := &file_plugin_proto_msgTypes[33]
+	mi := &file_plugin_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2004,7 +2228,7 @@ func (x *FillRequest) String() string {
 func (*FillRequest) ProtoMessage() {}
 
 func (x *FillRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[33]
+	mi := &file_plugin_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2017,7 +2241,7 @@ func (x *FillRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FillRequest.ProtoReflect.Descriptor instead.
 func (*FillRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{33}
+	return file_plugin_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *FillRequest) GetSplit() uint32 {
@@ -2065,7 +2289,7 @@ type FillReply struct {
 
 func (x *FillReply) Reset() {
 	*x = FillReply{}
-	mi := &file_plugin_proto_msgTypes[34]
+	mi := &file_plugin_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2077,7 +2301,7 @@ func (x *FillReply) String() string {
 func (*FillReply) ProtoMessage() {}
 
 func (x *FillReply) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[34]
+	mi := &file_plugin_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2090,7 +2314,7 @@ func (x *FillReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FillReply.ProtoReflect.Descriptor instead.
 func (*FillReply) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{34}
+	return file_plugin_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *FillReply) GetInput() []byte {
@@ -2116,7 +2340,7 @@ type UpdateRequest struct {
 
 func (x *UpdateRequest) Reset() {
 	*x = UpdateRequest{}
-	mi := &file_plugin_proto_msgTypes[35]
+	mi := &file_plugin_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2128,7 +2352,7 @@ func (x *UpdateRequest) String() string {
 func (*UpdateRequest) ProtoMessage() {}
 
 func (x *UpdateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[35]
+	mi := &file_plugin_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2141,7 +2365,7 @@ func (x *UpdateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateRequest.ProtoReflect.Descriptor instead.
 func (*UpdateRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{35}
+	return file_plugin_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *UpdateRequest) GetFoundInf() bool {
@@ -2162,7 +2386,7 @@ type UpdateReply struct {
 
 func (x *UpdateReply) Reset() {
 	*x = UpdateReply{}
-	mi := &file_plugin_proto_msgTypes[36]
+	mi := &file_plugin_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2174,7 +2398,7 @@ func (x *UpdateReply) String() string {
 func (*UpdateReply) ProtoMessage() {}
 
 func (x *UpdateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[36]
+	mi := &file_plugin_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2187,7 +2411,7 @@ func (x *UpdateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateReply.ProtoReflect.Descriptor instead.
 func (*UpdateReply) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{36}
+	return file_plugin_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *UpdateReply) GetScale() float64 {
@@ -2229,7 +2453,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_plugin_proto_msgTypes[37]
+	mi := &file_plugin_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2241,7 +2465,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[37]
+	mi := &file_plugin_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2254,7 +2478,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{37}
+	return file_plugin_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Error) GetText() string {
@@ -2355,7 +2579,7 @@ type Stall struct {
 
 func (x *Stall) Reset() {
 	*x = Stall{}
-	mi := &file_plugin_proto_msgTypes[38]
+	mi := &file_plugin_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2367,7 +2591,7 @@ func (x *Stall) String() string {
 func (*Stall) ProtoMessage() {}
 
 func (x *Stall) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[38]
+	mi := &file_plugin_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2380,7 +2604,7 @@ func (x *Stall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stall.ProtoReflect.Descriptor instead.
 func (*Stall) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{38}
+	return file_plugin_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Stall) GetSeq() uint64 {
@@ -2430,7 +2654,7 @@ type Mismatch struct {
 
 func (x *Mismatch) Reset() {
 	*x = Mismatch{}
-	mi := &file_plugin_proto_msgTypes[39]
+	mi := &file_plugin_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2442,7 +2666,7 @@ func (x *Mismatch) String() string {
 func (*Mismatch) ProtoMessage() {}
 
 func (x *Mismatch) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[39]
+	mi := &file_plugin_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2455,7 +2679,7 @@ func (x *Mismatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mismatch.ProtoReflect.Descriptor instead.
 func (*Mismatch) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{39}
+	return file_plugin_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Mismatch) GetRank() int64 {
@@ -2497,7 +2721,7 @@ type Peer struct {
 
 func (x *Peer) Reset() {
 	*x = Peer{}
-	mi := &file_plugin_proto_msgTypes[40]
+	mi := &file_plugin_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2509,7 +2733,7 @@ func (x *Peer) String() string {
 func (*Peer) ProtoMessage() {}
 
 func (x *Peer) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[40]
+	mi := &file_plugin_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2522,7 +2746,7 @@ func (x *Peer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Peer.ProtoReflect.Descriptor instead.
 func (*Peer) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{40}
+	return file_plugin_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Peer) GetPeer() int64 {
@@ -2555,7 +2779,7 @@ type Problems struct {
 
 func (x *Problems) Reset() {
 	*x = Problems{}
-	mi := &file_plugin_proto_msgTypes[41]
+	mi := &file_plugin_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2567,7 +2791,7 @@ func (x *Problems) String() string {
 func (*Problems) ProtoMessage() {}
 
 func (x *Problems) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[41]
+	mi := &file_plugin_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2580,7 +2804,7 @@ func (x *Problems) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problems.ProtoReflect.Descriptor instead.
 func (*Problems) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{41}
+	return file_plugin_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Problems) GetProblems() []*Problem {
@@ -2601,7 +2825,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_plugin_proto_msgTypes[42]
+	mi := &file_plugin_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2613,7 +2837,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[42]
+	mi := &file_plugin_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2626,7 +2850,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{42}
+	return file_plugin_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Problem) GetKey() string {
@@ -2809,7 +3033,23 @@ const file_plugin_proto_rawDesc = "" +
 	"StateEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\"\v\n" +
-	"\tLoadReply\"\xd3\x01\n" +
+	"\tLoadReply\"\xbd\x01\n" +
+	"\x13OpenObserverRequest\x12!\n" +
+	"\foptions_json\x18\x01 \x01(\fR\voptionsJson\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x17\n" +
+	"\arun_dir\x18\x03 \x01(\tR\x06runDir\x12\x1f\n" +
+	"\vconfig_json\x18\x04 \x01(\fR\n" +
+	"configJson\x12\x1d\n" +
+	"\n" +
+	"timeout_ns\x18\x05 \x01(\x03R\ttimeoutNs\x12\x16\n" +
+	"\x06resume\x18\x06 \x01(\tR\x06resume\"+\n" +
+	"\x11OpenObserverReply\x12\x16\n" +
+	"\x06resume\x18\x01 \x01(\tR\x06resume\"e\n" +
+	"\x0eObserveRequest\x12\x16\n" +
+	"\x06events\x18\x01 \x03(\fR\x06events\x12\x18\n" +
+	"\adropped\x18\x02 \x01(\x04R\adropped\x12!\n" +
+	"\fsummary_json\x18\x03 \x01(\fR\vsummaryJson\"\x0e\n" +
+	"\fObserveReply\"\xd3\x01\n" +
 	"\x11CollectiveRequest\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x0e\n" +
 	"\x02op\x18\x02 \x01(\rR\x02op\x12\x16\n" +
@@ -2866,8 +3106,7 @@ const file_plugin_proto_rawDesc = "" +
 	"\aProblem\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x16\n" +
 	"\x06detail\x18\x02 \x01(\tR\x06detail\x12\x12\n" +
-	"\x04help\x18\x03 \x01(\tR\x04help2\xd3\n" +
-	"\n" +
+	"\x04help\x18\x03 \x01(\tR\x04help2\x84\f\n" +
 	"\x06Plugin\x12F\n" +
 	"\x04Info\x12\x1f.trainctl.plugin.v1.InfoRequest\x1a\x1d.trainctl.plugin.v1.InfoReply\x12I\n" +
 	"\x05Start\x12 .trainctl.plugin.v1.StartRequest\x1a\x1e.trainctl.plugin.v1.StartReply\x12[\n" +
@@ -2882,7 +3121,9 @@ const file_plugin_proto_rawDesc = "" +
 	"\vOpenDataset\x12&.trainctl.plugin.v1.OpenDatasetRequest\x1a$.trainctl.plugin.v1.OpenDatasetReply\x12L\n" +
 	"\x06Policy\x12!.trainctl.plugin.v1.PolicyRequest\x1a\x1f.trainctl.plugin.v1.PolicyReply\x12I\n" +
 	"\x05State\x12 .trainctl.plugin.v1.StateRequest\x1a\x1e.trainctl.plugin.v1.StateReply\x12F\n" +
-	"\x04Load\x12\x1f.trainctl.plugin.v1.LoadRequest\x1a\x1d.trainctl.plugin.v1.LoadReply\x12X\n" +
+	"\x04Load\x12\x1f.trainctl.plugin.v1.LoadRequest\x1a\x1d.trainctl.plugin.v1.LoadReply\x12^\n" +
+	"\fOpenObserver\x12'.trainctl.plugin.v1.OpenObserverRequest\x1a%.trainctl.plugin.v1.OpenObserverReply\x12O\n" +
+	"\aObserve\x12\".trainctl.plugin.v1.ObserveRequest\x1a .trainctl.plugin.v1.ObserveReply\x12X\n" +
 	"\n" +
 	"Collective\x12%.trainctl.plugin.v1.CollectiveRequest\x1a#.trainctl.plugin.v1.CollectiveReply\x12F\n" +
 	"\x04Fill\x12\x1f.trainctl.plugin.v1.FillRequest\x1a\x1d.trainctl.plugin.v1.FillReply\x12L\n" +
@@ -2900,69 +3141,73 @@ func file_plugin_proto_rawDescGZIP() []byte {
 	return file_plugin_proto_rawDescData
 }
 
-var file_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
+var file_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
 var file_plugin_proto_goTypes = []any{
-	(*InfoRequest)(nil),        // 0: trainctl.plugin.v1.InfoRequest
-	(*InfoReply)(nil),          // 1: trainctl.plugin.v1.InfoReply
-	(*Option)(nil),             // 2: trainctl.plugin.v1.Option
-	(*StartRequest)(nil),       // 3: trainctl.plugin.v1.StartRequest
-	(*StartReply)(nil),         // 4: trainctl.plugin.v1.StartReply
-	(*AttachArenaRequest)(nil), // 5: trainctl.plugin.v1.AttachArenaRequest
-	(*AttachArenaReply)(nil),   // 6: trainctl.plugin.v1.AttachArenaReply
-	(*DeviceMemory)(nil),       // 7: trainctl.plugin.v1.DeviceMemory
-	(*PingRequest)(nil),        // 8: trainctl.plugin.v1.PingRequest
-	(*PingReply)(nil),          // 9: trainctl.plugin.v1.PingReply
-	(*FailureRequest)(nil),     // 10: trainctl.plugin.v1.FailureRequest
-	(*DrainRequest)(nil),       // 11: trainctl.plugin.v1.DrainRequest
-	(*DrainReply)(nil),         // 12: trainctl.plugin.v1.DrainReply
-	(*ShutdownRequest)(nil),    // 13: trainctl.plugin.v1.ShutdownRequest
-	(*ShutdownReply)(nil),      // 14: trainctl.plugin.v1.ShutdownReply
-	(*OpenBackendRequest)(nil), // 15: trainctl.plugin.v1.OpenBackendRequest
-	(*OpenBackendReply)(nil),   // 16: trainctl.plugin.v1.OpenBackendReply
-	(*ListenRequest)(nil),      // 17: trainctl.plugin.v1.ListenRequest
-	(*ListenReply)(nil),        // 18: trainctl.plugin.v1.ListenReply
-	(*ConnectRequest)(nil),     // 19: trainctl.plugin.v1.ConnectRequest
-	(*ConnectReply)(nil),       // 20: trainctl.plugin.v1.ConnectReply
-	(*OpenDatasetRequest)(nil), // 21: trainctl.plugin.v1.OpenDatasetRequest
-	(*OpenDatasetReply)(nil),   // 22: trainctl.plugin.v1.OpenDatasetReply
-	(*TensorSpec)(nil),         // 23: trainctl.plugin.v1.TensorSpec
-	(*PolicyRequest)(nil),      // 24: trainctl.plugin.v1.PolicyRequest
-	(*PolicyReply)(nil),        // 25: trainctl.plugin.v1.PolicyReply
-	(*Property)(nil),           // 26: trainctl.plugin.v1.Property
-	(*StateRequest)(nil),       // 27: trainctl.plugin.v1.StateRequest
-	(*StateReply)(nil),         // 28: trainctl.plugin.v1.StateReply
-	(*LoadRequest)(nil),        // 29: trainctl.plugin.v1.LoadRequest
-	(*LoadReply)(nil),          // 30: trainctl.plugin.v1.LoadReply
-	(*CollectiveRequest)(nil),  // 31: trainctl.plugin.v1.CollectiveRequest
-	(*CollectiveReply)(nil),    // 32: trainctl.plugin.v1.CollectiveReply
-	(*FillRequest)(nil),        // 33: trainctl.plugin.v1.FillRequest
-	(*FillReply)(nil),          // 34: trainctl.plugin.v1.FillReply
-	(*UpdateRequest)(nil),      // 35: trainctl.plugin.v1.UpdateRequest
-	(*UpdateReply)(nil),        // 36: trainctl.plugin.v1.UpdateReply
-	(*Error)(nil),              // 37: trainctl.plugin.v1.Error
-	(*Stall)(nil),              // 38: trainctl.plugin.v1.Stall
-	(*Mismatch)(nil),           // 39: trainctl.plugin.v1.Mismatch
-	(*Peer)(nil),               // 40: trainctl.plugin.v1.Peer
-	(*Problems)(nil),           // 41: trainctl.plugin.v1.Problems
-	(*Problem)(nil),            // 42: trainctl.plugin.v1.Problem
-	nil,                        // 43: trainctl.plugin.v1.PolicyReply.CastsEntry
-	nil,                        // 44: trainctl.plugin.v1.StateReply.StateEntry
-	nil,                        // 45: trainctl.plugin.v1.LoadRequest.StateEntry
+	(*InfoRequest)(nil),         // 0: trainctl.plugin.v1.InfoRequest
+	(*InfoReply)(nil),           // 1: trainctl.plugin.v1.InfoReply
+	(*Option)(nil),              // 2: trainctl.plugin.v1.Option
+	(*StartRequest)(nil),        // 3: trainctl.plugin.v1.StartRequest
+	(*StartReply)(nil),          // 4: trainctl.plugin.v1.StartReply
+	(*AttachArenaRequest)(nil),  // 5: trainctl.plugin.v1.AttachArenaRequest
+	(*AttachArenaReply)(nil),    // 6: trainctl.plugin.v1.AttachArenaReply
+	(*DeviceMemory)(nil),        // 7: trainctl.plugin.v1.DeviceMemory
+	(*PingRequest)(nil),         // 8: trainctl.plugin.v1.PingRequest
+	(*PingReply)(nil),           // 9: trainctl.plugin.v1.PingReply
+	(*FailureRequest)(nil),      // 10: trainctl.plugin.v1.FailureRequest
+	(*DrainRequest)(nil),        // 11: trainctl.plugin.v1.DrainRequest
+	(*DrainReply)(nil),          // 12: trainctl.plugin.v1.DrainReply
+	(*ShutdownRequest)(nil),     // 13: trainctl.plugin.v1.ShutdownRequest
+	(*ShutdownReply)(nil),       // 14: trainctl.plugin.v1.ShutdownReply
+	(*OpenBackendRequest)(nil),  // 15: trainctl.plugin.v1.OpenBackendRequest
+	(*OpenBackendReply)(nil),    // 16: trainctl.plugin.v1.OpenBackendReply
+	(*ListenRequest)(nil),       // 17: trainctl.plugin.v1.ListenRequest
+	(*ListenReply)(nil),         // 18: trainctl.plugin.v1.ListenReply
+	(*ConnectRequest)(nil),      // 19: trainctl.plugin.v1.ConnectRequest
+	(*ConnectReply)(nil),        // 20: trainctl.plugin.v1.ConnectReply
+	(*OpenDatasetRequest)(nil),  // 21: trainctl.plugin.v1.OpenDatasetRequest
+	(*OpenDatasetReply)(nil),    // 22: trainctl.plugin.v1.OpenDatasetReply
+	(*TensorSpec)(nil),          // 23: trainctl.plugin.v1.TensorSpec
+	(*PolicyRequest)(nil),       // 24: trainctl.plugin.v1.PolicyRequest
+	(*PolicyReply)(nil),         // 25: trainctl.plugin.v1.PolicyReply
+	(*Property)(nil),            // 26: trainctl.plugin.v1.Property
+	(*StateRequest)(nil),        // 27: trainctl.plugin.v1.StateRequest
+	(*StateReply)(nil),          // 28: trainctl.plugin.v1.StateReply
+	(*LoadRequest)(nil),         // 29: trainctl.plugin.v1.LoadRequest
+	(*LoadReply)(nil),           // 30: trainctl.plugin.v1.LoadReply
+	(*OpenObserverRequest)(nil), // 31: trainctl.plugin.v1.OpenObserverRequest
+	(*OpenObserverReply)(nil),   // 32: trainctl.plugin.v1.OpenObserverReply
+	(*ObserveRequest)(nil),      // 33: trainctl.plugin.v1.ObserveRequest
+	(*ObserveReply)(nil),        // 34: trainctl.plugin.v1.ObserveReply
+	(*CollectiveRequest)(nil),   // 35: trainctl.plugin.v1.CollectiveRequest
+	(*CollectiveReply)(nil),     // 36: trainctl.plugin.v1.CollectiveReply
+	(*FillRequest)(nil),         // 37: trainctl.plugin.v1.FillRequest
+	(*FillReply)(nil),           // 38: trainctl.plugin.v1.FillReply
+	(*UpdateRequest)(nil),       // 39: trainctl.plugin.v1.UpdateRequest
+	(*UpdateReply)(nil),         // 40: trainctl.plugin.v1.UpdateReply
+	(*Error)(nil),               // 41: trainctl.plugin.v1.Error
+	(*Stall)(nil),               // 42: trainctl.plugin.v1.Stall
+	(*Mismatch)(nil),            // 43: trainctl.plugin.v1.Mismatch
+	(*Peer)(nil),                // 44: trainctl.plugin.v1.Peer
+	(*Problems)(nil),            // 45: trainctl.plugin.v1.Problems
+	(*Problem)(nil),             // 46: trainctl.plugin.v1.Problem
+	nil,                         // 47: trainctl.plugin.v1.PolicyReply.CastsEntry
+	nil,                         // 48: trainctl.plugin.v1.StateReply.StateEntry
+	nil,                         // 49: trainctl.plugin.v1.LoadRequest.StateEntry
 }
 var file_plugin_proto_depIdxs = []int32{
 	2,  // 0: trainctl.plugin.v1.InfoReply.options:type_name -> trainctl.plugin.v1.Option
 	7,  // 1: trainctl.plugin.v1.AttachArenaRequest.device:type_name -> trainctl.plugin.v1.DeviceMemory
 	23, // 2: trainctl.plugin.v1.OpenDatasetReply.input:type_name -> trainctl.plugin.v1.TensorSpec
 	23, // 3: trainctl.plugin.v1.OpenDatasetReply.target:type_name -> trainctl.plugin.v1.TensorSpec
-	43, // 4: trainctl.plugin.v1.PolicyReply.casts:type_name -> trainctl.plugin.v1.PolicyReply.CastsEntry
+	47, // 4: trainctl.plugin.v1.PolicyReply.casts:type_name -> trainctl.plugin.v1.PolicyReply.CastsEntry
 	26, // 5: trainctl.plugin.v1.PolicyReply.properties:type_name -> trainctl.plugin.v1.Property
-	44, // 6: trainctl.plugin.v1.StateReply.state:type_name -> trainctl.plugin.v1.StateReply.StateEntry
-	45, // 7: trainctl.plugin.v1.LoadRequest.state:type_name -> trainctl.plugin.v1.LoadRequest.StateEntry
-	38, // 8: trainctl.plugin.v1.Error.stall:type_name -> trainctl.plugin.v1.Stall
-	39, // 9: trainctl.plugin.v1.Error.mismatch:type_name -> trainctl.plugin.v1.Mismatch
-	40, // 10: trainctl.plugin.v1.Error.peer:type_name -> trainctl.plugin.v1.Peer
-	41, // 11: trainctl.plugin.v1.Error.problems:type_name -> trainctl.plugin.v1.Problems
-	42, // 12: trainctl.plugin.v1.Problems.problems:type_name -> trainctl.plugin.v1.Problem
+	48, // 6: trainctl.plugin.v1.StateReply.state:type_name -> trainctl.plugin.v1.StateReply.StateEntry
+	49, // 7: trainctl.plugin.v1.LoadRequest.state:type_name -> trainctl.plugin.v1.LoadRequest.StateEntry
+	42, // 8: trainctl.plugin.v1.Error.stall:type_name -> trainctl.plugin.v1.Stall
+	43, // 9: trainctl.plugin.v1.Error.mismatch:type_name -> trainctl.plugin.v1.Mismatch
+	44, // 10: trainctl.plugin.v1.Error.peer:type_name -> trainctl.plugin.v1.Peer
+	45, // 11: trainctl.plugin.v1.Error.problems:type_name -> trainctl.plugin.v1.Problems
+	46, // 12: trainctl.plugin.v1.Problems.problems:type_name -> trainctl.plugin.v1.Problem
 	0,  // 13: trainctl.plugin.v1.Plugin.Info:input_type -> trainctl.plugin.v1.InfoRequest
 	3,  // 14: trainctl.plugin.v1.Plugin.Start:input_type -> trainctl.plugin.v1.StartRequest
 	5,  // 15: trainctl.plugin.v1.Plugin.AttachArena:input_type -> trainctl.plugin.v1.AttachArenaRequest
@@ -2977,28 +3222,32 @@ var file_plugin_proto_depIdxs = []int32{
 	24, // 24: trainctl.plugin.v1.Plugin.Policy:input_type -> trainctl.plugin.v1.PolicyRequest
 	27, // 25: trainctl.plugin.v1.Plugin.State:input_type -> trainctl.plugin.v1.StateRequest
 	29, // 26: trainctl.plugin.v1.Plugin.Load:input_type -> trainctl.plugin.v1.LoadRequest
-	31, // 27: trainctl.plugin.v1.Plugin.Collective:input_type -> trainctl.plugin.v1.CollectiveRequest
-	33, // 28: trainctl.plugin.v1.Plugin.Fill:input_type -> trainctl.plugin.v1.FillRequest
-	35, // 29: trainctl.plugin.v1.Plugin.Update:input_type -> trainctl.plugin.v1.UpdateRequest
-	1,  // 30: trainctl.plugin.v1.Plugin.Info:output_type -> trainctl.plugin.v1.InfoReply
-	4,  // 31: trainctl.plugin.v1.Plugin.Start:output_type -> trainctl.plugin.v1.StartReply
-	6,  // 32: trainctl.plugin.v1.Plugin.AttachArena:output_type -> trainctl.plugin.v1.AttachArenaReply
-	9,  // 33: trainctl.plugin.v1.Plugin.Ping:output_type -> trainctl.plugin.v1.PingReply
-	37, // 34: trainctl.plugin.v1.Plugin.Failure:output_type -> trainctl.plugin.v1.Error
-	12, // 35: trainctl.plugin.v1.Plugin.Drain:output_type -> trainctl.plugin.v1.DrainReply
-	14, // 36: trainctl.plugin.v1.Plugin.Shutdown:output_type -> trainctl.plugin.v1.ShutdownReply
-	16, // 37: trainctl.plugin.v1.Plugin.OpenBackend:output_type -> trainctl.plugin.v1.OpenBackendReply
-	18, // 38: trainctl.plugin.v1.Plugin.Listen:output_type -> trainctl.plugin.v1.ListenReply
-	20, // 39: trainctl.plugin.v1.Plugin.Connect:output_type -> trainctl.plugin.v1.ConnectReply
-	22, // 40: trainctl.plugin.v1.Plugin.OpenDataset:output_type -> trainctl.plugin.v1.OpenDatasetReply
-	25, // 41: trainctl.plugin.v1.Plugin.Policy:output_type -> trainctl.plugin.v1.PolicyReply
-	28, // 42: trainctl.plugin.v1.Plugin.State:output_type -> trainctl.plugin.v1.StateReply
-	30, // 43: trainctl.plugin.v1.Plugin.Load:output_type -> trainctl.plugin.v1.LoadReply
-	32, // 44: trainctl.plugin.v1.Plugin.Collective:output_type -> trainctl.plugin.v1.CollectiveReply
-	34, // 45: trainctl.plugin.v1.Plugin.Fill:output_type -> trainctl.plugin.v1.FillReply
-	36, // 46: trainctl.plugin.v1.Plugin.Update:output_type -> trainctl.plugin.v1.UpdateReply
-	30, // [30:47] is the sub-list for method output_type
-	13, // [13:30] is the sub-list for method input_type
+	31, // 27: trainctl.plugin.v1.Plugin.OpenObserver:input_type -> trainctl.plugin.v1.OpenObserverRequest
+	33, // 28: trainctl.plugin.v1.Plugin.Observe:input_type -> trainctl.plugin.v1.ObserveRequest
+	35, // 29: trainctl.plugin.v1.Plugin.Collective:input_type -> trainctl.plugin.v1.CollectiveRequest
+	37, // 30: trainctl.plugin.v1.Plugin.Fill:input_type -> trainctl.plugin.v1.FillRequest
+	39, // 31: trainctl.plugin.v1.Plugin.Update:input_type -> trainctl.plugin.v1.UpdateRequest
+	1,  // 32: trainctl.plugin.v1.Plugin.Info:output_type -> trainctl.plugin.v1.InfoReply
+	4,  // 33: trainctl.plugin.v1.Plugin.Start:output_type -> trainctl.plugin.v1.StartReply
+	6,  // 34: trainctl.plugin.v1.Plugin.AttachArena:output_type -> trainctl.plugin.v1.AttachArenaReply
+	9,  // 35: trainctl.plugin.v1.Plugin.Ping:output_type -> trainctl.plugin.v1.PingReply
+	41, // 36: trainctl.plugin.v1.Plugin.Failure:output_type -> trainctl.plugin.v1.Error
+	12, // 37: trainctl.plugin.v1.Plugin.Drain:output_type -> trainctl.plugin.v1.DrainReply
+	14, // 38: trainctl.plugin.v1.Plugin.Shutdown:output_type -> trainctl.plugin.v1.ShutdownReply
+	16, // 39: trainctl.plugin.v1.Plugin.OpenBackend:output_type -> trainctl.plugin.v1.OpenBackendReply
+	18, // 40: trainctl.plugin.v1.Plugin.Listen:output_type -> trainctl.plugin.v1.ListenReply
+	20, // 41: trainctl.plugin.v1.Plugin.Connect:output_type -> trainctl.plugin.v1.ConnectReply
+	22, // 42: trainctl.plugin.v1.Plugin.OpenDataset:output_type -> trainctl.plugin.v1.OpenDatasetReply
+	25, // 43: trainctl.plugin.v1.Plugin.Policy:output_type -> trainctl.plugin.v1.PolicyReply
+	28, // 44: trainctl.plugin.v1.Plugin.State:output_type -> trainctl.plugin.v1.StateReply
+	30, // 45: trainctl.plugin.v1.Plugin.Load:output_type -> trainctl.plugin.v1.LoadReply
+	32, // 46: trainctl.plugin.v1.Plugin.OpenObserver:output_type -> trainctl.plugin.v1.OpenObserverReply
+	34, // 47: trainctl.plugin.v1.Plugin.Observe:output_type -> trainctl.plugin.v1.ObserveReply
+	36, // 48: trainctl.plugin.v1.Plugin.Collective:output_type -> trainctl.plugin.v1.CollectiveReply
+	38, // 49: trainctl.plugin.v1.Plugin.Fill:output_type -> trainctl.plugin.v1.FillReply
+	40, // 50: trainctl.plugin.v1.Plugin.Update:output_type -> trainctl.plugin.v1.UpdateReply
+	32, // [32:51] is the sub-list for method output_type
+	13, // [13:32] is the sub-list for method input_type
 	13, // [13:13] is the sub-list for extension type_name
 	13, // [13:13] is the sub-list for extension extendee
 	0,  // [0:13] is the sub-list for field type_name
@@ -3010,7 +3259,7 @@ func file_plugin_proto_init() {
 		return
 	}
 	file_plugin_proto_msgTypes[2].OneofWrappers = []any{}
-	file_plugin_proto_msgTypes[37].OneofWrappers = []any{
+	file_plugin_proto_msgTypes[41].OneofWrappers = []any{
 		(*Error_Stall)(nil),
 		(*Error_Mismatch)(nil),
 		(*Error_Peer)(nil),
@@ -3022,7 +3271,7 @@ func file_plugin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plugin_proto_rawDesc), len(file_plugin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   46,
+			NumMessages:   50,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

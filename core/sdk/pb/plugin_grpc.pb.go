@@ -24,23 +24,25 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Plugin_Info_FullMethodName        = "/trainctl.plugin.v1.Plugin/Info"
-	Plugin_Start_FullMethodName       = "/trainctl.plugin.v1.Plugin/Start"
-	Plugin_AttachArena_FullMethodName = "/trainctl.plugin.v1.Plugin/AttachArena"
-	Plugin_Ping_FullMethodName        = "/trainctl.plugin.v1.Plugin/Ping"
-	Plugin_Failure_FullMethodName     = "/trainctl.plugin.v1.Plugin/Failure"
-	Plugin_Drain_FullMethodName       = "/trainctl.plugin.v1.Plugin/Drain"
-	Plugin_Shutdown_FullMethodName    = "/trainctl.plugin.v1.Plugin/Shutdown"
-	Plugin_OpenBackend_FullMethodName = "/trainctl.plugin.v1.Plugin/OpenBackend"
-	Plugin_Listen_FullMethodName      = "/trainctl.plugin.v1.Plugin/Listen"
-	Plugin_Connect_FullMethodName     = "/trainctl.plugin.v1.Plugin/Connect"
-	Plugin_OpenDataset_FullMethodName = "/trainctl.plugin.v1.Plugin/OpenDataset"
-	Plugin_Policy_FullMethodName      = "/trainctl.plugin.v1.Plugin/Policy"
-	Plugin_State_FullMethodName       = "/trainctl.plugin.v1.Plugin/State"
-	Plugin_Load_FullMethodName        = "/trainctl.plugin.v1.Plugin/Load"
-	Plugin_Collective_FullMethodName  = "/trainctl.plugin.v1.Plugin/Collective"
-	Plugin_Fill_FullMethodName        = "/trainctl.plugin.v1.Plugin/Fill"
-	Plugin_Update_FullMethodName      = "/trainctl.plugin.v1.Plugin/Update"
+	Plugin_Info_FullMethodName         = "/trainctl.plugin.v1.Plugin/Info"
+	Plugin_Start_FullMethodName        = "/trainctl.plugin.v1.Plugin/Start"
+	Plugin_AttachArena_FullMethodName  = "/trainctl.plugin.v1.Plugin/AttachArena"
+	Plugin_Ping_FullMethodName         = "/trainctl.plugin.v1.Plugin/Ping"
+	Plugin_Failure_FullMethodName      = "/trainctl.plugin.v1.Plugin/Failure"
+	Plugin_Drain_FullMethodName        = "/trainctl.plugin.v1.Plugin/Drain"
+	Plugin_Shutdown_FullMethodName     = "/trainctl.plugin.v1.Plugin/Shutdown"
+	Plugin_OpenBackend_FullMethodName  = "/trainctl.plugin.v1.Plugin/OpenBackend"
+	Plugin_Listen_FullMethodName       = "/trainctl.plugin.v1.Plugin/Listen"
+	Plugin_Connect_FullMethodName      = "/trainctl.plugin.v1.Plugin/Connect"
+	Plugin_OpenDataset_FullMethodName  = "/trainctl.plugin.v1.Plugin/OpenDataset"
+	Plugin_Policy_FullMethodName       = "/trainctl.plugin.v1.Plugin/Policy"
+	Plugin_State_FullMethodName        = "/trainctl.plugin.v1.Plugin/State"
+	Plugin_Load_FullMethodName         = "/trainctl.plugin.v1.Plugin/Load"
+	Plugin_OpenObserver_FullMethodName = "/trainctl.plugin.v1.Plugin/OpenObserver"
+	Plugin_Observe_FullMethodName      = "/trainctl.plugin.v1.Plugin/Observe"
+	Plugin_Collective_FullMethodName   = "/trainctl.plugin.v1.Plugin/Collective"
+	Plugin_Fill_FullMethodName         = "/trainctl.plugin.v1.Plugin/Fill"
+	Plugin_Update_FullMethodName       = "/trainctl.plugin.v1.Plugin/Update"
 )
 
 // PluginClient is the client API for Plugin service.
@@ -65,6 +67,9 @@ type PluginClient interface {
 	Policy(ctx context.Context, in *PolicyRequest, opts ...grpc.CallOption) (*PolicyReply, error)
 	State(ctx context.Context, in *StateRequest, opts ...grpc.CallOption) (*StateReply, error)
 	Load(ctx context.Context, in *LoadRequest, opts ...grpc.CallOption) (*LoadReply, error)
+	// Observer.
+	OpenObserver(ctx context.Context, in *OpenObserverRequest, opts ...grpc.CallOption) (*OpenObserverReply, error)
+	Observe(ctx context.Context, in *ObserveRequest, opts ...grpc.CallOption) (*ObserveReply, error)
 	// One operation with its bytes: the inline data plane.
 	Collective(ctx context.Context, in *CollectiveRequest, opts ...grpc.CallOption) (*CollectiveReply, error)
 	Fill(ctx context.Context, in *FillRequest, opts ...grpc.CallOption) (*FillReply, error)
@@ -219,6 +224,26 @@ func (c *pluginClient) Load(ctx context.Context, in *LoadRequest, opts ...grpc.C
 	return out, nil
 }
 
+func (c *pluginClient) OpenObserver(ctx context.Context, in *OpenObserverRequest, opts ...grpc.CallOption) (*OpenObserverReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(OpenObserverReply)
+	err := c.cc.Invoke(ctx, Plugin_OpenObserver_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *pluginClient) Observe(ctx context.Context, in *ObserveRequest, opts ...grpc.CallOption) (*ObserveReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ObserveReply)
+	err := c.cc.Invoke(ctx, Plugin_Observe_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *pluginClient) Collective(ctx context.Context, in *CollectiveRequest, opts ...grpc.CallOption) (*CollectiveReply, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CollectiveReply)
@@ -271,6 +296,9 @@ type PluginServer interface {
 	Policy(context.Context, *PolicyRequest) (*PolicyReply, error)
 	State(context.Context, *StateRequest) (*StateReply, error)
 	Load(context.Context, *LoadRequest) (*LoadReply, error)
+	// Observer.
+	OpenObserver(context.Context, *OpenObserverRequest) (*OpenObserverReply, error)
+	Observe(context.Context, *ObserveRequest) (*ObserveReply, error)
 	// One operation with its bytes: the inline data plane.
 	Collective(context.Context, *CollectiveRequest) (*CollectiveReply, error)
 	Fill(context.Context, *FillRequest) (*FillReply, error)
@@ -326,6 +354,12 @@ func (UnimplementedPluginServer) State(context.Context, *StateRequest) (*StateRe
 }
 func (UnimplementedPluginServer) Load(context.Context, *LoadRequest) (*LoadReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Load not implemented")
+}
+func (UnimplementedPluginServer) OpenObserver(context.Context, *OpenObserverRequest) (*OpenObserverReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method OpenObserver not implemented")
+}
+func (UnimplementedPluginServer) Observe(context.Context, *ObserveRequest) (*ObserveReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Observe not implemented")
 }
 func (UnimplementedPluginServer) Collective(context.Context, *CollectiveRequest) (*CollectiveReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Collective not implemented")
@@ -609,6 +643,42 @@ func _Plugin_Load_Handler(srv interface{}, ctx context.Context, dec func(interfa
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Plugin_OpenObserver_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(OpenObserverRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PluginServer).OpenObserver(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Plugin_OpenObserver_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PluginServer).OpenObserver(ctx, req.(*OpenObserverRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Plugin_Observe_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ObserveRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PluginServer).Observe(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Plugin_Observe_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PluginServer).Observe(ctx, req.(*ObserveRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Plugin_Collective_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CollectiveRequest)
 	if err := dec(in); err != nil {
@@ -725,6 +795,14 @@ var Plugin_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Load",
 			Handler:    _Plugin_Load_Handler,
+		},
+		{
+			MethodName: "OpenObserver",
+			Handler:    _Plugin_OpenObserver_Handler,
+		},
+		{
+			MethodName: "Observe",
+			Handler:    _Plugin_Observe_Handler,
 		},
 		{
 			MethodName: "Collective",

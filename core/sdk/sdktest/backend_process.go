@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/trainctl/trainctl/core/plugin/host"
 	"github.com/trainctl/trainctl/core/sdk"
@@ -97,6 +98,14 @@ func (p *processes) add(rank int, tail *logTail) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.logs = append(p.logs, rankLog{rank, tail})
+}
+
+// remote adds a process whose calls the host limits: it reports where the process hangs. The
+// suite waits longer, for the time that it returns.
+func (p *processes) remote(tail *logTail, limit *time.Duration, call time.Duration) time.Duration {
+	*limit = call
+	p.add(0, tail)
+	return call + hostMargin
 }
 
 // showLogs adds the last lines of the processes to the output of a check that failed.

@@ -67,9 +67,7 @@ type precisionSuite struct {
 func (s *precisionSuite) instance() sdk.Precision {
 	p, call := s.New(s.t), orDefault(s.CallTimeout, stepTimeout)
 	if r, ok := p.(*remotePrecision); ok {
-		r.Timeout = call // the host reports where it hangs
-		s.add(0, r.log)
-		call += hostMargin
+		call = s.remote(r.log, &r.Timeout, call)
 	}
 	return &timedPrecision{Precision: p, timed: timed{limit: call}}
 }

@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import json
 import os
 import struct
 import sys
@@ -9,7 +10,7 @@ import threading
 import time
 import traceback
 
-from . import backend, dataset, precision
+from . import backend, dataset, observer, precision
 from ._errors import CANCELED, Error, detail, protocol_error
 from ._memory import Arena
 from ._options import assign
@@ -109,6 +110,22 @@ class Server:
     def Load(self, request, timeout):
         with self._calling(precision.Precision) as p:
             p.load(dict(request.state))
+        return {}
+
+    def OpenObserver(self, request, timeout):
+        with self._opening(observer.Observer, request) as o:
+            resume = o.open(observer.ObservedRun(request.name, request.run_dir, json.loads(request.config_json or b"{}"), request.resume))
+        return {"resume": "" if resume is None else str(resume)}
+
+    def Observe(self, request, timeout):
+        self._must_be_open(observer.Observer)
+        events = observer.Events(json.loads(line) for line in request.events)
+        events.dropped = request.dropped
+        with self._calling(observer.Observer) as o:
+            if events:
+                o.observe(events)
+            if request.summary_json:
+                o.finish(json.loads(request.summary_json))
         return {}
 
     def OpenBackend(self, request, timeout):

@@ -167,6 +167,24 @@ MESSAGES = {
     },
     "LoadReply": {
     },
+    "OpenObserverRequest": {
+        1: ("options_json", "bytes", ""),
+        2: ("name", "string", ""),
+        3: ("run_dir", "string", ""),
+        4: ("config_json", "bytes", ""),
+        5: ("timeout_ns", "int64", ""),
+        6: ("resume", "string", ""),
+    },
+    "OpenObserverReply": {
+        1: ("resume", "string", ""),
+    },
+    "ObserveRequest": {
+        1: ("events", "bytes", "repeated"),
+        2: ("dropped", "uint64", ""),
+        3: ("summary_json", "bytes", ""),
+    },
+    "ObserveReply": {
+    },
     "CollectiveRequest": {
         1: ("seq", "uint64", ""),
         2: ("op", "uint32", ""),
@@ -252,6 +270,8 @@ CALLS = {
     "Policy": ("PolicyRequest", "PolicyReply"),
     "State": ("StateRequest", "StateReply"),
     "Load": ("LoadRequest", "LoadReply"),
+    "OpenObserver": ("OpenObserverRequest", "OpenObserverReply"),
+    "Observe": ("ObserveRequest", "ObserveReply"),
     "Collective": ("CollectiveRequest", "CollectiveReply"),
     "Fill": ("FillRequest", "FillReply"),
     "Update": ("UpdateRequest", "UpdateReply"),

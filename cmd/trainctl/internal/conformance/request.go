@@ -76,6 +76,8 @@ func (r Request) suite(t *testing.T, h *host.Host) {
 		sdktest.Dataset(t, sdktest.DatasetOptions{New: sdktest.DatasetPlugin(h, r.Plugin), Options: r.Options, Samples: r.samples(), CallTimeout: r.Call})
 	case sdk.KindPrecision:
 		sdktest.Precision(t, sdktest.PrecisionOptions{New: sdktest.PrecisionPlugin(h, r.Plugin), Options: r.Options, CallTimeout: r.Call})
+	case sdk.KindObserver:
+		sdktest.Observer(t, sdktest.ObserverOptions{New: sdktest.ObserverPlugin(h, r.Plugin), Options: r.Options, CallTimeout: r.Call})
 	default:
 		t.Fatalf("no suite for %q", r.Kind)
 	}

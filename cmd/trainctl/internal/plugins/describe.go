@@ -117,6 +117,9 @@ func unknownPlugin(name string, h *host.Host) error {
 				names = append(names, i.Name)
 			}
 		}
+		if names == nil {
+			continue
+		}
 		text += fmt.Sprintf("%s%s %s", sep, kind, strings.Join(names, ", "))
 		sep = "; "
 	}

@@ -59,8 +59,16 @@ func installedText(w io.Writer, r *install.Receipt) error {
 	for i, kind := range r.Kinds {
 		kinds[i] = string(kind)
 	}
-	_, err := fmt.Fprintf(w, "%s %s %s is installed in %s\nuse it with: [%s] plugin = %q\n", strings.Join(kinds, ", "), r.Name, r.Version, r.Path, kinds[0], r.Name)
+	_, err := fmt.Fprintf(w, "%s %s %s is installed in %s\nuse it with: %s plugin = %q\n", strings.Join(kinds, ", "), r.Name, r.Version, r.Path, tableFor(r.Kinds[0]), r.Name)
 	return err
+}
+
+// tableFor is the header of the configuration's table for plugins of a kind.
+func tableFor(kind sdk.Kind) string {
+	if kind == sdk.KindObserver {
+		return "[[observers]]"
+	}
+	return "[" + string(kind) + "]"
 }
 
 func removeCommand() *cobra.Command {
@@ -72,7 +80,7 @@ elsewhere are not touched.`,
 		Example: "  trainctl plugins remove mine@1.2.0",
 		Args:    cli.Exactly("NAME"),
 	}
-	kind := cmd.Flags().String("kind", "", "`KIND` of plugin if several have the name: backend, precision or dataset")
+	kind := cmd.Flags().String("kind", "", "`KIND` of plugin if several have the name: "+registry.KindNames())
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := knownKind(*kind); err != nil {
 			return err

@@ -10,15 +10,17 @@ import (
 
 	"github.com/trainctl/trainctl/cmd/trainctl/internal/cli"
 	"github.com/trainctl/trainctl/cmd/trainctl/internal/scaffold"
+	"github.com/trainctl/trainctl/core/plugin/registry"
+	"github.com/trainctl/trainctl/core/sdk"
 )
 
 func newCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "new KIND DIR",
 		Short: "Create a working plugin as a starting point",
-		Long: `Write a plugin of KIND (backend, dataset or precision) to DIR, which must be new or
-empty: a Go module, or with --lang python a script. It passes the conformance suite;
-replace its small example with your own code.`,
+		Long: `Write a plugin of KIND (` + registry.KindNames() + `) to DIR, which
+must be new or empty: a Go module, or with --lang python a script. It passes the
+conformance suite; replace its small example with your own code.`,
 		Example: `  trainctl plugins new dataset ./mydata
   trainctl plugins new dataset ./mydata --lang python
   trainctl plugins new backend ./fabric --module example.org/fabric --replace ~/src/trainctl`,
@@ -35,7 +37,7 @@ replace its small example with your own code.`,
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: a %s plugin in %d files\nnext:\n  cd %s\n  %s\n", s.Dir, s.Kind, files, s.Dir, strings.Join(s.Next(), "\n  "))
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %s plugin in %d files\nnext:\n  cd %s\n  %s\n", s.Dir, sdk.Kind(s.Kind).Phrase(), files, s.Dir, strings.Join(s.Next(), "\n  "))
 		return err
 	}
 	return cmd

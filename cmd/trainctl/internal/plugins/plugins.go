@@ -4,12 +4,15 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"github.com/trainctl/trainctl/cmd/trainctl/internal/cli"
+	"github.com/trainctl/trainctl/core/plugin/registry"
+	"github.com/trainctl/trainctl/core/sdk"
 )
 
 // Command returns trainctl plugins.
@@ -63,7 +66,7 @@ func infoCommand(p *cli.Program) *cobra.Command {
 		Example: "  trainctl plugins info tcp\n  trainctl plugins info ./my-backend --kind backend",
 		Args:    cli.Exactly("NAME"),
 	}
-	kind := cmd.Flags().String("kind", "", "`KIND` of plugin if the name is ambiguous: backend, precision or dataset")
+	kind := cmd.Flags().String("kind", "", "`KIND` of plugin if the name is ambiguous: "+registry.KindNames())
 	show := cli.JSONFlag(cmd, "one JSON object")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := knownKind(*kind); err != nil {
@@ -80,11 +83,10 @@ func infoCommand(p *cli.Program) *cobra.Command {
 
 // knownKind checks the value of --kind.
 func knownKind(kind string) error {
-	switch kind {
-	case "", "backend", "precision", "dataset":
+	if kind == "" || slices.Contains(registry.Kinds, sdk.Kind(kind)) {
 		return nil
 	}
-	return cli.Usagef("--kind %q: use backend, precision or dataset", kind)
+	return cli.Usagef("--kind %q: use %s", kind, registry.KindNames())
 }
 
 func (p pluginInfo) text(w io.Writer) error {
@@ -96,7 +98,7 @@ func (p pluginInfo) text(w io.Writer) error {
 		fmt.Fprintf(w, "  sandbox: %s\n", p.Sandbox)
 	}
 	for _, k := range p.Also {
-		fmt.Fprintf(w, "  it is also a %s plugin: --kind %s\n", k, k)
+		fmt.Fprintf(w, "  it is also %s plugin: --kind %s\n", sdk.Kind(k).Phrase(), k)
 	}
 	for _, o := range p.Options {
 		notes := o.Type

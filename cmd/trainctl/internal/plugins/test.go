@@ -33,7 +33,7 @@ The suite is that of core/sdk/sdktest, which a plugin's own go test can call.`,
 		Args: cli.Exactly("PLUGIN"),
 	}
 	f := cmd.Flags()
-	kind := f.String("kind", "", "`KIND` of plugin if the binary serves several: backend, precision or dataset")
+	kind := f.String("kind", "", "`KIND` of plugin if the binary serves several: "+registry.KindNames())
 	set := f.StringArray("set", nil, "set an option of the plugin by `KEY=VALUE`, such as dataset.options.root=testdata; repeatable")
 	quick := f.Bool("quick", false, "test fewer ranks, sizes and samples")
 	anyOrder := f.Bool("any-order", false, "accept sums in any order, such as a ring's, if they are equal within rounding")

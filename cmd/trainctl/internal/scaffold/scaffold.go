@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/afero"
 
 	"github.com/trainctl/trainctl/core/job/launch"
+	"github.com/trainctl/trainctl/core/plugin/registry"
 )
 
 // templates are copies of the plugins in examples/, one folder for each kind; a
@@ -21,7 +22,7 @@ import (
 var templates embed.FS
 
 // exampleNames are the names of the examples, by kind.
-var exampleNames = map[string]string{"backend": "star", "dataset": "spirals", "precision": "halving"}
+var exampleNames = map[string]string{"backend": "star", "dataset": "spirals", "observer": "curve", "precision": "halving"}
 
 const (
 	pluginPrefix = "trainctl-plugin-"
@@ -30,7 +31,7 @@ const (
 
 // Plugin is a plugin to create.
 type Plugin struct {
-	Kind   string // "backend", "dataset" or "precision"
+	Kind   string // as in registry.Kinds
 	Dir    string // must be new or empty
 	Name   string // "": the name of Dir, without the prefix
 	Module string // path of the Go module; "": one of example.com
@@ -84,7 +85,7 @@ var pluginNames = regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
 
 func (p *Plugin) complete() error {
 	if exampleNames[p.Kind] == "" {
-		return refusedf("KIND %q: use backend, dataset or precision", p.Kind)
+		return refusedf("KIND %q: use %s", p.Kind, registry.KindNames())
 	}
 	if p.Lang != "" && p.Lang != "go" && p.Lang != "python" {
 		return refusedf("--lang %q: use go or python", p.Lang)
