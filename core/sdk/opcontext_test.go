@@ -67,7 +67,7 @@ func TestCollectiveAllocatesNothing(t *testing.T) {
 // A batch allocates nothing on its way to the data set.
 func TestFillAllocatesNothing(t *testing.T) {
 	spec := DatasetSpec{Input: tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{3}}, Target: tensor.Spec{DType: tensor.I32}, TrainSamples: 9}
-	sub := &shm.Submission{Ticket: 1, Op: pb.OpFill, Arena: 1, Count: 4}
+	sub := &shm.Submission{Ticket: 1, Op: pb.OpFill, Arena: 1, Count: 4, Size: 32}
 	a := pb.FillArgs{Input: 64, InputSize: 48, Target: 128, TargetSize: 16}
 	a.Put(sub.Payload[:])
 	allocatesNothing(t, &server{dataset: stubDataset{}}, spec, sub)

@@ -138,7 +138,7 @@ func TestFillsAreChecked(t *testing.T) {
 	tensor.View[int64](s.arenas[1].Bytes()[:16])[1] = 9
 	args := pb.FillArgs{Input: 64, InputSize: 16, Target: 128, TargetSize: 8}
 	submission := func(a pb.FillArgs) *shm.Submission {
-		u := &shm.Submission{Op: pb.OpFill, Arena: 1, Count: 2}
+		u := &shm.Submission{Op: pb.OpFill, Arena: 1, Count: 2, Size: 16}
 		a.Put(u.Payload[:])
 		return u
 	}

@@ -244,8 +244,8 @@ func (s *server) batch(open *opened, sub *shm.Submission) (*Batch, error) {
 	a.Get(sub.Payload[:])
 	n := sub.Count
 	switch {
-	case n > 1<<31, a.Split > uint32(Test), sub.Offset%8 != 0:
-		return nil, protocolError("a batch of %d samples of split %d at %d", n, a.Split, sub.Offset)
+	case n > 1<<31, a.Split > uint32(Test), sub.Offset%8 != 0, sub.Size != 8*n:
+		return nil, protocolError("a batch of %d samples of split %d, whose indices have %d bytes at %d", n, a.Split, sub.Size, sub.Offset)
 	case a.InputSize != n*uint64(open.spec.Input.Bytes()), a.TargetSize != n*uint64(open.spec.Target.Bytes()):
 		return nil, protocolError("a batch of %d samples with %d and %d bytes", n, a.InputSize, a.TargetSize)
 	}

@@ -83,6 +83,7 @@ func (op *operation) encode(s *shm.Submission) {
 	switch op.code {
 	case pb.OpFill:
 		s.Arena, s.Offset, s.Count = op.arena, op.indices, uint64(len(op.batch.Indices))
+		s.Size = 8 * s.Count
 		a := pb.FillArgs{
 			Split: uint32(op.batch.Split), NoAugment: op.batch.NoAugment, Epoch: int64(op.batch.Epoch), Seed: op.batch.Seed,
 			Input: op.input, InputSize: uint64(len(op.batch.Input)), Target: op.target, TargetSize: uint64(len(op.batch.Target)),

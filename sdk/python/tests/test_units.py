@@ -1,15 +1,17 @@
 import contextlib
 import datetime
 import io
+import random
 import socket
 import ssl
+import struct
 import tempfile
 import types
 import unittest
 
 import numpy as np
 import trainctl
-from trainctl import _certificate, _options, _samples, _serve, _server, _wire, _workers
+from trainctl import _certificate, _options, _ring, _samples, _serve, _server, _wire, _workers, dataset, torch
 
 
 class Wire(unittest.TestCase):
@@ -171,10 +173,88 @@ class Samples(unittest.TestCase):
             def __getitems__(self, indices):
                 return [(0.0, 0)] * (len(indices) - 1)
 
-        reader = object.__new__(_samples.Reader)
-        reader.sets = {"train": Short()}
         with self.assertRaisesRegex(trainctl.Error, "returned 1 samples for 2 indices"):
-            reader.read("train", [0, 1], 0, 0, np.zeros(2, np.float32), np.zeros(2, np.int32))
+            self.reader(Short()).read("train", [0, 1], 0, 0, np.zeros(2, np.float32), np.zeros(2, np.int32))
+
+    @staticmethod
+    def reader(data):
+        reader = object.__new__(_samples.Reader)
+        reader.sets, reader._draws = {"train": data}, set()
+        return reader
+
+    def test_random_numbers_depend_on_the_sample_alone(self):
+        class Alone:
+            def __getitem__(self, i):
+                return (i if i < 2 else i + np.random.random()), random.randrange(10)
+
+        class Together(Alone):
+            def __getitems__(self, indices):
+                return [self[i] for i in indices]
+
+        def read(data, *batches):
+            reader, out = self.reader(data), {}
+            for indices in batches:
+                input, target = np.zeros(len(indices), np.float32), np.zeros(len(indices), np.int32)
+                reader.read("train", indices, 7, 1, input, target)
+                out.update({i: (x, y) for i, x, y in zip(indices, input.tolist(), target.tolist())})
+            return out
+
+        want = read(Alone(), [0, 1, 2, 3])
+        for data in (Alone(), Together()):
+            self.assertEqual(read(data, [3], [2, 1], [0]), want)
+            self.assertEqual(read(data, [0, 1], [3, 2]), want)
+
+    def test_a_data_set_that_draws_nothing_is_not_seeded(self):
+        class Plain:
+            def __getitem__(self, i):
+                return float(i), i
+
+        random.seed(3)
+        want = random.Random(3).random()
+        input = np.zeros(2, np.float32)
+        self.reader(Plain()).read("train", [4, 5], 0, 0, input, np.zeros(2, np.int32))
+        self.assertEqual((input.tolist(), random.random()), ([4.0, 5.0], want))
+
+    def test_classes(self):
+        for classes, want in (([3, "b"], (2, ("3", "b"))), (10, (10, ())), ([("tench", "fish")], (1, ("tench, fish",))), (len, (0, ()))):
+            self.assertEqual(torch._classes(types.SimpleNamespace(classes=classes)), want)
+        self.assertEqual(torch._classes(object()), (0, ()))
+
+
+class Fingerprint(unittest.TestCase):
+    def test_parts_are_apart(self):
+        one = np.arange(2, dtype=np.uint8)
+        lists = [("ab", "c"), ("a", "bc"), ("abc",), (one, one), (np.concatenate([one, one]),), (1, 23), (12, 3), (np.float32(1),), (np.array(1, np.float32),)]
+        self.assertEqual(len({trainctl.fingerprint(*parts) for parts in lists}), len(lists))
+
+
+class Fills(unittest.TestCase):
+    def submission(self, **fields):
+        f = {"ticket": 1, "count": 2, "size": 16, "offset": 0, "input": 64, "input_size": 8, "target": 128, "target_size": 8, "split": 0, **fields}
+        data = struct.pack("<QQQQQIiiBBBx", f["ticket"], 0, f["offset"], f["count"], f["size"], 1, 0, -1, 64, 0, 0)
+        data += struct.pack("<IB3xqQQQQQ", f["split"], 0, 5, 7, f["input"], f["input_size"], f["target"], f["target_size"])
+        return _ring.Submission(data.ljust(128, b"\0"), f["ticket"])
+
+    def test_fills_are_checked(self):
+        memory = bytearray(192)
+        memory[8:16] = (3).to_bytes(8, "little")
+
+        def part(offset, size):
+            if offset + size > len(memory):
+                raise trainctl.Error("outside")
+            return memoryview(memory)[offset:offset + size]
+
+        filler = dataset.Filler(None, trainctl.Spec(trainctl.f32(), trainctl.i32(), 4, 2, "x"))
+        arena = lambda number: types.SimpleNamespace(part=part)  # noqa: E731
+        for _ in range(2):  # the second time from what is kept
+            batch = filler.from_ring(self.submission(), arena)
+            self.assertEqual((batch.split, batch.epoch, batch.seed, batch.augment, batch._indices.tolist()), ("train", 5, 7, True, [0, 3]))
+        for wrong in ({"size": 8}, {"size": 0}, {"offset": 4}, {"input_size": 4}, {"target_size": 16}, {"split": 2}, {"split": 1}, {"count": 1 << 40}, {"target": 190}):
+            with self.assertRaises(trainctl.Error, msg=str(wrong)):
+                filler.from_ring(self.submission(**wrong), arena)
+        memory[8:16] = (-1).to_bytes(8, "little", signed=True)
+        with self.assertRaisesRegex(trainctl.Error, "a sample outside 0..3"):
+            filler.from_ring(self.submission(), arena)
 
 
 class Workers(unittest.TestCase):

@@ -11,25 +11,33 @@ from ._options import duration
 _HEADER = struct.pack("<8sIIIII4x", b"TCRING01", 64, 128, 64, 0x400, 0x2400)
 _SLOTS = 64
 _ABORT, _SUBMISSION_BELL, _ASLEEP, _COMPLETION_BELL = 0x040 // 4, 0x100 // 4, 0x140 // 4, 0x1C0 // 4
+_HOST_ASLEEP = 0x200 // 4
 _HEARTBEAT, _SUBMITTED, _COMPLETED = 0x080 // 8, 0x0C0 // 8, 0x180 // 8
 _SUBMISSIONS, _COMPLETIONS = 0x400, 0x2400
 _FLIGHTS, _FLIGHT_AT, _FLIGHT_WORDS = 1024, 0x4000 // 8, 8
 _STARTED, _ENDED, _STATUS = 5, 6, 7
 
 _SUBMISSION = struct.Struct("<QQQQQIiiBBBx72s")
+_SLOT = struct.Struct("128s")
+_TICKET = struct.Struct("<Q")
 _COMPLETION = struct.Struct("<QIxxxx48s")
 
 SLICE = 0.1  # seconds: the longest sleep
 
 
 class Submission:
-    """One operation of the host."""
+    """One operation of the host. Most of its fields are unpacked when they are first asked for: fills,
+    whose rate counts, look at the bytes."""
 
-    __slots__ = ("ticket", "seq", "offset", "count", "size", "arena", "root", "bucket", "op", "dtype", "reduce", "payload")
+    __slots__ = ("data", "ticket", "op", "seq", "offset", "count", "size", "arena", "root", "bucket", "dtype", "reduce", "payload")
 
-    def __init__(self, data):
-        (self.ticket, self.seq, self.offset, self.count, self.size, self.arena, self.root, self.bucket,
-         self.op, self.dtype, self.reduce, self.payload) = _SUBMISSION.unpack(data)
+    def __init__(self, data: bytes, ticket: int):
+        self.data, self.ticket, self.op = data, ticket, data[52]
+
+    def __getattr__(self, name):
+        (_, self.seq, self.offset, self.count, self.size, self.arena, self.root, self.bucket,
+         _, self.dtype, self.reduce, self.payload) = _SUBMISSION.unpack(self.data)
+        return object.__getattribute__(self, name)
 
 
 class Ring:
@@ -45,37 +53,40 @@ class Ring:
         self._bell, self._done = arena.address(_SUBMISSION_BELL * 4), arena.address(_COMPLETION_BELL * 4)
         self._spin = _spin_time()
         self._poll = not _memory.HAS_FUTEX or os.environ.get("TRAINCTL_DOORBELL") == "poll"
+        self._barrier = _memory.barrier
 
     def next(self) -> Submission | None:
         """The next submission, if there is one."""
         n, tail = self._taken, self._u64[_SUBMITTED]
         if tail == n:
             return None
-        _memory.barrier()
+        self._barrier()
         if tail < n or tail - self._completed > _SLOTS:
             raise protocol_error(f"the host claims {tail} submissions, {n} taken, {self._completed} completed")
         at = _SUBMISSIONS + n % _SLOTS * 128
-        sub = Submission(bytes(self._bytes[at:at + 128]))
-        if sub.ticket != n + 1:
-            raise protocol_error(f"submission {n + 1} has ticket {sub.ticket}")
-        self._note(n, _STARTED)
-        self._taken = n + 1
-        return sub
+        data = _SLOT.unpack_from(self._bytes, at)[0]  # a copy, which the host cannot change any more
+        ticket = _TICKET.unpack_from(data)[0]
+        if ticket != n + 1:
+            raise protocol_error(f"submission {n + 1} has ticket {ticket}")
+        if self._recorded:
+            self._u64[_FLIGHT_AT + n % _FLIGHTS * _FLIGHT_WORDS + _STARTED] = time.time_ns()
+        self._taken = ticket
+        return Submission(data, ticket)
 
     def post(self, failed: bool, result: bytes = b""):
         """Completes the operation that was taken last."""
-        n = self._completed
+        n, u64 = self._completed, self._u64
         _COMPLETION.pack_into(self._bytes, _COMPLETIONS + n % _SLOTS * 64, n + 1, failed, result)
         if self._recorded:
-            self._u64[_FLIGHT_AT + n % _FLIGHTS * _FLIGHT_WORDS + _STATUS] = failed
-        self._note(n, _ENDED)
+            at = _FLIGHT_AT + n % _FLIGHTS * _FLIGHT_WORDS
+            u64[at + _STATUS] = failed
+            u64[at + _ENDED] = time.time_ns()
         self._completed = n + 1
-        _memory.barrier()
-        self._u64[_COMPLETED] = n + 1
-        _memory.barrier()
+        self._barrier()
+        u64[_COMPLETED] = n + 1
+        self._barrier()
         self._u32[_COMPLETION_BELL] = self._u32[_COMPLETION_BELL] + 1 & 0xFFFFFFFF
-        if _memory.HAS_FUTEX:
-            # Without looking whether the host sleeps: that needs a barrier, which costs as much.
+        if _memory.HAS_FUTEX and (not _memory.full_fence() or self._u32[_HOST_ASLEEP]):
             _memory.futex_wake(self._done)
 
     def wait(self):
@@ -100,10 +111,6 @@ class Ring:
         while self._u64[_SUBMITTED] == n and self._u32[_SUBMISSION_BELL] == rung and time.perf_counter() < end:
             time.sleep(nap)
             nap = min(2 * nap, 1e-3)
-
-    def _note(self, n: int, word: int):
-        if self._recorded:
-            self._u64[_FLIGHT_AT + n % _FLIGHTS * _FLIGHT_WORDS + word] = _memory.now_ns()
 
     def beat(self):
         """Counts the heartbeat up."""

@@ -52,6 +52,7 @@ class Reader:
 
     def __init__(self, recipes: dict, path: str):
         self.sets = {split: make(target, path, "target")(**arguments) for split, (target, arguments) in recipes.items()}
+        self._draws: set = set()  # splits that are known to draw random numbers
         if torch := sys.modules.get("torch"):
             torch.set_num_threads(1)  # the rank computes on these cores
 
@@ -61,25 +62,39 @@ class Reader:
         return _pair(self.sets[split][index], index)
 
     def read(self, split: str, indices, seed: int, epoch: int, input: np.ndarray, target: np.ndarray):
-        """Writes samples into arrays; epoch is -1 for samples that do not depend on it."""
+        """Writes samples into arrays; epoch is -1 for samples that do not depend on it.
+
+        Seeding the generators costs more than many a sample, and a data set may read several samples in
+        one call, of which only the first would be seeded. So a batch is first read without seeds; if
+        that has drawn random numbers, it is read again with a seed for every sample, and so are all
+        later ones."""
+        if split not in self._draws:
+            before = _states()
+            self._write(self._several(split, indices), indices, input, target)
+            if _same(before, _states()):
+                return
+            self._draws.add(split)
+        self._write((self._seeded(split, int(i), seed, epoch) for i in indices), indices, input, target)
+
+    def _several(self, split: str, indices):
         data = self.sets[split]
-        if batched := getattr(data, "__getitems__", None):
-            _seed(seed, epoch, int(indices[0]) if len(indices) else 0)
-            found = list(batched([int(i) for i in indices]))
-            if len(found) != len(indices):
-                raise Error(f"__getitems__ returned {len(found)} samples for {len(indices)} indices: return one for each")
-            samples = enumerate(found)
-        else:
-            samples = ((k, self._one(data, int(i), seed, epoch)) for k, i in enumerate(indices))
-        for k, sample in samples:
+        if not (batched := getattr(data, "__getitems__", None)):
+            return (data[int(i)] for i in indices)
+        found = list(batched([int(i) for i in indices]))
+        if len(found) != len(indices):
+            raise Error(f"__getitems__ returned {len(found)} samples for {len(indices)} indices: return one for each")
+        return found
+
+    def _seeded(self, split: str, index: int, seed: int, epoch: int):
+        _seed(seed, epoch, index)
+        return self.sets[split][index]
+
+    def _write(self, samples, indices, input: np.ndarray, target: np.ndarray):
+        for k, sample in enumerate(samples):
             x, y = _pair(sample, indices[k])
             if x.shape != input.shape[1:] or y.shape != target.shape[1:]:
                 raise CorruptData(f"sample {indices[k]} has an input of shape {x.shape} and a target of {y.shape}, the first sample {input.shape[1:]} and {target.shape[1:]}: make all samples the same size, for example with a transform")
             input[k], target[k] = x, y
-
-    def _one(self, data, index: int, seed: int, epoch: int):
-        _seed(seed, epoch, index)
-        return data[index]
 
 
 def _pair(sample, index) -> tuple[np.ndarray, np.ndarray]:
@@ -95,3 +110,15 @@ def _seed(seed: int, epoch: int, index: int):
     np.random.seed(mixed)
     if torch := sys.modules.get("torch"):
         torch.default_generator.manual_seed(mixed)  # torch.manual_seed looks for GPUs, which costs 100 times as much
+
+
+def _states() -> tuple:
+    """The states of the generators that random transforms draw from."""
+    torch = sys.modules.get("torch")
+    return random.getstate(), np.random.get_state(), torch and torch.default_generator.get_state().numpy()
+
+
+def _same(a: tuple, b: tuple) -> bool:
+    numpy_a, numpy_b = a[1], b[1]
+    return (a[0] == b[0] and numpy_a[2:] == numpy_b[2:] and np.array_equal(numpy_a[1], numpy_b[1])
+            and (a[2] is None) == (b[2] is None) and (a[2] is None or np.array_equal(a[2], b[2])))

@@ -223,8 +223,9 @@ class Server:
 
     def _operate(self, sub) -> bytes:
         if sub.op == dataset.FILL:
-            self._must_be_open(dataset.Dataset)
-            batch = self._filler.from_ring(sub, self._arena(sub.arena).part)
+            if not self._opened or not self._filler or self._aborted.is_set():
+                self._must_be_open(dataset.Dataset)
+            batch = self._filler.from_ring(sub, self._arena)
             with self._calls:
                 self._filler.fill(batch)
             return b""

@@ -97,26 +97,36 @@ class Batch:
     held out for validation: read them without random transforms.
     """
 
-    __slots__ = ("input", "target", "split", "epoch", "seed", "augment", "_indices")
+    __slots__ = ("input", "target", "split", "epoch", "seed", "augment", "_indices", "_unsigned", "_head")
 
-    def __init__(self, split: int, epoch: int, seed: int, no_augment: bool, indices, input, target):
+    def __init__(self, indices, input, target):
+        self.input, self.target, self._indices = input, target, indices
+        self._unsigned = indices.view(np.uint64)  # in which negative ones are large
+        self._head = b""
+
+    def _begin(self, split: int, no_augment: bool, epoch: int, seed: int):
+        if split > 1:
+            raise protocol_error(f"split {split}")
         self.split, self.epoch, self.seed = ("train", "test")[split], epoch, seed
         self.augment = split == 0 and not no_augment
-        self.input, self.target, self._indices = input, target, indices
 
     def take(self, inputs: np.ndarray, targets: np.ndarray):
         """Copies the batch's samples out of arrays that hold all samples of the split, in one pass.
         Arrays of the spec's types are fastest; others are converted."""
-        for out, source in ((self.input, inputs), (self.target, targets)):
-            if source.dtype == out.dtype:
-                source.take(self._indices, 0, out, "clip")  # "raise" would copy twice; indices are checked
-            else:
-                out[...] = source[self._indices]
+        _take(inputs, self._indices, self.input)
+        _take(targets, self._indices, self.target)
 
     def random(self, position: int) -> np.random.Generator:
         """Random numbers for the sample at a position of the batch. They depend on seed, epoch and
         sample, not on the rank or the batch that reads it."""
         return np.random.default_rng((self.seed, self.epoch, int(self._indices[position])))
+
+
+def _take(source: np.ndarray, indices: np.ndarray, out: np.ndarray):
+    if source.dtype is out.dtype or source.dtype == out.dtype:
+        source.take(indices, 0, out, "clip")  # "raise" would copy twice; indices are checked
+    else:
+        out[...] = source[indices]
 
 
 class Dataset(Plugin):
@@ -147,54 +157,71 @@ class Dataset(Plugin):
 def fingerprint(*parts) -> str:
     """A checksum of arrays and other values: the data's identity."""
     h = hashlib.sha256()
-    for part in parts:
+    for part in parts:  # each says first how long it is, so that no two lists of parts have the same bytes
         if isinstance(part, np.ndarray):
-            h.update(f"{part.dtype.str} {part.shape}".encode())
-            h.update(np.ascontiguousarray(part).view(np.uint8).data)
+            h.update(f"array {part.dtype.str} {part.shape} ".encode())
+            h.update(np.ascontiguousarray(part).reshape(-1).view(np.uint8).data)
         else:
-            h.update(repr(part).encode())
+            text = repr(part).encode(errors="backslashreplace")
+            h.update(f"value {len(text)} ".encode() + text)
     return f"sha256:{h.hexdigest()}"
 
 
-_FILL_ARGS = struct.Struct("<IB3xqQQQQQ")
+_HEAD = struct.Struct("<IB3xqQ")  # what differs between fills of the same slot
+_MEMORY = struct.Struct("<QQQQ")
+_HEAD_AT, _MEMORY_AT, _FILL_END = 56, 80, 112  # in the submission
+_KEPT_BATCHES = 256
 
 
 class Filler:
     """Turns fills of either data plane into calls of a data set. It runs for every batch, so that
-    each microsecond counts."""
+    each microsecond counts: the arrays of a slot, which the host uses again and again, are kept."""
 
     def __init__(self, instance: Dataset, spec: Spec):
         self._instance, self._spec = instance, spec
-        self._samples = (spec.train, spec.test)
+        self._samples = {"train": spec.train, "test": spec.test}
         self._input, self._target = spec.input.bytes, spec.target.bytes
+        self._batches: dict[bytes, Batch] = {}
 
-    def from_ring(self, sub, memory) -> Batch:
-        """Checks a submission and finds its memory; memory(offset, size) checks it."""
-        split, no_augment, epoch, seed, at, size, target_at, target_size = _FILL_ARGS.unpack_from(sub.payload)
-        n = sub.count
-        if n > 1 << 31 or split > 1 or size != n * self._input or target_size != n * self._target:
-            raise protocol_error(f"a batch of {n} samples of split {split} with {size} and {target_size} bytes")
+    def from_ring(self, sub, arena) -> Batch:
+        """Checks a submission and finds its memory; arena(number) is the arena with a number."""
+        data = sub.data
+        place, head = data[16:44] + data[_MEMORY_AT:_FILL_END], data[_HEAD_AT:_MEMORY_AT]
+        batch = self._batches.get(place) or self._place(place, sub, arena)
+        if batch._head != head:
+            batch._begin(*_HEAD.unpack(head))
+            batch._head = head
+        return self._checked(batch)
+
+    def _place(self, place: bytes, sub, arena) -> Batch:
+        """The arrays of a slot."""
+        at, size, target_at, target_size = _MEMORY.unpack_from(sub.data, _MEMORY_AT)
+        n, memory = sub.count, arena(sub.arena).part
+        if n > 1 << 31 or sub.size != 8 * n or sub.offset % 8 or size != n * self._input or target_size != n * self._target:
+            raise protocol_error(f"a batch of {n} samples with {sub.size}, {size} and {target_size} bytes, its indices at {sub.offset}")
+        if len(self._batches) >= _KEPT_BATCHES:
+            self._batches.clear()
         indices = _arrays.view(memory(sub.offset, 8 * n), np.dtype(np.int64), n)
-        return self._batch(split, epoch, seed, no_augment, indices, memory(at, size), memory(target_at, target_size))
+        self._batches[place] = batch = self._batch(indices, memory(at, size), memory(target_at, target_size))
+        return batch
+
+    def _batch(self, indices, input, target) -> Batch:
+        n, s = len(indices), self._spec
+        return Batch(indices, _arrays.view(input, s.input.numpy, (n, *s.input.shape)), _arrays.view(target, s.target.numpy, (n, *s.target.shape)))
 
     def from_message(self, r):
         """A batch with memory of its own, for the inline data plane."""
-        if r.split > 1:
-            raise protocol_error(f"split {r.split}")
         n = len(r.indices)
         input, target = bytearray(n * self._input), bytearray(n * self._target)
-        return self._batch(r.split, r.epoch, r.seed, r.no_augment, np.array(r.indices, np.int64), input, target), input, target
+        batch = self._batch(np.array(r.indices, np.int64), input, target)
+        batch._begin(r.split, r.no_augment, r.epoch, r.seed)
+        return self._checked(batch), input, target
 
-    def _batch(self, split, epoch, seed, no_augment, indices, input, target) -> Batch:
-        n = len(indices)
-        if n and np.maximum.reduce(indices.view(np.uint64)) >= self._samples[split]:  # negative ones are large
-            raise protocol_error(f"a sample outside 0..{self._samples[split] - 1}")
-        s = self._spec
-        return Batch(
-            split, epoch, seed, bool(no_augment), indices,
-            _arrays.view(input, s.input.numpy, (n, *s.input.shape)),
-            _arrays.view(target, s.target.numpy, (n, *s.target.shape)),
-        )
+    def _checked(self, batch: Batch) -> Batch:
+        unsigned = batch._unsigned
+        if len(unsigned) and unsigned.item(unsigned.argmax()) >= self._samples[batch.split]:
+            raise protocol_error(f"a sample outside 0..{self._samples[batch.split] - 1}")
+        return batch
 
     def fill(self, batch: Batch):
         """Calls the data set."""

@@ -5,6 +5,7 @@ The program ``trainctl-dataset-torch`` serves it. Nothing of PyTorch is imported
 
 import inspect
 import json
+import numbers
 import os
 
 import numpy as np
@@ -68,8 +69,8 @@ class Torch(Dataset):
         return recipes
 
     def spec(self):
-        names = tuple(map(str, getattr(self._reader.sets["train"], "classes", ())))
-        classes = (self.classes or len(names) or self._counted_classes()) if self._target.dtype == "i32" else 0
+        named, names = _classes(self._reader.sets["train"])
+        classes = (self.classes or named or self._counted_classes()) if self._target.dtype == "i32" else 0
         return Spec(
             input=self._input, target=self._target, train=self._sizes["train"], test=self._sizes.get("test", 0), classes=classes,
             class_names=names if len(names) == classes else (), vocabulary=self.vocabulary, source=self.target,
@@ -131,6 +132,19 @@ def _parameters(target) -> set:
         return set(inspect.signature(target).parameters)
     except (TypeError, ValueError):
         return set()
+
+
+def _classes(data) -> tuple[int, tuple]:
+    """How many classes the attribute ``classes`` says, and their names: it is a list of names, of tuples
+    of synonyms as torchvision's ImageNet has them, or a number."""
+    classes = getattr(data, "classes", ())
+    if isinstance(classes, numbers.Integral):
+        return int(classes), ()
+    try:
+        names = tuple(", ".join(map(str, c)) if isinstance(c, (tuple, list)) else str(c) for c in classes)
+    except TypeError:  # something else that has the name
+        return 0, ()
+    return len(names), names
 
 
 def _spec(what: str, value: np.ndarray) -> TensorSpec:
