@@ -7,10 +7,10 @@
 //
 // The first form measures jobs on one host, the second in network namespaces, a launcher in each:
 // time and CPU time to the first step, messages to the store, and in the steady state processes,
-// memory, descriptors and sockets. With -predict it also measures the constants of a model, prints
-// the time of a step that the model predicts beside the measured one, and predicts worlds that do
-// not fit on this machine for the given network: by every algorithm, and by the one that the TCP
-// backend's cost model chooses.
+// memory, descriptors and sockets. With -predict it also measures the constants of a model, in jobs of
+// other sizes, prints the time of a step that the model predicts beside the measured one, and predicts
+// worlds that do not fit on this machine for the given network: by what the TCP backend's cost model
+// chooses, with -per-host ranks on each host, and by every algorithm.
 //
 // The job is a ConvNet on generated images, a small batch per rank. -json FILE writes everything.
 //

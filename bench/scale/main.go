@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/trainctl/trainctl/bench/internal/selfrank"
@@ -21,6 +22,7 @@ type options struct {
 	predict      bool
 	latency      time.Duration
 	bandwidth    float64
+	perHost      int
 	reproducible bool
 	isolation    string
 	json         string
@@ -40,6 +42,7 @@ func run(ctx context.Context, args []string) error {
 	flags.BoolVar(&o.predict, "predict", false, "also measure the constants of the model, and predict up to 1024 ranks")
 	flags.DurationVar(&o.latency, "latency", 20*time.Microsecond, "of the network to predict for")
 	flags.Float64Var(&o.bandwidth, "bandwidth", 1.25, "of the network to predict for, in GB/s")
+	flags.IntVar(&o.perHost, "per-host", 1, "ranks on each host to predict for, which share memory and each have a core")
 	flags.BoolVar(&o.reproducible, "reproducible", true, "predict for the backend's option of this name")
 	flags.StringVar(&o.isolation, "isolation", "auto", "launch.isolation of the jobs; the model is of one value at a time")
 	flags.StringVar(&o.json, "json", "", "write everything to this `file`")
@@ -59,8 +62,8 @@ func (o *options) check() error {
 		return fmt.Errorf("-ranks %v; fix: give numbers of 1 or more", o.ranks)
 	case o.hosts < 0 || o.batch < 1 || o.rounds < 1:
 		return fmt.Errorf("-hosts %d -batch %d -rounds %d; fix: -hosts is 0 or more, the others 1 or more", o.hosts, o.batch, o.rounds)
-	case o.predict && !(o.bandwidth > 0 && o.latency >= 0):
-		return fmt.Errorf("-bandwidth %v -latency %v; fix: the bandwidth is above 0, the latency not negative", o.bandwidth, o.latency)
+	case o.predict && !(o.bandwidth > 0 && o.latency >= 0 && o.perHost > 0):
+		return fmt.Errorf("-bandwidth %v -latency %v -per-host %d; fix: the bandwidth is above 0, the latency not negative, a host has 1 rank or more", o.bandwidth, o.latency, o.perHost)
 	}
 	for _, n := range o.ranks {
 		if o.hosts > 0 && n%o.hosts != 0 {
@@ -81,7 +84,8 @@ func measure(ctx context.Context, o *options, out, log io.Writer) error {
 		return err
 	}
 	all := report{Date: time.Now().UTC().Format(time.RFC3339), Machine: bench.MachineName()}
-	fmt.Fprintf(out, "%s, %s\n\n", all.Machine, all.Date)
+	all.Load = append(all.Load, load())
+	fmt.Fprintf(out, "%s, %s, load %s\n\n", all.Machine, all.Date, all.Load[0])
 	jobs := make([]job, 0, len(o.ranks)+1)
 	for _, n := range o.ranks {
 		jobs = append(jobs, job{Ranks: n, Hosts: o.hosts, Batch: o.batch, Isolation: o.isolation})
@@ -100,7 +104,19 @@ func measure(ctx context.Context, o *options, out, log io.Writer) error {
 			return err
 		}
 	}
+	all.Load = append(all.Load, load())
+	fmt.Fprintf(out, "\nload at the end, these jobs included: %s\n", all.Load[1])
 	return bench.Save(o.json, all)
+}
+
+// load returns how many processes ran or waited for a core, over the last 1, 5 and 15 minutes.
+func load() string {
+	text, err := os.ReadFile("/proc/loadavg")
+	words := strings.Fields(string(text))
+	if err != nil || len(words) < 3 {
+		return "unknown"
+	}
+	return strings.Join(words[:3], " ")
 }
 
 // runs measures jobs in turn, several rounds, and keeps the fastest of each: other work on the

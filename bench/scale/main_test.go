@@ -8,7 +8,7 @@ import (
 
 // Flags that would measure another job than they name, or none, are refused by name.
 func TestFlagsAreChecked(t *testing.T) {
-	good := options{ranks: []int{2, 4}, hosts: 2, batch: 8, rounds: 1, predict: true, latency: time.Microsecond, bandwidth: 1}
+	good := options{ranks: []int{2, 4}, hosts: 2, batch: 8, rounds: 1, predict: true, latency: time.Microsecond, bandwidth: 1, perHost: 1}
 	if err := good.check(); err != nil {
 		t.Error(err)
 	}
@@ -19,6 +19,7 @@ func TestFlagsAreChecked(t *testing.T) {
 		"-batch 0":           func(o *options) { o.batch = 0 },
 		"-rounds 0":          func(o *options) { o.rounds = 0 },
 		"-hosts -1":          func(o *options) { o.hosts = -1 },
+		"-per-host 0":        func(o *options) { o.perHost = 0 },
 		"-bandwidth 0":       func(o *options) { o.bandwidth = 0 },
 		"-latency -1\u00b5s": func(o *options) { o.latency = -time.Microsecond },
 	} {

@@ -109,6 +109,8 @@ func (c *constants) path(w world, algorithm func(bytes, ranks int) float64) floa
 			return 0
 		case w.Hosts <= 1:
 			return c.Shared.of(bytes)
+		case w.Hosts < w.Ranks:
+			return c.Shared.of(bytes) + algorithm(int(bytes), w.Hosts)
 		}
 		return algorithm(int(bytes), w.Ranks)
 	}
@@ -128,6 +130,17 @@ func byAlgorithm(k tcp.Cost, name string) func(bytes, ranks int) float64 {
 // cheapest is the time by the algorithm that the backend chooses.
 func cheapest(k tcp.Cost, reproducible bool) func(bytes, ranks int) float64 {
 	return func(bytes, ranks int) float64 { return k.Of(k.Cheapest(bytes, ranks, reproducible), bytes, ranks) }
+}
+
+// between is the time by what the backend chooses, of hosts with the given number of ranks.
+func between(k tcp.Cost, perHost int, reproducible bool) func(bytes, hosts int) float64 {
+	if perHost == 1 {
+		return cheapest(k, reproducible)
+	}
+	return func(bytes, hosts int) float64 {
+		_, t := k.BetweenHosts(bytes, hosts, perHost, reproducible)
+		return t
+	}
 }
 
 // off is the relative error of a prediction.

@@ -45,6 +45,9 @@ func TestPredictionTakesTheCheapest(t *testing.T) {
 			for _, a := range tcp.Algorithms(reproducible) {
 				least = min(least, byAlgorithm(net, a)(1<<20, ranks))
 			}
+			if a, got := net.BetweenHosts(1<<20, 2, 4, reproducible); got > net.Of("chain", 1<<20, 2) {
+				t.Errorf("2 hosts, reproducible %v: %s takes longer than a chain", reproducible, a)
+			}
 			if got := cheapest(net, reproducible)(1<<20, ranks); got != least {
 				t.Errorf("%d ranks, reproducible %v: %.0f ns, the cheapest takes %.0f", ranks, reproducible, got, least)
 			}

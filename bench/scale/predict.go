@@ -29,21 +29,33 @@ func (o *options) predictions(ctx context.Context, r *runner, all *report, log i
 	for i := range all.Jobs {
 		m := &all.Jobs[i]
 		w := world{Ranks: m.Ranks, Hosts: max(1, m.Hosts), Cores: c.Cores, Inproc: o.inproc(m.Ranks)}
-		all.Checked = append(all.Checked, checked{Ranks: m.Ranks, Hosts: m.Hosts, Measured: m.StepMS, Predicted: c.step(w, cheapest(c.Net, o.reproducible)) / 1e6,
+		all.Checked = append(all.Checked, checked{Ranks: m.Ranks, Hosts: m.Hosts, Measured: m.StepMS, Predicted: c.step(w, between(c.Net, m.Ranks/max(1, m.Hosts), o.reproducible)) / 1e6,
 			MeasuredCPU: m.StepCPUMS, PredictedCPU: c.cpu(w) / 1e6})
 	}
 	net := tcp.Cost{Alpha: float64(o.latency.Nanoseconds()), Beta: 1 / o.bandwidth, Gamma: c.Net.Gamma}
 	all.Network = &net
 	for n := 2; n <= 1024; n *= 2 {
-		w := world{Ranks: n, Hosts: n}
-		p := predicted{Ranks: n, StepMS: c.step(w, cheapest(net, o.reproducible)) / 1e6, Of: map[string]float64{},
-			Chosen: net.Cheapest(int(c.Bytes), n, o.reproducible)}
-		for _, a := range tcp.Algorithms(false) {
-			p.Of[a] = c.step(w, byAlgorithm(net, a)) / 1e6
-		}
-		all.Predicted = append(all.Predicted, p)
+		all.Predicted = append(all.Predicted, o.predicted(&c, net, n))
 	}
 	return nil
+}
+
+// predicted is the prediction for a number of ranks on a network.
+func (o *options) predicted(c *constants, net tcp.Cost, ranks int) predicted {
+	p := predicted{Ranks: ranks, Hosts: max(1, ranks/o.perHost), Of: map[string]float64{}}
+	p.StepMS = c.step(world{Ranks: ranks, Hosts: p.Hosts}, between(net, o.perHost, o.reproducible)) / 1e6
+	switch {
+	case p.Hosts == 1:
+		p.Chosen = "shared memory"
+	case o.perHost == 1:
+		p.Chosen = net.Cheapest(int(c.Bytes), ranks, o.reproducible)
+	default:
+		p.Chosen, _ = net.BetweenHosts(int(c.Bytes), p.Hosts, o.perHost, o.reproducible)
+	}
+	for _, a := range tcp.Algorithms(false) {
+		p.Of[a] = c.step(world{Ranks: ranks, Hosts: ranks}, byAlgorithm(net, a)) / 1e6
+	}
+	return p
 }
 
 // inproc reports whether the plugins of a job run in the processes of its ranks.

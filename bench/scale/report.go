@@ -15,6 +15,7 @@ import (
 type report struct {
 	Date      string      `json:"date"`
 	Machine   string      `json:"machine"`
+	Load      []string    `json:"load"` // before and after
 	Jobs      []measured  `json:"jobs"`
 	Constants *constants  `json:"constants,omitempty"`
 	Checked   []checked   `json:"checked,omitempty"`
@@ -33,9 +34,11 @@ type checked struct {
 	PredictedCPU float64 `json:"predicted_cpu_ms"`
 }
 
-// predicted is the time of a step, in milliseconds, where every rank has a host of its own.
+// predicted is the time of a step, in milliseconds. By algorithm it is that of ranks which have a
+// host each.
 type predicted struct {
 	Ranks  int                `json:"ranks"`
+	Hosts  int                `json:"hosts"`
 	StepMS float64            `json:"step_ms"`
 	Chosen string             `json:"chosen"` // for a bucket
 	Of     map[string]float64 `json:"by_algorithm_ms"`
@@ -89,11 +92,11 @@ func (r *report) printPredictions(w io.Writer) error {
 		fmt.Fprintf(tw, "%d\t%.2f\t%.2f\t%.0f %%\t%.2f\t%.2f\t%.0f %%\t\n", p.Ranks, p.Predicted, p.Measured, 100*off(p.Predicted, p.Measured),
 			p.PredictedCPU, p.MeasuredCPU, 100*off(p.PredictedCPU, p.MeasuredCPU))
 	}
-	fmt.Fprintf(tw, "\n%v, a host per rank\n", r.Network)
+	fmt.Fprintf(tw, "\n%v; by algorithm: a host per rank\n", r.Network)
 	names := tcp.Algorithms(false)
-	fmt.Fprintf(tw, "RANKS\tSTEP ms\tCHOSEN\t%s ms\t\n", strings.Join(names, " ms\t"))
+	fmt.Fprintf(tw, "RANKS\tHOSTS\tSTEP ms\tCHOSEN\t%s ms\t\n", strings.Join(names, " ms\t"))
 	for _, p := range r.Predicted {
-		fmt.Fprintf(tw, "%d\t%.2f\t%s\t", p.Ranks, p.StepMS, p.Chosen)
+		fmt.Fprintf(tw, "%d\t%d\t%.2f\t%s\t", p.Ranks, p.Hosts, p.StepMS, p.Chosen)
 		for _, a := range names {
 			fmt.Fprintf(tw, "%.2f\t", p.Of[a])
 		}

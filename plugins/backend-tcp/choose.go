@@ -96,8 +96,7 @@ func (b *Backend) algorithmName(c *sdk.Collective) string {
 // small reports whether the leaders of hosts send each other the contributions of all of their
 // ranks together with the calls, and ranks of a host use their control pages.
 func (b *Backend) small(c *sdk.Collective) bool {
-	all := b.topology.largest() * contributed(c, b.group.WorldSize)
-	return len(c.Buf) <= stageSize && all <= maxInline && all*(b.topology.hosts()-1) <= attachTotal
+	return len(c.Buf) <= stageSize && travelsWithCalls(contributed(c, b.group.WorldSize), b.topology.hosts(), b.topology.largest())
 }
 
 // contributed is how many bytes a rank that sends provides to the others.
@@ -118,8 +117,8 @@ func (b *Backend) partial(c *sdk.Collective) bool {
 	if b.set.reproducible || c.Op != sdk.OpAllReduce || c.DType.Half() {
 		return false
 	}
-	size, hosts := len(c.Buf), b.topology.hosts()
-	return b.alwaysPartial || b.cost.Of(b.cost.Cheapest(size, hosts, false), size, hosts) < b.cost.Of(algorithmChain, size, hosts)
+	a, _ := b.cost.BetweenHosts(len(c.Buf), b.topology.hosts(), b.topology.largest(), false)
+	return b.alwaysPartial || a != algorithmChain
 }
 
 // stages reports whether a call uses the control pages of local ranks.

@@ -122,7 +122,7 @@ type joining struct {
 	total   int // connections to make
 	tlsConn *hostnet.TLS
 	arrived chan arrival
-	callers callers
+	callers chan arrival // connections for transfers; at most one from each rank, see claim
 	running sync.WaitGroup
 	notes   hostnet.Notes
 
@@ -150,7 +150,7 @@ func (b *Backend) join(ctx context.Context, all []endpoint) (err error) {
 		}
 	}
 	j := &joining{b: b, all: all, total: total, arrived: make(chan arrival, total), claimed: map[[2]int]bool{}}
-	j.callers.news = make(chan struct{}, 1)
+	j.callers = make(chan arrival, b.group.WorldSize)
 	j.ctx, j.stop = context.WithCancel(b.life.Context)
 	j.notes.Write = func(line string) { b.log().Warn(line) }
 	if b.set.tls {
@@ -181,7 +181,9 @@ func (j *joining) close() {
 	j.stop()
 	j.b.listener.close()
 	j.running.Wait()
-	j.callers.close()
+	for len(j.callers) > 0 {
+		(<-j.callers).conn.Close()
+	}
 }
 
 // address returns where a rank listens.
@@ -320,7 +322,7 @@ func (j *joining) deliver(a arrival, stop func() bool) {
 		j.arrived <- a
 	case stop():
 		a.conn.SetDeadline(time.Time{})
-		j.callers.add(a)
+		j.callers <- a
 	default:
 		a.conn.Close()
 	}

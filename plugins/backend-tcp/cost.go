@@ -84,6 +84,31 @@ func (k Cost) Cheapest(s, n int, reproducible bool) (best string) {
 	return best
 }
 
+// BetweenHosts predicts an all-reduce of s bytes among hosts of several ranks, without what ranks do
+// within their hosts, and names the algorithm: "direct", where small contributions of all ranks travel with
+// the calls; "chain", where sums in rank order travel from host to host; or, if the order does
+// not matter, one of [Algorithms] if that reduces the sums of hosts faster.
+func (k Cost) BetweenHosts(s, hosts, perHost int, reproducible bool) (algorithm string, ns float64) {
+	if travelsWithCalls(s, hosts, perHost) {
+		return algorithmDirect, k.Of(algorithmDirect, s*perHost, hosts)
+	}
+	algorithm, ns = algorithmChain, k.Of(algorithmChain, s, hosts)
+	if reproducible {
+		return algorithm, ns
+	}
+	best := k.Cheapest(s, hosts, false)
+	if t := k.Of(best, s, hosts); t < ns {
+		return best, t
+	}
+	return algorithm, ns
+}
+
+// travelsWithCalls reports whether contributions of s bytes from each rank of a host are sent with
+// its leader's call.
+func travelsWithCalls(s, hosts, perHost int) bool {
+	return s <= stageSize && s*perHost <= maxInline && s*perHost*(hosts-1) <= attachTotal
+}
+
 func (k Cost) String() string {
 	return fmt.Sprintf("latency %v, %.2f GB/s, reduction %.1f GB/s", time.Duration(k.Alpha).Round(100*time.Nanosecond), 1/k.Beta, 1/k.Gamma)
 }

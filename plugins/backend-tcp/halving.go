@@ -42,7 +42,7 @@ func (w *halving) plan(buf []byte, p positions) {
 	}
 	first := len(w.rounds)
 	lines := ceilDiv(len(buf), line)
-	from, to := 0, p.power // pieces this rank is responsible for
+	from, to := 0, p.power // pieces this peer is responsible for
 	bytes := func(a, z int) []byte {
 		return buf[min(lines*a/p.power*line, len(buf)):min(lines*z/p.power*line, len(buf))]
 	}
@@ -69,9 +69,9 @@ func (w *halving) plan(buf []byte, p positions) {
 
 func (w *halving) frameCount(buf []byte) int { return ceilDiv(len(buf), w.b.set.segment) }
 
-func (w *halving) frames(rank int) (out, in int) {
+func (w *halving) frames(peer int) (out, in int) {
 	for _, t := range w.rounds {
-		if t.peer == rank {
+		if t.peer == peer {
 			out += w.frameCount(t.send)
 			in += w.frameCount(t.recv)
 		}
@@ -80,13 +80,13 @@ func (w *halving) frames(rank int) (out, in int) {
 }
 
 // find returns the round of the i-th frame to or from a rank, and its bytes.
-func (w *halving) find(rank, i int, send bool) (round int, frame []byte) {
+func (w *halving) find(peer, i int, send bool) (round int, frame []byte) {
 	for k, t := range w.rounds {
 		buf := t.recv
 		if send {
 			buf = t.send
 		}
-		if t.peer != rank {
+		if t.peer != peer {
 			continue
 		}
 		if n := w.frameCount(buf); i >= n {
@@ -98,13 +98,13 @@ func (w *halving) find(rank, i int, send bool) (round int, frame []byte) {
 	panic("a frame of no round")
 }
 
-func (w *halving) out(rank, i int) ([]byte, bool) {
-	k, frame := w.find(rank, i, true)
+func (w *halving) out(peer, i int) ([]byte, bool) {
+	k, frame := w.find(peer, i, true)
 	return frame, k == w.now
 }
 
-func (w *halving) in(rank, i int) ([]byte, bool) {
-	k, frame := w.find(rank, i, false)
+func (w *halving) in(peer, i int) ([]byte, bool) {
+	k, frame := w.find(peer, i, false)
 	if k != w.now {
 		return nil, false
 	}
@@ -116,10 +116,10 @@ func (w *halving) in(rank, i int) ([]byte, bool) {
 
 func (w *halving) sent(int, int) { w.advance() }
 
-func (w *halving) received(rank, i int) {
-	k, frame := w.find(rank, i, false)
+func (w *halving) received(peer, i int) {
+	k, frame := w.find(peer, i, false)
 	if t := &w.rounds[k]; t.reduce {
-		w.b.merge(frame, w.b.slot(0, i)[:len(frame)], rank, t.last)
+		w.b.merge(frame, w.b.slot(0, i)[:len(frame)], peer, t.last)
 	}
 	w.advance()
 }

@@ -5,16 +5,16 @@ import (
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
-// mesh makes every rank the owner of a chunk of the buffer. Chunks are scattered to
+// mesh makes every host the owner of a chunk of the buffer. Chunks are scattered to
 // their owners, reduced there in rank order if the collective reduces, and gathered by
-// all ranks. Both use all connections and overlap: gathering follows scattering by a
-// few segments. A rank sends 2(n-1)/n of the buffer, as in a ring.
+// all hosts. Both use all connections and overlap: gathering follows scattering by a
+// few segments. A host sends 2(n-1)/n of the buffer, as in a ring.
 type mesh struct {
 	b     *Backend
 	c     *sdk.Collective
 	cut   cut
 	got   []int
-	ready []bool // by segment of this rank's chunk: it is finished
+	ready []bool // by segment of this host's chunk: it is finished
 	root  int    // the root's host
 }
 
@@ -43,14 +43,14 @@ func (w *mesh) moves(from, to int) (scatter, gather bool) {
 
 // owns reports whether a rank has a chunk of the result to send: with whole
 // buffers every rank owns one, else only ranks that send.
-func (w *mesh) owns(rank int) bool {
+func (w *mesh) owns(peer int) bool {
 	d := w.c.Op.Definition()
-	return d.Slice == contract.Whole || d.Sends(rank, w.root)
+	return d.Slice == contract.Whole || d.Sends(peer, w.root)
 }
 
-func (w *mesh) frames(rank int) (out, in int) {
+func (w *mesh) frames(peer int) (out, in int) {
 	me := w.b.topology.me
-	return w.count(w.moves(me, rank)), w.count(w.moves(rank, me))
+	return w.count(w.moves(me, peer)), w.count(w.moves(peer, me))
 }
 
 func (w *mesh) count(scatter, gather bool) (n int) {
@@ -88,41 +88,41 @@ func interleaved(i, n, lag int) (second bool, s int) {
 	}
 }
 
-func (w *mesh) out(rank, i int) ([]byte, bool) {
+func (w *mesh) out(peer, i int) ([]byte, bool) {
 	me := w.b.topology.me
-	gather, s := w.frame(me, rank, i)
+	gather, s := w.frame(me, peer, i)
 	if !gather {
-		return w.cut.segment(s, rank), true
+		return w.cut.segment(s, peer), true
 	}
 	return w.cut.segment(s, me), w.ready[s] || w.holds(me)
 }
 
 // holds reports whether a rank's chunk of the result is final from the start.
-func (w *mesh) holds(rank int) bool {
+func (w *mesh) holds(peer int) bool {
 	d := w.c.Op.Definition()
-	return !d.Reduces && d.Sends(rank, w.root)
+	return !d.Reduces && d.Sends(peer, w.root)
 }
 
 // in receives results in place: the rank that sends one has received this rank's
 // contribution, so the bytes there are no longer needed.
-func (w *mesh) in(rank, i int) ([]byte, bool) {
-	gather, s := w.frame(rank, w.b.topology.me, i)
+func (w *mesh) in(peer, i int) ([]byte, bool) {
+	gather, s := w.frame(peer, w.b.topology.me, i)
 	switch mine := w.cut.segment(s, w.b.topology.me); {
 	case gather:
-		return w.cut.segment(s, rank), true
+		return w.cut.segment(s, peer), true
 	case !w.c.Op.Definition().Reduces:
 		return mine, true
 	case s >= w.b.depth && !w.ready[s-w.b.depth]:
 		return nil, false
 	default:
-		return w.b.slot(rank, s)[:len(mine)], true
+		return w.b.slot(peer, s)[:len(mine)], true
 	}
 }
 
 func (w *mesh) sent(int, int) {}
 
-func (w *mesh) received(rank, i int) {
-	gather, s := w.frame(rank, w.b.topology.me, i)
+func (w *mesh) received(peer, i int) {
+	gather, s := w.frame(peer, w.b.topology.me, i)
 	if gather {
 		return
 	}

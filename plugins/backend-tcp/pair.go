@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"sync"
 
 	"github.com/trainctl/trainctl/core/sdk"
 )
@@ -15,37 +14,6 @@ import (
 
 // pairStream is the stream of such a connection.
 const pairStream = -1
-
-// callers are connections that have arrived and are not links yet.
-type callers struct {
-	mu    sync.Mutex
-	conns []arrival
-	news  chan struct{} // has room for one
-}
-
-func (p *callers) add(a arrival) {
-	p.mu.Lock()
-	p.conns = append(p.conns, a)
-	p.mu.Unlock()
-	select {
-	case p.news <- struct{}{}:
-	default: // there are some already
-	}
-}
-
-func (p *callers) take() (conns []arrival) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	conns, p.conns = p.conns, nil
-	return conns
-}
-
-// close closes those that no one has taken.
-func (p *callers) close() {
-	for _, a := range p.take() {
-		a.conn.Close()
-	}
-}
 
 // runPair runs a Send or Recv.
 func (b *Backend) runPair(c *sdk.Collective) error {
@@ -93,8 +61,8 @@ func (b *Backend) openPair(c *sdk.Collective) error {
 	ctx, cancel := context.WithTimeout(b.op.ctx, slice)
 	defer cancel()
 	select {
-	case <-b.door.callers.news:
-		return b.adoptPairs()
+	case a := <-b.door.callers:
+		return b.addPair(a, incoming)
 	case <-ctx.Done():
 	case <-b.life.Context.Done():
 	}
@@ -133,8 +101,8 @@ func (b *Backend) adoptPairs() error {
 	if b.door == nil {
 		return nil
 	}
-	for _, a := range b.door.callers.take() {
-		if err := b.addPair(a, incoming); err != nil {
+	for len(b.door.callers) > 0 {
+		if err := b.addPair(<-b.door.callers, incoming); err != nil {
 			return err
 		}
 	}

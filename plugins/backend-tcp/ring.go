@@ -25,11 +25,11 @@ func (w *ring) start(b *Backend, buf []byte) *ring {
 
 func (w *ring) count() int { return 2 * (w.b.topology.hosts() - 1) * w.cut.segments }
 
-func (w *ring) frames(rank int) (out, in int) {
-	if rank == w.next {
+func (w *ring) frames(peer int) (out, in int) {
+	if peer == w.next {
 		out = w.count()
 	}
-	if rank == w.prev {
+	if peer == w.prev {
 		in = w.count()
 	}
 	return out, in
@@ -37,9 +37,9 @@ func (w *ring) frames(rank int) (out, in int) {
 
 // segment returns the i-th frame that a rank sends: in step t the chunk t places
 // behind its own.
-func (w *ring) segment(rank, i int) []byte {
+func (w *ring) segment(peer, i int) []byte {
 	n, t := w.b.topology.hosts(), i/w.cut.segments
-	return w.cut.segment(i%w.cut.segments, (rank+2*n-t)%n)
+	return w.cut.segment(i%w.cut.segments, (peer+2*n-t)%n)
 }
 
 // reducing reports whether the i-th frame is a partial sum.

@@ -108,20 +108,20 @@ func (p positions) rank(position int) int {
 
 // round finds the one round that sends to, or receives from, a rank; -1 if
 // there is none.
-func (w *whole) round(rank int, send bool) int {
+func (w *whole) round(peer int, send bool) int {
 	for k, r := range w.rounds {
-		if r.peer == rank && (send && r.send || !send && r.recv) {
+		if r.peer == peer && (send && r.send || !send && r.recv) {
 			return k
 		}
 	}
 	return -1
 }
 
-func (w *whole) frames(rank int) (out, in int) {
-	if w.round(rank, true) >= 0 {
+func (w *whole) frames(peer int) (out, in int) {
+	if w.round(peer, true) >= 0 {
 		out = w.n
 	}
-	if w.round(rank, false) >= 0 {
+	if w.round(peer, false) >= 0 {
 		in = w.n
 	}
 	return out, in
@@ -129,12 +129,12 @@ func (w *whole) frames(rank int) (out, in int) {
 
 func (w *whole) segment(s int) []byte { return piece(w.buf, s, w.b.set.segment) }
 
-func (w *whole) out(rank, s int) ([]byte, bool) {
-	return w.segment(s), w.level[s] == w.round(rank, true)
+func (w *whole) out(peer, s int) ([]byte, bool) {
+	return w.segment(s), w.level[s] == w.round(peer, true)
 }
 
-func (w *whole) in(rank, s int) ([]byte, bool) {
-	k := w.round(rank, false)
+func (w *whole) in(peer, s int) ([]byte, bool) {
+	k := w.round(peer, false)
 	switch {
 	case w.rounds[k].final:
 		return w.segment(s), w.level[s] == k
@@ -144,13 +144,13 @@ func (w *whole) in(rank, s int) ([]byte, bool) {
 	return w.b.slot(k, s)[:len(w.segment(s))], true
 }
 
-func (w *whole) sent(rank, s int) {
-	w.went[s] |= 1 << w.round(rank, true)
+func (w *whole) sent(peer, s int) {
+	w.went[s] |= 1 << w.round(peer, true)
 	w.advance(s)
 }
 
-func (w *whole) received(rank, s int) {
-	w.has[s] |= 1 << w.round(rank, false)
+func (w *whole) received(peer, s int) {
+	w.has[s] |= 1 << w.round(peer, false)
 	w.advance(s)
 }
 
