@@ -24,7 +24,7 @@ var points = func() quantity {
 func activation(v *value) (typ string, args op.Args, x *value, found bool) {
 	list, numbers := parts(v)
 	for i := len(list) - 1; i > 0; i-- {
-		got, ok := evaluate(v, list[i], points, 0, map[*value]quantity{})
+		got, ok := evaluate(v, list[i], points, 0)
 		if !ok || len(got.v) != len(points.v) || elems(list[i].shape) != elems(v.shape) {
 			continue
 		}

@@ -156,13 +156,14 @@ func reduceMean(t *translator, n *source.Node, in []*value) ([]*value, error) {
 		}
 	}
 	slices.Sort(axes)
+	axes = slices.Compact(axes)
 	if rank == 4 && slices.Equal(axes, []int{2, 3}) {
 		return t.pooledToOne(x, keep)
 	}
 	if rank == 3 && slices.Equal(axes, []int{1}) {
 		return t.meanOfPositions(x, keep)
 	}
-	if len(axes) == 0 || axes[0] == 0 || axes[0] != rank-len(axes) || slices.Compact(axes)[0] != axes[0] || !keep {
+	if len(axes) == 0 || axes[0] == 0 || axes[0] != rank-len(axes) || !keep {
 		return nil, errors.New("takes a mean that no layer computes: poolings of images and normalisations over the last dimensions are read")
 	}
 	shape := slices.Clone(x.shape)
@@ -181,32 +182,45 @@ type quantity struct {
 // mostParts is how many parts of an expression are looked at.
 const mostParts = 64
 
-// evaluate computes an expression of a leaf for which x stands. dims is how many dimensions a row of x is. It is false if the
-// expression reads anything else.
-func evaluate(v, leaf *value, x quantity, dims int, known map[*value]quantity) (quantity, bool) {
-	if v == leaf {
-		return x, true
+// evaluation computes an expression of a leaf for which x stands. dims is how many dimensions a row of x is.
+type evaluation struct {
+	leaf  *value
+	x     quantity
+	dims  int
+	known map[*value]quantity
+	left  int // parts that may yet be looked at
+}
+
+// evaluate is false if the expression reads anything else than the leaf and numbers.
+func evaluate(v, leaf *value, x quantity, dims int) (quantity, bool) {
+	e := evaluation{leaf, x, dims, map[*value]quantity{}, 4 * mostParts}
+	return e.of(v)
+}
+
+func (e *evaluation) of(v *value) (quantity, bool) {
+	if v == e.leaf {
+		return e.x, true
 	}
-	if q, ok := known[v]; ok {
+	if q, ok := e.known[v]; ok {
 		return q, true
 	}
 	if c, ok := v.scalar(); ok {
 		return quantity{1, 1, []float64{c}}, true
 	}
-	if v.expr == nil || len(known) > mostParts {
+	if e.left--; v.expr == nil || e.left < 0 {
 		return quantity{}, false
 	}
 	var in []quantity
 	for _, a := range v.expr.args {
-		q, ok := evaluate(a, leaf, x, dims, known)
+		q, ok := e.of(a)
 		if !ok {
 			return quantity{}, false
 		}
 		in = append(in, q)
 	}
-	out, ok := apply(v.expr, in, dims)
+	out, ok := apply(v.expr, in, e.dims)
 	if ok {
-		known[v] = out
+		e.known[v] = out
 	}
 	return out, ok
 }

@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/trainctl/trainctl/core/base/testjson"
@@ -60,6 +61,9 @@ func TestPyTorchExports(t *testing.T) {
 		t.Run(want.File, func(t *testing.T) {
 			t.Parallel()
 			n := imported(t, content(t, want.File), "")
+			if strings.HasPrefix(want.File, "words") && n.Parameters != 1360 {
+				t.Errorf("%d parameters, want 1360: the head has the embedding's weight", n.Parameters)
+			}
 			got := n.output(t, want.Rows, n.samples(want.Rows))
 			if len(got) != len(want.Output) {
 				t.Fatalf("%d outputs, want %d", len(got), len(want.Output))

@@ -144,7 +144,10 @@ func (t *translator) input(shape []int) error {
 		t.batch = in.Shape[0]
 	}
 	full := append([]int{t.batch}, given...)
-	if err := sized(full); err != nil {
+	if err := sized(full); err != nil || slices.Contains(full, 0) {
+		if err == nil {
+			err = fmt.Errorf("the shape %v is empty", full)
+		}
 		return fmt.Errorf("input %q: %w", in.Name, err)
 	}
 	t.values[in.Name] = &value{name: in.Name, node: -1, shape: full, call: &call{node: -1, tokens: !in.Float}}
@@ -198,6 +201,8 @@ func (t *translator) translate(n *source.Node) error {
 	switch handle := handlers[n.Type]; {
 	case handle == nil:
 		t.problem(n, in, "no layer computes this")
+	case n.Type != "Constant" && (len(in) == 0 || in[0] == nil) || slices.Contains(in, nil) && !slices.Contains(mayLack, n.Type):
+		t.problem(n, in, "lacks an input")
 	case known:
 		if out, err = handle(t, n, in); err != nil {
 			t.problem(n, in, err.Error())
@@ -227,6 +232,9 @@ func (t *translator) translate(n *source.Node) error {
 	}
 	return nil
 }
+
+// mayLack are the operators that have an absent input before others.
+var mayLack = []string{"Clip", "Resize", "Dropout", "Slice", "Pad"}
 
 // operands are the inputs of a node. known reports whether all have shapes, as what an unknown operation computes may have none.
 func (t *translator) operands(n *source.Node) (in []*value, known bool, err error) {

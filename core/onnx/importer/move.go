@@ -42,6 +42,9 @@ func (t *translator) moved(x *value, shape []int, by order) ([]*value, error) {
 	if err := t.spend(n); err != nil {
 		return nil, err
 	}
+	if n == 0 && x.konst == nil {
+		return nil, errors.New("leaves no elements")
+	}
 	var index []int32
 	if by != nil {
 		index = by()
@@ -110,7 +113,7 @@ func axisOf(axis, rank int) (int, error) {
 	if axis < 0 {
 		axis += rank
 	}
-	if axis < 0 || axis >= max(rank, 1) {
+	if axis < 0 || axis >= rank {
 		return 0, fmt.Errorf("axis %d does not exist in %d dimensions", axis, rank)
 	}
 	return axis, nil

@@ -97,25 +97,27 @@ func fill(g *graph.Graph, weights map[string]*constant) (all []tensor.Named, err
 	return all, nil
 }
 
-// tie lets linear layers and embeddings read the weight of an earlier one if the file has one tensor for both.
+// tie lets linear layers and embeddings read the weight of an earlier one if the file has one tensor for both, or the tensor of
+// an embedding once more for a linear layer, as exporters write a transpose.
 func (t *translator) tie() {
-	type key struct {
-		origin string
-		turned bool
-	}
-	first := map[key]string{}
+	var first []*layer
 	for _, l := range t.layers {
 		i := slices.IndexFunc(l.params, func(p param) bool { return p.name == "weight" })
-		if d := op.Layer(l.typ); i < 0 || l.params[i].origin == "" || !slices.ContainsFunc(d.Keys, func(k op.Key) bool { return k.Name == "tie" }) {
+		if i < 0 || !slices.ContainsFunc(op.Layer(l.typ).Keys, func(k op.Key) bool { return k.Name == "tie" }) {
 			continue
 		}
-		k := key{l.params[i].origin, l.params[i].turned}
-		if owner, ok := first[k]; ok {
-			l.args["tie"] = owner
-			l.params = slices.Delete(slices.Clone(l.params), i, i+1)
-		} else {
-			first[k] = l.path + ".weight"
+		w := l.params[i]
+		owner := slices.IndexFunc(first, func(o *layer) bool {
+			p := o.params[slices.IndexFunc(o.params, func(p param) bool { return p.name == "weight" })]
+			shared := p.origin != "" && p.origin == w.origin && p.turned == w.turned
+			return slices.Equal(p.Shape, w.Shape) && (shared || o.typ == "embedding" && l.typ == "linear" && slices.Equal(p.Floats, w.Floats))
+		})
+		if owner < 0 {
+			first = append(first, l)
+			continue
 		}
+		l.args["tie"] = first[owner].path + ".weight"
+		l.params = slices.Delete(slices.Clone(l.params), i, i+1)
 	}
 }
 

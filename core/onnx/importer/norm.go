@@ -43,7 +43,7 @@ func (t *translator) norm(v *value) *value {
 	}
 	for i := len(list) - 1; i > 0; i-- {
 		x := list[i]
-		got, ok := evaluate(v, x, rows, dims, map[*value]quantity{})
+		got, ok := evaluate(v, x, rows, dims)
 		if !ok || !slices.Equal(x.shape, v.shape) {
 			continue
 		}

@@ -39,7 +39,7 @@ func (t *translator) layer(typ string, args op.Args, x *value, params ...param) 
 		return nil, err
 	}
 	y.shape = append([]int{x.shape[0]}, g.Shape(id)...)
-	return []*value{y}, nil
+	return []*value{y}, sized(y.shape)
 }
 
 // rowwise is the value of a layer that computes rows of the last dims dimensions by themselves. Where the rows of x are those

@@ -20,7 +20,7 @@ const (
 
 // Limits of what is read, far above what networks have.
 const (
-	mostNodes = 1 << 18
+	mostNodes = 1 << 16
 	mostRank  = 16
 	mostElems = math.MaxInt32
 )

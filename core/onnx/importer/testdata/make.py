@@ -196,9 +196,12 @@ def export(name, model, x, goldens):
     for exporter, options in {
         "script": dict(dynamo=False, opset_version=17, dynamic_axes={"input": {0: "batch"}}),
         "fixed": dict(dynamo=False, opset_version=14),  # with a batch of this size
+        "norms": dict(dynamo=False, opset_version=17, training=torch.onnx.TrainingMode.PRESERVE, do_constant_folding=False),
         "dynamo": dict(dynamo=True, external_data=False, dynamic_shapes=({0: torch.export.Dim.DYNAMIC},)),
     }.items():
         if exporter == "fixed" and name not in ("mlp", "patches", "vit"):
+            continue
+        if exporter == "norms" and name != "resnet":
             continue
         file = f"{name}.{exporter}.onnx"
         path = os.path.join(HERE, file)
