@@ -228,7 +228,7 @@ func (c *Config) checkIneffective() {
 	warn(o.Name == "sgd" && o.Momentum == 0 && o.Dampening != 0, "optimizer.dampening", "set momentum, or remove it", "has no effect without momentum")
 	warn(s.WarmupSteps == 0 && s.WarmupFactor != optim.DefaultSchedule().WarmupFactor, "lr_scheduler.warmup_factor", "set warmup_steps, or remove it", "has no effect without warm-up")
 	warn(s.Name != "plateau" && s.Metric != optim.DefaultSchedule().Metric, "lr_scheduler.metric", `set name = "plateau", or remove it`, "has no effect on another schedule")
-	warn(s.Cycles() && o.Momentum != 0, "optimizer.momentum", "remove it, or set lr_scheduler.cycle_momentum = false", fmt.Sprintf("has no effect: onecycle changes the momentum from %v to %v and back", s.MaxMomentum, s.BaseMomentum))
+	warn(s.Cycles() && o.Momentum != 0 && !o.Nesterov, "optimizer.momentum", "remove it, or set lr_scheduler.cycle_momentum = false", fmt.Sprintf("has no effect: onecycle changes the momentum from %v to %v and back", s.MaxMomentum, s.BaseMomentum))
 	def := optim.DefaultSchedule()
 	warn(s.Name == "onecycle" && !s.CycleMomentum && (s.BaseMomentum != def.BaseMomentum || s.MaxMomentum != def.MaxMomentum), "lr_scheduler.max_momentum", "set cycle_momentum = true, or remove it", "has no effect without cycle_momentum")
 	warn(!c.Train.AccumulateMean && c.Train.AccumulateSteps == 1, "train.accumulate_mean", "set accumulate_steps, or remove it", "has no effect without gradient accumulation")

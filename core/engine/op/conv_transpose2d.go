@@ -32,7 +32,7 @@ func checkConvTranspose(a Args, l *usererr.List) {
 	checkConv(a, l)
 	extra, stride := a.pair("output_padding", 0), a.pair("stride", 1)
 	if extra[0] >= stride[0] || extra[1] >= stride[1] {
-		l.Addf("output_padding", "", "%s is not less than stride %s", pair(extra[0], extra[1]), pair(stride[0], stride[1]))
+		l.Addf("output_padding", "give less than the stride; PyTorch also takes less than the dilation, which is not implemented", "%s is not less than stride %s", pair(extra[0], extra[1]), pair(stride[0], stride[1]))
 	}
 }
 
