@@ -47,7 +47,7 @@ var layers = [][]string{
 	{"core/engine/devicetest"},
 	{"core/config"},
 	{"core/app/sinks", "core/report/page"},
-	{"core/app", "core/report/ui"},
+	{"core/app", "core/report/ui", "core/sweep"},
 }
 
 // wings are the folders of core from the bottom up. What stands in one imports
@@ -62,7 +62,7 @@ var wings = [][]string{
 	{"core/train"},
 	{"core/bench", "core/config", "core/infer", "core/onnx"},
 	{"core/report/page"}, // shows configurations, too
-	{"core/report/ui"},
+	{"core/report/ui", "core/sweep"},
 	{"core/app"},
 }
 

@@ -93,6 +93,7 @@
 //	train/     the training loop, and below it ddp, data, checkpoint and recovery
 //	onnx         trained models as files for other runtimes, and networks from such files (onnx/importer)
 //	infer        what a trained model says: generated text, predictions
+//	sweep        training with several settings, as processes of trainctl run
 //	bench, config, app   measuring, the TOML file, and the wiring of it all
 //
 // Imports go from a folder to those above it in this list, and no other way;

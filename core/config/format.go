@@ -15,6 +15,12 @@ import (
 	"github.com/trainctl/trainctl/core/engine/op"
 )
 
+// FormatValue writes a value that was read from TOML as --set takes it.
+func FormatValue(v any) string {
+	s, _ := formatValue(reflect.ValueOf(v))
+	return s
+}
+
 // formatValue returns the TOML of a value; false for nil pointers and empty
 // lists, which are written by leaving out the key.
 func formatValue(v reflect.Value) (string, bool) {

@@ -97,14 +97,10 @@ func read(fs afero.Fs, path string, stdin io.Reader) (text, name string, err err
 
 // Parse is Load for the text of a file; name stands for its path in messages.
 func Parse(name, text string, o LoadOptions) (*Config, error) {
-	src := &source{name: name, text: withoutMark(text)}
-	r := newReport(src)
-	root := map[string]any{}
-	if _, err := toml.Decode(src.text, &root); err != nil {
-		r.syntax(err)
-		return nil, &Error{Diagnostics: r.sorted()}
+	r, root, err := parse(name, text)
+	if err != nil {
+		return nil, err
 	}
-	r.places = index(src)
 	t := &tree{report: r, root: root}
 	t.environment(o.Env)
 	t.flags(o.Flags)
@@ -121,6 +117,19 @@ func Parse(name, text string, o LoadOptions) (*Config, error) {
 	}
 	c.Warnings = r.sorted()
 	return c, nil
+}
+
+// parse reads TOML and where its keys are.
+func parse(name, text string) (*report, map[string]any, error) {
+	src := &source{name: name, text: withoutMark(text)}
+	r := newReport(src)
+	root := map[string]any{}
+	if _, err := toml.Decode(src.text, &root); err != nil {
+		r.syntax(err)
+		return nil, nil, &Error{Diagnostics: r.sorted()}
+	}
+	r.places = index(src)
+	return r, root, nil
 }
 
 // withoutMark removes the byte order mark that some editors write. The TOML

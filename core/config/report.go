@@ -24,6 +24,8 @@ type report struct {
 	list   []found
 	bad    map[string]bool // keys that already have an error
 	meant  map[string]bool // keys that an unknown key was probably meant to be
+
+	foreign bool // the file is not a configuration, so that names of its keys do not help
 }
 
 type found struct {

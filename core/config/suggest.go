@@ -25,12 +25,12 @@ func (d decoder) unknown(table, key string, siblings []string) {
 		d.errorf(at, atKey, fmt.Sprintf("did you mean %s?", s), "unknown key")
 		return
 	}
-	if to, ok := elsewhere[normal(key)]; ok {
+	if to, ok := elsewhere[normal(key)]; ok && !d.foreign {
 		d.meant[to.key] = true
 		d.errorf(at, atKey, to.help(), "unknown key")
 		return
 	}
-	if homes := homesOf(key); len(homes) > 0 && table != "" {
+	if homes := homesOf(key); len(homes) > 0 && table != "" && !d.foreign {
 		d.errorf(at, atKey, "did you mean "+strings.Join(homes, " or ")+"?", "unknown key")
 		return
 	}

@@ -20,7 +20,7 @@ type process struct{ cmd *exec.Cmd }
 func (l *launcher) startProcess(w *worker, env []string, key secret.Secret, events *os.File) error {
 	c := l.o.Command(w.world)
 	cmd := exec.Command(c.Path, c.Args...)
-	cmd.Dir, cmd.SysProcAttr = c.Dir, procAttr()
+	cmd.Dir, cmd.SysProcAttr = c.Dir, ProcAttr(syscall.SIGKILL)
 
 	out, outChild, err1 := w.pipe()
 	errs, errsChild, err2 := w.pipe()

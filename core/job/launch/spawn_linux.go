@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// procAttr puts a rank into its own process group and makes the kernel kill it
-// when the thread that started it ends; see spawner.
-func procAttr() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+// ProcAttr puts a process into a process group of its own and makes the kernel send it a signal when
+// the thread that started it ends; see spawner.
+func ProcAttr(death syscall.Signal) *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: death}
 }
 
 // setSubreaper makes this process the parent of descendants whose parent ends, so

@@ -56,6 +56,11 @@ func (p *Program) Load(cmd *cobra.Command, f *ConfigFlags, path string) (*config
 	return c, nil
 }
 
+// LoadSets is Load with arguments of --set that come from elsewhere than the command line.
+func (p *Program) LoadSets(cmd *cobra.Command, path string, set []string) (*config.Config, error) {
+	return p.Load(cmd, &ConfigFlags{set: set}, path)
+}
+
 // CheckLevel returns an error if the environment selects instructions that this CPU
 // lacks, before a kernel fails.
 func CheckLevel() error {
