@@ -69,6 +69,10 @@ func Launch(ctx context.Context, o Options) (Ended, error) {
 	stop := j.stalls.start()
 	lo := j.launchOptions()
 	lo.Signals = signals
+	if lo.Brief, err = j.brief(); err != nil {
+		stop()
+		return Ended{ExitCode: launch.ExitFailed}, err
+	}
 	res, err := launch.Run(ctx, lo)
 	stop()
 	err = errors.Join(err, j.report(res))
@@ -172,7 +176,8 @@ func (j *job) begin() (brief []byte, logDir string, err error) {
 		return nil, "", err
 	}
 	j.stalls.in(j.dir)
-	return j.brief(), j.dir.Logs(), nil
+	brief, err = j.brief()
+	return brief, j.dir.Logs(), err
 }
 
 // rdzv says how to reach etcd; nil without it.
@@ -212,19 +217,19 @@ func writeConfig(fsys checkpoint.FS, dir event.RunDir, c *config.Config) error {
 }
 
 // brief is what node 0 sends to the other nodes about its run directory.
-func (j *job) brief() []byte {
+func (j *job) brief() ([]byte, error) {
 	if j.dir.Path == "" {
-		return nil
+		return nil, nil
 	}
 	inv, err := j.dir.Invite()
 	if err != nil {
-		return nil // the other nodes create their own directories
+		return nil, err
 	}
 	b, err := json.Marshal(inv)
 	if err != nil {
 		panic("app: " + err.Error())
 	}
-	return b
+	return b, nil
 }
 
 // briefed uses node 0's run directory or, on another file system, creates one. In its
@@ -335,7 +340,7 @@ func (j *job) launchOptions() launch.Options {
 		logs = j.dir.Logs()
 	}
 	o := launch.Options{
-		Brief: j.brief(), Briefed: j.briefed, Begin: j.begin, Etcd: j.etcd,
+		Briefed: j.briefed, Begin: j.begin, Etcd: j.etcd,
 		Name: j.Config.Run.Name, RunID: j.runID(), Nproc: j.nproc, Threads: c.Threads(j.nproc, cgroup.Cores()),
 		Nodes: c.Nnodes.Int(), Least: c.Nnodes.Least(), NodeRank: c.NodeRank, Endpoint: c.RdzvEndpoint, Secret: j.secret, Ports: c.Ports(),
 		Elastic: c.IsElastic(), LostAfter: c.LostAfter.Std(), WaitForNodes: c.WaitForNodes.Std(), MaxRestarts: c.MaxRestarts, Grace: c.Grace.Std(), Saving: j.saving(), Requeue: c.Requeue, RendezvousTimeout: j.Config.Backend.InitTimeout,

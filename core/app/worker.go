@@ -18,6 +18,7 @@ import (
 	"go.uber.org/fx"
 	"go.uber.org/fx/fxevent"
 
+	"github.com/trainctl/trainctl/core/base/durable"
 	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/config"
 	"github.com/trainctl/trainctl/core/engine/cpu"
@@ -386,7 +387,7 @@ func (r *runner) writeWeights(weights []tensor.Named) error {
 	if r.p.Options.Weights == "" {
 		return nil
 	}
-	return checkpoint.Replace(r.p.FS, r.p.Options.Weights, func(w io.Writer) error { return safetensors.Write(w, weights, nil) })
+	return durable.Write(r.p.FS, r.p.Options.Weights, func(w io.Writer) error { return safetensors.Write(w, weights, nil) })
 }
 
 // RunRank runs the rank that this process is: Worker with the signals of a batch system and the end

@@ -86,6 +86,22 @@ func (l *LogReader) Ranks() (ranks []int) {
 	return ranks
 }
 
+// Tail leaves out all but the last n bytes or so of each file. Call it before Next.
+func (l *LogReader) Tail(n int64) error {
+	for _, f := range l.files {
+		info, err := f.file.Stat()
+		if err == nil && info.Size() > n {
+			if _, err = f.file.Seek(info.Size()-n, io.SeekStart); err == nil {
+				_, err = f.r.ReadString('\n') // the rest of a line
+			}
+		}
+		if err != nil && err != io.EOF {
+			return fmt.Errorf("log of rank %d: %w", f.rank, err)
+		}
+	}
+	return nil
+}
+
 // Next returns the earliest line not returned yet, false when there is none. A
 // file that is still being written may have more later.
 func (l *LogReader) Next() (LogLine, bool, error) {

@@ -106,6 +106,22 @@ func TestReadLogsFollows(t *testing.T) {
 	}
 }
 
+// Tail begins with a whole line.
+func TestTailOfLogs(t *testing.T) {
+	long := stampedLine(1, "a") + stampedLine(3, "b") + stampedLine(4, "c")
+	l, err := ReadLogs(logDir(t, map[int]string{0: long, 1: stampedLine(2, "d")}), "logs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if err := l.Tail(int64(2*len(stampedLine(1, "a")) - 3)); err != nil {
+		t.Fatal(err)
+	}
+	if got := texts(t, l); !slices.Equal(got, []string{"2 1 d", "4 0 c"}) {
+		t.Errorf("%q", got)
+	}
+}
+
 // What a launcher writes, ReadLogs reads, and remarks are among it.
 func TestLogsReadBack(t *testing.T) {
 	fsys := afero.NewMemMapFs()

@@ -17,7 +17,7 @@ const removed = ".removed-"
 // Remove deletes a run with its checkpoints and logs; the run must not be running. d.Path names the
 // directory itself, not a link to it. If it was the newest of its name, latest then points to the
 // newest that is left. The directory is renamed first, so that a run is never found half-deleted;
-// what an interrupted Remove left is deleted by the next one beside it.
+// what an interrupted Remove left is deleted by FinishRemoval, and by the next Remove beside it.
 func (d RunDir) Remove() error {
 	parent, base := filepath.Dir(d.Path), filepath.Base(d.Path)
 	n, notNumbered := strconv.Atoi(base)
@@ -35,6 +35,37 @@ func (d RunDir) Remove() error {
 		return fmt.Errorf("remove run %s: %w", d.Path, err)
 	}
 	return nil
+}
+
+// FinishRemoval deletes what an interrupted Remove has left of a run, or of the runs of a name, named as
+// in FindRun. It returns the paths that these runs had.
+func FinishRemoval(fsys afero.Fs, base, run string) (paths []string, err error) {
+	for _, at := range []string{run, filepath.Join(base, run)} {
+		left := append(leftovers(fsys, at, ""), leftovers(fsys, filepath.Dir(at), filepath.Base(at))...)
+		if len(left) == 0 {
+			continue
+		}
+		paths = append(paths, left...)
+		if err := sweepUp(fsys, filepath.Dir(left[0])); err != nil {
+			return paths, fmt.Errorf("remove run %s: %w", run, err)
+		}
+	}
+	return paths, nil
+}
+
+// leftovers are the paths of the runs in a folder whose removal was interrupted, or of one of them.
+func leftovers(fsys afero.Fs, parent, one string) (paths []string) {
+	entries, err := afero.ReadDir(fsys, parent)
+	if err != nil {
+		return nil // it does not exist
+	}
+	for _, e := range entries {
+		name, ok := strings.CutPrefix(e.Name(), removed)
+		if _, err := strconv.Atoi(name); ok && err == nil && (one == "" || one == name) {
+			paths = append(paths, filepath.Join(parent, name))
+		}
+	}
+	return paths
 }
 
 // highest is the greatest number of a run in parent besides one; 0: there is none.

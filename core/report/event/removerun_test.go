@@ -45,6 +45,18 @@ func TestRemove(t *testing.T) {
 	if ok, _ := afero.Exists(fsys, base+"/x"); ok {
 		t.Error("the directory of a name without runs is left")
 	}
+	for _, run := range []string{"x/2", base + "/x", "x"} {
+		if err := fsys.MkdirAll(base+"/x/.removed-2/logs", 0o755); err != nil { // the last one was interrupted
+			t.Fatal(err)
+		}
+		paths, err := FinishRemoval(fsys, base, run)
+		if left, _ := afero.Exists(fsys, base+"/x"); err != nil || left || len(paths) != 1 || paths[0] != base+"/x/2" {
+			t.Errorf("%s: %v, %v, %v", run, paths, err, left)
+		}
+		if again, err := FinishRemoval(fsys, base, run); err != nil || again != nil {
+			t.Errorf("%s: again %v, %v", run, again, err)
+		}
+	}
 	if dirs[1].Remove() == nil {
 		t.Error("a run that does not exist is removed")
 	}

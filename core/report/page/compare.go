@@ -18,17 +18,13 @@ type Row struct {
 
 // Compare makes the tables of a page without the page.
 func Compare(runs []*rundir.Run, o Options) Comparison {
-	c := Comparison{Facts: []Row{}, Settings: []Row{}}
+	c := Comparison{}
 	views := make([]runView, len(runs))
 	for i, r := range runs {
 		c.Runs = append(c.Runs, r.ID)
 		views[i] = newRunView(i, Input{Run: r}, o)
 	}
-	for _, line := range overview(views) {
-		c.Facts = append(c.Facts, Row(line))
-	}
-	for _, line := range differences(views) {
-		c.Settings = append(c.Settings, Row(line))
-	}
+	c.Facts = append([]Row{}, overview(views)...) // a list in JSON, even if it is empty
+	c.Settings = append([]Row{}, differences(views)...)
 	return c
 }

@@ -84,7 +84,7 @@ func TestPageOfTwoRuns(t *testing.T) {
 	b.Write(b.Dir.Config(), []byte("[run]\nname = \"a\"\n[optimizer]\nlr = 0.25\n"))
 	runs := []Input{input(t, a, 2), input(t, b, 2)}
 	v := newView(runs, chartData(runs).Charts, Options{Now: rundirtest.Noon})
-	if d := cmp.Diff([]row{{"optimizer.lr", []string{"0.125", "0.25"}, true}}, v.Differences); d != "" {
+	if d := cmp.Diff([]Row{{"optimizer.lr", []string{"0.125", "0.25"}, true}}, v.Differences); d != "" {
 		t.Error(d)
 	}
 	for _, r := range v.Overview {

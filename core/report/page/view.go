@@ -22,20 +22,13 @@ type view struct {
 	Data    template.JS
 
 	Runs        []runView
-	Overview    []row
-	Differences []row
+	Overview    []Row
+	Differences []Row
 	Charts      []chartView
 }
 
 // Several reports whether runs are compared.
 func (v *view) Several() bool { return len(v.Runs) > 1 }
-
-// row is a line of a table with a cell for every run.
-type row struct {
-	Label   string
-	Cells   []string
-	Differs bool
-}
 
 // runView is a run in the sections that show one run after the other.
 type runView struct {
@@ -193,9 +186,9 @@ func Facts(r *rundir.Run) (out []string) {
 	return out
 }
 
-func overview(runs []runView) (out []row) {
+func overview(runs []runView) (out []Row) {
 	for _, f := range facts {
-		line := row{Label: f.label}
+		line := Row{Label: f.label}
 		some := false
 		for i := range runs {
 			text := rundir.Clean(f.of(&runs[i]), 2000)
@@ -221,7 +214,7 @@ type setting struct {
 }
 
 // differences are the settings in which runs differ.
-func differences(runs []runView) (out []row) {
+func differences(runs []runView) (out []Row) {
 	if len(runs) < 2 {
 		return nil
 	}
@@ -239,7 +232,7 @@ func differences(runs []runView) (out []row) {
 		}
 	}
 	for _, key := range keys {
-		line := row{Label: key, Differs: true}
+		line := Row{Label: key, Differs: true}
 		for i := range runs {
 			line.Cells = append(line.Cells, values[i][key])
 		}

@@ -17,8 +17,9 @@ type Process struct {
 // slack is how far the clock that counts from the boot may be off.
 const slack = 2 * time.Second
 
-// Alive reports whether the process still exists. Where the system says when processes began, one
-// that began after the event is another one that was given the same number.
+// Alive reports whether the process still exists. One that began after the event is another one that
+// was given the same number. Only systems without /proc other than macOS do not say when processes
+// began; there any process of that number counts.
 func (p Process) Alive() bool {
 	if p.PID <= 0 || syscall.Kill(p.PID, 0) == syscall.ESRCH {
 		return false
@@ -43,17 +44,6 @@ func (p Process) Signal(s os.Signal) error {
 // ticks is the unit of times in /proc, the same on every Linux that Go supports.
 const ticks = 100
 
-// processStart reads /proc; false where there is none.
-func processStart(pid int) (began time.Time, state string, ok bool) {
-	fields, known := processStat(pid)
-	boot, ok := bootTime()
-	if !known || !ok {
-		return began, "", false
-	}
-	since, err := strconv.ParseInt(fields[19], 10, 64) // field 22 of proc(5)
-	return boot.Add(time.Duration(since) * time.Second / ticks), fields[0], err == nil
-}
-
 // CPU is how much processor time the process has taken, on all cores together; false if it has
 // ended, or where there is no /proc.
 func (p Process) CPU() (time.Duration, bool) {
@@ -74,15 +64,4 @@ func processStat(pid int) (fields []string, ok bool) {
 	}
 	fields = strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:])) // a name may have spaces
 	return fields, len(fields) >= 20
-}
-
-func bootTime() (time.Time, bool) {
-	b, err := os.ReadFile("/proc/stat")
-	if err != nil {
-		return time.Time{}, false
-	}
-	_, after, ok := strings.Cut(string(b), "\nbtime ")
-	text, _, _ := strings.Cut(after, "\n")
-	seconds, err := strconv.ParseInt(text, 10, 64)
-	return time.Unix(seconds, 0), ok && err == nil
 }

@@ -94,10 +94,11 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// tail is how many lines of a log a page gets at first, and longest the bytes of a line.
+// Bounds of what a page gets of logs.
 const (
-	tail    = 500
-	longest = 4 << 10
+	tail      = 500     // lines at first
+	tailBytes = 4 << 20 // of each rank's log that are read for them
+	longest   = 4 << 10 // bytes of a line
 )
 
 // logLine is a line of a log as pages get it.
@@ -126,6 +127,9 @@ func (s *Server) logs(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer logs.Close()
+	if err := logs.Tail(tailBytes); err != nil {
+		return err
+	}
 	out, err := newStream(w)
 	if err != nil {
 		return err

@@ -9,11 +9,12 @@ import (
 
 	"github.com/spf13/afero"
 
+	"github.com/trainctl/trainctl/core/base/durable"
 	"github.com/trainctl/trainctl/core/train/checkpoint/faultfs"
 )
 
 func replace(fsys FS, text string) error {
-	return Replace(fsys, "/d/file", func(w io.Writer) error { _, err := io.WriteString(w, text); return err })
+	return durable.Write(fsys, "/d/file", func(w io.Writer) error { _, err := io.WriteString(w, text); return err })
 }
 
 func replaceable(t *testing.T) *faultfs.FS {
@@ -73,14 +74,14 @@ func TestReplaceKeepsPermissions(t *testing.T) {
 		if err := os.Chmod(path, mode); err != nil {
 			t.Fatal(err)
 		}
-		if err := Replace(fsys, path, func(io.Writer) error { return nil }); err != nil {
+		if err := durable.Write(fsys, path, func(io.Writer) error { return nil }); err != nil {
 			t.Fatal(err)
 		}
 		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != mode {
 			t.Errorf("%v became %v, %v", mode, info.Mode(), err)
 		}
 	}
-	if err := Replace(fsys, t.TempDir(), func(io.Writer) error { return nil }); err == nil {
+	if err := durable.Write(fsys, t.TempDir(), func(io.Writer) error { return nil }); err == nil {
 		t.Error("a folder was replaced")
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/trainctl/trainctl/cmd/trainctl/internal/cli"
 	"github.com/trainctl/trainctl/core/base/bytesize"
+	"github.com/trainctl/trainctl/core/base/durable"
 	"github.com/trainctl/trainctl/core/tensor"
 	"github.com/trainctl/trainctl/core/train/checkpoint"
 	"github.com/trainctl/trainctl/core/train/checkpoint/safetensors"
@@ -97,7 +98,7 @@ func (l loaded) writeTo(dst, src string, out io.Writer) error {
 		metadata[k] = v
 	}
 	metadata["format"] = "pt"
-	err := checkpoint.Replace(checkpoint.OsFS(), dst, func(w io.Writer) error {
+	err := durable.Write(checkpoint.OsFS(), dst, func(w io.Writer) error {
 		return safetensors.Write(w, l.Model, metadata)
 	})
 	if err != nil {

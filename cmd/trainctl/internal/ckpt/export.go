@@ -12,6 +12,7 @@ import (
 	"github.com/trainctl/trainctl/cmd/trainctl/internal/cli"
 	"github.com/trainctl/trainctl/core/app"
 	"github.com/trainctl/trainctl/core/base/bytesize"
+	"github.com/trainctl/trainctl/core/base/durable"
 	"github.com/trainctl/trainctl/core/config"
 	"github.com/trainctl/trainctl/core/engine/nn"
 	"github.com/trainctl/trainctl/core/infer"
@@ -124,7 +125,7 @@ func (e *exported) transformers(m *infer.Model, settings map[string]any, tensors
 
 // file writes one file, whole or not at all, and reports it.
 func (e *exported) file(path string, m *infer.Model, content func(io.Writer) error) error {
-	if err := checkpoint.Replace(checkpoint.OsFS(), path, content); err != nil {
+	if err := durable.Write(checkpoint.OsFS(), path, content); err != nil {
 		return err
 	}
 	info, err := os.Stat(path)

@@ -12,11 +12,15 @@ import (
 // DefaultRuns is where runs go unless a configuration says otherwise.
 const DefaultRuns = "runs"
 
-// FindRun finds the run for an argument.
+// FindRun finds the run for an argument. Links such as latest are resolved, so that a run has one path
+// and one name.
 func FindRun(base, run string) (event.RunDir, error) {
 	dir, err := event.FindRun(checkpoint.OsFS(), base, run)
 	if errors.Is(err, fs.ErrNotExist) {
 		return dir, Usagef("%v", err)
+	}
+	if err == nil {
+		dir.Path, err = filepath.EvalSymlinks(dir.Path)
 	}
 	return dir, err
 }

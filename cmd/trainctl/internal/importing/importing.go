@@ -13,6 +13,7 @@ import (
 	"github.com/trainctl/trainctl/cmd/trainctl/internal/cli"
 	"github.com/trainctl/trainctl/core/app"
 	"github.com/trainctl/trainctl/core/base/bytesize"
+	"github.com/trainctl/trainctl/core/base/durable"
 	"github.com/trainctl/trainctl/core/onnx/importer"
 	"github.com/trainctl/trainctl/core/onnx/source"
 	"github.com/trainctl/trainctl/core/train/checkpoint"
@@ -91,11 +92,11 @@ func (r *request) run(out io.Writer) error {
 	}
 	name := strings.TrimSuffix(filepath.Base(r.config), ".toml")
 	toml := app.ImportedConfig(n, name, r.weights, notes...)
-	err = checkpoint.Replace(checkpoint.OsFS(), r.weights, func(w io.Writer) error {
+	err = durable.Write(checkpoint.OsFS(), r.weights, func(w io.Writer) error {
 		return safetensors.Write(w, n.Weights, map[string]string{"format": "pt"})
 	})
 	if err == nil {
-		err = checkpoint.Replace(checkpoint.OsFS(), r.config, func(w io.Writer) error { _, err := w.Write(toml); return err })
+		err = durable.Replace(checkpoint.OsFS(), r.config, toml)
 	}
 	if err != nil {
 		return err

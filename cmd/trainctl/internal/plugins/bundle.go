@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trainctl/trainctl/cmd/trainctl/internal/cli"
+	"github.com/trainctl/trainctl/core/base/durable"
 	"github.com/trainctl/trainctl/core/config"
 	"github.com/trainctl/trainctl/core/plugin/install"
 	"github.com/trainctl/trainctl/core/plugin/registry"
@@ -50,7 +51,7 @@ given by path and built-in ones are not part of it.`,
 		for i := range list {
 			plugins[i] = list[i].found
 		}
-		if err := checkpoint.Replace(checkpoint.OsFS(), *out, func(w io.Writer) error { return install.Bundle(w, plugins) }); err != nil {
+		if err := durable.Write(checkpoint.OsFS(), *out, func(w io.Writer) error { return install.Bundle(w, plugins) }); err != nil {
 			return err
 		}
 		for i := range plugins {

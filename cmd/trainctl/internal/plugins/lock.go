@@ -15,6 +15,7 @@ import (
 
 	"github.com/trainctl/trainctl/cmd/trainctl/internal/cli"
 	"github.com/trainctl/trainctl/core/app"
+	"github.com/trainctl/trainctl/core/base/durable"
 	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/config"
 	"github.com/trainctl/trainctl/core/job/launch"
@@ -69,7 +70,7 @@ func replace(path string, old, text []byte) error {
 	if string(text) == string(old) {
 		return nil
 	}
-	return checkpoint.Replace(checkpoint.OsFS(), path, func(w io.Writer) error { _, err := w.Write(text); return err })
+	return durable.Replace(checkpoint.OsFS(), path, text)
 }
 
 // lockNamed writes the sums of plugins given by name to the lock file beside a

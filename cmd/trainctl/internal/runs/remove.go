@@ -12,7 +12,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/trainctl/trainctl/cmd/trainctl/internal/cli"
+	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/core/report/rundir"
+	"github.com/trainctl/trainctl/core/train/checkpoint"
 )
 
 func removeCommand(base *string) *cobra.Command {
@@ -20,12 +22,16 @@ func removeCommand(base *string) *cobra.Command {
 		Use:   "rm RUN...",
 		Short: "Delete runs with their checkpoints and logs",
 		Long: `Delete runs with their checkpoints and logs, after a question on the terminal, or without one
-with --yes. A run that is running is refused.`,
+with --yes. A run that is running is refused. If it was interrupted, the same command finishes.`,
 		Example: "  trainctl runs rm mnist-ddp/1 mnist-ddp/2\n  trainctl runs rm latest --yes",
 		Args:    cli.AtLeastOne("RUN"),
 	}
 	yes := cmd.Flags().BoolP("yes", "y", false, "do not ask")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		args, err := finish(cmd.OutOrStdout(), *base, args)
+		if err != nil || len(args) == 0 {
+			return err
+		}
 		list, err := readAll(*base, args, rundir.ReadBrief)
 		if err != nil {
 			return err
@@ -53,6 +59,26 @@ with --yes. A run that is running is refused.`,
 		return nil
 	}
 	return cmd
+}
+
+// finish deletes what is left of runs whose removal was interrupted, and returns the arguments that name
+// other runs.
+func finish(w io.Writer, base string, args []string) (rest []string, err error) {
+	for _, arg := range args {
+		paths, err := event.FinishRemoval(checkpoint.OsFS(), base, arg)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range paths {
+			if _, err := fmt.Fprintln(w, "removed "+p); err != nil {
+				return nil, err
+			}
+		}
+		if _, err := cli.FindRun(base, arg); err == nil || len(paths) == 0 {
+			rest = append(rest, arg)
+		}
+	}
+	return rest, nil
 }
 
 // agreed asks on a terminal whether to delete runs. Only y and yes agree.

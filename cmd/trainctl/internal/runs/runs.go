@@ -3,7 +3,6 @@ package runs
 import (
 	"fmt"
 	"io"
-	"path/filepath"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -32,8 +31,7 @@ of that name), name and number (mnist-ddp/3), or latest.`,
 	return cli.Group(cmd, listCommand(base), compareCommand(base), tagCommand(base), removeCommand(base))
 }
 
-// readAll reads the runs that a command names, each once. A link such as latest is resolved to the
-// directory that it points to.
+// readAll reads the runs that a command names, each once.
 func readAll(base string, args []string, read func(afero.Fs, event.RunDir) (*rundir.Run, error)) (list []*rundir.Run, err error) {
 	seen := map[string]bool{}
 	for _, arg := range args {
@@ -41,14 +39,10 @@ func readAll(base string, args []string, read func(afero.Fs, event.RunDir) (*run
 		if err != nil {
 			return nil, err
 		}
-		real, err := filepath.EvalSymlinks(dir.Path)
-		if err != nil {
-			return nil, err
-		}
-		if dir.Path = real; seen[real] {
+		if seen[dir.Path] {
 			continue
 		}
-		seen[real] = true
+		seen[dir.Path] = true
 		r, err := read(checkpoint.OsFS(), dir)
 		if err != nil {
 			return nil, err

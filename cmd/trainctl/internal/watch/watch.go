@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"os/signal"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -40,9 +40,6 @@ RUN is a run's directory, its name (the newest run of that name), name and numbe
 		if err != nil {
 			return err
 		}
-		if dir.Path, err = filepath.EvalSymlinks(dir.Path); err != nil {
-			return err
-		}
 		w := cmd.OutOrStdout()
 		d := &display{w: w, run: rundir.Open(checkpoint.OsFS(), dir), live: cli.Interactive(w), color: cli.Colorful(w)}
 		ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
@@ -75,6 +72,11 @@ func (d *display) follow(ctx context.Context) error {
 	began := time.Now()
 	tick := time.NewTicker(poll)
 	defer tick.Stop()
+	stops := make(chan os.Signal, 1)
+	if d.live && !signal.Ignored(syscall.SIGTSTP) { // it is ignored where no shell does job control
+		signal.Notify(stops, syscall.SIGTSTP)
+		defer signal.Stop(stops)
+	}
 	for {
 		if _, err := d.run.Update(); err != nil {
 			return err
@@ -89,8 +91,24 @@ func (d *display) follow(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 		case <-tick.C:
+		case <-stops:
+			if err := d.pause(); err != nil {
+				return err
+			}
 		}
 	}
+}
+
+// pause removes the block, so that the shell's prompt has a line of its own, and stops the process, as
+// SIGTSTP would have. It returns when the process continues.
+func (d *display) pause() error {
+	if d.drawn {
+		d.drawn = false
+		if _, err := io.WriteString(d.w, event.EraseBlock); err != nil {
+			return err
+		}
+	}
+	return syscall.Kill(os.Getpid(), syscall.SIGSTOP)
 }
 
 // once shows the run as it is.

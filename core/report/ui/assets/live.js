@@ -33,11 +33,16 @@
     out.value = answer.ok ? "The run was signalled." : await answer.text();
   };
 
-  let logs;
-  const follow = (id, rank, pre) => {
-    if (logs) logs.close();
+  // Each open box has a stream of its own. Browsers allow six connections to a server, so opening
+  // one more box closes the one that was opened first.
+  const most = 4, streams = new Map();
+  const unfollow = box => { if (streams.has(box)) streams.get(box).close(); streams.delete(box); };
+  const follow = (box, id, rank, pre) => {
+    unfollow(box);
     pre.textContent = "";
-    logs = new EventSource("/logs?id=" + encodeURIComponent(id) + (rank === "" ? "" : "&rank=" + rank));
+    const logs = new EventSource("/logs?id=" + encodeURIComponent(id) + (rank === "" ? "" : "&rank=" + rank));
+    streams.set(box, logs);
+    if (streams.size > most) streams.keys().next().value.open = false;
     logs.onopen = () => { pre.textContent = ""; };
     logs.addEventListener("lines", e => {
       const bottom = pre.scrollTop + pre.clientHeight >= pre.scrollHeight - 4;
@@ -62,9 +67,9 @@
     pre.setAttribute("aria-label", "Log of " + id);
     pre.setAttribute("role", "log");
     const choose = el("select", {}, el("option", {value: "", textContent: "all ranks"}), ...state.ranks.map(r => el("option", {value: r, textContent: "rank " + r})));
-    choose.onchange = () => follow(id, choose.value, pre);
     const box = el("details", {}, el("summary", {textContent: "Logs of " + id}), el("label", {}, "Rank ", choose), pre);
-    box.addEventListener("toggle", () => { if (box.open) follow(id, choose.value, pre); else if (logs) logs.close(); });
+    choose.onchange = () => follow(box, id, choose.value, pre);
+    box.addEventListener("toggle", () => { if (box.open) follow(box, id, choose.value, pre); else unfollow(box); });
     tools.append(box);
   };
   ids.reduce((before, id) => before.then(() => add(id)), Promise.resolve());
