@@ -107,6 +107,7 @@ func (t *Trainer) ownSummary() event.Summary {
 	if d := t.outline.Division; d.Shares != nil {
 		s.Train.Shares = d.Shares.Whole()
 	}
+	s.Layers = t.passes.Layers()
 	s.EarlyStop = t.saver.early.summary()
 	s.Comm.BucketCapsMB = t.outline.CapsMB
 	s.Comm.Buckets, s.Comm.BytesPerStep = t.reducer.Buckets(), int64(t.outline.BytesPerStep(t.Settings.DDP))
@@ -126,7 +127,7 @@ func (t *Trainer) record() {
 	t.trace = timeline.New(t.Started, 3*micro+2+collectives)
 	t.group.Trace(t.trace)
 	t.feeder.Trace(t.trace)
-	t.passes.Record(t.trace)
+	t.passes.Record(t.trace, t.World.Rank == 0 && t.Device.Name() == "cpu")
 	t.recovery.Group.Trace = t.trace
 }
 

@@ -96,6 +96,10 @@ type Args struct {
 
 	// OnLoss is called when forward and loss are done, before any gradient. May be nil.
 	OnLoss func()
+
+	// OnStep is called before and, with done, after each step that runs, with its index in
+	// Plan.Steps: for tools that time them. May be nil.
+	OnStep func(step int, done bool)
 }
 
 // Result is what one run reports about its batch, without loss scale and divisor.
@@ -121,7 +125,7 @@ func (p *Program) Run(a Args) Result {
 		}
 		hook := a.OnUnused
 		if s := &p.plan.steps[i]; !p.call.Dropped[s.Branch] {
-			p.exec.Step(i, &p.call)
+			p.step(i, a.OnStep)
 			hook = a.OnGrad
 		}
 		if p.call.Err != nil {
@@ -137,6 +141,16 @@ func (p *Program) Run(a Args) Result {
 		a.OnEnqueued()
 	}
 	return p.result()
+}
+
+func (p *Program) step(i int, around func(step int, done bool)) {
+	if around == nil {
+		p.exec.Step(i, &p.call)
+		return
+	}
+	around(i, false)
+	p.exec.Step(i, &p.call)
+	around(i, true)
 }
 
 // Stepwise hands out one run's steps one at a time, for tools that time them.
@@ -190,6 +204,9 @@ func (p *Program) result() Result {
 	r.LossSum = r.Loss * float64(r.Counted)
 	return r
 }
+
+// FirstBackward is the index in Steps of the first step of backward.
+func (p *Plan) FirstBackward() int { return p.backward }
 
 // Plan is what the program was bound from.
 func (p *Program) Plan() *Plan { return p.plan }

@@ -30,12 +30,15 @@ type Summary struct {
 	// Plugins are those that rank 0 started; nil if it failed before.
 	Plugins []PluginStarted `json:"plugins,omitempty"`
 
-	Epochs int           `json:"epochs"`
-	Steps  int           `json:"steps"`
-	Train  TrainSummary  `json:"train"`
-	Eval   *EvalSummary  `json:"eval,omitempty"` // nil when nothing was evaluated
-	Time   TimeSummary   `json:"time"`
-	Comm   CommSummary   `json:"comm"`
+	Epochs int          `json:"epochs"`
+	Steps  int          `json:"steps"`
+	Train  TrainSummary `json:"train"`
+	Eval   *EvalSummary `json:"eval,omitempty"` // nil when nothing was evaluated
+	Time   TimeSummary  `json:"time"`
+	Comm   CommSummary  `json:"comm"`
+	// Layers is where rank 0's computing time goes, in the order of the model; nil without
+	// metrics.timeline, and on GPUs.
+	Layers []LayerTime   `json:"layers,omitempty"`
 	Memory MemorySummary `json:"memory"`
 	// ParamsSHA256 has one hex digest per rank, over parameters and buffers in
 	// state-dict order, after the last broadcast of the buffers.
@@ -112,6 +115,13 @@ type CommSummary struct {
 
 	// Elastic are the changes of the ranks since their last start.
 	Elastic []Elastic `json:"elastic,omitempty"`
+}
+
+// LayerTime is what a layer takes in the mean step: its operations, without the optimizer.
+type LayerTime struct {
+	Layer      string `json:"layer"` // state-dict path, or "loss"
+	ForwardMS  Number `json:"forward_ms"`
+	BackwardMS Number `json:"backward_ms"` // with what it recomputes
 }
 
 // MemorySummary is per rank, plugins included and shared pages counted once.

@@ -49,7 +49,7 @@ func full(t *testing.T, fsys afero.Fs, name string, steps int) *rundirtest.Run {
 	r.Steps(steps/2+1, steps)
 	r.Tell(&event.RunDone{Status: "ok"})
 	slow := 1
-	r.Summary(event.Summary{Name: name, Status: "ok", WorldSize: 2, Steps: steps, ParamsSHA256: []string{"aa", "aa"}, Memory: event.MemorySummary{PeakRSSBytes: []int64{1 << 20, 2 << 20}},
+	r.Summary(event.Summary{Name: name, Status: "ok", WorldSize: 2, Steps: steps, Layers: []event.LayerTime{{Layer: "conv<1>", ForwardMS: 1, BackwardMS: 2}, {Layer: "fc", ForwardMS: 0.5, BackwardMS: 0.5}}, ParamsSHA256: []string{"aa", "aa"}, Memory: event.MemorySummary{PeakRSSBytes: []int64{1 << 20, 2 << 20}},
 		Comm: event.CommSummary{SlowestRank: &slow, ExposedMSP50: 0.25}})
 	r.Timeline(2, 60)
 	e := &event.Evaluation{Step: steps, Classes: []string{"cat", "dog"}, Confusion: [][]int64{{5, 1}, {2, 7}}, Worst: []event.WorstSample{{Split: "test", Index: 17, Class: 1, Loss: 9, Probability: 0.99}}}
@@ -66,6 +66,7 @@ func TestPageOfARun(t *testing.T) {
 		"<title>mnist/1 – trainctl</title>", "29\u202f034", "equal, sha256 aa", "rank 1", "backend tcp, precision none", "step 250: checkpoints/half", "rank 1&#39;s plugin was killed",
 		"<code>optimizer.lr</code></th><td><code>0.125</code></td><td><code>0.001</code>", "80.00 % of 15 samples", "test 17", "99.00 %", "(the others wait for it)", "1 MiB", "rank 1 (slowest)",
 		"bucket", "loss 0.5, accuracy 75.00 % after step 250", "<code>00ff</code>", "1 plugins replaced",
+		`<th scope="row">conv&lt;1&gt;</th><td>1 ms</td><td>2 ms</td><td>75.00 %</td>`, `<rect x="33.333`,
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is missing", want)

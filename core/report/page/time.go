@@ -62,6 +62,35 @@ func stacked(parts []share) []share {
 	return parts
 }
 
+// layerView is what a layer takes in the mean step. Bars are in percent of the slowest layer's.
+type layerView struct {
+	Name                       string
+	Forward, Backward, Percent float64 // ms, ms, of all layers
+	ForwardBar, BackwardBar    float64
+}
+
+// layers is the computing time of rank 0 by layer, in the order of the model.
+func layers(r *rundir.Run) (out []layerView) {
+	if r.Summary == nil {
+		return nil
+	}
+	sum, most := 0.0, 0.0
+	for _, l := range r.Summary.Layers {
+		v := layerView{Name: rundir.Clean(l.Layer, 80), Forward: float64(l.ForwardMS), Backward: float64(l.BackwardMS)}
+		sum, most = sum+v.Forward+v.Backward, max(most, v.Forward+v.Backward)
+		out = append(out, v)
+	}
+	if !(most > 0) {
+		return nil
+	}
+	for i := range out {
+		v := &out[i]
+		v.Percent = 100 * (v.Forward + v.Backward) / sum
+		v.ForwardBar, v.BackwardBar = 100*v.Forward/most, 100*v.Backward/most
+	}
+	return out
+}
+
 // pauses are the seconds outside of steps.
 func pauses(r *rundir.Run) (evaluating, saving float64) {
 	for _, e := range r.Evals {

@@ -36,6 +36,7 @@ type runView struct {
 	Number   int // from 0, which selects its colour
 	State    string
 	Shares   []share
+	Layers   []layerView
 	Note     string // about the time outside of steps
 	Spent    []spent
 	Ranks    []rankView
@@ -79,7 +80,7 @@ func newView(runs []Input, charts []chart, o Options) *view {
 
 func newRunView(i int, in Input, o Options) runView {
 	r := in.Run
-	v := runView{Run: r, Number: i, State: r.Status(o.Now), Shares: stepShares(r)}
+	v := runView{Run: r, Number: i, State: r.Status(o.Now), Shares: stepShares(r), Layers: layers(r)}
 	evaluating, saving := pauses(r)
 	v.Note = fmt.Sprintf("Outside of steps: evaluations %s, pauses for checkpoints %s.", seconds(evaluating), seconds(saving))
 	v.Spent, _ = spentByRank(in.Trace)

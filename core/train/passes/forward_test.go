@@ -4,9 +4,14 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/trainctl/trainctl/core/engine/cpu"
 	"github.com/trainctl/trainctl/core/engine/nn"
+	"github.com/trainctl/trainctl/core/report/event"
+	"github.com/trainctl/trainctl/core/report/timeline"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
 	"github.com/trainctl/trainctl/core/train/data"
@@ -117,6 +122,30 @@ func TestPassesWithoutABatch(t *testing.T) {
 	}
 	if g := m.Grads[1].F32(); g[0] != 0 || g[1] != 0 {
 		t.Errorf("gradients without data are %v", g)
+	}
+}
+
+// With a timeline, every operation is measured in each pass and belongs to a layer.
+func TestLayersAreMeasured(t *testing.T) {
+	p, _ := newTestPasses(t, &constant{}, 2)
+	if p.Layers() != nil {
+		t.Error("layers are reported that nobody measured")
+	}
+	p.Record(timeline.New(time.Now(), 4), true)
+	pl := p.Programs.Train[4].Plan()
+	if _, err := p.Run(Planned(data.Step{Passes: 2, Own: 2}, 1, false), outline.Position{}, 1); err != nil {
+		t.Fatal(err)
+	}
+	measured := p.profile.sums[pl]
+	if p.profile.count != 1 || len(measured) != len(pl.Steps()) || p.profile.begun.IsZero() {
+		t.Fatalf("%d steps, %v", p.profile.count, measured)
+	}
+	for i := range measured {
+		measured[i] = 3 * time.Millisecond
+	}
+	p.profile.count = 3
+	if d := cmp.Diff([]event.LayerTime{{Layer: "0", ForwardMS: 1, BackwardMS: 2}, {Layer: "loss", ForwardMS: 1}}, p.Layers()); d != "" {
+		t.Error(d)
 	}
 }
 

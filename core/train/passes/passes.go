@@ -35,6 +35,7 @@ type Passes struct {
 	OnGrad     func(param int)
 	onUnused   func(param int)
 	onLoss     func() // nil without a timeline
+	profile    *profile
 	onEnqueued func() // nil where a program has ended by then
 
 	first bool          // the pass under way is the first of its step
@@ -47,9 +48,12 @@ func (p *Passes) Connect(r *ddp.Reducer) {
 	p.OnGrad, p.onUnused = r.GradReady, p.unused
 }
 
-// Record switches the timeline on.
-func (p *Passes) Record(r *timeline.Recorder) {
+// Record switches the timeline on. With layers, what each layer takes is added up: see Layers.
+func (p *Passes) Record(r *timeline.Recorder, layers bool) {
 	p.trace = r
+	if layers {
+		p.profile = newProfile()
+	}
 	p.onLoss = func() { p.begun = r.Since(timeline.Compute, "forward", -1, p.begun) }
 }
 
@@ -136,13 +140,15 @@ func (p *Passes) next(in Inputs, i int) (b data.Batch, err error) {
 func (p *Passes) pass(b data.Batch, i int, sync bool, share float64, step int, lossScale float64) plan.Result {
 	p.reducer.Begin(sync && !p.Local)
 	p.first = i == 0
+	program := p.Programs.Train[b.Rows]
 	args := plan.Args{
 		Input: b.Input, Target: b.Target,
 		Accumulate: i > 0, LossScale: lossScale, LossDivisor: p.lossDivisor(share),
 		Seed: p.Seed, Step: uint64(step)*uint64(p.Accumulate) + uint64(i), Rank: p.Rank,
 		OnGrad: p.OnGrad, OnUnused: p.onUnused, OnLoss: p.onLoss, OnEnqueued: p.onEnqueued, Exchange: p.Exchange,
+		OnStep: p.profile.of(program.Plan(), i == 0),
 	}
-	res := p.Programs.Train[b.Rows].Run(args)
+	res := program.Run(args)
 	if res.Err == nil {
 		p.trace.Since(timeline.Compute, "backward", -1, p.begun)
 	}
