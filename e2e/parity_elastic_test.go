@@ -53,8 +53,8 @@ func (p *place) elasticRun(t *testing.T, lives []life, set ...string) (losses []
 	seen = map[int][]int{}
 	for i, l := range lives {
 		record := filepath.Join(records(p), fmt.Sprint("record", i))
-		args := append([]string{"run", p.Config, "--progress", "none", "--resume", "auto"}, rig.Set(append(set,
-			fmt.Sprint("launch.nproc_per_node=", l.world), "dataset.plugin=./recording", fmt.Sprintf("dataset.options.record=%q", record))...)...)
+		args := append([]string{"run", p.Config, "--progress", "none", "--resume", "auto"}, rig.Set(append(append(set,
+			fmt.Sprint("launch.nproc_per_node=", l.world)), recording(p, fmt.Sprint("record", i))...)...)...)
 		if l.until == 0 {
 			p.Trainctl(t, args...).Expect(t, 0)
 		} else {
@@ -96,8 +96,7 @@ func (r run) newest(t *testing.T) (m checkpoint.Manifest) {
 	return m
 }
 
-// addRecording adds the data set "recording" to a place, with a folder for its records: a sandbox
-// lets it write there.
+// addRecording adds the data set "recording" to a place, with a folder for its records.
 func addRecording(t *testing.T, p *place) {
 	t.Helper()
 	p.AddProgram(t, "e2e/testdata/recording")
@@ -105,6 +104,12 @@ func addRecording(t *testing.T, p *place) {
 }
 
 func records(p *place) string { return filepath.Join(p.Dir, "records") }
+
+// recording sets the data set and the name of its records. Its sandbox lets it write to a folder that an
+// option names.
+func recording(p *place, name string) []string {
+	return []string{"dataset.plugin=./recording", fmt.Sprintf("dataset.options.folder=%q", records(p)), fmt.Sprintf("dataset.options.record=%q", name)}
+}
 
 // count adds what a life has trained on between two checkpoints: of what its ranks were
 // served, in order, the shares of these steps. What came after the last one was read ahead,
@@ -222,9 +227,8 @@ func TestRanksGoOnWithoutOneThatDied(t *testing.T) {
 	whole := placeWith(t, tables).run(t, rig.Set("launch.nproc_per_node=1", `checkpoint.every="100 epochs"`)...)
 	p := placeWith(t, tables)
 	addRecording(t, p)
-	proc := p.Start(t, append([]string{"run", p.Config}, rig.Set("launch.nproc_per_node=3", "launch.elastic=true", `checkpoint.every="100 epochs"`,
-		"dataset.plugin=./recording", fmt.Sprintf("dataset.options.record=%q", filepath.Join(records(p), "record")),
-		"dataset.options.serve=41", "dataset.options.serve_rank=2")...)...) // in the tenth step it gets nothing
+	proc := p.Start(t, append([]string{"run", p.Config}, rig.Set(append(recording(p, "record"), "launch.nproc_per_node=3", "launch.elastic=true", `checkpoint.every="100 epochs"`,
+		"dataset.options.serve=41", "dataset.options.serve_rank=2")...)...)...) // in the tenth step it gets nothing
 	p.WaitForSteps(t, proc, 1, 9)
 	rig.Signal(t, p.Worker(t, 2).PID, syscall.SIGKILL)
 	res := proc.Wait(t).Expect(t, 0)
@@ -291,9 +295,8 @@ func TestRanksGoOnInBatchesPerRank(t *testing.T) {
 	t.Parallel()
 	p := placeWith(t, elasticTables+"[train]\nepochs = 3\nper_rank_batch = 4\n[lr_scheduler]\nname = \"step\"\nstep_size = 2\nbatch_scaling = \"linear\"\n")
 	addRecording(t, p)
-	proc := p.Start(t, append([]string{"run", p.Config}, rig.Set("launch.nproc_per_node=3", "launch.elastic=true",
-		"dataset.plugin=./recording", fmt.Sprintf("dataset.options.record=%q", filepath.Join(records(p), "record")),
-		"dataset.options.serve=20", "dataset.options.serve_rank=1")...)...) // in the sixth step it gets nothing
+	proc := p.Start(t, append([]string{"run", p.Config}, rig.Set(append(recording(p, "record"), "launch.nproc_per_node=3", "launch.elastic=true",
+		"dataset.options.serve=20", "dataset.options.serve_rank=1")...)...)...) // in the sixth step it gets nothing
 	p.WaitForSteps(t, proc, 1, 5)
 	rig.Signal(t, p.Worker(t, 1).PID, syscall.SIGKILL)
 	proc.Wait(t).Expect(t, 0)
@@ -361,7 +364,7 @@ func TestRanksComeBack(t *testing.T) {
 	p, q := placeWith(t, tables), placeWith(t, tables)
 	recorded := func(p *place) []string {
 		addRecording(t, p)
-		return []string{"dataset.plugin=./recording", fmt.Sprintf("dataset.options.record=%q", filepath.Join(records(p), "record"))}
+		return recording(p, "record")
 	}
 	proc := p.Start(t, append([]string{"run", p.Config}, rig.Set(append(recorded(p), "train.epochs=100000", "launch.nproc_per_node=3", "launch.elastic=true", "launch.max_restarts=3", `backend.timeout="1m"`, `checkpoint.every="100 steps"`)...)...)...)
 	steps, changes := p.replaceRanks(t, proc, 1, 0, 2)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/plugins/datasets/synthetic"
@@ -23,7 +24,8 @@ func (r *recording) Info() sdk.Info {
 	info := r.Dataset.Info()
 	info.Name = "recording"
 	info.Options = append(info.Options,
-		sdk.Option{Name: "record", Type: sdk.String, Required: true, Doc: "path of the record, to which the rank at the start is appended, and the process ID if another process had it"},
+		sdk.Option{Name: "folder", Type: sdk.String, Required: true, Doc: "folder of the record, which exists"},
+		sdk.Option{Name: "record", Type: sdk.String, Required: true, Doc: "name of the record, to which the rank at the start is appended, and the process ID if another process had it"},
 		sdk.Option{Name: "serve", Type: sdk.Int, Default: int64(-1), Doc: "samples to serve, before the first batch that is never served"},
 		sdk.Option{Name: "serve_rank", Type: sdk.Int, Default: int64(-1), Doc: "the rank that stops to serve; -1: all"})
 	return info
@@ -36,7 +38,7 @@ func (r *recording) Open(ctx context.Context, req sdk.DatasetRequest) (spec sdk.
 		r.left = -1
 	}
 	place := cmp.Or(os.Getenv("RANK"), fmt.Sprint(req.Rank)) // one that joins does not know its rank yet
-	path := fmt.Sprintf("%s-%s", req.Options.String("record"), place)
+	path := fmt.Sprintf("%s-%s", filepath.Join(req.Options.String("folder"), req.Options.String("record")), place)
 	if _, err := os.Stat(path); err == nil { // another process had this rank
 		path += fmt.Sprintf("-%d", os.Getpid())
 	}
