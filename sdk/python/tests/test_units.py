@@ -204,6 +204,20 @@ class Samples(unittest.TestCase):
             self.assertEqual(read(data, [3], [2, 1], [0]), want)
             self.assertEqual(read(data, [0, 1], [3, 2]), want)
 
+    def test_tensors_and_integers_are_written_together(self):
+        try:
+            import torch as pytorch
+        except ImportError:
+            self.skipTest("there is no PyTorch")
+        data = {0: (pytorch.tensor([1.0, 2.0], requires_grad=True), 3), 1: (pytorch.tensor([4.0, 5.0]), 6)}
+        others = {1: (pytorch.tensor([4, 5]), 6), 2: (np.array([4.0, 5.0]), np.int64(6)), 3: (pytorch.tensor([4.0, 5.0], dtype=pytorch.float64), pytorch.tensor(6))}
+        for other in (data[1], *others.values()):
+            input, target = np.zeros((2, 2), np.float32), np.zeros(2, np.int32)
+            self.reader({0: data[0], 1: other}).read("train", [0, 1], 0, 0, input, target)
+            self.assertEqual((input.tolist(), target.tolist()), ([[1.0, 2.0], [4.0, 5.0]], [3, 6]))
+        with self.assertRaisesRegex(trainctl.CorruptData, "sample 1 has an input of shape"):
+            self.reader({0: data[0], 1: (pytorch.zeros(3), 6)}).read("train", [0, 1], 0, 0, np.zeros((2, 2), np.float32), np.zeros(2, np.int32))
+
     def test_a_data_set_that_draws_nothing_is_not_seeded(self):
         class Plain:
             def __getitem__(self, i):

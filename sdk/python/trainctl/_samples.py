@@ -90,11 +90,35 @@ class Reader:
         return self.sets[split][index]
 
     def _write(self, samples, indices, input: np.ndarray, target: np.ndarray):
-        for k, sample in enumerate(samples):
+        found = list(samples)
+        if all(type(s) is tuple and len(s) == 2 for s in found):
+            columns = tuple(zip(*found))
+            if len(found) and _write_together(columns[0], input) and _write_together(columns[1], target):
+                return
+        for k, sample in enumerate(found):
             x, y = _pair(sample, indices[k])
             if x.shape != input.shape[1:] or y.shape != target.shape[1:]:
                 raise CorruptData(f"sample {indices[k]} has an input of shape {x.shape} and a target of {y.shape}, the first sample {input.shape[1:]} and {target.shape[1:]}: make all samples the same size, for example with a transform")
             input[k], target[k] = x, y
+
+
+def _write_together(values: tuple, out: np.ndarray) -> bool:
+    """Writes tensors of the array's type and shape, or integers, in one call; False if they are something else."""
+    kind = type(values[0])
+    if any(type(v) is not kind for v in values):
+        return False
+    if kind is int and out.ndim == 1:
+        out[:] = values
+        return True
+    torch = sys.modules.get("torch")
+    if not torch or kind is not torch.Tensor:
+        return False
+    memory = torch.from_numpy(out)
+    if any(v.dtype is not memory.dtype or v.shape != memory.shape[1:] or v.device.type != "cpu" for v in values):
+        return False
+    with torch.no_grad():
+        torch.stack(values, out=memory)
+    return True
 
 
 def _pair(sample, index) -> tuple[np.ndarray, np.ndarray]:
