@@ -3,6 +3,7 @@ package app
 import (
 	"fmt"
 	"strings"
+	"unicode"
 
 	"github.com/trainctl/trainctl/core/config"
 	"github.com/trainctl/trainctl/core/onnx/importer"
@@ -27,9 +28,17 @@ func ImportedConfig(n *importer.Network, name, init string, notes ...string) []b
 	}
 	text := ""
 	for _, line := range append(notes, "", "The data set is a placeholder of the right shape: "+note+" Replace it by yours.") {
-		text += strings.TrimSpace("# "+line) + "\n"
+		text += strings.TrimSpace("# "+strings.Map(visible, line)) + "\n"
 	}
 	return append([]byte(text+"\n"), f.Changes()...)
+}
+
+// visible keeps a comment on its line, as notes have names from files of others, and TOML allows no control characters.
+func visible(r rune) rune {
+	if unicode.IsControl(r) {
+		return ' '
+	}
+	return r
 }
 
 // standIn is a data set that fits a network.

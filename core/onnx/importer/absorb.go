@@ -42,7 +42,10 @@ func (c *call) whole() []param {
 func (t *translator) absorbed(typ string, in []*value) *value {
 	for i := range in {
 		c, x := in[1-i], in[i]
-		if !c.floats() || x.konst != nil || elems(c.shape) == 1 && elems(x.shape[1:]) != 1 {
+		if !c.floats() || x.konst != nil || len(x.shape) == 0 || elems(c.shape) == 1 && elems(x.shape[1:]) != 1 {
+			continue
+		}
+		if s, err := broadcast(x.shape, c.shape); err != nil || !slices.Equal(s, x.shape) {
 			continue
 		}
 		base, index := resolve(x)

@@ -45,7 +45,9 @@ func windowOf(n *source.Node, kernel []int) (w window, err error) {
 	}
 	w.before, w.after = pads[:dims], pads[dims:]
 	switch auto := n.Text("auto_pad", "NOTSET"); auto {
-	case "NOTSET", "VALID", "":
+	case "NOTSET", "":
+	case "VALID":
+		w.before, w.after = make([]int, dims), make([]int, dims)
 	case "SAME_UPPER":
 		w.same = true
 	default:
@@ -272,7 +274,7 @@ func resize(t *translator, n *source.Node, in []*value) ([]*value, error) {
 	nearest := n.Text("nearest_mode", "round_prefer_floor")
 	args := op.Args{"scale_factor": scale}
 	switch {
-	case scale == 1:
+	case scale == 1 && where != "tf_crop_and_resize":
 		return in[:1], nil
 	case n.Type == "Upsample" && mode == "nearest", mode == "nearest" && where == "asymmetric" && nearest == "floor", mode == "nearest" && centred && nearest != "floor" && nearest != "ceil":
 	case mode == "linear" && n.Type == "Resize" && centred && n.Int("antialias", 0) == 0:

@@ -207,6 +207,8 @@ func (t *translator) translate(n *source.Node) error {
 		if out, err = handle(t, n, in); err != nil {
 			t.problem(n, in, err.Error())
 			out = nil
+		} else if i := t.ungiven(n, out); i >= 0 {
+			t.problem(n, in, fmt.Sprintf("its output %q is read, and no layer gives it", n.Out[i]))
 		}
 	}
 	for i, name := range n.Out {
@@ -235,6 +237,16 @@ func (t *translator) translate(n *source.Node) error {
 
 // mayLack are the operators that have an absent input before others.
 var mayLack = []string{"Clip", "Resize", "Dropout", "Slice", "Pad"}
+
+// ungiven is the index of an output, such as the mask of Dropout, that is read but not translated; −1: there is none.
+func (t *translator) ungiven(n *source.Node, out []*value) int {
+	for i, name := range n.Out {
+		if name != "" && t.uses[name] > 0 && (i >= len(out) || out[i] == nil) {
+			return i
+		}
+	}
+	return -1
+}
 
 // operands are the inputs of a node. known reports whether all have shapes, as what an unknown operation computes may have none.
 func (t *translator) operands(n *source.Node) (in []*value, known bool, err error) {

@@ -3,6 +3,7 @@ package importer
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/trainctl/trainctl/core/onnx/source"
@@ -108,6 +109,9 @@ func indices(shape, step []int, offset int) []int32 {
 	return out
 }
 
+// mostRank bounds the dimensions that a file can give a value.
+const mostRank = 32
+
 // axisOf is an axis counted from the front.
 func axisOf(axis, rank int) (int, error) {
 	if axis < 0 {
@@ -135,8 +139,8 @@ func reshape(n *source.Node, in []*value, shape []int) ([]int, order, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if len(to) > 2*16 {
-		return nil, nil, fmt.Errorf("the new shape has %d dimensions", len(to))
+	if len(to) > mostRank {
+		return nil, nil, fmt.Errorf("the new shape has %d dimensions, at most %d are read", len(to), mostRank)
 	}
 	out, open, known := slices.Clone(to), -1, 1
 	for i, d := range out {
@@ -150,7 +154,9 @@ func reshape(n *source.Node, in []*value, shape []int) ([]int, order, error) {
 			open = i
 			continue
 		}
-		known *= max(out[i], 1)
+		if known *= max(out[i], 1); known > math.MaxInt32 {
+			return nil, nil, fmt.Errorf("the new shape %v is too large", to)
+		}
 	}
 	if open >= 0 {
 		out[open] = elems(shape) / known
@@ -199,6 +205,9 @@ func unsqueeze(n *source.Node, in []*value, shape []int) ([]int, order, error) {
 		return nil, nil, err
 	}
 	rank := len(shape) + len(axes)
+	if rank > mostRank {
+		return nil, nil, fmt.Errorf("its output has %d dimensions, at most %d are read", rank, mostRank)
+	}
 	out, rest := []int{}, shape
 	for i := range rank {
 		if slices.Contains(axes, i) || slices.Contains(axes, i-rank) {
@@ -258,6 +267,9 @@ func slice(n *source.Node, in []*value, shape []int) ([]int, order, error) {
 		if err != nil {
 			return nil, nil, err
 		}
+		if first := slices.IndexFunc(axes[:i], func(b int) bool { return b == a || b == a-len(shape) || b == a+len(shape) }); first >= 0 {
+			return nil, nil, fmt.Errorf("its axes %v name one twice", axes)
+		}
 		step := 1
 		if steps != nil {
 			step = steps[i]
@@ -300,6 +312,9 @@ func expand(n *source.Node, in []*value, shape []int) ([]int, order, error) {
 	to, err := intsOf(n, in, 1, "")
 	if err != nil {
 		return nil, nil, err
+	}
+	if len(to) > mostRank {
+		return nil, nil, fmt.Errorf("the new shape has %d dimensions, at most %d are read", len(to), mostRank)
 	}
 	out, err := broadcast(shape, to)
 	if err != nil {

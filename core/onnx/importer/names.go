@@ -2,6 +2,7 @@ package importer
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -105,11 +106,12 @@ func common(a, b string) string {
 // short is a layer's type without its dimensions: conv, maxpool.
 func short(typ string) string { return strings.TrimSuffix(strings.TrimSuffix(typ, "2d"), "1d") }
 
-// claim enters a path. If a layer has it already, or its container cannot be continued, the layer gets one outside all containers.
+// claim enters a path. If a layer has it already, its container cannot be continued, or a part of it would hide the model's input,
+// the layer gets one outside all containers.
 func (n *naming) claim(path string) string {
 	parts := strings.Split(path, ".")
 	for i := range parts {
-		if p := strings.Join(parts[:i+1], "."); n.taken[p] || n.closed[p] || n.within(path) || path == modelInput {
+		if p := strings.Join(parts[:i+1], "."); n.taken[p] || n.closed[p] || n.within(path) || slices.Contains(parts, modelInput) {
 			path = n.fresh("", strings.ReplaceAll(path, ".", "_"))
 			parts = []string{path}
 			break

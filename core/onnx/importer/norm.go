@@ -131,6 +131,9 @@ func batchNorm(t *translator, n *source.Node, in []*value) ([]*value, error) {
 	if len(in[0].shape) < 4 {
 		typ = "batchnorm1d"
 	}
+	if n.Int("training_mode", 0) == 1 {
+		t.notes = append(t.notes, fmt.Sprintf("%s was exported in training mode and normalises by each batch; the imported layer does so in training alone", n.Name))
+	}
 	momentum := math.Round((1-n.Float("momentum", 0.9))*1e9) / 1e9
 	return t.layer(typ, op.Args{"eps": n.Float("epsilon", 1e-5), "momentum": momentum}, in[0], params...)
 }

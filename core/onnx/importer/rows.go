@@ -158,7 +158,7 @@ func softmax(t *translator, n *source.Node, in []*value) ([]*value, error) {
 // dropout does nothing when a network is used, and drops when it is trained.
 func dropout(t *translator, n *source.Node, in []*value) ([]*value, error) {
 	p := n.Float("ratio", 0.5)
-	if len(in) > 1 {
+	if len(in) > 1 && in[1] != nil {
 		var ok bool
 		if p, ok = in[1].scalar(); !ok {
 			return nil, errors.New("its ratio is not constant")

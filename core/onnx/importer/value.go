@@ -120,14 +120,14 @@ func (c *constant) at(i int) float64 {
 	return source.Decimal(c.Floats[i])
 }
 
-// ints are the elements of an integer constant.
+// ints are the elements of an integer constant, clamped to 32 bits.
 func (v *value) ints() ([]int, error) {
 	if v.konst == nil || v.konst.Ints == nil && elems(v.shape) > 0 {
 		return nil, fmt.Errorf("needs constant integers, and %q is computed from the input", v.name)
 	}
 	out := make([]int, len(v.konst.Ints))
 	for i, n := range v.konst.Ints {
-		out[i] = int(n)
+		out[i] = source.Int32(n)
 	}
 	return out, nil
 }

@@ -2,8 +2,10 @@ package source
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/trainctl/trainctl/core/onnx/pb"
 )
@@ -18,9 +20,9 @@ type Node struct {
 }
 
 func newNode(p *pb.NodeProto, number int) Node {
-	n := Node{Name: p.GetName(), Type: p.GetOpType(), In: p.GetInput(), Out: p.GetOutput(), attrs: map[string]*pb.AttributeProto{}}
+	n := Node{Name: printable(p.GetName()), Type: printable(p.GetOpType()), In: p.GetInput(), Out: p.GetOutput(), attrs: map[string]*pb.AttributeProto{}}
 	if d := p.GetDomain(); d != "" && d != "ai.onnx" {
-		n.Type = d + "." + n.Type
+		n.Type = printable(d) + "." + n.Type
 	}
 	if n.Name == "" {
 		n.Name = fmt.Sprintf("#%d", number)
@@ -31,18 +33,32 @@ func newNode(p *pb.NodeProto, number int) Node {
 	return n
 }
 
+// printable replaces what would break a line of text or control a terminal: names of a file appear in messages and in comments of
+// configurations.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return '\uFFFD'
+	}, s)
+}
+
+// Int32 is the nearest number of 32 bits. Files write "to the end" as the largest of 64 bits, which sums would overflow.
+func Int32(v int64) int { return int(min(max(v, math.MinInt32), math.MaxInt32)) }
+
 // Has reports whether an attribute is given.
 func (n *Node) Has(name string) bool { return n.attrs[name] != nil }
 
-// Int is an attribute, d if it is not given.
+// Int is an attribute, clamped by [Int32]; d if it is not given.
 func (n *Node) Int(name string, d int) int {
 	if a := n.attrs[name]; a != nil && a.I != nil {
-		return int(a.GetI())
+		return Int32(a.GetI())
 	}
 	return d
 }
 
-// Ints is a list, nil if it is not given.
+// Ints is a list, clamped by [Int32]; nil if it is not given.
 func (n *Node) Ints(name string) []int {
 	a := n.attrs[name]
 	if a == nil {
@@ -50,7 +66,7 @@ func (n *Node) Ints(name string) []int {
 	}
 	out := make([]int, len(a.GetInts()))
 	for i, v := range a.GetInts() {
-		out[i] = int(v)
+		out[i] = Int32(v)
 	}
 	return out
 }

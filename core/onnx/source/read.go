@@ -82,9 +82,9 @@ func Parse(b []byte, folder string) (*Model, error) {
 	if g == nil {
 		return nil, errors.New("not an ONNX file: it has no graph")
 	}
-	m := &Model{Producer: p.GetProducerName(), Shapes: map[string][]int{}, tensors: map[string]*pb.TensorProto{}, folder: folder}
+	m := &Model{Producer: printable(p.GetProducerName()), Shapes: map[string][]int{}, tensors: map[string]*pb.TensorProto{}, folder: folder}
 	if v := p.GetProducerVersion(); v != "" {
-		m.Producer += " " + v
+		m.Producer += " " + printable(v)
 	}
 	if err := m.readOpset(p.GetOpsetImport()); err != nil {
 		return nil, err

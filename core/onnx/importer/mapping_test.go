@@ -1,0 +1,110 @@
+package importer
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/trainctl/trainctl/core/onnx/pb"
+	"github.com/trainctl/trainctl/core/onnx/source"
+)
+
+// step is a node, with inputs and outputs between spaces.
+func step(typ, in, out string, attrs ...*pb.AttributeProto) *pb.NodeProto {
+	return &pb.NodeProto{Name: proto.String("n\n" + out), OpType: proto.String(typ), Input: strings.Fields(in), Output: strings.Fields(out), Attribute: attrs}
+}
+
+func list(name string, v ...int64) *pb.AttributeProto {
+	return &pb.AttributeProto{Name: proto.String(name), Ints: v}
+}
+
+func whole(name string, v ...int64) *pb.NodeProto {
+	return step("Constant", "", name, list("value_ints", v...))
+}
+
+func floats(name string, dims ...int64) *pb.TensorProto {
+	n := int64(1)
+	for _, d := range dims {
+		n *= d
+	}
+	return &pb.TensorProto{Name: proto.String(name), DataType: proto.Int32(1), Dims: dims, FloatData: make([]float32, n)}
+}
+
+// withInput is a file that reads x of some dimensions and gives y.
+func withInput(t *testing.T, dims []int64, steps ...*pb.NodeProto) (*Network, error) {
+	t.Helper()
+	shape := &pb.TensorShapeProto{}
+	for _, n := range dims {
+		shape.Dim = append(shape.Dim, &pb.TensorShapeProto_Dimension{Value: &pb.TensorShapeProto_Dimension_DimValue{DimValue: n}})
+	}
+	x := &pb.ValueInfoProto{Name: proto.String("x"), Type: &pb.TypeProto{Value: &pb.TypeProto_TensorType{TensorType: &pb.TypeProto_Tensor{ElemType: proto.Int32(1), Shape: shape}}}}
+	b, err := proto.Marshal(&pb.ModelProto{
+		ProducerName: proto.String("tool\n[plugins]"), OpsetImport: []*pb.OperatorSetIdProto{{Version: proto.Int64(17)}},
+		Graph: &pb.GraphProto{
+			Node: steps, Input: []*pb.ValueInfoProto{x}, Output: []*pb.ValueInfoProto{{Name: proto.String("y")}},
+			Initializer: []*pb.TensorProto{floats("enc.input.weight", 4, 4), floats("enc.fc.weight", 4, 4), floats("high", 1, 1, 4), floats("c", 3, 2), floats("ten")},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := source.Parse(b, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := Describe(m); strings.Contains(d, "\n") {
+		t.Errorf("%q has several lines", d)
+	}
+	return Import(m, Options{})
+}
+
+// Nodes that no layer stands for are refused, whatever numbers they have, and messages stay on their lines.
+func TestNodesWithoutLayer(t *testing.T) {
+	mask := &pb.AttributeProto{Name: proto.String("ratio"), F: proto.Float32(0.5)}
+	for _, c := range []struct {
+		steps []*pb.NodeProto
+		want  string
+	}{
+		{[]*pb.NodeProto{whole("s", 1<<30, 1<<30, 16, -1), step("Reshape", "x s", "y")}, "is too large"},
+		{[]*pb.NodeProto{whole("s", math.MaxInt64, math.MinInt64, -1), step("Reshape", "x s", "y")}, "has a negative size"},
+		{[]*pb.NodeProto{whole("from", 2, 2), whole("to", 3, 3), whole("axes", 0, -2), step("Slice", "c from to axes", "y")}, "name one twice"},
+		{[]*pb.NodeProto{whole("axes", make([]int64, 40)...), step("Unsqueeze", "x axes", "y")}, "has 42 dimensions"},
+		{[]*pb.NodeProto{step("Dropout", "x", "a mask", mask), step("Relu", "mask", "y")}, `its output "mask" is read, and no layer gives it`},
+		{[]*pb.NodeProto{step("MatMul", "x enc.fc.weight", "a"), step("Add", "a high", "y")}, "adds or multiplies a constant"},
+	} {
+		n, err := withInput(t, []int64{2, 4}, c.steps...)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v %v, want %q", n, err, c.want)
+		}
+		if err != nil && strings.Contains(err.Error(), "n\n") {
+			t.Errorf("%q has the line break of a name", err)
+		}
+	}
+	squeezed := []*pb.NodeProto{step("Squeeze", "x", "a"), step("Add", "a ten", "y")}
+	if n, err := withInput(t, []int64{1}, squeezed...); err == nil {
+		t.Errorf("a network of single numbers is %v", n)
+	}
+}
+
+// A layer that a file calls input does not hide the samples from the layers beside it.
+func TestLayerCalledInput(t *testing.T) {
+	n, err := withInput(t, []int64{2, 4}, step("MatMul", "x enc.input.weight", "a"), step("Relu", "a", "b"),
+		step("MatMul", "b enc.fc.weight", "c1"), step("Add", "c1 x", "y"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := n.Model.Layers[len(n.Model.Layers)-1]
+	for len(last.Layers) > 0 {
+		last = last.Layers[len(last.Layers)-1]
+	}
+	if last.Type != "add" || last.Inputs[1] != modelInput {
+		t.Errorf("the last layer is %v of %q", last.Type, last.Inputs)
+	}
+	for _, w := range n.Weights {
+		if strings.Contains("."+w.Name, ".input.") {
+			t.Errorf("the weight %s hides the input", w.Name)
+		}
+	}
+}
