@@ -109,9 +109,6 @@ func indices(shape, step []int, offset int) []int32 {
 	return out
 }
 
-// mostRank bounds the dimensions that a file can give a value.
-const mostRank = 32
-
 // axisOf is an axis counted from the front.
 func axisOf(axis, rank int) (int, error) {
 	if axis < 0 {
@@ -312,9 +309,6 @@ func expand(n *source.Node, in []*value, shape []int) ([]int, order, error) {
 	to, err := intsOf(n, in, 1, "")
 	if err != nil {
 		return nil, nil, err
-	}
-	if len(to) > mostRank {
-		return nil, nil, fmt.Errorf("the new shape has %d dimensions, at most %d are read", len(to), mostRank)
 	}
 	out, err := broadcast(shape, to)
 	if err != nil {
