@@ -15,7 +15,7 @@ import (
 // abortMessage is the reason why a rank stopped. It follows everything the rank sent before,
 // so a peer reads it in place of the frame that it waits for.
 type abortMessage struct {
-	Reason string `json:"reason"` // "stall", "mismatch", "peer", "other"
+	Reason string `json:"reason"` // "stall", "mismatch", "peer", "other", or "deadline", see askLeader
 	Ranks  []int  `json:"ranks,omitempty"`
 	Mine   string `json:"mine,omitempty"`
 	Its    string `json:"its,omitempty"`
@@ -44,9 +44,13 @@ func clip(s string) string { return s[:min(len(s), maxText)] }
 // abortError returns this rank's error for the abort message of another.
 func (b *Backend) abortError(from int, f abortMessage) error {
 	me := b.group.Rank
-	switch {
-	case f.Reason == "stall" && slices.Contains(f.Ranks, me):
-		return b.peerError(from, "it timed out waiting for this rank")
+	switch absent := b.absent(); {
+	case f.Reason == "deadline":
+		return b.stall() // of those for whom this rank waits
+	case f.Reason == "stall" && b.blames(from, f.Ranks) && len(absent) > 0:
+		return b.stall(absent...)
+	case f.Reason == "stall" && b.blames(from, f.Ranks):
+		return b.peerError(from, "it timed out waiting for this rank, or for another of this host")
 	case f.Reason == "stall":
 		return b.stall(f.Ranks...)
 	case f.Reason == "mismatch" && len(f.Ranks) == 2:
@@ -57,28 +61,72 @@ func (b *Backend) abortError(from int, f abortMessage) error {
 	return b.peerError(from, "it stopped: "+f.Text)
 }
 
+// blames reports whether a rank waited for this one, or a rank of another host for any of this host.
+func (b *Backend) blames(from int, ranks []int) bool {
+	return slices.ContainsFunc(ranks, func(r int) bool {
+		return r == b.group.Rank || b.topology.near(r) && !b.topology.near(from)
+	})
+}
+
 // abort sends every peer of this host, or every other peer, the reason why this rank stops. It does
 // not wait: a peer whose buffer is full sees the closed connection instead.
 func (b *Backend) abort(cause error, near bool) {
-	raw, err := json.Marshal(abortMessageFor(cause))
+	for _, l := range b.links {
+		if b.topology.near(l.rank) == near {
+			l.abort(abortMessageFor(cause))
+		}
+	}
+	if near && b.local != nil {
+		b.local.wake()
+	}
+}
+
+// abort sends an abort message as the last one, if it still can.
+func (l *link) abort(m abortMessage) {
+	if l.stream > 0 || l.cannotSend() {
+		return
+	}
+	raw, err := json.Marshal(m)
 	if err != nil || len(raw) > maxAbort {
 		raw = []byte(`{}`)
 	}
 	frame := append(make([]byte, headerSize), raw...)
 	header{kindAbort, len(raw)}.encode(frame)
+	l.aborted = true
+	if _, err := l.write(frame, nil); err == nil {
+		_, _ = l.flushed()
+	}
+	_ = unix.Shutdown(l.fd, unix.SHUT_WR) // a peer that cannot read yet what came before notices this
+}
+
+// askLeader tells the leader that this rank's time is up while it waits for ranks of this host that
+// have called themselves. The leader knows, or learns from other hosts, for whom they wait.
+func (b *Backend) askLeader(err error) (asked bool) {
+	var stall *sdk.StallError
+	waits := func(m int) bool { return b.topology.near(m) && b.local.present(m) }
+	if b.leads() || !errors.As(err, &stall) || !slices.ContainsFunc(stall.Missing, waits) {
+		return false
+	}
 	for _, l := range b.links {
-		if l.stream > 0 || b.topology.near(l.rank) != near || l.cannotSend() {
-			continue
+		if l.rank == b.topology.leader() {
+			l.abort(abortMessage{Reason: "deadline"})
 		}
-		l.aborted = true
-		if _, err := l.write(frame, nil); err == nil {
-			_, _ = l.flushed()
+	}
+	b.local.wake()
+	return true
+}
+
+// absent returns the ranks of this host that have not called the running collective.
+func (b *Backend) absent() (ranks []int) {
+	if b.local == nil {
+		return nil
+	}
+	for r, end := b.topology.local(); r < end; r++ {
+		if r != b.group.Rank && !b.local.present(r) {
+			ranks = append(ranks, r)
 		}
-		_ = unix.Shutdown(l.fd, unix.SHUT_WR) // a peer that cannot read yet what came before notices this
 	}
-	if near && b.local != nil {
-		b.local.wake()
-	}
+	return ranks
 }
 
 // readAbort reads an abort message. The bytes read beyond the header are where the
@@ -120,11 +168,15 @@ func (b *Backend) refineStall(err error) error {
 	if !errors.As(err, &stall) {
 		return err
 	}
-	missing, waiting, end := map[int]bool{}, map[int]*link{}, time.Now().Add(2*slice)
+	patience := 2 * slice
+	if b.local != nil && !b.inMemory() {
+		patience = 10 * slice // a leader of another host may have to look at its own ranks first
+	}
+	missing, waiting, end := map[int]bool{}, map[int]*link{}, time.Now().Add(patience)
 	for _, l := range b.links {
 		if l.stream == 0 && l.in.got < headerSize && b.mayExplain(l.rank, stall.Missing) {
 			if waiting[l.rank] = l; b.topology.near(l.rank) && b.local.present(l.rank) {
-				end = time.Now().Add(20 * slice) // it asks others first
+				end = time.Now().Add(30 * slice) // it asks others first
 			}
 		}
 	}

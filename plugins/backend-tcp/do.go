@@ -41,8 +41,13 @@ func (b *Backend) Do(ctx context.Context, c *sdk.Collective) error {
 // fail tells the other ranks why this one stops. Ranks of other hosts learn it at once, those of
 // this host after it is known for whom the others wait: they have no other source.
 func (b *Backend) fail(err error) error {
-	b.abort(err, false)
-	err = b.refineStall(err)
+	asked := b.askLeader(err)
+	if !asked {
+		b.abort(err, false)
+	}
+	if err = b.refineStall(err); asked {
+		b.abort(err, false)
+	}
 	b.abort(err, true)
 	b.life.Failed = err
 	return err

@@ -41,7 +41,7 @@ func (b *Backend) drive(w algorithm) error {
 		for _, l := range b.links {
 			n, did, err := b.progress(l, w)
 			if err != nil {
-				return err
+				return b.named(w, err)
 			}
 			left -= n
 			moved = moved || did

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/sdk/sdktest"
@@ -119,6 +120,37 @@ func TestConnectionsPerRank(t *testing.T) {
 				t.Errorf("rank %d of %d on %d hosts has %d connections, want at most %d", r, test.ranks, test.hosts, n, want)
 			}
 		}
+	}
+}
+
+// Whoever runs out of time first, all ranks name the one that did not call, which only a rank of its
+// own host can see.
+func TestMissingRankOfAnotherHost(t *testing.T) {
+	const world, away = 6, 4
+	for first := range world {
+		t.Run(fmt.Sprintf("rank %d is first", first), func(t *testing.T) {
+			t.Parallel()
+			all, _ := ranksOf(t, world, 0, nil, func() *Backend { return onHostsOf(3) })
+			if all[0].local == nil {
+				t.Skip("no shared memory on this system")
+			}
+			err := together(world, func(r int) error {
+				if r == away {
+					return nil
+				}
+				if all[r].group.Timeout = time.Minute; r == first || first == away {
+					all[r].group.Timeout = time.Second
+				}
+				var stall *sdk.StallError
+				if err := all[r].Do(t.Context(), sumOf(tensor.Aligned(64), nil, 1)); !errors.As(err, &stall) || !slices.Equal(stall.Missing, []int{away}) {
+					return fmt.Errorf("rank %d: %v", r, err)
+				}
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 

@@ -70,7 +70,7 @@ func (b *Backend) openPair(c *sdk.Collective) error {
 	if err == nil {
 		err = b.checkPeers()
 	}
-	if stall, ok := err.(*sdk.StallError); ok {
+	if stall, ok := err.(*sdk.StallError); ok && len(stall.Missing) == 0 {
 		stall.Missing = []int{c.Root}
 	}
 	return err

@@ -66,7 +66,7 @@ func (b *Backend) checkUnresponsive(now time.Time) error {
 // else those that do not receive what they are sent.
 func (b *Backend) named(w algorithm, err error) error {
 	var stall *sdk.StallError
-	if !errors.As(err, &stall) {
+	if !errors.As(err, &stall) || len(stall.Missing) > 0 {
 		return err
 	}
 	expected := make([]bool, b.group.WorldSize)
