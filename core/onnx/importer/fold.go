@@ -14,8 +14,11 @@ import (
 func init() {
 	handlers["Constant"] = func(t *translator, n *source.Node, _ []*value) ([]*value, error) {
 		c, err := n.Tensor()
-		if err != nil || c == nil {
-			return nil, errors.Join(err, errors.New("has no value that is read"))
+		if err == nil && c == nil {
+			err = errors.New("has no value that is read")
+		}
+		if err != nil {
+			return nil, err
 		}
 		return []*value{t.newConst(&constant{Tensor: c})}, nil
 	}
@@ -190,8 +193,8 @@ func gather(t *translator, n *source.Node, in []*value) ([]*value, error) {
 	}
 	x, at := in[0], in[1]
 	axis, err := axisOf(n.Int("axis", 0), len(x.shape))
-	if err != nil || len(x.shape) == 0 {
-		return nil, errors.Join(err, errors.New("cannot take elements of a number"))
+	if err != nil {
+		return nil, err
 	}
 	if at.konst == nil {
 		return t.embedding(x, at, axis)

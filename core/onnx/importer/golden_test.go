@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"bytes"
 	"compress/gzip"
 	"io"
 	"math"
@@ -23,12 +24,11 @@ type golden struct {
 // content is a compressed file of testdata.
 func content(t testing.TB, name string) []byte {
 	t.Helper()
-	f, err := os.Open(filepath.Join("testdata", name+".gz"))
+	packed, err := os.ReadFile(filepath.Join("testdata", name+".gz"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
+	z, err := gzip.NewReader(bytes.NewReader(packed))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -195,8 +195,11 @@ func pool(t *translator, n *source.Node, in []*value) ([]*value, error) {
 		return nil, errors.New("is a pooling that no layer computes: not of images, with dilation, or with indices")
 	}
 	padding, err := w.padding()
-	if err != nil || slices.Equal(padding, op.Same) {
-		return nil, errors.Join(err, errors.New("pads unequally"))
+	if err != nil {
+		return nil, err
+	}
+	if slices.Equal(padding, op.Same) {
+		return nil, errors.New("pads unequally")
 	}
 	if n.Type == "AveragePool" && slices.Equal(w.kernel, x.shape[2:]) && slices.Max(padding) == 0 {
 		return t.pooledToOne(x, true)

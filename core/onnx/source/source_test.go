@@ -134,24 +134,21 @@ func TestRefusedFiles(t *testing.T) {
 		}
 		return b
 	}
-	for _, c := range []struct {
-		b    []byte
-		want string
-	}{
-		{[]byte("no model"), "not an ONNX file"},
-		{model(func(m *pb.ModelProto) { m.Graph = nil }), "it has no graph"},
-		{model(func(m *pb.ModelProto) { m.OpsetImport = nil }), "names no version"},
-		{model(func(m *pb.ModelProto) { m.OpsetImport[0].Version = proto.Int64(9) }), "opset 9; opsets 11 to 27"},
-		{model(func(m *pb.ModelProto) { m.OpsetImport[0].Version = proto.Int64(99) }), "opset 99"},
-		{model(func(m *pb.ModelProto) { m.Graph.SparseInitializer = []*pb.SparseTensorProto{{}} }), "sparse"},
-		{file(t, &pb.TensorProto{DataType: proto.Int32(1), Dims: []int64{1 << 31}}), "too large"},
-		{file(t, &pb.TensorProto{DataType: proto.Int32(1), Dims: []int64{1 << 20, 1 << 20}}), "too large"},
-		{file(t, &pb.TensorProto{DataType: proto.Int32(1), Dims: []int64{-1}}), "too large"},
-		{file(t, &pb.TensorProto{DataType: proto.Int32(1), Dims: make([]int64, 99)}), "99 dimensions"},
-		{file(t, &pb.TensorProto{DataType: proto.Int32(8), Dims: []int64{1}}), "has the type STRING"},
+	for want, b := range map[string][]byte{
+		"not an ONNX file":                       []byte("no model"),
+		"it has no graph":                        model(func(m *pb.ModelProto) { m.Graph = nil }),
+		"names no version":                       model(func(m *pb.ModelProto) { m.OpsetImport = nil }),
+		"opset 9; opsets 11 to 27":               model(func(m *pb.ModelProto) { m.OpsetImport[0].Version = proto.Int64(9) }),
+		"opset 99":                               model(func(m *pb.ModelProto) { m.OpsetImport[0].Version = proto.Int64(99) }),
+		"sparse":                                 model(func(m *pb.ModelProto) { m.Graph.SparseInitializer = []*pb.SparseTensorProto{{}} }),
+		"shape [2147483648], which is too large": file(t, &pb.TensorProto{DataType: proto.Int32(1), Dims: []int64{1 << 31}}),
+		"shape [1048576 1048576], which is too large": file(t, &pb.TensorProto{DataType: proto.Int32(1), Dims: []int64{1 << 20, 1 << 20}}),
+		"shape [-1], which is too large":              file(t, &pb.TensorProto{DataType: proto.Int32(1), Dims: []int64{-1}}),
+		"99 dimensions":                               file(t, &pb.TensorProto{DataType: proto.Int32(1), Dims: make([]int64, 99)}),
+		"has the type STRING":                         file(t, &pb.TensorProto{DataType: proto.Int32(8), Dims: []int64{1}}),
 	} {
-		if _, err := Parse(c.b, ""); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%v, want %q", err, c.want)
+		if _, err := Parse(b, ""); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
 		}
 	}
 	for _, p := range []*pb.TensorProto{{DataType: proto.Int32(1), Dims: []int64{3}, RawData: make([]byte, 8)}, {DataType: proto.Int32(1), Dims: []int64{3}, FloatData: make([]float32, 2)}} {
