@@ -224,12 +224,31 @@ func TestRegister(t *testing.T) {
 		"key name has a meaning":            layerKey("name", ""),
 		"key groups of fresh_layer":         layerKey("groups", 0.5),
 		"n_embd is a key of the model gpt2": lossKey("n_embd", 1),
+		"but that of the loss hinge is":     lossKey("margin", 1),
+		"the key x is listed twice":         edited(layer, func(l *custom.Layer) { l.Keys = []custom.Key{{Name: "x", Default: 1}, {Name: "x", Default: 1}} }),
 		"a Default of type float32":         lossKey("x", float32(1)),
 		`Uses[0] is "lr"`:                   edited(optimizer, func(o *custom.Optimizer) { o.Uses = []string{"lr"} }),
 		`State[1] is "a"`:                   edited(optimizer, func(o *custom.Optimizer) { o.State = []string{"a", "a"} }),
 		"alpha is a key of every":           edited(optimizer, func(o *custom.Optimizer) { o.Keys = []custom.Key{{Name: "alpha", Default: 1.0}} }),
 	} {
 		if err := custom.Register(d); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q in it", err, want)
+		}
+	}
+}
+
+// Parameters that a state dict cannot hold are refused.
+func TestParametersAreChecked(t *testing.T) {
+	for want, params := range map[string][]custom.Param{
+		`parameter 1 is named "w"`:         {{Name: "w", Shape: []int{1}}, {Name: "w", Shape: []int{1}}},
+		`parameter 0 is named ""`:          {{Shape: []int{1}}},
+		"[-2 -3] has a size below 1":       {{Name: "w", Shape: []int{-2, -3}}},
+		`parameter 0 is named "a.running"`: {{Name: "a.running", Shape: []int{2}}},
+	} {
+		l := edited(halve, func(l *custom.Layer) {
+			l.Params = func(custom.Args, []int) ([]custom.Param, error) { return params, nil }
+		})
+		if _, err := l.Parameters([]int{2}, nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q in it", err, want)
 		}
 	}

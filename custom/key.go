@@ -3,6 +3,7 @@ package custom
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/engine/op"
@@ -55,8 +56,11 @@ func (k Key) key() (op.Key, error) {
 }
 
 func engineKeys(keys []Key) (out []op.Key, err error) {
-	for _, k := range keys {
+	for i, k := range keys {
 		one, e := k.key()
+		if e == nil && slices.ContainsFunc(keys[:i], func(other Key) bool { return other.Name == k.Name }) {
+			e = fmt.Errorf("the key %s is listed twice", k.Name)
+		}
 		out, err = append(out, one), errors.Join(err, e)
 	}
 	return out, err

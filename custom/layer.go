@@ -1,6 +1,7 @@
 package custom
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 
@@ -112,7 +113,13 @@ func (l Layer) add(keys []op.Key) error {
 		own.Params = l.params
 	}
 	if l.Shape != nil {
-		own.Shape = func(a op.Args, in tensor.Shape) (tensor.Shape, error) { return l.Shape(Args{a, l.Keys}, in) }
+		own.Shape = func(a op.Args, in tensor.Shape) (tensor.Shape, error) {
+			out, err := l.Shape(Args{a, l.Keys}, in)
+			if err == nil {
+				err = positive(out)
+			}
+			return out, err
+		}
 	}
 	d := own.Definition()
 	d.Check = checker(l.Keys, "", l.Check)
@@ -131,7 +138,7 @@ func flops(n int) int {
 }
 
 func (l Layer) params(a op.Args, in tensor.Shape) ([]op.OwnParam, error) {
-	list, err := l.Params(Args{a, l.Keys}, in)
+	list, err := l.Parameters(in, a)
 	out := make([]op.OwnParam, len(list))
 	for i, p := range list {
 		start := p.Init
@@ -143,12 +150,35 @@ func (l Layer) params(a op.Args, in tensor.Shape) ([]op.OwnParam, error) {
 	return out, err
 }
 
-// Parameters returns the parameters of a layer whose keys have the given values.
+// Parameters returns the parameters of a layer whose keys have the given values. The error is that of Params, or says that two have
+// one name, or which shape has a size below 1.
 func (l Layer) Parameters(in []int, args map[string]any) ([]Param, error) {
 	if l.Params == nil {
 		return nil, nil
 	}
-	return l.Params(Args{args, l.Keys}, in)
+	list, err := l.Params(Args{args, l.Keys}, in)
+	if err != nil {
+		return nil, err
+	}
+	for i, p := range list {
+		if !names.MatchString(p.Name) || slices.ContainsFunc(list[:i], func(q Param) bool { return q.Name == p.Name }) {
+			return nil, fmt.Errorf("its parameter %d is named %q; fix: use another name, of lower-case letters, digits and _", i, p.Name)
+		}
+		if err := positive(p.Shape); err != nil {
+			return nil, fmt.Errorf("its parameter %s: %w", p.Name, err)
+		}
+	}
+	return list, nil
+}
+
+// positive refuses shapes with a size below 1.
+func positive(shape []int) error {
+	for _, n := range shape {
+		if n < 1 {
+			return fmt.Errorf("the shape %v has a size below 1", shape)
+		}
+	}
+	return nil
 }
 
 // kernels adapts functions to the engine.

@@ -1,7 +1,9 @@
 package custom
 
 import (
+	"fmt"
 	"reflect"
+	"slices"
 
 	"github.com/trainctl/trainctl/core/engine/cpu/ops"
 	"github.com/trainctl/trainctl/core/engine/graph"
@@ -57,6 +59,9 @@ func (l Loss) add(keys []op.Key) error {
 	if err := takenByModels(l.Keys); err != nil {
 		return err
 	}
+	if err := otherKinds(keys); err != nil {
+		return err
+	}
 	own := op.OwnLoss{Name: graph.Op(l.Name), Doc: l.Doc, Keys: keys, Classes: l.Targets == Classes, FLOPs: int64(flops(l.FLOPs))}
 	d := own.Definition()
 	d.Check = checker(l.Keys, "loss", l.Check)
@@ -64,6 +69,18 @@ func (l Loss) add(keys []op.Key) error {
 		return err
 	}
 	ops.ImplementRowLoss(own.Name, rowLoss(l.Float32, l.Keys), rowLoss(l.Float64, l.Keys))
+	return nil
+}
+
+// otherKinds reports keys that other losses have with another kind: the table [model] has one value for both.
+func otherKinds(keys []op.Key) error {
+	for _, d := range op.All() {
+		for _, other := range d.Keys {
+			if i := slices.IndexFunc(keys, func(k op.Key) bool { return k.Name == other.Name }); d.Loss && i >= 0 && keys[i].Kind != other.Kind {
+				return fmt.Errorf("the key %s is %v, but that of the loss %s is %v; fix: choose another name", other.Name, keys[i].Kind, d.Name, other.Kind)
+			}
+		}
+	}
 	return nil
 }
 
