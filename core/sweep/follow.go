@@ -5,6 +5,8 @@ import (
 	"io/fs"
 	"math"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/spf13/afero"
 
@@ -94,14 +96,19 @@ func (t *Trial) measure(r *rundir.Run, f *File) {
 	}
 }
 
-// outcome is how a trial ended whose newest run has a summary. If a signal came when its work was done
-// already, the summary says that it was interrupted.
+// finished reports whether the work of a run was done. If a signal came after that, the launcher says that
+// the run was interrupted.
+func finished(r *rundir.Run) bool {
+	return slices.ContainsFunc(r.Marks, func(m rundir.Mark) bool { return m.Kind == "end" && strings.HasPrefix(m.Text, "ok") })
+}
+
+// outcome is how a trial ended whose newest run has a summary.
 func outcome(r *rundir.Run) (status Status, reason string) {
 	reason = "see " + filepath.Join(r.Dir.Path, "logs")
 	if r.Done != nil && r.Done.Message != "" {
 		reason = rundir.Clean(r.Done.Message, 300)
 	}
-	if r.Summary.Status == "ok" || r.Done != nil && r.Done.Status == "ok" {
+	if r.Summary.Status == "ok" || finished(r) {
 		return Done, ""
 	}
 	switch r.Summary.Status {

@@ -337,6 +337,17 @@ func TestInterruptAndResume(t *testing.T) {
 	}
 }
 
+// A signal that comes when a trial's work is done changes nothing.
+func TestSignalAfterTheWork(t *testing.T) {
+	p := newPlace(t, func(f *fakeProcess) int {
+		f.run.Tell(&event.RunDone{Status: "ok"})
+		return f.end("interrupted", launch.ExitTerminated)
+	})
+	if d := cmp.Diff([]string{"1 ok", "2 ok", "3 ok"}, statuses(p.must(grid))); d != "" {
+		t.Error(d)
+	}
+}
+
 // A trial that is worse than the median is told to end, and is not resumed.
 func TestMedianStop(t *testing.T) {
 	p := newPlace(t, func(f *fakeProcess) int {
