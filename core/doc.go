@@ -89,7 +89,7 @@
 //	report/    events and what is made of them: progress, logs, TensorBoard, timeline, forecast;
 //	           run directories (report/rundir, report/watch) and, above config, pages about them (report/page, report/ui)
 //	sdk        what a plugin's author imports; sdk/sdktest is the conformance suite
-//	plugin/    finding plugins, the host's side of them, their sandbox, what they print, and their flight record
+//	plugin/    finding plugins, the host's side of them, their sandbox, what they print, their flight record, and what delivers events to observers
 //	train/     the training loop, and below it ddp, data, checkpoint and recovery
 //	onnx         trained models as files for other runtimes, and networks from such files (onnx/importer)
 //	infer        what a trained model says: generated text, predictions

@@ -23,12 +23,15 @@ var update = flag.Bool("update", false, "rewrite the .want files; read the diffe
 
 var errNoPlugin = errors.New("no such file: build the plugin or correct the path")
 
+// tracker has the options of an observer.
+var tracker = map[string]any{"url": "http://localhost:5000", "every": int64(1)}
+
 // published stands for the plugins of the tests.
 var published = map[string]map[string]any{
 	"amp":       {"level": "O1", "dtype": "bf16", "init_scale": 65536.0, "growth_interval": int64(2000)},
 	"mnist":     {"root": "data/mnist", "download": true, "mean": nil, "std": nil},
 	"synthetic": {"shape": nil, "classes": int64(10), "train_samples": int64(1000), "test_samples": int64(100)},
-	"none":      {}, "auto": {}, "tcp": {}, "tracker": {"url": "http://localhost:5000", "every": int64(1)},
+	"none":      {}, "auto": {}, "tcp": {}, "tracker": tracker, "./tracker": tracker,
 }
 
 func checkPlugin(_ *Config, t PluginTable) (map[string]any, usererr.List, error) {

@@ -10,6 +10,7 @@ import (
 	nccl "github.com/trainctl/trainctl/plugins/backend-nccl"
 	tcp "github.com/trainctl/trainctl/plugins/backend-tcp"
 	"github.com/trainctl/trainctl/plugins/datasets"
+	mlflow "github.com/trainctl/trainctl/plugins/observer-mlflow"
 )
 
 // List returns the plugins that this executable serves itself.
@@ -26,6 +27,7 @@ func List() []host.Builtin {
 		underMPI,
 		backend("nccl", func() sdk.Backend { return nccl.New() }),
 		backend("tcp", func() sdk.Backend { return tcp.New() }),
+		{Kind: sdk.KindObserver, Name: "mlflow", Env: mlflow.Variables, Plugin: sdk.Plugin{Observer: func() sdk.Observer { return mlflow.New() }}},
 		precision("amp", func() sdk.Precision { return amp.New() }),
 		precision("none", func() sdk.Precision { return amp.NewNone() }),
 	}
@@ -43,6 +45,8 @@ func Infos() (list []sdk.Info) {
 			list = append(list, b.Plugin.Backend().Info())
 		case sdk.KindPrecision:
 			list = append(list, b.Plugin.Precision().Info())
+		case sdk.KindObserver:
+			list = append(list, b.Plugin.Observer().Info())
 		case sdk.KindDataset:
 			list = append(list, b.Plugin.Dataset().Info())
 		}

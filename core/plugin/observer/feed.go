@@ -123,10 +123,8 @@ func (f *feed) wait() (over bool) {
 	case <-f.over:
 		return true
 	}
-	t := time.NewTimer(gather)
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(gather):
 		return false
 	case <-f.over:
 		return true
