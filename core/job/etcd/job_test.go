@@ -274,11 +274,8 @@ func TestForeignValues(t *testing.T) {
 	}
 	defer c.Close()
 	h, err := a.Host(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	all, err := c.Get(ctx, "/trainctl/it/", clientv3.WithPrefix())
-	if err != nil || len(all.Kvs) != 4 {
+	all, err2 := c.Get(ctx, "/trainctl/it/", clientv3.WithPrefix())
+	if err := errors.Join(err, err2); err != nil || len(all.Kvs) != 4 {
 		t.Fatal(all, err)
 	}
 	reads := map[string]func() error{

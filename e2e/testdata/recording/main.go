@@ -22,13 +22,15 @@ type recording struct {
 // Info is that of synthetic, with options of where to write and when to stop.
 func (r *recording) Info() sdk.Info {
 	info := r.Dataset.Info()
-	info.Name = "recording"
-	info.Options = append(info.Options,
-		sdk.Option{Name: "folder", Type: sdk.String, Required: true, Doc: "folder of the record, which exists"},
-		sdk.Option{Name: "record", Type: sdk.String, Required: true, Doc: "name of the record, to which the rank at the start is appended, and the process ID if another process had it"},
-		sdk.Option{Name: "serve", Type: sdk.Int, Default: int64(-1), Doc: "samples to serve, before the first batch that is never served"},
-		sdk.Option{Name: "serve_rank", Type: sdk.Int, Default: int64(-1), Doc: "the rank that stops to serve; -1: all"})
+	info.Name, info.Options = "recording", append(info.Options, options...)
 	return info
+}
+
+var options = []sdk.Option{
+	{Name: "folder", Type: sdk.String, Required: true, Doc: "folder of the record, which exists"},
+	{Name: "record", Type: sdk.String, Required: true, Doc: "name of the record, to which the rank at the start is appended, and the process ID if another process had it"},
+	{Name: "serve", Type: sdk.Int, Default: int64(-1), Doc: "samples to serve, before the first batch that is never served"},
+	{Name: "serve_rank", Type: sdk.Int, Default: int64(-1), Doc: "the rank that stops to serve; -1: all"},
 }
 
 // Open begins the record.
