@@ -180,17 +180,22 @@ func (c *Config) checkElastic() {
 	refuse(c.Run.Device == "cuda", "run.device", `use "cpu"`, "collectives on a GPU cannot be ended when another rank is gone")
 }
 
+// refusing returns a function that refuses a setting, with the key that forbids it at the end of its detail.
+func (c *Config) refusing(because string) func(wrong bool, key, help, detail string) {
+	return func(wrong bool, key, help, detail string) {
+		if wrong {
+			c.report.errorf(key, atValue, help, "%s (%s)", detail, because)
+		}
+	}
+}
+
 // checkShares refuses what does not work with unequal shares.
 func (c *Config) checkShares() {
 	shares := c.Launch.Shares
 	if !shares.Given() || c.report.bad["launch.shares"] {
 		return
 	}
-	refuse := func(wrong bool, key, help, detail string) {
-		if wrong {
-			c.report.errorf(key, atValue, help, "%s (launch.shares)", detail)
-		}
-	}
+	refuse := c.refusing("launch.shares")
 	world, list := c.fixedWorld(), len(shares.Weights())
 	if world > 0 && list > 0 && list != world {
 		c.report.errorf("launch.shares", atValue, fmt.Sprintf(`give %d, or "auto"`, world), "%s are given, and the job has %s", plural(list, "share"), plural(world, "rank"))
@@ -207,11 +212,7 @@ func (c *Config) checkLocal() {
 	if !c.DDP.Local() {
 		return
 	}
-	refuse := func(wrong bool, key, help, detail string) {
-		if wrong {
-			c.report.errorf(key, atValue, help, "%s (ddp.sync_every)", detail)
-		}
-	}
+	refuse := c.refusing("ddp.sync_every")
 	refuse(c.Launch.IsElastic(), "ddp.sync_every", "set it to 1, or launch.elastic to false and launch.nnodes to a number", "ranks of an elastic job have the weights for those that join only if all have the same after every step")
 	refuse(c.Launch.Shares.Given(), "launch.shares", "remove it", "averages count all ranks equally, so that all should have as many samples")
 	refuse(c.Backend.Restarts > 0, "backend.restarts", "set it to 0, and launch.max_restarts", "averages that were interrupted cannot be repeated")

@@ -55,14 +55,14 @@ var fashion = variant{
 	title:   "Fashion-MNIST",
 	home:    "data/fashion-mnist",
 	folders: []string{"fashion-mnist", "FashionMNIST"},
+	classes: []string{"T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"},
 	md5: [fileCount]string{
 		"8d4fb7e6c68d591d4c3dfef9ec88bf0d", "25c81989df183df01b3e8a0aad5dffbe",
 		"bef4ecab320f06d8554ea6380940ec79", "bb300cfdad3c16e7a12a480ee83cd310",
 	},
-	sites:   []string{"http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"},
-	classes: []string{"T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"},
-	first:   []byte{9, 0, 0, 3, 0, 2, 7, 2, 5, 5},
-	flip:    true,
+	sites: []string{"http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"},
+	first: []byte{9, 0, 0, 3, 0, 2, 7, 2, 5, 5},
+	flip:  true,
 }
 
 var digitNames = []string{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"}
