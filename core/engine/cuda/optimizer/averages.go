@@ -74,16 +74,12 @@ func (u *updater) ExchangeAverages() error {
 
 // overParts runs a kernel with a block for each part.
 func (u *updater) overParts(kernel string, params *unsafe.Pointer) error {
-	if u.n == 0 {
-		return nil
+	if g := u.g; u.n == 0 || g.Lost() != nil {
+		return g.Lost()
 	}
-	g := u.g
-	if err := g.Lost(); err != nil {
+	defer u.g.Enter()()
+	if err := u.copies.update(u.g, u.slotsAt); err != nil {
 		return err
 	}
-	defer g.Enter()()
-	if err := u.copies.update(g, u.slotsAt); err != nil {
-		return err
-	}
-	return g.Launch(u.wide, kernel, u.n, params)
+	return u.g.Launch(u.wide, kernel, u.n, params)
 }

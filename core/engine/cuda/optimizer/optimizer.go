@@ -207,12 +207,9 @@ func (u *updater) SquareSum() (total float64, err error) {
 // Step implements [plan.Updater]. As a rule all slots have the same numbers,
 // which then travel with the launch.
 func (u *updater) Step(lr, scale float64, steps []int64) error {
-	if u.n == 0 {
-		return nil
-	}
 	g := u.g
-	if err := g.Lost(); err != nil {
-		return err
+	if u.n == 0 || g.Lost() != nil {
+		return g.Lost()
 	}
 	defer g.Enter()()
 	u.own, u.common = 0, numbersOf(u.rules[0], lr, scale, steps[0])
