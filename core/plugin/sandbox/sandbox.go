@@ -23,17 +23,16 @@ type Rules struct {
 }
 
 // Usual returns rules for a plugin that reads data: it writes temporary files, caches, and
-// the files and folders that exist and that the values of its options name, but not the home
-// folder or the root.
+// the files and folders that the values of its options name. What a value names may be new
+// in a folder that exists, other than the working directory and those above it. The home
+// folder and the root are never granted.
 func Usual(values []string) Rules {
 	write := []string{os.TempDir(), "/dev"}
 	if dir, err := os.UserCacheDir(); err == nil {
 		write = append(write, dir)
 	}
-	home, _ := os.UserHomeDir()
-	home = filepath.Clean(home) // of "" it is ".", which is no absolute path
 	for _, value := range slices.Concat(values, []string{os.Getenv("TRAINCTL_DATA")}) {
-		if path := existing(value); path != "" && path != home && path != "/" {
+		if path := granted(value); path != "" {
 			write = append(write, path)
 		}
 	}
@@ -41,16 +40,30 @@ func Usual(values []string) Rules {
 	return Rules{Write: slices.Compact(write)}
 }
 
-// existing is the absolute path that a value names; "" if nothing is there.
-func existing(value string) string {
+// granted is the absolute path that a value names if it exists, otherwise the folder that it
+// would be made in; "" without either, and for what would grant more than the value says.
+func granted(value string) string {
 	path, err := filepath.Abs(value)
 	if err != nil || value == "" {
 		return ""
 	}
 	if _, err := os.Stat(path); err != nil {
+		path = filepath.Dir(path)
+		here, err := os.Getwd()
+		if _, none := os.Stat(path); none != nil || err != nil || within(path, here) {
+			return ""
+		}
+	}
+	if home, _ := os.UserHomeDir(); path == filepath.Clean(home) || path == "/" {
 		return ""
 	}
 	return path
+}
+
+// within reports whether a path is a folder or below it.
+func within(folder, path string) bool {
+	rel, err := filepath.Rel(folder, path)
+	return err == nil && rel != ".." && !strings.HasPrefix(rel, "../")
 }
 
 // String says what the rules allow.

@@ -9,8 +9,9 @@ import (
 	"github.com/trainctl/trainctl/core/plugin/sandbox"
 )
 
-// Values of options give the right to write what is there, and nothing above it.
-func TestUsualGrantsWhatExists(t *testing.T) {
+// Values of options give the right to write what they name, or what would be made in a folder that exists,
+// but not the working directory and what is above it, for the sake of a new name.
+func TestUsualGrantsWhatOptionsName(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
 	t.Setenv("TMPDIR", "/elsewhere")
@@ -22,8 +23,8 @@ func TestUsualGrantsWhatExists(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got := sandbox.Usual([]string{"a/b", "root", "root/below/new", "", "home", "/", "text", "https://example.com/data"}).Write
-	want := []string{"/caches", "/dev", "/elsewhere", filepath.Join(dir, "data"), filepath.Join(dir, "root")}
+	got := sandbox.Usual([]string{"a/b", "new", "root/new", "root/below", "root/new/er", "../new", "", "home", "/", "text", "https://example.com/data"}).Write
+	want := []string{"/caches", "/dev", "/elsewhere", filepath.Join(dir, "data"), filepath.Join(dir, "root"), filepath.Join(dir, "root/below")}
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
 		t.Errorf("it writes %q, want %q", got, want)
