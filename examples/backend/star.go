@@ -212,9 +212,12 @@ func (s *Star) serve(ctx context.Context, c *sdk.Collective) error {
 	}
 	errs = s.each(func(r int, conn net.Conn) error {
 		_, err := conn.Write(bufs[r])
-		return failure(c, r, err)
+		return err
 	})
-	return errors.Join(errs...)
+	if v := judge(calls, errs); v.Kind != agreed {
+		return s.announce(ctx, c, v) // ranks that have their results receive this in their next call
+	}
+	return nil
 }
 
 // announce sends a verdict to all ranks and returns its error for this one.

@@ -98,14 +98,16 @@ class Star(trainctl.Backend):
         self.announce(call, judge(call, {}, failed))
         try:
             self.compute(call, [call.buffer] + [buffers[r] for r in range(1, self.group.world_size)])
-            for rank, conn in self.conns.items():
-                conn.sendall(data(call.buffer))
-        except OSError as e:
-            self.close()
-            raise trainctl.PeerError(rank, str(e), call.seq) from None
         except Exception:
             self.close()  # the others wait for results
             raise
+        for rank, conn in self.conns.items():
+            try:
+                conn.sendall(data(call.buffer))
+            except OSError as e:
+                failed[rank] = e
+        if failed:
+            self.announce(call, judge(call, {}, failed))  # ranks that have their results receive this in their next call
 
     def gather(self, call, read):
         """What every rank sends, and the errors of those that do not, in the order of arrival."""
