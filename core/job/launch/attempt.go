@@ -369,6 +369,8 @@ func (a *attempt) ending() ending {
 		return ending{code: ExitWorker, failure: v.Failure, cut: true}
 	case v == nil:
 		return ending{code: ExitOK}
+	case v.Failure == nil && a.completed():
+		return ending{code: ExitOK}
 	case v.Failure == nil:
 		return a.stopped(syscall.Signal(v.Signal))
 	}
@@ -401,6 +403,12 @@ func (a *attempt) correct(f *Failure) {
 			return
 		}
 	}
+}
+
+// completed reports whether all ranks had done their work when a signal came, which then changes nothing.
+// On several nodes only ranks that were asked to end know it.
+func (a *attempt) completed() bool {
+	return a.l.o.Finished != nil && a.l.nodes == nil && !slices.ContainsFunc(a.ended, exit.bad)
 }
 
 // stopped returns how an attempt ended after a signal. It was preempted when

@@ -118,6 +118,11 @@ var roles = map[string]func(arg, rest string) int{
 		time.Sleep(takes)
 		return ExitPreempted
 	},
+	"finishing": func(_, _ string) int { // its work is done when SIGTERM comes
+		readyUntilTerm()
+		tell(map[string]any{"event": "rank_done"})
+		return 0
+	},
 	"slow": func(_, _ string) int { // to end
 		readyUntilTerm()
 		tell(map[string]any{"event": "asked"})

@@ -346,6 +346,20 @@ func TestSignalAfterTheEnd(t *testing.T) {
 	}
 }
 
+// A signal that comes when all ranks have done their work does not interrupt the run.
+func TestSignalWhenAllIsDone(t *testing.T) {
+	for role, want := range map[string]int{"finishing": ExitOK, "idle": ExitTerminated} {
+		onEvent, ready := pids(2)
+		signals := make(chan os.Signal, 1)
+		go func() { <-ready; signals <- syscall.SIGTERM }()
+		res, log := run(t, Options{Nproc: 2, Grace: time.Hour, Command: asRole(role), OnEvent: onEvent, Signals: signals,
+			Finished: func(line []byte) bool { return bytes.Contains(line, []byte("rank_done")) }})
+		if res.ExitCode != want || (res.Signal == nil) != (want == ExitOK) || res.Failure() != nil {
+			t.Errorf("%s: %+v\n%s", role, res, log)
+		}
+	}
+}
+
 // Repeated Ctrl-C kills the ranks.
 func TestSecondSignalKills(t *testing.T) {
 	onEvent, ready := pids(2)
