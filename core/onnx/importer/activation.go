@@ -2,6 +2,7 @@ package importer
 
 import (
 	"math"
+	"slices"
 	"strconv"
 
 	"github.com/trainctl/trainctl/core/engine/op"
@@ -25,10 +26,10 @@ func activation(v *value) (typ string, args op.Args, x *value, found bool) {
 	list, numbers := parts(v)
 	for i := len(list) - 1; i > 0; i-- {
 		got, ok := evaluate(v, list[i], points, 0)
-		if !ok || len(got.v) != len(points.v) || elems(list[i].shape) != elems(v.shape) {
+		if !ok || len(got.v) != len(points.v) || !slices.Equal(list[i].shape, v.shape) {
 			continue
 		}
-		if near(got, points) {
+		if near(got, points) && unchanged(v, list[i], numbers) {
 			return "", nil, list[i], true
 		}
 		if typ, args, ok := named(got, numbers); ok {
@@ -36,6 +37,22 @@ func activation(v *value) (typ string, args op.Args, x *value, found bool) {
 		}
 	}
 	return "", nil, nil, false
+}
+
+// unchanged reports whether an expression is the value itself on either side of its numbers too, as a Clip with
+// wide limits is not.
+func unchanged(v, x *value, numbers []float64) bool {
+	q := quantity{rows: 1}
+	for _, c := range numbers {
+		if c = 2 * math.Abs(c); c < math.MaxFloat32 {
+			q.v = append(q.v, -c, c)
+		}
+	}
+	if q.cols = len(q.v); q.cols == 0 {
+		return true
+	}
+	got, ok := evaluate(v, x, q, 0)
+	return ok && near(got, q)
 }
 
 // named finds the activation with given values. Its numbers are defaults or occur in the expression.

@@ -65,7 +65,8 @@ type translator struct {
 	m        *source.Model
 	at       int               // the node that is translated
 	values   map[string]*value // by name
-	uses     map[string]int    // how many nodes read a value
+	needed   []bool            // by node: the output depends on it
+	uses     map[string]int    // how many needed nodes read a value
 	batch    int               // the size of the batch that shapes are computed for
 	work     int               // elements that may yet be moved or computed
 	problems Unsupported
@@ -83,8 +84,11 @@ func Import(m *source.Model, o Options) (*Network, error) {
 	if err := t.input(o.Shape); err != nil {
 		return nil, err
 	}
-	t.countUses(out)
+	t.need(out)
 	for i := range m.Nodes {
+		if !t.needed[i] {
+			continue
+		}
 		t.at = i
 		if err := t.translate(&m.Nodes[i]); err != nil {
 			return nil, err
@@ -182,9 +186,16 @@ func sampleShape(in source.Info, wanted []int) ([]int, error) {
 	return shape, nil
 }
 
-func (t *translator) countUses(out string) {
+// need finds the nodes that an output depends on, and counts their reads. Other outputs of the
+// network may have nodes of their own, which are left alone.
+func (t *translator) need(out string) {
+	t.needed = make([]bool, len(t.m.Nodes))
 	t.uses[out]++
-	for _, n := range t.m.Nodes {
+	for i := len(t.m.Nodes) - 1; i >= 0; i-- { // each node comes behind those that it reads
+		n := &t.m.Nodes[i]
+		if t.needed[i] = slices.ContainsFunc(n.Out, func(name string) bool { return name != "" && t.uses[name] > 0 }); !t.needed[i] {
+			continue
+		}
 		for _, name := range n.In {
 			t.uses[name]++
 		}

@@ -44,7 +44,7 @@ func withInput(t *testing.T, dims []int64, steps ...*pb.NodeProto) (*Network, er
 		ProducerName: proto.String("tool\n[plugins]"), OpsetImport: []*pb.OperatorSetIdProto{{Version: proto.Int64(17)}},
 		Graph: &pb.GraphProto{
 			Node: steps, Input: []*pb.ValueInfoProto{x}, Output: []*pb.ValueInfoProto{{Name: proto.String("y")}},
-			Initializer: []*pb.TensorProto{floats("enc.input.weight", 4, 4), floats("enc.fc.weight", 4, 4), floats("high", 1, 1, 4), floats("c", 3, 2), floats("ten")},
+			Initializer: []*pb.TensorProto{floats("enc.input.weight", 4, 4), floats("enc.fc.weight", 4, 4), floats("high", 1, 1, 4), floats("c", 3, 2), floats("ten"), floats("column", 4, 1)},
 		},
 	})
 	if err != nil {
@@ -85,6 +85,32 @@ func TestNodesWithoutLayer(t *testing.T) {
 	squeezed := []*pb.NodeProto{step("Squeeze", "x", "a"), step("Add", "a ten", "y")}
 	if n, err := withInput(t, []int64{1}, squeezed...); err == nil {
 		t.Errorf("a network of single numbers is %v", n)
+	}
+}
+
+// What is not the layer that it looks like is refused.
+func TestNearlyLayers(t *testing.T) {
+	number := func(name string, v float32) *pb.NodeProto {
+		return step("Constant", "", name, &pb.AttributeProto{Name: proto.String("value_float"), F: proto.Float32(v)})
+	}
+	for want, steps := range map[string][]*pb.NodeProto{
+		"adds [4 1] to rows of 4": {step("Gemm", "x enc.fc.weight column", "y")},
+		"(Clip)":                  {number("low", -1000), number("high", 1000), step("Clip", "x low high", "y")},
+	} {
+		if n, err := withInput(t, []int64{4, 4}, steps...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v %v, want %q", n, err, want)
+		}
+	}
+}
+
+// Nodes that the output does not depend on may be of any type, and their reads do not count.
+func TestOtherOutputs(t *testing.T) {
+	n, err := withInput(t, []int64{2, 4}, step("MatMul", "x enc.fc.weight", "a"), step("CumSum", "a", "z"), step("Sigmoid", "a", "s"), step("Mul", "a s", "y"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if last := n.Model.Layers[len(n.Model.Layers)-1]; last.Type != "silu" {
+		t.Errorf("the last layer is %s", last.Type)
 	}
 }
 

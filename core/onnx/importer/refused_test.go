@@ -55,7 +55,7 @@ func network(t testing.TB, input *pb.ValueInfoProto, nodes ...*pb.NodeProto) *so
 // Every operation that cannot be imported is in one list, with its shapes and the reason.
 func TestAllProblemsAreListed(t *testing.T) {
 	m := network(t, info("x", 0, 2), node("MatMul", []string{"x", "fc.weight"}, "a"), node("Einsum", []string{"a"}, "b"), node("Relu", []string{"b"}, "c"),
-		node("com.acme.Magic", []string{"a", "two"}, "d"), node("LogSoftmax", []string{"a"}, "y"))
+		node("com.acme.Magic", []string{"a", "two"}, "d"), node("LogSoftmax", []string{"a", "c", "d"}, "y"))
 	_, err := Import(m, Options{})
 	var list Unsupported
 	if !errors.As(err, &list) || len(list) != 3 {

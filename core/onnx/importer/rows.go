@@ -109,6 +109,9 @@ func (t *translator) linear(x, w *value, turned bool, bias *value) ([]*value, er
 	}
 	params := []param{{"weight", w.konst}}
 	if bias != nil {
+		if k := len(bias.shape); k == 0 || bias.shape[k-1] != w.shape[0] {
+			return nil, fmt.Errorf("adds %v to rows of %d numbers; linear layers have a bias for each of these", bias.shape, w.shape[0])
+		}
 		b, err := weights([]*value{bias}, w.shape[0], "bias")
 		if err != nil {
 			return nil, err

@@ -38,8 +38,10 @@ type Model struct {
 	Shapes   map[string][]int // of values in between, as far as the file says; Unknown for open dimensions
 
 	tensors map[string]*pb.TensorProto
-	folder  string // of external data; "": there is none
-	loaded  int64  // bytes of external data so far
+	folder  string           // of external data; "": there is none
+	files   map[string]int64 // bytes of each file of external data
+	stored  int64            // bytes of these files in all
+	loaded  int64            // bytes of external data so far
 }
 
 // Info describes an input or an output.
@@ -82,7 +84,7 @@ func Parse(b []byte, folder string) (*Model, error) {
 	if g == nil {
 		return nil, errors.New("not an ONNX file: it has no graph")
 	}
-	m := &Model{Producer: printable(p.GetProducerName()), Shapes: map[string][]int{}, tensors: map[string]*pb.TensorProto{}, folder: folder}
+	m := &Model{Producer: printable(p.GetProducerName()), Shapes: map[string][]int{}, tensors: map[string]*pb.TensorProto{}, folder: folder, files: map[string]int64{}}
 	if v := p.GetProducerVersion(); v != "" {
 		m.Producer += " " + printable(v)
 	}

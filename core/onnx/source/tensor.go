@@ -167,9 +167,9 @@ func fromInt32(out *Tensor, d pb.TensorProto_DataType, data []int32) {
 	}
 }
 
-// mostLoaded bounds external data in all: tensors may share their bytes, and a file of a few bytes could
-// otherwise name the same gigabyte many times.
-const mostLoaded = 64 << 30
+// mostShared bounds external data by the size of its files: tensors may share their bytes, and a file of a few
+// bytes could otherwise name the same gigabyte many times.
+const mostShared = 4
 
 // external reads a tensor's data from a file in the folder.
 func (m *Model) external(t *pb.TensorProto) ([]byte, error) {
@@ -195,9 +195,6 @@ func (m *Model) external(t *pb.TensorProto) ([]byte, error) {
 	if length != int64(bytesOf(t)) || offset < 0 {
 		return nil, fmt.Errorf("its data in %q is %d bytes from %d, but its shape %v needs %d", location, length, offset, t.GetDims(), bytesOf(t))
 	}
-	if m.loaded += length; m.loaded > mostLoaded {
-		return nil, fmt.Errorf("the tensors in external files have more than %d bytes", int64(mostLoaded))
-	}
 	return m.readAt(location, offset, length)
 }
 
@@ -216,6 +213,13 @@ func (m *Model) readAt(location string, offset, length int64) ([]byte, error) {
 	}
 	if offset > info.Size() || length > info.Size()-offset {
 		return nil, fmt.Errorf("its data is bytes %d to %d of %q, which has %d", offset, offset+length, location, info.Size())
+	}
+	if name := filepath.Clean(location); m.files[name] == 0 {
+		m.files[name] = info.Size()
+		m.stored += info.Size()
+	}
+	if m.loaded += length; m.loaded > mostShared*m.stored {
+		return nil, fmt.Errorf("the tensors in external files take more than %d times the files' %d bytes", mostShared, m.stored)
 	}
 	b := make([]byte, length)
 	if _, err := f.ReadAt(b, offset); err != nil && err != io.EOF {
