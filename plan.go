@@ -13,7 +13,8 @@ import (
 type Forecast = forecast.Report
 
 // Plan returns what Run would do with the same arguments, without starting anything: layers and their shapes, memory,
-// buckets. Mistakes in the configuration are errors as for Run, and shapes that do not fit together, too.
+// buckets. Mistakes in the configuration itself are errors as for Run, and so are shapes that do not fit together. Whether the data
+// is there is not checked.
 func Plan(ctx context.Context, cfg Config, options ...Option) (*Forecast, error) {
 	s := newSettings(options)
 	plugins := append(s.values, builtins.List()...)

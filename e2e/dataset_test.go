@@ -197,5 +197,4 @@ func TestAugmentedRunsAreTheSame(t *testing.T) {
 			t.Errorf("on %s ranks the evaluation is %+v, want %+v", ranks, a, b)
 		}
 	}
-	p.Train(t, rig.Set("dataset.options.mixup=0.2")...).Expect(t, 2).Prints(t, "mixup and cutmix would mix held-out samples")
 }

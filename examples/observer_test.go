@@ -23,7 +23,7 @@ plugin = "synthetic"
 options = { train_samples = 6400, test_samples = 100 }
 [train]
 per_rank_batch = 32
-max_steps = 2000
+max_steps = 600
 [model]
 name = "mlp"
 hidden = [32]
@@ -52,7 +52,7 @@ func TestObserversDoNoHarm(t *testing.T) {
 		t.Errorf("an observer that works: %s", watched.missed)
 	}
 	csv, err := os.ReadFile(filepath.Join(dir, "loss.csv"))
-	if n := bytes.Count(csv, []byte("\n")); err != nil || n != 2001 {
+	if n := bytes.Count(csv, []byte("\n")); err != nil || n != 601 {
 		t.Errorf("%d lines of loss.csv, %v", n, err)
 	}
 	for _, s := range []syscall.Signal{syscall.SIGKILL, syscall.SIGSTOP} {
@@ -75,7 +75,7 @@ func compareRuns(t *testing.T, name string, want, got outcome, losses, same []st
 	if want.ParamsSHA256[0] != got.ParamsSHA256[0] || want.ParamsSHA256[1] != got.ParamsSHA256[1] || want.Train.Loss != got.Train.Loss || got.Status != "ok" {
 		t.Errorf("%s: status %s, loss %v, weights %v; without an observer %v and %v", name, got.Status, got.Train.Loss, got.ParamsSHA256, want.Train.Loss, want.ParamsSHA256)
 	}
-	if len(losses) != 2000 || fmt.Sprint(losses) != fmt.Sprint(same) {
+	if len(losses) != 600 || fmt.Sprint(losses) != fmt.Sprint(same) {
 		t.Errorf("%s: %d losses differ from %d without an observer", name, len(same), len(losses))
 	}
 }

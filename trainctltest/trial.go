@@ -2,6 +2,7 @@ package trainctltest
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"sync/atomic"
@@ -106,11 +107,12 @@ type result struct {
 	grads map[string][]float64
 }
 
-func (tr trial) run() (result, error) {
+func (tr trial) run() (out result, err error) {
 	r, err := tr.rig()
 	if err != nil {
 		return result{}, err
 	}
+	defer func() { err = errors.Join(err, r.prog.Close()) }()
 	var res plan.Result
 	for pass := range max(1, tr.passes) {
 		a := r.args
@@ -119,7 +121,7 @@ func (tr trial) run() (result, error) {
 			return result{}, res.Err
 		}
 	}
-	return r.result(res.Loss), r.prog.Close()
+	return r.result(res.Loss), nil
 }
 
 func (r *rig) result(loss float64) result {
@@ -144,6 +146,7 @@ func (tr trial) slopes() (problems []error) {
 	if err != nil {
 		return []error{err}
 	}
+	defer func() { problems = dropNil(append(problems, r.prog.Close())) }()
 	res := r.prog.Run(r.args)
 	if res.Err != nil {
 		return []error{res.Err}

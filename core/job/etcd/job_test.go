@@ -187,7 +187,7 @@ func TestEtcdComesBack(t *testing.T) {
 	go func() { wrote <- a.Write(ctx, "group", []byte("2")) }()
 	select {
 	case err := <-wrote:
-		t.Errorf("written to a server that is stopped: %v", err)
+		t.Fatalf("written to a server that is stopped: %v", err)
 	case <-time.After(3 * time.Second): // longer than the lease
 	}
 	s.Signal(t, syscall.SIGCONT)

@@ -2,11 +2,13 @@ package etcdtest
 
 import (
 	"bufio"
+	"fmt"
 	"io"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -134,4 +136,17 @@ func (s *Server) Signal(t *testing.T, sig syscall.Signal) {
 	if err := syscall.Kill(-s.cmd.Process.Pid, sig); err != nil && err != syscall.ESRCH {
 		t.Error(err)
 	}
+	for sig == syscall.SIGSTOP && !s.stopped() { // the signal takes effect when each thread next runs
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// stopped reports whether all threads of the server are stopped, as far as the system shows.
+func (s *Server) stopped() bool {
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", s.cmd.Process.Pid))
+	return !slices.ContainsFunc(threads, func(path string) bool {
+		text, err := os.ReadFile(path)
+		_, state, _ := strings.Cut(string(text), ") ")
+		return err == nil && !strings.HasPrefix(state, "T")
+	})
 }
