@@ -84,6 +84,8 @@ func (s *Server) Handler(addr net.Addr) http.Handler {
 		"POST /labels": s.label,
 		"POST /save":   s.save,
 		"POST /stop":   s.stop,
+
+		"GET /favicon.ico": noIcon,
 	} {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			if err := answer(w, r); err != nil {
@@ -92,6 +94,12 @@ func (s *Server) Handler(addr net.Addr) http.Handler {
 		})
 	}
 	return s.guard(addr, mux)
+}
+
+// noIcon answers browsers that ask for an icon by themselves: a 404 would be an error in their consoles.
+func noIcon(w http.ResponseWriter, _ *http.Request) error {
+	w.WriteHeader(http.StatusNoContent)
+	return nil
 }
 
 // refused is an error with a status of its own.
