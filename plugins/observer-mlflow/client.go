@@ -95,7 +95,7 @@ func (c client) once(ctx context.Context, method, path string, body []byte, out 
 	}
 	reply, err := c.http.Do(r)
 	if err != nil {
-		return ctx.Err() == nil, fmt.Errorf("the MLflow server cannot be reached: %w", err)
+		return ctx.Err() == nil, fmt.Errorf("the MLflow server cannot be reached: %w; fix: start it, or set the option uri to its address", err)
 	}
 	defer reply.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(reply.Body, maxBytes))

@@ -32,6 +32,7 @@ type feed struct {
 	why     string
 	summary []byte
 	gone    bool // nothing can be delivered any more
+	warned  bool // why it is gone
 }
 
 func newFeed(p Plugin, warn func(plugin, text string)) *feed {
@@ -79,7 +80,7 @@ func (f *feed) end(summary []byte) *time.Timer {
 func (f *feed) missed() Missed {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return Missed{Plugin: f.Name, Events: f.lost, Of: f.all, Why: f.why}
+	return Missed{Plugin: f.Name, Events: f.lost, Of: f.all, Why: f.why, Warned: f.warned}
 }
 
 // run starts the observer, delivers events until the run has ended, and ends it.
@@ -170,9 +171,10 @@ func (f *feed) giveUp(err error) {
 	if f.why == "" { // for events to come
 		f.why = f.reason(err)
 	}
-	counted := f.ctx.Err() != nil && f.lost > 0 // which says why
+	f.warned = f.ctx.Err() == nil || f.lost == 0 // otherwise what it missed is told with the reason
+	warn := f.warned
 	f.mu.Unlock()
-	if !counted {
+	if warn {
 		f.warn(f.Name, fmt.Sprintf("%v; the run continues without this observer", err))
 	}
 }

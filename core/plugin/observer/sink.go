@@ -88,10 +88,15 @@ type Missed struct {
 	Events int
 	Of     int // events of the run
 	Why    string
+	Warned bool // of the reason, already
 }
 
 func (m Missed) String() string {
-	return fmt.Sprintf("observer plugin %q missed %d of %d events: %s", m.Plugin, m.Events, m.Of, m.Why)
+	why := ": " + m.Why
+	if m.Warned {
+		why = ", for the reason of the warning above"
+	}
+	return fmt.Sprintf("observer plugin %q missed %d of %d events%s", m.Plugin, m.Events, m.Of, why)
 }
 
 // End delivers what is left and the text of summary.json, nil if there is none, and ends the
