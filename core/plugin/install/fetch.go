@@ -62,8 +62,10 @@ func (s *stager) download(ctx context.Context, address string) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	file := filepath.Join(s.tmp, "download")
-	if err := s.get(ctx, &client, address, file, s.silence(cancel)); err != nil {
-		return cmp.Or(context.Cause(ctx), err)
+	err = s.get(ctx, &client, address, file, s.silence(cancel))
+	// A server that notices the end of the connection may still end its answer as if it were whole.
+	if err = cmp.Or(context.Cause(ctx), err); err != nil {
+		return err
 	}
 	return s.open(file, path.Base(u.Path))
 }

@@ -5,9 +5,11 @@ import (
 	"archive/zip"
 	"bytes"
 	"compress/gzip"
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
@@ -233,6 +235,24 @@ func TestInstallFromAnAddress(t *testing.T) {
 		r.SHA256, r.Client, r.Limits = c.sum, s.Client(), c.limits
 		refuses(t, r, c.want)
 	}
+}
+
+// A transport whose answer ends as if it were whole once its request is canceled: what a server
+// does that notices the closed connection before the client has closed its side.
+type endsWhenCanceled struct{}
+
+func (endsWhenCanceled) RoundTrip(r *http.Request) (*http.Response, error) {
+	body, end := io.Pipe()
+	context.AfterFunc(r.Context(), func() { end.Close() })
+	return &http.Response{StatusCode: http.StatusOK, Body: body, Request: r}, nil
+}
+
+func TestDownloadCutShort(t *testing.T) {
+	t.Parallel()
+	r := newRequest(t, "https://example.com/mine.tar.gz")
+	r.SHA256, r.Client = hexSum(nil), &http.Client{Transport: endsWhenCanceled{}}
+	r.Limits = install.Limits{Download: 1 << 30, Silence: time.Millisecond}
+	refuses(t, r, "the server has sent nothing for 1ms")
 }
 
 // refuses expects an error and that nothing is left.
