@@ -52,9 +52,10 @@ func TestProgramsThatAreNoPlugins(t *testing.T) {
 		script string
 		says   []string
 	}{
-		"garbage":       {"echo hello\nexit 0", []string{"it ended at once", "hello"}},
-		"exits at once": {"echo cannot find libfoo >&2\nexit 7", []string{"it ended at once: exit status 7", "cannot find libfoo"}},
-		"hangs":         {"echo warming up\nexec sleep 600", []string{"was not ready within", "warming up"}},
+		"garbage":        {"echo hello\nexit 0", []string{"it ended at once", "hello"}},
+		"exits at once":  {"echo cannot find libfoo >&2\nexit 7", []string{"it ended at once: exit status 7", "cannot find libfoo"}},
+		"lacks a module": {"echo \"ModuleNotFoundError: No module named 'grpc'\" >&2\nexit 1", []string{"install the Python package 'grpc'"}},
+		"hangs":          {"echo warming up\nexec sleep 600", []string{"was not ready within", "warming up"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

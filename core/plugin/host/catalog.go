@@ -59,7 +59,7 @@ func (h *Host) probeAll(ctx context.Context, p *registry.Plugin) (served []Liste
 		kinds = registry.Kinds
 	}
 	l := Listed{From: p.Folder.Origin, Path: p.Path}
-	sum, failed := registry.Sum(p.Path)
+	sum, failed := p.TreeSum()
 	l.SHA256 = sum
 	for _, kind := range kinds {
 		info, err := h.Probe(ctx, kind, p.Path)

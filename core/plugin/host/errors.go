@@ -14,8 +14,8 @@ import (
 // start, and then none of its processes is left, or it does not publish what a run
 // needs.
 type StartError struct {
-	Kind      sdk.Kind
-	Name      string // as written in the TOML
+	Kind      sdk.Kind // "" if no kind was asked for
+	Name      string   // as written in the TOML
 	Problem   string
 	Help      string
 	LastLines []string // what the plugin printed last
@@ -31,7 +31,7 @@ func (e *StartError) Error() string {
 	if e.Fault {
 		verdict = "did not start"
 	}
-	s := fmt.Sprintf("%s plugin %q %s: %s", e.Kind, e.Name, verdict, e.Problem)
+	s := strings.TrimSpace(fmt.Sprintf("%s plugin %q %s: %s", e.Kind, e.Name, verdict, e.Problem))
 	if e.Help != "" {
 		s += "; " + e.Help
 	}
@@ -39,6 +39,18 @@ func (e *StartError) Error() string {
 }
 
 func (e *StartError) Unwrap() error { return e.Err }
+
+// OfAnyKind is the error of a plugin that was tried for every kind: it does not name the one that was
+// tried first.
+func OfAnyKind(err error) error {
+	var start *StartError
+	if !errors.As(err, &start) {
+		return err
+	}
+	e := *start
+	e.Kind = ""
+	return &e
+}
 
 // Causes of a PluginError that the host detects.
 var (

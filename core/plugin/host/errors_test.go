@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -19,6 +20,17 @@ func TestLastLinesDoNotSteerTheTerminal(t *testing.T) {
 	got := e.Error()
 	if strings.Contains(got, "\x1b") || strings.Contains(got, "\xff") || !strings.Contains(got, "�[2Jhello\tworld\n  �") || strings.Count(got, "ü") != 500 {
 		t.Errorf("%q", got)
+	}
+}
+
+// A file that was tried for every kind of plugin is not called one of the first kind.
+func TestErrorOfAnyKind(t *testing.T) {
+	of := &StartError{Kind: "backend", Name: "./x", Problem: "it ended"}
+	if got := OfAnyKind(fmt.Errorf("in a folder: %w", of)).Error(); got != `plugin "./x" cannot be used: it ended` {
+		t.Error(got)
+	}
+	if other := errors.New("other"); OfAnyKind(other) != other || of.Kind == "" {
+		t.Error("changed")
 	}
 }
 

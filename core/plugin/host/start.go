@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -282,12 +283,22 @@ func (p *plugin) explain(ctx context.Context, e *StartError, ended, timedOut boo
 	case ended && e.Fault:
 		e.Problem = "its process ended during start-up: " + p.proc.status
 	case ended:
-		e.Problem, e.Help = "it ended at once: "+p.proc.status, foreign
+		e.Problem, e.Help = "it ended at once: "+p.proc.status, cmp.Or(missingModule(e.LastLines), foreign)
 	case version == 0:
 		e.Problem, e.Help = "it closed its output without the handshake of a plugin", foreign
 	default:
 		e.Problem = e.Err.Error()
 	}
+}
+
+// missingModule is the fix for a Python plugin whose interpreter lacks a package.
+func missingModule(lines []string) string {
+	for _, line := range lines {
+		if _, name, ok := strings.Cut(line, "ModuleNotFoundError: No module named "); ok {
+			return fmt.Sprintf("install the Python package %s for the interpreter that the plugin's first line names, such as with pip install -r requirements.txt", name)
+		}
+	}
+	return ""
 }
 
 // error wraps the error of a call. If the process died, it reports the death

@@ -161,7 +161,9 @@ func (s *stager) identify(ctx context.Context) (*Receipt, error) {
 		receipt.Name = cmp.Or(s.Name, found.Name, info.Name)
 		receipt.Version = cmp.Or(strings.TrimPrefix(s.version, "v"), found.Version, strings.TrimPrefix(info.Version, "v"))
 	}
-	if len(receipt.Kinds) == 0 {
+	if len(receipt.Kinds) == 0 && len(kinds) > 1 {
+		return nil, host.OfAnyKind(first)
+	} else if len(receipt.Kinds) == 0 {
 		return nil, first
 	}
 	receipt.Kind = receipt.Kinds[0]

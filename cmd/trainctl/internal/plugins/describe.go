@@ -86,6 +86,9 @@ func findPlugin(ctx context.Context, h *host.Host, kind, name string) (pluginInf
 	case kind == "" && !registry.IsPath(name) && errors.Is(first, fs.ErrNotExist):
 		return found, unknownPlugin(name, h)
 	}
+	if kind == "" {
+		first = host.OfAnyKind(first)
+	}
 	return found, first
 }
 
