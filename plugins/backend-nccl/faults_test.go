@@ -74,7 +74,7 @@ func ones() *sdk.Collective {
 }
 
 func short(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	t.Cleanup(cancel)
 	return ctx
 }

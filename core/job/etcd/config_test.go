@@ -17,11 +17,22 @@ import (
 	"github.com/trainctl/trainctl/core/job/etcd/etcdtest"
 )
 
-// refused asserts that Connect fails with a message that has all parts.
+// refused asserts that Connect fails at once with a message that has all parts.
 func refused(t *testing.T, c etcd.Config, parts ...string) {
+	t.Helper()
+	refusedBy(patient(t), t, c, parts...)
+}
+
+// refusedInTime is refused for what Connect tries again until its context ends.
+func refusedInTime(t *testing.T, c etcd.Config, parts ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
+	refusedBy(ctx, t, c, parts...)
+}
+
+func refusedBy(ctx context.Context, t *testing.T, c etcd.Config, parts ...string) {
+	t.Helper()
 	c.Secret = jobSecret
 	j, err := etcd.Connect(ctx, c, "it", time.Second, nil)
 	if err == nil {
@@ -42,7 +53,7 @@ func TestUnreachableEtcd(t *testing.T) {
 	t.Parallel()
 	s := etcdtest.Start(t, etcdtest.Options{})
 	s.Kill(t)
-	refused(t, etcd.Config{Endpoints: []string{s.Addr}}, "launch.rdzv_endpoint", s.Addr, "refused", "running etcd")
+	refusedInTime(t, etcd.Config{Endpoints: []string{s.Addr}}, "launch.rdzv_endpoint", s.Addr, "refused", "running etcd")
 }
 
 func TestTLS(t *testing.T) {
@@ -73,20 +84,15 @@ func TestTLS(t *testing.T) {
 		{func(c *etcd.Config) { c.CertFile, c.KeyFile = "", "" }, []string{"launch.rdzv_cert_file", s.Addr, "refuses this client"}},
 		{func(c *etcd.Config) { c.CertFile, c.KeyFile = foreign, foreignKey }, []string{"launch.rdzv_cert_file", s.Addr, "refuses this client"}},
 		{func(c *etcd.Config) { c.KeyFile = foreignKey }, []string{"launch.rdzv_cert_file", "private key"}},
-		{func(c *etcd.Config) {
-			c.Endpoints = []string{"http://" + s.Addr}
-			c.CAFile, c.CertFile, c.KeyFile = "", "", ""
-		}, []string{"launch.rdzv_endpoint", s.Addr}},
-		{func(c *etcd.Config) { // one with https:// is enough
-			c.Endpoints = []string{"http://127.0.0.1:1", "https://" + s.Addr}
-			c.CAFile, c.CertFile, c.KeyFile = "", "", ""
-		}, []string{"launch.rdzv_ca_file", s.Addr}},
 	} {
 		bad := good
 		bad.Endpoints = append([]string{}, good.Endpoints...)
 		c.change(&bad)
 		refused(t, bad, c.parts...)
 	}
+	refusedInTime(t, etcd.Config{Endpoints: []string{"http://" + s.Addr}}, "launch.rdzv_endpoint", s.Addr)
+	// One with https:// is enough.
+	refusedInTime(t, etcd.Config{Endpoints: []string{"http://127.0.0.1:1", "https://" + s.Addr}}, "launch.rdzv_ca_file", s.Addr)
 	plain := etcdtest.Start(t, etcdtest.Options{})
 	refused(t, etcd.Config{Endpoints: []string{plain.Addr}, CAFile: ours.File}, "launch.rdzv_endpoint", "does not use TLS", "http://")
 }

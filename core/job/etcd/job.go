@@ -85,6 +85,7 @@ func Connect(ctx context.Context, c Config, name string, lostAfter time.Duration
 // await waits until one of the endpoints can be reached.
 func (c Config) await(ctx context.Context, reach func(context.Context, string) error, say func(string)) error {
 	start, told := time.Now(), false
+	var last error // of the last attempt that ctx has not cut short, which says why
 	for {
 		var errs []error
 		for _, e := range c.Endpoints {
@@ -98,6 +99,10 @@ func (c Config) await(ctx context.Context, reach func(context.Context, string) e
 			errs = append(errs, err)
 		}
 		err := errors.Join(errs...)
+		if last != nil && ctx.Err() != nil {
+			err = last
+		}
+		last = err
 		if say != nil && !told && time.Since(start) > time.Second {
 			told = true
 			say(fmt.Sprintf("waiting for etcd: %v", err))

@@ -308,7 +308,7 @@ func TestJobsWithDifferentSecrets(t *testing.T) {
 	ctx := patient(t)
 	a := hosts(t, s)
 	b := connectWith(t, s, secret.New(), time.Second, nil)
-	brief, cancel := context.WithTimeout(ctx, time.Second)
+	brief, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	if _, err := b.Register(brief, 3, "host", func(string) bool { return true }); usererr.Problems(err) == nil || !strings.Contains(err.Error(), "give all nodes of the job the same secret") {
 		t.Errorf("got %v", err)
@@ -386,10 +386,10 @@ func TestNextJobBeginsAnew(t *testing.T) {
 	if left := keys(t, s); !slices.Equal(left, []string{"/trainctl/it/nodes/0"}) {
 		t.Errorf("left: %v", left)
 	}
-	full, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
 	joins(t, s, 1)
 	joins(t, s, 2)
+	full, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
 	if _, err := connect(t, s).Register(full, 3, "host", nobody); err == nil || !strings.Contains(err.Error(), "all 3 nodes") {
 		t.Errorf("a fourth of three: %v", err)
 	}

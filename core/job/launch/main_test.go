@@ -80,10 +80,12 @@ var roles = map[string]func(arg, rest string) int{
 		tell(map[string]any{"event": "rank_done"})
 		return 0
 	},
-	"blame": func(_, _ string) int { // rank 0 blames the others, which fail by themselves
+	"blame": func(_, file string) int { // rank 0 blames rank 1, which fails by itself, and says so by a file
 		if os.Getenv("RANK") == "0" {
+			awaitFile(file)
 			return ExitPeer
 		}
+		_ = os.WriteFile(file, nil, 0o600)
 		return 1
 	},
 	"late": func(_, rest string) int { return playLate(rest) },
@@ -167,9 +169,7 @@ func readyUntilTerm() {
 // to. It says by a file that it listens.
 func playLate(file string) int {
 	if os.Getenv("RANK") == "0" {
-		for _, err := os.Stat(file); err != nil; _, err = os.Stat(file) {
-			time.Sleep(time.Millisecond)
-		}
+		awaitFile(file)
 		return ExitPeer
 	}
 	c := make(chan os.Signal, 1)
@@ -178,6 +178,13 @@ func playLate(file string) int {
 		<-c
 	}
 	return ExitCheckpoint
+}
+
+// awaitFile returns when a file is there.
+func awaitFile(path string) {
+	for _, err := os.Stat(path); err != nil; _, err = os.Stat(path) {
+		time.Sleep(time.Millisecond)
+	}
 }
 
 type crasher struct{ value int }
@@ -224,7 +231,7 @@ func playParent() int {
 
 // playMeet joins the job's store and exchanges ranks.
 func playMeet() int {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	w, err := rank.FromEnv(os.LookupEnv)
 	if err != nil {
@@ -306,7 +313,7 @@ func alive(pid int) bool {
 
 func waitGone(t *testing.T, pid int) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); alive(pid); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); alive(pid); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("process %d is still there", pid)
 		}

@@ -35,11 +35,11 @@ func fleet(t *testing.T, nproc []int, change func(node int, o *Options)) ([]Resu
 	results, errs := make([]Result, len(nproc)), make([]error, len(nproc))
 	var wg sync.WaitGroup
 	for i, n := range nproc {
-		o := Options{Name: "job", RunID: "fleet-" + t.Name(), Nproc: n, Nodes: len(nproc), NodeRank: i, Endpoint: endpoint, Secret: key, Grace: time.Second,
-			Log: log, Signals: make(chan os.Signal), RendezvousTimeout: 20 * time.Second}
+		o := Options{Name: "job", RunID: "fleet-" + t.Name(), Nproc: n, Nodes: len(nproc), NodeRank: i, Endpoint: endpoint, Secret: key, Grace: time.Minute,
+			Log: log, Signals: make(chan os.Signal), RendezvousTimeout: time.Minute}
 		change(i, &o)
 		wg.Go(func() {
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
 			results[i], errs[i] = Run(ctx, o)
 		})
@@ -118,7 +118,7 @@ func TestGraceIsNodeZeros(t *testing.T) {
 		var mu sync.Mutex
 		ready := 0
 		results, errs, log := fleet(t, []int{1, 1}, func(node int, o *Options) {
-			o.Signals = signals[node]
+			o.Signals, o.Grace = signals[node], time.Second
 			o.Command = func(w rank.World) Command { return asRole(fmt.Sprintf("saving:%d:1300ms", w.Rank))(w) }
 			if node == 0 {
 				o.Saving = func() time.Duration { return time.Minute }

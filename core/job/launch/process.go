@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"syscall"
 
+	"github.com/trainctl/trainctl/core/base/pipe"
 	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/job/rank"
 	"github.com/trainctl/trainctl/core/job/secret"
@@ -49,8 +50,8 @@ func (l *launcher) startProcess(w *worker, env []string, key secret.Secret, even
 		return fmt.Errorf("cannot start rank %d: %w", w.world.Rank, usererr.Explained(err))
 	}
 	w.body = &process{cmd}
-	w.pumps.Go(func() { w.pumpLines(out) })
-	w.pumps.Go(func() { w.pumpLines(errs) })
+	w.pumps.Go(func() { w.pumpLines(&pipe.Reader{File: out}) })
+	w.pumps.Go(func() { w.pumpLines(&pipe.Reader{File: errs}) })
 	return nil
 }
 

@@ -32,7 +32,7 @@ func run(t *testing.T, o Options) (Result, string) {
 	if o.Signals == nil {
 		o.Signals = make(chan os.Signal)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	res, err := Run(ctx, o)
 	if err != nil {
@@ -44,7 +44,7 @@ func run(t *testing.T, o Options) (Result, string) {
 // The rank that another one blames is the root cause whichever of them ends first.
 // The rank that blames it is the root cause only if no other rank fails.
 func TestBlamedRankIsRootCause(t *testing.T) {
-	for role, root := range map[string]int{"blame": 1, "exit:0:7": 0} {
+	for role, root := range map[string]int{"blame:" + filepath.Join(t.TempDir(), "fails"): 1, "exit:0:7": 0} {
 		res, log := run(t, Options{Nproc: 2, Grace: 5 * time.Second, Command: asRole(role)})
 		f := res.Failure()
 		if f == nil || f.Root.Rank != root || res.ExitCode != ExitWorker || len(f.Others)+len(f.Stopped) != 1 {
@@ -388,11 +388,19 @@ func TestSecondSignalKills(t *testing.T) {
 func TestSignalBetweenAttempts(t *testing.T) {
 	onEvent, ready := pids(2)
 	signals := make(chan os.Signal)
-	go func() { syscall.Kill((<-ready)[0], syscall.SIGKILL) }()
-	res, log := run(t, Options{Nproc: 2, MaxRestarts: 5, Grace: time.Second, Command: asRole("slow"), Signals: signals,
+	slow := make(chan int, 1)
+	go func() {
+		all := <-ready
+		slow <- all[1]
+		syscall.Kill(all[0], syscall.SIGKILL)
+	}()
+	res, log := run(t, Options{Nproc: 2, MaxRestarts: 5, Grace: time.Hour, Command: asRole("slow"), Signals: signals,
 		OnEvent: func(r int, line []byte) {
 			if onEvent(r, line); strings.Contains(string(line), "asked") {
-				go func() { signals <- syscall.SIGTERM }()
+				go func() {
+					signals <- syscall.SIGTERM
+					syscall.Kill(<-slow, syscall.SIGKILL)
+				}()
 			}
 		}})
 	if res.ExitCode != ExitTerminated || res.Signal != syscall.SIGTERM || res.Restarts != 0 || len(res.Failures) != 1 || !strings.Contains(log, "no restart") {

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/trainctl/trainctl/core/base/pipe"
 	"github.com/trainctl/trainctl/core/job/rank"
 )
 
@@ -86,7 +87,7 @@ func (a *attempt) startWorker(world rank.World, joins bool) (*worker, error) {
 		return nil, err
 	}
 	widen(events)
-	w.pumps.Go(func() { w.pumpEvents(events, l) })
+	w.pumps.Go(func() { w.pumpEvents(&pipe.Reader{File: events}, l) })
 	return w, nil
 }
 
@@ -134,8 +135,8 @@ func (w *worker) wait(exits chan<- exit, reports bool) {
 	exits <- e
 }
 
-// finish reads what is left in the pipes. It waits at most half a second for a
-// descendant that still holds one open.
+// finish reads what is left in the pipes. It waits at most half a second for more
+// from a descendant that still holds one open.
 func (w *worker) finish() {
 	w.once.Do(func() {
 		for _, f := range w.files {

@@ -67,7 +67,7 @@ func dial(t *testing.T, addr string, o DialOptions) *Client {
 	if o.Secret.IsZero() {
 		o.Secret = ours
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	c, err := DialStore(ctx, addr, o)
 	if err != nil {
@@ -503,7 +503,7 @@ func TestJoin(t *testing.T) {
 				busy.Close()
 			}
 			const size = 3
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			var g errgroup.Group
 			for r := range size {

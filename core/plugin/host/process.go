@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/trainctl/trainctl/core/base/cgroup"
+	"github.com/trainctl/trainctl/core/base/pipe"
 	"github.com/trainctl/trainctl/core/plugin/output"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/sdk/pb"
@@ -129,7 +130,7 @@ func (p *process) Start(context.Context) error { return p.origin.start() }
 func (c *child) setEnv(env ...string) { c.cmd.Env = append(c.cmd.Env, env...) }
 
 func (c *child) start() error {
-	stdout, stderr := new(pipe), new(pipe)
+	stdout, stderr := new(ends), new(ends)
 	if err := errors.Join(stdout.open(), stderr.open()); err != nil {
 		stdout.close()
 		stderr.close()
@@ -163,29 +164,30 @@ func (c *child) release() error {
 	return err
 }
 
-type pipe struct{ r, w *os.File }
+// ends are both ends of a pipe.
+type ends struct{ r, w *os.File }
 
-func (p *pipe) open() (err error) {
+func (p *ends) open() (err error) {
 	p.r, p.w, err = os.Pipe()
 	return err
 }
 
-func (p *pipe) close() {
+func (p *ends) close() {
 	if p.r != nil {
 		_, _ = p.r.Close(), p.w.Close()
 	}
 }
 
 // wait reads the output of the process and waits for its end.
-func (c *child) wait(stdout, stderr *pipe) {
+func (c *child) wait(stdout, stderr *ends) {
 	p := c.p
 	var readers sync.WaitGroup
 	readers.Go(func() {
-		p.out.Read(stdout.r, p.takeHandshake)
+		p.out.Read(&pipe.Reader{File: stdout.r}, p.takeHandshake)
 		close(p.silent)
 		_ = p.handshakeW.Close()
 	})
-	readers.Go(func() { p.out.Read(stderr.r, nil) })
+	readers.Go(func() { p.out.Read(&pipe.Reader{File: stderr.r}, nil) })
 	err := c.cmd.Wait()
 	p.status = "exit status 0"
 	if err != nil {
@@ -201,7 +203,7 @@ func (c *child) wait(stdout, stderr *pipe) {
 	c.kill() // kills what it left behind; while any of it runs, the group's id is not reused
 	close(p.dead)
 	p.mu.Unlock()
-	// A grandchild outside the group may hold the pipes open for ever.
+	// A grandchild outside the group may hold the pipes open for ever. What is in them is read.
 	late := time.Now().Add(100 * time.Millisecond)
 	_, _ = stdout.r.SetReadDeadline(late), stderr.r.SetReadDeadline(late)
 	readers.Wait()

@@ -97,7 +97,7 @@ func (j *journal) Continue(seq uint64)            { j.note("continue after %d", 
 // onTwoRanks runs f as two ranks, and returns the requests to each and its error.
 func onTwoRanks(t *testing.T, restarts int, change func(rank int, b *backend), f func(rank int, r *Recovery, j *journal) error) (did [2][]string, errs [2]error, told [2][]event.BackendRestarted) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	s := newStore(2)
 	var ranks sync.WaitGroup
@@ -112,10 +112,10 @@ func onTwoRanks(t *testing.T, restarts int, change func(rank int, b *backend), f
 				told[rank] = append(told[rank], *e)
 			}
 		}))
-		g := &ProcessGroup{Backend: b, Gather: s.gather(rank), Open: sdk.Group{Rank: rank, WorldSize: 2}, Events: bus, InitTimeout: 10 * time.Second, Restarts: restarts}
+		g := &ProcessGroup{Backend: b, Gather: s.gather(rank), Open: sdk.Group{Rank: rank, WorldSize: 2}, Events: bus, InitTimeout: time.Minute, Restarts: restarts}
 		ranks.Go(func() {
 			if errs[rank] = g.Form(ctx, 1); errs[rank] == nil {
-				r := New(j, g, 10*time.Second)
+				r := New(j, g, time.Minute)
 				r.Sequence = j
 				errs[rank] = f(rank, r, j)
 			}

@@ -38,7 +38,7 @@ func (l *logbook) Write(p []byte) (int, error) {
 // wait returns when text is in the log.
 func (l *logbook) wait(t *testing.T, text string) {
 	t.Helper()
-	limit := time.After(20 * time.Second)
+	limit := time.After(time.Minute)
 	for {
 		l.mu.Lock()
 		there := strings.Contains(l.text.String(), text)

@@ -38,7 +38,7 @@ func TestWorkerPoolDoesEveryPartOnce(t *testing.T) {
 // waitForIdle returns when no worker runs.
 func waitForIdle(t *testing.T, c *WorkerPool) {
 	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for _, h := range c.workers {
 		for h.running.Load() {
 			if time.Now().After(deadline) {
