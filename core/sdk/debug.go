@@ -97,7 +97,7 @@ func attended(p Plugin, conn *net.UnixConn) error {
 	defer conn.Close()
 	var host pb.Attach
 	if err := json.NewDecoder(conn).Decode(&host); err != nil { // nothing follows before it is answered
-		return fmt.Errorf("a host attached and left: %w", err)
+		return fmt.Errorf("trainctl connected and then closed the connection: %w", err)
 	}
 	s, err := newServer(p, Kind(host.Kind), newHostLink(conn), slog.Default())
 	if err != nil {

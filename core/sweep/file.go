@@ -95,7 +95,7 @@ func (f *File) problems(l *usererr.List) {
 		l.Addf("median_stop", `use metric = "eval.loss" or "eval.accuracy", or remove the table`, "trials are stopped after evaluations, which do not measure %s", f.Metric)
 	}
 	if f.Median.MinEvaluations < 1 {
-		l.Addf("median_stop.min_evaluations", "1 or more", "%d evaluations say nothing about a trial", f.Median.MinEvaluations)
+		l.Addf("median_stop.min_evaluations", "1 or more", "is %d: a trial cannot be compared before its first evaluation", f.Median.MinEvaluations)
 	}
 	if f.Median.MinTrials < 1 {
 		l.Addf("median_stop.min_trials", "1 or more", "%d trials have no median", f.Median.MinTrials)

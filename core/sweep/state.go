@@ -163,7 +163,7 @@ func (s *state) differs(old *state) string {
 		case describe(t.Settings) != describe(now.Settings):
 			return fmt.Sprintf("its trial %d is %s, and the file now describes %s", t.Number, describe(t.Settings), describe(now.Settings))
 		case t.Sum != now.Sum:
-			return fmt.Sprintf("the configuration of %v was another one when the sweep began", t)
+			return fmt.Sprintf("the configuration of %v has changed since the sweep began", t)
 		}
 	}
 	return ""

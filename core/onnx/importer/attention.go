@@ -16,7 +16,7 @@ const scores = "scores"
 func (t *translator) product(a, b *value) ([]*value, error) {
 	rank := len(a.shape)
 	if rank < 3 || len(b.shape) != rank || a.shape[rank-1] != b.shape[rank-2] {
-		return nil, fmt.Errorf("multiplies %v with %v; of products of what is computed, those of attention are read", a.shape, b.shape)
+		return nil, fmt.Errorf("multiplies %v with %v; among products of computed values, only those of attention are supported", a.shape, b.shape)
 	}
 	lead, err := broadcast(a.shape[:rank-2], b.shape[:rank-2])
 	if err != nil {

@@ -49,7 +49,7 @@ func (t *translator) complete(typ string, in []*value, operands int) ([]*value, 
 		}
 	}
 	if len(in) != operands || slices.Contains(in, nil) {
-		return nil, fmt.Errorf("has %d inputs, and %d are read", len(in), operands)
+		return nil, fmt.Errorf("has %d inputs, and %d are supported", len(in), operands)
 	}
 	return in, nil
 }
@@ -57,7 +57,7 @@ func (t *translator) complete(typ string, in []*value, operands int) ([]*value, 
 // settings is a function whose attributes become constants, so that its layer finds them.
 func (t *translator) settings(typ string, set []float64, f function, in []*value) ([]*value, error) {
 	if len(in) != 1 {
-		return nil, fmt.Errorf("has %d inputs, and 1 is read", len(in))
+		return nil, fmt.Errorf("has %d inputs, and 1 is supported", len(in))
 	}
 	for _, v := range set {
 		in = append(in, t.newConst(&constant{Tensor: &source.Tensor{Shape: []int{}, Floats: []float32{float32(v)}}}))
@@ -164,7 +164,7 @@ func reduceMean(t *translator, n *source.Node, in []*value) ([]*value, error) {
 		return t.meanOfPositions(x, keep)
 	}
 	if len(axes) == 0 || axes[0] == 0 || axes[0] != rank-len(axes) || !keep {
-		return nil, errors.New("takes a mean that no layer computes: poolings of images and normalisations over the last dimensions are read")
+		return nil, errors.New("takes a mean that no layer computes: only poolings of images and normalisations over the last dimensions are supported")
 	}
 	shape := slices.Clone(x.shape)
 	for _, a := range axes {

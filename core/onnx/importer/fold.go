@@ -15,7 +15,7 @@ func init() {
 	handlers["Constant"] = func(t *translator, n *source.Node, _ []*value) ([]*value, error) {
 		c, err := n.Tensor()
 		if err == nil && c == nil {
-			err = errors.New("has no value that is read")
+			err = errors.New("has no value of a supported kind")
 		}
 		if err != nil {
 			return nil, err

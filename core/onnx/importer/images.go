@@ -41,7 +41,7 @@ func windowOf(n *source.Node, kernel []int) (w window, err error) {
 		pads = make([]int, 2*dims)
 	}
 	if len(w.stride) != dims || len(w.dilation) != dims || len(pads) != 2*dims || dims < 1 || dims > 2 {
-		return w, fmt.Errorf("has %d spatial dimensions or lists that do not fit them; 1 and 2 are read", dims)
+		return w, fmt.Errorf("has %d spatial dimensions or lists that do not fit them; 1 and 2 are supported", dims)
 	}
 	w.before, w.after = pads[:dims], pads[dims:]
 	switch auto := n.Text("auto_pad", "NOTSET"); auto {
@@ -162,7 +162,7 @@ func pad(t *translator, n *source.Node, in []*value) ([]*value, error) {
 	}
 	rank := len(x.shape)
 	if len(in) > 3 && in[3] != nil || len(pads) != 2*rank {
-		return nil, errors.New("pads some axes; pads of all axes are read")
+		return nil, errors.New("pads some axes; only pads of all axes are supported")
 	}
 	if x.konst != nil || rank < 3 || slices.Min(pads) < 0 || pads[0]+pads[1]+pads[rank]+pads[rank+1] != 0 {
 		return nil, errors.New("pads other dimensions than those of images or signals, or crops")
@@ -231,7 +231,7 @@ func pool(t *translator, n *source.Node, in []*value) ([]*value, error) {
 
 func (t *translator) pooledToOne(x *value, keep bool) ([]*value, error) {
 	if len(x.shape) != 4 {
-		return nil, fmt.Errorf("pools %v; images are read", x.shape)
+		return nil, fmt.Errorf("pools %v; only images are supported", x.shape)
 	}
 	y, err := t.layer("adaptive_avgpool2d", op.Args{"output_size": op.Pair{1, 1}}, x)
 	if err != nil || keep {
@@ -257,7 +257,7 @@ func (t *translator) meanOfPositions(x *value, keep bool) ([]*value, error) {
 func globalMaxPool(t *translator, _ *source.Node, in []*value) ([]*value, error) {
 	x := in[0]
 	if len(x.shape) != 4 {
-		return nil, fmt.Errorf("pools %v; images are read", x.shape)
+		return nil, fmt.Errorf("pools %v; only images are supported", x.shape)
 	}
 	return t.layer("maxpool2d", op.Args{"kernel_size": op.Pair{x.shape[2], x.shape[3]}}, x)
 }
@@ -266,7 +266,7 @@ func globalMaxPool(t *translator, _ *source.Node, in []*value) ([]*value, error)
 func resize(t *translator, n *source.Node, in []*value) ([]*value, error) {
 	x := in[0]
 	if len(x.shape) != 4 {
-		return nil, fmt.Errorf("enlarges %v; images are read", x.shape)
+		return nil, fmt.Errorf("enlarges %v; only images are supported", x.shape)
 	}
 	scale, err := factor(n, in)
 	if err != nil {
@@ -283,7 +283,7 @@ func resize(t *translator, n *source.Node, in []*value) ([]*value, error) {
 	case mode == "linear" && n.Type == "Resize" && centred && n.Int("antialias", 0) == 0:
 		args["mode"] = "bilinear"
 	default:
-		return nil, fmt.Errorf("enlarges by mode %q, %q, %q; nearest and bilinear without align_corners are read", mode, where, nearest)
+		return nil, fmt.Errorf("enlarges by mode %q, %q, %q; only nearest and bilinear without align_corners are supported", mode, where, nearest)
 	}
 	return t.layer("upsample", args, x)
 }

@@ -137,7 +137,7 @@ func reshape(n *source.Node, in []*value, shape []int) ([]int, order, error) {
 		return nil, nil, err
 	}
 	if len(to) > mostRank {
-		return nil, nil, fmt.Errorf("the new shape has %d dimensions, at most %d are read", len(to), mostRank)
+		return nil, nil, fmt.Errorf("the new shape has %d dimensions, at most %d are supported", len(to), mostRank)
 	}
 	out, open, known := slices.Clone(to), -1, 1
 	for i, d := range out {
@@ -203,7 +203,7 @@ func unsqueeze(n *source.Node, in []*value, shape []int) ([]int, order, error) {
 	}
 	rank := len(shape) + len(axes)
 	if rank > mostRank {
-		return nil, nil, fmt.Errorf("its output has %d dimensions, at most %d are read", rank, mostRank)
+		return nil, nil, fmt.Errorf("its output has %d dimensions, at most %d are supported", rank, mostRank)
 	}
 	out, rest := []int{}, shape
 	for i := range rank {

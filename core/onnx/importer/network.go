@@ -35,7 +35,7 @@ func (t *translator) network(y *value) (*Network, error) {
 	target, classes := out.Target()
 	g, err := nn.Build(out.Model, out.Sample, target, classes)
 	if err != nil {
-		return nil, fmt.Errorf("the imported layers do not fit together, which is a mistake of the import: %w", err)
+		return nil, fmt.Errorf("the imported layers do not fit together; this is a bug in trainctl, please report it: %w", err)
 	}
 	for _, p := range g.Params() {
 		out.Parameters += p.Shape.Elems()
@@ -80,7 +80,7 @@ func fill(g *graph.Graph, weights map[string]*constant) (all []tensor.Named, err
 	for _, e := range g.StateDict() {
 		c := weights[e.Name]
 		if c == nil || !slices.Equal(c.Shape, e.Spec.Shape) || (c.Ints != nil) != (e.Spec.DType == tensor.I64) {
-			return nil, fmt.Errorf("there is no tensor %s for %s, which is a mistake of the import", e.Spec, e.Name)
+			return nil, fmt.Errorf("there is no tensor %s for %s; this is a bug in trainctl, please report it", e.Spec, e.Name)
 		}
 		x := tensor.New(e.Spec.DType, e.Spec.Shape...)
 		if c.Ints != nil {
@@ -92,7 +92,7 @@ func fill(g *graph.Graph, weights map[string]*constant) (all []tensor.Named, err
 		delete(weights, e.Name)
 	}
 	for name := range weights {
-		return nil, fmt.Errorf("no layer reads the tensor %s, which is a mistake of the import", name)
+		return nil, fmt.Errorf("no layer reads the tensor %s; this is a bug in trainctl, please report it", name)
 	}
 	return all, nil
 }

@@ -123,7 +123,7 @@ func (t *translator) linear(x, w *value, turned bool, bias *value) ([]*value, er
 
 func gemm(t *translator, n *source.Node, in []*value) ([]*value, error) {
 	if len(in) < 2 || n.Int("transA", 0) != 0 || n.Float("alpha", 1) != 1 || len(in) > 2 && n.Float("beta", 1) != 1 {
-		return nil, errors.New("is read without transA and with alpha and beta 1")
+		return nil, errors.New("is supported only without transA and with alpha and beta 1")
 	}
 	bias := append(in, nil)[2]
 	return t.linear(in[0], in[1], n.Int("transB", 0) != 0, bias)
@@ -176,7 +176,7 @@ func dropout(t *translator, n *source.Node, in []*value) ([]*value, error) {
 // embedding looks up rows of a constant table.
 func (t *translator) embedding(table, at *value, axis int) ([]*value, error) {
 	if !table.floats() || len(table.shape) != 2 || axis != 0 || !at.integers() {
-		return nil, errors.New("takes elements by indices that are computed; embeddings, whose table is constant, are read")
+		return nil, errors.New("takes elements by computed indices; only embeddings, whose table is constant, are supported")
 	}
 	return t.layer("embedding", op.Args{"num_embeddings": table.shape[0], "embedding_dim": table.shape[1]}, at, param{"weight", table.konst})
 }

@@ -95,7 +95,7 @@ const mostRank = 32
 // sized refuses shapes whose elements 32 bits do not number, and those of too many dimensions.
 func sized(shape []int) error {
 	if len(shape) > mostRank {
-		return fmt.Errorf("the shape has %d dimensions, at most %d are read", len(shape), mostRank)
+		return fmt.Errorf("the shape has %d dimensions, at most %d are supported", len(shape), mostRank)
 	}
 	n := 1
 	for _, d := range shape {

@@ -92,10 +92,10 @@ func Parse(b []byte, folder string) (*Model, error) {
 		return nil, err
 	}
 	if n := len(g.GetNode()); n > mostNodes {
-		return nil, fmt.Errorf("the graph has %d nodes, at most %d are read", n, mostNodes)
+		return nil, fmt.Errorf("the graph has %d nodes, at most %d are supported", n, mostNodes)
 	}
 	if len(g.GetSparseInitializer()) > 0 {
-		return nil, errors.New("the file has sparse initializers, which are not read; fix: export dense weights")
+		return nil, errors.New("the file has sparse initializers, which are not supported; fix: export dense weights")
 	}
 	for _, t := range g.GetInitializer() {
 		if err := checkTensor(t); err != nil {
@@ -110,7 +110,7 @@ func (m *Model) readOpset(list []*pb.OperatorSetIdProto) error {
 	for _, o := range list {
 		if d := o.GetDomain(); d == "" || d == "ai.onnx" {
 			if v := o.GetVersion(); v < OldestOpset || v > NewestOpset {
-				return fmt.Errorf("the file uses opset %d; opsets %d to %d are read. fix: export it again with one of them, or convert it with onnx.version_converter", v, OldestOpset, NewestOpset)
+				return fmt.Errorf("the file uses opset %d; opsets %d to %d are supported; fix: export it again with one of them, or convert it with onnx.version_converter", v, OldestOpset, NewestOpset)
 			}
 			m.Opset = int(o.GetVersion())
 		}
@@ -152,7 +152,7 @@ func appendInfo(list []Info, v *pb.ValueInfoProto) ([]Info, error) {
 	info := Info{Name: v.GetName(), Float: floating(pb.TensorProto_DataType(t.GetElemType()))}
 	if s := t.GetShape(); s != nil {
 		if len(s.GetDim()) > mostRank {
-			return nil, fmt.Errorf("%q has %d dimensions, at most %d are read", v.GetName(), len(s.GetDim()), mostRank)
+			return nil, fmt.Errorf("%q has %d dimensions, at most %d are supported", v.GetName(), len(s.GetDim()), mostRank)
 		}
 		info.Shape = []int{}
 		for _, d := range s.GetDim() {

@@ -70,7 +70,7 @@ func checkTensor(t *pb.TensorProto) error {
 		return fmt.Errorf("tensor %q has the type %v; fix: export floating-point weights, such as float32, and integers of at most 64 bits", name, d)
 	}
 	if len(t.GetDims()) > mostRank {
-		return fmt.Errorf("tensor %q has %d dimensions, at most %d are read", name, len(t.GetDims()), mostRank)
+		return fmt.Errorf("tensor %q has %d dimensions, at most %d are supported", name, len(t.GetDims()), mostRank)
 	}
 	elems := int64(1)
 	for _, n := range t.GetDims() {
