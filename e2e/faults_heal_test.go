@@ -50,7 +50,7 @@ func TestRankIsKilledWithRestartsLeft(t *testing.T) {
 			r := p.StartEndless(t, "backend.restarts=5")
 			r.Began = time.Now()
 			rig.Signal(t, p.Worker(t, 1).PID, sig)
-			res := r.Wait(t).Expect(t, 5).Within(t, 15*time.Second).OneFailureBlock(t)
+			res := r.Wait(t).Expect(t, 5).Soon(t).OneFailureBlock(t)
 			if sig == syscall.SIGKILL {
 				res.Prints(t, "rank      : 1", "SIGKILL")
 			} else {

@@ -21,23 +21,26 @@ func TestPluginDiesOrHangs(t *testing.T) {
 		kind, name string
 		sig        syscall.Signal
 		says       string
-		within     time.Duration
 	}{
-		{"backend", "tcp", syscall.SIGKILL, "the process ended: signal: killed", 5 * time.Second},
-		{"dataset", "synthetic", syscall.SIGKILL, "the process ended: signal: killed", 5 * time.Second},
-		{"precision", "amp", syscall.SIGKILL, "the process ended: signal: killed", 5 * time.Second},
-		{"backend", "tcp", syscall.SIGSTOP, "the process gives no sign of life", 8 * time.Second},
-		{"dataset", "synthetic", syscall.SIGSTOP, "the process gives no sign of life", 8 * time.Second},
-		{"precision", "amp", syscall.SIGSTOP, "the process gives no sign of life", 8 * time.Second},
+		{"backend", "tcp", syscall.SIGKILL, "the process ended: signal: killed"},
+		{"dataset", "synthetic", syscall.SIGKILL, "the process ended: signal: killed"},
+		{"precision", "amp", syscall.SIGKILL, "the process ended: signal: killed"},
+		{"backend", "tcp", syscall.SIGSTOP, "the process gives no sign of life"},
+		{"dataset", "synthetic", syscall.SIGSTOP, "the process gives no sign of life"},
+		{"precision", "amp", syscall.SIGSTOP, "the process gives no sign of life"},
 	} {
 		t.Run(fmt.Sprint(c.kind, " ", c.sig), func(t *testing.T) {
 			t.Parallel()
 			p := newPlace(t)
-			r := p.StartEndless(t, rig.FP16, `checkpoint.every="200 steps"`)
+			settings := []string{rig.FP16, `checkpoint.every="200 steps"`}
+			if c.sig == syscall.SIGKILL {
+				settings = append(settings, rig.Unhurried...)
+			}
+			r := p.StartEndless(t, settings...)
 			p.WaitForCheckpoints(t, 1, 1)
 			r.Began = time.Now()
 			rig.Signal(t, p.PluginOf(t, c.kind, 1).PID, c.sig)
-			res := r.Wait(t).Expect(t, 5).Within(t, c.within).OneFailureBlock(t).
+			res := r.Wait(t).Expect(t, 5).Soon(t).OneFailureBlock(t).
 				Prints(t, "rank      : 1", "| error: ", fmt.Sprintf("%s plugin %q", c.kind, c.name), c.says, "logs/rank-1.log", "newest good checkpoint: step ", "runs/job/1/checkpoints/step-")
 			how := "died in "
 			if c.sig == syscall.SIGSTOP {
@@ -63,20 +66,20 @@ func TestIdlePrecisionPluginDies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newPlace(t)
-			r := p.StartEndless(t, precision)
+			r := p.StartEndless(t, append(rig.Unhurried, precision)...)
 			r.Began = time.Now()
 			rig.Signal(t, p.PluginOf(t, "precision", 1).PID, syscall.SIGKILL)
-			r.Wait(t).Expect(t, 5).Within(t, 5*time.Second).OneFailureBlock(t).
+			r.Wait(t).Expect(t, 5).Soon(t).OneFailureBlock(t).
 				Prints(t, "rank      : 1", "precision plugin", "between steps: the process ended: signal: killed")
 		})
 	}
 }
 
 // signalRank starts an endless run, sends a signal to its rank 1, and measures from then on.
-func signalRank(t *testing.T, sig syscall.Signal) (r *rig.Proc, pid int) {
+func signalRank(t *testing.T, sig syscall.Signal, settings ...string) (r *rig.Proc, pid int) {
 	t.Helper()
 	p := newPlace(t)
-	r = p.StartEndless(t)
+	r = p.StartEndless(t, settings...)
 	pid = p.Worker(t, 1).PID
 	r.Began = time.Now()
 	rig.Signal(t, pid, sig)
@@ -85,8 +88,8 @@ func signalRank(t *testing.T, sig syscall.Signal) (r *rig.Proc, pid int) {
 
 func TestRankIsKilled(t *testing.T) {
 	t.Parallel()
-	r, pid := signalRank(t, syscall.SIGKILL)
-	r.Wait(t).Expect(t, 5).Within(t, 3*time.Second).OneFailureBlock(t).
+	r, pid := signalRank(t, syscall.SIGKILL, rig.Unhurried...)
+	r.Wait(t).Expect(t, 5).Soon(t).OneFailureBlock(t).
 		Prints(t, "rank      : 1", fmt.Sprintf("pid       : %d", pid), "SIGKILL", "The process was killed from outside")
 }
 
@@ -94,7 +97,7 @@ func TestRankIsKilled(t *testing.T) {
 func TestRankIsStopped(t *testing.T) {
 	t.Parallel()
 	r, _ := signalRank(t, syscall.SIGSTOP)
-	r.Wait(t).Expect(t, 5).Within(t, 10*time.Second).OneFailureBlock(t).Prints(t, "rank 1 did not arrive", "stopped by the launcher: rank 1")
+	r.Wait(t).Expect(t, 5).Soon(t).OneFailureBlock(t).Prints(t, "rank 1 did not arrive", "stopped by the launcher: rank 1")
 }
 
 // Nothing of a run survives its launcher, whose death no process can report.
@@ -114,9 +117,9 @@ func TestPluginIsKilledDuringStartUp(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			p := newPlace(t)
-			r := p.Start(t, append([]string{"run", p.Config}, rig.Endless(rig.FP16)...)...)
+			r := p.Start(t, append([]string{"run", p.Config}, rig.Endless(append(rig.Unhurried, rig.FP16)...)...)...)
 			rig.Signal(t, p.Find(t, "a plugin", func(q rig.Process) bool { return q.Plugin() == kind }).PID, syscall.SIGKILL)
-			res := r.Wait(t).Within(t, 10*time.Second).OneFailureBlock(t).Prints(t, kind+" plugin")
+			res := r.Wait(t).Soon(t).OneFailureBlock(t).Prints(t, kind+" plugin")
 			res.Expect(t, 5)
 			if strings.Contains(res.Stderr, "Restarting does not help") {
 				t.Errorf("a healthy plugin is blamed:\n%s", res.Stderr)

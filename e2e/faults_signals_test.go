@@ -90,7 +90,7 @@ func TestTermDuringStartUp(t *testing.T) {
 	r := p.Start(t, append([]string{"run", p.Config}, rig.Endless()...)...)
 	p.Worker(t, 0)
 	rig.Signal(t, r.Cmd.Process.Pid, syscall.SIGTERM)
-	if res := r.Wait(t).Within(t, 8*time.Second); res.Code != 143 {
+	if res := r.Wait(t).Soon(t); res.Code != 143 {
 		t.Errorf("exit code %d:\n%s", res.Code, res.Stderr)
 	}
 }
@@ -99,12 +99,12 @@ func TestTermDuringStartUp(t *testing.T) {
 func TestSecondInterruptKills(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	r := p.StartEndless(t, `launch.grace="50s"`)
+	r := p.StartEndless(t, `launch.grace="5m"`)
 	rig.Signal(t, p.Worker(t, 0).PID, syscall.SIGSTOP)
 	rig.Signal(t, r.Cmd.Process.Pid, syscall.SIGINT)
 	rig.Eventually(t, "the launcher to pass the signal on", func() bool { return strings.Contains(r.Stderr.String(), "press Ctrl-C again to kill them") })
 	r.Began = time.Now()
-	r.InterruptUntilExit(t).Expect(t, 130).Within(t, 3*time.Second)
+	r.InterruptUntilExit(t).Expect(t, 130).Soon(t)
 }
 
 // A run that cannot save when it is preempted has failed: it says what

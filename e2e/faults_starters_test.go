@@ -80,7 +80,7 @@ func TestWorkerThatDiverges(t *testing.T) {
 func TestRankThatNeverArrives(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	p.StartRank(t, 0, 2, rig.FreePort(t), rig.Set(`backend.init_timeout="2s"`)...).Wait(t).Expect(t, 4).Within(t, 8*time.Second).Prints(t, "rank 1")
+	p.StartRank(t, 0, 2, rig.FreePort(t), rig.Set(`backend.init_timeout="2s"`)...).Wait(t).Expect(t, 4).Soon(t).Prints(t, "rank 1")
 }
 
 // The flags of run have the same effect for worker: it continues from the newest run of
@@ -195,7 +195,7 @@ func TestWithoutNetwork(t *testing.T) {
 	if err := r.Cmd.Start(); err != nil {
 		t.Skip("a network namespace cannot be made here: ", err)
 	}
-	r.Wait(t).Expect(t, 1).Within(t, 10*time.Second).Prints(t, "cannot reach each other", "ip link set lo up")
+	r.Wait(t).Expect(t, 1).Soon(t).Prints(t, "cannot reach each other", "ip link set lo up")
 }
 
 // Plugins of a worker that another launcher started compute on its share of the

@@ -71,7 +71,7 @@ func TestStrangersDoNotTakeANodesPlace(t *testing.T) {
 
 	poison := p.Node(1, endpoint, "--nproc-per-node", "1", "--set", "optimizer.lr=5")
 	poison.Cmd.Env = append(poison.Cmd.Env, "TRAINCTL_JOB_SECRET="+strings.Repeat("guess", 9))
-	poison.Start(t).Wait(t).Expect(t, 2).Within(t, 20*time.Second).Prints(t, "has a different secret", "TRAINCTL_JOB_SECRET")
+	poison.Start(t).Wait(t).Expect(t, 2).Soon(t).Prints(t, "has a different secret", "TRAINCTL_JOB_SECRET")
 	if answer := selfSigned(t, endpoint); len(answer) > 0 {
 		t.Errorf("a stranger was answered with %q", answer)
 	}

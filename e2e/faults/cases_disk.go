@@ -62,7 +62,7 @@ func mountImage(t rig.TB, image, at, options string) {
 // unmount waits for processes that are about to end.
 func unmount(t rig.TB, at string) {
 	var err error
-	for deadline := time.Now().Add(3 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		if err = unix.Unmount(at, 0); err == nil || errors.Is(err, unix.EINVAL) {
 			return
 		}

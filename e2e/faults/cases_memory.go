@@ -56,7 +56,7 @@ func (p *place) limited(t rig.TB, bytes int, args ...string) *rig.Proc {
 
 func removeCgroup(t rig.TB, dir string) {
 	var err error
-	for deadline := time.Now().Add(3 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		if err = os.Remove(dir); err == nil || errors.Is(err, os.ErrNotExist) {
 			return
 		}

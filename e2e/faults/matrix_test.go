@@ -68,7 +68,7 @@ func TestTrialsFail(t *testing.T) {
 		"skips":   {fault{run: func(t *trial) { t.skip("no network") }}, "skipped no network"},
 		"lacks":   {fault{run: func(t *trial) { t.Fatal("it ran") }, needs: []need{lacking}}, "skipped this machine lacks it"},
 		"waits":   {fault{limit: 50 * time.Millisecond, run: func(t *trial) { rig.Eventually(t, "nothing", func() bool { return false }) }}, "failed waited"},
-		"litters": {fault{run: func(t *trial) { rig.Must(t, exec.Command("sleep", "1000").Start()) }}, "failed left behind: process"},
+		"litters": {fault{limit: 2 * time.Second, run: func(t *trial) { rig.Must(t, exec.Command("sleep", "1000").Start()) }}, "failed left behind: process"},
 		"tidies":  {fault{run: func(t *trial) { t.Cleanup(func() { t.Error("late") }) }}, "failed late"},
 	} {
 		t.Run(name, func(t *testing.T) {

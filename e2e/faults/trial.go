@@ -140,7 +140,7 @@ func (f fault) try(ctx context.Context, dir string) outcome {
 		t.Errorf("the case did not end within %v", limit+tidy)
 	}
 	res.Seconds = time.Since(began).Seconds()
-	before.compare(t)
+	before.compare(t, min(limit, 30*time.Second))
 	_ = os.RemoveAll(dir)
 	return t.conclude(res)
 }

@@ -20,6 +20,9 @@ func Endless(more ...string) []string {
 	}, more...)...)
 }
 
+// Unhurried are settings of an endless run whose failures must be noticed before any deadline passes.
+var Unhurried = []string{`backend.timeout="5m"`, `dataset.timeout="5m"`}
+
 // FP16 is a precision whose plugin is called in every step.
 const FP16 = `precision={plugin="amp", options={level="O1", dtype="fp16"}}`
 
@@ -46,17 +49,14 @@ func Steps3200(more ...string) []string {
 	}, more...)...)
 }
 
-// FreePort returns a port without a listener at the moment.
+// FreePort returns a port without a listener, as FreePorts does.
 func FreePort(t TB) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	Must(t, err)
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	return FreePorts(t, 1)
 }
 
-// FreePorts returns the first of n neighbouring ports without a listener. They are
-// below those from which the system takes ports for outgoing connections.
+// FreePorts returns the first of n neighbouring ports without a listener. They are below those from
+// which the system takes ports for outgoing connections, so that none is taken before it is used.
 func FreePorts(t TB, n int) int {
 	t.Helper()
 	for range 100 {

@@ -164,7 +164,7 @@ func (p *Place) checkClean(t TB) {
 func (p *Place) CheckProcesses(t TB) {
 	t.Helper()
 	var left []Process
-	for deadline := time.Now().Add(3 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		if left = p.Processes(); len(left) == 0 || time.Now().After(deadline) {
 			break
 		}
