@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -9,6 +10,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/spf13/afero"
 
 	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/e2e/rig"
@@ -132,13 +135,15 @@ func TestMetricsOfAnEvaluation(t *testing.T) {
 	p := placeWith(t, validationTables+"[eval]\nmetrics = [\"accuracy\", \"top_k\", \"per_class\", \"confusion\", \"worst\"]\ntop_k = 3\nworst = 4\n")
 	whole := p.run(t)
 	last := whole.checkpoint(20)
-	read := func(run int) (e event.Evaluation) {
-		b, err := os.ReadFile(event.RunDir{Path: p.RunDir(run)}.EvaluationFile())
+	read := func(dir string) (e event.Evaluation) {
+		d := event.RunDir{Path: dir}
+		b, err := os.ReadFile(d.EvaluationFile())
 		rig.Must(t, err)
 		rig.Must(t, json.Unmarshal(b, &e))
+		d.ReadPictures(afero.NewOsFs(), &e)
 		return e
 	}
-	want := read(1)
+	want := read(p.RunDir(1))
 	sum, hits := int64(0), int64(0)
 	for i, row := range want.Confusion {
 		hits += row[i]
@@ -155,7 +160,7 @@ func TestMetricsOfAnEvaluation(t *testing.T) {
 	}
 	for i, ranks := range []string{"1", "2", "3"} {
 		p.run(t, rig.Set("launch.nproc_per_node="+ranks, "optimizer.lr=0.0", "train.epochs=1", "train.max_steps=1", fmt.Sprintf("model.init=%q", last))...)
-		got := read(2 + i)
+		got := read(p.RunDir(2 + i))
 		got.Step, got.Epoch = want.Step, want.Epoch
 		for _, e := range []*event.Evaluation{&got, &want} {
 			e.Loss = event.Number(math.Round(1e4*float64(e.Loss)) / 1e4)
@@ -169,10 +174,20 @@ func TestMetricsOfAnEvaluation(t *testing.T) {
 		}
 		want = got
 	}
-	shown := p.Trainctl(t, "eval", "job.toml", "--checkpoint", last).Expect(t, 0).Stdout
+	for _, w := range want.Worst {
+		if w.Picture == nil {
+			t.Errorf("%s %d has no picture", w.Split, w.Index)
+		}
+	}
+	into := filepath.Join(p.Dir, "evaluated")
+	shown := p.Trainctl(t, "eval", "job.toml", "--checkpoint", last, "--output", into).Expect(t, 0).Stdout
+	if got := read(into); got.Worst[0].Index != want.Worst[0].Index || !bytes.Equal(got.Worst[0].Picture, want.Worst[0].Picture) || !reflect.DeepEqual(got.Confusion, want.Confusion) {
+		t.Errorf("eval --output writes %+v, want %+v", got, want)
+	}
 	if !strings.Contains(shown, "top-3 accuracy") || !strings.Contains(shown, "precision") {
 		t.Errorf("eval prints %s", shown)
 	}
+	p.Trainctl(t, append([]string{"eval", "job.toml", "--checkpoint", last, "--output", into}, rig.Set(`eval.metrics=["accuracy"]`)...)...).Expect(t, 2).Prints(t, "[eval] metrics has nothing that is written to")
 	p.Train(t, rig.Set("eval.top_k=10")...).Expect(t, 2).Prints(t, "every sample is among the top 10 of 10 classes")
 	p.Train(t, rig.Set(`eval.metrics=["top_k"]`, `checkpoint.keep_best="eval.accuracy"`)...).Expect(t, 2).Prints(t, `add "accuracy" to eval.metrics`)
 }

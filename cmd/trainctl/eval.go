@@ -5,12 +5,14 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"github.com/trainctl/trainctl/cmd/trainctl/internal/cli"
 	"github.com/trainctl/trainctl/core/app"
+	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/config"
 	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/core/train/checkpoint"
@@ -24,6 +26,8 @@ func evalCommand(p *cli.Program) *cobra.Command {
 	}
 	var w app.Weights
 	cli.WeightsFlags(cmd, &w)
+	var output string
+	cmd.Flags().StringVarP(&output, "output", "o", "", "also write evaluation.json, and pictures of the worst samples, into folder `DIR`")
 	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		if w.Checkpoint == "" {
 			return cli.UsageOf(cmd, "--checkpoint PATH is missing")
@@ -32,7 +36,10 @@ func evalCommand(p *cli.Program) *cobra.Command {
 	}
 	show := cli.JSONFlag(cmd, "one JSON object")
 	return p.WithConfig(cmd, func(cmd *cobra.Command, c *config.Config) error {
-		r, err := evaluate(cmd.Context(), p.Options(app.Options{Config: c, Log: cmd.ErrOrStderr()}), w)
+		if err := outputFolder(output, c); err != nil {
+			return err
+		}
+		r, err := evaluate(cmd.Context(), p.Options(app.Options{Config: c, EvaluationDir: output, Log: cmd.ErrOrStderr()}), w)
 		if err != nil {
 			return err
 		}
@@ -43,6 +50,17 @@ func evalCommand(p *cli.Program) *cobra.Command {
 			return r.classes(w)
 		})
 	})
+}
+
+// outputFolder makes the folder of --output, if the evaluation will write something into it.
+func outputFolder(dir string, c *config.Config) error {
+	if dir == "" {
+		return nil
+	}
+	if !c.Eval.NeedsOutputs() {
+		return usererr.Errorf("--output", `choose what to write, such as --set 'eval.metrics=["accuracy", "confusion", "worst"]'`, "[eval] metrics has nothing that is written to %s", dir)
+	}
+	return os.MkdirAll(dir, 0o755)
 }
 
 // measures are what was measured besides the loss, and over what.

@@ -36,6 +36,9 @@ type Options struct {
 	// Signals delivers the signals that a launcher acts on; nil: it catches those of the process.
 	Signals <-chan os.Signal
 
+	// EvaluationDir is an existing folder into which Evaluate writes evaluation.json; "": it writes none.
+	EvaluationDir string
+
 	// Weights is the path of a safetensors file that rank 0 writes at the end; "": none.
 	Weights string
 

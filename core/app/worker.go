@@ -213,9 +213,13 @@ func (r *runner) deps(ctx context.Context) (d train.Deps, err error) {
 		g := r.p.Machine.gpu(r.p.World)
 		d.GPU = ddp.GPU{UUID: g.UUID, Name: g.Name}
 	}
-	if dir := r.p.Dir; dir.Path != "" && r.p.World.Rank == 0 && !d.EvalOnly {
+	dir := r.p.Dir
+	if d.EvalOnly {
+		dir.RunDir = event.RunDir{Path: r.p.Options.EvaluationDir}
+	}
+	if dir.Path != "" && r.p.World.Rank == 0 {
 		d.WriteEvaluation = func(e *event.Evaluation) error {
-			return event.WriteEvaluation(r.p.FS, dir.EvaluationFile(), e)
+			return dir.WriteEvaluation(r.p.FS, e)
 		}
 	}
 	store, err := r.p.Store.Get(ctx)

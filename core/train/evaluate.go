@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/train/agreement"
 	"github.com/trainctl/trainctl/core/train/data"
+	"github.com/trainctl/trainctl/core/train/metric"
 	"github.com/trainctl/trainctl/core/train/recovery"
 )
 
@@ -60,8 +62,8 @@ func (t *Trainer) evaluate(ctx context.Context) (err error) {
 	}
 	t.report.Evaluation(t.pos, &sums, detail, time.Since(begin))
 	if detail != nil && t.WriteEvaluation != nil {
-		if err := t.WriteEvaluation(detail); err != nil {
-			t.Events.Emit(&event.Warning{Source: "eval", Message: err.Error() + "; training continues"})
+		if err := t.keep(detail); err != nil {
+			return fmt.Errorf("evaluation after step %d: %w", t.pos.Step, err)
 		}
 	}
 	if err := t.observe(); err != nil {
@@ -108,6 +110,49 @@ func (t *Trainer) detail(ctx context.Context) (*event.Evaluation, error) {
 		return "test", index
 	})
 	return &e, nil
+}
+
+// keep writes an evaluation, with pictures of the worst samples if they are images. A rank reads these again: which
+// samples are the worst on all ranks is known only now.
+func (t *Trainer) keep(e *event.Evaluation) error {
+	if p := metric.NewPictures(t.spec.Input, t.Settings.DatasetOptions); p != nil {
+		if err := t.picture(p, e.Worst, t.passes.Counter.Listed(metric.MostPictures)); err != nil {
+			return err
+		}
+	}
+	err := t.WriteEvaluation(e)
+	if t.EvalOnly {
+		return err
+	}
+	if err != nil {
+		t.Events.Emit(&event.Warning{Source: "eval", Message: err.Error() + "; training continues"})
+	}
+	return nil
+}
+
+// picture makes the pictures of test samples. Where the data set ends early, the rest have none.
+func (t *Trainer) picture(p *metric.Pictures, samples []event.WorstSample, indices []int64) error {
+	loader := data.NewLoader(t.Dataset, LoaderSlots(t.Settings.Sampler), t.evalBatch(), t.Settings.Run.Seed)
+	if err := loader.Start(sdk.Test, 0, indices, 0); err != nil {
+		return err
+	}
+	for len(indices) > 0 {
+		b, err := loader.Next()
+		if errors.Is(err, data.ErrEnd) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		each := len(b.Input) / b.Rows
+		for i := range b.Rows {
+			if samples[i].Picture, err = p.PNG(b.Input[i*each : (i+1)*each]); err != nil {
+				return err
+			}
+		}
+		samples, indices = samples[b.Rows:], indices[b.Rows:]
+	}
+	return nil
 }
 
 // evalShard adds up loss and hits over this rank's part of the test split.

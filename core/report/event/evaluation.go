@@ -1,9 +1,16 @@
 package event
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"image/png"
+	"io/fs"
+	"path"
 	"path/filepath"
+	"regexp"
+	"slices"
 
 	"github.com/spf13/afero"
 
@@ -49,21 +56,115 @@ type WorstSample struct {
 	Class       int    `json:"class"`
 	Predicted   int    `json:"predicted"`
 	Loss        Number `json:"loss"`
-	Probability Number `json:"probability"` // of the predicted class
+	Probability Number `json:"probability"`     // of the predicted class
+	Image       string `json:"image,omitempty"` // path of its picture, from the folder of evaluation.json; "": it has none
+
+	Picture []byte `json:"-"` // PNG, to be written to Image; nil: none
 }
 
 // EvaluationFile is the last evaluation in detail, written if [eval] metrics asks for more than sums.
 func (d RunDir) EvaluationFile() string { return filepath.Join(d.Path, "evaluation.json") }
 
-// WriteEvaluation writes evaluation.json; a reader sees either the old content or the new one.
-func WriteEvaluation(fsys afero.Fs, path string, e *Evaluation) error {
+// worstFolder has the pictures that evaluation.json names, and pictureName matches their names.
+const worstFolder = "worst"
+
+var pictureName = regexp.MustCompile(`^(test|train)-\d+\.png$`)
+
+// WriteEvaluation writes evaluation.json and the pictures that it names, and then removes the pictures of the
+// evaluation before. A reader sees either the old evaluation or the new one, and whole pictures.
+func (d RunDir) WriteEvaluation(fsys afero.Fs, e *Evaluation) error {
 	e.Schema = Schema
-	b, err := json.Marshal(e)
+	err := d.writePictures(fsys, e.Worst)
+	var b []byte
 	if err == nil {
-		err = durable.Replace(fsys, path, append(b, '\n'))
+		b, err = json.Marshal(e)
+	}
+	if err == nil {
+		err = durable.Replace(fsys, d.EvaluationFile(), append(b, '\n'))
+	}
+	if err == nil {
+		err = d.removePictures(fsys, e.Worst)
 	}
 	if err != nil {
 		return fmt.Errorf("evaluation.json: %w", err)
 	}
 	return nil
+}
+
+// writePictures writes the pictures of samples, and their paths into the samples.
+func (d RunDir) writePictures(fsys afero.Fs, samples []WorstSample) error {
+	for i := range samples {
+		s := &samples[i]
+		if s.Picture == nil {
+			continue
+		}
+		s.Image = path.Join(worstFolder, fmt.Sprintf("%s-%d.png", s.Split, s.Index))
+		if err := fsys.MkdirAll(filepath.Join(d.Path, worstFolder), 0o755); err != nil {
+			return err
+		}
+		if err := replaceWhole(fsys, filepath.Join(d.Path, s.Image), s.Picture); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// replaceWhole writes a file so that readers see the old content or the new one. After a power loss it may be
+// empty, unlike one that [durable.Replace] wrote, which waits for the disk.
+func replaceWhole(fsys afero.Fs, path string, content []byte) error {
+	part := path + ".part"
+	err := afero.WriteFile(fsys, part, content, 0o644)
+	if err == nil {
+		err = fsys.Rename(part, path)
+	}
+	if err != nil {
+		_ = fsys.Remove(part) // the first error is the one to report
+	}
+	return err
+}
+
+// removePictures removes the pictures of other samples.
+func (d RunDir) removePictures(fsys afero.Fs, samples []WorstSample) error {
+	files, err := afero.ReadDir(fsys, filepath.Join(d.Path, worstFolder))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, f := range files {
+		used := func(s WorstSample) bool { return s.Image == path.Join(worstFolder, f.Name()) }
+		if pictureName.MatchString(f.Name()) && !slices.ContainsFunc(samples, used) {
+			err = errors.Join(err, fsys.Remove(filepath.Join(d.Path, worstFolder, f.Name())))
+		}
+	}
+	return err
+}
+
+// Bounds of the pictures that ReadPictures reads, above what an evaluation writes.
+const (
+	mostPictureBytes = 4 << 20 // of all together
+	mostPictureSide  = 1024    // pixels
+)
+
+// ReadPictures reads the pictures that evaluation.json names into its samples. What is missing or no picture of
+// reasonable size is left out.
+func (d RunDir) ReadPictures(fsys afero.Fs, e *Evaluation) {
+	left := int64(mostPictureBytes)
+	for i := range e.Worst {
+		s := &e.Worst[i]
+		if path.Dir(s.Image) != worstFolder || !pictureName.MatchString(path.Base(s.Image)) {
+			continue
+		}
+		file := filepath.Join(d.Path, s.Image)
+		info, err := fsys.Stat(file) // reading a pipe could wait for ever
+		if err != nil || !info.Mode().IsRegular() || info.Size() > left {
+			continue
+		}
+		b, err := afero.ReadFile(fsys, file)
+		if err != nil {
+			continue
+		}
+		if c, err := png.DecodeConfig(bytes.NewReader(b)); err == nil && max(c.Width, c.Height) <= mostPictureSide {
+			s.Picture = b
+			left -= int64(len(b))
+		}
+	}
 }

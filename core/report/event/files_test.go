@@ -7,11 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"image"
+	"image/png"
 	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -348,6 +351,64 @@ func TestTensorBoardGoesOn(t *testing.T) {
 	for _, from := range []*CheckpointLoaded{{Path: "/runs/x/1/checkpoints/step-8"}, {Step: 8, Path: "/gone/checkpoints/step-8"}, {Step: 8, Path: "/weights"}} {
 		if _, names := run(from); len(names) != 1 {
 			t.Errorf("%+v: %v", from, names)
+		}
+	}
+}
+
+// Pictures are those of the last evaluation, and nothing else is removed or read.
+func TestPicturesOfAnEvaluation(t *testing.T) {
+	fsys := afero.NewMemMapFs()
+	dir, err := CreateRunDir(fsys, "/runs", "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	picture := func(side int) []byte {
+		var b bytes.Buffer
+		if err := png.Encode(&b, image.NewGray(image.Rect(0, 0, side, side))); err != nil {
+			t.Fatal(err)
+		}
+		return b.Bytes()
+	}
+	other := filepath.Join(dir.Path, "worst", "mine.png")
+	var last Evaluation
+	for step := 1; step <= 2; step++ {
+		last = Evaluation{Step: step, Worst: []WorstSample{
+			{Split: "test", Index: int64(step), Picture: picture(4 + step)}, {Split: "train", Index: 7, Picture: picture(4)}, {Split: "test", Index: 9},
+		}}
+		if err := dir.WriteEvaluation(fsys, &last); err != nil {
+			t.Fatal(err)
+		}
+		if err := afero.WriteFile(fsys, other, []byte("mine"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var names []string
+	files, err := afero.ReadDir(fsys, filepath.Join(dir.Path, "worst"))
+	for _, f := range files {
+		names = append(names, f.Name())
+	}
+	if err != nil || strings.Join(names, " ") != "mine.png test-2.png train-7.png" {
+		t.Errorf("%v: %v", names, err)
+	}
+	var got Evaluation
+	b, err := afero.ReadFile(fsys, dir.EvaluationFile())
+	if err == nil {
+		err = json.Unmarshal(b, &got)
+	}
+	dir.ReadPictures(fsys, &got)
+	if d := cmp.Diff(last, got); err != nil || d != "" {
+		t.Errorf("%v: %s", err, d)
+	}
+
+	huge := filepath.Join(dir.Path, "worst", "test-3.png")
+	if err := afero.WriteFile(fsys, huge, picture(mostPictureSide+1), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	hostile := Evaluation{Worst: []WorstSample{{Image: "worst/mine.png"}, {Image: "../1/worst/test-2.png"}, {Image: "/runs/a/1/worst/test-2.png"}, {Image: "worst/test-3.png"}, {Image: "worst/test-4.png"}}}
+	dir.ReadPictures(fsys, &hostile)
+	for _, w := range hostile.Worst {
+		if w.Picture != nil {
+			t.Errorf("%s is read", w.Image)
 		}
 	}
 }

@@ -52,8 +52,8 @@ func full(t *testing.T, fsys afero.Fs, name string, steps int) *rundirtest.Run {
 	r.Summary(event.Summary{Name: name, Status: "ok", WorldSize: 2, Steps: steps, Layers: []event.LayerTime{{Layer: "conv<1>", ForwardMS: 1, BackwardMS: 2}, {Layer: "fc", ForwardMS: 0.5, BackwardMS: 0.5}}, ParamsSHA256: []string{"aa", "aa"}, Memory: event.MemorySummary{PeakRSSBytes: []int64{1 << 20, 2 << 20}},
 		Comm: event.CommSummary{SlowestRank: &slow, ExposedMSP50: 0.25}})
 	r.Timeline(2, 60)
-	e := &event.Evaluation{Step: steps, Classes: []string{"cat", "dog"}, Confusion: [][]int64{{5, 1}, {2, 7}}, Worst: []event.WorstSample{{Split: "test", Index: 17, Class: 1, Loss: 9, Probability: 0.99}}}
-	if err := event.WriteEvaluation(r.FS, r.Dir.EvaluationFile(), e); err != nil {
+	e := &event.Evaluation{Step: steps, Classes: []string{"cat", "dog"}, Confusion: [][]int64{{5, 1}, {2, 7}}, Worst: []event.WorstSample{{Split: "test", Index: 17, Class: 1, Loss: 9, Probability: 0.99, Picture: rundirtest.Picture(t, 8)}, {Split: "test", Index: 18}}}
+	if err := r.Dir.WriteEvaluation(r.FS, e); err != nil {
 		t.Fatal(err)
 	}
 	return r
@@ -66,13 +66,14 @@ func TestPageOfARun(t *testing.T) {
 		"<title>mnist/1 – trainctl</title>", "29\u202f034", "equal, sha256 aa", "rank 1", "backend tcp, precision none", "step 250: checkpoints/half", "rank 1&#39;s plugin was killed",
 		"<code>optimizer.lr</code></th><td><code>0.125</code></td><td><code>0.001</code>", "80.00 % of 15 samples", "test 17", "99.00 %", "(the others wait for it)", "1 MiB", "rank 1 (slowest)",
 		"bucket", "loss 0.5, accuracy 75.00 % after step 250", "<code>00ff</code>", "1 plugins replaced",
+		`<img src="data:image/png;base64,iVBOR`, `alt="test 17: dog, predicted as cat"`, "The 2 samples with the largest loss after step 500",
 		`<th scope="row">conv&lt;1&gt;</th><td>1 ms</td><td>2 ms</td><td>75.00 %</td>`, `<rect x="33.333`,
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is missing", want)
 		}
 	}
-	outside := regexp.MustCompile(`(?i)(src|href|action)\s*=\s*["']?(https?:)?//|url\(|@import|<link|<img|<iframe`)
+	outside := regexp.MustCompile(`(?i)(src|href|action)\s*=\s*["']?(https?:)?//|url\(|@import|<link|<img src="[^d]|<iframe`)
 	if m := outside.FindString(text); m != "" {
 		t.Errorf("the page refers to something outside: %q", m)
 	}
@@ -107,12 +108,12 @@ func TestHostileTextIsText(t *testing.T) {
 		&event.Warning{Source: evil, Message: evil + strings.Repeat("x", 1<<20)}, &event.Elastic{Cause: evil}, &event.RankFailed{Host: evil, Message: evil, LastLines: []string{evil}},
 		&event.CheckpointSaved{Path: evil, Best: true}, &event.RunDone{Status: "ok", Message: evil})
 	r.Steps(1, 10)
-	e := &event.Evaluation{Classes: []string{evil}, Confusion: [][]int64{{1}}, EvalMetrics: event.EvalMetrics{PerClass: []event.ClassMetrics{{Name: evil}}}, Worst: []event.WorstSample{{Split: evil}}}
-	if err := event.WriteEvaluation(r.FS, r.Dir.EvaluationFile(), e); err != nil {
+	e := &event.Evaluation{Classes: []string{evil}, Confusion: [][]int64{{1}}, EvalMetrics: event.EvalMetrics{PerClass: []event.ClassMetrics{{Name: evil}}}, Worst: []event.WorstSample{{Split: evil}, {Split: "test", Picture: rundirtest.Picture(t, 4)}}}
+	if err := r.Dir.WriteEvaluation(r.FS, e); err != nil {
 		t.Fatal(err)
 	}
 	text := write(t, input(t, r, 1))
-	for _, bad := range []string{"<script>alert", "<img", "<b>bold", "<i>", "\x1b"} {
+	for _, bad := range []string{"<script>alert", "<img src=x", "<b>bold", "<i>", "\x1b"} {
 		if strings.Contains(text, bad) {
 			t.Errorf("the page contains %q", bad)
 		}
@@ -132,6 +133,13 @@ func TestPagesAreSmall(t *testing.T) {
 	for range 8 {
 		r := full(t, fsys, "long", 5000)
 		r.Timeline(8, 400)
+		e := &event.Evaluation{}
+		for i := range 64 {
+			e.Worst = append(e.Worst, event.WorstSample{Split: "test", Index: int64(i), Picture: rundirtest.Picture(t, 128)})
+		}
+		if err := r.Dir.WriteEvaluation(r.FS, e); err != nil {
+			t.Fatal(err)
+		}
 		runs = append(runs, input(t, r, 8))
 	}
 	if n := len(write(t, runs...)); n > MostBytes {

@@ -1,7 +1,9 @@
 package page
 
 import (
+	"encoding/base64"
 	"fmt"
+	"html/template"
 
 	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/core/report/rundir"
@@ -168,17 +170,37 @@ func className(names []string, i int) string {
 type worst struct {
 	Sample, Class, Predicted string
 	Probability, Loss        string
+	Image                    template.URL // "": it has no picture, or there are too many
 }
 
-func worstOf(e *event.Evaluation) (out []worst) {
+// pictureBytes is the size of the pictures of all runs of a page, in base64.
+const pictureBytes = 1 << 20
+
+// worstOf are the worst samples, with pictures of so many bytes in base64.
+func worstOf(e *event.Evaluation, room int) (out []worst) {
 	if e == nil {
 		return nil
 	}
 	for _, w := range e.Worst {
-		out = append(out, worst{
+		v := worst{
 			Sample: fmt.Sprintf("%s %d", rundir.Clean(w.Split, 20), w.Index), Class: className(e.Classes, w.Class), Predicted: className(e.Classes, w.Predicted),
 			Probability: percent(100 * float64(w.Probability)), Loss: number(float64(w.Loss)),
-		})
+		}
+		if n := base64.StdEncoding.EncodedLen(len(w.Picture)); n > 0 && n <= room {
+			room -= n
+			v.Image = template.URL("data:image/png;base64," + base64.StdEncoding.EncodeToString(w.Picture))
+		}
+		out = append(out, v)
+	}
+	return out
+}
+
+// Pictured are the worst samples that have a picture.
+func (v runView) Pictured() (out []worst) {
+	for _, w := range v.Worst {
+		if w.Image != "" {
+			out = append(out, w)
+		}
 	}
 	return out
 }

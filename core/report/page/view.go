@@ -68,6 +68,7 @@ func newView(runs []Input, charts []chart, o Options) *view {
 	for i, in := range runs {
 		ids = append(ids, in.Run.ID)
 		v.Runs = append(v.Runs, newRunView(i, in, o))
+		v.Runs[i].Worst = worstOf(in.Run.Evaluation, pictureBytes/len(runs))
 	}
 	v.Title = rundir.Clean(strings.Join(ids, " · "), 200)
 	v.Overview = overview(v.Runs)
@@ -95,7 +96,7 @@ func newRunView(i int, in Input, o Options) runView {
 	}
 	v.Ranks = rankViews(r)
 	v.Settings = settings(r, o)
-	v.Matrix, v.Worst = newMatrix(r.Evaluation), worstOf(r.Evaluation)
+	v.Matrix = newMatrix(r.Evaluation)
 	return v
 }
 

@@ -60,7 +60,13 @@ func (r *Reader) Update() (changed bool, err error) {
 	}{
 		{dir.Config(), func(b []byte) error { r.Run.Config = string(b); return nil }},
 		{dir.Summary(), func(b []byte) error { return decodeInto(b, &r.Run.Summary) }},
-		{dir.EvaluationFile(), func(b []byte) error { return decodeInto(b, &r.Run.Evaluation) }},
+		{dir.EvaluationFile(), func(b []byte) error {
+			err := decodeInto(b, &r.Run.Evaluation)
+			if err == nil {
+				dir.ReadPictures(r.fs, r.Run.Evaluation)
+			}
+			return err
+		}},
 		{labelsFile(dir), func(b []byte) error {
 			labels := &r.Run.Labels
 			err := decodeInto(b, &labels) // a new one: keys that are gone are empty

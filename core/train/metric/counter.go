@@ -18,6 +18,7 @@ type Counter struct {
 	soft        bool // targets are probabilities of the classes
 	world, rank int
 	worst       []sample
+	least       float64   // loss below which a sample is not among the worst, by those of earlier batches
 	logits      []float64 // of the current row
 
 	values []float64 // top-k, then by class: targets, predictions, both; confusion; worst
@@ -37,7 +38,7 @@ func New(cfg Config, spec *sdk.DatasetSpec, world, rank int) *Counter {
 	if !cfg.NeedsOutputs() {
 		return nil
 	}
-	c := &Counter{cfg: cfg, classes: spec.Classes, soft: spec.Target.DType.Float(), world: world, rank: rank, logits: make([]float64, spec.Classes)}
+	c := &Counter{cfg: cfg, classes: spec.Classes, soft: spec.Target.DType.Float(), world: world, rank: rank, least: math.Inf(-1), logits: make([]float64, spec.Classes)}
 	c.at.targets = 1
 	c.at.predicted = c.at.targets + c.classes
 	c.at.hits = c.at.predicted + c.classes
@@ -60,7 +61,7 @@ func (c *Counter) Len() int { return c.at.end }
 // Reset begins an evaluation.
 func (c *Counter) Reset() {
 	clear(c.values)
-	c.worst = c.worst[:0]
+	c.worst, c.least = c.worst[:0], math.Inf(-1)
 }
 
 // Add counts a batch: logits [rows, …, classes], targets as the data set has them, and the indices
@@ -74,6 +75,9 @@ func (c *Counter) Add(logits tensor.Tensor, target []byte, indices []int64) {
 		}
 	}
 	c.trim(c.cfg.Worst)
+	if len(c.worst) == c.cfg.Worst {
+		c.least = c.worst[len(c.worst)-1].loss
+	}
 }
 
 // load takes one row of logits.
@@ -125,13 +129,25 @@ func (c *Counter) row(class, index int) {
 		c.values[c.at.confusion+class*c.classes+predicted]++
 	}
 	if c.cfg.Has(Worst) {
-		total := 0.0
-		for _, v := range c.logits {
-			total += math.Exp(v - c.logits[predicted])
-		}
-		loss := math.Log(total) + c.logits[predicted] - c.logits[class]
-		c.worst = append(c.worst, sample{index: index, class: class, predicted: predicted, loss: loss, probability: 1 / total})
+		c.consider(class, predicted, index)
 	}
+}
+
+// rounding is more than the rounding error of a loss.
+const rounding = 1e-9
+
+// consider adds the current row to the worst, unless the least possible probability of its class, with all
+// logits as large as the largest, already shows that it is not one of them.
+func (c *Counter) consider(class, predicted, index int) {
+	margin := c.logits[predicted] - c.logits[class]
+	if math.Log(float64(c.classes))+margin+rounding < c.least {
+		return
+	}
+	total := 0.0
+	for _, v := range c.logits {
+		total += math.Exp(v - c.logits[predicted])
+	}
+	c.worst = append(c.worst, sample{index: index, class: class, predicted: predicted, loss: math.Log(total) + c.logits[predicted] - c.logits[class], probability: 1 / total})
 }
 
 // trim keeps the n samples with the largest loss, of equal ones the first.
@@ -205,4 +221,13 @@ func (c *Counter) listed(sums []float64, origin func(int64) (string, int64)) (ou
 		out = append(out, event.WorstSample{Split: split, Index: index, Class: s.class, Predicted: s.predicted, Loss: event.Number(s.loss), Probability: event.Number(s.probability)})
 	}
 	return out
+}
+
+// Listed returns the indices in the test split of the samples that the last Result lists as the worst, in its
+// order, at most n.
+func (c *Counter) Listed(n int) (indices []int64) {
+	for _, s := range c.worst[:min(n, len(c.worst))] {
+		indices = append(indices, int64(s.index))
+	}
+	return indices
 }

@@ -185,8 +185,8 @@ func newRun(t *testing.T, base, name string, steps int) *rundirtest.Run {
 	r.Steps(steps/2+1, steps)
 	r.Log(0, "2026-01-02T12:00:00.000000Z first line\n")
 	r.Timeline(2, 20)
-	e := &event.Evaluation{Step: steps, Classes: []string{"cat", "dog"}, Confusion: [][]int64{{5, 1}, {2, 7}}, Worst: []event.WorstSample{{Split: "test", Index: 17, Class: 1, Loss: 9, Probability: 0.99}}}
-	if err := event.WriteEvaluation(r.FS, r.Dir.EvaluationFile(), e); err != nil {
+	e := &event.Evaluation{Step: steps, Classes: []string{"cat", "dog"}, Confusion: [][]int64{{5, 1}, {2, 7}}, Worst: []event.WorstSample{{Split: "test", Index: 17, Class: 1, Loss: 9, Probability: 0.99, Picture: rundirtest.Picture(t, 28)}, {Split: "test", Index: 3, Predicted: 1}}}
+	if err := r.Dir.WriteEvaluation(r.FS, e); err != nil {
 		t.Fatal(err)
 	}
 	return r

@@ -57,6 +57,19 @@ func TestChartsHaveTheirData(t *testing.T) {
 	}
 }
 
+// Pictures of the worst samples are decoded, in spite of the page's policy, and say what they show.
+func TestWorstSamplesHavePictures(t *testing.T) {
+	b := open(t, 800, 600)
+	b.do(chromedp.Navigate(file(t, newRun(t, t.TempDir(), "a", 20))))
+	b.until(`[...document.querySelectorAll(".worst img")].every(i => i.complete)`)
+	if got := eval[[]string](b, `[...document.querySelectorAll(".worst img")].map(i => i.naturalWidth + "×" + i.naturalHeight + " " + i.alt)`); fmt.Sprint(got) != "[28×28 test 17: dog, predicted as cat]" {
+		t.Errorf("pictures %q", got)
+	}
+	if text := eval[string](b, `document.querySelector(".worst li").innerText`); text != "dog → cat\n99.00 %, loss 9\ntest 17" {
+		t.Errorf("caption %q", text)
+	}
+}
+
 // x is the range of a chart.
 func x(b *tab, id string) [2]float64 {
 	b.t.Helper()
@@ -120,12 +133,16 @@ func TestHostileText(t *testing.T) {
 	r.Write(r.Dir.Config(), fmt.Appendf(nil, "[run]\nname = %q\n", evil))
 	r.Tell(&event.RunStarted{Name: evil, Device: evil}, &event.Warning{Source: "x", Message: evil + strings.Repeat("y", 1<<20)}, &event.RankFailed{Host: evil, Message: "\x1b[31m" + evil, LastLines: []string{evil}})
 	r.Steps(1, 20)
+	e := &event.Evaluation{Classes: []string{evil}, Worst: []event.WorstSample{{Split: "test", Picture: rundirtest.Picture(t, 8)}, {Split: evil}}}
+	if err := r.Dir.WriteEvaluation(r.FS, e); err != nil {
+		t.Fatal(err)
+	}
 	b := open(t, 800, 600)
 	b.do(chromedp.Navigate(file(t, r)))
 	if title := eval[string](b, `document.querySelector("h1").textContent`); title != "<img src=x onerror=alert(4)>/1" {
 		t.Errorf("%q", title)
 	}
-	if n := eval[int](b, `document.querySelectorAll("img, svg:not(.bar), script:not([type]):not(:nth-last-of-type(-n+2))").length`); n != 0 {
+	if n := eval[int](b, `document.querySelectorAll("img:not(.worst img), svg:not(.bar), script:not([type]):not(:nth-last-of-type(-n+2))").length`); n != 0 {
 		t.Errorf("%d elements came from the run", n)
 	}
 	if !eval[bool](b, `document.querySelector(".history").textContent.includes("<svg onload=alert(3)>")`) {

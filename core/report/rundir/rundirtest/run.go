@@ -1,8 +1,12 @@
 package rundirtest
 
 import (
+	"bytes"
 	"errors"
+	"image"
+	"image/png"
 	"math"
+	"math/rand/v2"
 	"os"
 	"testing"
 	"time"
@@ -100,6 +104,20 @@ func (r *Run) Summary(s event.Summary) {
 	if err := event.WriteSummary(r.FS, r.Dir.Summary(), s); err != nil {
 		r.t.Fatal(err)
 	}
+}
+
+// Picture is a PNG of noise, so that its size is that of its pixels.
+func Picture(t testing.TB, side int) []byte {
+	t.Helper()
+	m, noise := image.NewGray(image.Rect(0, 0, side, side)), rand.New(rand.NewPCG(1, 2))
+	for i := range m.Pix {
+		m.Pix[i] = byte(noise.Uint32())
+	}
+	var b bytes.Buffer
+	if err := png.Encode(&b, m); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
 }
 
 // Timeline writes the trace of ranks of the given number of steps.
