@@ -2,7 +2,9 @@ package e2e
 
 import (
 	"math"
+	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -118,4 +120,32 @@ func TestGPUThatFails(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Trials of a sweep that run at once have GPUs of their own.
+func TestSweepDividesTheGPUs(t *testing.T) {
+	t.Parallel()
+	p := fakeGPUs(t, 2)
+	text := `config = "job.toml"
+metric = "train.loss"
+[grid]
+run.device = ["cuda"]
+launch.nproc_per_node = [1]
+train.max_steps = [2]
+optimizer.lr = [0.1, 0.2]
+`
+	rig.Must(t, os.WriteFile(filepath.Join(p.Dir, "lr.toml"), []byte(text), 0o644))
+	out := p.Trainctl(t, "sweep", "lr.toml").Expect(t, 0)
+	out.Prints(t, "started on GPU 0: ", "started on GPU 1: ")
+	seen := map[string]bool{}
+	for _, trial := range []string{"trial-001", "trial-002"} {
+		text := rig.ReadFile(filepath.Join(p.Dir, "sweeps", "lr", trial, "1", "events.jsonl"))
+		uuid := regexp.MustCompile(`GPU-[0-9a-f-]+`).FindString(text)
+		if uuid == "" || seen[uuid] {
+			t.Errorf("%s computed on %q, as another", trial, uuid)
+		}
+		seen[uuid] = true
+	}
+	rig.Must(t, os.WriteFile(filepath.Join(p.Dir, "many.toml"), []byte(strings.Replace(text, "[1]", "[3]", 1)), 0o644))
+	p.Trainctl(t, "sweep", "many.toml").Expect(t, 2).Prints(t, "many.toml:5:26", "a trial of 3 ranks needs a GPU for each, and this machine has 2")
 }

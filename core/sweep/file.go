@@ -19,7 +19,7 @@ type File struct {
 	Config   string         `toml:"config"`      // path of the configuration
 	Metric   string         `toml:"metric"`      // what trials are compared by: see metrics
 	Goal     string         `toml:"goal"`        // "min" or "max"; "": as usual for the metric
-	Parallel int            `toml:"parallel"`    // trials at once; 0: as many as there are cores for
+	Parallel int            `toml:"parallel"`    // trials at once; 0: as many as there are cores or GPUs for
 	Grid     map[string]any `toml:"grid"`        // lists of values, all combinations of which are tried
 	Random   map[string]any `toml:"random"`      // trials, seed, and what values are drawn from
 	Median   Median         `toml:"median_stop"` // without this table no trial is stopped
@@ -163,7 +163,7 @@ func (f *File) combinations() int {
 
 // checkTrials checks the configuration of every trial. A problem of a value is reported where the sweep's
 // file gives it.
-func (f *File) checkTrials(trials []*Trial, check func(set []string) (*config.Config, error)) error {
+func (f *File) checkTrials(trials []*Trial, check func(set []string) (*config.Config, error), m *Machine) error {
 	var l usererr.List
 	for _, t := range trials {
 		c, err := check(t.sets())
@@ -176,6 +176,7 @@ func (f *File) checkTrials(trials []*Trial, check func(set []string) (*config.Co
 		default:
 			f.suits(&l, c)
 			t.use(c)
+			m.fits(&l, f, t)
 		}
 	}
 	return f.doc.Check(l)

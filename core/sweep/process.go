@@ -17,19 +17,20 @@ type Process interface {
 	Wait() int // the exit code; negative: a signal ended it
 }
 
-// Start starts a trial. What it prints is appended to the file log.
-type Start func(args []string, log string) (Process, error)
+// Start starts a trial, with variables besides those of this process. What it prints is appended to the file log.
+type Start func(args, env []string, log string) (Process, error)
 
 // Executable starts trials as processes of a trainctl. Each has a process group of its own, so that only
 // the sweep signals it, and on Linux it is asked to save and end if the sweep is killed. The caller
 // must stay on its thread while trials run: their parent is the thread.
 func Executable(path string) Start {
-	return func(args []string, log string) (Process, error) {
+	return func(args, env []string, log string) (Process, error) {
 		out, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 		if err != nil {
 			return nil, err
 		}
 		cmd := exec.Command(path, args...)
+		cmd.Env = append(os.Environ(), env...)
 		cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = out, out, launch.ProcAttr(syscall.SIGTERM)
 		defer out.Close()
 		if err := cmd.Start(); err != nil {

@@ -28,9 +28,9 @@ type Options struct {
 	Start Start
 	Tell  func(line string) // gets what happens to trials, for people
 
-	Cores, GPUs int  // of this machine, for trials; with GPUs, trials run one by one unless the file says otherwise
-	Retry       bool // start failed trials again
-	Dry         bool // nothing is run or written
+	Machine      // for trials
+	Retry   bool // start failed trials again
+	Dry     bool // nothing is run or written
 }
 
 // Sweep runs the trials of a file. It belongs to one goroutine.
@@ -41,7 +41,7 @@ type Sweep struct {
 
 	running map[*Trial]*attempt
 	ended   chan *attempt
-	free    int       // cores
+	free    pool
 	asked   os.Signal // that asked to end; nil: none
 	failed  error     // that ends the sweep
 }
@@ -52,19 +52,21 @@ type attempt struct {
 	process Process
 	follow  follower
 	before  string // the trial's newest run directory until then
-	cores   int
-	code    int // once it has ended
+	need    need
+	gpus    []int // by ordinal
+	code    int   // once it has ended
 }
 
 // Open checks the configurations of all trials and reads how far the sweep is. Nothing is started. The
 // caller must Close it.
 func Open(o Options) (*Sweep, error) {
-	s := &Sweep{Options: o, running: map[*Trial]*attempt{}, ended: make(chan *attempt), free: o.Cores}
+	s := &Sweep{Options: o, running: map[*Trial]*attempt{}, ended: make(chan *attempt)}
+	s.free = newPool(&s.Machine)
 	trials, err := o.File.Trials()
 	if err != nil {
 		return nil, err
 	}
-	if err := o.File.checkTrials(trials, o.Check); err != nil {
+	if err := o.File.checkTrials(trials, o.Check, &s.Machine); err != nil {
 		return nil, err
 	}
 	s.state = state{Schema: schema, Metric: o.File.Metric, Goal: o.File.Goal, Trials: trials}
@@ -246,7 +248,7 @@ func (s *Sweep) await(t *Trial, run *rundir.Run, signals <-chan os.Signal, tick 
 	return nil
 }
 
-// startTrials starts trials while there are cores for them.
+// startTrials starts trials while there are cores or GPUs for them.
 func (s *Sweep) startTrials() error {
 	for _, t := range s.state.Trials {
 		if s.asked != nil {
@@ -255,11 +257,11 @@ func (s *Sweep) startTrials() error {
 		if t.Status != Pending {
 			continue
 		}
-		cores, threads := s.need(t.config)
-		if len(s.running) > 0 && !s.room(cores) {
+		n := s.need(t.config, s.File.Parallel)
+		if len(s.running) > 0 && !s.room(n) {
 			return nil
 		}
-		if err := s.start(t, cores, threads); err != nil {
+		if err := s.start(t, n); err != nil {
 			return err
 		}
 	}
@@ -267,36 +269,18 @@ func (s *Sweep) startTrials() error {
 }
 
 // room reports whether one more trial may run beside others.
-func (s *Sweep) room(cores int) bool {
-	if n := s.File.Parallel; n > 0 {
-		return len(s.running) < n
+func (s *Sweep) room(n need) bool {
+	if most := s.File.Parallel; most > 0 {
+		return len(s.running) < most && (n.gpus == 0 || s.free.room(n))
 	}
-	return cores <= s.free
+	return s.free.room(n)
 }
 
-// need is how many cores a trial takes, and how many threads of a rank to set; 0: those of the
-// configuration. If the file says how many trials run at once, they share the cores.
-func (s *Sweep) need(c *config.Config) (cores, threads int) {
-	gpus := s.GPUs
-	if c.Run.Device == "cpu" {
-		gpus = 0
-	}
-	ranks := c.Launch.Nproc(gpus, s.Cores)
-	if gpus > 0 && s.File.Parallel == 0 {
-		return max(1, s.Cores), 0 // all of the machine
-	}
-	if c.Launch.ThreadsPerRank.IsAuto() && s.File.Parallel > 1 {
-		threads = max(1, s.Cores/(s.File.Parallel*ranks))
-		return ranks * threads, threads
-	}
-	return ranks * c.Launch.Threads(ranks, s.Cores), 0
-}
-
-func (s *Sweep) start(t *Trial, cores, threads int) error {
+func (s *Sweep) start(t *Trial, n need) error {
 	args := []string{"run", s.File.Config}
 	sets := append(t.sets(), "run.name="+config.FormatValue(t.Name()), "run.dir="+config.FormatValue(s.Dir))
-	if threads > 0 {
-		sets = append(sets, fmt.Sprintf("launch.threads_per_rank=%d", threads))
+	if n.threads > 0 {
+		sets = append(sets, fmt.Sprintf("launch.threads_per_rank=%d", n.threads))
 	}
 	for _, set := range sets {
 		args = append(args, "--set", set)
@@ -306,15 +290,16 @@ func (s *Sweep) start(t *Trial, cores, threads int) error {
 	if err := s.save(); err != nil { // first, so that it is known to exist
 		return err
 	}
-	p, err := s.Start(args, s.log(t))
+	gpus := s.free.take(n)
+	p, err := s.Start(args, s.environment(gpus), s.log(t))
 	if err != nil {
+		s.free.give(n, gpus)
 		t.Status = Pending
 		return errors.Join(err, s.save())
 	}
-	s.tell(t, "started: %s", describe(t.Settings))
-	a := &attempt{trial: t, process: p, follow: s.follower(t), before: t.Run, cores: cores}
+	s.tell(t, "started%s: %s", s.onGPUs(gpus), describe(t.Settings))
+	a := &attempt{trial: t, process: p, follow: s.follower(t), before: t.Run, need: n, gpus: gpus}
 	s.running[t] = a
-	s.free -= cores
 	go func() {
 		a.code = p.Wait()
 		s.ended <- a
@@ -375,7 +360,7 @@ func (s *Sweep) worse(t *Trial) bool {
 func (s *Sweep) finish(a *attempt) error {
 	t := a.trial
 	delete(s.running, t)
-	s.free += a.cores
+	s.free.give(a.need, a.gpus)
 	run, err := a.follow.update()
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -46,6 +46,7 @@ type place struct {
 	fs   checkpoint.FS
 	mu   sync.Mutex
 	args [][]string // of the processes that were started
+	envs []string   // their variables
 	told []string
 	act  func(p *fakeProcess) int // what a trial does, and its exit code
 
@@ -81,7 +82,7 @@ func (p *place) open(text string, more func(*Options)) (*Sweep, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := Options{FS: p.fs, File: f, Dir: filepath.Join(p.dir, "sweep"), Start: p.start, Cores: 2, Tell: func(line string) { p.told = append(p.told, line) }}
+	o := Options{FS: p.fs, File: f, Dir: filepath.Join(p.dir, "sweep"), Start: p.start, Machine: Machine{Cores: 2}, Tell: func(line string) { p.told = append(p.told, line) }}
 	o.Check = func(set []string) (*config.Config, error) {
 		return config.Load(p.fs, f.Config, config.LoadOptions{Set: set})
 	}
@@ -129,9 +130,9 @@ type fakeProcess struct {
 	act   func(p *fakeProcess) int
 }
 
-func (p *place) start(args []string, _ string) (Process, error) {
+func (p *place) start(args, env []string, _ string) (Process, error) {
 	p.mu.Lock()
-	p.args = append(p.args, args)
+	p.args, p.envs = append(p.args, args), append(p.envs, strings.Join(env, " "))
 	p.mu.Unlock()
 	f := &fakeProcess{sets: map[string]string{}, asked: make(chan os.Signal, 8), act: p.act}
 	for i, a := range args {
@@ -440,34 +441,41 @@ func TestFolderIsAnotherSweeps(t *testing.T) {
 	}
 }
 
+// together is a place whose trials end once so many have run at once, and the most that have.
+func together(t *testing.T, want int) (p *place, most *int) {
+	t.Helper()
+	var mu sync.Mutex
+	running, most := 0, new(int)
+	enough := sync.NewCond(&mu)
+	p = newPlace(t, func(f *fakeProcess) int {
+		mu.Lock()
+		for *most < want {
+			enough.Wait()
+		}
+		running--
+		mu.Unlock()
+		return trained(f)
+	})
+	p.began = func() {
+		mu.Lock()
+		defer mu.Unlock()
+		running++
+		*most = max(*most, running)
+		enough.Broadcast()
+	}
+	return p, most
+}
+
 // At once run as many trials as cores are enough for, or as the file says.
 func TestTrialsShareTheCores(t *testing.T) {
 	for _, tc := range []struct {
 		head string
 		most int
 	}{{"", 2}, {"parallel = 3\n", 3}, {"parallel = 1\n", 1}} {
-		var mu sync.Mutex
-		running, most := 0, 0
-		enough := sync.NewCond(&mu)
-		p := newPlace(t, func(f *fakeProcess) int {
-			mu.Lock()
-			for most < tc.most {
-				enough.Wait()
-			}
-			running--
-			mu.Unlock()
-			return trained(f)
-		})
-		p.began = func() {
-			mu.Lock()
-			defer mu.Unlock()
-			running++
-			most = max(most, running)
-			enough.Broadcast()
-		}
+		p, most := together(t, tc.most)
 		_ = p.must(tc.head + grid)
-		if most != tc.most {
-			t.Errorf("%q: %d trials at once, want %d", tc.head, most, tc.most)
+		if *most != tc.most {
+			t.Errorf("%q: %d trials at once, want %d", tc.head, *most, tc.most)
 		}
 	}
 }

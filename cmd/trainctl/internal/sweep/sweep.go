@@ -30,8 +30,8 @@ func Command(p *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sweep FILE",
 		Short: "Train with several settings, and compare the results",
-		Long: `Train a configuration with several settings, as many at once as the cores of this machine
-are enough for. FILE is a TOML file: which configuration, which keys with which values, as a
+		Long: `Train a configuration with several settings, as many at once as the cores or GPUs of this
+machine are enough for. FILE is a TOML file: which configuration, which keys with which values, as a
 grid or drawn at random, and by which metric trials are compared and stopped early. All
 configurations are checked before the first trial starts. Ctrl-C lets running trials save;
 the same command continues, also after a crash. The result is a table, best first, and a page
@@ -97,8 +97,12 @@ func options(cmd *cobra.Command, p *cli.Program, path string) (o sweep.Options, 
 	if err != nil {
 		return o, err
 	}
+	machine := sweep.Machine{Cores: cgroup.Cores()}
+	for _, g := range m.GPUs {
+		machine.GPUs = append(machine.GPUs, g.UUID)
+	}
 	tell := func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), line) }
-	return sweep.Options{FS: fsys, File: f, Check: check, Start: sweep.Executable(exe), Tell: tell, Cores: cgroup.Cores(), GPUs: len(m.GPUs)}, nil
+	return sweep.Options{FS: fsys, File: f, Check: check, Start: sweep.Executable(exe), Tell: tell, Machine: machine}, nil
 }
 
 // run runs the trials until they are over, or a signal comes.

@@ -6,6 +6,7 @@
 #include "share.h"
 #include "events.h"
 #include "memory.h"
+#include <cstring>
 #include <dlfcn.h>
 
 struct Module {
@@ -29,6 +30,9 @@ FAKE(cuDriverGetVersion, int* v) {
 	return Success;
 }
 
+// UUIDPrefix begins the UUIDs of all devices, as CUDA_VISIBLE_DEVICES names them; their number follows, from 1.
+static const char UUIDPrefix[] = "GPU-00000000-0000-0000-0000-";
+
 // visible are the devices that CUDA_VISIBLE_DEVICES leaves. A device's handle is its number without that.
 static std::vector<int> visible() {
 	const char* n = std::getenv("CUDA_FAKE_DEVICES");
@@ -38,8 +42,10 @@ static std::vector<int> visible() {
 	if (!names)
 		for (int d = 0; d < all; d++) list.push_back(d);
 	for (char* end; names && *names; names = end + (*end == ',')) {
-		long d = std::strtol(names, &end, 10);
-		if (end == names || d < 0 || d >= all) break; // CUDA sees none behind one that is not there
+		const bool uuid = std::strncmp(names, UUIDPrefix, sizeof UUIDPrefix - 1) == 0;
+		const char* number = uuid ? names + sizeof UUIDPrefix - 1 : names;
+		long d = std::strtol(number, &end, uuid ? 16 : 10) - uuid;
+		if (end == number || d < 0 || d >= all) break; // CUDA sees none behind one that is not there
 		list.push_back(d);
 	}
 	return list;
