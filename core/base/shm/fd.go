@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -15,10 +16,18 @@ const tagSize = 8
 
 // SendFile sends a descriptor with a tag that tells the receiver what it is. It
 // respects the connection's write deadline. The file stays open here.
+//
+// Linux lets each user who is not privileged have as many descriptors on their way as a process may
+// open (RLIMIT_NOFILE, unix(7)): SendFile waits until receivers have taken theirs.
 func SendFile(conn *net.UnixConn, tag uint64, f *os.File) error {
 	var msg [tagSize]byte
 	binary.LittleEndian.PutUint64(msg[:], tag)
-	n, _, err := conn.WriteMsgUnix(msg[:], unix.UnixRights(int(f.Fd())), nil)
+	rights := unix.UnixRights(int(f.Fd()))
+	n, _, err := conn.WriteMsgUnix(msg[:], rights, nil)
+	for pause := time.Millisecond; errors.Is(err, unix.ETOOMANYREFS); pause = min(2*pause, 50*time.Millisecond) {
+		time.Sleep(pause)
+		n, _, err = conn.WriteMsgUnix(msg[:], rights, nil)
+	}
 	if err != nil {
 		return fmt.Errorf("shm: sending descriptor %d: %w", tag, err)
 	}
