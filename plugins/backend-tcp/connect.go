@@ -181,8 +181,12 @@ func (j *joining) close() {
 	j.stop()
 	j.b.listener.close()
 	j.running.Wait()
-	for len(j.callers) > 0 {
-		(<-j.callers).conn.Close()
+	for _, waiting := range []chan arrival{j.arrived, j.callers} {
+		for len(waiting) > 0 {
+			if a := <-waiting; a.conn != nil {
+				a.conn.Close()
+			}
+		}
 	}
 }
 
@@ -203,7 +207,6 @@ func (j *joining) collect(ctx context.Context) error {
 			if a.err != nil {
 				return fmt.Errorf("backend tcp: connect to rank %d: %w", a.rank, a.err)
 			}
-			a.conn.SetDeadline(time.Time{})
 			b.conns[a.rank][a.stream] = a.conn
 		case <-ctx.Done():
 			return j.missing(ctx)
@@ -315,16 +318,18 @@ func (j *joining) answer(visit *hostnet.Visit) {
 	}
 }
 
-// deliver passes on a connection that was answered, if its deadline still can be lifted.
+// deliver passes on a connection that was answered, if its deadline still can be lifted: nothing may
+// change it any more once another goroutine has the connection.
 func (j *joining) deliver(a arrival, stop func() bool) {
-	switch {
-	case a.stream != pairStream:
-		j.arrived <- a
-	case stop():
-		a.conn.SetDeadline(time.Time{})
-		j.callers <- a
-	default:
+	if !stop() {
 		a.conn.Close()
+		return
+	}
+	a.conn.SetDeadline(time.Time{})
+	if a.stream == pairStream {
+		j.callers <- a
+	} else {
+		j.arrived <- a
 	}
 }
 

@@ -273,10 +273,7 @@ func TestManyStrangersConnecting(t *testing.T) {
 
 // The error about a range without a free port names the range.
 func TestPortRangeIsUsedUp(t *testing.T) {
-	busy, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	busy := listenLoopback(t)
 	defer busy.Close()
 	port := int64(busy.Addr().(*net.TCPAddr).Port)
 	b := New()
@@ -287,6 +284,61 @@ func TestPortRangeIsUsedUp(t *testing.T) {
 	if _, err := b.Listen(t.Context()); err == nil || !strings.Contains(err.Error(), "port_range") {
 		t.Error(err)
 	}
+}
+
+// A link-local IPv6 address is refused: it is complete only with the name of an interface of this host.
+func TestLinkLocalAddress(t *testing.T) {
+	b := New()
+	defer b.Close()
+	if err := b.Open(t.Context(), testGroup(0, 2), sdk.Options{"interface": "fe80::1"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Listen(t.Context()); err == nil || !strings.Contains(err.Error(), "backend.options.interface") {
+		t.Error(err)
+	}
+}
+
+// A connection is passed on after the end of the handshake can no longer change its deadline; one that
+// comes too late is closed, and so are those that nobody has collected.
+func TestConnectionsAreDeliveredReady(t *testing.T) {
+	for _, stream := range []int{0, pairStream} {
+		j := &joining{b: New(), arrived: make(chan arrival, 1), callers: make(chan arrival, 1), stop: func() {}}
+		j.b.listener = &listener{tcp: listenLoopback(t)}
+		here, there := net.Pipe()
+		closed := make(chan error, 1)
+		go func() {
+			_, err := there.Read(make([]byte, 1))
+			closed <- err
+		}()
+		stopped := false
+		j.deliver(arrival{stream: stream, conn: here}, func() bool {
+			if stopped = true; len(j.arrived)+len(j.callers) > 0 {
+				t.Errorf("stream %d: it was passed on before its deadline was settled", stream)
+			}
+			return true
+		})
+		if !stopped || len(j.arrived)+len(j.callers) != 1 {
+			t.Fatalf("stream %d: it was not passed on", stream)
+		}
+		j.close()
+		if err := <-closed; !errors.Is(err, io.EOF) {
+			t.Errorf("stream %d: nobody has collected it, and it is open: %v", stream, err)
+		}
+		late, _ := net.Pipe()
+		j.deliver(arrival{stream: stream, conn: late}, func() bool { return false })
+		if _, err := late.Write([]byte{0}); !errors.Is(err, io.ErrClosedPipe) || len(j.arrived)+len(j.callers) > 0 {
+			t.Errorf("stream %d: a connection that came too late was kept: %v", stream, err)
+		}
+	}
+}
+
+func listenLoopback(t *testing.T) net.Listener {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
 }
 
 // handshake connects caller to listener, which is rank 0, and returns the error of each.

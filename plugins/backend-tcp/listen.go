@@ -40,6 +40,9 @@ func (b *Backend) Listen(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	if ip.To4() == nil && ip.IsLinkLocalUnicast() {
+		return nil, fmt.Errorf("backend tcp: the address %v is valid on one link only, and other hosts do not know this host's name for it; fix: set backend.options.interface to another address or interface", ip)
+	}
 	l, err := instance.ListenTCP(ctx, true, ip.String(), b.set.ports)
 	if err != nil {
 		return nil, fmt.Errorf("backend tcp: listen on %v: %w", ip, err)

@@ -14,12 +14,12 @@ import (
 
 const randomArena = 600 << 10 // the longest float64 buffer at the largest offset
 
-// For any world size, hosts, options and sequence of calls, every rank gets the exact
+// For any world size, ranks on hosts in any order, options and sequence of calls, every rank gets the exact
 // sum in rank order, or for algorithms with another order, the same on all ranks.
 func TestRandomGroups(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		world := rapid.IntRange(1, 8).Draw(rt, "world")
-		perHost := rapid.IntRange(1, world).Draw(rt, "ranks per host")
+		where := rapid.StringOfN(rapid.RuneFrom([]rune("aaab")), world, world, -1).Draw(rt, "hosts")
 		o := sdk.Options{
 			"shm":           rapid.Bool().Draw(rt, "shm"),
 			"algorithm":     rapid.SampledFrom(append([]string{algorithmAuto, algorithmAuto}, anyOrder...)).Draw(rt, "algorithm"),
@@ -27,7 +27,7 @@ func TestRandomGroups(t *testing.T) {
 			"connections":   int64(rapid.IntRange(1, 3).Draw(rt, "connections")),
 			"reproducible":  rapid.Bool().Draw(rt, "reproducible"),
 		}
-		all, arenas := ranksOf(t, world, randomArena, o, func() *Backend { return onHostsOf(perHost) })
+		all, arenas := ranksOf(t, world, randomArena, o, func() *Backend { return onHosts(where) })
 		defer func() { // the next draw has another group
 			for r := range all {
 				all[r].Close()
