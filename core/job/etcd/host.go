@@ -134,12 +134,44 @@ func (j *Job) Records(ctx context.Context) (map[string][]byte, error) {
 	return all, nil
 }
 
-// Write implements rank.Journal.
+// Write implements rank.Journal. It is not safe for concurrent use.
 func (j *Job) Write(ctx context.Context, key string, val []byte) error {
-	_, still := j.ruling()
-	r, err := j.txn(ctx, []clientv3.Cmp{still}, clientv3.OpPut(j.prefix+"record/"+key, j.sign("record/"+key, val)))
-	if err != nil || !r.Succeeded {
-		return deposed(err)
+	w := j.write(key, val)
+	r, err := j.txn(ctx, w.conditions, w.put)
+	if err != nil {
+		return err
 	}
+	at := r.Header.Revision
+	if !r.Succeeded {
+		now, err := j.get(ctx, w.key)
+		if err != nil || len(now.Kvs) == 0 || string(now.Kvs[0].Value) != w.val || now.Kvs[0].ModRevision <= w.after { // an earlier try may have succeeded
+			return deposed(err)
+		}
+		at = now.Kvs[0].ModRevision
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.wrote = at
 	return nil
+}
+
+// writing is a transaction that writes a record.
+type writing struct {
+	key, val   string
+	after      int64 // this launcher's last write
+	conditions []clientv3.Cmp
+	put        clientv3.Op
+}
+
+// write makes the transaction of Write. A try of it that etcd gets late, when this launcher has tried
+// again and gone on to the next record, must not bring the old record back.
+func (j *Job) write(key string, val []byte) writing {
+	_, still := j.ruling()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	key = "record/" + key
+	w := writing{key: key, val: j.sign(key, val), after: max(j.term, j.wrote)}
+	w.conditions = []clientv3.Cmp{still, clientv3.Compare(clientv3.ModRevision(j.prefix+key), "<", w.after+1)}
+	w.put = clientv3.OpPut(j.prefix+key, w.val)
+	return w
 }

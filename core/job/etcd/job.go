@@ -39,6 +39,7 @@ type Job struct {
 	host   string
 	lease  clientv3.LeaseID
 	term   int64         // the revision of the host's key as this launcher wrote it; 0: it does not host
+	wrote  int64         // the revision of its last record
 	ousted chan struct{} // closed when another launcher has this node's number
 }
 
