@@ -6,12 +6,13 @@ import (
 )
 
 // The two sides of a connection of an elastic job notice that the other is silent, because it
-// is stopped or because the network is cut: the server asks every quarter of LostAfter, and
+// is stopped or because the network is cut: the server asks every eighth of LostAfter, and
 // both end a connection on which nothing has come for LostAfter. Both count their own ticks
 // rather than time, so that a process that was stopped itself does not blame the others.
 
-// ticks is the number of ticks after which a silent side is considered lost.
-const ticks = 4
+// ticks is the number of ticks after which a silent side is considered lost: the server notices one
+// between LostAfter and 9/8 of it after its last answer.
+const ticks = 8
 
 // everyTick calls f until it returns false or over is closed.
 func everyTick(limit time.Duration, over <-chan struct{}, f func() bool) {
