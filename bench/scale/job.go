@@ -55,6 +55,7 @@ func (j *job) config() string {
 name = "scale"
 [launch]
 isolation = %q
+threads_per_rank = 1
 [train]
 max_steps = %d
 epochs = 100000

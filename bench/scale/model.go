@@ -10,6 +10,7 @@ import (
 type constants struct {
 	Cores int     `json:"cores"`
 	Step  float64 `json:"step_ns"` // of one rank alone, which communicates with nobody
+	CPU   float64 `json:"cpu_ns"`  // CPU time of that step, of all processes of the rank
 	Calls int     `json:"calls"`   // collectives per step besides the buckets
 	// Buckets are the bytes of each bucket, all equal.
 	Buckets int     `json:"buckets"`
@@ -27,10 +28,13 @@ type constants struct {
 // for any number of ranks: the pass, the rank's own calls, and its switches to and from its plugins. Another
 // grows with the ranks of the job, because a collective compares the calls of all, reads the
 // contributions of all, and wakes all.
+//
+// The kernel moves no rank to another core within a step of a few milliseconds, so the core with the
+// most ranks decides: three ranks on two cores take as long as four.
 type crowd struct {
 	Inproc bool    `json:"inproc"` // plugins run in the processes of their ranks
 	Wall   perRank `json:"wall"`
-	CPU    perRank `json:"cpu"` // of the CPU time alone
+	Busy   float64 `json:"busy"` // share of the cores' time that is CPU time: waits spin
 }
 
 // perRank is the time of one rank's step, in nanoseconds, in a job of n ranks: Fixed + n·Peer.
@@ -77,18 +81,31 @@ const scalars = 64
 // pass has a third of the products.
 const backward = 2.0 / 3
 
-// step predicts the time of a step: that of a rank with enough cores, or that in which the cores get
-// through the steps of all ranks, if that is longer.
+// step predicts the time of a step. Ranks with a core each only wait for each other, and for what
+// their plugins take from their core. Where ranks share cores, a step takes as long as the core with the most
+// ranks needs for theirs.
 func (c *constants) step(w world, algorithm func(bytes, ranks int) float64) float64 {
 	path := c.path(w, algorithm)
-	if w.Cores == 0 || w.Ranks == 1 {
+	switch {
+	case w.Cores == 0:
 		return path
+	case w.Ranks <= w.Cores:
+		return max(path, c.CPU*float64(w.Ranks)/float64(w.Cores))
 	}
-	return max(path, c.crowd(w).Wall.of(w.Ranks)*float64(w.Ranks)/float64(w.Cores))
+	return max(path, c.crowd(w).Wall.of(w.Ranks)*w.turns())
 }
 
-// cpu predicts the CPU time of a step of all ranks.
-func (c *constants) cpu(w world) float64 { return c.crowd(w).CPU.of(w.Ranks) * float64(w.Ranks) }
+// turns is how many ranks the core with the most ranks has.
+func (w world) turns() float64 { return math.Ceil(float64(w.Ranks) / float64(w.Cores)) }
+
+// cpu predicts the CPU time of a step of all ranks, if a step takes a time: the cores that have ranks
+// compute, or spin until other ranks have.
+func (c *constants) cpu(w world, step float64) float64 {
+	if w.Ranks <= w.Cores {
+		return max(c.CPU, step) * float64(w.Ranks)
+	}
+	return c.crowd(w).Busy * step * float64(w.Cores)
+}
 
 // crowd returns the kind of a job; a kind that was not measured costs nothing.
 func (c *constants) crowd(w world) (found crowd) {

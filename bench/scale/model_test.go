@@ -23,6 +23,7 @@ func TestStep(t *testing.T) {
 		{"one rank", world{Ranks: 1, Hosts: 1, Cores: 2}, 9e6},
 		{"shared memory: the last bucket and the scalars are exposed", world{Ranks: 2, Hosts: 1, Cores: 2}, 9e6 + 11e3 + 10e3 + 64e-3},
 		{"more ranks than cores", world{Ranks: 8, Hosts: 1, Cores: 2}, 4 * (8e6 + 8*2e5)},
+		{"the core with two of three ranks decides", world{Ranks: 3, Hosts: 1, Cores: 2}, 2 * (8e6 + 3*2e5)},
 		{"so many that plugins run in them", world{Ranks: 16, Hosts: 1, Cores: 2, Inproc: true}, 8 * (6e6 + 16*1e5)},
 		{"a slow network: buckets queue up from the first", world{Ranks: 4, Hosts: 4}, 5e6 + 3*bucket + net.Of("mesh", 64, 4)},
 	} {
@@ -32,6 +33,22 @@ func TestStep(t *testing.T) {
 		}
 		if math.Abs(got-test.want) > 1 {
 			t.Errorf("%s: %.0f ns, want %.0f", test.name, got, test.want)
+		}
+	}
+}
+
+// Ranks with a core each share it with their plugins; waits spin, so cores with ranks are busy.
+func TestBusyCores(t *testing.T) {
+	c := constants{Cores: 2, Step: 9e6, CPU: 10e6, Crowded: []crowd{{Wall: perRank{Fixed: 8e6}, Busy: 0.9}}}
+	alone, two, three := world{Ranks: 1, Hosts: 1, Cores: 2}, world{Ranks: 2, Hosts: 1, Cores: 2}, world{Ranks: 3, Hosts: 1, Cores: 2}
+	for w, want := range map[world][2]float64{
+		alone: {9e6, 10e6},
+		two:   {10e6, 20e6},
+		three: {16e6, 0.9 * 2 * 16e6},
+	} {
+		step := c.step(w, byAlgorithm(tcp.Cost{}, "mesh"))
+		if cpu := c.cpu(w, step); step != want[0] || cpu != want[1] {
+			t.Errorf("%+v: a step of %.0f ns with %.0f of CPU time, want %.0f and %.0f", w, step, cpu, want[0], want[1])
 		}
 	}
 }
@@ -60,12 +77,12 @@ func TestReferencesAreNotChecked(t *testing.T) {
 	o := options{ranks: []int{2, 4, 8, 16}, isolation: "isolated"}
 	for _, hosts := range []int{0, 2} {
 		o.hosts = hosts
-		all := o.references()
+		all := o.references(2)
 		if len(all) != 2 || all[0] >= all[1] {
 			t.Errorf("%d hosts: %v", hosts, all)
 		}
 		for _, n := range all {
-			if n < 2 || n%max(1, hosts) != 0 || slices.Contains(o.ranks, n) {
+			if n <= 2 || n%max(1, hosts) != 0 || slices.Contains(o.ranks, n) {
 				t.Errorf("%d hosts: %d ranks are a reference", hosts, n)
 			}
 		}

@@ -29,8 +29,9 @@ func (o *options) predictions(ctx context.Context, r *runner, all *report, log i
 	for i := range all.Jobs {
 		m := &all.Jobs[i]
 		w := world{Ranks: m.Ranks, Hosts: max(1, m.Hosts), Cores: c.Cores, Inproc: o.inproc(m.Ranks)}
-		all.Checked = append(all.Checked, checked{Ranks: m.Ranks, Hosts: m.Hosts, Measured: m.StepMS, Predicted: c.step(w, between(c.Net, m.Ranks/max(1, m.Hosts), o.reproducible)) / 1e6,
-			MeasuredCPU: m.StepCPUMS, PredictedCPU: c.cpu(w) / 1e6})
+		step := c.step(w, between(c.Net, m.Ranks/max(1, m.Hosts), o.reproducible))
+		all.Checked = append(all.Checked, checked{Ranks: m.Ranks, Hosts: m.Hosts, Measured: m.StepMS, Predicted: step / 1e6,
+			MeasuredCPU: m.StepCPUMS, PredictedCPU: c.cpu(w, step) / 1e6})
 	}
 	net := tcp.Cost{Alpha: float64(o.latency.Nanoseconds()), Beta: 1 / o.bandwidth, Gamma: c.Net.Gamma}
 	all.Network = &net
@@ -67,7 +68,7 @@ func (o *options) inproc(ranks int) bool {
 // constants measures a rank alone, ranks that share cores, and the backend alone.
 func (o *options) constants(ctx context.Context, r *runner, jobs []measured, log io.Writer) (c constants, err error) {
 	c.Cores, c.Calls = cgroup.Cores(), calls
-	references := append([]int{1}, o.references()...)
+	references := append([]int{1}, o.references(c.Cores)...)
 	var runs []job
 	for _, n := range references {
 		j := job{Ranks: n, Hosts: o.hosts, Batch: o.batch, Isolation: o.isolation}
@@ -80,7 +81,7 @@ func (o *options) constants(ctx context.Context, r *runner, jobs []measured, log
 	if err != nil {
 		return c, err
 	}
-	c.Step = some[0].StepMS * 1e6
+	c.Step, c.CPU = some[0].StepMS*1e6, some[0].StepCPUMS*1e6
 	for i := 1; i < len(some); i += 2 {
 		c.Crowded = append(c.Crowded, c.crowdThrough(o.inproc(some[i].Ranks), &some[i], &some[i+1]))
 	}
@@ -102,19 +103,18 @@ func (o *options) constants(ctx context.Context, r *runner, jobs []measured, log
 
 // crowdThrough explains two jobs of one kind.
 func (c *constants) crowdThrough(inproc bool, few, many *measured) crowd {
-	wall := func(m *measured) float64 { return m.StepMS * 1e6 * float64(c.Cores) / float64(m.Ranks) }
-	cpu := func(m *measured) float64 { return m.StepCPUMS * 1e6 / float64(m.Ranks) }
-	return crowd{Inproc: inproc, Wall: perRankThrough(few.Ranks, wall(few), many.Ranks, wall(many)),
-		CPU: perRankThrough(few.Ranks, cpu(few), many.Ranks, cpu(many))}
+	wall := func(m *measured) float64 { return m.StepMS * 1e6 / world{Ranks: m.Ranks, Cores: c.Cores}.turns() }
+	busy := func(m *measured) float64 { return m.StepCPUMS / m.StepMS / float64(c.Cores) }
+	return crowd{Inproc: inproc, Wall: perRankThrough(few.Ranks, wall(few), many.Ranks, wall(many)), Busy: (busy(few) + busy(many)) / 2}
 }
 
 // references returns the ranks of the jobs from which constants of shared cores are derived: two of
-// each kind that the measured jobs have, of other sizes than theirs.
-func (o *options) references() (all []int) {
+// each kind that the measured jobs with more ranks than cores have, of other sizes than any of them.
+func (o *options) references(cores int) (all []int) {
 	for _, inproc := range []bool{false, true} {
 		var kind []int
 		for _, n := range o.ranks {
-			if n > 1 && o.inproc(n) == inproc {
+			if n > cores && o.inproc(n) == inproc {
 				kind = append(kind, n)
 			}
 		}
@@ -122,7 +122,7 @@ func (o *options) references() (all []int) {
 			continue
 		}
 		unit := max(1, o.hosts)
-		fits := func(n int) bool { return n > 1 && o.inproc(n) == inproc && !slices.Contains(o.ranks, n) }
+		fits := func(n int) bool { return n > cores && o.inproc(n) == inproc && !slices.Contains(o.ranks, n) }
 		few, many := tensor.RoundUp(slices.Min(kind)*3/4, unit), tensor.RoundUp(slices.Max(kind)*3/2, unit)
 		for few < many && !fits(few) {
 			few += unit

@@ -75,7 +75,7 @@ func (r *report) printJobs(w io.Writer) error {
 
 func (r *report) printPredictions(w io.Writer) error {
 	c := r.Constants
-	fmt.Fprintf(w, "\na step of one rank %.2f ms, %d buckets of %.0f bytes; all-reduces in shared memory %v", c.Step/1e6, c.Buckets, c.Bytes, c.Shared)
+	fmt.Fprintf(w, "\na step of one rank %.2f ms, with %.2f ms of CPU time, %d buckets of %.0f bytes; all-reduces in shared memory %v", c.Step/1e6, c.CPU/1e6, c.Buckets, c.Bytes, c.Shared)
 	for _, k := range c.Crowded {
 		fmt.Fprintf(w, "; a step keeps a core for %.2f ms and %.3f ms for each rank of the job", k.Wall.Fixed/1e6, k.Wall.Peer/1e6)
 		if k.Inproc {
