@@ -1,0 +1,188 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/trainctl/trainctl/core/report/event"
+)
+
+// settled is how many steps at the start of a run do not count.
+const settled = 50
+
+// convnet is the configuration of a job with a table [launch] and the number of steps, 0 for a job that
+// runs until it is stopped.
+func convnet(launch string, steps int) string {
+	until := "epochs = 1000000\n"
+	if steps > 0 {
+		until += fmt.Sprintf("max_steps = %d\n", steps)
+	}
+	return common(launch, until+"global_batch = 128\nper_rank_batch = 64\n") + "[dataset.options]\nshape = [1, 28, 28]\ntrain_samples = 8192\ntest_samples = 0\n[model]\nname = \"convnet\"\n"
+}
+
+func common(launch, train string) string {
+	return `[run]
+name = "elastic"
+deterministic = false
+[launch]
+threads_per_rank = 1
+` + launch + `
+[train]
+eval_every = 0
+` + train + `
+[optimizer]
+name = "sgd"
+lr = 0.01
+momentum = 0.9
+[checkpoint]
+every = "never"
+[dataset]
+plugin = "synthetic"
+`
+}
+
+// trial is one job with a directory of its own.
+type trial struct {
+	dir      string
+	trainctl string
+	nodes    []*node
+}
+
+// node is a launcher.
+type node struct {
+	*exec.Cmd
+	out   bytes.Buffer
+	ended chan struct{}
+	err   error
+}
+
+func (b *measuring) newTrial(config string) (*trial, error) {
+	dir, err := os.MkdirTemp(b.dir, "job-")
+	if err != nil {
+		return nil, err
+	}
+	return &trial{dir: dir, trainctl: b.trainctl}, os.WriteFile(filepath.Join(dir, "job.toml"), []byte(config), 0o644)
+}
+
+// args are the command of a launcher.
+func (t *trial) args(args ...string) []string {
+	return append([]string{t.trainctl, "run", filepath.Join(t.dir, "job.toml"), "--run-dir", t.dir, "--progress", "none"}, args...)
+}
+
+// start starts a launcher, or any other program of the trial.
+func (t *trial) start(cmd *exec.Cmd) error {
+	n := &node{Cmd: cmd, ended: make(chan struct{})}
+	cmd.Env = append(os.Environ(), "TRAINCTL_JOB_SECRET="+strings.Repeat("elastic ", 8))
+	cmd.Stdout, cmd.Stderr = &n.out, &n.out
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	t.nodes = append(t.nodes, n)
+	go func() {
+		defer close(n.ended)
+		n.err = cmd.Wait()
+	}()
+	return nil
+}
+
+// wait waits for all nodes and returns their errors.
+func (t *trial) wait() error {
+	for i, n := range t.nodes {
+		if <-n.ended; n.err != nil {
+			return fmt.Errorf("node %d: %w\n%s", i, n.err, n.out.String())
+		}
+	}
+	return nil
+}
+
+// stop kills what still runs.
+func (t *trial) stop() {
+	for _, n := range t.nodes {
+		kill(n.Process.Pid)
+		<-n.ended
+	}
+}
+
+// kill kills a process and its descendants, as a loss of power does.
+func kill(pid int) {
+	_ = syscall.Kill(pid, syscall.SIGSTOP) // it starts no others meanwhile
+	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	for _, l := range lists {
+		text, _ := os.ReadFile(l)
+		for child := range strings.FieldsSeq(string(text)) {
+			if n, err := strconv.Atoi(child); err == nil {
+				kill(n)
+			}
+		}
+	}
+	_ = syscall.Kill(pid, syscall.SIGKILL)
+}
+
+// step is a step of a job.
+type step struct {
+	n     int
+	at    time.Time // its end
+	ms    float64
+	group string // changes with the ranks
+}
+
+// events are those of a trial so far.
+func (t *trial) events() (all []event.Record, err error) {
+	f, err := os.Open(filepath.Join(t.dir, "elastic", "latest", "events.jsonl"))
+	if os.IsNotExist(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		if r, err := event.Decode(lines.Bytes()); err == nil { // the last line may be unfinished
+			all = append(all, r)
+		}
+	}
+	return all, lines.Err()
+}
+
+// steps are those that a trial has ended so far.
+func (t *trial) steps() (all []step, err error) {
+	records, err := t.events()
+	changes := 0
+	for _, r := range records {
+		switch e := r.Event.(type) {
+		case *event.Elastic:
+			changes++
+		case *event.StepDone:
+			all = append(all, step{e.Step, r.Time, e.StepMS, strconv.Itoa(changes)})
+		}
+	}
+	return all, err
+}
+
+// reaches waits until steps have a property, and returns them.
+func (t *trial) reaches(ctx context.Context, steps func() ([]step, error), enough func([]step) bool) ([]step, error) {
+	for {
+		all, err := steps()
+		if err != nil || enough(all) {
+			return all, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-t.nodes[0].ended:
+			return nil, fmt.Errorf("it has ended early: %v\n%s", t.nodes[0].err, t.nodes[0].out.String())
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/trainctl/trainctl/core/bench"
+)
+
+// parts are what can be measured, in this order.
+var parts = []string{"steady", "shares", "heal", "copy"}
+
+type options struct {
+	only         []string
+	pairs, steps int
+	python, json string
+	link         float64
+}
+
+// report is what -json writes; parts that were not measured are left out.
+type report struct {
+	Date    string   `json:"date"`
+	Machine string   `json:"machine"`
+	Steady  []pair   `json:"steady_step_ms,omitempty"`     // without and with launch.elastic
+	Shares  []pair   `json:"shares_steps_per_s,omitempty"` // even and automatic
+	Heal    []healed `json:"heal,omitempty"`
+	Copy    *copied  `json:"copy,omitempty"`
+}
+
+// pair is what two sides took, measured one after the other.
+type pair struct {
+	A, B float64
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if len(os.Args) == 2 && os.Args[1] == spinArg {
+		spin()
+	}
+	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "elastic:", err)
+		os.Exit(1)
+	}
+}
+
+func parse(args []string) (o options, err error) {
+	flags := flag.NewFlagSet("elastic", flag.ExitOnError)
+	only := flags.String("only", "steady,shares", "comma-separated `parts` to measure: "+strings.Join(parts, ", "))
+	flags.IntVar(&o.pairs, "pairs", 5, "runs of each side of steady and shares")
+	flags.IntVar(&o.steps, "steps", 1500, "steps of a run of steady and shares")
+	flags.StringVar(&o.python, "python", "", "the Python that has torch; empty: heal measures trainctl alone")
+	flags.Float64Var(&o.link, "link", 1, "bandwidth of the link of copy, in Gbit/s")
+	flags.StringVar(&o.json, "json", "", "write everything to this `file`")
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	o.only = strings.Split(*only, ",")
+	for _, p := range o.only {
+		if !slices.Contains(parts, p) {
+			return o, fmt.Errorf("-only %s; fix: name some of %s", p, strings.Join(parts, ", "))
+		}
+	}
+	if o.pairs < 1 || o.steps < 4*settled || o.link <= 0 {
+		return o, fmt.Errorf("-pairs %d -steps %d -link %v; fix: at least 1 pair and %d steps, and a link above 0", o.pairs, o.steps, o.link, 4*settled)
+	}
+	return o, nil
+}
+
+func run(ctx context.Context, args []string, w io.Writer) error {
+	o, err := parse(args)
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "trainctl-elastic-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	b := &measuring{options: o, dir: dir, w: w}
+	var root string
+	if b.trainctl, root, err = bench.Build(ctx, dir); err != nil {
+		return err
+	}
+	b.script = root + "/bench/elastic/torch_elastic.py"
+	r := report{Date: time.Now().UTC().Format(time.RFC3339), Machine: bench.MachineName()}
+	fmt.Fprintf(w, "%s, %s\n", r.Machine, r.Date)
+	measure := map[string]func(context.Context, *report) error{"steady": b.steady, "shares": b.shares, "heal": b.heal, "copy": b.copy}
+	for _, p := range parts {
+		if !slices.Contains(o.only, p) {
+			continue
+		}
+		if err := measure[p](ctx, &r); err != nil {
+			return fmt.Errorf("%s: %w", p, err)
+		}
+	}
+	return bench.Save(o.json, r)
+}
+
+// measuring is one run of the command.
+type measuring struct {
+	options
+	trainctl, script string
+	dir              string // for everything that jobs write
+	w                io.Writer
+}
+
+// compare measures two sides in turn, beginning with the other one in every second pair, and prints
+// medians and the median of the ratios b/a.
+func (b *measuring) compare(what string, side func(second bool) (float64, error)) (all []pair, err error) {
+	for i := range b.pairs {
+		var got [2]float64
+		for _, k := range []int{i % 2, 1 - i%2} {
+			if got[k], err = side(k == 1); err != nil {
+				return nil, err
+			}
+		}
+		all = append(all, pair{got[0], got[1]})
+	}
+	var first, second, ratios []float64
+	for _, p := range all {
+		first, second, ratios = append(first, p.A), append(second, p.B), append(ratios, p.B/p.A)
+	}
+	m := median(ratios)
+	_, err = fmt.Fprintf(b.w, "%s: %.3f and %.3f; ratio %.3f, of %d pairs between %.3f and %.3f\n", what, median(first), median(second), m,
+		len(ratios), slices.Min(ratios), slices.Max(ratios))
+	return all, err
+}
+
+// median sorts x.
+func median(x []float64) float64 {
+	slices.Sort(x)
+	return (x[(len(x)-1)/2] + x[len(x)/2]) / 2
+}
