@@ -39,12 +39,12 @@ threads_per_rank = 1
 [train]
 eval_every = 0
 ` + train + `
-[optimizer]
-name = "sgd"
-lr = 0.01
-momentum = 0.9
 [checkpoint]
 every = "never"
+[optimizer]
+momentum = 0.9
+lr = 0.01
+name = "sgd"
 [dataset]
 plugin = "synthetic"
 `
@@ -71,6 +71,26 @@ func (b *measuring) newTrial(config string) (*trial, error) {
 		return nil, err
 	}
 	return &trial{dir: dir, trainctl: b.trainctl}, os.WriteFile(filepath.Join(dir, "job.toml"), []byte(config), 0o644)
+}
+
+// runs runs a job to its end and returns its steps.
+func (b *measuring) runs(config string, start func(*trial) error) ([]step, error) {
+	t, err := b.newTrial(config)
+	if err != nil {
+		return nil, err
+	}
+	defer t.stop()
+	if err := start(t); err != nil {
+		return nil, err
+	}
+	if err := t.wait(); err != nil {
+		return nil, err
+	}
+	all, err := t.steps()
+	if err == nil && len(all) < 2*settled {
+		err = fmt.Errorf("only %d steps are in the events", len(all))
+	}
+	return all, err
 }
 
 // args are the command of a launcher.

@@ -54,10 +54,7 @@ func TestRate(t *testing.T) {
 	for i := range 200 {
 		all = append(all, step{n: i + 1, at: time.UnixMilli(int64(max(100*i, 9000+10*i)))}) // faster at first
 	}
-	if got, err := rate(all); err != nil || math.Abs(got-10) > 1 {
-		t.Errorf("%.1f steps per second, %v", got, err)
-	}
-	if _, err := rate(all[:10]); err == nil {
-		t.Error("ten steps are enough")
+	if got := rate(all); math.Abs(got-10) > 1 {
+		t.Errorf("%.1f steps per second", got)
 	}
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"strconv"
@@ -36,25 +35,19 @@ func (b *measuring) shares(ctx context.Context, r *report) error {
 		if auto {
 			launch += "shares = \"auto\"\n"
 		}
-		t, err := b.newTrial(convnet(launch, b.steps))
-		if err != nil {
-			return 0, err
-		}
-		defer t.stop()
-		for i := range 2 {
-			args := t.args("--node-rank", strconv.Itoa(i), "--rdzv-endpoint", "127.0.0.1:"+port)
-			if err := t.start(exec.CommandContext(ctx, "taskset", append([]string{"-c", strconv.Itoa(i)}, args...)...)); err != nil {
-				return 0, err
+		all, err := b.runs(convnet(launch, b.steps), func(t *trial) error {
+			for i := range 2 {
+				args := t.args("--node-rank", strconv.Itoa(i), "--rdzv-endpoint", "127.0.0.1:"+port)
+				if err := t.start(exec.CommandContext(ctx, "taskset", append([]string{"-c", strconv.Itoa(i)}, args...)...)); err != nil {
+					return err
+				}
 			}
-		}
-		if err := t.wait(); err != nil {
-			return 0, err
-		}
-		all, err := t.steps()
+			return nil
+		})
 		if err != nil {
 			return 0, err
 		}
-		return rate(all)
+		return rate(all), nil
 	})
 	return errors.Join(err, busy.Process.Kill(), ended(busy))
 }
@@ -68,10 +61,7 @@ func ended(c *exec.Cmd) error {
 }
 
 // rate is how many steps a second has in the second half of a run, when shares have settled.
-func rate(all []step) (float64, error) {
-	if len(all) < 2*settled {
-		return 0, fmt.Errorf("only %d steps are in the events", len(all))
-	}
+func rate(all []step) float64 {
 	first, last := all[len(all)/2], all[len(all)-1]
-	return float64(last.n-first.n) / last.at.Sub(first.at).Seconds(), nil
+	return float64(last.n-first.n) / last.at.Sub(first.at).Seconds()
 }

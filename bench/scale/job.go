@@ -54,8 +54,8 @@ func (j *job) config() string {
 	return fmt.Sprintf(`[run]
 name = "scale"
 [launch]
-isolation = %q
 threads_per_rank = 1
+isolation = %q
 [train]
 max_steps = %d
 epochs = 100000
