@@ -102,7 +102,7 @@ func TestProblems(t *testing.T) {
 			`layers[9].padding: padding "same" needs stride 1, not 2×1 (give it as a number)`,
 			"layers[10].kernel_size: signals have one dimension, got [3 5] (give one number)",
 			`layers[11].padding: "same" is for convolutions' padding (one number, or [height, width])`,
-			"layers[12].output_padding: 1 is not less than stride 2×1",
+			"layers[12].output_padding: 1 is not less than 1, the larger of stride 2×1 and dilation 1",
 		}},
 	} {
 		problems := c.cfg.Problems()

@@ -18,7 +18,7 @@ func init() {
 		Name: ConvTranspose2D, Doc: "transposed 2-D convolution of images [channels, height, width], which enlarges them by its stride", Autocast: Lower, Apex: Lower,
 		Keys: []Key{
 			inChannels, outChannels, kernelSize, convStride, padding,
-			{Name: "output_padding", Kind: Pairs, Doc: "rows and columns added at the end of the output, fewer than the stride, pair; default 0"},
+			{Name: "output_padding", Kind: Pairs, Doc: "rows and columns added at the end of the output, fewer than the stride or than the dilation, pair; default 0"},
 			dilation, groupsKey, biasKey,
 		},
 		Check: checkConvTranspose, Build: buildConvTranspose, Outputs: convTransposeOutputs, Gradient: convTransposeGradient,
@@ -30,9 +30,12 @@ func init() {
 
 func checkConvTranspose(a Args, l *usererr.List) {
 	checkConv(a, l)
-	extra, stride := a.pair("output_padding", 0), a.pair("stride", 1)
-	if extra[0] >= stride[0] || extra[1] >= stride[1] {
-		l.Addf("output_padding", "give less than the stride; PyTorch also takes less than the dilation, which is not implemented", "%s is not less than stride %s", pair(extra[0], extra[1]), pair(stride[0], stride[1]))
+	extra, stride, dilation := a.pair("output_padding", 0), a.pair("stride", 1), a.pair("dilation", 1)
+	for i, n := range extra {
+		if limit := max(stride[i], dilation[i]); n >= limit {
+			l.Addf("output_padding", "", "%s is not less than %d, the larger of stride %s and dilation %s", pair(extra[0], extra[1]), limit, pair(stride[0], stride[1]), pair(dilation[0], dilation[1]))
+			return
+		}
 	}
 }
 
@@ -43,9 +46,12 @@ func buildConvTranspose(s *Site, a Args, x graph.ValueID) (graph.ValueID, error)
 	}
 	fan := out / groups * k[0] * k[1] // PyTorch's, which takes dimension 1 of the weight for the input
 	w := s.param(true, "weight", graph.Weight, fan, in, out/groups, k[0], k[1])
-	return s.apply(ConvTranspose2D, Conv2DAttr{
-		Stride: a.pair("stride", 1), Padding: a.pair("padding", 0), Dilation: a.pair("dilation", 1), Groups: groups, OutputPadding: a.pair("output_padding", 0),
-	}, x, w, s.param(a.bool("bias", true), "bias", graph.Bias, fan, out))
+	attr := Conv2DAttr{Stride: a.pair("stride", 1), Padding: a.pair("padding", 0), Dilation: a.pair("dilation", 1), Groups: groups, OutputPadding: a.pair("output_padding", 0)}
+	for i, n := range attr.OutputPadding { // as the convolution's output, x would have these more rows
+		x = s.zeroAfter(x, 1+i, n/attr.Stride[i])
+		attr.OutputPadding[i] = n % attr.Stride[i]
+	}
+	return s.apply(ConvTranspose2D, attr, x, w, s.param(a.bool("bias", true), "bias", graph.Bias, fan, out))
 }
 
 // convTransposeOutputs takes x [C, H, W], a weight [C, K/groups, R, S] and an optional bias [K].

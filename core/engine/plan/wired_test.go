@@ -31,6 +31,11 @@ var wired = map[string]layers{
 			named("signal", with(layer("conv1d"), op.Args{"out_channels": 3, "kernel_size": pair(4, 4), "padding": op.Same})), named("wave", with(layer("conv1d"), op.Args{"out_channels": 4, "kernel_size": pair(5, 5), "stride": pair(3, 3), "padding": pair(2, 2)})),
 			layer("flatten"), named("fc", linear(10)),
 		}),
+	"dilated": {
+		named("enc", with(layer("conv2d"), op.Args{"out_channels": 4, "kernel_size": pair(3, 3), "stride": pair(4, 4), "padding": pair(1, 1)})),
+		named("up", transposed(6, op.Args{"kernel_size": pair(3, 3), "stride": pair(1, 2), "padding": pair(1, 2), "output_padding": pair(2, 4), "groups": 2, "dilation": pair(3, 5)})),
+		layer("relu"), named("out", conv(2, 3)), layer("flatten"), named("fc", linear(10)),
+	},
 	"transformer": {
 		with(layer("reshape"), op.Args{"shape": []int{28, -1}}), named("embed", linear(16)), named("positions", with(layer("position_embedding"), op.Args{"num_positions": 30})),
 		named("ln_1", with(layer("layernorm"), op.Args{"normalized_shape": []int{16}})), named("c_attn", linear(48)),

@@ -102,10 +102,16 @@ func conv(t *translator, n *source.Node, in []*value) ([]*value, error) {
 		return nil, err
 	}
 	groups, transposed := n.Int("group", 1), n.Type == "ConvTranspose"
-	if x != in[0] {
-		if transposed || w.same {
-			return nil, errors.New("pads twice")
+	extra := append(n.Ints("output_padding"), 0, 0)[:2]
+	switch {
+	case x == in[0]:
+	case w.same || transposed && slices.Max(in[0].call.args["before"].([]int)) > 0:
+		return nil, errors.New("pads twice")
+	case transposed: // rows of zeros become rows that only the filter reaches
+		for i := range w.after {
+			extra[i] += in[0].call.args["after"].([]int)[2+i] * w.stride[i]
 		}
+	default:
 		w.before, w.after = slices.Clone(w.before), slices.Clone(w.after)
 		for i := range w.before {
 			w.before[i] += in[0].call.args["before"].([]int)[2+i]
@@ -122,7 +128,7 @@ func conv(t *translator, n *source.Node, in []*value) ([]*value, error) {
 		if typ, out = "conv_transpose2d", f[1]*groups; len(f) != 4 || slices.Equal(padding, op.Same) || n.Has("output_shape") {
 			return nil, errors.New("is a transposed convolution that no layer computes: of signals, or of a given output size")
 		}
-		if extra := n.Ints("output_padding"); len(extra) == 2 && max(extra[0], extra[1]) > 0 {
+		if slices.Max(extra) > 0 {
 			args["output_padding"] = both(extra)
 		}
 	case len(f) == 3:
@@ -171,7 +177,15 @@ func pad(t *translator, n *source.Node, in []*value) ([]*value, error) {
 	for i := range shape {
 		shape[i] += pads[i] + pads[rank+i]
 	}
-	return []*value{t.newCall(shape, padded, op.Args{"before": pads[:rank], "after": pads[rank:]}, []*value{x})}, sized(shape)
+	before, after := slices.Clone(pads[:rank]), slices.Clone(pads[rank:])
+	if y := unpadded(x); y != x { // one call pads for both
+		for i := range shape {
+			before[i] += x.call.args["before"].([]int)[i]
+			after[i] += x.call.args["after"].([]int)[i]
+		}
+		x = y
+	}
+	return []*value{t.newCall(shape, padded, op.Args{"before": before, "after": after}, []*value{x})}, sized(shape)
 }
 
 // padded is the type of a call that no layer stands for.

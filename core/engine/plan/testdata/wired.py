@@ -57,6 +57,20 @@ class TransposedUNet(nn.Module):
         return self.fc(self.wave(self.signal(self.out(d1).reshape(len(x), 4, 196))).flatten(1))
 
 
+class Dilated(nn.Module):
+    """A transposed convolution whose output_padding exceeds its stride."""
+
+    def __init__(self):
+        super().__init__()
+        self.enc = nn.Conv2d(1, 4, 3, stride=4, padding=1)
+        self.up = nn.ConvTranspose2d(4, 6, 3, stride=(1, 2), padding=(1, 2), output_padding=(2, 4), groups=2, dilation=(3, 5))
+        self.out = nn.Conv2d(6, 2, 3)
+        self.fc = nn.Linear(462, 10)
+
+    def forward(self, x):
+        return self.fc(self.out(F.relu(self.up(self.enc(x)))).flatten(1))
+
+
 class Transformer(nn.Module):
     """One block with LayerNorm and packed heads, one with RMSNorm, grouped heads and rotary positions."""
 
@@ -105,7 +119,7 @@ def batch(step):
 
 
 out = []
-for name, make in (("unet", UNet), ("unet_transposed", TransposedUNet), ("transformer", Transformer)):
+for name, make in (("unet", UNet), ("unet_transposed", TransposedUNet), ("dilated", Dilated), ("transformer", Transformer)):
     torch.manual_seed(7)
     model = make().double()
     opt = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
