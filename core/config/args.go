@@ -127,13 +127,21 @@ func (s *schema) argument(k op.Key) map[string]any {
 		if k.Enum != nil {
 			out["enum"] = k.Enum
 		}
+	case op.Floats:
+		out["items"] = floats(k, map[string]any{"type": "number"})
 	case op.Float:
-		if k.Range[0] != k.Range[1] {
-			out["minimum"], out["maximum"] = k.Range[0], k.Range[1]
-		}
-		if k.Positive {
-			out["minimum"], out["exclusiveMinimum"] = 0, true
-		}
+		floats(k, out)
+	}
+	return out
+}
+
+// floats adds to the schema of a number what is accepted.
+func floats(k op.Key, out map[string]any) map[string]any {
+	if k.Range[0] != k.Range[1] {
+		out["minimum"], out["maximum"] = k.Range[0], k.Range[1]
+	}
+	if k.Positive {
+		out["minimum"], out["exclusiveMinimum"] = 0, true
 	}
 	return out
 }

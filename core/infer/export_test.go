@@ -50,6 +50,19 @@ func scaledRope(c nn.Config, kind string) nn.Config {
 	if kind != "linear" {
 		c.Args["rope_original_max_position_embeddings"] = 8
 	}
+	if kind == "longrope" {
+		pairs := 4 // of heads of 8, unless they have another width
+		if dim, given := c.Args["head_dim"].(int); given {
+			pairs = dim / 2
+		}
+		for key, most := range map[string]float64{"rope_short_factor": 2, "rope_long_factor": 9} {
+			list := make([]float64, pairs)
+			for j := range list {
+				list[j] = 1 + most*float64(j)/float64(pairs)
+			}
+			c.Args[key] = list
+		}
+	}
 	return c
 }
 
@@ -87,7 +100,7 @@ func TestExportsForTransformers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, cfg := range []nn.Config{cfg, scaledRope(cfg, "linear"), scaledRope(cfg, "llama3"), scaledRope(cfg, "yarn")} {
+		for _, cfg := range []nn.Config{cfg, scaledRope(cfg, "linear"), scaledRope(cfg, "llama3"), scaledRope(cfg, "yarn"), scaledRope(cfg, "longrope")} {
 			dir, want := exported(t, cfg, tokens)
 			args, wants = append(args, dir, string(arg)), append(wants, want)
 			if cfg.Name != "llama" {

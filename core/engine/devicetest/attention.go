@@ -20,6 +20,7 @@ func init() {
 			"linear_rope":  {n: 1, queries: 9, keys: 9, a: op.AttentionAttr{Heads: 1, KVHeads: 1, Dim: 8, RopeTheta: 100, Scaling: op.RopeScaling{Factor: 4, High: 1, Gain: 1}}, turns: []float64{0.25, 0.25, 0.25, 0.25}},
 			"llama3_rope":  {n: 1, queries: 9, keys: 9, a: op.AttentionAttr{Heads: 1, KVHeads: 1, Dim: 8, RopeTheta: 100, Scaling: op.RopeScaling{Factor: 4, Low: 1, High: 4, Context: 40, Gain: 1}}, turns: []float64{1, 0.5032921210448703, 0.25, 0.25}},
 			"yarn_rope":    {n: 1, queries: 9, keys: 9, a: op.AttentionAttr{Heads: 1, KVHeads: 1, Dim: 8, RopeTheta: 100, Scaling: op.RopeScaling{Factor: 4, Low: -3, High: -1, Pairs: 1, Gain: 1.25}}, turns: []float64{1, 1, 0.625, 0.25}},
+			"long_rope":    {n: 1, queries: 9, keys: 9, a: op.AttentionAttr{Heads: 1, KVHeads: 1, Dim: 8, RopeTheta: 100, Scaling: op.RopeScaling{Factor: 1, High: 1, Gain: 1.5, Divisors: []float64{1, 2, 5, 8}}}, turns: []float64{1, 0.5, 0.2, 0.125}},
 			"packed_group": {n: 2, queries: 9, keys: 9, a: op.AttentionAttr{Heads: 4, KVHeads: 1, Dim: 2, RopeTheta: 100}, packed: true},
 			"cross":        {n: 2, queries: 3, keys: 11, a: op.AttentionAttr{Heads: 2, KVHeads: 1, Dim: 5}},
 			"tiles":        {n: 1, queries: 131, keys: 131, a: op.AttentionAttr{Heads: 1, KVHeads: 1, Dim: 3, Causal: true}},

@@ -63,9 +63,15 @@ func fitLlama(c Config, in tensor.Shape) error {
 // scaledRope adds the scaling of rotary positions to the arguments of an attention. As in transformers, those
 // that do not say their original context scale from max_position_embeddings.
 func (s settings) scaledRope(to op.Args) op.Args {
-	to = s.pass(op.RopeScalingKeys, to)
-	if kind := s.rope(); kind == op.RopeDynamic || kind == op.RopeYaRN {
-		to[ropeContext] = s.intOr(ropeContext, s.int("max_position_embeddings"))
+	to, most := s.pass(op.RopeScalingKeys, to), s.int("max_position_embeddings")
+	switch context := s.intOr(ropeContext, most); s.rope() {
+	case op.RopeLong:
+		if _, given := s.given["rope_factor"]; !given {
+			to["rope_factor"] = float64(most) / float64(context)
+		}
+		fallthrough
+	case op.RopeDynamic, op.RopeYaRN:
+		to[ropeContext] = context
 	}
 	return to
 }

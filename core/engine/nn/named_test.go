@@ -42,9 +42,19 @@ func (w *namedGolden) config() nn.Config {
 		if f, ok := v.(float64); ok && k.Kind == op.Int {
 			v = int(f)
 		}
+		if list, ok := v.([]any); ok && k.Kind == op.Floats {
+			v = floats(list)
+		}
 		c.Args[name] = v
 	}
 	return c
+}
+
+func floats(list []any) (out []float64) {
+	for _, x := range list {
+		out = append(out, x.(float64))
+	}
+	return out
 }
 
 // specs are those of samples and targets, 3 of each.

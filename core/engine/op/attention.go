@@ -68,7 +68,9 @@ func buildAttention(s *Site, a Args, in []graph.ValueID) (graph.ValueID, error) 
 	if attr.Dim = width / heads; width%heads != 0 {
 		return graph.None, fmt.Errorf("%s (%s): the width %d is not divisible by %d heads", s.Path, Attention, width, heads)
 	}
-	attr.scaleRope(a, s.dim(in[len(in)/2], 0))
+	if err := attr.scaleRope(a, s.dim(in[len(in)/2], 0)); err != nil {
+		return graph.None, fmt.Errorf("%s (%s): %w", s.Path, Attention, err)
+	}
 	return s.apply(Attention, attr, in...)
 }
 

@@ -18,8 +18,8 @@ type Key struct {
 	Required bool
 	Default  float64 // of a Float; other kinds have theirs in Build
 
-	// Min is the least value of an integer, and of each number of a Pair or a list.
-	// Range, if its ends differ, is what a float has to lie in; above 0 if Positive.
+	// Min is the least value of an integer, and of each integer of a Pair or a list.
+	// Range, if its ends differ, is what a float has to lie in; above 0 if Positive, as in a list of floats.
 	Min      int
 	Range    [2]float64
 	Positive bool
@@ -40,16 +40,18 @@ const (
 	String             // string
 	Pairs              // Pair: one number, or [height, width]
 	Ints               // []int
+
+	Floats // []float64
 )
 
 // Zero is a value of the kind's Go type.
 func (k Kind) Zero() any {
-	return [...]any{Int: 0, Float: 0.0, Bool: false, String: "", Pairs: Pair(nil), Ints: []int(nil)}[k]
+	return [...]any{Int: 0, Float: 0.0, Bool: false, String: "", Pairs: Pair(nil), Ints: []int(nil), Floats: []float64(nil)}[k]
 }
 
 // String is what a value of the kind is.
 func (k Kind) String() string {
-	return [...]string{Int: "an integer", Float: "a number", Bool: "true or false", String: "a string", Pairs: "one number or [height, width]", Ints: "a list of integers"}[k]
+	return [...]string{Int: "an integer", Float: "a number", Bool: "true or false", String: "a string", Pairs: "one number or [height, width]", Ints: "a list of integers", Floats: "a list of numbers"}[k]
 }
 
 // KeyNamed is the key of that name of some operation. Keys of one name have one kind.
@@ -137,19 +139,26 @@ func (k Key) check(l *usererr.List, v any) {
 	case int:
 		k.atLeast(l, k.Name, v)
 	case []int:
-		for i, n := range v {
-			k.atLeast(l, fmt.Sprintf("%s[%d]", k.Name, i), n)
-		}
+		each(k, v, func(key string, n int) { k.atLeast(l, key, n) })
 	case Pair:
 		if !k.Same || !slices.Equal(v, Same) {
 			k.checkPair(l, v)
 		}
 	case float64:
-		k.checkFloat(l, v)
+		k.checkFloat(l, k.Name, v)
+	case []float64:
+		each(k, v, func(key string, x float64) { k.checkFloat(l, key, x) })
 	case string:
 		if k.Enum != nil && !slices.Contains(k.Enum, v) {
 			l.Addf(k.Name, strings.Join(k.Enum, " or "), "unknown %s %q", k.Noun, v)
 		}
+	}
+}
+
+// each checks the elements of a list.
+func each[T any](k Key, list []T, check func(key string, v T)) {
+	for i, v := range list {
+		check(fmt.Sprintf("%s[%d]", k.Name, i), v)
 	}
 }
 
@@ -173,12 +182,12 @@ func (k Key) checkPair(l *usererr.List, p Pair) {
 	}
 }
 
-func (k Key) checkFloat(l *usererr.List, v float64) {
+func (k Key) checkFloat(l *usererr.List, key string, v float64) {
 	switch lo, hi := k.Range[0], k.Range[1]; {
 	case k.Positive && !(v > 0):
-		l.Addf(k.Name, "", "%v is not positive", v)
+		l.Addf(key, "", "%v is not positive", v)
 	case lo != hi && !(v >= lo && v <= hi):
-		l.Addf(k.Name, "", "%v is outside %v to %v", v, lo, hi)
+		l.Addf(key, "", "%v is outside %v to %v", v, lo, hi)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"maps"
 	"math"
+	"math/bits"
 	"slices"
 
 	"github.com/trainctl/trainctl/core/engine/graph"
@@ -111,31 +112,38 @@ func (h *heads) rowsTurned() bool {
 	return true
 }
 
-// frequencies are the radians of each pair from one position to the next. Without a second position there are none.
+// frequencies are the radians of each pair from one position to the next: roughly those of the second position, and more
+// digits by the last power of two, whose angle has no rounding error of its own. Without a second position there are none.
 func (r *turns) frequencies() ([]float64, bool) {
 	shape := lastOf(r.cos.shape, 2)
 	d := shape[1]
 	if shape[0] < 2 {
 		return nil, false
 	}
-	out := make([]float64, d/2)
+	out, last := make([]float64, d/2), 1<<(bits.Len(uint(shape[0]-1))-1)
+	angle := func(t, j int) float64 { return math.Atan2(r.sin.konst.at(t*d+j), r.cos.konst.at(t*d+j)) }
 	for j := range out {
-		out[j] = math.Atan2(r.sin.konst.at(d+j), r.cos.konst.at(d+j))
-		if !(out[j] > 0) {
+		f := angle(1, j)
+		turns := math.Round((f*float64(last) - angle(last, j)) / (2 * math.Pi))
+		if out[j] = (angle(last, j) + 2*math.Pi*turns) / float64(last); !(f > 0 && out[j] > 0) {
 			return nil, false
 		}
 	}
 	return out, true
 }
 
-// gain is the factor of turned elements.
-func (r *turns) gain() float64 {
-	d := lastOf(r.cos.shape, 2)[1]
-	return math.Hypot(r.cos.konst.at(d), r.sin.konst.at(d))
+// gain is the factor of turned elements, the mean over the tables.
+func (r *turns) gain() (mean float64) {
+	n := elems(r.cos.shape)
+	for i := range n {
+		mean += math.Hypot(r.cos.konst.at(i), r.sin.konst.at(i)) / float64(n)
+	}
+	return mean
 }
 
 // ropes are candidates for the arguments of attentions with given frequencies: of a base alone, with positions divided by a
-// factor, and with the scalings of YaRN and Llama 3, with their usual bounds, with bases that Llamas have.
+// factor, with the scalings of YaRN and Llama 3, with their usual bounds, with bases that Llamas have, and with a factor for
+// each frequency.
 func ropes(f []float64, gain float64) (list []op.Args) {
 	last := len(f) - 1
 	exponent := func(j int) float64 { return float64(j) / float64(len(f)) }
@@ -157,7 +165,12 @@ func ropes(f []float64, gain float64) (list []op.Args) {
 			}
 		}
 	}
-	return list
+	const theta = 10000.0
+	each := make([]float64, len(f))
+	for j := range f {
+		each[j] = rounded(math.Pow(theta, -exponent(j))/f[j], 9)
+	}
+	return append(list, op.Args{"rope_theta": theta, "rope_type": op.RopeLong, "rope_short_factor": each, "rope_long_factor": each, "rope_attention_factor": rounded(gain, 8)})
 }
 
 // rounded is a number with so many digits.

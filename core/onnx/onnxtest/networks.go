@@ -42,6 +42,7 @@ var Networks = []Network{
 	{"gpt2", nn.Config{Name: "gpt2", Args: op.Args{"n_layer": 2, "n_head": 3, "n_embd": 24, "n_positions": 16}}, tensor.Shape{12}, 19},
 	{"llama", nn.Config{Name: "llama", Args: op.Args{"num_hidden_layers": 2, "hidden_size": 32, "intermediate_size": 40, "num_attention_heads": 4, "num_key_value_heads": 2, "tie_word_embeddings": true}}, tensor.Shape{12}, 19},
 	{"yarn", nn.Config{Name: "llama", Args: op.Args{"num_hidden_layers": 1, "hidden_size": 32, "intermediate_size": 40, "num_attention_heads": 2, "rope_type": "yarn", "rope_factor": 4.0, "rope_original_max_position_embeddings": 8}}, tensor.Shape{12}, 19},
+	{"longrope", nn.Config{Name: "llama", Args: op.Args{"num_hidden_layers": 1, "hidden_size": 32, "intermediate_size": 40, "num_attention_heads": 4, "max_position_embeddings": 32, "rope_type": "longrope", "rope_short_factor": []float64{1, 1.5, 2, 3}, "rope_long_factor": []float64{1.1, 2.5, 7, 21.5}, "rope_original_max_position_embeddings": 8}}, tensor.Shape{12}, 19},
 	{"llama3", nn.Config{Name: "llama", Args: op.Args{"num_hidden_layers": 1, "hidden_size": 32, "intermediate_size": 40, "num_attention_heads": 2, "rope_type": "llama3", "rope_factor": 4.0, "rope_original_max_position_embeddings": 8}}, tensor.Shape{12}, 19},
 	{"vit", nn.Config{Name: "vit", Args: op.Args{"patch_size": 4, "num_layers": 2, "num_heads": 3, "hidden_dim": 24, "mlp_dim": 40}}, tensor.Shape{3, 12, 12}, 0},
 }
@@ -83,6 +84,7 @@ var signals = nn.Config{Layers: []nn.LayerConfig{
 
 var others = nn.Config{Layers: []nn.LayerConfig{
 	Layer("conv_transpose2d", "up", op.Args{"out_channels": 6, "kernel_size": Pair(3, 3), "stride": Pair(2, 2), "padding": Pair(1, 1), "output_padding": Pair(1, 1)}),
+	Layer("conv_transpose2d", "wide", op.Args{"out_channels": 4, "kernel_size": Pair(2, 2), "stride": Pair(1, 2), "output_padding": Pair(2, 2), "dilation": Pair(3, 3)}),
 	Layer("conv2d", "dilated", op.Args{"out_channels": 6, "kernel_size": Pair(3, 2), "dilation": Pair(2, 3), "stride": Pair(2, 1), "padding": Pair(1, 2)}),
 	Layer("avgpool2d", "avg", op.Args{"kernel_size": Pair(3, 3), "stride": Pair(2, 2), "padding": Pair(1, 1), "count_include_pad": false}),
 	Layer("maxpool2d", "max", op.Args{"kernel_size": Pair(2, 2), "ceil_mode": true}),

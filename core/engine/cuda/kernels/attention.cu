@@ -17,9 +17,10 @@ struct Vector {
 	acc v[DIMS];
 };
 
-// Rope says how fast pairs of elements turn; op.RopeScaling has the formula.
+// Rope says by how many radians per position pairs of elements turn, and what they are multiplied by.
 struct Rope {
-	double theta, factor, low, high, context, pairs, gain;
+	float frequencies[256];
+	double gain;
 };
 
 // rope_turn rotates rows by their positions, or back. Angles are float.
@@ -28,9 +29,7 @@ KERNEL rope_turn(const elem* x, int x_stride, elem* y, int y_stride, int positio
 	each(i, n) {
 		int j = i % half, h = i / half % heads;
 		i64 row = i / half / heads;
-		double f = 1 / pow(r.theta, (double)(2 * j) / dim), slow = (r.context * f / (2 * 3.14159265358979323846) - r.pairs * j - r.low) / (r.high - r.low);
-		slow = slow < 0 ? 0 : slow > 1 ? 1 : slow;
-		float angle = (float)(row % positions) * (float)(f * ((1 - slow) / r.factor + slow));
+		float angle = (float)(row % positions) * r.frequencies[j];
 		acc c = (acc)(r.gain * cos((double)angle)), s = (acc)(r.gain * sin((double)angle));
 		if (back) s = -s;
 		const elem* from = x + row * x_stride + h * dim;

@@ -24,8 +24,15 @@ type attentionHeads struct {
 
 // rope is Rope in attention.cu.
 type rope struct {
-	theta float64
-	op.RopeScaling
+	frequencies [widestHead / 2]float32
+	gain        float64
+}
+
+func ropeOf(a op.AttentionAttr) (r rope) {
+	f, gain := a.Frequencies()
+	copy(r.frequencies[:], f)
+	r.gain = gain
+	return r
 }
 
 // attention is where a step's queries, keys and values lie, or their gradients: in
@@ -47,7 +54,7 @@ func (b *binder) attention(n int) (a attention) {
 	if attr.Dim > widestHead {
 		b.err = fmt.Errorf("heads of %d elements: GPUs take %d", attr.Dim, widestHead)
 	}
-	a.images, a.rope = x.Shape[0], rope{attr.RopeTheta, attr.Scaling.Whole()}
+	a.images, a.rope = x.Shape[0], ropeOf(attr)
 	a.attentionHeads = attentionHeads{
 		heads: int32(attr.Heads), kvHeads: int32(attr.KVHeads), dim: int32(attr.Dim), queries: int32(x.Shape[1]), keys: int32(b.s.In[n/2].Spec.Shape[1]),
 		causal: flag(attr.Causal), scale: 1 / math.Sqrt(float64(attr.Dim)), theta: attr.RopeTheta, layer: attr.Layer,

@@ -19,10 +19,12 @@ LLAMA = dict(vocab_size=V, hidden_size=32, intermediate_size=40, num_hidden_laye
              max_position_embeddings=32, rms_norm_eps=1e-5)
 TIED = dict(LLAMA, num_key_value_heads=1, head_dim=16, tie_word_embeddings=True, attention_bias=True, mlp_bias=True, rope_theta=500.0)
 SCALED = dict(LLAMA, num_hidden_layers=1, rope_type="yarn", rope_factor=4.0, rope_original_max_position_embeddings=8)
+LONG = dict(LLAMA, num_hidden_layers=1, rope_type="longrope", rope_short_factor=[1.0, 1.25, 1.5, 3.0], rope_long_factor=[1.0, 2.5, 7.0, 21.5], rope_original_max_position_embeddings=8)
 SCALES = [
     SCALED, dict(SCALED, rope_beta_fast=2.0, rope_beta_slow=0.25, rope_mscale=0.7, rope_mscale_all_dim=1.4, rope_truncate=False, rope_theta=100.0),
     dict(SCALED, head_dim=16, rope_attention_factor=1.3, rope_beta_fast=1.5, rope_theta=50.0),
     dict(LLAMA, num_hidden_layers=1, rope_type="dynamic", rope_factor=3.0, max_position_embeddings=8),
+    LONG, dict(LONG, rope_original_max_position_embeddings=16, rope_factor=2.0), dict(LONG, rope_attention_factor=1.2, rope_theta=100.0),
 ]
 VIT = dict(patch_size=4, num_layers=2, num_heads=3, hidden_dim=24, mlp_dim=40)
 
