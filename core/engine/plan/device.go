@@ -60,6 +60,7 @@ type Call struct {
 	Accumulate    bool    // add into Grads instead of overwriting them
 	GradScale     float64 // factor on the gradient of the mean loss
 	Position      int     // the first that a plan of some positions computes
+	Image         int     // the first that a device computes, if it cuts the batch
 	Seed          uint64  // key of the dropout masks
 	Stream        uint64  // step and rank; the low 16 bits are free for the layer
 

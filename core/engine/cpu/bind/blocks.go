@@ -225,6 +225,7 @@ func rewrite(to tensor.DType, dst []byte, from tensor.DType, src []byte) {
 // blockWorker is what one thread needs to take blocks.
 type blockWorker struct {
 	sums       bool
+	images     bool     // blocks are ranges of images
 	once, each []*piece // of the whole step, and of a block
 	jobs       [2]Job   // of a whole block, and of the last one
 	again      bool     // another block of this run came before
@@ -317,7 +318,7 @@ func (k *blocks) bind(m *Memory) (Job, error) {
 
 // worker lays out the copies in room and binds the kernel to them.
 func (k *blocks) worker(m *Memory, room, scratch []byte) (*blockWorker, error) {
-	w := &blockWorker{sums: k.sums}
+	w := &blockWorker{sums: k.sums, images: k.cuts.Along == Images}
 	pieces := map[int]*piece{}
 	eachOperand(k.s, func(at int, o *plan.Operand) {
 		p := k.piece(at, o)
@@ -372,6 +373,9 @@ func (w *blockWorker) run(c *plan.Call, size, lo, hi int, again bool) {
 		run := w.jobs[0]
 		if next-lo < size {
 			run = w.jobs[1]
+		}
+		if w.images {
+			w.call.Image = lo
 		}
 		run(&w.call)
 		for _, p := range w.each {

@@ -16,8 +16,8 @@ func init() {
 		}
 		return attention.ForwardScratch(headsOf(s).Head)
 	}
-	bind.Implement(op.Attention, bind.Implementation{F32: bindAttention[float32], F64: bindAttention[float64], Scratch: forward})
-	bind.Implement(op.AttentionGrad, bind.Implementation{F32: bindAttentionGrad[float32], F64: bindAttentionGrad[float64], Scratch: backward})
+	bind.Implement(op.Attention, bind.Implementation{F32: bindAttention[float32], F64: bindAttention[float64], Scratch: forward, Blocks: bind.Cuts{Along: bind.Images, Of: []int{0, 1, 2, ^0, ^1}}})
+	bind.Implement(op.AttentionGrad, bind.Implementation{F32: bindAttentionGrad[float32], F64: bindAttentionGrad[float64], Scratch: backward, Blocks: bind.Cuts{Along: bind.Images, Of: []int{0, 1, 2, 3, 4, 5, ^0, ^1, ^2}}})
 }
 
 // heads is the geometry of an attention.
@@ -70,7 +70,7 @@ func outputRows[T kernel.Float](g *heads, y []T, image, h int) attention.Rows[T]
 func (g *heads) head(s *plan.Step, c *plan.Call, image, h int) attention.Head {
 	one := g.Head
 	if s.Train && g.P > 0 {
-		one.Dropout = attention.Dropout{P: g.P, Seed: c.Seed, Stream: c.Stream | g.Layer, First: uint64(image*g.Heads+h) * uint64(g.Queries*g.RowLen())}
+		one.Dropout = attention.Dropout{P: g.P, Seed: c.Seed, Stream: c.Stream | g.Layer, First: uint64((c.Image+image)*g.Heads+h) * uint64(g.Queries*g.RowLen())}
 	}
 	return one
 }
