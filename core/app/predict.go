@@ -65,9 +65,7 @@ func Predict(ctx context.Context, o PredictOptions, each func(Predicted) error) 
 	if len(m.Classes) == spec.Classes {
 		spec.ClassNames = m.Classes // those that the weights were trained on, whatever the data set has now
 	}
-	if p.model, err = infer.NewPredictor(m, cpu.NewParallel(threads(o.Config.Launch, rank.Single(), os.LookupEnv)), &spec); err != nil {
-		return err
-	}
+	p.model = infer.NewPredictor(m, cpu.NewParallel(threads(o.Config.Launch, rank.Single(), os.LookupEnv)), &spec)
 	for _, f := range files {
 		if err := context.Cause(ctx); err != nil {
 			return err

@@ -2,7 +2,6 @@ package infer
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
 
@@ -19,6 +18,7 @@ type Predictor struct {
 	dev      plan.Device
 	sample   tensor.Spec
 	classes  bool // outputs are logits of classes
+	each     bool // of each position of a sample
 	last     int  // elements at the end of a sample's output that count
 	programs map[int]bound
 }
@@ -28,18 +28,17 @@ type bound struct {
 	out     tensor.Tensor
 }
 
-// NewPredictor prepares a model for the samples of a data set. It returns an error for a model that
-// classifies each part of a sample, unless the parts are positions of a text.
-func NewPredictor(m *Model, dev plan.Device, spec *sdk.DatasetSpec) (*Predictor, error) {
+// NewPredictor prepares a model for the samples of a data set.
+func NewPredictor(m *Model, dev plan.Device, spec *sdk.DatasetSpec) *Predictor {
 	out := m.Graph.Shape(m.Graph.Output())
 	p := &Predictor{m: m, dev: dev, sample: spec.Input, classes: m.classifies(spec), last: out.Elems(), programs: map[int]bound{}}
 	switch {
-	case spec.Tokens() > 0 && spec.Input.DType == tensor.I32:
+	case spec.Tokens() > 0 && spec.Vocabulary == spec.Classes: // a language model
 		p.last = out[len(out)-1] // of the last position
-	case spec.Target.DType == tensor.I32 && len(spec.Target.Shape) > 0:
-		return nil, fmt.Errorf("predicting needs one target for each sample, and this data set has targets of %v", spec.Target)
+	default:
+		p.each = p.classes && len(out) > 1
 	}
-	return p, nil
+	return p
 }
 
 // classifies reports whether outputs are logits of classes: targets are classes or, as mixup makes them,
@@ -51,18 +50,20 @@ func (m *Model) classifies(spec *sdk.DatasetSpec) bool {
 
 // Prediction is the model's output for one sample.
 type Prediction struct {
-	Top    []Class   `json:"top,omitempty"`    // the likeliest classes
-	Values []float32 `json:"values,omitempty"` // of a model without classes
+	Top       []Class   `json:"top,omitempty"`       // the likeliest classes
+	Values    []float32 `json:"values,omitempty"`    // of a model without classes
+	Positions []int     `json:"positions,omitempty"` // of a model with a class for each position: the likeliest of each
 }
 
-// Class is a class and its probability, the softmax of the model's outputs.
+// Class is a class and its probability: the softmax of the model's outputs or, where each position has a class,
+// the share of the positions that have this one.
 type Class struct {
 	Index       int     `json:"class"`
 	Name        string  `json:"name,omitempty"`
 	Probability float64 `json:"probability"`
 }
 
-// Run predicts the samples in inputs, stored one after another, in one batch. top is the number of
+// Run predicts the samples in inputs, stored one after another, in one batch. top is the most
 // classes to report.
 func (p *Predictor) Run(inputs []byte, names []string, top int) ([]Prediction, error) {
 	rows := len(inputs) / p.sample.Bytes()
@@ -77,10 +78,13 @@ func (p *Predictor) Run(inputs []byte, names []string, top int) ([]Prediction, e
 	list := make([]Prediction, rows)
 	for i := range list {
 		end := (i + 1) * len(out) / rows
-		y := out[end-p.last : end]
-		if p.classes {
+		switch y := out[end-p.last : end]; {
+		case p.each:
+			shape := p.m.Graph.Shape(p.m.Graph.Output())
+			list[i].Positions, list[i].Top = byPosition(y, shape[len(shape)-1], names, top)
+		case p.classes:
 			list[i].Top = likeliest(y, names, top)
-		} else {
+		default:
 			list[i].Values = slices.Clone(y)
 		}
 	}
@@ -105,15 +109,41 @@ func likeliest(logits []float32, names []string, top int) []Class {
 		most = max(most, float64(v))
 	}
 	for i, v := range logits {
-		list[i] = Class{Index: i, Probability: math.Exp(float64(v) - most)}
+		list[i] = Class{Index: i, Name: nameOf(names, i), Probability: math.Exp(float64(v) - most)}
 		sum += list[i].Probability
-		if i < len(names) {
-			list[i].Name = names[i]
-		}
 	}
 	for i := range list {
 		list[i].Probability /= sum
 	}
+	return first(list, top)
+}
+
+// byPosition returns the likeliest class of each position, and the top classes that most positions have.
+func byPosition(logits []float32, classes int, names []string, top int) (positions []int, most []Class) {
+	counts := make([]int, classes)
+	for row := range slices.Chunk(logits, classes) {
+		best := slices.Index(row, slices.Max(row))
+		positions = append(positions, best)
+		counts[best]++
+	}
+	for c, n := range counts {
+		if n > 0 {
+			most = append(most, Class{Index: c, Name: nameOf(names, c), Probability: float64(n) / float64(len(positions))})
+		}
+	}
+	return positions, first(most, top)
+}
+
+// first sorts classes by probability and returns the first n.
+func first(list []Class, n int) []Class {
 	slices.SortStableFunc(list, func(a, b Class) int { return cmp.Compare(b.Probability, a.Probability) })
-	return list[:min(top, len(list))]
+	return list[:min(n, len(list))]
+}
+
+// nameOf is a class's name, if it has one.
+func nameOf(names []string, class int) string {
+	if class < len(names) {
+		return names[class]
+	}
+	return ""
 }

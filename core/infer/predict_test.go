@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/trainctl/trainctl/core/engine/cpu"
@@ -32,13 +33,48 @@ func TestPredictionsByTarget(t *testing.T) {
 		"several": {tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{3}}, "bce_with_logits", false},
 	} {
 		spec := &sdk.DatasetSpec{Input: in, Target: c.target, Classes: 3}
-		p, err := NewPredictor(loaded(t, nn.Config{Layers: layers, Loss: c.loss}, spec), cpu.New(), spec)
-		if err != nil {
-			t.Fatal(name, err)
-		}
+		p := NewPredictor(loaded(t, nn.Config{Layers: layers, Loss: c.loss}, spec), cpu.New(), spec)
 		got, err := p.Run(tensor.Bytes(x), nil, 2)
 		if err != nil || len(got) != 1 || (len(got[0].Top) == 2) != c.classes || (len(got[0].Values) == 3) == c.classes {
 			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+}
+
+// A network that gives each position a class predicts the class of each, unless the classes are the
+// vocabulary of its inputs: then it is a language model, and the next token is predicted.
+func TestPredictionsOfPositions(t *testing.T) {
+	tokens := tensor.Spec{DType: tensor.I32, Shape: tensor.Shape{5}}
+	for _, c := range []struct{ vocabulary, classes int }{{7, 3}, {7, 7}} {
+		spec := &sdk.DatasetSpec{Input: tokens, Target: tokens, Vocabulary: c.vocabulary, Classes: c.classes}
+		m := loaded(t, nn.Config{Layers: []nn.LayerConfig{{Type: "embedding", Args: op.Args{"num_embeddings": 7, "embedding_dim": c.classes}}}}, spec)
+		x, names := []int32{6, 2, 2, 0, 2}, []string{"a", "b"}
+		got, err := NewPredictor(m, cpu.New(), spec).Run(tensor.Bytes(x), names, 2)
+		if err != nil || len(got) != 1 {
+			t.Fatal(got, err)
+		}
+		if c.vocabulary == c.classes {
+			if len(got[0].Top) != 2 || got[0].Positions != nil {
+				t.Errorf("a language model predicts %+v", got[0])
+			}
+			continue
+		}
+		rows, counts := tensor.View[float32](m.Weights[0].Data), map[int]int{}
+		for i, token := range x {
+			row := rows[int(token)*3:][:3]
+			want := slices.Index(row, slices.Max(row))
+			if counts[want]++; got[0].Positions[i] != want {
+				t.Errorf("position %d has class %d, want %d", i, got[0].Positions[i], want)
+			}
+		}
+		top := got[0].Top
+		for i, s := range top {
+			if s.Probability != float64(counts[s.Index])/5 || s.Name != append(names, "")[s.Index] || i > 0 && s.Probability > top[i-1].Probability {
+				t.Errorf("shares %+v of %v", top, counts)
+			}
+		}
+		if len(got[0].Positions) != 5 || len(top) != min(2, len(counts)) {
+			t.Errorf("%+v", got[0])
 		}
 	}
 }
