@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/trainctl/trainctl/core/base/bytesize"
+	"github.com/trainctl/trainctl/core/base/decimal"
 )
 
 // status is the state of a run, and formats it. It does not depend on a terminal.
@@ -348,9 +349,9 @@ func (s *status) fields() []string {
 	accuracy, ok := s.recent.accuracy()
 	add(ok, "acc %.2f %%", 100*accuracy)
 	speed, ok := s.recent.speed()
-	add(ok, "%s samples/s", count(speed))
+	add(ok, "%s samples/s", decimal.Group(int64(speed+0.5)))
 	tokens, ok := s.recent.tokenSpeed()
-	add(ok, "%s tokens/s", count(tokens))
+	add(ok, "%s tokens/s", decimal.Group(int64(tokens+0.5)))
 	add(s.skipped > 0, "skipped %d", s.skipped)
 	add(true, "lr %.4g", e.LR)
 	add(e.Scale != 0, "scale %g", e.Scale)
@@ -462,15 +463,6 @@ func of(n, total int) string {
 		return strconv.Itoa(n)
 	}
 	return strconv.Itoa(n) + "/" + strconv.Itoa(total)
-}
-
-// count prints a number with thousands separators.
-func count(v float64) string {
-	s := strconv.FormatInt(int64(v+0.5), 10)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
 }
 
 func seconds(s float64) string {

@@ -2,5 +2,5 @@
 // run before it starts. The caller fills a [Report]; this package writes it as text, as
 // JSON, and as a drawing of the model.
 //
-// It imports core/base/bytesize. Start with report.go.
+// It imports core/base/bytesize and core/base/decimal. Start with report.go.
 package forecast

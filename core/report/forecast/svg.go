@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/trainctl/trainctl/core/base/bytesize"
+	"github.com/trainctl/trainctl/core/base/decimal"
 )
 
 // Sizes in the drawing, in pixels.
@@ -96,7 +97,7 @@ func (r *Report) heads() []head {
 	out := []head{
 		{"head", -1, r.Name},
 		{"soft", -1, fmt.Sprintf("%s parameters; %s of gradients per step and rank; output shapes are those of one sample",
-			group(int64(r.Totals.Parameters)), bytesize.Text(r.Traffic.GradientBytes))},
+			decimal.Group(int64(r.Totals.Parameters)), bytesize.Text(r.Traffic.GradientBytes))},
 	}
 	for i, b := range r.Buckets[:min(len(r.Buckets), mostBucketsListed)] {
 		out = append(out, head{"soft", i, fmt.Sprintf("bucket %d: %s in %d gradients, from %s to %s", i, bytesize.Text(b.Bytes), b.Parameters, b.First, b.Last)})
@@ -139,7 +140,7 @@ func (d *drawing) box(r *Report, n *node) {
 		own = r.Gradients[l.Name]
 		first, second = l.Name, l.Type+" "+l.Output
 		if l.Parameters > 0 {
-			third = group(int64(l.Parameters))
+			third = decimal.Group(int64(l.Parameters))
 		}
 	}
 	var in []string

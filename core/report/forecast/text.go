@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/trainctl/trainctl/core/base/bytesize"
+	"github.com/trainctl/trainctl/core/base/decimal"
 )
 
 // Text writes the report for people.
@@ -57,12 +58,12 @@ func (r *Report) layers(p *printer) {
 	t := p.table(3, 4)
 	t.cells("layer", "type", "output", "parameters", "MFLOP/sample")
 	for _, l := range r.Layers {
-		t.cells(l.Name, l.reads(), l.Output, group(int64(l.Parameters)), megaflops(l.FLOPs))
+		t.cells(l.Name, l.reads(), l.Output, decimal.Group(int64(l.Parameters)), megaflops(l.FLOPs))
 	}
-	t.cells("total", "", "", group(int64(r.Totals.Parameters)), "")
+	t.cells("total", "", "", decimal.Group(int64(r.Totals.Parameters)), "")
 	t.flush()
 	if r.Totals.Buffers > 0 {
-		p.line("%s buffer elements", group(int64(r.Totals.Buffers)))
+		p.line("%s buffer elements", decimal.Group(int64(r.Totals.Buffers)))
 	}
 	if r.Totals.FLOPs > 0 {
 		p.line("%.2f GFLOP per step and rank", float64(r.Totals.FLOPs)/1e9)
@@ -169,11 +170,11 @@ func shares(b Batch) string {
 }
 
 func steps(s Steps) string {
-	out := group(int64(s.Total))
+	out := decimal.Group(int64(s.Total))
 	if s.PerEpoch > 0 && s.Epochs > 0 {
-		out += fmt.Sprintf(" = %s per epoch × %d", group(int64(s.PerEpoch)), s.Epochs)
+		out += fmt.Sprintf(" = %s per epoch × %d", decimal.Group(int64(s.PerEpoch)), s.Epochs)
 		if s.Total < s.PerEpoch*s.Epochs {
-			out = fmt.Sprintf("%s of %s per epoch × %d", group(int64(s.Total)), group(int64(s.PerEpoch)), s.Epochs)
+			out = fmt.Sprintf("%s of %s per epoch × %d", decimal.Group(int64(s.Total)), decimal.Group(int64(s.PerEpoch)), s.Epochs)
 		}
 	}
 	if s.LastBatch > 0 && s.Total >= s.PerEpoch { // else the run ends before it
@@ -186,7 +187,7 @@ func samples(d Dataset) string {
 	if d.TrainSamples == 0 && d.TestSamples == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s train, %s test", group(int64(d.TrainSamples)), group(int64(d.TestSamples)))
+	return fmt.Sprintf("%s train, %s test", decimal.Group(int64(d.TrainSamples)), decimal.Group(int64(d.TestSamples)))
 }
 
 func megaflops(n int64) string {
@@ -194,15 +195,6 @@ func megaflops(n int64) string {
 		return ""
 	}
 	return strconv.FormatFloat(float64(n)/1e6, 'f', 3, 64)
-}
-
-// group writes 1234567 as 1,234,567.
-func group(n int64) string {
-	s := strconv.FormatInt(n, 10)
-	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
 }
 
 func parens(s string) string {

@@ -7,6 +7,6 @@
 // JSON object, [Data]. Every chart has its numbers in a table below it. The page's content
 // security policy allows its own scripts alone.
 //
-// It imports core/base/bytesize, core/config, core/report/rundir, core/report/event,
+// It imports core/base/bytesize, core/base/decimal, core/config, core/report/rundir, core/report/event,
 // core/report/timeline and core/sdk. Start with page.go.
 package page

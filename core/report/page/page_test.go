@@ -63,7 +63,7 @@ func full(t *testing.T, fsys afero.Fs, name string, steps int) *rundirtest.Run {
 func TestPageOfARun(t *testing.T) {
 	text := write(t, input(t, full(t, afero.NewMemMapFs(), "mnist", 500), 1))
 	for _, want := range []string{
-		"<title>mnist/1 – trainctl</title>", "29\u202f034", "equal, sha256 aa", "rank 1", "backend tcp, precision none", "step 250: checkpoints/half", "rank 1&#39;s plugin was killed",
+		"<title>mnist/1 – trainctl</title>", "29,034", "equal, sha256 aa", "rank 1", "backend tcp, precision none", "step 250: checkpoints/half", "rank 1&#39;s plugin was killed",
 		"<code>optimizer.lr</code></th><td><code>0.125</code></td><td><code>0.001</code>", "80.00 % of 15 samples", "test 17", "99.00 %", "(the others wait for it)", "1 MiB", "rank 1 (slowest)",
 		"bucket", "loss 0.5, accuracy 75.00 % after step 250", "<code>00ff</code>", "1 plugins replaced",
 		`<img src="data:image/png;base64,iVBOR`, `alt="test 17: dog, predicted as cat"`, "The 2 samples with the largest loss after step 500",

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/trainctl/trainctl/core/base/bytesize"
+	"github.com/trainctl/trainctl/core/base/decimal"
 	"github.com/trainctl/trainctl/core/config"
 	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/core/report/rundir"
@@ -28,7 +29,7 @@ func number(v float64) string {
 		return "–"
 	}
 	if a := math.Abs(v); a >= 1000 && a < 1e9 {
-		return count(int64(math.Round(v)))
+		return decimal.Group(int64(math.Round(v)))
 	}
 	return strconv.FormatFloat(v, 'g', 4, 64)
 }
@@ -52,15 +53,6 @@ func seconds(v float64) string {
 }
 
 func size(n int64) string { return bytesize.Text(n) }
-
-// count groups thousands.
-func count(n int64) string {
-	s := strconv.FormatInt(n, 10)
-	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
-		s = s[:i] + "\u202f" + s[i:]
-	}
-	return s
-}
 
 func moment(t time.Time) string {
 	if t.IsZero() {
@@ -114,9 +106,9 @@ func continued(r *rundir.Run) string {
 }
 
 func progress(r *rundir.Run) string {
-	text := count(int64(r.LastStep()))
+	text := decimal.Group(int64(r.LastStep()))
 	if n := r.Steps(); n > 0 {
-		text += " of " + count(int64(n))
+		text += " of " + decimal.Group(int64(n))
 	}
 	if n := r.Curves.Total.Skipped; n > 0 {
 		text += fmt.Sprintf(", %d skipped by the loss scaler", n)
@@ -138,7 +130,7 @@ func dataText(r *rundir.Run) string {
 	if d == nil {
 		return ""
 	}
-	text := fmt.Sprintf("%s (%s): %s training and %s test samples", d.Plugin, d.Source, count(int64(d.TrainSamples)), count(int64(d.TestSamples)))
+	text := fmt.Sprintf("%s (%s): %s training and %s test samples", d.Plugin, d.Source, decimal.Group(int64(d.TrainSamples)), decimal.Group(int64(d.TestSamples)))
 	return strings.TrimSpace(text + " " + d.Notice)
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/trainctl/trainctl/core/base/decimal"
 	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/core/report/rundir"
 )
@@ -132,7 +133,7 @@ var facts = []struct {
 	{"steps", func(r *runView) string { return progress(r.Run) }},
 	{"ranks", func(r *runView) string { return ranksText(r.Run) }},
 	{"model parameters", func(r *runView) string {
-		return planned(r.Run, func(p *event.PlanMade) string { return count(p.Parameters) })
+		return planned(r.Run, func(p *event.PlanMade) string { return decimal.Group(p.Parameters) })
 	}},
 	{"data", func(r *runView) string { return dataText(r.Run) }},
 	{"training loss", func(r *runView) string { return lastLoss(r.Run) }},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mattn/go-runewidth"
 
+	"github.com/trainctl/trainctl/core/base/decimal"
 	"github.com/trainctl/trainctl/core/report/rundir"
 )
 
@@ -129,7 +130,7 @@ func duration(seconds float64) string {
 
 func number(v float64) string {
 	if a := math.Abs(v); a >= 1000 && a < 1e9 {
-		return strconv.FormatFloat(v, 'f', 0, 64)
+		return decimal.Group(int64(math.Round(v)))
 	}
 	return strconv.FormatFloat(v, 'g', 4, 64)
 }

@@ -2,5 +2,5 @@
 // and speed, what its ranks do, and its last events; [Plain] is the same as lines of a log.
 // [Usage] measures the processor time of ranks on this host.
 //
-// It imports core/report/rundir. Start with block.go.
+// It imports core/base/decimal and core/report/rundir. Start with block.go.
 package watch
