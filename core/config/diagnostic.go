@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -63,6 +64,7 @@ func Diagnostics(err error) []Diagnostic {
 func Render(w io.Writer, list []Diagnostic, color bool) error {
 	var b strings.Builder
 	for _, d := range list {
+		d.Summary, d.Help, d.Snippet = printable(d.Summary), printable(d.Help), printable(d.Snippet)
 		d.render(&b, color)
 	}
 	if s := tally(list); s != "" {
@@ -70,6 +72,16 @@ func Render(w io.Writer, list []Diagnostic, color bool) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// printable replaces each character of a file that a terminal would not print, but carry out.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\t' && r != '\n' {
+			return utf8.RuneError
+		}
+		return r
+	}, text)
 }
 
 func (d Diagnostic) render(b *strings.Builder, color bool) {

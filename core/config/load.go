@@ -12,6 +12,7 @@ import (
 	"github.com/BurntSushi/toml"
 	"github.com/spf13/afero"
 
+	"github.com/trainctl/trainctl/core/base/similar"
 	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/plugin/registry"
 )
@@ -81,7 +82,7 @@ func read(fs afero.Fs, path string, stdin io.Reader) (text, name string, err err
 	if path != "-" {
 		b, err := afero.ReadFile(fs, path)
 		if err != nil {
-			return "", "", fmt.Errorf("reading the configuration: %w", err)
+			return "", "", fmt.Errorf("reading the configuration: %w%s", err, instead(fs, path))
 		}
 		return string(b), path, nil
 	}
@@ -93,6 +94,23 @@ func read(fs afero.Fs, path string, stdin io.Reader) (text, name string, err err
 		return "", "", fmt.Errorf("reading the configuration from standard input: %w", err)
 	}
 	return string(b), "<stdin>", nil
+}
+
+// instead suggests configurations for a path that cannot be read.
+func instead(fs afero.Fs, path string) string {
+	dir, base := filepath.Split(path)
+	if ok, _ := afero.IsDir(fs, path); ok {
+		dir, base = path, ""
+	}
+	files, _ := afero.Glob(fs, filepath.Join(dir, "*.toml")) // the pattern is sound unless the path has one
+	names := make([]string, len(files))
+	for i, f := range files {
+		names[i] = filepath.Base(f)
+	}
+	if name := similar.Nearest(base, names, max(1, len(strings.TrimSuffix(base, ".toml"))/3)); name != "" {
+		return "; did you mean " + filepath.Join(dir, name) + "?"
+	}
+	return "; fix: give the path of a TOML file, such as configs/mnist-ddp.toml"
 }
 
 // Parse is Load for the text of a file; name stands for its path in messages.
@@ -159,14 +177,24 @@ func (r *report) syntax(err error) {
 	r.add(SeverityError, "", r.file, sp, syntaxHelp(msg), "not valid TOML: "+strings.TrimSuffix(msg, "."))
 }
 
+// syntaxFixes are by a part of the parser's message. The first that fits counts.
+var syntaxFixes = []struct{ part, help string }{
+	{"expected value but found '\\n'", "write a value after the equals sign, or remove the key"},
+	{"expected value but found '“'", `use straight quotes: name = "mnist"`},
+	{"expected value but found '”'", `use straight quotes: name = "mnist"`},
+	{"expected value but found '‘'", `use straight quotes: name = "mnist"`},
+	{"expected value", `put strings in quotes: name = "mnist"`},
+	{"already been defined", "merge the two: a key or table may appear only once"},
+	{"UTF-8", "save the file as UTF-8"},
+	{"expected '.' or '='", "write key = value; a key with other characters than A-Z, a-z, 0-9, _ and - needs quotes"},
+	{"end with a newline", "write one key = value per line, strings in quotes, and numbers with a decimal point"},
+}
+
 func syntaxHelp(msg string) string {
-	switch {
-	case strings.Contains(msg, "expected value but found '\\n'"):
-		return "write a value after the equals sign, or remove the key"
-	case strings.Contains(msg, "expected value"):
-		return `put strings in quotes: name = "mnist"`
-	case strings.Contains(msg, "already been defined"):
-		return "merge the two: a key or table may appear only once"
+	for _, f := range syntaxFixes {
+		if strings.Contains(msg, f.part) {
+			return f.help
+		}
 	}
 	return ""
 }

@@ -34,7 +34,7 @@ func (l *launcher) startProcess(w *worker, env []string, key secret.Secret, even
 		}
 	}()
 	if err := errors.Join(err1, err2, err3, err4); err != nil {
-		return fmt.Errorf("pipes of rank %d: %w", w.world.Rank, err)
+		return fmt.Errorf("pipes of rank %d: %w", w.world.Rank, usererr.Explained(err))
 	}
 	cmd.Stdout, cmd.Stderr = outChild, errsChild
 	fd := 3 + len(c.ExtraFiles)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/trainctl/trainctl/core/base/pipe"
+	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/job/rank"
 )
 
@@ -76,7 +77,7 @@ func (a *attempt) startWorker(world rank.World, joins bool) (*worker, error) {
 	events, theirs, err := w.pipe()
 	switch {
 	case err != nil:
-		err = fmt.Errorf("pipes of rank %d: %w", world.Rank, err)
+		err = fmt.Errorf("pipes of rank %d: %w", world.Rank, usererr.Explained(err))
 	case l.o.Thread != nil:
 		l.startThread(w, Place{World: world, Store: a.store.addr(), Secret: a.store.secret, Joins: joins, Events: theirs})
 	default:

@@ -36,7 +36,11 @@ func Exactly(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
 		case len(args) < len(names):
-			return UsageOf(cmd, "%s is missing", strings.Join(names[len(args):], " "))
+			missing, verb := names[len(args):], "is"
+			if len(missing) > 1 {
+				verb = "are"
+			}
+			return UsageOf(cmd, "%s %s missing", strings.Join(missing, " and "), verb)
 		case len(args) > len(names):
 			return UsageOf(cmd, "unexpected argument %q", args[len(names)])
 		}
