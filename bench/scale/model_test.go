@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/trainctl/trainctl/core/base/cgroup"
 	tcp "github.com/trainctl/trainctl/plugins/backend-tcp"
 )
 
@@ -74,16 +75,19 @@ func TestPredictionTakesTheCheapest(t *testing.T) {
 
 // What is derived from jobs of other sizes is not what it is compared with.
 func TestReferencesAreNotChecked(t *testing.T) {
-	o := options{ranks: []int{2, 4, 8, 16}, isolation: "isolated"}
-	for _, hosts := range []int{0, 2} {
-		o.hosts = hosts
-		all := o.references(2)
-		if len(all) != 2 || all[0] >= all[1] {
-			t.Errorf("%d hosts: %v", hosts, all)
-		}
-		for _, n := range all {
-			if n <= 2 || n%max(1, hosts) != 0 || slices.Contains(o.ranks, n) {
-				t.Errorf("%d hosts: %d ranks are a reference", hosts, n)
+	o := options{ranks: []int{2, 4, 8, 16}}
+	for isolation, kinds := range map[string]int{"isolated": 1, "inproc": 1, "auto": 2} {
+		for _, hosts := range []int{0, 2, 4} {
+			o.isolation, o.hosts = isolation, hosts
+			cores := cgroup.Cores()
+			all := o.references(cores)
+			if n := len(all); n%2 != 0 || n > 2*kinds || cores == 2 && n != 2*kinds && hosts == 0 {
+				t.Errorf("%s, %d hosts: %+v", isolation, hosts, all)
+			}
+			for i, j := range all {
+				if j.Ranks <= cores || j.Ranks%max(1, hosts) != 0 || j.Ranks%cores != 0 || slices.Contains(o.ranks, j.Ranks) || i%2 == 1 && (j.Ranks <= all[i-1].Ranks || j.Isolation != all[i-1].Isolation) {
+					t.Errorf("%s, %d hosts: %+v is a reference", isolation, hosts, j)
+				}
 			}
 		}
 	}

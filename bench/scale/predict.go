@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -18,6 +19,12 @@ import (
 // calls is how many collectives a step of the measured job has besides its buckets: loss and
 // counts.
 const calls = 1
+
+// The kinds of jobs, as launch.isolation names them.
+const (
+	isolated = "isolated"
+	inproc   = "inproc"
+)
 
 // predictions measures the constants and fills in what the model says.
 func (o *options) predictions(ctx context.Context, r *runner, all *report, log io.Writer) error {
@@ -68,22 +75,14 @@ func (o *options) inproc(ranks int) bool {
 // constants measures a rank alone, ranks that share cores, and the backend alone.
 func (o *options) constants(ctx context.Context, r *runner, jobs []measured, log io.Writer) (c constants, err error) {
 	c.Cores, c.Calls = cgroup.Cores(), calls
-	references := append([]int{1}, o.references(c.Cores)...)
-	var runs []job
-	for _, n := range references {
-		j := job{Ranks: n, Hosts: o.hosts, Batch: o.batch, Isolation: o.isolation}
-		if n == 1 {
-			j.Hosts = 0
-		}
-		runs = append(runs, j)
-	}
+	runs := append([]job{{Ranks: 1, Batch: o.batch, Isolation: o.isolation}}, o.references(c.Cores)...)
 	some, err := o.runs(ctx, r, runs, log)
 	if err != nil {
 		return c, err
 	}
 	c.Step, c.CPU = some[0].StepMS*1e6, some[0].StepCPUMS*1e6
 	for i := 1; i < len(some); i += 2 {
-		c.Crowded = append(c.Crowded, c.crowdThrough(o.inproc(some[i].Ranks), &some[i], &some[i+1]))
+		c.Crowded = append(c.Crowded, c.crowdThrough(&some[i], &some[i+1]))
 	}
 	last := jobs[len(jobs)-1]
 	c.Buckets, c.Bytes = max(1, last.Buckets), float64(last.Bytes)/float64(max(1, last.Buckets))
@@ -102,36 +101,35 @@ func (o *options) constants(ctx context.Context, r *runner, jobs []measured, log
 }
 
 // crowdThrough explains two jobs of one kind.
-func (c *constants) crowdThrough(inproc bool, few, many *measured) crowd {
+func (c *constants) crowdThrough(few, many *measured) crowd {
 	wall := func(m *measured) float64 { return m.StepMS * 1e6 / world{Ranks: m.Ranks, Cores: c.Cores}.turns() }
 	busy := func(m *measured) float64 { return m.StepCPUMS / m.StepMS / float64(c.Cores) }
-	return crowd{Inproc: inproc, Wall: perRankThrough(few.Ranks, wall(few), many.Ranks, wall(many)), Busy: (busy(few) + busy(many)) / 2}
+	return crowd{Inproc: few.Isolation == inproc, Wall: perRankThrough(few.Ranks, wall(few), many.Ranks, wall(many)), Busy: (busy(few) + busy(many)) / 2}
 }
 
-// references returns the ranks of the jobs from which constants of shared cores are derived: two of
-// each kind that the measured jobs with more ranks than cores have, of other sizes than any of them.
-func (o *options) references(cores int) (all []int) {
-	for _, inproc := range []bool{false, true} {
-		var kind []int
+// references returns the jobs from which constants of shared cores are derived: two of each kind that the
+// measured jobs with more ranks than cores have, of other sizes than any of them, with as many ranks on each
+// core.
+func (o *options) references(cores int) (all []job) {
+	for _, isolation := range []string{isolated, inproc} {
+		least, most := 0, 0
 		for _, n := range o.ranks {
-			if n > cores && o.inproc(n) == inproc {
-				kind = append(kind, n)
+			if n > cores && o.inproc(n) == (isolation == inproc) {
+				least, most = min(n, cmp.Or(least, n)), max(n, most)
 			}
 		}
-		if len(kind) == 0 {
+		if most == 0 {
 			continue
 		}
-		unit := max(1, o.hosts)
-		fits := func(n int) bool { return n > cores && o.inproc(n) == inproc && !slices.Contains(o.ranks, n) }
-		few, many := tensor.RoundUp(slices.Min(kind)*3/4, unit), tensor.RoundUp(slices.Max(kind)*3/2, unit)
-		for few < many && !fits(few) {
-			few += unit
+		unit := max(1, o.hosts) * cores
+		next := func(n int) int {
+			for n = tensor.RoundUp(n, unit); n <= cores || slices.Contains(o.ranks, n); n += unit {
+			}
+			return n
 		}
-		for many > few && !fits(many) {
-			many -= unit
-		}
-		if few < many {
-			all = append(all, few, many)
+		few := next(least * 3 / 4)
+		for _, n := range []int{few, next(max(few+1, most*3/2))} {
+			all = append(all, job{Ranks: n, Hosts: o.hosts, Batch: o.batch, Isolation: isolation})
 		}
 	}
 	return all
