@@ -15,6 +15,7 @@ type layer struct {
 	params []param
 	in     []ref
 	node   int // the last node that it stands for
+	at     int // its position, once all layers are there
 	path   string
 }
 

@@ -103,27 +103,19 @@ func (t *translator) computed(typ string, f function, in []*value, shape []int) 
 	if err := t.spend(n * len(in)); err != nil {
 		return nil, err
 	}
-	maps, x := make([][]int32, len(in)), make([]float64, len(in))
-	whole := true // integers stay integers
-	for i, v := range in {
-		if by := repeat(v.shape, shape); by != nil {
-			maps[i] = by()
+	if !slices.ContainsFunc(in, func(v *value) bool { return v.konst.Ints == nil }) {
+		v, err := repeated(in, shape, func(c *constant, i int) int64 { return c.Ints[i] }).computed(exactly(typ, f))
+		if err != nil {
+			return nil, err
 		}
-		whole = whole && (v.konst.Ints != nil || typ == "Where" && i == 0)
+		return t.integers(shape, v...), nil
 	}
+	v, _ := repeated(in, shape, (*constant).at).computed(func(x []float64) (float64, error) { return f(x), nil })
 	out := &source.Tensor{Shape: shape}
-	for e := range n {
-		for i, v := range in {
-			at := e
-			if maps[i] != nil {
-				at = int(maps[i][e])
-			}
-			x[i] = v.konst.at(at)
-		}
-		switch y := f(x); {
-		case whole || logical[typ]:
+	for _, y := range v {
+		if logical[typ] {
 			out.Ints = append(out.Ints, int64(y))
-		default:
+		} else {
 			out.Floats = append(out.Floats, float32(y))
 		}
 	}
@@ -131,6 +123,43 @@ func (t *translator) computed(typ string, f function, in []*value, shape []int) 
 		out.Ints = []int64{}
 	}
 	return []*value{t.newConst(&constant{Tensor: out})}, nil
+}
+
+// operands are constants that are repeated to a shape of n elements.
+type operands[T any] struct {
+	in   []*value
+	n    int
+	maps [][]int32 // by operand, the index of each element; nil: the same
+	at   func(c *constant, i int) T
+}
+
+func repeated[T any](in []*value, shape []int, at func(c *constant, i int) T) operands[T] {
+	o := operands[T]{in: in, n: elems(shape), maps: make([][]int32, len(in)), at: at}
+	for i, v := range in {
+		if by := repeat(v.shape, shape); by != nil {
+			o.maps[i] = by()
+		}
+	}
+	return o
+}
+
+// computed is f of every element.
+func (o operands[T]) computed(f func(x []T) (T, error)) ([]T, error) {
+	out, x := make([]T, o.n), make([]T, len(o.in))
+	for e := range out {
+		for i, v := range o.in {
+			at := e
+			if o.maps[i] != nil {
+				at = int(o.maps[i][e])
+			}
+			x[i] = o.at(v.konst, at)
+		}
+		var err error
+		if out[e], err = f(x); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
 }
 
 // withoutNaN is x of Where(IsNaN(x), 0, x): exporters guard softmax against rows without any key, which do not occur here.

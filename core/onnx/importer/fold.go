@@ -65,26 +65,53 @@ func numbers(t *translator, _ *source.Node, in []*value) ([]*value, error) {
 	if err := constants(in, 3); err != nil {
 		return nil, err
 	}
-	var v [3]float64
-	for i := range v {
-		v[i], _ = in[i].scalar()
+	if slices.ContainsFunc(in[:3], func(v *value) bool { return elems(v.shape) != 1 }) {
+		return nil, errors.New("needs single numbers")
 	}
-	count := math.Ceil((v[1] - v[0]) / v[2])
-	if !(count >= 0) || count > 1<<24 {
-		return nil, fmt.Errorf("there are %v numbers from %v to %v", count, v[0], v[1])
+	if !slices.ContainsFunc(in[:3], func(v *value) bool { return v.konst.Ints == nil }) {
+		from, to, by := in[0].konst.Ints[0], in[1].konst.Ints[0], in[2].konst.Ints[0]
+		count, err := t.many(steps(from, to, by), from, to)
+		if err != nil {
+			return nil, err
+		}
+		list := make([]int64, count)
+		for i := range list {
+			list[i] = from + int64(i)*by
+		}
+		return t.integers([]int{count}, list...), nil
 	}
-	if err := t.spend(int(count)); err != nil {
+	from, to, by := in[0].konst.at(0), in[1].konst.at(0), in[2].konst.at(0)
+	count, err := t.many(math.Max(0, math.Ceil((to-from)/by)), from, to)
+	if err != nil {
 		return nil, err
 	}
-	out := &source.Tensor{Shape: []int{int(count)}}
-	for i := range int(count) {
-		if x := v[0] + float64(i)*v[2]; in[0].floats() {
-			out.Floats = append(out.Floats, float32(x))
-		} else {
-			out.Ints = append(out.Ints, int64(x))
-		}
+	out := &source.Tensor{Shape: []int{count}, Floats: make([]float32, count)}
+	for i := range count {
+		out.Floats[i] = float32(from + float64(i)*by)
 	}
 	return []*value{t.newConst(&constant{Tensor: out})}, nil
+}
+
+// steps is how many steps lead from an integer to another, or beyond it.
+func steps(from, to, by int64) float64 {
+	if by < 0 {
+		from, to, by = ^from, ^to, -by
+	}
+	if by == 0 {
+		return math.NaN()
+	}
+	if to <= from {
+		return 0
+	}
+	return float64((uint64(to)-uint64(from)-1)/uint64(by)) + 1
+}
+
+// many accounts for a number of numbers.
+func (t *translator) many(count float64, from, to any) (int, error) {
+	if !(count >= 0 && count <= 1<<24) {
+		return 0, fmt.Errorf("there are %v numbers from %v to %v", count, from, to)
+	}
+	return int(count), t.spend(int(count))
 }
 
 func filled(t *translator, n *source.Node, in []*value) ([]*value, error) {
@@ -172,7 +199,7 @@ func cast(t *translator, n *source.Node, in []*value) ([]*value, error) {
 		if float {
 			out.Floats = append(out.Floats, float32(x.konst.Ints[i]))
 		} else {
-			out.Ints = append(out.Ints, int64(x.konst.Floats[i]))
+			out.Ints = append(out.Ints, truncated(float64(x.konst.Floats[i])))
 		}
 	}
 	return []*value{t.newConst(&constant{Tensor: out})}, nil
@@ -198,6 +225,9 @@ func gather(t *translator, n *source.Node, in []*value) ([]*value, error) {
 	}
 	if at.konst == nil {
 		return t.embedding(x, at, axis)
+	}
+	if err := t.spend(elems(at.shape)); err != nil {
+		return nil, err
 	}
 	indices, err := at.ints()
 	if err != nil {

@@ -12,8 +12,8 @@ type function func(x []float64) float64
 
 func one(f func(float64) float64) function { return func(x []float64) float64 { return f(x[0]) } }
 
-func truth(f func(a, b float64) bool) function {
-	return func(x []float64) float64 {
+func truth[T float64 | int64](f func(a, b T) bool) func(x []T) T {
+	return func(x []T) T {
 		if f(x[0], x[1]) {
 			return 1
 		}

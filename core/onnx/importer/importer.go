@@ -76,27 +76,10 @@ type translator struct {
 
 // Import translates a network. The error is an [Unsupported] if operations of the network cannot be imported.
 func Import(m *source.Model, o Options) (*Network, error) {
-	t := &translator{m: m, values: map[string]*value{}, uses: map[string]int{}, work: leastWork, emitter: newEmitter()}
-	out, err := t.output(o.Output)
+	t := newTranslator(m)
+	y, err := t.nodes(o)
 	if err != nil {
 		return nil, err
-	}
-	if err := t.input(o.Shape); err != nil {
-		return nil, err
-	}
-	t.need(out)
-	for i := range m.Nodes {
-		if !t.needed[i] {
-			continue
-		}
-		t.at = i
-		if err := t.translate(&m.Nodes[i]); err != nil {
-			return nil, err
-		}
-	}
-	y := t.values[out]
-	if y == nil {
-		return nil, fmt.Errorf("no node computes the output %q", out)
 	}
 	if len(t.problems) == 0 {
 		t.finish(y)
@@ -105,6 +88,35 @@ func Import(m *source.Model, o Options) (*Network, error) {
 		return nil, t.problems
 	}
 	return t.network(y)
+}
+
+func newTranslator(m *source.Model) *translator {
+	return &translator{m: m, values: map[string]*value{}, uses: map[string]int{}, work: leastWork, emitter: newEmitter()}
+}
+
+// nodes translates what the output depends on, and returns its value.
+func (t *translator) nodes(o Options) (*value, error) {
+	out, err := t.output(o.Output)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.input(o.Shape); err != nil {
+		return nil, err
+	}
+	t.need(out)
+	for i := range t.m.Nodes {
+		if !t.needed[i] {
+			continue
+		}
+		t.at = i
+		if err := t.translate(&t.m.Nodes[i]); err != nil {
+			return nil, err
+		}
+	}
+	if y := t.values[out]; y != nil {
+		return y, nil
+	}
+	return nil, fmt.Errorf("no node computes the output %q", out)
 }
 
 // output is the name of the output to import.

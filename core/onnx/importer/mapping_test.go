@@ -32,8 +32,21 @@ func floats(name string, dims ...int64) *pb.TensorProto {
 	return &pb.TensorProto{Name: proto.String(name), DataType: proto.Int32(1), Dims: dims, FloatData: make([]float32, n)}
 }
 
-// withInput is a file that reads x of some dimensions and gives y.
+// withInput imports a file that reads x of some dimensions and gives y.
 func withInput(t *testing.T, dims []int64, steps ...*pb.NodeProto) (*Network, error) {
+	t.Helper()
+	return Import(file(t, dims, steps...), Options{})
+}
+
+// translated are the values of a file that gives y.
+func translated(t *testing.T, steps ...*pb.NodeProto) (*translator, error) {
+	t.Helper()
+	tr := newTranslator(file(t, []int64{2, 4}, steps...))
+	_, err := tr.nodes(Options{})
+	return tr, err
+}
+
+func file(t *testing.T, dims []int64, steps ...*pb.NodeProto) *source.Model {
 	t.Helper()
 	shape := &pb.TensorShapeProto{}
 	for _, n := range dims {
@@ -57,7 +70,7 @@ func withInput(t *testing.T, dims []int64, steps ...*pb.NodeProto) (*Network, er
 	if d := Describe(m); strings.Contains(d, "\n") {
 		t.Errorf("%q has several lines", d)
 	}
-	return Import(m, Options{})
+	return m
 }
 
 // Nodes that no layer stands for are refused, whatever numbers they have, and messages stay on their lines.

@@ -40,15 +40,18 @@ func (t *translator) moved(x *value, shape []int, by order) ([]*value, error) {
 		return nil, err
 	}
 	n := elems(shape)
-	if err := t.spend(n); err != nil {
+	if err := t.spend(max(n, 1)); err != nil {
 		return nil, err
 	}
 	if n == 0 && x.konst == nil {
 		return nil, errors.New("leaves no elements")
 	}
 	var index []int32
-	if by != nil {
+	switch {
+	case by != nil && n > 0:
 		index = by()
+	case by != nil: // an order may take as long as its other dimensions are large
+		index = []int32{}
 	}
 	if x.konst == nil {
 		return []*value{{node: t.at, shape: shape, view: &view{of: x, index: index}}}, nil
@@ -128,8 +131,14 @@ func intsOf(n *source.Node, in []*value, i int, attr string) ([]int, error) {
 	if i >= len(in) || in[i] == nil {
 		return nil, nil
 	}
+	if n := elems(in[i].shape); n > mostListed {
+		return nil, fmt.Errorf("reads a list of %d sizes, at most %d are read", n, mostListed)
+	}
 	return in[i].ints()
 }
+
+// mostListed bounds lists of axes and sizes, which many nodes may share.
+const mostListed = 1 << 12
 
 func reshape(n *source.Node, in []*value, shape []int) ([]int, order, error) {
 	to, err := intsOf(n, in, 1, "")

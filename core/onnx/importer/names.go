@@ -58,23 +58,29 @@ func (t *translator) wish(l *layer) string {
 
 // naming gives layers their paths.
 type naming struct {
-	taken  map[string]bool // paths of layers
-	closed map[string]bool // containers that other layers have followed
-	open   []string        // the containers of the layer before
+	taken      map[string]bool // paths of layers
+	containers map[string]bool // the containers of these
+	closed     map[string]bool // containers that other layers have followed
+	open       []string        // the containers of the layer before
+	numbers    map[string]int  // by the path before it, the last number that fresh has tried
+}
+
+func newNaming() *naming {
+	return &naming{taken: map[string]bool{}, containers: map[string]bool{}, closed: map[string]bool{}, numbers: map[string]int{}}
 }
 
 // name gives all layers paths, in their order.
 func (t *translator) name() {
-	n := &naming{taken: map[string]bool{}, closed: map[string]bool{}}
+	n := newNaming()
 	for _, l := range t.layers {
 		if path := t.wish(l); path != "" {
 			l.path = n.claim(path)
 		}
 	}
-	before := ""
+	before, behind := "", t.behind()
 	for i, l := range t.layers {
 		if l.path == "" {
-			l.path = n.fresh(common(before, next(t.layers[i:])), short(l.typ))
+			l.path = n.fresh(common(before, behind[i]), short(l.typ))
 		}
 		before = container(l.path)
 	}
@@ -83,14 +89,16 @@ func (t *translator) name() {
 // container is the path around a layer.
 func container(path string) string { return path[:max(0, strings.LastIndexByte(path, '.'))] }
 
-// next is the container of the first layer with a name; "" without one.
-func next(layers []*layer) string {
-	for _, l := range layers {
+// behind are for each layer the container of the first one with a name from it on; "" without one.
+func (t *translator) behind() []string {
+	list, next := make([]string, len(t.layers)), ""
+	for i, l := range slices.Backward(t.layers) {
 		if l.path != "" {
-			return container(l.path)
+			next = container(l.path)
 		}
+		list[i] = next
 	}
-	return ""
+	return list
 }
 
 // common is the container that two containers lie in.
@@ -111,7 +119,7 @@ func short(typ string) string { return strings.TrimSuffix(strings.TrimSuffix(typ
 func (n *naming) claim(path string) string {
 	parts := strings.Split(path, ".")
 	for i := range parts {
-		if p := strings.Join(parts[:i+1], "."); n.taken[p] || n.closed[p] || n.within(path) || slices.Contains(parts, modelInput) {
+		if p := strings.Join(parts[:i+1], "."); n.taken[p] || n.closed[p] || n.containers[path] || slices.Contains(parts, modelInput) {
 			path = n.fresh("", strings.ReplaceAll(path, ".", "_"))
 			parts = []string{path}
 			break
@@ -127,7 +135,15 @@ func (n *naming) claim(path string) string {
 		}
 	}
 	n.open = around
+	return n.take(path)
+}
+
+// take enters a path that is free.
+func (n *naming) take(path string) string {
 	n.taken[path] = true
+	for p := container(path); p != "" && !n.containers[p]; p = container(p) {
+		n.containers[p] = true
+	}
 	return path
 }
 
@@ -136,33 +152,23 @@ func (n *naming) fresh(in, base string) string {
 	if in != "" {
 		base = in + "." + base
 	}
-	for i := 1; ; i++ {
-		path := fmt.Sprintf("%s%d", base, i)
-		if !n.taken[path] && !n.closed[path] && !n.within(path) {
-			n.taken[path] = true
-			return path
+	for {
+		n.numbers[base]++ // those before it are taken, and stay so
+		path := fmt.Sprintf("%s%d", base, n.numbers[base])
+		if !n.taken[path] && !n.closed[path] && !n.containers[path] {
+			return n.take(path)
 		}
 	}
-}
-
-// within reports whether a path is that of a container.
-func (n *naming) within(path string) bool {
-	for p := range n.taken {
-		if strings.HasPrefix(p, path+".") {
-			return true
-		}
-	}
-	return false
 }
 
 // lookUp is the path that inputs give from a container: names are searched in it and then in those around it.
-func lookUp(all map[string]bool, parent, name string) string {
+func lookUp(all map[string]*layer, parent, name string) string {
 	for {
 		path := name
 		if parent != "" {
 			path = parent + "." + name
 		}
-		if all[path] || parent == "" {
+		if all[path] != nil || parent == "" {
 			return path
 		}
 		parent = container(parent)

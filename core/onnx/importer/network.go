@@ -23,6 +23,9 @@ func (t *translator) network(y *value) (*Network, error) {
 	if in.call.tokens {
 		out.Sample.DType = tensor.I32
 	}
+	for i, l := range t.layers {
+		l.at = i
+	}
 	t.name()
 	t.tie()
 	weights := map[string]*constant{}
@@ -100,40 +103,53 @@ func fill(g *graph.Graph, weights map[string]*constant) (all []tensor.Named, err
 // tie lets linear layers and embeddings read the weight of an earlier one if the file has one tensor for both, or the tensor of
 // an embedding once more for a linear layer, as exporters write a transpose.
 func (t *translator) tie() {
-	var first []*layer
+	first, embeddings := map[string]*layer{}, []*layer{}
 	for _, l := range t.layers {
-		i := slices.IndexFunc(l.params, func(p param) bool { return p.name == "weight" })
-		if i < 0 || !slices.ContainsFunc(op.Layer(l.typ).Keys, func(k op.Key) bool { return k.Name == "tie" }) {
+		w := l.weight()
+		if w == nil || !slices.ContainsFunc(op.Layer(l.typ).Keys, func(k op.Key) bool { return k.Name == "tie" }) {
 			continue
 		}
-		w := l.params[i]
-		owner := slices.IndexFunc(first, func(o *layer) bool {
-			p := o.params[slices.IndexFunc(o.params, func(p param) bool { return p.name == "weight" })]
-			shared := p.origin != "" && p.origin == w.origin && p.turned == w.turned
-			return slices.Equal(p.Shape, w.Shape) && (shared || o.typ == "embedding" && l.typ == "linear" && slices.Equal(p.Floats, w.Floats))
-		})
-		if owner < 0 {
-			first = append(first, l)
+		key := fmt.Sprint(w.Shape, w.turned, w.origin)
+		owner := first[key]
+		if w.origin == "" {
+			owner = nil
+		}
+		if i := slices.IndexFunc(embeddings, func(o *layer) bool { return l.typ == "linear" && o.weight().equal(w) }); i >= 0 && (owner == nil || embeddings[i].at < owner.at) {
+			owner = embeddings[i]
+		}
+		if owner != nil {
+			l.args["tie"] = owner.path + ".weight"
+			l.params = slices.DeleteFunc(slices.Clone(l.params), func(p param) bool { return p.name == "weight" })
 			continue
 		}
-		l.args["tie"] = first[owner].path + ".weight"
-		l.params = slices.Delete(slices.Clone(l.params), i, i+1)
+		first[key] = l
+		if l.typ == "embedding" {
+			embeddings = append(embeddings, l)
+		}
 	}
 }
 
-// paths are those of all layers and containers.
-func (t *translator) paths() map[string]bool {
-	all := map[string]bool{}
+// weight is the parameter of that name; nil if there is none.
+func (l *layer) weight() *constant { return (&call{params: l.params}).param("weight") }
+
+// equal reports whether two tensors of floats are the same.
+func (c *constant) equal(o *constant) bool {
+	return slices.Equal(c.Shape, o.Shape) && slices.Equal(c.Floats, o.Floats)
+}
+
+// paths are those of all layers and containers, each with the last layer in it.
+func (t *translator) paths() map[string]*layer {
+	all := map[string]*layer{}
 	for _, l := range t.layers {
 		for p := l.path; p != ""; p = container(p) {
-			all[p] = true
+			all[p] = l
 		}
 	}
 	return all
 }
 
 // nest puts the layers whose paths continue that of a container into it.
-func (t *translator) nest(parent string, layers []*layer, all map[string]bool) (list []nn.LayerConfig) {
+func (t *translator) nest(parent string, layers []*layer, all map[string]*layer) (list []nn.LayerConfig) {
 	for i := 0; i < len(layers); {
 		rest := strings.TrimPrefix(layers[i].path[len(parent):], ".")
 		name, _, deeper := strings.Cut(rest, ".")
@@ -143,8 +159,8 @@ func (t *translator) nest(parent string, layers []*layer, all map[string]bool) (
 			continue
 		}
 		path := strings.TrimPrefix(parent+"."+name, ".")
-		end := i
-		for end < len(layers) && strings.HasPrefix(layers[end].path, path+".") {
+		end, inside := i, path+"."
+		for end < len(layers) && strings.HasPrefix(layers[end].path, inside) {
 			end++
 		}
 		list = append(list, nn.LayerConfig{Type: "sequential", Name: name, Layers: t.nest(path, layers[i:end], all)})
@@ -154,15 +170,14 @@ func (t *translator) nest(parent string, layers []*layer, all map[string]bool) (
 }
 
 // config is a layer of the table. It names its inputs unless it reads the layer before it.
-func (t *translator) config(l *layer, name, parent string, all map[string]bool) nn.LayerConfig {
+func (t *translator) config(l *layer, name, parent string, all map[string]*layer) nn.LayerConfig {
 	c := nn.LayerConfig{Type: l.typ, Name: name, Args: l.args}
-	at := slices.Index(t.layers, l)
 	if len(l.in) == 1 && l.in[0].part == 0 {
 		before := ref{}
-		if at > 0 {
-			before.layer = t.layers[at-1]
+		if l.at > 0 {
+			before.layer = t.layers[l.at-1]
 		}
-		if l.in[0] == before && (at == 0 || before.typ != "split") {
+		if l.in[0] == before && (l.at == 0 || before.typ != "split") {
 			return c
 		}
 	}
@@ -173,13 +188,13 @@ func (t *translator) config(l *layer, name, parent string, all map[string]bool) 
 }
 
 // as is the shortest name by which a layer of a container can read an output. The output of a container's last layer is the container's.
-func (t *translator) as(r ref, parent string, all map[string]bool) string {
+func (t *translator) as(r ref, parent string, all map[string]*layer) string {
 	if r.layer == nil {
 		return modelInput
 	}
 	path := r.path
 	if r.typ != "split" {
-		for at := container(path); at != "" && !within(parent, at) && t.lastIn(at) == r.layer; at = container(at) {
+		for at := container(path); at != "" && !within(parent, at) && all[at] == r.layer; at = container(at) {
 			path = at
 		}
 	}
@@ -201,16 +216,6 @@ const modelInput = "input"
 // within reports whether a container is another one or lies in it.
 func within(path, around string) bool {
 	return path == around || strings.HasPrefix(path, around+".")
-}
-
-// lastIn is the last layer of a container.
-func (t *translator) lastIn(path string) *layer {
-	for _, l := range slices.Backward(t.layers) {
-		if within(l.path, path) {
-			return l
-		}
-	}
-	return nil
 }
 
 // Describe says what wrote a file.

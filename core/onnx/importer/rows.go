@@ -233,6 +233,13 @@ func (t *translator) joined(in []*value, shape []int, axis int) ([]*value, error
 	if err := t.spend(elems(shape)); err != nil {
 		return nil, err
 	}
+	if err := t.spend(len(in)); err != nil {
+		return nil, err
+	}
+	if elems(shape) == 0 {
+		return t.moved(in[0], shape, func() []int32 { return nil })
+	}
+	in = slices.DeleteFunc(slices.Clone(in), func(x *value) bool { return elems(x.shape) == 0 })
 	out := &source.Tensor{Shape: shape}
 	for outer := range elems(shape[:axis]) {
 		for _, x := range in {
