@@ -49,8 +49,11 @@ func (k Key) key() (op.Key, error) {
 	}
 	if k.Required {
 		out.Doc += "; required"
-	} else {
-		out.Doc += fmt.Sprintf("; default %v", k.Default)
+		return out, nil
+	}
+	out.Doc += fmt.Sprintf("; default %v", k.Default)
+	if problems := (&op.Definition{Keys: []op.Key{out}}).Problems(op.Args{k.Name: k.Default}); len(problems) > 0 {
+		return out, fmt.Errorf("the key %s does not accept its own Default: %v; fix: change the Default, or what the key accepts", k.Name, problems[0])
 	}
 	return out, nil
 }

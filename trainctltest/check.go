@@ -47,11 +47,11 @@ func linear(name string, out int) nn.LayerConfig {
 	return nn.LayerConfig{Type: "linear", Name: name, Args: op.Args{"out_features": out}}
 }
 
-func layerProblems(l custom.Layer, in []int, args map[string]any) (problems []error) {
-	l.Name = uniqueName(l.Name)
-	if err := custom.Register(l); err != nil {
-		return []error{err}
-	}
+func layerProblems(l custom.Layer, in []int, args map[string]any) []error {
+	return registered(&l.Name, func() custom.Definition { return l }, func() []error { return layerTrials(l, in, args) })
+}
+
+func layerTrials(l custom.Layer, in []int, args map[string]any) (problems []error) {
 	if len(in) == 0 {
 		return []error{errors.New("CheckLayer needs the shape of a sample, of one dimension or more")}
 	}
@@ -92,10 +92,10 @@ func (tr trial) besideShortcut(own nn.LayerConfig) (problems []error) {
 }
 
 func lossProblems(l custom.Loss, outputs int, args map[string]any) []error {
-	l.Name = uniqueName(l.Name)
-	if err := custom.Register(l); err != nil {
-		return []error{err}
-	}
+	return registered(&l.Name, func() custom.Definition { return l }, func() []error { return lossTrials(l, outputs, args) })
+}
+
+func lossTrials(l custom.Loss, outputs int, args map[string]any) []error {
 	tr := trial{
 		cfg: nn.Config{Layers: []nn.LayerConfig{linear(before, outputs)}, Loss: l.Name, Args: args},
 		in:  tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{4}}, opt: plan.Options{DType: tensor.F64, Fuse: true},

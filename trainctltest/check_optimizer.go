@@ -27,10 +27,10 @@ const (
 )
 
 func optimizerProblems(o custom.Optimizer, args map[string]any) []error {
-	o.Name = uniqueName(o.Name)
-	if err := custom.Register(o); err != nil {
-		return []error{err}
-	}
+	return registered(&o.Name, func() custom.Definition { return o }, func() []error { return optimizerTrials(o, args) })
+}
+
+func optimizerTrials(o custom.Optimizer, args map[string]any) []error {
 	cfg := optim.DefaultFor(o.Name)
 	cfg.Args = op.Args(args)
 	if err := cfg.Problems().Err(); err != nil {

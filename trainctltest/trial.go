@@ -5,15 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"sync/atomic"
 
 	"github.com/trainctl/trainctl/core/base/rng"
 	"github.com/trainctl/trainctl/core/engine/cpu"
+	"github.com/trainctl/trainctl/core/engine/cpu/bind"
 	"github.com/trainctl/trainctl/core/engine/graph"
 	"github.com/trainctl/trainctl/core/engine/nn"
+	"github.com/trainctl/trainctl/core/engine/op"
+	"github.com/trainctl/trainctl/core/engine/optim"
 	"github.com/trainctl/trainctl/core/engine/plan"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
+	"github.com/trainctl/trainctl/custom"
 )
 
 // What checks of layers and losses share: small models, with and without what they check.
@@ -27,7 +32,32 @@ const sharedElems = 3 * 8192
 // checks counts checks, for names that no other one has.
 var checks atomic.Int64
 
-func uniqueName(name string) string { return fmt.Sprintf("%s_check%d", name, checks.Add(1)) }
+// registered calls f while a definition is registered, under a name that no other one has, and takes it out again: a
+// check leaves nothing behind that other definitions could collide with. Problems name the definition as its author does.
+func registered(name *string, d func() custom.Definition, f func() []error) (problems []error) {
+	given := *name
+	unique := fmt.Sprintf("%s_check%d", given, checks.Add(1))
+	*name = unique
+	if err := custom.Register(d()); err != nil {
+		problems = []error{err}
+	} else {
+		defer remove(unique)
+		problems = f()
+	}
+	for i, p := range problems {
+		problems[i] = errors.New(strings.ReplaceAll(p.Error(), unique, given))
+	}
+	return problems
+}
+
+// remove takes out a layer or a loss, or an optimizer, whichever has the name.
+func remove(name string) {
+	step := graph.Op(name)
+	op.Remove(step)
+	bind.Remove(step)
+	bind.Remove(op.GradOp(step))
+	optim.Remove(name)
+}
 
 // trial is a model that is trained on one batch.
 type trial struct {

@@ -80,7 +80,7 @@ func TestSchemaAccepts(t *testing.T) {
 	for _, line := range []string{
 		`ddp.bucket_cap_mb = "auto"`, `ddp.bucket_cap_mb = 12.5`, `launch.nproc_per_node = "4"`, `launch.nproc_per_node = 4`, `launch.grace = "auto"`,
 		`launch.grace = "1m30s"`, `backend.options.algorithm = "ring"`, `precision = {plugin = "amp", options = {level = "O2"}}`,
-		`precision = {plugin = "./mine", options = {tea = 3}}`, `backend = {plugin = "./mine", options = {tea = 3}}`, `dataset.options.root = "my data"`,
+		`precision = {plugin = "./mine", options = {tea = 3}}`, `precision.plugin = "apex"`, `backend = {plugin = "gloo", options = {tea = 3}}`, `observers = [{plugin = "wandb", options = {tea = 1}}]`, `backend = {plugin = "./mine", options = {tea = 3}}`, `dataset.options.root = "my data"`,
 		`model.freeze = ["0"]`, `checkpoint.every = "500 steps"`, `sampler.seed = 7`, `optimizer.betas = [0, 0.9]`,
 		`train.max_norm = 0`, `train.max_skips = 0`, `lr_scheduler.warmup_factor = 1`, `ddp.first_bucket_mb = 0`, `train.eval_every = 0`,
 	} {
@@ -88,8 +88,10 @@ func TestSchemaAccepts(t *testing.T) {
 			t.Errorf("%s: %v", line, err)
 		}
 	}
-	if err := valid(t, s, fmt.Sprintf(smallest, "./my-data")+"dataset.options.tea = 1"); err != nil {
-		t.Error(err)
+	for _, plugin := range []string{"./my-data", "~/plugins/my-data", "C:\\my-data", "mine", "torch", "mnits"} {
+		if err := valid(t, s, strings.Replace(fmt.Sprintf(smallest, "NAME"), `"NAME"`, "'"+plugin+"'", 1)+"dataset.options.tea = 1"); err != nil {
+			t.Errorf("%s: %v", plugin, err)
+		}
 	}
 }
 
@@ -98,7 +100,7 @@ func TestSchemaRefuses(t *testing.T) {
 	for _, line := range []string{
 		`optimizer.name = "sdg"`, `lr_scheduler.name = "cos"`, `lr_scheduler.unit = "steps"`, `ddp.compress = "int8"`, `ddp.uneven = "pad"`, `run.device = "gpu"`,
 		`run.dtype = "bf16"`, `sampler.pad = "zero"`, `checkpoint.keep_best = "accuracy"`, `checkpoint.every = "1 day"`, `checkpoint.prefix = "model."`,
-		`model.loss = "l3"`, `model.stem = "tiny"`, `backend.plugin = "gloo"`, `precision.plugin = "apex"`, `backend.sha256 = "abc"`,
+		`model.loss = "l3"`, `model.stem = "tiny"`, `backend.plugin = ""`, `precision.plugin = ""`, `backend.plugin = 3`, `observers = [{plugin = ""}]`, `observers = [{plugin = "mlflow", options = {tea = 1}}]`, `backend.sha256 = "abc"`,
 		`backend.options.algorithm = "star"`, `backend.options.tea = 1`, `precision.options.level = "O1"`, `precision = {plugin = "amp", options = {level = "O9"}}`,
 		`dataset.options.fallback = "none"`, `dataset.options.root = 3`, `dataset.options.pad = 3`, `launch.nproc_per_node = "many"`, `launch.nproc_per_node = 0`, `launch.grace = "soon"`,
 		`ddp.bucket_cap_mb = "big"`, `train.epochs = "3"`, `train.epocs = 3`,
@@ -110,8 +112,8 @@ func TestSchemaRefuses(t *testing.T) {
 			t.Errorf("%s is valid", line)
 		}
 	}
-	if valid(t, s, fmt.Sprintf(smallest, "mnits")) == nil {
-		t.Error("an unknown data set is valid")
+	if valid(t, s, fmt.Sprintf(smallest, "")) == nil {
+		t.Error("an empty name of a data set is valid")
 	}
 }
 

@@ -19,7 +19,7 @@ import (
 // Keys, types and defaults come from the structs; descriptions from the manual; the
 // words that a key accepts from the struct tags words (separated by commas) and
 // pattern; limits of numbers from the checks; layers from their operations; options
-// of built-in plugins from what they publish. Options of plugins by path are not
+// of built-in plugins from what they publish. Options of other plugins are not
 // restricted.
 func Schema(plugins ...sdk.Info) map[string]any {
 	s := &schema{defs: map[string]any{}}
@@ -174,8 +174,8 @@ func schemaDefault(v reflect.Value) (any, bool) {
 	return v.Interface(), true
 }
 
-// pluginTable completes the table of one kind of plugin: the key plugin accepts
-// the name of a built-in plugin or a path, and each plugin has its own options.
+// pluginTable completes the table of one kind of plugin: the key plugin accepts the name or
+// the path of any plugin and offers the built-in ones, of which each has its own options.
 func pluginTable(table map[string]any, plugins []sdk.Info) {
 	if len(plugins) == 0 {
 		return
@@ -190,8 +190,9 @@ func pluginTable(table map[string]any, plugins []sdk.Info) {
 	if def == "auto" { // means one of the others, and accepts its options
 		names = append([]string{def}, names...)
 	}
-	other := map[string]any{"type": "string", "pattern": `[/\\]`, "description": "the path of an executable"}
+	other := map[string]any{"type": "string", "minLength": 1, "not": map[string]any{"enum": names}, "description": "the name or the path of another plugin"}
 	key["anyOf"] = []any{map[string]any{"enum": names}, other}
+	key["examples"] = names
 	cases = append(cases, map[string]any{"properties": map[string]any{"plugin": other}, "required": []string{"plugin"}})
 	table["anyOf"] = cases
 }

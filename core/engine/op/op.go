@@ -174,12 +174,38 @@ func Register(d Definition) error {
 	for i := range d.Steps {
 		steps[d.Steps[i].Op], owners[d.Steps[i].Op] = &d.Steps[i], &d
 	}
+	d.enterKeys()
+	return nil
+}
+
+// enterKeys enters the keys of a layer.
+func (d *Definition) enterKeys() {
 	for _, k := range d.Keys {
 		if d.isLayer() {
 			keys[k.Name] = k
 		}
 	}
-	return nil
+}
+
+// Remove takes out a definition of a program's own that nothing uses any more.
+func Remove(name graph.Op) {
+	lock.Lock()
+	defer lock.Unlock()
+	d := definitions[name]
+	if d == nil {
+		return
+	}
+	delete(definitions, name)
+	for _, step := range append(d.stepNames(), name) {
+		delete(steps, step)
+		delete(owners, step)
+	}
+	for _, k := range d.Keys {
+		delete(keys, k.Name)
+	}
+	for _, other := range definitions {
+		other.enterKeys()
+	}
 }
 
 // stepNames are the steps that are not called like the operation.

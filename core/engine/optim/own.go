@@ -77,6 +77,13 @@ func Register(o Own) error {
 	return nil
 }
 
+// Remove takes out an optimizer of the program that nothing uses any more.
+func Remove(name string) {
+	ownLock.Lock()
+	defer ownLock.Unlock()
+	owns = slices.DeleteFunc(slices.Clone(owns), func(r rule) bool { return r.name() == name })
+}
+
 // fieldKeys are the keys of the fields of Config.
 func fieldKeys() (names []string) {
 	t := reflect.TypeFor[Config]()

@@ -53,6 +53,13 @@ func Implement(op graph.Op, i Implementation) {
 	implementations[op] = i
 }
 
+// Remove takes out an operation of a program's own that nothing uses any more.
+func Remove(op graph.Op) {
+	lock.Lock()
+	defer lock.Unlock()
+	delete(implementations, op)
+}
+
 // implementation is how an operation runs, zero for an unknown one.
 func implementation(op graph.Op) Implementation {
 	lock.RLock()
