@@ -70,10 +70,17 @@ func warnAttached(c *config.Config, w rank.World, h *host.Host, bus *event.Bus) 
 		bus.Emit(&event.Warning{Source: "plugins", Message: strings.Join(list, ", ") +
 			": such a plugin has no checksum, lock, sandbox, restarts or environment from here, and no timeout applies to this run, because a debugger may hold it"})
 	}
-	if len(unused) > 0 {
-		bus.Emit(&event.Warning{Source: "plugins", Message: fmt.Sprintf(
-			"%s names %s, and the configuration uses no plugin of that name that is not built in; fix: use the name in the configuration, or rename the entry to what plugin = says", pb.EnvReattach, strings.Join(unused, ", "))})
+	for _, name := range unused {
+		bus.Emit(&event.Warning{Source: "plugins", Message: fmt.Sprintf("%s names %s, %s", pb.EnvReattach, name, whyUnused(name, h))})
 	}
+}
+
+// whyUnused says why no plugin of a name is attached, and what to do.
+func whyUnused(name string, h *host.Host) string {
+	if slices.ContainsFunc(h.List(), func(p sdk.Info) bool { return p.Name == name }) {
+		return `which is built in, and built-in plugins cannot be attached; fix: start trainctl itself in the debugger with --set launch.ranks=threads, which runs them in its process`
+	}
+	return "and the configuration uses no plugin of that name; fix: use the name in the configuration, or rename the entry to what plugin = says"
 }
 
 // checkAttached refuses a job with more ranks on this host than a plugin has processes to attach.
