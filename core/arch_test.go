@@ -112,7 +112,7 @@ var only = []struct {
 	{"github.com/BurntSushi/toml", []string{"core/config"}, "packages own their tables as plain structs; one package reads files"},
 	{"github.com/hashicorp/go-plugin", []string{"core/sdk", "core/sdk/pb", "core/plugin/host"}, "what a plugin is to the rest is an interface of core/sdk or core/plugin/host"},
 	{"google.golang.org/grpc", []string{"core/sdk", "core/sdk/pb", "core/plugin/host"}, "gRPC is control plane of plugins alone"},
-	{"github.com/spf13/cobra", []string{"cmd/trainctl", "cmd/trainctl/internal/..."}, "the command line is the program's, not the library's"},
+	{"github.com/spf13/cobra", []string{"cmd/trainctl/internal/..."}, "the command line is the program's, not the library's"},
 	{"github.com/ebitengine/purego", []string{"core/base/dl"}, "one package opens libraries, and a build without it is static"},
 	{"golang.org/x/term", []string{"core/report/event", "cmd/trainctl/internal/cli"}, "only what draws asks about terminals"},
 	{"github.com/dlclark/regexp2", []string{"core/base/tokenizer"}, "expressions of tokenizers look ahead; all others are Go's"},

@@ -1,10 +1,6 @@
-// Command trainctl trains models on several ranks from one TOML file.
-//
-// Each command has its own file, and a family of commands its own package, such as
-// cmd/trainctl/internal/ckpt; what they share is in cmd/trainctl/internal/cli. Commands
-// parse flags and print; core does the work. The same executable serves the built-in
+// Command trainctl trains models on several ranks from one TOML file. The same executable serves the built-in
 // plugins when it is started as "plugin KIND NAME".
 //
-// It imports core, internal/builtins, plugins and cmd/trainctl/internal; nothing imports it. Start
-// with root.go, which lists the commands.
+// It imports cmd/trainctl/command, by which other programs serve the same commands; nothing imports it. The commands
+// are in cmd/trainctl/internal/commands.
 package main

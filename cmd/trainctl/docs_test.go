@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/trainctl/trainctl/cmd/trainctl/internal/cli"
+	"github.com/trainctl/trainctl/cmd/trainctl/internal/commands"
 )
 
 // docs/cli.md has every command with every flag, and no other command.
@@ -50,7 +51,7 @@ func TestDocumentedCommands(t *testing.T) {
 			}
 		})
 	}
-	walk(newRoot(new(cli.Program)))
+	walk(commands.Root(new(cli.Program)))
 	for usage := range sections {
 		t.Errorf("docs/cli.md describes %q, which is not a command", usage)
 	}

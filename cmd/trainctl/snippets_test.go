@@ -18,6 +18,7 @@ import (
 	"github.com/BurntSushi/toml"
 
 	"github.com/trainctl/trainctl/cmd/trainctl/internal/cli"
+	"github.com/trainctl/trainctl/cmd/trainctl/internal/commands"
 )
 
 // module is the import path of this repository.
@@ -27,7 +28,7 @@ const module = "github.com/trainctl/trainctl/"
 // mine is the reader's own, which mineText stands for.
 var snippetImports = map[string]string{
 	"sdk": module + "core/sdk", "sdktest": module + "core/sdk/sdktest", "tensor": module + "core/tensor", "usererr": module + "core/base/usererr",
-	"trainctl": strings.TrimSuffix(module, "/"), "trainctltest": module + "trainctltest", "custom": module + "custom",
+	"trainctl": strings.TrimSuffix(module, "/"), "trainctltest": module + "trainctltest", "custom": module + "custom", "command": module + "cmd/trainctl/command",
 	"atomic": "sync/atomic", "errors": "errors", "log": "log", "os": "os", "testing": "testing", "context": "context", "fmt": "fmt", "slog": "log/slog", "mine": module + "docs/snippets/mine",
 }
 
@@ -114,7 +115,7 @@ func checkPython(t *testing.T, file, body string) {
 
 func checkCommandLine(t *testing.T, file string, words []string) {
 	t.Helper()
-	cmd, rest, err := newRoot(new(cli.Program)).Find(words)
+	cmd, rest, err := commands.Root(new(cli.Program)).Find(words)
 	if err != nil || !cmd.Runnable() {
 		t.Errorf("%s: trainctl %v: %v", file, words, err)
 		return

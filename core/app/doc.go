@@ -6,6 +6,6 @@
 // wraps the file system. The launcher (run.go) is plain code: it checks, spawns,
 // watches and reports.
 //
-// It imports all of core; only cmd/trainctl imports it. Start with run.go for the launcher,
+// It imports all of core; only package trainctl and cmd/trainctl import it. Start with run.go for the launcher,
 // worker.go for a rank.
 package app

@@ -1,4 +1,4 @@
-// This program trains on samples that it makes itself.
+// This program trains on samples that it makes itself, and serves the commands of trainctl with them.
 package main
 
 import (
@@ -9,6 +9,8 @@ import (
 	"os"
 
 	"github.com/trainctl/trainctl"
+	"github.com/trainctl/trainctl/cmd/trainctl/command"
+	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/custom"
 )
 
@@ -37,16 +39,15 @@ func flowers() trainctl.Slice[flower] {
 	}
 }
 
-// usage: go run . [CONFIG], iris.toml by default
+// usage: go run . [COMMAND...], a command of trainctl; without one, it trains iris.toml
 func main() {
 	if err := custom.Register(swish, focal, lion); err != nil {
 		log.Fatal(err)
 	}
-	config := "iris.toml"
 	if len(os.Args) > 1 {
-		config = os.Args[1]
+		command.Main(sdk.Plugin{Dataset: flowers().New})
 	}
-	r, err := trainctl.Run(context.Background(), trainctl.File(config), trainctl.Dataset(flowers().New), trainctl.Ranks(2), trainctl.Log(os.Stderr))
+	r, err := trainctl.Run(context.Background(), trainctl.File("iris.toml"), trainctl.Dataset(flowers().New), trainctl.Ranks(2), trainctl.Log(os.Stderr))
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package main
+package commands
 
 import (
 	"context"
@@ -12,14 +12,13 @@ import (
 	"github.com/trainctl/trainctl/core/app"
 	"github.com/trainctl/trainctl/core/config"
 	"github.com/trainctl/trainctl/core/engine/cuda"
-	"github.com/trainctl/trainctl/internal/builtins"
 )
 
 func configCommand(p *cli.Program) *cobra.Command {
 	return cli.Group(&cobra.Command{
 		Use:   "config",
 		Short: "Check and show configurations",
-	}, configCheckCommand(p), configShowCommand(p), configSchemaCommand())
+	}, configCheckCommand(p), configShowCommand(p), configSchemaCommand(p))
 }
 
 func configCheckCommand(p *cli.Program) *cobra.Command {
@@ -92,14 +91,14 @@ func configShowCommand(p *cli.Program) *cobra.Command {
 	})
 }
 
-func configSchemaCommand() *cobra.Command {
+func configSchemaCommand(p *cli.Program) *cobra.Command {
 	return &cobra.Command{
 		Use:     "schema",
 		Short:   "Print a JSON Schema of the configuration file, for editors",
 		Example: "  trainctl config schema > trainctl.schema.json",
 		Args:    cli.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return cli.WriteJSON(cmd.OutOrStdout(), config.Schema(builtins.Infos()...))
+			return cli.WriteJSON(cmd.OutOrStdout(), config.Schema(p.Host.List()...))
 		},
 	}
 }

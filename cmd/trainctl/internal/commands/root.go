@@ -1,8 +1,7 @@
-package main
+package commands
 
 import (
 	"context"
-	"io"
 	"os"
 	"strings"
 
@@ -23,19 +22,10 @@ import (
 	"github.com/trainctl/trainctl/cmd/trainctl/internal/watch"
 )
 
-// stdio holds the three streams of a command.
-type stdio struct {
-	in       io.Reader
-	out, err io.Writer
-}
-
-// execute runs one command line and returns the exit code.
-func execute(ctx context.Context, p *cli.Program, args []string, std stdio) int {
-	root := newRoot(p)
+// Execute runs one command line and returns the exit code.
+func Execute(ctx context.Context, p *cli.Program, args []string) int {
+	root := Root(p)
 	root.SetArgs(args)
-	root.SetIn(std.in)
-	root.SetOut(std.out)
-	root.SetErr(std.err)
 	cmd, err := root.ExecuteContextC(ctx)
 	if err != nil {
 		cli.Report(cmd, err)
@@ -43,7 +33,8 @@ func execute(ctx context.Context, p *cli.Program, args []string, std stdio) int 
 	return cli.ExitCode(err)
 }
 
-func newRoot(p *cli.Program) *cobra.Command {
+// Root is the command trainctl with all others below it.
+func Root(p *cli.Program) *cobra.Command {
 	root := cli.Group(&cobra.Command{
 		Use:   "trainctl",
 		Short: "Train models on several ranks from one TOML file",
