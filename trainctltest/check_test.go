@@ -1,10 +1,14 @@
 package trainctltest
 
 import (
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
 
+	"github.com/trainctl/trainctl/core/engine/cpu/bind"
+	"github.com/trainctl/trainctl/core/engine/op"
+	"github.com/trainctl/trainctl/core/engine/optim"
 	"github.com/trainctl/trainctl/custom"
 )
 
@@ -74,6 +78,28 @@ func TestCheckLayerFindsMistakes(t *testing.T) {
 		if p := layerProblems(l, []int{2, 3}, nil); len(p) == 0 || !strings.Contains(p[0].Error(), want) {
 			t.Errorf("problems %v, want %q in the first", p, want)
 		}
+	}
+}
+
+// A check leaves no definition behind, and messages name the one that was given.
+func TestChecksLeaveNothing(t *testing.T) {
+	before := fmt.Sprint(op.Names(), op.KeyNames(), optim.Names(), bind.Operations())
+	keyed := backward(func(*custom.Call[float64]) {})
+	keyed.Keys = []custom.Key{{Name: "left_behind", Default: 1.0}}
+	for _, kind := range []any{1.0, 1} {
+		keyed.Keys[0].Default = kind
+		if p := layerProblems(keyed, []int{2, 3}, nil); len(p) > 0 {
+			t.Errorf("with a key of type %T: %v", kind, p)
+		}
+	}
+	keyed.Name = "Square"
+	if p := layerProblems(keyed, []int{2, 3}, nil); len(p) != 1 || !strings.Contains(p[0].Error(), `the layer is named "Square"; fix`) {
+		t.Errorf("problems %v", p)
+	}
+	lossProblems(custom.Loss{Name: "distance", Targets: custom.Numbers, Float32: distance[float32], Float64: distance[float64]}, 3, nil)
+	optimizerProblems(custom.Optimizer{Name: "plain", Float32: ball[float32], Float64: ball[float64], State: []string{"velocity"}}, nil)
+	if after := fmt.Sprint(op.Names(), op.KeyNames(), optim.Names(), bind.Operations()); after != before {
+		t.Errorf("registered after the checks:\n%s\nbefore:\n%s", after, before)
 	}
 }
 
