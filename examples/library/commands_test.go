@@ -26,8 +26,8 @@ func TestCommands(t *testing.T) {
 		}
 		return string(out)
 	}
-	if plan := do("plan", "own.toml"); !strings.Contains(plan, "act.beta") {
-		t.Errorf("plan shows no parameter of swish:\n%s", plan)
+	if plan := do("plan", "own.toml"); !strings.Contains(plan, "act    swish") || !strings.Contains(plan, "optimizer  lion") {
+		t.Errorf("plan does not show the definitions:\n%s", plan)
 	}
 	do("run", "own.toml", "--nproc-per-node", "2", "--progress", "none")
 	var e struct{ Accuracy, Loss float64 }
