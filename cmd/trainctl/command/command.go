@@ -1,14 +1,3 @@
-// Package command makes a program of yours serve the commands of trainctl, so that run, plan, eval, predict, generate,
-// sweep and all others know the definitions and plugins of the program:
-//
-//	func main() {
-//		if err := custom.Register(swish, focal); err != nil {
-//			log.Fatal(err)
-//		}
-//		command.Main()
-//	}
-//
-// It imports internal/builtins and cmd/trainctl/internal. The compatibility promise of package trainctl holds for it.
 package command
 
 import (

@@ -2,5 +2,5 @@
 // such as cmd/trainctl/internal/ckpt; what they share is in cmd/trainctl/internal/cli. Commands parse flags and print;
 // core does the work.
 //
-// It imports core and cmd/trainctl/internal. Start with root.go, which lists the commands.
+// It imports core, plugins and cmd/trainctl/internal. Start with root.go, which lists the commands.
 package commands
