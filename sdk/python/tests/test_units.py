@@ -11,7 +11,7 @@ import unittest
 
 import numpy as np
 import trainctl
-from trainctl import _certificate, _options, _ring, _samples, _serve, _server, _wire, _workers, dataset, torch
+from trainctl import _certificate, _options, _samples, _serve, _server, _wire, _workers, dataset, torch
 
 
 class Wire(unittest.TestCase):
@@ -130,7 +130,8 @@ class Exits(unittest.TestCase):
 
     def test_in_an_operation_of_the_ring(self):
         class Ring:
-            submissions = [types.SimpleNamespace(ticket=1, op=65, payload=b"\0")]
+            submissions = [struct.pack("<QQQIiiBBBx72s", 0, 0, 0, 0, 0, -1, 65, 0, 0, b"")]
+            ticket, seq = 1, 0
             failed = []
 
             def next(self):
@@ -244,10 +245,10 @@ class Fingerprint(unittest.TestCase):
 
 class Fills(unittest.TestCase):
     def submission(self, **fields):
-        f = {"ticket": 1, "count": 2, "size": 16, "offset": 0, "input": 64, "input_size": 8, "target": 128, "target_size": 8, "split": 0, **fields}
-        data = struct.pack("<QQQQQIiiBBBx", f["ticket"], 0, f["offset"], f["count"], f["size"], 1, 0, -1, 64, 0, 0)
+        f = {"count": 2, "size": 16, "offset": 0, "input": 64, "input_size": 8, "target": 128, "target_size": 8, "split": 0, **fields}
+        data = struct.pack("<QQQIiiBBBx", f["offset"], f["count"], f["size"], 1, 0, -1, 64, 0, 0)
         data += struct.pack("<IB3xqQQQQQ", f["split"], 0, 5, 7, f["input"], f["input_size"], f["target"], f["target_size"])
-        return _ring.Submission(data.ljust(128, b"\0"), f["ticket"])
+        return data.ljust(112, b"\0")
 
     def test_fills_are_checked(self):
         memory = bytearray(192)
@@ -258,11 +259,11 @@ class Fills(unittest.TestCase):
                 raise trainctl.Error("outside")
             return memoryview(memory)[offset:offset + size]
 
-        filler = dataset.Filler(None, trainctl.Spec(trainctl.f32(), trainctl.i32(), 4, 2, "x"))
+        filler = dataset.Filler(trainctl.Spec(trainctl.f32(), trainctl.i32(), 4, 2, "x"))
         arena = lambda number: types.SimpleNamespace(part=part)  # noqa: E731
         for _ in range(2):  # the second time from what is kept
             batch = filler.from_ring(self.submission(), arena)
-            self.assertEqual((batch.split, batch.epoch, batch.seed, batch.augment, batch._indices.tolist()), ("train", 5, 7, True, [0, 3]))
+            self.assertEqual((batch.split, batch.epoch, batch.seed, batch.augment, batch.indices.tolist()), ("train", 5, 7, True, [0, 3]))
         for wrong in ({"size": 8}, {"size": 0}, {"offset": 4}, {"input_size": 4}, {"target_size": 16}, {"split": 2}, {"split": 1}, {"count": 1 << 40}, {"target": 190}):
             with self.assertRaises(trainctl.Error, msg=str(wrong)):
                 filler.from_ring(self.submission(**wrong), arena)

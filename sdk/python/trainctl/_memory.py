@@ -26,9 +26,9 @@ class _Timespec(ctypes.Structure):
 
 
 _futex = ctypes.CDLL(None).syscall  # a function of its own: argument types hold for every call
+_futex.argtypes = [ctypes.c_long, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int]
 _wake = ctypes.PyDLL(None).syscall  # keeps the interpreter's lock: a wake-up does not wait
-for _call in (_futex, _wake):
-    _call.argtypes = [ctypes.c_long, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int]
+_wake.argtypes = _futex.argtypes[:4]  # all that FUTEX_WAKE reads
 
 
 def futex_wait(address: int, value: int, seconds: float):
@@ -39,7 +39,7 @@ def futex_wait(address: int, value: int, seconds: float):
 
 def futex_wake(address: int):
     """Wakes one sleeper. The system call is also a full memory barrier."""
-    _wake(_FUTEX, address, _FUTEX_WAKE, 1, None, None, 0)
+    _wake(_FUTEX, address, _FUTEX_WAKE, 1)
 
 
 _scratch = ctypes.c_uint32(0)
@@ -49,18 +49,14 @@ _X86 = platform.machine() in ("x86_64", "AMD64")
 _lock = threading.Lock()
 
 
-def _no_barrier():
-    pass
-
-
-def full_fence() -> bool:
+def full_fence(acquire=_lock.acquire, release=_lock.release) -> bool:
     """Orders the writes before it with the reads after it, if that is cheaper here than a system
     call; False if not. Taking a lock that is free is one locked instruction, which on x86-64 is a
     full barrier (Intel SDM, volume 3A, section 9.2)."""
     if not _X86:
         return False
-    _lock.acquire(False)
-    _lock.release()
+    acquire(False)
+    release()
     return True
 
 
@@ -69,14 +65,14 @@ def _wake_nobody():
 
 
 def _choose_barrier():
-    """Orders the reads and writes before it with those after it, as other processes see them.
-    x86-64 keeps the order that a ring needs; elsewhere a futex call on a word that nobody waits
-    on is a barrier, since the kernel has one before it looks for waiters."""
+    """Orders the reads and writes before it with those after it, as other processes see them; None
+    where there is nothing to call. x86-64 keeps the order that a ring needs; elsewhere a futex call
+    on a word that nobody waits on is a barrier, since the kernel has one before it looks for waiters."""
     if _X86:
-        return _no_barrier
+        return None
     if HAS_FUTEX:
         return _wake_nobody
-    return getattr(_LIBC, "OSMemoryBarrier", _no_barrier)  # macOS
+    return getattr(_LIBC, "OSMemoryBarrier", None)  # macOS
 
 
 barrier = _choose_barrier()

@@ -17,27 +17,28 @@ _SUBMISSIONS, _COMPLETIONS = 0x400, 0x2400
 _FLIGHTS, _FLIGHT_AT, _FLIGHT_WORDS = 1024, 0x4000 // 8, 8
 _STARTED, _ENDED, _STATUS = 5, 6, 7
 
-_SUBMISSION = struct.Struct("<QQQQQIiiBBBx72s")
-_SLOT = struct.Struct("128s")
-_TICKET = struct.Struct("<Q")
+_SLOT = struct.Struct("<QQ112s")  # ticket, sequence number, and what is equal for fills of one slot
+_SUBMISSION = struct.Struct("<QQQIiiBBBx72s")
+_OP = 36
 _COMPLETION = struct.Struct("<QIxxxx48s")
 
 SLICE = 0.1  # seconds: the longest sleep
 
 
 class Submission:
-    """One operation of the host. Most of its fields are unpacked when they are first asked for: fills,
-    whose rate counts, look at the bytes."""
+    """The fields of an operation of the host. Fills, whose rate counts, look at the bytes instead."""
 
-    __slots__ = ("data", "ticket", "op", "seq", "offset", "count", "size", "arena", "root", "bucket", "dtype", "reduce", "payload")
+    __slots__ = ("op", "seq", "offset", "count", "size", "arena", "root", "bucket", "dtype", "reduce", "payload")
 
-    def __init__(self, data: bytes, ticket: int):
-        self.data, self.ticket, self.op = data, ticket, data[52]
+    def __init__(self, data: bytes, seq: int):
+        self.seq = seq
+        (self.offset, self.count, self.size, self.arena, self.root, self.bucket,
+         self.op, self.dtype, self.reduce, self.payload) = _SUBMISSION.unpack(data)
 
-    def __getattr__(self, name):
-        (_, self.seq, self.offset, self.count, self.size, self.arena, self.root, self.bucket,
-         _, self.dtype, self.reduce, self.payload) = _SUBMISSION.unpack(self.data)
-        return object.__getattribute__(self, name)
+
+def operation(data: bytes) -> int:
+    """The number of the operation that a submission asks for."""
+    return data[_OP]
 
 
 class Ring:
@@ -48,30 +49,30 @@ class Ring:
             raise protocol_error("no ring of this version in the control arena")
         self._arena = arena
         self._bytes, self._u32, self._u64 = arena.bytes, arena.words("I"), arena.words("Q")
-        self._taken = self._completed = 0
+        self.ticket = self.seq = 0  # of the submission that was taken last
+        self._completed = 0
         self._recorded = arena.size >= 0x4000 + _FLIGHTS * _FLIGHT_WORDS * 8
         self._bell, self._done = arena.address(_SUBMISSION_BELL * 4), arena.address(_COMPLETION_BELL * 4)
         self._spin = _spin_time()
         self._poll = not _memory.HAS_FUTEX or os.environ.get("TRAINCTL_DOORBELL") == "poll"
-        self._barrier = _memory.barrier
+        self._barrier, self._fence = _memory.barrier, _memory.full_fence if _memory.HAS_FUTEX else None
 
-    def next(self) -> Submission | None:
-        """The next submission, if there is one."""
-        n, tail = self._taken, self._u64[_SUBMITTED]
+    def next(self) -> bytes | None:
+        """The next submission without its ticket and its sequence number, if there is one."""
+        n, tail = self.ticket, self._u64[_SUBMITTED]
         if tail == n:
             return None
-        self._barrier()
+        if self._barrier:
+            self._barrier()
         if tail < n or tail - self._completed > _SLOTS:
             raise protocol_error(f"the host claims {tail} submissions, {n} taken, {self._completed} completed")
-        at = _SUBMISSIONS + n % _SLOTS * 128
-        data = _SLOT.unpack_from(self._bytes, at)[0]  # a copy, which the host cannot change any more
-        ticket = _TICKET.unpack_from(data)[0]
+        ticket, self.seq, data = _SLOT.unpack_from(self._bytes, _SUBMISSIONS + n % _SLOTS * 128)  # a copy, which the host cannot change any more
         if ticket != n + 1:
             raise protocol_error(f"submission {n + 1} has ticket {ticket}")
         if self._recorded:
             self._u64[_FLIGHT_AT + n % _FLIGHTS * _FLIGHT_WORDS + _STARTED] = time.time_ns()
-        self._taken = ticket
-        return Submission(data, ticket)
+        self.ticket = ticket
+        return data
 
     def post(self, failed: bool, result: bytes = b""):
         """Completes the operation that was taken last."""
@@ -82,16 +83,19 @@ class Ring:
             u64[at + _STATUS] = failed
             u64[at + _ENDED] = time.time_ns()
         self._completed = n + 1
-        self._barrier()
+        if self._barrier:
+            self._barrier()
         u64[_COMPLETED] = n + 1
-        self._barrier()
-        self._u32[_COMPLETION_BELL] = self._u32[_COMPLETION_BELL] + 1 & 0xFFFFFFFF
-        if _memory.HAS_FUTEX and (not _memory.full_fence() or self._u32[_HOST_ASLEEP]):
+        if self._barrier:
+            self._barrier()
+        u32 = self._u32
+        u32[_COMPLETION_BELL] = u32[_COMPLETION_BELL] + 1 & 0xFFFFFFFF
+        if self._fence and (not self._fence() or u32[_HOST_ASLEEP]):
             _memory.futex_wake(self._done)
 
     def wait(self):
         """Returns when there may be something to take, after at most 100 ms."""
-        rung, n = self._u32[_SUBMISSION_BELL], self._taken
+        rung, n = self._u32[_SUBMISSION_BELL], self.ticket
         end = time.perf_counter() + self._spin
         while time.perf_counter() < end:
             if self._u64[_SUBMITTED] != n:
@@ -101,7 +105,8 @@ class Ring:
             self._nap(rung, n)
             return
         self._u32[_ASLEEP] = 1
-        _memory.barrier()
+        if self._barrier:
+            self._barrier()
         if self._u64[_SUBMITTED] == n:
             _memory.futex_wait(self._bell, rung, SLICE)  # compares the bell after a barrier of its own
         self._u32[_ASLEEP] = 0

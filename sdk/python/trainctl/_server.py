@@ -14,7 +14,7 @@ from . import backend, dataset, observer, precision
 from ._errors import CANCELED, Error, detail, protocol_error
 from ._memory import Arena
 from ._options import assign
-from ._ring import Ring
+from ._ring import Ring, Submission, operation
 
 _HEARTBEAT = 0.1  # seconds
 _CLOSE_BUDGET = 2.0  # seconds to leave when the host is gone
@@ -93,7 +93,7 @@ class Server:
         with self._opening(dataset.Dataset, request) as d:
             d.open(dataset.Run(request.rank, request.local_rank, request.world_size, request.seed, request.train_classes))
             spec = d.spec()
-            self._filler = dataset.Filler(d, spec)
+            self._filler = dataset.Filler(spec)
             reply = spec.message()
             if request.train_classes and (classes := d.train_classes()) is not None:
                 reply["train_classes"] = [int(c) for c in classes]
@@ -148,8 +148,8 @@ class Server:
     def Fill(self, request, timeout):
         self._must_be_open(dataset.Dataset)
         batch, input, target = self._filler.from_message(request)
-        with self._calling(dataset.Dataset):
-            self._filler.fill(batch)
+        with self._calling(dataset.Dataset) as d:
+            d.batch(batch.indices, batch)
         return {"input": bytes(input), "target": bytes(target)}
 
     def Update(self, request, timeout):
@@ -202,14 +202,14 @@ class Server:
         ring = self._ring
         try:
             while not self.ended.is_set():
-                sub = ring.next()
-                if sub is None:
+                data = ring.next()
+                if data is None:
                     ring.wait()
                     continue
                 try:
-                    ring.post(False, self._operate(sub))
+                    ring.post(False, self._operate(data, ring.seq))
                 except BaseException as e:  # whatever the plugin's code raises, sys.exit included, is a failed operation
-                    self._keep_failure(sub.ticket, e)
+                    self._keep_failure(ring.ticket, e)
                     ring.post(True)
         except Exception:
             traceback.print_exc()
@@ -221,14 +221,15 @@ class Server:
         while len(self._failures) > _KEPT_FAILURES:
             self._failures.popitem(last=False)
 
-    def _operate(self, sub) -> bytes:
-        if sub.op == dataset.FILL:
+    def _operate(self, data: bytes, seq: int) -> bytes:
+        if operation(data) == dataset.FILL:
             if not self._opened or not self._filler or self._aborted.is_set():
                 self._must_be_open(dataset.Dataset)
-            batch = self._filler.from_ring(sub, self._arena)
+            batch = self._filler.from_ring(data, self._arena)
             with self._calls:
-                self._filler.fill(batch)
+                self._instance.batch(batch.indices, batch)
             return b""
+        sub = Submission(data, seq)
         if sub.op == precision.UPDATE:
             self._must_be_open(precision.Precision)
             with self._calls:

@@ -11,6 +11,7 @@ import numpy as np
 from . import _arrays
 from ._errors import protocol_error
 from ._plugin import Plugin
+from ._ring import Submission
 
 FILL = 64  # the operation's number
 
@@ -92,41 +93,42 @@ class Batch:
     """The memory that :meth:`Dataset.batch` fills. It belongs to the rank: keep no reference to it
     or to its arrays after ``batch`` returns.
 
-    ``input`` and ``target`` are arrays of n samples, views of shared memory with old content.
+    ``input`` and ``target`` are arrays of n samples, views of shared memory with old content, and
+    ``indices`` which samples they are.
     ``split`` is "train" or "test". ``augment`` is False for test samples and for training samples
     held out for validation: read them without random transforms.
     """
 
-    __slots__ = ("input", "target", "split", "epoch", "seed", "augment", "_indices", "_unsigned", "_head")
+    __slots__ = ("indices", "input", "target", "split", "epoch", "seed", "augment", "_unsigned", "_samples")
 
-    def __init__(self, indices, input, target):
-        self.input, self.target, self._indices = input, target, indices
-        self._unsigned = indices.view(np.uint64)  # in which negative ones are large
-        self._head = b""
-
-    def _begin(self, split: int, no_augment: bool, epoch: int, seed: int):
+    def __init__(self, indices, input, target, head: tuple, samples: tuple):
+        split, no_augment, self.epoch, self.seed = head
         if split > 1:
             raise protocol_error(f"split {split}")
-        self.split, self.epoch, self.seed = ("train", "test")[split], epoch, seed
-        self.augment = split == 0 and not no_augment
+        self.input, self.target, self.indices = input, target, indices
+        self.split, self.augment = ("train", "test")[split], split == 0 and not no_augment
+        self._unsigned = indices.view(np.uint64)  # in which negative ones are large
+        self._samples = samples[split]  # how many there are
+
+    def _check(self):
+        unsigned = self._unsigned
+        if len(unsigned) and unsigned.item(unsigned.argmax()) >= self._samples:
+            raise protocol_error(f"a sample outside 0..{self._samples - 1}")
 
     def take(self, inputs: np.ndarray, targets: np.ndarray):
         """Copies the batch's samples out of arrays that hold all samples of the split, in one pass.
         Arrays of the spec's types are fastest; others are converted."""
-        _take(inputs, self._indices, self.input)
-        _take(targets, self._indices, self.target)
+        indices = self.indices
+        for source, out in ((inputs, self.input), (targets, self.target)):
+            if source.dtype is out.dtype or source.dtype == out.dtype:
+                source.take(indices, 0, out, "clip")  # "raise" would copy twice; indices are checked
+            else:
+                out[...] = source[indices]
 
     def random(self, position: int) -> np.random.Generator:
         """Random numbers for the sample at a position of the batch. They depend on seed, epoch and
         sample, not on the rank or the batch that reads it."""
-        return np.random.default_rng((self.seed, self.epoch, int(self._indices[position])))
-
-
-def _take(source: np.ndarray, indices: np.ndarray, out: np.ndarray):
-    if source.dtype is out.dtype or source.dtype == out.dtype:
-        source.take(indices, 0, out, "clip")  # "raise" would copy twice; indices are checked
-    else:
-        out[...] = source[indices]
+        return np.random.default_rng((self.seed, self.epoch, int(self.indices[position])))
 
 
 class Dataset(Plugin):
@@ -167,62 +169,49 @@ def fingerprint(*parts) -> str:
     return f"sha256:{h.hexdigest()}"
 
 
-_HEAD = struct.Struct("<IB3xqQ")  # what differs between fills of the same slot
-_MEMORY = struct.Struct("<QQQQ")
-_HEAD_AT, _MEMORY_AT, _FILL_END = 56, 80, 112  # in the submission
+_FILL = struct.Struct("<IB3xqQ QQQQ")  # the payload: split, whether to augment, epoch, seed, and the places of both arrays
 _KEPT_BATCHES = 256
 
 
 class Filler:
-    """Turns fills of either data plane into calls of a data set. It runs for every batch, so that
-    each microsecond counts: the arrays of a slot, which the host uses again and again, are kept."""
+    """Turns fills of either data plane into batches. It runs for every batch, so that each
+    microsecond counts: a batch is kept for a slot, which the host uses again and again."""
 
-    def __init__(self, instance: Dataset, spec: Spec):
-        self._instance, self._spec = instance, spec
-        self._samples = {"train": spec.train, "test": spec.test}
+    def __init__(self, spec: Spec):
+        self._spec, self._samples = spec, (spec.train, spec.test)
         self._input, self._target = spec.input.bytes, spec.target.bytes
         self._batches: dict[bytes, Batch] = {}
 
-    def from_ring(self, sub, arena) -> Batch:
+    def from_ring(self, data: bytes, arena) -> Batch:
         """Checks a submission and finds its memory; arena(number) is the arena with a number."""
-        data = sub.data
-        place, head = data[16:44] + data[_MEMORY_AT:_FILL_END], data[_HEAD_AT:_MEMORY_AT]
-        batch = self._batches.get(place) or self._place(place, sub, arena)
-        if batch._head != head:
-            batch._begin(*_HEAD.unpack(head))
-            batch._head = head
-        return self._checked(batch)
+        batch = self._batches.get(data)
+        if batch is None:
+            batch = self._place(data, arena)
+        batch._check()
+        return batch
 
-    def _place(self, place: bytes, sub, arena) -> Batch:
-        """The arrays of a slot."""
-        at, size, target_at, target_size = _MEMORY.unpack_from(sub.data, _MEMORY_AT)
+    def _place(self, data: bytes, arena) -> Batch:
+        """The batch of a slot and an epoch."""
+        sub = Submission(data, 0)
+        *head, at, size, target_at, target_size = _FILL.unpack_from(sub.payload)
         n, memory = sub.count, arena(sub.arena).part
         if n > 1 << 31 or sub.size != 8 * n or sub.offset % 8 or size != n * self._input or target_size != n * self._target:
             raise protocol_error(f"a batch of {n} samples with {sub.size}, {size} and {target_size} bytes, its indices at {sub.offset}")
         if len(self._batches) >= _KEPT_BATCHES:
             self._batches.clear()
         indices = _arrays.view(memory(sub.offset, 8 * n), np.dtype(np.int64), n)
-        self._batches[place] = batch = self._batch(indices, memory(at, size), memory(target_at, target_size))
+        self._batches[data] = batch = self._batch(indices, memory(at, size), memory(target_at, target_size), head)
         return batch
 
-    def _batch(self, indices, input, target) -> Batch:
+    def _batch(self, indices, input, target, head) -> Batch:
         n, s = len(indices), self._spec
-        return Batch(indices, _arrays.view(input, s.input.numpy, (n, *s.input.shape)), _arrays.view(target, s.target.numpy, (n, *s.target.shape)))
+        input, target = _arrays.view(input, s.input.numpy, (n, *s.input.shape)), _arrays.view(target, s.target.numpy, (n, *s.target.shape))
+        return Batch(indices, input, target, head, self._samples)
 
     def from_message(self, r):
         """A batch with memory of its own, for the inline data plane."""
         n = len(r.indices)
         input, target = bytearray(n * self._input), bytearray(n * self._target)
-        batch = self._batch(np.array(r.indices, np.int64), input, target)
-        batch._begin(r.split, r.no_augment, r.epoch, r.seed)
-        return self._checked(batch), input, target
-
-    def _checked(self, batch: Batch) -> Batch:
-        unsigned = batch._unsigned
-        if len(unsigned) and unsigned.item(unsigned.argmax()) >= self._samples[batch.split]:
-            raise protocol_error(f"a sample outside 0..{self._samples[batch.split] - 1}")
-        return batch
-
-    def fill(self, batch: Batch):
-        """Calls the data set."""
-        self._instance.batch(batch._indices, batch)
+        batch = self._batch(np.array(r.indices, np.int64), input, target, (r.split, r.no_augment, r.epoch, r.seed))
+        batch._check()
+        return batch, input, target
