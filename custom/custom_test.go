@@ -31,19 +31,24 @@ var halve = custom.Layer{
 	Float64: custom.Kernels[float64]{Forward: halves[float64], Backward: halvesBack[float64]},
 }
 
-func halves[T custom.Number](c *custom.Call[T]) {
-	w, scale := c.Params[0], T(c.Args.Float("scale"))
-	for i := range c.Y {
-		c.Y[i] = scale * w[i%len(w)] * (c.X[2*i] + c.X[2*i+1])
+func halves[T custom.Number](c *custom.Call[T]) { halveAll(c.Args.Float("scale"), c.Params[0], c.X, c.Y) }
+
+func halveAll[T custom.Number](scale float64, w, x, y []T) {
+	for i := range y {
+		y[i] = T(scale) * w[i%len(w)] * (x[2*i] + x[2*i+1])
 	}
 }
 
 func halvesBack[T custom.Number](c *custom.Call[T]) {
-	w, scale := c.Params[0], T(c.Args.Float("scale"))
-	for i, dy := range c.DY {
-		c.DParams[0][i%len(w)] += scale * dy * (c.X[2*i] + c.X[2*i+1])
-		c.DX[2*i] = scale * dy * w[i%len(w)]
-		c.DX[2*i+1] = c.DX[2*i]
+	halveAllBack(c.Args.Float("scale"), c.Params[0], c.X, c.DY, c.DX, c.DParams[0])
+}
+
+func halveAllBack[T custom.Number](factor float64, w, x, grad, dx, dw []T) {
+	scale := T(factor)
+	for i, dy := range grad {
+		dw[i%len(w)] += scale * dy * (x[2*i] + x[2*i+1])
+		dx[2*i] = scale * dy * w[i%len(w)]
+		dx[2*i+1] = dx[2*i]
 	}
 }
 
@@ -85,6 +90,7 @@ func heavyUpdate[T custom.Number](u custom.Update[T]) {
 }
 
 func TestMain(m *testing.M) {
+	servePlugin()
 	if err := custom.Register(halve, hinge, heavy); err != nil {
 		panic(err)
 	}

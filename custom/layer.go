@@ -126,7 +126,7 @@ func (l Layer) add(keys []op.Key) error {
 	if err := op.Register(d); err != nil {
 		return err
 	}
-	ops.ImplementOwn(own.Name, ops.Owning{SavedOutput: l.SaveOutput, PerSample: l.PerSample}, kernels(l.Float32, l.Keys), kernels(l.Float64, l.Keys))
+	ops.ImplementOwn(own.Name, ops.Owning{PerSample: l.PerSample}, kernels(l.Float32, l.Keys), kernels(l.Float64, l.Keys))
 	return nil
 }
 

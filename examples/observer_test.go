@@ -128,15 +128,24 @@ func observedRun(t *testing.T, dir, config string, s syscall.Signal) (o outcome,
 // signalObserver waits until the observer has created its file, and sends it a signal.
 func signalObserver(t *testing.T, dir string, s syscall.Signal) {
 	t.Helper()
-	want, err := filepath.EvalSymlinks(filepath.Join(dir, "trainctl-plugin-curve"))
+	signalPlugin(t, filepath.Join(dir, "trainctl-plugin-curve"), s, func() bool {
+		_, err := os.Stat(filepath.Join(dir, "loss.csv"))
+		return err == nil
+	})
+}
+
+// signalPlugin waits until a plugin runs and is ready, and sends a signal to one of its processes.
+func signalPlugin(t *testing.T, path string, s syscall.Signal, ready func() bool) {
+	t.Helper()
+	want, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat("/proc/self/exe"); err != nil {
-		t.Skip("this system has no /proc, in which the observer's process is found: ", err)
+		t.Skip("this system has no /proc, in which the plugin's process is found: ", err)
 	}
 	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		if _, err := os.Stat(filepath.Join(dir, "loss.csv")); err != nil {
+		if !ready() {
 			continue
 		}
 		links, _ := filepath.Glob("/proc/[0-9]*/exe")
@@ -154,5 +163,5 @@ func signalObserver(t *testing.T, dir string, s syscall.Signal) {
 			return
 		}
 	}
-	t.Fatal("no observer was started")
+	t.Fatalf("no process of %s was started", path)
 }

@@ -16,10 +16,11 @@ import (
 
 // CheckModel checks a configuration against the shape of the data set's samples: it reports what
 // the planner rejects, and a model.init file that exists here but does not fit this model. It
-// starts nothing. It skips a data set that is not built in, or that needs files missing on this
+// starts layer plugins alone. It skips a data set that is not built in, or that needs files missing on this
 // machine to report its shape. The error is a *config.Error with lines and columns.
 func CheckModel(ctx context.Context, o ForecastOptions) error {
 	f := newForecaster(ctx, o)
+	defer f.close()
 	if !f.host.BuiltIn(sdk.KindDataset, f.cfg.Dataset.Plugin) {
 		return nil
 	}
@@ -47,7 +48,7 @@ func (f *forecaster) outlined(ctx context.Context) (err error) {
 	if f.policy, err = f.precision(ctx); err != nil {
 		return err
 	}
-	return f.outlineOf()
+	return f.outlineOf(ctx)
 }
 
 func (f *forecaster) checkInit(ctx context.Context) error {

@@ -36,6 +36,7 @@ type ForecastOptions struct {
 // is given by a path is started to get its policy.
 func Forecast(ctx context.Context, o ForecastOptions) (*forecast.Report, error) {
 	f := newForecaster(ctx, o)
+	defer f.close()
 	if err := f.plan(ctx); err != nil {
 		return nil, err
 	}
@@ -50,7 +51,7 @@ func (f *forecaster) plan(ctx context.Context) (err error) {
 	if f.policy, err = f.precision(ctx); err != nil {
 		return err
 	}
-	if err := f.outlineOf(); err != nil {
+	if err := f.outlineOf(ctx); err != nil {
 		return err
 	}
 	if err := f.checkInit(ctx); err != nil {
@@ -59,9 +60,13 @@ func (f *forecaster) plan(ctx context.Context) (err error) {
 	return f.backend(ctx)
 }
 
-func (f *forecaster) outlineOf() (err error) {
+func (f *forecaster) outlineOf(ctx context.Context) (err error) {
 	c := f.cfg
-	f.settings = outline.Settings{Optimizer: c.Optimizer, Run: c.Run, Train: c.Train, Sampler: c.Sampler, Model: c.Model, DDP: c.DDP, Eval: c.Eval, Plans: plansFor(f.machine.Device), Job: outline.Job{Shares: sharesOf(c)}}
+	if f.layerPlugins, err = openLayerPlugins(ctx, f.host, c, nil); err != nil {
+		return err
+	}
+	f.layerPlugins.each(func(c *host.LayerPluginConfig, l *host.Layers) { f.uses(sdk.KindLayer, c.Plugin, l.Info()) })
+	f.settings = outline.Settings{Optimizer: c.Optimizer, Run: c.Run, Train: c.Train, Sampler: c.Sampler, Model: f.layerPlugins.model(c.Model), DDP: c.DDP, Eval: c.Eval, Plans: plansFor(f.machine.Device), Job: outline.Job{Shares: sharesOf(c)}}
 	f.outline, err = outline.New(f.settings, f.spec, &f.policy, f.world, 0)
 	return err
 }
@@ -113,7 +118,12 @@ type forecaster struct {
 	outline  *outline.Outline
 	plugins  []forecast.Plugin
 	init     []string // what comes from model.init
+
+	layerPlugins *layerPlugins // nil before outlineOf, and without any
 }
+
+// close ends the layer plugins, which compute as long as the outline is used.
+func (f *forecaster) close() { _ = f.layerPlugins.Close(context.Background()) }
 
 // builtin finds a built-in plugin, and adds it to the report.
 func (f *forecaster) builtin(kind sdk.Kind, name string) (*sdk.Plugin, sdk.Info, error) {
@@ -319,6 +329,7 @@ func (f *forecaster) buckets(r *forecast.Report) {
 	if f.cfg.DDP.Local() {
 		r.Traffic.SyncEvery, r.Traffic.AverageBytes = f.cfg.DDP.SyncEvery, int64(o.AverageBytes())
 	}
+	r.Traffic.LayerBytes = f.layerPlugins.stepBytes(o.Batch, o.Plan.DType) * int64(o.Division.Accumulate)
 	r.Traffic.NormBytes = int64(o.NormBytes() * o.Division.Accumulate)
 	r.Traffic.RingBytes = forecast.RingBytes(r.Traffic.WireBytes, f.world)
 	if f.world > 1 {

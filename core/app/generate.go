@@ -43,10 +43,11 @@ func Generate(ctx context.Context, o GenerateOptions, w io.Writer) (infer.Genera
 	if err != nil {
 		return infer.Generated{}, err
 	}
-	m, err := o.load(ctx, &spec, o.Weights)
+	m, done, err := o.load(ctx, &spec, o.Weights)
 	if err != nil {
 		return infer.Generated{}, err
 	}
+	defer done()
 	d, err := infer.NewDecoder(m, threads(o.Config.Launch, rank.Single(), os.LookupEnv))
 	if err != nil {
 		return infer.Generated{}, err
@@ -54,13 +55,17 @@ func Generate(ctx context.Context, o GenerateOptions, w io.Writer) (infer.Genera
 	return infer.Generate(ctx, d, t, o.Generation, w)
 }
 
-// LoadModel builds the model of a configuration and reads a checkpoint's weights.
+// LoadModel builds the model of a configuration and reads a checkpoint's weights. Layers of plugins cannot be computed.
 func LoadModel(ctx context.Context, o ForecastOptions, w Weights) (*infer.Model, error) {
 	spec, err := o.openedSpec(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return o.load(ctx, &spec, w)
+	m, done, err := o.load(ctx, &spec, w)
+	if err == nil {
+		done()
+	}
+	return m, err
 }
 
 // openedSpec opens the data set of a configuration and returns how it describes itself.
@@ -71,17 +76,26 @@ func (o *ForecastOptions) openedSpec(ctx context.Context) (sdk.DatasetSpec, erro
 	return spec, AtPlace(o.Config, err)
 }
 
-// load builds the model of a configuration for its data set, and reads a checkpoint's weights.
-func (o *ForecastOptions) load(ctx context.Context, spec *sdk.DatasetSpec, w Weights) (*infer.Model, error) {
+// load builds the model of a configuration for its data set, and reads a checkpoint's weights. done ends the
+// plugins that compute its layers.
+func (o *ForecastOptions) load(ctx context.Context, spec *sdk.DatasetSpec, w Weights) (m *infer.Model, done func(), err error) {
 	fsys := checkpoint.OsFS()
 	if err := w.Find(ctx, fsys, o.Config.Run.Dir); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	m, err := infer.Load(ctx, fsys, o.Config.Model, spec, w.Checkpoint)
+	layers, err := openLayerPlugins(ctx, o.Host.WithTerms(o.Config.Terms()), o.Config, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	done = func() { _ = layers.Close(context.WithoutCancel(ctx)) }
+	m, err = infer.Load(ctx, fsys, layers.model(o.Config.Model), spec, w.Checkpoint)
 	if err == nil && m.Classes == nil {
 		m.Classes = w.classes
 	}
-	return m, AtPlace(o.Config, err)
+	if err != nil {
+		done()
+	}
+	return m, done, AtPlace(o.Config, err)
 }
 
 // Find resolves the path in Checkpoint, which may name a run under base, and checks that there are weights.

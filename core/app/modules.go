@@ -32,6 +32,7 @@ func modules(o Options) fx.Option {
 		fx.Module("backend", fx.Provide(startBackend)),
 		fx.Module("precision", fx.Provide(startPrecision)),
 		fx.Module("dataset", fx.Provide(startDataset)),
+		fx.Module("layers", fx.Provide(startLayers)),
 		fx.Module("device", fx.Provide(survey, openDevice)),
 		fx.Module("checkpoint", fx.Provide(openStore)),
 		fx.Module("train", fx.Provide(newRunner)),

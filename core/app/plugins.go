@@ -37,6 +37,9 @@ func CheckPlugins(ctx context.Context, h *host.Host, builtins []host.Builtin) co
 		if err != nil {
 			return nil, nil, err
 		}
+		if key.Kind == sdk.KindLayer {
+			return nil, nil, layerOptions(c, t, &info)
+		}
 		opts, problems := sdk.CheckOptions("", info.Options, *t.Options)
 		switch {
 		case len(problems) > 0:

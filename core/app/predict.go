@@ -58,10 +58,11 @@ func Predict(ctx context.Context, o PredictOptions, each func(Predicted) error) 
 	if err != nil {
 		return err
 	}
-	m, err := o.load(ctx, &spec, o.Weights)
+	m, done, err := o.load(ctx, &spec, o.Weights)
 	if err != nil {
 		return err
 	}
+	defer done()
 	if len(m.Classes) == spec.Classes {
 		spec.ClassNames = m.Classes // those that the weights were trained on, whatever the data set has now
 	}

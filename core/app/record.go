@@ -1,8 +1,10 @@
 package app
 
 import (
+	"context"
 	"fmt"
 
+	"github.com/trainctl/trainctl/core/plugin/host"
 	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/train"
@@ -14,15 +16,22 @@ func (r *runner) record(d train.Deps) []event.PluginStarted {
 	cfg := r.p.Config
 	sums := map[string]event.PluginStarted{} // by path
 	var all []event.PluginStarted
-	for _, p := range []struct {
+	type used struct {
 		kind sdk.Kind
 		name string // in the TOML
 		info sdk.Info
-	}{
+	}
+	plugins := []used{
 		{sdk.KindBackend, Backend(cfg), d.Backend.Info()},
 		{sdk.KindPrecision, cfg.Precision.Plugin, d.Precision.Info()},
 		{sdk.KindDataset, cfg.Dataset.Plugin, d.Dataset.Info()},
-	} {
+	}
+	if layers, err := r.p.Layers.Get(context.Background()); err == nil {
+		layers.each(func(c *host.LayerPluginConfig, l *host.Layers) {
+			plugins = append(plugins, used{sdk.KindLayer, c.Plugin, l.Info()})
+		})
+	}
+	for _, p := range plugins {
 		path, err := r.p.Host.Executable(p.kind, p.name)
 		e, known := sums[path]
 		if e.Path = path; err == nil && !known {

@@ -472,20 +472,25 @@ func (j *job) accountOf(line []byte) (a launch.Account) {
 	}
 	switch e := r.Event.(type) {
 	case *event.PluginFailed:
-		a.Plugin = &launch.PluginFault{Kind: e.Type, Name: e.Name, PID: e.PID, Operation: e.Operation, Hung: e.Hung, Cause: e.Cause, Restarts: j.restarts(sdk.Kind(e.Type)), Attached: host.New(host.Options{Builtins: j.Builtins}).Attached(sdk.Kind(e.Type), e.Name) != ""}
+		a.Plugin = &launch.PluginFault{Kind: e.Type, Name: e.Name, PID: e.PID, Operation: e.Operation, Hung: e.Hung, Cause: e.Cause, Restarts: j.restarts(sdk.Kind(e.Type), e.Name), Attached: host.New(host.Options{Builtins: j.Builtins}).Attached(sdk.Kind(e.Type), e.Name) != ""}
 	case *event.Refused:
 		a.Refusal = &launch.Refusal{Message: e.Message, Problems: problemsOf(e)}
 	}
 	return a
 }
 
-// restarts is how often a plugin of a kind may be replaced.
-func (j *job) restarts(k sdk.Kind) int {
+// restarts is how often a plugin may be replaced.
+func (j *job) restarts(k sdk.Kind, plugin string) int {
 	switch k {
 	case sdk.KindDataset:
 		return j.Config.Dataset.Restarts
 	case sdk.KindPrecision:
 		return j.Config.Precision.Restarts
+	case sdk.KindLayer:
+		if i, err := j.Config.LayerPlugin(plugin); err == nil {
+			return j.Config.LayerPlugins[i].Restarts
+		}
+		return 0
 	}
 	return j.Config.Backend.Restarts
 }

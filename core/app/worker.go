@@ -182,6 +182,7 @@ type runnerParts struct {
 	Backend   *Starting[host.Collectives]
 	Precision *Starting[host.Scaler]
 	Dataset   *Starting[host.Batches]
+	Layers    *Starting[*layerPlugins]
 	Machine   Machine
 	Device    *Starting[plan.Device]
 	Saves     *checkpoint.Store
@@ -207,6 +208,10 @@ func (r *runner) deps(ctx context.Context) (d train.Deps, err error) {
 		return d, err
 	}
 	if d.Device, err = r.p.Device.Get(ctx); err != nil {
+		return d, err
+	}
+	layers, err := r.p.Layers.Get(ctx)
+	if err != nil {
 		return d, err
 	}
 	if r.p.Machine.Device == "cuda" {
@@ -253,6 +258,7 @@ func (r *runner) deps(ctx context.Context) (d train.Deps, err error) {
 		}
 	}
 	d.Settings, err = settings(r.p.Config, d)
+	d.Settings.Model = layers.model(d.Settings.Model)
 	return d, err
 }
 
@@ -360,7 +366,8 @@ func (r *runner) run(ctx context.Context) error {
 	if d.World.Rank == 0 && !d.Joins {
 		d.Plugins = sync.OnceValue(func() []event.PluginStarted { return r.record(d) })
 	}
-	defer r.watchPlugins(r.p.Bus, d.Dataset, d.Precision)()
+	layers, _ := r.p.Layers.Get(ctx) // deps has waited for them
+	defer r.watchPlugins(r.p.Bus, d.Dataset, d.Precision, layers)()
 	t, err := train.Setup(ctx, d)
 	if d.Plugins != nil { // after the start, which would take a tenth of a second longer
 		var recording sync.WaitGroup

@@ -24,6 +24,7 @@ func (c *Config) check() {
 	for i, o := range c.Observers {
 		r.problems(element("observers", i), o.Problems())
 	}
+	c.checkLayerPlugins()
 	r.problems("sampler", c.Sampler.Problems())
 	r.problems("lr_scheduler", c.Scheduler.Problems())
 	r.problems("optimizer", c.Optimizer.Problems())

@@ -36,7 +36,8 @@ type File struct {
 	Metrics    event.Config         `toml:"metrics"`
 	Faults     fault.Config         `toml:"faults"`
 
-	Observers []host.ObserverConfig `toml:"observers"`
+	Observers    []host.ObserverConfig    `toml:"observers"`
+	LayerPlugins []host.LayerPluginConfig `toml:"layer_plugins"`
 }
 
 // defaults returns the configuration of an empty file. As in PyTorch, some defaults

@@ -13,7 +13,7 @@ import (
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
-// Sum returns the SHA-256 sum of the plugin at a path; kind is "backend", "precision", "dataset" or "observer".
+// Sum returns the SHA-256 sum of the plugin at a path; kind is "backend", "precision", "dataset", "observer" or "layer".
 type Sum func(kind, path string) (string, error)
 
 // Lock writes the checksums of plugins given by path into the text of a file, as
@@ -78,9 +78,14 @@ func rawPlugins(root map[string]any) (tables []rawPlugin) {
 	for _, kind := range []string{"backend", "precision", "dataset"} {
 		add(kind, kind, root[kind])
 	}
-	list, _ := elements(root["observers"])
-	for i, raw := range list {
-		add(element("observers", i), string(sdk.KindObserver), raw)
+	for _, l := range []struct {
+		name string
+		kind sdk.Kind
+	}{{"observers", sdk.KindObserver}, {"layer_plugins", sdk.KindLayer}} {
+		list, _ := elements(root[l.name])
+		for i, raw := range list {
+			add(element(l.name, i), string(l.kind), raw)
+		}
 	}
 	return tables
 }

@@ -3,8 +3,12 @@ package config
 import (
 	"cmp"
 	"errors"
+	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/trainctl/trainctl/core/base/usererr"
+	"github.com/trainctl/trainctl/core/engine/nn"
 	"github.com/trainctl/trainctl/core/plugin/host"
 	"github.com/trainctl/trainctl/core/plugin/registry"
 	"github.com/trainctl/trainctl/core/sdk"
@@ -12,8 +16,8 @@ import (
 
 // PluginTable holds the settings of one plugin.
 type PluginTable struct {
-	Table   string // "backend", "precision", "dataset" or "observers[0]"
-	Kind    string // "backend", "precision", "dataset" or "observer"
+	Table   string // "backend", "precision", "dataset", "observers[0]" or "layer_plugins[0]"
+	Kind    string // "backend", "precision", "dataset", "observer" or "layer"
 	Plugin  string // name or path
 	SHA256  string // "" if the file has none
 	Version string // constraint, or ""
@@ -32,6 +36,9 @@ func (c *Config) PluginTables() []PluginTable {
 	for i := range c.Observers {
 		tables = append(tables, c.ObserverTable(i))
 	}
+	for i := range c.LayerPlugins {
+		tables = append(tables, c.LayerTable(i))
+	}
 	return tables
 }
 
@@ -39,6 +46,57 @@ func (c *Config) PluginTables() []PluginTable {
 func (c *Config) ObserverTable(i int) PluginTable {
 	o := &c.Observers[i]
 	return PluginTable{element("observers", i), string(sdk.KindObserver), o.Plugin, o.SHA256, o.Version, o.Sandbox, o.Network, &o.Options}
+}
+
+// LayerTable is an entry of [[layer_plugins]], with the options of all its layers: those that name
+// files decide what its sandbox lets it read.
+func (c *Config) LayerTable(i int) PluginTable {
+	p, options := &c.LayerPlugins[i], map[string]any{}
+	c.Model.PluginLayers(func(key string, l *nn.LayerConfig) {
+		if at, err := c.LayerPlugin(l.Plugin()); err == nil && at == i {
+			for name, v := range l.Options {
+				options[key+"."+name] = v
+			}
+		}
+	})
+	return PluginTable{element("layer_plugins", i), string(sdk.KindLayer), p.Plugin, p.SHA256, p.Version, p.Sandbox, p.Network, &options}
+}
+
+// LayerPlugin is the index of the entry of [[layer_plugins]] that a layer names; "" is the only one.
+func (c *Config) LayerPlugin(name string) (int, error) {
+	for i := range c.LayerPlugins {
+		if c.LayerPlugins[i].Plugin == name || name == "" && len(c.LayerPlugins) == 1 {
+			return i, nil
+		}
+	}
+	if name == "" && len(c.LayerPlugins) > 1 {
+		return 0, fmt.Errorf("there are %d layer plugins, and the layer does not say which one computes it; fix: set plugin", len(c.LayerPlugins))
+	}
+	if name == "" {
+		return 0, errors.New(`the run has no layer plugin; fix: add [[layer_plugins]] with plugin = "./my-layer"`)
+	}
+	return 0, fmt.Errorf("the run has no layer plugin %q; fix: add [[layer_plugins]] with plugin = %[1]q", name)
+}
+
+// checkLayerPlugins reports layers whose plugin is not listed, and plugins that are listed twice.
+func (c *Config) checkLayerPlugins() {
+	c.Model.PluginLayers(func(key string, l *nn.LayerConfig) {
+		if _, err := c.LayerPlugin(l.Plugin()); err != nil {
+			msg, help, _ := strings.Cut(err.Error(), "; fix: ")
+			at := join("model."+key, "type")
+			if l.Plugin() != "" {
+				at = join("model."+key, "plugin")
+			}
+			c.report.errorf(at, atValue, help, "%s", msg)
+		}
+	})
+	for i := range c.LayerPlugins {
+		p := &c.LayerPlugins[i]
+		c.report.problems(element("layer_plugins", i), p.Problems())
+		if first := slices.IndexFunc(c.LayerPlugins, func(o host.LayerPluginConfig) bool { return o.Plugin == p.Plugin }); first < i {
+			c.report.errorf(element("layer_plugins", i)+".plugin", atValue, "remove one of the two: an entry serves all layers that name it", "%q is in %s already", p.Plugin, element("layer_plugins", first))
+		}
+	}
 }
 
 // Key names the plugin of a table.

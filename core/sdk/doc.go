@@ -4,10 +4,11 @@
 //
 //	func main() { sdk.Serve(sdk.Plugin{Backend: mybackend.New}) }
 //
-// It implements one of four interfaces: [Backend] moves gradients between ranks,
+// It implements one of five interfaces: [Backend] moves gradients between ranks,
 // [Dataset] writes batches to shared slots, [Precision] selects the types of
 // computation and maintains the loss scale. The host starts one instance of these per
-// rank, each in its own process. [Observer] gets the events of a run, one instance per job.
+// rank, each in its own process. [Layer] computes layers of the model, for experiments, also per rank.
+// [Observer] gets the events of a run, one instance per job.
 //
 // # Where the data is
 //
@@ -28,5 +29,5 @@
 //
 // It imports core/base, core/contract, core/sdk/pb and core/tensor. Start with
 // plugin.go and the interface of the kind: backend.go, dataset.go,
-// precision.go, observer.go.
+// precision.go, observer.go, layer.go.
 package sdk

@@ -15,6 +15,7 @@ const (
 	KindPrecision Kind = "precision"
 	KindDataset   Kind = "dataset"
 	KindObserver  Kind = "observer"
+	KindLayer     Kind = "layer"
 )
 
 // Phrase is the kind in a sentence: "a backend", "an observer".

@@ -9,6 +9,7 @@ type Plugin struct {
 	Dataset   func() Dataset
 	Precision func() Precision
 	Observer  func() Observer
+	Layer     func() Layer
 }
 
 // Kinds returns the kinds that the plugin serves.
@@ -26,6 +27,9 @@ func (p Plugin) Kinds() []Kind {
 	if p.Observer != nil {
 		k = append(k, KindObserver)
 	}
+	if p.Layer != nil {
+		k = append(k, KindLayer)
+	}
 	return k
 }
 
@@ -40,6 +44,8 @@ func (p Plugin) Info(kind Kind) (Info, error) {
 		return p.Precision().Info(), nil
 	case kind == KindObserver && p.Observer != nil:
 		return p.Observer().Info(), nil
+	case kind == KindLayer && p.Layer != nil:
+		return p.Layer().Info(), nil
 	}
 	return Info{}, fmt.Errorf("this plugin is not %s; it serves %v", kind.Phrase(), p.Kinds())
 }

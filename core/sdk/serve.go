@@ -156,7 +156,7 @@ func introduce(w io.Writer, p Plugin) {
 	if b.Len() == 0 {
 		b.WriteString("This is a plugin for trainctl that serves nothing.\n")
 	}
-	b.WriteString("It is started by trainctl: set plugin in [backend], [dataset], [precision] or [[observers]] of the TOML file to its path.\n")
+	b.WriteString("It is started by trainctl: set plugin in [backend], [dataset], [precision], [[observers]] or [[layer_plugins]] of the TOML file to its path.\n")
 	b.WriteString("To run it in a debugger, start it with --debug.\n")
 	_, _ = io.WriteString(w, b.String())
 }

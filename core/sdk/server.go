@@ -29,10 +29,11 @@ const (
 type server struct {
 	pb.UnimplementedPluginServer
 	info      Info
-	backend   Backend   // one of the four
+	backend   Backend   // one of the five
 	dataset   Dataset   //
 	precision Precision //
 	observer  Observer  //
+	layer     Layer     //
 	link      *hostLink // nil: inline data plane only
 	log       *slog.Logger
 
@@ -64,6 +65,8 @@ type server struct {
 
 	running Collective // of the ring
 	filling Batch      // of the ring
+
+	layers map[int64]*servedLayer // that were described; under mu
 }
 
 // opened is what the instance was opened with.
@@ -89,6 +92,8 @@ func newServer(p Plugin, kind Kind, link *hostLink, log *slog.Logger) (*server, 
 		s.precision = p.Precision()
 	case kind == KindObserver && p.Observer != nil:
 		s.observer = p.Observer()
+	case kind == KindLayer && p.Layer != nil:
+		s.layer = p.Layer()
 	default:
 		return nil, fmt.Errorf("this plugin is not %s; it serves %v", kind.Phrase(), p.Kinds())
 	}
@@ -313,6 +318,8 @@ func (s *server) instance() interface {
 		return s.dataset
 	case s.observer != nil:
 		return s.observer
+	case s.layer != nil:
+		return s.layer
 	}
 	return s.precision
 }

@@ -87,6 +87,8 @@ func (s *server) operate(sub *shm.Submission, done *shm.Completion) error {
 		r := pb.ScaleResult{Scale: state.Scale, Skip: state.Skip, Skipped: state.Skipped}
 		r.Put(done.Result[:])
 		return nil
+	case s.layer != nil && (sub.Op == pb.OpForward || sub.Op == pb.OpBackward):
+		return s.computeShared(open, sub)
 	case s.backend != nil:
 		c, err := s.collective(open, sub)
 		if err != nil {

@@ -1,6 +1,7 @@
 package nn
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -32,7 +33,7 @@ func Build(cfg Config, in, target tensor.Spec, classes int) (*graph.Graph, error
 		}
 		layers, key = m.layers(cfg, in.Shape, outputs), "name"
 	}
-	b := &builder{g: graph.New(in, target), named: cfg.Name != "", fanOut: m.fanOut, frozenNorms: cfg.FreezeBatchNorm, outputs: map[string]graph.ValueID{}}
+	b := &builder{g: graph.New(in, target), plugins: cfg.Plugins, named: cfg.Name != "", fanOut: m.fanOut, frozenNorms: cfg.FreezeBatchNorm, outputs: map[string]graph.ValueID{}}
 	y, err := b.chain("", key, layers, b.g.Input())
 	if err == nil {
 		err = b.loss(cfg, key, y, outputs, classes)
@@ -66,6 +67,8 @@ type builder struct {
 
 	frozenNorms bool // batch norms train with their running statistics
 
+	plugins op.Plugins // that compute layers; nil: none
+
 	outputs map[string]graph.ValueID // of the layers so far, by path
 }
 
@@ -92,7 +95,7 @@ func (b *builder) layer(parent, path, key string, c *LayerConfig, x graph.ValueI
 		return graph.None, err
 	}
 	y, err := b.build(path, key, c, in)
-	if err != nil && usererr.Problems(err) == nil {
+	if err != nil && usererr.Problems(err) == nil && !errors.As(err, new(*op.PluginGone)) {
 		err = usererr.List{{Key: key, Detail: err.Error() + b.shapes(c, in)}}.Err()
 	}
 	b.outputs[path] = y
@@ -104,7 +107,7 @@ func (b *builder) build(path, key string, c *LayerConfig, in []graph.ValueID) (g
 	if d == nil {
 		return containers[c.Type].build(b, path, key, c, in[0])
 	}
-	y, err := d.Make(&op.Site{G: b.g, Path: path, Key: key, FanOut: b.fanOut, FrozenNorms: b.frozenNorms, Tensors: c.tensorsAt(path)}, c.Args, in)
+	y, err := d.Make(&op.Site{G: b.g, Path: path, Key: key, FanOut: b.fanOut, FrozenNorms: b.frozenNorms, Tensors: c.tensorsAt(path), Plugins: b.plugins, Options: c.Options}, c.Args, in)
 	if err == nil && d.Parts {
 		for i, id := range b.g.Nodes[len(b.g.Nodes)-1].Out {
 			b.outputs[join(path, strconv.Itoa(i))] = id

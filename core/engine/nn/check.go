@@ -167,6 +167,9 @@ func (c *LayerConfig) arguments() op.Args {
 	if c.Shortcut != nil {
 		a["shortcut"] = nil
 	}
+	if c.Options != nil && c.Type != string(op.PluginLayer) {
+		a["options"] = nil
+	}
 	if c.LayerDrop != nil {
 		a["layerdrop"] = *c.LayerDrop
 	}

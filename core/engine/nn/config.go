@@ -30,6 +30,8 @@ type Config struct {
 	ClassWeights   []float64 `toml:"class_weights"`   // cross_entropy: of each class; empty: 1
 	HuberDelta     *float64  `toml:"huber_delta"`     // huber; default 1
 	Args           op.Args   `toml:",inline"`         // own keys of the named model and of the loss, those that are given
+
+	Plugins op.Plugins `toml:"-"` // that compute layers of the type plugin; nil: none were started
 }
 
 // PartialInit reports whether tensors may start otherwise than from init.
@@ -119,6 +121,8 @@ type LayerConfig struct {
 	// See names.go.
 	Inputs []string `toml:"inputs"`
 
+	Options map[string]any `toml:"options"` // plugin: the layer's options, which the plugin publishes
+
 	Layers    []LayerConfig `toml:"layers"`    // sequential, residual
 	LayerDrop *float64      `toml:"layerdrop"` // residual: probability that a training pass leaves the layers out, and keeps the shortcut alone
 	Shortcut  []LayerConfig `toml:"shortcut"`  // residual; empty: identity
@@ -149,6 +153,28 @@ func (c LayerConfig) ArgKeys() (names []string) {
 
 // ArgKey is the key of that name of some operation.
 func (c LayerConfig) ArgKey(name string) (op.Key, bool) { return op.KeyNamed(name) }
+
+// PluginLayers calls visit for each layer of the type plugin, with the key of its table below [model].
+func (c *Config) PluginLayers(visit func(key string, l *LayerConfig)) {
+	pluginLayers("layers", c.Layers, visit)
+}
+
+func pluginLayers(key string, layers []LayerConfig, visit func(key string, l *LayerConfig)) {
+	for i := range layers {
+		l, at := &layers[i], fmt.Sprintf("%s[%d]", key, i)
+		if l.Type == string(op.PluginLayer) {
+			visit(at, l)
+		}
+		pluginLayers(at+".layers", l.Layers, visit)
+		pluginLayers(at+".shortcut", l.Shortcut, visit)
+	}
+}
+
+// Plugin is what a layer of the type plugin names; "": the only one.
+func (c *LayerConfig) Plugin() string {
+	name, _ := c.Args["plugin"].(string)
+	return name
+}
 
 // LayerDrop reports whether a training pass may leave layers out.
 func (c Config) LayerDrop() bool { return anyDrop(c.Layers) }

@@ -26,6 +26,10 @@ type Site struct {
 	// many dimensions of one element stand before their shapes.
 	Tensors map[string]Tensor
 
+	// Of a layer of a plugin.
+	Plugins Plugins // of the run; nil: none were started
+	Options map[string]any
+
 	tie    string // the parameter that takes the place of the layer's weight; "": it has its own
 	untied string // why it does not fit
 }

@@ -51,7 +51,7 @@ type Definition struct {
 	Criterion func(o LossOptions) any // the attribute of a loss that has settings; nil: it has none
 	Elements  bool                    // a loss that counts elements of the output, not rows
 	Random    bool                    // draws numbers
-	CPUOnly   bool                    // no other device implements it: a program's own
+	CPUOnly   bool                    // no other device implements it: a program's own, or a plugin's
 	Renames   Renames                 // when the output is the input under another name
 	Autocast  Class                   // in torch.autocast's lists
 	Apex      Class                   // in those of apex's O1

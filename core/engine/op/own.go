@@ -37,6 +37,9 @@ type OwnParam struct {
 type OwnAttr struct {
 	Args    Args
 	In, Out tensor.Shape // of one sample
+
+	SaveOutput bool   // the gradient reads the output instead of the input
+	Remote     Remote // computes a layer of a plugin (PluginLayer); nil for others
 }
 
 // Definition is the layer as an operation.
@@ -53,7 +56,7 @@ func (o Own) Definition() Definition {
 		},
 		Gradient: func(b *graph.Backward, n *graph.Node) {
 			x, saved := n.In[0], n.In[0]
-			if o.SaveOutput {
+			if n.Attr.(*OwnAttr).SaveOutput {
 				saved = n.Out[0]
 			}
 			out := []graph.ValueID{graph.None}
@@ -72,35 +75,41 @@ func (o Own) Definition() Definition {
 }
 
 func (o Own) build(s *Site, a Args, x graph.ValueID) (graph.ValueID, error) {
-	failed := func(err error) (graph.ValueID, error) {
-		return graph.None, fmt.Errorf("%s (%s): input %v: %w", s.Path, o.Name, s.G.Shape(x), err)
-	}
-	attr := &OwnAttr{Args: a, In: s.G.Shape(x), Out: s.G.Shape(x)}
+	attr := &OwnAttr{Args: a, In: s.G.Shape(x), Out: s.G.Shape(x), SaveOutput: o.SaveOutput}
 	var err error
 	if o.Shape != nil {
 		if attr.Out, err = o.Shape(a, attr.In.Clone()); err != nil {
-			return failed(err)
+			return s.ownFailed(o.Name, x, err)
 		}
 	}
-	in := []graph.ValueID{x}
 	var params []OwnParam
 	if o.Params != nil {
 		if params, err = o.Params(a, attr.In.Clone()); err != nil {
-			return failed(err)
+			return s.ownFailed(o.Name, x, err)
 		}
 	}
+	return s.addOwn(o.Name, attr, params, x)
+}
+
+func (s *Site) ownFailed(name graph.Op, x graph.ValueID, err error) (graph.ValueID, error) {
+	return graph.None, fmt.Errorf("%s (%s): input %v: %w", s.Path, name, s.G.Shape(x), err)
+}
+
+// addOwn declares the parameters of such a layer and adds it to the graph.
+func (s *Site) addOwn(name graph.Op, attr *OwnAttr, params []OwnParam, x graph.ValueID) (graph.ValueID, error) {
+	in := []graph.ValueID{x}
 	for _, p := range params {
 		if p.Shape.Elems() < 1 {
-			return failed(fmt.Errorf("the parameter %s is %v", p.Name, p.Shape))
+			return s.ownFailed(name, x, fmt.Errorf("the parameter %s is %v", p.Name, p.Shape))
 		}
 		id := s.param(true, p.Name, graph.Weight, 0, p.Shape...)
 		s.G.Draw(id, p.Init)
 		in = append(in, id)
 	}
 	if attr.Out.Elems() < 1 {
-		return failed(fmt.Errorf("the output would be %v", attr.Out))
+		return s.ownFailed(name, x, fmt.Errorf("the output would be %v", attr.Out))
 	}
-	return s.apply(o.Name, attr, in...)
+	return s.apply(name, attr, in...)
 }
 
 // OwnLoss is a loss of a program's own: the mean over rows. With Classes, targets are class
@@ -139,7 +148,11 @@ func CheckDevice(g *graph.Graph, device string) error {
 	}
 	for _, n := range g.Forward() {
 		if d := Of(n.Op); d != nil && d.CPUOnly {
-			return usererr.Errorf("run.device", `set it to "cpu"`, "%s (%s) is an operation of this program, which only CPUs compute; the device is %q", n.Layer, n.Op, device)
+			why := "is an operation of this program, which only CPUs compute"
+			if n.Op == PluginLayer {
+				why = "is computed by a plugin, which works with CPUs alone"
+			}
+			return usererr.Errorf("run.device", `set it to "cpu"`, "%s (%s) %s; the device is %q", n.Layer, n.Op, why, device)
 		}
 	}
 	return nil

@@ -35,7 +35,7 @@ func (r *Refusal) Err() error {
 // PluginFault is a plugin whose process hangs or has died, as reported by the
 // rank that ends because of it.
 type PluginFault struct {
-	Kind      string `json:"kind"` // "backend", "dataset" or "precision"
+	Kind      string `json:"kind"` // "backend", "dataset", "precision" or "layer"
 	Name      string `json:"name"` // as in the configuration
 	PID       int    `json:"pid"`
 	Operation string `json:"operation"`          // the one that it was executing: "all_reduce #12", "fill"
@@ -53,6 +53,14 @@ func (f *PluginFault) String() string {
 	return fmt.Sprintf("%s %q (pid %d) %s %s: %s", f.Kind, f.Name, f.PID, verb, f.Operation, f.Cause)
 }
 
+// table is the table of the configuration for the plugin.
+func (f *PluginFault) table() string {
+	if f.Kind == "layer" {
+		return "layer_plugins"
+	}
+	return f.Kind
+}
+
 // replace says which setting keeps the ranks running when the plugin fails.
 func (f *PluginFault) replace() []string {
 	switch {
@@ -61,9 +69,9 @@ func (f *PluginFault) replace() []string {
 	case f.Restarts > 0 && f.Kind == "backend":
 		return []string{fmt.Sprintf("backend.restarts = %d did not save the run: all restarts were used, or the ranks could not agree on the step to continue from.", f.Restarts)}
 	case f.Restarts > 0:
-		return []string{fmt.Sprintf("%s.restarts = %d did not save the run: all restarts of this rank were used.", f.Kind, f.Restarts)}
+		return []string{fmt.Sprintf("%s.restarts = %d did not save the run: all restarts of this rank were used.", f.table(), f.Restarts)}
 	}
-	return []string{fmt.Sprintf("%s.restarts = 1 replaces a %[1]s plugin that hangs or dies without restarting the ranks.", f.Kind)}
+	return []string{fmt.Sprintf("%s.restarts = 1 replaces a %s plugin that hangs or dies without restarting the ranks.", f.table(), f.Kind)}
 }
 
 // deadPlugin is the advice for a plugin that died; after SIGKILL it is the same as

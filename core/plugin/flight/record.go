@@ -90,13 +90,17 @@ func describe(f *shm.Flight, now time.Time) string {
 	return fmt.Sprintf("%s: ended %v ago", s, ago(f.Ended))
 }
 
-// Name is an operation's for messages: "all_reduce #12", "fill", "update".
+// Name is an operation's for messages: "all_reduce #12", "fill", "update", "forward #2" of a layer.
 func Name(code uint8, seq uint64) string {
 	switch code {
 	case pb.OpFill:
 		return "fill"
 	case pb.OpUpdate:
 		return "update"
+	case pb.OpForward:
+		return fmt.Sprintf("forward #%d", seq)
+	case pb.OpBackward:
+		return fmt.Sprintf("backward #%d", seq)
 	}
 	return fmt.Sprintf("%v #%d", sdk.Op(code), seq)
 }

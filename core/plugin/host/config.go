@@ -78,6 +78,28 @@ func (c ObserverConfig) Problems() usererr.List {
 	return l
 }
 
+// LayerPluginConfig is an entry of [[layer_plugins]]. Options belong to the layers.
+type LayerPluginConfig struct {
+	Plugin   string        `toml:"plugin"`                                                                       // name of the plugin, or a path
+	SHA256   string        `toml:"sha256" pattern:"^([0-9a-fA-F]{64})?$"`                                        // of the executable; "" does not check
+	Version  string        `toml:"version" pattern:"^( *(=|!=|>=|<=|>|<|~>)? *v?[0-9][0-9A-Za-z.+-]* *(,|$))*$"` // constraint, such as "~> 1.2"; "" allows all versions
+	Sandbox  bool          `toml:"sandbox"`                                                                      // start it without network and foreign files
+	Network  bool          `toml:"network"`                                                                      // let it reach other hosts
+	Timeout  time.Duration `toml:"timeout"`                                                                      // for one call
+	Restarts int           `toml:"restarts"`                                                                     // how often a plugin that died or hangs is replaced while its rank goes on
+}
+
+// SetDefaults sets the defaults of an entry.
+func (c *LayerPluginConfig) SetDefaults() { c.Timeout = time.Minute }
+
+// Problems checks the entry by itself.
+func (c LayerPluginConfig) Problems() usererr.List {
+	l := pluginProblems(c.Plugin, c.SHA256, c.Version, `a path such as "./my-layer"`)
+	positive(&l, "timeout", c.Timeout, "1m")
+	restartProblems(&l, c.Restarts, "ends the run")
+	return l
+}
+
 // PluginsConfig is the table [plugins], which holds for all plugins that are not built in.
 type PluginsConfig struct {
 	Sandbox string `toml:"sandbox" words:"auto,off"` // restrict what plugins other than backends may do where the kernel can enforce it

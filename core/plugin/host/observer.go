@@ -3,8 +3,6 @@ package host
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/trainctl/trainctl/core/sdk"
@@ -55,7 +53,7 @@ func (o *Observer) open(ctx context.Context, now *running[*remoteObserver]) erro
 // Observe delivers lines of events.jsonl. dropped and summary are as in [sdk.EventBatch].
 func (o *Observer) Observe(ctx context.Context, lines [][]byte, dropped int, summary []byte) error {
 	return o.repeat(func(now *running[*remoteObserver]) error {
-		return now.ctl.call(ctx, "observe", o.Timeout, func(ctx context.Context) error {
+		return now.proc.timely(ctx, "observe", o.Timeout, func(ctx context.Context) error {
 			_, err := now.proc.rpc.Observe(ctx, &pb.ObserveRequest{Events: lines, Dropped: uint64(dropped), SummaryJson: summary})
 			return err
 		})
@@ -97,7 +95,7 @@ func (r *remoteObserver) open(ctx context.Context, req *sdk.ObserverRequest, lim
 	if err != nil {
 		return "", err
 	}
-	err = r.call(ctx, "open", limit, func(ctx context.Context) error {
+	err = r.p.timely(ctx, "open", limit, func(ctx context.Context) error {
 		reply, err := r.p.rpc.OpenObserver(ctx, &pb.OpenObserverRequest{
 			OptionsJson: options, Name: req.Name, RunDir: req.Dir, ConfigJson: config, TimeoutNs: int64(limit), Resume: req.Resume,
 		})
@@ -105,19 +103,4 @@ func (r *remoteObserver) open(ctx context.Context, req *sdk.ObserverRequest, lim
 		return err
 	})
 	return resume, err
-}
-
-// errLate is the cause of a context that ended because a plugin did not return.
-var errLate = errors.New("the plugin did not return")
-
-// call makes a call that the plugin ends after limit by itself. A process that does not is
-// killed.
-func (r *remoteObserver) call(ctx context.Context, phase string, limit time.Duration, f func(context.Context) error) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, limit+margin, errLate)
-	defer cancel()
-	err := f(ctx)
-	if err != nil && errors.Is(context.Cause(ctx), errLate) {
-		r.p.abort(fmt.Errorf("%w: %s takes longer than %v", ErrHung, phase, limit))
-	}
-	return r.p.error(phase, err)
 }

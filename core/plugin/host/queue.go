@@ -28,13 +28,14 @@ type queue interface {
 	close()
 }
 
-// operation is one operation of any of the three kinds.
+// operation is one operation of any kind.
 type operation struct {
-	code     uint8          // an sdk.Op, pb.OpFill or pb.OpUpdate
-	call     sdk.Collective // of a collective
+	code     uint8          // an sdk.Op, or another of package pb
+	call     sdk.Collective // of a collective; of a layer's call its number as Seq, type, batch as Count and memory
 	size     int            // bytes of the call's memory
+	inputs   int            // of a layer's call: those that it reads, in front
 	batch    sdk.Batch      // of a fill
-	arena    uint32         // a fill's arena, and the offsets in it
+	arena    uint32         // that of a fill or a layer's call, and a fill's offsets in it
 	indices  uint64
 	input    uint64
 	target   uint64

@@ -174,8 +174,11 @@ func (r *replaceable[C]) close(ctx context.Context) error {
 
 // tableOf is the table of the configuration for plugins of a kind.
 func tableOf(kind sdk.Kind) string {
-	if kind == sdk.KindObserver {
+	switch kind {
+	case sdk.KindObserver:
 		return "observers"
+	case sdk.KindLayer:
+		return "layer_plugins"
 	}
 	return string(kind)
 }

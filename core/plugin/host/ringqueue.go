@@ -89,6 +89,9 @@ func (op *operation) encode(s *shm.Submission) {
 			Input: op.input, InputSize: uint64(len(op.batch.Input)), Target: op.target, TargetSize: uint64(len(op.batch.Target)),
 		}
 		a.Put(s.Payload[:])
+	case pb.OpForward, pb.OpBackward:
+		s.Seq, s.DType, s.Count = op.call.Seq, uint8(op.call.DType), uint64(op.call.Count)
+		s.Arena, s.Offset, s.Size, s.Bucket = op.arena, 0, uint64(op.size), -1
 	case pb.OpUpdate:
 		s.Payload[0] = 0
 		if op.foundInf {

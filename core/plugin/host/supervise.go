@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -72,6 +73,24 @@ func (p *plugin) ping(answered chan<- bool) {
 	defer cancel()
 	_, err := p.rpc.Ping(ctx, &pb.PingRequest{})
 	answered <- err == nil || status.Code(err) == codes.Unimplemented
+}
+
+// errLate is the cause of a context that ended because a plugin did not return.
+var errLate = errors.New("the plugin did not return")
+
+// timely makes a call that the plugin ends after limit by itself; 0 is no limit. A process that does not
+// is killed.
+func (p *plugin) timely(ctx context.Context, phase string, limit time.Duration, f func(context.Context) error) error {
+	if limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, limit+margin, errLate)
+		defer cancel()
+	}
+	err := f(ctx)
+	if err != nil && errors.Is(context.Cause(ctx), errLate) {
+		p.abort(fmt.Errorf("%w: %s takes longer than %v", ErrHung, phase, limit))
+	}
+	return p.error(phase, err)
 }
 
 // onDeath registers a function that wakes waiters.

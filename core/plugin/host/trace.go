@@ -57,6 +57,9 @@ type tracedQueue struct {
 func (q *tracedQueue) submit(op *operation) (uint64, error) {
 	c := Call{Name: op.name(), Ring: true, Began: time.Now()}
 	c.Sent, c.Received = op.size, op.size
+	if op.inputs > 0 {
+		c.Sent, c.Received = op.inputs, op.size-op.inputs
+	}
 	if n := len(op.batch.Indices); n > 0 {
 		c.Sent, c.Received = 8*n, len(op.batch.Input)+len(op.batch.Target)
 	}

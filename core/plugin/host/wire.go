@@ -103,6 +103,14 @@ func tensorSpec(what string, r *pb.TensorSpec) (tensor.Spec, error) {
 	return out, nil
 }
 
+func layerFromProto(r *pb.DescribeLayerReply, in []int) (sdk.LayerSpec, error) {
+	spec := sdk.LayerSpec{Shape: pb.Integers[int](r.Shape), SaveOutput: r.SaveOutput}
+	for _, p := range r.Params {
+		spec.Params = append(spec.Params, sdk.LayerParam{Name: p.GetName(), Shape: pb.Integers[int](p.GetShape()), Init: sdk.LayerInit{Rule: p.GetInit(), A: p.GetA(), B: p.GetB()}})
+	}
+	return spec, spec.Check(in)
+}
+
 func policyFromProto(r *pb.PolicyReply) (sdk.Policy, error) {
 	out := sdk.Policy{
 		Name: r.Name, Params: tensor.DType(r.Params), BatchNormF32: r.BatchNormF32, MasterWeights: r.MasterWeights,

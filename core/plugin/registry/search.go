@@ -20,7 +20,7 @@ import (
 const EnvPath = "TRAINCTL_PLUGIN_PATH"
 
 // Kinds are the kinds of plugins. A file for AnyKind may serve several.
-var Kinds = []sdk.Kind{sdk.KindBackend, sdk.KindDataset, sdk.KindObserver, sdk.KindPrecision}
+var Kinds = []sdk.Kind{sdk.KindBackend, sdk.KindDataset, sdk.KindLayer, sdk.KindObserver, sdk.KindPrecision}
 
 // KindNames lists the kinds for messages.
 func KindNames() string {

@@ -152,7 +152,7 @@ func (r Rules) Refused(lines ...string) string {
 			}
 		}
 		if !r.Network && network.MatchString(line) {
-			return fmt.Sprintf("its sandbox refused the network (%s); set network = true in its table, [dataset] or [[observers]], if it needs it", r)
+			return fmt.Sprintf("its sandbox refused the network (%s); set network = true in its table, [dataset], [[observers]] or [[layer_plugins]], if it needs it", r)
 		}
 	}
 	return ""

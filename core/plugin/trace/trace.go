@@ -22,8 +22,8 @@ type Spec struct {
 	Kind    sdk.Kind
 	Plugin  string // as named in the TOML
 	Options sdk.Options
-	Steps   int // batches, updates of the loss scale, events, or all-reduces
-	Batch   int // samples of a batch
+	Steps   int // batches, updates of the loss scale, events, all-reduces, or passes of a layer
+	Batch   int // samples of a batch, or of a layer's call
 	Bytes   int // of an all-reduce
 }
 
@@ -49,6 +49,8 @@ func Run(ctx context.Context, o host.Options, s Spec) ([]host.Call, error) {
 		err = precision(ctx, h, s)
 	case sdk.KindObserver:
 		err = observer(ctx, h, s)
+	case sdk.KindLayer:
+		err = layer(ctx, h, s)
 	default:
 		err = fmt.Errorf("calls of a %s plugin cannot be traced", s.Kind)
 	}
@@ -124,6 +126,41 @@ func observer(ctx context.Context, h *host.Host, s Spec) (err error) {
 	for step := range s.Steps {
 		line := event.Append(nil, event.Record{Seq: uint64(step + 1), Time: time.Now(), Event: &event.StepDone{Step: step + 1, Loss: 1, LossMean: 1, Samples: s.Batch}})
 		if err := o.Observe(ctx, [][]byte{line}, 0, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// layer makes forward and backward calls of a layer that reads six numbers.
+func layer(ctx context.Context, h *host.Host, s Spec) (err error) {
+	p, err := h.StartLayers(ctx, s.Plugin)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.Close(ctx)) }()
+	in := []int{6}
+	l, err := p.Add(ctx, sdk.LayerRequest{Options: s.Options, Name: "trace", Shape: in})
+	if err != nil {
+		return err
+	}
+	memory := func(elems int) []byte { return tensor.Aligned(4 * elems) }
+	x, y := memory(s.Batch*tensor.Shape(in).Elems()), memory(s.Batch*tensor.Shape(l.Shape).Elems())
+	var params, grads [][]byte
+	for _, p := range l.Params {
+		n := tensor.Shape(p.Shape).Elems()
+		params, grads = append(params, memory(n)), append(grads, memory(n))
+	}
+	saved := x
+	if l.SaveOutput {
+		saved = y
+	}
+	for range s.Steps {
+		err := l.Compute(false, tensor.F32, s.Batch, slices.Concat([][]byte{x}, params), [][]byte{y})
+		if err == nil {
+			err = l.Compute(true, tensor.F32, s.Batch, slices.Concat([][]byte{saved, y}, params), slices.Concat([][]byte{x}, grads))
+		}
+		if err != nil {
 			return err
 		}
 	}

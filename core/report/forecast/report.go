@@ -117,9 +117,10 @@ type Caps struct {
 // memory every byte is read once per rank, in a ring it is sent 2(W-1)/W times
 // (Patarasuk and Yuan, 2009).
 type Traffic struct {
-	GradientBytes int64 `json:"gradient_bytes"`  // before ddp.compress
-	WireBytes     int64 `json:"wire_bytes"`      // as they are sent: less with ddp.compress
-	NormBytes     int64 `json:"batchnorm_bytes"` // exchanged by synchronised batch norms
+	GradientBytes int64 `json:"gradient_bytes"`               // before ddp.compress
+	WireBytes     int64 `json:"wire_bytes"`                   // as they are sent: less with ddp.compress
+	LayerBytes    int64 `json:"layer_plugin_bytes,omitempty"` // copied to layer plugins and back by each rank
+	NormBytes     int64 `json:"batchnorm_bytes"`              // exchanged by synchronised batch norms
 	RingBytes     int64 `json:"ring_bytes"`
 	SharedBytes   int64 `json:"shared_memory_bytes"`
 

@@ -103,6 +103,9 @@ func (r *Report) buckets(p *printer) {
 	}
 	p.line("%s of gradients per step%s; each rank sends %s in a ring, or reads %s through shared memory",
 		bytesize.Text(r.Traffic.GradientBytes), compressed, bytesize.Text(r.Traffic.RingBytes), bytesize.Text(r.Traffic.SharedBytes))
+	if n := r.Traffic.LayerBytes; n > 0 {
+		p.line("%s per step between each rank and its layer plugins", bytesize.Text(n))
+	}
 	if n := r.Traffic.NormBytes; n > 0 {
 		p.line("%s of batch statistics per step", bytesize.Text(n))
 	}

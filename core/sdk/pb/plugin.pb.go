@@ -2051,6 +2051,219 @@ func (*ObserveReply) Descriptor() ([]byte, []int) {
 	return file_plugin_proto_rawDescGZIP(), []int{34}
 }
 
+// DescribeLayer adds a layer to those that calls can name.
+type DescribeLayerRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Layer         int64                  `protobuf:"varint,1,opt,name=layer,proto3" json:"layer,omitempty"` // its number in calls; the host counts from 0
+	OptionsJson   []byte                 `protobuf:"bytes,2,opt,name=options_json,json=optionsJson,proto3" json:"options_json,omitempty"`
+	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`                             // path in the state dict
+	Shape         []int64                `protobuf:"varint,4,rep,packed,name=shape,proto3" json:"shape,omitempty"`                   // of one sample of the input
+	TimeoutNs     int64                  `protobuf:"varint,5,opt,name=timeout_ns,json=timeoutNs,proto3" json:"timeout_ns,omitempty"` // for one call
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DescribeLayerRequest) Reset() {
+	*x = DescribeLayerRequest{}
+	mi := &file_plugin_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DescribeLayerRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DescribeLayerRequest) ProtoMessage() {}
+
+func (x *DescribeLayerRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_plugin_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DescribeLayerRequest.ProtoReflect.Descriptor instead.
+func (*DescribeLayerRequest) Descriptor() ([]byte, []int) {
+	return file_plugin_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *DescribeLayerRequest) GetLayer() int64 {
+	if x != nil {
+		return x.Layer
+	}
+	return 0
+}
+
+func (x *DescribeLayerRequest) GetOptionsJson() []byte {
+	if x != nil {
+		return x.OptionsJson
+	}
+	return nil
+}
+
+func (x *DescribeLayerRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *DescribeLayerRequest) GetShape() []int64 {
+	if x != nil {
+		return x.Shape
+	}
+	return nil
+}
+
+func (x *DescribeLayerRequest) GetTimeoutNs() int64 {
+	if x != nil {
+		return x.TimeoutNs
+	}
+	return 0
+}
+
+type DescribeLayerReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Shape         []int64                `protobuf:"varint,1,rep,packed,name=shape,proto3" json:"shape,omitempty"` // of one sample of the output
+	Params        []*LayerParam          `protobuf:"bytes,2,rep,name=params,proto3" json:"params,omitempty"`
+	SaveOutput    bool                   `protobuf:"varint,3,opt,name=save_output,json=saveOutput,proto3" json:"save_output,omitempty"` // Backward reads the output instead of the input
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DescribeLayerReply) Reset() {
+	*x = DescribeLayerReply{}
+	mi := &file_plugin_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DescribeLayerReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DescribeLayerReply) ProtoMessage() {}
+
+func (x *DescribeLayerReply) ProtoReflect() protoreflect.Message {
+	mi := &file_plugin_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DescribeLayerReply.ProtoReflect.Descriptor instead.
+func (*DescribeLayerReply) Descriptor() ([]byte, []int) {
+	return file_plugin_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *DescribeLayerReply) GetShape() []int64 {
+	if x != nil {
+		return x.Shape
+	}
+	return nil
+}
+
+func (x *DescribeLayerReply) GetParams() []*LayerParam {
+	if x != nil {
+		return x.Params
+	}
+	return nil
+}
+
+func (x *DescribeLayerReply) GetSaveOutput() bool {
+	if x != nil {
+		return x.SaveOutput
+	}
+	return false
+}
+
+type LayerParam struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // below the layer's
+	Shape         []int64                `protobuf:"varint,2,rep,packed,name=shape,proto3" json:"shape,omitempty"`
+	Init          string                 `protobuf:"bytes,3,opt,name=init,proto3" json:"init,omitempty"` // "constant" (a), "uniform" (from a to b) or "normal" (standard deviation a)
+	A             float64                `protobuf:"fixed64,4,opt,name=a,proto3" json:"a,omitempty"`
+	B             float64                `protobuf:"fixed64,5,opt,name=b,proto3" json:"b,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LayerParam) Reset() {
+	*x = LayerParam{}
+	mi := &file_plugin_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LayerParam) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LayerParam) ProtoMessage() {}
+
+func (x *LayerParam) ProtoReflect() protoreflect.Message {
+	mi := &file_plugin_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LayerParam.ProtoReflect.Descriptor instead.
+func (*LayerParam) Descriptor() ([]byte, []int) {
+	return file_plugin_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *LayerParam) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *LayerParam) GetShape() []int64 {
+	if x != nil {
+		return x.Shape
+	}
+	return nil
+}
+
+func (x *LayerParam) GetInit() string {
+	if x != nil {
+		return x.Init
+	}
+	return ""
+}
+
+func (x *LayerParam) GetA() float64 {
+	if x != nil {
+		return x.A
+	}
+	return 0
+}
+
+func (x *LayerParam) GetB() float64 {
+	if x != nil {
+		return x.B
+	}
+	return 0
+}
+
 type CollectiveRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Seq           uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
@@ -2068,7 +2281,7 @@ type CollectiveRequest struct {
 
 func (x *CollectiveRequest) Reset() {
 	*x = CollectiveRequest{}
-	mi := &file_plugin_proto_msgTypes[35]
+	mi := &file_plugin_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2080,7 +2293,7 @@ func (x *CollectiveRequest) String() string {
 func (*CollectiveRequest) ProtoMessage() {}
 
 func (x *CollectiveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[35]
+	mi := &file_plugin_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2093,7 +2306,7 @@ func (x *CollectiveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CollectiveRequest.ProtoReflect.Descriptor instead.
 func (*CollectiveRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{35}
+	return file_plugin_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *CollectiveRequest) GetSeq() uint64 {
@@ -2168,7 +2381,7 @@ type CollectiveReply struct {
 
 func (x *CollectiveReply) Reset() {
 	*x = CollectiveReply{}
-	mi := &file_plugin_proto_msgTypes[36]
+	mi := &file_plugin_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2180,7 +2393,7 @@ func (x *CollectiveReply) String() string {
 func (*CollectiveReply) ProtoMessage() {}
 
 func (x *CollectiveReply) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[36]
+	mi := &file_plugin_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2193,7 +2406,7 @@ func (x *CollectiveReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CollectiveReply.ProtoReflect.Descriptor instead.
 func (*CollectiveReply) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{36}
+	return file_plugin_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *CollectiveReply) GetData() []byte {
@@ -2216,7 +2429,7 @@ type FillRequest struct {
 
 func (x *FillRequest) Reset() {
 	*x = FillRequest{}
-	mi := &file_plugin_proto_msgTypes[37]
+	mi := &file_plugin_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2228,7 +2441,7 @@ func (x *FillRequest) String() string {
 func (*FillRequest) ProtoMessage() {}
 
 func (x *FillRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[37]
+	mi := &file_plugin_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2241,7 +2454,7 @@ func (x *FillRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FillRequest.ProtoReflect.Descriptor instead.
 func (*FillRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{37}
+	return file_plugin_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *FillRequest) GetSplit() uint32 {
@@ -2289,7 +2502,7 @@ type FillReply struct {
 
 func (x *FillReply) Reset() {
 	*x = FillReply{}
-	mi := &file_plugin_proto_msgTypes[38]
+	mi := &file_plugin_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2301,7 +2514,7 @@ func (x *FillReply) String() string {
 func (*FillReply) ProtoMessage() {}
 
 func (x *FillReply) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[38]
+	mi := &file_plugin_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2314,7 +2527,7 @@ func (x *FillReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FillReply.ProtoReflect.Descriptor instead.
 func (*FillReply) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{38}
+	return file_plugin_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *FillReply) GetInput() []byte {
@@ -2340,7 +2553,7 @@ type UpdateRequest struct {
 
 func (x *UpdateRequest) Reset() {
 	*x = UpdateRequest{}
-	mi := &file_plugin_proto_msgTypes[39]
+	mi := &file_plugin_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2352,7 +2565,7 @@ func (x *UpdateRequest) String() string {
 func (*UpdateRequest) ProtoMessage() {}
 
 func (x *UpdateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[39]
+	mi := &file_plugin_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2365,7 +2578,7 @@ func (x *UpdateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateRequest.ProtoReflect.Descriptor instead.
 func (*UpdateRequest) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{39}
+	return file_plugin_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *UpdateRequest) GetFoundInf() bool {
@@ -2386,7 +2599,7 @@ type UpdateReply struct {
 
 func (x *UpdateReply) Reset() {
 	*x = UpdateReply{}
-	mi := &file_plugin_proto_msgTypes[40]
+	mi := &file_plugin_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2398,7 +2611,7 @@ func (x *UpdateReply) String() string {
 func (*UpdateReply) ProtoMessage() {}
 
 func (x *UpdateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[40]
+	mi := &file_plugin_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2411,7 +2624,7 @@ func (x *UpdateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateReply.ProtoReflect.Descriptor instead.
 func (*UpdateReply) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{40}
+	return file_plugin_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *UpdateReply) GetScale() float64 {
@@ -2435,6 +2648,128 @@ func (x *UpdateReply) GetSkipped() uint64 {
 	return 0
 }
 
+// Compute is a call of a layer. Data holds what the call reads, and the reply what it writes, as
+// in shared memory.
+type ComputeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Layer         int64                  `protobuf:"varint,1,opt,name=layer,proto3" json:"layer,omitempty"`
+	Backward      bool                   `protobuf:"varint,2,opt,name=backward,proto3" json:"backward,omitempty"`
+	Dtype         uint32                 `protobuf:"varint,3,opt,name=dtype,proto3" json:"dtype,omitempty"`
+	Batch         int64                  `protobuf:"varint,4,opt,name=batch,proto3" json:"batch,omitempty"`
+	Data          []byte                 `protobuf:"bytes,5,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ComputeRequest) Reset() {
+	*x = ComputeRequest{}
+	mi := &file_plugin_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ComputeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ComputeRequest) ProtoMessage() {}
+
+func (x *ComputeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_plugin_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ComputeRequest.ProtoReflect.Descriptor instead.
+func (*ComputeRequest) Descriptor() ([]byte, []int) {
+	return file_plugin_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *ComputeRequest) GetLayer() int64 {
+	if x != nil {
+		return x.Layer
+	}
+	return 0
+}
+
+func (x *ComputeRequest) GetBackward() bool {
+	if x != nil {
+		return x.Backward
+	}
+	return false
+}
+
+func (x *ComputeRequest) GetDtype() uint32 {
+	if x != nil {
+		return x.Dtype
+	}
+	return 0
+}
+
+func (x *ComputeRequest) GetBatch() int64 {
+	if x != nil {
+		return x.Batch
+	}
+	return 0
+}
+
+func (x *ComputeRequest) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+type ComputeReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Data          []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ComputeReply) Reset() {
+	*x = ComputeReply{}
+	mi := &file_plugin_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ComputeReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ComputeReply) ProtoMessage() {}
+
+func (x *ComputeReply) ProtoReflect() protoreflect.Message {
+	mi := &file_plugin_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ComputeReply.ProtoReflect.Descriptor instead.
+func (*ComputeReply) Descriptor() ([]byte, []int) {
+	return file_plugin_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *ComputeReply) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
 // Error travels as a detail of the gRPC status, or as the reply of Failure.
 type Error struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2453,7 +2788,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_plugin_proto_msgTypes[41]
+	mi := &file_plugin_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2465,7 +2800,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[41]
+	mi := &file_plugin_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2478,7 +2813,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{41}
+	return file_plugin_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Error) GetText() string {
@@ -2579,7 +2914,7 @@ type Stall struct {
 
 func (x *Stall) Reset() {
 	*x = Stall{}
-	mi := &file_plugin_proto_msgTypes[42]
+	mi := &file_plugin_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2591,7 +2926,7 @@ func (x *Stall) String() string {
 func (*Stall) ProtoMessage() {}
 
 func (x *Stall) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[42]
+	mi := &file_plugin_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2604,7 +2939,7 @@ func (x *Stall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stall.ProtoReflect.Descriptor instead.
 func (*Stall) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{42}
+	return file_plugin_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Stall) GetSeq() uint64 {
@@ -2654,7 +2989,7 @@ type Mismatch struct {
 
 func (x *Mismatch) Reset() {
 	*x = Mismatch{}
-	mi := &file_plugin_proto_msgTypes[43]
+	mi := &file_plugin_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2666,7 +3001,7 @@ func (x *Mismatch) String() string {
 func (*Mismatch) ProtoMessage() {}
 
 func (x *Mismatch) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[43]
+	mi := &file_plugin_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2679,7 +3014,7 @@ func (x *Mismatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mismatch.ProtoReflect.Descriptor instead.
 func (*Mismatch) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{43}
+	return file_plugin_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Mismatch) GetRank() int64 {
@@ -2721,7 +3056,7 @@ type Peer struct {
 
 func (x *Peer) Reset() {
 	*x = Peer{}
-	mi := &file_plugin_proto_msgTypes[44]
+	mi := &file_plugin_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2733,7 +3068,7 @@ func (x *Peer) String() string {
 func (*Peer) ProtoMessage() {}
 
 func (x *Peer) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[44]
+	mi := &file_plugin_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2746,7 +3081,7 @@ func (x *Peer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Peer.ProtoReflect.Descriptor instead.
 func (*Peer) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{44}
+	return file_plugin_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Peer) GetPeer() int64 {
@@ -2779,7 +3114,7 @@ type Problems struct {
 
 func (x *Problems) Reset() {
 	*x = Problems{}
-	mi := &file_plugin_proto_msgTypes[45]
+	mi := &file_plugin_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2791,7 +3126,7 @@ func (x *Problems) String() string {
 func (*Problems) ProtoMessage() {}
 
 func (x *Problems) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[45]
+	mi := &file_plugin_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2804,7 +3139,7 @@ func (x *Problems) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problems.ProtoReflect.Descriptor instead.
 func (*Problems) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{45}
+	return file_plugin_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Problems) GetProblems() []*Problem {
@@ -2825,7 +3160,7 @@ type Problem struct {
 
 func (x *Problem) Reset() {
 	*x = Problem{}
-	mi := &file_plugin_proto_msgTypes[46]
+	mi := &file_plugin_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2837,7 +3172,7 @@ func (x *Problem) String() string {
 func (*Problem) ProtoMessage() {}
 
 func (x *Problem) ProtoReflect() protoreflect.Message {
-	mi := &file_plugin_proto_msgTypes[46]
+	mi := &file_plugin_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2850,7 +3185,7 @@ func (x *Problem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Problem.ProtoReflect.Descriptor instead.
 func (*Problem) Descriptor() ([]byte, []int) {
-	return file_plugin_proto_rawDescGZIP(), []int{46}
+	return file_plugin_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Problem) GetKey() string {
@@ -3049,7 +3384,26 @@ const file_plugin_proto_rawDesc = "" +
 	"\x06events\x18\x01 \x03(\fR\x06events\x12\x18\n" +
 	"\adropped\x18\x02 \x01(\x04R\adropped\x12!\n" +
 	"\fsummary_json\x18\x03 \x01(\fR\vsummaryJson\"\x0e\n" +
-	"\fObserveReply\"\xd3\x01\n" +
+	"\fObserveReply\"\x98\x01\n" +
+	"\x14DescribeLayerRequest\x12\x14\n" +
+	"\x05layer\x18\x01 \x01(\x03R\x05layer\x12!\n" +
+	"\foptions_json\x18\x02 \x01(\fR\voptionsJson\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x14\n" +
+	"\x05shape\x18\x04 \x03(\x03R\x05shape\x12\x1d\n" +
+	"\n" +
+	"timeout_ns\x18\x05 \x01(\x03R\ttimeoutNs\"\x83\x01\n" +
+	"\x12DescribeLayerReply\x12\x14\n" +
+	"\x05shape\x18\x01 \x03(\x03R\x05shape\x126\n" +
+	"\x06params\x18\x02 \x03(\v2\x1e.trainctl.plugin.v1.LayerParamR\x06params\x12\x1f\n" +
+	"\vsave_output\x18\x03 \x01(\bR\n" +
+	"saveOutput\"f\n" +
+	"\n" +
+	"LayerParam\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05shape\x18\x02 \x03(\x03R\x05shape\x12\x12\n" +
+	"\x04init\x18\x03 \x01(\tR\x04init\x12\f\n" +
+	"\x01a\x18\x04 \x01(\x01R\x01a\x12\f\n" +
+	"\x01b\x18\x05 \x01(\x01R\x01b\"\xd3\x01\n" +
 	"\x11CollectiveRequest\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x0e\n" +
 	"\x02op\x18\x02 \x01(\rR\x02op\x12\x16\n" +
@@ -3077,7 +3431,15 @@ const file_plugin_proto_rawDesc = "" +
 	"\vUpdateReply\x12\x14\n" +
 	"\x05scale\x18\x01 \x01(\x01R\x05scale\x12\x12\n" +
 	"\x04skip\x18\x02 \x01(\bR\x04skip\x12\x18\n" +
-	"\askipped\x18\x03 \x01(\x04R\askipped\"\x93\x02\n" +
+	"\askipped\x18\x03 \x01(\x04R\askipped\"\x82\x01\n" +
+	"\x0eComputeRequest\x12\x14\n" +
+	"\x05layer\x18\x01 \x01(\x03R\x05layer\x12\x1a\n" +
+	"\bbackward\x18\x02 \x01(\bR\bbackward\x12\x14\n" +
+	"\x05dtype\x18\x03 \x01(\rR\x05dtype\x12\x14\n" +
+	"\x05batch\x18\x04 \x01(\x03R\x05batch\x12\x12\n" +
+	"\x04data\x18\x05 \x01(\fR\x04data\"\"\n" +
+	"\fComputeReply\x12\x12\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\"\x93\x02\n" +
 	"\x05Error\x12\x12\n" +
 	"\x04text\x18\x01 \x01(\tR\x04text\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\tR\x04code\x121\n" +
@@ -3106,7 +3468,7 @@ const file_plugin_proto_rawDesc = "" +
 	"\aProblem\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x16\n" +
 	"\x06detail\x18\x02 \x01(\tR\x06detail\x12\x12\n" +
-	"\x04help\x18\x03 \x01(\tR\x04help2\x84\f\n" +
+	"\x04help\x18\x03 \x01(\tR\x04help2\xb8\r\n" +
 	"\x06Plugin\x12F\n" +
 	"\x04Info\x12\x1f.trainctl.plugin.v1.InfoRequest\x1a\x1d.trainctl.plugin.v1.InfoReply\x12I\n" +
 	"\x05Start\x12 .trainctl.plugin.v1.StartRequest\x1a\x1e.trainctl.plugin.v1.StartReply\x12[\n" +
@@ -3123,11 +3485,13 @@ const file_plugin_proto_rawDesc = "" +
 	"\x05State\x12 .trainctl.plugin.v1.StateRequest\x1a\x1e.trainctl.plugin.v1.StateReply\x12F\n" +
 	"\x04Load\x12\x1f.trainctl.plugin.v1.LoadRequest\x1a\x1d.trainctl.plugin.v1.LoadReply\x12^\n" +
 	"\fOpenObserver\x12'.trainctl.plugin.v1.OpenObserverRequest\x1a%.trainctl.plugin.v1.OpenObserverReply\x12O\n" +
-	"\aObserve\x12\".trainctl.plugin.v1.ObserveRequest\x1a .trainctl.plugin.v1.ObserveReply\x12X\n" +
+	"\aObserve\x12\".trainctl.plugin.v1.ObserveRequest\x1a .trainctl.plugin.v1.ObserveReply\x12a\n" +
+	"\rDescribeLayer\x12(.trainctl.plugin.v1.DescribeLayerRequest\x1a&.trainctl.plugin.v1.DescribeLayerReply\x12X\n" +
 	"\n" +
 	"Collective\x12%.trainctl.plugin.v1.CollectiveRequest\x1a#.trainctl.plugin.v1.CollectiveReply\x12F\n" +
 	"\x04Fill\x12\x1f.trainctl.plugin.v1.FillRequest\x1a\x1d.trainctl.plugin.v1.FillReply\x12L\n" +
-	"\x06Update\x12!.trainctl.plugin.v1.UpdateRequest\x1a\x1f.trainctl.plugin.v1.UpdateReplyB*Z(github.com/trainctl/trainctl/core/sdk/pbb\x06proto3"
+	"\x06Update\x12!.trainctl.plugin.v1.UpdateRequest\x1a\x1f.trainctl.plugin.v1.UpdateReply\x12O\n" +
+	"\aCompute\x12\".trainctl.plugin.v1.ComputeRequest\x1a .trainctl.plugin.v1.ComputeReplyB*Z(github.com/trainctl/trainctl/core/sdk/pbb\x06proto3"
 
 var (
 	file_plugin_proto_rawDescOnce sync.Once
@@ -3141,116 +3505,126 @@ func file_plugin_proto_rawDescGZIP() []byte {
 	return file_plugin_proto_rawDescData
 }
 
-var file_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
+var file_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 55)
 var file_plugin_proto_goTypes = []any{
-	(*InfoRequest)(nil),         // 0: trainctl.plugin.v1.InfoRequest
-	(*InfoReply)(nil),           // 1: trainctl.plugin.v1.InfoReply
-	(*Option)(nil),              // 2: trainctl.plugin.v1.Option
-	(*StartRequest)(nil),        // 3: trainctl.plugin.v1.StartRequest
-	(*StartReply)(nil),          // 4: trainctl.plugin.v1.StartReply
-	(*AttachArenaRequest)(nil),  // 5: trainctl.plugin.v1.AttachArenaRequest
-	(*AttachArenaReply)(nil),    // 6: trainctl.plugin.v1.AttachArenaReply
-	(*DeviceMemory)(nil),        // 7: trainctl.plugin.v1.DeviceMemory
-	(*PingRequest)(nil),         // 8: trainctl.plugin.v1.PingRequest
-	(*PingReply)(nil),           // 9: trainctl.plugin.v1.PingReply
-	(*FailureRequest)(nil),      // 10: trainctl.plugin.v1.FailureRequest
-	(*DrainRequest)(nil),        // 11: trainctl.plugin.v1.DrainRequest
-	(*DrainReply)(nil),          // 12: trainctl.plugin.v1.DrainReply
-	(*ShutdownRequest)(nil),     // 13: trainctl.plugin.v1.ShutdownRequest
-	(*ShutdownReply)(nil),       // 14: trainctl.plugin.v1.ShutdownReply
-	(*OpenBackendRequest)(nil),  // 15: trainctl.plugin.v1.OpenBackendRequest
-	(*OpenBackendReply)(nil),    // 16: trainctl.plugin.v1.OpenBackendReply
-	(*ListenRequest)(nil),       // 17: trainctl.plugin.v1.ListenRequest
-	(*ListenReply)(nil),         // 18: trainctl.plugin.v1.ListenReply
-	(*ConnectRequest)(nil),      // 19: trainctl.plugin.v1.ConnectRequest
-	(*ConnectReply)(nil),        // 20: trainctl.plugin.v1.ConnectReply
-	(*OpenDatasetRequest)(nil),  // 21: trainctl.plugin.v1.OpenDatasetRequest
-	(*OpenDatasetReply)(nil),    // 22: trainctl.plugin.v1.OpenDatasetReply
-	(*TensorSpec)(nil),          // 23: trainctl.plugin.v1.TensorSpec
-	(*PolicyRequest)(nil),       // 24: trainctl.plugin.v1.PolicyRequest
-	(*PolicyReply)(nil),         // 25: trainctl.plugin.v1.PolicyReply
-	(*Property)(nil),            // 26: trainctl.plugin.v1.Property
-	(*StateRequest)(nil),        // 27: trainctl.plugin.v1.StateRequest
-	(*StateReply)(nil),          // 28: trainctl.plugin.v1.StateReply
-	(*LoadRequest)(nil),         // 29: trainctl.plugin.v1.LoadRequest
-	(*LoadReply)(nil),           // 30: trainctl.plugin.v1.LoadReply
-	(*OpenObserverRequest)(nil), // 31: trainctl.plugin.v1.OpenObserverRequest
-	(*OpenObserverReply)(nil),   // 32: trainctl.plugin.v1.OpenObserverReply
-	(*ObserveRequest)(nil),      // 33: trainctl.plugin.v1.ObserveRequest
-	(*ObserveReply)(nil),        // 34: trainctl.plugin.v1.ObserveReply
-	(*CollectiveRequest)(nil),   // 35: trainctl.plugin.v1.CollectiveRequest
-	(*CollectiveReply)(nil),     // 36: trainctl.plugin.v1.CollectiveReply
-	(*FillRequest)(nil),         // 37: trainctl.plugin.v1.FillRequest
-	(*FillReply)(nil),           // 38: trainctl.plugin.v1.FillReply
-	(*UpdateRequest)(nil),       // 39: trainctl.plugin.v1.UpdateRequest
-	(*UpdateReply)(nil),         // 40: trainctl.plugin.v1.UpdateReply
-	(*Error)(nil),               // 41: trainctl.plugin.v1.Error
-	(*Stall)(nil),               // 42: trainctl.plugin.v1.Stall
-	(*Mismatch)(nil),            // 43: trainctl.plugin.v1.Mismatch
-	(*Peer)(nil),                // 44: trainctl.plugin.v1.Peer
-	(*Problems)(nil),            // 45: trainctl.plugin.v1.Problems
-	(*Problem)(nil),             // 46: trainctl.plugin.v1.Problem
-	nil,                         // 47: trainctl.plugin.v1.PolicyReply.CastsEntry
-	nil,                         // 48: trainctl.plugin.v1.StateReply.StateEntry
-	nil,                         // 49: trainctl.plugin.v1.LoadRequest.StateEntry
+	(*InfoRequest)(nil),          // 0: trainctl.plugin.v1.InfoRequest
+	(*InfoReply)(nil),            // 1: trainctl.plugin.v1.InfoReply
+	(*Option)(nil),               // 2: trainctl.plugin.v1.Option
+	(*StartRequest)(nil),         // 3: trainctl.plugin.v1.StartRequest
+	(*StartReply)(nil),           // 4: trainctl.plugin.v1.StartReply
+	(*AttachArenaRequest)(nil),   // 5: trainctl.plugin.v1.AttachArenaRequest
+	(*AttachArenaReply)(nil),     // 6: trainctl.plugin.v1.AttachArenaReply
+	(*DeviceMemory)(nil),         // 7: trainctl.plugin.v1.DeviceMemory
+	(*PingRequest)(nil),          // 8: trainctl.plugin.v1.PingRequest
+	(*PingReply)(nil),            // 9: trainctl.plugin.v1.PingReply
+	(*FailureRequest)(nil),       // 10: trainctl.plugin.v1.FailureRequest
+	(*DrainRequest)(nil),         // 11: trainctl.plugin.v1.DrainRequest
+	(*DrainReply)(nil),           // 12: trainctl.plugin.v1.DrainReply
+	(*ShutdownRequest)(nil),      // 13: trainctl.plugin.v1.ShutdownRequest
+	(*ShutdownReply)(nil),        // 14: trainctl.plugin.v1.ShutdownReply
+	(*OpenBackendRequest)(nil),   // 15: trainctl.plugin.v1.OpenBackendRequest
+	(*OpenBackendReply)(nil),     // 16: trainctl.plugin.v1.OpenBackendReply
+	(*ListenRequest)(nil),        // 17: trainctl.plugin.v1.ListenRequest
+	(*ListenReply)(nil),          // 18: trainctl.plugin.v1.ListenReply
+	(*ConnectRequest)(nil),       // 19: trainctl.plugin.v1.ConnectRequest
+	(*ConnectReply)(nil),         // 20: trainctl.plugin.v1.ConnectReply
+	(*OpenDatasetRequest)(nil),   // 21: trainctl.plugin.v1.OpenDatasetRequest
+	(*OpenDatasetReply)(nil),     // 22: trainctl.plugin.v1.OpenDatasetReply
+	(*TensorSpec)(nil),           // 23: trainctl.plugin.v1.TensorSpec
+	(*PolicyRequest)(nil),        // 24: trainctl.plugin.v1.PolicyRequest
+	(*PolicyReply)(nil),          // 25: trainctl.plugin.v1.PolicyReply
+	(*Property)(nil),             // 26: trainctl.plugin.v1.Property
+	(*StateRequest)(nil),         // 27: trainctl.plugin.v1.StateRequest
+	(*StateReply)(nil),           // 28: trainctl.plugin.v1.StateReply
+	(*LoadRequest)(nil),          // 29: trainctl.plugin.v1.LoadRequest
+	(*LoadReply)(nil),            // 30: trainctl.plugin.v1.LoadReply
+	(*OpenObserverRequest)(nil),  // 31: trainctl.plugin.v1.OpenObserverRequest
+	(*OpenObserverReply)(nil),    // 32: trainctl.plugin.v1.OpenObserverReply
+	(*ObserveRequest)(nil),       // 33: trainctl.plugin.v1.ObserveRequest
+	(*ObserveReply)(nil),         // 34: trainctl.plugin.v1.ObserveReply
+	(*DescribeLayerRequest)(nil), // 35: trainctl.plugin.v1.DescribeLayerRequest
+	(*DescribeLayerReply)(nil),   // 36: trainctl.plugin.v1.DescribeLayerReply
+	(*LayerParam)(nil),           // 37: trainctl.plugin.v1.LayerParam
+	(*CollectiveRequest)(nil),    // 38: trainctl.plugin.v1.CollectiveRequest
+	(*CollectiveReply)(nil),      // 39: trainctl.plugin.v1.CollectiveReply
+	(*FillRequest)(nil),          // 40: trainctl.plugin.v1.FillRequest
+	(*FillReply)(nil),            // 41: trainctl.plugin.v1.FillReply
+	(*UpdateRequest)(nil),        // 42: trainctl.plugin.v1.UpdateRequest
+	(*UpdateReply)(nil),          // 43: trainctl.plugin.v1.UpdateReply
+	(*ComputeRequest)(nil),       // 44: trainctl.plugin.v1.ComputeRequest
+	(*ComputeReply)(nil),         // 45: trainctl.plugin.v1.ComputeReply
+	(*Error)(nil),                // 46: trainctl.plugin.v1.Error
+	(*Stall)(nil),                // 47: trainctl.plugin.v1.Stall
+	(*Mismatch)(nil),             // 48: trainctl.plugin.v1.Mismatch
+	(*Peer)(nil),                 // 49: trainctl.plugin.v1.Peer
+	(*Problems)(nil),             // 50: trainctl.plugin.v1.Problems
+	(*Problem)(nil),              // 51: trainctl.plugin.v1.Problem
+	nil,                          // 52: trainctl.plugin.v1.PolicyReply.CastsEntry
+	nil,                          // 53: trainctl.plugin.v1.StateReply.StateEntry
+	nil,                          // 54: trainctl.plugin.v1.LoadRequest.StateEntry
 }
 var file_plugin_proto_depIdxs = []int32{
 	2,  // 0: trainctl.plugin.v1.InfoReply.options:type_name -> trainctl.plugin.v1.Option
 	7,  // 1: trainctl.plugin.v1.AttachArenaRequest.device:type_name -> trainctl.plugin.v1.DeviceMemory
 	23, // 2: trainctl.plugin.v1.OpenDatasetReply.input:type_name -> trainctl.plugin.v1.TensorSpec
 	23, // 3: trainctl.plugin.v1.OpenDatasetReply.target:type_name -> trainctl.plugin.v1.TensorSpec
-	47, // 4: trainctl.plugin.v1.PolicyReply.casts:type_name -> trainctl.plugin.v1.PolicyReply.CastsEntry
+	52, // 4: trainctl.plugin.v1.PolicyReply.casts:type_name -> trainctl.plugin.v1.PolicyReply.CastsEntry
 	26, // 5: trainctl.plugin.v1.PolicyReply.properties:type_name -> trainctl.plugin.v1.Property
-	48, // 6: trainctl.plugin.v1.StateReply.state:type_name -> trainctl.plugin.v1.StateReply.StateEntry
-	49, // 7: trainctl.plugin.v1.LoadRequest.state:type_name -> trainctl.plugin.v1.LoadRequest.StateEntry
-	42, // 8: trainctl.plugin.v1.Error.stall:type_name -> trainctl.plugin.v1.Stall
-	43, // 9: trainctl.plugin.v1.Error.mismatch:type_name -> trainctl.plugin.v1.Mismatch
-	44, // 10: trainctl.plugin.v1.Error.peer:type_name -> trainctl.plugin.v1.Peer
-	45, // 11: trainctl.plugin.v1.Error.problems:type_name -> trainctl.plugin.v1.Problems
-	46, // 12: trainctl.plugin.v1.Problems.problems:type_name -> trainctl.plugin.v1.Problem
-	0,  // 13: trainctl.plugin.v1.Plugin.Info:input_type -> trainctl.plugin.v1.InfoRequest
-	3,  // 14: trainctl.plugin.v1.Plugin.Start:input_type -> trainctl.plugin.v1.StartRequest
-	5,  // 15: trainctl.plugin.v1.Plugin.AttachArena:input_type -> trainctl.plugin.v1.AttachArenaRequest
-	8,  // 16: trainctl.plugin.v1.Plugin.Ping:input_type -> trainctl.plugin.v1.PingRequest
-	10, // 17: trainctl.plugin.v1.Plugin.Failure:input_type -> trainctl.plugin.v1.FailureRequest
-	11, // 18: trainctl.plugin.v1.Plugin.Drain:input_type -> trainctl.plugin.v1.DrainRequest
-	13, // 19: trainctl.plugin.v1.Plugin.Shutdown:input_type -> trainctl.plugin.v1.ShutdownRequest
-	15, // 20: trainctl.plugin.v1.Plugin.OpenBackend:input_type -> trainctl.plugin.v1.OpenBackendRequest
-	17, // 21: trainctl.plugin.v1.Plugin.Listen:input_type -> trainctl.plugin.v1.ListenRequest
-	19, // 22: trainctl.plugin.v1.Plugin.Connect:input_type -> trainctl.plugin.v1.ConnectRequest
-	21, // 23: trainctl.plugin.v1.Plugin.OpenDataset:input_type -> trainctl.plugin.v1.OpenDatasetRequest
-	24, // 24: trainctl.plugin.v1.Plugin.Policy:input_type -> trainctl.plugin.v1.PolicyRequest
-	27, // 25: trainctl.plugin.v1.Plugin.State:input_type -> trainctl.plugin.v1.StateRequest
-	29, // 26: trainctl.plugin.v1.Plugin.Load:input_type -> trainctl.plugin.v1.LoadRequest
-	31, // 27: trainctl.plugin.v1.Plugin.OpenObserver:input_type -> trainctl.plugin.v1.OpenObserverRequest
-	33, // 28: trainctl.plugin.v1.Plugin.Observe:input_type -> trainctl.plugin.v1.ObserveRequest
-	35, // 29: trainctl.plugin.v1.Plugin.Collective:input_type -> trainctl.plugin.v1.CollectiveRequest
-	37, // 30: trainctl.plugin.v1.Plugin.Fill:input_type -> trainctl.plugin.v1.FillRequest
-	39, // 31: trainctl.plugin.v1.Plugin.Update:input_type -> trainctl.plugin.v1.UpdateRequest
-	1,  // 32: trainctl.plugin.v1.Plugin.Info:output_type -> trainctl.plugin.v1.InfoReply
-	4,  // 33: trainctl.plugin.v1.Plugin.Start:output_type -> trainctl.plugin.v1.StartReply
-	6,  // 34: trainctl.plugin.v1.Plugin.AttachArena:output_type -> trainctl.plugin.v1.AttachArenaReply
-	9,  // 35: trainctl.plugin.v1.Plugin.Ping:output_type -> trainctl.plugin.v1.PingReply
-	41, // 36: trainctl.plugin.v1.Plugin.Failure:output_type -> trainctl.plugin.v1.Error
-	12, // 37: trainctl.plugin.v1.Plugin.Drain:output_type -> trainctl.plugin.v1.DrainReply
-	14, // 38: trainctl.plugin.v1.Plugin.Shutdown:output_type -> trainctl.plugin.v1.ShutdownReply
-	16, // 39: trainctl.plugin.v1.Plugin.OpenBackend:output_type -> trainctl.plugin.v1.OpenBackendReply
-	18, // 40: trainctl.plugin.v1.Plugin.Listen:output_type -> trainctl.plugin.v1.ListenReply
-	20, // 41: trainctl.plugin.v1.Plugin.Connect:output_type -> trainctl.plugin.v1.ConnectReply
-	22, // 42: trainctl.plugin.v1.Plugin.OpenDataset:output_type -> trainctl.plugin.v1.OpenDatasetReply
-	25, // 43: trainctl.plugin.v1.Plugin.Policy:output_type -> trainctl.plugin.v1.PolicyReply
-	28, // 44: trainctl.plugin.v1.Plugin.State:output_type -> trainctl.plugin.v1.StateReply
-	30, // 45: trainctl.plugin.v1.Plugin.Load:output_type -> trainctl.plugin.v1.LoadReply
-	32, // 46: trainctl.plugin.v1.Plugin.OpenObserver:output_type -> trainctl.plugin.v1.OpenObserverReply
-	34, // 47: trainctl.plugin.v1.Plugin.Observe:output_type -> trainctl.plugin.v1.ObserveReply
-	36, // 48: trainctl.plugin.v1.Plugin.Collective:output_type -> trainctl.plugin.v1.CollectiveReply
-	38, // 49: trainctl.plugin.v1.Plugin.Fill:output_type -> trainctl.plugin.v1.FillReply
-	40, // 50: trainctl.plugin.v1.Plugin.Update:output_type -> trainctl.plugin.v1.UpdateReply
-	32, // [32:51] is the sub-list for method output_type
-	13, // [13:32] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	53, // 6: trainctl.plugin.v1.StateReply.state:type_name -> trainctl.plugin.v1.StateReply.StateEntry
+	54, // 7: trainctl.plugin.v1.LoadRequest.state:type_name -> trainctl.plugin.v1.LoadRequest.StateEntry
+	37, // 8: trainctl.plugin.v1.DescribeLayerReply.params:type_name -> trainctl.plugin.v1.LayerParam
+	47, // 9: trainctl.plugin.v1.Error.stall:type_name -> trainctl.plugin.v1.Stall
+	48, // 10: trainctl.plugin.v1.Error.mismatch:type_name -> trainctl.plugin.v1.Mismatch
+	49, // 11: trainctl.plugin.v1.Error.peer:type_name -> trainctl.plugin.v1.Peer
+	50, // 12: trainctl.plugin.v1.Error.problems:type_name -> trainctl.plugin.v1.Problems
+	51, // 13: trainctl.plugin.v1.Problems.problems:type_name -> trainctl.plugin.v1.Problem
+	0,  // 14: trainctl.plugin.v1.Plugin.Info:input_type -> trainctl.plugin.v1.InfoRequest
+	3,  // 15: trainctl.plugin.v1.Plugin.Start:input_type -> trainctl.plugin.v1.StartRequest
+	5,  // 16: trainctl.plugin.v1.Plugin.AttachArena:input_type -> trainctl.plugin.v1.AttachArenaRequest
+	8,  // 17: trainctl.plugin.v1.Plugin.Ping:input_type -> trainctl.plugin.v1.PingRequest
+	10, // 18: trainctl.plugin.v1.Plugin.Failure:input_type -> trainctl.plugin.v1.FailureRequest
+	11, // 19: trainctl.plugin.v1.Plugin.Drain:input_type -> trainctl.plugin.v1.DrainRequest
+	13, // 20: trainctl.plugin.v1.Plugin.Shutdown:input_type -> trainctl.plugin.v1.ShutdownRequest
+	15, // 21: trainctl.plugin.v1.Plugin.OpenBackend:input_type -> trainctl.plugin.v1.OpenBackendRequest
+	17, // 22: trainctl.plugin.v1.Plugin.Listen:input_type -> trainctl.plugin.v1.ListenRequest
+	19, // 23: trainctl.plugin.v1.Plugin.Connect:input_type -> trainctl.plugin.v1.ConnectRequest
+	21, // 24: trainctl.plugin.v1.Plugin.OpenDataset:input_type -> trainctl.plugin.v1.OpenDatasetRequest
+	24, // 25: trainctl.plugin.v1.Plugin.Policy:input_type -> trainctl.plugin.v1.PolicyRequest
+	27, // 26: trainctl.plugin.v1.Plugin.State:input_type -> trainctl.plugin.v1.StateRequest
+	29, // 27: trainctl.plugin.v1.Plugin.Load:input_type -> trainctl.plugin.v1.LoadRequest
+	31, // 28: trainctl.plugin.v1.Plugin.OpenObserver:input_type -> trainctl.plugin.v1.OpenObserverRequest
+	33, // 29: trainctl.plugin.v1.Plugin.Observe:input_type -> trainctl.plugin.v1.ObserveRequest
+	35, // 30: trainctl.plugin.v1.Plugin.DescribeLayer:input_type -> trainctl.plugin.v1.DescribeLayerRequest
+	38, // 31: trainctl.plugin.v1.Plugin.Collective:input_type -> trainctl.plugin.v1.CollectiveRequest
+	40, // 32: trainctl.plugin.v1.Plugin.Fill:input_type -> trainctl.plugin.v1.FillRequest
+	42, // 33: trainctl.plugin.v1.Plugin.Update:input_type -> trainctl.plugin.v1.UpdateRequest
+	44, // 34: trainctl.plugin.v1.Plugin.Compute:input_type -> trainctl.plugin.v1.ComputeRequest
+	1,  // 35: trainctl.plugin.v1.Plugin.Info:output_type -> trainctl.plugin.v1.InfoReply
+	4,  // 36: trainctl.plugin.v1.Plugin.Start:output_type -> trainctl.plugin.v1.StartReply
+	6,  // 37: trainctl.plugin.v1.Plugin.AttachArena:output_type -> trainctl.plugin.v1.AttachArenaReply
+	9,  // 38: trainctl.plugin.v1.Plugin.Ping:output_type -> trainctl.plugin.v1.PingReply
+	46, // 39: trainctl.plugin.v1.Plugin.Failure:output_type -> trainctl.plugin.v1.Error
+	12, // 40: trainctl.plugin.v1.Plugin.Drain:output_type -> trainctl.plugin.v1.DrainReply
+	14, // 41: trainctl.plugin.v1.Plugin.Shutdown:output_type -> trainctl.plugin.v1.ShutdownReply
+	16, // 42: trainctl.plugin.v1.Plugin.OpenBackend:output_type -> trainctl.plugin.v1.OpenBackendReply
+	18, // 43: trainctl.plugin.v1.Plugin.Listen:output_type -> trainctl.plugin.v1.ListenReply
+	20, // 44: trainctl.plugin.v1.Plugin.Connect:output_type -> trainctl.plugin.v1.ConnectReply
+	22, // 45: trainctl.plugin.v1.Plugin.OpenDataset:output_type -> trainctl.plugin.v1.OpenDatasetReply
+	25, // 46: trainctl.plugin.v1.Plugin.Policy:output_type -> trainctl.plugin.v1.PolicyReply
+	28, // 47: trainctl.plugin.v1.Plugin.State:output_type -> trainctl.plugin.v1.StateReply
+	30, // 48: trainctl.plugin.v1.Plugin.Load:output_type -> trainctl.plugin.v1.LoadReply
+	32, // 49: trainctl.plugin.v1.Plugin.OpenObserver:output_type -> trainctl.plugin.v1.OpenObserverReply
+	34, // 50: trainctl.plugin.v1.Plugin.Observe:output_type -> trainctl.plugin.v1.ObserveReply
+	36, // 51: trainctl.plugin.v1.Plugin.DescribeLayer:output_type -> trainctl.plugin.v1.DescribeLayerReply
+	39, // 52: trainctl.plugin.v1.Plugin.Collective:output_type -> trainctl.plugin.v1.CollectiveReply
+	41, // 53: trainctl.plugin.v1.Plugin.Fill:output_type -> trainctl.plugin.v1.FillReply
+	43, // 54: trainctl.plugin.v1.Plugin.Update:output_type -> trainctl.plugin.v1.UpdateReply
+	45, // 55: trainctl.plugin.v1.Plugin.Compute:output_type -> trainctl.plugin.v1.ComputeReply
+	35, // [35:56] is the sub-list for method output_type
+	14, // [14:35] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_plugin_proto_init() }
@@ -3259,7 +3633,7 @@ func file_plugin_proto_init() {
 		return
 	}
 	file_plugin_proto_msgTypes[2].OneofWrappers = []any{}
-	file_plugin_proto_msgTypes[41].OneofWrappers = []any{
+	file_plugin_proto_msgTypes[46].OneofWrappers = []any{
 		(*Error_Stall)(nil),
 		(*Error_Mismatch)(nil),
 		(*Error_Peer)(nil),
@@ -3271,7 +3645,7 @@ func file_plugin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plugin_proto_rawDesc), len(file_plugin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   50,
+			NumMessages:   55,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

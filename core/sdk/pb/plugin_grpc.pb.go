@@ -24,25 +24,27 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Plugin_Info_FullMethodName         = "/trainctl.plugin.v1.Plugin/Info"
-	Plugin_Start_FullMethodName        = "/trainctl.plugin.v1.Plugin/Start"
-	Plugin_AttachArena_FullMethodName  = "/trainctl.plugin.v1.Plugin/AttachArena"
-	Plugin_Ping_FullMethodName         = "/trainctl.plugin.v1.Plugin/Ping"
-	Plugin_Failure_FullMethodName      = "/trainctl.plugin.v1.Plugin/Failure"
-	Plugin_Drain_FullMethodName        = "/trainctl.plugin.v1.Plugin/Drain"
-	Plugin_Shutdown_FullMethodName     = "/trainctl.plugin.v1.Plugin/Shutdown"
-	Plugin_OpenBackend_FullMethodName  = "/trainctl.plugin.v1.Plugin/OpenBackend"
-	Plugin_Listen_FullMethodName       = "/trainctl.plugin.v1.Plugin/Listen"
-	Plugin_Connect_FullMethodName      = "/trainctl.plugin.v1.Plugin/Connect"
-	Plugin_OpenDataset_FullMethodName  = "/trainctl.plugin.v1.Plugin/OpenDataset"
-	Plugin_Policy_FullMethodName       = "/trainctl.plugin.v1.Plugin/Policy"
-	Plugin_State_FullMethodName        = "/trainctl.plugin.v1.Plugin/State"
-	Plugin_Load_FullMethodName         = "/trainctl.plugin.v1.Plugin/Load"
-	Plugin_OpenObserver_FullMethodName = "/trainctl.plugin.v1.Plugin/OpenObserver"
-	Plugin_Observe_FullMethodName      = "/trainctl.plugin.v1.Plugin/Observe"
-	Plugin_Collective_FullMethodName   = "/trainctl.plugin.v1.Plugin/Collective"
-	Plugin_Fill_FullMethodName         = "/trainctl.plugin.v1.Plugin/Fill"
-	Plugin_Update_FullMethodName       = "/trainctl.plugin.v1.Plugin/Update"
+	Plugin_Info_FullMethodName          = "/trainctl.plugin.v1.Plugin/Info"
+	Plugin_Start_FullMethodName         = "/trainctl.plugin.v1.Plugin/Start"
+	Plugin_AttachArena_FullMethodName   = "/trainctl.plugin.v1.Plugin/AttachArena"
+	Plugin_Ping_FullMethodName          = "/trainctl.plugin.v1.Plugin/Ping"
+	Plugin_Failure_FullMethodName       = "/trainctl.plugin.v1.Plugin/Failure"
+	Plugin_Drain_FullMethodName         = "/trainctl.plugin.v1.Plugin/Drain"
+	Plugin_Shutdown_FullMethodName      = "/trainctl.plugin.v1.Plugin/Shutdown"
+	Plugin_OpenBackend_FullMethodName   = "/trainctl.plugin.v1.Plugin/OpenBackend"
+	Plugin_Listen_FullMethodName        = "/trainctl.plugin.v1.Plugin/Listen"
+	Plugin_Connect_FullMethodName       = "/trainctl.plugin.v1.Plugin/Connect"
+	Plugin_OpenDataset_FullMethodName   = "/trainctl.plugin.v1.Plugin/OpenDataset"
+	Plugin_Policy_FullMethodName        = "/trainctl.plugin.v1.Plugin/Policy"
+	Plugin_State_FullMethodName         = "/trainctl.plugin.v1.Plugin/State"
+	Plugin_Load_FullMethodName          = "/trainctl.plugin.v1.Plugin/Load"
+	Plugin_OpenObserver_FullMethodName  = "/trainctl.plugin.v1.Plugin/OpenObserver"
+	Plugin_Observe_FullMethodName       = "/trainctl.plugin.v1.Plugin/Observe"
+	Plugin_DescribeLayer_FullMethodName = "/trainctl.plugin.v1.Plugin/DescribeLayer"
+	Plugin_Collective_FullMethodName    = "/trainctl.plugin.v1.Plugin/Collective"
+	Plugin_Fill_FullMethodName          = "/trainctl.plugin.v1.Plugin/Fill"
+	Plugin_Update_FullMethodName        = "/trainctl.plugin.v1.Plugin/Update"
+	Plugin_Compute_FullMethodName       = "/trainctl.plugin.v1.Plugin/Compute"
 )
 
 // PluginClient is the client API for Plugin service.
@@ -70,10 +72,13 @@ type PluginClient interface {
 	// Observer.
 	OpenObserver(ctx context.Context, in *OpenObserverRequest, opts ...grpc.CallOption) (*OpenObserverReply, error)
 	Observe(ctx context.Context, in *ObserveRequest, opts ...grpc.CallOption) (*ObserveReply, error)
+	// Layer.
+	DescribeLayer(ctx context.Context, in *DescribeLayerRequest, opts ...grpc.CallOption) (*DescribeLayerReply, error)
 	// One operation with its bytes: the inline data plane.
 	Collective(ctx context.Context, in *CollectiveRequest, opts ...grpc.CallOption) (*CollectiveReply, error)
 	Fill(ctx context.Context, in *FillRequest, opts ...grpc.CallOption) (*FillReply, error)
 	Update(ctx context.Context, in *UpdateRequest, opts ...grpc.CallOption) (*UpdateReply, error)
+	Compute(ctx context.Context, in *ComputeRequest, opts ...grpc.CallOption) (*ComputeReply, error)
 }
 
 type pluginClient struct {
@@ -244,6 +249,16 @@ func (c *pluginClient) Observe(ctx context.Context, in *ObserveRequest, opts ...
 	return out, nil
 }
 
+func (c *pluginClient) DescribeLayer(ctx context.Context, in *DescribeLayerRequest, opts ...grpc.CallOption) (*DescribeLayerReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DescribeLayerReply)
+	err := c.cc.Invoke(ctx, Plugin_DescribeLayer_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *pluginClient) Collective(ctx context.Context, in *CollectiveRequest, opts ...grpc.CallOption) (*CollectiveReply, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CollectiveReply)
@@ -268,6 +283,16 @@ func (c *pluginClient) Update(ctx context.Context, in *UpdateRequest, opts ...gr
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(UpdateReply)
 	err := c.cc.Invoke(ctx, Plugin_Update_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *pluginClient) Compute(ctx context.Context, in *ComputeRequest, opts ...grpc.CallOption) (*ComputeReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ComputeReply)
+	err := c.cc.Invoke(ctx, Plugin_Compute_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -299,10 +324,13 @@ type PluginServer interface {
 	// Observer.
 	OpenObserver(context.Context, *OpenObserverRequest) (*OpenObserverReply, error)
 	Observe(context.Context, *ObserveRequest) (*ObserveReply, error)
+	// Layer.
+	DescribeLayer(context.Context, *DescribeLayerRequest) (*DescribeLayerReply, error)
 	// One operation with its bytes: the inline data plane.
 	Collective(context.Context, *CollectiveRequest) (*CollectiveReply, error)
 	Fill(context.Context, *FillRequest) (*FillReply, error)
 	Update(context.Context, *UpdateRequest) (*UpdateReply, error)
+	Compute(context.Context, *ComputeRequest) (*ComputeReply, error)
 	mustEmbedUnimplementedPluginServer()
 }
 
@@ -361,6 +389,9 @@ func (UnimplementedPluginServer) OpenObserver(context.Context, *OpenObserverRequ
 func (UnimplementedPluginServer) Observe(context.Context, *ObserveRequest) (*ObserveReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Observe not implemented")
 }
+func (UnimplementedPluginServer) DescribeLayer(context.Context, *DescribeLayerRequest) (*DescribeLayerReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method DescribeLayer not implemented")
+}
 func (UnimplementedPluginServer) Collective(context.Context, *CollectiveRequest) (*CollectiveReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Collective not implemented")
 }
@@ -369,6 +400,9 @@ func (UnimplementedPluginServer) Fill(context.Context, *FillRequest) (*FillReply
 }
 func (UnimplementedPluginServer) Update(context.Context, *UpdateRequest) (*UpdateReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Update not implemented")
+}
+func (UnimplementedPluginServer) Compute(context.Context, *ComputeRequest) (*ComputeReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Compute not implemented")
 }
 func (UnimplementedPluginServer) mustEmbedUnimplementedPluginServer() {}
 func (UnimplementedPluginServer) testEmbeddedByValue()                {}
@@ -679,6 +713,24 @@ func _Plugin_Observe_Handler(srv interface{}, ctx context.Context, dec func(inte
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Plugin_DescribeLayer_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DescribeLayerRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PluginServer).DescribeLayer(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Plugin_DescribeLayer_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PluginServer).DescribeLayer(ctx, req.(*DescribeLayerRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Plugin_Collective_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CollectiveRequest)
 	if err := dec(in); err != nil {
@@ -729,6 +781,24 @@ func _Plugin_Update_Handler(srv interface{}, ctx context.Context, dec func(inter
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(PluginServer).Update(ctx, req.(*UpdateRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Plugin_Compute_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ComputeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PluginServer).Compute(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Plugin_Compute_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PluginServer).Compute(ctx, req.(*ComputeRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -805,6 +875,10 @@ var Plugin_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _Plugin_Observe_Handler,
 		},
 		{
+			MethodName: "DescribeLayer",
+			Handler:    _Plugin_DescribeLayer_Handler,
+		},
+		{
 			MethodName: "Collective",
 			Handler:    _Plugin_Collective_Handler,
 		},
@@ -815,6 +889,10 @@ var Plugin_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Update",
 			Handler:    _Plugin_Update_Handler,
+		},
+		{
+			MethodName: "Compute",
+			Handler:    _Plugin_Compute_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -8,9 +8,50 @@ import (
 // Operation codes in submission slots beyond the collectives, whose codes are
 // those of sdk.Op.
 const (
-	OpFill   = 64
-	OpUpdate = 65
+	OpFill     = 64
+	OpUpdate   = 65
+	OpForward  = 66 // of a layer; the slot's Seq is the layer's number, its Count the batch
+	OpBackward = 67
 )
+
+// LayerAlign is where the tensors of a layer's call begin: the slot's Size bytes at Offset hold, one after
+// the other and each at a multiple of it, what the call reads and then what it writes. Forward reads x
+// and the parameters, and writes y. Backward reads x, or y if the layer saves that, then dy and the
+// parameters, and writes dx and the gradients of the parameters.
+const LayerAlign = 64
+
+// LayerTensor is one tensor of a call, in bytes.
+type LayerTensor struct{ Offset, Size int }
+
+// LayLayer places the tensors of a call with a batch of a type of size bytes. in, out and params are the
+// elements of one sample and of each parameter. inputs is where the part that the call writes begins.
+func LayLayer(backward, saveOutput bool, batch, in, out int, params []int, size int) (tensors []LayerTensor, inputs, total int) {
+	add := func(elems int) {
+		tensors = append(tensors, LayerTensor{total, elems * size})
+		total += (elems*size + LayerAlign - 1) / LayerAlign * LayerAlign
+	}
+	each := func() {
+		for _, n := range params {
+			add(n)
+		}
+	}
+	saved := in
+	if backward && saveOutput {
+		saved = out
+	}
+	add(batch * saved)
+	if backward {
+		add(batch * out)
+	}
+	each()
+	if inputs = total; backward {
+		add(batch * in)
+		each()
+	} else {
+		add(batch * out)
+	}
+	return tensors, inputs, total
+}
 
 // FillArgs is the payload of OpFill. The slot's Arena, Offset and Count give
 // the indices: Count little-endian int64 at Offset. The other offsets are

@@ -78,6 +78,8 @@ func (r Request) suite(t *testing.T, h *host.Host) {
 		sdktest.Precision(t, sdktest.PrecisionOptions{New: sdktest.PrecisionPlugin(h, r.Plugin), Options: r.Options, CallTimeout: r.Call})
 	case sdk.KindObserver:
 		sdktest.Observer(t, sdktest.ObserverOptions{New: sdktest.ObserverPlugin(h, r.Plugin), Options: r.Options, CallTimeout: r.Call})
+	case sdk.KindLayer:
+		sdktest.Layer(t, sdktest.LayerOptions{New: sdktest.LayerPlugin(h, r.Plugin), Options: r.Options, CallTimeout: r.Call})
 	default:
 		t.Fatalf("no suite for %q", r.Kind)
 	}

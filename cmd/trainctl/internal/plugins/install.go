@@ -65,8 +65,11 @@ func installedText(w io.Writer, r *install.Receipt) error {
 
 // tableFor is the header of the configuration's table for plugins of a kind.
 func tableFor(kind sdk.Kind) string {
-	if kind == sdk.KindObserver {
+	switch kind {
+	case sdk.KindObserver:
 		return "[[observers]]"
+	case sdk.KindLayer:
+		return "[[layer_plugins]]"
 	}
 	return "[" + string(kind) + "]"
 }

@@ -22,7 +22,7 @@ import (
 var templates embed.FS
 
 // exampleNames are the names of the examples, by kind.
-var exampleNames = map[string]string{"backend": "star", "dataset": "spirals", "observer": "curve", "precision": "halving"}
+var exampleNames = map[string]string{"backend": "star", "dataset": "spirals", "layer": "swish", "observer": "curve", "precision": "halving"}
 
 const (
 	pluginPrefix = "trainctl-plugin-"

@@ -33,8 +33,19 @@ func (m *Memory) Check(what string, v []int32, limit int, ignore int32) bool {
 	return true
 }
 
-// TakeFault is the first index out of range since it was last called, as an error.
+// Fail makes the run return an error. The first one counts.
+func (m *Memory) Fail(err error) {
+	if m.failed == nil {
+		m.failed = err
+	}
+}
+
+// TakeFault is what failed, or the first index out of range, since it was last called.
 func (m *Memory) TakeFault() error {
+	if err := m.failed; err != nil {
+		m.failed = nil
+		return err
+	}
 	f := m.Fault
 	if f.Limit == 0 {
 		return nil
@@ -50,6 +61,7 @@ type Memory struct {
 	Workers *WorkerPool
 	Work    []byte // scratch of the step that is bound
 	Fault   fault
+	failed  error
 
 	// Of a block of a step (blocks.go): copies of operands, and whether another block
 	// of this run came before.

@@ -20,6 +20,8 @@ type OwnCall[T kernel.Float] struct {
 	// zero.
 	DY, DX  []T
 	DParams [][]T
+
+	Err error // set by the function if the call failed, which ends the run
 }
 
 // OwnFunc computes Y, or DX and DParams.
@@ -30,8 +32,7 @@ type OwnKernels[T kernel.Float] struct{ Forward, Backward OwnFunc[T] }
 
 // Owning is how a layer of a program's own runs.
 type Owning struct {
-	SavedOutput bool // the gradient reads the output
-	PerSample   bool // samples do not depend on each other: threads compute parts of a batch
+	PerSample bool // samples do not depend on each other: threads compute parts of a batch
 }
 
 // ImplementOwn enters how a layer of a program's own runs.
@@ -117,6 +118,16 @@ func bindOwn[T kernel.Float](how Owning, f OwnFunc[T]) func(b *bind.Binder[T]) b
 		return func(c *plan.Call) {
 			load(c)
 			share(c)
+			failOwn(b, calls)
+		}
+	}
+}
+
+// failOwn makes a failed call the failure of the run.
+func failOwn[T kernel.Float](b *bind.Binder[T], calls []OwnCall[T]) {
+	for i := range calls {
+		if err := calls[i].Err; err != nil {
+			b.Memory.Fail(err)
 		}
 	}
 }
@@ -135,7 +146,7 @@ func bindOwnGrad[T kernel.Float](how Owning, f OwnFunc[T]) func(b *bind.Binder[T
 		share := b.Split(batch, how.unit(batch, attr.In), func(c *plan.Call, part, lo, hi int) {
 			call := &calls[part]
 			call.Batch, call.DY, call.DX = hi-lo, samples(dy(c), batch, lo, hi), samples(dx, batch, lo, hi)
-			if v := samples(saved(c), batch, lo, hi); how.SavedOutput {
+			if v := samples(saved(c), batch, lo, hi); attr.SaveOutput {
 				call.Y = v
 			} else {
 				call.X = v
@@ -151,6 +162,7 @@ func bindOwnGrad[T kernel.Float](how Owning, f OwnFunc[T]) func(b *bind.Binder[T
 			}
 			share(c)
 			sums(c)
+			failOwn(b, calls)
 		}
 	}
 }
