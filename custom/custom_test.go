@@ -31,7 +31,9 @@ var halve = custom.Layer{
 	Float64: custom.Kernels[float64]{Forward: halves[float64], Backward: halvesBack[float64]},
 }
 
-func halves[T custom.Number](c *custom.Call[T]) { halveAll(c.Args.Float("scale"), c.Params[0], c.X, c.Y) }
+func halves[T custom.Number](c *custom.Call[T]) {
+	halveAll(c.Args.Float("scale"), c.Params[0], c.X, c.Y)
+}
 
 func halveAll[T custom.Number](scale float64, w, x, y []T) {
 	for i := range y {

@@ -14,7 +14,6 @@ import (
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/sdk/pb"
 	"github.com/trainctl/trainctl/core/sdk/sdktest"
-	"github.com/trainctl/trainctl/custom"
 	"github.com/trainctl/trainctl/trainctltest"
 )
 
@@ -46,29 +45,25 @@ func (halver) Describe(_ context.Context, req sdk.LayerRequest) (sdk.LayerSpec, 
 }
 
 func (h halver) Forward(_ context.Context, c *sdk.LayerCall) error {
-	if c.Float64 != nil {
-		return forward(c, c.Float64)
-	}
-	return forward(c, c.Float32)
-}
-
-func forward[T custom.Number](c *sdk.LayerCall, t *sdk.LayerTensors[T]) error {
-	halveAll(c.Options.Float("scale"), t.Params[0], t.X, t.Y)
+	scale := c.Options.Float("scale")
+	c.Compute(
+		func(t *sdk.LayerTensors[float32]) { halveAll(scale, t.Params[0], t.X, t.Y) },
+		func(t *sdk.LayerTensors[float64]) { halveAll(scale, t.Params[0], t.X, t.Y) })
 	return nil
 }
 
 func (h halver) Backward(_ context.Context, c *sdk.LayerCall) error {
-	if fault := c.Options.String("fault"); fault != "" {
+	switch fault := c.Options.String("fault"); fault {
+	case "":
+	case "hang":
+		select {}
+	default:
 		return errors.New(fault)
 	}
-	if c.Float64 != nil {
-		return backward(c, c.Float64)
-	}
-	return backward(c, c.Float32)
-}
-
-func backward[T custom.Number](c *sdk.LayerCall, t *sdk.LayerTensors[T]) error {
-	halveAllBack(c.Options.Float("scale"), t.Params[0], t.X, t.DY, t.DX, t.DParams[0])
+	scale := c.Options.Float("scale")
+	c.Compute(
+		func(t *sdk.LayerTensors[float32]) { halveAllBack(scale, t.Params[0], t.X, t.DY, t.DX, t.DParams[0]) },
+		func(t *sdk.LayerTensors[float64]) { halveAllBack(scale, t.Params[0], t.X, t.DY, t.DX, t.DParams[0]) })
 	return nil
 }
 
@@ -139,9 +134,12 @@ func TestPluginMistakesAreNamed(t *testing.T) {
 			}
 		})
 	}
-	_, err := trainctltest.Try(t, cfg.With(options(`fault = "out of ideas"`)), 1, trainctltest.Memory())
-	if err == nil || !strings.Contains(err.Error(), "layer pairs: layer plugin") || !strings.Contains(err.Error(), "backward #0: out of ideas") {
-		t.Errorf("error %v", err)
+	for fault, want := range map[string]string{"out of ideas": "backward #0: out of ideas", "hang": "backward #0 takes longer than"} {
+		set := []string{options(fmt.Sprintf("fault = %q", fault)), `layer_plugins[0].timeout="100ms"`}
+		_, err := trainctltest.Try(t, cfg.With(set...), 1, trainctltest.Memory())
+		if err == nil || !strings.Contains(err.Error(), "layer pairs: layer plugin") || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q in it", err, want)
+		}
 	}
 }
 

@@ -3,7 +3,6 @@ package examples
 import (
 	"bytes"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -15,12 +14,11 @@ import (
 )
 
 const withLayer = `
-[dataset]
-plugin = "synthetic"
-options = { train_samples = 6400, test_samples = 100 }
-[train]
-per_rank_batch = 32
-max_steps = 300
+train = { per_rank_batch = 32, max_steps = 300 }
+dataset.plugin = "synthetic"
+dataset.options = { train_samples = 6400, test_samples = 100 }
+launch.nproc_per_node = 2
+checkpoint.every = "never"
 [[layer_plugins]]
 plugin = "./trainctl-plugin-swish"
 [model]
@@ -32,10 +30,6 @@ layers = [
   { type = "plugin", name = "second" },
   { type = "linear", out_features = 10 },
 ]
-[checkpoint]
-every = "never"
-[launch]
-nproc_per_node = 2
 `
 
 // A layer plugin that is killed or stopped during a run is replaced, and the weights are those of a run
@@ -73,18 +67,7 @@ func TestLayersAreReplaced(t *testing.T) {
 // the run ended and its output.
 func layerRun(t *testing.T, dir, config string, s syscall.Signal) (sum event.Summary, output string, err error) {
 	t.Helper()
-	if err := os.RemoveAll(filepath.Join(dir, "runs")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "train.toml"), []byte(config), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), "./trainctl", "run", "train.toml")
-	var out bytes.Buffer
-	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &out, &out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	cmd, out := begin(t, dir, config)
 	if s != 0 {
 		signalPlugin(t, filepath.Join(dir, "trainctl-plugin-swish"), s, func() bool {
 			text, _ := os.ReadFile(filepath.Join(dir, "runs/train/1/events.jsonl"))

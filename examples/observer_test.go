@@ -84,25 +84,12 @@ func compareRuns(t *testing.T, name string, want, got outcome, losses, same []st
 // how the run ended and its losses.
 func observedRun(t *testing.T, dir, config string, s syscall.Signal) (o outcome, losses []string) {
 	t.Helper()
-	for _, old := range []string{"runs", "loss.csv"} {
-		if err := os.RemoveAll(filepath.Join(dir, old)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := os.WriteFile(filepath.Join(dir, "train.toml"), []byte(config), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), "./trainctl", "run", "train.toml")
-	var out bytes.Buffer
-	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &out, &out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	cmd, out := begin(t, dir, config)
 	if s != 0 {
 		signalObserver(t, dir, s)
 	}
 	if err := cmd.Wait(); err != nil {
-		t.Fatalf("trainctl run: %v\n%s", err, &out)
+		t.Fatalf("trainctl run: %v\n%s", err, out)
 	}
 	var err error
 	if o.Summary, err = event.ReadSummary(afero.NewOsFs(), filepath.Join(dir, "runs/train/1/summary.json")); err != nil {
@@ -123,6 +110,25 @@ func observedRun(t *testing.T, dir, config string, s syscall.Signal) (o outcome,
 		}
 	}
 	return o, losses
+}
+
+// begin starts a run with a configuration in place of the one before, whose files are removed.
+func begin(t *testing.T, dir, config string) (cmd *exec.Cmd, out *bytes.Buffer) {
+	t.Helper()
+	for _, old := range []string{"runs", "loss.csv"} {
+		if err := os.RemoveAll(filepath.Join(dir, old)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "train.toml"), []byte(config), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	cmd, out = exec.CommandContext(t.Context(), "./trainctl", "run", "train.toml"), &bytes.Buffer{}
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, out, out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return cmd, out
 }
 
 // signalObserver waits until the observer has created its file, and sends it a signal.

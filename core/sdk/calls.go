@@ -116,15 +116,12 @@ func (s *server) Load(ctx context.Context, r *pb.LoadRequest) (*pb.LoadReply, er
 // OpenObserver implements pb.PluginServer.
 func (s *server) OpenObserver(ctx context.Context, r *pb.OpenObserverRequest) (*pb.OpenObserverReply, error) {
 	return answerOpen(s, s.observer != nil, "OpenObserver", r.OptionsJson, func(options Options) (*pb.OpenObserverReply, *opened, error) {
+		open := &opened{timeout: time.Duration(r.TimeoutNs)}
+		ctx, cancel := open.deadline(ctx)
+		defer cancel()
 		req := ObserverRequest{Options: options, Name: r.Name, Dir: r.RunDir, Resume: r.Resume, Log: s.log}
 		if err := json.Unmarshal(r.ConfigJson, &req.Config); err != nil && len(r.ConfigJson) > 0 {
 			return nil, nil, protocolError("the configuration: %v", err)
-		}
-		open := &opened{timeout: time.Duration(r.TimeoutNs)}
-		if open.timeout > 0 {
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeout(ctx, open.timeout)
-			defer cancel()
 		}
 		resume, err := s.observer.Open(ctx, req)
 		return &pb.OpenObserverReply{Resume: resume}, open, err

@@ -80,6 +80,15 @@ type LayerCall struct {
 	Float64 *LayerTensors[float64]
 }
 
+// Compute calls f32 or f64 with the tensors: usually both are one generic function.
+func (c *LayerCall) Compute(f32 func(*LayerTensors[float32]), f64 func(*LayerTensors[float64])) {
+	if c.Float64 != nil {
+		f64(c.Float64)
+	} else {
+		f32(c.Float32)
+	}
+}
+
 // LayerTensors are the tensors of a call, contiguous, the last dimension fastest.
 type LayerTensors[T float32 | float64] struct {
 	X      []T   // [Batch, Shape]; nil in Backward with SaveOutput
@@ -110,11 +119,8 @@ func (s *server) DescribeLayer(ctx context.Context, r *pb.DescribeLayerRequest) 
 			return nil, nil, protocolError("%v", err)
 		}
 		open := &opened{timeout: time.Duration(r.TimeoutNs)}
-		if open.timeout > 0 {
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeout(ctx, open.timeout)
-			defer cancel()
-		}
+		ctx, cancel := open.deadline(ctx)
+		defer cancel()
 		spec, err := s.layer.Describe(ctx, l.LayerRequest)
 		if err == nil {
 			err = spec.complete(l)

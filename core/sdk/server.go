@@ -77,6 +77,14 @@ type opened struct {
 	spec     DatasetSpec
 }
 
+// deadline is the context of a call outside the data plane that may take as long as an operation.
+func (o *opened) deadline(ctx context.Context) (context.Context, context.CancelFunc) {
+	if o.timeout == 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, o.timeout)
+}
+
 func newServer(p Plugin, kind Kind, link *hostLink, log *slog.Logger) (*server, error) {
 	if kinds := p.Kinds(); kind == "" && len(kinds) == 1 {
 		kind = kinds[0]

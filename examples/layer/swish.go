@@ -26,21 +26,13 @@ func (Swish) Describe(_ context.Context, req sdk.LayerRequest) (sdk.LayerSpec, e
 
 // Forward computes Y, in the type of the run.
 func (Swish) Forward(_ context.Context, c *sdk.LayerCall) error {
-	if c.Float64 != nil {
-		forward(c.Float64)
-	} else {
-		forward(c.Float32)
-	}
+	c.Compute(forward[float32], forward[float64])
 	return nil
 }
 
 // Backward computes DX and adds to the gradient of beta.
 func (Swish) Backward(_ context.Context, c *sdk.LayerCall) error {
-	if c.Float64 != nil {
-		backward(c.Float64)
-	} else {
-		backward(c.Float32)
-	}
+	c.Compute(backward[float32], backward[float64])
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/trainctl/trainctl/core/plugin/registry"
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
@@ -117,7 +118,7 @@ func (r *replaceable[C]) replaces() bool {
 func (r *replaceable[C]) replace(kind sdk.Kind, cause error, restore func(context.Context, *running[C]) error) error {
 	for r.replaces() && mayRestart(cause) && r.life.Err() == nil {
 		if r.Replaced() >= r.with.Restarts {
-			return fmt.Errorf("%s.restarts = %d are used up: %w", tableOf(kind), r.with.Restarts, cause)
+			return fmt.Errorf("%s.restarts = %d are used up: %w", registry.Table(kind), r.with.Restarts, cause)
 		}
 		begin := time.Now()
 		r.used.Add(1)
@@ -170,17 +171,6 @@ func (r *replaceable[C]) close(ctx context.Context) error {
 		err = last.close(ctx)
 	}
 	return err
-}
-
-// tableOf is the table of the configuration for plugins of a kind.
-func tableOf(kind sdk.Kind) string {
-	switch kind {
-	case sdk.KindObserver:
-		return "observers"
-	case sdk.KindLayer:
-		return "layer_plugins"
-	}
-	return string(kind)
 }
 
 // mayRestart distinguishes a process that died, hangs or panicked from one that reports

@@ -22,6 +22,12 @@ const EnvPath = "TRAINCTL_PLUGIN_PATH"
 // Kinds are the kinds of plugins. A file for AnyKind may serve several.
 var Kinds = []sdk.Kind{sdk.KindBackend, sdk.KindDataset, sdk.KindLayer, sdk.KindObserver, sdk.KindPrecision}
 
+// Table is the table of the configuration for plugins of a kind.
+func Table(kind sdk.Kind) string {
+	lists := map[sdk.Kind]string{sdk.KindObserver: "observers", sdk.KindLayer: "layer_plugins"}
+	return cmp.Or(lists[kind], string(kind))
+}
+
 // KindNames lists the kinds for messages.
 func KindNames() string {
 	var b strings.Builder

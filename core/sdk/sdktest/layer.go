@@ -18,23 +18,18 @@ import (
 
 // LayerOptions say what the layer suite runs on.
 type LayerOptions struct {
-	// New returns a new instance, in this process or, with [LayerPlugin], in another.
-	New func(t testing.TB) sdk.Layer
+	Timeout     time.Duration // of each check; default 1 minute
+	CallTimeout time.Duration // of each call; default 30 s
+
+	Options map[string]any            // the layer's table options as a user would write it
+	Refused map[string]map[string]any // tables that must be refused, as in [DatasetOptions]
 
 	// Shapes are inputs that the layer takes, without the batch. Default: those of [6], [4, 6] and
 	// [3, 8, 8] that Describe accepts, at least one.
 	Shapes [][]int
 
-	Options              map[string]any            // the layer's table options as a user would write it
-	Refused              map[string]map[string]any // tables that must be refused, as in [DatasetOptions]
-	Timeout, CallTimeout time.Duration             // of each check, and of each call; default 1 minute and 30 s
-}
-
-// Layer runs the conformance suite for layers, see [sdk.Layer]. It compares gradients with slopes in
-// float64, float32 with float64, and equal calls with each other.
-func Layer(t *testing.T, o LayerOptions) {
-	t.Helper()
-	runChecks(t, o.Timeout, layerChecks, func(t testing.TB) *layerSuite { return &layerSuite{LayerOptions: o, t: t} })
+	// New returns a new instance, in this process or, with [LayerPlugin], in another.
+	New func(t testing.TB) sdk.Layer
 }
 
 var layerChecks = []suiteCheck[*layerSuite]{
@@ -48,26 +43,32 @@ var layerChecks = []suiteCheck[*layerSuite]{
 	{"closes in every state", checkLayerClose},
 }
 
+// Layer runs the conformance suite for layers, see [sdk.Layer]. It compares gradients with slopes in
+// float64, float32 with float64, and equal calls with each other.
+func Layer(t *testing.T, o LayerOptions) {
+	t.Helper()
+	runChecks(t, o.Timeout, layerChecks, func(t testing.TB) *layerSuite { return &layerSuite{LayerOptions: o, t: t} })
+}
+
 type layerSuite struct {
 	LayerOptions
 	processes
 	t testing.TB
 }
 
-// instance returns a new instance with bounded calls.
-func (s *layerSuite) instance() sdk.Layer {
-	l := &timedLayer{Layer: s.New(s.t)}
-	l.limit = orDefault(s.CallTimeout, stepTimeout)
-	if r, ok := l.Layer.(*remoteLayer); ok {
-		l.limit = s.remote(r.log, &r.Timeout, l.limit)
-	}
-	return l
-}
-
 // request checks the options for inputs of a shape.
 func (s *layerSuite) request(l sdk.Layer, table map[string]any, shape []int) (sdk.LayerRequest, error) {
 	options, problems := sdk.CheckOptions("", l.Info().Options, merged(s.Options, table))
 	return sdk.LayerRequest{Options: options, Name: "conformance", Shape: shape}, problems.Err()
+}
+
+// instance returns a new instance with bounded calls.
+func (s *layerSuite) instance() sdk.Layer {
+	instance, limit := s.New(s.t), orDefault(s.CallTimeout, stepTimeout)
+	if r, ok := instance.(*remoteLayer); ok {
+		limit = s.remote(r.log, &r.Timeout, limit)
+	}
+	return &timedLayer{Layer: instance, timed: timed{limit: limit}}
 }
 
 // shapes are the inputs to test.
@@ -508,18 +509,18 @@ type timedLayer struct {
 	timed
 }
 
+func (l *timedLayer) Close() error {
+	return l.bound(context.Background(), "Close", func(context.Context) error { return l.Layer.Close() })
+}
+
 func (l *timedLayer) Describe(ctx context.Context, req sdk.LayerRequest) (sdk.LayerSpec, error) {
 	return bounded(ctx, &l.timed, "Describe", func(ctx context.Context) (sdk.LayerSpec, error) { return l.Layer.Describe(ctx, req) })
 }
 
 func (l *timedLayer) Forward(ctx context.Context, c *sdk.LayerCall) error {
-	return boundedErr(ctx, &l.timed, "Forward", func(ctx context.Context) error { return l.Layer.Forward(ctx, c) })
+	return l.bound(ctx, "Forward", func(ctx context.Context) error { return l.Layer.Forward(ctx, c) })
 }
 
 func (l *timedLayer) Backward(ctx context.Context, c *sdk.LayerCall) error {
-	return boundedErr(ctx, &l.timed, "Backward", func(ctx context.Context) error { return l.Layer.Backward(ctx, c) })
-}
-
-func (l *timedLayer) Close() error {
-	return boundedErr(context.Background(), &l.timed, "Close", func(context.Context) error { return l.Layer.Close() })
+	return l.bound(ctx, "Backward", func(ctx context.Context) error { return l.Layer.Backward(ctx, c) })
 }

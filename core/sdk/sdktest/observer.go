@@ -300,7 +300,3 @@ func (o *timedObserver) Observe(ctx context.Context, e *sdk.EventBatch) error {
 func (o *timedObserver) Close() error {
 	return o.bound(context.Background(), "Close", func(context.Context) error { return o.Observer.Close() })
 }
-
-func (o *timedObserver) bound(ctx context.Context, call string, f func(context.Context) error) error {
-	return boundedErr(ctx, &o.timed, call, f)
-}

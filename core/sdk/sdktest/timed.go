@@ -61,6 +61,11 @@ func boundedErr(ctx context.Context, t *timed, what string, call func(context.Co
 	return err
 }
 
+// bound is boundedErr of the instance.
+func (t *timed) bound(ctx context.Context, what string, call func(context.Context) error) error {
+	return boundedErr(ctx, t, what, call)
+}
+
 // timedDataset is a data set whose calls take no longer than limit.
 type timedDataset struct {
 	sdk.Dataset

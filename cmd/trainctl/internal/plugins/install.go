@@ -65,11 +65,8 @@ func installedText(w io.Writer, r *install.Receipt) error {
 
 // tableFor is the header of the configuration's table for plugins of a kind.
 func tableFor(kind sdk.Kind) string {
-	switch kind {
-	case sdk.KindObserver:
-		return "[[observers]]"
-	case sdk.KindLayer:
-		return "[[layer_plugins]]"
+	if name := registry.Table(kind); name != string(kind) {
+		return "[[" + name + "]]"
 	}
 	return "[" + string(kind) + "]"
 }
