@@ -174,7 +174,7 @@ func TestGradientsAreSlopes(t *testing.T) {
 		}
 	}
 	for _, d := range op.All() {
-		if d.Gradient != nil && len(d.Steps) > 0 && !seen[d.Name] {
+		if d.Gradient != nil && len(d.Steps) > 0 && !seen[d.Name] && !d.CPUOnly { // the suite of layer plugins compares their gradients with slopes
 			t.Errorf("no case runs %s", d.Name)
 		}
 	}
