@@ -177,7 +177,7 @@ func (c TrainConfig) Divide(world int) (data.Division, error) {
 
 // within is the table for ranks that have memory for micro-batches of at most n samples.
 func (c TrainConfig) within(n int) TrainConfig {
-	if c.GlobalBatch > 0 && c.PerRankBatch == 0 {
+	if c.GlobalBatch > 0 && (c.PerRankBatch == 0 || c.PerRankBatch > n) {
 		c.PerRankBatch = n
 	}
 	return c

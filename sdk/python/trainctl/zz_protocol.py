@@ -185,6 +185,25 @@ MESSAGES = {
     },
     "ObserveReply": {
     },
+    "DescribeLayerRequest": {
+        1: ("layer", "int64", ""),
+        2: ("options_json", "bytes", ""),
+        3: ("name", "string", ""),
+        4: ("shape", "int64", "repeated"),
+        5: ("timeout_ns", "int64", ""),
+    },
+    "DescribeLayerReply": {
+        1: ("shape", "int64", "repeated"),
+        2: ("params", "LayerParam", "repeated"),
+        3: ("save_output", "bool", ""),
+    },
+    "LayerParam": {
+        1: ("name", "string", ""),
+        2: ("shape", "int64", "repeated"),
+        3: ("init", "string", ""),
+        4: ("a", "double", ""),
+        5: ("b", "double", ""),
+    },
     "CollectiveRequest": {
         1: ("seq", "uint64", ""),
         2: ("op", "uint32", ""),
@@ -217,6 +236,16 @@ MESSAGES = {
         1: ("scale", "double", ""),
         2: ("skip", "bool", ""),
         3: ("skipped", "uint64", ""),
+    },
+    "ComputeRequest": {
+        1: ("layer", "int64", ""),
+        2: ("backward", "bool", ""),
+        3: ("dtype", "uint32", ""),
+        4: ("batch", "int64", ""),
+        5: ("data", "bytes", ""),
+    },
+    "ComputeReply": {
+        1: ("data", "bytes", ""),
     },
     "Error": {
         1: ("text", "string", ""),
@@ -272,9 +301,11 @@ CALLS = {
     "Load": ("LoadRequest", "LoadReply"),
     "OpenObserver": ("OpenObserverRequest", "OpenObserverReply"),
     "Observe": ("ObserveRequest", "ObserveReply"),
+    "DescribeLayer": ("DescribeLayerRequest", "DescribeLayerReply"),
     "Collective": ("CollectiveRequest", "CollectiveReply"),
     "Fill": ("FillRequest", "FillReply"),
     "Update": ("UpdateRequest", "UpdateReply"),
+    "Compute": ("ComputeRequest", "ComputeReply"),
 }
 
 # Element types by number.
