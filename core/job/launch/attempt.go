@@ -50,6 +50,8 @@ type attempt struct {
 	nodesCtx    context.Context      // of waits for other nodes
 	waits       sync.WaitGroup       // for them
 	ended       []exit               // after stopReason was set
+	killed      bool                 // ranks that were left got no more time
+	completed   bool                 // the ranks of all nodes had done their work when a signal came
 	firstSignal time.Time            // zero: none came
 	finishing   sync.WaitGroup       // reads the last output of ranks that are not in workers any more
 }
@@ -134,18 +136,25 @@ func (a *attempt) watch(ctx context.Context) {
 	defer cancel()
 	remote := a.l.nodes.listen(nodesCtx, &a.waits, a.n)
 	var done <-chan *stopReason
+	var completed <-chan bool
 	gone := ctx.Done()
 	for {
 		if len(a.alive) == 0 {
 			a.blameReporter()
-			if a.stopReason != nil || a.l.nodes == nil {
+			switch {
+			case a.stopReason == nil && a.l.nodes != nil:
+				if done == nil {
+					done = a.l.nodes.done(nodesCtx, &a.waits, a.n, a.store.hosted())
+				}
+			case !a.asksNodes() || completed != nil && a.killed:
 				return
-			}
-			if done == nil {
-				done = a.l.nodes.done(nodesCtx, &a.waits, a.n, a.store.hosted())
+			case completed == nil:
+				completed = a.l.nodes.completed(nodesCtx, &a.waits, a.n, a.completedHere())
 			}
 		}
 		select {
+		case a.completed = <-completed:
+			return
 		case e := <-a.exits:
 			a.exited(e)
 		case s := <-a.l.signals:
@@ -155,6 +164,7 @@ func (a *attempt) watch(ctx context.Context) {
 			remote = nil
 		case v := <-done:
 			if v == nil {
+				a.completed = true
 				return
 			}
 			a.stopFor(v)
@@ -356,6 +366,7 @@ func (a *attempt) stop(grace time.Duration) {
 }
 
 func (a *attempt) killAll() {
+	a.killed = true
 	for w := range a.alive {
 		w.body.kill()
 	}
@@ -369,7 +380,7 @@ func (a *attempt) ending() ending {
 		return ending{code: ExitWorker, failure: v.Failure, cut: true}
 	case v == nil:
 		return ending{code: ExitOK}
-	case v.Failure == nil && a.completed():
+	case v.Failure == nil && (a.completed || a.l.nodes == nil && a.completedHere()):
 		return ending{code: ExitOK}
 	case v.Failure == nil:
 		return a.stopped(syscall.Signal(v.Signal))
@@ -405,10 +416,16 @@ func (a *attempt) correct(f *Failure) {
 	}
 }
 
-// completed reports whether all ranks had done their work when a signal came, which then changes nothing.
-// On several nodes only ranks that were asked to end know it.
-func (a *attempt) completed() bool {
-	return a.l.o.Finished != nil && a.l.nodes == nil && !slices.ContainsFunc(a.ended, exit.bad)
+// completedHere reports whether all ranks of this node had done their work when a signal came. If those of all
+// nodes had, the signal changes nothing.
+func (a *attempt) completedHere() bool {
+	return a.l.o.Finished != nil && !slices.ContainsFunc(a.ended, exit.bad)
+}
+
+// asksNodes reports whether it is for the nodes together to say how the attempt ended: after a signal, in a job
+// of a fixed number of nodes.
+func (a *attempt) asksNodes() bool {
+	return a.stopReason != nil && a.stopReason.Failure == nil && a.stopReason.Signal != 0 && a.l.nodes != nil && a.l.o.Least == 0
 }
 
 // stopped returns how an attempt ended after a signal. It was preempted when

@@ -125,6 +125,11 @@ var roles = map[string]func(arg, rest string) int{
 		tell(map[string]any{"event": "rank_done"})
 		return 0
 	},
+	"finished": func(_, _ string) int { // before any signal
+		signal.Ignore(syscall.SIGTERM)
+		tell(map[string]any{"event": "rank_done"})
+		return 0
+	},
 	"slow": func(_, _ string) int { // to end
 		readyUntilTerm()
 		tell(map[string]any{"event": "asked"})

@@ -282,7 +282,10 @@ func (n *nodes) done(ctx context.Context, wg *sync.WaitGroup, attempt int, store
 		return c
 	}
 	wg.Go(func() {
-		err := n.client.Barrier(ctx, "done/"+strconv.Itoa(attempt), n.o.NodeRank, n.o.Nodes)
+		err := n.tellCompleted(ctx, attempt, true) // a signal may reach another node before the barrier
+		if err == nil {
+			err = n.client.Barrier(ctx, "done/"+strconv.Itoa(attempt), n.o.NodeRank, n.o.Nodes)
+		}
 		if ctx.Err() != nil {
 			return
 		}
@@ -291,6 +294,27 @@ func (n *nodes) done(ctx context.Context, wg *sync.WaitGroup, attempt int, store
 			return
 		}
 		c <- nil
+	})
+	return c
+}
+
+func completedKey(attempt, node int) string { return fmt.Sprintf("completed/%d/%d", attempt, node) }
+
+func (n *nodes) tellCompleted(ctx context.Context, attempt int, here bool) error {
+	return n.meeting.Set(ctx, completedKey(attempt, n.o.NodeRank), []byte(strconv.FormatBool(here)))
+}
+
+// completed tells the other nodes whether the ranks of this one had done their work when a signal came, and
+// delivers whether those of all nodes had. It waits for nodes whose ranks have not ended.
+func (n *nodes) completed(ctx context.Context, wg *sync.WaitGroup, attempt int, here bool) <-chan bool {
+	c := make(chan bool, 1)
+	wg.Go(func() {
+		all := n.tellCompleted(ctx, attempt, here) == nil && here
+		for node := 0; all && node < n.o.Nodes; node++ {
+			text, err := n.meeting.Get(ctx, completedKey(attempt, node))
+			all = err == nil && string(text) == "true"
+		}
+		c <- all
 	})
 	return c
 }

@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -106,6 +107,42 @@ func TestSignalOnOneNodeEndsAll(t *testing.T) {
 	for i, res := range results {
 		if errs[i] != nil || res.ExitCode != ExitTerminated {
 			t.Errorf("node %d: %+v %v\n%s", i, res, errs[i], log)
+		}
+	}
+}
+
+// A signal on one node interrupts the run of all nodes, unless all ranks of all nodes have done their work.
+func TestSignalWhenAllNodesAreDone(t *testing.T) {
+	for _, tc := range []struct {
+		roles [2]string // by node
+		want  int
+	}{
+		{[2]string{"finishing", "finishing"}, ExitOK}, {[2]string{"finished", "finishing"}, ExitOK}, {[2]string{"finishing", "finished"}, ExitOK},
+		{[2]string{"idle", "finishing"}, ExitTerminated}, {[2]string{"finishing", "idle"}, ExitTerminated}, {[2]string{"finished", "idle"}, ExitTerminated},
+	} {
+		signals := make(chan os.Signal, 1)
+		var mu sync.Mutex
+		told := map[int]bool{}
+		results, errs, log := fleet(t, []int{1, 1}, func(node int, o *Options) {
+			o.Command, o.Finished = asRole(tc.roles[node]), func(line []byte) bool { return bytes.Contains(line, []byte("rank_done")) }
+			if node == 1 {
+				o.Signals = signals
+			}
+			o.OnEvent = func(rank int, _ []byte) {
+				mu.Lock()
+				defer mu.Unlock()
+				if !told[rank] {
+					told[rank] = true
+					if len(told) == 2 {
+						signals <- syscall.SIGTERM
+					}
+				}
+			}
+		})
+		for i, res := range results {
+			if errs[i] != nil || res.ExitCode != tc.want || (res.Signal == nil) != (tc.want == ExitOK) || res.Failure() != nil {
+				t.Errorf("%v: node %d: %+v %v\n%s", tc.roles, i, res, errs[i], log)
+			}
 		}
 	}
 }
