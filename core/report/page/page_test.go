@@ -7,6 +7,7 @@ import (
 	"math"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -229,6 +230,39 @@ func BenchmarkServed(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+// BenchmarkReport is what trainctl report does with a run of a million steps: it reads the run and writes the page.
+func BenchmarkReport(b *testing.B) {
+	r := rundirtest.New(b, afero.NewOsFs(), b.TempDir(), "a")
+	for from := 1; from < 1_000_000; from += 10_000 { // piece by piece: they take 250 MB
+		r.Steps(from, from+9999)
+	}
+	r.Timeline(8, 400)
+	var page bytes.Buffer
+	began := processorTime()
+	for b.Loop() {
+		in, err := Read(r.FS, r.Dir, 1)
+		page.Reset()
+		if err == nil {
+			err = Write(&page, []Input{in}, Options{Version: "test", Now: rundirtest.Noon})
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	if page.Len() > MostBytes {
+		b.Errorf("%d bytes, at most %d are allowed", page.Len(), MostBytes)
+	}
+	b.ReportMetric(float64(page.Len()), "page-bytes")
+	b.ReportMetric((processorTime()-began).Seconds()/float64(b.N), "cpu-s/op")
+}
+
+// processorTime is what this process has used on all cores, which does not depend on other processes.
+func processorTime() time.Duration {
+	var u syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u) // cannot fail for the process itself
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // A run that wrote nothing yet has a page.
