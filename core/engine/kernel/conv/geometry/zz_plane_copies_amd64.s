@@ -15,18 +15,19 @@ TEXT ·framePlanesAVX2(SB), NOSPLIT, $0-8
 	VMOVUPS (BX), Y1
 
 image:
-	MOVQ 8(AX), BX
-	MOVQ 56(AX), R8
-	MOVQ 72(AX), R9
-	MOVQ CX, SI
-	MOVQ DX, DI
+	MOVQ  8(AX), BX
+	MOVQ  56(AX), R8
+	MOVQ  72(AX), R9
+	MOVQ  CX, SI
+	MOVQ  DX, DI
+	MOVQ  16(AX), R10
+	TESTQ R10, R10
+	JZ    short
 
 row:
-	MOVQ  16(AX), R10
-	MOVQ  SI, R11
-	MOVQ  DI, R12
-	TESTQ R10, R10
-	JZ    last
+	MOVQ 16(AX), R10
+	MOVQ SI, R11
+	MOVQ DI, R12
 
 vector:
 	PREFETCHT2 8192(R11)
@@ -36,8 +37,6 @@ vector:
 	ADDQ       $0x20, R12
 	DECQ       R10
 	JNZ        vector
-
-last:
 	PREFETCHT2 8192(R11)
 	VMASKMOVPS (R11), Y0, Y1
 	VMOVUPS    Y1, (R12)
@@ -51,10 +50,42 @@ last:
 	MOVQ       R10, R9
 	DECQ       BX
 	JNZ        row
-	ADDQ       48(AX), CX
-	ADDQ       64(AX), DX
-	DECQ       (AX)
-	JNZ        image
+	JMP        copied
+
+short:
+	MOVQ 96(AX), R10
+	SUBQ R8, R10
+	MOVQ 104(AX), R11
+	SUBQ R9, R11
+	SUBQ $0x02, BX
+	JL   oddRow
+
+pair:
+	PREFETCHT2 8192(SI)
+	VMASKMOVPS (SI), Y0, Y1
+	VMOVUPS    Y1, (DI)
+	ADDQ       R8, SI
+	ADDQ       R9, DI
+	PREFETCHT2 8192(SI)
+	VMASKMOVPS (SI), Y0, Y1
+	VMOVUPS    Y1, (DI)
+	ADDQ       R10, SI
+	ADDQ       R11, DI
+	SUBQ       $0x02, BX
+	JGE        pair
+
+oddRow:
+	ADDQ       $0x02, BX
+	JZ         copied
+	PREFETCHT2 8192(SI)
+	VMASKMOVPS (SI), Y0, Y1
+	VMOVUPS    Y1, (DI)
+
+copied:
+	ADDQ 48(AX), CX
+	ADDQ 64(AX), DX
+	DECQ (AX)
+	JNZ  image
 	VZEROUPPER
 	RET
 
@@ -71,18 +102,19 @@ TEXT ·cutPlanesAVX2(SB), NOSPLIT, $0-8
 	VMOVUPS (BX), Y1
 
 image:
-	MOVQ 8(AX), BX
-	MOVQ 56(AX), R8
-	MOVQ 72(AX), R9
-	MOVQ CX, SI
-	MOVQ DX, DI
+	MOVQ  8(AX), BX
+	MOVQ  56(AX), R8
+	MOVQ  72(AX), R9
+	MOVQ  CX, SI
+	MOVQ  DX, DI
+	MOVQ  16(AX), R10
+	TESTQ R10, R10
+	JZ    short
 
 row:
-	MOVQ  16(AX), R10
-	MOVQ  SI, R11
-	MOVQ  DI, R12
-	TESTQ R10, R10
-	JZ    last
+	MOVQ 16(AX), R10
+	MOVQ SI, R11
+	MOVQ DI, R12
 
 vector:
 	PREFETCHT2 8192(R12)
@@ -92,8 +124,6 @@ vector:
 	ADDQ       $0x20, R12
 	DECQ       R10
 	JNZ        vector
-
-last:
 	PREFETCHT2 8192(R12)
 	VMOVUPS    (R11), Y1
 	VMOVMSKPS  Y0, R10
@@ -134,6 +164,114 @@ stored1:
 	MOVQ R10, R9
 	DECQ BX
 	JNZ  row
+	JMP  copied
+
+short:
+	VMOVMSKPS Y0, R10
+	POPCNTL   R10, R10
+	MOVQ      96(AX), R11
+	SUBQ      R8, R11
+	MOVQ      104(AX), R12
+	SUBQ      R9, R12
+	SUBQ      $0x02, BX
+	JL        oddRow
+
+pair:
+	PREFETCHT2 8192(DI)
+	VMOVUPS    (SI), Y1
+	CMPQ       R10, $0x08
+	JNE        part2
+	VMOVUPS    Y1, (DI)
+	JMP        stored2
+
+part2:
+	LEAQ         (DI), R13
+	TESTQ        $0x00000004, R10
+	JZ           without4_2
+	VMOVUPS      X1, (R13)
+	VEXTRACTF128 $0x01, Y1, X1
+	ADDQ         $0x10, R13
+
+without4_2:
+	TESTQ   $0x00000002, R10
+	JZ      without2_2
+	VMOVLPS X1, (R13)
+	VPSRLDQ $0x08, X1, X1
+	ADDQ    $0x08, R13
+
+without2_2:
+	TESTQ  $0x00000001, R10
+	JZ     stored2
+	VMOVSS X1, (R13)
+
+stored2:
+	ADDQ       R8, SI
+	ADDQ       R9, DI
+	PREFETCHT2 8192(DI)
+	VMOVUPS    (SI), Y1
+	CMPQ       R10, $0x08
+	JNE        part3
+	VMOVUPS    Y1, (DI)
+	JMP        stored3
+
+part3:
+	LEAQ         (DI), R13
+	TESTQ        $0x00000004, R10
+	JZ           without4_3
+	VMOVUPS      X1, (R13)
+	VEXTRACTF128 $0x01, Y1, X1
+	ADDQ         $0x10, R13
+
+without4_3:
+	TESTQ   $0x00000002, R10
+	JZ      without2_3
+	VMOVLPS X1, (R13)
+	VPSRLDQ $0x08, X1, X1
+	ADDQ    $0x08, R13
+
+without2_3:
+	TESTQ  $0x00000001, R10
+	JZ     stored3
+	VMOVSS X1, (R13)
+
+stored3:
+	ADDQ R11, SI
+	ADDQ R12, DI
+	SUBQ $0x02, BX
+	JGE  pair
+
+oddRow:
+	ADDQ       $0x02, BX
+	JZ         copied
+	PREFETCHT2 8192(DI)
+	VMOVUPS    (SI), Y1
+	CMPQ       R10, $0x08
+	JNE        part4
+	VMOVUPS    Y1, (DI)
+	JMP        stored4
+
+part4:
+	LEAQ         (DI), BX
+	TESTQ        $0x00000004, R10
+	JZ           without4_4
+	VMOVUPS      X1, (BX)
+	VEXTRACTF128 $0x01, Y1, X1
+	ADDQ         $0x10, BX
+
+without4_4:
+	TESTQ   $0x00000002, R10
+	JZ      without2_4
+	VMOVLPS X1, (BX)
+	VPSRLDQ $0x08, X1, X1
+	ADDQ    $0x08, BX
+
+without2_4:
+	TESTQ  $0x00000001, R10
+	JZ     stored4
+	VMOVSS X1, (BX)
+
+stored4:
+copied:
 	ADDQ 48(AX), CX
 	ADDQ 64(AX), DX
 	DECQ (AX)
@@ -154,18 +292,19 @@ TEXT ·splitPlanesAVX2(SB), NOSPLIT, $0-8
 	VMOVUPS (SI), Y1
 
 image:
-	MOVQ 8(AX), SI
-	MOVQ 56(AX), R9
-	MOVQ 72(AX), R10
-	MOVQ CX, DI
-	MOVQ DX, R8
+	MOVQ  8(AX), SI
+	MOVQ  56(AX), R9
+	MOVQ  72(AX), R10
+	MOVQ  CX, DI
+	MOVQ  DX, R8
+	MOVQ  16(AX), R11
+	TESTQ R11, R11
+	JZ    short
 
 row:
-	MOVQ  16(AX), R11
-	MOVQ  DI, R12
-	MOVQ  R8, R13
-	TESTQ R11, R11
-	JZ    last
+	MOVQ 16(AX), R11
+	MOVQ DI, R12
+	MOVQ R8, R13
 
 vector:
 	PREFETCHT2 8192(R12)
@@ -181,8 +320,6 @@ vector:
 	ADDQ       $0x20, R13
 	DECQ       R11
 	JNZ        vector
-
-last:
 	PREFETCHT2 8192(R12)
 	VMASKMOVPS (R12), Y0, Y2
 	VMASKMOVPS 32(R12), Y1, Y3
@@ -202,10 +339,60 @@ last:
 	MOVQ       R11, R10
 	DECQ       SI
 	JNZ        row
-	ADDQ       48(AX), CX
-	ADDQ       64(AX), DX
-	DECQ       (AX)
-	JNZ        image
+	JMP        copied
+
+short:
+	MOVQ 96(AX), R11
+	SUBQ R9, R11
+	MOVQ 104(AX), R12
+	SUBQ R10, R12
+	SUBQ $0x02, SI
+	JL   oddRow
+
+pair:
+	PREFETCHT2 8192(DI)
+	VMASKMOVPS (DI), Y0, Y2
+	VMASKMOVPS 32(DI), Y1, Y3
+	VSHUFPS    $0xdd, Y3, Y2, Y4
+	VSHUFPS    $0x88, Y3, Y2, Y2
+	VPERMPD    $0xd8, Y2, Y2
+	VPERMPD    $0xd8, Y4, Y3
+	VMOVUPS    Y2, (R8)
+	VMOVUPS    Y3, (R8)(BX*1)
+	ADDQ       R9, DI
+	ADDQ       R10, R8
+	PREFETCHT2 8192(DI)
+	VMASKMOVPS (DI), Y0, Y2
+	VMASKMOVPS 32(DI), Y1, Y3
+	VSHUFPS    $0xdd, Y3, Y2, Y4
+	VSHUFPS    $0x88, Y3, Y2, Y2
+	VPERMPD    $0xd8, Y2, Y2
+	VPERMPD    $0xd8, Y4, Y3
+	VMOVUPS    Y2, (R8)
+	VMOVUPS    Y3, (R8)(BX*1)
+	ADDQ       R11, DI
+	ADDQ       R12, R8
+	SUBQ       $0x02, SI
+	JGE        pair
+
+oddRow:
+	ADDQ       $0x02, SI
+	JZ         copied
+	PREFETCHT2 8192(DI)
+	VMASKMOVPS (DI), Y0, Y2
+	VMASKMOVPS 32(DI), Y1, Y3
+	VSHUFPS    $0xdd, Y3, Y2, Y4
+	VSHUFPS    $0x88, Y3, Y2, Y2
+	VPERMPD    $0xd8, Y2, Y2
+	VPERMPD    $0xd8, Y4, Y3
+	VMOVUPS    Y2, (R8)
+	VMOVUPS    Y3, (R8)(BX*1)
+
+copied:
+	ADDQ 48(AX), CX
+	ADDQ 64(AX), DX
+	DECQ (AX)
+	JNZ  image
 	VZEROUPPER
 	RET
 
@@ -222,18 +409,19 @@ TEXT ·joinPlanesAVX2(SB), NOSPLIT, $0-8
 	VMOVUPS (SI), Y1
 
 image:
-	MOVQ 8(AX), SI
-	MOVQ 56(AX), R9
-	MOVQ 72(AX), R10
-	MOVQ CX, DI
-	MOVQ DX, R8
+	MOVQ  8(AX), SI
+	MOVQ  56(AX), R9
+	MOVQ  72(AX), R10
+	MOVQ  CX, DI
+	MOVQ  DX, R8
+	MOVQ  16(AX), R11
+	TESTQ R11, R11
+	JZ    short
 
 row:
-	MOVQ  16(AX), R11
-	MOVQ  DI, R12
-	MOVQ  R8, R13
-	TESTQ R11, R11
-	JZ    last
+	MOVQ 16(AX), R11
+	MOVQ DI, R12
+	MOVQ R8, R13
 
 vector:
 	PREFETCHT2 8192(R13)
@@ -249,8 +437,6 @@ vector:
 	ADDQ       $0x40, R13
 	DECQ       R11
 	JNZ        vector
-
-last:
 	PREFETCHT2 8192(R13)
 	VMOVUPS    (R12), Y2
 	VMOVUPS    (R12)(BX*1), Y3
@@ -261,59 +447,59 @@ last:
 	VMOVMSKPS  Y0, R11
 	POPCNTL    R11, R11
 	CMPQ       R11, $0x08
-	JNE        part2
+	JNE        part5
 	VMOVUPS    Y2, (R13)
-	JMP        stored2
+	JMP        stored5
 
-part2:
+part5:
 	LEAQ         (R13), R12
 	TESTQ        $0x00000004, R11
-	JZ           without4_2
+	JZ           without4_5
 	VMOVUPS      X2, (R12)
 	VEXTRACTF128 $0x01, Y2, X2
 	ADDQ         $0x10, R12
 
-without4_2:
+without4_5:
 	TESTQ   $0x00000002, R11
-	JZ      without2_2
+	JZ      without2_5
 	VMOVLPS X2, (R12)
 	VPSRLDQ $0x08, X2, X2
 	ADDQ    $0x08, R12
 
-without2_2:
+without2_5:
 	TESTQ  $0x00000001, R11
-	JZ     stored2
+	JZ     stored5
 	VMOVSS X2, (R12)
 
-stored2:
+stored5:
 	VMOVMSKPS Y1, R11
 	POPCNTL   R11, R11
 	CMPQ      R11, $0x08
-	JNE       part3
+	JNE       part6
 	VMOVUPS   Y3, 32(R13)
-	JMP       stored3
+	JMP       stored6
 
-part3:
+part6:
 	LEAQ         32(R13), R12
 	TESTQ        $0x00000004, R11
-	JZ           without4_3
+	JZ           without4_6
 	VMOVUPS      X3, (R12)
 	VEXTRACTF128 $0x01, Y3, X3
 	ADDQ         $0x10, R12
 
-without4_3:
+without4_6:
 	TESTQ   $0x00000002, R11
-	JZ      without2_3
+	JZ      without2_6
 	VMOVLPS X3, (R12)
 	VPSRLDQ $0x08, X3, X3
 	ADDQ    $0x08, R12
 
-without2_3:
+without2_6:
 	TESTQ  $0x00000001, R11
-	JZ     stored3
+	JZ     stored6
 	VMOVSS X3, (R12)
 
-stored3:
+stored6:
 	MOVQ 96(AX), R11
 	ADDQ R9, DI
 	SUBQ R9, R11
@@ -324,6 +510,209 @@ stored3:
 	MOVQ R11, R10
 	DECQ SI
 	JNZ  row
+	JMP  copied
+
+short:
+	VMOVMSKPS Y0, R11
+	POPCNTL   R11, R11
+	VMOVMSKPS Y1, R12
+	POPCNTL   R12, R12
+	MOVQ      96(AX), R13
+	SUBQ      R9, R13
+	MOVQ      104(AX), R14
+	SUBQ      R10, R14
+	SUBQ      $0x02, SI
+	JL        oddRow
+
+pair:
+	PREFETCHT2 8192(R8)
+	VMOVUPS    (DI), Y2
+	VMOVUPS    (DI)(BX*1), Y3
+	VUNPCKLPS  Y3, Y2, Y4
+	VUNPCKHPS  Y3, Y2, Y3
+	VPERM2F128 $0x20, Y3, Y4, Y2
+	VPERM2F128 $0x31, Y3, Y4, Y3
+	CMPQ       R11, $0x08
+	JNE        part7
+	VMOVUPS    Y2, (R8)
+	JMP        stored7
+
+part7:
+	LEAQ         (R8), R15
+	TESTQ        $0x00000004, R11
+	JZ           without4_7
+	VMOVUPS      X2, (R15)
+	VEXTRACTF128 $0x01, Y2, X2
+	ADDQ         $0x10, R15
+
+without4_7:
+	TESTQ   $0x00000002, R11
+	JZ      without2_7
+	VMOVLPS X2, (R15)
+	VPSRLDQ $0x08, X2, X2
+	ADDQ    $0x08, R15
+
+without2_7:
+	TESTQ  $0x00000001, R11
+	JZ     stored7
+	VMOVSS X2, (R15)
+
+stored7:
+	CMPQ    R12, $0x08
+	JNE     part8
+	VMOVUPS Y3, 32(R8)
+	JMP     stored8
+
+part8:
+	LEAQ         32(R8), R15
+	TESTQ        $0x00000004, R12
+	JZ           without4_8
+	VMOVUPS      X3, (R15)
+	VEXTRACTF128 $0x01, Y3, X3
+	ADDQ         $0x10, R15
+
+without4_8:
+	TESTQ   $0x00000002, R12
+	JZ      without2_8
+	VMOVLPS X3, (R15)
+	VPSRLDQ $0x08, X3, X3
+	ADDQ    $0x08, R15
+
+without2_8:
+	TESTQ  $0x00000001, R12
+	JZ     stored8
+	VMOVSS X3, (R15)
+
+stored8:
+	ADDQ       R9, DI
+	ADDQ       R10, R8
+	PREFETCHT2 8192(R8)
+	VMOVUPS    (DI), Y2
+	VMOVUPS    (DI)(BX*1), Y3
+	VUNPCKLPS  Y3, Y2, Y4
+	VUNPCKHPS  Y3, Y2, Y3
+	VPERM2F128 $0x20, Y3, Y4, Y2
+	VPERM2F128 $0x31, Y3, Y4, Y3
+	CMPQ       R11, $0x08
+	JNE        part9
+	VMOVUPS    Y2, (R8)
+	JMP        stored9
+
+part9:
+	LEAQ         (R8), R15
+	TESTQ        $0x00000004, R11
+	JZ           without4_9
+	VMOVUPS      X2, (R15)
+	VEXTRACTF128 $0x01, Y2, X2
+	ADDQ         $0x10, R15
+
+without4_9:
+	TESTQ   $0x00000002, R11
+	JZ      without2_9
+	VMOVLPS X2, (R15)
+	VPSRLDQ $0x08, X2, X2
+	ADDQ    $0x08, R15
+
+without2_9:
+	TESTQ  $0x00000001, R11
+	JZ     stored9
+	VMOVSS X2, (R15)
+
+stored9:
+	CMPQ    R12, $0x08
+	JNE     part10
+	VMOVUPS Y3, 32(R8)
+	JMP     stored10
+
+part10:
+	LEAQ         32(R8), R15
+	TESTQ        $0x00000004, R12
+	JZ           without4_10
+	VMOVUPS      X3, (R15)
+	VEXTRACTF128 $0x01, Y3, X3
+	ADDQ         $0x10, R15
+
+without4_10:
+	TESTQ   $0x00000002, R12
+	JZ      without2_10
+	VMOVLPS X3, (R15)
+	VPSRLDQ $0x08, X3, X3
+	ADDQ    $0x08, R15
+
+without2_10:
+	TESTQ  $0x00000001, R12
+	JZ     stored10
+	VMOVSS X3, (R15)
+
+stored10:
+	ADDQ R13, DI
+	ADDQ R14, R8
+	SUBQ $0x02, SI
+	JGE  pair
+
+oddRow:
+	ADDQ       $0x02, SI
+	JZ         copied
+	PREFETCHT2 8192(R8)
+	VMOVUPS    (DI), Y2
+	VMOVUPS    (DI)(BX*1), Y3
+	VUNPCKLPS  Y3, Y2, Y4
+	VUNPCKHPS  Y3, Y2, Y3
+	VPERM2F128 $0x20, Y3, Y4, Y2
+	VPERM2F128 $0x31, Y3, Y4, Y3
+	CMPQ       R11, $0x08
+	JNE        part11
+	VMOVUPS    Y2, (R8)
+	JMP        stored11
+
+part11:
+	LEAQ         (R8), SI
+	TESTQ        $0x00000004, R11
+	JZ           without4_11
+	VMOVUPS      X2, (SI)
+	VEXTRACTF128 $0x01, Y2, X2
+	ADDQ         $0x10, SI
+
+without4_11:
+	TESTQ   $0x00000002, R11
+	JZ      without2_11
+	VMOVLPS X2, (SI)
+	VPSRLDQ $0x08, X2, X2
+	ADDQ    $0x08, SI
+
+without2_11:
+	TESTQ  $0x00000001, R11
+	JZ     stored11
+	VMOVSS X2, (SI)
+
+stored11:
+	CMPQ    R12, $0x08
+	JNE     part12
+	VMOVUPS Y3, 32(R8)
+	JMP     stored12
+
+part12:
+	LEAQ         32(R8), SI
+	TESTQ        $0x00000004, R12
+	JZ           without4_12
+	VMOVUPS      X3, (SI)
+	VEXTRACTF128 $0x01, Y3, X3
+	ADDQ         $0x10, SI
+
+without4_12:
+	TESTQ   $0x00000002, R12
+	JZ      without2_12
+	VMOVLPS X3, (SI)
+	VPSRLDQ $0x08, X3, X3
+	ADDQ    $0x08, SI
+
+without2_12:
+	TESTQ  $0x00000001, R12
+	JZ     stored12
+	VMOVSS X3, (SI)
+
+stored12:
+copied:
 	ADDQ 48(AX), CX
 	ADDQ 64(AX), DX
 	DECQ (AX)

@@ -15,12 +15,13 @@ image:
 	MOVD	72(R10), R5
 	MOVD	R9, R4
 	MOVD	R8, R3
+	MOVD	16(R10), R0
+	TST	R0, R0
+	BEQ	short
 row:
 	MOVD	16(R10), R2
 	MOVD	R4, R1
 	MOVD	R3, R0
-	TST	R2, R2
-	BEQ	last
 vector:
 	PRFM	8192(R1), PLDL2KEEP
 	FLDPQ	0(R1), (F1, F0)
@@ -29,7 +30,6 @@ vector:
 	ADD	$32, R0, R0
 	SUBS	$1, R2, R2
 	BNE	vector
-last:
 	PRFM	8192(R1), PLDL2KEEP
 	TBZ	$3, R11, lanes1
 	FLDPQ	0(R1), (F1, F0)
@@ -45,6 +45,40 @@ lanes1done:
 	MOVD	R0, R5
 	SUBS	$1, R7, R7
 	BNE	row
+	B	copied
+short:
+	MOVD	96(R10), R2
+	SUB	R6, R2, R2
+	MOVD	104(R10), R1
+	SUB	R5, R1, R1
+	SUBS	$2, R7, R7
+	BLT	oddRow
+pair:
+	PRFM	8192(R4), PLDL2KEEP
+	TBZ	$3, R11, lanes2
+	FLDPQ	0(R4), (F1, F0)
+lanes2done:
+	FSTPQ	(F1, F0), 0(R3)
+	ADD	R6, R4, R4
+	ADD	R5, R3, R3
+	PRFM	8192(R4), PLDL2KEEP
+	TBZ	$3, R11, lanes3
+	FLDPQ	0(R4), (F1, F0)
+lanes3done:
+	FSTPQ	(F1, F0), 0(R3)
+	ADD	R2, R4, R4
+	ADD	R1, R3, R3
+	SUBS	$2, R7, R7
+	BGE	pair
+oddRow:
+	ADDS	$2, R7, R7
+	BEQ	copied
+	PRFM	8192(R4), PLDL2KEEP
+	TBZ	$3, R11, lanes4
+	FLDPQ	0(R4), (F1, F0)
+lanes4done:
+	FSTPQ	(F1, F0), 0(R3)
+copied:
 	MOVD	48(R10), R0
 	ADD	R0, R9, R9
 	MOVD	64(R10), R0
@@ -80,6 +114,84 @@ lanes1one:
 	TBZ	$0, R11, lanes1done
 	FMOVS	0(R1), F1
 	B	lanes1done
+lanes2:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R11, lanes2low
+	FMOVQ	0(R4), F1
+	TBZ	$1, R11, lanes2highone
+	FMOVD	16(R4), F0
+	TBZ	$0, R11, lanes2done
+	ADD	$24, R4, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R11, lanes2done
+	FMOVS	16(R4), F0
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R11, lanes2one
+	FMOVD	0(R4), F1
+	TBZ	$0, R11, lanes2done
+	ADD	$8, R4, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R11, lanes2done
+	FMOVS	0(R4), F1
+	B	lanes2done
+lanes3:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R11, lanes3low
+	FMOVQ	0(R4), F1
+	TBZ	$1, R11, lanes3highone
+	FMOVD	16(R4), F0
+	TBZ	$0, R11, lanes3done
+	ADD	$24, R4, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes3done
+lanes3highone:
+	TBZ	$0, R11, lanes3done
+	FMOVS	16(R4), F0
+	B	lanes3done
+lanes3low:
+	TBZ	$1, R11, lanes3one
+	FMOVD	0(R4), F1
+	TBZ	$0, R11, lanes3done
+	ADD	$8, R4, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes3done
+lanes3one:
+	TBZ	$0, R11, lanes3done
+	FMOVS	0(R4), F1
+	B	lanes3done
+lanes4:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R11, lanes4low
+	FMOVQ	0(R4), F1
+	TBZ	$1, R11, lanes4highone
+	FMOVD	16(R4), F0
+	TBZ	$0, R11, lanes4done
+	ADD	$24, R4, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes4done
+lanes4highone:
+	TBZ	$0, R11, lanes4done
+	FMOVS	16(R4), F0
+	B	lanes4done
+lanes4low:
+	TBZ	$1, R11, lanes4one
+	FMOVD	0(R4), F1
+	TBZ	$0, R11, lanes4done
+	ADD	$8, R4, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes4done
+lanes4one:
+	TBZ	$0, R11, lanes4done
+	FMOVS	0(R4), F1
+	B	lanes4done
 
 // func cutPlanesNEON(planeCopy *PlaneCopy)
 TEXT ·cutPlanesNEON(SB), NOSPLIT, $0-8
@@ -94,12 +206,13 @@ image:
 	MOVD	72(R10), R5
 	MOVD	R9, R4
 	MOVD	R8, R3
+	MOVD	16(R10), R0
+	TST	R0, R0
+	BEQ	short
 row:
 	MOVD	16(R10), R2
 	MOVD	R4, R1
 	MOVD	R3, R0
-	TST	R2, R2
-	BEQ	last
 vector:
 	PRFM	8192(R0), PLDL2KEEP
 	FLDPQ	0(R1), (F1, F0)
@@ -108,7 +221,6 @@ vector:
 	ADD	$32, R0, R0
 	SUBS	$1, R2, R2
 	BNE	vector
-last:
 	PRFM	8192(R0), PLDL2KEEP
 	FLDPQ	0(R1), (F1, F0)
 	TBZ	$3, R11, lanes1
@@ -124,6 +236,40 @@ lanes1done:
 	MOVD	R0, R5
 	SUBS	$1, R7, R7
 	BNE	row
+	B	copied
+short:
+	MOVD	96(R10), R2
+	SUB	R6, R2, R2
+	MOVD	104(R10), R1
+	SUB	R5, R1, R1
+	SUBS	$2, R7, R7
+	BLT	oddRow
+pair:
+	PRFM	8192(R3), PLDL2KEEP
+	FLDPQ	0(R4), (F1, F0)
+	TBZ	$3, R11, lanes2
+	FSTPQ	(F1, F0), 0(R3)
+lanes2done:
+	ADD	R6, R4, R4
+	ADD	R5, R3, R3
+	PRFM	8192(R3), PLDL2KEEP
+	FLDPQ	0(R4), (F1, F0)
+	TBZ	$3, R11, lanes3
+	FSTPQ	(F1, F0), 0(R3)
+lanes3done:
+	ADD	R2, R4, R4
+	ADD	R1, R3, R3
+	SUBS	$2, R7, R7
+	BGE	pair
+oddRow:
+	ADDS	$2, R7, R7
+	BEQ	copied
+	PRFM	8192(R3), PLDL2KEEP
+	FLDPQ	0(R4), (F1, F0)
+	TBZ	$3, R11, lanes4
+	FSTPQ	(F1, F0), 0(R3)
+lanes4done:
+copied:
 	MOVD	48(R10), R0
 	ADD	R0, R9, R9
 	MOVD	64(R10), R0
@@ -157,6 +303,78 @@ lanes1one:
 	TBZ	$0, R11, lanes1done
 	FMOVS	F1, 0(R0)
 	B	lanes1done
+lanes2:
+	TBZ	$2, R11, lanes2low
+	FMOVQ	F1, 0(R3)
+	TBZ	$1, R11, lanes2highone
+	FMOVD	F0, 16(R3)
+	TBZ	$0, R11, lanes2done
+	ADD	$24, R3, R0
+	VST1	V0.S[2], (R0)
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R11, lanes2done
+	FMOVS	F0, 16(R3)
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R11, lanes2one
+	FMOVD	F1, 0(R3)
+	TBZ	$0, R11, lanes2done
+	ADD	$8, R3, R0
+	VST1	V1.S[2], (R0)
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R11, lanes2done
+	FMOVS	F1, 0(R3)
+	B	lanes2done
+lanes3:
+	TBZ	$2, R11, lanes3low
+	FMOVQ	F1, 0(R3)
+	TBZ	$1, R11, lanes3highone
+	FMOVD	F0, 16(R3)
+	TBZ	$0, R11, lanes3done
+	ADD	$24, R3, R0
+	VST1	V0.S[2], (R0)
+	B	lanes3done
+lanes3highone:
+	TBZ	$0, R11, lanes3done
+	FMOVS	F0, 16(R3)
+	B	lanes3done
+lanes3low:
+	TBZ	$1, R11, lanes3one
+	FMOVD	F1, 0(R3)
+	TBZ	$0, R11, lanes3done
+	ADD	$8, R3, R0
+	VST1	V1.S[2], (R0)
+	B	lanes3done
+lanes3one:
+	TBZ	$0, R11, lanes3done
+	FMOVS	F1, 0(R3)
+	B	lanes3done
+lanes4:
+	TBZ	$2, R11, lanes4low
+	FMOVQ	F1, 0(R3)
+	TBZ	$1, R11, lanes4highone
+	FMOVD	F0, 16(R3)
+	TBZ	$0, R11, lanes4done
+	ADD	$24, R3, R0
+	VST1	V0.S[2], (R0)
+	B	lanes4done
+lanes4highone:
+	TBZ	$0, R11, lanes4done
+	FMOVS	F0, 16(R3)
+	B	lanes4done
+lanes4low:
+	TBZ	$1, R11, lanes4one
+	FMOVD	F1, 0(R3)
+	TBZ	$0, R11, lanes4done
+	ADD	$8, R3, R0
+	VST1	V1.S[2], (R0)
+	B	lanes4done
+lanes4one:
+	TBZ	$0, R11, lanes4done
+	FMOVS	F1, 0(R3)
+	B	lanes4done
 
 // func splitPlanesNEON(planeCopy *PlaneCopy)
 TEXT ·splitPlanesNEON(SB), NOSPLIT, $0-8
@@ -174,12 +392,13 @@ image:
 	MOVD	72(R12), R6
 	MOVD	R11, R5
 	MOVD	R10, R4
+	MOVD	16(R12), R0
+	TST	R0, R0
+	BEQ	short
 row:
 	MOVD	16(R12), R3
 	MOVD	R5, R2
 	MOVD	R4, R1
-	TST	R3, R3
-	BEQ	last
 vector:
 	PRFM	8192(R2), PLDL2KEEP
 	FLDPQ	0(R2), (F5, F4)
@@ -202,7 +421,6 @@ vector:
 	ADD	$32, R1, R1
 	SUBS	$1, R3, R3
 	BNE	vector
-last:
 	PRFM	8192(R2), PLDL2KEEP
 	TBZ	$3, R14, lanes1
 	FLDPQ	0(R2), (F5, F4)
@@ -234,6 +452,88 @@ lanes2done:
 	MOVD	R0, R6
 	SUBS	$1, R8, R8
 	BNE	row
+	B	copied
+short:
+	MOVD	96(R12), R2
+	SUB	R7, R2, R2
+	MOVD	104(R12), R1
+	SUB	R6, R1, R1
+	SUBS	$2, R8, R8
+	BLT	oddRow
+pair:
+	PRFM	8192(R5), PLDL2KEEP
+	TBZ	$3, R14, lanes3
+	FLDPQ	0(R5), (F5, F4)
+lanes3done:
+	TBZ	$3, R13, lanes4
+	FLDPQ	32(R5), (F3, F2)
+lanes4done:
+	VUZP2	V3.S4, V5.S4, V1.S4
+	VUZP2	V2.S4, V4.S4, V0.S4
+	VUZP1	V3.S4, V5.S4, V5.S4
+	VUZP1	V2.S4, V4.S4, V4.S4
+	VZIP1	V4.D2, V5.D2, V2.D2
+	VZIP2	V4.D2, V5.D2, V4.D2
+	VMOV	V2.B16, V5.B16
+	VZIP1	V0.D2, V1.D2, V2.D2
+	VZIP2	V0.D2, V1.D2, V0.D2
+	VMOV	V2.B16, V3.B16
+	VMOV	V0.B16, V2.B16
+	FSTPQ	(F5, F4), 0(R4)
+	ADD	R9<<0, R4, R0
+	FSTPQ	(F3, F2), 0(R0)
+	ADD	R7, R5, R5
+	ADD	R6, R4, R4
+	PRFM	8192(R5), PLDL2KEEP
+	TBZ	$3, R14, lanes5
+	FLDPQ	0(R5), (F5, F4)
+lanes5done:
+	TBZ	$3, R13, lanes6
+	FLDPQ	32(R5), (F3, F2)
+lanes6done:
+	VUZP2	V3.S4, V5.S4, V1.S4
+	VUZP2	V2.S4, V4.S4, V0.S4
+	VUZP1	V3.S4, V5.S4, V5.S4
+	VUZP1	V2.S4, V4.S4, V4.S4
+	VZIP1	V4.D2, V5.D2, V2.D2
+	VZIP2	V4.D2, V5.D2, V4.D2
+	VMOV	V2.B16, V5.B16
+	VZIP1	V0.D2, V1.D2, V2.D2
+	VZIP2	V0.D2, V1.D2, V0.D2
+	VMOV	V2.B16, V3.B16
+	VMOV	V0.B16, V2.B16
+	FSTPQ	(F5, F4), 0(R4)
+	ADD	R9<<0, R4, R0
+	FSTPQ	(F3, F2), 0(R0)
+	ADD	R2, R5, R5
+	ADD	R1, R4, R4
+	SUBS	$2, R8, R8
+	BGE	pair
+oddRow:
+	ADDS	$2, R8, R8
+	BEQ	copied
+	PRFM	8192(R5), PLDL2KEEP
+	TBZ	$3, R14, lanes7
+	FLDPQ	0(R5), (F5, F4)
+lanes7done:
+	TBZ	$3, R13, lanes8
+	FLDPQ	32(R5), (F3, F2)
+lanes8done:
+	VUZP2	V3.S4, V5.S4, V1.S4
+	VUZP2	V2.S4, V4.S4, V0.S4
+	VUZP1	V3.S4, V5.S4, V5.S4
+	VUZP1	V2.S4, V4.S4, V4.S4
+	VZIP1	V4.D2, V5.D2, V2.D2
+	VZIP2	V4.D2, V5.D2, V4.D2
+	VMOV	V2.B16, V5.B16
+	VZIP1	V0.D2, V1.D2, V2.D2
+	VZIP2	V0.D2, V1.D2, V0.D2
+	VMOV	V2.B16, V3.B16
+	VMOV	V0.B16, V2.B16
+	FSTPQ	(F5, F4), 0(R4)
+	ADD	R9<<0, R4, R0
+	FSTPQ	(F3, F2), 0(R0)
+copied:
 	MOVD	48(R12), R0
 	ADD	R0, R11, R11
 	MOVD	64(R12), R0
@@ -296,6 +596,165 @@ lanes2one:
 	TBZ	$0, R13, lanes2done
 	FMOVS	0(R0), F3
 	B	lanes2done
+lanes3:
+	VMOVI	$0, V5.B16
+	VMOVI	$0, V4.B16
+	TBZ	$2, R14, lanes3low
+	FMOVQ	0(R5), F5
+	TBZ	$1, R14, lanes3highone
+	FMOVD	16(R5), F4
+	TBZ	$0, R14, lanes3done
+	ADD	$24, R5, R0
+	VLD1	(R0), V4.S[2]
+	B	lanes3done
+lanes3highone:
+	TBZ	$0, R14, lanes3done
+	FMOVS	16(R5), F4
+	B	lanes3done
+lanes3low:
+	TBZ	$1, R14, lanes3one
+	FMOVD	0(R5), F5
+	TBZ	$0, R14, lanes3done
+	ADD	$8, R5, R0
+	VLD1	(R0), V5.S[2]
+	B	lanes3done
+lanes3one:
+	TBZ	$0, R14, lanes3done
+	FMOVS	0(R5), F5
+	B	lanes3done
+lanes4:
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	ADD	$32, R5, R0
+	TBZ	$2, R13, lanes4low
+	FMOVQ	0(R0), F3
+	TBZ	$1, R13, lanes4highone
+	FMOVD	16(R0), F2
+	TBZ	$0, R13, lanes4done
+	ADD	$24, R0, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes4done
+lanes4highone:
+	TBZ	$0, R13, lanes4done
+	FMOVS	16(R0), F2
+	B	lanes4done
+lanes4low:
+	TBZ	$1, R13, lanes4one
+	FMOVD	0(R0), F3
+	TBZ	$0, R13, lanes4done
+	ADD	$8, R0, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes4done
+lanes4one:
+	TBZ	$0, R13, lanes4done
+	FMOVS	0(R0), F3
+	B	lanes4done
+lanes5:
+	VMOVI	$0, V5.B16
+	VMOVI	$0, V4.B16
+	TBZ	$2, R14, lanes5low
+	FMOVQ	0(R5), F5
+	TBZ	$1, R14, lanes5highone
+	FMOVD	16(R5), F4
+	TBZ	$0, R14, lanes5done
+	ADD	$24, R5, R0
+	VLD1	(R0), V4.S[2]
+	B	lanes5done
+lanes5highone:
+	TBZ	$0, R14, lanes5done
+	FMOVS	16(R5), F4
+	B	lanes5done
+lanes5low:
+	TBZ	$1, R14, lanes5one
+	FMOVD	0(R5), F5
+	TBZ	$0, R14, lanes5done
+	ADD	$8, R5, R0
+	VLD1	(R0), V5.S[2]
+	B	lanes5done
+lanes5one:
+	TBZ	$0, R14, lanes5done
+	FMOVS	0(R5), F5
+	B	lanes5done
+lanes6:
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	ADD	$32, R5, R0
+	TBZ	$2, R13, lanes6low
+	FMOVQ	0(R0), F3
+	TBZ	$1, R13, lanes6highone
+	FMOVD	16(R0), F2
+	TBZ	$0, R13, lanes6done
+	ADD	$24, R0, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes6done
+lanes6highone:
+	TBZ	$0, R13, lanes6done
+	FMOVS	16(R0), F2
+	B	lanes6done
+lanes6low:
+	TBZ	$1, R13, lanes6one
+	FMOVD	0(R0), F3
+	TBZ	$0, R13, lanes6done
+	ADD	$8, R0, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes6done
+lanes6one:
+	TBZ	$0, R13, lanes6done
+	FMOVS	0(R0), F3
+	B	lanes6done
+lanes7:
+	VMOVI	$0, V5.B16
+	VMOVI	$0, V4.B16
+	TBZ	$2, R14, lanes7low
+	FMOVQ	0(R5), F5
+	TBZ	$1, R14, lanes7highone
+	FMOVD	16(R5), F4
+	TBZ	$0, R14, lanes7done
+	ADD	$24, R5, R0
+	VLD1	(R0), V4.S[2]
+	B	lanes7done
+lanes7highone:
+	TBZ	$0, R14, lanes7done
+	FMOVS	16(R5), F4
+	B	lanes7done
+lanes7low:
+	TBZ	$1, R14, lanes7one
+	FMOVD	0(R5), F5
+	TBZ	$0, R14, lanes7done
+	ADD	$8, R5, R0
+	VLD1	(R0), V5.S[2]
+	B	lanes7done
+lanes7one:
+	TBZ	$0, R14, lanes7done
+	FMOVS	0(R5), F5
+	B	lanes7done
+lanes8:
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	ADD	$32, R5, R0
+	TBZ	$2, R13, lanes8low
+	FMOVQ	0(R0), F3
+	TBZ	$1, R13, lanes8highone
+	FMOVD	16(R0), F2
+	TBZ	$0, R13, lanes8done
+	ADD	$24, R0, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes8done
+lanes8highone:
+	TBZ	$0, R13, lanes8done
+	FMOVS	16(R0), F2
+	B	lanes8done
+lanes8low:
+	TBZ	$1, R13, lanes8one
+	FMOVD	0(R0), F3
+	TBZ	$0, R13, lanes8done
+	ADD	$8, R0, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes8done
+lanes8one:
+	TBZ	$0, R13, lanes8done
+	FMOVS	0(R0), F3
+	B	lanes8done
 
 // func joinPlanesNEON(planeCopy *PlaneCopy)
 TEXT ·joinPlanesNEON(SB), NOSPLIT, $0-8
@@ -313,12 +772,13 @@ image:
 	MOVD	72(R12), R6
 	MOVD	R11, R5
 	MOVD	R10, R4
+	MOVD	16(R12), R0
+	TST	R0, R0
+	BEQ	short
 row:
 	MOVD	16(R12), R3
 	MOVD	R5, R2
 	MOVD	R4, R1
-	TST	R3, R3
-	BEQ	last
 vector:
 	PRFM	8192(R1), PLDL2KEEP
 	FLDPQ	0(R2), (F1, F4)
@@ -337,7 +797,6 @@ vector:
 	ADD	$64, R1, R1
 	SUBS	$1, R3, R3
 	BNE	vector
-last:
 	PRFM	8192(R1), PLDL2KEEP
 	FLDPQ	0(R2), (F1, F4)
 	ADD	R9<<0, R2, R0
@@ -365,6 +824,76 @@ lanes2done:
 	MOVD	R0, R6
 	SUBS	$1, R8, R8
 	BNE	row
+	B	copied
+short:
+	MOVD	96(R12), R2
+	SUB	R7, R2, R2
+	MOVD	104(R12), R1
+	SUB	R6, R1, R1
+	SUBS	$2, R8, R8
+	BLT	oddRow
+pair:
+	PRFM	8192(R4), PLDL2KEEP
+	FLDPQ	0(R5), (F1, F4)
+	ADD	R9<<0, R5, R0
+	FLDPQ	0(R0), (F5, F0)
+	VZIP1	V5.S4, V1.S4, V3.S4
+	VZIP1	V0.S4, V4.S4, V2.S4
+	VZIP2	V5.S4, V1.S4, V1.S4
+	VZIP2	V0.S4, V4.S4, V0.S4
+	VMOV	V1.B16, V4.B16
+	VMOV	V3.B16, V1.B16
+	VMOV	V2.B16, V5.B16
+	TBZ	$3, R14, lanes3
+	FSTPQ	(F1, F4), 0(R4)
+lanes3done:
+	TBZ	$3, R13, lanes4
+	FSTPQ	(F5, F0), 32(R4)
+lanes4done:
+	ADD	R7, R5, R5
+	ADD	R6, R4, R4
+	PRFM	8192(R4), PLDL2KEEP
+	FLDPQ	0(R5), (F1, F4)
+	ADD	R9<<0, R5, R0
+	FLDPQ	0(R0), (F5, F0)
+	VZIP1	V5.S4, V1.S4, V3.S4
+	VZIP1	V0.S4, V4.S4, V2.S4
+	VZIP2	V5.S4, V1.S4, V1.S4
+	VZIP2	V0.S4, V4.S4, V0.S4
+	VMOV	V1.B16, V4.B16
+	VMOV	V3.B16, V1.B16
+	VMOV	V2.B16, V5.B16
+	TBZ	$3, R14, lanes5
+	FSTPQ	(F1, F4), 0(R4)
+lanes5done:
+	TBZ	$3, R13, lanes6
+	FSTPQ	(F5, F0), 32(R4)
+lanes6done:
+	ADD	R2, R5, R5
+	ADD	R1, R4, R4
+	SUBS	$2, R8, R8
+	BGE	pair
+oddRow:
+	ADDS	$2, R8, R8
+	BEQ	copied
+	PRFM	8192(R4), PLDL2KEEP
+	FLDPQ	0(R5), (F1, F4)
+	ADD	R9<<0, R5, R0
+	FLDPQ	0(R0), (F5, F0)
+	VZIP1	V5.S4, V1.S4, V3.S4
+	VZIP1	V0.S4, V4.S4, V2.S4
+	VZIP2	V5.S4, V1.S4, V1.S4
+	VZIP2	V0.S4, V4.S4, V0.S4
+	VMOV	V1.B16, V4.B16
+	VMOV	V3.B16, V1.B16
+	VMOV	V2.B16, V5.B16
+	TBZ	$3, R14, lanes7
+	FSTPQ	(F1, F4), 0(R4)
+lanes7done:
+	TBZ	$3, R13, lanes8
+	FSTPQ	(F5, F0), 32(R4)
+lanes8done:
+copied:
 	MOVD	48(R12), R0
 	ADD	R0, R11, R11
 	MOVD	64(R12), R0
@@ -423,3 +952,150 @@ lanes2one:
 	TBZ	$0, R13, lanes2done
 	FMOVS	F5, 0(R0)
 	B	lanes2done
+lanes3:
+	TBZ	$2, R14, lanes3low
+	FMOVQ	F1, 0(R4)
+	TBZ	$1, R14, lanes3highone
+	FMOVD	F4, 16(R4)
+	TBZ	$0, R14, lanes3done
+	ADD	$24, R4, R0
+	VST1	V4.S[2], (R0)
+	B	lanes3done
+lanes3highone:
+	TBZ	$0, R14, lanes3done
+	FMOVS	F4, 16(R4)
+	B	lanes3done
+lanes3low:
+	TBZ	$1, R14, lanes3one
+	FMOVD	F1, 0(R4)
+	TBZ	$0, R14, lanes3done
+	ADD	$8, R4, R0
+	VST1	V1.S[2], (R0)
+	B	lanes3done
+lanes3one:
+	TBZ	$0, R14, lanes3done
+	FMOVS	F1, 0(R4)
+	B	lanes3done
+lanes4:
+	ADD	$32, R4, R0
+	TBZ	$2, R13, lanes4low
+	FMOVQ	F5, 0(R0)
+	TBZ	$1, R13, lanes4highone
+	FMOVD	F0, 16(R0)
+	TBZ	$0, R13, lanes4done
+	ADD	$24, R0, R0
+	VST1	V0.S[2], (R0)
+	B	lanes4done
+lanes4highone:
+	TBZ	$0, R13, lanes4done
+	FMOVS	F0, 16(R0)
+	B	lanes4done
+lanes4low:
+	TBZ	$1, R13, lanes4one
+	FMOVD	F5, 0(R0)
+	TBZ	$0, R13, lanes4done
+	ADD	$8, R0, R0
+	VST1	V5.S[2], (R0)
+	B	lanes4done
+lanes4one:
+	TBZ	$0, R13, lanes4done
+	FMOVS	F5, 0(R0)
+	B	lanes4done
+lanes5:
+	TBZ	$2, R14, lanes5low
+	FMOVQ	F1, 0(R4)
+	TBZ	$1, R14, lanes5highone
+	FMOVD	F4, 16(R4)
+	TBZ	$0, R14, lanes5done
+	ADD	$24, R4, R0
+	VST1	V4.S[2], (R0)
+	B	lanes5done
+lanes5highone:
+	TBZ	$0, R14, lanes5done
+	FMOVS	F4, 16(R4)
+	B	lanes5done
+lanes5low:
+	TBZ	$1, R14, lanes5one
+	FMOVD	F1, 0(R4)
+	TBZ	$0, R14, lanes5done
+	ADD	$8, R4, R0
+	VST1	V1.S[2], (R0)
+	B	lanes5done
+lanes5one:
+	TBZ	$0, R14, lanes5done
+	FMOVS	F1, 0(R4)
+	B	lanes5done
+lanes6:
+	ADD	$32, R4, R0
+	TBZ	$2, R13, lanes6low
+	FMOVQ	F5, 0(R0)
+	TBZ	$1, R13, lanes6highone
+	FMOVD	F0, 16(R0)
+	TBZ	$0, R13, lanes6done
+	ADD	$24, R0, R0
+	VST1	V0.S[2], (R0)
+	B	lanes6done
+lanes6highone:
+	TBZ	$0, R13, lanes6done
+	FMOVS	F0, 16(R0)
+	B	lanes6done
+lanes6low:
+	TBZ	$1, R13, lanes6one
+	FMOVD	F5, 0(R0)
+	TBZ	$0, R13, lanes6done
+	ADD	$8, R0, R0
+	VST1	V5.S[2], (R0)
+	B	lanes6done
+lanes6one:
+	TBZ	$0, R13, lanes6done
+	FMOVS	F5, 0(R0)
+	B	lanes6done
+lanes7:
+	TBZ	$2, R14, lanes7low
+	FMOVQ	F1, 0(R4)
+	TBZ	$1, R14, lanes7highone
+	FMOVD	F4, 16(R4)
+	TBZ	$0, R14, lanes7done
+	ADD	$24, R4, R0
+	VST1	V4.S[2], (R0)
+	B	lanes7done
+lanes7highone:
+	TBZ	$0, R14, lanes7done
+	FMOVS	F4, 16(R4)
+	B	lanes7done
+lanes7low:
+	TBZ	$1, R14, lanes7one
+	FMOVD	F1, 0(R4)
+	TBZ	$0, R14, lanes7done
+	ADD	$8, R4, R0
+	VST1	V1.S[2], (R0)
+	B	lanes7done
+lanes7one:
+	TBZ	$0, R14, lanes7done
+	FMOVS	F1, 0(R4)
+	B	lanes7done
+lanes8:
+	ADD	$32, R4, R0
+	TBZ	$2, R13, lanes8low
+	FMOVQ	F5, 0(R0)
+	TBZ	$1, R13, lanes8highone
+	FMOVD	F0, 16(R0)
+	TBZ	$0, R13, lanes8done
+	ADD	$24, R0, R0
+	VST1	V0.S[2], (R0)
+	B	lanes8done
+lanes8highone:
+	TBZ	$0, R13, lanes8done
+	FMOVS	F0, 16(R0)
+	B	lanes8done
+lanes8low:
+	TBZ	$1, R13, lanes8one
+	FMOVD	F5, 0(R0)
+	TBZ	$0, R13, lanes8done
+	ADD	$8, R0, R0
+	VST1	V5.S[2], (R0)
+	B	lanes8done
+lanes8one:
+	TBZ	$0, R13, lanes8done
+	FMOVS	F5, 0(R0)
+	B	lanes8done

@@ -5,7 +5,7 @@ package planes
 // gradients take, by their taps less one. Both are known to gen/conv/planes.go.
 const columnTaps = 4
 
-var planeViews = [columnTaps]int{8, 4, 3, 2}
+var planeViews = [columnTaps]int{9, 5, 3, 2}
 
 // planeTile is a call of the micro-kernel for tiles of some rows by one vector, or, up to
 // tilePairs rows, by two: y = bias + Σ weights·x. The first of the taps in a column sees x at the byte
@@ -44,5 +44,5 @@ type planeDots struct {
 	dy                      *float32
 	off, at                 int // off is 0, at room for the kernel
 	out                     *float32
-	x                       [8]*float32 // each column's first tap
+	x                       [9]*float32 // each column's first tap
 }

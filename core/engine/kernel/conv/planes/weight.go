@@ -93,7 +93,7 @@ type dotsCall struct {
 	height, views int32
 	every         int32
 	dw, row       int32 // the first weight, and the distance of those below it
-	x             [8]int32
+	x             [9]int32
 }
 
 const dotsCallElems = int(unsafe.Sizeof(dotsCall{}) / 4)
@@ -101,11 +101,20 @@ const dotsCallElems = int(unsafe.Sizeof(dotsCall{}) / 4)
 // dotsCalls lists them in scratch.
 func (f *planeFrame) dotsCalls(p *geometry.Shape, scratch []float32) (calls []dotsCall, rest []float32) {
 	calls = unsafe.Slice((*dotsCall)(unsafe.Pointer(&scratch[0])), p.R*p.S)[:0]
+	rest = scratch[p.R*p.S*dotsCallElems:]
+	if taps := p.R * p.S; p.StrideH > 1 && taps <= planeViews[0] { // columns would be short, and calls many
+		c := dotsCall{height: 1, views: int32(taps), every: 1}
+		for i := range c.x {
+			t := min(i, taps-1)
+			c.x[i] = int32(f.at(t/p.S*p.DilationH(), t%p.S*p.DilationW()))
+		}
+		return append(calls, c), rest
+	}
 	for a := range p.StrideH {
 		h := filterRows(p, a)
 		for done := 0; done < h.N; {
-			rest := h.N - done
-			c := dotsCall{every: 1, row: int32(h.EveryTap * p.S), height: int32(kernel.CeilDiv(rest, kernel.CeilDiv(rest, columnTaps)))}
+			left := h.N - done
+			c := dotsCall{every: 1, row: int32(h.EveryTap * p.S), height: int32(kernel.CeilDiv(left, kernel.CeilDiv(left, columnTaps)))}
 			if h.N > 1 {
 				c.every = int32(h.EveryTap * p.DilationH() / p.StrideH)
 			}
@@ -120,7 +129,7 @@ func (f *planeFrame) dotsCalls(p *geometry.Shape, scratch []float32) (calls []do
 			done += int(c.height)
 		}
 	}
-	return calls, scratch[p.R*p.S*dotsCallElems:]
+	return calls, rest
 }
 
 // columns adds the sums of every tap to dw, from images of dy whose rows lie line elements apart.

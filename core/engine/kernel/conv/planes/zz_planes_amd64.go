@@ -42,12 +42,12 @@ func planeTile2AVX2(planeTile *planeTile)
 //go:noescape
 func planeTile1AVX2(planeTile *planeTile)
 
-// planeDots1AVX2 computes the sums over planes of several images of dy times 8 views of x, and 0 below each of them.
+// planeDots1AVX2 computes the sums over planes of several images of dy times 9 views of x, and 0 below each of them.
 //
 //go:noescape
 func planeDots1AVX2(planeDots *planeDots)
 
-// planeDots2AVX2 computes the sums over planes of several images of dy times 4 views of x, and 1 below each of them.
+// planeDots2AVX2 computes the sums over planes of several images of dy times 5 views of x, and 1 below each of them.
 //
 //go:noescape
 func planeDots2AVX2(planeDots *planeDots)
@@ -102,12 +102,12 @@ func planeTile2AVX512(planeTile *planeTile)
 //go:noescape
 func planeTile1AVX512(planeTile *planeTile)
 
-// planeDots1AVX512 computes the sums over planes of several images of dy times 8 views of x, and 0 below each of them.
+// planeDots1AVX512 computes the sums over planes of several images of dy times 9 views of x, and 0 below each of them.
 //
 //go:noescape
 func planeDots1AVX512(planeDots *planeDots)
 
-// planeDots2AVX512 computes the sums over planes of several images of dy times 4 views of x, and 1 below each of them.
+// planeDots2AVX512 computes the sums over planes of several images of dy times 5 views of x, and 1 below each of them.
 //
 //go:noescape
 func planeDots2AVX512(planeDots *planeDots)

@@ -42,12 +42,12 @@ func planeTile2NEON(planeTile *planeTile)
 //go:noescape
 func planeTile1NEON(planeTile *planeTile)
 
-// planeDots1NEON computes the sums over planes of several images of dy times 8 views of x, and 0 below each of them.
+// planeDots1NEON computes the sums over planes of several images of dy times 9 views of x, and 0 below each of them.
 //
 //go:noescape
 func planeDots1NEON(planeDots *planeDots)
 
-// planeDots2NEON computes the sums over planes of several images of dy times 4 views of x, and 1 below each of them.
+// planeDots2NEON computes the sums over planes of several images of dy times 5 views of x, and 1 below each of them.
 //
 //go:noescape
 func planeDots2NEON(planeDots *planeDots)

@@ -33,7 +33,7 @@ const (
 // most; planeViews, by their number less one, how many such columns those of weight gradients.
 const columnTaps = 4
 
-var planeViews = [columnTaps]int{8, 4, 3, 2}
+var planeViews = [columnTaps]int{9, 5, 3, 2}
 
 // pages is how far ahead of what they read and write kernels prefetch. Planes of some sizes begin pages, where the
 // hardware's prefetchers start anew. It goes to the L2 cache, which waits for more lines at a time than the L1 cache.
@@ -228,93 +228,147 @@ func planeDots(a *isa.Asm, taps int) {
 // planeCopies emits the copies of rows of planes. Each has vectors steps and one more, of
 // which a mask of eight lanes counts, or two.
 func planeCopies(a *isa.Asm) {
-	planeRows(a, "framePlanes", "copies rows of planes to frames. It may write zeros behind a row.", func(from, to operand.Mem, _ operand.Mem, tails []reg.Register) {
+	planeRows(a, "framePlanes", "copies rows of planes to frames. It may write zeros behind a row.", func(from, to operand.Mem, _ operand.Mem, tails *rowTails) {
 		v := a.Vec()
 		a.PREFETCHT2(from.Offset(pages))
-		if tails == nil {
-			a.Move(from, v)
-		} else {
-			a.LoadLanes(from, tails[0], v)
-		}
+		tails.load(0, from, v)
 		a.Move(v, to)
-	}, 1, 1)
-	planeRows(a, "cutPlanes", "copies rows out of frames. It may read behind a row.", func(from, to operand.Mem, _ operand.Mem, tails []reg.Register) {
+	}, 1, 1, false)
+	planeRows(a, "cutPlanes", "copies rows out of frames. It may read behind a row.", func(from, to operand.Mem, _ operand.Mem, tails *rowTails) {
 		v := a.Vec()
 		a.PREFETCHT2(to.Offset(pages))
 		a.Move(from, v)
-		storeAll(a, v, tails, 0, to)
-	}, 1, 1)
-	planeRows(a, "splitPlanes", "copies the even elements of rows to frames, and the odd ones to others. It may write zeros behind a row.", func(from, to, odd operand.Mem, tails []reg.Register) {
+		tails.store(0, v, to)
+	}, 1, 1, true)
+	planeRows(a, "splitPlanes", "copies the even elements of rows to frames, and the odd ones to others. It may write zeros behind a row.", func(from, to, odd operand.Mem, tails *rowTails) {
 		v := a.Vecs(2)
 		a.PREFETCHT2(from.Offset(pages))
 		for i := range v {
-			if m := from.Offset(4 * a.Lanes * i); tails == nil {
-				a.Move(m, v[i])
-			} else {
-				a.LoadLanes(m, tails[i], v[i])
-			}
+			tails.load(i, from.Offset(4*a.Lanes*i), v[i])
 		}
 		a.SplitPairsOf(v[0], v[1])
 		a.Move(v[0], to)
 		a.Move(v[1], odd)
-	}, 2, 1)
-	planeRows(a, "joinPlanes", "copies rows out of frames to the even elements of rows, and those of others to the odd ones. It may read behind a row.", func(from, to, odd operand.Mem, tails []reg.Register) {
+	}, 2, 1, false)
+	planeRows(a, "joinPlanes", "copies rows out of frames to the even elements of rows, and those of others to the odd ones. It may read behind a row.", func(from, to, odd operand.Mem, tails *rowTails) {
 		v := a.Vecs(2)
 		a.PREFETCHT2(to.Offset(pages))
 		a.Move(from, v[0])
 		a.Move(odd, v[1])
 		a.JoinPairs(v[0], v[1])
 		for i := range v {
-			storeAll(a, v[i], tails, i, to.Offset(4*a.Lanes*i))
+			tails.store(i, v[i], to.Offset(4*a.Lanes*i))
 		}
-	}, 1, 2)
+	}, 1, 2, true)
 }
 
-// storeAll stores the lanes of tail i, or all of them if there are no tails.
-func storeAll(a *isa.Asm, v reg.VecVirtual, tails []reg.Register, i int, m operand.Mem) {
-	if tails == nil {
-		a.Move(v, m)
+// rowTails is which lanes of a step's vectors count: all of them before a row's last step. Masks are counted
+// once for all rows where counted is set.
+type rowTails struct {
+	a              *isa.Asm
+	last, counted  bool
+	masks, numbers []reg.Register
+}
+
+func (t *rowTails) load(i int, m operand.Mem, v reg.VecVirtual) {
+	if t.last {
+		t.a.LoadLanes(m, t.masks[i], v)
 	} else {
-		a.StoreLanes(v, a.Stored(tails[i]), m)
+		t.a.Move(m, v)
 	}
 }
 
-// planeRows emits a copy that reads some vectors of src in a step, and writes some of dst.
-// Behind the narrower of the two, odd bytes on, lie the odd elements.
-func planeRows(a *isa.Asm, name, doc string, step func(from, to, odd operand.Mem, tails []reg.Register), reads, writes int) {
+func (t *rowTails) store(i int, v reg.VecVirtual, m operand.Mem) {
+	switch {
+	case !t.last:
+		t.a.Move(v, m)
+	case t.counted:
+		t.a.StoreLanes(v, t.numbers[i], m)
+	default:
+		t.a.StoreLanes(v, t.a.Stored(t.masks[i]), m)
+	}
+}
+
+// count counts the masks.
+func (t *rowTails) count() {
+	t.counted, t.numbers = true, nil
+	for _, m := range t.masks {
+		t.numbers = append(t.numbers, t.a.Stored(m))
+	}
+}
+
+// planeRows emits a copy that reads some vectors of src in a step, and writes some of dst; one that cuts writes
+// the lanes of the tails alone.
+// Behind the narrower of the two, odd bytes on, lie the odd elements. Rows of one step, which are most where images are
+// small, are copied two at a time.
+func planeRows(a *isa.Asm, name, doc string, step func(from, to, odd operand.Mem, tails *rowTails), reads, writes int, cuts bool) {
 	a.Kernel(name, "func(planeCopy *byte)", doc)
 	t := a.Gp("planeCopy")
 	src, dst, odd := a.Field(t, pcSrc), a.Field(t, pcDst), a.Field(t, pcOdd)
-	tails := []reg.Register{a.LaneMask(t, pcTail), a.LaneMask(t, pcTail2)}[:max(reads, writes)]
+	tails := rowTails{a: a, masks: []reg.Register{a.LaneMask(t, pcTail), a.LaneMask(t, pcTail2)}[:max(reads, writes)]}
+	copied := func(from, to reg.GPVirtual, last bool) {
+		other := isa.Offset(to, odd, 0)
+		if writes > reads {
+			other = isa.Offset(from, odd, 0)
+		}
+		tails.last = last
+		step(operand.Mem{Base: from}, operand.Mem{Base: to}, other, &tails)
+	}
 	a.Label("image")
 	rows, rowFrom, rowTo := a.Field(t, pcRows), a.GP64(), a.GP64()
 	stepFrom, stepTo := a.Field(t, pcSrcRow), a.Field(t, pcDstRow)
 	a.MOVQ(src, rowFrom)
 	a.MOVQ(dst, rowTo)
+	steps := a.Field(t, pcVectors)
+	a.TESTQ(steps, steps)
+	a.JZ(operand.LabelRef("short"))
 	a.Label("row")
 	left, from, to := a.Field(t, pcVectors), a.GP64(), a.GP64()
 	a.MOVQ(rowFrom, from)
 	a.MOVQ(rowTo, to)
-	other := isa.Offset(to, odd, 0)
-	if writes > reads {
-		other = isa.Offset(from, odd, 0)
-	}
-	a.TESTQ(left, left)
-	a.JZ(operand.LabelRef("last"))
 	a.Label("vector")
-	step(operand.Mem{Base: from}, operand.Mem{Base: to}, other, nil)
+	copied(from, to, false)
 	a.ADDQ(operand.U8(4*a.Lanes*reads), from)
 	a.ADDQ(operand.U8(4*a.Lanes*writes), to)
 	a.CountDown(left, "vector")
-	a.Label("last")
-	step(operand.Mem{Base: from}, operand.Mem{Base: to}, other, tails)
+	copied(from, to, true)
 	nextRow(a, t, pcSrcPair, stepFrom, rowFrom)
 	nextRow(a, t, pcDstPair, stepTo, rowTo)
 	a.CountDown(rows, "row")
+	a.JMP(operand.LabelRef("copied"))
+	a.Label("short")
+	if cuts {
+		tails.count()
+	}
+	shortRows(a, t, rows, [2]reg.GPVirtual{rowFrom, rowTo}, [2]reg.GPVirtual{stepFrom, stepTo}, func() { copied(rowFrom, rowTo, true) })
+	a.Label("copied")
 	a.ADDQ(operand.Mem{Base: t, Disp: pcSrcImage}, src)
 	a.ADDQ(operand.Mem{Base: t, Disp: pcDstImage}, dst)
 	a.CountDown(operand.Mem{Base: t, Disp: pcImages}, "image")
 	a.Ret()
+}
+
+// shortRows copies rows of one step, two at a time and perhaps a last one.
+func shortRows(a *isa.Asm, t, rows reg.GPVirtual, at, step [2]reg.GPVirtual, row func()) {
+	var rest [2]reg.GPVirtual
+	for i, pair := range []int{pcSrcPair, pcDstPair} {
+		rest[i] = a.Field(t, pair)
+		a.SUBQ(step[i], rest[i])
+	}
+	a.SUBQ(operand.U8(2), rows)
+	a.JL(operand.LabelRef("oddRow"))
+	a.Label("pair")
+	for _, by := range [][2]reg.GPVirtual{step, rest} {
+		row()
+		a.ADDQ(by[0], at[0])
+		a.ADDQ(by[1], at[1])
+	}
+	a.SUBQ(operand.U8(2), rows)
+	a.JGE(operand.LabelRef("pair"))
+	a.Label("oddRow")
+	a.ADDQ(operand.U8(2), rows)
+	a.JZ(operand.LabelRef("copied"))
+	row()
 }
 
 // nextRow moves p on by a step. Two steps make a pair, so that every second one may differ.
