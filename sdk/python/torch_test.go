@@ -35,21 +35,49 @@ func TestMapStyleConforms(t *testing.T) {
 // A kept sample is read once: a random transform gives the same in every epoch.
 func TestTorchKeepsSamples(t *testing.T) {
 	inPython(t)
-	d := openTorch(t, map[string]any{"target": "noisy:Noisy", "cache": true})
+	d := openTorch(t, "", map[string]any{"target": "noisy:Noisy", "cache": true})
 	var inputs [2]string
 	for epoch := range inputs {
-		if err := d.Request(0, sdk.Train, epoch, 42, []int64{3, 1, 3}); err != nil {
-			t.Fatal(err)
-		}
-		input, _, err := d.Wait(0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		inputs[epoch] = string(input)
+		inputs[epoch], _ = oneBatch(t, d, epoch, 3, 1, 3)
 	}
 	if inputs[0] != inputs[1] {
 		t.Error("a kept sample changed")
 	}
+}
+
+// The processes of a run keep samples together: one that the first has read is not read by the second.
+func TestTorchSharesSamples(t *testing.T) {
+	inPython(t)
+	dir, err := os.MkdirTemp("", "run") // short enough for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	var inputs [3]string
+	for i := range inputs {
+		place := dir
+		if i == 2 { // of another run
+			place = ""
+		}
+		d := openTorch(t, place, map[string]any{"target": "noisy:Apart", "cache": true})
+		inputs[i], _ = oneBatch(t, d, 0, 1, 2, 3)
+	}
+	if inputs[0] != inputs[1] || inputs[0] == inputs[2] {
+		t.Errorf("the samples of two processes of a run are %x and %x, of another run %x", inputs[0], inputs[1], inputs[2])
+	}
+}
+
+// oneBatch reads samples of the training split.
+func oneBatch(t *testing.T, d *host.Dataset, epoch int, indices ...int64) (input, target string) {
+	t.Helper()
+	if err := d.Request(0, sdk.Train, epoch, 42, indices); err != nil {
+		t.Fatal(err)
+	}
+	x, y, err := d.Wait(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(x), string(y)
 }
 
 // Mistakes are refused with their option and a fix.
@@ -62,12 +90,12 @@ func TestTorchRefusals(t *testing.T) {
 		"noisy:Stream":   "an IterableDataset cannot be used",
 		"fractions:gcd_": "the module fractions has no gcd_",
 	} {
-		_, err := tryTorch(t, map[string]any{"target": target})
+		_, err := tryTorch(t, "", map[string]any{"target": target})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", target, err, want)
 		}
 	}
-	d := openTorch(t, map[string]any{"target": "noisy:Uneven", "workers": 1})
+	d := openTorch(t, "", map[string]any{"target": "noisy:Uneven", "workers": 1})
 	if err := d.Request(0, sdk.Train, 0, 1, []int64{6, 7, 8}); err != nil {
 		t.Fatal(err)
 	}
@@ -121,11 +149,11 @@ func paramsAfter(t *testing.T, program, dataset, options string) string {
 	return s.ParamsSHA256[0]
 }
 
-// tryTorch opens the data set with options.
-func tryTorch(t *testing.T, given map[string]any) (*host.Dataset, error) {
+// tryTorch opens the data set with options, in a run whose sockets are in a folder.
+func tryTorch(t *testing.T, dir string, given map[string]any) (*host.Dataset, error) {
 	t.Helper()
 	given["path"] = "tests/modules"
-	d, err := host.New(host.Options{}).StartDataset(t.Context(), torchPlugin)
+	d, err := host.New(host.Options{SocketDir: dir}).StartDataset(t.Context(), torchPlugin)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,9 +167,9 @@ func tryTorch(t *testing.T, given map[string]any) (*host.Dataset, error) {
 }
 
 // openTorch is tryTorch for options that are right, with one slot for batches.
-func openTorch(t *testing.T, given map[string]any) *host.Dataset {
+func openTorch(t *testing.T, dir string, given map[string]any) *host.Dataset {
 	t.Helper()
-	d, err := tryTorch(t, given)
+	d, err := tryTorch(t, dir, given)
 	if err == nil {
 		err = d.Prepare(1, 8)
 	}

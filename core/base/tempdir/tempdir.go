@@ -59,6 +59,10 @@ func there(f *os.File, path string) bool {
 	return errA == nil && errB == nil && os.SameFile(a, b)
 }
 
+// Shared is a folder in a directory of sockets for what plugins share. It is removed with the directory,
+// and exists if a plugin has created it.
+func Shared(dir string) string { return filepath.Join(dir, plugin+"-shared") }
+
 // Close removes the directory, with what killed processes have left in it. The caller
 // has waited for the other processes.
 func (d *Dir) Close() error {

@@ -9,6 +9,9 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/trainctl/trainctl/core/base/tempdir"
+	"github.com/trainctl/trainctl/core/sdk/pb"
 )
 
 // inherited are the variables that every plugin gets. Variables that are not listed
@@ -34,6 +37,9 @@ func (h *Host) environment(name string, builtin *Builtin) []string {
 		if matches(allowed, name) {
 			out = append(out, kv)
 		}
+	}
+	if h.opts.SocketDir != "" {
+		out = append(out, pb.EnvShared+"="+tempdir.Shared(h.opts.SocketDir))
 	}
 	return append(out, h.opts.SetEnv...)
 }

@@ -21,9 +21,10 @@ const (
 
 // Environment of a plugin process, beside go-plugin's own variables.
 const (
-	EnvKind      = "TRAINCTL_PLUGIN_KIND" // which of its kinds the process serves
-	EnvChannel   = "TRAINCTL_PLUGIN_FD"   // descriptor of the socket to the host; absent: inline data plane only
-	EnvDataPlane = "TRAINCTL_DATA_PLANE"  // "inline" forces the inline data plane, on either side
+	EnvKind      = "TRAINCTL_PLUGIN_KIND"       // which of its kinds the process serves
+	EnvChannel   = "TRAINCTL_PLUGIN_FD"         // descriptor of the socket to the host; absent: inline data plane only
+	EnvShared    = "TRAINCTL_PLUGIN_SHARED_DIR" // a folder that the run's plugins on this host have in common, which may not exist yet
+	EnvDataPlane = "TRAINCTL_DATA_PLANE"        // "inline" forces the inline data plane, on either side
 )
 
 // Environment of a plugin that a person starts, and of the host that attaches it.

@@ -1,6 +1,7 @@
 import contextlib
 import datetime
 import io
+import os
 import random
 import socket
 import ssl
@@ -8,10 +9,11 @@ import struct
 import tempfile
 import types
 import unittest
+import unittest.mock
 
 import numpy as np
 import trainctl
-from trainctl import _certificate, _options, _samples, _serve, _server, _wire, _workers, dataset, torch
+from trainctl import _certificate, _options, _samples, _serve, _server, _shared, _wire, _workers, dataset, torch
 
 
 class Wire(unittest.TestCase):
@@ -175,12 +177,12 @@ class Samples(unittest.TestCase):
                 return [(0.0, 0)] * (len(indices) - 1)
 
         with self.assertRaisesRegex(trainctl.Error, "returned 1 samples for 2 indices"):
-            self.reader(Short()).read("train", [0, 1], 0, 0, np.zeros(2, np.float32), np.zeros(2, np.int32))
+            self.reader(Short()).read("train", np.arange(2), 0, 0, np.zeros(2, np.float32), np.zeros(2, np.int32))
 
     @staticmethod
     def reader(data):
         reader = object.__new__(_samples.Reader)
-        reader.sets, reader._draws = {"train": data}, set()
+        reader.sets, reader._draws, reader._after, reader._tables = {"train": data}, set(), None, {"train": _samples._table(data)}
         return reader
 
     def test_random_numbers_depend_on_the_sample_alone(self):
@@ -196,7 +198,7 @@ class Samples(unittest.TestCase):
             reader, out = self.reader(data), {}
             for indices in batches:
                 input, target = np.zeros(len(indices), np.float32), np.zeros(len(indices), np.int32)
-                reader.read("train", indices, 7, 1, input, target)
+                reader.read("train", np.array(indices), 7, 1, input, target)
                 out.update({i: (x, y) for i, x, y in zip(indices, input.tolist(), target.tolist())})
             return out
 
@@ -214,10 +216,20 @@ class Samples(unittest.TestCase):
         others = {1: (pytorch.tensor([4, 5]), 6), 2: (np.array([4.0, 5.0]), np.int64(6)), 3: (pytorch.tensor([4.0, 5.0], dtype=pytorch.float64), pytorch.tensor(6))}
         for other in (data[1], *others.values()):
             input, target = np.zeros((2, 2), np.float32), np.zeros(2, np.int32)
-            self.reader({0: data[0], 1: other}).read("train", [0, 1], 0, 0, input, target)
+            self.reader({0: data[0], 1: other}).read("train", np.arange(2), 0, 0, input, target)
             self.assertEqual((input.tolist(), target.tolist()), ([[1.0, 2.0], [4.0, 5.0]], [3, 6]))
         with self.assertRaisesRegex(trainctl.CorruptData, "sample 1 has an input of shape"):
-            self.reader({0: data[0], 1: (pytorch.zeros(3), 6)}).read("train", [0, 1], 0, 0, np.zeros((2, 2), np.float32), np.zeros(2, np.int32))
+            self.reader({0: data[0], 1: (pytorch.zeros(3), 6)}).read("train", np.arange(2), 0, 0, np.zeros((2, 2), np.float32), np.zeros(2, np.int32))
+
+    def test_two_tensors_are_copied(self):
+        try:
+            import torch as pytorch
+        except ImportError:
+            self.skipTest("there is no PyTorch")
+        data = pytorch.utils.data.TensorDataset(pytorch.arange(6.0, dtype=pytorch.float64, requires_grad=True).reshape(3, 2), pytorch.tensor([7, 8, 9]))
+        input, target = np.zeros((3, 2), np.float32), np.zeros(3, np.int32)
+        self.reader(data).read("train", np.array([2, 0, 2]), 0, 0, input, target)
+        self.assertEqual((input.tolist(), target.tolist()), ([[4.0, 5.0], [0.0, 1.0], [4.0, 5.0]], [9, 7, 9]))
 
     def test_a_data_set_that_draws_nothing_is_not_seeded(self):
         class Plain:
@@ -227,13 +239,27 @@ class Samples(unittest.TestCase):
         random.seed(3)
         want = random.Random(3).random()
         input = np.zeros(2, np.float32)
-        self.reader(Plain()).read("train", [4, 5], 0, 0, input, np.zeros(2, np.int32))
+        self.reader(Plain()).read("train", np.array([4, 5]), 0, 0, input, np.zeros(2, np.int32))
         self.assertEqual((input.tolist(), random.random()), ([4.0, 5.0], want))
 
     def test_classes(self):
         for classes, want in (([3, "b"], (2, ("3", "b"))), (10, (10, ())), ([("tench", "fish")], (1, ("tench, fish",))), (len, (0, ()))):
             self.assertEqual(torch._classes(types.SimpleNamespace(classes=classes)), want)
         self.assertEqual(torch._classes(object()), (0, ()))
+
+
+class Shared(unittest.TestCase):
+    def test_a_name_is_the_same_memory(self):
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.dict(os.environ, {"TRAINCTL_PLUGIN_SHARED_DIR": os.path.join(folder, "run")}):
+            first, second, other = _shared.memory("a", 100), _shared.memory("a", 100), _shared.memory("b", 100)
+            first[7] = 9
+            self.assertEqual((second[7], other[7]), (9, 0))
+            with socket.socket(socket.AF_UNIX) as gone:  # its process has been killed
+                gone.bind(os.path.join(folder, "run", "c"))
+            self.assertEqual(_shared.memory("c", 100)[7], 0)
+            os.environ["TRAINCTL_PLUGIN_SHARED_DIR"] = os.path.join(folder, "x" * 100)  # too long for a socket
+            self.assertEqual(_shared.memory("a", 100)[7], 0)
+        self.assertEqual(_shared.memory("a", 100)[7], 0)
 
 
 class Fingerprint(unittest.TestCase):

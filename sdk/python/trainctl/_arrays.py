@@ -13,6 +13,14 @@ NUMPY = {
 NUMBERS = {name: number for number, name in DTYPES.items()}
 
 
+def take(source: np.ndarray, indices: np.ndarray, out: np.ndarray):
+    """Copies rows out of an array that has all of them. Indices are known to be in range."""
+    if source.dtype is out.dtype or source.dtype == out.dtype:
+        source.take(indices, 0, out, "clip")  # "raise" would copy twice
+    else:
+        out[...] = source[indices]
+
+
 def view(memory, dtype: np.dtype, shape) -> np.ndarray:
     """Memory as an array, without a copy."""
     return np.ndarray(shape, dtype, memory)

@@ -23,6 +23,9 @@ _OP = 36
 _COMPLETION = struct.Struct("<QIxxxx48s")
 
 SLICE = 0.1  # seconds: the longest sleep
+_CROWDED = 100e-6  # seconds that a yield takes when another process computes on the core
+_IN_VAIN = 4  # spins in a row without success
+_LEFT_OUT = 64  # waits that then sleep at once
 
 
 class Submission:
@@ -54,6 +57,7 @@ class Ring:
         self._recorded = arena.size >= 0x4000 + _FLIGHTS * _FLIGHT_WORDS * 8
         self._bell, self._done = arena.address(_SUBMISSION_BELL * 4), arena.address(_COMPLETION_BELL * 4)
         self._spin = _spin_time()
+        self._vain = self._pause = 0
         self._poll = not _memory.HAS_FUTEX or os.environ.get("TRAINCTL_DOORBELL") == "poll"
         self._barrier, self._fence = _memory.barrier, _memory.full_fence if _memory.HAS_FUTEX else None
 
@@ -96,11 +100,8 @@ class Ring:
     def wait(self):
         """Returns when there may be something to take, after at most 100 ms."""
         rung, n = self._u32[_SUBMISSION_BELL], self.ticket
-        end = time.perf_counter() + self._spin
-        while time.perf_counter() < end:
-            if self._u64[_SUBMITTED] != n:
-                return
-            os.sched_yield()
+        if self._spun(n):
+            return
         if self._poll:
             self._nap(rung, n)
             return
@@ -110,6 +111,26 @@ class Ring:
         if self._u64[_SUBMITTED] == n:
             _memory.futex_wait(self._bell, rung, SLICE)  # compares the bell after a barrier of its own
         self._u32[_ASLEEP] = 0
+
+    def _spun(self, n: int) -> bool:
+        """Looks for a submission for a short time, unless that was in vain lately or kept others from the core."""
+        if self._pause:
+            self._pause -= 1
+            return False
+        begin = last = time.perf_counter()
+        while last - begin < self._spin:
+            if self._u64[_SUBMITTED] != n:
+                self._vain = 0
+                return True
+            os.sched_yield()
+            before, last = last, time.perf_counter()
+            if last - before > _CROWDED:
+                self._vain = _IN_VAIN
+                break
+        self._vain += 1
+        if self._vain >= _IN_VAIN:
+            self._vain, self._pause = 0, _LEFT_OUT
+        return False
 
     def _nap(self, rung: int, n: int):
         nap, end = 20e-6, time.perf_counter() + SLICE

@@ -1,6 +1,7 @@
 """Reads samples of a map-style data set, in the plugin's process or in a worker."""
 
 import importlib
+import operator
 import os
 import random
 import struct
@@ -9,7 +10,10 @@ import zlib
 
 import numpy as np
 
+from ._arrays import take
 from ._errors import CorruptData, Error, OptionError
+
+_dtype = operator.attrgetter("dtype")
 
 
 def make(name: str, path: str, option: str):
@@ -52,14 +56,15 @@ class Reader:
 
     def __init__(self, recipes: dict, path: str):
         self.sets = {split: make(target, path, "target")(**arguments) for split, (target, arguments) in recipes.items()}
+        self._tables = {split: _table(data) for split, data in self.sets.items()}
         self._draws: set = set()  # splits that are known to draw random numbers
+        self._after: tuple | None = None  # the generators' states after the last batch; None: not known
         if torch := sys.modules.get("torch"):
             torch.set_num_threads(1)  # the rank computes on these cores
 
     def sample(self, split: str, index: int, seed: int, epoch: int) -> tuple[np.ndarray, np.ndarray]:
         """One sample. Its random numbers depend on seed, epoch and index alone."""
-        _seed(seed, epoch, index)
-        return _pair(self.sets[split][index], index)
+        return _pair(self._seeded(split, index, seed, epoch), index)
 
     def read(self, split: str, indices, seed: int, epoch: int, input: np.ndarray, target: np.ndarray):
         """Writes samples into arrays; epoch is -1 for samples that do not depend on it.
@@ -68,10 +73,15 @@ class Reader:
         one call, of which only the first would be seeded. So a batch is first read without seeds; if
         that has drawn random numbers, it is read again with a seed for every sample, and so are all
         later ones."""
+        if table := self._tables[split]:
+            take(table[0], indices, input)
+            take(table[1], indices, target)
+            return
         if split not in self._draws:
-            before = _states()
+            before = self._after or _states()
             self._write(self._several(split, indices), indices, input, target)
-            if _same(before, _states()):
+            self._after = _states()
+            if before == self._after:
                 return
             self._draws.add(split)
         self._write((self._seeded(split, int(i), seed, epoch) for i in indices), indices, input, target)
@@ -79,21 +89,22 @@ class Reader:
     def _several(self, split: str, indices):
         data = self.sets[split]
         if not (batched := getattr(data, "__getitems__", None)):
-            return (data[int(i)] for i in indices)
-        found = list(batched([int(i) for i in indices]))
+            return [data[i] for i in indices.tolist()]
+        found = list(batched(indices.tolist()))
         if len(found) != len(indices):
             raise Error(f"__getitems__ returned {len(found)} samples for {len(indices)} indices: return one for each")
         return found
 
     def _seeded(self, split: str, index: int, seed: int, epoch: int):
         _seed(seed, epoch, index)
+        self._after = None
         return self.sets[split][index]
 
     def _write(self, samples, indices, input: np.ndarray, target: np.ndarray):
         found = list(samples)
-        if all(type(s) is tuple and len(s) == 2 for s in found):
-            columns = tuple(zip(*found))
-            if len(found) and _write_together(columns[0], input) and _write_together(columns[1], target):
+        if set(map(type, found)) == {tuple} and set(map(len, found)) == {2}:
+            inputs, targets = zip(*found)
+            if _write_together(inputs, input) and _write_together(targets, target):
                 return
         for k, sample in enumerate(found):
             x, y = _pair(sample, indices[k])
@@ -103,21 +114,25 @@ class Reader:
 
 
 def _write_together(values: tuple, out: np.ndarray) -> bool:
-    """Writes tensors of the array's type and shape, or integers, in one call; False if they are something else."""
-    kind = type(values[0])
-    if any(type(v) is not kind for v in values):
-        return False
-    if kind is int and out.ndim == 1:
+    """Writes integers, or tensors of the array's shape and one type, in one call; False if they are something else."""
+    kinds = set(map(type, values))
+    if kinds == {int} and out.ndim == 1:
         out[:] = values
         return True
     torch = sys.modules.get("torch")
-    if not torch or kind is not torch.Tensor:
+    if not torch or kinds != {torch.Tensor}:
         return False
-    memory = torch.from_numpy(out)
-    if any(v.dtype is not memory.dtype or v.shape != memory.shape[1:] or v.device.type != "cpu" for v in values):
+    memory, types = torch.from_numpy(out), set(map(_dtype, values))
+    if values[0].shape != memory.shape[1:] or len(types) > 1:
         return False
-    with torch.no_grad():
-        torch.stack(values, out=memory)
+    try:
+        with torch.no_grad():
+            if memory.dtype in types:
+                torch.stack(values, out=memory)
+            else:
+                memory.copy_(torch.stack(values))
+    except RuntimeError:  # they differ in shape or device
+        return False
     return True
 
 
@@ -138,11 +153,13 @@ def _seed(seed: int, epoch: int, index: int):
 
 def _states() -> tuple:
     """The states of the generators that random transforms draw from."""
-    torch = sys.modules.get("torch")
-    return random.getstate(), np.random.get_state(), torch and torch.default_generator.get_state().numpy()
+    torch, numpy = sys.modules.get("torch"), np.random.get_state()
+    return random.getstate(), numpy[1].tobytes(), numpy[2:], torch and torch.default_generator.get_state().numpy().tobytes()
 
 
-def _same(a: tuple, b: tuple) -> bool:
-    numpy_a, numpy_b = a[1], b[1]
-    return (a[0] == b[0] and numpy_a[2:] == numpy_b[2:] and np.array_equal(numpy_a[1], numpy_b[1])
-            and (a[2] is None) == (b[2] is None) and (a[2] is None or np.array_equal(a[2], b[2])))
+def _table(data) -> tuple[np.ndarray, np.ndarray] | None:
+    """All inputs and targets of a data set that is nothing but two tensors."""
+    utils = sys.modules.get("torch.utils.data")
+    if utils is None or type(data) is not utils.TensorDataset or len(data.tensors) != 2:
+        return None
+    return as_array(data.tensors[0]), as_array(data.tensors[1])

@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import gc
 import json
 import os
 import struct
@@ -97,6 +98,7 @@ class Server:
             reply = spec.message()
             if request.train_classes and (classes := d.train_classes()) is not None:
                 reply["train_classes"] = [int(c) for c in classes]
+            gc.freeze()  # what is open lasts, and collections between batches need not look at it
             return reply
 
     def Policy(self, request, timeout):

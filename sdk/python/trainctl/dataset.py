@@ -118,12 +118,8 @@ class Batch:
     def take(self, inputs: np.ndarray, targets: np.ndarray):
         """Copies the batch's samples out of arrays that hold all samples of the split, in one pass.
         Arrays of the spec's types are fastest; others are converted."""
-        indices = self.indices
-        for source, out in ((inputs, self.input), (targets, self.target)):
-            if source.dtype is out.dtype or source.dtype == out.dtype:
-                source.take(indices, 0, out, "clip")  # "raise" would copy twice; indices are checked
-            else:
-                out[...] = source[indices]
+        _arrays.take(inputs, self.indices, self.input)
+        _arrays.take(targets, self.indices, self.target)
 
     def random(self, position: int) -> np.random.Generator:
         """Random numbers for the sample at a position of the batch. They depend on seed, epoch and

@@ -3,6 +3,7 @@
 The program ``trainctl-dataset-torch`` serves it. Nothing of PyTorch is imported unless the data set does.
 """
 
+import hashlib
 import inspect
 import json
 import numbers
@@ -10,6 +11,7 @@ import os
 
 import numpy as np
 
+from . import _memory, _shared
 from ._errors import Error, OptionError
 from ._options import Option
 from ._samples import Reader, as_array, count, make
@@ -31,7 +33,7 @@ class Torch(Dataset):
     arguments = Option("{}", doc='Other keyword arguments as a JSON object, such as {"root": "data"}.')
     path = Option(".", doc="Folder in which modules are looked for before Python's own path.")
     workers = Option(0, min=0, max=256, unit="processes", doc="Processes that read the samples of a batch in parallel; 0 reads in the plugin's process.")
-    cache = Option(False, doc="Keep every sample in memory once it has been read. Only for data sets without random transforms.")
+    cache = Option(False, doc="Keep every sample once it has been read, in memory that the ranks of a host share. Only for data sets without random transforms.")
     classes = Option(0, min=0, doc="Number of classes; 0 takes it from the attributes classes or targets of the data set.")
     vocabulary = Option(0, min=0, doc="Number of values of an input of integers, such as tokens.")
 
@@ -45,7 +47,8 @@ class Torch(Dataset):
         if self._input.dtype == "i32" and not self.vocabulary:
             raise OptionError("vocabulary", "the input has integers, whose number of values is not known", "set vocabulary, or convert the input to float in the data set")
         self._workers = Workers(self.workers, recipes, self.path, (self._input, self._target)) if self.workers else None
-        self._kept = {split: _Kept(n, self._input, self._target) for split, n in self._sizes.items()} if self.cache else {}
+        self._identity = self._fingerprint()
+        self._kept = {split: _Kept(split, n, self._input, self._target, self._identity) for split, n in self._sizes.items()} if self.cache else {}
 
     def _recipes(self) -> dict:
         """How to make the data set of each split: a target and its keyword arguments."""
@@ -74,7 +77,7 @@ class Torch(Dataset):
         return Spec(
             input=self._input, target=self._target, train=self._sizes["train"], test=self._sizes.get("test", 0), classes=classes,
             class_names=names if len(names) == classes else (), vocabulary=self.vocabulary, source=self.target,
-            fingerprint=self._fingerprint(),
+            fingerprint=self._identity,
         )
 
     def _counted_classes(self) -> int:
@@ -100,12 +103,16 @@ class Torch(Dataset):
         if kept is None:
             self._read(out.split, indices, out.seed, out.epoch if out.augment else -1, out.input, out.target)
             return
-        missing = np.unique(indices[~kept.read[indices]])
+        missing = kept.missing(indices)
+        if len(missing) == len(indices):
+            self._read(out.split, indices, out.seed, -1, out.input, out.target)
+            kept.add(indices, out.input, out.target)
+            return
         if len(missing):
             shape = (len(missing),)
             input, target = np.empty(shape + out.input.shape[1:], out.input.dtype), np.empty(shape + out.target.shape[1:], out.target.dtype)
             self._read(out.split, missing, out.seed, -1, input, target)
-            kept.input[missing], kept.target[missing], kept.read[missing] = input, target, True
+            kept.add(missing, input, target)
         out.take(kept.input, kept.target)
 
     def _read(self, split, indices, seed, epoch, input, target):
@@ -120,11 +127,32 @@ class Torch(Dataset):
 
 
 class _Kept:
-    """Samples that have been read."""
+    """Samples that have been read, by any rank of this host: all of them write the same bytes."""
 
-    def __init__(self, n: int, input: TensorSpec, target: TensorSpec):
-        self.read = np.zeros(n, bool)
-        self.input, self.target = np.empty((n, *input.shape), input.numpy), np.empty((n, *target.shape), target.numpy)
+    def __init__(self, split: str, n: int, input: TensorSpec, target: TensorSpec, identity: str):
+        sizes = [_aligned(size) for size in (n, n * input.bytes, n * target.bytes)]
+        key = hashlib.sha256(f"{split} {n} {input} {target} {identity}".encode()).hexdigest()
+        memory = _shared.memory(f"samples-{key[:16]}", sum(sizes) or 1)
+        self._read = np.ndarray(n, bool, memory)
+        self.input = np.ndarray((n, *input.shape), input.numpy, memory, sizes[0])
+        self.target = np.ndarray((n, *target.shape), target.numpy, memory, sizes[0] + sizes[1])
+
+    def missing(self, indices: np.ndarray) -> np.ndarray:
+        """Those of the samples that are not here yet."""
+        read = self._read.take(indices)
+        if _memory.barrier:
+            _memory.barrier()
+        return indices[:0] if read.all() else indices[~read]
+
+    def add(self, indices: np.ndarray, input: np.ndarray, target: np.ndarray):
+        self.input[indices], self.target[indices] = input, target
+        if _memory.barrier:
+            _memory.barrier()
+        self._read[indices] = True
+
+
+def _aligned(size: int) -> int:
+    return (size + 63) // 64 * 64
 
 
 def _parameters(target) -> set:
