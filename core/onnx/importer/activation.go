@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"sync"
 
 	"github.com/trainctl/trainctl/core/engine/op"
 	_ "github.com/trainctl/trainctl/core/engine/op/activation" // its definitions
@@ -24,16 +25,26 @@ var points = func() quantity {
 // the value itself.
 func activation(v *value) (typ string, args op.Args, x *value, found bool) {
 	list, numbers := parts(v)
+	tables := tabulated(numbers)
 	for i := len(list) - 1; i > 0; i-- {
+		if !slices.Equal(list[i].shape, v.shape) {
+			continue
+		}
+		few, ok := evaluate(v, list[i], spots, 0)
+		if !ok || len(few.v) != len(spots.v) || !near(few, spots) && !slices.ContainsFunc(tables, func(t table) bool { return near(few, t.few) }) {
+			continue // most parts of a long expression
+		}
 		got, ok := evaluate(v, list[i], points, 0)
-		if !ok || len(got.v) != len(points.v) || !slices.Equal(list[i].shape, v.shape) {
+		if !ok {
 			continue
 		}
 		if near(got, points) && unchanged(v, list[i], numbers) {
 			return "", nil, list[i], true
 		}
-		if typ, args, ok := named(got, numbers); ok {
-			return typ, args, list[i], true
+		for _, t := range tables {
+			if near(got, t.all()) {
+				return t.typ, t.args, list[i], true
+			}
 		}
 	}
 	return "", nil, nil, false
@@ -55,19 +66,35 @@ func unchanged(v, x *value, numbers []float64) bool {
 	return ok && near(got, q)
 }
 
-// named finds the activation with given values. Its numbers are defaults or occur in the expression.
-func named(got quantity, numbers []float64) (typ string, args op.Args, ok bool) {
+// spots are a few of the points, at which most functions differ.
+var spots = func() quantity {
+	q := quantity{rows: 1}
+	for i := 0; i < len(points.v); i += 30 {
+		q.v = append(q.v, points.v[i])
+	}
+	q.cols = len(q.v)
+	return q
+}()
+
+// table has the values of an activation.
+type table struct {
+	typ  string
+	args op.Args
+	few  quantity        // at spots
+	all  func() quantity // at points
+}
+
+// tabulated are the activations. Their arguments are defaults or among the numbers.
+func tabulated(numbers []float64) (list []table) {
 	for _, d := range op.Layers() {
 		if d.Pointwise.Formula == nil {
 			continue
 		}
 		for _, args := range choices(d.Keys, numbers) {
-			if near(got, valuesOf(d, args)) {
-				return string(d.Name), args, true
-			}
+			list = append(list, table{string(d.Name), args, valuesOf(d, args, spots), sync.OnceValue(func() quantity { return valuesOf(d, args, points) })})
 		}
 	}
-	return "", nil, false
+	return list
 }
 
 // mostChoices bounds the arguments that are tried for one activation.
@@ -103,8 +130,8 @@ func choices(keys []op.Key, numbers []float64) []op.Args {
 	return out
 }
 
-// valuesOf are an activation's by its formula.
-func valuesOf(d *op.Definition, a op.Args) quantity {
+// valuesOf are an activation's at points x, by its formula.
+func valuesOf(d *op.Definition, a op.Args, x quantity) quantity {
 	var s op.Scalars
 	for i, k := range d.Keys {
 		switch v := a[k.Name].(type) {
@@ -120,7 +147,7 @@ func valuesOf(d *op.Definition, a op.Args) quantity {
 			s[i] = k.Default
 		}
 	}
-	f := &formula{values: map[op.Operand]quantity{"x": points}}
+	f := &formula{values: map[op.Operand]quantity{"x": x}}
 	return f.values[d.Pointwise.Formula(f, "x", s)]
 }
 

@@ -16,6 +16,9 @@ func init() {
 			if err != nil {
 				return nil, err
 			}
+			if n.Type == "Mod" && n.Int("fmod", 0) != 0 {
+				return t.function(fmod, functions[fmod].f, in)
+			}
 			return t.function(n.Type, d.f, in)
 		}
 	}
@@ -42,9 +45,9 @@ func init() {
 func (t *translator) complete(typ string, in []*value, operands int) ([]*value, error) {
 	if typ == "Clip" {
 		in = append(slices.Clone(in), nil, nil)[:3]
-		for i, v := range []float32{float32(math.Inf(-1)), float32(math.Inf(1))} {
+		for i, limit := range unlimited(in[0]) {
 			if in[1+i] == nil {
-				in[1+i] = t.newConst(&constant{Tensor: &source.Tensor{Shape: []int{}, Floats: []float32{v}}})
+				in[1+i] = t.newConst(&constant{Tensor: &limit})
 			}
 		}
 	}
@@ -52,6 +55,14 @@ func (t *translator) complete(typ string, in []*value, operands int) ([]*value, 
 		return nil, fmt.Errorf("has %d inputs, and %d are supported", len(in), operands)
 	}
 	return in, nil
+}
+
+// unlimited are the limits of a Clip that has none, of the type of what it clips.
+func unlimited(v *value) [2]source.Tensor {
+	if v != nil && v.konst != nil && v.konst.Ints != nil {
+		return [2]source.Tensor{{Shape: []int{}, Ints: []int64{math.MinInt64}}, {Shape: []int{}, Ints: []int64{math.MaxInt64}}}
+	}
+	return [2]source.Tensor{{Shape: []int{}, Floats: []float32{float32(math.Inf(-1))}}, {Shape: []int{}, Floats: []float32{float32(math.Inf(1))}}}
 }
 
 // settings is a function whose attributes become constants, so that its layer finds them.

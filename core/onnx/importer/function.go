@@ -21,6 +21,9 @@ func truth[T float64 | int64](f func(a, b T) bool) func(x []T) T {
 	}
 }
 
+// fmod is the operator Mod with its attribute fmod: the result has the sign of the first operand, as in C.
+const fmod = "Mod.fmod"
+
 // functions are ONNX's operators that compute element by element, without attributes, and the number of their operands.
 var functions = map[string]struct {
 	operands int
@@ -34,6 +37,7 @@ var functions = map[string]struct {
 	"Min": {2, func(x []float64) float64 { return math.Min(x[0], x[1]) }},
 	"Max": {2, func(x []float64) float64 { return math.Max(x[0], x[1]) }},
 	"Mod": {2, func(x []float64) float64 { return x[0] - math.Floor(x[0]/x[1])*x[1] }},
+	fmod:  {2, func(x []float64) float64 { return math.Mod(x[0], x[1]) }},
 	"PRelu": {2, func(x []float64) float64 {
 		if x[0] < 0 {
 			return x[0] * x[1]

@@ -20,6 +20,7 @@ var exact = map[string]func(x []int64) int64{
 		}
 		return r
 	},
+	fmod:             func(x []int64) int64 { return x[0] % x[1] },
 	"Min":            func(x []int64) int64 { return min(x[0], x[1]) },
 	"Max":            func(x []int64) int64 { return max(x[0], x[1]) },
 	"Clip":           func(x []int64) int64 { return min(max(x[0], x[1]), x[2]) },
@@ -49,7 +50,7 @@ const mostExact = 1 << 53
 func exactly(typ string, f function) func(x []int64) (int64, error) {
 	g := exact[typ]
 	switch {
-	case typ == "Div" || typ == "Mod":
+	case typ == "Div" || typ == "Mod" || typ == fmod:
 		return func(x []int64) (int64, error) {
 			if x[1] == 0 {
 				return 0, errors.New("divides an integer by 0")
