@@ -49,10 +49,15 @@ type failure struct {
 	Code    string `json:"error_code"`
 	Message string `json:"message"`
 	status  string
+	refused bool // for its credentials
 }
 
 func (f *failure) Error() string {
-	return strings.TrimSpace(fmt.Sprintf("the MLflow server answers %s: %s %s", f.status, f.Code, f.Message))
+	text := strings.Trim(fmt.Sprintf("the MLflow server answers %s: %s %s", f.status, f.Code, strings.TrimSpace(f.Message)), ": ")
+	if f.refused {
+		text += "; fix: set MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, to credentials that it accepts"
+	}
+	return text
 }
 
 // attempts is how often a request is made that fails for a reason that may pass.
@@ -103,7 +108,7 @@ func (c client) once(ctx context.Context, method, path string, body []byte, out 
 		return true, fmt.Errorf("the MLflow server's answer breaks off: %w", err)
 	}
 	if reply.StatusCode != http.StatusOK {
-		f := &failure{status: reply.Status}
+		f := &failure{status: reply.Status, refused: reply.StatusCode == http.StatusUnauthorized || reply.StatusCode == http.StatusForbidden}
 		if json.Unmarshal(text, f) != nil {
 			f.Message = string(text[:min(len(text), 200)])
 		}
