@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -68,7 +67,8 @@ func startObserver(ctx context.Context, o Options, i int, bus *event.Bus, dir ev
 		err = p.Open(ctx, sdk.ObserverRequest{Options: options, Name: o.Config.Run.Name, Dir: absolute(dir.Path), Config: settingsOf(o.Config)})
 	}
 	if err != nil {
-		return nil, errors.Join(err, p.Close(ctx))
+		_ = p.Close(ctx) // what it says would be the same again
+		return nil, err
 	}
 	return p, nil
 }
