@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 // healed is what the kill of a node cost the others.
 type healed struct {
 	Side     string  `json:"side"`
+	Spared   string  `json:"spared"` // the node that cannot be killed
 	Seconds  float64 `json:"to_next_step_s"`
 	Repeated int     `json:"repeated_steps"` // that had ended before the kill
 }
@@ -21,7 +23,7 @@ type healed struct {
 // beforeKill is how many steps a job runs before a node is killed; torchrun's saves after 100.
 const beforeKill = 150
 
-// heal kills one of three nodes.
+// heal kills one of three nodes: not node 0, which hosts what the others meet at, and is started first.
 func (b *measuring) heal(ctx context.Context, r *report) error {
 	sides := []func(context.Context) (healed, error){b.healTrainctl}
 	if b.python != "" {
@@ -33,7 +35,7 @@ func (b *measuring) heal(ctx context.Context, r *report) error {
 			return err
 		}
 		r.Heal = append(r.Heal, h)
-		fmt.Fprintf(b.w, "%s: %.2f s from the kill of one of three nodes to the next step of the others, who repeated %d steps\n", h.Side, h.Seconds, h.Repeated)
+		fmt.Fprintf(b.w, "%s: %.2f s from the kill of one of three nodes to the next step of the others, who repeated %d steps; %s\n", h.Side, h.Seconds, h.Repeated, h.Spared)
 	}
 	return nil
 }
@@ -44,16 +46,15 @@ func (b *measuring) healTrainctl(ctx context.Context) (h healed, err error) {
 		return h, err
 	}
 	defer t.stop()
-	for i := range 3 {
+	h = healed{Side: "trainctl", Spared: "without etcd, the job ends with node 0"}
+	return t.killLast(ctx, h, t.steps, func(i int) *exec.Cmd {
 		args := t.args("--node-rank", strconv.Itoa(i), "--rdzv-endpoint", "127.0.0.1:"+port)
-		if err := t.start(exec.CommandContext(ctx, args[0], args[1:]...)); err != nil {
-			return h, err
-		}
-	}
-	return t.killLast(ctx, "trainctl", t.steps)
+		return exec.CommandContext(ctx, args[0], args[1:]...)
+	})
 }
 
-// healTorchrun runs torch_elastic.py, which writes a line for each step.
+// healTorchrun runs torch_elastic.py, which writes a line for each step. The agents of other nodes end with
+// RendezvousConnectionError when the one that hosts the c10d store is killed.
 func (b *measuring) healTorchrun(ctx context.Context) (h healed, err error) {
 	t, err := b.newTrial("")
 	if err != nil {
@@ -61,43 +62,57 @@ func (b *measuring) healTorchrun(ctx context.Context) (h healed, err error) {
 	}
 	defer t.stop()
 	log := filepath.Join(t.dir, "steps")
-	for range 3 {
-		cmd := exec.CommandContext(ctx, b.python, "-m", "torch.distributed.run", "--nnodes", "1:4", "--nproc-per-node", "1", "--max-restarts", "9",
+	h = healed{Side: "torchrun", Spared: "the job ends with the node that hosts the c10d store"}
+	return t.killLast(ctx, h, func() ([]step, error) { return readSteps(log) }, func(int) *exec.Cmd {
+		return exec.CommandContext(ctx, b.python, "-m", "torch.distributed.run", "--nnodes", "1:4", "--nproc-per-node", "1", "--max-restarts", "9",
 			"--rdzv-backend", "c10d", "--rdzv-id", "elastic", "--rdzv-endpoint", "127.0.0.1:"+port, b.script, log)
-		if err := t.start(cmd); err != nil {
+	})
+}
+
+// killLast starts three nodes and kills the last one once they train. The others start when the first one
+// listens, so that it is the host.
+func (t *trial) killLast(ctx context.Context, h healed, steps func() ([]step, error), node func(i int) *exec.Cmd) (healed, error) {
+	for i := range 3 {
+		if err := t.start(node(i)); err != nil {
+			return h, err
+		}
+		if err := t.until(ctx, func() (bool, error) { return listening(), nil }); err != nil {
 			return h, err
 		}
 	}
-	return t.killLast(ctx, "torchrun", func() ([]step, error) { return readSteps(log) })
-}
-
-// killLast kills the last node of a trial once three train.
-func (t *trial) killLast(ctx context.Context, side string, steps func() ([]step, error)) (h healed, err error) {
 	if _, err := t.reaches(ctx, steps, func(all []step) bool { return len(all) > 0 && all[len(all)-1].n >= beforeKill }); err != nil {
 		return h, err
 	}
 	killed := time.Now()
 	kill(t.nodes[2].Process.Pid)
-	h.Side = side
-	_, err = t.reaches(ctx, steps, func(all []step) bool {
-		var done bool
-		h, done = healing(side, all, killed)
+	_, err := t.reaches(ctx, steps, func(all []step) (done bool) {
+		h.Seconds, h.Repeated, done = healing(all, killed)
 		return done
 	})
 	return h, err
 }
 
+// listening reports whether a node hosts what the others meet at.
+func listening() bool {
+	c, err := net.Dial("tcp", "127.0.0.1:"+port)
+	if err != nil {
+		return false
+	}
+	c.Close()
+	return true
+}
+
 // healing is the cost of a kill, once a new group has ended a step.
-func healing(side string, all []step, killed time.Time) (h healed, done bool) {
+func healing(all []step, killed time.Time) (seconds float64, repeated int, done bool) {
 	last, group := 0, ""
 	for _, s := range all {
 		if s.at.Before(killed) || s.group == group {
 			last, group = s.n, s.group
 			continue
 		}
-		return healed{Side: side, Seconds: s.at.Sub(killed).Seconds(), Repeated: max(0, last+1-s.n)}, true
+		return s.at.Sub(killed).Seconds(), max(0, last+1-s.n), true
 	}
-	return h, false
+	return 0, 0, false
 }
 
 // readSteps reads lines of a step's number, its end in seconds since 1970, and its group.

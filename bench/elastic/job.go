@@ -191,17 +191,25 @@ func (t *trial) steps() (all []step, err error) {
 }
 
 // reaches waits until steps have a property, and returns them.
-func (t *trial) reaches(ctx context.Context, steps func() ([]step, error), enough func([]step) bool) ([]step, error) {
+func (t *trial) reaches(ctx context.Context, steps func() ([]step, error), enough func([]step) bool) (all []step, err error) {
+	err = t.until(ctx, func() (bool, error) {
+		all, err = steps()
+		return err == nil && enough(all), err
+	})
+	return all, err
+}
+
+// until waits for a condition while the first node runs.
+func (t *trial) until(ctx context.Context, is func() (bool, error)) error {
 	for {
-		all, err := steps()
-		if err != nil || enough(all) {
-			return all, err
+		if ok, err := is(); ok || err != nil {
+			return err
 		}
 		select {
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return ctx.Err()
 		case <-t.nodes[0].ended:
-			return nil, fmt.Errorf("it has ended early: %v\n%s", t.nodes[0].err, t.nodes[0].out.String())
+			return fmt.Errorf("it has ended early: %v\n%s", t.nodes[0].err, t.nodes[0].out.String())
 		case <-time.After(20 * time.Millisecond):
 		}
 	}

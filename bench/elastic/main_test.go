@@ -28,13 +28,13 @@ func TestHealing(t *testing.T) {
 	}
 	killed := begin.Add(25 * time.Millisecond)
 	before := []step{at(1, 10, "1"), at(2, 20, "1"), at(3, 30, "1")} // the third one had all parts already
-	if _, done := healing("", before, killed); done {
+	if _, _, done := healing(before, killed); done {
 		t.Error("a step of the old group is taken for one of the next")
 	}
 	for first, repeated := range map[int]int{4: 0, 2: 2} {
-		h, done := healing("", append(before, at(first, 525, "2")), killed)
-		if !done || h.Seconds != 0.5 || h.Repeated != repeated {
-			t.Errorf("step %d follows: %+v", first, h)
+		seconds, again, done := healing(append(before, at(first, 525, "2")), killed)
+		if !done || seconds != 0.5 || again != repeated {
+			t.Errorf("step %d follows after %v s, %d repeated", first, seconds, again)
 		}
 	}
 }
