@@ -321,6 +321,35 @@ func TestRanksGoOnInBatchesPerRank(t *testing.T) {
 	}
 }
 
+// Synchronised batch norms normalise with the batches of the ranks that are left: losses, weights and running
+// statistics are those of one rank whose batches have as many samples.
+func TestSynchronisedBatchNormsGoOn(t *testing.T) {
+	t.Parallel()
+	layers := `layers = [
+  { type = "conv2d", out_channels = 4, kernel_size = 3 }, { type = "batchnorm2d" }, { type = "relu" },
+  { type = "flatten" }, { type = "linear", out_features = 4 },
+]`
+	tables := strings.Replace(elasticTables, "name = \"mlp\"\nhidden = [16]", layers, 1) + "[train]\neval_every = 0\n"
+	whole := placeWith(t, tables)
+	steps := whole.run(t, rig.Set("run.dtype=f64", "launch.nproc_per_node=1", "train.per_rank_batch=12", "train.max_steps=5")...).steps
+	want := whole.run(t, append(rig.Set("run.dtype=f64", "launch.nproc_per_node=1", "train.per_rank_batch=8", "train.max_steps=10"), "--resume", "auto")...)
+	weights := want.weights(t, 10)
+	want.steps = append(steps, want.steps...)
+
+	p := placeWith(t, tables)
+	addRecording(t, p)
+	proc := p.Start(t, append([]string{"run", p.Config}, rig.Set(append(recording(p, "record"), "run.dtype=f64", "launch.nproc_per_node=3", "launch.elastic=true",
+		"ddp.sync_batchnorm=true", "train.per_rank_batch=4", "train.max_steps=10", "dataset.options.serve=20", "dataset.options.serve_rank=1")...)...)...)
+	p.WaitForSteps(t, proc, 1, 5) // in the sixth one, the others wait in the batch norm
+	rig.Signal(t, p.Worker(t, 1).PID, syscall.SIGKILL)
+	proc.Wait(t).Expect(t, 0)
+	got := readRun(t, p.RunDir(1))
+	sameSteps(t, got, want, 1e-9)
+	if d := furthest(t, got.weights(t, 10), weights); !(d <= 1e-9) {
+		t.Errorf("weights and running statistics are off by %g", d)
+	}
+}
+
 // replaceRanks kills ranks of a job, each when the one before was replaced, and then ends the job. It
 // returns the steps and the changes of the ranks.
 func (p *place) replaceRanks(t *testing.T, proc *rig.Proc, places ...int) (steps []event.StepDone, changes []*event.Elastic) {

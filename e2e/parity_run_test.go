@@ -115,11 +115,13 @@ func saved(t *testing.T, path string) map[string][]float64 {
 	rig.Must(t, err)
 	w := map[string][]float64{}
 	for _, m := range snap.Model {
-		if m.DType != tensor.F32 {
-			continue
-		}
-		for _, v := range m.F32() {
-			w[m.Name] = append(w[m.Name], float64(v))
+		switch m.DType {
+		case tensor.F64:
+			w[m.Name] = m.F64()
+		case tensor.F32:
+			for _, v := range m.F32() {
+				w[m.Name] = append(w[m.Name], float64(v))
+			}
 		}
 	}
 	return w

@@ -234,32 +234,44 @@ func (r *runner) deps(ctx context.Context) (d train.Deps, err error) {
 	d.Gather = func(ctx context.Context, name string, mine []byte) ([][]byte, error) {
 		return store.Gather(ctx, name, r.p.World.Rank, r.p.World.Size, mine)
 	}
-	if r.p.Config.Launch.IsElastic() && r.p.World.Source == "trainctl" && r.p.World.Size > 1 {
-		if device := d.Device.Name(); device != "cpu" {
-			return d, usererr.Errorf("launch.elastic", "remove it, or set run.device to \"cpu\"", "ranks on %s cannot leave one by one", device)
-		}
-		m := rank.NewMembers(store, r.p.World.Rank)
-		if moves := rank.Moves(); moves != nil {
-			m.Follow(moves)
-		}
-		_, err := m.Regroup(ctx, rank.Starting, nil)
-		if d.Joins = errors.Is(err, rank.ErrLate); err != nil && !d.Joins {
-			return d, err
-		}
-		d.Members, d.Gather = m, m.Gather
-		if !d.Joins {
-			d.World.Rank, d.World.Size = m.Rank(), m.Size()
-		}
-		d.Lead = func() (*checkpoint.Store, func() []event.PluginStarted, error) { return r.lead(d) }
-		if !d.Joins && m.Rank() == 0 && r.p.World.Rank != 0 { // the first node has died before the first step
-			if d.Store, _, err = d.Lead(); err != nil {
-				return d, err
-			}
-		}
+	if err := r.joinMembers(ctx, store, &d); err != nil {
+		return d, err
 	}
 	d.Settings, err = settings(r.p.Config, d)
+	if d.Members != nil {
+		d.Settings.MaxWorld = r.p.World.Size
+	}
 	d.Settings.Model = layers.model(d.Settings.Model)
 	return d, err
+}
+
+// joinMembers makes d that of a rank of an elastic job, if this is one.
+func (r *runner) joinMembers(ctx context.Context, store *rank.Client, d *train.Deps) (err error) {
+	if !r.p.Config.Launch.IsElastic() || r.p.World.Source != "trainctl" || r.p.World.Size <= 1 {
+		return nil
+	}
+	if device := d.Device.Name(); device != "cpu" {
+		return usererr.Errorf("launch.elastic", "remove it, or set run.device to \"cpu\"", "ranks on %s cannot leave one by one", device)
+	}
+	m := rank.NewMembers(store, r.p.World.Rank)
+	if moves := rank.Moves(); moves != nil {
+		m.Follow(moves)
+	}
+	_, err = m.Regroup(ctx, rank.Starting, nil)
+	if d.Joins = errors.Is(err, rank.ErrLate); err != nil && !d.Joins {
+		return err
+	}
+	d.Members, d.Gather = m, m.Gather
+	if !d.Joins {
+		d.World.Rank, d.World.Size = m.Rank(), m.Size()
+	}
+	d.Lead = func() (*checkpoint.Store, func() []event.PluginStarted, error) { return r.lead(*d) }
+	if !d.Joins && m.Rank() == 0 && r.p.World.Rank != 0 { // the first node has died before the first step
+		if d.Store, _, err = d.Lead(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // withPorts gives a backend that listens between hosts (its option port_range)

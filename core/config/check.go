@@ -174,8 +174,8 @@ func (c *Config) checkElastic() {
 	}
 	refuse(c.DDP.Uneven != ddp.UnevenError, "ddp.uneven", `remove it; with train.global_batch ranks may have different numbers of samples`,
 		"the rest of an epoch is divided anew whenever they do, so no rank runs out of data before the others")
-	refuse(c.DDP.SyncBatchNorm, "ddp.sync_batchnorm", "remove it",
-		"with fewer ranks a step has more micro-batches, and each would be normalised over other samples than before; its buffers also have room for the first ranks only")
+	refuse(c.DDP.SyncBatchNorm && c.Train.GlobalBatch > 0, "ddp.sync_batchnorm", "remove it, or give train.per_rank_batch instead of global_batch",
+		"with fewer ranks a step of train.global_batch has more micro-batches, and each would be normalised over other samples than before")
 	refuse(c.DDP.Shard == ddp.ShardOptimizer, "ddp.shard", `set it to "none"`, "the part of the optimizer state that only the lost rank has would be gone")
 	refuse(c.DDP.Compress == "powersgd", "ddp.compress", `use "none", "fp16" or "bf16"`, "each rank keeps a compression error of its own, and that of a lost rank would be gone")
 	refuse(c.Run.Device == "cuda", "run.device", `use "cpu"`, "collectives on a GPU cannot be ended when another rank is gone")

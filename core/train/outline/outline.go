@@ -82,7 +82,7 @@ func New(s Settings, spec sdk.DatasetSpec, policy *sdk.Policy, world, rank int) 
 	}
 	o.Fill(&s.DDP, func() ddp.Pace { return forecastPace(o.Plan, len(o.Gradients)) })
 	o.Layout = newLayout(s.DDP, o, room)
-	o.Layout.add(world, o.Plan.Exchanges())
+	o.Layout.add(max(world, s.MaxWorld), o.Plan.Exchanges())
 	return o, o.addUsage(s.DDP, world)
 }
 

@@ -49,6 +49,7 @@ type Settings struct {
 // Job is what the loop needs of the tables that describe the job and its reports.
 type Job struct {
 	Timeline bool // record what this rank does when
+	MaxWorld int  // ranks that an elastic job may have; 0: their number is fixed
 	Shares   Shares
 }
 
@@ -101,7 +102,7 @@ func (c Settings) Compile(g *graph.Graph, policy *sdk.Policy, rows int, training
 	}
 	p, err := plan.Compile(g, plan.Options{
 		Batch: rows, Train: training, DType: d, Policy: policy, Fuse: c.Run.Fuse, Recompute: c.Plans.Recompute && c.Run.Fuse, RecomputeBlocks: c.Train.Recompute == "blocks",
-		SyncBatchNorm: c.DDP.SyncBatchNorm && world > 1, BF16From: c.Plans.BF16From, Logits: !training && c.Eval.NeedsOutputs(),
+		SyncBatchNorm: c.DDP.SyncBatchNorm && max(world, c.MaxWorld) > 1, BF16From: c.Plans.BF16From, Logits: !training && c.Eval.NeedsOutputs(),
 	})
 	if err != nil {
 		return nil, usererr.List{{Detail: fmt.Sprintf("planning batches of %d: %v", rows, err)}}.Err()
