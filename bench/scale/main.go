@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/trainctl/trainctl/bench/internal/selfrank"
+	"github.com/trainctl/trainctl/core/base/cgroup"
 	"github.com/trainctl/trainctl/core/bench"
 )
 
@@ -38,7 +39,7 @@ func run(ctx context.Context, args []string) error {
 	})
 	flags.IntVar(&o.hosts, "hosts", 0, "spread the ranks over this many network namespaces; needs root")
 	flags.IntVar(&o.batch, "batch", 8, "samples per rank and step")
-	flags.IntVar(&o.rounds, "rounds", 1, "runs of every job; the fastest counts")
+	flags.IntVar(&o.rounds, "rounds", 3, "runs of every job, in turn; the fastest counts")
 	flags.BoolVar(&o.predict, "predict", false, "also measure the constants of the model, and predict up to 1024 ranks")
 	flags.DurationVar(&o.latency, "latency", 20*time.Microsecond, "of the network to predict for")
 	flags.Float64Var(&o.bandwidth, "bandwidth", 1.25, "of the network to predict for, in GB/s")
@@ -86,18 +87,16 @@ func measure(ctx context.Context, o *options, out, log io.Writer) error {
 	all := report{Date: time.Now().UTC().Format(time.RFC3339), Machine: bench.MachineName()}
 	all.Load = append(all.Load, load())
 	fmt.Fprintf(out, "%s, %s, load %s\n\n", all.Machine, all.Date, all.Load[0])
-	jobs := make([]job, 0, len(o.ranks)+1)
-	for _, n := range o.ranks {
-		jobs = append(jobs, job{Ranks: n, Hosts: o.hosts, Batch: o.batch, Isolation: o.isolation})
-	}
-	if all.Jobs, err = o.runs(ctx, r, jobs, log); err != nil {
+	measured, err := o.runs(ctx, r, o.jobs(), log)
+	if err != nil {
 		return err
 	}
+	all.Jobs = measured[:len(o.ranks)]
 	if err := all.printJobs(out); err != nil {
 		return err
 	}
 	if o.predict {
-		if err := o.predictions(ctx, r, &all, log); err != nil {
+		if err := o.predictions(ctx, &all, measured[len(o.ranks):]); err != nil {
 			return err
 		}
 		if err := all.printPredictions(out); err != nil {
@@ -107,6 +106,18 @@ func measure(ctx context.Context, o *options, out, log io.Writer) error {
 	all.Load = append(all.Load, load())
 	fmt.Fprintf(out, "\nload at the end, these jobs included: %s\n", all.Load[1])
 	return bench.Save(o.json, all)
+}
+
+// jobs are those to measure, followed by those from which predictions are derived. They run in the same
+// rounds, so that other work on the machine does not hit one kind alone.
+func (o *options) jobs() (all []job) {
+	for _, n := range o.ranks {
+		all = append(all, job{Ranks: n, Hosts: o.hosts, Batch: o.batch, Isolation: o.isolation})
+	}
+	if o.predict {
+		all = append(append(all, job{Ranks: 1, Batch: o.batch, Isolation: o.isolation}), o.references(cgroup.Cores())...)
+	}
+	return all
 }
 
 // load returns how many processes ran or waited for a core, over the last 1, 5 and 15 minutes.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"slices"
 	"time"
 
@@ -26,9 +25,9 @@ const (
 	inproc   = "inproc"
 )
 
-// predictions measures the constants and fills in what the model says.
-func (o *options) predictions(ctx context.Context, r *runner, all *report, log io.Writer) error {
-	c, err := o.constants(ctx, r, all.Jobs, log)
+// predictions derives the constants from jobs that were measured for that, and fills in what the model says.
+func (o *options) predictions(ctx context.Context, all *report, references []measured) error {
+	c, err := o.constants(ctx, all.Jobs, references)
 	if err != nil {
 		return err
 	}
@@ -72,14 +71,10 @@ func (o *options) inproc(ranks int) bool {
 	return c.InRank(ranks/max(1, o.hosts), cgroup.Cores())
 }
 
-// constants measures a rank alone, ranks that share cores, and the backend alone.
-func (o *options) constants(ctx context.Context, r *runner, jobs []measured, log io.Writer) (c constants, err error) {
+// constants derives the constants from a rank alone and pairs of jobs of ranks that share cores, and measures the
+// backend alone.
+func (o *options) constants(ctx context.Context, jobs, some []measured) (c constants, err error) {
 	c.Cores, c.Calls = cgroup.Cores(), calls
-	runs := append([]job{{Ranks: 1, Batch: o.batch, Isolation: o.isolation}}, o.references(c.Cores)...)
-	some, err := o.runs(ctx, r, runs, log)
-	if err != nil {
-		return c, err
-	}
 	c.Step, c.CPU = some[0].StepMS*1e6, some[0].StepCPUMS*1e6
 	for i := 1; i < len(some); i += 2 {
 		c.Crowded = append(c.Crowded, c.crowdThrough(&some[i], &some[i+1]))
