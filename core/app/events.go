@@ -124,21 +124,21 @@ func openRunFiles(bus *event.Bus, dir *RunDir, p place, cfg *config.Config, fs c
 		if err != nil {
 			return err
 		}
-		bus.Add(s)
+		bus.AddFile(s)
 	}
 	if cfg.Metrics.TensorBoard {
 		s, err := event.NewTensorBoard(fs, dir.TensorBoard(), warn)
 		if err != nil {
 			return err
 		}
-		bus.Add(s)
+		bus.AddFile(s)
 	}
 	if cfg.Metrics.Prometheus != "" {
 		s, err := event.NewPrometheus(cfg.Metrics.Prometheus)
 		if err != nil {
 			return err
 		}
-		bus.Add(s)
+		bus.AddFile(s)
 	}
 	return nil
 }

@@ -104,7 +104,24 @@ func (t *Trainer) requests(ctx context.Context, own passes.Measures) agreement.R
 		Stop: ctx.Err() != nil, Save: t.saver.requested(),
 		Join:  t.Members != nil && t.Members.Wanted(),
 		Ended: own.Ended && t.Settings.DDP.Uneven == ddp.UnevenError,
+		News:  len(t.Events.Outbox()) > 0,
 	}
+}
+
+// deliver gives rank 0 the events that other ranks have for the run's files, if some rank had any in the
+// last step.
+func (t *Trainer) deliver(ctx context.Context) error {
+	if !t.agreement.News() {
+		return nil
+	}
+	own := t.Events.Outbox()
+	all, err := t.agreement.Concat(ctx, "events", own)
+	if err != nil {
+		return err
+	}
+	t.Events.Delivered(len(own))
+	t.Events.Deliver(all)
+	return nil
 }
 
 // samples returns by how many samples a step advances all ranks together in the epoch's

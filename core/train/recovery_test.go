@@ -155,6 +155,7 @@ func TestEveryDeathIsRecoveredFrom(t *testing.T) {
 			d.Settings.DDP.Compress, d.Settings.DDP.PowerSGDStart = "powersgd", 1
 			d.Settings.Optimizer = optim.DefaultFor("adam")
 		},
+		"events for rank 0": restartsPlugins,
 		"without overlap, uneven": func(d *Deps) {
 			d.Settings.DDP.Overlap, d.Settings.DDP.Uneven, d.Settings.DDP.FindUnusedParameters = false, ddp.UnevenJoin, true
 		},
@@ -183,6 +184,38 @@ func TestEveryDeathIsRecoveredFrom(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// restartsPlugins makes every rank report in every step that it has replaced a plugin.
+func restartsPlugins(d *Deps) {
+	d.BeforeStep = func(step int) error {
+		d.Events.Emit(&event.PluginRestarted{Restart: step})
+		return nil
+	}
+}
+
+// Rank 0's files have what the other rank reports about its plugins, once and in order, also if a backend dies.
+func TestRestartsOfOtherRanksAreInTheFiles(t *testing.T) {
+	for _, deaths := range [][]death{nil, {{0, 20, false}}, {{1, 20, true}}} {
+		var got [worldOfDeaths][]int
+		_, _, errs := trainThrough(t, len(deaths), func(d *Deps) {
+			restartsPlugins(d)
+			if d.World.Rank > 0 {
+				return
+			}
+			d.Events.AddFile(event.Func(func(r event.Record) {
+				if e, ok := r.Event.(*event.PluginRestarted); ok {
+					got[r.Rank] = append(got[r.Rank], e.Restart)
+				}
+			}))
+		}, deaths...)
+		if err := errors.Join(errs...); err != nil {
+			t.Fatal(err)
+		}
+		if len(got[0]) < 4 || !slices.Equal(got[0], got[1]) {
+			t.Errorf("%v: rank 0's files have steps %v of rank 0 and %v of rank 1", deaths, got[0], got[1])
+		}
 	}
 }
 

@@ -58,7 +58,7 @@ func (t *Trainer) step(ctx context.Context, in passes.Inputs, begin time.Time) (
 		Pos: t.pos, Own: m, Totals: &t.agreement.Totals, Active: in.Active, LR: lr, Norm: norm, Skipped: skip,
 		Scale: t.updater.Scaler.Scale, Took: took, Exposed: exposed,
 	})
-	return t.agreement.Stop(), nil
+	return t.agreement.Stop(), t.deliver(ctx)
 }
 
 // forwardBackward runs the passes of a step, and averages its gradients and the ranks' measures. It

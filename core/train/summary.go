@@ -22,6 +22,7 @@ type outcome struct {
 	Waits   []byte // of the last steps, as float32 milliseconds
 
 	Replaced map[string]int `json:",omitempty"` // plugins, by kind
+	Events   []byte         `json:",omitempty"` // for the run's files, since the last step
 }
 
 // replaced is how often this rank's plugins were replaced, except for its backend.
@@ -41,7 +42,7 @@ func (t *Trainer) Summary(ctx context.Context) (event.Summary, error) {
 	if err := t.device.Download(); err != nil {
 		return event.Summary{}, err
 	}
-	mine := outcome{Params: ddp.Hash(t.model.Values), Waits: t.report.Waits(), Replaced: t.replaced()}
+	mine := outcome{Params: ddp.Hash(t.model.Values), Waits: t.report.Waits(), Replaced: t.replaced(), Events: t.Events.Outbox()}
 	if t.PeakRSS != nil {
 		mine.PeakRSS = t.PeakRSS()
 	}
@@ -64,6 +65,7 @@ func (t *Trainer) Summary(ctx context.Context) (event.Summary, error) {
 		s.ParamsSHA256 = append(s.ParamsSHA256, o.Params)
 		s.Memory.PeakRSSBytes = append(s.Memory.PeakRSSBytes, o.PeakRSS)
 		waits = append(waits, report.Floats(o.Waits))
+		t.Events.Deliver(o.Events)
 		for kind, n := range o.Replaced {
 			s.PluginRestarts[kind] += n
 		}

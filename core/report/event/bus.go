@@ -1,7 +1,9 @@
 package event
 
 import (
+	"bytes"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 )
@@ -24,6 +26,9 @@ type Bus struct {
 	now   func() time.Time
 	sinks []Sink
 	line  encoder // of the current record
+
+	files  []Sink // those of sinks that write the run's files
+	outbox []byte // lines of events for the run's files, which another rank writes
 }
 
 // NewBus creates the bus of one sender; rank is its rank, or Launcher.
@@ -38,12 +43,53 @@ func (b *Bus) Add(s Sink) {
 	b.sinks = append(b.sinks, s)
 }
 
+// AddFile appends a sink that writes one of the run's files. It also gets what [Bus.Deliver] passes on.
+func (b *Bus) AddFile(s Sink) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.sinks, b.files = append(b.sinks, s), append(b.files, s)
+}
+
 // Emit sends an event. The caller may change e as soon as Emit returns.
 func (b *Bus) Emit(e Event) {
 	b.mu.Lock()
 	b.seq++
-	b.send(Record{Seq: b.seq, Time: b.now(), Rank: b.rank, Event: e})
+	r := Record{Seq: b.seq, Time: b.now(), Rank: b.rank, Event: e}
+	b.send(r)
+	if _, own := e.(*PluginRestarted); own && len(b.files) == 0 {
+		b.outbox = Append(b.outbox, r)
+	}
 	b.unlockAndReport()
+}
+
+// Outbox returns the lines of this rank's events that the rank with the run's files has to write, because
+// it has no such events of its own.
+func (b *Bus) Outbox() []byte {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.outbox)
+}
+
+// Delivered removes the first n bytes of the outbox.
+func (b *Bus) Delivered(n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.outbox = b.outbox[n:]
+}
+
+// Deliver passes lines of another rank's outbox on to the run's files. Lines of unknown events are dropped.
+func (b *Bus) Deliver(lines []byte) {
+	for line := range bytes.Lines(lines) {
+		r, err := Decode(line)
+		if err != nil {
+			continue
+		}
+		b.mu.Lock()
+		for _, s := range b.files {
+			s.Emit(r)
+		}
+		b.unlockAndReport()
+	}
 }
 
 // Relay passes on a record of another sender unchanged.
@@ -106,7 +152,7 @@ func (t *trouble) report() func() {
 func (b *Bus) Close() error {
 	b.mu.Lock()
 	sinks := b.sinks
-	b.sinks = nil
+	b.sinks, b.files = nil, nil
 	b.mu.Unlock()
 	var errs []error
 	for _, s := range sinks {

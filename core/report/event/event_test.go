@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -154,6 +155,33 @@ func TestBusStampsAndRelays(t *testing.T) {
 	b.Emit(first)
 	if len(got) != 3 {
 		t.Error("an event after Close arrived")
+	}
+}
+
+// A plugin restart of a rank without the run's files gets into those of another rank, once, under its own rank,
+// and into no other sink there.
+func TestOutboxIsDeliveredToFiles(t *testing.T) {
+	one, zero := NewBus(1), NewBus(0)
+	var files, others []Record
+	zero.AddFile(Func(func(r Record) { files = append(files, r) }))
+	zero.Add(Func(func(r Record) { others = append(others, r) }))
+	zero.Emit(&PluginRestarted{Type: "dataset", Restart: 1})
+	one.Emit(&Warning{})
+	one.Emit(&PluginRestarted{Type: "dataset", Restart: 7})
+	lines := one.Outbox()
+	one.Emit(&PluginRestarted{Type: "precision", Restart: 8})
+	one.Delivered(len(lines))
+	zero.Deliver(lines)
+	zero.Deliver(append([]byte("of another version\n"), one.Outbox()...))
+	if len(others) != 1 || len(zero.Outbox()) != 0 {
+		t.Errorf("%d records in other sinks, %q in the outbox of the rank with the files", len(others), zero.Outbox())
+	}
+	var got []int
+	for _, r := range files {
+		got = append(got, r.Rank, r.Event.(*PluginRestarted).Restart)
+	}
+	if want := []int{0, 1, 1, 7, 1, 8}; !slices.Equal(got, want) {
+		t.Errorf("ranks and restarts %v, want %v", got, want)
 	}
 }
 

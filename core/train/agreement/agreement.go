@@ -22,6 +22,7 @@ const (
 	SumSave  // ranks that were asked to save
 	sumEnded // ranks whose data ended where that is not allowed
 	sumJoin  // ranks that know that others wait to join
+	sumNews  // ranks that have events for the run's files
 	sumCount
 )
 
@@ -49,7 +50,7 @@ func New(g *ddp.Group, r *recovery.Recovery) Agreement {
 func (a *Agreement) Regroup() { a.numbers = make([]float64, a.group.World) }
 
 // Requests are the flags that this rank sends to all in a step.
-type Requests struct{ Stop, Save, Ended, Join bool }
+type Requests struct{ Stop, Save, Ended, Join, News bool }
 
 // Gradients is the stage that ends with the totals of a step.
 func (a *Agreement) Gradients() recovery.Stage {
@@ -60,7 +61,7 @@ func (a *Agreement) Gradients() recovery.Stage {
 func (a *Agreement) Start(m passes.Measures, r Requests) (err error) {
 	a.Totals = Totals{
 		SumLoss: m.Loss * m.Weight, SumCorrect: float64(m.Correct), SumCounted: float64(m.Counted), SumRows: float64(m.Rows),
-		sumStop: Flag(r.Stop), SumSave: Flag(r.Save), sumEnded: Flag(r.Ended), sumJoin: Flag(r.Join),
+		sumStop: Flag(r.Stop), SumSave: Flag(r.Save), sumEnded: Flag(r.Ended), sumJoin: Flag(r.Join), sumNews: Flag(r.News),
 	}
 	a.pending, err = a.group.StartScalars(sdk.Sum, a.Totals[:])
 	return err
@@ -75,11 +76,12 @@ func (a *Agreement) Alone(m passes.Measures, samples int) {
 // Finish waits for the totals.
 func (a *Agreement) Finish() error { return a.group.FinishScalars(a.pending, a.Totals[:]) }
 
-// Stop, Ended, SaveAsked and JoinAsked report what any rank asked for in the last step.
+// Stop, Ended, SaveAsked, JoinAsked and News report what any rank asked for in the last step.
 func (a *Agreement) Stop() bool      { return a.Totals[sumStop] > 0 }
 func (a *Agreement) Ended() bool     { return a.Totals[sumEnded] > 0 }
 func (a *Agreement) SaveAsked() bool { return a.Totals[SumSave] > 0 }
 func (a *Agreement) JoinAsked() bool { return a.Totals[sumJoin] > 0 }
+func (a *Agreement) News() bool      { return a.Totals[sumNews] > 0 }
 
 // Served records that the ranks that wanted to join were admitted.
 func (a *Agreement) Served() { a.Totals[sumJoin] = 0 }
@@ -141,6 +143,33 @@ func (a *Agreement) SumAll(ctx context.Context, name string, sums []float64, own
 		}
 		return nil
 	})
+}
+
+// Concat returns the bytes of all ranks, one rank's after the other. It is for a few hundred: each is sent as a
+// number, so that the exchange can be repeated as every other.
+func (a *Agreement) Concat(ctx context.Context, name string, own []byte) ([]byte, error) {
+	sizes, err := a.Gather(ctx, float64(len(own)))
+	if err != nil {
+		return nil, err
+	}
+	begin, total := 0, 0
+	for r, n := range sizes {
+		if r == a.group.Rank {
+			begin = total
+		}
+		total += int(n)
+	}
+	sums := make([]float64, total)
+	err = a.SumAll(ctx, name, sums, func(dst []float64) {
+		for i, c := range own {
+			dst[begin+i] = float64(c)
+		}
+	})
+	all := make([]byte, total)
+	for i, v := range sums {
+		all[i] = byte(v)
+	}
+	return all, err
 }
 
 // Flag is 1 for true.

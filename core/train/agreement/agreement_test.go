@@ -45,16 +45,16 @@ func newTestAgreement(t *testing.T, p *peer) Agreement {
 // The totals of a step are sums over ranks, and what one rank needs, all ranks do.
 func TestTotalsOfAStep(t *testing.T) {
 	a := newTestAgreement(t, &peer{by: 2})
-	if err := a.Start(passes.Measures{Loss: 1, Weight: 1, Correct: 2, Counted: 3, Rows: 4}, Requests{Stop: true, Ended: true}); err != nil {
+	if err := a.Start(passes.Measures{Loss: 1, Weight: 1, Correct: 2, Counted: 3, Rows: 4}, Requests{Stop: true, Ended: true, News: true}); err != nil {
 		t.Fatal(err)
 	}
 	if err := a.Finish(); err != nil {
 		t.Fatal(err)
 	}
-	if want := (Totals{SumLoss: 3, SumCorrect: 6, SumCounted: 9, SumRows: 12, sumStop: 3, sumEnded: 3}); a.Totals != want {
+	if want := (Totals{SumLoss: 3, SumCorrect: 6, SumCounted: 9, SumRows: 12, sumStop: 3, sumEnded: 3, sumNews: 3}); a.Totals != want {
 		t.Errorf("totals are %v, want %v", a.Totals, want)
 	}
-	if !a.Stop() || !a.Ended() || a.SaveAsked() || a.Loss(3) != 1 {
+	if !a.Stop() || !a.Ended() || !a.News() || a.SaveAsked() || a.Loss(3) != 1 {
 		t.Errorf("stop %v, ended %v, save %v, loss %v", a.Stop(), a.Ended(), a.SaveAsked(), a.Loss(3))
 	}
 	own := func() (Totals, error) { return Totals{SumLoss: 5, SumRows: 2}, nil }
