@@ -14,6 +14,7 @@ import (
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/sdk/pb"
 	"github.com/trainctl/trainctl/core/sdk/sdktest"
+	"github.com/trainctl/trainctl/core/tensor"
 	"github.com/trainctl/trainctl/trainctltest"
 )
 
@@ -134,11 +135,11 @@ func TestPluginMistakesAreNamed(t *testing.T) {
 			}
 		})
 	}
-	for fault, want := range map[string]string{"out of ideas": "backward #0: out of ideas", "hang": "backward #0 takes longer than"} {
-		set := []string{options(fmt.Sprintf("fault = %q", fault)), `layer_plugins[0].timeout="100ms"`}
+	for fault, c := range map[string]struct{ timeout, want string }{"out of ideas": {"1m", "backward #0: out of ideas"}, "hang": {"1s", "backward #0 takes longer than"}} {
+		set := []string{options(fmt.Sprintf("fault = %q", fault)), fmt.Sprintf("layer_plugins[0].timeout=%q", c.timeout)}
 		_, err := trainctltest.Try(t, cfg.With(set...), 1, trainctltest.Memory())
-		if err == nil || !strings.Contains(err.Error(), "layer pairs: layer plugin") || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want %q in it", err, want)
+		if err == nil || !strings.Contains(err.Error(), "layer pairs: layer plugin") || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("error %v, want %q in it", err, c.want)
 		}
 	}
 }
@@ -156,4 +157,33 @@ func TestPluginConforms(t *testing.T) {
 		t.Setenv("TRAINCTL_DATA_PLANE", "inline")
 		sdktest.Layer(t, o)
 	})
+}
+
+// A call after Close, as of a rank that is ending, is an error: the memory of the tensors is gone.
+func TestCallsAfterCloseFail(t *testing.T) {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, plane := range []string{"", "inline"} {
+		l, err := host.New(host.Options{SetEnv: []string{pb.EnvDataPlane + "=" + plane}}).StartLayers(t.Context(), exe)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := l.Add(t.Context(), sdk.LayerRequest{Options: sdk.Options{"scale": 1.0, "fault": ""}, Name: "pairs", Shape: []int{4}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		x, w, y := tensor.Bytes([]float32{1, 2, 3, 4}), tensor.Bytes([]float32{1, 10}), []float32{0, 0}
+		forward := func() error { return r.Compute(false, tensor.F32, 1, [][]byte{x, w}, [][]byte{tensor.Bytes(y)}) }
+		if err := forward(); err != nil || y[0] != 3 || y[1] != 70 {
+			t.Fatalf("%v, %v", y, err)
+		}
+		if err := l.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := forward(); !errors.Is(err, host.ErrClosed) {
+			t.Errorf("after Close: %v", err)
+		}
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"regexp"
+	"slices"
 	"time"
 
 	"github.com/trainctl/trainctl/core/base/shm"
@@ -55,8 +56,9 @@ type LayerParam struct {
 
 // LayerInit is how a parameter starts. trainctl draws the values from the run's seed, equal on all ranks.
 type LayerInit struct {
-	Rule string // "constant", "uniform" or "normal"; "": "constant"
-	A, B float64
+	Rule string  // "constant", "uniform" or "normal"; "": "constant"
+	A    float64 // the constant, the lower bound, or the standard deviation
+	B    float64 // the upper bound of "uniform"
 }
 
 // InitConstant makes all values x.
@@ -121,7 +123,9 @@ func (s *server) DescribeLayer(ctx context.Context, r *pb.DescribeLayerRequest) 
 		open := &opened{timeout: time.Duration(r.TimeoutNs)}
 		ctx, cancel := open.deadline(ctx)
 		defer cancel()
-		spec, err := s.layer.Describe(ctx, l.LayerRequest)
+		req := l.LayerRequest
+		req.Shape = slices.Clone(l.Shape) // the plugin may build the output's shape in it
+		spec, err := s.layer.Describe(ctx, req)
 		if err == nil {
 			err = spec.complete(l)
 		}
@@ -181,10 +185,14 @@ func (i *LayerInit) complete() error {
 	}
 	bounded := math.Abs(i.A) <= math.MaxFloat32 && math.Abs(i.B) <= math.MaxFloat32
 	switch {
-	case !bounded, i.Rule == "uniform" && i.A > i.B, i.Rule == "normal" && i.A < 0:
-		return fmt.Errorf("cannot start as %s(%v, %v); fix: give finite numbers, the lower one first", i.Rule, i.A, i.B)
 	case i.Rule != "constant" && i.Rule != "uniform" && i.Rule != "normal":
 		return fmt.Errorf("unknown rule %q of initialisation; fix: use sdk.InitConstant, sdk.InitUniform or sdk.InitNormal", i.Rule)
+	case !bounded:
+		return fmt.Errorf("cannot start as %s(%v, %v); fix: give numbers that float32 holds", i.Rule, i.A, i.B)
+	case i.Rule == "uniform" && i.A > i.B:
+		return fmt.Errorf("cannot start as uniform(%v, %v); fix: give the lower bound first", i.A, i.B)
+	case i.Rule == "normal" && i.A < 0:
+		return fmt.Errorf("cannot start with the standard deviation %v; fix: give one of at least 0", i.A)
 	}
 	return nil
 }

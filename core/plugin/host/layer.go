@@ -19,7 +19,7 @@ import (
 // Layers is a layer plugin in use: all layers of a rank that it computes. Its methods may be called from
 // several goroutines; calls are made one after the other.
 type Layers struct {
-	// Timeout bounds each call; set before Add, 0 = half a minute. The plugin knows it; one that has not
+	// Timeout bounds each call; set before Add, default 30 s. The plugin knows it; one that has not
 	// returned a few seconds later hangs.
 	Timeout time.Duration
 
@@ -234,11 +234,17 @@ func drawn(i sdk.LayerInit) graph.Init {
 	}
 }
 
-// Close ends the plugin; when ctx ends, at once.
+// Close ends the plugin; when ctx ends, at once. Later calls fail.
 func (l *Layers) Close(ctx context.Context) error {
 	err := l.close(ctx)
-	if l.arena != nil {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.broken == nil {
+		l.broken = ErrClosed
+	}
+	if l.mem = nil; l.arena != nil {
 		err = errors.Join(err, l.arena.Close())
+		l.arena = nil
 	}
 	return err
 }
