@@ -22,21 +22,23 @@ func (g *GPU) Lost() error {
 	return nil
 }
 
-// guard loses the device when a thread is within the driver for too long.
+// guard loses the device when a thread is within the driver for too long. It counts its own ticks: a process
+// that was stopped or did not get the processor missed them, and its calls did not have that time either.
 func (g *GPU) guard(limit time.Duration) {
-	tick := time.NewTicker(min(time.Second, limit/8))
+	every := min(time.Second, limit/8)
+	tick := time.NewTicker(every)
 	defer tick.Stop()
-	calls, since := g.calls.Load(), time.Now()
+	calls, within := g.calls.Load(), time.Duration(0)
 	for {
 		select {
 		case <-g.closed:
 			return
 		case <-g.over:
 			return
-		case now := <-tick.C:
+		case <-tick.C:
 			if n := g.calls.Load(); n != calls || g.inside.Load() == 0 {
-				calls, since = n, now
-			} else if now.Sub(since) >= limit {
+				calls, within = n, 0
+			} else if within += every; within >= limit {
 				_ = g.lose(&LostError{What: "a call of the driver", Waited: limit})
 			}
 		}
