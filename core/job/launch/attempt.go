@@ -275,8 +275,8 @@ func (a *attempt) interrupted(s os.Signal) {
 	}
 	switch {
 	case a.firstSignal.IsZero():
-		a.firstSignal = time.Now()
 		a.drain(s)
+		a.firstSignal = time.Now() // what has come meanwhile is part of the request, however long draining took
 	case time.Since(a.firstSignal) > sameRequest:
 		a.killAll()
 	}
