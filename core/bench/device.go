@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 
 	"github.com/trainctl/trainctl/core/base/dl"
 	"github.com/trainctl/trainctl/core/engine/cuda/driver"
 	"github.com/trainctl/trainctl/core/engine/cuda/memory"
+	"github.com/trainctl/trainctl/core/job/rank"
 	"github.com/trainctl/trainctl/core/plugin/host"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/train/ddp"
@@ -51,7 +53,7 @@ type gpu struct {
 	stream  driver.Stream
 	arena   *memory.Arena
 	shared  *sdk.Arena // nil before attach
-	free    uintptr    // bytes, before the backend was started
+	free    uintptr    // bytes, before any rank started its backend
 }
 
 // openGPU opens the device of a local rank, modulo the number of devices. The calling
@@ -97,11 +99,28 @@ func (g *gpu) open(localRank, size int) (err error) {
 	if err := errors.Join(g.cu.CtxSetCurrent(g.context), g.cu.StreamCreate(&g.stream, driver.StreamNonBlocking)); err != nil {
 		return err
 	}
-	if g.arena, err = memory.AllocArena(g.cu, g.dev, size); err != nil {
+	g.arena, err = memory.AllocArena(g.cu, g.dev, size)
+	return err
+}
+
+// openDevice opens the rank's GPU, where there is one, and notes how much of its memory is free. Ranks may share a GPU:
+// it is noted when all of them have their own memory, and none has started its backend.
+func (r *rig) openDevice(ctx context.Context, open func() (*driver.CUDA, error), store *rank.Client) (err error) {
+	r.gpu, err = openGPU(open, r.world.LocalRank, slices.Max(r.Sizes))
+	if err != nil && !missing(err) {
+		return fmt.Errorf("the GPU of rank %d: %w", r.world.Rank, err)
+	}
+	if _, err := store.Gather(ctx, "devices opened", r.world.Rank, r.world.Size, nil); err != nil {
 		return err
 	}
-	var total uintptr
-	return g.cu.MemGetInfo(&g.free, &total)
+	if r.gpu != nil {
+		var total uintptr
+		if err := r.gpu.cu.MemGetInfo(&r.gpu.free, &total); err != nil {
+			return err
+		}
+	}
+	_, err = store.Gather(ctx, "device memory noted", r.world.Rank, r.world.Size, nil)
+	return err
 }
 
 // attach attaches the arena to a backend.
@@ -117,7 +136,7 @@ func (g *gpu) attach(ctx context.Context, b *host.Backend) error {
 	return g.arena.Attached(m)
 }
 
-// taken is how much less device memory is free since the backend was started, by any
+// taken is how much less device memory is free since the backends were started, by any
 // process.
 func (g *gpu) taken() (int, error) {
 	var free, total uintptr

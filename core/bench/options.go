@@ -91,8 +91,8 @@ type Result struct {
 	// Isolation is where a backend ran that can run in the rank's process too:
 	// "inproc" there, "isolated" in its own.
 	Isolation string `json:"isolation,omitempty"`
-	// DeviceBytes is how much less memory the GPU of rank 0 has free since its backend
-	// was started: the plugin's context and NCCL's buffers, of all ranks on that GPU.
+	// DeviceBytes is how much less memory the GPU of rank 0 has free since the backends
+	// were started: the plugins' contexts and NCCL's buffers, of all ranks on that GPU.
 	DeviceBytes int `json:"device_bytes,omitempty"`
 	// Limit is the median of [inPlace], 0 where it was not measured.
 	Limit float64 `json:"in_place_p50_us,omitempty"`

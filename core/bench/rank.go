@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/trainctl/trainctl/core/base/shm"
@@ -70,12 +69,12 @@ func measureAs(ctx context.Context, p Program, s Spec, w rank.World, each func(R
 		return err
 	}
 	if info.DeviceArena {
-		r.gpu, err = openGPU(p.CUDA, w.LocalRank, slices.Max(s.Sizes))
-		switch {
-		case err == nil:
+		failed := r.openDevice(ctx, p.CUDA, store)
+		if r.gpu != nil {
 			defer func() { err = errors.Join(err, r.gpu.close()) }()
-		case !missing(err):
-			return fmt.Errorf("the GPU of rank %d: %w", w.Rank, err)
+		}
+		if failed != nil {
+			return failed
 		}
 	}
 	b, err := h.PlaceBackend(ctx, s.Backend, s.Options, sdk.PlaceRequest{Device: "cuda", Overlap: true, Getenv: os.Getenv})
