@@ -106,11 +106,12 @@ func (s slowOpening) Open(ctx context.Context, req sdk.DatasetRequest) (sdk.Data
 // Opening the data has dataset.timeout, and not what the rest of the set-up has;
 // ranks whose data are there wait for the others.
 func TestOpeningDataHasItsOwnLimit(t *testing.T) {
-	const init = 2 * time.Second
+	t.Parallel()
+	const init = 10 * time.Second // what the rest of the set-up has to take less than, on a busy machine too
 	errs := onRanks(t, 2, func(rank int, d *Deps) {
 		d.Settings.BackendInit = init
 		if rank == 1 {
-			d.Dataset = slowOpening{d.Dataset, init + init/2}
+			d.Dataset = slowOpening{d.Dataset, init + init/5}
 		}
 	}, trainToTheEnd)
 	if err := errors.Join(errs...); err != nil {

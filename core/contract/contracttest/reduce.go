@@ -42,11 +42,14 @@ func Reduce(op contract.ReduceOp, d tensor.DType, dst []byte, srcs [][]byte) {
 type accumulator interface{ float32 | float64 | int64 }
 
 func elements[E tensor.Elem, A accumulator](op contract.ReduceOp, dst []byte, srcs [][]byte, widen func(E) A, narrow func(A) E) {
-	out := tensor.View[E](dst)
+	out, in := tensor.View[E](dst), make([][]E, len(srcs))
+	for k, s := range srcs {
+		in[k] = tensor.View[E](s)
+	}
 	for i := range out {
-		acc := widen(tensor.View[E](srcs[0])[i])
-		for _, s := range srcs[1:] {
-			acc = two(op, acc, widen(tensor.View[E](s)[i]))
+		acc := widen(in[0][i])
+		for _, s := range in[1:] {
+			acc = two(op, acc, widen(s[i]))
 		}
 		if op == contract.Avg {
 			acc /= A(len(srcs))
