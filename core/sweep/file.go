@@ -53,7 +53,7 @@ const mostTrials = 10_000
 func ReadFile(fsys afero.Fs, path string) (*File, error) {
 	text, err := afero.ReadFile(fsys, path)
 	if err != nil {
-		return nil, fmt.Errorf("reading the sweep: %w", err)
+		return nil, fmt.Errorf("reading the sweep: %w; fix: give the path of the TOML file that describes it", err)
 	}
 	f := &File{Path: path, Metric: "eval.loss", Median: Median{MinEvaluations: 1, MinTrials: 3}}
 	if f.doc, err = config.ParseDocument(path, string(text), f); err != nil {

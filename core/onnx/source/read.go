@@ -51,14 +51,17 @@ type Info struct {
 	Shape []int // Unknown for open dimensions; nil if the file does not say
 }
 
+// export says where ONNX files come from.
+const export = "give an ONNX file, as torch.onnx.export writes it"
+
 // Open reads the file at a path. Tensors with external data are read from its folder when they are asked for.
 func Open(path string) (*Model, error) {
 	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is not a file", path)
 	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is not a file", path)
+	if err != nil {
+		return nil, fmt.Errorf("%w; fix: %s", err, export)
 	}
 	if info.Size() > math.MaxInt32 {
 		return nil, fmt.Errorf("%s has %d bytes, and an ONNX file has at most %d; fix: export it with external data", path, info.Size(), math.MaxInt32)
@@ -78,11 +81,11 @@ func Open(path string) (*Model, error) {
 func Parse(b []byte, folder string) (*Model, error) {
 	var p pb.ModelProto
 	if err := proto.Unmarshal(b, &p); err != nil {
-		return nil, fmt.Errorf("not an ONNX file: %w", err)
+		return nil, fmt.Errorf("not an ONNX file: %w; fix: %s", err, export)
 	}
 	g := p.GetGraph()
 	if g == nil {
-		return nil, errors.New("not an ONNX file: it has no graph")
+		return nil, errors.New("not an ONNX file: it has no graph; fix: " + export)
 	}
 	m := &Model{Producer: printable(p.GetProducerName()), Shapes: map[string][]int{}, tensors: map[string]*pb.TensorProto{}, folder: folder, files: map[string]int64{}}
 	if v := p.GetProducerVersion(); v != "" {

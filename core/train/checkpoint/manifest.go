@@ -175,6 +175,9 @@ func (m Manifest) encode() ([]byte, error) {
 func decodeManifest(b []byte) (Manifest, error) {
 	var m Manifest
 	at := bytes.LastIndex(b, []byte(sumMember))
+	if len(b) == 0 {
+		return m, fmt.Errorf("%s is empty: %w", ManifestFile, ErrChecksum)
+	}
 	if at < 0 {
 		return m, fmt.Errorf("%s: %w: it has no checksum of its own", ManifestFile, ErrChecksum)
 	}

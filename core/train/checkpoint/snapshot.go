@@ -3,7 +3,9 @@ package checkpoint
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/trainctl/trainctl/core/tensor"
@@ -120,6 +122,12 @@ type Skip struct {
 
 func (s Skip) String() string { return fmt.Sprintf("%s: %v", s.Path, s.Reason) }
 
+// damaged reports whether a file of the checkpoint has another content, or is missing.
+func (s Skip) damaged() bool {
+	var missing *fs.PathError
+	return errors.Is(s.Reason, ErrChecksum) || errors.As(s.Reason, &missing) && errors.Is(missing, fs.ErrNotExist) && missing.Path != s.Path
+}
+
 // ErrNone reports that there is no checkpoint: with resume = auto, the run starts from
 // scratch.
 var ErrNone = errors.New("no checkpoint")
@@ -133,12 +141,19 @@ type UnusableError struct {
 
 func (e *UnusableError) Error() string {
 	if len(e.Skipped) == 1 && e.Skipped[0].Path == e.Path {
-		return fmt.Sprintf("checkpoint %s cannot be used: %v", e.Path, e.Skipped[0].Reason)
+		text := fmt.Sprintf("checkpoint %s cannot be used: %v", e.Path, e.Skipped[0].Reason)
+		if e.Skipped[0].damaged() {
+			text += "; fix: restore its files from a copy, or use another checkpoint of the run"
+		}
+		return text
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "no usable checkpoint in %s:", e.Path)
 	for _, s := range e.Skipped {
 		fmt.Fprintf(&b, "\n  %v", s)
+	}
+	if slices.ContainsFunc(e.Skipped, Skip.damaged) {
+		b.WriteString("\nfix: restore the files of one of them from a copy, or start without a checkpoint")
 	}
 	return b.String()
 }

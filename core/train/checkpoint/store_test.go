@@ -203,14 +203,22 @@ func TestLoadFallsBackWithNote(t *testing.T) {
 	if len(report.Skipped) != 1 || !strings.HasSuffix(report.Skipped[0].Path, "step-2") || !errors.Is(report.Skipped[0].Reason, ErrChecksum) {
 		t.Fatalf("report %v", report)
 	}
-	if _, _, err := Load(context.Background(), fs, filepath.Join(dir, "step-2")); !errors.Is(err, ErrUnusable) || !errors.Is(err, ErrChecksum) {
+	if _, _, err := Load(context.Background(), fs, filepath.Join(dir, "step-2")); !errors.Is(err, ErrUnusable) || !errors.Is(err, ErrChecksum) || !strings.Contains(err.Error(), "; fix: restore its files") {
 		t.Fatalf("a named broken checkpoint gives %v", err)
 	}
-	flip(t, fs, filepath.Join(dir, "step-1", ManifestFile), 100)
+	if err := afero.WriteFile(fs, filepath.Join(dir, "step-1", ManifestFile), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
 	_, _, err = Load(context.Background(), fs, dir)
 	var u *UnusableError
-	if !errors.As(err, &u) || len(u.Skipped) != 2 {
+	if !errors.As(err, &u) || len(u.Skipped) != 2 || !strings.Contains(err.Error(), "manifest.json is empty") || !strings.Contains(err.Error(), "\nfix: restore the files of one") {
 		t.Fatalf("got %v", err)
+	}
+	if err := fs.Remove(filepath.Join(dir, "step-2", ModelFile)); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := Load(context.Background(), fs, filepath.Join(dir, "step-2")); err == nil || !strings.Contains(err.Error(), "; fix: restore its files") {
+		t.Fatalf("a checkpoint that lacks a file gives %v", err)
 	}
 }
 

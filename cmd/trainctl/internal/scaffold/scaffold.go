@@ -41,7 +41,7 @@ type Plugin struct {
 	sums string // go.sum; empty when go mod tidy has to find them
 }
 
-// Create writes the plugin's files and returns how many there are. The plugin is built
+// Create writes the plugin's files and returns how many there are besides hidden ones. The plugin is built
 // against the trainctl of this version, or against its source in a folder if that is
 // not "". An error with an exit code is a mistake of the user.
 func (p *Plugin) Create(fsys afero.Fs, version, source string) (files int, err error) {
@@ -178,8 +178,11 @@ func (p *Plugin) write(fsys afero.Fs, list func() (map[string]string, error)) (n
 		if err := afero.WriteFile(fsys, filepath.Join(p.Dir, name), []byte(text), mode(text)); err != nil {
 			return 0, fmt.Errorf("%w; the new plugin is incomplete: remove %s", err, p.Dir)
 		}
+		if !strings.HasPrefix(name, ".") {
+			n++
+		}
 	}
-	return len(files), nil
+	return n, nil
 }
 
 // mode is that of a new file: scripts can be executed.
