@@ -34,7 +34,7 @@ type effort struct {
 }
 
 // leanest compiles with the effort that its memory is worth: a pass over memory a sixteenth
-// of the arena, and functions a quarter, if that is more than caches hold.
+// of the arena, and functions a fifth, if that is more than caches hold.
 func leanest(g *graph.Graph, opt Options) (*Plan, error) {
 	const cached = 32 << 20
 	best, err := compile(g, opt, effort{})
@@ -44,7 +44,7 @@ func leanest(g *graph.Graph, opt Options) (*Plan, error) {
 	for _, level := range []struct {
 		again        effort
 		share, least int
-	}{{effort{cheap: true}, 16, 0}, {effort{cheap: true, functions: true}, 4, cached}} {
+	}{{effort{cheap: true}, 16, 0}, {effort{cheap: true, functions: true}, 5, cached}} {
 		p, err := compile(g, opt, level.again)
 		if err != nil {
 			return nil, err
