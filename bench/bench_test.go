@@ -90,3 +90,12 @@ func TestNothingChosen(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// A network that -model names trains on texts if its data set has a tokenizer.
+func TestGivenNetworks(t *testing.T) {
+	for _, c := range given([]string{"models/gpt-tiny.toml", "models/lenet5.toml", "models/absent.toml"}) {
+		if c.text != (c.Model == "gpt-tiny") {
+			t.Errorf("%v: text is %v", c, c.text)
+		}
+	}
+}

@@ -2,7 +2,9 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 )
 
@@ -20,22 +22,37 @@ type testCase struct {
 	// File is the configuration with the [model] and the images' shape;
 	// empty for the models that trainctl knows by name.
 	File string `json:"file,omitempty"`
+
+	text bool // File has windows of tokens instead of images
 }
 
 func (c *testCase) String() string {
 	return fmt.Sprintf("%s-w%d-b%d-%s", c.Model, c.Ranks, c.Batch, c.DType)
 }
 
-// steps are as many as PyTorch makes in so many seconds, and the warm-up.
-func (c *testCase) steps(seconds float64) int {
-	return warmUp + max(8, int(seconds*c.Speed/float64(c.Batch*c.Ranks)))
+// steps are as many as PyTorch makes in so many seconds, and trainctl's warm-up.
+func (c *testCase) steps(seconds float64) int { return warmUp + c.counted(seconds) }
+
+// torchSteps are the same for PyTorch.
+func (c *testCase) torchSteps(seconds float64) int { return c.torchWarmUp() + c.counted(seconds) }
+
+func (c *testCase) counted(seconds float64) int {
+	return max(8, int(seconds*c.Speed/float64(c.Batch*c.Ranks)))
 }
 
-// warmUp steps do not count, on either side.
+// warmUp steps of trainctl do not count.
 const warmUp = 10
 
+// torchWarmUp is as long, except where a step takes longer than a second.
+func (c *testCase) torchWarmUp() int {
+	if c.Speed < float64(c.Batch*c.Ranks) {
+		return 3
+	}
+	return warmUp
+}
+
 // convolutional models have a second layout in PyTorch.
-func (c *testCase) convolutional() bool { return !strings.HasPrefix(c.Model, "mlp") }
+func (c *testCase) convolutional() bool { return !strings.HasPrefix(c.Model, "mlp") && !c.text }
 
 var cases = []testCase{
 	{Model: "convnet", Ranks: 1, Batch: 32, DType: "fp32", Speed: 3500},
@@ -62,6 +79,10 @@ var cases = []testCase{
 	fromFile("convnext-wide", 300),
 	fromFile("mixer", 250),
 	fromFile("mlp-smooth", 12000),
+	transformer("gpt-tiny", 12, "fp32", 170),
+	transformer("gpt-baby", 16, "fp32", 4.5),
+	transformer("gpt-baby", 16, "bf16", 4.5),
+	transformer("gpt2", 4, "fp32", 1.4),
 }
 
 // fromFile is a network of models/, on one rank.
@@ -69,14 +90,29 @@ func fromFile(model string, speed float64) testCase {
 	return testCase{Model: model, Ranks: 1, Batch: 64, DType: "fp32", Speed: speed, File: "models/" + model + ".toml"}
 }
 
+// transformer is a GPT-2 of models/, on one rank. Speed is in windows per second.
+func transformer(model string, batch int, dtype string, speed float64) testCase {
+	c := fromFile(model, speed)
+	c.Batch, c.DType, c.text = batch, dtype, true
+	return c
+}
+
 // given are the networks that -model names.
 func given(files []string) (out []*testCase) {
 	for _, f := range files {
 		c := fromFile(strings.TrimSuffix(filepath.Base(f), ".toml"), 300)
-		c.File = f
+		c.File, c.text = f, hasText(f)
 		out = append(out, &c)
 	}
 	return out
+}
+
+var tokenizer = regexp.MustCompile(`(?m)^\s*tokenizer\s*=`)
+
+// hasText reports whether a configuration's data set has a tokenizer.
+func hasText(file string) bool {
+	text, err := os.ReadFile(file)
+	return err == nil && tokenizer.Match(text)
 }
 
 func choose(match string) (out []*testCase) {

@@ -10,7 +10,8 @@
 //
 // The cases are the models that trainctl knows by name and the networks in models/:
 // configurations with a [model] and the shape of its images, from which both sides
-// build the same layers. -model FILE measures another one. -cpu avx2 limits both
+// build the same layers. -model FILE measures another one. Transformers train on
+// windows of tokens, with AdamW instead of SGD. -cpu avx2 limits both
 // sides to AVX2.
 //
 // Samples per second exclude the first steps of both sides. Memory is the

@@ -37,8 +37,10 @@ func (b *bench) variants(c *testCase) []string {
 
 func (b *bench) runTorch(ctx context.Context, c *testCase, variant string) (result, error) {
 	args := []string{b.script, "--ranks", strconv.Itoa(c.Ranks), "--model", c.Model, "--batch", strconv.Itoa(c.Batch),
-		"--steps", strconv.Itoa(b.steps(c)), "--warm-up", strconv.Itoa(warmUp), "--dtype", c.DType, "--variant", variant}
+		"--steps", strconv.Itoa(c.torchSteps(b.seconds)), "--warm-up", strconv.Itoa(c.torchWarmUp()), "--dtype", c.DType, "--variant", variant}
 	switch {
+	case c.text:
+		args = append(args, "--text", "--file", b.path(c))
 	case c.File != "":
 		args = append(args, "--file", b.path(c))
 	case b.mnist != "" && c.Model != "resnet18":

@@ -27,6 +27,7 @@ def arguments():
     p.add_argument("--warm-up", type=int, default=10)
     p.add_argument("--dtype", choices=["fp32", "bf16"], default="fp32")
     p.add_argument("--variant", choices=["contiguous", "channels-last", "compile"], default="contiguous")
+    p.add_argument("--text", action="store_true", help="--file is a GPT-2: windows of random tokens, AdamW with decay of matrices")
     p.add_argument("--mnist", help="folder with the IDX files, packed or not")
     return p.parse_args()
 
@@ -106,12 +107,56 @@ def network(nn, layers):
     return nn.Sequential(*map(module, layers))
 
 
+def gpt2(torch, keys, context):
+    """GPT-2 of trainctl's [model] keys: pre-norm blocks, learned positions, output weights tied to the embedding."""
+    nn, f = torch.nn, torch.nn.functional
+    width, heads = keys["n_embd"], keys["n_head"]
+
+    class Attention(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+
+        def forward(self, x):
+            b, t, _ = x.shape
+            q, k, v = self.qkv(x).view(b, t, 3, heads, width // heads).permute(2, 0, 3, 1, 4)
+            y = f.scaled_dot_product_attention(q, k, v, is_causal=True)
+            return self.out(y.transpose(1, 2).reshape(b, t, width))
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.attention = nn.Sequential(nn.LayerNorm(width), Attention())
+            self.mlp = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.GELU("tanh"), nn.Linear(4 * width, width))
+
+        def forward(self, x):
+            x = x + self.attention(x)
+            return x + self.mlp(x)
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.tokens, self.positions = nn.Embedding(keys["vocab_size"], width), nn.Embedding(context, width)
+            self.blocks = nn.Sequential(*[Block() for _ in range(keys["n_layer"])], nn.LayerNorm(width))
+            for p in self.parameters():
+                if p.dim() > 1:
+                    nn.init.normal_(p, std=0.02)
+
+        def forward(self, x):
+            y = self.blocks(self.tokens(x) + self.positions.weight)
+            return f.linear(y, self.tokens.weight).flatten(0, 1)
+    return Model()
+
+
 def from_file(torch, path):
-    """The network of a configuration, and the shape of its images."""
+    """The network of a configuration, and the shape of its images or the vocabulary and the context of its texts."""
     import tomllib
     with open(path, "rb") as f:
         config = tomllib.load(f)
-    shape = config["dataset"]["options"]["shape"]
+    options = config["dataset"]["options"]
+    if "tokenizer" in options:
+        return gpt2(torch, config["model"], options["context"]), (config["model"]["vocab_size"], options["context"])
+    shape = options["shape"]
     model = network(torch.nn, config["model"]["layers"])
     with torch.no_grad():
         model(torch.zeros(2, *shape))  # makes the lazy layers' parameters
@@ -132,8 +177,19 @@ def digits(torch, folder):
 def data(torch, args, shape):
     if args.mnist:
         return digits(torch, args.mnist)
+    if args.text:
+        vocabulary, context = shape
+        return torch.randint(0, vocabulary, (2048, context)), torch.randint(0, vocabulary, (2048, context))
     shape, n = (shape, 2048) if shape else ((3, 32, 32), 512) if args.model == "resnet18" else ((1, 28, 28), 8192)
     return torch.randn(n, *shape), torch.randint(0, 10, (n,))
+
+
+def optimizer_of(torch, model, args):
+    if not args.text:
+        return torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    groups = [{"params": [p for p in model.parameters() if p.dim() > 1], "weight_decay": 0.1},
+              {"params": [p for p in model.parameters() if p.dim() < 2], "weight_decay": 0.0}]
+    return torch.optim.AdamW(groups, lr=1e-3, betas=(0.9, 0.95))
 
 
 def main(args):
@@ -152,7 +208,7 @@ def main(args):
         model = model.to(memory_format=torch.channels_last)
     model = DistributedDataParallel(model)
     call = torch.compile(model) if args.variant == "compile" else model
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    optimizer = optimizer_of(torch, model, args)
     dataset = TensorDataset(*data(torch, args, shape))
     sampler = DistributedSampler(dataset)
     loader = DataLoader(dataset, batch_size=args.batch, sampler=sampler, drop_last=True)
@@ -165,7 +221,7 @@ def main(args):
                 x = x.contiguous(memory_format=torch.channels_last)
             optimizer.zero_grad()
             with torch.autocast("cpu", dtype=torch.bfloat16, enabled=args.dtype == "bf16"):
-                loss = torch.nn.functional.cross_entropy(call(x), y)
+                loss = torch.nn.functional.cross_entropy(call(x), y.flatten())
             loss.backward()
             optimizer.step()
             ends.append(time.time())

@@ -33,7 +33,7 @@ func (b *bench) runTrainctl(ctx context.Context, c *testCase) (result, error) {
 		return result{}, err
 	}
 	args := []string{"run", config, "--run-dir", dir, "--progress", "none"}
-	if c.File != "" {
+	if c.File != "" && !c.text {
 		args = append(args, "--set", "dataset.options.train_samples=2048", "--set", "dataset.options.test_samples=0")
 	}
 	_, pss, err := watch(ctx, b.trainctl, args, b.instructions.trainctl())
@@ -53,6 +53,10 @@ func (b *bench) config(c *testCase) (string, error) {
 	if c.DType == "bf16" {
 		precision = "plugin = \"amp\"\n[precision.options]\nlevel = \"O1\"\ndtype = \"bf16\"\n"
 	}
+	optimizer := "name = \"sgd\"\nlr = 0.01\nmomentum = 0.9\n"
+	if c.text {
+		optimizer = "name = \"adamw\"\nlr = 1e-3\nbetas = [0.9, 0.95]\nweight_decay = 0.1\ndecay = \"matrices\"\n"
+	}
 	return fmt.Sprintf(`[run]
 name = "bench"
 [launch]
@@ -66,19 +70,20 @@ max_steps = %d
 per_rank_batch = %d
 eval_every = 0
 [optimizer]
-name = "sgd"
-lr = 0.01
-momentum = 0.9
-[checkpoint]
+%s[checkpoint]
 every = "never"
-%s`, c.Ranks, precision, b.steps(c), c.Batch, network), nil
+%s`, c.Ranks, precision, c.steps(b.seconds), c.Batch, optimizer, network), nil
 }
 
 // network is the [dataset] and the [model] of a case.
 func (b *bench) network(c *testCase) (string, error) {
 	if c.File != "" {
 		text, err := os.ReadFile(b.path(c))
-		return "[dataset]\nplugin = \"synthetic\"\n" + string(text), err
+		plugin := "synthetic"
+		if c.text {
+			plugin = "text"
+		}
+		return fmt.Sprintf("[dataset]\nplugin = %q\n%s", plugin, text), err
 	}
 	if c.Model == "resnet18" {
 		return images("[3, 32, 32]", 512) + "[model]\nname = \"resnet18\"\nstem = \"cifar\"\n", nil
@@ -102,8 +107,6 @@ func (b *bench) path(c *testCase) string {
 func images(shape string, n int) string {
 	return fmt.Sprintf("[dataset]\nplugin = \"synthetic\"\n[dataset.options]\nshape = %s\ntrain_samples = %d\ntest_samples = 0\n", shape, n)
 }
-
-func (b *bench) steps(c *testCase) int { return c.steps(b.seconds) }
 
 func readSummary(path string, pss int64) (result, error) {
 	text, err := os.ReadFile(path)

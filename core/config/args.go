@@ -42,6 +42,9 @@ func (d decoder) argument(path, key string, raw any, v reflect.Value) bool {
 		return false
 	}
 	p := reflect.New(reflect.TypeOf(k.Kind.Zero())).Elem()
+	if n, ok := raw.(int64); ok && k.One {
+		raw = []any{n}
+	}
 	d.value(path, raw, p)
 	if p.Kind() == reflect.Slice && p.IsNil() { // was not one
 		return true
@@ -120,7 +123,10 @@ func (s *schema) argument(k op.Key) map[string]any {
 		}
 		out["oneOf"] = forms
 	case op.Ints:
-		out["items"] = map[string]any{"type": "integer", "minimum": k.Min}
+		one := map[string]any{"type": "integer", "minimum": k.Min}
+		if out["items"] = one; k.One {
+			return map[string]any{"oneOf": []any{one, out}}
+		}
 	case op.Int:
 		out["minimum"] = k.Min
 	case op.String:

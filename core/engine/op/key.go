@@ -25,6 +25,7 @@ type Key struct {
 	Positive bool
 
 	Same bool     // a Pair may be Same
+	One  bool     // a number stands for a list of one
 	Enum []string // what a string may be; the first is the default
 	Noun string   // what the strings name, for errors
 }

@@ -17,7 +17,7 @@ type LayerNormAttr struct {
 	Dims int // dimensions that they are
 }
 
-var normalizedShapeKey = Key{Name: "normalized_shape", Kind: Ints, Min: 1, Required: true, Doc: "trailing dimensions to normalise over; required"}
+var normalizedShapeKey = Key{Name: "normalized_shape", Kind: Ints, Min: 1, One: true, Required: true, Doc: "trailing dimensions to normalise over, one number or a list; required"}
 
 func init() {
 	define(Definition{
