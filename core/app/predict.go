@@ -218,6 +218,9 @@ func (p *prediction) flush() error {
 	for _, w := range p.waiting {
 		if w.Err == nil {
 			w.Prediction, list = list[0], list[1:]
+			if w.NotFinite {
+				w.Err = fmt.Errorf("%s: sample %d: the model's output is NaN or infinite; its weights have diverged, or the file's values are far from those of the training data", w.Path, w.Sample)
+			}
 		}
 		if err := p.each(w); err != nil {
 			return err

@@ -318,10 +318,13 @@ func (j *job) findInit() error {
 // the flag, with exit code 2; any other error is one of the checkpoint.
 func FindCheckpoint(fsys checkpoint.FS, flag, base string, path *string) error {
 	const help = "trainctl ckpt ls RUN lists what there is"
-	if at, err := event.FindCheckpoints(fsys, base, *path); err == nil {
+	at, err := event.FindCheckpoints(fsys, base, *path)
+	if errors.As(err, new(*event.AmbiguousError)) {
+		return usererr.List{{Key: flag, Detail: err.Error()}}.Err()
+	} else if err == nil {
 		*path = at
 	}
-	err := checkpoint.Find(fsys, *path)
+	err = checkpoint.Find(fsys, *path)
 	switch {
 	case err == nil:
 		return nil

@@ -53,6 +53,7 @@ type Prediction struct {
 	Top       []Class   `json:"top,omitempty"`       // the likeliest classes
 	Values    []float32 `json:"values,omitempty"`    // of a model without classes
 	Positions []int     `json:"positions,omitempty"` // of a model with a class for each position: the likeliest of each
+	NotFinite bool      `json:"-"`                   // the model's output has NaN or infinity: there is nothing else
 }
 
 // Class is a class and its probability: the softmax of the model's outputs or, where each position has a class,
@@ -79,6 +80,8 @@ func (p *Predictor) Run(inputs []byte, names []string, top int) ([]Prediction, e
 	for i := range list {
 		end := (i + 1) * len(out) / rows
 		switch y := out[end-p.last : end]; {
+		case !finite(y):
+			list[i].NotFinite = true
 		case p.each:
 			shape := p.m.Graph.Shape(p.m.Graph.Output())
 			list[i].Positions, list[i].Top = byPosition(y, shape[len(shape)-1], names, top)
@@ -99,6 +102,10 @@ func (p *Predictor) bind(rows int) (b bound, err error) {
 		p.programs[rows] = b
 	}
 	return b, err
+}
+
+func finite(x []float32) bool {
+	return !slices.ContainsFunc(x, func(v float32) bool { return math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) })
 }
 
 // likeliest returns the top classes by probability.

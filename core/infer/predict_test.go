@@ -3,6 +3,7 @@ package infer
 import (
 	"context"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -110,6 +111,22 @@ func TestHalfWeights(t *testing.T) {
 					t.Fatal(fmt.Sprint(d, ": ", half[i].Name, "[", j, "] is ", w.At(j), ", the file has ", half[i].At(j)))
 				}
 			}
+		}
+	}
+}
+
+// An output that is not a number gives no class, of a sample or of a position.
+func TestOutputsThatAreNotFinite(t *testing.T) {
+	nan := float32(math.NaN())
+	for _, shape := range []tensor.Shape{{4}, {2, 4}} {
+		target := tensor.Spec{DType: tensor.I32, Shape: shape[:len(shape)-1]}
+		spec := &sdk.DatasetSpec{Input: tensor.Spec{DType: tensor.F32, Shape: shape}, Target: target, Classes: 3}
+		m := loaded(t, nn.Config{Layers: []nn.LayerConfig{{Type: "linear", Args: op.Args{"out_features": 3}}}}, spec)
+		x := make([]float32, 2*shape.Elems())
+		x[0] = nan
+		got, err := NewPredictor(m, cpu.New(), spec).Run(tensor.Bytes(x), nil, 1)
+		if err != nil || len(got) != 2 || !got[0].NotFinite || got[0].Top != nil || got[1].NotFinite || len(got[1].Top) != 1 {
+			t.Errorf("%v: %+v, %v", shape, got, err)
 		}
 	}
 }

@@ -55,11 +55,24 @@ func runAt(fsys afero.Fs, path string) (RunDir, bool) {
 	return RunDir{}, false
 }
 
+// AmbiguousError is of a word that is a file or folder and also the name of a run.
+type AmbiguousError struct{ Word, Run string }
+
+func (e *AmbiguousError) Error() string {
+	path := "." + string(filepath.Separator) + e.Word
+	return fmt.Sprintf("%s is both a path here and the name of a run; fix: give %s or %s", usererr.Shell(e.Word), usererr.Shell(path), usererr.Shell(e.Run))
+}
+
 // FindCheckpoints resolves a path of checkpoints, or a run as in FindRun. An existing
-// path takes precedence. If there is neither, it returns arg and the error of FindRun.
+// path takes precedence, but a word without a separator that is a run's name, too, is
+// an *AmbiguousError. If there is neither, it returns arg and the error of FindRun.
 func FindCheckpoints(fsys afero.Fs, base, arg string) (path string, err error) {
 	d, ok := runAt(fsys, arg)
 	if _, statErr := fsys.Stat(arg); !ok && statErr == nil {
+		named := filepath.Join(base, arg)
+		if _, both := runAt(fsys, named); both && filepath.Base(arg) == arg {
+			return arg, &AmbiguousError{arg, named}
+		}
 		return arg, nil
 	}
 	if !ok {

@@ -44,3 +44,23 @@ func TestFindRun(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// A word that is a folder and a run's name is refused, with both paths.
+func TestCheckpointsOfAnAmbiguousName(t *testing.T) {
+	fsys := afero.NewMemMapFs()
+	for _, dir := range []string{"runs/gpt/latest/logs", "gpt", "other"} {
+		if err := fsys.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for arg, want := range map[string]string{"./gpt": "./gpt", "runs/gpt": "runs/gpt/latest", "other": "other", "gpt": ""} {
+		got, err := FindCheckpoints(fsys, "runs", arg)
+		if want == "" {
+			if !errors.As(err, new(*AmbiguousError)) || !strings.Contains(err.Error(), "./gpt or runs/gpt") {
+				t.Errorf("%s: %v", arg, err)
+			}
+		} else if err != nil || got != want {
+			t.Errorf("%s: %s, %v", arg, got, err)
+		}
+	}
+}

@@ -119,6 +119,9 @@ checksum. A bare safetensors file has no checksums: only its structure is checke
 // findCheckpoints returns the path for an argument that is a run or a path.
 func findCheckpoints(base, arg string) (string, error) {
 	path, err := event.FindCheckpoints(checkpoint.OsFS(), base, arg)
+	if errors.As(err, new(*event.AmbiguousError)) {
+		return "", cli.Usagef("%v", err)
+	}
 	if errors.Is(err, fs.ErrNotExist) && checkpoint.Find(checkpoint.OsFS(), arg) != nil {
 		return "", cli.Usagef("%s: no such file or directory, and %v", arg, err)
 	}

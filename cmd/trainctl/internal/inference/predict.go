@@ -82,6 +82,7 @@ type shown struct {
 	out, err        io.Writer
 	json            bool
 	files, unusable int
+	last            string // of the unusable ones
 }
 
 func (s *shown) show(p app.Predicted) error {
@@ -90,7 +91,9 @@ func (s *shown) show(p app.Predicted) error {
 	}
 	switch {
 	case p.Err != nil:
-		s.unusable++
+		if s.last != p.Path {
+			s.last, s.unusable = p.Path, s.unusable+1
+		}
 		_, err := fmt.Fprintf(s.err, "error: %v\n", p.Err)
 		return err
 	case s.json:
