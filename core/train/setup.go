@@ -276,7 +276,9 @@ func (t *Trainer) assemble() {
 	}
 	t.join = join{cfg: s.DDP, rank: rank, world: world, events: t.Events}
 	t.agreement = agreement.New(t.group, t.recovery)
+	threads, _ := t.Device.(plan.Sharer)
 	t.updater = update.Updater{
+		Threads: threads,
 		MaxNorm: s.Train.MaxNorm, Diverged: update.Divergence{Limit: s.Train.MaxSkips},
 		Scaler: update.Scaler{Plugin: t.Precision, Dynamic: t.policy.Dynamic, Scale: t.policy.Scale},
 	}

@@ -76,6 +76,11 @@ func (d *Device) Bind(p *plan.Plan, st plan.State) (plan.Executor, error) {
 // Reserve implements [plan.Reserver].
 func (d *Device) Reserve(activations, workspace int) { d.room(activations + workspace) }
 
+// Share implements [plan.Sharer].
+func (d *Device) Share(n, unit int, part func(lo, hi int) func()) func() {
+	return d.workers.Share(n, unit, part)
+}
+
 // room is the device's arena, or a new one where that is too small. Programs
 // bound before keep theirs.
 func (d *Device) room(size int) *bind.Arena {
@@ -88,4 +93,5 @@ func (d *Device) room(size int) *bind.Arena {
 var (
 	_ plan.Device   = (*Device)(nil)
 	_ plan.Reserver = (*Device)(nil)
+	_ plan.Sharer   = (*Device)(nil)
 )

@@ -53,6 +53,10 @@ func TestConvGradients(t *testing.T) {
 		gradCheck(t, "conv x", f, x, dx)
 		gradCheck(t, "conv w", f, w, dw)
 		gradCheck(t, "conv bias", f, bias, db)
+		parts := make([]float64, len(bias))
+		conv.GradBiasOf(&p, 1, p.K, dy, parts, false)
+		conv.GradBiasOf(&p, 0, 1, dy, parts, false)
+		kerneltest.CloseTo(t, "conv bias in parts", parts, db, 0)
 	}
 }
 

@@ -52,6 +52,9 @@ type slot struct {
 	ema     tensor.Tensor   // moving average of the weights, in the type of weight
 	aside   []byte          // a half value, while the average stands in its place
 	idle    bool
+	rate    float64 // learning rate of the update
+	number  int64   // of the update, from 1; 0: the weight is left alone
+	shares  func()  // does the update on several threads; nil: one does
 }
 
 // New makes an optimizer with empty state. cfg must have no Problems; the
@@ -180,13 +183,21 @@ func (o *Optimizer) begin() { *o.count()++ }
 // update is the step of one parameter.
 func (o *Optimizer) update(i int, lr float64) {
 	s := &o.params[i]
-	step := s.advance(*o.count())
-	if s.value.Shape.Elems() == 0 {
-		return
+	s.rate, s.number = lr*s.lrScale, s.advance(*o.count())
+	switch {
+	case s.value.Shape.Elems() == 0:
+	case s.shares != nil:
+		s.shares()
+	default:
+		o.change(s)
 	}
-	if step > 0 {
+}
+
+// change updates the weight, the state and the average of a slot, or of a part of one.
+func (o *Optimizer) change(s *slot) {
+	if s.number > 0 {
 		s.load(o.pending)
-		o.rule.update(s.cfg, lr*s.lrScale, step, s)
+		o.rule.update(s.cfg, s.rate, s.number, s)
 		s.store()
 	}
 	o.average(s)

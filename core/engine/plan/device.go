@@ -26,6 +26,14 @@ type Reserver interface {
 	Reserve(activations, workspace int)
 }
 
+// Sharer is a device that computes on several threads of this machine, which can do other work between its steps.
+type Sharer interface {
+	// Share divides n things among the threads, in units that stay together. part prepares the work on the things
+	// [lo, hi), once for each thread. Calling the result does all of it, allocates nothing, and returns when
+	// it is done. It belongs to the goroutine that runs the device's programs.
+	Share(n, unit int, part func(lo, hi int) func()) func()
+}
+
 // Executor runs the steps of one bound plan. It belongs to one goroutine at a time.
 type Executor interface {
 	// Step runs, or enqueues, step i. It must not allocate on the heap, and the

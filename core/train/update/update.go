@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/trainctl/trainctl/core/engine/optim"
+	"github.com/trainctl/trainctl/core/engine/plan"
 	"github.com/trainctl/trainctl/core/plugin/host"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
@@ -28,6 +29,7 @@ type Updater struct {
 	MaxNorm   float64
 	Scaler    Scaler
 	Diverged  Divergence
+	Threads   plan.Sharer // update large parameters together; nil: one thread does
 }
 
 // Build makes the optimizer over the model's gradients, and master weights for
@@ -60,6 +62,9 @@ func (u *Updater) Build(s *outline.Settings, o *outline.Outline, m *replica.Mode
 	}
 	if u.Optimizer, err = optim.New(s.Optimizer.Under(s.Schedule), params); err != nil {
 		return err
+	}
+	if u.Threads != nil {
+		u.Optimizer.Share(u.Threads)
 	}
 	u.divide(o, shards)
 	return u.Plan(s, o)

@@ -147,6 +147,21 @@ func (w *worker) loop() {
 	}
 }
 
+// Share prepares work on n things, in units that stay together, with a part for each thread, and returns what
+// runs all parts.
+func (p *WorkerPool) Share(n, unit int, part func(lo, hi int) func()) func() {
+	parts := min((n+unit-1)/unit, p.Size())
+	if parts < 2 {
+		return part(0, n)
+	}
+	jobs := make([]func(), parts)
+	for i := range jobs {
+		jobs[i] = part(share(n, unit, parts, i))
+	}
+	work := func(i int) { jobs[i]() }
+	return func() { p.run(parts, work) }
+}
+
 // share is one of the parts of n things, in units that stay together.
 func share(n, unit, parts, part int) (lo, hi int) {
 	units := (n + unit - 1) / unit

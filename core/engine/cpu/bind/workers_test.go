@@ -2,6 +2,7 @@ package bind
 
 import (
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -66,5 +67,25 @@ func TestWorkerPoolDoesNotAllocate(t *testing.T) {
 	c, work := NewWorkerPool(2), func(int) {}
 	if n := testing.AllocsPerRun(200, func() { c.run(2, work) }); n != 0 {
 		t.Errorf("%v allocations per run", n)
+	}
+}
+
+// Every thing is in one share, and shares consist of whole units.
+func TestShareDividesIntoUnits(t *testing.T) {
+	for threads, want := range map[int][]int{1: {0, 0, 0, 0, 0}, 2: {0, 0, 1, 1, 1}, 3: {0, 0, 1, 1, 2}, 8: {0, 0, 1, 1, 2}} {
+		parts := 0
+		by := []int{-1, -1, -1, -1, -1}
+		all := NewWorkerPool(threads).Share(len(by), 2, func(lo, hi int) func() {
+			me := parts
+			parts++
+			return func() {
+				for i := lo; i < hi; i++ {
+					by[i] += 1 + me
+				}
+			}
+		})
+		if all(); !slices.Equal(by, want) {
+			t.Errorf("%d threads: shares %v, want %v", threads, by, want)
+		}
 	}
 }

@@ -177,7 +177,9 @@ func bindConvGradBias[T kernel.Float](b *bind.Binder[T]) bind.Job {
 	p := conv.Shape{N: s[0], C: 1, H: s[2], W: s[3], K: s[1], R: 1, S: 1, StrideH: 1, StrideW: 1}
 	dy := b.In(0)
 	db, add := b.Out(0)
-	return func(c *plan.Call) { conv.GradBias(&p, dy(c), db, add(c)) }
+	return b.Split(p.K, max(1, bind.ShareElems/(p.N*p.H*p.W)), func(c *plan.Call, _, lo, hi int) {
+		conv.GradBiasOf(&p, lo, hi, dy(c), db, add(c))
+	})
 }
 
 func nativeConv(s *plan.Step) bind.Native {

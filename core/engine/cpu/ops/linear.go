@@ -103,7 +103,10 @@ func bindLinearGradBias[T kernel.Float](b *bind.Binder[T]) bind.Job {
 	rows := b.Step.In[0].Spec.Shape.Elems() / cols
 	dy := b.In(0)
 	db, add := b.Out(0)
-	return func(c *plan.Call) { elementwise.BiasGrad(rows, cols, dy(c), db, add(c)) }
+	unit := elementwise.BiasGradParts(cols)
+	return b.Split(cols, max(1, bind.ShareElems/(rows*unit))*unit, func(c *plan.Call, _, lo, hi int) {
+		elementwise.BiasGradOf(rows, cols, lo, hi, dy(c), db, add(c))
+	})
 }
 
 func nativeLinear(s *plan.Step) bind.Native {

@@ -119,12 +119,17 @@ func GradWeight[T kernel.Float](p *Shape, x, dy, dw, scratch []T, accumulate boo
 // GradBias sums dy over images and pixels, and writes or adds it to db. The sum over images
 // runs in float64, and so does that over pixels of large images.
 func GradBias[T kernel.Float](p *Shape, dy, db []T, accumulate bool) {
+	GradBiasOf(p, 0, p.K, dy, db, accumulate)
+}
+
+// GradBiasOf is GradBias of the channels [first, end), which gives the same bits.
+func GradBiasOf[T kernel.Float](p *Shape, first, end int, dy, db []T, accumulate bool) {
 	const block = planesAtOnce
 	var planes [block]T
 	hw := p.OutH() * p.OutW()
-	for lo := 0; lo < p.K; lo += block {
+	for lo := first; lo < end; lo += block {
 		var sums [block]float64
-		count := min(block, p.K-lo)
+		count := min(block, end-lo)
 		for n := range p.N {
 			planeSums(count, hw, dy[(n*p.K+lo)*hw:], planes[:], &sums)
 		}

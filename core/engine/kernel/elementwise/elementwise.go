@@ -65,26 +65,48 @@ func BiasGrad[T kernel.Float](rows, cols int, dy, db []T, accumulate bool) {
 	if !accumulate {
 		clear(db[:cols])
 	}
-	const long = 512
-	if many := long / cols; many > 1 && rows >= 4*many {
-		var sums [long]T
+	if many := longRow / cols; many > 1 && rows >= 4*many {
+		var sums [longRow]T
 		wide := many * cols
 		for ; rows >= many; rows -= many {
 			AddTo(sums[:wide], dy[:wide])
 			dy = dy[wide:]
 		}
-		addRows(many, cols, sums[:wide], db)
+		addRows(many, cols, cols, sums[:wide], db)
 	}
-	addRows(rows, cols, dy, db)
+	addRows(rows, cols, cols, dy, db)
 }
 
-// addRows adds the rows of x [rows, cols] to sum. Blocks of rows are added up first, because a sum of
+// longRow is the length that short rows are brought to.
+const longRow = 512
+
+// BiasGradParts is how many columns of cols BiasGradOf takes at least.
+func BiasGradParts(cols int) int {
+	if longRow/cols > 1 {
+		return cols
+	}
+	return kernel.Block
+}
+
+// BiasGradOf is BiasGrad of the columns [first, end), which gives the same bits. Rows must be long: see BiasGradParts.
+func BiasGradOf[T kernel.Float](rows, cols, first, end int, dy, db []T, accumulate bool) {
+	if end-first == cols {
+		BiasGrad(rows, cols, dy, db, accumulate)
+		return
+	}
+	if !accumulate {
+		clear(db[first:end])
+	}
+	addRows(rows, end-first, cols, dy[first:], db[first:end])
+}
+
+// addRows adds rows of cols elements of x, which lie step apart, to sum. Blocks of rows are added up first, because a sum of
 // hundreds of numbers, one after the other, is off by as many roundings.
-func addRows[T kernel.Float](rows, cols int, x, sum []T) {
+func addRows[T kernel.Float](rows, cols, step int, x, sum []T) {
 	const block, wide = 32, 512
 	if rows <= block {
 		for r := range rows {
-			AddTo(sum[:cols], x[r*cols:][:cols])
+			AddTo(sum[:cols], x[r*step:][:cols])
 		}
 		return
 	}
@@ -94,7 +116,7 @@ func addRows[T kernel.Float](rows, cols int, x, sum []T) {
 		for r := 0; r < rows; r += block {
 			clear(part[:n])
 			for i := r; i < min(rows, r+block); i++ {
-				AddTo(part[:n], x[i*cols+c:][:n])
+				AddTo(part[:n], x[i*step+c:][:n])
 			}
 			AddTo(sum[c:c+n], part[:n])
 		}

@@ -91,6 +91,24 @@ func TestBiasGradOfManyRows(t *testing.T) {
 	kerneltest.Nearly(t, "bias", bias, want, 2e-6)
 }
 
+// The columns of a bias that threads share have the bits of the whole.
+func TestBiasGradOfColumns(t *testing.T) {
+	kerneltest.AtEachLevel(t, func(t *testing.T) {
+		for _, rows := range []int{1, 40, 200} {
+			for _, cols := range []int{5, 256, 257, 1100} {
+				dy, whole, parts := kerneltest.Random[float32](uint64(cols), rows*cols), kerneltest.Random[float32](1, cols), kerneltest.Random[float32](1, cols)
+				for _, accumulate := range []bool{true, false} {
+					BiasGrad(rows, cols, dy, whole, accumulate)
+					for lo, unit := 0, 3*BiasGradParts(cols); lo < cols; lo += unit {
+						BiasGradOf(rows, cols, lo, min(lo+unit, cols), dy, parts, accumulate)
+					}
+					kerneltest.CloseTo(t, fmt.Sprintf("bias of %d rows of %d", rows, cols), parts, whole, 0)
+				}
+			}
+		}
+	})
+}
+
 // The bytes count what is read and what is written.
 func BenchmarkElementwise(b *testing.B) {
 	const n = 1 << 15
