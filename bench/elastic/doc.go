@@ -14,5 +14,5 @@
 //
 // All but the last train a ConvNet on generated images. -json FILE writes everything.
 //
-// It imports core/bench and core/report/event. Start with main.go.
+// It imports bench/internal/pairs, core/bench and core/report/event. Start with main.go.
 package main

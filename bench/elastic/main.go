@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/trainctl/trainctl/bench/internal/pairs"
 	"github.com/trainctl/trainctl/core/bench"
 )
 
@@ -27,17 +28,12 @@ type options struct {
 
 // report is what -json writes; parts that were not measured are left out.
 type report struct {
-	Date    string   `json:"date"`
-	Machine string   `json:"machine"`
-	Steady  []pair   `json:"steady_step_ms,omitempty"`     // without and with launch.elastic
-	Shares  []pair   `json:"shares_steps_per_s,omitempty"` // even and automatic
-	Heal    []healed `json:"heal,omitempty"`
-	Copy    *copied  `json:"copy,omitempty"`
-}
-
-// pair is what two sides took, measured one after the other.
-type pair struct {
-	A, B float64
+	Date    string       `json:"date"`
+	Machine string       `json:"machine"`
+	Steady  []pairs.Pair `json:"steady_step_ms,omitempty"`     // without and with launch.elastic
+	Shares  []pairs.Pair `json:"shares_steps_per_s,omitempty"` // even and automatic
+	Heal    []healed     `json:"heal,omitempty"`
+	Copy    *copied      `json:"copy,omitempty"`
 }
 
 func main() {
@@ -111,32 +107,4 @@ type measuring struct {
 	trainctl, script string
 	dir              string // for everything that jobs write
 	w                io.Writer
-}
-
-// compare measures two sides in turn, beginning with the other one in every second pair, and prints
-// medians and the median of the ratios b/a.
-func (b *measuring) compare(what string, side func(second bool) (float64, error)) (all []pair, err error) {
-	for i := range b.pairs {
-		var got [2]float64
-		for _, k := range []int{i % 2, 1 - i%2} {
-			if got[k], err = side(k == 1); err != nil {
-				return nil, err
-			}
-		}
-		all = append(all, pair{got[0], got[1]})
-	}
-	var first, second, ratios []float64
-	for _, p := range all {
-		first, second, ratios = append(first, p.A), append(second, p.B), append(ratios, p.B/p.A)
-	}
-	m := median(ratios)
-	_, err = fmt.Fprintf(b.w, "%s: %.3f and %.3f; ratio %.3f, of %d pairs between %.3f and %.3f\n", what, median(first), median(second), m,
-		len(ratios), slices.Min(ratios), slices.Max(ratios))
-	return all, err
-}
-
-// median sorts x.
-func median(x []float64) float64 {
-	slices.Sort(x)
-	return (x[(len(x)-1)/2] + x[len(x)/2]) / 2
 }

@@ -6,6 +6,8 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+
+	"github.com/trainctl/trainctl/bench/internal/pairs"
 )
 
 const port = "29473"
@@ -30,7 +32,7 @@ func (b *measuring) shares(ctx context.Context, r *report) error {
 	if err := busy.Start(); err != nil {
 		return err
 	}
-	r.Shares, err = b.compare("steps per second with even and automatic shares, one of two ranks slowed", func(auto bool) (float64, error) {
+	r.Shares, err = pairs.Compare(b.w, b.pairs, "steps per second with even and automatic shares, one of two ranks slowed", func(auto bool) (float64, error) {
 		launch := "nnodes = 2\nnproc_per_node = 1\n"
 		if auto {
 			launch += "shares = \"auto\"\n"

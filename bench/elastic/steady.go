@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
+
+	"github.com/trainctl/trainctl/bench/internal/pairs"
 )
 
 // steady compares a step of two ranks with and without launch.elastic.
 func (b *measuring) steady(ctx context.Context, r *report) (err error) {
-	r.Steady, err = b.compare("a step without and with launch.elastic, ms", func(elastic bool) (float64, error) {
+	r.Steady, err = pairs.Compare(b.w, b.pairs, "a step without and with launch.elastic, ms", func(elastic bool) (float64, error) {
 		all, err := b.runs(convnet(fmt.Sprintf("nproc_per_node = 2\nelastic = %v", elastic), b.steps), func(t *trial) error {
 			args := t.args()
 			return t.start(exec.CommandContext(ctx, args[0], args[1:]...))
@@ -22,7 +24,7 @@ func (b *measuring) steady(ctx context.Context, r *report) (err error) {
 				ms = append(ms, s.ms)
 			}
 		}
-		return median(ms), nil
+		return pairs.Median(ms), nil
 	})
 	return err
 }

@@ -14,6 +14,6 @@
 //
 // The job is a ConvNet on generated images, a small batch per rank. -json FILE writes everything.
 //
-// It imports bench/internal/selfrank, core/base, core/bench, core/job/launch, core/report/event,
+// It imports bench/internal/pairs, bench/internal/selfrank, core/base, core/bench, core/job/launch, core/report/event,
 // core/tensor and plugins/backend-tcp, whose cost model it uses. Start with main.go.
 package main

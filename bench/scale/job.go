@@ -10,12 +10,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/trainctl/trainctl/bench/internal/pairs"
 	"github.com/trainctl/trainctl/core/bench"
 	"github.com/trainctl/trainctl/core/report/event"
 )
@@ -262,7 +262,7 @@ func (m *measured) read(path string, began time.Time) error {
 	if len(steps) == 0 {
 		return fmt.Errorf("%s has no steps after the %dth", path, settled)
 	}
-	m.StepMS, m.CommMS = median(steps), median(comm)
+	m.StepMS, m.CommMS = pairs.Median(steps), pairs.Median(comm)
 	return nil
 }
 
@@ -278,9 +278,4 @@ func (m *measured) summary(path string) error {
 	}
 	m.Messages = s.Comm.StoreMessages
 	return nil
-}
-
-func median(x []float64) float64 {
-	slices.Sort(x)
-	return (x[(len(x)-1)/2] + x[len(x)/2]) / 2
 }

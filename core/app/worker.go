@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/spf13/afero"
 	"go.uber.org/dig"
 	"go.uber.org/fx"
 	"go.uber.org/fx/fxevent"
@@ -223,9 +224,7 @@ func (r *runner) deps(ctx context.Context) (d train.Deps, err error) {
 		dir.RunDir = event.RunDir{Path: r.p.Options.EvaluationDir}
 	}
 	if dir.Path != "" && r.p.World.Rank == 0 {
-		d.WriteEvaluation = func(e *event.Evaluation) error {
-			return dir.WriteEvaluation(r.p.FS, e)
-		}
+		d.WriteEvaluation = evaluationWriter(r.p.FS, dir.RunDir, d.EvalOnly)
 	}
 	store, err := r.p.Store.Get(ctx)
 	if err != nil {
@@ -478,4 +477,12 @@ func (r *runner) summarize(ctx context.Context, t *train.Trainer) error {
 		r.p.Bus.Emit(&done)
 	}
 	return nil
+}
+
+// evaluationWriter writes evaluations in detail into a run's directory, or alone into any folder.
+func evaluationWriter(fsys afero.Fs, dir event.RunDir, alone bool) func(*event.Evaluation) error {
+	if alone {
+		return func(e *event.Evaluation) error { return dir.ExportEvaluation(fsys, e) }
+	}
+	return func(e *event.Evaluation) error { return dir.WriteEvaluation(fsys, e) }
 }

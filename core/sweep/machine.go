@@ -13,8 +13,30 @@ import (
 // Machine is what trials have to share.
 type Machine struct {
 	Cores int
-	GPUs  []string // UUIDs, by ordinal: CUDA_VISIBLE_DEVICES selects by them
+	GPUs  []string // UUIDs, by ordinal, or names of MIG slices: CUDA_VISIBLE_DEVICES selects by them
 }
+
+// sliceName begins the names of MIG slices.
+const sliceName = "MIG-"
+
+// GPUs are what trials may use: the GPUs with these UUIDs, or, where CUDA_VISIBLE_DEVICES lists MIG slices, those. CUDA
+// shows a process only the first slice of its list, so the slices cannot be found by asking it.
+func GPUs(uuids []string, visible string) []string {
+	var listed []string
+	for name := range strings.SplitSeq(visible, ",") {
+		if name = strings.TrimSpace(name); !strings.HasPrefix(name, sliceName) || slices.Contains(listed, name) {
+			break // as CUDA, which ignores what follows
+		}
+		listed = append(listed, name)
+	}
+	if len(uuids) == 0 || len(listed) == 0 {
+		return uuids
+	}
+	return listed
+}
+
+// sliced reports whether the GPUs are MIG slices.
+func (m *Machine) sliced() bool { return len(m.GPUs) > 0 && strings.HasPrefix(m.GPUs[0], sliceName) }
 
 // need is what a trial takes.
 type need struct {
@@ -30,13 +52,17 @@ func (m *Machine) need(c *config.Config, parallel int) need {
 	if c.Run.Device == "cpu" {
 		gpus = 0
 	}
-	ranks := c.Launch.Nproc(max(gpus/max(1, parallel), min(1, gpus)), m.Cores)
+	most := gpus // of a trial
+	if m.sliced() {
+		most = min(1, gpus)
+	}
+	ranks := c.Launch.Nproc(max(most/max(1, parallel), min(1, gpus)), m.Cores)
 	n := need{gpus: ranks, shares: c.Run.AllowSharedDevice && parallel > 0}
 	switch {
 	case gpus == 0 && c.Run.Device != "cuda":
 		n.gpus = 0
 	case c.Run.AllowSharedDevice:
-		n.gpus = max(1, min(ranks, gpus))
+		n.gpus = max(1, min(ranks, most))
 	}
 	parts := max(1, parallel) // of the cores
 	if n.gpus > 0 && parallel == 0 {
@@ -55,6 +81,9 @@ func (m *Machine) need(c *config.Config, parallel int) need {
 func (m *Machine) fits(l *usererr.List, f *File, t *Trial) {
 	n, have := m.need(t.config, f.Parallel), len(m.GPUs)
 	switch {
+	case m.sliced() && n.gpus > 1:
+		l.Addf(t.place("launch.nproc_per_node"), `set launch.nproc_per_node to 1, or run.allow_shared_device to true, or list whole GPUs in CUDA_VISIBLE_DEVICES`,
+			"a trial of %d ranks needs as many GPUs, and CUDA shows the ranks of a trial only one MIG slice", n.gpus)
 	case n.gpus > 0 && have == 0:
 		l.Addf(t.place("run.device"), `set it to "cpu", or run trainctl doctor to see why no GPU is found`, "run.device is \"cuda\", and this machine has no GPU")
 	case n.gpus > have:

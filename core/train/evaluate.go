@@ -112,13 +112,21 @@ func (t *Trainer) detail(ctx context.Context) (*event.Evaluation, error) {
 	return &e, nil
 }
 
-// keep writes an evaluation, with pictures of the worst samples if they are images. A rank reads these again: which
-// samples are the worst on all ranks is known only now.
+// keep writes an evaluation, with pictures of the worst samples if they are images, else with their numbers or
+// tokens. A rank reads these again: which samples are the worst on all ranks is known only now.
 func (t *Trainer) keep(e *event.Evaluation) error {
+	show := func(s *event.WorstSample, input []byte) error {
+		s.Input = metric.Excerpt(&t.spec, input)
+		return nil
+	}
 	if p := metric.NewPictures(t.spec.Input, t.Settings.DatasetOptions); p != nil {
-		if err := t.picture(p, e.Worst, t.passes.Counter.Listed(metric.MostPictures)); err != nil {
+		show = func(s *event.WorstSample, input []byte) (err error) {
+			s.Picture, err = p.PNG(input)
 			return err
 		}
+	}
+	if err := t.show(e.Worst, t.passes.Counter.Listed(metric.MostPictures), show); err != nil {
+		return err
 	}
 	err := t.WriteEvaluation(e)
 	if t.EvalOnly {
@@ -130,8 +138,11 @@ func (t *Trainer) keep(e *event.Evaluation) error {
 	return nil
 }
 
-// picture makes the pictures of test samples. Where the data set ends early, the rest have none.
-func (t *Trainer) picture(p *metric.Pictures, samples []event.WorstSample, indices []int64) error {
+// show reads test samples again and calls show with each. Where the data set ends early, it leaves out the rest.
+func (t *Trainer) show(samples []event.WorstSample, indices []int64, show func(s *event.WorstSample, input []byte) error) error {
+	if len(indices) == 0 {
+		return nil
+	}
 	loader := data.NewLoader(t.Dataset, LoaderSlots(t.Settings.Sampler), t.evalBatch(), t.Settings.Run.Seed)
 	if err := loader.Start(sdk.Test, 0, indices, 0); err != nil {
 		return err
@@ -146,7 +157,7 @@ func (t *Trainer) picture(p *metric.Pictures, samples []event.WorstSample, indic
 		}
 		each := len(b.Input) / b.Rows
 		for i := range b.Rows {
-			if samples[i].Picture, err = p.PNG(b.Input[i*each : (i+1)*each]); err != nil {
+			if err := show(&samples[i], b.Input[i*each:(i+1)*each]); err != nil {
 				return err
 			}
 		}

@@ -35,7 +35,7 @@ type ClassMetrics struct {
 	Accuracy  Number `json:"accuracy"`  // share of all samples that were correctly predicted to be of the class or not
 }
 
-// Evaluation is evaluation.json: the last evaluation of a run in detail.
+// Evaluation is evaluation.json, the last evaluation of a run in detail, or evaluation-best.json.
 type Evaluation struct {
 	Schema   int     `json:"schema"`
 	Step     int     `json:"step"`
@@ -58,6 +58,7 @@ type WorstSample struct {
 	Loss        Number `json:"loss"`
 	Probability Number `json:"probability"`     // of the predicted class
 	Image       string `json:"image,omitempty"` // path of its picture, from the folder of evaluation.json; "": it has none
+	Input       string `json:"input,omitempty"` // of a sample that is no image: the first of its numbers or tokens
 
 	Picture []byte `json:"-"` // PNG, to be written to Image; nil: none
 }
@@ -65,14 +66,53 @@ type WorstSample struct {
 // EvaluationFile is the last evaluation in detail, written if [eval] metrics asks for more than sums.
 func (d RunDir) EvaluationFile() string { return filepath.Join(d.Path, "evaluation.json") }
 
+// BestEvaluationFile is the best evaluation so far in detail: the one with the highest accuracy, and of those
+// with the least loss.
+func (d RunDir) BestEvaluationFile() string { return filepath.Join(d.Path, "evaluation-best.json") }
+
+// better reports whether the evaluation is better than the best so far, which is nil at first.
+func (e *Evaluation) better(best *Evaluation) bool {
+	switch {
+	case best == nil || !best.Loss.Finite():
+		return true
+	case e.Accuracy != nil && best.Accuracy != nil && *e.Accuracy != *best.Accuracy:
+		return *e.Accuracy > *best.Accuracy
+	}
+	return e.Loss < best.Loss
+}
+
+// bestEvaluation reads the best evaluation so far; nil: there is none that can be read.
+func (d RunDir) bestEvaluation(fsys afero.Fs) *Evaluation {
+	b, err := afero.ReadFile(fsys, d.BestEvaluationFile())
+	e := &Evaluation{}
+	if err != nil || json.Unmarshal(b, e) != nil {
+		return nil
+	}
+	return e
+}
+
 // worstFolder has the pictures that evaluation.json names, and pictureName matches their names.
 const worstFolder = "worst"
 
 var pictureName = regexp.MustCompile(`^(test|train)-\d+\.png$`)
 
-// WriteEvaluation writes evaluation.json and the pictures that it names, and then removes the pictures of the
-// evaluation before. A reader sees either the old evaluation or the new one, and whole pictures.
+// WriteEvaluation writes evaluation.json and the pictures that it names, the same as evaluation-best.json if the
+// evaluation is the best so far, and then removes pictures that neither of them names. A reader sees either the
+// old evaluation or the new one, and whole pictures.
 func (d RunDir) WriteEvaluation(fsys afero.Fs, e *Evaluation) error {
+	best := d.bestEvaluation(fsys)
+	if e.better(best) {
+		best = e
+	}
+	return d.writeEvaluation(fsys, e, best)
+}
+
+// ExportEvaluation is WriteEvaluation into a folder that is no run: without evaluation-best.json.
+func (d RunDir) ExportEvaluation(fsys afero.Fs, e *Evaluation) error {
+	return d.writeEvaluation(fsys, e, &Evaluation{})
+}
+
+func (d RunDir) writeEvaluation(fsys afero.Fs, e, best *Evaluation) error {
 	e.Schema = Schema
 	err := d.writePictures(fsys, e.Worst)
 	var b []byte
@@ -80,10 +120,14 @@ func (d RunDir) WriteEvaluation(fsys afero.Fs, e *Evaluation) error {
 		b, err = json.Marshal(e)
 	}
 	if err == nil {
-		err = durable.Replace(fsys, d.EvaluationFile(), append(b, '\n'))
+		b = append(b, '\n')
+		err = durable.Replace(fsys, d.EvaluationFile(), b)
+	}
+	if err == nil && best == e {
+		err = replaceWhole(fsys, d.BestEvaluationFile(), b)
 	}
 	if err == nil {
-		err = d.removePictures(fsys, e.Worst)
+		err = d.removePictures(fsys, slices.Concat(e.Worst, best.Worst))
 	}
 	if err != nil {
 		return fmt.Errorf("evaluation.json: %w", err)

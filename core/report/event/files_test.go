@@ -372,7 +372,7 @@ func TestPicturesOfAnEvaluation(t *testing.T) {
 	other := filepath.Join(dir.Path, "worst", "mine.png")
 	var last Evaluation
 	for step := 1; step <= 2; step++ {
-		last = Evaluation{Step: step, Worst: []WorstSample{
+		last = Evaluation{Step: step, Loss: Number(3 - step), Worst: []WorstSample{
 			{Split: "test", Index: int64(step), Picture: picture(4 + step)}, {Split: "train", Index: 7, Picture: picture(4)}, {Split: "test", Index: 9},
 		}}
 		if err := dir.WriteEvaluation(fsys, &last); err != nil {
@@ -410,5 +410,46 @@ func TestPicturesOfAnEvaluation(t *testing.T) {
 		if w.Picture != nil {
 			t.Errorf("%s is read", w.Image)
 		}
+	}
+}
+
+// The best evaluation stays with its pictures until there is a better one.
+func TestBestEvaluationIsKept(t *testing.T) {
+	fsys := afero.NewMemMapFs()
+	dir, err := CreateRunDir(fsys, "/runs", "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	evaluation := func(step int, accuracy, loss Number) *Evaluation {
+		return &Evaluation{Step: step, Loss: loss, Accuracy: &accuracy, Worst: []WorstSample{{Split: "test", Index: int64(step), Picture: []byte("picture")}}}
+	}
+	for _, tc := range []struct {
+		e        *Evaluation
+		best     int
+		pictures string
+	}{
+		{evaluation(1, 0.5, Number(math.NaN())), 1, "test-1.png"},
+		{evaluation(2, 0.4, 1), 2, "test-2.png"},
+		{evaluation(3, 0.7, 2), 3, "test-3.png"},
+		{evaluation(4, 0.6, 0.5), 3, "test-3.png test-4.png"},
+		{evaluation(5, 0.7, 3), 3, "test-3.png test-5.png"},
+		{evaluation(6, 0.7, 1), 6, "test-6.png"},
+		{evaluation(7, 0.7, Number(math.NaN())), 6, "test-6.png test-7.png"},
+	} {
+		if err := dir.WriteEvaluation(fsys, tc.e); err != nil {
+			t.Fatal(err)
+		}
+		files, err := afero.ReadDir(fsys, filepath.Join(dir.Path, "worst"))
+		var names []string
+		for _, f := range files {
+			names = append(names, f.Name())
+		}
+		if best := dir.bestEvaluation(fsys); err != nil || best.Step != tc.best || strings.Join(names, " ") != tc.pictures {
+			t.Errorf("after step %d: %v, best %d, want %d; pictures %q, want %q", tc.e.Step, err, best.Step, tc.best, names, tc.pictures)
+		}
+	}
+	alone := RunDir{Path: "/elsewhere"}
+	if err := alone.ExportEvaluation(fsys, evaluation(1, 1, 1)); err != nil || alone.bestEvaluation(fsys) != nil {
+		t.Error("an exported evaluation: ", err, alone.bestEvaluation(fsys))
 	}
 }

@@ -1,6 +1,8 @@
 package page
 
 import (
+	"encoding/json"
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -11,15 +13,26 @@ import (
 
 // data is what assets/page.js draws.
 type data struct {
-	Charts []chart `json:"charts"`
-	Runs   []curve `json:"runs"`
-	Traces []trace `json:"traces"`
+	Charts []chart  `json:"charts"`
+	Runs   []curve  `json:"runs"`
+	Traces []*trace `json:"traces"` // nil: as the last time
+	Have   []had    `json:"have"`   // by run
+}
+
+// had is what a page has of a run.
+type had struct {
+	Run    string `json:"run"`
+	State  string `json:"state"` // of its intervals: as long as it is equal, only the last may have changed
+	Points int    `json:"points"`
+	Evals  int    `json:"evals"`
+	Trace  string `json:"trace"`
 }
 
 // curve is a run as the charts have it. Step and Time have an entry for every interval, and so
 // has each series.
 type curve struct {
 	ID     string            `json:"id"`
+	From   int               `json:"from"`  // how many points of the last time are left out
 	Width  int               `json:"width"` // steps of an interval
 	Step   []int             `json:"step"`  // the last of each
 	Time   column            `json:"time"`  // seconds since the start, without pauses between resumed runs
@@ -36,6 +49,7 @@ type series struct {
 }
 
 type evals struct {
+	From     int    `json:"from"` // how many of the last time are left out
 	Step     []int  `json:"step"`
 	Time     column `json:"time"`
 	Loss     column `json:"loss"`
@@ -70,18 +84,49 @@ func (c column) MarshalJSON() ([]byte, error) {
 // points is how many intervals all curves of a page have together: about 2 MB.
 const points = 12_000
 
-func chartData(runs []Input) data {
-	var d data
-	for _, in := range runs {
-		d.Runs = append(d.Runs, curveOf(in.Run, max(64, min(rundir.Resolution, points/len(runs)))))
-		d.Traces = append(d.Traces, traceOf(in.Trace))
+// chartData returns what was added since the page had what have says.
+func chartData(runs []Input, have string) data {
+	d := data{Charts: chartsOf(runs)}
+	var before []had
+	if json.Unmarshal([]byte(have), &before) != nil || len(before) != len(runs) {
+		before = make([]had, len(runs)) // nothing
 	}
-	for _, c := range charts {
-		if slices.ContainsFunc(d.Runs, func(r curve) bool { _, ok := r.Series[c.ID]; return ok }) {
-			d.Charts = append(d.Charts, c)
+	for i, in := range runs {
+		b := before[i]
+		if b.Run != in.Run.ID {
+			b = had{}
 		}
+		c, now := curveOf(in.Run, max(64, min(rundir.Resolution, points/len(runs))), b)
+		var t *trace
+		if in.Trace != nil {
+			now.Trace = in.Trace.Stamp
+		}
+		if b.Run == "" || b.Trace != now.Trace {
+			t = traceOf(in.Trace)
+		}
+		d.Runs, d.Traces, d.Have = append(d.Runs, c), append(d.Traces, t), append(d.Have, now)
 	}
 	return d
+}
+
+// chartsOf are the charts for which some run has values.
+func chartsOf(runs []Input) (out []chart) {
+	for _, c := range charts {
+		if slices.ContainsFunc(runs, func(in Input) bool { return recorded(in.Run, c) }) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// recorded reports whether a run, or one that it continues, has values of a chart.
+func recorded(r *rundir.Run, c chart) bool {
+	for ; r != nil; r = r.Before {
+		if r.Curves.Total.Cells[c.metric].N > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // part is the part of a run that counts in the run that it is, or is continued by, and how many
@@ -121,7 +166,8 @@ func lastSecond(p part) (seconds float64) {
 	return seconds
 }
 
-func curveOf(r *rundir.Run, limit int) curve {
+// curveOf returns what a page that had some of it lacks, and what it has then.
+func curveOf(r *rundir.Run, limit int, before had) (curve, had) {
 	c := curve{ID: r.ID, Step: []int{}, Time: column{}, Series: map[string]series{}, Marks: []mark{}, Evals: evals{Step: []int{}, Time: column{}, Loss: column{}, Accuracy: column{}}}
 	all := parts(r)
 	var rows []rundir.Interval
@@ -137,15 +183,34 @@ func curveOf(r *rundir.Run, limit int) curve {
 		}
 		c.happened(p)
 	}
-	for _, v := range rows {
+	now := had{Run: r.ID, State: stateOf(r, c.Width, len(all)), Points: len(rows), Evals: len(c.Evals.Step)}
+	if before.State == now.State && 0 < before.Points && before.Points <= len(rows) && 0 <= before.Evals && before.Evals <= now.Evals {
+		c.From = before.Points - 1
+		c.Evals.cut(before.Evals)
+	}
+	for _, v := range rows[c.From:] {
 		c.Step, c.Time = append(c.Step, v.Last), append(c.Time, v.Seconds)
 	}
 	for _, ch := range charts {
-		if s, ok := seriesOf(rows, ch); ok {
-			c.Series[ch.ID] = s
+		if recorded(r, ch) {
+			c.Series[ch.ID] = seriesOf(rows[c.From:], ch)
 		}
 	}
-	return c
+	return c, now
+}
+
+// stateOf changes when other points of a run than the last have changed.
+func stateOf(r *rundir.Run, width, parts int) string {
+	loaded := -1
+	if r.Loaded != nil {
+		loaded = r.Loaded.Step
+	}
+	return fmt.Sprint(width, r.Curves.Rewritten, loaded, parts, r.Began.UnixNano())
+}
+
+// cut leaves the first n out.
+func (e *evals) cut(n int) {
+	e.From, e.Step, e.Time, e.Loss, e.Accuracy = n, e.Step[n:], e.Time[n:], e.Loss[n:], e.Accuracy[n:]
 }
 
 // happened adds evaluations and marks.
@@ -169,11 +234,10 @@ func (c *curve) happened(p part) {
 	}
 }
 
-func seriesOf(rows []rundir.Interval, ch chart) (s series, ok bool) {
+func seriesOf(rows []rundir.Interval, ch chart) (s series) {
 	band := false
 	for i := range rows {
 		cell := &rows[i].Cells[ch.metric]
-		ok = ok || cell.N > 0
 		band = band || cell.N > 0 && cell.Least < cell.Greatest
 		least, greatest := cell.Least, cell.Greatest
 		if cell.N == 0 {
@@ -185,7 +249,7 @@ func seriesOf(rows []rundir.Interval, ch chart) (s series, ok bool) {
 	if !band {
 		s.Least, s.Greatest = nil, nil
 	}
-	return s, ok
+	return s
 }
 
 // trace is a timeline. Slices are [row, name, start µs, length µs, step, bytes], flat.
@@ -201,8 +265,8 @@ const (
 	mostRanks  = 16
 )
 
-func traceOf(t *rundir.Trace) trace {
-	out := trace{Rows: []string{}, Names: []string{}, Slices: []int{}}
+func traceOf(t *rundir.Trace) *trace {
+	out := &trace{Rows: []string{}, Names: []string{}, Slices: []int{}}
 	if t == nil {
 		return out
 	}

@@ -46,20 +46,20 @@ type Input struct {
 
 // Read reads a run for a page of so many runs. A trace that cannot be read is a problem of the run.
 func Read(fsys afero.Fs, dir event.RunDir, runs int) (Input, error) {
-	r, err := rundir.Read(fsys, dir)
-	if err != nil {
+	r := rundir.Open(fsys, dir)
+	if _, err := r.Update(); err != nil {
 		return Input{}, err
 	}
-	return Trace(fsys, r, runs), nil
+	return Trace(r, runs), nil
 }
 
-// Trace adds its trace to a run that was read, for a page of so many runs.
-func Trace(fsys afero.Fs, r *rundir.Run, runs int) Input {
-	trace, err := rundir.ReadTimeline(fsys, r.Dir, mostSlices/max(1, runs))
-	if err != nil && !slices.Contains(r.Problems, err.Error()) {
-		r.Problems = append(r.Problems, err.Error())
+// Trace adds its trace to a run as it was last read, for a page of so many runs.
+func Trace(r *rundir.Reader, runs int) Input {
+	trace, err := r.Timeline(mostSlices / max(1, runs))
+	if err != nil && !slices.Contains(r.Run.Problems, err.Error()) {
+		r.Run.Problems = append(r.Run.Problems, err.Error())
 	}
-	return Input{r, trace}
+	return Input{r.Run, trace}
 }
 
 // Options say how a page is made.
@@ -68,6 +68,7 @@ type Options struct {
 	Now     time.Time  // when the page is made
 	Plugins []sdk.Info // whose options have known defaults
 	Script  string     // of a page that is served and follows its runs; "": the page stands alone
+	Text    bool       // without style, scripts and what charts are drawn from: for a page that is open
 }
 
 // MostBytes is the maximum size of a page of up to eight runs. Curves are coarser on a page of
@@ -76,12 +77,26 @@ const MostBytes = 5 << 20
 
 // Write writes the page of some runs, the first of which is the one that others are compared with.
 func Write(w io.Writer, runs []Input, o Options) error {
-	drawn := chartData(runs)
-	data, err := json.Marshal(drawn)
+	v := newView(runs, chartsOf(runs), o)
+	if !o.Text {
+		if err := v.draw(runs, o); err != nil {
+			return err
+		}
+	}
+	var page bytes.Buffer
+	if err := pageTemplate.Execute(&page, v); err != nil {
+		return err
+	}
+	_, err := w.Write(page.Bytes())
+	return err
+}
+
+// draw adds what charts need.
+func (v *view) draw(runs []Input, o Options) error {
+	data, err := Data(runs, "")
 	if err != nil {
 		return err
 	}
-	v := newView(runs, drawn.Charts, o)
 	v.CSS = template.CSS(uplotCSS + pageCSS)
 	scripts := []string{"/* uPlot\n" + uplotLicense + "*/\n" + uplotJS, pageJS}
 	if o.Script != "" {
@@ -92,12 +107,7 @@ func Write(w io.Writer, runs []Input, o Options) error {
 	}
 	v.Data = template.JS(data)
 	v.Policy = Policy(o.Script != "", scripts...)
-	var page bytes.Buffer
-	if err := pageTemplate.Execute(&page, v); err != nil {
-		return err
-	}
-	_, err = w.Write(page.Bytes())
-	return err
+	return nil
 }
 
 // Style is the style sheet of pages without charts.
@@ -119,5 +129,6 @@ func Policy(served bool, scripts ...string) string {
 		strings.Join(sums, " "), connect, connect)
 }
 
-// Data returns the JSON that the charts are drawn from. It may stand in a script element.
-func Data(runs []Input) ([]byte, error) { return json.Marshal(chartData(runs)) }
+// Data returns the JSON that the charts are drawn from. It may stand in a script element. have is what
+// its member of that name was the last time, as JSON; then only what was added since is returned. "": everything is.
+func Data(runs []Input, have string) ([]byte, error) { return json.Marshal(chartData(runs, have)) }

@@ -4,17 +4,21 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/spf13/afero"
 
 	"github.com/trainctl/trainctl/core/report/event"
+	"github.com/trainctl/trainctl/core/report/rundir"
 	"github.com/trainctl/trainctl/core/report/rundir/rundirtest"
 	"github.com/trainctl/trainctl/core/report/timeline"
 )
@@ -67,7 +71,7 @@ func TestPageOfARun(t *testing.T) {
 		"<title>mnist/1 – trainctl</title>", "29,034", "equal, sha256 aa", "rank 1", "backend tcp, precision none", "step 250: checkpoints/half", "rank 1&#39;s plugin was killed",
 		"<code>optimizer.lr</code></th><td><code>0.125</code></td><td><code>0.001</code>", "80.00 % of 15 samples", "test 17", "99.00 %", "(the others wait for it)", "1 MiB", "rank 1 (slowest)",
 		"bucket", "loss 0.5, accuracy 75.00 % after step 250", "<code>00ff</code>", "1 plugins replaced",
-		`<img src="data:image/png;base64,iVBOR`, `alt="test 17: dog, predicted as cat"`, "The 2 samples with the largest loss after step 500",
+		`<img src="data:image/png;base64,iVBOR`, `alt="test 17: dog, predicted as cat"`, "Last and best evaluation: after step 500",
 		`<th scope="row">conv&lt;1&gt;</th><td>1 ms</td><td>2 ms</td><td>75.00 %</td>`, `<rect x="33.333`,
 	} {
 		if !strings.Contains(text, want) {
@@ -86,7 +90,7 @@ func TestPageOfTwoRuns(t *testing.T) {
 	a, b := full(t, fsys, "a", 100), full(t, fsys, "b", 100)
 	b.Write(b.Dir.Config(), []byte("[run]\nname = \"a\"\n[optimizer]\nlr = 0.25\n"))
 	runs := []Input{input(t, a, 2), input(t, b, 2)}
-	v := newView(runs, chartData(runs).Charts, Options{Now: rundirtest.Noon})
+	v := newView(runs, chartsOf(runs), Options{Now: rundirtest.Noon})
 	if d := cmp.Diff([]Row{{"optimizer.lr", []string{"0.125", "0.25"}, true}}, v.Differences); d != "" {
 		t.Error(d)
 	}
@@ -127,6 +131,112 @@ func TestHostileTextIsText(t *testing.T) {
 	}
 }
 
+// The best evaluation is shown beside the last one, and samples that are no images as text.
+func TestPageOfEvaluations(t *testing.T) {
+	r := rundirtest.New(t, afero.NewMemMapFs(), "/runs", "a")
+	for i, accuracy := range []event.Number{0.5, 0.75, 0.7} {
+		e := &event.Evaluation{Step: 10 * (i + 1), Samples: 4, Loss: 0.5, Accuracy: &accuracy, Worst: []event.WorstSample{{Split: "test", Index: int64(i), Input: fmt.Sprintf("%d 0.25 …", i)}}}
+		if err := r.Dir.WriteEvaluation(r.FS, e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text := write(t, input(t, r, 1))
+	for _, want := range []string{"Last evaluation: after step 30", "Loss 0.5, accuracy 70.00 %, 4 samples", "Best evaluation: after step 20", "accuracy 75.00 %", `<td class="text">2 0.25 …</td>`, `<td class="text">1 0.25 …</td>`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is missing", want)
+		}
+	}
+	if strings.Contains(text, "0 0.25") {
+		t.Error("an evaluation that is neither the last nor the best is shown")
+	}
+}
+
+// A page that follows its run gets what was added, and with what it has, that is what a new page gets.
+func TestPagesFollowByWhatWasAdded(t *testing.T) {
+	r := rundirtest.New(t, afero.NewMemMapFs(), "/runs", "a")
+	reader := rundir.Open(r.FS, r.Dir)
+	var page data
+	var have []byte
+	for i, steps := range [][2]int{{1, 1}, {2, 9}, {10, 9}, {5, 7}, {10, 2048}, {2049, 2049}, {2050, 3000}, {3003, 3004}, {3005, 3005}, {2900, 3100}, {3101, 9000}, {9001, 9002}} {
+		r.Steps(steps[0], steps[1])
+		if i%3 == 1 {
+			r.Tell(&event.EvalDone{Step: steps[1], Loss: 1 / float64(i), Accuracy: -1})
+		}
+		if _, err := reader.Update(); err != nil {
+			t.Fatal(err)
+		}
+		in := []Input{Trace(reader, 1)}
+		whole, added := dataOf(t, in, ""), dataOf(t, in, string(have))
+		again := i == 3 || i == 5 || i == 9 // steps were repeated, or intervals joined
+		if i > 0 && !again && steps[1]-steps[0] < 10 && len(added.Runs[0].Step) > 10 {
+			t.Errorf("%v: %d points were sent again", steps, len(added.Runs[0].Step))
+		}
+		page = merged(page, added)
+		if d := cmp.Diff(whole.Runs, page.Runs, cmpopts.EquateNaNs(), cmpopts.EquateEmpty(), cmpopts.IgnoreFields(curve{}, "From"), cmpopts.IgnoreFields(evals{}, "From")); d != "" {
+			t.Fatalf("%v: %s", steps, d)
+		}
+		var err error
+		if have, err = json.Marshal(added.Have); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func dataOf(t *testing.T, in []Input, have string) (d data) {
+	t.Helper()
+	b, err := Data(in, have)
+	if err == nil {
+		err = json.Unmarshal(b, &d)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// UnmarshalJSON is the inverse of MarshalJSON.
+func (c *column) UnmarshalJSON(b []byte) error {
+	var numbers []*float64
+	err := json.Unmarshal(b, &numbers)
+	*c = make(column, len(numbers))
+	for i, v := range numbers {
+		if (*c)[i] = math.NaN(); v != nil {
+			(*c)[i] = *v
+		}
+	}
+	return err
+}
+
+// merged is what assets/page.js makes of new data.
+func merged(old, added data) data {
+	if len(old.Runs) == 0 {
+		return added
+	}
+	was, run := old.Runs[0], &added.Runs[0]
+	n, m := run.From, run.Evals.From
+	for id, s := range run.Series {
+		before := was.Series[id]
+		if n > 0 && (s.Least != nil || before.Least != nil) {
+			if s.Least == nil {
+				s.Least, s.Greatest = s.Mean, s.Mean
+			}
+			if before.Least == nil {
+				before.Least, before.Greatest = before.Mean, before.Mean
+			}
+			s.Least, s.Greatest = slices.Concat(before.Least[:n], s.Least), slices.Concat(before.Greatest[:n], s.Greatest)
+		}
+		if n > 0 {
+			s.Mean = slices.Concat(before.Mean[:n], s.Mean)
+		}
+		run.Series[id] = s
+	}
+	run.Step, run.Time = slices.Concat(was.Step[:n], run.Step), slices.Concat(was.Time[:n], run.Time)
+	e := &run.Evals
+	e.Step, e.Time = slices.Concat(was.Evals.Step[:m], e.Step), slices.Concat(was.Evals.Time[:m], e.Time)
+	e.Loss, e.Accuracy = slices.Concat(was.Evals.Loss[:m], e.Loss), slices.Concat(was.Evals.Accuracy[:m], e.Accuracy)
+	return added
+}
+
 // Long runs, and many of them, stay within the limit of a page.
 func TestPagesAreSmall(t *testing.T) {
 	fsys := afero.NewMemMapFs()
@@ -158,7 +268,7 @@ func TestCurvesOfResumedRuns(t *testing.T) {
 	second := rundirtest.New(t, fsys, "/runs", "a")
 	second.Tell(&event.RunStarted{Name: "a", Continues: first.Dir.Path}, &event.CheckpointLoaded{Step: 10})
 	second.Steps(11, 20)
-	c := curveOf(input(t, second, 1).Run, 1000)
+	c, _ := curveOf(input(t, second, 1).Run, 1000, had{})
 	var want []int
 	for step := 1; step <= 20; step++ {
 		want = append(want, step)
@@ -186,7 +296,7 @@ func TestDataKeepsSpikes(t *testing.T) {
 	r.Steps(1, 9000)
 	r.Tell(&event.StepDone{Step: 9001, LossMean: 1e6, Accuracy: -1}, &event.StepDone{Step: 9002, LossMean: math.NaN(), Accuracy: -1})
 	r.Steps(9003, 20000)
-	b, err := Data([]Input{input(t, r, 1)})
+	b, err := Data([]Input{input(t, r, 1)}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +327,8 @@ func TestDataKeepsSpikes(t *testing.T) {
 	}
 }
 
-// BenchmarkServed is what a page that follows a run of 2000 steps costs with every change.
+// BenchmarkServed is what a page that follows a run of 2000 steps costs with every change: what its charts are
+// drawn from, and now and then its text.
 func BenchmarkServed(b *testing.B) {
 	r := rundirtest.New(b, afero.NewMemMapFs(), "/runs", "a")
 	r.Steps(1, 2000)
@@ -225,10 +336,22 @@ func BenchmarkServed(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	for b.Loop() {
-		if _, err := Data([]Input{in}); err != nil {
-			b.Fatal(err)
-		}
+	have, err := json.Marshal(chartData([]Input{in}, "").Have)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for name, serve := range map[string]func() error{
+		"everything": func() error { _, err := Data([]Input{in}, ""); return err },
+		"added":      func() error { _, err := Data([]Input{in}, string(have)); return err },
+		"text":       func() error { return Write(io.Discard, []Input{in}, Options{Script: "x", Text: true}) },
+	} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				if err := serve(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"html/template"
+	"slices"
 
 	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/core/report/rundir"
@@ -170,21 +171,19 @@ func className(names []string, i int) string {
 type worst struct {
 	Sample, Class, Predicted string
 	Probability, Loss        string
+	Input                    string
 	Image                    template.URL // "": it has no picture, or there are too many
 }
 
 // pictureBytes is the size of the pictures of all runs of a page, in base64.
 const pictureBytes = 1 << 20
 
-// worstOf are the worst samples, with pictures of so many bytes in base64.
+// worstOf are the worst samples of an evaluation, with pictures of so many bytes in base64.
 func worstOf(e *event.Evaluation, room int) (out []worst) {
-	if e == nil {
-		return nil
-	}
 	for _, w := range e.Worst {
 		v := worst{
 			Sample: fmt.Sprintf("%s %d", rundir.Clean(w.Split, 20), w.Index), Class: className(e.Classes, w.Class), Predicted: className(e.Classes, w.Predicted),
-			Probability: percent(100 * float64(w.Probability)), Loss: number(float64(w.Loss)),
+			Probability: percent(100 * float64(w.Probability)), Loss: number(float64(w.Loss)), Input: rundir.Clean(w.Input, 1000),
 		}
 		if n := base64.StdEncoding.EncodedLen(len(w.Picture)); n > 0 && n <= room {
 			room -= n
@@ -196,11 +195,16 @@ func worstOf(e *event.Evaluation, room int) (out []worst) {
 }
 
 // Pictured are the worst samples that have a picture.
-func (v runView) Pictured() (out []worst) {
+func (v detail) Pictured() (out []worst) {
 	for _, w := range v.Worst {
 		if w.Image != "" {
 			out = append(out, w)
 		}
 	}
 	return out
+}
+
+// Inputs reports whether a sample is shown as text.
+func (v detail) Inputs() bool {
+	return slices.ContainsFunc(v.Worst, func(w worst) bool { return w.Input != "" })
 }

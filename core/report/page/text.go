@@ -19,7 +19,7 @@ import (
 
 var functions = template.FuncMap{
 	"number": number, "millis": millis, "seconds": seconds, "percent": percent, "clean": func(s string) string { return rundir.Clean(s, 16<<10) },
-	"size":     size,
+	"size": size, "figure": func(v event.Number) string { return number(float64(v)) },
 	"accuracy": func(v float64) string { return percent(100 * v) }, "ratio": func(v event.Number) string { return percent(100 * float64(v)) },
 }
 

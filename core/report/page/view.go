@@ -44,8 +44,34 @@ type runView struct {
 	Timeline int // slices of the ranks that are shown
 	Notes    []string
 	Settings []setting
-	Matrix   *matrix
-	Worst    []worst
+	Details  []detail // of evaluations, the newest first
+}
+
+// detail is an evaluation in detail.
+type detail struct {
+	*event.Evaluation
+	Which  string
+	Matrix *matrix
+	Worst  []worst
+}
+
+// details are the last evaluation and, if it is another one, the best, with pictures of so many bytes in base64.
+func details(r *rundir.Run, room int) (out []detail) {
+	last, best := r.Evaluation, r.BestEval
+	if last == nil {
+		return nil
+	}
+	out = []detail{{Evaluation: last, Which: "Last evaluation"}}
+	switch {
+	case best != nil && best.Step == last.Step:
+		out[0].Which = "Last and best evaluation"
+	case best != nil:
+		out = append(out, detail{Evaluation: best, Which: "Best evaluation"})
+	}
+	for i := range out {
+		out[i].Matrix, out[i].Worst = newMatrix(out[i].Evaluation), worstOf(out[i].Evaluation, room/len(out))
+	}
+	return out
 }
 
 // rankView is a rank beside the others.
@@ -69,7 +95,7 @@ func newView(runs []Input, charts []chart, o Options) *view {
 	for i, in := range runs {
 		ids = append(ids, in.Run.ID)
 		v.Runs = append(v.Runs, newRunView(i, in, o))
-		v.Runs[i].Worst = worstOf(in.Run.Evaluation, pictureBytes/len(runs))
+		v.Runs[i].Details = details(in.Run, pictureBytes/len(runs))
 	}
 	v.Title = rundir.Clean(strings.Join(ids, " · "), 200)
 	v.Overview = overview(v.Runs)
@@ -97,7 +123,6 @@ func newRunView(i int, in Input, o Options) runView {
 	}
 	v.Ranks = rankViews(r)
 	v.Settings = settings(r, o)
-	v.Matrix = newMatrix(r.Evaluation)
 	return v
 }
 

@@ -1,7 +1,6 @@
 package rundir
 
 import (
-	"math"
 	"slices"
 
 	"github.com/trainctl/trainctl/core/report/event"
@@ -38,14 +37,15 @@ type Cell struct {
 func (c *Cell) Mean() float64 { return c.Sum / float64(c.N) }
 
 func (c *Cell) add(v float64) {
-	if math.IsNaN(v) || math.IsInf(v, 0) {
+	switch {
+	case v-v != 0: // infinite or NaN
 		c.Bad++
 		return
-	}
-	if c.N == 0 || v < c.Least {
+	case c.N == 0:
+		c.Least, c.Greatest = v, v
+	case v < c.Least:
 		c.Least = v
-	}
-	if c.N == 0 || v > c.Greatest {
+	case v > c.Greatest:
 		c.Greatest = v
 	}
 	c.Last = v
@@ -95,6 +95,7 @@ type Curves struct {
 	Width     int
 	Intervals []Interval
 	Total     Interval // over all steps
+	Rewritten int      // how often intervals other than the last have changed: by joining them, or by repeated steps
 }
 
 // add records a step that ended so many seconds after the start of the run.
@@ -148,6 +149,7 @@ func (c *Curves) interval(step int) *Interval {
 			c.halve()
 			continue
 		}
+		c.Rewritten++
 		c.Intervals = slices.Insert(c.Intervals, 0, Interval{First: c.Intervals[0].First - c.Width, Last: c.Intervals[0].First - 1})
 	}
 	first := c.Intervals[0].First
@@ -155,6 +157,9 @@ func (c *Curves) interval(step int) *Interval {
 		c.halve()
 	}
 	i := (step - first) / c.Width
+	if i < len(c.Intervals)-1 {
+		c.Rewritten++
+	}
 	for n := len(c.Intervals); n <= i; n++ {
 		c.Intervals[n-1].Last = c.Intervals[n-1].First + c.Width - 1
 		c.Intervals = append(c.Intervals, Interval{First: first + n*c.Width})
@@ -168,6 +173,7 @@ func (c *Curves) count(steps int) int { return (steps + c.Width - 1) / c.Width }
 // halve joins neighbours.
 func (c *Curves) halve() {
 	c.Width *= 2
+	c.Rewritten++
 	n := 0
 	for i := 0; i < len(c.Intervals); i += 2 {
 		v := c.Intervals[i]
@@ -182,7 +188,7 @@ func (c *Curves) halve() {
 
 // Coarse returns the curves with at most n intervals, n of at least 1.
 func (c *Curves) Coarse(n int) Curves {
-	out := Curves{Width: c.Width, Intervals: slices.Clone(c.Intervals), Total: c.Total}
+	out := Curves{Width: c.Width, Intervals: slices.Clone(c.Intervals), Total: c.Total, Rewritten: c.Rewritten}
 	for len(out.Intervals) > n {
 		out.halve()
 	}

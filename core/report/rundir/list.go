@@ -3,9 +3,11 @@ package rundir
 import (
 	"bytes"
 	"io"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/afero"
@@ -31,6 +33,21 @@ func List(fsys afero.Fs, base string) ([]event.RunDir, error) {
 		out = numbered(fsys, base)
 	}
 	return out, nil
+}
+
+// Find returns the run of that ID among those that List returns.
+func Find(fsys afero.Fs, base, id string) (event.RunDir, bool) {
+	name, number := path.Split(id)
+	name = strings.TrimSuffix(name, "/")
+	if n, err := strconv.Atoi(number); err != nil || n < 0 || name == "" || name != filepath.Base(name) || name == ".." {
+		return event.RunDir{}, false
+	}
+	for _, p := range []string{base, filepath.Join(base, name, number), filepath.Join(base, number)} {
+		if d, err := event.OpenRunDir(fsys, p); err == nil && d.IsRun() && ID(d) == id {
+			return d, true
+		}
+	}
+	return event.RunDir{}, false
 }
 
 // numbered are the runs of one name.
@@ -97,8 +114,9 @@ func (r *Reader) ends(f afero.File) error {
 	}
 	for i, part := range parts {
 		whole := bytes.LastIndexByte(part, '\n') + 1
-		for _, e := range decodeLines(part[:whole]) {
-			r.Run.take(e, &r.lines)
+		entries := decodeLines(nil, part[:whole])
+		for i := range entries {
+			r.Run.take(&entries[i], &r.lines)
 		}
 		if i == len(parts)-1 {
 			r.at = size - int64(len(part)-whole)

@@ -19,7 +19,7 @@ type Mark struct {
 }
 
 // take adds an event.
-func (r *Run) take(e entry, lines *event.Lines) {
+func (r *Run) take(e *entry, lines *event.Lines) {
 	if e.bad {
 		r.Lost++
 		return
@@ -76,7 +76,7 @@ func (r *Run) state(rec event.Record) {
 // Bounds of what is kept: a plugin may warn in every step, and a line of a log may be long.
 const (
 	mostWarnings = 1000
-	longest      = 16 << 10 // bytes of a mark's text
+	longestText  = 16 << 10 // bytes of a mark's
 )
 
 func (r *Run) mark(rec event.Record, lines *event.Lines) {
@@ -94,7 +94,7 @@ func (r *Run) mark(rec event.Record, lines *event.Lines) {
 	if own := outcomeText(rec.Event); own != "" {
 		text = own
 	}
-	r.Marks = append(r.Marks, Mark{Step: r.LastStep(), Seconds: rec.Time.Sub(r.Began).Seconds(), Rank: rec.Rank, Kind: kind, Text: Clean(text, longest)})
+	r.Marks = append(r.Marks, Mark{Step: r.LastStep(), Seconds: rec.Time.Sub(r.Began).Seconds(), Rank: rec.Rank, Kind: kind, Text: Clean(text, longestText)})
 }
 
 // Clean returns text of unknown origin as it can be shown: without control characters other than

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/spf13/afero"
@@ -23,10 +24,11 @@ type Reader struct {
 	Run *Run
 
 	fs    afero.Fs
-	alone bool // without the runs before
+	alone bool // without the runs before, configuration and evaluations in detail
 	at    int64
 	seen  map[string]stamp
 	lines event.Lines
+	trace *Trace // the last that Timeline returned
 }
 
 // stamp tells whether a file has changed.
@@ -54,27 +56,23 @@ func (r *Reader) Update() (changed bool, err error) {
 	events, err := r.events()
 	r.Run.problem(err)
 	changed = events
-	for _, f := range []struct {
-		file string
-		take func([]byte) error
-	}{
-		{dir.Config(), func(b []byte) error { r.Run.Config = string(b); return nil }},
+	files := []wholeFile{
 		{dir.Summary(), func(b []byte) error { return decodeInto(b, &r.Run.Summary) }},
-		{dir.EvaluationFile(), func(b []byte) error {
-			err := decodeInto(b, &r.Run.Evaluation)
-			if err == nil {
-				dir.ReadPictures(r.fs, r.Run.Evaluation)
-			}
-			return err
-		}},
 		{labelsFile(dir), func(b []byte) error {
 			labels := &r.Run.Labels
 			err := decodeInto(b, &labels) // a new one: keys that are gone are empty
 			r.Run.Labels = *labels
 			return err
 		}},
-	} {
-		again, err := r.whole(f.file, f.take)
+	}
+	if !r.alone {
+		files = append(files,
+			wholeFile{dir.Config(), func(b []byte) error { r.Run.Config = string(b); return nil }},
+			wholeFile{dir.EvaluationFile(), r.evaluation(&r.Run.Evaluation)},
+			wholeFile{dir.BestEvaluationFile(), r.evaluation(&r.Run.BestEval)})
+	}
+	for _, f := range files {
+		again, err := r.whole(f.path, f.take)
 		r.Run.problem(err)
 		changed = changed || again
 	}
@@ -82,6 +80,23 @@ func (r *Reader) Update() (changed bool, err error) {
 		r.Run.before(r.fs)
 	}
 	return changed, nil
+}
+
+// wholeFile is a file that is read again as a whole when it has changed.
+type wholeFile struct {
+	path string
+	take func([]byte) error
+}
+
+// evaluation decodes an evaluation and reads its pictures.
+func (r *Reader) evaluation(to **event.Evaluation) func([]byte) error {
+	return func(b []byte) error {
+		err := decodeInto(b, to)
+		if err == nil {
+			r.Run.Dir.ReadPictures(r.fs, *to)
+		}
+		return err
+	}
 }
 
 func decodeInto[T any](b []byte, to **T) error {
@@ -120,9 +135,11 @@ func (r *Reader) whole(file string, take func([]byte) error) (changed bool, err 
 	return err == nil, err
 }
 
-// block is how many bytes of events are decoded at a time by one goroutine; longer lines are not
-// events of this program.
-const block = 2 << 20
+// Bounds of what is decoded at a time.
+const (
+	block   = 256 << 10 // bytes of events: with what is decoded from them, they fit into a core's cache
+	longest = 2 << 20   // bytes of a line: longer ones are not events of this program
+)
 
 // events reads the new lines of events.jsonl. A last line without an end is left for the next time.
 func (r *Reader) events() (changed bool, err error) {
@@ -140,50 +157,71 @@ func (r *Reader) events() (changed bool, err error) {
 	if _, err := f.Seek(r.at, io.SeekStart); err != nil {
 		return false, err
 	}
-	return r.decode(f)
+	return r.decode(f, int(min(block, info.Size()-r.at+1)))
 }
 
-// decode decodes lines on all cores and takes them in their order.
-func (r *Reader) decode(f io.Reader) (changed bool, err error) {
-	pending := make(chan chan []entry, runtime.GOMAXPROCS(0))
+// chunk is memory for a block of whole lines and for what is decoded from them.
+type chunk struct {
+	text    []byte
+	entries []entry
+	decoded chan struct{}
+}
+
+// decode decodes lines on all cores and takes them in their order. It reads so many bytes at a time.
+func (r *Reader) decode(f io.Reader, size int) (changed bool, err error) {
+	pending := make(chan *chunk, runtime.GOMAXPROCS(0))
+	free := make(chan *chunk, cap(pending)+2) // one is read, one is taken
 	var failed error
 	var read int64
 	go func() {
 		defer close(pending)
-		read, failed = blocks(f, func(b []byte) {
-			result := make(chan []entry, 1)
-			pending <- result
-			go func() { result <- decodeLines(b) }()
+		read, failed = blocks(f, size, free, func(c *chunk) {
+			c.decoded = make(chan struct{})
+			pending <- c
+			go func() {
+				c.entries = decodeLines(c.entries[:0], c.text)
+				close(c.decoded)
+			}()
 		})
 	}()
-	for result := range pending {
-		for _, e := range <-result {
-			r.Run.take(e, &r.lines)
+	for c := range pending {
+		<-c.decoded
+		for i := range c.entries {
+			r.Run.take(&c.entries[i], &r.lines)
 			changed = true
 		}
+		free <- c
 	}
 	r.at += read
 	return changed, failed
 }
 
-// blocks calls use with whole lines, of which use keeps the memory, and returns how many bytes
-// these have.
-func blocks(f io.Reader, use func([]byte)) (used int64, err error) {
+// blocks calls use with whole lines, in memory from free as far as there is any, and returns how many
+// bytes these have.
+func blocks(f io.Reader, size int, free <-chan *chunk, use func(*chunk)) (used int64, err error) {
 	var rest []byte
 	for {
-		b := make([]byte, len(rest), len(rest)+block)
-		copy(b, rest)
-		n, err := io.ReadFull(f, b[len(rest):cap(b)])
-		b = b[:len(rest)+n]
-		end := bytes.LastIndexByte(b, '\n') + 1
-		if end == 0 && len(b) > block { // of one line, which is skipped with its rest
+		c := &chunk{}
+		select {
+		case c = <-free: // whose text may be where rest is
+		default:
+		}
+		have := len(rest)
+		b := append(c.text[:0], rest...)
+		b = slices.Grow(b, size)[:have+size]
+		n, err := io.ReadFull(f, b[have:])
+		b = b[:have+n]
+		end := bytes.LastIndexByte(b[have:], '\n') + 1
+		if end > 0 {
+			end += have
+		} else if len(b) > longest { // of one line, which is skipped with its rest
 			end = len(b)
 		}
-		if end > 0 {
-			use(b[:end])
+		rest = b[end:]
+		if c.text = b[:end]; end > 0 {
+			use(c)
 			used += int64(end)
 		}
-		rest = b[end:]
 		switch {
 		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 			return used, nil
@@ -200,8 +238,9 @@ type entry struct {
 	bad  bool
 }
 
-func decodeLines(b []byte) []entry {
-	out := make([]entry, 0, len(b)/256+1)
+// decodeLines appends the entries of lines.
+func decodeLines(out []entry, b []byte) []entry {
+	out = slices.Grow(out, len(b)/256+1)
 	for len(b) > 0 {
 		line, rest, _ := bytes.Cut(b, []byte("\n"))
 		b = rest
@@ -244,7 +283,7 @@ func Hostname() string {
 // Stamp changes whenever something of a run changes that a page shows.
 func Stamp(fsys afero.Fs, dir event.RunDir) string {
 	var b []byte
-	for _, file := range []string{dir.Events(), dir.Summary(), dir.EvaluationFile(), dir.Timeline(), labelsFile(dir)} {
+	for _, file := range []string{dir.Events(), dir.Summary(), dir.EvaluationFile(), dir.BestEvaluationFile(), dir.Timeline(), labelsFile(dir)} {
 		if info, err := fsys.Stat(file); err == nil {
 			b = fmt.Appendf(b, "%d %d", info.Size(), info.ModTime().UnixNano())
 		}

@@ -33,6 +33,7 @@ type Run struct {
 	Loaded     *event.CheckpointLoaded // the last one
 	Plugins    []event.PluginStarted
 	Evaluation *event.Evaluation // the last one in detail
+	BestEval   *event.Evaluation // the best one; the same as the last one if that is the best
 	Labels     Labels
 
 	Curves Curves

@@ -111,6 +111,30 @@ func TestReaderFollows(t *testing.T) {
 	}
 }
 
+// A run is found by the ID that a list shows, and nothing else is.
+func TestFind(t *testing.T) {
+	fsys := afero.NewMemMapFs()
+	newRun(t, fsys, "a")
+	newRun(t, fsys, "a")
+	newRun(t, fsys, "b")
+	for _, base := range []string{"/runs", "/runs/a", "/runs/a/2"} {
+		dirs, err := List(fsys, base)
+		if err != nil || len(dirs) == 0 {
+			t.Fatal(base, err)
+		}
+		for _, d := range dirs {
+			if got, ok := Find(fsys, base, ID(d)); !ok || got.Path != d.Path {
+				t.Errorf("%s in %s: %q, %v", ID(d), base, got.Path, ok)
+			}
+		}
+	}
+	for _, id := range []string{"", "a", "a/3", "c/1", "../runs/a/1", "a/../b/1", "./1", "../1", "/runs/a/1", "a/1/", "a/latest", "a/-1"} {
+		if d, ok := Find(fsys, "/runs", id); ok {
+			t.Errorf("%q is %s", id, d.Path)
+		}
+	}
+}
+
 // A resumed run has those that it continues, wherever the folder of runs is now.
 func TestResumedRuns(t *testing.T) {
 	fsys := afero.NewMemMapFs()
@@ -205,7 +229,7 @@ func TestDamagedRuns(t *testing.T) {
 	for _, path := range []string{w.Dir.Summary(), w.Dir.EvaluationFile(), w.Dir.Config()} {
 		w.Write(path, []byte("{\x00"))
 	}
-	w.Append("\n\n" + strings.Repeat("x", 3*block) + "\n")
+	w.Append("\n\n" + strings.Repeat("x", 3*longest) + "\n")
 	w.Tell(&event.Warning{Source: "plugin", Message: "\x1b[2J<script>" + strings.Repeat("y", 1<<20)})
 	for range mostWarnings + 5 {
 		w.Tell(&event.Warning{Source: "plugin", Message: "again"})
@@ -215,7 +239,7 @@ func TestDamagedRuns(t *testing.T) {
 	if len(r.Problems) != 2 || r.Lost == 0 || r.LastStep() != 3 || len(r.Marks) != mostWarnings || r.Unshown != 6 {
 		t.Errorf("%q, %d lines lost, step %d, %d marks, %d not shown", r.Problems, r.Lost, r.LastStep(), len(r.Marks), r.Unshown)
 	}
-	if text := r.Marks[0].Text; len(text) > longest+100 || strings.Contains(text, "\x1b") || !strings.HasSuffix(text, "more bytes)") {
+	if text := r.Marks[0].Text; len(text) > longestText+100 || strings.Contains(text, "\x1b") || !strings.HasSuffix(text, "more bytes)") {
 		t.Errorf("%d bytes: %.80q", len(text), text)
 	}
 }

@@ -13,6 +13,23 @@ import (
 type Trace struct {
 	Ranks [][]timeline.Slice // by rank, those of a stream sorted by time
 	Notes []string           // what is missing from it
+	Stamp string             // changes with the file
+}
+
+// Timeline is ReadTimeline, which it does again only if the file has changed. The caller must not change
+// the trace.
+func (r *Reader) Timeline(most int) (*Trace, error) {
+	info, err := r.fs.Stat(r.Run.Dir.Timeline())
+	if err != nil {
+		return ReadTimeline(r.fs, r.Run.Dir, most)
+	}
+	stamp := fmt.Sprint(info.Size(), " ", info.ModTime().UnixNano(), " ", most)
+	if r.trace == nil || r.trace.Stamp != stamp {
+		if r.trace, err = ReadTimeline(r.fs, r.Run.Dir, most); r.trace != nil {
+			r.trace.Stamp = stamp
+		}
+	}
+	return r.trace, err
 }
 
 // ReadTimeline reads at most most slices of a run's trace, as many whole steps from the beginning

@@ -77,6 +77,7 @@ func (s *Server) Handler(addr net.Addr) http.Handler {
 	for pattern, answer := range map[string]func(http.ResponseWriter, *http.Request) error{
 		"GET /{$}":     s.index,
 		"GET /runs":    s.runs,
+		"GET /text":    s.text,
 		"GET /data":    s.data,
 		"GET /events":  s.events,
 		"GET /logs":    s.logs,
@@ -128,17 +129,9 @@ func fail(w http.ResponseWriter, err error) {
 
 // dirs are the runs that a request names with id, in its order.
 func (s *Server) dirs(r *http.Request) ([]event.RunDir, error) {
-	all, err := rundir.List(s.o.FS, s.o.Dir)
-	if err != nil {
-		return nil, err
-	}
-	known := map[string]event.RunDir{}
-	for _, d := range all {
-		known[rundir.ID(d)] = d
-	}
 	var out []event.RunDir
 	for _, id := range r.Form["id"] {
-		d, ok := known[id]
+		d, ok := rundir.Find(s.o.FS, s.o.Dir, id)
 		if !ok {
 			return nil, refuse(http.StatusNotFound, "no run %q in %s", rundir.Clean(id, 200), s.o.Dir)
 		}
@@ -201,20 +194,25 @@ func (s *Server) withAll(dirs []event.RunDir, use func([]page.Input) error) erro
 		if _, err := r.Update(); err != nil {
 			return err
 		}
-		runs = append(runs, page.Trace(s.o.FS, r.Run, len(dirs)))
+		runs = append(runs, page.Trace(r.Reader, len(dirs)))
 	}
 	return use(runs)
 }
 
 // runs shows the page of one or several runs.
-func (s *Server) runs(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) runs(w http.ResponseWriter, r *http.Request) error { return s.page(w, r, false) }
+
+// text answers with that page as its text is now.
+func (s *Server) text(w http.ResponseWriter, r *http.Request) error { return s.page(w, r, true) }
+
+func (s *Server) page(w http.ResponseWriter, r *http.Request, text bool) error {
 	dirs, err := s.dirs(r)
 	if err != nil {
 		return err
 	}
 	var b bytes.Buffer // a client that reads slowly must not hold the locks of the runs
 	err = s.withAll(dirs, func(runs []page.Input) error {
-		return page.Write(&b, runs, page.Options{Version: s.o.Version, Now: time.Now(), Plugins: s.o.Plugins, Script: liveJS})
+		return page.Write(&b, runs, page.Options{Version: s.o.Version, Now: time.Now(), Plugins: s.o.Plugins, Script: liveJS, Text: text})
 	})
 	if err != nil {
 		return err
@@ -224,7 +222,8 @@ func (s *Server) runs(w http.ResponseWriter, r *http.Request) error {
 	return err
 }
 
-// data answers with what the charts of that page are drawn from.
+// data answers with what the charts of that page are drawn from, as far as it has changed since the page
+// had what have says.
 func (s *Server) data(w http.ResponseWriter, r *http.Request) error {
 	dirs, err := s.dirs(r)
 	if err != nil {
@@ -232,7 +231,7 @@ func (s *Server) data(w http.ResponseWriter, r *http.Request) error {
 	}
 	var b []byte
 	err = s.withAll(dirs, func(runs []page.Input) (err error) {
-		b, err = page.Data(runs)
+		b, err = page.Data(runs, r.Form.Get("have"))
 		return err
 	})
 	if err != nil {

@@ -7,12 +7,14 @@ import (
 	"image/png"
 	"math"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// MostPictures is how many of the worst samples have a picture.
+// MostPictures is how many of the worst samples have a picture or an excerpt.
 const MostPictures = 64
 
 const (
@@ -47,6 +49,34 @@ func perChannel(given []float64, absent float64, channels int) []float64 {
 		out[c] = given[c%len(given)]
 	}
 	return out
+}
+
+// excerpt is how many numbers or tokens of a sample Excerpt shows.
+const excerpt = 48
+
+// Excerpt is the beginning of a sample as text: tokens or numbers in their order, or the text itself where
+// tokens are bytes.
+func Excerpt(spec *sdk.DatasetSpec, sample []byte) string {
+	n := spec.Input.Shape.Elems()
+	words := make([]string, 0, excerpt)
+	for i := range min(n, excerpt) {
+		switch v := sample[4*i:]; {
+		case spec.Input.DType != tensor.I32:
+			words = append(words, strconv.FormatFloat(float64(tensor.View[float32](v)[0]), 'g', 4, 32))
+		case spec.Tokenizer == "bytes":
+			words = append(words, string([]byte{byte(tensor.View[int32](v)[0])}))
+		default:
+			words = append(words, fmt.Sprint(tensor.View[int32](v)[0]))
+		}
+	}
+	text := strings.Join(words, " ")
+	if spec.Tokenizer == "bytes" {
+		text = strings.ToValidUTF8(strings.Join(words, ""), "\uFFFD")
+	}
+	if n > excerpt {
+		text += fmt.Sprintf(" … (%d more)", n-excerpt)
+	}
+	return text
 }
 
 // PNG returns the picture of one sample as the test split has it, at most 128 pixels wide and high. If values are

@@ -5,11 +5,31 @@ import (
 	"image/color"
 	"image/png"
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
 )
+
+// Samples that are no images are shown by their first numbers or tokens.
+func TestExcerpts(t *testing.T) {
+	numbers := make([]float32, 50)
+	numbers[0], numbers[1] = 0.123456, float32(math.Inf(-1))
+	tokens := []int32{72, 105, 0xff, 33}
+	for want, tc := range map[string]struct {
+		spec   sdk.DatasetSpec
+		sample []byte
+	}{
+		"0.1235 -Inf" + strings.Repeat(" 0", 46) + " … (2 more)": {sdk.DatasetSpec{Input: tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{5, 10}}}, tensor.Bytes(numbers)},
+		"72 105 255 33": {sdk.DatasetSpec{Input: tensor.Spec{DType: tensor.I32, Shape: tensor.Shape{4}}}, tensor.Bytes(tokens)},
+		"Hi\uFFFD!":     {sdk.DatasetSpec{Input: tensor.Spec{DType: tensor.I32, Shape: tensor.Shape{4}}, Tokenizer: "bytes"}, tensor.Bytes(tokens)},
+	} {
+		if got := Excerpt(&tc.spec, tc.sample); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
 
 // Pixels of pictures are those of the image before it was normalised, where that is known.
 func TestPictures(t *testing.T) {

@@ -51,6 +51,10 @@ func TestPageFollowsItsRun(t *testing.T) {
 		slowest = max(slowest, time.Since(began))
 	}
 	t.Logf("new steps were drawn after at most %v", slowest)
+	for _, steps := range [][2]int{{131, 6000}, {6001, 6003}, {5990, 6010}} {
+		r.Steps(steps[0], steps[1])
+		b.until(`fetch("/data?id=a%2F1").then(r => r.json()).then(d => JSON.stringify(d.runs[0].series.loss) === JSON.stringify(trainctlPage.drawn(0).series.loss) && d.runs[0].step.at(-1) === ` + strconv.Itoa(steps[1]) + `)`)
+	}
 	b.do(chromedp.Click(`#live-tools summary`))
 	b.until(`/<img src=x onerror=alert\(1\)> +\[31mred/.test(document.querySelector("pre.log").textContent)`)
 	if n := eval[int](b, `document.querySelector("pre.log").textContent.length`); n > 20_000 {
@@ -59,7 +63,7 @@ func TestPageFollowsItsRun(t *testing.T) {
 	b.do(chromedp.SetValue(`#live-tools select`, "0"))
 	b.run(`document.querySelector("#live-tools select").onchange()`)
 	b.until(`document.querySelector("pre.log").textContent === "12:00:00.000 [rank 0] first line\n"`)
-	end(r, 130)
+	end(r, 6010)
 	b.until(`document.querySelector("[data-state]").textContent === "ok"`)
 	b.accessible()
 }

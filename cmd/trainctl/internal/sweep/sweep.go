@@ -97,10 +97,11 @@ func options(cmd *cobra.Command, p *cli.Program, path string) (o sweep.Options, 
 	if err != nil {
 		return o, err
 	}
-	machine := sweep.Machine{Cores: cgroup.Cores()}
+	var uuids []string
 	for _, g := range m.GPUs {
-		machine.GPUs = append(machine.GPUs, g.UUID)
+		uuids = append(uuids, g.UUID)
 	}
+	machine := sweep.Machine{Cores: cgroup.Cores(), GPUs: sweep.GPUs(uuids, os.Getenv("CUDA_VISIBLE_DEVICES"))}
 	tell := func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), line) }
 	return sweep.Options{FS: fsys, File: f, Check: check, Start: sweep.Executable(exe), Tell: tell, Machine: machine}, nil
 }

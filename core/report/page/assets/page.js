@@ -254,12 +254,30 @@
   matchMedia("print").addEventListener("change", redrawAll);
   redrawAll();
 
+  // New data leaves out what was there the last time.
+  const merge = (old, next) => {
+    next.runs.forEach((run, i) => {
+      const was = old.runs[i], put = (from, a, b) => from ? a.slice(0, from).concat(b) : b, n = run.from;
+      for (const [id, s] of Object.entries(run.series)) {
+        const before = was.series[id] || {mean: Array(n).fill(null)};
+        if (n && (s.least || before.least)) for (const end of ["least", "greatest"]) s[end] = put(n, before[end] || before.mean, s[end] || s.mean);
+        s.mean = put(n, before.mean, s.mean);
+      }
+      for (const key of ["step", "time"]) run[key] = put(n, was[key], run[key]);
+      for (const key of ["step", "time", "loss", "accuracy"]) run.evals[key] = put(run.evals.from, was.evals[key], run.evals[key]);
+    });
+    next.traces = next.traces.map((t, i) => t || old.traces[i]);
+    return next;
+  };
+
   // For pages that follow their runs: new data, and new text for the parts of the page.
   window.trainctlPage = {
     plots, state,
+    have: () => JSON.stringify(data.have),
+    drawn: run => data.runs[run],
     update(next, html) {
       const known = data.charts.map(c => c.id).join();
-      data = next;
+      data = merge(data, next);
       if (known !== data.charts.map(c => c.id).join()) return false;
       const parts = new DOMParser().parseFromString(html, "text/html");
       document.querySelectorAll("[data-part], [data-state]").forEach(el => {

@@ -8,19 +8,21 @@
   // New data at most once a second: a watched run should not notice it.
   // The tables follow more slowly than the charts.
   const pause = 900, slowPause = 10000;
-  let last = 0, lastText = 0, timer = 0, textTimer = 0;
+  let last = 0, lastText = 0, timer = 0, textTimer = 0, busy = false;
   const refresh = async () => {
     timer = 0;
+    if (busy) { later(pause); return; }
+    busy = true;
     last = Date.now();
     const wantText = last - lastText >= slowPause;
     if (wantText) lastText = last;
     try {
-      const [data, html] = await Promise.all([fetch("/data?" + query), wantText ? fetch("/runs?" + query) : null]);
+      const [data, html] = await Promise.all([fetch("/data?" + query + "&have=" + encodeURIComponent(window.trainctlPage.have())), wantText ? fetch("/text?" + query) : null]);
       if (!data.ok) throw new Error(await data.text());
       if (!window.trainctlPage.update(await data.json(), html ? await html.text() : "")) location.reload();
       status.textContent = "Following; last change at " + new Date().toLocaleTimeString();
       if (!wantText && !textTimer) textTimer = setTimeout(() => { textTimer = 0; later(0); }, lastText + slowPause - Date.now());
-    } catch (e) { status.textContent = "No answer: " + e.message; }
+    } catch (e) { status.textContent = "No answer: " + e.message; } finally { busy = false; }
   };
   const later = ms => { timer = timer || setTimeout(refresh, ms); };
   const source = new EventSource("/events?" + query);
