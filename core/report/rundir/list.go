@@ -5,12 +5,14 @@ import (
 	"io"
 	"path"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/afero"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/trainctl/trainctl/core/report/event"
 )
@@ -91,6 +93,26 @@ func ReadBrief(fsys afero.Fs, dir event.RunDir) (*Run, error) {
 	_, err = r.Update()
 	r.Run.Curves.Intervals = nil // up to a megabyte
 	return r.Run, err
+}
+
+// InParallel calls read for runs, on all cores, and returns the results in the order of the runs, without
+// those that were removed meanwhile.
+func InParallel(dirs []event.RunDir, read func(event.RunDir) (*Run, error)) ([]*Run, error) {
+	runs := make([]*Run, len(dirs))
+	var g errgroup.Group
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	for i, d := range dirs {
+		g.Go(func() error {
+			r, err := read(d)
+			if absent(err) {
+				return nil
+			}
+			runs[i] = r
+			return err
+		})
+	}
+	err := g.Wait()
+	return slices.DeleteFunc(runs, func(r *Run) bool { return r == nil }), err
 }
 
 // ends takes the first and the last events, so that Update finds none.

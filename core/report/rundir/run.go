@@ -106,7 +106,7 @@ func (r *Run) Alive(now time.Time) bool {
 	if r.Rank0.PID != 0 && r.Host == Hostname() {
 		return r.Rank0.Alive() || r.Launcher.Alive()
 	}
-	return now.Sub(r.Ended) < Silence
+	return now.Sub(r.Ended).Abs() < Silence // that host's clock may be ahead, but not by much
 }
 
 // LastStep is the last optimizer step; 0: none.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -323,6 +324,79 @@ func BenchmarkRead(b *testing.B) {
 	for b.Loop() {
 		if r, err := Read(fsys, dir); err != nil || r.LastStep() != 1_000_000 {
 			b.Fatal(err)
+		}
+	}
+}
+
+// lockedFS refuses to open the files of one name.
+type lockedFS struct {
+	afero.Fs
+	name string
+}
+
+func (f lockedFS) Open(path string) (afero.File, error) {
+	if filepath.Base(path) == f.name {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: fs.ErrPermission}
+	}
+	return f.Fs.Open(path)
+}
+
+// Files that may not be read are a problem of their run alone, in a list as well.
+func TestRunsWithoutPermission(t *testing.T) {
+	w := newRun(t, afero.NewMemMapFs(), "a")
+	w.Write(w.Dir.Config(), []byte("[run]\n"))
+	w.Steps(1, 3)
+	w.Summary(event.Summary{Status: "ok"})
+	for name, step := range map[string]int{"events.jsonl": 0, "summary.json": 3, "config.toml": 3} {
+		locked := lockedFS{w.FS, name}
+		r, err := Read(locked, w.Dir)
+		if err != nil || len(r.Problems) != 1 || !strings.Contains(r.Problems[0], name) || !strings.Contains(r.Problems[0], "permission denied") || r.LastStep() != step {
+			t.Errorf("%s: %v %q, step %d", name, err, r.Problems, r.LastStep())
+		}
+		runs, err := InParallel([]event.RunDir{w.Dir}, func(d event.RunDir) (*Run, error) { return ReadBrief(locked, d) })
+		if err != nil || len(runs) != 1 || runs[0].LastStep() != step {
+			t.Errorf("in a list, %s: %v, %d runs", name, err, len(runs))
+		}
+	}
+}
+
+// A clock that is set while a run goes on changes no number other than times, and none of these is negative.
+func TestClocksThatJump(t *testing.T) {
+	for _, jump := range []time.Duration{-time.Hour, 400 * 24 * time.Hour} {
+		w := newRun(t, afero.NewMemMapFs(), "a")
+		w.Tell(&event.RankStarted{Host: "elsewhere", PID: 1})
+		w.Steps(1, 10)
+		w.At = w.At.Add(jump)
+		w.Steps(11, 20)
+		w.At = w.At.Add(-jump)
+		w.Tell(&event.EvalDone{Step: 20, Loss: 1})
+		r := read(t, w)
+		if r.LastStep() != 20 || r.Curves.Total.Steps != 20 || r.Elapsed() < 0 || r.Evals[0].Seconds < 0 {
+			t.Errorf("%v: step %d, %v, evaluation after %v s", jump, r.LastStep(), r.Elapsed(), r.Evals[0].Seconds)
+		}
+		if status := r.Status(noon.Add(10 * time.Minute)); status != Lost {
+			t.Errorf("%v: %s long after its last event", jump, status)
+		}
+	}
+}
+
+// BenchmarkList reads 10,000 runs as a list does.
+func BenchmarkList(b *testing.B) {
+	base := b.TempDir()
+	for i := range 10_000 {
+		w := rundirtest.New(b, afero.NewOsFs(), base, fmt.Sprint("name", i%100))
+		w.Tell(&event.RunStarted{Name: "a"})
+		w.Steps(1, 50)
+		w.Summary(event.Summary{Status: "ok"})
+	}
+	for b.Loop() {
+		dirs, err := List(afero.NewOsFs(), base)
+		if err != nil {
+			b.Fatal(err)
+		}
+		runs, err := InParallel(dirs, func(d event.RunDir) (*Run, error) { return ReadBrief(afero.NewOsFs(), d) })
+		if err != nil || len(runs) != 10_000 {
+			b.Fatal(len(runs), err)
 		}
 	}
 }

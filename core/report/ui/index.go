@@ -47,10 +47,12 @@ func (s *Server) index(w http.ResponseWriter, _ *http.Request) error {
 	}
 	now := time.Now()
 	var lines []line
-	for _, d := range dirs {
-		if r, err := s.brief(d); err == nil {
-			lines = append(lines, line{r, r.Status(now), page.Facts(r), strings.Join(r.Labels.Tags, ", ")})
-		}
+	runs, err := rundir.InParallel(dirs, s.brief)
+	if err != nil {
+		return err
+	}
+	for _, r := range runs {
+		lines = append(lines, line{r, r.Status(now), page.Facts(r), strings.Join(r.Labels.Tags, ", ")})
 	}
 	slices.SortStableFunc(lines, func(a, b line) int { return cmp.Or(b.Began.Compare(a.Began), cmp.Compare(b.ID, a.ID)) })
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")

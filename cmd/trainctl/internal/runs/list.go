@@ -71,15 +71,12 @@ func list(base string, words []string, now time.Time) ([]listed, error) {
 	if err != nil {
 		return nil, err
 	}
+	read, err := rundir.InParallel(dirs, func(d event.RunDir) (*rundir.Run, error) { return rundir.ReadBrief(checkpoint.OsFS(), d) })
+	if err != nil {
+		return nil, err
+	}
 	runs := []listed{}
-	for _, d := range dirs {
-		r, err := rundir.ReadBrief(checkpoint.OsFS(), d)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // removed meanwhile
-		}
-		if err != nil {
-			return nil, err
-		}
+	for _, r := range read {
 		if l := listedOf(r, now); l.matches(words) {
 			runs = append(runs, l)
 		}
