@@ -170,15 +170,13 @@ func lastSecond(p part) (seconds float64) {
 func curveOf(r *rundir.Run, limit int, before had) (curve, had) {
 	c := curve{ID: r.ID, Step: []int{}, Time: column{}, Series: map[string]series{}, Marks: []mark{}, Evals: evals{Step: []int{}, Time: column{}, Loss: column{}, Accuracy: column{}}}
 	all := parts(r)
-	var rows []rundir.Interval
+	var rows []row
 	for _, p := range all {
 		coarse := p.run.Curves.Coarse(max(32, limit/len(all)))
 		c.Width = max(c.Width, coarse.Width)
-		for _, v := range coarse.Intervals {
-			if v.Steps > 0 && v.First <= p.until {
-				v.Seconds += p.after
-				v.Last = min(v.Last, p.until)
-				rows = append(rows, v)
+		for i := range coarse.Intervals {
+			if v := &coarse.Intervals[i]; v.Steps > 0 && v.First <= p.until {
+				rows = append(rows, row{min(v.Last, p.until), v.Seconds + p.after, &v.Cells})
 			}
 		}
 		c.happened(p)
@@ -189,7 +187,7 @@ func curveOf(r *rundir.Run, limit int, before had) (curve, had) {
 		c.Evals.cut(before.Evals)
 	}
 	for _, v := range rows[c.From:] {
-		c.Step, c.Time = append(c.Step, v.Last), append(c.Time, v.Seconds)
+		c.Step, c.Time = append(c.Step, v.last), append(c.Time, v.seconds)
 	}
 	for _, ch := range charts {
 		if recorded(r, ch) {
@@ -234,10 +232,17 @@ func (c *curve) happened(p part) {
 	}
 }
 
-func seriesOf(rows []rundir.Interval, ch chart) (s series) {
+// row is an interval of one of the parts.
+type row struct {
+	last    int
+	seconds float64 // since the start of the first part
+	cells   *[rundir.Metrics]rundir.Cell
+}
+
+func seriesOf(rows []row, ch chart) (s series) {
 	band := false
 	for i := range rows {
-		cell := &rows[i].Cells[ch.metric]
+		cell := &rows[i].cells[ch.metric]
 		band = band || cell.N > 0 && cell.Least < cell.Greatest
 		least, greatest := cell.Least, cell.Greatest
 		if cell.N == 0 {

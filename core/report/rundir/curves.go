@@ -186,8 +186,12 @@ func (c *Curves) halve() {
 	c.Intervals = c.Intervals[:n]
 }
 
-// Coarse returns the curves with at most n intervals, n of at least 1.
+// Coarse returns the curves with at most n intervals, n of at least 1. They share their memory with c if it has
+// no more.
 func (c *Curves) Coarse(n int) Curves {
+	if len(c.Intervals) <= n {
+		return *c
+	}
 	out := Curves{Width: c.Width, Intervals: slices.Clone(c.Intervals), Total: c.Total, Rewritten: c.Rewritten}
 	for len(out.Intervals) > n {
 		out.halve()

@@ -92,3 +92,17 @@ func TestWhatIsNoImage(t *testing.T) {
 		}
 	}
 }
+
+// BenchmarkPicture makes the picture of a digit.
+func BenchmarkPicture(b *testing.B) {
+	values := make([]float32, 28*28)
+	for i := range values {
+		values[i] = float32(i%256) / 255
+	}
+	p := NewPictures(tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{1, 28, 28}}, nil)
+	for b.Loop() {
+		if _, err := p.PNG(tensor.Bytes(values)); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
