@@ -355,7 +355,7 @@ func TestLentMemoryOutlivesBackends(t *testing.T) {
 			if err := errors.Join(errs...); err != nil {
 				t.Fatal(err)
 			}
-			for at := 1; at+4 <= calls[0]; at += 10 { // of a step's ten calls, a bucket and the totals behind it
+			for at := 1; at+4 <= calls[0]; at += 17 { // a step has ten calls: each of them comes up in another step
 				for _, d := range []death{{0, at + 4, false}, {1, at, true}} {
 					gpu := newMachine(t)
 					mortals = func(b sdk.Backend, rank int) sdk.Backend {
