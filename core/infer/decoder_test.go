@@ -107,7 +107,7 @@ func TestGreedyAsTransformers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s := NewSampler(Sampling{})
+			s := newSampler(Sampling{})
 			logits := feed(t, d, want.Prompt)
 			var got []int32
 			for range want.Text {

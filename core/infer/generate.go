@@ -39,7 +39,7 @@ type Generated struct {
 // Generate writes text that follows the prompt, token by token. When ctx ends, it returns what has been
 // generated.
 func Generate(ctx context.Context, d *Decoder, t tokenizer.Tokenizer, g Generation, w io.Writer) (Generated, error) {
-	l := &loop{d: d, t: t, g: g, w: w, sampler: NewSampler(g.Sampling), text: stream{tokenizer: t, stops: g.Stops}}
+	l := &loop{d: d, t: t, g: g, w: w, sampler: newSampler(g.Sampling), text: stream{tokenizer: t, stops: g.Stops}}
 	begin := time.Now()
 	logits, err := l.start()
 	if err != nil {

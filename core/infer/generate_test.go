@@ -29,7 +29,7 @@ func TestKeptTokensAsTransformers(t *testing.T) {
 		{Sampling{Temperature: 1, TopP: 1}, []int32{0, 1, 2, 3, 4, 5}},
 		{Sampling{Temperature: 0.7, TopK: 4, TopP: 0.8}, []int32{0, 5}},
 	} {
-		s := NewSampler(c.s)
+		s := newSampler(c.s)
 		var got []int32
 		for _, k := range s.keep(logits) {
 			got = append(got, k.token)
@@ -43,7 +43,7 @@ func TestKeptTokensAsTransformers(t *testing.T) {
 // Tokens come as often as their probabilities say, and the same seed gives the same ones.
 func TestDrawsFollowProbabilities(t *testing.T) {
 	logits := []float32{0, float32(math.Log(2)), float32(math.NaN()), float32(math.Log(5)), float32(math.Inf(-1))}
-	a, b := NewSampler(Sampling{Temperature: 1, TopP: 1, Seed: 4}), NewSampler(Sampling{Temperature: 1, TopP: 1, Seed: 4})
+	a, b := newSampler(Sampling{Temperature: 1, TopP: 1, Seed: 4}), newSampler(Sampling{Temperature: 1, TopP: 1, Seed: 4})
 	var count [5]int
 	const n = 20000
 	for range n {
@@ -57,7 +57,7 @@ func TestDrawsFollowProbabilities(t *testing.T) {
 			t.Errorf("token %d came with %v, want %v", i, got, p)
 		}
 	}
-	if got := NewSampler(Sampling{}).Next(logits); got != 3 {
+	if got := newSampler(Sampling{}).Next(logits); got != 3 {
 		t.Errorf("the likeliest token is %d, want 3", got)
 	}
 }

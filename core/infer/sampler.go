@@ -29,8 +29,8 @@ type candidate struct {
 	p     float64 // the logit, then the probability
 }
 
-// NewSampler starts at the first random number of the seed.
-func NewSampler(s Sampling) *Sampler { return &Sampler{Sampling: s, draws: rng.NewMT(s.Seed)} }
+// newSampler starts at the first random number of the seed.
+func newSampler(s Sampling) *Sampler { return &Sampler{Sampling: s, draws: rng.NewMT(s.Seed)} }
 
 // Next chooses a token. NaNs are never chosen unless there is nothing else.
 func (s *Sampler) Next(logits []float32) int32 {

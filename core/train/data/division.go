@@ -23,10 +23,10 @@ type Shares struct {
 	whole []int   // by rank: samples of a whole step
 }
 
-// NewShares assigns each of the step's samples to the rank that is furthest behind its weight
+// newShares assigns each of the step's samples to the rank that is furthest behind its weight
 // (the Webster or Sainte-Laguë method, which gives exact shares where the weights divide the step).
 // Weights are 1 or more.
-func NewShares(weights []int, step int) *Shares {
+func newShares(weights []int, step int) *Shares {
 	s := &Shares{owner: make([]int32, step), whole: make([]int, len(weights))}
 	for i := range s.owner {
 		next := 0
@@ -111,7 +111,7 @@ func (d Division) spread(n, world int) (most, least int) {
 // Weighted divides the step in proportion to the weights of the ranks, in micro-batches of at most
 // limit samples; 0: in at most Accumulate of them.
 func (d Division) Weighted(weights []int, limit int) Division {
-	d.Shares = NewShares(weights, d.Step)
+	d.Shares = newShares(weights, d.Step)
 	most := 0
 	for _, n := range d.Shares.whole {
 		most = max(most, n)

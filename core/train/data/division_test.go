@@ -158,7 +158,7 @@ func TestShares(t *testing.T) {
 			t.Errorf("%v of %d: %v in micro-batches of %d, at most %d", c.weights, c.step, d.Shares.Whole(), d.Micro, d.Accumulate)
 		}
 	}
-	for i, r := range NewShares([]int{2, 2, 2}, 9).owner {
+	for i, r := range newShares([]int{2, 2, 2}, 9).owner {
 		if int(r) != i%3 {
 			t.Errorf("with equal weights, position %d belongs to rank %d", i, r)
 		}

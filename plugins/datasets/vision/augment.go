@@ -210,7 +210,7 @@ func (a *Augment) Target(b *sdk.Batch, dst []byte, s Sample, partners []int64, n
 	case !a.Mixes():
 		tensor.View[int32](dst)[0] = s.Class
 	case b.Split != sdk.Train || b.NoAugment:
-		OneHot(tensor.View[float32](dst), s.Class)
+		oneHot(tensor.View[float32](dst), s.Class)
 	default:
 		if partners != nil {
 			n = len(partners)
@@ -275,13 +275,13 @@ func (m *Mix) Apply(planes, partner []float32, width, height int) {
 
 // Target writes the probabilities of a sample's classes.
 func (m *Mix) Target(dst []float32, class, partner int32) {
-	OneHot(dst, class)
+	oneHot(dst, class)
 	dst[class] = m.share
 	dst[partner] += 1 - m.share
 }
 
-// OneHot writes 1 as the probability of a class and 0 for the others.
-func OneHot(dst []float32, class int32) {
+// oneHot writes 1 as the probability of a class and 0 for the others.
+func oneHot(dst []float32, class int32) {
 	clear(dst)
 	dst[class] = 1
 }
