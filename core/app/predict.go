@@ -123,7 +123,7 @@ func (p *prediction) files() (all []string, err error) {
 		info, err := os.Stat(path)
 		switch {
 		case err != nil:
-			l.Addf("PATH", "", "%v", err)
+			l.Addf("PATH", "give files, or folders with files that end in "+p.known(), "%v", err)
 		case !info.IsDir():
 			all = append(all, path)
 		default:
@@ -131,7 +131,7 @@ func (p *prediction) files() (all []string, err error) {
 			if all, err = p.walk(all, path); err != nil {
 				l.Addf("PATH", "", "%v", err)
 			} else if len(all) == n {
-				l.Addf("PATH", "", "%s has no file that ends in %s", path, p.known())
+				l.Addf("PATH", "give another folder, or files whatever their names", "%s has no file that ends in %s", path, p.known())
 			}
 		}
 	}

@@ -313,19 +313,28 @@ func Remove(dir string, kind sdk.Kind, name, version string) (removed []Receipt,
 	return removed, nil
 }
 
+// NotInstalledError reports that a folder has no plugin of a name and a version.
+type NotInstalledError struct {
+	Dir, Plugin string
+	Installed   []string // NAME@VERSION of the plugins in it
+}
+
+func (e *NotInstalledError) Error() string {
+	if len(e.Installed) == 0 {
+		return fmt.Sprintf("%s is not installed in %s, which has no plugins; built-in plugins cannot be removed", e.Plugin, e.Dir)
+	}
+	return fmt.Sprintf("%s is not installed in %s; installed are %s", e.Plugin, e.Dir, strings.Join(e.Installed, ", "))
+}
+
 func notInstalled(dir, name, version string, all []Receipt) error {
-	var known []string
+	e := &NotInstalledError{Dir: dir, Plugin: name}
 	for _, r := range all {
-		known = append(known, r.Name+"@"+r.Version)
+		e.Installed = append(e.Installed, r.Name+"@"+r.Version)
 	}
 	if version != "" {
-		name += "@" + version
+		e.Plugin += "@" + version
 	}
-	text := "none is"
-	if len(known) > 0 {
-		text = "installed are " + strings.Join(known, ", ")
-	}
-	return fmt.Errorf("%s is not installed in %s; %s: %w", name, dir, text, fs.ErrNotExist)
+	return e
 }
 
 // remove renames a plugin's folder before it deletes it, so that no half of it is found.

@@ -356,7 +356,7 @@ func TestRemove(t *testing.T) {
 	r := newRequest(t, file(t, "mine", []byte(plugin(t))))
 	_, err := install.Install(t.Context(), r)
 	must(t, err)
-	if _, err := install.Remove(r.Dir, "", "mine", "9.9"); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "mine@9.9 is not installed in "+r.Dir+"; installed are mine@1.2.3") {
+	if _, err := install.Remove(r.Dir, "", "mine", "9.9"); !errors.As(err, new(*install.NotInstalledError)) || !strings.Contains(err.Error(), "mine@9.9 is not installed in "+r.Dir+"; installed are mine@1.2.3") {
 		t.Errorf("another version: %v", err)
 	}
 	other := filepath.Join(r.Dir, "trainctl-dataset-mine@1.0.0")

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/trainctl/trainctl/core/tensor"
+	"github.com/trainctl/trainctl/core/train/checkpoint/safetensors"
 )
 
 // Snapshot is everything that an exact resume needs. The caller of Save owns
@@ -122,6 +123,21 @@ type Skip struct {
 
 func (s Skip) String() string { return fmt.Sprintf("%s: %v", s.Path, s.Reason) }
 
+// Fix is what to do about it, to be put behind the reason; "" if the reason says it, or nothing helps.
+func (s Skip) Fix() string {
+	switch {
+	case strings.Contains(s.Reason.Error(), "fix: "):
+		return ""
+	case s.damaged():
+		return "; fix: restore its files from a copy, or use another checkpoint of the run"
+	case errors.Is(s.Reason, ErrNone):
+		return "; fix: give the folder of a run, or of a checkpoint"
+	case errors.Is(s.Reason, safetensors.ErrFormat):
+		return "; fix: give a safetensors file, or the folder of a run or of a checkpoint"
+	}
+	return ""
+}
+
 // damaged reports whether a file of the checkpoint has another content, or is missing.
 func (s Skip) damaged() bool {
 	var missing *fs.PathError
@@ -141,11 +157,7 @@ type UnusableError struct {
 
 func (e *UnusableError) Error() string {
 	if len(e.Skipped) == 1 && e.Skipped[0].Path == e.Path {
-		text := fmt.Sprintf("checkpoint %s cannot be used: %v", e.Path, e.Skipped[0].Reason)
-		if e.Skipped[0].damaged() {
-			text += "; fix: restore its files from a copy, or use another checkpoint of the run"
-		}
-		return text
+		return fmt.Sprintf("checkpoint %s cannot be used: %v%s", e.Path, e.Skipped[0].Reason, e.Skipped[0].Fix())
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "no usable checkpoint in %s:", e.Path)

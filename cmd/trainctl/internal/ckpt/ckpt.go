@@ -141,7 +141,7 @@ func checkpointsAt(base, arg string) ([]string, error) {
 	}
 	list, err := listCheckpoints(path)
 	if err == nil && len(list) == 0 {
-		err = unusable(fmt.Errorf("%s: %w", path, checkpoint.ErrNone))
+		err = judged(path, checkpoint.ErrNone)
 	}
 	var paths []string
 	for _, c := range list {
@@ -169,7 +169,7 @@ func judged(path string, err error) error {
 	if _, statErr := checkpoint.OsFS().Stat(path); errors.Is(statErr, fs.ErrNotExist) {
 		return cli.Usagef("%v", statErr)
 	}
-	return unusable(fmt.Errorf("%s: %w", path, err))
+	return unusable(fmt.Errorf("%s: %w%s", path, err, checkpoint.Skip{Path: path, Reason: err}.Fix()))
 }
 
 // unusable is the error of a checkpoint that did not pass.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/spf13/afero"
 	"github.com/spf13/cobra"
 
 	"github.com/trainctl/trainctl/cmd/trainctl/internal/cli"
@@ -29,9 +28,9 @@ given by path and built-in ones are not part of it.`,
 	out := cmd.Flags().String("out", "trainctl-plugins.tar.gz", "write the archive to `FILE`")
 	force := cmd.Flags().Bool("force", false, "replace the file if it exists")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		text, err := afero.ReadFile(checkpoint.OsFS(), args[0])
+		text, err := configText(args[0])
 		if err != nil {
-			return cli.Unreadable(err)
+			return err
 		}
 		lock, err := config.ReadLock(checkpoint.OsFS(), args[0])
 		if err != nil {

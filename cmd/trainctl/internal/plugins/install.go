@@ -1,6 +1,7 @@
 package plugins
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -93,6 +94,9 @@ elsewhere are not touched.`,
 		removed, err := install.Remove(dir, sdk.Kind(*kind), name, version)
 		for _, r := range removed {
 			fmt.Fprintf(cmd.OutOrStdout(), "%s %s removed\n", r.Name, r.Version)
+		}
+		if errors.As(err, new(*install.NotInstalledError)) {
+			return cli.Usagef("%v", err)
 		}
 		return err
 	}

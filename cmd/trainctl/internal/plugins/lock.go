@@ -26,6 +26,15 @@ import (
 	"github.com/trainctl/trainctl/core/train/checkpoint"
 )
 
+// configText is the text of a configuration.
+func configText(path string) ([]byte, error) {
+	text, err := afero.ReadFile(checkpoint.OsFS(), path)
+	if err != nil {
+		err = cli.Usagef("reading the configuration: %v; fix: give the path of a TOML file", err)
+	}
+	return text, err
+}
+
 func lockCommand(p *cli.Program) *cobra.Command {
 	return &cobra.Command{
 		Use:   "lock CONFIG",
@@ -41,11 +50,11 @@ sum: they are part of trainctl.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, err := filepath.EvalSymlinks(args[0])
 			if err != nil {
-				return cli.Usagef("%v; plugins lock changes a file", err)
+				return cli.Usagef("reading the configuration: %v; fix: give the path of a TOML file, which plugins lock changes", err)
 			}
-			text, err := afero.ReadFile(checkpoint.OsFS(), path)
+			text, err := configText(path)
 			if err != nil {
-				return cli.Unreadable(err)
+				return err
 			}
 			locked, tables, err := config.Lock(args[0], text, func(kind, path string) (string, error) {
 				return host.Checksum(sdk.Kind(kind), path)
