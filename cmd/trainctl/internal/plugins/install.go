@@ -1,7 +1,6 @@
 package plugins
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -94,9 +93,6 @@ elsewhere are not touched.`,
 		removed, err := install.Remove(dir, sdk.Kind(*kind), name, version)
 		for _, r := range removed {
 			fmt.Fprintf(cmd.OutOrStdout(), "%s %s removed\n", r.Name, r.Version)
-		}
-		if errors.As(err, new(*install.NotInstalledError)) {
-			return cli.Usagef("%v", err)
 		}
 		return err
 	}
