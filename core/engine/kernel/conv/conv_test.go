@@ -38,6 +38,12 @@ var convCases = []Shape{
 	{N: 1, C: 2, H: 5, W: 500, K: 3, R: 3, S: 3, StrideH: 3, StrideW: 1, PadH: 1, PadW: 1}, // rows longer than a block
 	{N: 2, C: 2, H: 6, W: 6, K: 2, R: 2, S: 2, StrideH: 2, StrideW: 2, PadH: 3, PadW: 3},   // outputs that see padding alone
 	{N: 2, C: 3, H: 1, W: 1, K: 2, R: 1, S: 1, StrideH: 2, StrideW: 2},
+	// Patches that vectors gather, and strides that pick elements one by one.
+	{N: 3, C: 5, H: 9, W: 33, K: 5, R: 4, S: 4, StrideH: 4, StrideW: 4},
+	{N: 2, C: 5, H: 7, W: 17, K: 4, R: 2, S: 2, StrideH: 3, StrideW: 2},
+	{N: 2, C: 4, H: 16, W: 64, K: 6, R: 1, S: 4, StrideH: 2, StrideW: 4, Groups: 2},
+	{N: 2, C: 5, H: 13, W: 29, K: 5, R: 3, S: 3, StrideH: 2, StrideW: 3, PadH: 1, PadW: 1, Groups: 5},
+	{N: 2, C: 4, H: 8, W: 10, K: 8, R: 5, S: 5, StrideH: 4, StrideW: 4, PadH: 2, PadW: 2, Groups: 2},
 	// Few channels to many, whose weight gradient may have those in lanes.
 	{N: 2, C: 3, H: 9, W: 11, K: 32, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1},
 	{N: 2, C: 3, H: 20, W: 37, K: 48, R: 3, S: 3, StrideH: 1, StrideW: 1, PadW: 2},

@@ -10,11 +10,13 @@ import (
 const (
 	frameRows    = cost.Own + iota // rows that are copied to frames
 	frameVectors                   // vectors of these
-	splitElems                     // elements of these that a stride picks one by one
-	spreadElems                    // elements of these that a stride leaves apart
+	splitRows                      // rows of a phase, where a stride of more than two picks elements one by one
+	splitElems                     // elements of these
+	joinedRows                     // rows of the input gradient that two phases make
 	gatheredRows                   // rows that are copied together from spread planes
 	packedTaps                     // weights
 	dotSteps                       // cycles of the multiply-adds of weight gradients, as the core could issue them
+	dotMasked                      // of these, in vectors that are not whole
 	dotCalls                       // calls of their micro-kernel
 	dotSums                        // sums that these give
 	scattered                      // vectors of planes that lie in many pages
@@ -22,8 +24,8 @@ const (
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:   {cost.Steps: 1.07, cost.Calls: 43.5, frameVectors: 7.13, splitElems: 6.78, spreadElems: 6.04, gatheredRows: 14.6, packedTaps: 3, dotSteps: 2.01, dotCalls: 65.6, scattered: 0.00919},
-	kernel.AVX512: {cost.Steps: 1.05, cost.Calls: 83.8, cost.Stores: 0.397, frameVectors: 5.89, splitElems: 6.8, spreadElems: 3.66, gatheredRows: 15.3, packedTaps: 3.29, dotSteps: 1.2, dotCalls: 189, scattered: 0.679},
+	kernel.AVX2:   {cost.Steps: 1.04, cost.Calls: 46.5, frameVectors: 5.93, splitRows: 19.9, splitElems: 3.07, joinedRows: 7.04, gatheredRows: 4.8, packedTaps: 4.81, dotSteps: 1.48, dotMasked: 0.464, dotCalls: 49.7, scattered: 0.282},
+	kernel.AVX512: {cost.Steps: 1.02, cost.Calls: 90.2, cost.Stores: 0.482, frameVectors: 5.37, splitRows: 16.8, splitElems: 2.97, joinedRows: 6.15, gatheredRows: 3.07, packedTaps: 5.11, dotSteps: 1.09, dotMasked: 0.0485, dotCalls: 190, scattered: 0.888},
 }
 
 // Terms counts what a direction of p does. See package cost.
@@ -31,41 +33,66 @@ func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 	g, kg := p.GroupCount(), p.K/p.GroupCount()
 	switch d {
 	case geometry.ToOutput:
-		t = tileTerms(p, p.InputFrame(), kg, p.OutH(), p.OutW())
+		f := p.InputFrame()
+		t = tileTerms(p.R*p.S, &f, kg, p.OutH(), p.OutW())
+		frameTerms(&t, &f, p.StrideW)
+		t = t.Times(float64(p.N))
 	case geometry.ToInput:
-		t = tileTerms(p, p.GradFrame(), p.C/g, p.H, p.W)
-		if p.StrideW > 1 {
-			t[spreadElems] = float64(p.N * kg * p.OutH() * p.OutW())
-			t[splitElems], t[frameVectors] = 0, 0
-		}
+		t = gradTerms(p)
 	default:
 		t = dotTerms(p, kg)
+	}
+	if d != geometry.ToWeight {
+		t[packedTaps] = float64(p.PatchSize() * kg)
 	}
 	return t.Times(float64(g))
 }
 
-func tileTerms(p *geometry.Shape, f geometry.Frame, out, oh, ow int) cost.Terms {
-	lanes, taps := kernel.Lanes(), f.Channels*p.R*p.S
+// tileTerms counts the tiles of out planes of oh×ow, whose every element sees taps of each channel.
+func tileTerms(taps int, f *geometry.Frame, out, oh, ow int) cost.Terms {
+	lanes, in := kernel.Lanes(), f.Channels*taps
 	vectors, gathered := oh*kernel.CeilDiv(ow, lanes), 0
-	if n := spread(f, out, oh, ow); n > 0 {
+	if n := spread(*f, out, oh, ow); n > 0 {
 		vectors, gathered = kernel.CeilDiv(n/out, lanes), out*oh
 	}
-	t := cost.Tiles(vectors, taps, out)
+	t := cost.Tiles(vectors, in, out)
 	if cost.Scatters(out, oh*ow, f.Channels, f.Plane) {
 		t[scattered] = float64(vectors * (out + f.Channels))
 	}
 	t[gatheredRows] = float64(gathered)
-	frameTerms(&t, &f, p.StrideW > 2)
-	t = t.Times(float64(p.N))
-	t[packedTaps] = float64(taps * out)
 	return t
 }
 
-func frameTerms(t *cost.Terms, f *geometry.Frame, split bool) {
+// gradTerms counts the phases of the input gradient.
+func gradTerms(p *geometry.Shape) (t cost.Terms) {
+	o := newGradOut(p)
+	for i := range p.StrideH * p.StrideW {
+		h := geometry.NewPhase(i/p.StrideW, p.H, p.OutH(), p.StrideH, p.PadH, p.R, p.DilationH())
+		w := geometry.NewPhase(i%p.StrideW, p.W, p.OutW(), p.StrideW, p.PadW, p.S, p.DilationW())
+		if h.N*w.N == 0 || h.Pixels == 0 {
+			continue
+		}
+		u := tileTerms(h.N*w.N, &o.frame, o.out, h.Pixels, o.cols)
+		if o.joins {
+			u[gatheredRows] = 0
+		}
+		t.Add(u)
+	}
+	switch rows := float64(o.out * p.H); {
+	case p.StrideW > 2:
+		t[splitRows], t[splitElems] = rows*float64(p.StrideW), rows*float64(p.W)
+	case o.joins:
+		t[joinedRows] = rows
+	}
+	frameTerms(&t, &o.frame, 1)
+	return t.Times(float64(p.N))
+}
+
+func frameTerms(t *cost.Terms, f *geometry.Frame, stride int) {
 	rows := f.Channels * f.H
 	t[frameRows] = float64(rows)
-	if split {
-		t[splitElems] = float64(rows * f.W)
+	if stride > 2 {
+		t[splitRows], t[splitElems] = float64(rows*stride), float64(rows*f.W)
 	} else {
 		t[frameVectors] = float64(rows * kernel.CeilDiv(f.W, kernel.Block))
 	}
@@ -73,15 +100,17 @@ func frameTerms(t *cost.Terms, f *geometry.Frame, split bool) {
 
 func dotTerms(p *geometry.Shape, filters int) (t cost.Terms) {
 	s, f := dotShapes[kernel.Current()], p.InputFrame()
-	frameTerms(&t, &f, p.StrideW > 2)
+	frameTerms(&t, &f, p.StrideW)
 	t = t.Times(float64(p.N))
 	rows := s.dotRows
 	if filters < rows {
 		rows = 1 // of which all of a tile's are then copies
 	}
-	steps := float64(p.N * p.OutH() * kernel.CeilDiv(p.OutW(), kernel.Lanes()))
+	lines, masked := float64(p.N*p.OutH()), float64(min(1, p.OutW()%kernel.Lanes()))
+	steps := lines * float64(kernel.CeilDiv(p.OutW(), kernel.Lanes()))
 	tiles := float64(kernel.CeilDiv(filters, rows) * kernel.CeilDiv(p.PatchSize(), s.dotCols))
-	t[dotSteps] = tiles * steps * max(cost.FMAs(float64(s.dotRows*s.dotCols)), float64(s.dotRows+s.dotCols+2)/2, 4)
+	step := tiles * max(cost.FMAs(float64(s.dotRows*s.dotCols)), float64(s.dotRows+s.dotCols+2)/2, 4)
+	t[dotSteps], t[dotMasked] = steps*step, lines*masked*step
 	t[dotCalls] = tiles * float64(kernel.CeilDiv(p.N, gradBatch(p)))
 	t[dotSums] = t[dotCalls] * float64(s.dotRows*s.dotCols)
 	return t

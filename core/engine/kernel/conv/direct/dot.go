@@ -6,12 +6,13 @@ import "github.com/trainctl/trainctl/core/engine/kernel"
 // and the views of x of one tile, Σ over steps and lanes of dy·x. The layout is
 // known to gen/conv/dot.go.
 type dotTile struct {
-	count  int      // steps
-	steps  *dotStep // count of them
+	count  int      // steps of which some lanes count
+	steps  *dotStep // whole of them, then count
 	dy     *float32 // first row of dy
 	stride int      // bytes between rows of dy
 	x      [maxDotCols]*float32
 	out    *float32 // dotRows×dotCols sums
+	whole  int      // steps of which all lanes count
 }
 
 // dotStep is a vector of pixels: byte offsets into dy and x, and how many lanes count.

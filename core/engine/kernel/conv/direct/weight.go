@@ -40,6 +40,7 @@ type weightCall struct {
 	images  []float32
 	taps    []int32 // place of each tap's first element in the frame
 	steps   []dotStep
+	whole   int // of these, the first ones
 	filters int
 	dw      []float32
 	add     bool
@@ -85,15 +86,19 @@ func (c *weightCall) setTaps(f geometry.Frame, scratch []float32) []float32 {
 	return scratch[len(c.taps):]
 }
 
-// setSteps lists the vectors of output pixels of count images.
+// setSteps lists the vectors of output pixels of count images: first those that are whole.
 func (c *weightCall) setSteps(f geometry.Frame, count int, room []float32) {
 	oh, ow := c.p.OutH(), c.p.OutW()
-	perRow := (ow + c.lanes - 1) / c.lanes
-	c.steps = unsafe.Slice((*dotStep)(unsafe.Pointer(&room[0])), count*oh*perRow)
-	for s := range c.steps {
-		b, v := s/(oh*perRow), s%(oh*perRow)
-		row, col := v/perRow, v%perRow*c.lanes
-		c.steps[s] = dotStep{
+	whole, perRow, rows := ow/c.lanes, kernel.CeilDiv(ow, c.lanes), count*oh
+	c.whole = rows * whole
+	c.steps = unsafe.Slice((*dotStep)(unsafe.Pointer(&room[0])), rows*perRow)
+	for i := range c.steps {
+		line, v := i/max(1, whole), i%max(1, whole)
+		if i >= c.whole {
+			line, v = i-c.whole, whole
+		}
+		b, row, col := line/oh, line%oh, v*c.lanes
+		c.steps[i] = dotStep{
 			dy:    int32(4 * (b*c.p.K*oh*ow + row*ow + col)),
 			x:     int32(4 * (b*f.Elems() + row*f.Width + col)),
 			lanes: kernel.FirstLanes(min(c.lanes, ow-col)),
@@ -105,7 +110,7 @@ func (c *weightCall) setSteps(f geometry.Frame, count int, room []float32) {
 // before them, and leave what is done already.
 func (c *weightCall) run(dy []float32) {
 	plane, taps := c.p.OutH()*c.p.OutW(), c.p.PatchSize()
-	t := dotTile{count: len(c.steps), steps: &c.steps[0], stride: 4 * plane, out: &c.sums[0]}
+	t := dotTile{whole: c.whole, count: len(c.steps) - c.whole, steps: &c.steps[0], stride: 4 * plane, out: &c.sums[0]}
 	height := c.dotRows
 	if c.filters < height {
 		height, t.stride = 1, 0

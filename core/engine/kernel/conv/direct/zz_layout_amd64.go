@@ -12,6 +12,7 @@ var (
 	_ = [1]byte{}[unsafe.Offsetof(dotTile{}.stride)-24]
 	_ = [1]byte{}[unsafe.Offsetof(dotTile{}.x)-32]
 	_ = [1]byte{}[unsafe.Offsetof(dotTile{}.out)-80]
+	_ = [1]byte{}[unsafe.Offsetof(dotTile{}.whole)-88]
 )
 
 // The offsets at which the assembly reads dotStep: each index is 0.

@@ -57,3 +57,15 @@ func NewPhase(a, in, out, stride, pad, taps, dil int) Phase {
 	h.Axis = Axis{In: out, Out: h.Pixels, Stride: 1, Taps: h.N, First: (h.Pixel + pad - h.FirstTap*dil) / stride, Step: -h.EveryTap * dil / stride}
 	return h
 }
+
+// Lead is how far any phase of a dimension looks back before dy, and how many elements from there on are looked at.
+func Lead(in, out, stride, pad, taps, dil int) (lead, elems int) {
+	end := 0
+	for a := range stride {
+		if h := NewPhase(a, in, out, stride, pad, taps, dil); h.N > 0 {
+			lead = max(lead, -h.Axis.Least())
+			end = max(end, kernel.CeilDiv(in, stride)+h.Axis.First)
+		}
+	}
+	return lead, end + lead
+}

@@ -46,3 +46,34 @@ func (c *PlaneCopy) Split() { vecSplitPlanes(c.paired()) }
 
 // Join is the way back. It may read behind a row.
 func (c *PlaneCopy) Join() { vecJoinPlanes(c.paired()) }
+
+// Pick copies the elements at, at+stride and so on of rows of n from src to dst, which stand for Src and Dst.
+func (c *PlaneCopy) Pick(src, dst []float32, at, n, stride int) {
+	c.eachRow(src, dst, func(src, dst []float32) {
+		src = src[:n]
+		for i, j := at, 0; i < len(src); i, j = i+stride, j+1 {
+			dst[j] = src[i]
+		}
+	})
+}
+
+// Put is the way back.
+func (c *PlaneCopy) Put(src, dst []float32, at, n, stride int) {
+	c.eachRow(src, dst, func(src, dst []float32) {
+		dst = dst[:n]
+		for i, j := at, 0; i < len(dst); i, j = i+stride, j+1 {
+			dst[i] = src[j]
+		}
+	})
+}
+
+// eachRow calls f for each row of src, and where it goes in dst.
+func (c *PlaneCopy) eachRow(src, dst []float32, f func(src, dst []float32)) {
+	srcRow, dstRow := c.SrcRow/4, c.DstRow/4
+	for image := range c.Images {
+		src, dst := src[image*c.SrcImage/4:], dst[image*c.DstImage/4:]
+		for row := range c.Rows {
+			f(src[row*srcRow:], dst[row*dstRow:])
+		}
+	}
+}

@@ -12,9 +12,9 @@ const (
 	planeCalls                     // planes, or those of some images, that a kernel is called for
 	frameRows                      // rows that are copied to frames
 	frameVectors                   // vectors of these
-	frameElems                     // elements of these that a stride picks one by one
+	splitRows                      // rows of a phase, where a stride of more than two picks elements one by one
+	splitElems                     // elements of these
 	resultRows                     // rows that are copied to their places
-	resultElems                    // elements of these that a stride leaves apart
 	dots                           // as products, of weight gradients
 	dotCalls                       // as planeCalls, of weight gradients
 	packed                         // elements of dy that are packed for dense ones
@@ -23,8 +23,8 @@ const (
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:   {cost.Steps: 1.26, cost.Calls: 25.2, cost.Stores: 5.31, products: 1.25, planeCalls: 178, frameRows: 3.62, frameVectors: 1.81, frameElems: 15.1, resultRows: 6.72, resultElems: 5.27, dots: 1.3, dotCalls: 215, packed: 0.501, stored: 3.56},
-	kernel.AVX512: {cost.Steps: 1.35, cost.Calls: 746, products: 1.23, planeCalls: 80.5, frameRows: 4.02, frameVectors: 2.04, frameElems: 15, resultRows: 7.46, resultElems: 4.45, dots: 1.33, dotCalls: 175, packed: 0.355, stored: 2.39},
+	kernel.AVX2:   {cost.Steps: 1.07, cost.Calls: 34.5, cost.Stores: 5.36, products: 1.23, planeCalls: 137, frameRows: 1.3, frameVectors: 2.68, splitRows: 17.8, splitElems: 2.74, resultRows: 6.48, dots: 1.34, dotCalls: 94.6, packed: 0.488, stored: 3.55},
+	kernel.AVX512: {cost.Steps: 1.01, cost.Calls: 726, products: 1.18, planeCalls: 120, frameRows: 1.65, frameVectors: 2.51, splitRows: 16.8, splitElems: 3.05, resultRows: 5.87, dots: 1.27, dotCalls: 103, packed: 0.392, stored: 2.64},
 }
 
 // Terms counts what a direction of p does. See package cost.
@@ -47,7 +47,7 @@ func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 	}
 	t[frameRows] = float64(p.N*rows) * copied
 	if p.StrideW > 2 && d != geometry.ToInput {
-		t[frameElems] = float64(p.N*rows*width) * copied
+		t[splitRows], t[splitElems] = float64(p.N*rows*p.StrideW)*copied, float64(p.N*rows*width)*copied
 	} else {
 		t[frameVectors] = float64(p.N*rows*kernel.CeilDiv(width, narrow)) * copied
 	}
@@ -71,11 +71,11 @@ func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 	}
 	t[products] = batches * planes * vectors * taps * float64(phases)
 	t[planeCalls] = batches * planes * float64(phases)
-	if out.long > 0 || d == geometry.ToInput && p.StrideW > 1 {
-		t[resultRows] = float64(p.N) * planes * float64(h*phases)
-	}
-	if d == geometry.ToInput && p.StrideW > 2 {
-		t[resultElems] = float64(p.N*p.H*p.W) * planes
+	switch results := float64(p.N) * planes; {
+	case d == geometry.ToInput && p.StrideW > 2:
+		t[splitRows], t[splitElems] = results*float64(p.H*p.StrideW), results*float64(p.H*p.W)
+	case out.long > 0 || d == geometry.ToInput && p.StrideW > 1:
+		t[resultRows] = results * float64(h*phases)
 	}
 	return t
 }
@@ -90,7 +90,7 @@ func denseTerms(p *geometry.Shape) cost.Terms {
 	t[frameRows] = rows + grads
 	t[frameVectors] = grads * float64(kernel.CeilDiv(p.OutW(), narrow))
 	if p.StrideW > 2 {
-		t[frameElems] = rows * float64(p.W)
+		t[splitRows], t[splitElems] = rows*float64(p.StrideW), rows*float64(p.W)
 	} else {
 		t[frameVectors] += rows * float64(kernel.CeilDiv(p.W, narrow))
 	}

@@ -36,6 +36,7 @@ func newPlaneFrame(images, room, h, w, stepH, stepW, top, left, rows, columns, o
 	f.h, f.w = min(h, rows*stepH-top), min(w, (last+1)*stepW-left)
 	f.pitch = max(columns-shared, last+1, out)
 	f.images = min(images, max(1, room/(stepH*stepW*rows*f.pitch)))
+	f.images = kernel.CeilDiv(images, kernel.CeilDiv(images, f.images)) // the last batch is no smaller: dense sums over zeros
 	f.width = f.images*f.pitch + shared + narrow
 	f.phase = rows*f.width + kernel.Block
 	return f
@@ -87,18 +88,8 @@ func (f *planeFrame) fill(images int, x, frame []float32) {
 		case 2:
 			c.Split()
 		default:
-			f.split(&c.PlaneCopy, i, x[c.from:], frame)
-		}
-	}
-}
-
-// split is fill for the rows i, i+stepH and so on, one element after the other.
-func (f *planeFrame) split(c *geometry.PlaneCopy, i int, x, frame []float32) {
-	for image := range c.Images {
-		for r := range c.Rows {
-			from := x[(image*c.SrcImage+r*c.SrcRow)/4:][:f.w]
-			for j, v := range from {
-				frame[image*f.pitch+f.at(f.top+i+r*f.stepH, f.left+j)] = v
+			for j := range min(f.stepW, f.w) {
+				c.Pick(x[c.from:], frame[f.at(f.top+i, f.left+j):], j, f.w, f.stepW)
 			}
 		}
 	}

@@ -13,22 +13,10 @@ type planeGrad struct {
 }
 
 func newPlaneGrad(p *geometry.Shape) planeGrad {
-	top, rows := leadOf(p.H, p.OutH(), p.StrideH, p.PadH, p.R, p.DilationH())
-	left, columns := leadOf(p.W, p.OutW(), p.StrideW, p.PadW, p.S, p.DilationW())
+	top, rows := geometry.Lead(p.H, p.OutH(), p.StrideH, p.PadH, p.R, p.DilationH())
+	left, columns := geometry.Lead(p.W, p.OutW(), p.StrideW, p.PadW, p.S, p.DilationW())
 	f := newPlaneFrame(p.N, planeElems*p.C/p.K, p.OutH(), p.OutW(), 1, 1, top, left, rows, columns, kernel.CeilDiv(p.W, p.StrideW))
 	return planeGrad{f, p, f.out(kernel.CeilDiv(p.H, p.StrideH), kernel.CeilDiv(p.W, p.StrideW))}
-}
-
-// leadOf is how far any phase looks back before dy, and how many elements from there on are looked at.
-func leadOf(in, out, stride, pad, taps, dil int) (lead, elems int) {
-	end := 0
-	for a := range stride {
-		if h := geometry.NewPhase(a, in, out, stride, pad, taps, dil); h.N > 0 {
-			lead = max(lead, -h.Axis.Least())
-			end = max(end, kernel.CeilDiv(in, stride)+h.Axis.First)
-		}
-	}
-	return lead, end + lead
 }
 
 // rowPhase and columnPhase are the phases of dx.
@@ -148,37 +136,25 @@ func (g *planeGrad) rows(h *gradPhase, c, images int, phases []gradTaps, frames,
 // join writes dx from its phases in room, in the order of its rows.
 func (g *planeGrad) join(images int, room, dx []float32) {
 	p, o := g.p, &g.tallest
-	size := o.elems()
-	if p.StrideW > 2 {
-		g.joinEach(images, room, dx)
-		return
-	}
-	passes := p.StrideH
-	if passes == 2 {
+	size, passes, pairs := o.elems(), p.StrideH, p.StrideH == 2 && p.StrideW == 2
+	if pairs {
 		passes = 1
 	}
 	for i := range min(passes, p.H) {
 		c := geometry.PlaneCopy{
-			Images: images, Rows: kernel.CeilDiv(p.H-i, passes), Src: &room[2*i*size], SrcImage: 4 * o.image(), SrcRow: 4 * o.line(), Odd: 4 * size,
+			Images: images, Rows: kernel.CeilDiv(p.H-i, passes), Src: &room[i*p.StrideW*size], SrcImage: 4 * o.image(), SrcRow: 4 * o.line(), Odd: 4 * size,
 			Dst: &dx[i*p.W], DstImage: 4 * p.C * p.H * p.W, DstRow: 4 * passes * p.W,
 		}
-		if p.StrideH == 2 {
+		if pairs {
 			c.SrcRow, c.SrcPair = 4*2*size, 4*o.line()
 		}
-		c.SetWidth(p.W, 2)
-		c.Join()
-	}
-}
-
-// joinEach is join, one element after the other.
-func (g *planeGrad) joinEach(images int, room, dx []float32) {
-	p, o := g.p, &g.tallest
-	for i := range images {
-		for r := range p.H {
-			to, from := dx[(i*p.C*p.H+r)*p.W:][:p.W], room[r%p.StrideH*p.StrideW*o.elems()+i*o.image()+r/p.StrideH*o.line():]
-			for j := range to {
-				to[j] = from[j%p.StrideW*o.elems()+j/p.StrideW]
-			}
+		if p.StrideW == 2 {
+			c.SetWidth(p.W, 2)
+			c.Join()
+			continue
+		}
+		for j := range min(p.StrideW, p.W) {
+			c.Put(room[(i*p.StrideW+j)*size:], dx[i*p.W:], j, p.W, p.StrideW)
 		}
 	}
 }

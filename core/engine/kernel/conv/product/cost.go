@@ -18,6 +18,8 @@ const (
 	partRows                        // rows of pixels of one group of several
 	scattered                       // vectors of planes that lie in many pages
 	streamed                        // vectors that come from memory, from more planes in turn than a core prefetches
+	pairedRows                      // rows of which vectors take even and odd elements apart
+	pairedVectors                   // pairs of vectors of these
 )
 
 // How many planes a core prefetches at a time, and the elements that its share of the last cache keeps.
@@ -28,14 +30,19 @@ const (
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:   {cost.Steps: 0.94, cost.Calls: 37.4, gatheredRows: 10.9, gatheredElems: 1.22, passedElems: 0.512, packedWeights: 0.387, packedPixels: 5.69, deepVectors: 2.79, matrices: 820, partRows: 1.23, streamed: 6.5},
-	kernel.AVX512: {cost.Steps: 1.06, cost.Calls: 96.9, gatheredRows: 10, gatheredElems: 1.41, passedElems: 0.454, packedWeights: 0.0739, packedPixels: 5.72, deepVectors: 6.04, matrices: 3070, partRows: 0.619, scattered: 0.0997, streamed: 15.2},
+	kernel.AVX2:   {cost.Steps: 1.04, cost.Calls: 25.4, gatheredRows: 8.61, gatheredElems: 1.78, passedElems: 0.426, packedWeights: 0.379, packedPixels: 2.14, deepVectors: 2.72, matrices: 753, partRows: 1.9, scattered: 1.27, streamed: 11.3, pairedRows: 6.73},
+	kernel.AVX512: {cost.Steps: 1.05, cost.Calls: 98.3, gatheredRows: 10, gatheredElems: 1.41, passedElems: 0.449, packedWeights: 0.146, packedPixels: 3.91, deepVectors: 6.15, matrices: 2.83e+03, partRows: 0.837, scattered: 0.0292, streamed: 11.6, pairedRows: 6.52},
 }
 
 // Terms counts what a direction of p does. See package cost.
 func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 	m, g, kg, lanes := newPatches(p), p.GroupCount(), p.K/p.GroupCount(), kernel.Lanes()
-	if !m.inPlace {
+	switch {
+	case m.inPlace:
+	case m.pairs():
+		t[pairedRows] = float64(p.N * p.C * p.R * p.OutH() * (p.S - 1))
+		t[pairedVectors] = float64(p.N*m.image()*p.S/2) / (4 * narrow)
+	default:
 		t[gatheredRows] = float64(p.N * p.C * p.R * p.S * p.OutH())
 		t[gatheredElems] = float64(p.N * m.image())
 		t[passedElems] = float64(max(0, p.N*(p.C*p.H*p.W-m.image())))

@@ -51,7 +51,7 @@ func (m *patches) image() int { return m.rows * m.p.GroupCount() * m.pixels }
 // vectors read beyond its end.
 func (m *patches) copies() int {
 	if !m.inPlace {
-		return m.batch*m.image() + kernel.Block
+		return m.batch*m.image() + m.pairElems() + kernel.Block
 	}
 	if m.pixels%kernel.Lanes() != 0 && m.pixels > 1 {
 		return m.image() + kernel.Block
@@ -70,46 +70,9 @@ func (m *patches) each(x, room []float32, f func(first, images int, x []float32)
 			continue
 		}
 		for i := range images {
-			m.move(x[(n+i)*size:][:size], room[i*m.image():][:m.image()], gatherRow)
+			m.move(x[(n+i)*size:][:size], room, i, false)
 		}
 		f(n, images, room)
-	}
-}
-
-// move calls row for every row of every channel's filter and every row of output pixels: from
-// the input's row, the pixels and filter columns that it meets.
-func (m *patches) move(x, matrix []float32, row func(x, matrix []float32, pixels, step, taps, between int)) {
-	p, ow := m.p, m.p.OutW()
-	for c := range p.C {
-		for r := range p.R {
-			to := matrix[(c*p.R+r)*p.S*m.pixels:][:p.S*m.pixels]
-			for i := range p.OutH() {
-				from := x[(c*p.H+i*p.StrideH+r)*p.W:][:p.W]
-				row(from, to[i*ow:], ow, p.StrideW, p.S, m.pixels)
-			}
-		}
-	}
-}
-
-// gatherRow copies the inputs of a row of pixels, step apart, for each tap to the next row of the matrix.
-func gatherRow(x, matrix []float32, pixels, step, taps, between int) {
-	for s := range taps {
-		to, at := matrix[s*between:][:pixels], s
-		for j := range to {
-			to[j] = x[at]
-			at += step
-		}
-	}
-}
-
-// scatterRow is the way back.
-func scatterRow(x, matrix []float32, pixels, step, taps, between int) {
-	for s := range taps {
-		from, at := matrix[s*between:][:pixels], s
-		for _, v := range from {
-			x[at] = v
-			at += step
-		}
 	}
 }
 
@@ -385,7 +348,7 @@ func GradInput(p *geometry.Shape, dy, w, dx, scratch []float32) {
 		}
 		if !m.inPlace {
 			for i := range images {
-				m.move(dx[(n+i)*size:][:size], room[i*m.image():][:m.image()], scatterRow)
+				m.move(dx[(n+i)*size:][:size], room, i, true)
 			}
 		}
 	}

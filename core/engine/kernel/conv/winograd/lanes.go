@@ -5,8 +5,9 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
 )
 
-// The float32 weight gradient with output channels in lanes: for AVX2, whose registers
-// hold too few sums for products of pixels in lanes to keep up with loading them. dy is
+// The float32 weight gradient with output channels in lanes, in vectors of eight at every level. With AVX2, registers
+// hold too few sums for products of pixels in lanes to keep up with loading them; with AVX-512, rows of few
+// pixels leave lanes idle. dy is
 // transposed, band by band, to vectors of 16 channels; each is multiplied with the pixels
 // that the taps of a filter's row see from there, which lie side by side in a framed image.
 // No lane idles, whatever the width of an image.
@@ -16,7 +17,8 @@ const bandVectors = 256
 
 // TakesLanes reports whether LanesGradWeight computes the weight gradient.
 func TakesLanes(p *geometry.Shape) bool {
-	return kernel.Current() == kernel.AVX2 && p.Stride1() && p.FitsFrame() && p.GroupCount() == 1 && p.DilationW() == 1 &&
+	level := kernel.Current()
+	return (level == kernel.AVX2 || level == kernel.AVX512) && p.Stride1() && p.FitsFrame() && p.GroupCount() == 1 && p.DilationW() == 1 &&
 		p.S >= 3 && p.S <= 7 && p.K%channelLanes == 0
 }
 

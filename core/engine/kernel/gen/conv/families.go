@@ -33,7 +33,7 @@ var Numbered = []isa.Numbered{
 
 // Layouts are the structs that these kernels read.
 var Layouts = []isa.Layout{
-	{Folder: "conv/direct", Name: "dotTile", Fields: []isa.Field{{Name: "count", Offset: dotCount}, {Name: "steps", Offset: dotSteps}, {Name: "dy", Offset: dotDY}, {Name: "stride", Offset: dotStride}, {Name: "x", Offset: dotX}, {Name: "out", Offset: dotOut}}},
+	{Folder: "conv/direct", Name: "dotTile", Fields: []isa.Field{{Name: "count", Offset: dotCount}, {Name: "steps", Offset: dotSteps}, {Name: "dy", Offset: dotDY}, {Name: "stride", Offset: dotStride}, {Name: "x", Offset: dotX}, {Name: "out", Offset: dotOut}, {Name: "whole", Offset: dotWhole}}},
 	{Folder: "conv/direct", Name: "dotStep", Fields: []isa.Field{{Name: "dy", Offset: 0}, {Name: "x", Offset: 4}, {Name: "lanes", Offset: 8}}},
 	{Folder: "conv/planes", Name: "planeTile", Fields: []isa.Field{
 		{Name: "images", Offset: plImages}, {Name: "xImage", Offset: plXImage}, {Name: "yImage", Offset: plYImage}, {Name: "blocks", Offset: plBlocks}, {Name: "block", Offset: plBlock}, {Name: "next", Offset: plNext},

@@ -106,14 +106,15 @@ func (a *Asm) FirstLanes(n reg.GPVirtual) reg.Register {
 	return k
 }
 
-// pairMask is stepMask for 32 bfloat16 to a vector. Masked products go by pairs,
+// pairMask is StepMask for 32 bfloat16 to a vector. Masked products go by pairs,
 // too coarse for an odd number of pixels: only dy is masked, and the zeros take x along.
-func (a *Asm) pairMask(steps reg.GPVirtual) (func(operand.Mem, reg.VecVirtual), fma) {
+func (a *Asm) pairMask(steps reg.GPVirtual) Step {
 	n, k := a.Field(steps, 8), a.K()
 	a.KMOVD(n.As32(), k)
-	return func(m operand.Mem, v reg.VecVirtual) { a.VMOVDQU16_Z(m, k, v) }, fma{
-		Load: func(m operand.Mem, v reg.VecVirtual) { a.VMOVUPS(m, v) },
-		Add:  a.dotPairs,
+	return Step{
+		LoadGrad: func(m operand.Mem, v reg.VecVirtual) { a.VMOVDQU16_Z(m, k, v) },
+		Load:     func(m operand.Mem, v reg.VecVirtual) { a.VMOVUPS(m, v) },
+		Add:      a.dotPairs,
 	}
 }
 

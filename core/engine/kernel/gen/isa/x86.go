@@ -725,20 +725,27 @@ func (a *Asm) LaneMask(t reg.GPVirtual, offset int) reg.Register {
 	return v
 }
 
-// StepMask loads the step's mask, and returns the masked load of dy.
-func (a *Asm) StepMask(steps reg.GPVirtual) (func(operand.Mem, reg.VecVirtual), fma) {
+// StepMask loads a step's mask.
+func (a *Asm) StepMask(steps reg.GPVirtual) Step {
 	if a.ISA == AVX512BF16 {
 		return a.pairMask(steps)
 	}
 	mask := a.LaneMask(steps, 8)
+	load := func(m operand.Mem, v reg.VecVirtual) { a.LoadLanes(m, mask, v) }
 	if a.Lanes == 16 {
-		return func(m operand.Mem, v reg.VecVirtual) { a.VMOVUPS_Z(m, mask, v) }, fma{
-			Load: func(m operand.Mem, v reg.VecVirtual) { a.VMOVUPS(m, v) },
-			Add:  func(g, x, acc reg.VecVirtual) { a.VFMADD231PS(g, x, mask, acc) },
+		return Step{
+			LoadGrad: load,
+			Load:     func(m operand.Mem, v reg.VecVirtual) { a.VMOVUPS(m, v) },
+			Add:      func(g, x, acc reg.VecVirtual) { a.VFMADD231PS(g, x, mask, acc) },
 		}
 	}
-	load := func(m operand.Mem, v reg.VecVirtual) { a.VMASKMOVPS(m, mask, v) }
-	return load, fma{Load: load, Add: func(g, x, acc reg.VecVirtual) { a.VFMADD231PS(g, x, acc) }}
+	return Step{LoadGrad: load, Load: load, Add: func(g, x, acc reg.VecVirtual) { a.Fma(g, x, acc) }}
+}
+
+// WholeStep is a step of which all lanes count.
+func (a *Asm) WholeStep() Step {
+	load := func(m operand.Mem, v reg.VecVirtual) { a.Move(m, v) }
+	return Step{LoadGrad: load, Load: load, Add: func(g, x, acc reg.VecVirtual) { a.Fma(g, x, acc) }}
 }
 
 // Total adds up the lanes of v.
@@ -782,11 +789,11 @@ func (a *Asm) Weights(m operand.Mem, d int, w reg.VecVirtual) {
 	a.VPBROADCASTQ(m.Offset(4*d), w)
 }
 
-// fma is how a step reads x and adds products, so that lanes outside the row,
+// Step is how a step of a weight gradient reads dy and x and adds products, so that lanes outside the row,
 // which may hold anything, do not count.
-type fma struct {
-	Load func(m operand.Mem, v reg.VecVirtual)
-	Add  func(g, x, acc reg.VecVirtual)
+type Step struct {
+	LoadGrad, Load func(m operand.Mem, v reg.VecVirtual)
+	Add            func(g, x, acc reg.VecVirtual)
 }
 
 // Ones sets every 32-bit lane to 1.
