@@ -34,6 +34,10 @@ type Layer struct {
 	PerSample  bool // samples do not depend on each other: threads of a rank call the functions with parts of a batch
 	InPlace    bool // Forward may be called with Y in the memory of X, and Backward with DX in that of DY
 	FLOPs      int  // of Forward for each element of X, roughly, for forecasts; default 10
+
+	// PerPosition says that positions, the first of two or more dimensions of In and Out, do not depend on each other. The
+	// command generate then calls Forward with a few of them, which In and Out say.
+	PerPosition bool
 }
 
 // Param is a parameter of a layer. The state dict has it as LAYER.NAME.
@@ -108,7 +112,7 @@ func (l Layer) add(keys []op.Key) error {
 	if err := nn.CheckType(l.Name); err != nil {
 		return err
 	}
-	own := op.Own{Name: graph.Op(l.Name), Doc: l.Doc, Keys: keys, SaveOutput: l.SaveOutput, InPlace: l.InPlace, FLOPs: int64(flops(l.FLOPs))}
+	own := op.Own{Name: graph.Op(l.Name), Doc: l.Doc, Keys: keys, SaveOutput: l.SaveOutput, Alone: l.PerPosition, InPlace: l.InPlace, FLOPs: int64(flops(l.FLOPs))}
 	if l.Params != nil {
 		own.Params = l.params
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/base/testjson"
 	"github.com/trainctl/trainctl/core/engine/cpu"
+	"github.com/trainctl/trainctl/core/engine/cpu/ops"
 	"github.com/trainctl/trainctl/core/engine/graph"
 	"github.com/trainctl/trainctl/core/engine/kernel/kerneltest"
 	"github.com/trainctl/trainctl/core/engine/nn"
@@ -160,6 +161,50 @@ func TestKeptKeysGiveTheLogitsOfTheWholeContext(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// doubled is a layer of a program's own that gives two numbers for each of a position.
+func doubled(t *testing.T, name graph.Op, alone bool) nn.LayerConfig {
+	t.Helper()
+	own := op.Own{Name: name, Alone: alone, Shape: func(_ op.Args, in tensor.Shape) (tensor.Shape, error) { return tensor.Shape{in[0], 2 * in[1]}, nil }}
+	if err := op.Register(own.Definition()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { op.Remove(name) })
+	f32 := ops.OwnKernels[float32]{Forward: func(c *ops.OwnCall[float32]) {
+		positions, width := c.Attr.In[0], c.Attr.Out[1]
+		for i := range positions * width {
+			c.Y[i] = c.X[i/width*c.Attr.In[1]+i%width/2] * float32(1+i%width)
+		}
+	}}
+	ops.ImplementOwn(name, ops.Owning{}, f32, ops.OwnKernels[float64]{})
+	return nn.LayerConfig{Type: string(name), Name: "own"}
+}
+
+// A layer of a program's own gives the same for a few positions as for all of them.
+func TestOwnLayersAtPositions(t *testing.T) {
+	cfg := nn.Config{Layers: []nn.LayerConfig{
+		{Type: "embedding", Name: "wte", Args: op.Args{"num_embeddings": 19, "embedding_dim": 8}},
+		doubled(t, "doubled", true), {Type: "linear", Name: "head", Args: op.Args{"out_features": 19}},
+	}}
+	m, tokens := loaded(t, cfg, texts(6)), []int32{3, 1, 4, 1, 5, 9}
+	full := whole(t, m, tokens)
+	d, err := NewDecoder(m, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []int{1, 3, 2} {
+		logits := feed(t, d, tokens[d.Len():][:n])
+		for j, v := range logits {
+			if w := full[(d.Len()-1)*19+j]; math.Abs(float64(v-w)) > 1e-5 {
+				t.Fatalf("logit %d behind %d tokens is %v, want %v", j, d.Len(), v, w)
+			}
+		}
+	}
+	cfg.Layers[1] = doubled(t, "mixed", false)
+	if _, err := NewDecoder(loaded(t, cfg, texts(6)), 1); err == nil || !strings.Contains(err.Error(), "own (mixed) needs all positions at once") {
+		t.Error(err)
 	}
 }
 

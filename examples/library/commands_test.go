@@ -43,4 +43,12 @@ func TestCommands(t *testing.T) {
 	if p := do("predict", "own.toml", samples, "--checkpoint", "own"); !strings.Contains(p, "\t1 ") {
 		t.Errorf("predict: %q, want species 1", p)
 	}
+	export := exec.CommandContext(t.Context(), program, "ckpt", "export", "own.toml", "--checkpoint", "own", "--onnx", filepath.Join(t.TempDir(), "own.onnx"), "--set", dir)
+	if out, err := export.CombinedOutput(); err == nil || !strings.Contains(string(out), "act (swish)") {
+		t.Errorf("export: %v, want a refusal that names the layer:\n%s", err, out)
+	}
+	do("run", "words.toml", "--progress", "none")
+	if text := do("generate", "words.toml", "--checkpoint", "words", "--prompt", "a", "--max-tokens", "4"); len(text) < 2 {
+		t.Errorf("generate: %q", text)
+	}
 }

@@ -15,7 +15,7 @@ var swish = custom.Layer{
 	},
 	Float32: custom.Kernels[float32]{Forward: swishForward[float32], Backward: swishBackward[float32]},
 	Float64: custom.Kernels[float64]{Forward: swishForward[float64], Backward: swishBackward[float64]},
-	InPlace: true, PerSample: true,
+	InPlace: true, PerSample: true, PerPosition: true,
 }
 
 func sigmoid[T custom.Number](x T) T { return T(1 / (1 + math.Exp(-float64(x)))) }

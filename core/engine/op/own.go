@@ -1,6 +1,7 @@
 package op
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/trainctl/trainctl/core/base/usererr"
@@ -22,6 +23,7 @@ type Own struct {
 	Shape  func(a Args, in tensor.Shape) (tensor.Shape, error)
 
 	SaveOutput bool  // the gradient reads the output instead of the input
+	Alone      bool  // a position of the output depends on that position of x alone
 	InPlace    bool  // the output may take the memory of x, and dx that of dy
 	FLOPs      int64 // for each element of x
 }
@@ -39,7 +41,24 @@ type OwnAttr struct {
 	In, Out tensor.Shape // of one sample
 
 	SaveOutput bool   // the gradient reads the output instead of the input
+	Alone      bool   // a position, the first dimension, of the output depends on that position of the input alone
 	Remote     Remote // computes a layer of a plugin (PluginLayer); nil for others
+}
+
+// Of returns the attribute for so many positions of a sample.
+func (a *OwnAttr) Of(positions int) *OwnAttr {
+	part := *a
+	part.In, part.Out = a.In.Clone(), a.Out.Clone()
+	part.In[0], part.Out[0] = positions, positions
+	return &part
+}
+
+// ownPositions is the rule of layers that say so.
+func ownPositions(_ []graph.Value, attr any, _ int) ([]tensor.Shape, error) {
+	if !attr.(*OwnAttr).Alone {
+		return nil, errors.New("needs all positions at once, or its definition has to say that it does not (PerPosition of package custom)")
+	}
+	return nil, nil
 }
 
 // Definition is the layer as an operation.
@@ -51,8 +70,13 @@ func (o Own) Definition() Definition {
 	}
 	return Definition{
 		Name: o.Name, Doc: o.Doc, Keys: o.Keys, CPUOnly: true, Steps: []Step{forward, backward}, Build: o.build,
-		Outputs: func(_ []graph.Value, attr any) ([]graph.Value, error) {
-			return []graph.Value{output(attr.(*OwnAttr).Out...)}, nil
+		Positions: ownPositions,
+		Outputs: func(in []graph.Value, attr any) ([]graph.Value, error) {
+			a := attr.(*OwnAttr)
+			if a.Alone {
+				a = a.Of(in[0].Spec.Shape[0])
+			}
+			return []graph.Value{output(a.Out...)}, nil
 		},
 		Gradient: func(b *graph.Backward, n *graph.Node) {
 			x, saved := n.In[0], n.In[0]
@@ -82,6 +106,7 @@ func (o Own) build(s *Site, a Args, x graph.ValueID) (graph.ValueID, error) {
 			return s.ownFailed(o.Name, x, err)
 		}
 	}
+	attr.Alone = o.Alone && len(attr.In) > 1 && len(attr.Out) > 1 && attr.In[0] == attr.Out[0]
 	var params []OwnParam
 	if o.Params != nil {
 		if params, err = o.Params(a, attr.In.Clone()); err != nil {

@@ -71,6 +71,9 @@ func ownParamElems(s *plan.Step) (n int) {
 // these into all calls.
 func ownCalls[T kernel.Float](b *bind.Binder[T], how Owning, first int) (calls []OwnCall[T], load func(c *plan.Call)) {
 	attr := b.Step.Attr.(*op.OwnAttr)
+	if b.Step.Positions > 0 {
+		attr = attr.Of(b.Step.Positions)
+	}
 	n := len(b.Step.In) - first
 	calls = make([]OwnCall[T], how.parts(b.Memory.Workers.Size()))
 	for i := range calls {
