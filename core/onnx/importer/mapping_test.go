@@ -57,7 +57,7 @@ func file(t *testing.T, dims []int64, steps ...*pb.NodeProto) *source.Model {
 		ProducerName: proto.String("tool\n[plugins]"), OpsetImport: []*pb.OperatorSetIdProto{{Version: proto.Int64(17)}},
 		Graph: &pb.GraphProto{
 			Node: steps, Input: []*pb.ValueInfoProto{x}, Output: []*pb.ValueInfoProto{{Name: proto.String("y")}},
-			Initializer: []*pb.TensorProto{floats("enc.input.weight", 4, 4), floats("enc.fc.weight", 4, 4), floats("high", 1, 1, 4), floats("c", 3, 2), floats("ten"), floats("column", 4, 1)},
+			Initializer: []*pb.TensorProto{floats("enc.input.weight", 4, 4), floats("enc.fc.weight", 4, 4), floats("enc.out.weight", 4, 4), floats("box.fc.weight", 2, 2), floats("high", 1, 1, 4), floats("c", 3, 2), floats("ten"), floats("column", 4, 1)},
 		},
 	})
 	if err != nil {
@@ -124,6 +124,27 @@ func TestOtherOutputs(t *testing.T) {
 	}
 	if last := n.Model.Layers[len(n.Model.Layers)-1]; last.Type != "silu" {
 		t.Errorf("the last layer is %s", last.Type)
+	}
+}
+
+// Layers are read by names that mean them where they are read: a container may have a layer of the same name, or follow a split.
+func TestReadersInContainers(t *testing.T) {
+	n, err := withInput(t, []int64{2, 4}, step("Relu", "x", "r"), step("MatMul", "r enc.fc.weight", "a"), step("Relu", "a", "h"),
+		step("MatMul", "r enc.out.weight", "c1"), step("Add", "h c1", "y"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, enc := n.Model.Layers[0], n.Model.Layers[1]
+	if out := enc.Layers[2]; out.Name != "out" || len(out.Inputs) != 1 || out.Inputs[0] != first.Name {
+		t.Errorf("%s reads %q, want %q", out.Name, out.Inputs, first.Name)
+	}
+	axis := &pb.AttributeProto{Name: proto.String("axis"), I: proto.Int64(1)}
+	n, err = withInput(t, []int64{2, 4}, whole("s", 2, 2), step("Split", "x s", "p q", axis), step("MatMul", "q box.fc.weight", "a"), step("Concat", "p a", "y", axis))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if box := n.Model.Layers[1]; box.Name != "box" || len(box.Inputs) != 1 || box.Inputs[0] != n.Model.Layers[0].Name+".1" {
+		t.Errorf("%s reads %q", box.Name, box.Inputs)
 	}
 }
 

@@ -84,6 +84,30 @@ func (t *translator) name() {
 		}
 		before = container(l.path)
 	}
+	t.unhide(n)
+}
+
+// unhide renames layers that a later one could not read by name, because a container around that one has a layer of their name.
+func (t *translator) unhide(n *naming) {
+	all := t.paths()
+	for _, l := range t.layers {
+		for _, r := range l.in {
+			if old := r.layer.name(); old != "" && !t.follows(l) && lookUp(all, container(l.path), old) != old {
+				delete(all, old)
+				in, last := container(old), old[strings.LastIndexByte(old, '.')+1:]
+				r.path = n.fresh(in, last+"_")
+				all[r.path] = r.layer
+			}
+		}
+	}
+}
+
+// name is a layer's path; "" of the model's input.
+func (l *layer) name() string {
+	if l == nil {
+		return ""
+	}
+	return l.path
 }
 
 // container is the path around a layer.

@@ -163,7 +163,11 @@ func (t *translator) nest(parent string, layers []*layer, all map[string]*layer)
 		for end < len(layers) && strings.HasPrefix(layers[end].path, inside) {
 			end++
 		}
-		list = append(list, nn.LayerConfig{Type: "sequential", Name: name, Layers: t.nest(path, layers[i:end], all)})
+		c := nn.LayerConfig{Type: "sequential", Name: name, Layers: t.nest(path, layers[i:end], all)}
+		if at := layers[i].at; at > 0 && t.layers[at-1].typ == "split" { // it would read all of its parts
+			c.Inputs = []string{t.as(layers[i].in[0], parent, all)}
+		}
+		list = append(list, c)
 		i = end
 	}
 	return list
@@ -172,19 +176,25 @@ func (t *translator) nest(parent string, layers []*layer, all map[string]*layer)
 // config is a layer of the table. It names its inputs unless it reads the layer before it.
 func (t *translator) config(l *layer, name, parent string, all map[string]*layer) nn.LayerConfig {
 	c := nn.LayerConfig{Type: l.typ, Name: name, Args: l.args}
-	if len(l.in) == 1 && l.in[0].part == 0 {
-		before := ref{}
-		if l.at > 0 {
-			before.layer = t.layers[l.at-1]
-		}
-		if l.in[0] == before && (l.at == 0 || before.typ != "split") {
-			return c
-		}
+	if t.follows(l) {
+		return c
 	}
 	for _, r := range l.in {
 		c.Inputs = append(c.Inputs, t.as(r, parent, all))
 	}
 	return c
+}
+
+// follows reports whether a layer reads nothing but the output of the one before it, or as the first one the samples.
+func (t *translator) follows(l *layer) bool {
+	if len(l.in) != 1 {
+		return false
+	}
+	before := ref{}
+	if l.at > 0 {
+		before.layer = t.layers[l.at-1]
+	}
+	return l.in[0] == before && (l.at == 0 || before.typ != "split")
 }
 
 // as is the shortest name by which a layer of a container can read an output. The output of a container's last layer is the container's.
@@ -194,7 +204,7 @@ func (t *translator) as(r ref, parent string, all map[string]*layer) string {
 	}
 	path := r.path
 	if r.typ != "split" {
-		for at := container(path); at != "" && !within(parent, at) && all[at] == r.layer; at = container(at) {
+		for at := container(path); at != "" && !within(parent, at) && all[at] == r.layer && lookUp(all, parent, at) == at; at = container(at) {
 			path = at
 		}
 	}
