@@ -33,7 +33,7 @@ func NewPredictor(m *Model, dev plan.Device, spec *sdk.DatasetSpec) *Predictor {
 	out := m.Graph.Shape(m.Graph.Output())
 	p := &Predictor{m: m, dev: dev, sample: spec.Input, classes: m.classifies(spec), last: out.Elems(), programs: map[int]bound{}}
 	switch {
-	case spec.Tokens() > 0 && spec.Vocabulary == spec.Classes: // a language model
+	case spec.Tokens() > 0 && spec.Vocabulary == spec.Classes && !m.looksAhead(): // a language model
 		p.last = out[len(out)-1] // of the last position
 	default:
 		p.each = p.classes && len(out) > 1
@@ -46,6 +46,14 @@ func NewPredictor(m *Model, dev plan.Device, spec *sdk.DatasetSpec) *Predictor {
 func (m *Model) classifies(spec *sdk.DatasetSpec) bool {
 	crossEntropy := func(n graph.Node) bool { return n.Op == op.CrossEntropy }
 	return spec.Target.DType == tensor.I32 || spec.Classes > 0 && slices.ContainsFunc(m.Graph.Nodes, crossEntropy)
+}
+
+// looksAhead reports whether positions attend to later ones, as in BERT, which does not predict the next token.
+func (m *Model) looksAhead() bool {
+	return slices.ContainsFunc(m.Graph.Nodes, func(n graph.Node) bool {
+		a, ok := n.Attr.(op.AttentionAttr)
+		return ok && !a.Causal
+	})
 }
 
 // Prediction is the model's output for one sample.

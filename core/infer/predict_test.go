@@ -130,3 +130,20 @@ func TestOutputsThatAreNotFinite(t *testing.T) {
 		}
 	}
 }
+
+// A network whose positions attend to later ones predicts each position, even if its classes are its vocabulary.
+func TestPredictionsOfAnEncoder(t *testing.T) {
+	tokens := tensor.Spec{DType: tensor.I32, Shape: tensor.Shape{5}}
+	spec := &sdk.DatasetSpec{Input: tokens, Target: tokens, Vocabulary: 7, Classes: 7}
+	for causal, positions := range map[bool]int{true: 0, false: 5} {
+		m := loaded(t, nn.Config{Layers: []nn.LayerConfig{
+			{Type: "embedding", Args: op.Args{"num_embeddings": 7, "embedding_dim": 6}},
+			{Type: "attention", Args: op.Args{"heads": 1, "causal": causal}},
+			{Type: "linear", Args: op.Args{"out_features": 7}},
+		}}, spec)
+		got, err := NewPredictor(m, cpu.New(), spec).Run(tensor.Bytes([]int32{6, 2, 2, 0, 2}), nil, 2)
+		if err != nil || len(got) != 1 || len(got[0].Positions) != positions || len(got[0].Top) == 0 {
+			t.Errorf("causal %v: %+v, %v", causal, got, err)
+		}
+	}
+}
