@@ -11,6 +11,8 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/spf13/afero"
 
+	"github.com/trainctl/trainctl/core/report/event"
+	"github.com/trainctl/trainctl/core/report/rundir/rundirtest"
 	"github.com/trainctl/trainctl/core/report/ui"
 )
 
@@ -63,6 +65,12 @@ func TestPageFollowsItsRun(t *testing.T) {
 	b.do(chromedp.SetValue(`#live-tools select`, "0"))
 	b.run(`document.querySelector("#live-tools select").onchange()`)
 	b.until(`document.querySelector("pre.log").textContent === "12:00:00.000 [rank 0] first line\n"`)
+	b.until(`document.querySelector(".worst img")?.naturalWidth === 28`)
+	best, picture := event.Number(0.5), rundirtest.Picture(t, 20)
+	if err := r.Dir.WriteEvaluation(r.FS, &event.Evaluation{Step: 6010, Accuracy: &best, Loss: 9, Worst: []event.WorstSample{{Split: "test", Index: 4, Picture: picture}}}); err != nil {
+		t.Fatal(err)
+	}
+	b.until(`[...document.querySelectorAll(".worst img")].map(i => i.naturalWidth).join() === "20,28"`) // the last, and the best
 	end(r, 6010)
 	b.until(`document.querySelector("[data-state]").textContent === "ok"`)
 	b.accessible()
