@@ -32,5 +32,5 @@ var charts = []chart{
 	{"tokens_per_sec", "Throughput in tokens", "tokens/s", false, 0, rundir.TokensPerSec},
 	{"step_ms", "Step time", "ms", true, 0, rundir.StepMS},
 	{"data_ms", "Waiting for data", "ms", false, 0, rundir.DataMS},
-	{"comm_ms", "Waiting for communication and slower ranks", "ms", false, 0, rundir.CommMS},
+	{"comm_ms", "Waiting for communication", "ms", false, 0, rundir.CommMS},
 }

@@ -94,7 +94,18 @@ func (r *Run) mark(rec event.Record, lines *event.Lines) {
 	if own := outcomeText(rec.Event); own != "" {
 		text = own
 	}
-	r.Marks = append(r.Marks, Mark{Step: r.LastStep(), Seconds: rec.Time.Sub(r.Began).Seconds(), Rank: rec.Rank, Kind: kind, Text: Clean(text, longestText)})
+	r.Marks = append(r.Marks, Mark{Step: r.stepOf(rec.Event), Seconds: rec.Time.Sub(r.Began).Seconds(), Rank: rec.Rank, Kind: kind, Text: Clean(text, longestText)})
+}
+
+// stepOf is the step that was done before an event, as far as the run knows: a checkpoint goes back to its own.
+func (r *Run) stepOf(e event.Event) int {
+	if c, ok := e.(*event.CheckpointLoaded); ok {
+		return c.Step
+	}
+	if r.LastStep() == 0 && r.Loaded != nil {
+		return r.Loaded.Step
+	}
+	return r.LastStep()
 }
 
 // Clean returns text of unknown origin as it can be shown: without control characters other than

@@ -56,7 +56,7 @@ func TestReadRun(t *testing.T) {
 		&event.RunDone{Status: "failed", Message: "again"})
 	w.Summary(event.Summary{Name: "a", Status: "failed", Steps: 20})
 	r := read(t, w)
-	want := []string{"note@0", "replaced@10", "restart@14", "resume@14", "failure@20", "end@20"}
+	want := []string{"note@0", "replaced@10", "restart@14", "resume@10", "failure@20", "end@20"}
 	if d := cmp.Diff(want, kinds(r)); d != "" {
 		t.Error(d)
 	}

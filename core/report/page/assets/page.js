@@ -78,9 +78,11 @@
     ctx.restore();
   };
 
+  const tick = v => v == null ? "" : v !== 0 && (Math.abs(v) < 1e-3 || Math.abs(v) >= 1e6) ? (+v.toPrecision(4)).toExponential() : (+v.toPrecision(6)).toLocaleString("en-US", {maximumFractionDigits: 6});
+  const whole = [...Array(15).keys()].flatMap(k => [1, 2, 5].map(n => n * 10 ** k)); // between ticks: there are no half steps
   const axes = (unit, more) => [
-    {stroke: () => css("--fg"), grid: {stroke: () => css("--line")}, ticks: {stroke: () => css("--line")}, label: more.x, labelSize: 20, size: 36},
-    Object.assign({stroke: () => css("--fg"), grid: {stroke: () => css("--line")}, ticks: {stroke: () => css("--line")}, label: unit, labelSize: 20, size: 62}, more.y),
+    {stroke: () => css("--fg"), grid: {stroke: () => css("--line")}, ticks: {stroke: () => css("--line")}, label: more.x, labelSize: 20, size: 36, ...(more.x === "step" ? {incrs: whole} : {})},
+    Object.assign({values: (u, splits) => splits.map(tick), stroke: () => css("--fg"), grid: {stroke: () => css("--line")}, ticks: {stroke: () => css("--line")}, label: unit, labelSize: 20, size: 62}, more.y),
   ];
 
   const width = el => Math.max(240, el.clientWidth);
