@@ -22,6 +22,10 @@ import (
 	"github.com/trainctl/trainctl/internal/builtins"
 )
 
+// A program that uses the library is started again to put a plugin into its sandbox. Nothing of its own, such as the
+// tests of a test binary, runs in that process.
+func init() { host.ServeBuiltin(nil, os.Args[1:]) }
+
 // calls counts calls of Run.
 var calls atomic.Int64
 

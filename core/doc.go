@@ -7,7 +7,8 @@
 //	 ├─ rank 0  trainctl worker          fx app (core/app): plan and loop; owns weights, gradients, optimizer state
 //	 │    ├─ backend plugin              maps the rank's arena and reduces gradient buckets in it
 //	 │    ├─ precision plugin            says what is computed in which type, keeps the loss scale
-//	 │    └─ dataset plugin              writes batches into shared slots
+//	 │    ├─ dataset plugin              writes batches into shared slots
+//	 │    └─ layer plugins               compute layers of the type plugin, whose tensors are copied to them and back
 //	 ├─ rank 1 …
 //
 // A worker is also what torchrun, srun or mpirun starts: core/job/rank reads any
@@ -57,7 +58,7 @@
 // # A job's beginning
 //
 // core/job/launch binds the rendezvous store before it spawns anybody, so no port
-// can be lost. Each worker starts its three plugins at the same time, opens
+// can be lost. Each worker starts its plugins at the same time, opens
 // them, builds the model (core/engine/nn, of the operations of core/engine/op), differentiates
 // it (core/engine/graph), plans one
 // step (core/engine/plan), lays out one shared arena for buckets and weights

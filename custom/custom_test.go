@@ -159,9 +159,12 @@ func TestTypes(t *testing.T) {
 }
 
 // A run that continues from a checkpoint ends with the weights of one that was not stopped.
-func TestResume(t *testing.T) {
+func TestResume(t *testing.T) { resumes(t, trainctl.TOML(network)) }
+
+func resumes(t *testing.T, cfg trainctl.Config) {
+	t.Helper()
 	dir := t.TempDir()
-	cfg := trainctl.TOML(network).With(`checkpoint.every="2 steps"`)
+	cfg = cfg.With(`checkpoint.every="2 steps"`)
 	want := trainctltest.Run(t, cfg, 1, trainctltest.Memory())
 	at := trainctl.Set("run.dir=\"" + dir + "\"")
 	trainctltest.Run(t, cfg.With("train.max_steps=2"), 1, trainctltest.Memory(), at)

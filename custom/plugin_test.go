@@ -42,6 +42,7 @@ func (halver) Describe(_ context.Context, req sdk.LayerRequest) (sdk.LayerSpec, 
 	return sdk.LayerSpec{
 		Shape:  append(slices.Clone(req.Shape[:last]), n),
 		Params: []sdk.LayerParam{{Name: "weight", Shape: []int{n}, Init: sdk.InitUniform(0.5, 1.5)}},
+		FLOPs:  int64(3 * n),
 	}, nil
 }
 
@@ -113,6 +114,23 @@ func TestPluginsOfProcesses(t *testing.T) {
 	}
 }
 
+// A run that continues from a checkpoint ends with the weights of one that was not stopped.
+func TestPluginsResume(t *testing.T) { resumes(t, plugged(t)) }
+
+// The plan shows the operations that a layer states, and what its calls copy.
+func TestPluginsArePlanned(t *testing.T) {
+	p, err := trainctl.Plan(t.Context(), plugged(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l := p.Layers[1]; l.Type != "plugin" || l.FLOPs != 3*4 {
+		t.Errorf("%+v, want 12 operations", l)
+	}
+	if p.Traffic.LayerBytes == 0 {
+		t.Errorf("%+v", p.Traffic)
+	}
+}
+
 // Mistakes are reported with the layer and the fix.
 func TestPluginMistakesAreNamed(t *testing.T) {
 	cfg := plugged(t)
@@ -135,11 +153,12 @@ func TestPluginMistakesAreNamed(t *testing.T) {
 			}
 		})
 	}
-	for fault, c := range map[string]struct{ timeout, want string }{"out of ideas": {"1m", "backward #0: out of ideas"}, "hang": {"1s", "backward #0 takes longer than"}} {
+	const layer = "backward of layer pairs (model.layers[1])"
+	for fault, c := range map[string]struct{ timeout, want string }{"out of ideas": {"1m", layer + ": out of ideas"}, "hang": {"1s", layer + " takes longer than"}} {
 		set := []string{options(fmt.Sprintf("fault = %q", fault)), fmt.Sprintf("layer_plugins[0].timeout=%q", c.timeout)}
 		_, err := trainctltest.Try(t, cfg.With(set...), 1, trainctltest.Memory())
-		if err == nil || !strings.Contains(err.Error(), "layer pairs: layer plugin") || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("error %v, want %q in it", err, c.want)
+		if err == nil || !strings.Contains(err.Error(), "step 1, ") || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("error %v, want %q in it, and the step", err, c.want)
 		}
 	}
 }
@@ -170,7 +189,7 @@ func TestCallsAfterCloseFail(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := l.Add(t.Context(), sdk.LayerRequest{Options: sdk.Options{"scale": 1.0, "fault": ""}, Name: "pairs", Shape: []int{4}})
+		r, err := l.Add(t.Context(), sdk.LayerRequest{Options: sdk.Options{"scale": 1.0, "fault": ""}, Name: "pairs", Shape: []int{4}}, "")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,8 +1,10 @@
 package examples
 
 import (
+	"bufio"
 	"bytes"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -32,11 +34,19 @@ layers = [
 ]
 `
 
-// A layer plugin that is killed or stopped during a run is replaced, and the weights are those of a run
-// that was left alone. Without restarts, the run ends with what to do.
-func TestLayersAreReplaced(t *testing.T) {
+// The example layer, built as a user does.
+func TestLayerModule(t *testing.T) {
 	inModule(t, "layer", "test", "./...")
 	dir := build(t, "layer", "trainctl-plugin-swish")
+	t.Run("replaced", func(t *testing.T) { layersAreReplaced(t, dir) })
+	t.Run("commands", func(t *testing.T) { commandsTakeLayers(t, dir) })
+	t.Run("attached", func(t *testing.T) { layersAreAttached(t, dir) })
+}
+
+// A layer plugin that is killed or stopped during a run is replaced, and the weights are those of a run
+// that was left alone. Without restarts, the run ends with what to do.
+func layersAreReplaced(t *testing.T, dir string) {
+	t.Helper()
 	alone, out, err := layerRun(t, dir, withLayer, 0)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -78,4 +88,82 @@ func layerRun(t *testing.T, dir, config string, s syscall.Signal) (sum event.Sum
 		sum, err = event.ReadSummary(afero.NewOsFs(), filepath.Join(dir, "runs/train/1/summary.json"))
 	}
 	return sum, out.String(), err
+}
+
+// smallLayer takes four steps on one rank, and saves checkpoints.
+var smallLayer = strings.NewReplacer(
+	"per_rank_batch = 32, max_steps = 300", "per_rank_batch = 8, max_steps = 4", "nproc_per_node = 2", "nproc_per_node = 1",
+	"train_samples = 6400", "shape = [6], classes = 10, train_samples = 96", `"never"`, `"2 steps"`,
+).Replace(withLayer)
+
+const smallSweep = `
+config = "small.toml"
+metric = "train.loss"
+[grid]
+"model.layers[4].options.beta" = [0.5, 2.0]
+`
+
+// commandsTakeLayers: a model with a layer plugin is trained, evaluated, asked for predictions, swept and traced
+// as any other. ONNX has no such layer, which the export says.
+func commandsTakeLayers(t *testing.T, dir string) {
+	t.Helper()
+	header := "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 6), }"
+	npy := "\x93NUMPY\x01\x00\x46\x00" + header + strings.Repeat(" ", 69-len(header)) + "\n" + strings.Repeat("\x00\x00\x80\x3f", 6)
+	for name, text := range map[string]string{"small.toml": smallLayer, "sweep.toml": smallSweep, "sample.npy": npy} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"run", "small.toml"}, 0, "ok after 4 steps"},
+		{[]string{"eval", "small.toml", "--checkpoint", "small"}, 0, "100 samples"},
+		{[]string{"predict", "small.toml", "sample.npy", "--checkpoint", "small"}, 0, "sample.npy"},
+		{[]string{"ckpt", "export", "small.toml", "--checkpoint", "small", "--onnx", "x.onnx"}, 2, "first (plugin)"},
+		{[]string{"sweep", "sweep.toml"}, 0, "model.layers[4].options.beta=2"},
+		{[]string{"plugins", "trace", "./trainctl-plugin-swish", "--steps", "1", "--batch", "2"}, 0, "backward of layer trace"},
+		{[]string{"plugins", "test", "./trainctl-plugin-swish", "--quick"}, 0, "failed 0"},
+	} {
+		cmd := exec.CommandContext(t.Context(), "./trainctl", c.args...)
+		cmd.Dir = dir
+		out, _ := cmd.CombinedOutput()
+		if got := cmd.ProcessState.ExitCode(); got != c.code || !strings.Contains(string(out), c.says) {
+			t.Errorf("trainctl %v: exit code %d, want %d, and %q in\n%s", c.args, got, c.code, c.says, out)
+		}
+	}
+}
+
+// layersAreAttached: a layer plugin that a person has started gives the bits of one that trainctl starts.
+func layersAreAttached(t *testing.T, dir string) {
+	t.Helper()
+	byHand := exec.CommandContext(t.Context(), filepath.Join(dir, "trainctl-plugin-swish"), "--debug")
+	byHand.Env = append(os.Environ(), "TMPDIR="+t.TempDir())
+	printed, err := byHand.StdoutPipe()
+	if err == nil {
+		err = byHand.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = byHand.Process.Signal(syscall.SIGTERM)
+		_ = byHand.Wait()
+	})
+	lines := bufio.NewScanner(printed)
+	var entry string
+	for found := false; !found && lines.Scan(); {
+		entry, found = strings.CutPrefix(lines.Text(), "export TRAINCTL_REATTACH=")
+	}
+	alone, out, err := layerRun(t, dir, smallLayer, 0)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	t.Setenv("TRAINCTL_REATTACH", strings.Trim(entry, "'"))
+	got, out, err := layerRun(t, dir, smallLayer, 0)
+	if err != nil || got.ParamsSHA256[0] != alone.ParamsSHA256[0] || !strings.Contains(out, "TRAINCTL_REATTACH") {
+		t.Errorf("%v, weights %.12v, want %.12v\n%s", err, got.ParamsSHA256, alone.ParamsSHA256, out)
+	}
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"go.uber.org/fx"
@@ -65,19 +64,19 @@ func (p *layerPlugins) model(c nn.Config) nn.Config {
 }
 
 // Describe implements op.Plugins.
-func (p *layerPlugins) Describe(plugin, layer string, options map[string]any, in tensor.Shape) (op.Described, error) {
+func (p *layerPlugins) Describe(plugin string, s *op.Site, in tensor.Shape) (op.Described, error) {
 	i, err := p.cfg.LayerPlugin(plugin)
 	if err != nil {
 		return op.Described{}, err
 	}
-	checked, problems := sdk.CheckOptions("", p.all[i].Info().Options, options)
+	checked, problems := sdk.CheckOptions("", p.all[i].Info().Options, s.Options)
 	if err := problems.Err(); err != nil {
 		return op.Described{}, err
 	}
-	r, err := p.all[i].Add(context.Background(), sdk.LayerRequest{Options: checked, Name: layer, Shape: in})
+	r, err := p.all[i].Add(context.Background(), sdk.LayerRequest{Options: checked, Name: s.Path, Shape: in}, "model."+s.Key)
 	if err != nil {
 		if errors.Is(err, host.ErrDied) || errors.Is(err, host.ErrHung) {
-			err = &op.PluginGone{Err: fmt.Errorf("layer %s: %w", layer, err)}
+			err = &op.PluginGone{Err: err}
 		}
 		return op.Described{}, err
 	}

@@ -45,6 +45,7 @@ type LayerSpec struct {
 	Shape      []int        // of the output; nil: that of the input
 	Params     []LayerParam // in the order of LayerTensors.Params
 	SaveOutput bool         // Backward reads Y instead of X
+	FLOPs      int64        // floating-point operations of Forward for one sample, which trainctl plan shows; 0: unknown
 }
 
 // LayerParam is a parameter of a layer. The state dict has it as LAYER.NAME.
@@ -159,6 +160,9 @@ func (spec *LayerSpec) complete(l *servedLayer) (err error) {
 	if l.out, err = layerElems("the output", spec.Shape); err != nil {
 		return err
 	}
+	if spec.FLOPs < 0 {
+		return fmt.Errorf("the layer has %d FLOPs; fix: count those of Forward for one sample, or leave them out", spec.FLOPs)
+	}
 	seen := map[string]bool{}
 	for i := range spec.Params {
 		p := &spec.Params[i]
@@ -213,7 +217,7 @@ func layerElems(what string, shape []int) (int, error) {
 }
 
 func (spec *LayerSpec) toProto() *pb.DescribeLayerReply {
-	out := &pb.DescribeLayerReply{Shape: pb.Integers[int64](spec.Shape), SaveOutput: spec.SaveOutput}
+	out := &pb.DescribeLayerReply{Shape: pb.Integers[int64](spec.Shape), SaveOutput: spec.SaveOutput, Flops: spec.FLOPs}
 	for _, p := range spec.Params {
 		out.Params = append(out.Params, &pb.LayerParam{Name: p.Name, Shape: pb.Integers[int64](p.Shape), Init: p.Init.Rule, A: p.Init.A, B: p.Init.B})
 	}

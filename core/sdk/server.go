@@ -2,6 +2,7 @@ package sdk
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -212,6 +213,9 @@ func (s *server) attach(ctx context.Context, arena *Arena) error {
 	if taken {
 		return protocolError("arena %d is attached already", arena.ID)
 	}
+	if s.layer != nil {
+		return s.keepOnly(arena.ID)
+	}
 	if s.backend == nil {
 		return nil
 	}
@@ -220,6 +224,19 @@ func (s *server) attach(ctx context.Context, arena *Arena) error {
 		s.mu.Lock()
 		delete(s.arenas, arena.ID)
 		s.mu.Unlock()
+	}
+	return err
+}
+
+// keepOnly unmaps all arenas but one: the calls of a layer plugin have their tensors in the last one.
+func (s *server) keepOnly(id uint32) (err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for other, a := range s.arenas {
+		if other != id {
+			err = errors.Join(err, a.Close())
+			delete(s.arenas, other)
+		}
 	}
 	return err
 }

@@ -67,6 +67,9 @@ type Step struct {
 	// two. An absent operand is a zero Spec. Bytes follow from the operands.
 	Cost func(in, out []tensor.Spec) int64
 
+	// Stated is the cost where the operands do not tell it but the attribute does; nil: Cost holds.
+	Stated func(attr any, batch int) int64
+
 	// InPlace lists the inputs whose memory the first output may take if nothing
 	// reads them later; in evaluation only, if EvalInPlace.
 	InPlace     []int

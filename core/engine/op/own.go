@@ -43,6 +43,7 @@ type OwnAttr struct {
 	SaveOutput bool   // the gradient reads the output instead of the input
 	Alone      bool   // a position, the first dimension, of the output depends on that position of the input alone
 	Remote     Remote // computes a layer of a plugin (PluginLayer); nil for others
+	FLOPs      int64  // of such a layer, forward, for one sample; 0: unknown
 }
 
 // Of returns the attribute for so many positions of a sample.

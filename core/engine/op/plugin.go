@@ -13,16 +13,17 @@ const PluginLayer graph.Op = "plugin"
 
 // Plugins are the layer plugins of a run.
 type Plugins interface {
-	// Describe returns what the layer at a path of the state dict is for inputs of a shape (one sample).
-	// plugin is as in the layer's table; options are not checked yet.
-	Describe(plugin, layer string, options map[string]any, in tensor.Shape) (Described, error)
+	// Describe returns what the layer at a site is for inputs of a shape (one sample). plugin is as in the
+	// layer's table; the site's options are not checked yet.
+	Describe(plugin string, s *Site, in tensor.Shape) (Described, error)
 }
 
 // Described is a layer of a plugin.
 type Described struct {
 	Out        tensor.Shape // of one sample
 	Params     []OwnParam
-	SaveOutput bool // the gradient reads the output instead of the input
+	SaveOutput bool  // the gradient reads the output instead of the input
+	FLOPs      int64 // forward, for one sample; 0: unknown
 	Remote     Remote
 }
 
@@ -44,11 +45,11 @@ func (e *PluginGone) Unwrap() error { return e.Err }
 
 var pluginKey = Key{Name: "plugin", Kind: String, Doc: "an entry of `[[layer_plugins]]`; default: the only one"}
 
-// A plugin does not say how many operations it takes, which is only for forecasts.
-const pluginFLOPs = 10
-
 func init() {
-	d := Own{Name: PluginLayer, Doc: "computed by a plugin's process, with the options in `options`", Keys: []Key{pluginKey}, FLOPs: pluginFLOPs}.Definition()
+	d := Own{Name: PluginLayer, Doc: "computed by a plugin's process, with the options in `options`", Keys: []Key{pluginKey}}.Definition()
+	for i := range d.Steps { // forward, and backward, which is taken for twice as much
+		d.Steps[i].Stated = func(attr any, batch int) int64 { return int64(i+1) * int64(batch) * attr.(*OwnAttr).FLOPs }
+	}
 	d.Build = buildPlugin
 	define(d)
 }
@@ -58,12 +59,12 @@ func buildPlugin(s *Site, a Args, x graph.ValueID) (graph.ValueID, error) {
 		return s.ownFailed(PluginLayer, x, errors.New("layers of plugins need a run of trainctl, which starts the plugins"))
 	}
 	in := s.G.Shape(x).Clone()
-	d, err := s.Plugins.Describe(get(a, pluginKey.Name, ""), s.Path, s.Options, in)
+	d, err := s.Plugins.Describe(get(a, pluginKey.Name, ""), s, in)
 	if err = usererr.Under(s.Key+".options", err); usererr.Problems(err) != nil {
 		return graph.None, err
 	}
 	if err != nil {
 		return s.ownFailed(PluginLayer, x, err)
 	}
-	return s.addOwn(PluginLayer, &OwnAttr{Args: a, In: in, Out: d.Out, SaveOutput: d.SaveOutput, Remote: d.Remote}, d.Params, x)
+	return s.addOwn(PluginLayer, &OwnAttr{Args: a, In: in, Out: d.Out, SaveOutput: d.SaveOutput, Remote: d.Remote, FLOPs: d.FLOPs}, d.Params, x)
 }

@@ -51,8 +51,11 @@ func cost(s *Step) (flops, bytes int64) {
 			bytes += int64(list[i].Spec.Bytes())
 		}
 	}
-	if count := op.StepOf(s.Op).Cost; count != nil {
-		flops = count(specs(s.In), specs(s.Out))
+	switch step := op.StepOf(s.Op); {
+	case step.Stated != nil:
+		flops = step.Stated(s.Attr, s.In[0].Spec.Shape[0])
+	case step.Cost != nil:
+		flops = step.Cost(specs(s.In), specs(s.Out))
 	}
 	return flops, bytes
 }

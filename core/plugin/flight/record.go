@@ -14,6 +14,9 @@ import (
 // Record reads what a plugin did last out of the control arena, and
 // keeps it when the arena is unmapped.
 type Record struct {
+	// Layer names the layer with a number: "layer act (model.layers[1])"; nil for plugins of other kinds.
+	Layer func(number uint64) string
+
 	mu     sync.Mutex
 	closed bool
 	kept   []shm.Flight
@@ -47,13 +50,13 @@ func (f *Record) Last(ring *shm.Submitter) string {
 	all := f.flights(ring, shm.Slots)
 	for i := range all {
 		if all[i].Ended.IsZero() {
-			return describe(&all[i], time.Now())
+			return f.describe(&all[i], time.Now())
 		}
 	}
 	if len(all) == 0 {
 		return ""
 	}
-	return describe(&all[len(all)-1], time.Now())
+	return f.describe(&all[len(all)-1], time.Now())
 }
 
 // Overdue is the name of an operation that was given and has not ended for at least
@@ -62,7 +65,7 @@ func (f *Record) Overdue(ring *shm.Submitter, after time.Duration) string {
 	now, all := time.Now(), f.flights(ring, shm.Slots)
 	for i := range all {
 		if o := &all[i]; o.Ended.IsZero() && now.Sub(o.Enqueued) >= after {
-			return Name(o.Op, o.Seq)
+			return f.Name(o.Op, o.Seq)
 		}
 	}
 	return ""
@@ -70,8 +73,8 @@ func (f *Record) Overdue(ring *shm.Submitter, after time.Duration) string {
 
 // describe is an operation and its state:
 // "all_reduce #12, f32, 4194304 bytes, bucket 1: started 1.2s ago, not ended".
-func describe(f *shm.Flight, now time.Time) string {
-	s := Name(f.Op, f.Seq)
+func (r *Record) describe(f *shm.Flight, now time.Time) string {
+	s := r.Name(f.Op, f.Seq)
 	if f.Op != pb.OpFill && f.Op != pb.OpUpdate && f.Bytes > 0 {
 		s += fmt.Sprintf(", %v, %d bytes", tensor.DType(f.DType), f.Bytes)
 		if f.Bucket >= 0 {
@@ -90,7 +93,18 @@ func describe(f *shm.Flight, now time.Time) string {
 	return fmt.Sprintf("%s: ended %v ago", s, ago(f.Ended))
 }
 
-// Name is an operation's for messages: "all_reduce #12", "fill", "update", "forward #2" of a layer.
+// Name is an operation's for messages: "all_reduce #12", "fill", "update", "forward of layer act (model.layers[1])".
+func (f *Record) Name(code uint8, seq uint64) string {
+	switch {
+	case f.Layer != nil && code == pb.OpForward:
+		return "forward of " + f.Layer(seq)
+	case f.Layer != nil && code == pb.OpBackward:
+		return "backward of " + f.Layer(seq)
+	}
+	return Name(code, seq)
+}
+
+// Name is an operation's for messages where nothing else is known of the plugin.
 func Name(code uint8, seq uint64) string {
 	switch code {
 	case pb.OpFill:
@@ -98,9 +112,9 @@ func Name(code uint8, seq uint64) string {
 	case pb.OpUpdate:
 		return "update"
 	case pb.OpForward:
-		return fmt.Sprintf("forward #%d", seq)
+		return fmt.Sprintf("forward of layer #%d", seq)
 	case pb.OpBackward:
-		return fmt.Sprintf("backward #%d", seq)
+		return fmt.Sprintf("backward of layer #%d", seq)
 	}
 	return fmt.Sprintf("%v #%d", sdk.Op(code), seq)
 }

@@ -47,6 +47,7 @@ type result struct {
 // owner is the process or instance that runs the queue's operations.
 type owner interface {
 	error(phase string, err error) error // wraps an error for callers
+	name(op *operation) string           // of an operation, for messages
 	failure() error                      // nil while the owner can be used
 	abort(cause error)                   // ends an owner that hangs
 }
@@ -72,7 +73,7 @@ func (l *callQueue) expire() {
 	l.mu.Lock()
 	if l.late == nil {
 		op := &l.ops[(l.done+1)%shm.Slots]
-		l.late = fmt.Errorf("%w: %s takes longer than %v", ErrHung, op.name(), l.timeout)
+		l.late = fmt.Errorf("%w: %s takes longer than %v", ErrHung, l.owner.name(op), l.timeout)
 	}
 	late := l.late
 	l.cond.Broadcast()
@@ -104,12 +105,12 @@ func (l *callQueue) submit(op *operation) (uint64, error) {
 func (l *callQueue) usable(op *operation) error {
 	switch {
 	case l.closed:
-		return l.owner.error(op.name(), ErrClosed)
+		return l.owner.error(l.owner.name(op), ErrClosed)
 	case l.late != nil:
-		return l.owner.error(op.name(), l.late)
+		return l.owner.error(l.owner.name(op), l.late)
 	}
 	if err := l.owner.failure(); err != nil {
-		return l.owner.error(op.name(), err)
+		return l.owner.error(l.owner.name(op), err)
 	}
 	return nil
 }
@@ -161,7 +162,7 @@ func (l *callQueue) run() {
 			r.span.End = time.Now().UnixNano()
 		}
 		if err != nil {
-			r.err = l.owner.error(op.name(), err)
+			r.err = l.owner.error(l.owner.name(op), err)
 			l.broken.note(t, r.err)
 		}
 		l.done = t

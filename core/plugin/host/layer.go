@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/trainctl/trainctl/core/base/rng"
@@ -29,7 +31,8 @@ type Layers struct {
 	id     uint32         // of the arena
 	mem    []byte         // of the tensors
 	op     operation
-	broken error // why later calls fail
+	names  atomic.Pointer[[]string] // of the layers by number, for messages
+	broken error                    // why later calls fail
 }
 
 // RemoteLayer is a layer that a plugin's process computes. It implements [op.Remote].
@@ -39,14 +42,17 @@ type RemoteLayer struct {
 	of      *Layers
 	number  int
 	request sdk.LayerRequest
-	in, out int   // elements of a sample
-	params  []int // elements of each
+	name    string // for messages: "layer act (model.layers[1])"
+	in, out int    // elements of a sample
+	params  []int  // elements of each
 }
 
 // StartLayers starts a layer plugin: a name or a path. The error is a *StartError.
 func (h *Host) StartLayers(ctx context.Context, name string) (*Layers, error) {
 	l := &Layers{Timeout: 30 * time.Second}
+	l.names.Store(new([]string))
 	err := l.launch(ctx, processes(h, sdk.KindLayer, name, func(p *plugin) (*remoteLayers, operate) {
+		p.record.Layer = l.name
 		r := &remoteLayers{p}
 		return r, r.compute
 	}))
@@ -56,9 +62,17 @@ func (h *Host) StartLayers(ctx context.Context, name string) (*Layers, error) {
 	return l, nil
 }
 
+// name is that of the layer with a number. It may be called at any time.
+func (l *Layers) name(number uint64) string {
+	if names := *l.names.Load(); number < uint64(len(names)) {
+		return names[number]
+	}
+	return fmt.Sprintf("layer #%d", number)
+}
+
 // Add asks the plugin what a layer is, and adds it to those that can be computed. Requests that are equal give
-// the same layer.
-func (l *Layers) Add(ctx context.Context, req sdk.LayerRequest) (*RemoteLayer, error) {
+// the same layer. place is the key of the layer's table, for messages, or "".
+func (l *Layers) Add(ctx context.Context, req sdk.LayerRequest, place string) (*RemoteLayer, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, r := range l.layers {
@@ -66,7 +80,10 @@ func (l *Layers) Add(ctx context.Context, req sdk.LayerRequest) (*RemoteLayer, e
 			return r, nil
 		}
 	}
-	r := &RemoteLayer{of: l, number: len(l.layers), request: req}
+	r := &RemoteLayer{of: l, number: len(l.layers), request: req, name: "layer " + req.Name}
+	if place != "" {
+		r.name += " (" + place + ")"
+	}
 	err := l.repeatWith(sdk.KindLayer, l.restore, func(now *running[*remoteLayers]) (err error) {
 		r.LayerSpec, err = now.ctl.describe(ctx, r, l.limit(now))
 		return err
@@ -79,6 +96,8 @@ func (l *Layers) Add(ctx context.Context, req sdk.LayerRequest) (*RemoteLayer, e
 		r.params = append(r.params, elems(p.Shape))
 	}
 	l.layers = append(l.layers, r)
+	names := append(slices.Clone(*l.names.Load()), r.name)
+	l.names.Store(&names)
 	return r, nil
 }
 
@@ -101,7 +120,7 @@ func (l *Layers) restore(ctx context.Context, next *running[*remoteLayers]) erro
 			return err
 		}
 		if !reflect.DeepEqual(spec, r.LayerSpec) {
-			return next.proc.error("describe", fmt.Errorf("another process of the same program described layer %s otherwise; fix: Describe must depend on its arguments alone", r.request.Name))
+			return next.proc.error("describe", fmt.Errorf("another process of the same program described %s otherwise; fix: Describe must depend on its arguments alone", r.name))
 		}
 	}
 	return l.share(next.proc)
@@ -117,17 +136,16 @@ func (l *Layers) share(p *plugin) error {
 	return p.error("attach", p.attach(ctx, l.id, "tensors", l.arena))
 }
 
-// room makes memory for calls of all layers with a batch.
-func (l *Layers) room(batch int, d tensor.DType) error {
-	size := 0
+// room makes memory for a call that needs size bytes, and for calls of all layers with the same batch.
+func (l *Layers) room(size, batch int, d tensor.DType) error {
+	if size <= len(l.mem) {
+		return nil
+	}
 	for _, r := range l.layers {
 		for _, backward := range []bool{false, true} {
 			_, _, total := r.lay(backward, batch, d)
 			size = max(size, total)
 		}
-	}
-	if size <= len(l.mem) {
-		return nil
 	}
 	p := l.now.Load().proc
 	if p.ring == nil {
@@ -170,7 +188,7 @@ func (r *RemoteLayer) Compute(backward bool, d tensor.DType, batch int, in, out 
 	defer l.mu.Unlock()
 	if l.broken == nil {
 		if err := r.compute(backward, d, batch, in, out); err != nil {
-			l.broken = fmt.Errorf("layer %s: %w", r.request.Name, err)
+			l.broken = err
 		}
 	}
 	return l.broken
@@ -178,12 +196,12 @@ func (r *RemoteLayer) Compute(backward bool, d tensor.DType, batch int, in, out 
 
 func (r *RemoteLayer) compute(backward bool, d tensor.DType, batch int, in, out [][]byte) error {
 	l := r.of
-	if err := l.room(batch, d); err != nil {
-		return err
-	}
 	tensors, inputs, total := r.lay(backward, batch, d)
 	if len(tensors) != len(in)+len(out) {
-		return fmt.Errorf("%d tensors, want %d", len(in)+len(out), len(tensors))
+		return fmt.Errorf("%s: %d tensors, want %d", r.name, len(in)+len(out), len(tensors))
+	}
+	if err := l.room(total, batch, d); err != nil {
+		return err
 	}
 	l.op = operation{code: pb.OpForward, arena: l.id, size: total, inputs: inputs, call: sdk.Collective{Seq: uint64(r.number), DType: d, Count: batch, Buf: l.mem[:total]}}
 	if backward {
@@ -210,7 +228,7 @@ func (r *RemoteLayer) compute(backward bool, d tensor.DType, batch int, in, out 
 
 // Described is the layer for the model's graph.
 func (r *RemoteLayer) Described() op.Described {
-	d := op.Described{Out: r.Shape, SaveOutput: r.SaveOutput, Remote: r}
+	d := op.Described{Out: r.Shape, SaveOutput: r.SaveOutput, FLOPs: r.FLOPs, Remote: r}
 	for _, p := range r.Params {
 		d.Params = append(d.Params, op.OwnParam{Name: p.Name, Shape: p.Shape, Init: drawn(p.Init)})
 	}
@@ -261,7 +279,7 @@ func (r *remoteLayers) describe(ctx context.Context, l *RemoteLayer, limit time.
 	if err != nil {
 		return spec, err
 	}
-	err = r.p.timely(ctx, "describe", limit, func(ctx context.Context) error {
+	err = r.p.timely(ctx, "describe "+l.name, limit, func(ctx context.Context) error {
 		reply, err := r.p.rpc.DescribeLayer(ctx, &pb.DescribeLayerRequest{
 			Layer: int64(l.number), OptionsJson: options, Name: l.request.Name, Shape: pb.Integers[int64](l.request.Shape), TimeoutNs: int64(limit),
 		})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 
+	"github.com/trainctl/trainctl/core/plugin/flight"
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
@@ -62,6 +63,8 @@ func (l *local[I]) Close() error {
 func (l *local[I]) error(phase string, err error) error {
 	return &PluginError{Kind: l.info.Kind, Name: l.info.Name, Phase: phase, Cause: err}
 }
+
+func (*local[I]) name(op *operation) string { return flight.Name(op.code, op.call.Seq) }
 
 func (*local[I]) failure() error { return nil }
 

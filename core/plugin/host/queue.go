@@ -3,7 +3,6 @@ package host
 import (
 	"time"
 
-	"github.com/trainctl/trainctl/core/plugin/flight"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/sdk/pb"
 )
@@ -42,9 +41,6 @@ type operation struct {
 	foundInf bool // of an update
 	timed    bool // record the span of a collective
 }
-
-// name returns the operation's name in messages.
-func (op *operation) name() string { return flight.Name(op.code, op.call.Seq) }
 
 // breakage is the first failed operation of a queue.
 type breakage struct {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/trainctl/trainctl/core/base/shm"
-	"github.com/trainctl/trainctl/core/plugin/flight"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/sdk/pb"
 )
@@ -141,14 +140,14 @@ func (l *ringQueue) span(ticket uint64) (pb.Span, bool) {
 // usable returns an error when waiting any longer is pointless; mu is held.
 func (l *ringQueue) usable(code uint8, seq uint64, start time.Time) error {
 	if l.closed {
-		return l.p.error(flight.Name(code, seq), ErrClosed)
+		return l.p.error(l.p.record.Name(code, seq), ErrClosed)
 	}
 	if l.timeout > 0 && time.Since(later(start, l.progress)) > l.timeout {
-		l.p.proc.abort(fmt.Errorf("%w: %s takes longer than %v", ErrHung, flight.Name(code, seq), l.timeout))
+		l.p.proc.abort(fmt.Errorf("%w: %s takes longer than %v", ErrHung, l.p.record.Name(code, seq), l.timeout))
 	}
 	if err := l.p.proc.failure(); err != nil {
 		l.take() // operations completed before are valid
-		return l.p.error(flight.Name(code, seq), err)
+		return l.p.error(l.p.record.Name(code, seq), err)
 	}
 	return nil
 }
@@ -217,7 +216,7 @@ func (l *ringQueue) record() {
 		}
 		return
 	}
-	o.err = l.p.error(flight.Name(o.code, o.seq), l.reason(t))
+	o.err = l.p.error(l.p.record.Name(o.code, o.seq), l.reason(t))
 	l.broken.note(t, o.err)
 }
 

@@ -327,6 +327,9 @@ func (p *plugin) error(phase string, err error) error {
 	return e
 }
 
+// name implements owner.
+func (p *plugin) name(op *operation) string { return p.record.Name(op.code, op.call.Seq) }
+
 // refused says what the sandbox refused, as far as lines of the plugin tell; "" if nothing.
 func (p *plugin) refused(lines []string) string {
 	if p.rules == nil {
@@ -339,7 +342,7 @@ func (p *plugin) refused(lines []string) string {
 func (p *plugin) queue(call func(context.Context, *operation, *sdk.ScaleState) error) queue {
 	var q queue
 	if p.ring != nil {
-		q = p.host.traced(newRingQueue(p))
+		q = p.traced(newRingQueue(p))
 	} else {
 		q = newCallQueue(p, call, 0) // the plugin enforces the operation's deadline
 	}

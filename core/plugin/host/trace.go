@@ -39,15 +39,16 @@ func sizeOf(message any) int {
 }
 
 // traced reports the operations of a ring.
-func (h *Host) traced(q queue) queue {
-	if h.opts.Trace == nil {
+func (p *plugin) traced(q queue) queue {
+	if p.host.opts.Trace == nil {
 		return q
 	}
-	return &tracedQueue{queue: q, trace: h.opts.Trace, calls: map[uint64]Call{}}
+	return &tracedQueue{queue: q, p: p, trace: p.host.opts.Trace, calls: map[uint64]Call{}}
 }
 
 type tracedQueue struct {
 	queue
+	p     *plugin
 	trace func(Call)
 
 	mu    sync.Mutex
@@ -55,7 +56,7 @@ type tracedQueue struct {
 }
 
 func (q *tracedQueue) submit(op *operation) (uint64, error) {
-	c := Call{Name: op.name(), Ring: true, Began: time.Now()}
+	c := Call{Name: q.p.name(op), Ring: true, Began: time.Now()}
 	c.Sent, c.Received = op.size, op.size
 	if op.inputs > 0 {
 		c.Sent, c.Received = op.inputs, op.size-op.inputs

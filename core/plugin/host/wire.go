@@ -104,7 +104,7 @@ func tensorSpec(what string, r *pb.TensorSpec) (tensor.Spec, error) {
 }
 
 func layerFromProto(r *pb.DescribeLayerReply, in []int) (sdk.LayerSpec, error) {
-	spec := sdk.LayerSpec{Shape: pb.Integers[int](r.Shape), SaveOutput: r.SaveOutput}
+	spec := sdk.LayerSpec{Shape: pb.Integers[int](r.Shape), SaveOutput: r.SaveOutput, FLOPs: r.Flops}
 	for _, p := range r.Params {
 		spec.Params = append(spec.Params, sdk.LayerParam{Name: p.GetName(), Shape: pb.Integers[int](p.GetShape()), Init: sdk.LayerInit{Rule: p.GetInit(), A: p.GetA(), B: p.GetB()}})
 	}

@@ -140,7 +140,7 @@ func layer(ctx context.Context, h *host.Host, s Spec) (err error) {
 	}
 	defer func() { err = errors.Join(err, p.Close(ctx)) }()
 	in := []int{6}
-	l, err := p.Add(ctx, sdk.LayerRequest{Options: s.Options, Name: "trace", Shape: in})
+	l, err := p.Add(ctx, sdk.LayerRequest{Options: s.Options, Name: "trace", Shape: in}, "")
 	if err != nil {
 		return err
 	}

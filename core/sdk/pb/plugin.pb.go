@@ -2133,6 +2133,7 @@ type DescribeLayerReply struct {
 	Shape         []int64                `protobuf:"varint,1,rep,packed,name=shape,proto3" json:"shape,omitempty"` // of one sample of the output
 	Params        []*LayerParam          `protobuf:"bytes,2,rep,name=params,proto3" json:"params,omitempty"`
 	SaveOutput    bool                   `protobuf:"varint,3,opt,name=save_output,json=saveOutput,proto3" json:"save_output,omitempty"` // Backward reads the output instead of the input
+	Flops         int64                  `protobuf:"varint,4,opt,name=flops,proto3" json:"flops,omitempty"`                             // floating-point operations of the forward pass of one sample; 0: unknown
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2186,6 +2187,13 @@ func (x *DescribeLayerReply) GetSaveOutput() bool {
 		return x.SaveOutput
 	}
 	return false
+}
+
+func (x *DescribeLayerReply) GetFlops() int64 {
+	if x != nil {
+		return x.Flops
+	}
+	return 0
 }
 
 type LayerParam struct {
@@ -3391,12 +3399,13 @@ const file_plugin_proto_rawDesc = "" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x12\x14\n" +
 	"\x05shape\x18\x04 \x03(\x03R\x05shape\x12\x1d\n" +
 	"\n" +
-	"timeout_ns\x18\x05 \x01(\x03R\ttimeoutNs\"\x83\x01\n" +
+	"timeout_ns\x18\x05 \x01(\x03R\ttimeoutNs\"\x99\x01\n" +
 	"\x12DescribeLayerReply\x12\x14\n" +
 	"\x05shape\x18\x01 \x03(\x03R\x05shape\x126\n" +
 	"\x06params\x18\x02 \x03(\v2\x1e.trainctl.plugin.v1.LayerParamR\x06params\x12\x1f\n" +
 	"\vsave_output\x18\x03 \x01(\bR\n" +
-	"saveOutput\"f\n" +
+	"saveOutput\x12\x14\n" +
+	"\x05flops\x18\x04 \x01(\x03R\x05flops\"f\n" +
 	"\n" +
 	"LayerParam\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +

@@ -455,7 +455,7 @@ type remoteLayer struct {
 }
 
 func (r *remoteLayer) Describe(ctx context.Context, req sdk.LayerRequest) (sdk.LayerSpec, error) {
-	l, err := r.Add(ctx, req)
+	l, err := r.Add(ctx, req, "")
 	if err != nil {
 		return sdk.LayerSpec{}, err
 	}
@@ -473,7 +473,7 @@ func (r *remoteLayer) Forward(ctx context.Context, c *sdk.LayerCall) error {
 func (r *remoteLayer) Backward(ctx context.Context, c *sdk.LayerCall) error { return r.Forward(ctx, c) }
 
 func compute[T float32 | float64](ctx context.Context, r *remoteLayer, c *sdk.LayerCall, d tensor.DType, t *sdk.LayerTensors[T]) error {
-	l, err := r.Add(ctx, c.LayerRequest)
+	l, err := r.Add(ctx, c.LayerRequest, "")
 	if err != nil {
 		return err
 	}

@@ -69,7 +69,7 @@ def _introduction(plugins) -> str:
         info = p.info()
         lines.append(f"This is {info['name']} {info['version']}, a {p.kind} plugin for trainctl: {info['summary']}")
         lines += ["  " + o.line() for o in published(p)]
-    lines.append("It is started by trainctl: set plugin in [backend], [dataset], [precision] or [[observers]] of the TOML file to its path.")
+    lines.append("It is started by trainctl: set plugin in [backend], [dataset], [precision], [[observers]] or [[layer_plugins]] of the TOML file to its path.")
     lines.append("To run it in a debugger, start it with --debug.")
     return "\n".join(lines)
 

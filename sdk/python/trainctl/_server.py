@@ -11,7 +11,7 @@ import threading
 import time
 import traceback
 
-from . import backend, dataset, observer, precision
+from . import backend, dataset, layer, observer, precision
 from ._errors import CANCELED, Error, detail, protocol_error
 from ._memory import Arena
 from ._options import assign
@@ -39,6 +39,7 @@ class Server:
         self._closed, self._close_error = threading.Event(), None
         self._broken = None  # a backend's first failure
         self._filler = self._group = None
+        self._layers = layer.Layers()
         self.ended = threading.Event()
 
     # Calls of any kind.
@@ -66,6 +67,9 @@ class Server:
         arena = self._receive(request.id, request.size, request.name)
         if request.id in self._arenas:
             raise protocol_error(f"arena {request.id} is attached already")
+        if isinstance(self._instance, layer.Layer):  # a larger one takes the place of the last, which is unmapped
+            self._layers.forget()
+            self._arenas.clear()
         self._arenas[request.id] = arena
         return {}
 
@@ -145,6 +149,12 @@ class Server:
             b.connect(list(request.endpoints), timeout)
         return {}
 
+    def DescribeLayer(self, request, timeout):
+        with self._calling(layer.Layer) as first:
+            reply = self._layers.describe(type(first)(), request)
+            self._opened = True
+        return reply
+
     # Operations of the inline data plane.
 
     def Fill(self, request, timeout):
@@ -159,6 +169,13 @@ class Server:
         with self._calling(precision.Precision) as p:
             s = p.update(request.found_inf)
         return {"scale": s.scale, "skip": s.skip, "skipped": s.skipped}
+
+    def Compute(self, request, timeout):
+        self._must_be_open(layer.Layer)
+        with self._calling(layer.Layer):
+            call, written = self._layers.from_message(request)
+            call.make()
+        return {"data": bytes(written)}
 
     def Collective(self, request, timeout):
         self._must_be_open(backend.Backend)
@@ -224,12 +241,18 @@ class Server:
             self._failures.popitem(last=False)
 
     def _operate(self, data: bytes, seq: int) -> bytes:
-        if operation(data) == dataset.FILL:
+        op = operation(data)
+        if op == dataset.FILL:
             if not self._opened or not self._filler or self._aborted.is_set():
                 self._must_be_open(dataset.Dataset)
             batch = self._filler.from_ring(data, self._arena)
             with self._calls:
                 self._instance.batch(batch.indices, batch)
+            return b""
+        if op in (layer.FORWARD, layer.BACKWARD):
+            self._must_be_open(layer.Layer)
+            with self._calls:
+                self._layers.from_ring(data, seq, self._arena).make()
             return b""
         sub = Submission(data, seq)
         if sub.op == precision.UPDATE:
@@ -277,7 +300,8 @@ class Server:
     def _close(self):
         try:
             with self._calls:
-                self._instance.close()
+                for instance in self._layers.instances() or [self._instance]:
+                    instance.close()
         except BaseException as e:  # the reply of Shutdown
             self._close_error = e
         self._closed.set()

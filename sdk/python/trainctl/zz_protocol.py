@@ -196,6 +196,7 @@ MESSAGES = {
         1: ("shape", "int64", "repeated"),
         2: ("params", "LayerParam", "repeated"),
         3: ("save_output", "bool", ""),
+        4: ("flops", "int64", ""),
     },
     "LayerParam": {
         1: ("name", "string", ""),

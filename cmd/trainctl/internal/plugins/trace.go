@@ -22,7 +22,7 @@ func traceCommand(p *cli.Program) *cobra.Command {
 		Use:   "trace PLUGIN",
 		Short: "Record the calls that a plugin gets in a short run",
 		Long: `Start a plugin as the only rank of a job would, read a few batches, update the loss
-scale, deliver a few events or all-reduce a few buckets, and print every call with its bytes and its time:
+scale, deliver a few events, call a layer forward and backward or all-reduce a few buckets, and print every call with its bytes and its time:
 messages of gRPC, and operations of the ring in shared memory. A trace ends with the
 call that fails.`,
 		Example: "  trainctl plugins trace mine --kind dataset --set dataset.options.root=data",
@@ -31,8 +31,8 @@ call that fails.`,
 	f := cmd.Flags()
 	kind := f.String("kind", "", "`KIND` of plugin if the binary serves several: "+registry.KindNames())
 	set := f.StringArray("set", nil, "set an option of the plugin by `KEY=VALUE`, such as dataset.options.root=data; repeatable")
-	steps := f.Int("steps", 8, "read `N` batches, update the loss scale N times, deliver N events, or all-reduce N buckets")
-	batch := f.Int("batch", 64, "read batches of `N` samples")
+	steps := f.Int("steps", 8, "read `N` batches, update the loss scale N times, deliver N events, call a layer forward and backward N times, or all-reduce N buckets")
+	batch := f.Int("batch", 64, "read batches of `N` samples, or call a layer with them")
 	bucket := f.Int("bucket-kb", 1024, "all-reduce buckets of `N` KiB")
 	rules := sandboxFlags(cmd)
 	show := cli.JSONFlag(cmd, "one JSON array")

@@ -90,9 +90,6 @@ func (p *Plugin) complete() error {
 	if p.Lang != "" && p.Lang != "go" && p.Lang != "python" {
 		return refusedf("--lang %q: use go or python", p.Lang)
 	}
-	if p.Lang == "python" && p.Kind == "layer" {
-		return refusedf("--lang python: layer plugins are written in Go; leave --lang out")
-	}
 	if p.Name == "" {
 		abs, err := filepath.Abs(p.Dir)
 		if err != nil {

@@ -1,4 +1,4 @@
-// Command copies is the data set of copies.py in Go.
+// Command copies is the data set and the layer of copies.py in Go.
 package main
 
 import (
@@ -38,4 +38,29 @@ func (c *copies) Fill(_ context.Context, b *sdk.Batch) error {
 
 func (*copies) Close() error { return nil }
 
-func main() { sdk.Serve(sdk.Plugin{Dataset: func() sdk.Dataset { return &copies{} }}) }
+// same is a layer that copies.
+type same struct{}
+
+func (same) Info() sdk.Info {
+	return sdk.Info{Kind: sdk.KindLayer, Name: "same", Version: "0.1.0", Summary: "its input"}
+}
+
+func (same) Describe(context.Context, sdk.LayerRequest) (sdk.LayerSpec, error) {
+	return sdk.LayerSpec{}, nil
+}
+
+func (same) Forward(_ context.Context, c *sdk.LayerCall) error {
+	copy(c.Float32.Y, c.Float32.X)
+	return nil
+}
+
+func (same) Backward(_ context.Context, c *sdk.LayerCall) error {
+	copy(c.Float32.DX, c.Float32.DY)
+	return nil
+}
+
+func (same) Close() error { return nil }
+
+func main() {
+	sdk.Serve(sdk.Plugin{Dataset: func() sdk.Dataset { return &copies{} }, Layer: func() sdk.Layer { return same{} }})
+}
