@@ -28,6 +28,7 @@ var mutants = []mutant{
 	{"indices that are ignored", "dataset", "spirals.go", "p := points[index]", "p := points[i%len(points)]\n_ = index", "reads a sample alike in every batch", ""},
 	{"a batch that fails", "dataset", "spirals.go", "input, target := tensor", "if b.Epoch > 0 { println(\"no second epoch here\"); return errors.New(\"a bad day\") }\ninput, target := tensor", "reads an epoch again with equal data", "no second epoch here"},
 	{"a step that is not skipped", "precision", "halving.go", "Skip: true, Skipped", "Skipped", "skips exactly the overflowed steps", ""},
+	{"a gradient that lacks a factor", "layer", "swish.go", "(1 + beta*x*(1-s))", "1", "gradients are slopes", "element 0 of DX is "},
 	{"a state that is forgotten", "precision", "halving.go", `"good": float64(h.good)`, `"good": 0`, "continues from a loaded state", ""},
 }
 
