@@ -44,7 +44,7 @@ func (k Key) key() (op.Key, error) {
 	default:
 		return out, fmt.Errorf("the key %q has a Default of type %T; fix: give a float64, int, bool, string or []int", k.Name, k.Default)
 	}
-	if !names.MatchString(k.Name) {
+	if !names.Get().MatchString(k.Name) {
 		return out, fmt.Errorf("a key is named %q; fix: use lower-case letters, digits and _, beginning with a letter", k.Name)
 	}
 	if k.Required {

@@ -165,7 +165,7 @@ func (l Layer) Parameters(in []int, args map[string]any) ([]Param, error) {
 		return nil, err
 	}
 	for i, p := range list {
-		if !names.MatchString(p.Name) || slices.ContainsFunc(list[:i], func(q Param) bool { return q.Name == p.Name }) {
+		if !names.Get().MatchString(p.Name) || slices.ContainsFunc(list[:i], func(q Param) bool { return q.Name == p.Name }) {
 			return nil, fmt.Errorf("its parameter %d is named %q; fix: use another name, of lower-case letters, digits and _", i, p.Name)
 		}
 		if err := positive(p.Shape); err != nil {

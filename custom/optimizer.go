@@ -62,7 +62,7 @@ func (o Optimizer) add(keys []op.Key) error {
 		}
 	}
 	for i, name := range o.State {
-		if !names.MatchString(name) || slices.Contains(o.State[:i], name) || slices.Contains([]string{"step", "master", "ema"}, name) {
+		if !names.Get().MatchString(name) || slices.Contains(o.State[:i], name) || slices.Contains([]string{"step", "master", "ema"}, name) {
 			return fmt.Errorf("its State[%d] is %q; fix: use another name, of lower-case letters, digits and _", i, name)
 		}
 	}

@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
 
+	"github.com/trainctl/trainctl/core/base/pattern"
 	"github.com/trainctl/trainctl/core/engine/nn"
 	"github.com/trainctl/trainctl/core/engine/op"
 )
@@ -36,12 +36,12 @@ func Register(list ...Definition) error {
 	return errors.Join(all...)
 }
 
-var names = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
+var names = pattern.Lazy{Expr: `^[a-z][a-z0-9_]*$`}
 
 // enter checks what all definitions have, and adds one. kind is "layer", "loss" or "optimizer"; functions says which of
 // those that it needs are given.
 func enter(kind, name string, keys []Key, functions map[string]bool, add func(keys []op.Key) error) error {
-	if !names.MatchString(name) {
+	if !names.Get().MatchString(name) {
 		return fmt.Errorf("custom: the %s is named %q; fix: use lower-case letters, digits and _, beginning with a letter", kind, name)
 	}
 	for _, f := range slices.Sorted(maps.Keys(functions)) {

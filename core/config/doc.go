@@ -14,7 +14,7 @@
 // the working directory of the process, not to the file: the same file refers to
 // the same data whether it is read from a path or from standard input.
 //
-// It imports the packages whose tables it reads: core/base/similar, core/base/usererr,
+// It imports the packages whose tables it reads: core/base/pattern, core/base/similar, core/base/usererr,
 // core/engine, core/job, core/plugin, core/report/event, core/sdk and
 // core/train; and docs, for the descriptions of keys. Start with file.go.
 package config

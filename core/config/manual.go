@@ -1,10 +1,10 @@
 package config
 
 import (
-	"regexp"
 	"strings"
 	"sync"
 
+	"github.com/trainctl/trainctl/core/base/pattern"
 	"github.com/trainctl/trainctl/docs"
 )
 
@@ -12,8 +12,8 @@ import (
 type entry struct{ def, text string }
 
 var (
-	headline = regexp.MustCompile(`^## \[+([a-z_.]+)\]+$`)
-	link     = regexp.MustCompile(`\[([^\]]+)\]\([^)]+\)`)
+	headline = pattern.Lazy{Expr: `^## \[+([a-z_.]+)\]+$`}
+	link     = pattern.Lazy{Expr: `\[([^\]]+)\]\([^)]+\)`}
 )
 
 // manual holds the descriptions of keys in docs/configuration.md, by table and key.
@@ -25,7 +25,7 @@ var manual = sync.OnceValue(func() map[string]map[string]entry {
 		line = strings.TrimSpace(line)
 		if strings.HasPrefix(line, "## ") {
 			rows = nil
-			if m := headline.FindStringSubmatch(line); m != nil {
+			if m := headline.Get().FindStringSubmatch(line); m != nil {
 				rows = map[string]entry{}
 				out[m[1]] = rows
 			} else if line == "## Tables" {
@@ -39,7 +39,7 @@ var manual = sync.OnceValue(func() map[string]map[string]entry {
 		}
 		rows[strings.Trim(cells[1], " `[]")] = entry{
 			def:  strings.TrimSpace(cells[2]),
-			text: link.ReplaceAllString(strings.TrimSpace(strings.Join(cells[min(3, len(cells)-2):len(cells)-1], "|")), "$1"),
+			text: link.Get().ReplaceAllString(strings.TrimSpace(strings.Join(cells[min(3, len(cells)-2):len(cells)-1], "|")), "$1"),
 		}
 	}
 	return out

@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/trainctl/trainctl/core/base/pattern"
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
@@ -208,10 +208,10 @@ func text(v any) string {
 }
 
 // names are what MLflow allows in the names of metrics and parameters.
-var names = regexp.MustCompile(`[^A-Za-z0-9_\-. /]+`)
+var names = pattern.Lazy{Expr: `[^A-Za-z0-9_\-. /]+`}
 
 // name is a key as MLflow takes it: model.layers[0].bias is model.layers.0.bias.
 func name(key string) string {
-	key = names.ReplaceAllString(strings.NewReplacer("[", ".", "]", "").Replace(key), "_")
+	key = names.Get().ReplaceAllString(strings.NewReplacer("[", ".", "]", "").Replace(key), "_")
 	return key[:min(len(key), maxKey)]
 }

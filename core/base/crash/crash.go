@@ -1,9 +1,10 @@
 package crash
 
 import (
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/trainctl/trainctl/core/base/pattern"
 )
 
 const (
@@ -52,13 +53,13 @@ type stack struct {
 }
 
 var (
-	sigLine   = regexp.MustCompile(`^(SIG[A-Z0-9]+: .+)$`)
-	sigInside = regexp.MustCompile(`^\[signal (SIG[A-Z0-9]+: .+?)(?: code=\S+)?(?: addr=(\S+))?(?: pc=\S+)?\]?$`)
-	pcLine    = regexp.MustCompile(`^PC=\S+ m=\S+ sigcode=(\S+)(?: addr=(\S+))?`)
-	goroutine = regexp.MustCompile(`^goroutine (\d+) (?:gp=\S+ m=\S+ (?:mp=\S+ )?)?(\[.*\]):$`)
-	call      = regexp.MustCompile(`^[^\s"'=]+\(.*\)$`)
-	elided    = regexp.MustCompile(`^\.\.\.(\d+|additional) frames elided\.\.\.$`)
-	register  = regexp.MustCompile(`^[a-z][a-z0-9]{1,5}\s+0x[0-9a-f]+$`)
+	sigLine   = pattern.Lazy{Expr: `^(SIG[A-Z0-9]+: .+)$`}
+	sigInside = pattern.Lazy{Expr: `^\[signal (SIG[A-Z0-9]+: .+?)(?: code=\S+)?(?: addr=(\S+))?(?: pc=\S+)?\]?$`}
+	pcLine    = pattern.Lazy{Expr: `^PC=\S+ m=\S+ sigcode=(\S+)(?: addr=(\S+))?`}
+	goroutine = pattern.Lazy{Expr: `^goroutine (\d+) (?:gp=\S+ m=\S+ (?:mp=\S+ )?)?(\[.*\]):$`}
+	call      = pattern.Lazy{Expr: `^[^\s"'=]+\(.*\)$`}
+	elided    = pattern.Lazy{Expr: `^\.\.\.(\d+|additional) frames elided\.\.\.$`}
+	register  = pattern.Lazy{Expr: `^[a-z][a-z0-9]{1,5}\s+0x[0-9a-f]+$`}
 )
 
 // openings are the prefixes that begin a dump, besides the name of a signal.
@@ -89,10 +90,10 @@ func (d *Dump) Take(line string) bool {
 		return true
 	}
 	d.head = false
-	return d.frame(line) || line == "" || opens(line) || prefixed(line, others) || register.MatchString(line) || elided.MatchString(line)
+	return d.frame(line) || line == "" || opens(line) || prefixed(line, others) || register.Get().MatchString(line) || elided.Get().MatchString(line)
 }
 
-func opens(line string) bool { return prefixed(line, openings) || sigLine.MatchString(line) }
+func opens(line string) bool { return prefixed(line, openings) || sigLine.Get().MatchString(line) }
 
 func prefixed(line string, prefixes []string) bool {
 	for _, p := range prefixes {
@@ -105,7 +106,7 @@ func prefixed(line string, prefixes []string) bool {
 
 func (d *Dump) open(line string) {
 	d.begun, d.head = true, true
-	if sigLine.MatchString(line) {
+	if sigLine.Get().MatchString(line) {
 		d.signal = []string{line, ""}
 		return
 	}
@@ -124,13 +125,13 @@ func (d *Dump) say(line string) {
 
 // about reads a line that describes a signal or begins a stack.
 func (d *Dump) about(line string) bool {
-	if m := sigInside.FindStringSubmatch(line); m != nil {
+	if m := sigInside.Get().FindStringSubmatch(line); m != nil {
 		if d.signal == nil {
 			d.signal = m[1:]
 		}
 		return true
 	}
-	if m := pcLine.FindStringSubmatch(line); m != nil {
+	if m := pcLine.Get().FindStringSubmatch(line); m != nil {
 		if d.sent = m[1] == "0"; !d.sent && d.signal != nil {
 			d.signal[1] = m[2]
 		}
@@ -140,7 +141,7 @@ func (d *Dump) about(line string) bool {
 		d.foreign = true
 		return true
 	}
-	if m := goroutine.FindStringSubmatch(line); m != nil {
+	if m := goroutine.Get().FindStringSubmatch(line); m != nil {
 		d.next(m[1] + " " + m[2])
 		return true
 	}
@@ -200,7 +201,7 @@ func (d *Dump) frame(line string) bool {
 		return true
 	}
 	d.function = ""
-	if !call.MatchString(line) {
+	if !call.Get().MatchString(line) {
 		return false
 	}
 	d.function = line[:strings.LastIndexByte(line, '(')]

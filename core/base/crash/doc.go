@@ -2,5 +2,5 @@
 // fatal error or a signal, and extracts the message, the signal, and where it
 // happened. It skips registers and the stacks of other goroutines.
 //
-// It imports nothing else of this module. Start with crash.go.
+// It imports core/base/pattern. Start with crash.go.
 package crash

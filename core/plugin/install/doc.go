@@ -5,5 +5,5 @@
 // to it, so an installation that fails or is killed leaves no part of a plugin. What an
 // archive contains cannot leave that folder.
 //
-// It imports core/plugin/host, core/plugin/registry and core/sdk. Start with install.go.
+// It imports core/base/pattern, core/plugin/host, core/plugin/registry and core/sdk. Start with install.go.
 package install

@@ -10,11 +10,11 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/trainctl/trainctl/core/base/pattern"
 	"github.com/trainctl/trainctl/core/plugin/host"
 	"github.com/trainctl/trainctl/core/plugin/registry"
 	"github.com/trainctl/trainctl/core/sdk"
@@ -133,8 +133,8 @@ type stager struct {
 
 // Names and versions become parts of paths.
 var (
-	goodName    = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,99}$`)
-	goodVersion = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z.+_-]{0,99}$`)
+	goodName    = pattern.Lazy{Expr: `^[a-z0-9][a-z0-9._-]{0,99}$`}
+	goodVersion = pattern.Lazy{Expr: `^[0-9A-Za-z][0-9A-Za-z.+_-]{0,99}$`}
 )
 
 // identify starts the plugin and puts its executable under its final name.
@@ -186,9 +186,9 @@ func (s *stager) probe(ctx context.Context, kind sdk.Kind, exe string) (sdk.Info
 
 func (s *stager) check(r *Receipt) error {
 	switch {
-	case !goodName.MatchString(r.Name):
+	case !goodName.Get().MatchString(r.Name):
 		return fmt.Errorf("%q cannot be the name of an installed plugin; choose one of lower-case letters, digits, dots and dashes with --name", r.Name)
-	case !goodVersion.MatchString(r.Version):
+	case !goodVersion.Get().MatchString(r.Version):
 		return fmt.Errorf("its version %q cannot be part of a file name; it should read like 1.2.0", r.Version)
 	}
 	for _, kind := range r.Kinds {

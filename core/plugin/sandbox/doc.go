@@ -4,5 +4,5 @@
 // The host executes itself with the arguments of [Command]; that process calls [Enter],
 // which restricts it and executes the plugin in its place.
 //
-// It imports nothing else of this module. Start with sandbox.go.
+// It imports core/base/pattern. Start with sandbox.go.
 package sandbox

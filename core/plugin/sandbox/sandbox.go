@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/trainctl/trainctl/core/base/pattern"
 )
 
 // Rules are what a plugin may do, besides what every program needs. It always reads
@@ -133,9 +134,9 @@ func Enter(args []string) {
 }
 
 var (
-	denied  = regexp.MustCompile(`(?i)permission denied|errno 13|\bEACCES\b`)
-	network = regexp.MustCompile(`(?i)\bsocket\b|\bdial\b|\bconnect|\blookup\b|urlopen|resolve`)
-	path    = regexp.MustCompile(`/[^\s'":,;)]+`)
+	denied  = pattern.Lazy{Expr: `(?i)permission denied|errno 13|\bEACCES\b`}
+	network = pattern.Lazy{Expr: `(?i)\bsocket\b|\bdial\b|\bconnect|\blookup\b|urlopen|resolve`}
+	path    = pattern.Lazy{Expr: `/[^\s'":,;)]+`}
 )
 
 // Refused says what of the lines that a plugin printed, or of its error, the rules caused;
@@ -143,15 +144,15 @@ var (
 // own is not understood.
 func (r Rules) Refused(lines ...string) string {
 	for _, line := range lines {
-		if !denied.MatchString(line) {
+		if !denied.Get().MatchString(line) {
 			continue
 		}
-		for _, p := range slices.Backward(path.FindAllString(line, -1)) { // the last one is what was accessed
+		for _, p := range slices.Backward(path.Get().FindAllString(line, -1)) { // the last one is what was accessed
 			if !slices.ContainsFunc(r.Write, func(dir string) bool { return p == dir || strings.HasPrefix(p, dir+"/") }) {
 				return fmt.Sprintf("its sandbox has probably refused %s (%s); %s", p, r, r.fix())
 			}
 		}
-		if !r.Network && network.MatchString(line) {
+		if !r.Network && network.Get().MatchString(line) {
 			return fmt.Sprintf("its sandbox refused the network (%s); set network = true in its table, [dataset], [[observers]] or [[layer_plugins]], if it needs it", r)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/afero"
@@ -35,7 +36,7 @@ var (
 	//go:embed assets/uplot/LICENSE
 	uplotLicense string
 
-	pageTemplate = template.Must(template.New("page").Funcs(functions).Parse(pageHTML))
+	pageTemplate = sync.OnceValue(func() *template.Template { return template.Must(template.New("page").Funcs(functions).Parse(pageHTML)) })
 )
 
 // Input is a run and its trace, which is nil if it recorded none.
@@ -84,7 +85,7 @@ func Write(w io.Writer, runs []Input, o Options) error {
 		}
 	}
 	var page bytes.Buffer
-	if err := pageTemplate.Execute(&page, v); err != nil {
+	if err := pageTemplate().Execute(&page, v); err != nil {
 		return err
 	}
 	_, err := w.Write(page.Bytes())

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/trainctl/trainctl/core/report/event"
@@ -22,7 +23,7 @@ var (
 	//go:embed assets/live.js
 	liveJS string
 
-	indexPage = template.Must(template.New("index").Parse(indexHTML))
+	indexPage = sync.OnceValue(func() *template.Template { return template.Must(template.New("index").Parse(indexHTML)) })
 )
 
 // brief is a run in the list, which is read again when one of its files has changed.
@@ -56,7 +57,7 @@ func (s *Server) index(w http.ResponseWriter, _ *http.Request) error {
 	}
 	slices.SortStableFunc(lines, func(a, b line) int { return cmp.Or(b.Began.Compare(a.Began), cmp.Compare(b.ID, a.ID)) })
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	return indexPage.Execute(w, map[string]any{
+	return indexPage().Execute(w, map[string]any{
 		"Dir": s.o.Dir, "Lines": lines, "Heads": page.FactNames, "Version": s.o.Version,
 		"CSS": template.CSS(page.Style()), "Script": template.JS(indexJS), "Policy": page.Policy(true, indexJS),
 	})

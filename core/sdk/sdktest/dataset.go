@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/sdk"
 )
@@ -181,7 +179,7 @@ func checkRanks(ctx context.Context, s *datasetSuite) error {
 		return err
 	}
 	for r := 1; r < world; r++ {
-		if diff := cmp.Diff(ranks[0].spec, ranks[r].spec); diff != "" {
+		if diff := difference(ranks[0].spec, ranks[r].spec); diff != "" {
 			return fmt.Errorf("ranks 0 and %d have different specifications:\n%s", r, diff)
 		}
 		other, err := readSome(ctx, ranks[r], s.Samples)

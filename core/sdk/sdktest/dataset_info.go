@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/trainctl/trainctl/core/base/pattern"
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/tensor"
 )
@@ -18,8 +16,8 @@ func checkInfo(_ context.Context, s *datasetSuite) error {
 }
 
 var (
-	pluginName = regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
-	optionName = regexp.MustCompile(`^[a-z][a-z0-9]*(_[a-z0-9]+)*$`)
+	pluginName = pattern.Lazy{Expr: `^[a-z][a-z0-9]*(-[a-z0-9]+)*$`}
+	optionName = pattern.Lazy{Expr: `^[a-z][a-z0-9]*(_[a-z0-9]+)*$`}
 )
 
 // checkedInfo checks what users see in lists and messages.
@@ -29,7 +27,7 @@ func checkedInfo(info sdk.Info, kind sdk.Kind) error {
 	if info.Kind != kind {
 		complain("kind %q, want %q", info.Kind, kind)
 	}
-	if !pluginName.MatchString(info.Name) {
+	if !pluginName.Get().MatchString(info.Name) {
 		complain("name %q does not consist of lower-case words joined by -", info.Name)
 	}
 	if info.Version == "" {
@@ -53,7 +51,7 @@ func checkedInfo(info sdk.Info, kind sdk.Kind) error {
 
 func checkedOption(o sdk.Option) error {
 	switch {
-	case !optionName.MatchString(o.Name):
+	case !optionName.Get().MatchString(o.Name):
 		return errors.New("the name does not consist of lower-case words joined by _")
 	case o.Doc == "":
 		return errors.New("no Doc")
@@ -66,7 +64,7 @@ func checkedOption(o sdk.Option) error {
 	if err := problems.Err(); err != nil {
 		return fmt.Errorf("the default breaks the option's own rules: %w", err)
 	}
-	if diff := cmp.Diff(checked[o.Name], o.Default); diff != "" {
+	if diff := difference(checked[o.Name], o.Default); diff != "" {
 		return fmt.Errorf("the default is %T, a %s is passed as %T", o.Default, o.Type, checked[o.Name])
 	}
 	return nil
@@ -77,7 +75,7 @@ func checkSpec(ctx context.Context, s *datasetSuite) error {
 	if err != nil {
 		return err
 	}
-	if diff := cmp.Diff(a.spec, b.spec); diff != "" {
+	if diff := difference(a.spec, b.spec); diff != "" {
 		return fmt.Errorf("the second Open returns another specification:\n%s", diff)
 	}
 	return validSpec(a.spec)

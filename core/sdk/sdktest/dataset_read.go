@@ -64,11 +64,10 @@ func (s *slot) intact() error {
 // sum identifies the content of sample i: input and target.
 func (s *slot) sum(i int) uint64 {
 	in, tg := s.spec.Input.Bytes(), s.spec.Target.Bytes()
+	table := crc64.MakeTable(crc64.ECMA) // which is made once
 	h := crc64.Update(0, table, inner(s.input)[i*in:(i+1)*in])
 	return crc64.Update(h, table, inner(s.target)[i*tg:(i+1)*tg])
 }
-
-var table = crc64.MakeTable(crc64.ECMA)
 
 // fill reads indices into a fresh slot and checks the guards.
 func (d *opened) fill(ctx context.Context, split sdk.Split, epoch int, indices []int64, poison byte) (*slot, error) {

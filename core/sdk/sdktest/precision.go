@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/trainctl/trainctl/core/engine/graph"
 	"github.com/trainctl/trainctl/core/engine/op"
 	_ "github.com/trainctl/trainctl/core/engine/op/activation" // defines activations
@@ -144,7 +142,7 @@ func checkPolicies(ctx context.Context, s *precisionSuite) error {
 	if err != nil {
 		return err
 	}
-	if diff := cmp.Diff(a, b); diff != "" {
+	if diff := difference(a, b); diff != "" {
 		return fmt.Errorf("two instances differ:\n%s", diff)
 	}
 	return nil

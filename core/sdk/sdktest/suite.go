@@ -4,10 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/trainctl/trainctl/core/plugin/host"
 	"github.com/trainctl/trainctl/core/sdk"
@@ -70,10 +69,18 @@ func constantInfo(p interface {
 	defer p.Close()
 	info := p.Info()
 	all := []error{checkedInfo(info, kind)}
-	if diff := cmp.Diff(info, p.Info()); diff != "" {
+	if diff := difference(info, p.Info()); diff != "" {
 		all = append(all, fmt.Errorf("Info is not constant:\n%s", diff))
 	}
 	return errors.Join(all...)
+}
+
+// difference shows two values that should be equal; "" if they are.
+func difference(a, b any) string {
+	if reflect.DeepEqual(a, b) {
+		return ""
+	}
+	return fmt.Sprintf("%+v\n%+v", a, b)
 }
 
 // closesTwice checks that Close may be called again.

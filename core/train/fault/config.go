@@ -2,11 +2,11 @@ package fault
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"time"
 
+	"github.com/trainctl/trainctl/core/base/pattern"
 	"github.com/trainctl/trainctl/core/base/usererr"
 )
 
@@ -65,15 +65,15 @@ type Fault struct {
 const forms = `"kill rank 3", "kill dataset of rank 3", "hang backend of rank 1", "delay rank 2 by 200ms", "silence node 1 for 5s", "damage checkpoint", "fill disk", "fill disk for 10 steps"`
 
 var (
-	atStep  = regexp.MustCompile(`^step ([1-9][0-9]{0,17}): (.+)$`)
-	ofRank  = regexp.MustCompile(`^(kill|hang|delay)(?: (backend|dataset|precision) of)? rank ([0-9]{1,9})(?: by ([0-9.a-zµ]+))?$`)
-	ofNode  = regexp.MustCompile(`^silence node ([0-9]{1,9}) for ([0-9.a-zµ]+)$`)
-	ofDisk  = regexp.MustCompile(`^fill disk(?: for ([1-9][0-9]{0,8}) steps?)?$`)
+	atStep  = pattern.Lazy{Expr: `^step ([1-9][0-9]{0,17}): (.+)$`}
+	ofRank  = pattern.Lazy{Expr: `^(kill|hang|delay)(?: (backend|dataset|precision) of)? rank ([0-9]{1,9})(?: by ([0-9.a-zµ]+))?$`}
+	ofNode  = pattern.Lazy{Expr: `^silence node ([0-9]{1,9}) for ([0-9.a-zµ]+)$`}
+	ofDisk  = pattern.Lazy{Expr: `^fill disk(?: for ([1-9][0-9]{0,8}) steps?)?$`}
 	damages = "damage checkpoint"
 )
 
 func parse(text string) (f Fault, err error) {
-	m := atStep.FindStringSubmatch(text)
+	m := atStep.Get().FindStringSubmatch(text)
 	if m == nil {
 		return f, fmt.Errorf("%q does not begin with \"step N: \"", text)
 	}
@@ -83,14 +83,14 @@ func parse(text string) (f Fault, err error) {
 	switch {
 	case what == damages:
 		f.Do = Damage
-	case ofDisk.MatchString(what):
-		f.Do, f.Steps = FillDisk, number(ofDisk.FindStringSubmatch(what)[1])
-	case ofNode.MatchString(what):
-		m := ofNode.FindStringSubmatch(what)
+	case ofDisk.Get().MatchString(what):
+		f.Do, f.Steps = FillDisk, number(ofDisk.Get().FindStringSubmatch(what)[1])
+	case ofNode.Get().MatchString(what):
+		m := ofNode.Get().FindStringSubmatch(what)
 		f.Do, f.Node = Silence, number(m[1])
 		f.For, err = duration(m[2])
-	case ofRank.MatchString(what):
-		m := ofRank.FindStringSubmatch(what)
+	case ofRank.Get().MatchString(what):
+		m := ofRank.Get().FindStringSubmatch(what)
 		f.Do, f.Plugin, f.Rank = m[1], m[2], number(m[3])
 		if (f.Do == Delay) != (m[4] != "") || f.Do == Delay && f.Plugin != "" || f.Do == Hang && f.Plugin == "" {
 			return f, unknown

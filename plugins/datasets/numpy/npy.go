@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"github.com/spf13/afero"
 
 	"github.com/trainctl/trainctl/core/base/openfile"
+	"github.com/trainctl/trainctl/core/base/pattern"
 	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/tensor"
 	"github.com/trainctl/trainctl/plugins/datasets/samples"
@@ -72,9 +72,9 @@ func find(f io.ReaderAt, size int64, p place, key string) (*zip.File, error) {
 // The header of a .npy file: a Python dictionary with three keys
 // (https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html).
 var (
-	descr   = regexp.MustCompile(`'descr'\s*:\s*'([<>|=])([a-zA-Z]\d+)'`)
-	fortran = regexp.MustCompile(`'fortran_order'\s*:\s*(True|False)`)
-	shape   = regexp.MustCompile(`'shape'\s*:\s*\(([\d,\sL]*)\)`)
+	descr   = pattern.Lazy{Expr: `'descr'\s*:\s*'([<>|=])([a-zA-Z]\d+)'`}
+	fortran = pattern.Lazy{Expr: `'fortran_order'\s*:\s*(True|False)`}
+	shape   = pattern.Lazy{Expr: `'shape'\s*:\s*\(([\d,\sL]*)\)`}
 )
 
 const (
@@ -89,7 +89,7 @@ func read(from io.Reader, size int64) (*samples.Array, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, f, s := descr.FindStringSubmatch(text), fortran.FindStringSubmatch(text), shape.FindStringSubmatch(text)
+	d, f, s := descr.Get().FindStringSubmatch(text), fortran.Get().FindStringSubmatch(text), shape.Get().FindStringSubmatch(text)
 	if d == nil || f == nil || s == nil {
 		return nil, fmt.Errorf("the header %q is of no array of numbers", strings.TrimSpace(text))
 	}

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"github.com/spf13/afero"
 
+	"github.com/trainctl/trainctl/core/base/pattern"
 	"github.com/trainctl/trainctl/core/job/launch"
 	"github.com/trainctl/trainctl/core/plugin/registry"
 )
@@ -81,7 +81,7 @@ func (e refused) ExitCode() int { return launch.ExitConfig }
 
 func refusedf(format string, args ...any) error { return refused(fmt.Sprintf(format, args...)) }
 
-var pluginNames = regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
+var pluginNames = pattern.Lazy{Expr: `^[a-z][a-z0-9]*(-[a-z0-9]+)*$`}
 
 func (p *Plugin) complete() error {
 	if exampleNames[p.Kind] == "" {
@@ -97,7 +97,7 @@ func (p *Plugin) complete() error {
 		}
 		p.Name = strings.TrimPrefix(filepath.Base(abs), pluginPrefix)
 	}
-	if !pluginNames.MatchString(p.Name) {
+	if !pluginNames.Get().MatchString(p.Name) {
 		return refusedf("%q is not a valid plugin name: use lower-case words joined by -, with --name NAME", p.Name)
 	}
 	if p.Module == "" {

@@ -5,11 +5,11 @@ import (
 	"io/fs"
 	"path"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"github.com/spf13/afero"
 
+	"github.com/trainctl/trainctl/core/base/pattern"
 	python "github.com/trainctl/trainctl/sdk/python"
 )
 
@@ -18,12 +18,12 @@ func (p *Plugin) python() bool { return p.Lang == "python" }
 
 // startsWithDigit is a word of a name that a Python class, which is named by words that
 // begin with capitals, cannot show.
-var startsWithDigit = regexp.MustCompile(`-[0-9]`)
+var startsWithDigit = pattern.Lazy{Expr: `-[0-9]`}
 
 // script returns the files of a plugin in Python, by name: the SDK's example with the plugin's
 // names in it, and what pip installs for it.
 func (p *Plugin) script(fsys afero.Fs, source, version string) (map[string]string, error) {
-	if startsWithDigit.MatchString(p.Name) {
+	if startsWithDigit.Get().MatchString(p.Name) {
 		return nil, refusedf("%q is not a valid name for a plugin in Python, whose class is named after it: no word may begin with a digit; set --name NAME", p.Name)
 	}
 	needs, err := requirement(fsys, source, version)
