@@ -114,24 +114,15 @@ func attended(p Plugin, conn *net.UnixConn) error {
 func (s *server) session(conn *net.UnixConn) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	s.end, s.restoreStdio = cancel, func() {}
+	s.end = cancel
 	go func() {
 		s.link.run()
 		cancel()
 	}()
-	ready, closed := make(chan *goplugin.ReattachConfig, 1), make(chan struct{})
-	var failed error
-	go func() {
-		defer close(closed)
-		failed = s.listen(&goplugin.ServeTestConfig{Context: ctx, ReattachConfigCh: ready})
-	}()
-	select {
-	case at := <-ready:
-		_, _ = fmt.Fprintf(conn, "1|%d|%s|%s|%s|\n", at.ProtocolVersion, at.Addr.Network(), at.Addr, at.Protocol)
-	case <-closed:
+	failed := s.listen(ctx, "", conn)
+	if failed != nil {
 		_, _ = fmt.Fprintln(conn, failed)
 	}
-	<-closed
 	s.close()
 	<-s.closed // whenever the debugger lets it
 	_ = conn.Close()

@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"regexp"
 	"slices"
 	"time"
 
+	"github.com/trainctl/trainctl/core/base/pattern"
 	"github.com/trainctl/trainctl/core/base/shm"
 	"github.com/trainctl/trainctl/core/sdk/pb"
 	"github.com/trainctl/trainctl/core/tensor"
@@ -149,7 +149,7 @@ func (spec *LayerSpec) Check(in []int) error {
 	return spec.complete(&servedLayer{LayerRequest: LayerRequest{Shape: in}})
 }
 
-var paramNames = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
+var paramNames = pattern.Lazy{Expr: `^[a-z][a-z0-9_]*$`}
 
 // complete checks a description, sets the output's shape if it is that of the input, and fills in the layer.
 func (spec *LayerSpec) complete(l *servedLayer) (err error) {
@@ -166,7 +166,7 @@ func (spec *LayerSpec) complete(l *servedLayer) (err error) {
 	seen := map[string]bool{}
 	for i := range spec.Params {
 		p := &spec.Params[i]
-		if !paramNames.MatchString(p.Name) || seen[p.Name] {
+		if !paramNames.Get().MatchString(p.Name) || seen[p.Name] {
 			return fmt.Errorf("parameter %d is named %q; fix: use another name, of lower-case letters, digits and _", i, p.Name)
 		}
 		seen[p.Name] = true

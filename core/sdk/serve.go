@@ -2,12 +2,15 @@ package sdk
 
 import (
 	"context"
+	"crypto/tls"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime"
 	"strings"
 
 	"github.com/hashicorp/go-hclog"
@@ -15,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 
+	"github.com/trainctl/trainctl/core/base/localtls"
 	"github.com/trainctl/trainctl/core/sdk/pb"
 )
 
@@ -33,7 +37,7 @@ func Serve(p Plugin) {
 		introduce(os.Stderr, p)
 		os.Exit(1)
 	}
-	stdout, stderr, err := divertStdout()
+	handshake, stderr, err := divertStdout()
 	if err != nil {
 		exitWith(os.Stderr, err)
 	}
@@ -47,26 +51,48 @@ func Serve(p Plugin) {
 	if err != nil {
 		exitWith(stderr, err)
 	}
-	s.restoreStdio = func() { os.Stdout, os.Stderr = stderr, stderr }
 	s.watchHost()
 	outliveSignals()
-	os.Stdout = stdout // for the handshake line
-	if err := s.listen(nil); err != nil {
+	if err := s.listen(context.Background(), os.Getenv(pb.EnvClientCert), handshake); err != nil {
 		exitWith(stderr, err)
 	}
+	runtime.KeepAlive(handshake) // the host takes its end for that of the process
 	s.exit()
 }
 
-// listen serves gRPC until the host ends it. Test is nil unless a person has started the process.
-func (s *server) listen(test *goplugin.ServeTestConfig) error {
+// listen serves gRPC until the host ends it, or ctx ends. It writes the line of the handshake to out. cert is the
+// host's certificate as PEM; "": the connection is not encrypted.
+//
+// go-plugin runs in its test mode: otherwise it writes the line itself, with a certificate only if that is its own, and
+// replaces standard output and standard error.
+func (s *server) listen(ctx context.Context, cert string, out io.Writer) error {
+	var own string
+	secured := func() (*tls.Config, error) {
+		if cert == "" {
+			return nil, nil
+		}
+		der, config, err := localtls.Server([]byte(cert))
+		own = base64.RawStdEncoding.EncodeToString(der)
+		return config, err
+	}
+	ready, told := make(chan *goplugin.ReattachConfig), make(chan struct{})
+	go func() {
+		defer close(told)
+		if at := <-ready; at != nil {
+			_, _ = fmt.Fprintf(out, "%d|%d|%s|%s|%s|%s\n", goplugin.CoreProtocolVersion, at.ProtocolVersion, at.Addr.Network(), at.Addr, at.Protocol, own)
+		}
+	}()
 	var why startFailure
 	goplugin.Serve(&goplugin.ServeConfig{
 		HandshakeConfig:  pb.Handshake,
+		TLSProvider:      secured,
 		VersionedPlugins: map[int]goplugin.PluginSet{pb.ProtocolVersion: {pb.ServiceName: &service{s: s}}},
 		GRPCServer:       s.grpcServer,
 		Logger:           hclog.New(&hclog.LoggerOptions{Level: hclog.Error, Output: &why, JSONFormat: true}),
-		Test:             test,
+		Test:             &goplugin.ServeTestConfig{Context: ctx, ReattachConfigCh: ready},
 	})
+	close(ready)
+	<-told
 	if !s.serving.Load() { // go-plugin returns without a word
 		return fmt.Errorf("this plugin cannot listen for trainctl in %s: %v", os.Getenv(goplugin.EnvUnixSocketDir), &why)
 	}
@@ -129,7 +155,6 @@ func (s *server) grpcServer(opts []grpc.ServerOption) *grpc.Server {
 
 // intercept converts errors and panics to a status that keeps their type.
 func (s *server) intercept(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (reply any, err error) {
-	s.stdioOnce.Do(s.restoreStdio)
 	err = guard(func() error {
 		reply, err = handler(ctx, req)
 		return err

@@ -38,9 +38,7 @@ type server struct {
 	link      *hostLink // nil: inline data plane only
 	log       *slog.Logger
 
-	serving      atomic.Bool // go-plugin listens
-	restoreStdio func()
-	stdioOnce    sync.Once
+	serving atomic.Bool // go-plugin listens
 
 	calls sync.Mutex // the instance gets one call at a time
 	ctx   context.Context

@@ -1,7 +1,13 @@
 package sdk
 
 import (
+	"bufio"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
 	"errors"
 	"log/slog"
 	"os"
@@ -9,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/trainctl/trainctl/core/base/localtls"
 	"github.com/trainctl/trainctl/core/base/shm"
 	"github.com/trainctl/trainctl/core/sdk/pb"
 	"github.com/trainctl/trainctl/core/tensor"
@@ -81,6 +88,79 @@ func TestCannotListen(t *testing.T) {
 	if s := string(out); !strings.Contains(s, "cannot listen for trainctl in /does/not/exist: ") || !strings.Contains(s, "no such file or directory") {
 		t.Errorf("it says %q", s)
 	}
+}
+
+// The process of a plugin accepts its host alone, and shows it a certificate on P-256.
+func TestConnectionOfAProcess(t *testing.T) {
+	text, config, err := localtls.Client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := handshakeOf(t, string(text))
+	der, err := base64.RawStdEncoding.DecodeString(at[5])
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if key, ok := leaf.PublicKey.(*ecdsa.PublicKey); !ok || key.Curve != elliptic.P256() {
+		t.Errorf("the key is %T", leaf.PublicKey)
+	}
+	config.RootCAs, config.NextProtos = x509.NewCertPool(), []string{"h2"}
+	config.RootCAs.AddCert(leaf)
+	greeted := func(c *tls.Config) error { // gRPC's server speaks first
+		conn, err := tls.Dial(at[2], at[3], c)
+		if err == nil {
+			defer conn.Close()
+			_, err = conn.Read(make([]byte, 1))
+		}
+		return err
+	}
+	if err := greeted(config); err != nil {
+		t.Error(err)
+	}
+	config.Certificates = nil
+	if greeted(config) == nil {
+		t.Error("a host without a certificate was accepted")
+	}
+}
+
+// handshakeOf starts this program as a plugin for the host with a certificate, and returns the parts of its line.
+func handshakeOf(t *testing.T, cert string) []string {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("", "") // paths of sockets are short
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(exe)
+	cmd.Env = append(os.Environ(), "TEST_SERVE=1", pb.Handshake.MagicCookieKey+"="+pb.Handshake.MagicCookieValue, pb.EnvKind+"=precision",
+		"PLUGIN_PROTOCOL_VERSIONS=1", "PLUGIN_UNIX_SOCKET_DIR="+dir, pb.EnvClientCert+"="+cert)
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_, _ = cmd.Process.Kill(), cmd.Wait()
+		_ = os.RemoveAll(dir)
+	})
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts := strings.Split(strings.TrimSpace(line), "|")
+	if len(parts) != 6 || parts[0] != "1" || parts[1] != "1" {
+		t.Fatalf("the handshake is %q", line)
+	}
+	return parts
 }
 
 // open is a server as after Open, with one arena of 4 KiB.

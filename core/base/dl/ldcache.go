@@ -16,16 +16,12 @@ func (f *Finder) cached(sonames []string) []string {
 	if err != nil {
 		return nil
 	}
-	var out []string
-	for _, e := range parseCache(data) {
-		if slices.Contains(sonames, e.soname) {
-			out = append(out, filepath.Join(f.Root, e.path))
-		}
+	out := pathsInCache(data, sonames)
+	for i := range out {
+		out[i] = filepath.Join(f.Root, out[i])
 	}
 	return out
 }
-
-type cacheEntry struct{ soname, path string }
 
 const (
 	cacheMagic  = "glibc-ld.so.cache1.1"
@@ -36,9 +32,10 @@ const (
 // flags of libraries for this architecture, in the second byte.
 var cacheArch = map[string]uint32{"amd64": 0x0300, "arm64": 0x0a00}[runtime.GOARCH]
 
-// parseCache reads the table of the newer format. Offsets of strings count
-// from the magic, which an older table may precede.
-func parseCache(data []byte) []cacheEntry {
+// pathsInCache finds libraries in the table of the newer format. Offsets of strings count
+// from the magic, which an older table may precede. The cache of a common system has thousands
+// of entries, so strings are made of those found alone.
+func pathsInCache(data []byte, sonames []string) (out []string) {
 	at := bytes.Index(data, []byte(cacheMagic))
 	if at < 0 || len(data) < at+cacheHeader {
 		return nil
@@ -48,28 +45,27 @@ func parseCache(data []byte) []cacheEntry {
 	if n < 0 || n > (len(data)-cacheHeader)/cacheRow {
 		return nil
 	}
-	var out []cacheEntry
 	for i := range n {
 		row := data[cacheHeader+i*cacheRow:]
 		flags := binary.NativeEndian.Uint32(row)
 		if flags&0xff00 != cacheArch {
 			continue
 		}
-		out = append(out, cacheEntry{
-			soname: cacheString(data, binary.NativeEndian.Uint32(row[4:])),
-			path:   cacheString(data, binary.NativeEndian.Uint32(row[8:])),
-		})
+		soname := cacheString(data, binary.NativeEndian.Uint32(row[4:]))
+		if slices.ContainsFunc(sonames, func(s string) bool { return s == string(soname) }) {
+			out = append(out, string(cacheString(data, binary.NativeEndian.Uint32(row[8:]))))
+		}
 	}
 	return out
 }
 
-func cacheString(data []byte, offset uint32) string {
+func cacheString(data []byte, offset uint32) []byte {
 	if uint64(offset) >= uint64(len(data)) {
-		return ""
+		return nil
 	}
 	s := data[offset:]
 	if end := bytes.IndexByte(s, 0); end >= 0 {
-		return string(s[:end])
+		return s[:end]
 	}
-	return ""
+	return nil
 }

@@ -13,27 +13,41 @@ import (
 // program name in it may contain any character, so the fields are counted from
 // the last parenthesis: state, parent, group.
 func children() []int {
-	entries, err := os.ReadDir("/proc")
+	proc, err := os.Open("/proc")
 	if err != nil {
 		return nil
 	}
+	defer proc.Close()
+	names, _ := proc.Readdirnames(-1)
 	var found []int
-	self := []byte(strconv.Itoa(os.Getpid()))
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
+	self, buf := []byte(strconv.Itoa(os.Getpid())), make([]byte, 1024) // the program name has at most 64 bytes
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
 		if err != nil {
 			continue
 		}
-		stat, err := os.ReadFile("/proc/" + e.Name() + "/stat")
-		if err != nil {
-			continue // it has ended
-		}
-		fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-		if len(fields) > 2 && bytes.Equal(fields[1], self) {
+		stat := readStat(name, buf) // nil if it has ended
+		_, after, _ := bytes.Cut(stat[bytes.LastIndexByte(stat, ')')+1:], []byte(" "))
+		_, after, _ = bytes.Cut(after, []byte(" ")) // the state
+		if parent, _, ok := bytes.Cut(after, []byte(" ")); ok && bytes.Equal(parent, self) {
 			found = append(found, pid)
 		}
 	}
 	return found
+}
+
+// readStat reads /proc/<pid>/stat into a buffer. It makes no os.File: a machine may run thousands of processes.
+func readStat(pid string, buf []byte) []byte {
+	fd, err := syscall.Open("/proc/"+pid+"/stat", syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return nil
+	}
+	defer syscall.Close(fd)
+	n, err := syscall.Read(fd, buf)
+	if err != nil {
+		return nil
+	}
+	return buf[:n]
 }
 
 // killOrphan kills an adopted child.

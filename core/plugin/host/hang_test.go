@@ -2,10 +2,6 @@ package host
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"strings"
@@ -15,25 +11,6 @@ import (
 	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/core/sdk/pb"
 )
-
-// gRPC for Python and C++ verifies P-256 and not P-521.
-func TestTheHostsCertificateIsP256(t *testing.T) {
-	text, config, err := certificate()
-	if err != nil {
-		t.Fatal(err)
-	}
-	block, _ := pem.Decode(text)
-	cert, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if key, ok := cert.PublicKey.(*ecdsa.PublicKey); !ok || key.Curve != elliptic.P256() {
-		t.Errorf("the key is %T", cert.PublicKey)
-	}
-	if err := cert.VerifyHostname("localhost"); err != nil || len(config.Certificates) != 1 {
-		t.Error(err)
-	}
-}
 
 // A plugin that starts plugins would be started by them again.
 func TestPluginsStartNoPlugins(t *testing.T) {

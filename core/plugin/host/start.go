@@ -18,6 +18,7 @@ import (
 	"github.com/hashicorp/go-plugin/runner"
 	"google.golang.org/grpc"
 
+	"github.com/trainctl/trainctl/core/base/localtls"
 	"github.com/trainctl/trainctl/core/base/shm"
 	"github.com/trainctl/trainctl/core/base/tempdir"
 	"github.com/trainctl/trainctl/core/base/usererr"
@@ -75,7 +76,7 @@ func (h *Host) start(ctx context.Context, kind sdk.Kind, name string) (*plugin, 
 			return nil, refused(kind, name, err)
 		}
 	}
-	cert, secured, err := certificate()
+	cert, secured, err := localtls.Client()
 	if err != nil {
 		return nil, refused(kind, name, err)
 	}
@@ -83,7 +84,7 @@ func (h *Host) start(ctx context.Context, kind sdk.Kind, name string) (*plugin, 
 	if err != nil {
 		return nil, &StartError{Kind: kind, Name: name, Problem: err.Error(), Err: err}
 	}
-	proc.origin.setEnv(envClientCert + "=" + string(cert))
+	proc.origin.setEnv(pb.EnvClientCert + "=" + string(cert))
 	p, err := h.begin(ctx, proc, secured, rules)
 	if err == nil && prog.builtin != nil {
 		p.info.Name = name
@@ -105,9 +106,6 @@ func (h *Host) begin(ctx context.Context, proc *process, secured *tls.Config, ru
 	go p.supervise()
 	return p, nil
 }
-
-// envClientCert is the variable in which go-plugin passes the host's certificate to a plugin.
-const envClientCert = "PLUGIN_CLIENT_CERT"
 
 func (h *Host) clientConfig(proc *process, secured *tls.Config) *goplugin.ClientConfig {
 	dial := []grpc.DialOption{

@@ -9,12 +9,12 @@ import (
 	"io/fs"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 
 	"github.com/spf13/afero"
 
 	"github.com/trainctl/trainctl/core/base/durable"
+	"github.com/trainctl/trainctl/core/base/pattern"
 )
 
 // EvalMetrics are metrics of an evaluation that `[eval] metrics` chooses.
@@ -94,7 +94,7 @@ func (d RunDir) bestEvaluation(fsys afero.Fs) *Evaluation {
 // worstFolder has the pictures that evaluation.json names, and pictureName matches their names.
 const worstFolder = "worst"
 
-var pictureName = regexp.MustCompile(`^(test|train)-\d+\.png$`)
+var pictureName = pattern.Lazy{Expr: `^(test|train)-\d+\.png$`}
 
 // WriteEvaluation writes evaluation.json and the pictures that it names, the same as evaluation-best.json if the
 // evaluation is the best so far, and then removes pictures that neither of them names. A reader sees either the
@@ -175,7 +175,7 @@ func (d RunDir) removePictures(fsys afero.Fs, samples []WorstSample) error {
 	}
 	for _, f := range files {
 		used := func(s WorstSample) bool { return s.Image == path.Join(worstFolder, f.Name()) }
-		if pictureName.MatchString(f.Name()) && !slices.ContainsFunc(samples, used) {
+		if pictureName.Get().MatchString(f.Name()) && !slices.ContainsFunc(samples, used) {
 			err = errors.Join(err, fsys.Remove(filepath.Join(d.Path, worstFolder, f.Name())))
 		}
 	}
@@ -194,7 +194,7 @@ func (d RunDir) ReadPictures(fsys afero.Fs, e *Evaluation) {
 	left := int64(mostPictureBytes)
 	for i := range e.Worst {
 		s := &e.Worst[i]
-		if path.Dir(s.Image) != worstFolder || !pictureName.MatchString(path.Base(s.Image)) {
+		if path.Dir(s.Image) != worstFolder || !pictureName.Get().MatchString(path.Base(s.Image)) {
 			continue
 		}
 		file := filepath.Join(d.Path, s.Image)

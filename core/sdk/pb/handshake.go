@@ -19,12 +19,15 @@ const (
 	PlaneInline = "inline"
 )
 
-// Environment of a plugin process, beside go-plugin's own variables.
+// Environment of a plugin process, beside go-plugin's other variables.
 const (
 	EnvKind      = "TRAINCTL_PLUGIN_KIND"       // which of its kinds the process serves
 	EnvChannel   = "TRAINCTL_PLUGIN_FD"         // descriptor of the socket to the host; absent: inline data plane only
 	EnvShared    = "TRAINCTL_PLUGIN_SHARED_DIR" // a folder that the run's plugins on this host have in common, which may not exist yet
 	EnvDataPlane = "TRAINCTL_DATA_PLANE"        // "inline" forces the inline data plane, on either side
+
+	// EnvClientCert is go-plugin's, for the host's certificate.
+	EnvClientCert = "PLUGIN_CLIENT_CERT"
 )
 
 // Environment of a plugin that a person starts, and of the host that attaches it.
