@@ -12,6 +12,12 @@ export PATH="$(dirname "$TRAINCTL"):$PATH"
 
 (cat /etc/hosts; echo "127.0.0.1 n1 n2 $H") > "$D/hosts"
 mount --bind "$D/hosts" /etc/hosts
+pmix=/usr/lib/x86_64-linux-gnu/pmix2/lib
+if [ -e "$pmix/libpmix.so.2" ] && [ ! -e "$pmix/libpmix.so" ]; then # the name that Slurm opens comes with libpmix-dev
+	cp -a "$pmix" "$D/pmix"
+	ln -s libpmix.so.2 "$D/pmix/libpmix.so"
+	mount --bind "$D/pmix" "$pmix"
+fi
 (umask 077; head -c 1024 /dev/urandom > "$D/munge.key")
 cat > "$D/slurm.conf" <<CONF
 ClusterName=test
@@ -70,6 +76,19 @@ idle() { [ "$(sinfo -h -t idle -o %D | head -n 1)" = 2 ]; }
 gone() { [ -z "$(squeue -h)" ]; }
 says() { grep -q "$1" "$D"/jobs/"$2".out 2> /dev/null; }
 number() { sed -n 's/^Submitted batch job //p'; }
+restarts() { scontrol show job "$job" | sed -n 's/.*Restarts=\([0-9]*\).*/\1/p'; }
+# All of n2 dies: slurmd, the daemon of the job's step, and the processes of the step.
+node_dies() {
+	kill -9 "$(cat "$D/n2.pid")"
+	rm -f "$D/n2.pid"
+	for dir in /proc/[0-9]*; do
+		if { tr '\0' '\n' < "$dir/environ" | grep -qx "SLURMD_NODENAME=n2"; } 2> /dev/null && grep -qz "SLURM_CONF=$SLURM_CONF" "$dir/environ"; then
+			daemon="$(ps -o ppid= -p "${dir#/proc/}" || true)"
+			kill -9 "${dir#/proc/}" || true
+			if [ -n "$daemon" ] && ps -o args= -p "$daemon" | grep -q slurmstepd; then kill -9 "$daemon"; fi
+		fi
+	done
+}
 until_true idle
 cd "$D/jobs"
 
@@ -87,8 +106,24 @@ if command -v mpirun.mpich > /dev/null; then
 	TRAINCTL_JOB_SECRET="$(trainctl secret)" srun --mpi=pmi2 -N 2 -n 2 trainctl worker job.toml --set backend.plugin=mpi --progress plain 2> mpi.log || { cat mpi.log; exit 1; }
 	grep -q "ok after 8 steps" mpi.log
 fi
+if command -v mpirun.openmpi > /dev/null && srun --mpi=list 2>&1 | grep -q pmix; then
+	echo "== srun, backend mpi, Open MPI" # on one node: two of one host would share PMIx's folder in /tmp
+	TRAINCTL_JOB_SECRET="$(trainctl secret)" srun --mpi=pmix -N 1 -n 2 trainctl worker job.toml --set backend.plugin=mpi --progress plain 2> pmix.log || { cat pmix.log; exit 1; }
+	grep -q "ok after 8 steps" pmix.log
+fi
 
 long=(--nnodes 2 --nproc-per-node 1 --set train.epochs=1000000 --set train.eval_every=0 --set 'checkpoint.every="50 steps"')
+echo "== a range of nodes"
+job="$(trainctl submit slurm job.toml --nnodes 1:2 --nproc-per-node 1 --set train.global_batch=16 --set train.per_rank_batch=0 --set run.name=range "${long[@]:4}" --set train.log_freq=50 --run | number)"
+until_true says "step 50/" "range-$job"
+node_dies
+until_true says "elastic 1 ranks instead of 2" "range-$job"
+[ "$(restarts)" = 0 ]
+scancel "$job"
+until_true gone
+slurmd -f "$SLURM_CONF" -N n2
+until_true idle
+
 echo "== requeue"
 job="$(trainctl submit slurm job.toml "${long[@]}" --set run.name=long --set train.log_freq=50 --run | number)"
 until_true says "step 50/" "long-$job"
@@ -96,20 +131,10 @@ scancel --signal=USR1 "$job"
 until_true says "resume from step" "long-$job"
 
 echo "== node down"
-# All of n2 dies: slurmd, the daemon of the job's step, and the processes of the step.
-restarts() { scontrol show job "$job" | sed -n 's/.*Restarts=\([0-9]*\).*/\1/p'; }
 resumed() { grep -c "resume from step" "long-$job.out"; }
 more() { [ "$("$1")" -gt "$2" ]; }
 before="$(restarts)" continued="$(resumed)"
-kill -9 "$(cat "$D/n2.pid")"
-rm -f "$D/n2.pid"
-for dir in /proc/[0-9]*; do
-	if { tr '\0' '\n' < "$dir/environ" | grep -qx "SLURMD_NODENAME=n2"; } 2> /dev/null && grep -qz "SLURM_CONF=$SLURM_CONF" "$dir/environ"; then
-		daemon="$(ps -o ppid= -p "${dir#/proc/}" || true)"
-		kill -9 "${dir#/proc/}" || true
-		if [ -n "$daemon" ] && ps -o args= -p "$daemon" | grep -q slurmstepd; then kill -9 "$daemon"; fi
-	fi
-done
+node_dies
 until_true more restarts "$before"
 slurmd -f "$SLURM_CONF" -N n2
 until_true more resumed "$continued"

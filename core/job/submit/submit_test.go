@@ -46,6 +46,9 @@ func TestScriptsAreValid(t *testing.T) {
 			t.Errorf("the script lacks %q:\n%s", want, text)
 		}
 	}
+	if strings.Contains(text, "#SBATCH --ntasks") {
+		t.Errorf("with a number of tasks in the header, Slurm takes the fewest nodes of the range:\n%s", text)
+	}
 }
 
 // An elastic PyTorchJob has only workers, within its range.

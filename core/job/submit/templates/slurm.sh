@@ -2,7 +2,9 @@
 #!/bin/bash
 #SBATCH --job-name={{.Name}}
 #SBATCH --nodes={{.NodeRange}}
+{{- if not .Elastic}}
 #SBATCH --ntasks-per-node=1
+{{- end}}
 {{- range .Options}}
 #SBATCH {{.}}
 {{- end}}
@@ -21,7 +23,7 @@ export TRAINCTL_JOB_SECRET
 nodes="$(scontrol show hostnames "$SLURM_JOB_NODELIST")"
 endpoint="${nodes%%[[:space:]]*}:$((20000 + SLURM_JOB_ID % 10000))"
 
-srun --kill-on-bad-exit=0 {{if .Elastic}}--no-kill --wait=0 {{end}}${SLURM_CPUS_PER_TASK:+--cpus-per-task="$SLURM_CPUS_PER_TASK"} \
+srun --kill-on-bad-exit=0 {{if .Elastic}}--no-kill --wait=0 --ntasks="$SLURM_JOB_NUM_NODES" --ntasks-per-node=1 {{end}}${SLURM_CPUS_PER_TASK:+--cpus-per-task="$SLURM_CPUS_PER_TASK"} \
 	bash -c 'exec "$0" "$@" --node-rank "$SLURM_NODEID"' {{shell .Program}} run {{shell .Config}} \
 	--nnodes {{if .Elastic}}{{.Nodes}}{{else}}"$SLURM_JOB_NUM_NODES"{{end}} --rdzv-endpoint "$endpoint" \
 	--resume auto --set launch.requeue=true{{range .Args}} {{shell .}}{{end}}
