@@ -90,7 +90,7 @@ func TestGPUTable(t *testing.T) {
 		`ok +MNIST, accuracy +>= 0 +[\d.]+`,
 		`ok +NCCL conformance +2 passed`, `skipped +NCCL conformance, 2 on a GPU +NCCL 2.28.9 cannot serve two`,
 		`ok +all-reduce 25 MiB, 1 rank, plugin +\d+ µs, 300 MiB of device memory`, `ok +all-reduce 25 MiB, 1 rank, in process +\d+ µs, 0 MiB.*`, `(ok|below) +all-reduce 25 MiB, 1 rank, ratio +>= 0.95 +[\d.]+`,
-		`ok +all-reduce 25 MiB, 2 on a GPU, plugin +\d+ µs, \d\d\d MiB.*`, `ok +all-reduce 25 MiB, 2 on a GPU, in process +\d+ µs.*`, `(ok|below) +all-reduce 25 MiB, 2 on a GPU, ratio .*`,
+		`ok +all-reduce 25 MiB, 2 on a GPU, plugin +\d+ µs, 6\d\d MiB of device memory`, `ok +all-reduce 25 MiB, 2 on a GPU, in process +\d+ µs.*`, `(ok|below) +all-reduce 25 MiB, 2 on a GPU, ratio .*`,
 		`ok +MNIST, 2 ranks on a GPU, TCP .*`, `ok +MNIST over NCCL, isolated .*`, `ok +MNIST over NCCL, in process .*`, `ok +MNIST over NCCL, 2 on a GPU .*`,
 		`ok +steps alone, convnet_b100_f32-16 +3300 samples/s`,
 		`ok +kernels compile +1 passed`, `skipped +cuDNN plans for an H100 +needs installed cuDNN`,
