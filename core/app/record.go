@@ -32,6 +32,9 @@ func (r *runner) record(d train.Deps) []event.PluginStarted {
 		})
 	}
 	for _, p := range plugins {
+		if r.p.Host.Attached(p.kind, p.name) != "" {
+			continue // which file that process runs is not known
+		}
 		path, err := r.p.Host.Executable(p.kind, p.name)
 		e, known := sums[path]
 		if e.Path = path; err == nil && !known {

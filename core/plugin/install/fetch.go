@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -77,6 +78,9 @@ func (s *stager) get(ctx context.Context, client *http.Client, address, file str
 		return err
 	}
 	resp, err := client.Do(req)
+	if failed := new(url.Error); errors.As(err, &failed) && failed.Timeout() || errors.As(err, new(*net.OpError)) {
+		return fmt.Errorf("%w; fix: check the network and HTTPS_PROXY, or fetch the file by other means and install it from there", failed.Err)
+	}
 	if err != nil {
 		return err
 	}

@@ -68,7 +68,7 @@ func Install(ctx context.Context, r Request) ([]Receipt, error) {
 		r.Limits = DefaultLimits
 	}
 	if err := os.MkdirAll(r.Dir, 0o755); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("the folder of installed plugins cannot be created: %w; fix: set XDG_DATA_HOME to a folder that you may write, or put the plugin into a folder of %s", err, registry.EnvPath)
 	}
 	removeStale(r.Dir)
 	stage, err := os.MkdirTemp(r.Dir, staging)

@@ -283,7 +283,7 @@ func TestArchivesThatAreRefused(t *testing.T) {
 		{`the link "out" leads out of the plugin's folder`, []entry{{name: "pkg/" + exe.name, text: exe.text}, {name: "pkg/out", target: "../other"}}},
 		{"it contains no executable", []entry{{name: "lib/x", text: "x"}, {name: "y/z", text: "y"}}},
 		{"it contains several executables (a, b)", []entry{{name: "a", text: "x"}, {name: "b", text: "x"}}},
-		{"file exists", []entry{exe, exe}},
+		{`it has the file "trainctl-precision-mine" twice`, []entry{exe, exe}},
 		{"cannot be used", []entry{{name: "mine", text: "#!/bin/sh\nexit 3\n"}}},
 		{`a built-in precision plugin is named "amp"`, []entry{{name: "trainctl-precision-amp", text: exe.text}}},
 		{`"UP" cannot be the name of an installed plugin`, []entry{{name: "trainctl-precision-UP", text: exe.text}}},
@@ -295,6 +295,13 @@ func TestArchivesThatAreRefused(t *testing.T) {
 			r.Limits = install.Limits{Download: 1 << 20, Bytes: 1 << 15, Files: 5}
 			refuses(t, r, c.want)
 		}
+	}
+	whole := tarOf(t, exe)
+	refuses(t, newRequest(t, file(t, "x.tar.gz", whole[:len(whole)/2])), "the archive is damaged")
+	nowhere := newRequest(t, file(t, "x.tar.gz", whole))
+	nowhere.Dir = filepath.Join(file(t, "file", nil), "plugins")
+	if _, err := install.Install(t.Context(), nowhere); err == nil || !strings.Contains(err.Error(), "cannot be created") || !strings.Contains(err.Error(), "XDG_DATA_HOME") {
+		t.Errorf("a folder that cannot be created: %v", err)
 	}
 	refuses(t, newRequest(t, file(t, "x.tar.gz", tarOf(t, exe, entry{name: "h", target: "hard:/etc/passwd"}))), `"h" is neither a file, a folder nor a symbolic link`)
 	refuses(t, newRequest(t, file(t, "x.tar.gz", []byte("\x1f\x8bnothing"))), "the archive is damaged")

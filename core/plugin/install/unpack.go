@@ -198,10 +198,16 @@ func (w *writer) file(name string, mode fs.FileMode, r io.Reader) error {
 		perm = 0o755
 	}
 	f, err := w.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("it has the file %q twice", name)
+	}
 	if err != nil {
 		return err
 	}
 	n, err := io.Copy(f, io.LimitReader(r, w.left.Bytes+1))
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		err = fmt.Errorf("the archive is damaged: it ends within %q; fetch it again", name)
+	}
 	if w.left.Bytes -= n; w.left.Bytes < 0 {
 		err = errors.New("its files are too large")
 	}

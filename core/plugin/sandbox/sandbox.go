@@ -129,7 +129,7 @@ func Enter(args []string) {
 		env := slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, envRules+"=") })
 		err = lockIn(r, args[1], args[2:], env)
 	}
-	fmt.Fprintf(os.Stderr, "cannot create the sandbox: %v\n", err)
+	fmt.Fprintf(os.Stderr, "cannot start in the sandbox: %v\n", err)
 	os.Exit(1)
 }
 
