@@ -82,7 +82,7 @@ func TestObserversUnderEveryLauncher(t *testing.T) {
 	other := p.StartRank(t, 1, 2, port)
 	p.StartRank(t, 0, 2, port).Wait(t).Expect(t, 0)
 	other.Wait(t).Expect(t, 0)
-	endpoint := rendezvous(t)
+	endpoint := fmt.Sprint("127.0.0.1:", rig.FreePort(t))
 	first := p.Node(0, endpoint, "--nproc-per-node", "1").Start(t)
 	rig.Eventually(t, "the first node waits for the other", func() bool { return strings.Contains(first.Stderr.String(), "waiting for") })
 	other = p.Node(1, endpoint, "--nproc-per-node", "1").Start(t)
