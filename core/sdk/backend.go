@@ -40,9 +40,10 @@ type Backend interface {
 	// Do runs one collective until it is complete. All ranks make the same sequence
 	// of calls; with c.Seq, Op, DType, Count and Bucket a backend can report a
 	// mismatch before data moves. The context carries the operation's deadline:
-	// after it, return a *StallError with the ranks that did not arrive. After an
-	// error the group is unusable and only Close may follow. c and ctx are valid
-	// until Do returns.
+	// after it, return a *StallError with the ranks that did not arrive. If it is
+	// canceled, tell the other ranks at once, also those that wait for a third one,
+	// for example by closing the connections to them. After an error the group is
+	// unusable and only Close may follow. c and ctx are valid until Do returns.
 	Do(ctx context.Context, c *Collective) error
 
 	// Close ends the instance. It does not wait for other ranks.

@@ -70,7 +70,7 @@ func TestPageOfARun(t *testing.T) {
 	for _, want := range []string{
 		"<title>mnist/1 – trainctl</title>", "29,034", "equal, sha256 aa", "rank 1", "backend tcp, precision none", "step 250: checkpoints/half", "rank 1&#39;s plugin was killed",
 		"<code>optimizer.lr</code></th><td><code>0.125</code></td><td><code>0.001</code>", "80.00 % of 15 samples", "test 17", "99.00 %", "(the others wait for it)", "1 MiB", "rank 1 (slowest)",
-		"bucket", "loss 0.5, accuracy 75.00 % after step 250", "<code>00ff</code>", "1 plugins replaced",
+		"bucket", "loss 0.5, accuracy 75.00 % after step 250", "<code>00ff</code>", "1 plugin replaced",
 		`<img src="data:image/png;base64,iVBOR`, `alt="test 17: dog, predicted as cat"`, "Last and best evaluation: after step 500",
 		`<th scope="row">conv&lt;1&gt;</th><td>1 ms</td><td>2 ms</td><td>75.00 %</td>`, `<rect x="33.333`,
 	} {

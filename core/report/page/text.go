@@ -218,15 +218,22 @@ func bucketText(r *rundir.Run) string {
 
 func restartText(r *rundir.Run) string {
 	var out []string
-	for _, k := range []struct{ kind, words string }{{"restart", "of all ranks"}, {"replaced", "plugins replaced"}, {"membership", "changes of the ranks"}, {"failure", "failures"}} {
+	for _, k := range []struct{ kind, one, more string }{
+		{"restart", "of all ranks", "of all ranks"}, {"replaced", "plugin replaced", "plugins replaced"},
+		{"membership", "change of the ranks", "changes of the ranks"}, {"failure", "failure", "failures"},
+	} {
 		n := 0
 		for _, m := range r.Marks {
 			if m.Kind == k.kind {
 				n++
 			}
 		}
-		if n > 0 {
-			out = append(out, fmt.Sprint(n, " ", k.words))
+		switch n {
+		case 0:
+		case 1:
+			out = append(out, "1 "+k.one)
+		default:
+			out = append(out, fmt.Sprint(n, " ", k.more))
 		}
 	}
 	return cmp.Or(strings.Join(out, ", "), "none")

@@ -82,7 +82,7 @@
   const whole = [...Array(15).keys()].flatMap(k => [1, 2, 5].map(n => n * 10 ** k)); // between ticks: there are no half steps
   const axes = (unit, more) => [
     {stroke: () => css("--fg"), grid: {stroke: () => css("--line")}, ticks: {stroke: () => css("--line")}, label: more.x, labelSize: 20, size: 36, ...(more.x === "step" ? {incrs: whole} : {})},
-    Object.assign({values: (u, splits) => splits.map(tick), stroke: () => css("--fg"), grid: {stroke: () => css("--line")}, ticks: {stroke: () => css("--line")}, label: unit, labelSize: 20, size: 62}, more.y),
+    Object.assign({values: (u, splits) => splits.map(tick), stroke: () => css("--fg"), grid: {stroke: () => css("--line")}, ticks: {stroke: () => css("--line")}, label: unit, labelSize: 20, size: (u, labels) => Math.max(62, ...(labels || []).map(l => 14 + 7 * String(l).length))}, more.y),
   ];
 
   const width = el => Math.max(240, el.clientWidth);
