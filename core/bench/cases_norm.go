@@ -32,7 +32,7 @@ func normPoolGrad(p pool.Shape) Kernel {
 	return Kernel{
 		Name: "batch norm + relu + pool grad", Shape: poolShape(&p), FLOPs: 12 * int64(in), Bytes: 4 * int64(3*in+3*out),
 		Run: func() {
-			norm.BatchNormReLUPoolGrad(&p, x, y, dy, idx, mean, one, one, dx, dgamma, dbeta, sums, false)
+			norm.BatchNormReLUPoolGrad(&p, x, y, dy, false, idx, mean, one, one, beta, dx, dgamma, dbeta, sums, false)
 		},
 	}
 }

@@ -58,7 +58,7 @@ func normPool(r *rig, p images) {
 	}
 	sums.terms = dx.terms
 	gx, gw, gb, gs := r.output(p.n, p.c, p.h, p.w), r.gradient(r.base, b.c), r.gradient(r.base, b.c), r.outputAs(r.base, 1, b.c, 1, 1)
-	in := []*arg{b.x, y, dy, idx, mu, inv, b.weight}
+	in := []*arg{b.x, y, dy, idx, mu, inv, b.weight, b.bias}
 	r.gradients(op.NormPoolGrad, attr, in, []*arg{gx, gw, gb, gs},
 		wanted{"dx", gx, dx}, wanted{"dweight", gw, dw}, wanted{"dbias", gb, db}, wanted{"Σdx", gs, sums})
 	r.do(op.NormPoolGrad, attr, in, []*arg{b.x, gw, gb, nil})

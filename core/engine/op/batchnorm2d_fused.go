@@ -24,7 +24,7 @@ const (
 	NormPool graph.Op = "batchnorm2d+relu+maxpool2d"
 
 	// NormPoolGrad reads x, the pooled output and its gradient, the places, mean,
-	// 1/σ and the weight. It writes dx, dweight, dbias, and if asked for Σdx [1, C, 1, 1].
+	// 1/σ, the weight and the bias. It writes dx, dweight, dbias, and if asked for Σdx [1, C, 1, 1].
 	NormPoolGrad graph.Op = "batchnorm2d+relu+maxpool2d_grad"
 )
 

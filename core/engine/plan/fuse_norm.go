@@ -27,7 +27,7 @@ func (l *lowering) fuseNormPool(i int) {
 	attr := op.NormPoolAttr{Norm: norm.attr.(op.BatchNormAttr), Pool: l.steps[pool].attr.(op.PoolAttr)}
 	switch readers := l.readers(active); {
 	case len(readers) == 2:
-		if !l.fuseNormPoolGrad(active, pool, attr) {
+		if !l.fuseNormPoolGrad(active, pool, norm.in[2], attr) {
 			return
 		}
 	case len(readers) > 2:
@@ -38,8 +38,8 @@ func (l *lowering) fuseNormPool(i int) {
 	l.remove(relu, pool)
 }
 
-// fuseNormPoolGrad merges the three gradients, if they are there.
-func (l *lowering) fuseNormPoolGrad(active, pool int, attr op.NormPoolAttr) bool {
+// fuseNormPoolGrad merges the three gradients, if they are there. bias is the batch norm's.
+func (l *lowering) fuseNormPoolGrad(active, pool, bias int, attr op.NormPoolAttr) bool {
 	relu, ok := l.reader(active, activation.ReLUGrad)
 	if !ok {
 		return false
@@ -55,7 +55,7 @@ func (l *lowering) fuseNormPoolGrad(active, pool int, attr op.NormPoolAttr) bool
 	d, out := &l.steps[norm], l.steps[pool].out
 	x, mean, invstd, weight := d.in[0], d.in[2], d.in[3], d.in[4]
 	d.op, d.attr = op.NormPoolGrad, attr
-	d.in = []int{x, out[0], l.steps[unpool].in[1], out[1], mean, invstd, weight}
+	d.in = []int{x, out[0], l.steps[unpool].in[1], out[1], mean, invstd, weight, bias}
 	d.out = append(d.out, l.sumForBias(d.out[0]))
 	l.remove(unpool, relu)
 	return true

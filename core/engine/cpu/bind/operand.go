@@ -32,6 +32,12 @@ func (b *Binder[T]) In(i int) func(c *plan.Call) []T {
 	return b.direct(o)
 }
 
+// Rounded reports whether input i may have been rounded to a half type, of which the kernel sees a float32 copy.
+func (b *Binder[T]) Rounded(i int) bool {
+	o := &b.Step.In[i]
+	return o.Spec.DType.Half() || b.Memory.copies[o] != nil
+}
+
 // widened copies a half operand to float32 before the kernel.
 func (b *Binder[T]) widened(o *plan.Operand) []T {
 	wide, at := b.wide(o), b.Memory.Place(o)

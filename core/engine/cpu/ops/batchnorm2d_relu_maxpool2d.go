@@ -12,7 +12,7 @@ import (
 
 func init() {
 	bind.Implement(op.NormPool, bind.Implementation{F32: bindNormPool[float32], F64: bindNormPool[float64], BF16: nativeNormPool, Half: halfNormPool, Blocks: bind.Cuts{Along: bind.Channels, Of: []int{0, 1, 2, 3, 4, ^0, ^1, ^2, ^3}, Moved: []int{3, 4}}, Scratch: normPoolScratch})
-	bind.Implement(op.NormPoolGrad, bind.Implementation{F32: bindNormPoolGrad[float32], F64: bindNormPoolGrad[float64], BF16: nativeNormPool, Half: halfNormPool, Blocks: bind.Cuts{Along: bind.Channels, Of: []int{0, 1, 2, 3, 4, 5, 6, ^0, ^1, ^2, ^3}}})
+	bind.Implement(op.NormPoolGrad, bind.Implementation{F32: bindNormPoolGrad[float32], F64: bindNormPoolGrad[float64], BF16: nativeNormPool, Half: halfNormPool, Blocks: bind.Cuts{Along: bind.Channels, Of: []int{0, 1, 2, 3, 4, 5, 6, 7, ^0, ^1, ^2, ^3}}})
 }
 
 func normPoolScratch(s *plan.Step, _ int) int {
@@ -62,11 +62,12 @@ func poolParts[T kernel.Float](b *bind.Binder[T], p pool.Shape) []pool.Shape {
 func bindNormPoolGrad[T kernel.Float](b *bind.Binder[T]) bind.Job {
 	p := poolGeometry(b.Step, b.Step.In[0].Spec.Shape)
 	x, y, dy, at := b.In(0), b.In(1), b.In(2), bind.Index[int32](b.Memory, &b.Step.In[3])
-	mean, invstd, weight := b.In(4), b.In(5), b.In(6)
+	mean, invstd, weight, bias := b.In(4), b.In(5), b.In(6), b.In(7)
 	dx, dw, db, add := normOut(b)
 	sums, _ := b.Out(3)
+	rounded := b.Rounded(1)
 	return b.Split(p.C, 1, func(c *plan.Call, _, lo, hi int) {
-		norm.BatchNormReLUPoolGradOf(lo, hi, &p, x(c), y(c), dy(c), at, mean(c), invstd(c), weight(c), dx, dw, db, sums, add(c))
+		norm.BatchNormReLUPoolGradOf(lo, hi, &p, x(c), y(c), dy(c), rounded, at, mean(c), invstd(c), weight(c), bias(c), dx, dw, db, sums, add(c))
 	})
 }
 

@@ -26,9 +26,7 @@ func BatchNormStatsOf[T kernel.Float](lo, hi, n, c, hw int, x, mean, variance []
 	}
 	together := max(1, shortPlanes/hw)
 	size := newPlaneSize(hw, c*hw)
-	if together > 1 {
-		size.ahead = hw // the next channel's planes are the next to come
-	}
+	size.ahead = hw // the next channel's planes are the next to come
 	channelMoments(lo, hi, n, c, hw, together, func(at, planes int, known bool, mean float64) moments {
 		data := kernel.As32(x[at:][:(planes-1)*c*hw+hw])
 		if !known {
@@ -41,19 +39,20 @@ func BatchNormStatsOf[T kernel.Float](lo, hi, n, c, hw int, x, mean, variance []
 // shortPlanes is how many elements of a channel's planes have their moments taken together:
 // sums across a vector take as long as dozens of elements. The first few planes give a mean
 // from which the others are measured in one pass: planes often lie a multiple of a page apart,
-// so that caches do not keep many for a second one.
+// so that caches do not keep many for a second one. What that loses to rounding is a few ulps of
+// the variance at most, because the distances of planes' means from the mean of those before are part of it.
 const (
 	shortPlanes = 1024
 	firstPlanes = 8
 )
 
 // channelMoments merges the moments of planes to those of the channels [lo, hi). f gives
-// those of up to so many planes of a channel together, from the offset of the first. Where
-// they are more than one, the mean of the planes before is known for all but the first few.
+// those of up to so many planes of a channel together, from the offset of the first. The mean
+// of the planes before is known for all but the first few.
 func channelMoments[T kernel.Float](lo, hi, n, c, hw, together int, f func(at, planes int, known bool, mean float64) moments, mean, variance []T) {
 	var ms [mostChannels]moments
-	for block := channelBlock(n, hw, 1); lo < hi; lo += block {
-		m := ms[:min(block, hi-lo)]
+	for ; lo < hi; lo += mostChannels {
+		m := ms[:min(mostChannels, hi-lo)]
 		clear(m)
 		for i, planes := 0, 0; i < n; i += planes {
 			planes = min(together, n-i)
@@ -62,7 +61,7 @@ func channelMoments[T kernel.Float](lo, hi, n, c, hw, together int, f func(at, p
 			}
 			w := newMergeWeights(i, planes, hw)
 			for ch := range m {
-				m[ch].merge(f((i*c+lo+ch)*hw, planes, i > 0 && together > 1, m[ch].mean), w)
+				m[ch].merge(f((i*c+lo+ch)*hw, planes, i > 0, m[ch].mean), w)
 			}
 		}
 		for ch, m := range m {
@@ -72,7 +71,7 @@ func channelMoments[T kernel.Float](lo, hi, n, c, hw, together int, f func(at, p
 }
 
 // Passes over images go by blocks of channels: planes that lie side by side are
-// read in one stream, and those of all images stay in the L2 cache for a second pass.
+// read in one stream. Where there is a second pass, those of all images stay in the L2 cache for it.
 const (
 	mostChannels = 64
 	blockElems   = 1 << 17

@@ -78,11 +78,11 @@ func TestPlanesBits(t *testing.T) {
 	})
 }
 
-// Statistics of many small planes are those of float64, also where the first planes, from
+// Statistics of many planes are those of float64, also where the first planes, from
 // whose mean the others are measured, are unlike them.
-func TestStatisticsOfSmallPlanes(t *testing.T) {
+func TestStatisticsOfManyPlanes(t *testing.T) {
 	const n, c = 70, 3
-	for _, hw := range []int{4, 15, 16, 17, 49, 64, 100, 196} {
+	for _, hw := range []int{4, 15, 16, 17, 49, 64, 100, 196, 515, 784, 1100} {
 		x := kerneltest.Random[float32](uint64(hw), n*c*hw)
 		for i := range x {
 			switch image := i / (c * hw); {

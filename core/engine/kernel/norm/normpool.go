@@ -1,6 +1,8 @@
 package norm
 
 import (
+	"math"
+
 	"github.com/trainctl/trainctl/core/engine/kernel"
 	"github.com/trainctl/trainctl/core/engine/kernel/pool"
 	"github.com/trainctl/trainctl/core/engine/kernel/reduce"
@@ -70,24 +72,25 @@ func affine[T kernel.Float](ch int, invstd, gamma, beta []T) (scale, shift T) {
 
 // BatchNormReLUPoolGrad is the backward pass: from x, the pooled y and its
 // gradient dy it overwrites dx, and writes or adds dgamma and dbeta (each may be
-// nil, as gamma may). sums, if not nil, receives Σdx of each channel, which is
-// the gradient of a bias added to x. dx may be x.
-func BatchNormReLUPoolGrad[T kernel.Float](p *pool.Shape, x, y, dy []T, idx []int32, mean, invstd, gamma, dx, dgamma, dbeta, sums []T, accumulate bool) {
-	BatchNormReLUPoolGradOf(0, p.C, p, x, y, dy, idx, mean, invstd, gamma, dx, dgamma, dbeta, sums, accumulate)
+// nil, as gamma and beta may). sums, if not nil, receives Σdx of each channel, which is
+// the gradient of a bias added to x. dx may be x. rounded says that y went through a
+// narrower type.
+func BatchNormReLUPoolGrad[T kernel.Float](p *pool.Shape, x, y, dy []T, rounded bool, idx []int32, mean, invstd, gamma, beta, dx, dgamma, dbeta, sums []T, accumulate bool) {
+	BatchNormReLUPoolGradOf(0, p.C, p, x, y, dy, rounded, idx, mean, invstd, gamma, beta, dx, dgamma, dbeta, sums, accumulate)
 }
 
 // BatchNormReLUPoolGradOf does so for the channels [lo, hi).
-func BatchNormReLUPoolGradOf[T kernel.Float](lo, hi int, p *pool.Shape, x, y, dy []T, idx []int32, mean, invstd, gamma, dx, dgamma, dbeta, sums []T, accumulate bool) {
-	g := poolGrad[T]{p: p, in: p.H * p.W, out: p.OutH() * p.OutW(), x: x, y: y, dy: dy, idx: idx, dx: dx}
-	g.channels(lo, hi, mean, invstd, gamma, dgamma, dbeta, sums, accumulate)
+func BatchNormReLUPoolGradOf[T kernel.Float](lo, hi int, p *pool.Shape, x, y, dy []T, rounded bool, idx []int32, mean, invstd, gamma, beta, dx, dgamma, dbeta, sums []T, accumulate bool) {
+	g := poolGrad[T]{p: p, in: p.H * p.W, out: p.OutH() * p.OutW(), x: x, y: y, dy: dy, rounded: rounded, idx: idx, dx: dx}
+	g.channels(lo, hi, mean, invstd, gamma, beta, dgamma, dbeta, sums, accumulate)
 }
 
-// channels is the pass over the channels [lo, hi): one at a time, or as many as halfImages hold.
-func (g *poolGrad[T]) channels(lo, hi int, mean, invstd, gamma, dgamma, dbeta, sums []T, accumulate bool) {
+// channels is the pass over the channels [lo, hi): many at a time, image by image, or as many as halfImages hold.
+func (g *poolGrad[T]) channels(lo, hi int, mean, invstd, gamma, beta, dgamma, dbeta, sums []T, accumulate bool) {
 	if kernel.Is32[T]() && spreads(g.p) {
 		g.vectors = g.tile.set(g.p)
 	}
-	block, count, ahead := 1, float64(g.p.N*g.in), g.p.C
+	block, count, ahead := mostChannels, float64(g.p.N*g.in), 1
 	if g.half.wideX != nil {
 		ahead = 0 // what is widened is in the cache
 		if block = halfBlock(g.p); g.half.strips {
@@ -99,7 +102,7 @@ func (g *poolGrad[T]) channels(lo, hi int, mean, invstd, gamma, dgamma, dbeta, s
 	}
 	for ; lo < hi; lo += block {
 		n := min(block, hi-lo)
-		f := g.sums(lo, n, mean)
+		f := g.sums(lo, n, mean, invstd, gamma, beta)
 		for j := range n {
 			ch := lo + j
 			storeGrad(dgamma, ch, f.dots[j]*float64(invstd[ch]), accumulate)
@@ -128,6 +131,7 @@ type poolGrad[T kernel.Float] struct {
 	p        *pool.Shape
 	in, out  int // elements of a plane
 	x, y, dy []T
+	rounded  bool // y, to a narrower type
 	idx      []int32
 	dx       []T
 	half     halfImages[T] // with room: instead of x, y, dy and dx
@@ -161,18 +165,62 @@ func (g *poolGrad[T]) plane(x, y, dy []T, idx []int32, dx []T) *poolGradTile {
 }
 
 // sums are those of count channels from lo on.
-func (g *poolGrad[T]) sums(lo, count int, mean []T) (f poolFactors[T]) {
+func (g *poolGrad[T]) sums(lo, count int, mean, invstd, gamma, beta []T) (f poolFactors[T]) {
+	known, all := g.sumsByOutput(lo, count, invstd, gamma, beta, &f)
+	if all {
+		return f
+	}
 	for n := range g.p.N {
 		if g.widens(n*g.p.C + lo) {
 			g.half.widen(n*g.p.C+lo, count)
 		}
 		for j := range count {
+			if known[j] {
+				continue
+			}
 			sum, dot := g.sumsPlane(n, lo, j, mean[lo+j])
 			f.sums[j] += sum
 			f.dots[j] += dot
 		}
 	}
 	return f
+}
+
+// mostShift bounds beta against gamma where an output stands for its x: it loses that
+// many times the rounding of a normalised x.
+const mostShift = 8
+
+// sumsByOutput finds the sums of channels without reading x: an output y that passes the ReLU is
+// (x−mean)·scale + shift of its maximum. It tells for which channels, and whether that is all.
+func (g *poolGrad[T]) sumsByOutput(lo, count int, invstd, gamma, beta []T, f *poolFactors[T]) (known [mostChannels]bool, all bool) {
+	if g.rounded {
+		return known, false
+	}
+	var scale, shift [mostChannels]T
+	affines(lo, lo+count, invstd, gamma, beta, scale[:], shift[:])
+	found := 0
+	for j := range count {
+		gain := 1.0
+		if gamma != nil {
+			gain = float64(gamma[lo+j])
+		}
+		if known[j] = scale[j] != 0 && math.Abs(float64(shift[j])) <= mostShift*math.Abs(gain); known[j] {
+			found++
+		}
+	}
+	if found == 0 {
+		return known, false
+	}
+	for n := range g.p.N {
+		at := (n*g.p.C + lo) * g.out
+		planesSums(g.out, g.out, g.y[at:], g.y[at:], g.dy[at:], shift[:count], nil, f.sums[:], f.dots[:])
+	}
+	for j := range count {
+		if f.dots[j] /= float64(scale[j]); !known[j] {
+			f.sums[j], f.dots[j] = 0, 0
+		}
+	}
+	return known, found == count
 }
 
 func (g *poolGrad[T]) sumsPlane(n, lo, j int, mean T) (sum, dot float64) {

@@ -82,7 +82,7 @@ func testNormPoolBF16(t *testing.T, p *pool.Shape, affine bool) {
 	dx, dg, db, sums := append([]uint16(nil), hx...), kerneltest.Random[float32](8, p.C), kerneltest.Random[float32](9, p.C), make([]float32, p.C)
 	wantDx, wantDg, wantDb, wantSums := make([]float64, in), kerneltest.Widened(dg), kerneltest.Widened(db), make([]float64, p.C)
 	BatchNormReLUPoolGradBF16Of(0, p.C, p, dx, y[:out], hdy, idx[:out], mean, variance, gamma, dx, dg, db, sums, true) // in place
-	BatchNormReLUPoolGrad(p, x, wideY, dy, idx, wideMean, wideVariance, wideGamma, wantDx, wantDg, wantDb, wantSums, true)
+	BatchNormReLUPoolGrad(p, x, wideY, dy, true, idx, wideMean, wideVariance, wideGamma, nil, wantDx, wantDg, wantDb, wantSums, true)
 	kerneltest.NearlyBF16(t, "dx"+name, dx, wantDx, 1e-5)
 	kerneltest.CloseTo(t, "dgamma"+name, kerneltest.Widened(dg), wantDg, 1e-4)
 	kerneltest.CloseTo(t, "dbeta"+name, kerneltest.Widened(db), wantDb, 1e-4)
@@ -130,7 +130,7 @@ func testNormPoolHalf(t *testing.T, d tensor.DType, p *pool.Shape, tol float64) 
 	dx, wideDx, dg, db, sums := slices.Clone(hx), make([]float32, in), make([]float32, p.C), make([]float32, p.C), make([]float32, p.C)
 	wantDx, wantDg, wantDb, wantSums := make([]float64, in), make([]float64, p.C), make([]float64, p.C), make([]float64, p.C)
 	BatchNormReLUPoolGradHalfOf(d, 0, p.C, p, dx, y, hdy, idx, mean, variance, gamma, dx, dg, db, sums, false, scratch) // in place
-	BatchNormReLUPoolGrad(p, x, kerneltest.Widened(wideY), dy, idx, kerneltest.Widened(mean), kerneltest.Widened(variance), kerneltest.Widened(gamma), wantDx, wantDg, wantDb, wantSums, false)
+	BatchNormReLUPoolGrad(p, x, kerneltest.Widened(wideY), dy, true, idx, kerneltest.Widened(mean), kerneltest.Widened(variance), kerneltest.Widened(gamma), nil, wantDx, wantDg, wantDb, wantSums, false)
 	convert.Widen(d, wideDx, tensor.Bytes(dx))
 	kerneltest.CloseTo(t, "dx"+name, kerneltest.Widened(wideDx), wantDx, tol)
 	kerneltest.CloseTo(t, "dgamma"+name, kerneltest.Widened(dg), wantDg, 1e-4)

@@ -66,8 +66,8 @@ func BatchNormReLUPoolGradHalfOf(d tensor.DType, lo, hi int, p *pool.Shape, x, y
 	if half.strips = strips(p); half.strips {
 		half.strip.set(p, d, p.C)
 	}
-	g := poolGrad[float32]{p: p, in: in, out: out, idx: idx, half: half}
-	g.channels(lo, hi, mean, invstd, gamma, dgamma, dbeta, sums, accumulate)
+	g := poolGrad[float32]{p: p, in: in, out: out, rounded: true, idx: idx, half: half}
+	g.channels(lo, hi, mean, invstd, gamma, nil, dgamma, dbeta, sums, accumulate)
 }
 
 // halfImages are the tensors of a backward pass, of which float32's passes see some planes at a time.

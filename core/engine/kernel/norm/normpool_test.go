@@ -41,8 +41,12 @@ func testNormPool[T kernel.Float](t *testing.T, p *pool.Shape, tol float64) {
 	hw, in, out := p.H*p.W, p.N*p.C*p.H*p.W, p.N*p.C*p.OutH()*p.OutW()
 	x, gamma, beta, dy := kerneltest.Random[T](1, in), kerneltest.Random[T](2, p.C), kerneltest.Random[T](3, p.C), kerneltest.Random[T](4, out)
 	mean, invstd := kerneltest.Random[T](5, p.C), kerneltest.Random[T](6, p.C)
-	for _, affine := range []bool{true, false} {
-		if !affine {
+	for _, affine := range []string{"random", "extreme", "none"} {
+		switch affine {
+		case "extreme": // outputs that do not tell x
+			gamma[0], beta[0] = 0, 1
+			gamma[p.C-1], beta[p.C-1] = 1, 30
+		case "none":
 			gamma, beta = nil, nil
 		}
 		norm, wantY, wantIdx := make([]T, in), make([]T, out), make([]int32, out)
@@ -62,7 +66,7 @@ func testNormPool[T kernel.Float](t *testing.T, p *pool.Shape, tol float64) {
 		elementwise.ReLUGrad(norm, wantDx, wantDx)
 		BatchNormGrad(p.N, p.C, hw, x, wantDx, mean, invstd, gamma, wantDx, wantDg, wantDb, true)
 		dx, dg, db, sums := append([]T(nil), x...), kerneltest.Random[T](8, p.C), kerneltest.Random[T](9, p.C), make([]T, p.C)
-		BatchNormReLUPoolGrad(p, dx, y, dy, idx, mean, invstd, gamma, dx, dg, db, sums, true) // in place
+		BatchNormReLUPoolGrad(p, dx, y, dy, false, idx, mean, invstd, gamma, beta, dx, dg, db, sums, true) // in place
 		kerneltest.CloseTo(t, "dx"+name, dx, wantDx, tol)
 		kerneltest.CloseTo(t, "dgamma"+name, dg, wantDg, 10*tol)
 		kerneltest.CloseTo(t, "dbeta"+name, db, wantDb, 10*tol)
@@ -86,7 +90,7 @@ func TestBatchNormReLUPoolPassesNaN(t *testing.T) {
 			t.Errorf("places %v", idx)
 		}
 		beta := make([]float32, 1)
-		BatchNormReLUPoolGrad(p, make([]float32, 16), y, []float32{1, 2, 4, 8}, idx, zero, one, nil, dx, nil, beta, nil, false)
+		BatchNormReLUPoolGrad(p, make([]float32, 16), y, []float32{1, 2, 4, 8}, false, idx, zero, one, nil, nil, dx, nil, beta, nil, false)
 		if beta[0] != 3 {
 			t.Errorf("dbeta is %v, want 3", beta[0])
 		}

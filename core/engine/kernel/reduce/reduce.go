@@ -171,6 +171,10 @@ func gather[T number](op Op, acc []T, o int, srcs [][]byte) {
 }
 
 func reduceHalf(op Op, d tensor.DType, dst []byte, srcs [][]byte, scale float32) {
+	if op == Sum && len(srcs) == 2 && scale == 1 { // no float32 needs to lie in memory
+		AddHalf(d, tensor.View[uint16](srcs[0]), tensor.View[uint16](srcs[1]), tensor.View[uint16](dst))
+		return
+	}
 	n := len(dst) / 2
 	for o := 0; o < n; o += reduceBlock {
 		var buf [reduceBlock]float32
