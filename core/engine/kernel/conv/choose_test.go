@@ -27,6 +27,10 @@ func randomShape(r *rand.Rand) Shape {
 	p.PadH, p.PadW = pick(0, p.R/2, r.IntN(p.R*p.DilH+2)), pick(0, p.S/2, r.IntN(p.S*p.DilW+2))
 	p.H = max(1, p.DilH*(p.R-1)+1-2*p.PadH) + pick(0, 0, r.IntN(33))
 	p.W = max(1, p.DilW*(p.S-1)+1-2*p.PadW) + pick(0, 0, r.IntN(33))
+	if cg == 1 && r.IntN(6) == 0 { // filters that reach across the plane
+		p.H, p.W, p.DilH, p.DilW = 1+p.R/2, 1+p.S/2, 1, 1
+		p.PadH, p.PadW = p.R/2, p.S/2
+	}
 	if r.IntN(3) == 0 { // patches, and filters as large as the image
 		p.PadH, p.PadW, p.DilH, p.DilW, p.StrideH, p.StrideW = 0, 0, 1, 1, pick(p.R, p.R+1), pick(p.S, p.S+2)
 		p.H, p.W = p.R*pick(1, 3, 8), p.S*pick(1, 4, 8)

@@ -50,6 +50,10 @@ var convCases = []Shape{
 	{N: 1, C: 2, H: 9, W: 13, K: 16, R: 7, S: 7, StrideH: 1, StrideW: 1, PadH: 3, PadW: 3},
 	{N: 2, C: 2, H: 8, W: 9, K: 16, R: 2, S: 4, StrideH: 1, StrideW: 1, PadW: 1},
 	{N: 1, C: 2, H: 12, W: 300, K: 16, R: 2, S: 6, StrideH: 1, StrideW: 1, DilH: 2},
+	// Depthwise filters that reach across the plane, with and without a stride, and with two outputs for each input.
+	{N: 9, C: 5, H: 4, W: 4, K: 5, R: 7, S: 7, StrideH: 1, StrideW: 1, PadH: 3, PadW: 3, Groups: 5},
+	{N: 3, C: 4, H: 3, W: 5, K: 8, R: 5, S: 9, StrideH: 1, StrideW: 2, PadH: 2, PadW: 4, Groups: 4},
+	{N: 17, C: 3, H: 2, W: 1, K: 3, R: 3, S: 1, StrideH: 1, StrideW: 1, PadH: 1, Groups: 3},
 }
 
 func testConv[T kernel.Float](t *testing.T, p *Shape, tol float64) {

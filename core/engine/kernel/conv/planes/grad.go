@@ -83,6 +83,11 @@ func (g *planeGrad) taps(h, v *geometry.Phase, w, scratch []float32) (t gradTaps
 
 // GradInput overwrites dx with the gradient of the input.
 func GradInput(p *geometry.Shape, dy, w, dx, scratch []float32) {
+	if reachesAcross(p) {
+		a := newAcross(p, scratch)
+		a.gradInput(dy, w, dx)
+		return
+	}
 	g, multiplier, plane := newPlaneGrad(p), p.K/p.C, p.OutH()*p.OutW()
 	var phases [maxStride]gradPhase
 	var taps [maxStride * maxStride]gradTaps

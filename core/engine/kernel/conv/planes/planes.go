@@ -40,6 +40,9 @@ func Scratch(p *geometry.Shape, d geometry.Direction) int {
 	if d == geometry.ToWeight && !depthwise(p) {
 		return newDense(p).scratch()
 	}
+	if reachesAcross(p) {
+		return acrossScratch(p)
+	}
 	f, taps := inputFrame(p, planeElems), p.R*p.S
 	switch d {
 	case geometry.ToInput:
@@ -56,6 +59,11 @@ func Scratch(p *geometry.Shape, d geometry.Direction) int {
 
 // Forward computes y = conv(x, w) + bias; bias may be nil.
 func Forward(p *geometry.Shape, x, w, bias, y, scratch []float32) {
+	if reachesAcross(p) {
+		a := newAcross(p, scratch)
+		a.forward(x, w, bias, y)
+		return
+	}
 	f, taps, plane := inputFrame(p, planeElems), p.R*p.S, p.OutH()*p.OutW()
 	out := f.out(p.OutH(), p.OutW())
 	table, scratch := f.inputTaps(p, scratch)

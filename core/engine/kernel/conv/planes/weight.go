@@ -45,6 +45,11 @@ func GradWeight(p *geometry.Shape, x, dy, dw, scratch []float32, accumulate bool
 		d := newDense(p)
 		return d.gradWeight(x, dy, dw, scratch, accumulate)
 	}
+	if reachesAcross(p) {
+		a := newAcross(p, scratch)
+		a.gradWeight(x, dy, dw, accumulate)
+		return true
+	}
 	f, taps, plane := inputFrame(p, planeElems), p.R*p.S, p.OutH()*p.OutW()
 	o := newDotsOut(p, &f)
 	f.prepare(p.C*p.H*p.W, p.W)
