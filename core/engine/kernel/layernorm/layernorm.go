@@ -9,13 +9,19 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel/reduce"
 )
 
+// mostOfFour is the longest row that is normalised together with others: four stay in the L1 cache.
+const mostOfFour = 1024
+
 // LayerNorm normalises each row of x [rows, cols] to mean 0 and (biased)
 // variance 1 and applies gamma and beta [cols] (nil for none); mean and invstd
 // [rows] are kept for the gradient. y may be x. Ba, Kiros and Hinton, "Layer Normalization" (2016).
 func LayerNorm[T kernel.Float](rows, cols int, x, gamma, beta []T, eps float64, y, mean, invstd []T) {
 	if kernel.HasVectors[T]() && rows > 0 && gamma != nil && beta != nil {
-		n := kernel.Lanes()
-		vecLayerNormRows(rows, kernel.Ptr32(x), cols/n, cols%n, kernel.FirstLanes(cols%n), 1/float32(cols), float32(eps),
+		n, run := kernel.Lanes(), vecLayerNormRows
+		if cols <= mostOfFour {
+			run = vecLayerNormFours
+		}
+		run(rows, kernel.Ptr32(x), cols/n, cols%n, kernel.FirstLanes(cols%n), 1/float32(cols), float32(eps),
 			kernel.Ptr32(gamma), kernel.Ptr32(beta), kernel.Ptr32(y), kernel.Ptr32(mean), kernel.Ptr32(invstd), 4*cols)
 		return
 	}

@@ -4,6 +4,15 @@ package layernorm
 
 import "github.com/trainctl/trainctl/core/engine/kernel"
 
+// vecLayerNormFours normalises rows of bytes, four at a time. inverse is 1 over their number of elements.
+func vecLayerNormFours(rows int, x *float32, vectors int, rest int, tail kernel.Mask, inverse float32, eps float32, gamma *float32, beta *float32, y *float32, mean *float32, invstd *float32, bytes int) {
+	if kernel.Wide() {
+		layerNormFoursAVX512(rows, x, vectors, rest, uintptr(tail), inverse, eps, gamma, beta, y, mean, invstd, bytes)
+	} else {
+		layerNormFoursAVX2(rows, x, vectors, rest, uintptr(tail), inverse, eps, gamma, beta, y, mean, invstd, bytes)
+	}
+}
+
 // vecLayerNormRows normalises rows of bytes. inverse is 1 over their number of elements.
 func vecLayerNormRows(rows int, x *float32, vectors int, rest int, tail kernel.Mask, inverse float32, eps float32, gamma *float32, beta *float32, y *float32, mean *float32, invstd *float32, bytes int) {
 	if kernel.Wide() {

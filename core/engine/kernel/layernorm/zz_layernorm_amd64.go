@@ -2,6 +2,11 @@
 
 package layernorm
 
+// layerNormFoursAVX2 normalises rows of bytes, four at a time. inverse is 1 over their number of elements.
+//
+//go:noescape
+func layerNormFoursAVX2(rows int, x *float32, vectors int, rest int, tail uintptr, inverse float32, eps float32, gamma *float32, beta *float32, y *float32, mean *float32, invstd *float32, bytes int)
+
 // layerNormRowsAVX2 normalises rows of bytes. inverse is 1 over their number of elements.
 //
 //go:noescape
@@ -21,6 +26,11 @@ func rmsNormRowsAVX2(rows int, x *float32, vectors int, rest int, tail uintptr, 
 //
 //go:noescape
 func rmsNormGradRowsAVX2(rows int, x *float32, dy *float32, invrms *float32, vectors int, rest int, tail uintptr, inverse float32, gamma *float32, dgamma *float32, dx *float32, bytes int)
+
+// layerNormFoursAVX512 normalises rows of bytes, four at a time. inverse is 1 over their number of elements.
+//
+//go:noescape
+func layerNormFoursAVX512(rows int, x *float32, vectors int, rest int, tail uintptr, inverse float32, eps float32, gamma *float32, beta *float32, y *float32, mean *float32, invstd *float32, bytes int)
 
 // layerNormRowsAVX512 normalises rows of bytes. inverse is 1 over their number of elements.
 //

@@ -2,6 +2,455 @@
 
 #include "textflag.h"
 
+DATA layerNormFoursOneAVX2<>+0(SB)/4, $0x3f800000
+DATA layerNormFoursOneAVX2<>+4(SB)/4, $0x3f800000
+DATA layerNormFoursOneAVX2<>+8(SB)/4, $0x3f800000
+DATA layerNormFoursOneAVX2<>+12(SB)/4, $0x3f800000
+DATA layerNormFoursOneAVX2<>+16(SB)/4, $0x3f800000
+DATA layerNormFoursOneAVX2<>+20(SB)/4, $0x3f800000
+DATA layerNormFoursOneAVX2<>+24(SB)/4, $0x3f800000
+DATA layerNormFoursOneAVX2<>+28(SB)/4, $0x3f800000
+DATA layerNormFoursOneAVX2<>+32(SB)/4, $0x3f800000
+DATA layerNormFoursOneAVX2<>+36(SB)/4, $0x3f800000
+DATA layerNormFoursOneAVX2<>+40(SB)/4, $0x3f800000
+DATA layerNormFoursOneAVX2<>+44(SB)/4, $0x3f800000
+DATA layerNormFoursOneAVX2<>+48(SB)/4, $0x3f800000
+DATA layerNormFoursOneAVX2<>+52(SB)/4, $0x3f800000
+DATA layerNormFoursOneAVX2<>+56(SB)/4, $0x3f800000
+DATA layerNormFoursOneAVX2<>+60(SB)/4, $0x3f800000
+GLOBL layerNormFoursOneAVX2<>(SB), RODATA|NOPTR, $64
+
+// func layerNormFoursAVX2(rows int, x *float32, vectors int, rest int, tail uintptr, inverse float32, eps float32, gamma *float32, beta *float32, y *float32, mean *float32, invstd *float32, bytes int)
+// Requires: AVX, AVX2, CMOV, FMA3
+TEXT ·layerNormFoursAVX2(SB), NOSPLIT, $0-96
+	MOVQ mean+72(FP), AX
+	MOVQ invstd+80(FP), CX
+	MOVQ rows+0(FP), DX
+	MOVQ x+8(FP), BX
+
+rows:
+	MOVQ    bytes+88(FP), SI
+	MOVQ    BX, R8
+	LEAQ    (BX)(SI*1), DI
+	CMPQ    DX, $0x01
+	CMOVQGT DI, R8
+	MOVQ    R8, R9
+	LEAQ    (R8)(SI*1), DI
+	CMPQ    DX, $0x02
+	CMOVQGT DI, R9
+	MOVQ    R9, DI
+	LEAQ    (R9)(SI*1), SI
+	CMPQ    DX, $0x03
+	CMOVQGT SI, DI
+	VXORPS  Y0, Y0, Y0
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	MOVQ    vectors+16(FP), R10
+	XORQ    SI, SI
+
+sum:
+	DECQ    R10
+	JL      sumTail
+	VMOVUPS (BX)(SI*1), Y4
+	VADDPS  Y4, Y0, Y0
+	VMOVUPS (R8)(SI*1), Y4
+	VADDPS  Y4, Y1, Y1
+	VMOVUPS (R9)(SI*1), Y4
+	VADDPS  Y4, Y2, Y2
+	VMOVUPS (DI)(SI*1), Y4
+	VADDPS  Y4, Y3, Y3
+	ADDQ    $0x20, SI
+	JMP     sum
+
+sumTail:
+	MOVQ       rest+24(FP), R10
+	TESTQ      R10, R10
+	JZ         sumDone
+	MOVQ       tail+32(FP), R10
+	VMOVUPS    (R10), Y4
+	VMASKMOVPS (BX)(SI*1), Y4, Y5
+	VADDPS     Y5, Y0, Y0
+	VMASKMOVPS (R8)(SI*1), Y4, Y5
+	VADDPS     Y5, Y1, Y1
+	VMASKMOVPS (R9)(SI*1), Y4, Y5
+	VADDPS     Y5, Y2, Y2
+	VMASKMOVPS (DI)(SI*1), Y4, Y4
+	VADDPS     Y4, Y3, Y3
+
+sumDone:
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X0, X4, X4
+	VEXTRACTF128 $0x01, Y1, X0
+	VADDPS       X1, X0, X0
+	VEXTRACTF128 $0x01, Y2, X1
+	VADDPS       X2, X1, X1
+	VEXTRACTF128 $0x01, Y3, X2
+	VADDPS       X3, X2, X2
+	VUNPCKHPS    X0, X4, X3
+	VUNPCKLPS    X0, X4, X4
+	VADDPS       X3, X4, X4
+	VUNPCKHPS    X2, X1, X0
+	VUNPCKLPS    X2, X1, X1
+	VADDPS       X0, X1, X1
+	VUNPCKHPD    X1, X4, X0
+	VUNPCKLPD    X1, X4, X4
+	VADDPS       X0, X4, X4
+	VBROADCASTSS inverse+40(FP), Y0
+	VMULPS       X0, X4, X4
+	VPERMILPS    $0x00, X4, X0
+	VBROADCASTSS X0, Y0
+	VPERMILPS    $0x55, X4, X1
+	VBROADCASTSS X1, Y1
+	VPERMILPS    $0xaa, X4, X2
+	VBROADCASTSS X2, Y2
+	VPERMILPS    $0xff, X4, X3
+	VBROADCASTSS X3, Y3
+	VXORPS       Y5, Y5, Y5
+	VXORPS       Y6, Y6, Y6
+	VXORPS       Y7, Y7, Y7
+	VXORPS       Y8, Y8, Y8
+	VXORPS       Y9, Y9, Y9
+	VXORPS       Y10, Y10, Y10
+	VXORPS       Y11, Y11, Y11
+	VXORPS       Y12, Y12, Y12
+	MOVQ         vectors+16(FP), R10
+	XORQ         SI, SI
+
+diff:
+	DECQ        R10
+	JL          diffTail
+	VMOVUPS     (BX)(SI*1), Y13
+	VSUBPS      Y0, Y13, Y13
+	VADDPS      Y13, Y5, Y5
+	VFMADD231PS Y13, Y13, Y9
+	VMOVUPS     (R8)(SI*1), Y13
+	VSUBPS      Y1, Y13, Y13
+	VADDPS      Y13, Y6, Y6
+	VFMADD231PS Y13, Y13, Y10
+	VMOVUPS     (R9)(SI*1), Y13
+	VSUBPS      Y2, Y13, Y13
+	VADDPS      Y13, Y7, Y7
+	VFMADD231PS Y13, Y13, Y11
+	VMOVUPS     (DI)(SI*1), Y13
+	VSUBPS      Y3, Y13, Y13
+	VADDPS      Y13, Y8, Y8
+	VFMADD231PS Y13, Y13, Y12
+	ADDQ        $0x20, SI
+	JMP         diff
+
+diffTail:
+	MOVQ        rest+24(FP), R10
+	TESTQ       R10, R10
+	JZ          diffDone
+	MOVQ        tail+32(FP), R10
+	VMOVUPS     (R10), Y13
+	MOVQ        tail+32(FP), R10
+	VMOVUPS     (R10), Y14
+	VMASKMOVPS  (BX)(SI*1), Y14, Y13
+	VBLENDVPS   Y14, Y13, Y0, Y13
+	VSUBPS      Y0, Y13, Y13
+	VADDPS      Y13, Y5, Y5
+	VFMADD231PS Y13, Y13, Y9
+	MOVQ        tail+32(FP), R10
+	VMOVUPS     (R10), Y13
+	VMASKMOVPS  (R8)(SI*1), Y13, Y0
+	VBLENDVPS   Y13, Y0, Y1, Y0
+	VSUBPS      Y1, Y0, Y0
+	VADDPS      Y0, Y6, Y6
+	VFMADD231PS Y0, Y0, Y10
+	MOVQ        tail+32(FP), R10
+	VMOVUPS     (R10), Y1
+	VMASKMOVPS  (R9)(SI*1), Y1, Y0
+	VBLENDVPS   Y1, Y0, Y2, Y0
+	VSUBPS      Y2, Y0, Y0
+	VADDPS      Y0, Y7, Y7
+	VFMADD231PS Y0, Y0, Y11
+	MOVQ        tail+32(FP), R10
+	VMOVUPS     (R10), Y1
+	VMASKMOVPS  (DI)(SI*1), Y1, Y0
+	VBLENDVPS   Y1, Y0, Y3, Y0
+	VSUBPS      Y3, Y0, Y0
+	VADDPS      Y0, Y8, Y8
+	VFMADD231PS Y0, Y0, Y12
+
+diffDone:
+	VEXTRACTF128 $0x01, Y5, X0
+	VADDPS       X5, X0, X0
+	VEXTRACTF128 $0x01, Y6, X1
+	VADDPS       X6, X1, X1
+	VEXTRACTF128 $0x01, Y7, X2
+	VADDPS       X7, X2, X2
+	VEXTRACTF128 $0x01, Y8, X3
+	VADDPS       X8, X3, X3
+	VUNPCKHPS    X1, X0, X5
+	VUNPCKLPS    X1, X0, X0
+	VADDPS       X5, X0, X0
+	VUNPCKHPS    X3, X2, X1
+	VUNPCKLPS    X3, X2, X2
+	VADDPS       X1, X2, X2
+	VUNPCKHPD    X2, X0, X1
+	VUNPCKLPD    X2, X0, X0
+	VADDPS       X1, X0, X0
+	VEXTRACTF128 $0x01, Y9, X1
+	VADDPS       X9, X1, X1
+	VEXTRACTF128 $0x01, Y10, X2
+	VADDPS       X10, X2, X2
+	VEXTRACTF128 $0x01, Y11, X3
+	VADDPS       X11, X3, X3
+	VEXTRACTF128 $0x01, Y12, X5
+	VADDPS       X12, X5, X5
+	VUNPCKHPS    X2, X1, X6
+	VUNPCKLPS    X2, X1, X1
+	VADDPS       X6, X1, X1
+	VUNPCKHPS    X5, X3, X2
+	VUNPCKLPS    X5, X3, X3
+	VADDPS       X2, X3, X3
+	VUNPCKHPD    X3, X1, X2
+	VUNPCKLPD    X3, X1, X1
+	VADDPS       X2, X1, X1
+	VBROADCASTSS inverse+40(FP), Y2
+	VMULPS       X2, X0, X0
+	VMULPS       X2, X1, X1
+	VADDPS       X0, X4, X4
+	VFNMADD231PS X0, X0, X1
+	VBROADCASTSS eps+44(FP), Y0
+	VADDPS       X0, X1, X1
+	VSQRTPS      X1, X1
+	VMOVUPS      layerNormFoursOneAVX2<>+0(SB), X5
+	VDIVPS       X1, X5, X5
+	CMPQ         DX, $0x04
+	JL           few1
+	VMOVUPS      X4, (AX)
+	JMP          kept1
+
+few1:
+	VMOVUPS X4, X0
+	TESTQ   $0x00000002, DX
+	JZ      one1
+	VMOVLPS X4, (AX)
+	VPSRLDQ $0x08, X4, X0
+	TESTQ   $0x00000001, DX
+	JZ      kept1
+	VMOVSS  X0, 8(AX)
+	JMP     kept1
+
+one1:
+	VMOVSS X4, (AX)
+
+kept1:
+	ADDQ    $0x10, AX
+	CMPQ    DX, $0x04
+	JL      few2
+	VMOVUPS X5, (CX)
+	JMP     kept2
+
+few2:
+	VMOVUPS X5, X0
+	TESTQ   $0x00000002, DX
+	JZ      one2
+	VMOVLPS X5, (CX)
+	VPSRLDQ $0x08, X5, X0
+	TESTQ   $0x00000001, DX
+	JZ      kept2
+	VMOVSS  X0, 8(CX)
+	JMP     kept2
+
+one2:
+	VMOVSS X5, (CX)
+
+kept2:
+	ADDQ         $0x10, CX
+	VPERMILPS    $0x00, X4, X0
+	VBROADCASTSS X0, Y0
+	VPERMILPS    $0x55, X4, X1
+	VBROADCASTSS X1, Y1
+	VPERMILPS    $0xaa, X4, X2
+	VBROADCASTSS X2, Y2
+	VPERMILPS    $0xff, X4, X3
+	VBROADCASTSS X3, Y3
+	VPERMILPS    $0x00, X5, X4
+	VBROADCASTSS X4, Y4
+	VPERMILPS    $0x55, X5, X6
+	VBROADCASTSS X6, Y6
+	VPERMILPS    $0xaa, X5, X7
+	VBROADCASTSS X7, Y7
+	VPERMILPS    $0xff, X5, X5
+	VBROADCASTSS X5, Y5
+	MOVQ         y+64(FP), SI
+	MOVQ         x+8(FP), R10
+	SUBQ         R10, SI
+	MOVQ         gamma+48(FP), R10
+	MOVQ         beta+56(FP), R11
+	MOVQ         vectors+16(FP), R13
+	XORQ         R12, R12
+
+apply:
+	DECQ        R13
+	JL          applyTail
+	VMOVUPS     (R10)(R12*1), Y8
+	VMOVUPS     (R11)(R12*1), Y9
+	VMOVUPS     (BX)(R12*1), Y10
+	VSUBPS      Y0, Y10, Y10
+	VMULPS      Y4, Y10, Y10
+	VFMADD213PS Y9, Y8, Y10
+	VMOVUPS     (R8)(R12*1), Y11
+	VSUBPS      Y1, Y11, Y11
+	VMULPS      Y6, Y11, Y11
+	VFMADD213PS Y9, Y8, Y11
+	VMOVUPS     (R9)(R12*1), Y12
+	VSUBPS      Y2, Y12, Y12
+	VMULPS      Y7, Y12, Y12
+	VFMADD213PS Y9, Y8, Y12
+	VMOVUPS     (DI)(R12*1), Y13
+	VSUBPS      Y3, Y13, Y13
+	VMULPS      Y5, Y13, Y13
+	VFMADD213PS Y9, Y8, Y13
+	VMOVUPS     Y10, (BX)(SI*1)
+	VMOVUPS     Y11, (R8)(SI*1)
+	VMOVUPS     Y12, (R9)(SI*1)
+	VMOVUPS     Y13, (DI)(SI*1)
+	ADDQ        $0x20, R12
+	ADDQ        $0x20, SI
+	JMP         apply
+
+applyTail:
+	MOVQ        rest+24(FP), R13
+	TESTQ       R13, R13
+	JZ          applyDone
+	MOVQ        tail+32(FP), R14
+	VMOVUPS     (R14), Y8
+	VMASKMOVPS  (R10)(R12*1), Y8, Y9
+	VMASKMOVPS  (R11)(R12*1), Y8, Y10
+	VMASKMOVPS  (BX)(R12*1), Y8, Y11
+	VSUBPS      Y0, Y11, Y11
+	VMULPS      Y4, Y11, Y11
+	VFMADD213PS Y10, Y9, Y11
+	VMASKMOVPS  (R8)(R12*1), Y8, Y0
+	VSUBPS      Y1, Y0, Y0
+	VMULPS      Y6, Y0, Y0
+	VFMADD213PS Y10, Y9, Y0
+	VMASKMOVPS  (R9)(R12*1), Y8, Y1
+	VSUBPS      Y2, Y1, Y1
+	VMULPS      Y7, Y1, Y1
+	VFMADD213PS Y10, Y9, Y1
+	VMASKMOVPS  (DI)(R12*1), Y8, Y2
+	VSUBPS      Y3, Y2, Y2
+	VMULPS      Y5, Y2, Y2
+	VFMADD213PS Y10, Y9, Y2
+	CMPQ        R13, $0x08
+	JNE         part3
+	VMOVUPS     Y11, (BX)(SI*1)
+	JMP         stored3
+
+part3:
+	LEAQ         (BX)(SI*1), BX
+	TESTQ        $0x00000004, R13
+	JZ           without4_3
+	VMOVUPS      X11, (BX)
+	VEXTRACTF128 $0x01, Y11, X11
+	ADDQ         $0x10, BX
+
+without4_3:
+	TESTQ   $0x00000002, R13
+	JZ      without2_3
+	VMOVLPS X11, (BX)
+	VPSRLDQ $0x08, X11, X11
+	ADDQ    $0x08, BX
+
+without2_3:
+	TESTQ  $0x00000001, R13
+	JZ     stored3
+	VMOVSS X11, (BX)
+
+stored3:
+	CMPQ    R13, $0x08
+	JNE     part4
+	VMOVUPS Y0, (R8)(SI*1)
+	JMP     stored4
+
+part4:
+	LEAQ         (R8)(SI*1), BX
+	TESTQ        $0x00000004, R13
+	JZ           without4_4
+	VMOVUPS      X0, (BX)
+	VEXTRACTF128 $0x01, Y0, X0
+	ADDQ         $0x10, BX
+
+without4_4:
+	TESTQ   $0x00000002, R13
+	JZ      without2_4
+	VMOVLPS X0, (BX)
+	VPSRLDQ $0x08, X0, X0
+	ADDQ    $0x08, BX
+
+without2_4:
+	TESTQ  $0x00000001, R13
+	JZ     stored4
+	VMOVSS X0, (BX)
+
+stored4:
+	CMPQ    R13, $0x08
+	JNE     part5
+	VMOVUPS Y1, (R9)(SI*1)
+	JMP     stored5
+
+part5:
+	LEAQ         (R9)(SI*1), BX
+	TESTQ        $0x00000004, R13
+	JZ           without4_5
+	VMOVUPS      X1, (BX)
+	VEXTRACTF128 $0x01, Y1, X1
+	ADDQ         $0x10, BX
+
+without4_5:
+	TESTQ   $0x00000002, R13
+	JZ      without2_5
+	VMOVLPS X1, (BX)
+	VPSRLDQ $0x08, X1, X1
+	ADDQ    $0x08, BX
+
+without2_5:
+	TESTQ  $0x00000001, R13
+	JZ     stored5
+	VMOVSS X1, (BX)
+
+stored5:
+	CMPQ    R13, $0x08
+	JNE     part6
+	VMOVUPS Y2, (DI)(SI*1)
+	JMP     stored6
+
+part6:
+	LEAQ         (DI)(SI*1), BX
+	TESTQ        $0x00000004, R13
+	JZ           without4_6
+	VMOVUPS      X2, (BX)
+	VEXTRACTF128 $0x01, Y2, X2
+	ADDQ         $0x10, BX
+
+without4_6:
+	TESTQ   $0x00000002, R13
+	JZ      without2_6
+	VMOVLPS X2, (BX)
+	VPSRLDQ $0x08, X2, X2
+	ADDQ    $0x08, BX
+
+without2_6:
+	TESTQ  $0x00000001, R13
+	JZ     stored6
+	VMOVSS X2, (BX)
+
+stored6:
+applyDone:
+	MOVQ DI, BX
+	MOVQ bytes+88(FP), SI
+	ADDQ SI, BX
+	SUBQ $0x04, DX
+	JG   rows
+	VZEROUPPER
+	RET
+
 DATA layerNormOneAVX2<>+0(SB)/4, $0x3f800000
 DATA layerNormOneAVX2<>+4(SB)/4, $0x3f800000
 DATA layerNormOneAVX2<>+8(SB)/4, $0x3f800000
@@ -893,6 +1342,380 @@ inputDone:
 	ADDQ DI, DX
 	DECQ SI
 	JNZ  rows
+	VZEROUPPER
+	RET
+
+DATA layerNormFoursOneAVX512<>+0(SB)/4, $0x3f800000
+DATA layerNormFoursOneAVX512<>+4(SB)/4, $0x3f800000
+DATA layerNormFoursOneAVX512<>+8(SB)/4, $0x3f800000
+DATA layerNormFoursOneAVX512<>+12(SB)/4, $0x3f800000
+DATA layerNormFoursOneAVX512<>+16(SB)/4, $0x3f800000
+DATA layerNormFoursOneAVX512<>+20(SB)/4, $0x3f800000
+DATA layerNormFoursOneAVX512<>+24(SB)/4, $0x3f800000
+DATA layerNormFoursOneAVX512<>+28(SB)/4, $0x3f800000
+DATA layerNormFoursOneAVX512<>+32(SB)/4, $0x3f800000
+DATA layerNormFoursOneAVX512<>+36(SB)/4, $0x3f800000
+DATA layerNormFoursOneAVX512<>+40(SB)/4, $0x3f800000
+DATA layerNormFoursOneAVX512<>+44(SB)/4, $0x3f800000
+DATA layerNormFoursOneAVX512<>+48(SB)/4, $0x3f800000
+DATA layerNormFoursOneAVX512<>+52(SB)/4, $0x3f800000
+DATA layerNormFoursOneAVX512<>+56(SB)/4, $0x3f800000
+DATA layerNormFoursOneAVX512<>+60(SB)/4, $0x3f800000
+GLOBL layerNormFoursOneAVX512<>(SB), RODATA|NOPTR, $64
+
+// func layerNormFoursAVX512(rows int, x *float32, vectors int, rest int, tail uintptr, inverse float32, eps float32, gamma *float32, beta *float32, y *float32, mean *float32, invstd *float32, bytes int)
+// Requires: AVX, AVX512F, AVX512VL, CMOV, FMA3
+TEXT ·layerNormFoursAVX512(SB), NOSPLIT, $0-96
+	MOVQ mean+72(FP), AX
+	MOVQ invstd+80(FP), CX
+	MOVQ rows+0(FP), DX
+	MOVQ x+8(FP), BX
+
+rows:
+	MOVQ    bytes+88(FP), SI
+	MOVQ    BX, R8
+	LEAQ    (BX)(SI*1), DI
+	CMPQ    DX, $0x01
+	CMOVQGT DI, R8
+	MOVQ    R8, R9
+	LEAQ    (R8)(SI*1), DI
+	CMPQ    DX, $0x02
+	CMOVQGT DI, R9
+	MOVQ    R9, DI
+	LEAQ    (R9)(SI*1), SI
+	CMPQ    DX, $0x03
+	CMOVQGT SI, DI
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	MOVQ    vectors+16(FP), R10
+	XORQ    SI, SI
+
+sum:
+	DECQ    R10
+	JL      sumTail
+	VMOVUPS (BX)(SI*1), Z4
+	VADDPS  Z4, Z0, Z0
+	VMOVUPS (R8)(SI*1), Z4
+	VADDPS  Z4, Z1, Z1
+	VMOVUPS (R9)(SI*1), Z4
+	VADDPS  Z4, Z2, Z2
+	VMOVUPS (DI)(SI*1), Z4
+	VADDPS  Z4, Z3, Z3
+	ADDQ    $0x40, SI
+	JMP     sum
+
+sumTail:
+	MOVQ      rest+24(FP), R10
+	TESTQ     R10, R10
+	JZ        sumDone
+	MOVQ      tail+32(FP), R10
+	KMOVW     R10, K1
+	VMOVUPS.Z (BX)(SI*1), K1, Z4
+	VADDPS    Z4, Z0, Z0
+	VMOVUPS.Z (R8)(SI*1), K1, Z4
+	VADDPS    Z4, Z1, Z1
+	VMOVUPS.Z (R9)(SI*1), K1, Z4
+	VADDPS    Z4, Z2, Z2
+	VMOVUPS.Z (DI)(SI*1), K1, Z4
+	VADDPS    Z4, Z3, Z3
+
+sumDone:
+	VEXTRACTF64X4 $0x01, Z0, Y4
+	VADDPS        Y0, Y4, Y4
+	VEXTRACTF32X4 $0x01, Y4, X8
+	VADDPS        X4, X8, X8
+	VEXTRACTF64X4 $0x01, Z1, Y4
+	VADDPS        Y1, Y4, Y4
+	VEXTRACTF32X4 $0x01, Y4, X5
+	VADDPS        X4, X5, X5
+	VEXTRACTF64X4 $0x01, Z2, Y4
+	VADDPS        Y2, Y4, Y4
+	VEXTRACTF32X4 $0x01, Y4, X6
+	VADDPS        X4, X6, X6
+	VEXTRACTF64X4 $0x01, Z3, Y4
+	VADDPS        Y3, Y4, Y4
+	VEXTRACTF32X4 $0x01, Y4, X7
+	VADDPS        X4, X7, X7
+	VUNPCKHPS     X5, X8, X4
+	VUNPCKLPS     X5, X8, X8
+	VADDPS        X4, X8, X8
+	VUNPCKHPS     X7, X6, X4
+	VUNPCKLPS     X7, X6, X6
+	VADDPS        X4, X6, X6
+	VUNPCKHPD     X6, X8, X4
+	VUNPCKLPD     X6, X8, X8
+	VADDPS        X4, X8, X8
+	VBROADCASTSS  inverse+40(FP), Z4
+	VMULPS        X4, X8, X8
+	VPERMILPS     $0x00, X8, X4
+	VBROADCASTSS  X4, Z4
+	VPERMILPS     $0x55, X8, X5
+	VBROADCASTSS  X5, Z5
+	VPERMILPS     $0xaa, X8, X6
+	VBROADCASTSS  X6, Z6
+	VPERMILPS     $0xff, X8, X7
+	VBROADCASTSS  X7, Z7
+	VPXORD        Z9, Z9, Z9
+	VPXORD        Z10, Z10, Z10
+	VPXORD        Z11, Z11, Z11
+	VPXORD        Z12, Z12, Z12
+	VPXORD        Z13, Z13, Z13
+	VPXORD        Z14, Z14, Z14
+	VPXORD        Z15, Z15, Z15
+	VPXORD        Z16, Z16, Z16
+	MOVQ          vectors+16(FP), R10
+	XORQ          SI, SI
+
+diff:
+	DECQ        R10
+	JL          diffTail
+	VMOVUPS     (BX)(SI*1), Z17
+	VSUBPS      Z4, Z17, Z17
+	VADDPS      Z17, Z9, Z9
+	VFMADD231PS Z17, Z17, Z13
+	VMOVUPS     (R8)(SI*1), Z17
+	VSUBPS      Z5, Z17, Z17
+	VADDPS      Z17, Z10, Z10
+	VFMADD231PS Z17, Z17, Z14
+	VMOVUPS     (R9)(SI*1), Z17
+	VSUBPS      Z6, Z17, Z17
+	VADDPS      Z17, Z11, Z11
+	VFMADD231PS Z17, Z17, Z15
+	VMOVUPS     (DI)(SI*1), Z17
+	VSUBPS      Z7, Z17, Z17
+	VADDPS      Z17, Z12, Z12
+	VFMADD231PS Z17, Z17, Z16
+	ADDQ        $0x40, SI
+	JMP         diff
+
+diffTail:
+	MOVQ        rest+24(FP), R10
+	TESTQ       R10, R10
+	JZ          diffDone
+	MOVQ        tail+32(FP), R10
+	KMOVW       R10, K1
+	MOVQ        tail+32(FP), R10
+	KMOVW       R10, K1
+	VMOVAPS     Z4, Z17
+	VMOVUPS     (BX)(SI*1), K1, Z17
+	VSUBPS      Z4, Z17, Z17
+	VADDPS      Z17, Z9, Z9
+	VFMADD231PS Z17, Z17, Z13
+	MOVQ        tail+32(FP), R10
+	KMOVW       R10, K1
+	VMOVAPS     Z5, Z4
+	VMOVUPS     (R8)(SI*1), K1, Z4
+	VSUBPS      Z5, Z4, Z4
+	VADDPS      Z4, Z10, Z10
+	VFMADD231PS Z4, Z4, Z14
+	MOVQ        tail+32(FP), R10
+	KMOVW       R10, K1
+	VMOVAPS     Z6, Z4
+	VMOVUPS     (R9)(SI*1), K1, Z4
+	VSUBPS      Z6, Z4, Z4
+	VADDPS      Z4, Z11, Z11
+	VFMADD231PS Z4, Z4, Z15
+	MOVQ        tail+32(FP), R10
+	KMOVW       R10, K1
+	VMOVAPS     Z7, Z4
+	VMOVUPS     (DI)(SI*1), K1, Z4
+	VSUBPS      Z7, Z4, Z4
+	VADDPS      Z4, Z12, Z12
+	VFMADD231PS Z4, Z4, Z16
+
+diffDone:
+	VEXTRACTF64X4 $0x01, Z9, Y4
+	VADDPS        Y9, Y4, Y4
+	VEXTRACTF32X4 $0x01, Y4, X5
+	VADDPS        X4, X5, X5
+	VEXTRACTF64X4 $0x01, Z10, Y4
+	VADDPS        Y10, Y4, Y4
+	VEXTRACTF32X4 $0x01, Y4, X6
+	VADDPS        X4, X6, X6
+	VEXTRACTF64X4 $0x01, Z11, Y4
+	VADDPS        Y11, Y4, Y4
+	VEXTRACTF32X4 $0x01, Y4, X7
+	VADDPS        X4, X7, X7
+	VEXTRACTF64X4 $0x01, Z12, Y4
+	VADDPS        Y12, Y4, Y4
+	VEXTRACTF32X4 $0x01, Y4, X17
+	VADDPS        X4, X17, X17
+	VUNPCKHPS     X6, X5, X4
+	VUNPCKLPS     X6, X5, X5
+	VADDPS        X4, X5, X5
+	VUNPCKHPS     X17, X7, X4
+	VUNPCKLPS     X17, X7, X7
+	VADDPS        X4, X7, X7
+	VUNPCKHPD     X7, X5, X4
+	VUNPCKLPD     X7, X5, X5
+	VADDPS        X4, X5, X5
+	VEXTRACTF64X4 $0x01, Z13, Y6
+	VADDPS        Y13, Y6, Y6
+	VEXTRACTF32X4 $0x01, Y6, X4
+	VADDPS        X6, X4, X4
+	VEXTRACTF64X4 $0x01, Z14, Y6
+	VADDPS        Y14, Y6, Y6
+	VEXTRACTF32X4 $0x01, Y6, X7
+	VADDPS        X6, X7, X7
+	VEXTRACTF64X4 $0x01, Z15, Y6
+	VADDPS        Y15, Y6, Y6
+	VEXTRACTF32X4 $0x01, Y6, X17
+	VADDPS        X6, X17, X17
+	VEXTRACTF64X4 $0x01, Z16, Y6
+	VADDPS        Y16, Y6, Y6
+	VEXTRACTF32X4 $0x01, Y6, X18
+	VADDPS        X6, X18, X18
+	VUNPCKHPS     X7, X4, X6
+	VUNPCKLPS     X7, X4, X4
+	VADDPS        X6, X4, X4
+	VUNPCKHPS     X18, X17, X6
+	VUNPCKLPS     X18, X17, X17
+	VADDPS        X6, X17, X17
+	VUNPCKHPD     X17, X4, X6
+	VUNPCKLPD     X17, X4, X4
+	VADDPS        X6, X4, X4
+	VBROADCASTSS  inverse+40(FP), Z6
+	VMULPS        X6, X5, X5
+	VMULPS        X6, X4, X4
+	VADDPS        X5, X8, X8
+	VFNMADD231PS  X5, X5, X4
+	VBROADCASTSS  eps+44(FP), Z5
+	VADDPS        X5, X4, X4
+	VSQRTPS       X4, X4
+	VMOVUPS       layerNormFoursOneAVX512<>+0(SB), X17
+	VDIVPS        X4, X17, X17
+	CMPQ          DX, $0x04
+	JL            few1
+	VMOVUPS       X8, (AX)
+	JMP           kept1
+
+few1:
+	VMOVUPS X8, X4
+	TESTQ   $0x00000002, DX
+	JZ      one1
+	VMOVLPS X8, (AX)
+	VPSRLDQ $0x08, X8, X4
+	TESTQ   $0x00000001, DX
+	JZ      kept1
+	VMOVSS  X4, 8(AX)
+	JMP     kept1
+
+one1:
+	VMOVSS X8, (AX)
+
+kept1:
+	ADDQ    $0x10, AX
+	CMPQ    DX, $0x04
+	JL      few2
+	VMOVUPS X17, (CX)
+	JMP     kept2
+
+few2:
+	VMOVUPS X17, X4
+	TESTQ   $0x00000002, DX
+	JZ      one2
+	VMOVLPS X17, (CX)
+	VPSRLDQ $0x08, X17, X4
+	TESTQ   $0x00000001, DX
+	JZ      kept2
+	VMOVSS  X4, 8(CX)
+	JMP     kept2
+
+one2:
+	VMOVSS X17, (CX)
+
+kept2:
+	ADDQ         $0x10, CX
+	VPERMILPS    $0x00, X8, X4
+	VBROADCASTSS X4, Z4
+	VPERMILPS    $0x55, X8, X5
+	VBROADCASTSS X5, Z5
+	VPERMILPS    $0xaa, X8, X6
+	VBROADCASTSS X6, Z6
+	VPERMILPS    $0xff, X8, X7
+	VBROADCASTSS X7, Z7
+	VPERMILPS    $0x00, X17, X8
+	VBROADCASTSS X8, Z8
+	VPERMILPS    $0x55, X17, X18
+	VBROADCASTSS X18, Z18
+	VPERMILPS    $0xaa, X17, X19
+	VBROADCASTSS X19, Z19
+	VPERMILPS    $0xff, X17, X17
+	VBROADCASTSS X17, Z17
+	MOVQ         y+64(FP), SI
+	MOVQ         x+8(FP), R10
+	SUBQ         R10, SI
+	MOVQ         gamma+48(FP), R10
+	MOVQ         beta+56(FP), R11
+	MOVQ         vectors+16(FP), R13
+	XORQ         R12, R12
+
+apply:
+	DECQ        R13
+	JL          applyTail
+	VMOVUPS     (R10)(R12*1), Z20
+	VMOVUPS     (R11)(R12*1), Z21
+	VMOVUPS     (BX)(R12*1), Z22
+	VSUBPS      Z4, Z22, Z22
+	VMULPS      Z8, Z22, Z22
+	VFMADD213PS Z21, Z20, Z22
+	VMOVUPS     (R8)(R12*1), Z23
+	VSUBPS      Z5, Z23, Z23
+	VMULPS      Z18, Z23, Z23
+	VFMADD213PS Z21, Z20, Z23
+	VMOVUPS     (R9)(R12*1), Z24
+	VSUBPS      Z6, Z24, Z24
+	VMULPS      Z19, Z24, Z24
+	VFMADD213PS Z21, Z20, Z24
+	VMOVUPS     (DI)(R12*1), Z25
+	VSUBPS      Z7, Z25, Z25
+	VMULPS      Z17, Z25, Z25
+	VFMADD213PS Z21, Z20, Z25
+	VMOVUPS     Z22, (BX)(SI*1)
+	VMOVUPS     Z23, (R8)(SI*1)
+	VMOVUPS     Z24, (R9)(SI*1)
+	VMOVUPS     Z25, (DI)(SI*1)
+	ADDQ        $0x40, R12
+	ADDQ        $0x40, SI
+	JMP         apply
+
+applyTail:
+	MOVQ        rest+24(FP), R13
+	TESTQ       R13, R13
+	JZ          applyDone
+	MOVQ        tail+32(FP), R13
+	KMOVW       R13, K1
+	VMOVUPS.Z   (R10)(R12*1), K1, Z20
+	VMOVUPS.Z   (R11)(R12*1), K1, Z21
+	VMOVUPS.Z   (BX)(R12*1), K1, Z22
+	VSUBPS      Z4, Z22, Z22
+	VMULPS      Z8, Z22, Z22
+	VFMADD213PS Z21, Z20, Z22
+	VMOVUPS.Z   (R8)(R12*1), K1, Z4
+	VSUBPS      Z5, Z4, Z4
+	VMULPS      Z18, Z4, Z4
+	VFMADD213PS Z21, Z20, Z4
+	VMOVUPS.Z   (R9)(R12*1), K1, Z5
+	VSUBPS      Z6, Z5, Z5
+	VMULPS      Z19, Z5, Z5
+	VFMADD213PS Z21, Z20, Z5
+	VMOVUPS.Z   (DI)(R12*1), K1, Z6
+	VSUBPS      Z7, Z6, Z6
+	VMULPS      Z17, Z6, Z6
+	VFMADD213PS Z21, Z20, Z6
+	VMOVUPS     Z22, K1, (BX)(SI*1)
+	VMOVUPS     Z4, K1, (R8)(SI*1)
+	VMOVUPS     Z5, K1, (R9)(SI*1)
+	VMOVUPS     Z6, K1, (DI)(SI*1)
+
+applyDone:
+	MOVQ DI, BX
+	MOVQ bytes+88(FP), SI
+	ADDQ SI, BX
+	SUBQ $0x04, DX
+	JG   rows
 	VZEROUPPER
 	RET
 

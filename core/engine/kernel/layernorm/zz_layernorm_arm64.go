@@ -2,6 +2,11 @@
 
 package layernorm
 
+// layerNormFoursNEON normalises rows of bytes, four at a time. inverse is 1 over their number of elements.
+//
+//go:noescape
+func layerNormFoursNEON(rows int, x *float32, vectors int, rest int, tail uintptr, inverse float32, eps float32, gamma *float32, beta *float32, y *float32, mean *float32, invstd *float32, bytes int)
+
 // layerNormRowsNEON normalises rows of bytes. inverse is 1 over their number of elements.
 //
 //go:noescape

@@ -2,6 +2,24 @@
 
 #include "textflag.h"
 
+DATA layerNormFoursOneNEON<>+0(SB)/4, $0x3f800000
+DATA layerNormFoursOneNEON<>+4(SB)/4, $0x3f800000
+DATA layerNormFoursOneNEON<>+8(SB)/4, $0x3f800000
+DATA layerNormFoursOneNEON<>+12(SB)/4, $0x3f800000
+DATA layerNormFoursOneNEON<>+16(SB)/4, $0x3f800000
+DATA layerNormFoursOneNEON<>+20(SB)/4, $0x3f800000
+DATA layerNormFoursOneNEON<>+24(SB)/4, $0x3f800000
+DATA layerNormFoursOneNEON<>+28(SB)/4, $0x3f800000
+DATA layerNormFoursOneNEON<>+32(SB)/4, $0x3f800000
+DATA layerNormFoursOneNEON<>+36(SB)/4, $0x3f800000
+DATA layerNormFoursOneNEON<>+40(SB)/4, $0x3f800000
+DATA layerNormFoursOneNEON<>+44(SB)/4, $0x3f800000
+DATA layerNormFoursOneNEON<>+48(SB)/4, $0x3f800000
+DATA layerNormFoursOneNEON<>+52(SB)/4, $0x3f800000
+DATA layerNormFoursOneNEON<>+56(SB)/4, $0x3f800000
+DATA layerNormFoursOneNEON<>+60(SB)/4, $0x3f800000
+GLOBL layerNormFoursOneNEON<>(SB), RODATA|NOPTR, $64
+
 DATA layerNormOneNEON<>+0(SB)/4, $0x3f800000
 DATA layerNormOneNEON<>+4(SB)/4, $0x3f800000
 DATA layerNormOneNEON<>+8(SB)/4, $0x3f800000
@@ -37,6 +55,1008 @@ DATA rmsNormOneNEON<>+52(SB)/4, $0x3f800000
 DATA rmsNormOneNEON<>+56(SB)/4, $0x3f800000
 DATA rmsNormOneNEON<>+60(SB)/4, $0x3f800000
 GLOBL rmsNormOneNEON<>(SB), RODATA|NOPTR, $64
+
+// func layerNormFoursNEON(rows int, x *float32, vectors int, rest int, tail uintptr, inverse float32, eps float32, gamma *float32, beta *float32, y *float32, mean *float32, invstd *float32, bytes int)
+TEXT ·layerNormFoursNEON(SB), NOSPLIT, $0-96
+	MOVD	$layerNormFoursOneNEON<>(SB), R6
+	MOVD	mean+72(FP), R13
+	MOVD	invstd+80(FP), R12
+	MOVD	rows+0(FP), R11
+	MOVD	x+8(FP), R10
+rows:
+	MOVD	bytes+88(FP), R0
+	MOVD	R10, R9
+	ADD	R0<<0, R10, R1
+	CMP	$1, R11
+	CSEL	GT, R1, R9, R9
+	MOVD	R9, R8
+	ADD	R0<<0, R9, R1
+	CMP	$2, R11
+	CSEL	GT, R1, R8, R8
+	MOVD	R8, R7
+	ADD	R0<<0, R8, R0
+	CMP	$3, R11
+	CSEL	GT, R0, R7, R7
+	VMOVI	$0, V6.B16
+	VMOVI	$0, V20.B16
+	VMOVI	$0, V5.B16
+	VMOVI	$0, V4.B16
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	MOVD	vectors+16(FP), R2
+	MOVD	ZR, R1
+sum:
+	SUBS	$1, R2, R2
+	BLT	sumTail
+	ADD	R1<<0, R10, R0
+	FLDPQ	0(R0), (F8, F7)
+	WORD	$0x4e28d4c6 // fadd v6.4s, v6.4s, v8.4s
+	WORD	$0x4e27d694 // fadd v20.4s, v20.4s, v7.4s
+	ADD	R1<<0, R9, R0
+	FLDPQ	0(R0), (F8, F7)
+	WORD	$0x4e28d4a5 // fadd v5.4s, v5.4s, v8.4s
+	WORD	$0x4e27d484 // fadd v4.4s, v4.4s, v7.4s
+	ADD	R1<<0, R8, R0
+	FLDPQ	0(R0), (F8, F7)
+	WORD	$0x4e28d463 // fadd v3.4s, v3.4s, v8.4s
+	WORD	$0x4e27d442 // fadd v2.4s, v2.4s, v7.4s
+	ADD	R1<<0, R7, R0
+	FLDPQ	0(R0), (F8, F7)
+	WORD	$0x4e28d421 // fadd v1.4s, v1.4s, v8.4s
+	WORD	$0x4e27d400 // fadd v0.4s, v0.4s, v7.4s
+	ADD	$32, R1, R1
+	B	sum
+sumTail:
+	MOVD	rest+24(FP), R0
+	TST	R0, R0
+	BEQ	sumDone
+	MOVD	tail+32(FP), R0
+	MOVWU	64(R0), R2
+	ADD	R1<<0, R10, R0
+	TBZ	$3, R2, lanes1
+	FLDPQ	0(R0), (F8, F7)
+lanes1done:
+	WORD	$0x4e28d4c6 // fadd v6.4s, v6.4s, v8.4s
+	WORD	$0x4e27d694 // fadd v20.4s, v20.4s, v7.4s
+	ADD	R1<<0, R9, R0
+	TBZ	$3, R2, lanes2
+	FLDPQ	0(R0), (F8, F7)
+lanes2done:
+	WORD	$0x4e28d4a5 // fadd v5.4s, v5.4s, v8.4s
+	WORD	$0x4e27d484 // fadd v4.4s, v4.4s, v7.4s
+	ADD	R1<<0, R8, R0
+	TBZ	$3, R2, lanes3
+	FLDPQ	0(R0), (F8, F7)
+lanes3done:
+	WORD	$0x4e28d463 // fadd v3.4s, v3.4s, v8.4s
+	WORD	$0x4e27d442 // fadd v2.4s, v2.4s, v7.4s
+	ADD	R1<<0, R7, R0
+	TBZ	$3, R2, lanes4
+	FLDPQ	0(R0), (F8, F7)
+lanes4done:
+	WORD	$0x4e28d421 // fadd v1.4s, v1.4s, v8.4s
+	WORD	$0x4e27d400 // fadd v0.4s, v0.4s, v7.4s
+sumDone:
+	WORD	$0x4e26d694 // fadd v20.4s, v20.4s, v6.4s
+	WORD	$0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD	$0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD	$0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	VZIP2	V4.S4, V20.S4, V1.S4
+	VZIP1	V4.S4, V20.S4, V20.S4
+	WORD	$0x4e21d694 // fadd v20.4s, v20.4s, v1.4s
+	VZIP2	V0.S4, V2.S4, V1.S4
+	VZIP1	V0.S4, V2.S4, V2.S4
+	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
+	VZIP2	V2.D2, V20.D2, V0.D2
+	VZIP1	V2.D2, V20.D2, V20.D2
+	WORD	$0x4e20d694 // fadd v20.4s, v20.4s, v0.4s
+	FMOVS	inverse+40(FP), F0
+	WORD	$0x4f809294 // fmul v20.4s, v20.4s, v0.s[0]
+	VMOVI	$0, V0.B16
+	VMOV	V20.S[0], V0.S[0]
+	VMOV	V20.S[0], V0.S[1]
+	VMOV	V20.S[0], V0.S[2]
+	VMOV	V20.S[0], V0.S[3]
+	VDUP	V0.S[0], V24.S4
+	VMOVI	$0, V0.B16
+	VMOV	V20.S[1], V0.S[0]
+	VMOV	V20.S[1], V0.S[1]
+	VMOV	V20.S[1], V0.S[2]
+	VMOV	V20.S[1], V0.S[3]
+	VDUP	V0.S[0], V23.S4
+	VMOVI	$0, V0.B16
+	VMOV	V20.S[2], V0.S[0]
+	VMOV	V20.S[2], V0.S[1]
+	VMOV	V20.S[2], V0.S[2]
+	VMOV	V20.S[2], V0.S[3]
+	VDUP	V0.S[0], V22.S4
+	VMOVI	$0, V0.B16
+	VMOV	V20.S[3], V0.S[0]
+	VMOV	V20.S[3], V0.S[1]
+	VMOV	V20.S[3], V0.S[2]
+	VMOV	V20.S[3], V0.S[3]
+	VDUP	V0.S[0], V21.S4
+	VMOVI	$0, V19.B16
+	VMOVI	$0, V18.B16
+	VMOVI	$0, V17.B16
+	VMOVI	$0, V16.B16
+	VMOVI	$0, V15.B16
+	VMOVI	$0, V14.B16
+	VMOVI	$0, V13.B16
+	VMOVI	$0, V12.B16
+	VMOVI	$0, V11.B16
+	VMOVI	$0, V10.B16
+	VMOVI	$0, V9.B16
+	VMOVI	$0, V8.B16
+	VMOVI	$0, V7.B16
+	VMOVI	$0, V6.B16
+	VMOVI	$0, V5.B16
+	VMOVI	$0, V4.B16
+	MOVD	vectors+16(FP), R2
+	MOVD	ZR, R1
+diff:
+	SUBS	$1, R2, R2
+	BLT	diffTail
+	ADD	R1<<0, R10, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4eb8d421 // fsub v1.4s, v1.4s, v24.4s
+	WORD	$0x4eb8d400 // fsub v0.4s, v0.4s, v24.4s
+	WORD	$0x4e21d673 // fadd v19.4s, v19.4s, v1.4s
+	WORD	$0x4e20d652 // fadd v18.4s, v18.4s, v0.4s
+	VFMLA	V1.S4, V1.S4, V11.S4
+	VFMLA	V0.S4, V0.S4, V10.S4
+	ADD	R1<<0, R9, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4eb7d421 // fsub v1.4s, v1.4s, v23.4s
+	WORD	$0x4eb7d400 // fsub v0.4s, v0.4s, v23.4s
+	WORD	$0x4e21d631 // fadd v17.4s, v17.4s, v1.4s
+	WORD	$0x4e20d610 // fadd v16.4s, v16.4s, v0.4s
+	VFMLA	V1.S4, V1.S4, V9.S4
+	VFMLA	V0.S4, V0.S4, V8.S4
+	ADD	R1<<0, R8, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4eb6d421 // fsub v1.4s, v1.4s, v22.4s
+	WORD	$0x4eb6d400 // fsub v0.4s, v0.4s, v22.4s
+	WORD	$0x4e21d5ef // fadd v15.4s, v15.4s, v1.4s
+	WORD	$0x4e20d5ce // fadd v14.4s, v14.4s, v0.4s
+	VFMLA	V1.S4, V1.S4, V7.S4
+	VFMLA	V0.S4, V0.S4, V6.S4
+	ADD	R1<<0, R7, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4eb5d421 // fsub v1.4s, v1.4s, v21.4s
+	WORD	$0x4eb5d400 // fsub v0.4s, v0.4s, v21.4s
+	WORD	$0x4e21d5ad // fadd v13.4s, v13.4s, v1.4s
+	WORD	$0x4e20d58c // fadd v12.4s, v12.4s, v0.4s
+	VFMLA	V1.S4, V1.S4, V5.S4
+	VFMLA	V0.S4, V0.S4, V4.S4
+	ADD	$32, R1, R1
+	B	diff
+diffTail:
+	MOVD	rest+24(FP), R0
+	TST	R0, R0
+	BEQ	diffDone
+	MOVD	tail+32(FP), R0
+	FLDPQ	0(R0), (F0, F1)
+	MOVWU	64(R0), R2
+	ADD	R1<<0, R10, R0
+	TBZ	$3, R2, lanes5
+	FLDPQ	0(R0), (F3, F2)
+lanes5done:
+	WORD	$0x4f210400 // sshr v0.4s, v0.4s, #31
+	VBSL	V24.B16, V3.B16, V0.B16
+	VMOV	V0.B16, V3.B16
+	WORD	$0x4f210420 // sshr v0.4s, v1.4s, #31
+	VBSL	V24.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	WORD	$0x4eb8d463 // fsub v3.4s, v3.4s, v24.4s
+	WORD	$0x4eb8d442 // fsub v2.4s, v2.4s, v24.4s
+	WORD	$0x4e23d673 // fadd v19.4s, v19.4s, v3.4s
+	WORD	$0x4e22d652 // fadd v18.4s, v18.4s, v2.4s
+	VFMLA	V3.S4, V3.S4, V11.S4
+	VFMLA	V2.S4, V2.S4, V10.S4
+	MOVD	tail+32(FP), R0
+	FLDPQ	0(R0), (F0, F1)
+	MOVWU	64(R0), R2
+	ADD	R1<<0, R9, R0
+	TBZ	$3, R2, lanes6
+	FLDPQ	0(R0), (F3, F2)
+lanes6done:
+	WORD	$0x4f210400 // sshr v0.4s, v0.4s, #31
+	VBSL	V23.B16, V3.B16, V0.B16
+	VMOV	V0.B16, V3.B16
+	WORD	$0x4f210420 // sshr v0.4s, v1.4s, #31
+	VBSL	V23.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	WORD	$0x4eb7d463 // fsub v3.4s, v3.4s, v23.4s
+	WORD	$0x4eb7d442 // fsub v2.4s, v2.4s, v23.4s
+	WORD	$0x4e23d631 // fadd v17.4s, v17.4s, v3.4s
+	WORD	$0x4e22d610 // fadd v16.4s, v16.4s, v2.4s
+	VFMLA	V3.S4, V3.S4, V9.S4
+	VFMLA	V2.S4, V2.S4, V8.S4
+	MOVD	tail+32(FP), R0
+	FLDPQ	0(R0), (F0, F1)
+	MOVWU	64(R0), R2
+	ADD	R1<<0, R8, R0
+	TBZ	$3, R2, lanes7
+	FLDPQ	0(R0), (F3, F2)
+lanes7done:
+	WORD	$0x4f210400 // sshr v0.4s, v0.4s, #31
+	VBSL	V22.B16, V3.B16, V0.B16
+	VMOV	V0.B16, V3.B16
+	WORD	$0x4f210420 // sshr v0.4s, v1.4s, #31
+	VBSL	V22.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	WORD	$0x4eb6d463 // fsub v3.4s, v3.4s, v22.4s
+	WORD	$0x4eb6d442 // fsub v2.4s, v2.4s, v22.4s
+	WORD	$0x4e23d5ef // fadd v15.4s, v15.4s, v3.4s
+	WORD	$0x4e22d5ce // fadd v14.4s, v14.4s, v2.4s
+	VFMLA	V3.S4, V3.S4, V7.S4
+	VFMLA	V2.S4, V2.S4, V6.S4
+	MOVD	tail+32(FP), R0
+	FLDPQ	0(R0), (F0, F1)
+	MOVWU	64(R0), R0
+	ADD	R1<<0, R7, R1
+	TBZ	$3, R0, lanes8
+	FLDPQ	0(R1), (F3, F2)
+lanes8done:
+	WORD	$0x4f210400 // sshr v0.4s, v0.4s, #31
+	VBSL	V21.B16, V3.B16, V0.B16
+	VMOV	V0.B16, V3.B16
+	WORD	$0x4f210420 // sshr v0.4s, v1.4s, #31
+	VBSL	V21.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	WORD	$0x4eb5d463 // fsub v3.4s, v3.4s, v21.4s
+	WORD	$0x4eb5d442 // fsub v2.4s, v2.4s, v21.4s
+	WORD	$0x4e23d5ad // fadd v13.4s, v13.4s, v3.4s
+	WORD	$0x4e22d58c // fadd v12.4s, v12.4s, v2.4s
+	VFMLA	V3.S4, V3.S4, V5.S4
+	VFMLA	V2.S4, V2.S4, V4.S4
+diffDone:
+	WORD	$0x4e33d652 // fadd v18.4s, v18.4s, v19.4s
+	WORD	$0x4e31d610 // fadd v16.4s, v16.4s, v17.4s
+	WORD	$0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD	$0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	VZIP2	V16.S4, V18.S4, V0.S4
+	VZIP1	V16.S4, V18.S4, V18.S4
+	WORD	$0x4e20d652 // fadd v18.4s, v18.4s, v0.4s
+	VZIP2	V12.S4, V14.S4, V0.S4
+	VZIP1	V12.S4, V14.S4, V14.S4
+	WORD	$0x4e20d5ce // fadd v14.4s, v14.4s, v0.4s
+	VZIP2	V14.D2, V18.D2, V0.D2
+	VZIP1	V14.D2, V18.D2, V18.D2
+	WORD	$0x4e20d652 // fadd v18.4s, v18.4s, v0.4s
+	WORD	$0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD	$0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD	$0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD	$0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	VZIP2	V8.S4, V10.S4, V0.S4
+	VZIP1	V8.S4, V10.S4, V10.S4
+	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
+	VZIP2	V4.S4, V6.S4, V0.S4
+	VZIP1	V4.S4, V6.S4, V6.S4
+	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
+	VZIP2	V6.D2, V10.D2, V0.D2
+	VZIP1	V6.D2, V10.D2, V10.D2
+	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
+	FMOVS	inverse+40(FP), F0
+	WORD	$0x4f809252 // fmul v18.4s, v18.4s, v0.s[0]
+	WORD	$0x4f80914a // fmul v10.4s, v10.4s, v0.s[0]
+	WORD	$0x4e32d694 // fadd v20.4s, v20.4s, v18.4s
+	VFMLS	V18.S4, V18.S4, V10.S4
+	FMOVS	eps+44(FP), F0
+	VDUP	V0.S[0], V0.S4
+	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
+	WORD	$0x6ea1f94a // fsqrt v10.4s, v10.4s
+	FMOVQ	0(R6), F0
+	WORD	$0x6e2afc00 // fdiv v0.4s, v0.4s, v10.4s
+	CMP	$4, R11
+	BLT	few1
+	FMOVQ	F20, 0(R13)
+	B	kept1
+few1:
+	TST	$2, R11
+	BEQ	one1
+	FMOVD	F20, 0(R13)
+	VMOVI	$0, V1.B16
+	VEXT	$8, V1.B16, V20.B16, V1.B16
+	TST	$1, R11
+	BEQ	kept1
+	FMOVS	F1, 8(R13)
+	B	kept1
+one1:
+	FMOVS	F20, 0(R13)
+kept1:
+	ADD	$16, R13, R13
+	CMP	$4, R11
+	BLT	few2
+	FMOVQ	F0, 0(R12)
+	B	kept2
+few2:
+	TST	$2, R11
+	BEQ	one2
+	FMOVD	F0, 0(R12)
+	VMOVI	$0, V1.B16
+	VEXT	$8, V1.B16, V0.B16, V1.B16
+	TST	$1, R11
+	BEQ	kept2
+	FMOVS	F1, 8(R12)
+	B	kept2
+one2:
+	FMOVS	F0, 0(R12)
+kept2:
+	ADD	$16, R12, R12
+	VMOVI	$0, V1.B16
+	VMOV	V20.S[0], V1.S[0]
+	VMOV	V20.S[0], V1.S[1]
+	VMOV	V20.S[0], V1.S[2]
+	VMOV	V20.S[0], V1.S[3]
+	VDUP	V1.S[0], V24.S4
+	VMOVI	$0, V1.B16
+	VMOV	V20.S[1], V1.S[0]
+	VMOV	V20.S[1], V1.S[1]
+	VMOV	V20.S[1], V1.S[2]
+	VMOV	V20.S[1], V1.S[3]
+	VDUP	V1.S[0], V23.S4
+	VMOVI	$0, V1.B16
+	VMOV	V20.S[2], V1.S[0]
+	VMOV	V20.S[2], V1.S[1]
+	VMOV	V20.S[2], V1.S[2]
+	VMOV	V20.S[2], V1.S[3]
+	VDUP	V1.S[0], V22.S4
+	VMOVI	$0, V1.B16
+	VMOV	V20.S[3], V1.S[0]
+	VMOV	V20.S[3], V1.S[1]
+	VMOV	V20.S[3], V1.S[2]
+	VMOV	V20.S[3], V1.S[3]
+	VDUP	V1.S[0], V21.S4
+	VMOVI	$0, V1.B16
+	VMOV	V0.S[0], V1.S[0]
+	VMOV	V0.S[0], V1.S[1]
+	VMOV	V0.S[0], V1.S[2]
+	VMOV	V0.S[0], V1.S[3]
+	VDUP	V1.S[0], V15.S4
+	VMOVI	$0, V1.B16
+	VMOV	V0.S[1], V1.S[0]
+	VMOV	V0.S[1], V1.S[1]
+	VMOV	V0.S[1], V1.S[2]
+	VMOV	V0.S[1], V1.S[3]
+	VDUP	V1.S[0], V14.S4
+	VMOVI	$0, V1.B16
+	VMOV	V0.S[2], V1.S[0]
+	VMOV	V0.S[2], V1.S[1]
+	VMOV	V0.S[2], V1.S[2]
+	VMOV	V0.S[2], V1.S[3]
+	VDUP	V1.S[0], V13.S4
+	VMOVI	$0, V1.B16
+	VMOV	V0.S[3], V1.S[0]
+	VMOV	V0.S[3], V1.S[1]
+	VMOV	V0.S[3], V1.S[2]
+	VMOV	V0.S[3], V1.S[3]
+	VDUP	V1.S[0], V12.S4
+	MOVD	y+64(FP), R5
+	MOVD	x+8(FP), R0
+	SUB	R0, R5, R5
+	MOVD	gamma+48(FP), R4
+	MOVD	beta+56(FP), R3
+	MOVD	vectors+16(FP), R2
+	MOVD	ZR, R1
+apply:
+	SUBS	$1, R2, R2
+	BLT	applyTail
+	ADD	R1<<0, R4, R0
+	FLDPQ	0(R0), (F11, F10)
+	ADD	R1<<0, R3, R0
+	FLDPQ	0(R0), (F0, F9)
+	ADD	R1<<0, R10, R0
+	FLDPQ	0(R0), (F8, F7)
+	WORD	$0x4eb8d508 // fsub v8.4s, v8.4s, v24.4s
+	WORD	$0x4eb8d4e7 // fsub v7.4s, v7.4s, v24.4s
+	WORD	$0x6e2fdd08 // fmul v8.4s, v8.4s, v15.4s
+	WORD	$0x6e2fdce7 // fmul v7.4s, v7.4s, v15.4s
+	VMOV	V0.B16, V1.B16
+	VFMLA	V8.S4, V11.S4, V1.S4
+	VMOV	V1.B16, V8.B16
+	VMOV	V9.B16, V1.B16
+	VFMLA	V7.S4, V10.S4, V1.S4
+	VMOV	V1.B16, V7.B16
+	ADD	R1<<0, R9, R0
+	FLDPQ	0(R0), (F6, F5)
+	WORD	$0x4eb7d4c6 // fsub v6.4s, v6.4s, v23.4s
+	WORD	$0x4eb7d4a5 // fsub v5.4s, v5.4s, v23.4s
+	WORD	$0x6e2edcc6 // fmul v6.4s, v6.4s, v14.4s
+	WORD	$0x6e2edca5 // fmul v5.4s, v5.4s, v14.4s
+	VMOV	V0.B16, V1.B16
+	VFMLA	V6.S4, V11.S4, V1.S4
+	VMOV	V1.B16, V6.B16
+	VMOV	V9.B16, V1.B16
+	VFMLA	V5.S4, V10.S4, V1.S4
+	VMOV	V1.B16, V5.B16
+	ADD	R1<<0, R8, R0
+	FLDPQ	0(R0), (F4, F3)
+	WORD	$0x4eb6d484 // fsub v4.4s, v4.4s, v22.4s
+	WORD	$0x4eb6d463 // fsub v3.4s, v3.4s, v22.4s
+	WORD	$0x6e2ddc84 // fmul v4.4s, v4.4s, v13.4s
+	WORD	$0x6e2ddc63 // fmul v3.4s, v3.4s, v13.4s
+	VMOV	V0.B16, V1.B16
+	VFMLA	V4.S4, V11.S4, V1.S4
+	VMOV	V1.B16, V4.B16
+	VMOV	V9.B16, V1.B16
+	VFMLA	V3.S4, V10.S4, V1.S4
+	VMOV	V1.B16, V3.B16
+	ADD	R1<<0, R7, R0
+	FLDPQ	0(R0), (F2, F1)
+	WORD	$0x4eb5d442 // fsub v2.4s, v2.4s, v21.4s
+	WORD	$0x4eb5d421 // fsub v1.4s, v1.4s, v21.4s
+	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
+	WORD	$0x6e2cdc21 // fmul v1.4s, v1.4s, v12.4s
+	VFMLA	V2.S4, V11.S4, V0.S4
+	VMOV	V0.B16, V2.B16
+	VFMLA	V1.S4, V10.S4, V9.S4
+	VMOV	V9.B16, V1.B16
+	ADD	R5<<0, R10, R0
+	FSTPQ	(F8, F7), 0(R0)
+	ADD	R5<<0, R9, R0
+	FSTPQ	(F6, F5), 0(R0)
+	ADD	R5<<0, R8, R0
+	FSTPQ	(F4, F3), 0(R0)
+	ADD	R5<<0, R7, R0
+	FSTPQ	(F2, F1), 0(R0)
+	ADD	$32, R1, R1
+	ADD	$32, R5, R5
+	B	apply
+applyTail:
+	MOVD	rest+24(FP), R0
+	TST	R0, R0
+	BEQ	applyDone
+	MOVD	tail+32(FP), R0
+	MOVWU	64(R0), R0
+	ADD	R1<<0, R4, R2
+	TBZ	$3, R0, lanes9
+	FLDPQ	0(R2), (F5, F4)
+lanes9done:
+	ADD	R1<<0, R3, R2
+	TBZ	$3, R0, lanes10
+	FLDPQ	0(R2), (F3, F2)
+lanes10done:
+	ADD	R1<<0, R10, R2
+	TBZ	$3, R0, lanes11
+	FLDPQ	0(R2), (F1, F0)
+lanes11done:
+	WORD	$0x4eb8d421 // fsub v1.4s, v1.4s, v24.4s
+	WORD	$0x4eb8d400 // fsub v0.4s, v0.4s, v24.4s
+	WORD	$0x6e2fdc21 // fmul v1.4s, v1.4s, v15.4s
+	WORD	$0x6e2fdc00 // fmul v0.4s, v0.4s, v15.4s
+	VMOV	V3.B16, V6.B16
+	VFMLA	V1.S4, V5.S4, V6.S4
+	VMOV	V6.B16, V1.B16
+	VMOV	V2.B16, V6.B16
+	VFMLA	V0.S4, V4.S4, V6.S4
+	VMOV	V6.B16, V0.B16
+	ADD	R1<<0, R9, R2
+	TBZ	$3, R0, lanes12
+	FLDPQ	0(R2), (F7, F6)
+lanes12done:
+	WORD	$0x4eb7d4e7 // fsub v7.4s, v7.4s, v23.4s
+	WORD	$0x4eb7d4c6 // fsub v6.4s, v6.4s, v23.4s
+	WORD	$0x6e2edce7 // fmul v7.4s, v7.4s, v14.4s
+	WORD	$0x6e2edcc6 // fmul v6.4s, v6.4s, v14.4s
+	VMOV	V3.B16, V8.B16
+	VFMLA	V7.S4, V5.S4, V8.S4
+	VMOV	V8.B16, V7.B16
+	VMOV	V2.B16, V8.B16
+	VFMLA	V6.S4, V4.S4, V8.S4
+	VMOV	V8.B16, V6.B16
+	ADD	R1<<0, R8, R2
+	TBZ	$3, R0, lanes13
+	FLDPQ	0(R2), (F9, F8)
+lanes13done:
+	WORD	$0x4eb6d529 // fsub v9.4s, v9.4s, v22.4s
+	WORD	$0x4eb6d508 // fsub v8.4s, v8.4s, v22.4s
+	WORD	$0x6e2ddd29 // fmul v9.4s, v9.4s, v13.4s
+	WORD	$0x6e2ddd08 // fmul v8.4s, v8.4s, v13.4s
+	VMOV	V3.B16, V10.B16
+	VFMLA	V9.S4, V5.S4, V10.S4
+	VMOV	V10.B16, V9.B16
+	VMOV	V2.B16, V10.B16
+	VFMLA	V8.S4, V4.S4, V10.S4
+	VMOV	V10.B16, V8.B16
+	ADD	R1<<0, R7, R1
+	TBZ	$3, R0, lanes14
+	FLDPQ	0(R1), (F11, F10)
+lanes14done:
+	WORD	$0x4eb5d56b // fsub v11.4s, v11.4s, v21.4s
+	WORD	$0x4eb5d54a // fsub v10.4s, v10.4s, v21.4s
+	WORD	$0x6e2cdd6b // fmul v11.4s, v11.4s, v12.4s
+	WORD	$0x6e2cdd4a // fmul v10.4s, v10.4s, v12.4s
+	VFMLA	V11.S4, V5.S4, V3.S4
+	VMOV	V3.B16, V11.B16
+	VFMLA	V10.S4, V4.S4, V2.S4
+	VMOV	V2.B16, V10.B16
+	ADD	R5<<0, R10, R1
+	TBZ	$3, R0, lanes15
+	FSTPQ	(F1, F0), 0(R1)
+lanes15done:
+	ADD	R5<<0, R9, R1
+	TBZ	$3, R0, lanes16
+	FSTPQ	(F7, F6), 0(R1)
+lanes16done:
+	ADD	R5<<0, R8, R1
+	TBZ	$3, R0, lanes17
+	FSTPQ	(F9, F8), 0(R1)
+lanes17done:
+	ADD	R5<<0, R7, R1
+	TBZ	$3, R0, lanes18
+	FSTPQ	(F11, F10), 0(R1)
+lanes18done:
+applyDone:
+	MOVD	R7, R10
+	MOVD	bytes+88(FP), R0
+	ADD	R0, R10, R10
+	SUBS	$4, R11, R11
+	BGT	rows
+	RET
+lanes1:
+	VMOVI	$0, V8.B16
+	VMOVI	$0, V7.B16
+	TBZ	$2, R2, lanes1low
+	FMOVQ	0(R0), F8
+	TBZ	$1, R2, lanes1highone
+	FMOVD	16(R0), F7
+	TBZ	$0, R2, lanes1done
+	ADD	$24, R0, R0
+	VLD1	(R0), V7.S[2]
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R2, lanes1done
+	FMOVS	16(R0), F7
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R2, lanes1one
+	FMOVD	0(R0), F8
+	TBZ	$0, R2, lanes1done
+	ADD	$8, R0, R0
+	VLD1	(R0), V8.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R2, lanes1done
+	FMOVS	0(R0), F8
+	B	lanes1done
+lanes2:
+	VMOVI	$0, V8.B16
+	VMOVI	$0, V7.B16
+	TBZ	$2, R2, lanes2low
+	FMOVQ	0(R0), F8
+	TBZ	$1, R2, lanes2highone
+	FMOVD	16(R0), F7
+	TBZ	$0, R2, lanes2done
+	ADD	$24, R0, R0
+	VLD1	(R0), V7.S[2]
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R2, lanes2done
+	FMOVS	16(R0), F7
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R2, lanes2one
+	FMOVD	0(R0), F8
+	TBZ	$0, R2, lanes2done
+	ADD	$8, R0, R0
+	VLD1	(R0), V8.S[2]
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R2, lanes2done
+	FMOVS	0(R0), F8
+	B	lanes2done
+lanes3:
+	VMOVI	$0, V8.B16
+	VMOVI	$0, V7.B16
+	TBZ	$2, R2, lanes3low
+	FMOVQ	0(R0), F8
+	TBZ	$1, R2, lanes3highone
+	FMOVD	16(R0), F7
+	TBZ	$0, R2, lanes3done
+	ADD	$24, R0, R0
+	VLD1	(R0), V7.S[2]
+	B	lanes3done
+lanes3highone:
+	TBZ	$0, R2, lanes3done
+	FMOVS	16(R0), F7
+	B	lanes3done
+lanes3low:
+	TBZ	$1, R2, lanes3one
+	FMOVD	0(R0), F8
+	TBZ	$0, R2, lanes3done
+	ADD	$8, R0, R0
+	VLD1	(R0), V8.S[2]
+	B	lanes3done
+lanes3one:
+	TBZ	$0, R2, lanes3done
+	FMOVS	0(R0), F8
+	B	lanes3done
+lanes4:
+	VMOVI	$0, V8.B16
+	VMOVI	$0, V7.B16
+	TBZ	$2, R2, lanes4low
+	FMOVQ	0(R0), F8
+	TBZ	$1, R2, lanes4highone
+	FMOVD	16(R0), F7
+	TBZ	$0, R2, lanes4done
+	ADD	$24, R0, R0
+	VLD1	(R0), V7.S[2]
+	B	lanes4done
+lanes4highone:
+	TBZ	$0, R2, lanes4done
+	FMOVS	16(R0), F7
+	B	lanes4done
+lanes4low:
+	TBZ	$1, R2, lanes4one
+	FMOVD	0(R0), F8
+	TBZ	$0, R2, lanes4done
+	ADD	$8, R0, R0
+	VLD1	(R0), V8.S[2]
+	B	lanes4done
+lanes4one:
+	TBZ	$0, R2, lanes4done
+	FMOVS	0(R0), F8
+	B	lanes4done
+lanes5:
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	TBZ	$2, R2, lanes5low
+	FMOVQ	0(R0), F3
+	TBZ	$1, R2, lanes5highone
+	FMOVD	16(R0), F2
+	TBZ	$0, R2, lanes5done
+	ADD	$24, R0, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes5done
+lanes5highone:
+	TBZ	$0, R2, lanes5done
+	FMOVS	16(R0), F2
+	B	lanes5done
+lanes5low:
+	TBZ	$1, R2, lanes5one
+	FMOVD	0(R0), F3
+	TBZ	$0, R2, lanes5done
+	ADD	$8, R0, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes5done
+lanes5one:
+	TBZ	$0, R2, lanes5done
+	FMOVS	0(R0), F3
+	B	lanes5done
+lanes6:
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	TBZ	$2, R2, lanes6low
+	FMOVQ	0(R0), F3
+	TBZ	$1, R2, lanes6highone
+	FMOVD	16(R0), F2
+	TBZ	$0, R2, lanes6done
+	ADD	$24, R0, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes6done
+lanes6highone:
+	TBZ	$0, R2, lanes6done
+	FMOVS	16(R0), F2
+	B	lanes6done
+lanes6low:
+	TBZ	$1, R2, lanes6one
+	FMOVD	0(R0), F3
+	TBZ	$0, R2, lanes6done
+	ADD	$8, R0, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes6done
+lanes6one:
+	TBZ	$0, R2, lanes6done
+	FMOVS	0(R0), F3
+	B	lanes6done
+lanes7:
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	TBZ	$2, R2, lanes7low
+	FMOVQ	0(R0), F3
+	TBZ	$1, R2, lanes7highone
+	FMOVD	16(R0), F2
+	TBZ	$0, R2, lanes7done
+	ADD	$24, R0, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes7done
+lanes7highone:
+	TBZ	$0, R2, lanes7done
+	FMOVS	16(R0), F2
+	B	lanes7done
+lanes7low:
+	TBZ	$1, R2, lanes7one
+	FMOVD	0(R0), F3
+	TBZ	$0, R2, lanes7done
+	ADD	$8, R0, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes7done
+lanes7one:
+	TBZ	$0, R2, lanes7done
+	FMOVS	0(R0), F3
+	B	lanes7done
+lanes8:
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	TBZ	$2, R0, lanes8low
+	FMOVQ	0(R1), F3
+	TBZ	$1, R0, lanes8highone
+	FMOVD	16(R1), F2
+	TBZ	$0, R0, lanes8done
+	ADD	$24, R1, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes8done
+lanes8highone:
+	TBZ	$0, R0, lanes8done
+	FMOVS	16(R1), F2
+	B	lanes8done
+lanes8low:
+	TBZ	$1, R0, lanes8one
+	FMOVD	0(R1), F3
+	TBZ	$0, R0, lanes8done
+	ADD	$8, R1, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes8done
+lanes8one:
+	TBZ	$0, R0, lanes8done
+	FMOVS	0(R1), F3
+	B	lanes8done
+lanes9:
+	VMOVI	$0, V5.B16
+	VMOVI	$0, V4.B16
+	TBZ	$2, R0, lanes9low
+	FMOVQ	0(R2), F5
+	TBZ	$1, R0, lanes9highone
+	FMOVD	16(R2), F4
+	TBZ	$0, R0, lanes9done
+	ADD	$24, R2, R2
+	VLD1	(R2), V4.S[2]
+	B	lanes9done
+lanes9highone:
+	TBZ	$0, R0, lanes9done
+	FMOVS	16(R2), F4
+	B	lanes9done
+lanes9low:
+	TBZ	$1, R0, lanes9one
+	FMOVD	0(R2), F5
+	TBZ	$0, R0, lanes9done
+	ADD	$8, R2, R2
+	VLD1	(R2), V5.S[2]
+	B	lanes9done
+lanes9one:
+	TBZ	$0, R0, lanes9done
+	FMOVS	0(R2), F5
+	B	lanes9done
+lanes10:
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	TBZ	$2, R0, lanes10low
+	FMOVQ	0(R2), F3
+	TBZ	$1, R0, lanes10highone
+	FMOVD	16(R2), F2
+	TBZ	$0, R0, lanes10done
+	ADD	$24, R2, R2
+	VLD1	(R2), V2.S[2]
+	B	lanes10done
+lanes10highone:
+	TBZ	$0, R0, lanes10done
+	FMOVS	16(R2), F2
+	B	lanes10done
+lanes10low:
+	TBZ	$1, R0, lanes10one
+	FMOVD	0(R2), F3
+	TBZ	$0, R0, lanes10done
+	ADD	$8, R2, R2
+	VLD1	(R2), V3.S[2]
+	B	lanes10done
+lanes10one:
+	TBZ	$0, R0, lanes10done
+	FMOVS	0(R2), F3
+	B	lanes10done
+lanes11:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R0, lanes11low
+	FMOVQ	0(R2), F1
+	TBZ	$1, R0, lanes11highone
+	FMOVD	16(R2), F0
+	TBZ	$0, R0, lanes11done
+	ADD	$24, R2, R2
+	VLD1	(R2), V0.S[2]
+	B	lanes11done
+lanes11highone:
+	TBZ	$0, R0, lanes11done
+	FMOVS	16(R2), F0
+	B	lanes11done
+lanes11low:
+	TBZ	$1, R0, lanes11one
+	FMOVD	0(R2), F1
+	TBZ	$0, R0, lanes11done
+	ADD	$8, R2, R2
+	VLD1	(R2), V1.S[2]
+	B	lanes11done
+lanes11one:
+	TBZ	$0, R0, lanes11done
+	FMOVS	0(R2), F1
+	B	lanes11done
+lanes12:
+	VMOVI	$0, V7.B16
+	VMOVI	$0, V6.B16
+	TBZ	$2, R0, lanes12low
+	FMOVQ	0(R2), F7
+	TBZ	$1, R0, lanes12highone
+	FMOVD	16(R2), F6
+	TBZ	$0, R0, lanes12done
+	ADD	$24, R2, R2
+	VLD1	(R2), V6.S[2]
+	B	lanes12done
+lanes12highone:
+	TBZ	$0, R0, lanes12done
+	FMOVS	16(R2), F6
+	B	lanes12done
+lanes12low:
+	TBZ	$1, R0, lanes12one
+	FMOVD	0(R2), F7
+	TBZ	$0, R0, lanes12done
+	ADD	$8, R2, R2
+	VLD1	(R2), V7.S[2]
+	B	lanes12done
+lanes12one:
+	TBZ	$0, R0, lanes12done
+	FMOVS	0(R2), F7
+	B	lanes12done
+lanes13:
+	VMOVI	$0, V9.B16
+	VMOVI	$0, V8.B16
+	TBZ	$2, R0, lanes13low
+	FMOVQ	0(R2), F9
+	TBZ	$1, R0, lanes13highone
+	FMOVD	16(R2), F8
+	TBZ	$0, R0, lanes13done
+	ADD	$24, R2, R2
+	VLD1	(R2), V8.S[2]
+	B	lanes13done
+lanes13highone:
+	TBZ	$0, R0, lanes13done
+	FMOVS	16(R2), F8
+	B	lanes13done
+lanes13low:
+	TBZ	$1, R0, lanes13one
+	FMOVD	0(R2), F9
+	TBZ	$0, R0, lanes13done
+	ADD	$8, R2, R2
+	VLD1	(R2), V9.S[2]
+	B	lanes13done
+lanes13one:
+	TBZ	$0, R0, lanes13done
+	FMOVS	0(R2), F9
+	B	lanes13done
+lanes14:
+	VMOVI	$0, V11.B16
+	VMOVI	$0, V10.B16
+	TBZ	$2, R0, lanes14low
+	FMOVQ	0(R1), F11
+	TBZ	$1, R0, lanes14highone
+	FMOVD	16(R1), F10
+	TBZ	$0, R0, lanes14done
+	ADD	$24, R1, R1
+	VLD1	(R1), V10.S[2]
+	B	lanes14done
+lanes14highone:
+	TBZ	$0, R0, lanes14done
+	FMOVS	16(R1), F10
+	B	lanes14done
+lanes14low:
+	TBZ	$1, R0, lanes14one
+	FMOVD	0(R1), F11
+	TBZ	$0, R0, lanes14done
+	ADD	$8, R1, R1
+	VLD1	(R1), V11.S[2]
+	B	lanes14done
+lanes14one:
+	TBZ	$0, R0, lanes14done
+	FMOVS	0(R1), F11
+	B	lanes14done
+lanes15:
+	TBZ	$2, R0, lanes15low
+	FMOVQ	F1, 0(R1)
+	TBZ	$1, R0, lanes15highone
+	FMOVD	F0, 16(R1)
+	TBZ	$0, R0, lanes15done
+	ADD	$24, R1, R1
+	VST1	V0.S[2], (R1)
+	B	lanes15done
+lanes15highone:
+	TBZ	$0, R0, lanes15done
+	FMOVS	F0, 16(R1)
+	B	lanes15done
+lanes15low:
+	TBZ	$1, R0, lanes15one
+	FMOVD	F1, 0(R1)
+	TBZ	$0, R0, lanes15done
+	ADD	$8, R1, R1
+	VST1	V1.S[2], (R1)
+	B	lanes15done
+lanes15one:
+	TBZ	$0, R0, lanes15done
+	FMOVS	F1, 0(R1)
+	B	lanes15done
+lanes16:
+	TBZ	$2, R0, lanes16low
+	FMOVQ	F7, 0(R1)
+	TBZ	$1, R0, lanes16highone
+	FMOVD	F6, 16(R1)
+	TBZ	$0, R0, lanes16done
+	ADD	$24, R1, R1
+	VST1	V6.S[2], (R1)
+	B	lanes16done
+lanes16highone:
+	TBZ	$0, R0, lanes16done
+	FMOVS	F6, 16(R1)
+	B	lanes16done
+lanes16low:
+	TBZ	$1, R0, lanes16one
+	FMOVD	F7, 0(R1)
+	TBZ	$0, R0, lanes16done
+	ADD	$8, R1, R1
+	VST1	V7.S[2], (R1)
+	B	lanes16done
+lanes16one:
+	TBZ	$0, R0, lanes16done
+	FMOVS	F7, 0(R1)
+	B	lanes16done
+lanes17:
+	TBZ	$2, R0, lanes17low
+	FMOVQ	F9, 0(R1)
+	TBZ	$1, R0, lanes17highone
+	FMOVD	F8, 16(R1)
+	TBZ	$0, R0, lanes17done
+	ADD	$24, R1, R1
+	VST1	V8.S[2], (R1)
+	B	lanes17done
+lanes17highone:
+	TBZ	$0, R0, lanes17done
+	FMOVS	F8, 16(R1)
+	B	lanes17done
+lanes17low:
+	TBZ	$1, R0, lanes17one
+	FMOVD	F9, 0(R1)
+	TBZ	$0, R0, lanes17done
+	ADD	$8, R1, R1
+	VST1	V9.S[2], (R1)
+	B	lanes17done
+lanes17one:
+	TBZ	$0, R0, lanes17done
+	FMOVS	F9, 0(R1)
+	B	lanes17done
+lanes18:
+	TBZ	$2, R0, lanes18low
+	FMOVQ	F11, 0(R1)
+	TBZ	$1, R0, lanes18highone
+	FMOVD	F10, 16(R1)
+	TBZ	$0, R0, lanes18done
+	ADD	$24, R1, R0
+	VST1	V10.S[2], (R0)
+	B	lanes18done
+lanes18highone:
+	TBZ	$0, R0, lanes18done
+	FMOVS	F10, 16(R1)
+	B	lanes18done
+lanes18low:
+	TBZ	$1, R0, lanes18one
+	FMOVD	F11, 0(R1)
+	TBZ	$0, R0, lanes18done
+	ADD	$8, R1, R0
+	VST1	V11.S[2], (R0)
+	B	lanes18done
+lanes18one:
+	TBZ	$0, R0, lanes18done
+	FMOVS	F11, 0(R1)
+	B	lanes18done
 
 // func layerNormRowsNEON(rows int, x *float32, vectors int, rest int, tail uintptr, inverse float32, eps float32, gamma *float32, beta *float32, y *float32, mean *float32, invstd *float32, bytes int)
 TEXT ·layerNormRowsNEON(SB), NOSPLIT, $0-96

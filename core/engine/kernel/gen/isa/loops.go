@@ -1,6 +1,8 @@
 package isa
 
 import (
+	"fmt"
+
 	"github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 )
@@ -211,4 +213,124 @@ func (a *Asm) RowFactors(pointers []reg.GPVirtual) []reg.VecVirtual {
 func (a *Asm) StoreOne(v reg.VecVirtual, p reg.GPVirtual) {
 	a.storeFirst(v, operand.Mem{Base: p})
 	a.Advance(operand.U8(4), p)
+}
+
+// Four are rows that are worked on together: what their sums decide, a division among it, then
+// takes the time of one row's. Where fewer are left the last stands for those that are missing.
+type Four struct {
+	a    *Asm
+	Row  [4]reg.GPVirtual
+	left reg.GPVirtual
+}
+
+// EachFour runs body for every four of the parameter rows, of bytes, from the pointer on.
+func (a *Asm) EachFour(first string, body func(f *Four)) {
+	f := &Four{a: a, left: a.Gp("rows")}
+	f.Row[0] = a.Gp(first)
+	a.Label("rows")
+	bytes := a.Gp("bytes")
+	for i := 1; i < 4; i++ {
+		next := a.GP64()
+		f.Row[i] = a.GP64()
+		a.MOVQ(f.Row[i-1], f.Row[i])
+		a.LEAQ(operand.Mem{Base: f.Row[i-1], Index: bytes, Scale: 1}, next)
+		a.CMPQ(f.left, operand.U8(i))
+		a.CMOVQGT(next, f.Row[i])
+	}
+	body(f)
+	a.MOVQ(f.Row[3], f.Row[0])
+	a.ADDQ(a.Gp("bytes"), f.Row[0])
+	a.SUBQ(operand.U8(4), f.left)
+	a.JG(operand.LabelRef("rows"))
+	a.Ret()
+}
+
+// To is a byte offset from the rows to those of another parameter.
+func (f *Four) To(from, to string) reg.GPVirtual {
+	off := f.a.Gp(to)
+	f.a.SUBQ(f.a.Gp(from), off)
+	return off
+}
+
+// Along runs body for every vector of the rows: at is where it begins in each, in bytes, to which shifted ones are
+// added. load takes lanes beyond the end from rest, of which nil is 0.
+func (f *Four) Along(label string, shifted []reg.GPVirtual, body func(at reg.GPVirtual, load func(m operand.Mem, rest, v reg.VecVirtual), store func(v reg.VecVirtual, m operand.Mem))) {
+	a, at, n := f.a, f.a.GP64(), f.a.Gp("vectors")
+	a.XORQ(at, at)
+	a.Label(label)
+	a.DECQ(n)
+	a.JL(operand.LabelRef(label + "Tail"))
+	body(at, func(m operand.Mem, _, v reg.VecVirtual) { a.Move(m, v) }, func(v reg.VecVirtual, m operand.Mem) { a.Move(v, m) })
+	a.Advance(operand.U8(4*a.Lanes), append([]reg.GPVirtual{at}, shifted...)...)
+	a.JMP(operand.LabelRef(label))
+	a.Label(label + "Tail")
+	rest := a.Gp("rest")
+	a.TESTQ(rest, rest)
+	a.JZ(operand.LabelRef(label + "Done"))
+	load, store := a.lanesOf(a.Gp("tail"))
+	if a.ISA == AVX2 { // whose masked stores take many cycles
+		store = func(v reg.VecVirtual, m operand.Mem) { a.StoreLanes(v, rest, m) }
+	}
+	body(at, func(m operand.Mem, rest, v reg.VecVirtual) {
+		if rest == nil {
+			load(m, v)
+			return
+		}
+		a.loadOr(m, a.Gp("tail"), rest, v)
+	}, store)
+	a.Label(label + "Done")
+}
+
+// Sums are the sums of four vectors' lanes, by the additions of Total, in the four lanes of one register.
+func (f *Four) Sums(v []reg.VecVirtual) reg.VecVirtual {
+	a, x := f.a, make([]reg.VecVirtual, 4)
+	for i := range x {
+		x[i] = a.FoldTo128(v[i], a.VADDPS)
+	}
+	for i := 0; i < 4; i += 2 {
+		upper := a.XMM()
+		a.VUNPCKHPS(x[i+1], x[i], upper)
+		a.VUNPCKLPS(x[i+1], x[i], x[i])
+		a.VADDPS(upper, x[i], x[i])
+	}
+	odd := a.XMM()
+	a.VUNPCKHPD(x[2], x[0], odd)
+	a.VUNPCKLPD(x[2], x[0], x[0])
+	a.VADDPS(odd, x[0], x[0])
+	return x[0]
+}
+
+// Spread copies each row's lane of x to all lanes of a register.
+func (f *Four) Spread(x reg.VecVirtual, to []reg.VecVirtual) {
+	for i, v := range to {
+		one := f.a.XMM()
+		f.a.VPERMILPS(operand.U8(0x55*i), x, one)
+		f.a.Spread(one, v)
+	}
+}
+
+// Store stores a lane for each row that is left, and moves p on by four.
+func (f *Four) Store(x reg.VecVirtual, p reg.GPVirtual) {
+	a := f.a
+	a.stores++
+	label := func(name string) operand.LabelRef { return operand.LabelRef(fmt.Sprintf("%s%d", name, a.stores)) }
+	a.CMPQ(f.left, operand.U8(4))
+	a.JL(label("few"))
+	a.VMOVUPS(x, operand.Mem{Base: p})
+	a.JMP(label("kept"))
+	a.Label(string(label("few")))
+	first := a.XMM()
+	a.VMOVUPS(x, first)
+	a.TESTQ(operand.U32(2), f.left)
+	a.JZ(label("one"))
+	a.VMOVLPS(x, operand.Mem{Base: p})
+	a.VPSRLDQ(operand.U8(8), x, first)
+	a.TESTQ(operand.U32(1), f.left)
+	a.JZ(label("kept"))
+	a.VMOVSS(first, operand.Mem{Base: p, Disp: 8})
+	a.JMP(label("kept"))
+	a.Label(string(label("one")))
+	a.VMOVSS(x, operand.Mem{Base: p})
+	a.Label(string(label("kept")))
+	a.Advance(operand.U8(16), p)
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // layerNorm emits the passes over rows of any length, all rows in one call.
-var layerNorm = isa.All(layerNormRows, layerNormGradRows, rmsNormRows, rmsNormGradRows)
+var layerNorm = isa.All(layerNormFours, layerNormRows, layerNormGradRows, rmsNormRows, rmsNormGradRows)
 
 // layerNormRows takes two passes over a row for its moments, in float32 around a mean
 // that is nearly right, and a third that normalises it while it is in the L1 cache.
@@ -186,4 +186,67 @@ func rmsNormGradRows(a *isa.Asm) {
 			store(g, operand.Mem{Base: p[3]})
 		})
 	}, x, dy, dx)
+}
+
+// layerNormFours is layerNormRows of four rows at a time, which stay in the L1 cache between its three passes.
+func layerNormFours(a *isa.Asm) {
+	one := pointwise.NewFormula(a, "layerNormFoursOne").Value(1)
+	a.Kernel("layerNormFours", "func(rows int, x *float32, vectors, rest int, tail uintptr, inverse, eps float32, gamma, beta, y, mean, invstd *float32, bytes int)",
+		"normalises rows of bytes, four at a time. inverse is 1 over their number of elements.")
+	mean, invstd := a.Gp("mean"), a.Gp("invstd")
+	a.EachFour("x", func(f *isa.Four) {
+		sums, center := cleared(a, 4), a.Vecs(4)
+		f.Along("sum", nil, func(at reg.GPVirtual, load func(operand.Mem, reg.VecVirtual, reg.VecVirtual), _ func(reg.VecVirtual, operand.Mem)) {
+			for i, x := range f.Row {
+				v := a.Vec()
+				load(isa.Offset(x, at, 0), nil, v)
+				a.Add(v, sums[i], sums[i])
+			}
+		})
+		near := f.Sums(sums)
+		inverse := a.SplatLate("inverse").AsX()
+		a.VMULPS(inverse, near, near)
+		f.Spread(near, center)
+		diff, square := cleared(a, 4), cleared(a, 4)
+		f.Along("diff", nil, func(at reg.GPVirtual, load func(operand.Mem, reg.VecVirtual, reg.VecVirtual), _ func(reg.VecVirtual, operand.Mem)) {
+			for i, x := range f.Row {
+				v := a.Vec()
+				load(isa.Offset(x, at, 0), center[i], v)
+				a.Sub(center[i], v, v)
+				a.Add(v, diff[i], diff[i])
+				a.Fma(v, v, square[i])
+			}
+		})
+		d, s, scale := f.Sums(diff), f.Sums(square), a.XMM()
+		inverse = a.SplatLate("inverse").AsX()
+		a.VMULPS(inverse, d, d)
+		a.VMULPS(inverse, s, s)
+		a.VADDPS(d, near, near)
+		a.VFNMADD231PS(d, d, s)
+		a.VADDPS(a.SplatLate("eps").AsX(), s, s)
+		a.VSQRTPS(s, s)
+		a.VMOVUPS(one, scale)
+		a.VDIVPS(s, scale, scale)
+		f.Store(near, mean)
+		f.Store(scale, invstd)
+		factor := a.Vecs(4)
+		f.Spread(near, center)
+		f.Spread(scale, factor)
+		to, gamma, beta := f.To("x", "y"), a.Gp("gamma"), a.Gp("beta")
+		f.Along("apply", []reg.GPVirtual{to}, func(at reg.GPVirtual, load func(operand.Mem, reg.VecVirtual, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
+			g, b := a.Vec(), a.Vec()
+			load(isa.Offset(gamma, at, 0), nil, g)
+			load(isa.Offset(beta, at, 0), nil, b)
+			v := a.Vecs(4)
+			for i, x := range f.Row { // all are read before any is written: the last may stand for others
+				load(isa.Offset(x, at, 0), nil, v[i])
+				a.Sub(center[i], v[i], v[i])
+				a.Mul(factor[i], v[i], v[i])
+				a.VFMADD213PS(b, g, v[i])
+			}
+			for i, x := range f.Row {
+				store(v[i], isa.Offset(x, to, 0))
+			}
+		})
+	})
 }

@@ -237,13 +237,18 @@ func eachDouble(a *isa.Asm, disp int, body func(disp, part int)) {
 	}
 }
 
+// cleared are n registers of zeros.
+func cleared(a *isa.Asm, n int) []reg.VecVirtual {
+	v := a.Vecs(n)
+	for _, z := range v {
+		a.Zero(z)
+	}
+	return v
+}
+
 // newSums is a set of independent float64 accumulators, one per part of a block.
 func newSums(a *isa.Asm) []reg.VecVirtual {
-	acc := a.Vecs(32 / a.Lanes)
-	for _, v := range acc {
-		a.Zero(v)
-	}
-	return acc
+	return cleared(a, 32/a.Lanes)
 }
 
 func sum(a *isa.Asm) {
