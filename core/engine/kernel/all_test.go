@@ -63,10 +63,10 @@ func noAllocs[T kernel.Float](t *testing.T) {
 			norm.GroupNormGradOf(0, s.Groups, &s, x, y, d, e, a, z, a, b, true)
 		},
 		"pooling": func() {
-			pool.MaxPool2D(&p, x, y, idx)
+			pool.MaxPool2D(&p, x, y, idx, nil)
 			pool.MaxPool2DGrad(&p, y, idx, z)
-			pool.AvgPool2D(&p, x, y)
-			pool.AvgPool2DGrad(&p, y, z)
+			pool.AvgPool2D(&p, x, y, nil)
+			pool.AvgPool2DGrad(&p, y, z, nil)
 			pool.AdaptiveAvgPool2D(n, c, 4, 4, 2, 2, x, y)
 			pool.AdaptiveAvgPool2DGrad(n, c, 4, 4, 2, 2, y, z)
 		},

@@ -44,7 +44,7 @@ func (b *convBlock) forward(x []float32) {
 	norm.BatchNormStats(n, k, hw, b.y, b.mean, b.variance)
 	norm.BatchNormApply(n, k, hw, b.y, b.mean, b.invstd, b.gamma, b.beta, b.norm)
 	elementwise.ReLU(b.norm, b.norm)
-	pool.MaxPool2D(&b.pool, b.norm, b.out, b.idx)
+	pool.MaxPool2D(&b.pool, b.norm, b.out, b.idx, nil)
 }
 
 func (b *convBlock) backward(x []float32, input bool) {

@@ -130,16 +130,18 @@ func TestGoldenPool(t *testing.T) { atGolden(t, goldenPool[float64], goldenPool[
 func goldenPool[T kernel.Float](t *testing.T, g goldens, tol float64) {
 	for i, c := range g.Pool {
 		p := &c.Shape
+		p.Prepare()
+		scratch := make([]T, p.Scratch())
 		if p.OutH() != c.OutH || p.OutW() != c.OutW {
 			t.Fatalf("case %d gives %d×%d, want %d×%d", i, p.OutH(), p.OutW(), c.OutH, c.OutW)
 		}
 		y, idx := make([]T, len(c.Max)), make([]int32, len(c.Max))
-		pool.MaxPool2D(p, to[T](c.X), y, idx)
+		pool.MaxPool2D(p, to[T](c.X), y, idx, scratch)
 		kerneltest.CloseTo(t, fmt.Sprint("max of case ", i), y, to[T](c.Max), 0)
 		if !slices.Equal(idx, c.Idx) {
 			t.Fatalf("case %d: places %v, want %v", i, idx, c.Idx)
 		}
-		pool.AvgPool2D(p, to[T](c.X), y)
+		pool.AvgPool2D(p, to[T](c.X), y, scratch)
 		kerneltest.CloseTo(t, fmt.Sprint("average of case ", i), y, to[T](c.Avg), tol)
 	}
 	for i, c := range g.Adaptive {

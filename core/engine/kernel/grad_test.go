@@ -112,14 +112,14 @@ func TestPoolGradients(t *testing.T) {
 	p := pool.Shape{N: 1, C: 2, H: 5, W: 6, R: 3, S: 2, StrideH: 2, StrideW: 2, PadH: 1, PadW: 1, CeilMode: true}
 	out := p.N * p.C * p.OutH() * p.OutW()
 	x, y, dy, dx, idx := kerneltest.Random[float64](1, 60), make([]float64, out), kerneltest.Random[float64](2, out), make([]float64, 60), make([]int32, out)
-	f := func() float64 { pool.MaxPool2D(&p, x, y, idx); return dot(y, dy) }
+	f := func() float64 { pool.MaxPool2D(&p, x, y, idx, nil); return dot(y, dy) }
 	f()
 	pool.MaxPool2DGrad(&p, dy, idx, dx)
 	gradCheck(t, "max pool", f, x, dx)
 	for _, include := range []bool{false, true} {
 		p.CountIncludePad = include
-		pool.AvgPool2DGrad(&p, dy, dx)
-		gradCheck(t, fmt.Sprint("average pool, padding counted ", include), func() float64 { pool.AvgPool2D(&p, x, y); return dot(y, dy) }, x, dx)
+		pool.AvgPool2DGrad(&p, dy, dx, nil)
+		gradCheck(t, fmt.Sprint("average pool, padding counted ", include), func() float64 { pool.AvgPool2D(&p, x, y, nil); return dot(y, dy) }, x, dx)
 	}
 	y, dy = make([]float64, 2*3*4), kerneltest.Random[float64](3, 2*3*4)
 	pool.AdaptiveAvgPool2DGrad(1, 2, 5, 6, 3, 4, dy, dx)

@@ -16,8 +16,8 @@ func init() {
 }
 
 func normPoolScratch(s *plan.Step, _ int) int {
-	x := s.In[0].Spec.Shape
-	return x[1] + norm.BatchNormReLUPoolScratch(&pool.Shape{H: x[2], W: x[3]})
+	p := poolGeometry(s, s.In[0].Spec.Shape)
+	return p.C + norm.BatchNormReLUPoolScratch(&p)
 }
 
 // bindNormPool is batch norm, ReLU and max pooling in one pass after the statistics.

@@ -10,18 +10,26 @@ import (
 )
 
 func init() {
-	bind.Implement(op.MaxPool, bind.Implementation{F32: bindMaxPool[float32], F64: bindMaxPool[float64], Blocks: bind.Cuts{Along: bind.Images, Of: []int{0, ^0, ^1}}})
+	bind.Implement(op.MaxPool, bind.Implementation{F32: bindMaxPool[float32], F64: bindMaxPool[float64], Blocks: bind.Cuts{Along: bind.Images, Of: []int{0, ^0, ^1}}, Scratch: maxPoolScratch})
 	bind.Implement(op.MaxPoolGrad, bind.Implementation{F32: bindMaxPoolGrad[float32], F64: bindMaxPoolGrad[float64], Blocks: bind.Cuts{Along: bind.Images, Of: []int{0, 1, ^0}}})
+}
+
+// maxPoolScratch is the number of elements that a forward pass needs beside its tensors.
+func maxPoolScratch(s *plan.Step, _ int) int {
+	p := poolGeometry(s, s.In[0].Spec.Shape)
+	return p.Scratch()
 }
 
 // poolGeometry takes the shape of the pooled images, which is x's or dx's.
 func poolGeometry(s *plan.Step, x tensor.Shape) pool.Shape {
 	a := poolAttr(s)
-	return pool.Shape{
+	p := pool.Shape{
 		N: x[0], C: x[1], H: x[2], W: x[3], R: a.Kernel[0], S: a.Kernel[1],
 		StrideH: a.Stride[0], StrideW: a.Stride[1], PadH: a.Padding[0], PadW: a.Padding[1],
 		CeilMode: a.Ceil, CountIncludePad: a.CountPadding,
 	}
+	p.Prepare()
+	return p
 }
 
 func poolAttr(s *plan.Step) op.PoolAttr {
@@ -34,9 +42,9 @@ func poolAttr(s *plan.Step) op.PoolAttr {
 func bindMaxPool[T kernel.Float](b *bind.Binder[T]) bind.Job {
 	p, x, at := poolGeometry(b.Step, b.Step.In[0].Spec.Shape), b.In(0), bind.Index[int32](b.Memory, &b.Step.Out[1])
 	y, _ := b.Out(0)
-	in, out, parts := p.C*p.H*p.W, p.C*p.OutH()*p.OutW(), poolParts(b, p)
+	in, out, parts, scratch := p.C*p.H*p.W, p.C*p.OutH()*p.OutW(), poolParts(b, p), b.Scratches()
 	return b.Split(p.N, 1, func(c *plan.Call, part, lo, _ int) {
-		pool.MaxPool2D(&parts[part], x(c)[lo*in:], y[lo*out:], at[lo*out:])
+		pool.MaxPool2D(&parts[part], x(c)[lo*in:], y[lo*out:], at[lo*out:], scratch[part])
 	})
 }
 

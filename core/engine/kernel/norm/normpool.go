@@ -33,31 +33,27 @@ func BatchNormReLUPool[T kernel.Float](p *pool.Shape, x, mean, invstd, gamma, be
 			runStrips(&s, stripPool, kernel.As32(x[i*in:]), kernel.As32(y[i*out:]), nil, idx[i*out:], nil)
 			continue
 		}
-		normPoolPlane(p, x[i*in:][:in], mean[ch], scale, shift, y[i*out:][:out], idx[i*out:][:out], scratch[:in])
+		normPoolPlane(p, x[i*in:][:in], mean[ch], scale, shift, y[i*out:][:out], idx[i*out:][:out], scratch)
 	}
 }
 
 // normPoolPlane is the forward pass over a plane, whose normalised values it may leave in scratch.
 func normPoolPlane[T kernel.Float](p *pool.Shape, x []T, mean, scale, shift T, y []T, idx []int32, scratch []T) {
-	fast := kernel.Is32[T]() && p.Halves()
-	if fast && kernel.Wide() {
+	if kernel.Is32[T]() && p.Halves() && kernel.Wide() {
 		pool.NormPlaneHalving(p, kernel.As32(x), float32(mean), float32(scale), float32(shift), kernel.As32(y), idx)
 		return
 	}
+	normal, rest := scratch[:len(x)], scratch[len(x):]
 	if kernel.HasVectors[T]() {
-		normReLUPlanes(1, len(x), x, nil, []T{mean}, []T{scale}, []T{shift}, scratch)
+		normReLUPlanes(1, len(x), x, nil, []T{mean}, []T{scale}, []T{shift}, normal)
 	} else {
-		normReLU(x, nil, mean, scale, shift, scratch)
+		normReLU(x, nil, mean, scale, shift, normal)
 	}
-	if fast {
-		pool.MaxPlaneHalving(p, kernel.As32(scratch), kernel.As32(y), idx)
-	} else {
-		pool.MaxPlane(p, scratch, y, idx)
-	}
+	pool.MaxPlane(p, normal, y, idx, rest)
 }
 
 // BatchNormReLUPoolScratch is the number of scratch elements of the forward pass.
-func BatchNormReLUPoolScratch(p *pool.Shape) int { return p.H * p.W }
+func BatchNormReLUPoolScratch(p *pool.Shape) int { return p.H*p.W + p.Scratch() }
 
 func affine[T kernel.Float](ch int, invstd, gamma, beta []T) (scale, shift T) {
 	scale = invstd[ch]

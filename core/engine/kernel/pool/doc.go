@@ -1,5 +1,7 @@
 // Package pool has max and average pooling with their gradients. pool.go is all of it
-// in plain Go; halving.go is the vector version for 2×2 windows.
+// in plain Go; halving.go is the vector version for max pooling of 2×2 windows with stride 2, windows.go
+// has the tables of the one for all other windows, and vectors.go its calls.
 //
-// It imports core/engine/kernel and core/engine/kernel/elementwise. Start with pool.go.
+// It imports core/engine/kernel, core/engine/kernel/elementwise and core/engine/kernel/conv/geometry, whose
+// frames split planes by a stride. Start with pool.go.
 package pool

@@ -7,10 +7,12 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
 )
 
-// Pool is the geometry of two-dimensional pooling over [N, C, H, W] with an R×S window.
+// Shape is the geometry of two-dimensional pooling over [N, C, H, W] with an R×S window.
 type Shape struct {
 	N, C, H, W, R, S, StrideH, StrideW, PadH, PadW int
 	CeilMode, CountIncludePad                      bool
+
+	windows *windows // after Prepare, if vector kernels fit
 }
 
 // OutH is the height of the output.
@@ -34,22 +36,24 @@ func poolOut(in, kernel, stride, pad int, ceil bool) int {
 }
 
 // MaxPool2D writes each window's maximum to y and its place in the H×W plane to
-// idx. The first of equals wins; a NaN wins over everything.
-func MaxPool2D[T kernel.Float](p *Shape, x, y []T, idx []int32) {
-	oh, ow := p.OutH(), p.OutW()
-	fast := kernel.Is32[T]() && p.Halves()
+// idx. The first of equals wins; a NaN wins over everything. The scratch holds p.Scratch elements.
+func MaxPool2D[T kernel.Float](p *Shape, x, y []T, idx []int32, scratch []T) {
+	in, out := p.H*p.W, p.OutH()*p.OutW()
 	for i := range p.N * p.C {
-		px, py, pidx := x[i*p.H*p.W:][:p.H*p.W], y[i*oh*ow:][:oh*ow], idx[i*oh*ow:][:oh*ow]
-		if fast {
-			MaxPlaneHalving(p, kernel.As32(px), kernel.As32(py), pidx)
-		} else {
-			MaxPlane(p, px, py, pidx)
-		}
+		MaxPlane(p, x[i*in:][:in], y[i*out:][:out], idx[i*out:][:out], scratch)
 	}
 }
 
 // MaxPlane is MaxPool2D of one plane.
-func MaxPlane[T kernel.Float](p *Shape, x, y []T, idx []int32) {
+func MaxPlane[T kernel.Float](p *Shape, x, y []T, idx []int32, scratch []T) {
+	switch {
+	case kernel.Is32[T]() && p.Halves():
+		MaxPlaneHalving(p, kernel.As32(x), kernel.As32(y), idx)
+		return
+	case kernel.Is32[T]() && p.windows != nil:
+		p.windows.max(kernel.As32(x), kernel.As32(y), idx, kernel.As32(scratch))
+		return
+	}
 	oh, ow := p.OutH(), p.OutW()
 	for i := range oh {
 		h0 := i*p.StrideH - p.PadH
@@ -84,31 +88,48 @@ func MaxPool2DGrad[T kernel.Float](p *Shape, dy []T, idx []int32, dx []T) {
 	}
 }
 
-// AvgPool2D writes each window's mean to y; CountIncludePad counts padding in the divisor.
-func AvgPool2D[T kernel.Float](p *Shape, x, y []T) {
+// AvgPool2D writes each window's mean to y; CountIncludePad counts padding in the divisor. The scratch
+// holds p.Scratch elements.
+func AvgPool2D[T kernel.Float](p *Shape, x, y, scratch []T) {
 	in, out := p.H*p.W, p.OutH()*p.OutW()
+	fast := kernel.Is32[T]() && p.windows != nil
+	if fast {
+		p.windows.clear(&p.windows.frame, kernel.As32(scratch))
+	}
 	for i := range p.N * p.C {
 		src, dst := x[i*in:][:in], y[i*out:][:out]
-		p.windows(func(o, h0, h1, w0, w1, count int) {
+		if fast {
+			p.windows.mean(kernel.As32(src), kernel.As32(dst), kernel.As32(scratch))
+			continue
+		}
+		p.eachWindow(func(o, h0, h1, w0, w1, count int) {
 			dst[o] = windowSum(src, p.W, h0, h1, w0, w1) / T(count)
 		})
 	}
 }
 
-// AvgPool2DGrad spreads each dy over its window, and overwrites dx.
-func AvgPool2DGrad[T kernel.Float](p *Shape, dy, dx []T) {
+// AvgPool2DGrad spreads each dy over its window, and overwrites dx. The scratch holds p.GradScratch elements.
+func AvgPool2DGrad[T kernel.Float](p *Shape, dy, dx, scratch []T) {
 	in, out := p.H*p.W, p.OutH()*p.OutW()
+	fast := kernel.Is32[T]() && p.spreads()
+	if fast {
+		p.windows.clear(&p.windows.grad, kernel.As32(scratch))
+	}
 	for i := range p.N * p.C {
 		d, g := dx[i*in:][:in], dy[i*out:][:out]
+		if fast {
+			p.windows.spread(kernel.As32(g), kernel.As32(d), kernel.As32(scratch))
+			continue
+		}
 		clear(d)
-		p.windows(func(o, h0, h1, w0, w1, count int) {
+		p.eachWindow(func(o, h0, h1, w0, w1, count int) {
 			windowAdd(d, p.W, h0, h1, w0, w1, g[o]/T(count))
 		})
 	}
 }
 
-// windows calls f for each output with its window inside the input and its divisor (at least 1).
-func (p *Shape) windows(f func(o, h0, h1, w0, w1, count int)) {
+// eachWindow calls f for each output with its window inside the input and its divisor (at least 1).
+func (p *Shape) eachWindow(f func(o, h0, h1, w0, w1, count int)) {
 	oh, ow := p.OutH(), p.OutW()
 	for i := range oh {
 		h0 := i*p.StrideH - p.PadH

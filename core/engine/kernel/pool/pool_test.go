@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/trainctl/trainctl/core/engine/kernel"
 	"github.com/trainctl/trainctl/core/engine/kernel/kerneltest"
 )
 
@@ -18,8 +19,8 @@ func TestMaxPoolHalving(t *testing.T) {
 				out := 2 * p.OutH() * p.OutW()
 				y, want := make([]float32, out), make([]float32, out)
 				idx, wantIdx := make([]int32, out), make([]int32, out)
-				MaxPool2D(&p, x, y, idx)
-				kerneltest.Reference(func() { MaxPool2D(&p, x, want, wantIdx) })
+				MaxPool2D(&p, x, y, idx, nil)
+				kerneltest.Reference(func() { MaxPool2D(&p, x, want, wantIdx, nil) })
 				kerneltest.SameBits(t, fmt.Sprintf("%d×%d", h, w), y, want)
 				if !slices.Equal(idx, wantIdx) {
 					t.Fatalf("%d×%d: places %v, want %v", h, w, idx, wantIdx)
@@ -36,10 +37,86 @@ func TestMaxPoolTiesAndNaN(t *testing.T) {
 		x := []float32{7, 7, 1, nan, nan, 2,
 			7, 7, 2, 3, 1, 2}
 		y, idx := make([]float32, 3), make([]int32, 3)
-		MaxPool2D(&p, x, y, idx)
+		MaxPool2D(&p, x, y, idx, nil)
 		kerneltest.SameBits(t, "maxima", y, []float32{7, nan, nan})
 		if !slices.Equal(idx, []int32{0, 3, 4}) {
 			t.Fatalf("places %v", idx)
+		}
+	})
+}
+
+// windowCases are geometries with overlapping and separate windows, padding, and rows of every kind of end.
+func windowCases(use func(p *Shape)) {
+	for _, g := range []Shape{
+		{R: 3, S: 3, StrideH: 2, StrideW: 2, PadH: 1, PadW: 1},
+		{R: 3, S: 3, StrideH: 2, StrideW: 2},
+		{R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1},
+		{R: 2, S: 2, StrideH: 2, StrideW: 2},
+		{R: 2, S: 2, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1, CountIncludePad: true},
+		{R: 5, S: 2, StrideH: 3, StrideW: 1, PadH: 2, PadW: 0},
+		{R: 3, S: 5, StrideH: 1, StrideW: 3, PadH: 1, PadW: 2, CountIncludePad: true},
+		{R: 2, S: 3, StrideH: 4, StrideW: 4},
+		{R: 3, S: 2, StrideH: 2, StrideW: 2, PadH: 1, PadW: 1, CeilMode: true},
+	} {
+		for h := 5; h <= 8; h++ {
+			for w := 5; w <= 70; w++ {
+				p := g
+				p.N, p.C, p.H, p.W = 1, 2, h, w
+				p.Prepare()
+				use(&p)
+			}
+		}
+	}
+}
+
+func TestWindows(t *testing.T) {
+	kerneltest.AtEachLevel(t, func(t *testing.T) {
+		vectors := 0
+		windowCases(func(p *Shape) {
+			if p.windows != nil {
+				vectors++
+			}
+			in, out := 2*p.H*p.W, 2*p.OutH()*p.OutW()
+			x, scratch := kerneltest.Awkward(uint64(in), in), kerneltest.Random[float32](1, p.Scratch())
+			y, want := make([]float32, out), make([]float32, out)
+			idx, wantIdx := make([]int32, out), make([]int32, out)
+			plain := *p
+			plain.windows = nil
+			MaxPool2D(p, x, y, idx, scratch)
+			kerneltest.Reference(func() { MaxPool2D(&plain, x, want, wantIdx, nil) })
+			kerneltest.SameBits(t, fmt.Sprintf("maxima of %+v", plain), y, want)
+			if !slices.Equal(idx, wantIdx) {
+				t.Fatalf("%+v: places %v, want %v", plain, idx, wantIdx)
+			}
+
+			x = kerneltest.Random[float32](uint64(in), in)
+			AvgPool2D(p, x, y, scratch)
+			kerneltest.Reference(func() { AvgPool2D(&plain, x, want, nil) })
+			kerneltest.SameBits(t, fmt.Sprintf("means of %+v", plain), y, want)
+
+			dx, wantDx := kerneltest.Random[float32](2, in), make([]float32, in)
+			dy := kerneltest.Random[float32](uint64(out), out)
+			AvgPool2DGrad(p, dy, dx, kerneltest.Random[float32](3, p.GradScratch()))
+			kerneltest.Reference(func() { AvgPool2DGrad(&plain, dy, wantDx, nil) })
+			kerneltest.SameBits(t, fmt.Sprintf("gradient of %+v", plain), dx, wantDx)
+		})
+		if kernel.Current() != kernel.Generic && vectors < 1000 {
+			t.Errorf("vector kernels took %d geometries", vectors)
+		}
+	})
+}
+
+func TestWindowsOfInfinities(t *testing.T) {
+	kerneltest.AtEachLevel(t, func(t *testing.T) {
+		p := Shape{N: 1, C: 1, H: 9, W: 9, R: 3, S: 3, StrideH: 2, StrideW: 2, PadH: 1, PadW: 1}
+		p.Prepare()
+		x := slices.Repeat([]float32{float32(math.Inf(-1))}, 81)
+		y, idx := make([]float32, 25), make([]int32, 25)
+		MaxPool2D(&p, x, y, idx, make([]float32, p.Scratch()))
+		for o, at := range idx {
+			if want := int32(max(2*(o/5)-1, 0)*9 + max(2*(o%5)-1, 0)); at != want || y[o] != x[0] {
+				t.Errorf("output %d: %v at %d, want -Inf at %d", o, y[o], at, want)
+			}
 		}
 	})
 }

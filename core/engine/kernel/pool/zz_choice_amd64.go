@@ -17,3 +17,30 @@ func vecMaxPool2(poolTile *poolTile) {
 func vecNormPool2(poolTile *poolTile) {
 	normPool2AVX512(poolTile)
 }
+
+// vecMaxWindows writes the maxima of windows and their places.
+func vecMaxWindows(windowTile *windowTile) {
+	if kernel.Wide() {
+		maxWindowsAVX512(windowTile)
+	} else {
+		maxWindowsAVX2(windowTile)
+	}
+}
+
+// vecSumWindows adds up windows.
+func vecSumWindows(windowTile *windowTile) {
+	if kernel.Wide() {
+		sumWindowsAVX512(windowTile)
+	} else {
+		sumWindowsAVX2(windowTile)
+	}
+}
+
+// vecMeanWindows adds up windows, and divides each sum by its divisor.
+func vecMeanWindows(windowTile *windowTile) {
+	if kernel.Wide() {
+		meanWindowsAVX512(windowTile)
+	} else {
+		meanWindowsAVX2(windowTile)
+	}
+}

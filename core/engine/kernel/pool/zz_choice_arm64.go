@@ -13,3 +13,18 @@ func vecMaxPool2(poolTile *poolTile) {
 func vecNormPool2(poolTile *poolTile) {
 	kernel.NoVectors()
 }
+
+// vecMaxWindows writes the maxima of windows and their places.
+func vecMaxWindows(windowTile *windowTile) {
+	maxWindowsNEON(windowTile)
+}
+
+// vecSumWindows adds up windows.
+func vecSumWindows(windowTile *windowTile) {
+	sumWindowsNEON(windowTile)
+}
+
+// vecMeanWindows adds up windows, and divides each sum by its divisor.
+func vecMeanWindows(windowTile *windowTile) {
+	meanWindowsNEON(windowTile)
+}

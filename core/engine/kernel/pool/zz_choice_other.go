@@ -15,3 +15,18 @@ func vecMaxPool2(poolTile *poolTile) {
 func vecNormPool2(poolTile *poolTile) {
 	kernel.NoVectors()
 }
+
+// vecMaxWindows writes the maxima of windows and their places.
+func vecMaxWindows(windowTile *windowTile) {
+	kernel.NoVectors()
+}
+
+// vecSumWindows adds up windows.
+func vecSumWindows(windowTile *windowTile) {
+	kernel.NoVectors()
+}
+
+// vecMeanWindows adds up windows, and divides each sum by its divisor.
+func vecMeanWindows(windowTile *windowTile) {
+	kernel.NoVectors()
+}

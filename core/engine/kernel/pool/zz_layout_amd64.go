@@ -22,3 +22,27 @@ var (
 	_ = [1]byte{}[unsafe.Offsetof(poolTile{}.scale)-100]
 	_ = [1]byte{}[unsafe.Offsetof(poolTile{}.shift)-104]
 )
+
+// The offsets at which the assembly reads windowTile: each index is 0.
+var (
+	_ = [1]byte{}[unsafe.Offsetof(windowTile{}.rows)-0]
+	_ = [1]byte{}[unsafe.Offsetof(windowTile{}.x)-8]
+	_ = [1]byte{}[unsafe.Offsetof(windowTile{}.step)-16]
+	_ = [1]byte{}[unsafe.Offsetof(windowTile{}.y)-24]
+	_ = [1]byte{}[unsafe.Offsetof(windowTile{}.idx)-32]
+	_ = [1]byte{}[unsafe.Offsetof(windowTile{}.out)-40]
+	_ = [1]byte{}[unsafe.Offsetof(windowTile{}.count)-48]
+	_ = [1]byte{}[unsafe.Offsetof(windowTile{}.taps)-56]
+	_ = [1]byte{}[unsafe.Offsetof(windowTile{}.columns)-64]
+	_ = [1]byte{}[unsafe.Offsetof(windowTile{}.first)-72]
+	_ = [1]byte{}[unsafe.Offsetof(windowTile{}.where)-80]
+	_ = [1]byte{}[unsafe.Offsetof(windowTile{}.divisors)-88]
+	_ = [1]byte{}[unsafe.Offsetof(windowTile{}.n)-96]
+	_ = [1]byte{}[unsafe.Offsetof(windowTile{}.low)-104]
+)
+
+// The offsets at which the assembly reads windowTap: each index is 0.
+var (
+	_ = [1]byte{}[unsafe.Offsetof(windowTap{}.offset)-0]
+	_ = [1]byte{}[unsafe.Offsetof(windowTap{}.place)-8]
+)

@@ -9,7 +9,10 @@ import (
 // Families are the kernels of this package, by the folders below core/engine/kernel.
 var Families = slices.Concat(
 	isa.In("reduce", isa.Family{Name: "sums", Emit: sums, ISAs: isa.Each, Choose: true}),
-	isa.In("pool", isa.Family{Name: "pool", Emit: pool, ISAs: isa.Each, Choose: true}),
+	isa.In("pool",
+		isa.Family{Name: "pool", Emit: pool, ISAs: isa.Each, Choose: true},
+		isa.Family{Name: "window", Emit: windows, ISAs: isa.Each, Choose: true},
+	),
 	isa.In("layernorm", isa.Family{Name: "layernorm", Emit: layerNorm, ISAs: isa.Each, Choose: true}),
 	isa.In("norm",
 		isa.Family{Name: "norm", Emit: norm, ISAs: isa.Each, Choose: true},
@@ -29,6 +32,11 @@ var Layouts = []isa.Layout{
 		{Name: "lo", Offset: poolLo}, {Name: "hi", Offset: poolHi}, {Name: "n", Offset: poolN}, {Name: "at", Offset: poolAt}, {Name: "w", Offset: poolW}, {Name: "evens", Offset: poolEvens},
 		{Name: "mean", Offset: poolMean}, {Name: "scale", Offset: poolScale}, {Name: "shift", Offset: poolShift},
 	}},
+	{Folder: "pool", Name: "windowTile", Fields: []isa.Field{
+		{Name: "rows", Offset: wtRows}, {Name: "x", Offset: wtX}, {Name: "step", Offset: wtStep}, {Name: "y", Offset: wtY}, {Name: "idx", Offset: wtIdx}, {Name: "out", Offset: wtOut}, {Name: "count", Offset: wtCount}, {Name: "taps", Offset: wtTaps},
+		{Name: "columns", Offset: wtColumns}, {Name: "first", Offset: wtFirst}, {Name: "where", Offset: wtWhere}, {Name: "divisors", Offset: wtDivisors}, {Name: "n", Offset: wtN}, {Name: "low", Offset: wtLow},
+	}},
+	{Folder: "pool", Name: "windowTap", Fields: []isa.Field{{Name: "offset", Offset: tapOffset}, {Name: "place", Offset: tapPlace}}},
 	{Folder: "norm", Name: "poolGradTile", Fields: []isa.Field{
 		{Name: "rows", Offset: pgRows}, {Name: "x", Offset: pgX}, {Name: "stride", Offset: pgStride}, {Name: "dy", Offset: pgDY}, {Name: "y", Offset: pgY}, {Name: "idx", Offset: pgIdx}, {Name: "outStride", Offset: pgOut},
 		{Name: "n", Offset: pgN}, {Name: "last", Offset: pgLast}, {Name: "counts", Offset: pgCounts}, {Name: "mean", Offset: pgMean}, {Name: "meanDy", Offset: pgMeanDY}, {Name: "slope", Offset: pgSlope}, {Name: "scale", Offset: pgScale},
