@@ -84,6 +84,12 @@ func normReLUGrad(r *rig, b *bn, mean, variance []float64, added bool) {
 		r.same("what passes the ReLU", passed, d.v)
 	}
 	out[0] = dy
+	if added {
+		out[3] = y
+	}
 	r.do(op.NormReLUGrad, b.attr, in, out)
 	r.check("dx over dy", dy, dx)
+	if added {
+		r.same("what passes the ReLU, over its output", y, d.v)
+	}
 }

@@ -39,7 +39,7 @@ func init() {
 		Name: NormReLU, Doc: "batchnorm2d, an optional add, and the following relu",
 		Steps: []Step{
 			{Op: NormReLU, Cost: PerElement(8), InPlace: []int{0}, EvalInPlace: true, AnyLayout: true, Again: Again{Op: NormReLUAgain, In: append(normAgain, 6)}},
-			{Op: NormReLUGrad, Cost: PerElement(10), InPlace: []int{2}, AnyLayout: true},
+			{Op: NormReLUGrad, Cost: PerElement(10), InPlace: []int{2}, Over: [][2]int{{3, 1}}, AnyLayout: true},
 			{Op: NormReLUAgain, Cost: PerElement(3), InPlace: []int{0, 5}, AnyLayout: true},
 		},
 	})

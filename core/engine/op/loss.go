@@ -43,7 +43,7 @@ func report() []graph.Value {
 // their gradient may overwrite the model's output, also where the loss's own step makes it.
 func defineLoss(d Definition) {
 	d.Loss, d.Autocast, d.Apex, d.Gradient = true, Full, Full, lossGradient
-	d.Steps[0].Over0, d.Steps[1].InPlace = true, []int{0}
+	d.Steps[0].Over, d.Steps[1].InPlace = [][2]int{{1, 0}}, []int{0}
 	define(d)
 }
 

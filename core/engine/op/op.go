@@ -75,8 +75,9 @@ type Step struct {
 	InPlace     []int
 	EvalInPlace bool
 
-	// Over0: the second output may take the memory of the first input.
-	Over0 bool
+	// Over lists further outputs that may take the memory of an input if nothing reads it later:
+	// pairs of an output and an input.
+	Over [][2]int
 
 	// Mixed: parameters, their gradients and statistics may be float32 beside half activations.
 	Mixed bool

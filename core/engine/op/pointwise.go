@@ -74,7 +74,7 @@ func DefinePointwise(d Definition) {
 		d.Steps[0].Again = Again{Op: d.Name, In: []int{0}}
 	case p.Slope:
 		d.Steps[0].Again = Again{Op: GradAgainOp(d.Name), Gradient: true}
-		d.Steps = append(d.Steps, Step{Op: GradAgainOp(d.Name), Cost: PerElement(p.FLOPs[1] + 1), InPlace: []int{1}, Over0: true, AnyLayout: true})
+		d.Steps = append(d.Steps, Step{Op: GradAgainOp(d.Name), Cost: PerElement(p.FLOPs[1] + 1), InPlace: []int{1}, Over: [][2]int{{1, 0}}, AnyLayout: true})
 	}
 	for i := range p.FLOPs {
 		if p.FLOPs[i] == 0 { // forgotten, which is not for free

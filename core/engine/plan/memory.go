@@ -3,6 +3,7 @@ package plan
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
 	"sort"
 
@@ -51,7 +52,7 @@ func (l *lowering) use(blocks map[int]*block) (u arenaUse) {
 			continue
 		}
 		made := s.out[0]
-		if again := op.StepOf(s.op); again.Over0 { // a gradient, which makes it second
+		if over := op.StepOf(s.op).Over; len(over) > 0 { // a gradient, which makes it second
 			made = s.out[1]
 		}
 		u.again += tensor.RoundUp(l.vals[made].spec.Bytes(), align)
@@ -93,8 +94,10 @@ func (l *lowering) shareInPlace(m map[int]*block) map[int]*block {
 			continue
 		}
 		l.shareOutput(m, i, s.out[0], known.InPlace)
-		if known.Over0 && len(s.out) > 1 {
-			l.shareOutput(m, i, s.out[1], []int{0})
+		for _, over := range known.Over {
+			if out, in := over[0], over[1]; out < len(s.out) {
+				l.shareOutput(m, i, s.out[out], []int{in})
+			}
 		}
 	}
 	return m
@@ -162,7 +165,7 @@ func (a *arena) free(first, last, size int) (offset int) {
 
 // arrange places blocks, and values where theirs are.
 func (l *lowering) arrange(m map[int]*block) arena {
-	a := packBlocks(slices.Collect(maps.Values(m)), largest)
+	a := packBlocks(slices.Collect(maps.Values(m)))
 	for _, b := range a.placed {
 		l.vals[b.root].offset = b.offset
 	}
@@ -178,10 +181,51 @@ func lasting(a, b *block) int {
 	return cmp.Or(b.size*(b.last-b.first+1)-a.size*(a.last-a.first+1), largest(a, b))
 }
 
-// packBlocks places blocks in an order, each at the lowest offset that is free for as long
-// as it lives. What they have been given before is forgotten.
-func packBlocks(blocks []*block, order func(a, b *block) int) (a arena) {
-	slices.SortFunc(blocks, order)
+// rounds is how often packBlocks tries each order again.
+const rounds = 8
+
+// packBlocks places blocks as tightly as a few attempts do: in either order, and again with the
+// block that reached highest placed first, since it came too late to find room below. What blocks have
+// been given before is forgotten.
+func packBlocks(blocks []*block) arena {
+	var best []*block
+	least, busiest := math.MaxInt, busiest(blocks)
+	for _, order := range []func(a, b *block) int{largest, lasting} {
+		slices.SortFunc(blocks, order)
+		for range rounds {
+			a := placeBlocks(blocks)
+			if a.size < least {
+				least, best = a.size, slices.Clone(blocks)
+			}
+			if least <= busiest {
+				return placeBlocks(best)
+			}
+			top := slices.IndexFunc(blocks, func(b *block) bool { return b.offset+b.size == a.size })
+			first := blocks[top]
+			copy(blocks[1:], blocks[:top])
+			blocks[0] = first
+		}
+	}
+	return placeBlocks(best)
+}
+
+// busiest is how many bytes live in the step that needs most.
+func busiest(blocks []*block) (most int) {
+	change := map[int]int{}
+	for _, b := range blocks {
+		change[b.first] += b.size
+		change[b.last+1] -= b.size
+	}
+	live := 0
+	for _, step := range slices.Sorted(maps.Keys(change)) {
+		live += change[step]
+		most = max(most, live)
+	}
+	return most
+}
+
+// placeBlocks gives each block the lowest offset that is free for as long as it lives, one after the other.
+func placeBlocks(blocks []*block) (a arena) {
 	for _, b := range blocks {
 		b.offset = a.free(b.first, b.last, b.size)
 		at := sort.Search(len(a.placed), func(i int) bool { return a.placed[i].offset > b.offset })
@@ -220,12 +264,7 @@ func (p *Plan) Pack(steps []Step, need func(i int) int) Packing {
 		copied := *b
 		moved[b], all = &copied, append(all, &copied)
 	}
-	size := packBlocks(all, largest).size
-	if s := packBlocks(all, lasting).size; s < size {
-		size = s
-	} else {
-		packBlocks(all, largest)
-	}
+	size := packBlocks(all).size
 	if size >= beside.Size {
 		return beside
 	}

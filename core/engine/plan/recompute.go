@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/trainctl/trainctl/core/engine/graph"
@@ -22,6 +23,8 @@ type recomputing struct {
 	chain    map[int]int // by value that can be recomputed: the steps it takes
 	dropped  map[int]bool
 	made     map[int]int  // by value: what has been recomputed
+	read     map[int]bool // those of made that backward has read, and not only links of a chain
+	anew     bool         // links are not kept for later readers
 	whole    bool         // steps may run again as they are
 	between  map[int]bool // values between blocks, which are kept
 }
@@ -29,28 +32,37 @@ type recomputing struct {
 // effort is what backward recomputes; the zero value is nothing.
 type effort struct {
 	cheap     bool // what takes a pass over memory
+	anew      bool // links of a chain once more for each value that is made of them
 	functions bool // outputs of functions whose gradients compute most of them
 	block     int  // all that blocks of layers make, each of at least so many bytes
 }
 
 // leanest compiles with the effort that its memory is worth: a pass over memory a sixteenth
-// of the arena, and functions a fifth, if that is more than caches hold.
+// of the arena, more passes over the links of chains another sixteenth, and functions a fifth,
+// if that is more than caches hold.
 func leanest(g *graph.Graph, opt Options) (*Plan, error) {
 	const cached = 32 << 20
-	best, err := compile(g, opt, effort{})
+	var spent effort
+	best, err := compile(g, opt, spent)
 	if err != nil {
 		return nil, err
 	}
-	for _, level := range []struct {
-		again        effort
+	for _, more := range []struct {
+		spend        func(*effort)
 		share, least int
-	}{{effort{cheap: true}, 16, 0}, {effort{cheap: true, functions: true}, 5, cached}} {
-		p, err := compile(g, opt, level.again)
+	}{
+		{func(e *effort) { e.cheap = true }, 16, 0},
+		{func(e *effort) { e.cheap, e.anew = true, true }, 16, 0},
+		{func(e *effort) { e.cheap, e.functions = true, true }, 5, cached},
+	} {
+		again := spent
+		more.spend(&again)
+		p, err := compile(g, opt, again)
 		if err != nil {
 			return nil, err
 		}
-		if saved := best.arena.size - p.arena.size; saved > max(best.arena.size/level.share, level.least) {
-			best = p
+		if saved := best.arena.size - p.arena.size; saved > max(best.arena.size/more.share, more.least) {
+			best, spent = p, again
 		}
 	}
 	return best, nil
@@ -67,7 +79,7 @@ func (l *lowering) recompute(again effort) {
 	}
 	r := &recomputing{
 		l: l, backward: l.firstBackward(), maker: map[int]int{}, last: map[int]int{},
-		chain: map[int]int{}, dropped: map[int]bool{}, made: map[int]int{},
+		chain: map[int]int{}, dropped: map[int]bool{}, made: map[int]int{}, read: map[int]bool{}, anew: again.anew,
 		whole: again.block > 0, between: map[int]bool{},
 	}
 	r.survey()
@@ -85,6 +97,15 @@ func (l *lowering) recompute(again effort) {
 			d.in[k] = r.replaced(v)
 		}
 		l.steps = append(l.steps, d)
+		r.forget()
+	}
+}
+
+// forget drops the links of the chains that the last step of backward needed, unless it or one before
+// it has read them.
+func (r *recomputing) forget() {
+	if r.anew {
+		maps.DeleteFunc(r.made, func(v, _ int) bool { return !r.read[v] })
 	}
 }
 
@@ -173,6 +194,7 @@ func (r *recomputing) replaced(v int) int {
 	if v == absent || !r.dropped[r.root(v)] {
 		return v
 	}
+	r.read[r.root(v)] = true
 	return r.l.renamed(v, r.root(v), r.again(r.root(v)))
 }
 

@@ -140,6 +140,32 @@ func TestRecomputeKeepsBitsOfDrawnModels(t *testing.T) {
 	}
 }
 
+// The residuals of a network are made one from the other for each that backward reads, and given up
+// in between: beside what forward keeps, little has to fit into the arena. What passes a ReLU to the other
+// side of an addition takes the memory of its output.
+func TestRecomputeDropsLinks(t *testing.T) {
+	g := build(t, nn.Config{Name: "resnet18", Stem: nn.StemCIFAR}, tensor.Spec{DType: tensor.F32, Shape: tensor.Shape{3, 32, 32}}, class)
+	p := must(plan.Compile(g, plan.Options{Batch: 2, Train: true, Fuse: true, Recompute: true}))
+	if m := p.Memory(cpu.New()); m.Activations > m.Kept+m.Kept/20 {
+		t.Errorf("an arena of %d bytes for the %d that forward keeps", m.Activations, m.Kept)
+	}
+	made, over := map[string]int{}, 0
+	for _, s := range p.Steps() {
+		if s.Again {
+			made[s.Layer]++
+		}
+		if s.Op == op.NormReLUGrad && len(s.Out) > 3 && s.Out[3].Offset == s.In[1].Offset {
+			over++
+		}
+	}
+	if made["bn1"] < 2 {
+		t.Errorf("the first residual is made %d times, of %v", made["bn1"], made)
+	}
+	if over != 8 {
+		t.Errorf("%d of 8 residuals' gradients lie over their output", over)
+	}
+}
+
 // A chain of residuals is recomputed link by link only as far as that frees
 // memory; what needs longer chains is kept.
 func TestRecomputeEndsLongChains(t *testing.T) {
