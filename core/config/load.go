@@ -14,6 +14,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/base/similar"
 	"github.com/trainctl/trainctl/core/base/usererr"
+	"github.com/trainctl/trainctl/core/job/launch"
 	"github.com/trainctl/trainctl/core/plugin/registry"
 )
 
@@ -34,6 +35,10 @@ type LoadOptions struct {
 	Env   func(string) (string, bool) // os.LookupEnv; nil reads no environment
 	Stdin io.Reader                   // read when the path is "-"; nil: os.Stdin
 	Check CheckPlugin                 // if nil, plugin options are not checked
+
+	// Endpoint gives launch.rdzv_endpoint to a configuration whose job finds out where node 0 is when it
+	// starts; nil: it is as configured. That of etcd always is.
+	Endpoint func(launch.Config) string
 
 	lock *registry.Lock
 }
@@ -127,6 +132,9 @@ func Parse(name, text string, o LoadOptions) (*Config, error) {
 	c := &Config{Path: name, File: defaults(optimizerName(root)), Lock: o.lock, report: r, places: r.places}
 	c.Run.Name = nameOf(name)
 	decoder{r}.table("", root, reflect.ValueOf(&c.File).Elem())
+	if o.Endpoint != nil && !c.Launch.UsesEtcd() {
+		c.Launch.RdzvEndpoint = o.Endpoint(c.Launch)
+	}
 	c.resolve()
 	c.check()
 	causes := c.plugins(o.Check)

@@ -1,6 +1,7 @@
 #!/bin/bash
 # Runs jobs on a Slurm cluster of two nodes on the loopback: slurmctld, two slurmd and
-# munged in a mount namespace of their own. Needs root, TRAINCTL and an empty folder.
+# munged in a mount namespace of their own. Needs root, TRAINCTL, an empty folder, and PORT, the first of three free
+# ports. Jobs take their port by their number, so clusters on one host number them differently.
 set -euo pipefail
 if [ "${1:-}" != inside ]; then
 	exec unshare --mount --propagation private bash "$0" inside "${1:?usage: slurm.sh FOLDER}"
@@ -21,6 +22,7 @@ fi
 (umask 077; head -c 1024 /dev/urandom > "$D/munge.key")
 cat > "$D/slurm.conf" <<CONF
 ClusterName=test
+FirstJobId=$((PORT * 16))
 SlurmctldHost=$H(127.0.0.1)
 SlurmctldPort=$((PORT))
 SlurmUser=root
@@ -117,7 +119,7 @@ echo "== a range of nodes"
 job="$(trainctl submit slurm job.toml --nnodes 1:2 --nproc-per-node 1 --set train.global_batch=16 --set train.per_rank_batch=0 --set run.name=range "${long[@]:4}" --set train.log_freq=50 --run | number)"
 until_true says "step 50/" "range-$job"
 node_dies
-until_true says "elastic 1 ranks instead of 2" "range-$job"
+until_true says "elastic 1 rank instead of 2" "range-$job"
 [ "$(restarts)" = 0 ]
 scancel "$job"
 until_true gone

@@ -68,11 +68,14 @@ func (a *attempt) left(e exit) {
 		}
 		next = "; another one is started in its place"
 	}
-	others := fmt.Sprintf("%d ranks", len(a.alive))
-	if len(a.alive) == 0 {
-		others = "the ranks of other nodes"
+	others := fmt.Sprintf("%d ranks go on", len(a.alive))
+	switch len(a.alive) {
+	case 0:
+		others = "the ranks of other nodes go on"
+	case 1:
+		others = "1 rank goes on"
 	}
-	a.l.sink.printf("%v; %s go on%s", e.cause(a.l.host, a.l.oom).brief(), others, next)
+	a.l.sink.printf("%v; %s%s", e.cause(a.l.host, a.l.oom).brief(), others, next)
 	a.workers = slices.DeleteFunc(a.workers, func(w *worker) bool { return w == e.w })
 	a.finishing.Go(e.w.finish) // which closes its pipes
 	if !again {

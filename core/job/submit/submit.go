@@ -10,6 +10,7 @@ import (
 	"text/template"
 	"time"
 
+	"github.com/trainctl/trainctl/core/base/hostnet"
 	"github.com/trainctl/trainctl/core/base/usererr"
 )
 
@@ -22,6 +23,9 @@ type Job struct {
 	MinNodes int
 	MaxNodes int // more than MinNodes: elastic
 	Nproc    int // ranks on a node; 0: as the configuration says
+
+	Ports hostnet.Ports // launch.port_range
+	Etcd  bool          // launchers meet in etcd, whose address is in the configuration or in Args
 
 	CPUs, GPUs int           // of a node; 0: the site's default
 	Grace      time.Duration // between the signal and the end, in which the ranks save
@@ -142,10 +146,36 @@ func (j Job) Words(head, rank string) []string {
 	words := append([]string{"run", j.Config}, j.Args...)
 	words = append(words, "--resume", "auto", "--set", "launch.requeue=true", "--set", fmt.Sprintf(`metrics.prometheus="0.0.0.0:%d"`, j.Metrics))
 	if j.MaxNodes > 1 {
-		words = append(words, "--nnodes", j.Nodes(), "--node-rank", rank, "--rdzv-endpoint", head+":29400")
+		words = append(words, "--nnodes", j.Nodes())
+	}
+	if j.MaxNodes > 1 && !j.Etcd {
+		words = append(words, "--node-rank", rank, "--rdzv-endpoint", fmt.Sprint(head, ":", j.Meeting()))
 	}
 	return words
 }
+
+// Meeting is a port at which launchers may meet if all ranks listen on these.
+func Meeting(p hostnet.Ports) int {
+	if p.Any() {
+		return 29400
+	}
+	return p.First
+}
+
+// Meeting is the port at which the launchers of pods meet.
+func (j Job) Meeting() int { return Meeting(j.Ports) }
+
+// Spread are the ports at which the launchers of different Slurm jobs meet, because several jobs may
+// have the same first node.
+func (j Job) Spread() hostnet.Ports {
+	if j.Ports.Any() {
+		return hostnet.Ports{First: 20000, Last: 29999}
+	}
+	return j.Ports
+}
+
+// Width is how many ports these are.
+func (j Job) Width() int { return j.Spread().Last - j.Spread().First + 1 }
 
 // quote writes a string as JSON, which is also YAML.
 func quote(s string) string {
@@ -184,12 +214,22 @@ func (j Job) Head() string {
 	return j.Name + "-master-0"
 }
 
-// Pod is the specification of a pod.
-func (j Job) Pod(container, head, rank string) string {
+// pod is the specification of a pod. Its node rank is that of an environment variable, which the pod defines
+// as one of its fields, index, if that is set.
+func (j Job) pod(container, head, rank, index string) string {
 	return execute("pod", struct {
-		Job                   Job
-		Container, Head, Rank string
-	}{j, container, head, rank})
+		Job                          Job
+		Container, Head, Rank, Index string
+	}{j, container, head, "$(" + rank + ")", index})
+}
+
+// TorchPod is the specification of a PyTorchJob's pod. The training operator counts pods in PET_NODE_RANK only
+// where one of them is the master; otherwise their label has the index.
+func (j Job) TorchPod() string {
+	if j.Elastic() {
+		return j.pod("pytorch", j.Head(), "NODE_RANK", "metadata.labels['training.kubeflow.org/replica-index']")
+	}
+	return j.pod("pytorch", j.Head(), "PET_NODE_RANK", "")
 }
 
 // JobSet is the specification of a JobSet, or of the one in a training runtime.
@@ -202,5 +242,5 @@ func (j Job) JobSet(runtime bool) string {
 		Job           Job
 		Pod, Labels   string
 		FailurePolicy bool
-	}{j, j.Pod("node", j.Name+"-node-0-0."+j.Name, "$(JOB_COMPLETION_INDEX)"), labels, !runtime})
+	}{j, j.pod("node", j.Name+"-node-0-0."+j.Name, "JOB_COMPLETION_INDEX", ""), labels, !runtime})
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/trainctl/trainctl/core/base/hostnet"
 )
 
 func written(t *testing.T, target string, j Job) string {
@@ -63,6 +65,56 @@ func TestElasticRange(t *testing.T) {
 	}
 	if strings.Contains(text, "Master:") {
 		t.Error("it has a master")
+	}
+}
+
+// Pods refer only to variables that they have: the operator of a PyTorchJob sets PET_NODE_RANK where the job has
+// a master, and Kubernetes JOB_COMPLETION_INDEX in Indexed Jobs. It passes on other names as they are written.
+func TestPodsKnowTheirIndex(t *testing.T) {
+	elastic := job()
+	elastic.MaxNodes = 8
+	for _, test := range []struct {
+		target, want string
+		j            Job
+	}{
+		{"pytorchjob", "$(PET_NODE_RANK)", job()},
+		{"pytorchjob", "$(NODE_RANK)", elastic},
+		{"jobset", "$(JOB_COMPLETION_INDEX)", elastic},
+		{"trainjob", "$(JOB_COMPLETION_INDEX)", job()},
+	} {
+		text := written(t, test.target, test.j)
+		if refers, pods := strings.Count(text, "$("), strings.Count(text, "containers:"); refers != pods || strings.Count(text, `- "`+test.want+`"`) != pods {
+			t.Errorf("%s: %d pods, %d references to variables, want to %s:\n%s", test.target, pods, refers, test.want, text)
+		}
+		field := `fieldPath: "metadata.labels['training.kubeflow.org/replica-index']"`
+		if own := strings.Contains(text, "- name: NODE_RANK\n"); own != (test.want == "$(NODE_RANK)") || own != strings.Contains(text, field) {
+			t.Errorf("%s: the pod's index is not defined as it should be:\n%s", test.target, text)
+		}
+	}
+}
+
+// With etcd launchers need no node 0; its address is the configuration's.
+func TestEtcdHasItsOwnAddress(t *testing.T) {
+	j := job()
+	j.MaxNodes, j.Etcd = 8, true
+	for target := range Targets {
+		if target == "mpi" {
+			continue
+		}
+		if text := written(t, target, j); strings.Contains(text, "rdzv-endpoint") || !strings.Contains(text, "2:8") {
+			t.Errorf("%s: launchers look for node 0, or have no range:\n%s", target, text)
+		}
+	}
+}
+
+// Launchers meet at a port that the site allows.
+func TestPortsOfTheSite(t *testing.T) {
+	for target, want := range map[string]string{"slurm": ":$((31000 + SLURM_JOB_ID % 11))\"", "jobset": ":31000\""} {
+		j := job()
+		j.Ports = hostnet.Ports{First: 31000, Last: 31010}
+		if text := written(t, target, j); !strings.Contains(text, want) {
+			t.Errorf("%s lacks %q:\n%s", target, want, text)
+		}
 	}
 }
 

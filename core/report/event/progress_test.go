@@ -148,6 +148,21 @@ func TestPlainProgress(t *testing.T) {
 	}
 }
 
+func TestChangesOfRanksArePlain(t *testing.T) {
+	for ranks, want := range map[int]string{
+		1: "elastic 1 rank instead of 2 from step 7 on, after 0.5 s: gone",
+		2: "elastic 2 ranks instead of 1 from step 7 on, after 0.5 s: gone",
+	} {
+		var b strings.Builder
+		p := NewProgress(&b, ProgressOptions{Mode: "plain"})
+		p.Emit(Record{Event: &Elastic{Ranks: ranks, Before: 3 - ranks, Step: 7, TookMS: 500, Cause: "gone"}})
+		p.Close()
+		if strings.TrimSpace(b.String()) != want {
+			t.Errorf("%q, want %q", b.String(), want)
+		}
+	}
+}
+
 func TestNoProgress(t *testing.T) {
 	var out strings.Builder
 	feed(t, &out, ProgressOptions{Mode: "none"})

@@ -231,7 +231,7 @@ func notices(r Record) []notice {
 		if r.Rank > 0 {
 			return nil
 		}
-		return []notice{{fmt.Sprintf("elastic %d ranks instead of %d from step %d on, after %.1f s: %s", e.Ranks, e.Before, e.Step, e.TookMS/1e3, e.Cause), yellow}}
+		return []notice{{fmt.Sprintf("elastic %s instead of %d from step %d on, after %.1f s: %s", ranks(e.Ranks), e.Before, e.Step, e.TookMS/1e3, e.Cause), yellow}}
 	case *BackendPlaced:
 		return once(r, fmt.Sprintf("backend %s in %s: %s", e.Backend, backendProcess(e), e.Reason), "")
 	case *RankFailed:
@@ -240,6 +240,14 @@ func notices(r Record) []notice {
 		return []notice{done(e)}
 	}
 	return nil
+}
+
+// ranks is a number of ranks in a sentence.
+func ranks(n int) string {
+	if n == 1 {
+		return "1 rank"
+	}
+	return fmt.Sprintf("%d ranks", n)
 }
 
 // once returns a notice of an event that all ranks send.

@@ -10,10 +10,15 @@ import (
 
 	"github.com/trainctl/trainctl/core/config"
 	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/job/launch"
 )
 
 // ConfigFlags are the flags that change the configuration.
-type ConfigFlags struct{ set []string }
+type ConfigFlags struct {
+	Endpoint func(launch.Config) string // as in config.LoadOptions
+
+	set []string
+}
 
 // shortcuts are flags that set one key.
 var shortcuts = []struct{ flag, key, usage string }{
@@ -40,7 +45,7 @@ func (p *Program) Load(cmd *cobra.Command, f *ConfigFlags, path string) (*config
 	if err := CheckLevel(); err != nil {
 		return nil, err
 	}
-	o := config.LoadOptions{Set: f.set, Env: os.LookupEnv, Stdin: cmd.InOrStdin()}
+	o := config.LoadOptions{Set: f.set, Env: os.LookupEnv, Stdin: cmd.InOrStdin(), Endpoint: f.Endpoint}
 	for _, sc := range shortcuts {
 		if fl := cmd.Flags().Lookup(sc.flag); fl != nil && fl.Changed {
 			o.Flags = append(o.Flags, config.Override{Key: sc.key, Value: fl.Value.String(), Flag: "--" + sc.flag})
@@ -90,11 +95,15 @@ func Warn(cmd *cobra.Command, c *config.Config) {
 // override keys, and calls run with the loaded configuration after its warnings were
 // printed.
 func (p *Program) WithConfig(cmd *cobra.Command, run func(cmd *cobra.Command, c *config.Config) error) *cobra.Command {
-	var flags ConfigFlags
+	return p.WithFlags(cmd, new(ConfigFlags), run)
+}
+
+// WithFlags is WithConfig with flags of the caller.
+func (p *Program) WithFlags(cmd *cobra.Command, flags *ConfigFlags, run func(cmd *cobra.Command, c *config.Config) error) *cobra.Command {
 	flags.Register(cmd)
 	cmd.Args = Exactly("CONFIG")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, err := p.Load(cmd, &flags, args[0])
+		c, err := p.Load(cmd, flags, args[0])
 		if err != nil {
 			return err
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/trainctl/trainctl/cmd/trainctl/internal/cli"
 	"github.com/trainctl/trainctl/core/config"
+	"github.com/trainctl/trainctl/core/job/launch"
 	"github.com/trainctl/trainctl/core/job/secret"
 	"github.com/trainctl/trainctl/core/job/submit"
 )
@@ -83,7 +84,8 @@ func node(f *pflag.FlagSet, j *submit.Job, usage string) {
 func writer(cmd *cobra.Command, p *cli.Program, j *submit.Job, target func() string, program ...string) *cobra.Command {
 	run := cmd.Flags().Bool("run", false, "submit it with "+program[0])
 	cmd.Flags().StringVar(&j.Program, "program", "trainctl", "the path of trainctl where the job runs is `PATH`")
-	p.WithConfig(cmd, func(cmd *cobra.Command, c *config.Config) error {
+	flags := &cli.ConfigFlags{Endpoint: func(c launch.Config) string { return fmt.Sprint("node0:", submit.Meeting(c.Ports())) }}
+	return p.WithFlags(cmd, flags, func(cmd *cobra.Command, c *config.Config) error {
 		if submit.Targets[target()] == "" {
 			return cli.UsageOf(cmd, "--kind %s: write jobset, trainjob or pytorchjob", target())
 		}
@@ -105,30 +107,22 @@ func writer(cmd *cobra.Command, p *cli.Program, j *submit.Job, target func() str
 		}
 		return nil
 	})
-	load := cmd.RunE
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		// The job finds out where node 0 is; more than one node cannot be checked without an address.
-		if f := cmd.Flags().Lookup("rdzv-endpoint"); !f.Changed && len(args) == 1 {
-			if err := f.Value.Set("node0:29400"); err != nil {
-				return err
-			}
-			f.Changed = true
-		}
-		return load(cmd, args)
-	}
-	return cmd
 }
 
-// fromConfig are the flags that the job does not pass on: its own lines have them.
-var fromConfig = map[string]bool{"nnodes": true, "node-rank": true, "rdzv-endpoint": true}
+// ownLine reports whether a flag is not passed on because the job's own lines have it: they find out where
+// node 0 is, but not where etcd is.
+func ownLine(flag string, etcd bool) bool {
+	return flag == "nnodes" || flag == "node-rank" || flag == "rdzv-endpoint" && !etcd
+}
 
 // describe completes a job from the configuration and the flags that override it.
 func describe(j *submit.Job, cmd *cobra.Command, c *config.Config) error {
 	var shared cobra.Command
 	new(cli.ConfigFlags).Register(&shared)
 	j.Name, j.Config, j.Args = c.Run.Name, cmd.Flags().Arg(0), nil
+	j.Etcd, j.Ports = c.Launch.UsesEtcd(), c.Launch.Ports()
 	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if shared.Flags().Lookup(f.Name) == nil || fromConfig[f.Name] {
+		if shared.Flags().Lookup(f.Name) == nil || ownLine(f.Name, j.Etcd) {
 			return
 		}
 		values := []string{f.Value.String()}

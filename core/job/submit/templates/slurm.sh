@@ -20,12 +20,14 @@
 set -u
 TRAINCTL_JOB_SECRET="$({{shell .Program}} secret)"
 export TRAINCTL_JOB_SECRET
+{{- if not .Etcd}}
 nodes="$(scontrol show hostnames "$SLURM_JOB_NODELIST")"
-endpoint="${nodes%%[[:space:]]*}:$((20000 + SLURM_JOB_ID % 10000))"
+endpoint="${nodes%%[[:space:]]*}:$(({{.Spread.First}} + SLURM_JOB_ID % {{.Width}}))"
+{{- end}}
 
 srun --kill-on-bad-exit=0 {{if .Elastic}}--no-kill --wait=0 --ntasks="$SLURM_JOB_NUM_NODES" --ntasks-per-node=1 {{end}}${SLURM_CPUS_PER_TASK:+--cpus-per-task="$SLURM_CPUS_PER_TASK"} \
 	bash -c 'exec "$0" "$@" --node-rank "$SLURM_NODEID"' {{shell .Program}} run {{shell .Config}} \
-	--nnodes {{if .Elastic}}{{.Nodes}}{{else}}"$SLURM_JOB_NUM_NODES"{{end}} --rdzv-endpoint "$endpoint" \
+	--nnodes {{if .Elastic}}{{.Nodes}}{{else}}"$SLURM_JOB_NUM_NODES"{{end}}{{if not .Etcd}} --rdzv-endpoint "$endpoint"{{end}} \
 	--resume auto --set launch.requeue=true{{range .Args}} {{shell .}}{{end}}
 code=$?
 lost=no
