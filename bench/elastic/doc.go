@@ -5,7 +5,8 @@
 //	go run ./bench/elastic -only heal -python PYTHON      # beside torchrun of that Python
 //	go run ./bench/elastic -only copy -link 1             # needs root, and tc of iproute2
 //
-//	steady  a step of two ranks with launch.elastic and without, in turn
+//	steady  a step of two ranks with launch.elastic by one without, with the 95 % confidence interval of the
+//	        ratio; beside it that of two jobs without, which shows what the measurement itself says of nothing
 //	shares  steps per second of two ranks, of which one shares its core with another process, with even
 //	        shares and with launch.shares = "auto", in turn
 //	heal    seconds from the kill of one of three nodes to the next step of the others, and completed

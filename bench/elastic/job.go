@@ -133,18 +133,30 @@ func (t *trial) stop() {
 }
 
 // kill kills a process and its descendants, as a loss of power does.
-func kill(pid int) {
-	_ = syscall.Kill(pid, syscall.SIGSTOP) // it starts no others meanwhile
+func kill(pid int) { sendAll(pid, syscall.SIGSTOP, syscall.SIGKILL) } // stopped, it starts no others meanwhile
+
+// pause stops a process and its descendants, and resume continues them: a rank after its plugins.
+func pause(pid int)  { sendAll(pid, syscall.SIGSTOP, 0) }
+func resume(pid int) { sendAll(pid, 0, syscall.SIGCONT) }
+
+// sendAll sends a signal to a process before its descendants, and another one after them; 0 is none.
+func sendAll(pid int, before, after syscall.Signal) {
+	send := func(s syscall.Signal) {
+		if s != 0 {
+			_ = syscall.Kill(pid, s) // it may have ended
+		}
+	}
+	send(before)
 	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
 	for _, l := range lists {
 		text, _ := os.ReadFile(l)
 		for child := range strings.FieldsSeq(string(text)) {
 			if n, err := strconv.Atoi(child); err == nil {
-				kill(n)
+				sendAll(n, before, after)
 			}
 		}
 	}
-	_ = syscall.Kill(pid, syscall.SIGKILL)
+	send(after)
 }
 
 // step is a step of a job.

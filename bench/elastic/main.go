@@ -22,6 +22,8 @@ var parts = []string{"steady", "shares", "heal", "copy"}
 type options struct {
 	only         []string
 	pairs, steps int
+	segments     int           // of each job of steady
+	segment      time.Duration // their length
 	python, json string
 	link         float64
 }
@@ -30,7 +32,7 @@ type options struct {
 type report struct {
 	Date    string       `json:"date"`
 	Machine string       `json:"machine"`
-	Steady  []pairs.Pair `json:"steady_step_ms,omitempty"`     // without and with launch.elastic
+	Steady  *steadied    `json:"steady,omitempty"`
 	Shares  []pairs.Pair `json:"shares_steps_per_s,omitempty"` // even and automatic
 	Heal    []healed     `json:"heal,omitempty"`
 	Copy    *copied      `json:"copy,omitempty"`
@@ -51,8 +53,10 @@ func main() {
 func parse(args []string) (o options, err error) {
 	flags := flag.NewFlagSet("elastic", flag.ExitOnError)
 	only := flags.String("only", "steady,shares", "comma-separated `parts` to measure: "+strings.Join(parts, ", "))
-	flags.IntVar(&o.pairs, "pairs", 5, "runs of each side of steady and shares")
-	flags.IntVar(&o.steps, "steps", 1500, "steps of a run of steady and shares")
+	flags.IntVar(&o.pairs, "pairs", 8, "pairs of jobs of steady, and runs of each side of shares")
+	flags.IntVar(&o.segments, "segments", 20, "how often each of two jobs of steady has its turn")
+	flags.DurationVar(&o.segment, "segment", 400*time.Millisecond, "the length of a turn of steady")
+	flags.IntVar(&o.steps, "steps", 1500, "steps of a run of shares")
 	flags.StringVar(&o.python, "python", "", "the Python that has torch; empty: heal measures trainctl alone")
 	flags.Float64Var(&o.link, "link", 1, "bandwidth of the link of copy, in Gbit/s")
 	flags.StringVar(&o.json, "json", "", "write everything to this `file`")
@@ -65,8 +69,11 @@ func parse(args []string) (o options, err error) {
 			return o, fmt.Errorf("-only %s; fix: name some of %s", p, strings.Join(parts, ", "))
 		}
 	}
-	if o.pairs < 1 || o.steps < 4*settled || o.link <= 0 {
-		return o, fmt.Errorf("-pairs %d -steps %d -link %v; fix: at least 1 pair and %d steps, and a link above 0", o.pairs, o.steps, o.link, 4*settled)
+	if o.pairs < 2 || o.steps < 4*settled || o.link <= 0 {
+		return o, fmt.Errorf("-pairs %d -steps %d -link %v; fix: at least 2 pairs and %d steps, and a link above 0", o.pairs, o.steps, o.link, 4*settled)
+	}
+	if o.segments < 2 || o.segment <= 0 {
+		return o, fmt.Errorf("-segments %d -segment %v; fix: at least 2 segments, of some time", o.segments, o.segment)
 	}
 	return o, nil
 }

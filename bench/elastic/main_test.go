@@ -12,7 +12,7 @@ func TestFlagsAreChecked(t *testing.T) {
 	if _, err := parse([]string{"-only", "heal,copy", "-link", "0.5"}); err != nil {
 		t.Error(err)
 	}
-	for _, wrong := range []string{"-only everything", "-pairs 0", "-steps 10", "-link 0"} {
+	for _, wrong := range []string{"-only everything", "-pairs 1", "-steps 10", "-link 0", "-segments 1", "-segment 0s"} {
 		if _, err := parse(strings.Fields(wrong)); err == nil || !strings.Contains(err.Error(), strings.Fields(wrong)[0]) {
 			t.Errorf("%s: error %v", wrong, err)
 		}
@@ -36,6 +36,22 @@ func TestHealing(t *testing.T) {
 		if !done || seconds != 0.5 || again != repeated {
 			t.Errorf("step %d follows after %v s, %d repeated", first, seconds, again)
 		}
+	}
+}
+
+// A segment's steps are those that end in it, without the one that was stopped and those that fill caches.
+func TestStepsOfASegment(t *testing.T) {
+	begin := time.Unix(1000, 0)
+	var all []step
+	for i := range 40 { // 10 ms each, after one that was stopped for 5 s
+		all = append(all, step{n: i + 1, at: begin.Add(time.Duration(5000+10*i) * time.Millisecond)})
+	}
+	w := window{begin: begin.Add(4995 * time.Millisecond), end: begin.Add(5205 * time.Millisecond)}
+	if ms, n := w.meanStep(all); n != 21 || math.Abs(ms-10) > 1e-9 {
+		t.Errorf("%d steps of %v ms", n, ms)
+	}
+	if ms, n := (&window{begin: w.end, end: w.end.Add(30 * time.Millisecond)}).meanStep(all); n != 3 || ms != 0 {
+		t.Errorf("%d steps of %v ms in a segment that is too short", n, ms)
 	}
 }
 
