@@ -10,7 +10,7 @@ import (
 
 func init() {
 	bind.Implement(op.RMSNorm, bind.Implementation{F32: bindRMSNorm[float32], F64: bindRMSNorm[float64]})
-	bind.Implement(op.RMSNormGrad, bind.Implementation{F32: bindRMSNormGrad[float32], F64: bindRMSNormGrad[float64], Scratch: unwantedGrad})
+	bind.Implement(op.RMSNormGrad, bind.Implementation{F32: bindRMSNormGrad[float32], F64: bindRMSNormGrad[float64], Scratch: rowGradScratch})
 }
 
 func bindRMSNorm[T kernel.Float](b *bind.Binder[T]) bind.Job {
@@ -27,8 +27,9 @@ func bindRMSNormGrad[T kernel.Float](b *bind.Binder[T]) bind.Job {
 	a := b.Step.Attr.(op.LayerNormAttr)
 	rows := b.Step.In[0].Spec.Shape.Elems() / a.Cols
 	x, dy, invrms, weight := b.In(0), b.In(1), b.In(2), b.In(3)
-	dx, dw, _, add := normOut(b)
-	return func(c *plan.Call) {
-		layernorm.RMSNormGrad(rows, a.Cols, x(c), dy(c), invrms(c), weight(c), dx, dw, add(c))
-	}
+	g := newRowGrad(b, rows, a.Cols)
+	return g.share(b, func(c *plan.Call, lo, hi int, dw, _ []T, add bool) {
+		at, end := lo*a.Cols, hi*a.Cols
+		layernorm.RMSNormGrad(hi-lo, a.Cols, x(c)[at:end], dy(c)[at:end], invrms(c)[lo:hi], weight(c), g.dx[at:end], dw, add)
+	})
 }

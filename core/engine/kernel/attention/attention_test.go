@@ -2,6 +2,7 @@ package attention
 
 import (
 	"fmt"
+	"math"
 	"testing"
 
 	"github.com/trainctl/trainctl/core/engine/kernel"
@@ -28,6 +29,23 @@ func TestAttentionAgreesWithFloat64(t *testing.T) {
 			}
 		}
 	})
+}
+
+// What a score becomes is as near to the exponential as its kernel says; what is too small for a normal number is 0.
+func TestSharesAreAccurate(t *testing.T) {
+	const leastNormal = 0x1p-126
+	kerneltest.IsAccurate(t, "share", kerneltest.Accuracy{ULP: 2.5, Absolute: 1.05 * leastNormal}, func(x, y []float32) {
+		for len(x) > 0 {
+			n := min(tileKeys, len(x))
+			var scores [tileKeys]float32
+			for i, v := range x[:n] {
+				scores[i] = -max(v, -v)
+			}
+			expScores(&Head{Queries: 1, Keys: n}, tile{queries: 1, keys: n}, scores[:], 1, make([]float32, 1), make([]float32, 1))
+			copy(y, scores[:n])
+			x, y = x[n:], y[n:]
+		}
+	}, func(x float64) float64 { return math.Exp(-math.Abs(x)) })
 }
 
 // attend gives output, lse and the gradients of random queries, keys and values.

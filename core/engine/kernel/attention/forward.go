@@ -47,9 +47,22 @@ func Forward[T kernel.Float](h Head, positions *Rotary[T], q, k, v, out Rows[T],
 		}
 		byQuery(&h, t, scores, v, add, out, r)
 	}, false)
-	for row := range h.Queries {
-		elementwise.Scale(out.row(row, h.Dim), 1/sums[row])
-		lse[row] += T(math.Log(float64(sums[row])))
+	for row, sum := range sums {
+		lse[row] += T(math.Log(float64(sum)))
+		sums[row] = 1 / sum
+	}
+	scaleRows(h.Dim, out, sums)
+}
+
+// scaleRows multiplies as many rows of dim elements as there are factors.
+func scaleRows[T kernel.Float](dim int, x Rows[T], factors []T) {
+	if kernel.HasVectors[T]() {
+		n := kernel.Lanes()
+		vecScaleRows(len(factors), kernel.Ptr32(x.Data), dim/n, dim%n, kernel.FirstLanes(dim%n), kernel.Ptr32(factors), 0, 4*x.Stride)
+		return
+	}
+	for row, factor := range factors {
+		elementwise.Scale(x.row(row, dim), factor)
 	}
 }
 

@@ -17,6 +17,11 @@ func scoreExpsAVX2(rows int, vectors int, rest int, x *float32, bytes int, lanes
 //go:noescape
 func scoreSlopesAVX2(rows int, vectors int, rest int, p *float32, s *float32, bytes int, scale float32, dots *float32)
 
+// scaleRowsAVX2 replaces y by y·factor − less, with a factor for each row.
+//
+//go:noescape
+func scaleRowsAVX2(rows int, y *float32, vectors int, rest int, tail uintptr, factors *float32, less float32, bytes int)
+
 // scorePeaksAVX512 raises peaks to the largest of each row times scale, NaNs aside.
 //
 //go:noescape
@@ -31,3 +36,8 @@ func scoreExpsAVX512(rows int, vectors int, rest int, x *float32, bytes int, lan
 //
 //go:noescape
 func scoreSlopesAVX512(rows int, vectors int, rest int, p *float32, s *float32, bytes int, scale float32, dots *float32)
+
+// scaleRowsAVX512 replaces y by y·factor − less, with a factor for each row.
+//
+//go:noescape
+func scaleRowsAVX512(rows int, y *float32, vectors int, rest int, tail uintptr, factors *float32, less float32, bytes int)

@@ -34,199 +34,167 @@ DATA attentionConstantsAVX2<>+112(SB)/4, $0x41000000
 DATA attentionConstantsAVX2<>+116(SB)/4, $0x41000000
 DATA attentionConstantsAVX2<>+120(SB)/4, $0x41000000
 DATA attentionConstantsAVX2<>+124(SB)/4, $0x41000000
-DATA attentionConstantsAVX2<>+128(SB)/4, $0xc2d00000
-DATA attentionConstantsAVX2<>+132(SB)/4, $0xc2d00000
-DATA attentionConstantsAVX2<>+136(SB)/4, $0xc2d00000
-DATA attentionConstantsAVX2<>+140(SB)/4, $0xc2d00000
-DATA attentionConstantsAVX2<>+144(SB)/4, $0xc2d00000
-DATA attentionConstantsAVX2<>+148(SB)/4, $0xc2d00000
-DATA attentionConstantsAVX2<>+152(SB)/4, $0xc2d00000
-DATA attentionConstantsAVX2<>+156(SB)/4, $0xc2d00000
-DATA attentionConstantsAVX2<>+160(SB)/4, $0xc2d00000
-DATA attentionConstantsAVX2<>+164(SB)/4, $0xc2d00000
-DATA attentionConstantsAVX2<>+168(SB)/4, $0xc2d00000
-DATA attentionConstantsAVX2<>+172(SB)/4, $0xc2d00000
-DATA attentionConstantsAVX2<>+176(SB)/4, $0xc2d00000
-DATA attentionConstantsAVX2<>+180(SB)/4, $0xc2d00000
-DATA attentionConstantsAVX2<>+184(SB)/4, $0xc2d00000
-DATA attentionConstantsAVX2<>+188(SB)/4, $0xc2d00000
-DATA attentionConstantsAVX2<>+192(SB)/4, $0x3fb8aa3b
-DATA attentionConstantsAVX2<>+196(SB)/4, $0x3fb8aa3b
-DATA attentionConstantsAVX2<>+200(SB)/4, $0x3fb8aa3b
-DATA attentionConstantsAVX2<>+204(SB)/4, $0x3fb8aa3b
-DATA attentionConstantsAVX2<>+208(SB)/4, $0x3fb8aa3b
-DATA attentionConstantsAVX2<>+212(SB)/4, $0x3fb8aa3b
-DATA attentionConstantsAVX2<>+216(SB)/4, $0x3fb8aa3b
-DATA attentionConstantsAVX2<>+220(SB)/4, $0x3fb8aa3b
-DATA attentionConstantsAVX2<>+224(SB)/4, $0x3fb8aa3b
-DATA attentionConstantsAVX2<>+228(SB)/4, $0x3fb8aa3b
-DATA attentionConstantsAVX2<>+232(SB)/4, $0x3fb8aa3b
-DATA attentionConstantsAVX2<>+236(SB)/4, $0x3fb8aa3b
-DATA attentionConstantsAVX2<>+240(SB)/4, $0x3fb8aa3b
-DATA attentionConstantsAVX2<>+244(SB)/4, $0x3fb8aa3b
-DATA attentionConstantsAVX2<>+248(SB)/4, $0x3fb8aa3b
-DATA attentionConstantsAVX2<>+252(SB)/4, $0x3fb8aa3b
-DATA attentionConstantsAVX2<>+256(SB)/4, $0x4b4000bf
-DATA attentionConstantsAVX2<>+260(SB)/4, $0x4b4000bf
-DATA attentionConstantsAVX2<>+264(SB)/4, $0x4b4000bf
-DATA attentionConstantsAVX2<>+268(SB)/4, $0x4b4000bf
-DATA attentionConstantsAVX2<>+272(SB)/4, $0x4b4000bf
-DATA attentionConstantsAVX2<>+276(SB)/4, $0x4b4000bf
-DATA attentionConstantsAVX2<>+280(SB)/4, $0x4b4000bf
-DATA attentionConstantsAVX2<>+284(SB)/4, $0x4b4000bf
-DATA attentionConstantsAVX2<>+288(SB)/4, $0x4b4000bf
-DATA attentionConstantsAVX2<>+292(SB)/4, $0x4b4000bf
-DATA attentionConstantsAVX2<>+296(SB)/4, $0x4b4000bf
-DATA attentionConstantsAVX2<>+300(SB)/4, $0x4b4000bf
-DATA attentionConstantsAVX2<>+304(SB)/4, $0x4b4000bf
-DATA attentionConstantsAVX2<>+308(SB)/4, $0x4b4000bf
-DATA attentionConstantsAVX2<>+312(SB)/4, $0x4b4000bf
-DATA attentionConstantsAVX2<>+316(SB)/4, $0x4b4000bf
-DATA attentionConstantsAVX2<>+320(SB)/4, $0xb95e8083
-DATA attentionConstantsAVX2<>+324(SB)/4, $0xb95e8083
-DATA attentionConstantsAVX2<>+328(SB)/4, $0xb95e8083
-DATA attentionConstantsAVX2<>+332(SB)/4, $0xb95e8083
-DATA attentionConstantsAVX2<>+336(SB)/4, $0xb95e8083
-DATA attentionConstantsAVX2<>+340(SB)/4, $0xb95e8083
-DATA attentionConstantsAVX2<>+344(SB)/4, $0xb95e8083
-DATA attentionConstantsAVX2<>+348(SB)/4, $0xb95e8083
-DATA attentionConstantsAVX2<>+352(SB)/4, $0xb95e8083
-DATA attentionConstantsAVX2<>+356(SB)/4, $0xb95e8083
-DATA attentionConstantsAVX2<>+360(SB)/4, $0xb95e8083
-DATA attentionConstantsAVX2<>+364(SB)/4, $0xb95e8083
-DATA attentionConstantsAVX2<>+368(SB)/4, $0xb95e8083
-DATA attentionConstantsAVX2<>+372(SB)/4, $0xb95e8083
-DATA attentionConstantsAVX2<>+376(SB)/4, $0xb95e8083
-DATA attentionConstantsAVX2<>+380(SB)/4, $0xb95e8083
-DATA attentionConstantsAVX2<>+384(SB)/4, $0x3f318000
-DATA attentionConstantsAVX2<>+388(SB)/4, $0x3f318000
-DATA attentionConstantsAVX2<>+392(SB)/4, $0x3f318000
-DATA attentionConstantsAVX2<>+396(SB)/4, $0x3f318000
-DATA attentionConstantsAVX2<>+400(SB)/4, $0x3f318000
-DATA attentionConstantsAVX2<>+404(SB)/4, $0x3f318000
-DATA attentionConstantsAVX2<>+408(SB)/4, $0x3f318000
-DATA attentionConstantsAVX2<>+412(SB)/4, $0x3f318000
-DATA attentionConstantsAVX2<>+416(SB)/4, $0x3f318000
-DATA attentionConstantsAVX2<>+420(SB)/4, $0x3f318000
-DATA attentionConstantsAVX2<>+424(SB)/4, $0x3f318000
-DATA attentionConstantsAVX2<>+428(SB)/4, $0x3f318000
-DATA attentionConstantsAVX2<>+432(SB)/4, $0x3f318000
-DATA attentionConstantsAVX2<>+436(SB)/4, $0x3f318000
-DATA attentionConstantsAVX2<>+440(SB)/4, $0x3f318000
-DATA attentionConstantsAVX2<>+444(SB)/4, $0x3f318000
-DATA attentionConstantsAVX2<>+448(SB)/4, $0x3aafeffd
-DATA attentionConstantsAVX2<>+452(SB)/4, $0x3aafeffd
-DATA attentionConstantsAVX2<>+456(SB)/4, $0x3aafeffd
-DATA attentionConstantsAVX2<>+460(SB)/4, $0x3aafeffd
-DATA attentionConstantsAVX2<>+464(SB)/4, $0x3aafeffd
-DATA attentionConstantsAVX2<>+468(SB)/4, $0x3aafeffd
-DATA attentionConstantsAVX2<>+472(SB)/4, $0x3aafeffd
-DATA attentionConstantsAVX2<>+476(SB)/4, $0x3aafeffd
-DATA attentionConstantsAVX2<>+480(SB)/4, $0x3aafeffd
-DATA attentionConstantsAVX2<>+484(SB)/4, $0x3aafeffd
-DATA attentionConstantsAVX2<>+488(SB)/4, $0x3aafeffd
-DATA attentionConstantsAVX2<>+492(SB)/4, $0x3aafeffd
-DATA attentionConstantsAVX2<>+496(SB)/4, $0x3aafeffd
-DATA attentionConstantsAVX2<>+500(SB)/4, $0x3aafeffd
-DATA attentionConstantsAVX2<>+504(SB)/4, $0x3aafeffd
-DATA attentionConstantsAVX2<>+508(SB)/4, $0x3aafeffd
-DATA attentionConstantsAVX2<>+512(SB)/4, $0x3c0926ca
-DATA attentionConstantsAVX2<>+516(SB)/4, $0x3c0926ca
-DATA attentionConstantsAVX2<>+520(SB)/4, $0x3c0926ca
-DATA attentionConstantsAVX2<>+524(SB)/4, $0x3c0926ca
-DATA attentionConstantsAVX2<>+528(SB)/4, $0x3c0926ca
-DATA attentionConstantsAVX2<>+532(SB)/4, $0x3c0926ca
-DATA attentionConstantsAVX2<>+536(SB)/4, $0x3c0926ca
-DATA attentionConstantsAVX2<>+540(SB)/4, $0x3c0926ca
-DATA attentionConstantsAVX2<>+544(SB)/4, $0x3c0926ca
-DATA attentionConstantsAVX2<>+548(SB)/4, $0x3c0926ca
-DATA attentionConstantsAVX2<>+552(SB)/4, $0x3c0926ca
-DATA attentionConstantsAVX2<>+556(SB)/4, $0x3c0926ca
-DATA attentionConstantsAVX2<>+560(SB)/4, $0x3c0926ca
-DATA attentionConstantsAVX2<>+564(SB)/4, $0x3c0926ca
-DATA attentionConstantsAVX2<>+568(SB)/4, $0x3c0926ca
-DATA attentionConstantsAVX2<>+572(SB)/4, $0x3c0926ca
-DATA attentionConstantsAVX2<>+576(SB)/4, $0x3d2ab304
-DATA attentionConstantsAVX2<>+580(SB)/4, $0x3d2ab304
-DATA attentionConstantsAVX2<>+584(SB)/4, $0x3d2ab304
-DATA attentionConstantsAVX2<>+588(SB)/4, $0x3d2ab304
-DATA attentionConstantsAVX2<>+592(SB)/4, $0x3d2ab304
-DATA attentionConstantsAVX2<>+596(SB)/4, $0x3d2ab304
-DATA attentionConstantsAVX2<>+600(SB)/4, $0x3d2ab304
-DATA attentionConstantsAVX2<>+604(SB)/4, $0x3d2ab304
-DATA attentionConstantsAVX2<>+608(SB)/4, $0x3d2ab304
-DATA attentionConstantsAVX2<>+612(SB)/4, $0x3d2ab304
-DATA attentionConstantsAVX2<>+616(SB)/4, $0x3d2ab304
-DATA attentionConstantsAVX2<>+620(SB)/4, $0x3d2ab304
-DATA attentionConstantsAVX2<>+624(SB)/4, $0x3d2ab304
-DATA attentionConstantsAVX2<>+628(SB)/4, $0x3d2ab304
-DATA attentionConstantsAVX2<>+632(SB)/4, $0x3d2ab304
-DATA attentionConstantsAVX2<>+636(SB)/4, $0x3d2ab304
-DATA attentionConstantsAVX2<>+640(SB)/4, $0x3e2aaa39
-DATA attentionConstantsAVX2<>+644(SB)/4, $0x3e2aaa39
-DATA attentionConstantsAVX2<>+648(SB)/4, $0x3e2aaa39
-DATA attentionConstantsAVX2<>+652(SB)/4, $0x3e2aaa39
-DATA attentionConstantsAVX2<>+656(SB)/4, $0x3e2aaa39
-DATA attentionConstantsAVX2<>+660(SB)/4, $0x3e2aaa39
-DATA attentionConstantsAVX2<>+664(SB)/4, $0x3e2aaa39
-DATA attentionConstantsAVX2<>+668(SB)/4, $0x3e2aaa39
-DATA attentionConstantsAVX2<>+672(SB)/4, $0x3e2aaa39
-DATA attentionConstantsAVX2<>+676(SB)/4, $0x3e2aaa39
-DATA attentionConstantsAVX2<>+680(SB)/4, $0x3e2aaa39
-DATA attentionConstantsAVX2<>+684(SB)/4, $0x3e2aaa39
-DATA attentionConstantsAVX2<>+688(SB)/4, $0x3e2aaa39
-DATA attentionConstantsAVX2<>+692(SB)/4, $0x3e2aaa39
-DATA attentionConstantsAVX2<>+696(SB)/4, $0x3e2aaa39
-DATA attentionConstantsAVX2<>+700(SB)/4, $0x3e2aaa39
-DATA attentionConstantsAVX2<>+704(SB)/4, $0x3efffff7
-DATA attentionConstantsAVX2<>+708(SB)/4, $0x3efffff7
-DATA attentionConstantsAVX2<>+712(SB)/4, $0x3efffff7
-DATA attentionConstantsAVX2<>+716(SB)/4, $0x3efffff7
-DATA attentionConstantsAVX2<>+720(SB)/4, $0x3efffff7
-DATA attentionConstantsAVX2<>+724(SB)/4, $0x3efffff7
-DATA attentionConstantsAVX2<>+728(SB)/4, $0x3efffff7
-DATA attentionConstantsAVX2<>+732(SB)/4, $0x3efffff7
-DATA attentionConstantsAVX2<>+736(SB)/4, $0x3efffff7
-DATA attentionConstantsAVX2<>+740(SB)/4, $0x3efffff7
-DATA attentionConstantsAVX2<>+744(SB)/4, $0x3efffff7
-DATA attentionConstantsAVX2<>+748(SB)/4, $0x3efffff7
-DATA attentionConstantsAVX2<>+752(SB)/4, $0x3efffff7
-DATA attentionConstantsAVX2<>+756(SB)/4, $0x3efffff7
-DATA attentionConstantsAVX2<>+760(SB)/4, $0x3efffff7
-DATA attentionConstantsAVX2<>+764(SB)/4, $0x3efffff7
-DATA attentionConstantsAVX2<>+768(SB)/4, $0x3f800000
-DATA attentionConstantsAVX2<>+772(SB)/4, $0x3f800000
-DATA attentionConstantsAVX2<>+776(SB)/4, $0x3f800000
-DATA attentionConstantsAVX2<>+780(SB)/4, $0x3f800000
-DATA attentionConstantsAVX2<>+784(SB)/4, $0x3f800000
-DATA attentionConstantsAVX2<>+788(SB)/4, $0x3f800000
-DATA attentionConstantsAVX2<>+792(SB)/4, $0x3f800000
-DATA attentionConstantsAVX2<>+796(SB)/4, $0x3f800000
-DATA attentionConstantsAVX2<>+800(SB)/4, $0x3f800000
-DATA attentionConstantsAVX2<>+804(SB)/4, $0x3f800000
-DATA attentionConstantsAVX2<>+808(SB)/4, $0x3f800000
-DATA attentionConstantsAVX2<>+812(SB)/4, $0x3f800000
-DATA attentionConstantsAVX2<>+816(SB)/4, $0x3f800000
-DATA attentionConstantsAVX2<>+820(SB)/4, $0x3f800000
-DATA attentionConstantsAVX2<>+824(SB)/4, $0x3f800000
-DATA attentionConstantsAVX2<>+828(SB)/4, $0x3f800000
-DATA attentionConstantsAVX2<>+832(SB)/4, $0x1f800000
-DATA attentionConstantsAVX2<>+836(SB)/4, $0x1f800000
-DATA attentionConstantsAVX2<>+840(SB)/4, $0x1f800000
-DATA attentionConstantsAVX2<>+844(SB)/4, $0x1f800000
-DATA attentionConstantsAVX2<>+848(SB)/4, $0x1f800000
-DATA attentionConstantsAVX2<>+852(SB)/4, $0x1f800000
-DATA attentionConstantsAVX2<>+856(SB)/4, $0x1f800000
-DATA attentionConstantsAVX2<>+860(SB)/4, $0x1f800000
-DATA attentionConstantsAVX2<>+864(SB)/4, $0x1f800000
-DATA attentionConstantsAVX2<>+868(SB)/4, $0x1f800000
-DATA attentionConstantsAVX2<>+872(SB)/4, $0x1f800000
-DATA attentionConstantsAVX2<>+876(SB)/4, $0x1f800000
-DATA attentionConstantsAVX2<>+880(SB)/4, $0x1f800000
-DATA attentionConstantsAVX2<>+884(SB)/4, $0x1f800000
-DATA attentionConstantsAVX2<>+888(SB)/4, $0x1f800000
-DATA attentionConstantsAVX2<>+892(SB)/4, $0x1f800000
-GLOBL attentionConstantsAVX2<>(SB), RODATA|NOPTR, $896
+DATA attentionConstantsAVX2<>+128(SB)/4, $0x3fb8aa3b
+DATA attentionConstantsAVX2<>+132(SB)/4, $0x3fb8aa3b
+DATA attentionConstantsAVX2<>+136(SB)/4, $0x3fb8aa3b
+DATA attentionConstantsAVX2<>+140(SB)/4, $0x3fb8aa3b
+DATA attentionConstantsAVX2<>+144(SB)/4, $0x3fb8aa3b
+DATA attentionConstantsAVX2<>+148(SB)/4, $0x3fb8aa3b
+DATA attentionConstantsAVX2<>+152(SB)/4, $0x3fb8aa3b
+DATA attentionConstantsAVX2<>+156(SB)/4, $0x3fb8aa3b
+DATA attentionConstantsAVX2<>+160(SB)/4, $0x3fb8aa3b
+DATA attentionConstantsAVX2<>+164(SB)/4, $0x3fb8aa3b
+DATA attentionConstantsAVX2<>+168(SB)/4, $0x3fb8aa3b
+DATA attentionConstantsAVX2<>+172(SB)/4, $0x3fb8aa3b
+DATA attentionConstantsAVX2<>+176(SB)/4, $0x3fb8aa3b
+DATA attentionConstantsAVX2<>+180(SB)/4, $0x3fb8aa3b
+DATA attentionConstantsAVX2<>+184(SB)/4, $0x3fb8aa3b
+DATA attentionConstantsAVX2<>+188(SB)/4, $0x3fb8aa3b
+DATA attentionConstantsAVX2<>+192(SB)/4, $0x4b40007f
+DATA attentionConstantsAVX2<>+196(SB)/4, $0x4b40007f
+DATA attentionConstantsAVX2<>+200(SB)/4, $0x4b40007f
+DATA attentionConstantsAVX2<>+204(SB)/4, $0x4b40007f
+DATA attentionConstantsAVX2<>+208(SB)/4, $0x4b40007f
+DATA attentionConstantsAVX2<>+212(SB)/4, $0x4b40007f
+DATA attentionConstantsAVX2<>+216(SB)/4, $0x4b40007f
+DATA attentionConstantsAVX2<>+220(SB)/4, $0x4b40007f
+DATA attentionConstantsAVX2<>+224(SB)/4, $0x4b40007f
+DATA attentionConstantsAVX2<>+228(SB)/4, $0x4b40007f
+DATA attentionConstantsAVX2<>+232(SB)/4, $0x4b40007f
+DATA attentionConstantsAVX2<>+236(SB)/4, $0x4b40007f
+DATA attentionConstantsAVX2<>+240(SB)/4, $0x4b40007f
+DATA attentionConstantsAVX2<>+244(SB)/4, $0x4b40007f
+DATA attentionConstantsAVX2<>+248(SB)/4, $0x4b40007f
+DATA attentionConstantsAVX2<>+252(SB)/4, $0x4b40007f
+DATA attentionConstantsAVX2<>+256(SB)/4, $0x3f318000
+DATA attentionConstantsAVX2<>+260(SB)/4, $0x3f318000
+DATA attentionConstantsAVX2<>+264(SB)/4, $0x3f318000
+DATA attentionConstantsAVX2<>+268(SB)/4, $0x3f318000
+DATA attentionConstantsAVX2<>+272(SB)/4, $0x3f318000
+DATA attentionConstantsAVX2<>+276(SB)/4, $0x3f318000
+DATA attentionConstantsAVX2<>+280(SB)/4, $0x3f318000
+DATA attentionConstantsAVX2<>+284(SB)/4, $0x3f318000
+DATA attentionConstantsAVX2<>+288(SB)/4, $0x3f318000
+DATA attentionConstantsAVX2<>+292(SB)/4, $0x3f318000
+DATA attentionConstantsAVX2<>+296(SB)/4, $0x3f318000
+DATA attentionConstantsAVX2<>+300(SB)/4, $0x3f318000
+DATA attentionConstantsAVX2<>+304(SB)/4, $0x3f318000
+DATA attentionConstantsAVX2<>+308(SB)/4, $0x3f318000
+DATA attentionConstantsAVX2<>+312(SB)/4, $0x3f318000
+DATA attentionConstantsAVX2<>+316(SB)/4, $0x3f318000
+DATA attentionConstantsAVX2<>+320(SB)/4, $0xc2ae999a
+DATA attentionConstantsAVX2<>+324(SB)/4, $0xc2ae999a
+DATA attentionConstantsAVX2<>+328(SB)/4, $0xc2ae999a
+DATA attentionConstantsAVX2<>+332(SB)/4, $0xc2ae999a
+DATA attentionConstantsAVX2<>+336(SB)/4, $0xc2ae999a
+DATA attentionConstantsAVX2<>+340(SB)/4, $0xc2ae999a
+DATA attentionConstantsAVX2<>+344(SB)/4, $0xc2ae999a
+DATA attentionConstantsAVX2<>+348(SB)/4, $0xc2ae999a
+DATA attentionConstantsAVX2<>+352(SB)/4, $0xc2ae999a
+DATA attentionConstantsAVX2<>+356(SB)/4, $0xc2ae999a
+DATA attentionConstantsAVX2<>+360(SB)/4, $0xc2ae999a
+DATA attentionConstantsAVX2<>+364(SB)/4, $0xc2ae999a
+DATA attentionConstantsAVX2<>+368(SB)/4, $0xc2ae999a
+DATA attentionConstantsAVX2<>+372(SB)/4, $0xc2ae999a
+DATA attentionConstantsAVX2<>+376(SB)/4, $0xc2ae999a
+DATA attentionConstantsAVX2<>+380(SB)/4, $0xc2ae999a
+DATA attentionConstantsAVX2<>+384(SB)/4, $0xb95e8083
+DATA attentionConstantsAVX2<>+388(SB)/4, $0xb95e8083
+DATA attentionConstantsAVX2<>+392(SB)/4, $0xb95e8083
+DATA attentionConstantsAVX2<>+396(SB)/4, $0xb95e8083
+DATA attentionConstantsAVX2<>+400(SB)/4, $0xb95e8083
+DATA attentionConstantsAVX2<>+404(SB)/4, $0xb95e8083
+DATA attentionConstantsAVX2<>+408(SB)/4, $0xb95e8083
+DATA attentionConstantsAVX2<>+412(SB)/4, $0xb95e8083
+DATA attentionConstantsAVX2<>+416(SB)/4, $0xb95e8083
+DATA attentionConstantsAVX2<>+420(SB)/4, $0xb95e8083
+DATA attentionConstantsAVX2<>+424(SB)/4, $0xb95e8083
+DATA attentionConstantsAVX2<>+428(SB)/4, $0xb95e8083
+DATA attentionConstantsAVX2<>+432(SB)/4, $0xb95e8083
+DATA attentionConstantsAVX2<>+436(SB)/4, $0xb95e8083
+DATA attentionConstantsAVX2<>+440(SB)/4, $0xb95e8083
+DATA attentionConstantsAVX2<>+444(SB)/4, $0xb95e8083
+DATA attentionConstantsAVX2<>+448(SB)/4, $0x3c083142
+DATA attentionConstantsAVX2<>+452(SB)/4, $0x3c083142
+DATA attentionConstantsAVX2<>+456(SB)/4, $0x3c083142
+DATA attentionConstantsAVX2<>+460(SB)/4, $0x3c083142
+DATA attentionConstantsAVX2<>+464(SB)/4, $0x3c083142
+DATA attentionConstantsAVX2<>+468(SB)/4, $0x3c083142
+DATA attentionConstantsAVX2<>+472(SB)/4, $0x3c083142
+DATA attentionConstantsAVX2<>+476(SB)/4, $0x3c083142
+DATA attentionConstantsAVX2<>+480(SB)/4, $0x3c083142
+DATA attentionConstantsAVX2<>+484(SB)/4, $0x3c083142
+DATA attentionConstantsAVX2<>+488(SB)/4, $0x3c083142
+DATA attentionConstantsAVX2<>+492(SB)/4, $0x3c083142
+DATA attentionConstantsAVX2<>+496(SB)/4, $0x3c083142
+DATA attentionConstantsAVX2<>+500(SB)/4, $0x3c083142
+DATA attentionConstantsAVX2<>+504(SB)/4, $0x3c083142
+DATA attentionConstantsAVX2<>+508(SB)/4, $0x3c083142
+DATA attentionConstantsAVX2<>+512(SB)/4, $0x3d2b94fb
+DATA attentionConstantsAVX2<>+516(SB)/4, $0x3d2b94fb
+DATA attentionConstantsAVX2<>+520(SB)/4, $0x3d2b94fb
+DATA attentionConstantsAVX2<>+524(SB)/4, $0x3d2b94fb
+DATA attentionConstantsAVX2<>+528(SB)/4, $0x3d2b94fb
+DATA attentionConstantsAVX2<>+532(SB)/4, $0x3d2b94fb
+DATA attentionConstantsAVX2<>+536(SB)/4, $0x3d2b94fb
+DATA attentionConstantsAVX2<>+540(SB)/4, $0x3d2b94fb
+DATA attentionConstantsAVX2<>+544(SB)/4, $0x3d2b94fb
+DATA attentionConstantsAVX2<>+548(SB)/4, $0x3d2b94fb
+DATA attentionConstantsAVX2<>+552(SB)/4, $0x3d2b94fb
+DATA attentionConstantsAVX2<>+556(SB)/4, $0x3d2b94fb
+DATA attentionConstantsAVX2<>+560(SB)/4, $0x3d2b94fb
+DATA attentionConstantsAVX2<>+564(SB)/4, $0x3d2b94fb
+DATA attentionConstantsAVX2<>+568(SB)/4, $0x3d2b94fb
+DATA attentionConstantsAVX2<>+572(SB)/4, $0x3d2b94fb
+DATA attentionConstantsAVX2<>+576(SB)/4, $0x3e2aabd8
+DATA attentionConstantsAVX2<>+580(SB)/4, $0x3e2aabd8
+DATA attentionConstantsAVX2<>+584(SB)/4, $0x3e2aabd8
+DATA attentionConstantsAVX2<>+588(SB)/4, $0x3e2aabd8
+DATA attentionConstantsAVX2<>+592(SB)/4, $0x3e2aabd8
+DATA attentionConstantsAVX2<>+596(SB)/4, $0x3e2aabd8
+DATA attentionConstantsAVX2<>+600(SB)/4, $0x3e2aabd8
+DATA attentionConstantsAVX2<>+604(SB)/4, $0x3e2aabd8
+DATA attentionConstantsAVX2<>+608(SB)/4, $0x3e2aabd8
+DATA attentionConstantsAVX2<>+612(SB)/4, $0x3e2aabd8
+DATA attentionConstantsAVX2<>+616(SB)/4, $0x3e2aabd8
+DATA attentionConstantsAVX2<>+620(SB)/4, $0x3e2aabd8
+DATA attentionConstantsAVX2<>+624(SB)/4, $0x3e2aabd8
+DATA attentionConstantsAVX2<>+628(SB)/4, $0x3e2aabd8
+DATA attentionConstantsAVX2<>+632(SB)/4, $0x3e2aabd8
+DATA attentionConstantsAVX2<>+636(SB)/4, $0x3e2aabd8
+DATA attentionConstantsAVX2<>+640(SB)/4, $0x3efffefe
+DATA attentionConstantsAVX2<>+644(SB)/4, $0x3efffefe
+DATA attentionConstantsAVX2<>+648(SB)/4, $0x3efffefe
+DATA attentionConstantsAVX2<>+652(SB)/4, $0x3efffefe
+DATA attentionConstantsAVX2<>+656(SB)/4, $0x3efffefe
+DATA attentionConstantsAVX2<>+660(SB)/4, $0x3efffefe
+DATA attentionConstantsAVX2<>+664(SB)/4, $0x3efffefe
+DATA attentionConstantsAVX2<>+668(SB)/4, $0x3efffefe
+DATA attentionConstantsAVX2<>+672(SB)/4, $0x3efffefe
+DATA attentionConstantsAVX2<>+676(SB)/4, $0x3efffefe
+DATA attentionConstantsAVX2<>+680(SB)/4, $0x3efffefe
+DATA attentionConstantsAVX2<>+684(SB)/4, $0x3efffefe
+DATA attentionConstantsAVX2<>+688(SB)/4, $0x3efffefe
+DATA attentionConstantsAVX2<>+692(SB)/4, $0x3efffefe
+DATA attentionConstantsAVX2<>+696(SB)/4, $0x3efffefe
+DATA attentionConstantsAVX2<>+700(SB)/4, $0x3efffefe
+DATA attentionConstantsAVX2<>+704(SB)/4, $0x3f800000
+DATA attentionConstantsAVX2<>+708(SB)/4, $0x3f800000
+DATA attentionConstantsAVX2<>+712(SB)/4, $0x3f800000
+DATA attentionConstantsAVX2<>+716(SB)/4, $0x3f800000
+DATA attentionConstantsAVX2<>+720(SB)/4, $0x3f800000
+DATA attentionConstantsAVX2<>+724(SB)/4, $0x3f800000
+DATA attentionConstantsAVX2<>+728(SB)/4, $0x3f800000
+DATA attentionConstantsAVX2<>+732(SB)/4, $0x3f800000
+DATA attentionConstantsAVX2<>+736(SB)/4, $0x3f800000
+DATA attentionConstantsAVX2<>+740(SB)/4, $0x3f800000
+DATA attentionConstantsAVX2<>+744(SB)/4, $0x3f800000
+DATA attentionConstantsAVX2<>+748(SB)/4, $0x3f800000
+DATA attentionConstantsAVX2<>+752(SB)/4, $0x3f800000
+DATA attentionConstantsAVX2<>+756(SB)/4, $0x3f800000
+DATA attentionConstantsAVX2<>+760(SB)/4, $0x3f800000
+DATA attentionConstantsAVX2<>+764(SB)/4, $0x3f800000
+GLOBL attentionConstantsAVX2<>(SB), RODATA|NOPTR, $768
 
 // func scorePeaksAVX2(rows int, vectors int, x *float32, bytes int, lanes *float32, seen float32, step float32, most float32, scale float32, peaks *float32)
 // Requires: AVX, AVX2, SSE
@@ -282,7 +250,7 @@ rowDone:
 	RET
 
 // func scoreExpsAVX2(rows int, vectors int, rest int, x *float32, bytes int, lanes *float32, seen float32, step float32, most float32, scale float32, shifts *float32, sums *float32)
-// Requires: AVX, AVX2, SSE
+// Requires: AVX, AVX2, FMA3, SSE
 TEXT ·scoreExpsAVX2(SB), NOSPLIT, $0-80
 	MOVSS        seen+48(FP), X0
 	VBROADCASTSS X0, Y0
@@ -296,59 +264,52 @@ TEXT ·scoreExpsAVX2(SB), NOSPLIT, $0-80
 
 rows:
 	VBROADCASTSS scale+60(FP), Y2
-	VBROADCASTSS (DX), Y4
+	VBROADCASTSS (DX), Y5
 	ADDQ         $0x04, DX
 	VXORPS       Y3, Y3, Y3
-	VMOVUPS      attentionConstantsAVX2<>+0(SB), Y7
-	VBROADCASTSS most+56(FP), Y5
-	VMINPS       Y0, Y5, Y5
+	VXORPS       Y4, Y4, Y4
+	VSUBPS       Y5, Y4, Y4
+	VMOVUPS      attentionConstantsAVX2<>+128(SB), Y5
+	VMOVUPS      attentionConstantsAVX2<>+192(SB), Y6
+	VMOVUPS      attentionConstantsAVX2<>+256(SB), Y7
+	VMOVUPS      attentionConstantsAVX2<>+0(SB), Y10
+	VBROADCASTSS most+56(FP), Y8
+	VMINPS       Y0, Y8, Y8
 	VADDPS       Y1, Y0, Y0
-	VMOVUPS      (AX), Y6
+	VMOVUPS      (AX), Y9
 	MOVQ         vectors+8(FP), R8
 	MOVQ         CX, DI
 
 row:
-	DECQ      R8
-	JL        rowDone
-	VMOVUPS   (DI), Y8
-	VCMPPS    $0x1e, Y6, Y5, Y9
-	VBLENDVPS Y9, Y8, Y7, Y8
-	VADDPS    attentionConstantsAVX2<>+64(SB), Y6, Y6
-	VMULPS    Y2, Y8, Y8
-	VSUBPS    Y4, Y8, Y8
-	VMOVUPS   attentionConstantsAVX2<>+128(SB), Y9
-	VMAXPS    Y8, Y9, Y11
-	VMULPS    attentionConstantsAVX2<>+192(SB), Y11, Y10
-	VADDPS    attentionConstantsAVX2<>+256(SB), Y10, Y10
-	VSUBPS    attentionConstantsAVX2<>+256(SB), Y10, Y12
-	VMULPS    attentionConstantsAVX2<>+320(SB), Y12, Y13
-	VMULPS    attentionConstantsAVX2<>+384(SB), Y12, Y12
-	VSUBPS    Y12, Y11, Y11
-	VSUBPS    Y13, Y11, Y12
-	VMULPS    Y12, Y12, Y13
-	VMULPS    attentionConstantsAVX2<>+448(SB), Y13, Y11
-	VMOVUPS   attentionConstantsAVX2<>+512(SB), Y14
-	VMULPS    Y12, Y14, Y14
-	VADDPS    attentionConstantsAVX2<>+576(SB), Y14, Y14
-	VADDPS    Y14, Y11, Y11
-	VMULPS    Y13, Y11, Y11
-	VMOVUPS   attentionConstantsAVX2<>+640(SB), Y14
-	VMULPS    Y12, Y14, Y14
-	VADDPS    attentionConstantsAVX2<>+704(SB), Y14, Y14
-	VADDPS    Y14, Y11, Y11
-	VMULPS    Y13, Y11, Y11
-	VADDPS    Y12, Y11, Y11
-	VPSLLD    $0x17, Y10, Y10
-	VADDPS    attentionConstantsAVX2<>+768(SB), Y11, Y11
-	VMULPS    Y10, Y11, Y11
-	VXORPS    Y10, Y10, Y10
-	VCMPPS    $0x1d, Y8, Y9, Y8
-	VBLENDVPS Y8, Y10, Y11, Y8
-	VMULPS    attentionConstantsAVX2<>+832(SB), Y8, Y8
-	VADDPS    Y8, Y3, Y3
-	VMOVUPS   Y8, (DI)
-	ADDQ      $0x20, DI
-	JMP       row
+	DECQ         R8
+	JL           rowDone
+	VMOVUPS      (DI), Y11
+	VCMPPS       $0x1e, Y9, Y8, Y12
+	VBLENDVPS    Y12, Y11, Y10, Y11
+	VADDPS       attentionConstantsAVX2<>+64(SB), Y9, Y9
+	VMOVAPS      Y4, Y12
+	VFMADD231PS  Y11, Y2, Y12
+	VMOVUPS      attentionConstantsAVX2<>+320(SB), Y14
+	VMAXPS       Y12, Y14, Y13
+	VMOVAPS      Y6, Y11
+	VFMADD231PS  Y5, Y13, Y11
+	VSUBPS       Y6, Y11, Y15
+	VFNMADD231PS Y7, Y15, Y13
+	VFNMADD231PS attentionConstantsAVX2<>+384(SB), Y15, Y13
+	VMOVUPS      attentionConstantsAVX2<>+448(SB), Y15
+	VFMADD213PS  attentionConstantsAVX2<>+512(SB), Y13, Y15
+	VFMADD213PS  attentionConstantsAVX2<>+576(SB), Y13, Y15
+	VFMADD213PS  attentionConstantsAVX2<>+640(SB), Y13, Y15
+	VFMADD213PS  attentionConstantsAVX2<>+704(SB), Y13, Y15
+	VFMADD213PS  attentionConstantsAVX2<>+704(SB), Y13, Y15
+	VPSLLD       $0x17, Y11, Y11
+	VMULPS       Y11, Y15, Y15
+	VCMPPS       $0x16, Y14, Y12, Y12
+	VANDPS       Y12, Y15, Y15
+	VADDPS       Y15, Y3, Y3
+	VMOVUPS      Y15, (DI)
+	ADDQ         $0x20, DI
+	JMP          row
 
 rowDone:
 	MOVQ   rest+16(FP), R8
@@ -429,6 +390,75 @@ restDone:
 	VZEROUPPER
 	RET
 
+// func scaleRowsAVX2(rows int, y *float32, vectors int, rest int, tail uintptr, factors *float32, less float32, bytes int)
+// Requires: AVX, AVX2, SSE
+TEXT ·scaleRowsAVX2(SB), NOSPLIT, $0-64
+	MOVQ         y+8(FP), AX
+	MOVQ         factors+40(FP), CX
+	MOVSS        less+48(FP), X0
+	VBROADCASTSS X0, Y0
+	MOVQ         rows+0(FP), DX
+
+rows:
+	VBROADCASTSS (CX), Y1
+	ADDQ         $0x04, CX
+	MOVQ         vectors+16(FP), BX
+	MOVQ         AX, SI
+
+scaleGroup:
+	SUBQ    $0x04, BX
+	JL      scaleOnes
+	VMOVUPS (SI), Y2
+	VMULPS  Y1, Y2, Y2
+	VSUBPS  Y0, Y2, Y2
+	VMOVUPS Y2, (SI)
+	VMOVUPS 32(SI), Y2
+	VMULPS  Y1, Y2, Y2
+	VSUBPS  Y0, Y2, Y2
+	VMOVUPS Y2, 32(SI)
+	VMOVUPS 64(SI), Y2
+	VMULPS  Y1, Y2, Y2
+	VSUBPS  Y0, Y2, Y2
+	VMOVUPS Y2, 64(SI)
+	VMOVUPS 96(SI), Y2
+	VMULPS  Y1, Y2, Y2
+	VSUBPS  Y0, Y2, Y2
+	VMOVUPS Y2, 96(SI)
+	ADDQ    $0x00000080, SI
+	JMP     scaleGroup
+
+scaleOnes:
+	ADDQ $0x04, BX
+
+scale:
+	DECQ    BX
+	JL      scaleTail
+	VMOVUPS (SI), Y2
+	VMULPS  Y1, Y2, Y2
+	VSUBPS  Y0, Y2, Y2
+	VMOVUPS Y2, (SI)
+	ADDQ    $0x20, SI
+	JMP     scale
+
+scaleTail:
+	MOVQ       rest+24(FP), BX
+	TESTQ      BX, BX
+	JZ         scaleDone
+	MOVQ       tail+32(FP), BX
+	VMOVUPS    (BX), Y2
+	VMASKMOVPS (SI), Y2, Y3
+	VMULPS     Y1, Y3, Y3
+	VSUBPS     Y0, Y3, Y3
+	VMASKMOVPS Y3, Y2, (SI)
+
+scaleDone:
+	MOVQ bytes+56(FP), BX
+	ADDQ BX, AX
+	DECQ DX
+	JNZ  rows
+	VZEROUPPER
+	RET
+
 DATA attentionConstantsAVX512<>+0(SB)/4, $0xff800000
 DATA attentionConstantsAVX512<>+4(SB)/4, $0xff800000
 DATA attentionConstantsAVX512<>+8(SB)/4, $0xff800000
@@ -461,199 +491,167 @@ DATA attentionConstantsAVX512<>+112(SB)/4, $0x41800000
 DATA attentionConstantsAVX512<>+116(SB)/4, $0x41800000
 DATA attentionConstantsAVX512<>+120(SB)/4, $0x41800000
 DATA attentionConstantsAVX512<>+124(SB)/4, $0x41800000
-DATA attentionConstantsAVX512<>+128(SB)/4, $0xc2d00000
-DATA attentionConstantsAVX512<>+132(SB)/4, $0xc2d00000
-DATA attentionConstantsAVX512<>+136(SB)/4, $0xc2d00000
-DATA attentionConstantsAVX512<>+140(SB)/4, $0xc2d00000
-DATA attentionConstantsAVX512<>+144(SB)/4, $0xc2d00000
-DATA attentionConstantsAVX512<>+148(SB)/4, $0xc2d00000
-DATA attentionConstantsAVX512<>+152(SB)/4, $0xc2d00000
-DATA attentionConstantsAVX512<>+156(SB)/4, $0xc2d00000
-DATA attentionConstantsAVX512<>+160(SB)/4, $0xc2d00000
-DATA attentionConstantsAVX512<>+164(SB)/4, $0xc2d00000
-DATA attentionConstantsAVX512<>+168(SB)/4, $0xc2d00000
-DATA attentionConstantsAVX512<>+172(SB)/4, $0xc2d00000
-DATA attentionConstantsAVX512<>+176(SB)/4, $0xc2d00000
-DATA attentionConstantsAVX512<>+180(SB)/4, $0xc2d00000
-DATA attentionConstantsAVX512<>+184(SB)/4, $0xc2d00000
-DATA attentionConstantsAVX512<>+188(SB)/4, $0xc2d00000
-DATA attentionConstantsAVX512<>+192(SB)/4, $0x3fb8aa3b
-DATA attentionConstantsAVX512<>+196(SB)/4, $0x3fb8aa3b
-DATA attentionConstantsAVX512<>+200(SB)/4, $0x3fb8aa3b
-DATA attentionConstantsAVX512<>+204(SB)/4, $0x3fb8aa3b
-DATA attentionConstantsAVX512<>+208(SB)/4, $0x3fb8aa3b
-DATA attentionConstantsAVX512<>+212(SB)/4, $0x3fb8aa3b
-DATA attentionConstantsAVX512<>+216(SB)/4, $0x3fb8aa3b
-DATA attentionConstantsAVX512<>+220(SB)/4, $0x3fb8aa3b
-DATA attentionConstantsAVX512<>+224(SB)/4, $0x3fb8aa3b
-DATA attentionConstantsAVX512<>+228(SB)/4, $0x3fb8aa3b
-DATA attentionConstantsAVX512<>+232(SB)/4, $0x3fb8aa3b
-DATA attentionConstantsAVX512<>+236(SB)/4, $0x3fb8aa3b
-DATA attentionConstantsAVX512<>+240(SB)/4, $0x3fb8aa3b
-DATA attentionConstantsAVX512<>+244(SB)/4, $0x3fb8aa3b
-DATA attentionConstantsAVX512<>+248(SB)/4, $0x3fb8aa3b
-DATA attentionConstantsAVX512<>+252(SB)/4, $0x3fb8aa3b
-DATA attentionConstantsAVX512<>+256(SB)/4, $0x4b4000bf
-DATA attentionConstantsAVX512<>+260(SB)/4, $0x4b4000bf
-DATA attentionConstantsAVX512<>+264(SB)/4, $0x4b4000bf
-DATA attentionConstantsAVX512<>+268(SB)/4, $0x4b4000bf
-DATA attentionConstantsAVX512<>+272(SB)/4, $0x4b4000bf
-DATA attentionConstantsAVX512<>+276(SB)/4, $0x4b4000bf
-DATA attentionConstantsAVX512<>+280(SB)/4, $0x4b4000bf
-DATA attentionConstantsAVX512<>+284(SB)/4, $0x4b4000bf
-DATA attentionConstantsAVX512<>+288(SB)/4, $0x4b4000bf
-DATA attentionConstantsAVX512<>+292(SB)/4, $0x4b4000bf
-DATA attentionConstantsAVX512<>+296(SB)/4, $0x4b4000bf
-DATA attentionConstantsAVX512<>+300(SB)/4, $0x4b4000bf
-DATA attentionConstantsAVX512<>+304(SB)/4, $0x4b4000bf
-DATA attentionConstantsAVX512<>+308(SB)/4, $0x4b4000bf
-DATA attentionConstantsAVX512<>+312(SB)/4, $0x4b4000bf
-DATA attentionConstantsAVX512<>+316(SB)/4, $0x4b4000bf
-DATA attentionConstantsAVX512<>+320(SB)/4, $0xb95e8083
-DATA attentionConstantsAVX512<>+324(SB)/4, $0xb95e8083
-DATA attentionConstantsAVX512<>+328(SB)/4, $0xb95e8083
-DATA attentionConstantsAVX512<>+332(SB)/4, $0xb95e8083
-DATA attentionConstantsAVX512<>+336(SB)/4, $0xb95e8083
-DATA attentionConstantsAVX512<>+340(SB)/4, $0xb95e8083
-DATA attentionConstantsAVX512<>+344(SB)/4, $0xb95e8083
-DATA attentionConstantsAVX512<>+348(SB)/4, $0xb95e8083
-DATA attentionConstantsAVX512<>+352(SB)/4, $0xb95e8083
-DATA attentionConstantsAVX512<>+356(SB)/4, $0xb95e8083
-DATA attentionConstantsAVX512<>+360(SB)/4, $0xb95e8083
-DATA attentionConstantsAVX512<>+364(SB)/4, $0xb95e8083
-DATA attentionConstantsAVX512<>+368(SB)/4, $0xb95e8083
-DATA attentionConstantsAVX512<>+372(SB)/4, $0xb95e8083
-DATA attentionConstantsAVX512<>+376(SB)/4, $0xb95e8083
-DATA attentionConstantsAVX512<>+380(SB)/4, $0xb95e8083
-DATA attentionConstantsAVX512<>+384(SB)/4, $0x3f318000
-DATA attentionConstantsAVX512<>+388(SB)/4, $0x3f318000
-DATA attentionConstantsAVX512<>+392(SB)/4, $0x3f318000
-DATA attentionConstantsAVX512<>+396(SB)/4, $0x3f318000
-DATA attentionConstantsAVX512<>+400(SB)/4, $0x3f318000
-DATA attentionConstantsAVX512<>+404(SB)/4, $0x3f318000
-DATA attentionConstantsAVX512<>+408(SB)/4, $0x3f318000
-DATA attentionConstantsAVX512<>+412(SB)/4, $0x3f318000
-DATA attentionConstantsAVX512<>+416(SB)/4, $0x3f318000
-DATA attentionConstantsAVX512<>+420(SB)/4, $0x3f318000
-DATA attentionConstantsAVX512<>+424(SB)/4, $0x3f318000
-DATA attentionConstantsAVX512<>+428(SB)/4, $0x3f318000
-DATA attentionConstantsAVX512<>+432(SB)/4, $0x3f318000
-DATA attentionConstantsAVX512<>+436(SB)/4, $0x3f318000
-DATA attentionConstantsAVX512<>+440(SB)/4, $0x3f318000
-DATA attentionConstantsAVX512<>+444(SB)/4, $0x3f318000
-DATA attentionConstantsAVX512<>+448(SB)/4, $0x3aafeffd
-DATA attentionConstantsAVX512<>+452(SB)/4, $0x3aafeffd
-DATA attentionConstantsAVX512<>+456(SB)/4, $0x3aafeffd
-DATA attentionConstantsAVX512<>+460(SB)/4, $0x3aafeffd
-DATA attentionConstantsAVX512<>+464(SB)/4, $0x3aafeffd
-DATA attentionConstantsAVX512<>+468(SB)/4, $0x3aafeffd
-DATA attentionConstantsAVX512<>+472(SB)/4, $0x3aafeffd
-DATA attentionConstantsAVX512<>+476(SB)/4, $0x3aafeffd
-DATA attentionConstantsAVX512<>+480(SB)/4, $0x3aafeffd
-DATA attentionConstantsAVX512<>+484(SB)/4, $0x3aafeffd
-DATA attentionConstantsAVX512<>+488(SB)/4, $0x3aafeffd
-DATA attentionConstantsAVX512<>+492(SB)/4, $0x3aafeffd
-DATA attentionConstantsAVX512<>+496(SB)/4, $0x3aafeffd
-DATA attentionConstantsAVX512<>+500(SB)/4, $0x3aafeffd
-DATA attentionConstantsAVX512<>+504(SB)/4, $0x3aafeffd
-DATA attentionConstantsAVX512<>+508(SB)/4, $0x3aafeffd
-DATA attentionConstantsAVX512<>+512(SB)/4, $0x3c0926ca
-DATA attentionConstantsAVX512<>+516(SB)/4, $0x3c0926ca
-DATA attentionConstantsAVX512<>+520(SB)/4, $0x3c0926ca
-DATA attentionConstantsAVX512<>+524(SB)/4, $0x3c0926ca
-DATA attentionConstantsAVX512<>+528(SB)/4, $0x3c0926ca
-DATA attentionConstantsAVX512<>+532(SB)/4, $0x3c0926ca
-DATA attentionConstantsAVX512<>+536(SB)/4, $0x3c0926ca
-DATA attentionConstantsAVX512<>+540(SB)/4, $0x3c0926ca
-DATA attentionConstantsAVX512<>+544(SB)/4, $0x3c0926ca
-DATA attentionConstantsAVX512<>+548(SB)/4, $0x3c0926ca
-DATA attentionConstantsAVX512<>+552(SB)/4, $0x3c0926ca
-DATA attentionConstantsAVX512<>+556(SB)/4, $0x3c0926ca
-DATA attentionConstantsAVX512<>+560(SB)/4, $0x3c0926ca
-DATA attentionConstantsAVX512<>+564(SB)/4, $0x3c0926ca
-DATA attentionConstantsAVX512<>+568(SB)/4, $0x3c0926ca
-DATA attentionConstantsAVX512<>+572(SB)/4, $0x3c0926ca
-DATA attentionConstantsAVX512<>+576(SB)/4, $0x3d2ab304
-DATA attentionConstantsAVX512<>+580(SB)/4, $0x3d2ab304
-DATA attentionConstantsAVX512<>+584(SB)/4, $0x3d2ab304
-DATA attentionConstantsAVX512<>+588(SB)/4, $0x3d2ab304
-DATA attentionConstantsAVX512<>+592(SB)/4, $0x3d2ab304
-DATA attentionConstantsAVX512<>+596(SB)/4, $0x3d2ab304
-DATA attentionConstantsAVX512<>+600(SB)/4, $0x3d2ab304
-DATA attentionConstantsAVX512<>+604(SB)/4, $0x3d2ab304
-DATA attentionConstantsAVX512<>+608(SB)/4, $0x3d2ab304
-DATA attentionConstantsAVX512<>+612(SB)/4, $0x3d2ab304
-DATA attentionConstantsAVX512<>+616(SB)/4, $0x3d2ab304
-DATA attentionConstantsAVX512<>+620(SB)/4, $0x3d2ab304
-DATA attentionConstantsAVX512<>+624(SB)/4, $0x3d2ab304
-DATA attentionConstantsAVX512<>+628(SB)/4, $0x3d2ab304
-DATA attentionConstantsAVX512<>+632(SB)/4, $0x3d2ab304
-DATA attentionConstantsAVX512<>+636(SB)/4, $0x3d2ab304
-DATA attentionConstantsAVX512<>+640(SB)/4, $0x3e2aaa39
-DATA attentionConstantsAVX512<>+644(SB)/4, $0x3e2aaa39
-DATA attentionConstantsAVX512<>+648(SB)/4, $0x3e2aaa39
-DATA attentionConstantsAVX512<>+652(SB)/4, $0x3e2aaa39
-DATA attentionConstantsAVX512<>+656(SB)/4, $0x3e2aaa39
-DATA attentionConstantsAVX512<>+660(SB)/4, $0x3e2aaa39
-DATA attentionConstantsAVX512<>+664(SB)/4, $0x3e2aaa39
-DATA attentionConstantsAVX512<>+668(SB)/4, $0x3e2aaa39
-DATA attentionConstantsAVX512<>+672(SB)/4, $0x3e2aaa39
-DATA attentionConstantsAVX512<>+676(SB)/4, $0x3e2aaa39
-DATA attentionConstantsAVX512<>+680(SB)/4, $0x3e2aaa39
-DATA attentionConstantsAVX512<>+684(SB)/4, $0x3e2aaa39
-DATA attentionConstantsAVX512<>+688(SB)/4, $0x3e2aaa39
-DATA attentionConstantsAVX512<>+692(SB)/4, $0x3e2aaa39
-DATA attentionConstantsAVX512<>+696(SB)/4, $0x3e2aaa39
-DATA attentionConstantsAVX512<>+700(SB)/4, $0x3e2aaa39
-DATA attentionConstantsAVX512<>+704(SB)/4, $0x3efffff7
-DATA attentionConstantsAVX512<>+708(SB)/4, $0x3efffff7
-DATA attentionConstantsAVX512<>+712(SB)/4, $0x3efffff7
-DATA attentionConstantsAVX512<>+716(SB)/4, $0x3efffff7
-DATA attentionConstantsAVX512<>+720(SB)/4, $0x3efffff7
-DATA attentionConstantsAVX512<>+724(SB)/4, $0x3efffff7
-DATA attentionConstantsAVX512<>+728(SB)/4, $0x3efffff7
-DATA attentionConstantsAVX512<>+732(SB)/4, $0x3efffff7
-DATA attentionConstantsAVX512<>+736(SB)/4, $0x3efffff7
-DATA attentionConstantsAVX512<>+740(SB)/4, $0x3efffff7
-DATA attentionConstantsAVX512<>+744(SB)/4, $0x3efffff7
-DATA attentionConstantsAVX512<>+748(SB)/4, $0x3efffff7
-DATA attentionConstantsAVX512<>+752(SB)/4, $0x3efffff7
-DATA attentionConstantsAVX512<>+756(SB)/4, $0x3efffff7
-DATA attentionConstantsAVX512<>+760(SB)/4, $0x3efffff7
-DATA attentionConstantsAVX512<>+764(SB)/4, $0x3efffff7
-DATA attentionConstantsAVX512<>+768(SB)/4, $0x3f800000
-DATA attentionConstantsAVX512<>+772(SB)/4, $0x3f800000
-DATA attentionConstantsAVX512<>+776(SB)/4, $0x3f800000
-DATA attentionConstantsAVX512<>+780(SB)/4, $0x3f800000
-DATA attentionConstantsAVX512<>+784(SB)/4, $0x3f800000
-DATA attentionConstantsAVX512<>+788(SB)/4, $0x3f800000
-DATA attentionConstantsAVX512<>+792(SB)/4, $0x3f800000
-DATA attentionConstantsAVX512<>+796(SB)/4, $0x3f800000
-DATA attentionConstantsAVX512<>+800(SB)/4, $0x3f800000
-DATA attentionConstantsAVX512<>+804(SB)/4, $0x3f800000
-DATA attentionConstantsAVX512<>+808(SB)/4, $0x3f800000
-DATA attentionConstantsAVX512<>+812(SB)/4, $0x3f800000
-DATA attentionConstantsAVX512<>+816(SB)/4, $0x3f800000
-DATA attentionConstantsAVX512<>+820(SB)/4, $0x3f800000
-DATA attentionConstantsAVX512<>+824(SB)/4, $0x3f800000
-DATA attentionConstantsAVX512<>+828(SB)/4, $0x3f800000
-DATA attentionConstantsAVX512<>+832(SB)/4, $0x1f800000
-DATA attentionConstantsAVX512<>+836(SB)/4, $0x1f800000
-DATA attentionConstantsAVX512<>+840(SB)/4, $0x1f800000
-DATA attentionConstantsAVX512<>+844(SB)/4, $0x1f800000
-DATA attentionConstantsAVX512<>+848(SB)/4, $0x1f800000
-DATA attentionConstantsAVX512<>+852(SB)/4, $0x1f800000
-DATA attentionConstantsAVX512<>+856(SB)/4, $0x1f800000
-DATA attentionConstantsAVX512<>+860(SB)/4, $0x1f800000
-DATA attentionConstantsAVX512<>+864(SB)/4, $0x1f800000
-DATA attentionConstantsAVX512<>+868(SB)/4, $0x1f800000
-DATA attentionConstantsAVX512<>+872(SB)/4, $0x1f800000
-DATA attentionConstantsAVX512<>+876(SB)/4, $0x1f800000
-DATA attentionConstantsAVX512<>+880(SB)/4, $0x1f800000
-DATA attentionConstantsAVX512<>+884(SB)/4, $0x1f800000
-DATA attentionConstantsAVX512<>+888(SB)/4, $0x1f800000
-DATA attentionConstantsAVX512<>+892(SB)/4, $0x1f800000
-GLOBL attentionConstantsAVX512<>(SB), RODATA|NOPTR, $896
+DATA attentionConstantsAVX512<>+128(SB)/4, $0x3fb8aa3b
+DATA attentionConstantsAVX512<>+132(SB)/4, $0x3fb8aa3b
+DATA attentionConstantsAVX512<>+136(SB)/4, $0x3fb8aa3b
+DATA attentionConstantsAVX512<>+140(SB)/4, $0x3fb8aa3b
+DATA attentionConstantsAVX512<>+144(SB)/4, $0x3fb8aa3b
+DATA attentionConstantsAVX512<>+148(SB)/4, $0x3fb8aa3b
+DATA attentionConstantsAVX512<>+152(SB)/4, $0x3fb8aa3b
+DATA attentionConstantsAVX512<>+156(SB)/4, $0x3fb8aa3b
+DATA attentionConstantsAVX512<>+160(SB)/4, $0x3fb8aa3b
+DATA attentionConstantsAVX512<>+164(SB)/4, $0x3fb8aa3b
+DATA attentionConstantsAVX512<>+168(SB)/4, $0x3fb8aa3b
+DATA attentionConstantsAVX512<>+172(SB)/4, $0x3fb8aa3b
+DATA attentionConstantsAVX512<>+176(SB)/4, $0x3fb8aa3b
+DATA attentionConstantsAVX512<>+180(SB)/4, $0x3fb8aa3b
+DATA attentionConstantsAVX512<>+184(SB)/4, $0x3fb8aa3b
+DATA attentionConstantsAVX512<>+188(SB)/4, $0x3fb8aa3b
+DATA attentionConstantsAVX512<>+192(SB)/4, $0x4b40007f
+DATA attentionConstantsAVX512<>+196(SB)/4, $0x4b40007f
+DATA attentionConstantsAVX512<>+200(SB)/4, $0x4b40007f
+DATA attentionConstantsAVX512<>+204(SB)/4, $0x4b40007f
+DATA attentionConstantsAVX512<>+208(SB)/4, $0x4b40007f
+DATA attentionConstantsAVX512<>+212(SB)/4, $0x4b40007f
+DATA attentionConstantsAVX512<>+216(SB)/4, $0x4b40007f
+DATA attentionConstantsAVX512<>+220(SB)/4, $0x4b40007f
+DATA attentionConstantsAVX512<>+224(SB)/4, $0x4b40007f
+DATA attentionConstantsAVX512<>+228(SB)/4, $0x4b40007f
+DATA attentionConstantsAVX512<>+232(SB)/4, $0x4b40007f
+DATA attentionConstantsAVX512<>+236(SB)/4, $0x4b40007f
+DATA attentionConstantsAVX512<>+240(SB)/4, $0x4b40007f
+DATA attentionConstantsAVX512<>+244(SB)/4, $0x4b40007f
+DATA attentionConstantsAVX512<>+248(SB)/4, $0x4b40007f
+DATA attentionConstantsAVX512<>+252(SB)/4, $0x4b40007f
+DATA attentionConstantsAVX512<>+256(SB)/4, $0x3f318000
+DATA attentionConstantsAVX512<>+260(SB)/4, $0x3f318000
+DATA attentionConstantsAVX512<>+264(SB)/4, $0x3f318000
+DATA attentionConstantsAVX512<>+268(SB)/4, $0x3f318000
+DATA attentionConstantsAVX512<>+272(SB)/4, $0x3f318000
+DATA attentionConstantsAVX512<>+276(SB)/4, $0x3f318000
+DATA attentionConstantsAVX512<>+280(SB)/4, $0x3f318000
+DATA attentionConstantsAVX512<>+284(SB)/4, $0x3f318000
+DATA attentionConstantsAVX512<>+288(SB)/4, $0x3f318000
+DATA attentionConstantsAVX512<>+292(SB)/4, $0x3f318000
+DATA attentionConstantsAVX512<>+296(SB)/4, $0x3f318000
+DATA attentionConstantsAVX512<>+300(SB)/4, $0x3f318000
+DATA attentionConstantsAVX512<>+304(SB)/4, $0x3f318000
+DATA attentionConstantsAVX512<>+308(SB)/4, $0x3f318000
+DATA attentionConstantsAVX512<>+312(SB)/4, $0x3f318000
+DATA attentionConstantsAVX512<>+316(SB)/4, $0x3f318000
+DATA attentionConstantsAVX512<>+320(SB)/4, $0xc2ae999a
+DATA attentionConstantsAVX512<>+324(SB)/4, $0xc2ae999a
+DATA attentionConstantsAVX512<>+328(SB)/4, $0xc2ae999a
+DATA attentionConstantsAVX512<>+332(SB)/4, $0xc2ae999a
+DATA attentionConstantsAVX512<>+336(SB)/4, $0xc2ae999a
+DATA attentionConstantsAVX512<>+340(SB)/4, $0xc2ae999a
+DATA attentionConstantsAVX512<>+344(SB)/4, $0xc2ae999a
+DATA attentionConstantsAVX512<>+348(SB)/4, $0xc2ae999a
+DATA attentionConstantsAVX512<>+352(SB)/4, $0xc2ae999a
+DATA attentionConstantsAVX512<>+356(SB)/4, $0xc2ae999a
+DATA attentionConstantsAVX512<>+360(SB)/4, $0xc2ae999a
+DATA attentionConstantsAVX512<>+364(SB)/4, $0xc2ae999a
+DATA attentionConstantsAVX512<>+368(SB)/4, $0xc2ae999a
+DATA attentionConstantsAVX512<>+372(SB)/4, $0xc2ae999a
+DATA attentionConstantsAVX512<>+376(SB)/4, $0xc2ae999a
+DATA attentionConstantsAVX512<>+380(SB)/4, $0xc2ae999a
+DATA attentionConstantsAVX512<>+384(SB)/4, $0xb95e8083
+DATA attentionConstantsAVX512<>+388(SB)/4, $0xb95e8083
+DATA attentionConstantsAVX512<>+392(SB)/4, $0xb95e8083
+DATA attentionConstantsAVX512<>+396(SB)/4, $0xb95e8083
+DATA attentionConstantsAVX512<>+400(SB)/4, $0xb95e8083
+DATA attentionConstantsAVX512<>+404(SB)/4, $0xb95e8083
+DATA attentionConstantsAVX512<>+408(SB)/4, $0xb95e8083
+DATA attentionConstantsAVX512<>+412(SB)/4, $0xb95e8083
+DATA attentionConstantsAVX512<>+416(SB)/4, $0xb95e8083
+DATA attentionConstantsAVX512<>+420(SB)/4, $0xb95e8083
+DATA attentionConstantsAVX512<>+424(SB)/4, $0xb95e8083
+DATA attentionConstantsAVX512<>+428(SB)/4, $0xb95e8083
+DATA attentionConstantsAVX512<>+432(SB)/4, $0xb95e8083
+DATA attentionConstantsAVX512<>+436(SB)/4, $0xb95e8083
+DATA attentionConstantsAVX512<>+440(SB)/4, $0xb95e8083
+DATA attentionConstantsAVX512<>+444(SB)/4, $0xb95e8083
+DATA attentionConstantsAVX512<>+448(SB)/4, $0x3c083142
+DATA attentionConstantsAVX512<>+452(SB)/4, $0x3c083142
+DATA attentionConstantsAVX512<>+456(SB)/4, $0x3c083142
+DATA attentionConstantsAVX512<>+460(SB)/4, $0x3c083142
+DATA attentionConstantsAVX512<>+464(SB)/4, $0x3c083142
+DATA attentionConstantsAVX512<>+468(SB)/4, $0x3c083142
+DATA attentionConstantsAVX512<>+472(SB)/4, $0x3c083142
+DATA attentionConstantsAVX512<>+476(SB)/4, $0x3c083142
+DATA attentionConstantsAVX512<>+480(SB)/4, $0x3c083142
+DATA attentionConstantsAVX512<>+484(SB)/4, $0x3c083142
+DATA attentionConstantsAVX512<>+488(SB)/4, $0x3c083142
+DATA attentionConstantsAVX512<>+492(SB)/4, $0x3c083142
+DATA attentionConstantsAVX512<>+496(SB)/4, $0x3c083142
+DATA attentionConstantsAVX512<>+500(SB)/4, $0x3c083142
+DATA attentionConstantsAVX512<>+504(SB)/4, $0x3c083142
+DATA attentionConstantsAVX512<>+508(SB)/4, $0x3c083142
+DATA attentionConstantsAVX512<>+512(SB)/4, $0x3d2b94fb
+DATA attentionConstantsAVX512<>+516(SB)/4, $0x3d2b94fb
+DATA attentionConstantsAVX512<>+520(SB)/4, $0x3d2b94fb
+DATA attentionConstantsAVX512<>+524(SB)/4, $0x3d2b94fb
+DATA attentionConstantsAVX512<>+528(SB)/4, $0x3d2b94fb
+DATA attentionConstantsAVX512<>+532(SB)/4, $0x3d2b94fb
+DATA attentionConstantsAVX512<>+536(SB)/4, $0x3d2b94fb
+DATA attentionConstantsAVX512<>+540(SB)/4, $0x3d2b94fb
+DATA attentionConstantsAVX512<>+544(SB)/4, $0x3d2b94fb
+DATA attentionConstantsAVX512<>+548(SB)/4, $0x3d2b94fb
+DATA attentionConstantsAVX512<>+552(SB)/4, $0x3d2b94fb
+DATA attentionConstantsAVX512<>+556(SB)/4, $0x3d2b94fb
+DATA attentionConstantsAVX512<>+560(SB)/4, $0x3d2b94fb
+DATA attentionConstantsAVX512<>+564(SB)/4, $0x3d2b94fb
+DATA attentionConstantsAVX512<>+568(SB)/4, $0x3d2b94fb
+DATA attentionConstantsAVX512<>+572(SB)/4, $0x3d2b94fb
+DATA attentionConstantsAVX512<>+576(SB)/4, $0x3e2aabd8
+DATA attentionConstantsAVX512<>+580(SB)/4, $0x3e2aabd8
+DATA attentionConstantsAVX512<>+584(SB)/4, $0x3e2aabd8
+DATA attentionConstantsAVX512<>+588(SB)/4, $0x3e2aabd8
+DATA attentionConstantsAVX512<>+592(SB)/4, $0x3e2aabd8
+DATA attentionConstantsAVX512<>+596(SB)/4, $0x3e2aabd8
+DATA attentionConstantsAVX512<>+600(SB)/4, $0x3e2aabd8
+DATA attentionConstantsAVX512<>+604(SB)/4, $0x3e2aabd8
+DATA attentionConstantsAVX512<>+608(SB)/4, $0x3e2aabd8
+DATA attentionConstantsAVX512<>+612(SB)/4, $0x3e2aabd8
+DATA attentionConstantsAVX512<>+616(SB)/4, $0x3e2aabd8
+DATA attentionConstantsAVX512<>+620(SB)/4, $0x3e2aabd8
+DATA attentionConstantsAVX512<>+624(SB)/4, $0x3e2aabd8
+DATA attentionConstantsAVX512<>+628(SB)/4, $0x3e2aabd8
+DATA attentionConstantsAVX512<>+632(SB)/4, $0x3e2aabd8
+DATA attentionConstantsAVX512<>+636(SB)/4, $0x3e2aabd8
+DATA attentionConstantsAVX512<>+640(SB)/4, $0x3efffefe
+DATA attentionConstantsAVX512<>+644(SB)/4, $0x3efffefe
+DATA attentionConstantsAVX512<>+648(SB)/4, $0x3efffefe
+DATA attentionConstantsAVX512<>+652(SB)/4, $0x3efffefe
+DATA attentionConstantsAVX512<>+656(SB)/4, $0x3efffefe
+DATA attentionConstantsAVX512<>+660(SB)/4, $0x3efffefe
+DATA attentionConstantsAVX512<>+664(SB)/4, $0x3efffefe
+DATA attentionConstantsAVX512<>+668(SB)/4, $0x3efffefe
+DATA attentionConstantsAVX512<>+672(SB)/4, $0x3efffefe
+DATA attentionConstantsAVX512<>+676(SB)/4, $0x3efffefe
+DATA attentionConstantsAVX512<>+680(SB)/4, $0x3efffefe
+DATA attentionConstantsAVX512<>+684(SB)/4, $0x3efffefe
+DATA attentionConstantsAVX512<>+688(SB)/4, $0x3efffefe
+DATA attentionConstantsAVX512<>+692(SB)/4, $0x3efffefe
+DATA attentionConstantsAVX512<>+696(SB)/4, $0x3efffefe
+DATA attentionConstantsAVX512<>+700(SB)/4, $0x3efffefe
+DATA attentionConstantsAVX512<>+704(SB)/4, $0x3f800000
+DATA attentionConstantsAVX512<>+708(SB)/4, $0x3f800000
+DATA attentionConstantsAVX512<>+712(SB)/4, $0x3f800000
+DATA attentionConstantsAVX512<>+716(SB)/4, $0x3f800000
+DATA attentionConstantsAVX512<>+720(SB)/4, $0x3f800000
+DATA attentionConstantsAVX512<>+724(SB)/4, $0x3f800000
+DATA attentionConstantsAVX512<>+728(SB)/4, $0x3f800000
+DATA attentionConstantsAVX512<>+732(SB)/4, $0x3f800000
+DATA attentionConstantsAVX512<>+736(SB)/4, $0x3f800000
+DATA attentionConstantsAVX512<>+740(SB)/4, $0x3f800000
+DATA attentionConstantsAVX512<>+744(SB)/4, $0x3f800000
+DATA attentionConstantsAVX512<>+748(SB)/4, $0x3f800000
+DATA attentionConstantsAVX512<>+752(SB)/4, $0x3f800000
+DATA attentionConstantsAVX512<>+756(SB)/4, $0x3f800000
+DATA attentionConstantsAVX512<>+760(SB)/4, $0x3f800000
+DATA attentionConstantsAVX512<>+764(SB)/4, $0x3f800000
+GLOBL attentionConstantsAVX512<>(SB), RODATA|NOPTR, $768
 
 // func scorePeaksAVX512(rows int, vectors int, x *float32, bytes int, lanes *float32, seen float32, step float32, most float32, scale float32, peaks *float32)
 // Requires: AVX, AVX512F, AVX512VL, SSE
@@ -715,8 +713,8 @@ rowDone:
 TEXT ·scoreExpsAVX512(SB), NOSPLIT, $0-80
 	MOVSS        seen+48(FP), X0
 	VBROADCASTSS X0, Z0
-	MOVSS        step+52(FP), X6
-	VBROADCASTSS X6, Z6
+	MOVSS        step+52(FP), X5
+	VBROADCASTSS X5, Z5
 	MOVQ         lanes+40(FP), AX
 	MOVQ         x+24(FP), CX
 	MOVQ         shifts+64(FP), DX
@@ -724,84 +722,77 @@ TEXT ·scoreExpsAVX512(SB), NOSPLIT, $0-80
 	MOVQ         rows+0(FP), SI
 
 rows:
-	VBROADCASTSS scale+60(FP), Z7
-	VBROADCASTSS (DX), Z8
+	VBROADCASTSS scale+60(FP), Z6
+	VBROADCASTSS (DX), Z7
 	ADDQ         $0x04, DX
 	VPXORD       Z1, Z1, Z1
-	VMOVUPS      attentionConstantsAVX512<>+0(SB), Z11
-	VBROADCASTSS most+56(FP), Z9
-	VMINPS       Z0, Z9, Z9
-	VADDPS       Z6, Z0, Z0
-	VMOVUPS      (AX), Z10
+	VPXORD       Z2, Z2, Z2
+	VSUBPS       Z7, Z2, Z2
+	VMOVUPS      attentionConstantsAVX512<>+128(SB), Z7
+	VMOVUPS      attentionConstantsAVX512<>+192(SB), Z8
+	VMOVUPS      attentionConstantsAVX512<>+256(SB), Z9
+	VMOVUPS      attentionConstantsAVX512<>+0(SB), Z12
+	VBROADCASTSS most+56(FP), Z10
+	VMINPS       Z0, Z10, Z10
+	VADDPS       Z5, Z0, Z0
+	VMOVUPS      (AX), Z11
 	MOVQ         vectors+8(FP), R8
 	MOVQ         CX, DI
 
 row:
-	DECQ      R8
-	JL        rowDone
-	VMOVUPS   (DI), Z12
-	VCMPPS    $0x1e, Z10, Z9, K1
-	VBLENDMPS Z12, Z11, K1, Z2
-	VADDPS    attentionConstantsAVX512<>+64(SB), Z10, Z10
-	VMULPS    Z7, Z2, Z2
-	VSUBPS    Z8, Z2, Z2
-	VMOVUPS   attentionConstantsAVX512<>+128(SB), Z12
-	VMAXPS    Z2, Z12, Z13
-	VMULPS    attentionConstantsAVX512<>+192(SB), Z13, Z14
-	VADDPS    attentionConstantsAVX512<>+256(SB), Z14, Z14
-	VSUBPS    attentionConstantsAVX512<>+256(SB), Z14, Z15
-	VMULPS    attentionConstantsAVX512<>+320(SB), Z15, Z16
-	VMULPS    attentionConstantsAVX512<>+384(SB), Z15, Z15
-	VSUBPS    Z15, Z13, Z13
-	VSUBPS    Z16, Z13, Z13
-	VMULPS    Z13, Z13, Z15
-	VMULPS    attentionConstantsAVX512<>+448(SB), Z15, Z16
-	VMOVUPS   attentionConstantsAVX512<>+512(SB), Z17
-	VMULPS    Z13, Z17, Z17
-	VADDPS    attentionConstantsAVX512<>+576(SB), Z17, Z17
-	VADDPS    Z17, Z16, Z16
-	VMULPS    Z15, Z16, Z16
-	VMOVUPS   attentionConstantsAVX512<>+640(SB), Z17
-	VMULPS    Z13, Z17, Z17
-	VADDPS    attentionConstantsAVX512<>+704(SB), Z17, Z17
-	VADDPS    Z17, Z16, Z16
-	VMULPS    Z15, Z16, Z16
-	VADDPS    Z13, Z16, Z16
-	VPSLLD    $0x17, Z14, Z14
-	VADDPS    attentionConstantsAVX512<>+768(SB), Z16, Z16
-	VMULPS    Z14, Z16, Z16
-	VPXORD    Z3, Z3, Z3
-	VCMPPS    $0x1d, Z2, Z12, K1
-	VBLENDMPS Z3, Z16, K1, Z4
-	VMULPS    attentionConstantsAVX512<>+832(SB), Z4, Z4
-	VADDPS    Z4, Z1, Z1
-	VMOVUPS   Z4, (DI)
-	ADDQ      $0x40, DI
-	JMP       row
+	DECQ         R8
+	JL           rowDone
+	VMOVUPS      (DI), Z13
+	VCMPPS       $0x1e, Z11, Z10, K1
+	VBLENDMPS    Z13, Z12, K1, Z3
+	VADDPS       attentionConstantsAVX512<>+64(SB), Z11, Z11
+	VMOVAPS      Z2, Z13
+	VFMADD231PS  Z3, Z6, Z13
+	VMOVUPS      attentionConstantsAVX512<>+320(SB), Z16
+	VMAXPS       Z13, Z16, Z15
+	VMOVAPS      Z8, Z14
+	VFMADD231PS  Z7, Z15, Z14
+	VSUBPS       Z8, Z14, Z17
+	VFNMADD231PS Z9, Z17, Z15
+	VFNMADD231PS attentionConstantsAVX512<>+384(SB), Z17, Z15
+	VMOVUPS      attentionConstantsAVX512<>+448(SB), Z17
+	VFMADD213PS  attentionConstantsAVX512<>+512(SB), Z15, Z17
+	VFMADD213PS  attentionConstantsAVX512<>+576(SB), Z15, Z17
+	VFMADD213PS  attentionConstantsAVX512<>+640(SB), Z15, Z17
+	VFMADD213PS  attentionConstantsAVX512<>+704(SB), Z15, Z17
+	VFMADD213PS  attentionConstantsAVX512<>+704(SB), Z15, Z17
+	VPSLLD       $0x17, Z14, Z14
+	VMULPS       Z14, Z17, Z17
+	VCMPPS       $0x16, Z16, Z13, K1
+	VMOVAPS.Z    Z17, K1, Z17
+	VADDPS       Z17, Z1, Z1
+	VMOVUPS      Z17, (DI)
+	ADDQ         $0x40, DI
+	JMP          row
 
 rowDone:
 	MOVQ   rest+16(FP), R8
-	VPXORD Z5, Z5, Z5
+	VPXORD Z4, Z4, Z4
 
 rest:
 	DECQ    R8
 	JL      restDone
-	VMOVUPS Z5, (DI)
+	VMOVUPS Z4, (DI)
 	ADDQ    $0x40, DI
 	JMP     rest
 
 restDone:
-	VEXTRACTF64X4 $0x01, Z1, Y7
-	VADDPS        Y1, Y7, Y7
-	VEXTRACTF32X4 $0x01, Y7, X8
-	VADDPS        X7, X8, X8
-	VPERMILPS     $0x4e, X8, X7
-	VADDPS        X8, X7, X8
-	VPERMILPS     $0xb1, X8, X7
-	VADDPS        X8, X7, X8
-	VMOVSS        (BX), X7
-	VADDPS        X7, X8, X8
-	VMOVSS        X8, (BX)
+	VEXTRACTF64X4 $0x01, Z1, Y6
+	VADDPS        Y1, Y6, Y6
+	VEXTRACTF32X4 $0x01, Y6, X7
+	VADDPS        X6, X7, X7
+	VPERMILPS     $0x4e, X7, X6
+	VADDPS        X7, X6, X7
+	VPERMILPS     $0xb1, X7, X6
+	VADDPS        X7, X6, X7
+	VMOVSS        (BX), X6
+	VADDPS        X6, X7, X7
+	VMOVSS        X7, (BX)
 	ADDQ          $0x04, BX
 	MOVQ          bytes+32(FP), DI
 	ADDQ          DI, CX
@@ -856,6 +847,75 @@ restDone:
 	ADDQ SI, AX
 	ADDQ SI, CX
 	DECQ BX
+	JNZ  rows
+	VZEROUPPER
+	RET
+
+// func scaleRowsAVX512(rows int, y *float32, vectors int, rest int, tail uintptr, factors *float32, less float32, bytes int)
+// Requires: AVX, AVX512F, SSE
+TEXT ·scaleRowsAVX512(SB), NOSPLIT, $0-64
+	MOVQ         y+8(FP), AX
+	MOVQ         factors+40(FP), CX
+	MOVSS        less+48(FP), X0
+	VBROADCASTSS X0, Z0
+	MOVQ         rows+0(FP), DX
+
+rows:
+	VBROADCASTSS (CX), Z1
+	ADDQ         $0x04, CX
+	MOVQ         vectors+16(FP), BX
+	MOVQ         AX, SI
+
+scaleGroup:
+	SUBQ    $0x04, BX
+	JL      scaleOnes
+	VMOVUPS (SI), Z2
+	VMULPS  Z1, Z2, Z2
+	VSUBPS  Z0, Z2, Z2
+	VMOVUPS Z2, (SI)
+	VMOVUPS 64(SI), Z2
+	VMULPS  Z1, Z2, Z2
+	VSUBPS  Z0, Z2, Z2
+	VMOVUPS Z2, 64(SI)
+	VMOVUPS 128(SI), Z2
+	VMULPS  Z1, Z2, Z2
+	VSUBPS  Z0, Z2, Z2
+	VMOVUPS Z2, 128(SI)
+	VMOVUPS 192(SI), Z2
+	VMULPS  Z1, Z2, Z2
+	VSUBPS  Z0, Z2, Z2
+	VMOVUPS Z2, 192(SI)
+	ADDQ    $0x00000100, SI
+	JMP     scaleGroup
+
+scaleOnes:
+	ADDQ $0x04, BX
+
+scale:
+	DECQ    BX
+	JL      scaleTail
+	VMOVUPS (SI), Z2
+	VMULPS  Z1, Z2, Z2
+	VSUBPS  Z0, Z2, Z2
+	VMOVUPS Z2, (SI)
+	ADDQ    $0x40, SI
+	JMP     scale
+
+scaleTail:
+	MOVQ      rest+24(FP), BX
+	TESTQ     BX, BX
+	JZ        scaleDone
+	MOVQ      tail+32(FP), BX
+	KMOVW     BX, K1
+	VMOVUPS.Z (SI), K1, Z2
+	VMULPS    Z1, Z2, Z2
+	VSUBPS    Z0, Z2, Z2
+	VMOVUPS   Z2, K1, (SI)
+
+scaleDone:
+	MOVQ bytes+56(FP), BX
+	ADDQ BX, AX
+	DECQ DX
 	JNZ  rows
 	VZEROUPPER
 	RET

@@ -16,3 +16,8 @@ func scoreExpsNEON(rows int, vectors int, rest int, x *float32, bytes int, lanes
 //
 //go:noescape
 func scoreSlopesNEON(rows int, vectors int, rest int, p *float32, s *float32, bytes int, scale float32, dots *float32)
+
+// scaleRowsNEON replaces y by y·factor − less, with a factor for each row.
+//
+//go:noescape
+func scaleRowsNEON(rows int, y *float32, vectors int, rest int, tail uintptr, factors *float32, less float32, bytes int)

@@ -34,199 +34,167 @@ DATA attentionConstantsNEON<>+112(SB)/4, $0x41000000
 DATA attentionConstantsNEON<>+116(SB)/4, $0x41000000
 DATA attentionConstantsNEON<>+120(SB)/4, $0x41000000
 DATA attentionConstantsNEON<>+124(SB)/4, $0x41000000
-DATA attentionConstantsNEON<>+128(SB)/4, $0xc2d00000
-DATA attentionConstantsNEON<>+132(SB)/4, $0xc2d00000
-DATA attentionConstantsNEON<>+136(SB)/4, $0xc2d00000
-DATA attentionConstantsNEON<>+140(SB)/4, $0xc2d00000
-DATA attentionConstantsNEON<>+144(SB)/4, $0xc2d00000
-DATA attentionConstantsNEON<>+148(SB)/4, $0xc2d00000
-DATA attentionConstantsNEON<>+152(SB)/4, $0xc2d00000
-DATA attentionConstantsNEON<>+156(SB)/4, $0xc2d00000
-DATA attentionConstantsNEON<>+160(SB)/4, $0xc2d00000
-DATA attentionConstantsNEON<>+164(SB)/4, $0xc2d00000
-DATA attentionConstantsNEON<>+168(SB)/4, $0xc2d00000
-DATA attentionConstantsNEON<>+172(SB)/4, $0xc2d00000
-DATA attentionConstantsNEON<>+176(SB)/4, $0xc2d00000
-DATA attentionConstantsNEON<>+180(SB)/4, $0xc2d00000
-DATA attentionConstantsNEON<>+184(SB)/4, $0xc2d00000
-DATA attentionConstantsNEON<>+188(SB)/4, $0xc2d00000
-DATA attentionConstantsNEON<>+192(SB)/4, $0x3fb8aa3b
-DATA attentionConstantsNEON<>+196(SB)/4, $0x3fb8aa3b
-DATA attentionConstantsNEON<>+200(SB)/4, $0x3fb8aa3b
-DATA attentionConstantsNEON<>+204(SB)/4, $0x3fb8aa3b
-DATA attentionConstantsNEON<>+208(SB)/4, $0x3fb8aa3b
-DATA attentionConstantsNEON<>+212(SB)/4, $0x3fb8aa3b
-DATA attentionConstantsNEON<>+216(SB)/4, $0x3fb8aa3b
-DATA attentionConstantsNEON<>+220(SB)/4, $0x3fb8aa3b
-DATA attentionConstantsNEON<>+224(SB)/4, $0x3fb8aa3b
-DATA attentionConstantsNEON<>+228(SB)/4, $0x3fb8aa3b
-DATA attentionConstantsNEON<>+232(SB)/4, $0x3fb8aa3b
-DATA attentionConstantsNEON<>+236(SB)/4, $0x3fb8aa3b
-DATA attentionConstantsNEON<>+240(SB)/4, $0x3fb8aa3b
-DATA attentionConstantsNEON<>+244(SB)/4, $0x3fb8aa3b
-DATA attentionConstantsNEON<>+248(SB)/4, $0x3fb8aa3b
-DATA attentionConstantsNEON<>+252(SB)/4, $0x3fb8aa3b
-DATA attentionConstantsNEON<>+256(SB)/4, $0x4b4000bf
-DATA attentionConstantsNEON<>+260(SB)/4, $0x4b4000bf
-DATA attentionConstantsNEON<>+264(SB)/4, $0x4b4000bf
-DATA attentionConstantsNEON<>+268(SB)/4, $0x4b4000bf
-DATA attentionConstantsNEON<>+272(SB)/4, $0x4b4000bf
-DATA attentionConstantsNEON<>+276(SB)/4, $0x4b4000bf
-DATA attentionConstantsNEON<>+280(SB)/4, $0x4b4000bf
-DATA attentionConstantsNEON<>+284(SB)/4, $0x4b4000bf
-DATA attentionConstantsNEON<>+288(SB)/4, $0x4b4000bf
-DATA attentionConstantsNEON<>+292(SB)/4, $0x4b4000bf
-DATA attentionConstantsNEON<>+296(SB)/4, $0x4b4000bf
-DATA attentionConstantsNEON<>+300(SB)/4, $0x4b4000bf
-DATA attentionConstantsNEON<>+304(SB)/4, $0x4b4000bf
-DATA attentionConstantsNEON<>+308(SB)/4, $0x4b4000bf
-DATA attentionConstantsNEON<>+312(SB)/4, $0x4b4000bf
-DATA attentionConstantsNEON<>+316(SB)/4, $0x4b4000bf
-DATA attentionConstantsNEON<>+320(SB)/4, $0xb95e8083
-DATA attentionConstantsNEON<>+324(SB)/4, $0xb95e8083
-DATA attentionConstantsNEON<>+328(SB)/4, $0xb95e8083
-DATA attentionConstantsNEON<>+332(SB)/4, $0xb95e8083
-DATA attentionConstantsNEON<>+336(SB)/4, $0xb95e8083
-DATA attentionConstantsNEON<>+340(SB)/4, $0xb95e8083
-DATA attentionConstantsNEON<>+344(SB)/4, $0xb95e8083
-DATA attentionConstantsNEON<>+348(SB)/4, $0xb95e8083
-DATA attentionConstantsNEON<>+352(SB)/4, $0xb95e8083
-DATA attentionConstantsNEON<>+356(SB)/4, $0xb95e8083
-DATA attentionConstantsNEON<>+360(SB)/4, $0xb95e8083
-DATA attentionConstantsNEON<>+364(SB)/4, $0xb95e8083
-DATA attentionConstantsNEON<>+368(SB)/4, $0xb95e8083
-DATA attentionConstantsNEON<>+372(SB)/4, $0xb95e8083
-DATA attentionConstantsNEON<>+376(SB)/4, $0xb95e8083
-DATA attentionConstantsNEON<>+380(SB)/4, $0xb95e8083
-DATA attentionConstantsNEON<>+384(SB)/4, $0x3f318000
-DATA attentionConstantsNEON<>+388(SB)/4, $0x3f318000
-DATA attentionConstantsNEON<>+392(SB)/4, $0x3f318000
-DATA attentionConstantsNEON<>+396(SB)/4, $0x3f318000
-DATA attentionConstantsNEON<>+400(SB)/4, $0x3f318000
-DATA attentionConstantsNEON<>+404(SB)/4, $0x3f318000
-DATA attentionConstantsNEON<>+408(SB)/4, $0x3f318000
-DATA attentionConstantsNEON<>+412(SB)/4, $0x3f318000
-DATA attentionConstantsNEON<>+416(SB)/4, $0x3f318000
-DATA attentionConstantsNEON<>+420(SB)/4, $0x3f318000
-DATA attentionConstantsNEON<>+424(SB)/4, $0x3f318000
-DATA attentionConstantsNEON<>+428(SB)/4, $0x3f318000
-DATA attentionConstantsNEON<>+432(SB)/4, $0x3f318000
-DATA attentionConstantsNEON<>+436(SB)/4, $0x3f318000
-DATA attentionConstantsNEON<>+440(SB)/4, $0x3f318000
-DATA attentionConstantsNEON<>+444(SB)/4, $0x3f318000
-DATA attentionConstantsNEON<>+448(SB)/4, $0x3aafeffd
-DATA attentionConstantsNEON<>+452(SB)/4, $0x3aafeffd
-DATA attentionConstantsNEON<>+456(SB)/4, $0x3aafeffd
-DATA attentionConstantsNEON<>+460(SB)/4, $0x3aafeffd
-DATA attentionConstantsNEON<>+464(SB)/4, $0x3aafeffd
-DATA attentionConstantsNEON<>+468(SB)/4, $0x3aafeffd
-DATA attentionConstantsNEON<>+472(SB)/4, $0x3aafeffd
-DATA attentionConstantsNEON<>+476(SB)/4, $0x3aafeffd
-DATA attentionConstantsNEON<>+480(SB)/4, $0x3aafeffd
-DATA attentionConstantsNEON<>+484(SB)/4, $0x3aafeffd
-DATA attentionConstantsNEON<>+488(SB)/4, $0x3aafeffd
-DATA attentionConstantsNEON<>+492(SB)/4, $0x3aafeffd
-DATA attentionConstantsNEON<>+496(SB)/4, $0x3aafeffd
-DATA attentionConstantsNEON<>+500(SB)/4, $0x3aafeffd
-DATA attentionConstantsNEON<>+504(SB)/4, $0x3aafeffd
-DATA attentionConstantsNEON<>+508(SB)/4, $0x3aafeffd
-DATA attentionConstantsNEON<>+512(SB)/4, $0x3c0926ca
-DATA attentionConstantsNEON<>+516(SB)/4, $0x3c0926ca
-DATA attentionConstantsNEON<>+520(SB)/4, $0x3c0926ca
-DATA attentionConstantsNEON<>+524(SB)/4, $0x3c0926ca
-DATA attentionConstantsNEON<>+528(SB)/4, $0x3c0926ca
-DATA attentionConstantsNEON<>+532(SB)/4, $0x3c0926ca
-DATA attentionConstantsNEON<>+536(SB)/4, $0x3c0926ca
-DATA attentionConstantsNEON<>+540(SB)/4, $0x3c0926ca
-DATA attentionConstantsNEON<>+544(SB)/4, $0x3c0926ca
-DATA attentionConstantsNEON<>+548(SB)/4, $0x3c0926ca
-DATA attentionConstantsNEON<>+552(SB)/4, $0x3c0926ca
-DATA attentionConstantsNEON<>+556(SB)/4, $0x3c0926ca
-DATA attentionConstantsNEON<>+560(SB)/4, $0x3c0926ca
-DATA attentionConstantsNEON<>+564(SB)/4, $0x3c0926ca
-DATA attentionConstantsNEON<>+568(SB)/4, $0x3c0926ca
-DATA attentionConstantsNEON<>+572(SB)/4, $0x3c0926ca
-DATA attentionConstantsNEON<>+576(SB)/4, $0x3d2ab304
-DATA attentionConstantsNEON<>+580(SB)/4, $0x3d2ab304
-DATA attentionConstantsNEON<>+584(SB)/4, $0x3d2ab304
-DATA attentionConstantsNEON<>+588(SB)/4, $0x3d2ab304
-DATA attentionConstantsNEON<>+592(SB)/4, $0x3d2ab304
-DATA attentionConstantsNEON<>+596(SB)/4, $0x3d2ab304
-DATA attentionConstantsNEON<>+600(SB)/4, $0x3d2ab304
-DATA attentionConstantsNEON<>+604(SB)/4, $0x3d2ab304
-DATA attentionConstantsNEON<>+608(SB)/4, $0x3d2ab304
-DATA attentionConstantsNEON<>+612(SB)/4, $0x3d2ab304
-DATA attentionConstantsNEON<>+616(SB)/4, $0x3d2ab304
-DATA attentionConstantsNEON<>+620(SB)/4, $0x3d2ab304
-DATA attentionConstantsNEON<>+624(SB)/4, $0x3d2ab304
-DATA attentionConstantsNEON<>+628(SB)/4, $0x3d2ab304
-DATA attentionConstantsNEON<>+632(SB)/4, $0x3d2ab304
-DATA attentionConstantsNEON<>+636(SB)/4, $0x3d2ab304
-DATA attentionConstantsNEON<>+640(SB)/4, $0x3e2aaa39
-DATA attentionConstantsNEON<>+644(SB)/4, $0x3e2aaa39
-DATA attentionConstantsNEON<>+648(SB)/4, $0x3e2aaa39
-DATA attentionConstantsNEON<>+652(SB)/4, $0x3e2aaa39
-DATA attentionConstantsNEON<>+656(SB)/4, $0x3e2aaa39
-DATA attentionConstantsNEON<>+660(SB)/4, $0x3e2aaa39
-DATA attentionConstantsNEON<>+664(SB)/4, $0x3e2aaa39
-DATA attentionConstantsNEON<>+668(SB)/4, $0x3e2aaa39
-DATA attentionConstantsNEON<>+672(SB)/4, $0x3e2aaa39
-DATA attentionConstantsNEON<>+676(SB)/4, $0x3e2aaa39
-DATA attentionConstantsNEON<>+680(SB)/4, $0x3e2aaa39
-DATA attentionConstantsNEON<>+684(SB)/4, $0x3e2aaa39
-DATA attentionConstantsNEON<>+688(SB)/4, $0x3e2aaa39
-DATA attentionConstantsNEON<>+692(SB)/4, $0x3e2aaa39
-DATA attentionConstantsNEON<>+696(SB)/4, $0x3e2aaa39
-DATA attentionConstantsNEON<>+700(SB)/4, $0x3e2aaa39
-DATA attentionConstantsNEON<>+704(SB)/4, $0x3efffff7
-DATA attentionConstantsNEON<>+708(SB)/4, $0x3efffff7
-DATA attentionConstantsNEON<>+712(SB)/4, $0x3efffff7
-DATA attentionConstantsNEON<>+716(SB)/4, $0x3efffff7
-DATA attentionConstantsNEON<>+720(SB)/4, $0x3efffff7
-DATA attentionConstantsNEON<>+724(SB)/4, $0x3efffff7
-DATA attentionConstantsNEON<>+728(SB)/4, $0x3efffff7
-DATA attentionConstantsNEON<>+732(SB)/4, $0x3efffff7
-DATA attentionConstantsNEON<>+736(SB)/4, $0x3efffff7
-DATA attentionConstantsNEON<>+740(SB)/4, $0x3efffff7
-DATA attentionConstantsNEON<>+744(SB)/4, $0x3efffff7
-DATA attentionConstantsNEON<>+748(SB)/4, $0x3efffff7
-DATA attentionConstantsNEON<>+752(SB)/4, $0x3efffff7
-DATA attentionConstantsNEON<>+756(SB)/4, $0x3efffff7
-DATA attentionConstantsNEON<>+760(SB)/4, $0x3efffff7
-DATA attentionConstantsNEON<>+764(SB)/4, $0x3efffff7
-DATA attentionConstantsNEON<>+768(SB)/4, $0x3f800000
-DATA attentionConstantsNEON<>+772(SB)/4, $0x3f800000
-DATA attentionConstantsNEON<>+776(SB)/4, $0x3f800000
-DATA attentionConstantsNEON<>+780(SB)/4, $0x3f800000
-DATA attentionConstantsNEON<>+784(SB)/4, $0x3f800000
-DATA attentionConstantsNEON<>+788(SB)/4, $0x3f800000
-DATA attentionConstantsNEON<>+792(SB)/4, $0x3f800000
-DATA attentionConstantsNEON<>+796(SB)/4, $0x3f800000
-DATA attentionConstantsNEON<>+800(SB)/4, $0x3f800000
-DATA attentionConstantsNEON<>+804(SB)/4, $0x3f800000
-DATA attentionConstantsNEON<>+808(SB)/4, $0x3f800000
-DATA attentionConstantsNEON<>+812(SB)/4, $0x3f800000
-DATA attentionConstantsNEON<>+816(SB)/4, $0x3f800000
-DATA attentionConstantsNEON<>+820(SB)/4, $0x3f800000
-DATA attentionConstantsNEON<>+824(SB)/4, $0x3f800000
-DATA attentionConstantsNEON<>+828(SB)/4, $0x3f800000
-DATA attentionConstantsNEON<>+832(SB)/4, $0x1f800000
-DATA attentionConstantsNEON<>+836(SB)/4, $0x1f800000
-DATA attentionConstantsNEON<>+840(SB)/4, $0x1f800000
-DATA attentionConstantsNEON<>+844(SB)/4, $0x1f800000
-DATA attentionConstantsNEON<>+848(SB)/4, $0x1f800000
-DATA attentionConstantsNEON<>+852(SB)/4, $0x1f800000
-DATA attentionConstantsNEON<>+856(SB)/4, $0x1f800000
-DATA attentionConstantsNEON<>+860(SB)/4, $0x1f800000
-DATA attentionConstantsNEON<>+864(SB)/4, $0x1f800000
-DATA attentionConstantsNEON<>+868(SB)/4, $0x1f800000
-DATA attentionConstantsNEON<>+872(SB)/4, $0x1f800000
-DATA attentionConstantsNEON<>+876(SB)/4, $0x1f800000
-DATA attentionConstantsNEON<>+880(SB)/4, $0x1f800000
-DATA attentionConstantsNEON<>+884(SB)/4, $0x1f800000
-DATA attentionConstantsNEON<>+888(SB)/4, $0x1f800000
-DATA attentionConstantsNEON<>+892(SB)/4, $0x1f800000
-GLOBL attentionConstantsNEON<>(SB), RODATA|NOPTR, $896
+DATA attentionConstantsNEON<>+128(SB)/4, $0x3fb8aa3b
+DATA attentionConstantsNEON<>+132(SB)/4, $0x3fb8aa3b
+DATA attentionConstantsNEON<>+136(SB)/4, $0x3fb8aa3b
+DATA attentionConstantsNEON<>+140(SB)/4, $0x3fb8aa3b
+DATA attentionConstantsNEON<>+144(SB)/4, $0x3fb8aa3b
+DATA attentionConstantsNEON<>+148(SB)/4, $0x3fb8aa3b
+DATA attentionConstantsNEON<>+152(SB)/4, $0x3fb8aa3b
+DATA attentionConstantsNEON<>+156(SB)/4, $0x3fb8aa3b
+DATA attentionConstantsNEON<>+160(SB)/4, $0x3fb8aa3b
+DATA attentionConstantsNEON<>+164(SB)/4, $0x3fb8aa3b
+DATA attentionConstantsNEON<>+168(SB)/4, $0x3fb8aa3b
+DATA attentionConstantsNEON<>+172(SB)/4, $0x3fb8aa3b
+DATA attentionConstantsNEON<>+176(SB)/4, $0x3fb8aa3b
+DATA attentionConstantsNEON<>+180(SB)/4, $0x3fb8aa3b
+DATA attentionConstantsNEON<>+184(SB)/4, $0x3fb8aa3b
+DATA attentionConstantsNEON<>+188(SB)/4, $0x3fb8aa3b
+DATA attentionConstantsNEON<>+192(SB)/4, $0x4b40007f
+DATA attentionConstantsNEON<>+196(SB)/4, $0x4b40007f
+DATA attentionConstantsNEON<>+200(SB)/4, $0x4b40007f
+DATA attentionConstantsNEON<>+204(SB)/4, $0x4b40007f
+DATA attentionConstantsNEON<>+208(SB)/4, $0x4b40007f
+DATA attentionConstantsNEON<>+212(SB)/4, $0x4b40007f
+DATA attentionConstantsNEON<>+216(SB)/4, $0x4b40007f
+DATA attentionConstantsNEON<>+220(SB)/4, $0x4b40007f
+DATA attentionConstantsNEON<>+224(SB)/4, $0x4b40007f
+DATA attentionConstantsNEON<>+228(SB)/4, $0x4b40007f
+DATA attentionConstantsNEON<>+232(SB)/4, $0x4b40007f
+DATA attentionConstantsNEON<>+236(SB)/4, $0x4b40007f
+DATA attentionConstantsNEON<>+240(SB)/4, $0x4b40007f
+DATA attentionConstantsNEON<>+244(SB)/4, $0x4b40007f
+DATA attentionConstantsNEON<>+248(SB)/4, $0x4b40007f
+DATA attentionConstantsNEON<>+252(SB)/4, $0x4b40007f
+DATA attentionConstantsNEON<>+256(SB)/4, $0x3f318000
+DATA attentionConstantsNEON<>+260(SB)/4, $0x3f318000
+DATA attentionConstantsNEON<>+264(SB)/4, $0x3f318000
+DATA attentionConstantsNEON<>+268(SB)/4, $0x3f318000
+DATA attentionConstantsNEON<>+272(SB)/4, $0x3f318000
+DATA attentionConstantsNEON<>+276(SB)/4, $0x3f318000
+DATA attentionConstantsNEON<>+280(SB)/4, $0x3f318000
+DATA attentionConstantsNEON<>+284(SB)/4, $0x3f318000
+DATA attentionConstantsNEON<>+288(SB)/4, $0x3f318000
+DATA attentionConstantsNEON<>+292(SB)/4, $0x3f318000
+DATA attentionConstantsNEON<>+296(SB)/4, $0x3f318000
+DATA attentionConstantsNEON<>+300(SB)/4, $0x3f318000
+DATA attentionConstantsNEON<>+304(SB)/4, $0x3f318000
+DATA attentionConstantsNEON<>+308(SB)/4, $0x3f318000
+DATA attentionConstantsNEON<>+312(SB)/4, $0x3f318000
+DATA attentionConstantsNEON<>+316(SB)/4, $0x3f318000
+DATA attentionConstantsNEON<>+320(SB)/4, $0xc2ae999a
+DATA attentionConstantsNEON<>+324(SB)/4, $0xc2ae999a
+DATA attentionConstantsNEON<>+328(SB)/4, $0xc2ae999a
+DATA attentionConstantsNEON<>+332(SB)/4, $0xc2ae999a
+DATA attentionConstantsNEON<>+336(SB)/4, $0xc2ae999a
+DATA attentionConstantsNEON<>+340(SB)/4, $0xc2ae999a
+DATA attentionConstantsNEON<>+344(SB)/4, $0xc2ae999a
+DATA attentionConstantsNEON<>+348(SB)/4, $0xc2ae999a
+DATA attentionConstantsNEON<>+352(SB)/4, $0xc2ae999a
+DATA attentionConstantsNEON<>+356(SB)/4, $0xc2ae999a
+DATA attentionConstantsNEON<>+360(SB)/4, $0xc2ae999a
+DATA attentionConstantsNEON<>+364(SB)/4, $0xc2ae999a
+DATA attentionConstantsNEON<>+368(SB)/4, $0xc2ae999a
+DATA attentionConstantsNEON<>+372(SB)/4, $0xc2ae999a
+DATA attentionConstantsNEON<>+376(SB)/4, $0xc2ae999a
+DATA attentionConstantsNEON<>+380(SB)/4, $0xc2ae999a
+DATA attentionConstantsNEON<>+384(SB)/4, $0xb95e8083
+DATA attentionConstantsNEON<>+388(SB)/4, $0xb95e8083
+DATA attentionConstantsNEON<>+392(SB)/4, $0xb95e8083
+DATA attentionConstantsNEON<>+396(SB)/4, $0xb95e8083
+DATA attentionConstantsNEON<>+400(SB)/4, $0xb95e8083
+DATA attentionConstantsNEON<>+404(SB)/4, $0xb95e8083
+DATA attentionConstantsNEON<>+408(SB)/4, $0xb95e8083
+DATA attentionConstantsNEON<>+412(SB)/4, $0xb95e8083
+DATA attentionConstantsNEON<>+416(SB)/4, $0xb95e8083
+DATA attentionConstantsNEON<>+420(SB)/4, $0xb95e8083
+DATA attentionConstantsNEON<>+424(SB)/4, $0xb95e8083
+DATA attentionConstantsNEON<>+428(SB)/4, $0xb95e8083
+DATA attentionConstantsNEON<>+432(SB)/4, $0xb95e8083
+DATA attentionConstantsNEON<>+436(SB)/4, $0xb95e8083
+DATA attentionConstantsNEON<>+440(SB)/4, $0xb95e8083
+DATA attentionConstantsNEON<>+444(SB)/4, $0xb95e8083
+DATA attentionConstantsNEON<>+448(SB)/4, $0x3c083142
+DATA attentionConstantsNEON<>+452(SB)/4, $0x3c083142
+DATA attentionConstantsNEON<>+456(SB)/4, $0x3c083142
+DATA attentionConstantsNEON<>+460(SB)/4, $0x3c083142
+DATA attentionConstantsNEON<>+464(SB)/4, $0x3c083142
+DATA attentionConstantsNEON<>+468(SB)/4, $0x3c083142
+DATA attentionConstantsNEON<>+472(SB)/4, $0x3c083142
+DATA attentionConstantsNEON<>+476(SB)/4, $0x3c083142
+DATA attentionConstantsNEON<>+480(SB)/4, $0x3c083142
+DATA attentionConstantsNEON<>+484(SB)/4, $0x3c083142
+DATA attentionConstantsNEON<>+488(SB)/4, $0x3c083142
+DATA attentionConstantsNEON<>+492(SB)/4, $0x3c083142
+DATA attentionConstantsNEON<>+496(SB)/4, $0x3c083142
+DATA attentionConstantsNEON<>+500(SB)/4, $0x3c083142
+DATA attentionConstantsNEON<>+504(SB)/4, $0x3c083142
+DATA attentionConstantsNEON<>+508(SB)/4, $0x3c083142
+DATA attentionConstantsNEON<>+512(SB)/4, $0x3d2b94fb
+DATA attentionConstantsNEON<>+516(SB)/4, $0x3d2b94fb
+DATA attentionConstantsNEON<>+520(SB)/4, $0x3d2b94fb
+DATA attentionConstantsNEON<>+524(SB)/4, $0x3d2b94fb
+DATA attentionConstantsNEON<>+528(SB)/4, $0x3d2b94fb
+DATA attentionConstantsNEON<>+532(SB)/4, $0x3d2b94fb
+DATA attentionConstantsNEON<>+536(SB)/4, $0x3d2b94fb
+DATA attentionConstantsNEON<>+540(SB)/4, $0x3d2b94fb
+DATA attentionConstantsNEON<>+544(SB)/4, $0x3d2b94fb
+DATA attentionConstantsNEON<>+548(SB)/4, $0x3d2b94fb
+DATA attentionConstantsNEON<>+552(SB)/4, $0x3d2b94fb
+DATA attentionConstantsNEON<>+556(SB)/4, $0x3d2b94fb
+DATA attentionConstantsNEON<>+560(SB)/4, $0x3d2b94fb
+DATA attentionConstantsNEON<>+564(SB)/4, $0x3d2b94fb
+DATA attentionConstantsNEON<>+568(SB)/4, $0x3d2b94fb
+DATA attentionConstantsNEON<>+572(SB)/4, $0x3d2b94fb
+DATA attentionConstantsNEON<>+576(SB)/4, $0x3e2aabd8
+DATA attentionConstantsNEON<>+580(SB)/4, $0x3e2aabd8
+DATA attentionConstantsNEON<>+584(SB)/4, $0x3e2aabd8
+DATA attentionConstantsNEON<>+588(SB)/4, $0x3e2aabd8
+DATA attentionConstantsNEON<>+592(SB)/4, $0x3e2aabd8
+DATA attentionConstantsNEON<>+596(SB)/4, $0x3e2aabd8
+DATA attentionConstantsNEON<>+600(SB)/4, $0x3e2aabd8
+DATA attentionConstantsNEON<>+604(SB)/4, $0x3e2aabd8
+DATA attentionConstantsNEON<>+608(SB)/4, $0x3e2aabd8
+DATA attentionConstantsNEON<>+612(SB)/4, $0x3e2aabd8
+DATA attentionConstantsNEON<>+616(SB)/4, $0x3e2aabd8
+DATA attentionConstantsNEON<>+620(SB)/4, $0x3e2aabd8
+DATA attentionConstantsNEON<>+624(SB)/4, $0x3e2aabd8
+DATA attentionConstantsNEON<>+628(SB)/4, $0x3e2aabd8
+DATA attentionConstantsNEON<>+632(SB)/4, $0x3e2aabd8
+DATA attentionConstantsNEON<>+636(SB)/4, $0x3e2aabd8
+DATA attentionConstantsNEON<>+640(SB)/4, $0x3efffefe
+DATA attentionConstantsNEON<>+644(SB)/4, $0x3efffefe
+DATA attentionConstantsNEON<>+648(SB)/4, $0x3efffefe
+DATA attentionConstantsNEON<>+652(SB)/4, $0x3efffefe
+DATA attentionConstantsNEON<>+656(SB)/4, $0x3efffefe
+DATA attentionConstantsNEON<>+660(SB)/4, $0x3efffefe
+DATA attentionConstantsNEON<>+664(SB)/4, $0x3efffefe
+DATA attentionConstantsNEON<>+668(SB)/4, $0x3efffefe
+DATA attentionConstantsNEON<>+672(SB)/4, $0x3efffefe
+DATA attentionConstantsNEON<>+676(SB)/4, $0x3efffefe
+DATA attentionConstantsNEON<>+680(SB)/4, $0x3efffefe
+DATA attentionConstantsNEON<>+684(SB)/4, $0x3efffefe
+DATA attentionConstantsNEON<>+688(SB)/4, $0x3efffefe
+DATA attentionConstantsNEON<>+692(SB)/4, $0x3efffefe
+DATA attentionConstantsNEON<>+696(SB)/4, $0x3efffefe
+DATA attentionConstantsNEON<>+700(SB)/4, $0x3efffefe
+DATA attentionConstantsNEON<>+704(SB)/4, $0x3f800000
+DATA attentionConstantsNEON<>+708(SB)/4, $0x3f800000
+DATA attentionConstantsNEON<>+712(SB)/4, $0x3f800000
+DATA attentionConstantsNEON<>+716(SB)/4, $0x3f800000
+DATA attentionConstantsNEON<>+720(SB)/4, $0x3f800000
+DATA attentionConstantsNEON<>+724(SB)/4, $0x3f800000
+DATA attentionConstantsNEON<>+728(SB)/4, $0x3f800000
+DATA attentionConstantsNEON<>+732(SB)/4, $0x3f800000
+DATA attentionConstantsNEON<>+736(SB)/4, $0x3f800000
+DATA attentionConstantsNEON<>+740(SB)/4, $0x3f800000
+DATA attentionConstantsNEON<>+744(SB)/4, $0x3f800000
+DATA attentionConstantsNEON<>+748(SB)/4, $0x3f800000
+DATA attentionConstantsNEON<>+752(SB)/4, $0x3f800000
+DATA attentionConstantsNEON<>+756(SB)/4, $0x3f800000
+DATA attentionConstantsNEON<>+760(SB)/4, $0x3f800000
+DATA attentionConstantsNEON<>+764(SB)/4, $0x3f800000
+GLOBL attentionConstantsNEON<>(SB), RODATA|NOPTR, $768
 
 // func scorePeaksNEON(rows int, vectors int, x *float32, bytes int, lanes *float32, seen float32, step float32, most float32, scale float32, peaks *float32)
 TEXT ·scorePeaksNEON(SB), NOSPLIT, $0-64
@@ -304,118 +272,115 @@ rowDone:
 TEXT ·scoreExpsNEON(SB), NOSPLIT, $0-80
 	MOVD	$attentionConstantsNEON<>(SB), R2
 	FMOVS	seen+48(FP), F0
-	VDUP	V0.S[0], V27.S4
-	VMOV	V27.B16, V26.B16
+	VDUP	V0.S[0], V31.S4
+	VMOV	V31.B16, V30.B16
 	FMOVS	step+52(FP), F0
-	VDUP	V0.S[0], V25.S4
+	VDUP	V0.S[0], V29.S4
 	MOVD	lanes+40(FP), R7
 	MOVD	x+24(FP), R6
 	MOVD	shifts+64(FP), R5
 	MOVD	sums+72(FP), R4
 	MOVD	rows+0(FP), R3
 rows:
-	FMOVS	scale+60(FP), F24
-	VLD1R	(R5), [V21.S4]
+	FMOVS	scale+60(FP), F28
+	VLD1R	(R5), [V0.S4]
 	ADD	$4, R5, R5
-	VMOVI	$0, V23.B16
-	VMOVI	$0, V22.B16
-	FLDPQ	0(R2), (F16, F15)
+	VMOVI	$0, V27.B16
+	VMOVI	$0, V26.B16
+	VMOVI	$0, V25.B16
+	VMOVI	$0, V24.B16
+	WORD	$0x4ea0d739 // fsub v25.4s, v25.4s, v0.4s
+	WORD	$0x4ea0d718 // fsub v24.4s, v24.4s, v0.4s
+	FLDPQ	128(R2), (F23, F22)
+	FLDPQ	192(R2), (F21, F20)
+	FLDPQ	256(R2), (F19, F18)
+	FLDPQ	0(R2), (F13, F12)
 	FMOVS	most+56(FP), F0
 	VDUP	V0.S[0], V0.S4
-	WORD	$0x6ea0e774 // fcmgt v20.4s, v27.4s, v0.4s
-	VBSL	V27.B16, V0.B16, V20.B16
-	WORD	$0x6ea0e753 // fcmgt v19.4s, v26.4s, v0.4s
-	VBSL	V26.B16, V0.B16, V19.B16
-	WORD	$0x4e39d77b // fadd v27.4s, v27.4s, v25.4s
-	WORD	$0x4e39d75a // fadd v26.4s, v26.4s, v25.4s
-	FLDPQ	0(R7), (F18, F17)
+	WORD	$0x6ea0e7f1 // fcmgt v17.4s, v31.4s, v0.4s
+	VBSL	V31.B16, V0.B16, V17.B16
+	WORD	$0x6ea0e7d0 // fcmgt v16.4s, v30.4s, v0.4s
+	VBSL	V30.B16, V0.B16, V16.B16
+	WORD	$0x4e3dd7ff // fadd v31.4s, v31.4s, v29.4s
+	WORD	$0x4e3dd7de // fadd v30.4s, v30.4s, v29.4s
+	FLDPQ	0(R7), (F15, F14)
 	MOVD	vectors+8(FP), R0
 	MOVD	R6, R1
 row:
 	SUBS	$1, R0, R0
 	BLT	rowDone
-	FLDPQ	0(R1), (F2, F1)
-	WORD	$0x6eb2e68e // fcmgt v14.4s, v20.4s, v18.4s
-	WORD	$0x6eb1e660 // fcmgt v0.4s, v19.4s, v17.4s
-	VBSL	V16.B16, V2.B16, V14.B16
-	VBSL	V15.B16, V1.B16, V0.B16
-	VMOV	V0.B16, V13.B16
-	FMOVQ	64(R2), F0
-	WORD	$0x4e20d652 // fadd v18.4s, v18.4s, v0.4s
-	WORD	$0x4e20d631 // fadd v17.4s, v17.4s, v0.4s
-	WORD	$0x4f9891ce // fmul v14.4s, v14.4s, v24.s[0]
-	WORD	$0x4f9891ad // fmul v13.4s, v13.4s, v24.s[0]
-	WORD	$0x4eb5d5ce // fsub v14.4s, v14.4s, v21.4s
-	WORD	$0x4eb5d5ad // fsub v13.4s, v13.4s, v21.4s
-	FLDPQ	128(R2), (F12, F11)
-	WORD	$0x6eaee586 // fcmgt v6.4s, v12.4s, v14.4s
-	VBSL	V14.B16, V12.B16, V6.B16
-	WORD	$0x6eade565 // fcmgt v5.4s, v11.4s, v13.4s
-	VBSL	V13.B16, V11.B16, V5.B16
-	FMOVQ	192(R2), F0
-	WORD	$0x6e20dcca // fmul v10.4s, v6.4s, v0.4s
-	WORD	$0x6e20dca9 // fmul v9.4s, v5.4s, v0.4s
-	FMOVQ	256(R2), F0
-	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
-	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FMOVQ	256(R2), F0
-	WORD	$0x4ea0d542 // fsub v2.4s, v10.4s, v0.4s
-	WORD	$0x4ea0d524 // fsub v4.4s, v9.4s, v0.4s
-	FMOVQ	320(R2), F0
-	WORD	$0x6e20dc43 // fmul v3.4s, v2.4s, v0.4s
-	WORD	$0x6e20dc80 // fmul v0.4s, v4.4s, v0.4s
-	FMOVQ	384(R2), F1
-	WORD	$0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
-	WORD	$0x6e21dc81 // fmul v1.4s, v4.4s, v1.4s
-	WORD	$0x4ea2d4c2 // fsub v2.4s, v6.4s, v2.4s
-	WORD	$0x4ea1d4a1 // fsub v1.4s, v5.4s, v1.4s
-	WORD	$0x4ea3d448 // fsub v8.4s, v2.4s, v3.4s
-	WORD	$0x4ea0d427 // fsub v7.4s, v1.4s, v0.4s
-	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
-	WORD	$0x6e27dce5 // fmul v5.4s, v7.4s, v7.4s
-	FMOVQ	448(R2), F0
-	WORD	$0x6e20dcc4 // fmul v4.4s, v6.4s, v0.4s
-	WORD	$0x6e20dca1 // fmul v1.4s, v5.4s, v0.4s
-	FLDPQ	512(R2), (F3, F0)
-	WORD	$0x6e28dc63 // fmul v3.4s, v3.4s, v8.4s
-	WORD	$0x6e27dc00 // fmul v0.4s, v0.4s, v7.4s
-	FMOVQ	576(R2), F2
-	WORD	$0x4e22d463 // fadd v3.4s, v3.4s, v2.4s
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
-	WORD	$0x4e20d423 // fadd v3.4s, v1.4s, v0.4s
-	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	FLDPQ	640(R2), (F2, F1)
-	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
-	WORD	$0x6e27dc21 // fmul v1.4s, v1.4s, v7.4s
-	FMOVQ	704(R2), F0
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
-	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
-	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
-	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	WORD	$0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
-	WORD	$0x4e27d463 // fadd v3.4s, v3.4s, v7.4s
-	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
+	FLDPQ	0(R1), (F3, F2)
+	WORD	$0x6eafe620 // fcmgt v0.4s, v17.4s, v15.4s
+	WORD	$0x6eaee601 // fcmgt v1.4s, v16.4s, v14.4s
+	VBSL	V13.B16, V3.B16, V0.B16
+	VBSL	V12.B16, V2.B16, V1.B16
+	FMOVQ	64(R2), F2
+	WORD	$0x4e22d5ef // fadd v15.4s, v15.4s, v2.4s
+	WORD	$0x4e22d5ce // fadd v14.4s, v14.4s, v2.4s
+	VMOV	V25.B16, V11.B16
+	VMOV	V24.B16, V10.B16
+	WORD	$0x4f9c100b // fmla v11.4s, v0.4s, v28.s[0]
+	WORD	$0x4f9c102a // fmla v10.4s, v1.4s, v28.s[0]
+	FLDPQ	320(R2), (F5, F4)
+	WORD	$0x6eabe4a7 // fcmgt v7.4s, v5.4s, v11.4s
+	VBSL	V11.B16, V5.B16, V7.B16
+	WORD	$0x6eaae486 // fcmgt v6.4s, v4.4s, v10.4s
+	VBSL	V10.B16, V4.B16, V6.B16
+	VMOV	V21.B16, V9.B16
+	VMOV	V20.B16, V8.B16
+	VFMLA	V23.S4, V7.S4, V9.S4
+	VFMLA	V22.S4, V6.S4, V8.S4
+	WORD	$0x4eb5d522 // fsub v2.4s, v9.4s, v21.4s
+	WORD	$0x4eb4d501 // fsub v1.4s, v8.4s, v20.4s
+	VFMLS	V19.S4, V2.S4, V7.S4
+	VFMLS	V18.S4, V1.S4, V6.S4
+	FMOVQ	384(R2), F0
+	VFMLS	V0.S4, V2.S4, V7.S4
+	VFMLS	V0.S4, V1.S4, V6.S4
+	FLDPQ	448(R2), (F3, F2)
+	FMOVQ	512(R2), F1
+	VMOV	V1.B16, V0.B16
+	VFMLA	V3.S4, V7.S4, V0.S4
+	VMOV	V0.B16, V3.B16
+	VFMLA	V2.S4, V6.S4, V1.S4
+	VMOV	V1.B16, V2.B16
+	FMOVQ	576(R2), F1
+	VMOV	V1.B16, V0.B16
+	VFMLA	V3.S4, V7.S4, V0.S4
+	VMOV	V0.B16, V3.B16
+	VFMLA	V2.S4, V6.S4, V1.S4
+	VMOV	V1.B16, V2.B16
+	FMOVQ	640(R2), F1
+	VMOV	V1.B16, V0.B16
+	VFMLA	V3.S4, V7.S4, V0.S4
+	VMOV	V0.B16, V3.B16
+	VFMLA	V2.S4, V6.S4, V1.S4
+	VMOV	V1.B16, V2.B16
+	FMOVQ	704(R2), F1
+	VMOV	V1.B16, V0.B16
+	VFMLA	V3.S4, V7.S4, V0.S4
+	VMOV	V0.B16, V3.B16
+	VFMLA	V2.S4, V6.S4, V1.S4
+	VMOV	V1.B16, V2.B16
+	FMOVQ	704(R2), F1
+	VMOV	V1.B16, V0.B16
+	VFMLA	V3.S4, V7.S4, V0.S4
+	VMOV	V0.B16, V3.B16
+	VFMLA	V2.S4, V6.S4, V1.S4
+	VMOV	V1.B16, V2.B16
 	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
-	FMOVQ	768(R2), F0
-	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
-	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
+	WORD	$0x4f375508 // shl v8.4s, v8.4s, #23
 	WORD	$0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
-	VMOVI	$0, V0.B16
-	WORD	$0x6e2ee581 // fcmge v1.4s, v12.4s, v14.4s
-	WORD	$0x6e2de562 // fcmge v2.4s, v11.4s, v13.4s
-	VBSL	V4.B16, V0.B16, V1.B16
-	VBSL	V3.B16, V0.B16, V2.B16
-	FMOVQ	832(R2), F0
-	WORD	$0x6e20dc21 // fmul v1.4s, v1.4s, v0.4s
-	WORD	$0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
-	WORD	$0x4e21d6f7 // fadd v23.4s, v23.4s, v1.4s
-	WORD	$0x4e22d6d6 // fadd v22.4s, v22.4s, v2.4s
-	FSTPQ	(F1, F2), 0(R1)
+	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
+	WORD	$0x6e2be4ab // fcmge v11.4s, v5.4s, v11.4s
+	WORD	$0x6e20596b // mvn v11.16b, v11.16b
+	WORD	$0x6e2ae48a // fcmge v10.4s, v4.4s, v10.4s
+	WORD	$0x6e20594a // mvn v10.16b, v10.16b
+	VAND	V11.B16, V3.B16, V3.B16
+	VAND	V10.B16, V2.B16, V2.B16
+	WORD	$0x4e23d77b // fadd v27.4s, v27.4s, v3.4s
+	WORD	$0x4e22d75a // fadd v26.4s, v26.4s, v2.4s
+	FSTPQ	(F3, F2), 0(R1)
 	ADD	$32, R1, R1
 	B	row
 rowDone:
@@ -428,14 +393,14 @@ rest:
 	ADD	$32, R1, R1
 	B	rest
 restDone:
-	WORD	$0x4e37d6d6 // fadd v22.4s, v22.4s, v23.4s
-	VEXT	$8, V22.B16, V22.B16, V0.B16
-	WORD	$0x4e36d416 // fadd v22.4s, v0.4s, v22.4s
-	VREV64	V22.S4, V0.S4
-	WORD	$0x4e36d416 // fadd v22.4s, v0.4s, v22.4s
+	WORD	$0x4e3bd75a // fadd v26.4s, v26.4s, v27.4s
+	VEXT	$8, V26.B16, V26.B16, V0.B16
+	WORD	$0x4e3ad41a // fadd v26.4s, v0.4s, v26.4s
+	VREV64	V26.S4, V0.S4
+	WORD	$0x4e3ad41a // fadd v26.4s, v0.4s, v26.4s
 	FMOVS	0(R4), F0
-	WORD	$0x4e20d6d6 // fadd v22.4s, v22.4s, v0.4s
-	FMOVS	F22, 0(R4)
+	WORD	$0x4e20d75a // fadd v26.4s, v26.4s, v0.4s
+	FMOVS	F26, 0(R4)
 	ADD	$4, R4, R4
 	MOVD	bytes+32(FP), R0
 	ADD	R0, R6, R6
@@ -488,3 +453,130 @@ restDone:
 	SUBS	$1, R3, R3
 	BNE	rows
 	RET
+
+// func scaleRowsNEON(rows int, y *float32, vectors int, rest int, tail uintptr, factors *float32, less float32, bytes int)
+TEXT ·scaleRowsNEON(SB), NOSPLIT, $0-64
+	MOVD	y+8(FP), R4
+	MOVD	factors+40(FP), R3
+	FMOVS	less+48(FP), F0
+	VDUP	V0.S[0], V3.S4
+	MOVD	rows+0(FP), R2
+rows:
+	FMOVS	0(R3), F2
+	ADD	$4, R3, R3
+	MOVD	vectors+16(FP), R0
+	MOVD	R4, R1
+scaleGroup:
+	SUBS	$4, R0, R0
+	BLT	scaleOnes
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f829021 // fmul v1.4s, v1.4s, v2.s[0]
+	WORD	$0x4f829000 // fmul v0.4s, v0.4s, v2.s[0]
+	WORD	$0x4ea3d421 // fsub v1.4s, v1.4s, v3.4s
+	WORD	$0x4ea3d400 // fsub v0.4s, v0.4s, v3.4s
+	FSTPQ	(F1, F0), 0(R1)
+	FLDPQ	32(R1), (F1, F0)
+	WORD	$0x4f829021 // fmul v1.4s, v1.4s, v2.s[0]
+	WORD	$0x4f829000 // fmul v0.4s, v0.4s, v2.s[0]
+	WORD	$0x4ea3d421 // fsub v1.4s, v1.4s, v3.4s
+	WORD	$0x4ea3d400 // fsub v0.4s, v0.4s, v3.4s
+	FSTPQ	(F1, F0), 32(R1)
+	FLDPQ	64(R1), (F1, F0)
+	WORD	$0x4f829021 // fmul v1.4s, v1.4s, v2.s[0]
+	WORD	$0x4f829000 // fmul v0.4s, v0.4s, v2.s[0]
+	WORD	$0x4ea3d421 // fsub v1.4s, v1.4s, v3.4s
+	WORD	$0x4ea3d400 // fsub v0.4s, v0.4s, v3.4s
+	FSTPQ	(F1, F0), 64(R1)
+	FLDPQ	96(R1), (F1, F0)
+	WORD	$0x4f829021 // fmul v1.4s, v1.4s, v2.s[0]
+	WORD	$0x4f829000 // fmul v0.4s, v0.4s, v2.s[0]
+	WORD	$0x4ea3d421 // fsub v1.4s, v1.4s, v3.4s
+	WORD	$0x4ea3d400 // fsub v0.4s, v0.4s, v3.4s
+	FSTPQ	(F1, F0), 96(R1)
+	ADD	$128, R1, R1
+	B	scaleGroup
+scaleOnes:
+	ADD	$4, R0, R0
+scale:
+	SUBS	$1, R0, R0
+	BLT	scaleTail
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4f829021 // fmul v1.4s, v1.4s, v2.s[0]
+	WORD	$0x4f829000 // fmul v0.4s, v0.4s, v2.s[0]
+	WORD	$0x4ea3d421 // fsub v1.4s, v1.4s, v3.4s
+	WORD	$0x4ea3d400 // fsub v0.4s, v0.4s, v3.4s
+	FSTPQ	(F1, F0), 0(R1)
+	ADD	$32, R1, R1
+	B	scale
+scaleTail:
+	MOVD	rest+24(FP), R0
+	TST	R0, R0
+	BEQ	scaleDone
+	MOVD	tail+32(FP), R0
+	MOVWU	64(R0), R5
+	TBZ	$3, R5, lanes1
+	FLDPQ	0(R1), (F1, F0)
+lanes1done:
+	WORD	$0x4f829021 // fmul v1.4s, v1.4s, v2.s[0]
+	WORD	$0x4f829000 // fmul v0.4s, v0.4s, v2.s[0]
+	WORD	$0x4ea3d421 // fsub v1.4s, v1.4s, v3.4s
+	WORD	$0x4ea3d400 // fsub v0.4s, v0.4s, v3.4s
+	TBZ	$3, R5, lanes2
+	FSTPQ	(F1, F0), 0(R1)
+lanes2done:
+scaleDone:
+	MOVD	bytes+56(FP), R0
+	ADD	R0, R4, R4
+	SUBS	$1, R2, R2
+	BNE	rows
+	RET
+lanes1:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R5, lanes1low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R5, lanes1highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R5, lanes1done
+	ADD	$24, R1, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R5, lanes1done
+	FMOVS	16(R1), F0
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R5, lanes1one
+	FMOVD	0(R1), F1
+	TBZ	$0, R5, lanes1done
+	ADD	$8, R1, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R5, lanes1done
+	FMOVS	0(R1), F1
+	B	lanes1done
+lanes2:
+	TBZ	$2, R5, lanes2low
+	FMOVQ	F1, 0(R1)
+	TBZ	$1, R5, lanes2highone
+	FMOVD	F0, 16(R1)
+	TBZ	$0, R5, lanes2done
+	ADD	$24, R1, R0
+	VST1	V0.S[2], (R0)
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R5, lanes2done
+	FMOVS	F0, 16(R1)
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R5, lanes2one
+	FMOVD	F1, 0(R1)
+	TBZ	$0, R5, lanes2done
+	ADD	$8, R1, R0
+	VST1	V1.S[2], (R0)
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R5, lanes2done
+	FMOVS	F1, 0(R1)
+	B	lanes2done

@@ -30,3 +30,12 @@ func vecScoreSlopes(rows int, vectors int, rest int, p *float32, s *float32, byt
 		scoreSlopesAVX2(rows, vectors, rest, p, s, bytes, scale, dots)
 	}
 }
+
+// vecScaleRows replaces y by y·factor − less, with a factor for each row.
+func vecScaleRows(rows int, y *float32, vectors int, rest int, tail kernel.Mask, factors *float32, less float32, bytes int) {
+	if kernel.Wide() {
+		scaleRowsAVX512(rows, y, vectors, rest, uintptr(tail), factors, less, bytes)
+	} else {
+		scaleRowsAVX2(rows, y, vectors, rest, uintptr(tail), factors, less, bytes)
+	}
+}

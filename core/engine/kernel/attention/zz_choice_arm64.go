@@ -2,6 +2,8 @@
 
 package attention
 
+import "github.com/trainctl/trainctl/core/engine/kernel"
+
 // vecScorePeaks raises peaks to the largest of each row times scale, NaNs aside.
 func vecScorePeaks(rows int, vectors int, x *float32, bytes int, lanes *float32, seen float32, step float32, most float32, scale float32, peaks *float32) {
 	scorePeaksNEON(rows, vectors, x, bytes, lanes, seen, step, most, scale, peaks)
@@ -15,4 +17,9 @@ func vecScoreExps(rows int, vectors int, rest int, x *float32, bytes int, lanes 
 // vecScoreSlopes replaces s by p·(s − dot)·scale, and by 0 in the rest of the vectors.
 func vecScoreSlopes(rows int, vectors int, rest int, p *float32, s *float32, bytes int, scale float32, dots *float32) {
 	scoreSlopesNEON(rows, vectors, rest, p, s, bytes, scale, dots)
+}
+
+// vecScaleRows replaces y by y·factor − less, with a factor for each row.
+func vecScaleRows(rows int, y *float32, vectors int, rest int, tail kernel.Mask, factors *float32, less float32, bytes int) {
+	scaleRowsNEON(rows, y, vectors, rest, uintptr(tail), factors, less, bytes)
 }

@@ -20,3 +20,8 @@ func vecScoreExps(rows int, vectors int, rest int, x *float32, bytes int, lanes 
 func vecScoreSlopes(rows int, vectors int, rest int, p *float32, s *float32, bytes int, scale float32, dots *float32) {
 	kernel.NoVectors()
 }
+
+// vecScaleRows replaces y by y·factor − less, with a factor for each row.
+func vecScaleRows(rows int, y *float32, vectors int, rest int, tail kernel.Mask, factors *float32, less float32, bytes int) {
+	kernel.NoVectors()
+}

@@ -60,6 +60,13 @@ func LayerNormGrad[T kernel.Float](rows, cols int, x, dy, mean, invstd, gamma, d
 	}
 }
 
+// GradParts is in how many parts a gradient over so many rows adds up those of gamma and beta, whatever the
+// number of threads: sums round by their order.
+func GradParts(rows, cols int) int {
+	const partElems, mostParts = 1 << 14, 16
+	return max(1, min(mostParts, rows*cols/partElems))
+}
+
 func layerNormParamGrad[T kernel.Float](x, dy []T, mean, invstd T, dgamma, dbeta []T) {
 	if dgamma != nil {
 		for j, g := range dy {

@@ -18,11 +18,15 @@ func (s *GroupShape) each() int { return s.C / s.Groups }
 // [n, groups] are kept for the gradient. y may be x. Wu and He, "Group Normalization" (2018).
 func GroupNorm[T kernel.Float](s *GroupShape, x, gamma, beta []T, eps float64, y, mean, invstd []T) {
 	size := s.each() * s.HW
-	group := newPlaneSize(size, size)
+	first := min(size, s.HW*max(1, shortPlanes/s.HW)) // elements that give a mean from which the others are measured
+	head, tail := newPlaneSize(first, 0), newPlaneSize(size-first, 0)
 	for i := range s.N * s.Groups {
 		var m moments
 		if part := x[i*size:][:size]; kernel.HasVectors[T]() {
-			m = planeMoments(1, kernel.As32(part), &group)
+			m = planeMoments(1, kernel.As32(part), &head)
+			if first < size {
+				m.merge(momentsAround(1, kernel.As32(part[first:]), float32(m.mean), &tail), newMergeWeights(first, size-first, 1))
+			}
 		} else {
 			m = momentsRef(part)
 		}

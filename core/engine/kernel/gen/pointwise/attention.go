@@ -1,6 +1,9 @@
 package pointwise
 
 import (
+	"math"
+	"slices"
+
 	"github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 
@@ -15,6 +18,7 @@ func attention(a *isa.Asm) {
 	f.scorePeaks()
 	f.scoreExps()
 	f.scoreSlopes()
+	f.scaleRows()
 }
 
 func (f *formula) scorePeaks() {
@@ -35,19 +39,55 @@ func (f *formula) scoreExps() {
 		"replaces x by exp(x·scale − shift), and by 0 where it is not seen and in the rest of the vectors, and adds up each row.")
 	s, x, shifts, sums := f.scores(), f.Gp("x"), f.Gp("shifts"), f.Gp("sums")
 	f.EachRow(func() {
-		scale, sum := f.SplatLate("scale"), f.Vec()
+		scale, sum, less := f.SplatLate("scale"), f.Vec(), f.Vec()
 		shift := f.RowFactors([]reg.GPVirtual{shifts})[0]
 		f.Zero(sum)
+		f.Zero(less)
+		f.Sub(shift, less, less)
+		share := f.shares()
 		end := s.row(x, "row", func(v reg.VecVirtual, at operand.Mem) {
-			f.Mul(scale, v, v)
-			f.Sub(shift, v, v)
-			e := f.power(v)
+			e := f.Vec()
+			f.Copy(less, e)
+			f.Fma(v, scale, e)
+			e = share(e)
 			f.Add(e, sum, sum)
 			f.Move(e, at)
 		})
 		f.zeros(end)
 		f.merge(f.Total(sum), sums, f.VADDPS)
 	}, x)
+}
+
+// leastShare is where a share of a softmax ends: exp of it is just a normal number.
+const leastShare = -87.3
+
+// shareTerms is (exp(r) − 1 − r)/r² for |r| ≤ 0.3466, and exp(r) then within 2⁻²³: a minimax fit as those of elementwise.
+var shareTerms = []float32{8.312525e-03, 4.1890124e-02, 1.6667115e-01, 4.9999232e-01}
+
+// shares loads constants, and emits exp(x) for what is not above 0 by more than rounding, within 2.5 units in
+// the last place: 0 from leastShare on, and NaN stays. It takes half the operations of power, which plain Go
+// computes to the bit: products are not rounded before they are added.
+func (f *formula) shares() func(x reg.VecVirtual) reg.VecVirtual {
+	const bias = magic + exponent
+	log2e, round, high := f.load(math.Log2E), f.load(bias), f.load(ln2High32)
+	return func(x reg.VecVirtual) reg.VecVirtual {
+		power, r := f.Vec(), f.Vec()
+		bound := f.load(leastShare)
+		f.Max(x, bound, r) // NaN stays
+		f.Copy(round, power)
+		f.Fma(log2e, r, power)
+		n := f.minus(power, round)
+		f.Fnma(high, n, r)
+		f.Fnma(f.Value(ln2Low32), n, r)
+		e := f.load(float64(shareTerms[0]))
+		for _, term := range slices.Concat(shareTerms[1:], []float32{1, 1}) {
+			f.VFMADD213PS(f.Value(float64(term)), r, e)
+		}
+		f.ShiftLeft(23, power, power)
+		f.Mul(power, e, e)
+		f.KeepAbove(x, bound, e)
+		return e
+	}
 }
 
 func (f *formula) scoreSlopes() {
