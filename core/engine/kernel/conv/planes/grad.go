@@ -88,6 +88,10 @@ func GradInput(p *geometry.Shape, dy, w, dx, scratch []float32) {
 		a.gradInput(dy, w, dx)
 		return
 	}
+	if slides(p, geometry.ToInput) {
+		slideGradInput(p, dy, w, dx, scratch)
+		return
+	}
 	g, multiplier, plane := newPlaneGrad(p), p.K/p.C, p.OutH()*p.OutW()
 	var phases [maxStride]gradPhase
 	var taps [maxStride * maxStride]gradTaps

@@ -43,6 +43,10 @@ func Scratch(p *geometry.Shape, d geometry.Direction) int {
 	if reachesAcross(p) {
 		return acrossScratch(p)
 	}
+	if slides(p, d) {
+		s := sliderOf(p, d)
+		return s.scratch()
+	}
 	f, taps := inputFrame(p, planeElems), p.R*p.S
 	switch d {
 	case geometry.ToInput:
@@ -62,6 +66,10 @@ func Forward(p *geometry.Shape, x, w, bias, y, scratch []float32) {
 	if reachesAcross(p) {
 		a := newAcross(p, scratch)
 		a.forward(x, w, bias, y)
+		return
+	}
+	if slides(p, geometry.ToOutput) {
+		slideForward(p, x, w, bias, y, scratch)
 		return
 	}
 	f, taps, plane := inputFrame(p, planeElems), p.R*p.S, p.OutH()*p.OutW()

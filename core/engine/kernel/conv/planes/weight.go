@@ -50,6 +50,9 @@ func GradWeight(p *geometry.Shape, x, dy, dw, scratch []float32, accumulate bool
 		a.gradWeight(x, dy, dw, accumulate)
 		return true
 	}
+	if slides(p, geometry.ToWeight) {
+		return slideGradWeight(p, x, dy, dw, scratch, accumulate)
+	}
 	f, taps, plane := inputFrame(p, planeElems), p.R*p.S, p.OutH()*p.OutW()
 	o := newDotsOut(p, &f)
 	f.prepare(p.C*p.H*p.W, p.W)

@@ -47,3 +47,64 @@ var (
 	_ = [1]byte{}[unsafe.Offsetof(planeDots{}.out)-88]
 	_ = [1]byte{}[unsafe.Offsetof(planeDots{}.x)-96]
 )
+
+// The offsets at which the assembly reads slideBlock: each index is 0.
+var (
+	_ = [1]byte{}[unsafe.Offsetof(slideBlock{}.x)-0]
+	_ = [1]byte{}[unsafe.Offsetof(slideBlock{}.y)-8]
+)
+
+// The offsets at which the assembly reads slideRows: each index is 0.
+var (
+	_ = [1]byte{}[unsafe.Offsetof(slideRows{}.x)-0]
+	_ = [1]byte{}[unsafe.Offsetof(slideRows{}.y)-8]
+	_ = [1]byte{}[unsafe.Offsetof(slideRows{}.xNext)-16]
+	_ = [1]byte{}[unsafe.Offsetof(slideRows{}.yNext)-24]
+	_ = [1]byte{}[unsafe.Offsetof(slideRows{}.planes)-32]
+	_ = [1]byte{}[unsafe.Offsetof(slideRows{}.xPlane)-40]
+	_ = [1]byte{}[unsafe.Offsetof(slideRows{}.yPlane)-48]
+	_ = [1]byte{}[unsafe.Offsetof(slideRows{}.blocks)-56]
+	_ = [1]byte{}[unsafe.Offsetof(slideRows{}.table)-64]
+	_ = [1]byte{}[unsafe.Offsetof(slideRows{}.lead)-72]
+	_ = [1]byte{}[unsafe.Offsetof(slideRows{}.rows)-80]
+	_ = [1]byte{}[unsafe.Offsetof(slideRows{}.tail)-88]
+	_ = [1]byte{}[unsafe.Offsetof(slideRows{}.xRow)-96]
+	_ = [1]byte{}[unsafe.Offsetof(slideRows{}.yRow)-104]
+	_ = [1]byte{}[unsafe.Offsetof(slideRows{}.xColumn)-112]
+	_ = [1]byte{}[unsafe.Offsetof(slideRows{}.weights)-120]
+	_ = [1]byte{}[unsafe.Offsetof(slideRows{}.bias)-128]
+	_ = [1]byte{}[unsafe.Offsetof(slideRows{}.biasNext)-136]
+	_ = [1]byte{}[unsafe.Offsetof(slideRows{}.xAt)-144]
+	_ = [1]byte{}[unsafe.Offsetof(slideRows{}.yAt)-152]
+	_ = [1]byte{}[unsafe.Offsetof(slideRows{}.left)-160]
+	_ = [1]byte{}[unsafe.Offsetof(slideRows{}.weightsAt)-168]
+	_ = [1]byte{}[unsafe.Offsetof(slideRows{}.biasAt)-176]
+)
+
+// The offsets at which the assembly reads slideDots: each index is 0.
+var (
+	_ = [1]byte{}[unsafe.Offsetof(slideDots{}.x)-0]
+	_ = [1]byte{}[unsafe.Offsetof(slideDots{}.dy)-8]
+	_ = [1]byte{}[unsafe.Offsetof(slideDots{}.images)-16]
+	_ = [1]byte{}[unsafe.Offsetof(slideDots{}.xImage)-24]
+	_ = [1]byte{}[unsafe.Offsetof(slideDots{}.dyImage)-32]
+	_ = [1]byte{}[unsafe.Offsetof(slideDots{}.planes)-40]
+	_ = [1]byte{}[unsafe.Offsetof(slideDots{}.xPlane)-48]
+	_ = [1]byte{}[unsafe.Offsetof(slideDots{}.dyPlane)-56]
+	_ = [1]byte{}[unsafe.Offsetof(slideDots{}.blocks)-64]
+	_ = [1]byte{}[unsafe.Offsetof(slideDots{}.table)-72]
+	_ = [1]byte{}[unsafe.Offsetof(slideDots{}.before)-80]
+	_ = [1]byte{}[unsafe.Offsetof(slideDots{}.rows)-88]
+	_ = [1]byte{}[unsafe.Offsetof(slideDots{}.after)-96]
+	_ = [1]byte{}[unsafe.Offsetof(slideDots{}.xRow)-104]
+	_ = [1]byte{}[unsafe.Offsetof(slideDots{}.dyRow)-112]
+	_ = [1]byte{}[unsafe.Offsetof(slideDots{}.xColumn)-120]
+	_ = [1]byte{}[unsafe.Offsetof(slideDots{}.sums)-128]
+	_ = [1]byte{}[unsafe.Offsetof(slideDots{}.xAt)-136]
+	_ = [1]byte{}[unsafe.Offsetof(slideDots{}.dyAt)-144]
+	_ = [1]byte{}[unsafe.Offsetof(slideDots{}.left)-152]
+	_ = [1]byte{}[unsafe.Offsetof(slideDots{}.blocksLeft)-160]
+	_ = [1]byte{}[unsafe.Offsetof(slideDots{}.xPlaneAt)-168]
+	_ = [1]byte{}[unsafe.Offsetof(slideDots{}.dyPlaneAt)-176]
+	_ = [1]byte{}[unsafe.Offsetof(slideDots{}.sumsAt)-184]
+)

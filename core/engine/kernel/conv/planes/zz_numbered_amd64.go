@@ -71,3 +71,37 @@ func runPlaneDots(lanes, n int, t *planeDots) {
 		planeDots4AVX2(t)
 	}
 }
+
+// runSlideRows computes planes of that many images with vectors of so many lanes.
+func runSlideRows(lanes, n int, t *slideRows) {
+	if lanes == 16 {
+		switch n {
+		case 1:
+			slideRows1AVX512(t)
+		case 2:
+			slideRows2AVX512(t)
+		}
+		return
+	}
+	switch n {
+	case 1:
+		slideRows1AVX2(t)
+	case 2:
+		slideRows2AVX2(t)
+	}
+}
+
+// runSlideDots computes sums with vectors of so many lanes.
+func runSlideDots(lanes, n int, t *slideDots) {
+	if lanes == 16 {
+		switch n {
+		case 1:
+			slideDots1AVX512(t)
+		}
+		return
+	}
+	switch n {
+	case 1:
+		slideDots1AVX2(t)
+	}
+}

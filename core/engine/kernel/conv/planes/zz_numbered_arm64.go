@@ -37,3 +37,21 @@ func runPlaneDots(lanes, n int, t *planeDots) {
 		planeDots4NEON(t)
 	}
 }
+
+// runSlideRows computes planes of that many images with vectors of so many lanes.
+func runSlideRows(lanes, n int, t *slideRows) {
+	switch n {
+	case 1:
+		slideRows1NEON(t)
+	case 2:
+		slideRows2NEON(t)
+	}
+}
+
+// runSlideDots computes sums with vectors of so many lanes.
+func runSlideDots(lanes, n int, t *slideDots) {
+	switch n {
+	case 1:
+		slideDots1NEON(t)
+	}
+}

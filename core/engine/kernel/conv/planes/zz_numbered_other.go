@@ -15,3 +15,13 @@ func runPlaneTile(lanes, n int, t *planeTile) {
 func runPlaneDots(lanes, n int, t *planeDots) {
 	kernel.NoVectors()
 }
+
+// runSlideRows computes planes of that many images with vectors of so many lanes.
+func runSlideRows(lanes, n int, t *slideRows) {
+	kernel.NoVectors()
+}
+
+// runSlideDots computes sums with vectors of so many lanes.
+func runSlideDots(lanes, n int, t *slideDots) {
+	kernel.NoVectors()
+}

@@ -12,7 +12,10 @@ var Families = slices.Concat(
 		isa.Family{Name: "dot", Emit: dot, ISAs: isa.Each},
 		isa.Family{Name: "bf16_dot", Emit: dot, ISAs: isa.BF16},
 	),
-	isa.In("conv/planes", isa.Family{Name: "planes", Emit: planes, ISAs: isa.Each}),
+	isa.In("conv/planes",
+		isa.Family{Name: "planes", Emit: planes, ISAs: isa.Each},
+		isa.Family{Name: "slide", Emit: slide, ISAs: isa.Each},
+	),
 	isa.In("conv/geometry",
 		isa.Family{Name: "im2col", Emit: im2col, ISAs: isa.Each, Choose: true},
 		isa.Family{Name: "plane_copies", Emit: planeCopies, ISAs: isa.Narrow, Choose: true},
@@ -29,6 +32,8 @@ var Families = slices.Concat(
 var Numbered = []isa.Numbered{
 	{Folder: "conv/planes", Base: "planeTile", Doc: "computes tiles of that many rows of vectors of so many lanes.", Most: 8},
 	{Folder: "conv/planes", Base: "planeDots", Doc: "computes sums for columns of that many taps with vectors of so many lanes.", Most: columnTaps},
+	{Folder: "conv/planes", Base: "slideRows", Doc: "computes planes of that many images with vectors of so many lanes.", Most: 2},
+	{Folder: "conv/planes", Base: "slideDots", Doc: "computes sums with vectors of so many lanes.", Most: 1},
 }
 
 // Layouts are the structs that these kernels read.
@@ -43,6 +48,15 @@ var Layouts = []isa.Layout{
 	{Folder: "conv/planes", Name: "planeDots", Fields: []isa.Field{
 		{Name: "images", Offset: pdImages}, {Name: "xImage", Offset: pdXImage}, {Name: "dyImage", Offset: pdDYImage}, {Name: "blocks", Offset: pdBlocks}, {Name: "left", Offset: pdLeft}, {Name: "rows", Offset: pdRows},
 		{Name: "xRow", Offset: pdXRow}, {Name: "dyRow", Offset: pdDYRow}, {Name: "dy", Offset: pdDY}, {Name: "off", Offset: pdOff}, {Name: "at", Offset: pdAt}, {Name: "out", Offset: pdOut}, {Name: "x", Offset: pdX},
+	}},
+	{Folder: "conv/planes", Name: "slideBlock", Fields: []isa.Field{{Name: "x", Offset: sbX}, {Name: "y", Offset: sbY}}},
+	{Folder: "conv/planes", Name: "slideRows", Fields: []isa.Field{
+		{Name: "x", Offset: slX}, {Name: "y", Offset: slY}, {Name: "xNext", Offset: slXNext}, {Name: "yNext", Offset: slYNext}, {Name: "planes", Offset: slPlanes}, {Name: "xPlane", Offset: slXPlane}, {Name: "yPlane", Offset: slYPlane}, {Name: "blocks", Offset: slBlocks}, {Name: "table", Offset: slTable}, {Name: "lead", Offset: slLead}, {Name: "rows", Offset: slRows},
+		{Name: "tail", Offset: slTail}, {Name: "xRow", Offset: slXRow}, {Name: "yRow", Offset: slYRow}, {Name: "xColumn", Offset: slXColumn}, {Name: "weights", Offset: slWeights}, {Name: "bias", Offset: slBias}, {Name: "biasNext", Offset: slBiasNext}, {Name: "xAt", Offset: slXAt}, {Name: "yAt", Offset: slYAt}, {Name: "left", Offset: slLeft}, {Name: "weightsAt", Offset: slWeightsAt}, {Name: "biasAt", Offset: slBiasAt},
+	}},
+	{Folder: "conv/planes", Name: "slideDots", Fields: []isa.Field{
+		{Name: "x", Offset: sdX}, {Name: "dy", Offset: sdDY}, {Name: "images", Offset: sdImages}, {Name: "xImage", Offset: sdXImage}, {Name: "dyImage", Offset: sdDYImage}, {Name: "planes", Offset: sdPlanes}, {Name: "xPlane", Offset: sdXPlane}, {Name: "dyPlane", Offset: sdDYPlane}, {Name: "blocks", Offset: sdBlocks}, {Name: "table", Offset: sdTable}, {Name: "before", Offset: sdBefore},
+		{Name: "rows", Offset: sdRows}, {Name: "after", Offset: sdAfter}, {Name: "xRow", Offset: sdXRow}, {Name: "dyRow", Offset: sdDYRow}, {Name: "xColumn", Offset: sdXColumn}, {Name: "sums", Offset: sdSums}, {Name: "xAt", Offset: sdXAt}, {Name: "dyAt", Offset: sdDYAt}, {Name: "left", Offset: sdLeft}, {Name: "blocksLeft", Offset: sdBlocksLeft}, {Name: "xPlaneAt", Offset: sdXPlaneAt}, {Name: "dyPlaneAt", Offset: sdDYPlaneAt}, {Name: "sumsAt", Offset: sdSumsAt},
 	}},
 	{Folder: "conv/geometry", Name: "PlaneCopy", Fields: []isa.Field{
 		{Name: "Images", Offset: pcImages}, {Name: "Rows", Offset: pcRows}, {Name: "Vectors", Offset: pcVectors}, {Name: "Src", Offset: pcSrc}, {Name: "Dst", Offset: pcDst}, {Name: "Odd", Offset: pcOdd}, {Name: "SrcImage", Offset: pcSrcImage},

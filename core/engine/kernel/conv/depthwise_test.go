@@ -1,0 +1,58 @@
+package conv
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/trainctl/trainctl/core/engine/kernel/kerneltest"
+)
+
+// TestDepthwise3x3 has every width up to some vectors, where filters may not reach over the edge of a plane or reach over
+// all of it, and numbers of images and channels at which runs of planes begin and end.
+func TestDepthwise3x3(t *testing.T) {
+	kerneltest.AtEachLevel(t, func(t *testing.T) {
+		for w := 1; w <= 50; w++ {
+			for i, dilation := range []int{1, 1, 1, 2, 3} {
+				p := Shape{
+					N: 1 + (w+i)%6, C: 1 + (w+2*i)%5, H: 3 + (w*5+i)%9, W: w, R: 3, S: 3, StrideH: 1, StrideW: 1,
+					PadH: (w + i) % 3 * dilation, PadW: i % 3 * dilation, DilH: dilation, DilW: 1 + (w+dilation)%2*(dilation-1),
+				}
+				if p.K, p.Groups = p.C, p.C; p.Validate() == nil {
+					testAlgorithm(t, Planes, &p)
+				}
+			}
+		}
+	})
+}
+
+// TestDepthwiseByImages has the same bits for an image, whatever others it is computed with.
+func TestDepthwiseByImages(t *testing.T) {
+	kerneltest.AtEachLevel(t, func(t *testing.T) {
+		for _, p := range []Shape{
+			{N: 5, C: 3, H: 9, W: 7, R: 3, S: 3, PadH: 1, PadW: 1},
+			{N: 5, C: 3, H: 8, W: 21, R: 3, S: 3, PadH: 2, PadW: 2, DilH: 2, DilW: 2},
+			{N: 5, C: 3, H: 4, W: 4, R: 7, S: 7, PadH: 3, PadW: 3},
+			{N: 5, C: 3, H: 8, W: 8, R: 5, S: 5, PadH: 2, PadW: 2},
+		} {
+			p.K, p.Groups, p.StrideH, p.StrideW = p.C, p.C, 1, 1
+			x, w, scratch := kerneltest.Random[float32](1, p.N*p.C*p.H*p.W), kerneltest.Random[float32](2, p.K*p.PatchSize()), kerneltest.Poisoned[float32](Scratch[float32](&p))
+			all, image := make([]float32, p.N*p.K*p.OutH()*p.OutW()), p.C*p.H*p.W
+			one, alone := p, make([]float32, len(all)/p.N)
+			one.N = 1
+			compare := func(what string, n int) {
+				t.Helper()
+				kerneltest.SameBits(t, fmt.Sprintf("%s of image %d of %v", what, n, &p), alone, all[n*len(alone):][:len(alone)])
+			}
+			Forward(&p, x, w, nil, all, scratch)
+			for n := range p.N {
+				Forward(&one, x[n*image:], w, nil, alone, scratch)
+				compare("y", n)
+			}
+			GradInput(&p, x, w, all, scratch) // y has the size of x
+			for n := range p.N {
+				GradInput(&one, x[n*image:], w, alone, scratch)
+				compare("dx", n)
+			}
+		}
+	})
+}
