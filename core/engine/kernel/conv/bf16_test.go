@@ -44,8 +44,8 @@ var direct16Cases = []Shape{
 func TestConvBF16(t *testing.T) { kerneltest.AtBF16Levels(t, atConvBF16) }
 
 func atConvBF16(t *testing.T) {
-	for i := range bf16Cases {
-		p := &bf16Cases[i]
+	for i, c := range slices.Concat(bf16Cases, unevenCases) {
+		p := &c
 		if !kernel.HasBF16() && i%4 > 0 { // plain convolution is tested by itself
 			continue
 		}

@@ -18,7 +18,7 @@ func TestWinogradOfHalfTypes(t *testing.T) {
 		if kernel.Current() == kernel.Generic {
 			return // has no Winograd
 		}
-		for _, p := range slices.Concat(bf16Cases, halvingCases, pickCases) {
+		for _, p := range slices.Concat(bf16Cases, halvingCases, pickCases, unevenCases) {
 			likeFloat32[F16](t, tensor.F16, &p)
 			if !kernel.HasBF16() {
 				likeFloat32[uint16](t, tensor.BF16, &p)

@@ -30,9 +30,10 @@ func Saves(p *geometry.Shape) bool { return !picks(p) }
 // Terms counts what a direction of p does with filters of 1x1. See package cost.
 func Terms(p *geometry.Shape) (t cost.Terms) {
 	pixels := float64(p.N * p.OutH() * p.OutW())
-	t[picked] = pixels * float64(p.C) * float64(p.K) / kernel.Block
-	t[pickedPixels] = pixels * float64(p.C+p.K)
-	t[pickedWeights] = float64(p.C * p.K)
+	from, to := padded(p.C), padded(p.K)
+	t[picked] = pixels * float64(from) * float64(to) / kernel.Block
+	t[pickedPixels] = pixels * float64(from+to)
+	t[pickedWeights] = float64(from * to)
 	return t
 }
 

@@ -66,14 +66,21 @@ func (c *call[T]) setFilters(w Filters[T], from, ins, to, outs int) {
 	for block := 0; block < outs; block += channelLanes {
 		for part := 0; part < ins; part += channelLanes {
 			c.readFilters(w, from+part, c.first+to+block)
+			clear(c.tapLanes[:c.twiceIn(from+part)*n*channelLanes])
 			t.count, t.in, t.out = channelLanes, firstTap, &c.filters[block*ins+part*channelLanes]
 			filterToPoints(c.taps, c.points, &t)
 		}
 	}
 }
 
+// twiceIn is how many of the input's channels in the vector that begins at channel are in the one before, too;
+// twiceOut the same of the output's.
+func (c *call[T]) twiceIn(channel int) int  { return channel - vectorAt(channel, c.ins) }
+func (c *call[T]) twiceOut(channel int) int { return channel - vectorAt(channel, c.outs) }
+
 // readFilters gathers the taps of 16 by 16 filters: [from][taps²][16].
 func (c *call[T]) readFilters(w Filters[T], from, to int) {
+	from, to = vectorAt(from, c.ins), vectorAt(to, c.outs)
 	d, widen := widens[T]()
 	switch {
 	case w.Wide != nil:
@@ -90,18 +97,18 @@ func gatherFilters[T, W pixel](c *call[T], w []W, from, to int) {
 	n, size := c.taps*c.taps, int(unsafe.Sizeof(w[0]))
 	if c.flipped && n == 1 {
 		for i := range channelLanes {
-			copyRow(w[(from+i)*c.all+to:], c.tapLanes[i*channelLanes:][:channelLanes])
+			copyRow(w[(from+i)*c.outs+to:], c.tapLanes[i*channelLanes:][:channelLanes])
 		}
 		return
 	}
 	const row = 4 * channelLanes
 	if !c.flipped { // each output channel's filters lie in one piece
-		gatherPlanes(n, &w[(to*c.from+from)*n], size*c.from*n, size*channelLanes, kernel.FirstLanes(channelLanes), &c.tapLanes[0], channelLanes*row, size*channelLanes*n)
+		gatherPlanes(n, &w[(to*c.ins+from)*n], size*c.ins*n, size*channelLanes, kernel.FirstLanes(channelLanes), &c.tapLanes[0], channelLanes*row, size*channelLanes*n)
 		return
 	}
-	line := size * c.all * n
+	line := size * c.outs * n
 	for tap := (n - 1) / channelLanes * channelLanes; tap >= 0; tap -= channelLanes { // what is written beyond the last tap is overwritten by those before it
-		gatherPlanes(channelLanes, &w[(from*c.all+to)*n+tap], size*n, line, kernel.FirstLanes(min(channelLanes, n-tap)), &c.tapLanes[tap*channelLanes], n*row, flippedAhead*line)
+		gatherPlanes(channelLanes, &w[(from*c.outs+to)*n+tap], size*n, line, kernel.FirstLanes(min(channelLanes, n-tap)), &c.tapLanes[tap*channelLanes], n*row, flippedAhead*line)
 	}
 }
 
@@ -111,11 +118,11 @@ func (c *call[T]) readWidened(d tensor.DType, w []T, from, to int) {
 	n := c.taps * c.taps
 	run := channelLanes * n // the filters between one channel and 16 others lie in one piece
 	if !c.flipped {
-		c.widen(d, w[(to*c.from+from)*n:], c.from*n, run)
+		c.widen(d, w[(to*c.ins+from)*n:], c.ins*n, run)
 		gatherPlanes(n, &c.wide[0], 4*run, row, kernel.FirstLanes(channelLanes), &c.tapLanes[0], channelLanes*row, 0)
 		return
 	}
-	c.widen(d, w[(from*c.all+to)*n:], c.all*n, run)
+	c.widen(d, w[(from*c.outs+to)*n:], c.outs*n, run)
 	for tap := (n - 1) / channelLanes * channelLanes; tap >= 0; tap -= channelLanes {
 		gatherPlanes(channelLanes, &c.wide[tap], 4*n, 4*run, kernel.FirstLanes(min(channelLanes, n-tap)), &c.tapLanes[tap*channelLanes], n*row, 0)
 	}
@@ -138,7 +145,7 @@ func (c *call[T]) readImages(x []T, group, block, endBlock int) {
 		top := max(0, s.Row*c.step-c.padH)
 		bottom := min(c.h, (s.Row+s.Rows)*c.step+c.over-c.padH)
 		for block := block; block < endBlock; block++ {
-			plane := x[(s.Image*c.from+block*channelLanes)*c.h*c.w:]
+			plane := x[(s.Image*c.ins+vectorAt(block*channelLanes, c.ins))*c.h*c.w:]
 			if top < bottom {
 				c.toLanes(plane[top*c.w:], c.h*c.w, kernel.CeilDiv(bottom-top, every), c.w, every, c.frame[((top+c.padH)*c.width+c.padW)*channelLanes:], c.width)
 			}
@@ -208,11 +215,11 @@ func (c *call[T]) writeImages(y []T, bias []float32, to, outs, first, end int) {
 				t.out = &c.lanes[i*c.side*c.outWidth*channelLanes]
 				pointsTo(c.points, c.side, &t)
 			}
-			add := zeros[:]
+			add, channel := zeros[:], vectorAt(c.first+to+block, c.outs)
 			if bias != nil {
-				add = bias[c.first+to+block:][:channelLanes]
+				add = bias[channel:][:channelLanes]
 			}
-			plane := y[(s.Image*c.all+c.first+to+block)*c.oh*c.ow:]
+			plane := y[(s.Image*c.outs+channel)*c.oh*c.ow:]
 			c.toPlanes(c.lanes, c.outWidth, c.oh*c.ow, bottom-top, c.ow, add, plane[top*c.ow:])
 		}
 	}

@@ -72,7 +72,7 @@ func (c *call[T]) readGradients(dy []T, group, block, endBlock int) {
 		top := s.Row * c.side
 		bottom := min(c.oh, top+s.Rows*c.side)
 		for block := block; block < endBlock; block++ {
-			plane := dy[(s.Image*c.all+block*channelLanes)*c.oh*c.ow:]
+			plane := dy[(s.Image*c.outs+vectorAt(block*channelLanes, c.outs))*c.oh*c.ow:]
 			c.toLanes(plane[top*c.ow:], c.oh*c.ow, bottom-top, c.ow, 1, c.lanes[top*c.outWidth*channelLanes:], c.outWidth)
 			for i := range s.Rows {
 				t.count, t.in = c.across, &c.lanes[(s.Row+i)*c.side*c.outWidth*channelLanes]
@@ -125,12 +125,24 @@ func (c *call[T]) writeFilters(dw []float32, from, ins, to, outs int, add bool) 
 		for part := 0; part < ins; part += channelLanes {
 			t.count, t.in, t.out = channelLanes, &c.filters[block*ins+part*channelLanes], &c.tapLanes[0]
 			pointsTo(c.points, c.taps, &t)
-			dst := &dw[((c.first+to+block)*c.from+from+part)*n]
+			dst := &dw[(vectorAt(c.first+to+block, c.outs)*c.ins+vectorAt(from+part, c.ins))*n]
 			if add {
-				vecLanesOntoPlanes(n, &c.tapLanes[0], channelLanes*row, dst, 4*c.from*n, row, kernel.FirstLanes(channelLanes))
+				c.addOnce(from+part, c.first+to+block)
+				vecLanesOntoPlanes(n, &c.tapLanes[0], channelLanes*row, dst, 4*c.ins*n, row, kernel.FirstLanes(channelLanes))
 			} else {
-				vecLanesToPlanes(n, &c.tapLanes[0], channelLanes*row, &zeros[0], dst, 4*c.from*n, row, kernel.FirstLanes(channelLanes))
+				vecLanesToPlanes(n, &c.tapLanes[0], channelLanes*row, &zeros[0], dst, 4*c.ins*n, row, kernel.FirstLanes(channelLanes))
 			}
+		}
+	}
+}
+
+// addOnce clears those of 16 by 16 gradients that the vectors of channels before have added already.
+func (c *call[T]) addOnce(from, to int) {
+	n := c.taps * c.taps
+	clear(c.tapLanes[:c.twiceIn(from)*n*channelLanes])
+	if twice := c.twiceOut(to); twice > 0 {
+		for i := range channelLanes * n {
+			clear(c.tapLanes[i*channelLanes:][:twice])
 		}
 	}
 }

@@ -33,7 +33,9 @@ import (
 //
 // A vector holds 16 channels. Points lie as [P·P][channels/16][tiles][16]. The
 // work goes in groups of rows of tiles, padded to whole micro-kernels, and in
-// blocks of filters that stay in the L2 cache.
+// blocks of filters that stay in the L2 cache. Where 16 does not divide the channels, the last
+// vector begins 16 before their end and has some of the channels before it once more: filters are zero
+// for those of the input, and those of the output get the same values twice.
 
 const (
 	maxPoints     = 11
@@ -124,28 +126,34 @@ func Takes(p *geometry.Shape) bool { return takesTiles(p, outputSide) }
 // takesTiles is Takes for tiles of side×side outputs.
 func takesTiles(p *geometry.Shape, side int) bool {
 	return kernel.Current() != kernel.Generic && !Disabled && p.GroupCount() == 1 && p.DilationH() == 1 && p.DilationW() == 1 &&
-		p.C%channelLanes == 0 && p.K%channelLanes == 0 && (stride1(p, side) || stride2(p) || picks(p))
+		min(p.C, p.K) >= channelLanes && (stride1(p, side) || stride2(p) || picks(p))
 }
+
+// padded rounds a number of channels up to whole vectors.
+func padded(channels int) int { return kernel.CeilDiv(channels, channelLanes) * channelLanes }
+
+// vectorAt is the first of the 16 channels in the vector that begins at channel, of n.
+func vectorAt(channel, n int) int { return min(channel, n-channelLanes) }
 
 // stride1 is for stride 1: tiles have to save at least half of the products.
 func stride1(p *geometry.Shape, side int) bool {
 	return p.StrideH == 1 && p.StrideW == 1 && p.R == p.S && (p.R == 3 || p.R == 5) && p.PadH < p.R && p.PadW < p.R &&
-		2*products(p, side, p.OutH(), p.OutW()) <= p.R*p.R*p.OutH()*p.OutW() &&
-		2*products(p, side, p.H, p.W) <= p.R*p.R*p.H*p.W
+		2*products(p, side, p.OutH(), p.OutW()) <= p.R*p.R*p.OutH()*p.OutW()*p.C*p.K &&
+		2*products(p, side, p.H, p.W) <= p.R*p.R*p.H*p.W*p.C*p.K
 }
 
 // stride2 is for the layers that halve an image's sides. The alternative, im2col, is so much
 // slower that saving a fifth of the products pays.
 func stride2(p *geometry.Shape) bool {
-	tiles := kernel.CeilDiv(p.OutH(), outputSide) * kernel.CeilDiv(p.OutW(), outputSide)
+	tiles := kernel.CeilDiv(p.OutH(), outputSide) * kernel.CeilDiv(p.OutW(), outputSide) * padded(p.C) * padded(p.K)
 	return p.StrideH == 2 && p.StrideW == 2 && p.R == 3 && p.S == 3 && p.PadH == 1 && p.PadW == 1 &&
-		5*halvingPoints*halvingPoints*tiles <= 4*p.R*p.S*p.OutH()*p.OutW()
+		5*halvingPoints*halvingPoints*tiles <= 4*p.R*p.S*p.OutH()*p.OutW()*p.C*p.K
 }
 
-// products is how many products the tiles of an image take for each pair of channels.
+// products is how many products the tiles of an image take.
 func products(p *geometry.Shape, side, oh, ow int) int {
 	n := side + p.R - 1
-	return n * n * kernel.CeilDiv(oh, side) * kernel.CeilDiv(ow, side)
+	return n * n * kernel.CeilDiv(oh, side) * kernel.CeilDiv(ow, side) * padded(p.C) * padded(p.K)
 }
 
 // picks reports whether a convolution is a product over some of the pixels.
@@ -161,7 +169,8 @@ type call[T pixel] struct {
 	side           int // of a tile of outputs
 	step, over     int // pixels from a tile of the input to the next, and how many more of them it needs, or fewer
 	images         int
-	from, to       int // channels
+	from, to       int // channels, in whole vectors
+	ins, outs      int // channels of the input and of the output
 	first, all     int // the call computes to channels of all, from first on: all of them, but for a member of a Team
 	h, w, oh, ow   int
 	padH, padW     int
@@ -187,13 +196,14 @@ func newCall[T pixel](p *geometry.Shape, gradInput bool) call[T] {
 	c := call[T]{
 		pointShape: pointShapes[kernel.Current()],
 		taps:       p.R, points: side + p.R - 1, side: side, step: side, over: p.R - 1,
-		images: p.N, from: p.C, to: p.K, h: p.H, w: p.W, oh: p.OutH(), ow: p.OutW(),
+		images: p.N, ins: p.C, outs: p.K, h: p.H, w: p.W, oh: p.OutH(), ow: p.OutW(),
 		padH: p.PadH, padW: p.PadW, flipped: gradInput,
 	}
 	if gradInput {
-		c.from, c.to, c.h, c.w, c.oh, c.ow = p.K, p.C, c.oh, c.ow, p.H, p.W
+		c.ins, c.outs, c.h, c.w, c.oh, c.ow = p.K, p.C, c.oh, c.ow, p.H, p.W
 		c.padH, c.padW = p.R-1-p.PadH, p.R-1-p.PadW
 	}
+	c.from, c.to = padded(c.ins), padded(c.outs)
 	c.all = c.to
 	switch {
 	case picks(p):
