@@ -26,6 +26,8 @@ func decoderOf(p *part) (decoder, error) {
 		return stripDecoder(p)
 	case "BPEDecoder":
 		return suffixDecoder(p)
+	case "WordPiece":
+		return prefixDecoder(p)
 	}
 	return nil, p.unknown()
 }
@@ -130,6 +132,32 @@ func suffixDecoder(p *part) (decoder, error) {
 			if a.Suffix != "" {
 				names[i] = strings.ReplaceAll(n, a.Suffix, to)
 			}
+		}
+		return names
+	}, err
+}
+
+// joins are what English puts together, in the order in which it is looked for.
+var joins = strings.NewReplacer(" .", ".", " ?", "?", " !", "!", " ,", ",", " ' ", "'", " n't", "n't", " 'm", "'m", " do not", " don't", " 's", "'s", " 've", "'ve", " 're", "'re")
+
+// prefixDecoder puts a space before each token but the first and those that continue a word.
+func prefixDecoder(p *part) (decoder, error) {
+	a := struct {
+		Prefix  string
+		Cleanup bool
+	}{"##", true}
+	err := p.read(&a)
+	return func(names []string) []string {
+		for i, n := range names {
+			if rest, continues := strings.CutPrefix(n, a.Prefix); i > 0 && continues {
+				n = rest
+			} else if i > 0 {
+				n = " " + n
+			}
+			if a.Cleanup {
+				n = joins.Replace(n)
+			}
+			names[i] = n
 		}
 		return names
 	}, err

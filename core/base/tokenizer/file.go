@@ -126,6 +126,10 @@ func (p *Pipeline) surround(post *part) error {
 			if err := p.template(q); err != nil {
 				return err
 			}
+		case "RobertaProcessing", "BertProcessing":
+			if err := p.classifier(q); err != nil {
+				return err
+			}
 		default:
 			return q.unknown()
 		}
@@ -156,6 +160,26 @@ func (p *Pipeline) template(q *part) error {
 			return fmt.Errorf("%s: the special token %q has no ids", q.Type, s.SpecialToken.ID)
 		}
 		*around = append(*around, special.IDs...)
+	}
+	return nil
+}
+
+// classifier reads the two tokens that BERT and RoBERTa put around a text.
+func (p *Pipeline) classifier(q *part) error {
+	var t struct{ CLS, Sep [2]json.RawMessage } // a name and an id
+	err := q.read(&t)
+	for _, at := range []struct {
+		around *[]int32
+		token  json.RawMessage
+	}{{&p.before, t.CLS[1]}, {&p.after, t.Sep[1]}} {
+		var id int32
+		if err == nil {
+			err = json.Unmarshal(at.token, &id)
+		}
+		*at.around = append(*at.around, id)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", q.Type, err)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package tokenizer
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 
@@ -30,6 +31,12 @@ func normalizerOf(p *part) (normalizer, error) {
 		return stripOf(p)
 	case "Replace":
 		return replaceOf(p)
+	case "ByteLevel":
+		return toChars, nil
+	case "BertNormalizer":
+		return bertNormalizerOf(p)
+	case "Nmt":
+		return nmt, nil
 	}
 	return nil, p.unknown()
 }
@@ -44,9 +51,12 @@ func lowercase(text string) string {
 	}, text), "İ", "i̇")
 }
 
-func stripAccents(text string) string {
+func stripAccents(text string) string { return without(unicode.M, text) }
+
+// without removes the characters of a category.
+func without(category *unicode.RangeTable, text string) string {
 	return strings.Map(func(r rune) rune {
-		if unicode.Is(unicode.M, r) {
+		if unicode.Is(category, r) {
 			return -1
 		}
 		return r
@@ -102,4 +112,74 @@ func replaceOf(p *part) (normalizer, error) {
 		})
 		return b.String()
 	}, err
+}
+
+// bertNormalizerOf is BERT's: control characters removed, white space as spaces, Chinese characters between spaces,
+// and, where asked for, neither accents nor capitals.
+func bertNormalizerOf(p *part) (normalizer, error) {
+	var a struct {
+		Clean   bool  `json:"clean_text"`
+		Chinese bool  `json:"handle_chinese_chars"`
+		Strip   *bool `json:"strip_accents"` // nil: as Lower
+		Lower   bool  `json:"lowercase"`
+	}
+	err := p.read(&a)
+	strip := a.Strip == nil && a.Lower || a.Strip != nil && *a.Strip
+	return func(text string) string {
+		if a.Clean {
+			text = strings.Map(cleaned, text)
+		}
+		if a.Chinese {
+			text = apartChinese(text)
+		}
+		if strip {
+			text = without(unicode.Mn, norm.NFD.String(text))
+		}
+		if a.Lower {
+			text = lowercase(text)
+		}
+		return text
+	}, err
+}
+
+// cleaned is a space for white space, and -1 for characters that print nothing.
+func cleaned(r rune) rune {
+	switch {
+	case r == '\t', r == '\n', r == '\r':
+		return ' '
+	case unicode.In(r, unicode.Cc, unicode.Cf, unicode.Co), r == unicode.ReplacementChar:
+		return -1
+	case unicode.IsSpace(r):
+		return ' '
+	}
+	return r
+}
+
+// chinese are the blocks of CJK ideographs that BERT knows.
+var chinese = [][2]rune{{0x3400, 0x4dbf}, {0x4e00, 0x9fff}, {0xf900, 0xfaff}, {0x20000, 0x2a6df}, {0x2a700, 0x2b81f}, {0x2b920, 0x2ceaf}, {0x2f800, 0x2fa1f}}
+
+func apartChinese(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		if slices.ContainsFunc(chinese, func(block [2]rune) bool { return block[0] <= r && r <= block[1] }) {
+			b.WriteString(" " + string(r) + " ")
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+// nmt is SentencePiece's for translation: most control characters removed, and spaces for white space and what prints nothing.
+func nmt(text string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\t', r == '\n', r == '\f', r == '\r', r == 0x1680, 0x200b <= r && r <= 0x200f,
+			r == 0x2028, r == 0x2029, r == 0x2581, r == 0xfeff, r == unicode.ReplacementChar:
+			return ' '
+		case 0 < r && r < ' ', r == 0x7f, r == 0x8f, r == 0x9f:
+			return -1
+		}
+		return r
+	}, text)
 }

@@ -26,6 +26,12 @@ func splitterOf(p *part) (splitter, error) {
 		return splitBy(runes(unicode.IsSpace), removed), nil
 	case "Whitespace":
 		return splitBy(words, removed), nil
+	case "BertPreTokenizer":
+		return bertSplitter, nil
+	case "CharDelimiterSplit":
+		return delimiterOf(p)
+	case "FixedLength":
+		return fixedLengthOf(p)
 	}
 	return nil, p.unknown()
 }
@@ -136,9 +142,36 @@ func digitsOf(p *part) (splitter, error) {
 func punctuationOf(p *part) (splitter, error) {
 	a := struct{ Behavior behavior }{isolated}
 	err := p.read(&a)
-	return splitBy(runes(func(r rune) bool {
-		return r < 0x80 && unicode.In(r, unicode.P, unicode.S) || unicode.Is(unicode.P, r)
-	}), a.Behavior), err
+	return splitBy(runes(isPunctuation), a.Behavior), err
+}
+
+// isPunctuation counts the symbols of ASCII as punctuation.
+func isPunctuation(r rune) bool {
+	return r < 0x80 && unicode.In(r, unicode.P, unicode.S) || unicode.Is(unicode.P, r)
+}
+
+// bertSplitter cuts at white space, and around every punctuation mark.
+func bertSplitter(text string, first bool, emit func(string, bool)) {
+	marks := splitBy(runes(isPunctuation), isolated)
+	splitBy(runes(unicode.IsSpace), removed)(text, first, func(word string, first bool) { marks(word, first, emit) })
+}
+
+func delimiterOf(p *part) (splitter, error) {
+	var a struct{ Delimiter string }
+	err := p.read(&a)
+	return splitBy(literal(a.Delimiter), removed), err
+}
+
+// fixedLengthOf cuts pieces of so many characters.
+func fixedLengthOf(p *part) (splitter, error) {
+	var a struct{ Length int }
+	err := p.read(&a)
+	if err == nil && a.Length < 1 {
+		err = fmt.Errorf("%s: length = %d", p.Type, a.Length)
+	}
+	return splitBy(scanner(func(s string) int {
+		return run(s, a.Length, func(rune) bool { return true })
+	}), isolated), err
 }
 
 // words finds what separates words from each other and from runs of other characters: white

@@ -53,7 +53,7 @@ func Open(fsys afero.Fs, name string, characters []string) (Tokenizer, error) {
 	}
 	t, err := parse(b)
 	if err != nil {
-		return nil, usererr.Errorf("tokenizer", "use a byte pair encoding", "%s: %v", name, err)
+		return nil, usererr.Errorf("tokenizer", "use a byte pair encoding of the parts that docs/datasets.md lists, or write the tokens to a .bin file with the library that the file is for", "%s: %v", name, err)
 	}
 	return t, nil
 }

@@ -100,12 +100,36 @@ def added():
     return t
 
 
+def bert():
+    t = Tokenizer(models.BPE(unk_token="<unk>", continuing_subword_prefix="##"))
+    t.normalizer, t.pre_tokenizer, t.decoder = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer(), decoders.WordPiece()
+    trained(t, 200, ["<unk>", "<s>", "</s>"], continuing_subword_prefix="##", limit_alphabet=60)
+    t.post_processor = processors.BertProcessing(("</s>", 2), ("<s>", 1))
+    return t
+
+
+def roberta():
+    t = roberta_like()
+    t.normalizer = normalizers.BertNormalizer(clean_text=True, handle_chinese_chars=False, strip_accents=True, lowercase=False)
+    t.add_special_tokens(["<s>", "</s>"])
+    t.post_processor = processors.RobertaProcessing(("</s>", t.token_to_id("</s>")), ("<s>", t.token_to_id("<s>")))
+    return t
+
+
+def bytes_first():
+    t = Tokenizer(models.BPE())
+    t.normalizer = normalizers.Sequence([normalizers.Nmt(), normalizers.ByteLevel()])
+    t.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.CharDelimiterSplit("-"), pre_tokenizers.FixedLength(length=7)])
+    t.decoder = decoders.ByteLevel()
+    return trained(t, 330, initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+
+
 def main():
     out = {}
     made = {
         "gpt2": gpt2(), "prefix space": roberta_like(), "llama3": split_bytes(LLAMA3, True), "qwen2": split_bytes(QWEN2, False), "o200k": split_bytes(O200K, False),
         "llama2": llama2(), "metaspace first": metaspace("first", True), "metaspace always": metaspace("always", False), "metaspace never": metaspace("never", True),
-        "words": words(), "added": added(),
+        "words": words(), "added": added(), "bert": bert(), "roberta": roberta(), "bytes first": bytes_first(),
     }
     for behavior in ("removed", "isolated", "merged_with_previous", "merged_with_next", "contiguous"):
         made["split " + behavior] = parts(behavior, False)
