@@ -338,6 +338,10 @@ func PackPanels(s TileShape, src []float32, row, col, m, k, height int, dst []fl
 		if height == s.cols {
 			step = s.Lanes * s.vectors(rows)
 		}
+		if row == 1 && rows == height && height == 2*s.Lanes {
+			vecPackPair(k, &src[p], 4*col, &dst[p*k])
+			continue
+		}
 		for part := 0; part < rows; part += s.Lanes {
 			n, from, to := min(s.Lanes, rows-part), &src[(p+part)*row], &dst[p*k+part]
 			if row == 1 {

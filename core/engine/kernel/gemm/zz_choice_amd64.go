@@ -22,6 +22,15 @@ func vecPackAlong(k int, src *float32, stride int, mask kernel.Mask, dst *float3
 	}
 }
 
+// vecPackPair copies two vectors from each of k rows to a panel. stride is bytes.
+func vecPackPair(k int, src *float32, stride int, dst *float32) {
+	if kernel.Wide() {
+		packPairAVX512(k, src, stride, dst)
+	} else {
+		packPairAVX2(k, src, stride, dst)
+	}
+}
+
 // vecPackVectors copies k rows of vectors to panels of one vector each, which begin next bytes apart. stride, between rows of src, and ahead, to what is prefetched, are bytes.
 func vecPackVectors(k int, vectors int, src *float32, stride int, ahead int, dst *float32, next int) {
 	if kernel.Wide() {

@@ -10,7 +10,7 @@ import (
 
 // pack copies matrices to panels. The kernels write whole vectors: what lies beyond a
 // panel's width is overwritten by its next row.
-var pack = isa.All(packAcross, packAlong, packVectors)
+var pack = isa.All(packAcross, packAlong, packPair, packVectors)
 
 // packVectors reads whole rows, as memory likes it, and prefetches what is packed later.
 func packVectors(a *isa.Asm) {
@@ -87,5 +87,26 @@ func packAlong(a *isa.Asm) {
 	a.ADDQ(by, from)
 	a.ADDQ(step, to)
 	a.CountDown(n, "row")
+	a.Ret()
+}
+
+// packPair reads whole lines of the cache, and prefetches the panel beside it: its rows may lie a multiple of a page
+// apart, where the hardware finds no stream.
+func packPair(a *isa.Asm) {
+	a.Kernel("packPair", "func(k int, src *float32, stride int, dst *float32)",
+		"copies two vectors from each of k rows to a panel. stride is bytes.")
+	k, from, stride, to, v := a.Gp("k"), a.Gp("src"), a.Gp("stride"), a.Gp("dst"), a.Vecs(2)
+	wide := 4 * a.Lanes * len(v)
+	a.Label("row")
+	loadVectors(a, from, 0, v)
+	for d := 0; d < wide; d += 64 {
+		a.PREFETCHT2(operand.Mem{Base: from, Disp: wide + d})
+	}
+	for i := range v {
+		a.Move(v[i], operand.Mem{Base: to, Disp: 4 * a.Lanes * i})
+	}
+	a.ADDQ(stride, from)
+	a.ADDQ(operand.I32(wide), to)
+	a.CountDown(k, "row")
 	a.Ret()
 }
