@@ -279,9 +279,7 @@ func (g *poolGrad[T]) inputPlane(n, lo, j int, mean, meanDy, slope, scale T) (su
 		sum, _ = runStrips(s, stripGrad, kernel.As32(x), kernel.As32(y), kernel.As32(dy), idx, kernel.As32(dx))
 		return sum
 	}
-	for j, v := range x {
-		dx[j] = (-meanDy - T((v-mean)*slope)) * scale
-	}
+	SubMulAdd(x, mean, -slope*scale, -meanDy*scale, dx)
 	for j, at := range idx {
 		if !(y[j] <= 0) {
 			dx[at] += dy[j] * scale
