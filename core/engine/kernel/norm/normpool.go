@@ -29,7 +29,7 @@ func BatchNormReLUPool[T kernel.Float](p *pool.Shape, x, mean, invstd, gamma, be
 		ch := i % p.C
 		scale, shift := affine(ch, invstd, gamma, beta)
 		if inStrips {
-			s.mean, s.scale, s.shift = float32(mean[ch]), float32(scale), float32(shift)
+			s.mean, s.scale, s.shift, s.spill = float32(mean[ch]), float32(scale), float32(shift), spills(p, i)
 			runStrips(&s, stripPool, kernel.As32(x[i*in:]), kernel.As32(y[i*out:]), nil, idx[i*out:], nil)
 			continue
 		}

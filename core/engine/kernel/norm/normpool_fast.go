@@ -76,7 +76,8 @@ type poolStrip struct {
 	sum, dot                  float32     // results
 	ahead, outAhead           int         // bytes to the plane that comes next, of x and of dy
 	stripTable
-	d tensor.DType // of the images
+	d     tensor.DType // of the images
+	spill bool         // forward: what follows the plane's outputs is written later, and may be overwritten until then
 }
 
 // stripTable holds how much places grow by from one pair of rows to the next, and those of
@@ -97,6 +98,13 @@ func strips(p *pool.Shape) bool {
 // read up to 8 halves from the last columns on, and what follows the last planes may not be there.
 func directStrips(p *pool.Shape, i int) bool {
 	return p.W%(2*stripLanes) == 0 || (p.N*p.C-1-i)*p.H*p.W >= 4*stripLanes
+}
+
+// spills reports whether a whole strip of a narrow plane i may read and write beyond its end: rows come one after the
+// other, and what one of them writes behind itself is outputs of the next ones.
+func spills(p *pool.Shape, i int) bool {
+	left := p.N*p.C - 1 - i
+	return left*p.H*p.W >= 2*stripLanes-p.W && left*p.OutH()*p.OutW() >= stripLanes-p.OutW()
 }
 
 // set prepares everything but the plane, for images of d of which as many planes as there are channels
@@ -126,6 +134,9 @@ func runStrips[E float32 | uint16](t *poolStrip, pass int, x, y, dy []E, idx []i
 	columns := t.outStride / t.d.Size()
 	for j := 0; j < columns; j += stripLanes {
 		n := min(stripLanes, columns-j)
+		if pass == stripPool && n < stripLanes && (j > 0 || t.spill) { // whole strips need no masks
+			j, n = max(0, columns-stripLanes), stripLanes
+		}
 		t.from, t.x, t.y, t.idx = 2*j, unsafe.Pointer(&x[2*j]), unsafe.Pointer(&y[j]), &idx[j]
 		if pass != stripPool {
 			t.dy, t.dx = unsafe.Pointer(&dy[j]), unsafe.Pointer(&dx[2*j])
