@@ -86,6 +86,7 @@ func (d *Device) Share(n, unit int, part func(lo, hi int) func()) func() {
 func (d *Device) room(size int) *bind.Arena {
 	if d.arena == nil || len(d.arena.Data) < size {
 		d.arena = &bind.Arena{Data: tensor.Aligned(size)}
+		populate(d.arena.Data)
 	}
 	return d.arena
 }

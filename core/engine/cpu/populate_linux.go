@@ -1,0 +1,35 @@
+//go:build !portable
+
+package cpu
+
+import (
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// populated is how many bytes get their pages in one call, and the fewest for which that pays.
+const populated = 4 << 20
+
+// populate lets the kernel give memory its pages while the caller prepares other things, instead of one
+// by one in the first step. What the memory contains stays.
+func populate(mem []byte) {
+	if len(mem) >= populated {
+		go givePages(mem)
+	}
+}
+
+// givePages gives pages to memory but for the parts of a page at its ends. Kernels before 5.14 cannot, and nothing depends on it.
+func givePages(mem []byte) {
+	page := os.Getpagesize()
+	skip := int(-uintptr(unsafe.Pointer(unsafe.SliceData(mem))) & uintptr(page-1))
+	mem = mem[min(skip, len(mem)):]
+	for len(mem) >= page {
+		n := min(len(mem), populated) &^ (page - 1)
+		if unix.Madvise(mem[:n], unix.MADV_POPULATE_WRITE) != nil {
+			return
+		}
+		mem = mem[n:]
+	}
+}

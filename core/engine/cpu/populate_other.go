@@ -1,0 +1,5 @@
+//go:build !linux || portable
+
+package cpu
+
+func populate([]byte) {}
