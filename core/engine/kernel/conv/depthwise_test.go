@@ -25,6 +25,17 @@ func TestDepthwise3x3(t *testing.T) {
 	})
 }
 
+// TestDepthwise7x7 has planes from those that are too low or narrow for kernels of their own, and all paddings.
+func TestDepthwise7x7(t *testing.T) {
+	kerneltest.AtEachLevel(t, func(t *testing.T) {
+		for w := 7; w <= 36; w++ {
+			p := Shape{N: 1 + w%4, C: 1 + w%5, H: 9 + w*5%8, W: w, R: 7, S: 7, StrideH: 1, StrideW: 1, PadH: w % 8, PadW: (w + 4) % 7}
+			p.K, p.Groups = p.C, p.C
+			testAlgorithm(t, Planes, &p)
+		}
+	})
+}
+
 // TestDepthwiseByImages has the same bits for an image, whatever others it is computed with.
 func TestDepthwiseByImages(t *testing.T) {
 	kerneltest.AtEachLevel(t, func(t *testing.T) {

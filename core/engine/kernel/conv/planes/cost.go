@@ -92,10 +92,10 @@ func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 func slideTerms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 	s := sliderOf(p, d)
 	vectors, work := float64(s.images*s.planes*s.blocks), products
-	if t[columns] = vectors; d == geometry.ToWeight {
+	if t[columns] = vectors * float64(len(slideParts(p))); d == geometry.ToWeight {
 		work = dots
 	}
-	t[work] = vectors * float64(s.h*slideTaps*slideTaps*s.lanes) / kernel.Block
+	t[work] = vectors * float64(s.h*p.R*p.S*s.lanes) / kernel.Block
 	return t
 }
 

@@ -45,7 +45,7 @@ func Scratch(p *geometry.Shape, d geometry.Direction) int {
 	}
 	if slides(p, d) {
 		s := sliderOf(p, d)
-		return s.scratch()
+		return s.scratch(slideParts(p))
 	}
 	f, taps := inputFrame(p, planeElems), p.R*p.S
 	switch d {

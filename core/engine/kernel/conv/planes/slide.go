@@ -18,7 +18,7 @@ type slider struct {
 	top, left          int // padding
 	stepH, stepW       int // dilation
 	lanes, blocks      int
-	table              []float32 // slideBlock for each block of columns, and masks
+	table              []float32 // of results: slideBlock for each block of columns, and masks
 	guarded, guardedTo []float32 // copies of planes of x and y, with room beside them
 }
 
@@ -70,10 +70,16 @@ type slideDots struct {
 
 // slides reports whether a direction can be computed so.
 func slides(p *geometry.Shape, d geometry.Direction) bool {
-	if p.R != slideTaps || p.S != slideTaps || p.StrideH != 1 || p.StrideW != 1 || p.K != p.C || !depthwise(p) {
+	if p.StrideH != 1 || p.StrideW != 1 || p.K != p.C || !depthwise(p) {
 		return false
 	}
 	s := sliderOf(p, d)
+	if d == geometry.ToWeight && slideParts(p) != nil && p.R > slideTaps {
+		return s.slidesLarge(p)
+	}
+	if p.R != slideTaps || p.S != slideTaps {
+		return false
+	}
 	if s.top < 0 || s.left < 0 || s.top > 2*s.stepH || s.left > 2*s.stepW || 2*s.stepW > slideReach || s.h < s.stepH {
 		return false
 	}
@@ -87,6 +93,32 @@ func slides(p *geometry.Shape, d geometry.Direction) bool {
 		}
 	}
 	return s.stepH == 1 || s.ow >= s.lanes // else vectors would overwrite rows of another class
+}
+
+// slidesLarge is slides for the weight gradients of larger filters, which pay off where planes are not low.
+func (s *slider) slidesLarge(p *geometry.Shape) bool {
+	const low = 10
+	return s.stepH == 1 && s.stepW == 1 && min(s.h, s.oh) >= low && min(s.w, s.ow) >= low && s.top < p.R && s.left < p.S
+}
+
+// slidePart is the part of a filter whose gradients a call of the kernel of that number sums.
+type slidePart struct{ kernel, row, rows, column, columns int }
+
+// The parts that filters of 3×3 and of 7×7 have.
+var (
+	slideParts3 = []slidePart{{1, 0, 3, 0, 3}}
+	slideParts7 = []slidePart{{3, 0, 4, 0, 2}, {3, 0, 4, 2, 2}, {3, 0, 4, 4, 2}, {4, 0, 4, 6, 1}, {1, 4, 3, 0, 3}, {2, 4, 3, 3, 2}, {2, 4, 3, 5, 2}}
+)
+
+// slideParts are those of p's filters, or nil.
+func slideParts(p *geometry.Shape) []slidePart {
+	switch {
+	case p.R == 3 && p.S == 3:
+		return slideParts3
+	case p.R == 7 && p.S == 7:
+		return slideParts7
+	}
+	return nil
 }
 
 // sliderOf is the convolution that a direction is.
@@ -114,6 +146,7 @@ type slideClass struct {
 	before, lead, tail int // rows of y that the first row of x is not the first to meet; slideRows
 }
 
+// class is that of row e of x. Its lead and its tail are those of filters of 3×3.
 func (s *slider) class(e int) slideClass {
 	c := slideClass{x: e, y: (e + s.top) % s.stepH, before: (e + s.top) / s.stepH, rows: kernel.CeilDiv(s.h-e, s.stepH)}
 	c.outs = kernel.CeilDiv(max(0, s.oh-c.y), s.stepH)
@@ -122,48 +155,60 @@ func (s *slider) class(e int) slideClass {
 	return c
 }
 
-// blockElems is the size of a block in the table.
-func (s *slider) blockElems() int { return int(unsafe.Sizeof(slideBlock{}))/4 + (slideTaps+1)*s.lanes }
+// blockElems is the size of a block in the table, with the masks of some views.
+func (s *slider) blockElems(views int) int {
+	return int(unsafe.Sizeof(slideBlock{}))/4 + (views+1)*s.lanes
+}
 
 // copies is the sizes of guarded copies of planes of x and of y.
 func (s *slider) copies() (x, y int) {
 	return slideImages*s.h*s.w + 2*slideGuard, slideImages*s.oh*s.ow + 2*slideGuard
 }
 
-func (s *slider) scratch() int {
+// scratch is for the parts of a filter, that of results being one.
+func (s *slider) scratch(parts []slidePart) (n int) {
 	x, y := s.copies()
-	return s.blocks*s.blockElems() + x + y + s.planes*slideTaps*slideTaps*(s.lanes+1)
+	for i := range parts {
+		n += s.blocks*s.blockElems(parts[i].columns) + parts[i].rows*parts[i].columns*s.planes*(s.lanes+1)
+	}
+	return n + x + y
 }
 
-// prepare takes scratch and lists the blocks. Where sums are over them, no column is in two.
-func (s *slider) prepare(scratch []float32, once bool) (rest []float32) {
+// prepare takes scratch for copies.
+func (s *slider) prepare(scratch []float32) (rest []float32) {
 	x, y := s.copies()
-	size := s.blockElems()
-	s.table, scratch = scratch[:s.blocks*size], scratch[s.blocks*size:]
 	s.guarded, scratch = scratch[:x], scratch[x:]
 	s.guardedTo, rest = scratch[:y], scratch[y:]
 	clear(s.guarded)
 	clear(s.guardedTo)
+	return rest
+}
+
+// list takes scratch and lists the blocks of a part. Where sums are over them, no column is in two.
+func (s *slider) list(part *slidePart, once bool, scratch []float32) (table, rest []float32) {
+	size := s.blockElems(part.columns)
+	table, rest = scratch[:s.blocks*size], scratch[s.blocks*size:]
 	for i := range s.blocks {
-		entry := s.table[i*size:][:size]
-		at := max(0, min(i*s.lanes, s.ow-s.lanes))
-		*(*slideBlock)(unsafe.Pointer(&entry[0])) = slideBlock{x: 4 * (at - s.left), y: 4 * at}
-		masks := unsafe.Slice((*int32)(unsafe.Pointer(&entry[size-(slideTaps+1)*s.lanes])), (slideTaps+1)*s.lanes)
+		entry := table[i*size:][:size]
+		at, left := max(0, min(i*s.lanes, s.ow-s.lanes)), s.left-part.column*s.stepW
+		*(*slideBlock)(unsafe.Pointer(&entry[0])) = slideBlock{x: 4 * (at - left), y: 4 * at}
+		n := (part.columns + 1) * s.lanes
+		masks := unsafe.Slice((*int32)(unsafe.Pointer(&entry[size-n])), n)
 		clear(masks)
 		for lane := range s.lanes {
 			column := at + lane
 			if column >= s.ow || once && column < i*s.lanes {
 				continue
 			}
-			masks[slideTaps*s.lanes+lane] = -1
-			for tap := range slideTaps {
-				if seen := column - s.left + tap*s.stepW; seen >= 0 && seen < s.w {
+			masks[part.columns*s.lanes+lane] = -1
+			for tap := range part.columns {
+				if seen := column - left + tap*s.stepW; seen >= 0 && seen < s.w {
 					masks[tap*s.lanes+lane] = -1
 				}
 			}
 		}
 	}
-	return rest
+	return table, rest
 }
 
 // edges calls edge for the first and the last plane of some images if they need copies, and run for those between.
@@ -243,11 +288,24 @@ func (s *slider) eachClass(from, to int, f func(c slideClass, from, planes, offs
 	}
 }
 
+// slideSum is a part of a filter, and its sums, [planes][rows][columns][lanes].
+type slideSum struct {
+	slidePart
+	table, sums []float32
+}
+
 // gradWeight is GradWeight.
-func (s *slider) gradWeight(x, dy, dw, scratch []float32, accumulate bool) bool {
-	const taps = slideTaps * slideTaps
-	sums, totals := scratch[:s.planes*taps*s.lanes], scratch[s.planes*taps*s.lanes:][:s.planes*taps]
-	clear(sums)
+func (s *slider) gradWeight(parts []slidePart, taps, across int, x, dy, dw, scratch []float32, accumulate bool) bool {
+	var list [8]slideSum
+	for i := range parts {
+		part := slideSum{slidePart: parts[i]}
+		part.table, scratch = s.list(&parts[i], true, scratch)
+		n := s.planes * part.rows * part.columns * s.lanes
+		part.sums, scratch = scratch[:n], scratch[n:]
+		clear(part.sums)
+		list[i] = part
+	}
+	sums := list[:len(parts)]
 	plane, result := s.h*s.w, s.oh*s.ow
 	const few = 128 // pixels for which sums are kept in registers: planes of more images are further apart
 	atOnce := min(slideImages, max(1, few/plane))
@@ -256,13 +314,22 @@ func (s *slider) gradWeight(x, dy, dw, scratch []float32, accumulate bool) bool 
 		s.edges(n, images, false, func(c int) {
 			s.guard(s.guarded, n, images, c, plane, x)
 			s.guard(s.guardedTo, n, images, c, result, dy)
-			s.dots(images, c, c+1, plane, result, s.guarded[slideGuard:], s.guardedTo[slideGuard:], sums)
+			s.dots(sums, images, c, c+1, plane, result, s.guarded[slideGuard:], s.guardedTo[slideGuard:])
 		}, func(from, to int) {
-			at := n*s.planes + from
-			s.dots(images, from, to, s.planes*plane, s.planes*result, x[at*plane:], dy[at*result:], sums)
+			run := to - from
+			if len(sums) > 1 {
+				run = max(1, planeElems/plane) // which all parts find in the L1 cache
+			}
+			for ; from < to; from += run {
+				at := n*s.planes + from
+				s.dots(sums, images, from, min(from+run, to), s.planes*plane, s.planes*result, x[at*plane:], dy[at*result:])
+			}
 		})
 	}
-	elementwise.RowSums(s.planes*taps, s.lanes, sums, totals)
+	totals := scratch[:s.planes*taps]
+	for i := range sums {
+		s.total(&sums[i], taps, across, totals)
+	}
 	if !sumsUp(totals) {
 		return false
 	}
@@ -274,31 +341,52 @@ func (s *slider) gradWeight(x, dy, dw, scratch []float32, accumulate bool) bool 
 	return true
 }
 
+// total adds up the lanes of a part and puts the sums to the places of their weights in filters of some taps, so many across.
+func (s *slider) total(part *slideSum, taps, across int, totals []float32) {
+	n := part.rows * part.columns
+	elementwise.RowSums(s.planes*n, s.lanes, part.sums, part.sums[:s.planes*n])
+	for c := range s.planes {
+		for i, v := range part.sums[c*n:][:n] {
+			totals[c*taps+(part.row+i/part.columns)*across+part.column+i%part.columns] = v
+		}
+	}
+}
+
 // dots adds the products of planes of some images, which lie xImage and dyImage elements apart.
-func (s *slider) dots(images, from, to, xImage, dyImage int, x, dy, sums []float32) {
+func (s *slider) dots(sums []slideSum, images, from, to, xImage, dyImage int, x, dy []float32) {
 	t := slideDots{
-		images: images, xImage: 4 * xImage, dyImage: 4 * dyImage, xPlane: 4 * s.h * s.w, dyPlane: 4 * s.oh * s.ow, blocks: s.blocks, table: &s.table[0],
+		images: images, xImage: 4 * xImage, dyImage: 4 * dyImage, xPlane: 4 * s.h * s.w, dyPlane: 4 * s.oh * s.ow, blocks: s.blocks,
 		xRow: 4 * s.stepH * s.w, dyRow: 4 * s.stepH * s.ow, xColumn: 4 * s.stepW,
 	}
 	s.eachClass(from, to, func(c slideClass, from, planes, offset int) {
-		t.planes, t.before, t.rows = planes, c.before, min(c.rows, c.outs-c.before)
-		t.after = c.rows - t.rows
-		t.x, t.dy, t.sums = &x[offset*s.h*s.w+c.x*s.w], &dy[offset*s.oh*s.ow+c.y*s.ow], &sums[from*slideTaps*slideTaps*s.lanes]
-		runSlideDots(s.lanes, 1, &t)
+		for i := range sums {
+			part := &sums[i]
+			t.planes, t.table = planes, &part.table[0]
+			row, before, rows := c.x, c.before-part.row, c.rows
+			if before < 0 { // the first rows of x are above what these taps see
+				row, rows, before = row-before*s.stepH, rows+before, 0
+			}
+			t.before, t.rows = before, min(rows, c.outs-before)
+			t.after = min(rows-t.rows, part.rows-1)
+			t.x, t.dy = &x[offset*s.h*s.w+row*s.w], &dy[offset*s.oh*s.ow+c.y*s.ow]
+			t.sums = &part.sums[from*part.rows*part.columns*s.lanes]
+			runSlideDots(s.lanes, part.kernel, &t)
+		}
 	})
 }
 
 // slideForward is Forward, and slideGradInput GradInput, of which the filters lie turned around.
 func slideForward(p *geometry.Shape, x, w, bias, y, scratch []float32) {
 	s := sliderOf(p, geometry.ToOutput)
-	s.prepare(scratch, false)
+	s.table, _ = s.list(&slideParts3[0], false, s.prepare(scratch))
 	s.convolve(x, w, bias, y)
 }
 
 func slideGradInput(p *geometry.Shape, dy, w, dx, scratch []float32) {
 	const taps = slideTaps * slideTaps
 	s := sliderOf(p, geometry.ToInput)
-	turned := s.prepare(scratch, false)[:s.planes*taps]
+	s.table, scratch = s.list(&slideParts3[0], false, s.prepare(scratch))
+	turned := scratch[:s.planes*taps]
 	for i := range turned {
 		turned[i] = w[i/taps*taps+taps-1-i%taps]
 	}
@@ -307,5 +395,5 @@ func slideGradInput(p *geometry.Shape, dy, w, dx, scratch []float32) {
 
 func slideGradWeight(p *geometry.Shape, x, dy, dw, scratch []float32, accumulate bool) bool {
 	s := sliderOf(p, geometry.ToWeight)
-	return s.gradWeight(x, dy, dw, s.prepare(scratch, true), accumulate)
+	return s.gradWeight(slideParts(p), p.R*p.S, p.S, x, dy, dw, s.prepare(scratch), accumulate)
 }

@@ -31,15 +31,21 @@ const (
 )
 
 // blockBytes is the size of a block of columns: the masks of each tap's view, and that of the results.
-func blockBytes(a *isa.Asm) int { return sbMasks + (slideTaps+1)*4*a.Lanes }
+func blockBytes(a *isa.Asm, views int) int { return sbMasks + (views+1)*4*a.Lanes }
 
-// slide emits depthwise convolution with filters of 3×3 straight from the image: columns beyond its edges are masked, rows
-// beyond them are left out.
+// slideParts are the parts of a filter whose gradients a kernel sums, rows by columns, by their numbers less one. Package planes knows
+// them, too.
+var slideParts = [][2]int{{3, 3}, {3, 2}, {4, 2}, {4, 1}}
+
+// slide emits depthwise convolution with filters of 3×3 straight from the image, and gradients of those and of larger ones: columns
+// beyond its edges are masked, rows beyond them are left out.
 func slide(a *isa.Asm) {
 	for images := 1; images <= 2; images++ {
 		slideRows(a, images)
 	}
-	slideDots(a)
+	for i, part := range slideParts {
+		slideDots(a, i+1, part[0], part[1])
+	}
 }
 
 // slideRows goes down a column of vectors of a plane, for two images at a time, so that no sum waits for itself: each row
@@ -79,7 +85,7 @@ func slideRows(a *isa.Asm, images int) {
 	s.next()
 	a.CountDown(left, "tailRow")
 	a.Label("blockDone")
-	a.ADDQ(operand.U32(blockBytes(a)), s.block)
+	a.ADDQ(operand.U32(blockBytes(a, slideTaps)), s.block)
 	a.CountDown(operand.Mem{Base: t, Disp: slLeft}, "block")
 	addFields(a, t, [2]int{slXPlane, slXAt}, [2]int{slYPlane, slYAt}, [2]int{slBiasNext, slBiasAt})
 	a.ADDQ(operand.U8(4*slideTaps*slideTaps), operand.Mem{Base: t, Disp: slWeightsAt})
@@ -136,7 +142,7 @@ func (s *slider) begin() {
 	}
 }
 
-// view is where a tap of a row sees x.
+// tapView is where a tap of a row sees x: at most the third, as addresses have it.
 func tapView(x, column reg.GPVirtual, tap int) operand.Mem {
 	m := operand.Mem{Base: x}
 	if tap > 0 {
@@ -183,12 +189,13 @@ func (s *slider) next() {
 	}
 }
 
-// slideDots sums the products of dy with x for each tap, over planes of several images: three rows of dy meet each row of x.
-// Sums of the lanes are added to those in memory.
-func slideDots(a *isa.Asm) {
-	a.Kernel("slideDots1", "func(slideDots *byte)", "computes gradients of the weights of filters of 3×3 for planes of several images.")
+// slideDots sums the products of dy with x for each tap of some rows and columns, over planes of several images: as many rows of dy
+// meet each row of x. Sums of the lanes are added to those in memory.
+func slideDots(a *isa.Asm, number, rows, columns int) {
+	a.Kernel(fmt.Sprintf("slideDots%d", number), "func(slideDots *byte)",
+		fmt.Sprintf("computes gradients of %d×%d weights of a filter for planes of several images.", rows, columns))
 	t := a.Gp("slideDots")
-	s := slideSums{a: a, t: t, acc: a.Vecs(slideTaps * slideTaps), dy: a.Vecs(slideTaps), view: a.Vec()}
+	s := slideSums{a: a, t: t, columns: columns, acc: a.Vecs(rows * columns), dy: a.Vecs(rows), view: a.Vec()}
 	copyFields(a, t, [2]int{sdX, sdXPlaneAt}, [2]int{sdDY, sdDYPlaneAt}, [2]int{sdSums, sdSumsAt})
 	a.Label("plane")
 	for _, v := range s.acc {
@@ -209,7 +216,7 @@ func slideDots(a *isa.Asm) {
 		a.Zero(s.next())
 		s.products()
 	})
-	a.ADDQ(operand.U32(blockBytes(a)), s.block)
+	a.ADDQ(operand.U32(blockBytes(a, columns)), s.block)
 	a.CountDown(operand.Mem{Base: t, Disp: sdBlocksLeft}, "block")
 	addFields(a, t, [2]int{sdXImage, sdXAt}, [2]int{sdDYImage, sdDYAt})
 	a.CountDown(operand.Mem{Base: t, Disp: sdLeft}, "image")
@@ -219,7 +226,7 @@ func slideDots(a *isa.Asm) {
 		a.Add(m, v, v)
 		a.Move(v, m)
 	}
-	a.ADDQ(operand.U32(4*a.Lanes*slideTaps*slideTaps), operand.Mem{Base: t, Disp: sdSumsAt})
+	a.ADDQ(operand.U32(4*a.Lanes*rows*columns), operand.Mem{Base: t, Disp: sdSumsAt})
 	addFields(a, t, [2]int{sdXPlane, sdXPlaneAt}, [2]int{sdDYPlane, sdDYPlaneAt})
 	a.CountDown(operand.Mem{Base: t, Disp: sdPlanes}, "plane")
 	a.Ret()
@@ -228,6 +235,7 @@ func slideDots(a *isa.Asm) {
 // slideSums is the registers of slideDots.
 type slideSums struct {
 	a             *isa.Asm
+	columns       int // of taps
 	t, block      reg.GPVirtual
 	x, g, xColumn reg.GPVirtual
 	xRow, gRow    reg.GPVirtual
@@ -253,17 +261,18 @@ func (s *slideSums) mask(i int) operand.Mem {
 
 // next makes room for another row of dy.
 func (s *slideSums) next() reg.VecVirtual {
-	for i := range slideTaps - 1 {
+	last := len(s.dy) - 1
+	for i := range last {
 		s.a.Copy(s.dy[i+1], s.dy[i])
 	}
-	return s.dy[slideTaps-1]
+	return s.dy[last]
 }
 
 // load reads it.
 func (s *slideSums) load() {
 	a, v := s.a, s.next()
 	a.Move(operand.Mem{Base: s.g}, v)
-	a.And(s.mask(slideTaps), v, v)
+	a.And(s.mask(s.columns), v, v)
 	a.PREFETCHT2(operand.Mem{Base: s.g, Disp: pages})
 	a.ADDQ(s.gRow, s.g)
 }
@@ -271,11 +280,11 @@ func (s *slideSums) load() {
 // products adds those of a row of x.
 func (s *slideSums) products() {
 	a := s.a
-	for tap := range slideTaps {
+	for tap := range s.columns {
 		a.Move(tapView(s.x, s.xColumn, tap), s.view)
 		a.And(s.mask(tap), s.view, s.view)
 		for i, dy := range s.dy {
-			a.Fma(s.view, dy, s.acc[(slideTaps-1-i)*slideTaps+tap])
+			a.Fma(s.view, dy, s.acc[(len(s.dy)-1-i)*s.columns+tap])
 		}
 	}
 	a.PREFETCHT2(operand.Mem{Base: s.x, Disp: pages})
