@@ -21,12 +21,14 @@ const (
 	stored                         // sums of dense ones
 	spread                         // weights, or their gradients, of pairs of pixels
 	columns                        // columns of vectors that kernels go down
+	strides                        // as products, where kernels work on whole planes
+	stridePlanes                   // these
 )
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:   {cost.Steps: 1.07, cost.Calls: 34.5, cost.Stores: 5.36, products: 1.23, planeCalls: 137, frameRows: 1.3, frameVectors: 2.68, splitRows: 17.8, splitElems: 2.74, resultRows: 6.48, dots: 1.34, dotCalls: 94.6, packed: 0.488, stored: 3.55, spread: 1.5, columns: 12},
-	kernel.AVX512: {cost.Steps: 1.01, cost.Calls: 726, products: 1.18, planeCalls: 120, frameRows: 1.65, frameVectors: 2.51, splitRows: 16.8, splitElems: 3.05, resultRows: 5.87, dots: 1.27, dotCalls: 103, packed: 0.392, stored: 2.64, spread: 1.5, columns: 12},
+	kernel.AVX2:   {cost.Steps: 1.07, cost.Calls: 34.5, cost.Stores: 5.36, products: 1.23, planeCalls: 137, frameRows: 1.3, frameVectors: 2.68, splitRows: 17.8, splitElems: 2.74, resultRows: 6.48, dots: 1.34, dotCalls: 94.6, packed: 0.488, stored: 3.55, spread: 1.5, columns: 12, strides: 1.91, stridePlanes: 15},
+	kernel.AVX512: {cost.Steps: 1.01, cost.Calls: 726, products: 1.18, planeCalls: 120, frameRows: 1.65, frameVectors: 2.51, splitRows: 16.8, splitElems: 3.05, resultRows: 5.87, dots: 1.27, dotCalls: 103, packed: 0.392, stored: 2.64, spread: 1.5, columns: 12, strides: 1.96, stridePlanes: 14.4},
 }
 
 // Terms counts what a direction of p does. See package cost.
@@ -39,6 +41,9 @@ func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 	}
 	if slides(p, d) {
 		return slideTerms(p, d)
+	}
+	if isStrided(p, d) {
+		return stridedTerms(p, d)
 	}
 	f, h, w := inputFrame(p, planeElems), p.OutH(), p.OutW()
 	taps, rows, width, phases, planes := float64(p.R*p.S), p.H, p.W, 1, float64(p.K)

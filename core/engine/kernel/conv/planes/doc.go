@@ -1,6 +1,7 @@
-// Package planes computes depthwise convolutions plane by plane: with filters of 3×3 and stride 1 straight from the image
-// (slide.go), where every output sees every input as products of small matrices (across.go), and all others from frames
-// (planes.go). It computes weight gradients of all other convolutions from planes that lie side by side (dense.go).
+// Package planes computes depthwise convolutions plane by plane: with filters of 3×3 and stride 1 (slide.go), and of 3×3 or
+// 5×5 and stride 2 (strided.go), straight from the image, where every output sees every input as products of small matrices
+// (across.go), and all others from frames (planes.go). It computes weight gradients of all other convolutions from planes
+// that lie side by side (dense.go).
 //
 // It imports core/engine/kernel, and below that elementwise, gemm, reduce, conv/cost and conv/geometry. Start with planes.go.
 package planes

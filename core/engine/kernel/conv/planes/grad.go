@@ -92,6 +92,11 @@ func GradInput(p *geometry.Shape, dy, w, dx, scratch []float32) {
 		slideGradInput(p, dy, w, dx, scratch)
 		return
 	}
+	if isStrided(p, geometry.ToInput) {
+		s, _ := newStrided(p, scratch)
+		s.gradInput(dy, w, dx)
+		return
+	}
 	g, multiplier, plane := newPlaneGrad(p), p.K/p.C, p.OutH()*p.OutW()
 	var phases [maxStride]gradPhase
 	var taps [maxStride * maxStride]gradTaps

@@ -47,6 +47,9 @@ func Scratch(p *geometry.Shape, d geometry.Direction) int {
 		s := sliderOf(p, d)
 		return s.scratch(slideParts(p))
 	}
+	if isStrided(p, d) {
+		return stridedScratch(p, d)
+	}
 	f, taps := inputFrame(p, planeElems), p.R*p.S
 	switch d {
 	case geometry.ToInput:
@@ -70,6 +73,11 @@ func Forward(p *geometry.Shape, x, w, bias, y, scratch []float32) {
 	}
 	if slides(p, geometry.ToOutput) {
 		slideForward(p, x, w, bias, y, scratch)
+		return
+	}
+	if isStrided(p, geometry.ToOutput) {
+		s, _ := newStrided(p, scratch)
+		s.forward(x, w, bias, y)
 		return
 	}
 	f, taps, plane := inputFrame(p, planeElems), p.R*p.S, p.OutH()*p.OutW()

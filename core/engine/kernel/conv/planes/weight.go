@@ -53,6 +53,28 @@ func GradWeight(p *geometry.Shape, x, dy, dw, scratch []float32, accumulate bool
 	if slides(p, geometry.ToWeight) {
 		return slideGradWeight(p, x, dy, dw, scratch, accumulate)
 	}
+	n := p.K * p.R * p.S
+	sums, scratch := scratch[:n], scratch[n:]
+	clear(sums)
+	if isStrided(p, geometry.ToWeight) {
+		s, lanes := newStrided(p, scratch)
+		s.gradWeight(x, dy, sums, lanes)
+	} else {
+		framedSums(p, x, dy, sums, scratch)
+	}
+	if !sumsUp(sums) {
+		return false
+	}
+	if accumulate {
+		elementwise.AddTo(dw[:n], sums)
+	} else {
+		copy(dw, sums)
+	}
+	return true
+}
+
+// framedSums adds the gradient of the weights to sums, from planes in frames.
+func framedSums(p *geometry.Shape, x, dy, sums, scratch []float32) {
 	f, taps, plane := inputFrame(p, planeElems), p.R*p.S, p.OutH()*p.OutW()
 	o := newDotsOut(p, &f)
 	f.prepare(p.C*p.H*p.W, p.W)
@@ -60,8 +82,6 @@ func GradWeight(p *geometry.Shape, x, dy, dw, scratch []float32, accumulate bool
 	frame, grads := scratch[:f.elems()], scratch[f.elems():][:o.h*o.line()]
 	clear(frame)
 	clear(grads)
-	sums := scratch[f.elems()+len(grads):][:p.K*taps]
-	clear(sums)
 	for n := 0; n < p.N; n += f.images {
 		images := min(f.images, p.N-n)
 		if images < f.images { // images of the batch before are zero in dy
@@ -82,15 +102,6 @@ func GradWeight(p *geometry.Shape, x, dy, dw, scratch []float32, accumulate bool
 			o.columns(1, 0, o.line(), frame, grads, to)
 		}
 	}
-	if !sumsUp(sums) {
-		return false
-	}
-	if accumulate {
-		elementwise.AddTo(dw[:p.K*taps], sums)
-	} else {
-		copy(dw, sums)
-	}
-	return true
 }
 
 // sumsUp reports whether x has no NaN, nor infinities of both signs.

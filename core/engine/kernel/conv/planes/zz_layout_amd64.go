@@ -108,3 +108,50 @@ var (
 	_ = [1]byte{}[unsafe.Offsetof(slideDots{}.dyPlaneAt)-176]
 	_ = [1]byte{}[unsafe.Offsetof(slideDots{}.sumsAt)-184]
 )
+
+// The offsets at which the assembly reads stridedPlanes: each index is 0.
+var (
+	_ = [1]byte{}[unsafe.Offsetof(stridedPlanes{}.planes)-0]
+	_ = [1]byte{}[unsafe.Offsetof(stridedPlanes{}.x)-8]
+	_ = [1]byte{}[unsafe.Offsetof(stridedPlanes{}.y)-16]
+	_ = [1]byte{}[unsafe.Offsetof(stridedPlanes{}.xPlane)-24]
+	_ = [1]byte{}[unsafe.Offsetof(stridedPlanes{}.yPlane)-32]
+	_ = [1]byte{}[unsafe.Offsetof(stridedPlanes{}.xRow)-40]
+	_ = [1]byte{}[unsafe.Offsetof(stridedPlanes{}.yRow)-48]
+	_ = [1]byte{}[unsafe.Offsetof(stridedPlanes{}.xFirst)-56]
+	_ = [1]byte{}[unsafe.Offsetof(stridedPlanes{}.yFirst)-64]
+	_ = [1]byte{}[unsafe.Offsetof(stridedPlanes{}.xEnd)-72]
+	_ = [1]byte{}[unsafe.Offsetof(stridedPlanes{}.yEnd)-80]
+	_ = [1]byte{}[unsafe.Offsetof(stridedPlanes{}.head)-88]
+	_ = [1]byte{}[unsafe.Offsetof(stridedPlanes{}.body)-96]
+	_ = [1]byte{}[unsafe.Offsetof(stridedPlanes{}.tail)-104]
+	_ = [1]byte{}[unsafe.Offsetof(stridedPlanes{}.weights)-112]
+	_ = [1]byte{}[unsafe.Offsetof(stridedPlanes{}.bias)-120]
+	_ = [1]byte{}[unsafe.Offsetof(stridedPlanes{}.biasStep)-128]
+	_ = [1]byte{}[unsafe.Offsetof(stridedPlanes{}.zeros)-136]
+	_ = [1]byte{}[unsafe.Offsetof(stridedPlanes{}.lost)-144]
+	_ = [1]byte{}[unsafe.Offsetof(stridedPlanes{}.sums)-152]
+	_ = [1]byte{}[unsafe.Offsetof(stridedPlanes{}.left)-160]
+	_ = [1]byte{}[unsafe.Offsetof(stridedPlanes{}.xAt)-168]
+	_ = [1]byte{}[unsafe.Offsetof(stridedPlanes{}.yAt)-176]
+	_ = [1]byte{}[unsafe.Offsetof(stridedPlanes{}.weightsAt)-184]
+	_ = [1]byte{}[unsafe.Offsetof(stridedPlanes{}.biasAt)-192]
+	_ = [1]byte{}[unsafe.Offsetof(stridedPlanes{}.sumsAt)-200]
+	_ = [1]byte{}[unsafe.Offsetof(stridedPlanes{}.bodyLeft)-208]
+	_ = [1]byte{}[unsafe.Offsetof(stridedPlanes{}.room)-216]
+)
+
+// The offsets at which the assembly reads stridedRoom: each index is 0.
+var (
+	_ = [1]byte{}[unsafe.Offsetof(stridedRoom{}.runs)-0]
+	_ = [1]byte{}[unsafe.Offsetof(stridedRoom{}.taps)-672]
+)
+
+// The offsets at which the assembly reads columnRun: each index is 0.
+var (
+	_ = [1]byte{}[unsafe.Offsetof(columnRun{}.blocks)-0]
+	_ = [1]byte{}[unsafe.Offsetof(columnRun{}.x)-8]
+	_ = [1]byte{}[unsafe.Offsetof(columnRun{}.y)-16]
+	_ = [1]byte{}[unsafe.Offsetof(columnRun{}.way)-24]
+	_ = [1]byte{}[unsafe.Offsetof(columnRun{}.masks)-32]
+)

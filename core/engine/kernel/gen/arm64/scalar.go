@@ -15,6 +15,9 @@ var conditions = map[string]string{
 	"JL": "BLT", "JLT": "BLT", "JGE": "BGE", "JG": "BGT", "JGT": "BGT", "JLE": "BLE",
 }
 
+// selections are the conditions of moves; that of CMOVQCC compares unsigned numbers.
+var selections = map[string]string{"CMOVQEQ": "EQ", "CMOVQGT": "GT", "CMOVQCC": "HS"}
+
 // setsFlags are instructions of x86 that change the flags.
 var setsFlags = map[string]bool{
 	"CMPL": true, "ADDQ": true, "SUBQ": true, "DECQ": true, "INCQ": true, "CMPQ": true, "TESTQ": true,
@@ -30,7 +33,7 @@ func readsFlags(nodes []ir.Node, i int) bool {
 			continue
 		case next.Opcode == "JMP" || next.IsTerminal || setsFlags[next.Opcode]:
 			return false
-		case conditions[next.Opcode] != "" || next.Opcode == "CMOVQEQ" || next.Opcode == "CMOVQGT":
+		case conditions[next.Opcode] != "" || selections[next.Opcode] != "":
 			return true
 		}
 	}
@@ -183,9 +186,9 @@ func (r *registers) scalar(in *ir.Instruction, nodes []ir.Node, i int) bool {
 		r.countBits(r.int(ops[0]), r.int(ops[1]))
 	case "LEAQ":
 		r.address(ops[0].(operand.Mem), r.int(ops[1]))
-	case "CMOVQEQ", "CMOVQGT":
+	case "CMOVQEQ", "CMOVQGT", "CMOVQCC":
 		to := r.int(ops[1])
-		r.set("CSEL\t"+in.Opcode[5:]+", R{1}, R{2}, R{0}", to, r.int(ops[0]), to)
+		r.set("CSEL\t"+selections[in.Opcode]+", R{1}, R{2}, R{0}", to, r.int(ops[0]), to)
 	case "PREFETCHT0":
 		r.prefetch("PLDL1KEEP", ops[0].(operand.Mem))
 	case "PREFETCHT1", "PREFETCHT2":

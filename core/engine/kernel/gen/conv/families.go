@@ -15,6 +15,7 @@ var Families = slices.Concat(
 	isa.In("conv/planes",
 		isa.Family{Name: "planes", Emit: planes, ISAs: isa.Each},
 		isa.Family{Name: "slide", Emit: slide, ISAs: isa.Each},
+		isa.Family{Name: "strided", Emit: strided, ISAs: isa.Narrow, Choose: true},
 	),
 	isa.In("conv/geometry",
 		isa.Family{Name: "im2col", Emit: im2col, ISAs: isa.Each, Choose: true},
@@ -58,6 +59,14 @@ var Layouts = []isa.Layout{
 		{Name: "x", Offset: sdX}, {Name: "dy", Offset: sdDY}, {Name: "images", Offset: sdImages}, {Name: "xImage", Offset: sdXImage}, {Name: "dyImage", Offset: sdDYImage}, {Name: "planes", Offset: sdPlanes}, {Name: "xPlane", Offset: sdXPlane}, {Name: "dyPlane", Offset: sdDYPlane}, {Name: "blocks", Offset: sdBlocks}, {Name: "table", Offset: sdTable}, {Name: "before", Offset: sdBefore},
 		{Name: "rows", Offset: sdRows}, {Name: "after", Offset: sdAfter}, {Name: "xRow", Offset: sdXRow}, {Name: "dyRow", Offset: sdDYRow}, {Name: "xColumn", Offset: sdXColumn}, {Name: "sums", Offset: sdSums}, {Name: "xAt", Offset: sdXAt}, {Name: "dyAt", Offset: sdDYAt}, {Name: "left", Offset: sdLeft}, {Name: "blocksLeft", Offset: sdBlocksLeft}, {Name: "xPlaneAt", Offset: sdXPlaneAt}, {Name: "dyPlaneAt", Offset: sdDYPlaneAt}, {Name: "sumsAt", Offset: sdSumsAt},
 	}},
+	{Folder: "conv/planes", Name: "stridedPlanes", Fields: []isa.Field{
+		{Name: "planes", Offset: spPlanes}, {Name: "x", Offset: spX}, {Name: "y", Offset: spY}, {Name: "xPlane", Offset: spXPlane}, {Name: "yPlane", Offset: spYPlane},
+		{Name: "xRow", Offset: spXRow}, {Name: "yRow", Offset: spYRow}, {Name: "xFirst", Offset: spXFirst}, {Name: "yFirst", Offset: spYFirst}, {Name: "xEnd", Offset: spXEnd}, {Name: "yEnd", Offset: spYEnd},
+		{Name: "head", Offset: spHead}, {Name: "body", Offset: spBody}, {Name: "tail", Offset: spTail}, {Name: "weights", Offset: spWeights}, {Name: "bias", Offset: spBias}, {Name: "biasStep", Offset: spBiasStep},
+		{Name: "zeros", Offset: spZeros}, {Name: "lost", Offset: spLost}, {Name: "sums", Offset: spSums}, {Name: "left", Offset: spLeft}, {Name: "xAt", Offset: spXAt}, {Name: "yAt", Offset: spYAt}, {Name: "weightsAt", Offset: spWeightsAt}, {Name: "biasAt", Offset: spBiasAt}, {Name: "sumsAt", Offset: spSumsAt}, {Name: "bodyLeft", Offset: spBodyLeft}, {Name: "room", Offset: spRoom},
+	}},
+	{Folder: "conv/planes", Name: "stridedRoom", Fields: []isa.Field{{Name: "runs", Offset: srRuns}, {Name: "taps", Offset: srTaps}}},
+	{Folder: "conv/planes", Name: "columnRun", Fields: []isa.Field{{Name: "blocks", Offset: crBlocks}, {Name: "x", Offset: crX}, {Name: "y", Offset: crY}, {Name: "way", Offset: crWay}, {Name: "masks", Offset: crMasks}}},
 	{Folder: "conv/geometry", Name: "PlaneCopy", Fields: []isa.Field{
 		{Name: "Images", Offset: pcImages}, {Name: "Rows", Offset: pcRows}, {Name: "Vectors", Offset: pcVectors}, {Name: "Src", Offset: pcSrc}, {Name: "Dst", Offset: pcDst}, {Name: "Odd", Offset: pcOdd}, {Name: "SrcImage", Offset: pcSrcImage},
 		{Name: "SrcRow", Offset: pcSrcRow}, {Name: "DstImage", Offset: pcDstImage}, {Name: "DstRow", Offset: pcDstRow}, {Name: "Tail", Offset: pcTail}, {Name: "Tail2", Offset: pcTail2}, {Name: "SrcPair", Offset: pcSrcPair}, {Name: "DstPair", Offset: pcDstPair},

@@ -1,0 +1,195 @@
+package planes
+
+import (
+	"unsafe"
+
+	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/conv/cost"
+	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
+)
+
+// Depthwise convolution by square filters with stride 2, as networks have it, looks at planes where they are: a kernel
+// takes the even and the odd elements of a row apart in registers, and computes whole planes in one call. What it reads
+// beyond a row is masked, and what it writes beyond one is overwritten by the next row, so that only the first
+// and the last plane of a tensor go through a copy with room around it.
+
+// stridedPlanes is a call of these kernels: x is the planes that the filter sees, or their gradient, y its results, or theirs.
+// Rows at offsets of xEnd or yEnd and more, or below 0, are read as zeros and written to lost. Steps and offsets are
+// bytes. The layout is known to gen/conv/strided.go.
+type stridedPlanes struct {
+	planes         int
+	x, y           *float32
+	xPlane, yPlane int
+	xRow, yRow     int
+	xFirst, yFirst int // offsets of the first rows
+	xEnd, yEnd     int // of a plane
+
+	// Rows of y, or pairs of rows of x that are written: those in the body meet rows inside of the plane alone.
+	head, body, tail int
+
+	weights, bias *float32
+	biasStep      int
+	zeros, lost   *float32
+	sums          *float32
+
+	left, xAt, yAt, weightsAt, biasAt, sumsAt, bodyLeft int // room for the kernel
+
+	room *stridedRoom
+}
+
+// stridedRoom is what the kernels read as vectors, none of which may lie in two cache lines: they read it often.
+type stridedRoom struct {
+	runs [3]columnRun
+	taps [maxStridedTaps][narrow]float32 // room for the kernel
+}
+
+// columnRun is some blocks of columns beside each other: eight columns of y, which begin at y, and the sixteen of x
+// from x on.
+type columnRun struct {
+	blocks, x, y, way int
+	masks             [6][narrow]uint32
+}
+
+const (
+	maxStridedSize   = 5
+	maxStridedTaps   = maxStridedSize * maxStridedSize
+	cacheLine        = 64
+	stridedRoomElems = int(unsafe.Sizeof(stridedRoom{})) / 4
+	stridedSlack     = 32 // elements that kernels may look at before and behind a plane
+)
+
+// isStrided reports whether these kernels compute a direction.
+func isStrided(p *geometry.Shape, d geometry.Direction) bool {
+	// Columns of y: fewer are computed beside each other, and more take the 5×5 kernel more blocks than they fill.
+	const least, most5 = 3, 2*narrow - 2
+	if d == geometry.ToOutput && p.S == maxStridedSize && p.OutW() > most5 {
+		return false
+	}
+	return depthwise(p) && p.StrideH == 2 && p.StrideW == 2 && p.R == p.S && (p.S == 3 && p.PadW <= 1 || p.S == maxStridedSize && p.PadW == 2) &&
+		p.DilationH() == 1 && p.DilationW() == 1 && p.OutW() >= least && (d != geometry.ToInput || p.K == p.C)
+}
+
+// stridedScratch is Scratch for them.
+func stridedScratch(p *geometry.Shape, d geometry.Direction) int {
+	n := p.H*p.W + p.OutH()*p.OutW() + 6*stridedSlack + stridedRoomElems + kernel.Block
+	if d == geometry.ToWeight {
+		n += p.K*p.R*p.S*(2+narrow) + kernel.Block
+	}
+	return n
+}
+
+// stridedTerms counts what a direction does. See package cost.
+func stridedTerms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
+	rows, columns := p.OutH(), p.OutW()
+	if d == geometry.ToInput {
+		rows, columns = kernel.CeilDiv(p.H+p.PadH, 2), kernel.CeilDiv(p.W, 2)
+	}
+	t[stridePlanes] = float64(p.N * p.K)
+	t[strides] = t[stridePlanes] * float64(rows*kernel.CeilDiv(columns, narrow)*p.R*p.S*narrow) / kernel.Block
+	return t
+}
+
+// strided is a convolution by these kernels.
+type strided struct {
+	stridedPlanes
+	p            *geometry.Shape
+	plane, out   int       // elements of a plane of x, and of y
+	x, y         []float32 // planes with slack before and behind them
+	zeros, spare []float32
+}
+
+// aligned is x from the start of a cache line on.
+func aligned(x []float32) []float32 {
+	return x[int(-uintptr(unsafe.Pointer(&x[0]))%cacheLine)/4:]
+}
+
+// newStrided takes its room from scratch.
+func newStrided(p *geometry.Shape, scratch []float32) (s strided, rest []float32) {
+	s.p, s.plane, s.out = p, p.H*p.W, p.OutH()*p.OutW()
+	scratch = aligned(scratch)
+	take := func(n int) (v []float32) {
+		v, scratch = scratch[:n], scratch[n:]
+		clear(v)
+		return v
+	}
+	s.room = (*stridedRoom)(unsafe.Pointer(&take(stridedRoomElems)[0]))
+	s.x, s.y = take(s.plane+2*stridedSlack), take(s.out+2*stridedSlack)
+	s.zeros, s.spare = take(stridedSlack), take(stridedSlack)
+	s.stridedPlanes.zeros, s.lost = &s.zeros[stridedSlack/4], &s.spare[0]
+	s.xRow, s.yRow, s.xEnd, s.yEnd = 4*p.W, 4*p.OutW(), 4*s.plane, 4*s.out
+	s.xFirst = -p.PadH * s.xRow
+	return s, scratch
+}
+
+// at makes planes of x and of y the call's first.
+func (s *strided) at(planes, xStep, yStep int, x, y *float32) {
+	s.planes, s.stridedPlanes.x, s.stridedPlanes.y, s.xPlane, s.yPlane = planes, x, y, 4*xStep, 4*yStep
+}
+
+// apart makes copies with slack of one plane of each the call's.
+func (s *strided) apart(x, y []float32) {
+	copy(s.x[stridedSlack:], x[:min(s.plane, len(x))])
+	copy(s.y[stridedSlack:], y[:min(s.out, len(y))])
+	s.at(1, 0, 0, &s.x[stridedSlack], &s.y[stridedSlack])
+}
+
+// next is how many planes of y from one on a call computes, at most so many, and whether it needs copies of them:
+// that of the first plane of x, and of the last.
+func (s *strided) next(first, most int) (count int, apart bool) {
+	p, multiplier := s.p, s.p.K/s.p.C
+	plane, last := first/multiplier, p.N*p.C-1
+	if plane == 0 || plane == last {
+		return 1, true
+	}
+	if count = min(most, p.K-first%p.K, last-plane); multiplier > 1 {
+		count = multiplier - first%multiplier
+	}
+	return count, false
+}
+
+// xStep is the elements from a call's plane of x to the next.
+func (s *strided) xStep() int {
+	if s.p.K > s.p.C {
+		return 0
+	}
+	return s.plane
+}
+
+// forward is Forward.
+func (s *strided) forward(x, w, bias, y []float32) {
+	p, multiplier := s.p, s.p.K/s.p.C
+	s.outputRuns()
+	if p.R == maxStridedSize {
+		s.rows(0, 0, 4)
+	} else {
+		s.rows(0, 1, 2) // the first row has met the row of y above
+	}
+	for first, count := 0, 0; first < p.N*p.K; first += count {
+		k := first % p.K
+		from, to := x[first/multiplier*s.plane:], y[first*s.out:]
+		s.weights, s.bias, s.biasStep = &w[k*p.R*p.S], &s.zeros[0], 0
+		if bias != nil {
+			s.bias, s.biasStep = &bias[k], 4
+		}
+		var apart bool
+		if count, apart = s.next(first, p.K); apart {
+			s.apart(from, nil)
+			s.runForward()
+			copy(to[:s.out], s.y[stridedSlack:])
+		} else {
+			s.at(count, s.xStep(), s.out, &from[0], &to[0])
+			s.runForward()
+		}
+	}
+}
+
+func (s *strided) runForward() {
+	switch s.p.PadW {
+	case 0:
+		vecStridedForward3Pad0(&s.stridedPlanes)
+	case 1:
+		vecStridedForward3Pad1(&s.stridedPlanes)
+	default:
+		vecStridedForward5Pad2(&s.stridedPlanes)
+	}
+}

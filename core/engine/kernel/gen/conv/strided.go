@@ -1,0 +1,495 @@
+package conv
+
+import (
+	"fmt"
+
+	"github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+
+	"github.com/trainctl/trainctl/core/engine/kernel/gen/isa"
+)
+
+// Offsets of the fields of stridedPlanes, of its stridedRoom and of the columnRuns of that.
+const (
+	spPlanes, spX, spY, spXPlane, spYPlane = 0, 8, 16, 24, 32
+	spXRow, spYRow, spXFirst, spYFirst     = 40, 48, 56, 64
+	spXEnd, spYEnd                         = 72, 80
+	spHead, spBody, spTail                 = 88, 96, 104
+	spWeights, spBias, spBiasStep          = 112, 120, 128
+	spZeros, spLost, spSums                = 136, 144, 152
+	spLeft, spXAt, spYAt                   = 160, 168, 176
+	spWeightsAt, spBiasAt, spSumsAt        = 184, 192, 200
+	spBodyLeft, spRoom                     = 208, 216
+	srRuns, srTaps                         = 0, stridedRuns * crSize
+	crBlocks, crX, crY, crWay, crMasks     = 0, 8, 16, 24, 32
+	crSize                                 = crMasks + 6*32
+	stridedRuns                            = 3
+)
+
+// Ways to compute a block of columns. What they mask differs, and where the first block has no column before it.
+const (
+	wayInner = iota
+	wayFirst
+	wayInnerMasked
+	wayFirstMasked
+)
+
+// The masks of a block: those of dy moved back by a column less than their number, or the order of results that are moved
+// back or on; those of x's even and odd columns; and those of these results.
+const (
+	maskDY    = 0
+	orderBack = 0
+	orderOn   = 1
+	maskEven  = 2
+	maskOdd   = 3
+	maskBack  = 4
+	maskOn    = 5
+)
+
+// oddQuads swaps the two middle quarters of a vector of eight: the order in which a shuffle within halves leaves
+// the even elements of two vectors, and the way back.
+const oddQuads = operand.U8(0b11011000)
+
+// strided emits the kernels of depthwise convolution with stride 2, which work on whole planes. A filter of size taps
+// sees pad columns before a row.
+func strided(a *isa.Asm) {
+	stridedForward(a, 3, 1)
+	stridedForward(a, 3, 0)
+	stridedForward5(a)
+	stridedGrad(a, 3, 1)
+	stridedGrad(a, 3, 0)
+	stridedGrad(a, 5, 2)
+	stridedDots(a, 3, 1, 0, 1, 2)
+	stridedDots(a, 3, 0, 0, 1, 2)
+	stridedDots(a, 5, 2, 0, 2)
+	stridedDots(a, 5, 2, 0)
+}
+
+// stridedKernel is what these kernels share.
+type stridedKernel struct {
+	*isa.Asm
+	size                   int // of the filter
+	ahead                  int // rows of a step to prefetch from the planes that follow
+	t, room, run, xAt, yAt reg.GPVirtual
+}
+
+// overPlanes emits the loops over planes, over the runs of columns, and over the blocks of a run; columns gets the
+// way to compute a block, and blocks of a run are step columns of y apart.
+func (k *stridedKernel) overPlanes(step int, ways []int, begin, end func(), columns func(way int)) {
+	a := k.Asm
+	k.room, k.run, k.xAt, k.yAt = a.Field(k.t, spRoom), a.GP64(), a.GP64(), a.GP64()
+	copyFields(a, k.t, [2]int{spX, spXAt}, [2]int{spY, spYAt}, [2]int{spWeights, spWeightsAt}, [2]int{spBias, spBiasAt}, [2]int{spSums, spSumsAt})
+	a.Label("plane")
+	begin()
+	a.MOVQ(k.room, k.run)
+	a.Label("run")
+	left := a.Field(k.run, crBlocks)
+	a.TESTQ(left, left)
+	a.JZ(operand.LabelRef("nextRun"))
+	a.MOVQ(left, operand.Mem{Base: k.t, Disp: spLeft})
+	a.MOVQ(a.Field(k.run, crX), k.xAt)
+	a.ADDQ(operand.Mem{Base: k.t, Disp: spXAt}, k.xAt)
+	a.MOVQ(a.Field(k.run, crY), k.yAt)
+	a.ADDQ(operand.Mem{Base: k.t, Disp: spYAt}, k.yAt)
+	a.Label("block")
+	for i, way := range ways {
+		if i < len(ways)-1 {
+			a.CMPQ(operand.Mem{Base: k.run, Disp: crWay}, operand.U8(way))
+			a.JNE(operand.LabelRef(fmt.Sprint("way", i+1)))
+		}
+		columns(way)
+		if i < len(ways)-1 {
+			a.JMP(operand.LabelRef("columnsDone"))
+			a.Label(fmt.Sprint("way", i+1))
+		}
+	}
+	a.Label("columnsDone")
+	a.ADDQ(operand.I8(2*4*step), k.xAt)
+	a.ADDQ(operand.I8(4*step), k.yAt)
+	a.CountDown(operand.Mem{Base: k.t, Disp: spLeft}, "block")
+	a.Label("nextRun")
+	a.ADDQ(operand.U32(crSize), k.run)
+	last := a.GP64()
+	a.LEAQ(operand.Mem{Base: k.room, Disp: srTaps}, last)
+	a.CMPQ(k.run, last)
+	a.JNE(operand.LabelRef("run"))
+	end()
+	addFields(a, k.t, [2]int{spXPlane, spXAt}, [2]int{spYPlane, spYAt})
+	a.CountDown(operand.Mem{Base: k.t, Disp: spPlanes}, "plane")
+}
+
+func newStridedKernel(a *isa.Asm, size int, name, doc string) *stridedKernel {
+	a.Kernel(name, "func(stridedPlanes *byte)", doc)
+	return &stridedKernel{Asm: a, size: size, t: a.Gp("stridedPlanes")}
+}
+
+// place is where a row lies, some bytes from a column's first: elsewhere, if the plane has no such row.
+func (k *stridedKernel) place(at, off, end, elsewhere, to reg.GPVirtual) {
+	k.LEAQ(isa.Offset(at, off, 0), to)
+	k.CMPQ(off, end)
+	k.CMOVQCC(elsewhere, to)
+}
+
+// mask zeroes what tap i of the block must not see.
+func (k *stridedKernel) mask(i int, v reg.VecVirtual) {
+	k.And(operand.Mem{Base: k.run, Disp: crMasks + 32*i}, v, v)
+}
+
+// pairs loads sixteen columns at m: the even ones, and the odd ones, in the lanes' order of oddQuads.
+func (k *stridedKernel) pairs(m operand.Mem, even, odd reg.VecVirtual) {
+	upper := k.Vec()
+	k.Move(m, odd)
+	k.Move(m.Offset(4*k.Lanes), upper)
+	k.VSHUFPS(operand.U8(0b10001000), upper, odd, even)
+	k.VSHUFPS(operand.U8(0b11011101), upper, odd, odd)
+}
+
+// everySecond loads the elements at m, two further and so on.
+func (k *stridedKernel) everySecond(m operand.Mem, v reg.VecVirtual) {
+	k.Move(m, v)
+	k.VSHUFPS(operand.U8(0b10001000), m.Offset(4*k.Lanes), v, v)
+}
+
+// overRows calls step for every row of y, for which row says where the row of x is that meets row r of the filter, one
+// after the other. The head and the tail are rows of y for which such rows are outside of the plane. begin gets the first row, which may be.
+func (k *stridedKernel) overRows(way int, begin func(m operand.Mem), step func(row func(r int) operand.Mem)) {
+	a := k.Asm
+	label := func(name string) string { return fmt.Sprint(name, way) }
+	off, end, zeros, xRow := a.Field(k.t, spXFirst), a.Field(k.t, spXEnd), a.Field(k.t, spZeros), a.Field(k.t, spXRow)
+	p, at := a.GP64(), a.GP64()
+	copyFields(a, k.t, [2]int{spBody, spBodyLeft})
+	if begin != nil {
+		k.place(k.xAt, off, end, zeros, p)
+		begin(operand.Mem{Base: p})
+	}
+	left := a.Field(k.t, spHead)
+	a.TESTQ(left, left)
+	a.JZ(operand.LabelRef(label("body")))
+	a.Label(label("edge"))
+	a.MOVQ(off, at)
+	last := 0
+	step(func(r int) operand.Mem {
+		for ; last < r; last++ {
+			a.ADDQ(xRow, at)
+		}
+		k.place(k.xAt, at, end, zeros, p)
+		return operand.Mem{Base: p}
+	})
+	a.LEAQ(operand.Mem{Base: off, Index: xRow, Scale: 2}, off)
+	a.CountDown(left, label("edge"))
+	a.Label(label("body"))
+	a.MOVQ(operand.Mem{Base: k.t, Disp: spBodyLeft}, left)
+	a.TESTQ(left, left)
+	a.JZ(operand.LabelRef("columnsDone"))
+	a.LEAQ(isa.Offset(k.xAt, off, 0), p)
+	a.Label(label("row"))
+	step(func(r int) operand.Mem {
+		m := operand.Mem{Base: p}
+		if r > 0 {
+			m.Index, m.Scale = xRow, uint8(r)
+		}
+		if r == 3 { // no scale
+			a.LEAQ(isa.Offset(p, xRow, 0), at)
+			m.Base, m.Scale = at, 2
+		}
+		if r > 0 && r < 3 || k.size == 5 && r == 0 {
+			a.PREFETCHT0(m.Offset(pages))
+		}
+		return m
+	})
+	a.LEAQ(operand.Mem{Base: p, Index: xRow, Scale: 2}, p)
+	a.CountDown(left, label("row"))
+	a.MOVQ(left, operand.Mem{Base: k.t, Disp: spBodyLeft})
+	a.SUBQ(k.xAt, p)
+	a.MOVQ(p, off)
+	a.MOVQ(operand.Mem{Base: k.t, Disp: spTail}, left)
+	a.TESTQ(left, left)
+	a.JNZ(operand.LabelRef(label("edge")))
+}
+
+// tapsInRegisters are the weights of a plane: the first count in registers, the others in room of the struct, a vector each.
+func (k *stridedKernel) tapsInRegisters(count int) []reg.VecVirtual {
+	return k.Vecs(min(count, k.size*k.size))
+}
+
+func (k *stridedKernel) loadTaps(regs []reg.VecVirtual) {
+	a, weights := k.Asm, k.Field(k.t, spWeightsAt)
+	v := a.Vec()
+	for i := range k.size * k.size {
+		m := operand.Mem{Base: weights, Disp: 4 * i}
+		if i < len(regs) {
+			a.Spread(m, regs[i])
+			continue
+		}
+		a.Spread(m, v)
+		a.Move(v, operand.Mem{Base: k.room, Disp: srTaps + 4*a.Lanes*i})
+	}
+	a.ADDQ(operand.U8(4*k.size*k.size), operand.Mem{Base: k.t, Disp: spWeightsAt})
+}
+
+// tap is weight i.
+func (k *stridedKernel) tap(regs []reg.VecVirtual, i int) operand.Op {
+	if i < len(regs) {
+		return regs[i]
+	}
+	return operand.Mem{Base: k.room, Disp: srTaps + 4*k.Lanes*i}
+}
+
+// pairRow is sixteen columns of a row of x: the even ones, the odd ones, and those of a third tap.
+type pairRow struct{ even, odd, third reg.VecVirtual }
+
+// stridedForward computes y = bias + Σ w·x for planes. x begins with the column that the first of y sees through tap pad.
+func stridedForward(a *isa.Asm, size, pad int) {
+	k := newStridedKernel(a, size, fmt.Sprintf("stridedForward%dPad%d", size, pad), fmt.Sprintf("convolves planes with a %d×%d filter each, with stride 2.", size, size))
+	weights := k.tapsInRegisters(9)
+	ways := []int{wayInner}
+	if pad > 0 {
+		ways = []int{wayFirst, wayInner, wayInnerMasked, wayFirstMasked}
+	}
+	k.overPlanes(a.Lanes, ways, func() {
+		k.loadTaps(weights)
+	}, func() {
+		addFields(a, k.t, [2]int{spBiasStep, spBiasAt})
+	}, func(way int) {
+		y := a.GP64()
+		a.MOVQ(k.yAt, y)
+		first := way == wayFirst || way == wayFirstMasked
+		newRow := func() pairRow { return pairRow{a.Vec(), a.Vec(), a.Vec()} }
+		load := func(m operand.Mem, x *pairRow) {
+			k.pairs(m, x.even, x.odd)
+			if way >= wayInnerMasked {
+				k.mask(maskOdd, x.odd)
+			}
+			if !first {
+				k.everySecond(m.Offset(8-12*pad), x.third)
+			}
+		}
+		shared, bias := newRow(), a.Field(k.t, spBiasAt) // with the next row of y
+		k.overRows(way, func(m operand.Mem) { load(m, &shared) }, func(row func(r int) operand.Mem) {
+			acc, moved := a.Vec(), a.Vec() // of columns, and of those behind them
+			a.Spread(operand.Mem{Base: bias}, acc)
+			add := func(r int, x *pairRow) {
+				w := weights[r*size:]
+				a.Fma(w[pad], x.even, acc)
+				a.Fma(w[pad+1], x.odd, acc)
+				switch {
+				case !first:
+					a.Fma(w[2-2*pad], x.third, acc)
+				case r == 0:
+					a.Mul(w[0], x.odd, moved)
+				default:
+					a.Fma(w[0], x.odd, moved)
+				}
+			}
+			add(0, &shared)
+			between := newRow()
+			load(row(1), &between)
+			add(1, &between)
+			load(row(2), &shared)
+			add(2, &shared)
+			if first {
+				k.move(moved, orderBack, maskBack)
+				a.Add(moved, acc, acc)
+			}
+			a.VPERMPD(oddQuads, acc, acc)
+			a.Move(acc, operand.Mem{Base: y})
+			a.ADDQ(operand.Mem{Base: k.t, Disp: spYRow}, y)
+		})
+	})
+	a.Ret()
+}
+
+// move moves columns back or on by one.
+func (k *stridedKernel) move(v reg.VecVirtual, by, mask int) {
+	order := k.Vec()
+	k.Move(operand.Mem{Base: k.run, Disp: crMasks + 32*by}, order)
+	k.VPERMPS(v, order, v)
+	k.mask(mask, v)
+}
+
+// stridedForward5 is stridedForward for filters of five rows. Taps of columns before and behind those of y are summed up where
+// they are, and moved together: a block's first column is right in the first block alone, and its last one in the last.
+func stridedForward5(a *isa.Asm) {
+	const size = 5
+	k := newStridedKernel(a, size, "stridedForward5Pad2", "convolves planes with a 5×5 filter each, with stride 2.")
+	weights := k.tapsInRegisters(9)
+	k.overPlanes(a.Lanes-2, []int{wayFirst, wayInner, wayInnerMasked, wayFirstMasked}, func() { k.loadTaps(weights) }, func() {
+		addFields(a, k.t, [2]int{spBiasStep, spBiasAt})
+	}, func(way int) {
+		y := a.GP64()
+		a.MOVQ(k.yAt, y)
+		k.overRows(way, nil, func(row func(r int) operand.Mem) {
+			acc, bias := a.Vecs(3), a.Field(k.t, spBiasAt) // of columns behind those of y, of these, and of those before them
+			a.Spread(operand.Mem{Base: bias}, acc[1])
+			for r := range size {
+				x := []reg.VecVirtual{a.Vec(), a.Vec()}
+				k.pairs(row(r), x[0], x[1])
+				for s := range size {
+					if s < 2 && way >= wayInnerMasked {
+						k.mask(maskEven+s, x[s])
+					}
+					if w := k.tap(weights, r*size+s); r == 0 && (s == 0 || s == size-1) {
+						a.Mul(w, x[s%2], acc[s/2])
+					} else {
+						a.Fma(w, x[s%2], acc[s/2])
+					}
+				}
+			}
+			k.move(acc[0], orderBack, maskBack)
+			k.move(acc[2], orderOn, maskOn)
+			a.Add(acc[0], acc[1], acc[1])
+			a.Add(acc[2], acc[1], acc[1])
+			a.VPERMPD(oddQuads, acc[1], acc[1])
+			if way == wayInner || way == wayInnerMasked {
+				mask := a.Vec()
+				a.Move(operand.Mem{Base: k.run, Disp: crMasks + 32*maskBack}, mask)
+				before := a.Vec()
+				a.Move(operand.Mem{Base: y}, before)
+				a.VBLENDVPS(mask, acc[1], before, acc[1])
+			}
+			a.Move(acc[1], operand.Mem{Base: y})
+			a.ADDQ(operand.Mem{Base: k.t, Disp: spYRow}, y)
+		})
+	})
+	a.Ret()
+}
+
+// stridedGrad computes the gradient of planes' inputs, two rows at a time, of pairs of columns that begin with one
+// that the even columns of the filter reach, or the odd ones.
+func stridedGrad(a *isa.Asm, size, pad int) {
+	odd := pad%2 > 0
+	k := newStridedKernel(a, size, fmt.Sprintf("stridedGrad%dPad%d", size, pad), fmt.Sprintf("computes the gradient of planes that %d×%d filters see with stride 2.", size, size))
+	weights := k.tapsInRegisters(map[int]int{3: 8, 5: 3}[size])
+	k.overPlanes(-a.Lanes, []int{wayInner}, func() { k.loadTaps(weights) }, func() {}, func(int) {
+		yOff, yEnd, zeros := a.Field(k.t, spYFirst), a.Field(k.t, spYEnd), a.Field(k.t, spZeros)
+		xOff, xEnd, lost := a.Field(k.t, spXFirst), a.Field(k.t, spXEnd), a.Field(k.t, spLost)
+		p, steps := a.GP64(), a.Field(k.t, spBody)
+		sums := make([][2]reg.VecVirtual, size-2) // of rows that are not complete, by the parity of the column
+		for i := range sums {
+			sums[i] = [2]reg.VecVirtual{a.Vec(), a.Vec()}
+			a.Zero(sums[i][0])
+			a.Zero(sums[i][1])
+		}
+		a.Label("step")
+		k.place(k.yAt, yOff, yEnd, zeros, p)
+		a.ADDQ(operand.Mem{Base: k.t, Disp: spYRow}, yOff)
+		dy := a.Vecs((size + 1) / 2)
+		for i, v := range dy {
+			a.VPERMPD(oddQuads, operand.Mem{Base: p, Disp: -4 * i}, v)
+			k.mask(i, v)
+		}
+		// add adds the products with row r of the filter.
+		add := func(r int, to [2]reg.VecVirtual, fresh [2]bool) {
+			for s := range size {
+				i, column := s/2, s%2
+				if odd {
+					i = (s + 1) / 2
+				}
+				if fresh[column] {
+					a.Mul(k.tap(weights, r*size+s), dy[i], to[column])
+				} else {
+					a.Fma(k.tap(weights, r*size+s), dy[i], to[column])
+				}
+				fresh[column] = false
+			}
+		}
+		finish := func(v [2]reg.VecVirtual) {
+			k.place(k.xAt, xOff, xEnd, lost, p)
+			a.ADDQ(operand.Mem{Base: k.t, Disp: spXRow}, xOff)
+			left, right, upper := v[0], v[1], a.Vec()
+			if odd {
+				left, right = right, left
+			}
+			a.VUNPCKHPS(right, left, upper)
+			a.VUNPCKLPS(right, left, left)
+			a.Move(left, operand.Mem{Base: p})
+			a.Move(upper, operand.Mem{Base: p, Disp: 4 * a.Lanes})
+		}
+		for r := range size {
+			if r >= size-2 {
+				sums = append(sums, [2]reg.VecVirtual{a.Vec(), a.Vec()})
+				add(r, sums[r], [2]bool{true, true})
+			} else {
+				add(r, sums[r], [2]bool{})
+			}
+			if r < 2 {
+				finish(sums[r])
+			}
+		}
+		for i := range size - 2 {
+			a.Copy(sums[i+2][0], sums[i][0])
+			a.Copy(sums[i+2][1], sums[i][1])
+		}
+		a.CountDown(steps, "step")
+	})
+	a.Ret()
+}
+
+// stridedDots sums the products of planes of dy with rows of x that meet some rows of the filter: a vector of sums for
+// every tap of each plane. dy is moved instead of x, whose even and odd columns meet all taps. A row of x that meets the
+// last of the rows meets the first one below.
+func stridedDots(a *isa.Asm, size, pad int, rows ...int) {
+	k := newStridedKernel(a, size, fmt.Sprintf("stridedDots%dPad%dRows%d", size, pad, len(rows)), fmt.Sprintf("sums dy·x over planes, with stride 2, for %d rows of %d×%d filters.", len(rows), size, size))
+	sums := make([][]reg.VecVirtual, len(rows))
+	for i := range sums {
+		sums[i] = a.Vecs(size)
+	}
+	// overSums calls f for every sum, and where it is kept between planes.
+	overSums := func(f func(v, m operand.Op)) {
+		at := a.Field(k.t, spSumsAt)
+		for i := range sums {
+			for s, v := range sums[i] {
+				f(v, operand.Mem{Base: at, Disp: 4 * a.Lanes * (rows[i]*size + s)})
+			}
+		}
+	}
+	// by is how many columns dy is moved back for tap s.
+	by := func(s int) int { return (s-pad+2)/2 - 1 }
+	first, last := by(0), by(size-1)
+	k.overPlanes(a.Lanes, []int{wayFirst, wayInner, wayInnerMasked}, func() {
+		overSums(func(v, m operand.Op) { a.Move(m, v) })
+	}, func() {
+		overSums(func(v, m operand.Op) { a.Move(v, m) })
+		a.ADDQ(operand.U32(4*a.Lanes*size*size), operand.Mem{Base: k.t, Disp: spSumsAt})
+	}, func(way int) {
+		y, dy := a.GP64(), a.Vecs(last-first+1)
+		a.MOVQ(k.yAt, y)
+		load := func(m operand.Mem, x []reg.VecVirtual) {
+			k.pairs(m, x[0], x[1])
+			if way == wayInnerMasked {
+				k.mask(maskOdd, x[1])
+			}
+		}
+		add := func(i int, x []reg.VecVirtual) {
+			for s := range size {
+				a.Fma(dy[by(s)-first], x[(s+pad)%2], sums[i][s])
+			}
+		}
+		shared := a.Vecs(2)
+		begin := func(m operand.Mem) { load(m, shared) }
+		if len(rows) == 1 {
+			begin = nil
+		}
+		k.overRows(way, begin, func(row func(r int) operand.Mem) {
+			for i, v := range dy {
+				a.VPERMPD(oddQuads, operand.Mem{Base: y, Disp: -4 * (first + i)}, v)
+				if way != wayInner {
+					k.mask(first+i+maskDY+1, v)
+				}
+			}
+			a.ADDQ(operand.Mem{Base: k.t, Disp: spYRow}, y)
+			for i, r := range rows {
+				x := shared
+				switch {
+				case i > 0 && i < len(rows)-1:
+					x = a.Vecs(2)
+					load(row(r), x)
+				case i > 0 || len(rows) == 1:
+					load(row(r), x)
+				}
+				add(i, x)
+			}
+		})
+	})
+	a.Ret()
+}
