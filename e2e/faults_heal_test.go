@@ -70,6 +70,7 @@ func TestOtherPluginsAreReplaced(t *testing.T) {
 	amp := `options={level="O1", dtype="fp16", init_scale=64.0, growth_interval=97}`
 	for name, plugins := range map[string][]string{
 		"built-in": {`precision={plugin="amp", restarts=2, ` + amp + `}`},
+		"elastic":  {`precision={plugin="amp", restarts=2, ` + amp + `}`, "launch.elastic=true"},
 		"a user's": {`precision={plugin="./faulty", restarts=2, ` + amp + `}`, `dataset.plugin="./faulty"`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -321,15 +321,17 @@ func TestRanksGoOnInBatchesPerRank(t *testing.T) {
 	}
 }
 
+// elasticNorms train a network with a batch norm.
+var elasticNorms = strings.Replace(elasticTables, "name = \"mlp\"\nhidden = [16]", `layers = [
+  { type = "conv2d", out_channels = 4, kernel_size = 3 }, { type = "batchnorm2d" }, { type = "relu" },
+  { type = "flatten" }, { type = "linear", out_features = 4 },
+]`, 1) + "[train]\neval_every = 0\n"
+
 // Synchronised batch norms normalise with the batches of the ranks that are left: losses, weights and running
 // statistics are those of one rank whose batches have as many samples.
 func TestSynchronisedBatchNormsGoOn(t *testing.T) {
 	t.Parallel()
-	layers := `layers = [
-  { type = "conv2d", out_channels = 4, kernel_size = 3 }, { type = "batchnorm2d" }, { type = "relu" },
-  { type = "flatten" }, { type = "linear", out_features = 4 },
-]`
-	tables := strings.Replace(elasticTables, "name = \"mlp\"\nhidden = [16]", layers, 1) + "[train]\neval_every = 0\n"
+	tables := elasticNorms
 	whole := placeWith(t, tables)
 	steps := whole.run(t, rig.Set("run.dtype=f64", "launch.nproc_per_node=1", "train.per_rank_batch=12", "train.max_steps=5")...).steps
 	want := whole.run(t, append(rig.Set("run.dtype=f64", "launch.nproc_per_node=1", "train.per_rank_batch=8", "train.max_steps=10"), "--resume", "auto")...)
@@ -348,6 +350,41 @@ func TestSynchronisedBatchNormsGoOn(t *testing.T) {
 	if d := furthest(t, got.weights(t, 10), weights); !(d <= 1e-9) {
 		t.Errorf("weights and running statistics are off by %g", d)
 	}
+}
+
+// A rank that joins has the others' running statistics, and its batches are normalised with theirs: losses, weights and
+// statistics are those of one rank whose batches have as many samples as those of all ranks.
+func TestRanksComeBackToSynchronisedBatchNorms(t *testing.T) {
+	t.Parallel()
+	const each = 4 // samples of a rank, all of which count alike: no step may have fewer on one of them
+	tables := strings.NewReplacer("lr = 0.05", "lr = 0.0005", fmt.Sprint("train_samples = ", elasticSamples), "train_samples = 96").Replace(elasticNorms)
+	common := []string{"run.dtype=f64", "train.epochs=100000", "train.log_freq=1000", `checkpoint.every="100 epochs"`}
+	p, q := placeWith(t, tables), placeWith(t, tables)
+	proc := p.Start(t, append([]string{"run", p.Config}, rig.Set(append([]string{"launch.nproc_per_node=2", "launch.elastic=true", "launch.max_restarts=1",
+		"ddp.sync_batchnorm=true", fmt.Sprint("train.per_rank_batch=", each), `backend.timeout="1m"`}, common...)...)...)...)
+	steps, changes := p.replaceRanks(t, proc, 1)
+	if len(changes) != 2 || changes[0].Ranks != 1 || changes[1].Ranks != 2 {
+		t.Fatalf("%+v", changes)
+	}
+	alone := steps[changes[0].Step-1:] // from the first step that one rank took, unless it was completed for two
+	if alone[0].Samples > each {
+		alone = alone[1:]
+	}
+	back := changes[1].Step
+	if steps[back-1].Samples <= each {
+		back++
+	}
+	whole := run{}
+	for _, l := range []life{{world: 2, until: alone[0].Step - 1}, {world: 1, until: back - 1}, {world: 2, until: len(steps)}} {
+		r := q.run(t, append(rig.Set(append([]string{"launch.nproc_per_node=1", fmt.Sprint("train.per_rank_batch=", each*l.world), fmt.Sprint("train.max_steps=", l.until)}, common...)...), "--resume", "auto")...)
+		whole.dir, whole.steps = r.dir, append(whole.steps, r.steps...)
+	}
+	got := run{dir: p.RunDir(1), steps: steps}
+	sameSteps(t, got, whole, 1e-6)
+	if d := furthest(t, got.weights(t, len(steps)), whole.weights(t, len(steps))); !(d <= 1e-6) {
+		t.Errorf("weights and running statistics are off by %g", d)
+	}
+	t.Logf("%d steps, alone from %d to %d", len(steps), alone[0].Step, back-1)
 }
 
 // replaceRanks kills ranks of a job, each when the one before was replaced, and then ends the job. It

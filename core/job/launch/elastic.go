@@ -234,6 +234,9 @@ func (l *launcher) rejoin(ctx context.Context) (os.Signal, error) {
 
 // lostForGood is the result of a node that did not find the others again.
 func (l *launcher) lostForGood(res Result, sig os.Signal, err error) (Result, error) {
+	if l.o.Etcd == nil && errors.As(err, new(*rank.TimeoutError)) {
+		err = fmt.Errorf("%w; node 0 hosts the job's store, without which the job cannot continue; fix: start it again, where --resume auto continues from the newest checkpoint, or use launch.rdzv_backend = \"etcd\", with which every node may die", err)
+	}
 	if sig != nil {
 		res.ExitCode, res.Signal, res.Failures = signalExit(sig), sig, nil
 		return res, nil

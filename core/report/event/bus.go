@@ -29,7 +29,12 @@ type Bus struct {
 
 	files  []Sink // those of sinks that write the run's files
 	outbox []byte // lines of events for the run's files, which another rank writes
+
+	warned map[Warning]bool // in the run's files, or the outbox
 }
+
+// mostWarned is how many different warnings a bus remembers.
+const mostWarned = 1000
 
 // NewBus creates the bus of one sender; rank is its rank, or Launcher.
 func NewBus(rank int, sinks ...Sink) *Bus {
@@ -56,14 +61,37 @@ func (b *Bus) Emit(e Event) {
 	b.seq++
 	r := Record{Seq: b.seq, Time: b.now(), Rank: b.rank, Event: e}
 	b.send(r)
-	if _, own := e.(*PluginRestarted); own && len(b.files) == 0 {
+	if again := b.warns(e); !again && len(b.files) == 0 && travels(e) {
 		b.outbox = Append(b.outbox, r)
 	}
 	b.unlockAndReport()
 }
 
-// Outbox returns the lines of this rank's events that the rank with the run's files has to write, because
-// it has no such events of its own.
+// travels reports whether the rank with the run's files needs an event of another one: it has no such event of
+// its own.
+func travels(e Event) bool {
+	switch e.(type) {
+	case *PluginRestarted, *Warning:
+		return true
+	}
+	return false
+}
+
+// warns notes a warning, and reports whether it has been noted before: many ranks may have the same one.
+func (b *Bus) warns(e Event) (again bool) {
+	w, ok := e.(*Warning)
+	if !ok || b.warned[*w] || len(b.warned) >= mostWarned {
+		return ok
+	}
+	if b.warned == nil {
+		b.warned = map[Warning]bool{}
+	}
+	b.warned[*w] = true
+	return false
+}
+
+// Outbox returns the lines of this rank's events that the rank with the run's files has to write: replaced
+// plugins, and each warning once.
 func (b *Bus) Outbox() []byte {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -77,7 +105,8 @@ func (b *Bus) Delivered(n int) {
 	b.outbox = b.outbox[n:]
 }
 
-// Deliver passes lines of another rank's outbox on to the run's files. Lines of unknown events are dropped.
+// Deliver passes lines of another rank's outbox on to the run's files. Lines of unknown events are dropped, and
+// warnings that the files have already.
 func (b *Bus) Deliver(lines []byte) {
 	for line := range bytes.Lines(lines) {
 		r, err := Decode(line)
@@ -85,8 +114,10 @@ func (b *Bus) Deliver(lines []byte) {
 			continue
 		}
 		b.mu.Lock()
-		for _, s := range b.files {
-			s.Emit(r)
+		if !b.warns(r.Event) {
+			for _, s := range b.files {
+				s.Emit(r)
+			}
 		}
 		b.unlockAndReport()
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"reflect"
 	"slices"
@@ -158,6 +159,24 @@ func TestBusStampsAndRelays(t *testing.T) {
 	}
 }
 
+// A warning of a rank without the run's files gets into those of another rank, unless some rank has had it.
+func TestWarningsAreDeliveredOnce(t *testing.T) {
+	var files []string
+	zero := NewBus(0)
+	zero.AddFile(Func(func(r Record) { files = append(files, fmt.Sprint(r.Rank, r.Event.(*Warning).Message)) }))
+	zero.Emit(&Warning{Source: "tcp", Message: " everywhere"})
+	for n := 1; n <= 2; n++ {
+		b := NewBus(n)
+		for _, text := range []string{" everywhere", " not on 0", " not on 0", fmt.Sprint(" on ", n)} {
+			b.Emit(&Warning{Source: "tcp", Message: text})
+		}
+		zero.Deliver(b.Outbox())
+	}
+	if want := []string{"0 everywhere", "1 not on 0", "1 on 1", "2 on 2"}; !slices.Equal(files, want) {
+		t.Errorf("%q, want %q", files, want)
+	}
+}
+
 // A plugin restart of a rank without the run's files gets into those of another rank, once, under its own rank,
 // and into no other sink there.
 func TestOutboxIsDeliveredToFiles(t *testing.T) {
@@ -166,7 +185,7 @@ func TestOutboxIsDeliveredToFiles(t *testing.T) {
 	zero.AddFile(Func(func(r Record) { files = append(files, r) }))
 	zero.Add(Func(func(r Record) { others = append(others, r) }))
 	zero.Emit(&PluginRestarted{Type: "dataset", Restart: 1})
-	one.Emit(&Warning{})
+	one.Emit(&PhaseChanged{})
 	one.Emit(&PluginRestarted{Type: "dataset", Restart: 7})
 	lines := one.Outbox()
 	one.Emit(&PluginRestarted{Type: "precision", Restart: 8})
