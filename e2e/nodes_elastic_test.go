@@ -241,6 +241,33 @@ func TestJobWithoutTheModelFails(t *testing.T) {
 	}
 }
 
+// When node 0 is started again, nodes that had lost it join its next run, and write into that one if rank 0 dies.
+func TestNodesJoinTheNextRun(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 2, fleetTables, append(rig.Set(`launch.nnodes="2:2"`, `launch.lost_after="2s"`, `launch.max_restarts=1`), "--resume", "auto")...)
+	f.starts(t, 2, 20)
+	f.kill(t, 0)
+	rig.Eventually(t, "node 1 to look for node 0", func() bool { return strings.Contains(f.nodes[1].Stderr.String(), "lost node 0") })
+	first := len(rig.EventsOf[rig.StepEvent](t, f.RunDir(1)))
+	f.start(t, 0)
+	f.WaitForSteps(t, f.nodes[0], 2, 20)
+	rig.Signal(t, f.Worker(t, 0).PID, syscall.SIGKILL)
+	rig.Eventually(t, "another rank of node 0 to join", func() bool {
+		return slices.ContainsFunc(rig.EventsOf[*event.Elastic](t, f.RunDir(2)), func(e *event.Elastic) bool { return slices.Equal(e.Joined, []int{0}) })
+	})
+	rig.Signal(t, f.nodes[0].Cmd.Process.Pid, syscall.SIGTERM)
+	for _, n := range f.nodes {
+		n.Wait(t).Expect(t, 75)
+	}
+	steps := rig.EventsOf[rig.StepEvent](t, f.RunDir(2))
+	if n := len(rig.EventsOf[rig.StepEvent](t, f.RunDir(1))); n != first {
+		t.Errorf("the first run has %d steps more", n-first)
+	}
+	if last := steps[len(steps)-1].Step; rig.NewestStep(f.Checkpoints(2)) != last {
+		t.Errorf("the newest checkpoint of the second run is of step %d of %d", rig.NewestStep(f.Checkpoints(2)), last)
+	}
+}
+
 // With fewer nodes than the least for longer than wait_for_nodes the rest saves, and can be resumed.
 func TestTooFewNodesSaveAndEnd(t *testing.T) {
 	t.Parallel()

@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -224,12 +225,25 @@ func (l *launcher) rejoin(ctx context.Context) (os.Signal, error) {
 	return l.interruptible(ctx, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, l.o.WaitForNodes)
 		defer cancel()
+		var now layout
 		var err error
-		if l.nodes, _, err = joinNodes(ctx, l.o, l.host, l.sink); err == nil {
-			l.o.NodeRank = l.nodes.o.NodeRank
+		if l.nodes, now, err = joinNodes(ctx, l.o, l.host, l.sink); err != nil {
+			return err
 		}
-		return err
+		l.o.NodeRank = l.nodes.o.NodeRank
+		return l.follow(now.brief)
 	})
+}
+
+// follow makes this node's run that of the node that began the job. It is another one than before if
+// that node has begun the job again.
+func (l *launcher) follow(brief []byte) (err error) {
+	if l.o.Briefed == nil || bytes.Equal(brief, l.layout.brief) {
+		return nil
+	}
+	l.layout.brief = brief
+	l.o.LogDir, err = l.o.Briefed(brief, l.o.NodeRank)
+	return err
 }
 
 // lostForGood is the result of a node that did not find the others again.
