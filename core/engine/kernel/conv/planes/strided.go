@@ -92,7 +92,7 @@ func stridedTerms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 // strided is a convolution by these kernels.
 type strided struct {
 	stridedPlanes
-	p            *geometry.Shape
+	p            geometry.Shape
 	plane, out   int       // elements of a plane of x, and of y
 	x, y         []float32 // planes with slack before and behind them
 	zeros, spare []float32
@@ -105,7 +105,7 @@ func aligned(x []float32) []float32 {
 
 // newStrided takes its room from scratch.
 func newStrided(p *geometry.Shape, scratch []float32) (s strided, rest []float32) {
-	s.p, s.plane, s.out = p, p.H*p.W, p.OutH()*p.OutW()
+	s.p, s.plane, s.out = *p, p.H*p.W, p.OutH()*p.OutW()
 	scratch = aligned(scratch)
 	take := func(n int) (v []float32) {
 		v, scratch = scratch[:n], scratch[n:]
@@ -136,7 +136,7 @@ func (s *strided) apart(x, y []float32) {
 // next is how many planes of y from one on a call computes, at most so many, and whether it needs copies of them:
 // that of the first plane of x, and of the last.
 func (s *strided) next(first, most int) (count int, apart bool) {
-	p, multiplier := s.p, s.p.K/s.p.C
+	p, multiplier := &s.p, s.p.K/s.p.C
 	plane, last := first/multiplier, p.N*p.C-1
 	if plane == 0 || plane == last {
 		return 1, true
@@ -157,7 +157,7 @@ func (s *strided) xStep() int {
 
 // forward is Forward.
 func (s *strided) forward(x, w, bias, y []float32) {
-	p, multiplier := s.p, s.p.K/s.p.C
+	p, multiplier := &s.p, s.p.K/s.p.C
 	s.outputRuns()
 	if p.R == maxStridedSize {
 		s.rows(0, 0, 4)

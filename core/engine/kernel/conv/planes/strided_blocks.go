@@ -33,7 +33,7 @@ const allBits = ^uint32(0)
 // rows divides the rows of y, of which each sees rows of x through row first of the filter, and that and further ones
 // from low to high when it is computed.
 func (s *strided) rows(first, low, high int) {
-	p, h := s.p, s.p.OutH()
+	p, h := &s.p, s.p.OutH()
 	s.xFirst = (first - p.PadH) * s.xRow
 	s.head = min(h, kernel.CeilDiv(max(0, p.PadH-first-low), 2))
 	inside := 0 // rows that see none below the plane
@@ -102,7 +102,7 @@ func (s *strided) outputRuns() {
 	}
 	s.spread(s.p.OutW(), step, func(r *columnRun, at, _ int) {
 		r.moves()
-		masked := r.maskColumns(s.p, at)
+		masked := r.maskColumns(&s.p, at)
 		switch {
 		case s.p.PadW == 0:
 			r.way = wayInner
@@ -118,7 +118,7 @@ func (s *strided) outputRuns() {
 
 // dotsRuns are the blocks of pairs of columns of x that weight gradients multiply with dy.
 func (s *strided) dotsRuns() {
-	p := s.p
+	p := &s.p
 	s.spread(kernel.CeilDiv(p.W, 2), narrow, func(r *columnRun, at, counted int) {
 		if r.maskColumns(p, at) {
 			r.way = wayInnerMasked
@@ -140,7 +140,7 @@ func (s *strided) dotsRuns() {
 // inputRuns are the blocks of pairs of columns of x, from the right to the left: what a row of them writes beyond
 // its end is written again.
 func (s *strided) inputRuns() {
-	p, pairs := s.p, kernel.CeilDiv(s.p.W, 2)
+	p, pairs := &s.p, kernel.CeilDiv(s.p.W, 2)
 	blocks, top := kernel.CeilDiv(pairs, narrow), kernel.CeilDiv(p.PadW, 2)
 	starts, counts := [3]int{max(0, pairs-narrow), (blocks - 2) * narrow, 0}, [3]int{1, max(0, blocks-2), min(1, blocks-1)}
 	for i := range s.room.runs {

@@ -7,7 +7,7 @@ import (
 
 // gradInput is GradInput.
 func (s *strided) gradInput(dy, w, dx []float32) {
-	p := s.p
+	p := &s.p
 	s.inputRuns()
 	s.body = kernel.CeilDiv(p.H+p.PadH, 2)
 	for first, count := 0, 0; first < p.N*p.C; first += count {
@@ -66,7 +66,7 @@ func (s *strided) runDots(rows int) {
 // gradWeight adds the gradient of the weights to dw. Lanes is room for a vector of sums for each.
 func (s *strided) gradWeight(x, dy, dw, lanes []float32) {
 	const most = 1 << 12 // products that a lane adds up
-	p, multiplier := s.p, s.p.K/s.p.C
+	p, multiplier := &s.p, s.p.K/s.p.C
 	s.dotsRuns()
 	together := max(1, most/(p.OutH()*kernel.CeilDiv(p.OutW(), narrow)))
 	lanes = aligned(lanes)
@@ -90,7 +90,7 @@ const dotsElems = 1 << 13
 
 // dots adds products of some planes to lanes.
 func (s *strided) dots(first, count int, apart bool, x, dy, lanes []float32) {
-	p := s.p
+	p := &s.p
 	for _, pass := range s.passes() {
 		s.rows(pass.first, pass.low, pass.high)
 		s.sums = &lanes[(first%p.K*p.R+pass.first)*p.S*narrow]
