@@ -16,13 +16,16 @@ func (o *Optimizer) ScaleGrads(f float64) {
 	if o.away != nil {
 		return
 	}
-	for i := range o.params {
-		switch g := o.params[i].Grad; g.DType {
-		case tensor.F32:
-			elementwise.Scale(g.F32(), float32(f))
-		case tensor.F64:
-			elementwise.Scale(g.F64(), f)
-		}
+	o.factor = f
+	o.spread((*Optimizer).scale)
+}
+
+func (o *Optimizer) scale(s *slot) {
+	switch s.Grad.DType {
+	case tensor.F32:
+		elementwise.Scale(s.Grad.F32(), float32(o.factor))
+	case tensor.F64:
+		elementwise.Scale(s.Grad.F64(), o.factor)
 	}
 }
 
@@ -45,16 +48,19 @@ func (o *Optimizer) gradNorm() float64 {
 	if o.away != nil {
 		return math.Sqrt(o.away.squares()) * math.Abs(o.pending)
 	}
+	o.spread((*Optimizer).square)
 	var sum float64
 	for i := range o.params {
-		g := o.params[i].Grad
-		part := reduce.SumSquaresBytes(g.DType, g.Data)
-		if g.DType.Half() {
-			part *= o.pending * o.pending
-		}
-		sum += part
+		sum += o.params[i].squares
 	}
 	return math.Sqrt(sum)
+}
+
+func (o *Optimizer) square(s *slot) {
+	s.squares = reduce.SumSquaresBytes(s.Grad.DType, s.Grad.Data)
+	if s.Grad.DType.Half() {
+		s.squares *= o.pending * o.pending
+	}
 }
 
 // GradsFinite reports whether no gradient holds an infinity or a NaN, in the parts that are updated.

@@ -36,6 +36,11 @@ type Optimizer struct {
 	step    []byte // one int64: steps applied
 	pending float64
 	away    *away // nil: the arithmetic is done here
+
+	shares func()                  // calls work for every parameter on several threads; nil: one thread does
+	work   func(*Optimizer, *slot) // of shares
+	lr     float64                 // of the step under way
+	factor float64                 // by which gradients are scaled
 }
 
 type slot struct {
@@ -52,6 +57,7 @@ type slot struct {
 	ema     tensor.Tensor   // moving average of the weights, in the type of weight
 	aside   []byte          // a half value, while the average stands in its place
 	idle    bool
+	squares float64 // sum over Grad, for ClipNorm
 	rate    float64 // learning rate of the update
 	number  int64   // of the update, from 1; 0: the weight is left alone
 	shares  func()  // does the update on several threads; nil: one does
@@ -159,8 +165,12 @@ func (o *Optimizer) Step(lr float64) {
 		o.stepAway(lr)
 		return
 	}
-	for i := range o.params {
-		o.update(i, lr)
+	if o.lr = lr; o.together() {
+		o.spread((*Optimizer).update)
+	} else {
+		for i := range o.params {
+			o.update(&o.params[i])
+		}
 	}
 	o.pending = 1
 }
@@ -169,9 +179,10 @@ func (o *Optimizer) Step(lr float64) {
 // of each group that was updated.
 func (o *Optimizer) StepIn(lr float64, groups [][]int, after func(group int)) {
 	o.begin()
+	o.lr = lr
 	for g, group := range groups {
 		for _, i := range group {
-			o.update(i, lr)
+			o.update(&o.params[i])
 		}
 		after(g)
 	}
@@ -181,9 +192,8 @@ func (o *Optimizer) StepIn(lr float64, groups [][]int, after func(group int)) {
 func (o *Optimizer) begin() { *o.count()++ }
 
 // update is the step of one parameter.
-func (o *Optimizer) update(i int, lr float64) {
-	s := &o.params[i]
-	s.rate, s.number = lr*s.lrScale, s.advance(*o.count())
+func (o *Optimizer) update(s *slot) {
+	s.rate, s.number = o.lr*s.lrScale, s.advance(*o.count())
 	switch {
 	case s.value.Shape.Elems() == 0:
 	case s.shares != nil:

@@ -10,8 +10,10 @@ const shareElems = 1 << 15
 
 // Share lets the threads of a device update large parameters together from the next Step on. Each element is updated as
 // one thread would update it, so weights and state have the same bits with any number of threads. Rules that need a whole
-// parameter stay on one thread, as do those of the program, whose functions need not be safe for concurrent use.
+// parameter, and sums over gradients, are shared by parameters. Those of the program stay on one thread: their functions need
+// not be safe for concurrent use.
 func (o *Optimizer) Share(dev plan.Sharer) {
+	o.shareParams(dev)
 	if _, foreign := o.rule.(own); foreign || o.rule.whole() {
 		return
 	}
@@ -29,6 +31,52 @@ func (o *Optimizer) Share(dev plan.Sharer) {
 			}
 		})
 	}
+}
+
+// shareParams divides the parameters among threads, by their elements.
+func (o *Optimizer) shareParams(dev plan.Sharer) {
+	total := 0
+	for i := range o.params {
+		total += o.params[i].Grad.Shape.Elems()
+	}
+	if total < 2*shareElems {
+		return
+	}
+	o.shares = dev.Share(total, shareElems, func(lo, hi int) func() {
+		var begin []*slot // parameters that begin in this share
+		at := 0
+		for i := range o.params {
+			if lo <= at && at < hi {
+				begin = append(begin, &o.params[i])
+			}
+			at += o.params[i].Grad.Shape.Elems()
+		}
+		return func() {
+			for _, s := range begin {
+				o.work(o, s)
+			}
+		}
+	})
+}
+
+// spread does work on every parameter, on several threads if there are any. The work on one must not depend on
+// that on others.
+func (o *Optimizer) spread(work func(*Optimizer, *slot)) {
+	if o.shares == nil {
+		for i := range o.params {
+			work(o, &o.params[i])
+		}
+		return
+	}
+	o.work = work
+	o.shares()
+}
+
+// together reports whether threads may update whole parameters beside each other: those that
+// widen half numbers share the room for it.
+func (o *Optimizer) together() bool {
+	_, foreign := o.rule.(own)
+	return !foreign && o.rule.whole() && o.widest() == 0
 }
 
 // part is a slot of some of the elements, over the same memory.

@@ -43,6 +43,30 @@ func largeParams() (ps []Param) {
 	return ps
 }
 
+// LARS, which needs whole parameters, is shared by parameters.
+func TestSharedParametersHaveTheSameBits(t *testing.T) {
+	alone, together := largeParams(), largeParams()
+	wide := []int{0, 1, 4} // none of a half type
+	var a, b []Param
+	for _, i := range wide {
+		a, b = append(a, alone[i]), append(b, together[i])
+	}
+	one, several, dev := mustNew(t, DefaultFor("lars"), a), mustNew(t, DefaultFor("lars"), b), &threads{}
+	several.Share(dev)
+	if dev.shared != 1 || !several.together() {
+		t.Fatalf("%d things are shared", dev.shared)
+	}
+	for range 3 {
+		one.Step(0.1)
+		several.Step(0.1)
+	}
+	for i := range a {
+		if !bytes.Equal(a[i].Value.Data, b[i].Value.Data) {
+			t.Errorf("%s differs", a[i].Name)
+		}
+	}
+}
+
 // Weights and state have the same bits whether one thread updates a parameter or several do.
 func TestSharedUpdatesHaveTheSameBits(t *testing.T) {
 	sets := maps.Clone(optionSets())
@@ -53,16 +77,23 @@ func TestSharedUpdatesHaveTheSameBits(t *testing.T) {
 			alone, together, dev := largeParams(), largeParams(), &threads{}
 			a, b := mustNew(t, c, alone), mustNew(t, c, together)
 			b.Share(dev)
-			if want := len(together) - 1; name != "lars" && dev.shared != want {
-				t.Errorf("%d parameters are shared, want %d", dev.shared, want)
+			if want := len(together); name != "lars" && dev.shared != want { // all together, and each large one
+				t.Errorf("%d things are shared, want %d", dev.shared, want)
 			}
+			var norms []float64
 			for step := range 3 {
 				for _, o := range []*Optimizer{a, b} {
 					o.ScaleGrads(0.5)
+					norms = append(norms, o.ClipNorm(1))
 					if c.Momentum > 0 {
 						o.SetMomentum(0.9 - 0.1*float64(step))
 					}
 					o.Step(0.1)
+				}
+			}
+			for i := 0; i < len(norms); i += 2 {
+				if norms[i] != norms[i+1] || norms[0] <= 1 {
+					t.Errorf("step %d: norms %v and %v", i/2, norms[i], norms[i+1])
 				}
 			}
 			after := b.State()
