@@ -37,6 +37,7 @@ const EnvCPU = "TRAINCTL_CPU"
 var (
 	chosen, activeErr = resolve(os.Getenv(EnvCPU), available())
 	active, bf16Dots  = chosen.float32()
+	halves            = halvesVectors()
 )
 
 // float32 is the level of float32 kernels, and whether there are products of bfloat16 besides.
@@ -89,6 +90,18 @@ func Current() Level {
 // Wide reports whether the kernels of AVX-512 run, and not those of AVX2. It
 // does not look for an impossible wish: a caller has asked for the level before.
 func Wide() bool { return active == AVX512 }
+
+// Halves reports whether vectors of AVX-512 take twice as long as those of AVX2. Kernels then use those of AVX2 where
+// the wider ones would be half empty.
+func Halves() bool { return Wide() && halves }
+
+// ForceHalves makes Halves report h at AVX-512, until restore is called. It is for tests and measurements: no kernel may
+// run meanwhile.
+func ForceHalves(h bool) (restore func()) {
+	old := halves
+	halves = h
+	return func() { halves = old }
+}
 
 // HasBF16 reports whether the vector kernels that read and write bfloat16 exist at
 // the active level. Plain Go does the same elsewhere, slower than widening to

@@ -16,3 +16,17 @@ func available() []Level {
 	}
 	return []Level{Generic}
 }
+
+// halvesVectors reports whether the CPU computes vectors of 512 bits in two steps of 256, as AMD's family 25 (Zen 4)
+// does: its peak is then that of AVX2.
+func halvesVectors() bool {
+	const auth, zen4 = 0x68747541, 25 // "Auth", of AuthenticAMD
+	if !cpu.X86.HasAVX512F {
+		return false
+	}
+	if _, vendor := cpuidAVX512(0); vendor != auth {
+		return false
+	}
+	version, _ := cpuidAVX512(1)
+	return version>>8&0xf+version>>20&0xff == zen4
+}

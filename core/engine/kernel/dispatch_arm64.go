@@ -7,3 +7,5 @@ func available() []Level {
 	}
 	return []Level{NEON, Generic}
 }
+
+func halvesVectors() bool { return false }

@@ -3,3 +3,5 @@
 package kernel
 
 func available() []Level { return []Level{Generic} }
+
+func halvesVectors() bool { return false }

@@ -44,7 +44,7 @@ func TestAlgorithms(t *testing.T) {
 	if testing.Short() {
 		rounds = 60
 	}
-	kerneltest.AtEachLevel(t, func(t *testing.T) {
+	kerneltest.AtEachWidth(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(14, 4))
 		taken := [algorithms]int{}
 		for range rounds {

@@ -131,7 +131,7 @@ func withoutWinograd(t *testing.T) {
 
 func TestConvAgainstReference(t *testing.T) {
 	withoutWinograd(t)
-	kerneltest.AtEachLevel(t, func(t *testing.T) {
+	kerneltest.AtEachWidth(t, func(t *testing.T) {
 		for i := range convCases {
 			testConv[float32](t, &convCases[i], 2e-4)
 			testConv[float64](t, &convCases[i], 1e-11)
@@ -142,7 +142,7 @@ func TestConvAgainstReference(t *testing.T) {
 // A NaN reaches the elements that depend on it, and no neighbour in the same vector.
 func TestConvPassesNaN(t *testing.T) {
 	withoutWinograd(t)
-	kerneltest.AtEachLevel(t, func(t *testing.T) {
+	kerneltest.AtEachWidth(t, func(t *testing.T) {
 		for i := range convCases[:8] {
 			p := &convCases[i]
 			x, w, dy := kerneltest.Random[float32](1, p.N*p.C*p.H*p.W), kerneltest.Random[float32](2, p.K*p.PatchSize()), kerneltest.Random[float32](3, p.N*p.K*p.OutH()*p.OutW())

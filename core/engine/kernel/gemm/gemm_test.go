@@ -41,7 +41,7 @@ func testGemm[T kernel.Float](t *testing.T, m, n, k int, transA, transB bool, al
 
 func TestGemmAgainstReference(t *testing.T) {
 	sizes := [][3]int{{0, 3, 3}, {3, 0, 3}, {3, 3, 0}, {1, 1, 1}, {2, 31, 3}, {14, 32, 7}, {15, 33, 9}, {16, 49, 25}, {17, 5, 300}, {29, 100, 257}, {225, 17, 11}, {6, 2060, 5}}
-	kerneltest.AtEachLevel(t, func(t *testing.T) {
+	kerneltest.AtEachWidth(t, func(t *testing.T) {
 		for _, s := range sizes {
 			for i := range 4 {
 				testGemm[float32](t, s[0], s[1], s[2], i&1 > 0, i&2 > 0, 1, 0, 1e-4)
@@ -55,7 +55,7 @@ func TestGemmAgainstReference(t *testing.T) {
 
 // Every height of tile, and every number of columns in it.
 func TestGemmTileEdges(t *testing.T) {
-	kerneltest.AtEachLevel(t, func(t *testing.T) {
+	kerneltest.AtEachWidth(t, func(t *testing.T) {
 		for m := 1; m <= 15; m++ {
 			for n := 1; n <= 33; n++ {
 				testGemm[float32](t, m, n, 5, false, false, 1, 1, 1e-5)

@@ -86,9 +86,11 @@ const (
 // both, one of them has to be transposed: apart transposes B, the weights, and across A, the batch. All
 // add up in the order of k.
 func (p *product) run(scratch []float32) {
+	p.TileShape = tileFor(p.n)
 	if p.alpha == 1 && p.a.col == 1 && p.f.Gate == nil {
 		switch deep := p.k > shallow || p.f.ReLU || p.n < p.Lanes; {
 		case p.b.row == 1 && deep && (p.f.ReLU || p.n > p.m):
+			p.TileShape = tileFor(p.m)
 			p.runAcross(scratch)
 			return
 		case p.b.row == 1 && deep:
@@ -110,6 +112,14 @@ func (p *product) run(scratch []float32) {
 	}
 	p.runAlong(scratch)
 	after.apply(p.m, p.n, p.c, p.ldc)
+}
+
+// tileFor is the tile for a matrix of so many columns, which half of a vector may hold.
+func tileFor(columns int) TileShape {
+	if narrow := TileShapes[kernel.AVX2]; columns <= narrow.Lanes && kernel.Halves() {
+		return TileOf(narrow.Lanes)
+	}
+	return TileOf(kernel.Lanes())
 }
 
 // noBias is where sums start that have none.
@@ -153,14 +163,14 @@ func (p *product) acrossSlab(i, m, l, kc, j, n, height int, packed []float32) {
 		for q, rows := 0, 0; q < n; q += rows * t.tiles {
 			rows, t.tiles = tilesOf(n-q, height)
 			t.a, t.aNext = &p.b.data[(j+q)*p.b.col+l], 4*rows*p.b.col
-			t.c, t.n1 = &p.c[(i+r)*p.ldc+j+q], kernel.FirstLanes(rows)
+			t.c, t.n1 = &p.c[(i+r)*p.ldc+j+q], p.Mask(rows)
 			if p.f.Bias != nil && l == 0 {
 				t.bias, t.biasNext = &p.f.Bias[j+q], 4*rows
 			}
-			if t.add = kernel.FirstLanes(0); p.add || l > 0 {
+			if t.add = p.Mask(0); p.add || l > 0 {
 				t.add = t.n1
 			}
-			runAcross(rows, p.vectors(width), &t)
+			runAcross(p.Lanes, rows, p.vectors(width), &t)
 		}
 	}
 }
@@ -190,7 +200,7 @@ func (p *product) apartSlab(i, m, l, k, j, n, packed, height int, panels []float
 			rows, t.tiles = tilesOf(m-q, height)
 			t.a, t.aNext = &p.a.data[(i+q)*p.a.row+l], 4*rows*p.a.row
 			t.c = &p.c[(i+q)*p.ldc+j+r]
-			runApart(rows, vectors, &t)
+			runApart(p.Lanes, rows, vectors, &t)
 		}
 	}
 }
@@ -199,7 +209,7 @@ func (p *product) apartSlab(i, m, l, k, j, n, packed, height int, panels []float
 // panels. It returns how many vectors they are.
 func (p *product) panel(t *strip, l, k, j, r, n, packed int, panels []float32) (vectors int) {
 	width := min(p.cols, n-r)
-	t.n0, t.n1 = kernel.FirstLanes(min(width, p.Lanes)), kernel.FirstLanes(max(width-p.Lanes, 0))
+	t.n0, t.n1 = p.Mask(min(width, p.Lanes)), p.Mask(max(width-p.Lanes, 0))
 	if vectors = p.vectors(width); r < packed {
 		t.b, t.bStep = &p.b.data[l*p.b.row+j+r], 4*p.b.row
 	} else {
@@ -276,10 +286,13 @@ func (p *product) overBlocks(height, depth int, panels []float32, f func(i, rows
 }
 
 // packedFrom is the column of B's block from which on it is packed: the first, or
-// that of the panel which is not full.
+// that of a panel whose vectors are not whole.
 func (p *product) packedFrom(n int) int {
 	if p.b.col != 1 || p.m >= packFrom {
 		return 0
+	}
+	if n%p.cols == p.Lanes { // the last panel is one whole vector
+		return n
 	}
 	return n / p.cols * p.cols
 }
@@ -313,7 +326,7 @@ func (p *product) alongBlock(i, m, l, k, j, n, packed, height int, packedA, pack
 			if p.f.Gate != nil && l+k == p.k {
 				t.gate = &p.f.Gate[at]
 			}
-			runAlong(rows, vectors, &t)
+			runAlong(p.Lanes, rows, vectors, &t)
 		}
 	}
 }
@@ -345,9 +358,9 @@ func PackPanels(s TileShape, src []float32, row, col, m, k, height int, dst []fl
 		for part := 0; part < rows; part += s.Lanes {
 			n, from, to := min(s.Lanes, rows-part), &src[(p+part)*row], &dst[p*k+part]
 			if row == 1 {
-				PackAlong(k, from, 4*col, kernel.FirstLanes(n), to, 4*step)
+				packAlong(s.Lanes, k, from, 4*col, s.Mask(n), to, 4*step)
 			} else {
-				vecPackAcross(n, from, 4*row, k, kernel.FirstLanes((k-1)%s.Lanes+1), to, 4*step)
+				packAcross(s.Lanes, n, from, 4*row, k, s.Mask((k-1)%s.Lanes+1), to, 4*step)
 			}
 		}
 	}

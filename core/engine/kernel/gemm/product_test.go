@@ -61,7 +61,7 @@ func testFinish[T kernel.Float](t *testing.T, c finishCase, tol float64) {
 // tiles and blocks; elements between rows stay as they are.
 func TestGemmFinish(t *testing.T) {
 	sizes := [][3]int{{1, 1, 1}, {5, 17, 3}, {33, 15, 4}, {64, 10, 21}, {50, 47, 300}, {130, 40, 30}, {18, 29, 1100}, {3, 9, 2050}}
-	kerneltest.AtEachLevel(t, func(t *testing.T) {
+	kerneltest.AtEachWidth(t, func(t *testing.T) {
 		for i, s := range sizes {
 			for bits := range 64 {
 				c := finishCase{

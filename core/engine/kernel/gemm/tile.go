@@ -40,6 +40,22 @@ var TileShapes = [...]TileShape{
 	kernel.AVX512:  {Rows: maxTileRows, cols: maxTileCols, Lanes: 16},
 }
 
+// TileOf is the tile of vectors of so many lanes: those of the active level, or eight, which every level with vectors has.
+func TileOf(lanes int) TileShape {
+	if lanes < kernel.Lanes() {
+		return TileShapes[kernel.AVX2]
+	}
+	return TileShapes[kernel.Current()]
+}
+
+// Mask is the first n lanes of the tile's vectors.
+func (s TileShape) Mask(n int) kernel.Mask {
+	if s.Lanes == kernel.Block {
+		return kernel.FirstLanes(n)
+	}
+	return kernel.FirstOfEight(n)
+}
+
 // shapeOf is the tile for element type T at the active level.
 func shapeOf[T kernel.Float]() TileShape {
 	if kernel.Is32[T]() {

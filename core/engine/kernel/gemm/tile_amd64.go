@@ -76,9 +76,9 @@ func RunRoundedTile(rows int, t *Tile) {
 	}
 }
 
-// RunTile computes a tile of the given height.
-func RunTile(rows int, t *Tile) {
-	if kernel.Wide() {
+// Run computes a tile of the given height.
+func (s TileShape) Run(rows int, t *Tile) {
+	if s.Lanes == kernel.Block {
 		runTileAVX512(rows, t)
 	} else {
 		runTileAVX2(rows, t)
@@ -132,5 +132,23 @@ func runTileAVX512(rows int, t *Tile) {
 		tile13AVX512(t)
 	case 14:
 		tile14AVX512(t)
+	}
+}
+
+// packAcross is vecPackAcross for vectors of so many lanes.
+func packAcross(lanes, rows int, src *float32, stride, k int, tail kernel.Mask, dst *float32, step int) {
+	if lanes == kernel.Block {
+		packAcrossAVX512(rows, src, stride, k, uintptr(tail), dst, step)
+	} else {
+		packAcrossAVX2(rows, src, stride, k, uintptr(tail), dst, step)
+	}
+}
+
+// packAlong is vecPackAlong for vectors of so many lanes.
+func packAlong(lanes, k int, src *float32, stride int, mask kernel.Mask, dst *float32, step int) {
+	if lanes == kernel.Block {
+		packAlongAVX512(k, src, stride, uintptr(mask), dst, step)
+	} else {
+		packAlongAVX2(k, src, stride, uintptr(mask), dst, step)
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel"
 )
 
-// RunTile computes a tile of the given height.
-func RunTile(rows int, t *Tile) {
+// Run computes a tile of the given height.
+func (s TileShape) Run(rows int, t *Tile) {
 	switch rows {
 	case 1:
 		tile1NEON(t)
@@ -62,3 +62,13 @@ func PackPairs(pairs int, even, odd *uint16, stride, n int, dst *float32, step i
 
 // RunRoundedTile has no version here.
 func RunRoundedTile(rows int, t *Tile) { kernel.NoVectors() }
+
+// packAcross is vecPackAcross: all vectors have as many lanes.
+func packAcross(_, rows int, src *float32, stride, k int, tail kernel.Mask, dst *float32, step int) {
+	vecPackAcross(rows, src, stride, k, tail, dst, step)
+}
+
+// packAlong is vecPackAlong.
+func packAlong(_, k int, src *float32, stride int, mask kernel.Mask, dst *float32, step int) {
+	vecPackAlong(k, src, stride, mask, dst, step)
+}

@@ -4,11 +4,19 @@ package gemm
 
 import "github.com/trainctl/trainctl/core/engine/kernel"
 
-// RunTile has no version here.
-func RunTile(rows int, t *Tile) { kernel.NoVectors() }
+// Run has no version here.
+func (s TileShape) Run(rows int, t *Tile) { kernel.NoVectors() }
 
-func runAlong(rows, vectors int, t *strip) { kernel.NoVectors() }
+func runAlong(lanes, rows, vectors int, t *strip) { kernel.NoVectors() }
 
-func runAcross(rows, vectors int, t *strip) { kernel.NoVectors() }
+func runAcross(lanes, rows, vectors int, t *strip) { kernel.NoVectors() }
 
-func runApart(rows, vectors int, t *strip) { kernel.NoVectors() }
+func runApart(lanes, rows, vectors int, t *strip) { kernel.NoVectors() }
+
+func packAcross(lanes, rows int, src *float32, stride, k int, tail kernel.Mask, dst *float32, step int) {
+	kernel.NoVectors()
+}
+
+func packAlong(lanes, k int, src *float32, stride int, mask kernel.Mask, dst *float32, step int) {
+	kernel.NoVectors()
+}

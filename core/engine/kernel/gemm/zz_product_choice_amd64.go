@@ -2,11 +2,9 @@
 
 package gemm
 
-import "github.com/trainctl/trainctl/core/engine/kernel"
-
-// runAlong runs the kernel of that many rows and vectors at the active level.
-func runAlong(rows, vectors int, t *strip) {
-	if kernel.Wide() {
+// runAlong runs the kernel of that many rows and vectors of so many lanes.
+func runAlong(lanes, rows, vectors int, t *strip) {
+	if lanes == 16 {
 		runAlongAVX512(rows, vectors, t)
 	} else {
 		runAlongAVX2(rows, vectors, t)
@@ -103,9 +101,9 @@ func runAlongAVX512(rows, vectors int, t *strip) {
 	}
 }
 
-// runAcross runs the kernel of that many rows and vectors at the active level.
-func runAcross(rows, vectors int, t *strip) {
-	if kernel.Wide() {
+// runAcross runs the kernel of that many rows and vectors of so many lanes.
+func runAcross(lanes, rows, vectors int, t *strip) {
+	if lanes == 16 {
 		runAcrossAVX512(rows, vectors, t)
 	} else {
 		runAcrossAVX2(rows, vectors, t)
@@ -202,9 +200,9 @@ func runAcrossAVX512(rows, vectors int, t *strip) {
 	}
 }
 
-// runApart runs the kernel of that many rows and vectors at the active level.
-func runApart(rows, vectors int, t *strip) {
-	if kernel.Wide() {
+// runApart runs the kernel of that many rows and vectors of so many lanes.
+func runApart(lanes, rows, vectors int, t *strip) {
+	if lanes == 16 {
 		runApartAVX512(rows, vectors, t)
 	} else {
 		runApartAVX2(rows, vectors, t)

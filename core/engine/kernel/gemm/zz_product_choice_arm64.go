@@ -2,8 +2,8 @@
 
 package gemm
 
-// runAlong runs the kernel of that many rows and vectors at the active level.
-func runAlong(rows, vectors int, t *strip) {
+// runAlong runs the kernel of that many rows and vectors of so many lanes.
+func runAlong(_, rows, vectors int, t *strip) {
 	runAlongNEON(rows, vectors, t)
 }
 
@@ -36,8 +36,8 @@ func runAlongNEON(rows, vectors int, t *strip) {
 	}
 }
 
-// runAcross runs the kernel of that many rows and vectors at the active level.
-func runAcross(rows, vectors int, t *strip) {
+// runAcross runs the kernel of that many rows and vectors of so many lanes.
+func runAcross(_, rows, vectors int, t *strip) {
 	runAcrossNEON(rows, vectors, t)
 }
 
@@ -70,8 +70,8 @@ func runAcrossNEON(rows, vectors int, t *strip) {
 	}
 }
 
-// runApart runs the kernel of that many rows and vectors at the active level.
-func runApart(rows, vectors int, t *strip) {
+// runApart runs the kernel of that many rows and vectors of so many lanes.
+func runApart(_, rows, vectors int, t *strip) {
 	runApartNEON(rows, vectors, t)
 }
 

@@ -94,7 +94,7 @@ func write(f isa.Family, dir string, calls choices) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}
-	cfg := printer.Config{Argv: []string{"gen"}, Name: "avo", Pkg: path.Base(f.Folder)}
+	cfg := printer.Config{Argv: []string{"gen"}, Name: "avo", Pkg: path.Base(path.Join("kernel", f.Folder))}
 	for suffix, p := range map[string]printer.Printer{"_amd64.s": printer.NewGoAsm(cfg), "_amd64.go": printer.NewStubs(cfg)} {
 		text, err := p.Print(file)
 		if err != nil {

@@ -57,6 +57,22 @@ func AtEachLevel(t *testing.T, f func(t *testing.T)) {
 	atLevels(t, levels, f)
 }
 
+// AtEachWidth is AtEachLevel, with AVX-512 of CPUs whose vectors are twice 256 bits, which kernels may do without, as well
+// as of others.
+func AtEachWidth(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	for name, halves := range map[string]bool{"whole": false, "halves": true} {
+		t.Run(name, func(t *testing.T) {
+			defer kernel.ForceHalves(halves)()
+			if halves {
+				atLevels(t, []kernel.Level{kernel.AVX512}, f)
+			} else {
+				AtEachLevel(t, f)
+			}
+		})
+	}
+}
+
 // atLevels skips, with the reason, levels that this CPU lacks.
 func atLevels(t *testing.T, levels []kernel.Level, f func(t *testing.T)) {
 	t.Helper()

@@ -49,20 +49,31 @@ func (r *Rates) Cycles(t *Terms) (c float64) {
 }
 
 // FMAs is the cycles of n multiply-adds of vectors.
-func FMAs(n float64) float64 { return n * float64(kernel.Lanes()) / float64(kernel.Block) }
+func FMAs(n float64) float64 { return FMAsOf(kernel.Lanes(), n) }
+
+// FMAsOf is FMAs for vectors of so many lanes: a core issues two at a time.
+func FMAsOf(lanes int, n float64) float64 {
+	if lanes == kernel.Block && kernel.Halves() {
+		return n
+	}
+	return n / 2
+}
 
 // tileStep is the cycles of a tile of the micro-kernel for one product of each sum: a
 // load of each vector, a broadcast for each row, and sums that wait for those before.
-func tileStep(rows int) float64 {
-	return max(FMAs(float64(2*rows)), float64(rows+3)/2, 4)
+func tileStep(lanes, rows int) float64 {
+	return max(FMAsOf(lanes, float64(2*rows)), float64(rows+3)/2, 4)
 }
 
 // Tiles is out rows of vectors, of in products each.
-func Tiles(vectors, in, out int) (t Terms) {
-	height, blocks := gemm.EvenRows(out, gemm.TileShapes[kernel.Current()].Rows), kernel.CeilDiv(in, gemm.BlockK)
+func Tiles(vectors, in, out int) Terms { return TilesOf(kernel.Lanes(), vectors, in, out) }
+
+// TilesOf is Tiles for vectors of so many lanes.
+func TilesOf(lanes, vectors, in, out int) (t Terms) {
+	height, blocks := gemm.EvenRows(out, gemm.TileOf(lanes).Rows), kernel.CeilDiv(in, gemm.BlockK)
 	panels := float64(out) / float64(height)
 	pairs := float64(kernel.CeilDiv(vectors, 2))
-	t[Steps] = pairs * panels * tileStep(height) * float64(in)
+	t[Steps] = pairs * panels * tileStep(lanes, height) * float64(in)
 	t[Calls] = pairs * float64(kernel.CeilDiv(out, height)*blocks)
 	t[Stores] = float64(vectors * out * blocks)
 	return t
@@ -73,10 +84,25 @@ func Product(vectors, in, out int) Terms {
 	t := Tiles(vectors, in, out)
 	if vectors%2 > 0 {
 		height := gemm.EvenRows(out, gemm.TileShapes[kernel.Current()].Rows)
-		spared := tileStep(height) - max(FMAs(float64(height)), float64(height+2)/2, 4)
+		spared := tileStep(kernel.Lanes(), height) - max(FMAs(float64(height)), float64(height+2)/2, 4)
 		t[Steps] -= spared * float64(out) / float64(height) * float64(in)
 	}
 	return t
+}
+
+// TileLanes is the lanes of the vectors with which tiles take less time: those of the active level, of which there are
+// so many wide, or eight, of which there are so many narrow.
+func TileLanes(wide, narrow, in, out int) int {
+	const eight, call = 8, 40
+	lanes := kernel.Lanes()
+	if lanes == eight {
+		return lanes
+	}
+	w, n := TilesOf(lanes, wide, in, out), TilesOf(eight, narrow, in, out)
+	if n[Steps]+call*n[Calls] < w[Steps]+call*w[Calls] {
+		return eight
+	}
+	return lanes
 }
 
 // Scatters reports whether so many planes, and others, lie in more pages than the core keeps the addresses of: tiles

@@ -80,14 +80,14 @@ func newCallBF16(p *geometry.Shape, gradInput bool) callBF16 {
 
 func (c *callBF16) scratch() int {
 	taps := pairTaps(c.p, c.from)
-	return c.Elems() + kernel.CeilDiv(spread(c.Frame, c.out, c.oh, c.ow), 2) + taps + taps*c.out
+	return c.Elems() + kernel.CeilDiv(spread(c.Lanes, &c.Frame, c.out, c.oh, c.ow), 2) + taps + taps*c.out
 }
 
 // reserve cuts the call's buffers from scratch. The frame starts as zeros.
 func (c *callBF16) reserve(scratch []float32) {
 	c.image, scratch = scratch[:c.Elems()], scratch[c.Elems():]
 	clear(c.image)
-	if n := spread(c.Frame, c.out, c.oh, c.ow); n > 0 {
+	if n := spread(c.Lanes, &c.Frame, c.out, c.oh, c.ow); n > 0 {
 		c.spread = unsafe.Slice((*uint16)(unsafe.Pointer(&scratch[0])), n)
 		scratch = scratch[kernel.CeilDiv(n, 2):]
 		c.oh, c.ow = 1, n/c.out

@@ -37,7 +37,7 @@ func newWeightCallBF16(p *geometry.Shape) weightCallBF16 {
 }
 
 // batch is how many images stay framed at a time.
-func (d *weightCallBF16) batch() int { return min(d.p.N, max(1, 2*gradBatchElems/d.room)) }
+func (d *weightCallBF16) batch() int { return min(d.p.N, max(1, gradBatchElems/d.room)) }
 
 // stepsOf counts the vectors of a framed image.
 func (d *weightCallBF16) stepsOf() int {

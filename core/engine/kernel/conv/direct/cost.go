@@ -34,7 +34,11 @@ func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 	switch d {
 	case geometry.ToOutput:
 		f := p.InputFrame()
-		t = tileTerms(p.R*p.S, &f, kg, p.OutH(), p.OutW())
+		seen := 0
+		for r := range p.R {
+			seen += f.Seeing(p.OutH(), r*p.DilationH())
+		}
+		t = tileTerms(p.R*p.S, share(seen, p.R*p.OutH()), &f, kg, p.OutH(), p.OutW())
 		frameTerms(&t, &f, p.StrideW)
 		t = t.Times(float64(p.N))
 	case geometry.ToInput:
@@ -48,14 +52,20 @@ func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 	return t.Times(float64(g))
 }
 
-// tileTerms counts the tiles of out planes of oh×ow, whose every element sees taps of each channel.
-func tileTerms(taps int, f *geometry.Frame, out, oh, ow int) cost.Terms {
-	lanes, in := kernel.Lanes(), f.Channels*taps
-	vectors, gathered := oh*kernel.CeilDiv(ow, lanes), 0
-	if n := spread(*f, out, oh, ow); n > 0 {
-		vectors, gathered = kernel.CeilDiv(n/out, lanes), out*oh
+// share is a part of a whole that may be 0.
+func share(part, whole int) float64 { return float64(part) / float64(max(1, whole)) }
+
+// tileTerms counts the tiles of out planes of oh×ow, whose every element sees taps of each channel. A share of the
+// rows of taps sees more than padding from a row of pixels.
+func tileTerms(taps int, seen float64, f *geometry.Frame, out, oh, ow int) cost.Terms {
+	lanes, in := lanesOf(taps, f, out, oh, ow), f.Channels*taps
+	vectors, gathered := vectorsOf(lanes, f, out, oh, ow), 0
+	t := cost.TilesOf(lanes, vectors, in, out)
+	if spread(lanes, f, out, oh, ow) > 0 {
+		gathered = out * oh
+	} else {
+		t[cost.Steps] *= seen
 	}
-	t := cost.Tiles(vectors, in, out)
 	if cost.Scatters(out, oh*ow, f.Channels, f.Plane) {
 		t[scattered] = float64(vectors * (out + f.Channels))
 	}
@@ -72,7 +82,12 @@ func gradTerms(p *geometry.Shape) (t cost.Terms) {
 		if h.N*w.N == 0 || h.Pixels == 0 {
 			continue
 		}
-		u := tileTerms(h.N*w.N, &o.frame, o.out, h.Pixels, o.cols)
+		top, _ := o.frame.Corner()
+		seen := 0
+		for r := range h.N {
+			seen += o.frame.Seeing(h.Pixels, top+h.Axis.First+r*h.Axis.Step)
+		}
+		u := tileTerms(h.N*w.N, share(seen, h.N*h.Pixels), &o.frame, o.out, h.Pixels, o.cols)
 		if o.joins {
 			u[gatheredRows] = 0
 		}
@@ -99,19 +114,16 @@ func frameTerms(t *cost.Terms, f *geometry.Frame, stride int) {
 }
 
 func dotTerms(p *geometry.Shape, filters int) (t cost.Terms) {
-	s, f := dotShapes[kernel.Current()], p.InputFrame()
+	s, f := dotShapeOf(p, filters), p.InputFrame()
 	frameTerms(&t, &f, p.StrideW)
 	t = t.Times(float64(p.N))
-	rows := s.dotRows
-	if filters < rows {
-		rows = 1 // of which all of a tile's are then copies
+	tiles := s.tiles(filters, p.PatchSize())
+	step := tiles * s.step()
+	t[dotSteps] = float64(p.N) * s.steps(p) * step
+	if p.OutW()%s.lanes > 0 {
+		t[dotMasked] = float64(p.N*p.OutH()) * step
 	}
-	lines, masked := float64(p.N*p.OutH()), float64(min(1, p.OutW()%kernel.Lanes()))
-	steps := lines * float64(kernel.CeilDiv(p.OutW(), kernel.Lanes()))
-	tiles := float64(kernel.CeilDiv(filters, rows) * kernel.CeilDiv(p.PatchSize(), s.dotCols))
-	step := tiles * max(cost.FMAs(float64(s.dotRows*s.dotCols)), float64(s.dotRows+s.dotCols+2)/2, 4)
-	t[dotSteps], t[dotMasked] = steps*step, lines*masked*step
 	t[dotCalls] = tiles * float64(kernel.CeilDiv(p.N, gradBatch(p)))
-	t[dotSums] = t[dotCalls] * float64(s.dotRows*s.dotCols)
+	t[dotSums] = t[dotCalls] * float64(s.rows*s.cols)
 	return t
 }

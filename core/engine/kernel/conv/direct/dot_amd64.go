@@ -1,13 +1,14 @@
 package direct
 
-import "github.com/trainctl/trainctl/core/engine/kernel"
-
 func runPairDots(t *dotTile) { dotTileBF16(t) }
 
-func runDotTile(t *dotTile) {
-	if kernel.Wide() {
+func runDotTile(s dotShape, t *dotTile) {
+	switch s.cols {
+	case 3:
+		dotTile4x3AVX2(t)
+	case 4:
+		dotTile3x4AVX2(t)
+	default:
 		dotTileAVX512(t)
-	} else {
-		dotTileAVX2(t)
 	}
 }

@@ -1,3 +1,9 @@
 package direct
 
-func runDotTile(t *dotTile) { dotTileNEON(t) }
+func runDotTile(s dotShape, t *dotTile) {
+	if s.cols == 3 {
+		dotTile4x3NEON(t)
+	} else {
+		dotTile3x4NEON(t)
+	}
+}

@@ -4,4 +4,4 @@ package direct
 
 import "github.com/trainctl/trainctl/core/engine/kernel"
 
-func runDotTile(t *dotTile) { kernel.NoVectors() }
+func runDotTile(s dotShape, t *dotTile) { kernel.NoVectors() }

@@ -90,9 +90,9 @@ func (o *gradOut) call(i int, room, scratch []float32) (c gradCall, rest []float
 	p := o.p
 	h := geometry.NewPhase(i/p.StrideW, p.H, p.OutH(), p.StrideH, p.PadH, p.R, p.DilationH())
 	w := geometry.NewPhase(i%p.StrideW, p.W, p.OutW(), p.StrideW, p.PadW, p.S, p.DilationW())
-	c = gradCall{call: newCall(o.frame, o.out, h.Pixels, o.cols), first: h.Pixel, rows: h.Pixels, line: o.cols}
+	c = gradCall{call: newCall(h.N*w.N, o.frame, o.out, h.Pixels, o.cols), first: h.Pixel, rows: h.Pixels, line: o.cols}
 	switch {
-	case h.Pixels > 0 && spread(o.frame, o.out, h.Pixels, o.cols) > 0:
+	case h.Pixels > 0 && spread(c.Lanes, &o.frame, o.out, h.Pixels, o.cols) > 0:
 		c.spreadRows()
 		c.spread, c.line = room[:o.phase], o.frame.Width
 	case !o.joins:
@@ -101,7 +101,7 @@ func (o *gradOut) call(i int, room, scratch []float32) (c gradCall, rest []float
 	if o.joins {
 		c.spread = room[(h.Pixel*p.StrideW+w.Pixel)*o.phase:][:o.phase]
 	}
-	rest = c.reserve(h.N*w.N, scratch)
+	rest = c.reserve(h.N, w.N, scratch)
 	top, left := o.frame.Corner()
 	for t := range h.N * w.N {
 		r, s := t/w.N, t%w.N

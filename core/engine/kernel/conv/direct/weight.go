@@ -5,16 +5,17 @@ import (
 
 	"github.com/trainctl/trainctl/core/engine/kernel"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
+	"github.com/trainctl/trainctl/core/engine/kernel/gemm"
 )
 
 // takesWeight reports whether the weight gradient is computed directly: where
-// rows fill half of their vectors, since lanes beyond a row's end do nothing.
+// rows fill half of a vector, since lanes beyond a row's end do nothing.
 func takesWeight(p *geometry.Shape) bool {
 	if !p.FitsFrame() {
 		return false
 	}
-	lanes, ow := kernel.Lanes(), p.OutW()
-	return 2*ow >= kernel.CeilDiv(ow, lanes)*lanes
+	const lanes = 8
+	return 2*p.OutW() >= lanes
 }
 
 // stepElems is the room that the steps of one image take in a scratch of float32.
@@ -23,19 +24,23 @@ func stepElems(p *geometry.Shape) int {
 	return p.OutH() * ((p.OutW() + 7) / 8) * perStep
 }
 
-// gradBatchElems bounds the framed images that a weight gradient works on at once, so that they stay in L2.
-const gradBatchElems = 1 << 15
+// Bounds of what a weight gradient works on at once: framed images stay in L2, and in L1 the rows of dy of a tile, and the
+// plane that it sees through one tap after the other.
+const (
+	gradBatchElems = 1 << 16
+	nearElems      = 14 << 10
+)
 
 // gradBatch is how many images the weight gradient keeps framed at a time.
 func gradBatch(p *geometry.Shape) int {
 	f := p.InputFrame()
-	return min(p.N, max(1, gradBatchElems/f.Elems()))
+	near := nearElems / (f.Plane + maxDotRows*p.OutH()*p.OutW())
+	return max(1, min(p.N, gradBatchElems/f.Elems(), near))
 }
 
 // weightCall is the weight gradient of one group over a batch of framed images.
 type weightCall struct {
 	dotShape
-	lanes   int
 	p       *geometry.Shape
 	images  []float32
 	taps    []int32 // place of each tap's first element in the frame
@@ -57,7 +62,7 @@ func weightScratch(p *geometry.Shape) int {
 func GradWeight(p *geometry.Shape, x, dy, dw, scratch []float32, accumulate bool) {
 	f, kg, batch := p.InputFrame(), p.K/p.GroupCount(), gradBatch(p)
 	var sums [maxDotRows * maxDotCols]float32
-	c := weightCall{dotShape: dotShapes[kernel.Current()], lanes: kernel.Lanes(), p: p, filters: kg, sums: &sums}
+	c := weightCall{dotShape: dotShapeOf(p, kg), p: p, filters: kg, sums: &sums}
 	room := c.setTaps(f, scratch)
 	c.images, room = room[:batch*f.Elems()], room[batch*f.Elems():]
 	clear(c.images)
@@ -101,7 +106,7 @@ func (c *weightCall) setSteps(f geometry.Frame, count int, room []float32) {
 		c.steps[i] = dotStep{
 			dy:    int32(4 * (b*c.p.K*oh*ow + row*ow + col)),
 			x:     int32(4 * (b*f.Elems() + row*f.Width + col)),
-			lanes: kernel.FirstLanes(min(c.lanes, ow-col)),
+			lanes: gemm.TileOf(c.lanes).Mask(min(c.lanes, ow-col)),
 		}
 	}
 }
@@ -111,18 +116,18 @@ func (c *weightCall) setSteps(f geometry.Frame, count int, room []float32) {
 func (c *weightCall) run(dy []float32) {
 	plane, taps := c.p.OutH()*c.p.OutW(), c.p.PatchSize()
 	t := dotTile{whole: c.whole, count: len(c.steps) - c.whole, steps: &c.steps[0], stride: 4 * plane, out: &c.sums[0]}
-	height := c.dotRows
+	height := c.rows
 	if c.filters < height {
 		height, t.stride = 1, 0
 	}
 	for k := 0; k < c.filters; k += height {
 		first := min(k, c.filters-height)
 		t.dy = &dy[first*plane]
-		for tap := 0; tap < taps; tap += c.dotCols {
-			for j := range c.dotCols {
+		for tap := 0; tap < taps; tap += c.cols {
+			for j := range c.cols {
 				t.x[j] = &c.images[c.taps[min(tap+j, taps-1)]]
 			}
-			runDotTile(&t)
+			runDotTile(c.dotShape, &t)
 			c.store(first, k, min(k+height, c.filters), tap)
 		}
 	}
@@ -132,7 +137,7 @@ func (c *weightCall) run(dy []float32) {
 func (c *weightCall) store(first, from, to, tap int) {
 	taps := c.p.PatchSize()
 	for k := from; k < to; k++ {
-		sums := c.sums[(k-first)*c.dotCols:][:min(c.dotCols, taps-tap)]
+		sums := c.sums[(k-first)*c.cols:][:min(c.cols, taps-tap)]
 		row := c.dw[k*taps+tap:][:len(sums)]
 		for j, v := range sums {
 			if c.add {

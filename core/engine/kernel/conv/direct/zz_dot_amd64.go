@@ -2,10 +2,15 @@
 
 package direct
 
-// dotTileAVX2 computes 3×3 sums of products over t.steps.
+// dotTile4x3AVX2 computes 4×3 sums of products over t.steps.
 //
 //go:noescape
-func dotTileAVX2(dotTile *dotTile)
+func dotTile4x3AVX2(dotTile *dotTile)
+
+// dotTile3x4AVX2 computes 3×4 sums of products over t.steps.
+//
+//go:noescape
+func dotTile3x4AVX2(dotTile *dotTile)
 
 // dotTileAVX512 computes 4×6 sums of products over t.steps.
 //

@@ -2,7 +2,12 @@
 
 package direct
 
-// dotTileNEON computes 3×3 sums of products over t.steps.
+// dotTile4x3NEON computes 4×3 sums of products over t.steps.
 //
 //go:noescape
-func dotTileNEON(dotTile *dotTile)
+func dotTile4x3NEON(dotTile *dotTile)
+
+// dotTile3x4NEON computes 3×4 sums of products over t.steps.
+//
+//go:noescape
+func dotTile3x4NEON(dotTile *dotTile)

@@ -2,9 +2,15 @@
 
 #include "textflag.h"
 
-// func dotTileNEON(dotTile *dotTile)
-TEXT ·dotTileNEON(SB), NOSPLIT, $0-8
-	MOVD	dotTile+0(FP), R9
+// func dotTile4x3NEON(dotTile *dotTile)
+TEXT ·dotTile4x3NEON(SB), NOSPLIT, $0-8
+	MOVD	dotTile+0(FP), R11
+	VMOVI	$0, V31.B16
+	VMOVI	$0, V30.B16
+	VMOVI	$0, V29.B16
+	VMOVI	$0, V28.B16
+	VMOVI	$0, V27.B16
+	VMOVI	$0, V26.B16
 	VMOVI	$0, V25.B16
 	VMOVI	$0, V24.B16
 	VMOVI	$0, V23.B16
@@ -23,315 +29,792 @@ TEXT ·dotTileNEON(SB), NOSPLIT, $0-8
 	VMOVI	$0, V10.B16
 	VMOVI	$0, V9.B16
 	VMOVI	$0, V8.B16
-	MOVD	8(R9), R8
-	MOVD	16(R9), R7
-	MOVD	24(R9), R6
-	MOVD	32(R9), R5
-	MOVD	40(R9), R4
-	MOVD	48(R9), R3
-	MOVD	88(R9), R2
-	TST	R2, R2
+	MOVD	8(R11), R10
+	MOVD	16(R11), R9
+	MOVD	24(R11), R8
+	MOVD	32(R11), R7
+	MOVD	40(R11), R6
+	MOVD	48(R11), R5
+	MOVD	88(R11), R3
+	TST	R3, R3
 	BEQ	wholeDone
 whole:
-	MOVW	0(R8), R0
-	ADD	R7, R0, R0
+	MOVW	0(R10), R2
+	ADD	R9, R2, R2
+	MOVW	4(R10), R1
+	ADD	R1<<0, R7, R0
 	FLDPQ	0(R0), (F7, F6)
-	ADD	R6, R0, R0
+	ADD	R1<<0, R6, R0
 	FLDPQ	0(R0), (F5, F4)
-	ADD	R6, R0, R0
-	FLDPQ	0(R0), (F3, F2)
-	MOVW	4(R8), R1
 	ADD	R1<<0, R5, R0
-	FLDPQ	0(R0), (F1, F0)
-	VFMLA	V7.S4, V1.S4, V25.S4
-	VFMLA	V6.S4, V0.S4, V24.S4
-	VFMLA	V5.S4, V1.S4, V19.S4
-	VFMLA	V4.S4, V0.S4, V18.S4
-	VFMLA	V3.S4, V1.S4, V13.S4
-	VFMLA	V2.S4, V0.S4, V12.S4
-	ADD	R1<<0, R4, R0
-	FLDPQ	0(R0), (F1, F0)
-	VFMLA	V7.S4, V1.S4, V23.S4
-	VFMLA	V6.S4, V0.S4, V22.S4
-	VFMLA	V5.S4, V1.S4, V17.S4
-	VFMLA	V4.S4, V0.S4, V16.S4
-	VFMLA	V3.S4, V1.S4, V11.S4
-	VFMLA	V2.S4, V0.S4, V10.S4
-	ADD	R1<<0, R3, R0
-	FLDPQ	0(R0), (F1, F0)
-	VFMLA	V7.S4, V1.S4, V21.S4
-	VFMLA	V6.S4, V0.S4, V20.S4
-	VFMLA	V5.S4, V1.S4, V15.S4
-	VFMLA	V4.S4, V0.S4, V14.S4
-	VFMLA	V3.S4, V1.S4, V9.S4
-	VFMLA	V2.S4, V0.S4, V8.S4
-	ADD	$16, R8, R8
-	SUBS	$1, R2, R2
+	FLDPQ	0(R0), (F3, F2)
+	FLDPQ	0(R2), (F1, F0)
+	ADD	R8, R2, R2
+	VFMLA	V1.S4, V7.S4, V31.S4
+	VFMLA	V0.S4, V6.S4, V30.S4
+	VFMLA	V1.S4, V5.S4, V29.S4
+	VFMLA	V0.S4, V4.S4, V28.S4
+	VFMLA	V1.S4, V3.S4, V27.S4
+	VFMLA	V0.S4, V2.S4, V26.S4
+	FLDPQ	0(R2), (F1, F0)
+	ADD	R8, R2, R2
+	VFMLA	V1.S4, V7.S4, V25.S4
+	VFMLA	V0.S4, V6.S4, V24.S4
+	VFMLA	V1.S4, V5.S4, V23.S4
+	VFMLA	V0.S4, V4.S4, V22.S4
+	VFMLA	V1.S4, V3.S4, V21.S4
+	VFMLA	V0.S4, V2.S4, V20.S4
+	FLDPQ	0(R2), (F1, F0)
+	ADD	R8, R2, R2
+	VFMLA	V1.S4, V7.S4, V19.S4
+	VFMLA	V0.S4, V6.S4, V18.S4
+	VFMLA	V1.S4, V5.S4, V17.S4
+	VFMLA	V0.S4, V4.S4, V16.S4
+	VFMLA	V1.S4, V3.S4, V15.S4
+	VFMLA	V0.S4, V2.S4, V14.S4
+	FLDPQ	0(R2), (F1, F0)
+	VFMLA	V1.S4, V7.S4, V13.S4
+	VFMLA	V0.S4, V6.S4, V12.S4
+	VFMLA	V1.S4, V5.S4, V11.S4
+	VFMLA	V0.S4, V4.S4, V10.S4
+	VFMLA	V1.S4, V3.S4, V9.S4
+	VFMLA	V0.S4, V2.S4, V8.S4
+	ADD	$16, R10, R10
+	SUBS	$1, R3, R3
 	BNE	whole
 wholeDone:
-	MOVD	0(R9), R2
-	TST	R2, R2
+	MOVD	0(R11), R4
+	TST	R4, R4
 	BEQ	partDone
 part:
-	MOVD	8(R8), R0
-	MOVWU	64(R0), R10
-	MOVW	0(R8), R1
-	ADD	R7, R1, R1
-	TBZ	$3, R10, lanes1
-	FLDPQ	0(R1), (F7, F6)
+	MOVD	8(R10), R3
+	MOVW	0(R10), R2
+	ADD	R9, R2, R2
+	MOVW	4(R10), R1
+	MOVWU	64(R3), R12
+	ADD	R1<<0, R7, R0
+	TBZ	$3, R12, lanes1
+	FLDPQ	0(R0), (F7, F6)
 lanes1done:
-	ADD	R6, R1, R1
-	TBZ	$3, R10, lanes2
-	FLDPQ	0(R1), (F5, F4)
+	MOVWU	64(R3), R12
+	ADD	R1<<0, R6, R0
+	TBZ	$3, R12, lanes2
+	FLDPQ	0(R0), (F5, F4)
 lanes2done:
-	ADD	R6, R1, R1
-	TBZ	$3, R10, lanes3
+	MOVWU	64(R3), R0
+	ADD	R1<<0, R5, R1
+	TBZ	$3, R0, lanes3
 	FLDPQ	0(R1), (F3, F2)
 lanes3done:
-	MOVW	4(R8), R1
-	ADD	R1<<0, R5, R0
-	TBZ	$3, R10, lanes4
-	FLDPQ	0(R0), (F1, F0)
+	MOVWU	64(R3), R0
+	TBZ	$3, R0, lanes4
+	FLDPQ	0(R2), (F1, F0)
 lanes4done:
-	VFMLA	V7.S4, V1.S4, V25.S4
-	VFMLA	V6.S4, V0.S4, V24.S4
-	VFMLA	V5.S4, V1.S4, V19.S4
-	VFMLA	V4.S4, V0.S4, V18.S4
-	VFMLA	V3.S4, V1.S4, V13.S4
-	VFMLA	V2.S4, V0.S4, V12.S4
-	ADD	R1<<0, R4, R0
-	TBZ	$3, R10, lanes5
-	FLDPQ	0(R0), (F1, F0)
+	ADD	R8, R2, R2
+	VFMLA	V1.S4, V7.S4, V31.S4
+	VFMLA	V0.S4, V6.S4, V30.S4
+	VFMLA	V1.S4, V5.S4, V29.S4
+	VFMLA	V0.S4, V4.S4, V28.S4
+	VFMLA	V1.S4, V3.S4, V27.S4
+	VFMLA	V0.S4, V2.S4, V26.S4
+	MOVWU	64(R3), R0
+	TBZ	$3, R0, lanes5
+	FLDPQ	0(R2), (F1, F0)
 lanes5done:
-	VFMLA	V7.S4, V1.S4, V23.S4
-	VFMLA	V6.S4, V0.S4, V22.S4
-	VFMLA	V5.S4, V1.S4, V17.S4
-	VFMLA	V4.S4, V0.S4, V16.S4
-	VFMLA	V3.S4, V1.S4, V11.S4
-	VFMLA	V2.S4, V0.S4, V10.S4
-	ADD	R1<<0, R3, R0
-	TBZ	$3, R10, lanes6
-	FLDPQ	0(R0), (F1, F0)
+	ADD	R8, R2, R2
+	VFMLA	V1.S4, V7.S4, V25.S4
+	VFMLA	V0.S4, V6.S4, V24.S4
+	VFMLA	V1.S4, V5.S4, V23.S4
+	VFMLA	V0.S4, V4.S4, V22.S4
+	VFMLA	V1.S4, V3.S4, V21.S4
+	VFMLA	V0.S4, V2.S4, V20.S4
+	MOVWU	64(R3), R0
+	TBZ	$3, R0, lanes6
+	FLDPQ	0(R2), (F1, F0)
 lanes6done:
-	VFMLA	V7.S4, V1.S4, V21.S4
-	VFMLA	V6.S4, V0.S4, V20.S4
-	VFMLA	V5.S4, V1.S4, V15.S4
-	VFMLA	V4.S4, V0.S4, V14.S4
-	VFMLA	V3.S4, V1.S4, V9.S4
-	VFMLA	V2.S4, V0.S4, V8.S4
-	ADD	$16, R8, R8
-	SUBS	$1, R2, R2
+	ADD	R8, R2, R2
+	VFMLA	V1.S4, V7.S4, V19.S4
+	VFMLA	V0.S4, V6.S4, V18.S4
+	VFMLA	V1.S4, V5.S4, V17.S4
+	VFMLA	V0.S4, V4.S4, V16.S4
+	VFMLA	V1.S4, V3.S4, V15.S4
+	VFMLA	V0.S4, V2.S4, V14.S4
+	MOVWU	64(R3), R0
+	TBZ	$3, R0, lanes7
+	FLDPQ	0(R2), (F1, F0)
+lanes7done:
+	VFMLA	V1.S4, V7.S4, V13.S4
+	VFMLA	V0.S4, V6.S4, V12.S4
+	VFMLA	V1.S4, V5.S4, V11.S4
+	VFMLA	V0.S4, V4.S4, V10.S4
+	VFMLA	V1.S4, V3.S4, V9.S4
+	VFMLA	V0.S4, V2.S4, V8.S4
+	ADD	$16, R10, R10
+	SUBS	$1, R4, R4
 	BNE	part
 partDone:
-	MOVD	80(R9), R0
+	MOVD	80(R11), R0
+	WORD	$0x4e3fd7de // fadd v30.4s, v30.4s, v31.4s
+	VEXT	$8, V30.B16, V30.B16, V0.B16
+	WORD	$0x4e3ed41e // fadd v30.4s, v0.4s, v30.4s
+	VREV64	V30.S4, V0.S4
+	WORD	$0x4e3ed41e // fadd v30.4s, v0.4s, v30.4s
+	FMOVS	F30, 0(R0)
+	WORD	$0x4e3dd79c // fadd v28.4s, v28.4s, v29.4s
+	VEXT	$8, V28.B16, V28.B16, V0.B16
+	WORD	$0x4e3cd41c // fadd v28.4s, v0.4s, v28.4s
+	VREV64	V28.S4, V0.S4
+	WORD	$0x4e3cd41c // fadd v28.4s, v0.4s, v28.4s
+	FMOVS	F28, 4(R0)
+	WORD	$0x4e3bd75a // fadd v26.4s, v26.4s, v27.4s
+	VEXT	$8, V26.B16, V26.B16, V0.B16
+	WORD	$0x4e3ad41a // fadd v26.4s, v0.4s, v26.4s
+	VREV64	V26.S4, V0.S4
+	WORD	$0x4e3ad41a // fadd v26.4s, v0.4s, v26.4s
+	FMOVS	F26, 8(R0)
 	WORD	$0x4e39d718 // fadd v24.4s, v24.4s, v25.4s
 	VEXT	$8, V24.B16, V24.B16, V0.B16
 	WORD	$0x4e38d418 // fadd v24.4s, v0.4s, v24.4s
 	VREV64	V24.S4, V0.S4
 	WORD	$0x4e38d418 // fadd v24.4s, v0.4s, v24.4s
-	FMOVS	F24, 0(R0)
+	FMOVS	F24, 12(R0)
 	WORD	$0x4e37d6d6 // fadd v22.4s, v22.4s, v23.4s
 	VEXT	$8, V22.B16, V22.B16, V0.B16
 	WORD	$0x4e36d416 // fadd v22.4s, v0.4s, v22.4s
 	VREV64	V22.S4, V0.S4
 	WORD	$0x4e36d416 // fadd v22.4s, v0.4s, v22.4s
-	FMOVS	F22, 4(R0)
+	FMOVS	F22, 16(R0)
 	WORD	$0x4e35d694 // fadd v20.4s, v20.4s, v21.4s
 	VEXT	$8, V20.B16, V20.B16, V0.B16
 	WORD	$0x4e34d414 // fadd v20.4s, v0.4s, v20.4s
 	VREV64	V20.S4, V0.S4
 	WORD	$0x4e34d414 // fadd v20.4s, v0.4s, v20.4s
-	FMOVS	F20, 8(R0)
+	FMOVS	F20, 20(R0)
 	WORD	$0x4e33d652 // fadd v18.4s, v18.4s, v19.4s
 	VEXT	$8, V18.B16, V18.B16, V0.B16
 	WORD	$0x4e32d412 // fadd v18.4s, v0.4s, v18.4s
 	VREV64	V18.S4, V0.S4
 	WORD	$0x4e32d412 // fadd v18.4s, v0.4s, v18.4s
-	FMOVS	F18, 12(R0)
+	FMOVS	F18, 24(R0)
 	WORD	$0x4e31d610 // fadd v16.4s, v16.4s, v17.4s
 	VEXT	$8, V16.B16, V16.B16, V0.B16
 	WORD	$0x4e30d410 // fadd v16.4s, v0.4s, v16.4s
 	VREV64	V16.S4, V0.S4
 	WORD	$0x4e30d410 // fadd v16.4s, v0.4s, v16.4s
-	FMOVS	F16, 16(R0)
+	FMOVS	F16, 28(R0)
 	WORD	$0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
 	VEXT	$8, V14.B16, V14.B16, V0.B16
 	WORD	$0x4e2ed40e // fadd v14.4s, v0.4s, v14.4s
 	VREV64	V14.S4, V0.S4
 	WORD	$0x4e2ed40e // fadd v14.4s, v0.4s, v14.4s
-	FMOVS	F14, 20(R0)
+	FMOVS	F14, 32(R0)
 	WORD	$0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
 	VEXT	$8, V12.B16, V12.B16, V0.B16
 	WORD	$0x4e2cd40c // fadd v12.4s, v0.4s, v12.4s
 	VREV64	V12.S4, V0.S4
 	WORD	$0x4e2cd40c // fadd v12.4s, v0.4s, v12.4s
-	FMOVS	F12, 24(R0)
+	FMOVS	F12, 36(R0)
 	WORD	$0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
 	VEXT	$8, V10.B16, V10.B16, V0.B16
 	WORD	$0x4e2ad40a // fadd v10.4s, v0.4s, v10.4s
 	VREV64	V10.S4, V0.S4
 	WORD	$0x4e2ad40a // fadd v10.4s, v0.4s, v10.4s
-	FMOVS	F10, 28(R0)
+	FMOVS	F10, 40(R0)
 	WORD	$0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
 	VEXT	$8, V8.B16, V8.B16, V0.B16
 	WORD	$0x4e28d408 // fadd v8.4s, v0.4s, v8.4s
 	VREV64	V8.S4, V0.S4
 	WORD	$0x4e28d408 // fadd v8.4s, v0.4s, v8.4s
-	FMOVS	F8, 32(R0)
+	FMOVS	F8, 44(R0)
 	RET
 lanes1:
 	VMOVI	$0, V7.B16
 	VMOVI	$0, V6.B16
-	TBZ	$2, R10, lanes1low
-	FMOVQ	0(R1), F7
-	TBZ	$1, R10, lanes1highone
-	FMOVD	16(R1), F6
-	TBZ	$0, R10, lanes1done
-	ADD	$24, R1, R0
+	TBZ	$2, R12, lanes1low
+	FMOVQ	0(R0), F7
+	TBZ	$1, R12, lanes1highone
+	FMOVD	16(R0), F6
+	TBZ	$0, R12, lanes1done
+	ADD	$24, R0, R0
 	VLD1	(R0), V6.S[2]
 	B	lanes1done
 lanes1highone:
-	TBZ	$0, R10, lanes1done
-	FMOVS	16(R1), F6
+	TBZ	$0, R12, lanes1done
+	FMOVS	16(R0), F6
 	B	lanes1done
 lanes1low:
-	TBZ	$1, R10, lanes1one
-	FMOVD	0(R1), F7
-	TBZ	$0, R10, lanes1done
-	ADD	$8, R1, R0
+	TBZ	$1, R12, lanes1one
+	FMOVD	0(R0), F7
+	TBZ	$0, R12, lanes1done
+	ADD	$8, R0, R0
 	VLD1	(R0), V7.S[2]
 	B	lanes1done
 lanes1one:
-	TBZ	$0, R10, lanes1done
-	FMOVS	0(R1), F7
+	TBZ	$0, R12, lanes1done
+	FMOVS	0(R0), F7
 	B	lanes1done
 lanes2:
 	VMOVI	$0, V5.B16
 	VMOVI	$0, V4.B16
-	TBZ	$2, R10, lanes2low
-	FMOVQ	0(R1), F5
-	TBZ	$1, R10, lanes2highone
-	FMOVD	16(R1), F4
-	TBZ	$0, R10, lanes2done
-	ADD	$24, R1, R0
+	TBZ	$2, R12, lanes2low
+	FMOVQ	0(R0), F5
+	TBZ	$1, R12, lanes2highone
+	FMOVD	16(R0), F4
+	TBZ	$0, R12, lanes2done
+	ADD	$24, R0, R0
 	VLD1	(R0), V4.S[2]
 	B	lanes2done
 lanes2highone:
-	TBZ	$0, R10, lanes2done
-	FMOVS	16(R1), F4
+	TBZ	$0, R12, lanes2done
+	FMOVS	16(R0), F4
 	B	lanes2done
 lanes2low:
-	TBZ	$1, R10, lanes2one
-	FMOVD	0(R1), F5
-	TBZ	$0, R10, lanes2done
-	ADD	$8, R1, R0
+	TBZ	$1, R12, lanes2one
+	FMOVD	0(R0), F5
+	TBZ	$0, R12, lanes2done
+	ADD	$8, R0, R0
 	VLD1	(R0), V5.S[2]
 	B	lanes2done
 lanes2one:
-	TBZ	$0, R10, lanes2done
-	FMOVS	0(R1), F5
+	TBZ	$0, R12, lanes2done
+	FMOVS	0(R0), F5
 	B	lanes2done
 lanes3:
 	VMOVI	$0, V3.B16
 	VMOVI	$0, V2.B16
-	TBZ	$2, R10, lanes3low
+	TBZ	$2, R0, lanes3low
 	FMOVQ	0(R1), F3
-	TBZ	$1, R10, lanes3highone
+	TBZ	$1, R0, lanes3highone
 	FMOVD	16(R1), F2
-	TBZ	$0, R10, lanes3done
+	TBZ	$0, R0, lanes3done
 	ADD	$24, R1, R0
 	VLD1	(R0), V2.S[2]
 	B	lanes3done
 lanes3highone:
-	TBZ	$0, R10, lanes3done
+	TBZ	$0, R0, lanes3done
 	FMOVS	16(R1), F2
 	B	lanes3done
 lanes3low:
-	TBZ	$1, R10, lanes3one
+	TBZ	$1, R0, lanes3one
 	FMOVD	0(R1), F3
-	TBZ	$0, R10, lanes3done
+	TBZ	$0, R0, lanes3done
 	ADD	$8, R1, R0
 	VLD1	(R0), V3.S[2]
 	B	lanes3done
 lanes3one:
-	TBZ	$0, R10, lanes3done
+	TBZ	$0, R0, lanes3done
 	FMOVS	0(R1), F3
 	B	lanes3done
 lanes4:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R10, lanes4low
+	TBZ	$2, R0, lanes4low
+	FMOVQ	0(R2), F1
+	TBZ	$1, R0, lanes4highone
+	FMOVD	16(R2), F0
+	TBZ	$0, R0, lanes4done
+	ADD	$24, R2, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes4done
+lanes4highone:
+	TBZ	$0, R0, lanes4done
+	FMOVS	16(R2), F0
+	B	lanes4done
+lanes4low:
+	TBZ	$1, R0, lanes4one
+	FMOVD	0(R2), F1
+	TBZ	$0, R0, lanes4done
+	ADD	$8, R2, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes4done
+lanes4one:
+	TBZ	$0, R0, lanes4done
+	FMOVS	0(R2), F1
+	B	lanes4done
+lanes5:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R0, lanes5low
+	FMOVQ	0(R2), F1
+	TBZ	$1, R0, lanes5highone
+	FMOVD	16(R2), F0
+	TBZ	$0, R0, lanes5done
+	ADD	$24, R2, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes5done
+lanes5highone:
+	TBZ	$0, R0, lanes5done
+	FMOVS	16(R2), F0
+	B	lanes5done
+lanes5low:
+	TBZ	$1, R0, lanes5one
+	FMOVD	0(R2), F1
+	TBZ	$0, R0, lanes5done
+	ADD	$8, R2, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes5done
+lanes5one:
+	TBZ	$0, R0, lanes5done
+	FMOVS	0(R2), F1
+	B	lanes5done
+lanes6:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R0, lanes6low
+	FMOVQ	0(R2), F1
+	TBZ	$1, R0, lanes6highone
+	FMOVD	16(R2), F0
+	TBZ	$0, R0, lanes6done
+	ADD	$24, R2, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes6done
+lanes6highone:
+	TBZ	$0, R0, lanes6done
+	FMOVS	16(R2), F0
+	B	lanes6done
+lanes6low:
+	TBZ	$1, R0, lanes6one
+	FMOVD	0(R2), F1
+	TBZ	$0, R0, lanes6done
+	ADD	$8, R2, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes6done
+lanes6one:
+	TBZ	$0, R0, lanes6done
+	FMOVS	0(R2), F1
+	B	lanes6done
+lanes7:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R0, lanes7low
+	FMOVQ	0(R2), F1
+	TBZ	$1, R0, lanes7highone
+	FMOVD	16(R2), F0
+	TBZ	$0, R0, lanes7done
+	ADD	$24, R2, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes7done
+lanes7highone:
+	TBZ	$0, R0, lanes7done
+	FMOVS	16(R2), F0
+	B	lanes7done
+lanes7low:
+	TBZ	$1, R0, lanes7one
+	FMOVD	0(R2), F1
+	TBZ	$0, R0, lanes7done
+	ADD	$8, R2, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes7done
+lanes7one:
+	TBZ	$0, R0, lanes7done
+	FMOVS	0(R2), F1
+	B	lanes7done
+
+// func dotTile3x4NEON(dotTile *dotTile)
+TEXT ·dotTile3x4NEON(SB), NOSPLIT, $0-8
+	MOVD	dotTile+0(FP), R11
+	VMOVI	$0, V31.B16
+	VMOVI	$0, V30.B16
+	VMOVI	$0, V29.B16
+	VMOVI	$0, V28.B16
+	VMOVI	$0, V27.B16
+	VMOVI	$0, V26.B16
+	VMOVI	$0, V25.B16
+	VMOVI	$0, V24.B16
+	VMOVI	$0, V23.B16
+	VMOVI	$0, V22.B16
+	VMOVI	$0, V21.B16
+	VMOVI	$0, V20.B16
+	VMOVI	$0, V19.B16
+	VMOVI	$0, V18.B16
+	VMOVI	$0, V17.B16
+	VMOVI	$0, V16.B16
+	VMOVI	$0, V15.B16
+	VMOVI	$0, V14.B16
+	VMOVI	$0, V13.B16
+	VMOVI	$0, V12.B16
+	VMOVI	$0, V11.B16
+	VMOVI	$0, V10.B16
+	VMOVI	$0, V9.B16
+	VMOVI	$0, V8.B16
+	MOVD	8(R11), R10
+	MOVD	16(R11), R9
+	MOVD	24(R11), R8
+	MOVD	32(R11), R7
+	MOVD	40(R11), R6
+	MOVD	48(R11), R5
+	MOVD	56(R11), R4
+	MOVD	88(R11), R2
+	TST	R2, R2
+	BEQ	wholeDone
+whole:
+	MOVW	0(R10), R0
+	ADD	R9, R0, R0
+	MOVW	4(R10), R1
+	FLDPQ	0(R0), (F7, F6)
+	ADD	R8, R0, R0
+	FLDPQ	0(R0), (F5, F4)
+	ADD	R8, R0, R0
+	FLDPQ	0(R0), (F3, F2)
+	ADD	R1<<0, R7, R0
+	FLDPQ	0(R0), (F1, F0)
+	VFMLA	V7.S4, V1.S4, V31.S4
+	VFMLA	V6.S4, V0.S4, V30.S4
+	VFMLA	V5.S4, V1.S4, V23.S4
+	VFMLA	V4.S4, V0.S4, V22.S4
+	VFMLA	V3.S4, V1.S4, V15.S4
+	VFMLA	V2.S4, V0.S4, V14.S4
+	ADD	R1<<0, R6, R0
+	FLDPQ	0(R0), (F1, F0)
+	VFMLA	V7.S4, V1.S4, V29.S4
+	VFMLA	V6.S4, V0.S4, V28.S4
+	VFMLA	V5.S4, V1.S4, V21.S4
+	VFMLA	V4.S4, V0.S4, V20.S4
+	VFMLA	V3.S4, V1.S4, V13.S4
+	VFMLA	V2.S4, V0.S4, V12.S4
+	ADD	R1<<0, R5, R0
+	FLDPQ	0(R0), (F1, F0)
+	VFMLA	V7.S4, V1.S4, V27.S4
+	VFMLA	V6.S4, V0.S4, V26.S4
+	VFMLA	V5.S4, V1.S4, V19.S4
+	VFMLA	V4.S4, V0.S4, V18.S4
+	VFMLA	V3.S4, V1.S4, V11.S4
+	VFMLA	V2.S4, V0.S4, V10.S4
+	ADD	R1<<0, R4, R0
+	FLDPQ	0(R0), (F1, F0)
+	VFMLA	V7.S4, V1.S4, V25.S4
+	VFMLA	V6.S4, V0.S4, V24.S4
+	VFMLA	V5.S4, V1.S4, V17.S4
+	VFMLA	V4.S4, V0.S4, V16.S4
+	VFMLA	V3.S4, V1.S4, V9.S4
+	VFMLA	V2.S4, V0.S4, V8.S4
+	ADD	$16, R10, R10
+	SUBS	$1, R2, R2
+	BNE	whole
+wholeDone:
+	MOVD	0(R11), R3
+	TST	R3, R3
+	BEQ	partDone
+part:
+	MOVD	8(R10), R2
+	MOVW	0(R10), R12
+	ADD	R9, R12, R12
+	MOVW	4(R10), R1
+	MOVWU	64(R2), R0
+	TBZ	$3, R0, lanes1
+	FLDPQ	0(R12), (F7, F6)
+lanes1done:
+	ADD	R8, R12, R12
+	MOVWU	64(R2), R0
+	TBZ	$3, R0, lanes2
+	FLDPQ	0(R12), (F5, F4)
+lanes2done:
+	ADD	R8, R12, R12
+	MOVWU	64(R2), R0
+	TBZ	$3, R0, lanes3
+	FLDPQ	0(R12), (F3, F2)
+lanes3done:
+	MOVWU	64(R2), R12
+	ADD	R1<<0, R7, R0
+	TBZ	$3, R12, lanes4
+	FLDPQ	0(R0), (F1, F0)
+lanes4done:
+	VFMLA	V7.S4, V1.S4, V31.S4
+	VFMLA	V6.S4, V0.S4, V30.S4
+	VFMLA	V5.S4, V1.S4, V23.S4
+	VFMLA	V4.S4, V0.S4, V22.S4
+	VFMLA	V3.S4, V1.S4, V15.S4
+	VFMLA	V2.S4, V0.S4, V14.S4
+	MOVWU	64(R2), R12
+	ADD	R1<<0, R6, R0
+	TBZ	$3, R12, lanes5
+	FLDPQ	0(R0), (F1, F0)
+lanes5done:
+	VFMLA	V7.S4, V1.S4, V29.S4
+	VFMLA	V6.S4, V0.S4, V28.S4
+	VFMLA	V5.S4, V1.S4, V21.S4
+	VFMLA	V4.S4, V0.S4, V20.S4
+	VFMLA	V3.S4, V1.S4, V13.S4
+	VFMLA	V2.S4, V0.S4, V12.S4
+	MOVWU	64(R2), R12
+	ADD	R1<<0, R5, R0
+	TBZ	$3, R12, lanes6
+	FLDPQ	0(R0), (F1, F0)
+lanes6done:
+	VFMLA	V7.S4, V1.S4, V27.S4
+	VFMLA	V6.S4, V0.S4, V26.S4
+	VFMLA	V5.S4, V1.S4, V19.S4
+	VFMLA	V4.S4, V0.S4, V18.S4
+	VFMLA	V3.S4, V1.S4, V11.S4
+	VFMLA	V2.S4, V0.S4, V10.S4
+	MOVWU	64(R2), R12
+	ADD	R1<<0, R4, R0
+	TBZ	$3, R12, lanes7
+	FLDPQ	0(R0), (F1, F0)
+lanes7done:
+	VFMLA	V7.S4, V1.S4, V25.S4
+	VFMLA	V6.S4, V0.S4, V24.S4
+	VFMLA	V5.S4, V1.S4, V17.S4
+	VFMLA	V4.S4, V0.S4, V16.S4
+	VFMLA	V3.S4, V1.S4, V9.S4
+	VFMLA	V2.S4, V0.S4, V8.S4
+	ADD	$16, R10, R10
+	SUBS	$1, R3, R3
+	BNE	part
+partDone:
+	MOVD	80(R11), R0
+	WORD	$0x4e3fd7de // fadd v30.4s, v30.4s, v31.4s
+	VEXT	$8, V30.B16, V30.B16, V0.B16
+	WORD	$0x4e3ed41e // fadd v30.4s, v0.4s, v30.4s
+	VREV64	V30.S4, V0.S4
+	WORD	$0x4e3ed41e // fadd v30.4s, v0.4s, v30.4s
+	FMOVS	F30, 0(R0)
+	WORD	$0x4e3dd79c // fadd v28.4s, v28.4s, v29.4s
+	VEXT	$8, V28.B16, V28.B16, V0.B16
+	WORD	$0x4e3cd41c // fadd v28.4s, v0.4s, v28.4s
+	VREV64	V28.S4, V0.S4
+	WORD	$0x4e3cd41c // fadd v28.4s, v0.4s, v28.4s
+	FMOVS	F28, 4(R0)
+	WORD	$0x4e3bd75a // fadd v26.4s, v26.4s, v27.4s
+	VEXT	$8, V26.B16, V26.B16, V0.B16
+	WORD	$0x4e3ad41a // fadd v26.4s, v0.4s, v26.4s
+	VREV64	V26.S4, V0.S4
+	WORD	$0x4e3ad41a // fadd v26.4s, v0.4s, v26.4s
+	FMOVS	F26, 8(R0)
+	WORD	$0x4e39d718 // fadd v24.4s, v24.4s, v25.4s
+	VEXT	$8, V24.B16, V24.B16, V0.B16
+	WORD	$0x4e38d418 // fadd v24.4s, v0.4s, v24.4s
+	VREV64	V24.S4, V0.S4
+	WORD	$0x4e38d418 // fadd v24.4s, v0.4s, v24.4s
+	FMOVS	F24, 12(R0)
+	WORD	$0x4e37d6d6 // fadd v22.4s, v22.4s, v23.4s
+	VEXT	$8, V22.B16, V22.B16, V0.B16
+	WORD	$0x4e36d416 // fadd v22.4s, v0.4s, v22.4s
+	VREV64	V22.S4, V0.S4
+	WORD	$0x4e36d416 // fadd v22.4s, v0.4s, v22.4s
+	FMOVS	F22, 16(R0)
+	WORD	$0x4e35d694 // fadd v20.4s, v20.4s, v21.4s
+	VEXT	$8, V20.B16, V20.B16, V0.B16
+	WORD	$0x4e34d414 // fadd v20.4s, v0.4s, v20.4s
+	VREV64	V20.S4, V0.S4
+	WORD	$0x4e34d414 // fadd v20.4s, v0.4s, v20.4s
+	FMOVS	F20, 20(R0)
+	WORD	$0x4e33d652 // fadd v18.4s, v18.4s, v19.4s
+	VEXT	$8, V18.B16, V18.B16, V0.B16
+	WORD	$0x4e32d412 // fadd v18.4s, v0.4s, v18.4s
+	VREV64	V18.S4, V0.S4
+	WORD	$0x4e32d412 // fadd v18.4s, v0.4s, v18.4s
+	FMOVS	F18, 24(R0)
+	WORD	$0x4e31d610 // fadd v16.4s, v16.4s, v17.4s
+	VEXT	$8, V16.B16, V16.B16, V0.B16
+	WORD	$0x4e30d410 // fadd v16.4s, v0.4s, v16.4s
+	VREV64	V16.S4, V0.S4
+	WORD	$0x4e30d410 // fadd v16.4s, v0.4s, v16.4s
+	FMOVS	F16, 28(R0)
+	WORD	$0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	VEXT	$8, V14.B16, V14.B16, V0.B16
+	WORD	$0x4e2ed40e // fadd v14.4s, v0.4s, v14.4s
+	VREV64	V14.S4, V0.S4
+	WORD	$0x4e2ed40e // fadd v14.4s, v0.4s, v14.4s
+	FMOVS	F14, 32(R0)
+	WORD	$0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	VEXT	$8, V12.B16, V12.B16, V0.B16
+	WORD	$0x4e2cd40c // fadd v12.4s, v0.4s, v12.4s
+	VREV64	V12.S4, V0.S4
+	WORD	$0x4e2cd40c // fadd v12.4s, v0.4s, v12.4s
+	FMOVS	F12, 36(R0)
+	WORD	$0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	VEXT	$8, V10.B16, V10.B16, V0.B16
+	WORD	$0x4e2ad40a // fadd v10.4s, v0.4s, v10.4s
+	VREV64	V10.S4, V0.S4
+	WORD	$0x4e2ad40a // fadd v10.4s, v0.4s, v10.4s
+	FMOVS	F10, 40(R0)
+	WORD	$0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	VEXT	$8, V8.B16, V8.B16, V0.B16
+	WORD	$0x4e28d408 // fadd v8.4s, v0.4s, v8.4s
+	VREV64	V8.S4, V0.S4
+	WORD	$0x4e28d408 // fadd v8.4s, v0.4s, v8.4s
+	FMOVS	F8, 44(R0)
+	RET
+lanes1:
+	VMOVI	$0, V7.B16
+	VMOVI	$0, V6.B16
+	TBZ	$2, R0, lanes1low
+	FMOVQ	0(R12), F7
+	TBZ	$1, R0, lanes1highone
+	FMOVD	16(R12), F6
+	TBZ	$0, R0, lanes1done
+	ADD	$24, R12, R0
+	VLD1	(R0), V6.S[2]
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R0, lanes1done
+	FMOVS	16(R12), F6
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R0, lanes1one
+	FMOVD	0(R12), F7
+	TBZ	$0, R0, lanes1done
+	ADD	$8, R12, R0
+	VLD1	(R0), V7.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R0, lanes1done
+	FMOVS	0(R12), F7
+	B	lanes1done
+lanes2:
+	VMOVI	$0, V5.B16
+	VMOVI	$0, V4.B16
+	TBZ	$2, R0, lanes2low
+	FMOVQ	0(R12), F5
+	TBZ	$1, R0, lanes2highone
+	FMOVD	16(R12), F4
+	TBZ	$0, R0, lanes2done
+	ADD	$24, R12, R0
+	VLD1	(R0), V4.S[2]
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R0, lanes2done
+	FMOVS	16(R12), F4
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R0, lanes2one
+	FMOVD	0(R12), F5
+	TBZ	$0, R0, lanes2done
+	ADD	$8, R12, R0
+	VLD1	(R0), V5.S[2]
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R0, lanes2done
+	FMOVS	0(R12), F5
+	B	lanes2done
+lanes3:
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	TBZ	$2, R0, lanes3low
+	FMOVQ	0(R12), F3
+	TBZ	$1, R0, lanes3highone
+	FMOVD	16(R12), F2
+	TBZ	$0, R0, lanes3done
+	ADD	$24, R12, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes3done
+lanes3highone:
+	TBZ	$0, R0, lanes3done
+	FMOVS	16(R12), F2
+	B	lanes3done
+lanes3low:
+	TBZ	$1, R0, lanes3one
+	FMOVD	0(R12), F3
+	TBZ	$0, R0, lanes3done
+	ADD	$8, R12, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes3done
+lanes3one:
+	TBZ	$0, R0, lanes3done
+	FMOVS	0(R12), F3
+	B	lanes3done
+lanes4:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R12, lanes4low
 	FMOVQ	0(R0), F1
-	TBZ	$1, R10, lanes4highone
+	TBZ	$1, R12, lanes4highone
 	FMOVD	16(R0), F0
-	TBZ	$0, R10, lanes4done
+	TBZ	$0, R12, lanes4done
 	ADD	$24, R0, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes4done
 lanes4highone:
-	TBZ	$0, R10, lanes4done
+	TBZ	$0, R12, lanes4done
 	FMOVS	16(R0), F0
 	B	lanes4done
 lanes4low:
-	TBZ	$1, R10, lanes4one
+	TBZ	$1, R12, lanes4one
 	FMOVD	0(R0), F1
-	TBZ	$0, R10, lanes4done
+	TBZ	$0, R12, lanes4done
 	ADD	$8, R0, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes4done
 lanes4one:
-	TBZ	$0, R10, lanes4done
+	TBZ	$0, R12, lanes4done
 	FMOVS	0(R0), F1
 	B	lanes4done
 lanes5:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R10, lanes5low
+	TBZ	$2, R12, lanes5low
 	FMOVQ	0(R0), F1
-	TBZ	$1, R10, lanes5highone
+	TBZ	$1, R12, lanes5highone
 	FMOVD	16(R0), F0
-	TBZ	$0, R10, lanes5done
+	TBZ	$0, R12, lanes5done
 	ADD	$24, R0, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes5done
 lanes5highone:
-	TBZ	$0, R10, lanes5done
+	TBZ	$0, R12, lanes5done
 	FMOVS	16(R0), F0
 	B	lanes5done
 lanes5low:
-	TBZ	$1, R10, lanes5one
+	TBZ	$1, R12, lanes5one
 	FMOVD	0(R0), F1
-	TBZ	$0, R10, lanes5done
+	TBZ	$0, R12, lanes5done
 	ADD	$8, R0, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes5done
 lanes5one:
-	TBZ	$0, R10, lanes5done
+	TBZ	$0, R12, lanes5done
 	FMOVS	0(R0), F1
 	B	lanes5done
 lanes6:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R10, lanes6low
+	TBZ	$2, R12, lanes6low
 	FMOVQ	0(R0), F1
-	TBZ	$1, R10, lanes6highone
+	TBZ	$1, R12, lanes6highone
 	FMOVD	16(R0), F0
-	TBZ	$0, R10, lanes6done
+	TBZ	$0, R12, lanes6done
 	ADD	$24, R0, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes6done
 lanes6highone:
-	TBZ	$0, R10, lanes6done
+	TBZ	$0, R12, lanes6done
 	FMOVS	16(R0), F0
 	B	lanes6done
 lanes6low:
-	TBZ	$1, R10, lanes6one
+	TBZ	$1, R12, lanes6one
 	FMOVD	0(R0), F1
-	TBZ	$0, R10, lanes6done
+	TBZ	$0, R12, lanes6done
 	ADD	$8, R0, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes6done
 lanes6one:
-	TBZ	$0, R10, lanes6done
+	TBZ	$0, R12, lanes6done
 	FMOVS	0(R0), F1
 	B	lanes6done
+lanes7:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R12, lanes7low
+	FMOVQ	0(R0), F1
+	TBZ	$1, R12, lanes7highone
+	FMOVD	16(R0), F0
+	TBZ	$0, R12, lanes7done
+	ADD	$24, R0, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes7done
+lanes7highone:
+	TBZ	$0, R12, lanes7done
+	FMOVS	16(R0), F0
+	B	lanes7done
+lanes7low:
+	TBZ	$1, R12, lanes7one
+	FMOVD	0(R0), F1
+	TBZ	$0, R12, lanes7done
+	ADD	$8, R0, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes7done
+lanes7one:
+	TBZ	$0, R12, lanes7done
+	FMOVS	0(R0), F1
+	B	lanes7done

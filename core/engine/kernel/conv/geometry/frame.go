@@ -43,6 +43,17 @@ func (f *Frame) First() int { return f.At(f.top, f.left) }
 // Corner is the row and the column of the first element inside, before the split.
 func (f *Frame) Corner() (row, column int) { return f.top, f.left }
 
+// Sees reports whether any of the output rows [first, end), looking so many rows down, may see a row inside.
+func (f *Frame) Sees(first, end, down int) bool {
+	return down+(end-1)*f.stepH >= f.top && down+first*f.stepH < f.top+f.H
+}
+
+// Seeing is how many of the first n output rows, looking so many rows down, see rows inside.
+func (f *Frame) Seeing(n, down int) int {
+	first, end := kernel.CeilDiv(max(0, f.top-down), f.stepH), kernel.CeilDiv(max(0, f.top+f.H-down), f.stepH)
+	return max(0, min(n, end)-first)
+}
+
 // Elems is the size of the frame, with what a vector may read past its end.
 func (f *Frame) Elems() int { return f.Channels*f.Plane + kernel.Block }
 

@@ -226,7 +226,7 @@ func (c *tiles) tiles(t *gemm.Tile, l, i, end int, y0, y1 []float32) {
 		if t.Bias = nil; c.bias != nil && l == 0 {
 			t.Bias = &c.bias[i]
 		}
-		gemm.RunTile(min(height, end-i), t)
+		c.Run(min(height, end-i), t)
 	}
 }
 

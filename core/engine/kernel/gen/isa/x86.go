@@ -33,7 +33,7 @@ type pointShape struct {
 }
 
 var (
-	AVX2   = ISA{"AVX2", 8, 6, 3, 3, pointShape{[2]int{6, 5}, 1, 2}}
+	AVX2   = ISA{"AVX2", 8, 6, 4, 3, pointShape{[2]int{6, 5}, 1, 2}}
 	AVX512 = ISA{"AVX512", 16, 14, 4, 6, pointShape{[2]int{8}, 2, 4}}
 	// avx512bf16 is AVX-512 with products of bfloat16 pairs. Only its own families
 	// are written for it; everything else it has from AVX-512. A 5×5 filter has five
@@ -730,14 +730,19 @@ func (a *Asm) StepMask(steps reg.GPVirtual) Step {
 	if a.ISA == AVX512BF16 {
 		return a.pairMask(steps)
 	}
-	mask := a.LaneMask(steps, 8)
-	load := func(m operand.Mem, v reg.VecVirtual) { a.LoadLanes(m, mask, v) }
 	if a.Lanes == 16 {
+		mask := a.LaneMask(steps, 8)
+		load := func(m operand.Mem, v reg.VecVirtual) { a.LoadLanes(m, mask, v) }
 		return Step{
 			LoadGrad: load,
 			Load:     func(m operand.Mem, v reg.VecVirtual) { a.VMOVUPS(m, v) },
 			Add:      func(g, x, acc reg.VecVirtual) { a.VFMADD231PS(g, x, mask, acc) },
 		}
+	}
+	mask := a.Field(steps, 8)
+	load := func(m operand.Mem, v reg.VecVirtual) {
+		a.VMOVUPS(operand.Mem{Base: mask}, v) // the mask, then what it lets through: there is no register to spare
+		a.VMASKMOVPS(m, v, v)
 	}
 	return Step{LoadGrad: load, Load: load, Add: func(g, x, acc reg.VecVirtual) { a.Fma(g, x, acc) }}
 }

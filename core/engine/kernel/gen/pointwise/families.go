@@ -8,6 +8,7 @@ import (
 
 // Families are the kernels of this package, by the folders below core/engine/kernel.
 var Families = slices.Concat(
+	isa.In("", isa.Family{Name: "cpuid", Emit: cpuid, ISAs: isa.Wide}),
 	isa.In("peak",
 		isa.Family{Name: "peak", Emit: peak, ISAs: isa.Each},
 		isa.Family{Name: "bf16_peak", Emit: peak, ISAs: isa.BF16},
