@@ -38,6 +38,16 @@ func vecSplitPlanes(planeCopy *PlaneCopy) {
 	splitPlanesAVX2(planeCopy)
 }
 
+// vecEvenPlanes copies the even elements of rows. It may write zeros behind a row.
+func vecEvenPlanes(planeCopy *PlaneCopy) {
+	evenPlanesAVX2(planeCopy)
+}
+
+// vecSpreadPlanes copies rows to the even elements of rows, with zeros between them. It may read behind a row.
+func vecSpreadPlanes(planeCopy *PlaneCopy) {
+	spreadPlanesAVX2(planeCopy)
+}
+
 // vecJoinPlanes copies rows out of frames to the even elements of rows, and those of others to the odd ones. It may read behind a row.
 func vecJoinPlanes(planeCopy *PlaneCopy) {
 	joinPlanesAVX2(planeCopy)

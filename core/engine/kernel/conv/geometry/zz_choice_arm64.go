@@ -34,6 +34,16 @@ func vecSplitPlanes(planeCopy *PlaneCopy) {
 	splitPlanesNEON(planeCopy)
 }
 
+// vecEvenPlanes copies the even elements of rows. It may write zeros behind a row.
+func vecEvenPlanes(planeCopy *PlaneCopy) {
+	evenPlanesNEON(planeCopy)
+}
+
+// vecSpreadPlanes copies rows to the even elements of rows, with zeros between them. It may read behind a row.
+func vecSpreadPlanes(planeCopy *PlaneCopy) {
+	spreadPlanesNEON(planeCopy)
+}
+
 // vecJoinPlanes copies rows out of frames to the even elements of rows, and those of others to the odd ones. It may read behind a row.
 func vecJoinPlanes(planeCopy *PlaneCopy) {
 	joinPlanesNEON(planeCopy)

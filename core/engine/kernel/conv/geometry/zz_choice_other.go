@@ -36,6 +36,16 @@ func vecSplitPlanes(planeCopy *PlaneCopy) {
 	kernel.NoVectors()
 }
 
+// vecEvenPlanes copies the even elements of rows. It may write zeros behind a row.
+func vecEvenPlanes(planeCopy *PlaneCopy) {
+	kernel.NoVectors()
+}
+
+// vecSpreadPlanes copies rows to the even elements of rows, with zeros between them. It may read behind a row.
+func vecSpreadPlanes(planeCopy *PlaneCopy) {
+	kernel.NoVectors()
+}
+
 // vecJoinPlanes copies rows out of frames to the even elements of rows, and those of others to the odd ones. It may read behind a row.
 func vecJoinPlanes(planeCopy *PlaneCopy) {
 	kernel.NoVectors()

@@ -756,6 +756,678 @@ lanes8one:
 	FMOVS	0(R0), F3
 	B	lanes8done
 
+// func evenPlanesNEON(planeCopy *PlaneCopy)
+TEXT ·evenPlanesNEON(SB), NOSPLIT, $0-8
+	MOVD	planeCopy+0(FP), R10
+	MOVD	24(R10), R9
+	MOVD	32(R10), R8
+	MOVD	80(R10), R0
+	MOVWU	64(R0), R12
+	MOVD	88(R10), R0
+	MOVWU	64(R0), R11
+image:
+	MOVD	8(R10), R7
+	MOVD	56(R10), R6
+	MOVD	72(R10), R5
+	MOVD	R9, R4
+	MOVD	R8, R3
+	MOVD	16(R10), R0
+	TST	R0, R0
+	BEQ	short
+row:
+	MOVD	16(R10), R0
+	MOVD	R4, R2
+	MOVD	R3, R1
+vector:
+	FLDPQ	0(R2), (F3, F2)
+	FLDPQ	32(R2), (F1, F0)
+	VUZP1	V1.S4, V3.S4, V3.S4
+	VUZP1	V0.S4, V2.S4, V2.S4
+	VZIP1	V2.D2, V3.D2, V0.D2
+	VZIP2	V2.D2, V3.D2, V2.D2
+	VMOV	V0.B16, V3.B16
+	FSTPQ	(F3, F2), 0(R1)
+	ADD	$64, R2, R2
+	ADD	$32, R1, R1
+	SUBS	$1, R0, R0
+	BNE	vector
+	TBZ	$3, R12, lanes1
+	FLDPQ	0(R2), (F3, F2)
+lanes1done:
+	TBZ	$3, R11, lanes2
+	FLDPQ	32(R2), (F1, F0)
+lanes2done:
+	VUZP1	V1.S4, V3.S4, V3.S4
+	VUZP1	V0.S4, V2.S4, V2.S4
+	VZIP1	V2.D2, V3.D2, V0.D2
+	VZIP2	V2.D2, V3.D2, V2.D2
+	VMOV	V0.B16, V3.B16
+	FSTPQ	(F3, F2), 0(R1)
+	MOVD	96(R10), R0
+	ADD	R6, R4, R4
+	SUB	R6, R0, R0
+	MOVD	R0, R6
+	MOVD	104(R10), R0
+	ADD	R5, R3, R3
+	SUB	R5, R0, R0
+	MOVD	R0, R5
+	SUBS	$1, R7, R7
+	BNE	row
+	B	copied
+short:
+	MOVD	96(R10), R2
+	SUB	R6, R2, R2
+	MOVD	104(R10), R1
+	SUB	R5, R1, R1
+	SUBS	$2, R7, R7
+	BLT	oddRow
+pair:
+	TBZ	$3, R12, lanes3
+	FLDPQ	0(R4), (F3, F2)
+lanes3done:
+	TBZ	$3, R11, lanes4
+	FLDPQ	32(R4), (F1, F0)
+lanes4done:
+	VUZP1	V1.S4, V3.S4, V3.S4
+	VUZP1	V0.S4, V2.S4, V2.S4
+	VZIP1	V2.D2, V3.D2, V0.D2
+	VZIP2	V2.D2, V3.D2, V2.D2
+	VMOV	V0.B16, V3.B16
+	FSTPQ	(F3, F2), 0(R3)
+	ADD	R6, R4, R4
+	ADD	R5, R3, R3
+	TBZ	$3, R12, lanes5
+	FLDPQ	0(R4), (F3, F2)
+lanes5done:
+	TBZ	$3, R11, lanes6
+	FLDPQ	32(R4), (F1, F0)
+lanes6done:
+	VUZP1	V1.S4, V3.S4, V3.S4
+	VUZP1	V0.S4, V2.S4, V2.S4
+	VZIP1	V2.D2, V3.D2, V0.D2
+	VZIP2	V2.D2, V3.D2, V2.D2
+	VMOV	V0.B16, V3.B16
+	FSTPQ	(F3, F2), 0(R3)
+	ADD	R2, R4, R4
+	ADD	R1, R3, R3
+	SUBS	$2, R7, R7
+	BGE	pair
+oddRow:
+	ADDS	$2, R7, R7
+	BEQ	copied
+	TBZ	$3, R12, lanes7
+	FLDPQ	0(R4), (F3, F2)
+lanes7done:
+	TBZ	$3, R11, lanes8
+	FLDPQ	32(R4), (F1, F0)
+lanes8done:
+	VUZP1	V1.S4, V3.S4, V3.S4
+	VUZP1	V0.S4, V2.S4, V2.S4
+	VZIP1	V2.D2, V3.D2, V0.D2
+	VZIP2	V2.D2, V3.D2, V2.D2
+	VMOV	V0.B16, V3.B16
+	FSTPQ	(F3, F2), 0(R3)
+copied:
+	MOVD	48(R10), R0
+	ADD	R0, R9, R9
+	MOVD	64(R10), R0
+	ADD	R0, R8, R8
+	MOVD	0(R10), R0
+	SUBS	$1, R0, R0
+	MOVD	R0, 0(R10)
+	BNE	image
+	RET
+lanes1:
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	TBZ	$2, R12, lanes1low
+	FMOVQ	0(R2), F3
+	TBZ	$1, R12, lanes1highone
+	FMOVD	16(R2), F2
+	TBZ	$0, R12, lanes1done
+	ADD	$24, R2, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R12, lanes1done
+	FMOVS	16(R2), F2
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R12, lanes1one
+	FMOVD	0(R2), F3
+	TBZ	$0, R12, lanes1done
+	ADD	$8, R2, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R12, lanes1done
+	FMOVS	0(R2), F3
+	B	lanes1done
+lanes2:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	ADD	$32, R2, R0
+	TBZ	$2, R11, lanes2low
+	FMOVQ	0(R0), F1
+	TBZ	$1, R11, lanes2highone
+	FMOVD	16(R0), F0
+	TBZ	$0, R11, lanes2done
+	ADD	$24, R0, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R11, lanes2done
+	FMOVS	16(R0), F0
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R11, lanes2one
+	FMOVD	0(R0), F1
+	TBZ	$0, R11, lanes2done
+	ADD	$8, R0, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R11, lanes2done
+	FMOVS	0(R0), F1
+	B	lanes2done
+lanes3:
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	TBZ	$2, R12, lanes3low
+	FMOVQ	0(R4), F3
+	TBZ	$1, R12, lanes3highone
+	FMOVD	16(R4), F2
+	TBZ	$0, R12, lanes3done
+	ADD	$24, R4, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes3done
+lanes3highone:
+	TBZ	$0, R12, lanes3done
+	FMOVS	16(R4), F2
+	B	lanes3done
+lanes3low:
+	TBZ	$1, R12, lanes3one
+	FMOVD	0(R4), F3
+	TBZ	$0, R12, lanes3done
+	ADD	$8, R4, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes3done
+lanes3one:
+	TBZ	$0, R12, lanes3done
+	FMOVS	0(R4), F3
+	B	lanes3done
+lanes4:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	ADD	$32, R4, R0
+	TBZ	$2, R11, lanes4low
+	FMOVQ	0(R0), F1
+	TBZ	$1, R11, lanes4highone
+	FMOVD	16(R0), F0
+	TBZ	$0, R11, lanes4done
+	ADD	$24, R0, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes4done
+lanes4highone:
+	TBZ	$0, R11, lanes4done
+	FMOVS	16(R0), F0
+	B	lanes4done
+lanes4low:
+	TBZ	$1, R11, lanes4one
+	FMOVD	0(R0), F1
+	TBZ	$0, R11, lanes4done
+	ADD	$8, R0, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes4done
+lanes4one:
+	TBZ	$0, R11, lanes4done
+	FMOVS	0(R0), F1
+	B	lanes4done
+lanes5:
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	TBZ	$2, R12, lanes5low
+	FMOVQ	0(R4), F3
+	TBZ	$1, R12, lanes5highone
+	FMOVD	16(R4), F2
+	TBZ	$0, R12, lanes5done
+	ADD	$24, R4, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes5done
+lanes5highone:
+	TBZ	$0, R12, lanes5done
+	FMOVS	16(R4), F2
+	B	lanes5done
+lanes5low:
+	TBZ	$1, R12, lanes5one
+	FMOVD	0(R4), F3
+	TBZ	$0, R12, lanes5done
+	ADD	$8, R4, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes5done
+lanes5one:
+	TBZ	$0, R12, lanes5done
+	FMOVS	0(R4), F3
+	B	lanes5done
+lanes6:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	ADD	$32, R4, R0
+	TBZ	$2, R11, lanes6low
+	FMOVQ	0(R0), F1
+	TBZ	$1, R11, lanes6highone
+	FMOVD	16(R0), F0
+	TBZ	$0, R11, lanes6done
+	ADD	$24, R0, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes6done
+lanes6highone:
+	TBZ	$0, R11, lanes6done
+	FMOVS	16(R0), F0
+	B	lanes6done
+lanes6low:
+	TBZ	$1, R11, lanes6one
+	FMOVD	0(R0), F1
+	TBZ	$0, R11, lanes6done
+	ADD	$8, R0, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes6done
+lanes6one:
+	TBZ	$0, R11, lanes6done
+	FMOVS	0(R0), F1
+	B	lanes6done
+lanes7:
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	TBZ	$2, R12, lanes7low
+	FMOVQ	0(R4), F3
+	TBZ	$1, R12, lanes7highone
+	FMOVD	16(R4), F2
+	TBZ	$0, R12, lanes7done
+	ADD	$24, R4, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes7done
+lanes7highone:
+	TBZ	$0, R12, lanes7done
+	FMOVS	16(R4), F2
+	B	lanes7done
+lanes7low:
+	TBZ	$1, R12, lanes7one
+	FMOVD	0(R4), F3
+	TBZ	$0, R12, lanes7done
+	ADD	$8, R4, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes7done
+lanes7one:
+	TBZ	$0, R12, lanes7done
+	FMOVS	0(R4), F3
+	B	lanes7done
+lanes8:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	ADD	$32, R4, R0
+	TBZ	$2, R11, lanes8low
+	FMOVQ	0(R0), F1
+	TBZ	$1, R11, lanes8highone
+	FMOVD	16(R0), F0
+	TBZ	$0, R11, lanes8done
+	ADD	$24, R0, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes8done
+lanes8highone:
+	TBZ	$0, R11, lanes8done
+	FMOVS	16(R0), F0
+	B	lanes8done
+lanes8low:
+	TBZ	$1, R11, lanes8one
+	FMOVD	0(R0), F1
+	TBZ	$0, R11, lanes8done
+	ADD	$8, R0, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes8done
+lanes8one:
+	TBZ	$0, R11, lanes8done
+	FMOVS	0(R0), F1
+	B	lanes8done
+
+// func spreadPlanesNEON(planeCopy *PlaneCopy)
+TEXT ·spreadPlanesNEON(SB), NOSPLIT, $0-8
+	MOVD	planeCopy+0(FP), R10
+	MOVD	24(R10), R9
+	MOVD	32(R10), R8
+	MOVD	80(R10), R0
+	MOVWU	64(R0), R12
+	MOVD	88(R10), R0
+	MOVWU	64(R0), R11
+image:
+	MOVD	8(R10), R7
+	MOVD	56(R10), R6
+	MOVD	72(R10), R5
+	MOVD	R9, R4
+	MOVD	R8, R3
+	MOVD	16(R10), R0
+	TST	R0, R0
+	BEQ	short
+row:
+	MOVD	16(R10), R2
+	MOVD	R4, R1
+	MOVD	R3, R0
+vector:
+	FLDPQ	0(R1), (F1, F4)
+	VMOVI	$0, V5.B16
+	VMOVI	$0, V0.B16
+	VZIP1	V5.S4, V1.S4, V3.S4
+	VZIP1	V0.S4, V4.S4, V2.S4
+	VZIP2	V5.S4, V1.S4, V1.S4
+	VZIP2	V0.S4, V4.S4, V0.S4
+	VMOV	V1.B16, V4.B16
+	VMOV	V3.B16, V1.B16
+	VMOV	V2.B16, V5.B16
+	FSTPQ	(F1, F4), 0(R0)
+	FSTPQ	(F5, F0), 32(R0)
+	ADD	$32, R1, R1
+	ADD	$64, R0, R0
+	SUBS	$1, R2, R2
+	BNE	vector
+	FLDPQ	0(R1), (F1, F4)
+	VMOVI	$0, V5.B16
+	VMOVI	$0, V0.B16
+	VZIP1	V5.S4, V1.S4, V3.S4
+	VZIP1	V0.S4, V4.S4, V2.S4
+	VZIP2	V5.S4, V1.S4, V1.S4
+	VZIP2	V0.S4, V4.S4, V0.S4
+	VMOV	V1.B16, V4.B16
+	VMOV	V3.B16, V1.B16
+	VMOV	V2.B16, V5.B16
+	TBZ	$3, R12, lanes1
+	FSTPQ	(F1, F4), 0(R0)
+lanes1done:
+	TBZ	$3, R11, lanes2
+	FSTPQ	(F5, F0), 32(R0)
+lanes2done:
+	MOVD	96(R10), R0
+	ADD	R6, R4, R4
+	SUB	R6, R0, R0
+	MOVD	R0, R6
+	MOVD	104(R10), R0
+	ADD	R5, R3, R3
+	SUB	R5, R0, R0
+	MOVD	R0, R5
+	SUBS	$1, R7, R7
+	BNE	row
+	B	copied
+short:
+	MOVD	96(R10), R2
+	SUB	R6, R2, R2
+	MOVD	104(R10), R1
+	SUB	R5, R1, R1
+	SUBS	$2, R7, R7
+	BLT	oddRow
+pair:
+	FLDPQ	0(R4), (F1, F4)
+	VMOVI	$0, V5.B16
+	VMOVI	$0, V0.B16
+	VZIP1	V5.S4, V1.S4, V3.S4
+	VZIP1	V0.S4, V4.S4, V2.S4
+	VZIP2	V5.S4, V1.S4, V1.S4
+	VZIP2	V0.S4, V4.S4, V0.S4
+	VMOV	V1.B16, V4.B16
+	VMOV	V3.B16, V1.B16
+	VMOV	V2.B16, V5.B16
+	TBZ	$3, R12, lanes3
+	FSTPQ	(F1, F4), 0(R3)
+lanes3done:
+	TBZ	$3, R11, lanes4
+	FSTPQ	(F5, F0), 32(R3)
+lanes4done:
+	ADD	R6, R4, R4
+	ADD	R5, R3, R3
+	FLDPQ	0(R4), (F1, F4)
+	VMOVI	$0, V5.B16
+	VMOVI	$0, V0.B16
+	VZIP1	V5.S4, V1.S4, V3.S4
+	VZIP1	V0.S4, V4.S4, V2.S4
+	VZIP2	V5.S4, V1.S4, V1.S4
+	VZIP2	V0.S4, V4.S4, V0.S4
+	VMOV	V1.B16, V4.B16
+	VMOV	V3.B16, V1.B16
+	VMOV	V2.B16, V5.B16
+	TBZ	$3, R12, lanes5
+	FSTPQ	(F1, F4), 0(R3)
+lanes5done:
+	TBZ	$3, R11, lanes6
+	FSTPQ	(F5, F0), 32(R3)
+lanes6done:
+	ADD	R2, R4, R4
+	ADD	R1, R3, R3
+	SUBS	$2, R7, R7
+	BGE	pair
+oddRow:
+	ADDS	$2, R7, R7
+	BEQ	copied
+	FLDPQ	0(R4), (F1, F4)
+	VMOVI	$0, V5.B16
+	VMOVI	$0, V0.B16
+	VZIP1	V5.S4, V1.S4, V3.S4
+	VZIP1	V0.S4, V4.S4, V2.S4
+	VZIP2	V5.S4, V1.S4, V1.S4
+	VZIP2	V0.S4, V4.S4, V0.S4
+	VMOV	V1.B16, V4.B16
+	VMOV	V3.B16, V1.B16
+	VMOV	V2.B16, V5.B16
+	TBZ	$3, R12, lanes7
+	FSTPQ	(F1, F4), 0(R3)
+lanes7done:
+	TBZ	$3, R11, lanes8
+	FSTPQ	(F5, F0), 32(R3)
+lanes8done:
+copied:
+	MOVD	48(R10), R0
+	ADD	R0, R9, R9
+	MOVD	64(R10), R0
+	ADD	R0, R8, R8
+	MOVD	0(R10), R0
+	SUBS	$1, R0, R0
+	MOVD	R0, 0(R10)
+	BNE	image
+	RET
+lanes1:
+	TBZ	$2, R12, lanes1low
+	FMOVQ	F1, 0(R0)
+	TBZ	$1, R12, lanes1highone
+	FMOVD	F4, 16(R0)
+	TBZ	$0, R12, lanes1done
+	ADD	$24, R0, R1
+	VST1	V4.S[2], (R1)
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R12, lanes1done
+	FMOVS	F4, 16(R0)
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R12, lanes1one
+	FMOVD	F1, 0(R0)
+	TBZ	$0, R12, lanes1done
+	ADD	$8, R0, R1
+	VST1	V1.S[2], (R1)
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R12, lanes1done
+	FMOVS	F1, 0(R0)
+	B	lanes1done
+lanes2:
+	ADD	$32, R0, R0
+	TBZ	$2, R11, lanes2low
+	FMOVQ	F5, 0(R0)
+	TBZ	$1, R11, lanes2highone
+	FMOVD	F0, 16(R0)
+	TBZ	$0, R11, lanes2done
+	ADD	$24, R0, R0
+	VST1	V0.S[2], (R0)
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R11, lanes2done
+	FMOVS	F0, 16(R0)
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R11, lanes2one
+	FMOVD	F5, 0(R0)
+	TBZ	$0, R11, lanes2done
+	ADD	$8, R0, R0
+	VST1	V5.S[2], (R0)
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R11, lanes2done
+	FMOVS	F5, 0(R0)
+	B	lanes2done
+lanes3:
+	TBZ	$2, R12, lanes3low
+	FMOVQ	F1, 0(R3)
+	TBZ	$1, R12, lanes3highone
+	FMOVD	F4, 16(R3)
+	TBZ	$0, R12, lanes3done
+	ADD	$24, R3, R0
+	VST1	V4.S[2], (R0)
+	B	lanes3done
+lanes3highone:
+	TBZ	$0, R12, lanes3done
+	FMOVS	F4, 16(R3)
+	B	lanes3done
+lanes3low:
+	TBZ	$1, R12, lanes3one
+	FMOVD	F1, 0(R3)
+	TBZ	$0, R12, lanes3done
+	ADD	$8, R3, R0
+	VST1	V1.S[2], (R0)
+	B	lanes3done
+lanes3one:
+	TBZ	$0, R12, lanes3done
+	FMOVS	F1, 0(R3)
+	B	lanes3done
+lanes4:
+	ADD	$32, R3, R0
+	TBZ	$2, R11, lanes4low
+	FMOVQ	F5, 0(R0)
+	TBZ	$1, R11, lanes4highone
+	FMOVD	F0, 16(R0)
+	TBZ	$0, R11, lanes4done
+	ADD	$24, R0, R0
+	VST1	V0.S[2], (R0)
+	B	lanes4done
+lanes4highone:
+	TBZ	$0, R11, lanes4done
+	FMOVS	F0, 16(R0)
+	B	lanes4done
+lanes4low:
+	TBZ	$1, R11, lanes4one
+	FMOVD	F5, 0(R0)
+	TBZ	$0, R11, lanes4done
+	ADD	$8, R0, R0
+	VST1	V5.S[2], (R0)
+	B	lanes4done
+lanes4one:
+	TBZ	$0, R11, lanes4done
+	FMOVS	F5, 0(R0)
+	B	lanes4done
+lanes5:
+	TBZ	$2, R12, lanes5low
+	FMOVQ	F1, 0(R3)
+	TBZ	$1, R12, lanes5highone
+	FMOVD	F4, 16(R3)
+	TBZ	$0, R12, lanes5done
+	ADD	$24, R3, R0
+	VST1	V4.S[2], (R0)
+	B	lanes5done
+lanes5highone:
+	TBZ	$0, R12, lanes5done
+	FMOVS	F4, 16(R3)
+	B	lanes5done
+lanes5low:
+	TBZ	$1, R12, lanes5one
+	FMOVD	F1, 0(R3)
+	TBZ	$0, R12, lanes5done
+	ADD	$8, R3, R0
+	VST1	V1.S[2], (R0)
+	B	lanes5done
+lanes5one:
+	TBZ	$0, R12, lanes5done
+	FMOVS	F1, 0(R3)
+	B	lanes5done
+lanes6:
+	ADD	$32, R3, R0
+	TBZ	$2, R11, lanes6low
+	FMOVQ	F5, 0(R0)
+	TBZ	$1, R11, lanes6highone
+	FMOVD	F0, 16(R0)
+	TBZ	$0, R11, lanes6done
+	ADD	$24, R0, R0
+	VST1	V0.S[2], (R0)
+	B	lanes6done
+lanes6highone:
+	TBZ	$0, R11, lanes6done
+	FMOVS	F0, 16(R0)
+	B	lanes6done
+lanes6low:
+	TBZ	$1, R11, lanes6one
+	FMOVD	F5, 0(R0)
+	TBZ	$0, R11, lanes6done
+	ADD	$8, R0, R0
+	VST1	V5.S[2], (R0)
+	B	lanes6done
+lanes6one:
+	TBZ	$0, R11, lanes6done
+	FMOVS	F5, 0(R0)
+	B	lanes6done
+lanes7:
+	TBZ	$2, R12, lanes7low
+	FMOVQ	F1, 0(R3)
+	TBZ	$1, R12, lanes7highone
+	FMOVD	F4, 16(R3)
+	TBZ	$0, R12, lanes7done
+	ADD	$24, R3, R0
+	VST1	V4.S[2], (R0)
+	B	lanes7done
+lanes7highone:
+	TBZ	$0, R12, lanes7done
+	FMOVS	F4, 16(R3)
+	B	lanes7done
+lanes7low:
+	TBZ	$1, R12, lanes7one
+	FMOVD	F1, 0(R3)
+	TBZ	$0, R12, lanes7done
+	ADD	$8, R3, R0
+	VST1	V1.S[2], (R0)
+	B	lanes7done
+lanes7one:
+	TBZ	$0, R12, lanes7done
+	FMOVS	F1, 0(R3)
+	B	lanes7done
+lanes8:
+	ADD	$32, R3, R0
+	TBZ	$2, R11, lanes8low
+	FMOVQ	F5, 0(R0)
+	TBZ	$1, R11, lanes8highone
+	FMOVD	F0, 16(R0)
+	TBZ	$0, R11, lanes8done
+	ADD	$24, R0, R0
+	VST1	V0.S[2], (R0)
+	B	lanes8done
+lanes8highone:
+	TBZ	$0, R11, lanes8done
+	FMOVS	F0, 16(R0)
+	B	lanes8done
+lanes8low:
+	TBZ	$1, R11, lanes8one
+	FMOVD	F5, 0(R0)
+	TBZ	$0, R11, lanes8done
+	ADD	$8, R0, R0
+	VST1	V5.S[2], (R0)
+	B	lanes8done
+lanes8one:
+	TBZ	$0, R11, lanes8done
+	FMOVS	F5, 0(R0)
+	B	lanes8done
+
 // func joinPlanesNEON(planeCopy *PlaneCopy)
 TEXT ·joinPlanesNEON(SB), NOSPLIT, $0-8
 	MOVD	planeCopy+0(FP), R12

@@ -36,12 +36,12 @@ var Rates = cost.Rates{
 
 // Terms counts what a direction of p does. See package cost.
 func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
-	m, g, kg, lanes := newPatches(p), p.GroupCount(), p.K/p.GroupCount(), kernel.Lanes()
+	m, g, kg, lanes := newPatches(p, d), p.GroupCount(), p.K/p.GroupCount(), kernel.Lanes()
 	switch {
 	case m.inPlace:
-	case m.pairs():
-		t[pairedRows] = float64(p.N * p.C * p.R * p.OutH() * (p.S - 1))
-		t[pairedVectors] = float64(p.N*m.image()*p.S/2) / (4 * narrow)
+	case m.vectors():
+		t[pairedRows] = float64(p.N * p.C * p.R * p.OutH() * max(1, p.S-1))
+		t[pairedVectors] = float64(p.N*m.image()*max(1, p.S/2)) / (4 * narrow)
 	default:
 		t[gatheredRows] = float64(p.N * p.C * p.R * p.S * p.OutH())
 		t[gatheredElems] = float64(p.N * m.image())
@@ -62,8 +62,9 @@ func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 		t[packedWeights] += groups * float64(rows*depth)
 		t[matrices] += groups
 	case d != geometry.ToWeight:
+		lanes = tileLanes(in, out, m.pixels)
 		vectors := p.N * kernel.CeilDiv(m.pixels, lanes)
-		t.Add(cost.Tiles(vectors, in, out).Times(groups))
+		t.Add(cost.TilesOf(lanes, vectors, in, out).Times(groups))
 		batches := float64(1)
 		if d == geometry.ToInput {
 			batches = float64(kernel.CeilDiv(p.N, m.batch))
@@ -86,8 +87,12 @@ func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 		deep := m.deep()
 		calls := groups * float64(p.N) / float64(deep.images)
 		n := deep.images * m.pixels
-		if deep.line > 0 {
-			t[deepVectors] += groups * float64(p.N*(in+out)*kernel.CeilDiv(m.pixels, lanes))
+		if deep.images > 1 {
+			copied := out
+			if m.inPlace {
+				copied += in
+			}
+			t[deepVectors] += groups * float64(p.N*copied*kernel.CeilDiv(m.pixels, lanes))
 		}
 		if m.packsInputs(kg) {
 			kg, m.rows = m.rows, kg

@@ -4,6 +4,7 @@ import (
 	"unsafe"
 
 	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/conv/cost"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
 	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
 	"github.com/trainctl/trainctl/core/engine/kernel/gemm"
@@ -14,7 +15,7 @@ import (
 // filter's size, or more) and for filters as large as the image. Each image is then a
 // matrix with a row for every element of a filter and a column for every output pixel.
 // With 1×1 filters and stride 1, and with one output pixel, it lies in x already; else
-// it is copied. With one pixel the whole batch is one product; else the micro-kernel
+// it is copied, beside those of other images. With one pixel the whole batch is one product; else the micro-kernel
 // of direct convolution goes over the pixels of all images, without a frame.
 
 // Takes reports whether a convolution is such a product.
@@ -28,18 +29,26 @@ const patchesElems = 1 << 16
 
 // patches is x as matrices.
 type patches struct {
-	p       *geometry.Shape
-	rows    int // of one group
-	pixels  int
-	inPlace bool
-	batch   int // images that are copied at once; all of them if in place
+	p             *geometry.Shape
+	rows          int // of one group
+	pixels        int
+	inPlace       bool
+	batch         int // images that are copied at once; all of them if in place
+	line, between int // elements between the rows of a matrix, and between images
 }
 
-func newPatches(p *geometry.Shape) patches {
+func newPatches(p *geometry.Shape, d geometry.Direction) patches {
 	m := patches{p: p, rows: p.PatchSize(), pixels: p.OutH() * p.OutW(), batch: p.N}
 	m.inPlace = p.R == 1 && p.S == 1 && p.StrideH == 1 && p.StrideW == 1 || p.R == p.H && p.S == p.W
 	if !m.inPlace {
 		m.batch = min(p.N, max(1, patchesElems/m.image()))
+		if d == geometry.ToWeight && m.pixels > 1 {
+			m.batch = min(m.batch, kernel.CeilDiv(deepPixels, m.pixels))
+		}
+	}
+	m.line, m.between = m.pixels, m.image()
+	if !m.inPlace && m.pixels > 1 {
+		m.line, m.between = kernel.CeilDiv(m.batch*m.pixels, kernel.Block)*kernel.Block+kernel.Block, m.pixels
 	}
 	return m
 }
@@ -47,11 +56,19 @@ func newPatches(p *geometry.Shape) patches {
 // image is the elements of an image's matrices.
 func (m *patches) image() int { return m.rows * m.p.GroupCount() * m.pixels }
 
+// matrixElems is the elements of the matrices of a batch that is copied.
+func (m *patches) matrixElems() int {
+	if m.pixels == 1 {
+		return m.batch * m.image()
+	}
+	return m.rows * m.p.GroupCount() * m.line
+}
+
 // copies is the room for the copies of a batch, or, in place, for the last image where
 // vectors read beyond its end.
 func (m *patches) copies() int {
 	if !m.inPlace {
-		return m.batch*m.image() + m.pairElems() + kernel.Block
+		return m.matrixElems() + 2*m.foursElems() + kernel.Block
 	}
 	if m.pixels%kernel.Lanes() != 0 && m.pixels > 1 {
 		return m.image() + kernel.Block
@@ -82,6 +99,7 @@ type tiles struct {
 	in, out          int
 	pixels           int
 	between, outStep int       // elements from an image to the next
+	line, outLine    int       // elements from a row to the next
 	block            int       // vectors of pixels that are worked on at once
 	packed           []float32 // panels of what they see, or nil: [block][in][lanes]
 	offsets          []int32   // byte offsets of its rows
@@ -124,10 +142,19 @@ func tilesScratch(in, out, pixels int) int {
 	return n
 }
 
-// newTiles packs the weights of out rows: element (o, i) is at o·row + i·col.
-func newTiles(in, out, pixels int, w []float32, row, col int, room []float32) tiles {
-	t := tiles{TileShape: gemm.TileShapes[kernel.Current()], in: in, out: out, pixels: pixels, block: tileBlock(in, out, pixels)}
-	step := pixels
+// tileLanes is how many lanes the vectors of pixels have.
+func tileLanes(in, out, pixels int) int {
+	if packsPixels(in, out, pixels) {
+		return kernel.Lanes()
+	}
+	const pair = 2 // of vectors, of the same image or not
+	return cost.TileLanes(pair*kernel.CeilDiv(pixels, kernel.Lanes()), pair*kernel.CeilDiv(pixels, narrow), in, out)
+}
+
+// newTiles packs the weights of out rows: element (o, i) is at o·row + i·col. Rows of the input are line apart.
+func newTiles(in, out, pixels, line int, w []float32, row, col int, room []float32) tiles {
+	t := tiles{TileShape: gemm.TileOf(tileLanes(in, out, pixels)), in: in, out: out, pixels: pixels, line: line, block: tileBlock(in, out, pixels)}
+	step := line
 	t.offsets, room = unsafe.Slice((*int32)(unsafe.Pointer(&room[0])), min(in, gemm.BlockK)), room[min(in, gemm.BlockK):]
 	if packsPixels(in, out, pixels) {
 		n := t.block * panelElems(in)
@@ -172,7 +199,7 @@ func (c *tiles) runBlock(first place, count int, x, y []float32) (p place) {
 		step = gemm.EvenRows(c.out, c.Rows)
 	}
 	for l := 0; l < c.in; l += gemm.BlockK {
-		t := gemm.Tile{K: min(gemm.BlockK, c.in-l), Off: &c.offsets[0], Ldc: 4 * c.pixels, Ahead: 4 * (images*c.outStep + pixels), BNext: 8 * panelElems(c.in), CNext: 8 * c.Lanes}
+		t := gemm.Tile{K: min(gemm.BlockK, c.in-l), Off: &c.offsets[0], Ldc: 4 * c.outLine, Ahead: 4 * (images*c.outStep + pixels), BNext: 8 * panelElems(c.in), CNext: 8 * c.Lanes}
 		if l > 0 {
 			t.Add = 1
 		}
@@ -181,7 +208,7 @@ func (c *tiles) runBlock(first place, count int, x, y []float32) (p place) {
 			for v := 0; v < count; {
 				var to0, to1 int
 				t.B0, to0, t.N0 = c.column(p, v, l, x)
-				t.B1, to1, t.N1 = t.B0, to0, kernel.FirstLanes(0)
+				t.B1, to1, t.N1 = t.B0, to0, c.Mask(0)
 				t.Count = c.beside(p, count-v)
 				if t.Count > 0 {
 					t.B1, to1, t.N1 = c.column(c.next(p), v+1, l, x)
@@ -222,7 +249,7 @@ func (c *tiles) skip(p place, vectors int) place {
 func (c *tiles) tiles(t *gemm.Tile, l, i, end int, y0, y1 []float32) {
 	height := gemm.EvenRows(c.out, c.Rows)
 	for ; i < end; i += height {
-		t.A, t.C0, t.C1 = &c.weights[l*c.out+i*t.K], &y0[i*c.pixels], &y1[i*c.pixels]
+		t.A, t.C0, t.C1 = &c.weights[l*c.out+i*t.K], &y0[i*c.outLine], &y1[i*c.outLine]
 		if t.Bias = nil; c.bias != nil && l == 0 {
 			t.Bias = &c.bias[i]
 		}
@@ -235,18 +262,18 @@ func (c *tiles) pack(p place, count, ahead int, x []float32) {
 	panel := panelElems(c.in)
 	for v := 0; v < count; p = (place{p.image + 1, 0}) {
 		n := min(count-v, kernel.CeilDiv(c.pixels-p.pixel, c.Lanes))
-		gemm.PackVectors(c.in, n, &x[p.image*c.between+p.pixel], c.pixels, ahead, &c.packed[v*panel], panel)
+		gemm.PackVectors(c.in, n, &x[p.image*c.between+p.pixel], c.line, ahead, &c.packed[v*panel], panel)
 		v += n
 	}
 }
 
 // column is where vector v of a block lies: in x or its panel, from input l on, and in y; and which of its pixels count.
 func (c *tiles) column(p place, v, l int, x []float32) (b *float32, to int, lanes kernel.Mask) {
-	to, lanes = p.image*c.outStep+p.pixel, kernel.FirstLanes(min(c.Lanes, c.pixels-p.pixel))
+	to, lanes = p.image*c.outStep+p.pixel, c.Mask(min(c.Lanes, c.pixels-p.pixel))
 	if c.packed != nil {
 		return &c.packed[v*panelElems(c.in)+l*c.Lanes], to, lanes
 	}
-	return &x[p.image*c.between+p.pixel+l*c.pixels], to, lanes
+	return &x[p.image*c.between+p.pixel+l*c.line], to, lanes
 }
 
 // runSafely is run for the last images of x, behind which vectors must not read: the
@@ -266,7 +293,7 @@ func (c *tiles) runSafely(images int, x, y, room []float32) {
 
 // Scratch is the number of scratch elements that a direction needs.
 func Scratch(p *geometry.Shape, d geometry.Direction) int {
-	m := newPatches(p)
+	m := newPatches(p, d)
 	kg := p.K / p.GroupCount()
 	n := m.copies()
 	if m.pixels == 1 {
@@ -279,7 +306,7 @@ func Scratch(p *geometry.Shape, d geometry.Direction) int {
 		return n + tilesScratch(kg, m.rows, m.pixels) + kg*m.pixels + kernel.Block
 	}
 	d16 := m.deep()
-	n += d16.elems(kg) + d16.elems(m.rows) + m.transposedElems(kg)
+	n += d16.elems(kg) + m.tallElems(&d16) + m.transposedElems(kg)
 	if m.packsInputs(kg) {
 		return n + gemm.GemmScratch(m.rows, kg, d16.images*m.pixels)
 	}
@@ -288,7 +315,7 @@ func Scratch(p *geometry.Shape, d geometry.Direction) int {
 
 // Forward computes y = conv(x, w) + bias; bias may be nil.
 func Forward(p *geometry.Shape, x, w, bias, y, scratch []float32) {
-	m, kg := newPatches(p), p.K/p.GroupCount()
+	m, kg := newPatches(p, geometry.ToOutput), p.K/p.GroupCount()
 	room, rest := scratch[:m.copies()], scratch[m.copies():]
 	for g := range p.GroupCount() {
 		filters, b := w[g*kg*m.rows:][:kg*m.rows], bias
@@ -297,11 +324,11 @@ func Forward(p *geometry.Shape, x, w, bias, y, scratch []float32) {
 		}
 		var t tiles
 		if m.pixels > 1 {
-			t = newTiles(m.rows, kg, m.pixels, filters, m.rows, 1, rest)
-			t.between, t.outStep, t.bias = m.image(), p.K*m.pixels, b
+			t = newTiles(m.rows, kg, m.pixels, m.line, filters, m.rows, 1, rest)
+			t.between, t.outStep, t.outLine, t.bias = m.between, p.K*m.pixels, m.pixels, b
 		}
 		m.each(x, room, func(n, images int, x []float32) {
-			x, y := x[g*m.rows*m.pixels:], y[(n*p.K+g*kg)*m.pixels:]
+			x, y := x[g*m.rows*m.line:], y[(n*p.K+g*kg)*m.pixels:]
 			switch {
 			case m.pixels == 1:
 				gemm.GemmFinish(false, true, images, kg, m.rows, 1, x, m.image(), filters, m.rows, 0, y, p.K, gemm.Finish[float32]{Bias: b}, rest)
@@ -316,16 +343,14 @@ func Forward(p *geometry.Shape, x, w, bias, y, scratch []float32) {
 
 // GradInput overwrites dx with the gradient of the input.
 func GradInput(p *geometry.Shape, dy, w, dx, scratch []float32) {
-	m, kg := newPatches(p), p.K/p.GroupCount()
+	m, kg := newPatches(p, geometry.ToInput), p.K/p.GroupCount()
 	room, rest := scratch[:m.copies()], scratch[m.copies():]
 	var spare []float32
 	if m.pixels > 1 {
 		spare, rest = rest[:kg*m.pixels+kernel.Block], rest[kg*m.pixels+kernel.Block:]
 	}
 	size := p.C * p.H * p.W
-	if p.StrideH != p.R || p.StrideW != p.S || p.OutH()*p.R != p.H || p.OutW()*p.S != p.W {
-		clear(dx[:p.N*size])
-	}
+	covered := p.StrideH == p.R && p.StrideW == p.S && p.OutH()*p.R == p.H && p.OutW()*p.S == p.W
 	for n := 0; n < p.N; n += m.batch {
 		images, to := min(m.batch, p.N-n), room
 		if m.inPlace {
@@ -333,13 +358,13 @@ func GradInput(p *geometry.Shape, dy, w, dx, scratch []float32) {
 		}
 		for g := range p.GroupCount() {
 			filters := w[g*kg*m.rows:][:kg*m.rows]
-			from, to := dy[(n*p.K+g*kg)*m.pixels:], to[g*m.rows*m.pixels:]
+			from, to := dy[(n*p.K+g*kg)*m.pixels:], to[g*m.rows*m.line:]
 			if m.pixels == 1 {
 				gemm.Gemm(false, false, images, m.rows, kg, 1, from, p.K, filters, m.rows, 0, to, m.image(), rest)
 				continue
 			}
-			t := newTiles(kg, m.rows, m.pixels, filters, 1, m.rows, rest)
-			t.between, t.outStep = p.K*m.pixels, m.image()
+			t := newTiles(kg, m.rows, m.pixels, m.pixels, filters, 1, m.rows, rest)
+			t.between, t.outStep, t.outLine = p.K*m.pixels, m.between, m.line
 			if n+images == p.N && g == p.GroupCount()-1 {
 				t.runSafely(images, from, to, spare)
 			} else {
@@ -348,7 +373,11 @@ func GradInput(p *geometry.Shape, dy, w, dx, scratch []float32) {
 		}
 		if !m.inPlace {
 			for i := range images {
-				m.move(dx[(n+i)*size:][:size], room, i, true)
+				to := dx[(n+i)*size:][:size]
+				if !covered {
+					clear(to)
+				}
+				m.move(to, room, i, true)
 			}
 		}
 	}
@@ -364,7 +393,7 @@ type deep struct{ images, pixels, line int }
 // deep is for few pixels; images is 1 where there are enough, or one, of which the batch is one product as it lies.
 func (m *patches) deep() deep {
 	d := deep{images: 1, pixels: m.pixels}
-	if m.pixels > 1 && m.pixels < deepPixels/2 {
+	if m.pixels > 1 && (m.pixels < deepPixels/2 || !m.inPlace) {
 		d.images = min(m.batch, kernel.CeilDiv(deepPixels, m.pixels))
 		d.line = kernel.CeilDiv(d.images*m.pixels, kernel.Block)*kernel.Block + kernel.Block
 	}
@@ -372,6 +401,14 @@ func (m *patches) deep() deep {
 }
 
 func (d *deep) elems(rows int) int { return rows * d.line }
+
+// tallElems is the room for rows of inputs, which need none where they are copied anyway.
+func (m *patches) tallElems(d *deep) int {
+	if !m.inPlace {
+		return 0
+	}
+	return d.elems(m.rows)
+}
 
 // fill copies rows of some images, which lie between apart.
 func (d *deep) fill(rows, images, between int, src, dst []float32) {
@@ -398,7 +435,7 @@ func (m *patches) transposedElems(kg int) int {
 
 // GradWeight writes or adds the gradient of the weights to dw.
 func GradWeight(p *geometry.Shape, x, dy, dw, scratch []float32, accumulate bool) {
-	m, kg := newPatches(p), p.K/p.GroupCount()
+	m, kg := newPatches(p, geometry.ToWeight), p.K/p.GroupCount()
 	if n := m.transposedElems(kg); n > 0 {
 		sums, turned, size := scratch[:p.GroupCount()*m.rows*kg], scratch[p.GroupCount()*m.rows*kg:n], m.rows*kg
 		m.gradWeight(x, dy, sums, scratch[n:], false)
@@ -421,10 +458,10 @@ func (m *patches) gradWeight(x, dy, dw, scratch []float32, accumulate bool) {
 	room, rest := scratch[:m.copies()], scratch[m.copies():]
 	d := m.deep()
 	wide, rest := rest[:d.elems(kg)], rest[d.elems(kg):]
-	tall, rest := rest[:d.elems(m.rows)], rest[d.elems(m.rows):]
+	tall, rest := rest[:m.tallElems(&d)], rest[m.tallElems(&d):]
 	m.each(x, room, func(n, images int, x []float32) {
 		for g := range p.GroupCount() {
-			x, dy, dw := x[g*m.rows*m.pixels:], dy[(n*p.K+g*kg)*m.pixels:], dw[g*kg*m.rows:][:kg*m.rows]
+			x, dy, dw := x[g*m.rows*m.line:], dy[(n*p.K+g*kg)*m.pixels:], dw[g*kg*m.rows:][:kg*m.rows]
 			var beta float32
 			if accumulate || n > 0 {
 				beta = 1
@@ -435,16 +472,20 @@ func (m *patches) gradWeight(x, dy, dw, scratch []float32, accumulate bool) {
 			}
 			for i := 0; i < images; i += d.images {
 				count := min(d.images, images-i)
-				a, b, line := dy[i*p.K*m.pixels:], x[i*m.image():], m.pixels
-				if d.line > 0 {
+				a, lineA := dy[i*p.K*m.pixels:], m.pixels
+				if count > 1 {
 					d.fill(kg, count, p.K*m.pixels, a, wide)
-					d.fill(m.rows, count, m.image(), b, tall)
-					a, b, line = wide, tall, d.line
+					a, lineA = wide, d.line
+				}
+				b, lineB := x[i*m.between:], m.line
+				if count > 1 && m.inPlace {
+					d.fill(m.rows, count, m.between, b, tall)
+					b, lineB = tall, d.line
 				}
 				if m.packsInputs(kg) {
-					gemm.Gemm(false, true, m.rows, kg, count*m.pixels, 1, b, line, a, line, beta, dw, kg, rest)
+					gemm.Gemm(false, true, m.rows, kg, count*m.pixels, 1, b, lineB, a, lineA, beta, dw, kg, rest)
 				} else {
-					gemm.Gemm(false, true, kg, m.rows, count*m.pixels, 1, a, line, b, line, beta, dw, m.rows, rest)
+					gemm.Gemm(false, true, kg, m.rows, count*m.pixels, 1, a, lineA, b, lineB, beta, dw, m.rows, rest)
 				}
 				beta = 1
 			}

@@ -552,7 +552,13 @@ func (a *Asm) SplitPairsOf(x, y reg.VecVirtual) {
 	a.VPERMPD(operand.U8(0b11011000), odd, y)
 }
 
-// JoinPairs is the way back.
+// EvensOf leaves the even elements of two vectors of eight in x.
+func (a *Asm) EvensOf(x, y reg.VecVirtual) {
+	a.VSHUFPS(operand.U8(0b10001000), y, x, x)
+	a.VPERMPD(operand.U8(0b11011000), x, x)
+}
+
+// JoinPairs is the way back from SplitPairsOf.
 func (a *Asm) JoinPairs(x, y reg.VecVirtual) {
 	lower, upper := a.Vec(), a.Vec()
 	a.VUNPCKLPS(y, x, lower)
