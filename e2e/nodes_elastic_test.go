@@ -268,6 +268,16 @@ func TestNodesJoinTheNextRun(t *testing.T) {
 	}
 }
 
+// Without ranks and restarts node 0 does not stay, and says what helps.
+func TestLastRankOfNode0(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 2, fleetTables, rig.Set(`launch.nnodes="2:2"`, `launch.lost_after="2s"`)...)
+	f.starts(t, 2, 20)
+	rig.Signal(t, f.Worker(t, 0).PID, syscall.SIGKILL)
+	f.nodes[0].Wait(t).Expect(t, 5).Prints(t, "the job ends with the last rank of node 0", "launch.max_restarts")
+	f.nodes[1].Wait(t).Expect(t, 5)
+}
+
 // With fewer nodes than the least for longer than wait_for_nodes the rest saves, and can be resumed.
 func TestTooFewNodesSaveAndEnd(t *testing.T) {
 	t.Parallel()

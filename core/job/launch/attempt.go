@@ -245,6 +245,9 @@ func (a *attempt) failed(e exit) {
 		grace = a.grace() // the others are saving as well
 	}
 	f := &Failure{Job: a.l.o.Name, Attempt: a.n, MaxRestarts: a.l.o.MaxRestarts, Root: e.cause(a.l.host, a.l.oom)}
+	if step, _ := e.w.place(); a.l.o.Least > 0 && !a.l.mayFail() && step >= 0 && len(a.alive) == 0 && restartHelps(e.code) {
+		a.l.sink.printf("the job ends with the last rank of node 0, which hosts the job's store; fix: launch.max_restarts starts other ranks in place of those that die, and with launch.rdzv_backend = \"etcd\" the other nodes go on")
+	}
 	a.root = &e
 	a.stopReason = &stopReason{Node: a.l.o.NodeRank, Failure: f}
 	if a.l.mayFail() && e.code != ExitPreempted {
