@@ -63,7 +63,7 @@ func LayerNormGrad[T kernel.Float](rows, cols int, x, dy, mean, invstd, gamma, d
 // GradParts is in how many parts a gradient over so many rows adds up those of gamma and beta, whatever the
 // number of threads: sums round by their order.
 func GradParts(rows, cols int) int {
-	const partElems, mostParts = 1 << 14, 16
+	const partElems, mostParts = 1 << 15, 16
 	return max(1, min(mostParts, rows*cols/partElems))
 }
 

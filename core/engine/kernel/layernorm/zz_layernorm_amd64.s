@@ -21,7 +21,7 @@ DATA layerNormFoursOneAVX2<>+60(SB)/4, $0x3f800000
 GLOBL layerNormFoursOneAVX2<>(SB), RODATA|NOPTR, $64
 
 // func layerNormFoursAVX2(rows int, x *float32, vectors int, rest int, tail uintptr, inverse float32, eps float32, gamma *float32, beta *float32, y *float32, mean *float32, invstd *float32, bytes int)
-// Requires: AVX, AVX2, CMOV, FMA3
+// Requires: AVX, AVX2, CMOV, FMA3, MMX+
 TEXT ·layerNormFoursAVX2(SB), NOSPLIT, $0-96
 	MOVQ mean+72(FP), AX
 	MOVQ invstd+80(FP), CX
@@ -46,36 +46,42 @@ rows:
 	VXORPS  Y1, Y1, Y1
 	VXORPS  Y2, Y2, Y2
 	VXORPS  Y3, Y3, Y3
-	MOVQ    vectors+16(FP), R10
-	XORQ    SI, SI
+	MOVQ    bytes+88(FP), SI
+	LEAQ    (BX)(SI*4), SI
+	MOVQ    vectors+16(FP), R11
+	XORQ    R10, R10
 
 sum:
-	DECQ    R10
-	JL      sumTail
-	VMOVUPS (BX)(SI*1), Y4
-	VADDPS  Y4, Y0, Y0
-	VMOVUPS (R8)(SI*1), Y4
-	VADDPS  Y4, Y1, Y1
-	VMOVUPS (R9)(SI*1), Y4
-	VADDPS  Y4, Y2, Y2
-	VMOVUPS (DI)(SI*1), Y4
-	VADDPS  Y4, Y3, Y3
-	ADDQ    $0x20, SI
-	JMP     sum
+	DECQ       R11
+	JL         sumTail
+	PREFETCHT0 (SI)(R10*4)
+	PREFETCHT0 64(SI)(R10*4)
+	VMOVUPS    (BX)(R10*1), Y4
+	VADDPS     Y4, Y0, Y0
+	VMOVUPS    (R8)(R10*1), Y4
+	VADDPS     Y4, Y1, Y1
+	VMOVUPS    (R9)(R10*1), Y4
+	VADDPS     Y4, Y2, Y2
+	VMOVUPS    (DI)(R10*1), Y4
+	VADDPS     Y4, Y3, Y3
+	ADDQ       $0x20, R10
+	JMP        sum
 
 sumTail:
-	MOVQ       rest+24(FP), R10
-	TESTQ      R10, R10
+	MOVQ       rest+24(FP), R11
+	TESTQ      R11, R11
 	JZ         sumDone
-	MOVQ       tail+32(FP), R10
-	VMOVUPS    (R10), Y4
-	VMASKMOVPS (BX)(SI*1), Y4, Y5
+	MOVQ       tail+32(FP), R11
+	VMOVUPS    (R11), Y4
+	PREFETCHT0 (SI)(R10*4)
+	PREFETCHT0 64(SI)(R10*4)
+	VMASKMOVPS (BX)(R10*1), Y4, Y5
 	VADDPS     Y5, Y0, Y0
-	VMASKMOVPS (R8)(SI*1), Y4, Y5
+	VMASKMOVPS (R8)(R10*1), Y4, Y5
 	VADDPS     Y5, Y1, Y1
-	VMASKMOVPS (R9)(SI*1), Y4, Y5
+	VMASKMOVPS (R9)(R10*1), Y4, Y5
 	VADDPS     Y5, Y2, Y2
-	VMASKMOVPS (DI)(SI*1), Y4, Y4
+	VMASKMOVPS (DI)(R10*1), Y4, Y4
 	VADDPS     Y4, Y3, Y3
 
 sumDone:
@@ -114,61 +120,69 @@ sumDone:
 	VXORPS       Y10, Y10, Y10
 	VXORPS       Y11, Y11, Y11
 	VXORPS       Y12, Y12, Y12
-	MOVQ         vectors+16(FP), R10
-	XORQ         SI, SI
+	MOVQ         y+64(FP), SI
+	MOVQ         x+8(FP), R10
+	SUBQ         R10, SI
+	ADDQ         BX, SI
+	MOVQ         vectors+16(FP), R11
+	XORQ         R10, R10
 
 diff:
-	DECQ        R10
+	DECQ        R11
 	JL          diffTail
-	VMOVUPS     (BX)(SI*1), Y13
+	PREFETCHT0  (SI)(R10*4)
+	PREFETCHT0  64(SI)(R10*4)
+	VMOVUPS     (BX)(R10*1), Y13
 	VSUBPS      Y0, Y13, Y13
 	VADDPS      Y13, Y5, Y5
 	VFMADD231PS Y13, Y13, Y9
-	VMOVUPS     (R8)(SI*1), Y13
+	VMOVUPS     (R8)(R10*1), Y13
 	VSUBPS      Y1, Y13, Y13
 	VADDPS      Y13, Y6, Y6
 	VFMADD231PS Y13, Y13, Y10
-	VMOVUPS     (R9)(SI*1), Y13
+	VMOVUPS     (R9)(R10*1), Y13
 	VSUBPS      Y2, Y13, Y13
 	VADDPS      Y13, Y7, Y7
 	VFMADD231PS Y13, Y13, Y11
-	VMOVUPS     (DI)(SI*1), Y13
+	VMOVUPS     (DI)(R10*1), Y13
 	VSUBPS      Y3, Y13, Y13
 	VADDPS      Y13, Y8, Y8
 	VFMADD231PS Y13, Y13, Y12
-	ADDQ        $0x20, SI
+	ADDQ        $0x20, R10
 	JMP         diff
 
 diffTail:
-	MOVQ        rest+24(FP), R10
-	TESTQ       R10, R10
+	MOVQ        rest+24(FP), R11
+	TESTQ       R11, R11
 	JZ          diffDone
-	MOVQ        tail+32(FP), R10
-	VMOVUPS     (R10), Y13
-	MOVQ        tail+32(FP), R10
-	VMOVUPS     (R10), Y14
-	VMASKMOVPS  (BX)(SI*1), Y14, Y13
+	MOVQ        tail+32(FP), R11
+	VMOVUPS     (R11), Y13
+	PREFETCHT0  (SI)(R10*4)
+	PREFETCHT0  64(SI)(R10*4)
+	MOVQ        tail+32(FP), SI
+	VMOVUPS     (SI), Y14
+	VMASKMOVPS  (BX)(R10*1), Y14, Y13
 	VBLENDVPS   Y14, Y13, Y0, Y13
 	VSUBPS      Y0, Y13, Y13
 	VADDPS      Y13, Y5, Y5
 	VFMADD231PS Y13, Y13, Y9
-	MOVQ        tail+32(FP), R10
-	VMOVUPS     (R10), Y13
-	VMASKMOVPS  (R8)(SI*1), Y13, Y0
+	MOVQ        tail+32(FP), SI
+	VMOVUPS     (SI), Y13
+	VMASKMOVPS  (R8)(R10*1), Y13, Y0
 	VBLENDVPS   Y13, Y0, Y1, Y0
 	VSUBPS      Y1, Y0, Y0
 	VADDPS      Y0, Y6, Y6
 	VFMADD231PS Y0, Y0, Y10
-	MOVQ        tail+32(FP), R10
-	VMOVUPS     (R10), Y1
-	VMASKMOVPS  (R9)(SI*1), Y1, Y0
+	MOVQ        tail+32(FP), SI
+	VMOVUPS     (SI), Y1
+	VMASKMOVPS  (R9)(R10*1), Y1, Y0
 	VBLENDVPS   Y1, Y0, Y2, Y0
 	VSUBPS      Y2, Y0, Y0
 	VADDPS      Y0, Y7, Y7
 	VFMADD231PS Y0, Y0, Y11
-	MOVQ        tail+32(FP), R10
-	VMOVUPS     (R10), Y1
-	VMASKMOVPS  (DI)(SI*1), Y1, Y0
+	MOVQ        tail+32(FP), SI
+	VMOVUPS     (SI), Y1
+	VMASKMOVPS  (DI)(R10*1), Y1, Y0
 	VBLENDVPS   Y1, Y0, Y3, Y0
 	VSUBPS      Y3, Y0, Y0
 	VADDPS      Y0, Y8, Y8
@@ -1364,7 +1378,7 @@ DATA layerNormFoursOneAVX512<>+60(SB)/4, $0x3f800000
 GLOBL layerNormFoursOneAVX512<>(SB), RODATA|NOPTR, $64
 
 // func layerNormFoursAVX512(rows int, x *float32, vectors int, rest int, tail uintptr, inverse float32, eps float32, gamma *float32, beta *float32, y *float32, mean *float32, invstd *float32, bytes int)
-// Requires: AVX, AVX512F, AVX512VL, CMOV, FMA3
+// Requires: AVX, AVX512F, AVX512VL, CMOV, FMA3, MMX+
 TEXT ·layerNormFoursAVX512(SB), NOSPLIT, $0-96
 	MOVQ mean+72(FP), AX
 	MOVQ invstd+80(FP), CX
@@ -1389,37 +1403,47 @@ rows:
 	VPXORD  Z1, Z1, Z1
 	VPXORD  Z2, Z2, Z2
 	VPXORD  Z3, Z3, Z3
-	MOVQ    vectors+16(FP), R10
-	XORQ    SI, SI
+	MOVQ    bytes+88(FP), SI
+	LEAQ    (BX)(SI*4), SI
+	MOVQ    vectors+16(FP), R11
+	XORQ    R10, R10
 
 sum:
-	DECQ    R10
-	JL      sumTail
-	VMOVUPS (BX)(SI*1), Z4
-	VADDPS  Z4, Z0, Z0
-	VMOVUPS (R8)(SI*1), Z4
-	VADDPS  Z4, Z1, Z1
-	VMOVUPS (R9)(SI*1), Z4
-	VADDPS  Z4, Z2, Z2
-	VMOVUPS (DI)(SI*1), Z4
-	VADDPS  Z4, Z3, Z3
-	ADDQ    $0x40, SI
-	JMP     sum
+	DECQ       R11
+	JL         sumTail
+	PREFETCHT0 (SI)(R10*4)
+	PREFETCHT0 64(SI)(R10*4)
+	PREFETCHT0 128(SI)(R10*4)
+	PREFETCHT0 192(SI)(R10*4)
+	VMOVUPS    (BX)(R10*1), Z4
+	VADDPS     Z4, Z0, Z0
+	VMOVUPS    (R8)(R10*1), Z4
+	VADDPS     Z4, Z1, Z1
+	VMOVUPS    (R9)(R10*1), Z4
+	VADDPS     Z4, Z2, Z2
+	VMOVUPS    (DI)(R10*1), Z4
+	VADDPS     Z4, Z3, Z3
+	ADDQ       $0x40, R10
+	JMP        sum
 
 sumTail:
-	MOVQ      rest+24(FP), R10
-	TESTQ     R10, R10
-	JZ        sumDone
-	MOVQ      tail+32(FP), R10
-	KMOVW     R10, K1
-	VMOVUPS.Z (BX)(SI*1), K1, Z4
-	VADDPS    Z4, Z0, Z0
-	VMOVUPS.Z (R8)(SI*1), K1, Z4
-	VADDPS    Z4, Z1, Z1
-	VMOVUPS.Z (R9)(SI*1), K1, Z4
-	VADDPS    Z4, Z2, Z2
-	VMOVUPS.Z (DI)(SI*1), K1, Z4
-	VADDPS    Z4, Z3, Z3
+	MOVQ       rest+24(FP), R11
+	TESTQ      R11, R11
+	JZ         sumDone
+	MOVQ       tail+32(FP), R11
+	KMOVW      R11, K1
+	PREFETCHT0 (SI)(R10*4)
+	PREFETCHT0 64(SI)(R10*4)
+	PREFETCHT0 128(SI)(R10*4)
+	PREFETCHT0 192(SI)(R10*4)
+	VMOVUPS.Z  (BX)(R10*1), K1, Z4
+	VADDPS     Z4, Z0, Z0
+	VMOVUPS.Z  (R8)(R10*1), K1, Z4
+	VADDPS     Z4, Z1, Z1
+	VMOVUPS.Z  (R9)(R10*1), K1, Z4
+	VADDPS     Z4, Z2, Z2
+	VMOVUPS.Z  (DI)(R10*1), K1, Z4
+	VADDPS     Z4, Z3, Z3
 
 sumDone:
 	VEXTRACTF64X4 $0x01, Z0, Y4
@@ -1465,62 +1489,74 @@ sumDone:
 	VPXORD        Z14, Z14, Z14
 	VPXORD        Z15, Z15, Z15
 	VPXORD        Z16, Z16, Z16
-	MOVQ          vectors+16(FP), R10
-	XORQ          SI, SI
+	MOVQ          y+64(FP), SI
+	MOVQ          x+8(FP), R10
+	SUBQ          R10, SI
+	ADDQ          BX, SI
+	MOVQ          vectors+16(FP), R11
+	XORQ          R10, R10
 
 diff:
-	DECQ        R10
+	DECQ        R11
 	JL          diffTail
-	VMOVUPS     (BX)(SI*1), Z17
+	PREFETCHT0  (SI)(R10*4)
+	PREFETCHT0  64(SI)(R10*4)
+	PREFETCHT0  128(SI)(R10*4)
+	PREFETCHT0  192(SI)(R10*4)
+	VMOVUPS     (BX)(R10*1), Z17
 	VSUBPS      Z4, Z17, Z17
 	VADDPS      Z17, Z9, Z9
 	VFMADD231PS Z17, Z17, Z13
-	VMOVUPS     (R8)(SI*1), Z17
+	VMOVUPS     (R8)(R10*1), Z17
 	VSUBPS      Z5, Z17, Z17
 	VADDPS      Z17, Z10, Z10
 	VFMADD231PS Z17, Z17, Z14
-	VMOVUPS     (R9)(SI*1), Z17
+	VMOVUPS     (R9)(R10*1), Z17
 	VSUBPS      Z6, Z17, Z17
 	VADDPS      Z17, Z11, Z11
 	VFMADD231PS Z17, Z17, Z15
-	VMOVUPS     (DI)(SI*1), Z17
+	VMOVUPS     (DI)(R10*1), Z17
 	VSUBPS      Z7, Z17, Z17
 	VADDPS      Z17, Z12, Z12
 	VFMADD231PS Z17, Z17, Z16
-	ADDQ        $0x40, SI
+	ADDQ        $0x40, R10
 	JMP         diff
 
 diffTail:
-	MOVQ        rest+24(FP), R10
-	TESTQ       R10, R10
+	MOVQ        rest+24(FP), R11
+	TESTQ       R11, R11
 	JZ          diffDone
-	MOVQ        tail+32(FP), R10
-	KMOVW       R10, K1
-	MOVQ        tail+32(FP), R10
-	KMOVW       R10, K1
+	MOVQ        tail+32(FP), R11
+	KMOVW       R11, K1
+	PREFETCHT0  (SI)(R10*4)
+	PREFETCHT0  64(SI)(R10*4)
+	PREFETCHT0  128(SI)(R10*4)
+	PREFETCHT0  192(SI)(R10*4)
+	MOVQ        tail+32(FP), SI
+	KMOVW       SI, K1
 	VMOVAPS     Z4, Z17
-	VMOVUPS     (BX)(SI*1), K1, Z17
+	VMOVUPS     (BX)(R10*1), K1, Z17
 	VSUBPS      Z4, Z17, Z17
 	VADDPS      Z17, Z9, Z9
 	VFMADD231PS Z17, Z17, Z13
-	MOVQ        tail+32(FP), R10
-	KMOVW       R10, K1
+	MOVQ        tail+32(FP), SI
+	KMOVW       SI, K1
 	VMOVAPS     Z5, Z4
-	VMOVUPS     (R8)(SI*1), K1, Z4
+	VMOVUPS     (R8)(R10*1), K1, Z4
 	VSUBPS      Z5, Z4, Z4
 	VADDPS      Z4, Z10, Z10
 	VFMADD231PS Z4, Z4, Z14
-	MOVQ        tail+32(FP), R10
-	KMOVW       R10, K1
+	MOVQ        tail+32(FP), SI
+	KMOVW       SI, K1
 	VMOVAPS     Z6, Z4
-	VMOVUPS     (R9)(SI*1), K1, Z4
+	VMOVUPS     (R9)(R10*1), K1, Z4
 	VSUBPS      Z6, Z4, Z4
 	VADDPS      Z4, Z11, Z11
 	VFMADD231PS Z4, Z4, Z15
-	MOVQ        tail+32(FP), R10
-	KMOVW       R10, K1
+	MOVQ        tail+32(FP), SI
+	KMOVW       SI, K1
 	VMOVAPS     Z7, Z4
-	VMOVUPS     (DI)(SI*1), K1, Z4
+	VMOVUPS     (DI)(R10*1), K1, Z4
 	VSUBPS      Z7, Z4, Z4
 	VADDPS      Z4, Z12, Z12
 	VFMADD231PS Z4, Z4, Z16

@@ -85,11 +85,16 @@ rows:
 	VMOVI	$0, V2.B16
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
+	MOVD	bytes+88(FP), R3
+	ADD	R3<<2, R10, R3
 	MOVD	vectors+16(FP), R2
 	MOVD	ZR, R1
 sum:
 	SUBS	$1, R2, R2
 	BLT	sumTail
+	ADD	R1<<2, R3, R0
+	PRFM	0(R0), PLDL1KEEP
+	PRFM	64(R0), PLDL1KEEP
 	ADD	R1<<0, R10, R0
 	FLDPQ	0(R0), (F8, F7)
 	WORD	$0x4e28d4c6 // fadd v6.4s, v6.4s, v8.4s
@@ -113,28 +118,31 @@ sumTail:
 	TST	R0, R0
 	BEQ	sumDone
 	MOVD	tail+32(FP), R0
-	MOVWU	64(R0), R2
-	ADD	R1<<0, R10, R0
-	TBZ	$3, R2, lanes1
-	FLDPQ	0(R0), (F8, F7)
+	MOVWU	64(R0), R0
+	ADD	R1<<2, R3, R2
+	PRFM	0(R2), PLDL1KEEP
+	PRFM	64(R2), PLDL1KEEP
+	ADD	R1<<0, R10, R2
+	TBZ	$3, R0, lanes1
+	FLDPQ	0(R2), (F8, F7)
 lanes1done:
 	WORD	$0x4e28d4c6 // fadd v6.4s, v6.4s, v8.4s
 	WORD	$0x4e27d694 // fadd v20.4s, v20.4s, v7.4s
-	ADD	R1<<0, R9, R0
-	TBZ	$3, R2, lanes2
-	FLDPQ	0(R0), (F8, F7)
+	ADD	R1<<0, R9, R2
+	TBZ	$3, R0, lanes2
+	FLDPQ	0(R2), (F8, F7)
 lanes2done:
 	WORD	$0x4e28d4a5 // fadd v5.4s, v5.4s, v8.4s
 	WORD	$0x4e27d484 // fadd v4.4s, v4.4s, v7.4s
-	ADD	R1<<0, R8, R0
-	TBZ	$3, R2, lanes3
-	FLDPQ	0(R0), (F8, F7)
+	ADD	R1<<0, R8, R2
+	TBZ	$3, R0, lanes3
+	FLDPQ	0(R2), (F8, F7)
 lanes3done:
 	WORD	$0x4e28d463 // fadd v3.4s, v3.4s, v8.4s
 	WORD	$0x4e27d442 // fadd v2.4s, v2.4s, v7.4s
-	ADD	R1<<0, R7, R0
-	TBZ	$3, R2, lanes4
-	FLDPQ	0(R0), (F8, F7)
+	ADD	R1<<0, R7, R1
+	TBZ	$3, R0, lanes4
+	FLDPQ	0(R1), (F8, F7)
 lanes4done:
 	WORD	$0x4e28d421 // fadd v1.4s, v1.4s, v8.4s
 	WORD	$0x4e27d400 // fadd v0.4s, v0.4s, v7.4s
@@ -194,11 +202,18 @@ sumDone:
 	VMOVI	$0, V6.B16
 	VMOVI	$0, V5.B16
 	VMOVI	$0, V4.B16
+	MOVD	y+64(FP), R3
+	MOVD	x+8(FP), R0
+	SUB	R0, R3, R3
+	ADD	R10, R3, R3
 	MOVD	vectors+16(FP), R2
 	MOVD	ZR, R1
 diff:
 	SUBS	$1, R2, R2
 	BLT	diffTail
+	ADD	R1<<2, R3, R0
+	PRFM	0(R0), PLDL1KEEP
+	PRFM	64(R0), PLDL1KEEP
 	ADD	R1<<0, R10, R0
 	FLDPQ	0(R0), (F1, F0)
 	WORD	$0x4eb8d421 // fsub v1.4s, v1.4s, v24.4s
@@ -237,6 +252,9 @@ diffTail:
 	MOVD	rest+24(FP), R0
 	TST	R0, R0
 	BEQ	diffDone
+	ADD	R1<<2, R3, R0
+	PRFM	0(R0), PLDL1KEEP
+	PRFM	64(R0), PLDL1KEEP
 	MOVD	tail+32(FP), R0
 	FLDPQ	0(R0), (F0, F1)
 	MOVWU	64(R0), R2
@@ -600,106 +618,106 @@ applyDone:
 lanes1:
 	VMOVI	$0, V8.B16
 	VMOVI	$0, V7.B16
-	TBZ	$2, R2, lanes1low
-	FMOVQ	0(R0), F8
-	TBZ	$1, R2, lanes1highone
-	FMOVD	16(R0), F7
-	TBZ	$0, R2, lanes1done
-	ADD	$24, R0, R0
-	VLD1	(R0), V7.S[2]
+	TBZ	$2, R0, lanes1low
+	FMOVQ	0(R2), F8
+	TBZ	$1, R0, lanes1highone
+	FMOVD	16(R2), F7
+	TBZ	$0, R0, lanes1done
+	ADD	$24, R2, R2
+	VLD1	(R2), V7.S[2]
 	B	lanes1done
 lanes1highone:
-	TBZ	$0, R2, lanes1done
-	FMOVS	16(R0), F7
+	TBZ	$0, R0, lanes1done
+	FMOVS	16(R2), F7
 	B	lanes1done
 lanes1low:
-	TBZ	$1, R2, lanes1one
-	FMOVD	0(R0), F8
-	TBZ	$0, R2, lanes1done
-	ADD	$8, R0, R0
-	VLD1	(R0), V8.S[2]
+	TBZ	$1, R0, lanes1one
+	FMOVD	0(R2), F8
+	TBZ	$0, R0, lanes1done
+	ADD	$8, R2, R2
+	VLD1	(R2), V8.S[2]
 	B	lanes1done
 lanes1one:
-	TBZ	$0, R2, lanes1done
-	FMOVS	0(R0), F8
+	TBZ	$0, R0, lanes1done
+	FMOVS	0(R2), F8
 	B	lanes1done
 lanes2:
 	VMOVI	$0, V8.B16
 	VMOVI	$0, V7.B16
-	TBZ	$2, R2, lanes2low
-	FMOVQ	0(R0), F8
-	TBZ	$1, R2, lanes2highone
-	FMOVD	16(R0), F7
-	TBZ	$0, R2, lanes2done
-	ADD	$24, R0, R0
-	VLD1	(R0), V7.S[2]
+	TBZ	$2, R0, lanes2low
+	FMOVQ	0(R2), F8
+	TBZ	$1, R0, lanes2highone
+	FMOVD	16(R2), F7
+	TBZ	$0, R0, lanes2done
+	ADD	$24, R2, R2
+	VLD1	(R2), V7.S[2]
 	B	lanes2done
 lanes2highone:
-	TBZ	$0, R2, lanes2done
-	FMOVS	16(R0), F7
+	TBZ	$0, R0, lanes2done
+	FMOVS	16(R2), F7
 	B	lanes2done
 lanes2low:
-	TBZ	$1, R2, lanes2one
-	FMOVD	0(R0), F8
-	TBZ	$0, R2, lanes2done
-	ADD	$8, R0, R0
-	VLD1	(R0), V8.S[2]
+	TBZ	$1, R0, lanes2one
+	FMOVD	0(R2), F8
+	TBZ	$0, R0, lanes2done
+	ADD	$8, R2, R2
+	VLD1	(R2), V8.S[2]
 	B	lanes2done
 lanes2one:
-	TBZ	$0, R2, lanes2done
-	FMOVS	0(R0), F8
+	TBZ	$0, R0, lanes2done
+	FMOVS	0(R2), F8
 	B	lanes2done
 lanes3:
 	VMOVI	$0, V8.B16
 	VMOVI	$0, V7.B16
-	TBZ	$2, R2, lanes3low
-	FMOVQ	0(R0), F8
-	TBZ	$1, R2, lanes3highone
-	FMOVD	16(R0), F7
-	TBZ	$0, R2, lanes3done
-	ADD	$24, R0, R0
-	VLD1	(R0), V7.S[2]
+	TBZ	$2, R0, lanes3low
+	FMOVQ	0(R2), F8
+	TBZ	$1, R0, lanes3highone
+	FMOVD	16(R2), F7
+	TBZ	$0, R0, lanes3done
+	ADD	$24, R2, R2
+	VLD1	(R2), V7.S[2]
 	B	lanes3done
 lanes3highone:
-	TBZ	$0, R2, lanes3done
-	FMOVS	16(R0), F7
+	TBZ	$0, R0, lanes3done
+	FMOVS	16(R2), F7
 	B	lanes3done
 lanes3low:
-	TBZ	$1, R2, lanes3one
-	FMOVD	0(R0), F8
-	TBZ	$0, R2, lanes3done
-	ADD	$8, R0, R0
-	VLD1	(R0), V8.S[2]
+	TBZ	$1, R0, lanes3one
+	FMOVD	0(R2), F8
+	TBZ	$0, R0, lanes3done
+	ADD	$8, R2, R2
+	VLD1	(R2), V8.S[2]
 	B	lanes3done
 lanes3one:
-	TBZ	$0, R2, lanes3done
-	FMOVS	0(R0), F8
+	TBZ	$0, R0, lanes3done
+	FMOVS	0(R2), F8
 	B	lanes3done
 lanes4:
 	VMOVI	$0, V8.B16
 	VMOVI	$0, V7.B16
-	TBZ	$2, R2, lanes4low
-	FMOVQ	0(R0), F8
-	TBZ	$1, R2, lanes4highone
-	FMOVD	16(R0), F7
-	TBZ	$0, R2, lanes4done
-	ADD	$24, R0, R0
+	TBZ	$2, R0, lanes4low
+	FMOVQ	0(R1), F8
+	TBZ	$1, R0, lanes4highone
+	FMOVD	16(R1), F7
+	TBZ	$0, R0, lanes4done
+	ADD	$24, R1, R0
 	VLD1	(R0), V7.S[2]
 	B	lanes4done
 lanes4highone:
-	TBZ	$0, R2, lanes4done
-	FMOVS	16(R0), F7
+	TBZ	$0, R0, lanes4done
+	FMOVS	16(R1), F7
 	B	lanes4done
 lanes4low:
-	TBZ	$1, R2, lanes4one
-	FMOVD	0(R0), F8
-	TBZ	$0, R2, lanes4done
-	ADD	$8, R0, R0
+	TBZ	$1, R0, lanes4one
+	FMOVD	0(R1), F8
+	TBZ	$0, R0, lanes4done
+	ADD	$8, R1, R0
 	VLD1	(R0), V8.S[2]
 	B	lanes4done
 lanes4one:
-	TBZ	$0, R2, lanes4done
-	FMOVS	0(R0), F8
+	TBZ	$0, R0, lanes4done
+	FMOVS	0(R1), F8
 	B	lanes4done
 lanes5:
 	VMOVI	$0, V3.B16

@@ -195,8 +195,10 @@ func layerNormFours(a *isa.Asm) {
 		"normalises rows of bytes, four at a time. inverse is 1 over their number of elements.")
 	mean, invstd := a.Gp("mean"), a.Gp("invstd")
 	a.EachFour("x", func(f *isa.Four) {
-		sums, center := cleared(a, 4), a.Vecs(4)
+		sums, center, next := cleared(a, 4), a.Vecs(4), a.Gp("bytes")
+		a.LEAQ(operand.Mem{Base: f.Row[0], Index: next, Scale: 4}, next)
 		f.Along("sum", nil, func(at reg.GPVirtual, load func(operand.Mem, reg.VecVirtual, reg.VecVirtual), _ func(reg.VecVirtual, operand.Mem)) {
+			f.Ahead(next, at)
 			for i, x := range f.Row {
 				v := a.Vec()
 				load(isa.Offset(x, at, 0), nil, v)
@@ -207,8 +209,10 @@ func layerNormFours(a *isa.Asm) {
 		inverse := a.SplatLate("inverse").AsX()
 		a.VMULPS(inverse, near, near)
 		f.Spread(near, center)
-		diff, square := cleared(a, 4), cleared(a, 4)
+		diff, square, results := cleared(a, 4), cleared(a, 4), f.To("x", "y")
+		a.ADDQ(f.Row[0], results)
 		f.Along("diff", nil, func(at reg.GPVirtual, load func(operand.Mem, reg.VecVirtual, reg.VecVirtual), _ func(reg.VecVirtual, operand.Mem)) {
+			f.Ahead(results, at)
 			for i, x := range f.Row {
 				v := a.Vec()
 				load(isa.Offset(x, at, 0), center[i], v)
