@@ -65,11 +65,7 @@ func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 		lanes = tileLanes(in, out, m.pixels)
 		vectors := p.N * kernel.CeilDiv(m.pixels, lanes)
 		t.Add(cost.TilesOf(lanes, vectors, in, out).Times(groups))
-		batches := float64(1)
-		if d == geometry.ToInput {
-			batches = float64(kernel.CeilDiv(p.N, m.batch))
-		}
-		t[packedWeights] += batches * groups * float64(in*out)
+		t[packedWeights] += float64(kernel.CeilDiv(p.N, m.batch)) * groups * float64(in*out)
 		if packsPixels(in, out, m.pixels) {
 			t[packedPixels] += groups * float64(vectors*in)
 			break

@@ -317,28 +317,26 @@ func Scratch(p *geometry.Shape, d geometry.Direction) int {
 func Forward(p *geometry.Shape, x, w, bias, y, scratch []float32) {
 	m, kg := newPatches(p, geometry.ToOutput), p.K/p.GroupCount()
 	room, rest := scratch[:m.copies()], scratch[m.copies():]
-	for g := range p.GroupCount() {
-		filters, b := w[g*kg*m.rows:][:kg*m.rows], bias
-		if b != nil {
-			b = b[g*kg:][:kg]
-		}
-		var t tiles
-		if m.pixels > 1 {
-			t = newTiles(m.rows, kg, m.pixels, m.line, filters, m.rows, 1, rest)
-			t.between, t.outStep, t.outLine, t.bias = m.between, p.K*m.pixels, m.pixels, b
-		}
-		m.each(x, room, func(n, images int, x []float32) {
+	m.each(x, room, func(n, images int, x []float32) {
+		for g := range p.GroupCount() {
+			filters, b := w[g*kg*m.rows:][:kg*m.rows], bias
+			if b != nil {
+				b = b[g*kg:][:kg]
+			}
 			x, y := x[g*m.rows*m.line:], y[(n*p.K+g*kg)*m.pixels:]
-			switch {
-			case m.pixels == 1:
+			if m.pixels == 1 {
 				gemm.GemmFinish(false, true, images, kg, m.rows, 1, x, m.image(), filters, m.rows, 0, y, p.K, gemm.Finish[float32]{Bias: b}, rest)
-			case m.inPlace && g == p.GroupCount()-1:
+				continue
+			}
+			t := newTiles(m.rows, kg, m.pixels, m.line, filters, m.rows, 1, rest)
+			t.between, t.outStep, t.outLine, t.bias = m.between, p.K*m.pixels, m.pixels, b
+			if m.inPlace && g == p.GroupCount()-1 {
 				t.runSafely(images, x, y, room)
-			default:
+			} else {
 				t.run(images, x, y)
 			}
-		})
-	}
+		}
+	})
 }
 
 // GradInput overwrites dx with the gradient of the input.
