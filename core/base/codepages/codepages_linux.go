@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -26,18 +27,31 @@ func ReleaseLater() {
 
 // Release unmaps the pages of the executable. Nothing depends on it, so it reports no error.
 func Release() {
-	program, err := os.Readlink("/proc/self/exe")
-	if err != nil {
-		return
-	}
-	f, err := os.Open("/proc/self/smaps")
-	if err != nil {
-		return
-	}
-	defer f.Close()
-	for _, a := range clean(f, program) {
+	for _, a := range areas("self") {
 		_, _, _ = unix.Syscall(unix.SYS_MADVISE, a.from, a.to-a.from, unix.MADV_DONTNEED)
 	}
+}
+
+// Mapped is how many bytes of its executable a process can have mapped at most, before it released any; 0 if that is unknown.
+func Mapped(pid int) (bytes int64) {
+	for _, a := range areas(strconv.Itoa(pid)) {
+		bytes += int64(a.to - a.from)
+	}
+	return bytes
+}
+
+// areas are the clean areas of a process's executable.
+func areas(process string) []area {
+	program, err := os.Readlink("/proc/" + process + "/exe")
+	if err != nil {
+		return nil
+	}
+	f, err := os.Open("/proc/" + process + "/smaps")
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	return clean(f, program)
 }
 
 // area is a range of addresses.
