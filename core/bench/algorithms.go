@@ -42,11 +42,12 @@ type AlgorithmTable struct {
 	CPU     string `json:"cpu"`
 	Level   string `json:"level"`
 	Threads int    `json:"threads"`
+	Halves  bool   `json:"halves,omitempty"` // see kernel.Halves
 }
 
 // Table is the head of what Algorithms measures on this machine.
 func (o *AlgorithmOptions) Table() AlgorithmTable {
-	return AlgorithmTable{CPU: CPUModel(), Level: kernel.Current().String(), Threads: o.Threads}
+	return AlgorithmTable{CPU: CPUModel(), Level: kernel.Current().String(), Threads: o.Threads, Halves: kernel.Halves()}
 }
 
 // AlgorithmResult is a convolution by every algorithm that takes it.

@@ -59,7 +59,9 @@ func TestChoicesAgainstRecordedTimes(t *testing.T) {
 			if head.CPU == "" || head.Level != level.String() || head.Threads < 1 || len(rows) < 200 {
 				t.Fatalf("%s: %+v and %d rows", path, head, len(rows))
 			}
+			restore := kernel.ForceHalves(head.Halves)
 			checkChoices(t, path, rows)
+			restore()
 		}
 	})
 }

@@ -73,9 +73,9 @@ func samples(t *testing.T) (all [algorithms][]sample) {
 }
 
 // TestCostsAgainstRecordedTimes holds the cycles that the model predicts against those that were recorded.
-// The CPU computed vectors of AVX-512 in halves.
+// The CPU computed vectors of AVX-512 whole.
 func TestCostsAgainstRecordedTimes(t *testing.T) {
-	defer kernel.ForceHalves(true)()
+	defer kernel.ForceHalves(false)()
 	kerneltest.AtEachLevel(t, func(t *testing.T) {
 		if l := kernel.Current(); l != kernel.AVX2 && l != kernel.AVX512 {
 			t.Skipf("no times have been recorded of %v", l)

@@ -24,8 +24,8 @@ const (
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:   {cost.Steps: 1.04, cost.Calls: 46.5, frameVectors: 5.93, splitRows: 19.9, splitElems: 3.07, joinedRows: 7.04, gatheredRows: 4.8, packedTaps: 4.81, dotSteps: 1.48, dotMasked: 0.464, dotCalls: 49.7, scattered: 0.282},
-	kernel.AVX512: {cost.Steps: 1.02, cost.Calls: 90.2, cost.Stores: 0.482, frameVectors: 5.37, splitRows: 16.8, splitElems: 2.97, joinedRows: 6.15, gatheredRows: 3.07, packedTaps: 5.11, dotSteps: 1.09, dotMasked: 0.0485, dotCalls: 190, scattered: 0.888},
+	kernel.AVX2:   {cost.Steps: 1.03, cost.Calls: 16.8, frameVectors: 4.97, splitRows: 12.5, splitElems: 3.05, joinedRows: 7.74, gatheredRows: 4.43, packedTaps: 4.93, dotSteps: 1.13, dotMasked: 0.564, dotCalls: 66.4, scattered: 1},
+	kernel.AVX512: {cost.Steps: 1.01, cost.Calls: 43.7, cost.Stores: 0.245, frameVectors: 4.67, splitRows: 12.2, splitElems: 3, joinedRows: 7, gatheredRows: 2.72, packedTaps: 4.36, dotSteps: 1.39, dotMasked: 0.4, dotSums: 5.3, scattered: 0.755},
 }
 
 // Terms counts what a direction of p does. See package cost.

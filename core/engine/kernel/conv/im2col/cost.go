@@ -22,8 +22,8 @@ const (
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:   {cost.Steps: 0.833, cost.Calls: 13.1, cost.Stores: 3.54, packed: 0.902, products: 1330, frameRows: 33, frameElems: 0.0582, tapRows: 5.11, tapVectors: 20, blockRows: 10.8, blockElems: 4.37, transposed: 2.71},
-	kernel.AVX512: {cost.Steps: 0.957, cost.Stores: 8.79, packed: 0.811, products: 891, frameRows: 14.6, frameElems: 2.57, tapBands: 35.3, tapVectors: 5.28, blockRows: 15, blockElems: 4.51, transposed: 2.64},
+	kernel.AVX2:   {cost.Steps: 0.837, cost.Calls: 8.61, cost.Stores: 3.53, packed: 0.726, products: 1370, frameRows: 27.2, tapRows: 6.35, tapVectors: 13.1, blockRows: 9.36, blockElems: 3.28, transposed: 2.2},
+	kernel.AVX512: {cost.Steps: 0.825, cost.Stores: 6.14, packed: 0.563, products: 1040, frameRows: 11.6, frameElems: 1.88, tapBands: 25.9, tapVectors: 3.62, blockRows: 12.7, blockElems: 2.49, transposed: 0.944},
 }
 
 // Terms counts what a direction of p does. See package cost.

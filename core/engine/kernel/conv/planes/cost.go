@@ -27,8 +27,8 @@ const (
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:   {cost.Steps: 1.07, cost.Calls: 34.5, cost.Stores: 5.36, products: 1.23, planeCalls: 137, frameRows: 1.3, frameVectors: 2.68, splitRows: 17.8, splitElems: 2.74, resultRows: 6.48, dots: 1.34, dotCalls: 94.6, packed: 0.488, stored: 3.55, spread: 1.5, columns: 12, strides: 1.91, stridePlanes: 15},
-	kernel.AVX512: {cost.Steps: 1.01, cost.Calls: 726, products: 1.18, planeCalls: 120, frameRows: 1.65, frameVectors: 2.51, splitRows: 16.8, splitElems: 3.05, resultRows: 5.87, dots: 1.27, dotCalls: 103, packed: 0.392, stored: 2.64, spread: 1.5, columns: 12, strides: 1.96, stridePlanes: 14.4},
+	kernel.AVX2:   {cost.Steps: 1.04, cost.Calls: 55.5, products: 1.22, planeCalls: 14.9, frameRows: 0.674, frameVectors: 2.31, splitRows: 13.8, splitElems: 2.51, resultRows: 4.44, dots: 1.34, dotCalls: 59.5, packed: 0.431, stored: 2.58, spread: 3.1, columns: 2.84, strides: 1.63, stridePlanes: 6.84},
+	kernel.AVX512: {cost.Steps: 1.01, cost.Calls: 184, products: 0.806, planeCalls: 321, frameRows: 1.09, frameVectors: 1.69, splitRows: 11.8, splitElems: 2.8, resultRows: 2.6, dots: 1.01, dotCalls: 138, packed: 0.53, stored: 2.7, spread: 2.63, columns: 16.1, strides: 1.63, stridePlanes: 6.7},
 }
 
 // Terms counts what a direction of p does. See package cost.

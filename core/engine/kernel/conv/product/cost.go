@@ -20,18 +20,22 @@ const (
 	streamed                        // vectors that come from memory, from more planes in turn than a core prefetches
 	pairedRows                      // rows of which vectors take even and odd elements apart
 	pairedVectors                   // pairs of vectors of these
+	panels                          // pairs of vectors of pixels, for which tiles follow each other
+	shortSums                       // vectors of sums of few products, by how many they fall short: they wait for being written
 )
 
-// How many planes a core prefetches at a time, and the elements that its share of the last cache keeps.
+// How many planes a core prefetches at a time, the elements that its share of the last cache keeps, and the products
+// that take as long as writing their sum.
 const (
 	prefetched = 32
 	cached     = 14 << 20 / 4
+	hidesStore = 12
 )
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:   {cost.Steps: 1.04, cost.Calls: 25.4, gatheredRows: 8.61, gatheredElems: 1.78, passedElems: 0.426, packedWeights: 0.379, packedPixels: 2.14, deepVectors: 2.72, matrices: 753, partRows: 1.9, scattered: 1.27, streamed: 11.3, pairedRows: 6.73},
-	kernel.AVX512: {cost.Steps: 1.05, cost.Calls: 98.3, gatheredRows: 10, gatheredElems: 1.41, passedElems: 0.449, packedWeights: 0.146, packedPixels: 3.91, deepVectors: 6.15, matrices: 2.83e+03, partRows: 0.837, scattered: 0.0292, streamed: 11.6, pairedRows: 6.52},
+	kernel.AVX2:   {cost.Steps: 1.05, gatheredRows: 6.47, gatheredElems: 0.95, passedElems: 0.793, packedWeights: 0.361, packedPixels: 3.15, deepVectors: 2, matrices: 679, partRows: 0.296, scattered: 0.6, streamed: 10.9, pairedRows: 5.58, pairedVectors: 1.56, panels: 132, shortSums: 1.75},
+	kernel.AVX512: {cost.Steps: 1.04, cost.Calls: 7.9, cost.Stores: 0.752, gatheredRows: 5.31, gatheredElems: 1.12, passedElems: 0.522, packedWeights: 0.273, packedPixels: 2.94, deepVectors: 3.26, matrices: 774, partRows: 0.732, scattered: 0.525, streamed: 8.04, pairedRows: 4.23, pairedVectors: 4.69, panels: 95.4, shortSums: 1.26},
 }
 
 // Terms counts what a direction of p does. See package cost.
@@ -65,6 +69,8 @@ func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 		lanes = tileLanes(in, out, m.pixels)
 		vectors := p.N * kernel.CeilDiv(m.pixels, lanes)
 		t.Add(cost.TilesOf(lanes, vectors, in, out).Times(groups))
+		t[panels] = groups * float64(vectors) / 2
+		t[shortSums] = groups * float64(vectors*out*max(0, hidesStore-in)) / hidesStore
 		t[packedWeights] += float64(kernel.CeilDiv(p.N, m.batch)) * groups * float64(in*out)
 		if packsPixels(in, out, m.pixels) {
 			t[packedPixels] += groups * float64(vectors*in)

@@ -20,8 +20,8 @@ const (
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:   {picked: 1.22, pickedPixels: 0.651, pickedWeights: 4.42},
-	kernel.AVX512: {picked: 1.01, pickedPixels: 0.987, pickedWeights: 7.6},
+	kernel.AVX2:   {picked: 1.06, pickedPixels: 0.719, pickedWeights: 3.7},
+	kernel.AVX512: {picked: 0.828, pickedPixels: 0.895, pickedWeights: 5.09},
 }
 
 // Saves reports whether tiles save so many products that nothing else is faster. Filters of 1x1 save none.
@@ -31,7 +31,7 @@ func Saves(p *geometry.Shape) bool { return !picks(p) }
 func Terms(p *geometry.Shape) (t cost.Terms) {
 	pixels := float64(p.N * p.OutH() * p.OutW())
 	from, to := padded(p.C), padded(p.K)
-	t[picked] = pixels * float64(from) * float64(to) / kernel.Block
+	t[picked] = cost.FMAs(pixels * float64(from) * float64(to) / float64(kernel.Lanes()))
 	t[pickedPixels] = pixels * float64(from+to)
 	t[pickedWeights] = float64(from * to)
 	return t
@@ -39,8 +39,8 @@ func Terms(p *geometry.Shape) (t cost.Terms) {
 
 // LanesRates is the cycles of what LanesGradWeight does.
 var LanesRates = cost.Rates{
-	kernel.AVX2:   {tapSteps: 1.11, tapCalls: 24.4, transposed: 0.379, tapSums: 0.02},
-	kernel.AVX512: {tapSteps: 1.07, tapCalls: 28.6, transposed: 0.455, tapSums: 0.144},
+	kernel.AVX2:   {tapSteps: 1.05, tapCalls: 1.8, frameRows: 5.82, transposed: 0.296, tapSums: 2.03},
+	kernel.AVX512: {tapSteps: 1.03, tapCalls: 1.98, frameRows: 7.56, transposed: 0.314, tapSums: 2},
 }
 
 // LanesTerms counts what LanesGradWeight does.
