@@ -22,6 +22,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trainctl/trainctl/core/job/secret"
 	"github.com/trainctl/trainctl/e2e/rig"
 )
 
@@ -195,6 +196,9 @@ func descriptors(pid int) map[int]string {
 
 // looksForTheSecret reads what /proc shows of every process of the job.
 func (p *place) looksForTheSecret(t *testing.T) {
+	if !secret.Scrubs {
+		t.Skip("built for systems where no file shows the environment of a process")
+	}
 	all := p.Processes()
 	plugins := 0
 	for _, q := range all {

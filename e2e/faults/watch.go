@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/trainctl/trainctl/core/plugin/sandbox"
 	"github.com/trainctl/trainctl/e2e/rig"
 )
 
@@ -43,8 +44,8 @@ func watch(t rig.TB, dir string, f func(name string, moved bool) (enough bool)) 
 
 // hasLandlock is the need of the sandbox.
 func hasLandlock() string {
-	if _, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION); errno != 0 {
-		return "this kernel has no Landlock: " + errno.Error()
+	if err := sandbox.Supported(); err != nil {
+		return err.Error()
 	}
 	return ""
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"syscall"
 
 	"github.com/trainctl/trainctl/plugins/internal/instance"
 )
@@ -286,6 +287,8 @@ func (b *Backend) broken(rank int, err error) error {
 		return instance.ErrClosed
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return b.peerError(rank, "it closed the connection")
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE): // with data underway
+		return b.peerError(rank, "it closed the connection: "+err.Error())
 	}
 	return b.peerError(rank, err.Error())
 }

@@ -11,6 +11,9 @@ import (
 	"strings"
 )
 
+// Scrubs says whether a process overwrites what the kernel shows of its initial environment.
+const Scrubs = true
+
 // scrub overwrites a variable's value in the memory where the kernel put it when
 // the process started. os.Unsetenv changes only Go's copy.
 func scrub(name string) error {
