@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"os"
 	"strconv"
-
-	"github.com/trainctl/trainctl/core/base/codepages"
 )
 
 // peakRSS is the peak resident memory of this rank and its plugins, in bytes; 0 where
@@ -29,7 +27,7 @@ func (r *runner) pluginPIDs() []int {
 }
 
 // peakOf reads a process's peak from /proc: VmHWM, for a plugin minus the memory that it shares
-// with others, and minus its code, most of which is no longer there. It is no less than what the process has for itself now.
+// with others.
 func peakOf(pid int, plugin bool) int64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -45,7 +43,7 @@ func peakOf(pid int, plugin bool) int64 {
 	}
 	peak := fields["VmHWM"]
 	if plugin {
-		peak -= max(fields["RssFile"], codepages.Mapped(pid)) + fields["RssShmem"]
+		peak -= fields["RssFile"] + fields["RssShmem"]
 	}
-	return max(0, fields["RssAnon"], peak)
+	return max(0, peak)
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/trainctl/trainctl/cmd/trainctl/internal/cli"
 	"github.com/trainctl/trainctl/cmd/trainctl/internal/commands"
-	"github.com/trainctl/trainctl/core/base/codepages"
 	"github.com/trainctl/trainctl/core/job/secret"
 	"github.com/trainctl/trainctl/core/plugin/host"
 	"github.com/trainctl/trainctl/core/sdk"
@@ -21,7 +20,6 @@ import (
 // to this call.
 func Main(plugins ...sdk.Plugin) {
 	started := time.Now()
-	codepages.ReleaseLater()
 	secret.TakeRdzvPassword()
 	secret.Take() // removes it from the environment before any child process could inherit it
 	all := append(served(plugins), builtins.List()...)
