@@ -17,7 +17,7 @@ func init() {
 // maxPoolScratch is the number of elements that a forward pass needs beside its tensors.
 func maxPoolScratch(s *plan.Step, _ int) int {
 	p := poolGeometry(s, s.In[0].Spec.Shape)
-	return p.Scratch()
+	return p.MaxScratch()
 }
 
 // poolGeometry takes the shape of the pooled images, which is x's or dx's.

@@ -53,7 +53,7 @@ func normPoolPlane[T kernel.Float](p *pool.Shape, x []T, mean, scale, shift T, y
 }
 
 // BatchNormReLUPoolScratch is the number of scratch elements of the forward pass.
-func BatchNormReLUPoolScratch(p *pool.Shape) int { return p.H*p.W + p.Scratch() }
+func BatchNormReLUPoolScratch(p *pool.Shape) int { return p.H*p.W + p.MaxScratch() }
 
 func affine[T kernel.Float](ch int, invstd, gamma, beta []T) (scale, shift T) {
 	scale = invstd[ch]

@@ -36,7 +36,7 @@ func poolOut(in, kernel, stride, pad int, ceil bool) int {
 }
 
 // MaxPool2D writes each window's maximum to y and its place in the H×W plane to
-// idx. The first of equals wins; a NaN wins over everything. The scratch holds p.Scratch elements.
+// idx. The first of equals wins; a NaN wins over everything. The scratch holds p.MaxScratch elements.
 func MaxPool2D[T kernel.Float](p *Shape, x, y []T, idx []int32, scratch []T) {
 	in, out := p.H*p.W, p.OutH()*p.OutW()
 	for i := range p.N * p.C {
@@ -94,7 +94,7 @@ func AvgPool2D[T kernel.Float](p *Shape, x, y, scratch []T) {
 	in, out := p.H*p.W, p.OutH()*p.OutW()
 	fast := kernel.Is32[T]() && p.windows != nil
 	if fast {
-		p.windows.clear(&p.windows.frame, kernel.As32(scratch))
+		clear(kernel.As32(scratch)[:p.windows.frame.Elems()]) // a border of zeros
 	}
 	for i := range p.N * p.C {
 		src, dst := x[i*in:][:in], y[i*out:][:out]
@@ -113,7 +113,7 @@ func AvgPool2DGrad[T kernel.Float](p *Shape, dy, dx, scratch []T) {
 	in, out := p.H*p.W, p.OutH()*p.OutW()
 	fast := kernel.Is32[T]() && p.spreads()
 	if fast {
-		p.windows.clear(&p.windows.grad, kernel.As32(scratch))
+		clear(kernel.As32(scratch)[:p.windows.grad.Elems()])
 	}
 	for i := range p.N * p.C {
 		d, g := dx[i*in:][:in], dy[i*out:][:out]

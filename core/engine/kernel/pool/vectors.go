@@ -74,9 +74,6 @@ func (t *windowTile) eachStrip(width int, f func(j int)) {
 	}
 }
 
-// clear makes the border of a frame zero.
-func (w *windows) clear(f *geometry.Frame, scratch []float32) { clear(scratch[:f.Elems()]) }
-
 // spread is AvgPool2DGrad of one plane. The frame of gradients in scratch is clear.
 func (w *windows) spread(dy, dx, scratch []float32) {
 	frame, rest := scratch[:w.grad.Elems()], scratch[w.grad.Elems():]

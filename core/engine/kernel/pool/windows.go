@@ -50,7 +50,15 @@ func (p *Shape) Prepare() {
 	p.windows = w
 }
 
-// Scratch is how many elements a forward pass needs for a plane.
+// MaxScratch is how many elements MaxPool2D needs.
+func (p *Shape) MaxScratch() int {
+	if p.Halves() {
+		return 0
+	}
+	return p.Scratch()
+}
+
+// Scratch is how many elements AvgPool2D needs.
 func (p *Shape) Scratch() int {
 	if p.windows == nil {
 		return 0
