@@ -121,6 +121,17 @@ func threads(c launch.Config, w rank.World, env func(string) (string, bool)) int
 	return cgroup.Cores()
 }
 
+// useIdleCores lets a rank prepare for its first step on all cores that are its share of the host's, however few
+// it will compute on. The result ends that.
+func (r *runner) useIdleCores() (end func()) {
+	share, few := cgroup.Cores()/max(1, r.p.World.LocalSize), runtime.GOMAXPROCS(0)
+	if share <= few || r.p.World.Source != "trainctl" || r.p.Config.Launch.AreThreads() {
+		return func() {}
+	}
+	runtime.GOMAXPROCS(share)
+	return func() { runtime.GOMAXPROCS(few) }
+}
+
 // lateness is how long shutdown waits for driver calls that may never return.
 const lateness = 2 * time.Second
 

@@ -379,12 +379,13 @@ func (r *runner) run(ctx context.Context) error {
 	}
 	layers, _ := r.p.Layers.Get(ctx) // deps has waited for them
 	defer r.watchPlugins(r.p.Bus, d.Dataset, d.Precision, layers)()
-	t, err := train.Setup(ctx, d)
-	if d.Plugins != nil { // after the start, which would take a tenth of a second longer
-		var recording sync.WaitGroup
-		recording.Go(func() { d.Plugins() })
-		defer recording.Wait()
+	if d.Plugins != nil { // checksums of whole programs, which take time from the first step
+		beforeSecondStep(&d, func() { go d.Plugins() })
+		defer d.Plugins() // waits until they are recorded
 	}
+	processors := r.useIdleCores()
+	t, err := train.Setup(ctx, d)
+	processors()
 	switch {
 	case errors.Is(err, rank.ErrOver):
 		r.p.Bus.Emit(&event.RankDone{})
@@ -402,6 +403,20 @@ func (r *runner) run(ctx context.Context) error {
 		r.p.Bus.Emit(&event.Warning{Source: "device", Message: "closing the device: " + err.Error()})
 	}
 	return nil
+}
+
+// beforeSecondStep adds a call of f to what d does before a rank's second step.
+func beforeSecondStep(d *train.Deps, f func()) {
+	before, steps := d.BeforeStep, 0
+	d.BeforeStep = func(step int) error {
+		if steps++; steps == 2 {
+			f()
+		}
+		if before == nil {
+			return nil
+		}
+		return before(step)
+	}
 }
 
 // writeWeights writes the trained weights where the caller of the run reads them.

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/trainctl/trainctl/core/base/pages"
 	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/engine/op"
 	"github.com/trainctl/trainctl/core/engine/plan"
@@ -247,6 +248,9 @@ func (t *Trainer) feed() {
 func (t *Trainer) allocate() (err error) {
 	if t.memory, err = replica.NewMemory(t.outline.Layout); err != nil {
 		return err
+	}
+	if !t.EvalOnly {
+		pages.Populate(t.memory.Arena.Bytes())
 	}
 	t.model.Network, t.model.Graph = t.Settings.Model.Name, t.outline.Graph
 	t.model.Values = t.memory.State(t.model.Graph.StateDict(), t.outline.Plan.StateSpecs())

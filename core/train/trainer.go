@@ -72,7 +72,8 @@ type Deps struct {
 	// what rank 0 writes, if all ranks before it are lost.
 	Joins bool
 	Lead  func() (*checkpoint.Store, func() []event.PluginStarted, error)
-	// BeforeStep is called before every step, from 1 on, to inject faults; nil: there are none.
+	// BeforeStep is called before every step, from 1 on: to inject faults, and for what the first step must not wait for.
+	// nil: there is nothing to do.
 	BeforeStep func(step int) error
 	// PeakRSS measures this rank with its plugins; nil means unknown.
 	PeakRSS func() int64

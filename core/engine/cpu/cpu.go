@@ -3,6 +3,7 @@ package cpu
 import (
 	"fmt"
 
+	"github.com/trainctl/trainctl/core/base/pages"
 	"github.com/trainctl/trainctl/core/engine/cpu/bind"
 	_ "github.com/trainctl/trainctl/core/engine/cpu/ops" // registers what the processor runs
 	"github.com/trainctl/trainctl/core/engine/graph"
@@ -86,7 +87,7 @@ func (d *Device) Share(n, unit int, part func(lo, hi int) func()) func() {
 func (d *Device) room(size int) *bind.Arena {
 	if d.arena == nil || len(d.arena.Data) < size {
 		d.arena = &bind.Arena{Data: tensor.Aligned(size)}
-		populate(d.arena.Data)
+		pages.Populate(d.arena.Data)
 	}
 	return d.arena
 }

@@ -9,6 +9,6 @@
 //	opt.Step(schedule.LR(applied))    // unless the step is skipped
 //	applied++                         // a skipped step does not move the schedule
 //
-// It imports core/base/usererr, core/tensor, core/engine/graph, core/engine/op, core/engine/kernel and
+// It imports core/base/pages, core/base/usererr, core/tensor, core/engine/graph, core/engine/op, core/engine/kernel and
 // core/engine/plan. Start with optimizer.go.
 package optim

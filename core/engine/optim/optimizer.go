@@ -3,6 +3,7 @@ package optim
 import (
 	"fmt"
 
+	"github.com/trainctl/trainctl/core/base/pages"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
@@ -123,7 +124,9 @@ func newSlot(p Param, kinds []string) (slot, error) {
 		kept = p.Value.DType
 	}
 	for range kinds {
-		s.state = append(s.state, tensor.New(kept, s.value.Shape...))
+		state := tensor.New(kept, s.value.Shape...)
+		pages.Populate(state.Data)
+		s.state = append(s.state, state)
 	}
 	s.work = s.state
 	if p.Optional {

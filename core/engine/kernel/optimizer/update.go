@@ -17,12 +17,30 @@ func SGDUpdate[T kernel.Float](p, g, buf []T, lr, momentum, dampening, weightDec
 		elementwise.Axpy(p, -lr, g)
 		return
 	}
-	if n := kernel.HeadOf[T](len(p)); n > 0 && momentum != 0 && !nesterov && !maximize && !firstStep {
-		vecSGDMomentum(kernel.Ptr32(p), kernel.Ptr32(g), kernel.Ptr32(buf),
-			float32(lr), float32(momentum), float32(1-dampening), float32(weightDecay), n)
+	if n := kernel.HeadOf[T](len(p)); n > 0 && momentum != 0 && !nesterov && !maximize {
+		sgdMomentum(p[:n], g[:n], buf[:n], lr, momentum, 1-dampening, weightDecay, firstStep)
 		p, g, buf = p[n:], g[n:], buf[n:]
 	}
 	sgdRef(p, g, buf, lr, momentum, dampening, weightDecay, nesterov, maximize, firstStep)
+}
+
+// sgdMomentum is SGDUpdate for multiples of a vector. A first step adds to -0, which leaves every
+// gradient its bits.
+func sgdMomentum[T kernel.Float](p, g, buf []T, lr, momentum, share, weightDecay T, firstStep bool) {
+	const cached = 4096 // of the buffer, between filling and reading it
+	if !firstStep {
+		vecSGDMomentum(kernel.Ptr32(p), kernel.Ptr32(g), kernel.Ptr32(buf), float32(lr), float32(momentum), float32(share), float32(weightDecay), len(p))
+		return
+	}
+	zero := T(math.Copysign(0, -1))
+	for len(p) > 0 {
+		n := min(cached, len(p))
+		for i := range buf[:n] {
+			buf[i] = zero
+		}
+		sgdMomentum(p[:n], g[:n], buf[:n], lr, momentum, 1, weightDecay, false)
+		p, g, buf = p[n:], g[n:], buf[n:]
+	}
 }
 
 func sgdRef[T kernel.Float](p, g, buf []T, lr, momentum, dampening, weightDecay T, nesterov, maximize, firstStep bool) {

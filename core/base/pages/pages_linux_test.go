@@ -1,6 +1,6 @@
 //go:build !portable
 
-package cpu
+package pages
 
 import (
 	"os"
@@ -26,7 +26,7 @@ func TestPopulate(t *testing.T) {
 		t.Skip("this kernel takes MADV_POPULATE_WRITE and does nothing, as that of qemu-user")
 	}
 	whole[100], whole[size-1] = 7, 9
-	givePages(whole[64 : size-64])
+	give(whole[64 : size-64])
 	for i, there := range resident(t, whole)[:size/page-1] {
 		if !there {
 			t.Fatalf("page %d of %d is not there", i, size/page)
@@ -35,7 +35,7 @@ func TestPopulate(t *testing.T) {
 	if whole[100] != 7 || whole[size-1] != 9 {
 		t.Error("the content has changed")
 	}
-	givePages(whole[10:20]) // less than a page
+	give(whole[10:20]) // less than a page
 }
 
 // resident tells which pages of memory are there.

@@ -1,6 +1,6 @@
 //go:build !portable
 
-package cpu
+package pages
 
 import (
 	"os"
@@ -12,16 +12,17 @@ import (
 // populated is how many bytes get their pages in one call, and the fewest for which that pays.
 const populated = 4 << 20
 
-// populate lets the kernel give memory its pages while the caller prepares other things, instead of one
-// by one in the first step. What the memory contains stays.
-func populate(mem []byte) {
+// Populate lets the kernel give memory its pages while the caller prepares other things, instead of one
+// by one in the first step. What the memory contains stays. All of it is resident from then on, so it is for
+// memory that will be written as a whole.
+func Populate(mem []byte) {
 	if len(mem) >= populated {
-		go givePages(mem)
+		go give(mem)
 	}
 }
 
-// givePages gives pages to memory but for the parts of a page at its ends. Kernels before 5.14 cannot, and nothing depends on it.
-func givePages(mem []byte) {
+// give gives pages to memory but for the parts of a page at its ends. Kernels before 5.14 cannot, and nothing depends on it.
+func give(mem []byte) {
 	page := os.Getpagesize()
 	skip := int(-uintptr(unsafe.Pointer(unsafe.SliceData(mem))) & uintptr(page-1))
 	mem = mem[min(skip, len(mem)):]

@@ -1,0 +1,5 @@
+// Package pages lets the kernel give memory its pages in the background, before a run's first
+// step touches them one by one.
+//
+// It imports no package of this module. Start with pages_linux.go.
+package pages

@@ -1,5 +1,0 @@
-//go:build !linux || portable
-
-package cpu
-
-func populate([]byte) {}
