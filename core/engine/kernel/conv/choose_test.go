@@ -82,6 +82,26 @@ func TestOnePixelOfManyImages(t *testing.T) {
 	})
 }
 
+// TestImagesSideBySide has images of so few pixels that products take several of them at once: the last ones fewer.
+func TestImagesSideBySide(t *testing.T) {
+	shapes := []Shape{
+		{N: 19, C: 64, H: 5, W: 5, K: 80, R: 1, S: 1, StrideH: 1, StrideW: 1},
+		{N: 23, C: 40, H: 3, W: 3, K: 72, R: 1, S: 1, StrideH: 1, StrideW: 1},
+		{N: 18, C: 96, H: 7, W: 7, K: 140, R: 1, S: 1, StrideH: 1, StrideW: 1, Groups: 2},
+		{N: 21, C: 36, H: 10, W: 10, K: 70, R: 2, S: 2, StrideH: 2, StrideW: 2},
+		{N: 33, C: 70, H: 9, W: 9, K: 66, R: 1, S: 1, StrideH: 2, StrideW: 2},
+		{N: 17, C: 300, H: 2, W: 3, K: 34, R: 1, S: 1, StrideH: 1, StrideW: 1},
+	}
+	if testing.Short() {
+		shapes = shapes[1:2]
+	}
+	kerneltest.AtEachWidth(t, func(t *testing.T) {
+		for i := range shapes {
+			testAlgorithm(t, Product, &shapes[i])
+		}
+	})
+}
+
 func wide(x []float32) []float64 {
 	y := make([]float64, len(x))
 	for i, v := range x {

@@ -66,25 +66,7 @@ func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 		t[packedWeights] += groups * float64(rows*depth)
 		t[matrices] += groups
 	case d != geometry.ToWeight:
-		lanes = tileLanes(in, out, m.pixels)
-		vectors := p.N * kernel.CeilDiv(m.pixels, lanes)
-		t.Add(cost.TilesOf(lanes, vectors, in, out).Times(groups))
-		t[panels] = groups * float64(vectors) / 2
-		t[shortSums] = groups * float64(vectors*out*max(0, hidesStore-in)) / hidesStore
-		t[packedWeights] += float64(kernel.CeilDiv(p.N, m.batch)) * groups * float64(in*out)
-		if packsPixels(in, out, m.pixels) {
-			t[packedPixels] += groups * float64(vectors*in)
-			break
-		}
-		if g > 1 {
-			t[partRows] += groups * float64(vectors*(in+out))
-		}
-		if cost.Scatters(in, m.pixels, out, m.pixels) {
-			t[scattered] += groups * float64(vectors*(in+out))
-		}
-		if in > prefetched && p.N*g*in*m.pixels > cached {
-			t[streamed] += groups * float64(vectors*in)
-		}
+		t.Add(m.rowsTerms(in, out))
 	default:
 		deep := m.deep()
 		calls := groups * float64(p.N) / float64(deep.images)
@@ -102,6 +84,36 @@ func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 		t.Add(cost.Product(kernel.CeilDiv(kg, lanes), n, m.rows).Times(calls))
 		t[packedWeights] += calls * float64(kg*n)
 		t[matrices] += calls
+	}
+	return t
+}
+
+// rowsTerms counts what products of out rows from in rows do, of all groups and images.
+func (m *patches) rowsTerms(in, out int) (t cost.Terms) {
+	p, groups := m.p, float64(m.p.GroupCount())
+	images, batches := m.join(in, out).images, groups*float64(p.N)/float64(m.batch)
+	tiles, n := m.tileTerms(images, in, out)
+	vectors := batches * float64(n)
+	t.Add(tiles.Times(batches))
+	t[panels] = vectors / 2
+	t[shortSums] = vectors * float64(out*max(0, hidesStore-in)) / hidesStore
+	t[packedWeights] += float64(kernel.CeilDiv(p.N, m.batch)) * groups * float64(in*out)
+	t[deepVectors] = batches * float64(m.copiedVectors(images, in, out))
+	if packsPixels(in, out, images*m.pixels) {
+		t[packedPixels] += vectors * float64(in)
+		return t
+	}
+	if images > 1 {
+		return t
+	}
+	if groups > 1 {
+		t[partRows] += vectors * float64(in+out)
+	}
+	if cost.Scatters(in, m.pixels, out, m.pixels) {
+		t[scattered] += vectors * float64(in+out)
+	}
+	if in > prefetched && p.N*p.GroupCount()*in*m.pixels > cached {
+		t[streamed] += vectors * float64(in)
 	}
 	return t
 }

@@ -1,0 +1,177 @@
+package product
+
+import (
+	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/conv/cost"
+	"github.com/trainctl/trainctl/core/engine/kernel/gemm"
+)
+
+// Planes of few pixels leave lanes of their last vector idle: 25 pixels take two vectors of 16, or four of 8, and use
+// 78 % of the lanes. Where the idle ones cost more than copies, the planes of several images lie side by side in
+// one matrix, and so do their results, which are copied to where they belong.
+
+// joined is images side by side: rows of one matrix, line elements apart.
+type joined struct{ images, pixels, line int }
+
+// alone is images as they lie.
+func (m *patches) alone() joined { return joined{images: 1, pixels: m.pixels} }
+
+// side is so many images side by side. Vectors may be read and written behind the last pixel of a row.
+func (m *patches) side(images int) joined {
+	return joined{images: images, pixels: m.pixels, line: kernel.CeilDiv(images*m.pixels, kernel.Block)*kernel.Block + kernel.Block}
+}
+
+func (j *joined) elems(rows int) int { return rows * j.line }
+
+// gather copies rows of some images, which lie between apart.
+func (j *joined) gather(rows, images, between int, src, dst []float32) {
+	lanes := kernel.Lanes()
+	for i := range images {
+		for col := 0; col < j.pixels; col += lanes {
+			gemm.PackAlong(rows, &src[i*between+col], 4*j.pixels, kernel.FirstLanes(min(lanes, j.pixels-col)), &dst[i*j.pixels+col], 4*j.line)
+		}
+	}
+}
+
+// scatter is the way back. What vectors write behind a row belongs to the rows behind it, which are written later; the last
+// rows of an image are copied without.
+func (j *joined) scatter(rows, images, between int, src, dst []float32) {
+	lanes := kernel.Lanes()
+	last := max(0, rows-kernel.CeilDiv(lanes, j.pixels))
+	for i := range images {
+		src, dst := src[i*j.pixels:], dst[i*between:]
+		for col := (j.pixels - 1) / lanes * lanes; col >= 0 && last > 0; col -= lanes {
+			gemm.PackAlong(last, &src[col], 4*j.line, kernel.FirstLanes(lanes), &dst[col], 4*j.pixels)
+		}
+		for row := last; row < rows; row++ {
+			copy(dst[row*j.pixels:][:j.pixels], src[row*j.line:])
+		}
+	}
+}
+
+// rows is a product of a group: out rows from in rows, of every image.
+type rows struct {
+	in, out          int
+	weights          []float32 // element (o, i) is at o·row + i·col
+	row, col         int
+	bias             []float32 // or nil
+	x, y             []float32
+	between, outStep int  // elements from an image to the next
+	line, outLine    int  // elements from a row to the next
+	xIsSide, yIsSide bool // the images lie side by side
+	safely           bool // vectors must not read behind x
+}
+
+// rowsScratch is the room for the products of all images.
+func (m *patches) rowsScratch(in, out int) int {
+	j := m.join(in, out)
+	return tilesScratch(in, out, j.images*m.pixels) + j.elems(in+out)
+}
+
+// run computes r for images; room is a copy of the last one of x.
+func (m *patches) run(r *rows, images int, room, scratch []float32) {
+	if j := m.join(r.in, r.out); j.images > 1 {
+		j.run(r, images, scratch)
+		return
+	}
+	t := newTiles(r.in, r.out, m.pixels, r.line, r.weights, r.row, r.col, scratch)
+	t.between, t.outStep, t.outLine, t.bias = r.between, r.outStep, r.outLine, r.bias
+	if r.safely {
+		t.runSafely(images, r.x, r.y, room)
+	} else {
+		t.run(images, r.x, r.y)
+	}
+}
+
+// run computes r for images, so many at a time.
+func (j *joined) run(r *rows, images int, scratch []float32) {
+	from, to, rest := scratch[:j.elems(r.in)], scratch[j.elems(r.in):j.elems(r.in+r.out)], scratch[j.elems(r.in+r.out):]
+	line := j.line
+	if r.xIsSide {
+		line = r.line
+	}
+	t := newTiles(r.in, r.out, j.images*j.pixels, line, r.weights, r.row, r.col, rest)
+	if t.bias, t.outLine = r.bias, j.line; r.yIsSide {
+		t.outLine = r.outLine
+	}
+	for i := 0; i < images; i += j.images {
+		n := min(j.images, images-i)
+		t.pixels = n * j.pixels
+		x, y := r.x[i*r.between:], r.y[i*r.outStep:]
+		if !r.xIsSide {
+			j.gather(r.in, n, r.between, x, from)
+			x = from
+		}
+		if r.yIsSide {
+			t.run(1, x, y)
+		} else {
+			t.run(1, x, to)
+			j.scatter(r.out, n, r.outStep, to, y)
+		}
+	}
+}
+
+// What bounds the images of a product, and the elements of both sides, so that they stay in L2; and the cycles that a
+// vector takes to be copied, and a call of the micro-kernel beside its products.
+const (
+	mostJoined      = 16
+	mostJoinedElems = 1 << 18
+	copyCycles      = 10
+	callCycles      = 40
+)
+
+// join is how many images of a product of out rows from in rows lie side by side: one if copies take longer than idle lanes.
+func (m *patches) join(in, out int) joined {
+	if m.pixels == 1 || m.pixels%kernel.Lanes() == 0 {
+		return m.alone()
+	}
+	best, least := 1, m.cycles(1, in, out)
+	for images := 2; images <= min(m.batch, mostJoined, mostJoinedElems/((in+out)*m.pixels)); images++ {
+		if c := m.cycles(images, in, out); c < least {
+			best, least = images, c
+		}
+	}
+	if best == 1 {
+		return m.alone()
+	}
+	return m.side(best)
+}
+
+// cycles is about what a batch takes in products of so many images.
+func (m *patches) cycles(images, in, out int) float64 {
+	t, _ := m.tileTerms(images, in, out)
+	return t[cost.Steps] + callCycles*t[cost.Calls] + copyCycles*float64(m.copiedVectors(images, in, out))
+}
+
+// tileTerms is the tiles of a batch in products of so many images, and how many vectors of pixels they have.
+func (m *patches) tileTerms(images, in, out int) (t cost.Terms, vectors int) {
+	if images == 1 {
+		lanes := tileLanes(in, out, m.pixels)
+		vectors = m.batch * kernel.CeilDiv(m.pixels, lanes)
+		return cost.TilesOf(lanes, vectors, in, out), vectors
+	}
+	add := func(times, images int) {
+		lanes := tileLanes(in, out, images*m.pixels)
+		n := kernel.CeilDiv(images*m.pixels, lanes)
+		t.Add(cost.TilesOf(lanes, n, in, out).Times(float64(times)))
+		vectors += times * n
+	}
+	add(m.batch/images, images)
+	if rest := m.batch % images; rest > 0 {
+		add(1, rest)
+	}
+	return t, vectors
+}
+
+// copiedVectors is how many vectors a batch in products of so many images copies: of both sides, but of patches, which
+// lie side by side in any case, only of the other one.
+func (m *patches) copiedVectors(images, in, out int) int {
+	if images == 1 {
+		return 0
+	}
+	rows := in + out
+	if !m.inPlace {
+		rows -= m.rows
+	}
+	return m.batch * rows * kernel.CeilDiv(m.pixels, kernel.Lanes())
+}

@@ -1,0 +1,218 @@
+package product
+
+import (
+	"unsafe"
+
+	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/conv/cost"
+	"github.com/trainctl/trainctl/core/engine/kernel/gemm"
+)
+
+// tiles is a product of weights with many images of pixels columns: out rows from in rows.
+type tiles struct {
+	gemm.TileShape
+	in, out          int
+	pixels           int
+	between, outStep int       // elements from an image to the next
+	line, outLine    int       // elements from a row to the next
+	block            int       // vectors of pixels that are worked on at once
+	packed           []float32 // panels of what they see, or nil: [block][in][lanes]
+	offsets          []int32   // byte offsets of its rows
+	weights          []float32
+	bias             []float32
+}
+
+// blockElems bounds the pixels that are copied at once, so that they stay near: in L1, or soon in L2.
+const blockElems = 1 << 13
+
+// packsPixels reports whether a product of out rows copies the in rows that it reads: many, so that they
+// are read from side to side, and where planes are pages apart, so that every tile writes next to the one before it.
+func packsPixels(in, out, pixels int) bool {
+	const page = 4096 / 4
+	wide := kernel.Lanes() == kernel.Block
+	return pixels >= page && (out >= 32 || wide && in >= 32) || !wide && min(in, out) >= 64
+}
+
+// tileBlock is how many vectors of pixels are worked on at once.
+func tileBlock(in, out, pixels int) int {
+	if !packsPixels(in, out, pixels) {
+		return 2
+	}
+	return max(2, blockElems/panelElems(in)&^1)
+}
+
+// panelElems is the distance of the panels of in rows: an odd number of cache lines, so that
+// what lies side by side in a row goes to different sets.
+func panelElems(in int) int {
+	return (kernel.CeilDiv(in*kernel.Lanes(), kernel.Block) | 1) * kernel.Block
+}
+
+// tilesScratch is the room for the offsets, a block of pixels and the packed weights, behind which packing writes
+// up to a square of vectors.
+func tilesScratch(in, out, pixels int) int {
+	n := weightsScratch(in, out)
+	if packsPixels(in, out, pixels) {
+		n += tileBlock(in, out, pixels) * panelElems(in)
+	}
+	return n
+}
+
+// tileLanes is how many lanes the vectors of pixels have.
+func tileLanes(in, out, pixels int) int {
+	if packsPixels(in, out, pixels) {
+		return kernel.Lanes()
+	}
+	const pair = 2 // of vectors, of the same image or not
+	return cost.TileLanes(pair*kernel.CeilDiv(pixels, kernel.Lanes()), pair*kernel.CeilDiv(pixels, narrow), in, out)
+}
+
+// newTiles packs the weights of out rows: element (o, i) is at o·row + i·col. Rows of the input are line apart.
+func newTiles(in, out, pixels, line int, w []float32, row, col int, room []float32) tiles {
+	t := tiles{TileShape: gemm.TileOf(tileLanes(in, out, pixels)), in: in, out: out, pixels: pixels, line: line, block: tileBlock(in, out, pixels)}
+	step := line
+	if packsPixels(in, out, pixels) {
+		n := t.block * panelElems(in)
+		t.packed, room, step = room[:n], room[n:], t.Lanes
+	}
+	t.packWeights(w, row, col, step, room)
+	return t
+}
+
+// weightsScratch is the room for packed weights and the offsets of the rows of x, behind which packing writes up to a square of
+// vectors.
+func weightsScratch(in, out int) int {
+	return min(in, gemm.BlockK) + in*out + kernel.Block*kernel.Block
+}
+
+// packWeights packs the weights, and notes the offsets of the rows of x, which are step elements apart.
+func (c *tiles) packWeights(w []float32, row, col, step int, room []float32) {
+	n := min(c.in, gemm.BlockK)
+	c.offsets, c.weights = unsafe.Slice((*int32)(unsafe.Pointer(&room[0])), n), room[n:]
+	for i := range c.offsets {
+		c.offsets[i] = int32(4 * i * step)
+	}
+	height := gemm.EvenRows(c.out, c.Rows)
+	for l := 0; l < c.in; l += gemm.BlockK {
+		k := min(gemm.BlockK, c.in-l)
+		gemm.PackPanels(c.TileShape, w[l*col:], row, col, c.out, k, height, c.weights[l*c.out:])
+	}
+}
+
+// place is a vector of pixels: its image and its first pixel.
+type place struct{ image, pixel int }
+
+// next is the vector behind p.
+func (c *tiles) next(p place) place { return c.skip(p, 1) }
+
+// run computes images from x to y.
+func (c *tiles) run(images int, x, y []float32) {
+	var p place
+	for rest := kernel.CeilDiv(c.pixels, c.Lanes) * images; rest > 0; rest -= c.block {
+		p = c.runBlock(p, min(c.block, rest), x, y)
+	}
+}
+
+// runBlock computes count vectors of pixels from first on, and returns the place behind them.
+func (c *tiles) runBlock(first place, count int, x, y []float32) (p place) {
+	pixels := first.pixel + count*c.Lanes // where the next block begins
+	images := pixels / c.pixels
+	pixels -= images*c.pixels + first.pixel
+	if c.packed != nil {
+		c.pack(first, count, images*c.between+pixels, x)
+	}
+	step := c.out // rows of y that a pair of vectors takes before the next one
+	if c.packed != nil {
+		step = gemm.EvenRows(c.out, c.Rows)
+	}
+	for l := 0; l < c.in; l += gemm.BlockK {
+		t := gemm.Tile{K: min(gemm.BlockK, c.in-l), Off: &c.offsets[0], Ldc: 4 * c.outLine, Ahead: 4 * (images*c.outStep + pixels), BNext: 8 * panelElems(c.in), CNext: 8 * c.Lanes}
+		if l > 0 {
+			t.Add = 1
+		}
+		for i := 0; i < c.out; i += step {
+			p = first
+			for v := 0; v < count; {
+				var to0, to1 int
+				t.B0, to0, t.N0 = c.column(p, v, l, x)
+				t.B1, to1, t.N1 = t.B0, to0, c.Mask(0)
+				t.Count = c.beside(p, count-v)
+				if t.Count > 0 {
+					t.B1, to1, t.N1 = c.column(c.next(p), v+1, l, x)
+					v += 2 * t.Count
+					p = c.skip(p, 2*t.Count)
+				} else {
+					if p = c.next(p); v+1 < count {
+						t.B1, to1, t.N1 = c.column(p, v+1, l, x)
+						p = c.next(p)
+					}
+					v += 2
+				}
+				c.tiles(&t, l, i, min(i+step, c.out), y[to0:], y[to1:])
+			}
+		}
+	}
+	return p
+}
+
+// beside is how many pairs of whole vectors of one image, of count vectors from p on, the micro-kernel takes in a call:
+// none where a call goes down all rows of y.
+func (c *tiles) beside(p place, count int) int {
+	if c.packed == nil {
+		return 0
+	}
+	return min(count, (c.pixels-p.pixel)/c.Lanes) / 2
+}
+
+// skip is the place that many vectors behind p, in its image or at the beginning of the next.
+func (c *tiles) skip(p place, vectors int) place {
+	if p.pixel += vectors * c.Lanes; p.pixel >= c.pixels {
+		return place{p.image + 1, 0}
+	}
+	return p
+}
+
+// tiles computes the rows [i, end) of a pair of vectors.
+func (c *tiles) tiles(t *gemm.Tile, l, i, end int, y0, y1 []float32) {
+	height := gemm.EvenRows(c.out, c.Rows)
+	for ; i < end; i += height {
+		t.A, t.C0, t.C1 = &c.weights[l*c.out+i*t.K], &y0[i*c.outLine], &y1[i*c.outLine]
+		if t.Bias = nil; c.bias != nil && l == 0 {
+			t.Bias = &c.bias[i]
+		}
+		c.Run(min(height, end-i), t)
+	}
+}
+
+// pack copies what a block of vectors sees to panels, and prefetches what lies ahead elements behind it.
+func (c *tiles) pack(p place, count, ahead int, x []float32) {
+	panel := panelElems(c.in)
+	for v := 0; v < count; p = (place{p.image + 1, 0}) {
+		n := min(count-v, kernel.CeilDiv(c.pixels-p.pixel, c.Lanes))
+		gemm.PackVectors(c.in, n, &x[p.image*c.between+p.pixel], c.line, ahead, &c.packed[v*panel], panel)
+		v += n
+	}
+}
+
+// column is where vector v of a block lies: in x or its panel, from input l on, and in y; and which of its pixels count.
+func (c *tiles) column(p place, v, l int, x []float32) (b *float32, to int, lanes kernel.Mask) {
+	to, lanes = p.image*c.outStep+p.pixel, c.Mask(min(c.Lanes, c.pixels-p.pixel))
+	if c.packed != nil {
+		return &c.packed[v*panelElems(c.in)+l*c.Lanes], to, lanes
+	}
+	return &x[p.image*c.between+p.pixel+l*c.line], to, lanes
+}
+
+// runSafely is run for the last images of x, behind which vectors must not read: the
+// very last goes through a copy where they would.
+func (c *tiles) runSafely(images int, x, y, room []float32) {
+	if c.pixels%c.Lanes == 0 {
+		c.run(images, x, y)
+		return
+	}
+	if images > 1 {
+		c.run(images-1, x, y)
+	}
+	last := (images - 1) * c.between
+	copy(room, x[last:][:c.in*c.pixels])
+	c.run(1, room, y[(images-1)*c.outStep:])
+}
