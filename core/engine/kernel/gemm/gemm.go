@@ -56,7 +56,7 @@ func GemmScratch(m, n, k int) int {
 		return along + 2*packSlack
 	}
 	across := min(k, deepest) * (min(max(m, n), blockN) + maxTileCols)
-	return max(along, across) + 2*packSlack
+	return max(along, across) + 2*packSlack + turnedScratch(m, n)
 }
 
 func checkMatrix(name string, trans bool, rows, cols, ld, have int) {

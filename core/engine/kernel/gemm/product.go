@@ -101,6 +101,10 @@ func (p *product) run(scratch []float32) {
 			return
 		}
 	}
+	if p.turns() {
+		p.runTurned(scratch)
+		return
+	}
 	after := p.f
 	if p.startAtBias = after.Bias != nil && !p.add; p.startAtBias {
 		after.Bias = nil

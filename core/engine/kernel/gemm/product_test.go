@@ -119,3 +119,29 @@ func TestGemmFinishDoesNotAllocate(t *testing.T) {
 		}
 	})
 }
+
+// A column of C has the same bits beside few others, whose product is computed as its transpose, and beside many: threads
+// share columns.
+func TestFewColumnsHaveTheBitsOfMany(t *testing.T) {
+	kerneltest.AtEachWidth(t, func(t *testing.T) {
+		for _, s := range [][3]int{{17, 1, 5}, {64, 8, 300}, {40, 5, 1100}, {33, 7, 16}} {
+			m, few, k, many := s[0], s[1], s[2], 40
+			a, b := kerneltest.Random[float32](1, k*m), kerneltest.Random[float32](2, k*many)
+			for _, beta := range []float32{0, 1} {
+				got, want := kerneltest.Random[float32](3, m*many), kerneltest.Random[float32](3, m*many)
+				scratch := kerneltest.Exactly[float32](GemmScratch(m, few, k))
+				if n := testing.AllocsPerRun(1, func() {
+					copy(got, want)
+					Gemm(true, false, m, few, k, 1, a, m, b, many, beta, got, many, scratch.Room)
+				}); n != 0 {
+					t.Errorf("%v: %v allocations", s, n)
+				}
+				scratch.Check(t, fmt.Sprint(s))
+				Gemm(true, false, m, many, k, 1, a, m, b, many, beta, want, many, kerneltest.Poisoned[float32](GemmScratch(m, many, k)))
+				for i := range m {
+					kerneltest.SameBits(t, fmt.Sprintf("%v, row %d", s, i), got[i*many:][:few], want[i*many:][:few])
+				}
+			}
+		}
+	})
+}
