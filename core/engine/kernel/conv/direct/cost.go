@@ -20,12 +20,16 @@ const (
 	dotCalls                       // calls of their micro-kernel
 	dotSums                        // sums that these give
 	scattered                      // vectors of planes that lie in many pages
+	viewSteps                      // cycles of the multiply-adds of weight gradients by views, as the core could issue them
+	viewCalls                      // calls of their micro-kernel
+	viewImages                     // images of these calls
+	viewCopies                     // vectors of views
 )
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
 	kernel.AVX2:   {cost.Steps: 1.03, cost.Calls: 16.8, frameVectors: 4.97, splitRows: 12.5, splitElems: 3.05, joinedRows: 7.74, gatheredRows: 4.43, packedTaps: 4.93, dotSteps: 1.13, dotMasked: 0.564, dotCalls: 66.4, scattered: 1},
-	kernel.AVX512: {cost.Steps: 1.01, cost.Calls: 43.7, cost.Stores: 0.245, frameVectors: 4.67, splitRows: 12.2, splitElems: 3, joinedRows: 7, gatheredRows: 2.72, packedTaps: 4.36, dotSteps: 1.39, dotMasked: 0.4, dotSums: 5.3, scattered: 0.755},
+	kernel.AVX512: {cost.Steps: 1.01, cost.Calls: 43.7, cost.Stores: 0.245, frameVectors: 4.67, splitRows: 12.2, splitElems: 3, joinedRows: 7, gatheredRows: 2.72, packedTaps: 4.36, dotSteps: 1.39, dotMasked: 0.4, dotSums: 5.3, scattered: 0.755, viewSteps: 0.85, viewCalls: 200, viewImages: 10, viewCopies: 3.8},
 }
 
 // Terms counts what a direction of p does. See package cost.
@@ -44,7 +48,9 @@ func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 	case geometry.ToInput:
 		t = gradTerms(p)
 	default:
-		t = dotTerms(p, kg)
+		if t = dotTerms(p); takesViews(p) {
+			t = viewTerms(p)
+		}
 	}
 	if d != geometry.ToWeight {
 		t[packedTaps] = float64(p.PatchSize() * kg)
@@ -113,7 +119,21 @@ func frameTerms(t *cost.Terms, f *geometry.Frame, stride int) {
 	}
 }
 
-func dotTerms(p *geometry.Shape, filters int) (t cost.Terms) {
+// viewTerms counts the weight gradient of a group by views.
+func viewTerms(p *geometry.Shape) (t cost.Terms) {
+	plane, filters := p.OutH()*p.OutW(), p.K/p.GroupCount()
+	sums, tiles := viewSumsOf(filters, p.PatchSize())
+	t[viewSteps] = cost.FMAs(float64(p.N * kernel.CeilDiv(plane, kernel.Block) * sums))
+	t[viewCalls] = float64(kernel.CeilDiv(p.N, max(1, viewVectors/(plane/kernel.Block+1))) * viewParts(plane) * tiles)
+	t[viewImages] = float64(p.N * viewParts(plane) * tiles)
+	v := p.InputViews()
+	t[viewCopies] = float64(p.N * v.Copies())
+	return t
+}
+
+// dotTerms counts the weight gradient of a group.
+func dotTerms(p *geometry.Shape) (t cost.Terms) {
+	filters := p.K / p.GroupCount()
 	s, f := dotShapeOf(p, filters), p.InputFrame()
 	frameTerms(&t, &f, p.StrideW)
 	t = t.Times(float64(p.N))

@@ -54,12 +54,20 @@ type weightCall struct {
 
 // weightScratch has room for the taps, and for a batch of framed images and their steps.
 func weightScratch(p *geometry.Shape) int {
+	if takesViews(p) {
+		c := newViewCall(p)
+		return c.scratch()
+	}
 	f := p.InputFrame()
 	return p.PatchSize() + gradBatch(p)*(f.Elems()+stepElems(p))
 }
 
 // GradWeight writes or adds the gradient of the weights to dw.
 func GradWeight(p *geometry.Shape, x, dy, dw, scratch []float32, accumulate bool) {
+	if takesViews(p) {
+		gradWeightByViews(p, x, dy, dw, scratch, accumulate)
+		return
+	}
 	f, kg, batch := p.InputFrame(), p.K/p.GroupCount(), gradBatch(p)
 	var sums [maxDotRows * maxDotCols]float32
 	c := weightCall{dotShape: dotShapeOf(p, kg), p: p, filters: kg, sums: &sums}

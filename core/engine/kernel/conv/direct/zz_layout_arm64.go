@@ -21,3 +21,16 @@ var (
 	_ = [1]byte{}[unsafe.Offsetof(dotStep{}.x)-4]
 	_ = [1]byte{}[unsafe.Offsetof(dotStep{}.lanes)-8]
 )
+
+// The offsets at which the assembly reads viewDots: each index is 0.
+var (
+	_ = [1]byte{}[unsafe.Offsetof(viewDots{}.images)-0]
+	_ = [1]byte{}[unsafe.Offsetof(viewDots{}.dyImage)-8]
+	_ = [1]byte{}[unsafe.Offsetof(viewDots{}.xImage)-16]
+	_ = [1]byte{}[unsafe.Offsetof(viewDots{}.vectors)-24]
+	_ = [1]byte{}[unsafe.Offsetof(viewDots{}.tail)-32]
+	_ = [1]byte{}[unsafe.Offsetof(viewDots{}.dy)-40]
+	_ = [1]byte{}[unsafe.Offsetof(viewDots{}.dyRow)-48]
+	_ = [1]byte{}[unsafe.Offsetof(viewDots{}.sums)-56]
+	_ = [1]byte{}[unsafe.Offsetof(viewDots{}.x)-64]
+)

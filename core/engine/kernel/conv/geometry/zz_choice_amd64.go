@@ -52,3 +52,13 @@ func vecSpreadPlanes(planeCopy *PlaneCopy) {
 func vecJoinPlanes(planeCopy *PlaneCopy) {
 	joinPlanesAVX2(planeCopy)
 }
+
+// vecViewRows copies rows of planes, shifted. It may write zeros behind a row.
+func vecViewRows(viewRows *viewRows) {
+	viewRowsAVX512(viewRows)
+}
+
+// vecViewEvenRows copies every second element of rows of planes, shifted. It may write zeros behind a row.
+func vecViewEvenRows(viewRows *viewRows) {
+	viewEvenRowsAVX512(viewRows)
+}

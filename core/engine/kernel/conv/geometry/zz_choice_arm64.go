@@ -48,3 +48,13 @@ func vecSpreadPlanes(planeCopy *PlaneCopy) {
 func vecJoinPlanes(planeCopy *PlaneCopy) {
 	joinPlanesNEON(planeCopy)
 }
+
+// vecViewRows copies rows of planes, shifted. It may write zeros behind a row.
+func vecViewRows(viewRows *viewRows) {
+	kernel.NoVectors()
+}
+
+// vecViewEvenRows copies every second element of rows of planes, shifted. It may write zeros behind a row.
+func vecViewEvenRows(viewRows *viewRows) {
+	kernel.NoVectors()
+}

@@ -4,6 +4,23 @@ package geometry
 
 import "unsafe"
 
+// The offsets at which the assembly reads viewRows: each index is 0.
+var (
+	_ = [1]byte{}[unsafe.Offsetof(viewRows{}.planes)-0]
+	_ = [1]byte{}[unsafe.Offsetof(viewRows{}.rows)-8]
+	_ = [1]byte{}[unsafe.Offsetof(viewRows{}.vectors)-16]
+	_ = [1]byte{}[unsafe.Offsetof(viewRows{}.src)-24]
+	_ = [1]byte{}[unsafe.Offsetof(viewRows{}.from)-32]
+	_ = [1]byte{}[unsafe.Offsetof(viewRows{}.dst)-40]
+	_ = [1]byte{}[unsafe.Offsetof(viewRows{}.masks)-48]
+	_ = [1]byte{}[unsafe.Offsetof(viewRows{}.srcPlane)-56]
+	_ = [1]byte{}[unsafe.Offsetof(viewRows{}.srcRow)-64]
+	_ = [1]byte{}[unsafe.Offsetof(viewRows{}.dstPlane)-72]
+	_ = [1]byte{}[unsafe.Offsetof(viewRows{}.dstRow)-80]
+	_ = [1]byte{}[unsafe.Offsetof(viewRows{}.picks)-88]
+	_ = [1]byte{}[unsafe.Offsetof(viewRows{}.second)-96]
+)
+
 // The offsets at which the assembly reads PlaneCopy: each index is 0.
 var (
 	_ = [1]byte{}[unsafe.Offsetof(PlaneCopy{}.Images)-0]

@@ -11,6 +11,7 @@ var Families = slices.Concat(
 	isa.In("conv/direct",
 		isa.Family{Name: "dot", Emit: dot, ISAs: isa.Each},
 		isa.Family{Name: "bf16_dot", Emit: dot, ISAs: isa.BF16},
+		isa.Family{Name: "view_dots", Emit: viewDots, ISAs: isa.Wide},
 	),
 	isa.In("conv/planes",
 		isa.Family{Name: "planes", Emit: planes, ISAs: isa.Each},
@@ -20,6 +21,7 @@ var Families = slices.Concat(
 	isa.In("conv/geometry",
 		isa.Family{Name: "im2col", Emit: im2col, ISAs: isa.Each, Choose: true},
 		isa.Family{Name: "plane_copies", Emit: planeCopies, ISAs: isa.Narrow, Choose: true},
+		isa.Family{Name: "view_rows", Emit: viewRows, ISAs: isa.Wide, Choose: true},
 	),
 	isa.In("conv/winograd",
 		isa.Family{Name: "winograd", Emit: winograd, ISAs: isa.Each, Choose: true},
@@ -41,6 +43,14 @@ var Numbered = []isa.Numbered{
 var Layouts = []isa.Layout{
 	{Folder: "conv/direct", Name: "dotTile", Fields: []isa.Field{{Name: "count", Offset: dotCount}, {Name: "steps", Offset: dotSteps}, {Name: "dy", Offset: dotDY}, {Name: "stride", Offset: dotStride}, {Name: "x", Offset: dotX}, {Name: "out", Offset: dotOut}, {Name: "whole", Offset: dotWhole}}},
 	{Folder: "conv/direct", Name: "dotStep", Fields: []isa.Field{{Name: "dy", Offset: 0}, {Name: "x", Offset: 4}, {Name: "lanes", Offset: 8}}},
+	{Folder: "conv/direct", Name: "viewDots", Fields: []isa.Field{
+		{Name: "images", Offset: vdImages}, {Name: "dyImage", Offset: vdDYImage}, {Name: "xImage", Offset: vdXImage}, {Name: "vectors", Offset: vdVectors}, {Name: "tail", Offset: vdTail},
+		{Name: "dy", Offset: vdDY}, {Name: "dyRow", Offset: vdDYRow}, {Name: "sums", Offset: vdSums}, {Name: "x", Offset: vdX},
+	}},
+	{Folder: "conv/geometry", Name: "viewRows", Fields: []isa.Field{
+		{Name: "planes", Offset: vrPlanes}, {Name: "rows", Offset: vrRows}, {Name: "vectors", Offset: vrVectors}, {Name: "src", Offset: vrSrc}, {Name: "from", Offset: vrFrom}, {Name: "dst", Offset: vrDst}, {Name: "masks", Offset: vrMasks},
+		{Name: "srcPlane", Offset: vrSrcPlane}, {Name: "srcRow", Offset: vrSrcRow}, {Name: "dstPlane", Offset: vrDstPlane}, {Name: "dstRow", Offset: vrDstRow}, {Name: "picks", Offset: vrPicks}, {Name: "second", Offset: vrSecond},
+	}},
 	{Folder: "conv/planes", Name: "planeTile", Fields: []isa.Field{
 		{Name: "images", Offset: plImages}, {Name: "xImage", Offset: plXImage}, {Name: "yImage", Offset: plYImage}, {Name: "blocks", Offset: plBlocks}, {Name: "block", Offset: plBlock}, {Name: "next", Offset: plNext},
 		{Name: "groups", Offset: plGroups}, {Name: "xGroup", Offset: plXGroup}, {Name: "yGroup", Offset: plYGroup}, {Name: "columns", Offset: plColumns}, {Name: "off", Offset: plOff}, {Name: "weights", Offset: plWeights}, {Name: "bias", Offset: plBias},
