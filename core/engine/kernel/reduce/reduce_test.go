@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -96,6 +97,29 @@ func TestReduceHalfRoundsOnce(t *testing.T) {
 	if got := tensor.Number(tensor.BF16, dst, 0); got != 300 {
 		t.Fatalf("300 ones add up to %v", got)
 	}
+}
+
+// Sums of halves of any bits are those of plain Go, whatever the length: subnormal numbers, infinities and NaNs among them.
+func TestAddHalfIsPlainGo(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	kerneltest.AtEachLevel(t, func(t *testing.T) {
+		for _, d := range []tensor.DType{tensor.F16, tensor.BF16} {
+			for n := range 100 {
+				a, b, got, want := make([]uint16, n), make([]uint16, n), make([]uint16, n+1), make([]uint16, n)
+				for i := range a {
+					a[i], b[i] = uint16(r.Uint32()), uint16(r.Uint32())
+					if x, y := tensor.Number(d, tensor.Bytes(a), i), tensor.Number(d, tensor.Bytes(b), i); x != x && y != y {
+						b[i] = 0 // processors differ in whose bits a sum of two NaNs has
+					}
+				}
+				kerneltest.Reference(func() { AddHalf(d, a, b, want) })
+				AddHalf(d, a, b, got[:n])
+				if !slices.Equal(got[:n], want) || got[n] != 0 {
+					t.Fatalf("%d elements of %v: %x + %x = %x, and %x behind it; plain Go says %x", n, d, a, b, got[:n], got[n], want)
+				}
+			}
+		}
+	})
 }
 
 func TestReducePassesNaN(t *testing.T) {

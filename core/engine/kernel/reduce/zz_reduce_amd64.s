@@ -63,75 +63,75 @@ TEXT ·bf16AddAVX2(SB), NOSPLIT, $0-32
 	MOVQ         x+0(FP), AX
 	MOVQ         y+8(FP), CX
 	MOVQ         dst+16(FP), DX
-	MOVL         $0x00000001, BX
-	VMOVD        BX, X0
+	MOVQ         n+24(FP), BX
+	MOVL         $0x00000001, SI
+	VMOVD        SI, X0
 	VPBROADCASTD X0, Y2
 	VPSLLD       $0x06, Y2, Y4
 	VPSLLD       $0x0f, Y2, Y3
 	VPSUBD       Y2, Y3, Y3
-	MOVQ         n+24(FP), BX
-	XORQ         SI, SI
-	SHLQ         $0x01, BX
+	VXORPS       Y5, Y5, Y5
+	VPSLLD       $0x10, Y2, Y7
+	VPSUBD       Y7, Y5, Y5
 
 loop:
-	CMPQ      SI, BX
-	JGE       done
-	VPMOVZXWD (AX)(SI*1), Y0
-	VPSLLD    $0x10, Y0, Y0
-	VPMOVZXWD (CX)(SI*1), Y1
-	VPSLLD    $0x10, Y1, Y1
+	SUBQ      $0x10, BX
+	JL        rest
+	VMOVUPS   (AX), Y0
+	VMOVUPS   (CX), Y1
+	VPSLLD    $0x10, Y0, Y6
+	VPSLLD    $0x10, Y1, Y7
+	VADDPS    Y7, Y6, Y6
+	VANDPS    Y5, Y0, Y0
+	VANDPS    Y5, Y1, Y1
 	VADDPS    Y1, Y0, Y0
-	VMOVAPS   Y0, Y5
-	VPMOVZXWD 16(AX)(SI*1), Y0
-	VPSLLD    $0x10, Y0, Y0
-	VPMOVZXWD 16(CX)(SI*1), Y1
-	VPSLLD    $0x10, Y1, Y1
-	VADDPS    Y1, Y0, Y0
-	VCMPPS    $0x03, Y5, Y0, Y1
-	VMOVMSKPS Y1, DI
-	CMPL      DI, $0x00
+	VCMPPS    $0x03, Y0, Y6, Y1
+	VMOVMSKPS Y1, SI
+	CMPL      SI, $0x00
 	JNE       nan1
-	VPSRLD    $0x10, Y5, Y6
-	VPAND     Y2, Y6, Y6
-	VPADDD    Y3, Y5, Y5
-	VPADDD    Y6, Y5, Y5
-	VPSRLD    $0x10, Y5, Y5
-	VPSRLD    $0x10, Y0, Y6
-	VPAND     Y2, Y6, Y6
+	VPSRLD    $0x10, Y0, Y7
+	VPAND     Y2, Y7, Y7
 	VPADDD    Y3, Y0, Y0
-	VPADDD    Y6, Y0, Y0
-	VPSRLD    $0x10, Y0, Y0
-
-rounded1:
-	VPACKUSDW Y0, Y5, Y5
-	VPERMQ    $0xd8, Y5, Y5
-	JMP       packed1
-
-nan1:
-	VPSRLD    $0x10, Y5, Y1
-	VCMPPS    $0x03, Y5, Y5, Y7
-	VPAND     Y2, Y1, Y6
-	VPADDD    Y3, Y5, Y5
-	VPADDD    Y6, Y5, Y5
-	VPSRLD    $0x10, Y5, Y5
-	VPOR      Y4, Y1, Y1
-	VBLENDVPS Y7, Y1, Y5, Y5
-	VPSRLD    $0x10, Y0, Y1
-	VCMPPS    $0x03, Y0, Y0, Y7
-	VPAND     Y2, Y1, Y6
-	VPADDD    Y3, Y0, Y0
-	VPADDD    Y6, Y0, Y0
-	VPSRLD    $0x10, Y0, Y0
-	VPOR      Y4, Y1, Y1
-	VBLENDVPS Y7, Y1, Y0, Y0
+	VPADDD    Y7, Y0, Y0
+	VPSRLD    $0x10, Y6, Y7
+	VPAND     Y2, Y7, Y7
+	VPADDD    Y3, Y6, Y6
+	VPADDD    Y7, Y6, Y6
 	JMP       rounded1
 
-packed1:
-	VMOVDQU Y5, (DX)(SI*1)
-	ADDQ    $0x20, SI
+nan1:
+	VPSLLD    $0x10, Y4, Y8
+	VORPS     Y0, Y8, Y8
+	VMOVAPS   Y0, Y1
+	VPSRLD    $0x10, Y1, Y7
+	VPAND     Y2, Y7, Y7
+	VPADDD    Y3, Y1, Y1
+	VPADDD    Y7, Y1, Y1
+	VCMPPS    $0x03, Y0, Y0, Y0
+	VBLENDVPS Y0, Y8, Y1, Y0
+	VMOVAPS   Y0, Y0
+	VPSLLD    $0x10, Y4, Y8
+	VORPS     Y6, Y8, Y8
+	VMOVAPS   Y6, Y1
+	VPSRLD    $0x10, Y1, Y7
+	VPAND     Y2, Y7, Y7
+	VPADDD    Y3, Y1, Y1
+	VPADDD    Y7, Y1, Y1
+	VCMPPS    $0x03, Y6, Y6, Y6
+	VBLENDVPS Y6, Y8, Y1, Y1
+	VMOVAPS   Y1, Y6
+
+rounded1:
+	VPSRLD  $0x10, Y6, Y6
+	VANDPS  Y5, Y0, Y0
+	VORPS   Y6, Y0, Y0
+	VMOVUPS Y0, (DX)
+	ADDQ    $0x20, AX
+	ADDQ    $0x20, CX
+	ADDQ    $0x20, DX
 	JMP     loop
 
-done:
+rest:
 	VZEROUPPER
 	RET
 
@@ -210,40 +210,131 @@ done:
 	RET
 
 // func bf16AddAVX512(x *uint16, y *uint16, dst *uint16, n int)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512DQ, AVX512F
 TEXT ·bf16AddAVX512(SB), NOSPLIT, $0-32
 	MOVQ         x+0(FP), AX
 	MOVQ         y+8(FP), CX
 	MOVQ         dst+16(FP), DX
-	MOVL         $0x00000001, BX
-	VMOVD        BX, X0
+	MOVQ         n+24(FP), BX
+	MOVL         $0x00000001, SI
+	VMOVD        SI, X0
 	VPBROADCASTD X0, Z2
 	VPSLLD       $0x06, Z2, Z4
 	VPSLLD       $0x0f, Z2, Z3
 	VPSUBD       Z2, Z3, Z3
-	MOVQ         n+24(FP), BX
-	XORQ         SI, SI
-	SHLQ         $0x01, BX
+	VPXORD       Z5, Z5, Z5
+	VPSLLD       $0x10, Z2, Z7
+	VPSUBD       Z7, Z5, Z5
 
 loop:
-	CMPQ      SI, BX
-	JGE       done
-	VPMOVZXWD (AX)(SI*1), Z0
-	VPSLLD    $0x10, Z0, Z0
-	VPMOVZXWD (CX)(SI*1), Z1
-	VPSLLD    $0x10, Z1, Z1
-	VADDPS    Z1, Z0, Z0
-	VPSRLD    $0x10, Z0, Z1
+	SUBQ    $0x20, BX
+	JL      rest
+	VMOVUPS (AX), Z0
+	VMOVUPS (CX), Z1
+	VPSLLD  $0x10, Z0, Z6
+	VPSLLD  $0x10, Z1, Z7
+	VADDPS  Z7, Z6, Z6
+	VANDPS  Z5, Z0, Z0
+	VANDPS  Z5, Z1, Z1
+	VADDPS  Z1, Z0, Z0
+	VCMPPS  $0x03, Z0, Z6, K1
+	KMOVW   K1, SI
+	CMPL    SI, $0x00
+	JNE     nan1
+	VPSRLD  $0x10, Z0, Z7
+	VPANDD  Z2, Z7, Z7
+	VPADDD  Z3, Z0, Z0
+	VPADDD  Z7, Z0, Z0
+	VPSRLD  $0x10, Z6, Z7
+	VPANDD  Z2, Z7, Z7
+	VPADDD  Z3, Z6, Z6
+	VPADDD  Z7, Z6, Z6
+	JMP     rounded1
+
+nan1:
+	VPSLLD    $0x10, Z4, Z12
+	VORPS     Z0, Z12, Z12
+	VMOVAPS   Z0, Z1
+	VPSRLD    $0x10, Z1, Z7
+	VPANDD    Z2, Z7, Z7
+	VPADDD    Z3, Z1, Z1
+	VPADDD    Z7, Z1, Z1
 	VCMPPS    $0x03, Z0, Z0, K1
-	VPANDD    Z2, Z1, Z5
+	VBLENDMPS Z12, Z1, K1, Z8
+	VMOVAPS   Z8, Z0
+	VPSLLD    $0x10, Z4, Z12
+	VORPS     Z6, Z12, Z12
+	VMOVAPS   Z6, Z1
+	VPSRLD    $0x10, Z1, Z7
+	VPANDD    Z2, Z7, Z7
+	VPADDD    Z3, Z1, Z1
+	VPADDD    Z7, Z1, Z1
+	VCMPPS    $0x03, Z6, Z6, K1
+	VBLENDMPS Z12, Z1, K1, Z9
+	VMOVAPS   Z9, Z6
+
+rounded1:
+	VPSRLD     $0x10, Z6, Z6
+	VPTERNLOGD $0xea, Z6, Z5, Z0
+	VMOVUPS    Z0, (DX)
+	ADDQ       $0x40, AX
+	ADDQ       $0x40, CX
+	ADDQ       $0x40, DX
+	JMP        loop
+
+rest:
+	ADDQ      $0x20, BX
+	JZ        done
+	MOVL      $0x000000ff, BX
+	KMOVW     BX, K1
+	VMOVUPS.Z (AX), K1, Z0
+	VMOVUPS.Z (CX), K1, Z1
+	VPSLLD    $0x10, Z0, Z6
+	VPSLLD    $0x10, Z1, Z7
+	VADDPS    Z7, Z6, Z6
+	VANDPS    Z5, Z0, Z0
+	VANDPS    Z5, Z1, Z1
+	VADDPS    Z1, Z0, Z0
+	VCMPPS    $0x03, Z0, Z6, K2
+	KMOVW     K2, AX
+	CMPL      AX, $0x00
+	JNE       nan2
+	VPSRLD    $0x10, Z0, Z7
+	VPANDD    Z2, Z7, Z7
 	VPADDD    Z3, Z0, Z0
-	VPADDD    Z5, Z0, Z0
-	VPSRLD    $0x10, Z0, Z0
-	VPORD     Z4, Z1, K1, Z0
-	VPMOVDW   Z0, Y0
-	VMOVDQU   Y0, (DX)(SI*1)
-	ADDQ      $0x20, SI
-	JMP       loop
+	VPADDD    Z7, Z0, Z0
+	VPSRLD    $0x10, Z6, Z7
+	VPANDD    Z2, Z7, Z7
+	VPADDD    Z3, Z6, Z6
+	VPADDD    Z7, Z6, Z6
+	JMP       rounded2
+
+nan2:
+	VPSLLD    $0x10, Z4, Z8
+	VORPS     Z0, Z8, Z8
+	VMOVAPS   Z0, Z1
+	VPSRLD    $0x10, Z1, Z7
+	VPANDD    Z2, Z7, Z7
+	VPADDD    Z3, Z1, Z1
+	VPADDD    Z7, Z1, Z1
+	VCMPPS    $0x03, Z0, Z0, K2
+	VBLENDMPS Z8, Z1, K2, Z10
+	VMOVAPS   Z10, Z0
+	VPSLLD    $0x10, Z4, Z4
+	VORPS     Z6, Z4, Z4
+	VMOVAPS   Z6, Z1
+	VPSRLD    $0x10, Z1, Z7
+	VPANDD    Z2, Z7, Z7
+	VPADDD    Z3, Z1, Z1
+	VPADDD    Z7, Z1, Z1
+	VCMPPS    $0x03, Z6, Z6, K2
+	VBLENDMPS Z4, Z1, K2, Z11
+	VMOVAPS   Z11, Z6
+
+rounded2:
+	VPSRLD     $0x10, Z6, Z6
+	VPTERNLOGD $0xea, Z6, Z5, Z0
+	VMOVUPS    Z0, K1, (DX)
 
 done:
 	VZEROUPPER

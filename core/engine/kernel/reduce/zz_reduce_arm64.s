@@ -76,61 +76,51 @@ done:
 
 // func bf16AddNEON(x *uint16, y *uint16, dst *uint16, n int)
 TEXT ·bf16AddNEON(SB), NOSPLIT, $0-32
-	MOVD	x+0(FP), R6
-	MOVD	y+8(FP), R5
-	MOVD	dst+16(FP), R4
+	MOVD	x+0(FP), R5
+	MOVD	y+8(FP), R4
+	MOVD	dst+16(FP), R3
+	MOVD	n+24(FP), R2
 	MOVD	$1, R0
 	FMOVS	R0, F0
-	VDUP	V0.S[0], V12.S4
-	WORD	$0x4f265589 // shl v9.4s, v12.4s, #6
-	WORD	$0x4f265588 // shl v8.4s, v12.4s, #6
-	WORD	$0x4f2f558b // shl v11.4s, v12.4s, #15
-	WORD	$0x4f2f558a // shl v10.4s, v12.4s, #15
-	VSUB	V12.S4, V11.S4, V11.S4
-	VSUB	V12.S4, V10.S4, V10.S4
-	MOVD	n+24(FP), R3
-	MOVD	ZR, R2
-	LSL	$1, R3, R3
+	VDUP	V0.S[0], V14.S4
+	WORD	$0x4f2655cb // shl v11.4s, v14.4s, #6
+	WORD	$0x4f2655ca // shl v10.4s, v14.4s, #6
+	WORD	$0x4f2f55cd // shl v13.4s, v14.4s, #15
+	WORD	$0x4f2f55cc // shl v12.4s, v14.4s, #15
+	VSUB	V14.S4, V13.S4, V13.S4
+	VSUB	V14.S4, V12.S4, V12.S4
+	VMOVI	$0, V5.B16
+	VMOVI	$0, V4.B16
+	WORD	$0x4f3055c7 // shl v7.4s, v14.4s, #16
+	WORD	$0x4f3055c6 // shl v6.4s, v14.4s, #16
+	VSUB	V7.S4, V5.S4, V5.S4
+	VSUB	V6.S4, V4.S4, V4.S4
 loop:
-	CMP	R3, R2
-	BGE	done
-	ADD	R2<<0, R6, R1
-	FMOVQ	0(R1), F0
-	WORD	$0x2f10a40e // ushll v14.4s, v0.4h, #0
-	WORD	$0x6f10a40d // ushll2 v13.4s, v0.8h, #0
-	WORD	$0x4f3055ce // shl v14.4s, v14.4s, #16
-	WORD	$0x4f3055ad // shl v13.4s, v13.4s, #16
-	ADD	R2<<0, R5, R0
-	FMOVQ	0(R0), F1
-	WORD	$0x2f10a420 // ushll v0.4s, v1.4h, #0
-	WORD	$0x6f10a421 // ushll2 v1.4s, v1.8h, #0
-	WORD	$0x4f305400 // shl v0.4s, v0.4s, #16
-	WORD	$0x4f305421 // shl v1.4s, v1.4s, #16
-	WORD	$0x4e20d5ce // fadd v14.4s, v14.4s, v0.4s
-	WORD	$0x4e21d5ad // fadd v13.4s, v13.4s, v1.4s
-	VMOV	V14.B16, V3.B16
-	VMOV	V13.B16, V2.B16
-	FMOVQ	16(R1), F0
-	WORD	$0x2f10a40e // ushll v14.4s, v0.4h, #0
-	WORD	$0x6f10a40d // ushll2 v13.4s, v0.8h, #0
-	WORD	$0x4f3055ce // shl v14.4s, v14.4s, #16
-	WORD	$0x4f3055ad // shl v13.4s, v13.4s, #16
-	FMOVQ	16(R0), F1
-	WORD	$0x2f10a420 // ushll v0.4s, v1.4h, #0
-	WORD	$0x6f10a421 // ushll2 v1.4s, v1.8h, #0
-	WORD	$0x4f305400 // shl v0.4s, v0.4s, #16
-	WORD	$0x4f305421 // shl v1.4s, v1.4s, #16
-	WORD	$0x4e20d5ce // fadd v14.4s, v14.4s, v0.4s
-	WORD	$0x4e21d5ad // fadd v13.4s, v13.4s, v1.4s
-	WORD	$0x4e2ee5c1 // fcmeq v1.4s, v14.4s, v14.4s
-	WORD	$0x4e23e460 // fcmeq v0.4s, v3.4s, v3.4s
+	SUBS	$16, R2, R2
+	BLT	rest
+	FLDPQ	0(R5), (F16, F15)
+	FLDPQ	0(R4), (F7, F6)
+	WORD	$0x4f305603 // shl v3.4s, v16.4s, #16
+	WORD	$0x4f3055e2 // shl v2.4s, v15.4s, #16
+	WORD	$0x4f3054e1 // shl v1.4s, v7.4s, #16
+	WORD	$0x4f3054c0 // shl v0.4s, v6.4s, #16
+	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	VAND	V5.B16, V16.B16, V16.B16
+	VAND	V4.B16, V15.B16, V15.B16
+	VAND	V5.B16, V7.B16, V7.B16
+	VAND	V4.B16, V6.B16, V6.B16
+	WORD	$0x4e27d610 // fadd v16.4s, v16.4s, v7.4s
+	WORD	$0x4e26d5ef // fadd v15.4s, v15.4s, v6.4s
+	WORD	$0x4e23e461 // fcmeq v1.4s, v3.4s, v3.4s
+	WORD	$0x4e30e600 // fcmeq v0.4s, v16.4s, v16.4s
 	VAND	V0.B16, V1.B16, V1.B16
 	VMOV	V1.B16, V0.B16
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
-	WORD	$0x4e2de5a4 // fcmeq v4.4s, v13.4s, v13.4s
-	WORD	$0x4e22e441 // fcmeq v1.4s, v2.4s, v2.4s
-	VAND	V1.B16, V4.B16, V4.B16
-	WORD	$0x6e205884 // mvn v4.16b, v4.16b
+	WORD	$0x4e22e446 // fcmeq v6.4s, v2.4s, v2.4s
+	WORD	$0x4e2fe5e1 // fcmeq v1.4s, v15.4s, v15.4s
+	VAND	V1.B16, V6.B16, V6.B16
+	WORD	$0x6e2058c6 // mvn v6.16b, v6.16b
 	MOVD	$8589934593, R1
 	MOVD	$34359738372, R0
 	FMOVD	R1, F1
@@ -141,90 +131,86 @@ loop:
 	VADDV	V0.S4, V0
 	FMOVS	F0, R0
 	ORR	R0<<0, R1, R1
-	WORD	$0x6f210480 // ushr v0.4s, v4.4s, #31
+	WORD	$0x6f2104c0 // ushr v0.4s, v6.4s, #31
 	WORD	$0x4ea19c00 // mul v0.4s, v0.4s, v1.4s
 	VADDV	V0.S4, V0
 	FMOVS	F0, R0
 	ORR	R0<<4, R1, R1
 	CMPW	$0, R1
 	BNE	nan1
-	WORD	$0x6f300465 // ushr v5.4s, v3.4s, #16
-	WORD	$0x6f300444 // ushr v4.4s, v2.4s, #16
-	VAND	V12.B16, V5.B16, V5.B16
-	VAND	V12.B16, V4.B16, V4.B16
-	VADD	V11.S4, V3.S4, V3.S4
-	VADD	V10.S4, V2.S4, V2.S4
-	VADD	V5.S4, V3.S4, V3.S4
-	VADD	V4.S4, V2.S4, V2.S4
-	WORD	$0x6f300463 // ushr v3.4s, v3.4s, #16
-	WORD	$0x6f300442 // ushr v2.4s, v2.4s, #16
-	WORD	$0x6f3005c5 // ushr v5.4s, v14.4s, #16
-	WORD	$0x6f3005a4 // ushr v4.4s, v13.4s, #16
-	VAND	V12.B16, V5.B16, V5.B16
-	VAND	V12.B16, V4.B16, V4.B16
-	VADD	V11.S4, V14.S4, V14.S4
-	VADD	V10.S4, V13.S4, V13.S4
-	VADD	V5.S4, V14.S4, V14.S4
-	VADD	V4.S4, V13.S4, V13.S4
-	WORD	$0x6f3005ce // ushr v14.4s, v14.4s, #16
-	WORD	$0x6f3005ad // ushr v13.4s, v13.4s, #16
-rounded1:
-	WORD	$0x2e612863 // sqxtun v3.4h, v3.4s
-	WORD	$0x6e6129c3 // sqxtun2 v3.8h, v14.4s
-	WORD	$0x2e612842 // sqxtun v2.4h, v2.4s
-	WORD	$0x6e6129a2 // sqxtun2 v2.8h, v13.4s
-	VZIP1	V2.D2, V3.D2, V0.D2
-	VZIP2	V2.D2, V3.D2, V2.D2
-	VMOV	V0.B16, V3.B16
-	B	packed1
-nan1:
+	WORD	$0x6f300607 // ushr v7.4s, v16.4s, #16
+	WORD	$0x6f3005e6 // ushr v6.4s, v15.4s, #16
+	VAND	V14.B16, V7.B16, V7.B16
+	VAND	V14.B16, V6.B16, V6.B16
+	VADD	V13.S4, V16.S4, V16.S4
+	VADD	V12.S4, V15.S4, V15.S4
+	VADD	V7.S4, V16.S4, V16.S4
+	VADD	V6.S4, V15.S4, V15.S4
 	WORD	$0x6f300467 // ushr v7.4s, v3.4s, #16
 	WORD	$0x6f300446 // ushr v6.4s, v2.4s, #16
-	WORD	$0x4e23e461 // fcmeq v1.4s, v3.4s, v3.4s
-	WORD	$0x6e205821 // mvn v1.16b, v1.16b
-	WORD	$0x4e22e440 // fcmeq v0.4s, v2.4s, v2.4s
-	WORD	$0x6e205800 // mvn v0.16b, v0.16b
-	VAND	V12.B16, V7.B16, V5.B16
-	VAND	V12.B16, V6.B16, V4.B16
-	VADD	V11.S4, V3.S4, V3.S4
-	VADD	V10.S4, V2.S4, V2.S4
-	VADD	V5.S4, V3.S4, V3.S4
-	VADD	V4.S4, V2.S4, V2.S4
+	VAND	V14.B16, V7.B16, V7.B16
+	VAND	V14.B16, V6.B16, V6.B16
+	VADD	V13.S4, V3.S4, V3.S4
+	VADD	V12.S4, V2.S4, V2.S4
+	VADD	V7.S4, V3.S4, V3.S4
+	VADD	V6.S4, V2.S4, V2.S4
+	B	rounded1
+nan1:
+	WORD	$0x4f305561 // shl v1.4s, v11.4s, #16
+	WORD	$0x4f305540 // shl v0.4s, v10.4s, #16
+	VORR	V16.B16, V1.B16, V1.B16
+	VORR	V15.B16, V0.B16, V0.B16
+	VMOV	V16.B16, V9.B16
+	VMOV	V15.B16, V8.B16
+	WORD	$0x6f300527 // ushr v7.4s, v9.4s, #16
+	WORD	$0x6f300506 // ushr v6.4s, v8.4s, #16
+	VAND	V14.B16, V7.B16, V7.B16
+	VAND	V14.B16, V6.B16, V6.B16
+	VADD	V13.S4, V9.S4, V9.S4
+	VADD	V12.S4, V8.S4, V8.S4
+	VADD	V7.S4, V9.S4, V9.S4
+	VADD	V6.S4, V8.S4, V8.S4
+	WORD	$0x4e30e606 // fcmeq v6.4s, v16.4s, v16.4s
+	WORD	$0x6e2058c6 // mvn v6.16b, v6.16b
+	WORD	$0x4e2fe5e7 // fcmeq v7.4s, v15.4s, v15.4s
+	WORD	$0x6e2058e7 // mvn v7.16b, v7.16b
+	VBSL	V9.B16, V1.B16, V6.B16
+	VBSL	V8.B16, V0.B16, V7.B16
+	VMOV	V6.B16, V16.B16
+	VMOV	V7.B16, V15.B16
+	WORD	$0x4f305561 // shl v1.4s, v11.4s, #16
+	WORD	$0x4f305540 // shl v0.4s, v10.4s, #16
+	VORR	V3.B16, V1.B16, V1.B16
+	VORR	V2.B16, V0.B16, V0.B16
+	VMOV	V3.B16, V9.B16
+	VMOV	V2.B16, V8.B16
+	WORD	$0x6f300527 // ushr v7.4s, v9.4s, #16
+	WORD	$0x6f300506 // ushr v6.4s, v8.4s, #16
+	VAND	V14.B16, V7.B16, V7.B16
+	VAND	V14.B16, V6.B16, V6.B16
+	VADD	V13.S4, V9.S4, V9.S4
+	VADD	V12.S4, V8.S4, V8.S4
+	VADD	V7.S4, V9.S4, V9.S4
+	VADD	V6.S4, V8.S4, V8.S4
+	WORD	$0x4e23e463 // fcmeq v3.4s, v3.4s, v3.4s
+	WORD	$0x6e205863 // mvn v3.16b, v3.16b
+	WORD	$0x4e22e442 // fcmeq v2.4s, v2.4s, v2.4s
+	WORD	$0x6e205842 // mvn v2.16b, v2.16b
+	VBSL	V9.B16, V1.B16, V3.B16
+	VBSL	V8.B16, V0.B16, V2.B16
+rounded1:
 	WORD	$0x6f300463 // ushr v3.4s, v3.4s, #16
 	WORD	$0x6f300442 // ushr v2.4s, v2.4s, #16
-	VORR	V9.B16, V7.B16, V7.B16
-	VORR	V8.B16, V6.B16, V6.B16
-	VBSL	V3.B16, V7.B16, V1.B16
-	VMOV	V1.B16, V3.B16
-	VBSL	V2.B16, V6.B16, V0.B16
-	VMOV	V0.B16, V2.B16
-	WORD	$0x6f3005c7 // ushr v7.4s, v14.4s, #16
-	WORD	$0x6f3005a6 // ushr v6.4s, v13.4s, #16
-	WORD	$0x4e2ee5c1 // fcmeq v1.4s, v14.4s, v14.4s
-	WORD	$0x6e205821 // mvn v1.16b, v1.16b
-	WORD	$0x4e2de5a0 // fcmeq v0.4s, v13.4s, v13.4s
-	WORD	$0x6e205800 // mvn v0.16b, v0.16b
-	VAND	V12.B16, V7.B16, V5.B16
-	VAND	V12.B16, V6.B16, V4.B16
-	VADD	V11.S4, V14.S4, V14.S4
-	VADD	V10.S4, V13.S4, V13.S4
-	VADD	V5.S4, V14.S4, V14.S4
-	VADD	V4.S4, V13.S4, V13.S4
-	WORD	$0x6f3005ce // ushr v14.4s, v14.4s, #16
-	WORD	$0x6f3005ad // ushr v13.4s, v13.4s, #16
-	VORR	V9.B16, V7.B16, V7.B16
-	VORR	V8.B16, V6.B16, V6.B16
-	VBSL	V14.B16, V7.B16, V1.B16
-	VMOV	V1.B16, V14.B16
-	VBSL	V13.B16, V6.B16, V0.B16
-	VMOV	V0.B16, V13.B16
-	B	rounded1
-packed1:
-	ADD	R2<<0, R4, R0
-	FSTPQ	(F3, F2), 0(R0)
-	ADD	$32, R2, R2
+	VAND	V5.B16, V16.B16, V16.B16
+	VAND	V4.B16, V15.B16, V15.B16
+	VORR	V3.B16, V16.B16, V16.B16
+	VORR	V2.B16, V15.B16, V15.B16
+	FSTPQ	(F16, F15), 0(R3)
+	ADD	$32, R5, R5
+	ADD	$32, R4, R4
+	ADD	$32, R3, R3
 	B	loop
-done:
+rest:
 	RET
 
 // func bf16AccumulateNEON(dst *float32, src *uint16, n int)

@@ -101,7 +101,14 @@ func (a *Asm) Widen64(x, dst operand.Op)   { a.VCVTPS2PD(x, dst) }
 func (a *Asm) Spread(from, to operand.Op)    { a.VBROADCASTSS(from, to) }
 func (a *Asm) SpreadInt(from, to operand.Op) { a.VPBROADCASTD(from, to) }
 func (a *Asm) AddInt(x, y, dst operand.Op)   { a.VPADDD(x, y, dst) }
-func (a *Asm) ToFloat(x, dst operand.Op)     { a.VCVTDQ2PS(x, dst) }
+func (a *Asm) AndInt(x, y, dst operand.Op) {
+	if a.Lanes == 16 {
+		a.VPANDD(x, y, dst)
+	} else {
+		a.VPAND(x, y, dst)
+	}
+}
+func (a *Asm) ToFloat(x, dst operand.Op) { a.VCVTDQ2PS(x, dst) }
 
 // ShiftLeft shifts 32-bit integers.
 func (a *Asm) ShiftLeft(n int, x, dst operand.Op) { a.VPSLLD(operand.U8(n), x, dst) }
@@ -259,10 +266,15 @@ func (a *Asm) newRounding() rounding {
 
 // add adds what rounds the lower halves away to even, with 1 where the upper half is odd in up.
 func (r rounding) add(v reg.VecVirtual) {
-	a := r.a
-	a.VPADDD(r.bias, v, v)
-	a.VPADDD(r.up, v, v)
-	a.VPSRLD(operand.U8(16), v, v)
+	r.a.AddInt(r.bias, v, v)
+	r.a.AddInt(r.up, v, v)
+}
+
+// nearest rounds numbers to those of which the upper halves of their lanes are what counts.
+func (r rounding) nearest(v reg.VecVirtual) {
+	r.a.VPSRLD(operand.U8(16), v, r.up)
+	r.a.AndInt(r.one, r.up, r.up)
+	r.add(v)
 }
 
 func (r rounding) pack(v reg.VecVirtual) {
@@ -271,8 +283,9 @@ func (r rounding) pack(v reg.VecVirtual) {
 	if a.Lanes == 16 {
 		k := a.K()
 		a.VCMPPS(operand.U8(isNaN), v, v, k)
-		a.VPANDD(r.one, r.top, r.up)
+		a.AndInt(r.one, r.top, r.up)
 		r.add(v)
+		a.VPSRLD(operand.U8(16), v, v)
 		a.VPORD(r.quiet, r.top, k, v)
 		a.VPMOVDW(v, a.Lower(v))
 		return
@@ -286,8 +299,9 @@ func (r rounding) pack(v reg.VecVirtual) {
 func (r rounding) round(v reg.VecVirtual) {
 	a, nan := r.a, r.a.Vec()
 	a.VCMPPS(operand.U8(isNaN), v, v, nan)
-	a.VPAND(r.one, r.top, r.up)
+	a.AndInt(r.one, r.top, r.up)
 	r.add(v)
+	a.VPSRLD(operand.U8(16), v, v)
 	a.VPOR(r.quiet, r.top, r.top)
 	a.VBLENDVPS(nan, r.top, v, v)
 }
@@ -303,9 +317,8 @@ func (r rounding) packPair(v, w reg.VecVirtual) {
 	a.CMPL(bits, operand.U8(0))
 	a.JNE(operand.LabelRef(label("nan")))
 	for _, x := range []reg.VecVirtual{v, w} {
-		a.VPSRLD(operand.U8(16), x, r.up)
-		a.VPAND(r.one, r.up, r.up)
-		r.add(x)
+		r.nearest(x)
+		a.VPSRLD(operand.U8(16), x, x)
 	}
 	a.Label(label("rounded"))
 	a.VPACKUSDW(w, v, v)
@@ -318,6 +331,65 @@ func (r rounding) packPair(v, w reg.VecVirtual) {
 	}
 	a.JMP(operand.LabelRef(label("rounded")))
 	a.Label(label("packed"))
+}
+
+// AddBF16Pairs returns a sum of vectors of pairs of bfloat16, rounded as PackBF16 does, which overwrites the first: the
+// upper one of a pair is a float32 once the lower one is cleared, and the lower one once it is shifted up.
+func (a *Asm) AddBF16Pairs() func(x, y reg.VecVirtual) {
+	r, upper := a.newRounding(), a.Vec()
+	a.Zero(upper)
+	a.VPSLLD(operand.U8(16), r.one, r.up)
+	a.VPSUBD(r.up, upper, upper) // 0xffff0000
+	return func(x, y reg.VecVirtual) {
+		low, other := a.Vec(), a.Vec()
+		a.ShiftLeft(16, x, low)
+		a.ShiftLeft(16, y, other)
+		a.Add(other, low, low)
+		a.And(upper, x, x)
+		a.And(upper, y, y)
+		a.Add(y, x, x)
+		r.eitherNearest(x, low)
+		a.VPSRLD(operand.U8(16), low, low)
+		if a.Lanes == 16 {
+			const firstAndSecondOrThird = 0xea
+			a.VPTERNLOGD(operand.U8(firstAndSecondOrThird), low, upper, x)
+			return
+		}
+		a.And(upper, x, x)
+		a.Or(low, x, x)
+	}
+}
+
+// eitherNearest is nearest of two vectors, with quiet NaNs: it looks at both at once for one, which is rare.
+func (r rounding) eitherNearest(v, w reg.VecVirtual) {
+	a := r.a
+	a.stores++
+	label := func(name string) string { return fmt.Sprintf("%s%d", name, a.stores) }
+	bits := a.GP32()
+	if a.Lanes == 16 {
+		nans := a.K()
+		a.VCMPPS(operand.U8(isNaN), v, w, nans)
+		a.KMOVW(nans, bits)
+	} else {
+		nans := a.Vec()
+		a.VCMPPS(operand.U8(isNaN), v, w, nans)
+		a.VMOVMSKPS(nans, bits)
+	}
+	a.CMPL(bits, operand.U8(0))
+	a.JNE(operand.LabelRef(label("nan")))
+	r.nearest(v)
+	r.nearest(w)
+	a.JMP(operand.LabelRef(label("rounded")))
+	a.Label(label("nan"))
+	for _, x := range []reg.VecVirtual{v, w} {
+		quiet := a.Vec()
+		a.ShiftLeft(16, r.quiet, quiet)
+		a.Or(x, quiet, quiet)
+		a.Copy(x, r.top)
+		r.nearest(r.top)
+		a.Copy(a.choose(isNaN, x, x, quiet, r.top), x)
+	}
+	a.Label(label("rounded"))
 }
 
 // SplitPairs loads two vectors of a row, and gives its even and its odd elements.

@@ -41,7 +41,11 @@ func halfConversions(a *isa.Asm) {
 // halfSums emits the sums of half types, in their own type and in float32.
 func halfSums(a *isa.Asm) {
 	for _, f := range FormatsOf(a) {
-		addHalf(a, f)
+		if f.Name == "bf16" {
+			addBF16(a)
+		} else {
+			addHalf(a, f)
+		}
 		accumulate(a, f)
 	}
 }
@@ -86,8 +90,44 @@ func widen(a *isa.Asm, f Format) {
 	a.Ret()
 }
 
+// addSignature and addDoc are those of a sum of halves, whose names end in Add.
+const (
+	addSignature = "func(x, y, dst *uint16, n int)"
+	addDoc       = "computes dst = x + y in float32, rounded once. n is a multiple of 16."
+)
+
+// addBF16 adds pairs of bfloat16 where they lie.
+func addBF16(a *isa.Asm) {
+	a.Kernel("bf16Add", addSignature, addDoc)
+	x, y, dst, n, v, w, add := a.Gp("x"), a.Gp("y"), a.Gp("dst"), a.Gp("n"), a.Vec(), a.Vec(), a.AddBF16Pairs()
+	const pair = 2
+	a.Label("loop")
+	a.SUBQ(operand.U8(pair*a.Lanes), n)
+	a.JL(operand.LabelRef("rest"))
+	a.Move(operand.Mem{Base: x}, v)
+	a.Move(operand.Mem{Base: y}, w)
+	add(v, w)
+	a.Move(v, operand.Mem{Base: dst})
+	a.Advance(operand.U8(4*a.Lanes), x, y, dst)
+	a.JMP(operand.LabelRef("loop"))
+	a.Label("rest")
+	if a.Lanes == 16 { // half a vector may be left
+		a.ADDQ(operand.U8(pair*a.Lanes), n)
+		a.JZ(operand.LabelRef("done"))
+		left, bits := a.K(), a.GP32()
+		a.MOVL(operand.U32(0xff), bits)
+		a.KMOVW(bits, left)
+		a.VMOVUPS_Z(operand.Mem{Base: x}, left, v)
+		a.VMOVUPS_Z(operand.Mem{Base: y}, left, w)
+		add(v, w)
+		a.VMOVUPS(v, left, operand.Mem{Base: dst})
+		a.Label("done")
+	}
+	a.Ret()
+}
+
 func addHalf(a *isa.Asm, f Format) {
-	a.Kernel(f.Name+"Add", "func(x, y, dst *uint16, n int)", "computes dst = x + y in float32, rounded once. n is a multiple of 16.")
+	a.Kernel(f.Name+"Add", addSignature, addDoc)
 	x, y, dst, v, w := a.Gp("x"), a.Gp("y"), a.Gp("dst"), a.Vec(), a.Vec()
 	f.RoundBlocks(a, dst, v, func(off reg.GPVirtual, d int) {
 		f.Load(isa.Offset(x, off, d), v)
