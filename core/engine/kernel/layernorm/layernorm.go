@@ -9,19 +9,14 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel/reduce"
 )
 
-// mostOfFour is the longest row that is normalised together with others: four stay in the L1 cache.
-const mostOfFour = 1024
-
 // LayerNorm normalises each row of x [rows, cols] to mean 0 and (biased)
 // variance 1 and applies gamma and beta [cols] (nil for none); mean and invstd
 // [rows] are kept for the gradient. y may be x. Ba, Kiros and Hinton, "Layer Normalization" (2016).
 func LayerNorm[T kernel.Float](rows, cols int, x, gamma, beta []T, eps float64, y, mean, invstd []T) {
 	if kernel.HasVectors[T]() && rows > 0 && gamma != nil && beta != nil {
-		n, run := kernel.Lanes(), vecLayerNormRows
-		if cols <= mostOfFour {
-			run = vecLayerNormFours
-		}
-		run(rows, kernel.Ptr32(x), cols/n, cols%n, kernel.FirstLanes(cols%n), 1/float32(cols), float32(eps),
+		n := kernel.Lanes()
+		first := min(cols, n)
+		vecLayerNormRows(rows, kernel.Ptr32(x), cols/n, cols%n, kernel.FirstLanes(cols%n), kernel.FirstLanes(first), 1/float32(first), 1/float32(cols), float32(eps),
 			kernel.Ptr32(gamma), kernel.Ptr32(beta), kernel.Ptr32(y), kernel.Ptr32(mean), kernel.Ptr32(invstd), 4*cols)
 		return
 	}
@@ -49,14 +44,32 @@ func LayerNormGrad[T kernel.Float](rows, cols int, x, dy, mean, invstd, gamma, d
 	}
 	if kernel.HasVectors[T]() && rows > 0 && gamma != nil && dgamma != nil && dbeta != nil {
 		n := kernel.Lanes()
-		vecLayerNormGradRows(rows, kernel.Ptr32(x), kernel.Ptr32(dy), kernel.Ptr32(mean), kernel.Ptr32(invstd), cols/n, cols%n, kernel.FirstLanes(cols%n), 1/float32(cols),
-			kernel.Ptr32(gamma), kernel.Ptr32(dgamma), kernel.Ptr32(dbeta), kernel.Ptr32(dx), 4*cols)
+		inFours(rows, func(r, rows int) {
+			run := vecLayerNormGradRows
+			if rows%4 == 0 {
+				run = vecLayerNormGradFours
+			}
+			at := r * cols
+			run(rows, kernel.Ptr32(x[at:]), kernel.Ptr32(dy[at:]), kernel.Ptr32(mean[r:]), kernel.Ptr32(invstd[r:]), cols/n, cols%n, kernel.FirstLanes(cols%n), 1/float32(cols),
+				kernel.Ptr32(gamma), kernel.Ptr32(dgamma), kernel.Ptr32(dbeta), kernel.Ptr32(dx[at:]), 4*cols)
+		})
 		return
 	}
 	for r := range rows {
 		xr, dyr := x[r*cols:][:cols], dy[r*cols:][:cols]
 		layerNormParamGrad(xr, dyr, mean[r], invstd[r], dgamma, dbeta)
 		layerNormInputGrad(xr, dyr, mean[r], invstd[r], gamma, dx[r*cols:][:cols])
+	}
+}
+
+// inFours calls f for as many rows as make fours, and for those that are left, with the first and their number.
+func inFours(rows int, f func(r, rows int)) {
+	whole := rows / 4 * 4
+	if whole > 0 {
+		f(0, whole)
+	}
+	if whole < rows {
+		f(whole, rows-whole)
 	}
 }
 

@@ -46,6 +46,27 @@ func TestLayerNorm(t *testing.T) {
 	}
 }
 
+// Moments are measured from a row's first elements: where these are far from all others, rounding grows as the kernel says,
+// with the vectors of a row.
+func TestLayerNormOfOutliers(t *testing.T) {
+	for _, outliers := range []int{1, 16} {
+		const rows, cols = 3, 1000
+		x, gamma, beta := kerneltest.Random[float32](1, rows*cols), kerneltest.Random[float32](3, cols), kerneltest.Random[float32](4, cols)
+		for r := range rows {
+			for j := range outliers {
+				x[r*cols+j] = 1e4
+			}
+		}
+		wide := make([]float64, rows*cols)
+		want := layerNormOf(rows, cols, kerneltest.Widened(x), wide, kerneltest.Widened(gamma), kerneltest.Widened(beta), make([]float64, rows*cols), wide)
+		kerneltest.AtEachLevel(t, func(t *testing.T) {
+			got := [][]float32{make([]float32, rows*cols), make([]float32, rows), make([]float32, rows)}
+			LayerNorm(rows, cols, x, gamma, beta, 1e-5, got[0], got[1], got[2])
+			kerneltest.CloseTo(t, fmt.Sprintf("y with %d outliers", outliers), kerneltest.Widened(got[0]), want[0], 5e-5)
+		})
+	}
+}
+
 // layerNormOf runs forward and, twice into the same gradients, backward.
 func layerNormOf[T float32 | float64](rows, cols int, x, dy, gamma, beta, y, dx []T) [][]T {
 	out := [][]T{y, make([]T, rows), make([]T, rows), dx, make([]T, cols), make([]T, cols)}

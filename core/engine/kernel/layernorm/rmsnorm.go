@@ -37,8 +37,15 @@ func RMSNormGrad[T kernel.Float](rows, cols int, x, dy, invrms, gamma, dx, dgamm
 	}
 	if kernel.HasVectors[T]() && rows > 0 && gamma != nil && dgamma != nil {
 		n := kernel.Lanes()
-		vecRmsNormGradRows(rows, kernel.Ptr32(x), kernel.Ptr32(dy), kernel.Ptr32(invrms), cols/n, cols%n, kernel.FirstLanes(cols%n), 1/float32(cols),
-			kernel.Ptr32(gamma), kernel.Ptr32(dgamma), kernel.Ptr32(dx), 4*cols)
+		inFours(rows, func(r, rows int) {
+			run := vecRmsNormGradRows
+			if rows%4 == 0 {
+				run = vecRmsNormGradFours
+			}
+			at := r * cols
+			run(rows, kernel.Ptr32(x[at:]), kernel.Ptr32(dy[at:]), kernel.Ptr32(invrms[r:]), cols/n, cols%n, kernel.FirstLanes(cols%n), 1/float32(cols),
+				kernel.Ptr32(gamma), kernel.Ptr32(dgamma), kernel.Ptr32(dx[at:]), 4*cols)
+		})
 		return
 	}
 	var dot [1]T

@@ -4,30 +4,12 @@ package layernorm
 
 import "github.com/trainctl/trainctl/core/engine/kernel"
 
-// vecLayerNormFours normalises rows of bytes, four at a time. inverse is 1 over their number of elements.
-func vecLayerNormFours(rows int, x *float32, vectors int, rest int, tail kernel.Mask, inverse float32, eps float32, gamma *float32, beta *float32, y *float32, mean *float32, invstd *float32, bytes int) {
+// vecLayerNormRows normalises rows of bytes. head is the lanes of a row's first vector, and share 1 over their number; inverse is 1 over that of a row's elements.
+func vecLayerNormRows(rows int, x *float32, vectors int, rest int, tail kernel.Mask, head kernel.Mask, share float32, inverse float32, eps float32, gamma *float32, beta *float32, y *float32, mean *float32, invstd *float32, bytes int) {
 	if kernel.Wide() {
-		layerNormFoursAVX512(rows, x, vectors, rest, uintptr(tail), inverse, eps, gamma, beta, y, mean, invstd, bytes)
+		layerNormRowsAVX512(rows, x, vectors, rest, uintptr(tail), uintptr(head), share, inverse, eps, gamma, beta, y, mean, invstd, bytes)
 	} else {
-		layerNormFoursAVX2(rows, x, vectors, rest, uintptr(tail), inverse, eps, gamma, beta, y, mean, invstd, bytes)
-	}
-}
-
-// vecLayerNormRows normalises rows of bytes. inverse is 1 over their number of elements.
-func vecLayerNormRows(rows int, x *float32, vectors int, rest int, tail kernel.Mask, inverse float32, eps float32, gamma *float32, beta *float32, y *float32, mean *float32, invstd *float32, bytes int) {
-	if kernel.Wide() {
-		layerNormRowsAVX512(rows, x, vectors, rest, uintptr(tail), inverse, eps, gamma, beta, y, mean, invstd, bytes)
-	} else {
-		layerNormRowsAVX2(rows, x, vectors, rest, uintptr(tail), inverse, eps, gamma, beta, y, mean, invstd, bytes)
-	}
-}
-
-// vecLayerNormGradRows overwrites the rows of dx, and adds to dgamma and dbeta. inverse is 1 over the number of elements of a row.
-func vecLayerNormGradRows(rows int, x *float32, dy *float32, mean *float32, invstd *float32, vectors int, rest int, tail kernel.Mask, inverse float32, gamma *float32, dgamma *float32, dbeta *float32, dx *float32, bytes int) {
-	if kernel.Wide() {
-		layerNormGradRowsAVX512(rows, x, dy, mean, invstd, vectors, rest, uintptr(tail), inverse, gamma, dgamma, dbeta, dx, bytes)
-	} else {
-		layerNormGradRowsAVX2(rows, x, dy, mean, invstd, vectors, rest, uintptr(tail), inverse, gamma, dgamma, dbeta, dx, bytes)
+		layerNormRowsAVX2(rows, x, vectors, rest, uintptr(tail), uintptr(head), share, inverse, eps, gamma, beta, y, mean, invstd, bytes)
 	}
 }
 
@@ -40,7 +22,34 @@ func vecRmsNormRows(rows int, x *float32, vectors int, rest int, tail kernel.Mas
 	}
 }
 
-// vecRmsNormGradRows overwrites the rows of dx, and adds to dgamma. inverse is 1 over the number of elements of a row.
+// vecLayerNormGradFours overwrites the rows of dx, of bytes, and adds to dgamma and dbeta. inverse is 1 over the number of elements of a row. There are a multiple of four.
+func vecLayerNormGradFours(rows int, x *float32, dy *float32, mean *float32, invstd *float32, vectors int, rest int, tail kernel.Mask, inverse float32, gamma *float32, dgamma *float32, dbeta *float32, dx *float32, bytes int) {
+	if kernel.Wide() {
+		layerNormGradFoursAVX512(rows, x, dy, mean, invstd, vectors, rest, uintptr(tail), inverse, gamma, dgamma, dbeta, dx, bytes)
+	} else {
+		layerNormGradFoursAVX2(rows, x, dy, mean, invstd, vectors, rest, uintptr(tail), inverse, gamma, dgamma, dbeta, dx, bytes)
+	}
+}
+
+// vecRmsNormGradFours overwrites the rows of dx, of bytes, and adds to dgamma. inverse is 1 over the number of elements of a row. There are a multiple of four.
+func vecRmsNormGradFours(rows int, x *float32, dy *float32, invrms *float32, vectors int, rest int, tail kernel.Mask, inverse float32, gamma *float32, dgamma *float32, dx *float32, bytes int) {
+	if kernel.Wide() {
+		rmsNormGradFoursAVX512(rows, x, dy, invrms, vectors, rest, uintptr(tail), inverse, gamma, dgamma, dx, bytes)
+	} else {
+		rmsNormGradFoursAVX2(rows, x, dy, invrms, vectors, rest, uintptr(tail), inverse, gamma, dgamma, dx, bytes)
+	}
+}
+
+// vecLayerNormGradRows overwrites the rows of dx, of bytes, and adds to dgamma and dbeta. inverse is 1 over the number of elements of a row.
+func vecLayerNormGradRows(rows int, x *float32, dy *float32, mean *float32, invstd *float32, vectors int, rest int, tail kernel.Mask, inverse float32, gamma *float32, dgamma *float32, dbeta *float32, dx *float32, bytes int) {
+	if kernel.Wide() {
+		layerNormGradRowsAVX512(rows, x, dy, mean, invstd, vectors, rest, uintptr(tail), inverse, gamma, dgamma, dbeta, dx, bytes)
+	} else {
+		layerNormGradRowsAVX2(rows, x, dy, mean, invstd, vectors, rest, uintptr(tail), inverse, gamma, dgamma, dbeta, dx, bytes)
+	}
+}
+
+// vecRmsNormGradRows overwrites the rows of dx, of bytes, and adds to dgamma. inverse is 1 over the number of elements of a row.
 func vecRmsNormGradRows(rows int, x *float32, dy *float32, invrms *float32, vectors int, rest int, tail kernel.Mask, inverse float32, gamma *float32, dgamma *float32, dx *float32, bytes int) {
 	if kernel.Wide() {
 		rmsNormGradRowsAVX512(rows, x, dy, invrms, vectors, rest, uintptr(tail), inverse, gamma, dgamma, dx, bytes)

@@ -2,52 +2,62 @@
 
 package layernorm
 
-// layerNormFoursAVX2 normalises rows of bytes, four at a time. inverse is 1 over their number of elements.
+// layerNormRowsAVX2 normalises rows of bytes. head is the lanes of a row's first vector, and share 1 over their number; inverse is 1 over that of a row's elements.
 //
 //go:noescape
-func layerNormFoursAVX2(rows int, x *float32, vectors int, rest int, tail uintptr, inverse float32, eps float32, gamma *float32, beta *float32, y *float32, mean *float32, invstd *float32, bytes int)
-
-// layerNormRowsAVX2 normalises rows of bytes. inverse is 1 over their number of elements.
-//
-//go:noescape
-func layerNormRowsAVX2(rows int, x *float32, vectors int, rest int, tail uintptr, inverse float32, eps float32, gamma *float32, beta *float32, y *float32, mean *float32, invstd *float32, bytes int)
-
-// layerNormGradRowsAVX2 overwrites the rows of dx, and adds to dgamma and dbeta. inverse is 1 over the number of elements of a row.
-//
-//go:noescape
-func layerNormGradRowsAVX2(rows int, x *float32, dy *float32, mean *float32, invstd *float32, vectors int, rest int, tail uintptr, inverse float32, gamma *float32, dgamma *float32, dbeta *float32, dx *float32, bytes int)
+func layerNormRowsAVX2(rows int, x *float32, vectors int, rest int, tail uintptr, head uintptr, share float32, inverse float32, eps float32, gamma *float32, beta *float32, y *float32, mean *float32, invstd *float32, bytes int)
 
 // rmsNormRowsAVX2 normalises rows of bytes. inverse is 1 over their number of elements.
 //
 //go:noescape
 func rmsNormRowsAVX2(rows int, x *float32, vectors int, rest int, tail uintptr, inverse float32, eps float32, gamma *float32, y *float32, invrms *float32, bytes int)
 
-// rmsNormGradRowsAVX2 overwrites the rows of dx, and adds to dgamma. inverse is 1 over the number of elements of a row.
+// layerNormGradFoursAVX2 overwrites the rows of dx, of bytes, and adds to dgamma and dbeta. inverse is 1 over the number of elements of a row. There are a multiple of four.
+//
+//go:noescape
+func layerNormGradFoursAVX2(rows int, x *float32, dy *float32, mean *float32, invstd *float32, vectors int, rest int, tail uintptr, inverse float32, gamma *float32, dgamma *float32, dbeta *float32, dx *float32, bytes int)
+
+// rmsNormGradFoursAVX2 overwrites the rows of dx, of bytes, and adds to dgamma. inverse is 1 over the number of elements of a row. There are a multiple of four.
+//
+//go:noescape
+func rmsNormGradFoursAVX2(rows int, x *float32, dy *float32, invrms *float32, vectors int, rest int, tail uintptr, inverse float32, gamma *float32, dgamma *float32, dx *float32, bytes int)
+
+// layerNormGradRowsAVX2 overwrites the rows of dx, of bytes, and adds to dgamma and dbeta. inverse is 1 over the number of elements of a row.
+//
+//go:noescape
+func layerNormGradRowsAVX2(rows int, x *float32, dy *float32, mean *float32, invstd *float32, vectors int, rest int, tail uintptr, inverse float32, gamma *float32, dgamma *float32, dbeta *float32, dx *float32, bytes int)
+
+// rmsNormGradRowsAVX2 overwrites the rows of dx, of bytes, and adds to dgamma. inverse is 1 over the number of elements of a row.
 //
 //go:noescape
 func rmsNormGradRowsAVX2(rows int, x *float32, dy *float32, invrms *float32, vectors int, rest int, tail uintptr, inverse float32, gamma *float32, dgamma *float32, dx *float32, bytes int)
 
-// layerNormFoursAVX512 normalises rows of bytes, four at a time. inverse is 1 over their number of elements.
+// layerNormRowsAVX512 normalises rows of bytes. head is the lanes of a row's first vector, and share 1 over their number; inverse is 1 over that of a row's elements.
 //
 //go:noescape
-func layerNormFoursAVX512(rows int, x *float32, vectors int, rest int, tail uintptr, inverse float32, eps float32, gamma *float32, beta *float32, y *float32, mean *float32, invstd *float32, bytes int)
-
-// layerNormRowsAVX512 normalises rows of bytes. inverse is 1 over their number of elements.
-//
-//go:noescape
-func layerNormRowsAVX512(rows int, x *float32, vectors int, rest int, tail uintptr, inverse float32, eps float32, gamma *float32, beta *float32, y *float32, mean *float32, invstd *float32, bytes int)
-
-// layerNormGradRowsAVX512 overwrites the rows of dx, and adds to dgamma and dbeta. inverse is 1 over the number of elements of a row.
-//
-//go:noescape
-func layerNormGradRowsAVX512(rows int, x *float32, dy *float32, mean *float32, invstd *float32, vectors int, rest int, tail uintptr, inverse float32, gamma *float32, dgamma *float32, dbeta *float32, dx *float32, bytes int)
+func layerNormRowsAVX512(rows int, x *float32, vectors int, rest int, tail uintptr, head uintptr, share float32, inverse float32, eps float32, gamma *float32, beta *float32, y *float32, mean *float32, invstd *float32, bytes int)
 
 // rmsNormRowsAVX512 normalises rows of bytes. inverse is 1 over their number of elements.
 //
 //go:noescape
 func rmsNormRowsAVX512(rows int, x *float32, vectors int, rest int, tail uintptr, inverse float32, eps float32, gamma *float32, y *float32, invrms *float32, bytes int)
 
-// rmsNormGradRowsAVX512 overwrites the rows of dx, and adds to dgamma. inverse is 1 over the number of elements of a row.
+// layerNormGradFoursAVX512 overwrites the rows of dx, of bytes, and adds to dgamma and dbeta. inverse is 1 over the number of elements of a row. There are a multiple of four.
+//
+//go:noescape
+func layerNormGradFoursAVX512(rows int, x *float32, dy *float32, mean *float32, invstd *float32, vectors int, rest int, tail uintptr, inverse float32, gamma *float32, dgamma *float32, dbeta *float32, dx *float32, bytes int)
+
+// rmsNormGradFoursAVX512 overwrites the rows of dx, of bytes, and adds to dgamma. inverse is 1 over the number of elements of a row. There are a multiple of four.
+//
+//go:noescape
+func rmsNormGradFoursAVX512(rows int, x *float32, dy *float32, invrms *float32, vectors int, rest int, tail uintptr, inverse float32, gamma *float32, dgamma *float32, dx *float32, bytes int)
+
+// layerNormGradRowsAVX512 overwrites the rows of dx, of bytes, and adds to dgamma and dbeta. inverse is 1 over the number of elements of a row.
+//
+//go:noescape
+func layerNormGradRowsAVX512(rows int, x *float32, dy *float32, mean *float32, invstd *float32, vectors int, rest int, tail uintptr, inverse float32, gamma *float32, dgamma *float32, dbeta *float32, dx *float32, bytes int)
+
+// rmsNormGradRowsAVX512 overwrites the rows of dx, of bytes, and adds to dgamma. inverse is 1 over the number of elements of a row.
 //
 //go:noescape
 func rmsNormGradRowsAVX512(rows int, x *float32, dy *float32, invrms *float32, vectors int, rest int, tail uintptr, inverse float32, gamma *float32, dgamma *float32, dx *float32, bytes int)

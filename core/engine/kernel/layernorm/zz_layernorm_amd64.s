@@ -2,107 +2,78 @@
 
 #include "textflag.h"
 
-DATA layerNormFoursOneAVX2<>+0(SB)/4, $0x3f800000
-DATA layerNormFoursOneAVX2<>+4(SB)/4, $0x3f800000
-DATA layerNormFoursOneAVX2<>+8(SB)/4, $0x3f800000
-DATA layerNormFoursOneAVX2<>+12(SB)/4, $0x3f800000
-DATA layerNormFoursOneAVX2<>+16(SB)/4, $0x3f800000
-DATA layerNormFoursOneAVX2<>+20(SB)/4, $0x3f800000
-DATA layerNormFoursOneAVX2<>+24(SB)/4, $0x3f800000
-DATA layerNormFoursOneAVX2<>+28(SB)/4, $0x3f800000
-DATA layerNormFoursOneAVX2<>+32(SB)/4, $0x3f800000
-DATA layerNormFoursOneAVX2<>+36(SB)/4, $0x3f800000
-DATA layerNormFoursOneAVX2<>+40(SB)/4, $0x3f800000
-DATA layerNormFoursOneAVX2<>+44(SB)/4, $0x3f800000
-DATA layerNormFoursOneAVX2<>+48(SB)/4, $0x3f800000
-DATA layerNormFoursOneAVX2<>+52(SB)/4, $0x3f800000
-DATA layerNormFoursOneAVX2<>+56(SB)/4, $0x3f800000
-DATA layerNormFoursOneAVX2<>+60(SB)/4, $0x3f800000
-GLOBL layerNormFoursOneAVX2<>(SB), RODATA|NOPTR, $64
+DATA layerNormOneAVX2<>+0(SB)/4, $0x3f800000
+DATA layerNormOneAVX2<>+4(SB)/4, $0x3f800000
+DATA layerNormOneAVX2<>+8(SB)/4, $0x3f800000
+DATA layerNormOneAVX2<>+12(SB)/4, $0x3f800000
+DATA layerNormOneAVX2<>+16(SB)/4, $0x3f800000
+DATA layerNormOneAVX2<>+20(SB)/4, $0x3f800000
+DATA layerNormOneAVX2<>+24(SB)/4, $0x3f800000
+DATA layerNormOneAVX2<>+28(SB)/4, $0x3f800000
+DATA layerNormOneAVX2<>+32(SB)/4, $0x3f800000
+DATA layerNormOneAVX2<>+36(SB)/4, $0x3f800000
+DATA layerNormOneAVX2<>+40(SB)/4, $0x3f800000
+DATA layerNormOneAVX2<>+44(SB)/4, $0x3f800000
+DATA layerNormOneAVX2<>+48(SB)/4, $0x3f800000
+DATA layerNormOneAVX2<>+52(SB)/4, $0x3f800000
+DATA layerNormOneAVX2<>+56(SB)/4, $0x3f800000
+DATA layerNormOneAVX2<>+60(SB)/4, $0x3f800000
+GLOBL layerNormOneAVX2<>(SB), RODATA|NOPTR, $64
 
-// func layerNormFoursAVX2(rows int, x *float32, vectors int, rest int, tail uintptr, inverse float32, eps float32, gamma *float32, beta *float32, y *float32, mean *float32, invstd *float32, bytes int)
+// func layerNormRowsAVX2(rows int, x *float32, vectors int, rest int, tail uintptr, head uintptr, share float32, inverse float32, eps float32, gamma *float32, beta *float32, y *float32, mean *float32, invstd *float32, bytes int)
 // Requires: AVX, AVX2, CMOV, FMA3, MMX+
-TEXT ·layerNormFoursAVX2(SB), NOSPLIT, $0-96
-	MOVQ mean+72(FP), AX
-	MOVQ invstd+80(FP), CX
+TEXT ·layerNormRowsAVX2(SB), NOSPLIT, $0-112
+	MOVQ mean+88(FP), AX
+	MOVQ invstd+96(FP), CX
 	MOVQ rows+0(FP), DX
 	MOVQ x+8(FP), BX
 
 rows:
-	MOVQ    bytes+88(FP), SI
-	MOVQ    BX, R8
-	LEAQ    (BX)(SI*1), DI
-	CMPQ    DX, $0x01
-	CMOVQGT DI, R8
-	MOVQ    R8, R9
-	LEAQ    (R8)(SI*1), DI
-	CMPQ    DX, $0x02
-	CMOVQGT DI, R9
-	MOVQ    R9, DI
-	LEAQ    (R9)(SI*1), SI
-	CMPQ    DX, $0x03
-	CMOVQGT SI, DI
-	VXORPS  Y0, Y0, Y0
-	VXORPS  Y1, Y1, Y1
-	VXORPS  Y2, Y2, Y2
-	VXORPS  Y3, Y3, Y3
-	MOVQ    bytes+88(FP), SI
-	LEAQ    (BX)(SI*4), SI
-	MOVQ    vectors+16(FP), R11
-	XORQ    R10, R10
-
-sum:
-	DECQ       R11
-	JL         sumTail
-	PREFETCHT0 (SI)(R10*4)
-	PREFETCHT0 64(SI)(R10*4)
-	VMOVUPS    (BX)(R10*1), Y4
-	VADDPS     Y4, Y0, Y0
-	VMOVUPS    (R8)(R10*1), Y4
-	VADDPS     Y4, Y1, Y1
-	VMOVUPS    (R9)(R10*1), Y4
-	VADDPS     Y4, Y2, Y2
-	VMOVUPS    (DI)(R10*1), Y4
-	VADDPS     Y4, Y3, Y3
-	ADDQ       $0x20, R10
-	JMP        sum
-
-sumTail:
-	MOVQ       rest+24(FP), R11
-	TESTQ      R11, R11
-	JZ         sumDone
-	MOVQ       tail+32(FP), R11
-	VMOVUPS    (R11), Y4
-	PREFETCHT0 (SI)(R10*4)
-	PREFETCHT0 64(SI)(R10*4)
-	VMASKMOVPS (BX)(R10*1), Y4, Y5
-	VADDPS     Y5, Y0, Y0
-	VMASKMOVPS (R8)(R10*1), Y4, Y5
-	VADDPS     Y5, Y1, Y1
-	VMASKMOVPS (R9)(R10*1), Y4, Y5
-	VADDPS     Y5, Y2, Y2
-	VMASKMOVPS (DI)(R10*1), Y4, Y4
-	VADDPS     Y4, Y3, Y3
-
-sumDone:
-	VEXTRACTF128 $0x01, Y0, X4
-	VADDPS       X0, X4, X4
-	VEXTRACTF128 $0x01, Y1, X0
-	VADDPS       X1, X0, X0
+	MOVQ         bytes+104(FP), SI
+	MOVQ         BX, R8
+	LEAQ         (BX)(SI*1), DI
+	CMPQ         DX, $0x01
+	CMOVQGT      DI, R8
+	MOVQ         R8, R9
+	LEAQ         (R8)(SI*1), DI
+	CMPQ         DX, $0x02
+	CMOVQGT      DI, R9
+	MOVQ         R9, DI
+	LEAQ         (R9)(SI*1), SI
+	CMPQ         DX, $0x03
+	CMOVQGT      SI, DI
+	MOVQ         y+80(FP), SI
+	MOVQ         x+8(FP), R10
+	SUBQ         R10, SI
+	ADDQ         BX, SI
+	MOVQ         bytes+104(FP), R10
+	LEAQ         (BX)(R10*4), R11
+	CMPQ         R10, $0x00001000
+	CMOVQGT      BX, R11
+	MOVQ         head+40(FP), R10
+	VMOVUPS      (R10), Y0
+	VMASKMOVPS   (BX), Y0, Y1
+	VMASKMOVPS   (R8), Y0, Y2
+	VMASKMOVPS   (R9), Y0, Y3
+	VMASKMOVPS   (DI), Y0, Y0
+	VEXTRACTF128 $0x01, Y1, X4
+	VADDPS       X1, X4, X4
 	VEXTRACTF128 $0x01, Y2, X1
 	VADDPS       X2, X1, X1
 	VEXTRACTF128 $0x01, Y3, X2
 	VADDPS       X3, X2, X2
-	VUNPCKHPS    X0, X4, X3
-	VUNPCKLPS    X0, X4, X4
-	VADDPS       X3, X4, X4
-	VUNPCKHPS    X2, X1, X0
-	VUNPCKLPS    X2, X1, X1
-	VADDPS       X0, X1, X1
-	VUNPCKHPD    X1, X4, X0
-	VUNPCKLPD    X1, X4, X4
+	VEXTRACTF128 $0x01, Y0, X3
+	VADDPS       X0, X3, X3
+	VUNPCKHPS    X1, X4, X0
+	VUNPCKLPS    X1, X4, X4
 	VADDPS       X0, X4, X4
-	VBROADCASTSS inverse+40(FP), Y0
+	VUNPCKHPS    X3, X2, X0
+	VUNPCKLPS    X3, X2, X2
+	VADDPS       X0, X2, X2
+	VUNPCKHPD    X2, X4, X0
+	VUNPCKLPD    X2, X4, X4
+	VADDPS       X0, X4, X4
+	VBROADCASTSS share+48(FP), Y0
 	VMULPS       X0, X4, X4
 	VPERMILPS    $0x00, X4, X0
 	VBROADCASTSS X0, Y0
@@ -120,16 +91,14 @@ sumDone:
 	VXORPS       Y10, Y10, Y10
 	VXORPS       Y11, Y11, Y11
 	VXORPS       Y12, Y12, Y12
-	MOVQ         y+64(FP), SI
-	MOVQ         x+8(FP), R10
-	SUBQ         R10, SI
-	ADDQ         BX, SI
-	MOVQ         vectors+16(FP), R11
+	MOVQ         vectors+16(FP), R12
 	XORQ         R10, R10
 
-diff:
-	DECQ        R11
-	JL          diffTail
+moments:
+	DECQ        R12
+	JL          momentsTail
+	PREFETCHT0  (R11)(R10*4)
+	PREFETCHT0  64(R11)(R10*4)
 	PREFETCHT0  (SI)(R10*4)
 	PREFETCHT0  64(SI)(R10*4)
 	VMOVUPS     (BX)(R10*1), Y13
@@ -149,14 +118,16 @@ diff:
 	VADDPS      Y13, Y8, Y8
 	VFMADD231PS Y13, Y13, Y12
 	ADDQ        $0x20, R10
-	JMP         diff
+	JMP         moments
 
-diffTail:
-	MOVQ        rest+24(FP), R11
-	TESTQ       R11, R11
-	JZ          diffDone
-	MOVQ        tail+32(FP), R11
-	VMOVUPS     (R11), Y13
+momentsTail:
+	MOVQ        rest+24(FP), R12
+	TESTQ       R12, R12
+	JZ          momentsDone
+	MOVQ        tail+32(FP), R12
+	VMOVUPS     (R12), Y13
+	PREFETCHT0  (R11)(R10*4)
+	PREFETCHT0  64(R11)(R10*4)
 	PREFETCHT0  (SI)(R10*4)
 	PREFETCHT0  64(SI)(R10*4)
 	MOVQ        tail+32(FP), SI
@@ -188,7 +159,7 @@ diffTail:
 	VADDPS      Y0, Y8, Y8
 	VFMADD231PS Y0, Y0, Y12
 
-diffDone:
+momentsDone:
 	VEXTRACTF128 $0x01, Y5, X0
 	VADDPS       X5, X0, X0
 	VEXTRACTF128 $0x01, Y6, X1
@@ -223,30 +194,30 @@ diffDone:
 	VUNPCKHPD    X3, X1, X2
 	VUNPCKLPD    X3, X1, X1
 	VADDPS       X2, X1, X1
-	VBROADCASTSS inverse+40(FP), Y2
+	VBROADCASTSS inverse+52(FP), Y2
 	VMULPS       X2, X0, X0
 	VMULPS       X2, X1, X1
 	VADDPS       X0, X4, X4
 	VFNMADD231PS X0, X0, X1
-	VBROADCASTSS eps+44(FP), Y0
+	VBROADCASTSS eps+56(FP), Y0
 	VADDPS       X0, X1, X1
 	VSQRTPS      X1, X1
-	VMOVUPS      layerNormFoursOneAVX2<>+0(SB), X5
-	VDIVPS       X1, X5, X5
+	VMOVUPS      layerNormOneAVX2<>+0(SB), X0
+	VDIVPS       X1, X0, X0
 	CMPQ         DX, $0x04
 	JL           few1
 	VMOVUPS      X4, (AX)
 	JMP          kept1
 
 few1:
-	VMOVUPS X4, X0
+	VMOVUPS X4, X1
 	TESTQ   $0x00000002, DX
 	JZ      one1
 	VMOVLPS X4, (AX)
-	VPSRLDQ $0x08, X4, X0
+	VPSRLDQ $0x08, X4, X1
 	TESTQ   $0x00000001, DX
 	JZ      kept1
-	VMOVSS  X0, 8(AX)
+	VMOVSS  X1, 8(AX)
 	JMP     kept1
 
 one1:
@@ -256,46 +227,46 @@ kept1:
 	ADDQ    $0x10, AX
 	CMPQ    DX, $0x04
 	JL      few2
-	VMOVUPS X5, (CX)
+	VMOVUPS X0, (CX)
 	JMP     kept2
 
 few2:
-	VMOVUPS X5, X0
+	VMOVUPS X0, X1
 	TESTQ   $0x00000002, DX
 	JZ      one2
-	VMOVLPS X5, (CX)
-	VPSRLDQ $0x08, X5, X0
+	VMOVLPS X0, (CX)
+	VPSRLDQ $0x08, X0, X1
 	TESTQ   $0x00000001, DX
 	JZ      kept2
-	VMOVSS  X0, 8(CX)
+	VMOVSS  X1, 8(CX)
 	JMP     kept2
 
 one2:
-	VMOVSS X5, (CX)
+	VMOVSS X0, (CX)
 
 kept2:
 	ADDQ         $0x10, CX
-	VPERMILPS    $0x00, X4, X0
-	VBROADCASTSS X0, Y0
-	VPERMILPS    $0x55, X4, X1
+	VPERMILPS    $0x00, X4, X1
 	VBROADCASTSS X1, Y1
-	VPERMILPS    $0xaa, X4, X2
+	VPERMILPS    $0x55, X4, X2
 	VBROADCASTSS X2, Y2
-	VPERMILPS    $0xff, X4, X3
+	VPERMILPS    $0xaa, X4, X3
 	VBROADCASTSS X3, Y3
-	VPERMILPS    $0x00, X5, X4
+	VPERMILPS    $0xff, X4, X4
 	VBROADCASTSS X4, Y4
-	VPERMILPS    $0x55, X5, X6
-	VBROADCASTSS X6, Y6
-	VPERMILPS    $0xaa, X5, X7
-	VBROADCASTSS X7, Y7
-	VPERMILPS    $0xff, X5, X5
+	VPERMILPS    $0x00, X0, X5
 	VBROADCASTSS X5, Y5
-	MOVQ         y+64(FP), SI
+	VPERMILPS    $0x55, X0, X6
+	VBROADCASTSS X6, Y6
+	VPERMILPS    $0xaa, X0, X7
+	VBROADCASTSS X7, Y7
+	VPERMILPS    $0xff, X0, X0
+	VBROADCASTSS X0, Y0
+	MOVQ         y+80(FP), SI
 	MOVQ         x+8(FP), R10
 	SUBQ         R10, SI
-	MOVQ         gamma+48(FP), R10
-	MOVQ         beta+56(FP), R11
+	MOVQ         gamma+64(FP), R10
+	MOVQ         beta+72(FP), R11
 	MOVQ         vectors+16(FP), R13
 	XORQ         R12, R12
 
@@ -305,20 +276,20 @@ apply:
 	VMOVUPS     (R10)(R12*1), Y8
 	VMOVUPS     (R11)(R12*1), Y9
 	VMOVUPS     (BX)(R12*1), Y10
-	VSUBPS      Y0, Y10, Y10
-	VMULPS      Y4, Y10, Y10
+	VSUBPS      Y1, Y10, Y10
+	VMULPS      Y5, Y10, Y10
 	VFMADD213PS Y9, Y8, Y10
 	VMOVUPS     (R8)(R12*1), Y11
-	VSUBPS      Y1, Y11, Y11
+	VSUBPS      Y2, Y11, Y11
 	VMULPS      Y6, Y11, Y11
 	VFMADD213PS Y9, Y8, Y11
 	VMOVUPS     (R9)(R12*1), Y12
-	VSUBPS      Y2, Y12, Y12
+	VSUBPS      Y3, Y12, Y12
 	VMULPS      Y7, Y12, Y12
 	VFMADD213PS Y9, Y8, Y12
 	VMOVUPS     (DI)(R12*1), Y13
-	VSUBPS      Y3, Y13, Y13
-	VMULPS      Y5, Y13, Y13
+	VSUBPS      Y4, Y13, Y13
+	VMULPS      Y0, Y13, Y13
 	VFMADD213PS Y9, Y8, Y13
 	VMOVUPS     Y10, (BX)(SI*1)
 	VMOVUPS     Y11, (R8)(SI*1)
@@ -337,21 +308,21 @@ applyTail:
 	VMASKMOVPS  (R10)(R12*1), Y8, Y9
 	VMASKMOVPS  (R11)(R12*1), Y8, Y10
 	VMASKMOVPS  (BX)(R12*1), Y8, Y11
-	VSUBPS      Y0, Y11, Y11
-	VMULPS      Y4, Y11, Y11
+	VSUBPS      Y1, Y11, Y11
+	VMULPS      Y5, Y11, Y11
 	VFMADD213PS Y10, Y9, Y11
-	VMASKMOVPS  (R8)(R12*1), Y8, Y0
-	VSUBPS      Y1, Y0, Y0
-	VMULPS      Y6, Y0, Y0
-	VFMADD213PS Y10, Y9, Y0
-	VMASKMOVPS  (R9)(R12*1), Y8, Y1
+	VMASKMOVPS  (R8)(R12*1), Y8, Y1
 	VSUBPS      Y2, Y1, Y1
-	VMULPS      Y7, Y1, Y1
+	VMULPS      Y6, Y1, Y1
 	VFMADD213PS Y10, Y9, Y1
-	VMASKMOVPS  (DI)(R12*1), Y8, Y2
+	VMASKMOVPS  (R9)(R12*1), Y8, Y2
 	VSUBPS      Y3, Y2, Y2
-	VMULPS      Y5, Y2, Y2
+	VMULPS      Y7, Y2, Y2
 	VFMADD213PS Y10, Y9, Y2
+	VMASKMOVPS  (DI)(R12*1), Y8, Y3
+	VSUBPS      Y4, Y3, Y3
+	VMULPS      Y0, Y3, Y3
+	VFMADD213PS Y10, Y9, Y3
 	CMPQ        R13, $0x08
 	JNE         part3
 	VMOVUPS     Y11, (BX)(SI*1)
@@ -380,624 +351,88 @@ without2_3:
 stored3:
 	CMPQ    R13, $0x08
 	JNE     part4
-	VMOVUPS Y0, (R8)(SI*1)
+	VMOVUPS Y1, (R8)(SI*1)
 	JMP     stored4
 
 part4:
 	LEAQ         (R8)(SI*1), BX
 	TESTQ        $0x00000004, R13
 	JZ           without4_4
-	VMOVUPS      X0, (BX)
-	VEXTRACTF128 $0x01, Y0, X0
+	VMOVUPS      X1, (BX)
+	VEXTRACTF128 $0x01, Y1, X1
 	ADDQ         $0x10, BX
 
 without4_4:
 	TESTQ   $0x00000002, R13
 	JZ      without2_4
-	VMOVLPS X0, (BX)
-	VPSRLDQ $0x08, X0, X0
+	VMOVLPS X1, (BX)
+	VPSRLDQ $0x08, X1, X1
 	ADDQ    $0x08, BX
 
 without2_4:
 	TESTQ  $0x00000001, R13
 	JZ     stored4
-	VMOVSS X0, (BX)
+	VMOVSS X1, (BX)
 
 stored4:
 	CMPQ    R13, $0x08
 	JNE     part5
-	VMOVUPS Y1, (R9)(SI*1)
+	VMOVUPS Y2, (R9)(SI*1)
 	JMP     stored5
 
 part5:
 	LEAQ         (R9)(SI*1), BX
 	TESTQ        $0x00000004, R13
 	JZ           without4_5
-	VMOVUPS      X1, (BX)
-	VEXTRACTF128 $0x01, Y1, X1
+	VMOVUPS      X2, (BX)
+	VEXTRACTF128 $0x01, Y2, X2
 	ADDQ         $0x10, BX
 
 without4_5:
 	TESTQ   $0x00000002, R13
 	JZ      without2_5
-	VMOVLPS X1, (BX)
-	VPSRLDQ $0x08, X1, X1
+	VMOVLPS X2, (BX)
+	VPSRLDQ $0x08, X2, X2
 	ADDQ    $0x08, BX
 
 without2_5:
 	TESTQ  $0x00000001, R13
 	JZ     stored5
-	VMOVSS X1, (BX)
+	VMOVSS X2, (BX)
 
 stored5:
 	CMPQ    R13, $0x08
 	JNE     part6
-	VMOVUPS Y2, (DI)(SI*1)
+	VMOVUPS Y3, (DI)(SI*1)
 	JMP     stored6
 
 part6:
 	LEAQ         (DI)(SI*1), BX
 	TESTQ        $0x00000004, R13
 	JZ           without4_6
-	VMOVUPS      X2, (BX)
-	VEXTRACTF128 $0x01, Y2, X2
+	VMOVUPS      X3, (BX)
+	VEXTRACTF128 $0x01, Y3, X3
 	ADDQ         $0x10, BX
 
 without4_6:
 	TESTQ   $0x00000002, R13
 	JZ      without2_6
-	VMOVLPS X2, (BX)
-	VPSRLDQ $0x08, X2, X2
+	VMOVLPS X3, (BX)
+	VPSRLDQ $0x08, X3, X3
 	ADDQ    $0x08, BX
 
 without2_6:
 	TESTQ  $0x00000001, R13
 	JZ     stored6
-	VMOVSS X2, (BX)
+	VMOVSS X3, (BX)
 
 stored6:
 applyDone:
 	MOVQ DI, BX
-	MOVQ bytes+88(FP), SI
+	MOVQ bytes+104(FP), SI
 	ADDQ SI, BX
 	SUBQ $0x04, DX
 	JG   rows
-	VZEROUPPER
-	RET
-
-DATA layerNormOneAVX2<>+0(SB)/4, $0x3f800000
-DATA layerNormOneAVX2<>+4(SB)/4, $0x3f800000
-DATA layerNormOneAVX2<>+8(SB)/4, $0x3f800000
-DATA layerNormOneAVX2<>+12(SB)/4, $0x3f800000
-DATA layerNormOneAVX2<>+16(SB)/4, $0x3f800000
-DATA layerNormOneAVX2<>+20(SB)/4, $0x3f800000
-DATA layerNormOneAVX2<>+24(SB)/4, $0x3f800000
-DATA layerNormOneAVX2<>+28(SB)/4, $0x3f800000
-DATA layerNormOneAVX2<>+32(SB)/4, $0x3f800000
-DATA layerNormOneAVX2<>+36(SB)/4, $0x3f800000
-DATA layerNormOneAVX2<>+40(SB)/4, $0x3f800000
-DATA layerNormOneAVX2<>+44(SB)/4, $0x3f800000
-DATA layerNormOneAVX2<>+48(SB)/4, $0x3f800000
-DATA layerNormOneAVX2<>+52(SB)/4, $0x3f800000
-DATA layerNormOneAVX2<>+56(SB)/4, $0x3f800000
-DATA layerNormOneAVX2<>+60(SB)/4, $0x3f800000
-GLOBL layerNormOneAVX2<>(SB), RODATA|NOPTR, $64
-
-// func layerNormRowsAVX2(rows int, x *float32, vectors int, rest int, tail uintptr, inverse float32, eps float32, gamma *float32, beta *float32, y *float32, mean *float32, invstd *float32, bytes int)
-// Requires: AVX, AVX2, FMA3
-TEXT ·layerNormRowsAVX2(SB), NOSPLIT, $0-96
-	MOVQ   x+8(FP), AX
-	MOVQ   y+64(FP), CX
-	MOVQ   mean+72(FP), DX
-	MOVQ   invstd+80(FP), BX
-	VXORPS Y0, Y0, Y0
-	MOVQ   rows+0(FP), SI
-
-rows:
-	VXORPS Y1, Y1, Y1
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	MOVQ   vectors+16(FP), R8
-	MOVQ   AX, DI
-
-sum4:
-	SUBQ    $0x04, R8
-	JL      sumOnes
-	VMOVUPS (DI), Y2
-	VADDPS  Y2, Y1, Y1
-	VMOVUPS 32(DI), Y2
-	VADDPS  Y2, Y3, Y3
-	VMOVUPS 64(DI), Y2
-	VADDPS  Y2, Y4, Y4
-	VMOVUPS 96(DI), Y2
-	VADDPS  Y2, Y5, Y5
-	ADDQ    $0x00000080, DI
-	JMP     sum4
-
-sumOnes:
-	ADDQ $0x04, R8
-
-sum1:
-	DECQ    R8
-	JL      sumTail
-	VMOVUPS (DI), Y2
-	VADDPS  Y2, Y1, Y1
-	ADDQ    $0x20, DI
-	JMP     sum1
-
-sumTail:
-	MOVQ       tail+32(FP), R8
-	TESTQ      R8, R8
-	JZ         sumDone
-	VMOVUPS    (R8), Y6
-	VMASKMOVPS (DI), Y6, Y2
-	VBLENDVPS  Y6, Y2, Y0, Y2
-	VADDPS     Y2, Y3, Y3
-
-sumDone:
-	VBROADCASTSS inverse+40(FP), Y2
-	VADDPS       Y3, Y1, Y1
-	VADDPS       Y5, Y4, Y4
-	VADDPS       Y4, Y1, Y1
-	VEXTRACTF128 $0x01, Y1, X3
-	VADDPS       X1, X3, X3
-	VPERMILPS    $0x4e, X3, X1
-	VADDPS       X3, X1, X3
-	VPERMILPS    $0xb1, X3, X1
-	VADDPS       X3, X1, X3
-	VBROADCASTSS X3, Y1
-	VMULPS       Y2, Y1, Y1
-	VXORPS       Y2, Y2, Y2
-	VXORPS       Y5, Y5, Y5
-	VXORPS       Y6, Y6, Y6
-	VXORPS       Y7, Y7, Y7
-	VXORPS       Y3, Y3, Y3
-	VXORPS       Y8, Y8, Y8
-	VXORPS       Y9, Y9, Y9
-	VXORPS       Y10, Y10, Y10
-	MOVQ         vectors+16(FP), R8
-	MOVQ         AX, DI
-
-diff4:
-	SUBQ        $0x04, R8
-	JL          diffOnes
-	VMOVUPS     (DI), Y4
-	VSUBPS      Y1, Y4, Y4
-	VADDPS      Y4, Y3, Y3
-	VFMADD231PS Y4, Y4, Y2
-	VMOVUPS     32(DI), Y4
-	VSUBPS      Y1, Y4, Y4
-	VADDPS      Y4, Y8, Y8
-	VFMADD231PS Y4, Y4, Y5
-	VMOVUPS     64(DI), Y4
-	VSUBPS      Y1, Y4, Y4
-	VADDPS      Y4, Y9, Y9
-	VFMADD231PS Y4, Y4, Y6
-	VMOVUPS     96(DI), Y4
-	VSUBPS      Y1, Y4, Y4
-	VADDPS      Y4, Y10, Y10
-	VFMADD231PS Y4, Y4, Y7
-	ADDQ        $0x00000080, DI
-	JMP         diff4
-
-diffOnes:
-	ADDQ $0x04, R8
-
-diff1:
-	DECQ        R8
-	JL          diffTail
-	VMOVUPS     (DI), Y4
-	VSUBPS      Y1, Y4, Y4
-	VADDPS      Y4, Y3, Y3
-	VFMADD231PS Y4, Y4, Y2
-	ADDQ        $0x20, DI
-	JMP         diff1
-
-diffTail:
-	MOVQ        tail+32(FP), R8
-	TESTQ       R8, R8
-	JZ          diffDone
-	VMOVUPS     (R8), Y11
-	VMASKMOVPS  (DI), Y11, Y4
-	VBLENDVPS   Y11, Y4, Y1, Y4
-	VSUBPS      Y1, Y4, Y4
-	VADDPS      Y4, Y8, Y8
-	VFMADD231PS Y4, Y4, Y5
-
-diffDone:
-	VBROADCASTSS eps+44(FP), Y4
-	VADDPS       Y8, Y3, Y3
-	VADDPS       Y10, Y9, Y9
-	VADDPS       Y9, Y3, Y3
-	VEXTRACTF128 $0x01, Y3, X8
-	VADDPS       X3, X8, X8
-	VPERMILPS    $0x4e, X8, X3
-	VADDPS       X8, X3, X8
-	VPERMILPS    $0xb1, X8, X3
-	VADDPS       X8, X3, X8
-	VBROADCASTSS X8, Y3
-	VADDPS       Y5, Y2, Y2
-	VADDPS       Y7, Y6, Y6
-	VADDPS       Y6, Y2, Y2
-	VEXTRACTF128 $0x01, Y2, X5
-	VADDPS       X2, X5, X5
-	VPERMILPS    $0x4e, X5, X2
-	VADDPS       X5, X2, X5
-	VPERMILPS    $0xb1, X5, X2
-	VADDPS       X5, X2, X5
-	VBROADCASTSS X5, Y2
-	VBROADCASTSS inverse+40(FP), Y5
-	VMULPS       Y5, Y3, Y3
-	VMULPS       Y5, Y2, Y2
-	VADDPS       Y3, Y1, Y1
-	VFNMADD231PS Y3, Y3, Y2
-	VADDPS       Y4, Y2, Y2
-	VSQRTPS      Y2, Y2
-	VMOVUPS      layerNormOneAVX2<>+0(SB), Y3
-	VDIVPS       Y2, Y3, Y3
-	VMOVSS       X1, (DX)
-	ADDQ         $0x04, DX
-	VMOVSS       X3, (BX)
-	ADDQ         $0x04, BX
-	MOVQ         gamma+48(FP), DI
-	MOVQ         beta+56(FP), R8
-	MOVQ         vectors+16(FP), R9
-	MOVQ         AX, R10
-	MOVQ         R8, R8
-	MOVQ         CX, R11
-
-applyGroup:
-	SUBQ    $0x04, R9
-	JL      applyOnes
-	VMOVUPS (R10), Y2
-	VSUBPS  Y1, Y2, Y2
-	VMULPS  Y3, Y2, Y2
-	VMOVUPS (DI), Y4
-	VMULPS  Y4, Y2, Y2
-	VMOVUPS (R8), Y4
-	VADDPS  Y4, Y2, Y2
-	VMOVUPS Y2, (R11)
-	VMOVUPS 32(R10), Y2
-	VSUBPS  Y1, Y2, Y2
-	VMULPS  Y3, Y2, Y2
-	VMOVUPS 32(DI), Y4
-	VMULPS  Y4, Y2, Y2
-	VMOVUPS 32(R8), Y4
-	VADDPS  Y4, Y2, Y2
-	VMOVUPS Y2, 32(R11)
-	VMOVUPS 64(R10), Y2
-	VSUBPS  Y1, Y2, Y2
-	VMULPS  Y3, Y2, Y2
-	VMOVUPS 64(DI), Y4
-	VMULPS  Y4, Y2, Y2
-	VMOVUPS 64(R8), Y4
-	VADDPS  Y4, Y2, Y2
-	VMOVUPS Y2, 64(R11)
-	VMOVUPS 96(R10), Y2
-	VSUBPS  Y1, Y2, Y2
-	VMULPS  Y3, Y2, Y2
-	VMOVUPS 96(DI), Y4
-	VMULPS  Y4, Y2, Y2
-	VMOVUPS 96(R8), Y4
-	VADDPS  Y4, Y2, Y2
-	VMOVUPS Y2, 96(R11)
-	ADDQ    $0x00000080, R10
-	ADDQ    $0x00000080, DI
-	ADDQ    $0x00000080, R8
-	ADDQ    $0x00000080, R11
-	JMP     applyGroup
-
-applyOnes:
-	ADDQ $0x04, R9
-
-apply:
-	DECQ    R9
-	JL      applyTail
-	VMOVUPS (R10), Y2
-	VSUBPS  Y1, Y2, Y2
-	VMULPS  Y3, Y2, Y2
-	VMOVUPS (DI), Y4
-	VMULPS  Y4, Y2, Y2
-	VMOVUPS (R8), Y4
-	VADDPS  Y4, Y2, Y2
-	VMOVUPS Y2, (R11)
-	ADDQ    $0x20, R10
-	ADDQ    $0x20, DI
-	ADDQ    $0x20, R8
-	ADDQ    $0x20, R11
-	JMP     apply
-
-applyTail:
-	MOVQ       rest+24(FP), R9
-	TESTQ      R9, R9
-	JZ         applyDone
-	MOVQ       tail+32(FP), R9
-	VMOVUPS    (R9), Y2
-	VMASKMOVPS (R10), Y2, Y4
-	VSUBPS     Y1, Y4, Y4
-	VMULPS     Y3, Y4, Y4
-	VMASKMOVPS (DI), Y2, Y1
-	VMULPS     Y1, Y4, Y4
-	VMASKMOVPS (R8), Y2, Y1
-	VADDPS     Y1, Y4, Y4
-	VMASKMOVPS Y4, Y2, (R11)
-
-applyDone:
-	MOVQ bytes+88(FP), DI
-	ADDQ DI, AX
-	ADDQ DI, CX
-	DECQ SI
-	JNZ  rows
-	VZEROUPPER
-	RET
-
-// func layerNormGradRowsAVX2(rows int, x *float32, dy *float32, mean *float32, invstd *float32, vectors int, rest int, tail uintptr, inverse float32, gamma *float32, dgamma *float32, dbeta *float32, dx *float32, bytes int)
-// Requires: AVX, AVX2, FMA3
-TEXT ·layerNormGradRowsAVX2(SB), NOSPLIT, $0-112
-	MOVQ x+8(FP), AX
-	MOVQ dy+16(FP), CX
-	MOVQ dx+96(FP), DX
-	MOVQ mean+24(FP), BX
-	MOVQ invstd+32(FP), SI
-	MOVQ rows+0(FP), DI
-
-rows:
-	VBROADCASTSS (BX), Y0
-	VBROADCASTSS (SI), Y1
-	ADDQ         $0x04, BX
-	ADDQ         $0x04, SI
-	VXORPS       Y2, Y2, Y2
-	VXORPS       Y3, Y3, Y3
-	MOVQ         gamma+72(FP), R8
-	MOVQ         dgamma+80(FP), R9
-	MOVQ         dbeta+88(FP), R10
-	MOVQ         vectors+40(FP), R11
-	MOVQ         AX, R12
-	MOVQ         CX, R13
-	MOVQ         R9, R9
-
-sumsGroup:
-	SUBQ        $0x04, R11
-	JL          sumsOnes
-	VMOVUPS     (R12), Y4
-	VMOVUPS     (R13), Y5
-	VSUBPS      Y0, Y4, Y4
-	VMOVUPS     (R10), Y6
-	VADDPS      Y5, Y6, Y6
-	VMOVUPS     Y6, (R10)
-	VMOVUPS     (R8), Y6
-	VMULPS      Y5, Y6, Y6
-	VADDPS      Y6, Y2, Y2
-	VFMADD231PS Y4, Y6, Y3
-	VMULPS      Y4, Y5, Y5
-	VMULPS      Y1, Y5, Y5
-	VMOVUPS     (R9), Y6
-	VADDPS      Y5, Y6, Y6
-	VMOVUPS     Y6, (R9)
-	VMOVUPS     32(R12), Y4
-	VMOVUPS     32(R13), Y5
-	VSUBPS      Y0, Y4, Y4
-	VMOVUPS     32(R10), Y6
-	VADDPS      Y5, Y6, Y6
-	VMOVUPS     Y6, 32(R10)
-	VMOVUPS     32(R8), Y6
-	VMULPS      Y5, Y6, Y6
-	VADDPS      Y6, Y2, Y2
-	VFMADD231PS Y4, Y6, Y3
-	VMULPS      Y4, Y5, Y5
-	VMULPS      Y1, Y5, Y5
-	VMOVUPS     32(R9), Y6
-	VADDPS      Y5, Y6, Y6
-	VMOVUPS     Y6, 32(R9)
-	VMOVUPS     64(R12), Y4
-	VMOVUPS     64(R13), Y5
-	VSUBPS      Y0, Y4, Y4
-	VMOVUPS     64(R10), Y6
-	VADDPS      Y5, Y6, Y6
-	VMOVUPS     Y6, 64(R10)
-	VMOVUPS     64(R8), Y6
-	VMULPS      Y5, Y6, Y6
-	VADDPS      Y6, Y2, Y2
-	VFMADD231PS Y4, Y6, Y3
-	VMULPS      Y4, Y5, Y5
-	VMULPS      Y1, Y5, Y5
-	VMOVUPS     64(R9), Y6
-	VADDPS      Y5, Y6, Y6
-	VMOVUPS     Y6, 64(R9)
-	VMOVUPS     96(R12), Y4
-	VMOVUPS     96(R13), Y5
-	VSUBPS      Y0, Y4, Y4
-	VMOVUPS     96(R10), Y6
-	VADDPS      Y5, Y6, Y6
-	VMOVUPS     Y6, 96(R10)
-	VMOVUPS     96(R8), Y6
-	VMULPS      Y5, Y6, Y6
-	VADDPS      Y6, Y2, Y2
-	VFMADD231PS Y4, Y6, Y3
-	VMULPS      Y4, Y5, Y5
-	VMULPS      Y1, Y5, Y5
-	VMOVUPS     96(R9), Y6
-	VADDPS      Y5, Y6, Y6
-	VMOVUPS     Y6, 96(R9)
-	ADDQ        $0x00000080, R12
-	ADDQ        $0x00000080, R13
-	ADDQ        $0x00000080, R8
-	ADDQ        $0x00000080, R9
-	ADDQ        $0x00000080, R10
-	JMP         sumsGroup
-
-sumsOnes:
-	ADDQ $0x04, R11
-
-sums:
-	DECQ        R11
-	JL          sumsTail
-	VMOVUPS     (R12), Y4
-	VMOVUPS     (R13), Y5
-	VSUBPS      Y0, Y4, Y4
-	VMOVUPS     (R10), Y6
-	VADDPS      Y5, Y6, Y6
-	VMOVUPS     Y6, (R10)
-	VMOVUPS     (R8), Y6
-	VMULPS      Y5, Y6, Y6
-	VADDPS      Y6, Y2, Y2
-	VFMADD231PS Y4, Y6, Y3
-	VMULPS      Y4, Y5, Y5
-	VMULPS      Y1, Y5, Y5
-	VMOVUPS     (R9), Y6
-	VADDPS      Y5, Y6, Y6
-	VMOVUPS     Y6, (R9)
-	ADDQ        $0x20, R12
-	ADDQ        $0x20, R13
-	ADDQ        $0x20, R8
-	ADDQ        $0x20, R9
-	ADDQ        $0x20, R10
-	JMP         sums
-
-sumsTail:
-	MOVQ        rest+48(FP), R11
-	TESTQ       R11, R11
-	JZ          sumsDone
-	MOVQ        tail+56(FP), R11
-	VMOVUPS     (R11), Y4
-	VMASKMOVPS  (R12), Y4, Y5
-	VMASKMOVPS  (R13), Y4, Y6
-	VSUBPS      Y0, Y5, Y5
-	VMASKMOVPS  (R10), Y4, Y7
-	VADDPS      Y6, Y7, Y7
-	VMASKMOVPS  Y7, Y4, (R10)
-	VMASKMOVPS  (R8), Y4, Y7
-	VMULPS      Y6, Y7, Y7
-	VADDPS      Y7, Y2, Y2
-	VFMADD231PS Y5, Y7, Y3
-	VMULPS      Y5, Y6, Y6
-	VMULPS      Y1, Y6, Y6
-	VMASKMOVPS  (R9), Y4, Y7
-	VADDPS      Y6, Y7, Y7
-	VMASKMOVPS  Y7, Y4, (R9)
-
-sumsDone:
-	VBROADCASTSS inverse+64(FP), Y4
-	VEXTRACTF128 $0x01, Y2, X5
-	VADDPS       X2, X5, X5
-	VPERMILPS    $0x4e, X5, X2
-	VADDPS       X5, X2, X5
-	VPERMILPS    $0xb1, X5, X2
-	VADDPS       X5, X2, X5
-	VBROADCASTSS X5, Y2
-	VEXTRACTF128 $0x01, Y3, X5
-	VADDPS       X3, X5, X5
-	VPERMILPS    $0x4e, X5, X3
-	VADDPS       X5, X3, X5
-	VPERMILPS    $0xb1, X5, X3
-	VADDPS       X5, X3, X5
-	VBROADCASTSS X5, Y3
-	VMULPS       Y4, Y2, Y2
-	VMULPS       Y4, Y3, Y3
-	VMULPS       Y1, Y3, Y3
-	VMULPS       Y1, Y3, Y3
-	MOVQ         gamma+72(FP), R8
-	MOVQ         vectors+40(FP), R9
-	MOVQ         AX, R10
-	MOVQ         CX, R11
-	MOVQ         DX, R12
-
-inputGroup:
-	SUBQ    $0x04, R9
-	JL      inputOnes
-	VMOVUPS (R10), Y4
-	VMOVUPS (R11), Y5
-	VMOVUPS (R8), Y6
-	VSUBPS  Y0, Y4, Y4
-	VMULPS  Y3, Y4, Y4
-	VMULPS  Y6, Y5, Y5
-	VSUBPS  Y2, Y5, Y5
-	VSUBPS  Y4, Y5, Y5
-	VMULPS  Y1, Y5, Y5
-	VMOVUPS Y5, (R12)
-	VMOVUPS 32(R10), Y4
-	VMOVUPS 32(R11), Y5
-	VMOVUPS 32(R8), Y6
-	VSUBPS  Y0, Y4, Y4
-	VMULPS  Y3, Y4, Y4
-	VMULPS  Y6, Y5, Y5
-	VSUBPS  Y2, Y5, Y5
-	VSUBPS  Y4, Y5, Y5
-	VMULPS  Y1, Y5, Y5
-	VMOVUPS Y5, 32(R12)
-	VMOVUPS 64(R10), Y4
-	VMOVUPS 64(R11), Y5
-	VMOVUPS 64(R8), Y6
-	VSUBPS  Y0, Y4, Y4
-	VMULPS  Y3, Y4, Y4
-	VMULPS  Y6, Y5, Y5
-	VSUBPS  Y2, Y5, Y5
-	VSUBPS  Y4, Y5, Y5
-	VMULPS  Y1, Y5, Y5
-	VMOVUPS Y5, 64(R12)
-	VMOVUPS 96(R10), Y4
-	VMOVUPS 96(R11), Y5
-	VMOVUPS 96(R8), Y6
-	VSUBPS  Y0, Y4, Y4
-	VMULPS  Y3, Y4, Y4
-	VMULPS  Y6, Y5, Y5
-	VSUBPS  Y2, Y5, Y5
-	VSUBPS  Y4, Y5, Y5
-	VMULPS  Y1, Y5, Y5
-	VMOVUPS Y5, 96(R12)
-	ADDQ    $0x00000080, R10
-	ADDQ    $0x00000080, R11
-	ADDQ    $0x00000080, R8
-	ADDQ    $0x00000080, R12
-	JMP     inputGroup
-
-inputOnes:
-	ADDQ $0x04, R9
-
-input:
-	DECQ    R9
-	JL      inputTail
-	VMOVUPS (R10), Y4
-	VMOVUPS (R11), Y5
-	VMOVUPS (R8), Y6
-	VSUBPS  Y0, Y4, Y4
-	VMULPS  Y3, Y4, Y4
-	VMULPS  Y6, Y5, Y5
-	VSUBPS  Y2, Y5, Y5
-	VSUBPS  Y4, Y5, Y5
-	VMULPS  Y1, Y5, Y5
-	VMOVUPS Y5, (R12)
-	ADDQ    $0x20, R10
-	ADDQ    $0x20, R11
-	ADDQ    $0x20, R8
-	ADDQ    $0x20, R12
-	JMP     input
-
-inputTail:
-	MOVQ       rest+48(FP), R9
-	TESTQ      R9, R9
-	JZ         inputDone
-	MOVQ       tail+56(FP), R9
-	VMOVUPS    (R9), Y4
-	VMASKMOVPS (R10), Y4, Y5
-	VMASKMOVPS (R11), Y4, Y6
-	VMASKMOVPS (R8), Y4, Y7
-	VSUBPS     Y0, Y5, Y5
-	VMULPS     Y3, Y5, Y5
-	VMULPS     Y7, Y6, Y6
-	VSUBPS     Y2, Y6, Y6
-	VSUBPS     Y5, Y6, Y6
-	VMULPS     Y1, Y6, Y6
-	VMASKMOVPS Y6, Y4, (R12)
-
-inputDone:
-	MOVQ bytes+104(FP), R8
-	ADDQ R8, AX
-	ADDQ R8, CX
-	ADDQ R8, DX
-	DECQ DI
-	JNZ  rows
 	VZEROUPPER
 	RET
 
@@ -1020,373 +455,305 @@ DATA rmsNormOneAVX2<>+60(SB)/4, $0x3f800000
 GLOBL rmsNormOneAVX2<>(SB), RODATA|NOPTR, $64
 
 // func rmsNormRowsAVX2(rows int, x *float32, vectors int, rest int, tail uintptr, inverse float32, eps float32, gamma *float32, y *float32, invrms *float32, bytes int)
-// Requires: AVX, AVX2, FMA3
+// Requires: AVX, AVX2, CMOV, FMA3, MMX+
 TEXT ·rmsNormRowsAVX2(SB), NOSPLIT, $0-80
-	MOVQ   x+8(FP), AX
-	MOVQ   y+56(FP), CX
-	MOVQ   invrms+64(FP), DX
-	VXORPS Y0, Y0, Y0
-	MOVQ   rows+0(FP), BX
+	MOVQ invrms+64(FP), AX
+	MOVQ rows+0(FP), CX
+	MOVQ x+8(FP), DX
 
 rows:
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	MOVQ   vectors+16(FP), DI
-	MOVQ   AX, SI
+	MOVQ    bytes+72(FP), BX
+	MOVQ    DX, DI
+	LEAQ    (DX)(BX*1), SI
+	CMPQ    CX, $0x01
+	CMOVQGT SI, DI
+	MOVQ    DI, R8
+	LEAQ    (DI)(BX*1), SI
+	CMPQ    CX, $0x02
+	CMOVQGT SI, R8
+	MOVQ    R8, SI
+	LEAQ    (R8)(BX*1), BX
+	CMPQ    CX, $0x03
+	CMOVQGT BX, SI
+	VXORPS  Y0, Y0, Y0
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	MOVQ    bytes+72(FP), BX
+	LEAQ    (DX)(BX*4), R9
+	CMPQ    BX, $0x00001000
+	CMOVQGT DX, R9
+	MOVQ    y+56(FP), BX
+	MOVQ    x+8(FP), R10
+	SUBQ    R10, BX
+	ADDQ    DX, BX
+	MOVQ    vectors+16(FP), R11
+	XORQ    R10, R10
 
-sum4:
-	SUBQ        $0x04, DI
-	JL          sumOnes
-	VMOVUPS     (SI), Y5
+squares:
+	DECQ        R11
+	JL          squaresTail
+	PREFETCHT0  (R9)(R10*4)
+	PREFETCHT0  64(R9)(R10*4)
+	PREFETCHT0  (BX)(R10*4)
+	PREFETCHT0  64(BX)(R10*4)
+	VMOVUPS     (DX)(R10*1), Y4
+	VFMADD231PS Y4, Y4, Y0
+	VMOVUPS     (DI)(R10*1), Y4
+	VFMADD231PS Y4, Y4, Y1
+	VMOVUPS     (R8)(R10*1), Y4
+	VFMADD231PS Y4, Y4, Y2
+	VMOVUPS     (SI)(R10*1), Y4
+	VFMADD231PS Y4, Y4, Y3
+	ADDQ        $0x20, R10
+	JMP         squares
+
+squaresTail:
+	MOVQ        rest+24(FP), R11
+	TESTQ       R11, R11
+	JZ          squaresDone
+	MOVQ        tail+32(FP), R11
+	VMOVUPS     (R11), Y4
+	PREFETCHT0  (R9)(R10*4)
+	PREFETCHT0  64(R9)(R10*4)
+	PREFETCHT0  (BX)(R10*4)
+	PREFETCHT0  64(BX)(R10*4)
+	VMASKMOVPS  (DX)(R10*1), Y4, Y5
+	VFMADD231PS Y5, Y5, Y0
+	VMASKMOVPS  (DI)(R10*1), Y4, Y5
 	VFMADD231PS Y5, Y5, Y1
-	VMOVUPS     32(SI), Y5
+	VMASKMOVPS  (R8)(R10*1), Y4, Y5
 	VFMADD231PS Y5, Y5, Y2
-	VMOVUPS     64(SI), Y5
-	VFMADD231PS Y5, Y5, Y3
-	VMOVUPS     96(SI), Y5
-	VFMADD231PS Y5, Y5, Y4
-	ADDQ        $0x00000080, SI
-	JMP         sum4
+	VMASKMOVPS  (SI)(R10*1), Y4, Y4
+	VFMADD231PS Y4, Y4, Y3
 
-sumOnes:
-	ADDQ $0x04, DI
+squaresDone:
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X0, X4, X4
+	VEXTRACTF128 $0x01, Y1, X0
+	VADDPS       X1, X0, X0
+	VEXTRACTF128 $0x01, Y2, X1
+	VADDPS       X2, X1, X1
+	VEXTRACTF128 $0x01, Y3, X2
+	VADDPS       X3, X2, X2
+	VUNPCKHPS    X0, X4, X3
+	VUNPCKLPS    X0, X4, X4
+	VADDPS       X3, X4, X4
+	VUNPCKHPS    X2, X1, X0
+	VUNPCKLPS    X2, X1, X1
+	VADDPS       X0, X1, X1
+	VUNPCKHPD    X1, X4, X0
+	VUNPCKLPD    X1, X4, X4
+	VADDPS       X0, X4, X4
+	VBROADCASTSS inverse+40(FP), Y0
+	VMULPS       X0, X4, X4
+	VBROADCASTSS eps+44(FP), Y0
+	VADDPS       X0, X4, X4
+	VSQRTPS      X4, X4
+	VMOVUPS      rmsNormOneAVX2<>+0(SB), X0
+	VDIVPS       X4, X0, X0
+	CMPQ         CX, $0x04
+	JL           few7
+	VMOVUPS      X0, (AX)
+	JMP          kept7
 
-sum1:
-	DECQ        DI
-	JL          sumTail
-	VMOVUPS     (SI), Y5
-	VFMADD231PS Y5, Y5, Y1
-	ADDQ        $0x20, SI
-	JMP         sum1
+few7:
+	VMOVUPS X0, X1
+	TESTQ   $0x00000002, CX
+	JZ      one7
+	VMOVLPS X0, (AX)
+	VPSRLDQ $0x08, X0, X1
+	TESTQ   $0x00000001, CX
+	JZ      kept7
+	VMOVSS  X1, 8(AX)
+	JMP     kept7
 
-sumTail:
-	MOVQ        tail+32(FP), DI
-	TESTQ       DI, DI
-	JZ          sumDone
-	VMOVUPS     (DI), Y6
-	VMASKMOVPS  (SI), Y6, Y5
-	VBLENDVPS   Y6, Y5, Y0, Y5
-	VFMADD231PS Y5, Y5, Y2
+one7:
+	VMOVSS X0, (AX)
 
-sumDone:
-	VADDPS       Y2, Y1, Y1
-	VADDPS       Y4, Y3, Y3
-	VADDPS       Y3, Y1, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X1, X2, X2
-	VPERMILPS    $0x4e, X2, X1
-	VADDPS       X2, X1, X2
-	VPERMILPS    $0xb1, X2, X1
-	VADDPS       X2, X1, X2
-	VBROADCASTSS X2, Y1
-	VBROADCASTSS inverse+40(FP), Y2
-	VMULPS       Y2, Y1, Y1
-	VBROADCASTSS eps+44(FP), Y2
-	VADDPS       Y2, Y1, Y1
-	VSQRTPS      Y1, Y1
-	VMOVUPS      rmsNormOneAVX2<>+0(SB), Y2
-	VDIVPS       Y1, Y2, Y2
-	VMOVSS       X2, (DX)
-	ADDQ         $0x04, DX
-	MOVQ         gamma+48(FP), SI
-	MOVQ         vectors+16(FP), DI
-	MOVQ         AX, R8
-	MOVQ         CX, R9
-
-applyGroup:
-	SUBQ    $0x04, DI
-	JL      applyOnes
-	VMOVUPS (R8), Y1
-	VMOVUPS (SI), Y3
-	VMULPS  Y2, Y1, Y1
-	VMULPS  Y3, Y1, Y1
-	VMOVUPS Y1, (R9)
-	VMOVUPS 32(R8), Y1
-	VMOVUPS 32(SI), Y3
-	VMULPS  Y2, Y1, Y1
-	VMULPS  Y3, Y1, Y1
-	VMOVUPS Y1, 32(R9)
-	VMOVUPS 64(R8), Y1
-	VMOVUPS 64(SI), Y3
-	VMULPS  Y2, Y1, Y1
-	VMULPS  Y3, Y1, Y1
-	VMOVUPS Y1, 64(R9)
-	VMOVUPS 96(R8), Y1
-	VMOVUPS 96(SI), Y3
-	VMULPS  Y2, Y1, Y1
-	VMULPS  Y3, Y1, Y1
-	VMOVUPS Y1, 96(R9)
-	ADDQ    $0x00000080, R8
-	ADDQ    $0x00000080, SI
-	ADDQ    $0x00000080, R9
-	JMP     applyGroup
-
-applyOnes:
-	ADDQ $0x04, DI
+kept7:
+	ADDQ         $0x10, AX
+	VPERMILPS    $0x00, X0, X1
+	VBROADCASTSS X1, Y1
+	VPERMILPS    $0x55, X0, X2
+	VBROADCASTSS X2, Y2
+	VPERMILPS    $0xaa, X0, X3
+	VBROADCASTSS X3, Y3
+	VPERMILPS    $0xff, X0, X0
+	VBROADCASTSS X0, Y0
+	MOVQ         y+56(FP), BX
+	MOVQ         x+8(FP), R9
+	SUBQ         R9, BX
+	MOVQ         gamma+48(FP), R9
+	MOVQ         vectors+16(FP), R11
+	XORQ         R10, R10
 
 apply:
-	DECQ    DI
+	DECQ    R11
 	JL      applyTail
-	VMOVUPS (R8), Y1
-	VMOVUPS (SI), Y3
-	VMULPS  Y2, Y1, Y1
-	VMULPS  Y3, Y1, Y1
-	VMOVUPS Y1, (R9)
-	ADDQ    $0x20, R8
-	ADDQ    $0x20, SI
-	ADDQ    $0x20, R9
+	VMOVUPS (R9)(R10*1), Y4
+	VMOVUPS (DX)(R10*1), Y5
+	VMULPS  Y1, Y5, Y5
+	VMULPS  Y4, Y5, Y5
+	VMOVUPS (DI)(R10*1), Y6
+	VMULPS  Y2, Y6, Y6
+	VMULPS  Y4, Y6, Y6
+	VMOVUPS (R8)(R10*1), Y7
+	VMULPS  Y3, Y7, Y7
+	VMULPS  Y4, Y7, Y7
+	VMOVUPS (SI)(R10*1), Y8
+	VMULPS  Y0, Y8, Y8
+	VMULPS  Y4, Y8, Y8
+	VMOVUPS Y5, (DX)(BX*1)
+	VMOVUPS Y6, (DI)(BX*1)
+	VMOVUPS Y7, (R8)(BX*1)
+	VMOVUPS Y8, (SI)(BX*1)
+	ADDQ    $0x20, R10
+	ADDQ    $0x20, BX
 	JMP     apply
 
 applyTail:
-	MOVQ       rest+24(FP), DI
-	TESTQ      DI, DI
+	MOVQ       rest+24(FP), R11
+	TESTQ      R11, R11
 	JZ         applyDone
-	MOVQ       tail+32(FP), DI
-	VMOVUPS    (DI), Y1
-	VMASKMOVPS (R8), Y1, Y3
-	VMASKMOVPS (SI), Y1, Y4
-	VMULPS     Y2, Y3, Y3
-	VMULPS     Y4, Y3, Y3
-	VMASKMOVPS Y3, Y1, (R9)
+	MOVQ       tail+32(FP), R12
+	VMOVUPS    (R12), Y4
+	VMASKMOVPS (R9)(R10*1), Y4, Y5
+	VMASKMOVPS (DX)(R10*1), Y4, Y6
+	VMULPS     Y1, Y6, Y6
+	VMULPS     Y5, Y6, Y6
+	VMASKMOVPS (DI)(R10*1), Y4, Y1
+	VMULPS     Y2, Y1, Y1
+	VMULPS     Y5, Y1, Y1
+	VMASKMOVPS (R8)(R10*1), Y4, Y2
+	VMULPS     Y3, Y2, Y2
+	VMULPS     Y5, Y2, Y2
+	VMASKMOVPS (SI)(R10*1), Y4, Y3
+	VMULPS     Y0, Y3, Y3
+	VMULPS     Y5, Y3, Y3
+	CMPQ       R11, $0x08
+	JNE        part8
+	VMOVUPS    Y6, (DX)(BX*1)
+	JMP        stored8
 
+part8:
+	LEAQ         (DX)(BX*1), DX
+	TESTQ        $0x00000004, R11
+	JZ           without4_8
+	VMOVUPS      X6, (DX)
+	VEXTRACTF128 $0x01, Y6, X6
+	ADDQ         $0x10, DX
+
+without4_8:
+	TESTQ   $0x00000002, R11
+	JZ      without2_8
+	VMOVLPS X6, (DX)
+	VPSRLDQ $0x08, X6, X6
+	ADDQ    $0x08, DX
+
+without2_8:
+	TESTQ  $0x00000001, R11
+	JZ     stored8
+	VMOVSS X6, (DX)
+
+stored8:
+	CMPQ    R11, $0x08
+	JNE     part9
+	VMOVUPS Y1, (DI)(BX*1)
+	JMP     stored9
+
+part9:
+	LEAQ         (DI)(BX*1), DX
+	TESTQ        $0x00000004, R11
+	JZ           without4_9
+	VMOVUPS      X1, (DX)
+	VEXTRACTF128 $0x01, Y1, X1
+	ADDQ         $0x10, DX
+
+without4_9:
+	TESTQ   $0x00000002, R11
+	JZ      without2_9
+	VMOVLPS X1, (DX)
+	VPSRLDQ $0x08, X1, X1
+	ADDQ    $0x08, DX
+
+without2_9:
+	TESTQ  $0x00000001, R11
+	JZ     stored9
+	VMOVSS X1, (DX)
+
+stored9:
+	CMPQ    R11, $0x08
+	JNE     part10
+	VMOVUPS Y2, (R8)(BX*1)
+	JMP     stored10
+
+part10:
+	LEAQ         (R8)(BX*1), DX
+	TESTQ        $0x00000004, R11
+	JZ           without4_10
+	VMOVUPS      X2, (DX)
+	VEXTRACTF128 $0x01, Y2, X2
+	ADDQ         $0x10, DX
+
+without4_10:
+	TESTQ   $0x00000002, R11
+	JZ      without2_10
+	VMOVLPS X2, (DX)
+	VPSRLDQ $0x08, X2, X2
+	ADDQ    $0x08, DX
+
+without2_10:
+	TESTQ  $0x00000001, R11
+	JZ     stored10
+	VMOVSS X2, (DX)
+
+stored10:
+	CMPQ    R11, $0x08
+	JNE     part11
+	VMOVUPS Y3, (SI)(BX*1)
+	JMP     stored11
+
+part11:
+	LEAQ         (SI)(BX*1), DX
+	TESTQ        $0x00000004, R11
+	JZ           without4_11
+	VMOVUPS      X3, (DX)
+	VEXTRACTF128 $0x01, Y3, X3
+	ADDQ         $0x10, DX
+
+without4_11:
+	TESTQ   $0x00000002, R11
+	JZ      without2_11
+	VMOVLPS X3, (DX)
+	VPSRLDQ $0x08, X3, X3
+	ADDQ    $0x08, DX
+
+without2_11:
+	TESTQ  $0x00000001, R11
+	JZ     stored11
+	VMOVSS X3, (DX)
+
+stored11:
 applyDone:
-	MOVQ bytes+72(FP), SI
-	ADDQ SI, AX
-	ADDQ SI, CX
-	DECQ BX
-	JNZ  rows
+	MOVQ SI, DX
+	MOVQ bytes+72(FP), BX
+	ADDQ BX, DX
+	SUBQ $0x04, CX
+	JG   rows
 	VZEROUPPER
 	RET
 
-// func rmsNormGradRowsAVX2(rows int, x *float32, dy *float32, invrms *float32, vectors int, rest int, tail uintptr, inverse float32, gamma *float32, dgamma *float32, dx *float32, bytes int)
-// Requires: AVX, AVX2, FMA3
-TEXT ·rmsNormGradRowsAVX2(SB), NOSPLIT, $0-96
-	MOVQ x+8(FP), AX
-	MOVQ dy+16(FP), CX
-	MOVQ dx+80(FP), DX
-	MOVQ invrms+24(FP), BX
-	MOVQ rows+0(FP), SI
-
-rows:
-	VBROADCASTSS (BX), Y0
-	ADDQ         $0x04, BX
-	VXORPS       Y1, Y1, Y1
-	VXORPS       Y2, Y2, Y2
-	VXORPS       Y3, Y3, Y3
-	VXORPS       Y4, Y4, Y4
-	MOVQ         gamma+64(FP), DI
-	MOVQ         dgamma+72(FP), R8
-	MOVQ         vectors+32(FP), R9
-	MOVQ         AX, R10
-	MOVQ         CX, R11
-	MOVQ         DI, R12
-
-sumsGroup:
-	SUBQ        $0x04, R9
-	JL          sumsOnes
-	VMOVUPS     (R10), Y5
-	VMOVUPS     (R11), Y6
-	VMOVUPS     (R12), Y7
-	VMULPS      Y5, Y6, Y6
-	VFMADD231PS Y6, Y7, Y1
-	VMOVUPS     (R8), Y7
-	VFMADD231PS Y0, Y6, Y7
-	VMOVUPS     Y7, (R8)
-	VMOVUPS     32(R10), Y5
-	VMOVUPS     32(R11), Y6
-	VMOVUPS     32(R12), Y7
-	VMULPS      Y5, Y6, Y6
-	VFMADD231PS Y6, Y7, Y2
-	VMOVUPS     32(R8), Y7
-	VFMADD231PS Y0, Y6, Y7
-	VMOVUPS     Y7, 32(R8)
-	VMOVUPS     64(R10), Y5
-	VMOVUPS     64(R11), Y6
-	VMOVUPS     64(R12), Y7
-	VMULPS      Y5, Y6, Y6
-	VFMADD231PS Y6, Y7, Y3
-	VMOVUPS     64(R8), Y7
-	VFMADD231PS Y0, Y6, Y7
-	VMOVUPS     Y7, 64(R8)
-	VMOVUPS     96(R10), Y5
-	VMOVUPS     96(R11), Y6
-	VMOVUPS     96(R12), Y7
-	VMULPS      Y5, Y6, Y6
-	VFMADD231PS Y6, Y7, Y4
-	VMOVUPS     96(R8), Y7
-	VFMADD231PS Y0, Y6, Y7
-	VMOVUPS     Y7, 96(R8)
-	ADDQ        $0x00000080, R10
-	ADDQ        $0x00000080, R11
-	ADDQ        $0x00000080, R12
-	ADDQ        $0x00000080, R8
-	JMP         sumsGroup
-
-sumsOnes:
-	ADDQ $0x04, R9
-
-sums:
-	DECQ        R9
-	JL          sumsTail
-	VMOVUPS     (R10), Y5
-	VMOVUPS     (R11), Y6
-	VMOVUPS     (R12), Y7
-	VMULPS      Y5, Y6, Y6
-	VFMADD231PS Y6, Y7, Y1
-	VMOVUPS     (R8), Y7
-	VFMADD231PS Y0, Y6, Y7
-	VMOVUPS     Y7, (R8)
-	ADDQ        $0x20, R10
-	ADDQ        $0x20, R11
-	ADDQ        $0x20, R12
-	ADDQ        $0x20, R8
-	JMP         sums
-
-sumsTail:
-	MOVQ        rest+40(FP), R9
-	TESTQ       R9, R9
-	JZ          sumsDone
-	MOVQ        tail+48(FP), R9
-	VMOVUPS     (R9), Y5
-	VMASKMOVPS  (R10), Y5, Y6
-	VMASKMOVPS  (R11), Y5, Y7
-	VMASKMOVPS  (R12), Y5, Y8
-	VMULPS      Y6, Y7, Y7
-	VFMADD231PS Y7, Y8, Y2
-	VMASKMOVPS  (R8), Y5, Y8
-	VFMADD231PS Y0, Y7, Y8
-	VMASKMOVPS  Y8, Y5, (R8)
-
-sumsDone:
-	VADDPS       Y2, Y1, Y1
-	VADDPS       Y4, Y3, Y3
-	VADDPS       Y3, Y1, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VADDPS       X1, X2, X2
-	VPERMILPS    $0x4e, X2, X1
-	VADDPS       X2, X1, X2
-	VPERMILPS    $0xb1, X2, X1
-	VADDPS       X2, X1, X2
-	VBROADCASTSS X2, Y1
-	VBROADCASTSS inverse+56(FP), Y2
-	VMULPS       Y2, Y1, Y1
-	VMULPS       Y0, Y1, Y1
-	VMULPS       Y0, Y1, Y1
-	MOVQ         vectors+32(FP), R8
-	MOVQ         AX, R9
-	MOVQ         CX, R10
-	MOVQ         DX, R11
-
-inputGroup:
-	SUBQ         $0x04, R8
-	JL           inputOnes
-	VMOVUPS      (R10), Y3
-	VMOVUPS      (DI), Y2
-	VMULPS       Y2, Y3, Y3
-	VMOVUPS      (R9), Y2
-	VFNMADD231PS Y1, Y2, Y3
-	VMULPS       Y0, Y3, Y3
-	VMOVUPS      Y3, (R11)
-	VMOVUPS      32(R10), Y3
-	VMOVUPS      32(DI), Y2
-	VMULPS       Y2, Y3, Y3
-	VMOVUPS      32(R9), Y2
-	VFNMADD231PS Y1, Y2, Y3
-	VMULPS       Y0, Y3, Y3
-	VMOVUPS      Y3, 32(R11)
-	VMOVUPS      64(R10), Y3
-	VMOVUPS      64(DI), Y2
-	VMULPS       Y2, Y3, Y3
-	VMOVUPS      64(R9), Y2
-	VFNMADD231PS Y1, Y2, Y3
-	VMULPS       Y0, Y3, Y3
-	VMOVUPS      Y3, 64(R11)
-	VMOVUPS      96(R10), Y3
-	VMOVUPS      96(DI), Y2
-	VMULPS       Y2, Y3, Y3
-	VMOVUPS      96(R9), Y2
-	VFNMADD231PS Y1, Y2, Y3
-	VMULPS       Y0, Y3, Y3
-	VMOVUPS      Y3, 96(R11)
-	ADDQ         $0x00000080, R9
-	ADDQ         $0x00000080, R10
-	ADDQ         $0x00000080, DI
-	ADDQ         $0x00000080, R11
-	JMP          inputGroup
-
-inputOnes:
-	ADDQ $0x04, R8
-
-input:
-	DECQ         R8
-	JL           inputTail
-	VMOVUPS      (R10), Y3
-	VMOVUPS      (DI), Y2
-	VMULPS       Y2, Y3, Y3
-	VMOVUPS      (R9), Y2
-	VFNMADD231PS Y1, Y2, Y3
-	VMULPS       Y0, Y3, Y3
-	VMOVUPS      Y3, (R11)
-	ADDQ         $0x20, R9
-	ADDQ         $0x20, R10
-	ADDQ         $0x20, DI
-	ADDQ         $0x20, R11
-	JMP          input
-
-inputTail:
-	MOVQ         rest+40(FP), R8
-	TESTQ        R8, R8
-	JZ           inputDone
-	MOVQ         tail+48(FP), R8
-	VMOVUPS      (R8), Y2
-	VMASKMOVPS   (R10), Y2, Y4
-	VMASKMOVPS   (DI), Y2, Y3
-	VMULPS       Y3, Y4, Y4
-	VMASKMOVPS   (R9), Y2, Y3
-	VFNMADD231PS Y1, Y3, Y4
-	VMULPS       Y0, Y4, Y4
-	VMASKMOVPS   Y4, Y2, (R11)
-
-inputDone:
-	MOVQ bytes+88(FP), DI
-	ADDQ DI, AX
-	ADDQ DI, CX
-	ADDQ DI, DX
-	DECQ SI
-	JNZ  rows
-	VZEROUPPER
-	RET
-
-DATA layerNormFoursOneAVX512<>+0(SB)/4, $0x3f800000
-DATA layerNormFoursOneAVX512<>+4(SB)/4, $0x3f800000
-DATA layerNormFoursOneAVX512<>+8(SB)/4, $0x3f800000
-DATA layerNormFoursOneAVX512<>+12(SB)/4, $0x3f800000
-DATA layerNormFoursOneAVX512<>+16(SB)/4, $0x3f800000
-DATA layerNormFoursOneAVX512<>+20(SB)/4, $0x3f800000
-DATA layerNormFoursOneAVX512<>+24(SB)/4, $0x3f800000
-DATA layerNormFoursOneAVX512<>+28(SB)/4, $0x3f800000
-DATA layerNormFoursOneAVX512<>+32(SB)/4, $0x3f800000
-DATA layerNormFoursOneAVX512<>+36(SB)/4, $0x3f800000
-DATA layerNormFoursOneAVX512<>+40(SB)/4, $0x3f800000
-DATA layerNormFoursOneAVX512<>+44(SB)/4, $0x3f800000
-DATA layerNormFoursOneAVX512<>+48(SB)/4, $0x3f800000
-DATA layerNormFoursOneAVX512<>+52(SB)/4, $0x3f800000
-DATA layerNormFoursOneAVX512<>+56(SB)/4, $0x3f800000
-DATA layerNormFoursOneAVX512<>+60(SB)/4, $0x3f800000
-GLOBL layerNormFoursOneAVX512<>(SB), RODATA|NOPTR, $64
-
-// func layerNormFoursAVX512(rows int, x *float32, vectors int, rest int, tail uintptr, inverse float32, eps float32, gamma *float32, beta *float32, y *float32, mean *float32, invstd *float32, bytes int)
-// Requires: AVX, AVX512F, AVX512VL, CMOV, FMA3, MMX+
-TEXT ·layerNormFoursAVX512(SB), NOSPLIT, $0-96
-	MOVQ mean+72(FP), AX
-	MOVQ invstd+80(FP), CX
+// func layerNormGradFoursAVX2(rows int, x *float32, dy *float32, mean *float32, invstd *float32, vectors int, rest int, tail uintptr, inverse float32, gamma *float32, dgamma *float32, dbeta *float32, dx *float32, bytes int)
+// Requires: AVX, AVX2, CMOV, FMA3, MMX+
+TEXT ·layerNormGradFoursAVX2(SB), NOSPLIT, $8-112
+	MOVQ mean+24(FP), AX
+	MOVQ invstd+32(FP), CX
 	MOVQ rows+0(FP), DX
 	MOVQ x+8(FP), BX
 
 rows:
-	MOVQ    bytes+88(FP), SI
+	MOVQ    bytes+104(FP), SI
 	MOVQ    BX, R8
 	LEAQ    (BX)(SI*1), DI
 	CMPQ    DX, $0x01
@@ -1399,358 +766,1252 @@ rows:
 	LEAQ    (R9)(SI*1), SI
 	CMPQ    DX, $0x03
 	CMOVQGT SI, DI
-	VPXORD  Z0, Z0, Z0
-	VPXORD  Z1, Z1, Z1
-	VPXORD  Z2, Z2, Z2
-	VPXORD  Z3, Z3, Z3
-	MOVQ    bytes+88(FP), SI
-	LEAQ    (BX)(SI*4), SI
-	MOVQ    vectors+16(FP), R11
-	XORQ    R10, R10
+	VXORPS  Y0, Y0, Y0
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	VXORPS  Y5, Y5, Y5
+	VXORPS  Y6, Y6, Y6
+	VXORPS  Y7, Y7, Y7
+	MOVQ    dy+16(FP), SI
+	MOVQ    x+8(FP), R10
+	SUBQ    R10, SI
+	MOVQ    bytes+104(FP), R10
+	LEAQ    (BX)(R10*4), R11
+	CMPQ    R10, $0x00000800
+	CMOVQGT BX, R11
+	MOVQ    gamma+72(FP), R10
+	MOVQ    dgamma+80(FP), R12
+	MOVQ    dbeta+88(FP), R13
+	MOVQ    vectors+40(FP), R15
+	XORQ    R14, R14
 
-sum:
-	DECQ       R11
-	JL         sumTail
-	PREFETCHT0 (SI)(R10*4)
-	PREFETCHT0 64(SI)(R10*4)
-	PREFETCHT0 128(SI)(R10*4)
-	PREFETCHT0 192(SI)(R10*4)
-	VMOVUPS    (BX)(R10*1), Z4
-	VADDPS     Z4, Z0, Z0
-	VMOVUPS    (R8)(R10*1), Z4
-	VADDPS     Z4, Z1, Z1
-	VMOVUPS    (R9)(R10*1), Z4
-	VADDPS     Z4, Z2, Z2
-	VMOVUPS    (DI)(R10*1), Z4
-	VADDPS     Z4, Z3, Z3
-	ADDQ       $0x40, R10
-	JMP        sum
+sums:
+	DECQ         R15
+	JL           sumsTail
+	PREFETCHT0   (R11)(R14*4)
+	PREFETCHT0   64(R11)(R14*4)
+	VMOVUPS      (R10)(R14*1), Y8
+	VMOVUPS      (R12)(R14*1), Y9
+	VMOVUPS      (R13)(R14*1), Y10
+	VMOVUPS      (BX)(R14*1), Y11
+	VMOVUPS      (BX)(SI*1), Y12
+	VBROADCASTSS (AX), Y13
+	VSUBPS       Y13, Y11, Y11
+	VADDPS       Y12, Y10, Y10
+	VMULPS       Y12, Y8, Y13
+	VADDPS       Y13, Y0, Y0
+	VFMADD231PS  Y11, Y13, Y4
+	VMULPS       Y11, Y12, Y12
+	VBROADCASTSS (CX), Y13
+	VMULPS       Y13, Y12, Y12
+	VADDPS       Y12, Y9, Y9
+	VMOVUPS      (R8)(R14*1), Y11
+	VMOVUPS      (R8)(SI*1), Y12
+	VBROADCASTSS 4(AX), Y13
+	VSUBPS       Y13, Y11, Y11
+	VADDPS       Y12, Y10, Y10
+	VMULPS       Y12, Y8, Y13
+	VADDPS       Y13, Y1, Y1
+	VFMADD231PS  Y11, Y13, Y5
+	VMULPS       Y11, Y12, Y12
+	VBROADCASTSS 4(CX), Y13
+	VMULPS       Y13, Y12, Y12
+	VADDPS       Y12, Y9, Y9
+	VMOVUPS      (R9)(R14*1), Y11
+	VMOVUPS      (R9)(SI*1), Y12
+	VBROADCASTSS 8(AX), Y13
+	VSUBPS       Y13, Y11, Y11
+	VADDPS       Y12, Y10, Y10
+	VMULPS       Y12, Y8, Y13
+	VADDPS       Y13, Y2, Y2
+	VFMADD231PS  Y11, Y13, Y6
+	VMULPS       Y11, Y12, Y12
+	VBROADCASTSS 8(CX), Y13
+	VMULPS       Y13, Y12, Y12
+	VADDPS       Y12, Y9, Y9
+	VMOVUPS      (DI)(R14*1), Y11
+	VMOVUPS      (DI)(SI*1), Y12
+	VBROADCASTSS 12(AX), Y13
+	VSUBPS       Y13, Y11, Y11
+	VADDPS       Y12, Y10, Y10
+	VMULPS       Y12, Y8, Y13
+	VADDPS       Y13, Y3, Y3
+	VFMADD231PS  Y11, Y13, Y7
+	VMULPS       Y11, Y12, Y12
+	VBROADCASTSS 12(CX), Y13
+	VMULPS       Y13, Y12, Y12
+	VADDPS       Y12, Y9, Y9
+	VMOVUPS      Y9, (R12)(R14*1)
+	VMOVUPS      Y10, (R13)(R14*1)
+	ADDQ         $0x20, R14
+	ADDQ         $0x20, SI
+	JMP          sums
 
-sumTail:
-	MOVQ       rest+24(FP), R11
-	TESTQ      R11, R11
-	JZ         sumDone
-	MOVQ       tail+32(FP), R11
-	KMOVW      R11, K1
-	PREFETCHT0 (SI)(R10*4)
-	PREFETCHT0 64(SI)(R10*4)
-	PREFETCHT0 128(SI)(R10*4)
-	PREFETCHT0 192(SI)(R10*4)
-	VMOVUPS.Z  (BX)(R10*1), K1, Z4
-	VADDPS     Z4, Z0, Z0
-	VMOVUPS.Z  (R8)(R10*1), K1, Z4
-	VADDPS     Z4, Z1, Z1
-	VMOVUPS.Z  (R9)(R10*1), K1, Z4
-	VADDPS     Z4, Z2, Z2
-	VMOVUPS.Z  (DI)(R10*1), K1, Z4
-	VADDPS     Z4, Z3, Z3
+sumsTail:
+	MOVQ         rest+48(FP), R15
+	TESTQ        R15, R15
+	JZ           sumsDone
+	MOVQ         tail+56(FP), BP
+	VMOVUPS      (BP), Y8
+	PREFETCHT0   (R11)(R14*4)
+	PREFETCHT0   64(R11)(R14*4)
+	VMASKMOVPS   (R10)(R14*1), Y8, Y9
+	VMASKMOVPS   (R12)(R14*1), Y8, Y10
+	VMASKMOVPS   (R13)(R14*1), Y8, Y11
+	VMASKMOVPS   (BX)(R14*1), Y8, Y12
+	VMASKMOVPS   (BX)(SI*1), Y8, Y13
+	VBROADCASTSS (AX), Y14
+	VSUBPS       Y14, Y12, Y12
+	VADDPS       Y13, Y11, Y11
+	VMULPS       Y13, Y9, Y14
+	VADDPS       Y14, Y0, Y0
+	VFMADD231PS  Y12, Y14, Y4
+	VMULPS       Y12, Y13, Y13
+	VBROADCASTSS (CX), Y14
+	VMULPS       Y14, Y13, Y13
+	VADDPS       Y13, Y10, Y10
+	VMASKMOVPS   (R8)(R14*1), Y8, Y12
+	VMASKMOVPS   (R8)(SI*1), Y8, Y13
+	VBROADCASTSS 4(AX), Y14
+	VSUBPS       Y14, Y12, Y12
+	VADDPS       Y13, Y11, Y11
+	VMULPS       Y13, Y9, Y14
+	VADDPS       Y14, Y1, Y1
+	VFMADD231PS  Y12, Y14, Y5
+	VMULPS       Y12, Y13, Y13
+	VBROADCASTSS 4(CX), Y14
+	VMULPS       Y14, Y13, Y13
+	VADDPS       Y13, Y10, Y10
+	VMASKMOVPS   (R9)(R14*1), Y8, Y12
+	VMASKMOVPS   (R9)(SI*1), Y8, Y13
+	VBROADCASTSS 8(AX), Y14
+	VSUBPS       Y14, Y12, Y12
+	VADDPS       Y13, Y11, Y11
+	VMULPS       Y13, Y9, Y14
+	VADDPS       Y14, Y2, Y2
+	VFMADD231PS  Y12, Y14, Y6
+	VMULPS       Y12, Y13, Y13
+	VBROADCASTSS 8(CX), Y14
+	VMULPS       Y14, Y13, Y13
+	VADDPS       Y13, Y10, Y10
+	VMASKMOVPS   (DI)(R14*1), Y8, Y12
+	VMASKMOVPS   (DI)(SI*1), Y8, Y8
+	VBROADCASTSS 12(AX), Y13
+	VSUBPS       Y13, Y12, Y12
+	VADDPS       Y8, Y11, Y11
+	VMULPS       Y8, Y9, Y13
+	VADDPS       Y13, Y3, Y3
+	VFMADD231PS  Y12, Y13, Y7
+	VMULPS       Y12, Y8, Y8
+	VBROADCASTSS 12(CX), Y13
+	VMULPS       Y13, Y8, Y8
+	VADDPS       Y8, Y10, Y10
+	CMPQ         R15, $0x08
+	JNE          part12
+	VMOVUPS      Y10, (R12)(R14*1)
+	JMP          stored12
 
-sumDone:
-	VEXTRACTF64X4 $0x01, Z0, Y4
-	VADDPS        Y0, Y4, Y4
-	VEXTRACTF32X4 $0x01, Y4, X8
-	VADDPS        X4, X8, X8
-	VEXTRACTF64X4 $0x01, Z1, Y4
-	VADDPS        Y1, Y4, Y4
-	VEXTRACTF32X4 $0x01, Y4, X5
-	VADDPS        X4, X5, X5
-	VEXTRACTF64X4 $0x01, Z2, Y4
-	VADDPS        Y2, Y4, Y4
-	VEXTRACTF32X4 $0x01, Y4, X6
-	VADDPS        X4, X6, X6
-	VEXTRACTF64X4 $0x01, Z3, Y4
-	VADDPS        Y3, Y4, Y4
-	VEXTRACTF32X4 $0x01, Y4, X7
-	VADDPS        X4, X7, X7
-	VUNPCKHPS     X5, X8, X4
-	VUNPCKLPS     X5, X8, X8
-	VADDPS        X4, X8, X8
-	VUNPCKHPS     X7, X6, X4
-	VUNPCKLPS     X7, X6, X6
-	VADDPS        X4, X6, X6
-	VUNPCKHPD     X6, X8, X4
-	VUNPCKLPD     X6, X8, X8
-	VADDPS        X4, X8, X8
-	VBROADCASTSS  inverse+40(FP), Z4
-	VMULPS        X4, X8, X8
-	VPERMILPS     $0x00, X8, X4
-	VBROADCASTSS  X4, Z4
-	VPERMILPS     $0x55, X8, X5
-	VBROADCASTSS  X5, Z5
-	VPERMILPS     $0xaa, X8, X6
-	VBROADCASTSS  X6, Z6
-	VPERMILPS     $0xff, X8, X7
-	VBROADCASTSS  X7, Z7
-	VPXORD        Z9, Z9, Z9
-	VPXORD        Z10, Z10, Z10
-	VPXORD        Z11, Z11, Z11
-	VPXORD        Z12, Z12, Z12
-	VPXORD        Z13, Z13, Z13
-	VPXORD        Z14, Z14, Z14
-	VPXORD        Z15, Z15, Z15
-	VPXORD        Z16, Z16, Z16
-	MOVQ          y+64(FP), SI
-	MOVQ          x+8(FP), R10
-	SUBQ          R10, SI
-	ADDQ          BX, SI
-	MOVQ          vectors+16(FP), R11
-	XORQ          R10, R10
+part12:
+	LEAQ         (R12)(R14*1), SI
+	TESTQ        $0x00000004, R15
+	JZ           without4_12
+	VMOVUPS      X10, (SI)
+	VEXTRACTF128 $0x01, Y10, X10
+	ADDQ         $0x10, SI
 
-diff:
-	DECQ        R11
-	JL          diffTail
-	PREFETCHT0  (SI)(R10*4)
-	PREFETCHT0  64(SI)(R10*4)
-	PREFETCHT0  128(SI)(R10*4)
-	PREFETCHT0  192(SI)(R10*4)
-	VMOVUPS     (BX)(R10*1), Z17
-	VSUBPS      Z4, Z17, Z17
-	VADDPS      Z17, Z9, Z9
-	VFMADD231PS Z17, Z17, Z13
-	VMOVUPS     (R8)(R10*1), Z17
-	VSUBPS      Z5, Z17, Z17
-	VADDPS      Z17, Z10, Z10
-	VFMADD231PS Z17, Z17, Z14
-	VMOVUPS     (R9)(R10*1), Z17
-	VSUBPS      Z6, Z17, Z17
-	VADDPS      Z17, Z11, Z11
-	VFMADD231PS Z17, Z17, Z15
-	VMOVUPS     (DI)(R10*1), Z17
-	VSUBPS      Z7, Z17, Z17
-	VADDPS      Z17, Z12, Z12
-	VFMADD231PS Z17, Z17, Z16
-	ADDQ        $0x40, R10
-	JMP         diff
+without4_12:
+	TESTQ   $0x00000002, R15
+	JZ      without2_12
+	VMOVLPS X10, (SI)
+	VPSRLDQ $0x08, X10, X10
+	ADDQ    $0x08, SI
 
-diffTail:
-	MOVQ        rest+24(FP), R11
-	TESTQ       R11, R11
-	JZ          diffDone
-	MOVQ        tail+32(FP), R11
-	KMOVW       R11, K1
-	PREFETCHT0  (SI)(R10*4)
-	PREFETCHT0  64(SI)(R10*4)
-	PREFETCHT0  128(SI)(R10*4)
-	PREFETCHT0  192(SI)(R10*4)
-	MOVQ        tail+32(FP), SI
-	KMOVW       SI, K1
-	VMOVAPS     Z4, Z17
-	VMOVUPS     (BX)(R10*1), K1, Z17
-	VSUBPS      Z4, Z17, Z17
-	VADDPS      Z17, Z9, Z9
-	VFMADD231PS Z17, Z17, Z13
-	MOVQ        tail+32(FP), SI
-	KMOVW       SI, K1
-	VMOVAPS     Z5, Z4
-	VMOVUPS     (R8)(R10*1), K1, Z4
-	VSUBPS      Z5, Z4, Z4
-	VADDPS      Z4, Z10, Z10
-	VFMADD231PS Z4, Z4, Z14
-	MOVQ        tail+32(FP), SI
-	KMOVW       SI, K1
-	VMOVAPS     Z6, Z4
-	VMOVUPS     (R9)(R10*1), K1, Z4
-	VSUBPS      Z6, Z4, Z4
-	VADDPS      Z4, Z11, Z11
-	VFMADD231PS Z4, Z4, Z15
-	MOVQ        tail+32(FP), SI
-	KMOVW       SI, K1
-	VMOVAPS     Z7, Z4
-	VMOVUPS     (DI)(R10*1), K1, Z4
-	VSUBPS      Z7, Z4, Z4
-	VADDPS      Z4, Z12, Z12
-	VFMADD231PS Z4, Z4, Z16
+without2_12:
+	TESTQ  $0x00000001, R15
+	JZ     stored12
+	VMOVSS X10, (SI)
 
-diffDone:
-	VEXTRACTF64X4 $0x01, Z9, Y4
-	VADDPS        Y9, Y4, Y4
-	VEXTRACTF32X4 $0x01, Y4, X5
-	VADDPS        X4, X5, X5
-	VEXTRACTF64X4 $0x01, Z10, Y4
-	VADDPS        Y10, Y4, Y4
-	VEXTRACTF32X4 $0x01, Y4, X6
-	VADDPS        X4, X6, X6
-	VEXTRACTF64X4 $0x01, Z11, Y4
-	VADDPS        Y11, Y4, Y4
-	VEXTRACTF32X4 $0x01, Y4, X7
-	VADDPS        X4, X7, X7
-	VEXTRACTF64X4 $0x01, Z12, Y4
-	VADDPS        Y12, Y4, Y4
-	VEXTRACTF32X4 $0x01, Y4, X17
-	VADDPS        X4, X17, X17
-	VUNPCKHPS     X6, X5, X4
-	VUNPCKLPS     X6, X5, X5
-	VADDPS        X4, X5, X5
-	VUNPCKHPS     X17, X7, X4
-	VUNPCKLPS     X17, X7, X7
-	VADDPS        X4, X7, X7
-	VUNPCKHPD     X7, X5, X4
-	VUNPCKLPD     X7, X5, X5
-	VADDPS        X4, X5, X5
-	VEXTRACTF64X4 $0x01, Z13, Y6
-	VADDPS        Y13, Y6, Y6
-	VEXTRACTF32X4 $0x01, Y6, X4
-	VADDPS        X6, X4, X4
-	VEXTRACTF64X4 $0x01, Z14, Y6
-	VADDPS        Y14, Y6, Y6
-	VEXTRACTF32X4 $0x01, Y6, X7
-	VADDPS        X6, X7, X7
-	VEXTRACTF64X4 $0x01, Z15, Y6
-	VADDPS        Y15, Y6, Y6
-	VEXTRACTF32X4 $0x01, Y6, X17
-	VADDPS        X6, X17, X17
-	VEXTRACTF64X4 $0x01, Z16, Y6
-	VADDPS        Y16, Y6, Y6
-	VEXTRACTF32X4 $0x01, Y6, X18
-	VADDPS        X6, X18, X18
-	VUNPCKHPS     X7, X4, X6
-	VUNPCKLPS     X7, X4, X4
-	VADDPS        X6, X4, X4
-	VUNPCKHPS     X18, X17, X6
-	VUNPCKLPS     X18, X17, X17
-	VADDPS        X6, X17, X17
-	VUNPCKHPD     X17, X4, X6
-	VUNPCKLPD     X17, X4, X4
-	VADDPS        X6, X4, X4
-	VBROADCASTSS  inverse+40(FP), Z6
-	VMULPS        X6, X5, X5
-	VMULPS        X6, X4, X4
-	VADDPS        X5, X8, X8
-	VFNMADD231PS  X5, X5, X4
-	VBROADCASTSS  eps+44(FP), Z5
-	VADDPS        X5, X4, X4
-	VSQRTPS       X4, X4
-	VMOVUPS       layerNormFoursOneAVX512<>+0(SB), X17
-	VDIVPS        X4, X17, X17
-	CMPQ          DX, $0x04
-	JL            few1
-	VMOVUPS       X8, (AX)
-	JMP           kept1
+stored12:
+	CMPQ    R15, $0x08
+	JNE     part13
+	VMOVUPS Y11, (R13)(R14*1)
+	JMP     stored13
 
-few1:
-	VMOVUPS X8, X4
-	TESTQ   $0x00000002, DX
-	JZ      one1
-	VMOVLPS X8, (AX)
-	VPSRLDQ $0x08, X8, X4
-	TESTQ   $0x00000001, DX
-	JZ      kept1
-	VMOVSS  X4, 8(AX)
-	JMP     kept1
+part13:
+	LEAQ         (R13)(R14*1), SI
+	TESTQ        $0x00000004, R15
+	JZ           without4_13
+	VMOVUPS      X11, (SI)
+	VEXTRACTF128 $0x01, Y11, X11
+	ADDQ         $0x10, SI
 
-one1:
-	VMOVSS X8, (AX)
+without4_13:
+	TESTQ   $0x00000002, R15
+	JZ      without2_13
+	VMOVLPS X11, (SI)
+	VPSRLDQ $0x08, X11, X11
+	ADDQ    $0x08, SI
 
-kept1:
-	ADDQ    $0x10, AX
-	CMPQ    DX, $0x04
-	JL      few2
-	VMOVUPS X17, (CX)
-	JMP     kept2
+without2_13:
+	TESTQ  $0x00000001, R15
+	JZ     stored13
+	VMOVSS X11, (SI)
 
-few2:
-	VMOVUPS X17, X4
-	TESTQ   $0x00000002, DX
-	JZ      one2
-	VMOVLPS X17, (CX)
-	VPSRLDQ $0x08, X17, X4
-	TESTQ   $0x00000001, DX
-	JZ      kept2
-	VMOVSS  X4, 8(CX)
-	JMP     kept2
-
-one2:
-	VMOVSS X17, (CX)
-
-kept2:
-	ADDQ         $0x10, CX
+stored13:
+sumsDone:
+	VEXTRACTF128 $0x01, Y0, X8
+	VADDPS       X0, X8, X8
+	VEXTRACTF128 $0x01, Y1, X0
+	VADDPS       X1, X0, X0
+	VEXTRACTF128 $0x01, Y2, X1
+	VADDPS       X2, X1, X1
+	VEXTRACTF128 $0x01, Y3, X2
+	VADDPS       X3, X2, X2
+	VUNPCKHPS    X0, X8, X3
+	VUNPCKLPS    X0, X8, X8
+	VADDPS       X3, X8, X8
+	VUNPCKHPS    X2, X1, X0
+	VUNPCKLPS    X2, X1, X1
+	VADDPS       X0, X1, X1
+	VUNPCKHPD    X1, X8, X0
+	VUNPCKLPD    X1, X8, X8
+	VADDPS       X0, X8, X8
+	VBROADCASTSS inverse+64(FP), Y0
+	VMULPS       X0, X8, X8
+	VPERMILPS    $0x00, X8, X0
+	VBROADCASTSS X0, Y0
+	VPERMILPS    $0x55, X8, X1
+	VBROADCASTSS X1, Y1
+	VPERMILPS    $0xaa, X8, X2
+	VBROADCASTSS X2, Y2
+	VPERMILPS    $0xff, X8, X3
+	VBROADCASTSS X3, Y3
+	VEXTRACTF128 $0x01, Y4, X8
+	VADDPS       X4, X8, X8
+	VEXTRACTF128 $0x01, Y5, X4
+	VADDPS       X5, X4, X4
+	VEXTRACTF128 $0x01, Y6, X5
+	VADDPS       X6, X5, X5
+	VEXTRACTF128 $0x01, Y7, X6
+	VADDPS       X7, X6, X6
+	VUNPCKHPS    X4, X8, X7
+	VUNPCKLPS    X4, X8, X8
+	VADDPS       X7, X8, X8
+	VUNPCKHPS    X6, X5, X4
+	VUNPCKLPS    X6, X5, X5
+	VADDPS       X4, X5, X5
+	VUNPCKHPD    X5, X8, X4
+	VUNPCKLPD    X5, X8, X8
+	VADDPS       X4, X8, X8
+	VMOVUPS      (CX), X4
+	VBROADCASTSS inverse+64(FP), Y5
+	VMULPS       X5, X8, X8
+	VMULPS       X4, X8, X8
+	VMULPS       X4, X8, X8
 	VPERMILPS    $0x00, X8, X4
-	VBROADCASTSS X4, Z4
+	VBROADCASTSS X4, Y4
 	VPERMILPS    $0x55, X8, X5
-	VBROADCASTSS X5, Z5
+	VBROADCASTSS X5, Y5
 	VPERMILPS    $0xaa, X8, X6
-	VBROADCASTSS X6, Z6
+	VBROADCASTSS X6, Y6
 	VPERMILPS    $0xff, X8, X7
-	VBROADCASTSS X7, Z7
-	VPERMILPS    $0x00, X17, X8
-	VBROADCASTSS X8, Z8
-	VPERMILPS    $0x55, X17, X18
-	VBROADCASTSS X18, Z18
-	VPERMILPS    $0xaa, X17, X19
-	VBROADCASTSS X19, Z19
-	VPERMILPS    $0xff, X17, X17
-	VBROADCASTSS X17, Z17
-	MOVQ         y+64(FP), SI
-	MOVQ         x+8(FP), R10
-	SUBQ         R10, SI
-	MOVQ         gamma+48(FP), R10
-	MOVQ         beta+56(FP), R11
-	MOVQ         vectors+16(FP), R13
-	XORQ         R12, R12
+	VBROADCASTSS X7, Y7
+	MOVQ         dy+16(FP), SI
+	MOVQ         x+8(FP), R11
+	SUBQ         R11, SI
+	MOVQ         bytes+104(FP), R11
+	LEAQ         (BX)(R11*4), R12
+	CMPQ         R11, $0x00000800
+	CMOVQGT      BX, R12
+	MOVQ         dx+96(FP), R11
+	MOVQ         x+8(FP), R13
+	SUBQ         R13, R11
+	ADDQ         SI, R12
+	MOVQ         vectors+40(FP), R14
+	XORQ         R13, R13
 
-apply:
-	DECQ        R13
-	JL          applyTail
-	VMOVUPS     (R10)(R12*1), Z20
-	VMOVUPS     (R11)(R12*1), Z21
-	VMOVUPS     (BX)(R12*1), Z22
-	VSUBPS      Z4, Z22, Z22
-	VMULPS      Z8, Z22, Z22
-	VFMADD213PS Z21, Z20, Z22
-	VMOVUPS     (R8)(R12*1), Z23
-	VSUBPS      Z5, Z23, Z23
-	VMULPS      Z18, Z23, Z23
-	VFMADD213PS Z21, Z20, Z23
-	VMOVUPS     (R9)(R12*1), Z24
-	VSUBPS      Z6, Z24, Z24
-	VMULPS      Z19, Z24, Z24
-	VFMADD213PS Z21, Z20, Z24
-	VMOVUPS     (DI)(R12*1), Z25
-	VSUBPS      Z7, Z25, Z25
-	VMULPS      Z17, Z25, Z25
-	VFMADD213PS Z21, Z20, Z25
-	VMOVUPS     Z22, (BX)(SI*1)
-	VMOVUPS     Z23, (R8)(SI*1)
-	VMOVUPS     Z24, (R9)(SI*1)
-	VMOVUPS     Z25, (DI)(SI*1)
-	ADDQ        $0x40, R12
-	ADDQ        $0x40, SI
-	JMP         apply
+input:
+	DECQ         R14
+	JL           inputTail
+	PREFETCHT0   (R12)(R13*4)
+	PREFETCHT0   64(R12)(R13*4)
+	VMOVUPS      (R10)(R13*1), Y8
+	VMOVUPS      (BX)(R13*1), Y9
+	VMOVUPS      (BX)(SI*1), Y10
+	VBROADCASTSS (AX), Y11
+	VSUBPS       Y11, Y9, Y9
+	VMULPS       Y4, Y9, Y9
+	VMULPS       Y8, Y10, Y10
+	VSUBPS       Y0, Y10, Y10
+	VSUBPS       Y9, Y10, Y10
+	VBROADCASTSS (CX), Y11
+	VMULPS       Y11, Y10, Y10
+	VMOVUPS      Y10, (BX)(R11*1)
+	VMOVUPS      (R8)(R13*1), Y9
+	VMOVUPS      (R8)(SI*1), Y10
+	VBROADCASTSS 4(AX), Y11
+	VSUBPS       Y11, Y9, Y9
+	VMULPS       Y5, Y9, Y9
+	VMULPS       Y8, Y10, Y10
+	VSUBPS       Y1, Y10, Y10
+	VSUBPS       Y9, Y10, Y10
+	VBROADCASTSS 4(CX), Y11
+	VMULPS       Y11, Y10, Y10
+	VMOVUPS      Y10, (R8)(R11*1)
+	VMOVUPS      (R9)(R13*1), Y9
+	VMOVUPS      (R9)(SI*1), Y10
+	VBROADCASTSS 8(AX), Y11
+	VSUBPS       Y11, Y9, Y9
+	VMULPS       Y6, Y9, Y9
+	VMULPS       Y8, Y10, Y10
+	VSUBPS       Y2, Y10, Y10
+	VSUBPS       Y9, Y10, Y10
+	VBROADCASTSS 8(CX), Y11
+	VMULPS       Y11, Y10, Y10
+	VMOVUPS      Y10, (R9)(R11*1)
+	VMOVUPS      (DI)(R13*1), Y9
+	VMOVUPS      (DI)(SI*1), Y10
+	VBROADCASTSS 12(AX), Y11
+	VSUBPS       Y11, Y9, Y9
+	VMULPS       Y7, Y9, Y9
+	VMULPS       Y8, Y10, Y10
+	VSUBPS       Y3, Y10, Y10
+	VSUBPS       Y9, Y10, Y10
+	VBROADCASTSS 12(CX), Y11
+	VMULPS       Y11, Y10, Y10
+	VMOVUPS      Y10, (DI)(R11*1)
+	ADDQ         $0x20, R13
+	ADDQ         $0x20, SI
+	ADDQ         $0x20, R11
+	JMP          input
 
-applyTail:
-	MOVQ        rest+24(FP), R13
-	TESTQ       R13, R13
-	JZ          applyDone
-	MOVQ        tail+32(FP), R13
-	KMOVW       R13, K1
-	VMOVUPS.Z   (R10)(R12*1), K1, Z20
-	VMOVUPS.Z   (R11)(R12*1), K1, Z21
-	VMOVUPS.Z   (BX)(R12*1), K1, Z22
-	VSUBPS      Z4, Z22, Z22
-	VMULPS      Z8, Z22, Z22
-	VFMADD213PS Z21, Z20, Z22
-	VMOVUPS.Z   (R8)(R12*1), K1, Z4
-	VSUBPS      Z5, Z4, Z4
-	VMULPS      Z18, Z4, Z4
-	VFMADD213PS Z21, Z20, Z4
-	VMOVUPS.Z   (R9)(R12*1), K1, Z5
-	VSUBPS      Z6, Z5, Z5
-	VMULPS      Z19, Z5, Z5
-	VFMADD213PS Z21, Z20, Z5
-	VMOVUPS.Z   (DI)(R12*1), K1, Z6
-	VSUBPS      Z7, Z6, Z6
-	VMULPS      Z17, Z6, Z6
-	VFMADD213PS Z21, Z20, Z6
-	VMOVUPS     Z22, K1, (BX)(SI*1)
-	VMOVUPS     Z4, K1, (R8)(SI*1)
-	VMOVUPS     Z5, K1, (R9)(SI*1)
-	VMOVUPS     Z6, K1, (DI)(SI*1)
+inputTail:
+	MOVQ         rest+48(FP), R14
+	TESTQ        R14, R14
+	JZ           inputDone
+	MOVQ         tail+56(FP), R15
+	VMOVUPS      (R15), Y8
+	PREFETCHT0   (R12)(R13*4)
+	PREFETCHT0   64(R12)(R13*4)
+	VMASKMOVPS   (R10)(R13*1), Y8, Y9
+	VMASKMOVPS   (BX)(R13*1), Y8, Y10
+	VMASKMOVPS   (BX)(SI*1), Y8, Y11
+	VBROADCASTSS (AX), Y12
+	VSUBPS       Y12, Y10, Y10
+	VMULPS       Y4, Y10, Y10
+	VMULPS       Y9, Y11, Y11
+	VSUBPS       Y0, Y11, Y11
+	VSUBPS       Y10, Y11, Y11
+	VBROADCASTSS (CX), Y12
+	VMULPS       Y12, Y11, Y11
+	CMPQ         R14, $0x08
+	JNE          part14
+	VMOVUPS      Y11, (BX)(R11*1)
+	JMP          stored14
 
-applyDone:
+part14:
+	LEAQ         (BX)(R11*1), BX
+	TESTQ        $0x00000004, R14
+	JZ           without4_14
+	VMOVUPS      X11, (BX)
+	VEXTRACTF128 $0x01, Y11, X11
+	ADDQ         $0x10, BX
+
+without4_14:
+	TESTQ   $0x00000002, R14
+	JZ      without2_14
+	VMOVLPS X11, (BX)
+	VPSRLDQ $0x08, X11, X11
+	ADDQ    $0x08, BX
+
+without2_14:
+	TESTQ  $0x00000001, R14
+	JZ     stored14
+	VMOVSS X11, (BX)
+
+stored14:
+	VMASKMOVPS   (R8)(R13*1), Y8, Y0
+	VMASKMOVPS   (R8)(SI*1), Y8, Y4
+	VBROADCASTSS 4(AX), Y10
+	VSUBPS       Y10, Y0, Y0
+	VMULPS       Y5, Y0, Y0
+	VMULPS       Y9, Y4, Y4
+	VSUBPS       Y1, Y4, Y4
+	VSUBPS       Y0, Y4, Y4
+	VBROADCASTSS 4(CX), Y10
+	VMULPS       Y10, Y4, Y4
+	CMPQ         R14, $0x08
+	JNE          part15
+	VMOVUPS      Y4, (R8)(R11*1)
+	JMP          stored15
+
+part15:
+	LEAQ         (R8)(R11*1), BX
+	TESTQ        $0x00000004, R14
+	JZ           without4_15
+	VMOVUPS      X4, (BX)
+	VEXTRACTF128 $0x01, Y4, X4
+	ADDQ         $0x10, BX
+
+without4_15:
+	TESTQ   $0x00000002, R14
+	JZ      without2_15
+	VMOVLPS X4, (BX)
+	VPSRLDQ $0x08, X4, X4
+	ADDQ    $0x08, BX
+
+without2_15:
+	TESTQ  $0x00000001, R14
+	JZ     stored15
+	VMOVSS X4, (BX)
+
+stored15:
+	VMASKMOVPS   (R9)(R13*1), Y8, Y0
+	VMASKMOVPS   (R9)(SI*1), Y8, Y1
+	VBROADCASTSS 8(AX), Y4
+	VSUBPS       Y4, Y0, Y0
+	VMULPS       Y6, Y0, Y0
+	VMULPS       Y9, Y1, Y1
+	VSUBPS       Y2, Y1, Y1
+	VSUBPS       Y0, Y1, Y1
+	VBROADCASTSS 8(CX), Y4
+	VMULPS       Y4, Y1, Y1
+	CMPQ         R14, $0x08
+	JNE          part16
+	VMOVUPS      Y1, (R9)(R11*1)
+	JMP          stored16
+
+part16:
+	LEAQ         (R9)(R11*1), BX
+	TESTQ        $0x00000004, R14
+	JZ           without4_16
+	VMOVUPS      X1, (BX)
+	VEXTRACTF128 $0x01, Y1, X1
+	ADDQ         $0x10, BX
+
+without4_16:
+	TESTQ   $0x00000002, R14
+	JZ      without2_16
+	VMOVLPS X1, (BX)
+	VPSRLDQ $0x08, X1, X1
+	ADDQ    $0x08, BX
+
+without2_16:
+	TESTQ  $0x00000001, R14
+	JZ     stored16
+	VMOVSS X1, (BX)
+
+stored16:
+	VMASKMOVPS   (DI)(R13*1), Y8, Y0
+	VMASKMOVPS   (DI)(SI*1), Y8, Y1
+	VBROADCASTSS 12(AX), Y2
+	VSUBPS       Y2, Y0, Y0
+	VMULPS       Y7, Y0, Y0
+	VMULPS       Y9, Y1, Y1
+	VSUBPS       Y3, Y1, Y1
+	VSUBPS       Y0, Y1, Y1
+	VBROADCASTSS 12(CX), Y2
+	VMULPS       Y2, Y1, Y1
+	CMPQ         R14, $0x08
+	JNE          part17
+	VMOVUPS      Y1, (DI)(R11*1)
+	JMP          stored17
+
+part17:
+	LEAQ         (DI)(R11*1), BX
+	TESTQ        $0x00000004, R14
+	JZ           without4_17
+	VMOVUPS      X1, (BX)
+	VEXTRACTF128 $0x01, Y1, X1
+	ADDQ         $0x10, BX
+
+without4_17:
+	TESTQ   $0x00000002, R14
+	JZ      without2_17
+	VMOVLPS X1, (BX)
+	VPSRLDQ $0x08, X1, X1
+	ADDQ    $0x08, BX
+
+without2_17:
+	TESTQ  $0x00000001, R14
+	JZ     stored17
+	VMOVSS X1, (BX)
+
+stored17:
+inputDone:
+	ADDQ $0x10, AX
+	ADDQ $0x10, CX
 	MOVQ DI, BX
-	MOVQ bytes+88(FP), SI
+	MOVQ bytes+104(FP), SI
 	ADDQ SI, BX
 	SUBQ $0x04, DX
+	JG   rows
+	VZEROUPPER
+	RET
+
+// func rmsNormGradFoursAVX2(rows int, x *float32, dy *float32, invrms *float32, vectors int, rest int, tail uintptr, inverse float32, gamma *float32, dgamma *float32, dx *float32, bytes int)
+// Requires: AVX, AVX2, CMOV, FMA3, MMX+
+TEXT ·rmsNormGradFoursAVX2(SB), NOSPLIT, $0-96
+	MOVQ invrms+24(FP), AX
+	MOVQ rows+0(FP), CX
+	MOVQ x+8(FP), DX
+
+rows:
+	MOVQ         bytes+88(FP), BX
+	MOVQ         DX, DI
+	LEAQ         (DX)(BX*1), SI
+	CMPQ         CX, $0x01
+	CMOVQGT      SI, DI
+	MOVQ         DI, R8
+	LEAQ         (DI)(BX*1), SI
+	CMPQ         CX, $0x02
+	CMOVQGT      SI, R8
+	MOVQ         R8, SI
+	LEAQ         (R8)(BX*1), BX
+	CMPQ         CX, $0x03
+	CMOVQGT      BX, SI
+	VXORPS       Y0, Y0, Y0
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	MOVQ         dy+16(FP), BX
+	MOVQ         x+8(FP), R9
+	SUBQ         R9, BX
+	MOVQ         bytes+88(FP), R9
+	LEAQ         (DX)(R9*4), R10
+	CMPQ         R9, $0x00000800
+	CMOVQGT      DX, R10
+	MOVQ         gamma+64(FP), R9
+	MOVQ         dgamma+72(FP), R11
+	VMOVUPS      (AX), X4
+	VPERMILPS    $0x00, X4, X5
+	VBROADCASTSS X5, Y5
+	VPERMILPS    $0x55, X4, X6
+	VBROADCASTSS X6, Y6
+	VPERMILPS    $0xaa, X4, X7
+	VBROADCASTSS X7, Y7
+	VPERMILPS    $0xff, X4, X8
+	VBROADCASTSS X8, Y8
+	MOVQ         vectors+32(FP), R13
+	XORQ         R12, R12
+
+sums:
+	DECQ        R13
+	JL          sumsTail
+	PREFETCHT0  (R10)(R12*4)
+	PREFETCHT0  64(R10)(R12*4)
+	VMOVUPS     (R9)(R12*1), Y9
+	VMOVUPS     (R11)(R12*1), Y10
+	VMOVUPS     (DX)(R12*1), Y11
+	VMOVUPS     (DX)(BX*1), Y12
+	VMULPS      Y11, Y12, Y12
+	VFMADD231PS Y12, Y9, Y0
+	VFMADD231PS Y5, Y12, Y10
+	VMOVUPS     (DI)(R12*1), Y11
+	VMOVUPS     (DI)(BX*1), Y12
+	VMULPS      Y11, Y12, Y12
+	VFMADD231PS Y12, Y9, Y1
+	VFMADD231PS Y6, Y12, Y10
+	VMOVUPS     (R8)(R12*1), Y11
+	VMOVUPS     (R8)(BX*1), Y12
+	VMULPS      Y11, Y12, Y12
+	VFMADD231PS Y12, Y9, Y2
+	VFMADD231PS Y7, Y12, Y10
+	VMOVUPS     (SI)(R12*1), Y11
+	VMOVUPS     (SI)(BX*1), Y12
+	VMULPS      Y11, Y12, Y12
+	VFMADD231PS Y12, Y9, Y3
+	VFMADD231PS Y8, Y12, Y10
+	VMOVUPS     Y10, (R11)(R12*1)
+	ADDQ        $0x20, R12
+	ADDQ        $0x20, BX
+	JMP         sums
+
+sumsTail:
+	MOVQ        rest+40(FP), R13
+	TESTQ       R13, R13
+	JZ          sumsDone
+	MOVQ        tail+48(FP), R14
+	VMOVUPS     (R14), Y9
+	PREFETCHT0  (R10)(R12*4)
+	PREFETCHT0  64(R10)(R12*4)
+	VMASKMOVPS  (R9)(R12*1), Y9, Y10
+	VMASKMOVPS  (R11)(R12*1), Y9, Y11
+	VMASKMOVPS  (DX)(R12*1), Y9, Y12
+	VMASKMOVPS  (DX)(BX*1), Y9, Y13
+	VMULPS      Y12, Y13, Y13
+	VFMADD231PS Y13, Y10, Y0
+	VFMADD231PS Y5, Y13, Y11
+	VMASKMOVPS  (DI)(R12*1), Y9, Y12
+	VMASKMOVPS  (DI)(BX*1), Y9, Y13
+	VMULPS      Y12, Y13, Y13
+	VFMADD231PS Y13, Y10, Y1
+	VFMADD231PS Y6, Y13, Y11
+	VMASKMOVPS  (R8)(R12*1), Y9, Y12
+	VMASKMOVPS  (R8)(BX*1), Y9, Y13
+	VMULPS      Y12, Y13, Y13
+	VFMADD231PS Y13, Y10, Y2
+	VFMADD231PS Y7, Y13, Y11
+	VMASKMOVPS  (SI)(R12*1), Y9, Y12
+	VMASKMOVPS  (SI)(BX*1), Y9, Y9
+	VMULPS      Y12, Y9, Y9
+	VFMADD231PS Y9, Y10, Y3
+	VFMADD231PS Y8, Y9, Y11
+	CMPQ        R13, $0x08
+	JNE         part18
+	VMOVUPS     Y11, (R11)(R12*1)
+	JMP         stored18
+
+part18:
+	LEAQ         (R11)(R12*1), BX
+	TESTQ        $0x00000004, R13
+	JZ           without4_18
+	VMOVUPS      X11, (BX)
+	VEXTRACTF128 $0x01, Y11, X11
+	ADDQ         $0x10, BX
+
+without4_18:
+	TESTQ   $0x00000002, R13
+	JZ      without2_18
+	VMOVLPS X11, (BX)
+	VPSRLDQ $0x08, X11, X11
+	ADDQ    $0x08, BX
+
+without2_18:
+	TESTQ  $0x00000001, R13
+	JZ     stored18
+	VMOVSS X11, (BX)
+
+stored18:
+sumsDone:
+	VEXTRACTF128 $0x01, Y0, X9
+	VADDPS       X0, X9, X9
+	VEXTRACTF128 $0x01, Y1, X0
+	VADDPS       X1, X0, X0
+	VEXTRACTF128 $0x01, Y2, X1
+	VADDPS       X2, X1, X1
+	VEXTRACTF128 $0x01, Y3, X2
+	VADDPS       X3, X2, X2
+	VUNPCKHPS    X0, X9, X3
+	VUNPCKLPS    X0, X9, X9
+	VADDPS       X3, X9, X9
+	VUNPCKHPS    X2, X1, X0
+	VUNPCKLPS    X2, X1, X1
+	VADDPS       X0, X1, X1
+	VUNPCKHPD    X1, X9, X0
+	VUNPCKLPD    X1, X9, X9
+	VADDPS       X0, X9, X9
+	VBROADCASTSS inverse+56(FP), Y0
+	VMULPS       X0, X9, X9
+	VMULPS       X4, X9, X9
+	VMULPS       X4, X9, X9
+	VPERMILPS    $0x00, X9, X0
+	VBROADCASTSS X0, Y0
+	VPERMILPS    $0x55, X9, X1
+	VBROADCASTSS X1, Y1
+	VPERMILPS    $0xaa, X9, X2
+	VBROADCASTSS X2, Y2
+	VPERMILPS    $0xff, X9, X3
+	VBROADCASTSS X3, Y3
+	MOVQ         dy+16(FP), BX
+	MOVQ         x+8(FP), R10
+	SUBQ         R10, BX
+	MOVQ         bytes+88(FP), R10
+	LEAQ         (DX)(R10*4), R11
+	CMPQ         R10, $0x00000800
+	CMOVQGT      DX, R11
+	MOVQ         dx+80(FP), R10
+	MOVQ         x+8(FP), R12
+	SUBQ         R12, R10
+	ADDQ         BX, R11
+	MOVQ         vectors+32(FP), R13
+	XORQ         R12, R12
+
+input:
+	DECQ         R13
+	JL           inputTail
+	PREFETCHT0   (R11)(R12*4)
+	PREFETCHT0   64(R11)(R12*4)
+	VMOVUPS      (R9)(R12*1), Y4
+	VMOVUPS      (DX)(R12*1), Y9
+	VMOVUPS      (DX)(BX*1), Y10
+	VMULPS       Y4, Y10, Y10
+	VFNMADD231PS Y0, Y9, Y10
+	VMULPS       Y5, Y10, Y10
+	VMOVUPS      Y10, (DX)(R10*1)
+	VMOVUPS      (DI)(R12*1), Y9
+	VMOVUPS      (DI)(BX*1), Y10
+	VMULPS       Y4, Y10, Y10
+	VFNMADD231PS Y1, Y9, Y10
+	VMULPS       Y6, Y10, Y10
+	VMOVUPS      Y10, (DI)(R10*1)
+	VMOVUPS      (R8)(R12*1), Y9
+	VMOVUPS      (R8)(BX*1), Y10
+	VMULPS       Y4, Y10, Y10
+	VFNMADD231PS Y2, Y9, Y10
+	VMULPS       Y7, Y10, Y10
+	VMOVUPS      Y10, (R8)(R10*1)
+	VMOVUPS      (SI)(R12*1), Y9
+	VMOVUPS      (SI)(BX*1), Y10
+	VMULPS       Y4, Y10, Y10
+	VFNMADD231PS Y3, Y9, Y10
+	VMULPS       Y8, Y10, Y10
+	VMOVUPS      Y10, (SI)(R10*1)
+	ADDQ         $0x20, R12
+	ADDQ         $0x20, BX
+	ADDQ         $0x20, R10
+	JMP          input
+
+inputTail:
+	MOVQ         rest+40(FP), R13
+	TESTQ        R13, R13
+	JZ           inputDone
+	MOVQ         tail+48(FP), R14
+	VMOVUPS      (R14), Y4
+	PREFETCHT0   (R11)(R12*4)
+	PREFETCHT0   64(R11)(R12*4)
+	VMASKMOVPS   (R9)(R12*1), Y4, Y9
+	VMASKMOVPS   (DX)(R12*1), Y4, Y10
+	VMASKMOVPS   (DX)(BX*1), Y4, Y11
+	VMULPS       Y9, Y11, Y11
+	VFNMADD231PS Y0, Y10, Y11
+	VMULPS       Y5, Y11, Y11
+	CMPQ         R13, $0x08
+	JNE          part19
+	VMOVUPS      Y11, (DX)(R10*1)
+	JMP          stored19
+
+part19:
+	LEAQ         (DX)(R10*1), DX
+	TESTQ        $0x00000004, R13
+	JZ           without4_19
+	VMOVUPS      X11, (DX)
+	VEXTRACTF128 $0x01, Y11, X11
+	ADDQ         $0x10, DX
+
+without4_19:
+	TESTQ   $0x00000002, R13
+	JZ      without2_19
+	VMOVLPS X11, (DX)
+	VPSRLDQ $0x08, X11, X11
+	ADDQ    $0x08, DX
+
+without2_19:
+	TESTQ  $0x00000001, R13
+	JZ     stored19
+	VMOVSS X11, (DX)
+
+stored19:
+	VMASKMOVPS   (DI)(R12*1), Y4, Y0
+	VMASKMOVPS   (DI)(BX*1), Y4, Y5
+	VMULPS       Y9, Y5, Y5
+	VFNMADD231PS Y1, Y0, Y5
+	VMULPS       Y6, Y5, Y5
+	CMPQ         R13, $0x08
+	JNE          part20
+	VMOVUPS      Y5, (DI)(R10*1)
+	JMP          stored20
+
+part20:
+	LEAQ         (DI)(R10*1), DX
+	TESTQ        $0x00000004, R13
+	JZ           without4_20
+	VMOVUPS      X5, (DX)
+	VEXTRACTF128 $0x01, Y5, X5
+	ADDQ         $0x10, DX
+
+without4_20:
+	TESTQ   $0x00000002, R13
+	JZ      without2_20
+	VMOVLPS X5, (DX)
+	VPSRLDQ $0x08, X5, X5
+	ADDQ    $0x08, DX
+
+without2_20:
+	TESTQ  $0x00000001, R13
+	JZ     stored20
+	VMOVSS X5, (DX)
+
+stored20:
+	VMASKMOVPS   (R8)(R12*1), Y4, Y0
+	VMASKMOVPS   (R8)(BX*1), Y4, Y1
+	VMULPS       Y9, Y1, Y1
+	VFNMADD231PS Y2, Y0, Y1
+	VMULPS       Y7, Y1, Y1
+	CMPQ         R13, $0x08
+	JNE          part21
+	VMOVUPS      Y1, (R8)(R10*1)
+	JMP          stored21
+
+part21:
+	LEAQ         (R8)(R10*1), DX
+	TESTQ        $0x00000004, R13
+	JZ           without4_21
+	VMOVUPS      X1, (DX)
+	VEXTRACTF128 $0x01, Y1, X1
+	ADDQ         $0x10, DX
+
+without4_21:
+	TESTQ   $0x00000002, R13
+	JZ      without2_21
+	VMOVLPS X1, (DX)
+	VPSRLDQ $0x08, X1, X1
+	ADDQ    $0x08, DX
+
+without2_21:
+	TESTQ  $0x00000001, R13
+	JZ     stored21
+	VMOVSS X1, (DX)
+
+stored21:
+	VMASKMOVPS   (SI)(R12*1), Y4, Y0
+	VMASKMOVPS   (SI)(BX*1), Y4, Y1
+	VMULPS       Y9, Y1, Y1
+	VFNMADD231PS Y3, Y0, Y1
+	VMULPS       Y8, Y1, Y1
+	CMPQ         R13, $0x08
+	JNE          part22
+	VMOVUPS      Y1, (SI)(R10*1)
+	JMP          stored22
+
+part22:
+	LEAQ         (SI)(R10*1), DX
+	TESTQ        $0x00000004, R13
+	JZ           without4_22
+	VMOVUPS      X1, (DX)
+	VEXTRACTF128 $0x01, Y1, X1
+	ADDQ         $0x10, DX
+
+without4_22:
+	TESTQ   $0x00000002, R13
+	JZ      without2_22
+	VMOVLPS X1, (DX)
+	VPSRLDQ $0x08, X1, X1
+	ADDQ    $0x08, DX
+
+without2_22:
+	TESTQ  $0x00000001, R13
+	JZ     stored22
+	VMOVSS X1, (DX)
+
+stored22:
+inputDone:
+	ADDQ $0x10, AX
+	MOVQ SI, DX
+	MOVQ bytes+88(FP), BX
+	ADDQ BX, DX
+	SUBQ $0x04, CX
+	JG   rows
+	VZEROUPPER
+	RET
+
+// func layerNormGradRowsAVX2(rows int, x *float32, dy *float32, mean *float32, invstd *float32, vectors int, rest int, tail uintptr, inverse float32, gamma *float32, dgamma *float32, dbeta *float32, dx *float32, bytes int)
+// Requires: AVX, AVX2, CMOV, FMA3, MMX+
+TEXT ·layerNormGradRowsAVX2(SB), NOSPLIT, $0-112
+	MOVQ mean+24(FP), AX
+	MOVQ invstd+32(FP), CX
+	MOVQ rows+0(FP), DX
+	MOVQ x+8(FP), BX
+
+rows:
+	MOVQ    bytes+104(FP), SI
+	VXORPS  Y0, Y0, Y0
+	VXORPS  Y1, Y1, Y1
+	MOVQ    dy+16(FP), SI
+	MOVQ    x+8(FP), DI
+	SUBQ    DI, SI
+	MOVQ    bytes+104(FP), DI
+	LEAQ    (BX)(DI*1), R8
+	CMPQ    DI, $0x00000800
+	CMOVQGT BX, R8
+	MOVQ    gamma+72(FP), DI
+	MOVQ    dgamma+80(FP), R9
+	MOVQ    dbeta+88(FP), R10
+	MOVQ    vectors+40(FP), R12
+	XORQ    R11, R11
+
+sums:
+	DECQ         R12
+	JL           sumsTail
+	PREFETCHT0   (R8)(R11*1)
+	VMOVUPS      (DI)(R11*1), Y2
+	VMOVUPS      (R9)(R11*1), Y3
+	VMOVUPS      (R10)(R11*1), Y4
+	VMOVUPS      (BX)(R11*1), Y5
+	VMOVUPS      (BX)(SI*1), Y6
+	VBROADCASTSS (AX), Y7
+	VSUBPS       Y7, Y5, Y5
+	VADDPS       Y6, Y4, Y4
+	VMULPS       Y6, Y2, Y7
+	VADDPS       Y7, Y0, Y0
+	VFMADD231PS  Y5, Y7, Y1
+	VMULPS       Y5, Y6, Y6
+	VBROADCASTSS (CX), Y7
+	VMULPS       Y7, Y6, Y6
+	VADDPS       Y6, Y3, Y3
+	VMOVUPS      Y3, (R9)(R11*1)
+	VMOVUPS      Y4, (R10)(R11*1)
+	ADDQ         $0x20, R11
+	ADDQ         $0x20, SI
+	JMP          sums
+
+sumsTail:
+	MOVQ         rest+48(FP), R12
+	TESTQ        R12, R12
+	JZ           sumsDone
+	MOVQ         tail+56(FP), R13
+	VMOVUPS      (R13), Y2
+	PREFETCHT0   (R8)(R11*1)
+	VMASKMOVPS   (DI)(R11*1), Y2, Y3
+	VMASKMOVPS   (R9)(R11*1), Y2, Y4
+	VMASKMOVPS   (R10)(R11*1), Y2, Y5
+	VMASKMOVPS   (BX)(R11*1), Y2, Y6
+	VMASKMOVPS   (BX)(SI*1), Y2, Y2
+	VBROADCASTSS (AX), Y7
+	VSUBPS       Y7, Y6, Y6
+	VADDPS       Y2, Y5, Y5
+	VMULPS       Y2, Y3, Y7
+	VADDPS       Y7, Y0, Y0
+	VFMADD231PS  Y6, Y7, Y1
+	VMULPS       Y6, Y2, Y2
+	VBROADCASTSS (CX), Y7
+	VMULPS       Y7, Y2, Y2
+	VADDPS       Y2, Y4, Y4
+	CMPQ         R12, $0x08
+	JNE          part23
+	VMOVUPS      Y4, (R9)(R11*1)
+	JMP          stored23
+
+part23:
+	LEAQ         (R9)(R11*1), SI
+	TESTQ        $0x00000004, R12
+	JZ           without4_23
+	VMOVUPS      X4, (SI)
+	VEXTRACTF128 $0x01, Y4, X4
+	ADDQ         $0x10, SI
+
+without4_23:
+	TESTQ   $0x00000002, R12
+	JZ      without2_23
+	VMOVLPS X4, (SI)
+	VPSRLDQ $0x08, X4, X4
+	ADDQ    $0x08, SI
+
+without2_23:
+	TESTQ  $0x00000001, R12
+	JZ     stored23
+	VMOVSS X4, (SI)
+
+stored23:
+	CMPQ    R12, $0x08
+	JNE     part24
+	VMOVUPS Y5, (R10)(R11*1)
+	JMP     stored24
+
+part24:
+	LEAQ         (R10)(R11*1), SI
+	TESTQ        $0x00000004, R12
+	JZ           without4_24
+	VMOVUPS      X5, (SI)
+	VEXTRACTF128 $0x01, Y5, X5
+	ADDQ         $0x10, SI
+
+without4_24:
+	TESTQ   $0x00000002, R12
+	JZ      without2_24
+	VMOVLPS X5, (SI)
+	VPSRLDQ $0x08, X5, X5
+	ADDQ    $0x08, SI
+
+without2_24:
+	TESTQ  $0x00000001, R12
+	JZ     stored24
+	VMOVSS X5, (SI)
+
+stored24:
+sumsDone:
+	VEXTRACTF128 $0x01, Y0, X2
+	VADDPS       X0, X2, X2
+	VPERMILPS    $0x4e, X2, X0
+	VADDPS       X2, X0, X2
+	VPERMILPS    $0xb1, X2, X0
+	VADDPS       X2, X0, X2
+	VBROADCASTSS inverse+64(FP), Y0
+	VMULPS       X0, X2, X2
+	VPERMILPS    $0x00, X2, X0
+	VBROADCASTSS X0, Y0
+	VEXTRACTF128 $0x01, Y1, X2
+	VADDPS       X1, X2, X2
+	VPERMILPS    $0x4e, X2, X1
+	VADDPS       X2, X1, X2
+	VPERMILPS    $0xb1, X2, X1
+	VADDPS       X2, X1, X2
+	VMOVSS       (CX), X1
+	VBROADCASTSS inverse+64(FP), Y3
+	VMULPS       X3, X2, X2
+	VMULPS       X1, X2, X2
+	VMULPS       X1, X2, X2
+	VPERMILPS    $0x00, X2, X1
+	VBROADCASTSS X1, Y1
+	MOVQ         dy+16(FP), SI
+	MOVQ         x+8(FP), R8
+	SUBQ         R8, SI
+	MOVQ         bytes+104(FP), R8
+	LEAQ         (BX)(R8*1), R9
+	CMPQ         R8, $0x00000800
+	CMOVQGT      BX, R9
+	MOVQ         dx+96(FP), R8
+	MOVQ         x+8(FP), R10
+	SUBQ         R10, R8
+	ADDQ         SI, R9
+	MOVQ         vectors+40(FP), R11
+	XORQ         R10, R10
+
+input:
+	DECQ         R11
+	JL           inputTail
+	PREFETCHT0   (R9)(R10*1)
+	VMOVUPS      (DI)(R10*1), Y2
+	VMOVUPS      (BX)(R10*1), Y3
+	VMOVUPS      (BX)(SI*1), Y4
+	VBROADCASTSS (AX), Y5
+	VSUBPS       Y5, Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VMULPS       Y2, Y4, Y4
+	VSUBPS       Y0, Y4, Y4
+	VSUBPS       Y3, Y4, Y4
+	VBROADCASTSS (CX), Y5
+	VMULPS       Y5, Y4, Y4
+	VMOVUPS      Y4, (BX)(R8*1)
+	ADDQ         $0x20, R10
+	ADDQ         $0x20, SI
+	ADDQ         $0x20, R8
+	JMP          input
+
+inputTail:
+	MOVQ         rest+48(FP), R11
+	TESTQ        R11, R11
+	JZ           inputDone
+	MOVQ         tail+56(FP), R12
+	VMOVUPS      (R12), Y2
+	PREFETCHT0   (R9)(R10*1)
+	VMASKMOVPS   (DI)(R10*1), Y2, Y3
+	VMASKMOVPS   (BX)(R10*1), Y2, Y4
+	VMASKMOVPS   (BX)(SI*1), Y2, Y2
+	VBROADCASTSS (AX), Y5
+	VSUBPS       Y5, Y4, Y4
+	VMULPS       Y1, Y4, Y4
+	VMULPS       Y3, Y2, Y2
+	VSUBPS       Y0, Y2, Y2
+	VSUBPS       Y4, Y2, Y2
+	VBROADCASTSS (CX), Y5
+	VMULPS       Y5, Y2, Y2
+	CMPQ         R11, $0x08
+	JNE          part25
+	VMOVUPS      Y2, (BX)(R8*1)
+	JMP          stored25
+
+part25:
+	LEAQ         (BX)(R8*1), SI
+	TESTQ        $0x00000004, R11
+	JZ           without4_25
+	VMOVUPS      X2, (SI)
+	VEXTRACTF128 $0x01, Y2, X2
+	ADDQ         $0x10, SI
+
+without4_25:
+	TESTQ   $0x00000002, R11
+	JZ      without2_25
+	VMOVLPS X2, (SI)
+	VPSRLDQ $0x08, X2, X2
+	ADDQ    $0x08, SI
+
+without2_25:
+	TESTQ  $0x00000001, R11
+	JZ     stored25
+	VMOVSS X2, (SI)
+
+stored25:
+inputDone:
+	ADDQ $0x04, AX
+	ADDQ $0x04, CX
+	MOVQ bytes+104(FP), SI
+	ADDQ SI, BX
+	SUBQ $0x01, DX
+	JG   rows
+	VZEROUPPER
+	RET
+
+// func rmsNormGradRowsAVX2(rows int, x *float32, dy *float32, invrms *float32, vectors int, rest int, tail uintptr, inverse float32, gamma *float32, dgamma *float32, dx *float32, bytes int)
+// Requires: AVX, AVX2, CMOV, FMA3, MMX+
+TEXT ·rmsNormGradRowsAVX2(SB), NOSPLIT, $0-96
+	MOVQ invrms+24(FP), AX
+	MOVQ rows+0(FP), CX
+	MOVQ x+8(FP), DX
+
+rows:
+	MOVQ         bytes+88(FP), BX
+	VXORPS       Y0, Y0, Y0
+	MOVQ         dy+16(FP), BX
+	MOVQ         x+8(FP), SI
+	SUBQ         SI, BX
+	MOVQ         bytes+88(FP), SI
+	LEAQ         (DX)(SI*1), DI
+	CMPQ         SI, $0x00000800
+	CMOVQGT      DX, DI
+	MOVQ         gamma+64(FP), SI
+	MOVQ         dgamma+72(FP), R8
+	VMOVSS       (AX), X1
+	VPERMILPS    $0x00, X1, X2
+	VBROADCASTSS X2, Y2
+	MOVQ         vectors+32(FP), R10
+	XORQ         R9, R9
+
+sums:
+	DECQ        R10
+	JL          sumsTail
+	PREFETCHT0  (DI)(R9*1)
+	VMOVUPS     (SI)(R9*1), Y3
+	VMOVUPS     (R8)(R9*1), Y4
+	VMOVUPS     (DX)(R9*1), Y5
+	VMOVUPS     (DX)(BX*1), Y6
+	VMULPS      Y5, Y6, Y6
+	VFMADD231PS Y6, Y3, Y0
+	VFMADD231PS Y2, Y6, Y4
+	VMOVUPS     Y4, (R8)(R9*1)
+	ADDQ        $0x20, R9
+	ADDQ        $0x20, BX
+	JMP         sums
+
+sumsTail:
+	MOVQ        rest+40(FP), R10
+	TESTQ       R10, R10
+	JZ          sumsDone
+	MOVQ        tail+48(FP), R11
+	VMOVUPS     (R11), Y3
+	PREFETCHT0  (DI)(R9*1)
+	VMASKMOVPS  (SI)(R9*1), Y3, Y4
+	VMASKMOVPS  (R8)(R9*1), Y3, Y5
+	VMASKMOVPS  (DX)(R9*1), Y3, Y6
+	VMASKMOVPS  (DX)(BX*1), Y3, Y3
+	VMULPS      Y6, Y3, Y3
+	VFMADD231PS Y3, Y4, Y0
+	VFMADD231PS Y2, Y3, Y5
+	CMPQ        R10, $0x08
+	JNE         part26
+	VMOVUPS     Y5, (R8)(R9*1)
+	JMP         stored26
+
+part26:
+	LEAQ         (R8)(R9*1), BX
+	TESTQ        $0x00000004, R10
+	JZ           without4_26
+	VMOVUPS      X5, (BX)
+	VEXTRACTF128 $0x01, Y5, X5
+	ADDQ         $0x10, BX
+
+without4_26:
+	TESTQ   $0x00000002, R10
+	JZ      without2_26
+	VMOVLPS X5, (BX)
+	VPSRLDQ $0x08, X5, X5
+	ADDQ    $0x08, BX
+
+without2_26:
+	TESTQ  $0x00000001, R10
+	JZ     stored26
+	VMOVSS X5, (BX)
+
+stored26:
+sumsDone:
+	VEXTRACTF128 $0x01, Y0, X3
+	VADDPS       X0, X3, X3
+	VPERMILPS    $0x4e, X3, X0
+	VADDPS       X3, X0, X3
+	VPERMILPS    $0xb1, X3, X0
+	VADDPS       X3, X0, X3
+	VBROADCASTSS inverse+56(FP), Y0
+	VMULPS       X0, X3, X3
+	VMULPS       X1, X3, X3
+	VMULPS       X1, X3, X3
+	VPERMILPS    $0x00, X3, X0
+	VBROADCASTSS X0, Y0
+	MOVQ         dy+16(FP), BX
+	MOVQ         x+8(FP), DI
+	SUBQ         DI, BX
+	MOVQ         bytes+88(FP), DI
+	LEAQ         (DX)(DI*1), R8
+	CMPQ         DI, $0x00000800
+	CMOVQGT      DX, R8
+	MOVQ         dx+80(FP), DI
+	MOVQ         x+8(FP), R9
+	SUBQ         R9, DI
+	ADDQ         BX, R8
+	MOVQ         vectors+32(FP), R10
+	XORQ         R9, R9
+
+input:
+	DECQ         R10
+	JL           inputTail
+	PREFETCHT0   (R8)(R9*1)
+	VMOVUPS      (SI)(R9*1), Y1
+	VMOVUPS      (DX)(R9*1), Y3
+	VMOVUPS      (DX)(BX*1), Y4
+	VMULPS       Y1, Y4, Y4
+	VFNMADD231PS Y0, Y3, Y4
+	VMULPS       Y2, Y4, Y4
+	VMOVUPS      Y4, (DX)(DI*1)
+	ADDQ         $0x20, R9
+	ADDQ         $0x20, BX
+	ADDQ         $0x20, DI
+	JMP          input
+
+inputTail:
+	MOVQ         rest+40(FP), R10
+	TESTQ        R10, R10
+	JZ           inputDone
+	MOVQ         tail+48(FP), R11
+	VMOVUPS      (R11), Y1
+	PREFETCHT0   (R8)(R9*1)
+	VMASKMOVPS   (SI)(R9*1), Y1, Y3
+	VMASKMOVPS   (DX)(R9*1), Y1, Y4
+	VMASKMOVPS   (DX)(BX*1), Y1, Y1
+	VMULPS       Y3, Y1, Y1
+	VFNMADD231PS Y0, Y4, Y1
+	VMULPS       Y2, Y1, Y1
+	CMPQ         R10, $0x08
+	JNE          part27
+	VMOVUPS      Y1, (DX)(DI*1)
+	JMP          stored27
+
+part27:
+	LEAQ         (DX)(DI*1), BX
+	TESTQ        $0x00000004, R10
+	JZ           without4_27
+	VMOVUPS      X1, (BX)
+	VEXTRACTF128 $0x01, Y1, X1
+	ADDQ         $0x10, BX
+
+without4_27:
+	TESTQ   $0x00000002, R10
+	JZ      without2_27
+	VMOVLPS X1, (BX)
+	VPSRLDQ $0x08, X1, X1
+	ADDQ    $0x08, BX
+
+without2_27:
+	TESTQ  $0x00000001, R10
+	JZ     stored27
+	VMOVSS X1, (BX)
+
+stored27:
+inputDone:
+	ADDQ $0x04, AX
+	MOVQ bytes+88(FP), BX
+	ADDQ BX, DX
+	SUBQ $0x01, CX
 	JG   rows
 	VZEROUPPER
 	RET
@@ -1773,531 +2034,352 @@ DATA layerNormOneAVX512<>+56(SB)/4, $0x3f800000
 DATA layerNormOneAVX512<>+60(SB)/4, $0x3f800000
 GLOBL layerNormOneAVX512<>(SB), RODATA|NOPTR, $64
 
-// func layerNormRowsAVX512(rows int, x *float32, vectors int, rest int, tail uintptr, inverse float32, eps float32, gamma *float32, beta *float32, y *float32, mean *float32, invstd *float32, bytes int)
-// Requires: AVX, AVX512F, AVX512VL
-TEXT ·layerNormRowsAVX512(SB), NOSPLIT, $0-96
-	MOVQ   x+8(FP), AX
-	MOVQ   y+64(FP), CX
-	MOVQ   mean+72(FP), DX
-	MOVQ   invstd+80(FP), BX
-	VPXORD Z0, Z0, Z0
-	MOVQ   rows+0(FP), SI
+// func layerNormRowsAVX512(rows int, x *float32, vectors int, rest int, tail uintptr, head uintptr, share float32, inverse float32, eps float32, gamma *float32, beta *float32, y *float32, mean *float32, invstd *float32, bytes int)
+// Requires: AVX, AVX512F, AVX512VL, CMOV, FMA3, MMX+
+TEXT ·layerNormRowsAVX512(SB), NOSPLIT, $0-112
+	MOVQ mean+88(FP), AX
+	MOVQ invstd+96(FP), CX
+	MOVQ rows+0(FP), DX
+	MOVQ x+8(FP), BX
 
 rows:
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	MOVQ   vectors+16(FP), R8
-	MOVQ   AX, DI
-
-sum4:
-	SUBQ    $0x04, R8
-	JL      sumOnes
-	VMOVUPS (DI), Z1
-	VADDPS  Z1, Z2, Z2
-	VMOVUPS 64(DI), Z1
-	VADDPS  Z1, Z3, Z3
-	VMOVUPS 128(DI), Z1
-	VADDPS  Z1, Z4, Z4
-	VMOVUPS 192(DI), Z1
-	VADDPS  Z1, Z5, Z5
-	ADDQ    $0x00000100, DI
-	JMP     sum4
-
-sumOnes:
-	ADDQ $0x04, R8
-
-sum1:
-	DECQ    R8
-	JL      sumTail
-	VMOVUPS (DI), Z1
-	VADDPS  Z1, Z2, Z2
-	ADDQ    $0x40, DI
-	JMP     sum1
-
-sumTail:
-	MOVQ    tail+32(FP), R8
-	TESTQ   R8, R8
-	JZ      sumDone
-	KMOVW   R8, K1
-	VMOVAPS Z0, Z1
-	VMOVUPS (DI), K1, Z1
-	VADDPS  Z1, Z3, Z3
-
-sumDone:
-	VBROADCASTSS  inverse+40(FP), Z6
-	VADDPS        Z3, Z2, Z2
-	VADDPS        Z5, Z4, Z4
-	VADDPS        Z4, Z2, Z2
-	VEXTRACTF64X4 $0x01, Z2, Y1
-	VADDPS        Y2, Y1, Y1
-	VEXTRACTF32X4 $0x01, Y1, X15
-	VADDPS        X1, X15, X15
-	VPERMILPS     $0x4e, X15, X1
-	VADDPS        X15, X1, X15
-	VPERMILPS     $0xb1, X15, X1
-	VADDPS        X15, X1, X15
-	VBROADCASTSS  X15, Z1
-	VMULPS        Z6, Z1, Z1
-	VPXORD        Z11, Z11, Z11
-	VPXORD        Z12, Z12, Z12
-	VPXORD        Z13, Z13, Z13
-	VPXORD        Z14, Z14, Z14
+	MOVQ          bytes+104(FP), SI
+	MOVQ          BX, R8
+	LEAQ          (BX)(SI*1), DI
+	CMPQ          DX, $0x01
+	CMOVQGT       DI, R8
+	MOVQ          R8, R9
+	LEAQ          (R8)(SI*1), DI
+	CMPQ          DX, $0x02
+	CMOVQGT       DI, R9
+	MOVQ          R9, DI
+	LEAQ          (R9)(SI*1), SI
+	CMPQ          DX, $0x03
+	CMOVQGT       SI, DI
+	MOVQ          y+80(FP), SI
+	MOVQ          x+8(FP), R10
+	SUBQ          R10, SI
+	ADDQ          BX, SI
+	MOVQ          bytes+104(FP), R10
+	LEAQ          (BX)(R10*4), R11
+	CMPQ          R10, $0x00001000
+	CMOVQGT       BX, R11
+	MOVQ          head+40(FP), R10
+	KMOVW         R10, K1
+	VMOVUPS.Z     (BX), K1, Z0
+	VMOVUPS.Z     (R8), K1, Z1
+	VMOVUPS.Z     (R9), K1, Z2
+	VMOVUPS.Z     (DI), K1, Z3
+	VEXTRACTF64X4 $0x01, Z0, Y4
+	VADDPS        Y0, Y4, Y4
+	VEXTRACTF32X4 $0x01, Y4, X0
+	VADDPS        X4, X0, X0
+	VEXTRACTF64X4 $0x01, Z1, Y4
+	VADDPS        Y1, Y4, Y4
+	VEXTRACTF32X4 $0x01, Y4, X1
+	VADDPS        X4, X1, X1
+	VEXTRACTF64X4 $0x01, Z2, Y4
+	VADDPS        Y2, Y4, Y4
+	VEXTRACTF32X4 $0x01, Y4, X2
+	VADDPS        X4, X2, X2
+	VEXTRACTF64X4 $0x01, Z3, Y4
+	VADDPS        Y3, Y4, Y4
+	VEXTRACTF32X4 $0x01, Y4, X3
+	VADDPS        X4, X3, X3
+	VUNPCKHPS     X1, X0, X4
+	VUNPCKLPS     X1, X0, X0
+	VADDPS        X4, X0, X0
+	VUNPCKHPS     X3, X2, X1
+	VUNPCKLPS     X3, X2, X2
+	VADDPS        X1, X2, X2
+	VUNPCKHPD     X2, X0, X1
+	VUNPCKLPD     X2, X0, X0
+	VADDPS        X1, X0, X0
+	VBROADCASTSS  share+48(FP), Z1
+	VMULPS        X1, X0, X0
+	VPERMILPS     $0x00, X0, X1
+	VBROADCASTSS  X1, Z1
+	VPERMILPS     $0x55, X0, X2
+	VBROADCASTSS  X2, Z2
+	VPERMILPS     $0xaa, X0, X3
+	VBROADCASTSS  X3, Z3
+	VPERMILPS     $0xff, X0, X4
+	VBROADCASTSS  X4, Z4
+	VPXORD        Z5, Z5, Z5
+	VPXORD        Z6, Z6, Z6
 	VPXORD        Z7, Z7, Z7
 	VPXORD        Z8, Z8, Z8
 	VPXORD        Z9, Z9, Z9
 	VPXORD        Z10, Z10, Z10
-	MOVQ          vectors+16(FP), R8
-	MOVQ          AX, DI
+	VPXORD        Z11, Z11, Z11
+	VPXORD        Z12, Z12, Z12
+	MOVQ          vectors+16(FP), R12
+	XORQ          R10, R10
 
-diff4:
-	SUBQ        $0x04, R8
-	JL          diffOnes
-	VMOVUPS     (DI), Z6
-	VSUBPS      Z1, Z6, Z6
-	VADDPS      Z6, Z7, Z7
-	VFMADD231PS Z6, Z6, Z11
-	VMOVUPS     64(DI), Z6
-	VSUBPS      Z1, Z6, Z6
-	VADDPS      Z6, Z8, Z8
-	VFMADD231PS Z6, Z6, Z12
-	VMOVUPS     128(DI), Z6
-	VSUBPS      Z1, Z6, Z6
-	VADDPS      Z6, Z9, Z9
-	VFMADD231PS Z6, Z6, Z13
-	VMOVUPS     192(DI), Z6
-	VSUBPS      Z1, Z6, Z6
-	VADDPS      Z6, Z10, Z10
-	VFMADD231PS Z6, Z6, Z14
-	ADDQ        $0x00000100, DI
-	JMP         diff4
+moments:
+	DECQ        R12
+	JL          momentsTail
+	PREFETCHT0  (R11)(R10*4)
+	PREFETCHT0  64(R11)(R10*4)
+	PREFETCHT0  128(R11)(R10*4)
+	PREFETCHT0  192(R11)(R10*4)
+	PREFETCHT0  (SI)(R10*4)
+	PREFETCHT0  64(SI)(R10*4)
+	PREFETCHT0  128(SI)(R10*4)
+	PREFETCHT0  192(SI)(R10*4)
+	VMOVUPS     (BX)(R10*1), Z13
+	VSUBPS      Z1, Z13, Z13
+	VADDPS      Z13, Z5, Z5
+	VFMADD231PS Z13, Z13, Z9
+	VMOVUPS     (R8)(R10*1), Z13
+	VSUBPS      Z2, Z13, Z13
+	VADDPS      Z13, Z6, Z6
+	VFMADD231PS Z13, Z13, Z10
+	VMOVUPS     (R9)(R10*1), Z13
+	VSUBPS      Z3, Z13, Z13
+	VADDPS      Z13, Z7, Z7
+	VFMADD231PS Z13, Z13, Z11
+	VMOVUPS     (DI)(R10*1), Z13
+	VSUBPS      Z4, Z13, Z13
+	VADDPS      Z13, Z8, Z8
+	VFMADD231PS Z13, Z13, Z12
+	ADDQ        $0x40, R10
+	JMP         moments
 
-diffOnes:
-	ADDQ $0x04, R8
+momentsTail:
+	MOVQ        rest+24(FP), R12
+	TESTQ       R12, R12
+	JZ          momentsDone
+	MOVQ        tail+32(FP), R12
+	KMOVW       R12, K1
+	PREFETCHT0  (R11)(R10*4)
+	PREFETCHT0  64(R11)(R10*4)
+	PREFETCHT0  128(R11)(R10*4)
+	PREFETCHT0  192(R11)(R10*4)
+	PREFETCHT0  (SI)(R10*4)
+	PREFETCHT0  64(SI)(R10*4)
+	PREFETCHT0  128(SI)(R10*4)
+	PREFETCHT0  192(SI)(R10*4)
+	MOVQ        tail+32(FP), SI
+	KMOVW       SI, K1
+	VMOVAPS     Z1, Z13
+	VMOVUPS     (BX)(R10*1), K1, Z13
+	VSUBPS      Z1, Z13, Z13
+	VADDPS      Z13, Z5, Z5
+	VFMADD231PS Z13, Z13, Z9
+	MOVQ        tail+32(FP), SI
+	KMOVW       SI, K1
+	VMOVAPS     Z2, Z1
+	VMOVUPS     (R8)(R10*1), K1, Z1
+	VSUBPS      Z2, Z1, Z1
+	VADDPS      Z1, Z6, Z6
+	VFMADD231PS Z1, Z1, Z10
+	MOVQ        tail+32(FP), SI
+	KMOVW       SI, K1
+	VMOVAPS     Z3, Z1
+	VMOVUPS     (R9)(R10*1), K1, Z1
+	VSUBPS      Z3, Z1, Z1
+	VADDPS      Z1, Z7, Z7
+	VFMADD231PS Z1, Z1, Z11
+	MOVQ        tail+32(FP), SI
+	KMOVW       SI, K1
+	VMOVAPS     Z4, Z1
+	VMOVUPS     (DI)(R10*1), K1, Z1
+	VSUBPS      Z4, Z1, Z1
+	VADDPS      Z1, Z8, Z8
+	VFMADD231PS Z1, Z1, Z12
 
-diff1:
-	DECQ        R8
-	JL          diffTail
-	VMOVUPS     (DI), Z6
-	VSUBPS      Z1, Z6, Z6
-	VADDPS      Z6, Z7, Z7
-	VFMADD231PS Z6, Z6, Z11
-	ADDQ        $0x40, DI
-	JMP         diff1
+momentsDone:
+	VEXTRACTF64X4 $0x01, Z5, Y1
+	VADDPS        Y5, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X2
+	VADDPS        X1, X2, X2
+	VEXTRACTF64X4 $0x01, Z6, Y1
+	VADDPS        Y6, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X3
+	VADDPS        X1, X3, X3
+	VEXTRACTF64X4 $0x01, Z7, Y1
+	VADDPS        Y7, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X4
+	VADDPS        X1, X4, X4
+	VEXTRACTF64X4 $0x01, Z8, Y1
+	VADDPS        Y8, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X13
+	VADDPS        X1, X13, X13
+	VUNPCKHPS     X3, X2, X1
+	VUNPCKLPS     X3, X2, X2
+	VADDPS        X1, X2, X2
+	VUNPCKHPS     X13, X4, X1
+	VUNPCKLPS     X13, X4, X4
+	VADDPS        X1, X4, X4
+	VUNPCKHPD     X4, X2, X1
+	VUNPCKLPD     X4, X2, X2
+	VADDPS        X1, X2, X2
+	VEXTRACTF64X4 $0x01, Z9, Y1
+	VADDPS        Y9, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X3
+	VADDPS        X1, X3, X3
+	VEXTRACTF64X4 $0x01, Z10, Y1
+	VADDPS        Y10, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X4
+	VADDPS        X1, X4, X4
+	VEXTRACTF64X4 $0x01, Z11, Y1
+	VADDPS        Y11, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X13
+	VADDPS        X1, X13, X13
+	VEXTRACTF64X4 $0x01, Z12, Y1
+	VADDPS        Y12, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X14
+	VADDPS        X1, X14, X14
+	VUNPCKHPS     X4, X3, X1
+	VUNPCKLPS     X4, X3, X3
+	VADDPS        X1, X3, X3
+	VUNPCKHPS     X14, X13, X1
+	VUNPCKLPS     X14, X13, X13
+	VADDPS        X1, X13, X13
+	VUNPCKHPD     X13, X3, X1
+	VUNPCKLPD     X13, X3, X3
+	VADDPS        X1, X3, X3
+	VBROADCASTSS  inverse+52(FP), Z1
+	VMULPS        X1, X2, X2
+	VMULPS        X1, X3, X3
+	VADDPS        X2, X0, X0
+	VFNMADD231PS  X2, X2, X3
+	VBROADCASTSS  eps+56(FP), Z1
+	VADDPS        X1, X3, X3
+	VSQRTPS       X3, X3
+	VMOVUPS       layerNormOneAVX512<>+0(SB), X1
+	VDIVPS        X3, X1, X1
+	CMPQ          DX, $0x04
+	JL            few1
+	VMOVUPS       X0, (AX)
+	JMP           kept1
 
-diffTail:
-	MOVQ        tail+32(FP), R8
-	TESTQ       R8, R8
-	JZ          diffDone
-	KMOVW       R8, K1
-	VMOVAPS     Z1, Z6
-	VMOVUPS     (DI), K1, Z6
-	VSUBPS      Z1, Z6, Z6
-	VADDPS      Z6, Z8, Z8
-	VFMADD231PS Z6, Z6, Z12
+few1:
+	VMOVUPS X0, X2
+	TESTQ   $0x00000002, DX
+	JZ      one1
+	VMOVLPS X0, (AX)
+	VPSRLDQ $0x08, X0, X2
+	TESTQ   $0x00000001, DX
+	JZ      kept1
+	VMOVSS  X2, 8(AX)
+	JMP     kept1
 
-diffDone:
-	VBROADCASTSS  eps+44(FP), Z16
-	VADDPS        Z8, Z7, Z7
-	VADDPS        Z10, Z9, Z9
-	VADDPS        Z9, Z7, Z7
-	VEXTRACTF64X4 $0x01, Z7, Y6
-	VADDPS        Y7, Y6, Y6
-	VEXTRACTF32X4 $0x01, Y6, X15
-	VADDPS        X6, X15, X15
-	VPERMILPS     $0x4e, X15, X6
-	VADDPS        X15, X6, X15
-	VPERMILPS     $0xb1, X15, X6
-	VADDPS        X15, X6, X15
-	VBROADCASTSS  X15, Z15
-	VADDPS        Z12, Z11, Z11
-	VADDPS        Z14, Z13, Z13
-	VADDPS        Z13, Z11, Z11
-	VEXTRACTF64X4 $0x01, Z11, Y6
-	VADDPS        Y11, Y6, Y6
-	VEXTRACTF32X4 $0x01, Y6, X17
-	VADDPS        X6, X17, X17
-	VPERMILPS     $0x4e, X17, X6
-	VADDPS        X17, X6, X17
-	VPERMILPS     $0xb1, X17, X6
-	VADDPS        X17, X6, X17
-	VBROADCASTSS  X17, Z6
-	VBROADCASTSS  inverse+40(FP), Z17
-	VMULPS        Z17, Z15, Z15
-	VMULPS        Z17, Z6, Z6
-	VADDPS        Z15, Z1, Z1
-	VFNMADD231PS  Z15, Z15, Z6
-	VADDPS        Z16, Z6, Z6
-	VSQRTPS       Z6, Z6
-	VMOVUPS       layerNormOneAVX512<>+0(SB), Z15
-	VDIVPS        Z6, Z15, Z15
-	VMOVSS        X1, (DX)
-	ADDQ          $0x04, DX
-	VMOVSS        X15, (BX)
-	ADDQ          $0x04, BX
-	MOVQ          gamma+48(FP), DI
-	MOVQ          beta+56(FP), R8
-	MOVQ          vectors+16(FP), R9
-	MOVQ          AX, R10
-	MOVQ          R8, R8
-	MOVQ          CX, R11
+one1:
+	VMOVSS X0, (AX)
 
-applyGroup:
-	SUBQ    $0x04, R9
-	JL      applyOnes
-	VMOVUPS (R10), Z6
-	VSUBPS  Z1, Z6, Z6
-	VMULPS  Z15, Z6, Z6
-	VMOVUPS (DI), Z16
-	VMULPS  Z16, Z6, Z6
-	VMOVUPS (R8), Z16
-	VADDPS  Z16, Z6, Z6
-	VMOVUPS Z6, (R11)
-	VMOVUPS 64(R10), Z6
-	VSUBPS  Z1, Z6, Z6
-	VMULPS  Z15, Z6, Z6
-	VMOVUPS 64(DI), Z16
-	VMULPS  Z16, Z6, Z6
-	VMOVUPS 64(R8), Z16
-	VADDPS  Z16, Z6, Z6
-	VMOVUPS Z6, 64(R11)
-	VMOVUPS 128(R10), Z6
-	VSUBPS  Z1, Z6, Z6
-	VMULPS  Z15, Z6, Z6
-	VMOVUPS 128(DI), Z16
-	VMULPS  Z16, Z6, Z6
-	VMOVUPS 128(R8), Z16
-	VADDPS  Z16, Z6, Z6
-	VMOVUPS Z6, 128(R11)
-	VMOVUPS 192(R10), Z6
-	VSUBPS  Z1, Z6, Z6
-	VMULPS  Z15, Z6, Z6
-	VMOVUPS 192(DI), Z16
-	VMULPS  Z16, Z6, Z6
-	VMOVUPS 192(R8), Z16
-	VADDPS  Z16, Z6, Z6
-	VMOVUPS Z6, 192(R11)
-	ADDQ    $0x00000100, R10
-	ADDQ    $0x00000100, DI
-	ADDQ    $0x00000100, R8
-	ADDQ    $0x00000100, R11
-	JMP     applyGroup
+kept1:
+	ADDQ    $0x10, AX
+	CMPQ    DX, $0x04
+	JL      few2
+	VMOVUPS X1, (CX)
+	JMP     kept2
 
-applyOnes:
-	ADDQ $0x04, R9
+few2:
+	VMOVUPS X1, X2
+	TESTQ   $0x00000002, DX
+	JZ      one2
+	VMOVLPS X1, (CX)
+	VPSRLDQ $0x08, X1, X2
+	TESTQ   $0x00000001, DX
+	JZ      kept2
+	VMOVSS  X2, 8(CX)
+	JMP     kept2
+
+one2:
+	VMOVSS X1, (CX)
+
+kept2:
+	ADDQ         $0x10, CX
+	VPERMILPS    $0x00, X0, X2
+	VBROADCASTSS X2, Z2
+	VPERMILPS    $0x55, X0, X3
+	VBROADCASTSS X3, Z3
+	VPERMILPS    $0xaa, X0, X4
+	VBROADCASTSS X4, Z4
+	VPERMILPS    $0xff, X0, X0
+	VBROADCASTSS X0, Z0
+	VPERMILPS    $0x00, X1, X13
+	VBROADCASTSS X13, Z13
+	VPERMILPS    $0x55, X1, X14
+	VBROADCASTSS X14, Z14
+	VPERMILPS    $0xaa, X1, X15
+	VBROADCASTSS X15, Z15
+	VPERMILPS    $0xff, X1, X1
+	VBROADCASTSS X1, Z1
+	MOVQ         y+80(FP), SI
+	MOVQ         x+8(FP), R10
+	SUBQ         R10, SI
+	MOVQ         gamma+64(FP), R10
+	MOVQ         beta+72(FP), R11
+	MOVQ         vectors+16(FP), R13
+	XORQ         R12, R12
 
 apply:
-	DECQ    R9
-	JL      applyTail
-	VMOVUPS (R10), Z6
-	VSUBPS  Z1, Z6, Z6
-	VMULPS  Z15, Z6, Z6
-	VMOVUPS (DI), Z16
-	VMULPS  Z16, Z6, Z6
-	VMOVUPS (R8), Z16
-	VADDPS  Z16, Z6, Z6
-	VMOVUPS Z6, (R11)
-	ADDQ    $0x40, R10
-	ADDQ    $0x40, DI
-	ADDQ    $0x40, R8
-	ADDQ    $0x40, R11
-	JMP     apply
+	DECQ        R13
+	JL          applyTail
+	VMOVUPS     (R10)(R12*1), Z16
+	VMOVUPS     (R11)(R12*1), Z17
+	VMOVUPS     (BX)(R12*1), Z18
+	VSUBPS      Z2, Z18, Z18
+	VMULPS      Z13, Z18, Z18
+	VFMADD213PS Z17, Z16, Z18
+	VMOVUPS     (R8)(R12*1), Z19
+	VSUBPS      Z3, Z19, Z19
+	VMULPS      Z14, Z19, Z19
+	VFMADD213PS Z17, Z16, Z19
+	VMOVUPS     (R9)(R12*1), Z20
+	VSUBPS      Z4, Z20, Z20
+	VMULPS      Z15, Z20, Z20
+	VFMADD213PS Z17, Z16, Z20
+	VMOVUPS     (DI)(R12*1), Z21
+	VSUBPS      Z0, Z21, Z21
+	VMULPS      Z1, Z21, Z21
+	VFMADD213PS Z17, Z16, Z21
+	VMOVUPS     Z18, (BX)(SI*1)
+	VMOVUPS     Z19, (R8)(SI*1)
+	VMOVUPS     Z20, (R9)(SI*1)
+	VMOVUPS     Z21, (DI)(SI*1)
+	ADDQ        $0x40, R12
+	ADDQ        $0x40, SI
+	JMP         apply
 
 applyTail:
-	MOVQ      rest+24(FP), R9
-	TESTQ     R9, R9
-	JZ        applyDone
-	MOVQ      tail+32(FP), R9
-	KMOVW     R9, K1
-	VMOVUPS.Z (R10), K1, Z6
-	VSUBPS    Z1, Z6, Z6
-	VMULPS    Z15, Z6, Z6
-	VMOVUPS.Z (DI), K1, Z1
-	VMULPS    Z1, Z6, Z6
-	VMOVUPS.Z (R8), K1, Z1
-	VADDPS    Z1, Z6, Z6
-	VMOVUPS   Z6, K1, (R11)
+	MOVQ        rest+24(FP), R13
+	TESTQ       R13, R13
+	JZ          applyDone
+	MOVQ        tail+32(FP), R13
+	KMOVW       R13, K1
+	VMOVUPS.Z   (R10)(R12*1), K1, Z16
+	VMOVUPS.Z   (R11)(R12*1), K1, Z17
+	VMOVUPS.Z   (BX)(R12*1), K1, Z18
+	VSUBPS      Z2, Z18, Z18
+	VMULPS      Z13, Z18, Z18
+	VFMADD213PS Z17, Z16, Z18
+	VMOVUPS.Z   (R8)(R12*1), K1, Z2
+	VSUBPS      Z3, Z2, Z2
+	VMULPS      Z14, Z2, Z2
+	VFMADD213PS Z17, Z16, Z2
+	VMOVUPS.Z   (R9)(R12*1), K1, Z3
+	VSUBPS      Z4, Z3, Z3
+	VMULPS      Z15, Z3, Z3
+	VFMADD213PS Z17, Z16, Z3
+	VMOVUPS.Z   (DI)(R12*1), K1, Z4
+	VSUBPS      Z0, Z4, Z4
+	VMULPS      Z1, Z4, Z4
+	VFMADD213PS Z17, Z16, Z4
+	VMOVUPS     Z18, K1, (BX)(SI*1)
+	VMOVUPS     Z2, K1, (R8)(SI*1)
+	VMOVUPS     Z3, K1, (R9)(SI*1)
+	VMOVUPS     Z4, K1, (DI)(SI*1)
 
 applyDone:
-	MOVQ bytes+88(FP), DI
-	ADDQ DI, AX
-	ADDQ DI, CX
-	DECQ SI
-	JNZ  rows
-	VZEROUPPER
-	RET
-
-// func layerNormGradRowsAVX512(rows int, x *float32, dy *float32, mean *float32, invstd *float32, vectors int, rest int, tail uintptr, inverse float32, gamma *float32, dgamma *float32, dbeta *float32, dx *float32, bytes int)
-// Requires: AVX, AVX512F, AVX512VL
-TEXT ·layerNormGradRowsAVX512(SB), NOSPLIT, $0-112
-	MOVQ x+8(FP), AX
-	MOVQ dy+16(FP), CX
-	MOVQ dx+96(FP), DX
-	MOVQ mean+24(FP), BX
-	MOVQ invstd+32(FP), SI
-	MOVQ rows+0(FP), DI
-
-rows:
-	VBROADCASTSS (BX), Z0
-	VBROADCASTSS (SI), Z1
-	ADDQ         $0x04, BX
-	ADDQ         $0x04, SI
-	VPXORD       Z2, Z2, Z2
-	VPXORD       Z3, Z3, Z3
-	MOVQ         gamma+72(FP), R8
-	MOVQ         dgamma+80(FP), R9
-	MOVQ         dbeta+88(FP), R10
-	MOVQ         vectors+40(FP), R11
-	MOVQ         AX, R12
-	MOVQ         CX, R13
-	MOVQ         R9, R9
-
-sumsGroup:
-	SUBQ        $0x04, R11
-	JL          sumsOnes
-	VMOVUPS     (R12), Z4
-	VMOVUPS     (R13), Z5
-	VSUBPS      Z0, Z4, Z4
-	VMOVUPS     (R10), Z6
-	VADDPS      Z5, Z6, Z6
-	VMOVUPS     Z6, (R10)
-	VMOVUPS     (R8), Z6
-	VMULPS      Z5, Z6, Z6
-	VADDPS      Z6, Z2, Z2
-	VFMADD231PS Z4, Z6, Z3
-	VMULPS      Z4, Z5, Z5
-	VMULPS      Z1, Z5, Z5
-	VMOVUPS     (R9), Z6
-	VADDPS      Z5, Z6, Z6
-	VMOVUPS     Z6, (R9)
-	VMOVUPS     64(R12), Z4
-	VMOVUPS     64(R13), Z5
-	VSUBPS      Z0, Z4, Z4
-	VMOVUPS     64(R10), Z6
-	VADDPS      Z5, Z6, Z6
-	VMOVUPS     Z6, 64(R10)
-	VMOVUPS     64(R8), Z6
-	VMULPS      Z5, Z6, Z6
-	VADDPS      Z6, Z2, Z2
-	VFMADD231PS Z4, Z6, Z3
-	VMULPS      Z4, Z5, Z5
-	VMULPS      Z1, Z5, Z5
-	VMOVUPS     64(R9), Z6
-	VADDPS      Z5, Z6, Z6
-	VMOVUPS     Z6, 64(R9)
-	VMOVUPS     128(R12), Z4
-	VMOVUPS     128(R13), Z5
-	VSUBPS      Z0, Z4, Z4
-	VMOVUPS     128(R10), Z6
-	VADDPS      Z5, Z6, Z6
-	VMOVUPS     Z6, 128(R10)
-	VMOVUPS     128(R8), Z6
-	VMULPS      Z5, Z6, Z6
-	VADDPS      Z6, Z2, Z2
-	VFMADD231PS Z4, Z6, Z3
-	VMULPS      Z4, Z5, Z5
-	VMULPS      Z1, Z5, Z5
-	VMOVUPS     128(R9), Z6
-	VADDPS      Z5, Z6, Z6
-	VMOVUPS     Z6, 128(R9)
-	VMOVUPS     192(R12), Z4
-	VMOVUPS     192(R13), Z5
-	VSUBPS      Z0, Z4, Z4
-	VMOVUPS     192(R10), Z6
-	VADDPS      Z5, Z6, Z6
-	VMOVUPS     Z6, 192(R10)
-	VMOVUPS     192(R8), Z6
-	VMULPS      Z5, Z6, Z6
-	VADDPS      Z6, Z2, Z2
-	VFMADD231PS Z4, Z6, Z3
-	VMULPS      Z4, Z5, Z5
-	VMULPS      Z1, Z5, Z5
-	VMOVUPS     192(R9), Z6
-	VADDPS      Z5, Z6, Z6
-	VMOVUPS     Z6, 192(R9)
-	ADDQ        $0x00000100, R12
-	ADDQ        $0x00000100, R13
-	ADDQ        $0x00000100, R8
-	ADDQ        $0x00000100, R9
-	ADDQ        $0x00000100, R10
-	JMP         sumsGroup
-
-sumsOnes:
-	ADDQ $0x04, R11
-
-sums:
-	DECQ        R11
-	JL          sumsTail
-	VMOVUPS     (R12), Z4
-	VMOVUPS     (R13), Z5
-	VSUBPS      Z0, Z4, Z4
-	VMOVUPS     (R10), Z6
-	VADDPS      Z5, Z6, Z6
-	VMOVUPS     Z6, (R10)
-	VMOVUPS     (R8), Z6
-	VMULPS      Z5, Z6, Z6
-	VADDPS      Z6, Z2, Z2
-	VFMADD231PS Z4, Z6, Z3
-	VMULPS      Z4, Z5, Z5
-	VMULPS      Z1, Z5, Z5
-	VMOVUPS     (R9), Z6
-	VADDPS      Z5, Z6, Z6
-	VMOVUPS     Z6, (R9)
-	ADDQ        $0x40, R12
-	ADDQ        $0x40, R13
-	ADDQ        $0x40, R8
-	ADDQ        $0x40, R9
-	ADDQ        $0x40, R10
-	JMP         sums
-
-sumsTail:
-	MOVQ        rest+48(FP), R11
-	TESTQ       R11, R11
-	JZ          sumsDone
-	MOVQ        tail+56(FP), R11
-	KMOVW       R11, K1
-	VMOVUPS.Z   (R12), K1, Z4
-	VMOVUPS.Z   (R13), K1, Z5
-	VSUBPS      Z0, Z4, Z4
-	VMOVUPS.Z   (R10), K1, Z6
-	VADDPS      Z5, Z6, Z6
-	VMOVUPS     Z6, K1, (R10)
-	VMOVUPS.Z   (R8), K1, Z6
-	VMULPS      Z5, Z6, Z6
-	VADDPS      Z6, Z2, Z2
-	VFMADD231PS Z4, Z6, Z3
-	VMULPS      Z4, Z5, Z5
-	VMULPS      Z1, Z5, Z5
-	VMOVUPS.Z   (R9), K1, Z6
-	VADDPS      Z5, Z6, Z6
-	VMOVUPS     Z6, K1, (R9)
-
-sumsDone:
-	VBROADCASTSS  inverse+64(FP), Z6
-	VEXTRACTF64X4 $0x01, Z2, Y4
-	VADDPS        Y2, Y4, Y4
-	VEXTRACTF32X4 $0x01, Y4, X5
-	VADDPS        X4, X5, X5
-	VPERMILPS     $0x4e, X5, X4
-	VADDPS        X5, X4, X5
-	VPERMILPS     $0xb1, X5, X4
-	VADDPS        X5, X4, X5
-	VBROADCASTSS  X5, Z4
-	VEXTRACTF64X4 $0x01, Z3, Y5
-	VADDPS        Y3, Y5, Y5
-	VEXTRACTF32X4 $0x01, Y5, X7
-	VADDPS        X5, X7, X7
-	VPERMILPS     $0x4e, X7, X5
-	VADDPS        X7, X5, X7
-	VPERMILPS     $0xb1, X7, X5
-	VADDPS        X7, X5, X7
-	VBROADCASTSS  X7, Z5
-	VMULPS        Z6, Z4, Z4
-	VMULPS        Z6, Z5, Z5
-	VMULPS        Z1, Z5, Z5
-	VMULPS        Z1, Z5, Z5
-	MOVQ          gamma+72(FP), R8
-	MOVQ          vectors+40(FP), R9
-	MOVQ          AX, R10
-	MOVQ          CX, R11
-	MOVQ          DX, R12
-
-inputGroup:
-	SUBQ    $0x04, R9
-	JL      inputOnes
-	VMOVUPS (R10), Z6
-	VMOVUPS (R11), Z7
-	VMOVUPS (R8), Z8
-	VSUBPS  Z0, Z6, Z6
-	VMULPS  Z5, Z6, Z6
-	VMULPS  Z8, Z7, Z7
-	VSUBPS  Z4, Z7, Z7
-	VSUBPS  Z6, Z7, Z7
-	VMULPS  Z1, Z7, Z7
-	VMOVUPS Z7, (R12)
-	VMOVUPS 64(R10), Z6
-	VMOVUPS 64(R11), Z7
-	VMOVUPS 64(R8), Z8
-	VSUBPS  Z0, Z6, Z6
-	VMULPS  Z5, Z6, Z6
-	VMULPS  Z8, Z7, Z7
-	VSUBPS  Z4, Z7, Z7
-	VSUBPS  Z6, Z7, Z7
-	VMULPS  Z1, Z7, Z7
-	VMOVUPS Z7, 64(R12)
-	VMOVUPS 128(R10), Z6
-	VMOVUPS 128(R11), Z7
-	VMOVUPS 128(R8), Z8
-	VSUBPS  Z0, Z6, Z6
-	VMULPS  Z5, Z6, Z6
-	VMULPS  Z8, Z7, Z7
-	VSUBPS  Z4, Z7, Z7
-	VSUBPS  Z6, Z7, Z7
-	VMULPS  Z1, Z7, Z7
-	VMOVUPS Z7, 128(R12)
-	VMOVUPS 192(R10), Z6
-	VMOVUPS 192(R11), Z7
-	VMOVUPS 192(R8), Z8
-	VSUBPS  Z0, Z6, Z6
-	VMULPS  Z5, Z6, Z6
-	VMULPS  Z8, Z7, Z7
-	VSUBPS  Z4, Z7, Z7
-	VSUBPS  Z6, Z7, Z7
-	VMULPS  Z1, Z7, Z7
-	VMOVUPS Z7, 192(R12)
-	ADDQ    $0x00000100, R10
-	ADDQ    $0x00000100, R11
-	ADDQ    $0x00000100, R8
-	ADDQ    $0x00000100, R12
-	JMP     inputGroup
-
-inputOnes:
-	ADDQ $0x04, R9
-
-input:
-	DECQ    R9
-	JL      inputTail
-	VMOVUPS (R10), Z6
-	VMOVUPS (R11), Z7
-	VMOVUPS (R8), Z8
-	VSUBPS  Z0, Z6, Z6
-	VMULPS  Z5, Z6, Z6
-	VMULPS  Z8, Z7, Z7
-	VSUBPS  Z4, Z7, Z7
-	VSUBPS  Z6, Z7, Z7
-	VMULPS  Z1, Z7, Z7
-	VMOVUPS Z7, (R12)
-	ADDQ    $0x40, R10
-	ADDQ    $0x40, R11
-	ADDQ    $0x40, R8
-	ADDQ    $0x40, R12
-	JMP     input
-
-inputTail:
-	MOVQ      rest+48(FP), R9
-	TESTQ     R9, R9
-	JZ        inputDone
-	MOVQ      tail+56(FP), R9
-	KMOVW     R9, K1
-	VMOVUPS.Z (R10), K1, Z6
-	VMOVUPS.Z (R11), K1, Z7
-	VMOVUPS.Z (R8), K1, Z8
-	VSUBPS    Z0, Z6, Z6
-	VMULPS    Z5, Z6, Z6
-	VMULPS    Z8, Z7, Z7
-	VSUBPS    Z4, Z7, Z7
-	VSUBPS    Z6, Z7, Z7
-	VMULPS    Z1, Z7, Z7
-	VMOVUPS   Z7, K1, (R12)
-
-inputDone:
-	MOVQ bytes+104(FP), R8
-	ADDQ R8, AX
-	ADDQ R8, CX
-	ADDQ R8, DX
-	DECQ DI
-	JNZ  rows
+	MOVQ DI, BX
+	MOVQ bytes+104(FP), SI
+	ADDQ SI, BX
+	SUBQ $0x04, DX
+	JG   rows
 	VZEROUPPER
 	RET
 
@@ -2320,345 +2402,1134 @@ DATA rmsNormOneAVX512<>+60(SB)/4, $0x3f800000
 GLOBL rmsNormOneAVX512<>(SB), RODATA|NOPTR, $64
 
 // func rmsNormRowsAVX512(rows int, x *float32, vectors int, rest int, tail uintptr, inverse float32, eps float32, gamma *float32, y *float32, invrms *float32, bytes int)
-// Requires: AVX, AVX512F, AVX512VL
+// Requires: AVX, AVX512F, AVX512VL, CMOV, MMX+
 TEXT ·rmsNormRowsAVX512(SB), NOSPLIT, $0-80
-	MOVQ   x+8(FP), AX
-	MOVQ   y+56(FP), CX
-	MOVQ   invrms+64(FP), DX
-	VPXORD Z0, Z0, Z0
-	MOVQ   rows+0(FP), BX
+	MOVQ invrms+64(FP), AX
+	MOVQ rows+0(FP), CX
+	MOVQ x+8(FP), DX
 
 rows:
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	MOVQ   vectors+16(FP), DI
-	MOVQ   AX, SI
+	MOVQ    bytes+72(FP), BX
+	MOVQ    DX, DI
+	LEAQ    (DX)(BX*1), SI
+	CMPQ    CX, $0x01
+	CMOVQGT SI, DI
+	MOVQ    DI, R8
+	LEAQ    (DI)(BX*1), SI
+	CMPQ    CX, $0x02
+	CMOVQGT SI, R8
+	MOVQ    R8, SI
+	LEAQ    (R8)(BX*1), BX
+	CMPQ    CX, $0x03
+	CMOVQGT BX, SI
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	MOVQ    bytes+72(FP), BX
+	LEAQ    (DX)(BX*4), R9
+	CMPQ    BX, $0x00001000
+	CMOVQGT DX, R9
+	MOVQ    y+56(FP), BX
+	MOVQ    x+8(FP), R10
+	SUBQ    R10, BX
+	ADDQ    DX, BX
+	MOVQ    vectors+16(FP), R11
+	XORQ    R10, R10
 
-sum4:
-	SUBQ        $0x04, DI
-	JL          sumOnes
-	VMOVUPS     (SI), Z5
-	VFMADD231PS Z5, Z5, Z1
-	VMOVUPS     64(SI), Z5
-	VFMADD231PS Z5, Z5, Z2
-	VMOVUPS     128(SI), Z5
-	VFMADD231PS Z5, Z5, Z3
-	VMOVUPS     192(SI), Z5
-	VFMADD231PS Z5, Z5, Z4
-	ADDQ        $0x00000100, SI
-	JMP         sum4
+squares:
+	DECQ        R11
+	JL          squaresTail
+	PREFETCHT0  (R9)(R10*4)
+	PREFETCHT0  64(R9)(R10*4)
+	PREFETCHT0  128(R9)(R10*4)
+	PREFETCHT0  192(R9)(R10*4)
+	PREFETCHT0  (BX)(R10*4)
+	PREFETCHT0  64(BX)(R10*4)
+	PREFETCHT0  128(BX)(R10*4)
+	PREFETCHT0  192(BX)(R10*4)
+	VMOVUPS     (DX)(R10*1), Z4
+	VFMADD231PS Z4, Z4, Z0
+	VMOVUPS     (DI)(R10*1), Z4
+	VFMADD231PS Z4, Z4, Z1
+	VMOVUPS     (R8)(R10*1), Z4
+	VFMADD231PS Z4, Z4, Z2
+	VMOVUPS     (SI)(R10*1), Z4
+	VFMADD231PS Z4, Z4, Z3
+	ADDQ        $0x40, R10
+	JMP         squares
 
-sumOnes:
-	ADDQ $0x04, DI
+squaresTail:
+	MOVQ        rest+24(FP), R11
+	TESTQ       R11, R11
+	JZ          squaresDone
+	MOVQ        tail+32(FP), R11
+	KMOVW       R11, K1
+	PREFETCHT0  (R9)(R10*4)
+	PREFETCHT0  64(R9)(R10*4)
+	PREFETCHT0  128(R9)(R10*4)
+	PREFETCHT0  192(R9)(R10*4)
+	PREFETCHT0  (BX)(R10*4)
+	PREFETCHT0  64(BX)(R10*4)
+	PREFETCHT0  128(BX)(R10*4)
+	PREFETCHT0  192(BX)(R10*4)
+	VMOVUPS.Z   (DX)(R10*1), K1, Z4
+	VFMADD231PS Z4, Z4, Z0
+	VMOVUPS.Z   (DI)(R10*1), K1, Z4
+	VFMADD231PS Z4, Z4, Z1
+	VMOVUPS.Z   (R8)(R10*1), K1, Z4
+	VFMADD231PS Z4, Z4, Z2
+	VMOVUPS.Z   (SI)(R10*1), K1, Z4
+	VFMADD231PS Z4, Z4, Z3
 
-sum1:
-	DECQ        DI
-	JL          sumTail
-	VMOVUPS     (SI), Z5
-	VFMADD231PS Z5, Z5, Z1
-	ADDQ        $0x40, SI
-	JMP         sum1
+squaresDone:
+	VEXTRACTF64X4 $0x01, Z0, Y4
+	VADDPS        Y0, Y4, Y4
+	VEXTRACTF32X4 $0x01, Y4, X5
+	VADDPS        X4, X5, X5
+	VEXTRACTF64X4 $0x01, Z1, Y4
+	VADDPS        Y1, Y4, Y4
+	VEXTRACTF32X4 $0x01, Y4, X6
+	VADDPS        X4, X6, X6
+	VEXTRACTF64X4 $0x01, Z2, Y4
+	VADDPS        Y2, Y4, Y4
+	VEXTRACTF32X4 $0x01, Y4, X7
+	VADDPS        X4, X7, X7
+	VEXTRACTF64X4 $0x01, Z3, Y4
+	VADDPS        Y3, Y4, Y4
+	VEXTRACTF32X4 $0x01, Y4, X8
+	VADDPS        X4, X8, X8
+	VUNPCKHPS     X6, X5, X4
+	VUNPCKLPS     X6, X5, X5
+	VADDPS        X4, X5, X5
+	VUNPCKHPS     X8, X7, X4
+	VUNPCKLPS     X8, X7, X7
+	VADDPS        X4, X7, X7
+	VUNPCKHPD     X7, X5, X4
+	VUNPCKLPD     X7, X5, X5
+	VADDPS        X4, X5, X5
+	VBROADCASTSS  inverse+40(FP), Z4
+	VMULPS        X4, X5, X5
+	VBROADCASTSS  eps+44(FP), Z4
+	VADDPS        X4, X5, X5
+	VSQRTPS       X5, X5
+	VMOVUPS       rmsNormOneAVX512<>+0(SB), X4
+	VDIVPS        X5, X4, X4
+	CMPQ          CX, $0x04
+	JL            few3
+	VMOVUPS       X4, (AX)
+	JMP           kept3
 
-sumTail:
-	MOVQ        tail+32(FP), DI
-	TESTQ       DI, DI
-	JZ          sumDone
-	KMOVW       DI, K1
-	VMOVAPS     Z0, Z5
-	VMOVUPS     (SI), K1, Z5
-	VFMADD231PS Z5, Z5, Z2
+few3:
+	VMOVUPS X4, X5
+	TESTQ   $0x00000002, CX
+	JZ      one3
+	VMOVLPS X4, (AX)
+	VPSRLDQ $0x08, X4, X5
+	TESTQ   $0x00000001, CX
+	JZ      kept3
+	VMOVSS  X5, 8(AX)
+	JMP     kept3
 
-sumDone:
-	VADDPS        Z2, Z1, Z1
-	VADDPS        Z4, Z3, Z3
-	VADDPS        Z3, Z1, Z1
-	VEXTRACTF64X4 $0x01, Z1, Y5
-	VADDPS        Y1, Y5, Y5
-	VEXTRACTF32X4 $0x01, Y5, X6
-	VADDPS        X5, X6, X6
-	VPERMILPS     $0x4e, X6, X5
-	VADDPS        X6, X5, X6
-	VPERMILPS     $0xb1, X6, X5
-	VADDPS        X6, X5, X6
-	VBROADCASTSS  X6, Z5
-	VBROADCASTSS  inverse+40(FP), Z6
-	VMULPS        Z6, Z5, Z5
-	VBROADCASTSS  eps+44(FP), Z6
-	VADDPS        Z6, Z5, Z5
-	VSQRTPS       Z5, Z5
-	VMOVUPS       rmsNormOneAVX512<>+0(SB), Z6
-	VDIVPS        Z5, Z6, Z6
-	VMOVSS        X6, (DX)
-	ADDQ          $0x04, DX
-	MOVQ          gamma+48(FP), SI
-	MOVQ          vectors+16(FP), DI
-	MOVQ          AX, R8
-	MOVQ          CX, R9
+one3:
+	VMOVSS X4, (AX)
 
-applyGroup:
-	SUBQ    $0x04, DI
-	JL      applyOnes
-	VMOVUPS (R8), Z5
-	VMOVUPS (SI), Z7
-	VMULPS  Z6, Z5, Z5
-	VMULPS  Z7, Z5, Z5
-	VMOVUPS Z5, (R9)
-	VMOVUPS 64(R8), Z5
-	VMOVUPS 64(SI), Z7
-	VMULPS  Z6, Z5, Z5
-	VMULPS  Z7, Z5, Z5
-	VMOVUPS Z5, 64(R9)
-	VMOVUPS 128(R8), Z5
-	VMOVUPS 128(SI), Z7
-	VMULPS  Z6, Z5, Z5
-	VMULPS  Z7, Z5, Z5
-	VMOVUPS Z5, 128(R9)
-	VMOVUPS 192(R8), Z5
-	VMOVUPS 192(SI), Z7
-	VMULPS  Z6, Z5, Z5
-	VMULPS  Z7, Z5, Z5
-	VMOVUPS Z5, 192(R9)
-	ADDQ    $0x00000100, R8
-	ADDQ    $0x00000100, SI
-	ADDQ    $0x00000100, R9
-	JMP     applyGroup
-
-applyOnes:
-	ADDQ $0x04, DI
+kept3:
+	ADDQ         $0x10, AX
+	VPERMILPS    $0x00, X4, X5
+	VBROADCASTSS X5, Z5
+	VPERMILPS    $0x55, X4, X6
+	VBROADCASTSS X6, Z6
+	VPERMILPS    $0xaa, X4, X7
+	VBROADCASTSS X7, Z7
+	VPERMILPS    $0xff, X4, X4
+	VBROADCASTSS X4, Z4
+	MOVQ         y+56(FP), BX
+	MOVQ         x+8(FP), R9
+	SUBQ         R9, BX
+	MOVQ         gamma+48(FP), R9
+	MOVQ         vectors+16(FP), R11
+	XORQ         R10, R10
 
 apply:
-	DECQ    DI
+	DECQ    R11
 	JL      applyTail
-	VMOVUPS (R8), Z5
-	VMOVUPS (SI), Z7
-	VMULPS  Z6, Z5, Z5
-	VMULPS  Z7, Z5, Z5
-	VMOVUPS Z5, (R9)
-	ADDQ    $0x40, R8
-	ADDQ    $0x40, SI
-	ADDQ    $0x40, R9
+	VMOVUPS (R9)(R10*1), Z8
+	VMOVUPS (DX)(R10*1), Z9
+	VMULPS  Z5, Z9, Z9
+	VMULPS  Z8, Z9, Z9
+	VMOVUPS (DI)(R10*1), Z10
+	VMULPS  Z6, Z10, Z10
+	VMULPS  Z8, Z10, Z10
+	VMOVUPS (R8)(R10*1), Z11
+	VMULPS  Z7, Z11, Z11
+	VMULPS  Z8, Z11, Z11
+	VMOVUPS (SI)(R10*1), Z12
+	VMULPS  Z4, Z12, Z12
+	VMULPS  Z8, Z12, Z12
+	VMOVUPS Z9, (DX)(BX*1)
+	VMOVUPS Z10, (DI)(BX*1)
+	VMOVUPS Z11, (R8)(BX*1)
+	VMOVUPS Z12, (SI)(BX*1)
+	ADDQ    $0x40, R10
+	ADDQ    $0x40, BX
 	JMP     apply
 
 applyTail:
-	MOVQ      rest+24(FP), DI
-	TESTQ     DI, DI
+	MOVQ      rest+24(FP), R11
+	TESTQ     R11, R11
 	JZ        applyDone
-	MOVQ      tail+32(FP), DI
-	KMOVW     DI, K1
-	VMOVUPS.Z (R8), K1, Z5
-	VMOVUPS.Z (SI), K1, Z7
+	MOVQ      tail+32(FP), R11
+	KMOVW     R11, K1
+	VMOVUPS.Z (R9)(R10*1), K1, Z8
+	VMOVUPS.Z (DX)(R10*1), K1, Z9
+	VMULPS    Z5, Z9, Z9
+	VMULPS    Z8, Z9, Z9
+	VMOVUPS.Z (DI)(R10*1), K1, Z5
 	VMULPS    Z6, Z5, Z5
-	VMULPS    Z7, Z5, Z5
-	VMOVUPS   Z5, K1, (R9)
+	VMULPS    Z8, Z5, Z5
+	VMOVUPS.Z (R8)(R10*1), K1, Z6
+	VMULPS    Z7, Z6, Z6
+	VMULPS    Z8, Z6, Z6
+	VMOVUPS.Z (SI)(R10*1), K1, Z7
+	VMULPS    Z4, Z7, Z7
+	VMULPS    Z8, Z7, Z7
+	VMOVUPS   Z9, K1, (DX)(BX*1)
+	VMOVUPS   Z5, K1, (DI)(BX*1)
+	VMOVUPS   Z6, K1, (R8)(BX*1)
+	VMOVUPS   Z7, K1, (SI)(BX*1)
 
 applyDone:
-	MOVQ bytes+72(FP), SI
-	ADDQ SI, AX
-	ADDQ SI, CX
-	DECQ BX
-	JNZ  rows
+	MOVQ SI, DX
+	MOVQ bytes+72(FP), BX
+	ADDQ BX, DX
+	SUBQ $0x04, CX
+	JG   rows
 	VZEROUPPER
 	RET
 
-// func rmsNormGradRowsAVX512(rows int, x *float32, dy *float32, invrms *float32, vectors int, rest int, tail uintptr, inverse float32, gamma *float32, dgamma *float32, dx *float32, bytes int)
-// Requires: AVX, AVX512F, AVX512VL
-TEXT ·rmsNormGradRowsAVX512(SB), NOSPLIT, $0-96
-	MOVQ x+8(FP), AX
-	MOVQ dy+16(FP), CX
-	MOVQ dx+80(FP), DX
-	MOVQ invrms+24(FP), BX
-	MOVQ rows+0(FP), SI
+// func layerNormGradFoursAVX512(rows int, x *float32, dy *float32, mean *float32, invstd *float32, vectors int, rest int, tail uintptr, inverse float32, gamma *float32, dgamma *float32, dbeta *float32, dx *float32, bytes int)
+// Requires: AVX, AVX512F, AVX512VL, CMOV, MMX+
+TEXT ·layerNormGradFoursAVX512(SB), NOSPLIT, $0-112
+	MOVQ mean+24(FP), AX
+	MOVQ invstd+32(FP), CX
+	MOVQ rows+0(FP), DX
+	MOVQ x+8(FP), BX
 
 rows:
-	VBROADCASTSS (BX), Z0
-	ADDQ         $0x04, BX
-	VPXORD       Z1, Z1, Z1
-	VPXORD       Z2, Z2, Z2
-	VPXORD       Z3, Z3, Z3
-	VPXORD       Z4, Z4, Z4
-	MOVQ         gamma+64(FP), DI
-	MOVQ         dgamma+72(FP), R8
-	MOVQ         vectors+32(FP), R9
-	MOVQ         AX, R10
-	MOVQ         CX, R11
-	MOVQ         DI, R12
-
-sumsGroup:
-	SUBQ        $0x04, R9
-	JL          sumsOnes
-	VMOVUPS     (R10), Z5
-	VMOVUPS     (R11), Z6
-	VMOVUPS     (R12), Z7
-	VMULPS      Z5, Z6, Z6
-	VFMADD231PS Z6, Z7, Z1
-	VMOVUPS     (R8), Z7
-	VFMADD231PS Z0, Z6, Z7
-	VMOVUPS     Z7, (R8)
-	VMOVUPS     64(R10), Z5
-	VMOVUPS     64(R11), Z6
-	VMOVUPS     64(R12), Z7
-	VMULPS      Z5, Z6, Z6
-	VFMADD231PS Z6, Z7, Z2
-	VMOVUPS     64(R8), Z7
-	VFMADD231PS Z0, Z6, Z7
-	VMOVUPS     Z7, 64(R8)
-	VMOVUPS     128(R10), Z5
-	VMOVUPS     128(R11), Z6
-	VMOVUPS     128(R12), Z7
-	VMULPS      Z5, Z6, Z6
-	VFMADD231PS Z6, Z7, Z3
-	VMOVUPS     128(R8), Z7
-	VFMADD231PS Z0, Z6, Z7
-	VMOVUPS     Z7, 128(R8)
-	VMOVUPS     192(R10), Z5
-	VMOVUPS     192(R11), Z6
-	VMOVUPS     192(R12), Z7
-	VMULPS      Z5, Z6, Z6
-	VFMADD231PS Z6, Z7, Z4
-	VMOVUPS     192(R8), Z7
-	VFMADD231PS Z0, Z6, Z7
-	VMOVUPS     Z7, 192(R8)
-	ADDQ        $0x00000100, R10
-	ADDQ        $0x00000100, R11
-	ADDQ        $0x00000100, R12
-	ADDQ        $0x00000100, R8
-	JMP         sumsGroup
-
-sumsOnes:
-	ADDQ $0x04, R9
+	MOVQ    bytes+104(FP), SI
+	MOVQ    BX, R8
+	LEAQ    (BX)(SI*1), DI
+	CMPQ    DX, $0x01
+	CMOVQGT DI, R8
+	MOVQ    R8, R9
+	LEAQ    (R8)(SI*1), DI
+	CMPQ    DX, $0x02
+	CMOVQGT DI, R9
+	MOVQ    R9, DI
+	LEAQ    (R9)(SI*1), SI
+	CMPQ    DX, $0x03
+	CMOVQGT SI, DI
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	MOVQ    dy+16(FP), SI
+	MOVQ    x+8(FP), R10
+	SUBQ    R10, SI
+	MOVQ    bytes+104(FP), R10
+	LEAQ    (BX)(R10*4), R11
+	CMPQ    R10, $0x00000800
+	CMOVQGT BX, R11
+	MOVQ    gamma+72(FP), R10
+	MOVQ    dgamma+80(FP), R12
+	MOVQ    dbeta+88(FP), R13
+	MOVQ    vectors+40(FP), R15
+	XORQ    R14, R14
 
 sums:
-	DECQ        R9
-	JL          sumsTail
-	VMOVUPS     (R10), Z5
-	VMOVUPS     (R11), Z6
-	VMOVUPS     (R12), Z7
-	VMULPS      Z5, Z6, Z6
-	VFMADD231PS Z6, Z7, Z1
-	VMOVUPS     (R8), Z7
-	VFMADD231PS Z0, Z6, Z7
-	VMOVUPS     Z7, (R8)
-	ADDQ        $0x40, R10
-	ADDQ        $0x40, R11
-	ADDQ        $0x40, R12
-	ADDQ        $0x40, R8
-	JMP         sums
+	DECQ         R15
+	JL           sumsTail
+	PREFETCHT0   (R11)(R14*4)
+	PREFETCHT0   64(R11)(R14*4)
+	PREFETCHT0   128(R11)(R14*4)
+	PREFETCHT0   192(R11)(R14*4)
+	VMOVUPS      (R10)(R14*1), Z8
+	VMOVUPS      (R12)(R14*1), Z9
+	VMOVUPS      (R13)(R14*1), Z10
+	VMOVUPS      (BX)(R14*1), Z11
+	VMOVUPS      (BX)(SI*1), Z12
+	VBROADCASTSS (AX), Z13
+	VSUBPS       Z13, Z11, Z11
+	VADDPS       Z12, Z10, Z10
+	VMULPS       Z12, Z8, Z13
+	VADDPS       Z13, Z0, Z0
+	VFMADD231PS  Z11, Z13, Z4
+	VMULPS       Z11, Z12, Z12
+	VBROADCASTSS (CX), Z13
+	VMULPS       Z13, Z12, Z12
+	VADDPS       Z12, Z9, Z9
+	VMOVUPS      (R8)(R14*1), Z11
+	VMOVUPS      (R8)(SI*1), Z12
+	VBROADCASTSS 4(AX), Z13
+	VSUBPS       Z13, Z11, Z11
+	VADDPS       Z12, Z10, Z10
+	VMULPS       Z12, Z8, Z13
+	VADDPS       Z13, Z1, Z1
+	VFMADD231PS  Z11, Z13, Z5
+	VMULPS       Z11, Z12, Z12
+	VBROADCASTSS 4(CX), Z13
+	VMULPS       Z13, Z12, Z12
+	VADDPS       Z12, Z9, Z9
+	VMOVUPS      (R9)(R14*1), Z11
+	VMOVUPS      (R9)(SI*1), Z12
+	VBROADCASTSS 8(AX), Z13
+	VSUBPS       Z13, Z11, Z11
+	VADDPS       Z12, Z10, Z10
+	VMULPS       Z12, Z8, Z13
+	VADDPS       Z13, Z2, Z2
+	VFMADD231PS  Z11, Z13, Z6
+	VMULPS       Z11, Z12, Z12
+	VBROADCASTSS 8(CX), Z13
+	VMULPS       Z13, Z12, Z12
+	VADDPS       Z12, Z9, Z9
+	VMOVUPS      (DI)(R14*1), Z11
+	VMOVUPS      (DI)(SI*1), Z12
+	VBROADCASTSS 12(AX), Z13
+	VSUBPS       Z13, Z11, Z11
+	VADDPS       Z12, Z10, Z10
+	VMULPS       Z12, Z8, Z13
+	VADDPS       Z13, Z3, Z3
+	VFMADD231PS  Z11, Z13, Z7
+	VMULPS       Z11, Z12, Z12
+	VBROADCASTSS 12(CX), Z13
+	VMULPS       Z13, Z12, Z12
+	VADDPS       Z12, Z9, Z9
+	VMOVUPS      Z9, (R12)(R14*1)
+	VMOVUPS      Z10, (R13)(R14*1)
+	ADDQ         $0x40, R14
+	ADDQ         $0x40, SI
+	JMP          sums
 
 sumsTail:
-	MOVQ        rest+40(FP), R9
-	TESTQ       R9, R9
-	JZ          sumsDone
-	MOVQ        tail+48(FP), R9
-	KMOVW       R9, K1
-	VMOVUPS.Z   (R10), K1, Z5
-	VMOVUPS.Z   (R11), K1, Z6
-	VMOVUPS.Z   (R12), K1, Z7
-	VMULPS      Z5, Z6, Z6
-	VFMADD231PS Z6, Z7, Z2
-	VMOVUPS.Z   (R8), K1, Z7
-	VFMADD231PS Z0, Z6, Z7
-	VMOVUPS     Z7, K1, (R8)
+	MOVQ         rest+48(FP), R15
+	TESTQ        R15, R15
+	JZ           sumsDone
+	MOVQ         tail+56(FP), R15
+	KMOVW        R15, K1
+	PREFETCHT0   (R11)(R14*4)
+	PREFETCHT0   64(R11)(R14*4)
+	PREFETCHT0   128(R11)(R14*4)
+	PREFETCHT0   192(R11)(R14*4)
+	VMOVUPS.Z    (R10)(R14*1), K1, Z8
+	VMOVUPS.Z    (R12)(R14*1), K1, Z9
+	VMOVUPS.Z    (R13)(R14*1), K1, Z10
+	VMOVUPS.Z    (BX)(R14*1), K1, Z11
+	VMOVUPS.Z    (BX)(SI*1), K1, Z12
+	VBROADCASTSS (AX), Z13
+	VSUBPS       Z13, Z11, Z11
+	VADDPS       Z12, Z10, Z10
+	VMULPS       Z12, Z8, Z13
+	VADDPS       Z13, Z0, Z0
+	VFMADD231PS  Z11, Z13, Z4
+	VMULPS       Z11, Z12, Z12
+	VBROADCASTSS (CX), Z13
+	VMULPS       Z13, Z12, Z12
+	VADDPS       Z12, Z9, Z9
+	VMOVUPS.Z    (R8)(R14*1), K1, Z11
+	VMOVUPS.Z    (R8)(SI*1), K1, Z12
+	VBROADCASTSS 4(AX), Z13
+	VSUBPS       Z13, Z11, Z11
+	VADDPS       Z12, Z10, Z10
+	VMULPS       Z12, Z8, Z13
+	VADDPS       Z13, Z1, Z1
+	VFMADD231PS  Z11, Z13, Z5
+	VMULPS       Z11, Z12, Z12
+	VBROADCASTSS 4(CX), Z13
+	VMULPS       Z13, Z12, Z12
+	VADDPS       Z12, Z9, Z9
+	VMOVUPS.Z    (R9)(R14*1), K1, Z11
+	VMOVUPS.Z    (R9)(SI*1), K1, Z12
+	VBROADCASTSS 8(AX), Z13
+	VSUBPS       Z13, Z11, Z11
+	VADDPS       Z12, Z10, Z10
+	VMULPS       Z12, Z8, Z13
+	VADDPS       Z13, Z2, Z2
+	VFMADD231PS  Z11, Z13, Z6
+	VMULPS       Z11, Z12, Z12
+	VBROADCASTSS 8(CX), Z13
+	VMULPS       Z13, Z12, Z12
+	VADDPS       Z12, Z9, Z9
+	VMOVUPS.Z    (DI)(R14*1), K1, Z11
+	VMOVUPS.Z    (DI)(SI*1), K1, Z12
+	VBROADCASTSS 12(AX), Z13
+	VSUBPS       Z13, Z11, Z11
+	VADDPS       Z12, Z10, Z10
+	VMULPS       Z12, Z8, Z13
+	VADDPS       Z13, Z3, Z3
+	VFMADD231PS  Z11, Z13, Z7
+	VMULPS       Z11, Z12, Z12
+	VBROADCASTSS 12(CX), Z13
+	VMULPS       Z13, Z12, Z12
+	VADDPS       Z12, Z9, Z9
+	VMOVUPS      Z9, K1, (R12)(R14*1)
+	VMOVUPS      Z10, K1, (R13)(R14*1)
 
 sumsDone:
-	VADDPS        Z2, Z1, Z1
-	VADDPS        Z4, Z3, Z3
-	VADDPS        Z3, Z1, Z1
-	VEXTRACTF64X4 $0x01, Z1, Y5
-	VADDPS        Y1, Y5, Y5
-	VEXTRACTF32X4 $0x01, Y5, X6
-	VADDPS        X5, X6, X6
-	VPERMILPS     $0x4e, X6, X5
-	VADDPS        X6, X5, X6
-	VPERMILPS     $0xb1, X6, X5
-	VADDPS        X6, X5, X6
-	VBROADCASTSS  X6, Z5
-	VBROADCASTSS  inverse+56(FP), Z6
-	VMULPS        Z6, Z5, Z5
-	VMULPS        Z0, Z5, Z5
-	VMULPS        Z0, Z5, Z5
-	MOVQ          vectors+32(FP), R8
-	MOVQ          AX, R9
-	MOVQ          CX, R10
-	MOVQ          DX, R11
-
-inputGroup:
-	SUBQ         $0x04, R8
-	JL           inputOnes
-	VMOVUPS      (R10), Z7
-	VMOVUPS      (DI), Z6
-	VMULPS       Z6, Z7, Z7
-	VMOVUPS      (R9), Z6
-	VFNMADD231PS Z5, Z6, Z7
-	VMULPS       Z0, Z7, Z7
-	VMOVUPS      Z7, (R11)
-	VMOVUPS      64(R10), Z7
-	VMOVUPS      64(DI), Z6
-	VMULPS       Z6, Z7, Z7
-	VMOVUPS      64(R9), Z6
-	VFNMADD231PS Z5, Z6, Z7
-	VMULPS       Z0, Z7, Z7
-	VMOVUPS      Z7, 64(R11)
-	VMOVUPS      128(R10), Z7
-	VMOVUPS      128(DI), Z6
-	VMULPS       Z6, Z7, Z7
-	VMOVUPS      128(R9), Z6
-	VFNMADD231PS Z5, Z6, Z7
-	VMULPS       Z0, Z7, Z7
-	VMOVUPS      Z7, 128(R11)
-	VMOVUPS      192(R10), Z7
-	VMOVUPS      192(DI), Z6
-	VMULPS       Z6, Z7, Z7
-	VMOVUPS      192(R9), Z6
-	VFNMADD231PS Z5, Z6, Z7
-	VMULPS       Z0, Z7, Z7
-	VMOVUPS      Z7, 192(R11)
-	ADDQ         $0x00000100, R9
-	ADDQ         $0x00000100, R10
-	ADDQ         $0x00000100, DI
-	ADDQ         $0x00000100, R11
-	JMP          inputGroup
-
-inputOnes:
-	ADDQ $0x04, R8
+	VEXTRACTF64X4 $0x01, Z0, Y8
+	VADDPS        Y0, Y8, Y8
+	VEXTRACTF32X4 $0x01, Y8, X9
+	VADDPS        X8, X9, X9
+	VEXTRACTF64X4 $0x01, Z1, Y8
+	VADDPS        Y1, Y8, Y8
+	VEXTRACTF32X4 $0x01, Y8, X10
+	VADDPS        X8, X10, X10
+	VEXTRACTF64X4 $0x01, Z2, Y8
+	VADDPS        Y2, Y8, Y8
+	VEXTRACTF32X4 $0x01, Y8, X11
+	VADDPS        X8, X11, X11
+	VEXTRACTF64X4 $0x01, Z3, Y8
+	VADDPS        Y3, Y8, Y8
+	VEXTRACTF32X4 $0x01, Y8, X12
+	VADDPS        X8, X12, X12
+	VUNPCKHPS     X10, X9, X8
+	VUNPCKLPS     X10, X9, X9
+	VADDPS        X8, X9, X9
+	VUNPCKHPS     X12, X11, X8
+	VUNPCKLPS     X12, X11, X11
+	VADDPS        X8, X11, X11
+	VUNPCKHPD     X11, X9, X8
+	VUNPCKLPD     X11, X9, X9
+	VADDPS        X8, X9, X9
+	VBROADCASTSS  inverse+64(FP), Z8
+	VMULPS        X8, X9, X9
+	VPERMILPS     $0x00, X9, X8
+	VBROADCASTSS  X8, Z8
+	VPERMILPS     $0x55, X9, X10
+	VBROADCASTSS  X10, Z10
+	VPERMILPS     $0xaa, X9, X11
+	VBROADCASTSS  X11, Z11
+	VPERMILPS     $0xff, X9, X9
+	VBROADCASTSS  X9, Z9
+	VEXTRACTF64X4 $0x01, Z4, Y12
+	VADDPS        Y4, Y12, Y12
+	VEXTRACTF32X4 $0x01, Y12, X13
+	VADDPS        X12, X13, X13
+	VEXTRACTF64X4 $0x01, Z5, Y12
+	VADDPS        Y5, Y12, Y12
+	VEXTRACTF32X4 $0x01, Y12, X14
+	VADDPS        X12, X14, X14
+	VEXTRACTF64X4 $0x01, Z6, Y12
+	VADDPS        Y6, Y12, Y12
+	VEXTRACTF32X4 $0x01, Y12, X15
+	VADDPS        X12, X15, X15
+	VEXTRACTF64X4 $0x01, Z7, Y12
+	VADDPS        Y7, Y12, Y12
+	VEXTRACTF32X4 $0x01, Y12, X16
+	VADDPS        X12, X16, X16
+	VUNPCKHPS     X14, X13, X12
+	VUNPCKLPS     X14, X13, X13
+	VADDPS        X12, X13, X13
+	VUNPCKHPS     X16, X15, X12
+	VUNPCKLPS     X16, X15, X15
+	VADDPS        X12, X15, X15
+	VUNPCKHPD     X15, X13, X12
+	VUNPCKLPD     X15, X13, X13
+	VADDPS        X12, X13, X13
+	VMOVUPS       (CX), X12
+	VBROADCASTSS  inverse+64(FP), Z14
+	VMULPS        X14, X13, X13
+	VMULPS        X12, X13, X13
+	VMULPS        X12, X13, X13
+	VPERMILPS     $0x00, X13, X12
+	VBROADCASTSS  X12, Z12
+	VPERMILPS     $0x55, X13, X14
+	VBROADCASTSS  X14, Z14
+	VPERMILPS     $0xaa, X13, X15
+	VBROADCASTSS  X15, Z15
+	VPERMILPS     $0xff, X13, X13
+	VBROADCASTSS  X13, Z13
+	MOVQ          dy+16(FP), SI
+	MOVQ          x+8(FP), R11
+	SUBQ          R11, SI
+	MOVQ          bytes+104(FP), R11
+	LEAQ          (BX)(R11*4), R12
+	CMPQ          R11, $0x00000800
+	CMOVQGT       BX, R12
+	MOVQ          dx+96(FP), R11
+	MOVQ          x+8(FP), R13
+	SUBQ          R13, R11
+	ADDQ          SI, R12
+	MOVQ          vectors+40(FP), R14
+	XORQ          R13, R13
 
 input:
-	DECQ         R8
+	DECQ         R14
 	JL           inputTail
-	VMOVUPS      (R10), Z7
-	VMOVUPS      (DI), Z6
-	VMULPS       Z6, Z7, Z7
-	VMOVUPS      (R9), Z6
-	VFNMADD231PS Z5, Z6, Z7
-	VMULPS       Z0, Z7, Z7
-	VMOVUPS      Z7, (R11)
-	ADDQ         $0x40, R9
-	ADDQ         $0x40, R10
-	ADDQ         $0x40, DI
+	PREFETCHT0   (R12)(R13*4)
+	PREFETCHT0   64(R12)(R13*4)
+	PREFETCHT0   128(R12)(R13*4)
+	PREFETCHT0   192(R12)(R13*4)
+	VMOVUPS      (R10)(R13*1), Z16
+	VMOVUPS      (BX)(R13*1), Z17
+	VMOVUPS      (BX)(SI*1), Z18
+	VBROADCASTSS (AX), Z19
+	VSUBPS       Z19, Z17, Z17
+	VMULPS       Z12, Z17, Z17
+	VMULPS       Z16, Z18, Z18
+	VSUBPS       Z8, Z18, Z18
+	VSUBPS       Z17, Z18, Z18
+	VBROADCASTSS (CX), Z19
+	VMULPS       Z19, Z18, Z18
+	VMOVUPS      Z18, (BX)(R11*1)
+	VMOVUPS      (R8)(R13*1), Z17
+	VMOVUPS      (R8)(SI*1), Z18
+	VBROADCASTSS 4(AX), Z19
+	VSUBPS       Z19, Z17, Z17
+	VMULPS       Z14, Z17, Z17
+	VMULPS       Z16, Z18, Z18
+	VSUBPS       Z10, Z18, Z18
+	VSUBPS       Z17, Z18, Z18
+	VBROADCASTSS 4(CX), Z19
+	VMULPS       Z19, Z18, Z18
+	VMOVUPS      Z18, (R8)(R11*1)
+	VMOVUPS      (R9)(R13*1), Z17
+	VMOVUPS      (R9)(SI*1), Z18
+	VBROADCASTSS 8(AX), Z19
+	VSUBPS       Z19, Z17, Z17
+	VMULPS       Z15, Z17, Z17
+	VMULPS       Z16, Z18, Z18
+	VSUBPS       Z11, Z18, Z18
+	VSUBPS       Z17, Z18, Z18
+	VBROADCASTSS 8(CX), Z19
+	VMULPS       Z19, Z18, Z18
+	VMOVUPS      Z18, (R9)(R11*1)
+	VMOVUPS      (DI)(R13*1), Z17
+	VMOVUPS      (DI)(SI*1), Z18
+	VBROADCASTSS 12(AX), Z19
+	VSUBPS       Z19, Z17, Z17
+	VMULPS       Z13, Z17, Z17
+	VMULPS       Z16, Z18, Z18
+	VSUBPS       Z9, Z18, Z18
+	VSUBPS       Z17, Z18, Z18
+	VBROADCASTSS 12(CX), Z19
+	VMULPS       Z19, Z18, Z18
+	VMOVUPS      Z18, (DI)(R11*1)
+	ADDQ         $0x40, R13
+	ADDQ         $0x40, SI
 	ADDQ         $0x40, R11
 	JMP          input
 
 inputTail:
-	MOVQ         rest+40(FP), R8
-	TESTQ        R8, R8
+	MOVQ         rest+48(FP), R14
+	TESTQ        R14, R14
 	JZ           inputDone
-	MOVQ         tail+48(FP), R8
-	KMOVW        R8, K1
-	VMOVUPS.Z    (R10), K1, Z7
-	VMOVUPS.Z    (DI), K1, Z6
-	VMULPS       Z6, Z7, Z7
-	VMOVUPS.Z    (R9), K1, Z6
-	VFNMADD231PS Z5, Z6, Z7
-	VMULPS       Z0, Z7, Z7
-	VMOVUPS      Z7, K1, (R11)
+	MOVQ         tail+56(FP), R14
+	KMOVW        R14, K1
+	PREFETCHT0   (R12)(R13*4)
+	PREFETCHT0   64(R12)(R13*4)
+	PREFETCHT0   128(R12)(R13*4)
+	PREFETCHT0   192(R12)(R13*4)
+	VMOVUPS.Z    (R10)(R13*1), K1, Z16
+	VMOVUPS.Z    (BX)(R13*1), K1, Z17
+	VMOVUPS.Z    (BX)(SI*1), K1, Z18
+	VBROADCASTSS (AX), Z19
+	VSUBPS       Z19, Z17, Z17
+	VMULPS       Z12, Z17, Z17
+	VMULPS       Z16, Z18, Z18
+	VSUBPS       Z8, Z18, Z18
+	VSUBPS       Z17, Z18, Z18
+	VBROADCASTSS (CX), Z19
+	VMULPS       Z19, Z18, Z18
+	VMOVUPS      Z18, K1, (BX)(R11*1)
+	VMOVUPS.Z    (R8)(R13*1), K1, Z8
+	VMOVUPS.Z    (R8)(SI*1), K1, Z12
+	VBROADCASTSS 4(AX), Z17
+	VSUBPS       Z17, Z8, Z8
+	VMULPS       Z14, Z8, Z8
+	VMULPS       Z16, Z12, Z12
+	VSUBPS       Z10, Z12, Z12
+	VSUBPS       Z8, Z12, Z12
+	VBROADCASTSS 4(CX), Z17
+	VMULPS       Z17, Z12, Z12
+	VMOVUPS      Z12, K1, (R8)(R11*1)
+	VMOVUPS.Z    (R9)(R13*1), K1, Z8
+	VMOVUPS.Z    (R9)(SI*1), K1, Z10
+	VBROADCASTSS 8(AX), Z12
+	VSUBPS       Z12, Z8, Z8
+	VMULPS       Z15, Z8, Z8
+	VMULPS       Z16, Z10, Z10
+	VSUBPS       Z11, Z10, Z10
+	VSUBPS       Z8, Z10, Z10
+	VBROADCASTSS 8(CX), Z12
+	VMULPS       Z12, Z10, Z10
+	VMOVUPS      Z10, K1, (R9)(R11*1)
+	VMOVUPS.Z    (DI)(R13*1), K1, Z8
+	VMOVUPS.Z    (DI)(SI*1), K1, Z10
+	VBROADCASTSS 12(AX), Z11
+	VSUBPS       Z11, Z8, Z8
+	VMULPS       Z13, Z8, Z8
+	VMULPS       Z16, Z10, Z10
+	VSUBPS       Z9, Z10, Z10
+	VSUBPS       Z8, Z10, Z10
+	VBROADCASTSS 12(CX), Z11
+	VMULPS       Z11, Z10, Z10
+	VMOVUPS      Z10, K1, (DI)(R11*1)
 
 inputDone:
-	MOVQ bytes+88(FP), DI
-	ADDQ DI, AX
-	ADDQ DI, CX
-	ADDQ DI, DX
-	DECQ SI
-	JNZ  rows
+	ADDQ $0x10, AX
+	ADDQ $0x10, CX
+	MOVQ DI, BX
+	MOVQ bytes+104(FP), SI
+	ADDQ SI, BX
+	SUBQ $0x04, DX
+	JG   rows
+	VZEROUPPER
+	RET
+
+// func rmsNormGradFoursAVX512(rows int, x *float32, dy *float32, invrms *float32, vectors int, rest int, tail uintptr, inverse float32, gamma *float32, dgamma *float32, dx *float32, bytes int)
+// Requires: AVX, AVX512F, AVX512VL, CMOV, MMX+
+TEXT ·rmsNormGradFoursAVX512(SB), NOSPLIT, $0-96
+	MOVQ invrms+24(FP), AX
+	MOVQ rows+0(FP), CX
+	MOVQ x+8(FP), DX
+
+rows:
+	MOVQ         bytes+88(FP), BX
+	MOVQ         DX, DI
+	LEAQ         (DX)(BX*1), SI
+	CMPQ         CX, $0x01
+	CMOVQGT      SI, DI
+	MOVQ         DI, R8
+	LEAQ         (DI)(BX*1), SI
+	CMPQ         CX, $0x02
+	CMOVQGT      SI, R8
+	MOVQ         R8, SI
+	LEAQ         (R8)(BX*1), BX
+	CMPQ         CX, $0x03
+	CMOVQGT      BX, SI
+	VPXORD       Z0, Z0, Z0
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z2, Z2, Z2
+	VPXORD       Z3, Z3, Z3
+	MOVQ         dy+16(FP), BX
+	MOVQ         x+8(FP), R9
+	SUBQ         R9, BX
+	MOVQ         bytes+88(FP), R9
+	LEAQ         (DX)(R9*4), R10
+	CMPQ         R9, $0x00000800
+	CMOVQGT      DX, R10
+	MOVQ         gamma+64(FP), R9
+	MOVQ         dgamma+72(FP), R11
+	VMOVUPS      (AX), X4
+	VPERMILPS    $0x00, X4, X5
+	VBROADCASTSS X5, Z5
+	VPERMILPS    $0x55, X4, X6
+	VBROADCASTSS X6, Z6
+	VPERMILPS    $0xaa, X4, X7
+	VBROADCASTSS X7, Z7
+	VPERMILPS    $0xff, X4, X8
+	VBROADCASTSS X8, Z8
+	MOVQ         vectors+32(FP), R13
+	XORQ         R12, R12
+
+sums:
+	DECQ        R13
+	JL          sumsTail
+	PREFETCHT0  (R10)(R12*4)
+	PREFETCHT0  64(R10)(R12*4)
+	PREFETCHT0  128(R10)(R12*4)
+	PREFETCHT0  192(R10)(R12*4)
+	VMOVUPS     (R9)(R12*1), Z9
+	VMOVUPS     (R11)(R12*1), Z10
+	VMOVUPS     (DX)(R12*1), Z11
+	VMOVUPS     (DX)(BX*1), Z12
+	VMULPS      Z11, Z12, Z12
+	VFMADD231PS Z12, Z9, Z0
+	VFMADD231PS Z5, Z12, Z10
+	VMOVUPS     (DI)(R12*1), Z11
+	VMOVUPS     (DI)(BX*1), Z12
+	VMULPS      Z11, Z12, Z12
+	VFMADD231PS Z12, Z9, Z1
+	VFMADD231PS Z6, Z12, Z10
+	VMOVUPS     (R8)(R12*1), Z11
+	VMOVUPS     (R8)(BX*1), Z12
+	VMULPS      Z11, Z12, Z12
+	VFMADD231PS Z12, Z9, Z2
+	VFMADD231PS Z7, Z12, Z10
+	VMOVUPS     (SI)(R12*1), Z11
+	VMOVUPS     (SI)(BX*1), Z12
+	VMULPS      Z11, Z12, Z12
+	VFMADD231PS Z12, Z9, Z3
+	VFMADD231PS Z8, Z12, Z10
+	VMOVUPS     Z10, (R11)(R12*1)
+	ADDQ        $0x40, R12
+	ADDQ        $0x40, BX
+	JMP         sums
+
+sumsTail:
+	MOVQ        rest+40(FP), R13
+	TESTQ       R13, R13
+	JZ          sumsDone
+	MOVQ        tail+48(FP), R13
+	KMOVW       R13, K1
+	PREFETCHT0  (R10)(R12*4)
+	PREFETCHT0  64(R10)(R12*4)
+	PREFETCHT0  128(R10)(R12*4)
+	PREFETCHT0  192(R10)(R12*4)
+	VMOVUPS.Z   (R9)(R12*1), K1, Z9
+	VMOVUPS.Z   (R11)(R12*1), K1, Z10
+	VMOVUPS.Z   (DX)(R12*1), K1, Z11
+	VMOVUPS.Z   (DX)(BX*1), K1, Z12
+	VMULPS      Z11, Z12, Z12
+	VFMADD231PS Z12, Z9, Z0
+	VFMADD231PS Z5, Z12, Z10
+	VMOVUPS.Z   (DI)(R12*1), K1, Z11
+	VMOVUPS.Z   (DI)(BX*1), K1, Z12
+	VMULPS      Z11, Z12, Z12
+	VFMADD231PS Z12, Z9, Z1
+	VFMADD231PS Z6, Z12, Z10
+	VMOVUPS.Z   (R8)(R12*1), K1, Z11
+	VMOVUPS.Z   (R8)(BX*1), K1, Z12
+	VMULPS      Z11, Z12, Z12
+	VFMADD231PS Z12, Z9, Z2
+	VFMADD231PS Z7, Z12, Z10
+	VMOVUPS.Z   (SI)(R12*1), K1, Z11
+	VMOVUPS.Z   (SI)(BX*1), K1, Z12
+	VMULPS      Z11, Z12, Z12
+	VFMADD231PS Z12, Z9, Z3
+	VFMADD231PS Z8, Z12, Z10
+	VMOVUPS     Z10, K1, (R11)(R12*1)
+
+sumsDone:
+	VEXTRACTF64X4 $0x01, Z0, Y9
+	VADDPS        Y0, Y9, Y9
+	VEXTRACTF32X4 $0x01, Y9, X10
+	VADDPS        X9, X10, X10
+	VEXTRACTF64X4 $0x01, Z1, Y9
+	VADDPS        Y1, Y9, Y9
+	VEXTRACTF32X4 $0x01, Y9, X11
+	VADDPS        X9, X11, X11
+	VEXTRACTF64X4 $0x01, Z2, Y9
+	VADDPS        Y2, Y9, Y9
+	VEXTRACTF32X4 $0x01, Y9, X12
+	VADDPS        X9, X12, X12
+	VEXTRACTF64X4 $0x01, Z3, Y9
+	VADDPS        Y3, Y9, Y9
+	VEXTRACTF32X4 $0x01, Y9, X13
+	VADDPS        X9, X13, X13
+	VUNPCKHPS     X11, X10, X9
+	VUNPCKLPS     X11, X10, X10
+	VADDPS        X9, X10, X10
+	VUNPCKHPS     X13, X12, X9
+	VUNPCKLPS     X13, X12, X12
+	VADDPS        X9, X12, X12
+	VUNPCKHPD     X12, X10, X9
+	VUNPCKLPD     X12, X10, X10
+	VADDPS        X9, X10, X10
+	VBROADCASTSS  inverse+56(FP), Z9
+	VMULPS        X9, X10, X10
+	VMULPS        X4, X10, X10
+	VMULPS        X4, X10, X10
+	VPERMILPS     $0x00, X10, X4
+	VBROADCASTSS  X4, Z4
+	VPERMILPS     $0x55, X10, X9
+	VBROADCASTSS  X9, Z9
+	VPERMILPS     $0xaa, X10, X11
+	VBROADCASTSS  X11, Z11
+	VPERMILPS     $0xff, X10, X10
+	VBROADCASTSS  X10, Z10
+	MOVQ          dy+16(FP), BX
+	MOVQ          x+8(FP), R10
+	SUBQ          R10, BX
+	MOVQ          bytes+88(FP), R10
+	LEAQ          (DX)(R10*4), R11
+	CMPQ          R10, $0x00000800
+	CMOVQGT       DX, R11
+	MOVQ          dx+80(FP), R10
+	MOVQ          x+8(FP), R12
+	SUBQ          R12, R10
+	ADDQ          BX, R11
+	MOVQ          vectors+32(FP), R13
+	XORQ          R12, R12
+
+input:
+	DECQ         R13
+	JL           inputTail
+	PREFETCHT0   (R11)(R12*4)
+	PREFETCHT0   64(R11)(R12*4)
+	PREFETCHT0   128(R11)(R12*4)
+	PREFETCHT0   192(R11)(R12*4)
+	VMOVUPS      (R9)(R12*1), Z12
+	VMOVUPS      (DX)(R12*1), Z13
+	VMOVUPS      (DX)(BX*1), Z14
+	VMULPS       Z12, Z14, Z14
+	VFNMADD231PS Z4, Z13, Z14
+	VMULPS       Z5, Z14, Z14
+	VMOVUPS      Z14, (DX)(R10*1)
+	VMOVUPS      (DI)(R12*1), Z13
+	VMOVUPS      (DI)(BX*1), Z14
+	VMULPS       Z12, Z14, Z14
+	VFNMADD231PS Z9, Z13, Z14
+	VMULPS       Z6, Z14, Z14
+	VMOVUPS      Z14, (DI)(R10*1)
+	VMOVUPS      (R8)(R12*1), Z13
+	VMOVUPS      (R8)(BX*1), Z14
+	VMULPS       Z12, Z14, Z14
+	VFNMADD231PS Z11, Z13, Z14
+	VMULPS       Z7, Z14, Z14
+	VMOVUPS      Z14, (R8)(R10*1)
+	VMOVUPS      (SI)(R12*1), Z13
+	VMOVUPS      (SI)(BX*1), Z14
+	VMULPS       Z12, Z14, Z14
+	VFNMADD231PS Z10, Z13, Z14
+	VMULPS       Z8, Z14, Z14
+	VMOVUPS      Z14, (SI)(R10*1)
+	ADDQ         $0x40, R12
+	ADDQ         $0x40, BX
+	ADDQ         $0x40, R10
+	JMP          input
+
+inputTail:
+	MOVQ         rest+40(FP), R13
+	TESTQ        R13, R13
+	JZ           inputDone
+	MOVQ         tail+48(FP), R13
+	KMOVW        R13, K1
+	PREFETCHT0   (R11)(R12*4)
+	PREFETCHT0   64(R11)(R12*4)
+	PREFETCHT0   128(R11)(R12*4)
+	PREFETCHT0   192(R11)(R12*4)
+	VMOVUPS.Z    (R9)(R12*1), K1, Z12
+	VMOVUPS.Z    (DX)(R12*1), K1, Z13
+	VMOVUPS.Z    (DX)(BX*1), K1, Z14
+	VMULPS       Z12, Z14, Z14
+	VFNMADD231PS Z4, Z13, Z14
+	VMULPS       Z5, Z14, Z14
+	VMOVUPS      Z14, K1, (DX)(R10*1)
+	VMOVUPS.Z    (DI)(R12*1), K1, Z4
+	VMOVUPS.Z    (DI)(BX*1), K1, Z5
+	VMULPS       Z12, Z5, Z5
+	VFNMADD231PS Z9, Z4, Z5
+	VMULPS       Z6, Z5, Z5
+	VMOVUPS      Z5, K1, (DI)(R10*1)
+	VMOVUPS.Z    (R8)(R12*1), K1, Z4
+	VMOVUPS.Z    (R8)(BX*1), K1, Z5
+	VMULPS       Z12, Z5, Z5
+	VFNMADD231PS Z11, Z4, Z5
+	VMULPS       Z7, Z5, Z5
+	VMOVUPS      Z5, K1, (R8)(R10*1)
+	VMOVUPS.Z    (SI)(R12*1), K1, Z4
+	VMOVUPS.Z    (SI)(BX*1), K1, Z5
+	VMULPS       Z12, Z5, Z5
+	VFNMADD231PS Z10, Z4, Z5
+	VMULPS       Z8, Z5, Z5
+	VMOVUPS      Z5, K1, (SI)(R10*1)
+
+inputDone:
+	ADDQ $0x10, AX
+	MOVQ SI, DX
+	MOVQ bytes+88(FP), BX
+	ADDQ BX, DX
+	SUBQ $0x04, CX
+	JG   rows
+	VZEROUPPER
+	RET
+
+// func layerNormGradRowsAVX512(rows int, x *float32, dy *float32, mean *float32, invstd *float32, vectors int, rest int, tail uintptr, inverse float32, gamma *float32, dgamma *float32, dbeta *float32, dx *float32, bytes int)
+// Requires: AVX, AVX512F, AVX512VL, CMOV, MMX+
+TEXT ·layerNormGradRowsAVX512(SB), NOSPLIT, $0-112
+	MOVQ mean+24(FP), AX
+	MOVQ invstd+32(FP), CX
+	MOVQ rows+0(FP), DX
+	MOVQ x+8(FP), BX
+
+rows:
+	MOVQ    bytes+104(FP), SI
+	VPXORD  Z0, Z0, Z0
+	VPXORD  Z1, Z1, Z1
+	MOVQ    dy+16(FP), SI
+	MOVQ    x+8(FP), DI
+	SUBQ    DI, SI
+	MOVQ    bytes+104(FP), DI
+	LEAQ    (BX)(DI*1), R8
+	CMPQ    DI, $0x00000800
+	CMOVQGT BX, R8
+	MOVQ    gamma+72(FP), DI
+	MOVQ    dgamma+80(FP), R9
+	MOVQ    dbeta+88(FP), R10
+	MOVQ    vectors+40(FP), R12
+	XORQ    R11, R11
+
+sums:
+	DECQ         R12
+	JL           sumsTail
+	PREFETCHT0   (R8)(R11*1)
+	VMOVUPS      (DI)(R11*1), Z2
+	VMOVUPS      (R9)(R11*1), Z3
+	VMOVUPS      (R10)(R11*1), Z4
+	VMOVUPS      (BX)(R11*1), Z5
+	VMOVUPS      (BX)(SI*1), Z6
+	VBROADCASTSS (AX), Z7
+	VSUBPS       Z7, Z5, Z5
+	VADDPS       Z6, Z4, Z4
+	VMULPS       Z6, Z2, Z7
+	VADDPS       Z7, Z0, Z0
+	VFMADD231PS  Z5, Z7, Z1
+	VMULPS       Z5, Z6, Z6
+	VBROADCASTSS (CX), Z7
+	VMULPS       Z7, Z6, Z6
+	VADDPS       Z6, Z3, Z3
+	VMOVUPS      Z3, (R9)(R11*1)
+	VMOVUPS      Z4, (R10)(R11*1)
+	ADDQ         $0x40, R11
+	ADDQ         $0x40, SI
+	JMP          sums
+
+sumsTail:
+	MOVQ         rest+48(FP), R12
+	TESTQ        R12, R12
+	JZ           sumsDone
+	MOVQ         tail+56(FP), R12
+	KMOVW        R12, K1
+	PREFETCHT0   (R8)(R11*1)
+	VMOVUPS.Z    (DI)(R11*1), K1, Z2
+	VMOVUPS.Z    (R9)(R11*1), K1, Z3
+	VMOVUPS.Z    (R10)(R11*1), K1, Z4
+	VMOVUPS.Z    (BX)(R11*1), K1, Z5
+	VMOVUPS.Z    (BX)(SI*1), K1, Z6
+	VBROADCASTSS (AX), Z7
+	VSUBPS       Z7, Z5, Z5
+	VADDPS       Z6, Z4, Z4
+	VMULPS       Z6, Z2, Z7
+	VADDPS       Z7, Z0, Z0
+	VFMADD231PS  Z5, Z7, Z1
+	VMULPS       Z5, Z6, Z6
+	VBROADCASTSS (CX), Z7
+	VMULPS       Z7, Z6, Z6
+	VADDPS       Z6, Z3, Z3
+	VMOVUPS      Z3, K1, (R9)(R11*1)
+	VMOVUPS      Z4, K1, (R10)(R11*1)
+
+sumsDone:
+	VEXTRACTF64X4 $0x01, Z0, Y2
+	VADDPS        Y0, Y2, Y2
+	VEXTRACTF32X4 $0x01, Y2, X3
+	VADDPS        X2, X3, X3
+	VPERMILPS     $0x4e, X3, X2
+	VADDPS        X3, X2, X3
+	VPERMILPS     $0xb1, X3, X2
+	VADDPS        X3, X2, X3
+	VBROADCASTSS  inverse+64(FP), Z2
+	VMULPS        X2, X3, X3
+	VPERMILPS     $0x00, X3, X2
+	VBROADCASTSS  X2, Z2
+	VEXTRACTF64X4 $0x01, Z1, Y3
+	VADDPS        Y1, Y3, Y3
+	VEXTRACTF32X4 $0x01, Y3, X4
+	VADDPS        X3, X4, X4
+	VPERMILPS     $0x4e, X4, X3
+	VADDPS        X4, X3, X4
+	VPERMILPS     $0xb1, X4, X3
+	VADDPS        X4, X3, X4
+	VMOVSS        (CX), X3
+	VBROADCASTSS  inverse+64(FP), Z5
+	VMULPS        X5, X4, X4
+	VMULPS        X3, X4, X4
+	VMULPS        X3, X4, X4
+	VPERMILPS     $0x00, X4, X3
+	VBROADCASTSS  X3, Z3
+	MOVQ          dy+16(FP), SI
+	MOVQ          x+8(FP), R8
+	SUBQ          R8, SI
+	MOVQ          bytes+104(FP), R8
+	LEAQ          (BX)(R8*1), R9
+	CMPQ          R8, $0x00000800
+	CMOVQGT       BX, R9
+	MOVQ          dx+96(FP), R8
+	MOVQ          x+8(FP), R10
+	SUBQ          R10, R8
+	ADDQ          SI, R9
+	MOVQ          vectors+40(FP), R11
+	XORQ          R10, R10
+
+input:
+	DECQ         R11
+	JL           inputTail
+	PREFETCHT0   (R9)(R10*1)
+	VMOVUPS      (DI)(R10*1), Z4
+	VMOVUPS      (BX)(R10*1), Z5
+	VMOVUPS      (BX)(SI*1), Z6
+	VBROADCASTSS (AX), Z7
+	VSUBPS       Z7, Z5, Z5
+	VMULPS       Z3, Z5, Z5
+	VMULPS       Z4, Z6, Z6
+	VSUBPS       Z2, Z6, Z6
+	VSUBPS       Z5, Z6, Z6
+	VBROADCASTSS (CX), Z7
+	VMULPS       Z7, Z6, Z6
+	VMOVUPS      Z6, (BX)(R8*1)
+	ADDQ         $0x40, R10
+	ADDQ         $0x40, SI
+	ADDQ         $0x40, R8
+	JMP          input
+
+inputTail:
+	MOVQ         rest+48(FP), R11
+	TESTQ        R11, R11
+	JZ           inputDone
+	MOVQ         tail+56(FP), R11
+	KMOVW        R11, K1
+	PREFETCHT0   (R9)(R10*1)
+	VMOVUPS.Z    (DI)(R10*1), K1, Z4
+	VMOVUPS.Z    (BX)(R10*1), K1, Z5
+	VMOVUPS.Z    (BX)(SI*1), K1, Z6
+	VBROADCASTSS (AX), Z7
+	VSUBPS       Z7, Z5, Z5
+	VMULPS       Z3, Z5, Z5
+	VMULPS       Z4, Z6, Z6
+	VSUBPS       Z2, Z6, Z6
+	VSUBPS       Z5, Z6, Z6
+	VBROADCASTSS (CX), Z7
+	VMULPS       Z7, Z6, Z6
+	VMOVUPS      Z6, K1, (BX)(R8*1)
+
+inputDone:
+	ADDQ $0x04, AX
+	ADDQ $0x04, CX
+	MOVQ bytes+104(FP), SI
+	ADDQ SI, BX
+	SUBQ $0x01, DX
+	JG   rows
+	VZEROUPPER
+	RET
+
+// func rmsNormGradRowsAVX512(rows int, x *float32, dy *float32, invrms *float32, vectors int, rest int, tail uintptr, inverse float32, gamma *float32, dgamma *float32, dx *float32, bytes int)
+// Requires: AVX, AVX512F, AVX512VL, CMOV, MMX+
+TEXT ·rmsNormGradRowsAVX512(SB), NOSPLIT, $0-96
+	MOVQ invrms+24(FP), AX
+	MOVQ rows+0(FP), CX
+	MOVQ x+8(FP), DX
+
+rows:
+	MOVQ         bytes+88(FP), BX
+	VPXORD       Z0, Z0, Z0
+	MOVQ         dy+16(FP), BX
+	MOVQ         x+8(FP), SI
+	SUBQ         SI, BX
+	MOVQ         bytes+88(FP), SI
+	LEAQ         (DX)(SI*1), DI
+	CMPQ         SI, $0x00000800
+	CMOVQGT      DX, DI
+	MOVQ         gamma+64(FP), SI
+	MOVQ         dgamma+72(FP), R8
+	VMOVSS       (AX), X1
+	VPERMILPS    $0x00, X1, X2
+	VBROADCASTSS X2, Z2
+	MOVQ         vectors+32(FP), R10
+	XORQ         R9, R9
+
+sums:
+	DECQ        R10
+	JL          sumsTail
+	PREFETCHT0  (DI)(R9*1)
+	VMOVUPS     (SI)(R9*1), Z3
+	VMOVUPS     (R8)(R9*1), Z4
+	VMOVUPS     (DX)(R9*1), Z5
+	VMOVUPS     (DX)(BX*1), Z6
+	VMULPS      Z5, Z6, Z6
+	VFMADD231PS Z6, Z3, Z0
+	VFMADD231PS Z2, Z6, Z4
+	VMOVUPS     Z4, (R8)(R9*1)
+	ADDQ        $0x40, R9
+	ADDQ        $0x40, BX
+	JMP         sums
+
+sumsTail:
+	MOVQ        rest+40(FP), R10
+	TESTQ       R10, R10
+	JZ          sumsDone
+	MOVQ        tail+48(FP), R10
+	KMOVW       R10, K1
+	PREFETCHT0  (DI)(R9*1)
+	VMOVUPS.Z   (SI)(R9*1), K1, Z3
+	VMOVUPS.Z   (R8)(R9*1), K1, Z4
+	VMOVUPS.Z   (DX)(R9*1), K1, Z5
+	VMOVUPS.Z   (DX)(BX*1), K1, Z6
+	VMULPS      Z5, Z6, Z6
+	VFMADD231PS Z6, Z3, Z0
+	VFMADD231PS Z2, Z6, Z4
+	VMOVUPS     Z4, K1, (R8)(R9*1)
+
+sumsDone:
+	VEXTRACTF64X4 $0x01, Z0, Y3
+	VADDPS        Y0, Y3, Y3
+	VEXTRACTF32X4 $0x01, Y3, X4
+	VADDPS        X3, X4, X4
+	VPERMILPS     $0x4e, X4, X3
+	VADDPS        X4, X3, X4
+	VPERMILPS     $0xb1, X4, X3
+	VADDPS        X4, X3, X4
+	VBROADCASTSS  inverse+56(FP), Z3
+	VMULPS        X3, X4, X4
+	VMULPS        X1, X4, X4
+	VMULPS        X1, X4, X4
+	VPERMILPS     $0x00, X4, X1
+	VBROADCASTSS  X1, Z1
+	MOVQ          dy+16(FP), BX
+	MOVQ          x+8(FP), DI
+	SUBQ          DI, BX
+	MOVQ          bytes+88(FP), DI
+	LEAQ          (DX)(DI*1), R8
+	CMPQ          DI, $0x00000800
+	CMOVQGT       DX, R8
+	MOVQ          dx+80(FP), DI
+	MOVQ          x+8(FP), R9
+	SUBQ          R9, DI
+	ADDQ          BX, R8
+	MOVQ          vectors+32(FP), R10
+	XORQ          R9, R9
+
+input:
+	DECQ         R10
+	JL           inputTail
+	PREFETCHT0   (R8)(R9*1)
+	VMOVUPS      (SI)(R9*1), Z3
+	VMOVUPS      (DX)(R9*1), Z4
+	VMOVUPS      (DX)(BX*1), Z5
+	VMULPS       Z3, Z5, Z5
+	VFNMADD231PS Z1, Z4, Z5
+	VMULPS       Z2, Z5, Z5
+	VMOVUPS      Z5, (DX)(DI*1)
+	ADDQ         $0x40, R9
+	ADDQ         $0x40, BX
+	ADDQ         $0x40, DI
+	JMP          input
+
+inputTail:
+	MOVQ         rest+40(FP), R10
+	TESTQ        R10, R10
+	JZ           inputDone
+	MOVQ         tail+48(FP), R10
+	KMOVW        R10, K1
+	PREFETCHT0   (R8)(R9*1)
+	VMOVUPS.Z    (SI)(R9*1), K1, Z3
+	VMOVUPS.Z    (DX)(R9*1), K1, Z4
+	VMOVUPS.Z    (DX)(BX*1), K1, Z5
+	VMULPS       Z3, Z5, Z5
+	VFNMADD231PS Z1, Z4, Z5
+	VMULPS       Z2, Z5, Z5
+	VMOVUPS      Z5, K1, (DX)(DI*1)
+
+inputDone:
+	ADDQ $0x04, AX
+	MOVQ bytes+88(FP), BX
+	ADDQ BX, DX
+	SUBQ $0x01, CX
+	JG   rows
 	VZEROUPPER
 	RET

@@ -2,27 +2,32 @@
 
 package layernorm
 
-// layerNormFoursNEON normalises rows of bytes, four at a time. inverse is 1 over their number of elements.
+// layerNormRowsNEON normalises rows of bytes. head is the lanes of a row's first vector, and share 1 over their number; inverse is 1 over that of a row's elements.
 //
 //go:noescape
-func layerNormFoursNEON(rows int, x *float32, vectors int, rest int, tail uintptr, inverse float32, eps float32, gamma *float32, beta *float32, y *float32, mean *float32, invstd *float32, bytes int)
-
-// layerNormRowsNEON normalises rows of bytes. inverse is 1 over their number of elements.
-//
-//go:noescape
-func layerNormRowsNEON(rows int, x *float32, vectors int, rest int, tail uintptr, inverse float32, eps float32, gamma *float32, beta *float32, y *float32, mean *float32, invstd *float32, bytes int)
-
-// layerNormGradRowsNEON overwrites the rows of dx, and adds to dgamma and dbeta. inverse is 1 over the number of elements of a row.
-//
-//go:noescape
-func layerNormGradRowsNEON(rows int, x *float32, dy *float32, mean *float32, invstd *float32, vectors int, rest int, tail uintptr, inverse float32, gamma *float32, dgamma *float32, dbeta *float32, dx *float32, bytes int)
+func layerNormRowsNEON(rows int, x *float32, vectors int, rest int, tail uintptr, head uintptr, share float32, inverse float32, eps float32, gamma *float32, beta *float32, y *float32, mean *float32, invstd *float32, bytes int)
 
 // rmsNormRowsNEON normalises rows of bytes. inverse is 1 over their number of elements.
 //
 //go:noescape
 func rmsNormRowsNEON(rows int, x *float32, vectors int, rest int, tail uintptr, inverse float32, eps float32, gamma *float32, y *float32, invrms *float32, bytes int)
 
-// rmsNormGradRowsNEON overwrites the rows of dx, and adds to dgamma. inverse is 1 over the number of elements of a row.
+// layerNormGradFoursNEON overwrites the rows of dx, of bytes, and adds to dgamma and dbeta. inverse is 1 over the number of elements of a row. There are a multiple of four.
+//
+//go:noescape
+func layerNormGradFoursNEON(rows int, x *float32, dy *float32, mean *float32, invstd *float32, vectors int, rest int, tail uintptr, inverse float32, gamma *float32, dgamma *float32, dbeta *float32, dx *float32, bytes int)
+
+// rmsNormGradFoursNEON overwrites the rows of dx, of bytes, and adds to dgamma. inverse is 1 over the number of elements of a row. There are a multiple of four.
+//
+//go:noescape
+func rmsNormGradFoursNEON(rows int, x *float32, dy *float32, invrms *float32, vectors int, rest int, tail uintptr, inverse float32, gamma *float32, dgamma *float32, dx *float32, bytes int)
+
+// layerNormGradRowsNEON overwrites the rows of dx, of bytes, and adds to dgamma and dbeta. inverse is 1 over the number of elements of a row.
+//
+//go:noescape
+func layerNormGradRowsNEON(rows int, x *float32, dy *float32, mean *float32, invstd *float32, vectors int, rest int, tail uintptr, inverse float32, gamma *float32, dgamma *float32, dbeta *float32, dx *float32, bytes int)
+
+// rmsNormGradRowsNEON overwrites the rows of dx, of bytes, and adds to dgamma. inverse is 1 over the number of elements of a row.
 //
 //go:noescape
 func rmsNormGradRowsNEON(rows int, x *float32, dy *float32, invrms *float32, vectors int, rest int, tail uintptr, inverse float32, gamma *float32, dgamma *float32, dx *float32, bytes int)

@@ -2,24 +2,6 @@
 
 #include "textflag.h"
 
-DATA layerNormFoursOneNEON<>+0(SB)/4, $0x3f800000
-DATA layerNormFoursOneNEON<>+4(SB)/4, $0x3f800000
-DATA layerNormFoursOneNEON<>+8(SB)/4, $0x3f800000
-DATA layerNormFoursOneNEON<>+12(SB)/4, $0x3f800000
-DATA layerNormFoursOneNEON<>+16(SB)/4, $0x3f800000
-DATA layerNormFoursOneNEON<>+20(SB)/4, $0x3f800000
-DATA layerNormFoursOneNEON<>+24(SB)/4, $0x3f800000
-DATA layerNormFoursOneNEON<>+28(SB)/4, $0x3f800000
-DATA layerNormFoursOneNEON<>+32(SB)/4, $0x3f800000
-DATA layerNormFoursOneNEON<>+36(SB)/4, $0x3f800000
-DATA layerNormFoursOneNEON<>+40(SB)/4, $0x3f800000
-DATA layerNormFoursOneNEON<>+44(SB)/4, $0x3f800000
-DATA layerNormFoursOneNEON<>+48(SB)/4, $0x3f800000
-DATA layerNormFoursOneNEON<>+52(SB)/4, $0x3f800000
-DATA layerNormFoursOneNEON<>+56(SB)/4, $0x3f800000
-DATA layerNormFoursOneNEON<>+60(SB)/4, $0x3f800000
-GLOBL layerNormFoursOneNEON<>(SB), RODATA|NOPTR, $64
-
 DATA layerNormOneNEON<>+0(SB)/4, $0x3f800000
 DATA layerNormOneNEON<>+4(SB)/4, $0x3f800000
 DATA layerNormOneNEON<>+8(SB)/4, $0x3f800000
@@ -56,15 +38,15 @@ DATA rmsNormOneNEON<>+56(SB)/4, $0x3f800000
 DATA rmsNormOneNEON<>+60(SB)/4, $0x3f800000
 GLOBL rmsNormOneNEON<>(SB), RODATA|NOPTR, $64
 
-// func layerNormFoursNEON(rows int, x *float32, vectors int, rest int, tail uintptr, inverse float32, eps float32, gamma *float32, beta *float32, y *float32, mean *float32, invstd *float32, bytes int)
-TEXT ·layerNormFoursNEON(SB), NOSPLIT, $0-96
-	MOVD	$layerNormFoursOneNEON<>(SB), R6
-	MOVD	mean+72(FP), R13
-	MOVD	invstd+80(FP), R12
+// func layerNormRowsNEON(rows int, x *float32, vectors int, rest int, tail uintptr, head uintptr, share float32, inverse float32, eps float32, gamma *float32, beta *float32, y *float32, mean *float32, invstd *float32, bytes int)
+TEXT ·layerNormRowsNEON(SB), NOSPLIT, $0-112
+	MOVD	$layerNormOneNEON<>(SB), R6
+	MOVD	mean+88(FP), R13
+	MOVD	invstd+96(FP), R12
 	MOVD	rows+0(FP), R11
 	MOVD	x+8(FP), R10
 rows:
-	MOVD	bytes+88(FP), R0
+	MOVD	bytes+104(FP), R0
 	MOVD	R10, R9
 	ADD	R0<<0, R10, R1
 	CMP	$1, R11
@@ -77,115 +59,67 @@ rows:
 	ADD	R0<<0, R8, R0
 	CMP	$3, R11
 	CSEL	GT, R0, R7, R7
-	VMOVI	$0, V6.B16
-	VMOVI	$0, V20.B16
-	VMOVI	$0, V5.B16
-	VMOVI	$0, V4.B16
-	VMOVI	$0, V3.B16
-	VMOVI	$0, V2.B16
-	VMOVI	$0, V1.B16
-	VMOVI	$0, V0.B16
-	MOVD	bytes+88(FP), R3
-	ADD	R3<<2, R10, R3
-	MOVD	vectors+16(FP), R2
-	MOVD	ZR, R1
-sum:
-	SUBS	$1, R2, R2
-	BLT	sumTail
-	ADD	R1<<2, R3, R0
-	PRFM	0(R0), PLDL1KEEP
-	PRFM	64(R0), PLDL1KEEP
-	ADD	R1<<0, R10, R0
-	FLDPQ	0(R0), (F8, F7)
-	WORD	$0x4e28d4c6 // fadd v6.4s, v6.4s, v8.4s
-	WORD	$0x4e27d694 // fadd v20.4s, v20.4s, v7.4s
-	ADD	R1<<0, R9, R0
-	FLDPQ	0(R0), (F8, F7)
-	WORD	$0x4e28d4a5 // fadd v5.4s, v5.4s, v8.4s
-	WORD	$0x4e27d484 // fadd v4.4s, v4.4s, v7.4s
-	ADD	R1<<0, R8, R0
-	FLDPQ	0(R0), (F8, F7)
-	WORD	$0x4e28d463 // fadd v3.4s, v3.4s, v8.4s
-	WORD	$0x4e27d442 // fadd v2.4s, v2.4s, v7.4s
-	ADD	R1<<0, R7, R0
-	FLDPQ	0(R0), (F8, F7)
-	WORD	$0x4e28d421 // fadd v1.4s, v1.4s, v8.4s
-	WORD	$0x4e27d400 // fadd v0.4s, v0.4s, v7.4s
-	ADD	$32, R1, R1
-	B	sum
-sumTail:
-	MOVD	rest+24(FP), R0
-	TST	R0, R0
-	BEQ	sumDone
-	MOVD	tail+32(FP), R0
-	MOVWU	64(R0), R0
-	ADD	R1<<2, R3, R2
-	PRFM	0(R2), PLDL1KEEP
-	PRFM	64(R2), PLDL1KEEP
-	ADD	R1<<0, R10, R2
-	TBZ	$3, R0, lanes1
-	FLDPQ	0(R2), (F8, F7)
+	MOVD	y+80(FP), R4
+	MOVD	x+8(FP), R0
+	SUB	R0, R4, R4
+	ADD	R10, R4, R4
+	MOVD	bytes+104(FP), R0
+	ADD	R0<<2, R10, R3
+	CMP	$4096, R0
+	CSEL	GT, R10, R3, R3
+	MOVD	head+40(FP), R0
+	MOVWU	64(R0), R1
+	TBZ	$3, R1, lanes1
+	FLDPQ	0(R10), (F6, F24)
 lanes1done:
-	WORD	$0x4e28d4c6 // fadd v6.4s, v6.4s, v8.4s
-	WORD	$0x4e27d694 // fadd v20.4s, v20.4s, v7.4s
-	ADD	R1<<0, R9, R2
-	TBZ	$3, R0, lanes2
-	FLDPQ	0(R2), (F8, F7)
+	TBZ	$3, R1, lanes2
+	FLDPQ	0(R9), (F5, F4)
 lanes2done:
-	WORD	$0x4e28d4a5 // fadd v5.4s, v5.4s, v8.4s
-	WORD	$0x4e27d484 // fadd v4.4s, v4.4s, v7.4s
-	ADD	R1<<0, R8, R2
-	TBZ	$3, R0, lanes3
-	FLDPQ	0(R2), (F8, F7)
+	TBZ	$3, R1, lanes3
+	FLDPQ	0(R8), (F3, F2)
 lanes3done:
-	WORD	$0x4e28d463 // fadd v3.4s, v3.4s, v8.4s
-	WORD	$0x4e27d442 // fadd v2.4s, v2.4s, v7.4s
-	ADD	R1<<0, R7, R1
-	TBZ	$3, R0, lanes4
-	FLDPQ	0(R1), (F8, F7)
+	TBZ	$3, R1, lanes4
+	FLDPQ	0(R7), (F1, F0)
 lanes4done:
-	WORD	$0x4e28d421 // fadd v1.4s, v1.4s, v8.4s
-	WORD	$0x4e27d400 // fadd v0.4s, v0.4s, v7.4s
-sumDone:
-	WORD	$0x4e26d694 // fadd v20.4s, v20.4s, v6.4s
+	WORD	$0x4e26d718 // fadd v24.4s, v24.4s, v6.4s
 	WORD	$0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
 	WORD	$0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
 	WORD	$0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
-	VZIP2	V4.S4, V20.S4, V1.S4
-	VZIP1	V4.S4, V20.S4, V20.S4
-	WORD	$0x4e21d694 // fadd v20.4s, v20.4s, v1.4s
+	VZIP2	V4.S4, V24.S4, V1.S4
+	VZIP1	V4.S4, V24.S4, V24.S4
+	WORD	$0x4e21d718 // fadd v24.4s, v24.4s, v1.4s
 	VZIP2	V0.S4, V2.S4, V1.S4
 	VZIP1	V0.S4, V2.S4, V2.S4
 	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
-	VZIP2	V2.D2, V20.D2, V0.D2
-	VZIP1	V2.D2, V20.D2, V20.D2
-	WORD	$0x4e20d694 // fadd v20.4s, v20.4s, v0.4s
-	FMOVS	inverse+40(FP), F0
-	WORD	$0x4f809294 // fmul v20.4s, v20.4s, v0.s[0]
+	VZIP2	V2.D2, V24.D2, V0.D2
+	VZIP1	V2.D2, V24.D2, V24.D2
+	WORD	$0x4e20d718 // fadd v24.4s, v24.4s, v0.4s
+	FMOVS	share+48(FP), F0
+	WORD	$0x4f809318 // fmul v24.4s, v24.4s, v0.s[0]
 	VMOVI	$0, V0.B16
-	VMOV	V20.S[0], V0.S[0]
-	VMOV	V20.S[0], V0.S[1]
-	VMOV	V20.S[0], V0.S[2]
-	VMOV	V20.S[0], V0.S[3]
-	VDUP	V0.S[0], V24.S4
-	VMOVI	$0, V0.B16
-	VMOV	V20.S[1], V0.S[0]
-	VMOV	V20.S[1], V0.S[1]
-	VMOV	V20.S[1], V0.S[2]
-	VMOV	V20.S[1], V0.S[3]
+	VMOV	V24.S[0], V0.S[0]
+	VMOV	V24.S[0], V0.S[1]
+	VMOV	V24.S[0], V0.S[2]
+	VMOV	V24.S[0], V0.S[3]
 	VDUP	V0.S[0], V23.S4
 	VMOVI	$0, V0.B16
-	VMOV	V20.S[2], V0.S[0]
-	VMOV	V20.S[2], V0.S[1]
-	VMOV	V20.S[2], V0.S[2]
-	VMOV	V20.S[2], V0.S[3]
+	VMOV	V24.S[1], V0.S[0]
+	VMOV	V24.S[1], V0.S[1]
+	VMOV	V24.S[1], V0.S[2]
+	VMOV	V24.S[1], V0.S[3]
 	VDUP	V0.S[0], V22.S4
 	VMOVI	$0, V0.B16
-	VMOV	V20.S[3], V0.S[0]
-	VMOV	V20.S[3], V0.S[1]
-	VMOV	V20.S[3], V0.S[2]
-	VMOV	V20.S[3], V0.S[3]
+	VMOV	V24.S[2], V0.S[0]
+	VMOV	V24.S[2], V0.S[1]
+	VMOV	V24.S[2], V0.S[2]
+	VMOV	V24.S[2], V0.S[3]
 	VDUP	V0.S[0], V21.S4
+	VMOVI	$0, V0.B16
+	VMOV	V24.S[3], V0.S[0]
+	VMOV	V24.S[3], V0.S[1]
+	VMOV	V24.S[3], V0.S[2]
+	VMOV	V24.S[3], V0.S[3]
+	VDUP	V0.S[0], V20.S4
 	VMOVI	$0, V19.B16
 	VMOVI	$0, V18.B16
 	VMOVI	$0, V17.B16
@@ -202,57 +136,59 @@ sumDone:
 	VMOVI	$0, V6.B16
 	VMOVI	$0, V5.B16
 	VMOVI	$0, V4.B16
-	MOVD	y+64(FP), R3
-	MOVD	x+8(FP), R0
-	SUB	R0, R3, R3
-	ADD	R10, R3, R3
 	MOVD	vectors+16(FP), R2
 	MOVD	ZR, R1
-diff:
+moments:
 	SUBS	$1, R2, R2
-	BLT	diffTail
+	BLT	momentsTail
 	ADD	R1<<2, R3, R0
+	PRFM	0(R0), PLDL1KEEP
+	PRFM	64(R0), PLDL1KEEP
+	ADD	R1<<2, R4, R0
 	PRFM	0(R0), PLDL1KEEP
 	PRFM	64(R0), PLDL1KEEP
 	ADD	R1<<0, R10, R0
 	FLDPQ	0(R0), (F1, F0)
-	WORD	$0x4eb8d421 // fsub v1.4s, v1.4s, v24.4s
-	WORD	$0x4eb8d400 // fsub v0.4s, v0.4s, v24.4s
+	WORD	$0x4eb7d421 // fsub v1.4s, v1.4s, v23.4s
+	WORD	$0x4eb7d400 // fsub v0.4s, v0.4s, v23.4s
 	WORD	$0x4e21d673 // fadd v19.4s, v19.4s, v1.4s
 	WORD	$0x4e20d652 // fadd v18.4s, v18.4s, v0.4s
 	VFMLA	V1.S4, V1.S4, V11.S4
 	VFMLA	V0.S4, V0.S4, V10.S4
 	ADD	R1<<0, R9, R0
 	FLDPQ	0(R0), (F1, F0)
-	WORD	$0x4eb7d421 // fsub v1.4s, v1.4s, v23.4s
-	WORD	$0x4eb7d400 // fsub v0.4s, v0.4s, v23.4s
+	WORD	$0x4eb6d421 // fsub v1.4s, v1.4s, v22.4s
+	WORD	$0x4eb6d400 // fsub v0.4s, v0.4s, v22.4s
 	WORD	$0x4e21d631 // fadd v17.4s, v17.4s, v1.4s
 	WORD	$0x4e20d610 // fadd v16.4s, v16.4s, v0.4s
 	VFMLA	V1.S4, V1.S4, V9.S4
 	VFMLA	V0.S4, V0.S4, V8.S4
 	ADD	R1<<0, R8, R0
 	FLDPQ	0(R0), (F1, F0)
-	WORD	$0x4eb6d421 // fsub v1.4s, v1.4s, v22.4s
-	WORD	$0x4eb6d400 // fsub v0.4s, v0.4s, v22.4s
+	WORD	$0x4eb5d421 // fsub v1.4s, v1.4s, v21.4s
+	WORD	$0x4eb5d400 // fsub v0.4s, v0.4s, v21.4s
 	WORD	$0x4e21d5ef // fadd v15.4s, v15.4s, v1.4s
 	WORD	$0x4e20d5ce // fadd v14.4s, v14.4s, v0.4s
 	VFMLA	V1.S4, V1.S4, V7.S4
 	VFMLA	V0.S4, V0.S4, V6.S4
 	ADD	R1<<0, R7, R0
 	FLDPQ	0(R0), (F1, F0)
-	WORD	$0x4eb5d421 // fsub v1.4s, v1.4s, v21.4s
-	WORD	$0x4eb5d400 // fsub v0.4s, v0.4s, v21.4s
+	WORD	$0x4eb4d421 // fsub v1.4s, v1.4s, v20.4s
+	WORD	$0x4eb4d400 // fsub v0.4s, v0.4s, v20.4s
 	WORD	$0x4e21d5ad // fadd v13.4s, v13.4s, v1.4s
 	WORD	$0x4e20d58c // fadd v12.4s, v12.4s, v0.4s
 	VFMLA	V1.S4, V1.S4, V5.S4
 	VFMLA	V0.S4, V0.S4, V4.S4
 	ADD	$32, R1, R1
-	B	diff
-diffTail:
+	B	moments
+momentsTail:
 	MOVD	rest+24(FP), R0
 	TST	R0, R0
-	BEQ	diffDone
+	BEQ	momentsDone
 	ADD	R1<<2, R3, R0
+	PRFM	0(R0), PLDL1KEEP
+	PRFM	64(R0), PLDL1KEEP
+	ADD	R1<<2, R4, R0
 	PRFM	0(R0), PLDL1KEEP
 	PRFM	64(R0), PLDL1KEEP
 	MOVD	tail+32(FP), R0
@@ -263,13 +199,13 @@ diffTail:
 	FLDPQ	0(R0), (F3, F2)
 lanes5done:
 	WORD	$0x4f210400 // sshr v0.4s, v0.4s, #31
-	VBSL	V24.B16, V3.B16, V0.B16
+	VBSL	V23.B16, V3.B16, V0.B16
 	VMOV	V0.B16, V3.B16
 	WORD	$0x4f210420 // sshr v0.4s, v1.4s, #31
-	VBSL	V24.B16, V2.B16, V0.B16
+	VBSL	V23.B16, V2.B16, V0.B16
 	VMOV	V0.B16, V2.B16
-	WORD	$0x4eb8d463 // fsub v3.4s, v3.4s, v24.4s
-	WORD	$0x4eb8d442 // fsub v2.4s, v2.4s, v24.4s
+	WORD	$0x4eb7d463 // fsub v3.4s, v3.4s, v23.4s
+	WORD	$0x4eb7d442 // fsub v2.4s, v2.4s, v23.4s
 	WORD	$0x4e23d673 // fadd v19.4s, v19.4s, v3.4s
 	WORD	$0x4e22d652 // fadd v18.4s, v18.4s, v2.4s
 	VFMLA	V3.S4, V3.S4, V11.S4
@@ -282,13 +218,13 @@ lanes5done:
 	FLDPQ	0(R0), (F3, F2)
 lanes6done:
 	WORD	$0x4f210400 // sshr v0.4s, v0.4s, #31
-	VBSL	V23.B16, V3.B16, V0.B16
+	VBSL	V22.B16, V3.B16, V0.B16
 	VMOV	V0.B16, V3.B16
 	WORD	$0x4f210420 // sshr v0.4s, v1.4s, #31
-	VBSL	V23.B16, V2.B16, V0.B16
+	VBSL	V22.B16, V2.B16, V0.B16
 	VMOV	V0.B16, V2.B16
-	WORD	$0x4eb7d463 // fsub v3.4s, v3.4s, v23.4s
-	WORD	$0x4eb7d442 // fsub v2.4s, v2.4s, v23.4s
+	WORD	$0x4eb6d463 // fsub v3.4s, v3.4s, v22.4s
+	WORD	$0x4eb6d442 // fsub v2.4s, v2.4s, v22.4s
 	WORD	$0x4e23d631 // fadd v17.4s, v17.4s, v3.4s
 	WORD	$0x4e22d610 // fadd v16.4s, v16.4s, v2.4s
 	VFMLA	V3.S4, V3.S4, V9.S4
@@ -301,13 +237,13 @@ lanes6done:
 	FLDPQ	0(R0), (F3, F2)
 lanes7done:
 	WORD	$0x4f210400 // sshr v0.4s, v0.4s, #31
-	VBSL	V22.B16, V3.B16, V0.B16
+	VBSL	V21.B16, V3.B16, V0.B16
 	VMOV	V0.B16, V3.B16
 	WORD	$0x4f210420 // sshr v0.4s, v1.4s, #31
-	VBSL	V22.B16, V2.B16, V0.B16
+	VBSL	V21.B16, V2.B16, V0.B16
 	VMOV	V0.B16, V2.B16
-	WORD	$0x4eb6d463 // fsub v3.4s, v3.4s, v22.4s
-	WORD	$0x4eb6d442 // fsub v2.4s, v2.4s, v22.4s
+	WORD	$0x4eb5d463 // fsub v3.4s, v3.4s, v21.4s
+	WORD	$0x4eb5d442 // fsub v2.4s, v2.4s, v21.4s
 	WORD	$0x4e23d5ef // fadd v15.4s, v15.4s, v3.4s
 	WORD	$0x4e22d5ce // fadd v14.4s, v14.4s, v2.4s
 	VFMLA	V3.S4, V3.S4, V7.S4
@@ -320,18 +256,18 @@ lanes7done:
 	FLDPQ	0(R1), (F3, F2)
 lanes8done:
 	WORD	$0x4f210400 // sshr v0.4s, v0.4s, #31
-	VBSL	V21.B16, V3.B16, V0.B16
+	VBSL	V20.B16, V3.B16, V0.B16
 	VMOV	V0.B16, V3.B16
 	WORD	$0x4f210420 // sshr v0.4s, v1.4s, #31
-	VBSL	V21.B16, V2.B16, V0.B16
+	VBSL	V20.B16, V2.B16, V0.B16
 	VMOV	V0.B16, V2.B16
-	WORD	$0x4eb5d463 // fsub v3.4s, v3.4s, v21.4s
-	WORD	$0x4eb5d442 // fsub v2.4s, v2.4s, v21.4s
+	WORD	$0x4eb4d463 // fsub v3.4s, v3.4s, v20.4s
+	WORD	$0x4eb4d442 // fsub v2.4s, v2.4s, v20.4s
 	WORD	$0x4e23d5ad // fadd v13.4s, v13.4s, v3.4s
 	WORD	$0x4e22d58c // fadd v12.4s, v12.4s, v2.4s
 	VFMLA	V3.S4, V3.S4, V5.S4
 	VFMLA	V2.S4, V2.S4, V4.S4
-diffDone:
+momentsDone:
 	WORD	$0x4e33d652 // fadd v18.4s, v18.4s, v19.4s
 	WORD	$0x4e31d610 // fadd v16.4s, v16.4s, v17.4s
 	WORD	$0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
@@ -358,169 +294,169 @@ diffDone:
 	VZIP2	V6.D2, V10.D2, V0.D2
 	VZIP1	V6.D2, V10.D2, V10.D2
 	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
-	FMOVS	inverse+40(FP), F0
+	FMOVS	inverse+52(FP), F0
 	WORD	$0x4f809252 // fmul v18.4s, v18.4s, v0.s[0]
 	WORD	$0x4f80914a // fmul v10.4s, v10.4s, v0.s[0]
-	WORD	$0x4e32d694 // fadd v20.4s, v20.4s, v18.4s
+	WORD	$0x4e32d718 // fadd v24.4s, v24.4s, v18.4s
 	VFMLS	V18.S4, V18.S4, V10.S4
-	FMOVS	eps+44(FP), F0
+	FMOVS	eps+56(FP), F0
 	VDUP	V0.S[0], V0.S4
 	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
 	WORD	$0x6ea1f94a // fsqrt v10.4s, v10.4s
-	FMOVQ	0(R6), F0
-	WORD	$0x6e2afc00 // fdiv v0.4s, v0.4s, v10.4s
+	FMOVQ	0(R6), F3
+	WORD	$0x6e2afc63 // fdiv v3.4s, v3.4s, v10.4s
 	CMP	$4, R11
 	BLT	few1
-	FMOVQ	F20, 0(R13)
+	FMOVQ	F24, 0(R13)
 	B	kept1
 few1:
 	TST	$2, R11
 	BEQ	one1
-	FMOVD	F20, 0(R13)
-	VMOVI	$0, V1.B16
-	VEXT	$8, V1.B16, V20.B16, V1.B16
+	FMOVD	F24, 0(R13)
+	VMOVI	$0, V0.B16
+	VEXT	$8, V0.B16, V24.B16, V0.B16
 	TST	$1, R11
 	BEQ	kept1
-	FMOVS	F1, 8(R13)
+	FMOVS	F0, 8(R13)
 	B	kept1
 one1:
-	FMOVS	F20, 0(R13)
+	FMOVS	F24, 0(R13)
 kept1:
 	ADD	$16, R13, R13
 	CMP	$4, R11
 	BLT	few2
-	FMOVQ	F0, 0(R12)
+	FMOVQ	F3, 0(R12)
 	B	kept2
 few2:
 	TST	$2, R11
 	BEQ	one2
-	FMOVD	F0, 0(R12)
-	VMOVI	$0, V1.B16
-	VEXT	$8, V1.B16, V0.B16, V1.B16
+	FMOVD	F3, 0(R12)
+	VMOVI	$0, V0.B16
+	VEXT	$8, V0.B16, V3.B16, V0.B16
 	TST	$1, R11
 	BEQ	kept2
-	FMOVS	F1, 8(R12)
+	FMOVS	F0, 8(R12)
 	B	kept2
 one2:
-	FMOVS	F0, 0(R12)
+	FMOVS	F3, 0(R12)
 kept2:
 	ADD	$16, R12, R12
-	VMOVI	$0, V1.B16
-	VMOV	V20.S[0], V1.S[0]
-	VMOV	V20.S[0], V1.S[1]
-	VMOV	V20.S[0], V1.S[2]
-	VMOV	V20.S[0], V1.S[3]
-	VDUP	V1.S[0], V24.S4
-	VMOVI	$0, V1.B16
-	VMOV	V20.S[1], V1.S[0]
-	VMOV	V20.S[1], V1.S[1]
-	VMOV	V20.S[1], V1.S[2]
-	VMOV	V20.S[1], V1.S[3]
-	VDUP	V1.S[0], V23.S4
-	VMOVI	$0, V1.B16
-	VMOV	V20.S[2], V1.S[0]
-	VMOV	V20.S[2], V1.S[1]
-	VMOV	V20.S[2], V1.S[2]
-	VMOV	V20.S[2], V1.S[3]
-	VDUP	V1.S[0], V22.S4
-	VMOVI	$0, V1.B16
-	VMOV	V20.S[3], V1.S[0]
-	VMOV	V20.S[3], V1.S[1]
-	VMOV	V20.S[3], V1.S[2]
-	VMOV	V20.S[3], V1.S[3]
-	VDUP	V1.S[0], V21.S4
-	VMOVI	$0, V1.B16
-	VMOV	V0.S[0], V1.S[0]
-	VMOV	V0.S[0], V1.S[1]
-	VMOV	V0.S[0], V1.S[2]
-	VMOV	V0.S[0], V1.S[3]
-	VDUP	V1.S[0], V15.S4
-	VMOVI	$0, V1.B16
-	VMOV	V0.S[1], V1.S[0]
-	VMOV	V0.S[1], V1.S[1]
-	VMOV	V0.S[1], V1.S[2]
-	VMOV	V0.S[1], V1.S[3]
-	VDUP	V1.S[0], V14.S4
-	VMOVI	$0, V1.B16
-	VMOV	V0.S[2], V1.S[0]
-	VMOV	V0.S[2], V1.S[1]
-	VMOV	V0.S[2], V1.S[2]
-	VMOV	V0.S[2], V1.S[3]
-	VDUP	V1.S[0], V13.S4
-	VMOVI	$0, V1.B16
-	VMOV	V0.S[3], V1.S[0]
-	VMOV	V0.S[3], V1.S[1]
-	VMOV	V0.S[3], V1.S[2]
-	VMOV	V0.S[3], V1.S[3]
-	VDUP	V1.S[0], V12.S4
-	MOVD	y+64(FP), R5
+	VMOVI	$0, V0.B16
+	VMOV	V24.S[0], V0.S[0]
+	VMOV	V24.S[0], V0.S[1]
+	VMOV	V24.S[0], V0.S[2]
+	VMOV	V24.S[0], V0.S[3]
+	VDUP	V0.S[0], V2.S4
+	VMOVI	$0, V0.B16
+	VMOV	V24.S[1], V0.S[0]
+	VMOV	V24.S[1], V0.S[1]
+	VMOV	V24.S[1], V0.S[2]
+	VMOV	V24.S[1], V0.S[3]
+	VDUP	V0.S[0], V1.S4
+	VMOVI	$0, V0.B16
+	VMOV	V24.S[2], V0.S[0]
+	VMOV	V24.S[2], V0.S[1]
+	VMOV	V24.S[2], V0.S[2]
+	VMOV	V24.S[2], V0.S[3]
+	VDUP	V0.S[0], V0.S4
+	VMOVI	$0, V4.B16
+	VMOV	V24.S[3], V4.S[0]
+	VMOV	V24.S[3], V4.S[1]
+	VMOV	V24.S[3], V4.S[2]
+	VMOV	V24.S[3], V4.S[3]
+	VDUP	V4.S[0], V19.S4
+	VMOVI	$0, V4.B16
+	VMOV	V3.S[0], V4.S[0]
+	VMOV	V3.S[0], V4.S[1]
+	VMOV	V3.S[0], V4.S[2]
+	VMOV	V3.S[0], V4.S[3]
+	VDUP	V4.S[0], V18.S4
+	VMOVI	$0, V4.B16
+	VMOV	V3.S[1], V4.S[0]
+	VMOV	V3.S[1], V4.S[1]
+	VMOV	V3.S[1], V4.S[2]
+	VMOV	V3.S[1], V4.S[3]
+	VDUP	V4.S[0], V17.S4
+	VMOVI	$0, V4.B16
+	VMOV	V3.S[2], V4.S[0]
+	VMOV	V3.S[2], V4.S[1]
+	VMOV	V3.S[2], V4.S[2]
+	VMOV	V3.S[2], V4.S[3]
+	VDUP	V4.S[0], V16.S4
+	VMOVI	$0, V4.B16
+	VMOV	V3.S[3], V4.S[0]
+	VMOV	V3.S[3], V4.S[1]
+	VMOV	V3.S[3], V4.S[2]
+	VMOV	V3.S[3], V4.S[3]
+	VDUP	V4.S[0], V15.S4
+	MOVD	y+80(FP), R5
 	MOVD	x+8(FP), R0
 	SUB	R0, R5, R5
-	MOVD	gamma+48(FP), R4
-	MOVD	beta+56(FP), R3
+	MOVD	gamma+64(FP), R4
+	MOVD	beta+72(FP), R3
 	MOVD	vectors+16(FP), R2
 	MOVD	ZR, R1
 apply:
 	SUBS	$1, R2, R2
 	BLT	applyTail
 	ADD	R1<<0, R4, R0
-	FLDPQ	0(R0), (F11, F10)
+	FLDPQ	0(R0), (F14, F13)
 	ADD	R1<<0, R3, R0
-	FLDPQ	0(R0), (F0, F9)
+	FLDPQ	0(R0), (F3, F12)
 	ADD	R1<<0, R10, R0
-	FLDPQ	0(R0), (F8, F7)
-	WORD	$0x4eb8d508 // fsub v8.4s, v8.4s, v24.4s
-	WORD	$0x4eb8d4e7 // fsub v7.4s, v7.4s, v24.4s
-	WORD	$0x6e2fdd08 // fmul v8.4s, v8.4s, v15.4s
-	WORD	$0x6e2fdce7 // fmul v7.4s, v7.4s, v15.4s
-	VMOV	V0.B16, V1.B16
-	VFMLA	V8.S4, V11.S4, V1.S4
-	VMOV	V1.B16, V8.B16
-	VMOV	V9.B16, V1.B16
-	VFMLA	V7.S4, V10.S4, V1.S4
-	VMOV	V1.B16, V7.B16
+	FLDPQ	0(R0), (F11, F10)
+	WORD	$0x4ea2d56b // fsub v11.4s, v11.4s, v2.4s
+	WORD	$0x4ea2d54a // fsub v10.4s, v10.4s, v2.4s
+	WORD	$0x6e32dd6b // fmul v11.4s, v11.4s, v18.4s
+	WORD	$0x6e32dd4a // fmul v10.4s, v10.4s, v18.4s
+	VMOV	V3.B16, V4.B16
+	VFMLA	V11.S4, V14.S4, V4.S4
+	VMOV	V4.B16, V11.B16
+	VMOV	V12.B16, V4.B16
+	VFMLA	V10.S4, V13.S4, V4.S4
+	VMOV	V4.B16, V10.B16
 	ADD	R1<<0, R9, R0
-	FLDPQ	0(R0), (F6, F5)
-	WORD	$0x4eb7d4c6 // fsub v6.4s, v6.4s, v23.4s
-	WORD	$0x4eb7d4a5 // fsub v5.4s, v5.4s, v23.4s
-	WORD	$0x6e2edcc6 // fmul v6.4s, v6.4s, v14.4s
-	WORD	$0x6e2edca5 // fmul v5.4s, v5.4s, v14.4s
-	VMOV	V0.B16, V1.B16
-	VFMLA	V6.S4, V11.S4, V1.S4
-	VMOV	V1.B16, V6.B16
-	VMOV	V9.B16, V1.B16
-	VFMLA	V5.S4, V10.S4, V1.S4
-	VMOV	V1.B16, V5.B16
+	FLDPQ	0(R0), (F9, F8)
+	WORD	$0x4ea1d529 // fsub v9.4s, v9.4s, v1.4s
+	WORD	$0x4ea1d508 // fsub v8.4s, v8.4s, v1.4s
+	WORD	$0x6e31dd29 // fmul v9.4s, v9.4s, v17.4s
+	WORD	$0x6e31dd08 // fmul v8.4s, v8.4s, v17.4s
+	VMOV	V3.B16, V4.B16
+	VFMLA	V9.S4, V14.S4, V4.S4
+	VMOV	V4.B16, V9.B16
+	VMOV	V12.B16, V4.B16
+	VFMLA	V8.S4, V13.S4, V4.S4
+	VMOV	V4.B16, V8.B16
 	ADD	R1<<0, R8, R0
-	FLDPQ	0(R0), (F4, F3)
-	WORD	$0x4eb6d484 // fsub v4.4s, v4.4s, v22.4s
-	WORD	$0x4eb6d463 // fsub v3.4s, v3.4s, v22.4s
-	WORD	$0x6e2ddc84 // fmul v4.4s, v4.4s, v13.4s
-	WORD	$0x6e2ddc63 // fmul v3.4s, v3.4s, v13.4s
-	VMOV	V0.B16, V1.B16
-	VFMLA	V4.S4, V11.S4, V1.S4
-	VMOV	V1.B16, V4.B16
-	VMOV	V9.B16, V1.B16
-	VFMLA	V3.S4, V10.S4, V1.S4
-	VMOV	V1.B16, V3.B16
+	FLDPQ	0(R0), (F7, F6)
+	WORD	$0x4ea0d4e7 // fsub v7.4s, v7.4s, v0.4s
+	WORD	$0x4ea0d4c6 // fsub v6.4s, v6.4s, v0.4s
+	WORD	$0x6e30dce7 // fmul v7.4s, v7.4s, v16.4s
+	WORD	$0x6e30dcc6 // fmul v6.4s, v6.4s, v16.4s
+	VMOV	V3.B16, V4.B16
+	VFMLA	V7.S4, V14.S4, V4.S4
+	VMOV	V4.B16, V7.B16
+	VMOV	V12.B16, V4.B16
+	VFMLA	V6.S4, V13.S4, V4.S4
+	VMOV	V4.B16, V6.B16
 	ADD	R1<<0, R7, R0
-	FLDPQ	0(R0), (F2, F1)
-	WORD	$0x4eb5d442 // fsub v2.4s, v2.4s, v21.4s
-	WORD	$0x4eb5d421 // fsub v1.4s, v1.4s, v21.4s
-	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
-	WORD	$0x6e2cdc21 // fmul v1.4s, v1.4s, v12.4s
-	VFMLA	V2.S4, V11.S4, V0.S4
-	VMOV	V0.B16, V2.B16
-	VFMLA	V1.S4, V10.S4, V9.S4
-	VMOV	V9.B16, V1.B16
+	FLDPQ	0(R0), (F5, F4)
+	WORD	$0x4eb3d4a5 // fsub v5.4s, v5.4s, v19.4s
+	WORD	$0x4eb3d484 // fsub v4.4s, v4.4s, v19.4s
+	WORD	$0x6e2fdca5 // fmul v5.4s, v5.4s, v15.4s
+	WORD	$0x6e2fdc84 // fmul v4.4s, v4.4s, v15.4s
+	VFMLA	V5.S4, V14.S4, V3.S4
+	VMOV	V3.B16, V5.B16
+	VFMLA	V4.S4, V13.S4, V12.S4
+	VMOV	V12.B16, V4.B16
 	ADD	R5<<0, R10, R0
-	FSTPQ	(F8, F7), 0(R0)
+	FSTPQ	(F11, F10), 0(R0)
 	ADD	R5<<0, R9, R0
-	FSTPQ	(F6, F5), 0(R0)
+	FSTPQ	(F9, F8), 0(R0)
 	ADD	R5<<0, R8, R0
-	FSTPQ	(F4, F3), 0(R0)
+	FSTPQ	(F7, F6), 0(R0)
 	ADD	R5<<0, R7, R0
-	FSTPQ	(F2, F1), 0(R0)
+	FSTPQ	(F5, F4), 0(R0)
 	ADD	$32, R1, R1
 	ADD	$32, R5, R5
 	B	apply
@@ -532,192 +468,192 @@ applyTail:
 	MOVWU	64(R0), R0
 	ADD	R1<<0, R4, R2
 	TBZ	$3, R0, lanes9
-	FLDPQ	0(R2), (F5, F4)
+	FLDPQ	0(R2), (F8, F7)
 lanes9done:
 	ADD	R1<<0, R3, R2
 	TBZ	$3, R0, lanes10
-	FLDPQ	0(R2), (F3, F2)
+	FLDPQ	0(R2), (F6, F5)
 lanes10done:
 	ADD	R1<<0, R10, R2
 	TBZ	$3, R0, lanes11
-	FLDPQ	0(R2), (F1, F0)
+	FLDPQ	0(R2), (F4, F3)
 lanes11done:
-	WORD	$0x4eb8d421 // fsub v1.4s, v1.4s, v24.4s
-	WORD	$0x4eb8d400 // fsub v0.4s, v0.4s, v24.4s
-	WORD	$0x6e2fdc21 // fmul v1.4s, v1.4s, v15.4s
-	WORD	$0x6e2fdc00 // fmul v0.4s, v0.4s, v15.4s
-	VMOV	V3.B16, V6.B16
-	VFMLA	V1.S4, V5.S4, V6.S4
-	VMOV	V6.B16, V1.B16
-	VMOV	V2.B16, V6.B16
-	VFMLA	V0.S4, V4.S4, V6.S4
-	VMOV	V6.B16, V0.B16
+	WORD	$0x4ea2d484 // fsub v4.4s, v4.4s, v2.4s
+	WORD	$0x4ea2d463 // fsub v3.4s, v3.4s, v2.4s
+	WORD	$0x6e32dc84 // fmul v4.4s, v4.4s, v18.4s
+	WORD	$0x6e32dc63 // fmul v3.4s, v3.4s, v18.4s
+	VMOV	V6.B16, V2.B16
+	VFMLA	V4.S4, V8.S4, V2.S4
+	VMOV	V2.B16, V4.B16
+	VMOV	V5.B16, V2.B16
+	VFMLA	V3.S4, V7.S4, V2.S4
+	VMOV	V2.B16, V3.B16
 	ADD	R1<<0, R9, R2
 	TBZ	$3, R0, lanes12
-	FLDPQ	0(R2), (F7, F6)
+	FLDPQ	0(R2), (F9, F2)
 lanes12done:
-	WORD	$0x4eb7d4e7 // fsub v7.4s, v7.4s, v23.4s
-	WORD	$0x4eb7d4c6 // fsub v6.4s, v6.4s, v23.4s
-	WORD	$0x6e2edce7 // fmul v7.4s, v7.4s, v14.4s
-	WORD	$0x6e2edcc6 // fmul v6.4s, v6.4s, v14.4s
-	VMOV	V3.B16, V8.B16
-	VFMLA	V7.S4, V5.S4, V8.S4
-	VMOV	V8.B16, V7.B16
-	VMOV	V2.B16, V8.B16
-	VFMLA	V6.S4, V4.S4, V8.S4
-	VMOV	V8.B16, V6.B16
+	WORD	$0x4ea1d529 // fsub v9.4s, v9.4s, v1.4s
+	WORD	$0x4ea1d442 // fsub v2.4s, v2.4s, v1.4s
+	WORD	$0x6e31dd29 // fmul v9.4s, v9.4s, v17.4s
+	WORD	$0x6e31dc42 // fmul v2.4s, v2.4s, v17.4s
+	VMOV	V6.B16, V1.B16
+	VFMLA	V9.S4, V8.S4, V1.S4
+	VMOV	V1.B16, V9.B16
+	VMOV	V5.B16, V1.B16
+	VFMLA	V2.S4, V7.S4, V1.S4
+	VMOV	V1.B16, V2.B16
 	ADD	R1<<0, R8, R2
 	TBZ	$3, R0, lanes13
-	FLDPQ	0(R2), (F9, F8)
+	FLDPQ	0(R2), (F10, F1)
 lanes13done:
-	WORD	$0x4eb6d529 // fsub v9.4s, v9.4s, v22.4s
-	WORD	$0x4eb6d508 // fsub v8.4s, v8.4s, v22.4s
-	WORD	$0x6e2ddd29 // fmul v9.4s, v9.4s, v13.4s
-	WORD	$0x6e2ddd08 // fmul v8.4s, v8.4s, v13.4s
-	VMOV	V3.B16, V10.B16
-	VFMLA	V9.S4, V5.S4, V10.S4
-	VMOV	V10.B16, V9.B16
-	VMOV	V2.B16, V10.B16
-	VFMLA	V8.S4, V4.S4, V10.S4
-	VMOV	V10.B16, V8.B16
+	WORD	$0x4ea0d54a // fsub v10.4s, v10.4s, v0.4s
+	WORD	$0x4ea0d421 // fsub v1.4s, v1.4s, v0.4s
+	WORD	$0x6e30dd4a // fmul v10.4s, v10.4s, v16.4s
+	WORD	$0x6e30dc21 // fmul v1.4s, v1.4s, v16.4s
+	VMOV	V6.B16, V0.B16
+	VFMLA	V10.S4, V8.S4, V0.S4
+	VMOV	V0.B16, V10.B16
+	VMOV	V5.B16, V0.B16
+	VFMLA	V1.S4, V7.S4, V0.S4
+	VMOV	V0.B16, V1.B16
 	ADD	R1<<0, R7, R1
 	TBZ	$3, R0, lanes14
-	FLDPQ	0(R1), (F11, F10)
+	FLDPQ	0(R1), (F11, F0)
 lanes14done:
-	WORD	$0x4eb5d56b // fsub v11.4s, v11.4s, v21.4s
-	WORD	$0x4eb5d54a // fsub v10.4s, v10.4s, v21.4s
-	WORD	$0x6e2cdd6b // fmul v11.4s, v11.4s, v12.4s
-	WORD	$0x6e2cdd4a // fmul v10.4s, v10.4s, v12.4s
-	VFMLA	V11.S4, V5.S4, V3.S4
-	VMOV	V3.B16, V11.B16
-	VFMLA	V10.S4, V4.S4, V2.S4
-	VMOV	V2.B16, V10.B16
+	WORD	$0x4eb3d56b // fsub v11.4s, v11.4s, v19.4s
+	WORD	$0x4eb3d400 // fsub v0.4s, v0.4s, v19.4s
+	WORD	$0x6e2fdd6b // fmul v11.4s, v11.4s, v15.4s
+	WORD	$0x6e2fdc00 // fmul v0.4s, v0.4s, v15.4s
+	VFMLA	V11.S4, V8.S4, V6.S4
+	VMOV	V6.B16, V11.B16
+	VFMLA	V0.S4, V7.S4, V5.S4
+	VMOV	V5.B16, V0.B16
 	ADD	R5<<0, R10, R1
 	TBZ	$3, R0, lanes15
-	FSTPQ	(F1, F0), 0(R1)
+	FSTPQ	(F4, F3), 0(R1)
 lanes15done:
 	ADD	R5<<0, R9, R1
 	TBZ	$3, R0, lanes16
-	FSTPQ	(F7, F6), 0(R1)
+	FSTPQ	(F9, F2), 0(R1)
 lanes16done:
 	ADD	R5<<0, R8, R1
 	TBZ	$3, R0, lanes17
-	FSTPQ	(F9, F8), 0(R1)
+	FSTPQ	(F10, F1), 0(R1)
 lanes17done:
 	ADD	R5<<0, R7, R1
 	TBZ	$3, R0, lanes18
-	FSTPQ	(F11, F10), 0(R1)
+	FSTPQ	(F11, F0), 0(R1)
 lanes18done:
 applyDone:
 	MOVD	R7, R10
-	MOVD	bytes+88(FP), R0
+	MOVD	bytes+104(FP), R0
 	ADD	R0, R10, R10
 	SUBS	$4, R11, R11
 	BGT	rows
 	RET
 lanes1:
-	VMOVI	$0, V8.B16
-	VMOVI	$0, V7.B16
-	TBZ	$2, R0, lanes1low
-	FMOVQ	0(R2), F8
-	TBZ	$1, R0, lanes1highone
-	FMOVD	16(R2), F7
-	TBZ	$0, R0, lanes1done
-	ADD	$24, R2, R2
-	VLD1	(R2), V7.S[2]
+	VMOVI	$0, V6.B16
+	VMOVI	$0, V24.B16
+	TBZ	$2, R1, lanes1low
+	FMOVQ	0(R10), F6
+	TBZ	$1, R1, lanes1highone
+	FMOVD	16(R10), F24
+	TBZ	$0, R1, lanes1done
+	ADD	$24, R10, R0
+	VLD1	(R0), V24.S[2]
 	B	lanes1done
 lanes1highone:
-	TBZ	$0, R0, lanes1done
-	FMOVS	16(R2), F7
+	TBZ	$0, R1, lanes1done
+	FMOVS	16(R10), F24
 	B	lanes1done
 lanes1low:
-	TBZ	$1, R0, lanes1one
-	FMOVD	0(R2), F8
-	TBZ	$0, R0, lanes1done
-	ADD	$8, R2, R2
-	VLD1	(R2), V8.S[2]
+	TBZ	$1, R1, lanes1one
+	FMOVD	0(R10), F6
+	TBZ	$0, R1, lanes1done
+	ADD	$8, R10, R0
+	VLD1	(R0), V6.S[2]
 	B	lanes1done
 lanes1one:
-	TBZ	$0, R0, lanes1done
-	FMOVS	0(R2), F8
+	TBZ	$0, R1, lanes1done
+	FMOVS	0(R10), F6
 	B	lanes1done
 lanes2:
-	VMOVI	$0, V8.B16
-	VMOVI	$0, V7.B16
-	TBZ	$2, R0, lanes2low
-	FMOVQ	0(R2), F8
-	TBZ	$1, R0, lanes2highone
-	FMOVD	16(R2), F7
-	TBZ	$0, R0, lanes2done
-	ADD	$24, R2, R2
-	VLD1	(R2), V7.S[2]
+	VMOVI	$0, V5.B16
+	VMOVI	$0, V4.B16
+	TBZ	$2, R1, lanes2low
+	FMOVQ	0(R9), F5
+	TBZ	$1, R1, lanes2highone
+	FMOVD	16(R9), F4
+	TBZ	$0, R1, lanes2done
+	ADD	$24, R9, R0
+	VLD1	(R0), V4.S[2]
 	B	lanes2done
 lanes2highone:
-	TBZ	$0, R0, lanes2done
-	FMOVS	16(R2), F7
+	TBZ	$0, R1, lanes2done
+	FMOVS	16(R9), F4
 	B	lanes2done
 lanes2low:
-	TBZ	$1, R0, lanes2one
-	FMOVD	0(R2), F8
-	TBZ	$0, R0, lanes2done
-	ADD	$8, R2, R2
-	VLD1	(R2), V8.S[2]
+	TBZ	$1, R1, lanes2one
+	FMOVD	0(R9), F5
+	TBZ	$0, R1, lanes2done
+	ADD	$8, R9, R0
+	VLD1	(R0), V5.S[2]
 	B	lanes2done
 lanes2one:
-	TBZ	$0, R0, lanes2done
-	FMOVS	0(R2), F8
+	TBZ	$0, R1, lanes2done
+	FMOVS	0(R9), F5
 	B	lanes2done
 lanes3:
-	VMOVI	$0, V8.B16
-	VMOVI	$0, V7.B16
-	TBZ	$2, R0, lanes3low
-	FMOVQ	0(R2), F8
-	TBZ	$1, R0, lanes3highone
-	FMOVD	16(R2), F7
-	TBZ	$0, R0, lanes3done
-	ADD	$24, R2, R2
-	VLD1	(R2), V7.S[2]
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	TBZ	$2, R1, lanes3low
+	FMOVQ	0(R8), F3
+	TBZ	$1, R1, lanes3highone
+	FMOVD	16(R8), F2
+	TBZ	$0, R1, lanes3done
+	ADD	$24, R8, R0
+	VLD1	(R0), V2.S[2]
 	B	lanes3done
 lanes3highone:
-	TBZ	$0, R0, lanes3done
-	FMOVS	16(R2), F7
+	TBZ	$0, R1, lanes3done
+	FMOVS	16(R8), F2
 	B	lanes3done
 lanes3low:
-	TBZ	$1, R0, lanes3one
-	FMOVD	0(R2), F8
-	TBZ	$0, R0, lanes3done
-	ADD	$8, R2, R2
-	VLD1	(R2), V8.S[2]
+	TBZ	$1, R1, lanes3one
+	FMOVD	0(R8), F3
+	TBZ	$0, R1, lanes3done
+	ADD	$8, R8, R0
+	VLD1	(R0), V3.S[2]
 	B	lanes3done
 lanes3one:
-	TBZ	$0, R0, lanes3done
-	FMOVS	0(R2), F8
+	TBZ	$0, R1, lanes3done
+	FMOVS	0(R8), F3
 	B	lanes3done
 lanes4:
-	VMOVI	$0, V8.B16
-	VMOVI	$0, V7.B16
-	TBZ	$2, R0, lanes4low
-	FMOVQ	0(R1), F8
-	TBZ	$1, R0, lanes4highone
-	FMOVD	16(R1), F7
-	TBZ	$0, R0, lanes4done
-	ADD	$24, R1, R0
-	VLD1	(R0), V7.S[2]
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R1, lanes4low
+	FMOVQ	0(R7), F1
+	TBZ	$1, R1, lanes4highone
+	FMOVD	16(R7), F0
+	TBZ	$0, R1, lanes4done
+	ADD	$24, R7, R0
+	VLD1	(R0), V0.S[2]
 	B	lanes4done
 lanes4highone:
-	TBZ	$0, R0, lanes4done
-	FMOVS	16(R1), F7
+	TBZ	$0, R1, lanes4done
+	FMOVS	16(R7), F0
 	B	lanes4done
 lanes4low:
-	TBZ	$1, R0, lanes4one
-	FMOVD	0(R1), F8
-	TBZ	$0, R0, lanes4done
-	ADD	$8, R1, R0
-	VLD1	(R0), V8.S[2]
+	TBZ	$1, R1, lanes4one
+	FMOVD	0(R7), F1
+	TBZ	$0, R1, lanes4done
+	ADD	$8, R7, R0
+	VLD1	(R0), V1.S[2]
 	B	lanes4done
 lanes4one:
-	TBZ	$0, R0, lanes4done
-	FMOVS	0(R1), F8
+	TBZ	$0, R1, lanes4done
+	FMOVS	0(R7), F1
 	B	lanes4done
 lanes5:
 	VMOVI	$0, V3.B16
@@ -824,149 +760,149 @@ lanes8one:
 	FMOVS	0(R1), F3
 	B	lanes8done
 lanes9:
-	VMOVI	$0, V5.B16
-	VMOVI	$0, V4.B16
+	VMOVI	$0, V8.B16
+	VMOVI	$0, V7.B16
 	TBZ	$2, R0, lanes9low
-	FMOVQ	0(R2), F5
+	FMOVQ	0(R2), F8
 	TBZ	$1, R0, lanes9highone
-	FMOVD	16(R2), F4
+	FMOVD	16(R2), F7
 	TBZ	$0, R0, lanes9done
 	ADD	$24, R2, R2
-	VLD1	(R2), V4.S[2]
+	VLD1	(R2), V7.S[2]
 	B	lanes9done
 lanes9highone:
 	TBZ	$0, R0, lanes9done
-	FMOVS	16(R2), F4
+	FMOVS	16(R2), F7
 	B	lanes9done
 lanes9low:
 	TBZ	$1, R0, lanes9one
-	FMOVD	0(R2), F5
+	FMOVD	0(R2), F8
 	TBZ	$0, R0, lanes9done
 	ADD	$8, R2, R2
-	VLD1	(R2), V5.S[2]
+	VLD1	(R2), V8.S[2]
 	B	lanes9done
 lanes9one:
 	TBZ	$0, R0, lanes9done
-	FMOVS	0(R2), F5
+	FMOVS	0(R2), F8
 	B	lanes9done
 lanes10:
-	VMOVI	$0, V3.B16
-	VMOVI	$0, V2.B16
+	VMOVI	$0, V6.B16
+	VMOVI	$0, V5.B16
 	TBZ	$2, R0, lanes10low
-	FMOVQ	0(R2), F3
+	FMOVQ	0(R2), F6
 	TBZ	$1, R0, lanes10highone
-	FMOVD	16(R2), F2
+	FMOVD	16(R2), F5
 	TBZ	$0, R0, lanes10done
 	ADD	$24, R2, R2
-	VLD1	(R2), V2.S[2]
+	VLD1	(R2), V5.S[2]
 	B	lanes10done
 lanes10highone:
 	TBZ	$0, R0, lanes10done
-	FMOVS	16(R2), F2
+	FMOVS	16(R2), F5
 	B	lanes10done
 lanes10low:
 	TBZ	$1, R0, lanes10one
-	FMOVD	0(R2), F3
+	FMOVD	0(R2), F6
 	TBZ	$0, R0, lanes10done
 	ADD	$8, R2, R2
-	VLD1	(R2), V3.S[2]
+	VLD1	(R2), V6.S[2]
 	B	lanes10done
 lanes10one:
 	TBZ	$0, R0, lanes10done
-	FMOVS	0(R2), F3
+	FMOVS	0(R2), F6
 	B	lanes10done
 lanes11:
-	VMOVI	$0, V1.B16
-	VMOVI	$0, V0.B16
+	VMOVI	$0, V4.B16
+	VMOVI	$0, V3.B16
 	TBZ	$2, R0, lanes11low
-	FMOVQ	0(R2), F1
+	FMOVQ	0(R2), F4
 	TBZ	$1, R0, lanes11highone
-	FMOVD	16(R2), F0
+	FMOVD	16(R2), F3
 	TBZ	$0, R0, lanes11done
 	ADD	$24, R2, R2
-	VLD1	(R2), V0.S[2]
+	VLD1	(R2), V3.S[2]
 	B	lanes11done
 lanes11highone:
 	TBZ	$0, R0, lanes11done
-	FMOVS	16(R2), F0
+	FMOVS	16(R2), F3
 	B	lanes11done
 lanes11low:
 	TBZ	$1, R0, lanes11one
-	FMOVD	0(R2), F1
+	FMOVD	0(R2), F4
 	TBZ	$0, R0, lanes11done
 	ADD	$8, R2, R2
-	VLD1	(R2), V1.S[2]
+	VLD1	(R2), V4.S[2]
 	B	lanes11done
 lanes11one:
 	TBZ	$0, R0, lanes11done
-	FMOVS	0(R2), F1
+	FMOVS	0(R2), F4
 	B	lanes11done
 lanes12:
-	VMOVI	$0, V7.B16
-	VMOVI	$0, V6.B16
+	VMOVI	$0, V9.B16
+	VMOVI	$0, V2.B16
 	TBZ	$2, R0, lanes12low
-	FMOVQ	0(R2), F7
+	FMOVQ	0(R2), F9
 	TBZ	$1, R0, lanes12highone
-	FMOVD	16(R2), F6
+	FMOVD	16(R2), F2
 	TBZ	$0, R0, lanes12done
 	ADD	$24, R2, R2
-	VLD1	(R2), V6.S[2]
+	VLD1	(R2), V2.S[2]
 	B	lanes12done
 lanes12highone:
 	TBZ	$0, R0, lanes12done
-	FMOVS	16(R2), F6
+	FMOVS	16(R2), F2
 	B	lanes12done
 lanes12low:
 	TBZ	$1, R0, lanes12one
-	FMOVD	0(R2), F7
+	FMOVD	0(R2), F9
 	TBZ	$0, R0, lanes12done
 	ADD	$8, R2, R2
-	VLD1	(R2), V7.S[2]
+	VLD1	(R2), V9.S[2]
 	B	lanes12done
 lanes12one:
 	TBZ	$0, R0, lanes12done
-	FMOVS	0(R2), F7
+	FMOVS	0(R2), F9
 	B	lanes12done
 lanes13:
-	VMOVI	$0, V9.B16
-	VMOVI	$0, V8.B16
+	VMOVI	$0, V10.B16
+	VMOVI	$0, V1.B16
 	TBZ	$2, R0, lanes13low
-	FMOVQ	0(R2), F9
+	FMOVQ	0(R2), F10
 	TBZ	$1, R0, lanes13highone
-	FMOVD	16(R2), F8
+	FMOVD	16(R2), F1
 	TBZ	$0, R0, lanes13done
 	ADD	$24, R2, R2
-	VLD1	(R2), V8.S[2]
+	VLD1	(R2), V1.S[2]
 	B	lanes13done
 lanes13highone:
 	TBZ	$0, R0, lanes13done
-	FMOVS	16(R2), F8
+	FMOVS	16(R2), F1
 	B	lanes13done
 lanes13low:
 	TBZ	$1, R0, lanes13one
-	FMOVD	0(R2), F9
+	FMOVD	0(R2), F10
 	TBZ	$0, R0, lanes13done
 	ADD	$8, R2, R2
-	VLD1	(R2), V9.S[2]
+	VLD1	(R2), V10.S[2]
 	B	lanes13done
 lanes13one:
 	TBZ	$0, R0, lanes13done
-	FMOVS	0(R2), F9
+	FMOVS	0(R2), F10
 	B	lanes13done
 lanes14:
 	VMOVI	$0, V11.B16
-	VMOVI	$0, V10.B16
+	VMOVI	$0, V0.B16
 	TBZ	$2, R0, lanes14low
 	FMOVQ	0(R1), F11
 	TBZ	$1, R0, lanes14highone
-	FMOVD	16(R1), F10
+	FMOVD	16(R1), F0
 	TBZ	$0, R0, lanes14done
 	ADD	$24, R1, R1
-	VLD1	(R1), V10.S[2]
+	VLD1	(R1), V0.S[2]
 	B	lanes14done
 lanes14highone:
 	TBZ	$0, R0, lanes14done
-	FMOVS	16(R1), F10
+	FMOVS	16(R1), F0
 	B	lanes14done
 lanes14low:
 	TBZ	$1, R0, lanes14one
@@ -981,88 +917,88 @@ lanes14one:
 	B	lanes14done
 lanes15:
 	TBZ	$2, R0, lanes15low
-	FMOVQ	F1, 0(R1)
+	FMOVQ	F4, 0(R1)
 	TBZ	$1, R0, lanes15highone
-	FMOVD	F0, 16(R1)
+	FMOVD	F3, 16(R1)
 	TBZ	$0, R0, lanes15done
 	ADD	$24, R1, R1
-	VST1	V0.S[2], (R1)
+	VST1	V3.S[2], (R1)
 	B	lanes15done
 lanes15highone:
 	TBZ	$0, R0, lanes15done
-	FMOVS	F0, 16(R1)
+	FMOVS	F3, 16(R1)
 	B	lanes15done
 lanes15low:
 	TBZ	$1, R0, lanes15one
-	FMOVD	F1, 0(R1)
+	FMOVD	F4, 0(R1)
 	TBZ	$0, R0, lanes15done
 	ADD	$8, R1, R1
-	VST1	V1.S[2], (R1)
+	VST1	V4.S[2], (R1)
 	B	lanes15done
 lanes15one:
 	TBZ	$0, R0, lanes15done
-	FMOVS	F1, 0(R1)
+	FMOVS	F4, 0(R1)
 	B	lanes15done
 lanes16:
 	TBZ	$2, R0, lanes16low
-	FMOVQ	F7, 0(R1)
+	FMOVQ	F9, 0(R1)
 	TBZ	$1, R0, lanes16highone
-	FMOVD	F6, 16(R1)
+	FMOVD	F2, 16(R1)
 	TBZ	$0, R0, lanes16done
 	ADD	$24, R1, R1
-	VST1	V6.S[2], (R1)
+	VST1	V2.S[2], (R1)
 	B	lanes16done
 lanes16highone:
 	TBZ	$0, R0, lanes16done
-	FMOVS	F6, 16(R1)
+	FMOVS	F2, 16(R1)
 	B	lanes16done
 lanes16low:
 	TBZ	$1, R0, lanes16one
-	FMOVD	F7, 0(R1)
+	FMOVD	F9, 0(R1)
 	TBZ	$0, R0, lanes16done
 	ADD	$8, R1, R1
-	VST1	V7.S[2], (R1)
+	VST1	V9.S[2], (R1)
 	B	lanes16done
 lanes16one:
 	TBZ	$0, R0, lanes16done
-	FMOVS	F7, 0(R1)
+	FMOVS	F9, 0(R1)
 	B	lanes16done
 lanes17:
 	TBZ	$2, R0, lanes17low
-	FMOVQ	F9, 0(R1)
+	FMOVQ	F10, 0(R1)
 	TBZ	$1, R0, lanes17highone
-	FMOVD	F8, 16(R1)
+	FMOVD	F1, 16(R1)
 	TBZ	$0, R0, lanes17done
 	ADD	$24, R1, R1
-	VST1	V8.S[2], (R1)
+	VST1	V1.S[2], (R1)
 	B	lanes17done
 lanes17highone:
 	TBZ	$0, R0, lanes17done
-	FMOVS	F8, 16(R1)
+	FMOVS	F1, 16(R1)
 	B	lanes17done
 lanes17low:
 	TBZ	$1, R0, lanes17one
-	FMOVD	F9, 0(R1)
+	FMOVD	F10, 0(R1)
 	TBZ	$0, R0, lanes17done
 	ADD	$8, R1, R1
-	VST1	V9.S[2], (R1)
+	VST1	V10.S[2], (R1)
 	B	lanes17done
 lanes17one:
 	TBZ	$0, R0, lanes17done
-	FMOVS	F9, 0(R1)
+	FMOVS	F10, 0(R1)
 	B	lanes17done
 lanes18:
 	TBZ	$2, R0, lanes18low
 	FMOVQ	F11, 0(R1)
 	TBZ	$1, R0, lanes18highone
-	FMOVD	F10, 16(R1)
+	FMOVD	F0, 16(R1)
 	TBZ	$0, R0, lanes18done
 	ADD	$24, R1, R0
-	VST1	V10.S[2], (R0)
+	VST1	V0.S[2], (R0)
 	B	lanes18done
 lanes18highone:
 	TBZ	$0, R0, lanes18done
-	FMOVS	F10, 16(R1)
+	FMOVS	F0, 16(R1)
 	B	lanes18done
 lanes18low:
 	TBZ	$1, R0, lanes18one
@@ -1076,95 +1012,641 @@ lanes18one:
 	FMOVS	F11, 0(R1)
 	B	lanes18done
 
-// func layerNormRowsNEON(rows int, x *float32, vectors int, rest int, tail uintptr, inverse float32, eps float32, gamma *float32, beta *float32, y *float32, mean *float32, invstd *float32, bytes int)
-TEXT ·layerNormRowsNEON(SB), NOSPLIT, $0-96
-	MOVD	$layerNormOneNEON<>(SB), R4
+// func rmsNormRowsNEON(rows int, x *float32, vectors int, rest int, tail uintptr, inverse float32, eps float32, gamma *float32, y *float32, invrms *float32, bytes int)
+TEXT ·rmsNormRowsNEON(SB), NOSPLIT, $0-80
+	MOVD	$rmsNormOneNEON<>(SB), R5
+	MOVD	invrms+64(FP), R11
+	MOVD	rows+0(FP), R10
 	MOVD	x+8(FP), R9
-	MOVD	y+64(FP), R8
-	MOVD	mean+72(FP), R7
-	MOVD	invstd+80(FP), R6
-	VMOVI	$0, V22.B16
-	MOVD	rows+0(FP), R5
 rows:
-	VMOVI	$0, V11.B16
-	VMOVI	$0, V10.B16
+	MOVD	bytes+72(FP), R0
+	MOVD	R9, R8
+	ADD	R0<<0, R9, R1
+	CMP	$1, R10
+	CSEL	GT, R1, R8, R8
+	MOVD	R8, R7
+	ADD	R0<<0, R8, R1
+	CMP	$2, R10
+	CSEL	GT, R1, R7, R7
+	MOVD	R7, R6
+	ADD	R0<<0, R7, R0
+	CMP	$3, R10
+	CSEL	GT, R0, R6, R6
 	VMOVI	$0, V9.B16
 	VMOVI	$0, V8.B16
 	VMOVI	$0, V7.B16
 	VMOVI	$0, V6.B16
 	VMOVI	$0, V5.B16
 	VMOVI	$0, V4.B16
-	MOVD	vectors+16(FP), R0
-	MOVD	R9, R1
-sum4:
-	SUBS	$4, R0, R0
-	BLT	sumOnes
-	FLDPQ	0(R1), (F3, F2)
-	WORD	$0x4e23d56b // fadd v11.4s, v11.4s, v3.4s
-	WORD	$0x4e22d54a // fadd v10.4s, v10.4s, v2.4s
-	FLDPQ	32(R1), (F1, F0)
-	WORD	$0x4e21d529 // fadd v9.4s, v9.4s, v1.4s
-	WORD	$0x4e20d508 // fadd v8.4s, v8.4s, v0.4s
-	FLDPQ	64(R1), (F1, F0)
-	WORD	$0x4e21d4e7 // fadd v7.4s, v7.4s, v1.4s
-	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
-	FLDPQ	96(R1), (F1, F0)
-	WORD	$0x4e21d4a5 // fadd v5.4s, v5.4s, v1.4s
-	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
-	ADD	$128, R1, R1
-	B	sum4
-sumOnes:
-	ADD	$4, R0, R0
-sum1:
-	SUBS	$1, R0, R0
-	BLT	sumTail
-	FLDPQ	0(R1), (F3, F2)
-	WORD	$0x4e23d56b // fadd v11.4s, v11.4s, v3.4s
-	WORD	$0x4e22d54a // fadd v10.4s, v10.4s, v2.4s
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	MOVD	bytes+72(FP), R0
+	ADD	R0<<2, R9, R4
+	CMP	$4096, R0
+	CSEL	GT, R9, R4, R4
+	MOVD	y+56(FP), R3
+	MOVD	x+8(FP), R0
+	SUB	R0, R3, R3
+	ADD	R9, R3, R3
+	MOVD	vectors+16(FP), R2
+	MOVD	ZR, R1
+squares:
+	SUBS	$1, R2, R2
+	BLT	squaresTail
+	ADD	R1<<2, R4, R0
+	PRFM	0(R0), PLDL1KEEP
+	PRFM	64(R0), PLDL1KEEP
+	ADD	R1<<2, R3, R0
+	PRFM	0(R0), PLDL1KEEP
+	PRFM	64(R0), PLDL1KEEP
+	ADD	R1<<0, R9, R0
+	FLDPQ	0(R0), (F1, F0)
+	VFMLA	V1.S4, V1.S4, V9.S4
+	VFMLA	V0.S4, V0.S4, V8.S4
+	ADD	R1<<0, R8, R0
+	FLDPQ	0(R0), (F1, F0)
+	VFMLA	V1.S4, V1.S4, V7.S4
+	VFMLA	V0.S4, V0.S4, V6.S4
+	ADD	R1<<0, R7, R0
+	FLDPQ	0(R0), (F1, F0)
+	VFMLA	V1.S4, V1.S4, V5.S4
+	VFMLA	V0.S4, V0.S4, V4.S4
+	ADD	R1<<0, R6, R0
+	FLDPQ	0(R0), (F1, F0)
+	VFMLA	V1.S4, V1.S4, V3.S4
+	VFMLA	V0.S4, V0.S4, V2.S4
 	ADD	$32, R1, R1
-	B	sum1
-sumTail:
-	MOVD	tail+32(FP), R0
+	B	squares
+squaresTail:
+	MOVD	rest+24(FP), R0
 	TST	R0, R0
-	BEQ	sumDone
-	FLDPQ	0(R0), (F0, F1)
+	BEQ	squaresDone
+	MOVD	tail+32(FP), R0
 	MOVWU	64(R0), R0
+	ADD	R1<<2, R4, R2
+	PRFM	0(R2), PLDL1KEEP
+	PRFM	64(R2), PLDL1KEEP
+	ADD	R1<<2, R3, R2
+	PRFM	0(R2), PLDL1KEEP
+	PRFM	64(R2), PLDL1KEEP
+	ADD	R1<<0, R9, R2
 	TBZ	$3, R0, lanes1
-	FLDPQ	0(R1), (F3, F2)
+	FLDPQ	0(R2), (F1, F0)
 lanes1done:
-	WORD	$0x4f210400 // sshr v0.4s, v0.4s, #31
-	VBSL	V22.B16, V3.B16, V0.B16
-	VMOV	V0.B16, V3.B16
-	WORD	$0x4f210420 // sshr v0.4s, v1.4s, #31
-	VBSL	V22.B16, V2.B16, V0.B16
-	VMOV	V0.B16, V2.B16
-	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
-	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
-sumDone:
+	VFMLA	V1.S4, V1.S4, V9.S4
+	VFMLA	V0.S4, V0.S4, V8.S4
+	ADD	R1<<0, R8, R2
+	TBZ	$3, R0, lanes2
+	FLDPQ	0(R2), (F1, F0)
+lanes2done:
+	VFMLA	V1.S4, V1.S4, V7.S4
+	VFMLA	V0.S4, V0.S4, V6.S4
+	ADD	R1<<0, R7, R2
+	TBZ	$3, R0, lanes3
+	FLDPQ	0(R2), (F1, F0)
+lanes3done:
+	VFMLA	V1.S4, V1.S4, V5.S4
+	VFMLA	V0.S4, V0.S4, V4.S4
+	ADD	R1<<0, R6, R1
+	TBZ	$3, R0, lanes4
+	FLDPQ	0(R1), (F1, F0)
+lanes4done:
+	VFMLA	V1.S4, V1.S4, V3.S4
+	VFMLA	V0.S4, V0.S4, V2.S4
+squaresDone:
+	WORD	$0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
+	WORD	$0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
+	WORD	$0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD	$0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	VZIP2	V6.S4, V8.S4, V0.S4
+	VZIP1	V6.S4, V8.S4, V8.S4
+	WORD	$0x4e20d508 // fadd v8.4s, v8.4s, v0.4s
+	VZIP2	V2.S4, V4.S4, V0.S4
+	VZIP1	V2.S4, V4.S4, V4.S4
+	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
+	VZIP2	V4.D2, V8.D2, V0.D2
+	VZIP1	V4.D2, V8.D2, V8.D2
+	WORD	$0x4e20d508 // fadd v8.4s, v8.4s, v0.4s
 	FMOVS	inverse+40(FP), F0
-	WORD	$0x4e29d56b // fadd v11.4s, v11.4s, v9.4s
-	WORD	$0x4e28d54a // fadd v10.4s, v10.4s, v8.4s
-	WORD	$0x4e25d4e7 // fadd v7.4s, v7.4s, v5.4s
-	WORD	$0x4e24d4c6 // fadd v6.4s, v6.4s, v4.4s
-	WORD	$0x4e27d56b // fadd v11.4s, v11.4s, v7.4s
-	WORD	$0x4e26d54a // fadd v10.4s, v10.4s, v6.4s
-	WORD	$0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
-	VEXT	$8, V10.B16, V10.B16, V1.B16
-	WORD	$0x4e2ad42a // fadd v10.4s, v1.4s, v10.4s
-	VREV64	V10.S4, V1.S4
-	WORD	$0x4e2ad42a // fadd v10.4s, v1.4s, v10.4s
-	VDUP	V10.S[0], V21.S4
-	VMOV	V21.B16, V20.B16
-	WORD	$0x4f8092b5 // fmul v21.4s, v21.4s, v0.s[0]
-	WORD	$0x4f809294 // fmul v20.4s, v20.4s, v0.s[0]
-	VMOVI	$0, V11.B16
-	VMOVI	$0, V10.B16
-	VMOVI	$0, V9.B16
-	VMOVI	$0, V8.B16
-	VMOVI	$0, V7.B16
-	VMOVI	$0, V6.B16
+	WORD	$0x4f809108 // fmul v8.4s, v8.4s, v0.s[0]
+	FMOVS	eps+44(FP), F0
+	VDUP	V0.S[0], V0.S4
+	WORD	$0x4e20d508 // fadd v8.4s, v8.4s, v0.4s
+	WORD	$0x6ea1f908 // fsqrt v8.4s, v8.4s
+	FMOVQ	0(R5), F0
+	WORD	$0x6e28fc00 // fdiv v0.4s, v0.4s, v8.4s
+	CMP	$4, R10
+	BLT	few3
+	FMOVQ	F0, 0(R11)
+	B	kept3
+few3:
+	TST	$2, R10
+	BEQ	one3
+	FMOVD	F0, 0(R11)
+	VMOVI	$0, V1.B16
+	VEXT	$8, V1.B16, V0.B16, V1.B16
+	TST	$1, R10
+	BEQ	kept3
+	FMOVS	F1, 8(R11)
+	B	kept3
+one3:
+	FMOVS	F0, 0(R11)
+kept3:
+	ADD	$16, R11, R11
+	VMOVI	$0, V1.B16
+	VMOV	V0.S[0], V1.S[0]
+	VMOV	V0.S[0], V1.S[1]
+	VMOV	V0.S[0], V1.S[2]
+	VMOV	V0.S[0], V1.S[3]
+	VDUP	V1.S[0], V13.S4
+	VMOVI	$0, V1.B16
+	VMOV	V0.S[1], V1.S[0]
+	VMOV	V0.S[1], V1.S[1]
+	VMOV	V0.S[1], V1.S[2]
+	VMOV	V0.S[1], V1.S[3]
+	VDUP	V1.S[0], V12.S4
+	VMOVI	$0, V1.B16
+	VMOV	V0.S[2], V1.S[0]
+	VMOV	V0.S[2], V1.S[1]
+	VMOV	V0.S[2], V1.S[2]
+	VMOV	V0.S[2], V1.S[3]
+	VDUP	V1.S[0], V11.S4
+	VMOVI	$0, V1.B16
+	VMOV	V0.S[3], V1.S[0]
+	VMOV	V0.S[3], V1.S[1]
+	VMOV	V0.S[3], V1.S[2]
+	VMOV	V0.S[3], V1.S[3]
+	VDUP	V1.S[0], V10.S4
+	MOVD	y+56(FP), R4
+	MOVD	x+8(FP), R0
+	SUB	R0, R4, R4
+	MOVD	gamma+48(FP), R3
+	MOVD	vectors+16(FP), R2
+	MOVD	ZR, R1
+apply:
+	SUBS	$1, R2, R2
+	BLT	applyTail
+	ADD	R1<<0, R3, R0
+	FLDPQ	0(R0), (F9, F8)
+	ADD	R1<<0, R9, R0
+	FLDPQ	0(R0), (F7, F6)
+	WORD	$0x6e2ddce7 // fmul v7.4s, v7.4s, v13.4s
+	WORD	$0x6e2ddcc6 // fmul v6.4s, v6.4s, v13.4s
+	WORD	$0x6e29dce7 // fmul v7.4s, v7.4s, v9.4s
+	WORD	$0x6e28dcc6 // fmul v6.4s, v6.4s, v8.4s
+	ADD	R1<<0, R8, R0
+	FLDPQ	0(R0), (F5, F4)
+	WORD	$0x6e2cdca5 // fmul v5.4s, v5.4s, v12.4s
+	WORD	$0x6e2cdc84 // fmul v4.4s, v4.4s, v12.4s
+	WORD	$0x6e29dca5 // fmul v5.4s, v5.4s, v9.4s
+	WORD	$0x6e28dc84 // fmul v4.4s, v4.4s, v8.4s
+	ADD	R1<<0, R7, R0
+	FLDPQ	0(R0), (F3, F2)
+	WORD	$0x6e2bdc63 // fmul v3.4s, v3.4s, v11.4s
+	WORD	$0x6e2bdc42 // fmul v2.4s, v2.4s, v11.4s
+	WORD	$0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
+	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
+	ADD	R1<<0, R6, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x6e2adc21 // fmul v1.4s, v1.4s, v10.4s
+	WORD	$0x6e2adc00 // fmul v0.4s, v0.4s, v10.4s
+	WORD	$0x6e29dc21 // fmul v1.4s, v1.4s, v9.4s
+	WORD	$0x6e28dc00 // fmul v0.4s, v0.4s, v8.4s
+	ADD	R4<<0, R9, R0
+	FSTPQ	(F7, F6), 0(R0)
+	ADD	R4<<0, R8, R0
+	FSTPQ	(F5, F4), 0(R0)
+	ADD	R4<<0, R7, R0
+	FSTPQ	(F3, F2), 0(R0)
+	ADD	R4<<0, R6, R0
+	FSTPQ	(F1, F0), 0(R0)
+	ADD	$32, R1, R1
+	ADD	$32, R4, R4
+	B	apply
+applyTail:
+	MOVD	rest+24(FP), R0
+	TST	R0, R0
+	BEQ	applyDone
+	MOVD	tail+32(FP), R0
+	MOVWU	64(R0), R0
+	ADD	R1<<0, R3, R2
+	TBZ	$3, R0, lanes5
+	FLDPQ	0(R2), (F3, F2)
+lanes5done:
+	ADD	R1<<0, R9, R2
+	TBZ	$3, R0, lanes6
+	FLDPQ	0(R2), (F1, F0)
+lanes6done:
+	WORD	$0x6e2ddc21 // fmul v1.4s, v1.4s, v13.4s
+	WORD	$0x6e2ddc00 // fmul v0.4s, v0.4s, v13.4s
+	WORD	$0x6e23dc21 // fmul v1.4s, v1.4s, v3.4s
+	WORD	$0x6e22dc00 // fmul v0.4s, v0.4s, v2.4s
+	ADD	R1<<0, R8, R2
+	TBZ	$3, R0, lanes7
+	FLDPQ	0(R2), (F5, F4)
+lanes7done:
+	WORD	$0x6e2cdca5 // fmul v5.4s, v5.4s, v12.4s
+	WORD	$0x6e2cdc84 // fmul v4.4s, v4.4s, v12.4s
+	WORD	$0x6e23dca5 // fmul v5.4s, v5.4s, v3.4s
+	WORD	$0x6e22dc84 // fmul v4.4s, v4.4s, v2.4s
+	ADD	R1<<0, R7, R2
+	TBZ	$3, R0, lanes8
+	FLDPQ	0(R2), (F7, F6)
+lanes8done:
+	WORD	$0x6e2bdce7 // fmul v7.4s, v7.4s, v11.4s
+	WORD	$0x6e2bdcc6 // fmul v6.4s, v6.4s, v11.4s
+	WORD	$0x6e23dce7 // fmul v7.4s, v7.4s, v3.4s
+	WORD	$0x6e22dcc6 // fmul v6.4s, v6.4s, v2.4s
+	ADD	R1<<0, R6, R1
+	TBZ	$3, R0, lanes9
+	FLDPQ	0(R1), (F9, F8)
+lanes9done:
+	WORD	$0x6e2add29 // fmul v9.4s, v9.4s, v10.4s
+	WORD	$0x6e2add08 // fmul v8.4s, v8.4s, v10.4s
+	WORD	$0x6e23dd29 // fmul v9.4s, v9.4s, v3.4s
+	WORD	$0x6e22dd08 // fmul v8.4s, v8.4s, v2.4s
+	ADD	R4<<0, R9, R1
+	TBZ	$3, R0, lanes10
+	FSTPQ	(F1, F0), 0(R1)
+lanes10done:
+	ADD	R4<<0, R8, R1
+	TBZ	$3, R0, lanes11
+	FSTPQ	(F5, F4), 0(R1)
+lanes11done:
+	ADD	R4<<0, R7, R1
+	TBZ	$3, R0, lanes12
+	FSTPQ	(F7, F6), 0(R1)
+lanes12done:
+	ADD	R4<<0, R6, R1
+	TBZ	$3, R0, lanes13
+	FSTPQ	(F9, F8), 0(R1)
+lanes13done:
+applyDone:
+	MOVD	R6, R9
+	MOVD	bytes+72(FP), R0
+	ADD	R0, R9, R9
+	SUBS	$4, R10, R10
+	BGT	rows
+	RET
+lanes1:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R0, lanes1low
+	FMOVQ	0(R2), F1
+	TBZ	$1, R0, lanes1highone
+	FMOVD	16(R2), F0
+	TBZ	$0, R0, lanes1done
+	ADD	$24, R2, R2
+	VLD1	(R2), V0.S[2]
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R0, lanes1done
+	FMOVS	16(R2), F0
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R0, lanes1one
+	FMOVD	0(R2), F1
+	TBZ	$0, R0, lanes1done
+	ADD	$8, R2, R2
+	VLD1	(R2), V1.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R0, lanes1done
+	FMOVS	0(R2), F1
+	B	lanes1done
+lanes2:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R0, lanes2low
+	FMOVQ	0(R2), F1
+	TBZ	$1, R0, lanes2highone
+	FMOVD	16(R2), F0
+	TBZ	$0, R0, lanes2done
+	ADD	$24, R2, R2
+	VLD1	(R2), V0.S[2]
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R0, lanes2done
+	FMOVS	16(R2), F0
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R0, lanes2one
+	FMOVD	0(R2), F1
+	TBZ	$0, R0, lanes2done
+	ADD	$8, R2, R2
+	VLD1	(R2), V1.S[2]
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R0, lanes2done
+	FMOVS	0(R2), F1
+	B	lanes2done
+lanes3:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R0, lanes3low
+	FMOVQ	0(R2), F1
+	TBZ	$1, R0, lanes3highone
+	FMOVD	16(R2), F0
+	TBZ	$0, R0, lanes3done
+	ADD	$24, R2, R2
+	VLD1	(R2), V0.S[2]
+	B	lanes3done
+lanes3highone:
+	TBZ	$0, R0, lanes3done
+	FMOVS	16(R2), F0
+	B	lanes3done
+lanes3low:
+	TBZ	$1, R0, lanes3one
+	FMOVD	0(R2), F1
+	TBZ	$0, R0, lanes3done
+	ADD	$8, R2, R2
+	VLD1	(R2), V1.S[2]
+	B	lanes3done
+lanes3one:
+	TBZ	$0, R0, lanes3done
+	FMOVS	0(R2), F1
+	B	lanes3done
+lanes4:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R0, lanes4low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R0, lanes4highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R0, lanes4done
+	ADD	$24, R1, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes4done
+lanes4highone:
+	TBZ	$0, R0, lanes4done
+	FMOVS	16(R1), F0
+	B	lanes4done
+lanes4low:
+	TBZ	$1, R0, lanes4one
+	FMOVD	0(R1), F1
+	TBZ	$0, R0, lanes4done
+	ADD	$8, R1, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes4done
+lanes4one:
+	TBZ	$0, R0, lanes4done
+	FMOVS	0(R1), F1
+	B	lanes4done
+lanes5:
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	TBZ	$2, R0, lanes5low
+	FMOVQ	0(R2), F3
+	TBZ	$1, R0, lanes5highone
+	FMOVD	16(R2), F2
+	TBZ	$0, R0, lanes5done
+	ADD	$24, R2, R2
+	VLD1	(R2), V2.S[2]
+	B	lanes5done
+lanes5highone:
+	TBZ	$0, R0, lanes5done
+	FMOVS	16(R2), F2
+	B	lanes5done
+lanes5low:
+	TBZ	$1, R0, lanes5one
+	FMOVD	0(R2), F3
+	TBZ	$0, R0, lanes5done
+	ADD	$8, R2, R2
+	VLD1	(R2), V3.S[2]
+	B	lanes5done
+lanes5one:
+	TBZ	$0, R0, lanes5done
+	FMOVS	0(R2), F3
+	B	lanes5done
+lanes6:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R0, lanes6low
+	FMOVQ	0(R2), F1
+	TBZ	$1, R0, lanes6highone
+	FMOVD	16(R2), F0
+	TBZ	$0, R0, lanes6done
+	ADD	$24, R2, R2
+	VLD1	(R2), V0.S[2]
+	B	lanes6done
+lanes6highone:
+	TBZ	$0, R0, lanes6done
+	FMOVS	16(R2), F0
+	B	lanes6done
+lanes6low:
+	TBZ	$1, R0, lanes6one
+	FMOVD	0(R2), F1
+	TBZ	$0, R0, lanes6done
+	ADD	$8, R2, R2
+	VLD1	(R2), V1.S[2]
+	B	lanes6done
+lanes6one:
+	TBZ	$0, R0, lanes6done
+	FMOVS	0(R2), F1
+	B	lanes6done
+lanes7:
 	VMOVI	$0, V5.B16
 	VMOVI	$0, V4.B16
+	TBZ	$2, R0, lanes7low
+	FMOVQ	0(R2), F5
+	TBZ	$1, R0, lanes7highone
+	FMOVD	16(R2), F4
+	TBZ	$0, R0, lanes7done
+	ADD	$24, R2, R2
+	VLD1	(R2), V4.S[2]
+	B	lanes7done
+lanes7highone:
+	TBZ	$0, R0, lanes7done
+	FMOVS	16(R2), F4
+	B	lanes7done
+lanes7low:
+	TBZ	$1, R0, lanes7one
+	FMOVD	0(R2), F5
+	TBZ	$0, R0, lanes7done
+	ADD	$8, R2, R2
+	VLD1	(R2), V5.S[2]
+	B	lanes7done
+lanes7one:
+	TBZ	$0, R0, lanes7done
+	FMOVS	0(R2), F5
+	B	lanes7done
+lanes8:
+	VMOVI	$0, V7.B16
+	VMOVI	$0, V6.B16
+	TBZ	$2, R0, lanes8low
+	FMOVQ	0(R2), F7
+	TBZ	$1, R0, lanes8highone
+	FMOVD	16(R2), F6
+	TBZ	$0, R0, lanes8done
+	ADD	$24, R2, R2
+	VLD1	(R2), V6.S[2]
+	B	lanes8done
+lanes8highone:
+	TBZ	$0, R0, lanes8done
+	FMOVS	16(R2), F6
+	B	lanes8done
+lanes8low:
+	TBZ	$1, R0, lanes8one
+	FMOVD	0(R2), F7
+	TBZ	$0, R0, lanes8done
+	ADD	$8, R2, R2
+	VLD1	(R2), V7.S[2]
+	B	lanes8done
+lanes8one:
+	TBZ	$0, R0, lanes8done
+	FMOVS	0(R2), F7
+	B	lanes8done
+lanes9:
+	VMOVI	$0, V9.B16
+	VMOVI	$0, V8.B16
+	TBZ	$2, R0, lanes9low
+	FMOVQ	0(R1), F9
+	TBZ	$1, R0, lanes9highone
+	FMOVD	16(R1), F8
+	TBZ	$0, R0, lanes9done
+	ADD	$24, R1, R1
+	VLD1	(R1), V8.S[2]
+	B	lanes9done
+lanes9highone:
+	TBZ	$0, R0, lanes9done
+	FMOVS	16(R1), F8
+	B	lanes9done
+lanes9low:
+	TBZ	$1, R0, lanes9one
+	FMOVD	0(R1), F9
+	TBZ	$0, R0, lanes9done
+	ADD	$8, R1, R1
+	VLD1	(R1), V9.S[2]
+	B	lanes9done
+lanes9one:
+	TBZ	$0, R0, lanes9done
+	FMOVS	0(R1), F9
+	B	lanes9done
+lanes10:
+	TBZ	$2, R0, lanes10low
+	FMOVQ	F1, 0(R1)
+	TBZ	$1, R0, lanes10highone
+	FMOVD	F0, 16(R1)
+	TBZ	$0, R0, lanes10done
+	ADD	$24, R1, R1
+	VST1	V0.S[2], (R1)
+	B	lanes10done
+lanes10highone:
+	TBZ	$0, R0, lanes10done
+	FMOVS	F0, 16(R1)
+	B	lanes10done
+lanes10low:
+	TBZ	$1, R0, lanes10one
+	FMOVD	F1, 0(R1)
+	TBZ	$0, R0, lanes10done
+	ADD	$8, R1, R1
+	VST1	V1.S[2], (R1)
+	B	lanes10done
+lanes10one:
+	TBZ	$0, R0, lanes10done
+	FMOVS	F1, 0(R1)
+	B	lanes10done
+lanes11:
+	TBZ	$2, R0, lanes11low
+	FMOVQ	F5, 0(R1)
+	TBZ	$1, R0, lanes11highone
+	FMOVD	F4, 16(R1)
+	TBZ	$0, R0, lanes11done
+	ADD	$24, R1, R1
+	VST1	V4.S[2], (R1)
+	B	lanes11done
+lanes11highone:
+	TBZ	$0, R0, lanes11done
+	FMOVS	F4, 16(R1)
+	B	lanes11done
+lanes11low:
+	TBZ	$1, R0, lanes11one
+	FMOVD	F5, 0(R1)
+	TBZ	$0, R0, lanes11done
+	ADD	$8, R1, R1
+	VST1	V5.S[2], (R1)
+	B	lanes11done
+lanes11one:
+	TBZ	$0, R0, lanes11done
+	FMOVS	F5, 0(R1)
+	B	lanes11done
+lanes12:
+	TBZ	$2, R0, lanes12low
+	FMOVQ	F7, 0(R1)
+	TBZ	$1, R0, lanes12highone
+	FMOVD	F6, 16(R1)
+	TBZ	$0, R0, lanes12done
+	ADD	$24, R1, R1
+	VST1	V6.S[2], (R1)
+	B	lanes12done
+lanes12highone:
+	TBZ	$0, R0, lanes12done
+	FMOVS	F6, 16(R1)
+	B	lanes12done
+lanes12low:
+	TBZ	$1, R0, lanes12one
+	FMOVD	F7, 0(R1)
+	TBZ	$0, R0, lanes12done
+	ADD	$8, R1, R1
+	VST1	V7.S[2], (R1)
+	B	lanes12done
+lanes12one:
+	TBZ	$0, R0, lanes12done
+	FMOVS	F7, 0(R1)
+	B	lanes12done
+lanes13:
+	TBZ	$2, R0, lanes13low
+	FMOVQ	F9, 0(R1)
+	TBZ	$1, R0, lanes13highone
+	FMOVD	F8, 16(R1)
+	TBZ	$0, R0, lanes13done
+	ADD	$24, R1, R0
+	VST1	V8.S[2], (R0)
+	B	lanes13done
+lanes13highone:
+	TBZ	$0, R0, lanes13done
+	FMOVS	F8, 16(R1)
+	B	lanes13done
+lanes13low:
+	TBZ	$1, R0, lanes13one
+	FMOVD	F9, 0(R1)
+	TBZ	$0, R0, lanes13done
+	ADD	$8, R1, R0
+	VST1	V9.S[2], (R0)
+	B	lanes13done
+lanes13one:
+	TBZ	$0, R0, lanes13done
+	FMOVS	F9, 0(R1)
+	B	lanes13done
+
+// func layerNormGradFoursNEON(rows int, x *float32, dy *float32, mean *float32, invstd *float32, vectors int, rest int, tail uintptr, inverse float32, gamma *float32, dgamma *float32, dbeta *float32, dx *float32, bytes int)
+TEXT ·layerNormGradFoursNEON(SB), NOSPLIT, $0-112
+	MOVD	mean+24(FP), R19
+	MOVD	invstd+32(FP), R15
+	MOVD	rows+0(FP), R14
+	MOVD	x+8(FP), R13
+rows:
+	MOVD	bytes+104(FP), R0
+	MOVD	R13, R12
+	ADD	R0<<0, R13, R1
+	CMP	$1, R14
+	CSEL	GT, R1, R12, R12
+	MOVD	R12, R11
+	ADD	R0<<0, R12, R1
+	CMP	$2, R14
+	CSEL	GT, R1, R11, R11
+	MOVD	R11, R10
+	ADD	R0<<0, R11, R0
+	CMP	$3, R14
+	CSEL	GT, R0, R10, R10
+	VMOVI	$0, V27.B16
+	VMOVI	$0, V26.B16
+	VMOVI	$0, V25.B16
+	VMOVI	$0, V24.B16
+	VMOVI	$0, V23.B16
+	VMOVI	$0, V22.B16
+	VMOVI	$0, V21.B16
+	VMOVI	$0, V20.B16
 	VMOVI	$0, V19.B16
 	VMOVI	$0, V18.B16
 	VMOVI	$0, V17.B16
@@ -1173,1794 +1655,3204 @@ sumDone:
 	VMOVI	$0, V14.B16
 	VMOVI	$0, V13.B16
 	VMOVI	$0, V12.B16
-	MOVD	vectors+16(FP), R0
-	MOVD	R9, R1
-diff4:
-	SUBS	$4, R0, R0
-	BLT	diffOnes
-	FLDPQ	0(R1), (F3, F2)
-	WORD	$0x4eb5d463 // fsub v3.4s, v3.4s, v21.4s
-	WORD	$0x4eb4d442 // fsub v2.4s, v2.4s, v20.4s
-	WORD	$0x4e23d673 // fadd v19.4s, v19.4s, v3.4s
-	WORD	$0x4e22d652 // fadd v18.4s, v18.4s, v2.4s
-	VFMLA	V3.S4, V3.S4, V11.S4
-	VFMLA	V2.S4, V2.S4, V10.S4
-	FLDPQ	32(R1), (F1, F0)
-	WORD	$0x4eb5d421 // fsub v1.4s, v1.4s, v21.4s
-	WORD	$0x4eb4d400 // fsub v0.4s, v0.4s, v20.4s
-	WORD	$0x4e21d631 // fadd v17.4s, v17.4s, v1.4s
-	WORD	$0x4e20d610 // fadd v16.4s, v16.4s, v0.4s
-	VFMLA	V1.S4, V1.S4, V9.S4
-	VFMLA	V0.S4, V0.S4, V8.S4
-	FLDPQ	64(R1), (F1, F0)
-	WORD	$0x4eb5d421 // fsub v1.4s, v1.4s, v21.4s
-	WORD	$0x4eb4d400 // fsub v0.4s, v0.4s, v20.4s
-	WORD	$0x4e21d5ef // fadd v15.4s, v15.4s, v1.4s
-	WORD	$0x4e20d5ce // fadd v14.4s, v14.4s, v0.4s
-	VFMLA	V1.S4, V1.S4, V7.S4
-	VFMLA	V0.S4, V0.S4, V6.S4
-	FLDPQ	96(R1), (F1, F0)
-	WORD	$0x4eb5d421 // fsub v1.4s, v1.4s, v21.4s
-	WORD	$0x4eb4d400 // fsub v0.4s, v0.4s, v20.4s
-	WORD	$0x4e21d5ad // fadd v13.4s, v13.4s, v1.4s
-	WORD	$0x4e20d58c // fadd v12.4s, v12.4s, v0.4s
-	VFMLA	V1.S4, V1.S4, V5.S4
-	VFMLA	V0.S4, V0.S4, V4.S4
-	ADD	$128, R1, R1
-	B	diff4
-diffOnes:
-	ADD	$4, R0, R0
-diff1:
-	SUBS	$1, R0, R0
-	BLT	diffTail
-	FLDPQ	0(R1), (F3, F2)
-	WORD	$0x4eb5d463 // fsub v3.4s, v3.4s, v21.4s
-	WORD	$0x4eb4d442 // fsub v2.4s, v2.4s, v20.4s
-	WORD	$0x4e23d673 // fadd v19.4s, v19.4s, v3.4s
-	WORD	$0x4e22d652 // fadd v18.4s, v18.4s, v2.4s
-	VFMLA	V3.S4, V3.S4, V11.S4
-	VFMLA	V2.S4, V2.S4, V10.S4
-	ADD	$32, R1, R1
-	B	diff1
-diffTail:
-	MOVD	tail+32(FP), R0
-	TST	R0, R0
-	BEQ	diffDone
-	FLDPQ	0(R0), (F0, F1)
-	MOVWU	64(R0), R0
-	TBZ	$3, R0, lanes2
-	FLDPQ	0(R1), (F3, F2)
-lanes2done:
-	WORD	$0x4f210400 // sshr v0.4s, v0.4s, #31
-	VBSL	V21.B16, V3.B16, V0.B16
-	VMOV	V0.B16, V3.B16
-	WORD	$0x4f210420 // sshr v0.4s, v1.4s, #31
-	VBSL	V20.B16, V2.B16, V0.B16
-	VMOV	V0.B16, V2.B16
-	WORD	$0x4eb5d463 // fsub v3.4s, v3.4s, v21.4s
-	WORD	$0x4eb4d442 // fsub v2.4s, v2.4s, v20.4s
-	WORD	$0x4e23d631 // fadd v17.4s, v17.4s, v3.4s
-	WORD	$0x4e22d610 // fadd v16.4s, v16.4s, v2.4s
-	VFMLA	V3.S4, V3.S4, V9.S4
-	VFMLA	V2.S4, V2.S4, V8.S4
-diffDone:
-	FMOVS	eps+44(FP), F0
-	VDUP	V0.S[0], V0.S4
-	WORD	$0x4e31d673 // fadd v19.4s, v19.4s, v17.4s
-	WORD	$0x4e30d652 // fadd v18.4s, v18.4s, v16.4s
-	WORD	$0x4e2dd5ef // fadd v15.4s, v15.4s, v13.4s
-	WORD	$0x4e2cd5ce // fadd v14.4s, v14.4s, v12.4s
-	WORD	$0x4e2fd673 // fadd v19.4s, v19.4s, v15.4s
-	WORD	$0x4e2ed652 // fadd v18.4s, v18.4s, v14.4s
-	WORD	$0x4e33d652 // fadd v18.4s, v18.4s, v19.4s
-	VEXT	$8, V18.B16, V18.B16, V1.B16
-	WORD	$0x4e32d432 // fadd v18.4s, v1.4s, v18.4s
-	VREV64	V18.S4, V1.S4
-	WORD	$0x4e32d432 // fadd v18.4s, v1.4s, v18.4s
-	VDUP	V18.S[0], V2.S4
-	VMOV	V2.B16, V1.B16
-	WORD	$0x4e29d56b // fadd v11.4s, v11.4s, v9.4s
-	WORD	$0x4e28d54a // fadd v10.4s, v10.4s, v8.4s
-	WORD	$0x4e25d4e7 // fadd v7.4s, v7.4s, v5.4s
-	WORD	$0x4e24d4c6 // fadd v6.4s, v6.4s, v4.4s
-	WORD	$0x4e27d56b // fadd v11.4s, v11.4s, v7.4s
-	WORD	$0x4e26d54a // fadd v10.4s, v10.4s, v6.4s
-	WORD	$0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
-	VEXT	$8, V10.B16, V10.B16, V3.B16
-	WORD	$0x4e2ad46a // fadd v10.4s, v3.4s, v10.4s
-	VREV64	V10.S4, V3.S4
-	WORD	$0x4e2ad46a // fadd v10.4s, v3.4s, v10.4s
-	VDUP	V10.S[0], V4.S4
-	VMOV	V4.B16, V3.B16
-	FMOVS	inverse+40(FP), F5
-	WORD	$0x4f859042 // fmul v2.4s, v2.4s, v5.s[0]
-	WORD	$0x4f859021 // fmul v1.4s, v1.4s, v5.s[0]
-	WORD	$0x4f859084 // fmul v4.4s, v4.4s, v5.s[0]
-	WORD	$0x4f859063 // fmul v3.4s, v3.4s, v5.s[0]
-	WORD	$0x4e22d6b5 // fadd v21.4s, v21.4s, v2.4s
-	WORD	$0x4e21d694 // fadd v20.4s, v20.4s, v1.4s
-	VFMLS	V2.S4, V2.S4, V4.S4
-	VFMLS	V1.S4, V1.S4, V3.S4
-	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
-	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	WORD	$0x6ea1f884 // fsqrt v4.4s, v4.4s
-	WORD	$0x6ea1f863 // fsqrt v3.4s, v3.4s
-	FLDPQ	0(R4), (F1, F0)
-	WORD	$0x6e24fc21 // fdiv v1.4s, v1.4s, v4.4s
-	WORD	$0x6e23fc00 // fdiv v0.4s, v0.4s, v3.4s
-	FMOVS	F21, 0(R7)
-	ADD	$4, R7, R7
-	FMOVS	F1, 0(R6)
-	ADD	$4, R6, R6
-	MOVD	gamma+48(FP), R3
-	MOVD	beta+56(FP), R2
-	MOVD	vectors+16(FP), R10
-	MOVD	R9, R0
-	MOVD	R8, R1
-applyGroup:
-	SUBS	$4, R10, R10
-	BLT	applyOnes
+	MOVD	dy+16(FP), R9
+	MOVD	x+8(FP), R0
+	SUB	R0, R9, R9
+	MOVD	bytes+104(FP), R0
+	ADD	R0<<2, R13, R8
+	CMP	$2048, R0
+	CSEL	GT, R13, R8, R8
+	MOVD	gamma+72(FP), R7
+	MOVD	dgamma+80(FP), R6
+	MOVD	dbeta+88(FP), R5
+	MOVD	vectors+40(FP), R4
+	MOVD	ZR, R3
+sums:
+	SUBS	$1, R4, R4
+	BLT	sumsTail
+	ADD	R3<<2, R8, R0
+	PRFM	0(R0), PLDL1KEEP
+	PRFM	64(R0), PLDL1KEEP
+	ADD	R3<<0, R7, R0
+	FLDPQ	0(R0), (F11, F10)
+	ADD	R3<<0, R6, R2
+	FLDPQ	0(R2), (F9, F8)
+	ADD	R3<<0, R5, R1
+	FLDPQ	0(R1), (F7, F6)
+	ADD	R3<<0, R13, R0
 	FLDPQ	0(R0), (F5, F4)
-	WORD	$0x4eb5d4a5 // fsub v5.4s, v5.4s, v21.4s
-	WORD	$0x4eb4d484 // fsub v4.4s, v4.4s, v20.4s
-	WORD	$0x6e21dca5 // fmul v5.4s, v5.4s, v1.4s
-	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
-	FLDPQ	0(R3), (F3, F2)
-	WORD	$0x6e23dca5 // fmul v5.4s, v5.4s, v3.4s
-	WORD	$0x6e22dc84 // fmul v4.4s, v4.4s, v2.4s
-	FLDPQ	0(R2), (F3, F2)
-	WORD	$0x4e23d4a5 // fadd v5.4s, v5.4s, v3.4s
-	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
-	FSTPQ	(F5, F4), 0(R1)
-	FLDPQ	32(R0), (F5, F4)
-	WORD	$0x4eb5d4a5 // fsub v5.4s, v5.4s, v21.4s
-	WORD	$0x4eb4d484 // fsub v4.4s, v4.4s, v20.4s
-	WORD	$0x6e21dca5 // fmul v5.4s, v5.4s, v1.4s
-	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
-	FLDPQ	32(R3), (F3, F2)
-	WORD	$0x6e23dca5 // fmul v5.4s, v5.4s, v3.4s
-	WORD	$0x6e22dc84 // fmul v4.4s, v4.4s, v2.4s
-	FLDPQ	32(R2), (F3, F2)
-	WORD	$0x4e23d4a5 // fadd v5.4s, v5.4s, v3.4s
-	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
-	FSTPQ	(F5, F4), 32(R1)
-	FLDPQ	64(R0), (F5, F4)
-	WORD	$0x4eb5d4a5 // fsub v5.4s, v5.4s, v21.4s
-	WORD	$0x4eb4d484 // fsub v4.4s, v4.4s, v20.4s
-	WORD	$0x6e21dca5 // fmul v5.4s, v5.4s, v1.4s
-	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
-	FLDPQ	64(R3), (F3, F2)
-	WORD	$0x6e23dca5 // fmul v5.4s, v5.4s, v3.4s
-	WORD	$0x6e22dc84 // fmul v4.4s, v4.4s, v2.4s
-	FLDPQ	64(R2), (F3, F2)
-	WORD	$0x4e23d4a5 // fadd v5.4s, v5.4s, v3.4s
-	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
-	FSTPQ	(F5, F4), 64(R1)
-	FLDPQ	96(R0), (F5, F4)
-	WORD	$0x4eb5d4a5 // fsub v5.4s, v5.4s, v21.4s
-	WORD	$0x4eb4d484 // fsub v4.4s, v4.4s, v20.4s
-	WORD	$0x6e21dca5 // fmul v5.4s, v5.4s, v1.4s
-	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
-	FLDPQ	96(R3), (F3, F2)
-	WORD	$0x6e23dca5 // fmul v5.4s, v5.4s, v3.4s
-	WORD	$0x6e22dc84 // fmul v4.4s, v4.4s, v2.4s
-	FLDPQ	96(R2), (F3, F2)
-	WORD	$0x4e23d4a5 // fadd v5.4s, v5.4s, v3.4s
-	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
-	FSTPQ	(F5, F4), 96(R1)
-	ADD	$128, R0, R0
-	ADD	$128, R3, R3
-	ADD	$128, R2, R2
-	ADD	$128, R1, R1
-	B	applyGroup
-applyOnes:
-	ADD	$4, R10, R10
-apply:
-	SUBS	$1, R10, R10
-	BLT	applyTail
-	FLDPQ	0(R0), (F5, F4)
-	WORD	$0x4eb5d4a5 // fsub v5.4s, v5.4s, v21.4s
-	WORD	$0x4eb4d484 // fsub v4.4s, v4.4s, v20.4s
-	WORD	$0x6e21dca5 // fmul v5.4s, v5.4s, v1.4s
-	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
-	FLDPQ	0(R3), (F3, F2)
-	WORD	$0x6e23dca5 // fmul v5.4s, v5.4s, v3.4s
-	WORD	$0x6e22dc84 // fmul v4.4s, v4.4s, v2.4s
-	FLDPQ	0(R2), (F3, F2)
-	WORD	$0x4e23d4a5 // fadd v5.4s, v5.4s, v3.4s
-	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
-	FSTPQ	(F5, F4), 0(R1)
-	ADD	$32, R0, R0
-	ADD	$32, R3, R3
-	ADD	$32, R2, R2
-	ADD	$32, R1, R1
-	B	apply
-applyTail:
-	MOVD	rest+24(FP), R10
-	TST	R10, R10
-	BEQ	applyDone
-	MOVD	tail+32(FP), R10
-	MOVWU	64(R10), R10
-	TBZ	$3, R10, lanes3
+	ADD	R9<<0, R13, R0
 	FLDPQ	0(R0), (F3, F2)
+	VLD1R	(R19), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4ea1d4a5 // fsub v5.4s, v5.4s, v1.4s
+	WORD	$0x4ea0d484 // fsub v4.4s, v4.4s, v0.4s
+	WORD	$0x4e23d4e7 // fadd v7.4s, v7.4s, v3.4s
+	WORD	$0x4e22d4c6 // fadd v6.4s, v6.4s, v2.4s
+	WORD	$0x6e23dd61 // fmul v1.4s, v11.4s, v3.4s
+	WORD	$0x6e22dd40 // fmul v0.4s, v10.4s, v2.4s
+	WORD	$0x4e21d77b // fadd v27.4s, v27.4s, v1.4s
+	WORD	$0x4e20d75a // fadd v26.4s, v26.4s, v0.4s
+	VFMLA	V5.S4, V1.S4, V19.S4
+	VFMLA	V4.S4, V0.S4, V18.S4
+	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
+	VLD1R	(R15), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x6e21dc63 // fmul v3.4s, v3.4s, v1.4s
+	WORD	$0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
+	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
+	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
+	ADD	R3<<0, R12, R0
+	FLDPQ	0(R0), (F5, F4)
+	ADD	R9<<0, R12, R0
+	FLDPQ	0(R0), (F3, F2)
+	ADD	$4, R19, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4ea1d4a5 // fsub v5.4s, v5.4s, v1.4s
+	WORD	$0x4ea0d484 // fsub v4.4s, v4.4s, v0.4s
+	WORD	$0x4e23d4e7 // fadd v7.4s, v7.4s, v3.4s
+	WORD	$0x4e22d4c6 // fadd v6.4s, v6.4s, v2.4s
+	WORD	$0x6e23dd61 // fmul v1.4s, v11.4s, v3.4s
+	WORD	$0x6e22dd40 // fmul v0.4s, v10.4s, v2.4s
+	WORD	$0x4e21d739 // fadd v25.4s, v25.4s, v1.4s
+	WORD	$0x4e20d718 // fadd v24.4s, v24.4s, v0.4s
+	VFMLA	V5.S4, V1.S4, V17.S4
+	VFMLA	V4.S4, V0.S4, V16.S4
+	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
+	ADD	$4, R15, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x6e21dc63 // fmul v3.4s, v3.4s, v1.4s
+	WORD	$0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
+	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
+	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
+	ADD	R3<<0, R11, R0
+	FLDPQ	0(R0), (F5, F4)
+	ADD	R9<<0, R11, R0
+	FLDPQ	0(R0), (F3, F2)
+	ADD	$8, R19, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4ea1d4a5 // fsub v5.4s, v5.4s, v1.4s
+	WORD	$0x4ea0d484 // fsub v4.4s, v4.4s, v0.4s
+	WORD	$0x4e23d4e7 // fadd v7.4s, v7.4s, v3.4s
+	WORD	$0x4e22d4c6 // fadd v6.4s, v6.4s, v2.4s
+	WORD	$0x6e23dd61 // fmul v1.4s, v11.4s, v3.4s
+	WORD	$0x6e22dd40 // fmul v0.4s, v10.4s, v2.4s
+	WORD	$0x4e21d6f7 // fadd v23.4s, v23.4s, v1.4s
+	WORD	$0x4e20d6d6 // fadd v22.4s, v22.4s, v0.4s
+	VFMLA	V5.S4, V1.S4, V15.S4
+	VFMLA	V4.S4, V0.S4, V14.S4
+	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
+	ADD	$8, R15, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x6e21dc63 // fmul v3.4s, v3.4s, v1.4s
+	WORD	$0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
+	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
+	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
+	ADD	R3<<0, R10, R0
+	FLDPQ	0(R0), (F5, F4)
+	ADD	R9<<0, R10, R0
+	FLDPQ	0(R0), (F3, F2)
+	ADD	$12, R19, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4ea1d4a5 // fsub v5.4s, v5.4s, v1.4s
+	WORD	$0x4ea0d484 // fsub v4.4s, v4.4s, v0.4s
+	WORD	$0x4e23d4e7 // fadd v7.4s, v7.4s, v3.4s
+	WORD	$0x4e22d4c6 // fadd v6.4s, v6.4s, v2.4s
+	WORD	$0x6e23dd61 // fmul v1.4s, v11.4s, v3.4s
+	WORD	$0x6e22dd40 // fmul v0.4s, v10.4s, v2.4s
+	WORD	$0x4e21d6b5 // fadd v21.4s, v21.4s, v1.4s
+	WORD	$0x4e20d694 // fadd v20.4s, v20.4s, v0.4s
+	VFMLA	V5.S4, V1.S4, V13.S4
+	VFMLA	V4.S4, V0.S4, V12.S4
+	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
+	ADD	$12, R15, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x6e21dc63 // fmul v3.4s, v3.4s, v1.4s
+	WORD	$0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
+	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
+	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
+	FSTPQ	(F9, F8), 0(R2)
+	FSTPQ	(F7, F6), 0(R1)
+	ADD	$32, R3, R3
+	ADD	$32, R9, R9
+	B	sums
+sumsTail:
+	MOVD	rest+48(FP), R0
+	TST	R0, R0
+	BEQ	sumsDone
+	MOVD	tail+56(FP), R0
+	MOVWU	64(R0), R0
+	ADD	R3<<2, R8, R1
+	PRFM	0(R1), PLDL1KEEP
+	PRFM	64(R1), PLDL1KEEP
+	ADD	R3<<0, R7, R1
+	TBZ	$3, R0, lanes1
+	FLDPQ	0(R1), (F11, F10)
+lanes1done:
+	ADD	R3<<0, R6, R1
+	TBZ	$3, R0, lanes2
+	FLDPQ	0(R1), (F9, F8)
+lanes2done:
+	ADD	R3<<0, R5, R4
+	TBZ	$3, R0, lanes3
+	FLDPQ	0(R4), (F7, F6)
 lanes3done:
-	WORD	$0x4eb5d463 // fsub v3.4s, v3.4s, v21.4s
-	WORD	$0x4eb4d442 // fsub v2.4s, v2.4s, v20.4s
-	WORD	$0x6e21dc63 // fmul v3.4s, v3.4s, v1.4s
-	WORD	$0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
-	TBZ	$3, R10, lanes4
-	FLDPQ	0(R3), (F1, F0)
+	ADD	R3<<0, R13, R2
+	TBZ	$3, R0, lanes4
+	FLDPQ	0(R2), (F5, F4)
 lanes4done:
+	ADD	R9<<0, R13, R2
+	TBZ	$3, R0, lanes5
+	FLDPQ	0(R2), (F3, F2)
+lanes5done:
+	VLD1R	(R19), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4ea1d4a5 // fsub v5.4s, v5.4s, v1.4s
+	WORD	$0x4ea0d484 // fsub v4.4s, v4.4s, v0.4s
+	WORD	$0x4e23d4e7 // fadd v7.4s, v7.4s, v3.4s
+	WORD	$0x4e22d4c6 // fadd v6.4s, v6.4s, v2.4s
+	WORD	$0x6e23dd61 // fmul v1.4s, v11.4s, v3.4s
+	WORD	$0x6e22dd40 // fmul v0.4s, v10.4s, v2.4s
+	WORD	$0x4e21d77b // fadd v27.4s, v27.4s, v1.4s
+	WORD	$0x4e20d75a // fadd v26.4s, v26.4s, v0.4s
+	VFMLA	V5.S4, V1.S4, V19.S4
+	VFMLA	V4.S4, V0.S4, V18.S4
+	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
+	VLD1R	(R15), [V1.S4]
+	VMOV	V1.B16, V0.B16
 	WORD	$0x6e21dc63 // fmul v3.4s, v3.4s, v1.4s
 	WORD	$0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
-	TBZ	$3, R10, lanes5
-	FLDPQ	0(R2), (F1, F0)
-lanes5done:
-	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	TBZ	$3, R10, lanes6
-	FSTPQ	(F3, F2), 0(R1)
+	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
+	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
+	ADD	R3<<0, R12, R2
+	TBZ	$3, R0, lanes6
+	FLDPQ	0(R2), (F5, F4)
 lanes6done:
-applyDone:
-	MOVD	bytes+88(FP), R0
-	ADD	R0, R9, R9
-	ADD	R0, R8, R8
-	SUBS	$1, R5, R5
-	BNE	rows
+	ADD	R9<<0, R12, R2
+	TBZ	$3, R0, lanes7
+	FLDPQ	0(R2), (F3, F2)
+lanes7done:
+	ADD	$4, R19, R2
+	VLD1R	(R2), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4ea1d4a5 // fsub v5.4s, v5.4s, v1.4s
+	WORD	$0x4ea0d484 // fsub v4.4s, v4.4s, v0.4s
+	WORD	$0x4e23d4e7 // fadd v7.4s, v7.4s, v3.4s
+	WORD	$0x4e22d4c6 // fadd v6.4s, v6.4s, v2.4s
+	WORD	$0x6e23dd61 // fmul v1.4s, v11.4s, v3.4s
+	WORD	$0x6e22dd40 // fmul v0.4s, v10.4s, v2.4s
+	WORD	$0x4e21d739 // fadd v25.4s, v25.4s, v1.4s
+	WORD	$0x4e20d718 // fadd v24.4s, v24.4s, v0.4s
+	VFMLA	V5.S4, V1.S4, V17.S4
+	VFMLA	V4.S4, V0.S4, V16.S4
+	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
+	ADD	$4, R15, R2
+	VLD1R	(R2), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x6e21dc63 // fmul v3.4s, v3.4s, v1.4s
+	WORD	$0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
+	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
+	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
+	ADD	R3<<0, R11, R2
+	TBZ	$3, R0, lanes8
+	FLDPQ	0(R2), (F5, F4)
+lanes8done:
+	ADD	R9<<0, R11, R2
+	TBZ	$3, R0, lanes9
+	FLDPQ	0(R2), (F3, F2)
+lanes9done:
+	ADD	$8, R19, R2
+	VLD1R	(R2), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4ea1d4a5 // fsub v5.4s, v5.4s, v1.4s
+	WORD	$0x4ea0d484 // fsub v4.4s, v4.4s, v0.4s
+	WORD	$0x4e23d4e7 // fadd v7.4s, v7.4s, v3.4s
+	WORD	$0x4e22d4c6 // fadd v6.4s, v6.4s, v2.4s
+	WORD	$0x6e23dd61 // fmul v1.4s, v11.4s, v3.4s
+	WORD	$0x6e22dd40 // fmul v0.4s, v10.4s, v2.4s
+	WORD	$0x4e21d6f7 // fadd v23.4s, v23.4s, v1.4s
+	WORD	$0x4e20d6d6 // fadd v22.4s, v22.4s, v0.4s
+	VFMLA	V5.S4, V1.S4, V15.S4
+	VFMLA	V4.S4, V0.S4, V14.S4
+	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
+	ADD	$8, R15, R2
+	VLD1R	(R2), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x6e21dc63 // fmul v3.4s, v3.4s, v1.4s
+	WORD	$0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
+	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
+	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
+	ADD	R3<<0, R10, R2
+	TBZ	$3, R0, lanes10
+	FLDPQ	0(R2), (F5, F4)
+lanes10done:
+	ADD	R9<<0, R10, R2
+	TBZ	$3, R0, lanes11
+	FLDPQ	0(R2), (F3, F2)
+lanes11done:
+	ADD	$12, R19, R2
+	VLD1R	(R2), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4ea1d4a5 // fsub v5.4s, v5.4s, v1.4s
+	WORD	$0x4ea0d484 // fsub v4.4s, v4.4s, v0.4s
+	WORD	$0x4e23d4e7 // fadd v7.4s, v7.4s, v3.4s
+	WORD	$0x4e22d4c6 // fadd v6.4s, v6.4s, v2.4s
+	WORD	$0x6e23dd61 // fmul v1.4s, v11.4s, v3.4s
+	WORD	$0x6e22dd40 // fmul v0.4s, v10.4s, v2.4s
+	WORD	$0x4e21d6b5 // fadd v21.4s, v21.4s, v1.4s
+	WORD	$0x4e20d694 // fadd v20.4s, v20.4s, v0.4s
+	VFMLA	V5.S4, V1.S4, V13.S4
+	VFMLA	V4.S4, V0.S4, V12.S4
+	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
+	ADD	$12, R15, R2
+	VLD1R	(R2), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x6e21dc63 // fmul v3.4s, v3.4s, v1.4s
+	WORD	$0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
+	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
+	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
+	TBZ	$3, R0, lanes12
+	FSTPQ	(F9, F8), 0(R1)
+lanes12done:
+	TBZ	$3, R0, lanes13
+	FSTPQ	(F7, F6), 0(R4)
+lanes13done:
+sumsDone:
+	WORD	$0x4e3bd75a // fadd v26.4s, v26.4s, v27.4s
+	WORD	$0x4e39d718 // fadd v24.4s, v24.4s, v25.4s
+	WORD	$0x4e37d6d6 // fadd v22.4s, v22.4s, v23.4s
+	WORD	$0x4e35d694 // fadd v20.4s, v20.4s, v21.4s
+	VZIP2	V24.S4, V26.S4, V0.S4
+	VZIP1	V24.S4, V26.S4, V26.S4
+	WORD	$0x4e20d75a // fadd v26.4s, v26.4s, v0.4s
+	VZIP2	V20.S4, V22.S4, V0.S4
+	VZIP1	V20.S4, V22.S4, V22.S4
+	WORD	$0x4e20d6d6 // fadd v22.4s, v22.4s, v0.4s
+	VZIP2	V22.D2, V26.D2, V0.D2
+	VZIP1	V22.D2, V26.D2, V26.D2
+	WORD	$0x4e20d75a // fadd v26.4s, v26.4s, v0.4s
+	FMOVS	inverse+64(FP), F0
+	WORD	$0x4f80935a // fmul v26.4s, v26.4s, v0.s[0]
+	VMOVI	$0, V0.B16
+	VMOV	V26.S[0], V0.S[0]
+	VMOV	V26.S[0], V0.S[1]
+	VMOV	V26.S[0], V0.S[2]
+	VMOV	V26.S[0], V0.S[3]
+	VDUP	V0.S[0], V2.S4
+	VMOVI	$0, V0.B16
+	VMOV	V26.S[1], V0.S[0]
+	VMOV	V26.S[1], V0.S[1]
+	VMOV	V26.S[1], V0.S[2]
+	VMOV	V26.S[1], V0.S[3]
+	VDUP	V0.S[0], V1.S4
+	VMOVI	$0, V0.B16
+	VMOV	V26.S[2], V0.S[0]
+	VMOV	V26.S[2], V0.S[1]
+	VMOV	V26.S[2], V0.S[2]
+	VMOV	V26.S[2], V0.S[3]
+	VDUP	V0.S[0], V0.S4
+	VMOVI	$0, V3.B16
+	VMOV	V26.S[3], V3.S[0]
+	VMOV	V26.S[3], V3.S[1]
+	VMOV	V26.S[3], V3.S[2]
+	VMOV	V26.S[3], V3.S[3]
+	VDUP	V3.S[0], V3.S4
+	WORD	$0x4e33d652 // fadd v18.4s, v18.4s, v19.4s
+	WORD	$0x4e31d610 // fadd v16.4s, v16.4s, v17.4s
+	WORD	$0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	WORD	$0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	VZIP2	V16.S4, V18.S4, V4.S4
+	VZIP1	V16.S4, V18.S4, V18.S4
+	WORD	$0x4e24d652 // fadd v18.4s, v18.4s, v4.4s
+	VZIP2	V12.S4, V14.S4, V4.S4
+	VZIP1	V12.S4, V14.S4, V14.S4
+	WORD	$0x4e24d5ce // fadd v14.4s, v14.4s, v4.4s
+	VZIP2	V14.D2, V18.D2, V4.D2
+	VZIP1	V14.D2, V18.D2, V18.D2
+	WORD	$0x4e24d652 // fadd v18.4s, v18.4s, v4.4s
+	FMOVQ	0(R15), F5
+	FMOVS	inverse+64(FP), F4
+	WORD	$0x4f849252 // fmul v18.4s, v18.4s, v4.s[0]
+	WORD	$0x6e25de52 // fmul v18.4s, v18.4s, v5.4s
+	WORD	$0x6e25de52 // fmul v18.4s, v18.4s, v5.4s
+	VMOVI	$0, V4.B16
+	VMOV	V18.S[0], V4.S[0]
+	VMOV	V18.S[0], V4.S[1]
+	VMOV	V18.S[0], V4.S[2]
+	VMOV	V18.S[0], V4.S[3]
+	VDUP	V4.S[0], V14.S4
+	VMOVI	$0, V4.B16
+	VMOV	V18.S[1], V4.S[0]
+	VMOV	V18.S[1], V4.S[1]
+	VMOV	V18.S[1], V4.S[2]
+	VMOV	V18.S[1], V4.S[3]
+	VDUP	V4.S[0], V13.S4
+	VMOVI	$0, V4.B16
+	VMOV	V18.S[2], V4.S[0]
+	VMOV	V18.S[2], V4.S[1]
+	VMOV	V18.S[2], V4.S[2]
+	VMOV	V18.S[2], V4.S[3]
+	VDUP	V4.S[0], V12.S4
+	VMOVI	$0, V4.B16
+	VMOV	V18.S[3], V4.S[0]
+	VMOV	V18.S[3], V4.S[1]
+	VMOV	V18.S[3], V4.S[2]
+	VMOV	V18.S[3], V4.S[3]
+	VDUP	V4.S[0], V11.S4
+	MOVD	dy+16(FP), R5
+	MOVD	x+8(FP), R0
+	SUB	R0, R5, R5
+	MOVD	bytes+104(FP), R0
+	ADD	R0<<2, R13, R4
+	CMP	$2048, R0
+	CSEL	GT, R13, R4, R4
+	MOVD	dx+96(FP), R3
+	MOVD	x+8(FP), R0
+	SUB	R0, R3, R3
+	ADD	R5, R4, R4
+	MOVD	vectors+40(FP), R2
+	MOVD	ZR, R1
+input:
+	SUBS	$1, R2, R2
+	BLT	inputTail
+	ADD	R1<<2, R4, R0
+	PRFM	0(R0), PLDL1KEEP
+	PRFM	64(R0), PLDL1KEEP
+	ADD	R1<<0, R7, R0
+	FLDPQ	0(R0), (F10, F9)
+	ADD	R1<<0, R13, R0
+	FLDPQ	0(R0), (F8, F7)
+	ADD	R5<<0, R13, R0
+	FLDPQ	0(R0), (F6, F5)
+	VLD1R	(R19), [V4.S4]
+	WORD	$0x4ea4d508 // fsub v8.4s, v8.4s, v4.4s
+	WORD	$0x4ea4d4e7 // fsub v7.4s, v7.4s, v4.4s
+	WORD	$0x6e2edd08 // fmul v8.4s, v8.4s, v14.4s
+	WORD	$0x6e2edce7 // fmul v7.4s, v7.4s, v14.4s
+	WORD	$0x6e2adcc6 // fmul v6.4s, v6.4s, v10.4s
+	WORD	$0x6e29dca5 // fmul v5.4s, v5.4s, v9.4s
+	WORD	$0x4ea2d4c6 // fsub v6.4s, v6.4s, v2.4s
+	WORD	$0x4ea2d4a5 // fsub v5.4s, v5.4s, v2.4s
+	WORD	$0x4ea8d4c6 // fsub v6.4s, v6.4s, v8.4s
+	WORD	$0x4ea7d4a5 // fsub v5.4s, v5.4s, v7.4s
+	VLD1R	(R15), [V4.S4]
+	WORD	$0x6e24dcc6 // fmul v6.4s, v6.4s, v4.4s
+	WORD	$0x6e24dca5 // fmul v5.4s, v5.4s, v4.4s
+	ADD	R3<<0, R13, R0
+	FSTPQ	(F6, F5), 0(R0)
+	ADD	R1<<0, R12, R0
+	FLDPQ	0(R0), (F8, F7)
+	ADD	R5<<0, R12, R0
+	FLDPQ	0(R0), (F6, F5)
+	ADD	$4, R19, R0
+	VLD1R	(R0), [V4.S4]
+	WORD	$0x4ea4d508 // fsub v8.4s, v8.4s, v4.4s
+	WORD	$0x4ea4d4e7 // fsub v7.4s, v7.4s, v4.4s
+	WORD	$0x6e2ddd08 // fmul v8.4s, v8.4s, v13.4s
+	WORD	$0x6e2ddce7 // fmul v7.4s, v7.4s, v13.4s
+	WORD	$0x6e2adcc6 // fmul v6.4s, v6.4s, v10.4s
+	WORD	$0x6e29dca5 // fmul v5.4s, v5.4s, v9.4s
+	WORD	$0x4ea1d4c6 // fsub v6.4s, v6.4s, v1.4s
+	WORD	$0x4ea1d4a5 // fsub v5.4s, v5.4s, v1.4s
+	WORD	$0x4ea8d4c6 // fsub v6.4s, v6.4s, v8.4s
+	WORD	$0x4ea7d4a5 // fsub v5.4s, v5.4s, v7.4s
+	ADD	$4, R15, R0
+	VLD1R	(R0), [V4.S4]
+	WORD	$0x6e24dcc6 // fmul v6.4s, v6.4s, v4.4s
+	WORD	$0x6e24dca5 // fmul v5.4s, v5.4s, v4.4s
+	ADD	R3<<0, R12, R0
+	FSTPQ	(F6, F5), 0(R0)
+	ADD	R1<<0, R11, R0
+	FLDPQ	0(R0), (F8, F7)
+	ADD	R5<<0, R11, R0
+	FLDPQ	0(R0), (F6, F5)
+	ADD	$8, R19, R0
+	VLD1R	(R0), [V4.S4]
+	WORD	$0x4ea4d508 // fsub v8.4s, v8.4s, v4.4s
+	WORD	$0x4ea4d4e7 // fsub v7.4s, v7.4s, v4.4s
+	WORD	$0x6e2cdd08 // fmul v8.4s, v8.4s, v12.4s
+	WORD	$0x6e2cdce7 // fmul v7.4s, v7.4s, v12.4s
+	WORD	$0x6e2adcc6 // fmul v6.4s, v6.4s, v10.4s
+	WORD	$0x6e29dca5 // fmul v5.4s, v5.4s, v9.4s
+	WORD	$0x4ea0d4c6 // fsub v6.4s, v6.4s, v0.4s
+	WORD	$0x4ea0d4a5 // fsub v5.4s, v5.4s, v0.4s
+	WORD	$0x4ea8d4c6 // fsub v6.4s, v6.4s, v8.4s
+	WORD	$0x4ea7d4a5 // fsub v5.4s, v5.4s, v7.4s
+	ADD	$8, R15, R0
+	VLD1R	(R0), [V4.S4]
+	WORD	$0x6e24dcc6 // fmul v6.4s, v6.4s, v4.4s
+	WORD	$0x6e24dca5 // fmul v5.4s, v5.4s, v4.4s
+	ADD	R3<<0, R11, R0
+	FSTPQ	(F6, F5), 0(R0)
+	ADD	R1<<0, R10, R0
+	FLDPQ	0(R0), (F8, F7)
+	ADD	R5<<0, R10, R0
+	FLDPQ	0(R0), (F6, F5)
+	ADD	$12, R19, R0
+	VLD1R	(R0), [V4.S4]
+	WORD	$0x4ea4d508 // fsub v8.4s, v8.4s, v4.4s
+	WORD	$0x4ea4d4e7 // fsub v7.4s, v7.4s, v4.4s
+	WORD	$0x6e2bdd08 // fmul v8.4s, v8.4s, v11.4s
+	WORD	$0x6e2bdce7 // fmul v7.4s, v7.4s, v11.4s
+	WORD	$0x6e2adcc6 // fmul v6.4s, v6.4s, v10.4s
+	WORD	$0x6e29dca5 // fmul v5.4s, v5.4s, v9.4s
+	WORD	$0x4ea3d4c6 // fsub v6.4s, v6.4s, v3.4s
+	WORD	$0x4ea3d4a5 // fsub v5.4s, v5.4s, v3.4s
+	WORD	$0x4ea8d4c6 // fsub v6.4s, v6.4s, v8.4s
+	WORD	$0x4ea7d4a5 // fsub v5.4s, v5.4s, v7.4s
+	ADD	$12, R15, R0
+	VLD1R	(R0), [V4.S4]
+	WORD	$0x6e24dcc6 // fmul v6.4s, v6.4s, v4.4s
+	WORD	$0x6e24dca5 // fmul v5.4s, v5.4s, v4.4s
+	ADD	R3<<0, R10, R0
+	FSTPQ	(F6, F5), 0(R0)
+	ADD	$32, R1, R1
+	ADD	$32, R5, R5
+	ADD	$32, R3, R3
+	B	input
+inputTail:
+	MOVD	rest+48(FP), R0
+	TST	R0, R0
+	BEQ	inputDone
+	MOVD	tail+56(FP), R0
+	MOVWU	64(R0), R0
+	ADD	R1<<2, R4, R2
+	PRFM	0(R2), PLDL1KEEP
+	PRFM	64(R2), PLDL1KEEP
+	ADD	R1<<0, R7, R2
+	TBZ	$3, R0, lanes14
+	FLDPQ	0(R2), (F10, F9)
+lanes14done:
+	ADD	R1<<0, R13, R2
+	TBZ	$3, R0, lanes15
+	FLDPQ	0(R2), (F8, F7)
+lanes15done:
+	ADD	R5<<0, R13, R2
+	TBZ	$3, R0, lanes16
+	FLDPQ	0(R2), (F6, F5)
+lanes16done:
+	VLD1R	(R19), [V4.S4]
+	WORD	$0x4ea4d508 // fsub v8.4s, v8.4s, v4.4s
+	WORD	$0x4ea4d4e7 // fsub v7.4s, v7.4s, v4.4s
+	WORD	$0x6e2edd08 // fmul v8.4s, v8.4s, v14.4s
+	WORD	$0x6e2edce7 // fmul v7.4s, v7.4s, v14.4s
+	WORD	$0x6e2adcc6 // fmul v6.4s, v6.4s, v10.4s
+	WORD	$0x6e29dca5 // fmul v5.4s, v5.4s, v9.4s
+	WORD	$0x4ea2d4c6 // fsub v6.4s, v6.4s, v2.4s
+	WORD	$0x4ea2d4a5 // fsub v5.4s, v5.4s, v2.4s
+	WORD	$0x4ea8d4c6 // fsub v6.4s, v6.4s, v8.4s
+	WORD	$0x4ea7d4a5 // fsub v5.4s, v5.4s, v7.4s
+	VLD1R	(R15), [V4.S4]
+	WORD	$0x6e24dcc6 // fmul v6.4s, v6.4s, v4.4s
+	WORD	$0x6e24dca5 // fmul v5.4s, v5.4s, v4.4s
+	ADD	R3<<0, R13, R2
+	TBZ	$3, R0, lanes17
+	FSTPQ	(F6, F5), 0(R2)
+lanes17done:
+	ADD	R1<<0, R12, R2
+	TBZ	$3, R0, lanes18
+	FLDPQ	0(R2), (F7, F6)
+lanes18done:
+	ADD	R5<<0, R12, R2
+	TBZ	$3, R0, lanes19
+	FLDPQ	0(R2), (F5, F4)
+lanes19done:
+	ADD	$4, R19, R2
+	VLD1R	(R2), [V2.S4]
+	WORD	$0x4ea2d4e7 // fsub v7.4s, v7.4s, v2.4s
+	WORD	$0x4ea2d4c6 // fsub v6.4s, v6.4s, v2.4s
+	WORD	$0x6e2ddce7 // fmul v7.4s, v7.4s, v13.4s
+	WORD	$0x6e2ddcc6 // fmul v6.4s, v6.4s, v13.4s
+	WORD	$0x6e2adca5 // fmul v5.4s, v5.4s, v10.4s
+	WORD	$0x6e29dc84 // fmul v4.4s, v4.4s, v9.4s
+	WORD	$0x4ea1d4a5 // fsub v5.4s, v5.4s, v1.4s
+	WORD	$0x4ea1d484 // fsub v4.4s, v4.4s, v1.4s
+	WORD	$0x4ea7d4a5 // fsub v5.4s, v5.4s, v7.4s
+	WORD	$0x4ea6d484 // fsub v4.4s, v4.4s, v6.4s
+	ADD	$4, R15, R2
+	VLD1R	(R2), [V2.S4]
+	WORD	$0x6e22dca5 // fmul v5.4s, v5.4s, v2.4s
+	WORD	$0x6e22dc84 // fmul v4.4s, v4.4s, v2.4s
+	ADD	R3<<0, R12, R2
+	TBZ	$3, R0, lanes20
+	FSTPQ	(F5, F4), 0(R2)
+lanes20done:
+	ADD	R1<<0, R11, R2
+	TBZ	$3, R0, lanes21
+	FLDPQ	0(R2), (F6, F5)
+lanes21done:
+	ADD	R5<<0, R11, R2
+	TBZ	$3, R0, lanes22
+	FLDPQ	0(R2), (F4, F2)
+lanes22done:
+	ADD	$8, R19, R2
+	VLD1R	(R2), [V1.S4]
+	WORD	$0x4ea1d4c6 // fsub v6.4s, v6.4s, v1.4s
+	WORD	$0x4ea1d4a5 // fsub v5.4s, v5.4s, v1.4s
+	WORD	$0x6e2cdcc6 // fmul v6.4s, v6.4s, v12.4s
+	WORD	$0x6e2cdca5 // fmul v5.4s, v5.4s, v12.4s
+	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
+	WORD	$0x6e29dc42 // fmul v2.4s, v2.4s, v9.4s
+	WORD	$0x4ea0d484 // fsub v4.4s, v4.4s, v0.4s
+	WORD	$0x4ea0d442 // fsub v2.4s, v2.4s, v0.4s
+	WORD	$0x4ea6d484 // fsub v4.4s, v4.4s, v6.4s
+	WORD	$0x4ea5d442 // fsub v2.4s, v2.4s, v5.4s
+	ADD	$8, R15, R2
+	VLD1R	(R2), [V1.S4]
+	WORD	$0x6e21dc84 // fmul v4.4s, v4.4s, v1.4s
+	WORD	$0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
+	ADD	R3<<0, R11, R2
+	TBZ	$3, R0, lanes23
+	FSTPQ	(F4, F2), 0(R2)
+lanes23done:
+	ADD	R1<<0, R10, R1
+	TBZ	$3, R0, lanes24
+	FLDPQ	0(R1), (F5, F4)
+lanes24done:
+	ADD	R5<<0, R10, R1
+	TBZ	$3, R0, lanes25
+	FLDPQ	0(R1), (F2, F1)
+lanes25done:
+	ADD	$12, R19, R1
+	VLD1R	(R1), [V0.S4]
+	WORD	$0x4ea0d4a5 // fsub v5.4s, v5.4s, v0.4s
+	WORD	$0x4ea0d484 // fsub v4.4s, v4.4s, v0.4s
+	WORD	$0x6e2bdca5 // fmul v5.4s, v5.4s, v11.4s
+	WORD	$0x6e2bdc84 // fmul v4.4s, v4.4s, v11.4s
+	WORD	$0x6e2adc42 // fmul v2.4s, v2.4s, v10.4s
+	WORD	$0x6e29dc21 // fmul v1.4s, v1.4s, v9.4s
+	WORD	$0x4ea3d442 // fsub v2.4s, v2.4s, v3.4s
+	WORD	$0x4ea3d421 // fsub v1.4s, v1.4s, v3.4s
+	WORD	$0x4ea5d442 // fsub v2.4s, v2.4s, v5.4s
+	WORD	$0x4ea4d421 // fsub v1.4s, v1.4s, v4.4s
+	ADD	$12, R15, R1
+	VLD1R	(R1), [V0.S4]
+	WORD	$0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
+	WORD	$0x6e20dc21 // fmul v1.4s, v1.4s, v0.4s
+	ADD	R3<<0, R10, R1
+	TBZ	$3, R0, lanes26
+	FSTPQ	(F2, F1), 0(R1)
+lanes26done:
+inputDone:
+	ADD	$16, R19, R19
+	ADD	$16, R15, R15
+	MOVD	R10, R13
+	MOVD	bytes+104(FP), R0
+	ADD	R0, R13, R13
+	SUBS	$4, R14, R14
+	BGT	rows
 	RET
 lanes1:
-	VMOVI	$0, V3.B16
-	VMOVI	$0, V2.B16
+	VMOVI	$0, V11.B16
+	VMOVI	$0, V10.B16
 	TBZ	$2, R0, lanes1low
-	FMOVQ	0(R1), F3
+	FMOVQ	0(R1), F11
 	TBZ	$1, R0, lanes1highone
-	FMOVD	16(R1), F2
+	FMOVD	16(R1), F10
 	TBZ	$0, R0, lanes1done
-	ADD	$24, R1, R0
-	VLD1	(R0), V2.S[2]
+	ADD	$24, R1, R1
+	VLD1	(R1), V10.S[2]
 	B	lanes1done
 lanes1highone:
 	TBZ	$0, R0, lanes1done
-	FMOVS	16(R1), F2
+	FMOVS	16(R1), F10
 	B	lanes1done
 lanes1low:
 	TBZ	$1, R0, lanes1one
-	FMOVD	0(R1), F3
+	FMOVD	0(R1), F11
 	TBZ	$0, R0, lanes1done
-	ADD	$8, R1, R0
-	VLD1	(R0), V3.S[2]
+	ADD	$8, R1, R1
+	VLD1	(R1), V11.S[2]
 	B	lanes1done
 lanes1one:
 	TBZ	$0, R0, lanes1done
-	FMOVS	0(R1), F3
+	FMOVS	0(R1), F11
 	B	lanes1done
 lanes2:
-	VMOVI	$0, V3.B16
-	VMOVI	$0, V2.B16
+	VMOVI	$0, V9.B16
+	VMOVI	$0, V8.B16
 	TBZ	$2, R0, lanes2low
-	FMOVQ	0(R1), F3
+	FMOVQ	0(R1), F9
 	TBZ	$1, R0, lanes2highone
-	FMOVD	16(R1), F2
+	FMOVD	16(R1), F8
 	TBZ	$0, R0, lanes2done
-	ADD	$24, R1, R0
-	VLD1	(R0), V2.S[2]
+	ADD	$24, R1, R2
+	VLD1	(R2), V8.S[2]
 	B	lanes2done
 lanes2highone:
 	TBZ	$0, R0, lanes2done
-	FMOVS	16(R1), F2
+	FMOVS	16(R1), F8
 	B	lanes2done
 lanes2low:
 	TBZ	$1, R0, lanes2one
-	FMOVD	0(R1), F3
+	FMOVD	0(R1), F9
 	TBZ	$0, R0, lanes2done
-	ADD	$8, R1, R0
-	VLD1	(R0), V3.S[2]
+	ADD	$8, R1, R2
+	VLD1	(R2), V9.S[2]
 	B	lanes2done
 lanes2one:
 	TBZ	$0, R0, lanes2done
-	FMOVS	0(R1), F3
+	FMOVS	0(R1), F9
 	B	lanes2done
 lanes3:
-	VMOVI	$0, V3.B16
-	VMOVI	$0, V2.B16
-	TBZ	$2, R10, lanes3low
-	FMOVQ	0(R0), F3
-	TBZ	$1, R10, lanes3highone
-	FMOVD	16(R0), F2
-	TBZ	$0, R10, lanes3done
-	ADD	$24, R0, R0
-	VLD1	(R0), V2.S[2]
-	B	lanes3done
-lanes3highone:
-	TBZ	$0, R10, lanes3done
-	FMOVS	16(R0), F2
-	B	lanes3done
-lanes3low:
-	TBZ	$1, R10, lanes3one
-	FMOVD	0(R0), F3
-	TBZ	$0, R10, lanes3done
-	ADD	$8, R0, R0
-	VLD1	(R0), V3.S[2]
-	B	lanes3done
-lanes3one:
-	TBZ	$0, R10, lanes3done
-	FMOVS	0(R0), F3
-	B	lanes3done
-lanes4:
-	VMOVI	$0, V1.B16
-	VMOVI	$0, V0.B16
-	TBZ	$2, R10, lanes4low
-	FMOVQ	0(R3), F1
-	TBZ	$1, R10, lanes4highone
-	FMOVD	16(R3), F0
-	TBZ	$0, R10, lanes4done
-	ADD	$24, R3, R0
-	VLD1	(R0), V0.S[2]
-	B	lanes4done
-lanes4highone:
-	TBZ	$0, R10, lanes4done
-	FMOVS	16(R3), F0
-	B	lanes4done
-lanes4low:
-	TBZ	$1, R10, lanes4one
-	FMOVD	0(R3), F1
-	TBZ	$0, R10, lanes4done
-	ADD	$8, R3, R0
-	VLD1	(R0), V1.S[2]
-	B	lanes4done
-lanes4one:
-	TBZ	$0, R10, lanes4done
-	FMOVS	0(R3), F1
-	B	lanes4done
-lanes5:
-	VMOVI	$0, V1.B16
-	VMOVI	$0, V0.B16
-	TBZ	$2, R10, lanes5low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R10, lanes5highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R10, lanes5done
-	ADD	$24, R2, R0
-	VLD1	(R0), V0.S[2]
-	B	lanes5done
-lanes5highone:
-	TBZ	$0, R10, lanes5done
-	FMOVS	16(R2), F0
-	B	lanes5done
-lanes5low:
-	TBZ	$1, R10, lanes5one
-	FMOVD	0(R2), F1
-	TBZ	$0, R10, lanes5done
-	ADD	$8, R2, R0
-	VLD1	(R0), V1.S[2]
-	B	lanes5done
-lanes5one:
-	TBZ	$0, R10, lanes5done
-	FMOVS	0(R2), F1
-	B	lanes5done
-lanes6:
-	TBZ	$2, R10, lanes6low
-	FMOVQ	F3, 0(R1)
-	TBZ	$1, R10, lanes6highone
-	FMOVD	F2, 16(R1)
-	TBZ	$0, R10, lanes6done
-	ADD	$24, R1, R0
-	VST1	V2.S[2], (R0)
-	B	lanes6done
-lanes6highone:
-	TBZ	$0, R10, lanes6done
-	FMOVS	F2, 16(R1)
-	B	lanes6done
-lanes6low:
-	TBZ	$1, R10, lanes6one
-	FMOVD	F3, 0(R1)
-	TBZ	$0, R10, lanes6done
-	ADD	$8, R1, R0
-	VST1	V3.S[2], (R0)
-	B	lanes6done
-lanes6one:
-	TBZ	$0, R10, lanes6done
-	FMOVS	F3, 0(R1)
-	B	lanes6done
-
-// func layerNormGradRowsNEON(rows int, x *float32, dy *float32, mean *float32, invstd *float32, vectors int, rest int, tail uintptr, inverse float32, gamma *float32, dgamma *float32, dbeta *float32, dx *float32, bytes int)
-TEXT ·layerNormGradRowsNEON(SB), NOSPLIT, $0-112
-	MOVD	x+8(FP), R10
-	MOVD	dy+16(FP), R9
-	MOVD	dx+96(FP), R8
-	MOVD	mean+24(FP), R7
-	MOVD	invstd+32(FP), R6
-	MOVD	rows+0(FP), R5
-rows:
-	VLD1R	(R7), [V11.S4]
-	FMOVS	0(R6), F10
-	ADD	$4, R7, R7
-	ADD	$4, R6, R6
-	VMOVI	$0, V9.B16
-	VMOVI	$0, V8.B16
-	VMOVI	$0, V1.B16
-	VMOVI	$0, V0.B16
-	MOVD	gamma+72(FP), R3
-	MOVD	dgamma+80(FP), R2
-	MOVD	dbeta+88(FP), R1
-	MOVD	vectors+40(FP), R11
-	MOVD	R10, R0
-	MOVD	R9, R4
-sumsGroup:
-	SUBS	$4, R11, R11
-	BLT	sumsOnes
-	FLDPQ	0(R0), (F7, F6)
-	FLDPQ	0(R4), (F5, F4)
-	WORD	$0x4eabd4e7 // fsub v7.4s, v7.4s, v11.4s
-	WORD	$0x4eabd4c6 // fsub v6.4s, v6.4s, v11.4s
-	FLDPQ	0(R1), (F3, F2)
-	WORD	$0x4e25d463 // fadd v3.4s, v3.4s, v5.4s
-	WORD	$0x4e24d442 // fadd v2.4s, v2.4s, v4.4s
-	FSTPQ	(F3, F2), 0(R1)
-	FLDPQ	0(R3), (F3, F2)
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
-	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
-	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
-	VFMLA	V7.S4, V3.S4, V1.S4
-	VFMLA	V6.S4, V2.S4, V0.S4
-	WORD	$0x6e27dca5 // fmul v5.4s, v5.4s, v7.4s
-	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	WORD	$0x4f8a90a5 // fmul v5.4s, v5.4s, v10.s[0]
-	WORD	$0x4f8a9084 // fmul v4.4s, v4.4s, v10.s[0]
-	FLDPQ	0(R2), (F3, F2)
-	WORD	$0x4e25d463 // fadd v3.4s, v3.4s, v5.4s
-	WORD	$0x4e24d442 // fadd v2.4s, v2.4s, v4.4s
-	FSTPQ	(F3, F2), 0(R2)
-	FLDPQ	32(R0), (F7, F6)
-	FLDPQ	32(R4), (F5, F4)
-	WORD	$0x4eabd4e7 // fsub v7.4s, v7.4s, v11.4s
-	WORD	$0x4eabd4c6 // fsub v6.4s, v6.4s, v11.4s
-	FLDPQ	32(R1), (F3, F2)
-	WORD	$0x4e25d463 // fadd v3.4s, v3.4s, v5.4s
-	WORD	$0x4e24d442 // fadd v2.4s, v2.4s, v4.4s
-	FSTPQ	(F3, F2), 32(R1)
-	FLDPQ	32(R3), (F3, F2)
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
-	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
-	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
-	VFMLA	V7.S4, V3.S4, V1.S4
-	VFMLA	V6.S4, V2.S4, V0.S4
-	WORD	$0x6e27dca5 // fmul v5.4s, v5.4s, v7.4s
-	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	WORD	$0x4f8a90a5 // fmul v5.4s, v5.4s, v10.s[0]
-	WORD	$0x4f8a9084 // fmul v4.4s, v4.4s, v10.s[0]
-	FLDPQ	32(R2), (F3, F2)
-	WORD	$0x4e25d463 // fadd v3.4s, v3.4s, v5.4s
-	WORD	$0x4e24d442 // fadd v2.4s, v2.4s, v4.4s
-	FSTPQ	(F3, F2), 32(R2)
-	FLDPQ	64(R0), (F7, F6)
-	FLDPQ	64(R4), (F5, F4)
-	WORD	$0x4eabd4e7 // fsub v7.4s, v7.4s, v11.4s
-	WORD	$0x4eabd4c6 // fsub v6.4s, v6.4s, v11.4s
-	FLDPQ	64(R1), (F3, F2)
-	WORD	$0x4e25d463 // fadd v3.4s, v3.4s, v5.4s
-	WORD	$0x4e24d442 // fadd v2.4s, v2.4s, v4.4s
-	FSTPQ	(F3, F2), 64(R1)
-	FLDPQ	64(R3), (F3, F2)
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
-	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
-	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
-	VFMLA	V7.S4, V3.S4, V1.S4
-	VFMLA	V6.S4, V2.S4, V0.S4
-	WORD	$0x6e27dca5 // fmul v5.4s, v5.4s, v7.4s
-	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	WORD	$0x4f8a90a5 // fmul v5.4s, v5.4s, v10.s[0]
-	WORD	$0x4f8a9084 // fmul v4.4s, v4.4s, v10.s[0]
-	FLDPQ	64(R2), (F3, F2)
-	WORD	$0x4e25d463 // fadd v3.4s, v3.4s, v5.4s
-	WORD	$0x4e24d442 // fadd v2.4s, v2.4s, v4.4s
-	FSTPQ	(F3, F2), 64(R2)
-	FLDPQ	96(R0), (F7, F6)
-	FLDPQ	96(R4), (F5, F4)
-	WORD	$0x4eabd4e7 // fsub v7.4s, v7.4s, v11.4s
-	WORD	$0x4eabd4c6 // fsub v6.4s, v6.4s, v11.4s
-	FLDPQ	96(R1), (F3, F2)
-	WORD	$0x4e25d463 // fadd v3.4s, v3.4s, v5.4s
-	WORD	$0x4e24d442 // fadd v2.4s, v2.4s, v4.4s
-	FSTPQ	(F3, F2), 96(R1)
-	FLDPQ	96(R3), (F3, F2)
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
-	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
-	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
-	VFMLA	V7.S4, V3.S4, V1.S4
-	VFMLA	V6.S4, V2.S4, V0.S4
-	WORD	$0x6e27dca5 // fmul v5.4s, v5.4s, v7.4s
-	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	WORD	$0x4f8a90a5 // fmul v5.4s, v5.4s, v10.s[0]
-	WORD	$0x4f8a9084 // fmul v4.4s, v4.4s, v10.s[0]
-	FLDPQ	96(R2), (F3, F2)
-	WORD	$0x4e25d463 // fadd v3.4s, v3.4s, v5.4s
-	WORD	$0x4e24d442 // fadd v2.4s, v2.4s, v4.4s
-	FSTPQ	(F3, F2), 96(R2)
-	ADD	$128, R0, R0
-	ADD	$128, R4, R4
-	ADD	$128, R3, R3
-	ADD	$128, R2, R2
-	ADD	$128, R1, R1
-	B	sumsGroup
-sumsOnes:
-	ADD	$4, R11, R11
-sums:
-	SUBS	$1, R11, R11
-	BLT	sumsTail
-	FLDPQ	0(R0), (F7, F6)
-	FLDPQ	0(R4), (F5, F4)
-	WORD	$0x4eabd4e7 // fsub v7.4s, v7.4s, v11.4s
-	WORD	$0x4eabd4c6 // fsub v6.4s, v6.4s, v11.4s
-	FLDPQ	0(R1), (F3, F2)
-	WORD	$0x4e25d463 // fadd v3.4s, v3.4s, v5.4s
-	WORD	$0x4e24d442 // fadd v2.4s, v2.4s, v4.4s
-	FSTPQ	(F3, F2), 0(R1)
-	FLDPQ	0(R3), (F3, F2)
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
-	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
-	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
-	VFMLA	V7.S4, V3.S4, V1.S4
-	VFMLA	V6.S4, V2.S4, V0.S4
-	WORD	$0x6e27dca5 // fmul v5.4s, v5.4s, v7.4s
-	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	WORD	$0x4f8a90a5 // fmul v5.4s, v5.4s, v10.s[0]
-	WORD	$0x4f8a9084 // fmul v4.4s, v4.4s, v10.s[0]
-	FLDPQ	0(R2), (F3, F2)
-	WORD	$0x4e25d463 // fadd v3.4s, v3.4s, v5.4s
-	WORD	$0x4e24d442 // fadd v2.4s, v2.4s, v4.4s
-	FSTPQ	(F3, F2), 0(R2)
-	ADD	$32, R0, R0
-	ADD	$32, R4, R4
-	ADD	$32, R3, R3
-	ADD	$32, R2, R2
-	ADD	$32, R1, R1
-	B	sums
-sumsTail:
-	MOVD	rest+48(FP), R11
-	TST	R11, R11
-	BEQ	sumsDone
-	MOVD	tail+56(FP), R11
-	MOVWU	64(R11), R11
-	TBZ	$3, R11, lanes1
-	FLDPQ	0(R0), (F7, F6)
-lanes1done:
-	TBZ	$3, R11, lanes2
-	FLDPQ	0(R4), (F5, F4)
-lanes2done:
-	WORD	$0x4eabd4e7 // fsub v7.4s, v7.4s, v11.4s
-	WORD	$0x4eabd4c6 // fsub v6.4s, v6.4s, v11.4s
-	TBZ	$3, R11, lanes3
-	FLDPQ	0(R1), (F3, F2)
-lanes3done:
-	WORD	$0x4e25d463 // fadd v3.4s, v3.4s, v5.4s
-	WORD	$0x4e24d442 // fadd v2.4s, v2.4s, v4.4s
-	TBZ	$3, R11, lanes4
-	FSTPQ	(F3, F2), 0(R1)
-lanes4done:
-	TBZ	$3, R11, lanes5
-	FLDPQ	0(R3), (F3, F2)
-lanes5done:
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
-	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
-	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
-	VFMLA	V7.S4, V3.S4, V1.S4
-	VFMLA	V6.S4, V2.S4, V0.S4
-	WORD	$0x6e27dca5 // fmul v5.4s, v5.4s, v7.4s
-	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	WORD	$0x4f8a90a5 // fmul v5.4s, v5.4s, v10.s[0]
-	WORD	$0x4f8a9084 // fmul v4.4s, v4.4s, v10.s[0]
-	TBZ	$3, R11, lanes6
-	FLDPQ	0(R2), (F3, F2)
-lanes6done:
-	WORD	$0x4e25d463 // fadd v3.4s, v3.4s, v5.4s
-	WORD	$0x4e24d442 // fadd v2.4s, v2.4s, v4.4s
-	TBZ	$3, R11, lanes7
-	FSTPQ	(F3, F2), 0(R2)
-lanes7done:
-sumsDone:
-	FMOVS	inverse+64(FP), F2
-	WORD	$0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
-	VEXT	$8, V8.B16, V8.B16, V3.B16
-	WORD	$0x4e28d468 // fadd v8.4s, v3.4s, v8.4s
-	VREV64	V8.S4, V3.S4
-	WORD	$0x4e28d468 // fadd v8.4s, v3.4s, v8.4s
-	VDUP	V8.S[0], V9.S4
-	VMOV	V9.B16, V8.B16
-	WORD	$0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
-	VEXT	$8, V0.B16, V0.B16, V1.B16
-	WORD	$0x4e20d420 // fadd v0.4s, v1.4s, v0.4s
-	VREV64	V0.S4, V1.S4
-	WORD	$0x4e20d420 // fadd v0.4s, v1.4s, v0.4s
-	VDUP	V0.S[0], V7.S4
-	VMOV	V7.B16, V6.B16
-	WORD	$0x4f829129 // fmul v9.4s, v9.4s, v2.s[0]
-	WORD	$0x4f829108 // fmul v8.4s, v8.4s, v2.s[0]
-	WORD	$0x4f8290e7 // fmul v7.4s, v7.4s, v2.s[0]
-	WORD	$0x4f8290c6 // fmul v6.4s, v6.4s, v2.s[0]
-	WORD	$0x4f8a90e7 // fmul v7.4s, v7.4s, v10.s[0]
-	WORD	$0x4f8a90c6 // fmul v6.4s, v6.4s, v10.s[0]
-	WORD	$0x4f8a90e7 // fmul v7.4s, v7.4s, v10.s[0]
-	WORD	$0x4f8a90c6 // fmul v6.4s, v6.4s, v10.s[0]
-	MOVD	gamma+72(FP), R2
-	MOVD	vectors+40(FP), R4
-	MOVD	R10, R0
-	MOVD	R9, R3
-	MOVD	R8, R1
-inputGroup:
-	SUBS	$4, R4, R4
-	BLT	inputOnes
-	FLDPQ	0(R0), (F5, F4)
-	FLDPQ	0(R3), (F3, F2)
-	FLDPQ	0(R2), (F1, F0)
-	WORD	$0x4eabd4a5 // fsub v5.4s, v5.4s, v11.4s
-	WORD	$0x4eabd484 // fsub v4.4s, v4.4s, v11.4s
-	WORD	$0x6e27dca5 // fmul v5.4s, v5.4s, v7.4s
-	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	WORD	$0x6e21dc63 // fmul v3.4s, v3.4s, v1.4s
-	WORD	$0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
-	WORD	$0x4ea9d463 // fsub v3.4s, v3.4s, v9.4s
-	WORD	$0x4ea8d442 // fsub v2.4s, v2.4s, v8.4s
-	WORD	$0x4ea5d463 // fsub v3.4s, v3.4s, v5.4s
-	WORD	$0x4ea4d442 // fsub v2.4s, v2.4s, v4.4s
-	WORD	$0x4f8a9063 // fmul v3.4s, v3.4s, v10.s[0]
-	WORD	$0x4f8a9042 // fmul v2.4s, v2.4s, v10.s[0]
-	FSTPQ	(F3, F2), 0(R1)
-	FLDPQ	32(R0), (F5, F4)
-	FLDPQ	32(R3), (F3, F2)
-	FLDPQ	32(R2), (F1, F0)
-	WORD	$0x4eabd4a5 // fsub v5.4s, v5.4s, v11.4s
-	WORD	$0x4eabd484 // fsub v4.4s, v4.4s, v11.4s
-	WORD	$0x6e27dca5 // fmul v5.4s, v5.4s, v7.4s
-	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	WORD	$0x6e21dc63 // fmul v3.4s, v3.4s, v1.4s
-	WORD	$0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
-	WORD	$0x4ea9d463 // fsub v3.4s, v3.4s, v9.4s
-	WORD	$0x4ea8d442 // fsub v2.4s, v2.4s, v8.4s
-	WORD	$0x4ea5d463 // fsub v3.4s, v3.4s, v5.4s
-	WORD	$0x4ea4d442 // fsub v2.4s, v2.4s, v4.4s
-	WORD	$0x4f8a9063 // fmul v3.4s, v3.4s, v10.s[0]
-	WORD	$0x4f8a9042 // fmul v2.4s, v2.4s, v10.s[0]
-	FSTPQ	(F3, F2), 32(R1)
-	FLDPQ	64(R0), (F5, F4)
-	FLDPQ	64(R3), (F3, F2)
-	FLDPQ	64(R2), (F1, F0)
-	WORD	$0x4eabd4a5 // fsub v5.4s, v5.4s, v11.4s
-	WORD	$0x4eabd484 // fsub v4.4s, v4.4s, v11.4s
-	WORD	$0x6e27dca5 // fmul v5.4s, v5.4s, v7.4s
-	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	WORD	$0x6e21dc63 // fmul v3.4s, v3.4s, v1.4s
-	WORD	$0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
-	WORD	$0x4ea9d463 // fsub v3.4s, v3.4s, v9.4s
-	WORD	$0x4ea8d442 // fsub v2.4s, v2.4s, v8.4s
-	WORD	$0x4ea5d463 // fsub v3.4s, v3.4s, v5.4s
-	WORD	$0x4ea4d442 // fsub v2.4s, v2.4s, v4.4s
-	WORD	$0x4f8a9063 // fmul v3.4s, v3.4s, v10.s[0]
-	WORD	$0x4f8a9042 // fmul v2.4s, v2.4s, v10.s[0]
-	FSTPQ	(F3, F2), 64(R1)
-	FLDPQ	96(R0), (F5, F4)
-	FLDPQ	96(R3), (F3, F2)
-	FLDPQ	96(R2), (F1, F0)
-	WORD	$0x4eabd4a5 // fsub v5.4s, v5.4s, v11.4s
-	WORD	$0x4eabd484 // fsub v4.4s, v4.4s, v11.4s
-	WORD	$0x6e27dca5 // fmul v5.4s, v5.4s, v7.4s
-	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	WORD	$0x6e21dc63 // fmul v3.4s, v3.4s, v1.4s
-	WORD	$0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
-	WORD	$0x4ea9d463 // fsub v3.4s, v3.4s, v9.4s
-	WORD	$0x4ea8d442 // fsub v2.4s, v2.4s, v8.4s
-	WORD	$0x4ea5d463 // fsub v3.4s, v3.4s, v5.4s
-	WORD	$0x4ea4d442 // fsub v2.4s, v2.4s, v4.4s
-	WORD	$0x4f8a9063 // fmul v3.4s, v3.4s, v10.s[0]
-	WORD	$0x4f8a9042 // fmul v2.4s, v2.4s, v10.s[0]
-	FSTPQ	(F3, F2), 96(R1)
-	ADD	$128, R0, R0
-	ADD	$128, R3, R3
-	ADD	$128, R2, R2
-	ADD	$128, R1, R1
-	B	inputGroup
-inputOnes:
-	ADD	$4, R4, R4
-input:
-	SUBS	$1, R4, R4
-	BLT	inputTail
-	FLDPQ	0(R0), (F5, F4)
-	FLDPQ	0(R3), (F3, F2)
-	FLDPQ	0(R2), (F1, F0)
-	WORD	$0x4eabd4a5 // fsub v5.4s, v5.4s, v11.4s
-	WORD	$0x4eabd484 // fsub v4.4s, v4.4s, v11.4s
-	WORD	$0x6e27dca5 // fmul v5.4s, v5.4s, v7.4s
-	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	WORD	$0x6e21dc63 // fmul v3.4s, v3.4s, v1.4s
-	WORD	$0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
-	WORD	$0x4ea9d463 // fsub v3.4s, v3.4s, v9.4s
-	WORD	$0x4ea8d442 // fsub v2.4s, v2.4s, v8.4s
-	WORD	$0x4ea5d463 // fsub v3.4s, v3.4s, v5.4s
-	WORD	$0x4ea4d442 // fsub v2.4s, v2.4s, v4.4s
-	WORD	$0x4f8a9063 // fmul v3.4s, v3.4s, v10.s[0]
-	WORD	$0x4f8a9042 // fmul v2.4s, v2.4s, v10.s[0]
-	FSTPQ	(F3, F2), 0(R1)
-	ADD	$32, R0, R0
-	ADD	$32, R3, R3
-	ADD	$32, R2, R2
-	ADD	$32, R1, R1
-	B	input
-inputTail:
-	MOVD	rest+48(FP), R4
-	TST	R4, R4
-	BEQ	inputDone
-	MOVD	tail+56(FP), R4
-	MOVWU	64(R4), R4
-	TBZ	$3, R4, lanes8
-	FLDPQ	0(R0), (F5, F4)
-lanes8done:
-	TBZ	$3, R4, lanes9
-	FLDPQ	0(R3), (F3, F2)
-lanes9done:
-	TBZ	$3, R4, lanes10
-	FLDPQ	0(R2), (F1, F0)
-lanes10done:
-	WORD	$0x4eabd4a5 // fsub v5.4s, v5.4s, v11.4s
-	WORD	$0x4eabd484 // fsub v4.4s, v4.4s, v11.4s
-	WORD	$0x6e27dca5 // fmul v5.4s, v5.4s, v7.4s
-	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	WORD	$0x6e21dc63 // fmul v3.4s, v3.4s, v1.4s
-	WORD	$0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
-	WORD	$0x4ea9d463 // fsub v3.4s, v3.4s, v9.4s
-	WORD	$0x4ea8d442 // fsub v2.4s, v2.4s, v8.4s
-	WORD	$0x4ea5d463 // fsub v3.4s, v3.4s, v5.4s
-	WORD	$0x4ea4d442 // fsub v2.4s, v2.4s, v4.4s
-	WORD	$0x4f8a9063 // fmul v3.4s, v3.4s, v10.s[0]
-	WORD	$0x4f8a9042 // fmul v2.4s, v2.4s, v10.s[0]
-	TBZ	$3, R4, lanes11
-	FSTPQ	(F3, F2), 0(R1)
-lanes11done:
-inputDone:
-	MOVD	bytes+104(FP), R0
-	ADD	R0, R10, R10
-	ADD	R0, R9, R9
-	ADD	R0, R8, R8
-	SUBS	$1, R5, R5
-	BNE	rows
-	RET
-lanes1:
 	VMOVI	$0, V7.B16
 	VMOVI	$0, V6.B16
-	TBZ	$2, R11, lanes1low
-	FMOVQ	0(R0), F7
-	TBZ	$1, R11, lanes1highone
-	FMOVD	16(R0), F6
-	TBZ	$0, R11, lanes1done
-	ADD	$24, R0, R0
-	VLD1	(R0), V6.S[2]
-	B	lanes1done
-lanes1highone:
-	TBZ	$0, R11, lanes1done
-	FMOVS	16(R0), F6
-	B	lanes1done
-lanes1low:
-	TBZ	$1, R11, lanes1one
-	FMOVD	0(R0), F7
-	TBZ	$0, R11, lanes1done
-	ADD	$8, R0, R0
-	VLD1	(R0), V7.S[2]
-	B	lanes1done
-lanes1one:
-	TBZ	$0, R11, lanes1done
-	FMOVS	0(R0), F7
-	B	lanes1done
-lanes2:
-	VMOVI	$0, V5.B16
-	VMOVI	$0, V4.B16
-	TBZ	$2, R11, lanes2low
-	FMOVQ	0(R4), F5
-	TBZ	$1, R11, lanes2highone
-	FMOVD	16(R4), F4
-	TBZ	$0, R11, lanes2done
-	ADD	$24, R4, R0
-	VLD1	(R0), V4.S[2]
-	B	lanes2done
-lanes2highone:
-	TBZ	$0, R11, lanes2done
-	FMOVS	16(R4), F4
-	B	lanes2done
-lanes2low:
-	TBZ	$1, R11, lanes2one
-	FMOVD	0(R4), F5
-	TBZ	$0, R11, lanes2done
-	ADD	$8, R4, R0
-	VLD1	(R0), V5.S[2]
-	B	lanes2done
-lanes2one:
-	TBZ	$0, R11, lanes2done
-	FMOVS	0(R4), F5
-	B	lanes2done
-lanes3:
-	VMOVI	$0, V3.B16
-	VMOVI	$0, V2.B16
-	TBZ	$2, R11, lanes3low
-	FMOVQ	0(R1), F3
-	TBZ	$1, R11, lanes3highone
-	FMOVD	16(R1), F2
-	TBZ	$0, R11, lanes3done
-	ADD	$24, R1, R0
-	VLD1	(R0), V2.S[2]
+	TBZ	$2, R0, lanes3low
+	FMOVQ	0(R4), F7
+	TBZ	$1, R0, lanes3highone
+	FMOVD	16(R4), F6
+	TBZ	$0, R0, lanes3done
+	ADD	$24, R4, R2
+	VLD1	(R2), V6.S[2]
 	B	lanes3done
 lanes3highone:
-	TBZ	$0, R11, lanes3done
-	FMOVS	16(R1), F2
+	TBZ	$0, R0, lanes3done
+	FMOVS	16(R4), F6
 	B	lanes3done
 lanes3low:
-	TBZ	$1, R11, lanes3one
-	FMOVD	0(R1), F3
-	TBZ	$0, R11, lanes3done
-	ADD	$8, R1, R0
-	VLD1	(R0), V3.S[2]
+	TBZ	$1, R0, lanes3one
+	FMOVD	0(R4), F7
+	TBZ	$0, R0, lanes3done
+	ADD	$8, R4, R2
+	VLD1	(R2), V7.S[2]
 	B	lanes3done
 lanes3one:
-	TBZ	$0, R11, lanes3done
-	FMOVS	0(R1), F3
+	TBZ	$0, R0, lanes3done
+	FMOVS	0(R4), F7
 	B	lanes3done
 lanes4:
-	TBZ	$2, R11, lanes4low
-	FMOVQ	F3, 0(R1)
-	TBZ	$1, R11, lanes4highone
-	FMOVD	F2, 16(R1)
-	TBZ	$0, R11, lanes4done
-	ADD	$24, R1, R0
-	VST1	V2.S[2], (R0)
+	VMOVI	$0, V5.B16
+	VMOVI	$0, V4.B16
+	TBZ	$2, R0, lanes4low
+	FMOVQ	0(R2), F5
+	TBZ	$1, R0, lanes4highone
+	FMOVD	16(R2), F4
+	TBZ	$0, R0, lanes4done
+	ADD	$24, R2, R2
+	VLD1	(R2), V4.S[2]
 	B	lanes4done
 lanes4highone:
-	TBZ	$0, R11, lanes4done
-	FMOVS	F2, 16(R1)
+	TBZ	$0, R0, lanes4done
+	FMOVS	16(R2), F4
 	B	lanes4done
 lanes4low:
-	TBZ	$1, R11, lanes4one
-	FMOVD	F3, 0(R1)
-	TBZ	$0, R11, lanes4done
-	ADD	$8, R1, R0
-	VST1	V3.S[2], (R0)
+	TBZ	$1, R0, lanes4one
+	FMOVD	0(R2), F5
+	TBZ	$0, R0, lanes4done
+	ADD	$8, R2, R2
+	VLD1	(R2), V5.S[2]
 	B	lanes4done
 lanes4one:
-	TBZ	$0, R11, lanes4done
-	FMOVS	F3, 0(R1)
+	TBZ	$0, R0, lanes4done
+	FMOVS	0(R2), F5
 	B	lanes4done
 lanes5:
 	VMOVI	$0, V3.B16
 	VMOVI	$0, V2.B16
-	TBZ	$2, R11, lanes5low
-	FMOVQ	0(R3), F3
-	TBZ	$1, R11, lanes5highone
-	FMOVD	16(R3), F2
-	TBZ	$0, R11, lanes5done
-	ADD	$24, R3, R0
-	VLD1	(R0), V2.S[2]
+	TBZ	$2, R0, lanes5low
+	FMOVQ	0(R2), F3
+	TBZ	$1, R0, lanes5highone
+	FMOVD	16(R2), F2
+	TBZ	$0, R0, lanes5done
+	ADD	$24, R2, R2
+	VLD1	(R2), V2.S[2]
 	B	lanes5done
 lanes5highone:
-	TBZ	$0, R11, lanes5done
-	FMOVS	16(R3), F2
+	TBZ	$0, R0, lanes5done
+	FMOVS	16(R2), F2
 	B	lanes5done
 lanes5low:
-	TBZ	$1, R11, lanes5one
-	FMOVD	0(R3), F3
-	TBZ	$0, R11, lanes5done
-	ADD	$8, R3, R0
-	VLD1	(R0), V3.S[2]
+	TBZ	$1, R0, lanes5one
+	FMOVD	0(R2), F3
+	TBZ	$0, R0, lanes5done
+	ADD	$8, R2, R2
+	VLD1	(R2), V3.S[2]
 	B	lanes5done
 lanes5one:
-	TBZ	$0, R11, lanes5done
-	FMOVS	0(R3), F3
+	TBZ	$0, R0, lanes5done
+	FMOVS	0(R2), F3
 	B	lanes5done
 lanes6:
-	VMOVI	$0, V3.B16
-	VMOVI	$0, V2.B16
-	TBZ	$2, R11, lanes6low
-	FMOVQ	0(R2), F3
-	TBZ	$1, R11, lanes6highone
-	FMOVD	16(R2), F2
-	TBZ	$0, R11, lanes6done
-	ADD	$24, R2, R0
-	VLD1	(R0), V2.S[2]
+	VMOVI	$0, V5.B16
+	VMOVI	$0, V4.B16
+	TBZ	$2, R0, lanes6low
+	FMOVQ	0(R2), F5
+	TBZ	$1, R0, lanes6highone
+	FMOVD	16(R2), F4
+	TBZ	$0, R0, lanes6done
+	ADD	$24, R2, R2
+	VLD1	(R2), V4.S[2]
 	B	lanes6done
 lanes6highone:
-	TBZ	$0, R11, lanes6done
-	FMOVS	16(R2), F2
+	TBZ	$0, R0, lanes6done
+	FMOVS	16(R2), F4
 	B	lanes6done
 lanes6low:
-	TBZ	$1, R11, lanes6one
-	FMOVD	0(R2), F3
-	TBZ	$0, R11, lanes6done
-	ADD	$8, R2, R0
-	VLD1	(R0), V3.S[2]
+	TBZ	$1, R0, lanes6one
+	FMOVD	0(R2), F5
+	TBZ	$0, R0, lanes6done
+	ADD	$8, R2, R2
+	VLD1	(R2), V5.S[2]
 	B	lanes6done
 lanes6one:
-	TBZ	$0, R11, lanes6done
-	FMOVS	0(R2), F3
+	TBZ	$0, R0, lanes6done
+	FMOVS	0(R2), F5
 	B	lanes6done
 lanes7:
-	TBZ	$2, R11, lanes7low
-	FMOVQ	F3, 0(R2)
-	TBZ	$1, R11, lanes7highone
-	FMOVD	F2, 16(R2)
-	TBZ	$0, R11, lanes7done
-	ADD	$24, R2, R0
-	VST1	V2.S[2], (R0)
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	TBZ	$2, R0, lanes7low
+	FMOVQ	0(R2), F3
+	TBZ	$1, R0, lanes7highone
+	FMOVD	16(R2), F2
+	TBZ	$0, R0, lanes7done
+	ADD	$24, R2, R2
+	VLD1	(R2), V2.S[2]
 	B	lanes7done
 lanes7highone:
-	TBZ	$0, R11, lanes7done
-	FMOVS	F2, 16(R2)
+	TBZ	$0, R0, lanes7done
+	FMOVS	16(R2), F2
 	B	lanes7done
 lanes7low:
-	TBZ	$1, R11, lanes7one
-	FMOVD	F3, 0(R2)
-	TBZ	$0, R11, lanes7done
-	ADD	$8, R2, R0
-	VST1	V3.S[2], (R0)
+	TBZ	$1, R0, lanes7one
+	FMOVD	0(R2), F3
+	TBZ	$0, R0, lanes7done
+	ADD	$8, R2, R2
+	VLD1	(R2), V3.S[2]
 	B	lanes7done
 lanes7one:
-	TBZ	$0, R11, lanes7done
-	FMOVS	F3, 0(R2)
+	TBZ	$0, R0, lanes7done
+	FMOVS	0(R2), F3
 	B	lanes7done
 lanes8:
 	VMOVI	$0, V5.B16
 	VMOVI	$0, V4.B16
-	TBZ	$2, R4, lanes8low
-	FMOVQ	0(R0), F5
-	TBZ	$1, R4, lanes8highone
-	FMOVD	16(R0), F4
-	TBZ	$0, R4, lanes8done
-	ADD	$24, R0, R0
-	VLD1	(R0), V4.S[2]
+	TBZ	$2, R0, lanes8low
+	FMOVQ	0(R2), F5
+	TBZ	$1, R0, lanes8highone
+	FMOVD	16(R2), F4
+	TBZ	$0, R0, lanes8done
+	ADD	$24, R2, R2
+	VLD1	(R2), V4.S[2]
 	B	lanes8done
 lanes8highone:
-	TBZ	$0, R4, lanes8done
-	FMOVS	16(R0), F4
+	TBZ	$0, R0, lanes8done
+	FMOVS	16(R2), F4
 	B	lanes8done
 lanes8low:
-	TBZ	$1, R4, lanes8one
-	FMOVD	0(R0), F5
-	TBZ	$0, R4, lanes8done
-	ADD	$8, R0, R0
-	VLD1	(R0), V5.S[2]
+	TBZ	$1, R0, lanes8one
+	FMOVD	0(R2), F5
+	TBZ	$0, R0, lanes8done
+	ADD	$8, R2, R2
+	VLD1	(R2), V5.S[2]
 	B	lanes8done
 lanes8one:
-	TBZ	$0, R4, lanes8done
-	FMOVS	0(R0), F5
+	TBZ	$0, R0, lanes8done
+	FMOVS	0(R2), F5
 	B	lanes8done
 lanes9:
 	VMOVI	$0, V3.B16
 	VMOVI	$0, V2.B16
-	TBZ	$2, R4, lanes9low
-	FMOVQ	0(R3), F3
-	TBZ	$1, R4, lanes9highone
-	FMOVD	16(R3), F2
-	TBZ	$0, R4, lanes9done
-	ADD	$24, R3, R0
-	VLD1	(R0), V2.S[2]
+	TBZ	$2, R0, lanes9low
+	FMOVQ	0(R2), F3
+	TBZ	$1, R0, lanes9highone
+	FMOVD	16(R2), F2
+	TBZ	$0, R0, lanes9done
+	ADD	$24, R2, R2
+	VLD1	(R2), V2.S[2]
 	B	lanes9done
 lanes9highone:
-	TBZ	$0, R4, lanes9done
-	FMOVS	16(R3), F2
+	TBZ	$0, R0, lanes9done
+	FMOVS	16(R2), F2
 	B	lanes9done
 lanes9low:
-	TBZ	$1, R4, lanes9one
-	FMOVD	0(R3), F3
-	TBZ	$0, R4, lanes9done
-	ADD	$8, R3, R0
-	VLD1	(R0), V3.S[2]
+	TBZ	$1, R0, lanes9one
+	FMOVD	0(R2), F3
+	TBZ	$0, R0, lanes9done
+	ADD	$8, R2, R2
+	VLD1	(R2), V3.S[2]
 	B	lanes9done
 lanes9one:
-	TBZ	$0, R4, lanes9done
-	FMOVS	0(R3), F3
+	TBZ	$0, R0, lanes9done
+	FMOVS	0(R2), F3
+	B	lanes9done
+lanes10:
+	VMOVI	$0, V5.B16
+	VMOVI	$0, V4.B16
+	TBZ	$2, R0, lanes10low
+	FMOVQ	0(R2), F5
+	TBZ	$1, R0, lanes10highone
+	FMOVD	16(R2), F4
+	TBZ	$0, R0, lanes10done
+	ADD	$24, R2, R2
+	VLD1	(R2), V4.S[2]
+	B	lanes10done
+lanes10highone:
+	TBZ	$0, R0, lanes10done
+	FMOVS	16(R2), F4
+	B	lanes10done
+lanes10low:
+	TBZ	$1, R0, lanes10one
+	FMOVD	0(R2), F5
+	TBZ	$0, R0, lanes10done
+	ADD	$8, R2, R2
+	VLD1	(R2), V5.S[2]
+	B	lanes10done
+lanes10one:
+	TBZ	$0, R0, lanes10done
+	FMOVS	0(R2), F5
+	B	lanes10done
+lanes11:
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	TBZ	$2, R0, lanes11low
+	FMOVQ	0(R2), F3
+	TBZ	$1, R0, lanes11highone
+	FMOVD	16(R2), F2
+	TBZ	$0, R0, lanes11done
+	ADD	$24, R2, R2
+	VLD1	(R2), V2.S[2]
+	B	lanes11done
+lanes11highone:
+	TBZ	$0, R0, lanes11done
+	FMOVS	16(R2), F2
+	B	lanes11done
+lanes11low:
+	TBZ	$1, R0, lanes11one
+	FMOVD	0(R2), F3
+	TBZ	$0, R0, lanes11done
+	ADD	$8, R2, R2
+	VLD1	(R2), V3.S[2]
+	B	lanes11done
+lanes11one:
+	TBZ	$0, R0, lanes11done
+	FMOVS	0(R2), F3
+	B	lanes11done
+lanes12:
+	TBZ	$2, R0, lanes12low
+	FMOVQ	F9, 0(R1)
+	TBZ	$1, R0, lanes12highone
+	FMOVD	F8, 16(R1)
+	TBZ	$0, R0, lanes12done
+	ADD	$24, R1, R1
+	VST1	V8.S[2], (R1)
+	B	lanes12done
+lanes12highone:
+	TBZ	$0, R0, lanes12done
+	FMOVS	F8, 16(R1)
+	B	lanes12done
+lanes12low:
+	TBZ	$1, R0, lanes12one
+	FMOVD	F9, 0(R1)
+	TBZ	$0, R0, lanes12done
+	ADD	$8, R1, R1
+	VST1	V9.S[2], (R1)
+	B	lanes12done
+lanes12one:
+	TBZ	$0, R0, lanes12done
+	FMOVS	F9, 0(R1)
+	B	lanes12done
+lanes13:
+	TBZ	$2, R0, lanes13low
+	FMOVQ	F7, 0(R4)
+	TBZ	$1, R0, lanes13highone
+	FMOVD	F6, 16(R4)
+	TBZ	$0, R0, lanes13done
+	ADD	$24, R4, R0
+	VST1	V6.S[2], (R0)
+	B	lanes13done
+lanes13highone:
+	TBZ	$0, R0, lanes13done
+	FMOVS	F6, 16(R4)
+	B	lanes13done
+lanes13low:
+	TBZ	$1, R0, lanes13one
+	FMOVD	F7, 0(R4)
+	TBZ	$0, R0, lanes13done
+	ADD	$8, R4, R0
+	VST1	V7.S[2], (R0)
+	B	lanes13done
+lanes13one:
+	TBZ	$0, R0, lanes13done
+	FMOVS	F7, 0(R4)
+	B	lanes13done
+lanes14:
+	VMOVI	$0, V10.B16
+	VMOVI	$0, V9.B16
+	TBZ	$2, R0, lanes14low
+	FMOVQ	0(R2), F10
+	TBZ	$1, R0, lanes14highone
+	FMOVD	16(R2), F9
+	TBZ	$0, R0, lanes14done
+	ADD	$24, R2, R2
+	VLD1	(R2), V9.S[2]
+	B	lanes14done
+lanes14highone:
+	TBZ	$0, R0, lanes14done
+	FMOVS	16(R2), F9
+	B	lanes14done
+lanes14low:
+	TBZ	$1, R0, lanes14one
+	FMOVD	0(R2), F10
+	TBZ	$0, R0, lanes14done
+	ADD	$8, R2, R2
+	VLD1	(R2), V10.S[2]
+	B	lanes14done
+lanes14one:
+	TBZ	$0, R0, lanes14done
+	FMOVS	0(R2), F10
+	B	lanes14done
+lanes15:
+	VMOVI	$0, V8.B16
+	VMOVI	$0, V7.B16
+	TBZ	$2, R0, lanes15low
+	FMOVQ	0(R2), F8
+	TBZ	$1, R0, lanes15highone
+	FMOVD	16(R2), F7
+	TBZ	$0, R0, lanes15done
+	ADD	$24, R2, R2
+	VLD1	(R2), V7.S[2]
+	B	lanes15done
+lanes15highone:
+	TBZ	$0, R0, lanes15done
+	FMOVS	16(R2), F7
+	B	lanes15done
+lanes15low:
+	TBZ	$1, R0, lanes15one
+	FMOVD	0(R2), F8
+	TBZ	$0, R0, lanes15done
+	ADD	$8, R2, R2
+	VLD1	(R2), V8.S[2]
+	B	lanes15done
+lanes15one:
+	TBZ	$0, R0, lanes15done
+	FMOVS	0(R2), F8
+	B	lanes15done
+lanes16:
+	VMOVI	$0, V6.B16
+	VMOVI	$0, V5.B16
+	TBZ	$2, R0, lanes16low
+	FMOVQ	0(R2), F6
+	TBZ	$1, R0, lanes16highone
+	FMOVD	16(R2), F5
+	TBZ	$0, R0, lanes16done
+	ADD	$24, R2, R2
+	VLD1	(R2), V5.S[2]
+	B	lanes16done
+lanes16highone:
+	TBZ	$0, R0, lanes16done
+	FMOVS	16(R2), F5
+	B	lanes16done
+lanes16low:
+	TBZ	$1, R0, lanes16one
+	FMOVD	0(R2), F6
+	TBZ	$0, R0, lanes16done
+	ADD	$8, R2, R2
+	VLD1	(R2), V6.S[2]
+	B	lanes16done
+lanes16one:
+	TBZ	$0, R0, lanes16done
+	FMOVS	0(R2), F6
+	B	lanes16done
+lanes17:
+	TBZ	$2, R0, lanes17low
+	FMOVQ	F6, 0(R2)
+	TBZ	$1, R0, lanes17highone
+	FMOVD	F5, 16(R2)
+	TBZ	$0, R0, lanes17done
+	ADD	$24, R2, R2
+	VST1	V5.S[2], (R2)
+	B	lanes17done
+lanes17highone:
+	TBZ	$0, R0, lanes17done
+	FMOVS	F5, 16(R2)
+	B	lanes17done
+lanes17low:
+	TBZ	$1, R0, lanes17one
+	FMOVD	F6, 0(R2)
+	TBZ	$0, R0, lanes17done
+	ADD	$8, R2, R2
+	VST1	V6.S[2], (R2)
+	B	lanes17done
+lanes17one:
+	TBZ	$0, R0, lanes17done
+	FMOVS	F6, 0(R2)
+	B	lanes17done
+lanes18:
+	VMOVI	$0, V7.B16
+	VMOVI	$0, V6.B16
+	TBZ	$2, R0, lanes18low
+	FMOVQ	0(R2), F7
+	TBZ	$1, R0, lanes18highone
+	FMOVD	16(R2), F6
+	TBZ	$0, R0, lanes18done
+	ADD	$24, R2, R2
+	VLD1	(R2), V6.S[2]
+	B	lanes18done
+lanes18highone:
+	TBZ	$0, R0, lanes18done
+	FMOVS	16(R2), F6
+	B	lanes18done
+lanes18low:
+	TBZ	$1, R0, lanes18one
+	FMOVD	0(R2), F7
+	TBZ	$0, R0, lanes18done
+	ADD	$8, R2, R2
+	VLD1	(R2), V7.S[2]
+	B	lanes18done
+lanes18one:
+	TBZ	$0, R0, lanes18done
+	FMOVS	0(R2), F7
+	B	lanes18done
+lanes19:
+	VMOVI	$0, V5.B16
+	VMOVI	$0, V4.B16
+	TBZ	$2, R0, lanes19low
+	FMOVQ	0(R2), F5
+	TBZ	$1, R0, lanes19highone
+	FMOVD	16(R2), F4
+	TBZ	$0, R0, lanes19done
+	ADD	$24, R2, R2
+	VLD1	(R2), V4.S[2]
+	B	lanes19done
+lanes19highone:
+	TBZ	$0, R0, lanes19done
+	FMOVS	16(R2), F4
+	B	lanes19done
+lanes19low:
+	TBZ	$1, R0, lanes19one
+	FMOVD	0(R2), F5
+	TBZ	$0, R0, lanes19done
+	ADD	$8, R2, R2
+	VLD1	(R2), V5.S[2]
+	B	lanes19done
+lanes19one:
+	TBZ	$0, R0, lanes19done
+	FMOVS	0(R2), F5
+	B	lanes19done
+lanes20:
+	TBZ	$2, R0, lanes20low
+	FMOVQ	F5, 0(R2)
+	TBZ	$1, R0, lanes20highone
+	FMOVD	F4, 16(R2)
+	TBZ	$0, R0, lanes20done
+	ADD	$24, R2, R2
+	VST1	V4.S[2], (R2)
+	B	lanes20done
+lanes20highone:
+	TBZ	$0, R0, lanes20done
+	FMOVS	F4, 16(R2)
+	B	lanes20done
+lanes20low:
+	TBZ	$1, R0, lanes20one
+	FMOVD	F5, 0(R2)
+	TBZ	$0, R0, lanes20done
+	ADD	$8, R2, R2
+	VST1	V5.S[2], (R2)
+	B	lanes20done
+lanes20one:
+	TBZ	$0, R0, lanes20done
+	FMOVS	F5, 0(R2)
+	B	lanes20done
+lanes21:
+	VMOVI	$0, V6.B16
+	VMOVI	$0, V5.B16
+	TBZ	$2, R0, lanes21low
+	FMOVQ	0(R2), F6
+	TBZ	$1, R0, lanes21highone
+	FMOVD	16(R2), F5
+	TBZ	$0, R0, lanes21done
+	ADD	$24, R2, R2
+	VLD1	(R2), V5.S[2]
+	B	lanes21done
+lanes21highone:
+	TBZ	$0, R0, lanes21done
+	FMOVS	16(R2), F5
+	B	lanes21done
+lanes21low:
+	TBZ	$1, R0, lanes21one
+	FMOVD	0(R2), F6
+	TBZ	$0, R0, lanes21done
+	ADD	$8, R2, R2
+	VLD1	(R2), V6.S[2]
+	B	lanes21done
+lanes21one:
+	TBZ	$0, R0, lanes21done
+	FMOVS	0(R2), F6
+	B	lanes21done
+lanes22:
+	VMOVI	$0, V4.B16
+	VMOVI	$0, V2.B16
+	TBZ	$2, R0, lanes22low
+	FMOVQ	0(R2), F4
+	TBZ	$1, R0, lanes22highone
+	FMOVD	16(R2), F2
+	TBZ	$0, R0, lanes22done
+	ADD	$24, R2, R2
+	VLD1	(R2), V2.S[2]
+	B	lanes22done
+lanes22highone:
+	TBZ	$0, R0, lanes22done
+	FMOVS	16(R2), F2
+	B	lanes22done
+lanes22low:
+	TBZ	$1, R0, lanes22one
+	FMOVD	0(R2), F4
+	TBZ	$0, R0, lanes22done
+	ADD	$8, R2, R2
+	VLD1	(R2), V4.S[2]
+	B	lanes22done
+lanes22one:
+	TBZ	$0, R0, lanes22done
+	FMOVS	0(R2), F4
+	B	lanes22done
+lanes23:
+	TBZ	$2, R0, lanes23low
+	FMOVQ	F4, 0(R2)
+	TBZ	$1, R0, lanes23highone
+	FMOVD	F2, 16(R2)
+	TBZ	$0, R0, lanes23done
+	ADD	$24, R2, R2
+	VST1	V2.S[2], (R2)
+	B	lanes23done
+lanes23highone:
+	TBZ	$0, R0, lanes23done
+	FMOVS	F2, 16(R2)
+	B	lanes23done
+lanes23low:
+	TBZ	$1, R0, lanes23one
+	FMOVD	F4, 0(R2)
+	TBZ	$0, R0, lanes23done
+	ADD	$8, R2, R2
+	VST1	V4.S[2], (R2)
+	B	lanes23done
+lanes23one:
+	TBZ	$0, R0, lanes23done
+	FMOVS	F4, 0(R2)
+	B	lanes23done
+lanes24:
+	VMOVI	$0, V5.B16
+	VMOVI	$0, V4.B16
+	TBZ	$2, R0, lanes24low
+	FMOVQ	0(R1), F5
+	TBZ	$1, R0, lanes24highone
+	FMOVD	16(R1), F4
+	TBZ	$0, R0, lanes24done
+	ADD	$24, R1, R1
+	VLD1	(R1), V4.S[2]
+	B	lanes24done
+lanes24highone:
+	TBZ	$0, R0, lanes24done
+	FMOVS	16(R1), F4
+	B	lanes24done
+lanes24low:
+	TBZ	$1, R0, lanes24one
+	FMOVD	0(R1), F5
+	TBZ	$0, R0, lanes24done
+	ADD	$8, R1, R1
+	VLD1	(R1), V5.S[2]
+	B	lanes24done
+lanes24one:
+	TBZ	$0, R0, lanes24done
+	FMOVS	0(R1), F5
+	B	lanes24done
+lanes25:
+	VMOVI	$0, V2.B16
+	VMOVI	$0, V1.B16
+	TBZ	$2, R0, lanes25low
+	FMOVQ	0(R1), F2
+	TBZ	$1, R0, lanes25highone
+	FMOVD	16(R1), F1
+	TBZ	$0, R0, lanes25done
+	ADD	$24, R1, R1
+	VLD1	(R1), V1.S[2]
+	B	lanes25done
+lanes25highone:
+	TBZ	$0, R0, lanes25done
+	FMOVS	16(R1), F1
+	B	lanes25done
+lanes25low:
+	TBZ	$1, R0, lanes25one
+	FMOVD	0(R1), F2
+	TBZ	$0, R0, lanes25done
+	ADD	$8, R1, R1
+	VLD1	(R1), V2.S[2]
+	B	lanes25done
+lanes25one:
+	TBZ	$0, R0, lanes25done
+	FMOVS	0(R1), F2
+	B	lanes25done
+lanes26:
+	TBZ	$2, R0, lanes26low
+	FMOVQ	F2, 0(R1)
+	TBZ	$1, R0, lanes26highone
+	FMOVD	F1, 16(R1)
+	TBZ	$0, R0, lanes26done
+	ADD	$24, R1, R0
+	VST1	V1.S[2], (R0)
+	B	lanes26done
+lanes26highone:
+	TBZ	$0, R0, lanes26done
+	FMOVS	F1, 16(R1)
+	B	lanes26done
+lanes26low:
+	TBZ	$1, R0, lanes26one
+	FMOVD	F2, 0(R1)
+	TBZ	$0, R0, lanes26done
+	ADD	$8, R1, R0
+	VST1	V2.S[2], (R0)
+	B	lanes26done
+lanes26one:
+	TBZ	$0, R0, lanes26done
+	FMOVS	F2, 0(R1)
+	B	lanes26done
+
+// func rmsNormGradFoursNEON(rows int, x *float32, dy *float32, invrms *float32, vectors int, rest int, tail uintptr, inverse float32, gamma *float32, dgamma *float32, dx *float32, bytes int)
+TEXT ·rmsNormGradFoursNEON(SB), NOSPLIT, $0-96
+	MOVD	invrms+24(FP), R13
+	MOVD	rows+0(FP), R12
+	MOVD	x+8(FP), R11
+rows:
+	MOVD	bytes+88(FP), R0
+	MOVD	R11, R10
+	ADD	R0<<0, R11, R1
+	CMP	$1, R12
+	CSEL	GT, R1, R10, R10
+	MOVD	R10, R9
+	ADD	R0<<0, R10, R1
+	CMP	$2, R12
+	CSEL	GT, R1, R9, R9
+	MOVD	R9, R8
+	ADD	R0<<0, R9, R0
+	CMP	$3, R12
+	CSEL	GT, R0, R8, R8
+	VMOVI	$0, V20.B16
+	VMOVI	$0, V19.B16
+	VMOVI	$0, V18.B16
+	VMOVI	$0, V17.B16
+	VMOVI	$0, V16.B16
+	VMOVI	$0, V15.B16
+	VMOVI	$0, V14.B16
+	VMOVI	$0, V13.B16
+	MOVD	dy+16(FP), R7
+	MOVD	x+8(FP), R0
+	SUB	R0, R7, R7
+	MOVD	bytes+88(FP), R0
+	ADD	R0<<2, R11, R6
+	CMP	$2048, R0
+	CSEL	GT, R11, R6, R6
+	MOVD	gamma+64(FP), R5
+	MOVD	dgamma+72(FP), R4
+	FMOVQ	0(R13), F12
+	VMOVI	$0, V0.B16
+	VMOV	V12.S[0], V0.S[0]
+	VMOV	V12.S[0], V0.S[1]
+	VMOV	V12.S[0], V0.S[2]
+	VMOV	V12.S[0], V0.S[3]
+	VDUP	V0.S[0], V11.S4
+	VMOVI	$0, V0.B16
+	VMOV	V12.S[1], V0.S[0]
+	VMOV	V12.S[1], V0.S[1]
+	VMOV	V12.S[1], V0.S[2]
+	VMOV	V12.S[1], V0.S[3]
+	VDUP	V0.S[0], V10.S4
+	VMOVI	$0, V0.B16
+	VMOV	V12.S[2], V0.S[0]
+	VMOV	V12.S[2], V0.S[1]
+	VMOV	V12.S[2], V0.S[2]
+	VMOV	V12.S[2], V0.S[3]
+	VDUP	V0.S[0], V9.S4
+	VMOVI	$0, V0.B16
+	VMOV	V12.S[3], V0.S[0]
+	VMOV	V12.S[3], V0.S[1]
+	VMOV	V12.S[3], V0.S[2]
+	VMOV	V12.S[3], V0.S[3]
+	VDUP	V0.S[0], V8.S4
+	MOVD	vectors+32(FP), R3
+	MOVD	ZR, R2
+sums:
+	SUBS	$1, R3, R3
+	BLT	sumsTail
+	ADD	R2<<2, R6, R0
+	PRFM	0(R0), PLDL1KEEP
+	PRFM	64(R0), PLDL1KEEP
+	ADD	R2<<0, R5, R0
+	FLDPQ	0(R0), (F7, F6)
+	ADD	R2<<0, R4, R1
+	FLDPQ	0(R1), (F5, F4)
+	ADD	R2<<0, R11, R0
+	FLDPQ	0(R0), (F3, F2)
+	ADD	R7<<0, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x6e23dc21 // fmul v1.4s, v1.4s, v3.4s
+	WORD	$0x6e22dc00 // fmul v0.4s, v0.4s, v2.4s
+	VFMLA	V1.S4, V7.S4, V20.S4
+	VFMLA	V0.S4, V6.S4, V19.S4
+	VFMLA	V11.S4, V1.S4, V5.S4
+	VFMLA	V11.S4, V0.S4, V4.S4
+	ADD	R2<<0, R10, R0
+	FLDPQ	0(R0), (F3, F2)
+	ADD	R7<<0, R10, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x6e23dc21 // fmul v1.4s, v1.4s, v3.4s
+	WORD	$0x6e22dc00 // fmul v0.4s, v0.4s, v2.4s
+	VFMLA	V1.S4, V7.S4, V18.S4
+	VFMLA	V0.S4, V6.S4, V17.S4
+	VFMLA	V10.S4, V1.S4, V5.S4
+	VFMLA	V10.S4, V0.S4, V4.S4
+	ADD	R2<<0, R9, R0
+	FLDPQ	0(R0), (F3, F2)
+	ADD	R7<<0, R9, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x6e23dc21 // fmul v1.4s, v1.4s, v3.4s
+	WORD	$0x6e22dc00 // fmul v0.4s, v0.4s, v2.4s
+	VFMLA	V1.S4, V7.S4, V16.S4
+	VFMLA	V0.S4, V6.S4, V15.S4
+	VFMLA	V9.S4, V1.S4, V5.S4
+	VFMLA	V9.S4, V0.S4, V4.S4
+	ADD	R2<<0, R8, R0
+	FLDPQ	0(R0), (F3, F2)
+	ADD	R7<<0, R8, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x6e23dc21 // fmul v1.4s, v1.4s, v3.4s
+	WORD	$0x6e22dc00 // fmul v0.4s, v0.4s, v2.4s
+	VFMLA	V1.S4, V7.S4, V14.S4
+	VFMLA	V0.S4, V6.S4, V13.S4
+	VFMLA	V8.S4, V1.S4, V5.S4
+	VFMLA	V8.S4, V0.S4, V4.S4
+	FSTPQ	(F5, F4), 0(R1)
+	ADD	$32, R2, R2
+	ADD	$32, R7, R7
+	B	sums
+sumsTail:
+	MOVD	rest+40(FP), R0
+	TST	R0, R0
+	BEQ	sumsDone
+	MOVD	tail+48(FP), R0
+	MOVWU	64(R0), R0
+	ADD	R2<<2, R6, R1
+	PRFM	0(R1), PLDL1KEEP
+	PRFM	64(R1), PLDL1KEEP
+	ADD	R2<<0, R5, R1
+	TBZ	$3, R0, lanes1
+	FLDPQ	0(R1), (F7, F6)
+lanes1done:
+	ADD	R2<<0, R4, R3
+	TBZ	$3, R0, lanes2
+	FLDPQ	0(R3), (F5, F4)
+lanes2done:
+	ADD	R2<<0, R11, R1
+	TBZ	$3, R0, lanes3
+	FLDPQ	0(R1), (F3, F2)
+lanes3done:
+	ADD	R7<<0, R11, R1
+	TBZ	$3, R0, lanes4
+	FLDPQ	0(R1), (F1, F0)
+lanes4done:
+	WORD	$0x6e23dc21 // fmul v1.4s, v1.4s, v3.4s
+	WORD	$0x6e22dc00 // fmul v0.4s, v0.4s, v2.4s
+	VFMLA	V1.S4, V7.S4, V20.S4
+	VFMLA	V0.S4, V6.S4, V19.S4
+	VFMLA	V11.S4, V1.S4, V5.S4
+	VFMLA	V11.S4, V0.S4, V4.S4
+	ADD	R2<<0, R10, R1
+	TBZ	$3, R0, lanes5
+	FLDPQ	0(R1), (F3, F2)
+lanes5done:
+	ADD	R7<<0, R10, R1
+	TBZ	$3, R0, lanes6
+	FLDPQ	0(R1), (F1, F0)
+lanes6done:
+	WORD	$0x6e23dc21 // fmul v1.4s, v1.4s, v3.4s
+	WORD	$0x6e22dc00 // fmul v0.4s, v0.4s, v2.4s
+	VFMLA	V1.S4, V7.S4, V18.S4
+	VFMLA	V0.S4, V6.S4, V17.S4
+	VFMLA	V10.S4, V1.S4, V5.S4
+	VFMLA	V10.S4, V0.S4, V4.S4
+	ADD	R2<<0, R9, R1
+	TBZ	$3, R0, lanes7
+	FLDPQ	0(R1), (F3, F2)
+lanes7done:
+	ADD	R7<<0, R9, R1
+	TBZ	$3, R0, lanes8
+	FLDPQ	0(R1), (F1, F0)
+lanes8done:
+	WORD	$0x6e23dc21 // fmul v1.4s, v1.4s, v3.4s
+	WORD	$0x6e22dc00 // fmul v0.4s, v0.4s, v2.4s
+	VFMLA	V1.S4, V7.S4, V16.S4
+	VFMLA	V0.S4, V6.S4, V15.S4
+	VFMLA	V9.S4, V1.S4, V5.S4
+	VFMLA	V9.S4, V0.S4, V4.S4
+	ADD	R2<<0, R8, R1
+	TBZ	$3, R0, lanes9
+	FLDPQ	0(R1), (F3, F2)
+lanes9done:
+	ADD	R7<<0, R8, R1
+	TBZ	$3, R0, lanes10
+	FLDPQ	0(R1), (F1, F0)
+lanes10done:
+	WORD	$0x6e23dc21 // fmul v1.4s, v1.4s, v3.4s
+	WORD	$0x6e22dc00 // fmul v0.4s, v0.4s, v2.4s
+	VFMLA	V1.S4, V7.S4, V14.S4
+	VFMLA	V0.S4, V6.S4, V13.S4
+	VFMLA	V8.S4, V1.S4, V5.S4
+	VFMLA	V8.S4, V0.S4, V4.S4
+	TBZ	$3, R0, lanes11
+	FSTPQ	(F5, F4), 0(R3)
+lanes11done:
+sumsDone:
+	WORD	$0x4e34d673 // fadd v19.4s, v19.4s, v20.4s
+	WORD	$0x4e32d631 // fadd v17.4s, v17.4s, v18.4s
+	WORD	$0x4e30d5ef // fadd v15.4s, v15.4s, v16.4s
+	WORD	$0x4e2ed5ad // fadd v13.4s, v13.4s, v14.4s
+	VZIP2	V17.S4, V19.S4, V0.S4
+	VZIP1	V17.S4, V19.S4, V19.S4
+	WORD	$0x4e20d673 // fadd v19.4s, v19.4s, v0.4s
+	VZIP2	V13.S4, V15.S4, V0.S4
+	VZIP1	V13.S4, V15.S4, V15.S4
+	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
+	VZIP2	V15.D2, V19.D2, V0.D2
+	VZIP1	V15.D2, V19.D2, V19.D2
+	WORD	$0x4e20d673 // fadd v19.4s, v19.4s, v0.4s
+	FMOVS	inverse+56(FP), F0
+	WORD	$0x4f809273 // fmul v19.4s, v19.4s, v0.s[0]
+	WORD	$0x6e2cde73 // fmul v19.4s, v19.4s, v12.4s
+	WORD	$0x6e2cde73 // fmul v19.4s, v19.4s, v12.4s
+	VMOVI	$0, V0.B16
+	VMOV	V19.S[0], V0.S[0]
+	VMOV	V19.S[0], V0.S[1]
+	VMOV	V19.S[0], V0.S[2]
+	VMOV	V19.S[0], V0.S[3]
+	VDUP	V0.S[0], V2.S4
+	VMOVI	$0, V0.B16
+	VMOV	V19.S[1], V0.S[0]
+	VMOV	V19.S[1], V0.S[1]
+	VMOV	V19.S[1], V0.S[2]
+	VMOV	V19.S[1], V0.S[3]
+	VDUP	V0.S[0], V1.S4
+	VMOVI	$0, V0.B16
+	VMOV	V19.S[2], V0.S[0]
+	VMOV	V19.S[2], V0.S[1]
+	VMOV	V19.S[2], V0.S[2]
+	VMOV	V19.S[2], V0.S[3]
+	VDUP	V0.S[0], V0.S4
+	VMOVI	$0, V3.B16
+	VMOV	V19.S[3], V3.S[0]
+	VMOV	V19.S[3], V3.S[1]
+	VMOV	V19.S[3], V3.S[2]
+	VMOV	V19.S[3], V3.S[3]
+	VDUP	V3.S[0], V13.S4
+	MOVD	dy+16(FP), R6
+	MOVD	x+8(FP), R0
+	SUB	R0, R6, R6
+	MOVD	bytes+88(FP), R0
+	ADD	R0<<2, R11, R4
+	CMP	$2048, R0
+	CSEL	GT, R11, R4, R4
+	MOVD	dx+80(FP), R3
+	MOVD	x+8(FP), R0
+	SUB	R0, R3, R3
+	ADD	R6, R4, R4
+	MOVD	vectors+32(FP), R2
+	MOVD	ZR, R1
+input:
+	SUBS	$1, R2, R2
+	BLT	inputTail
+	ADD	R1<<2, R4, R0
+	PRFM	0(R0), PLDL1KEEP
+	PRFM	64(R0), PLDL1KEEP
+	ADD	R1<<0, R5, R0
+	FLDPQ	0(R0), (F12, F7)
+	ADD	R1<<0, R11, R0
+	FLDPQ	0(R0), (F6, F5)
+	ADD	R6<<0, R11, R0
+	FLDPQ	0(R0), (F4, F3)
+	WORD	$0x6e2cdc84 // fmul v4.4s, v4.4s, v12.4s
+	WORD	$0x6e27dc63 // fmul v3.4s, v3.4s, v7.4s
+	VFMLS	V2.S4, V6.S4, V4.S4
+	VFMLS	V2.S4, V5.S4, V3.S4
+	WORD	$0x6e2bdc84 // fmul v4.4s, v4.4s, v11.4s
+	WORD	$0x6e2bdc63 // fmul v3.4s, v3.4s, v11.4s
+	ADD	R3<<0, R11, R0
+	FSTPQ	(F4, F3), 0(R0)
+	ADD	R1<<0, R10, R0
+	FLDPQ	0(R0), (F6, F5)
+	ADD	R6<<0, R10, R0
+	FLDPQ	0(R0), (F4, F3)
+	WORD	$0x6e2cdc84 // fmul v4.4s, v4.4s, v12.4s
+	WORD	$0x6e27dc63 // fmul v3.4s, v3.4s, v7.4s
+	VFMLS	V1.S4, V6.S4, V4.S4
+	VFMLS	V1.S4, V5.S4, V3.S4
+	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
+	WORD	$0x6e2adc63 // fmul v3.4s, v3.4s, v10.4s
+	ADD	R3<<0, R10, R0
+	FSTPQ	(F4, F3), 0(R0)
+	ADD	R1<<0, R9, R0
+	FLDPQ	0(R0), (F6, F5)
+	ADD	R6<<0, R9, R0
+	FLDPQ	0(R0), (F4, F3)
+	WORD	$0x6e2cdc84 // fmul v4.4s, v4.4s, v12.4s
+	WORD	$0x6e27dc63 // fmul v3.4s, v3.4s, v7.4s
+	VFMLS	V0.S4, V6.S4, V4.S4
+	VFMLS	V0.S4, V5.S4, V3.S4
+	WORD	$0x6e29dc84 // fmul v4.4s, v4.4s, v9.4s
+	WORD	$0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
+	ADD	R3<<0, R9, R0
+	FSTPQ	(F4, F3), 0(R0)
+	ADD	R1<<0, R8, R0
+	FLDPQ	0(R0), (F6, F5)
+	ADD	R6<<0, R8, R0
+	FLDPQ	0(R0), (F4, F3)
+	WORD	$0x6e2cdc84 // fmul v4.4s, v4.4s, v12.4s
+	WORD	$0x6e27dc63 // fmul v3.4s, v3.4s, v7.4s
+	VFMLS	V13.S4, V6.S4, V4.S4
+	VFMLS	V13.S4, V5.S4, V3.S4
+	WORD	$0x6e28dc84 // fmul v4.4s, v4.4s, v8.4s
+	WORD	$0x6e28dc63 // fmul v3.4s, v3.4s, v8.4s
+	ADD	R3<<0, R8, R0
+	FSTPQ	(F4, F3), 0(R0)
+	ADD	$32, R1, R1
+	ADD	$32, R6, R6
+	ADD	$32, R3, R3
+	B	input
+inputTail:
+	MOVD	rest+40(FP), R0
+	TST	R0, R0
+	BEQ	inputDone
+	MOVD	tail+48(FP), R0
+	MOVWU	64(R0), R0
+	ADD	R1<<2, R4, R2
+	PRFM	0(R2), PLDL1KEEP
+	PRFM	64(R2), PLDL1KEEP
+	ADD	R1<<0, R5, R2
+	TBZ	$3, R0, lanes12
+	FLDPQ	0(R2), (F12, F7)
+lanes12done:
+	ADD	R1<<0, R11, R2
+	TBZ	$3, R0, lanes13
+	FLDPQ	0(R2), (F6, F5)
+lanes13done:
+	ADD	R6<<0, R11, R2
+	TBZ	$3, R0, lanes14
+	FLDPQ	0(R2), (F4, F3)
+lanes14done:
+	WORD	$0x6e2cdc84 // fmul v4.4s, v4.4s, v12.4s
+	WORD	$0x6e27dc63 // fmul v3.4s, v3.4s, v7.4s
+	VFMLS	V2.S4, V6.S4, V4.S4
+	VFMLS	V2.S4, V5.S4, V3.S4
+	WORD	$0x6e2bdc84 // fmul v4.4s, v4.4s, v11.4s
+	WORD	$0x6e2bdc63 // fmul v3.4s, v3.4s, v11.4s
+	ADD	R3<<0, R11, R2
+	TBZ	$3, R0, lanes15
+	FSTPQ	(F4, F3), 0(R2)
+lanes15done:
+	ADD	R1<<0, R10, R2
+	TBZ	$3, R0, lanes16
+	FLDPQ	0(R2), (F5, F4)
+lanes16done:
+	ADD	R6<<0, R10, R2
+	TBZ	$3, R0, lanes17
+	FLDPQ	0(R2), (F3, F2)
+lanes17done:
+	WORD	$0x6e2cdc63 // fmul v3.4s, v3.4s, v12.4s
+	WORD	$0x6e27dc42 // fmul v2.4s, v2.4s, v7.4s
+	VFMLS	V1.S4, V5.S4, V3.S4
+	VFMLS	V1.S4, V4.S4, V2.S4
+	WORD	$0x6e2adc63 // fmul v3.4s, v3.4s, v10.4s
+	WORD	$0x6e2adc42 // fmul v2.4s, v2.4s, v10.4s
+	ADD	R3<<0, R10, R2
+	TBZ	$3, R0, lanes18
+	FSTPQ	(F3, F2), 0(R2)
+lanes18done:
+	ADD	R1<<0, R9, R2
+	TBZ	$3, R0, lanes19
+	FLDPQ	0(R2), (F4, F3)
+lanes19done:
+	ADD	R6<<0, R9, R2
+	TBZ	$3, R0, lanes20
+	FLDPQ	0(R2), (F2, F1)
+lanes20done:
+	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
+	WORD	$0x6e27dc21 // fmul v1.4s, v1.4s, v7.4s
+	VFMLS	V0.S4, V4.S4, V2.S4
+	VFMLS	V0.S4, V3.S4, V1.S4
+	WORD	$0x6e29dc42 // fmul v2.4s, v2.4s, v9.4s
+	WORD	$0x6e29dc21 // fmul v1.4s, v1.4s, v9.4s
+	ADD	R3<<0, R9, R2
+	TBZ	$3, R0, lanes21
+	FSTPQ	(F2, F1), 0(R2)
+lanes21done:
+	ADD	R1<<0, R8, R1
+	TBZ	$3, R0, lanes22
+	FLDPQ	0(R1), (F3, F2)
+lanes22done:
+	ADD	R6<<0, R8, R1
+	TBZ	$3, R0, lanes23
+	FLDPQ	0(R1), (F1, F0)
+lanes23done:
+	WORD	$0x6e2cdc21 // fmul v1.4s, v1.4s, v12.4s
+	WORD	$0x6e27dc00 // fmul v0.4s, v0.4s, v7.4s
+	VFMLS	V13.S4, V3.S4, V1.S4
+	VFMLS	V13.S4, V2.S4, V0.S4
+	WORD	$0x6e28dc21 // fmul v1.4s, v1.4s, v8.4s
+	WORD	$0x6e28dc00 // fmul v0.4s, v0.4s, v8.4s
+	ADD	R3<<0, R8, R1
+	TBZ	$3, R0, lanes24
+	FSTPQ	(F1, F0), 0(R1)
+lanes24done:
+inputDone:
+	ADD	$16, R13, R13
+	MOVD	R8, R11
+	MOVD	bytes+88(FP), R0
+	ADD	R0, R11, R11
+	SUBS	$4, R12, R12
+	BGT	rows
+	RET
+lanes1:
+	VMOVI	$0, V7.B16
+	VMOVI	$0, V6.B16
+	TBZ	$2, R0, lanes1low
+	FMOVQ	0(R1), F7
+	TBZ	$1, R0, lanes1highone
+	FMOVD	16(R1), F6
+	TBZ	$0, R0, lanes1done
+	ADD	$24, R1, R1
+	VLD1	(R1), V6.S[2]
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R0, lanes1done
+	FMOVS	16(R1), F6
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R0, lanes1one
+	FMOVD	0(R1), F7
+	TBZ	$0, R0, lanes1done
+	ADD	$8, R1, R1
+	VLD1	(R1), V7.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R0, lanes1done
+	FMOVS	0(R1), F7
+	B	lanes1done
+lanes2:
+	VMOVI	$0, V5.B16
+	VMOVI	$0, V4.B16
+	TBZ	$2, R0, lanes2low
+	FMOVQ	0(R3), F5
+	TBZ	$1, R0, lanes2highone
+	FMOVD	16(R3), F4
+	TBZ	$0, R0, lanes2done
+	ADD	$24, R3, R1
+	VLD1	(R1), V4.S[2]
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R0, lanes2done
+	FMOVS	16(R3), F4
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R0, lanes2one
+	FMOVD	0(R3), F5
+	TBZ	$0, R0, lanes2done
+	ADD	$8, R3, R1
+	VLD1	(R1), V5.S[2]
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R0, lanes2done
+	FMOVS	0(R3), F5
+	B	lanes2done
+lanes3:
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	TBZ	$2, R0, lanes3low
+	FMOVQ	0(R1), F3
+	TBZ	$1, R0, lanes3highone
+	FMOVD	16(R1), F2
+	TBZ	$0, R0, lanes3done
+	ADD	$24, R1, R1
+	VLD1	(R1), V2.S[2]
+	B	lanes3done
+lanes3highone:
+	TBZ	$0, R0, lanes3done
+	FMOVS	16(R1), F2
+	B	lanes3done
+lanes3low:
+	TBZ	$1, R0, lanes3one
+	FMOVD	0(R1), F3
+	TBZ	$0, R0, lanes3done
+	ADD	$8, R1, R1
+	VLD1	(R1), V3.S[2]
+	B	lanes3done
+lanes3one:
+	TBZ	$0, R0, lanes3done
+	FMOVS	0(R1), F3
+	B	lanes3done
+lanes4:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R0, lanes4low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R0, lanes4highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R0, lanes4done
+	ADD	$24, R1, R1
+	VLD1	(R1), V0.S[2]
+	B	lanes4done
+lanes4highone:
+	TBZ	$0, R0, lanes4done
+	FMOVS	16(R1), F0
+	B	lanes4done
+lanes4low:
+	TBZ	$1, R0, lanes4one
+	FMOVD	0(R1), F1
+	TBZ	$0, R0, lanes4done
+	ADD	$8, R1, R1
+	VLD1	(R1), V1.S[2]
+	B	lanes4done
+lanes4one:
+	TBZ	$0, R0, lanes4done
+	FMOVS	0(R1), F1
+	B	lanes4done
+lanes5:
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	TBZ	$2, R0, lanes5low
+	FMOVQ	0(R1), F3
+	TBZ	$1, R0, lanes5highone
+	FMOVD	16(R1), F2
+	TBZ	$0, R0, lanes5done
+	ADD	$24, R1, R1
+	VLD1	(R1), V2.S[2]
+	B	lanes5done
+lanes5highone:
+	TBZ	$0, R0, lanes5done
+	FMOVS	16(R1), F2
+	B	lanes5done
+lanes5low:
+	TBZ	$1, R0, lanes5one
+	FMOVD	0(R1), F3
+	TBZ	$0, R0, lanes5done
+	ADD	$8, R1, R1
+	VLD1	(R1), V3.S[2]
+	B	lanes5done
+lanes5one:
+	TBZ	$0, R0, lanes5done
+	FMOVS	0(R1), F3
+	B	lanes5done
+lanes6:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R0, lanes6low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R0, lanes6highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R0, lanes6done
+	ADD	$24, R1, R1
+	VLD1	(R1), V0.S[2]
+	B	lanes6done
+lanes6highone:
+	TBZ	$0, R0, lanes6done
+	FMOVS	16(R1), F0
+	B	lanes6done
+lanes6low:
+	TBZ	$1, R0, lanes6one
+	FMOVD	0(R1), F1
+	TBZ	$0, R0, lanes6done
+	ADD	$8, R1, R1
+	VLD1	(R1), V1.S[2]
+	B	lanes6done
+lanes6one:
+	TBZ	$0, R0, lanes6done
+	FMOVS	0(R1), F1
+	B	lanes6done
+lanes7:
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	TBZ	$2, R0, lanes7low
+	FMOVQ	0(R1), F3
+	TBZ	$1, R0, lanes7highone
+	FMOVD	16(R1), F2
+	TBZ	$0, R0, lanes7done
+	ADD	$24, R1, R1
+	VLD1	(R1), V2.S[2]
+	B	lanes7done
+lanes7highone:
+	TBZ	$0, R0, lanes7done
+	FMOVS	16(R1), F2
+	B	lanes7done
+lanes7low:
+	TBZ	$1, R0, lanes7one
+	FMOVD	0(R1), F3
+	TBZ	$0, R0, lanes7done
+	ADD	$8, R1, R1
+	VLD1	(R1), V3.S[2]
+	B	lanes7done
+lanes7one:
+	TBZ	$0, R0, lanes7done
+	FMOVS	0(R1), F3
+	B	lanes7done
+lanes8:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R0, lanes8low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R0, lanes8highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R0, lanes8done
+	ADD	$24, R1, R1
+	VLD1	(R1), V0.S[2]
+	B	lanes8done
+lanes8highone:
+	TBZ	$0, R0, lanes8done
+	FMOVS	16(R1), F0
+	B	lanes8done
+lanes8low:
+	TBZ	$1, R0, lanes8one
+	FMOVD	0(R1), F1
+	TBZ	$0, R0, lanes8done
+	ADD	$8, R1, R1
+	VLD1	(R1), V1.S[2]
+	B	lanes8done
+lanes8one:
+	TBZ	$0, R0, lanes8done
+	FMOVS	0(R1), F1
+	B	lanes8done
+lanes9:
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	TBZ	$2, R0, lanes9low
+	FMOVQ	0(R1), F3
+	TBZ	$1, R0, lanes9highone
+	FMOVD	16(R1), F2
+	TBZ	$0, R0, lanes9done
+	ADD	$24, R1, R1
+	VLD1	(R1), V2.S[2]
+	B	lanes9done
+lanes9highone:
+	TBZ	$0, R0, lanes9done
+	FMOVS	16(R1), F2
+	B	lanes9done
+lanes9low:
+	TBZ	$1, R0, lanes9one
+	FMOVD	0(R1), F3
+	TBZ	$0, R0, lanes9done
+	ADD	$8, R1, R1
+	VLD1	(R1), V3.S[2]
+	B	lanes9done
+lanes9one:
+	TBZ	$0, R0, lanes9done
+	FMOVS	0(R1), F3
 	B	lanes9done
 lanes10:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R4, lanes10low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R4, lanes10highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R4, lanes10done
-	ADD	$24, R2, R0
-	VLD1	(R0), V0.S[2]
+	TBZ	$2, R0, lanes10low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R0, lanes10highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R0, lanes10done
+	ADD	$24, R1, R1
+	VLD1	(R1), V0.S[2]
 	B	lanes10done
 lanes10highone:
-	TBZ	$0, R4, lanes10done
-	FMOVS	16(R2), F0
+	TBZ	$0, R0, lanes10done
+	FMOVS	16(R1), F0
 	B	lanes10done
 lanes10low:
-	TBZ	$1, R4, lanes10one
-	FMOVD	0(R2), F1
-	TBZ	$0, R4, lanes10done
-	ADD	$8, R2, R0
-	VLD1	(R0), V1.S[2]
+	TBZ	$1, R0, lanes10one
+	FMOVD	0(R1), F1
+	TBZ	$0, R0, lanes10done
+	ADD	$8, R1, R1
+	VLD1	(R1), V1.S[2]
 	B	lanes10done
 lanes10one:
-	TBZ	$0, R4, lanes10done
-	FMOVS	0(R2), F1
+	TBZ	$0, R0, lanes10done
+	FMOVS	0(R1), F1
 	B	lanes10done
 lanes11:
-	TBZ	$2, R4, lanes11low
+	TBZ	$2, R0, lanes11low
+	FMOVQ	F5, 0(R3)
+	TBZ	$1, R0, lanes11highone
+	FMOVD	F4, 16(R3)
+	TBZ	$0, R0, lanes11done
+	ADD	$24, R3, R0
+	VST1	V4.S[2], (R0)
+	B	lanes11done
+lanes11highone:
+	TBZ	$0, R0, lanes11done
+	FMOVS	F4, 16(R3)
+	B	lanes11done
+lanes11low:
+	TBZ	$1, R0, lanes11one
+	FMOVD	F5, 0(R3)
+	TBZ	$0, R0, lanes11done
+	ADD	$8, R3, R0
+	VST1	V5.S[2], (R0)
+	B	lanes11done
+lanes11one:
+	TBZ	$0, R0, lanes11done
+	FMOVS	F5, 0(R3)
+	B	lanes11done
+lanes12:
+	VMOVI	$0, V12.B16
+	VMOVI	$0, V7.B16
+	TBZ	$2, R0, lanes12low
+	FMOVQ	0(R2), F12
+	TBZ	$1, R0, lanes12highone
+	FMOVD	16(R2), F7
+	TBZ	$0, R0, lanes12done
+	ADD	$24, R2, R2
+	VLD1	(R2), V7.S[2]
+	B	lanes12done
+lanes12highone:
+	TBZ	$0, R0, lanes12done
+	FMOVS	16(R2), F7
+	B	lanes12done
+lanes12low:
+	TBZ	$1, R0, lanes12one
+	FMOVD	0(R2), F12
+	TBZ	$0, R0, lanes12done
+	ADD	$8, R2, R2
+	VLD1	(R2), V12.S[2]
+	B	lanes12done
+lanes12one:
+	TBZ	$0, R0, lanes12done
+	FMOVS	0(R2), F12
+	B	lanes12done
+lanes13:
+	VMOVI	$0, V6.B16
+	VMOVI	$0, V5.B16
+	TBZ	$2, R0, lanes13low
+	FMOVQ	0(R2), F6
+	TBZ	$1, R0, lanes13highone
+	FMOVD	16(R2), F5
+	TBZ	$0, R0, lanes13done
+	ADD	$24, R2, R2
+	VLD1	(R2), V5.S[2]
+	B	lanes13done
+lanes13highone:
+	TBZ	$0, R0, lanes13done
+	FMOVS	16(R2), F5
+	B	lanes13done
+lanes13low:
+	TBZ	$1, R0, lanes13one
+	FMOVD	0(R2), F6
+	TBZ	$0, R0, lanes13done
+	ADD	$8, R2, R2
+	VLD1	(R2), V6.S[2]
+	B	lanes13done
+lanes13one:
+	TBZ	$0, R0, lanes13done
+	FMOVS	0(R2), F6
+	B	lanes13done
+lanes14:
+	VMOVI	$0, V4.B16
+	VMOVI	$0, V3.B16
+	TBZ	$2, R0, lanes14low
+	FMOVQ	0(R2), F4
+	TBZ	$1, R0, lanes14highone
+	FMOVD	16(R2), F3
+	TBZ	$0, R0, lanes14done
+	ADD	$24, R2, R2
+	VLD1	(R2), V3.S[2]
+	B	lanes14done
+lanes14highone:
+	TBZ	$0, R0, lanes14done
+	FMOVS	16(R2), F3
+	B	lanes14done
+lanes14low:
+	TBZ	$1, R0, lanes14one
+	FMOVD	0(R2), F4
+	TBZ	$0, R0, lanes14done
+	ADD	$8, R2, R2
+	VLD1	(R2), V4.S[2]
+	B	lanes14done
+lanes14one:
+	TBZ	$0, R0, lanes14done
+	FMOVS	0(R2), F4
+	B	lanes14done
+lanes15:
+	TBZ	$2, R0, lanes15low
+	FMOVQ	F4, 0(R2)
+	TBZ	$1, R0, lanes15highone
+	FMOVD	F3, 16(R2)
+	TBZ	$0, R0, lanes15done
+	ADD	$24, R2, R2
+	VST1	V3.S[2], (R2)
+	B	lanes15done
+lanes15highone:
+	TBZ	$0, R0, lanes15done
+	FMOVS	F3, 16(R2)
+	B	lanes15done
+lanes15low:
+	TBZ	$1, R0, lanes15one
+	FMOVD	F4, 0(R2)
+	TBZ	$0, R0, lanes15done
+	ADD	$8, R2, R2
+	VST1	V4.S[2], (R2)
+	B	lanes15done
+lanes15one:
+	TBZ	$0, R0, lanes15done
+	FMOVS	F4, 0(R2)
+	B	lanes15done
+lanes16:
+	VMOVI	$0, V5.B16
+	VMOVI	$0, V4.B16
+	TBZ	$2, R0, lanes16low
+	FMOVQ	0(R2), F5
+	TBZ	$1, R0, lanes16highone
+	FMOVD	16(R2), F4
+	TBZ	$0, R0, lanes16done
+	ADD	$24, R2, R2
+	VLD1	(R2), V4.S[2]
+	B	lanes16done
+lanes16highone:
+	TBZ	$0, R0, lanes16done
+	FMOVS	16(R2), F4
+	B	lanes16done
+lanes16low:
+	TBZ	$1, R0, lanes16one
+	FMOVD	0(R2), F5
+	TBZ	$0, R0, lanes16done
+	ADD	$8, R2, R2
+	VLD1	(R2), V5.S[2]
+	B	lanes16done
+lanes16one:
+	TBZ	$0, R0, lanes16done
+	FMOVS	0(R2), F5
+	B	lanes16done
+lanes17:
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	TBZ	$2, R0, lanes17low
+	FMOVQ	0(R2), F3
+	TBZ	$1, R0, lanes17highone
+	FMOVD	16(R2), F2
+	TBZ	$0, R0, lanes17done
+	ADD	$24, R2, R2
+	VLD1	(R2), V2.S[2]
+	B	lanes17done
+lanes17highone:
+	TBZ	$0, R0, lanes17done
+	FMOVS	16(R2), F2
+	B	lanes17done
+lanes17low:
+	TBZ	$1, R0, lanes17one
+	FMOVD	0(R2), F3
+	TBZ	$0, R0, lanes17done
+	ADD	$8, R2, R2
+	VLD1	(R2), V3.S[2]
+	B	lanes17done
+lanes17one:
+	TBZ	$0, R0, lanes17done
+	FMOVS	0(R2), F3
+	B	lanes17done
+lanes18:
+	TBZ	$2, R0, lanes18low
+	FMOVQ	F3, 0(R2)
+	TBZ	$1, R0, lanes18highone
+	FMOVD	F2, 16(R2)
+	TBZ	$0, R0, lanes18done
+	ADD	$24, R2, R2
+	VST1	V2.S[2], (R2)
+	B	lanes18done
+lanes18highone:
+	TBZ	$0, R0, lanes18done
+	FMOVS	F2, 16(R2)
+	B	lanes18done
+lanes18low:
+	TBZ	$1, R0, lanes18one
+	FMOVD	F3, 0(R2)
+	TBZ	$0, R0, lanes18done
+	ADD	$8, R2, R2
+	VST1	V3.S[2], (R2)
+	B	lanes18done
+lanes18one:
+	TBZ	$0, R0, lanes18done
+	FMOVS	F3, 0(R2)
+	B	lanes18done
+lanes19:
+	VMOVI	$0, V4.B16
+	VMOVI	$0, V3.B16
+	TBZ	$2, R0, lanes19low
+	FMOVQ	0(R2), F4
+	TBZ	$1, R0, lanes19highone
+	FMOVD	16(R2), F3
+	TBZ	$0, R0, lanes19done
+	ADD	$24, R2, R2
+	VLD1	(R2), V3.S[2]
+	B	lanes19done
+lanes19highone:
+	TBZ	$0, R0, lanes19done
+	FMOVS	16(R2), F3
+	B	lanes19done
+lanes19low:
+	TBZ	$1, R0, lanes19one
+	FMOVD	0(R2), F4
+	TBZ	$0, R0, lanes19done
+	ADD	$8, R2, R2
+	VLD1	(R2), V4.S[2]
+	B	lanes19done
+lanes19one:
+	TBZ	$0, R0, lanes19done
+	FMOVS	0(R2), F4
+	B	lanes19done
+lanes20:
+	VMOVI	$0, V2.B16
+	VMOVI	$0, V1.B16
+	TBZ	$2, R0, lanes20low
+	FMOVQ	0(R2), F2
+	TBZ	$1, R0, lanes20highone
+	FMOVD	16(R2), F1
+	TBZ	$0, R0, lanes20done
+	ADD	$24, R2, R2
+	VLD1	(R2), V1.S[2]
+	B	lanes20done
+lanes20highone:
+	TBZ	$0, R0, lanes20done
+	FMOVS	16(R2), F1
+	B	lanes20done
+lanes20low:
+	TBZ	$1, R0, lanes20one
+	FMOVD	0(R2), F2
+	TBZ	$0, R0, lanes20done
+	ADD	$8, R2, R2
+	VLD1	(R2), V2.S[2]
+	B	lanes20done
+lanes20one:
+	TBZ	$0, R0, lanes20done
+	FMOVS	0(R2), F2
+	B	lanes20done
+lanes21:
+	TBZ	$2, R0, lanes21low
+	FMOVQ	F2, 0(R2)
+	TBZ	$1, R0, lanes21highone
+	FMOVD	F1, 16(R2)
+	TBZ	$0, R0, lanes21done
+	ADD	$24, R2, R2
+	VST1	V1.S[2], (R2)
+	B	lanes21done
+lanes21highone:
+	TBZ	$0, R0, lanes21done
+	FMOVS	F1, 16(R2)
+	B	lanes21done
+lanes21low:
+	TBZ	$1, R0, lanes21one
+	FMOVD	F2, 0(R2)
+	TBZ	$0, R0, lanes21done
+	ADD	$8, R2, R2
+	VST1	V2.S[2], (R2)
+	B	lanes21done
+lanes21one:
+	TBZ	$0, R0, lanes21done
+	FMOVS	F2, 0(R2)
+	B	lanes21done
+lanes22:
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	TBZ	$2, R0, lanes22low
+	FMOVQ	0(R1), F3
+	TBZ	$1, R0, lanes22highone
+	FMOVD	16(R1), F2
+	TBZ	$0, R0, lanes22done
+	ADD	$24, R1, R1
+	VLD1	(R1), V2.S[2]
+	B	lanes22done
+lanes22highone:
+	TBZ	$0, R0, lanes22done
+	FMOVS	16(R1), F2
+	B	lanes22done
+lanes22low:
+	TBZ	$1, R0, lanes22one
+	FMOVD	0(R1), F3
+	TBZ	$0, R0, lanes22done
+	ADD	$8, R1, R1
+	VLD1	(R1), V3.S[2]
+	B	lanes22done
+lanes22one:
+	TBZ	$0, R0, lanes22done
+	FMOVS	0(R1), F3
+	B	lanes22done
+lanes23:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R0, lanes23low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R0, lanes23highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R0, lanes23done
+	ADD	$24, R1, R1
+	VLD1	(R1), V0.S[2]
+	B	lanes23done
+lanes23highone:
+	TBZ	$0, R0, lanes23done
+	FMOVS	16(R1), F0
+	B	lanes23done
+lanes23low:
+	TBZ	$1, R0, lanes23one
+	FMOVD	0(R1), F1
+	TBZ	$0, R0, lanes23done
+	ADD	$8, R1, R1
+	VLD1	(R1), V1.S[2]
+	B	lanes23done
+lanes23one:
+	TBZ	$0, R0, lanes23done
+	FMOVS	0(R1), F1
+	B	lanes23done
+lanes24:
+	TBZ	$2, R0, lanes24low
+	FMOVQ	F1, 0(R1)
+	TBZ	$1, R0, lanes24highone
+	FMOVD	F0, 16(R1)
+	TBZ	$0, R0, lanes24done
+	ADD	$24, R1, R0
+	VST1	V0.S[2], (R0)
+	B	lanes24done
+lanes24highone:
+	TBZ	$0, R0, lanes24done
+	FMOVS	F0, 16(R1)
+	B	lanes24done
+lanes24low:
+	TBZ	$1, R0, lanes24one
+	FMOVD	F1, 0(R1)
+	TBZ	$0, R0, lanes24done
+	ADD	$8, R1, R0
+	VST1	V1.S[2], (R0)
+	B	lanes24done
+lanes24one:
+	TBZ	$0, R0, lanes24done
+	FMOVS	F1, 0(R1)
+	B	lanes24done
+
+// func layerNormGradRowsNEON(rows int, x *float32, dy *float32, mean *float32, invstd *float32, vectors int, rest int, tail uintptr, inverse float32, gamma *float32, dgamma *float32, dbeta *float32, dx *float32, bytes int)
+TEXT ·layerNormGradRowsNEON(SB), NOSPLIT, $0-112
+	MOVD	mean+24(FP), R13
+	MOVD	invstd+32(FP), R12
+	MOVD	rows+0(FP), R11
+	MOVD	x+8(FP), R10
+rows:
+	VMOVI	$0, V15.B16
+	VMOVI	$0, V14.B16
+	VMOVI	$0, V13.B16
+	VMOVI	$0, V12.B16
+	MOVD	dy+16(FP), R9
+	MOVD	x+8(FP), R0
+	SUB	R0, R9, R9
+	MOVD	bytes+104(FP), R0
+	ADD	R0<<0, R10, R8
+	CMP	$2048, R0
+	CSEL	GT, R10, R8, R8
+	MOVD	gamma+72(FP), R7
+	MOVD	dgamma+80(FP), R6
+	MOVD	dbeta+88(FP), R5
+	MOVD	vectors+40(FP), R4
+	MOVD	ZR, R3
+sums:
+	SUBS	$1, R4, R4
+	BLT	sumsTail
+	ADD	R3<<0, R8, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R3<<0, R7, R0
+	FLDPQ	0(R0), (F11, F10)
+	ADD	R3<<0, R6, R2
+	FLDPQ	0(R2), (F9, F8)
+	ADD	R3<<0, R5, R1
+	FLDPQ	0(R1), (F7, F6)
+	ADD	R3<<0, R10, R0
+	FLDPQ	0(R0), (F5, F4)
+	ADD	R9<<0, R10, R0
+	FLDPQ	0(R0), (F3, F2)
+	VLD1R	(R13), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4ea1d4a5 // fsub v5.4s, v5.4s, v1.4s
+	WORD	$0x4ea0d484 // fsub v4.4s, v4.4s, v0.4s
+	WORD	$0x4e23d4e7 // fadd v7.4s, v7.4s, v3.4s
+	WORD	$0x4e22d4c6 // fadd v6.4s, v6.4s, v2.4s
+	WORD	$0x6e23dd61 // fmul v1.4s, v11.4s, v3.4s
+	WORD	$0x6e22dd40 // fmul v0.4s, v10.4s, v2.4s
+	WORD	$0x4e21d5ef // fadd v15.4s, v15.4s, v1.4s
+	WORD	$0x4e20d5ce // fadd v14.4s, v14.4s, v0.4s
+	VFMLA	V5.S4, V1.S4, V13.S4
+	VFMLA	V4.S4, V0.S4, V12.S4
+	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
+	VLD1R	(R12), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x6e21dc63 // fmul v3.4s, v3.4s, v1.4s
+	WORD	$0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
+	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
+	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
+	FSTPQ	(F9, F8), 0(R2)
+	FSTPQ	(F7, F6), 0(R1)
+	ADD	$32, R3, R3
+	ADD	$32, R9, R9
+	B	sums
+sumsTail:
+	MOVD	rest+48(FP), R0
+	TST	R0, R0
+	BEQ	sumsDone
+	MOVD	tail+56(FP), R0
+	MOVWU	64(R0), R0
+	ADD	R3<<0, R8, R1
+	PRFM	0(R1), PLDL1KEEP
+	ADD	R3<<0, R7, R1
+	TBZ	$3, R0, lanes1
+	FLDPQ	0(R1), (F11, F10)
+lanes1done:
+	ADD	R3<<0, R6, R1
+	TBZ	$3, R0, lanes2
+	FLDPQ	0(R1), (F9, F8)
+lanes2done:
+	ADD	R3<<0, R5, R4
+	TBZ	$3, R0, lanes3
+	FLDPQ	0(R4), (F7, F6)
+lanes3done:
+	ADD	R3<<0, R10, R2
+	TBZ	$3, R0, lanes4
+	FLDPQ	0(R2), (F5, F4)
+lanes4done:
+	ADD	R9<<0, R10, R2
+	TBZ	$3, R0, lanes5
+	FLDPQ	0(R2), (F3, F2)
+lanes5done:
+	VLD1R	(R13), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4ea1d4a5 // fsub v5.4s, v5.4s, v1.4s
+	WORD	$0x4ea0d484 // fsub v4.4s, v4.4s, v0.4s
+	WORD	$0x4e23d4e7 // fadd v7.4s, v7.4s, v3.4s
+	WORD	$0x4e22d4c6 // fadd v6.4s, v6.4s, v2.4s
+	WORD	$0x6e23dd61 // fmul v1.4s, v11.4s, v3.4s
+	WORD	$0x6e22dd40 // fmul v0.4s, v10.4s, v2.4s
+	WORD	$0x4e21d5ef // fadd v15.4s, v15.4s, v1.4s
+	WORD	$0x4e20d5ce // fadd v14.4s, v14.4s, v0.4s
+	VFMLA	V5.S4, V1.S4, V13.S4
+	VFMLA	V4.S4, V0.S4, V12.S4
+	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
+	VLD1R	(R12), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x6e21dc63 // fmul v3.4s, v3.4s, v1.4s
+	WORD	$0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
+	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
+	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
+	TBZ	$3, R0, lanes6
+	FSTPQ	(F9, F8), 0(R1)
+lanes6done:
+	TBZ	$3, R0, lanes7
+	FSTPQ	(F7, F6), 0(R4)
+lanes7done:
+sumsDone:
+	WORD	$0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	VEXT	$8, V14.B16, V14.B16, V0.B16
+	WORD	$0x4e2ed40e // fadd v14.4s, v0.4s, v14.4s
+	VREV64	V14.S4, V0.S4
+	WORD	$0x4e2ed40e // fadd v14.4s, v0.4s, v14.4s
+	FMOVS	inverse+64(FP), F0
+	WORD	$0x4f8091ce // fmul v14.4s, v14.4s, v0.s[0]
+	VMOVI	$0, V0.B16
+	VMOV	V14.S[0], V0.S[0]
+	VMOV	V14.S[0], V0.S[1]
+	VMOV	V14.S[0], V0.S[2]
+	VMOV	V14.S[0], V0.S[3]
+	VDUP	V0.S[0], V0.S4
+	WORD	$0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	VEXT	$8, V12.B16, V12.B16, V1.B16
+	WORD	$0x4e2cd42c // fadd v12.4s, v1.4s, v12.4s
+	VREV64	V12.S4, V1.S4
+	WORD	$0x4e2cd42c // fadd v12.4s, v1.4s, v12.4s
+	FMOVS	0(R12), F2
+	FMOVS	inverse+64(FP), F1
+	WORD	$0x4f81918c // fmul v12.4s, v12.4s, v1.s[0]
+	WORD	$0x6e22dd8c // fmul v12.4s, v12.4s, v2.4s
+	WORD	$0x6e22dd8c // fmul v12.4s, v12.4s, v2.4s
+	VMOVI	$0, V1.B16
+	VMOV	V12.S[0], V1.S[0]
+	VMOV	V12.S[0], V1.S[1]
+	VMOV	V12.S[0], V1.S[2]
+	VMOV	V12.S[0], V1.S[3]
+	VDUP	V1.S[0], V8.S4
+	MOVD	dy+16(FP), R5
+	MOVD	x+8(FP), R0
+	SUB	R0, R5, R5
+	MOVD	bytes+104(FP), R0
+	ADD	R0<<0, R10, R4
+	CMP	$2048, R0
+	CSEL	GT, R10, R4, R4
+	MOVD	dx+96(FP), R3
+	MOVD	x+8(FP), R0
+	SUB	R0, R3, R3
+	ADD	R5, R4, R4
+	MOVD	vectors+40(FP), R2
+	MOVD	ZR, R1
+input:
+	SUBS	$1, R2, R2
+	BLT	inputTail
+	ADD	R1<<0, R4, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1<<0, R7, R0
+	FLDPQ	0(R0), (F7, F6)
+	ADD	R1<<0, R10, R0
+	FLDPQ	0(R0), (F5, F4)
+	ADD	R5<<0, R10, R0
+	FLDPQ	0(R0), (F3, F2)
+	VLD1R	(R13), [V1.S4]
+	WORD	$0x4ea1d4a5 // fsub v5.4s, v5.4s, v1.4s
+	WORD	$0x4ea1d484 // fsub v4.4s, v4.4s, v1.4s
+	WORD	$0x6e28dca5 // fmul v5.4s, v5.4s, v8.4s
+	WORD	$0x6e28dc84 // fmul v4.4s, v4.4s, v8.4s
+	WORD	$0x6e27dc63 // fmul v3.4s, v3.4s, v7.4s
+	WORD	$0x6e26dc42 // fmul v2.4s, v2.4s, v6.4s
+	WORD	$0x4ea0d463 // fsub v3.4s, v3.4s, v0.4s
+	WORD	$0x4ea0d442 // fsub v2.4s, v2.4s, v0.4s
+	WORD	$0x4ea5d463 // fsub v3.4s, v3.4s, v5.4s
+	WORD	$0x4ea4d442 // fsub v2.4s, v2.4s, v4.4s
+	VLD1R	(R12), [V1.S4]
+	WORD	$0x6e21dc63 // fmul v3.4s, v3.4s, v1.4s
+	WORD	$0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
+	ADD	R3<<0, R10, R0
+	FSTPQ	(F3, F2), 0(R0)
+	ADD	$32, R1, R1
+	ADD	$32, R5, R5
+	ADD	$32, R3, R3
+	B	input
+inputTail:
+	MOVD	rest+48(FP), R0
+	TST	R0, R0
+	BEQ	inputDone
+	MOVD	tail+56(FP), R0
+	MOVWU	64(R0), R0
+	ADD	R1<<0, R4, R2
+	PRFM	0(R2), PLDL1KEEP
+	ADD	R1<<0, R7, R2
+	TBZ	$3, R0, lanes8
+	FLDPQ	0(R2), (F7, F6)
+lanes8done:
+	ADD	R1<<0, R10, R1
+	TBZ	$3, R0, lanes9
+	FLDPQ	0(R1), (F5, F4)
+lanes9done:
+	ADD	R5<<0, R10, R1
+	TBZ	$3, R0, lanes10
+	FLDPQ	0(R1), (F3, F2)
+lanes10done:
+	VLD1R	(R13), [V1.S4]
+	WORD	$0x4ea1d4a5 // fsub v5.4s, v5.4s, v1.4s
+	WORD	$0x4ea1d484 // fsub v4.4s, v4.4s, v1.4s
+	WORD	$0x6e28dca5 // fmul v5.4s, v5.4s, v8.4s
+	WORD	$0x6e28dc84 // fmul v4.4s, v4.4s, v8.4s
+	WORD	$0x6e27dc63 // fmul v3.4s, v3.4s, v7.4s
+	WORD	$0x6e26dc42 // fmul v2.4s, v2.4s, v6.4s
+	WORD	$0x4ea0d463 // fsub v3.4s, v3.4s, v0.4s
+	WORD	$0x4ea0d442 // fsub v2.4s, v2.4s, v0.4s
+	WORD	$0x4ea5d463 // fsub v3.4s, v3.4s, v5.4s
+	WORD	$0x4ea4d442 // fsub v2.4s, v2.4s, v4.4s
+	VLD1R	(R12), [V1.S4]
+	WORD	$0x6e21dc63 // fmul v3.4s, v3.4s, v1.4s
+	WORD	$0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
+	ADD	R3<<0, R10, R1
+	TBZ	$3, R0, lanes11
+	FSTPQ	(F3, F2), 0(R1)
+lanes11done:
+inputDone:
+	ADD	$4, R13, R13
+	ADD	$4, R12, R12
+	MOVD	bytes+104(FP), R0
+	ADD	R0, R10, R10
+	SUBS	$1, R11, R11
+	BGT	rows
+	RET
+lanes1:
+	VMOVI	$0, V11.B16
+	VMOVI	$0, V10.B16
+	TBZ	$2, R0, lanes1low
+	FMOVQ	0(R1), F11
+	TBZ	$1, R0, lanes1highone
+	FMOVD	16(R1), F10
+	TBZ	$0, R0, lanes1done
+	ADD	$24, R1, R1
+	VLD1	(R1), V10.S[2]
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R0, lanes1done
+	FMOVS	16(R1), F10
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R0, lanes1one
+	FMOVD	0(R1), F11
+	TBZ	$0, R0, lanes1done
+	ADD	$8, R1, R1
+	VLD1	(R1), V11.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R0, lanes1done
+	FMOVS	0(R1), F11
+	B	lanes1done
+lanes2:
+	VMOVI	$0, V9.B16
+	VMOVI	$0, V8.B16
+	TBZ	$2, R0, lanes2low
+	FMOVQ	0(R1), F9
+	TBZ	$1, R0, lanes2highone
+	FMOVD	16(R1), F8
+	TBZ	$0, R0, lanes2done
+	ADD	$24, R1, R2
+	VLD1	(R2), V8.S[2]
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R0, lanes2done
+	FMOVS	16(R1), F8
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R0, lanes2one
+	FMOVD	0(R1), F9
+	TBZ	$0, R0, lanes2done
+	ADD	$8, R1, R2
+	VLD1	(R2), V9.S[2]
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R0, lanes2done
+	FMOVS	0(R1), F9
+	B	lanes2done
+lanes3:
+	VMOVI	$0, V7.B16
+	VMOVI	$0, V6.B16
+	TBZ	$2, R0, lanes3low
+	FMOVQ	0(R4), F7
+	TBZ	$1, R0, lanes3highone
+	FMOVD	16(R4), F6
+	TBZ	$0, R0, lanes3done
+	ADD	$24, R4, R2
+	VLD1	(R2), V6.S[2]
+	B	lanes3done
+lanes3highone:
+	TBZ	$0, R0, lanes3done
+	FMOVS	16(R4), F6
+	B	lanes3done
+lanes3low:
+	TBZ	$1, R0, lanes3one
+	FMOVD	0(R4), F7
+	TBZ	$0, R0, lanes3done
+	ADD	$8, R4, R2
+	VLD1	(R2), V7.S[2]
+	B	lanes3done
+lanes3one:
+	TBZ	$0, R0, lanes3done
+	FMOVS	0(R4), F7
+	B	lanes3done
+lanes4:
+	VMOVI	$0, V5.B16
+	VMOVI	$0, V4.B16
+	TBZ	$2, R0, lanes4low
+	FMOVQ	0(R2), F5
+	TBZ	$1, R0, lanes4highone
+	FMOVD	16(R2), F4
+	TBZ	$0, R0, lanes4done
+	ADD	$24, R2, R2
+	VLD1	(R2), V4.S[2]
+	B	lanes4done
+lanes4highone:
+	TBZ	$0, R0, lanes4done
+	FMOVS	16(R2), F4
+	B	lanes4done
+lanes4low:
+	TBZ	$1, R0, lanes4one
+	FMOVD	0(R2), F5
+	TBZ	$0, R0, lanes4done
+	ADD	$8, R2, R2
+	VLD1	(R2), V5.S[2]
+	B	lanes4done
+lanes4one:
+	TBZ	$0, R0, lanes4done
+	FMOVS	0(R2), F5
+	B	lanes4done
+lanes5:
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	TBZ	$2, R0, lanes5low
+	FMOVQ	0(R2), F3
+	TBZ	$1, R0, lanes5highone
+	FMOVD	16(R2), F2
+	TBZ	$0, R0, lanes5done
+	ADD	$24, R2, R2
+	VLD1	(R2), V2.S[2]
+	B	lanes5done
+lanes5highone:
+	TBZ	$0, R0, lanes5done
+	FMOVS	16(R2), F2
+	B	lanes5done
+lanes5low:
+	TBZ	$1, R0, lanes5one
+	FMOVD	0(R2), F3
+	TBZ	$0, R0, lanes5done
+	ADD	$8, R2, R2
+	VLD1	(R2), V3.S[2]
+	B	lanes5done
+lanes5one:
+	TBZ	$0, R0, lanes5done
+	FMOVS	0(R2), F3
+	B	lanes5done
+lanes6:
+	TBZ	$2, R0, lanes6low
+	FMOVQ	F9, 0(R1)
+	TBZ	$1, R0, lanes6highone
+	FMOVD	F8, 16(R1)
+	TBZ	$0, R0, lanes6done
+	ADD	$24, R1, R1
+	VST1	V8.S[2], (R1)
+	B	lanes6done
+lanes6highone:
+	TBZ	$0, R0, lanes6done
+	FMOVS	F8, 16(R1)
+	B	lanes6done
+lanes6low:
+	TBZ	$1, R0, lanes6one
+	FMOVD	F9, 0(R1)
+	TBZ	$0, R0, lanes6done
+	ADD	$8, R1, R1
+	VST1	V9.S[2], (R1)
+	B	lanes6done
+lanes6one:
+	TBZ	$0, R0, lanes6done
+	FMOVS	F9, 0(R1)
+	B	lanes6done
+lanes7:
+	TBZ	$2, R0, lanes7low
+	FMOVQ	F7, 0(R4)
+	TBZ	$1, R0, lanes7highone
+	FMOVD	F6, 16(R4)
+	TBZ	$0, R0, lanes7done
+	ADD	$24, R4, R0
+	VST1	V6.S[2], (R0)
+	B	lanes7done
+lanes7highone:
+	TBZ	$0, R0, lanes7done
+	FMOVS	F6, 16(R4)
+	B	lanes7done
+lanes7low:
+	TBZ	$1, R0, lanes7one
+	FMOVD	F7, 0(R4)
+	TBZ	$0, R0, lanes7done
+	ADD	$8, R4, R0
+	VST1	V7.S[2], (R0)
+	B	lanes7done
+lanes7one:
+	TBZ	$0, R0, lanes7done
+	FMOVS	F7, 0(R4)
+	B	lanes7done
+lanes8:
+	VMOVI	$0, V7.B16
+	VMOVI	$0, V6.B16
+	TBZ	$2, R0, lanes8low
+	FMOVQ	0(R2), F7
+	TBZ	$1, R0, lanes8highone
+	FMOVD	16(R2), F6
+	TBZ	$0, R0, lanes8done
+	ADD	$24, R2, R2
+	VLD1	(R2), V6.S[2]
+	B	lanes8done
+lanes8highone:
+	TBZ	$0, R0, lanes8done
+	FMOVS	16(R2), F6
+	B	lanes8done
+lanes8low:
+	TBZ	$1, R0, lanes8one
+	FMOVD	0(R2), F7
+	TBZ	$0, R0, lanes8done
+	ADD	$8, R2, R2
+	VLD1	(R2), V7.S[2]
+	B	lanes8done
+lanes8one:
+	TBZ	$0, R0, lanes8done
+	FMOVS	0(R2), F7
+	B	lanes8done
+lanes9:
+	VMOVI	$0, V5.B16
+	VMOVI	$0, V4.B16
+	TBZ	$2, R0, lanes9low
+	FMOVQ	0(R1), F5
+	TBZ	$1, R0, lanes9highone
+	FMOVD	16(R1), F4
+	TBZ	$0, R0, lanes9done
+	ADD	$24, R1, R1
+	VLD1	(R1), V4.S[2]
+	B	lanes9done
+lanes9highone:
+	TBZ	$0, R0, lanes9done
+	FMOVS	16(R1), F4
+	B	lanes9done
+lanes9low:
+	TBZ	$1, R0, lanes9one
+	FMOVD	0(R1), F5
+	TBZ	$0, R0, lanes9done
+	ADD	$8, R1, R1
+	VLD1	(R1), V5.S[2]
+	B	lanes9done
+lanes9one:
+	TBZ	$0, R0, lanes9done
+	FMOVS	0(R1), F5
+	B	lanes9done
+lanes10:
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	TBZ	$2, R0, lanes10low
+	FMOVQ	0(R1), F3
+	TBZ	$1, R0, lanes10highone
+	FMOVD	16(R1), F2
+	TBZ	$0, R0, lanes10done
+	ADD	$24, R1, R1
+	VLD1	(R1), V2.S[2]
+	B	lanes10done
+lanes10highone:
+	TBZ	$0, R0, lanes10done
+	FMOVS	16(R1), F2
+	B	lanes10done
+lanes10low:
+	TBZ	$1, R0, lanes10one
+	FMOVD	0(R1), F3
+	TBZ	$0, R0, lanes10done
+	ADD	$8, R1, R1
+	VLD1	(R1), V3.S[2]
+	B	lanes10done
+lanes10one:
+	TBZ	$0, R0, lanes10done
+	FMOVS	0(R1), F3
+	B	lanes10done
+lanes11:
+	TBZ	$2, R0, lanes11low
 	FMOVQ	F3, 0(R1)
-	TBZ	$1, R4, lanes11highone
+	TBZ	$1, R0, lanes11highone
 	FMOVD	F2, 16(R1)
-	TBZ	$0, R4, lanes11done
+	TBZ	$0, R0, lanes11done
 	ADD	$24, R1, R0
 	VST1	V2.S[2], (R0)
 	B	lanes11done
 lanes11highone:
-	TBZ	$0, R4, lanes11done
+	TBZ	$0, R0, lanes11done
 	FMOVS	F2, 16(R1)
 	B	lanes11done
 lanes11low:
-	TBZ	$1, R4, lanes11one
+	TBZ	$1, R0, lanes11one
 	FMOVD	F3, 0(R1)
-	TBZ	$0, R4, lanes11done
+	TBZ	$0, R0, lanes11done
 	ADD	$8, R1, R0
 	VST1	V3.S[2], (R0)
 	B	lanes11done
 lanes11one:
-	TBZ	$0, R4, lanes11done
+	TBZ	$0, R0, lanes11done
 	FMOVS	F3, 0(R1)
 	B	lanes11done
 
-// func rmsNormRowsNEON(rows int, x *float32, vectors int, rest int, tail uintptr, inverse float32, eps float32, gamma *float32, y *float32, invrms *float32, bytes int)
-TEXT ·rmsNormRowsNEON(SB), NOSPLIT, $0-80
-	MOVD	$rmsNormOneNEON<>(SB), R3
-	MOVD	x+8(FP), R7
-	MOVD	y+56(FP), R6
-	MOVD	invrms+64(FP), R5
-	VMOVI	$0, V12.B16
-	MOVD	rows+0(FP), R4
+// func rmsNormGradRowsNEON(rows int, x *float32, dy *float32, invrms *float32, vectors int, rest int, tail uintptr, inverse float32, gamma *float32, dgamma *float32, dx *float32, bytes int)
+TEXT ·rmsNormGradRowsNEON(SB), NOSPLIT, $0-96
+	MOVD	invrms+24(FP), R10
+	MOVD	rows+0(FP), R9
+	MOVD	x+8(FP), R8
 rows:
 	VMOVI	$0, V11.B16
 	VMOVI	$0, V10.B16
-	VMOVI	$0, V9.B16
-	VMOVI	$0, V8.B16
-	VMOVI	$0, V7.B16
-	VMOVI	$0, V6.B16
-	VMOVI	$0, V5.B16
-	VMOVI	$0, V4.B16
-	MOVD	vectors+16(FP), R0
-	MOVD	R7, R1
-sum4:
-	SUBS	$4, R0, R0
-	BLT	sumOnes
-	FLDPQ	0(R1), (F3, F2)
-	VFMLA	V3.S4, V3.S4, V11.S4
-	VFMLA	V2.S4, V2.S4, V10.S4
-	FLDPQ	32(R1), (F1, F0)
-	VFMLA	V1.S4, V1.S4, V9.S4
-	VFMLA	V0.S4, V0.S4, V8.S4
-	FLDPQ	64(R1), (F1, F0)
-	VFMLA	V1.S4, V1.S4, V7.S4
-	VFMLA	V0.S4, V0.S4, V6.S4
-	FLDPQ	96(R1), (F1, F0)
-	VFMLA	V1.S4, V1.S4, V5.S4
-	VFMLA	V0.S4, V0.S4, V4.S4
-	ADD	$128, R1, R1
-	B	sum4
-sumOnes:
-	ADD	$4, R0, R0
-sum1:
-	SUBS	$1, R0, R0
-	BLT	sumTail
-	FLDPQ	0(R1), (F3, F2)
-	VFMLA	V3.S4, V3.S4, V11.S4
-	VFMLA	V2.S4, V2.S4, V10.S4
-	ADD	$32, R1, R1
-	B	sum1
-sumTail:
-	MOVD	tail+32(FP), R0
+	MOVD	dy+16(FP), R7
+	MOVD	x+8(FP), R0
+	SUB	R0, R7, R7
+	MOVD	bytes+88(FP), R0
+	ADD	R0<<0, R8, R6
+	CMP	$2048, R0
+	CSEL	GT, R8, R6, R6
+	MOVD	gamma+64(FP), R5
+	MOVD	dgamma+72(FP), R4
+	FMOVS	0(R10), F9
+	VMOVI	$0, V0.B16
+	VMOV	V9.S[0], V0.S[0]
+	VMOV	V9.S[0], V0.S[1]
+	VMOV	V9.S[0], V0.S[2]
+	VMOV	V9.S[0], V0.S[3]
+	VDUP	V0.S[0], V8.S4
+	MOVD	vectors+32(FP), R3
+	MOVD	ZR, R2
+sums:
+	SUBS	$1, R3, R3
+	BLT	sumsTail
+	ADD	R2<<0, R6, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R2<<0, R5, R0
+	FLDPQ	0(R0), (F7, F6)
+	ADD	R2<<0, R4, R1
+	FLDPQ	0(R1), (F5, F4)
+	ADD	R2<<0, R8, R0
+	FLDPQ	0(R0), (F3, F2)
+	ADD	R7<<0, R8, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x6e23dc21 // fmul v1.4s, v1.4s, v3.4s
+	WORD	$0x6e22dc00 // fmul v0.4s, v0.4s, v2.4s
+	VFMLA	V1.S4, V7.S4, V11.S4
+	VFMLA	V0.S4, V6.S4, V10.S4
+	VFMLA	V8.S4, V1.S4, V5.S4
+	VFMLA	V8.S4, V0.S4, V4.S4
+	FSTPQ	(F5, F4), 0(R1)
+	ADD	$32, R2, R2
+	ADD	$32, R7, R7
+	B	sums
+sumsTail:
+	MOVD	rest+40(FP), R0
 	TST	R0, R0
-	BEQ	sumDone
-	FLDPQ	0(R0), (F0, F1)
+	BEQ	sumsDone
+	MOVD	tail+48(FP), R0
 	MOVWU	64(R0), R0
+	ADD	R2<<0, R6, R1
+	PRFM	0(R1), PLDL1KEEP
+	ADD	R2<<0, R5, R1
 	TBZ	$3, R0, lanes1
-	FLDPQ	0(R1), (F3, F2)
+	FLDPQ	0(R1), (F7, F6)
 lanes1done:
-	WORD	$0x4f210400 // sshr v0.4s, v0.4s, #31
-	VBSL	V12.B16, V3.B16, V0.B16
-	VMOV	V0.B16, V3.B16
-	WORD	$0x4f210420 // sshr v0.4s, v1.4s, #31
-	VBSL	V12.B16, V2.B16, V0.B16
-	VMOV	V0.B16, V2.B16
-	VFMLA	V3.S4, V3.S4, V9.S4
-	VFMLA	V2.S4, V2.S4, V8.S4
-sumDone:
-	WORD	$0x4e29d56b // fadd v11.4s, v11.4s, v9.4s
-	WORD	$0x4e28d54a // fadd v10.4s, v10.4s, v8.4s
-	WORD	$0x4e25d4e7 // fadd v7.4s, v7.4s, v5.4s
-	WORD	$0x4e24d4c6 // fadd v6.4s, v6.4s, v4.4s
-	WORD	$0x4e27d56b // fadd v11.4s, v11.4s, v7.4s
-	WORD	$0x4e26d54a // fadd v10.4s, v10.4s, v6.4s
+	ADD	R2<<0, R4, R3
+	TBZ	$3, R0, lanes2
+	FLDPQ	0(R3), (F5, F4)
+lanes2done:
+	ADD	R2<<0, R8, R1
+	TBZ	$3, R0, lanes3
+	FLDPQ	0(R1), (F3, F2)
+lanes3done:
+	ADD	R7<<0, R8, R1
+	TBZ	$3, R0, lanes4
+	FLDPQ	0(R1), (F1, F0)
+lanes4done:
+	WORD	$0x6e23dc21 // fmul v1.4s, v1.4s, v3.4s
+	WORD	$0x6e22dc00 // fmul v0.4s, v0.4s, v2.4s
+	VFMLA	V1.S4, V7.S4, V11.S4
+	VFMLA	V0.S4, V6.S4, V10.S4
+	VFMLA	V8.S4, V1.S4, V5.S4
+	VFMLA	V8.S4, V0.S4, V4.S4
+	TBZ	$3, R0, lanes5
+	FSTPQ	(F5, F4), 0(R3)
+lanes5done:
+sumsDone:
 	WORD	$0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
 	VEXT	$8, V10.B16, V10.B16, V0.B16
 	WORD	$0x4e2ad40a // fadd v10.4s, v0.4s, v10.4s
 	VREV64	V10.S4, V0.S4
 	WORD	$0x4e2ad40a // fadd v10.4s, v0.4s, v10.4s
-	VDUP	V10.S[0], V1.S4
-	VMOV	V1.B16, V0.B16
-	FMOVS	inverse+40(FP), F2
-	WORD	$0x4f829021 // fmul v1.4s, v1.4s, v2.s[0]
-	WORD	$0x4f829000 // fmul v0.4s, v0.4s, v2.s[0]
-	FMOVS	eps+44(FP), F2
-	VDUP	V2.S[0], V2.S4
-	WORD	$0x4e22d421 // fadd v1.4s, v1.4s, v2.4s
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	WORD	$0x6ea1f821 // fsqrt v1.4s, v1.4s
-	WORD	$0x6ea1f800 // fsqrt v0.4s, v0.4s
-	FLDPQ	0(R3), (F5, F4)
-	WORD	$0x6e21fca5 // fdiv v5.4s, v5.4s, v1.4s
-	WORD	$0x6e20fc84 // fdiv v4.4s, v4.4s, v0.4s
-	FMOVS	F5, 0(R5)
-	ADD	$4, R5, R5
-	MOVD	gamma+48(FP), R2
-	MOVD	vectors+16(FP), R8
-	MOVD	R7, R0
-	MOVD	R6, R1
-applyGroup:
-	SUBS	$4, R8, R8
-	BLT	applyOnes
-	FLDPQ	0(R0), (F3, F2)
-	FLDPQ	0(R2), (F1, F0)
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
-	WORD	$0x6e21dc63 // fmul v3.4s, v3.4s, v1.4s
-	WORD	$0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
-	FSTPQ	(F3, F2), 0(R1)
-	FLDPQ	32(R0), (F3, F2)
-	FLDPQ	32(R2), (F1, F0)
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
-	WORD	$0x6e21dc63 // fmul v3.4s, v3.4s, v1.4s
-	WORD	$0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
-	FSTPQ	(F3, F2), 32(R1)
-	FLDPQ	64(R0), (F3, F2)
-	FLDPQ	64(R2), (F1, F0)
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
-	WORD	$0x6e21dc63 // fmul v3.4s, v3.4s, v1.4s
-	WORD	$0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
-	FSTPQ	(F3, F2), 64(R1)
-	FLDPQ	96(R0), (F3, F2)
-	FLDPQ	96(R2), (F1, F0)
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
-	WORD	$0x6e21dc63 // fmul v3.4s, v3.4s, v1.4s
-	WORD	$0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
-	FSTPQ	(F3, F2), 96(R1)
-	ADD	$128, R0, R0
-	ADD	$128, R2, R2
-	ADD	$128, R1, R1
-	B	applyGroup
-applyOnes:
-	ADD	$4, R8, R8
-apply:
-	SUBS	$1, R8, R8
-	BLT	applyTail
-	FLDPQ	0(R0), (F3, F2)
-	FLDPQ	0(R2), (F1, F0)
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
-	WORD	$0x6e21dc63 // fmul v3.4s, v3.4s, v1.4s
-	WORD	$0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
-	FSTPQ	(F3, F2), 0(R1)
-	ADD	$32, R0, R0
-	ADD	$32, R2, R2
-	ADD	$32, R1, R1
-	B	apply
-applyTail:
-	MOVD	rest+24(FP), R8
-	TST	R8, R8
-	BEQ	applyDone
-	MOVD	tail+32(FP), R8
-	MOVWU	64(R8), R8
-	TBZ	$3, R8, lanes2
-	FLDPQ	0(R0), (F3, F2)
-lanes2done:
-	TBZ	$3, R8, lanes3
-	FLDPQ	0(R2), (F1, F0)
-lanes3done:
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
-	WORD	$0x6e21dc63 // fmul v3.4s, v3.4s, v1.4s
-	WORD	$0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
-	TBZ	$3, R8, lanes4
-	FSTPQ	(F3, F2), 0(R1)
-lanes4done:
-applyDone:
-	MOVD	bytes+72(FP), R0
-	ADD	R0, R7, R7
-	ADD	R0, R6, R6
-	SUBS	$1, R4, R4
-	BNE	rows
-	RET
-lanes1:
-	VMOVI	$0, V3.B16
-	VMOVI	$0, V2.B16
-	TBZ	$2, R0, lanes1low
-	FMOVQ	0(R1), F3
-	TBZ	$1, R0, lanes1highone
-	FMOVD	16(R1), F2
-	TBZ	$0, R0, lanes1done
-	ADD	$24, R1, R0
-	VLD1	(R0), V2.S[2]
-	B	lanes1done
-lanes1highone:
-	TBZ	$0, R0, lanes1done
-	FMOVS	16(R1), F2
-	B	lanes1done
-lanes1low:
-	TBZ	$1, R0, lanes1one
-	FMOVD	0(R1), F3
-	TBZ	$0, R0, lanes1done
-	ADD	$8, R1, R0
-	VLD1	(R0), V3.S[2]
-	B	lanes1done
-lanes1one:
-	TBZ	$0, R0, lanes1done
-	FMOVS	0(R1), F3
-	B	lanes1done
-lanes2:
-	VMOVI	$0, V3.B16
-	VMOVI	$0, V2.B16
-	TBZ	$2, R8, lanes2low
-	FMOVQ	0(R0), F3
-	TBZ	$1, R8, lanes2highone
-	FMOVD	16(R0), F2
-	TBZ	$0, R8, lanes2done
-	ADD	$24, R0, R0
-	VLD1	(R0), V2.S[2]
-	B	lanes2done
-lanes2highone:
-	TBZ	$0, R8, lanes2done
-	FMOVS	16(R0), F2
-	B	lanes2done
-lanes2low:
-	TBZ	$1, R8, lanes2one
-	FMOVD	0(R0), F3
-	TBZ	$0, R8, lanes2done
-	ADD	$8, R0, R0
-	VLD1	(R0), V3.S[2]
-	B	lanes2done
-lanes2one:
-	TBZ	$0, R8, lanes2done
-	FMOVS	0(R0), F3
-	B	lanes2done
-lanes3:
-	VMOVI	$0, V1.B16
-	VMOVI	$0, V0.B16
-	TBZ	$2, R8, lanes3low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R8, lanes3highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R8, lanes3done
-	ADD	$24, R2, R0
-	VLD1	(R0), V0.S[2]
-	B	lanes3done
-lanes3highone:
-	TBZ	$0, R8, lanes3done
-	FMOVS	16(R2), F0
-	B	lanes3done
-lanes3low:
-	TBZ	$1, R8, lanes3one
-	FMOVD	0(R2), F1
-	TBZ	$0, R8, lanes3done
-	ADD	$8, R2, R0
-	VLD1	(R0), V1.S[2]
-	B	lanes3done
-lanes3one:
-	TBZ	$0, R8, lanes3done
-	FMOVS	0(R2), F1
-	B	lanes3done
-lanes4:
-	TBZ	$2, R8, lanes4low
-	FMOVQ	F3, 0(R1)
-	TBZ	$1, R8, lanes4highone
-	FMOVD	F2, 16(R1)
-	TBZ	$0, R8, lanes4done
-	ADD	$24, R1, R0
-	VST1	V2.S[2], (R0)
-	B	lanes4done
-lanes4highone:
-	TBZ	$0, R8, lanes4done
-	FMOVS	F2, 16(R1)
-	B	lanes4done
-lanes4low:
-	TBZ	$1, R8, lanes4one
-	FMOVD	F3, 0(R1)
-	TBZ	$0, R8, lanes4done
-	ADD	$8, R1, R0
-	VST1	V3.S[2], (R0)
-	B	lanes4done
-lanes4one:
-	TBZ	$0, R8, lanes4done
-	FMOVS	F3, 0(R1)
-	B	lanes4done
-
-// func rmsNormGradRowsNEON(rows int, x *float32, dy *float32, invrms *float32, vectors int, rest int, tail uintptr, inverse float32, gamma *float32, dgamma *float32, dx *float32, bytes int)
-TEXT ·rmsNormGradRowsNEON(SB), NOSPLIT, $0-96
-	MOVD	x+8(FP), R9
-	MOVD	dy+16(FP), R8
-	MOVD	dx+80(FP), R7
-	MOVD	invrms+24(FP), R6
-	MOVD	rows+0(FP), R5
-rows:
-	FMOVS	0(R6), F14
-	ADD	$4, R6, R6
-	VMOVI	$0, V13.B16
-	VMOVI	$0, V12.B16
-	VMOVI	$0, V11.B16
-	VMOVI	$0, V10.B16
-	VMOVI	$0, V9.B16
-	VMOVI	$0, V8.B16
-	VMOVI	$0, V7.B16
-	VMOVI	$0, V6.B16
-	MOVD	gamma+64(FP), R4
-	MOVD	dgamma+72(FP), R1
-	MOVD	vectors+32(FP), R10
-	MOVD	R9, R0
-	MOVD	R8, R3
-	MOVD	R4, R2
-sumsGroup:
-	SUBS	$4, R10, R10
-	BLT	sumsOnes
-	FLDPQ	0(R0), (F5, F4)
-	FLDPQ	0(R3), (F3, F2)
-	FLDPQ	0(R2), (F1, F0)
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
-	VFMLA	V3.S4, V1.S4, V13.S4
-	VFMLA	V2.S4, V0.S4, V12.S4
-	FLDPQ	0(R1), (F1, F0)
-	WORD	$0x4f8e1061 // fmla v1.4s, v3.4s, v14.s[0]
-	WORD	$0x4f8e1040 // fmla v0.4s, v2.4s, v14.s[0]
-	FSTPQ	(F1, F0), 0(R1)
-	FLDPQ	32(R0), (F5, F4)
-	FLDPQ	32(R3), (F3, F2)
-	FLDPQ	32(R2), (F1, F0)
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
-	VFMLA	V3.S4, V1.S4, V11.S4
-	VFMLA	V2.S4, V0.S4, V10.S4
-	FLDPQ	32(R1), (F1, F0)
-	WORD	$0x4f8e1061 // fmla v1.4s, v3.4s, v14.s[0]
-	WORD	$0x4f8e1040 // fmla v0.4s, v2.4s, v14.s[0]
-	FSTPQ	(F1, F0), 32(R1)
-	FLDPQ	64(R0), (F5, F4)
-	FLDPQ	64(R3), (F3, F2)
-	FLDPQ	64(R2), (F1, F0)
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
-	VFMLA	V3.S4, V1.S4, V9.S4
-	VFMLA	V2.S4, V0.S4, V8.S4
-	FLDPQ	64(R1), (F1, F0)
-	WORD	$0x4f8e1061 // fmla v1.4s, v3.4s, v14.s[0]
-	WORD	$0x4f8e1040 // fmla v0.4s, v2.4s, v14.s[0]
-	FSTPQ	(F1, F0), 64(R1)
-	FLDPQ	96(R0), (F5, F4)
-	FLDPQ	96(R3), (F3, F2)
-	FLDPQ	96(R2), (F1, F0)
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
-	VFMLA	V3.S4, V1.S4, V7.S4
-	VFMLA	V2.S4, V0.S4, V6.S4
-	FLDPQ	96(R1), (F1, F0)
-	WORD	$0x4f8e1061 // fmla v1.4s, v3.4s, v14.s[0]
-	WORD	$0x4f8e1040 // fmla v0.4s, v2.4s, v14.s[0]
-	FSTPQ	(F1, F0), 96(R1)
-	ADD	$128, R0, R0
-	ADD	$128, R3, R3
-	ADD	$128, R2, R2
-	ADD	$128, R1, R1
-	B	sumsGroup
-sumsOnes:
-	ADD	$4, R10, R10
-sums:
-	SUBS	$1, R10, R10
-	BLT	sumsTail
-	FLDPQ	0(R0), (F5, F4)
-	FLDPQ	0(R3), (F3, F2)
-	FLDPQ	0(R2), (F1, F0)
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
-	VFMLA	V3.S4, V1.S4, V13.S4
-	VFMLA	V2.S4, V0.S4, V12.S4
-	FLDPQ	0(R1), (F1, F0)
-	WORD	$0x4f8e1061 // fmla v1.4s, v3.4s, v14.s[0]
-	WORD	$0x4f8e1040 // fmla v0.4s, v2.4s, v14.s[0]
-	FSTPQ	(F1, F0), 0(R1)
-	ADD	$32, R0, R0
-	ADD	$32, R3, R3
-	ADD	$32, R2, R2
-	ADD	$32, R1, R1
-	B	sums
-sumsTail:
-	MOVD	rest+40(FP), R10
-	TST	R10, R10
-	BEQ	sumsDone
-	MOVD	tail+48(FP), R10
-	MOVWU	64(R10), R10
-	TBZ	$3, R10, lanes1
-	FLDPQ	0(R0), (F5, F4)
-lanes1done:
-	TBZ	$3, R10, lanes2
-	FLDPQ	0(R3), (F3, F2)
-lanes2done:
-	TBZ	$3, R10, lanes3
-	FLDPQ	0(R2), (F1, F0)
-lanes3done:
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
-	VFMLA	V3.S4, V1.S4, V11.S4
-	VFMLA	V2.S4, V0.S4, V10.S4
-	TBZ	$3, R10, lanes4
-	FLDPQ	0(R1), (F1, F0)
-lanes4done:
-	WORD	$0x4f8e1061 // fmla v1.4s, v3.4s, v14.s[0]
-	WORD	$0x4f8e1040 // fmla v0.4s, v2.4s, v14.s[0]
-	TBZ	$3, R10, lanes5
-	FSTPQ	(F1, F0), 0(R1)
-lanes5done:
-sumsDone:
-	WORD	$0x4e2bd5ad // fadd v13.4s, v13.4s, v11.4s
-	WORD	$0x4e2ad58c // fadd v12.4s, v12.4s, v10.4s
-	WORD	$0x4e27d529 // fadd v9.4s, v9.4s, v7.4s
-	WORD	$0x4e26d508 // fadd v8.4s, v8.4s, v6.4s
-	WORD	$0x4e29d5ad // fadd v13.4s, v13.4s, v9.4s
-	WORD	$0x4e28d58c // fadd v12.4s, v12.4s, v8.4s
-	WORD	$0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
-	VEXT	$8, V12.B16, V12.B16, V0.B16
-	WORD	$0x4e2cd40c // fadd v12.4s, v0.4s, v12.4s
-	VREV64	V12.S4, V0.S4
-	WORD	$0x4e2cd40c // fadd v12.4s, v0.4s, v12.4s
-	VDUP	V12.S[0], V5.S4
-	VMOV	V5.B16, V4.B16
 	FMOVS	inverse+56(FP), F0
-	WORD	$0x4f8090a5 // fmul v5.4s, v5.4s, v0.s[0]
-	WORD	$0x4f809084 // fmul v4.4s, v4.4s, v0.s[0]
-	WORD	$0x4f8e90a5 // fmul v5.4s, v5.4s, v14.s[0]
-	WORD	$0x4f8e9084 // fmul v4.4s, v4.4s, v14.s[0]
-	WORD	$0x4f8e90a5 // fmul v5.4s, v5.4s, v14.s[0]
-	WORD	$0x4f8e9084 // fmul v4.4s, v4.4s, v14.s[0]
+	WORD	$0x4f80914a // fmul v10.4s, v10.4s, v0.s[0]
+	WORD	$0x6e29dd4a // fmul v10.4s, v10.4s, v9.4s
+	WORD	$0x6e29dd4a // fmul v10.4s, v10.4s, v9.4s
+	VMOVI	$0, V0.B16
+	VMOV	V10.S[0], V0.S[0]
+	VMOV	V10.S[0], V0.S[1]
+	VMOV	V10.S[0], V0.S[2]
+	VMOV	V10.S[0], V0.S[3]
+	VDUP	V0.S[0], V6.S4
+	MOVD	dy+16(FP), R6
+	MOVD	x+8(FP), R0
+	SUB	R0, R6, R6
+	MOVD	bytes+88(FP), R0
+	ADD	R0<<0, R8, R4
+	CMP	$2048, R0
+	CSEL	GT, R8, R4, R4
+	MOVD	dx+80(FP), R3
+	MOVD	x+8(FP), R0
+	SUB	R0, R3, R3
+	ADD	R6, R4, R4
 	MOVD	vectors+32(FP), R2
-	MOVD	R9, R1
-	MOVD	R8, R0
-	MOVD	R7, R3
-inputGroup:
-	SUBS	$4, R2, R2
-	BLT	inputOnes
-	FLDPQ	0(R0), (F1, F0)
-	FLDPQ	0(R4), (F3, F2)
-	WORD	$0x6e23dc21 // fmul v1.4s, v1.4s, v3.4s
-	WORD	$0x6e22dc00 // fmul v0.4s, v0.4s, v2.4s
-	FLDPQ	0(R1), (F3, F2)
-	VFMLS	V5.S4, V3.S4, V1.S4
-	VFMLS	V4.S4, V2.S4, V0.S4
-	WORD	$0x4f8e9021 // fmul v1.4s, v1.4s, v14.s[0]
-	WORD	$0x4f8e9000 // fmul v0.4s, v0.4s, v14.s[0]
-	FSTPQ	(F1, F0), 0(R3)
-	FLDPQ	32(R0), (F1, F0)
-	FLDPQ	32(R4), (F3, F2)
-	WORD	$0x6e23dc21 // fmul v1.4s, v1.4s, v3.4s
-	WORD	$0x6e22dc00 // fmul v0.4s, v0.4s, v2.4s
-	FLDPQ	32(R1), (F3, F2)
-	VFMLS	V5.S4, V3.S4, V1.S4
-	VFMLS	V4.S4, V2.S4, V0.S4
-	WORD	$0x4f8e9021 // fmul v1.4s, v1.4s, v14.s[0]
-	WORD	$0x4f8e9000 // fmul v0.4s, v0.4s, v14.s[0]
-	FSTPQ	(F1, F0), 32(R3)
-	FLDPQ	64(R0), (F1, F0)
-	FLDPQ	64(R4), (F3, F2)
-	WORD	$0x6e23dc21 // fmul v1.4s, v1.4s, v3.4s
-	WORD	$0x6e22dc00 // fmul v0.4s, v0.4s, v2.4s
-	FLDPQ	64(R1), (F3, F2)
-	VFMLS	V5.S4, V3.S4, V1.S4
-	VFMLS	V4.S4, V2.S4, V0.S4
-	WORD	$0x4f8e9021 // fmul v1.4s, v1.4s, v14.s[0]
-	WORD	$0x4f8e9000 // fmul v0.4s, v0.4s, v14.s[0]
-	FSTPQ	(F1, F0), 64(R3)
-	FLDPQ	96(R0), (F1, F0)
-	FLDPQ	96(R4), (F3, F2)
-	WORD	$0x6e23dc21 // fmul v1.4s, v1.4s, v3.4s
-	WORD	$0x6e22dc00 // fmul v0.4s, v0.4s, v2.4s
-	FLDPQ	96(R1), (F3, F2)
-	VFMLS	V5.S4, V3.S4, V1.S4
-	VFMLS	V4.S4, V2.S4, V0.S4
-	WORD	$0x4f8e9021 // fmul v1.4s, v1.4s, v14.s[0]
-	WORD	$0x4f8e9000 // fmul v0.4s, v0.4s, v14.s[0]
-	FSTPQ	(F1, F0), 96(R3)
-	ADD	$128, R1, R1
-	ADD	$128, R0, R0
-	ADD	$128, R4, R4
-	ADD	$128, R3, R3
-	B	inputGroup
-inputOnes:
-	ADD	$4, R2, R2
+	MOVD	ZR, R1
 input:
 	SUBS	$1, R2, R2
 	BLT	inputTail
+	ADD	R1<<0, R4, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1<<0, R5, R0
+	FLDPQ	0(R0), (F5, F4)
+	ADD	R1<<0, R8, R0
+	FLDPQ	0(R0), (F3, F2)
+	ADD	R6<<0, R8, R0
 	FLDPQ	0(R0), (F1, F0)
-	FLDPQ	0(R4), (F3, F2)
-	WORD	$0x6e23dc21 // fmul v1.4s, v1.4s, v3.4s
-	WORD	$0x6e22dc00 // fmul v0.4s, v0.4s, v2.4s
-	FLDPQ	0(R1), (F3, F2)
-	VFMLS	V5.S4, V3.S4, V1.S4
-	VFMLS	V4.S4, V2.S4, V0.S4
-	WORD	$0x4f8e9021 // fmul v1.4s, v1.4s, v14.s[0]
-	WORD	$0x4f8e9000 // fmul v0.4s, v0.4s, v14.s[0]
-	FSTPQ	(F1, F0), 0(R3)
+	WORD	$0x6e25dc21 // fmul v1.4s, v1.4s, v5.4s
+	WORD	$0x6e24dc00 // fmul v0.4s, v0.4s, v4.4s
+	VFMLS	V6.S4, V3.S4, V1.S4
+	VFMLS	V6.S4, V2.S4, V0.S4
+	WORD	$0x6e28dc21 // fmul v1.4s, v1.4s, v8.4s
+	WORD	$0x6e28dc00 // fmul v0.4s, v0.4s, v8.4s
+	ADD	R3<<0, R8, R0
+	FSTPQ	(F1, F0), 0(R0)
 	ADD	$32, R1, R1
-	ADD	$32, R0, R0
-	ADD	$32, R4, R4
+	ADD	$32, R6, R6
 	ADD	$32, R3, R3
 	B	input
 inputTail:
-	MOVD	rest+40(FP), R2
-	TST	R2, R2
+	MOVD	rest+40(FP), R0
+	TST	R0, R0
 	BEQ	inputDone
-	MOVD	tail+48(FP), R2
-	MOVWU	64(R2), R2
-	TBZ	$3, R2, lanes6
-	FLDPQ	0(R0), (F1, F0)
+	MOVD	tail+48(FP), R0
+	MOVWU	64(R0), R0
+	ADD	R1<<0, R4, R2
+	PRFM	0(R2), PLDL1KEEP
+	ADD	R1<<0, R5, R2
+	TBZ	$3, R0, lanes6
+	FLDPQ	0(R2), (F5, F4)
 lanes6done:
-	TBZ	$3, R2, lanes7
-	FLDPQ	0(R4), (F3, F2)
-lanes7done:
-	WORD	$0x6e23dc21 // fmul v1.4s, v1.4s, v3.4s
-	WORD	$0x6e22dc00 // fmul v0.4s, v0.4s, v2.4s
-	TBZ	$3, R2, lanes8
+	ADD	R1<<0, R8, R1
+	TBZ	$3, R0, lanes7
 	FLDPQ	0(R1), (F3, F2)
+lanes7done:
+	ADD	R6<<0, R8, R1
+	TBZ	$3, R0, lanes8
+	FLDPQ	0(R1), (F1, F0)
 lanes8done:
-	VFMLS	V5.S4, V3.S4, V1.S4
-	VFMLS	V4.S4, V2.S4, V0.S4
-	WORD	$0x4f8e9021 // fmul v1.4s, v1.4s, v14.s[0]
-	WORD	$0x4f8e9000 // fmul v0.4s, v0.4s, v14.s[0]
-	TBZ	$3, R2, lanes9
-	FSTPQ	(F1, F0), 0(R3)
+	WORD	$0x6e25dc21 // fmul v1.4s, v1.4s, v5.4s
+	WORD	$0x6e24dc00 // fmul v0.4s, v0.4s, v4.4s
+	VFMLS	V6.S4, V3.S4, V1.S4
+	VFMLS	V6.S4, V2.S4, V0.S4
+	WORD	$0x6e28dc21 // fmul v1.4s, v1.4s, v8.4s
+	WORD	$0x6e28dc00 // fmul v0.4s, v0.4s, v8.4s
+	ADD	R3<<0, R8, R1
+	TBZ	$3, R0, lanes9
+	FSTPQ	(F1, F0), 0(R1)
 lanes9done:
 inputDone:
+	ADD	$4, R10, R10
 	MOVD	bytes+88(FP), R0
-	ADD	R0, R9, R9
 	ADD	R0, R8, R8
-	ADD	R0, R7, R7
-	SUBS	$1, R5, R5
-	BNE	rows
+	SUBS	$1, R9, R9
+	BGT	rows
 	RET
 lanes1:
-	VMOVI	$0, V5.B16
-	VMOVI	$0, V4.B16
-	TBZ	$2, R10, lanes1low
-	FMOVQ	0(R0), F5
-	TBZ	$1, R10, lanes1highone
-	FMOVD	16(R0), F4
-	TBZ	$0, R10, lanes1done
-	ADD	$24, R0, R0
-	VLD1	(R0), V4.S[2]
+	VMOVI	$0, V7.B16
+	VMOVI	$0, V6.B16
+	TBZ	$2, R0, lanes1low
+	FMOVQ	0(R1), F7
+	TBZ	$1, R0, lanes1highone
+	FMOVD	16(R1), F6
+	TBZ	$0, R0, lanes1done
+	ADD	$24, R1, R1
+	VLD1	(R1), V6.S[2]
 	B	lanes1done
 lanes1highone:
-	TBZ	$0, R10, lanes1done
-	FMOVS	16(R0), F4
+	TBZ	$0, R0, lanes1done
+	FMOVS	16(R1), F6
 	B	lanes1done
 lanes1low:
-	TBZ	$1, R10, lanes1one
-	FMOVD	0(R0), F5
-	TBZ	$0, R10, lanes1done
-	ADD	$8, R0, R0
-	VLD1	(R0), V5.S[2]
+	TBZ	$1, R0, lanes1one
+	FMOVD	0(R1), F7
+	TBZ	$0, R0, lanes1done
+	ADD	$8, R1, R1
+	VLD1	(R1), V7.S[2]
 	B	lanes1done
 lanes1one:
-	TBZ	$0, R10, lanes1done
-	FMOVS	0(R0), F5
+	TBZ	$0, R0, lanes1done
+	FMOVS	0(R1), F7
 	B	lanes1done
 lanes2:
-	VMOVI	$0, V3.B16
-	VMOVI	$0, V2.B16
-	TBZ	$2, R10, lanes2low
-	FMOVQ	0(R3), F3
-	TBZ	$1, R10, lanes2highone
-	FMOVD	16(R3), F2
-	TBZ	$0, R10, lanes2done
-	ADD	$24, R3, R0
-	VLD1	(R0), V2.S[2]
+	VMOVI	$0, V5.B16
+	VMOVI	$0, V4.B16
+	TBZ	$2, R0, lanes2low
+	FMOVQ	0(R3), F5
+	TBZ	$1, R0, lanes2highone
+	FMOVD	16(R3), F4
+	TBZ	$0, R0, lanes2done
+	ADD	$24, R3, R1
+	VLD1	(R1), V4.S[2]
 	B	lanes2done
 lanes2highone:
-	TBZ	$0, R10, lanes2done
-	FMOVS	16(R3), F2
+	TBZ	$0, R0, lanes2done
+	FMOVS	16(R3), F4
 	B	lanes2done
 lanes2low:
-	TBZ	$1, R10, lanes2one
-	FMOVD	0(R3), F3
-	TBZ	$0, R10, lanes2done
-	ADD	$8, R3, R0
-	VLD1	(R0), V3.S[2]
+	TBZ	$1, R0, lanes2one
+	FMOVD	0(R3), F5
+	TBZ	$0, R0, lanes2done
+	ADD	$8, R3, R1
+	VLD1	(R1), V5.S[2]
 	B	lanes2done
 lanes2one:
-	TBZ	$0, R10, lanes2done
-	FMOVS	0(R3), F3
+	TBZ	$0, R0, lanes2done
+	FMOVS	0(R3), F5
 	B	lanes2done
 lanes3:
-	VMOVI	$0, V1.B16
-	VMOVI	$0, V0.B16
-	TBZ	$2, R10, lanes3low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R10, lanes3highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R10, lanes3done
-	ADD	$24, R2, R0
-	VLD1	(R0), V0.S[2]
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	TBZ	$2, R0, lanes3low
+	FMOVQ	0(R1), F3
+	TBZ	$1, R0, lanes3highone
+	FMOVD	16(R1), F2
+	TBZ	$0, R0, lanes3done
+	ADD	$24, R1, R1
+	VLD1	(R1), V2.S[2]
 	B	lanes3done
 lanes3highone:
-	TBZ	$0, R10, lanes3done
-	FMOVS	16(R2), F0
+	TBZ	$0, R0, lanes3done
+	FMOVS	16(R1), F2
 	B	lanes3done
 lanes3low:
-	TBZ	$1, R10, lanes3one
-	FMOVD	0(R2), F1
-	TBZ	$0, R10, lanes3done
-	ADD	$8, R2, R0
-	VLD1	(R0), V1.S[2]
+	TBZ	$1, R0, lanes3one
+	FMOVD	0(R1), F3
+	TBZ	$0, R0, lanes3done
+	ADD	$8, R1, R1
+	VLD1	(R1), V3.S[2]
 	B	lanes3done
 lanes3one:
-	TBZ	$0, R10, lanes3done
-	FMOVS	0(R2), F1
+	TBZ	$0, R0, lanes3done
+	FMOVS	0(R1), F3
 	B	lanes3done
 lanes4:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R10, lanes4low
+	TBZ	$2, R0, lanes4low
 	FMOVQ	0(R1), F1
-	TBZ	$1, R10, lanes4highone
+	TBZ	$1, R0, lanes4highone
 	FMOVD	16(R1), F0
-	TBZ	$0, R10, lanes4done
-	ADD	$24, R1, R0
-	VLD1	(R0), V0.S[2]
+	TBZ	$0, R0, lanes4done
+	ADD	$24, R1, R1
+	VLD1	(R1), V0.S[2]
 	B	lanes4done
 lanes4highone:
-	TBZ	$0, R10, lanes4done
+	TBZ	$0, R0, lanes4done
 	FMOVS	16(R1), F0
 	B	lanes4done
 lanes4low:
-	TBZ	$1, R10, lanes4one
+	TBZ	$1, R0, lanes4one
 	FMOVD	0(R1), F1
-	TBZ	$0, R10, lanes4done
-	ADD	$8, R1, R0
-	VLD1	(R0), V1.S[2]
+	TBZ	$0, R0, lanes4done
+	ADD	$8, R1, R1
+	VLD1	(R1), V1.S[2]
 	B	lanes4done
 lanes4one:
-	TBZ	$0, R10, lanes4done
+	TBZ	$0, R0, lanes4done
 	FMOVS	0(R1), F1
 	B	lanes4done
 lanes5:
-	TBZ	$2, R10, lanes5low
-	FMOVQ	F1, 0(R1)
-	TBZ	$1, R10, lanes5highone
-	FMOVD	F0, 16(R1)
-	TBZ	$0, R10, lanes5done
-	ADD	$24, R1, R0
-	VST1	V0.S[2], (R0)
+	TBZ	$2, R0, lanes5low
+	FMOVQ	F5, 0(R3)
+	TBZ	$1, R0, lanes5highone
+	FMOVD	F4, 16(R3)
+	TBZ	$0, R0, lanes5done
+	ADD	$24, R3, R0
+	VST1	V4.S[2], (R0)
 	B	lanes5done
 lanes5highone:
-	TBZ	$0, R10, lanes5done
-	FMOVS	F0, 16(R1)
+	TBZ	$0, R0, lanes5done
+	FMOVS	F4, 16(R3)
 	B	lanes5done
 lanes5low:
-	TBZ	$1, R10, lanes5one
-	FMOVD	F1, 0(R1)
-	TBZ	$0, R10, lanes5done
-	ADD	$8, R1, R0
-	VST1	V1.S[2], (R0)
+	TBZ	$1, R0, lanes5one
+	FMOVD	F5, 0(R3)
+	TBZ	$0, R0, lanes5done
+	ADD	$8, R3, R0
+	VST1	V5.S[2], (R0)
 	B	lanes5done
 lanes5one:
-	TBZ	$0, R10, lanes5done
-	FMOVS	F1, 0(R1)
+	TBZ	$0, R0, lanes5done
+	FMOVS	F5, 0(R3)
 	B	lanes5done
 lanes6:
-	VMOVI	$0, V1.B16
-	VMOVI	$0, V0.B16
-	TBZ	$2, R2, lanes6low
-	FMOVQ	0(R0), F1
-	TBZ	$1, R2, lanes6highone
-	FMOVD	16(R0), F0
-	TBZ	$0, R2, lanes6done
-	ADD	$24, R0, R0
-	VLD1	(R0), V0.S[2]
+	VMOVI	$0, V5.B16
+	VMOVI	$0, V4.B16
+	TBZ	$2, R0, lanes6low
+	FMOVQ	0(R2), F5
+	TBZ	$1, R0, lanes6highone
+	FMOVD	16(R2), F4
+	TBZ	$0, R0, lanes6done
+	ADD	$24, R2, R2
+	VLD1	(R2), V4.S[2]
 	B	lanes6done
 lanes6highone:
-	TBZ	$0, R2, lanes6done
-	FMOVS	16(R0), F0
+	TBZ	$0, R0, lanes6done
+	FMOVS	16(R2), F4
 	B	lanes6done
 lanes6low:
-	TBZ	$1, R2, lanes6one
-	FMOVD	0(R0), F1
-	TBZ	$0, R2, lanes6done
-	ADD	$8, R0, R0
-	VLD1	(R0), V1.S[2]
+	TBZ	$1, R0, lanes6one
+	FMOVD	0(R2), F5
+	TBZ	$0, R0, lanes6done
+	ADD	$8, R2, R2
+	VLD1	(R2), V5.S[2]
 	B	lanes6done
 lanes6one:
-	TBZ	$0, R2, lanes6done
-	FMOVS	0(R0), F1
+	TBZ	$0, R0, lanes6done
+	FMOVS	0(R2), F5
 	B	lanes6done
 lanes7:
 	VMOVI	$0, V3.B16
 	VMOVI	$0, V2.B16
-	TBZ	$2, R2, lanes7low
-	FMOVQ	0(R4), F3
-	TBZ	$1, R2, lanes7highone
-	FMOVD	16(R4), F2
-	TBZ	$0, R2, lanes7done
-	ADD	$24, R4, R0
-	VLD1	(R0), V2.S[2]
+	TBZ	$2, R0, lanes7low
+	FMOVQ	0(R1), F3
+	TBZ	$1, R0, lanes7highone
+	FMOVD	16(R1), F2
+	TBZ	$0, R0, lanes7done
+	ADD	$24, R1, R1
+	VLD1	(R1), V2.S[2]
 	B	lanes7done
 lanes7highone:
-	TBZ	$0, R2, lanes7done
-	FMOVS	16(R4), F2
+	TBZ	$0, R0, lanes7done
+	FMOVS	16(R1), F2
 	B	lanes7done
 lanes7low:
-	TBZ	$1, R2, lanes7one
-	FMOVD	0(R4), F3
-	TBZ	$0, R2, lanes7done
-	ADD	$8, R4, R0
-	VLD1	(R0), V3.S[2]
+	TBZ	$1, R0, lanes7one
+	FMOVD	0(R1), F3
+	TBZ	$0, R0, lanes7done
+	ADD	$8, R1, R1
+	VLD1	(R1), V3.S[2]
 	B	lanes7done
 lanes7one:
-	TBZ	$0, R2, lanes7done
-	FMOVS	0(R4), F3
+	TBZ	$0, R0, lanes7done
+	FMOVS	0(R1), F3
 	B	lanes7done
 lanes8:
-	VMOVI	$0, V3.B16
-	VMOVI	$0, V2.B16
-	TBZ	$2, R2, lanes8low
-	FMOVQ	0(R1), F3
-	TBZ	$1, R2, lanes8highone
-	FMOVD	16(R1), F2
-	TBZ	$0, R2, lanes8done
-	ADD	$24, R1, R0
-	VLD1	(R0), V2.S[2]
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R0, lanes8low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R0, lanes8highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R0, lanes8done
+	ADD	$24, R1, R1
+	VLD1	(R1), V0.S[2]
 	B	lanes8done
 lanes8highone:
-	TBZ	$0, R2, lanes8done
-	FMOVS	16(R1), F2
+	TBZ	$0, R0, lanes8done
+	FMOVS	16(R1), F0
 	B	lanes8done
 lanes8low:
-	TBZ	$1, R2, lanes8one
-	FMOVD	0(R1), F3
-	TBZ	$0, R2, lanes8done
-	ADD	$8, R1, R0
-	VLD1	(R0), V3.S[2]
+	TBZ	$1, R0, lanes8one
+	FMOVD	0(R1), F1
+	TBZ	$0, R0, lanes8done
+	ADD	$8, R1, R1
+	VLD1	(R1), V1.S[2]
 	B	lanes8done
 lanes8one:
-	TBZ	$0, R2, lanes8done
-	FMOVS	0(R1), F3
+	TBZ	$0, R0, lanes8done
+	FMOVS	0(R1), F1
 	B	lanes8done
 lanes9:
-	TBZ	$2, R2, lanes9low
-	FMOVQ	F1, 0(R3)
-	TBZ	$1, R2, lanes9highone
-	FMOVD	F0, 16(R3)
-	TBZ	$0, R2, lanes9done
-	ADD	$24, R3, R0
+	TBZ	$2, R0, lanes9low
+	FMOVQ	F1, 0(R1)
+	TBZ	$1, R0, lanes9highone
+	FMOVD	F0, 16(R1)
+	TBZ	$0, R0, lanes9done
+	ADD	$24, R1, R0
 	VST1	V0.S[2], (R0)
 	B	lanes9done
 lanes9highone:
-	TBZ	$0, R2, lanes9done
-	FMOVS	F0, 16(R3)
+	TBZ	$0, R0, lanes9done
+	FMOVS	F0, 16(R1)
 	B	lanes9done
 lanes9low:
-	TBZ	$1, R2, lanes9one
-	FMOVD	F1, 0(R3)
-	TBZ	$0, R2, lanes9done
-	ADD	$8, R3, R0
+	TBZ	$1, R0, lanes9one
+	FMOVD	F1, 0(R1)
+	TBZ	$0, R0, lanes9done
+	ADD	$8, R1, R0
 	VST1	V1.S[2], (R0)
 	B	lanes9done
 lanes9one:
-	TBZ	$0, R2, lanes9done
-	FMOVS	F1, 0(R3)
+	TBZ	$0, R0, lanes9done
+	FMOVS	F1, 0(R1)
 	B	lanes9done

@@ -21,7 +21,7 @@ import (
 func BatchNormReLUPool[T kernel.Float](p *pool.Shape, x, mean, invstd, gamma, beta, y []T, idx []int32, scratch []T) {
 	in, out := p.H*p.W, p.OutH()*p.OutW()
 	var s poolStrip
-	inStrips := kernel.Is32[T]() && strips(p)
+	inStrips := kernel.Is32[T]() && forwardStrips(p)
 	if inStrips {
 		s.set(p, tensor.F32, 1)
 	}

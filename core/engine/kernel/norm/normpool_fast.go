@@ -38,7 +38,7 @@ const maxRunVectors = 4
 
 // spreads reports whether a pair of rows makes such a run.
 func spreads(p *pool.Shape) bool {
-	return kernel.Current() == kernel.AVX512 && p.Halves() && p.H%2 == 0 && p.W%2 == 0 &&
+	return kernel.Current() == kernel.AVX512 && inPairs(p) &&
 		2*p.W >= kernel.Block && 2*p.W <= maxRunVectors*kernel.Block
 }
 
@@ -91,8 +91,17 @@ const stripLanes = 8
 
 // strips reports whether the kernels of strips fit.
 func strips(p *pool.Shape) bool {
-	return (kernel.Current() == kernel.AVX2 || kernel.Current() == kernel.NEON) && p.Halves() && p.H%2 == 0 && p.W%2 == 0
+	return (kernel.Current() == kernel.AVX2 || kernel.Current() == kernel.NEON) && inPairs(p)
 }
+
+// forwardStrips reports whether the forward kernel of strips does: wider vectors would be half empty above planes as
+// narrow as two of its own.
+func forwardStrips(p *pool.Shape) bool {
+	return strips(p) || kernel.Current() == kernel.AVX512 && inPairs(p) && p.W <= 2*stripLanes
+}
+
+// inPairs reports whether rows and columns are pooled in pairs, with none left.
+func inPairs(p *pool.Shape) bool { return p.Halves() && p.H%2 == 0 && p.W%2 == 0 }
 
 // directStrips reports whether the kernels may read the i-th of p's planes of a half type where it lies: they
 // read up to 8 halves from the last columns on, and what follows the last planes may not be there.
@@ -141,7 +150,7 @@ func runStrips[E float32 | uint16](t *poolStrip, pass int, x, y, dy []E, idx []i
 		if pass != stripPool {
 			t.dy, t.dx = unsafe.Pointer(&dy[j]), unsafe.Pointer(&dx[2*j])
 		}
-		t.n, t.left, t.right = kernel.FirstLanes(n), kernel.FirstLanes(min(2*n, stripLanes)), kernel.FirstLanes(max(2*n-stripLanes, 0))
+		t.n, t.left, t.right = kernel.FirstOfEight(n), kernel.FirstOfEight(min(2*n, stripLanes)), kernel.FirstOfEight(max(2*n-stripLanes, 0))
 		t.run(pass, n == stripLanes)
 		sum += float64(t.sum)
 		dot += float64(t.dot)

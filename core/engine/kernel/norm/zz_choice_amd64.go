@@ -40,6 +40,24 @@ func vecNormGradRows(rows int, x *float32, dy *float32, vectors int, rest int, t
 	}
 }
 
+// vecRowMoments finds the mean and 1/√(variance + eps) of each row of bytes. head is the lanes of a row's first vector, and share 1 over their number; inverse is 1 over that of a row's elements.
+func vecRowMoments(rows int, x *float32, vectors int, rest int, tail kernel.Mask, head kernel.Mask, share float32, inverse float32, eps float32, mean *float32, invstd *float32, bytes int) {
+	if kernel.Wide() {
+		rowMomentsAVX512(rows, x, vectors, rest, uintptr(tail), uintptr(head), share, inverse, eps, mean, invstd, bytes)
+	} else {
+		rowMomentsAVX2(rows, x, vectors, rest, uintptr(tail), uintptr(head), share, inverse, eps, mean, invstd, bytes)
+	}
+}
+
+// vecGroupApplyRows computes y = (x−mean)·(invstd·gamma) + beta of rows of bytes, each with its own gamma and beta.
+func vecGroupApplyRows(rows int, x *float32, vectors int, rest int, tail kernel.Mask, mean float32, invstd float32, gamma *float32, beta *float32, y *float32, bytes int) {
+	if kernel.Wide() {
+		groupApplyRowsAVX512(rows, x, vectors, rest, uintptr(tail), mean, invstd, gamma, beta, y, bytes)
+	} else {
+		groupApplyRowsAVX2(rows, x, vectors, rest, uintptr(tail), mean, invstd, gamma, beta, y, bytes)
+	}
+}
+
 // vecGroupGradRows computes dx = dy·gain + (x−mean)·slope + shift of rows of bytes, each with its own factors.
 func vecGroupGradRows(rows int, x *float32, dy *float32, vectors int, rest int, tail kernel.Mask, mean *float32, gain *float32, slope *float32, shift *float32, dx *float32, bytes int) {
 	if kernel.Wide() {

@@ -24,6 +24,16 @@ func vecNormGradRows(rows int, x *float32, dy *float32, vectors int, rest int, t
 	normGradRowsNEON(rows, x, dy, vectors, rest, uintptr(tail), mean, meanDy, slope, scale, dx, bytes)
 }
 
+// vecRowMoments finds the mean and 1/√(variance + eps) of each row of bytes. head is the lanes of a row's first vector, and share 1 over their number; inverse is 1 over that of a row's elements.
+func vecRowMoments(rows int, x *float32, vectors int, rest int, tail kernel.Mask, head kernel.Mask, share float32, inverse float32, eps float32, mean *float32, invstd *float32, bytes int) {
+	rowMomentsNEON(rows, x, vectors, rest, uintptr(tail), uintptr(head), share, inverse, eps, mean, invstd, bytes)
+}
+
+// vecGroupApplyRows computes y = (x−mean)·(invstd·gamma) + beta of rows of bytes, each with its own gamma and beta.
+func vecGroupApplyRows(rows int, x *float32, vectors int, rest int, tail kernel.Mask, mean float32, invstd float32, gamma *float32, beta *float32, y *float32, bytes int) {
+	groupApplyRowsNEON(rows, x, vectors, rest, uintptr(tail), mean, invstd, gamma, beta, y, bytes)
+}
+
 // vecGroupGradRows computes dx = dy·gain + (x−mean)·slope + shift of rows of bytes, each with its own factors.
 func vecGroupGradRows(rows int, x *float32, dy *float32, vectors int, rest int, tail kernel.Mask, mean *float32, gain *float32, slope *float32, shift *float32, dx *float32, bytes int) {
 	groupGradRowsNEON(rows, x, dy, vectors, rest, uintptr(tail), mean, gain, slope, shift, dx, bytes)

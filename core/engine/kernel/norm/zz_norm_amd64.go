@@ -22,6 +22,16 @@ func subMulAddRowsAVX2(rows int, x *float32, vectors int, rest int, tail uintptr
 //go:noescape
 func normGradRowsAVX2(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, meanDy *float32, slope *float32, scale *float32, dx *float32, bytes int)
 
+// rowMomentsAVX2 finds the mean and 1/√(variance + eps) of each row of bytes. head is the lanes of a row's first vector, and share 1 over their number; inverse is 1 over that of a row's elements.
+//
+//go:noescape
+func rowMomentsAVX2(rows int, x *float32, vectors int, rest int, tail uintptr, head uintptr, share float32, inverse float32, eps float32, mean *float32, invstd *float32, bytes int)
+
+// groupApplyRowsAVX2 computes y = (x−mean)·(invstd·gamma) + beta of rows of bytes, each with its own gamma and beta.
+//
+//go:noescape
+func groupApplyRowsAVX2(rows int, x *float32, vectors int, rest int, tail uintptr, mean float32, invstd float32, gamma *float32, beta *float32, y *float32, bytes int)
+
 // groupGradRowsAVX2 computes dx = dy·gain + (x−mean)·slope + shift of rows of bytes, each with its own factors.
 //
 //go:noescape
@@ -66,6 +76,16 @@ func subMulAddRowsAVX512(rows int, x *float32, vectors int, rest int, tail uintp
 //
 //go:noescape
 func normGradRowsAVX512(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, meanDy *float32, slope *float32, scale *float32, dx *float32, bytes int)
+
+// rowMomentsAVX512 finds the mean and 1/√(variance + eps) of each row of bytes. head is the lanes of a row's first vector, and share 1 over their number; inverse is 1 over that of a row's elements.
+//
+//go:noescape
+func rowMomentsAVX512(rows int, x *float32, vectors int, rest int, tail uintptr, head uintptr, share float32, inverse float32, eps float32, mean *float32, invstd *float32, bytes int)
+
+// groupApplyRowsAVX512 computes y = (x−mean)·(invstd·gamma) + beta of rows of bytes, each with its own gamma and beta.
+//
+//go:noescape
+func groupApplyRowsAVX512(rows int, x *float32, vectors int, rest int, tail uintptr, mean float32, invstd float32, gamma *float32, beta *float32, y *float32, bytes int)
 
 // groupGradRowsAVX512 computes dx = dy·gain + (x−mean)·slope + shift of rows of bytes, each with its own factors.
 //

@@ -22,6 +22,16 @@ func subMulAddRowsNEON(rows int, x *float32, vectors int, rest int, tail uintptr
 //go:noescape
 func normGradRowsNEON(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, meanDy *float32, slope *float32, scale *float32, dx *float32, bytes int)
 
+// rowMomentsNEON finds the mean and 1/√(variance + eps) of each row of bytes. head is the lanes of a row's first vector, and share 1 over their number; inverse is 1 over that of a row's elements.
+//
+//go:noescape
+func rowMomentsNEON(rows int, x *float32, vectors int, rest int, tail uintptr, head uintptr, share float32, inverse float32, eps float32, mean *float32, invstd *float32, bytes int)
+
+// groupApplyRowsNEON computes y = (x−mean)·(invstd·gamma) + beta of rows of bytes, each with its own gamma and beta.
+//
+//go:noescape
+func groupApplyRowsNEON(rows int, x *float32, vectors int, rest int, tail uintptr, mean float32, invstd float32, gamma *float32, beta *float32, y *float32, bytes int)
+
 // groupGradRowsNEON computes dx = dy·gain + (x−mean)·slope + shift of rows of bytes, each with its own factors.
 //
 //go:noescape

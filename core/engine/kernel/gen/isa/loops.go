@@ -215,47 +215,68 @@ func (a *Asm) StoreOne(v reg.VecVirtual, p reg.GPVirtual) {
 	a.Advance(operand.U8(4), p)
 }
 
-// Four are rows that are worked on together: what their sums decide, a division among it, then
-// takes the time of one row's. Where fewer are left the last stands for those that are missing.
-type Four struct {
+// Rows are rows that are worked on together: four, so that what their sums decide, a division among it, takes the time of
+// one row's, or a single one. Where fewer than four are left the last stands for those that are missing.
+type Rows struct {
 	a    *Asm
-	Row  [4]reg.GPVirtual
+	Row  []reg.GPVirtual
 	left reg.GPVirtual
 }
 
-// EachFour runs body for every four of the parameter rows, of bytes, from the pointer on.
-func (a *Asm) EachFour(first string, body func(f *Four)) {
-	f := &Four{a: a, left: a.Gp("rows")}
-	f.Row[0] = a.Gp(first)
+// EachRows runs body for every n of the parameter rows, of bytes, from the pointer on.
+func (a *Asm) EachRows(n int, first string, body func(r *Rows)) {
+	r := &Rows{a, make([]reg.GPVirtual, n), a.Gp("rows")}
+	r.Row[0] = a.Gp(first)
 	a.Label("rows")
 	bytes := a.Gp("bytes")
-	for i := 1; i < 4; i++ {
+	for i := 1; i < n; i++ {
 		next := a.GP64()
-		f.Row[i] = a.GP64()
-		a.MOVQ(f.Row[i-1], f.Row[i])
-		a.LEAQ(operand.Mem{Base: f.Row[i-1], Index: bytes, Scale: 1}, next)
-		a.CMPQ(f.left, operand.U8(i))
-		a.CMOVQGT(next, f.Row[i])
+		r.Row[i] = a.GP64()
+		a.MOVQ(r.Row[i-1], r.Row[i])
+		a.LEAQ(operand.Mem{Base: r.Row[i-1], Index: bytes, Scale: 1}, next)
+		a.CMPQ(r.left, operand.U8(i))
+		a.CMOVQGT(next, r.Row[i])
 	}
-	body(f)
-	a.MOVQ(f.Row[3], f.Row[0])
-	a.ADDQ(a.Gp("bytes"), f.Row[0])
-	a.SUBQ(operand.U8(4), f.left)
+	body(r)
+	if n > 1 {
+		a.MOVQ(r.Row[n-1], r.Row[0])
+	}
+	a.ADDQ(a.Gp("bytes"), r.Row[0])
+	a.SUBQ(operand.U8(n), r.left)
 	a.JG(operand.LabelRef("rows"))
 	a.Ret()
 }
 
 // To is a byte offset from the rows to those of another parameter.
-func (f *Four) To(from, to string) reg.GPVirtual {
-	off := f.a.Gp(to)
-	f.a.SUBQ(f.a.Gp(from), off)
+func (r *Rows) To(from, to string) reg.GPVirtual {
+	off := r.a.Gp(to)
+	r.a.SUBQ(r.a.Gp(from), off)
 	return off
+}
+
+// Next is where the rows behind these begin; if rows have more than most bytes, where these begin.
+func (r *Rows) Next(most int) reg.GPVirtual {
+	bytes, next := r.a.Gp("bytes"), r.a.GP64()
+	r.a.LEAQ(operand.Mem{Base: r.Row[0], Index: bytes, Scale: uint8(len(r.Row))}, next)
+	r.a.CMPQ(bytes, operand.U32(most))
+	r.a.CMOVQGT(r.Row[0], next)
+	return next
+}
+
+// First loads the first vector of each row, by the mask that a parameter holds: 0 beyond the end of a short row.
+func (r *Rows) First(mask string) []reg.VecVirtual {
+	load, _ := r.a.lanesOf(r.a.Gp(mask))
+	v := r.a.Vecs(len(r.Row))
+	for i, row := range r.Row {
+		load(operand.Mem{Base: row}, v[i])
+	}
+	return v
 }
 
 // Along runs body for every vector of the rows: at is where it begins in each, in bytes, to which shifted ones are
 // added. load takes lanes beyond the end from rest, of which nil is 0.
-func (f *Four) Along(label string, shifted []reg.GPVirtual, body func(at reg.GPVirtual, load func(m operand.Mem, rest, v reg.VecVirtual), store func(v reg.VecVirtual, m operand.Mem))) {
-	a, at, n := f.a, f.a.GP64(), f.a.Gp("vectors")
+func (r *Rows) Along(label string, shifted []reg.GPVirtual, body func(at reg.GPVirtual, load func(m operand.Mem, rest, v reg.VecVirtual), store func(v reg.VecVirtual, m operand.Mem))) {
+	a, at, n := r.a, r.a.GP64(), r.a.Gp("vectors")
 	a.XORQ(at, at)
 	a.Label(label)
 	a.DECQ(n)
@@ -281,17 +302,21 @@ func (f *Four) Along(label string, shifted []reg.GPVirtual, body func(at reg.GPV
 	a.Label(label + "Done")
 }
 
-// Ahead asks for a quarter of what lies from p on, where four rows are quarters as body goes Along them: four streams at
-// once are more than what processors see coming by themselves.
-func (f *Four) Ahead(p, at reg.GPVirtual) {
-	for line := 0; line < 16*f.a.Lanes; line += 64 {
-		f.a.PREFETCHT0(operand.Mem{Base: p, Index: at, Scale: 4, Disp: line})
+// Ahead asks for a part of what lies from p on, of which there are as many as rows, as body goes Along them:
+// four streams at once are more than what processors see coming by themselves.
+func (r *Rows) Ahead(p, at reg.GPVirtual) {
+	for line := 0; line < 4*r.a.Lanes*len(r.Row); line += 64 {
+		r.a.PREFETCHT0(operand.Mem{Base: p, Index: at, Scale: uint8(len(r.Row)), Disp: line})
 	}
 }
 
-// Sums are the sums of four vectors' lanes, by the additions of Total, in the four lanes of one register.
-func (f *Four) Sums(v []reg.VecVirtual) reg.VecVirtual {
-	a, x := f.a, make([]reg.VecVirtual, 4)
+// Sums are the sums of the lanes of a vector for each row, by the additions of Total, in the first lanes of one register.
+func (r *Rows) Sums(v []reg.VecVirtual) reg.VecVirtual {
+	a := r.a
+	if len(v) == 1 {
+		return a.Total(v[0])
+	}
+	x := make([]reg.VecVirtual, 4)
 	for i := range x {
 		x[i] = a.FoldTo128(v[i], a.VADDPS)
 	}
@@ -308,32 +333,45 @@ func (f *Four) Sums(v []reg.VecVirtual) reg.VecVirtual {
 	return x[0]
 }
 
-// Spread copies each row's lane of x to all lanes of a register.
-func (f *Four) Spread(x reg.VecVirtual, to []reg.VecVirtual) {
-	for i, v := range to {
-		one := f.a.XMM()
-		f.a.VPERMILPS(operand.U8(0x55*i), x, one)
-		f.a.Spread(one, v)
+// Load loads a float32 for each row to the first lanes of a register.
+func (r *Rows) Load(p reg.GPVirtual) reg.VecVirtual {
+	x := r.a.XMM()
+	if len(r.Row) == 1 {
+		r.a.VMOVSS(operand.Mem{Base: p}, x)
+	} else {
+		r.a.VMOVUPS(operand.Mem{Base: p}, x)
 	}
+	return x
 }
 
-// Store stores a lane for each row that is left, and moves p on by four.
-func (f *Four) Store(x reg.VecVirtual, p reg.GPVirtual) {
-	a := f.a
+// Spread copies each row's lane of x to all lanes of a register.
+func (r *Rows) Spread(x reg.VecVirtual) []reg.VecVirtual {
+	to := r.a.Vecs(len(r.Row))
+	for i, v := range to {
+		one := r.a.XMM()
+		r.a.VPERMILPS(operand.U8(0x55*i), x, one)
+		r.a.Spread(one, v)
+	}
+	return to
+}
+
+// Store stores a lane for each of four rows that is left, and moves p on by four.
+func (r *Rows) Store(x reg.VecVirtual, p reg.GPVirtual) {
+	a := r.a
 	a.stores++
 	label := func(name string) operand.LabelRef { return operand.LabelRef(fmt.Sprintf("%s%d", name, a.stores)) }
-	a.CMPQ(f.left, operand.U8(4))
+	a.CMPQ(r.left, operand.U8(4))
 	a.JL(label("few"))
 	a.VMOVUPS(x, operand.Mem{Base: p})
 	a.JMP(label("kept"))
 	a.Label(string(label("few")))
 	first := a.XMM()
 	a.VMOVUPS(x, first)
-	a.TESTQ(operand.U32(2), f.left)
+	a.TESTQ(operand.U32(2), r.left)
 	a.JZ(label("one"))
 	a.VMOVLPS(x, operand.Mem{Base: p})
 	a.VPSRLDQ(operand.U8(8), x, first)
-	a.TESTQ(operand.U32(1), f.left)
+	a.TESTQ(operand.U32(1), r.left)
 	a.JZ(label("kept"))
 	a.VMOVSS(first, operand.Mem{Base: p, Disp: 8})
 	a.JMP(label("kept"))

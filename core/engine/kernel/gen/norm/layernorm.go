@@ -8,115 +8,109 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel/gen/pointwise"
 )
 
-// layerNorm emits the passes over rows of any length, all rows in one call.
-var layerNorm = isa.All(layerNormFours, layerNormRows, layerNormGradRows, rmsNormRows, rmsNormGradRows)
-
-// layerNormRows takes two passes over a row for its moments, in float32 around a mean
-// that is nearly right, and a third that normalises it while it is in the L1 cache.
-func layerNormRows(a *isa.Asm) {
-	one := pointwise.NewFormula(a, "layerNormOne").Value(1)
-	a.Kernel("layerNormRows", "func(rows int, x *float32, vectors, rest int, tail uintptr, inverse, eps float32, gamma, beta, y, mean, invstd *float32, bytes int)",
-		"normalises rows of bytes. inverse is 1 over their number of elements.")
-	x, y, mean, invstd := a.Gp("x"), a.Gp("y"), a.Gp("mean"), a.Gp("invstd")
-	zero, center := a.Vec(), a.Vec()
-	a.Zero(zero)
-	a.EachRow(func() {
-		sums := a.Vecs(4)
-		a.OverPlane(x, nil, "sum", sums, func(v reg.VecVirtual, acc int) { a.Add(v, sums[acc], sums[acc]) }, zero)
-		inverse, s := a.SplatLate("inverse"), a.Vec()
-		a.Spread(a.Total(a.Fold(sums)).AsX(), center)
-		a.Mul(inverse, center, center)
-		diff, square := a.Vecs(4), a.Vecs(4)
-		for _, v := range square {
-			a.Zero(v)
-		}
-		a.OverPlane(x, nil, "diff", diff, func(v reg.VecVirtual, acc int) {
-			a.Sub(center, v, v)
-			a.Add(v, diff[acc], diff[acc])
-			a.Fma(v, v, square[acc])
-		}, center)
-		d, scale, eps := a.Vec(), a.Vec(), a.SplatLate("eps")
-		a.Spread(a.Total(a.Fold(diff)).AsX(), d)
-		a.Spread(a.Total(a.Fold(square)).AsX(), s)
-		inverse = a.SplatLate("inverse")
-		a.Mul(inverse, d, d)
-		a.Mul(inverse, s, s)
-		a.Add(d, center, center)
-		a.Fnma(d, d, s)
-		a.Add(eps, s, s)
-		a.Sqrt(s, s)
-		a.Move(one, scale)
-		a.Div(s, scale, scale)
-		a.StoreOne(center, mean)
-		a.StoreOne(scale, invstd)
-		gamma, beta := a.Gp("gamma"), a.Gp("beta")
-		a.Row("apply", []reg.GPVirtual{x, gamma, beta, y}, func(p []reg.GPVirtual, load func(operand.Mem, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
-			v, w := a.Vec(), a.Vec()
-			load(operand.Mem{Base: p[0]}, v)
-			a.Sub(center, v, v)
-			a.Mul(scale, v, v)
-			load(operand.Mem{Base: p[1]}, w)
-			a.Mul(w, v, v)
-			load(operand.Mem{Base: p[2]}, w)
-			a.Add(w, v, v)
-			store(v, operand.Mem{Base: p[3]})
-		})
-	}, x, y)
+// layerNorm emits the norms of rows of any length, and their gradients: four rows at a time, and gradients also of the
+// rows that are left, which add to those of gamma and beta what four rows together would have added.
+func layerNorm(a *isa.Asm) {
+	layerNormRows(a)
+	rmsNormRows(a)
+	for _, rows := range []int{together, 1} {
+		layerNormGradRows(a, rows)
+		rmsNormGradRows(a, rows)
+	}
 }
 
-// layerNormGradRows adds to the gradients of gamma and beta in the pass that sums a row.
-func layerNormGradRows(a *isa.Asm) {
-	a.Kernel("layerNormGradRows", "func(rows int, x, dy, mean, invstd *float32, vectors, rest int, tail uintptr, inverse float32, gamma, dgamma, dbeta, dx *float32, bytes int)",
-		"overwrites the rows of dx, and adds to dgamma and dbeta. inverse is 1 over the number of elements of a row.")
-	x, dy, dx, mean, invstd := a.Gp("x"), a.Gp("dy"), a.Gp("dx"), a.Gp("mean"), a.Gp("invstd")
-	a.EachRow(func() {
-		center, scale, sum, dot := a.Vec(), a.Vec(), a.Vec(), a.Vec()
-		a.Spread(operand.Mem{Base: mean}, center)
-		a.Spread(operand.Mem{Base: invstd}, scale)
-		a.Advance(operand.U8(4), mean, invstd)
-		a.Zero(sum)
-		a.Zero(dot)
-		gamma, dgamma, dbeta := a.Gp("gamma"), a.Gp("dgamma"), a.Gp("dbeta")
-		a.Row("sums", []reg.GPVirtual{x, dy, gamma, dgamma, dbeta}, func(p []reg.GPVirtual, load func(operand.Mem, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
-			v, g, w := a.Vec(), a.Vec(), a.Vec()
-			load(operand.Mem{Base: p[0]}, v)
-			load(operand.Mem{Base: p[1]}, g)
-			a.Sub(center, v, v)
-			load(operand.Mem{Base: p[4]}, w)
-			a.Add(g, w, w)
-			store(w, operand.Mem{Base: p[4]})
-			load(operand.Mem{Base: p[2]}, w)
-			a.Mul(g, w, w)
-			a.Add(w, sum, sum)
-			a.Fma(v, w, dot)
-			a.Mul(v, g, g)
-			a.Mul(scale, g, g)
-			load(operand.Mem{Base: p[3]}, w)
-			a.Add(g, w, w)
-			store(w, operand.Mem{Base: p[3]})
+// together is how many rows are worked on at a time.
+const together = 4
+
+// Bytes of the longest rows of which the next four are prefetched: the L1 cache holds them beside those that are read
+// twice, of one tensor or, in a gradient, of two.
+const (
+	mostAhead       = 4096
+	mostAheadOfGrad = 2048
+)
+
+// layerNormRows normalises rows in a second pass, from the cache.
+func layerNormRows(a *isa.Asm) {
+	one := pointwise.NewFormula(a, "layerNormOne").Value(1)
+	a.Kernel("layerNormRows", "func(rows int, x *float32, vectors, rest int, tail, head uintptr, share, inverse, eps float32, gamma, beta, y, mean, invstd *float32, bytes int)",
+		"normalises rows of bytes. "+momentsDoc)
+	mean, invstd := a.Gp("mean"), a.Gp("invstd")
+	a.EachRows(together, "x", func(r *isa.Rows) {
+		results := r.To("x", "y")
+		a.ADDQ(r.Row[0], results)
+		near, scale := momentsOf(a, r, one, r.Next(mostAhead), results)
+		r.Store(near, mean)
+		r.Store(scale, invstd)
+		center, factor := r.Spread(near), r.Spread(scale)
+		to, gamma, beta := r.To("x", "y"), a.Gp("gamma"), a.Gp("beta")
+		r.Along("apply", []reg.GPVirtual{to}, func(at reg.GPVirtual, load func(operand.Mem, reg.VecVirtual, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
+			g, b := a.Vec(), a.Vec()
+			load(isa.Offset(gamma, at, 0), nil, g)
+			load(isa.Offset(beta, at, 0), nil, b)
+			v := a.Vecs(together)
+			for i, x := range r.Row { // all are read before any is written: the last may stand for others
+				load(isa.Offset(x, at, 0), nil, v[i])
+				a.Sub(center[i], v[i], v[i])
+				a.Mul(factor[i], v[i], v[i])
+				a.VFMADD213PS(b, g, v[i])
+			}
+			for i, x := range r.Row {
+				store(v[i], isa.Offset(x, to, 0))
+			}
 		})
-		meanDy, slope, inverse := a.Vec(), a.Vec(), a.SplatLate("inverse")
-		a.Spread(a.Total(sum).AsX(), meanDy)
-		a.Spread(a.Total(dot).AsX(), slope)
-		a.Mul(inverse, meanDy, meanDy)
-		a.Mul(inverse, slope, slope)
-		a.Mul(scale, slope, slope)
-		a.Mul(scale, slope, slope)
-		gamma = a.Gp("gamma")
-		a.Row("input", []reg.GPVirtual{x, dy, gamma, dx}, func(p []reg.GPVirtual, load func(operand.Mem, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
-			v, g, w := a.Vec(), a.Vec(), a.Vec()
-			load(operand.Mem{Base: p[0]}, v)
-			load(operand.Mem{Base: p[1]}, g)
-			load(operand.Mem{Base: p[2]}, w)
-			a.Sub(center, v, v)
-			a.Mul(slope, v, v)
-			a.Mul(w, g, g)
-			a.Sub(meanDy, g, g)
-			a.Sub(v, g, g)
-			a.Mul(scale, g, g)
-			store(g, operand.Mem{Base: p[3]})
-		})
-	}, x, dy, dx)
+	})
+}
+
+// rowMoments is what layerNormRows begins with.
+func rowMoments(a *isa.Asm) {
+	one := pointwise.NewFormula(a, "rowMomentsOne").Value(1)
+	a.Kernel("rowMoments", "func(rows int, x *float32, vectors, rest int, tail, head uintptr, share, inverse, eps float32, mean, invstd *float32, bytes int)",
+		"finds the mean and 1/√(variance + eps) of each row of bytes. "+momentsDoc)
+	mean, invstd := a.Gp("mean"), a.Gp("invstd")
+	a.EachRows(together, "x", func(r *isa.Rows) {
+		near, scale := momentsOf(a, r, one, r.Next(mostAhead))
+		r.Store(near, mean)
+		r.Store(scale, invstd)
+	})
+}
+
+const momentsDoc = "head is the lanes of a row's first vector, and share 1 over their number; inverse is 1 over that of a row's elements."
+
+// momentsOf takes one pass over four rows for their means and 1/√(variance + eps). It measures from the mean of a vector
+// of each. What rounds grows with the square of its distance from the row's mean, in standard deviations, and that is less
+// than the number of a row's vectors. What lies ahead is prefetched.
+func momentsOf(a *isa.Asm, r *isa.Rows, one operand.Mem, ahead ...reg.GPVirtual) (mean, scale reg.VecVirtual) {
+	mean = r.Sums(r.First("head"))
+	a.VMULPS(a.SplatLate("share").AsX(), mean, mean)
+	center, diff, square := r.Spread(mean), cleared(a, together), cleared(a, together)
+	r.Along("moments", nil, func(at reg.GPVirtual, load func(operand.Mem, reg.VecVirtual, reg.VecVirtual), _ func(reg.VecVirtual, operand.Mem)) {
+		for _, p := range ahead {
+			r.Ahead(p, at)
+		}
+		for i, x := range r.Row {
+			v := a.Vec()
+			load(isa.Offset(x, at, 0), center[i], v)
+			a.Sub(center[i], v, v)
+			a.Add(v, diff[i], diff[i])
+			a.Fma(v, v, square[i])
+		}
+	})
+	d, s, inverse := r.Sums(diff), r.Sums(square), a.SplatLate("inverse").AsX()
+	a.VMULPS(inverse, d, d)
+	a.VMULPS(inverse, s, s)
+	a.VADDPS(d, mean, mean)
+	a.VFNMADD231PS(d, d, s)
+	return mean, inverseRoots(a, s, one)
+}
+
+// inverseRoots is 1/√(x + eps) of the first four lanes; x is lost.
+func inverseRoots(a *isa.Asm, x reg.VecVirtual, one operand.Mem) reg.VecVirtual {
+	a.VADDPS(a.SplatLate("eps").AsX(), x, x)
+	a.VSQRTPS(x, x)
+	y := a.XMM()
+	a.VMOVUPS(one, y)
+	a.VDIVPS(x, y, y)
+	return y
 }
 
 // rmsNormRows divides each row by the root of its mean square.
@@ -124,133 +118,161 @@ func rmsNormRows(a *isa.Asm) {
 	one := pointwise.NewFormula(a, "rmsNormOne").Value(1)
 	a.Kernel("rmsNormRows", "func(rows int, x *float32, vectors, rest int, tail uintptr, inverse, eps float32, gamma, y, invrms *float32, bytes int)",
 		"normalises rows of bytes. inverse is 1 over their number of elements.")
-	x, y, invrms, zero := a.Gp("x"), a.Gp("y"), a.Gp("invrms"), a.Vec()
-	a.Zero(zero)
-	a.EachRow(func() {
-		squares, s, scale := a.Vecs(4), a.Vec(), a.Vec()
-		a.OverPlane(x, nil, "sum", squares, func(v reg.VecVirtual, acc int) { a.Fma(v, v, squares[acc]) }, zero)
-		a.Spread(a.Total(a.Fold(squares)).AsX(), s)
-		a.Mul(a.SplatLate("inverse"), s, s)
-		a.Add(a.SplatLate("eps"), s, s)
-		a.Sqrt(s, s)
-		a.Move(one, scale)
-		a.Div(s, scale, scale)
-		a.StoreOne(scale, invrms)
-		a.Row("apply", []reg.GPVirtual{x, a.Gp("gamma"), y}, func(p []reg.GPVirtual, load func(operand.Mem, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
-			v, w := a.Vec(), a.Vec()
-			load(operand.Mem{Base: p[0]}, v)
-			load(operand.Mem{Base: p[1]}, w)
-			a.Mul(scale, v, v)
-			a.Mul(w, v, v)
-			store(v, operand.Mem{Base: p[2]})
-		})
-	}, x, y)
-}
-
-// rmsNormGradRows adds to the gradient of gamma in the pass that multiplies a row with its gradient.
-func rmsNormGradRows(a *isa.Asm) {
-	a.Kernel("rmsNormGradRows", "func(rows int, x, dy, invrms *float32, vectors, rest int, tail uintptr, inverse float32, gamma, dgamma, dx *float32, bytes int)",
-		"overwrites the rows of dx, and adds to dgamma. inverse is 1 over the number of elements of a row.")
-	x, dy, dx, invrms := a.Gp("x"), a.Gp("dy"), a.Gp("dx"), a.Gp("invrms")
-	a.EachRow(func() {
-		scale, dots, at := a.RowFactors([]reg.GPVirtual{invrms})[0], a.Vecs(4), 0
-		for _, v := range dots {
-			a.Zero(v)
-		}
-		gamma := a.Gp("gamma")
-		a.Row("sums", []reg.GPVirtual{x, dy, gamma, a.Gp("dgamma")}, func(p []reg.GPVirtual, load func(operand.Mem, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
-			v, g, w := a.Vec(), a.Vec(), a.Vec()
-			load(operand.Mem{Base: p[0]}, v)
-			load(operand.Mem{Base: p[1]}, g)
-			load(operand.Mem{Base: p[2]}, w)
-			a.Mul(v, g, g) // x·dy
-			a.Fma(g, w, dots[at%4])
-			at++
-			load(operand.Mem{Base: p[3]}, w)
-			a.Fma(scale, g, w)
-			store(w, operand.Mem{Base: p[3]})
-		})
-		slope := a.Vec()
-		a.Spread(a.Total(a.Fold(dots)).AsX(), slope)
-		a.Mul(a.SplatLate("inverse"), slope, slope)
-		a.Mul(scale, slope, slope)
-		a.Mul(scale, slope, slope)
-		a.Row("input", []reg.GPVirtual{x, dy, gamma, dx}, func(p []reg.GPVirtual, load func(operand.Mem, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
-			v, g := a.Vec(), a.Vec()
-			load(operand.Mem{Base: p[1]}, g)
-			load(operand.Mem{Base: p[2]}, v)
-			a.Mul(v, g, g)
-			load(operand.Mem{Base: p[0]}, v)
-			a.Fnma(slope, v, g)
-			a.Mul(scale, g, g)
-			store(g, operand.Mem{Base: p[3]})
-		})
-	}, x, dy, dx)
-}
-
-// layerNormFours is layerNormRows of four rows at a time, which stay in the L1 cache between its three passes.
-func layerNormFours(a *isa.Asm) {
-	one := pointwise.NewFormula(a, "layerNormFoursOne").Value(1)
-	a.Kernel("layerNormFours", "func(rows int, x *float32, vectors, rest int, tail uintptr, inverse, eps float32, gamma, beta, y, mean, invstd *float32, bytes int)",
-		"normalises rows of bytes, four at a time. inverse is 1 over their number of elements.")
-	mean, invstd := a.Gp("mean"), a.Gp("invstd")
-	a.EachFour("x", func(f *isa.Four) {
-		sums, center, next := cleared(a, 4), a.Vecs(4), a.Gp("bytes")
-		a.LEAQ(operand.Mem{Base: f.Row[0], Index: next, Scale: 4}, next)
-		f.Along("sum", nil, func(at reg.GPVirtual, load func(operand.Mem, reg.VecVirtual, reg.VecVirtual), _ func(reg.VecVirtual, operand.Mem)) {
-			f.Ahead(next, at)
-			for i, x := range f.Row {
+	invrms := a.Gp("invrms")
+	a.EachRows(together, "x", func(r *isa.Rows) {
+		squares, next, results := cleared(a, together), r.Next(mostAhead), r.To("x", "y")
+		a.ADDQ(r.Row[0], results)
+		r.Along("squares", nil, func(at reg.GPVirtual, load func(operand.Mem, reg.VecVirtual, reg.VecVirtual), _ func(reg.VecVirtual, operand.Mem)) {
+			r.Ahead(next, at)
+			r.Ahead(results, at)
+			for i, x := range r.Row {
 				v := a.Vec()
 				load(isa.Offset(x, at, 0), nil, v)
-				a.Add(v, sums[i], sums[i])
+				a.Fma(v, v, squares[i])
 			}
 		})
-		near := f.Sums(sums)
-		inverse := a.SplatLate("inverse").AsX()
-		a.VMULPS(inverse, near, near)
-		f.Spread(near, center)
-		diff, square, results := cleared(a, 4), cleared(a, 4), f.To("x", "y")
-		a.ADDQ(f.Row[0], results)
-		f.Along("diff", nil, func(at reg.GPVirtual, load func(operand.Mem, reg.VecVirtual, reg.VecVirtual), _ func(reg.VecVirtual, operand.Mem)) {
-			f.Ahead(results, at)
-			for i, x := range f.Row {
-				v := a.Vec()
-				load(isa.Offset(x, at, 0), center[i], v)
-				a.Sub(center[i], v, v)
-				a.Add(v, diff[i], diff[i])
-				a.Fma(v, v, square[i])
-			}
-		})
-		d, s, scale := f.Sums(diff), f.Sums(square), a.XMM()
-		inverse = a.SplatLate("inverse").AsX()
-		a.VMULPS(inverse, d, d)
-		a.VMULPS(inverse, s, s)
-		a.VADDPS(d, near, near)
-		a.VFNMADD231PS(d, d, s)
-		a.VADDPS(a.SplatLate("eps").AsX(), s, s)
-		a.VSQRTPS(s, s)
-		a.VMOVUPS(one, scale)
-		a.VDIVPS(s, scale, scale)
-		f.Store(near, mean)
-		f.Store(scale, invstd)
-		factor := a.Vecs(4)
-		f.Spread(near, center)
-		f.Spread(scale, factor)
-		to, gamma, beta := f.To("x", "y"), a.Gp("gamma"), a.Gp("beta")
-		f.Along("apply", []reg.GPVirtual{to}, func(at reg.GPVirtual, load func(operand.Mem, reg.VecVirtual, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
-			g, b := a.Vec(), a.Vec()
+		s := r.Sums(squares)
+		a.VMULPS(a.SplatLate("inverse").AsX(), s, s)
+		scale := inverseRoots(a, s, one)
+		r.Store(scale, invrms)
+		factor, to, gamma := r.Spread(scale), r.To("x", "y"), a.Gp("gamma")
+		r.Along("apply", []reg.GPVirtual{to}, func(at reg.GPVirtual, load func(operand.Mem, reg.VecVirtual, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
+			g, v := a.Vec(), a.Vecs(together)
 			load(isa.Offset(gamma, at, 0), nil, g)
-			load(isa.Offset(beta, at, 0), nil, b)
-			v := a.Vecs(4)
-			for i, x := range f.Row { // all are read before any is written: the last may stand for others
+			for i, x := range r.Row { // as in layerNormRows
 				load(isa.Offset(x, at, 0), nil, v[i])
-				a.Sub(center[i], v[i], v[i])
 				a.Mul(factor[i], v[i], v[i])
-				a.VFMADD213PS(b, g, v[i])
+				a.Mul(g, v[i], v[i])
 			}
-			for i, x := range f.Row {
+			for i, x := range r.Row {
 				store(v[i], isa.Offset(x, to, 0))
 			}
 		})
+	})
+}
+
+// gradKernel starts the gradient of a norm of so many rows at a time.
+func gradKernel(a *isa.Asm, base, params, doc string, rows int) {
+	if rows == together {
+		base, doc = base+"Fours", doc+" There are a multiple of four."
+	} else {
+		base += "Rows"
+	}
+	a.Kernel(base, "func(rows int, x, dy, "+params+", dx *float32, bytes int)", "overwrites the rows of dx, of bytes, and adds to "+doc)
+}
+
+// slopes is the sums dots over the elements of a row, times its factor squared.
+func slopes(a *isa.Asm, dots, factors reg.VecVirtual) reg.VecVirtual {
+	a.VMULPS(a.SplatLate("inverse").AsX(), dots, dots)
+	a.VMULPS(factors, dots, dots)
+	a.VMULPS(factors, dots, dots)
+	return dots
+}
+
+// layerNormGradRows adds to the gradients of gamma and beta in the pass that sums rows. Means and factors
+// come from memory again and again, because there are too few registers for those of four rows.
+func layerNormGradRows(a *isa.Asm, rows int) {
+	gradKernel(a, "layerNormGrad", "mean, invstd *float32, vectors, rest int, tail uintptr, inverse float32, gamma, dgamma, dbeta",
+		"dgamma and dbeta. inverse is 1 over the number of elements of a row.", rows)
+	mean, invstd := a.Gp("mean"), a.Gp("invstd")
+	a.EachRows(rows, "x", func(r *isa.Rows) {
+		sum, dot, dy, next := cleared(a, rows), cleared(a, rows), r.To("x", "dy"), r.Next(mostAheadOfGrad)
+		gamma, dgamma, dbeta := a.Gp("gamma"), a.Gp("dgamma"), a.Gp("dbeta")
+		r.Along("sums", []reg.GPVirtual{dy}, func(at reg.GPVirtual, load func(operand.Mem, reg.VecVirtual, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
+			r.Ahead(next, at)
+			gain, dg, db := a.Vec(), a.Vec(), a.Vec()
+			load(isa.Offset(gamma, at, 0), nil, gain)
+			load(isa.Offset(dgamma, at, 0), nil, dg)
+			load(isa.Offset(dbeta, at, 0), nil, db)
+			for i, x := range r.Row {
+				v, g, w := a.Vec(), a.Vec(), a.Vec()
+				load(isa.Offset(x, at, 0), nil, v)
+				load(isa.Offset(x, dy, 0), nil, g)
+				a.Spread(operand.Mem{Base: mean, Disp: 4 * i}, w)
+				a.Sub(w, v, v)
+				a.Add(g, db, db)
+				a.Mul(g, gain, w)
+				a.Add(w, sum[i], sum[i])
+				a.Fma(v, w, dot[i])
+				a.Mul(v, g, g)
+				a.Spread(operand.Mem{Base: invstd, Disp: 4 * i}, w)
+				a.Mul(w, g, g)
+				a.Add(g, dg, dg)
+			}
+			store(dg, isa.Offset(dgamma, at, 0))
+			store(db, isa.Offset(dbeta, at, 0))
+		})
+		means := r.Sums(sum)
+		a.VMULPS(a.SplatLate("inverse").AsX(), means, means)
+		meanDy, slope := r.Spread(means), r.Spread(slopes(a, r.Sums(dot), r.Load(invstd)))
+		dy, next = r.To("x", "dy"), r.Next(mostAheadOfGrad)
+		dx := r.To("x", "dx")
+		a.ADDQ(dy, next)
+		r.Along("input", []reg.GPVirtual{dy, dx}, func(at reg.GPVirtual, load func(operand.Mem, reg.VecVirtual, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
+			r.Ahead(next, at)
+			gain := a.Vec()
+			load(isa.Offset(gamma, at, 0), nil, gain)
+			for i, x := range r.Row {
+				v, g, w := a.Vec(), a.Vec(), a.Vec()
+				load(isa.Offset(x, at, 0), nil, v)
+				load(isa.Offset(x, dy, 0), nil, g)
+				a.Spread(operand.Mem{Base: mean, Disp: 4 * i}, w)
+				a.Sub(w, v, v)
+				a.Mul(slope[i], v, v)
+				a.Mul(gain, g, g)
+				a.Sub(meanDy[i], g, g)
+				a.Sub(v, g, g)
+				a.Spread(operand.Mem{Base: invstd, Disp: 4 * i}, w)
+				a.Mul(w, g, g)
+				store(g, isa.Offset(x, dx, 0))
+			}
+		})
+		a.Advance(operand.U8(4*rows), mean, invstd)
+	})
+}
+
+// rmsNormGradRows adds to the gradient of gamma in the pass that multiplies rows with their gradients.
+func rmsNormGradRows(a *isa.Asm, rows int) {
+	gradKernel(a, "rmsNormGrad", "invrms *float32, vectors, rest int, tail uintptr, inverse float32, gamma, dgamma",
+		"dgamma. inverse is 1 over the number of elements of a row.", rows)
+	invrms := a.Gp("invrms")
+	a.EachRows(rows, "x", func(r *isa.Rows) {
+		dot, dy, next, gamma, dgamma := cleared(a, rows), r.To("x", "dy"), r.Next(mostAheadOfGrad), a.Gp("gamma"), a.Gp("dgamma")
+		factors := r.Load(invrms)
+		factor := r.Spread(factors)
+		r.Along("sums", []reg.GPVirtual{dy}, func(at reg.GPVirtual, load func(operand.Mem, reg.VecVirtual, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
+			r.Ahead(next, at)
+			gain, dg := a.Vec(), a.Vec()
+			load(isa.Offset(gamma, at, 0), nil, gain)
+			load(isa.Offset(dgamma, at, 0), nil, dg)
+			for i, x := range r.Row {
+				v, g := a.Vec(), a.Vec()
+				load(isa.Offset(x, at, 0), nil, v)
+				load(isa.Offset(x, dy, 0), nil, g)
+				a.Mul(v, g, g)
+				a.Fma(g, gain, dot[i])
+				a.Fma(factor[i], g, dg)
+			}
+			store(dg, isa.Offset(dgamma, at, 0))
+		})
+		slope := r.Spread(slopes(a, r.Sums(dot), factors))
+		dy, next = r.To("x", "dy"), r.Next(mostAheadOfGrad)
+		dx := r.To("x", "dx")
+		a.ADDQ(dy, next)
+		r.Along("input", []reg.GPVirtual{dy, dx}, func(at reg.GPVirtual, load func(operand.Mem, reg.VecVirtual, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
+			r.Ahead(next, at)
+			gain := a.Vec()
+			load(isa.Offset(gamma, at, 0), nil, gain)
+			for i, x := range r.Row {
+				v, g := a.Vec(), a.Vec()
+				load(isa.Offset(x, at, 0), nil, v)
+				load(isa.Offset(x, dy, 0), nil, g)
+				a.Mul(gain, g, g)
+				a.Fnma(slope[i], v, g)
+				a.Mul(factor[i], g, g)
+				store(g, isa.Offset(x, dx, 0))
+			}
+		})
+		a.Advance(operand.U8(4*rows), invrms)
 	})
 }

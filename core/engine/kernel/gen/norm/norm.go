@@ -11,7 +11,7 @@ import (
 
 // norm has the passes of batch, layer and group norm, and sums those of float32 in float64.
 var (
-	norm = isa.All(subMulAdd, normGrad, subMulAddRows, normGradRows, groupGradRows, columnMoments, columnSums, columnAffine, columnGrad)
+	norm = isa.All(subMulAdd, normGrad, subMulAddRows, normGradRows, rowMoments, groupApplyRows, groupGradRows, columnMoments, columnSums, columnAffine, columnGrad)
 	sums = isa.All(sum, sumSqDiff, sumAndDot)
 )
 
@@ -79,6 +79,25 @@ func normGradRows(a *isa.Asm) {
 			loadG()
 			f.output(v, g)
 		})
+}
+
+// groupApplyRows is subMulAddRows of the channels of a group, which have their statistics in common.
+func groupApplyRows(a *isa.Asm) {
+	a.Kernel("groupApplyRows", "func(rows int, x *float32, vectors, rest int, tail uintptr, mean, invstd float32, gamma, beta, y *float32, bytes int)",
+		"computes y = (x−mean)·(invstd·gamma) + beta of rows of bytes, each with its own gamma and beta.")
+	x, y, mean, invstd := a.Gp("x"), a.Gp("y"), a.Splat("mean"), a.Splat("invstd")
+	factors := pointers(a, []string{"gamma", "beta"})
+	a.EachRow(func() {
+		v := a.RowFactors(factors)
+		f := affine{mean, v[0], v[1]}
+		a.Mul(invstd, f.scale, f.scale)
+		a.Row("row", []reg.GPVirtual{x, y}, func(p []reg.GPVirtual, load func(operand.Mem, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
+			v := a.Vec()
+			load(operand.Mem{Base: p[0]}, v)
+			applyAffine(a, f, v)
+			store(v, operand.Mem{Base: p[1]})
+		})
+	}, x, y)
 }
 
 // groupGradRows is the input gradient of a group norm, whose gain differs from plane to plane
