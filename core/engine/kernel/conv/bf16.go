@@ -7,7 +7,12 @@ import (
 
 // Convolutions of bfloat16 images, with float32 sums. Layers whose channels come
 // in sixteens go through Winograd in float32, with tiles that float32
-// results could not afford; others multiply pairs of bfloat16.
+// results could not afford; others multiply pairs of bfloat16, as do filters of 1×1, which Winograd saves no products.
+
+// winogradBF16 reports whether Winograd computes a direction, which pairs of bfloat16 could compute, too, or not.
+func winogradBF16(p *Shape, pairs bool) bool {
+	return winograd.TakesBF16(p) && !(pairs && p.R*p.S == 1)
+}
 
 // FastForwardBF16 reports whether ForwardBF16 has a vector kernel for this geometry at the active
 // level, and is faster than the float32 kernel. Otherwise callers widen to float32.
@@ -21,10 +26,14 @@ func FastGradWeightBF16(p *Shape) bool { return winograd.TakesBF16(p) || direct.
 
 // BF16Scratch is the number of scratch elements that each of the kernels needs.
 func BF16Scratch(p *Shape) int {
+	n := 0
 	if winograd.TakesBF16(p) {
-		return winograd.Scratch[uint16](p)
+		n = winograd.Scratch[uint16](p)
+		if p.R*p.S > 1 {
+			return n
+		}
 	}
-	n := max(direct.BF16Scratch(p), direct.BF16WeightScratch(p))
+	n = max(n, direct.BF16Scratch(p), direct.BF16WeightScratch(p))
 	if !FastForwardBF16(p) || !FastGradInputBF16(p) || !FastGradWeightBF16(p) {
 		n = max(n, widenedScratch(p))
 	}
@@ -34,7 +43,7 @@ func BF16Scratch(p *Shape) int {
 // ForwardBF16 computes y = conv(x, w) + bias, rounded once; bias may be nil.
 func ForwardBF16(p *Shape, x, w []uint16, bias []float32, y []uint16, scratch []float32) {
 	switch {
-	case winograd.TakesBF16(p):
+	case winogradBF16(p, direct.TakesBF16(p, p.C, p.K)):
 		winograd.Forward(p, x, Filters[uint16]{Own: w}, bias, y, scratch)
 	case direct.TakesBF16(p, p.C, p.K):
 		direct.ForwardBF16(p, x, w, bias, y, scratch)
@@ -47,7 +56,7 @@ func ForwardBF16(p *Shape, x, w []uint16, bias []float32, y []uint16, scratch []
 // overwrites dx, rounded once.
 func GradInputBF16(p *Shape, dy, w, dx []uint16, scratch []float32) {
 	switch {
-	case winograd.TakesBF16(p):
+	case winogradBF16(p, direct.TakesBF16(p, p.K, p.C)):
 		winograd.GradInput(p, dy, Filters[uint16]{Own: w}, dx, scratch)
 	case direct.TakesBF16(p, p.K, p.C):
 		direct.GradInputBF16(p, dy, w, dx, scratch)
@@ -60,7 +69,7 @@ func GradInputBF16(p *Shape, dy, w, dx []uint16, scratch []float32) {
 // writes or adds it to dw, unrounded.
 func GradWeightBF16(p *Shape, x, dy []uint16, dw, scratch []float32, accumulate bool) {
 	switch {
-	case winograd.TakesBF16(p):
+	case winogradBF16(p, direct.TakesWeightBF16(p)):
 		winograd.GradWeight(p, x, dy, dw, scratch, accumulate)
 	case direct.TakesWeightBF16(p):
 		direct.GradWeightBF16(p, x, dy, dw, scratch, accumulate)

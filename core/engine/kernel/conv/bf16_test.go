@@ -39,6 +39,10 @@ var direct16Cases = []Shape{
 	{N: 2, C: 6, H: 5, W: 64, K: 30, R: 1, S: 1, StrideH: 1, StrideW: 1},
 	{N: 1, C: 1, H: 5, W: 5, K: 1, R: 5, S: 5, StrideH: 1, StrideW: 1, PadH: 2, PadW: 2},
 	{N: 2, C: 8, H: 3, W: 3, K: 3, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1},
+	{N: 3, C: 6, H: 9, W: 14, K: 8, R: 1, S: 1, StrideH: 2, StrideW: 2},
+	{N: 2, C: 10, H: 7, W: 38, K: 18, R: 1, S: 1, StrideH: 3, StrideW: 2}, // rows of more than a vector
+	{N: 2, C: 32, H: 16, W: 16, K: 48, R: 1, S: 1, StrideH: 2, StrideW: 2},
+	{N: 2, C: 7, H: 8, W: 8, K: 6, R: 1, S: 1, StrideH: 2, StrideW: 2}, // forward has no pairs of channels
 }
 
 func TestConvBF16(t *testing.T) { kerneltest.AtBF16Levels(t, atConvBF16) }

@@ -21,6 +21,9 @@ import (
 func TakesBF16(p *geometry.Shape, from, to int) bool {
 	const most = 1 << 16 // pairs of weights, to stay in L2
 	vertical := from%2 > 0
+	if picksBF16(p) {
+		return !vertical && from/2*to <= most
+	}
 	return kernel.HasBF16() && p.GroupCount() == 1 && p.Stride1() && p.FitsFrame() && !(vertical && p.R == 1) && pairTaps(p, from)*to <= most
 }
 
@@ -36,7 +39,8 @@ func pairTaps(p *geometry.Shape, from int) int {
 type callBF16 struct {
 	gemm.TileShape
 	geometry.Frame
-	p               *geometry.Shape
+	picks
+	p               geometry.Shape
 	from, out       int // channels
 	oh, ow          int // as the tiles see them: one long row if spread
 	vertical        bool
@@ -64,8 +68,10 @@ func BF16Scratch(p *geometry.Shape) int {
 	return n
 }
 
-func newCallBF16(p *geometry.Shape, gradInput bool) callBF16 {
-	c := callBF16{TileShape: gemm.TileShapes[kernel.AVX512], p: p, from: p.C, out: p.K, oh: p.OutH(), ow: p.OutW(), outStep: p.PatchSize(), inStep: p.R * p.S}
+func newCallBF16(full *geometry.Shape, gradInput bool) callBF16 {
+	flat := picked(full)
+	p := &flat
+	c := callBF16{TileShape: gemm.TileShapes[kernel.AVX512], picks: newPicks(full), p: flat, from: p.C, out: p.K, oh: p.OutH(), ow: p.OutW(), outStep: p.PatchSize(), inStep: p.R * p.S}
 	c.Frame = p.InputFrame()
 	if gradInput {
 		c.from, c.out, c.oh, c.ow = p.K, p.C, p.H, p.W
@@ -79,12 +85,13 @@ func newCallBF16(p *geometry.Shape, gradInput bool) callBF16 {
 }
 
 func (c *callBF16) scratch() int {
-	taps := pairTaps(c.p, c.from)
-	return c.Elems() + kernel.CeilDiv(spread(c.Lanes, &c.Frame, c.out, c.oh, c.ow), 2) + taps + taps*c.out
+	taps := pairTaps(&c.p, c.from)
+	return c.roomElems() + c.Elems() + kernel.CeilDiv(spread(c.Lanes, &c.Frame, c.out, c.oh, c.ow), 2) + taps + taps*c.out
 }
 
 // reserve cuts the call's buffers from scratch. The frame starts as zeros.
 func (c *callBF16) reserve(scratch []float32) {
+	scratch = c.picks.reserve(scratch)
 	c.image, scratch = scratch[:c.Elems()], scratch[c.Elems():]
 	clear(c.image)
 	if n := spread(c.Lanes, &c.Frame, c.out, c.oh, c.ow); n > 0 {
@@ -92,7 +99,7 @@ func (c *callBF16) reserve(scratch []float32) {
 		scratch = scratch[kernel.CeilDiv(n, 2):]
 		c.oh, c.ow = 1, n/c.out
 	}
-	taps := pairTaps(c.p, c.from)
+	taps := pairTaps(&c.p, c.from)
 	c.taps = unsafe.Slice((*int32)(unsafe.Pointer(&scratch[0])), taps)
 	c.weights = scratch[taps:][:taps*c.out]
 }
@@ -116,15 +123,30 @@ func (c *callBF16) run(x, w, y []uint16, scratch []float32) {
 	c.setTaps()
 	c.setWeights(w)
 	for n := range c.p.N {
-		c.fillPairs(x[n*c.from*c.H*c.W:])
-		to := y[n*c.out*plane:][:c.out*plane]
-		if c.spread == nil {
-			c.convolve(to)
-			continue
+		c.fillPairs(c.imageOf(n, x))
+		to := c.room
+		if !c.some() || !c.flipped {
+			to = y[n*c.out*plane:]
 		}
-		c.convolve(c.spread)
-		c.gather(to, width)
+		if to = to[:c.out*plane]; c.spread == nil {
+			c.convolve(to)
+		} else {
+			c.convolve(c.spread)
+			c.gather(to, width)
+		}
+		if c.some() && c.flipped {
+			c.put(y[n*c.out*c.shape.H*c.shape.W:])
+		}
 	}
+}
+
+// imageOf is image n of x, or its pixels that filters see.
+func (c *callBF16) imageOf(n int, x []uint16) []uint16 {
+	if !c.some() || c.flipped {
+		return x[n*c.from*c.H*c.W:]
+	}
+	c.pick(x[n*c.from*c.shape.H*c.shape.W:], c.room, c.H*c.W)
+	return c.room
 }
 
 // tapRows is how many rows of pairs a filter has, and how many of its rows one takes.

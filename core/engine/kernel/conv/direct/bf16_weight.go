@@ -12,17 +12,19 @@ const dotColsBF16 = 5
 
 // TakesWeightBF16 reports whether the weight gradient is computed directly: where
 // rows of pixels fill their vectors.
-func TakesWeightBF16(p *geometry.Shape) bool {
-	ow := p.OutW()
+func TakesWeightBF16(full *geometry.Shape) bool {
+	flat := picked(full)
+	p, ow := &flat, flat.OutW()
 	return kernel.HasBF16() && p.GroupCount() == 1 && p.Stride1() && p.FitsFrame() && p.K >= maxDotRows &&
 		4*ow >= 3*kernel.CeilDiv(ow, kernel.PairLanes)*kernel.PairLanes
 }
 
 // weightCallBF16 is a weight gradient over a batch of images in frames of bfloat16.
 type weightCallBF16 struct {
-	p      *geometry.Shape
+	picks
+	p      geometry.Shape
 	frame  geometry.Frame
-	room   int      // elements of a framed image, with what a vector may read past it
+	size   int      // elements of a framed image, with what a vector may read past it
 	images []uint16 // framed
 	taps   []int32  // place of each tap's first element in the frame
 	steps  []dotStep
@@ -31,13 +33,20 @@ type weightCallBF16 struct {
 	sums   [maxDotRows * dotColsBF16]float32
 }
 
-func newWeightCallBF16(p *geometry.Shape) weightCallBF16 {
+func newWeightCallBF16(full *geometry.Shape) weightCallBF16 {
+	p := picked(full)
 	f := p.InputFrame()
-	return weightCallBF16{p: p, frame: f, room: (f.Elems() + kernel.PairLanes + 1) &^ 1}
+	return weightCallBF16{picks: newPicks(full), p: p, frame: f, size: (f.Elems() + 2*kernel.PairLanes - 1) &^ (kernel.PairLanes - 1)}
 }
 
-// batch is how many images stay framed at a time.
-func (d *weightCallBF16) batch() int { return min(d.p.N, max(1, gradBatchElems/d.room)) }
+// batch is how many images stay framed at a time. Those without borders, whose tiles take few steps, may be more.
+func (d *weightCallBF16) batch() int {
+	elems := gradBatchElems
+	if d.some() {
+		elems *= 2
+	}
+	return max(1, min(d.p.N, elems/(d.frame.Elems()+kernel.PairLanes)))
+}
 
 // stepsOf counts the vectors of a framed image.
 func (d *weightCallBF16) stepsOf() int {
@@ -51,7 +60,7 @@ func BF16WeightScratch(p *geometry.Shape) int {
 	}
 	d := newWeightCallBF16(p)
 	const perStep = int(unsafe.Sizeof(dotStep{}) / 4)
-	return 2 + p.PatchSize() + p.PatchSize()%2 + d.batch()*(d.stepsOf()*perStep+d.room/2)
+	return kernel.Block + p.PatchSize() + d.batch()*(d.stepsOf()*perStep+d.size/2)
 }
 
 // GradWeightBF16 writes or adds the gradient of the weights to dw, unrounded.
@@ -63,7 +72,7 @@ func GradWeightBF16(p *geometry.Shape, x, dy []uint16, dw, scratch []float32, ac
 	for n := 0; n < p.N; n += batch {
 		count := min(batch, p.N-n)
 		for b := range count {
-			d.fill(x[(n+b)*p.C*p.H*p.W:], d.images[b*d.room:])
+			d.fill(x[(n+b)*p.C*p.H*p.W:], d.images[b*d.size:])
 		}
 		d.setSteps(count)
 		d.add = accumulate || n > 0
@@ -71,29 +80,31 @@ func GradWeightBF16(p *geometry.Shape, x, dy []uint16, dw, scratch []float32, ac
 	}
 }
 
-// reserve cuts the tables and the images, which start as zeros, from scratch.
+// reserve cuts the images, which start as zeros and each at a line of the cache, and the tables from scratch.
 func (d *weightCallBF16) reserve(batch int, scratch []float32) {
-	p, f := d.p, d.frame
-	const perStep = int(unsafe.Sizeof(dotStep{}) / 4)
-	if uintptr(unsafe.Pointer(&scratch[0]))%8 > 0 {
-		scratch = scratch[1:]
-	}
+	p, f := &d.p, d.frame
+	const perStep, line = int(unsafe.Sizeof(dotStep{}) / 4), 4 * kernel.Block
+	scratch = scratch[-uintptr(unsafe.Pointer(&scratch[0]))%line/4:]
+	d.images = unsafe.Slice((*uint16)(unsafe.Pointer(&scratch[0])), batch*d.size)
+	clear(d.images)
+	scratch = scratch[batch*d.size/2:]
 	steps := batch * d.stepsOf()
 	d.steps = unsafe.Slice((*dotStep)(unsafe.Pointer(&scratch[0])), steps)
 	scratch = scratch[steps*perStep:]
 	d.taps = unsafe.Slice((*int32)(unsafe.Pointer(&scratch[0])), p.PatchSize())
-	scratch = scratch[p.PatchSize():]
 	for i := range d.taps {
 		ch, r, s := i/(p.R*p.S), i%(p.R*p.S)/p.S, i%p.S
 		d.taps[i] = int32(ch*f.Plane + r*p.DilationH()*f.Width + s*p.DilationW())
 	}
-	d.images = unsafe.Slice((*uint16)(unsafe.Pointer(&scratch[0])), batch*d.room)
-	clear(d.images)
 }
 
 // fill copies an image's planes into a frame whose border is zero already.
 func (d *weightCallBF16) fill(x, dst []uint16) {
 	f := d.frame
+	if d.some() {
+		d.pick(x, dst, f.Plane)
+		return
+	}
 	for c := range f.Channels {
 		for i := range f.H {
 			copy(dst[f.First()+c*f.Plane+i*f.Width:][:f.W], x[(c*f.H+i)*f.W:])
@@ -111,7 +122,7 @@ func (d *weightCallBF16) setSteps(count int) {
 		row, col := v/perRow, v%perRow*kernel.PairLanes
 		d.steps[s] = dotStep{
 			dy:    int32(2 * (b*d.p.K*oh*ow + row*ow + col)),
-			x:     int32(2 * (b*d.room + row*d.frame.Width + col)),
+			x:     int32(2 * (b*d.size + row*d.frame.Width + col)),
 			lanes: kernel.Mask(1)<<min(kernel.PairLanes, ow-col) - 1,
 		}
 	}

@@ -11,6 +11,7 @@ var Families = slices.Concat(
 	isa.In("conv/direct",
 		isa.Family{Name: "dot", Emit: dot, ISAs: isa.Each},
 		isa.Family{Name: "bf16_dot", Emit: dot, ISAs: isa.BF16},
+		isa.Family{Name: "bf16_picks", Emit: bf16Picks, ISAs: isa.BF16, Choose: true},
 		isa.Family{Name: "view_dots", Emit: viewDots, ISAs: isa.Wide},
 	),
 	isa.In("conv/planes",
