@@ -99,6 +99,14 @@ job="$(trainctl submit slurm job.toml --nnodes 2 --nproc-per-node 1 --time 10m -
 until_true gone
 says "ok after 8 steps" "job-$job"
 
+echo "== sbatch, an array whose name and options need quotes"
+name="Bob's 50% run"
+job="$(trainctl submit slurm job.toml --nnodes 2 --nproc-per-node 1 --set run.name="\"$name\"" --sbatch='--comment=two words' --sbatch=--array=1-2 --run | number)"
+scontrol show job "$job" | grep -q "Comment=two words"
+until_true gone
+[ "$(grep -l "ok after 8 steps" "$name"-*.out | wc -l)" = 2 ]
+for task in 1 2; do [ -e "runs/$name-$task/1/summary.json" ]; done
+
 echo "== srun"
 TRAINCTL_JOB_SECRET="$(trainctl secret)" srun -N 2 -n 2 trainctl worker job.toml --progress plain 2> srun.log || { cat srun.log; exit 1; }
 grep -q "ok after 8 steps" srun.log

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"text/template"
 	"time"
+	"unicode"
 
 	"github.com/trainctl/trainctl/core/base/hostnet"
 	"github.com/trainctl/trainctl/core/base/usererr"
@@ -38,6 +39,7 @@ type Job struct {
 type Slurm struct {
 	Time                           time.Duration // time limit; 0: the partition's
 	Partition, Account, Constraint string
+	More                           []string // other options of sbatch, such as "--qos=high"
 }
 
 // Kubernetes has what only Kubernetes needs.
@@ -88,6 +90,14 @@ func (j Job) problems(target string) (l usererr.List) {
 	if kubernetes := strings.HasSuffix(Targets[target], ".yaml"); kubernetes && !dnsLabel(j.Name) {
 		l.Addf("run.name", "use small letters, digits and dashes, at most 40 characters, a letter first", "%q cannot name a Kubernetes object", j.Name)
 	}
+	if target == "slurm" && j.Time > 0 && j.Time <= j.Grace {
+		l.Addf("time", "give more time, or a smaller --grace", "the signal to save comes %v before the end of a job of %v: it would save and go back into the queue as soon as it starts", j.Grace, j.Time)
+	}
+	for _, o := range j.More {
+		if !strings.HasPrefix(o, "-") || strings.ContainsFunc(o, unicode.IsControl) {
+			l.Addf("sbatch", "write it as sbatch takes it, such as --sbatch=--qos=high", "%q is not an option", o)
+		}
+	}
 	return l
 }
 
@@ -118,11 +128,11 @@ func nodes(j Job, to string) string {
 	return strconv.Itoa(j.MinNodes)
 }
 
-// Options are the lines of a batch script that not every job has.
+// Options are the lines of a batch script that not every job has. sbatch takes quotes as a shell does.
 func (j Job) Options() (all []string) {
 	add := func(set bool, format string, value any) {
 		if set {
-			all = append(all, fmt.Sprintf(format, value))
+			all = append(all, usererr.Shell(fmt.Sprintf(format, value)))
 		}
 	}
 	add(j.CPUs > 0, "--cpus-per-task=%d", j.CPUs)
@@ -134,7 +144,18 @@ func (j Job) Options() (all []string) {
 	if j.Elastic() {
 		all = append(all, "--no-kill")
 	}
+	for _, o := range j.More {
+		add(true, "%s", o)
+	}
 	return all
+}
+
+// Output is the pattern of the batch job's output. % begins a placeholder of Slurm.
+func (j Job) Output() string { return strings.ReplaceAll(j.Name, "%", "%%") + "-%j.out" }
+
+// TaskName is the beginning of the setting that names the run of an array's task, in TOML's quotes.
+func (j Job) TaskName() string {
+	return usererr.Shell("run.name=" + strings.TrimSuffix(quote(j.Name), `"`) + "-")
 }
 
 // Ranks is the number of ranks of all nodes.

@@ -27,7 +27,8 @@ func job() Job {
 func TestScriptsAreValid(t *testing.T) {
 	elastic := job()
 	elastic.MaxNodes = 8
-	elastic.Slurm = Slurm{Time: 90 * time.Minute, Partition: "gpu", Account: "mine", Constraint: "a100"}
+	elastic.Name = "Bob's 50% run"
+	elastic.Slurm = Slurm{Time: 90 * time.Minute, Partition: "gpu", Account: "mine", Constraint: "a100|h100", More: []string{"--qos=high", "--array=0-3"}}
 	elastic.CPUs, elastic.GPUs = 16, 8
 	for shell, text := range map[string]string{"bash": written(t, "slurm", job()) + written(t, "slurm", elastic), "sh": written(t, "mpi", job())} {
 		cmd := exec.Command(shell, "-n")
@@ -41,7 +42,8 @@ func TestScriptsAreValid(t *testing.T) {
 	}
 	text := written(t, "slurm", elastic)
 	for _, want := range []string{
-		"#SBATCH --nodes=2-8\n", "#SBATCH --time=90:00\n", "#SBATCH --signal=USR1@90\n", "#SBATCH --partition=gpu\n", "#SBATCH --account=mine\n", "#SBATCH --constraint=a100\n",
+		"#SBATCH --nodes=2-8\n", "#SBATCH --time=90:00\n", "#SBATCH --signal=USR1@90\n", "#SBATCH --partition=gpu\n", "#SBATCH --account=mine\n", "#SBATCH '--constraint=a100|h100'\n", "#SBATCH --qos=high\n", "#SBATCH --array=0-3\n",
+		`#SBATCH --job-name='Bob'\''s 50% run'` + "\n", `#SBATCH --output='Bob'\''s 50%% run-%j.out'` + "\n", `--set 'run.name="Bob'\''s 50% run-'"$SLURM_ARRAY_TASK_ID"'"'`,
 		"#SBATCH --cpus-per-task=16\n", "#SBATCH --gpus-per-node=8\n", "#SBATCH --no-kill\n", "--nnodes 2:8 ",
 	} {
 		if !strings.Contains(text, want) {
@@ -123,6 +125,8 @@ func TestWhatCannotBeSubmitted(t *testing.T) {
 		"how many a node has":                    func(j *Job) string { j.Nproc = 0; return "mpi" },
 		"the processes of an MPI job cannot":     func(j *Job) string { j.MaxNodes = 3; return "mpi" },
 		`"My Job" cannot name a Kubernetes`:      func(j *Job) string { j.Name = "My Job"; return "jobset" },
+		"as soon as it starts":                   func(j *Job) string { j.Time, j.Grace = time.Minute, time.Minute; return "slurm" },
+		`"qos=high" is not an option`:            func(j *Job) string { j.More = []string{"qos=high"}; return "slurm" },
 		`"job-" cannot name a Kubernetes object`: func(j *Job) string { j.Name = "job-"; return "trainjob" },
 	} {
 		j := job()

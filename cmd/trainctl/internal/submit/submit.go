@@ -40,6 +40,7 @@ func slurmCommand(p *cli.Program) *cobra.Command {
 	f.StringVar(&j.Partition, "partition", "", "run in `PARTITION`")
 	f.StringVar(&j.Account, "account", "", "charge `ACCOUNT`")
 	f.StringVar(&j.Constraint, "constraint", "", "run on nodes with `FEATURES`")
+	f.StringArrayVar(&j.More, "sbatch", nil, "add an `OPTION` of sbatch, such as --sbatch=--qos=high; may be given several times")
 	node(f, &j, "before the time limit, SIGUSR1 comes this `TIME` early")
 	return writer(cmd, p, &j, func() string { return "slurm" }, "sbatch")
 }

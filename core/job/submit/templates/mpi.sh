@@ -5,7 +5,9 @@
 set -eu
 TRAINCTL_JOB_SECRET="$({{shell .Program}} secret)"
 export TRAINCTL_JOB_SECRET
-export MASTER_ADDR="${MASTER_ADDR:-$(hostname)}" MASTER_PORT="${MASTER_PORT:-29500}"
+# Rank 0 is on the first node of {{.Mpirun}}, which may not be this one.
+MASTER_ADDR="${MASTER_ADDR:-$({{.Mpirun}} -n 1 "$@" hostname)}"
+export MASTER_ADDR MASTER_PORT="${MASTER_PORT:-29500}"
 
 # Open MPI passes on what it is told to, MPICH and Intel MPI the whole environment.
 if {{.Mpirun}} --version | grep -q 'Open MPI\|OpenRTE'; then

@@ -1,6 +1,6 @@
 {{define "slurm.sh" -}}
 #!/bin/bash
-#SBATCH --job-name={{.Name}}
+#SBATCH --job-name={{shell .Name}}
 #SBATCH --nodes={{.NodeRange}}
 {{- if not .Elastic}}
 #SBATCH --ntasks-per-node=1
@@ -11,7 +11,7 @@
 #SBATCH --signal=USR1@{{seconds .Grace}}
 #SBATCH --requeue
 #SBATCH --open-mode=append
-#SBATCH --output={{.Name}}-%j.out
+#SBATCH --output={{shell .Output}}
 
 # One launcher on each node starts its ranks. Before the time limit Slurm sends SIGUSR1 to
 # the launchers: they save and end with 75, and the job goes back into the queue. It
@@ -25,10 +25,15 @@ nodes="$(scontrol show hostnames "$SLURM_JOB_NODELIST")"
 endpoint="${nodes%%[[:space:]]*}:$(({{.Spread.First}} + SLURM_JOB_ID % {{.Width}}))"
 {{- end}}
 
+run=()
+if [ -n "${SLURM_ARRAY_TASK_ID:-}" ]; then # each task of an array is a run of its own, which resumes itself
+	run=(--set {{.TaskName}}"$SLURM_ARRAY_TASK_ID"'"')
+fi
+
 srun --kill-on-bad-exit=0 {{if .Elastic}}--no-kill --wait=0 --ntasks="$SLURM_JOB_NUM_NODES" --ntasks-per-node=1 {{end}}${SLURM_CPUS_PER_TASK:+--cpus-per-task="$SLURM_CPUS_PER_TASK"} \
 	bash -c 'exec "$0" "$@" --node-rank "$SLURM_NODEID"' {{shell .Program}} run {{shell .Config}} \
 	--nnodes {{if .Elastic}}{{.Nodes}}{{else}}"$SLURM_JOB_NUM_NODES"{{end}}{{if not .Etcd}} --rdzv-endpoint "$endpoint"{{end}} \
-	--resume auto --set launch.requeue=true{{range .Args}} {{shell .}}{{end}}
+	--resume auto --set launch.requeue=true{{range .Args}} {{shell .}}{{end}} ${run[@]+"${run[@]}"}
 code=$?
 lost=no
 case "$code" in
