@@ -198,7 +198,7 @@ func (c *Config) checkShares() {
 	}
 	refuse := c.refusing("launch.shares")
 	world, list := c.fixedWorld(), len(shares.Weights())
-	if world > 0 && list > 0 && list != world {
+	if world > 0 && list > 0 && list != world && !c.Launch.IsElastic() {
 		c.report.errorf("launch.shares", atValue, fmt.Sprintf(`give %d, or "auto"`, world), "%s are given, and the job has %s", plural(list, "share"), plural(world, "rank"))
 	}
 	refuse(c.Launch.IsElastic() && list > 0, "launch.shares", `use "auto"`, "the ranks of an elastic job change, and a list of shares does not follow them")
