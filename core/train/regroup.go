@@ -180,7 +180,7 @@ type sharedState struct {
 	Replica []byte
 	Head    resumeHead
 	Skipped int // steps in a row that were not finite
-	Metrics map[string]float64
+	History recovery.History
 }
 
 // share gives the run's state to ranks that have joined: that of rank 0. All are between two
@@ -196,7 +196,7 @@ func (t *Trainer) share(ctx context.Context) error {
 			return err
 		}
 		s := sharedState{
-			Replica: t.replica().Encode(), Skipped: t.updater.Diverged.Row,
+			Replica: t.replica().Encode(), Skipped: t.updater.Diverged.Row, History: t.recovery.Group.History(),
 			Head: resumeHead{Position: t.pos, Scaler: scaler, State: true, Best: t.saver.best.known, Watched: t.watched()},
 		}
 		if mine, err = json.Marshal(s); err != nil {
@@ -223,5 +223,6 @@ func (t *Trainer) share(ctx context.Context) error {
 		return err
 	}
 	t.updater.Diverged.Row = s.Skipped
+	t.recovery.Group.Assume(s.History)
 	return t.assume(ctx, s.Head)
 }

@@ -75,13 +75,14 @@ func (r *Recovery) Join(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		begin := time.Now()
 		if err = r.regroup(c); err != nil {
 			return err
 		}
 		if err = r.form(ctx, c); err == nil {
 			r.own.enter(c.stage)
 			r.futile = 0
-			r.Group.before = r.Group.Members.Places()
+			r.Group.note("", r.run.Step(), begin)
 			return nil
 		}
 		if !r.Group.mayReplace(err) {
@@ -132,8 +133,27 @@ func lostPeer(err error) bool {
 	return errors.As(err, new(*rank.PeerLeftError)) || errors.As(err, new(*sdk.PeerError)) || errors.As(err, new(*sdk.StallError)) || errors.Is(err, errBroken)
 }
 
+// History is how the ranks of a job have changed so far. A rank that joins may have to report it at the end.
+type History struct {
+	Changes []event.Elastic
+	Places  []int // of the group before
+}
+
+// History is that of this rank's run.
+func (g *ProcessGroup) History() History { return History{g.Changes, g.before} }
+
+// Assume takes over the history of the run that this rank joins.
+func (g *ProcessGroup) Assume(h History) { g.Changes, g.before = h.Changes, h.Places }
+
 // changed reports that the ranks of the job have changed.
 func (g *ProcessGroup) changed(cause string, step int, begin time.Time) {
+	e := g.note(cause, step, begin)
+	g.Trace.Span(timeline.Elastic, "regroup", -1, 0, begin, time.Now())
+	g.Events.Emit(&e)
+}
+
+// note adds a change of the ranks to the history.
+func (g *ProcessGroup) note(cause string, step int, begin time.Time) event.Elastic {
 	now := g.Members.Places()
 	e := event.Elastic{Ranks: len(now), Before: len(g.before), Step: step, Cause: cause, TookMS: event.Millis(time.Since(begin)), Places: now}
 	for _, p := range g.before {
@@ -153,8 +173,7 @@ func (g *ProcessGroup) changed(cause string, step int, begin time.Time) {
 		e.Cause = "a new process joined at place " + strings.ReplaceAll(strings.Trim(fmt.Sprint(e.Joined), "[]"), " ", " and ")
 	}
 	g.before, g.Changes = now, append(g.Changes, e)
-	g.Trace.Span(timeline.Elastic, "regroup", -1, 0, begin, time.Now())
-	g.Events.Emit(&e)
+	return e
 }
 
 // placeOf is the place of this rank, by the nodes of all.
