@@ -346,7 +346,7 @@ func (j *job) launchOptions() launch.Options {
 		Briefed: j.briefed, Begin: j.begin, Etcd: j.etcd,
 		Name: j.Config.Run.Name, RunID: j.runID(), Nproc: j.nproc, Threads: c.Threads(j.nproc, cgroup.Cores()),
 		Nodes: c.Nnodes.Int(), Least: c.Nnodes.Least(), NodeRank: c.NodeRank, Endpoint: c.RdzvEndpoint, Secret: j.secret, Ports: c.Ports(),
-		Elastic: c.IsElastic(), LostAfter: c.LostAfter.Std(), WaitForNodes: c.WaitForNodes.Std(), MaxRestarts: c.MaxRestarts, Grace: c.Grace.Std(), Saving: j.saving(), Requeue: c.Requeue, RendezvousTimeout: j.Config.Backend.InitTimeout,
+		Elastic: c.IsElastic(), LostAfter: c.LostAfter.Std(), LateAfter: j.Config.Backend.Timeout, WaitForNodes: c.WaitForNodes.Std(), MaxRestarts: c.MaxRestarts, Grace: c.Grace.Std(), Saving: j.saving(), Requeue: c.Requeue, RendezvousTimeout: j.Config.Backend.InitTimeout,
 		Command: j.command, FS: j.fs, LogDir: logs, Log: j.Log, OnEvent: j.onEvent, Remark: (&sinks.Remarks{}).Of,
 		Finished: func(line []byte) bool { return event.KindOf(line) == doneKind }, Account: j.accountOf, Settings: j.settings(), Lost: j.stalls.lost, Warn: j.warn,
 	}

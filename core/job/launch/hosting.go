@@ -7,6 +7,7 @@ import (
 	"net"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -362,38 +363,59 @@ func (l *launcher) placesOf(node int) (places []int) {
 }
 
 // dies watches a host until it is gone: its port is closed and its launcher does not answer through
-// etcd either, or it is not registered and does not answer. It returns false when ctx ends.
+// etcd either, or it is not registered, and was silent or does not answer. It returns false when ctx ends.
 func (h *hosting) dies(ctx context.Context, host etcd.Host) bool {
-	tick := time.NewTicker(time.Second)
+	tick := time.NewTicker(lookTime)
 	defer tick.Stop()
 	var ended chan error
+	var silent atomic.Bool
+	looked := 0
 	for {
 		if ended == nil && host.Addr != "" {
 			ended = make(chan error, 1)
-			h.work.Go(func() { ended <- rank.Observe(ctx, host.Addr, h.dial, nil) })
+			h.work.Go(func() { ended <- rank.Observe(ctx, host.Addr, h.dial, func() { silent.Store(false) }) })
 		}
 		select {
 		case <-ctx.Done():
 			return false
 		case err := <-ended:
 			ended = nil
-			pause := 50 * time.Millisecond
-			if errors.Is(err, syscall.ECONNREFUSED) { // by the host, or by the network in between
-				if there, err := h.job.Answers(ctx, host, h.doubt); err == nil && !there {
-					return ctx.Err() == nil
-				}
-				pause = time.Second
-			}
-			select {
-			case <-ctx.Done():
-				return false
-			case <-time.After(pause):
+			silent.Store(silent.Load() || rank.Silent(err))
+			if gone, over := h.refused(ctx, host, err); over {
+				return gone
 			}
 		case <-tick.C:
-			if there, err := h.job.Registered(ctx, host); err == nil && !there && (host.Addr == "" || !answers(ctx, host.Addr, h.dial)) {
+			if looked++; !silent.Load() && looked%looks > 0 {
+				continue
+			}
+			if there, err := h.job.Registered(ctx, host); err == nil && !there && (host.Addr == "" || silent.Load() || !answers(ctx, host.Addr, h.dial)) {
 				return ctx.Err() == nil
 			}
 		}
+	}
+}
+
+// A launcher looks every second whether the host is still registered, and more often while it is silent.
+const (
+	lookTime = 200 * time.Millisecond
+	looks    = 5
+)
+
+// refused asks a host through etcd whose port refuses connections, which may be the network in between, and
+// pauses before the next attempt to connect. It is over when the host is gone, or ctx has ended.
+func (h *hosting) refused(ctx context.Context, host etcd.Host, err error) (gone, over bool) {
+	pause := 50 * time.Millisecond
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		if there, err := h.job.Answers(ctx, host, h.doubt); err == nil && !there {
+			return ctx.Err() == nil, true
+		}
+		pause = time.Second
+	}
+	select {
+	case <-ctx.Done():
+		return false, true
+	case <-time.After(pause):
+		return false, false
 	}
 }
 

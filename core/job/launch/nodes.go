@@ -383,7 +383,7 @@ func (l *launcher) openStore(ctx context.Context, n int) (*groupStore, error) {
 		onLeave = s.gone
 	}
 	so := rank.StoreOptions{RunID: l.o.RunID, Secret: s.secret, Ports: l.o.Ports, WorldSize: l.layout.size,
-		Generation: n, Roster: l.layout.peers, Log: l.sink.printf, Elastic: l.o.Elastic, LostAfter: l.o.LostAfter, OnLeave: onLeave,
+		Generation: n, Roster: l.layout.peers, Log: l.sink.printf, Elastic: l.o.Elastic, LostAfter: l.o.LostAfter, LateAfter: l.o.LateAfter, OnLeave: onLeave,
 		Least: l.o.Least * l.o.Nproc, Window: startWindow, WaitForLeast: l.o.WaitForNodes}
 	if l.nodes != nil && l.nodes.etcd != nil {
 		ctx, cancel := context.WithTimeout(ctx, l.o.RendezvousTimeout)

@@ -56,6 +56,7 @@ type Options struct {
 
 	Elastic           bool          // the ranks continue without one that died
 	LostAfter         time.Duration // with Elastic, for a rank that is silent
+	LateAfter         time.Duration // with Elastic, for a rank that answers, but does not come to the next group; 0 means LostAfter
 	WaitForNodes      time.Duration // with Least, for enough nodes, and for a node to find the others again
 	MaxRestarts       int
 	Grace             time.Duration        // for draining after a signal; 0 kills at once

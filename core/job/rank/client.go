@@ -78,7 +78,8 @@ type Client struct {
 	leave   context.CancelFunc
 	next    *Client // has replaced this one, see Members.Follow
 
-	quiet    atomic.Int32 // ticks without a ping, see watch
+	pulse    pulse
+	heard    heard // of the server, see watch
 	watching sync.Once
 }
 

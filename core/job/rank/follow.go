@@ -186,8 +186,8 @@ func (m *Members) callRegroup(ctx context.Context, e Entry, mine []byte) (*parse
 // observer is the rank of a connection that only shows whether the store is there.
 const observer = -1
 
-// Observe connects to a store and returns when the connection ends, or with the error that kept it
-// from being made. connected, which may be nil, is called in between.
+// Observe connects to a store and returns when the connection ends, for one reason because the store was silent
+// (Silent), or with the error that kept it from being made. connected, which may be nil, is called in between.
 func Observe(ctx context.Context, addr string, o DialOptions, connected func()) error {
 	o.Rank = observer
 	keys, err := secured(o.Secret, "")
@@ -210,7 +210,8 @@ func Observe(ctx context.Context, addr string, o DialOptions, connected func()) 
 	}
 }
 
-// watchObserver holds the connection of an observer until it ends.
+// watchObserver holds the connection of an observer until it ends. What comes are answers to pings, which need no
+// watch: an observer that is silent delays nobody.
 func (s *Server) watchObserver(c *serverConn, id uint64) error {
 	if err := writeFrame(c, frame{op: opOK, id: id}); err != nil {
 		return err
@@ -218,7 +219,12 @@ func (s *Server) watchObserver(c *serverConn, id uint64) error {
 	if err := c.SetDeadline(time.Time{}); err != nil {
 		return err
 	}
+	s.mu.Lock()
+	s.observers[c] = struct{}{}
+	s.mu.Unlock()
+	s.wg.Go(c.send)
 	_, err := io.Copy(io.Discard, c)
+	close(c.done)
 	return fmt.Errorf("%w: %w", errObserved, errors.Join(err, io.EOF))
 }
 

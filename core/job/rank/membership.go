@@ -1,7 +1,9 @@
 package rank
 
 import (
+	"cmp"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -95,6 +97,28 @@ func (b *state) announceBroken() {
 	}
 }
 
+// endBrokenGathers ends the gathers that wait for a member whose group has failed: it will not come.
+func (b *state) endBrokenGathers(rank int) {
+	for t, w := range b.waits {
+		if g := w.gather; g != nil && slices.Contains(g.members, rank) && g.vals[rank] == nil {
+			b.end(t, brokenFrame(g.name, rank))
+		}
+	}
+}
+
+// broken reports whether a member waits for the next group because this one has failed.
+func (b *state) broken(rank int) bool {
+	if b.group == nil {
+		return false
+	}
+	c, called := b.group.calls[rank]
+	return called && c.entry == Broken
+}
+
+func brokenFrame(name string, rank int) frame {
+	return frame{op: opError, body: fields{}.text(fmt.Sprintf("%q: the group has failed on rank %d, which waits for the next one", name, rank))}
+}
+
 // announceJoins tells the members that others wait to be admitted.
 func (b *state) announceJoins() {
 	for _, r := range b.absent() {
@@ -120,11 +144,13 @@ func (b *state) callRegroup(t request, e Entry, val []byte) {
 	b.waits[t] = &wait{}
 	if e == Broken {
 		b.announceBroken()
+		b.endBrokenGathers(t.rank)
 	}
 	epoch := g.epoch
 	b.regroup()
 	switch {
 	case g.epoch != epoch || len(g.calls) == 0:
+	case e == Ended: // others may still save what all have computed
 	case e == Starting && len(g.calls) == g.least:
 		g.after(forMore, epoch)
 	case e == Joining:
@@ -316,15 +342,15 @@ func (s *Server) after(d delay, epoch int) {
 	s.delays[d] = now
 }
 
-// expect disconnects, after LostAfter, members that have not come to the next group. The state calls it
-// under the server's lock.
+// expect disconnects, after LateAfter, members that have not come to the next group. They do answer: ones that
+// are silent are disconnected earlier. The state calls it under the server's lock.
 func (s *Server) expect() {
-	epoch := s.state.group.epoch
-	if s.opts.LostAfter <= 0 || s.expecting == epoch {
+	epoch, limit := s.state.group.epoch, cmp.Or(s.opts.LateAfter, s.opts.LostAfter)
+	if limit <= 0 || s.expecting == epoch {
 		return
 	}
 	s.expecting = epoch
-	time.AfterFunc(s.opts.LostAfter, func() {
+	time.AfterFunc(limit, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.closed || s.expecting != epoch {

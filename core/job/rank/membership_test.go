@@ -169,6 +169,30 @@ func TestGroupsNeedEnoughRanks(t *testing.T) {
 	together(t, Between, "0", m[0]) // without the others, although they may still come
 }
 
+// A machine on which ticks come late does not make ranks that are silent go unnoticed for as many ticks; a process that
+// was stopped blames nobody.
+func TestPulse(t *testing.T) {
+	const limit = 64 * time.Millisecond
+	var p pulse
+	var h heard
+	over, looks := make(chan struct{}), 0
+	h.note(&p)
+	p.beat(limit, over, func() bool {
+		looks++
+		if before := time.Duration(looks-1) * limit / 4; p.now() > before+limit/4 || h.silent(&p, limit) != (p.now() > limit) {
+			t.Errorf("after %d ticks the time is %v", looks, p.now())
+		}
+		time.Sleep(limit) // the process gets a core late
+		return looks < 6
+	})
+	if p.now() < limit || !h.silent(&p, limit) {
+		t.Errorf("after %d late ticks the time is %v", looks, p.now())
+	}
+	if h.note(&p); h.silent(&p, 0) {
+		t.Error("silent at once")
+	}
+}
+
 // A rank cannot join when all that had the model are gone.
 func TestJoiningAJobWithoutTheModel(t *testing.T) {
 	s, clients, _ := first(t, StoreOptions{}, "01")
@@ -244,6 +268,69 @@ func TestSilentMemberIsLost(t *testing.T) {
 	together(t, Broken, "01", m[0], m[1])
 	if _, err := m[2].Regroup(t.Context(), Broken, nil); !errors.Is(err, ErrStoreLost) {
 		t.Errorf("the silent one: %v", err)
+	}
+}
+
+// A member whose group has failed will not come to what the others still exchange in it: that ends at once, whether they
+// have called already or call later.
+func TestGathersEndWithTheirGroup(t *testing.T) {
+	s, _, m := first(t, StoreOptions{}, "012")
+	waits := make(chan error)
+	go func() { _, err := m[0].Gather(t.Context(), "values", nil); waits <- err }()
+	for called := false; !called; time.Sleep(time.Millisecond) {
+		s.mu.Lock()
+		called = len(s.state.gathers) == 1
+		s.mu.Unlock()
+	}
+	var g errgroup.Group
+	g.Go(func() error { _, err := m[2].Regroup(t.Context(), Broken, nil); return err })
+	if err := <-waits; err == nil || !strings.Contains(err.Error(), "the group has failed on rank 2") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := m[1].Gather(t.Context(), "values", nil); err == nil || !strings.Contains(err.Error(), "the group has failed on rank 2") {
+		t.Errorf("got %v", err)
+	}
+	for _, m := range m[:2] {
+		if !m.Broken() {
+			t.Error("the group does not count as broken")
+		}
+	}
+	for _, m := range m[:2] {
+		g.Go(func() error { _, err := m.Regroup(t.Context(), Broken, nil); return err })
+	}
+	if err := g.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// One that answers is not silent: it may be computing, or saving. The others wait for it for LateAfter, and at the end, where
+// rank 0 saves, as long as it takes.
+func TestLateMemberIsNotSilent(t *testing.T) {
+	s, _, m := first(t, StoreOptions{LostAfter: time.Second, LateAfter: time.Hour}, "01")
+	var g errgroup.Group
+	g.Go(func() error { _, err := m[0].Regroup(t.Context(), Broken, []byte("0")); return err })
+	for began := s.pulse.now(); s.pulse.now() < began+2*s.opts.LostAfter; {
+		select {
+		case <-m[1].client.lost:
+			t.Fatal("it was disconnected")
+		case <-time.After(time.Millisecond):
+		}
+	}
+	together(t, Broken, "01", m[1])
+	if err := g.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	g.Go(func() error { _, err := m[0].Regroup(t.Context(), Ended, []byte("0")); return err })
+	for called := false; !called; time.Sleep(time.Millisecond) {
+		s.mu.Lock()
+		if called = len(s.state.group.calls) == 1; called && s.expecting == s.state.group.epoch {
+			t.Error("one that is not at the end yet is disconnected")
+		}
+		s.mu.Unlock()
+	}
+	together(t, Ended, "01", m[1])
+	if err := g.Wait(); err != nil {
+		t.Error(err)
 	}
 }
 

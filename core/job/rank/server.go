@@ -36,11 +36,12 @@ type StoreOptions struct {
 	// refused, so none of them reads values of an earlier start.
 	Generation int
 
-	// Elastic lets ranks leave and come back: members form groups with Client.Regroup.
-	// A member that is silent for LostAfter, or does not come to the next group within it
-	// of the first, is disconnected; 0 waits for it.
+	// Elastic lets ranks leave and come back: members form groups with Members.Regroup.
+	// A member that is silent for LostAfter is disconnected, and so is one that answers, but does not
+	// come to the next group within LateAfter of the first (0: LostAfter). 0 waits for both.
 	Elastic   bool
 	LostAfter time.Duration
+	LateAfter time.Duration
 
 	// Least is how many ranks an elastic job needs; 0 is WorldSize to start with, and 1 later.
 	// With fewer, those that are between two steps wait for others for WaitForLeast. When as many
@@ -78,9 +79,11 @@ type Server struct {
 	wg    sync.WaitGroup
 
 	mu        sync.Mutex
+	pulse     pulse
 	state     *state
 	peers     map[int]*serverConn      // accepted, by rank
 	conns     map[*serverConn]struct{} // all, including those not accepted yet
+	observers map[*serverConn]struct{} // accepted
 	onLeave   func(int, time.Time, error)
 	closed    bool
 	expecting int // the group for whose members LostAfter is running; 0: none
@@ -114,7 +117,7 @@ func ListenStore(addr string, o StoreOptions) (*Server, error) {
 	}
 	s := &Server{
 		opts: o, ln: ln, tls: keys, onLeave: o.OnLeave,
-		peers: map[int]*serverConn{}, conns: map[*serverConn]struct{}{}, changed: make(chan struct{}),
+		peers: map[int]*serverConn{}, conns: map[*serverConn]struct{}{}, observers: map[*serverConn]struct{}{}, changed: make(chan struct{}),
 	}
 	s.life, s.end = context.WithCancelCause(context.Background())
 	if o.Log != nil {
@@ -264,6 +267,7 @@ func (s *Server) serve(c *serverConn) {
 	defer func() {
 		s.mu.Lock()
 		delete(s.conns, c)
+		delete(s.observers, c)
 		s.mu.Unlock()
 		c.Close()
 	}()
@@ -341,6 +345,7 @@ func (s *Server) enlist(c *serverConn, h hello, p Peer) *RefusedError {
 	case s.peers[h.rank] != nil: // of a process that has died, perhaps, whose end has not been noticed yet
 		return &RefusedError{Reason: fmt.Sprintf("duplicate rank: %s is already connected", s.state.names[h.rank]), again: o.Elastic}
 	}
+	c.heard.note(&s.pulse)
 	s.peers[h.rank] = c
 	s.state.join(p)
 	s.broken(c)
@@ -357,7 +362,7 @@ func (s *Server) answer(c *serverConn) (clean bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		c.quiet.Store(0)
+		c.heard.note(&s.pulse)
 		if f.op == opBye {
 			return true, nil
 		}
@@ -415,8 +420,8 @@ type serverConn struct {
 	wake  chan struct{} // something is queued
 	done  chan struct{} // the peer has left
 
-	quiet  atomic.Int32 // ticks without a frame, see Server.watch
-	silent atomic.Bool  // it was closed for that
+	heard  heard       // see Server.watch
+	silent atomic.Bool // it was closed because nothing came
 
 	mu  sync.Mutex
 	out []frame

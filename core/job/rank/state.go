@@ -318,6 +318,10 @@ func (b *state) meet(t request, name string, members []int, val []byte) {
 			b.end(t, leftFrame(d, !lost))
 			return
 		}
+		if b.broken(r) {
+			b.end(t, brokenFrame(name, r))
+			return
+		}
 	}
 }
 

@@ -192,12 +192,16 @@ func (r *Recovery) rebroadcast(c consensus) error {
 	return nil
 }
 
+// margin is how much longer than the timeout of a collective a rank waits for the others: the store of an
+// elastic job ends this wait earlier, since it knows who is missing.
+const margin = 10 * time.Second
+
 // consensus exchanges the progress of all ranks.
 func (r *Recovery) consensus(ctx context.Context, s Stage, cause error) (consensus, error) {
 	why := entry(s, cause, r.own.New)
-	if why != rank.Between && why != rank.Joining {
+	if why == rank.Broken { // at the end, rank 0 may take its time to save
 		var cancel func()
-		ctx, cancel = context.WithTimeout(ctx, r.timeout)
+		ctx, cancel = context.WithTimeout(ctx, r.timeout+margin)
 		defer cancel()
 	}
 	r.own.Name, r.own.Broadcast, r.own.Seq, r.own.Cause, r.own.Own = s.Name, s.Result == nil && s.Name != end, r.Sequence.Seq(), "", false
