@@ -507,13 +507,26 @@ func (j *job) report(res launch.Result) error {
 	o := j.outcome(res)
 	j.failed = o.failed
 	sum := j.account.SummaryOf(o.status, res.Restarts)
-	if j.dir.Path == "" || j.sees0() && !(j.Config.Launch.UsesEtcd() && res.Hosts) {
+	if !j.writesEnd(res.Hosts) {
 		tellEnd(o, sum, j.observers)
-		return o.show(j.Log) // there is no directory, or the launcher of rank 0 writes there
+		return o.show(j.Log)
 	}
 	sum.Name, sum.WorldSize, sum.Device, sum.Backend, sum.Precision = j.Config.Run.Name, j.world(), j.machine.Device, Backend(j.Config), j.Config.Precision.Plugin
 	sum.Dataset.Plugin = j.Config.Dataset.Plugin
 	return errors.Join(writeEnd(j.fs, j.dir, j.Config.Metrics.JSONL, sum, o, j.observers), o.show(j.Log))
+}
+
+// writesEnd reports whether this launcher writes how the run ended: there is a directory, and no other launcher
+// writes there. With etcd that is the host's: the node that began the job may have been lost, and the others go on, or have
+// succeeded, in its directory.
+func (j *job) writesEnd(hosts bool) bool {
+	switch {
+	case j.dir.Path == "":
+		return false
+	case !j.Config.Launch.UsesEtcd():
+		return !j.sees0()
+	}
+	return hosts || j.joined && !j.sees0()
 }
 
 // writeEnd writes the last events and the summary of a run that did not finish, and passes the
