@@ -151,6 +151,12 @@ func (f *fleet) compare(t *testing.T, tables string, within float64) run {
 	for _, s := range rig.EventsOf[rig.StepEvent](t, f.RunDir(1)) {
 		got.steps = append(got.steps, *s)
 	}
+	slices.SortStableFunc(got.steps, func(a, b event.StepDone) int { return a.Step - b.Step }) // a rank 0 that was frozen writes its last ones late
+	for i, s := range got.steps[1:] {
+		if s.Step == got.steps[i].Step {
+			t.Errorf("step %d was taken twice", s.Step)
+		}
+	}
 	last := got.steps[len(got.steps)-1].Step
 	p := placeWith(t, tables)
 	args := rig.Set("launch.nproc_per_node=1", fmt.Sprint("train.max_steps=", last), "train.epochs=1000000")
@@ -217,6 +223,50 @@ func TestNodesThatAreSilentComeBack(t *testing.T) {
 		t.Logf("node %d is out after %v: %+v", silent.node, time.Since(began).Round(time.Millisecond), *gone)
 		silent.over()
 		f.changes(t, "the silent node to be back", func(e *event.Elastic) bool { return slices.Equal(e.Joined, []int{silent.node}) })
+	}
+	rig.Signal(t, f.nodes[0].Cmd.Process.Pid, syscall.SIGTERM)
+	for _, n := range f.nodes {
+		n.Wait(t).Expect(t, 75)
+	}
+	f.compare(t, fleetTables, 1e-3)
+}
+
+// A node may become silent at any moment of forming a group: before it listens, while others connect to it or wait for its
+// connection, in a reduction, or while a joining rank gets the state. The others go on without it soon after lost_after.
+func TestNodesBecomeSilentWhileAGroupIsFormed(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("takes half a minute")
+	}
+	f := newFleet(t, 3, fleetTables, rig.Set(`launch.nnodes="1:3"`, `launch.lost_after="2s"`, `launch.max_restarts=1000`, `backend.timeout="5m"`, `backend.init_timeout="5m"`,
+		"backend.plugin=./halting", `backend.env=["GROUP_RANK"]`, `backend.options.connect_timeout="5m"`)...)
+	f.AddProgram(t, "e2e/testdata/halting")
+	folder := filepath.Join(f.Dir, "halts")
+	rig.Must(t, os.Mkdir(folder, 0o755))
+	f.args = append(f.args, rig.Set(fmt.Sprintf("backend.options.folder=%q", folder))...)
+	f.starts(t, 3, 20)
+	for _, silent := range []struct {
+		node  int
+		stage string
+	}{{2, "listen"}, {1, "connect"}, {2, "connect"}, {2, "connected"}, {1, "all_reduce"}, {2, "broadcast"}} {
+		at := f.step()
+		halt := filepath.Join(folder, strconv.Itoa(silent.node))
+		for _, file := range []string{halt, halt + "-" + silent.stage} {
+			rig.Must(t, os.WriteFile(file, nil, 0o644))
+		}
+		if silent.stage != "all_reduce" { // a group is formed for those that are left, and for the one that joins them
+			rig.Signal(t, f.Worker(t, 0).PID, syscall.SIGKILL)
+		}
+		rig.Eventually(t, silent.stage, func() bool { _, err := os.Stat(halt + "-" + silent.stage); return err != nil })
+		began := time.Now()
+		f.cable(t, silent.node, "down")
+		rig.Must(t, os.Remove(halt))
+		gone := f.changes(t, "the silent node to be out", func(e *event.Elastic) bool { return e.Step > at && slices.Contains(e.Left, silent.node) })
+		f.reaches(t, gone.Step)
+		t.Logf("%s: node %d is out, and the next step done, after %v: %+v", silent.stage, silent.node, time.Since(began).Round(time.Millisecond), *gone)
+		f.cable(t, silent.node, "up")
+		f.changes(t, "all nodes to be back", func(e *event.Elastic) bool { return e.Step > at && e.Ranks == 3 && len(e.Joined) > 0 })
+		f.reaches(t, f.step()+20)
 	}
 	rig.Signal(t, f.nodes[0].Cmd.Process.Pid, syscall.SIGTERM)
 	for _, n := range f.nodes {
@@ -361,34 +411,46 @@ func TestRandomEventsHitTheConvNet(t *testing.T) {
 // stormed is a run whose nodes random events hit, some steps apart, compared with an undisturbed one.
 func stormed(t *testing.T, tables string, events, apart int, within float64) (sum, undisturbed event.Summary) {
 	t.Helper()
-	seed := rand.Uint64()
-	if text := os.Getenv("TRAINCTL_ELASTIC_EVENTS"); text != "" {
-		events, _ = strconv.Atoi(text)
-	}
-	if text := os.Getenv("TRAINCTL_ELASTIC_SEED"); text != "" {
-		seed, _ = strconv.ParseUint(text, 10, 64)
-	}
-	t.Logf("seed %d, %d events", seed, events)
-	s := &storm{random: rand.New(rand.NewPCG(seed, 1)), hit: map[int]bool{}, over: map[int]func(){}, joins: map[int]int{}}
-	s.fleet = newFleet(t, 4, tables, rig.Set(`launch.nnodes="1:4"`, `launch.lost_after="2s"`, `launch.max_restarts=1000`, `backend.timeout="5m"`, "train.epochs=1000000", fmt.Sprint("train.max_steps=", apart*(events+2)))...)
+	s, events := newStorm(t, events)
+	s.fleet = newFleet(t, 4, tables, stormArgs(apart*(events+2))...)
 	for i := range s.nodes {
 		s.start(t, i)
 	}
-	for e := range events {
-		s.reaches(t, apart*(e+1))
-		s.event(t)
-	}
-	for _, over := range s.over {
-		over()
-	}
+	s.rages(t, events, apart, s.event)
 	s.nodes[0].Wait(t).Expect(t, 0)
 	for _, n := range s.nodes[1:] {
 		if n != nil { // one that had not joined again when the job ended may not know how
 			endsAfterTheJob(t, n)
 		}
 	}
+	return s.checked(t, tables, within)
+}
+
+// stormArgs let a run of so many steps survive a storm.
+func stormArgs(steps int) []string {
+	return rig.Set(`launch.nnodes="1:4"`, `launch.lost_after="2s"`, `launch.max_restarts=1000`, `backend.timeout="5m"`, "train.epochs=1000000", fmt.Sprint("train.max_steps=", steps))
+}
+
+// rages lets events happen, some steps apart, and ends what lasts.
+func (s *storm) rages(t *testing.T, events, apart int, event func(*testing.T)) {
+	t.Helper()
+	for e := range events {
+		s.reaches(t, apart*(e+1))
+		event(t)
+	}
+	for _, over := range s.over {
+		over()
+	}
+}
+
+// checked asserts that the run was that of an undisturbed one.
+func (s *storm) checked(t *testing.T, tables string, within float64) (sum, undisturbed event.Summary) {
+	t.Helper()
 	whole := s.compare(t, tables, within)
 	sum = s.Summary(t, 1)
+	if all := len(rig.EventsOf[*event.Elastic](t, s.RunDir(1))); len(sum.Comm.Elastic) != all { // also if the last rank 0 had joined late
+		t.Errorf("the summary has %d changes of the ranks, the events have %d", len(sum.Comm.Elastic), all)
+	}
 	s.neverStartedAgain(t)
 	for _, c := range sum.Comm.Elastic {
 		t.Logf("step %d: %d ranks, -%v +%v, stood still for %.0f ms", c.Step, c.Ranks, c.Left, c.Joined, float64(c.TookMS))
@@ -428,12 +490,25 @@ type storm struct {
 	joins  map[int]int    // of the nodes that were hit: how often they had joined by then
 }
 
+// newStorm is a storm of so many events, or as many as TRAINCTL_ELASTIC_EVENTS says.
+func newStorm(t *testing.T, events int) (s *storm, n int) {
+	t.Helper()
+	seed := rand.Uint64()
+	if text := os.Getenv("TRAINCTL_ELASTIC_EVENTS"); text != "" {
+		events, _ = strconv.Atoi(text)
+	}
+	if text := os.Getenv("TRAINCTL_ELASTIC_SEED"); text != "" {
+		seed, _ = strconv.ParseUint(text, 10, 64)
+	}
+	t.Logf("seed %d, %d events", seed, events)
+	return &storm{random: rand.New(rand.NewPCG(seed, 1)), hit: map[int]bool{}, over: map[int]func(){}, joins: map[int]int{}}, events
+}
+
 // surely reports whether a node surely has the model: nothing ever happened to it, or it has joined
 // since. One that nothing else has must not be hit: there would be nothing to go on with.
 func (s *storm) surely(t *testing.T, node int) bool {
-	_, busy := s.over[node]
 	before, hit := s.joins[node]
-	return s.nodes[node] != nil && !busy && (!hit || s.joined(t, node) > before)
+	return s.up(node) && (!hit || s.joined(t, node) > before)
 }
 
 // joined is how often a node has joined.
@@ -456,16 +531,23 @@ func (s *storm) needed(t *testing.T, node int) bool {
 	return true
 }
 
-// event lets something happen, or end.
+// event lets something happen, or end. Node 0 hosts the store: only its rank may die.
 func (s *storm) event(t *testing.T) {
 	t.Helper()
-	node := 1 + s.random.IntN(len(s.nodes)-1)
-	kind := s.random.IntN(5)
-	end, busy := s.over[node]
-	up := s.nodes[node] != nil && !busy
-	if up && kind == 1 {
+	node, kind := 1+s.random.IntN(len(s.nodes)-1), s.random.IntN(5)
+	if kind == 1 && s.up(node) {
 		node = s.random.IntN(len(s.nodes))
 	}
+	s.hits(t, node, kind)
+}
+
+// up reports whether nothing is happening to a node that was started.
+func (s *storm) up(node int) bool { return s.nodes[node] != nil && s.over[node] == nil }
+
+// hits lets something of a kind happen to a node, or end.
+func (s *storm) hits(t *testing.T, node, kind int) {
+	t.Helper()
+	up := s.up(node)
 	if up && s.needed(t, node) {
 		t.Logf("step %d: node %d is spared: perhaps no other one has the model", s.step(), node)
 		return
@@ -474,8 +556,9 @@ func (s *storm) event(t *testing.T) {
 	case s.nodes[node] == nil:
 		t.Logf("step %d: node %d is added", s.step(), node)
 		s.start(t, node)
-	case busy:
+	case !up:
 		t.Logf("step %d: node %d recovers", s.step(), node)
+		end := s.over[node]
 		delete(s.over, node)
 		end()
 	case kind == 0:
@@ -512,7 +595,7 @@ func (s *storm) killRank(node int) {
 func (s *storm) neverStartedAgain(t *testing.T) {
 	t.Helper()
 	for i, n := range s.nodes {
-		if n != nil && !s.hit[i] && (strings.Contains(n.Stderr.String(), "in its place") || strings.Contains(n.Stderr.String(), "lost node 0")) {
+		if n != nil && !s.hit[i] && (strings.Contains(n.Stderr.String(), "in its place") || strings.Contains(n.Stderr.String(), "to join the others again")) {
 			t.Errorf("the rank of node %d was started again:\n%s", i, n.Stderr.String())
 		}
 	}

@@ -155,3 +155,55 @@ func TestEveryNodeMayDieWithEtcd(t *testing.T) {
 		t.Errorf("the rank of node %d was started again:\n%s", 3-next, survivor)
 	}
 }
+
+// With etcd the node that hosts the store may die as any other, be frozen, or lose its cable, and etcd may be killed or silent
+// meanwhile. One node at a time is not there, so that each gets its own number again.
+func TestRandomEventsHitNodesWithEtcd(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("takes half a minute")
+	}
+	const nodes, apart = 4, 600
+	tables := strings.NewReplacer("eval_every = 0\n", "", "epochs = 1000000\n", "").Replace(fleetTables)
+	s, events := newStorm(t, 10)
+	f := newEtcdFleet(t, nodes, tables, stormArgs(apart*(events+2))...)
+	s.fleet = f.fleet
+	for i := range nodes {
+		f.join(t, i)
+	}
+	silent := false
+	s.rages(t, events, apart, func(t *testing.T) {
+		kind := s.random.IntN(7)
+		node := s.random.IntN(nodes)
+		for i := range nodes {
+			if !s.up(i) {
+				node = i
+			}
+		}
+		switch {
+		case silent:
+			t.Logf("step %d: etcd answers again", s.step())
+			f.etcd.Signal(t, syscall.SIGCONT)
+			silent = false
+		case kind == 5:
+			t.Logf("step %d: etcd is killed, and started again", s.step())
+			f.etcd.Kill(t)
+			f.etcd.Start(t)
+		case kind == 6 && s.up(node):
+			t.Logf("step %d: etcd is silent", s.step())
+			f.etcd.Signal(t, syscall.SIGSTOP)
+			silent = true
+		default:
+			s.hits(t, node, kind%5)
+		}
+	})
+	if silent {
+		f.etcd.Signal(t, syscall.SIGCONT)
+	}
+	for _, n := range s.nodes {
+		if n != nil {
+			endsAfterTheJob(t, n)
+		}
+	}
+	s.checked(t, tables, 1e-3)
+}

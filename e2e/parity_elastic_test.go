@@ -540,6 +540,18 @@ func TestRankThatJoinsHasScaleAndAverages(t *testing.T) {
 	}
 }
 
+// One that is late because it computes, or saves, is waited for: it is not silent.
+func TestLateRankIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	p := placeWith(t, elasticTables+"[train]\nepochs = 25\nglobal_batch = 16\nlog_freq = 1000\n[faults]\nat = [\"step 20: delay rank 1 by 4s\", \"step 20: kill rank 2\"]\n")
+	p.Trainctl(t, append([]string{"run", p.Config, "--allow-faults"}, rig.Set("launch.nproc_per_node=3", "launch.elastic=true", `launch.lost_after="1s"`)...)...).
+		Expect(t, 0).Prints(t, "rank 2 was ended by SIGKILL; 2 ranks go on")
+	changes := readRun(t, p.RunDir(1)).sum.Comm.Elastic
+	if len(changes) != 1 || !slices.Equal(changes[0].Left, []int{2}) {
+		t.Errorf("%+v", changes)
+	}
+}
+
 // A rank that is stopped is out soon after launch.lost_after, however long a collective may take.
 func TestStoppedRankIsOut(t *testing.T) {
 	t.Parallel()
