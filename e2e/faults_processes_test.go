@@ -68,7 +68,7 @@ func TestIdlePrecisionPluginDies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newPlace(t)
-			r := p.StartEndless(t, append(rig.Unhurried, precision)...)
+			r := p.StartEndless(t, append(rig.Unhurried, precision, `launch.isolation="isolated"`)...)
 			r.Began = time.Now()
 			rig.Signal(t, p.PluginOf(t, "precision", 1).PID, syscall.SIGKILL)
 			r.Wait(t).Expect(t, 5).Soon(t).OneFailureBlock(t).

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"time"
 
 	"go.uber.org/fx"
@@ -70,10 +71,10 @@ func warnExposed(bus *event.Bus, given secret.Given) {
 // and they compute on the rank's share of the cores, under any launcher.
 func newHost(o Options, w rank.World, bus *event.Bus, dir agreedDir) *host.Host {
 	log := slog.New(logToEvents(bus))
-	inside := inRank(o.Config, w)
+	inside := inRank(o.Config, w, o.Builtins)
 	if o.InProcess {
 		inside = []sdk.Kind{sdk.KindBackend, sdk.KindPrecision, sdk.KindDataset}
-	} else if len(inside) > 0 {
+	} else if crowded(o.Config, w) && len(inside) > 0 {
 		slog.SetDefault(log) // for what they log
 		if w.Rank == 0 {
 			log.Info(fmt.Sprintf("built-in plugins of these kinds run in their ranks' processes, because %d ranks share %d cores or launch.isolation says so: %v; a crash of one ends its rank", w.LocalSize, cgroup.Cores(), inside))
@@ -91,21 +92,33 @@ func newHost(o Options, w rank.World, bus *event.Bus, dir agreedDir) *host.Host 
 	return h
 }
 
+// crowded reports whether all built-in plugins run in their ranks' processes.
+func crowded(c *config.Config, w rank.World) bool {
+	return c.Launch.InRank(w.LocalSize, cgroup.Cores())
+}
+
 // inRank are the kinds of built-in plugins that run in this rank's process: not those that have to
 // be replaced if they fail, or made to fail.
-func inRank(c *config.Config, w rank.World) (kinds []sdk.Kind) {
-	if !c.Launch.InRank(w.LocalSize, cgroup.Cores()) || len(c.Faults.At) > 0 {
+func inRank(c *config.Config, w rank.World, builtins []host.Builtin) (kinds []sdk.Kind) {
+	if c.Launch.Isolated() || len(c.Faults.At) > 0 {
 		return nil
 	}
 	for _, k := range []struct {
 		kind     sdk.Kind
+		plugin   string
 		restarts int
-	}{{sdk.KindBackend, replacements(c)}, {sdk.KindDataset, c.Dataset.Restarts}, {sdk.KindPrecision, c.Precision.Restarts}} {
-		if k.restarts == 0 {
+	}{{sdk.KindBackend, Backend(c), replacements(c)}, {sdk.KindDataset, c.Dataset.Plugin, c.Dataset.Restarts}, {sdk.KindPrecision, c.Precision.Plugin, c.Precision.Restarts}} {
+		if k.restarts == 0 && (crowded(c, w) || constant(builtins, k.kind, k.plugin)) {
 			kinds = append(kinds, k.kind)
 		}
 	}
 	return kinds
+}
+
+// constant reports whether a plugin is built in and answers from its options alone.
+func constant(builtins []host.Builtin, kind sdk.Kind, plugin string) bool {
+	i := slices.IndexFunc(builtins, func(b host.Builtin) bool { return b.Kind == kind && b.Name == plugin })
+	return i >= 0 && builtins[i].Constant
 }
 
 // flightDir is where this rank writes its flight record: in the run directory.

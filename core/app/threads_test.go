@@ -8,6 +8,7 @@ import (
 	"github.com/trainctl/trainctl/core/config"
 	"github.com/trainctl/trainctl/core/job/launch"
 	"github.com/trainctl/trainctl/core/job/rank"
+	"github.com/trainctl/trainctl/core/plugin/host"
 	"github.com/trainctl/trainctl/core/sdk"
 )
 
@@ -39,19 +40,28 @@ func TestThreadsOfARank(t *testing.T) {
 func TestPluginsInTheRank(t *testing.T) {
 	many := rank.World{LocalSize: 1 << 20}
 	cfg := &config.Config{File: config.File{Launch: launch.Default()}}
-	if got := inRank(cfg, many); len(got) != 3 {
+	if got := inRank(cfg, many, nil); len(got) != 3 {
 		t.Errorf("%v", got)
 	}
-	if got := inRank(cfg, rank.World{LocalSize: 1}); got != nil {
+	if got := inRank(cfg, rank.World{LocalSize: 1}, nil); got != nil {
 		t.Errorf("one rank: %v", got)
 	}
+	none := []host.Builtin{{Kind: sdk.KindPrecision, Name: cfg.Precision.Plugin, Constant: true}}
+	if got := inRank(cfg, rank.World{LocalSize: 1}, none); !slices.Equal(got, []sdk.Kind{sdk.KindPrecision}) {
+		t.Errorf("one rank, with a plugin that has nothing to do: %v", got)
+	}
+	cfg.Launch.Isolation = "isolated"
+	if got := inRank(cfg, many, none); got != nil {
+		t.Errorf("isolated: %v", got)
+	}
+	cfg.Launch.Isolation = "auto"
 	cfg.Dataset.Restarts = 1
 	cfg.Launch.Elastic = true // changes of the ranks replace backends
-	if got := inRank(cfg, many); !slices.Equal(got, []sdk.Kind{sdk.KindPrecision}) {
+	if got := inRank(cfg, many, nil); !slices.Equal(got, []sdk.Kind{sdk.KindPrecision}) {
 		t.Errorf("%v", got)
 	}
 	cfg.Faults.At = []string{"step 3: kill plugin backend of rank 0"}
-	if got := inRank(cfg, many); got != nil {
+	if got := inRank(cfg, many, nil); got != nil {
 		t.Errorf("with faults: %v", got)
 	}
 }

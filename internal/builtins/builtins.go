@@ -23,13 +23,15 @@ func List() []host.Builtin {
 	}
 	underMPI := backend("mpi", func() sdk.Backend { return mpi.New() })
 	underMPI.Env, underMPI.StopTimeout = mpi.Variables(), mpi.StopTimeout
+	none := precision("none", func() sdk.Precision { return amp.NewNone() })
+	none.Constant = true
 	list := []host.Builtin{
 		underMPI,
 		backend("nccl", func() sdk.Backend { return nccl.New() }),
 		backend("tcp", func() sdk.Backend { return tcp.New() }),
 		{Kind: sdk.KindObserver, Name: "mlflow", Env: mlflow.Variables, Plugin: sdk.Plugin{Observer: func() sdk.Observer { return mlflow.New() }}},
 		precision("amp", func() sdk.Precision { return amp.New() }),
-		precision("none", func() sdk.Precision { return amp.NewNone() }),
+		none,
 	}
 	for _, d := range datasets.Builtins(afero.NewOsFs()) {
 		list = append(list, host.Builtin{Kind: sdk.KindDataset, Name: d.Name, Plugin: sdk.Plugin{Dataset: d.New}})

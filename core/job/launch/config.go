@@ -112,6 +112,9 @@ func (c Config) InRank(ranks, cores int) bool {
 	return c.Isolation == isolationInproc || c.Isolation == isolationAuto && ranks > crowded*cores
 }
 
+// Isolated reports whether every plugin has a process of its own.
+func (c Config) Isolated() bool { return c.Isolation == isolationIsolated }
+
 // Default is one host, automatic numbers and grace, no restarts.
 func Default() Config {
 	return Config{Ranks: "processes", NprocPerNode: Auto, Nnodes: N(1), RdzvBackend: "builtin", ThreadsPerRank: Auto, Isolation: isolationAuto, Grace: AutoGrace, LostAfter: seconds(10), WaitForNodes: seconds(600)}

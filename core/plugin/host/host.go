@@ -20,6 +20,8 @@ type Builtin struct {
 	Env    []string // variables that it inherits in addition to those of every plugin; see [Options.Env]
 	// StopTimeout is how long it may take to close; 0: as long as any plugin.
 	StopTimeout time.Duration
+	// Constant says that its answers follow from its options alone: a process of its own would wait and do nothing else.
+	Constant bool
 }
 
 // Options are the host's settings. The zero value is usable.
