@@ -95,6 +95,9 @@ func TestBlocksGiveTheBitsOfWholeTensors(t *testing.T) {
 		for _, d := range []tensor.DType{tensor.F16, tensor.BF16} {
 			for _, k := range blockCases() {
 				for _, threads := range []int{1, 3} {
+					if testing.Short() && threads == 1 {
+						continue
+					}
 					k.compare(t, d, threads)
 				}
 			}

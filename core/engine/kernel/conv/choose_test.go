@@ -3,6 +3,7 @@ package conv
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/trainctl/trainctl/core/engine/kernel"
@@ -52,8 +53,9 @@ func TestAlgorithms(t *testing.T) {
 			if err := p.Validate(); err != nil {
 				t.Fatalf("%v: %v", &p, err)
 			}
+			d := define(&p)
 			for a := range algorithms {
-				if a != Winograd && testAlgorithm(t, a, &p) {
+				if a != Winograd && d.test(t, a) {
 					taken[a]++
 				}
 			}
@@ -75,9 +77,10 @@ func TestAlgorithms(t *testing.T) {
 
 // TestOnePixelOfManyImages has more images than its matrix product packs at once.
 func TestOnePixelOfManyImages(t *testing.T) {
+	d := define(&Shape{N: 100, C: 32, H: 4, W: 4, K: 32, R: 4, S: 4, StrideH: 1, StrideW: 1})
 	kerneltest.AtEachLevel(t, func(t *testing.T) {
 		for a := range algorithms {
-			testAlgorithm(t, a, &Shape{N: 100, C: 32, H: 4, W: 4, K: 32, R: 4, S: 4, StrideH: 1, StrideW: 1})
+			d.test(t, a)
 		}
 	})
 }
@@ -95,62 +98,77 @@ func TestImagesSideBySide(t *testing.T) {
 	if testing.Short() {
 		shapes = shapes[1:2]
 	}
+	var all []*defined
+	for i := range shapes {
+		all = append(all, define(&shapes[i]))
+	}
 	kerneltest.AtEachWidth(t, func(t *testing.T) {
-		for i := range shapes {
-			testAlgorithm(t, Product, &shapes[i])
+		for _, d := range all {
+			d.test(t, Product)
 		}
 	})
 }
 
-func wide(x []float32) []float64 {
-	y := make([]float64, len(x))
-	for i, v := range x {
-		y[i] = float64(v)
-	}
-	return y
+// defined is a convolution of random tensors with its results by the definition, in float64.
+type defined struct {
+	p                   *Shape
+	x, w, bias, dy, old []float32    // old is what gradients of weights are added to
+	y, dx               []float32    // rounded
+	dw                  [2][]float32 // overwritten, and added to old
 }
 
-func narrow(x []float64) []float32 {
-	y := make([]float32, len(x))
-	for i, v := range x {
-		y[i] = float32(v)
+func define(p *Shape) *defined {
+	d := &defined{
+		p: p, x: kerneltest.Random[float32](1, p.N*p.C*p.H*p.W), w: kerneltest.Random[float32](2, p.K*p.PatchSize()),
+		bias: kerneltest.Random[float32](3, p.K), dy: kerneltest.Random[float32](4, p.N*p.K*p.OutH()*p.OutW()), old: kerneltest.Random[float32](7, p.K*p.PatchSize()),
 	}
-	return y
+	x, w, dy := kerneltest.Widened(d.x), kerneltest.Widened(d.w), kerneltest.Widened(d.dy)
+	y, dx := make([]float64, len(dy)), make([]float64, len(x))
+	convRef(p, x, w, kerneltest.Widened(d.bias), y)
+	convGradInputRef(p, dy, w, dx)
+	d.y, d.dx = rounded(y), rounded(dx)
+	for i := range d.dw {
+		dw := kerneltest.Widened(d.old)
+		convGradWeightRef(p, x, dy, dw, i == 1)
+		d.dw[i] = rounded(dw)
+	}
+	return d
 }
 
-// testAlgorithm reports whether the algorithm takes any direction.
-func testAlgorithm(t *testing.T, a Algorithm, p *Shape) (taken bool) {
+// testAlgorithm is define and test.
+func testAlgorithm(t *testing.T, a Algorithm, p *Shape) {
+	t.Helper()
+	define(p).test(t, a)
+}
+
+// test reports whether the algorithm takes any direction.
+func (d *defined) test(t *testing.T, a Algorithm) (taken bool) {
 	t.Helper()
 	defer Force(a)()
-	x, w, bias := kerneltest.Random[float32](1, p.N*p.C*p.H*p.W), kerneltest.Random[float32](2, p.K*p.PatchSize()), kerneltest.Random[float32](3, p.K)
-	dy := kerneltest.Random[float32](4, p.N*p.K*p.OutH()*p.OutW())
-	check := func(what string, tol float64, got []float32, want []float64, scratch interface{ Check(*testing.T, string) }) {
+	p := d.p
+	check := func(what string, tol float64, got, want []float32, scratch interface{ Check(*testing.T, string) }) {
 		t.Helper()
 		name := fmt.Sprintf("%s of %+v by %v", what, *p, a)
-		kerneltest.CloseTo(t, name, got, narrow(want), tol)
+		kerneltest.CloseTo(t, name, got, want, tol)
 		scratch.Check(t, name)
 	}
 	if Takes(p, a, ToOutput) {
 		taken = true
-		s, got, want := kerneltest.Exactly[float32](ForwardScratch[float32](p)), kerneltest.Poisoned[float32](len(dy)), make([]float64, len(dy))
-		Forward(p, x, w, bias, got, s.Room)
-		convRef(p, wide(x), wide(w), wide(bias), want)
-		check("y", 1e-4, got, want, s)
+		s, got := kerneltest.Exactly[float32](ForwardScratch[float32](p)), kerneltest.Poisoned[float32](len(d.y))
+		Forward(p, d.x, d.w, d.bias, got, s.Room)
+		check("y", 1e-4, got, d.y, s)
 	}
 	if Takes(p, a, ToInput) {
 		taken = true
-		s, got, want := kerneltest.Exactly[float32](GradInputScratch[float32](p)), kerneltest.Poisoned[float32](len(x)), make([]float64, len(x))
-		GradInput(p, dy, w, got, s.Room)
-		convGradInputRef(p, wide(dy), wide(w), want)
-		check("dx", 1e-4, got, want, s)
+		s, got := kerneltest.Exactly[float32](GradInputScratch[float32](p)), kerneltest.Poisoned[float32](len(d.dx))
+		GradInput(p, d.dy, d.w, got, s.Room)
+		check("dx", 1e-4, got, d.dx, s)
 	}
 	if Takes(p, a, ToWeight) {
 		taken = true
-		for _, accumulate := range []bool{false, true} {
-			s, got := kerneltest.Exactly[float32](GradWeightScratch[float32](p)), kerneltest.Random[float32](7, len(w))
-			want := wide(got)
-			GradWeight(p, x, dy, got, s.Room, accumulate)
-			convGradWeightRef(p, wide(x), wide(dy), want, accumulate)
+		for i, want := range d.dw {
+			s, got := kerneltest.Exactly[float32](GradWeightScratch[float32](p)), slices.Clone(d.old)
+			GradWeight(p, d.x, d.dy, got, s.Room, i == 1)
 			check("dw", 2e-4, got, want, s)
 		}
 	}

@@ -131,10 +131,12 @@ func withoutWinograd(t *testing.T) {
 
 func TestConvAgainstReference(t *testing.T) {
 	withoutWinograd(t)
+	for i := range convCases {
+		testConv[float64](t, &convCases[i], 1e-11) // plain Go at every level
+	}
 	kerneltest.AtEachWidth(t, func(t *testing.T) {
 		for i := range convCases {
 			testConv[float32](t, &convCases[i], 2e-4)
-			testConv[float64](t, &convCases[i], 1e-11)
 		}
 	})
 }

@@ -19,6 +19,9 @@ func TestWinogradOfHalfTypes(t *testing.T) {
 			return // has no Winograd
 		}
 		for _, p := range slices.Concat(bf16Cases, halvingCases, pickCases, unevenCases) {
+			if testing.Short() && p.N*p.K*p.OutH()*p.OutW()*p.PatchSize() > 6e6 {
+				continue // groups of tiles and blocks of filters are no matter of the type
+			}
 			likeFloat32[F16](t, tensor.F16, &p)
 			if !kernel.HasBF16() {
 				likeFloat32[uint16](t, tensor.BF16, &p)
