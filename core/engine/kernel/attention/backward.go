@@ -7,7 +7,7 @@ import (
 
 // BackwardScratch is the number of scratch elements that Backward needs.
 func BackwardScratch(h Head) int {
-	return padded(tileQueries*tileKeys, tileQueries*tileKeys, h.Queries, tileQueries, tileKeys) + h.rotatedScratch() + h.gemmScratch()
+	return padded(tileQueries*tileKeys, tileQueries*tileKeys, h.Queries, tileQueries, tileKeys, h.keyPanels(), h.keyPanels()) + h.rotatedScratch() + h.gemmScratch()
 }
 
 // Backward adds the gradients of a head to dq, dk and dv, of the output out with its
@@ -19,11 +19,12 @@ func Backward[T kernel.Float](h Head, positions *Rotary[T], q, k, v, out, dy Row
 	probs, slopes := r.take(tileQueries*tileKeys), r.take(tileQueries*tileKeys)
 	dots, sums, masks := r.take(h.Queries), r.take(tileQueries), r.take(tileKeys)
 	q, k = rotated(positions, q, h.Queries, &r), rotated(positions, k, h.Keys, &r)
+	keys, values := keyRows[T]{Rows: k, panels: r.take(h.keyPanels())}, keyRows[T]{Rows: v, panels: r.take(h.keyPanels())}
 	dotRows(h.Queries, h.Dim, out, dy, dots)
 	scale := T(h.scale())
 	h.tiles(func(t tile) {
-		scoresOf(&h, t, q, k, probs, r)
-		scoresOf(&h, t, dy, v, slopes, r)
+		scoresOf(&h, t, q, &keys, probs, r)
+		scoresOf(&h, t, dy, &values, slopes, r)
 		expScores(&h, t, probs, scale, lse[t.q:], sums)
 		if h.Dropout.P > 0 {
 			drop(&h, t, masks, slopes)

@@ -10,7 +10,7 @@ import (
 
 // ForwardScratch is the number of scratch elements that Forward needs.
 func ForwardScratch(h Head) int {
-	return padded(tileQueries*tileKeys, h.Queries, tileKeys) + h.rotatedScratch() + h.gemmScratch()
+	return padded(tileQueries*tileKeys, h.Queries, tileKeys, h.keyPanels()) + h.rotatedScratch() + h.gemmScratch()
 }
 
 // Forward writes a head's output rows, and of each query log Σexp of its scores to lse.
@@ -18,12 +18,13 @@ func ForwardScratch(h Head) int {
 func Forward[T kernel.Float](h Head, positions *Rotary[T], q, k, v, out Rows[T], lse, scratch []T) {
 	r := room[T](scratch)
 	scores, sums, masks := r.take(tileQueries*tileKeys), r.take(h.Queries), r.take(tileKeys)
-	q, k = rotated(positions, q, h.Queries, &r), rotated(positions, k, h.Keys, &r)
+	q = rotated(positions, q, h.Queries, &r)
+	keys := keyRows[T]{Rows: rotated(positions, k, h.Keys, &r), panels: r.take(h.keyPanels())}
 	clear(sums)
 	elementwise.Fill(lse[:h.Queries], T(math.Inf(-1)))
 	scale := T(h.scale())
 	h.tiles(func(t tile) {
-		scoresOf(&h, t, q, k, scores, r)
+		scoresOf(&h, t, q, &keys, scores, r)
 		peaks := lse[t.q:][:t.queries]
 		var before [tileQueries]T
 		copy(before[:], peaks)
@@ -47,10 +48,7 @@ func Forward[T kernel.Float](h Head, positions *Rotary[T], q, k, v, out Rows[T],
 		}
 		byQuery(&h, t, scores, v, add, out, r)
 	}, false)
-	for row, sum := range sums {
-		lse[row] += T(math.Log(float64(sum)))
-		sums[row] = 1 / sum
-	}
+	closeSums(lse[:h.Queries], sums)
 	scaleRows(h.Dim, out, sums)
 }
 

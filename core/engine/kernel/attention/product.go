@@ -24,9 +24,41 @@ func (h *Head) parts(t tile, f func(p part)) {
 	}
 }
 
+// keyRows are keys, or values, with which queries are multiplied: those of the last tile also in the form of panels, where there
+// are vectors.
+type keyRows[T kernel.Float] struct {
+	Rows[T]
+	panels   []T
+	first, n int // what panels hold
+}
+
+// keyPanels is the room for panels.
+func (h *Head) keyPanels() int {
+	if kernel.Current() == kernel.Generic {
+		return 0
+	}
+	return gemm.PackedElems(min(tileKeys, h.Keys), h.Dim)
+}
+
+// pack makes the panels of a tile's keys, and of those that queries behind it see.
+func (r *keyRows[T]) pack(h *Head, t tile) {
+	if n := min(tileKeys, h.Keys-t.k); r.first != t.k || r.n != n {
+		gemm.PackRows(n, h.Dim, kernel.As32(r.from(t.k)), r.Stride, kernel.As32(r.panels))
+		r.first, r.n = t.k, n
+	}
+}
+
 // scoresOf computes x = q·kᵀ as far as queries see keys, in rows of tileKeys.
-func scoresOf[T kernel.Float](h *Head, t tile, q, k Rows[T], x, scratch []T) {
+func scoresOf[T kernel.Float](h *Head, t tile, q Rows[T], k *keyRows[T], x, scratch []T) {
+	packed := kernel.HasVectors[T]() && t.queries >= bandRows // for fewer queries, packing keys takes longer than it saves
+	if packed {
+		k.pack(h, t)
+	}
 	h.parts(t, func(p part) {
+		if packed {
+			gemm.MulPacked(p.queries, p.keys, h.Dim, kernel.As32(q.from(t.q+p.first)), q.Stride, kernel.As32(k.panels), k.n, kernel.As32(x[p.first*tileKeys:]), tileKeys)
+			return
+		}
 		gemm.Gemm(false, true, p.queries, p.keys, h.Dim, 1, q.from(t.q+p.first), q.Stride, k.from(t.k), k.Stride, 0, x[p.first*tileKeys:], tileKeys, scratch)
 	})
 }

@@ -88,6 +88,19 @@ func expScores[T kernel.Float](h *Head, t tile, x []T, scale T, shifts, sums []T
 	})
 }
 
+// closeSums adds to lse the logarithms of sums, which are 1 or more, and inverts sums.
+func closeSums[T kernel.Float](lse, sums []T) {
+	if kernel.HasVectors[T]() {
+		n := kernel.Lanes()
+		vecCloseSums(len(sums)/n, len(sums)%n, kernel.FirstLanes(len(sums)%n), kernel.Ptr32(lse), kernel.Ptr32(sums))
+		return
+	}
+	for row, sum := range sums {
+		lse[row] += T(math.Log(float64(sum)))
+		sums[row] = 1 / sum
+	}
+}
+
 func exp[T kernel.Float](x T) T {
 	if kernel.Is32[T]() {
 		return T(elementwise.Exp32(float32(x)))

@@ -17,6 +17,11 @@ func scoreExpsAVX2(rows int, vectors int, rest int, x *float32, bytes int, lanes
 //go:noescape
 func scoreSlopesAVX2(rows int, vectors int, rest int, p *float32, s *float32, bytes int, scale float32, dots *float32)
 
+// closeSumsAVX2 adds the logarithm of each sum, a number of 1 or more, to lse, and inverts the sum.
+//
+//go:noescape
+func closeSumsAVX2(vectors int, rest int, tail uintptr, lse *float32, sums *float32)
+
 // scaleRowsAVX2 replaces y by y·factor − less, with a factor for each row.
 //
 //go:noescape
@@ -36,6 +41,11 @@ func scoreExpsAVX512(rows int, vectors int, rest int, x *float32, bytes int, lan
 //
 //go:noescape
 func scoreSlopesAVX512(rows int, vectors int, rest int, p *float32, s *float32, bytes int, scale float32, dots *float32)
+
+// closeSumsAVX512 adds the logarithm of each sum, a number of 1 or more, to lse, and inverts the sum.
+//
+//go:noescape
+func closeSumsAVX512(vectors int, rest int, tail uintptr, lse *float32, sums *float32)
 
 // scaleRowsAVX512 replaces y by y·factor − less, with a factor for each row.
 //

@@ -194,7 +194,135 @@ DATA attentionConstantsAVX2<>+752(SB)/4, $0x3f800000
 DATA attentionConstantsAVX2<>+756(SB)/4, $0x3f800000
 DATA attentionConstantsAVX2<>+760(SB)/4, $0x3f800000
 DATA attentionConstantsAVX2<>+764(SB)/4, $0x3f800000
-GLOBL attentionConstantsAVX2<>(SB), RODATA|NOPTR, $768
+DATA attentionConstantsAVX2<>+768(SB)/4, $0x007fffff
+DATA attentionConstantsAVX2<>+772(SB)/4, $0x007fffff
+DATA attentionConstantsAVX2<>+776(SB)/4, $0x007fffff
+DATA attentionConstantsAVX2<>+780(SB)/4, $0x007fffff
+DATA attentionConstantsAVX2<>+784(SB)/4, $0x007fffff
+DATA attentionConstantsAVX2<>+788(SB)/4, $0x007fffff
+DATA attentionConstantsAVX2<>+792(SB)/4, $0x007fffff
+DATA attentionConstantsAVX2<>+796(SB)/4, $0x007fffff
+DATA attentionConstantsAVX2<>+800(SB)/4, $0x007fffff
+DATA attentionConstantsAVX2<>+804(SB)/4, $0x007fffff
+DATA attentionConstantsAVX2<>+808(SB)/4, $0x007fffff
+DATA attentionConstantsAVX2<>+812(SB)/4, $0x007fffff
+DATA attentionConstantsAVX2<>+816(SB)/4, $0x007fffff
+DATA attentionConstantsAVX2<>+820(SB)/4, $0x007fffff
+DATA attentionConstantsAVX2<>+824(SB)/4, $0x007fffff
+DATA attentionConstantsAVX2<>+828(SB)/4, $0x007fffff
+DATA attentionConstantsAVX2<>+832(SB)/4, $0x0000007f
+DATA attentionConstantsAVX2<>+836(SB)/4, $0x0000007f
+DATA attentionConstantsAVX2<>+840(SB)/4, $0x0000007f
+DATA attentionConstantsAVX2<>+844(SB)/4, $0x0000007f
+DATA attentionConstantsAVX2<>+848(SB)/4, $0x0000007f
+DATA attentionConstantsAVX2<>+852(SB)/4, $0x0000007f
+DATA attentionConstantsAVX2<>+856(SB)/4, $0x0000007f
+DATA attentionConstantsAVX2<>+860(SB)/4, $0x0000007f
+DATA attentionConstantsAVX2<>+864(SB)/4, $0x0000007f
+DATA attentionConstantsAVX2<>+868(SB)/4, $0x0000007f
+DATA attentionConstantsAVX2<>+872(SB)/4, $0x0000007f
+DATA attentionConstantsAVX2<>+876(SB)/4, $0x0000007f
+DATA attentionConstantsAVX2<>+880(SB)/4, $0x0000007f
+DATA attentionConstantsAVX2<>+884(SB)/4, $0x0000007f
+DATA attentionConstantsAVX2<>+888(SB)/4, $0x0000007f
+DATA attentionConstantsAVX2<>+892(SB)/4, $0x0000007f
+DATA attentionConstantsAVX2<>+896(SB)/4, $0x40000000
+DATA attentionConstantsAVX2<>+900(SB)/4, $0x40000000
+DATA attentionConstantsAVX2<>+904(SB)/4, $0x40000000
+DATA attentionConstantsAVX2<>+908(SB)/4, $0x40000000
+DATA attentionConstantsAVX2<>+912(SB)/4, $0x40000000
+DATA attentionConstantsAVX2<>+916(SB)/4, $0x40000000
+DATA attentionConstantsAVX2<>+920(SB)/4, $0x40000000
+DATA attentionConstantsAVX2<>+924(SB)/4, $0x40000000
+DATA attentionConstantsAVX2<>+928(SB)/4, $0x40000000
+DATA attentionConstantsAVX2<>+932(SB)/4, $0x40000000
+DATA attentionConstantsAVX2<>+936(SB)/4, $0x40000000
+DATA attentionConstantsAVX2<>+940(SB)/4, $0x40000000
+DATA attentionConstantsAVX2<>+944(SB)/4, $0x40000000
+DATA attentionConstantsAVX2<>+948(SB)/4, $0x40000000
+DATA attentionConstantsAVX2<>+952(SB)/4, $0x40000000
+DATA attentionConstantsAVX2<>+956(SB)/4, $0x40000000
+DATA attentionConstantsAVX2<>+960(SB)/4, $0x3e905739
+DATA attentionConstantsAVX2<>+964(SB)/4, $0x3e905739
+DATA attentionConstantsAVX2<>+968(SB)/4, $0x3e905739
+DATA attentionConstantsAVX2<>+972(SB)/4, $0x3e905739
+DATA attentionConstantsAVX2<>+976(SB)/4, $0x3e905739
+DATA attentionConstantsAVX2<>+980(SB)/4, $0x3e905739
+DATA attentionConstantsAVX2<>+984(SB)/4, $0x3e905739
+DATA attentionConstantsAVX2<>+988(SB)/4, $0x3e905739
+DATA attentionConstantsAVX2<>+992(SB)/4, $0x3e905739
+DATA attentionConstantsAVX2<>+996(SB)/4, $0x3e905739
+DATA attentionConstantsAVX2<>+1000(SB)/4, $0x3e905739
+DATA attentionConstantsAVX2<>+1004(SB)/4, $0x3e905739
+DATA attentionConstantsAVX2<>+1008(SB)/4, $0x3e905739
+DATA attentionConstantsAVX2<>+1012(SB)/4, $0x3e905739
+DATA attentionConstantsAVX2<>+1016(SB)/4, $0x3e905739
+DATA attentionConstantsAVX2<>+1020(SB)/4, $0x3e905739
+DATA attentionConstantsAVX2<>+1024(SB)/4, $0x3e8f24ac
+DATA attentionConstantsAVX2<>+1028(SB)/4, $0x3e8f24ac
+DATA attentionConstantsAVX2<>+1032(SB)/4, $0x3e8f24ac
+DATA attentionConstantsAVX2<>+1036(SB)/4, $0x3e8f24ac
+DATA attentionConstantsAVX2<>+1040(SB)/4, $0x3e8f24ac
+DATA attentionConstantsAVX2<>+1044(SB)/4, $0x3e8f24ac
+DATA attentionConstantsAVX2<>+1048(SB)/4, $0x3e8f24ac
+DATA attentionConstantsAVX2<>+1052(SB)/4, $0x3e8f24ac
+DATA attentionConstantsAVX2<>+1056(SB)/4, $0x3e8f24ac
+DATA attentionConstantsAVX2<>+1060(SB)/4, $0x3e8f24ac
+DATA attentionConstantsAVX2<>+1064(SB)/4, $0x3e8f24ac
+DATA attentionConstantsAVX2<>+1068(SB)/4, $0x3e8f24ac
+DATA attentionConstantsAVX2<>+1072(SB)/4, $0x3e8f24ac
+DATA attentionConstantsAVX2<>+1076(SB)/4, $0x3e8f24ac
+DATA attentionConstantsAVX2<>+1080(SB)/4, $0x3e8f24ac
+DATA attentionConstantsAVX2<>+1084(SB)/4, $0x3e8f24ac
+DATA attentionConstantsAVX2<>+1088(SB)/4, $0x3eccedb8
+DATA attentionConstantsAVX2<>+1092(SB)/4, $0x3eccedb8
+DATA attentionConstantsAVX2<>+1096(SB)/4, $0x3eccedb8
+DATA attentionConstantsAVX2<>+1100(SB)/4, $0x3eccedb8
+DATA attentionConstantsAVX2<>+1104(SB)/4, $0x3eccedb8
+DATA attentionConstantsAVX2<>+1108(SB)/4, $0x3eccedb8
+DATA attentionConstantsAVX2<>+1112(SB)/4, $0x3eccedb8
+DATA attentionConstantsAVX2<>+1116(SB)/4, $0x3eccedb8
+DATA attentionConstantsAVX2<>+1120(SB)/4, $0x3eccedb8
+DATA attentionConstantsAVX2<>+1124(SB)/4, $0x3eccedb8
+DATA attentionConstantsAVX2<>+1128(SB)/4, $0x3eccedb8
+DATA attentionConstantsAVX2<>+1132(SB)/4, $0x3eccedb8
+DATA attentionConstantsAVX2<>+1136(SB)/4, $0x3eccedb8
+DATA attentionConstantsAVX2<>+1140(SB)/4, $0x3eccedb8
+DATA attentionConstantsAVX2<>+1144(SB)/4, $0x3eccedb8
+DATA attentionConstantsAVX2<>+1148(SB)/4, $0x3eccedb8
+DATA attentionConstantsAVX2<>+1152(SB)/4, $0x3f2aaa6f
+DATA attentionConstantsAVX2<>+1156(SB)/4, $0x3f2aaa6f
+DATA attentionConstantsAVX2<>+1160(SB)/4, $0x3f2aaa6f
+DATA attentionConstantsAVX2<>+1164(SB)/4, $0x3f2aaa6f
+DATA attentionConstantsAVX2<>+1168(SB)/4, $0x3f2aaa6f
+DATA attentionConstantsAVX2<>+1172(SB)/4, $0x3f2aaa6f
+DATA attentionConstantsAVX2<>+1176(SB)/4, $0x3f2aaa6f
+DATA attentionConstantsAVX2<>+1180(SB)/4, $0x3f2aaa6f
+DATA attentionConstantsAVX2<>+1184(SB)/4, $0x3f2aaa6f
+DATA attentionConstantsAVX2<>+1188(SB)/4, $0x3f2aaa6f
+DATA attentionConstantsAVX2<>+1192(SB)/4, $0x3f2aaa6f
+DATA attentionConstantsAVX2<>+1196(SB)/4, $0x3f2aaa6f
+DATA attentionConstantsAVX2<>+1200(SB)/4, $0x3f2aaa6f
+DATA attentionConstantsAVX2<>+1204(SB)/4, $0x3f2aaa6f
+DATA attentionConstantsAVX2<>+1208(SB)/4, $0x3f2aaa6f
+DATA attentionConstantsAVX2<>+1212(SB)/4, $0x3f2aaa6f
+DATA attentionConstantsAVX2<>+1216(SB)/4, $0x3f317218
+DATA attentionConstantsAVX2<>+1220(SB)/4, $0x3f317218
+DATA attentionConstantsAVX2<>+1224(SB)/4, $0x3f317218
+DATA attentionConstantsAVX2<>+1228(SB)/4, $0x3f317218
+DATA attentionConstantsAVX2<>+1232(SB)/4, $0x3f317218
+DATA attentionConstantsAVX2<>+1236(SB)/4, $0x3f317218
+DATA attentionConstantsAVX2<>+1240(SB)/4, $0x3f317218
+DATA attentionConstantsAVX2<>+1244(SB)/4, $0x3f317218
+DATA attentionConstantsAVX2<>+1248(SB)/4, $0x3f317218
+DATA attentionConstantsAVX2<>+1252(SB)/4, $0x3f317218
+DATA attentionConstantsAVX2<>+1256(SB)/4, $0x3f317218
+DATA attentionConstantsAVX2<>+1260(SB)/4, $0x3f317218
+DATA attentionConstantsAVX2<>+1264(SB)/4, $0x3f317218
+DATA attentionConstantsAVX2<>+1268(SB)/4, $0x3f317218
+DATA attentionConstantsAVX2<>+1272(SB)/4, $0x3f317218
+DATA attentionConstantsAVX2<>+1276(SB)/4, $0x3f317218
+GLOBL attentionConstantsAVX2<>(SB), RODATA|NOPTR, $1280
 
 // func scorePeaksAVX2(rows int, vectors int, x *float32, bytes int, lanes *float32, seen float32, step float32, most float32, scale float32, peaks *float32)
 // Requires: AVX, AVX2, SSE
@@ -387,6 +515,211 @@ restDone:
 	ADDQ SI, CX
 	DECQ BX
 	JNZ  rows
+	VZEROUPPER
+	RET
+
+// func closeSumsAVX2(vectors int, rest int, tail uintptr, lse *float32, sums *float32)
+// Requires: AVX, AVX2, FMA3
+TEXT ·closeSumsAVX2(SB), NOSPLIT, $0-40
+	VMOVUPS attentionConstantsAVX2<>+704(SB), Y0
+	MOVQ    lse+24(FP), AX
+	MOVQ    sums+32(FP), CX
+	MOVQ    vectors+0(FP), DX
+	MOVQ    CX, CX
+
+rowGroup:
+	SUBQ        $0x04, DX
+	JL          rowOnes
+	VMOVUPS     (CX), Y1
+	VMOVUPS     (AX), Y2
+	VANDPS      attentionConstantsAVX2<>+768(SB), Y1, Y4
+	VPSRLD      $0x17, Y1, Y3
+	VPSUBD      attentionConstantsAVX2<>+832(SB), Y3, Y3
+	VCVTDQ2PS   Y3, Y3
+	VORPS       Y0, Y4, Y4
+	VSUBPS      Y0, Y4, Y4
+	VADDPS      attentionConstantsAVX2<>+896(SB), Y4, Y5
+	VDIVPS      Y5, Y4, Y4
+	VMULPS      Y4, Y4, Y5
+	VMOVUPS     attentionConstantsAVX2<>+960(SB), Y6
+	VMULPS      Y5, Y6, Y6
+	VADDPS      attentionConstantsAVX2<>+1024(SB), Y6, Y6
+	VMULPS      Y5, Y6, Y6
+	VADDPS      attentionConstantsAVX2<>+1088(SB), Y6, Y6
+	VMULPS      Y5, Y6, Y6
+	VADDPS      attentionConstantsAVX2<>+1152(SB), Y6, Y6
+	VMULPS      Y5, Y6, Y6
+	VADDPS      attentionConstantsAVX2<>+896(SB), Y6, Y6
+	VMULPS      Y6, Y4, Y5
+	VFMADD231PS attentionConstantsAVX2<>+1216(SB), Y3, Y5
+	VSUBPS      Y1, Y1, Y4
+	VADDPS      Y4, Y5, Y5
+	VADDPS      Y5, Y2, Y2
+	VMOVUPS     Y2, (AX)
+	VDIVPS      Y1, Y0, Y1
+	VMOVUPS     Y1, (CX)
+	VMOVUPS     32(CX), Y1
+	VMOVUPS     32(AX), Y2
+	VANDPS      attentionConstantsAVX2<>+768(SB), Y1, Y4
+	VPSRLD      $0x17, Y1, Y3
+	VPSUBD      attentionConstantsAVX2<>+832(SB), Y3, Y3
+	VCVTDQ2PS   Y3, Y3
+	VORPS       Y0, Y4, Y4
+	VSUBPS      Y0, Y4, Y4
+	VADDPS      attentionConstantsAVX2<>+896(SB), Y4, Y5
+	VDIVPS      Y5, Y4, Y4
+	VMULPS      Y4, Y4, Y5
+	VMOVUPS     attentionConstantsAVX2<>+960(SB), Y6
+	VMULPS      Y5, Y6, Y6
+	VADDPS      attentionConstantsAVX2<>+1024(SB), Y6, Y6
+	VMULPS      Y5, Y6, Y6
+	VADDPS      attentionConstantsAVX2<>+1088(SB), Y6, Y6
+	VMULPS      Y5, Y6, Y6
+	VADDPS      attentionConstantsAVX2<>+1152(SB), Y6, Y6
+	VMULPS      Y5, Y6, Y6
+	VADDPS      attentionConstantsAVX2<>+896(SB), Y6, Y6
+	VMULPS      Y6, Y4, Y5
+	VFMADD231PS attentionConstantsAVX2<>+1216(SB), Y3, Y5
+	VSUBPS      Y1, Y1, Y4
+	VADDPS      Y4, Y5, Y5
+	VADDPS      Y5, Y2, Y2
+	VMOVUPS     Y2, 32(AX)
+	VDIVPS      Y1, Y0, Y1
+	VMOVUPS     Y1, 32(CX)
+	VMOVUPS     64(CX), Y1
+	VMOVUPS     64(AX), Y2
+	VANDPS      attentionConstantsAVX2<>+768(SB), Y1, Y4
+	VPSRLD      $0x17, Y1, Y3
+	VPSUBD      attentionConstantsAVX2<>+832(SB), Y3, Y3
+	VCVTDQ2PS   Y3, Y3
+	VORPS       Y0, Y4, Y4
+	VSUBPS      Y0, Y4, Y4
+	VADDPS      attentionConstantsAVX2<>+896(SB), Y4, Y5
+	VDIVPS      Y5, Y4, Y4
+	VMULPS      Y4, Y4, Y5
+	VMOVUPS     attentionConstantsAVX2<>+960(SB), Y6
+	VMULPS      Y5, Y6, Y6
+	VADDPS      attentionConstantsAVX2<>+1024(SB), Y6, Y6
+	VMULPS      Y5, Y6, Y6
+	VADDPS      attentionConstantsAVX2<>+1088(SB), Y6, Y6
+	VMULPS      Y5, Y6, Y6
+	VADDPS      attentionConstantsAVX2<>+1152(SB), Y6, Y6
+	VMULPS      Y5, Y6, Y6
+	VADDPS      attentionConstantsAVX2<>+896(SB), Y6, Y6
+	VMULPS      Y6, Y4, Y5
+	VFMADD231PS attentionConstantsAVX2<>+1216(SB), Y3, Y5
+	VSUBPS      Y1, Y1, Y4
+	VADDPS      Y4, Y5, Y5
+	VADDPS      Y5, Y2, Y2
+	VMOVUPS     Y2, 64(AX)
+	VDIVPS      Y1, Y0, Y1
+	VMOVUPS     Y1, 64(CX)
+	VMOVUPS     96(CX), Y1
+	VMOVUPS     96(AX), Y2
+	VANDPS      attentionConstantsAVX2<>+768(SB), Y1, Y4
+	VPSRLD      $0x17, Y1, Y3
+	VPSUBD      attentionConstantsAVX2<>+832(SB), Y3, Y3
+	VCVTDQ2PS   Y3, Y3
+	VORPS       Y0, Y4, Y4
+	VSUBPS      Y0, Y4, Y4
+	VADDPS      attentionConstantsAVX2<>+896(SB), Y4, Y5
+	VDIVPS      Y5, Y4, Y4
+	VMULPS      Y4, Y4, Y5
+	VMOVUPS     attentionConstantsAVX2<>+960(SB), Y6
+	VMULPS      Y5, Y6, Y6
+	VADDPS      attentionConstantsAVX2<>+1024(SB), Y6, Y6
+	VMULPS      Y5, Y6, Y6
+	VADDPS      attentionConstantsAVX2<>+1088(SB), Y6, Y6
+	VMULPS      Y5, Y6, Y6
+	VADDPS      attentionConstantsAVX2<>+1152(SB), Y6, Y6
+	VMULPS      Y5, Y6, Y6
+	VADDPS      attentionConstantsAVX2<>+896(SB), Y6, Y6
+	VMULPS      Y6, Y4, Y5
+	VFMADD231PS attentionConstantsAVX2<>+1216(SB), Y3, Y5
+	VSUBPS      Y1, Y1, Y4
+	VADDPS      Y4, Y5, Y5
+	VADDPS      Y5, Y2, Y2
+	VMOVUPS     Y2, 96(AX)
+	VDIVPS      Y1, Y0, Y1
+	VMOVUPS     Y1, 96(CX)
+	ADDQ        $0x00000080, AX
+	ADDQ        $0x00000080, CX
+	JMP         rowGroup
+
+rowOnes:
+	ADDQ $0x04, DX
+
+row:
+	DECQ        DX
+	JL          rowTail
+	VMOVUPS     (CX), Y1
+	VMOVUPS     (AX), Y2
+	VANDPS      attentionConstantsAVX2<>+768(SB), Y1, Y4
+	VPSRLD      $0x17, Y1, Y3
+	VPSUBD      attentionConstantsAVX2<>+832(SB), Y3, Y3
+	VCVTDQ2PS   Y3, Y3
+	VORPS       Y0, Y4, Y4
+	VSUBPS      Y0, Y4, Y4
+	VADDPS      attentionConstantsAVX2<>+896(SB), Y4, Y5
+	VDIVPS      Y5, Y4, Y4
+	VMULPS      Y4, Y4, Y5
+	VMOVUPS     attentionConstantsAVX2<>+960(SB), Y6
+	VMULPS      Y5, Y6, Y6
+	VADDPS      attentionConstantsAVX2<>+1024(SB), Y6, Y6
+	VMULPS      Y5, Y6, Y6
+	VADDPS      attentionConstantsAVX2<>+1088(SB), Y6, Y6
+	VMULPS      Y5, Y6, Y6
+	VADDPS      attentionConstantsAVX2<>+1152(SB), Y6, Y6
+	VMULPS      Y5, Y6, Y6
+	VADDPS      attentionConstantsAVX2<>+896(SB), Y6, Y6
+	VMULPS      Y6, Y4, Y5
+	VFMADD231PS attentionConstantsAVX2<>+1216(SB), Y3, Y5
+	VSUBPS      Y1, Y1, Y4
+	VADDPS      Y4, Y5, Y5
+	VADDPS      Y5, Y2, Y2
+	VMOVUPS     Y2, (AX)
+	VDIVPS      Y1, Y0, Y1
+	VMOVUPS     Y1, (CX)
+	ADDQ        $0x20, AX
+	ADDQ        $0x20, CX
+	JMP         row
+
+rowTail:
+	MOVQ        rest+8(FP), DX
+	TESTQ       DX, DX
+	JZ          rowDone
+	MOVQ        tail+16(FP), DX
+	VMOVUPS     (DX), Y1
+	VMASKMOVPS  (CX), Y1, Y2
+	VMASKMOVPS  (AX), Y1, Y3
+	VANDPS      attentionConstantsAVX2<>+768(SB), Y2, Y5
+	VPSRLD      $0x17, Y2, Y4
+	VPSUBD      attentionConstantsAVX2<>+832(SB), Y4, Y4
+	VCVTDQ2PS   Y4, Y4
+	VORPS       Y0, Y5, Y5
+	VSUBPS      Y0, Y5, Y5
+	VADDPS      attentionConstantsAVX2<>+896(SB), Y5, Y6
+	VDIVPS      Y6, Y5, Y5
+	VMULPS      Y5, Y5, Y6
+	VMOVUPS     attentionConstantsAVX2<>+960(SB), Y7
+	VMULPS      Y6, Y7, Y7
+	VADDPS      attentionConstantsAVX2<>+1024(SB), Y7, Y7
+	VMULPS      Y6, Y7, Y7
+	VADDPS      attentionConstantsAVX2<>+1088(SB), Y7, Y7
+	VMULPS      Y6, Y7, Y7
+	VADDPS      attentionConstantsAVX2<>+1152(SB), Y7, Y7
+	VMULPS      Y6, Y7, Y7
+	VADDPS      attentionConstantsAVX2<>+896(SB), Y7, Y7
+	VMULPS      Y7, Y5, Y6
+	VFMADD231PS attentionConstantsAVX2<>+1216(SB), Y4, Y6
+	VSUBPS      Y2, Y2, Y5
+	VADDPS      Y5, Y6, Y6
+	VADDPS      Y6, Y3, Y3
+	VMASKMOVPS  Y3, Y1, (AX)
+	VDIVPS      Y2, Y0, Y0
+	VMASKMOVPS  Y0, Y1, (CX)
+
+rowDone:
 	VZEROUPPER
 	RET
 
@@ -651,7 +984,135 @@ DATA attentionConstantsAVX512<>+752(SB)/4, $0x3f800000
 DATA attentionConstantsAVX512<>+756(SB)/4, $0x3f800000
 DATA attentionConstantsAVX512<>+760(SB)/4, $0x3f800000
 DATA attentionConstantsAVX512<>+764(SB)/4, $0x3f800000
-GLOBL attentionConstantsAVX512<>(SB), RODATA|NOPTR, $768
+DATA attentionConstantsAVX512<>+768(SB)/4, $0x007fffff
+DATA attentionConstantsAVX512<>+772(SB)/4, $0x007fffff
+DATA attentionConstantsAVX512<>+776(SB)/4, $0x007fffff
+DATA attentionConstantsAVX512<>+780(SB)/4, $0x007fffff
+DATA attentionConstantsAVX512<>+784(SB)/4, $0x007fffff
+DATA attentionConstantsAVX512<>+788(SB)/4, $0x007fffff
+DATA attentionConstantsAVX512<>+792(SB)/4, $0x007fffff
+DATA attentionConstantsAVX512<>+796(SB)/4, $0x007fffff
+DATA attentionConstantsAVX512<>+800(SB)/4, $0x007fffff
+DATA attentionConstantsAVX512<>+804(SB)/4, $0x007fffff
+DATA attentionConstantsAVX512<>+808(SB)/4, $0x007fffff
+DATA attentionConstantsAVX512<>+812(SB)/4, $0x007fffff
+DATA attentionConstantsAVX512<>+816(SB)/4, $0x007fffff
+DATA attentionConstantsAVX512<>+820(SB)/4, $0x007fffff
+DATA attentionConstantsAVX512<>+824(SB)/4, $0x007fffff
+DATA attentionConstantsAVX512<>+828(SB)/4, $0x007fffff
+DATA attentionConstantsAVX512<>+832(SB)/4, $0x0000007f
+DATA attentionConstantsAVX512<>+836(SB)/4, $0x0000007f
+DATA attentionConstantsAVX512<>+840(SB)/4, $0x0000007f
+DATA attentionConstantsAVX512<>+844(SB)/4, $0x0000007f
+DATA attentionConstantsAVX512<>+848(SB)/4, $0x0000007f
+DATA attentionConstantsAVX512<>+852(SB)/4, $0x0000007f
+DATA attentionConstantsAVX512<>+856(SB)/4, $0x0000007f
+DATA attentionConstantsAVX512<>+860(SB)/4, $0x0000007f
+DATA attentionConstantsAVX512<>+864(SB)/4, $0x0000007f
+DATA attentionConstantsAVX512<>+868(SB)/4, $0x0000007f
+DATA attentionConstantsAVX512<>+872(SB)/4, $0x0000007f
+DATA attentionConstantsAVX512<>+876(SB)/4, $0x0000007f
+DATA attentionConstantsAVX512<>+880(SB)/4, $0x0000007f
+DATA attentionConstantsAVX512<>+884(SB)/4, $0x0000007f
+DATA attentionConstantsAVX512<>+888(SB)/4, $0x0000007f
+DATA attentionConstantsAVX512<>+892(SB)/4, $0x0000007f
+DATA attentionConstantsAVX512<>+896(SB)/4, $0x40000000
+DATA attentionConstantsAVX512<>+900(SB)/4, $0x40000000
+DATA attentionConstantsAVX512<>+904(SB)/4, $0x40000000
+DATA attentionConstantsAVX512<>+908(SB)/4, $0x40000000
+DATA attentionConstantsAVX512<>+912(SB)/4, $0x40000000
+DATA attentionConstantsAVX512<>+916(SB)/4, $0x40000000
+DATA attentionConstantsAVX512<>+920(SB)/4, $0x40000000
+DATA attentionConstantsAVX512<>+924(SB)/4, $0x40000000
+DATA attentionConstantsAVX512<>+928(SB)/4, $0x40000000
+DATA attentionConstantsAVX512<>+932(SB)/4, $0x40000000
+DATA attentionConstantsAVX512<>+936(SB)/4, $0x40000000
+DATA attentionConstantsAVX512<>+940(SB)/4, $0x40000000
+DATA attentionConstantsAVX512<>+944(SB)/4, $0x40000000
+DATA attentionConstantsAVX512<>+948(SB)/4, $0x40000000
+DATA attentionConstantsAVX512<>+952(SB)/4, $0x40000000
+DATA attentionConstantsAVX512<>+956(SB)/4, $0x40000000
+DATA attentionConstantsAVX512<>+960(SB)/4, $0x3e905739
+DATA attentionConstantsAVX512<>+964(SB)/4, $0x3e905739
+DATA attentionConstantsAVX512<>+968(SB)/4, $0x3e905739
+DATA attentionConstantsAVX512<>+972(SB)/4, $0x3e905739
+DATA attentionConstantsAVX512<>+976(SB)/4, $0x3e905739
+DATA attentionConstantsAVX512<>+980(SB)/4, $0x3e905739
+DATA attentionConstantsAVX512<>+984(SB)/4, $0x3e905739
+DATA attentionConstantsAVX512<>+988(SB)/4, $0x3e905739
+DATA attentionConstantsAVX512<>+992(SB)/4, $0x3e905739
+DATA attentionConstantsAVX512<>+996(SB)/4, $0x3e905739
+DATA attentionConstantsAVX512<>+1000(SB)/4, $0x3e905739
+DATA attentionConstantsAVX512<>+1004(SB)/4, $0x3e905739
+DATA attentionConstantsAVX512<>+1008(SB)/4, $0x3e905739
+DATA attentionConstantsAVX512<>+1012(SB)/4, $0x3e905739
+DATA attentionConstantsAVX512<>+1016(SB)/4, $0x3e905739
+DATA attentionConstantsAVX512<>+1020(SB)/4, $0x3e905739
+DATA attentionConstantsAVX512<>+1024(SB)/4, $0x3e8f24ac
+DATA attentionConstantsAVX512<>+1028(SB)/4, $0x3e8f24ac
+DATA attentionConstantsAVX512<>+1032(SB)/4, $0x3e8f24ac
+DATA attentionConstantsAVX512<>+1036(SB)/4, $0x3e8f24ac
+DATA attentionConstantsAVX512<>+1040(SB)/4, $0x3e8f24ac
+DATA attentionConstantsAVX512<>+1044(SB)/4, $0x3e8f24ac
+DATA attentionConstantsAVX512<>+1048(SB)/4, $0x3e8f24ac
+DATA attentionConstantsAVX512<>+1052(SB)/4, $0x3e8f24ac
+DATA attentionConstantsAVX512<>+1056(SB)/4, $0x3e8f24ac
+DATA attentionConstantsAVX512<>+1060(SB)/4, $0x3e8f24ac
+DATA attentionConstantsAVX512<>+1064(SB)/4, $0x3e8f24ac
+DATA attentionConstantsAVX512<>+1068(SB)/4, $0x3e8f24ac
+DATA attentionConstantsAVX512<>+1072(SB)/4, $0x3e8f24ac
+DATA attentionConstantsAVX512<>+1076(SB)/4, $0x3e8f24ac
+DATA attentionConstantsAVX512<>+1080(SB)/4, $0x3e8f24ac
+DATA attentionConstantsAVX512<>+1084(SB)/4, $0x3e8f24ac
+DATA attentionConstantsAVX512<>+1088(SB)/4, $0x3eccedb8
+DATA attentionConstantsAVX512<>+1092(SB)/4, $0x3eccedb8
+DATA attentionConstantsAVX512<>+1096(SB)/4, $0x3eccedb8
+DATA attentionConstantsAVX512<>+1100(SB)/4, $0x3eccedb8
+DATA attentionConstantsAVX512<>+1104(SB)/4, $0x3eccedb8
+DATA attentionConstantsAVX512<>+1108(SB)/4, $0x3eccedb8
+DATA attentionConstantsAVX512<>+1112(SB)/4, $0x3eccedb8
+DATA attentionConstantsAVX512<>+1116(SB)/4, $0x3eccedb8
+DATA attentionConstantsAVX512<>+1120(SB)/4, $0x3eccedb8
+DATA attentionConstantsAVX512<>+1124(SB)/4, $0x3eccedb8
+DATA attentionConstantsAVX512<>+1128(SB)/4, $0x3eccedb8
+DATA attentionConstantsAVX512<>+1132(SB)/4, $0x3eccedb8
+DATA attentionConstantsAVX512<>+1136(SB)/4, $0x3eccedb8
+DATA attentionConstantsAVX512<>+1140(SB)/4, $0x3eccedb8
+DATA attentionConstantsAVX512<>+1144(SB)/4, $0x3eccedb8
+DATA attentionConstantsAVX512<>+1148(SB)/4, $0x3eccedb8
+DATA attentionConstantsAVX512<>+1152(SB)/4, $0x3f2aaa6f
+DATA attentionConstantsAVX512<>+1156(SB)/4, $0x3f2aaa6f
+DATA attentionConstantsAVX512<>+1160(SB)/4, $0x3f2aaa6f
+DATA attentionConstantsAVX512<>+1164(SB)/4, $0x3f2aaa6f
+DATA attentionConstantsAVX512<>+1168(SB)/4, $0x3f2aaa6f
+DATA attentionConstantsAVX512<>+1172(SB)/4, $0x3f2aaa6f
+DATA attentionConstantsAVX512<>+1176(SB)/4, $0x3f2aaa6f
+DATA attentionConstantsAVX512<>+1180(SB)/4, $0x3f2aaa6f
+DATA attentionConstantsAVX512<>+1184(SB)/4, $0x3f2aaa6f
+DATA attentionConstantsAVX512<>+1188(SB)/4, $0x3f2aaa6f
+DATA attentionConstantsAVX512<>+1192(SB)/4, $0x3f2aaa6f
+DATA attentionConstantsAVX512<>+1196(SB)/4, $0x3f2aaa6f
+DATA attentionConstantsAVX512<>+1200(SB)/4, $0x3f2aaa6f
+DATA attentionConstantsAVX512<>+1204(SB)/4, $0x3f2aaa6f
+DATA attentionConstantsAVX512<>+1208(SB)/4, $0x3f2aaa6f
+DATA attentionConstantsAVX512<>+1212(SB)/4, $0x3f2aaa6f
+DATA attentionConstantsAVX512<>+1216(SB)/4, $0x3f317218
+DATA attentionConstantsAVX512<>+1220(SB)/4, $0x3f317218
+DATA attentionConstantsAVX512<>+1224(SB)/4, $0x3f317218
+DATA attentionConstantsAVX512<>+1228(SB)/4, $0x3f317218
+DATA attentionConstantsAVX512<>+1232(SB)/4, $0x3f317218
+DATA attentionConstantsAVX512<>+1236(SB)/4, $0x3f317218
+DATA attentionConstantsAVX512<>+1240(SB)/4, $0x3f317218
+DATA attentionConstantsAVX512<>+1244(SB)/4, $0x3f317218
+DATA attentionConstantsAVX512<>+1248(SB)/4, $0x3f317218
+DATA attentionConstantsAVX512<>+1252(SB)/4, $0x3f317218
+DATA attentionConstantsAVX512<>+1256(SB)/4, $0x3f317218
+DATA attentionConstantsAVX512<>+1260(SB)/4, $0x3f317218
+DATA attentionConstantsAVX512<>+1264(SB)/4, $0x3f317218
+DATA attentionConstantsAVX512<>+1268(SB)/4, $0x3f317218
+DATA attentionConstantsAVX512<>+1272(SB)/4, $0x3f317218
+DATA attentionConstantsAVX512<>+1276(SB)/4, $0x3f317218
+GLOBL attentionConstantsAVX512<>(SB), RODATA|NOPTR, $1280
 
 // func scorePeaksAVX512(rows int, vectors int, x *float32, bytes int, lanes *float32, seen float32, step float32, most float32, scale float32, peaks *float32)
 // Requires: AVX, AVX512F, AVX512VL, SSE
@@ -848,6 +1309,211 @@ restDone:
 	ADDQ SI, CX
 	DECQ BX
 	JNZ  rows
+	VZEROUPPER
+	RET
+
+// func closeSumsAVX512(vectors int, rest int, tail uintptr, lse *float32, sums *float32)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·closeSumsAVX512(SB), NOSPLIT, $0-40
+	VMOVUPS attentionConstantsAVX512<>+704(SB), Z0
+	MOVQ    lse+24(FP), AX
+	MOVQ    sums+32(FP), CX
+	MOVQ    vectors+0(FP), DX
+	MOVQ    CX, CX
+
+rowGroup:
+	SUBQ        $0x04, DX
+	JL          rowOnes
+	VMOVUPS     (CX), Z1
+	VMOVUPS     (AX), Z2
+	VANDPS      attentionConstantsAVX512<>+768(SB), Z1, Z4
+	VPSRLD      $0x17, Z1, Z3
+	VPSUBD      attentionConstantsAVX512<>+832(SB), Z3, Z3
+	VCVTDQ2PS   Z3, Z3
+	VORPS       Z0, Z4, Z4
+	VSUBPS      Z0, Z4, Z4
+	VADDPS      attentionConstantsAVX512<>+896(SB), Z4, Z5
+	VDIVPS      Z5, Z4, Z4
+	VMULPS      Z4, Z4, Z5
+	VMOVUPS     attentionConstantsAVX512<>+960(SB), Z6
+	VMULPS      Z5, Z6, Z6
+	VADDPS      attentionConstantsAVX512<>+1024(SB), Z6, Z6
+	VMULPS      Z5, Z6, Z6
+	VADDPS      attentionConstantsAVX512<>+1088(SB), Z6, Z6
+	VMULPS      Z5, Z6, Z6
+	VADDPS      attentionConstantsAVX512<>+1152(SB), Z6, Z6
+	VMULPS      Z5, Z6, Z6
+	VADDPS      attentionConstantsAVX512<>+896(SB), Z6, Z6
+	VMULPS      Z6, Z4, Z5
+	VFMADD231PS attentionConstantsAVX512<>+1216(SB), Z3, Z5
+	VSUBPS      Z1, Z1, Z4
+	VADDPS      Z4, Z5, Z5
+	VADDPS      Z5, Z2, Z2
+	VMOVUPS     Z2, (AX)
+	VDIVPS      Z1, Z0, Z1
+	VMOVUPS     Z1, (CX)
+	VMOVUPS     64(CX), Z1
+	VMOVUPS     64(AX), Z2
+	VANDPS      attentionConstantsAVX512<>+768(SB), Z1, Z4
+	VPSRLD      $0x17, Z1, Z3
+	VPSUBD      attentionConstantsAVX512<>+832(SB), Z3, Z3
+	VCVTDQ2PS   Z3, Z3
+	VORPS       Z0, Z4, Z4
+	VSUBPS      Z0, Z4, Z4
+	VADDPS      attentionConstantsAVX512<>+896(SB), Z4, Z5
+	VDIVPS      Z5, Z4, Z4
+	VMULPS      Z4, Z4, Z5
+	VMOVUPS     attentionConstantsAVX512<>+960(SB), Z6
+	VMULPS      Z5, Z6, Z6
+	VADDPS      attentionConstantsAVX512<>+1024(SB), Z6, Z6
+	VMULPS      Z5, Z6, Z6
+	VADDPS      attentionConstantsAVX512<>+1088(SB), Z6, Z6
+	VMULPS      Z5, Z6, Z6
+	VADDPS      attentionConstantsAVX512<>+1152(SB), Z6, Z6
+	VMULPS      Z5, Z6, Z6
+	VADDPS      attentionConstantsAVX512<>+896(SB), Z6, Z6
+	VMULPS      Z6, Z4, Z5
+	VFMADD231PS attentionConstantsAVX512<>+1216(SB), Z3, Z5
+	VSUBPS      Z1, Z1, Z4
+	VADDPS      Z4, Z5, Z5
+	VADDPS      Z5, Z2, Z2
+	VMOVUPS     Z2, 64(AX)
+	VDIVPS      Z1, Z0, Z1
+	VMOVUPS     Z1, 64(CX)
+	VMOVUPS     128(CX), Z1
+	VMOVUPS     128(AX), Z2
+	VANDPS      attentionConstantsAVX512<>+768(SB), Z1, Z4
+	VPSRLD      $0x17, Z1, Z3
+	VPSUBD      attentionConstantsAVX512<>+832(SB), Z3, Z3
+	VCVTDQ2PS   Z3, Z3
+	VORPS       Z0, Z4, Z4
+	VSUBPS      Z0, Z4, Z4
+	VADDPS      attentionConstantsAVX512<>+896(SB), Z4, Z5
+	VDIVPS      Z5, Z4, Z4
+	VMULPS      Z4, Z4, Z5
+	VMOVUPS     attentionConstantsAVX512<>+960(SB), Z6
+	VMULPS      Z5, Z6, Z6
+	VADDPS      attentionConstantsAVX512<>+1024(SB), Z6, Z6
+	VMULPS      Z5, Z6, Z6
+	VADDPS      attentionConstantsAVX512<>+1088(SB), Z6, Z6
+	VMULPS      Z5, Z6, Z6
+	VADDPS      attentionConstantsAVX512<>+1152(SB), Z6, Z6
+	VMULPS      Z5, Z6, Z6
+	VADDPS      attentionConstantsAVX512<>+896(SB), Z6, Z6
+	VMULPS      Z6, Z4, Z5
+	VFMADD231PS attentionConstantsAVX512<>+1216(SB), Z3, Z5
+	VSUBPS      Z1, Z1, Z4
+	VADDPS      Z4, Z5, Z5
+	VADDPS      Z5, Z2, Z2
+	VMOVUPS     Z2, 128(AX)
+	VDIVPS      Z1, Z0, Z1
+	VMOVUPS     Z1, 128(CX)
+	VMOVUPS     192(CX), Z1
+	VMOVUPS     192(AX), Z2
+	VANDPS      attentionConstantsAVX512<>+768(SB), Z1, Z4
+	VPSRLD      $0x17, Z1, Z3
+	VPSUBD      attentionConstantsAVX512<>+832(SB), Z3, Z3
+	VCVTDQ2PS   Z3, Z3
+	VORPS       Z0, Z4, Z4
+	VSUBPS      Z0, Z4, Z4
+	VADDPS      attentionConstantsAVX512<>+896(SB), Z4, Z5
+	VDIVPS      Z5, Z4, Z4
+	VMULPS      Z4, Z4, Z5
+	VMOVUPS     attentionConstantsAVX512<>+960(SB), Z6
+	VMULPS      Z5, Z6, Z6
+	VADDPS      attentionConstantsAVX512<>+1024(SB), Z6, Z6
+	VMULPS      Z5, Z6, Z6
+	VADDPS      attentionConstantsAVX512<>+1088(SB), Z6, Z6
+	VMULPS      Z5, Z6, Z6
+	VADDPS      attentionConstantsAVX512<>+1152(SB), Z6, Z6
+	VMULPS      Z5, Z6, Z6
+	VADDPS      attentionConstantsAVX512<>+896(SB), Z6, Z6
+	VMULPS      Z6, Z4, Z5
+	VFMADD231PS attentionConstantsAVX512<>+1216(SB), Z3, Z5
+	VSUBPS      Z1, Z1, Z4
+	VADDPS      Z4, Z5, Z5
+	VADDPS      Z5, Z2, Z2
+	VMOVUPS     Z2, 192(AX)
+	VDIVPS      Z1, Z0, Z1
+	VMOVUPS     Z1, 192(CX)
+	ADDQ        $0x00000100, AX
+	ADDQ        $0x00000100, CX
+	JMP         rowGroup
+
+rowOnes:
+	ADDQ $0x04, DX
+
+row:
+	DECQ        DX
+	JL          rowTail
+	VMOVUPS     (CX), Z1
+	VMOVUPS     (AX), Z2
+	VANDPS      attentionConstantsAVX512<>+768(SB), Z1, Z4
+	VPSRLD      $0x17, Z1, Z3
+	VPSUBD      attentionConstantsAVX512<>+832(SB), Z3, Z3
+	VCVTDQ2PS   Z3, Z3
+	VORPS       Z0, Z4, Z4
+	VSUBPS      Z0, Z4, Z4
+	VADDPS      attentionConstantsAVX512<>+896(SB), Z4, Z5
+	VDIVPS      Z5, Z4, Z4
+	VMULPS      Z4, Z4, Z5
+	VMOVUPS     attentionConstantsAVX512<>+960(SB), Z6
+	VMULPS      Z5, Z6, Z6
+	VADDPS      attentionConstantsAVX512<>+1024(SB), Z6, Z6
+	VMULPS      Z5, Z6, Z6
+	VADDPS      attentionConstantsAVX512<>+1088(SB), Z6, Z6
+	VMULPS      Z5, Z6, Z6
+	VADDPS      attentionConstantsAVX512<>+1152(SB), Z6, Z6
+	VMULPS      Z5, Z6, Z6
+	VADDPS      attentionConstantsAVX512<>+896(SB), Z6, Z6
+	VMULPS      Z6, Z4, Z5
+	VFMADD231PS attentionConstantsAVX512<>+1216(SB), Z3, Z5
+	VSUBPS      Z1, Z1, Z4
+	VADDPS      Z4, Z5, Z5
+	VADDPS      Z5, Z2, Z2
+	VMOVUPS     Z2, (AX)
+	VDIVPS      Z1, Z0, Z1
+	VMOVUPS     Z1, (CX)
+	ADDQ        $0x40, AX
+	ADDQ        $0x40, CX
+	JMP         row
+
+rowTail:
+	MOVQ        rest+8(FP), DX
+	TESTQ       DX, DX
+	JZ          rowDone
+	MOVQ        tail+16(FP), DX
+	KMOVW       DX, K1
+	VMOVUPS.Z   (CX), K1, Z1
+	VMOVUPS.Z   (AX), K1, Z2
+	VANDPS      attentionConstantsAVX512<>+768(SB), Z1, Z4
+	VPSRLD      $0x17, Z1, Z3
+	VPSUBD      attentionConstantsAVX512<>+832(SB), Z3, Z3
+	VCVTDQ2PS   Z3, Z3
+	VORPS       Z0, Z4, Z4
+	VSUBPS      Z0, Z4, Z4
+	VADDPS      attentionConstantsAVX512<>+896(SB), Z4, Z5
+	VDIVPS      Z5, Z4, Z4
+	VMULPS      Z4, Z4, Z5
+	VMOVUPS     attentionConstantsAVX512<>+960(SB), Z6
+	VMULPS      Z5, Z6, Z6
+	VADDPS      attentionConstantsAVX512<>+1024(SB), Z6, Z6
+	VMULPS      Z5, Z6, Z6
+	VADDPS      attentionConstantsAVX512<>+1088(SB), Z6, Z6
+	VMULPS      Z5, Z6, Z6
+	VADDPS      attentionConstantsAVX512<>+1152(SB), Z6, Z6
+	VMULPS      Z5, Z6, Z6
+	VADDPS      attentionConstantsAVX512<>+896(SB), Z6, Z6
+	VMULPS      Z6, Z4, Z5
+	VFMADD231PS attentionConstantsAVX512<>+1216(SB), Z3, Z5
+	VSUBPS      Z1, Z1, Z4
+	VADDPS      Z4, Z5, Z5
+	VADDPS      Z5, Z2, Z2
+	VMOVUPS     Z2, K1, (AX)
+	VDIVPS      Z1, Z0, Z0
+	VMOVUPS     Z0, K1, (CX)
+
+rowDone:
 	VZEROUPPER
 	RET
 

@@ -17,6 +17,11 @@ func scoreExpsNEON(rows int, vectors int, rest int, x *float32, bytes int, lanes
 //go:noescape
 func scoreSlopesNEON(rows int, vectors int, rest int, p *float32, s *float32, bytes int, scale float32, dots *float32)
 
+// closeSumsNEON adds the logarithm of each sum, a number of 1 or more, to lse, and inverts the sum.
+//
+//go:noescape
+func closeSumsNEON(vectors int, rest int, tail uintptr, lse *float32, sums *float32)
+
 // scaleRowsNEON replaces y by y·factor − less, with a factor for each row.
 //
 //go:noescape

@@ -194,7 +194,135 @@ DATA attentionConstantsNEON<>+752(SB)/4, $0x3f800000
 DATA attentionConstantsNEON<>+756(SB)/4, $0x3f800000
 DATA attentionConstantsNEON<>+760(SB)/4, $0x3f800000
 DATA attentionConstantsNEON<>+764(SB)/4, $0x3f800000
-GLOBL attentionConstantsNEON<>(SB), RODATA|NOPTR, $768
+DATA attentionConstantsNEON<>+768(SB)/4, $0x007fffff
+DATA attentionConstantsNEON<>+772(SB)/4, $0x007fffff
+DATA attentionConstantsNEON<>+776(SB)/4, $0x007fffff
+DATA attentionConstantsNEON<>+780(SB)/4, $0x007fffff
+DATA attentionConstantsNEON<>+784(SB)/4, $0x007fffff
+DATA attentionConstantsNEON<>+788(SB)/4, $0x007fffff
+DATA attentionConstantsNEON<>+792(SB)/4, $0x007fffff
+DATA attentionConstantsNEON<>+796(SB)/4, $0x007fffff
+DATA attentionConstantsNEON<>+800(SB)/4, $0x007fffff
+DATA attentionConstantsNEON<>+804(SB)/4, $0x007fffff
+DATA attentionConstantsNEON<>+808(SB)/4, $0x007fffff
+DATA attentionConstantsNEON<>+812(SB)/4, $0x007fffff
+DATA attentionConstantsNEON<>+816(SB)/4, $0x007fffff
+DATA attentionConstantsNEON<>+820(SB)/4, $0x007fffff
+DATA attentionConstantsNEON<>+824(SB)/4, $0x007fffff
+DATA attentionConstantsNEON<>+828(SB)/4, $0x007fffff
+DATA attentionConstantsNEON<>+832(SB)/4, $0x0000007f
+DATA attentionConstantsNEON<>+836(SB)/4, $0x0000007f
+DATA attentionConstantsNEON<>+840(SB)/4, $0x0000007f
+DATA attentionConstantsNEON<>+844(SB)/4, $0x0000007f
+DATA attentionConstantsNEON<>+848(SB)/4, $0x0000007f
+DATA attentionConstantsNEON<>+852(SB)/4, $0x0000007f
+DATA attentionConstantsNEON<>+856(SB)/4, $0x0000007f
+DATA attentionConstantsNEON<>+860(SB)/4, $0x0000007f
+DATA attentionConstantsNEON<>+864(SB)/4, $0x0000007f
+DATA attentionConstantsNEON<>+868(SB)/4, $0x0000007f
+DATA attentionConstantsNEON<>+872(SB)/4, $0x0000007f
+DATA attentionConstantsNEON<>+876(SB)/4, $0x0000007f
+DATA attentionConstantsNEON<>+880(SB)/4, $0x0000007f
+DATA attentionConstantsNEON<>+884(SB)/4, $0x0000007f
+DATA attentionConstantsNEON<>+888(SB)/4, $0x0000007f
+DATA attentionConstantsNEON<>+892(SB)/4, $0x0000007f
+DATA attentionConstantsNEON<>+896(SB)/4, $0x40000000
+DATA attentionConstantsNEON<>+900(SB)/4, $0x40000000
+DATA attentionConstantsNEON<>+904(SB)/4, $0x40000000
+DATA attentionConstantsNEON<>+908(SB)/4, $0x40000000
+DATA attentionConstantsNEON<>+912(SB)/4, $0x40000000
+DATA attentionConstantsNEON<>+916(SB)/4, $0x40000000
+DATA attentionConstantsNEON<>+920(SB)/4, $0x40000000
+DATA attentionConstantsNEON<>+924(SB)/4, $0x40000000
+DATA attentionConstantsNEON<>+928(SB)/4, $0x40000000
+DATA attentionConstantsNEON<>+932(SB)/4, $0x40000000
+DATA attentionConstantsNEON<>+936(SB)/4, $0x40000000
+DATA attentionConstantsNEON<>+940(SB)/4, $0x40000000
+DATA attentionConstantsNEON<>+944(SB)/4, $0x40000000
+DATA attentionConstantsNEON<>+948(SB)/4, $0x40000000
+DATA attentionConstantsNEON<>+952(SB)/4, $0x40000000
+DATA attentionConstantsNEON<>+956(SB)/4, $0x40000000
+DATA attentionConstantsNEON<>+960(SB)/4, $0x3e905739
+DATA attentionConstantsNEON<>+964(SB)/4, $0x3e905739
+DATA attentionConstantsNEON<>+968(SB)/4, $0x3e905739
+DATA attentionConstantsNEON<>+972(SB)/4, $0x3e905739
+DATA attentionConstantsNEON<>+976(SB)/4, $0x3e905739
+DATA attentionConstantsNEON<>+980(SB)/4, $0x3e905739
+DATA attentionConstantsNEON<>+984(SB)/4, $0x3e905739
+DATA attentionConstantsNEON<>+988(SB)/4, $0x3e905739
+DATA attentionConstantsNEON<>+992(SB)/4, $0x3e905739
+DATA attentionConstantsNEON<>+996(SB)/4, $0x3e905739
+DATA attentionConstantsNEON<>+1000(SB)/4, $0x3e905739
+DATA attentionConstantsNEON<>+1004(SB)/4, $0x3e905739
+DATA attentionConstantsNEON<>+1008(SB)/4, $0x3e905739
+DATA attentionConstantsNEON<>+1012(SB)/4, $0x3e905739
+DATA attentionConstantsNEON<>+1016(SB)/4, $0x3e905739
+DATA attentionConstantsNEON<>+1020(SB)/4, $0x3e905739
+DATA attentionConstantsNEON<>+1024(SB)/4, $0x3e8f24ac
+DATA attentionConstantsNEON<>+1028(SB)/4, $0x3e8f24ac
+DATA attentionConstantsNEON<>+1032(SB)/4, $0x3e8f24ac
+DATA attentionConstantsNEON<>+1036(SB)/4, $0x3e8f24ac
+DATA attentionConstantsNEON<>+1040(SB)/4, $0x3e8f24ac
+DATA attentionConstantsNEON<>+1044(SB)/4, $0x3e8f24ac
+DATA attentionConstantsNEON<>+1048(SB)/4, $0x3e8f24ac
+DATA attentionConstantsNEON<>+1052(SB)/4, $0x3e8f24ac
+DATA attentionConstantsNEON<>+1056(SB)/4, $0x3e8f24ac
+DATA attentionConstantsNEON<>+1060(SB)/4, $0x3e8f24ac
+DATA attentionConstantsNEON<>+1064(SB)/4, $0x3e8f24ac
+DATA attentionConstantsNEON<>+1068(SB)/4, $0x3e8f24ac
+DATA attentionConstantsNEON<>+1072(SB)/4, $0x3e8f24ac
+DATA attentionConstantsNEON<>+1076(SB)/4, $0x3e8f24ac
+DATA attentionConstantsNEON<>+1080(SB)/4, $0x3e8f24ac
+DATA attentionConstantsNEON<>+1084(SB)/4, $0x3e8f24ac
+DATA attentionConstantsNEON<>+1088(SB)/4, $0x3eccedb8
+DATA attentionConstantsNEON<>+1092(SB)/4, $0x3eccedb8
+DATA attentionConstantsNEON<>+1096(SB)/4, $0x3eccedb8
+DATA attentionConstantsNEON<>+1100(SB)/4, $0x3eccedb8
+DATA attentionConstantsNEON<>+1104(SB)/4, $0x3eccedb8
+DATA attentionConstantsNEON<>+1108(SB)/4, $0x3eccedb8
+DATA attentionConstantsNEON<>+1112(SB)/4, $0x3eccedb8
+DATA attentionConstantsNEON<>+1116(SB)/4, $0x3eccedb8
+DATA attentionConstantsNEON<>+1120(SB)/4, $0x3eccedb8
+DATA attentionConstantsNEON<>+1124(SB)/4, $0x3eccedb8
+DATA attentionConstantsNEON<>+1128(SB)/4, $0x3eccedb8
+DATA attentionConstantsNEON<>+1132(SB)/4, $0x3eccedb8
+DATA attentionConstantsNEON<>+1136(SB)/4, $0x3eccedb8
+DATA attentionConstantsNEON<>+1140(SB)/4, $0x3eccedb8
+DATA attentionConstantsNEON<>+1144(SB)/4, $0x3eccedb8
+DATA attentionConstantsNEON<>+1148(SB)/4, $0x3eccedb8
+DATA attentionConstantsNEON<>+1152(SB)/4, $0x3f2aaa6f
+DATA attentionConstantsNEON<>+1156(SB)/4, $0x3f2aaa6f
+DATA attentionConstantsNEON<>+1160(SB)/4, $0x3f2aaa6f
+DATA attentionConstantsNEON<>+1164(SB)/4, $0x3f2aaa6f
+DATA attentionConstantsNEON<>+1168(SB)/4, $0x3f2aaa6f
+DATA attentionConstantsNEON<>+1172(SB)/4, $0x3f2aaa6f
+DATA attentionConstantsNEON<>+1176(SB)/4, $0x3f2aaa6f
+DATA attentionConstantsNEON<>+1180(SB)/4, $0x3f2aaa6f
+DATA attentionConstantsNEON<>+1184(SB)/4, $0x3f2aaa6f
+DATA attentionConstantsNEON<>+1188(SB)/4, $0x3f2aaa6f
+DATA attentionConstantsNEON<>+1192(SB)/4, $0x3f2aaa6f
+DATA attentionConstantsNEON<>+1196(SB)/4, $0x3f2aaa6f
+DATA attentionConstantsNEON<>+1200(SB)/4, $0x3f2aaa6f
+DATA attentionConstantsNEON<>+1204(SB)/4, $0x3f2aaa6f
+DATA attentionConstantsNEON<>+1208(SB)/4, $0x3f2aaa6f
+DATA attentionConstantsNEON<>+1212(SB)/4, $0x3f2aaa6f
+DATA attentionConstantsNEON<>+1216(SB)/4, $0x3f317218
+DATA attentionConstantsNEON<>+1220(SB)/4, $0x3f317218
+DATA attentionConstantsNEON<>+1224(SB)/4, $0x3f317218
+DATA attentionConstantsNEON<>+1228(SB)/4, $0x3f317218
+DATA attentionConstantsNEON<>+1232(SB)/4, $0x3f317218
+DATA attentionConstantsNEON<>+1236(SB)/4, $0x3f317218
+DATA attentionConstantsNEON<>+1240(SB)/4, $0x3f317218
+DATA attentionConstantsNEON<>+1244(SB)/4, $0x3f317218
+DATA attentionConstantsNEON<>+1248(SB)/4, $0x3f317218
+DATA attentionConstantsNEON<>+1252(SB)/4, $0x3f317218
+DATA attentionConstantsNEON<>+1256(SB)/4, $0x3f317218
+DATA attentionConstantsNEON<>+1260(SB)/4, $0x3f317218
+DATA attentionConstantsNEON<>+1264(SB)/4, $0x3f317218
+DATA attentionConstantsNEON<>+1268(SB)/4, $0x3f317218
+DATA attentionConstantsNEON<>+1272(SB)/4, $0x3f317218
+DATA attentionConstantsNEON<>+1276(SB)/4, $0x3f317218
+GLOBL attentionConstantsNEON<>(SB), RODATA|NOPTR, $1280
 
 // func scorePeaksNEON(rows int, vectors int, x *float32, bytes int, lanes *float32, seen float32, step float32, most float32, scale float32, peaks *float32)
 TEXT ·scorePeaksNEON(SB), NOSPLIT, $0-64
@@ -453,6 +581,498 @@ restDone:
 	SUBS	$1, R3, R3
 	BNE	rows
 	RET
+
+// func closeSumsNEON(vectors int, rest int, tail uintptr, lse *float32, sums *float32)
+TEXT ·closeSumsNEON(SB), NOSPLIT, $0-40
+	MOVD	$attentionConstantsNEON<>(SB), R3
+	FLDPQ	704(R3), (F14, F13)
+	MOVD	lse+24(FP), R2
+	MOVD	sums+32(FP), R1
+	MOVD	vectors+0(FP), R0
+rowGroup:
+	SUBS	$4, R0, R0
+	BLT	rowOnes
+	FLDPQ	0(R1), (F12, F11)
+	FLDPQ	0(R2), (F10, F9)
+	FMOVQ	768(R3), F0
+	VAND	V0.B16, V12.B16, V3.B16
+	VAND	V0.B16, V11.B16, V1.B16
+	WORD	$0x6f290588 // ushr v8.4s, v12.4s, #23
+	WORD	$0x6f290567 // ushr v7.4s, v11.4s, #23
+	FMOVQ	832(R3), F0
+	VSUB	V0.S4, V8.S4, V8.S4
+	VSUB	V0.S4, V7.S4, V7.S4
+	WORD	$0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD	$0x4e21d8e7 // scvtf v7.4s, v7.4s
+	VORR	V14.B16, V3.B16, V3.B16
+	VORR	V13.B16, V1.B16, V1.B16
+	WORD	$0x4eaed463 // fsub v3.4s, v3.4s, v14.4s
+	WORD	$0x4eadd421 // fsub v1.4s, v1.4s, v13.4s
+	FMOVQ	896(R3), F0
+	WORD	$0x4e20d462 // fadd v2.4s, v3.4s, v0.4s
+	WORD	$0x4e20d420 // fadd v0.4s, v1.4s, v0.4s
+	WORD	$0x6e22fc66 // fdiv v6.4s, v3.4s, v2.4s
+	WORD	$0x6e20fc25 // fdiv v5.4s, v1.4s, v0.4s
+	WORD	$0x6e26dcc4 // fmul v4.4s, v6.4s, v6.4s
+	WORD	$0x6e25dca3 // fmul v3.4s, v5.4s, v5.4s
+	FLDPQ	960(R3), (F2, F1)
+	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
+	WORD	$0x6e23dc21 // fmul v1.4s, v1.4s, v3.4s
+	FMOVQ	1024(R3), F0
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
+	WORD	$0x6e23dc21 // fmul v1.4s, v1.4s, v3.4s
+	FMOVQ	1088(R3), F0
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
+	WORD	$0x6e23dc21 // fmul v1.4s, v1.4s, v3.4s
+	FMOVQ	1152(R3), F0
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
+	WORD	$0x6e23dc21 // fmul v1.4s, v1.4s, v3.4s
+	FMOVQ	896(R3), F0
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD	$0x6e22dcc0 // fmul v0.4s, v6.4s, v2.4s
+	WORD	$0x6e21dca2 // fmul v2.4s, v5.4s, v1.4s
+	FMOVQ	1216(R3), F1
+	VFMLA	V1.S4, V8.S4, V0.S4
+	VFMLA	V1.S4, V7.S4, V2.S4
+	WORD	$0x4eacd583 // fsub v3.4s, v12.4s, v12.4s
+	WORD	$0x4eabd561 // fsub v1.4s, v11.4s, v11.4s
+	WORD	$0x4e23d400 // fadd v0.4s, v0.4s, v3.4s
+	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
+	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
+	WORD	$0x4e22d529 // fadd v9.4s, v9.4s, v2.4s
+	FSTPQ	(F10, F9), 0(R2)
+	WORD	$0x6e2cfdc0 // fdiv v0.4s, v14.4s, v12.4s
+	WORD	$0x6e2bfda1 // fdiv v1.4s, v13.4s, v11.4s
+	FSTPQ	(F0, F1), 0(R1)
+	FLDPQ	32(R1), (F12, F11)
+	FLDPQ	32(R2), (F10, F9)
+	FMOVQ	768(R3), F0
+	VAND	V0.B16, V12.B16, V3.B16
+	VAND	V0.B16, V11.B16, V1.B16
+	WORD	$0x6f290588 // ushr v8.4s, v12.4s, #23
+	WORD	$0x6f290567 // ushr v7.4s, v11.4s, #23
+	FMOVQ	832(R3), F0
+	VSUB	V0.S4, V8.S4, V8.S4
+	VSUB	V0.S4, V7.S4, V7.S4
+	WORD	$0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD	$0x4e21d8e7 // scvtf v7.4s, v7.4s
+	VORR	V14.B16, V3.B16, V3.B16
+	VORR	V13.B16, V1.B16, V1.B16
+	WORD	$0x4eaed463 // fsub v3.4s, v3.4s, v14.4s
+	WORD	$0x4eadd421 // fsub v1.4s, v1.4s, v13.4s
+	FMOVQ	896(R3), F0
+	WORD	$0x4e20d462 // fadd v2.4s, v3.4s, v0.4s
+	WORD	$0x4e20d420 // fadd v0.4s, v1.4s, v0.4s
+	WORD	$0x6e22fc66 // fdiv v6.4s, v3.4s, v2.4s
+	WORD	$0x6e20fc25 // fdiv v5.4s, v1.4s, v0.4s
+	WORD	$0x6e26dcc4 // fmul v4.4s, v6.4s, v6.4s
+	WORD	$0x6e25dca3 // fmul v3.4s, v5.4s, v5.4s
+	FLDPQ	960(R3), (F2, F1)
+	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
+	WORD	$0x6e23dc21 // fmul v1.4s, v1.4s, v3.4s
+	FMOVQ	1024(R3), F0
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
+	WORD	$0x6e23dc21 // fmul v1.4s, v1.4s, v3.4s
+	FMOVQ	1088(R3), F0
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
+	WORD	$0x6e23dc21 // fmul v1.4s, v1.4s, v3.4s
+	FMOVQ	1152(R3), F0
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
+	WORD	$0x6e23dc21 // fmul v1.4s, v1.4s, v3.4s
+	FMOVQ	896(R3), F0
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD	$0x6e22dcc0 // fmul v0.4s, v6.4s, v2.4s
+	WORD	$0x6e21dca2 // fmul v2.4s, v5.4s, v1.4s
+	FMOVQ	1216(R3), F1
+	VFMLA	V1.S4, V8.S4, V0.S4
+	VFMLA	V1.S4, V7.S4, V2.S4
+	WORD	$0x4eacd583 // fsub v3.4s, v12.4s, v12.4s
+	WORD	$0x4eabd561 // fsub v1.4s, v11.4s, v11.4s
+	WORD	$0x4e23d400 // fadd v0.4s, v0.4s, v3.4s
+	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
+	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
+	WORD	$0x4e22d529 // fadd v9.4s, v9.4s, v2.4s
+	FSTPQ	(F10, F9), 32(R2)
+	WORD	$0x6e2cfdc0 // fdiv v0.4s, v14.4s, v12.4s
+	WORD	$0x6e2bfda1 // fdiv v1.4s, v13.4s, v11.4s
+	FSTPQ	(F0, F1), 32(R1)
+	FLDPQ	64(R1), (F12, F11)
+	FLDPQ	64(R2), (F10, F9)
+	FMOVQ	768(R3), F0
+	VAND	V0.B16, V12.B16, V3.B16
+	VAND	V0.B16, V11.B16, V1.B16
+	WORD	$0x6f290588 // ushr v8.4s, v12.4s, #23
+	WORD	$0x6f290567 // ushr v7.4s, v11.4s, #23
+	FMOVQ	832(R3), F0
+	VSUB	V0.S4, V8.S4, V8.S4
+	VSUB	V0.S4, V7.S4, V7.S4
+	WORD	$0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD	$0x4e21d8e7 // scvtf v7.4s, v7.4s
+	VORR	V14.B16, V3.B16, V3.B16
+	VORR	V13.B16, V1.B16, V1.B16
+	WORD	$0x4eaed463 // fsub v3.4s, v3.4s, v14.4s
+	WORD	$0x4eadd421 // fsub v1.4s, v1.4s, v13.4s
+	FMOVQ	896(R3), F0
+	WORD	$0x4e20d462 // fadd v2.4s, v3.4s, v0.4s
+	WORD	$0x4e20d420 // fadd v0.4s, v1.4s, v0.4s
+	WORD	$0x6e22fc66 // fdiv v6.4s, v3.4s, v2.4s
+	WORD	$0x6e20fc25 // fdiv v5.4s, v1.4s, v0.4s
+	WORD	$0x6e26dcc4 // fmul v4.4s, v6.4s, v6.4s
+	WORD	$0x6e25dca3 // fmul v3.4s, v5.4s, v5.4s
+	FLDPQ	960(R3), (F2, F1)
+	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
+	WORD	$0x6e23dc21 // fmul v1.4s, v1.4s, v3.4s
+	FMOVQ	1024(R3), F0
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
+	WORD	$0x6e23dc21 // fmul v1.4s, v1.4s, v3.4s
+	FMOVQ	1088(R3), F0
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
+	WORD	$0x6e23dc21 // fmul v1.4s, v1.4s, v3.4s
+	FMOVQ	1152(R3), F0
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
+	WORD	$0x6e23dc21 // fmul v1.4s, v1.4s, v3.4s
+	FMOVQ	896(R3), F0
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD	$0x6e22dcc0 // fmul v0.4s, v6.4s, v2.4s
+	WORD	$0x6e21dca2 // fmul v2.4s, v5.4s, v1.4s
+	FMOVQ	1216(R3), F1
+	VFMLA	V1.S4, V8.S4, V0.S4
+	VFMLA	V1.S4, V7.S4, V2.S4
+	WORD	$0x4eacd583 // fsub v3.4s, v12.4s, v12.4s
+	WORD	$0x4eabd561 // fsub v1.4s, v11.4s, v11.4s
+	WORD	$0x4e23d400 // fadd v0.4s, v0.4s, v3.4s
+	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
+	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
+	WORD	$0x4e22d529 // fadd v9.4s, v9.4s, v2.4s
+	FSTPQ	(F10, F9), 64(R2)
+	WORD	$0x6e2cfdc0 // fdiv v0.4s, v14.4s, v12.4s
+	WORD	$0x6e2bfda1 // fdiv v1.4s, v13.4s, v11.4s
+	FSTPQ	(F0, F1), 64(R1)
+	FLDPQ	96(R1), (F12, F11)
+	FLDPQ	96(R2), (F10, F9)
+	FMOVQ	768(R3), F0
+	VAND	V0.B16, V12.B16, V3.B16
+	VAND	V0.B16, V11.B16, V1.B16
+	WORD	$0x6f290588 // ushr v8.4s, v12.4s, #23
+	WORD	$0x6f290567 // ushr v7.4s, v11.4s, #23
+	FMOVQ	832(R3), F0
+	VSUB	V0.S4, V8.S4, V8.S4
+	VSUB	V0.S4, V7.S4, V7.S4
+	WORD	$0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD	$0x4e21d8e7 // scvtf v7.4s, v7.4s
+	VORR	V14.B16, V3.B16, V3.B16
+	VORR	V13.B16, V1.B16, V1.B16
+	WORD	$0x4eaed463 // fsub v3.4s, v3.4s, v14.4s
+	WORD	$0x4eadd421 // fsub v1.4s, v1.4s, v13.4s
+	FMOVQ	896(R3), F0
+	WORD	$0x4e20d462 // fadd v2.4s, v3.4s, v0.4s
+	WORD	$0x4e20d420 // fadd v0.4s, v1.4s, v0.4s
+	WORD	$0x6e22fc66 // fdiv v6.4s, v3.4s, v2.4s
+	WORD	$0x6e20fc25 // fdiv v5.4s, v1.4s, v0.4s
+	WORD	$0x6e26dcc4 // fmul v4.4s, v6.4s, v6.4s
+	WORD	$0x6e25dca3 // fmul v3.4s, v5.4s, v5.4s
+	FLDPQ	960(R3), (F2, F1)
+	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
+	WORD	$0x6e23dc21 // fmul v1.4s, v1.4s, v3.4s
+	FMOVQ	1024(R3), F0
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
+	WORD	$0x6e23dc21 // fmul v1.4s, v1.4s, v3.4s
+	FMOVQ	1088(R3), F0
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
+	WORD	$0x6e23dc21 // fmul v1.4s, v1.4s, v3.4s
+	FMOVQ	1152(R3), F0
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
+	WORD	$0x6e23dc21 // fmul v1.4s, v1.4s, v3.4s
+	FMOVQ	896(R3), F0
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD	$0x6e22dcc0 // fmul v0.4s, v6.4s, v2.4s
+	WORD	$0x6e21dca2 // fmul v2.4s, v5.4s, v1.4s
+	FMOVQ	1216(R3), F1
+	VFMLA	V1.S4, V8.S4, V0.S4
+	VFMLA	V1.S4, V7.S4, V2.S4
+	WORD	$0x4eacd583 // fsub v3.4s, v12.4s, v12.4s
+	WORD	$0x4eabd561 // fsub v1.4s, v11.4s, v11.4s
+	WORD	$0x4e23d400 // fadd v0.4s, v0.4s, v3.4s
+	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
+	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
+	WORD	$0x4e22d529 // fadd v9.4s, v9.4s, v2.4s
+	FSTPQ	(F10, F9), 96(R2)
+	WORD	$0x6e2cfdc0 // fdiv v0.4s, v14.4s, v12.4s
+	WORD	$0x6e2bfda1 // fdiv v1.4s, v13.4s, v11.4s
+	FSTPQ	(F0, F1), 96(R1)
+	ADD	$128, R2, R2
+	ADD	$128, R1, R1
+	B	rowGroup
+rowOnes:
+	ADD	$4, R0, R0
+row:
+	SUBS	$1, R0, R0
+	BLT	rowTail
+	FLDPQ	0(R1), (F12, F11)
+	FLDPQ	0(R2), (F10, F9)
+	FMOVQ	768(R3), F0
+	VAND	V0.B16, V12.B16, V3.B16
+	VAND	V0.B16, V11.B16, V1.B16
+	WORD	$0x6f290588 // ushr v8.4s, v12.4s, #23
+	WORD	$0x6f290567 // ushr v7.4s, v11.4s, #23
+	FMOVQ	832(R3), F0
+	VSUB	V0.S4, V8.S4, V8.S4
+	VSUB	V0.S4, V7.S4, V7.S4
+	WORD	$0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD	$0x4e21d8e7 // scvtf v7.4s, v7.4s
+	VORR	V14.B16, V3.B16, V3.B16
+	VORR	V13.B16, V1.B16, V1.B16
+	WORD	$0x4eaed463 // fsub v3.4s, v3.4s, v14.4s
+	WORD	$0x4eadd421 // fsub v1.4s, v1.4s, v13.4s
+	FMOVQ	896(R3), F0
+	WORD	$0x4e20d462 // fadd v2.4s, v3.4s, v0.4s
+	WORD	$0x4e20d420 // fadd v0.4s, v1.4s, v0.4s
+	WORD	$0x6e22fc66 // fdiv v6.4s, v3.4s, v2.4s
+	WORD	$0x6e20fc25 // fdiv v5.4s, v1.4s, v0.4s
+	WORD	$0x6e26dcc4 // fmul v4.4s, v6.4s, v6.4s
+	WORD	$0x6e25dca3 // fmul v3.4s, v5.4s, v5.4s
+	FLDPQ	960(R3), (F2, F1)
+	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
+	WORD	$0x6e23dc21 // fmul v1.4s, v1.4s, v3.4s
+	FMOVQ	1024(R3), F0
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
+	WORD	$0x6e23dc21 // fmul v1.4s, v1.4s, v3.4s
+	FMOVQ	1088(R3), F0
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
+	WORD	$0x6e23dc21 // fmul v1.4s, v1.4s, v3.4s
+	FMOVQ	1152(R3), F0
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
+	WORD	$0x6e23dc21 // fmul v1.4s, v1.4s, v3.4s
+	FMOVQ	896(R3), F0
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD	$0x6e22dcc0 // fmul v0.4s, v6.4s, v2.4s
+	WORD	$0x6e21dca2 // fmul v2.4s, v5.4s, v1.4s
+	FMOVQ	1216(R3), F1
+	VFMLA	V1.S4, V8.S4, V0.S4
+	VFMLA	V1.S4, V7.S4, V2.S4
+	WORD	$0x4eacd583 // fsub v3.4s, v12.4s, v12.4s
+	WORD	$0x4eabd561 // fsub v1.4s, v11.4s, v11.4s
+	WORD	$0x4e23d400 // fadd v0.4s, v0.4s, v3.4s
+	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
+	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
+	WORD	$0x4e22d529 // fadd v9.4s, v9.4s, v2.4s
+	FSTPQ	(F10, F9), 0(R2)
+	WORD	$0x6e2cfdc0 // fdiv v0.4s, v14.4s, v12.4s
+	WORD	$0x6e2bfda1 // fdiv v1.4s, v13.4s, v11.4s
+	FSTPQ	(F0, F1), 0(R1)
+	ADD	$32, R2, R2
+	ADD	$32, R1, R1
+	B	row
+rowTail:
+	MOVD	rest+8(FP), R0
+	TST	R0, R0
+	BEQ	rowDone
+	MOVD	tail+16(FP), R0
+	MOVWU	64(R0), R4
+	TBZ	$3, R4, lanes1
+	FLDPQ	0(R1), (F12, F11)
+lanes1done:
+	TBZ	$3, R4, lanes2
+	FLDPQ	0(R2), (F10, F9)
+lanes2done:
+	FMOVQ	768(R3), F0
+	VAND	V0.B16, V12.B16, V3.B16
+	VAND	V0.B16, V11.B16, V1.B16
+	WORD	$0x6f290588 // ushr v8.4s, v12.4s, #23
+	WORD	$0x6f290567 // ushr v7.4s, v11.4s, #23
+	FMOVQ	832(R3), F0
+	VSUB	V0.S4, V8.S4, V8.S4
+	VSUB	V0.S4, V7.S4, V7.S4
+	WORD	$0x4e21d908 // scvtf v8.4s, v8.4s
+	WORD	$0x4e21d8e7 // scvtf v7.4s, v7.4s
+	VORR	V14.B16, V3.B16, V3.B16
+	VORR	V13.B16, V1.B16, V1.B16
+	WORD	$0x4eaed463 // fsub v3.4s, v3.4s, v14.4s
+	WORD	$0x4eadd421 // fsub v1.4s, v1.4s, v13.4s
+	FMOVQ	896(R3), F0
+	WORD	$0x4e20d462 // fadd v2.4s, v3.4s, v0.4s
+	WORD	$0x4e20d420 // fadd v0.4s, v1.4s, v0.4s
+	WORD	$0x6e22fc66 // fdiv v6.4s, v3.4s, v2.4s
+	WORD	$0x6e20fc25 // fdiv v5.4s, v1.4s, v0.4s
+	WORD	$0x6e26dcc4 // fmul v4.4s, v6.4s, v6.4s
+	WORD	$0x6e25dca3 // fmul v3.4s, v5.4s, v5.4s
+	FLDPQ	960(R3), (F2, F1)
+	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
+	WORD	$0x6e23dc21 // fmul v1.4s, v1.4s, v3.4s
+	FMOVQ	1024(R3), F0
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
+	WORD	$0x6e23dc21 // fmul v1.4s, v1.4s, v3.4s
+	FMOVQ	1088(R3), F0
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
+	WORD	$0x6e23dc21 // fmul v1.4s, v1.4s, v3.4s
+	FMOVQ	1152(R3), F0
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
+	WORD	$0x6e23dc21 // fmul v1.4s, v1.4s, v3.4s
+	FMOVQ	896(R3), F0
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD	$0x6e22dcc0 // fmul v0.4s, v6.4s, v2.4s
+	WORD	$0x6e21dca2 // fmul v2.4s, v5.4s, v1.4s
+	FMOVQ	1216(R3), F1
+	VFMLA	V1.S4, V8.S4, V0.S4
+	VFMLA	V1.S4, V7.S4, V2.S4
+	WORD	$0x4eacd583 // fsub v3.4s, v12.4s, v12.4s
+	WORD	$0x4eabd561 // fsub v1.4s, v11.4s, v11.4s
+	WORD	$0x4e23d400 // fadd v0.4s, v0.4s, v3.4s
+	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
+	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
+	WORD	$0x4e22d529 // fadd v9.4s, v9.4s, v2.4s
+	TBZ	$3, R4, lanes3
+	FSTPQ	(F10, F9), 0(R2)
+lanes3done:
+	WORD	$0x6e2cfdc0 // fdiv v0.4s, v14.4s, v12.4s
+	WORD	$0x6e2bfda1 // fdiv v1.4s, v13.4s, v11.4s
+	TBZ	$3, R4, lanes4
+	FSTPQ	(F0, F1), 0(R1)
+lanes4done:
+rowDone:
+	RET
+lanes1:
+	VMOVI	$0, V12.B16
+	VMOVI	$0, V11.B16
+	TBZ	$2, R4, lanes1low
+	FMOVQ	0(R1), F12
+	TBZ	$1, R4, lanes1highone
+	FMOVD	16(R1), F11
+	TBZ	$0, R4, lanes1done
+	ADD	$24, R1, R0
+	VLD1	(R0), V11.S[2]
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R4, lanes1done
+	FMOVS	16(R1), F11
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R4, lanes1one
+	FMOVD	0(R1), F12
+	TBZ	$0, R4, lanes1done
+	ADD	$8, R1, R0
+	VLD1	(R0), V12.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R4, lanes1done
+	FMOVS	0(R1), F12
+	B	lanes1done
+lanes2:
+	VMOVI	$0, V10.B16
+	VMOVI	$0, V9.B16
+	TBZ	$2, R4, lanes2low
+	FMOVQ	0(R2), F10
+	TBZ	$1, R4, lanes2highone
+	FMOVD	16(R2), F9
+	TBZ	$0, R4, lanes2done
+	ADD	$24, R2, R0
+	VLD1	(R0), V9.S[2]
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R4, lanes2done
+	FMOVS	16(R2), F9
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R4, lanes2one
+	FMOVD	0(R2), F10
+	TBZ	$0, R4, lanes2done
+	ADD	$8, R2, R0
+	VLD1	(R0), V10.S[2]
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R4, lanes2done
+	FMOVS	0(R2), F10
+	B	lanes2done
+lanes3:
+	TBZ	$2, R4, lanes3low
+	FMOVQ	F10, 0(R2)
+	TBZ	$1, R4, lanes3highone
+	FMOVD	F9, 16(R2)
+	TBZ	$0, R4, lanes3done
+	ADD	$24, R2, R0
+	VST1	V9.S[2], (R0)
+	B	lanes3done
+lanes3highone:
+	TBZ	$0, R4, lanes3done
+	FMOVS	F9, 16(R2)
+	B	lanes3done
+lanes3low:
+	TBZ	$1, R4, lanes3one
+	FMOVD	F10, 0(R2)
+	TBZ	$0, R4, lanes3done
+	ADD	$8, R2, R0
+	VST1	V10.S[2], (R0)
+	B	lanes3done
+lanes3one:
+	TBZ	$0, R4, lanes3done
+	FMOVS	F10, 0(R2)
+	B	lanes3done
+lanes4:
+	TBZ	$2, R4, lanes4low
+	FMOVQ	F0, 0(R1)
+	TBZ	$1, R4, lanes4highone
+	FMOVD	F1, 16(R1)
+	TBZ	$0, R4, lanes4done
+	ADD	$24, R1, R0
+	VST1	V1.S[2], (R0)
+	B	lanes4done
+lanes4highone:
+	TBZ	$0, R4, lanes4done
+	FMOVS	F1, 16(R1)
+	B	lanes4done
+lanes4low:
+	TBZ	$1, R4, lanes4one
+	FMOVD	F0, 0(R1)
+	TBZ	$0, R4, lanes4done
+	ADD	$8, R1, R0
+	VST1	V0.S[2], (R0)
+	B	lanes4done
+lanes4one:
+	TBZ	$0, R4, lanes4done
+	FMOVS	F0, 0(R1)
+	B	lanes4done
 
 // func scaleRowsNEON(rows int, y *float32, vectors int, rest int, tail uintptr, factors *float32, less float32, bytes int)
 TEXT ·scaleRowsNEON(SB), NOSPLIT, $0-64

@@ -31,6 +31,15 @@ func vecScoreSlopes(rows int, vectors int, rest int, p *float32, s *float32, byt
 	}
 }
 
+// vecCloseSums adds the logarithm of each sum, a number of 1 or more, to lse, and inverts the sum.
+func vecCloseSums(vectors int, rest int, tail kernel.Mask, lse *float32, sums *float32) {
+	if kernel.Wide() {
+		closeSumsAVX512(vectors, rest, uintptr(tail), lse, sums)
+	} else {
+		closeSumsAVX2(vectors, rest, uintptr(tail), lse, sums)
+	}
+}
+
 // vecScaleRows replaces y by y·factor − less, with a factor for each row.
 func vecScaleRows(rows int, y *float32, vectors int, rest int, tail kernel.Mask, factors *float32, less float32, bytes int) {
 	if kernel.Wide() {

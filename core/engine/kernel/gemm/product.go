@@ -60,6 +60,7 @@ type product struct {
 	gemmCall[float32]
 	f           Finish[float32]
 	startAtBias bool // along: C's rows begin as the bias
+	packedCols  int  // apart: columns of B that are packed, where more are than C has
 }
 
 // asProduct views a call whose T is float32.
@@ -217,12 +218,13 @@ func (p *product) panel(t *strip, l, k, j, r, n, packed int, panels []float32) (
 	if vectors = p.vectors(width); r < packed {
 		t.b, t.bStep = &p.b.data[l*p.b.row+j+r], 4*p.b.row
 	} else {
-		t.b, t.bStep = &panels[(r-packed)*k], 4*p.Lanes*vectors
+		step := p.vectors(min(p.cols, max(n, p.packedCols)-r))
+		t.b, t.bStep = &panels[(r-packed)*k], 4*p.Lanes*step
 	}
 	return vectors
 }
 
-// PackRows packs m rows of k elements, lda apart, for AddPacked: to PackedElems(m, k) elements.
+// PackRows packs m rows of k elements, lda apart, for AddPacked and MulPacked: to PackedElems(m, k) elements.
 func PackRows(m, k int, a []float32, lda int, packed []float32) {
 	s, depth := shapeOf[float32](), EvenRows(k, deepest)
 	for l := 0; l < k; l += depth {
@@ -242,6 +244,16 @@ func AddPacked(m, n, k int, packed, b []float32, ldb int, c []float32, ldc int) 
 	height, depth := EvenRows(n, p.rowsApart(ldb)), EvenRows(k, deepest)
 	for l := 0; l < k; l += depth {
 		p.acrossSlab(0, m, l, min(depth, k-l), 0, n, height, packed[l*packedRows(m):])
+	}
+}
+
+// MulPacked computes C = A·Bᵀ, which is m×n: A's m rows of k elements lie lda apart, and B is the first n of so many packed
+// rows. It adds up in Gemm's order.
+func MulPacked(m, n, k int, a []float32, lda int, packed []float32, rows int, c []float32, ldc int) {
+	p := product{gemmCall: gemmCall[float32]{TileShape: shapeOf[float32](), m: m, n: n, k: k, a: strided[float32]{a, lda, 1}, c: c, ldc: ldc}, packedCols: rows}
+	height, depth := EvenRows(m, p.rowsApart(lda)), EvenRows(k, deepest)
+	for l := 0; l < k; l += depth {
+		p.apartSlab(0, m, l, min(depth, k-l), 0, n, 0, height, packed[l*packedRows(rows):])
 	}
 }
 

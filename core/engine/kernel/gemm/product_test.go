@@ -145,3 +145,26 @@ func TestFewColumnsHaveTheBitsOfMany(t *testing.T) {
 		}
 	})
 }
+
+// Products with the first of packed rows have Gemm's bits, and leave what lies beside them.
+func TestMulPackedHasTheBitsOfGemm(t *testing.T) {
+	kerneltest.AtEachLevel(t, func(t *testing.T) {
+		if kernel.Current() == kernel.Generic {
+			t.Skip("rows are packed for vectors")
+		}
+		for _, k := range []int{1, 7, 32, 64, 600} {
+			const rows, lda, most = 61, 700, 70
+			b, a := kerneltest.Random[float32](1, rows*k), kerneltest.Random[float32](2, 20*lda)
+			packed := kerneltest.Poisoned[float32](PackedElems(rows, k))
+			PackRows(rows, k, b, k, packed)
+			for _, m := range []int{1, 6, 16, 19} {
+				for _, n := range []int{1, 8, 13, 16, 17, 32, 33, 48, rows} {
+					want, got := kerneltest.Random[float32](3, m*most), kerneltest.Random[float32](3, m*most)
+					Gemm(false, true, m, n, k, 1, a, lda, b, k, 0, want, most, kerneltest.Poisoned[float32](GemmScratch(m, n, k)))
+					MulPacked(m, n, k, a, lda, packed, rows, got, most)
+					kerneltest.SameBits(t, fmt.Sprintf("%dx%dx%d", m, n, k), got, want)
+				}
+			}
+		}
+	})
+}

@@ -18,6 +18,7 @@ func attention(a *isa.Asm) {
 	f.scorePeaks()
 	f.scoreExps()
 	f.scoreSlopes()
+	f.closeSums()
 	f.scaleRows()
 }
 
@@ -109,6 +110,38 @@ func (f *formula) scoreSlopes() {
 		})
 		f.zeros(to)
 	}, p, s)
+}
+
+func (f *formula) closeSums() {
+	f.Kernel("closeSums", "func(vectors, rest int, tail uintptr, lse, sums *float32)", "adds the logarithm of each sum, a number of 1 or more, to lse, and inverts the sum.")
+	one := f.load(1)
+	f.Row("row", []reg.GPVirtual{f.Gp("lse"), f.Gp("sums")}, func(p []reg.GPVirtual, load func(operand.Mem, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
+		sum, lse := f.Vec(), f.Vec()
+		load(operand.Mem{Base: p[1]}, sum)
+		load(operand.Mem{Base: p[0]}, lse)
+		f.Add(f.log(sum, one), lse, lse)
+		store(lse, operand.Mem{Base: p[0]})
+		store(f.over(one, sum), operand.Mem{Base: p[1]})
+	})
+	f.Ret()
+}
+
+// log is log(x) of normal numbers that are not negative, within a unit in the last place of the larger of it and 1; NaN stays.
+// x is m·2ⁿ with 1 ≤ m < 2, and log m is log(1+e).
+func (f *formula) log(x, one reg.VecVirtual) reg.VecVirtual {
+	const fraction = 1<<23 - 1
+	n, m := f.Vec(), f.result(f.And, x, f.bits(fraction))
+	f.VPSRLD(operand.U8(23), x, n)
+	f.VPSUBD(f.bits(exponent), n, n)
+	f.ToFloat(n, n)
+	f.Or(one, m, m)
+	e := f.minus(m, one)
+	s := f.over(e, f.plus(e, f.Value(2)))
+	log := f.times(s, f.horner(f.times(s, s), coefficient("logTerms")))
+	f.Fma(f.Value(math.Ln2), n, log)
+	f.Sub(x, x, m) // NaN, or 0
+	f.Add(m, log, log)
+	return log
 }
 
 // merge stores the lowest lane of v, combined with the float32 that p points to, and moves p on.
