@@ -23,13 +23,14 @@ const (
 	viewSteps                      // cycles of the multiply-adds of weight gradients by views, as the core could issue them
 	viewCalls                      // calls of their micro-kernel
 	viewImages                     // images of these calls
-	viewCopies                     // vectors of views
+	viewRows                       // rows that are copied to views
+	viewCopies                     // vectors of these
 )
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
 	kernel.AVX2:   {cost.Steps: 1.03, cost.Calls: 16.8, frameVectors: 4.97, splitRows: 12.5, splitElems: 3.05, joinedRows: 7.74, gatheredRows: 4.43, packedTaps: 4.93, dotSteps: 1.13, dotMasked: 0.564, dotCalls: 66.4, scattered: 1},
-	kernel.AVX512: {cost.Steps: 1.01, cost.Calls: 43.7, cost.Stores: 0.245, frameVectors: 4.67, splitRows: 12.2, splitElems: 3, joinedRows: 7, gatheredRows: 2.72, packedTaps: 4.36, dotSteps: 1.39, dotMasked: 0.4, dotSums: 5.3, scattered: 0.755, viewSteps: 0.85, viewCalls: 200, viewImages: 10, viewCopies: 3.8},
+	kernel.AVX512: {cost.Steps: 1.01, cost.Calls: 43.7, cost.Stores: 0.245, frameVectors: 4.67, splitRows: 12.2, splitElems: 3, joinedRows: 7, gatheredRows: 2.72, packedTaps: 4.36, dotSteps: 1.39, dotMasked: 0.4, dotSums: 5.3, scattered: 0.755, viewSteps: 0.97, viewCalls: 130, viewImages: 11, viewRows: 1.2, viewCopies: 1.8},
 }
 
 // Terms counts what a direction of p does. See package cost.
@@ -37,14 +38,9 @@ func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 	g, kg := p.GroupCount(), p.K/p.GroupCount()
 	switch d {
 	case geometry.ToOutput:
-		f := p.InputFrame()
-		seen := 0
-		for r := range p.R {
-			seen += f.Seeing(p.OutH(), r*p.DilationH())
+		if t = forwardTerms(p); takesForwardViews(p) {
+			t = viewForwardTerms(p)
 		}
-		t = tileTerms(p.R*p.S, share(seen, p.R*p.OutH()), &f, kg, p.OutH(), p.OutW())
-		frameTerms(&t, &f, p.StrideW)
-		t = t.Times(float64(p.N))
 	case geometry.ToInput:
 		t = gradTerms(p)
 	default:
@@ -56,6 +52,35 @@ func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 		t[packedTaps] = float64(p.PatchSize() * kg)
 	}
 	return t.Times(float64(g))
+}
+
+// forwardTerms counts the images of a group.
+func forwardTerms(p *geometry.Shape) cost.Terms {
+	f, seen := p.InputFrame(), 0
+	for r := range p.R {
+		seen += f.Seeing(p.OutH(), r*p.DilationH())
+	}
+	t := tileTerms(p.R*p.S, share(seen, p.R*p.OutH()), &f, p.K/p.GroupCount(), p.OutH(), p.OutW())
+	frameTerms(&t, &f, p.StrideW)
+	return t.Times(float64(p.N))
+}
+
+// viewForwardTerms is forwardTerms by views.
+func viewForwardTerms(p *geometry.Shape) cost.Terms {
+	v, out, plane := p.InputViews(), p.K/p.GroupCount(), p.OutH()*p.OutW()
+	vectors := p.N * kernel.CeilDiv(plane, kernel.Block)
+	t := cost.Tiles(vectors, p.PatchSize(), out)
+	if cost.Scatters(out, plane, v.Channels, v.Elems()/v.Channels) {
+		t[scattered] = float64(vectors * (out + v.Channels))
+	}
+	copyTerms(&t, &v, p.N)
+	return t
+}
+
+// copyTerms counts the copies of images to views.
+func copyTerms(t *cost.Terms, v *geometry.Views, images int) {
+	rows, vectors := v.Copies()
+	t[viewRows], t[viewCopies] = float64(images*rows), float64(images*vectors)
 }
 
 // share is a part of a whole that may be 0.
@@ -127,7 +152,7 @@ func viewTerms(p *geometry.Shape) (t cost.Terms) {
 	t[viewCalls] = float64(kernel.CeilDiv(p.N, max(1, viewVectors/(plane/kernel.Block+1))) * viewParts(plane) * tiles)
 	t[viewImages] = float64(p.N * viewParts(plane) * tiles)
 	v := p.InputViews()
-	t[viewCopies] = float64(p.N * v.Copies())
+	copyTerms(&t, &v, p.N)
 	return t
 }
 

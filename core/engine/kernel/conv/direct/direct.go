@@ -49,6 +49,9 @@ func spread(lanes int, f *geometry.Frame, out, oh, ow int) int {
 func Scratch(p *geometry.Shape, d geometry.Direction) int {
 	switch d {
 	case geometry.ToOutput:
+		if takesForwardViews(p) {
+			return forwardViewScratch(p)
+		}
 		f, kg := p.InputFrame(), p.K/p.GroupCount()
 		c := newCall(p.R*p.S, f, kg, p.OutH(), p.OutW())
 		return f.Elems() + spread(c.Lanes, &f, kg, p.OutH(), p.OutW()) + tapElems(p, f.Channels, kg)
@@ -71,6 +74,7 @@ type call struct {
 	out, oh, ow int       // as the tiles see them: one long row if spread
 	row, plane  int       // elements between the rows of y and between its planes, as the tiles see them
 	spread      []float32 // planes with gaps between their rows, or nil
+	crosses     bool      // vectors cross the ends of rows
 	down        []int32   // rows that each row of taps looks down
 	index       []int32   // of each tap's weight among those of a channel
 	taps        []int32   // byte offset of each product's x from the pixel's own place, by row of taps, then channel
@@ -85,6 +89,10 @@ func newCall(taps int, f geometry.Frame, out, oh, ow int) call {
 
 // Forward computes y = conv(x, w) + bias; bias may be nil.
 func Forward(p *geometry.Shape, x, w, bias, y, scratch []float32) {
+	if takesForwardViews(p) {
+		forwardByViews(p, x, w, bias, y, scratch)
+		return
+	}
 	g, kg, oh, ow := p.GroupCount(), p.K/p.GroupCount(), p.OutH(), p.OutW()
 	c := newCall(p.R*p.S, p.InputFrame(), kg, oh, ow)
 	image, rest := scratch[:c.Elems()], scratch[c.Elems():]
@@ -118,7 +126,7 @@ func Forward(p *geometry.Shape, x, w, bias, y, scratch []float32) {
 // spreadRows makes the tiles see a plane as one row, with the gaps of the frame.
 func (c *call) spreadRows() {
 	width := (c.oh-1)*c.Width + c.ow
-	c.oh, c.ow, c.row, c.plane = 1, width, width, width
+	c.oh, c.ow, c.row, c.plane, c.crosses = 1, width, width, width, true
 }
 
 // reserve cuts the tables of taps, of which every channel has rows×cols, from scratch; the rest is for the weights.

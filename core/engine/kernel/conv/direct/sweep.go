@@ -72,7 +72,7 @@ func (c *call) sweep(s sweep, image, y []float32) {
 // reach is which rows of taps see pixels from pair i, and not only zeros.
 func (c *call) reach(s *sweep, i int) (first, end int) {
 	end = len(c.down)
-	if c.spread != nil && c.oh == 1 { // a vector crosses rows
+	if c.crosses {
 		return first, end
 	}
 	row := s.row + i*s.next

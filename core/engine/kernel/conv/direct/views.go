@@ -35,12 +35,13 @@ const (
 	mostElems   = 1 << 18 // of one image
 	viewElems   = 1 << 16
 	viewSums    = 1 << 12
+	leastSums   = 1 << 6 // of a group for which copies may pay
 	viewVectors = 64
 )
 
 // takesViews reports whether the weight gradient is computed by views: where that takes less time, for any number of images.
 func takesViews(p *geometry.Shape) bool {
-	if kernel.Halves() || !fitsViews(p) {
+	if kernel.Halves() || !fitsViews(p) || hasFewWeights(p) {
 		return false
 	}
 	const images = 32
@@ -50,13 +51,13 @@ func takesViews(p *geometry.Shape) bool {
 	return Rates.Cycles(&views) < Rates.Cycles(&dots)
 }
 
+// hasFewWeights reports whether a group has so few weights that copies for each column of taps never pay.
+func hasFewWeights(p *geometry.Shape) bool { return p.K/p.GroupCount()*p.PatchSize() < leastSums }
+
 // fitsViews reports whether gradWeightByViews can compute the weight gradient.
 func fitsViews(p *geometry.Shape) bool {
-	if !p.TakesViews() || p.K/p.GroupCount()*p.PatchSize() > viewSums {
-		return false
-	}
 	v := p.InputViews()
-	return v.Elems() <= mostElems
+	return p.TakesViews() && p.K/p.GroupCount()*p.PatchSize() <= viewSums && v.Elems() <= mostElems
 }
 
 // viewHeight is the height of the next tile of n rows of dy.

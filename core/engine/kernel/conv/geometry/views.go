@@ -49,19 +49,17 @@ func (p *Shape) InputViews() Views {
 // Elems is the size of the views of an image.
 func (v *Views) Elems() int { return v.Channels * v.channel }
 
-// Copies is how many vectors Fill reads.
-func (v *Views) Copies() int {
-	rows := 0
+// Copies is how many rows Fill writes, two at a time where they are pairs, and how many vectors it reads for them.
+func (v *Views) Copies() (rows, vectors int) {
 	for i := range min(v.p.StrideH, v.p.H) {
 		if v.seen(i) {
-			rows += kernel.CeilDiv(v.p.H-i, v.p.StrideH)
+			rows += v.Channels * v.p.S * kernel.CeilDiv(v.p.H-i, v.p.StrideH)
 		}
 	}
-	n := v.Channels * v.p.S * rows * v.p.StrideW * v.vectors()
 	if v.pairs() {
-		n /= 2
+		rows /= 2
 	}
-	return n
+	return rows, rows * v.p.StrideW * v.vectors()
 }
 
 // seen reports whether a tap sees row i, and those strides below.
