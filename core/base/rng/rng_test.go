@@ -154,3 +154,27 @@ func TestLongNormalsAreThoseOfOneThread(t *testing.T) {
 		}
 	}
 }
+
+// Logarithm, sine and cosine are those of package math for numbers that a generator draws: of the 2²⁴
+// possible ones every 37th is compared, and those around eighths of a turn.
+func TestFunctionsOfNormalNumbers(t *testing.T) {
+	const all = 1 << 24
+	for k := 0; k < all; k += 1 + 36*min(1, k%(all/8)/64) {
+		u := float64(k) / all
+		if got, want := logOf(1-u), math.Log(1-u); math.Abs(got-want) > 1e-15*math.Abs(want) {
+			t.Fatalf("log(1-%v) = %v, want %v", u, got, want)
+		}
+		sin, cos := ofTurn(u)
+		if wantSin, wantCos := math.Sincos(2 * math.Pi * u); math.Abs(sin-wantSin) > 1e-15 || math.Abs(cos-wantCos) > 1e-15 {
+			t.Fatalf("at %v of a turn: %v, %v, want %v, %v", u, sin, cos, wantSin, wantCos)
+		}
+	}
+}
+
+func BenchmarkNormal(b *testing.B) {
+	m, x := NewMT(1), make([]float32, 1<<20)
+	b.SetBytes(4 << 20)
+	for b.Loop() {
+		m.NormalF32(x, 1)
+	}
+}
