@@ -48,6 +48,21 @@ func TileOf(lanes int) TileShape {
 	return TileShapes[kernel.Current()]
 }
 
+// Run computes a tile of the given height, or several. Of few rows, several are computed at a time, because the sums of one
+// wait for each other; they are the same sums.
+func (s TileShape) Run(rows int, t *Tile) {
+	if rows <= len(together) && t.Count >= together[rows-1] {
+		s.runTogether(rows, t)
+		if t.Count == 0 {
+			return
+		}
+	}
+	s.runTiles(rows, t)
+}
+
+// together is how many tiles of one and of two rows runTogether computes at a time, as gen/gemm/gemm.go says.
+var together = [2]int{4, 2}
+
 // Mask is the first n lanes of the tile's vectors.
 func (s TileShape) Mask(n int) kernel.Mask {
 	if s.Lanes == kernel.Block {

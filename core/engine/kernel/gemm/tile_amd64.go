@@ -76,8 +76,22 @@ func RunRoundedTile(rows int, t *Tile) {
 	}
 }
 
-// Run computes a tile of the given height.
-func (s TileShape) Run(rows int, t *Tile) {
+// runTogether computes tiles of one or two rows while there are as many as are computed at a time.
+func (s TileShape) runTogether(rows int, t *Tile) {
+	switch wide := s.Lanes == kernel.Block; {
+	case rows == 1 && wide:
+		tiles1AVX512(t)
+	case wide:
+		tiles2AVX512(t)
+	case rows == 1:
+		tiles1AVX2(t)
+	default:
+		tiles2AVX2(t)
+	}
+}
+
+// runTiles computes one tile of the given height after the other.
+func (s TileShape) runTiles(rows int, t *Tile) {
 	if s.Lanes == kernel.Block {
 		runTileAVX512(rows, t)
 	} else {

@@ -6,8 +6,17 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel"
 )
 
-// Run computes a tile of the given height.
-func (s TileShape) Run(rows int, t *Tile) {
+// runTogether computes tiles of one or two rows while there are as many as are computed at a time.
+func (s TileShape) runTogether(rows int, t *Tile) {
+	if rows == 1 {
+		tiles1NEON(t)
+	} else {
+		tiles2NEON(t)
+	}
+}
+
+// runTiles computes one tile of the given height after the other.
+func (s TileShape) runTiles(rows int, t *Tile) {
 	switch rows {
 	case 1:
 		tile1NEON(t)

@@ -4,8 +4,9 @@ package gemm
 
 import "github.com/trainctl/trainctl/core/engine/kernel"
 
-// Run has no version here.
-func (s TileShape) Run(rows int, t *Tile) { kernel.NoVectors() }
+func (s TileShape) runTogether(rows int, t *Tile) { kernel.NoVectors() }
+
+func (s TileShape) runTiles(rows int, t *Tile) { kernel.NoVectors() }
 
 func runAlong(lanes, rows, vectors int, t *strip) { kernel.NoVectors() }
 

@@ -32,6 +32,16 @@ func tile5AVX2(tile *Tile)
 //go:noescape
 func tile6AVX2(tile *Tile)
 
+// tiles1AVX2 computes 4 tiles of C of 1 rows by two vectors at a time, while there are as many.
+//
+//go:noescape
+func tiles1AVX2(tile *Tile)
+
+// tiles2AVX2 computes 2 tiles of C of 2 rows by two vectors at a time, while there are as many.
+//
+//go:noescape
+func tiles2AVX2(tile *Tile)
+
 // tile1AVX512 computes tiles of C of 1 rows by two vectors.
 //
 //go:noescape
@@ -101,3 +111,13 @@ func tile13AVX512(tile *Tile)
 //
 //go:noescape
 func tile14AVX512(tile *Tile)
+
+// tiles1AVX512 computes 4 tiles of C of 1 rows by two vectors at a time, while there are as many.
+//
+//go:noescape
+func tiles1AVX512(tile *Tile)
+
+// tiles2AVX512 computes 2 tiles of C of 2 rows by two vectors at a time, while there are as many.
+//
+//go:noescape
+func tiles2AVX512(tile *Tile)

@@ -3203,6 +3203,601 @@ last:
 	VZEROUPPER
 	RET
 
+// func tiles1AVX2(tile *Tile)
+// Requires: AVX, FMA3, POPCNT
+TEXT ·tiles1AVX2(SB), NOSPLIT, $0-8
+	MOVQ tile+0(FP), AX
+
+tile:
+	MOVQ         80(AX), CX
+	VXORPS       Y0, Y0, Y0
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
+	VXORPS       Y5, Y5, Y5
+	VXORPS       Y6, Y6, Y6
+	VXORPS       Y7, Y7, Y7
+	TESTQ        CX, CX
+	JZ           start
+	VBROADCASTSS (CX), Y0
+	VMOVAPS      Y0, Y1
+	VMOVAPS      Y0, Y2
+	VMOVAPS      Y0, Y3
+	VMOVAPS      Y0, Y4
+	VMOVAPS      Y0, Y5
+	VMOVAPS      Y0, Y6
+	VMOVAPS      Y0, Y7
+
+start:
+	MOVQ  (AX), CX
+	MOVQ  8(AX), DX
+	MOVQ  32(AX), BX
+	MOVQ  112(AX), SI
+	MOVQ  16(AX), DI
+	MOVQ  24(AX), R8
+	ADDQ  SI, 16(AX)
+	ADDQ  SI, 24(AX)
+	MOVQ  16(AX), R9
+	MOVQ  24(AX), R10
+	ADDQ  SI, 16(AX)
+	ADDQ  SI, 24(AX)
+	MOVQ  16(AX), R11
+	MOVQ  24(AX), R12
+	ADDQ  SI, 16(AX)
+	ADDQ  SI, 24(AX)
+	MOVQ  16(AX), R13
+	MOVQ  24(AX), R14
+	ADDQ  SI, 16(AX)
+	ADDQ  SI, 24(AX)
+	TESTQ CX, CX
+	JZ    sums
+
+loop:
+	MOVLQSX      (BX), SI
+	VBROADCASTSS (DX), Y8
+	VMOVUPS      (DI)(SI*1), Y9
+	VMOVUPS      (R8)(SI*1), Y10
+	VFMADD231PS  Y9, Y8, Y0
+	VFMADD231PS  Y10, Y8, Y1
+	VMOVUPS      (R9)(SI*1), Y9
+	VMOVUPS      (R10)(SI*1), Y10
+	VFMADD231PS  Y9, Y8, Y2
+	VFMADD231PS  Y10, Y8, Y3
+	VMOVUPS      (R11)(SI*1), Y9
+	VMOVUPS      (R12)(SI*1), Y10
+	VFMADD231PS  Y9, Y8, Y4
+	VFMADD231PS  Y10, Y8, Y5
+	VMOVUPS      (R13)(SI*1), Y9
+	VMOVUPS      (R14)(SI*1), Y10
+	VFMADD231PS  Y9, Y8, Y6
+	VFMADD231PS  Y10, Y8, Y7
+	ADDQ         $0x04, BX
+	ADDQ         $0x04, DX
+	DECQ         CX
+	JNZ          loop
+
+sums:
+	MOVQ $0x00000004, CX
+
+sum:
+	MOVQ       40(AX), DX
+	MOVQ       48(AX), BX
+	MOVQ       56(AX), SI
+	MOVQ       64(AX), SI
+	VMOVUPS    (SI), Y8
+	MOVQ       72(AX), SI
+	VMOVUPS    (SI), Y9
+	MOVQ       88(AX), SI
+	VMOVMSKPS  Y8, DI
+	VMOVMSKPS  Y9, R8
+	ANDL       R8, DI
+	CMPL       DI, $0xff
+	JNE        some
+	TESTQ      SI, SI
+	JZ         overwriteAll
+	VMASKMOVPS (DX), Y8, Y8
+	VADDPS     Y8, Y0, Y0
+	VMOVUPS    Y0, (DX)
+	VMASKMOVPS (BX), Y9, Y0
+	VADDPS     Y0, Y1, Y1
+	VMOVUPS    Y1, (BX)
+	JMP        stored
+
+overwriteAll:
+	VMOVUPS Y0, (DX)
+	VMOVUPS Y1, (BX)
+	JMP     stored
+
+some:
+	VMOVMSKPS  Y8, DI
+	POPCNTL    DI, DI
+	VMOVMSKPS  Y9, R8
+	POPCNTL    R8, R8
+	TESTQ      SI, SI
+	JZ         overwrite
+	VMASKMOVPS (DX), Y8, Y8
+	VADDPS     Y8, Y0, Y0
+	CMPQ       DI, $0x08
+	JNE        part85
+	VMOVUPS    Y0, (DX)
+	JMP        stored85
+
+part85:
+	LEAQ         (DX), DX
+	TESTQ        $0x00000004, DI
+	JZ           without4_85
+	VMOVUPS      X0, (DX)
+	VEXTRACTF128 $0x01, Y0, X0
+	ADDQ         $0x10, DX
+
+without4_85:
+	TESTQ   $0x00000002, DI
+	JZ      without2_85
+	VMOVLPS X0, (DX)
+	VPSRLDQ $0x08, X0, X0
+	ADDQ    $0x08, DX
+
+without2_85:
+	TESTQ  $0x00000001, DI
+	JZ     stored85
+	VMOVSS X0, (DX)
+
+stored85:
+	VMASKMOVPS (BX), Y9, Y0
+	VADDPS     Y0, Y1, Y1
+	CMPQ       R8, $0x08
+	JNE        part86
+	VMOVUPS    Y1, (BX)
+	JMP        stored86
+
+part86:
+	LEAQ         (BX), DX
+	TESTQ        $0x00000004, R8
+	JZ           without4_86
+	VMOVUPS      X1, (DX)
+	VEXTRACTF128 $0x01, Y1, X1
+	ADDQ         $0x10, DX
+
+without4_86:
+	TESTQ   $0x00000002, R8
+	JZ      without2_86
+	VMOVLPS X1, (DX)
+	VPSRLDQ $0x08, X1, X1
+	ADDQ    $0x08, DX
+
+without2_86:
+	TESTQ  $0x00000001, R8
+	JZ     stored86
+	VMOVSS X1, (DX)
+
+stored86:
+	JMP stored
+
+overwrite:
+	CMPQ    DI, $0x08
+	JNE     part87
+	VMOVUPS Y0, (DX)
+	JMP     stored87
+
+part87:
+	LEAQ         (DX), DX
+	TESTQ        $0x00000004, DI
+	JZ           without4_87
+	VMOVUPS      X0, (DX)
+	VEXTRACTF128 $0x01, Y0, X0
+	ADDQ         $0x10, DX
+
+without4_87:
+	TESTQ   $0x00000002, DI
+	JZ      without2_87
+	VMOVLPS X0, (DX)
+	VPSRLDQ $0x08, X0, X0
+	ADDQ    $0x08, DX
+
+without2_87:
+	TESTQ  $0x00000001, DI
+	JZ     stored87
+	VMOVSS X0, (DX)
+
+stored87:
+	CMPQ    R8, $0x08
+	JNE     part88
+	VMOVUPS Y1, (BX)
+	JMP     stored88
+
+part88:
+	LEAQ         (BX), DX
+	TESTQ        $0x00000004, R8
+	JZ           without4_88
+	VMOVUPS      X1, (DX)
+	VEXTRACTF128 $0x01, Y1, X1
+	ADDQ         $0x10, DX
+
+without4_88:
+	TESTQ   $0x00000002, R8
+	JZ      without2_88
+	VMOVLPS X1, (DX)
+	VPSRLDQ $0x08, X1, X1
+	ADDQ    $0x08, DX
+
+without2_88:
+	TESTQ  $0x00000001, R8
+	JZ     stored88
+	VMOVSS X1, (DX)
+
+stored88:
+stored:
+	MOVQ    120(AX), DX
+	ADDQ    DX, 40(AX)
+	ADDQ    DX, 48(AX)
+	VMOVAPS Y2, Y0
+	VMOVAPS Y3, Y1
+	VMOVAPS Y4, Y2
+	VMOVAPS Y5, Y3
+	VMOVAPS Y6, Y4
+	VMOVAPS Y7, Y5
+	DECQ    CX
+	JNZ     sum
+	SUBQ    $0x04, 104(AX)
+	CMPQ    104(AX), $0x04
+	JGE     tile
+	VZEROUPPER
+	RET
+
+// func tiles2AVX2(tile *Tile)
+// Requires: AVX, FMA3, POPCNT
+TEXT ·tiles2AVX2(SB), NOSPLIT, $0-8
+	MOVQ tile+0(FP), AX
+
+tile:
+	MOVQ         80(AX), CX
+	VXORPS       Y0, Y0, Y0
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
+	VXORPS       Y5, Y5, Y5
+	VXORPS       Y6, Y6, Y6
+	VXORPS       Y7, Y7, Y7
+	TESTQ        CX, CX
+	JZ           start
+	VBROADCASTSS (CX), Y0
+	VMOVAPS      Y0, Y1
+	VMOVAPS      Y0, Y4
+	VMOVAPS      Y0, Y5
+	VBROADCASTSS 4(CX), Y2
+	VMOVAPS      Y2, Y3
+	VMOVAPS      Y2, Y6
+	VMOVAPS      Y2, Y7
+
+start:
+	MOVQ  (AX), CX
+	MOVQ  8(AX), DX
+	MOVQ  32(AX), BX
+	MOVQ  112(AX), SI
+	MOVQ  16(AX), DI
+	MOVQ  24(AX), R8
+	ADDQ  SI, 16(AX)
+	ADDQ  SI, 24(AX)
+	MOVQ  16(AX), R9
+	MOVQ  24(AX), R10
+	ADDQ  SI, 16(AX)
+	ADDQ  SI, 24(AX)
+	TESTQ CX, CX
+	JZ    sums
+
+loop:
+	MOVLQSX      (BX), SI
+	VBROADCASTSS (DX), Y8
+	VBROADCASTSS 4(DX), Y9
+	VMOVUPS      (DI)(SI*1), Y10
+	VMOVUPS      (R8)(SI*1), Y11
+	VFMADD231PS  Y10, Y8, Y0
+	VFMADD231PS  Y11, Y8, Y1
+	VFMADD231PS  Y10, Y9, Y2
+	VFMADD231PS  Y11, Y9, Y3
+	VMOVUPS      (R9)(SI*1), Y10
+	VMOVUPS      (R10)(SI*1), Y11
+	VFMADD231PS  Y10, Y8, Y4
+	VFMADD231PS  Y11, Y8, Y5
+	VFMADD231PS  Y10, Y9, Y6
+	VFMADD231PS  Y11, Y9, Y7
+	ADDQ         $0x04, BX
+	ADDQ         $0x08, DX
+	DECQ         CX
+	JNZ          loop
+
+sums:
+	MOVQ $0x00000002, CX
+
+sum:
+	MOVQ       40(AX), DX
+	MOVQ       48(AX), BX
+	MOVQ       56(AX), SI
+	MOVQ       64(AX), DI
+	VMOVUPS    (DI), Y8
+	MOVQ       72(AX), DI
+	VMOVUPS    (DI), Y9
+	MOVQ       88(AX), DI
+	VMOVMSKPS  Y8, R8
+	VMOVMSKPS  Y9, R9
+	ANDL       R9, R8
+	CMPL       R8, $0xff
+	JNE        some
+	TESTQ      DI, DI
+	JZ         overwriteAll
+	VMASKMOVPS (DX), Y8, Y10
+	VADDPS     Y10, Y0, Y0
+	VMOVUPS    Y0, (DX)
+	VMASKMOVPS (BX), Y9, Y0
+	VADDPS     Y0, Y1, Y1
+	VMOVUPS    Y1, (BX)
+	ADDQ       SI, DX
+	ADDQ       SI, BX
+	VMASKMOVPS (DX), Y8, Y0
+	VADDPS     Y0, Y2, Y2
+	VMOVUPS    Y2, (DX)
+	VMASKMOVPS (BX), Y9, Y0
+	VADDPS     Y0, Y3, Y3
+	VMOVUPS    Y3, (BX)
+	JMP        stored
+
+overwriteAll:
+	VMOVUPS Y0, (DX)
+	VMOVUPS Y1, (BX)
+	ADDQ    SI, DX
+	ADDQ    SI, BX
+	VMOVUPS Y2, (DX)
+	VMOVUPS Y3, (BX)
+	JMP     stored
+
+some:
+	VMOVMSKPS  Y8, R8
+	POPCNTL    R8, R8
+	VMOVMSKPS  Y9, R9
+	POPCNTL    R9, R9
+	TESTQ      DI, DI
+	JZ         overwrite
+	VMASKMOVPS (DX), Y8, Y10
+	VADDPS     Y10, Y0, Y0
+	CMPQ       R8, $0x08
+	JNE        part89
+	VMOVUPS    Y0, (DX)
+	JMP        stored89
+
+part89:
+	LEAQ         (DX), DI
+	TESTQ        $0x00000004, R8
+	JZ           without4_89
+	VMOVUPS      X0, (DI)
+	VEXTRACTF128 $0x01, Y0, X0
+	ADDQ         $0x10, DI
+
+without4_89:
+	TESTQ   $0x00000002, R8
+	JZ      without2_89
+	VMOVLPS X0, (DI)
+	VPSRLDQ $0x08, X0, X0
+	ADDQ    $0x08, DI
+
+without2_89:
+	TESTQ  $0x00000001, R8
+	JZ     stored89
+	VMOVSS X0, (DI)
+
+stored89:
+	VMASKMOVPS (BX), Y9, Y0
+	VADDPS     Y0, Y1, Y1
+	CMPQ       R9, $0x08
+	JNE        part90
+	VMOVUPS    Y1, (BX)
+	JMP        stored90
+
+part90:
+	LEAQ         (BX), DI
+	TESTQ        $0x00000004, R9
+	JZ           without4_90
+	VMOVUPS      X1, (DI)
+	VEXTRACTF128 $0x01, Y1, X1
+	ADDQ         $0x10, DI
+
+without4_90:
+	TESTQ   $0x00000002, R9
+	JZ      without2_90
+	VMOVLPS X1, (DI)
+	VPSRLDQ $0x08, X1, X1
+	ADDQ    $0x08, DI
+
+without2_90:
+	TESTQ  $0x00000001, R9
+	JZ     stored90
+	VMOVSS X1, (DI)
+
+stored90:
+	ADDQ       SI, DX
+	ADDQ       SI, BX
+	VMASKMOVPS (DX), Y8, Y0
+	VADDPS     Y0, Y2, Y2
+	CMPQ       R8, $0x08
+	JNE        part91
+	VMOVUPS    Y2, (DX)
+	JMP        stored91
+
+part91:
+	LEAQ         (DX), DX
+	TESTQ        $0x00000004, R8
+	JZ           without4_91
+	VMOVUPS      X2, (DX)
+	VEXTRACTF128 $0x01, Y2, X2
+	ADDQ         $0x10, DX
+
+without4_91:
+	TESTQ   $0x00000002, R8
+	JZ      without2_91
+	VMOVLPS X2, (DX)
+	VPSRLDQ $0x08, X2, X2
+	ADDQ    $0x08, DX
+
+without2_91:
+	TESTQ  $0x00000001, R8
+	JZ     stored91
+	VMOVSS X2, (DX)
+
+stored91:
+	VMASKMOVPS (BX), Y9, Y0
+	VADDPS     Y0, Y3, Y3
+	CMPQ       R9, $0x08
+	JNE        part92
+	VMOVUPS    Y3, (BX)
+	JMP        stored92
+
+part92:
+	LEAQ         (BX), DX
+	TESTQ        $0x00000004, R9
+	JZ           without4_92
+	VMOVUPS      X3, (DX)
+	VEXTRACTF128 $0x01, Y3, X3
+	ADDQ         $0x10, DX
+
+without4_92:
+	TESTQ   $0x00000002, R9
+	JZ      without2_92
+	VMOVLPS X3, (DX)
+	VPSRLDQ $0x08, X3, X3
+	ADDQ    $0x08, DX
+
+without2_92:
+	TESTQ  $0x00000001, R9
+	JZ     stored92
+	VMOVSS X3, (DX)
+
+stored92:
+	JMP stored
+
+overwrite:
+	CMPQ    R8, $0x08
+	JNE     part93
+	VMOVUPS Y0, (DX)
+	JMP     stored93
+
+part93:
+	LEAQ         (DX), DI
+	TESTQ        $0x00000004, R8
+	JZ           without4_93
+	VMOVUPS      X0, (DI)
+	VEXTRACTF128 $0x01, Y0, X0
+	ADDQ         $0x10, DI
+
+without4_93:
+	TESTQ   $0x00000002, R8
+	JZ      without2_93
+	VMOVLPS X0, (DI)
+	VPSRLDQ $0x08, X0, X0
+	ADDQ    $0x08, DI
+
+without2_93:
+	TESTQ  $0x00000001, R8
+	JZ     stored93
+	VMOVSS X0, (DI)
+
+stored93:
+	CMPQ    R9, $0x08
+	JNE     part94
+	VMOVUPS Y1, (BX)
+	JMP     stored94
+
+part94:
+	LEAQ         (BX), DI
+	TESTQ        $0x00000004, R9
+	JZ           without4_94
+	VMOVUPS      X1, (DI)
+	VEXTRACTF128 $0x01, Y1, X1
+	ADDQ         $0x10, DI
+
+without4_94:
+	TESTQ   $0x00000002, R9
+	JZ      without2_94
+	VMOVLPS X1, (DI)
+	VPSRLDQ $0x08, X1, X1
+	ADDQ    $0x08, DI
+
+without2_94:
+	TESTQ  $0x00000001, R9
+	JZ     stored94
+	VMOVSS X1, (DI)
+
+stored94:
+	ADDQ    SI, DX
+	ADDQ    SI, BX
+	CMPQ    R8, $0x08
+	JNE     part95
+	VMOVUPS Y2, (DX)
+	JMP     stored95
+
+part95:
+	LEAQ         (DX), DX
+	TESTQ        $0x00000004, R8
+	JZ           without4_95
+	VMOVUPS      X2, (DX)
+	VEXTRACTF128 $0x01, Y2, X2
+	ADDQ         $0x10, DX
+
+without4_95:
+	TESTQ   $0x00000002, R8
+	JZ      without2_95
+	VMOVLPS X2, (DX)
+	VPSRLDQ $0x08, X2, X2
+	ADDQ    $0x08, DX
+
+without2_95:
+	TESTQ  $0x00000001, R8
+	JZ     stored95
+	VMOVSS X2, (DX)
+
+stored95:
+	CMPQ    R9, $0x08
+	JNE     part96
+	VMOVUPS Y3, (BX)
+	JMP     stored96
+
+part96:
+	LEAQ         (BX), DX
+	TESTQ        $0x00000004, R9
+	JZ           without4_96
+	VMOVUPS      X3, (DX)
+	VEXTRACTF128 $0x01, Y3, X3
+	ADDQ         $0x10, DX
+
+without4_96:
+	TESTQ   $0x00000002, R9
+	JZ      without2_96
+	VMOVLPS X3, (DX)
+	VPSRLDQ $0x08, X3, X3
+	ADDQ    $0x08, DX
+
+without2_96:
+	TESTQ  $0x00000001, R9
+	JZ     stored96
+	VMOVSS X3, (DX)
+
+stored96:
+stored:
+	MOVQ    120(AX), DX
+	ADDQ    DX, 40(AX)
+	ADDQ    DX, 48(AX)
+	VMOVAPS Y4, Y0
+	VMOVAPS Y5, Y1
+	VMOVAPS Y6, Y2
+	VMOVAPS Y7, Y3
+	DECQ    CX
+	JNZ     sum
+	SUBQ    $0x02, 104(AX)
+	CMPQ    104(AX), $0x02
+	JGE     tile
+	VZEROUPPER
+	RET
+
 // func tile1AVX512(tile *Tile)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·tile1AVX512(SB), NOSPLIT, $0-8
@@ -6084,5 +6679,234 @@ stored:
 	JMP  tile
 
 last:
+	VZEROUPPER
+	RET
+
+// func tiles1AVX512(tile *Tile)
+// Requires: AVX, AVX512F
+TEXT ·tiles1AVX512(SB), NOSPLIT, $0-8
+	MOVQ tile+0(FP), AX
+
+tile:
+	MOVQ         80(AX), CX
+	VPXORD       Z0, Z0, Z0
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z2, Z2, Z2
+	VPXORD       Z3, Z3, Z3
+	VPXORD       Z4, Z4, Z4
+	VPXORD       Z5, Z5, Z5
+	VPXORD       Z6, Z6, Z6
+	VPXORD       Z7, Z7, Z7
+	TESTQ        CX, CX
+	JZ           start
+	VBROADCASTSS (CX), Z0
+	VMOVAPS      Z0, Z1
+	VMOVAPS      Z0, Z2
+	VMOVAPS      Z0, Z3
+	VMOVAPS      Z0, Z4
+	VMOVAPS      Z0, Z5
+	VMOVAPS      Z0, Z6
+	VMOVAPS      Z0, Z7
+
+start:
+	MOVQ  (AX), CX
+	MOVQ  8(AX), DX
+	MOVQ  32(AX), BX
+	MOVQ  112(AX), SI
+	MOVQ  16(AX), DI
+	MOVQ  24(AX), R8
+	ADDQ  SI, 16(AX)
+	ADDQ  SI, 24(AX)
+	MOVQ  16(AX), R9
+	MOVQ  24(AX), R10
+	ADDQ  SI, 16(AX)
+	ADDQ  SI, 24(AX)
+	MOVQ  16(AX), R11
+	MOVQ  24(AX), R12
+	ADDQ  SI, 16(AX)
+	ADDQ  SI, 24(AX)
+	MOVQ  16(AX), R13
+	MOVQ  24(AX), R14
+	ADDQ  SI, 16(AX)
+	ADDQ  SI, 24(AX)
+	TESTQ CX, CX
+	JZ    sums
+
+loop:
+	MOVLQSX      (BX), SI
+	VBROADCASTSS (DX), Z8
+	VMOVUPS      (DI)(SI*1), Z9
+	VMOVUPS      (R8)(SI*1), Z10
+	VFMADD231PS  Z9, Z8, Z0
+	VFMADD231PS  Z10, Z8, Z1
+	VMOVUPS      (R9)(SI*1), Z9
+	VMOVUPS      (R10)(SI*1), Z10
+	VFMADD231PS  Z9, Z8, Z2
+	VFMADD231PS  Z10, Z8, Z3
+	VMOVUPS      (R11)(SI*1), Z9
+	VMOVUPS      (R12)(SI*1), Z10
+	VFMADD231PS  Z9, Z8, Z4
+	VFMADD231PS  Z10, Z8, Z5
+	VMOVUPS      (R13)(SI*1), Z9
+	VMOVUPS      (R14)(SI*1), Z10
+	VFMADD231PS  Z9, Z8, Z6
+	VFMADD231PS  Z10, Z8, Z7
+	ADDQ         $0x04, BX
+	ADDQ         $0x04, DX
+	DECQ         CX
+	JNZ          loop
+
+sums:
+	MOVQ $0x00000004, CX
+
+sum:
+	MOVQ    40(AX), DX
+	MOVQ    48(AX), BX
+	MOVQ    56(AX), SI
+	MOVQ    64(AX), SI
+	KMOVW   SI, K1
+	MOVQ    72(AX), SI
+	KMOVW   SI, K2
+	MOVQ    88(AX), SI
+	TESTQ   SI, SI
+	JZ      overwrite
+	VADDPS  (DX), Z0, K1, Z0
+	VMOVUPS Z0, K1, (DX)
+	VADDPS  (BX), Z1, K2, Z1
+	VMOVUPS Z1, K2, (BX)
+	JMP     stored
+
+overwrite:
+	VMOVUPS Z0, K1, (DX)
+	VMOVUPS Z1, K2, (BX)
+
+stored:
+	MOVQ    120(AX), DX
+	ADDQ    DX, 40(AX)
+	ADDQ    DX, 48(AX)
+	VMOVAPS Z2, Z0
+	VMOVAPS Z3, Z1
+	VMOVAPS Z4, Z2
+	VMOVAPS Z5, Z3
+	VMOVAPS Z6, Z4
+	VMOVAPS Z7, Z5
+	DECQ    CX
+	JNZ     sum
+	SUBQ    $0x04, 104(AX)
+	CMPQ    104(AX), $0x04
+	JGE     tile
+	VZEROUPPER
+	RET
+
+// func tiles2AVX512(tile *Tile)
+// Requires: AVX, AVX512F
+TEXT ·tiles2AVX512(SB), NOSPLIT, $0-8
+	MOVQ tile+0(FP), AX
+
+tile:
+	MOVQ         80(AX), CX
+	VPXORD       Z0, Z0, Z0
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z2, Z2, Z2
+	VPXORD       Z3, Z3, Z3
+	VPXORD       Z4, Z4, Z4
+	VPXORD       Z5, Z5, Z5
+	VPXORD       Z6, Z6, Z6
+	VPXORD       Z7, Z7, Z7
+	TESTQ        CX, CX
+	JZ           start
+	VBROADCASTSS (CX), Z0
+	VMOVAPS      Z0, Z1
+	VMOVAPS      Z0, Z4
+	VMOVAPS      Z0, Z5
+	VBROADCASTSS 4(CX), Z2
+	VMOVAPS      Z2, Z3
+	VMOVAPS      Z2, Z6
+	VMOVAPS      Z2, Z7
+
+start:
+	MOVQ  (AX), CX
+	MOVQ  8(AX), DX
+	MOVQ  32(AX), BX
+	MOVQ  112(AX), SI
+	MOVQ  16(AX), DI
+	MOVQ  24(AX), R8
+	ADDQ  SI, 16(AX)
+	ADDQ  SI, 24(AX)
+	MOVQ  16(AX), R9
+	MOVQ  24(AX), R10
+	ADDQ  SI, 16(AX)
+	ADDQ  SI, 24(AX)
+	TESTQ CX, CX
+	JZ    sums
+
+loop:
+	MOVLQSX      (BX), SI
+	VBROADCASTSS (DX), Z8
+	VBROADCASTSS 4(DX), Z9
+	VMOVUPS      (DI)(SI*1), Z10
+	VMOVUPS      (R8)(SI*1), Z11
+	VFMADD231PS  Z10, Z8, Z0
+	VFMADD231PS  Z11, Z8, Z1
+	VFMADD231PS  Z10, Z9, Z2
+	VFMADD231PS  Z11, Z9, Z3
+	VMOVUPS      (R9)(SI*1), Z10
+	VMOVUPS      (R10)(SI*1), Z11
+	VFMADD231PS  Z10, Z8, Z4
+	VFMADD231PS  Z11, Z8, Z5
+	VFMADD231PS  Z10, Z9, Z6
+	VFMADD231PS  Z11, Z9, Z7
+	ADDQ         $0x04, BX
+	ADDQ         $0x08, DX
+	DECQ         CX
+	JNZ          loop
+
+sums:
+	MOVQ $0x00000002, CX
+
+sum:
+	MOVQ    40(AX), DX
+	MOVQ    48(AX), BX
+	MOVQ    56(AX), SI
+	MOVQ    64(AX), DI
+	KMOVW   DI, K1
+	MOVQ    72(AX), DI
+	KMOVW   DI, K2
+	MOVQ    88(AX), DI
+	TESTQ   DI, DI
+	JZ      overwrite
+	VADDPS  (DX), Z0, K1, Z0
+	VMOVUPS Z0, K1, (DX)
+	VADDPS  (BX), Z1, K2, Z1
+	VMOVUPS Z1, K2, (BX)
+	ADDQ    SI, DX
+	ADDQ    SI, BX
+	VADDPS  (DX), Z2, K1, Z2
+	VMOVUPS Z2, K1, (DX)
+	VADDPS  (BX), Z3, K2, Z3
+	VMOVUPS Z3, K2, (BX)
+	JMP     stored
+
+overwrite:
+	VMOVUPS Z0, K1, (DX)
+	VMOVUPS Z1, K2, (BX)
+	ADDQ    SI, DX
+	ADDQ    SI, BX
+	VMOVUPS Z2, K1, (DX)
+	VMOVUPS Z3, K2, (BX)
+
+stored:
+	MOVQ    120(AX), DX
+	ADDQ    DX, 40(AX)
+	ADDQ    DX, 48(AX)
+	VMOVAPS Z4, Z0
+	VMOVAPS Z5, Z1
+	VMOVAPS Z6, Z2
+	VMOVAPS Z7, Z3
+	DECQ    CX
+	JNZ     sum
+	SUBQ    $0x02, 104(AX)
+	CMPQ    104(AX), $0x02
+	JGE     tile
 	VZEROUPPER
 	RET

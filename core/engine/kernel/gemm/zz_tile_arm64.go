@@ -31,3 +31,13 @@ func tile5NEON(tile *Tile)
 //
 //go:noescape
 func tile6NEON(tile *Tile)
+
+// tiles1NEON computes 4 tiles of C of 1 rows by two vectors at a time, while there are as many.
+//
+//go:noescape
+func tiles1NEON(tile *Tile)
+
+// tiles2NEON computes 2 tiles of C of 2 rows by two vectors at a time, while there are as many.
+//
+//go:noescape
+func tiles2NEON(tile *Tile)

@@ -4343,3 +4343,814 @@ lanes36one:
 	TBZ	$0, R4, lanes36done
 	FMOVS	F6, 0(R2)
 	B	lanes36done
+
+// func tiles1NEON(tile *Tile)
+TEXT ·tiles1NEON(SB), NOSPLIT, $0-8
+	MOVD	tile+0(FP), R13
+tile:
+	MOVD	80(R13), R0
+	VMOVI	$0, V20.B16
+	VMOVI	$0, V19.B16
+	VMOVI	$0, V18.B16
+	VMOVI	$0, V17.B16
+	VMOVI	$0, V16.B16
+	VMOVI	$0, V15.B16
+	VMOVI	$0, V14.B16
+	VMOVI	$0, V13.B16
+	VMOVI	$0, V12.B16
+	VMOVI	$0, V11.B16
+	VMOVI	$0, V10.B16
+	VMOVI	$0, V9.B16
+	VMOVI	$0, V8.B16
+	VMOVI	$0, V7.B16
+	VMOVI	$0, V6.B16
+	VMOVI	$0, V5.B16
+	TST	R0, R0
+	BEQ	start
+	VLD1R	(R0), [V20.S4]
+	VMOV	V20.B16, V19.B16
+	VMOV	V20.B16, V18.B16
+	VMOV	V19.B16, V17.B16
+	VMOV	V20.B16, V16.B16
+	VMOV	V19.B16, V15.B16
+	VMOV	V20.B16, V14.B16
+	VMOV	V19.B16, V13.B16
+	VMOV	V20.B16, V12.B16
+	VMOV	V19.B16, V11.B16
+	VMOV	V20.B16, V10.B16
+	VMOV	V19.B16, V9.B16
+	VMOV	V20.B16, V8.B16
+	VMOV	V19.B16, V7.B16
+	VMOV	V20.B16, V6.B16
+	VMOV	V19.B16, V5.B16
+start:
+	MOVD	0(R13), R12
+	MOVD	8(R13), R11
+	MOVD	32(R13), R10
+	MOVD	112(R13), R1
+	MOVD	16(R13), R9
+	MOVD	24(R13), R8
+	MOVD	16(R13), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 16(R13)
+	MOVD	24(R13), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 24(R13)
+	MOVD	16(R13), R7
+	MOVD	24(R13), R6
+	MOVD	16(R13), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 16(R13)
+	MOVD	24(R13), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 24(R13)
+	MOVD	16(R13), R5
+	MOVD	24(R13), R4
+	MOVD	16(R13), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 16(R13)
+	MOVD	24(R13), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 24(R13)
+	MOVD	16(R13), R3
+	MOVD	24(R13), R2
+	MOVD	16(R13), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 16(R13)
+	MOVD	24(R13), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 24(R13)
+	TST	R12, R12
+	BEQ	sums
+loop:
+	MOVW	0(R10), R1
+	FMOVS	0(R11), F4
+	ADD	R1<<0, R9, R0
+	FLDPQ	0(R0), (F3, F2)
+	ADD	R1<<0, R8, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f841074 // fmla v20.4s, v3.4s, v4.s[0]
+	WORD	$0x4f841053 // fmla v19.4s, v2.4s, v4.s[0]
+	WORD	$0x4f841032 // fmla v18.4s, v1.4s, v4.s[0]
+	WORD	$0x4f841011 // fmla v17.4s, v0.4s, v4.s[0]
+	ADD	R1<<0, R7, R0
+	FLDPQ	0(R0), (F3, F2)
+	ADD	R1<<0, R6, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f841070 // fmla v16.4s, v3.4s, v4.s[0]
+	WORD	$0x4f84104f // fmla v15.4s, v2.4s, v4.s[0]
+	WORD	$0x4f84102e // fmla v14.4s, v1.4s, v4.s[0]
+	WORD	$0x4f84100d // fmla v13.4s, v0.4s, v4.s[0]
+	ADD	R1<<0, R5, R0
+	FLDPQ	0(R0), (F3, F2)
+	ADD	R1<<0, R4, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f84106c // fmla v12.4s, v3.4s, v4.s[0]
+	WORD	$0x4f84104b // fmla v11.4s, v2.4s, v4.s[0]
+	WORD	$0x4f84102a // fmla v10.4s, v1.4s, v4.s[0]
+	WORD	$0x4f841009 // fmla v9.4s, v0.4s, v4.s[0]
+	ADD	R1<<0, R3, R0
+	FLDPQ	0(R0), (F3, F2)
+	ADD	R1<<0, R2, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f841068 // fmla v8.4s, v3.4s, v4.s[0]
+	WORD	$0x4f841047 // fmla v7.4s, v2.4s, v4.s[0]
+	WORD	$0x4f841026 // fmla v6.4s, v1.4s, v4.s[0]
+	WORD	$0x4f841005 // fmla v5.4s, v0.4s, v4.s[0]
+	ADD	$4, R10, R10
+	ADD	$4, R11, R11
+	SUBS	$1, R12, R12
+	BNE	loop
+sums:
+	MOVD	$4, R3
+sum:
+	MOVD	40(R13), R2
+	MOVD	48(R13), R1
+	MOVD	64(R13), R0
+	MOVWU	64(R0), R5
+	MOVD	72(R13), R0
+	MOVWU	64(R0), R4
+	MOVD	88(R13), R0
+	TST	R0, R0
+	BEQ	overwrite
+	TBZ	$3, R5, lanes1
+	FLDPQ	0(R2), (F1, F0)
+lanes1done:
+	WORD	$0x4e21d694 // fadd v20.4s, v20.4s, v1.4s
+	WORD	$0x4e20d673 // fadd v19.4s, v19.4s, v0.4s
+	TBZ	$3, R5, lanes2
+	FSTPQ	(F20, F19), 0(R2)
+lanes2done:
+	TBZ	$3, R4, lanes3
+	FLDPQ	0(R1), (F1, F0)
+lanes3done:
+	WORD	$0x4e21d652 // fadd v18.4s, v18.4s, v1.4s
+	WORD	$0x4e20d631 // fadd v17.4s, v17.4s, v0.4s
+	TBZ	$3, R4, lanes4
+	FSTPQ	(F18, F17), 0(R1)
+lanes4done:
+	B	stored
+overwrite:
+	TBZ	$3, R5, lanes5
+	FSTPQ	(F20, F19), 0(R2)
+lanes5done:
+	TBZ	$3, R4, lanes6
+	FSTPQ	(F18, F17), 0(R1)
+lanes6done:
+stored:
+	MOVD	120(R13), R1
+	MOVD	40(R13), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 40(R13)
+	MOVD	48(R13), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 48(R13)
+	VMOV	V16.B16, V20.B16
+	VMOV	V15.B16, V19.B16
+	VMOV	V14.B16, V18.B16
+	VMOV	V13.B16, V17.B16
+	VMOV	V12.B16, V16.B16
+	VMOV	V11.B16, V15.B16
+	VMOV	V10.B16, V14.B16
+	VMOV	V9.B16, V13.B16
+	VMOV	V8.B16, V12.B16
+	VMOV	V7.B16, V11.B16
+	VMOV	V6.B16, V10.B16
+	VMOV	V5.B16, V9.B16
+	SUBS	$1, R3, R3
+	BNE	sum
+	MOVD	104(R13), R0
+	SUB	$4, R0, R0
+	MOVD	R0, 104(R13)
+	MOVD	104(R13), R0
+	CMP	$4, R0
+	BGE	tile
+	RET
+lanes1:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R5, lanes1low
+	FMOVQ	0(R2), F1
+	TBZ	$1, R5, lanes1highone
+	FMOVD	16(R2), F0
+	TBZ	$0, R5, lanes1done
+	ADD	$24, R2, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R5, lanes1done
+	FMOVS	16(R2), F0
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R5, lanes1one
+	FMOVD	0(R2), F1
+	TBZ	$0, R5, lanes1done
+	ADD	$8, R2, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R5, lanes1done
+	FMOVS	0(R2), F1
+	B	lanes1done
+lanes2:
+	TBZ	$2, R5, lanes2low
+	FMOVQ	F20, 0(R2)
+	TBZ	$1, R5, lanes2highone
+	FMOVD	F19, 16(R2)
+	TBZ	$0, R5, lanes2done
+	ADD	$24, R2, R0
+	VST1	V19.S[2], (R0)
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R5, lanes2done
+	FMOVS	F19, 16(R2)
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R5, lanes2one
+	FMOVD	F20, 0(R2)
+	TBZ	$0, R5, lanes2done
+	ADD	$8, R2, R0
+	VST1	V20.S[2], (R0)
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R5, lanes2done
+	FMOVS	F20, 0(R2)
+	B	lanes2done
+lanes3:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R4, lanes3low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R4, lanes3highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R4, lanes3done
+	ADD	$24, R1, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes3done
+lanes3highone:
+	TBZ	$0, R4, lanes3done
+	FMOVS	16(R1), F0
+	B	lanes3done
+lanes3low:
+	TBZ	$1, R4, lanes3one
+	FMOVD	0(R1), F1
+	TBZ	$0, R4, lanes3done
+	ADD	$8, R1, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes3done
+lanes3one:
+	TBZ	$0, R4, lanes3done
+	FMOVS	0(R1), F1
+	B	lanes3done
+lanes4:
+	TBZ	$2, R4, lanes4low
+	FMOVQ	F18, 0(R1)
+	TBZ	$1, R4, lanes4highone
+	FMOVD	F17, 16(R1)
+	TBZ	$0, R4, lanes4done
+	ADD	$24, R1, R0
+	VST1	V17.S[2], (R0)
+	B	lanes4done
+lanes4highone:
+	TBZ	$0, R4, lanes4done
+	FMOVS	F17, 16(R1)
+	B	lanes4done
+lanes4low:
+	TBZ	$1, R4, lanes4one
+	FMOVD	F18, 0(R1)
+	TBZ	$0, R4, lanes4done
+	ADD	$8, R1, R0
+	VST1	V18.S[2], (R0)
+	B	lanes4done
+lanes4one:
+	TBZ	$0, R4, lanes4done
+	FMOVS	F18, 0(R1)
+	B	lanes4done
+lanes5:
+	TBZ	$2, R5, lanes5low
+	FMOVQ	F20, 0(R2)
+	TBZ	$1, R5, lanes5highone
+	FMOVD	F19, 16(R2)
+	TBZ	$0, R5, lanes5done
+	ADD	$24, R2, R0
+	VST1	V19.S[2], (R0)
+	B	lanes5done
+lanes5highone:
+	TBZ	$0, R5, lanes5done
+	FMOVS	F19, 16(R2)
+	B	lanes5done
+lanes5low:
+	TBZ	$1, R5, lanes5one
+	FMOVD	F20, 0(R2)
+	TBZ	$0, R5, lanes5done
+	ADD	$8, R2, R0
+	VST1	V20.S[2], (R0)
+	B	lanes5done
+lanes5one:
+	TBZ	$0, R5, lanes5done
+	FMOVS	F20, 0(R2)
+	B	lanes5done
+lanes6:
+	TBZ	$2, R4, lanes6low
+	FMOVQ	F18, 0(R1)
+	TBZ	$1, R4, lanes6highone
+	FMOVD	F17, 16(R1)
+	TBZ	$0, R4, lanes6done
+	ADD	$24, R1, R0
+	VST1	V17.S[2], (R0)
+	B	lanes6done
+lanes6highone:
+	TBZ	$0, R4, lanes6done
+	FMOVS	F17, 16(R1)
+	B	lanes6done
+lanes6low:
+	TBZ	$1, R4, lanes6one
+	FMOVD	F18, 0(R1)
+	TBZ	$0, R4, lanes6done
+	ADD	$8, R1, R0
+	VST1	V18.S[2], (R0)
+	B	lanes6done
+lanes6one:
+	TBZ	$0, R4, lanes6done
+	FMOVS	F18, 0(R1)
+	B	lanes6done
+
+// func tiles2NEON(tile *Tile)
+TEXT ·tiles2NEON(SB), NOSPLIT, $0-8
+	MOVD	tile+0(FP), R9
+tile:
+	MOVD	80(R9), R0
+	VMOVI	$0, V21.B16
+	VMOVI	$0, V20.B16
+	VMOVI	$0, V19.B16
+	VMOVI	$0, V18.B16
+	VMOVI	$0, V17.B16
+	VMOVI	$0, V16.B16
+	VMOVI	$0, V15.B16
+	VMOVI	$0, V14.B16
+	VMOVI	$0, V13.B16
+	VMOVI	$0, V12.B16
+	VMOVI	$0, V11.B16
+	VMOVI	$0, V10.B16
+	VMOVI	$0, V9.B16
+	VMOVI	$0, V8.B16
+	VMOVI	$0, V7.B16
+	VMOVI	$0, V6.B16
+	TST	R0, R0
+	BEQ	start
+	VLD1R	(R0), [V21.S4]
+	VMOV	V21.B16, V20.B16
+	VMOV	V21.B16, V19.B16
+	VMOV	V20.B16, V18.B16
+	VMOV	V21.B16, V13.B16
+	VMOV	V20.B16, V12.B16
+	VMOV	V21.B16, V11.B16
+	VMOV	V20.B16, V10.B16
+	ADD	$4, R0, R0
+	VLD1R	(R0), [V17.S4]
+	VMOV	V17.B16, V16.B16
+	VMOV	V17.B16, V15.B16
+	VMOV	V16.B16, V14.B16
+	VMOV	V17.B16, V9.B16
+	VMOV	V16.B16, V8.B16
+	VMOV	V17.B16, V7.B16
+	VMOV	V16.B16, V6.B16
+start:
+	MOVD	0(R9), R8
+	MOVD	8(R9), R7
+	MOVD	32(R9), R6
+	MOVD	112(R9), R1
+	MOVD	16(R9), R5
+	MOVD	24(R9), R4
+	MOVD	16(R9), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 16(R9)
+	MOVD	24(R9), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 24(R9)
+	MOVD	16(R9), R3
+	MOVD	24(R9), R2
+	MOVD	16(R9), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 16(R9)
+	MOVD	24(R9), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 24(R9)
+	TST	R8, R8
+	BEQ	sums
+loop:
+	MOVW	0(R6), R1
+	FMOVS	0(R7), F5
+	FMOVS	4(R7), F4
+	ADD	R1<<0, R5, R0
+	FLDPQ	0(R0), (F3, F2)
+	ADD	R1<<0, R4, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f851075 // fmla v21.4s, v3.4s, v5.s[0]
+	WORD	$0x4f851054 // fmla v20.4s, v2.4s, v5.s[0]
+	WORD	$0x4f851033 // fmla v19.4s, v1.4s, v5.s[0]
+	WORD	$0x4f851012 // fmla v18.4s, v0.4s, v5.s[0]
+	WORD	$0x4f841071 // fmla v17.4s, v3.4s, v4.s[0]
+	WORD	$0x4f841050 // fmla v16.4s, v2.4s, v4.s[0]
+	WORD	$0x4f84102f // fmla v15.4s, v1.4s, v4.s[0]
+	WORD	$0x4f84100e // fmla v14.4s, v0.4s, v4.s[0]
+	ADD	R1<<0, R3, R0
+	FLDPQ	0(R0), (F3, F2)
+	ADD	R1<<0, R2, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f85106d // fmla v13.4s, v3.4s, v5.s[0]
+	WORD	$0x4f85104c // fmla v12.4s, v2.4s, v5.s[0]
+	WORD	$0x4f85102b // fmla v11.4s, v1.4s, v5.s[0]
+	WORD	$0x4f85100a // fmla v10.4s, v0.4s, v5.s[0]
+	WORD	$0x4f841069 // fmla v9.4s, v3.4s, v4.s[0]
+	WORD	$0x4f841048 // fmla v8.4s, v2.4s, v4.s[0]
+	WORD	$0x4f841027 // fmla v7.4s, v1.4s, v4.s[0]
+	WORD	$0x4f841006 // fmla v6.4s, v0.4s, v4.s[0]
+	ADD	$4, R6, R6
+	ADD	$8, R7, R7
+	SUBS	$1, R8, R8
+	BNE	loop
+sums:
+	MOVD	$2, R4
+sum:
+	MOVD	40(R9), R3
+	MOVD	48(R9), R2
+	MOVD	56(R9), R1
+	MOVD	64(R9), R0
+	MOVWU	64(R0), R6
+	MOVD	72(R9), R0
+	MOVWU	64(R0), R5
+	MOVD	88(R9), R0
+	TST	R0, R0
+	BEQ	overwrite
+	TBZ	$3, R6, lanes1
+	FLDPQ	0(R3), (F1, F0)
+lanes1done:
+	WORD	$0x4e21d6b5 // fadd v21.4s, v21.4s, v1.4s
+	WORD	$0x4e20d694 // fadd v20.4s, v20.4s, v0.4s
+	TBZ	$3, R6, lanes2
+	FSTPQ	(F21, F20), 0(R3)
+lanes2done:
+	TBZ	$3, R5, lanes3
+	FLDPQ	0(R2), (F1, F0)
+lanes3done:
+	WORD	$0x4e21d673 // fadd v19.4s, v19.4s, v1.4s
+	WORD	$0x4e20d652 // fadd v18.4s, v18.4s, v0.4s
+	TBZ	$3, R5, lanes4
+	FSTPQ	(F19, F18), 0(R2)
+lanes4done:
+	ADD	R1, R3, R3
+	ADD	R1, R2, R2
+	TBZ	$3, R6, lanes5
+	FLDPQ	0(R3), (F1, F0)
+lanes5done:
+	WORD	$0x4e21d631 // fadd v17.4s, v17.4s, v1.4s
+	WORD	$0x4e20d610 // fadd v16.4s, v16.4s, v0.4s
+	TBZ	$3, R6, lanes6
+	FSTPQ	(F17, F16), 0(R3)
+lanes6done:
+	TBZ	$3, R5, lanes7
+	FLDPQ	0(R2), (F1, F0)
+lanes7done:
+	WORD	$0x4e21d5ef // fadd v15.4s, v15.4s, v1.4s
+	WORD	$0x4e20d5ce // fadd v14.4s, v14.4s, v0.4s
+	TBZ	$3, R5, lanes8
+	FSTPQ	(F15, F14), 0(R2)
+lanes8done:
+	B	stored
+overwrite:
+	TBZ	$3, R6, lanes9
+	FSTPQ	(F21, F20), 0(R3)
+lanes9done:
+	TBZ	$3, R5, lanes10
+	FSTPQ	(F19, F18), 0(R2)
+lanes10done:
+	ADD	R1, R3, R3
+	ADD	R1, R2, R2
+	TBZ	$3, R6, lanes11
+	FSTPQ	(F17, F16), 0(R3)
+lanes11done:
+	TBZ	$3, R5, lanes12
+	FSTPQ	(F15, F14), 0(R2)
+lanes12done:
+stored:
+	MOVD	120(R9), R1
+	MOVD	40(R9), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 40(R9)
+	MOVD	48(R9), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 48(R9)
+	VMOV	V13.B16, V21.B16
+	VMOV	V12.B16, V20.B16
+	VMOV	V11.B16, V19.B16
+	VMOV	V10.B16, V18.B16
+	VMOV	V9.B16, V17.B16
+	VMOV	V8.B16, V16.B16
+	VMOV	V7.B16, V15.B16
+	VMOV	V6.B16, V14.B16
+	SUBS	$1, R4, R4
+	BNE	sum
+	MOVD	104(R9), R0
+	SUB	$2, R0, R0
+	MOVD	R0, 104(R9)
+	MOVD	104(R9), R0
+	CMP	$2, R0
+	BGE	tile
+	RET
+lanes1:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R6, lanes1low
+	FMOVQ	0(R3), F1
+	TBZ	$1, R6, lanes1highone
+	FMOVD	16(R3), F0
+	TBZ	$0, R6, lanes1done
+	ADD	$24, R3, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R6, lanes1done
+	FMOVS	16(R3), F0
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R6, lanes1one
+	FMOVD	0(R3), F1
+	TBZ	$0, R6, lanes1done
+	ADD	$8, R3, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R6, lanes1done
+	FMOVS	0(R3), F1
+	B	lanes1done
+lanes2:
+	TBZ	$2, R6, lanes2low
+	FMOVQ	F21, 0(R3)
+	TBZ	$1, R6, lanes2highone
+	FMOVD	F20, 16(R3)
+	TBZ	$0, R6, lanes2done
+	ADD	$24, R3, R0
+	VST1	V20.S[2], (R0)
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R6, lanes2done
+	FMOVS	F20, 16(R3)
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R6, lanes2one
+	FMOVD	F21, 0(R3)
+	TBZ	$0, R6, lanes2done
+	ADD	$8, R3, R0
+	VST1	V21.S[2], (R0)
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R6, lanes2done
+	FMOVS	F21, 0(R3)
+	B	lanes2done
+lanes3:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R5, lanes3low
+	FMOVQ	0(R2), F1
+	TBZ	$1, R5, lanes3highone
+	FMOVD	16(R2), F0
+	TBZ	$0, R5, lanes3done
+	ADD	$24, R2, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes3done
+lanes3highone:
+	TBZ	$0, R5, lanes3done
+	FMOVS	16(R2), F0
+	B	lanes3done
+lanes3low:
+	TBZ	$1, R5, lanes3one
+	FMOVD	0(R2), F1
+	TBZ	$0, R5, lanes3done
+	ADD	$8, R2, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes3done
+lanes3one:
+	TBZ	$0, R5, lanes3done
+	FMOVS	0(R2), F1
+	B	lanes3done
+lanes4:
+	TBZ	$2, R5, lanes4low
+	FMOVQ	F19, 0(R2)
+	TBZ	$1, R5, lanes4highone
+	FMOVD	F18, 16(R2)
+	TBZ	$0, R5, lanes4done
+	ADD	$24, R2, R0
+	VST1	V18.S[2], (R0)
+	B	lanes4done
+lanes4highone:
+	TBZ	$0, R5, lanes4done
+	FMOVS	F18, 16(R2)
+	B	lanes4done
+lanes4low:
+	TBZ	$1, R5, lanes4one
+	FMOVD	F19, 0(R2)
+	TBZ	$0, R5, lanes4done
+	ADD	$8, R2, R0
+	VST1	V19.S[2], (R0)
+	B	lanes4done
+lanes4one:
+	TBZ	$0, R5, lanes4done
+	FMOVS	F19, 0(R2)
+	B	lanes4done
+lanes5:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R6, lanes5low
+	FMOVQ	0(R3), F1
+	TBZ	$1, R6, lanes5highone
+	FMOVD	16(R3), F0
+	TBZ	$0, R6, lanes5done
+	ADD	$24, R3, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes5done
+lanes5highone:
+	TBZ	$0, R6, lanes5done
+	FMOVS	16(R3), F0
+	B	lanes5done
+lanes5low:
+	TBZ	$1, R6, lanes5one
+	FMOVD	0(R3), F1
+	TBZ	$0, R6, lanes5done
+	ADD	$8, R3, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes5done
+lanes5one:
+	TBZ	$0, R6, lanes5done
+	FMOVS	0(R3), F1
+	B	lanes5done
+lanes6:
+	TBZ	$2, R6, lanes6low
+	FMOVQ	F17, 0(R3)
+	TBZ	$1, R6, lanes6highone
+	FMOVD	F16, 16(R3)
+	TBZ	$0, R6, lanes6done
+	ADD	$24, R3, R0
+	VST1	V16.S[2], (R0)
+	B	lanes6done
+lanes6highone:
+	TBZ	$0, R6, lanes6done
+	FMOVS	F16, 16(R3)
+	B	lanes6done
+lanes6low:
+	TBZ	$1, R6, lanes6one
+	FMOVD	F17, 0(R3)
+	TBZ	$0, R6, lanes6done
+	ADD	$8, R3, R0
+	VST1	V17.S[2], (R0)
+	B	lanes6done
+lanes6one:
+	TBZ	$0, R6, lanes6done
+	FMOVS	F17, 0(R3)
+	B	lanes6done
+lanes7:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R5, lanes7low
+	FMOVQ	0(R2), F1
+	TBZ	$1, R5, lanes7highone
+	FMOVD	16(R2), F0
+	TBZ	$0, R5, lanes7done
+	ADD	$24, R2, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes7done
+lanes7highone:
+	TBZ	$0, R5, lanes7done
+	FMOVS	16(R2), F0
+	B	lanes7done
+lanes7low:
+	TBZ	$1, R5, lanes7one
+	FMOVD	0(R2), F1
+	TBZ	$0, R5, lanes7done
+	ADD	$8, R2, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes7done
+lanes7one:
+	TBZ	$0, R5, lanes7done
+	FMOVS	0(R2), F1
+	B	lanes7done
+lanes8:
+	TBZ	$2, R5, lanes8low
+	FMOVQ	F15, 0(R2)
+	TBZ	$1, R5, lanes8highone
+	FMOVD	F14, 16(R2)
+	TBZ	$0, R5, lanes8done
+	ADD	$24, R2, R0
+	VST1	V14.S[2], (R0)
+	B	lanes8done
+lanes8highone:
+	TBZ	$0, R5, lanes8done
+	FMOVS	F14, 16(R2)
+	B	lanes8done
+lanes8low:
+	TBZ	$1, R5, lanes8one
+	FMOVD	F15, 0(R2)
+	TBZ	$0, R5, lanes8done
+	ADD	$8, R2, R0
+	VST1	V15.S[2], (R0)
+	B	lanes8done
+lanes8one:
+	TBZ	$0, R5, lanes8done
+	FMOVS	F15, 0(R2)
+	B	lanes8done
+lanes9:
+	TBZ	$2, R6, lanes9low
+	FMOVQ	F21, 0(R3)
+	TBZ	$1, R6, lanes9highone
+	FMOVD	F20, 16(R3)
+	TBZ	$0, R6, lanes9done
+	ADD	$24, R3, R0
+	VST1	V20.S[2], (R0)
+	B	lanes9done
+lanes9highone:
+	TBZ	$0, R6, lanes9done
+	FMOVS	F20, 16(R3)
+	B	lanes9done
+lanes9low:
+	TBZ	$1, R6, lanes9one
+	FMOVD	F21, 0(R3)
+	TBZ	$0, R6, lanes9done
+	ADD	$8, R3, R0
+	VST1	V21.S[2], (R0)
+	B	lanes9done
+lanes9one:
+	TBZ	$0, R6, lanes9done
+	FMOVS	F21, 0(R3)
+	B	lanes9done
+lanes10:
+	TBZ	$2, R5, lanes10low
+	FMOVQ	F19, 0(R2)
+	TBZ	$1, R5, lanes10highone
+	FMOVD	F18, 16(R2)
+	TBZ	$0, R5, lanes10done
+	ADD	$24, R2, R0
+	VST1	V18.S[2], (R0)
+	B	lanes10done
+lanes10highone:
+	TBZ	$0, R5, lanes10done
+	FMOVS	F18, 16(R2)
+	B	lanes10done
+lanes10low:
+	TBZ	$1, R5, lanes10one
+	FMOVD	F19, 0(R2)
+	TBZ	$0, R5, lanes10done
+	ADD	$8, R2, R0
+	VST1	V19.S[2], (R0)
+	B	lanes10done
+lanes10one:
+	TBZ	$0, R5, lanes10done
+	FMOVS	F19, 0(R2)
+	B	lanes10done
+lanes11:
+	TBZ	$2, R6, lanes11low
+	FMOVQ	F17, 0(R3)
+	TBZ	$1, R6, lanes11highone
+	FMOVD	F16, 16(R3)
+	TBZ	$0, R6, lanes11done
+	ADD	$24, R3, R0
+	VST1	V16.S[2], (R0)
+	B	lanes11done
+lanes11highone:
+	TBZ	$0, R6, lanes11done
+	FMOVS	F16, 16(R3)
+	B	lanes11done
+lanes11low:
+	TBZ	$1, R6, lanes11one
+	FMOVD	F17, 0(R3)
+	TBZ	$0, R6, lanes11done
+	ADD	$8, R3, R0
+	VST1	V17.S[2], (R0)
+	B	lanes11done
+lanes11one:
+	TBZ	$0, R6, lanes11done
+	FMOVS	F17, 0(R3)
+	B	lanes11done
+lanes12:
+	TBZ	$2, R5, lanes12low
+	FMOVQ	F15, 0(R2)
+	TBZ	$1, R5, lanes12highone
+	FMOVD	F14, 16(R2)
+	TBZ	$0, R5, lanes12done
+	ADD	$24, R2, R0
+	VST1	V14.S[2], (R0)
+	B	lanes12done
+lanes12highone:
+	TBZ	$0, R5, lanes12done
+	FMOVS	F14, 16(R2)
+	B	lanes12done
+lanes12low:
+	TBZ	$1, R5, lanes12one
+	FMOVD	F15, 0(R2)
+	TBZ	$0, R5, lanes12done
+	ADD	$8, R2, R0
+	VST1	V15.S[2], (R0)
+	B	lanes12done
+lanes12one:
+	TBZ	$0, R5, lanes12done
+	FMOVS	F15, 0(R2)
+	B	lanes12done

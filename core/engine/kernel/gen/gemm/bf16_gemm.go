@@ -11,7 +11,7 @@ import (
 // bf16Gemm emits the micro-kernels of products of bfloat16, and the packing of a
 // matrix whose sums run down its columns.
 func bf16Gemm(a *isa.Asm) {
-	gemm(a)
+	gemmTiles(a)
 	for mr := 1; mr <= 14; mr++ {
 		roundedTile(a, mr)
 	}

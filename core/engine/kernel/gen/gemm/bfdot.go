@@ -9,7 +9,7 @@ import (
 // bfdotGemm emits the micro-kernels of products of bfloat16 pairs for arm64, and the packing
 // of a matrix whose sums run down its columns.
 func bfdotGemm(a *isa.Asm) {
-	gemm(a)
+	gemmTiles(a)
 	a.Kernel("packPairs", "func(pairs int, even, odd *uint16, stride int, dst *float32, step int)",
 		"interleaves 8 lanes of pairs of rows. stride, between pairs, and step are bytes.")
 	n, even, odd, stride, dst, step := a.Gp("pairs"), a.Gp("even"), a.Gp("odd"), a.Gp("stride"), a.Gp("dst"), a.Gp("step")

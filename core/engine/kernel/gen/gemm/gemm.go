@@ -17,13 +17,25 @@ const (
 	tileCount, tileBNext, tileCNext         = 104, 112, 120
 )
 
-// gemm emits the micro-kernels of every height: as many rows as leave room in
-// the register file for two columns of B and two broadcasts of A.
+// gemm emits the micro-kernels of float32.
 func gemm(a *isa.Asm) {
+	gemmTiles(a)
+	for mr := 1; mr <= len(together); mr++ {
+		gemmTogether(a, mr)
+	}
+}
+
+// gemmTiles emits the micro-kernels of every height: as many rows as leave room in
+// the register file for two columns of B and two broadcasts of A.
+func gemmTiles(a *isa.Asm) {
 	for mr := 1; mr <= a.TileRows; mr++ {
 		gemmTile(a, mr)
 	}
 }
+
+// together is how many tiles of one and of two rows are computed at a time: a sum waits four cycles for the one before
+// it, in which a core issues eight others.
+var together = [2]int{4, 2}
 
 func gemmTile(a *isa.Asm, mr int) {
 	t, acc := tileSums(a, "tile", "", mr)
@@ -38,6 +50,83 @@ func gemmTile(a *isa.Asm, mr int) {
 	a.JMP(operand.LabelRef("tile"))
 	a.Label("last")
 	a.Ret()
+}
+
+// gemmTogether emits the micro-kernel that computes several tiles of few rows at a time, while so many are left.
+func gemmTogether(a *isa.Asm, mr int) {
+	tiles := together[mr-1]
+	a.Kernel(fmt.Sprintf("tiles%d", mr), "func(tile *byte)",
+		fmt.Sprintf("computes %d tiles of C of %d rows by two vectors at a time, while there are as many.", tiles, mr))
+	t, acc := a.Gp("tile"), a.Vecs(2*mr*tiles)
+	a.Label("tile")
+	bias := a.Field(t, tileBias)
+	for _, v := range acc {
+		a.Zero(v)
+	}
+	a.TESTQ(bias, bias)
+	a.JZ(operand.LabelRef("start"))
+	for i := range mr {
+		a.Spread(operand.Mem{Base: bias, Disp: 4 * i}, acc[2*i])
+		a.Copy(acc[2*i], acc[2*i+1])
+		for j := 2 * (i + mr); j < len(acc); j += 2 * mr {
+			a.Copy(acc[2*i], acc[j])
+			a.Copy(acc[2*i], acc[j+1])
+		}
+	}
+	a.Label("start")
+	togetherLoop(a, t, mr, acc)
+	togetherStore(a, t, mr, acc)
+	a.SUBQ(operand.U8(tiles), operand.Mem{Base: t, Disp: tileCount})
+	a.CMPQ(operand.Mem{Base: t, Disp: tileCount}, operand.U8(tiles))
+	a.JGE(operand.LabelRef("tile"))
+	a.Ret()
+}
+
+// togetherLoop adds up the products of all tiles, and moves B0 and B1 to the next ones.
+func togetherLoop(a *isa.Asm, t reg.GPVirtual, mr int, acc []reg.VecVirtual) {
+	k, pa, table, by := a.Field(t, tileK), a.Field(t, tileA), a.Field(t, tileOff), a.Field(t, tileBNext)
+	var b []reg.GPVirtual
+	for range len(acc) / (2 * mr) {
+		b = append(b, a.Field(t, tileB0), a.Field(t, tileB1))
+		a.ADDQ(by, operand.Mem{Base: t, Disp: tileB0})
+		a.ADDQ(by, operand.Mem{Base: t, Disp: tileB1})
+	}
+	off, w := a.GP64(), a.Vecs(mr)
+	v0, v1 := a.Vec(), a.Vec()
+	a.TESTQ(k, k)
+	a.JZ(operand.LabelRef("sums"))
+	a.Label("loop")
+	a.MOVLQSX(operand.Mem{Base: table}, off)
+	for i := range mr {
+		a.Spread(operand.Mem{Base: pa, Disp: 4 * i}, w[i])
+	}
+	for j := 0; j < len(b); j += 2 {
+		a.Move(isa.Offset(b[j], off, 0), v0)
+		a.Move(isa.Offset(b[j+1], off, 0), v1)
+		for i := range mr {
+			a.MulAdd(v0, w[i], acc[j*mr+2*i])
+			a.MulAdd(v1, w[i], acc[j*mr+2*i+1])
+		}
+	}
+	a.ADDQ(operand.U8(4), table)
+	a.ADDQ(operand.U8(4*mr), pa)
+	a.CountDown(k, "loop")
+	a.Label("sums")
+}
+
+// togetherStore writes the sums of one tile after the other, always from the same registers, and moves C0 and C1 to the next ones.
+func togetherStore(a *isa.Asm, t reg.GPVirtual, mr int, acc []reg.VecVirtual) {
+	left := a.GP64()
+	a.MOVQ(operand.U32(len(acc)/(2*mr)), left)
+	a.Label("sum")
+	tileStore(a, t, mr, acc[:2*mr])
+	by := a.Field(t, tileCNext)
+	a.ADDQ(by, operand.Mem{Base: t, Disp: tileC0})
+	a.ADDQ(by, operand.Mem{Base: t, Disp: tileC1})
+	for i := range len(acc) - 2*mr {
+		a.Copy(acc[i+2*mr], acc[i])
+	}
+	a.CountDown(left, "sum")
 }
 
 // tileSums begins a function that computes a tile of mr rows, and leaves its sums in acc.
