@@ -10,7 +10,7 @@ import (
 // TestDepthwise3x3 has every width up to some vectors, where filters may not reach over the edge of a plane or reach over
 // all of it, and numbers of images and channels at which runs of planes begin and end.
 func TestDepthwise3x3(t *testing.T) {
-	kerneltest.AtEachLevel(t, func(t *testing.T) {
+	kerneltest.AtEachWidth(t, func(t *testing.T) {
 		for w := 1; w <= 50; w++ {
 			for i, dilation := range []int{1, 1, 1, 2, 3} {
 				p := Shape{
@@ -25,13 +25,35 @@ func TestDepthwise3x3(t *testing.T) {
 	})
 }
 
-// TestDepthwise7x7 has planes from those that are too low or narrow for kernels of their own, and all paddings.
-func TestDepthwise7x7(t *testing.T) {
+// TestDepthwiseSame has every width of rows with the padding that keeps it, and heights from one row to more than two tiles of them.
+func TestDepthwiseSame(t *testing.T) {
 	kerneltest.AtEachLevel(t, func(t *testing.T) {
-		for w := 7; w <= 36; w++ {
-			p := Shape{N: 1 + w%4, C: 1 + w%5, H: 9 + w*5%8, W: w, R: 7, S: 7, StrideH: 1, StrideW: 1, PadH: w % 8, PadW: (w + 4) % 7}
-			p.K, p.Groups = p.C, p.C
-			testAlgorithm(t, Planes, &p)
+		for w := 1; w <= 60; w++ {
+			for i, size := range []int{3, 3, 5, 7} {
+				dilation := 1
+				if i == 1 {
+					dilation += w % 3
+				}
+				pad := size / 2 * dilation
+				p := Shape{N: 1 + (w+i)%3, C: 1 + w%2, H: 1 + (w*7+i)%19, W: w, R: size, S: size, StrideH: 1, StrideW: 1, PadH: pad, PadW: pad, DilH: dilation, DilW: dilation}
+				if p.K, p.Groups = p.C, p.C; p.Validate() == nil {
+					testAlgorithm(t, Planes, &p)
+				}
+			}
+		}
+	})
+}
+
+// TestDepthwise5x5And7x7 has planes from those that are too low or narrow for kernels of their own, and all paddings.
+func TestDepthwise5x5And7x7(t *testing.T) {
+	kerneltest.AtEachWidth(t, func(t *testing.T) {
+		for w := 5; w <= 36; w++ {
+			for _, size := range []int{5, 7} {
+				p := Shape{N: 1 + w%4, C: 1 + w%5, H: 9 + w*5%8, W: w, R: size, S: size, StrideH: 1, StrideW: 1, PadH: w % (size + 1), PadW: (w + 4) % size}
+				if p.K, p.Groups = p.C, p.C; p.Validate() == nil {
+					testAlgorithm(t, Planes, &p)
+				}
+			}
 		}
 	})
 }
@@ -44,6 +66,8 @@ func TestDepthwiseByImages(t *testing.T) {
 			{N: 5, C: 3, H: 8, W: 21, R: 3, S: 3, PadH: 2, PadW: 2, DilH: 2, DilW: 2},
 			{N: 5, C: 3, H: 4, W: 4, R: 7, S: 7, PadH: 3, PadW: 3},
 			{N: 5, C: 3, H: 8, W: 8, R: 5, S: 5, PadH: 2, PadW: 2},
+			{N: 5, C: 3, H: 8, W: 8, R: 3, S: 3, PadH: 1, PadW: 1},
+			{N: 5, C: 3, H: 9, W: 20, R: 7, S: 7, PadH: 3, PadW: 3},
 		} {
 			p.K, p.Groups, p.StrideH, p.StrideW = p.C, p.C, 1, 1
 			x, w, scratch := kerneltest.Random[float32](1, p.N*p.C*p.H*p.W), kerneltest.Random[float32](2, p.K*p.PatchSize()), kerneltest.Poisoned[float32](Scratch[float32](&p))

@@ -23,12 +23,15 @@ const (
 	columns                        // columns of vectors that kernels go down
 	strides                        // as products, where kernels work on whole planes
 	stridePlanes                   // these
+	wideProducts                   // as products, of vectors of sixteen lanes that are computed whole
+	wideTiles                      // runs of rows of a block of columns that these kernels take at once
+	wideSteps                      // rows of y that they step through with stride 2, or of dy
 )
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
 	kernel.AVX2:   {cost.Steps: 1.04, cost.Calls: 55.5, products: 1.22, planeCalls: 14.9, frameRows: 0.674, frameVectors: 2.31, splitRows: 13.8, splitElems: 2.51, resultRows: 4.44, dots: 1.34, dotCalls: 59.5, packed: 0.431, stored: 2.58, spread: 3.1, columns: 2.84, strides: 1.63, stridePlanes: 6.84},
-	kernel.AVX512: {cost.Steps: 1.01, cost.Calls: 184, products: 0.806, planeCalls: 321, frameRows: 1.09, frameVectors: 1.69, splitRows: 11.8, splitElems: 2.8, resultRows: 2.6, dots: 1.01, dotCalls: 138, packed: 0.53, stored: 2.7, spread: 2.63, columns: 16.1, strides: 1.63, stridePlanes: 6.7},
+	kernel.AVX512: {cost.Steps: 1.01, cost.Calls: 184, products: 0.806, planeCalls: 321, frameRows: 1.09, frameVectors: 1.69, splitRows: 11.8, splitElems: 2.8, resultRows: 2.6, dots: 1.01, dotCalls: 138, packed: 0.53, stored: 2.7, spread: 2.63, columns: 16.1, strides: 1.63, stridePlanes: 6.7, wideProducts: 0.55, wideTiles: 12, wideSteps: 4.5},
 }
 
 // Terms counts what a direction of p does. See package cost.
@@ -38,6 +41,12 @@ func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 	}
 	if reachesAcross(p) {
 		return acrossTerms(p, d)
+	}
+	if takesWide(p, d) {
+		return wideTerms(p, d)
+	}
+	if takesWideStrided(p, d) {
+		return wideStridedTerms(p, d)
 	}
 	if slides(p, d) {
 		return slideTerms(p, d)

@@ -88,6 +88,14 @@ func GradInput(p *geometry.Shape, dy, w, dx, scratch []float32) {
 		a.gradInput(dy, w, dx)
 		return
 	}
+	if takesWide(p, geometry.ToInput) {
+		wideGradInput(p, dy, w, dx, scratch)
+		return
+	}
+	if takesWideStrided(p, geometry.ToInput) {
+		wideStridedGradInput(p, dy, w, dx, scratch)
+		return
+	}
 	if slides(p, geometry.ToInput) {
 		slideGradInput(p, dy, w, dx, scratch)
 		return

@@ -43,6 +43,13 @@ func Scratch(p *geometry.Shape, d geometry.Direction) int {
 	if reachesAcross(p) {
 		return acrossScratch(p)
 	}
+	if takesWide(p, d) {
+		s := wideOf(p, d)
+		return s.scratch(d)
+	}
+	if takesWideStrided(p, d) {
+		return wideStridedScratch(p, d)
+	}
 	if slides(p, d) {
 		s := sliderOf(p, d)
 		return s.scratch(slideParts(p))
@@ -69,6 +76,14 @@ func Forward(p *geometry.Shape, x, w, bias, y, scratch []float32) {
 	if reachesAcross(p) {
 		a := newAcross(p, scratch)
 		a.forward(x, w, bias, y)
+		return
+	}
+	if takesWide(p, geometry.ToOutput) {
+		wideForward(p, x, w, bias, y, scratch)
+		return
+	}
+	if takesWideStrided(p, geometry.ToOutput) {
+		wideStridedForward(p, x, w, bias, y, scratch)
 		return
 	}
 	if slides(p, geometry.ToOutput) {

@@ -330,15 +330,7 @@ func (s *slider) gradWeight(parts []slidePart, taps, across int, x, dy, dw, scra
 	for i := range sums {
 		s.total(&sums[i], taps, across, totals)
 	}
-	if !sumsUp(totals) {
-		return false
-	}
-	if accumulate {
-		elementwise.AddTo(dw[:len(totals)], totals)
-	} else {
-		copy(dw, totals)
-	}
-	return true
+	return writeSums(totals, dw, accumulate)
 }
 
 // total adds up the lanes of a part and puts the sums to the places of their weights in filters of some taps, so many across.

@@ -50,23 +50,33 @@ func GradWeight(p *geometry.Shape, x, dy, dw, scratch []float32, accumulate bool
 		a.gradWeight(x, dy, dw, accumulate)
 		return true
 	}
+	if takesWide(p, geometry.ToWeight) {
+		return wideGradWeight(p, x, dy, dw, scratch, accumulate)
+	}
 	if slides(p, geometry.ToWeight) {
 		return slideGradWeight(p, x, dy, dw, scratch, accumulate)
 	}
 	n := p.K * p.R * p.S
 	sums, scratch := scratch[:n], scratch[n:]
 	clear(sums)
-	if isStrided(p, geometry.ToWeight) {
+	if takesWideStrided(p, geometry.ToWeight) {
+		wideStridedSums(p, x, dy, sums, scratch)
+	} else if isStrided(p, geometry.ToWeight) {
 		s, lanes := newStrided(p, scratch)
 		s.gradWeight(x, dy, sums, lanes)
 	} else {
 		framedSums(p, x, dy, sums, scratch)
 	}
+	return writeSums(sums, dw, accumulate)
+}
+
+// writeSums writes or adds sums to dw, and reports whether they are numbers: else it leaves dw alone.
+func writeSums(sums, dw []float32, accumulate bool) bool {
 	if !sumsUp(sums) {
 		return false
 	}
 	if accumulate {
-		elementwise.AddTo(dw[:n], sums)
+		elementwise.AddTo(dw[:len(sums)], sums)
 	} else {
 		copy(dw, sums)
 	}

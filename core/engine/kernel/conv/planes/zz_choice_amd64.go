@@ -51,3 +51,153 @@ func vecStridedDots5Pad2Rows2(stridedPlanes *stridedPlanes) {
 func vecStridedDots5Pad2Rows1(stridedPlanes *stridedPlanes) {
 	stridedDots5Pad2Rows1AVX2(stridedPlanes)
 }
+
+// vecWideForward3 convolves planes with a 3×3 filter each.
+func vecWideForward3(widePlanes *widePlanes) {
+	wideForward3AVX512(widePlanes)
+}
+
+// vecWideDots3 adds the products of dy and x for each weight of a 3×3 filter, [column][row][lanes].
+func vecWideDots3(widePlanes *widePlanes) {
+	wideDots3AVX512(widePlanes)
+}
+
+// vecWideForward3Turned convolves planes with a 3×3 filter each. Rows of x are read once.
+func vecWideForward3Turned(widePlanes *widePlanes) {
+	wideForward3TurnedAVX512(widePlanes)
+}
+
+// vecWideDots3Turned adds the products of dy and x for each weight of a 3×3 filter, [column][row][lanes]. Rows of x are read once.
+func vecWideDots3Turned(widePlanes *widePlanes) {
+	wideDots3TurnedAVX512(widePlanes)
+}
+
+// vecWideForward3Pair convolves planes with a 3×3 filter each. Lanes from the eighth on are those of another image.
+func vecWideForward3Pair(widePlanes *widePlanes) {
+	wideForward3PairAVX512(widePlanes)
+}
+
+// vecWideDots3Pair adds the products of dy and x for each weight of a 3×3 filter, [column][row][lanes]. Lanes from the eighth on are those of another image.
+func vecWideDots3Pair(widePlanes *widePlanes) {
+	wideDots3PairAVX512(widePlanes)
+}
+
+// vecWideForward5 convolves planes with a 5×5 filter each.
+func vecWideForward5(widePlanes *widePlanes) {
+	wideForward5AVX512(widePlanes)
+}
+
+// vecWideDots5 adds the products of dy and x for each weight of a 5×5 filter, [column][row][lanes].
+func vecWideDots5(widePlanes *widePlanes) {
+	wideDots5AVX512(widePlanes)
+}
+
+// vecWideForward5Pair convolves planes with a 5×5 filter each. Lanes from the eighth on are those of another image.
+func vecWideForward5Pair(widePlanes *widePlanes) {
+	wideForward5PairAVX512(widePlanes)
+}
+
+// vecWideDots5Pair adds the products of dy and x for each weight of a 5×5 filter, [column][row][lanes]. Lanes from the eighth on are those of another image.
+func vecWideDots5Pair(widePlanes *widePlanes) {
+	wideDots5PairAVX512(widePlanes)
+}
+
+// vecWideForward7 convolves planes with a 7×7 filter each.
+func vecWideForward7(widePlanes *widePlanes) {
+	wideForward7AVX512(widePlanes)
+}
+
+// vecWideDots7 adds the products of dy and x for each weight of a 7×7 filter, [column][row][lanes].
+func vecWideDots7(widePlanes *widePlanes) {
+	wideDots7AVX512(widePlanes)
+}
+
+// vecWideForward7Pair convolves planes with a 7×7 filter each. Lanes from the eighth on are those of another image.
+func vecWideForward7Pair(widePlanes *widePlanes) {
+	wideForward7PairAVX512(widePlanes)
+}
+
+// vecWideDots7Pair adds the products of dy and x for each weight of a 7×7 filter, [column][row][lanes]. Lanes from the eighth on are those of another image.
+func vecWideDots7Pair(widePlanes *widePlanes) {
+	wideDots7PairAVX512(widePlanes)
+}
+
+// vecWideStridedForward3 convolves planes with a 3×3 filter each, with stride 2.
+func vecWideStridedForward3(wideStrides *wideStrides) {
+	wideStridedForward3AVX512(wideStrides)
+}
+
+// vecWideStridedDots3 adds the products of dy and x for each weight of a 3×3 filter with stride 2, [row][column][lanes].
+func vecWideStridedDots3(wideStrides *wideStrides) {
+	wideStridedDots3AVX512(wideStrides)
+}
+
+// vecWideStridedGrad3Even computes the gradient of planes that 3×3 filters see with stride 2.
+func vecWideStridedGrad3Even(wideStrides *wideStrides) {
+	wideStridedGrad3EvenAVX512(wideStrides)
+}
+
+// vecWideStridedGrad3Odd computes the gradient of planes that 3×3 filters see with stride 2.
+func vecWideStridedGrad3Odd(wideStrides *wideStrides) {
+	wideStridedGrad3OddAVX512(wideStrides)
+}
+
+// vecWideStridedForward3Pair convolves planes with a 3×3 filter each, with stride 2. Lanes from the eighth on are those of another image.
+func vecWideStridedForward3Pair(wideStrides *wideStrides) {
+	wideStridedForward3PairAVX512(wideStrides)
+}
+
+// vecWideStridedDots3Pair adds the products of dy and x for each weight of a 3×3 filter with stride 2, [row][column][lanes]. Lanes from the eighth on are those of another image.
+func vecWideStridedDots3Pair(wideStrides *wideStrides) {
+	wideStridedDots3PairAVX512(wideStrides)
+}
+
+// vecWideStridedGrad3EvenPair computes the gradient of planes that 3×3 filters see with stride 2. Lanes from the eighth on are those of another image.
+func vecWideStridedGrad3EvenPair(wideStrides *wideStrides) {
+	wideStridedGrad3EvenPairAVX512(wideStrides)
+}
+
+// vecWideStridedGrad3OddPair computes the gradient of planes that 3×3 filters see with stride 2. Lanes from the eighth on are those of another image.
+func vecWideStridedGrad3OddPair(wideStrides *wideStrides) {
+	wideStridedGrad3OddPairAVX512(wideStrides)
+}
+
+// vecWideStridedForward5 convolves planes with a 5×5 filter each, with stride 2.
+func vecWideStridedForward5(wideStrides *wideStrides) {
+	wideStridedForward5AVX512(wideStrides)
+}
+
+// vecWideStridedDots5 adds the products of dy and x for each weight of a 5×5 filter with stride 2, [row][column][lanes].
+func vecWideStridedDots5(wideStrides *wideStrides) {
+	wideStridedDots5AVX512(wideStrides)
+}
+
+// vecWideStridedGrad5Even computes the gradient of planes that 5×5 filters see with stride 2.
+func vecWideStridedGrad5Even(wideStrides *wideStrides) {
+	wideStridedGrad5EvenAVX512(wideStrides)
+}
+
+// vecWideStridedGrad5Odd computes the gradient of planes that 5×5 filters see with stride 2.
+func vecWideStridedGrad5Odd(wideStrides *wideStrides) {
+	wideStridedGrad5OddAVX512(wideStrides)
+}
+
+// vecWideStridedForward5Pair convolves planes with a 5×5 filter each, with stride 2. Lanes from the eighth on are those of another image.
+func vecWideStridedForward5Pair(wideStrides *wideStrides) {
+	wideStridedForward5PairAVX512(wideStrides)
+}
+
+// vecWideStridedDots5Pair adds the products of dy and x for each weight of a 5×5 filter with stride 2, [row][column][lanes]. Lanes from the eighth on are those of another image.
+func vecWideStridedDots5Pair(wideStrides *wideStrides) {
+	wideStridedDots5PairAVX512(wideStrides)
+}
+
+// vecWideStridedGrad5EvenPair computes the gradient of planes that 5×5 filters see with stride 2. Lanes from the eighth on are those of another image.
+func vecWideStridedGrad5EvenPair(wideStrides *wideStrides) {
+	wideStridedGrad5EvenPairAVX512(wideStrides)
+}
+
+// vecWideStridedGrad5OddPair computes the gradient of planes that 5×5 filters see with stride 2. Lanes from the eighth on are those of another image.
+func vecWideStridedGrad5OddPair(wideStrides *wideStrides) {
+	wideStridedGrad5OddPairAVX512(wideStrides)
+}

@@ -2,6 +2,8 @@
 
 package planes
 
+import "github.com/trainctl/trainctl/core/engine/kernel"
+
 // vecStridedForward3Pad1 convolves planes with a 3×3 filter each, with stride 2.
 func vecStridedForward3Pad1(stridedPlanes *stridedPlanes) {
 	stridedForward3Pad1NEON(stridedPlanes)
@@ -50,4 +52,154 @@ func vecStridedDots5Pad2Rows2(stridedPlanes *stridedPlanes) {
 // vecStridedDots5Pad2Rows1 sums dy·x over planes, with stride 2, for 1 rows of 5×5 filters.
 func vecStridedDots5Pad2Rows1(stridedPlanes *stridedPlanes) {
 	stridedDots5Pad2Rows1NEON(stridedPlanes)
+}
+
+// vecWideForward3 convolves planes with a 3×3 filter each.
+func vecWideForward3(widePlanes *widePlanes) {
+	kernel.NoVectors()
+}
+
+// vecWideDots3 adds the products of dy and x for each weight of a 3×3 filter, [column][row][lanes].
+func vecWideDots3(widePlanes *widePlanes) {
+	kernel.NoVectors()
+}
+
+// vecWideForward3Turned convolves planes with a 3×3 filter each. Rows of x are read once.
+func vecWideForward3Turned(widePlanes *widePlanes) {
+	kernel.NoVectors()
+}
+
+// vecWideDots3Turned adds the products of dy and x for each weight of a 3×3 filter, [column][row][lanes]. Rows of x are read once.
+func vecWideDots3Turned(widePlanes *widePlanes) {
+	kernel.NoVectors()
+}
+
+// vecWideForward3Pair convolves planes with a 3×3 filter each. Lanes from the eighth on are those of another image.
+func vecWideForward3Pair(widePlanes *widePlanes) {
+	kernel.NoVectors()
+}
+
+// vecWideDots3Pair adds the products of dy and x for each weight of a 3×3 filter, [column][row][lanes]. Lanes from the eighth on are those of another image.
+func vecWideDots3Pair(widePlanes *widePlanes) {
+	kernel.NoVectors()
+}
+
+// vecWideForward5 convolves planes with a 5×5 filter each.
+func vecWideForward5(widePlanes *widePlanes) {
+	kernel.NoVectors()
+}
+
+// vecWideDots5 adds the products of dy and x for each weight of a 5×5 filter, [column][row][lanes].
+func vecWideDots5(widePlanes *widePlanes) {
+	kernel.NoVectors()
+}
+
+// vecWideForward5Pair convolves planes with a 5×5 filter each. Lanes from the eighth on are those of another image.
+func vecWideForward5Pair(widePlanes *widePlanes) {
+	kernel.NoVectors()
+}
+
+// vecWideDots5Pair adds the products of dy and x for each weight of a 5×5 filter, [column][row][lanes]. Lanes from the eighth on are those of another image.
+func vecWideDots5Pair(widePlanes *widePlanes) {
+	kernel.NoVectors()
+}
+
+// vecWideForward7 convolves planes with a 7×7 filter each.
+func vecWideForward7(widePlanes *widePlanes) {
+	kernel.NoVectors()
+}
+
+// vecWideDots7 adds the products of dy and x for each weight of a 7×7 filter, [column][row][lanes].
+func vecWideDots7(widePlanes *widePlanes) {
+	kernel.NoVectors()
+}
+
+// vecWideForward7Pair convolves planes with a 7×7 filter each. Lanes from the eighth on are those of another image.
+func vecWideForward7Pair(widePlanes *widePlanes) {
+	kernel.NoVectors()
+}
+
+// vecWideDots7Pair adds the products of dy and x for each weight of a 7×7 filter, [column][row][lanes]. Lanes from the eighth on are those of another image.
+func vecWideDots7Pair(widePlanes *widePlanes) {
+	kernel.NoVectors()
+}
+
+// vecWideStridedForward3 convolves planes with a 3×3 filter each, with stride 2.
+func vecWideStridedForward3(wideStrides *wideStrides) {
+	kernel.NoVectors()
+}
+
+// vecWideStridedDots3 adds the products of dy and x for each weight of a 3×3 filter with stride 2, [row][column][lanes].
+func vecWideStridedDots3(wideStrides *wideStrides) {
+	kernel.NoVectors()
+}
+
+// vecWideStridedGrad3Even computes the gradient of planes that 3×3 filters see with stride 2.
+func vecWideStridedGrad3Even(wideStrides *wideStrides) {
+	kernel.NoVectors()
+}
+
+// vecWideStridedGrad3Odd computes the gradient of planes that 3×3 filters see with stride 2.
+func vecWideStridedGrad3Odd(wideStrides *wideStrides) {
+	kernel.NoVectors()
+}
+
+// vecWideStridedForward3Pair convolves planes with a 3×3 filter each, with stride 2. Lanes from the eighth on are those of another image.
+func vecWideStridedForward3Pair(wideStrides *wideStrides) {
+	kernel.NoVectors()
+}
+
+// vecWideStridedDots3Pair adds the products of dy and x for each weight of a 3×3 filter with stride 2, [row][column][lanes]. Lanes from the eighth on are those of another image.
+func vecWideStridedDots3Pair(wideStrides *wideStrides) {
+	kernel.NoVectors()
+}
+
+// vecWideStridedGrad3EvenPair computes the gradient of planes that 3×3 filters see with stride 2. Lanes from the eighth on are those of another image.
+func vecWideStridedGrad3EvenPair(wideStrides *wideStrides) {
+	kernel.NoVectors()
+}
+
+// vecWideStridedGrad3OddPair computes the gradient of planes that 3×3 filters see with stride 2. Lanes from the eighth on are those of another image.
+func vecWideStridedGrad3OddPair(wideStrides *wideStrides) {
+	kernel.NoVectors()
+}
+
+// vecWideStridedForward5 convolves planes with a 5×5 filter each, with stride 2.
+func vecWideStridedForward5(wideStrides *wideStrides) {
+	kernel.NoVectors()
+}
+
+// vecWideStridedDots5 adds the products of dy and x for each weight of a 5×5 filter with stride 2, [row][column][lanes].
+func vecWideStridedDots5(wideStrides *wideStrides) {
+	kernel.NoVectors()
+}
+
+// vecWideStridedGrad5Even computes the gradient of planes that 5×5 filters see with stride 2.
+func vecWideStridedGrad5Even(wideStrides *wideStrides) {
+	kernel.NoVectors()
+}
+
+// vecWideStridedGrad5Odd computes the gradient of planes that 5×5 filters see with stride 2.
+func vecWideStridedGrad5Odd(wideStrides *wideStrides) {
+	kernel.NoVectors()
+}
+
+// vecWideStridedForward5Pair convolves planes with a 5×5 filter each, with stride 2. Lanes from the eighth on are those of another image.
+func vecWideStridedForward5Pair(wideStrides *wideStrides) {
+	kernel.NoVectors()
+}
+
+// vecWideStridedDots5Pair adds the products of dy and x for each weight of a 5×5 filter with stride 2, [row][column][lanes]. Lanes from the eighth on are those of another image.
+func vecWideStridedDots5Pair(wideStrides *wideStrides) {
+	kernel.NoVectors()
+}
+
+// vecWideStridedGrad5EvenPair computes the gradient of planes that 5×5 filters see with stride 2. Lanes from the eighth on are those of another image.
+func vecWideStridedGrad5EvenPair(wideStrides *wideStrides) {
+	kernel.NoVectors()
+}
+
+// vecWideStridedGrad5OddPair computes the gradient of planes that 5×5 filters see with stride 2. Lanes from the eighth on are those of another image.
+func vecWideStridedGrad5OddPair(wideStrides *wideStrides) {
+	kernel.NoVectors()
 }

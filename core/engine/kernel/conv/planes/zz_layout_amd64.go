@@ -155,3 +155,93 @@ var (
 	_ = [1]byte{}[unsafe.Offsetof(columnRun{}.way)-24]
 	_ = [1]byte{}[unsafe.Offsetof(columnRun{}.masks)-32]
 )
+
+// The offsets at which the assembly reads widePlanes: each index is 0.
+var (
+	_ = [1]byte{}[unsafe.Offsetof(widePlanes{}.x)-0]
+	_ = [1]byte{}[unsafe.Offsetof(widePlanes{}.y)-8]
+	_ = [1]byte{}[unsafe.Offsetof(widePlanes{}.xNext)-16]
+	_ = [1]byte{}[unsafe.Offsetof(widePlanes{}.yNext)-24]
+	_ = [1]byte{}[unsafe.Offsetof(widePlanes{}.planes)-32]
+	_ = [1]byte{}[unsafe.Offsetof(widePlanes{}.xPlane)-40]
+	_ = [1]byte{}[unsafe.Offsetof(widePlanes{}.yPlane)-48]
+	_ = [1]byte{}[unsafe.Offsetof(widePlanes{}.images)-56]
+	_ = [1]byte{}[unsafe.Offsetof(widePlanes{}.xImage)-64]
+	_ = [1]byte{}[unsafe.Offsetof(widePlanes{}.yImage)-72]
+	_ = [1]byte{}[unsafe.Offsetof(widePlanes{}.xRow)-80]
+	_ = [1]byte{}[unsafe.Offsetof(widePlanes{}.yRow)-88]
+	_ = [1]byte{}[unsafe.Offsetof(widePlanes{}.xColumn)-96]
+	_ = [1]byte{}[unsafe.Offsetof(widePlanes{}.tiles)-104]
+	_ = [1]byte{}[unsafe.Offsetof(widePlanes{}.table)-112]
+	_ = [1]byte{}[unsafe.Offsetof(widePlanes{}.weights)-120]
+	_ = [1]byte{}[unsafe.Offsetof(widePlanes{}.bias)-128]
+	_ = [1]byte{}[unsafe.Offsetof(widePlanes{}.biasNext)-136]
+	_ = [1]byte{}[unsafe.Offsetof(widePlanes{}.sums)-144]
+	_ = [1]byte{}[unsafe.Offsetof(widePlanes{}.xAt)-152]
+	_ = [1]byte{}[unsafe.Offsetof(widePlanes{}.yAt)-160]
+	_ = [1]byte{}[unsafe.Offsetof(widePlanes{}.xPlaneAt)-168]
+	_ = [1]byte{}[unsafe.Offsetof(widePlanes{}.yPlaneAt)-176]
+	_ = [1]byte{}[unsafe.Offsetof(widePlanes{}.weightsAt)-184]
+	_ = [1]byte{}[unsafe.Offsetof(widePlanes{}.biasAt)-192]
+	_ = [1]byte{}[unsafe.Offsetof(widePlanes{}.sumsAt)-200]
+	_ = [1]byte{}[unsafe.Offsetof(widePlanes{}.imagesLeft)-208]
+	_ = [1]byte{}[unsafe.Offsetof(widePlanes{}.tilesLeft)-216]
+	_ = [1]byte{}[unsafe.Offsetof(widePlanes{}.orders)-224]
+	_ = [1]byte{}[unsafe.Offsetof(widePlanes{}.ahead)-232]
+)
+
+// The offsets at which the assembly reads wideTile: each index is 0.
+var (
+	_ = [1]byte{}[unsafe.Offsetof(wideTile{}.x)-0]
+	_ = [1]byte{}[unsafe.Offsetof(wideTile{}.y)-8]
+	_ = [1]byte{}[unsafe.Offsetof(wideTile{}.rows)-16]
+	_ = [1]byte{}[unsafe.Offsetof(wideTile{}.first)-24]
+	_ = [1]byte{}[unsafe.Offsetof(wideTile{}.end)-32]
+	_ = [1]byte{}[unsafe.Offsetof(wideTile{}.masks)-40]
+)
+
+// The offsets at which the assembly reads wideStrides: each index is 0.
+var (
+	_ = [1]byte{}[unsafe.Offsetof(wideStrides{}.x)-0]
+	_ = [1]byte{}[unsafe.Offsetof(wideStrides{}.y)-8]
+	_ = [1]byte{}[unsafe.Offsetof(wideStrides{}.xNext)-16]
+	_ = [1]byte{}[unsafe.Offsetof(wideStrides{}.yNext)-24]
+	_ = [1]byte{}[unsafe.Offsetof(wideStrides{}.planes)-32]
+	_ = [1]byte{}[unsafe.Offsetof(wideStrides{}.xPlane)-40]
+	_ = [1]byte{}[unsafe.Offsetof(wideStrides{}.yPlane)-48]
+	_ = [1]byte{}[unsafe.Offsetof(wideStrides{}.images)-56]
+	_ = [1]byte{}[unsafe.Offsetof(wideStrides{}.xImage)-64]
+	_ = [1]byte{}[unsafe.Offsetof(wideStrides{}.yImage)-72]
+	_ = [1]byte{}[unsafe.Offsetof(wideStrides{}.xRow)-80]
+	_ = [1]byte{}[unsafe.Offsetof(wideStrides{}.yRow)-88]
+	_ = [1]byte{}[unsafe.Offsetof(wideStrides{}.xFirst)-96]
+	_ = [1]byte{}[unsafe.Offsetof(wideStrides{}.xEnd)-104]
+	_ = [1]byte{}[unsafe.Offsetof(wideStrides{}.yEnd)-112]
+	_ = [1]byte{}[unsafe.Offsetof(wideStrides{}.steps)-120]
+	_ = [1]byte{}[unsafe.Offsetof(wideStrides{}.blocks)-128]
+	_ = [1]byte{}[unsafe.Offsetof(wideStrides{}.table)-136]
+	_ = [1]byte{}[unsafe.Offsetof(wideStrides{}.weights)-144]
+	_ = [1]byte{}[unsafe.Offsetof(wideStrides{}.bias)-152]
+	_ = [1]byte{}[unsafe.Offsetof(wideStrides{}.biasNext)-160]
+	_ = [1]byte{}[unsafe.Offsetof(wideStrides{}.sums)-168]
+	_ = [1]byte{}[unsafe.Offsetof(wideStrides{}.xAt)-176]
+	_ = [1]byte{}[unsafe.Offsetof(wideStrides{}.yAt)-184]
+	_ = [1]byte{}[unsafe.Offsetof(wideStrides{}.xPlaneAt)-192]
+	_ = [1]byte{}[unsafe.Offsetof(wideStrides{}.yPlaneAt)-200]
+	_ = [1]byte{}[unsafe.Offsetof(wideStrides{}.weightsAt)-208]
+	_ = [1]byte{}[unsafe.Offsetof(wideStrides{}.biasAt)-216]
+	_ = [1]byte{}[unsafe.Offsetof(wideStrides{}.sumsAt)-224]
+	_ = [1]byte{}[unsafe.Offsetof(wideStrides{}.imagesLeft)-232]
+	_ = [1]byte{}[unsafe.Offsetof(wideStrides{}.blocksLeft)-240]
+	_ = [1]byte{}[unsafe.Offsetof(wideStrides{}.ahead)-248]
+)
+
+// The offsets at which the assembly reads wideColumns: each index is 0.
+var (
+	_ = [1]byte{}[unsafe.Offsetof(wideColumns{}.x)-0]
+	_ = [1]byte{}[unsafe.Offsetof(wideColumns{}.y)-8]
+	_ = [1]byte{}[unsafe.Offsetof(wideColumns{}.maskX)-16]
+	_ = [1]byte{}[unsafe.Offsetof(wideColumns{}.maskY)-20]
+	_ = [1]byte{}[unsafe.Offsetof(wideColumns{}.views)-24]
+	_ = [1]byte{}[unsafe.Offsetof(wideColumns{}.orders)-64]
+)

@@ -18,6 +18,8 @@ var Families = slices.Concat(
 		isa.Family{Name: "planes", Emit: planes, ISAs: isa.Each},
 		isa.Family{Name: "slide", Emit: slide, ISAs: isa.Each},
 		isa.Family{Name: "strided", Emit: strided, ISAs: isa.Narrow, Choose: true},
+		isa.Family{Name: "wide", Emit: wide, ISAs: isa.Wide, Choose: true},
+		isa.Family{Name: "wide_strided", Emit: wideStrided, ISAs: isa.Wide, Choose: true},
 	),
 	isa.In("conv/geometry",
 		isa.Family{Name: "im2col", Emit: im2col, ISAs: isa.Each, Choose: true},
@@ -78,6 +80,18 @@ var Layouts = []isa.Layout{
 	}},
 	{Folder: "conv/planes", Name: "stridedRoom", Fields: []isa.Field{{Name: "runs", Offset: srRuns}, {Name: "taps", Offset: srTaps}}},
 	{Folder: "conv/planes", Name: "columnRun", Fields: []isa.Field{{Name: "blocks", Offset: crBlocks}, {Name: "x", Offset: crX}, {Name: "y", Offset: crY}, {Name: "way", Offset: crWay}, {Name: "masks", Offset: crMasks}}},
+	{Folder: "conv/planes", Name: "widePlanes", Fields: []isa.Field{
+		{Name: "x", Offset: wpX}, {Name: "y", Offset: wpY}, {Name: "xNext", Offset: wpXNext}, {Name: "yNext", Offset: wpYNext}, {Name: "planes", Offset: wpPlanes}, {Name: "xPlane", Offset: wpXPlane}, {Name: "yPlane", Offset: wpYPlane}, {Name: "images", Offset: wpImages}, {Name: "xImage", Offset: wpXImage}, {Name: "yImage", Offset: wpYImage}, {Name: "xRow", Offset: wpXRow}, {Name: "yRow", Offset: wpYRow}, {Name: "xColumn", Offset: wpXColumn}, {Name: "tiles", Offset: wpTiles}, {Name: "table", Offset: wpTable}, {Name: "weights", Offset: wpWeights}, {Name: "bias", Offset: wpBias}, {Name: "biasNext", Offset: wpBiasNext}, {Name: "sums", Offset: wpSums}, {Name: "xAt", Offset: wpXAt}, {Name: "yAt", Offset: wpYAt}, {Name: "xPlaneAt", Offset: wpXPlaneAt}, {Name: "yPlaneAt", Offset: wpYPlaneAt}, {Name: "weightsAt", Offset: wpWeightsAt}, {Name: "biasAt", Offset: wpBiasAt}, {Name: "sumsAt", Offset: wpSumsAt}, {Name: "imagesLeft", Offset: wpImagesLeft}, {Name: "tilesLeft", Offset: wpTilesLeft}, {Name: "orders", Offset: wpOrders}, {Name: "ahead", Offset: wpAhead},
+	}},
+	{Folder: "conv/planes", Name: "wideTile", Fields: []isa.Field{
+		{Name: "x", Offset: wtX}, {Name: "y", Offset: wtY}, {Name: "rows", Offset: wtRows}, {Name: "first", Offset: wtFirst}, {Name: "end", Offset: wtEnd}, {Name: "masks", Offset: wtMasks},
+	}},
+	{Folder: "conv/planes", Name: "wideStrides", Fields: []isa.Field{
+		{Name: "x", Offset: wsX}, {Name: "y", Offset: wsY}, {Name: "xNext", Offset: wsXNext}, {Name: "yNext", Offset: wsYNext}, {Name: "planes", Offset: wsPlanes}, {Name: "xPlane", Offset: wsXPlane}, {Name: "yPlane", Offset: wsYPlane}, {Name: "images", Offset: wsImages}, {Name: "xImage", Offset: wsXImage}, {Name: "yImage", Offset: wsYImage}, {Name: "xRow", Offset: wsXRow}, {Name: "yRow", Offset: wsYRow}, {Name: "xFirst", Offset: wsXFirst}, {Name: "xEnd", Offset: wsXEnd}, {Name: "yEnd", Offset: wsYEnd}, {Name: "steps", Offset: wsSteps}, {Name: "blocks", Offset: wsBlocks}, {Name: "table", Offset: wsTable}, {Name: "weights", Offset: wsWeights}, {Name: "bias", Offset: wsBias}, {Name: "biasNext", Offset: wsBiasNext}, {Name: "sums", Offset: wsSums}, {Name: "xAt", Offset: wsXAt}, {Name: "yAt", Offset: wsYAt}, {Name: "xPlaneAt", Offset: wsXPlaneAt}, {Name: "yPlaneAt", Offset: wsYPlaneAt}, {Name: "weightsAt", Offset: wsWeightsAt}, {Name: "biasAt", Offset: wsBiasAt}, {Name: "sumsAt", Offset: wsSumsAt}, {Name: "imagesLeft", Offset: wsImagesLeft}, {Name: "blocksLeft", Offset: wsBlocksLeft}, {Name: "ahead", Offset: wsAhead},
+	}},
+	{Folder: "conv/planes", Name: "wideColumns", Fields: []isa.Field{
+		{Name: "x", Offset: wcX}, {Name: "y", Offset: wcY}, {Name: "maskX", Offset: wcMasks + wcMaskX}, {Name: "maskY", Offset: wcMasks + wcMaskY}, {Name: "views", Offset: wcMasks + wcMaskViews}, {Name: "orders", Offset: wcOrders},
+	}},
 	{Folder: "conv/geometry", Name: "PlaneCopy", Fields: []isa.Field{
 		{Name: "Images", Offset: pcImages}, {Name: "Rows", Offset: pcRows}, {Name: "Vectors", Offset: pcVectors}, {Name: "Src", Offset: pcSrc}, {Name: "Dst", Offset: pcDst}, {Name: "Odd", Offset: pcOdd}, {Name: "SrcImage", Offset: pcSrcImage},
 		{Name: "SrcRow", Offset: pcSrcRow}, {Name: "DstImage", Offset: pcDstImage}, {Name: "DstRow", Offset: pcDstRow}, {Name: "Tail", Offset: pcTail}, {Name: "Tail2", Offset: pcTail2}, {Name: "SrcPair", Offset: pcSrcPair}, {Name: "DstPair", Offset: pcDstPair},

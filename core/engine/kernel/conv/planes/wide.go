@@ -1,0 +1,413 @@
+package planes
+
+import (
+	"unsafe"
+
+	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/conv/cost"
+	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
+	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
+)
+
+// wide is a depthwise convolution with stride 1 by a square filter for CPUs that compute vectors of sixteen lanes whole. A tile of up to
+// eight rows of y is in registers while the filter's columns meet it, one after the other. Masks leave out what lies beside
+// the plane, so that no element outside of a tensor is touched, and none is copied. Rows of up to eight columns are
+// computed for two images at a time, one in each half of a vector.
+type wide struct {
+	images, planes int
+	size           int // of the filter
+	h, w, oh, ow   int // of planes of x, and of y
+	top, left      int // padding
+	stepH, stepW   int // dilation
+	passes         [3]widePass
+	orders         *wideOrders
+}
+
+// widePass is the tiles that one kernel computes: of single images, of two at a time, or of the last of an odd number.
+type widePass struct {
+	pair   bool
+	turned bool // the columns of a filter of 3×3 see one vector for each row of x, the first and the last its lanes in another order
+	tiles  []wideTile
+}
+
+// The passes.
+const (
+	passSingle = iota
+	passPair
+	passLast
+)
+
+// wideBlock is some columns of y beside each other, and the lane of the first.
+type wideBlock struct{ column, columns, lane int }
+
+// wideTile is some rows of a block of columns. Those of x that the first of y sees through the filter begin at x, and the ones from first to
+// end lie in the plane. A mask is that of lanes in the lower half and the same in the upper half, if these are two images: that of y, and those
+// of what each column of the filter sees. The layout is known to gen/conv/wide.go, as is that below.
+type wideTile struct {
+	x, y             int // bytes
+	rows, first, end int
+	masks            [maxWideSize + 1][2]uint16
+}
+
+// widePlanes is a call: planes of some images, or pairs of them, whose second ones are xNext and yNext further. Steps are bytes.
+type widePlanes struct {
+	x, y                   *float32
+	xNext, yNext           int
+	planes, xPlane, yPlane int
+	images, xImage, yImage int // of weight gradients
+	xRow, yRow, xColumn    int // xColumn: to what the next column of the filter sees
+	tiles                  int
+	table                  *wideTile
+	weights, bias          *float32
+	biasNext               int
+	sums                   *float32 // [planes][columns][rows][lanes]
+
+	xAt, yAt, xPlaneAt, yPlaneAt, weightsAt, biasAt, sumsAt, imagesLeft, tilesLeft int // room for the kernel: addresses that it moves on are no pointers
+
+	orders *wideOrders
+	ahead  int // bytes behind what is read and written that are prefetched
+}
+
+// wideOrders is which lanes of a row the first column of a filter of 3×3 sees, and the last.
+type wideOrders [2][kernel.Block]int32
+
+const (
+	maxWideSize  = 7
+	wideTileRows = 8
+	nearest      = 2048 // bytes that kernels prefetch ahead, at least
+	wideElems    = int(unsafe.Sizeof(wideTile{})) / 4
+)
+
+// takesWide reports whether these kernels compute a direction.
+func takesWide(p *geometry.Shape, d geometry.Direction) bool {
+	if !wideDepthwise(p) || p.StrideH != 1 || p.StrideW != 1 || p.R != 3 && p.R != 5 && p.R != maxWideSize {
+		return false
+	}
+	return p.PadH <= (p.R-1)*p.DilationH() && p.PadW <= (p.S-1)*p.DilationW() && !slidesFaster(p, d)
+}
+
+// wideDepthwise reports whether a convolution is depthwise by a square filter, and vectors of sixteen lanes are computed whole.
+func wideDepthwise(p *geometry.Shape) bool {
+	return kernel.Wide() && !kernel.Halves() && depthwise(p) && p.K == p.C && p.R == p.S
+}
+
+// slidesFaster reports whether slide.go's kernels take less time: they do for rows of some whole vectors, of planes that are not large.
+func slidesFaster(p *geometry.Shape, d geometry.Direction) bool {
+	const large = 48 * 48
+	whole := p.W > kernel.Block && p.W%kernel.Block == 0 && p.OutW() == p.W && p.H*p.W <= large
+	return d != geometry.ToWeight && whole && p.R == 3 && p.DilationH() == 1 && p.DilationW() == 1 && slides(p, d)
+}
+
+// wideOf is the convolution that a direction is.
+func wideOf(p *geometry.Shape, d geometry.Direction) wide {
+	s := wide{
+		images: p.N, planes: p.C, size: p.R, h: p.H, w: p.W, oh: p.OutH(), ow: p.OutW(),
+		top: p.PadH, left: p.PadW, stepH: p.DilationH(), stepW: p.DilationW(),
+	}
+	if d == geometry.ToInput {
+		s.h, s.w, s.oh, s.ow = s.oh, s.ow, s.h, s.w
+		s.top, s.left = (s.size-1)*s.stepH-s.top, (s.size-1)*s.stepW-s.left
+	}
+	return s
+}
+
+// same reports whether the middle column of a filter of 3×3 sees the column of x that y's is at.
+func (s *wide) same() bool { return s.size == 3 && s.ow == s.w && s.left == s.stepW }
+
+// pairs reports whether the last block of columns is computed for two images at a time.
+func (s *wide) pairs() bool {
+	if s.size == 3 {
+		return s.same() && s.ow <= narrow
+	}
+	rest := s.ow % kernel.Block
+	return rest > 0 && rest <= narrow
+}
+
+// block is the i-th of a pass. A vector that is turned has the columns beside the block, too, unless these lie beside the plane.
+func (s *wide) block(turned bool, i int) wideBlock {
+	b := wideBlock{column: i * kernel.Block, columns: min(kernel.Block, s.ow-i*kernel.Block)}
+	if turned && s.ow > kernel.Block {
+		inner := kernel.Block - 2*s.stepW
+		b.column, b.columns, b.lane = i*inner+s.stepW, inner, s.stepW
+		if i == 0 {
+			b.column, b.columns, b.lane = 0, inner+s.stepW, 0
+		}
+		if rest := s.ow - b.column; rest <= b.columns+s.stepW {
+			b.columns = rest
+		}
+	}
+	return b
+}
+
+// blocks is how many blocks of columns a pass computes, and the first.
+func (s *wide) blocks(i int) (count, first int) {
+	all, pairs := kernel.CeilDiv(s.ow, kernel.Block), s.pairs()
+	switch {
+	case !pairs && i == passSingle:
+		return all, 0
+	case i == passSingle:
+		return all - 1, 0
+	case !pairs || i == passPair && s.images < 2 || i == passLast && s.images%2 == 0:
+		return 0, 0
+	}
+	return 1, all - 1
+}
+
+// turns reports whether single images have as few blocks as any if their vectors are turned.
+func (s *wide) turns() bool {
+	if !s.same() || 2*s.stepW >= kernel.Block {
+		return false
+	}
+	last := s.block(true, kernel.CeilDiv(s.ow, kernel.Block)-1)
+	return last.column+last.columns == s.ow
+}
+
+// rowTiles is how many tiles the rows take, every stepH of which are in the same ones.
+func (s *wide) rowTiles() (n int) {
+	for e := range min(s.stepH, s.oh) {
+		n += kernel.CeilDiv(kernel.CeilDiv(s.oh-e, s.stepH), wideTileRows)
+	}
+	return n
+}
+
+// scratch is the elements that a direction needs.
+func (s *wide) scratch(d geometry.Direction) (n int) {
+	s.images = 3 // which have all passes: it is to be enough for fewer images as well
+	for pass := range s.passes {
+		blocks, _ := s.blocks(pass)
+		n += blocks * s.rowTiles() * wideElems
+	}
+	weights := s.planes * s.size * s.size
+	if d == geometry.ToWeight {
+		weights *= kernel.Block + 2
+	}
+	return n + weights + len(wideOrders{})*kernel.Block + 2*kernel.Block
+}
+
+// prepare lists the tiles in scratch.
+func (s *wide) prepare(scratch []float32) (rest []float32) {
+	rest = aligned(scratch)
+	s.orders = (*wideOrders)(unsafe.Pointer(&rest[0]))
+	rest = rest[len(s.orders)*kernel.Block:]
+	for lane := range kernel.Block {
+		s.orders[0][lane], s.orders[1][lane] = int32(lane-s.stepW), int32(lane+s.stepW)
+	}
+	for i := range s.passes {
+		blocks, first := s.blocks(i)
+		n := blocks * s.rowTiles()
+		if n == 0 {
+			continue
+		}
+		pass := &s.passes[i]
+		pass.pair, pass.turned = i == passPair, i == passPair && s.size == 3 || s.turns()
+		pass.tiles = unsafe.Slice((*wideTile)(unsafe.Pointer(&rest[0])), n)[:0]
+		rest = rest[n*wideElems:]
+		s.list(pass, blocks, first)
+	}
+	return rest
+}
+
+// list lists the tiles of a pass from the top to the bottom.
+func (s *wide) list(pass *widePass, blocks, first int) {
+	for e := range min(s.stepH, s.oh) {
+		rows := kernel.CeilDiv(s.oh-e, s.stepH)
+		for tiles, row := kernel.CeilDiv(rows, wideTileRows), e; rows > 0; tiles-- {
+			height := kernel.CeilDiv(rows, tiles)
+			for block := range blocks {
+				pass.tiles = append(pass.tiles, s.tile(pass, row, height, s.block(pass.turned, first+block)))
+			}
+			rows, row = rows-height, row+height*s.stepH
+		}
+	}
+}
+
+// tile is that of some rows, every stepH from one on, and of a block of columns.
+func (s *wide) tile(pass *widePass, row, rows int, b wideBlock) (t wideTile) {
+	above, before := row-s.top, b.column-b.lane // what the first row sees of x, and the column of lane 0
+	t.rows, t.first = rows, kernel.CeilDiv(max(0, -above), s.stepH)
+	t.x, t.y = 4*(above*s.w+before), 4*(row*s.ow+before)
+	if !pass.turned {
+		t.x -= 4 * s.left
+	}
+	if inside := s.h - above; inside > 0 {
+		t.end = min(rows+s.size-1, kernel.CeilDiv(inside, s.stepH))
+	}
+	for lane := b.lane; lane < b.lane+b.columns; lane++ {
+		t.masks[0][0] |= 1 << lane
+		for tap := range s.size {
+			if seen := before + lane - s.left + tap*s.stepW; seen >= 0 && seen < s.w {
+				t.masks[tap+1][0] |= 1 << lane
+			}
+		}
+	}
+	if pass.turned { // the middle column's mask is that of what is read
+		for lane := range min(kernel.Block, s.w-before) {
+			t.masks[2][0] |= 1 << lane
+		}
+	}
+	if pass.pair {
+		t.bothHalves(pass.turned)
+	}
+	return t
+}
+
+// bothHalves makes the upper half of masks that of the lower one. The columns of the filter see both in one vector if it is turned.
+func (t *wideTile) bothHalves(turned bool) {
+	for i := range t.masks {
+		m := &t.masks[i]
+		if m[1] = m[0] << narrow; turned && (i == 1 || i == 3) {
+			m[0] |= m[1]
+		}
+	}
+}
+
+// overPasses calls f for each pass over the images from n on, at most so many, and with how many images, or pairs of them.
+func (s *wide) overPasses(n, most int, f func(pass, first, count int)) {
+	images := min(most, s.images-n)
+	for pass := range s.passes {
+		first, count := n, images
+		switch pass {
+		case passPair:
+			count /= 2
+		case passLast:
+			first, count = n+images-1, images%2
+		}
+		if len(s.passes[pass].tiles) > 0 && count > 0 {
+			f(pass, first, count)
+		}
+	}
+}
+
+// call is that of a pass for images from n on.
+func (s *wide) call(pass, n, images int, x, y []float32) widePlanes {
+	tiles, plane, result := s.passes[pass].tiles, s.h*s.w, s.oh*s.ow
+	t := widePlanes{
+		x: &x[n*s.planes*plane], y: &y[n*s.planes*result], xNext: 4 * s.planes * plane, yNext: 4 * s.planes * result,
+		planes: s.planes, xPlane: 4 * plane, yPlane: 4 * result, images: images, xRow: 4 * s.stepH * s.w, yRow: 4 * s.stepH * s.ow, xColumn: 4 * s.stepW,
+		tiles: len(tiles), table: &tiles[0], orders: s.orders,
+	}
+	t.xImage, t.yImage = t.xNext, t.yNext
+	if pass == passPair {
+		t.xImage, t.yImage = 2*t.xNext, 2*t.yNext
+	}
+	return t
+}
+
+// wideTerms counts what a direction does. See package cost.
+func wideTerms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
+	s := wideOf(p, d)
+	for i, count := range [...]int{passSingle: s.images, passPair: s.images / 2, passLast: 1} {
+		blocks, _ := s.blocks(i)
+		planes := float64(count * s.planes * blocks)
+		t[wideProducts] += planes * float64(s.oh*s.size*s.size)
+		t[wideTiles] += planes * float64(s.rowTiles())
+	}
+	return t
+}
+
+// convolve computes y from x and weights, [planes][size][size].
+func (s *wide) convolve(x, weights, bias, y []float32) {
+	const pair = 2
+	var zero float32
+	for n := 0; n < s.images; n += pair {
+		s.overPasses(n, pair, func(pass, first, count int) {
+			for i := range count {
+				t := s.call(pass, first+i, 1, x, y)
+				t.weights, t.bias, t.ahead = &weights[0], &zero, min(max(2*4*s.h*s.w, nearest), 4*nearest)
+				if bias != nil {
+					t.bias, t.biasNext = &bias[0], 4
+				}
+				s.runForward(pass, &t)
+			}
+		})
+	}
+}
+
+// runForward runs the kernel of a pass.
+func (s *wide) runForward(i int, t *widePlanes) {
+	switch pass := &s.passes[i]; {
+	case s.size == 3 && pass.pair:
+		vecWideForward3Pair(t)
+	case s.size == 3 && pass.turned:
+		vecWideForward3Turned(t)
+	case s.size == 3:
+		vecWideForward3(t)
+	case s.size == 5 && pass.pair:
+		vecWideForward5Pair(t)
+	case s.size == 5:
+		vecWideForward5(t)
+	case pass.pair:
+		vecWideForward7Pair(t)
+	default:
+		vecWideForward7(t)
+	}
+}
+
+// runDots runs the kernel of a pass.
+func (s *wide) runDots(i int, t *widePlanes) {
+	switch pass := &s.passes[i]; {
+	case s.size == 3 && pass.pair:
+		vecWideDots3Pair(t)
+	case s.size == 3 && pass.turned:
+		vecWideDots3Turned(t)
+	case s.size == 3:
+		vecWideDots3(t)
+	case s.size == 5 && pass.pair:
+		vecWideDots5Pair(t)
+	case s.size == 5:
+		vecWideDots5(t)
+	case pass.pair:
+		vecWideDots7Pair(t)
+	default:
+		vecWideDots7(t)
+	}
+}
+
+// gradWeight is GradWeight.
+func (s *wide) gradWeight(x, dy, dw, scratch []float32, accumulate bool) bool {
+	const small = 64 // pixels of a plane
+	taps := s.size * s.size
+	n := s.planes * taps
+	lanes, scratch := scratch[:n*kernel.Block], scratch[n*kernel.Block:]
+	sums, totals := scratch[:n], scratch[n:][:n]
+	clear(lanes)
+	atOnce := 2 // images: planes of more compete for the L1 cache
+	if s.h*s.w <= small {
+		atOnce = 4
+	}
+	for n := 0; n < s.images; n += atOnce {
+		s.overPasses(n, atOnce, func(pass, first, count int) {
+			t := s.call(pass, first, count, x, dy)
+			t.sums, t.ahead = &lanes[0], min(max(4*s.h*s.w, nearest), 2*nearest)
+			s.runDots(pass, &t)
+		})
+	}
+	elementwise.RowSums(n, kernel.Block, lanes, sums)
+	for i, v := range sums { // columns become rows
+		tap := i % taps
+		totals[i-tap+tap%s.size*s.size+tap/s.size] = v
+	}
+	return writeSums(totals, dw, accumulate)
+}
+
+// wideForward is Forward, and wideGradInput GradInput, of which the filters lie turned around.
+func wideForward(p *geometry.Shape, x, w, bias, y, scratch []float32) {
+	s := wideOf(p, geometry.ToOutput)
+	s.prepare(scratch)
+	s.convolve(x, w, bias, y)
+}
+
+func wideGradInput(p *geometry.Shape, dy, w, dx, scratch []float32) {
+	taps := p.R * p.S
+	s := wideOf(p, geometry.ToInput)
+	turned := s.prepare(scratch)[:s.planes*taps]
+	for i := range turned {
+		turned[i] = w[i/taps*taps+taps-1-i%taps]
+	}
+	s.convolve(dy, turned, nil, dx)
+}
+
+func wideGradWeight(p *geometry.Shape, x, dy, dw, scratch []float32, accumulate bool) bool {
+	s := wideOf(p, geometry.ToWeight)
+	return s.gradWeight(x, dy, dw, aligned(s.prepare(scratch)), accumulate)
+}

@@ -1,0 +1,354 @@
+package planes
+
+import (
+	"unsafe"
+
+	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/conv/cost"
+	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
+	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
+)
+
+// wideStrided is a depthwise convolution with stride 2 for CPUs that compute vectors of sixteen lanes whole. A row of x is in two vectors,
+// of which one permutation takes what a column of the filter sees of it. Planes of up to sixteen columns are computed for two images at
+// a time, whose rows are the two vectors.
+type wideStrided struct {
+	p         geometry.Shape
+	direction geometry.Direction
+	pair      bool
+	second    int // elements from a row's first vector to its second, of one image
+	columns   []wideColumns
+	last      []wideColumns // of weight gradients for the last of an odd number of images
+}
+
+// wideColumns is a block of columns: up to sixteen of y, or of two images up to eight each, and what they see of x, which begins at x. Of input
+// gradients it is as many pairs of columns of dx, which are written. The layout is known to gen/conv/wide_strided.go, as is that below.
+type wideColumns struct {
+	x, y   int // bytes
+	maskX  [2]uint16
+	maskY  [2]uint16
+	views  [maxStridedSize][2]uint16
+	_      [20]byte
+	orders [maxStridedSize][kernel.Block]int32
+}
+
+// wideStrides is a call: planes of some images, or pairs of them, whose second ones are yNext further, as the second vector of x is by xNext. Rows
+// of x at offsets below 0, and of xEnd and more, are left out. Steps are bytes.
+type wideStrides struct {
+	x, y                   *float32
+	xNext, yNext           int
+	planes, xPlane, yPlane int
+	images, xImage, yImage int // of weight gradients
+	xRow, yRow, xFirst     int // xFirst: the offset of the first step's first row
+	xEnd, yEnd, steps      int
+	blocks                 int
+	table                  *wideColumns
+	weights, bias          *float32
+	biasNext               int
+	sums                   *float32 // [planes][rows][columns][lanes]
+
+	xAt, yAt, xPlaneAt, yPlaneAt, weightsAt, biasAt, sumsAt, imagesLeft, blocksLeft int // room for the kernel, as above
+
+	ahead int // bytes behind what is read that are prefetched
+}
+
+const wideColumnElems = int(unsafe.Sizeof(wideColumns{})) / 4
+
+// takesWideStrided reports whether these kernels compute a direction.
+func takesWideStrided(p *geometry.Shape, d geometry.Direction) bool {
+	if !wideDepthwise(p) || p.StrideH != 2 || p.StrideW != 2 || p.DilationH() != 1 || p.DilationW() != 1 || p.PadH >= p.R || p.PadW >= p.R {
+		return false
+	}
+	if p.R != 3 && p.R != maxStridedSize || p.W < kernel.Block && p.OutW() > narrow {
+		return false
+	}
+	s := wideStrided{p: *p, direction: d, pair: pairsStrided(p)}
+	return d == geometry.ToInput || p.R > 3 || s.blocks() == kernel.CeilDiv(p.OutW(), kernel.Block) // else strided.go's kernels take less time
+}
+
+// pairsStrided reports whether two images are computed at a time.
+func pairsStrided(p *geometry.Shape) bool { return p.W <= kernel.Block && p.OutW() <= narrow }
+
+// newWideStrided lists the blocks of columns in scratch.
+func newWideStrided(p *geometry.Shape, d geometry.Direction, scratch []float32) (s wideStrided, rest []float32) {
+	s = wideStrided{p: *p, direction: d, pair: pairsStrided(p), second: min(kernel.Block, p.W-kernel.Block)}
+	rest = aligned(scratch)
+	take := func() []wideColumns {
+		n := s.blocks()
+		list := unsafe.Slice((*wideColumns)(unsafe.Pointer(&rest[0])), n)[:0]
+		rest = rest[n*wideColumnElems:]
+		return s.list(list)
+	}
+	s.columns = take()
+	if s.last = s.columns; s.pair && d == geometry.ToWeight && p.N%2 > 0 {
+		s.last = take()
+		s.last[0].maskY[1] = 0
+	}
+	return s, rest
+}
+
+// blocks is how many blocks of columns there are.
+func (s *wideStrided) blocks() (n int) {
+	if s.direction == geometry.ToInput {
+		return kernel.CeilDiv(s.p.W, 2*kernel.Block)
+	}
+	for at := 0; at < s.p.OutW(); n++ {
+		_, columns := s.span(at)
+		at += columns
+	}
+	return n
+}
+
+// wideStridedScratch is the elements that a direction needs.
+func wideStridedScratch(p *geometry.Shape, d geometry.Direction) int {
+	s := wideStrided{p: *p, direction: d, pair: pairsStrided(p)}
+	n := 2*s.blocks()*wideColumnElems + 3*kernel.Block
+	if d == geometry.ToWeight {
+		n += p.K * p.R * p.S * (kernel.Block + 1)
+	}
+	return n
+}
+
+// wideStridedTerms counts what a direction does. See package cost.
+func wideStridedTerms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
+	s := wideStrided{p: *p, direction: d, pair: pairsStrided(p)}
+	images, steps := p.N, p.OutH()+p.R/2
+	if s.pair {
+		images = kernel.CeilDiv(images, 2)
+	}
+	if d == geometry.ToInput {
+		steps = kernel.CeilDiv(p.H+p.PadH, 2)
+	}
+	t[wideTiles] = float64(images * p.C * s.blocks())
+	t[wideSteps] = t[wideTiles] * float64(steps)
+	t[wideProducts] = t[wideSteps] * float64(p.R*p.S)
+	return t
+}
+
+// list appends the blocks to columns.
+func (s *wideStrided) list(columns []wideColumns) []wideColumns {
+	if s.direction == geometry.ToInput {
+		for at := 0; 2*at < s.p.W; at += kernel.Block {
+			columns = append(columns, s.pairsFrom(at))
+		}
+		return columns
+	}
+	for at := 0; at < s.p.OutW(); {
+		from, n := s.span(at)
+		columns = append(columns, s.columnsFrom(from, at, n))
+		at += n
+	}
+	return columns
+}
+
+// span is how many columns of y from one on are a block, and the first column of x in its vectors.
+func (s *wideStrided) span(at int) (from, n int) {
+	const both = 2 * kernel.Block
+	p := &s.p
+	if from = min(2*at-p.PadW, p.W-both); from < 0 {
+		from = 0
+	}
+	n = min(s.lanes(), p.OutW()-at)
+	if from+both < p.W { // else all that is left lies in the vectors
+		n = min(n, (from+both-p.S+p.PadW)/2-at+1)
+	}
+	return from, n
+}
+
+// columnsFrom is a block of y's columns from one on.
+func (s *wideStrided) columnsFrom(from, at, n int) (c wideColumns) {
+	p := &s.p
+	c.x, c.y = 4*from, 4*at
+	for lane := range n {
+		for tap := range p.S {
+			if seen := 2*(at+lane) - p.PadW + tap; seen >= 0 && seen < p.W {
+				s.see(&c, tap, lane, seen-from)
+			}
+		}
+	}
+	c.maskY, c.maskX = bothHalves(n), bothHalves(p.W)
+	return c
+}
+
+// lanes is how many columns of an image a vector has.
+func (s *wideStrided) lanes() int {
+	if s.pair {
+		return narrow
+	}
+	return kernel.Block
+}
+
+// bothHalves is the mask of the first n lanes, and of the upper half's first ones.
+func bothHalves(n int) [2]uint16 {
+	mask := uint16(1)<<n - 1
+	return [2]uint16{mask, mask << narrow}
+}
+
+// see makes a tap of a column see an element of x, in both images if there are two.
+func (s *wideStrided) see(c *wideColumns, tap, lane, at int) {
+	order := &c.orders[tap]
+	c.views[tap][0] |= 1 << lane
+	switch {
+	case s.pair:
+		order[lane], order[lane+narrow] = int32(at), int32(at+kernel.Block)
+		c.views[tap][0] |= 1 << (lane + narrow)
+	case at < kernel.Block:
+		order[lane] = int32(at)
+	default:
+		order[lane] = int32(at - s.second + kernel.Block)
+	}
+}
+
+// pairsFrom is the block of pairs of dx's columns from one on.
+func (s *wideStrided) pairsFrom(at int) (c wideColumns) {
+	p := &s.p
+	first := at + p.PadW/2 + p.PadW%2 // of dy, that the first pair sees furthest to the right
+	c.x, c.y = 4*2*at, 4*first
+	for i := range (p.S + 1) / 2 {
+		for lane := range s.lanes() {
+			if seen := first - i + lane; seen >= 0 && seen < p.OutW() {
+				c.views[i][0] |= 1 << lane
+				c.views[i][1] |= 1 << (lane%narrow + narrow)
+			}
+		}
+	}
+	for lane := range kernel.Block {
+		c.orders[0][lane] = int32(lane/2 + lane%2*kernel.Block)
+		c.orders[1][lane] = c.orders[0][lane] + narrow
+		if 2*at+lane < p.W {
+			c.maskX[0] |= 1 << lane
+		}
+		if 2*at+kernel.Block+lane < p.W {
+			c.maskX[1] |= 1 << lane
+		}
+	}
+	if s.pair {
+		c.maskX[1] = c.maskX[0]
+	}
+	return c
+}
+
+// call is that for images from n on, of which a pair is one.
+func (s *wideStrided) call(n, images int, x, y []float32) wideStrides {
+	p, plane, result := &s.p, s.p.H*s.p.W, s.p.OutH()*s.p.OutW()
+	t := wideStrides{
+		x: &x[n*p.C*plane], y: &y[n*p.C*result], planes: p.C, xPlane: 4 * plane, yPlane: 4 * result, images: images, xImage: 4 * p.C * plane, yImage: 4 * p.C * result,
+		xRow: 4 * p.W, yRow: 4 * p.OutW(), xEnd: 4 * plane, yEnd: 4 * result, blocks: len(s.columns), table: &s.columns[0], ahead: min(max(4*plane, nearest), 4*nearest),
+	}
+	if s.direction == geometry.ToInput {
+		t.xFirst, t.steps = -p.PadH*t.xRow, kernel.CeilDiv(p.H+p.PadH, 2)
+	} else {
+		t.xFirst, t.steps = -(p.PadH+1)*t.xRow, p.OutH()+p.R/2
+	}
+	switch {
+	case !s.pair && s.direction == geometry.ToInput:
+		t.xNext = 4 * kernel.Block
+	case !s.pair:
+		t.xNext = 4 * s.second
+	case n+1 < p.N:
+		t.xNext, t.yNext = t.xImage, t.yImage
+		t.xImage, t.yImage = 2*t.xImage, 2*t.yImage
+	default: // the second image is the same one
+		t.table = &s.last[0]
+	}
+	return t
+}
+
+// step is how many images a call of forward and of input gradients takes.
+func (s *wideStrided) step() int {
+	if s.pair {
+		return 2
+	}
+	return 1
+}
+
+// wideStridedForward is Forward.
+func wideStridedForward(p *geometry.Shape, x, w, bias, y, scratch []float32) {
+	var zero float32
+	s, _ := newWideStrided(p, geometry.ToOutput, scratch)
+	for n := 0; n < p.N; n += s.step() {
+		t := s.call(n, 1, x, y)
+		t.weights, t.bias = &w[0], &zero
+		if bias != nil {
+			t.bias, t.biasNext = &bias[0], 4
+		}
+		s.runForward(&t)
+	}
+}
+
+func (s *wideStrided) runForward(t *wideStrides) {
+	switch {
+	case s.p.S == 3 && s.pair:
+		vecWideStridedForward3Pair(t)
+	case s.p.S == 3:
+		vecWideStridedForward3(t)
+	case s.pair:
+		vecWideStridedForward5Pair(t)
+	default:
+		vecWideStridedForward5(t)
+	}
+}
+
+// wideStridedGradInput is GradInput.
+func wideStridedGradInput(p *geometry.Shape, dy, w, dx, scratch []float32) {
+	s, _ := newWideStrided(p, geometry.ToInput, scratch)
+	for n := 0; n < p.N; n += s.step() {
+		t := s.call(n, 1, dx, dy)
+		t.weights = &w[0]
+		s.runGrad(&t)
+	}
+}
+
+func (s *wideStrided) runGrad(t *wideStrides) {
+	size3, odd := s.p.S == 3, s.p.PadW%2 > 0
+	switch {
+	case size3 && odd && s.pair:
+		vecWideStridedGrad3OddPair(t)
+	case size3 && odd:
+		vecWideStridedGrad3Odd(t)
+	case size3 && s.pair:
+		vecWideStridedGrad3EvenPair(t)
+	case size3:
+		vecWideStridedGrad3Even(t)
+	case odd && s.pair:
+		vecWideStridedGrad5OddPair(t)
+	case odd:
+		vecWideStridedGrad5Odd(t)
+	case s.pair:
+		vecWideStridedGrad5EvenPair(t)
+	default:
+		vecWideStridedGrad5Even(t)
+	}
+}
+
+// wideStridedSums adds the gradient of the weights to sums, which are zero.
+func wideStridedSums(p *geometry.Shape, x, dy, sums, scratch []float32) {
+	const atOnce = 4 // images whose planes are added up while their sums are in registers
+	s, rest := newWideStrided(p, geometry.ToWeight, scratch)
+	lanes := aligned(rest)[:len(sums)*kernel.Block]
+	clear(lanes)
+	for n := 0; n < p.N; {
+		images := min(atOnce, p.N-n)
+		if s.pair && images > 1 {
+			images -= images % 2
+		}
+		t := s.call(n, kernel.CeilDiv(images, s.step()), x, dy)
+		t.sums = &lanes[0]
+		s.runDots(&t)
+		n += images
+	}
+	elementwise.RowSums(len(sums), kernel.Block, lanes, sums)
+}
+
+func (s *wideStrided) runDots(t *wideStrides) {
+	switch {
+	case s.p.S == 3 && s.pair:
+		vecWideStridedDots3Pair(t)
+	case s.p.S == 3:
+		vecWideStridedDots3(t)
+	case s.pair:
+		vecWideStridedDots5Pair(t)
+	default:
+		vecWideStridedDots5(t)
+	}
+}

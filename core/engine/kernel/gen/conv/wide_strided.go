@@ -1,0 +1,440 @@
+package conv
+
+import (
+	"fmt"
+
+	"github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+
+	"github.com/trainctl/trainctl/core/engine/kernel/gen/isa"
+)
+
+// Offsets of the fields of wideStrides and of its wideColumns.
+const (
+	wsX, wsY, wsXNext, wsYNext            = 0, 8, 16, 24
+	wsPlanes, wsXPlane, wsYPlane          = 32, 40, 48
+	wsImages, wsXImage, wsYImage          = 56, 64, 72
+	wsXRow, wsYRow, wsXFirst              = 80, 88, 96
+	wsXEnd, wsYEnd, wsSteps               = 104, 112, 120
+	wsBlocks, wsTable                     = 128, 136
+	wsWeights, wsBias, wsBiasNext, wsSums = 144, 152, 160, 168
+	wsXAt, wsYAt, wsXPlaneAt, wsYPlaneAt  = 176, 184, 192, 200
+	wsWeightsAt, wsBiasAt, wsSumsAt       = 208, 216, 224
+	wsImagesLeft, wsBlocksLeft, wsAhead   = 232, 240, 248
+	wcX, wcY, wcMasks, wcOrders, wcSize   = 0, 8, 16, 64, 384
+	wcMaskX, wcMaskXUpper                 = 0, 2 // of x's vectors where they need masks, or of those that are written
+	wcMaskY, wcMaskYUpper                 = 4, 6 // of y
+	wcMaskViews                           = 8    // of what each column of the filter sees, or of what it moves of dy: two masks each
+	near                                  = 2048 // how far ahead of what they read and write kernels prefetch
+	wcOrderViews                          = 0    // of the elements of two vectors that each column of the filter sees
+)
+
+// wideStrided emits depthwise convolution with stride 2 for registers of sixteen lanes: a permutation of two takes from a row of x what a
+// column of the filter sees.
+func wideStrided(a *isa.Asm) {
+	for _, size := range []int{3, 5} {
+		for _, pair := range []bool{false, true} {
+			wideStridedForward(a, size, pair)
+			wideStridedDots(a, size, pair)
+			for odd := range 2 {
+				wideStridedGrad(a, size, odd, pair)
+			}
+		}
+	}
+}
+
+// wideStridedKernel is what these kernels share.
+type wideStridedKernel struct {
+	*isa.Asm
+	size              int  // of the filter
+	pair              bool // the second vector, and the upper lanes of results, are another image's
+	t, block          reg.GPVirtual
+	x, xNext, off     reg.GPVirtual // the block's columns in both vectors, and the offset of a row
+	xAhead            reg.GPVirtual // what to prefetch, unless images are computed in pairs
+	end, xRow         reg.GPVirtual
+	maskX             reg.Register
+	masks             []reg.Register
+	orders, registers []reg.VecVirtual
+	weights           reg.GPVirtual
+}
+
+func newWideStrided(a *isa.Asm, name, doc string, size int, pair bool) *wideStridedKernel {
+	if pair {
+		name, doc = name+"Pair", doc+" Lanes from the eighth on are those of another image."
+	}
+	a.Kernel(name, "func(wideStrides *byte)", doc)
+	return &wideStridedKernel{Asm: a, size: size, pair: pair, t: a.Gp("wideStrides")}
+}
+
+// overBlocks emits the loop over the blocks of columns of a plane.
+func (k *wideStridedKernel) overBlocks(block func()) {
+	a := k.Asm
+	copyFields(a, k.t, [2]int{wsBlocks, wsBlocksLeft})
+	k.block = a.Field(k.t, wsTable)
+	a.Label("block")
+	k.x, k.off, k.end, k.xRow = a.Field(k.t, wsXAt), a.Field(k.t, wsXFirst), a.Field(k.t, wsXEnd), a.Field(k.t, wsXRow)
+	a.ADDQ(operand.Mem{Base: k.block, Disp: wcX}, k.x)
+	k.xNext = a.Field(k.t, wsXNext)
+	a.ADDQ(k.x, k.xNext)
+	if !k.pair {
+		k.xAhead = a.Field(k.t, wsAhead)
+		a.ADDQ(k.x, k.xAhead)
+	}
+	block()
+	a.ADDQ(operand.U32(wcSize), k.block)
+	a.CountDown(operand.Mem{Base: k.t, Disp: wsBlocksLeft}, "block")
+}
+
+func (k *wideStridedKernel) mask(disp int) reg.Register {
+	v := k.K()
+	k.KMOVW(operand.Mem{Base: k.block, Disp: wcMasks + disp}, v)
+	return v
+}
+
+func (k *wideStridedKernel) order(i int) operand.Mem {
+	return operand.Mem{Base: k.block, Disp: wcOrders + 64*i}
+}
+
+// viewsOf loads the masks of what columns of the filter see, and the orders of the elements, as many as stay in registers.
+func (k *wideStridedKernel) viewsOf(inRegisters bool) {
+	k.masks, k.orders = nil, nil
+	if k.pair {
+		k.maskX = k.mask(wcMaskX)
+	}
+	for s := range k.size {
+		k.masks = append(k.masks, k.mask(wcMaskViews+4*s))
+		if inRegisters {
+			v := k.Vec()
+			k.VMOVDQU32(k.order(wcOrderViews+s), v)
+			k.orders = append(k.orders, v)
+		}
+	}
+}
+
+// row calls add with what every column of the filter sees of the next row of x, if it lies in the plane.
+func (k *wideStridedKernel) row(label string, add func(s int, view reg.VecVirtual)) {
+	a := k.Asm
+	a.CMPQ(k.off, k.end)
+	a.JCC(operand.LabelRef(label))
+	v := a.Vecs(2)
+	k.ahead()
+	for i, from := range []reg.GPVirtual{k.x, k.xNext} {
+		if k.pair {
+			a.VMOVUPS_Z(isa.Offset(from, k.off, 0), k.maskX, v[i])
+		} else {
+			a.Move(isa.Offset(from, k.off, 0), v[i])
+		}
+	}
+	for s := range k.size {
+		view := a.Vec()
+		if len(k.orders) > 0 {
+			a.Copy(k.orders[s], view)
+		} else {
+			a.VMOVDQU32(k.order(wcOrderViews+s), view)
+		}
+		a.VPERMI2PS_Z(v[1], v[0], k.masks[s], view)
+		add(s, view)
+	}
+	a.Label(label)
+	a.ADDQ(k.xRow, k.off)
+}
+
+// ahead prefetches what lies behind the row.
+func (k *wideStridedKernel) ahead() {
+	if !k.pair {
+		k.PREFETCHT0(isa.Offset(k.xAhead, k.off, 0))
+		k.PREFETCHT0(isa.Offset(k.xAhead, k.off, 64))
+		return
+	}
+	k.PREFETCHT0(isa.Offset(k.x, k.off, near))
+	k.PREFETCHT0(isa.Offset(k.xNext, k.off, near))
+}
+
+// loadTaps loads the first weights of a plane into count registers.
+func (k *wideStridedKernel) loadTaps(count int) {
+	k.weights, k.registers = k.Field(k.t, wsWeightsAt), k.Vecs(min(count, k.size*k.size))
+	for i, v := range k.registers {
+		k.Spread(operand.Mem{Base: k.weights, Disp: 4 * i}, v)
+	}
+}
+
+// addTap adds the product of a weight with v.
+func (k *wideStridedKernel) addTap(r, s int, v, sum reg.VecVirtual) {
+	if i := r*k.size + s; i < len(k.registers) {
+		k.Fma(k.registers[i], v, sum)
+	} else {
+		k.FmaFactor(operand.Mem{Base: k.weights, Disp: 4 * i}, v, sum)
+	}
+}
+
+// rowsOf are the rows of the filter that meet the last but one row of x which a row of y sees, or the last: for this row of y, the next one and
+// so on.
+func (k *wideStridedKernel) rowsOf(last bool) (rows []int) {
+	r := k.size - 2
+	if last {
+		r++
+	}
+	for ; r >= 0; r -= 2 {
+		rows = append(rows, r)
+	}
+	return rows
+}
+
+// wideStridedForward computes y = bias + Σ w·x: every step takes two rows of x, which complete a row of y.
+func wideStridedForward(a *isa.Asm, size int, pair bool) {
+	k := newWideStrided(a, fmt.Sprint("wideStridedForward", size), fmt.Sprintf("convolves planes with a %d×%d filter each, with stride 2.", size, size), size, pair)
+	copyFields(a, k.t, [2]int{wsX, wsXAt}, [2]int{wsY, wsYAt}, [2]int{wsWeights, wsWeightsAt}, [2]int{wsBias, wsBiasAt})
+	a.Label("plane")
+	k.loadTaps(15)
+	k.overBlocks(func() {
+		k.viewsOf(true)
+		maskY, acc, bias := k.mask(wcMaskY), a.Vecs((size+1)/2), a.Field(k.t, wsBiasAt)
+		others := acc // sums of the other rows of x, if those of all would wait for each other for long
+		if size > 3 {
+			others = a.Vecs(len(acc))
+			for _, v := range others {
+				a.Zero(v)
+			}
+		}
+		y, yRow, steps, lead := a.Field(k.t, wsYAt), a.Field(k.t, wsYRow), a.Field(k.t, wsSteps), a.GP64()
+		a.ADDQ(operand.Mem{Base: k.block, Disp: wcY}, y)
+		a.MOVQ(operand.U32(size/2), lead)
+		a.Spread(operand.Mem{Base: bias}, acc[0])
+		for _, v := range acc[1:] {
+			a.Copy(acc[0], v)
+		}
+		a.Label("step")
+		for i, last := range []bool{false, true} {
+			sums := acc
+			if last {
+				sums = others
+			}
+			k.row(fmt.Sprint("below", i), func(s int, view reg.VecVirtual) {
+				for q, r := range k.rowsOf(last) {
+					k.addTap(r, s, view, sums[q])
+				}
+			})
+		}
+		a.DECQ(lead)
+		a.JGE(operand.LabelRef("stored"))
+		if size > 3 {
+			a.Add(others[0], acc[0], acc[0])
+		}
+		k.store(acc[0], y, maskY)
+		a.ADDQ(yRow, y)
+		a.Label("stored")
+		for q := range size / 2 {
+			a.Copy(acc[q+1], acc[q])
+			if size > 3 {
+				a.Copy(others[q+1], others[q])
+			}
+		}
+		if size > 3 {
+			a.Zero(others[size/2])
+		}
+		a.Spread(operand.Mem{Base: bias}, acc[size/2])
+		a.CountDown(steps, "step")
+	})
+	addFields(a, k.t, [2]int{wsXPlane, wsXAt}, [2]int{wsYPlane, wsYAt}, [2]int{wsBiasNext, wsBiasAt})
+	a.ADDQ(operand.U8(4*size*size), operand.Mem{Base: k.t, Disp: wsWeightsAt})
+	a.CountDown(operand.Mem{Base: k.t, Disp: wsPlanes}, "plane")
+	a.Ret()
+}
+
+// store writes a row of y, or of two images.
+func (k *wideStridedKernel) store(v reg.VecVirtual, y reg.GPVirtual, mask reg.Register) {
+	a := k.Asm
+	a.PREFETCHT0(operand.Mem{Base: y, Disp: pages})
+	if !k.pair {
+		a.VMOVUPS(v, mask, operand.Mem{Base: y})
+		return
+	}
+	next, upper := a.Field(k.t, wsYNext), a.YMM()
+	a.VEXTRACTF32X8(operand.U8(1), v, upper)
+	a.VMOVUPS(v.AsY(), mask, operand.Mem{Base: y})
+	a.VMOVUPS(upper, mask, isa.Offset(y, next, 0))
+	a.PREFETCHT0(isa.Offset(y, next, near))
+}
+
+// wideStridedDots sums dy·x for each weight over planes of several images: a step takes two rows of x, and the rows of dy that they meet.
+func wideStridedDots(a *isa.Asm, size int, pair bool) {
+	k := newWideStrided(a, fmt.Sprint("wideStridedDots", size), fmt.Sprintf("adds the products of dy and x for each weight of a %d×%d filter with stride 2, [row][column][lanes].", size, size), size, pair)
+	copyFields(a, k.t, [2]int{wsX, wsXPlaneAt}, [2]int{wsY, wsYPlaneAt}, [2]int{wsSums, wsSumsAt})
+	a.Label("plane")
+	copyFields(a, k.t, [2]int{wsXPlaneAt, wsXAt}, [2]int{wsYPlaneAt, wsYAt}, [2]int{wsImages, wsImagesLeft})
+	acc := a.Vecs(size * size)
+	each := func(f func(v, m operand.Op)) {
+		sums := a.Field(k.t, wsSumsAt)
+		for i, v := range acc {
+			f(v, operand.Mem{Base: sums, Disp: 4 * a.Lanes * i})
+		}
+	}
+	each(func(v, m operand.Op) { a.Move(m, v) })
+	a.Label("image")
+	k.overBlocks(func() {
+		k.viewsOf(size == 3)
+		y, next := k.grads()
+		masks := k.lanesOf(wcMaskY, size == 3)
+		at, steps, yEnd := a.GP64(), a.Field(k.t, wsSteps), a.Field(k.t, wsYEnd)
+		a.XORQ(at, at)
+		dy := a.Vecs((size + 1) / 2)
+		for _, v := range dy {
+			a.Zero(v)
+		}
+		last := dy[size/2]
+		a.Label("step")
+		a.Zero(last)
+		a.CMPQ(at, yEnd)
+		a.JCC(operand.LabelRef("below"))
+		a.PREFETCHT0(isa.Offset(y, at, near))
+		k.loadGrads(masks, y, next, at, 0, last)
+		a.Label("below")
+		a.ADDQ(operand.Mem{Base: k.t, Disp: wsYRow}, at)
+		for i, last := range []bool{false, true} {
+			k.row(fmt.Sprint("below", i), func(s int, view reg.VecVirtual) {
+				for q, r := range k.rowsOf(last) {
+					a.Fma(dy[q], view, acc[r*size+s])
+				}
+			})
+		}
+		for q := range size / 2 {
+			a.Copy(dy[q+1], dy[q])
+		}
+		a.CountDown(steps, "step")
+	})
+	addFields(a, k.t, [2]int{wsXImage, wsXAt}, [2]int{wsYImage, wsYAt})
+	a.CountDown(operand.Mem{Base: k.t, Disp: wsImagesLeft}, "image")
+	each(func(v, m operand.Op) { a.Move(v, m) })
+	addFields(a, k.t, [2]int{wsXPlane, wsXPlaneAt}, [2]int{wsYPlane, wsYPlaneAt})
+	a.ADDQ(operand.U32(4*a.Lanes*size*size), operand.Mem{Base: k.t, Disp: wsSumsAt})
+	a.CountDown(operand.Mem{Base: k.t, Disp: wsPlanes}, "plane")
+	a.Ret()
+}
+
+// laneMasks are the masks of a row, and of another image's row, in registers unless they are loaded when they are used.
+type laneMasks struct {
+	disp         int
+	lower, upper reg.Register
+}
+
+// lanesOf loads masks if they are to stay in registers.
+func (k *wideStridedKernel) lanesOf(disp int, stay bool) (m laneMasks) {
+	if m.disp = disp; stay {
+		m.lower = k.mask(disp)
+		if k.pair {
+			m.upper = k.mask(disp + 2)
+		}
+	}
+	return m
+}
+
+// loadGrads reads the lanes of a row of dy that masks have, or of two images' rows: y and next are these images.
+func (k *wideStridedKernel) loadGrads(masks laneMasks, y, next, at reg.GPVirtual, disp int, v reg.VecVirtual) {
+	a, lower := k.Asm, masks.lower
+	if lower == nil {
+		lower = k.mask(masks.disp)
+	}
+	if !k.pair {
+		a.VMOVUPS_Z(isa.Offset(y, at, disp), lower, v)
+		return
+	}
+	a.VMOVUPS_Z(isa.Offset(y, at, disp), lower, v.AsY())
+	upper := masks.upper
+	if upper == nil {
+		upper = k.mask(masks.disp + 2)
+	}
+	a.VBROADCASTF32X8(isa.Offset(next, at, disp), upper, v)
+}
+
+// grads are the block's columns of dy, and those of another image.
+func (k *wideStridedKernel) grads() (y, next reg.GPVirtual) {
+	y = k.Field(k.t, wsYAt)
+	k.ADDQ(operand.Mem{Base: k.block, Disp: wcY}, y)
+	if k.pair {
+		next = k.Field(k.t, wsYNext)
+		k.ADDQ(y, next)
+	}
+	return y, next
+}
+
+// wideStridedGrad computes the gradient of planes' inputs: a step takes a row of dy and completes two rows of dx. Odd is the remainder of the
+// padding: pairs of columns of dx begin with one that the odd columns of the filter reach, or the even ones.
+func wideStridedGrad(a *isa.Asm, size, odd int, pair bool) {
+	name := fmt.Sprintf("wideStridedGrad%d%s", size, []string{"Even", "Odd"}[odd])
+	k := newWideStrided(a, name, fmt.Sprintf("computes the gradient of planes that %d×%d filters see with stride 2.", size, size), size, pair)
+	copyFields(a, k.t, [2]int{wsX, wsXAt}, [2]int{wsY, wsYAt}, [2]int{wsWeights, wsWeightsAt})
+	a.Label("plane")
+	k.loadTaps(13)
+	dy := a.Vecs((size + 1) / 2)
+	k.overBlocks(func() {
+		y, next := k.grads()
+		at, steps, yEnd := a.GP64(), a.Field(k.t, wsSteps), a.Field(k.t, wsYEnd)
+		a.XORQ(at, at)
+		var masks []laneMasks
+		for i := range dy {
+			masks = append(masks, k.lanesOf(wcMaskViews+4*i, true))
+		}
+		written := []reg.Register{k.mask(wcMaskX)}
+		if written = append(written, written[0]); !pair {
+			written[1] = k.mask(wcMaskXUpper)
+		}
+		sums := make([][2]reg.VecVirtual, size) // of rows of dx, by the parity of the column
+		for r := range sums {
+			sums[r] = [2]reg.VecVirtual{a.Vec(), a.Vec()}
+			a.Zero(sums[r][0])
+			a.Zero(sums[r][1])
+		}
+		order := a.Vecs(2)
+		for i, v := range order {
+			a.VMOVDQU32(k.order(i), v)
+		}
+		a.Label("step")
+		a.CMPQ(at, yEnd)
+		a.JCC(operand.LabelRef("below"))
+		a.PREFETCHT0(isa.Offset(y, at, near))
+		for i, v := range dy {
+			k.loadGrads(masks[i], y, next, at, -4*i, v)
+		}
+		for r := range size {
+			for s := range size {
+				column := (s + odd) % 2
+				k.addTap(r, s, dy[odd-(column+odd-s)/2], sums[r][column])
+			}
+		}
+		a.Label("below")
+		a.ADDQ(operand.Mem{Base: k.t, Disp: wsYRow}, at)
+		for r := range 2 {
+			k.join(fmt.Sprint("joined", r), sums[r], order, written)
+		}
+		for r := range size - 2 {
+			for i := range 2 {
+				a.Copy(sums[r+2][i], sums[r][i])
+			}
+		}
+		for _, v := range sums[size-2:] {
+			a.Zero(v[0])
+			a.Zero(v[1])
+		}
+		a.CountDown(steps, "step")
+	})
+	addFields(a, k.t, [2]int{wsXPlane, wsXAt}, [2]int{wsYPlane, wsYAt})
+	a.ADDQ(operand.U8(4*size*size), operand.Mem{Base: k.t, Disp: wsWeightsAt})
+	a.CountDown(operand.Mem{Base: k.t, Disp: wsPlanes}, "plane")
+	a.Ret()
+}
+
+// join writes the next row of dx from its even and its odd columns, if it lies in the plane.
+func (k *wideStridedKernel) join(label string, columns [2]reg.VecVirtual, order []reg.VecVirtual, masks []reg.Register) {
+	a := k.Asm
+	a.CMPQ(k.off, k.end)
+	a.JCC(operand.LabelRef(label))
+	k.ahead()
+	for i, to := range []reg.GPVirtual{k.x, k.xNext} {
+		v := a.Vec()
+		a.Copy(order[i], v)
+		a.VPERMI2PS(columns[1], columns[0], v)
+		a.VMOVUPS(v, masks[i], isa.Offset(to, k.off, 0))
+	}
+	a.Label(label)
+	a.ADDQ(k.xRow, k.off)
+}
