@@ -102,6 +102,12 @@ func Transpose(rows, cols int, src, dst []float32) {
 	}
 }
 
+// PackAcross transposes up to a vector of rows of k elements, whole vectors of them; stride and step, between rows of src and of
+// dst, are bytes. Rows of dst are written as whole vectors.
+func PackAcross(rows int, src *float32, stride, k int, dst *float32, step int) {
+	vecPackAcross(rows, src, stride, k, kernel.FirstLanes(kernel.Lanes()), dst, step)
+}
+
 // PackAlong copies the lanes of n of k rows; stride and step, between rows of src and
 // of dst, are bytes.
 func PackAlong(k int, src *float32, stride int, n kernel.Mask, dst *float32, step int) {

@@ -36,7 +36,8 @@ const (
 	viewElems   = 1 << 16
 	viewSums    = 1 << 12
 	leastSums   = 1 << 6 // of a group for which copies may pay
-	viewVectors = 64
+	viewVectors = 64     // of images together
+	partVectors = 80     // of a plane
 )
 
 // takesViews reports whether the weight gradient is computed by views: where that takes less time, for any number of images.
@@ -175,7 +176,7 @@ func (c *viewCall) run(images int, dy []float32) {
 }
 
 // viewParts is how many parts of a plane are worked on one after the other.
-func viewParts(plane int) int { return kernel.CeilDiv(plane, 2*viewVectors*kernel.Block) }
+func viewParts(plane int) int { return kernel.CeilDiv(plane, partVectors*kernel.Block) }
 
 // tiles runs the micro-kernel for every tile.
 func (c *viewCall) tiles(t *viewDots, images int, dy, views []float32) {

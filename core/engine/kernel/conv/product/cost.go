@@ -49,6 +49,9 @@ func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 	default:
 		t[gatheredRows] = float64(p.N * p.C * p.R * p.S * p.OutH())
 		t[gatheredElems] = float64(p.N * m.image())
+		if d != geometry.ToInput && p.S%lanes == 0 { // in squares
+			t[gatheredElems] /= 4
+		}
 		t[passedElems] = float64(max(0, p.N*(p.C*p.H*p.W-m.image())))
 	}
 	groups := float64(g)

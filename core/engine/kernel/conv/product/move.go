@@ -1,6 +1,10 @@
 package product
 
-import "github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
+import (
+	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
+	"github.com/trainctl/trainctl/core/engine/kernel/gemm"
+)
 
 // move copies an image to the matrices of a batch, among which it has a number, or back. What vectors write behind the
 // pixels of an image belongs to the next, which is copied later.
@@ -16,11 +20,14 @@ func (m *patches) move(x, matrices []float32, number int, back bool) {
 	}
 }
 
-// moveElements is move of one element after the other.
+// moveElements is move of one element after the other, or of squares of them.
 func (m *patches) moveElements(x, matrix []float32, back bool) {
 	p, ow, row := m.p, m.p.OutW(), gatherRow
-	if back {
+	switch {
+	case back:
 		row = scatterRow
+	case p.S%kernel.Lanes() == 0:
+		row = turnRow
 	}
 	for c := range p.C {
 		for r := range p.R {
@@ -41,6 +48,14 @@ func gatherRow(x, matrix []float32, pixels, step, taps, between int) {
 			to[j] = x[at]
 			at += step
 		}
+	}
+}
+
+// turnRow is gatherRow for taps that are whole vectors. What it writes behind the pixels is overwritten by the next row, or
+// the next image.
+func turnRow(x, matrix []float32, pixels, step, taps, between int) {
+	for lanes, first := kernel.Lanes(), 0; first < pixels; first += lanes {
+		gemm.PackAcross(min(lanes, pixels-first), &x[first*step], 4*step, taps, &matrix[first], 4*between)
 	}
 }
 
