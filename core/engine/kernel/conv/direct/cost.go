@@ -14,7 +14,7 @@ const (
 	splitElems                     // elements of these
 	joinedRows                     // rows of the input gradient that two phases make
 	gatheredRows                   // rows that are copied together from spread planes
-	packedTaps                     // weights
+	packedTaps                     // weights that are packed, or turned
 	dotSteps                       // cycles of the multiply-adds of weight gradients, as the core could issue them
 	dotMasked                      // of these, in vectors that are not whole
 	dotCalls                       // calls of their micro-kernel
@@ -44,8 +44,10 @@ func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 	case geometry.ToInput:
 		t = gradTerms(p)
 	default:
-		if t = dotTerms(p); takesViews(p) {
-			t = viewTerms(p)
+		if q, ok := mirror(p); ok {
+			t = mirroredTerms(&q)
+		} else {
+			t = ownWeightTerms(p)
 		}
 	}
 	if d != geometry.ToWeight {
@@ -153,6 +155,21 @@ func viewTerms(p *geometry.Shape) (t cost.Terms) {
 	t[viewImages] = float64(p.N * viewParts(plane) * tiles)
 	v := p.InputViews()
 	copyTerms(&t, &v, p.N)
+	return t
+}
+
+// ownWeightTerms counts the weight gradient of a group, of p itself.
+func ownWeightTerms(p *geometry.Shape) cost.Terms {
+	if takesViews(p) {
+		return viewTerms(p)
+	}
+	return dotTerms(p)
+}
+
+// mirroredTerms is ownWeightTerms for the weight gradient by q.
+func mirroredTerms(q *geometry.Shape) cost.Terms {
+	t := ownWeightTerms(q)
+	t[packedTaps] = float64(mirroredElems(q) / q.GroupCount())
 	return t
 }
 

@@ -54,6 +54,13 @@ type weightCall struct {
 
 // weightScratch has room for the taps, and for a batch of framed images and their steps.
 func weightScratch(p *geometry.Shape) int {
+	if q, ok := mirror(p); ok {
+		return mirroredElems(&q) + ownWeightScratch(&q)
+	}
+	return ownWeightScratch(p)
+}
+
+func ownWeightScratch(p *geometry.Shape) int {
 	if takesViews(p) {
 		c := newViewCall(p)
 		return c.scratch()
@@ -64,6 +71,15 @@ func weightScratch(p *geometry.Shape) int {
 
 // GradWeight writes or adds the gradient of the weights to dw.
 func GradWeight(p *geometry.Shape, x, dy, dw, scratch []float32, accumulate bool) {
+	if q, ok := mirror(p); ok {
+		gradWeightMirrored(p, &q, x, dy, dw, scratch, accumulate)
+		return
+	}
+	gradWeight(p, x, dy, dw, scratch, accumulate)
+}
+
+// gradWeight is GradWeight of p itself.
+func gradWeight(p *geometry.Shape, x, dy, dw, scratch []float32, accumulate bool) {
 	if takesViews(p) {
 		gradWeightByViews(p, x, dy, dw, scratch, accumulate)
 		return
