@@ -689,73 +689,73 @@ loop:
 	CMPQ      BX, DX
 	JGE       done
 	VMOVUPS   (AX)(BX*1), Y0
+	VMOVUPS   32(AX)(BX*1), Y3
 	VANDPS    functionConstantsAVX2<>+0(SB), Y0, Y1
+	VANDPS    functionConstantsAVX2<>+0(SB), Y3, Y4
 	VMOVUPS   functionConstantsAVX2<>+64(SB), Y2
+	VMOVUPS   functionConstantsAVX2<>+64(SB), Y5
 	VMINPS    Y1, Y2, Y1
+	VMINPS    Y4, Y5, Y4
 	VORPS     functionConstantsAVX2<>+128(SB), Y1, Y1
+	VORPS     functionConstantsAVX2<>+128(SB), Y4, Y4
 	VMULPS    functionConstantsAVX2<>+192(SB), Y1, Y2
+	VMULPS    functionConstantsAVX2<>+192(SB), Y4, Y7
 	VADDPS    functionConstantsAVX2<>+256(SB), Y2, Y2
-	VSUBPS    functionConstantsAVX2<>+256(SB), Y2, Y3
-	VMULPS    functionConstantsAVX2<>+320(SB), Y3, Y4
-	VMULPS    functionConstantsAVX2<>+384(SB), Y3, Y3
-	VSUBPS    Y3, Y1, Y1
-	VSUBPS    Y4, Y1, Y1
-	VMULPS    Y1, Y1, Y3
-	VMULPS    functionConstantsAVX2<>+448(SB), Y3, Y4
-	VMOVUPS   functionConstantsAVX2<>+512(SB), Y5
-	VMULPS    Y1, Y5, Y5
-	VADDPS    functionConstantsAVX2<>+576(SB), Y5, Y5
-	VADDPS    Y5, Y4, Y4
-	VMULPS    Y3, Y4, Y4
-	VMOVUPS   functionConstantsAVX2<>+640(SB), Y5
-	VMULPS    Y1, Y5, Y5
-	VADDPS    functionConstantsAVX2<>+704(SB), Y5, Y5
-	VADDPS    Y5, Y4, Y4
-	VMULPS    Y3, Y4, Y4
-	VADDPS    Y1, Y4, Y4
+	VADDPS    functionConstantsAVX2<>+256(SB), Y7, Y7
+	VSUBPS    functionConstantsAVX2<>+256(SB), Y2, Y5
+	VSUBPS    functionConstantsAVX2<>+256(SB), Y7, Y8
+	VMULPS    functionConstantsAVX2<>+320(SB), Y5, Y6
+	VMULPS    functionConstantsAVX2<>+320(SB), Y8, Y9
+	VMULPS    functionConstantsAVX2<>+384(SB), Y5, Y5
+	VMULPS    functionConstantsAVX2<>+384(SB), Y8, Y8
+	VSUBPS    Y5, Y1, Y1
+	VSUBPS    Y8, Y4, Y4
+	VSUBPS    Y6, Y1, Y1
+	VSUBPS    Y9, Y4, Y8
+	VMULPS    Y1, Y1, Y4
+	VMULPS    Y8, Y8, Y9
+	VMULPS    functionConstantsAVX2<>+448(SB), Y4, Y5
+	VMULPS    functionConstantsAVX2<>+448(SB), Y9, Y10
+	VMOVUPS   functionConstantsAVX2<>+512(SB), Y6
+	VMOVUPS   functionConstantsAVX2<>+512(SB), Y11
+	VMULPS    Y1, Y6, Y6
+	VMULPS    Y8, Y11, Y11
+	VADDPS    functionConstantsAVX2<>+576(SB), Y6, Y6
+	VADDPS    functionConstantsAVX2<>+576(SB), Y11, Y11
+	VADDPS    Y6, Y5, Y5
+	VADDPS    Y11, Y10, Y10
+	VMULPS    Y4, Y5, Y5
+	VMULPS    Y9, Y10, Y10
+	VMOVUPS   functionConstantsAVX2<>+640(SB), Y6
+	VMOVUPS   functionConstantsAVX2<>+640(SB), Y11
+	VMULPS    Y1, Y6, Y6
+	VMULPS    Y8, Y11, Y11
+	VADDPS    functionConstantsAVX2<>+704(SB), Y6, Y6
+	VADDPS    functionConstantsAVX2<>+704(SB), Y11, Y11
+	VADDPS    Y6, Y5, Y5
+	VADDPS    Y11, Y10, Y10
+	VMULPS    Y4, Y5, Y5
+	VMULPS    Y9, Y10, Y10
+	VADDPS    Y1, Y5, Y5
+	VADDPS    Y8, Y10, Y10
 	VPSLLD    $0x17, Y2, Y2
-	VADDPS    functionConstantsAVX2<>+768(SB), Y4, Y4
-	VMULPS    Y2, Y4, Y4
-	VMULPS    functionConstantsAVX2<>+832(SB), Y4, Y4
+	VPSLLD    $0x17, Y7, Y7
+	VADDPS    functionConstantsAVX2<>+768(SB), Y5, Y5
+	VADDPS    functionConstantsAVX2<>+768(SB), Y10, Y10
+	VMULPS    Y2, Y5, Y5
+	VMULPS    Y7, Y10, Y10
+	VMULPS    functionConstantsAVX2<>+832(SB), Y5, Y5
+	VMULPS    functionConstantsAVX2<>+832(SB), Y10, Y10
 	VMOVUPS   functionConstantsAVX2<>+768(SB), Y1
-	VBLENDVPS Y0, Y4, Y1, Y0
-	VADDPS    functionConstantsAVX2<>+768(SB), Y4, Y1
-	VDIVPS    Y1, Y0, Y0
+	VMOVUPS   functionConstantsAVX2<>+768(SB), Y2
+	VBLENDVPS Y0, Y5, Y1, Y0
+	VBLENDVPS Y3, Y10, Y2, Y1
+	VADDPS    functionConstantsAVX2<>+768(SB), Y5, Y2
+	VADDPS    functionConstantsAVX2<>+768(SB), Y10, Y3
+	VDIVPS    Y2, Y0, Y0
+	VDIVPS    Y3, Y1, Y1
 	VMOVUPS   Y0, (CX)(BX*1)
-	VMOVUPS   32(AX)(BX*1), Y0
-	VANDPS    functionConstantsAVX2<>+0(SB), Y0, Y1
-	VMOVUPS   functionConstantsAVX2<>+64(SB), Y2
-	VMINPS    Y1, Y2, Y1
-	VORPS     functionConstantsAVX2<>+128(SB), Y1, Y1
-	VMULPS    functionConstantsAVX2<>+192(SB), Y1, Y2
-	VADDPS    functionConstantsAVX2<>+256(SB), Y2, Y2
-	VSUBPS    functionConstantsAVX2<>+256(SB), Y2, Y3
-	VMULPS    functionConstantsAVX2<>+320(SB), Y3, Y4
-	VMULPS    functionConstantsAVX2<>+384(SB), Y3, Y3
-	VSUBPS    Y3, Y1, Y1
-	VSUBPS    Y4, Y1, Y1
-	VMULPS    Y1, Y1, Y3
-	VMULPS    functionConstantsAVX2<>+448(SB), Y3, Y4
-	VMOVUPS   functionConstantsAVX2<>+512(SB), Y5
-	VMULPS    Y1, Y5, Y5
-	VADDPS    functionConstantsAVX2<>+576(SB), Y5, Y5
-	VADDPS    Y5, Y4, Y4
-	VMULPS    Y3, Y4, Y4
-	VMOVUPS   functionConstantsAVX2<>+640(SB), Y5
-	VMULPS    Y1, Y5, Y5
-	VADDPS    functionConstantsAVX2<>+704(SB), Y5, Y5
-	VADDPS    Y5, Y4, Y4
-	VMULPS    Y3, Y4, Y4
-	VADDPS    Y1, Y4, Y4
-	VPSLLD    $0x17, Y2, Y2
-	VADDPS    functionConstantsAVX2<>+768(SB), Y4, Y4
-	VMULPS    Y2, Y4, Y4
-	VMULPS    functionConstantsAVX2<>+832(SB), Y4, Y4
-	VMOVUPS   functionConstantsAVX2<>+768(SB), Y1
-	VBLENDVPS Y0, Y4, Y1, Y0
-	VADDPS    functionConstantsAVX2<>+768(SB), Y4, Y1
-	VDIVPS    Y1, Y0, Y0
-	VMOVUPS   Y0, 32(CX)(BX*1)
+	VMOVUPS   Y1, 32(CX)(BX*1)
 	ADDQ      $0x40, BX
 	JMP       loop
 
@@ -776,75 +776,75 @@ loop:
 	CMPQ    BX, DX
 	JGE     done
 	VMOVUPS (AX)(BX*1), Y0
+	VMOVUPS 32(AX)(BX*1), Y3
 	VANDPS  functionConstantsAVX2<>+0(SB), Y0, Y1
+	VANDPS  functionConstantsAVX2<>+0(SB), Y3, Y4
 	VMOVUPS functionConstantsAVX2<>+896(SB), Y2
+	VMOVUPS functionConstantsAVX2<>+896(SB), Y5
 	VMINPS  Y1, Y2, Y1
+	VMINPS  Y4, Y5, Y4
 	VMULPS  functionConstantsAVX2<>+960(SB), Y1, Y1
+	VMULPS  functionConstantsAVX2<>+960(SB), Y4, Y6
 	VMULPS  functionConstantsAVX2<>+192(SB), Y1, Y2
+	VMULPS  functionConstantsAVX2<>+192(SB), Y6, Y7
 	VADDPS  functionConstantsAVX2<>+1024(SB), Y2, Y2
-	VSUBPS  functionConstantsAVX2<>+1024(SB), Y2, Y3
-	VMULPS  functionConstantsAVX2<>+320(SB), Y3, Y4
-	VMULPS  functionConstantsAVX2<>+384(SB), Y3, Y3
-	VSUBPS  Y3, Y1, Y1
+	VADDPS  functionConstantsAVX2<>+1024(SB), Y7, Y7
+	VSUBPS  functionConstantsAVX2<>+1024(SB), Y2, Y4
+	VSUBPS  functionConstantsAVX2<>+1024(SB), Y7, Y8
+	VMULPS  functionConstantsAVX2<>+320(SB), Y4, Y5
+	VMULPS  functionConstantsAVX2<>+320(SB), Y8, Y9
+	VMULPS  functionConstantsAVX2<>+384(SB), Y4, Y4
+	VMULPS  functionConstantsAVX2<>+384(SB), Y8, Y8
 	VSUBPS  Y4, Y1, Y1
-	VMULPS  Y1, Y1, Y3
-	VMULPS  functionConstantsAVX2<>+448(SB), Y3, Y4
-	VMOVUPS functionConstantsAVX2<>+512(SB), Y5
-	VMULPS  Y1, Y5, Y5
-	VADDPS  functionConstantsAVX2<>+576(SB), Y5, Y5
-	VADDPS  Y5, Y4, Y4
-	VMULPS  Y3, Y4, Y4
-	VMOVUPS functionConstantsAVX2<>+640(SB), Y5
-	VMULPS  Y1, Y5, Y5
-	VADDPS  functionConstantsAVX2<>+704(SB), Y5, Y5
-	VADDPS  Y5, Y4, Y4
-	VMULPS  Y3, Y4, Y4
-	VADDPS  Y1, Y4, Y4
+	VSUBPS  Y8, Y6, Y4
+	VSUBPS  Y5, Y1, Y1
+	VSUBPS  Y9, Y4, Y8
+	VMULPS  Y1, Y1, Y4
+	VMULPS  Y8, Y8, Y9
+	VMULPS  functionConstantsAVX2<>+448(SB), Y4, Y5
+	VMULPS  functionConstantsAVX2<>+448(SB), Y9, Y10
+	VMOVUPS functionConstantsAVX2<>+512(SB), Y6
+	VMOVUPS functionConstantsAVX2<>+512(SB), Y11
+	VMULPS  Y1, Y6, Y6
+	VMULPS  Y8, Y11, Y11
+	VADDPS  functionConstantsAVX2<>+576(SB), Y6, Y6
+	VADDPS  functionConstantsAVX2<>+576(SB), Y11, Y11
+	VADDPS  Y6, Y5, Y5
+	VADDPS  Y11, Y10, Y10
+	VMULPS  Y4, Y5, Y5
+	VMULPS  Y9, Y10, Y10
+	VMOVUPS functionConstantsAVX2<>+640(SB), Y6
+	VMOVUPS functionConstantsAVX2<>+640(SB), Y11
+	VMULPS  Y1, Y6, Y6
+	VMULPS  Y8, Y11, Y11
+	VADDPS  functionConstantsAVX2<>+704(SB), Y6, Y6
+	VADDPS  functionConstantsAVX2<>+704(SB), Y11, Y11
+	VADDPS  Y6, Y5, Y5
+	VADDPS  Y11, Y10, Y10
+	VMULPS  Y4, Y5, Y5
+	VMULPS  Y9, Y10, Y10
+	VADDPS  Y1, Y5, Y5
+	VADDPS  Y8, Y10, Y10
 	VPSLLD  $0x17, Y2, Y2
-	VMULPS  Y4, Y2, Y1
+	VPSLLD  $0x17, Y7, Y7
+	VMULPS  Y5, Y2, Y1
+	VMULPS  Y10, Y7, Y4
 	VSUBPS  functionConstantsAVX2<>+768(SB), Y2, Y2
+	VSUBPS  functionConstantsAVX2<>+768(SB), Y7, Y5
 	VADDPS  Y2, Y1, Y1
+	VADDPS  Y5, Y4, Y4
 	VADDPS  functionConstantsAVX2<>+1088(SB), Y1, Y2
+	VADDPS  functionConstantsAVX2<>+1088(SB), Y4, Y5
 	VDIVPS  Y2, Y1, Y1
+	VDIVPS  Y5, Y4, Y2
 	VANDPS  functionConstantsAVX2<>+128(SB), Y0, Y0
+	VANDPS  functionConstantsAVX2<>+128(SB), Y3, Y3
 	VANDPS  functionConstantsAVX2<>+0(SB), Y1, Y1
+	VANDPS  functionConstantsAVX2<>+0(SB), Y2, Y2
 	VORPS   Y0, Y1, Y1
+	VORPS   Y3, Y2, Y2
 	VMOVUPS Y1, (CX)(BX*1)
-	VMOVUPS 32(AX)(BX*1), Y0
-	VANDPS  functionConstantsAVX2<>+0(SB), Y0, Y1
-	VMOVUPS functionConstantsAVX2<>+896(SB), Y2
-	VMINPS  Y1, Y2, Y1
-	VMULPS  functionConstantsAVX2<>+960(SB), Y1, Y1
-	VMULPS  functionConstantsAVX2<>+192(SB), Y1, Y2
-	VADDPS  functionConstantsAVX2<>+1024(SB), Y2, Y2
-	VSUBPS  functionConstantsAVX2<>+1024(SB), Y2, Y3
-	VMULPS  functionConstantsAVX2<>+320(SB), Y3, Y4
-	VMULPS  functionConstantsAVX2<>+384(SB), Y3, Y3
-	VSUBPS  Y3, Y1, Y1
-	VSUBPS  Y4, Y1, Y1
-	VMULPS  Y1, Y1, Y3
-	VMULPS  functionConstantsAVX2<>+448(SB), Y3, Y4
-	VMOVUPS functionConstantsAVX2<>+512(SB), Y5
-	VMULPS  Y1, Y5, Y5
-	VADDPS  functionConstantsAVX2<>+576(SB), Y5, Y5
-	VADDPS  Y5, Y4, Y4
-	VMULPS  Y3, Y4, Y4
-	VMOVUPS functionConstantsAVX2<>+640(SB), Y5
-	VMULPS  Y1, Y5, Y5
-	VADDPS  functionConstantsAVX2<>+704(SB), Y5, Y5
-	VADDPS  Y5, Y4, Y4
-	VMULPS  Y3, Y4, Y4
-	VADDPS  Y1, Y4, Y4
-	VPSLLD  $0x17, Y2, Y2
-	VMULPS  Y4, Y2, Y1
-	VSUBPS  functionConstantsAVX2<>+768(SB), Y2, Y2
-	VADDPS  Y2, Y1, Y1
-	VADDPS  functionConstantsAVX2<>+1088(SB), Y1, Y2
-	VDIVPS  Y2, Y1, Y1
-	VANDPS  functionConstantsAVX2<>+128(SB), Y0, Y0
-	VANDPS  functionConstantsAVX2<>+0(SB), Y1, Y1
-	VORPS   Y0, Y1, Y1
-	VMOVUPS Y1, 32(CX)(BX*1)
+	VMOVUPS Y2, 32(CX)(BX*1)
 	ADDQ    $0x40, BX
 	JMP     loop
 
@@ -865,75 +865,75 @@ loop:
 	CMPQ      BX, DX
 	JGE       done
 	VMOVUPS   (AX)(BX*1), Y0
+	VMOVUPS   32(AX)(BX*1), Y3
 	VANDPS    functionConstantsAVX2<>+0(SB), Y0, Y1
+	VANDPS    functionConstantsAVX2<>+0(SB), Y3, Y4
 	VMOVUPS   functionConstantsAVX2<>+64(SB), Y2
+	VMOVUPS   functionConstantsAVX2<>+64(SB), Y5
 	VMINPS    Y1, Y2, Y1
+	VMINPS    Y4, Y5, Y4
 	VORPS     functionConstantsAVX2<>+128(SB), Y1, Y1
+	VORPS     functionConstantsAVX2<>+128(SB), Y4, Y4
 	VMULPS    functionConstantsAVX2<>+192(SB), Y1, Y2
+	VMULPS    functionConstantsAVX2<>+192(SB), Y4, Y7
 	VADDPS    functionConstantsAVX2<>+256(SB), Y2, Y2
-	VSUBPS    functionConstantsAVX2<>+256(SB), Y2, Y3
-	VMULPS    functionConstantsAVX2<>+320(SB), Y3, Y4
-	VMULPS    functionConstantsAVX2<>+384(SB), Y3, Y3
-	VSUBPS    Y3, Y1, Y1
-	VSUBPS    Y4, Y1, Y1
-	VMULPS    Y1, Y1, Y3
-	VMULPS    functionConstantsAVX2<>+448(SB), Y3, Y4
-	VMOVUPS   functionConstantsAVX2<>+512(SB), Y5
-	VMULPS    Y1, Y5, Y5
-	VADDPS    functionConstantsAVX2<>+576(SB), Y5, Y5
-	VADDPS    Y5, Y4, Y4
-	VMULPS    Y3, Y4, Y4
-	VMOVUPS   functionConstantsAVX2<>+640(SB), Y5
-	VMULPS    Y1, Y5, Y5
-	VADDPS    functionConstantsAVX2<>+704(SB), Y5, Y5
-	VADDPS    Y5, Y4, Y4
-	VMULPS    Y3, Y4, Y4
-	VADDPS    Y1, Y4, Y4
+	VADDPS    functionConstantsAVX2<>+256(SB), Y7, Y7
+	VSUBPS    functionConstantsAVX2<>+256(SB), Y2, Y5
+	VSUBPS    functionConstantsAVX2<>+256(SB), Y7, Y8
+	VMULPS    functionConstantsAVX2<>+320(SB), Y5, Y6
+	VMULPS    functionConstantsAVX2<>+320(SB), Y8, Y9
+	VMULPS    functionConstantsAVX2<>+384(SB), Y5, Y5
+	VMULPS    functionConstantsAVX2<>+384(SB), Y8, Y8
+	VSUBPS    Y5, Y1, Y1
+	VSUBPS    Y8, Y4, Y4
+	VSUBPS    Y6, Y1, Y1
+	VSUBPS    Y9, Y4, Y8
+	VMULPS    Y1, Y1, Y4
+	VMULPS    Y8, Y8, Y9
+	VMULPS    functionConstantsAVX2<>+448(SB), Y4, Y5
+	VMULPS    functionConstantsAVX2<>+448(SB), Y9, Y10
+	VMOVUPS   functionConstantsAVX2<>+512(SB), Y6
+	VMOVUPS   functionConstantsAVX2<>+512(SB), Y11
+	VMULPS    Y1, Y6, Y6
+	VMULPS    Y8, Y11, Y11
+	VADDPS    functionConstantsAVX2<>+576(SB), Y6, Y6
+	VADDPS    functionConstantsAVX2<>+576(SB), Y11, Y11
+	VADDPS    Y6, Y5, Y5
+	VADDPS    Y11, Y10, Y10
+	VMULPS    Y4, Y5, Y5
+	VMULPS    Y9, Y10, Y10
+	VMOVUPS   functionConstantsAVX2<>+640(SB), Y6
+	VMOVUPS   functionConstantsAVX2<>+640(SB), Y11
+	VMULPS    Y1, Y6, Y6
+	VMULPS    Y8, Y11, Y11
+	VADDPS    functionConstantsAVX2<>+704(SB), Y6, Y6
+	VADDPS    functionConstantsAVX2<>+704(SB), Y11, Y11
+	VADDPS    Y6, Y5, Y5
+	VADDPS    Y11, Y10, Y10
+	VMULPS    Y4, Y5, Y5
+	VMULPS    Y9, Y10, Y10
+	VADDPS    Y1, Y5, Y5
+	VADDPS    Y8, Y10, Y10
 	VPSLLD    $0x17, Y2, Y2
-	VADDPS    functionConstantsAVX2<>+768(SB), Y4, Y4
-	VMULPS    Y2, Y4, Y4
-	VMULPS    functionConstantsAVX2<>+832(SB), Y4, Y4
+	VPSLLD    $0x17, Y7, Y7
+	VADDPS    functionConstantsAVX2<>+768(SB), Y5, Y5
+	VADDPS    functionConstantsAVX2<>+768(SB), Y10, Y10
+	VMULPS    Y2, Y5, Y5
+	VMULPS    Y7, Y10, Y10
+	VMULPS    functionConstantsAVX2<>+832(SB), Y5, Y5
+	VMULPS    functionConstantsAVX2<>+832(SB), Y10, Y10
 	VMOVUPS   functionConstantsAVX2<>+768(SB), Y1
-	VBLENDVPS Y0, Y4, Y1, Y1
-	VADDPS    functionConstantsAVX2<>+768(SB), Y4, Y2
-	VDIVPS    Y2, Y1, Y1
+	VMOVUPS   functionConstantsAVX2<>+768(SB), Y2
+	VBLENDVPS Y0, Y5, Y1, Y1
+	VBLENDVPS Y3, Y10, Y2, Y2
+	VADDPS    functionConstantsAVX2<>+768(SB), Y5, Y4
+	VADDPS    functionConstantsAVX2<>+768(SB), Y10, Y5
+	VDIVPS    Y4, Y1, Y1
+	VDIVPS    Y5, Y2, Y2
 	VMULPS    Y1, Y0, Y0
+	VMULPS    Y2, Y3, Y1
 	VMOVUPS   Y0, (CX)(BX*1)
-	VMOVUPS   32(AX)(BX*1), Y0
-	VANDPS    functionConstantsAVX2<>+0(SB), Y0, Y1
-	VMOVUPS   functionConstantsAVX2<>+64(SB), Y2
-	VMINPS    Y1, Y2, Y1
-	VORPS     functionConstantsAVX2<>+128(SB), Y1, Y1
-	VMULPS    functionConstantsAVX2<>+192(SB), Y1, Y2
-	VADDPS    functionConstantsAVX2<>+256(SB), Y2, Y2
-	VSUBPS    functionConstantsAVX2<>+256(SB), Y2, Y3
-	VMULPS    functionConstantsAVX2<>+320(SB), Y3, Y4
-	VMULPS    functionConstantsAVX2<>+384(SB), Y3, Y3
-	VSUBPS    Y3, Y1, Y1
-	VSUBPS    Y4, Y1, Y1
-	VMULPS    Y1, Y1, Y3
-	VMULPS    functionConstantsAVX2<>+448(SB), Y3, Y4
-	VMOVUPS   functionConstantsAVX2<>+512(SB), Y5
-	VMULPS    Y1, Y5, Y5
-	VADDPS    functionConstantsAVX2<>+576(SB), Y5, Y5
-	VADDPS    Y5, Y4, Y4
-	VMULPS    Y3, Y4, Y4
-	VMOVUPS   functionConstantsAVX2<>+640(SB), Y5
-	VMULPS    Y1, Y5, Y5
-	VADDPS    functionConstantsAVX2<>+704(SB), Y5, Y5
-	VADDPS    Y5, Y4, Y4
-	VMULPS    Y3, Y4, Y4
-	VADDPS    Y1, Y4, Y4
-	VPSLLD    $0x17, Y2, Y2
-	VADDPS    functionConstantsAVX2<>+768(SB), Y4, Y4
-	VMULPS    Y2, Y4, Y4
-	VMULPS    functionConstantsAVX2<>+832(SB), Y4, Y4
-	VMOVUPS   functionConstantsAVX2<>+768(SB), Y1
-	VBLENDVPS Y0, Y4, Y1, Y1
-	VADDPS    functionConstantsAVX2<>+768(SB), Y4, Y2
-	VDIVPS    Y2, Y1, Y1
-	VMULPS    Y1, Y0, Y0
-	VMOVUPS   Y0, 32(CX)(BX*1)
+	VMOVUPS   Y1, 32(CX)(BX*1)
 	ADDQ      $0x40, BX
 	JMP       loop
 
@@ -954,129 +954,129 @@ loop:
 	CMPQ      BX, DX
 	JGE       done
 	VMOVUPS   (AX)(BX*1), Y0
+	VMOVUPS   32(AX)(BX*1), Y3
 	VANDPS    functionConstantsAVX2<>+0(SB), Y0, Y1
+	VANDPS    functionConstantsAVX2<>+0(SB), Y3, Y4
 	VMOVUPS   functionConstantsAVX2<>+1152(SB), Y2
+	VMOVUPS   functionConstantsAVX2<>+1152(SB), Y5
 	VMINPS    Y1, Y2, Y1
+	VMINPS    Y4, Y5, Y4
 	VANDPS    functionConstantsAVX2<>+1216(SB), Y1, Y2
-	VSUBPS    Y2, Y1, Y3
-	VADDPS    Y2, Y1, Y4
-	VMULPS    Y4, Y3, Y3
-	VMULPS    functionConstantsAVX2<>+1280(SB), Y3, Y3
+	VANDPS    functionConstantsAVX2<>+1216(SB), Y4, Y7
+	VSUBPS    Y2, Y1, Y5
+	VSUBPS    Y7, Y4, Y8
+	VADDPS    Y2, Y1, Y6
+	VADDPS    Y7, Y4, Y9
+	VMULPS    Y6, Y5, Y5
+	VMULPS    Y9, Y8, Y6
+	VMULPS    functionConstantsAVX2<>+1280(SB), Y5, Y5
+	VMULPS    functionConstantsAVX2<>+1280(SB), Y6, Y6
 	VMULPS    Y2, Y2, Y2
+	VMULPS    Y7, Y7, Y7
 	VMULPS    functionConstantsAVX2<>+1344(SB), Y2, Y2
-	VMULPS    functionConstantsAVX2<>+192(SB), Y2, Y4
-	VADDPS    functionConstantsAVX2<>+256(SB), Y4, Y4
-	VSUBPS    functionConstantsAVX2<>+256(SB), Y4, Y5
-	VMULPS    functionConstantsAVX2<>+320(SB), Y5, Y6
-	VADDPS    Y3, Y6, Y6
-	VMULPS    functionConstantsAVX2<>+384(SB), Y5, Y3
-	VSUBPS    Y3, Y2, Y2
-	VSUBPS    Y6, Y2, Y2
-	VMULPS    Y2, Y2, Y3
-	VMULPS    functionConstantsAVX2<>+448(SB), Y3, Y5
-	VMOVUPS   functionConstantsAVX2<>+512(SB), Y6
-	VMULPS    Y2, Y6, Y6
-	VADDPS    functionConstantsAVX2<>+576(SB), Y6, Y6
-	VADDPS    Y6, Y5, Y5
-	VMULPS    Y3, Y5, Y5
-	VMOVUPS   functionConstantsAVX2<>+640(SB), Y6
-	VMULPS    Y2, Y6, Y6
-	VADDPS    functionConstantsAVX2<>+704(SB), Y6, Y6
-	VADDPS    Y6, Y5, Y5
-	VMULPS    Y3, Y5, Y5
-	VADDPS    Y2, Y5, Y5
-	VPSLLD    $0x17, Y4, Y4
-	VADDPS    functionConstantsAVX2<>+768(SB), Y5, Y5
-	VMULPS    Y4, Y5, Y5
+	VMULPS    functionConstantsAVX2<>+1344(SB), Y7, Y10
+	VMULPS    functionConstantsAVX2<>+192(SB), Y2, Y7
+	VMULPS    functionConstantsAVX2<>+192(SB), Y10, Y11
+	VADDPS    functionConstantsAVX2<>+256(SB), Y7, Y7
+	VADDPS    functionConstantsAVX2<>+256(SB), Y11, Y11
+	VSUBPS    functionConstantsAVX2<>+256(SB), Y7, Y8
+	VSUBPS    functionConstantsAVX2<>+256(SB), Y11, Y12
+	VMULPS    functionConstantsAVX2<>+320(SB), Y8, Y9
+	VMULPS    functionConstantsAVX2<>+320(SB), Y12, Y13
+	VADDPS    Y5, Y9, Y9
+	VADDPS    Y6, Y13, Y13
+	VMULPS    functionConstantsAVX2<>+384(SB), Y8, Y5
+	VMULPS    functionConstantsAVX2<>+384(SB), Y12, Y6
+	VSUBPS    Y5, Y2, Y2
+	VSUBPS    Y6, Y10, Y5
+	VSUBPS    Y9, Y2, Y2
+	VSUBPS    Y13, Y5, Y9
+	VMULPS    Y2, Y2, Y5
+	VMULPS    Y9, Y9, Y10
+	VMULPS    functionConstantsAVX2<>+448(SB), Y5, Y6
+	VMULPS    functionConstantsAVX2<>+448(SB), Y10, Y12
+	VMOVUPS   functionConstantsAVX2<>+512(SB), Y8
+	VMOVUPS   functionConstantsAVX2<>+512(SB), Y13
+	VMULPS    Y2, Y8, Y8
+	VMULPS    Y9, Y13, Y13
+	VADDPS    functionConstantsAVX2<>+576(SB), Y8, Y8
+	VADDPS    functionConstantsAVX2<>+576(SB), Y13, Y13
+	VADDPS    Y8, Y6, Y6
+	VADDPS    Y13, Y12, Y12
+	VMULPS    Y5, Y6, Y6
+	VMULPS    Y10, Y12, Y12
+	VMOVUPS   functionConstantsAVX2<>+640(SB), Y8
+	VMOVUPS   functionConstantsAVX2<>+640(SB), Y13
+	VMULPS    Y2, Y8, Y8
+	VMULPS    Y9, Y13, Y13
+	VADDPS    functionConstantsAVX2<>+704(SB), Y8, Y8
+	VADDPS    functionConstantsAVX2<>+704(SB), Y13, Y13
+	VADDPS    Y8, Y6, Y6
+	VADDPS    Y13, Y12, Y12
+	VMULPS    Y5, Y6, Y6
+	VMULPS    Y10, Y12, Y12
+	VADDPS    Y2, Y6, Y6
+	VADDPS    Y9, Y12, Y12
+	VPSLLD    $0x17, Y7, Y7
+	VPSLLD    $0x17, Y11, Y11
+	VADDPS    functionConstantsAVX2<>+768(SB), Y6, Y6
+	VADDPS    functionConstantsAVX2<>+768(SB), Y12, Y12
+	VMULPS    Y7, Y6, Y6
+	VMULPS    Y11, Y12, Y12
 	VMOVUPS   functionConstantsAVX2<>+1408(SB), Y2
+	VMOVUPS   functionConstantsAVX2<>+1408(SB), Y5
 	VMULPS    Y1, Y2, Y2
+	VMULPS    Y4, Y5, Y5
 	VADDPS    functionConstantsAVX2<>+1472(SB), Y2, Y2
+	VADDPS    functionConstantsAVX2<>+1472(SB), Y5, Y5
 	VMULPS    Y1, Y2, Y2
+	VMULPS    Y4, Y5, Y5
 	VADDPS    functionConstantsAVX2<>+1536(SB), Y2, Y2
+	VADDPS    functionConstantsAVX2<>+1536(SB), Y5, Y5
 	VMULPS    Y1, Y2, Y2
+	VMULPS    Y4, Y5, Y5
 	VADDPS    functionConstantsAVX2<>+1600(SB), Y2, Y2
+	VADDPS    functionConstantsAVX2<>+1600(SB), Y5, Y5
 	VMULPS    Y1, Y2, Y2
+	VMULPS    Y4, Y5, Y5
 	VADDPS    functionConstantsAVX2<>+1664(SB), Y2, Y2
-	VMULPS    Y2, Y5, Y2
-	VMOVUPS   functionConstantsAVX2<>+1728(SB), Y3
-	VMULPS    Y1, Y3, Y3
-	VADDPS    functionConstantsAVX2<>+1792(SB), Y3, Y3
-	VMULPS    Y1, Y3, Y3
-	VADDPS    functionConstantsAVX2<>+1856(SB), Y3, Y3
-	VMULPS    Y1, Y3, Y3
-	VADDPS    functionConstantsAVX2<>+1920(SB), Y3, Y3
-	VMULPS    Y1, Y3, Y3
-	VADDPS    functionConstantsAVX2<>+1984(SB), Y3, Y3
-	VMULPS    Y1, Y3, Y3
-	VADDPS    functionConstantsAVX2<>+768(SB), Y3, Y3
-	VDIVPS    Y3, Y2, Y1
+	VADDPS    functionConstantsAVX2<>+1664(SB), Y5, Y5
+	VMULPS    Y2, Y6, Y2
+	VMULPS    Y5, Y12, Y6
+	VMOVUPS   functionConstantsAVX2<>+1728(SB), Y5
+	VMOVUPS   functionConstantsAVX2<>+1728(SB), Y7
+	VMULPS    Y1, Y5, Y5
+	VMULPS    Y4, Y7, Y7
+	VADDPS    functionConstantsAVX2<>+1792(SB), Y5, Y5
+	VADDPS    functionConstantsAVX2<>+1792(SB), Y7, Y7
+	VMULPS    Y1, Y5, Y5
+	VMULPS    Y4, Y7, Y7
+	VADDPS    functionConstantsAVX2<>+1856(SB), Y5, Y5
+	VADDPS    functionConstantsAVX2<>+1856(SB), Y7, Y7
+	VMULPS    Y1, Y5, Y5
+	VMULPS    Y4, Y7, Y7
+	VADDPS    functionConstantsAVX2<>+1920(SB), Y5, Y5
+	VADDPS    functionConstantsAVX2<>+1920(SB), Y7, Y7
+	VMULPS    Y1, Y5, Y5
+	VMULPS    Y4, Y7, Y7
+	VADDPS    functionConstantsAVX2<>+1984(SB), Y5, Y5
+	VADDPS    functionConstantsAVX2<>+1984(SB), Y7, Y7
+	VMULPS    Y1, Y5, Y5
+	VMULPS    Y4, Y7, Y7
+	VADDPS    functionConstantsAVX2<>+768(SB), Y5, Y5
+	VADDPS    functionConstantsAVX2<>+768(SB), Y7, Y7
+	VDIVPS    Y5, Y2, Y1
+	VDIVPS    Y7, Y6, Y4
 	VMOVUPS   functionConstantsAVX2<>+768(SB), Y2
+	VMOVUPS   functionConstantsAVX2<>+768(SB), Y5
 	VSUBPS    Y1, Y2, Y2
+	VSUBPS    Y4, Y5, Y5
 	VBLENDVPS Y0, Y1, Y2, Y1
+	VBLENDVPS Y3, Y4, Y5, Y2
 	VMULPS    Y1, Y0, Y0
+	VMULPS    Y2, Y3, Y1
 	VMOVUPS   Y0, (CX)(BX*1)
-	VMOVUPS   32(AX)(BX*1), Y0
-	VANDPS    functionConstantsAVX2<>+0(SB), Y0, Y1
-	VMOVUPS   functionConstantsAVX2<>+1152(SB), Y2
-	VMINPS    Y1, Y2, Y1
-	VANDPS    functionConstantsAVX2<>+1216(SB), Y1, Y2
-	VSUBPS    Y2, Y1, Y3
-	VADDPS    Y2, Y1, Y4
-	VMULPS    Y4, Y3, Y3
-	VMULPS    functionConstantsAVX2<>+1280(SB), Y3, Y3
-	VMULPS    Y2, Y2, Y2
-	VMULPS    functionConstantsAVX2<>+1344(SB), Y2, Y2
-	VMULPS    functionConstantsAVX2<>+192(SB), Y2, Y4
-	VADDPS    functionConstantsAVX2<>+256(SB), Y4, Y4
-	VSUBPS    functionConstantsAVX2<>+256(SB), Y4, Y5
-	VMULPS    functionConstantsAVX2<>+320(SB), Y5, Y6
-	VADDPS    Y3, Y6, Y6
-	VMULPS    functionConstantsAVX2<>+384(SB), Y5, Y3
-	VSUBPS    Y3, Y2, Y2
-	VSUBPS    Y6, Y2, Y2
-	VMULPS    Y2, Y2, Y3
-	VMULPS    functionConstantsAVX2<>+448(SB), Y3, Y5
-	VMOVUPS   functionConstantsAVX2<>+512(SB), Y6
-	VMULPS    Y2, Y6, Y6
-	VADDPS    functionConstantsAVX2<>+576(SB), Y6, Y6
-	VADDPS    Y6, Y5, Y5
-	VMULPS    Y3, Y5, Y5
-	VMOVUPS   functionConstantsAVX2<>+640(SB), Y6
-	VMULPS    Y2, Y6, Y6
-	VADDPS    functionConstantsAVX2<>+704(SB), Y6, Y6
-	VADDPS    Y6, Y5, Y5
-	VMULPS    Y3, Y5, Y5
-	VADDPS    Y2, Y5, Y5
-	VPSLLD    $0x17, Y4, Y4
-	VADDPS    functionConstantsAVX2<>+768(SB), Y5, Y5
-	VMULPS    Y4, Y5, Y5
-	VMOVUPS   functionConstantsAVX2<>+1408(SB), Y2
-	VMULPS    Y1, Y2, Y2
-	VADDPS    functionConstantsAVX2<>+1472(SB), Y2, Y2
-	VMULPS    Y1, Y2, Y2
-	VADDPS    functionConstantsAVX2<>+1536(SB), Y2, Y2
-	VMULPS    Y1, Y2, Y2
-	VADDPS    functionConstantsAVX2<>+1600(SB), Y2, Y2
-	VMULPS    Y1, Y2, Y2
-	VADDPS    functionConstantsAVX2<>+1664(SB), Y2, Y2
-	VMULPS    Y2, Y5, Y2
-	VMOVUPS   functionConstantsAVX2<>+1728(SB), Y3
-	VMULPS    Y1, Y3, Y3
-	VADDPS    functionConstantsAVX2<>+1792(SB), Y3, Y3
-	VMULPS    Y1, Y3, Y3
-	VADDPS    functionConstantsAVX2<>+1856(SB), Y3, Y3
-	VMULPS    Y1, Y3, Y3
-	VADDPS    functionConstantsAVX2<>+1920(SB), Y3, Y3
-	VMULPS    Y1, Y3, Y3
-	VADDPS    functionConstantsAVX2<>+1984(SB), Y3, Y3
-	VMULPS    Y1, Y3, Y3
-	VADDPS    functionConstantsAVX2<>+768(SB), Y3, Y3
-	VDIVPS    Y3, Y2, Y1
-	VMOVUPS   functionConstantsAVX2<>+768(SB), Y2
-	VSUBPS    Y1, Y2, Y2
-	VBLENDVPS Y0, Y1, Y2, Y1
-	VMULPS    Y1, Y0, Y0
-	VMOVUPS   Y0, 32(CX)(BX*1)
+	VMOVUPS   Y1, 32(CX)(BX*1)
 	ADDQ      $0x40, BX
 	JMP       loop
 
@@ -1097,83 +1097,83 @@ loop:
 	CMPQ      BX, DX
 	JGE       done
 	VMOVUPS   (AX)(BX*1), Y0
+	VMOVUPS   32(AX)(BX*1), Y2
 	VMULPS    Y0, Y0, Y1
+	VMULPS    Y2, Y2, Y3
 	VMULPS    functionConstantsAVX2<>+2048(SB), Y1, Y1
+	VMULPS    functionConstantsAVX2<>+2048(SB), Y3, Y5
 	VADDPS    functionConstantsAVX2<>+2112(SB), Y1, Y1
+	VADDPS    functionConstantsAVX2<>+2112(SB), Y5, Y5
 	VMULPS    Y0, Y1, Y1
-	VANDPS    functionConstantsAVX2<>+0(SB), Y1, Y2
-	VMOVUPS   functionConstantsAVX2<>+64(SB), Y3
-	VMINPS    Y2, Y3, Y2
-	VORPS     functionConstantsAVX2<>+128(SB), Y2, Y2
-	VMULPS    functionConstantsAVX2<>+192(SB), Y2, Y3
-	VADDPS    functionConstantsAVX2<>+256(SB), Y3, Y3
-	VSUBPS    functionConstantsAVX2<>+256(SB), Y3, Y4
-	VMULPS    functionConstantsAVX2<>+320(SB), Y4, Y5
-	VMULPS    functionConstantsAVX2<>+384(SB), Y4, Y4
-	VSUBPS    Y4, Y2, Y2
-	VSUBPS    Y5, Y2, Y2
-	VMULPS    Y2, Y2, Y4
-	VMULPS    functionConstantsAVX2<>+448(SB), Y4, Y5
-	VMOVUPS   functionConstantsAVX2<>+512(SB), Y6
-	VMULPS    Y2, Y6, Y6
-	VADDPS    functionConstantsAVX2<>+576(SB), Y6, Y6
-	VADDPS    Y6, Y5, Y5
-	VMULPS    Y4, Y5, Y5
-	VMOVUPS   functionConstantsAVX2<>+640(SB), Y6
-	VMULPS    Y2, Y6, Y6
-	VADDPS    functionConstantsAVX2<>+704(SB), Y6, Y6
-	VADDPS    Y6, Y5, Y5
-	VMULPS    Y4, Y5, Y5
-	VADDPS    Y2, Y5, Y5
-	VPSLLD    $0x17, Y3, Y3
-	VADDPS    functionConstantsAVX2<>+768(SB), Y5, Y5
-	VMULPS    Y3, Y5, Y5
-	VMULPS    functionConstantsAVX2<>+832(SB), Y5, Y5
-	VMOVUPS   functionConstantsAVX2<>+768(SB), Y2
-	VBLENDVPS Y1, Y5, Y2, Y1
-	VADDPS    functionConstantsAVX2<>+768(SB), Y5, Y2
-	VDIVPS    Y2, Y1, Y1
+	VMULPS    Y2, Y5, Y5
+	VANDPS    functionConstantsAVX2<>+0(SB), Y1, Y3
+	VANDPS    functionConstantsAVX2<>+0(SB), Y5, Y6
+	VMOVUPS   functionConstantsAVX2<>+64(SB), Y4
+	VMOVUPS   functionConstantsAVX2<>+64(SB), Y7
+	VMINPS    Y3, Y4, Y3
+	VMINPS    Y6, Y7, Y6
+	VORPS     functionConstantsAVX2<>+128(SB), Y3, Y3
+	VORPS     functionConstantsAVX2<>+128(SB), Y6, Y6
+	VMULPS    functionConstantsAVX2<>+192(SB), Y3, Y4
+	VMULPS    functionConstantsAVX2<>+192(SB), Y6, Y9
+	VADDPS    functionConstantsAVX2<>+256(SB), Y4, Y4
+	VADDPS    functionConstantsAVX2<>+256(SB), Y9, Y9
+	VSUBPS    functionConstantsAVX2<>+256(SB), Y4, Y7
+	VSUBPS    functionConstantsAVX2<>+256(SB), Y9, Y10
+	VMULPS    functionConstantsAVX2<>+320(SB), Y7, Y8
+	VMULPS    functionConstantsAVX2<>+320(SB), Y10, Y11
+	VMULPS    functionConstantsAVX2<>+384(SB), Y7, Y7
+	VMULPS    functionConstantsAVX2<>+384(SB), Y10, Y10
+	VSUBPS    Y7, Y3, Y3
+	VSUBPS    Y10, Y6, Y6
+	VSUBPS    Y8, Y3, Y3
+	VSUBPS    Y11, Y6, Y10
+	VMULPS    Y3, Y3, Y6
+	VMULPS    Y10, Y10, Y11
+	VMULPS    functionConstantsAVX2<>+448(SB), Y6, Y7
+	VMULPS    functionConstantsAVX2<>+448(SB), Y11, Y12
+	VMOVUPS   functionConstantsAVX2<>+512(SB), Y8
+	VMOVUPS   functionConstantsAVX2<>+512(SB), Y13
+	VMULPS    Y3, Y8, Y8
+	VMULPS    Y10, Y13, Y13
+	VADDPS    functionConstantsAVX2<>+576(SB), Y8, Y8
+	VADDPS    functionConstantsAVX2<>+576(SB), Y13, Y13
+	VADDPS    Y8, Y7, Y7
+	VADDPS    Y13, Y12, Y12
+	VMULPS    Y6, Y7, Y7
+	VMULPS    Y11, Y12, Y12
+	VMOVUPS   functionConstantsAVX2<>+640(SB), Y8
+	VMOVUPS   functionConstantsAVX2<>+640(SB), Y13
+	VMULPS    Y3, Y8, Y8
+	VMULPS    Y10, Y13, Y13
+	VADDPS    functionConstantsAVX2<>+704(SB), Y8, Y8
+	VADDPS    functionConstantsAVX2<>+704(SB), Y13, Y13
+	VADDPS    Y8, Y7, Y7
+	VADDPS    Y13, Y12, Y12
+	VMULPS    Y6, Y7, Y7
+	VMULPS    Y11, Y12, Y12
+	VADDPS    Y3, Y7, Y7
+	VADDPS    Y10, Y12, Y12
+	VPSLLD    $0x17, Y4, Y4
+	VPSLLD    $0x17, Y9, Y9
+	VADDPS    functionConstantsAVX2<>+768(SB), Y7, Y7
+	VADDPS    functionConstantsAVX2<>+768(SB), Y12, Y12
+	VMULPS    Y4, Y7, Y7
+	VMULPS    Y9, Y12, Y12
+	VMULPS    functionConstantsAVX2<>+832(SB), Y7, Y7
+	VMULPS    functionConstantsAVX2<>+832(SB), Y12, Y12
+	VMOVUPS   functionConstantsAVX2<>+768(SB), Y3
+	VMOVUPS   functionConstantsAVX2<>+768(SB), Y4
+	VBLENDVPS Y1, Y7, Y3, Y1
+	VBLENDVPS Y5, Y12, Y4, Y3
+	VADDPS    functionConstantsAVX2<>+768(SB), Y7, Y4
+	VADDPS    functionConstantsAVX2<>+768(SB), Y12, Y5
+	VDIVPS    Y4, Y1, Y1
+	VDIVPS    Y5, Y3, Y3
 	VMULPS    Y1, Y0, Y0
+	VMULPS    Y3, Y2, Y1
 	VMOVUPS   Y0, (CX)(BX*1)
-	VMOVUPS   32(AX)(BX*1), Y0
-	VMULPS    Y0, Y0, Y1
-	VMULPS    functionConstantsAVX2<>+2048(SB), Y1, Y1
-	VADDPS    functionConstantsAVX2<>+2112(SB), Y1, Y1
-	VMULPS    Y0, Y1, Y1
-	VANDPS    functionConstantsAVX2<>+0(SB), Y1, Y2
-	VMOVUPS   functionConstantsAVX2<>+64(SB), Y3
-	VMINPS    Y2, Y3, Y2
-	VORPS     functionConstantsAVX2<>+128(SB), Y2, Y2
-	VMULPS    functionConstantsAVX2<>+192(SB), Y2, Y3
-	VADDPS    functionConstantsAVX2<>+256(SB), Y3, Y3
-	VSUBPS    functionConstantsAVX2<>+256(SB), Y3, Y4
-	VMULPS    functionConstantsAVX2<>+320(SB), Y4, Y5
-	VMULPS    functionConstantsAVX2<>+384(SB), Y4, Y4
-	VSUBPS    Y4, Y2, Y2
-	VSUBPS    Y5, Y2, Y2
-	VMULPS    Y2, Y2, Y4
-	VMULPS    functionConstantsAVX2<>+448(SB), Y4, Y5
-	VMOVUPS   functionConstantsAVX2<>+512(SB), Y6
-	VMULPS    Y2, Y6, Y6
-	VADDPS    functionConstantsAVX2<>+576(SB), Y6, Y6
-	VADDPS    Y6, Y5, Y5
-	VMULPS    Y4, Y5, Y5
-	VMOVUPS   functionConstantsAVX2<>+640(SB), Y6
-	VMULPS    Y2, Y6, Y6
-	VADDPS    functionConstantsAVX2<>+704(SB), Y6, Y6
-	VADDPS    Y6, Y5, Y5
-	VMULPS    Y4, Y5, Y5
-	VADDPS    Y2, Y5, Y5
-	VPSLLD    $0x17, Y3, Y3
-	VADDPS    functionConstantsAVX2<>+768(SB), Y5, Y5
-	VMULPS    Y3, Y5, Y5
-	VMULPS    functionConstantsAVX2<>+832(SB), Y5, Y5
-	VMOVUPS   functionConstantsAVX2<>+768(SB), Y2
-	VBLENDVPS Y1, Y5, Y2, Y1
-	VADDPS    functionConstantsAVX2<>+768(SB), Y5, Y2
-	VDIVPS    Y2, Y1, Y1
-	VMULPS    Y1, Y0, Y0
-	VMOVUPS   Y0, 32(CX)(BX*1)
+	VMOVUPS   Y1, 32(CX)(BX*1)
 	ADDQ      $0x40, BX
 	JMP       loop
 
@@ -2037,105 +2037,105 @@ loop:
 	CMPQ      BX, DX
 	JGE       done
 	VMOVUPS   (AX)(BX*1), Y2
+	VMOVUPS   32(AX)(BX*1), Y6
 	VMULPS    Y0, Y2, Y3
-	VANDPS    functionConstantsAVX2<>+0(SB), Y3, Y4
-	VMOVUPS   functionConstantsAVX2<>+64(SB), Y5
-	VMINPS    Y4, Y5, Y4
-	VORPS     functionConstantsAVX2<>+128(SB), Y4, Y4
-	VMULPS    functionConstantsAVX2<>+192(SB), Y4, Y5
-	VADDPS    functionConstantsAVX2<>+256(SB), Y5, Y5
-	VSUBPS    functionConstantsAVX2<>+256(SB), Y5, Y6
-	VMULPS    functionConstantsAVX2<>+320(SB), Y6, Y7
-	VMULPS    functionConstantsAVX2<>+384(SB), Y6, Y6
-	VSUBPS    Y6, Y4, Y4
-	VSUBPS    Y7, Y4, Y4
-	VMULPS    Y4, Y4, Y6
-	VMULPS    functionConstantsAVX2<>+448(SB), Y6, Y7
-	VMOVUPS   functionConstantsAVX2<>+512(SB), Y8
-	VMULPS    Y4, Y8, Y8
-	VADDPS    functionConstantsAVX2<>+576(SB), Y8, Y8
-	VADDPS    Y8, Y7, Y7
-	VMULPS    Y6, Y7, Y7
-	VMOVUPS   functionConstantsAVX2<>+640(SB), Y8
-	VMULPS    Y4, Y8, Y8
-	VADDPS    functionConstantsAVX2<>+704(SB), Y8, Y8
-	VADDPS    Y8, Y7, Y7
-	VMULPS    Y6, Y7, Y7
-	VADDPS    Y4, Y7, Y7
-	VPSLLD    $0x17, Y5, Y5
-	VADDPS    functionConstantsAVX2<>+768(SB), Y7, Y7
-	VMULPS    Y5, Y7, Y7
-	VMULPS    functionConstantsAVX2<>+832(SB), Y7, Y7
-	VADDPS    functionConstantsAVX2<>+1088(SB), Y7, Y4
-	VDIVPS    Y4, Y7, Y4
-	VMULPS    Y4, Y4, Y5
-	VMOVUPS   functionConstantsAVX2<>+2368(SB), Y6
-	VMULPS    Y5, Y6, Y6
-	VADDPS    functionConstantsAVX2<>+2432(SB), Y6, Y6
-	VMULPS    Y5, Y6, Y6
-	VADDPS    functionConstantsAVX2<>+2496(SB), Y6, Y6
-	VMULPS    Y5, Y6, Y6
-	VADDPS    functionConstantsAVX2<>+2560(SB), Y6, Y6
-	VMULPS    Y5, Y6, Y6
-	VADDPS    functionConstantsAVX2<>+1088(SB), Y6, Y6
-	VMULPS    Y6, Y4, Y5
+	VMULPS    Y0, Y6, Y7
+	VANDPS    functionConstantsAVX2<>+0(SB), Y3, Y10
+	VANDPS    functionConstantsAVX2<>+0(SB), Y7, Y5
+	VMOVUPS   functionConstantsAVX2<>+64(SB), Y4
+	VMOVUPS   functionConstantsAVX2<>+64(SB), Y8
+	VMINPS    Y10, Y4, Y10
+	VMINPS    Y5, Y8, Y5
+	VORPS     functionConstantsAVX2<>+128(SB), Y10, Y10
+	VORPS     functionConstantsAVX2<>+128(SB), Y5, Y5
+	VMULPS    functionConstantsAVX2<>+192(SB), Y10, Y8
+	VMULPS    functionConstantsAVX2<>+192(SB), Y5, Y12
+	VADDPS    functionConstantsAVX2<>+256(SB), Y8, Y8
+	VADDPS    functionConstantsAVX2<>+256(SB), Y12, Y12
+	VSUBPS    functionConstantsAVX2<>+256(SB), Y8, Y13
+	VSUBPS    functionConstantsAVX2<>+256(SB), Y12, Y11
+	VMULPS    functionConstantsAVX2<>+320(SB), Y13, Y9
+	VMULPS    functionConstantsAVX2<>+320(SB), Y11, Y4
+	VMULPS    functionConstantsAVX2<>+384(SB), Y13, Y13
+	VMULPS    functionConstantsAVX2<>+384(SB), Y11, Y11
+	VSUBPS    Y13, Y10, Y10
+	VSUBPS    Y11, Y5, Y5
+	VSUBPS    Y9, Y10, Y9
+	VSUBPS    Y4, Y5, Y13
+	VMULPS    Y9, Y9, Y10
+	VMULPS    Y13, Y13, Y14
+	VMULPS    functionConstantsAVX2<>+448(SB), Y10, Y5
+	VMULPS    functionConstantsAVX2<>+448(SB), Y14, Y4
+	VMOVUPS   functionConstantsAVX2<>+512(SB), Y15
+	VMOVUPS   functionConstantsAVX2<>+512(SB), Y11
+	VMULPS    Y9, Y15, Y15
+	VMULPS    Y13, Y11, Y11
+	VADDPS    functionConstantsAVX2<>+576(SB), Y15, Y15
+	VADDPS    functionConstantsAVX2<>+576(SB), Y11, Y11
+	VADDPS    Y15, Y5, Y5
+	VADDPS    Y11, Y4, Y4
+	VMULPS    Y10, Y5, Y5
+	VMULPS    Y14, Y4, Y4
+	VMOVUPS   functionConstantsAVX2<>+640(SB), Y11
+	VMOVUPS   functionConstantsAVX2<>+640(SB), Y15
+	VMULPS    Y9, Y11, Y11
+	VMULPS    Y13, Y15, Y15
+	VADDPS    functionConstantsAVX2<>+704(SB), Y11, Y11
+	VADDPS    functionConstantsAVX2<>+704(SB), Y15, Y15
+	VADDPS    Y11, Y5, Y5
+	VADDPS    Y15, Y4, Y4
+	VMULPS    Y10, Y5, Y5
+	VMULPS    Y14, Y4, Y4
+	VADDPS    Y9, Y5, Y5
+	VADDPS    Y13, Y4, Y4
+	VPSLLD    $0x17, Y8, Y8
+	VPSLLD    $0x17, Y12, Y12
+	VADDPS    functionConstantsAVX2<>+768(SB), Y5, Y5
+	VADDPS    functionConstantsAVX2<>+768(SB), Y4, Y4
+	VMULPS    Y8, Y5, Y5
+	VMULPS    Y12, Y4, Y4
+	VMULPS    functionConstantsAVX2<>+832(SB), Y5, Y5
+	VMULPS    functionConstantsAVX2<>+832(SB), Y4, Y4
+	VADDPS    functionConstantsAVX2<>+1088(SB), Y5, Y9
+	VADDPS    functionConstantsAVX2<>+1088(SB), Y4, Y8
+	VDIVPS    Y9, Y5, Y5
+	VDIVPS    Y8, Y4, Y4
+	VMULPS    Y5, Y5, Y9
+	VMULPS    Y4, Y4, Y11
+	VMOVUPS   functionConstantsAVX2<>+2368(SB), Y10
+	VMOVUPS   functionConstantsAVX2<>+2368(SB), Y8
+	VMULPS    Y9, Y10, Y10
+	VMULPS    Y11, Y8, Y8
+	VADDPS    functionConstantsAVX2<>+2432(SB), Y10, Y10
+	VADDPS    functionConstantsAVX2<>+2432(SB), Y8, Y8
+	VMULPS    Y9, Y10, Y10
+	VMULPS    Y11, Y8, Y8
+	VADDPS    functionConstantsAVX2<>+2496(SB), Y10, Y10
+	VADDPS    functionConstantsAVX2<>+2496(SB), Y8, Y8
+	VMULPS    Y9, Y10, Y10
+	VMULPS    Y11, Y8, Y8
+	VADDPS    functionConstantsAVX2<>+2560(SB), Y10, Y10
+	VADDPS    functionConstantsAVX2<>+2560(SB), Y8, Y8
+	VMULPS    Y9, Y10, Y10
+	VMULPS    Y11, Y8, Y8
+	VADDPS    functionConstantsAVX2<>+1088(SB), Y10, Y10
+	VADDPS    functionConstantsAVX2<>+1088(SB), Y8, Y8
+	VMULPS    Y10, Y5, Y5
+	VMULPS    Y8, Y4, Y9
 	VXORPS    Y4, Y4, Y4
+	VXORPS    Y8, Y8, Y8
 	VMAXPS    Y3, Y4, Y4
+	VMAXPS    Y7, Y8, Y8
 	VADDPS    Y4, Y5, Y5
+	VADDPS    Y8, Y9, Y9
 	VDIVPS    Y0, Y5, Y4
+	VDIVPS    Y0, Y9, Y5
 	VCMPPS    $0x1e, Y1, Y3, Y3
+	VCMPPS    $0x1e, Y1, Y7, Y7
 	VBLENDVPS Y3, Y2, Y4, Y2
+	VBLENDVPS Y7, Y6, Y5, Y3
 	VMOVUPS   Y2, (CX)(BX*1)
-	VMOVUPS   32(AX)(BX*1), Y2
-	VMULPS    Y0, Y2, Y3
-	VANDPS    functionConstantsAVX2<>+0(SB), Y3, Y4
-	VMOVUPS   functionConstantsAVX2<>+64(SB), Y5
-	VMINPS    Y4, Y5, Y4
-	VORPS     functionConstantsAVX2<>+128(SB), Y4, Y4
-	VMULPS    functionConstantsAVX2<>+192(SB), Y4, Y5
-	VADDPS    functionConstantsAVX2<>+256(SB), Y5, Y5
-	VSUBPS    functionConstantsAVX2<>+256(SB), Y5, Y6
-	VMULPS    functionConstantsAVX2<>+320(SB), Y6, Y7
-	VMULPS    functionConstantsAVX2<>+384(SB), Y6, Y6
-	VSUBPS    Y6, Y4, Y4
-	VSUBPS    Y7, Y4, Y4
-	VMULPS    Y4, Y4, Y6
-	VMULPS    functionConstantsAVX2<>+448(SB), Y6, Y7
-	VMOVUPS   functionConstantsAVX2<>+512(SB), Y8
-	VMULPS    Y4, Y8, Y8
-	VADDPS    functionConstantsAVX2<>+576(SB), Y8, Y8
-	VADDPS    Y8, Y7, Y7
-	VMULPS    Y6, Y7, Y7
-	VMOVUPS   functionConstantsAVX2<>+640(SB), Y8
-	VMULPS    Y4, Y8, Y8
-	VADDPS    functionConstantsAVX2<>+704(SB), Y8, Y8
-	VADDPS    Y8, Y7, Y7
-	VMULPS    Y6, Y7, Y7
-	VADDPS    Y4, Y7, Y7
-	VPSLLD    $0x17, Y5, Y5
-	VADDPS    functionConstantsAVX2<>+768(SB), Y7, Y7
-	VMULPS    Y5, Y7, Y7
-	VMULPS    functionConstantsAVX2<>+832(SB), Y7, Y7
-	VADDPS    functionConstantsAVX2<>+1088(SB), Y7, Y4
-	VDIVPS    Y4, Y7, Y4
-	VMULPS    Y4, Y4, Y5
-	VMOVUPS   functionConstantsAVX2<>+2368(SB), Y6
-	VMULPS    Y5, Y6, Y6
-	VADDPS    functionConstantsAVX2<>+2432(SB), Y6, Y6
-	VMULPS    Y5, Y6, Y6
-	VADDPS    functionConstantsAVX2<>+2496(SB), Y6, Y6
-	VMULPS    Y5, Y6, Y6
-	VADDPS    functionConstantsAVX2<>+2560(SB), Y6, Y6
-	VMULPS    Y5, Y6, Y6
-	VADDPS    functionConstantsAVX2<>+1088(SB), Y6, Y6
-	VMULPS    Y6, Y4, Y5
-	VXORPS    Y4, Y4, Y4
-	VMAXPS    Y3, Y4, Y4
-	VADDPS    Y4, Y5, Y5
-	VDIVPS    Y0, Y5, Y4
-	VCMPPS    $0x1e, Y1, Y3, Y3
-	VBLENDVPS Y3, Y2, Y4, Y2
-	VMOVUPS   Y2, 32(CX)(BX*1)
+	VMOVUPS   Y3, 32(CX)(BX*1)
 	ADDQ      $0x40, BX
 	JMP       loop
 
@@ -2261,15 +2261,15 @@ loop:
 	CMPQ      BX, DX
 	JGE       done
 	VMOVUPS   (AX)(BX*1), Y2
+	VMOVUPS   32(AX)(BX*1), Y5
 	VMULPS    Y0, Y2, Y3
+	VMULPS    Y0, Y5, Y6
 	VCMPPS    $0x1e, Y1, Y2, Y4
+	VCMPPS    $0x1e, Y1, Y5, Y7
 	VBLENDVPS Y4, Y2, Y3, Y2
+	VBLENDVPS Y7, Y5, Y6, Y3
 	VMOVUPS   Y2, (CX)(BX*1)
-	VMOVUPS   32(AX)(BX*1), Y2
-	VMULPS    Y0, Y2, Y3
-	VCMPPS    $0x1e, Y1, Y2, Y4
-	VBLENDVPS Y4, Y2, Y3, Y2
-	VMOVUPS   Y2, 32(CX)(BX*1)
+	VMOVUPS   Y3, 32(CX)(BX*1)
 	ADDQ      $0x40, BX
 	JMP       loop
 
@@ -2327,13 +2327,13 @@ loop:
 	CMPQ    BX, DX
 	JGE     done
 	VMOVUPS (AX)(BX*1), Y2
+	VMOVUPS 32(AX)(BX*1), Y3
 	VMAXPS  Y2, Y0, Y2
+	VMAXPS  Y3, Y0, Y3
 	VMINPS  Y2, Y1, Y2
+	VMINPS  Y3, Y1, Y3
 	VMOVUPS Y2, (CX)(BX*1)
-	VMOVUPS 32(AX)(BX*1), Y2
-	VMAXPS  Y2, Y0, Y2
-	VMINPS  Y2, Y1, Y2
-	VMOVUPS Y2, 32(CX)(BX*1)
+	VMOVUPS Y3, 32(CX)(BX*1)
 	ADDQ    $0x40, BX
 	JMP     loop
 

@@ -679,179 +679,179 @@ GLOBL functionConstantsNEON<>(SB), RODATA|NOPTR, $2688
 // func sigmoidNEON(x *float32, y *float32, n int)
 TEXT ·sigmoidNEON(SB), NOSPLIT, $0-24
 	MOVD	$functionConstantsNEON<>(SB), R1
-	MOVD	x+0(FP), R6
-	MOVD	y+8(FP), R5
-	MOVD	n+16(FP), R4
-	MOVD	ZR, R3
-	LSL	$2, R4, R4
+	MOVD	x+0(FP), R5
+	MOVD	y+8(FP), R4
+	MOVD	n+16(FP), R3
+	MOVD	ZR, R2
+	LSL	$2, R3, R3
 loop:
-	CMP	R4, R3
+	CMP	R3, R2
 	BGE	done
-	ADD	R3<<0, R6, R2
-	FLDPQ	0(R2), (F12, F11)
+	ADD	R2<<0, R5, R0
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F12, F11)
 	FMOVQ	0(R1), F0
-	VAND	V0.B16, V12.B16, V6.B16
-	VAND	V0.B16, V11.B16, V5.B16
+	VAND	V0.B16, V24.B16, V16.B16
+	VAND	V0.B16, V23.B16, V15.B16
+	FMOVQ	0(R1), F0
+	VAND	V0.B16, V12.B16, V7.B16
+	VAND	V0.B16, V11.B16, V6.B16
+	FLDPQ	64(R1), (F4, F3)
 	FLDPQ	64(R1), (F2, F1)
-	WORD	$0x6ea2e4c0 // fcmgt v0.4s, v6.4s, v2.4s
-	VBSL	V6.B16, V2.B16, V0.B16
+	WORD	$0x6ea4e600 // fcmgt v0.4s, v16.4s, v4.4s
+	VBSL	V16.B16, V4.B16, V0.B16
+	VMOV	V0.B16, V16.B16
+	WORD	$0x6ea3e5e0 // fcmgt v0.4s, v15.4s, v3.4s
+	VBSL	V15.B16, V3.B16, V0.B16
+	VMOV	V0.B16, V15.B16
+	WORD	$0x6ea2e4e0 // fcmgt v0.4s, v7.4s, v2.4s
+	VBSL	V7.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V7.B16
+	WORD	$0x6ea1e4c0 // fcmgt v0.4s, v6.4s, v1.4s
+	VBSL	V6.B16, V1.B16, V0.B16
 	VMOV	V0.B16, V6.B16
-	WORD	$0x6ea1e4a0 // fcmgt v0.4s, v5.4s, v1.4s
-	VBSL	V5.B16, V1.B16, V0.B16
-	VMOV	V0.B16, V5.B16
 	FMOVQ	128(R1), F0
+	VORR	V0.B16, V16.B16, V16.B16
+	VORR	V0.B16, V15.B16, V15.B16
+	FMOVQ	128(R1), F0
+	VORR	V0.B16, V7.B16, V7.B16
 	VORR	V0.B16, V6.B16, V6.B16
-	VORR	V0.B16, V5.B16, V5.B16
 	FMOVQ	192(R1), F0
-	WORD	$0x6e20dcca // fmul v10.4s, v6.4s, v0.4s
-	WORD	$0x6e20dca9 // fmul v9.4s, v5.4s, v0.4s
+	WORD	$0x6e20de16 // fmul v22.4s, v16.4s, v0.4s
+	WORD	$0x6e20ddf5 // fmul v21.4s, v15.4s, v0.4s
+	FMOVQ	192(R1), F0
+	WORD	$0x6e20dcea // fmul v10.4s, v7.4s, v0.4s
+	WORD	$0x6e20dcc9 // fmul v9.4s, v6.4s, v0.4s
+	FMOVQ	256(R1), F0
+	WORD	$0x4e20d6d6 // fadd v22.4s, v22.4s, v0.4s
+	WORD	$0x4e20d6b5 // fadd v21.4s, v21.4s, v0.4s
 	FMOVQ	256(R1), F0
 	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
 	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
 	FMOVQ	256(R1), F0
-	WORD	$0x4ea0d542 // fsub v2.4s, v10.4s, v0.4s
-	WORD	$0x4ea0d524 // fsub v4.4s, v9.4s, v0.4s
+	WORD	$0x4ea0d6cd // fsub v13.4s, v22.4s, v0.4s
+	WORD	$0x4ea0d6a8 // fsub v8.4s, v21.4s, v0.4s
+	FMOVQ	256(R1), F0
+	WORD	$0x4ea0d544 // fsub v4.4s, v10.4s, v0.4s
+	WORD	$0x4ea0d525 // fsub v5.4s, v9.4s, v0.4s
 	FMOVQ	320(R1), F0
-	WORD	$0x6e20dc43 // fmul v3.4s, v2.4s, v0.4s
-	WORD	$0x6e20dc80 // fmul v0.4s, v4.4s, v0.4s
-	FMOVQ	384(R1), F1
-	WORD	$0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
-	WORD	$0x6e21dc81 // fmul v1.4s, v4.4s, v1.4s
-	WORD	$0x4ea2d4c2 // fsub v2.4s, v6.4s, v2.4s
-	WORD	$0x4ea1d4a1 // fsub v1.4s, v5.4s, v1.4s
-	WORD	$0x4ea3d448 // fsub v8.4s, v2.4s, v3.4s
-	WORD	$0x4ea0d427 // fsub v7.4s, v1.4s, v0.4s
+	WORD	$0x6e20ddae // fmul v14.4s, v13.4s, v0.4s
+	WORD	$0x6e20dd02 // fmul v2.4s, v8.4s, v0.4s
+	FMOVQ	320(R1), F0
+	WORD	$0x6e20dc81 // fmul v1.4s, v4.4s, v0.4s
+	WORD	$0x6e20dca0 // fmul v0.4s, v5.4s, v0.4s
+	FMOVQ	384(R1), F3
+	WORD	$0x6e23ddad // fmul v13.4s, v13.4s, v3.4s
+	WORD	$0x6e23dd08 // fmul v8.4s, v8.4s, v3.4s
+	FMOVQ	384(R1), F3
+	WORD	$0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
+	WORD	$0x6e23dca3 // fmul v3.4s, v5.4s, v3.4s
+	WORD	$0x4eadd605 // fsub v5.4s, v16.4s, v13.4s
+	WORD	$0x4ea8d5e8 // fsub v8.4s, v15.4s, v8.4s
+	WORD	$0x4ea4d4e4 // fsub v4.4s, v7.4s, v4.4s
+	WORD	$0x4ea3d4c3 // fsub v3.4s, v6.4s, v3.4s
+	WORD	$0x4eaed4b4 // fsub v20.4s, v5.4s, v14.4s
+	WORD	$0x4ea2d513 // fsub v19.4s, v8.4s, v2.4s
+	WORD	$0x4ea1d488 // fsub v8.4s, v4.4s, v1.4s
+	WORD	$0x4ea0d467 // fsub v7.4s, v3.4s, v0.4s
+	WORD	$0x6e34de92 // fmul v18.4s, v20.4s, v20.4s
+	WORD	$0x6e33de71 // fmul v17.4s, v19.4s, v19.4s
 	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
 	WORD	$0x6e27dce5 // fmul v5.4s, v7.4s, v7.4s
 	FMOVQ	448(R1), F0
-	WORD	$0x6e20dcc4 // fmul v4.4s, v6.4s, v0.4s
+	WORD	$0x6e20de50 // fmul v16.4s, v18.4s, v0.4s
+	WORD	$0x6e20de2d // fmul v13.4s, v17.4s, v0.4s
+	FMOVQ	448(R1), F0
+	WORD	$0x6e20dcc3 // fmul v3.4s, v6.4s, v0.4s
 	WORD	$0x6e20dca1 // fmul v1.4s, v5.4s, v0.4s
-	FLDPQ	512(R1), (F3, F0)
-	WORD	$0x6e28dc63 // fmul v3.4s, v3.4s, v8.4s
+	FLDPQ	512(R1), (F15, F4)
+	FLDPQ	512(R1), (F2, F0)
+	WORD	$0x6e34ddef // fmul v15.4s, v15.4s, v20.4s
+	WORD	$0x6e33dc84 // fmul v4.4s, v4.4s, v19.4s
+	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
 	WORD	$0x6e27dc00 // fmul v0.4s, v0.4s, v7.4s
-	FMOVQ	576(R1), F2
-	WORD	$0x4e22d463 // fadd v3.4s, v3.4s, v2.4s
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
+	FMOVQ	576(R1), F14
+	WORD	$0x4e2ed5ef // fadd v15.4s, v15.4s, v14.4s
+	WORD	$0x4e2ed484 // fadd v4.4s, v4.4s, v14.4s
+	FMOVQ	576(R1), F14
+	WORD	$0x4e2ed442 // fadd v2.4s, v2.4s, v14.4s
+	WORD	$0x4e2ed400 // fadd v0.4s, v0.4s, v14.4s
+	WORD	$0x4e2fd610 // fadd v16.4s, v16.4s, v15.4s
+	WORD	$0x4e24d5af // fadd v15.4s, v13.4s, v4.4s
+	WORD	$0x4e22d464 // fadd v4.4s, v3.4s, v2.4s
 	WORD	$0x4e20d423 // fadd v3.4s, v1.4s, v0.4s
+	WORD	$0x6e32de10 // fmul v16.4s, v16.4s, v18.4s
+	WORD	$0x6e31ddef // fmul v15.4s, v15.4s, v17.4s
 	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
 	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	FLDPQ	640(R1), (F14, F13)
 	FLDPQ	640(R1), (F2, F1)
+	WORD	$0x6e34ddce // fmul v14.4s, v14.4s, v20.4s
+	WORD	$0x6e33ddad // fmul v13.4s, v13.4s, v19.4s
 	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
 	WORD	$0x6e27dc21 // fmul v1.4s, v1.4s, v7.4s
 	FMOVQ	704(R1), F0
+	WORD	$0x4e20d5ce // fadd v14.4s, v14.4s, v0.4s
+	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
+	FMOVQ	704(R1), F0
 	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
 	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD	$0x4e2ed610 // fadd v16.4s, v16.4s, v14.4s
+	WORD	$0x4e2dd5ef // fadd v15.4s, v15.4s, v13.4s
 	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
 	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD	$0x6e32de10 // fmul v16.4s, v16.4s, v18.4s
+	WORD	$0x6e31ddef // fmul v15.4s, v15.4s, v17.4s
 	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
 	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	WORD	$0x4e34d610 // fadd v16.4s, v16.4s, v20.4s
+	WORD	$0x4e33d5ef // fadd v15.4s, v15.4s, v19.4s
 	WORD	$0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
 	WORD	$0x4e27d463 // fadd v3.4s, v3.4s, v7.4s
+	WORD	$0x4f3756d6 // shl v22.4s, v22.4s, #23
+	WORD	$0x4f3756b5 // shl v21.4s, v21.4s, #23
 	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
 	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
 	FMOVQ	768(R1), F0
+	WORD	$0x4e20d610 // fadd v16.4s, v16.4s, v0.4s
+	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
+	FMOVQ	768(R1), F0
 	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
 	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
+	WORD	$0x6e36de10 // fmul v16.4s, v16.4s, v22.4s
+	WORD	$0x6e35ddef // fmul v15.4s, v15.4s, v21.4s
 	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
 	WORD	$0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
 	FMOVQ	832(R1), F0
+	WORD	$0x6e20de10 // fmul v16.4s, v16.4s, v0.4s
+	WORD	$0x6e20ddef // fmul v15.4s, v15.4s, v0.4s
+	FMOVQ	832(R1), F0
 	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
 	WORD	$0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
+	FLDPQ	768(R1), (F5, F2)
 	FLDPQ	768(R1), (F1, F0)
+	WORD	$0x4f210706 // sshr v6.4s, v24.4s, #31
+	VBSL	V5.B16, V16.B16, V6.B16
+	WORD	$0x4f2106e5 // sshr v5.4s, v23.4s, #31
+	VBSL	V2.B16, V15.B16, V5.B16
 	WORD	$0x4f210582 // sshr v2.4s, v12.4s, #31
 	VBSL	V1.B16, V4.B16, V2.B16
 	WORD	$0x4f210561 // sshr v1.4s, v11.4s, #31
 	VBSL	V0.B16, V3.B16, V1.B16
 	FMOVQ	768(R1), F0
-	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
-	WORD	$0x4e20d460 // fadd v0.4s, v3.4s, v0.4s
-	WORD	$0x6e24fc42 // fdiv v2.4s, v2.4s, v4.4s
-	WORD	$0x6e20fc20 // fdiv v0.4s, v1.4s, v0.4s
-	ADD	R3<<0, R5, R0
-	FSTPQ	(F2, F0), 0(R0)
-	FLDPQ	32(R2), (F12, F11)
-	FMOVQ	0(R1), F0
-	VAND	V0.B16, V12.B16, V6.B16
-	VAND	V0.B16, V11.B16, V5.B16
-	FLDPQ	64(R1), (F2, F1)
-	WORD	$0x6ea2e4c0 // fcmgt v0.4s, v6.4s, v2.4s
-	VBSL	V6.B16, V2.B16, V0.B16
-	VMOV	V0.B16, V6.B16
-	WORD	$0x6ea1e4a0 // fcmgt v0.4s, v5.4s, v1.4s
-	VBSL	V5.B16, V1.B16, V0.B16
-	VMOV	V0.B16, V5.B16
-	FMOVQ	128(R1), F0
-	VORR	V0.B16, V6.B16, V6.B16
-	VORR	V0.B16, V5.B16, V5.B16
-	FMOVQ	192(R1), F0
-	WORD	$0x6e20dcca // fmul v10.4s, v6.4s, v0.4s
-	WORD	$0x6e20dca9 // fmul v9.4s, v5.4s, v0.4s
-	FMOVQ	256(R1), F0
-	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
-	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FMOVQ	256(R1), F0
-	WORD	$0x4ea0d542 // fsub v2.4s, v10.4s, v0.4s
-	WORD	$0x4ea0d524 // fsub v4.4s, v9.4s, v0.4s
-	FMOVQ	320(R1), F0
-	WORD	$0x6e20dc43 // fmul v3.4s, v2.4s, v0.4s
-	WORD	$0x6e20dc80 // fmul v0.4s, v4.4s, v0.4s
-	FMOVQ	384(R1), F1
-	WORD	$0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
-	WORD	$0x6e21dc81 // fmul v1.4s, v4.4s, v1.4s
-	WORD	$0x4ea2d4c2 // fsub v2.4s, v6.4s, v2.4s
-	WORD	$0x4ea1d4a1 // fsub v1.4s, v5.4s, v1.4s
-	WORD	$0x4ea3d448 // fsub v8.4s, v2.4s, v3.4s
-	WORD	$0x4ea0d427 // fsub v7.4s, v1.4s, v0.4s
-	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
-	WORD	$0x6e27dce5 // fmul v5.4s, v7.4s, v7.4s
-	FMOVQ	448(R1), F0
-	WORD	$0x6e20dcc4 // fmul v4.4s, v6.4s, v0.4s
-	WORD	$0x6e20dca1 // fmul v1.4s, v5.4s, v0.4s
-	FLDPQ	512(R1), (F3, F0)
-	WORD	$0x6e28dc63 // fmul v3.4s, v3.4s, v8.4s
-	WORD	$0x6e27dc00 // fmul v0.4s, v0.4s, v7.4s
-	FMOVQ	576(R1), F2
-	WORD	$0x4e22d463 // fadd v3.4s, v3.4s, v2.4s
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
-	WORD	$0x4e20d423 // fadd v3.4s, v1.4s, v0.4s
-	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	FLDPQ	640(R1), (F2, F1)
-	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
-	WORD	$0x6e27dc21 // fmul v1.4s, v1.4s, v7.4s
-	FMOVQ	704(R1), F0
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
-	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
-	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
-	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	WORD	$0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
-	WORD	$0x4e27d463 // fadd v3.4s, v3.4s, v7.4s
-	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
-	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
-	FMOVQ	768(R1), F0
-	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
-	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
-	WORD	$0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
-	FMOVQ	832(R1), F0
-	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
-	WORD	$0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
-	FLDPQ	768(R1), (F1, F0)
-	WORD	$0x4f210582 // sshr v2.4s, v12.4s, #31
-	VBSL	V1.B16, V4.B16, V2.B16
-	WORD	$0x4f210561 // sshr v1.4s, v11.4s, #31
-	VBSL	V0.B16, V3.B16, V1.B16
+	WORD	$0x4e20d607 // fadd v7.4s, v16.4s, v0.4s
+	WORD	$0x4e20d5e8 // fadd v8.4s, v15.4s, v0.4s
 	FMOVQ	768(R1), F0
 	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
 	WORD	$0x4e20d460 // fadd v0.4s, v3.4s, v0.4s
+	WORD	$0x6e27fcc3 // fdiv v3.4s, v6.4s, v7.4s
+	WORD	$0x6e28fca5 // fdiv v5.4s, v5.4s, v8.4s
 	WORD	$0x6e24fc42 // fdiv v2.4s, v2.4s, v4.4s
 	WORD	$0x6e20fc20 // fdiv v0.4s, v1.4s, v0.4s
+	ADD	R2<<0, R4, R0
+	FSTPQ	(F3, F5), 0(R0)
 	FSTPQ	(F2, F0), 32(R0)
-	ADD	$64, R3, R3
+	ADD	$64, R2, R2
 	B	loop
 done:
 	RET
@@ -859,183 +859,183 @@ done:
 // func tanhNEON(x *float32, y *float32, n int)
 TEXT ·tanhNEON(SB), NOSPLIT, $0-24
 	MOVD	$functionConstantsNEON<>(SB), R1
-	MOVD	x+0(FP), R6
-	MOVD	y+8(FP), R5
-	MOVD	n+16(FP), R4
-	MOVD	ZR, R3
-	LSL	$2, R4, R4
+	MOVD	x+0(FP), R5
+	MOVD	y+8(FP), R4
+	MOVD	n+16(FP), R3
+	MOVD	ZR, R2
+	LSL	$2, R3, R3
 loop:
-	CMP	R4, R3
+	CMP	R3, R2
 	BGE	done
-	ADD	R3<<0, R6, R2
-	FLDPQ	0(R2), (F12, F11)
+	ADD	R2<<0, R5, R0
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F12, F11)
 	FMOVQ	0(R1), F0
-	VAND	V0.B16, V12.B16, V4.B16
+	VAND	V0.B16, V24.B16, V8.B16
+	VAND	V0.B16, V23.B16, V2.B16
+	FMOVQ	0(R1), F0
+	VAND	V0.B16, V12.B16, V1.B16
 	VAND	V0.B16, V11.B16, V0.B16
-	FLDPQ	896(R1), (F3, F2)
-	WORD	$0x6ea3e481 // fcmgt v1.4s, v4.4s, v3.4s
-	VBSL	V4.B16, V3.B16, V1.B16
-	VMOV	V1.B16, V4.B16
-	WORD	$0x6ea2e401 // fcmgt v1.4s, v0.4s, v2.4s
-	VBSL	V0.B16, V2.B16, V1.B16
-	VMOV	V1.B16, V0.B16
-	FMOVQ	960(R1), F1
-	WORD	$0x6e21dc86 // fmul v6.4s, v4.4s, v1.4s
-	WORD	$0x6e21dc05 // fmul v5.4s, v0.4s, v1.4s
+	FLDPQ	896(R1), (F7, F6)
+	FLDPQ	896(R1), (F5, F4)
+	WORD	$0x6ea7e503 // fcmgt v3.4s, v8.4s, v7.4s
+	VBSL	V8.B16, V7.B16, V3.B16
+	VMOV	V3.B16, V8.B16
+	WORD	$0x6ea6e443 // fcmgt v3.4s, v2.4s, v6.4s
+	VBSL	V2.B16, V6.B16, V3.B16
+	VMOV	V3.B16, V2.B16
+	WORD	$0x6ea5e423 // fcmgt v3.4s, v1.4s, v5.4s
+	VBSL	V1.B16, V5.B16, V3.B16
+	VMOV	V3.B16, V1.B16
+	WORD	$0x6ea4e403 // fcmgt v3.4s, v0.4s, v4.4s
+	VBSL	V0.B16, V4.B16, V3.B16
+	VMOV	V3.B16, V0.B16
+	FMOVQ	960(R1), F3
+	WORD	$0x6e23dd10 // fmul v16.4s, v8.4s, v3.4s
+	WORD	$0x6e23dc4f // fmul v15.4s, v2.4s, v3.4s
+	FMOVQ	960(R1), F2
+	WORD	$0x6e22dc27 // fmul v7.4s, v1.4s, v2.4s
+	WORD	$0x6e22dc06 // fmul v6.4s, v0.4s, v2.4s
 	FMOVQ	192(R1), F0
-	WORD	$0x6e20dcca // fmul v10.4s, v6.4s, v0.4s
-	WORD	$0x6e20dca9 // fmul v9.4s, v5.4s, v0.4s
+	WORD	$0x6e20de16 // fmul v22.4s, v16.4s, v0.4s
+	WORD	$0x6e20ddf5 // fmul v21.4s, v15.4s, v0.4s
+	FMOVQ	192(R1), F0
+	WORD	$0x6e20dcea // fmul v10.4s, v7.4s, v0.4s
+	WORD	$0x6e20dcc9 // fmul v9.4s, v6.4s, v0.4s
+	FMOVQ	1024(R1), F0
+	WORD	$0x4e20d6d6 // fadd v22.4s, v22.4s, v0.4s
+	WORD	$0x4e20d6b5 // fadd v21.4s, v21.4s, v0.4s
 	FMOVQ	1024(R1), F0
 	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
 	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
 	FMOVQ	1024(R1), F0
-	WORD	$0x4ea0d542 // fsub v2.4s, v10.4s, v0.4s
-	WORD	$0x4ea0d524 // fsub v4.4s, v9.4s, v0.4s
+	WORD	$0x4ea0d6cd // fsub v13.4s, v22.4s, v0.4s
+	WORD	$0x4ea0d6a8 // fsub v8.4s, v21.4s, v0.4s
+	FMOVQ	1024(R1), F0
+	WORD	$0x4ea0d544 // fsub v4.4s, v10.4s, v0.4s
+	WORD	$0x4ea0d525 // fsub v5.4s, v9.4s, v0.4s
 	FMOVQ	320(R1), F0
-	WORD	$0x6e20dc43 // fmul v3.4s, v2.4s, v0.4s
-	WORD	$0x6e20dc80 // fmul v0.4s, v4.4s, v0.4s
-	FMOVQ	384(R1), F1
-	WORD	$0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
-	WORD	$0x6e21dc81 // fmul v1.4s, v4.4s, v1.4s
-	WORD	$0x4ea2d4c2 // fsub v2.4s, v6.4s, v2.4s
-	WORD	$0x4ea1d4a1 // fsub v1.4s, v5.4s, v1.4s
-	WORD	$0x4ea3d448 // fsub v8.4s, v2.4s, v3.4s
-	WORD	$0x4ea0d427 // fsub v7.4s, v1.4s, v0.4s
+	WORD	$0x6e20ddae // fmul v14.4s, v13.4s, v0.4s
+	WORD	$0x6e20dd02 // fmul v2.4s, v8.4s, v0.4s
+	FMOVQ	320(R1), F0
+	WORD	$0x6e20dc81 // fmul v1.4s, v4.4s, v0.4s
+	WORD	$0x6e20dca0 // fmul v0.4s, v5.4s, v0.4s
+	FMOVQ	384(R1), F3
+	WORD	$0x6e23ddad // fmul v13.4s, v13.4s, v3.4s
+	WORD	$0x6e23dd08 // fmul v8.4s, v8.4s, v3.4s
+	FMOVQ	384(R1), F3
+	WORD	$0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
+	WORD	$0x6e23dca3 // fmul v3.4s, v5.4s, v3.4s
+	WORD	$0x4eadd605 // fsub v5.4s, v16.4s, v13.4s
+	WORD	$0x4ea8d5e8 // fsub v8.4s, v15.4s, v8.4s
+	WORD	$0x4ea4d4e4 // fsub v4.4s, v7.4s, v4.4s
+	WORD	$0x4ea3d4c3 // fsub v3.4s, v6.4s, v3.4s
+	WORD	$0x4eaed4b4 // fsub v20.4s, v5.4s, v14.4s
+	WORD	$0x4ea2d513 // fsub v19.4s, v8.4s, v2.4s
+	WORD	$0x4ea1d488 // fsub v8.4s, v4.4s, v1.4s
+	WORD	$0x4ea0d467 // fsub v7.4s, v3.4s, v0.4s
+	WORD	$0x6e34de92 // fmul v18.4s, v20.4s, v20.4s
+	WORD	$0x6e33de71 // fmul v17.4s, v19.4s, v19.4s
 	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
 	WORD	$0x6e27dce5 // fmul v5.4s, v7.4s, v7.4s
 	FMOVQ	448(R1), F0
-	WORD	$0x6e20dcc4 // fmul v4.4s, v6.4s, v0.4s
-	WORD	$0x6e20dca1 // fmul v1.4s, v5.4s, v0.4s
-	FLDPQ	512(R1), (F3, F0)
-	WORD	$0x6e28dc63 // fmul v3.4s, v3.4s, v8.4s
-	WORD	$0x6e27dc00 // fmul v0.4s, v0.4s, v7.4s
-	FMOVQ	576(R1), F2
-	WORD	$0x4e22d463 // fadd v3.4s, v3.4s, v2.4s
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
-	WORD	$0x4e20d423 // fadd v3.4s, v1.4s, v0.4s
-	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	FLDPQ	640(R1), (F2, F1)
-	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
-	WORD	$0x6e27dc21 // fmul v1.4s, v1.4s, v7.4s
-	FMOVQ	704(R1), F0
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
-	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
-	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
-	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	WORD	$0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
-	WORD	$0x4e27d463 // fadd v3.4s, v3.4s, v7.4s
-	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
-	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
-	WORD	$0x6e24dd40 // fmul v0.4s, v10.4s, v4.4s
-	WORD	$0x6e23dd22 // fmul v2.4s, v9.4s, v3.4s
-	FMOVQ	768(R1), F1
-	WORD	$0x4ea1d543 // fsub v3.4s, v10.4s, v1.4s
-	WORD	$0x4ea1d521 // fsub v1.4s, v9.4s, v1.4s
-	WORD	$0x4e23d400 // fadd v0.4s, v0.4s, v3.4s
-	WORD	$0x4e21d443 // fadd v3.4s, v2.4s, v1.4s
-	FMOVQ	1088(R1), F1
-	WORD	$0x4e21d402 // fadd v2.4s, v0.4s, v1.4s
-	WORD	$0x4e21d461 // fadd v1.4s, v3.4s, v1.4s
-	WORD	$0x6e22fc00 // fdiv v0.4s, v0.4s, v2.4s
-	WORD	$0x6e21fc62 // fdiv v2.4s, v3.4s, v1.4s
-	FMOVQ	128(R1), F1
-	VAND	V1.B16, V12.B16, V3.B16
-	VAND	V1.B16, V11.B16, V4.B16
-	FMOVQ	0(R1), F1
-	VAND	V1.B16, V0.B16, V0.B16
-	VAND	V1.B16, V2.B16, V2.B16
-	VORR	V3.B16, V0.B16, V0.B16
-	VORR	V4.B16, V2.B16, V2.B16
-	ADD	R3<<0, R5, R0
-	FSTPQ	(F0, F2), 0(R0)
-	FLDPQ	32(R2), (F12, F11)
-	FMOVQ	0(R1), F0
-	VAND	V0.B16, V12.B16, V4.B16
-	VAND	V0.B16, V11.B16, V0.B16
-	FLDPQ	896(R1), (F3, F2)
-	WORD	$0x6ea3e481 // fcmgt v1.4s, v4.4s, v3.4s
-	VBSL	V4.B16, V3.B16, V1.B16
-	VMOV	V1.B16, V4.B16
-	WORD	$0x6ea2e401 // fcmgt v1.4s, v0.4s, v2.4s
-	VBSL	V0.B16, V2.B16, V1.B16
-	VMOV	V1.B16, V0.B16
-	FMOVQ	960(R1), F1
-	WORD	$0x6e21dc86 // fmul v6.4s, v4.4s, v1.4s
-	WORD	$0x6e21dc05 // fmul v5.4s, v0.4s, v1.4s
-	FMOVQ	192(R1), F0
-	WORD	$0x6e20dcca // fmul v10.4s, v6.4s, v0.4s
-	WORD	$0x6e20dca9 // fmul v9.4s, v5.4s, v0.4s
-	FMOVQ	1024(R1), F0
-	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
-	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FMOVQ	1024(R1), F0
-	WORD	$0x4ea0d542 // fsub v2.4s, v10.4s, v0.4s
-	WORD	$0x4ea0d524 // fsub v4.4s, v9.4s, v0.4s
-	FMOVQ	320(R1), F0
-	WORD	$0x6e20dc43 // fmul v3.4s, v2.4s, v0.4s
-	WORD	$0x6e20dc80 // fmul v0.4s, v4.4s, v0.4s
-	FMOVQ	384(R1), F1
-	WORD	$0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
-	WORD	$0x6e21dc81 // fmul v1.4s, v4.4s, v1.4s
-	WORD	$0x4ea2d4c2 // fsub v2.4s, v6.4s, v2.4s
-	WORD	$0x4ea1d4a1 // fsub v1.4s, v5.4s, v1.4s
-	WORD	$0x4ea3d448 // fsub v8.4s, v2.4s, v3.4s
-	WORD	$0x4ea0d427 // fsub v7.4s, v1.4s, v0.4s
-	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
-	WORD	$0x6e27dce5 // fmul v5.4s, v7.4s, v7.4s
+	WORD	$0x6e20de50 // fmul v16.4s, v18.4s, v0.4s
+	WORD	$0x6e20de2d // fmul v13.4s, v17.4s, v0.4s
 	FMOVQ	448(R1), F0
-	WORD	$0x6e20dcc4 // fmul v4.4s, v6.4s, v0.4s
+	WORD	$0x6e20dcc3 // fmul v3.4s, v6.4s, v0.4s
 	WORD	$0x6e20dca1 // fmul v1.4s, v5.4s, v0.4s
-	FLDPQ	512(R1), (F3, F0)
-	WORD	$0x6e28dc63 // fmul v3.4s, v3.4s, v8.4s
+	FLDPQ	512(R1), (F15, F4)
+	FLDPQ	512(R1), (F2, F0)
+	WORD	$0x6e34ddef // fmul v15.4s, v15.4s, v20.4s
+	WORD	$0x6e33dc84 // fmul v4.4s, v4.4s, v19.4s
+	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
 	WORD	$0x6e27dc00 // fmul v0.4s, v0.4s, v7.4s
-	FMOVQ	576(R1), F2
-	WORD	$0x4e22d463 // fadd v3.4s, v3.4s, v2.4s
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
+	FMOVQ	576(R1), F14
+	WORD	$0x4e2ed5ef // fadd v15.4s, v15.4s, v14.4s
+	WORD	$0x4e2ed484 // fadd v4.4s, v4.4s, v14.4s
+	FMOVQ	576(R1), F14
+	WORD	$0x4e2ed442 // fadd v2.4s, v2.4s, v14.4s
+	WORD	$0x4e2ed400 // fadd v0.4s, v0.4s, v14.4s
+	WORD	$0x4e2fd610 // fadd v16.4s, v16.4s, v15.4s
+	WORD	$0x4e24d5af // fadd v15.4s, v13.4s, v4.4s
+	WORD	$0x4e22d464 // fadd v4.4s, v3.4s, v2.4s
 	WORD	$0x4e20d423 // fadd v3.4s, v1.4s, v0.4s
+	WORD	$0x6e32de10 // fmul v16.4s, v16.4s, v18.4s
+	WORD	$0x6e31ddef // fmul v15.4s, v15.4s, v17.4s
 	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
 	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	FLDPQ	640(R1), (F14, F13)
 	FLDPQ	640(R1), (F2, F1)
+	WORD	$0x6e34ddce // fmul v14.4s, v14.4s, v20.4s
+	WORD	$0x6e33ddad // fmul v13.4s, v13.4s, v19.4s
 	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
 	WORD	$0x6e27dc21 // fmul v1.4s, v1.4s, v7.4s
 	FMOVQ	704(R1), F0
+	WORD	$0x4e20d5ce // fadd v14.4s, v14.4s, v0.4s
+	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
+	FMOVQ	704(R1), F0
 	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
 	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD	$0x4e2ed610 // fadd v16.4s, v16.4s, v14.4s
+	WORD	$0x4e2dd5ef // fadd v15.4s, v15.4s, v13.4s
 	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
 	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD	$0x6e32de10 // fmul v16.4s, v16.4s, v18.4s
+	WORD	$0x6e31ddef // fmul v15.4s, v15.4s, v17.4s
 	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
 	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	WORD	$0x4e34d610 // fadd v16.4s, v16.4s, v20.4s
+	WORD	$0x4e33d5ef // fadd v15.4s, v15.4s, v19.4s
 	WORD	$0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
 	WORD	$0x4e27d463 // fadd v3.4s, v3.4s, v7.4s
+	WORD	$0x4f3756d6 // shl v22.4s, v22.4s, #23
+	WORD	$0x4f3756b5 // shl v21.4s, v21.4s, #23
 	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
 	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
-	WORD	$0x6e24dd40 // fmul v0.4s, v10.4s, v4.4s
-	WORD	$0x6e23dd22 // fmul v2.4s, v9.4s, v3.4s
-	FMOVQ	768(R1), F1
-	WORD	$0x4ea1d543 // fsub v3.4s, v10.4s, v1.4s
-	WORD	$0x4ea1d521 // fsub v1.4s, v9.4s, v1.4s
-	WORD	$0x4e23d400 // fadd v0.4s, v0.4s, v3.4s
-	WORD	$0x4e21d443 // fadd v3.4s, v2.4s, v1.4s
-	FMOVQ	1088(R1), F1
-	WORD	$0x4e21d402 // fadd v2.4s, v0.4s, v1.4s
-	WORD	$0x4e21d461 // fadd v1.4s, v3.4s, v1.4s
-	WORD	$0x6e22fc00 // fdiv v0.4s, v0.4s, v2.4s
-	WORD	$0x6e21fc62 // fdiv v2.4s, v3.4s, v1.4s
-	FMOVQ	128(R1), F1
-	VAND	V1.B16, V12.B16, V3.B16
-	VAND	V1.B16, V11.B16, V4.B16
-	FMOVQ	0(R1), F1
-	VAND	V1.B16, V0.B16, V0.B16
-	VAND	V1.B16, V2.B16, V2.B16
-	VORR	V3.B16, V0.B16, V0.B16
-	VORR	V4.B16, V2.B16, V2.B16
-	FSTPQ	(F0, F2), 32(R0)
-	ADD	$64, R3, R3
+	WORD	$0x6e30dec0 // fmul v0.4s, v22.4s, v16.4s
+	WORD	$0x6e2fdea1 // fmul v1.4s, v21.4s, v15.4s
+	WORD	$0x6e24dd42 // fmul v2.4s, v10.4s, v4.4s
+	WORD	$0x6e23dd24 // fmul v4.4s, v9.4s, v3.4s
+	FMOVQ	768(R1), F3
+	WORD	$0x4ea3d6c5 // fsub v5.4s, v22.4s, v3.4s
+	WORD	$0x4ea3d6a6 // fsub v6.4s, v21.4s, v3.4s
+	FMOVQ	768(R1), F3
+	WORD	$0x4ea3d547 // fsub v7.4s, v10.4s, v3.4s
+	WORD	$0x4ea3d523 // fsub v3.4s, v9.4s, v3.4s
+	WORD	$0x4e25d400 // fadd v0.4s, v0.4s, v5.4s
+	WORD	$0x4e26d421 // fadd v1.4s, v1.4s, v6.4s
+	WORD	$0x4e27d442 // fadd v2.4s, v2.4s, v7.4s
+	WORD	$0x4e23d485 // fadd v5.4s, v4.4s, v3.4s
+	FMOVQ	1088(R1), F3
+	WORD	$0x4e23d407 // fadd v7.4s, v0.4s, v3.4s
+	WORD	$0x4e23d426 // fadd v6.4s, v1.4s, v3.4s
+	FMOVQ	1088(R1), F3
+	WORD	$0x4e23d444 // fadd v4.4s, v2.4s, v3.4s
+	WORD	$0x4e23d4a3 // fadd v3.4s, v5.4s, v3.4s
+	WORD	$0x6e27fc00 // fdiv v0.4s, v0.4s, v7.4s
+	WORD	$0x6e26fc21 // fdiv v1.4s, v1.4s, v6.4s
+	WORD	$0x6e24fc42 // fdiv v2.4s, v2.4s, v4.4s
+	WORD	$0x6e23fca4 // fdiv v4.4s, v5.4s, v3.4s
+	FMOVQ	128(R1), F3
+	VAND	V3.B16, V24.B16, V5.B16
+	VAND	V3.B16, V23.B16, V6.B16
+	FMOVQ	128(R1), F3
+	VAND	V3.B16, V12.B16, V7.B16
+	VAND	V3.B16, V11.B16, V8.B16
+	FMOVQ	0(R1), F3
+	VAND	V3.B16, V0.B16, V0.B16
+	VAND	V3.B16, V1.B16, V1.B16
+	FMOVQ	0(R1), F3
+	VAND	V3.B16, V2.B16, V2.B16
+	VAND	V3.B16, V4.B16, V4.B16
+	VORR	V5.B16, V0.B16, V0.B16
+	VORR	V6.B16, V1.B16, V1.B16
+	VORR	V7.B16, V2.B16, V2.B16
+	VORR	V8.B16, V4.B16, V4.B16
+	ADD	R2<<0, R4, R0
+	FSTPQ	(F0, F1), 0(R0)
+	FSTPQ	(F2, F4), 32(R0)
+	ADD	$64, R2, R2
 	B	loop
 done:
 	RET
@@ -1043,183 +1043,183 @@ done:
 // func siluNEON(x *float32, y *float32, n int)
 TEXT ·siluNEON(SB), NOSPLIT, $0-24
 	MOVD	$functionConstantsNEON<>(SB), R1
-	MOVD	x+0(FP), R6
-	MOVD	y+8(FP), R5
-	MOVD	n+16(FP), R4
-	MOVD	ZR, R3
-	LSL	$2, R4, R4
+	MOVD	x+0(FP), R5
+	MOVD	y+8(FP), R4
+	MOVD	n+16(FP), R3
+	MOVD	ZR, R2
+	LSL	$2, R3, R3
 loop:
-	CMP	R4, R3
+	CMP	R3, R2
 	BGE	done
-	ADD	R3<<0, R6, R2
-	FLDPQ	0(R2), (F12, F11)
+	ADD	R2<<0, R5, R0
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F12, F11)
 	FMOVQ	0(R1), F0
-	VAND	V0.B16, V12.B16, V6.B16
-	VAND	V0.B16, V11.B16, V5.B16
+	VAND	V0.B16, V24.B16, V16.B16
+	VAND	V0.B16, V23.B16, V15.B16
+	FMOVQ	0(R1), F0
+	VAND	V0.B16, V12.B16, V7.B16
+	VAND	V0.B16, V11.B16, V6.B16
+	FLDPQ	64(R1), (F4, F3)
 	FLDPQ	64(R1), (F2, F1)
-	WORD	$0x6ea2e4c0 // fcmgt v0.4s, v6.4s, v2.4s
-	VBSL	V6.B16, V2.B16, V0.B16
+	WORD	$0x6ea4e600 // fcmgt v0.4s, v16.4s, v4.4s
+	VBSL	V16.B16, V4.B16, V0.B16
+	VMOV	V0.B16, V16.B16
+	WORD	$0x6ea3e5e0 // fcmgt v0.4s, v15.4s, v3.4s
+	VBSL	V15.B16, V3.B16, V0.B16
+	VMOV	V0.B16, V15.B16
+	WORD	$0x6ea2e4e0 // fcmgt v0.4s, v7.4s, v2.4s
+	VBSL	V7.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V7.B16
+	WORD	$0x6ea1e4c0 // fcmgt v0.4s, v6.4s, v1.4s
+	VBSL	V6.B16, V1.B16, V0.B16
 	VMOV	V0.B16, V6.B16
-	WORD	$0x6ea1e4a0 // fcmgt v0.4s, v5.4s, v1.4s
-	VBSL	V5.B16, V1.B16, V0.B16
-	VMOV	V0.B16, V5.B16
 	FMOVQ	128(R1), F0
+	VORR	V0.B16, V16.B16, V16.B16
+	VORR	V0.B16, V15.B16, V15.B16
+	FMOVQ	128(R1), F0
+	VORR	V0.B16, V7.B16, V7.B16
 	VORR	V0.B16, V6.B16, V6.B16
-	VORR	V0.B16, V5.B16, V5.B16
 	FMOVQ	192(R1), F0
-	WORD	$0x6e20dcca // fmul v10.4s, v6.4s, v0.4s
-	WORD	$0x6e20dca9 // fmul v9.4s, v5.4s, v0.4s
+	WORD	$0x6e20de16 // fmul v22.4s, v16.4s, v0.4s
+	WORD	$0x6e20ddf5 // fmul v21.4s, v15.4s, v0.4s
+	FMOVQ	192(R1), F0
+	WORD	$0x6e20dcea // fmul v10.4s, v7.4s, v0.4s
+	WORD	$0x6e20dcc9 // fmul v9.4s, v6.4s, v0.4s
+	FMOVQ	256(R1), F0
+	WORD	$0x4e20d6d6 // fadd v22.4s, v22.4s, v0.4s
+	WORD	$0x4e20d6b5 // fadd v21.4s, v21.4s, v0.4s
 	FMOVQ	256(R1), F0
 	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
 	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
 	FMOVQ	256(R1), F0
-	WORD	$0x4ea0d542 // fsub v2.4s, v10.4s, v0.4s
-	WORD	$0x4ea0d524 // fsub v4.4s, v9.4s, v0.4s
+	WORD	$0x4ea0d6cd // fsub v13.4s, v22.4s, v0.4s
+	WORD	$0x4ea0d6a8 // fsub v8.4s, v21.4s, v0.4s
+	FMOVQ	256(R1), F0
+	WORD	$0x4ea0d544 // fsub v4.4s, v10.4s, v0.4s
+	WORD	$0x4ea0d525 // fsub v5.4s, v9.4s, v0.4s
 	FMOVQ	320(R1), F0
-	WORD	$0x6e20dc43 // fmul v3.4s, v2.4s, v0.4s
-	WORD	$0x6e20dc80 // fmul v0.4s, v4.4s, v0.4s
-	FMOVQ	384(R1), F1
-	WORD	$0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
-	WORD	$0x6e21dc81 // fmul v1.4s, v4.4s, v1.4s
-	WORD	$0x4ea2d4c2 // fsub v2.4s, v6.4s, v2.4s
-	WORD	$0x4ea1d4a1 // fsub v1.4s, v5.4s, v1.4s
-	WORD	$0x4ea3d448 // fsub v8.4s, v2.4s, v3.4s
-	WORD	$0x4ea0d427 // fsub v7.4s, v1.4s, v0.4s
+	WORD	$0x6e20ddae // fmul v14.4s, v13.4s, v0.4s
+	WORD	$0x6e20dd02 // fmul v2.4s, v8.4s, v0.4s
+	FMOVQ	320(R1), F0
+	WORD	$0x6e20dc81 // fmul v1.4s, v4.4s, v0.4s
+	WORD	$0x6e20dca0 // fmul v0.4s, v5.4s, v0.4s
+	FMOVQ	384(R1), F3
+	WORD	$0x6e23ddad // fmul v13.4s, v13.4s, v3.4s
+	WORD	$0x6e23dd08 // fmul v8.4s, v8.4s, v3.4s
+	FMOVQ	384(R1), F3
+	WORD	$0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
+	WORD	$0x6e23dca3 // fmul v3.4s, v5.4s, v3.4s
+	WORD	$0x4eadd605 // fsub v5.4s, v16.4s, v13.4s
+	WORD	$0x4ea8d5e8 // fsub v8.4s, v15.4s, v8.4s
+	WORD	$0x4ea4d4e4 // fsub v4.4s, v7.4s, v4.4s
+	WORD	$0x4ea3d4c3 // fsub v3.4s, v6.4s, v3.4s
+	WORD	$0x4eaed4b4 // fsub v20.4s, v5.4s, v14.4s
+	WORD	$0x4ea2d513 // fsub v19.4s, v8.4s, v2.4s
+	WORD	$0x4ea1d488 // fsub v8.4s, v4.4s, v1.4s
+	WORD	$0x4ea0d467 // fsub v7.4s, v3.4s, v0.4s
+	WORD	$0x6e34de92 // fmul v18.4s, v20.4s, v20.4s
+	WORD	$0x6e33de71 // fmul v17.4s, v19.4s, v19.4s
 	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
 	WORD	$0x6e27dce5 // fmul v5.4s, v7.4s, v7.4s
 	FMOVQ	448(R1), F0
-	WORD	$0x6e20dcc4 // fmul v4.4s, v6.4s, v0.4s
+	WORD	$0x6e20de50 // fmul v16.4s, v18.4s, v0.4s
+	WORD	$0x6e20de2d // fmul v13.4s, v17.4s, v0.4s
+	FMOVQ	448(R1), F0
+	WORD	$0x6e20dcc3 // fmul v3.4s, v6.4s, v0.4s
 	WORD	$0x6e20dca1 // fmul v1.4s, v5.4s, v0.4s
-	FLDPQ	512(R1), (F3, F0)
-	WORD	$0x6e28dc63 // fmul v3.4s, v3.4s, v8.4s
+	FLDPQ	512(R1), (F15, F4)
+	FLDPQ	512(R1), (F2, F0)
+	WORD	$0x6e34ddef // fmul v15.4s, v15.4s, v20.4s
+	WORD	$0x6e33dc84 // fmul v4.4s, v4.4s, v19.4s
+	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
 	WORD	$0x6e27dc00 // fmul v0.4s, v0.4s, v7.4s
-	FMOVQ	576(R1), F2
-	WORD	$0x4e22d463 // fadd v3.4s, v3.4s, v2.4s
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
+	FMOVQ	576(R1), F14
+	WORD	$0x4e2ed5ef // fadd v15.4s, v15.4s, v14.4s
+	WORD	$0x4e2ed484 // fadd v4.4s, v4.4s, v14.4s
+	FMOVQ	576(R1), F14
+	WORD	$0x4e2ed442 // fadd v2.4s, v2.4s, v14.4s
+	WORD	$0x4e2ed400 // fadd v0.4s, v0.4s, v14.4s
+	WORD	$0x4e2fd610 // fadd v16.4s, v16.4s, v15.4s
+	WORD	$0x4e24d5af // fadd v15.4s, v13.4s, v4.4s
+	WORD	$0x4e22d464 // fadd v4.4s, v3.4s, v2.4s
 	WORD	$0x4e20d423 // fadd v3.4s, v1.4s, v0.4s
+	WORD	$0x6e32de10 // fmul v16.4s, v16.4s, v18.4s
+	WORD	$0x6e31ddef // fmul v15.4s, v15.4s, v17.4s
 	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
 	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	FLDPQ	640(R1), (F14, F13)
 	FLDPQ	640(R1), (F2, F1)
+	WORD	$0x6e34ddce // fmul v14.4s, v14.4s, v20.4s
+	WORD	$0x6e33ddad // fmul v13.4s, v13.4s, v19.4s
 	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
 	WORD	$0x6e27dc21 // fmul v1.4s, v1.4s, v7.4s
 	FMOVQ	704(R1), F0
+	WORD	$0x4e20d5ce // fadd v14.4s, v14.4s, v0.4s
+	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
+	FMOVQ	704(R1), F0
 	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
 	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD	$0x4e2ed610 // fadd v16.4s, v16.4s, v14.4s
+	WORD	$0x4e2dd5ef // fadd v15.4s, v15.4s, v13.4s
 	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
 	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD	$0x6e32de10 // fmul v16.4s, v16.4s, v18.4s
+	WORD	$0x6e31ddef // fmul v15.4s, v15.4s, v17.4s
 	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
 	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	WORD	$0x4e34d610 // fadd v16.4s, v16.4s, v20.4s
+	WORD	$0x4e33d5ef // fadd v15.4s, v15.4s, v19.4s
 	WORD	$0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
 	WORD	$0x4e27d463 // fadd v3.4s, v3.4s, v7.4s
+	WORD	$0x4f3756d6 // shl v22.4s, v22.4s, #23
+	WORD	$0x4f3756b5 // shl v21.4s, v21.4s, #23
 	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
 	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
 	FMOVQ	768(R1), F0
+	WORD	$0x4e20d610 // fadd v16.4s, v16.4s, v0.4s
+	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
+	FMOVQ	768(R1), F0
 	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
 	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
+	WORD	$0x6e36de10 // fmul v16.4s, v16.4s, v22.4s
+	WORD	$0x6e35ddef // fmul v15.4s, v15.4s, v21.4s
 	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
 	WORD	$0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
 	FMOVQ	832(R1), F0
+	WORD	$0x6e20de10 // fmul v16.4s, v16.4s, v0.4s
+	WORD	$0x6e20ddef // fmul v15.4s, v15.4s, v0.4s
+	FMOVQ	832(R1), F0
 	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
 	WORD	$0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
+	FLDPQ	768(R1), (F5, F2)
 	FLDPQ	768(R1), (F1, F0)
+	WORD	$0x4f210706 // sshr v6.4s, v24.4s, #31
+	VBSL	V5.B16, V16.B16, V6.B16
+	WORD	$0x4f2106e5 // sshr v5.4s, v23.4s, #31
+	VBSL	V2.B16, V15.B16, V5.B16
 	WORD	$0x4f210582 // sshr v2.4s, v12.4s, #31
 	VBSL	V1.B16, V4.B16, V2.B16
 	WORD	$0x4f210561 // sshr v1.4s, v11.4s, #31
 	VBSL	V0.B16, V3.B16, V1.B16
 	FMOVQ	768(R1), F0
-	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
-	WORD	$0x4e20d460 // fadd v0.4s, v3.4s, v0.4s
-	WORD	$0x6e24fc42 // fdiv v2.4s, v2.4s, v4.4s
-	WORD	$0x6e20fc20 // fdiv v0.4s, v1.4s, v0.4s
-	WORD	$0x6e22dd81 // fmul v1.4s, v12.4s, v2.4s
-	WORD	$0x6e20dd60 // fmul v0.4s, v11.4s, v0.4s
-	ADD	R3<<0, R5, R0
-	FSTPQ	(F1, F0), 0(R0)
-	FLDPQ	32(R2), (F12, F11)
-	FMOVQ	0(R1), F0
-	VAND	V0.B16, V12.B16, V6.B16
-	VAND	V0.B16, V11.B16, V5.B16
-	FLDPQ	64(R1), (F2, F1)
-	WORD	$0x6ea2e4c0 // fcmgt v0.4s, v6.4s, v2.4s
-	VBSL	V6.B16, V2.B16, V0.B16
-	VMOV	V0.B16, V6.B16
-	WORD	$0x6ea1e4a0 // fcmgt v0.4s, v5.4s, v1.4s
-	VBSL	V5.B16, V1.B16, V0.B16
-	VMOV	V0.B16, V5.B16
-	FMOVQ	128(R1), F0
-	VORR	V0.B16, V6.B16, V6.B16
-	VORR	V0.B16, V5.B16, V5.B16
-	FMOVQ	192(R1), F0
-	WORD	$0x6e20dcca // fmul v10.4s, v6.4s, v0.4s
-	WORD	$0x6e20dca9 // fmul v9.4s, v5.4s, v0.4s
-	FMOVQ	256(R1), F0
-	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
-	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FMOVQ	256(R1), F0
-	WORD	$0x4ea0d542 // fsub v2.4s, v10.4s, v0.4s
-	WORD	$0x4ea0d524 // fsub v4.4s, v9.4s, v0.4s
-	FMOVQ	320(R1), F0
-	WORD	$0x6e20dc43 // fmul v3.4s, v2.4s, v0.4s
-	WORD	$0x6e20dc80 // fmul v0.4s, v4.4s, v0.4s
-	FMOVQ	384(R1), F1
-	WORD	$0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
-	WORD	$0x6e21dc81 // fmul v1.4s, v4.4s, v1.4s
-	WORD	$0x4ea2d4c2 // fsub v2.4s, v6.4s, v2.4s
-	WORD	$0x4ea1d4a1 // fsub v1.4s, v5.4s, v1.4s
-	WORD	$0x4ea3d448 // fsub v8.4s, v2.4s, v3.4s
-	WORD	$0x4ea0d427 // fsub v7.4s, v1.4s, v0.4s
-	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
-	WORD	$0x6e27dce5 // fmul v5.4s, v7.4s, v7.4s
-	FMOVQ	448(R1), F0
-	WORD	$0x6e20dcc4 // fmul v4.4s, v6.4s, v0.4s
-	WORD	$0x6e20dca1 // fmul v1.4s, v5.4s, v0.4s
-	FLDPQ	512(R1), (F3, F0)
-	WORD	$0x6e28dc63 // fmul v3.4s, v3.4s, v8.4s
-	WORD	$0x6e27dc00 // fmul v0.4s, v0.4s, v7.4s
-	FMOVQ	576(R1), F2
-	WORD	$0x4e22d463 // fadd v3.4s, v3.4s, v2.4s
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
-	WORD	$0x4e20d423 // fadd v3.4s, v1.4s, v0.4s
-	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	FLDPQ	640(R1), (F2, F1)
-	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
-	WORD	$0x6e27dc21 // fmul v1.4s, v1.4s, v7.4s
-	FMOVQ	704(R1), F0
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
-	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
-	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
-	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	WORD	$0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
-	WORD	$0x4e27d463 // fadd v3.4s, v3.4s, v7.4s
-	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
-	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
-	FMOVQ	768(R1), F0
-	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
-	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
-	WORD	$0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
-	FMOVQ	832(R1), F0
-	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
-	WORD	$0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
-	FLDPQ	768(R1), (F1, F0)
-	WORD	$0x4f210582 // sshr v2.4s, v12.4s, #31
-	VBSL	V1.B16, V4.B16, V2.B16
-	WORD	$0x4f210561 // sshr v1.4s, v11.4s, #31
-	VBSL	V0.B16, V3.B16, V1.B16
+	WORD	$0x4e20d607 // fadd v7.4s, v16.4s, v0.4s
+	WORD	$0x4e20d5e8 // fadd v8.4s, v15.4s, v0.4s
 	FMOVQ	768(R1), F0
 	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
 	WORD	$0x4e20d460 // fadd v0.4s, v3.4s, v0.4s
+	WORD	$0x6e27fcc3 // fdiv v3.4s, v6.4s, v7.4s
+	WORD	$0x6e28fca5 // fdiv v5.4s, v5.4s, v8.4s
 	WORD	$0x6e24fc42 // fdiv v2.4s, v2.4s, v4.4s
 	WORD	$0x6e20fc20 // fdiv v0.4s, v1.4s, v0.4s
-	WORD	$0x6e22dd81 // fmul v1.4s, v12.4s, v2.4s
+	WORD	$0x6e23df01 // fmul v1.4s, v24.4s, v3.4s
+	WORD	$0x6e25dee3 // fmul v3.4s, v23.4s, v5.4s
+	WORD	$0x6e22dd82 // fmul v2.4s, v12.4s, v2.4s
 	WORD	$0x6e20dd60 // fmul v0.4s, v11.4s, v0.4s
-	FSTPQ	(F1, F0), 32(R0)
-	ADD	$64, R3, R3
+	ADD	R2<<0, R4, R0
+	FSTPQ	(F1, F3), 0(R0)
+	FSTPQ	(F2, F0), 32(R0)
+	ADD	$64, R2, R2
 	B	loop
 done:
 	RET
@@ -1227,21 +1227,33 @@ done:
 // func geluNEON(x *float32, y *float32, n int)
 TEXT ·geluNEON(SB), NOSPLIT, $0-24
 	MOVD	$functionConstantsNEON<>(SB), R1
-	MOVD	x+0(FP), R6
-	MOVD	y+8(FP), R5
-	MOVD	n+16(FP), R4
-	MOVD	ZR, R3
-	LSL	$2, R4, R4
+	MOVD	x+0(FP), R5
+	MOVD	y+8(FP), R4
+	MOVD	n+16(FP), R3
+	MOVD	ZR, R2
+	LSL	$2, R3, R3
 loop:
-	CMP	R4, R3
+	CMP	R3, R2
 	BGE	done
-	ADD	R3<<0, R6, R2
-	FLDPQ	0(R2), (F14, F13)
+	ADD	R2<<0, R5, R0
+	FLDPQ	0(R0), (F28, F27)
+	FLDPQ	32(R0), (F14, F13)
+	FMOVQ	0(R1), F0
+	VAND	V0.B16, V28.B16, V26.B16
+	VAND	V0.B16, V27.B16, V25.B16
 	FMOVQ	0(R1), F0
 	VAND	V0.B16, V14.B16, V12.B16
 	VAND	V0.B16, V13.B16, V11.B16
+	FMOVQ	1152(R1), F4
+	FMOVQ	1168(R1), F3
 	FMOVQ	1152(R1), F2
 	FMOVQ	1168(R1), F1
+	WORD	$0x6ea4e740 // fcmgt v0.4s, v26.4s, v4.4s
+	VBSL	V26.B16, V4.B16, V0.B16
+	VMOV	V0.B16, V26.B16
+	WORD	$0x6ea3e720 // fcmgt v0.4s, v25.4s, v3.4s
+	VBSL	V25.B16, V3.B16, V0.B16
+	VMOV	V0.B16, V25.B16
 	WORD	$0x6ea2e580 // fcmgt v0.4s, v12.4s, v2.4s
 	VBSL	V12.B16, V2.B16, V0.B16
 	VMOV	V0.B16, V12.B16
@@ -1249,289 +1261,279 @@ loop:
 	VBSL	V11.B16, V1.B16, V0.B16
 	VMOV	V0.B16, V11.B16
 	FMOVQ	1216(R1), F0
-	VAND	V0.B16, V12.B16, V1.B16
-	VAND	V0.B16, V11.B16, V0.B16
-	WORD	$0x4ea1d585 // fsub v5.4s, v12.4s, v1.4s
-	WORD	$0x4ea0d563 // fsub v3.4s, v11.4s, v0.4s
-	WORD	$0x4e21d584 // fadd v4.4s, v12.4s, v1.4s
-	WORD	$0x4e20d562 // fadd v2.4s, v11.4s, v0.4s
-	WORD	$0x6e24dca4 // fmul v4.4s, v5.4s, v4.4s
-	WORD	$0x6e22dc63 // fmul v3.4s, v3.4s, v2.4s
-	FMOVQ	1280(R1), F2
-	WORD	$0x6e22dc87 // fmul v7.4s, v4.4s, v2.4s
-	WORD	$0x6e22dc66 // fmul v6.4s, v3.4s, v2.4s
-	WORD	$0x6e21dc22 // fmul v2.4s, v1.4s, v1.4s
-	WORD	$0x6e20dc01 // fmul v1.4s, v0.4s, v0.4s
-	FMOVQ	1344(R1), F0
-	WORD	$0x6e20dc45 // fmul v5.4s, v2.4s, v0.4s
-	WORD	$0x6e20dc24 // fmul v4.4s, v1.4s, v0.4s
-	FMOVQ	192(R1), F0
-	WORD	$0x6e20dcaa // fmul v10.4s, v5.4s, v0.4s
-	WORD	$0x6e20dc89 // fmul v9.4s, v4.4s, v0.4s
-	FMOVQ	256(R1), F0
-	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
-	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FMOVQ	256(R1), F0
-	WORD	$0x4ea0d543 // fsub v3.4s, v10.4s, v0.4s
-	WORD	$0x4ea0d522 // fsub v2.4s, v9.4s, v0.4s
-	FMOVQ	320(R1), F0
-	WORD	$0x6e20dc61 // fmul v1.4s, v3.4s, v0.4s
-	WORD	$0x6e20dc40 // fmul v0.4s, v2.4s, v0.4s
-	WORD	$0x4e27d421 // fadd v1.4s, v1.4s, v7.4s
-	WORD	$0x4e26d400 // fadd v0.4s, v0.4s, v6.4s
-	FMOVQ	384(R1), F6
-	WORD	$0x6e26dc63 // fmul v3.4s, v3.4s, v6.4s
-	WORD	$0x6e26dc42 // fmul v2.4s, v2.4s, v6.4s
-	WORD	$0x4ea3d4a3 // fsub v3.4s, v5.4s, v3.4s
-	WORD	$0x4ea2d482 // fsub v2.4s, v4.4s, v2.4s
-	WORD	$0x4ea1d468 // fsub v8.4s, v3.4s, v1.4s
-	WORD	$0x4ea0d447 // fsub v7.4s, v2.4s, v0.4s
-	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
-	WORD	$0x6e27dce5 // fmul v5.4s, v7.4s, v7.4s
-	FMOVQ	448(R1), F0
-	WORD	$0x6e20dcc4 // fmul v4.4s, v6.4s, v0.4s
-	WORD	$0x6e20dca1 // fmul v1.4s, v5.4s, v0.4s
-	FLDPQ	512(R1), (F3, F0)
-	WORD	$0x6e28dc63 // fmul v3.4s, v3.4s, v8.4s
-	WORD	$0x6e27dc00 // fmul v0.4s, v0.4s, v7.4s
-	FMOVQ	576(R1), F2
-	WORD	$0x4e22d463 // fadd v3.4s, v3.4s, v2.4s
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
-	WORD	$0x4e20d423 // fadd v3.4s, v1.4s, v0.4s
-	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	FLDPQ	640(R1), (F2, F1)
-	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
-	WORD	$0x6e27dc21 // fmul v1.4s, v1.4s, v7.4s
-	FMOVQ	704(R1), F0
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
-	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
-	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
-	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	WORD	$0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
-	WORD	$0x4e27d463 // fadd v3.4s, v3.4s, v7.4s
-	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
-	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
-	FMOVQ	768(R1), F0
-	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
-	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
-	WORD	$0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
-	FMOVQ	1408(R1), F2
-	FMOVQ	1424(R1), F1
-	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
-	WORD	$0x6e2bdc21 // fmul v1.4s, v1.4s, v11.4s
-	FMOVQ	1472(R1), F0
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
-	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
-	WORD	$0x6e2bdc21 // fmul v1.4s, v1.4s, v11.4s
-	FMOVQ	1536(R1), F0
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
-	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
-	WORD	$0x6e2bdc21 // fmul v1.4s, v1.4s, v11.4s
-	FMOVQ	1600(R1), F0
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
-	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
-	WORD	$0x6e2bdc21 // fmul v1.4s, v1.4s, v11.4s
-	FMOVQ	1664(R1), F0
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
-	WORD	$0x6e22dc80 // fmul v0.4s, v4.4s, v2.4s
-	WORD	$0x6e21dc64 // fmul v4.4s, v3.4s, v1.4s
-	FMOVQ	1728(R1), F3
-	FMOVQ	1744(R1), F2
-	WORD	$0x6e2cdc63 // fmul v3.4s, v3.4s, v12.4s
-	WORD	$0x6e2bdc42 // fmul v2.4s, v2.4s, v11.4s
-	FMOVQ	1792(R1), F1
-	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
-	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
-	WORD	$0x6e2cdc63 // fmul v3.4s, v3.4s, v12.4s
-	WORD	$0x6e2bdc42 // fmul v2.4s, v2.4s, v11.4s
-	FMOVQ	1856(R1), F1
-	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
-	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
-	WORD	$0x6e2cdc63 // fmul v3.4s, v3.4s, v12.4s
-	WORD	$0x6e2bdc42 // fmul v2.4s, v2.4s, v11.4s
-	FMOVQ	1920(R1), F1
-	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
-	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
-	WORD	$0x6e2cdc63 // fmul v3.4s, v3.4s, v12.4s
-	WORD	$0x6e2bdc42 // fmul v2.4s, v2.4s, v11.4s
-	FMOVQ	1984(R1), F1
-	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
-	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
-	WORD	$0x6e2cdc63 // fmul v3.4s, v3.4s, v12.4s
-	WORD	$0x6e2bdc42 // fmul v2.4s, v2.4s, v11.4s
-	FMOVQ	768(R1), F1
-	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
-	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
-	WORD	$0x6e23fc00 // fdiv v0.4s, v0.4s, v3.4s
-	WORD	$0x6e22fc84 // fdiv v4.4s, v4.4s, v2.4s
-	FLDPQ	768(R1), (F2, F1)
-	WORD	$0x4ea0d443 // fsub v3.4s, v2.4s, v0.4s
-	WORD	$0x4ea4d422 // fsub v2.4s, v1.4s, v4.4s
-	WORD	$0x4f2105c1 // sshr v1.4s, v14.4s, #31
-	VBSL	V3.B16, V0.B16, V1.B16
-	WORD	$0x4f2105a0 // sshr v0.4s, v13.4s, #31
-	VBSL	V2.B16, V4.B16, V0.B16
-	WORD	$0x6e21ddc1 // fmul v1.4s, v14.4s, v1.4s
-	WORD	$0x6e20dda0 // fmul v0.4s, v13.4s, v0.4s
-	ADD	R3<<0, R5, R0
-	FSTPQ	(F1, F0), 0(R0)
-	FLDPQ	32(R2), (F14, F13)
-	FMOVQ	0(R1), F0
-	VAND	V0.B16, V14.B16, V12.B16
-	VAND	V0.B16, V13.B16, V11.B16
-	FMOVQ	1152(R1), F2
-	FMOVQ	1168(R1), F1
-	WORD	$0x6ea2e580 // fcmgt v0.4s, v12.4s, v2.4s
-	VBSL	V12.B16, V2.B16, V0.B16
-	VMOV	V0.B16, V12.B16
-	WORD	$0x6ea1e560 // fcmgt v0.4s, v11.4s, v1.4s
-	VBSL	V11.B16, V1.B16, V0.B16
-	VMOV	V0.B16, V11.B16
+	VAND	V0.B16, V26.B16, V3.B16
+	VAND	V0.B16, V25.B16, V2.B16
 	FMOVQ	1216(R1), F0
 	VAND	V0.B16, V12.B16, V1.B16
 	VAND	V0.B16, V11.B16, V0.B16
-	WORD	$0x4ea1d585 // fsub v5.4s, v12.4s, v1.4s
-	WORD	$0x4ea0d563 // fsub v3.4s, v11.4s, v0.4s
-	WORD	$0x4e21d584 // fadd v4.4s, v12.4s, v1.4s
-	WORD	$0x4e20d562 // fadd v2.4s, v11.4s, v0.4s
-	WORD	$0x6e24dca4 // fmul v4.4s, v5.4s, v4.4s
-	WORD	$0x6e22dc63 // fmul v3.4s, v3.4s, v2.4s
-	FMOVQ	1280(R1), F2
-	WORD	$0x6e22dc87 // fmul v7.4s, v4.4s, v2.4s
-	WORD	$0x6e22dc66 // fmul v6.4s, v3.4s, v2.4s
-	WORD	$0x6e21dc22 // fmul v2.4s, v1.4s, v1.4s
-	WORD	$0x6e20dc01 // fmul v1.4s, v0.4s, v0.4s
-	FMOVQ	1344(R1), F0
-	WORD	$0x6e20dc45 // fmul v5.4s, v2.4s, v0.4s
-	WORD	$0x6e20dc24 // fmul v4.4s, v1.4s, v0.4s
+	WORD	$0x4ea3d74f // fsub v15.4s, v26.4s, v3.4s
+	WORD	$0x4ea2d72a // fsub v10.4s, v25.4s, v2.4s
+	WORD	$0x4ea1d587 // fsub v7.4s, v12.4s, v1.4s
+	WORD	$0x4ea0d566 // fsub v6.4s, v11.4s, v0.4s
+	WORD	$0x4e23d749 // fadd v9.4s, v26.4s, v3.4s
+	WORD	$0x4e22d728 // fadd v8.4s, v25.4s, v2.4s
+	WORD	$0x4e21d585 // fadd v5.4s, v12.4s, v1.4s
+	WORD	$0x4e20d564 // fadd v4.4s, v11.4s, v0.4s
+	WORD	$0x6e29dde9 // fmul v9.4s, v15.4s, v9.4s
+	WORD	$0x6e28dd48 // fmul v8.4s, v10.4s, v8.4s
+	WORD	$0x6e25dce5 // fmul v5.4s, v7.4s, v5.4s
+	WORD	$0x6e24dcc4 // fmul v4.4s, v6.4s, v4.4s
+	FMOVQ	1280(R1), F6
+	WORD	$0x6e26dd35 // fmul v21.4s, v9.4s, v6.4s
+	WORD	$0x6e26dd14 // fmul v20.4s, v8.4s, v6.4s
+	FMOVQ	1280(R1), F6
+	WORD	$0x6e26dca8 // fmul v8.4s, v5.4s, v6.4s
+	WORD	$0x6e26dc87 // fmul v7.4s, v4.4s, v6.4s
+	WORD	$0x6e23dc63 // fmul v3.4s, v3.4s, v3.4s
+	WORD	$0x6e22dc42 // fmul v2.4s, v2.4s, v2.4s
+	WORD	$0x6e21dc21 // fmul v1.4s, v1.4s, v1.4s
+	WORD	$0x6e20dc00 // fmul v0.4s, v0.4s, v0.4s
+	FMOVQ	1344(R1), F4
+	WORD	$0x6e24dc73 // fmul v19.4s, v3.4s, v4.4s
+	WORD	$0x6e24dc52 // fmul v18.4s, v2.4s, v4.4s
+	FMOVQ	1344(R1), F2
+	WORD	$0x6e22dc26 // fmul v6.4s, v1.4s, v2.4s
+	WORD	$0x6e22dc05 // fmul v5.4s, v0.4s, v2.4s
 	FMOVQ	192(R1), F0
-	WORD	$0x6e20dcaa // fmul v10.4s, v5.4s, v0.4s
-	WORD	$0x6e20dc89 // fmul v9.4s, v4.4s, v0.4s
+	WORD	$0x6e20de78 // fmul v24.4s, v19.4s, v0.4s
+	WORD	$0x6e20de57 // fmul v23.4s, v18.4s, v0.4s
+	FMOVQ	192(R1), F0
+	WORD	$0x6e20dcca // fmul v10.4s, v6.4s, v0.4s
+	WORD	$0x6e20dca9 // fmul v9.4s, v5.4s, v0.4s
+	FMOVQ	256(R1), F0
+	WORD	$0x4e20d718 // fadd v24.4s, v24.4s, v0.4s
+	WORD	$0x4e20d6f7 // fadd v23.4s, v23.4s, v0.4s
 	FMOVQ	256(R1), F0
 	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
 	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
 	FMOVQ	256(R1), F0
-	WORD	$0x4ea0d543 // fsub v3.4s, v10.4s, v0.4s
-	WORD	$0x4ea0d522 // fsub v2.4s, v9.4s, v0.4s
+	WORD	$0x4ea0d711 // fsub v17.4s, v24.4s, v0.4s
+	WORD	$0x4ea0d6f0 // fsub v16.4s, v23.4s, v0.4s
+	FMOVQ	256(R1), F0
+	WORD	$0x4ea0d544 // fsub v4.4s, v10.4s, v0.4s
+	WORD	$0x4ea0d523 // fsub v3.4s, v9.4s, v0.4s
 	FMOVQ	320(R1), F0
-	WORD	$0x6e20dc61 // fmul v1.4s, v3.4s, v0.4s
-	WORD	$0x6e20dc40 // fmul v0.4s, v2.4s, v0.4s
-	WORD	$0x4e27d421 // fadd v1.4s, v1.4s, v7.4s
-	WORD	$0x4e26d400 // fadd v0.4s, v0.4s, v6.4s
-	FMOVQ	384(R1), F6
-	WORD	$0x6e26dc63 // fmul v3.4s, v3.4s, v6.4s
-	WORD	$0x6e26dc42 // fmul v2.4s, v2.4s, v6.4s
+	WORD	$0x6e20de2f // fmul v15.4s, v17.4s, v0.4s
+	WORD	$0x6e20de02 // fmul v2.4s, v16.4s, v0.4s
+	FMOVQ	320(R1), F0
+	WORD	$0x6e20dc81 // fmul v1.4s, v4.4s, v0.4s
+	WORD	$0x6e20dc60 // fmul v0.4s, v3.4s, v0.4s
+	WORD	$0x4e35d5ef // fadd v15.4s, v15.4s, v21.4s
+	WORD	$0x4e34d442 // fadd v2.4s, v2.4s, v20.4s
+	WORD	$0x4e28d421 // fadd v1.4s, v1.4s, v8.4s
+	WORD	$0x4e27d400 // fadd v0.4s, v0.4s, v7.4s
+	FMOVQ	384(R1), F7
+	WORD	$0x6e27de28 // fmul v8.4s, v17.4s, v7.4s
+	WORD	$0x6e27de10 // fmul v16.4s, v16.4s, v7.4s
+	FMOVQ	384(R1), F7
+	WORD	$0x6e27dc84 // fmul v4.4s, v4.4s, v7.4s
+	WORD	$0x6e27dc63 // fmul v3.4s, v3.4s, v7.4s
+	WORD	$0x4ea8d667 // fsub v7.4s, v19.4s, v8.4s
+	WORD	$0x4eb0d648 // fsub v8.4s, v18.4s, v16.4s
+	WORD	$0x4ea4d4c4 // fsub v4.4s, v6.4s, v4.4s
 	WORD	$0x4ea3d4a3 // fsub v3.4s, v5.4s, v3.4s
-	WORD	$0x4ea2d482 // fsub v2.4s, v4.4s, v2.4s
-	WORD	$0x4ea1d468 // fsub v8.4s, v3.4s, v1.4s
-	WORD	$0x4ea0d447 // fsub v7.4s, v2.4s, v0.4s
+	WORD	$0x4eafd4f6 // fsub v22.4s, v7.4s, v15.4s
+	WORD	$0x4ea2d515 // fsub v21.4s, v8.4s, v2.4s
+	WORD	$0x4ea1d488 // fsub v8.4s, v4.4s, v1.4s
+	WORD	$0x4ea0d467 // fsub v7.4s, v3.4s, v0.4s
+	WORD	$0x6e36ded4 // fmul v20.4s, v22.4s, v22.4s
+	WORD	$0x6e35deb3 // fmul v19.4s, v21.4s, v21.4s
 	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
 	WORD	$0x6e27dce5 // fmul v5.4s, v7.4s, v7.4s
 	FMOVQ	448(R1), F0
-	WORD	$0x6e20dcc4 // fmul v4.4s, v6.4s, v0.4s
+	WORD	$0x6e20de92 // fmul v18.4s, v20.4s, v0.4s
+	WORD	$0x6e20de6f // fmul v15.4s, v19.4s, v0.4s
+	FMOVQ	448(R1), F0
+	WORD	$0x6e20dcc3 // fmul v3.4s, v6.4s, v0.4s
 	WORD	$0x6e20dca1 // fmul v1.4s, v5.4s, v0.4s
-	FLDPQ	512(R1), (F3, F0)
-	WORD	$0x6e28dc63 // fmul v3.4s, v3.4s, v8.4s
+	FLDPQ	512(R1), (F17, F4)
+	FLDPQ	512(R1), (F2, F0)
+	WORD	$0x6e36de31 // fmul v17.4s, v17.4s, v22.4s
+	WORD	$0x6e35dc84 // fmul v4.4s, v4.4s, v21.4s
+	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
 	WORD	$0x6e27dc00 // fmul v0.4s, v0.4s, v7.4s
-	FMOVQ	576(R1), F2
-	WORD	$0x4e22d463 // fadd v3.4s, v3.4s, v2.4s
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
+	FMOVQ	576(R1), F16
+	WORD	$0x4e30d631 // fadd v17.4s, v17.4s, v16.4s
+	WORD	$0x4e30d484 // fadd v4.4s, v4.4s, v16.4s
+	FMOVQ	576(R1), F16
+	WORD	$0x4e30d442 // fadd v2.4s, v2.4s, v16.4s
+	WORD	$0x4e30d400 // fadd v0.4s, v0.4s, v16.4s
+	WORD	$0x4e31d652 // fadd v18.4s, v18.4s, v17.4s
+	WORD	$0x4e24d5f1 // fadd v17.4s, v15.4s, v4.4s
+	WORD	$0x4e22d464 // fadd v4.4s, v3.4s, v2.4s
 	WORD	$0x4e20d423 // fadd v3.4s, v1.4s, v0.4s
+	WORD	$0x6e34de52 // fmul v18.4s, v18.4s, v20.4s
+	WORD	$0x6e33de31 // fmul v17.4s, v17.4s, v19.4s
 	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
 	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	FLDPQ	640(R1), (F16, F15)
 	FLDPQ	640(R1), (F2, F1)
+	WORD	$0x6e36de10 // fmul v16.4s, v16.4s, v22.4s
+	WORD	$0x6e35ddef // fmul v15.4s, v15.4s, v21.4s
 	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
 	WORD	$0x6e27dc21 // fmul v1.4s, v1.4s, v7.4s
 	FMOVQ	704(R1), F0
+	WORD	$0x4e20d610 // fadd v16.4s, v16.4s, v0.4s
+	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
+	FMOVQ	704(R1), F0
 	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
 	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD	$0x4e30d652 // fadd v18.4s, v18.4s, v16.4s
+	WORD	$0x4e2fd631 // fadd v17.4s, v17.4s, v15.4s
 	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
 	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD	$0x6e34de52 // fmul v18.4s, v18.4s, v20.4s
+	WORD	$0x6e33de31 // fmul v17.4s, v17.4s, v19.4s
 	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
 	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	WORD	$0x4e36d652 // fadd v18.4s, v18.4s, v22.4s
+	WORD	$0x4e35d631 // fadd v17.4s, v17.4s, v21.4s
 	WORD	$0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
 	WORD	$0x4e27d463 // fadd v3.4s, v3.4s, v7.4s
+	WORD	$0x4f375718 // shl v24.4s, v24.4s, #23
+	WORD	$0x4f3756f7 // shl v23.4s, v23.4s, #23
 	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
 	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
 	FMOVQ	768(R1), F0
+	WORD	$0x4e20d652 // fadd v18.4s, v18.4s, v0.4s
+	WORD	$0x4e20d631 // fadd v17.4s, v17.4s, v0.4s
+	FMOVQ	768(R1), F0
 	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
 	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
+	WORD	$0x6e38de52 // fmul v18.4s, v18.4s, v24.4s
+	WORD	$0x6e37de31 // fmul v17.4s, v17.4s, v23.4s
 	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
 	WORD	$0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
-	FMOVQ	1408(R1), F2
+	FMOVQ	1408(R1), F6
 	FMOVQ	1424(R1), F1
+	FMOVQ	1408(R1), F2
+	FMOVQ	1424(R1), F5
+	WORD	$0x6e3adcc6 // fmul v6.4s, v6.4s, v26.4s
+	WORD	$0x6e39dc21 // fmul v1.4s, v1.4s, v25.4s
 	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
-	WORD	$0x6e2bdc21 // fmul v1.4s, v1.4s, v11.4s
+	WORD	$0x6e2bdca5 // fmul v5.4s, v5.4s, v11.4s
+	FMOVQ	1472(R1), F0
+	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
+	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
 	FMOVQ	1472(R1), F0
 	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
+	WORD	$0x6e3adcc6 // fmul v6.4s, v6.4s, v26.4s
+	WORD	$0x6e39dc21 // fmul v1.4s, v1.4s, v25.4s
 	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
-	WORD	$0x6e2bdc21 // fmul v1.4s, v1.4s, v11.4s
+	WORD	$0x6e2bdca5 // fmul v5.4s, v5.4s, v11.4s
+	FMOVQ	1536(R1), F0
+	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
+	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
 	FMOVQ	1536(R1), F0
 	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
+	WORD	$0x6e3adcc6 // fmul v6.4s, v6.4s, v26.4s
+	WORD	$0x6e39dc21 // fmul v1.4s, v1.4s, v25.4s
 	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
-	WORD	$0x6e2bdc21 // fmul v1.4s, v1.4s, v11.4s
+	WORD	$0x6e2bdca5 // fmul v5.4s, v5.4s, v11.4s
+	FMOVQ	1600(R1), F0
+	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
+	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
 	FMOVQ	1600(R1), F0
 	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
+	WORD	$0x6e3adcc6 // fmul v6.4s, v6.4s, v26.4s
+	WORD	$0x6e39dc21 // fmul v1.4s, v1.4s, v25.4s
 	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
-	WORD	$0x6e2bdc21 // fmul v1.4s, v1.4s, v11.4s
+	WORD	$0x6e2bdca5 // fmul v5.4s, v5.4s, v11.4s
+	FMOVQ	1664(R1), F0
+	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
+	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
 	FMOVQ	1664(R1), F0
 	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
-	WORD	$0x6e22dc80 // fmul v0.4s, v4.4s, v2.4s
-	WORD	$0x6e21dc64 // fmul v4.4s, v3.4s, v1.4s
-	FMOVQ	1728(R1), F3
-	FMOVQ	1744(R1), F2
-	WORD	$0x6e2cdc63 // fmul v3.4s, v3.4s, v12.4s
-	WORD	$0x6e2bdc42 // fmul v2.4s, v2.4s, v11.4s
-	FMOVQ	1792(R1), F1
-	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
-	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
-	WORD	$0x6e2cdc63 // fmul v3.4s, v3.4s, v12.4s
-	WORD	$0x6e2bdc42 // fmul v2.4s, v2.4s, v11.4s
-	FMOVQ	1856(R1), F1
-	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
-	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
-	WORD	$0x6e2cdc63 // fmul v3.4s, v3.4s, v12.4s
-	WORD	$0x6e2bdc42 // fmul v2.4s, v2.4s, v11.4s
-	FMOVQ	1920(R1), F1
-	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
-	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
-	WORD	$0x6e2cdc63 // fmul v3.4s, v3.4s, v12.4s
-	WORD	$0x6e2bdc42 // fmul v2.4s, v2.4s, v11.4s
-	FMOVQ	1984(R1), F1
-	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
-	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
-	WORD	$0x6e2cdc63 // fmul v3.4s, v3.4s, v12.4s
-	WORD	$0x6e2bdc42 // fmul v2.4s, v2.4s, v11.4s
-	FMOVQ	768(R1), F1
-	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
-	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
-	WORD	$0x6e23fc00 // fdiv v0.4s, v0.4s, v3.4s
-	WORD	$0x6e22fc84 // fdiv v4.4s, v4.4s, v2.4s
-	FLDPQ	768(R1), (F2, F1)
-	WORD	$0x4ea0d443 // fsub v3.4s, v2.4s, v0.4s
-	WORD	$0x4ea4d422 // fsub v2.4s, v1.4s, v4.4s
-	WORD	$0x4f2105c1 // sshr v1.4s, v14.4s, #31
-	VBSL	V3.B16, V0.B16, V1.B16
+	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
+	WORD	$0x6e26de40 // fmul v0.4s, v18.4s, v6.4s
+	WORD	$0x6e21de21 // fmul v1.4s, v17.4s, v1.4s
+	WORD	$0x6e22dc82 // fmul v2.4s, v4.4s, v2.4s
+	WORD	$0x6e25dc66 // fmul v6.4s, v3.4s, v5.4s
+	FMOVQ	1728(R1), F8
+	FMOVQ	1744(R1), F7
+	FMOVQ	1728(R1), F5
+	FMOVQ	1744(R1), F4
+	WORD	$0x6e3add08 // fmul v8.4s, v8.4s, v26.4s
+	WORD	$0x6e39dce7 // fmul v7.4s, v7.4s, v25.4s
+	WORD	$0x6e2cdca5 // fmul v5.4s, v5.4s, v12.4s
+	WORD	$0x6e2bdc84 // fmul v4.4s, v4.4s, v11.4s
+	FMOVQ	1792(R1), F3
+	WORD	$0x4e23d508 // fadd v8.4s, v8.4s, v3.4s
+	WORD	$0x4e23d4e7 // fadd v7.4s, v7.4s, v3.4s
+	FMOVQ	1792(R1), F3
+	WORD	$0x4e23d4a5 // fadd v5.4s, v5.4s, v3.4s
+	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
+	WORD	$0x6e3add08 // fmul v8.4s, v8.4s, v26.4s
+	WORD	$0x6e39dce7 // fmul v7.4s, v7.4s, v25.4s
+	WORD	$0x6e2cdca5 // fmul v5.4s, v5.4s, v12.4s
+	WORD	$0x6e2bdc84 // fmul v4.4s, v4.4s, v11.4s
+	FMOVQ	1856(R1), F3
+	WORD	$0x4e23d508 // fadd v8.4s, v8.4s, v3.4s
+	WORD	$0x4e23d4e7 // fadd v7.4s, v7.4s, v3.4s
+	FMOVQ	1856(R1), F3
+	WORD	$0x4e23d4a5 // fadd v5.4s, v5.4s, v3.4s
+	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
+	WORD	$0x6e3add08 // fmul v8.4s, v8.4s, v26.4s
+	WORD	$0x6e39dce7 // fmul v7.4s, v7.4s, v25.4s
+	WORD	$0x6e2cdca5 // fmul v5.4s, v5.4s, v12.4s
+	WORD	$0x6e2bdc84 // fmul v4.4s, v4.4s, v11.4s
+	FMOVQ	1920(R1), F3
+	WORD	$0x4e23d508 // fadd v8.4s, v8.4s, v3.4s
+	WORD	$0x4e23d4e7 // fadd v7.4s, v7.4s, v3.4s
+	FMOVQ	1920(R1), F3
+	WORD	$0x4e23d4a5 // fadd v5.4s, v5.4s, v3.4s
+	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
+	WORD	$0x6e3add08 // fmul v8.4s, v8.4s, v26.4s
+	WORD	$0x6e39dce7 // fmul v7.4s, v7.4s, v25.4s
+	WORD	$0x6e2cdca5 // fmul v5.4s, v5.4s, v12.4s
+	WORD	$0x6e2bdc84 // fmul v4.4s, v4.4s, v11.4s
+	FMOVQ	1984(R1), F3
+	WORD	$0x4e23d508 // fadd v8.4s, v8.4s, v3.4s
+	WORD	$0x4e23d4e7 // fadd v7.4s, v7.4s, v3.4s
+	FMOVQ	1984(R1), F3
+	WORD	$0x4e23d4a5 // fadd v5.4s, v5.4s, v3.4s
+	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
+	WORD	$0x6e3add08 // fmul v8.4s, v8.4s, v26.4s
+	WORD	$0x6e39dce7 // fmul v7.4s, v7.4s, v25.4s
+	WORD	$0x6e2cdca5 // fmul v5.4s, v5.4s, v12.4s
+	WORD	$0x6e2bdc84 // fmul v4.4s, v4.4s, v11.4s
+	FMOVQ	768(R1), F3
+	WORD	$0x4e23d508 // fadd v8.4s, v8.4s, v3.4s
+	WORD	$0x4e23d4e7 // fadd v7.4s, v7.4s, v3.4s
+	FMOVQ	768(R1), F3
+	WORD	$0x4e23d4a5 // fadd v5.4s, v5.4s, v3.4s
+	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
+	WORD	$0x6e28fc00 // fdiv v0.4s, v0.4s, v8.4s
+	WORD	$0x6e27fc21 // fdiv v1.4s, v1.4s, v7.4s
+	WORD	$0x6e25fc42 // fdiv v2.4s, v2.4s, v5.4s
+	WORD	$0x6e24fcc6 // fdiv v6.4s, v6.4s, v4.4s
+	FLDPQ	768(R1), (F7, F5)
+	FLDPQ	768(R1), (F4, F3)
+	WORD	$0x4ea0d4e8 // fsub v8.4s, v7.4s, v0.4s
+	WORD	$0x4ea1d4a7 // fsub v7.4s, v5.4s, v1.4s
+	WORD	$0x4ea2d485 // fsub v5.4s, v4.4s, v2.4s
+	WORD	$0x4ea6d464 // fsub v4.4s, v3.4s, v6.4s
+	WORD	$0x4f210783 // sshr v3.4s, v28.4s, #31
+	VBSL	V8.B16, V0.B16, V3.B16
+	WORD	$0x4f210760 // sshr v0.4s, v27.4s, #31
+	VBSL	V7.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V1.B16
+	WORD	$0x4f2105c0 // sshr v0.4s, v14.4s, #31
+	VBSL	V5.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V2.B16
 	WORD	$0x4f2105a0 // sshr v0.4s, v13.4s, #31
-	VBSL	V2.B16, V4.B16, V0.B16
-	WORD	$0x6e21ddc1 // fmul v1.4s, v14.4s, v1.4s
+	VBSL	V4.B16, V6.B16, V0.B16
+	WORD	$0x6e23df83 // fmul v3.4s, v28.4s, v3.4s
+	WORD	$0x6e21df61 // fmul v1.4s, v27.4s, v1.4s
+	WORD	$0x6e22ddc2 // fmul v2.4s, v14.4s, v2.4s
 	WORD	$0x6e20dda0 // fmul v0.4s, v13.4s, v0.4s
-	FSTPQ	(F1, F0), 32(R0)
-	ADD	$64, R3, R3
+	ADD	R2<<0, R4, R0
+	FSTPQ	(F3, F1), 0(R0)
+	FSTPQ	(F2, F0), 32(R0)
+	ADD	$64, R2, R2
 	B	loop
 done:
 	RET
@@ -1539,203 +1541,203 @@ done:
 // func geluTanhNEON(x *float32, y *float32, n int)
 TEXT ·geluTanhNEON(SB), NOSPLIT, $0-24
 	MOVD	$functionConstantsNEON<>(SB), R1
-	MOVD	x+0(FP), R6
-	MOVD	y+8(FP), R5
-	MOVD	n+16(FP), R4
-	MOVD	ZR, R3
-	LSL	$2, R4, R4
+	MOVD	x+0(FP), R5
+	MOVD	y+8(FP), R4
+	MOVD	n+16(FP), R3
+	MOVD	ZR, R2
+	LSL	$2, R3, R3
 loop:
-	CMP	R4, R3
+	CMP	R3, R2
 	BGE	done
-	ADD	R3<<0, R6, R2
-	FLDPQ	0(R2), (F14, F13)
+	ADD	R2<<0, R5, R0
+	FLDPQ	0(R0), (F28, F27)
+	FLDPQ	32(R0), (F14, F13)
+	WORD	$0x6e3cdf84 // fmul v4.4s, v28.4s, v28.4s
+	WORD	$0x6e3bdf63 // fmul v3.4s, v27.4s, v27.4s
 	WORD	$0x6e2eddc2 // fmul v2.4s, v14.4s, v14.4s
 	WORD	$0x6e2ddda1 // fmul v1.4s, v13.4s, v13.4s
+	FMOVQ	2048(R1), F0
+	WORD	$0x6e20dc9a // fmul v26.4s, v4.4s, v0.4s
+	WORD	$0x6e20dc79 // fmul v25.4s, v3.4s, v0.4s
 	FMOVQ	2048(R1), F0
 	WORD	$0x6e20dc4c // fmul v12.4s, v2.4s, v0.4s
 	WORD	$0x6e20dc2b // fmul v11.4s, v1.4s, v0.4s
 	FMOVQ	2112(R1), F0
+	WORD	$0x4e20d75a // fadd v26.4s, v26.4s, v0.4s
+	WORD	$0x4e20d739 // fadd v25.4s, v25.4s, v0.4s
+	FMOVQ	2112(R1), F0
 	WORD	$0x4e20d58c // fadd v12.4s, v12.4s, v0.4s
 	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
+	WORD	$0x6e3cdf5a // fmul v26.4s, v26.4s, v28.4s
+	WORD	$0x6e3bdf39 // fmul v25.4s, v25.4s, v27.4s
 	WORD	$0x6e2edd8c // fmul v12.4s, v12.4s, v14.4s
 	WORD	$0x6e2ddd6b // fmul v11.4s, v11.4s, v13.4s
 	FMOVQ	0(R1), F0
-	VAND	V0.B16, V12.B16, V6.B16
-	VAND	V0.B16, V11.B16, V5.B16
+	VAND	V0.B16, V26.B16, V18.B16
+	VAND	V0.B16, V25.B16, V17.B16
+	FMOVQ	0(R1), F0
+	VAND	V0.B16, V12.B16, V7.B16
+	VAND	V0.B16, V11.B16, V6.B16
+	FLDPQ	64(R1), (F4, F3)
 	FLDPQ	64(R1), (F2, F1)
-	WORD	$0x6ea2e4c0 // fcmgt v0.4s, v6.4s, v2.4s
-	VBSL	V6.B16, V2.B16, V0.B16
+	WORD	$0x6ea4e640 // fcmgt v0.4s, v18.4s, v4.4s
+	VBSL	V18.B16, V4.B16, V0.B16
+	VMOV	V0.B16, V18.B16
+	WORD	$0x6ea3e620 // fcmgt v0.4s, v17.4s, v3.4s
+	VBSL	V17.B16, V3.B16, V0.B16
+	VMOV	V0.B16, V17.B16
+	WORD	$0x6ea2e4e0 // fcmgt v0.4s, v7.4s, v2.4s
+	VBSL	V7.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V7.B16
+	WORD	$0x6ea1e4c0 // fcmgt v0.4s, v6.4s, v1.4s
+	VBSL	V6.B16, V1.B16, V0.B16
 	VMOV	V0.B16, V6.B16
-	WORD	$0x6ea1e4a0 // fcmgt v0.4s, v5.4s, v1.4s
-	VBSL	V5.B16, V1.B16, V0.B16
-	VMOV	V0.B16, V5.B16
 	FMOVQ	128(R1), F0
+	VORR	V0.B16, V18.B16, V18.B16
+	VORR	V0.B16, V17.B16, V17.B16
+	FMOVQ	128(R1), F0
+	VORR	V0.B16, V7.B16, V7.B16
 	VORR	V0.B16, V6.B16, V6.B16
-	VORR	V0.B16, V5.B16, V5.B16
 	FMOVQ	192(R1), F0
-	WORD	$0x6e20dcca // fmul v10.4s, v6.4s, v0.4s
-	WORD	$0x6e20dca9 // fmul v9.4s, v5.4s, v0.4s
+	WORD	$0x6e20de58 // fmul v24.4s, v18.4s, v0.4s
+	WORD	$0x6e20de37 // fmul v23.4s, v17.4s, v0.4s
+	FMOVQ	192(R1), F0
+	WORD	$0x6e20dcea // fmul v10.4s, v7.4s, v0.4s
+	WORD	$0x6e20dcc9 // fmul v9.4s, v6.4s, v0.4s
+	FMOVQ	256(R1), F0
+	WORD	$0x4e20d718 // fadd v24.4s, v24.4s, v0.4s
+	WORD	$0x4e20d6f7 // fadd v23.4s, v23.4s, v0.4s
 	FMOVQ	256(R1), F0
 	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
 	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
 	FMOVQ	256(R1), F0
-	WORD	$0x4ea0d542 // fsub v2.4s, v10.4s, v0.4s
-	WORD	$0x4ea0d524 // fsub v4.4s, v9.4s, v0.4s
+	WORD	$0x4ea0d70f // fsub v15.4s, v24.4s, v0.4s
+	WORD	$0x4ea0d6e8 // fsub v8.4s, v23.4s, v0.4s
+	FMOVQ	256(R1), F0
+	WORD	$0x4ea0d544 // fsub v4.4s, v10.4s, v0.4s
+	WORD	$0x4ea0d525 // fsub v5.4s, v9.4s, v0.4s
 	FMOVQ	320(R1), F0
-	WORD	$0x6e20dc43 // fmul v3.4s, v2.4s, v0.4s
-	WORD	$0x6e20dc80 // fmul v0.4s, v4.4s, v0.4s
-	FMOVQ	384(R1), F1
-	WORD	$0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
-	WORD	$0x6e21dc81 // fmul v1.4s, v4.4s, v1.4s
-	WORD	$0x4ea2d4c2 // fsub v2.4s, v6.4s, v2.4s
-	WORD	$0x4ea1d4a1 // fsub v1.4s, v5.4s, v1.4s
-	WORD	$0x4ea3d448 // fsub v8.4s, v2.4s, v3.4s
-	WORD	$0x4ea0d427 // fsub v7.4s, v1.4s, v0.4s
+	WORD	$0x6e20ddf0 // fmul v16.4s, v15.4s, v0.4s
+	WORD	$0x6e20dd02 // fmul v2.4s, v8.4s, v0.4s
+	FMOVQ	320(R1), F0
+	WORD	$0x6e20dc81 // fmul v1.4s, v4.4s, v0.4s
+	WORD	$0x6e20dca0 // fmul v0.4s, v5.4s, v0.4s
+	FMOVQ	384(R1), F3
+	WORD	$0x6e23ddef // fmul v15.4s, v15.4s, v3.4s
+	WORD	$0x6e23dd08 // fmul v8.4s, v8.4s, v3.4s
+	FMOVQ	384(R1), F3
+	WORD	$0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
+	WORD	$0x6e23dca3 // fmul v3.4s, v5.4s, v3.4s
+	WORD	$0x4eafd645 // fsub v5.4s, v18.4s, v15.4s
+	WORD	$0x4ea8d628 // fsub v8.4s, v17.4s, v8.4s
+	WORD	$0x4ea4d4e4 // fsub v4.4s, v7.4s, v4.4s
+	WORD	$0x4ea3d4c3 // fsub v3.4s, v6.4s, v3.4s
+	WORD	$0x4eb0d4b6 // fsub v22.4s, v5.4s, v16.4s
+	WORD	$0x4ea2d515 // fsub v21.4s, v8.4s, v2.4s
+	WORD	$0x4ea1d488 // fsub v8.4s, v4.4s, v1.4s
+	WORD	$0x4ea0d467 // fsub v7.4s, v3.4s, v0.4s
+	WORD	$0x6e36ded4 // fmul v20.4s, v22.4s, v22.4s
+	WORD	$0x6e35deb3 // fmul v19.4s, v21.4s, v21.4s
 	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
 	WORD	$0x6e27dce5 // fmul v5.4s, v7.4s, v7.4s
 	FMOVQ	448(R1), F0
-	WORD	$0x6e20dcc4 // fmul v4.4s, v6.4s, v0.4s
+	WORD	$0x6e20de92 // fmul v18.4s, v20.4s, v0.4s
+	WORD	$0x6e20de6f // fmul v15.4s, v19.4s, v0.4s
+	FMOVQ	448(R1), F0
+	WORD	$0x6e20dcc3 // fmul v3.4s, v6.4s, v0.4s
 	WORD	$0x6e20dca1 // fmul v1.4s, v5.4s, v0.4s
-	FLDPQ	512(R1), (F3, F0)
-	WORD	$0x6e28dc63 // fmul v3.4s, v3.4s, v8.4s
+	FLDPQ	512(R1), (F17, F4)
+	FLDPQ	512(R1), (F2, F0)
+	WORD	$0x6e36de31 // fmul v17.4s, v17.4s, v22.4s
+	WORD	$0x6e35dc84 // fmul v4.4s, v4.4s, v21.4s
+	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
 	WORD	$0x6e27dc00 // fmul v0.4s, v0.4s, v7.4s
-	FMOVQ	576(R1), F2
-	WORD	$0x4e22d463 // fadd v3.4s, v3.4s, v2.4s
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
+	FMOVQ	576(R1), F16
+	WORD	$0x4e30d631 // fadd v17.4s, v17.4s, v16.4s
+	WORD	$0x4e30d484 // fadd v4.4s, v4.4s, v16.4s
+	FMOVQ	576(R1), F16
+	WORD	$0x4e30d442 // fadd v2.4s, v2.4s, v16.4s
+	WORD	$0x4e30d400 // fadd v0.4s, v0.4s, v16.4s
+	WORD	$0x4e31d652 // fadd v18.4s, v18.4s, v17.4s
+	WORD	$0x4e24d5f1 // fadd v17.4s, v15.4s, v4.4s
+	WORD	$0x4e22d464 // fadd v4.4s, v3.4s, v2.4s
 	WORD	$0x4e20d423 // fadd v3.4s, v1.4s, v0.4s
+	WORD	$0x6e34de52 // fmul v18.4s, v18.4s, v20.4s
+	WORD	$0x6e33de31 // fmul v17.4s, v17.4s, v19.4s
 	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
 	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	FLDPQ	640(R1), (F16, F15)
 	FLDPQ	640(R1), (F2, F1)
+	WORD	$0x6e36de10 // fmul v16.4s, v16.4s, v22.4s
+	WORD	$0x6e35ddef // fmul v15.4s, v15.4s, v21.4s
 	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
 	WORD	$0x6e27dc21 // fmul v1.4s, v1.4s, v7.4s
 	FMOVQ	704(R1), F0
+	WORD	$0x4e20d610 // fadd v16.4s, v16.4s, v0.4s
+	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
+	FMOVQ	704(R1), F0
 	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
 	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD	$0x4e30d652 // fadd v18.4s, v18.4s, v16.4s
+	WORD	$0x4e2fd631 // fadd v17.4s, v17.4s, v15.4s
 	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
 	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD	$0x6e34de52 // fmul v18.4s, v18.4s, v20.4s
+	WORD	$0x6e33de31 // fmul v17.4s, v17.4s, v19.4s
 	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
 	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	WORD	$0x4e36d652 // fadd v18.4s, v18.4s, v22.4s
+	WORD	$0x4e35d631 // fadd v17.4s, v17.4s, v21.4s
 	WORD	$0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
 	WORD	$0x4e27d463 // fadd v3.4s, v3.4s, v7.4s
+	WORD	$0x4f375718 // shl v24.4s, v24.4s, #23
+	WORD	$0x4f3756f7 // shl v23.4s, v23.4s, #23
 	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
 	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
 	FMOVQ	768(R1), F0
+	WORD	$0x4e20d652 // fadd v18.4s, v18.4s, v0.4s
+	WORD	$0x4e20d631 // fadd v17.4s, v17.4s, v0.4s
+	FMOVQ	768(R1), F0
 	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
 	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
+	WORD	$0x6e38de52 // fmul v18.4s, v18.4s, v24.4s
+	WORD	$0x6e37de31 // fmul v17.4s, v17.4s, v23.4s
 	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
 	WORD	$0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
 	FMOVQ	832(R1), F0
+	WORD	$0x6e20de52 // fmul v18.4s, v18.4s, v0.4s
+	WORD	$0x6e20de31 // fmul v17.4s, v17.4s, v0.4s
+	FMOVQ	832(R1), F0
 	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
 	WORD	$0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
+	FLDPQ	768(R1), (F5, F2)
 	FLDPQ	768(R1), (F1, F0)
+	WORD	$0x4f210746 // sshr v6.4s, v26.4s, #31
+	VBSL	V5.B16, V18.B16, V6.B16
+	WORD	$0x4f210725 // sshr v5.4s, v25.4s, #31
+	VBSL	V2.B16, V17.B16, V5.B16
 	WORD	$0x4f210582 // sshr v2.4s, v12.4s, #31
 	VBSL	V1.B16, V4.B16, V2.B16
 	WORD	$0x4f210561 // sshr v1.4s, v11.4s, #31
 	VBSL	V0.B16, V3.B16, V1.B16
 	FMOVQ	768(R1), F0
-	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
-	WORD	$0x4e20d460 // fadd v0.4s, v3.4s, v0.4s
-	WORD	$0x6e24fc42 // fdiv v2.4s, v2.4s, v4.4s
-	WORD	$0x6e20fc20 // fdiv v0.4s, v1.4s, v0.4s
-	WORD	$0x6e22ddc1 // fmul v1.4s, v14.4s, v2.4s
-	WORD	$0x6e20dda0 // fmul v0.4s, v13.4s, v0.4s
-	ADD	R3<<0, R5, R0
-	FSTPQ	(F1, F0), 0(R0)
-	FLDPQ	32(R2), (F14, F13)
-	WORD	$0x6e2eddc2 // fmul v2.4s, v14.4s, v14.4s
-	WORD	$0x6e2ddda1 // fmul v1.4s, v13.4s, v13.4s
-	FMOVQ	2048(R1), F0
-	WORD	$0x6e20dc4c // fmul v12.4s, v2.4s, v0.4s
-	WORD	$0x6e20dc2b // fmul v11.4s, v1.4s, v0.4s
-	FMOVQ	2112(R1), F0
-	WORD	$0x4e20d58c // fadd v12.4s, v12.4s, v0.4s
-	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
-	WORD	$0x6e2edd8c // fmul v12.4s, v12.4s, v14.4s
-	WORD	$0x6e2ddd6b // fmul v11.4s, v11.4s, v13.4s
-	FMOVQ	0(R1), F0
-	VAND	V0.B16, V12.B16, V6.B16
-	VAND	V0.B16, V11.B16, V5.B16
-	FLDPQ	64(R1), (F2, F1)
-	WORD	$0x6ea2e4c0 // fcmgt v0.4s, v6.4s, v2.4s
-	VBSL	V6.B16, V2.B16, V0.B16
-	VMOV	V0.B16, V6.B16
-	WORD	$0x6ea1e4a0 // fcmgt v0.4s, v5.4s, v1.4s
-	VBSL	V5.B16, V1.B16, V0.B16
-	VMOV	V0.B16, V5.B16
-	FMOVQ	128(R1), F0
-	VORR	V0.B16, V6.B16, V6.B16
-	VORR	V0.B16, V5.B16, V5.B16
-	FMOVQ	192(R1), F0
-	WORD	$0x6e20dcca // fmul v10.4s, v6.4s, v0.4s
-	WORD	$0x6e20dca9 // fmul v9.4s, v5.4s, v0.4s
-	FMOVQ	256(R1), F0
-	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
-	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FMOVQ	256(R1), F0
-	WORD	$0x4ea0d542 // fsub v2.4s, v10.4s, v0.4s
-	WORD	$0x4ea0d524 // fsub v4.4s, v9.4s, v0.4s
-	FMOVQ	320(R1), F0
-	WORD	$0x6e20dc43 // fmul v3.4s, v2.4s, v0.4s
-	WORD	$0x6e20dc80 // fmul v0.4s, v4.4s, v0.4s
-	FMOVQ	384(R1), F1
-	WORD	$0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
-	WORD	$0x6e21dc81 // fmul v1.4s, v4.4s, v1.4s
-	WORD	$0x4ea2d4c2 // fsub v2.4s, v6.4s, v2.4s
-	WORD	$0x4ea1d4a1 // fsub v1.4s, v5.4s, v1.4s
-	WORD	$0x4ea3d448 // fsub v8.4s, v2.4s, v3.4s
-	WORD	$0x4ea0d427 // fsub v7.4s, v1.4s, v0.4s
-	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
-	WORD	$0x6e27dce5 // fmul v5.4s, v7.4s, v7.4s
-	FMOVQ	448(R1), F0
-	WORD	$0x6e20dcc4 // fmul v4.4s, v6.4s, v0.4s
-	WORD	$0x6e20dca1 // fmul v1.4s, v5.4s, v0.4s
-	FLDPQ	512(R1), (F3, F0)
-	WORD	$0x6e28dc63 // fmul v3.4s, v3.4s, v8.4s
-	WORD	$0x6e27dc00 // fmul v0.4s, v0.4s, v7.4s
-	FMOVQ	576(R1), F2
-	WORD	$0x4e22d463 // fadd v3.4s, v3.4s, v2.4s
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
-	WORD	$0x4e20d423 // fadd v3.4s, v1.4s, v0.4s
-	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	FLDPQ	640(R1), (F2, F1)
-	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
-	WORD	$0x6e27dc21 // fmul v1.4s, v1.4s, v7.4s
-	FMOVQ	704(R1), F0
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
-	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
-	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
-	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	WORD	$0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
-	WORD	$0x4e27d463 // fadd v3.4s, v3.4s, v7.4s
-	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
-	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
-	FMOVQ	768(R1), F0
-	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
-	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
-	WORD	$0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
-	FMOVQ	832(R1), F0
-	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
-	WORD	$0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
-	FLDPQ	768(R1), (F1, F0)
-	WORD	$0x4f210582 // sshr v2.4s, v12.4s, #31
-	VBSL	V1.B16, V4.B16, V2.B16
-	WORD	$0x4f210561 // sshr v1.4s, v11.4s, #31
-	VBSL	V0.B16, V3.B16, V1.B16
+	WORD	$0x4e20d647 // fadd v7.4s, v18.4s, v0.4s
+	WORD	$0x4e20d628 // fadd v8.4s, v17.4s, v0.4s
 	FMOVQ	768(R1), F0
 	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
 	WORD	$0x4e20d460 // fadd v0.4s, v3.4s, v0.4s
+	WORD	$0x6e27fcc3 // fdiv v3.4s, v6.4s, v7.4s
+	WORD	$0x6e28fca5 // fdiv v5.4s, v5.4s, v8.4s
 	WORD	$0x6e24fc42 // fdiv v2.4s, v2.4s, v4.4s
 	WORD	$0x6e20fc20 // fdiv v0.4s, v1.4s, v0.4s
-	WORD	$0x6e22ddc1 // fmul v1.4s, v14.4s, v2.4s
+	WORD	$0x6e23df81 // fmul v1.4s, v28.4s, v3.4s
+	WORD	$0x6e25df63 // fmul v3.4s, v27.4s, v5.4s
+	WORD	$0x6e22ddc2 // fmul v2.4s, v14.4s, v2.4s
 	WORD	$0x6e20dda0 // fmul v0.4s, v13.4s, v0.4s
-	FSTPQ	(F1, F0), 32(R0)
-	ADD	$64, R3, R3
+	ADD	R2<<0, R4, R0
+	FSTPQ	(F1, F3), 0(R0)
+	FSTPQ	(F2, F0), 32(R0)
+	ADD	$64, R2, R2
 	B	loop
 done:
 	RET
@@ -3500,254 +3502,254 @@ done:
 TEXT ·softplusNEON(SB), NOSPLIT, $0-32
 	MOVD	$functionConstantsNEON<>(SB), R1
 	FMOVS	beta+24(FP), F0
-	VDUP	V0.S[0], V16.S4
+	VDUP	V0.S[0], V30.S4
 	FMOVS	threshold+28(FP), F0
-	VDUP	V0.S[0], V15.S4
-	MOVD	x+0(FP), R6
-	MOVD	y+8(FP), R5
-	MOVD	n+16(FP), R4
-	MOVD	ZR, R3
-	LSL	$2, R4, R4
+	VDUP	V0.S[0], V29.S4
+	MOVD	x+0(FP), R5
+	MOVD	y+8(FP), R4
+	MOVD	n+16(FP), R3
+	MOVD	ZR, R2
+	LSL	$2, R3, R3
 loop:
-	CMP	R4, R3
+	CMP	R3, R2
 	BGE	done
-	ADD	R3<<0, R6, R2
-	FLDPQ	0(R2), (F14, F13)
-	WORD	$0x6e30ddcc // fmul v12.4s, v14.4s, v16.4s
-	WORD	$0x6e30ddab // fmul v11.4s, v13.4s, v16.4s
+	ADD	R2<<0, R5, R0
+	FLDPQ	0(R0), (F28, F27)
+	FLDPQ	32(R0), (F14, F13)
+	WORD	$0x6e3edf9a // fmul v26.4s, v28.4s, v30.4s
+	WORD	$0x6e3edf79 // fmul v25.4s, v27.4s, v30.4s
+	WORD	$0x6e3eddcc // fmul v12.4s, v14.4s, v30.4s
+	WORD	$0x6e3eddab // fmul v11.4s, v13.4s, v30.4s
 	FMOVQ	0(R1), F0
-	VAND	V0.B16, V12.B16, V6.B16
-	VAND	V0.B16, V11.B16, V5.B16
+	VAND	V0.B16, V26.B16, V18.B16
+	VAND	V0.B16, V25.B16, V17.B16
+	FMOVQ	0(R1), F0
+	VAND	V0.B16, V12.B16, V7.B16
+	VAND	V0.B16, V11.B16, V6.B16
+	FLDPQ	64(R1), (F4, F3)
 	FLDPQ	64(R1), (F2, F1)
-	WORD	$0x6ea2e4c0 // fcmgt v0.4s, v6.4s, v2.4s
-	VBSL	V6.B16, V2.B16, V0.B16
+	WORD	$0x6ea4e640 // fcmgt v0.4s, v18.4s, v4.4s
+	VBSL	V18.B16, V4.B16, V0.B16
+	VMOV	V0.B16, V18.B16
+	WORD	$0x6ea3e620 // fcmgt v0.4s, v17.4s, v3.4s
+	VBSL	V17.B16, V3.B16, V0.B16
+	VMOV	V0.B16, V17.B16
+	WORD	$0x6ea2e4e0 // fcmgt v0.4s, v7.4s, v2.4s
+	VBSL	V7.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V7.B16
+	WORD	$0x6ea1e4c0 // fcmgt v0.4s, v6.4s, v1.4s
+	VBSL	V6.B16, V1.B16, V0.B16
 	VMOV	V0.B16, V6.B16
-	WORD	$0x6ea1e4a0 // fcmgt v0.4s, v5.4s, v1.4s
-	VBSL	V5.B16, V1.B16, V0.B16
-	VMOV	V0.B16, V5.B16
 	FMOVQ	128(R1), F0
+	VORR	V0.B16, V18.B16, V18.B16
+	VORR	V0.B16, V17.B16, V17.B16
+	FMOVQ	128(R1), F0
+	VORR	V0.B16, V7.B16, V7.B16
 	VORR	V0.B16, V6.B16, V6.B16
-	VORR	V0.B16, V5.B16, V5.B16
 	FMOVQ	192(R1), F0
-	WORD	$0x6e20dcca // fmul v10.4s, v6.4s, v0.4s
-	WORD	$0x6e20dca9 // fmul v9.4s, v5.4s, v0.4s
+	WORD	$0x6e20de58 // fmul v24.4s, v18.4s, v0.4s
+	WORD	$0x6e20de37 // fmul v23.4s, v17.4s, v0.4s
+	FMOVQ	192(R1), F0
+	WORD	$0x6e20dcea // fmul v10.4s, v7.4s, v0.4s
+	WORD	$0x6e20dcc9 // fmul v9.4s, v6.4s, v0.4s
+	FMOVQ	256(R1), F0
+	WORD	$0x4e20d718 // fadd v24.4s, v24.4s, v0.4s
+	WORD	$0x4e20d6f7 // fadd v23.4s, v23.4s, v0.4s
 	FMOVQ	256(R1), F0
 	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
 	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
 	FMOVQ	256(R1), F0
-	WORD	$0x4ea0d542 // fsub v2.4s, v10.4s, v0.4s
-	WORD	$0x4ea0d524 // fsub v4.4s, v9.4s, v0.4s
+	WORD	$0x4ea0d70f // fsub v15.4s, v24.4s, v0.4s
+	WORD	$0x4ea0d6e8 // fsub v8.4s, v23.4s, v0.4s
+	FMOVQ	256(R1), F0
+	WORD	$0x4ea0d544 // fsub v4.4s, v10.4s, v0.4s
+	WORD	$0x4ea0d525 // fsub v5.4s, v9.4s, v0.4s
 	FMOVQ	320(R1), F0
-	WORD	$0x6e20dc43 // fmul v3.4s, v2.4s, v0.4s
-	WORD	$0x6e20dc80 // fmul v0.4s, v4.4s, v0.4s
-	FMOVQ	384(R1), F1
-	WORD	$0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
-	WORD	$0x6e21dc81 // fmul v1.4s, v4.4s, v1.4s
-	WORD	$0x4ea2d4c2 // fsub v2.4s, v6.4s, v2.4s
-	WORD	$0x4ea1d4a1 // fsub v1.4s, v5.4s, v1.4s
-	WORD	$0x4ea3d448 // fsub v8.4s, v2.4s, v3.4s
-	WORD	$0x4ea0d427 // fsub v7.4s, v1.4s, v0.4s
+	WORD	$0x6e20ddf0 // fmul v16.4s, v15.4s, v0.4s
+	WORD	$0x6e20dd02 // fmul v2.4s, v8.4s, v0.4s
+	FMOVQ	320(R1), F0
+	WORD	$0x6e20dc81 // fmul v1.4s, v4.4s, v0.4s
+	WORD	$0x6e20dca0 // fmul v0.4s, v5.4s, v0.4s
+	FMOVQ	384(R1), F3
+	WORD	$0x6e23ddef // fmul v15.4s, v15.4s, v3.4s
+	WORD	$0x6e23dd08 // fmul v8.4s, v8.4s, v3.4s
+	FMOVQ	384(R1), F3
+	WORD	$0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
+	WORD	$0x6e23dca3 // fmul v3.4s, v5.4s, v3.4s
+	WORD	$0x4eafd645 // fsub v5.4s, v18.4s, v15.4s
+	WORD	$0x4ea8d628 // fsub v8.4s, v17.4s, v8.4s
+	WORD	$0x4ea4d4e4 // fsub v4.4s, v7.4s, v4.4s
+	WORD	$0x4ea3d4c3 // fsub v3.4s, v6.4s, v3.4s
+	WORD	$0x4eb0d4b6 // fsub v22.4s, v5.4s, v16.4s
+	WORD	$0x4ea2d515 // fsub v21.4s, v8.4s, v2.4s
+	WORD	$0x4ea1d488 // fsub v8.4s, v4.4s, v1.4s
+	WORD	$0x4ea0d467 // fsub v7.4s, v3.4s, v0.4s
+	WORD	$0x6e36ded4 // fmul v20.4s, v22.4s, v22.4s
+	WORD	$0x6e35deb3 // fmul v19.4s, v21.4s, v21.4s
 	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
 	WORD	$0x6e27dce5 // fmul v5.4s, v7.4s, v7.4s
 	FMOVQ	448(R1), F0
-	WORD	$0x6e20dcc4 // fmul v4.4s, v6.4s, v0.4s
+	WORD	$0x6e20de92 // fmul v18.4s, v20.4s, v0.4s
+	WORD	$0x6e20de6f // fmul v15.4s, v19.4s, v0.4s
+	FMOVQ	448(R1), F0
+	WORD	$0x6e20dcc3 // fmul v3.4s, v6.4s, v0.4s
 	WORD	$0x6e20dca1 // fmul v1.4s, v5.4s, v0.4s
-	FLDPQ	512(R1), (F3, F0)
-	WORD	$0x6e28dc63 // fmul v3.4s, v3.4s, v8.4s
+	FLDPQ	512(R1), (F17, F4)
+	FLDPQ	512(R1), (F2, F0)
+	WORD	$0x6e36de31 // fmul v17.4s, v17.4s, v22.4s
+	WORD	$0x6e35dc84 // fmul v4.4s, v4.4s, v21.4s
+	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
 	WORD	$0x6e27dc00 // fmul v0.4s, v0.4s, v7.4s
-	FMOVQ	576(R1), F2
-	WORD	$0x4e22d463 // fadd v3.4s, v3.4s, v2.4s
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
+	FMOVQ	576(R1), F16
+	WORD	$0x4e30d631 // fadd v17.4s, v17.4s, v16.4s
+	WORD	$0x4e30d484 // fadd v4.4s, v4.4s, v16.4s
+	FMOVQ	576(R1), F16
+	WORD	$0x4e30d442 // fadd v2.4s, v2.4s, v16.4s
+	WORD	$0x4e30d400 // fadd v0.4s, v0.4s, v16.4s
+	WORD	$0x4e31d652 // fadd v18.4s, v18.4s, v17.4s
+	WORD	$0x4e24d5f1 // fadd v17.4s, v15.4s, v4.4s
+	WORD	$0x4e22d464 // fadd v4.4s, v3.4s, v2.4s
 	WORD	$0x4e20d423 // fadd v3.4s, v1.4s, v0.4s
+	WORD	$0x6e34de52 // fmul v18.4s, v18.4s, v20.4s
+	WORD	$0x6e33de31 // fmul v17.4s, v17.4s, v19.4s
 	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
 	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	FLDPQ	640(R1), (F16, F15)
 	FLDPQ	640(R1), (F2, F1)
+	WORD	$0x6e36de10 // fmul v16.4s, v16.4s, v22.4s
+	WORD	$0x6e35ddef // fmul v15.4s, v15.4s, v21.4s
 	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
 	WORD	$0x6e27dc21 // fmul v1.4s, v1.4s, v7.4s
 	FMOVQ	704(R1), F0
+	WORD	$0x4e20d610 // fadd v16.4s, v16.4s, v0.4s
+	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
+	FMOVQ	704(R1), F0
 	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
 	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD	$0x4e30d652 // fadd v18.4s, v18.4s, v16.4s
+	WORD	$0x4e2fd631 // fadd v17.4s, v17.4s, v15.4s
 	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
 	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD	$0x6e34de52 // fmul v18.4s, v18.4s, v20.4s
+	WORD	$0x6e33de31 // fmul v17.4s, v17.4s, v19.4s
 	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
 	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	WORD	$0x4e36d652 // fadd v18.4s, v18.4s, v22.4s
+	WORD	$0x4e35d631 // fadd v17.4s, v17.4s, v21.4s
 	WORD	$0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
 	WORD	$0x4e27d463 // fadd v3.4s, v3.4s, v7.4s
+	WORD	$0x4f375718 // shl v24.4s, v24.4s, #23
+	WORD	$0x4f3756f7 // shl v23.4s, v23.4s, #23
 	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
 	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
 	FMOVQ	768(R1), F0
+	WORD	$0x4e20d652 // fadd v18.4s, v18.4s, v0.4s
+	WORD	$0x4e20d631 // fadd v17.4s, v17.4s, v0.4s
+	FMOVQ	768(R1), F0
 	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
 	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
+	WORD	$0x6e38de52 // fmul v18.4s, v18.4s, v24.4s
+	WORD	$0x6e37de31 // fmul v17.4s, v17.4s, v23.4s
 	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
 	WORD	$0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
+	FMOVQ	832(R1), F0
+	WORD	$0x6e20de52 // fmul v18.4s, v18.4s, v0.4s
+	WORD	$0x6e20de31 // fmul v17.4s, v17.4s, v0.4s
 	FMOVQ	832(R1), F0
 	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
 	WORD	$0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
 	FMOVQ	1088(R1), F1
-	WORD	$0x4e21d480 // fadd v0.4s, v4.4s, v1.4s
-	WORD	$0x4e21d461 // fadd v1.4s, v3.4s, v1.4s
-	WORD	$0x6e20fc80 // fdiv v0.4s, v4.4s, v0.4s
-	WORD	$0x6e21fc66 // fdiv v6.4s, v3.4s, v1.4s
-	WORD	$0x6e20dc05 // fmul v5.4s, v0.4s, v0.4s
-	WORD	$0x6e26dcc4 // fmul v4.4s, v6.4s, v6.4s
-	FMOVQ	2368(R1), F3
-	FMOVQ	2384(R1), F2
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
-	FMOVQ	2432(R1), F1
-	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
-	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
-	FMOVQ	2496(R1), F1
-	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
-	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
-	FMOVQ	2560(R1), F1
-	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
-	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
-	FMOVQ	1088(R1), F1
-	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
-	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
-	WORD	$0x6e23dc00 // fmul v0.4s, v0.4s, v3.4s
-	WORD	$0x6e22dcc3 // fmul v3.4s, v6.4s, v2.4s
-	VMOVI	$0, V4.B16
-	WORD	$0x6eace482 // fcmgt v2.4s, v4.4s, v12.4s
-	VBSL	V12.B16, V4.B16, V2.B16
-	WORD	$0x6eabe481 // fcmgt v1.4s, v4.4s, v11.4s
-	VBSL	V11.B16, V4.B16, V1.B16
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
-	WORD	$0x6e30fc00 // fdiv v0.4s, v0.4s, v16.4s
-	WORD	$0x6e30fc61 // fdiv v1.4s, v3.4s, v16.4s
-	WORD	$0x6eafe582 // fcmgt v2.4s, v12.4s, v15.4s
-	WORD	$0x6eafe563 // fcmgt v3.4s, v11.4s, v15.4s
-	VBSL	V0.B16, V14.B16, V2.B16
-	VBSL	V1.B16, V13.B16, V3.B16
-	ADD	R3<<0, R5, R0
-	FSTPQ	(F2, F3), 0(R0)
-	FLDPQ	32(R2), (F14, F13)
-	WORD	$0x6e30ddcc // fmul v12.4s, v14.4s, v16.4s
-	WORD	$0x6e30ddab // fmul v11.4s, v13.4s, v16.4s
-	FMOVQ	0(R1), F0
-	VAND	V0.B16, V12.B16, V6.B16
-	VAND	V0.B16, V11.B16, V5.B16
-	FLDPQ	64(R1), (F2, F1)
-	WORD	$0x6ea2e4c0 // fcmgt v0.4s, v6.4s, v2.4s
-	VBSL	V6.B16, V2.B16, V0.B16
-	VMOV	V0.B16, V6.B16
-	WORD	$0x6ea1e4a0 // fcmgt v0.4s, v5.4s, v1.4s
-	VBSL	V5.B16, V1.B16, V0.B16
-	VMOV	V0.B16, V5.B16
-	FMOVQ	128(R1), F0
-	VORR	V0.B16, V6.B16, V6.B16
-	VORR	V0.B16, V5.B16, V5.B16
-	FMOVQ	192(R1), F0
-	WORD	$0x6e20dcca // fmul v10.4s, v6.4s, v0.4s
-	WORD	$0x6e20dca9 // fmul v9.4s, v5.4s, v0.4s
-	FMOVQ	256(R1), F0
-	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
-	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FMOVQ	256(R1), F0
-	WORD	$0x4ea0d542 // fsub v2.4s, v10.4s, v0.4s
-	WORD	$0x4ea0d524 // fsub v4.4s, v9.4s, v0.4s
-	FMOVQ	320(R1), F0
-	WORD	$0x6e20dc43 // fmul v3.4s, v2.4s, v0.4s
-	WORD	$0x6e20dc80 // fmul v0.4s, v4.4s, v0.4s
-	FMOVQ	384(R1), F1
-	WORD	$0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
-	WORD	$0x6e21dc81 // fmul v1.4s, v4.4s, v1.4s
-	WORD	$0x4ea2d4c2 // fsub v2.4s, v6.4s, v2.4s
-	WORD	$0x4ea1d4a1 // fsub v1.4s, v5.4s, v1.4s
-	WORD	$0x4ea3d448 // fsub v8.4s, v2.4s, v3.4s
-	WORD	$0x4ea0d427 // fsub v7.4s, v1.4s, v0.4s
+	WORD	$0x4e21d640 // fadd v0.4s, v18.4s, v1.4s
+	WORD	$0x4e21d621 // fadd v1.4s, v17.4s, v1.4s
+	FMOVQ	1088(R1), F5
+	WORD	$0x4e25d482 // fadd v2.4s, v4.4s, v5.4s
+	WORD	$0x4e25d465 // fadd v5.4s, v3.4s, v5.4s
+	WORD	$0x6e20fe40 // fdiv v0.4s, v18.4s, v0.4s
+	WORD	$0x6e21fe21 // fdiv v1.4s, v17.4s, v1.4s
+	WORD	$0x6e22fc82 // fdiv v2.4s, v4.4s, v2.4s
+	WORD	$0x6e25fc68 // fdiv v8.4s, v3.4s, v5.4s
+	WORD	$0x6e20dc10 // fmul v16.4s, v0.4s, v0.4s
+	WORD	$0x6e21dc2f // fmul v15.4s, v1.4s, v1.4s
+	WORD	$0x6e22dc47 // fmul v7.4s, v2.4s, v2.4s
 	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
-	WORD	$0x6e27dce5 // fmul v5.4s, v7.4s, v7.4s
-	FMOVQ	448(R1), F0
-	WORD	$0x6e20dcc4 // fmul v4.4s, v6.4s, v0.4s
-	WORD	$0x6e20dca1 // fmul v1.4s, v5.4s, v0.4s
-	FLDPQ	512(R1), (F3, F0)
-	WORD	$0x6e28dc63 // fmul v3.4s, v3.4s, v8.4s
-	WORD	$0x6e27dc00 // fmul v0.4s, v0.4s, v7.4s
-	FMOVQ	576(R1), F2
-	WORD	$0x4e22d463 // fadd v3.4s, v3.4s, v2.4s
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	FMOVQ	2368(R1), F10
+	FMOVQ	2384(R1), F9
+	FMOVQ	2368(R1), F5
+	FMOVQ	2384(R1), F4
+	WORD	$0x6e30dd4a // fmul v10.4s, v10.4s, v16.4s
+	WORD	$0x6e2fdd29 // fmul v9.4s, v9.4s, v15.4s
+	WORD	$0x6e27dca5 // fmul v5.4s, v5.4s, v7.4s
+	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	FMOVQ	2432(R1), F3
+	WORD	$0x4e23d54a // fadd v10.4s, v10.4s, v3.4s
+	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
+	FMOVQ	2432(R1), F3
+	WORD	$0x4e23d4a5 // fadd v5.4s, v5.4s, v3.4s
 	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
-	WORD	$0x4e20d423 // fadd v3.4s, v1.4s, v0.4s
+	WORD	$0x6e30dd4a // fmul v10.4s, v10.4s, v16.4s
+	WORD	$0x6e2fdd29 // fmul v9.4s, v9.4s, v15.4s
+	WORD	$0x6e27dca5 // fmul v5.4s, v5.4s, v7.4s
 	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	FLDPQ	640(R1), (F2, F1)
-	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
-	WORD	$0x6e27dc21 // fmul v1.4s, v1.4s, v7.4s
-	FMOVQ	704(R1), F0
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
-	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
-	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	FMOVQ	2496(R1), F3
+	WORD	$0x4e23d54a // fadd v10.4s, v10.4s, v3.4s
+	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
+	FMOVQ	2496(R1), F3
+	WORD	$0x4e23d4a5 // fadd v5.4s, v5.4s, v3.4s
+	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
+	WORD	$0x6e30dd4a // fmul v10.4s, v10.4s, v16.4s
+	WORD	$0x6e2fdd29 // fmul v9.4s, v9.4s, v15.4s
+	WORD	$0x6e27dca5 // fmul v5.4s, v5.4s, v7.4s
 	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	WORD	$0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
-	WORD	$0x4e27d463 // fadd v3.4s, v3.4s, v7.4s
-	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
-	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
-	FMOVQ	768(R1), F0
-	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
-	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
-	WORD	$0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
-	FMOVQ	832(R1), F0
-	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
-	WORD	$0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
-	FMOVQ	1088(R1), F1
-	WORD	$0x4e21d480 // fadd v0.4s, v4.4s, v1.4s
-	WORD	$0x4e21d461 // fadd v1.4s, v3.4s, v1.4s
-	WORD	$0x6e20fc80 // fdiv v0.4s, v4.4s, v0.4s
-	WORD	$0x6e21fc66 // fdiv v6.4s, v3.4s, v1.4s
-	WORD	$0x6e20dc05 // fmul v5.4s, v0.4s, v0.4s
-	WORD	$0x6e26dcc4 // fmul v4.4s, v6.4s, v6.4s
-	FMOVQ	2368(R1), F3
-	FMOVQ	2384(R1), F2
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
-	FMOVQ	2432(R1), F1
-	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
-	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
-	FMOVQ	2496(R1), F1
-	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
-	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
-	FMOVQ	2560(R1), F1
-	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
-	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
-	FMOVQ	1088(R1), F1
-	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
-	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
-	WORD	$0x6e23dc00 // fmul v0.4s, v0.4s, v3.4s
-	WORD	$0x6e22dcc3 // fmul v3.4s, v6.4s, v2.4s
-	VMOVI	$0, V4.B16
-	WORD	$0x6eace482 // fcmgt v2.4s, v4.4s, v12.4s
-	VBSL	V12.B16, V4.B16, V2.B16
-	WORD	$0x6eabe481 // fcmgt v1.4s, v4.4s, v11.4s
-	VBSL	V11.B16, V4.B16, V1.B16
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
-	WORD	$0x6e30fc00 // fdiv v0.4s, v0.4s, v16.4s
-	WORD	$0x6e30fc61 // fdiv v1.4s, v3.4s, v16.4s
-	WORD	$0x6eafe582 // fcmgt v2.4s, v12.4s, v15.4s
-	WORD	$0x6eafe563 // fcmgt v3.4s, v11.4s, v15.4s
-	VBSL	V0.B16, V14.B16, V2.B16
-	VBSL	V1.B16, V13.B16, V3.B16
-	FSTPQ	(F2, F3), 32(R0)
-	ADD	$64, R3, R3
+	FMOVQ	2560(R1), F3
+	WORD	$0x4e23d54a // fadd v10.4s, v10.4s, v3.4s
+	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
+	FMOVQ	2560(R1), F3
+	WORD	$0x4e23d4a5 // fadd v5.4s, v5.4s, v3.4s
+	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
+	WORD	$0x6e30dd4a // fmul v10.4s, v10.4s, v16.4s
+	WORD	$0x6e2fdd29 // fmul v9.4s, v9.4s, v15.4s
+	WORD	$0x6e27dca5 // fmul v5.4s, v5.4s, v7.4s
+	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	FMOVQ	1088(R1), F3
+	WORD	$0x4e23d54a // fadd v10.4s, v10.4s, v3.4s
+	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
+	FMOVQ	1088(R1), F3
+	WORD	$0x4e23d4a5 // fadd v5.4s, v5.4s, v3.4s
+	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
+	WORD	$0x6e2adc00 // fmul v0.4s, v0.4s, v10.4s
+	WORD	$0x6e29dc21 // fmul v1.4s, v1.4s, v9.4s
+	WORD	$0x6e25dc42 // fmul v2.4s, v2.4s, v5.4s
+	WORD	$0x6e24dd05 // fmul v5.4s, v8.4s, v4.4s
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V6.B16
+	WORD	$0x6ebae468 // fcmgt v8.4s, v3.4s, v26.4s
+	VBSL	V26.B16, V3.B16, V8.B16
+	WORD	$0x6eb9e467 // fcmgt v7.4s, v3.4s, v25.4s
+	VBSL	V25.B16, V3.B16, V7.B16
+	WORD	$0x6eace4c4 // fcmgt v4.4s, v6.4s, v12.4s
+	VBSL	V12.B16, V6.B16, V4.B16
+	WORD	$0x6eabe4c3 // fcmgt v3.4s, v6.4s, v11.4s
+	VBSL	V11.B16, V6.B16, V3.B16
+	WORD	$0x4e28d400 // fadd v0.4s, v0.4s, v8.4s
+	WORD	$0x4e27d421 // fadd v1.4s, v1.4s, v7.4s
+	WORD	$0x4e24d442 // fadd v2.4s, v2.4s, v4.4s
+	WORD	$0x4e23d4a5 // fadd v5.4s, v5.4s, v3.4s
+	WORD	$0x6e3efc00 // fdiv v0.4s, v0.4s, v30.4s
+	WORD	$0x6e3efc21 // fdiv v1.4s, v1.4s, v30.4s
+	WORD	$0x6e3efc42 // fdiv v2.4s, v2.4s, v30.4s
+	WORD	$0x6e3efca3 // fdiv v3.4s, v5.4s, v30.4s
+	WORD	$0x6ebde744 // fcmgt v4.4s, v26.4s, v29.4s
+	WORD	$0x6ebde725 // fcmgt v5.4s, v25.4s, v29.4s
+	WORD	$0x6ebde586 // fcmgt v6.4s, v12.4s, v29.4s
+	WORD	$0x6ebde567 // fcmgt v7.4s, v11.4s, v29.4s
+	VBSL	V0.B16, V28.B16, V4.B16
+	VBSL	V1.B16, V27.B16, V5.B16
+	VBSL	V2.B16, V14.B16, V6.B16
+	VBSL	V3.B16, V13.B16, V7.B16
+	ADD	R2<<0, R4, R0
+	FSTPQ	(F4, F5), 0(R0)
+	FSTPQ	(F6, F7), 32(R0)
+	ADD	$64, R2, R2
 	B	loop
 done:
 	RET
@@ -3959,35 +3961,35 @@ done:
 // func leakyReLUNEON(x *float32, y *float32, n int, slope float32)
 TEXT ·leakyReLUNEON(SB), NOSPLIT, $0-28
 	FMOVS	slope+24(FP), F0
-	VDUP	V0.S[0], V7.S4
-	VMOVI	$0, V6.B16
-	MOVD	x+0(FP), R5
-	MOVD	y+8(FP), R4
-	MOVD	n+16(FP), R3
-	MOVD	ZR, R2
-	LSL	$2, R3, R3
+	VDUP	V0.S[0], V13.S4
+	VMOVI	$0, V12.B16
+	MOVD	x+0(FP), R4
+	MOVD	y+8(FP), R3
+	MOVD	n+16(FP), R2
+	MOVD	ZR, R1
+	LSL	$2, R2, R2
 loop:
-	CMP	R3, R2
+	CMP	R2, R1
 	BGE	done
-	ADD	R2<<0, R5, R1
-	FLDPQ	0(R1), (F5, F4)
-	WORD	$0x6e27dca3 // fmul v3.4s, v5.4s, v7.4s
-	WORD	$0x6e27dc82 // fmul v2.4s, v4.4s, v7.4s
-	WORD	$0x6ea6e4a0 // fcmgt v0.4s, v5.4s, v6.4s
-	WORD	$0x6ea6e481 // fcmgt v1.4s, v4.4s, v6.4s
-	VBSL	V3.B16, V5.B16, V0.B16
-	VBSL	V2.B16, V4.B16, V1.B16
-	ADD	R2<<0, R4, R0
-	FSTPQ	(F0, F1), 0(R0)
-	FLDPQ	32(R1), (F5, F4)
-	WORD	$0x6e27dca3 // fmul v3.4s, v5.4s, v7.4s
-	WORD	$0x6e27dc82 // fmul v2.4s, v4.4s, v7.4s
-	WORD	$0x6ea6e4a0 // fcmgt v0.4s, v5.4s, v6.4s
-	WORD	$0x6ea6e481 // fcmgt v1.4s, v4.4s, v6.4s
-	VBSL	V3.B16, V5.B16, V0.B16
-	VBSL	V2.B16, V4.B16, V1.B16
-	FSTPQ	(F0, F1), 32(R0)
-	ADD	$64, R2, R2
+	ADD	R1<<0, R4, R0
+	FLDPQ	0(R0), (F11, F10)
+	FLDPQ	32(R0), (F6, F5)
+	WORD	$0x6e2ddd69 // fmul v9.4s, v11.4s, v13.4s
+	WORD	$0x6e2ddd48 // fmul v8.4s, v10.4s, v13.4s
+	WORD	$0x6e2ddcc4 // fmul v4.4s, v6.4s, v13.4s
+	WORD	$0x6e2ddca3 // fmul v3.4s, v5.4s, v13.4s
+	WORD	$0x6eace560 // fcmgt v0.4s, v11.4s, v12.4s
+	WORD	$0x6eace547 // fcmgt v7.4s, v10.4s, v12.4s
+	WORD	$0x6eace4c2 // fcmgt v2.4s, v6.4s, v12.4s
+	WORD	$0x6eace4a1 // fcmgt v1.4s, v5.4s, v12.4s
+	VBSL	V9.B16, V11.B16, V0.B16
+	VBSL	V8.B16, V10.B16, V7.B16
+	VBSL	V4.B16, V6.B16, V2.B16
+	VBSL	V3.B16, V5.B16, V1.B16
+	ADD	R1<<0, R3, R0
+	FSTPQ	(F0, F7), 0(R0)
+	FSTPQ	(F2, F1), 32(R0)
+	ADD	$64, R1, R1
 	B	loop
 done:
 	RET
@@ -4035,44 +4037,44 @@ done:
 // func relu6NEON(x *float32, y *float32, n int)
 TEXT ·relu6NEON(SB), NOSPLIT, $0-24
 	MOVD	$functionConstantsNEON<>(SB), R0
-	FMOVQ	2624(R0), F4
-	FMOVQ	2640(R0), F3
-	VMOVI	$0, V5.B16
-	MOVD	x+0(FP), R5
-	MOVD	y+8(FP), R4
-	MOVD	n+16(FP), R3
-	MOVD	ZR, R2
-	LSL	$2, R3, R3
+	FMOVQ	2624(R0), F6
+	FMOVQ	2640(R0), F5
+	VMOVI	$0, V7.B16
+	MOVD	x+0(FP), R4
+	MOVD	y+8(FP), R3
+	MOVD	n+16(FP), R2
+	MOVD	ZR, R1
+	LSL	$2, R2, R2
 loop:
-	CMP	R3, R2
+	CMP	R2, R1
 	BGE	done
-	ADD	R2<<0, R5, R1
-	FLDPQ	0(R1), (F1, F0)
-	WORD	$0x6ea1e4a2 // fcmgt v2.4s, v5.4s, v1.4s
-	VBSL	V1.B16, V5.B16, V2.B16
-	WORD	$0x6ea0e4a1 // fcmgt v1.4s, v5.4s, v0.4s
-	VBSL	V0.B16, V5.B16, V1.B16
-	WORD	$0x6ea4e440 // fcmgt v0.4s, v2.4s, v4.4s
-	VBSL	V2.B16, V4.B16, V0.B16
+	ADD	R1<<0, R4, R0
+	FLDPQ	0(R0), (F3, F2)
+	FLDPQ	32(R0), (F1, F0)
+	WORD	$0x6ea3e4e4 // fcmgt v4.4s, v7.4s, v3.4s
+	VBSL	V3.B16, V7.B16, V4.B16
+	WORD	$0x6ea2e4e3 // fcmgt v3.4s, v7.4s, v2.4s
+	VBSL	V2.B16, V7.B16, V3.B16
+	WORD	$0x6ea1e4e2 // fcmgt v2.4s, v7.4s, v1.4s
+	VBSL	V1.B16, V7.B16, V2.B16
+	WORD	$0x6ea0e4e1 // fcmgt v1.4s, v7.4s, v0.4s
+	VBSL	V0.B16, V7.B16, V1.B16
+	WORD	$0x6ea6e480 // fcmgt v0.4s, v4.4s, v6.4s
+	VBSL	V4.B16, V6.B16, V0.B16
+	VMOV	V0.B16, V4.B16
+	WORD	$0x6ea5e460 // fcmgt v0.4s, v3.4s, v5.4s
+	VBSL	V3.B16, V5.B16, V0.B16
+	VMOV	V0.B16, V3.B16
+	WORD	$0x6ea6e440 // fcmgt v0.4s, v2.4s, v6.4s
+	VBSL	V2.B16, V6.B16, V0.B16
 	VMOV	V0.B16, V2.B16
-	WORD	$0x6ea3e420 // fcmgt v0.4s, v1.4s, v3.4s
-	VBSL	V1.B16, V3.B16, V0.B16
+	WORD	$0x6ea5e420 // fcmgt v0.4s, v1.4s, v5.4s
+	VBSL	V1.B16, V5.B16, V0.B16
 	VMOV	V0.B16, V1.B16
-	ADD	R2<<0, R4, R0
-	FSTPQ	(F2, F1), 0(R0)
-	FLDPQ	32(R1), (F1, F0)
-	WORD	$0x6ea1e4a2 // fcmgt v2.4s, v5.4s, v1.4s
-	VBSL	V1.B16, V5.B16, V2.B16
-	WORD	$0x6ea0e4a1 // fcmgt v1.4s, v5.4s, v0.4s
-	VBSL	V0.B16, V5.B16, V1.B16
-	WORD	$0x6ea4e440 // fcmgt v0.4s, v2.4s, v4.4s
-	VBSL	V2.B16, V4.B16, V0.B16
-	VMOV	V0.B16, V2.B16
-	WORD	$0x6ea3e420 // fcmgt v0.4s, v1.4s, v3.4s
-	VBSL	V1.B16, V3.B16, V0.B16
-	VMOV	V0.B16, V1.B16
+	ADD	R1<<0, R3, R0
+	FSTPQ	(F4, F3), 0(R0)
 	FSTPQ	(F2, F1), 32(R0)
-	ADD	$64, R2, R2
+	ADD	$64, R1, R1
 	B	loop
 done:
 	RET

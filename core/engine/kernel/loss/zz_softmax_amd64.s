@@ -330,17 +330,17 @@ peakDone:
 	VMAXPS       Y2, Y1, Y1
 	VMAXPS       Y3, Y1, Y1
 	VMAXPS       Y4, Y1, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VMAXPS       X1, X2, X2
-	VPERMILPS    $0x4e, X2, X1
-	VMAXPS       X2, X1, X2
-	VPERMILPS    $0xb1, X2, X1
-	VMAXPS       X2, X1, X2
-	VBROADCASTSS X2, Y1
-	VMOVSS       X1, (DX)
+	VEXTRACTF128 $0x01, Y1, X0
+	VMAXPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VMAXPS       X0, X1, X0
+	VPERMILPS    $0xb1, X0, X1
+	VMAXPS       X0, X1, X0
+	VBROADCASTSS X0, Y0
+	VMOVSS       X0, (DX)
 	ADDQ         $0x04, DX
+	VXORPS       Y1, Y1, Y1
 	VXORPS       Y2, Y2, Y2
-	VXORPS       Y3, Y3, Y3
 	MOVQ         vectors+24(FP), DI
 	MOVQ         AX, R8
 	MOVQ         CX, R9
@@ -348,154 +348,150 @@ peakDone:
 expGroup:
 	SUBQ         $0x04, DI
 	JL           expOnes
-	VMOVUPS      (R8), Y4
-	VSUBPS       Y1, Y4, Y4
-	VMOVUPS      softmaxConstantsAVX2<>+64(SB), Y5
-	VMAXPS       Y4, Y5, Y7
-	VMULPS       softmaxConstantsAVX2<>+128(SB), Y7, Y6
+	VMOVUPS      (R8), Y3
+	VMOVUPS      32(R8), Y5
+	VSUBPS       Y0, Y3, Y3
+	VSUBPS       Y0, Y5, Y5
+	VMOVUPS      softmaxConstantsAVX2<>+64(SB), Y4
+	VMOVUPS      softmaxConstantsAVX2<>+64(SB), Y6
+	VMAXPS       Y3, Y4, Y4
+	VMAXPS       Y5, Y6, Y9
+	VMULPS       softmaxConstantsAVX2<>+128(SB), Y4, Y6
+	VMULPS       softmaxConstantsAVX2<>+128(SB), Y9, Y10
 	VADDPS       softmaxConstantsAVX2<>+192(SB), Y6, Y6
-	VSUBPS       softmaxConstantsAVX2<>+192(SB), Y6, Y8
-	VMULPS       softmaxConstantsAVX2<>+256(SB), Y8, Y9
-	VMULPS       softmaxConstantsAVX2<>+320(SB), Y8, Y8
-	VSUBPS       Y8, Y7, Y7
-	VSUBPS       Y9, Y7, Y8
-	VMULPS       Y8, Y8, Y9
-	VMULPS       softmaxConstantsAVX2<>+384(SB), Y9, Y7
-	VMOVUPS      softmaxConstantsAVX2<>+448(SB), Y10
-	VMULPS       Y8, Y10, Y10
-	VADDPS       softmaxConstantsAVX2<>+512(SB), Y10, Y10
-	VADDPS       Y10, Y7, Y7
-	VMULPS       Y9, Y7, Y7
-	VMOVUPS      softmaxConstantsAVX2<>+576(SB), Y10
-	VMULPS       Y8, Y10, Y10
-	VADDPS       softmaxConstantsAVX2<>+640(SB), Y10, Y10
-	VADDPS       Y10, Y7, Y7
-	VMULPS       Y9, Y7, Y7
-	VADDPS       Y8, Y7, Y7
+	VADDPS       softmaxConstantsAVX2<>+192(SB), Y10, Y10
+	VSUBPS       softmaxConstantsAVX2<>+192(SB), Y6, Y7
+	VSUBPS       softmaxConstantsAVX2<>+192(SB), Y10, Y11
+	VMULPS       softmaxConstantsAVX2<>+256(SB), Y7, Y8
+	VMULPS       softmaxConstantsAVX2<>+256(SB), Y11, Y12
+	VMULPS       softmaxConstantsAVX2<>+320(SB), Y7, Y7
+	VMULPS       softmaxConstantsAVX2<>+320(SB), Y11, Y11
+	VSUBPS       Y7, Y4, Y4
+	VSUBPS       Y11, Y9, Y7
+	VSUBPS       Y8, Y4, Y4
+	VSUBPS       Y12, Y7, Y11
+	VMULPS       Y4, Y4, Y7
+	VMULPS       Y11, Y11, Y12
+	VMULPS       softmaxConstantsAVX2<>+384(SB), Y7, Y8
+	VMULPS       softmaxConstantsAVX2<>+384(SB), Y12, Y13
+	VMOVUPS      softmaxConstantsAVX2<>+448(SB), Y9
+	VMOVUPS      softmaxConstantsAVX2<>+448(SB), Y14
+	VMULPS       Y4, Y9, Y9
+	VMULPS       Y11, Y14, Y14
+	VADDPS       softmaxConstantsAVX2<>+512(SB), Y9, Y9
+	VADDPS       softmaxConstantsAVX2<>+512(SB), Y14, Y14
+	VADDPS       Y9, Y8, Y8
+	VADDPS       Y14, Y13, Y13
+	VMULPS       Y7, Y8, Y8
+	VMULPS       Y12, Y13, Y13
+	VMOVUPS      softmaxConstantsAVX2<>+576(SB), Y9
+	VMOVUPS      softmaxConstantsAVX2<>+576(SB), Y14
+	VMULPS       Y4, Y9, Y9
+	VMULPS       Y11, Y14, Y14
+	VADDPS       softmaxConstantsAVX2<>+640(SB), Y9, Y9
+	VADDPS       softmaxConstantsAVX2<>+640(SB), Y14, Y14
+	VADDPS       Y9, Y8, Y8
+	VADDPS       Y14, Y13, Y13
+	VMULPS       Y7, Y8, Y8
+	VMULPS       Y12, Y13, Y13
+	VADDPS       Y4, Y8, Y8
+	VADDPS       Y11, Y13, Y13
 	VPSLLD       $0x17, Y6, Y6
-	VADDPS       softmaxConstantsAVX2<>+704(SB), Y7, Y7
-	VMULPS       Y6, Y7, Y7
-	VXORPS       Y6, Y6, Y6
-	VCMPPS       $0x1d, Y4, Y5, Y4
-	VBLENDVPS    Y4, Y6, Y7, Y4
-	VMULPS       softmaxConstantsAVX2<>+768(SB), Y4, Y4
-	VMOVUPS      Y4, (R9)
-	VEXTRACTF128 $0x01, Y4, X5
-	VCVTPS2PD    X4, Y4
-	VADDPD       Y4, Y2, Y2
-	VCVTPS2PD    X5, Y4
-	VADDPD       Y4, Y3, Y3
-	VMOVUPS      32(R8), Y4
-	VSUBPS       Y1, Y4, Y4
-	VMOVUPS      softmaxConstantsAVX2<>+64(SB), Y5
-	VMAXPS       Y4, Y5, Y7
-	VMULPS       softmaxConstantsAVX2<>+128(SB), Y7, Y6
+	VPSLLD       $0x17, Y10, Y10
+	VADDPS       softmaxConstantsAVX2<>+704(SB), Y8, Y8
+	VADDPS       softmaxConstantsAVX2<>+704(SB), Y13, Y13
+	VMULPS       Y6, Y8, Y8
+	VMULPS       Y10, Y13, Y13
+	VCMPPS       $0x16, softmaxConstantsAVX2<>+64(SB), Y3, Y3
+	VCMPPS       $0x16, softmaxConstantsAVX2<>+64(SB), Y5, Y5
+	VANDPS       Y3, Y8, Y8
+	VANDPS       Y5, Y13, Y13
+	VMULPS       softmaxConstantsAVX2<>+768(SB), Y8, Y8
+	VMULPS       softmaxConstantsAVX2<>+768(SB), Y13, Y13
+	VMOVUPS      Y8, (R9)
+	VMOVUPS      Y13, 32(R9)
+	VEXTRACTF128 $0x01, Y8, X3
+	VEXTRACTF128 $0x01, Y13, X4
+	VCVTPS2PD    X8, Y5
+	VCVTPS2PD    X13, Y6
+	VADDPD       Y5, Y1, Y1
+	VADDPD       Y6, Y1, Y1
+	VCVTPS2PD    X3, Y5
+	VCVTPS2PD    X4, Y6
+	VADDPD       Y5, Y2, Y2
+	VADDPD       Y6, Y2, Y2
+	VMOVUPS      64(R8), Y3
+	VMOVUPS      96(R8), Y5
+	VSUBPS       Y0, Y3, Y3
+	VSUBPS       Y0, Y5, Y5
+	VMOVUPS      softmaxConstantsAVX2<>+64(SB), Y4
+	VMOVUPS      softmaxConstantsAVX2<>+64(SB), Y6
+	VMAXPS       Y3, Y4, Y4
+	VMAXPS       Y5, Y6, Y9
+	VMULPS       softmaxConstantsAVX2<>+128(SB), Y4, Y6
+	VMULPS       softmaxConstantsAVX2<>+128(SB), Y9, Y10
 	VADDPS       softmaxConstantsAVX2<>+192(SB), Y6, Y6
-	VSUBPS       softmaxConstantsAVX2<>+192(SB), Y6, Y8
-	VMULPS       softmaxConstantsAVX2<>+256(SB), Y8, Y9
-	VMULPS       softmaxConstantsAVX2<>+320(SB), Y8, Y8
-	VSUBPS       Y8, Y7, Y7
-	VSUBPS       Y9, Y7, Y8
-	VMULPS       Y8, Y8, Y9
-	VMULPS       softmaxConstantsAVX2<>+384(SB), Y9, Y7
-	VMOVUPS      softmaxConstantsAVX2<>+448(SB), Y10
-	VMULPS       Y8, Y10, Y10
-	VADDPS       softmaxConstantsAVX2<>+512(SB), Y10, Y10
-	VADDPS       Y10, Y7, Y7
-	VMULPS       Y9, Y7, Y7
-	VMOVUPS      softmaxConstantsAVX2<>+576(SB), Y10
-	VMULPS       Y8, Y10, Y10
-	VADDPS       softmaxConstantsAVX2<>+640(SB), Y10, Y10
-	VADDPS       Y10, Y7, Y7
-	VMULPS       Y9, Y7, Y7
-	VADDPS       Y8, Y7, Y7
+	VADDPS       softmaxConstantsAVX2<>+192(SB), Y10, Y10
+	VSUBPS       softmaxConstantsAVX2<>+192(SB), Y6, Y7
+	VSUBPS       softmaxConstantsAVX2<>+192(SB), Y10, Y11
+	VMULPS       softmaxConstantsAVX2<>+256(SB), Y7, Y8
+	VMULPS       softmaxConstantsAVX2<>+256(SB), Y11, Y12
+	VMULPS       softmaxConstantsAVX2<>+320(SB), Y7, Y7
+	VMULPS       softmaxConstantsAVX2<>+320(SB), Y11, Y11
+	VSUBPS       Y7, Y4, Y4
+	VSUBPS       Y11, Y9, Y7
+	VSUBPS       Y8, Y4, Y4
+	VSUBPS       Y12, Y7, Y11
+	VMULPS       Y4, Y4, Y7
+	VMULPS       Y11, Y11, Y12
+	VMULPS       softmaxConstantsAVX2<>+384(SB), Y7, Y8
+	VMULPS       softmaxConstantsAVX2<>+384(SB), Y12, Y13
+	VMOVUPS      softmaxConstantsAVX2<>+448(SB), Y9
+	VMOVUPS      softmaxConstantsAVX2<>+448(SB), Y14
+	VMULPS       Y4, Y9, Y9
+	VMULPS       Y11, Y14, Y14
+	VADDPS       softmaxConstantsAVX2<>+512(SB), Y9, Y9
+	VADDPS       softmaxConstantsAVX2<>+512(SB), Y14, Y14
+	VADDPS       Y9, Y8, Y8
+	VADDPS       Y14, Y13, Y13
+	VMULPS       Y7, Y8, Y8
+	VMULPS       Y12, Y13, Y13
+	VMOVUPS      softmaxConstantsAVX2<>+576(SB), Y9
+	VMOVUPS      softmaxConstantsAVX2<>+576(SB), Y14
+	VMULPS       Y4, Y9, Y9
+	VMULPS       Y11, Y14, Y14
+	VADDPS       softmaxConstantsAVX2<>+640(SB), Y9, Y9
+	VADDPS       softmaxConstantsAVX2<>+640(SB), Y14, Y14
+	VADDPS       Y9, Y8, Y8
+	VADDPS       Y14, Y13, Y13
+	VMULPS       Y7, Y8, Y8
+	VMULPS       Y12, Y13, Y13
+	VADDPS       Y4, Y8, Y8
+	VADDPS       Y11, Y13, Y13
 	VPSLLD       $0x17, Y6, Y6
-	VADDPS       softmaxConstantsAVX2<>+704(SB), Y7, Y7
-	VMULPS       Y6, Y7, Y7
-	VXORPS       Y6, Y6, Y6
-	VCMPPS       $0x1d, Y4, Y5, Y4
-	VBLENDVPS    Y4, Y6, Y7, Y4
-	VMULPS       softmaxConstantsAVX2<>+768(SB), Y4, Y4
-	VMOVUPS      Y4, 32(R9)
-	VEXTRACTF128 $0x01, Y4, X5
-	VCVTPS2PD    X4, Y4
-	VADDPD       Y4, Y2, Y2
-	VCVTPS2PD    X5, Y4
-	VADDPD       Y4, Y3, Y3
-	VMOVUPS      64(R8), Y4
-	VSUBPS       Y1, Y4, Y4
-	VMOVUPS      softmaxConstantsAVX2<>+64(SB), Y5
-	VMAXPS       Y4, Y5, Y7
-	VMULPS       softmaxConstantsAVX2<>+128(SB), Y7, Y6
-	VADDPS       softmaxConstantsAVX2<>+192(SB), Y6, Y6
-	VSUBPS       softmaxConstantsAVX2<>+192(SB), Y6, Y8
-	VMULPS       softmaxConstantsAVX2<>+256(SB), Y8, Y9
-	VMULPS       softmaxConstantsAVX2<>+320(SB), Y8, Y8
-	VSUBPS       Y8, Y7, Y7
-	VSUBPS       Y9, Y7, Y8
-	VMULPS       Y8, Y8, Y9
-	VMULPS       softmaxConstantsAVX2<>+384(SB), Y9, Y7
-	VMOVUPS      softmaxConstantsAVX2<>+448(SB), Y10
-	VMULPS       Y8, Y10, Y10
-	VADDPS       softmaxConstantsAVX2<>+512(SB), Y10, Y10
-	VADDPS       Y10, Y7, Y7
-	VMULPS       Y9, Y7, Y7
-	VMOVUPS      softmaxConstantsAVX2<>+576(SB), Y10
-	VMULPS       Y8, Y10, Y10
-	VADDPS       softmaxConstantsAVX2<>+640(SB), Y10, Y10
-	VADDPS       Y10, Y7, Y7
-	VMULPS       Y9, Y7, Y7
-	VADDPS       Y8, Y7, Y7
-	VPSLLD       $0x17, Y6, Y6
-	VADDPS       softmaxConstantsAVX2<>+704(SB), Y7, Y7
-	VMULPS       Y6, Y7, Y7
-	VXORPS       Y6, Y6, Y6
-	VCMPPS       $0x1d, Y4, Y5, Y4
-	VBLENDVPS    Y4, Y6, Y7, Y4
-	VMULPS       softmaxConstantsAVX2<>+768(SB), Y4, Y4
-	VMOVUPS      Y4, 64(R9)
-	VEXTRACTF128 $0x01, Y4, X5
-	VCVTPS2PD    X4, Y4
-	VADDPD       Y4, Y2, Y2
-	VCVTPS2PD    X5, Y4
-	VADDPD       Y4, Y3, Y3
-	VMOVUPS      96(R8), Y4
-	VSUBPS       Y1, Y4, Y4
-	VMOVUPS      softmaxConstantsAVX2<>+64(SB), Y5
-	VMAXPS       Y4, Y5, Y7
-	VMULPS       softmaxConstantsAVX2<>+128(SB), Y7, Y6
-	VADDPS       softmaxConstantsAVX2<>+192(SB), Y6, Y6
-	VSUBPS       softmaxConstantsAVX2<>+192(SB), Y6, Y8
-	VMULPS       softmaxConstantsAVX2<>+256(SB), Y8, Y9
-	VMULPS       softmaxConstantsAVX2<>+320(SB), Y8, Y8
-	VSUBPS       Y8, Y7, Y7
-	VSUBPS       Y9, Y7, Y8
-	VMULPS       Y8, Y8, Y9
-	VMULPS       softmaxConstantsAVX2<>+384(SB), Y9, Y7
-	VMOVUPS      softmaxConstantsAVX2<>+448(SB), Y10
-	VMULPS       Y8, Y10, Y10
-	VADDPS       softmaxConstantsAVX2<>+512(SB), Y10, Y10
-	VADDPS       Y10, Y7, Y7
-	VMULPS       Y9, Y7, Y7
-	VMOVUPS      softmaxConstantsAVX2<>+576(SB), Y10
-	VMULPS       Y8, Y10, Y10
-	VADDPS       softmaxConstantsAVX2<>+640(SB), Y10, Y10
-	VADDPS       Y10, Y7, Y7
-	VMULPS       Y9, Y7, Y7
-	VADDPS       Y8, Y7, Y7
-	VPSLLD       $0x17, Y6, Y6
-	VADDPS       softmaxConstantsAVX2<>+704(SB), Y7, Y7
-	VMULPS       Y6, Y7, Y7
-	VXORPS       Y6, Y6, Y6
-	VCMPPS       $0x1d, Y4, Y5, Y4
-	VBLENDVPS    Y4, Y6, Y7, Y4
-	VMULPS       softmaxConstantsAVX2<>+768(SB), Y4, Y4
-	VMOVUPS      Y4, 96(R9)
-	VEXTRACTF128 $0x01, Y4, X5
-	VCVTPS2PD    X4, Y4
-	VADDPD       Y4, Y2, Y2
-	VCVTPS2PD    X5, Y4
-	VADDPD       Y4, Y3, Y3
+	VPSLLD       $0x17, Y10, Y10
+	VADDPS       softmaxConstantsAVX2<>+704(SB), Y8, Y8
+	VADDPS       softmaxConstantsAVX2<>+704(SB), Y13, Y13
+	VMULPS       Y6, Y8, Y8
+	VMULPS       Y10, Y13, Y13
+	VCMPPS       $0x16, softmaxConstantsAVX2<>+64(SB), Y3, Y3
+	VCMPPS       $0x16, softmaxConstantsAVX2<>+64(SB), Y5, Y5
+	VANDPS       Y3, Y8, Y8
+	VANDPS       Y5, Y13, Y13
+	VMULPS       softmaxConstantsAVX2<>+768(SB), Y8, Y8
+	VMULPS       softmaxConstantsAVX2<>+768(SB), Y13, Y13
+	VMOVUPS      Y8, 64(R9)
+	VMOVUPS      Y13, 96(R9)
+	VEXTRACTF128 $0x01, Y8, X3
+	VEXTRACTF128 $0x01, Y13, X4
+	VCVTPS2PD    X8, Y5
+	VCVTPS2PD    X13, Y6
+	VADDPD       Y5, Y1, Y1
+	VADDPD       Y6, Y1, Y1
+	VCVTPS2PD    X3, Y5
+	VCVTPS2PD    X4, Y6
+	VADDPD       Y5, Y2, Y2
+	VADDPD       Y6, Y2, Y2
 	ADDQ         $0x00000080, R8
 	ADDQ         $0x00000080, R9
 	JMP          expGroup
@@ -506,43 +502,42 @@ expOnes:
 exp:
 	DECQ         DI
 	JL           expTail
-	VMOVUPS      (R8), Y4
-	VSUBPS       Y1, Y4, Y4
-	VMOVUPS      softmaxConstantsAVX2<>+64(SB), Y5
-	VMAXPS       Y4, Y5, Y7
-	VMULPS       softmaxConstantsAVX2<>+128(SB), Y7, Y6
-	VADDPS       softmaxConstantsAVX2<>+192(SB), Y6, Y6
-	VSUBPS       softmaxConstantsAVX2<>+192(SB), Y6, Y8
-	VMULPS       softmaxConstantsAVX2<>+256(SB), Y8, Y9
-	VMULPS       softmaxConstantsAVX2<>+320(SB), Y8, Y8
-	VSUBPS       Y8, Y7, Y7
-	VSUBPS       Y9, Y7, Y8
-	VMULPS       Y8, Y8, Y9
-	VMULPS       softmaxConstantsAVX2<>+384(SB), Y9, Y7
-	VMOVUPS      softmaxConstantsAVX2<>+448(SB), Y10
-	VMULPS       Y8, Y10, Y10
-	VADDPS       softmaxConstantsAVX2<>+512(SB), Y10, Y10
-	VADDPS       Y10, Y7, Y7
-	VMULPS       Y9, Y7, Y7
-	VMOVUPS      softmaxConstantsAVX2<>+576(SB), Y10
-	VMULPS       Y8, Y10, Y10
-	VADDPS       softmaxConstantsAVX2<>+640(SB), Y10, Y10
-	VADDPS       Y10, Y7, Y7
-	VMULPS       Y9, Y7, Y7
+	VMOVUPS      (R8), Y3
+	VSUBPS       Y0, Y3, Y3
+	VMOVUPS      softmaxConstantsAVX2<>+64(SB), Y4
+	VMAXPS       Y3, Y4, Y4
+	VMULPS       softmaxConstantsAVX2<>+128(SB), Y4, Y5
+	VADDPS       softmaxConstantsAVX2<>+192(SB), Y5, Y5
+	VSUBPS       softmaxConstantsAVX2<>+192(SB), Y5, Y6
+	VMULPS       softmaxConstantsAVX2<>+256(SB), Y6, Y7
+	VMULPS       softmaxConstantsAVX2<>+320(SB), Y6, Y6
+	VSUBPS       Y6, Y4, Y4
+	VSUBPS       Y7, Y4, Y4
+	VMULPS       Y4, Y4, Y6
+	VMULPS       softmaxConstantsAVX2<>+384(SB), Y6, Y7
+	VMOVUPS      softmaxConstantsAVX2<>+448(SB), Y8
+	VMULPS       Y4, Y8, Y8
+	VADDPS       softmaxConstantsAVX2<>+512(SB), Y8, Y8
 	VADDPS       Y8, Y7, Y7
-	VPSLLD       $0x17, Y6, Y6
-	VADDPS       softmaxConstantsAVX2<>+704(SB), Y7, Y7
 	VMULPS       Y6, Y7, Y7
-	VXORPS       Y6, Y6, Y6
-	VCMPPS       $0x1d, Y4, Y5, Y4
-	VBLENDVPS    Y4, Y6, Y7, Y4
-	VMULPS       softmaxConstantsAVX2<>+768(SB), Y4, Y4
-	VMOVUPS      Y4, (R9)
-	VEXTRACTF128 $0x01, Y4, X5
-	VCVTPS2PD    X4, Y4
+	VMOVUPS      softmaxConstantsAVX2<>+576(SB), Y8
+	VMULPS       Y4, Y8, Y8
+	VADDPS       softmaxConstantsAVX2<>+640(SB), Y8, Y8
+	VADDPS       Y8, Y7, Y7
+	VMULPS       Y6, Y7, Y7
+	VADDPS       Y4, Y7, Y7
+	VPSLLD       $0x17, Y5, Y5
+	VADDPS       softmaxConstantsAVX2<>+704(SB), Y7, Y7
+	VMULPS       Y5, Y7, Y7
+	VCMPPS       $0x16, softmaxConstantsAVX2<>+64(SB), Y3, Y3
+	VANDPS       Y3, Y7, Y7
+	VMULPS       softmaxConstantsAVX2<>+768(SB), Y7, Y7
+	VMOVUPS      Y7, (R9)
+	VEXTRACTF128 $0x01, Y7, X3
+	VCVTPS2PD    X7, Y4
+	VADDPD       Y4, Y1, Y1
+	VCVTPS2PD    X3, Y4
 	VADDPD       Y4, Y2, Y2
-	VCVTPS2PD    X5, Y4
-	VADDPD       Y4, Y3, Y3
 	ADDQ         $0x20, R8
 	ADDQ         $0x20, R9
 	JMP          exp
@@ -552,51 +547,51 @@ expTail:
 	TESTQ        DI, DI
 	JZ           expDone
 	MOVQ         tail+40(FP), DI
-	VMOVUPS      (DI), Y4
+	VMOVUPS      (DI), Y3
+	VMOVUPS      softmaxConstantsAVX2<>+0(SB), Y5
 	VMOVUPS      (DI), Y6
-	VMASKMOVPS   (R8), Y6, Y5
-	VBLENDVPS    Y6, Y5, Y0, Y5
-	VSUBPS       Y1, Y5, Y5
+	VMASKMOVPS   (R8), Y6, Y4
+	VBLENDVPS    Y6, Y4, Y5, Y4
+	VSUBPS       Y0, Y4, Y4
 	VMOVUPS      softmaxConstantsAVX2<>+64(SB), Y0
-	VMAXPS       Y5, Y0, Y6
-	VMULPS       softmaxConstantsAVX2<>+128(SB), Y6, Y1
-	VADDPS       softmaxConstantsAVX2<>+192(SB), Y1, Y1
-	VSUBPS       softmaxConstantsAVX2<>+192(SB), Y1, Y7
-	VMULPS       softmaxConstantsAVX2<>+256(SB), Y7, Y8
-	VMULPS       softmaxConstantsAVX2<>+320(SB), Y7, Y7
-	VSUBPS       Y7, Y6, Y6
-	VSUBPS       Y8, Y6, Y7
-	VMULPS       Y7, Y7, Y8
-	VMULPS       softmaxConstantsAVX2<>+384(SB), Y8, Y6
-	VMOVUPS      softmaxConstantsAVX2<>+448(SB), Y9
-	VMULPS       Y7, Y9, Y9
-	VADDPS       softmaxConstantsAVX2<>+512(SB), Y9, Y9
-	VADDPS       Y9, Y6, Y6
-	VMULPS       Y8, Y6, Y6
-	VMOVUPS      softmaxConstantsAVX2<>+576(SB), Y9
-	VMULPS       Y7, Y9, Y9
-	VADDPS       softmaxConstantsAVX2<>+640(SB), Y9, Y9
-	VADDPS       Y9, Y6, Y6
-	VMULPS       Y8, Y6, Y6
-	VADDPS       Y7, Y6, Y6
-	VPSLLD       $0x17, Y1, Y1
-	VADDPS       softmaxConstantsAVX2<>+704(SB), Y6, Y6
-	VMULPS       Y1, Y6, Y6
-	VXORPS       Y1, Y1, Y1
-	VCMPPS       $0x1d, Y5, Y0, Y0
-	VBLENDVPS    Y0, Y1, Y6, Y0
-	VMULPS       softmaxConstantsAVX2<>+768(SB), Y0, Y0
-	VMASKMOVPS   Y0, Y4, (R9)
-	VEXTRACTF128 $0x01, Y0, X1
-	VCVTPS2PD    X0, Y0
-	VADDPD       Y0, Y2, Y2
-	VCVTPS2PD    X1, Y0
-	VADDPD       Y0, Y3, Y3
+	VMAXPS       Y4, Y0, Y0
+	VMULPS       softmaxConstantsAVX2<>+128(SB), Y0, Y5
+	VADDPS       softmaxConstantsAVX2<>+192(SB), Y5, Y5
+	VSUBPS       softmaxConstantsAVX2<>+192(SB), Y5, Y6
+	VMULPS       softmaxConstantsAVX2<>+256(SB), Y6, Y7
+	VMULPS       softmaxConstantsAVX2<>+320(SB), Y6, Y6
+	VSUBPS       Y6, Y0, Y0
+	VSUBPS       Y7, Y0, Y0
+	VMULPS       Y0, Y0, Y6
+	VMULPS       softmaxConstantsAVX2<>+384(SB), Y6, Y7
+	VMOVUPS      softmaxConstantsAVX2<>+448(SB), Y8
+	VMULPS       Y0, Y8, Y8
+	VADDPS       softmaxConstantsAVX2<>+512(SB), Y8, Y8
+	VADDPS       Y8, Y7, Y7
+	VMULPS       Y6, Y7, Y7
+	VMOVUPS      softmaxConstantsAVX2<>+576(SB), Y8
+	VMULPS       Y0, Y8, Y8
+	VADDPS       softmaxConstantsAVX2<>+640(SB), Y8, Y8
+	VADDPS       Y8, Y7, Y7
+	VMULPS       Y6, Y7, Y7
+	VADDPS       Y0, Y7, Y7
+	VPSLLD       $0x17, Y5, Y5
+	VADDPS       softmaxConstantsAVX2<>+704(SB), Y7, Y7
+	VMULPS       Y5, Y7, Y7
+	VCMPPS       $0x16, softmaxConstantsAVX2<>+64(SB), Y4, Y4
+	VANDPS       Y4, Y7, Y7
+	VMULPS       softmaxConstantsAVX2<>+768(SB), Y7, Y7
+	VMASKMOVPS   Y7, Y3, (R9)
+	VEXTRACTF128 $0x01, Y7, X0
+	VCVTPS2PD    X7, Y3
+	VADDPD       Y3, Y1, Y1
+	VCVTPS2PD    X0, Y3
+	VADDPD       Y3, Y2, Y2
 
 expDone:
-	VADDPD       Y3, Y2, Y2
-	VEXTRACTF128 $0x01, Y2, X0
-	VADDPD       X2, X0, X0
+	VADDPD       Y2, Y1, Y1
+	VEXTRACTF128 $0x01, Y1, X0
+	VADDPD       X1, X0, X0
 	VPERMILPD    $0x01, X0, X1
 	VADDPD       X0, X1, X0
 	VMOVSD       X0, (BX)
@@ -664,167 +659,163 @@ peakDone:
 	VMAXPS       Y2, Y1, Y1
 	VMAXPS       Y3, Y1, Y1
 	VMAXPS       Y4, Y1, Y1
-	VEXTRACTF128 $0x01, Y1, X2
-	VMAXPS       X1, X2, X2
-	VPERMILPS    $0x4e, X2, X1
-	VMAXPS       X2, X1, X2
-	VPERMILPS    $0xb1, X2, X1
-	VMAXPS       X2, X1, X2
-	VBROADCASTSS X2, Y1
-	VMOVSS       X1, (CX)
+	VEXTRACTF128 $0x01, Y1, X0
+	VMAXPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VMAXPS       X0, X1, X0
+	VPERMILPS    $0xb1, X0, X1
+	VMAXPS       X0, X1, X0
+	VBROADCASTSS X0, Y0
+	VMOVSS       X0, (CX)
 	ADDQ         $0x04, CX
+	VXORPS       Y1, Y1, Y1
 	VXORPS       Y2, Y2, Y2
-	VXORPS       Y3, Y3, Y3
 	MOVQ         vectors+16(FP), SI
 	MOVQ         AX, DI
 
 expGroup:
 	SUBQ         $0x04, SI
 	JL           expOnes
-	VMOVUPS      (DI), Y4
-	VSUBPS       Y1, Y4, Y4
-	VMOVUPS      softmaxConstantsAVX2<>+64(SB), Y5
-	VMAXPS       Y4, Y5, Y7
-	VMULPS       softmaxConstantsAVX2<>+128(SB), Y7, Y6
+	VMOVUPS      (DI), Y3
+	VMOVUPS      32(DI), Y5
+	VSUBPS       Y0, Y3, Y3
+	VSUBPS       Y0, Y5, Y5
+	VMOVUPS      softmaxConstantsAVX2<>+64(SB), Y4
+	VMOVUPS      softmaxConstantsAVX2<>+64(SB), Y6
+	VMAXPS       Y3, Y4, Y4
+	VMAXPS       Y5, Y6, Y9
+	VMULPS       softmaxConstantsAVX2<>+128(SB), Y4, Y6
+	VMULPS       softmaxConstantsAVX2<>+128(SB), Y9, Y10
 	VADDPS       softmaxConstantsAVX2<>+192(SB), Y6, Y6
-	VSUBPS       softmaxConstantsAVX2<>+192(SB), Y6, Y8
-	VMULPS       softmaxConstantsAVX2<>+256(SB), Y8, Y9
-	VMULPS       softmaxConstantsAVX2<>+320(SB), Y8, Y8
-	VSUBPS       Y8, Y7, Y7
-	VSUBPS       Y9, Y7, Y8
-	VMULPS       Y8, Y8, Y9
-	VMULPS       softmaxConstantsAVX2<>+384(SB), Y9, Y7
-	VMOVUPS      softmaxConstantsAVX2<>+448(SB), Y10
-	VMULPS       Y8, Y10, Y10
-	VADDPS       softmaxConstantsAVX2<>+512(SB), Y10, Y10
-	VADDPS       Y10, Y7, Y7
-	VMULPS       Y9, Y7, Y7
-	VMOVUPS      softmaxConstantsAVX2<>+576(SB), Y10
-	VMULPS       Y8, Y10, Y10
-	VADDPS       softmaxConstantsAVX2<>+640(SB), Y10, Y10
-	VADDPS       Y10, Y7, Y7
-	VMULPS       Y9, Y7, Y7
-	VADDPS       Y8, Y7, Y7
+	VADDPS       softmaxConstantsAVX2<>+192(SB), Y10, Y10
+	VSUBPS       softmaxConstantsAVX2<>+192(SB), Y6, Y7
+	VSUBPS       softmaxConstantsAVX2<>+192(SB), Y10, Y11
+	VMULPS       softmaxConstantsAVX2<>+256(SB), Y7, Y8
+	VMULPS       softmaxConstantsAVX2<>+256(SB), Y11, Y12
+	VMULPS       softmaxConstantsAVX2<>+320(SB), Y7, Y7
+	VMULPS       softmaxConstantsAVX2<>+320(SB), Y11, Y11
+	VSUBPS       Y7, Y4, Y4
+	VSUBPS       Y11, Y9, Y7
+	VSUBPS       Y8, Y4, Y4
+	VSUBPS       Y12, Y7, Y11
+	VMULPS       Y4, Y4, Y7
+	VMULPS       Y11, Y11, Y12
+	VMULPS       softmaxConstantsAVX2<>+384(SB), Y7, Y8
+	VMULPS       softmaxConstantsAVX2<>+384(SB), Y12, Y13
+	VMOVUPS      softmaxConstantsAVX2<>+448(SB), Y9
+	VMOVUPS      softmaxConstantsAVX2<>+448(SB), Y14
+	VMULPS       Y4, Y9, Y9
+	VMULPS       Y11, Y14, Y14
+	VADDPS       softmaxConstantsAVX2<>+512(SB), Y9, Y9
+	VADDPS       softmaxConstantsAVX2<>+512(SB), Y14, Y14
+	VADDPS       Y9, Y8, Y8
+	VADDPS       Y14, Y13, Y13
+	VMULPS       Y7, Y8, Y8
+	VMULPS       Y12, Y13, Y13
+	VMOVUPS      softmaxConstantsAVX2<>+576(SB), Y9
+	VMOVUPS      softmaxConstantsAVX2<>+576(SB), Y14
+	VMULPS       Y4, Y9, Y9
+	VMULPS       Y11, Y14, Y14
+	VADDPS       softmaxConstantsAVX2<>+640(SB), Y9, Y9
+	VADDPS       softmaxConstantsAVX2<>+640(SB), Y14, Y14
+	VADDPS       Y9, Y8, Y8
+	VADDPS       Y14, Y13, Y13
+	VMULPS       Y7, Y8, Y8
+	VMULPS       Y12, Y13, Y13
+	VADDPS       Y4, Y8, Y8
+	VADDPS       Y11, Y13, Y13
 	VPSLLD       $0x17, Y6, Y6
-	VADDPS       softmaxConstantsAVX2<>+704(SB), Y7, Y7
-	VMULPS       Y6, Y7, Y7
-	VXORPS       Y6, Y6, Y6
-	VCMPPS       $0x1d, Y4, Y5, Y4
-	VBLENDVPS    Y4, Y6, Y7, Y4
-	VMULPS       softmaxConstantsAVX2<>+768(SB), Y4, Y4
-	VEXTRACTF128 $0x01, Y4, X5
-	VCVTPS2PD    X4, Y4
-	VADDPD       Y4, Y2, Y2
-	VCVTPS2PD    X5, Y4
-	VADDPD       Y4, Y3, Y3
-	VMOVUPS      32(DI), Y4
-	VSUBPS       Y1, Y4, Y4
-	VMOVUPS      softmaxConstantsAVX2<>+64(SB), Y5
-	VMAXPS       Y4, Y5, Y7
-	VMULPS       softmaxConstantsAVX2<>+128(SB), Y7, Y6
+	VPSLLD       $0x17, Y10, Y10
+	VADDPS       softmaxConstantsAVX2<>+704(SB), Y8, Y8
+	VADDPS       softmaxConstantsAVX2<>+704(SB), Y13, Y13
+	VMULPS       Y6, Y8, Y8
+	VMULPS       Y10, Y13, Y13
+	VCMPPS       $0x16, softmaxConstantsAVX2<>+64(SB), Y3, Y3
+	VCMPPS       $0x16, softmaxConstantsAVX2<>+64(SB), Y5, Y5
+	VANDPS       Y3, Y8, Y8
+	VANDPS       Y5, Y13, Y13
+	VMULPS       softmaxConstantsAVX2<>+768(SB), Y8, Y8
+	VMULPS       softmaxConstantsAVX2<>+768(SB), Y13, Y13
+	VEXTRACTF128 $0x01, Y8, X3
+	VEXTRACTF128 $0x01, Y13, X4
+	VCVTPS2PD    X8, Y5
+	VCVTPS2PD    X13, Y6
+	VADDPD       Y5, Y1, Y1
+	VADDPD       Y6, Y1, Y1
+	VCVTPS2PD    X3, Y5
+	VCVTPS2PD    X4, Y6
+	VADDPD       Y5, Y2, Y2
+	VADDPD       Y6, Y2, Y2
+	VMOVUPS      64(DI), Y3
+	VMOVUPS      96(DI), Y5
+	VSUBPS       Y0, Y3, Y3
+	VSUBPS       Y0, Y5, Y5
+	VMOVUPS      softmaxConstantsAVX2<>+64(SB), Y4
+	VMOVUPS      softmaxConstantsAVX2<>+64(SB), Y6
+	VMAXPS       Y3, Y4, Y4
+	VMAXPS       Y5, Y6, Y9
+	VMULPS       softmaxConstantsAVX2<>+128(SB), Y4, Y6
+	VMULPS       softmaxConstantsAVX2<>+128(SB), Y9, Y10
 	VADDPS       softmaxConstantsAVX2<>+192(SB), Y6, Y6
-	VSUBPS       softmaxConstantsAVX2<>+192(SB), Y6, Y8
-	VMULPS       softmaxConstantsAVX2<>+256(SB), Y8, Y9
-	VMULPS       softmaxConstantsAVX2<>+320(SB), Y8, Y8
-	VSUBPS       Y8, Y7, Y7
-	VSUBPS       Y9, Y7, Y8
-	VMULPS       Y8, Y8, Y9
-	VMULPS       softmaxConstantsAVX2<>+384(SB), Y9, Y7
-	VMOVUPS      softmaxConstantsAVX2<>+448(SB), Y10
-	VMULPS       Y8, Y10, Y10
-	VADDPS       softmaxConstantsAVX2<>+512(SB), Y10, Y10
-	VADDPS       Y10, Y7, Y7
-	VMULPS       Y9, Y7, Y7
-	VMOVUPS      softmaxConstantsAVX2<>+576(SB), Y10
-	VMULPS       Y8, Y10, Y10
-	VADDPS       softmaxConstantsAVX2<>+640(SB), Y10, Y10
-	VADDPS       Y10, Y7, Y7
-	VMULPS       Y9, Y7, Y7
-	VADDPS       Y8, Y7, Y7
+	VADDPS       softmaxConstantsAVX2<>+192(SB), Y10, Y10
+	VSUBPS       softmaxConstantsAVX2<>+192(SB), Y6, Y7
+	VSUBPS       softmaxConstantsAVX2<>+192(SB), Y10, Y11
+	VMULPS       softmaxConstantsAVX2<>+256(SB), Y7, Y8
+	VMULPS       softmaxConstantsAVX2<>+256(SB), Y11, Y12
+	VMULPS       softmaxConstantsAVX2<>+320(SB), Y7, Y7
+	VMULPS       softmaxConstantsAVX2<>+320(SB), Y11, Y11
+	VSUBPS       Y7, Y4, Y4
+	VSUBPS       Y11, Y9, Y7
+	VSUBPS       Y8, Y4, Y4
+	VSUBPS       Y12, Y7, Y11
+	VMULPS       Y4, Y4, Y7
+	VMULPS       Y11, Y11, Y12
+	VMULPS       softmaxConstantsAVX2<>+384(SB), Y7, Y8
+	VMULPS       softmaxConstantsAVX2<>+384(SB), Y12, Y13
+	VMOVUPS      softmaxConstantsAVX2<>+448(SB), Y9
+	VMOVUPS      softmaxConstantsAVX2<>+448(SB), Y14
+	VMULPS       Y4, Y9, Y9
+	VMULPS       Y11, Y14, Y14
+	VADDPS       softmaxConstantsAVX2<>+512(SB), Y9, Y9
+	VADDPS       softmaxConstantsAVX2<>+512(SB), Y14, Y14
+	VADDPS       Y9, Y8, Y8
+	VADDPS       Y14, Y13, Y13
+	VMULPS       Y7, Y8, Y8
+	VMULPS       Y12, Y13, Y13
+	VMOVUPS      softmaxConstantsAVX2<>+576(SB), Y9
+	VMOVUPS      softmaxConstantsAVX2<>+576(SB), Y14
+	VMULPS       Y4, Y9, Y9
+	VMULPS       Y11, Y14, Y14
+	VADDPS       softmaxConstantsAVX2<>+640(SB), Y9, Y9
+	VADDPS       softmaxConstantsAVX2<>+640(SB), Y14, Y14
+	VADDPS       Y9, Y8, Y8
+	VADDPS       Y14, Y13, Y13
+	VMULPS       Y7, Y8, Y8
+	VMULPS       Y12, Y13, Y13
+	VADDPS       Y4, Y8, Y8
+	VADDPS       Y11, Y13, Y13
 	VPSLLD       $0x17, Y6, Y6
-	VADDPS       softmaxConstantsAVX2<>+704(SB), Y7, Y7
-	VMULPS       Y6, Y7, Y7
-	VXORPS       Y6, Y6, Y6
-	VCMPPS       $0x1d, Y4, Y5, Y4
-	VBLENDVPS    Y4, Y6, Y7, Y4
-	VMULPS       softmaxConstantsAVX2<>+768(SB), Y4, Y4
-	VEXTRACTF128 $0x01, Y4, X5
-	VCVTPS2PD    X4, Y4
-	VADDPD       Y4, Y2, Y2
-	VCVTPS2PD    X5, Y4
-	VADDPD       Y4, Y3, Y3
-	VMOVUPS      64(DI), Y4
-	VSUBPS       Y1, Y4, Y4
-	VMOVUPS      softmaxConstantsAVX2<>+64(SB), Y5
-	VMAXPS       Y4, Y5, Y7
-	VMULPS       softmaxConstantsAVX2<>+128(SB), Y7, Y6
-	VADDPS       softmaxConstantsAVX2<>+192(SB), Y6, Y6
-	VSUBPS       softmaxConstantsAVX2<>+192(SB), Y6, Y8
-	VMULPS       softmaxConstantsAVX2<>+256(SB), Y8, Y9
-	VMULPS       softmaxConstantsAVX2<>+320(SB), Y8, Y8
-	VSUBPS       Y8, Y7, Y7
-	VSUBPS       Y9, Y7, Y8
-	VMULPS       Y8, Y8, Y9
-	VMULPS       softmaxConstantsAVX2<>+384(SB), Y9, Y7
-	VMOVUPS      softmaxConstantsAVX2<>+448(SB), Y10
-	VMULPS       Y8, Y10, Y10
-	VADDPS       softmaxConstantsAVX2<>+512(SB), Y10, Y10
-	VADDPS       Y10, Y7, Y7
-	VMULPS       Y9, Y7, Y7
-	VMOVUPS      softmaxConstantsAVX2<>+576(SB), Y10
-	VMULPS       Y8, Y10, Y10
-	VADDPS       softmaxConstantsAVX2<>+640(SB), Y10, Y10
-	VADDPS       Y10, Y7, Y7
-	VMULPS       Y9, Y7, Y7
-	VADDPS       Y8, Y7, Y7
-	VPSLLD       $0x17, Y6, Y6
-	VADDPS       softmaxConstantsAVX2<>+704(SB), Y7, Y7
-	VMULPS       Y6, Y7, Y7
-	VXORPS       Y6, Y6, Y6
-	VCMPPS       $0x1d, Y4, Y5, Y4
-	VBLENDVPS    Y4, Y6, Y7, Y4
-	VMULPS       softmaxConstantsAVX2<>+768(SB), Y4, Y4
-	VEXTRACTF128 $0x01, Y4, X5
-	VCVTPS2PD    X4, Y4
-	VADDPD       Y4, Y2, Y2
-	VCVTPS2PD    X5, Y4
-	VADDPD       Y4, Y3, Y3
-	VMOVUPS      96(DI), Y4
-	VSUBPS       Y1, Y4, Y4
-	VMOVUPS      softmaxConstantsAVX2<>+64(SB), Y5
-	VMAXPS       Y4, Y5, Y7
-	VMULPS       softmaxConstantsAVX2<>+128(SB), Y7, Y6
-	VADDPS       softmaxConstantsAVX2<>+192(SB), Y6, Y6
-	VSUBPS       softmaxConstantsAVX2<>+192(SB), Y6, Y8
-	VMULPS       softmaxConstantsAVX2<>+256(SB), Y8, Y9
-	VMULPS       softmaxConstantsAVX2<>+320(SB), Y8, Y8
-	VSUBPS       Y8, Y7, Y7
-	VSUBPS       Y9, Y7, Y8
-	VMULPS       Y8, Y8, Y9
-	VMULPS       softmaxConstantsAVX2<>+384(SB), Y9, Y7
-	VMOVUPS      softmaxConstantsAVX2<>+448(SB), Y10
-	VMULPS       Y8, Y10, Y10
-	VADDPS       softmaxConstantsAVX2<>+512(SB), Y10, Y10
-	VADDPS       Y10, Y7, Y7
-	VMULPS       Y9, Y7, Y7
-	VMOVUPS      softmaxConstantsAVX2<>+576(SB), Y10
-	VMULPS       Y8, Y10, Y10
-	VADDPS       softmaxConstantsAVX2<>+640(SB), Y10, Y10
-	VADDPS       Y10, Y7, Y7
-	VMULPS       Y9, Y7, Y7
-	VADDPS       Y8, Y7, Y7
-	VPSLLD       $0x17, Y6, Y6
-	VADDPS       softmaxConstantsAVX2<>+704(SB), Y7, Y7
-	VMULPS       Y6, Y7, Y7
-	VXORPS       Y6, Y6, Y6
-	VCMPPS       $0x1d, Y4, Y5, Y4
-	VBLENDVPS    Y4, Y6, Y7, Y4
-	VMULPS       softmaxConstantsAVX2<>+768(SB), Y4, Y4
-	VEXTRACTF128 $0x01, Y4, X5
-	VCVTPS2PD    X4, Y4
-	VADDPD       Y4, Y2, Y2
-	VCVTPS2PD    X5, Y4
-	VADDPD       Y4, Y3, Y3
+	VPSLLD       $0x17, Y10, Y10
+	VADDPS       softmaxConstantsAVX2<>+704(SB), Y8, Y8
+	VADDPS       softmaxConstantsAVX2<>+704(SB), Y13, Y13
+	VMULPS       Y6, Y8, Y8
+	VMULPS       Y10, Y13, Y13
+	VCMPPS       $0x16, softmaxConstantsAVX2<>+64(SB), Y3, Y3
+	VCMPPS       $0x16, softmaxConstantsAVX2<>+64(SB), Y5, Y5
+	VANDPS       Y3, Y8, Y8
+	VANDPS       Y5, Y13, Y13
+	VMULPS       softmaxConstantsAVX2<>+768(SB), Y8, Y8
+	VMULPS       softmaxConstantsAVX2<>+768(SB), Y13, Y13
+	VEXTRACTF128 $0x01, Y8, X3
+	VEXTRACTF128 $0x01, Y13, X4
+	VCVTPS2PD    X8, Y5
+	VCVTPS2PD    X13, Y6
+	VADDPD       Y5, Y1, Y1
+	VADDPD       Y6, Y1, Y1
+	VCVTPS2PD    X3, Y5
+	VCVTPS2PD    X4, Y6
+	VADDPD       Y5, Y2, Y2
+	VADDPD       Y6, Y2, Y2
 	ADDQ         $0x00000080, DI
 	JMP          expGroup
 
@@ -834,42 +825,41 @@ expOnes:
 exp:
 	DECQ         SI
 	JL           expTail
-	VMOVUPS      (DI), Y4
-	VSUBPS       Y1, Y4, Y4
-	VMOVUPS      softmaxConstantsAVX2<>+64(SB), Y5
-	VMAXPS       Y4, Y5, Y7
-	VMULPS       softmaxConstantsAVX2<>+128(SB), Y7, Y6
-	VADDPS       softmaxConstantsAVX2<>+192(SB), Y6, Y6
-	VSUBPS       softmaxConstantsAVX2<>+192(SB), Y6, Y8
-	VMULPS       softmaxConstantsAVX2<>+256(SB), Y8, Y9
-	VMULPS       softmaxConstantsAVX2<>+320(SB), Y8, Y8
-	VSUBPS       Y8, Y7, Y7
-	VSUBPS       Y9, Y7, Y8
-	VMULPS       Y8, Y8, Y9
-	VMULPS       softmaxConstantsAVX2<>+384(SB), Y9, Y7
-	VMOVUPS      softmaxConstantsAVX2<>+448(SB), Y10
-	VMULPS       Y8, Y10, Y10
-	VADDPS       softmaxConstantsAVX2<>+512(SB), Y10, Y10
-	VADDPS       Y10, Y7, Y7
-	VMULPS       Y9, Y7, Y7
-	VMOVUPS      softmaxConstantsAVX2<>+576(SB), Y10
-	VMULPS       Y8, Y10, Y10
-	VADDPS       softmaxConstantsAVX2<>+640(SB), Y10, Y10
-	VADDPS       Y10, Y7, Y7
-	VMULPS       Y9, Y7, Y7
+	VMOVUPS      (DI), Y3
+	VSUBPS       Y0, Y3, Y3
+	VMOVUPS      softmaxConstantsAVX2<>+64(SB), Y4
+	VMAXPS       Y3, Y4, Y4
+	VMULPS       softmaxConstantsAVX2<>+128(SB), Y4, Y5
+	VADDPS       softmaxConstantsAVX2<>+192(SB), Y5, Y5
+	VSUBPS       softmaxConstantsAVX2<>+192(SB), Y5, Y6
+	VMULPS       softmaxConstantsAVX2<>+256(SB), Y6, Y7
+	VMULPS       softmaxConstantsAVX2<>+320(SB), Y6, Y6
+	VSUBPS       Y6, Y4, Y4
+	VSUBPS       Y7, Y4, Y4
+	VMULPS       Y4, Y4, Y6
+	VMULPS       softmaxConstantsAVX2<>+384(SB), Y6, Y7
+	VMOVUPS      softmaxConstantsAVX2<>+448(SB), Y8
+	VMULPS       Y4, Y8, Y8
+	VADDPS       softmaxConstantsAVX2<>+512(SB), Y8, Y8
 	VADDPS       Y8, Y7, Y7
-	VPSLLD       $0x17, Y6, Y6
-	VADDPS       softmaxConstantsAVX2<>+704(SB), Y7, Y7
 	VMULPS       Y6, Y7, Y7
-	VXORPS       Y6, Y6, Y6
-	VCMPPS       $0x1d, Y4, Y5, Y4
-	VBLENDVPS    Y4, Y6, Y7, Y4
-	VMULPS       softmaxConstantsAVX2<>+768(SB), Y4, Y4
-	VEXTRACTF128 $0x01, Y4, X5
-	VCVTPS2PD    X4, Y4
+	VMOVUPS      softmaxConstantsAVX2<>+576(SB), Y8
+	VMULPS       Y4, Y8, Y8
+	VADDPS       softmaxConstantsAVX2<>+640(SB), Y8, Y8
+	VADDPS       Y8, Y7, Y7
+	VMULPS       Y6, Y7, Y7
+	VADDPS       Y4, Y7, Y7
+	VPSLLD       $0x17, Y5, Y5
+	VADDPS       softmaxConstantsAVX2<>+704(SB), Y7, Y7
+	VMULPS       Y5, Y7, Y7
+	VCMPPS       $0x16, softmaxConstantsAVX2<>+64(SB), Y3, Y3
+	VANDPS       Y3, Y7, Y7
+	VMULPS       softmaxConstantsAVX2<>+768(SB), Y7, Y7
+	VEXTRACTF128 $0x01, Y7, X3
+	VCVTPS2PD    X7, Y4
+	VADDPD       Y4, Y1, Y1
+	VCVTPS2PD    X3, Y4
 	VADDPD       Y4, Y2, Y2
-	VCVTPS2PD    X5, Y4
-	VADDPD       Y4, Y3, Y3
 	ADDQ         $0x20, DI
 	JMP          exp
 
@@ -878,50 +868,50 @@ expTail:
 	TESTQ        SI, SI
 	JZ           expDone
 	MOVQ         tail+32(FP), SI
-	VMOVUPS      (SI), Y4
+	VMOVUPS      (SI), Y3
+	VMOVUPS      softmaxConstantsAVX2<>+0(SB), Y4
 	VMOVUPS      (SI), Y5
-	VMASKMOVPS   (DI), Y5, Y4
-	VBLENDVPS    Y5, Y4, Y0, Y4
-	VSUBPS       Y1, Y4, Y4
+	VMASKMOVPS   (DI), Y5, Y3
+	VBLENDVPS    Y5, Y3, Y4, Y3
+	VSUBPS       Y0, Y3, Y3
 	VMOVUPS      softmaxConstantsAVX2<>+64(SB), Y0
-	VMAXPS       Y4, Y0, Y5
-	VMULPS       softmaxConstantsAVX2<>+128(SB), Y5, Y1
-	VADDPS       softmaxConstantsAVX2<>+192(SB), Y1, Y1
-	VSUBPS       softmaxConstantsAVX2<>+192(SB), Y1, Y6
-	VMULPS       softmaxConstantsAVX2<>+256(SB), Y6, Y7
-	VMULPS       softmaxConstantsAVX2<>+320(SB), Y6, Y6
-	VSUBPS       Y6, Y5, Y5
-	VSUBPS       Y7, Y5, Y6
-	VMULPS       Y6, Y6, Y7
-	VMULPS       softmaxConstantsAVX2<>+384(SB), Y7, Y5
-	VMOVUPS      softmaxConstantsAVX2<>+448(SB), Y8
-	VMULPS       Y6, Y8, Y8
-	VADDPS       softmaxConstantsAVX2<>+512(SB), Y8, Y8
-	VADDPS       Y8, Y5, Y5
-	VMULPS       Y7, Y5, Y5
-	VMOVUPS      softmaxConstantsAVX2<>+576(SB), Y8
-	VMULPS       Y6, Y8, Y8
-	VADDPS       softmaxConstantsAVX2<>+640(SB), Y8, Y8
-	VADDPS       Y8, Y5, Y5
-	VMULPS       Y7, Y5, Y5
-	VADDPS       Y6, Y5, Y5
-	VPSLLD       $0x17, Y1, Y1
-	VADDPS       softmaxConstantsAVX2<>+704(SB), Y5, Y5
-	VMULPS       Y1, Y5, Y5
-	VXORPS       Y1, Y1, Y1
-	VCMPPS       $0x1d, Y4, Y0, Y0
-	VBLENDVPS    Y0, Y1, Y5, Y0
-	VMULPS       softmaxConstantsAVX2<>+768(SB), Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VCVTPS2PD    X0, Y0
-	VADDPD       Y0, Y2, Y2
-	VCVTPS2PD    X1, Y0
-	VADDPD       Y0, Y3, Y3
+	VMAXPS       Y3, Y0, Y0
+	VMULPS       softmaxConstantsAVX2<>+128(SB), Y0, Y4
+	VADDPS       softmaxConstantsAVX2<>+192(SB), Y4, Y4
+	VSUBPS       softmaxConstantsAVX2<>+192(SB), Y4, Y5
+	VMULPS       softmaxConstantsAVX2<>+256(SB), Y5, Y6
+	VMULPS       softmaxConstantsAVX2<>+320(SB), Y5, Y5
+	VSUBPS       Y5, Y0, Y0
+	VSUBPS       Y6, Y0, Y0
+	VMULPS       Y0, Y0, Y5
+	VMULPS       softmaxConstantsAVX2<>+384(SB), Y5, Y6
+	VMOVUPS      softmaxConstantsAVX2<>+448(SB), Y7
+	VMULPS       Y0, Y7, Y7
+	VADDPS       softmaxConstantsAVX2<>+512(SB), Y7, Y7
+	VADDPS       Y7, Y6, Y6
+	VMULPS       Y5, Y6, Y6
+	VMOVUPS      softmaxConstantsAVX2<>+576(SB), Y7
+	VMULPS       Y0, Y7, Y7
+	VADDPS       softmaxConstantsAVX2<>+640(SB), Y7, Y7
+	VADDPS       Y7, Y6, Y6
+	VMULPS       Y5, Y6, Y6
+	VADDPS       Y0, Y6, Y6
+	VPSLLD       $0x17, Y4, Y4
+	VADDPS       softmaxConstantsAVX2<>+704(SB), Y6, Y6
+	VMULPS       Y4, Y6, Y6
+	VCMPPS       $0x16, softmaxConstantsAVX2<>+64(SB), Y3, Y3
+	VANDPS       Y3, Y6, Y6
+	VMULPS       softmaxConstantsAVX2<>+768(SB), Y6, Y6
+	VEXTRACTF128 $0x01, Y6, X0
+	VCVTPS2PD    X6, Y3
+	VADDPD       Y3, Y1, Y1
+	VCVTPS2PD    X0, Y3
+	VADDPD       Y3, Y2, Y2
 
 expDone:
-	VADDPD       Y3, Y2, Y2
-	VEXTRACTF128 $0x01, Y2, X0
-	VADDPD       X2, X0, X0
+	VADDPD       Y2, Y1, Y1
+	VEXTRACTF128 $0x01, Y1, X0
+	VADDPD       X1, X0, X0
 	VPERMILPD    $0x01, X0, X1
 	VADDPD       X0, X1, X0
 	VMOVSD       X0, (DX)
@@ -1332,16 +1322,16 @@ peakDone:
 	VMAXPS        Z2, Z1, Z1
 	VMAXPS        Z3, Z1, Z1
 	VMAXPS        Z4, Z1, Z1
-	VEXTRACTF64X4 $0x01, Z1, Y2
-	VMAXPS        Y1, Y2, Y2
-	VEXTRACTF32X4 $0x01, Y2, X1
-	VMAXPS        X2, X1, X1
-	VPERMILPS     $0x4e, X1, X2
-	VMAXPS        X1, X2, X1
-	VPERMILPS     $0xb1, X1, X2
-	VMAXPS        X1, X2, X1
-	VBROADCASTSS  X1, Z1
-	VMOVSS        X1, (DX)
+	VEXTRACTF64X4 $0x01, Z1, Y0
+	VMAXPS        Y1, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X1
+	VMAXPS        X0, X1, X1
+	VPERMILPS     $0x4e, X1, X0
+	VMAXPS        X1, X0, X1
+	VPERMILPS     $0xb1, X1, X0
+	VMAXPS        X1, X0, X1
+	VBROADCASTSS  X1, Z0
+	VMOVSS        X0, (DX)
 	ADDQ          $0x04, DX
 	VPXORD        Z6, Z6, Z6
 	MOVQ          vectors+24(FP), DI
@@ -1351,154 +1341,150 @@ peakDone:
 expGroup:
 	SUBQ          $0x04, DI
 	JL            expOnes
-	VMOVUPS       (R8), Z2
-	VSUBPS        Z1, Z2, Z2
-	VMOVUPS       softmaxConstantsAVX512<>+64(SB), Z3
-	VMAXPS        Z2, Z3, Z4
-	VMULPS        softmaxConstantsAVX512<>+128(SB), Z4, Z5
-	VADDPS        softmaxConstantsAVX512<>+192(SB), Z5, Z5
-	VSUBPS        softmaxConstantsAVX512<>+192(SB), Z5, Z19
-	VMULPS        softmaxConstantsAVX512<>+256(SB), Z19, Z20
-	VMULPS        softmaxConstantsAVX512<>+320(SB), Z19, Z19
-	VSUBPS        Z19, Z4, Z4
-	VSUBPS        Z20, Z4, Z4
-	VMULPS        Z4, Z4, Z19
-	VMULPS        softmaxConstantsAVX512<>+384(SB), Z19, Z20
+	VMOVUPS       (R8), Z1
+	VMOVUPS       64(R8), Z3
+	VMOVUPS       128(R8), Z5
+	VMOVUPS       192(R8), Z8
+	VSUBPS        Z0, Z1, Z1
+	VSUBPS        Z0, Z3, Z3
+	VSUBPS        Z0, Z5, Z5
+	VSUBPS        Z0, Z8, Z8
+	VMOVUPS       softmaxConstantsAVX512<>+64(SB), Z2
+	VMOVUPS       softmaxConstantsAVX512<>+64(SB), Z4
+	VMOVUPS       softmaxConstantsAVX512<>+64(SB), Z7
+	VMOVUPS       softmaxConstantsAVX512<>+64(SB), Z9
+	VMAXPS        Z1, Z2, Z2
+	VMAXPS        Z3, Z4, Z4
+	VMAXPS        Z5, Z7, Z7
+	VMAXPS        Z8, Z9, Z18
+	VMULPS        softmaxConstantsAVX512<>+128(SB), Z2, Z9
+	VMULPS        softmaxConstantsAVX512<>+128(SB), Z4, Z12
+	VMULPS        softmaxConstantsAVX512<>+128(SB), Z7, Z15
+	VMULPS        softmaxConstantsAVX512<>+128(SB), Z18, Z19
+	VADDPS        softmaxConstantsAVX512<>+192(SB), Z9, Z9
+	VADDPS        softmaxConstantsAVX512<>+192(SB), Z12, Z12
+	VADDPS        softmaxConstantsAVX512<>+192(SB), Z15, Z15
+	VADDPS        softmaxConstantsAVX512<>+192(SB), Z19, Z19
+	VSUBPS        softmaxConstantsAVX512<>+192(SB), Z9, Z10
+	VSUBPS        softmaxConstantsAVX512<>+192(SB), Z12, Z13
+	VSUBPS        softmaxConstantsAVX512<>+192(SB), Z15, Z16
+	VSUBPS        softmaxConstantsAVX512<>+192(SB), Z19, Z20
+	VMULPS        softmaxConstantsAVX512<>+256(SB), Z10, Z11
+	VMULPS        softmaxConstantsAVX512<>+256(SB), Z13, Z14
+	VMULPS        softmaxConstantsAVX512<>+256(SB), Z16, Z17
+	VMULPS        softmaxConstantsAVX512<>+256(SB), Z20, Z21
+	VMULPS        softmaxConstantsAVX512<>+320(SB), Z10, Z10
+	VMULPS        softmaxConstantsAVX512<>+320(SB), Z13, Z13
+	VMULPS        softmaxConstantsAVX512<>+320(SB), Z16, Z16
+	VMULPS        softmaxConstantsAVX512<>+320(SB), Z20, Z20
+	VSUBPS        Z10, Z2, Z2
+	VSUBPS        Z13, Z4, Z4
+	VSUBPS        Z16, Z7, Z7
+	VSUBPS        Z20, Z18, Z10
+	VSUBPS        Z11, Z2, Z2
+	VSUBPS        Z14, Z4, Z4
+	VSUBPS        Z17, Z7, Z7
+	VSUBPS        Z21, Z10, Z22
+	VMULPS        Z2, Z2, Z10
+	VMULPS        Z4, Z4, Z14
+	VMULPS        Z7, Z7, Z18
+	VMULPS        Z22, Z22, Z23
+	VMULPS        softmaxConstantsAVX512<>+384(SB), Z10, Z11
+	VMULPS        softmaxConstantsAVX512<>+384(SB), Z14, Z16
+	VMULPS        softmaxConstantsAVX512<>+384(SB), Z18, Z20
+	VMULPS        softmaxConstantsAVX512<>+384(SB), Z23, Z24
+	VMOVUPS       softmaxConstantsAVX512<>+448(SB), Z13
+	VMOVUPS       softmaxConstantsAVX512<>+448(SB), Z17
 	VMOVUPS       softmaxConstantsAVX512<>+448(SB), Z21
-	VMULPS        Z4, Z21, Z21
+	VMOVUPS       softmaxConstantsAVX512<>+448(SB), Z25
+	VMULPS        Z2, Z13, Z13
+	VMULPS        Z4, Z17, Z17
+	VMULPS        Z7, Z21, Z21
+	VMULPS        Z22, Z25, Z25
+	VADDPS        softmaxConstantsAVX512<>+512(SB), Z13, Z13
+	VADDPS        softmaxConstantsAVX512<>+512(SB), Z17, Z17
 	VADDPS        softmaxConstantsAVX512<>+512(SB), Z21, Z21
-	VADDPS        Z21, Z20, Z20
-	VMULPS        Z19, Z20, Z20
+	VADDPS        softmaxConstantsAVX512<>+512(SB), Z25, Z25
+	VADDPS        Z13, Z11, Z11
+	VADDPS        Z17, Z16, Z13
+	VADDPS        Z21, Z20, Z16
+	VADDPS        Z25, Z24, Z24
+	VMULPS        Z10, Z11, Z11
+	VMULPS        Z14, Z13, Z13
+	VMULPS        Z18, Z16, Z16
+	VMULPS        Z23, Z24, Z24
+	VMOVUPS       softmaxConstantsAVX512<>+576(SB), Z17
+	VMOVUPS       softmaxConstantsAVX512<>+576(SB), Z20
 	VMOVUPS       softmaxConstantsAVX512<>+576(SB), Z21
-	VMULPS        Z4, Z21, Z21
+	VMOVUPS       softmaxConstantsAVX512<>+576(SB), Z25
+	VMULPS        Z2, Z17, Z17
+	VMULPS        Z4, Z20, Z20
+	VMULPS        Z7, Z21, Z21
+	VMULPS        Z22, Z25, Z25
+	VADDPS        softmaxConstantsAVX512<>+640(SB), Z17, Z17
+	VADDPS        softmaxConstantsAVX512<>+640(SB), Z20, Z20
 	VADDPS        softmaxConstantsAVX512<>+640(SB), Z21, Z21
-	VADDPS        Z21, Z20, Z20
-	VMULPS        Z19, Z20, Z20
-	VADDPS        Z4, Z20, Z20
-	VPSLLD        $0x17, Z5, Z5
-	VADDPS        softmaxConstantsAVX512<>+704(SB), Z20, Z20
-	VMULPS        Z5, Z20, Z20
-	VPXORD        Z7, Z7, Z7
-	VCMPPS        $0x1d, Z2, Z3, K1
-	VBLENDMPS     Z7, Z20, K1, Z8
-	VMULPS        softmaxConstantsAVX512<>+768(SB), Z8, Z8
-	VMOVUPS       Z8, (R9)
-	VEXTRACTF64X4 $0x01, Z8, Y2
-	VCVTPS2PD     Y8, Z3
-	VADDPD        Z3, Z6, Z6
-	VCVTPS2PD     Y2, Z3
-	VADDPD        Z3, Z6, Z6
-	VMOVUPS       64(R8), Z2
-	VSUBPS        Z1, Z2, Z2
-	VMOVUPS       softmaxConstantsAVX512<>+64(SB), Z3
-	VMAXPS        Z2, Z3, Z4
-	VMULPS        softmaxConstantsAVX512<>+128(SB), Z4, Z5
-	VADDPS        softmaxConstantsAVX512<>+192(SB), Z5, Z5
-	VSUBPS        softmaxConstantsAVX512<>+192(SB), Z5, Z19
-	VMULPS        softmaxConstantsAVX512<>+256(SB), Z19, Z20
-	VMULPS        softmaxConstantsAVX512<>+320(SB), Z19, Z19
-	VSUBPS        Z19, Z4, Z4
-	VSUBPS        Z20, Z4, Z4
-	VMULPS        Z4, Z4, Z19
-	VMULPS        softmaxConstantsAVX512<>+384(SB), Z19, Z20
-	VMOVUPS       softmaxConstantsAVX512<>+448(SB), Z21
-	VMULPS        Z4, Z21, Z21
-	VADDPS        softmaxConstantsAVX512<>+512(SB), Z21, Z21
-	VADDPS        Z21, Z20, Z20
-	VMULPS        Z19, Z20, Z20
-	VMOVUPS       softmaxConstantsAVX512<>+576(SB), Z21
-	VMULPS        Z4, Z21, Z21
-	VADDPS        softmaxConstantsAVX512<>+640(SB), Z21, Z21
-	VADDPS        Z21, Z20, Z20
-	VMULPS        Z19, Z20, Z20
-	VADDPS        Z4, Z20, Z20
-	VPSLLD        $0x17, Z5, Z5
-	VADDPS        softmaxConstantsAVX512<>+704(SB), Z20, Z20
-	VMULPS        Z5, Z20, Z20
-	VPXORD        Z9, Z9, Z9
-	VCMPPS        $0x1d, Z2, Z3, K1
-	VBLENDMPS     Z9, Z20, K1, Z10
-	VMULPS        softmaxConstantsAVX512<>+768(SB), Z10, Z10
-	VMOVUPS       Z10, 64(R9)
-	VEXTRACTF64X4 $0x01, Z10, Y2
-	VCVTPS2PD     Y10, Z3
-	VADDPD        Z3, Z6, Z6
-	VCVTPS2PD     Y2, Z3
-	VADDPD        Z3, Z6, Z6
-	VMOVUPS       128(R8), Z2
-	VSUBPS        Z1, Z2, Z2
-	VMOVUPS       softmaxConstantsAVX512<>+64(SB), Z3
-	VMAXPS        Z2, Z3, Z4
-	VMULPS        softmaxConstantsAVX512<>+128(SB), Z4, Z5
-	VADDPS        softmaxConstantsAVX512<>+192(SB), Z5, Z5
-	VSUBPS        softmaxConstantsAVX512<>+192(SB), Z5, Z19
-	VMULPS        softmaxConstantsAVX512<>+256(SB), Z19, Z20
-	VMULPS        softmaxConstantsAVX512<>+320(SB), Z19, Z19
-	VSUBPS        Z19, Z4, Z4
-	VSUBPS        Z20, Z4, Z4
-	VMULPS        Z4, Z4, Z19
-	VMULPS        softmaxConstantsAVX512<>+384(SB), Z19, Z20
-	VMOVUPS       softmaxConstantsAVX512<>+448(SB), Z21
-	VMULPS        Z4, Z21, Z21
-	VADDPS        softmaxConstantsAVX512<>+512(SB), Z21, Z21
-	VADDPS        Z21, Z20, Z20
-	VMULPS        Z19, Z20, Z20
-	VMOVUPS       softmaxConstantsAVX512<>+576(SB), Z21
-	VMULPS        Z4, Z21, Z21
-	VADDPS        softmaxConstantsAVX512<>+640(SB), Z21, Z21
-	VADDPS        Z21, Z20, Z20
-	VMULPS        Z19, Z20, Z20
-	VADDPS        Z4, Z20, Z20
-	VPSLLD        $0x17, Z5, Z5
-	VADDPS        softmaxConstantsAVX512<>+704(SB), Z20, Z20
-	VMULPS        Z5, Z20, Z20
-	VPXORD        Z11, Z11, Z11
-	VCMPPS        $0x1d, Z2, Z3, K1
-	VBLENDMPS     Z11, Z20, K1, Z12
-	VMULPS        softmaxConstantsAVX512<>+768(SB), Z12, Z12
-	VMOVUPS       Z12, 128(R9)
-	VEXTRACTF64X4 $0x01, Z12, Y2
-	VCVTPS2PD     Y12, Z3
-	VADDPD        Z3, Z6, Z6
-	VCVTPS2PD     Y2, Z3
-	VADDPD        Z3, Z6, Z6
-	VMOVUPS       192(R8), Z2
-	VSUBPS        Z1, Z2, Z2
-	VMOVUPS       softmaxConstantsAVX512<>+64(SB), Z3
-	VMAXPS        Z2, Z3, Z4
-	VMULPS        softmaxConstantsAVX512<>+128(SB), Z4, Z5
-	VADDPS        softmaxConstantsAVX512<>+192(SB), Z5, Z5
-	VSUBPS        softmaxConstantsAVX512<>+192(SB), Z5, Z19
-	VMULPS        softmaxConstantsAVX512<>+256(SB), Z19, Z20
-	VMULPS        softmaxConstantsAVX512<>+320(SB), Z19, Z19
-	VSUBPS        Z19, Z4, Z4
-	VSUBPS        Z20, Z4, Z4
-	VMULPS        Z4, Z4, Z19
-	VMULPS        softmaxConstantsAVX512<>+384(SB), Z19, Z20
-	VMOVUPS       softmaxConstantsAVX512<>+448(SB), Z21
-	VMULPS        Z4, Z21, Z21
-	VADDPS        softmaxConstantsAVX512<>+512(SB), Z21, Z21
-	VADDPS        Z21, Z20, Z20
-	VMULPS        Z19, Z20, Z20
-	VMOVUPS       softmaxConstantsAVX512<>+576(SB), Z21
-	VMULPS        Z4, Z21, Z21
-	VADDPS        softmaxConstantsAVX512<>+640(SB), Z21, Z21
-	VADDPS        Z21, Z20, Z20
-	VMULPS        Z19, Z20, Z20
-	VADDPS        Z4, Z20, Z20
-	VPSLLD        $0x17, Z5, Z5
-	VADDPS        softmaxConstantsAVX512<>+704(SB), Z20, Z20
-	VMULPS        Z5, Z20, Z20
-	VPXORD        Z13, Z13, Z13
-	VCMPPS        $0x1d, Z2, Z3, K1
-	VBLENDMPS     Z13, Z20, K1, Z14
-	VMULPS        softmaxConstantsAVX512<>+768(SB), Z14, Z14
-	VMOVUPS       Z14, 192(R9)
-	VEXTRACTF64X4 $0x01, Z14, Y2
-	VCVTPS2PD     Y14, Z3
-	VADDPD        Z3, Z6, Z6
-	VCVTPS2PD     Y2, Z3
-	VADDPD        Z3, Z6, Z6
+	VADDPS        softmaxConstantsAVX512<>+640(SB), Z25, Z25
+	VADDPS        Z17, Z11, Z11
+	VADDPS        Z20, Z13, Z13
+	VADDPS        Z21, Z16, Z16
+	VADDPS        Z25, Z24, Z24
+	VMULPS        Z10, Z11, Z11
+	VMULPS        Z14, Z13, Z13
+	VMULPS        Z18, Z16, Z16
+	VMULPS        Z23, Z24, Z24
+	VADDPS        Z2, Z11, Z11
+	VADDPS        Z4, Z13, Z13
+	VADDPS        Z7, Z16, Z16
+	VADDPS        Z22, Z24, Z24
+	VPSLLD        $0x17, Z9, Z9
+	VPSLLD        $0x17, Z12, Z12
+	VPSLLD        $0x17, Z15, Z15
+	VPSLLD        $0x17, Z19, Z19
+	VADDPS        softmaxConstantsAVX512<>+704(SB), Z11, Z11
+	VADDPS        softmaxConstantsAVX512<>+704(SB), Z13, Z13
+	VADDPS        softmaxConstantsAVX512<>+704(SB), Z16, Z16
+	VADDPS        softmaxConstantsAVX512<>+704(SB), Z24, Z24
+	VMULPS        Z9, Z11, Z11
+	VMULPS        Z12, Z13, Z13
+	VMULPS        Z15, Z16, Z16
+	VMULPS        Z19, Z24, Z24
+	VCMPPS        $0x16, softmaxConstantsAVX512<>+64(SB), Z1, K1
+	VCMPPS        $0x16, softmaxConstantsAVX512<>+64(SB), Z3, K2
+	VCMPPS        $0x16, softmaxConstantsAVX512<>+64(SB), Z5, K3
+	VCMPPS        $0x16, softmaxConstantsAVX512<>+64(SB), Z8, K4
+	VMOVAPS.Z     Z11, K1, Z11
+	VMOVAPS.Z     Z13, K2, Z13
+	VMOVAPS.Z     Z16, K3, Z16
+	VMOVAPS.Z     Z24, K4, Z24
+	VMULPS        softmaxConstantsAVX512<>+768(SB), Z11, Z11
+	VMULPS        softmaxConstantsAVX512<>+768(SB), Z13, Z13
+	VMULPS        softmaxConstantsAVX512<>+768(SB), Z16, Z16
+	VMULPS        softmaxConstantsAVX512<>+768(SB), Z24, Z24
+	VMOVUPS       Z11, (R9)
+	VMOVUPS       Z13, 64(R9)
+	VMOVUPS       Z16, 128(R9)
+	VMOVUPS       Z24, 192(R9)
+	VEXTRACTF64X4 $0x01, Z11, Y1
+	VEXTRACTF64X4 $0x01, Z13, Y2
+	VEXTRACTF64X4 $0x01, Z16, Y3
+	VEXTRACTF64X4 $0x01, Z24, Y4
+	VCVTPS2PD     Y11, Z5
+	VCVTPS2PD     Y13, Z7
+	VCVTPS2PD     Y16, Z8
+	VCVTPS2PD     Y24, Z9
+	VADDPD        Z5, Z6, Z6
+	VADDPD        Z7, Z6, Z6
+	VADDPD        Z8, Z6, Z6
+	VADDPD        Z9, Z6, Z6
+	VCVTPS2PD     Y1, Z5
+	VCVTPS2PD     Y2, Z7
+	VCVTPS2PD     Y3, Z8
+	VCVTPS2PD     Y4, Z9
+	VADDPD        Z5, Z6, Z6
+	VADDPD        Z7, Z6, Z6
+	VADDPD        Z8, Z6, Z6
+	VADDPD        Z9, Z6, Z6
 	ADDQ          $0x00000100, R8
 	ADDQ          $0x00000100, R9
 	JMP           expGroup
@@ -1509,43 +1495,42 @@ expOnes:
 exp:
 	DECQ          DI
 	JL            expTail
-	VMOVUPS       (R8), Z2
-	VSUBPS        Z1, Z2, Z2
-	VMOVUPS       softmaxConstantsAVX512<>+64(SB), Z3
-	VMAXPS        Z2, Z3, Z4
-	VMULPS        softmaxConstantsAVX512<>+128(SB), Z4, Z5
-	VADDPS        softmaxConstantsAVX512<>+192(SB), Z5, Z5
-	VSUBPS        softmaxConstantsAVX512<>+192(SB), Z5, Z19
-	VMULPS        softmaxConstantsAVX512<>+256(SB), Z19, Z20
-	VMULPS        softmaxConstantsAVX512<>+320(SB), Z19, Z19
-	VSUBPS        Z19, Z4, Z4
-	VSUBPS        Z20, Z4, Z4
-	VMULPS        Z4, Z4, Z19
-	VMULPS        softmaxConstantsAVX512<>+384(SB), Z19, Z20
-	VMOVUPS       softmaxConstantsAVX512<>+448(SB), Z21
-	VMULPS        Z4, Z21, Z21
-	VADDPS        softmaxConstantsAVX512<>+512(SB), Z21, Z21
-	VADDPS        Z21, Z20, Z20
-	VMULPS        Z19, Z20, Z20
-	VMOVUPS       softmaxConstantsAVX512<>+576(SB), Z21
-	VMULPS        Z4, Z21, Z21
-	VADDPS        softmaxConstantsAVX512<>+640(SB), Z21, Z21
-	VADDPS        Z21, Z20, Z20
-	VMULPS        Z19, Z20, Z20
-	VADDPS        Z4, Z20, Z20
-	VPSLLD        $0x17, Z5, Z5
-	VADDPS        softmaxConstantsAVX512<>+704(SB), Z20, Z20
-	VMULPS        Z5, Z20, Z20
-	VPXORD        Z15, Z15, Z15
-	VCMPPS        $0x1d, Z2, Z3, K1
-	VBLENDMPS     Z15, Z20, K1, Z16
-	VMULPS        softmaxConstantsAVX512<>+768(SB), Z16, Z16
-	VMOVUPS       Z16, (R9)
-	VEXTRACTF64X4 $0x01, Z16, Y2
-	VCVTPS2PD     Y16, Z3
-	VADDPD        Z3, Z6, Z6
-	VCVTPS2PD     Y2, Z3
-	VADDPD        Z3, Z6, Z6
+	VMOVUPS       (R8), Z1
+	VSUBPS        Z0, Z1, Z1
+	VMOVUPS       softmaxConstantsAVX512<>+64(SB), Z2
+	VMAXPS        Z1, Z2, Z2
+	VMULPS        softmaxConstantsAVX512<>+128(SB), Z2, Z3
+	VADDPS        softmaxConstantsAVX512<>+192(SB), Z3, Z3
+	VSUBPS        softmaxConstantsAVX512<>+192(SB), Z3, Z4
+	VMULPS        softmaxConstantsAVX512<>+256(SB), Z4, Z5
+	VMULPS        softmaxConstantsAVX512<>+320(SB), Z4, Z4
+	VSUBPS        Z4, Z2, Z2
+	VSUBPS        Z5, Z2, Z2
+	VMULPS        Z2, Z2, Z4
+	VMULPS        softmaxConstantsAVX512<>+384(SB), Z4, Z5
+	VMOVUPS       softmaxConstantsAVX512<>+448(SB), Z7
+	VMULPS        Z2, Z7, Z7
+	VADDPS        softmaxConstantsAVX512<>+512(SB), Z7, Z7
+	VADDPS        Z7, Z5, Z5
+	VMULPS        Z4, Z5, Z5
+	VMOVUPS       softmaxConstantsAVX512<>+576(SB), Z7
+	VMULPS        Z2, Z7, Z7
+	VADDPS        softmaxConstantsAVX512<>+640(SB), Z7, Z7
+	VADDPS        Z7, Z5, Z5
+	VMULPS        Z4, Z5, Z5
+	VADDPS        Z2, Z5, Z5
+	VPSLLD        $0x17, Z3, Z3
+	VADDPS        softmaxConstantsAVX512<>+704(SB), Z5, Z5
+	VMULPS        Z3, Z5, Z5
+	VCMPPS        $0x16, softmaxConstantsAVX512<>+64(SB), Z1, K1
+	VMOVAPS.Z     Z5, K1, Z5
+	VMULPS        softmaxConstantsAVX512<>+768(SB), Z5, Z5
+	VMOVUPS       Z5, (R9)
+	VEXTRACTF64X4 $0x01, Z5, Y1
+	VCVTPS2PD     Y5, Z2
+	VADDPD        Z2, Z6, Z6
+	VCVTPS2PD     Y1, Z2
+	VADDPD        Z2, Z6, Z6
 	ADDQ          $0x40, R8
 	ADDQ          $0x40, R9
 	JMP           exp
@@ -1556,42 +1541,42 @@ expTail:
 	JZ            expDone
 	MOVQ          tail+40(FP), DI
 	KMOVW         DI, K1
+	VMOVUPS       softmaxConstantsAVX512<>+0(SB), Z1
 	KMOVW         DI, K2
-	VMOVAPS       Z0, Z0
-	VMOVUPS       (R8), K2, Z0
-	VSUBPS        Z1, Z0, Z0
-	VMOVUPS       softmaxConstantsAVX512<>+64(SB), Z1
-	VMAXPS        Z0, Z1, Z2
-	VMULPS        softmaxConstantsAVX512<>+128(SB), Z2, Z3
-	VADDPS        softmaxConstantsAVX512<>+192(SB), Z3, Z3
-	VSUBPS        softmaxConstantsAVX512<>+192(SB), Z3, Z4
-	VMULPS        softmaxConstantsAVX512<>+256(SB), Z4, Z5
-	VMULPS        softmaxConstantsAVX512<>+320(SB), Z4, Z4
-	VSUBPS        Z4, Z2, Z2
-	VSUBPS        Z5, Z2, Z2
-	VMULPS        Z2, Z2, Z4
-	VMULPS        softmaxConstantsAVX512<>+384(SB), Z4, Z5
-	VMOVUPS       softmaxConstantsAVX512<>+448(SB), Z19
-	VMULPS        Z2, Z19, Z19
-	VADDPS        softmaxConstantsAVX512<>+512(SB), Z19, Z19
-	VADDPS        Z19, Z5, Z5
-	VMULPS        Z4, Z5, Z5
-	VMOVUPS       softmaxConstantsAVX512<>+576(SB), Z19
-	VMULPS        Z2, Z19, Z19
-	VADDPS        softmaxConstantsAVX512<>+640(SB), Z19, Z19
-	VADDPS        Z19, Z5, Z5
-	VMULPS        Z4, Z5, Z5
-	VADDPS        Z2, Z5, Z5
-	VPSLLD        $0x17, Z3, Z3
-	VADDPS        softmaxConstantsAVX512<>+704(SB), Z5, Z5
-	VMULPS        Z3, Z5, Z5
-	VPXORD        Z17, Z17, Z17
-	VCMPPS        $0x1d, Z0, Z1, K2
-	VBLENDMPS     Z17, Z5, K2, Z18
-	VMULPS        softmaxConstantsAVX512<>+768(SB), Z18, Z18
-	VMOVUPS       Z18, K1, (R9)
-	VEXTRACTF64X4 $0x01, Z18, Y0
-	VCVTPS2PD     Y18, Z1
+	VMOVAPS       Z1, Z1
+	VMOVUPS       (R8), K2, Z1
+	VSUBPS        Z0, Z1, Z1
+	VMOVUPS       softmaxConstantsAVX512<>+64(SB), Z0
+	VMAXPS        Z1, Z0, Z0
+	VMULPS        softmaxConstantsAVX512<>+128(SB), Z0, Z2
+	VADDPS        softmaxConstantsAVX512<>+192(SB), Z2, Z2
+	VSUBPS        softmaxConstantsAVX512<>+192(SB), Z2, Z3
+	VMULPS        softmaxConstantsAVX512<>+256(SB), Z3, Z4
+	VMULPS        softmaxConstantsAVX512<>+320(SB), Z3, Z3
+	VSUBPS        Z3, Z0, Z0
+	VSUBPS        Z4, Z0, Z0
+	VMULPS        Z0, Z0, Z3
+	VMULPS        softmaxConstantsAVX512<>+384(SB), Z3, Z4
+	VMOVUPS       softmaxConstantsAVX512<>+448(SB), Z5
+	VMULPS        Z0, Z5, Z5
+	VADDPS        softmaxConstantsAVX512<>+512(SB), Z5, Z5
+	VADDPS        Z5, Z4, Z4
+	VMULPS        Z3, Z4, Z4
+	VMOVUPS       softmaxConstantsAVX512<>+576(SB), Z5
+	VMULPS        Z0, Z5, Z5
+	VADDPS        softmaxConstantsAVX512<>+640(SB), Z5, Z5
+	VADDPS        Z5, Z4, Z4
+	VMULPS        Z3, Z4, Z4
+	VADDPS        Z0, Z4, Z4
+	VPSLLD        $0x17, Z2, Z2
+	VADDPS        softmaxConstantsAVX512<>+704(SB), Z4, Z4
+	VMULPS        Z2, Z4, Z4
+	VCMPPS        $0x16, softmaxConstantsAVX512<>+64(SB), Z1, K2
+	VMOVAPS.Z     Z4, K2, Z4
+	VMULPS        softmaxConstantsAVX512<>+768(SB), Z4, Z4
+	VMOVUPS       Z4, K1, (R9)
+	VEXTRACTF64X4 $0x01, Z4, Y0
+	VCVTPS2PD     Y4, Z1
 	VADDPD        Z1, Z6, Z6
 	VCVTPS2PD     Y0, Z1
 	VADDPD        Z1, Z6, Z6
@@ -1668,16 +1653,16 @@ peakDone:
 	VMAXPS        Z2, Z1, Z1
 	VMAXPS        Z3, Z1, Z1
 	VMAXPS        Z4, Z1, Z1
-	VEXTRACTF64X4 $0x01, Z1, Y2
-	VMAXPS        Y1, Y2, Y2
-	VEXTRACTF32X4 $0x01, Y2, X1
-	VMAXPS        X2, X1, X1
-	VPERMILPS     $0x4e, X1, X2
-	VMAXPS        X1, X2, X1
-	VPERMILPS     $0xb1, X1, X2
-	VMAXPS        X1, X2, X1
-	VBROADCASTSS  X1, Z1
-	VMOVSS        X1, (CX)
+	VEXTRACTF64X4 $0x01, Z1, Y0
+	VMAXPS        Y1, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X1
+	VMAXPS        X0, X1, X1
+	VPERMILPS     $0x4e, X1, X0
+	VMAXPS        X1, X0, X1
+	VPERMILPS     $0xb1, X1, X0
+	VMAXPS        X1, X0, X1
+	VBROADCASTSS  X1, Z0
+	VMOVSS        X0, (CX)
 	ADDQ          $0x04, CX
 	VPXORD        Z6, Z6, Z6
 	MOVQ          vectors+16(FP), SI
@@ -1686,150 +1671,146 @@ peakDone:
 expGroup:
 	SUBQ          $0x04, SI
 	JL            expOnes
-	VMOVUPS       (DI), Z2
-	VSUBPS        Z1, Z2, Z2
-	VMOVUPS       softmaxConstantsAVX512<>+64(SB), Z3
-	VMAXPS        Z2, Z3, Z4
-	VMULPS        softmaxConstantsAVX512<>+128(SB), Z4, Z5
-	VADDPS        softmaxConstantsAVX512<>+192(SB), Z5, Z5
-	VSUBPS        softmaxConstantsAVX512<>+192(SB), Z5, Z19
-	VMULPS        softmaxConstantsAVX512<>+256(SB), Z19, Z20
-	VMULPS        softmaxConstantsAVX512<>+320(SB), Z19, Z19
-	VSUBPS        Z19, Z4, Z4
-	VSUBPS        Z20, Z4, Z4
-	VMULPS        Z4, Z4, Z19
-	VMULPS        softmaxConstantsAVX512<>+384(SB), Z19, Z20
+	VMOVUPS       (DI), Z1
+	VMOVUPS       64(DI), Z3
+	VMOVUPS       128(DI), Z5
+	VMOVUPS       192(DI), Z8
+	VSUBPS        Z0, Z1, Z1
+	VSUBPS        Z0, Z3, Z3
+	VSUBPS        Z0, Z5, Z5
+	VSUBPS        Z0, Z8, Z8
+	VMOVUPS       softmaxConstantsAVX512<>+64(SB), Z2
+	VMOVUPS       softmaxConstantsAVX512<>+64(SB), Z4
+	VMOVUPS       softmaxConstantsAVX512<>+64(SB), Z7
+	VMOVUPS       softmaxConstantsAVX512<>+64(SB), Z9
+	VMAXPS        Z1, Z2, Z2
+	VMAXPS        Z3, Z4, Z4
+	VMAXPS        Z5, Z7, Z7
+	VMAXPS        Z8, Z9, Z18
+	VMULPS        softmaxConstantsAVX512<>+128(SB), Z2, Z9
+	VMULPS        softmaxConstantsAVX512<>+128(SB), Z4, Z12
+	VMULPS        softmaxConstantsAVX512<>+128(SB), Z7, Z15
+	VMULPS        softmaxConstantsAVX512<>+128(SB), Z18, Z19
+	VADDPS        softmaxConstantsAVX512<>+192(SB), Z9, Z9
+	VADDPS        softmaxConstantsAVX512<>+192(SB), Z12, Z12
+	VADDPS        softmaxConstantsAVX512<>+192(SB), Z15, Z15
+	VADDPS        softmaxConstantsAVX512<>+192(SB), Z19, Z19
+	VSUBPS        softmaxConstantsAVX512<>+192(SB), Z9, Z10
+	VSUBPS        softmaxConstantsAVX512<>+192(SB), Z12, Z13
+	VSUBPS        softmaxConstantsAVX512<>+192(SB), Z15, Z16
+	VSUBPS        softmaxConstantsAVX512<>+192(SB), Z19, Z20
+	VMULPS        softmaxConstantsAVX512<>+256(SB), Z10, Z11
+	VMULPS        softmaxConstantsAVX512<>+256(SB), Z13, Z14
+	VMULPS        softmaxConstantsAVX512<>+256(SB), Z16, Z17
+	VMULPS        softmaxConstantsAVX512<>+256(SB), Z20, Z21
+	VMULPS        softmaxConstantsAVX512<>+320(SB), Z10, Z10
+	VMULPS        softmaxConstantsAVX512<>+320(SB), Z13, Z13
+	VMULPS        softmaxConstantsAVX512<>+320(SB), Z16, Z16
+	VMULPS        softmaxConstantsAVX512<>+320(SB), Z20, Z20
+	VSUBPS        Z10, Z2, Z2
+	VSUBPS        Z13, Z4, Z4
+	VSUBPS        Z16, Z7, Z7
+	VSUBPS        Z20, Z18, Z10
+	VSUBPS        Z11, Z2, Z2
+	VSUBPS        Z14, Z4, Z4
+	VSUBPS        Z17, Z7, Z7
+	VSUBPS        Z21, Z10, Z22
+	VMULPS        Z2, Z2, Z10
+	VMULPS        Z4, Z4, Z14
+	VMULPS        Z7, Z7, Z18
+	VMULPS        Z22, Z22, Z23
+	VMULPS        softmaxConstantsAVX512<>+384(SB), Z10, Z11
+	VMULPS        softmaxConstantsAVX512<>+384(SB), Z14, Z16
+	VMULPS        softmaxConstantsAVX512<>+384(SB), Z18, Z20
+	VMULPS        softmaxConstantsAVX512<>+384(SB), Z23, Z24
+	VMOVUPS       softmaxConstantsAVX512<>+448(SB), Z13
+	VMOVUPS       softmaxConstantsAVX512<>+448(SB), Z17
 	VMOVUPS       softmaxConstantsAVX512<>+448(SB), Z21
-	VMULPS        Z4, Z21, Z21
+	VMOVUPS       softmaxConstantsAVX512<>+448(SB), Z25
+	VMULPS        Z2, Z13, Z13
+	VMULPS        Z4, Z17, Z17
+	VMULPS        Z7, Z21, Z21
+	VMULPS        Z22, Z25, Z25
+	VADDPS        softmaxConstantsAVX512<>+512(SB), Z13, Z13
+	VADDPS        softmaxConstantsAVX512<>+512(SB), Z17, Z17
 	VADDPS        softmaxConstantsAVX512<>+512(SB), Z21, Z21
-	VADDPS        Z21, Z20, Z20
-	VMULPS        Z19, Z20, Z20
+	VADDPS        softmaxConstantsAVX512<>+512(SB), Z25, Z25
+	VADDPS        Z13, Z11, Z11
+	VADDPS        Z17, Z16, Z13
+	VADDPS        Z21, Z20, Z16
+	VADDPS        Z25, Z24, Z24
+	VMULPS        Z10, Z11, Z11
+	VMULPS        Z14, Z13, Z13
+	VMULPS        Z18, Z16, Z16
+	VMULPS        Z23, Z24, Z24
+	VMOVUPS       softmaxConstantsAVX512<>+576(SB), Z17
+	VMOVUPS       softmaxConstantsAVX512<>+576(SB), Z20
 	VMOVUPS       softmaxConstantsAVX512<>+576(SB), Z21
-	VMULPS        Z4, Z21, Z21
+	VMOVUPS       softmaxConstantsAVX512<>+576(SB), Z25
+	VMULPS        Z2, Z17, Z17
+	VMULPS        Z4, Z20, Z20
+	VMULPS        Z7, Z21, Z21
+	VMULPS        Z22, Z25, Z25
+	VADDPS        softmaxConstantsAVX512<>+640(SB), Z17, Z17
+	VADDPS        softmaxConstantsAVX512<>+640(SB), Z20, Z20
 	VADDPS        softmaxConstantsAVX512<>+640(SB), Z21, Z21
-	VADDPS        Z21, Z20, Z20
-	VMULPS        Z19, Z20, Z20
-	VADDPS        Z4, Z20, Z20
-	VPSLLD        $0x17, Z5, Z5
-	VADDPS        softmaxConstantsAVX512<>+704(SB), Z20, Z20
-	VMULPS        Z5, Z20, Z20
-	VPXORD        Z7, Z7, Z7
-	VCMPPS        $0x1d, Z2, Z3, K1
-	VBLENDMPS     Z7, Z20, K1, Z8
-	VMULPS        softmaxConstantsAVX512<>+768(SB), Z8, Z8
-	VEXTRACTF64X4 $0x01, Z8, Y2
-	VCVTPS2PD     Y8, Z3
-	VADDPD        Z3, Z6, Z6
-	VCVTPS2PD     Y2, Z3
-	VADDPD        Z3, Z6, Z6
-	VMOVUPS       64(DI), Z2
-	VSUBPS        Z1, Z2, Z2
-	VMOVUPS       softmaxConstantsAVX512<>+64(SB), Z3
-	VMAXPS        Z2, Z3, Z4
-	VMULPS        softmaxConstantsAVX512<>+128(SB), Z4, Z5
-	VADDPS        softmaxConstantsAVX512<>+192(SB), Z5, Z5
-	VSUBPS        softmaxConstantsAVX512<>+192(SB), Z5, Z19
-	VMULPS        softmaxConstantsAVX512<>+256(SB), Z19, Z20
-	VMULPS        softmaxConstantsAVX512<>+320(SB), Z19, Z19
-	VSUBPS        Z19, Z4, Z4
-	VSUBPS        Z20, Z4, Z4
-	VMULPS        Z4, Z4, Z19
-	VMULPS        softmaxConstantsAVX512<>+384(SB), Z19, Z20
-	VMOVUPS       softmaxConstantsAVX512<>+448(SB), Z21
-	VMULPS        Z4, Z21, Z21
-	VADDPS        softmaxConstantsAVX512<>+512(SB), Z21, Z21
-	VADDPS        Z21, Z20, Z20
-	VMULPS        Z19, Z20, Z20
-	VMOVUPS       softmaxConstantsAVX512<>+576(SB), Z21
-	VMULPS        Z4, Z21, Z21
-	VADDPS        softmaxConstantsAVX512<>+640(SB), Z21, Z21
-	VADDPS        Z21, Z20, Z20
-	VMULPS        Z19, Z20, Z20
-	VADDPS        Z4, Z20, Z20
-	VPSLLD        $0x17, Z5, Z5
-	VADDPS        softmaxConstantsAVX512<>+704(SB), Z20, Z20
-	VMULPS        Z5, Z20, Z20
-	VPXORD        Z9, Z9, Z9
-	VCMPPS        $0x1d, Z2, Z3, K1
-	VBLENDMPS     Z9, Z20, K1, Z10
-	VMULPS        softmaxConstantsAVX512<>+768(SB), Z10, Z10
-	VEXTRACTF64X4 $0x01, Z10, Y2
-	VCVTPS2PD     Y10, Z3
-	VADDPD        Z3, Z6, Z6
-	VCVTPS2PD     Y2, Z3
-	VADDPD        Z3, Z6, Z6
-	VMOVUPS       128(DI), Z2
-	VSUBPS        Z1, Z2, Z2
-	VMOVUPS       softmaxConstantsAVX512<>+64(SB), Z3
-	VMAXPS        Z2, Z3, Z4
-	VMULPS        softmaxConstantsAVX512<>+128(SB), Z4, Z5
-	VADDPS        softmaxConstantsAVX512<>+192(SB), Z5, Z5
-	VSUBPS        softmaxConstantsAVX512<>+192(SB), Z5, Z19
-	VMULPS        softmaxConstantsAVX512<>+256(SB), Z19, Z20
-	VMULPS        softmaxConstantsAVX512<>+320(SB), Z19, Z19
-	VSUBPS        Z19, Z4, Z4
-	VSUBPS        Z20, Z4, Z4
-	VMULPS        Z4, Z4, Z19
-	VMULPS        softmaxConstantsAVX512<>+384(SB), Z19, Z20
-	VMOVUPS       softmaxConstantsAVX512<>+448(SB), Z21
-	VMULPS        Z4, Z21, Z21
-	VADDPS        softmaxConstantsAVX512<>+512(SB), Z21, Z21
-	VADDPS        Z21, Z20, Z20
-	VMULPS        Z19, Z20, Z20
-	VMOVUPS       softmaxConstantsAVX512<>+576(SB), Z21
-	VMULPS        Z4, Z21, Z21
-	VADDPS        softmaxConstantsAVX512<>+640(SB), Z21, Z21
-	VADDPS        Z21, Z20, Z20
-	VMULPS        Z19, Z20, Z20
-	VADDPS        Z4, Z20, Z20
-	VPSLLD        $0x17, Z5, Z5
-	VADDPS        softmaxConstantsAVX512<>+704(SB), Z20, Z20
-	VMULPS        Z5, Z20, Z20
-	VPXORD        Z11, Z11, Z11
-	VCMPPS        $0x1d, Z2, Z3, K1
-	VBLENDMPS     Z11, Z20, K1, Z12
-	VMULPS        softmaxConstantsAVX512<>+768(SB), Z12, Z12
-	VEXTRACTF64X4 $0x01, Z12, Y2
-	VCVTPS2PD     Y12, Z3
-	VADDPD        Z3, Z6, Z6
-	VCVTPS2PD     Y2, Z3
-	VADDPD        Z3, Z6, Z6
-	VMOVUPS       192(DI), Z2
-	VSUBPS        Z1, Z2, Z2
-	VMOVUPS       softmaxConstantsAVX512<>+64(SB), Z3
-	VMAXPS        Z2, Z3, Z4
-	VMULPS        softmaxConstantsAVX512<>+128(SB), Z4, Z5
-	VADDPS        softmaxConstantsAVX512<>+192(SB), Z5, Z5
-	VSUBPS        softmaxConstantsAVX512<>+192(SB), Z5, Z19
-	VMULPS        softmaxConstantsAVX512<>+256(SB), Z19, Z20
-	VMULPS        softmaxConstantsAVX512<>+320(SB), Z19, Z19
-	VSUBPS        Z19, Z4, Z4
-	VSUBPS        Z20, Z4, Z4
-	VMULPS        Z4, Z4, Z19
-	VMULPS        softmaxConstantsAVX512<>+384(SB), Z19, Z20
-	VMOVUPS       softmaxConstantsAVX512<>+448(SB), Z21
-	VMULPS        Z4, Z21, Z21
-	VADDPS        softmaxConstantsAVX512<>+512(SB), Z21, Z21
-	VADDPS        Z21, Z20, Z20
-	VMULPS        Z19, Z20, Z20
-	VMOVUPS       softmaxConstantsAVX512<>+576(SB), Z21
-	VMULPS        Z4, Z21, Z21
-	VADDPS        softmaxConstantsAVX512<>+640(SB), Z21, Z21
-	VADDPS        Z21, Z20, Z20
-	VMULPS        Z19, Z20, Z20
-	VADDPS        Z4, Z20, Z20
-	VPSLLD        $0x17, Z5, Z5
-	VADDPS        softmaxConstantsAVX512<>+704(SB), Z20, Z20
-	VMULPS        Z5, Z20, Z20
-	VPXORD        Z13, Z13, Z13
-	VCMPPS        $0x1d, Z2, Z3, K1
-	VBLENDMPS     Z13, Z20, K1, Z14
-	VMULPS        softmaxConstantsAVX512<>+768(SB), Z14, Z14
-	VEXTRACTF64X4 $0x01, Z14, Y2
-	VCVTPS2PD     Y14, Z3
-	VADDPD        Z3, Z6, Z6
-	VCVTPS2PD     Y2, Z3
-	VADDPD        Z3, Z6, Z6
+	VADDPS        softmaxConstantsAVX512<>+640(SB), Z25, Z25
+	VADDPS        Z17, Z11, Z11
+	VADDPS        Z20, Z13, Z13
+	VADDPS        Z21, Z16, Z16
+	VADDPS        Z25, Z24, Z24
+	VMULPS        Z10, Z11, Z11
+	VMULPS        Z14, Z13, Z13
+	VMULPS        Z18, Z16, Z16
+	VMULPS        Z23, Z24, Z24
+	VADDPS        Z2, Z11, Z11
+	VADDPS        Z4, Z13, Z13
+	VADDPS        Z7, Z16, Z16
+	VADDPS        Z22, Z24, Z24
+	VPSLLD        $0x17, Z9, Z9
+	VPSLLD        $0x17, Z12, Z12
+	VPSLLD        $0x17, Z15, Z15
+	VPSLLD        $0x17, Z19, Z19
+	VADDPS        softmaxConstantsAVX512<>+704(SB), Z11, Z11
+	VADDPS        softmaxConstantsAVX512<>+704(SB), Z13, Z13
+	VADDPS        softmaxConstantsAVX512<>+704(SB), Z16, Z16
+	VADDPS        softmaxConstantsAVX512<>+704(SB), Z24, Z24
+	VMULPS        Z9, Z11, Z11
+	VMULPS        Z12, Z13, Z13
+	VMULPS        Z15, Z16, Z16
+	VMULPS        Z19, Z24, Z24
+	VCMPPS        $0x16, softmaxConstantsAVX512<>+64(SB), Z1, K1
+	VCMPPS        $0x16, softmaxConstantsAVX512<>+64(SB), Z3, K2
+	VCMPPS        $0x16, softmaxConstantsAVX512<>+64(SB), Z5, K3
+	VCMPPS        $0x16, softmaxConstantsAVX512<>+64(SB), Z8, K4
+	VMOVAPS.Z     Z11, K1, Z11
+	VMOVAPS.Z     Z13, K2, Z13
+	VMOVAPS.Z     Z16, K3, Z16
+	VMOVAPS.Z     Z24, K4, Z24
+	VMULPS        softmaxConstantsAVX512<>+768(SB), Z11, Z11
+	VMULPS        softmaxConstantsAVX512<>+768(SB), Z13, Z13
+	VMULPS        softmaxConstantsAVX512<>+768(SB), Z16, Z16
+	VMULPS        softmaxConstantsAVX512<>+768(SB), Z24, Z24
+	VEXTRACTF64X4 $0x01, Z11, Y1
+	VEXTRACTF64X4 $0x01, Z13, Y2
+	VEXTRACTF64X4 $0x01, Z16, Y3
+	VEXTRACTF64X4 $0x01, Z24, Y4
+	VCVTPS2PD     Y11, Z5
+	VCVTPS2PD     Y13, Z7
+	VCVTPS2PD     Y16, Z8
+	VCVTPS2PD     Y24, Z9
+	VADDPD        Z5, Z6, Z6
+	VADDPD        Z7, Z6, Z6
+	VADDPD        Z8, Z6, Z6
+	VADDPD        Z9, Z6, Z6
+	VCVTPS2PD     Y1, Z5
+	VCVTPS2PD     Y2, Z7
+	VCVTPS2PD     Y3, Z8
+	VCVTPS2PD     Y4, Z9
+	VADDPD        Z5, Z6, Z6
+	VADDPD        Z7, Z6, Z6
+	VADDPD        Z8, Z6, Z6
+	VADDPD        Z9, Z6, Z6
 	ADDQ          $0x00000100, DI
 	JMP           expGroup
 
@@ -1839,57 +1820,10 @@ expOnes:
 exp:
 	DECQ          SI
 	JL            expTail
-	VMOVUPS       (DI), Z2
-	VSUBPS        Z1, Z2, Z2
-	VMOVUPS       softmaxConstantsAVX512<>+64(SB), Z3
-	VMAXPS        Z2, Z3, Z4
-	VMULPS        softmaxConstantsAVX512<>+128(SB), Z4, Z5
-	VADDPS        softmaxConstantsAVX512<>+192(SB), Z5, Z5
-	VSUBPS        softmaxConstantsAVX512<>+192(SB), Z5, Z19
-	VMULPS        softmaxConstantsAVX512<>+256(SB), Z19, Z20
-	VMULPS        softmaxConstantsAVX512<>+320(SB), Z19, Z19
-	VSUBPS        Z19, Z4, Z4
-	VSUBPS        Z20, Z4, Z4
-	VMULPS        Z4, Z4, Z19
-	VMULPS        softmaxConstantsAVX512<>+384(SB), Z19, Z20
-	VMOVUPS       softmaxConstantsAVX512<>+448(SB), Z21
-	VMULPS        Z4, Z21, Z21
-	VADDPS        softmaxConstantsAVX512<>+512(SB), Z21, Z21
-	VADDPS        Z21, Z20, Z20
-	VMULPS        Z19, Z20, Z20
-	VMOVUPS       softmaxConstantsAVX512<>+576(SB), Z21
-	VMULPS        Z4, Z21, Z21
-	VADDPS        softmaxConstantsAVX512<>+640(SB), Z21, Z21
-	VADDPS        Z21, Z20, Z20
-	VMULPS        Z19, Z20, Z20
-	VADDPS        Z4, Z20, Z20
-	VPSLLD        $0x17, Z5, Z5
-	VADDPS        softmaxConstantsAVX512<>+704(SB), Z20, Z20
-	VMULPS        Z5, Z20, Z20
-	VPXORD        Z15, Z15, Z15
-	VCMPPS        $0x1d, Z2, Z3, K1
-	VBLENDMPS     Z15, Z20, K1, Z16
-	VMULPS        softmaxConstantsAVX512<>+768(SB), Z16, Z16
-	VEXTRACTF64X4 $0x01, Z16, Y2
-	VCVTPS2PD     Y16, Z3
-	VADDPD        Z3, Z6, Z6
-	VCVTPS2PD     Y2, Z3
-	VADDPD        Z3, Z6, Z6
-	ADDQ          $0x40, DI
-	JMP           exp
-
-expTail:
-	MOVQ          rest+24(FP), SI
-	TESTQ         SI, SI
-	JZ            expDone
-	MOVQ          tail+32(FP), SI
-	KMOVW         SI, K1
-	KMOVW         SI, K1
-	VMOVAPS       Z0, Z0
-	VMOVUPS       (DI), K1, Z0
-	VSUBPS        Z1, Z0, Z0
-	VMOVUPS       softmaxConstantsAVX512<>+64(SB), Z1
-	VMAXPS        Z0, Z1, Z2
+	VMOVUPS       (DI), Z1
+	VSUBPS        Z0, Z1, Z1
+	VMOVUPS       softmaxConstantsAVX512<>+64(SB), Z2
+	VMAXPS        Z1, Z2, Z2
 	VMULPS        softmaxConstantsAVX512<>+128(SB), Z2, Z3
 	VADDPS        softmaxConstantsAVX512<>+192(SB), Z3, Z3
 	VSUBPS        softmaxConstantsAVX512<>+192(SB), Z3, Z4
@@ -1899,26 +1833,72 @@ expTail:
 	VSUBPS        Z5, Z2, Z2
 	VMULPS        Z2, Z2, Z4
 	VMULPS        softmaxConstantsAVX512<>+384(SB), Z4, Z5
-	VMOVUPS       softmaxConstantsAVX512<>+448(SB), Z19
-	VMULPS        Z2, Z19, Z19
-	VADDPS        softmaxConstantsAVX512<>+512(SB), Z19, Z19
-	VADDPS        Z19, Z5, Z5
+	VMOVUPS       softmaxConstantsAVX512<>+448(SB), Z7
+	VMULPS        Z2, Z7, Z7
+	VADDPS        softmaxConstantsAVX512<>+512(SB), Z7, Z7
+	VADDPS        Z7, Z5, Z5
 	VMULPS        Z4, Z5, Z5
-	VMOVUPS       softmaxConstantsAVX512<>+576(SB), Z19
-	VMULPS        Z2, Z19, Z19
-	VADDPS        softmaxConstantsAVX512<>+640(SB), Z19, Z19
-	VADDPS        Z19, Z5, Z5
+	VMOVUPS       softmaxConstantsAVX512<>+576(SB), Z7
+	VMULPS        Z2, Z7, Z7
+	VADDPS        softmaxConstantsAVX512<>+640(SB), Z7, Z7
+	VADDPS        Z7, Z5, Z5
 	VMULPS        Z4, Z5, Z5
 	VADDPS        Z2, Z5, Z5
 	VPSLLD        $0x17, Z3, Z3
 	VADDPS        softmaxConstantsAVX512<>+704(SB), Z5, Z5
 	VMULPS        Z3, Z5, Z5
-	VPXORD        Z17, Z17, Z17
-	VCMPPS        $0x1d, Z0, Z1, K1
-	VBLENDMPS     Z17, Z5, K1, Z18
-	VMULPS        softmaxConstantsAVX512<>+768(SB), Z18, Z18
-	VEXTRACTF64X4 $0x01, Z18, Y0
-	VCVTPS2PD     Y18, Z1
+	VCMPPS        $0x16, softmaxConstantsAVX512<>+64(SB), Z1, K1
+	VMOVAPS.Z     Z5, K1, Z5
+	VMULPS        softmaxConstantsAVX512<>+768(SB), Z5, Z5
+	VEXTRACTF64X4 $0x01, Z5, Y1
+	VCVTPS2PD     Y5, Z2
+	VADDPD        Z2, Z6, Z6
+	VCVTPS2PD     Y1, Z2
+	VADDPD        Z2, Z6, Z6
+	ADDQ          $0x40, DI
+	JMP           exp
+
+expTail:
+	MOVQ          rest+24(FP), SI
+	TESTQ         SI, SI
+	JZ            expDone
+	MOVQ          tail+32(FP), SI
+	KMOVW         SI, K1
+	VMOVUPS       softmaxConstantsAVX512<>+0(SB), Z1
+	KMOVW         SI, K1
+	VMOVAPS       Z1, Z1
+	VMOVUPS       (DI), K1, Z1
+	VSUBPS        Z0, Z1, Z1
+	VMOVUPS       softmaxConstantsAVX512<>+64(SB), Z0
+	VMAXPS        Z1, Z0, Z0
+	VMULPS        softmaxConstantsAVX512<>+128(SB), Z0, Z2
+	VADDPS        softmaxConstantsAVX512<>+192(SB), Z2, Z2
+	VSUBPS        softmaxConstantsAVX512<>+192(SB), Z2, Z3
+	VMULPS        softmaxConstantsAVX512<>+256(SB), Z3, Z4
+	VMULPS        softmaxConstantsAVX512<>+320(SB), Z3, Z3
+	VSUBPS        Z3, Z0, Z0
+	VSUBPS        Z4, Z0, Z0
+	VMULPS        Z0, Z0, Z3
+	VMULPS        softmaxConstantsAVX512<>+384(SB), Z3, Z4
+	VMOVUPS       softmaxConstantsAVX512<>+448(SB), Z5
+	VMULPS        Z0, Z5, Z5
+	VADDPS        softmaxConstantsAVX512<>+512(SB), Z5, Z5
+	VADDPS        Z5, Z4, Z4
+	VMULPS        Z3, Z4, Z4
+	VMOVUPS       softmaxConstantsAVX512<>+576(SB), Z5
+	VMULPS        Z0, Z5, Z5
+	VADDPS        softmaxConstantsAVX512<>+640(SB), Z5, Z5
+	VADDPS        Z5, Z4, Z4
+	VMULPS        Z3, Z4, Z4
+	VADDPS        Z0, Z4, Z4
+	VPSLLD        $0x17, Z2, Z2
+	VADDPS        softmaxConstantsAVX512<>+704(SB), Z4, Z4
+	VMULPS        Z2, Z4, Z4
+	VCMPPS        $0x16, softmaxConstantsAVX512<>+64(SB), Z1, K1
+	VMOVAPS.Z     Z4, K1, Z4
+	VMULPS        softmaxConstantsAVX512<>+768(SB), Z4, Z4
+	VEXTRACTF64X4 $0x01, Z4, Y0
+	VCVTPS2PD     Y4, Z1
 	VADDPD        Z1, Z6, Z6
 	VCVTPS2PD     Y0, Z1
 	VADDPD        Z1, Z6, Z6

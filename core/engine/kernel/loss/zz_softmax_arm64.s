@@ -364,15 +364,15 @@ TEXT ·expRowsNEON(SB), NOSPLIT, $0-72
 	MOVD	sums+56(FP), R5
 	MOVD	rows+0(FP), R4
 rows:
-	FLDPQ	0(R3), (F21, F20)
-	VMOV	V21.B16, V11.B16
-	VMOV	V20.B16, V10.B16
-	VMOV	V21.B16, V9.B16
-	VMOV	V20.B16, V8.B16
-	VMOV	V21.B16, V7.B16
-	VMOV	V20.B16, V6.B16
-	VMOV	V21.B16, V5.B16
-	VMOV	V20.B16, V4.B16
+	FLDPQ	0(R3), (F13, F12)
+	VMOV	V13.B16, V11.B16
+	VMOV	V12.B16, V10.B16
+	VMOV	V13.B16, V9.B16
+	VMOV	V12.B16, V8.B16
+	VMOV	V13.B16, V7.B16
+	VMOV	V12.B16, V6.B16
+	VMOV	V13.B16, V5.B16
+	VMOV	V12.B16, V4.B16
 	MOVD	vectors+24(FP), R0
 	MOVD	R8, R1
 peak4:
@@ -432,10 +432,10 @@ peakTail:
 	FLDPQ	0(R1), (F3, F2)
 lanes1done:
 	WORD	$0x4f210400 // sshr v0.4s, v0.4s, #31
-	VBSL	V21.B16, V3.B16, V0.B16
+	VBSL	V13.B16, V3.B16, V0.B16
 	VMOV	V0.B16, V3.B16
 	WORD	$0x4f210420 // sshr v0.4s, v1.4s, #31
-	VBSL	V20.B16, V2.B16, V0.B16
+	VBSL	V12.B16, V2.B16, V0.B16
 	VMOV	V0.B16, V2.B16
 	WORD	$0x6ea9e460 // fcmgt v0.4s, v3.4s, v9.4s
 	VBSL	V9.B16, V3.B16, V0.B16
@@ -473,331 +473,341 @@ peakDone:
 	WORD	$0x6eaae420 // fcmgt v0.4s, v1.4s, v10.4s
 	VBSL	V10.B16, V1.B16, V0.B16
 	VMOV	V0.B16, V10.B16
-	VDUP	V10.S[0], V19.S4
-	FMOVS	F19, 0(R6)
+	VDUP	V10.S[0], V29.S4
+	FMOVS	F29, 0(R6)
 	ADD	$4, R6, R6
-	VMOVI	$0, V18.B16
-	VMOVI	$0, V17.B16
-	VMOVI	$0, V16.B16
-	VMOVI	$0, V15.B16
+	VMOVI	$0, V28.B16
+	VMOVI	$0, V27.B16
+	VMOVI	$0, V26.B16
+	VMOVI	$0, V25.B16
 	MOVD	vectors+24(FP), R0
 	MOVD	R8, R2
 	MOVD	R7, R1
 expGroup:
 	SUBS	$4, R0, R0
 	BLT	expOnes
-	FLDPQ	0(R2), (F14, F13)
-	WORD	$0x4eb3d5ce // fsub v14.4s, v14.4s, v19.4s
-	WORD	$0x4eb3d5ad // fsub v13.4s, v13.4s, v19.4s
-	FLDPQ	64(R3), (F12, F11)
-	WORD	$0x6eaee586 // fcmgt v6.4s, v12.4s, v14.4s
-	VBSL	V14.B16, V12.B16, V6.B16
-	WORD	$0x6eade565 // fcmgt v5.4s, v11.4s, v13.4s
-	VBSL	V13.B16, V11.B16, V5.B16
+	FLDPQ	0(R2), (F24, F23)
+	FLDPQ	32(R2), (F12, F11)
+	WORD	$0x4ebdd718 // fsub v24.4s, v24.4s, v29.4s
+	WORD	$0x4ebdd6f7 // fsub v23.4s, v23.4s, v29.4s
+	WORD	$0x4ebdd58c // fsub v12.4s, v12.4s, v29.4s
+	WORD	$0x4ebdd56b // fsub v11.4s, v11.4s, v29.4s
+	FLDPQ	64(R3), (F3, F2)
+	FLDPQ	64(R3), (F1, F0)
+	WORD	$0x6eb8e470 // fcmgt v16.4s, v3.4s, v24.4s
+	VBSL	V24.B16, V3.B16, V16.B16
+	WORD	$0x6eb7e44f // fcmgt v15.4s, v2.4s, v23.4s
+	VBSL	V23.B16, V2.B16, V15.B16
+	WORD	$0x6eace427 // fcmgt v7.4s, v1.4s, v12.4s
+	VBSL	V12.B16, V1.B16, V7.B16
+	WORD	$0x6eabe406 // fcmgt v6.4s, v0.4s, v11.4s
+	VBSL	V11.B16, V0.B16, V6.B16
 	FMOVQ	128(R3), F0
-	WORD	$0x6e20dcca // fmul v10.4s, v6.4s, v0.4s
-	WORD	$0x6e20dca9 // fmul v9.4s, v5.4s, v0.4s
+	WORD	$0x6e20de16 // fmul v22.4s, v16.4s, v0.4s
+	WORD	$0x6e20ddf5 // fmul v21.4s, v15.4s, v0.4s
+	FMOVQ	128(R3), F0
+	WORD	$0x6e20dcea // fmul v10.4s, v7.4s, v0.4s
+	WORD	$0x6e20dcc9 // fmul v9.4s, v6.4s, v0.4s
+	FMOVQ	192(R3), F0
+	WORD	$0x4e20d6d6 // fadd v22.4s, v22.4s, v0.4s
+	WORD	$0x4e20d6b5 // fadd v21.4s, v21.4s, v0.4s
 	FMOVQ	192(R3), F0
 	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
 	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
 	FMOVQ	192(R3), F0
-	WORD	$0x4ea0d542 // fsub v2.4s, v10.4s, v0.4s
-	WORD	$0x4ea0d524 // fsub v4.4s, v9.4s, v0.4s
+	WORD	$0x4ea0d6cd // fsub v13.4s, v22.4s, v0.4s
+	WORD	$0x4ea0d6a8 // fsub v8.4s, v21.4s, v0.4s
+	FMOVQ	192(R3), F0
+	WORD	$0x4ea0d544 // fsub v4.4s, v10.4s, v0.4s
+	WORD	$0x4ea0d525 // fsub v5.4s, v9.4s, v0.4s
 	FMOVQ	256(R3), F0
-	WORD	$0x6e20dc43 // fmul v3.4s, v2.4s, v0.4s
-	WORD	$0x6e20dc80 // fmul v0.4s, v4.4s, v0.4s
-	FMOVQ	320(R3), F1
-	WORD	$0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
-	WORD	$0x6e21dc81 // fmul v1.4s, v4.4s, v1.4s
-	WORD	$0x4ea2d4c2 // fsub v2.4s, v6.4s, v2.4s
-	WORD	$0x4ea1d4a1 // fsub v1.4s, v5.4s, v1.4s
-	WORD	$0x4ea3d448 // fsub v8.4s, v2.4s, v3.4s
-	WORD	$0x4ea0d427 // fsub v7.4s, v1.4s, v0.4s
+	WORD	$0x6e20ddae // fmul v14.4s, v13.4s, v0.4s
+	WORD	$0x6e20dd02 // fmul v2.4s, v8.4s, v0.4s
+	FMOVQ	256(R3), F0
+	WORD	$0x6e20dc81 // fmul v1.4s, v4.4s, v0.4s
+	WORD	$0x6e20dca0 // fmul v0.4s, v5.4s, v0.4s
+	FMOVQ	320(R3), F3
+	WORD	$0x6e23ddad // fmul v13.4s, v13.4s, v3.4s
+	WORD	$0x6e23dd08 // fmul v8.4s, v8.4s, v3.4s
+	FMOVQ	320(R3), F3
+	WORD	$0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
+	WORD	$0x6e23dca3 // fmul v3.4s, v5.4s, v3.4s
+	WORD	$0x4eadd605 // fsub v5.4s, v16.4s, v13.4s
+	WORD	$0x4ea8d5e8 // fsub v8.4s, v15.4s, v8.4s
+	WORD	$0x4ea4d4e4 // fsub v4.4s, v7.4s, v4.4s
+	WORD	$0x4ea3d4c3 // fsub v3.4s, v6.4s, v3.4s
+	WORD	$0x4eaed4b4 // fsub v20.4s, v5.4s, v14.4s
+	WORD	$0x4ea2d513 // fsub v19.4s, v8.4s, v2.4s
+	WORD	$0x4ea1d488 // fsub v8.4s, v4.4s, v1.4s
+	WORD	$0x4ea0d467 // fsub v7.4s, v3.4s, v0.4s
+	WORD	$0x6e34de92 // fmul v18.4s, v20.4s, v20.4s
+	WORD	$0x6e33de71 // fmul v17.4s, v19.4s, v19.4s
 	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
 	WORD	$0x6e27dce5 // fmul v5.4s, v7.4s, v7.4s
 	FMOVQ	384(R3), F0
-	WORD	$0x6e20dcc4 // fmul v4.4s, v6.4s, v0.4s
+	WORD	$0x6e20de50 // fmul v16.4s, v18.4s, v0.4s
+	WORD	$0x6e20de2d // fmul v13.4s, v17.4s, v0.4s
+	FMOVQ	384(R3), F0
+	WORD	$0x6e20dcc3 // fmul v3.4s, v6.4s, v0.4s
 	WORD	$0x6e20dca1 // fmul v1.4s, v5.4s, v0.4s
-	FLDPQ	448(R3), (F3, F0)
-	WORD	$0x6e28dc63 // fmul v3.4s, v3.4s, v8.4s
+	FLDPQ	448(R3), (F15, F4)
+	FLDPQ	448(R3), (F2, F0)
+	WORD	$0x6e34ddef // fmul v15.4s, v15.4s, v20.4s
+	WORD	$0x6e33dc84 // fmul v4.4s, v4.4s, v19.4s
+	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
 	WORD	$0x6e27dc00 // fmul v0.4s, v0.4s, v7.4s
-	FMOVQ	512(R3), F2
-	WORD	$0x4e22d463 // fadd v3.4s, v3.4s, v2.4s
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
+	FMOVQ	512(R3), F14
+	WORD	$0x4e2ed5ef // fadd v15.4s, v15.4s, v14.4s
+	WORD	$0x4e2ed484 // fadd v4.4s, v4.4s, v14.4s
+	FMOVQ	512(R3), F14
+	WORD	$0x4e2ed442 // fadd v2.4s, v2.4s, v14.4s
+	WORD	$0x4e2ed400 // fadd v0.4s, v0.4s, v14.4s
+	WORD	$0x4e2fd610 // fadd v16.4s, v16.4s, v15.4s
+	WORD	$0x4e24d5af // fadd v15.4s, v13.4s, v4.4s
+	WORD	$0x4e22d464 // fadd v4.4s, v3.4s, v2.4s
 	WORD	$0x4e20d423 // fadd v3.4s, v1.4s, v0.4s
+	WORD	$0x6e32de10 // fmul v16.4s, v16.4s, v18.4s
+	WORD	$0x6e31ddef // fmul v15.4s, v15.4s, v17.4s
 	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
 	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	FLDPQ	576(R3), (F14, F13)
 	FLDPQ	576(R3), (F2, F1)
+	WORD	$0x6e34ddce // fmul v14.4s, v14.4s, v20.4s
+	WORD	$0x6e33ddad // fmul v13.4s, v13.4s, v19.4s
 	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
 	WORD	$0x6e27dc21 // fmul v1.4s, v1.4s, v7.4s
 	FMOVQ	640(R3), F0
+	WORD	$0x4e20d5ce // fadd v14.4s, v14.4s, v0.4s
+	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
+	FMOVQ	640(R3), F0
 	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
 	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD	$0x4e2ed610 // fadd v16.4s, v16.4s, v14.4s
+	WORD	$0x4e2dd5ef // fadd v15.4s, v15.4s, v13.4s
 	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
 	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD	$0x6e32de10 // fmul v16.4s, v16.4s, v18.4s
+	WORD	$0x6e31ddef // fmul v15.4s, v15.4s, v17.4s
 	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
 	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	WORD	$0x4e34d610 // fadd v16.4s, v16.4s, v20.4s
+	WORD	$0x4e33d5ef // fadd v15.4s, v15.4s, v19.4s
 	WORD	$0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
 	WORD	$0x4e27d463 // fadd v3.4s, v3.4s, v7.4s
+	WORD	$0x4f3756d6 // shl v22.4s, v22.4s, #23
+	WORD	$0x4f3756b5 // shl v21.4s, v21.4s, #23
 	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
 	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
 	FMOVQ	704(R3), F0
+	WORD	$0x4e20d610 // fadd v16.4s, v16.4s, v0.4s
+	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
+	FMOVQ	704(R3), F0
 	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
 	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
+	WORD	$0x6e36de10 // fmul v16.4s, v16.4s, v22.4s
+	WORD	$0x6e35ddef // fmul v15.4s, v15.4s, v21.4s
 	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
 	WORD	$0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
-	VMOVI	$0, V0.B16
-	WORD	$0x6e2ee581 // fcmge v1.4s, v12.4s, v14.4s
-	WORD	$0x6e2de562 // fcmge v2.4s, v11.4s, v13.4s
-	VBSL	V4.B16, V0.B16, V1.B16
-	VBSL	V3.B16, V0.B16, V2.B16
+	FMOVQ	64(R3), F0
+	WORD	$0x6e38e418 // fcmge v24.4s, v0.4s, v24.4s
+	WORD	$0x6e205b18 // mvn v24.16b, v24.16b
+	WORD	$0x6e37e417 // fcmge v23.4s, v0.4s, v23.4s
+	WORD	$0x6e205af7 // mvn v23.16b, v23.16b
+	FMOVQ	64(R3), F0
+	WORD	$0x6e2ce40c // fcmge v12.4s, v0.4s, v12.4s
+	WORD	$0x6e20598c // mvn v12.16b, v12.16b
+	WORD	$0x6e2be40b // fcmge v11.4s, v0.4s, v11.4s
+	WORD	$0x6e20596b // mvn v11.16b, v11.16b
+	VAND	V24.B16, V16.B16, V16.B16
+	VAND	V23.B16, V15.B16, V15.B16
+	VAND	V12.B16, V4.B16, V4.B16
+	VAND	V11.B16, V3.B16, V3.B16
 	FMOVQ	768(R3), F0
-	WORD	$0x6e20dc21 // fmul v1.4s, v1.4s, v0.4s
-	WORD	$0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
-	FSTPQ	(F1, F2), 0(R1)
-	WORD	$0x0e617820 // fcvtl v0.2d, v1.2s
-	WORD	$0x4e617821 // fcvtl2 v1.2d, v1.4s
-	WORD	$0x4e60d652 // fadd v18.2d, v18.2d, v0.2d
-	WORD	$0x4e61d631 // fadd v17.2d, v17.2d, v1.2d
-	WORD	$0x0e617840 // fcvtl v0.2d, v2.2s
-	WORD	$0x4e617841 // fcvtl2 v1.2d, v2.4s
-	WORD	$0x4e60d610 // fadd v16.2d, v16.2d, v0.2d
-	WORD	$0x4e61d5ef // fadd v15.2d, v15.2d, v1.2d
-	FLDPQ	32(R2), (F14, F13)
-	WORD	$0x4eb3d5ce // fsub v14.4s, v14.4s, v19.4s
-	WORD	$0x4eb3d5ad // fsub v13.4s, v13.4s, v19.4s
-	FLDPQ	64(R3), (F12, F11)
-	WORD	$0x6eaee586 // fcmgt v6.4s, v12.4s, v14.4s
-	VBSL	V14.B16, V12.B16, V6.B16
-	WORD	$0x6eade565 // fcmgt v5.4s, v11.4s, v13.4s
-	VBSL	V13.B16, V11.B16, V5.B16
+	WORD	$0x6e20de10 // fmul v16.4s, v16.4s, v0.4s
+	WORD	$0x6e20ddef // fmul v15.4s, v15.4s, v0.4s
+	FMOVQ	768(R3), F0
+	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
+	WORD	$0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
+	FSTPQ	(F16, F15), 0(R1)
+	FSTPQ	(F4, F3), 32(R1)
+	WORD	$0x0e617a00 // fcvtl v0.2d, v16.2s
+	WORD	$0x4e617a01 // fcvtl2 v1.2d, v16.4s
+	VMOV	V0.B16, V2.B16
+	WORD	$0x0e617880 // fcvtl v0.2d, v4.2s
+	WORD	$0x4e617884 // fcvtl2 v4.2d, v4.4s
+	WORD	$0x4e62d79c // fadd v28.2d, v28.2d, v2.2d
+	WORD	$0x4e61d77b // fadd v27.2d, v27.2d, v1.2d
+	WORD	$0x4e60d79c // fadd v28.2d, v28.2d, v0.2d
+	WORD	$0x4e64d77b // fadd v27.2d, v27.2d, v4.2d
+	WORD	$0x0e6179e2 // fcvtl v2.2d, v15.2s
+	WORD	$0x4e6179e1 // fcvtl2 v1.2d, v15.4s
+	WORD	$0x0e617860 // fcvtl v0.2d, v3.2s
+	WORD	$0x4e617864 // fcvtl2 v4.2d, v3.4s
+	WORD	$0x4e62d75a // fadd v26.2d, v26.2d, v2.2d
+	WORD	$0x4e61d739 // fadd v25.2d, v25.2d, v1.2d
+	WORD	$0x4e60d75a // fadd v26.2d, v26.2d, v0.2d
+	WORD	$0x4e64d739 // fadd v25.2d, v25.2d, v4.2d
+	FLDPQ	64(R2), (F24, F23)
+	FLDPQ	96(R2), (F12, F11)
+	WORD	$0x4ebdd718 // fsub v24.4s, v24.4s, v29.4s
+	WORD	$0x4ebdd6f7 // fsub v23.4s, v23.4s, v29.4s
+	WORD	$0x4ebdd58c // fsub v12.4s, v12.4s, v29.4s
+	WORD	$0x4ebdd56b // fsub v11.4s, v11.4s, v29.4s
+	FLDPQ	64(R3), (F3, F2)
+	FLDPQ	64(R3), (F1, F0)
+	WORD	$0x6eb8e470 // fcmgt v16.4s, v3.4s, v24.4s
+	VBSL	V24.B16, V3.B16, V16.B16
+	WORD	$0x6eb7e44f // fcmgt v15.4s, v2.4s, v23.4s
+	VBSL	V23.B16, V2.B16, V15.B16
+	WORD	$0x6eace427 // fcmgt v7.4s, v1.4s, v12.4s
+	VBSL	V12.B16, V1.B16, V7.B16
+	WORD	$0x6eabe406 // fcmgt v6.4s, v0.4s, v11.4s
+	VBSL	V11.B16, V0.B16, V6.B16
 	FMOVQ	128(R3), F0
-	WORD	$0x6e20dcca // fmul v10.4s, v6.4s, v0.4s
-	WORD	$0x6e20dca9 // fmul v9.4s, v5.4s, v0.4s
+	WORD	$0x6e20de16 // fmul v22.4s, v16.4s, v0.4s
+	WORD	$0x6e20ddf5 // fmul v21.4s, v15.4s, v0.4s
+	FMOVQ	128(R3), F0
+	WORD	$0x6e20dcea // fmul v10.4s, v7.4s, v0.4s
+	WORD	$0x6e20dcc9 // fmul v9.4s, v6.4s, v0.4s
+	FMOVQ	192(R3), F0
+	WORD	$0x4e20d6d6 // fadd v22.4s, v22.4s, v0.4s
+	WORD	$0x4e20d6b5 // fadd v21.4s, v21.4s, v0.4s
 	FMOVQ	192(R3), F0
 	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
 	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
 	FMOVQ	192(R3), F0
-	WORD	$0x4ea0d542 // fsub v2.4s, v10.4s, v0.4s
-	WORD	$0x4ea0d524 // fsub v4.4s, v9.4s, v0.4s
+	WORD	$0x4ea0d6cd // fsub v13.4s, v22.4s, v0.4s
+	WORD	$0x4ea0d6a8 // fsub v8.4s, v21.4s, v0.4s
+	FMOVQ	192(R3), F0
+	WORD	$0x4ea0d544 // fsub v4.4s, v10.4s, v0.4s
+	WORD	$0x4ea0d525 // fsub v5.4s, v9.4s, v0.4s
 	FMOVQ	256(R3), F0
-	WORD	$0x6e20dc43 // fmul v3.4s, v2.4s, v0.4s
-	WORD	$0x6e20dc80 // fmul v0.4s, v4.4s, v0.4s
-	FMOVQ	320(R3), F1
-	WORD	$0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
-	WORD	$0x6e21dc81 // fmul v1.4s, v4.4s, v1.4s
-	WORD	$0x4ea2d4c2 // fsub v2.4s, v6.4s, v2.4s
-	WORD	$0x4ea1d4a1 // fsub v1.4s, v5.4s, v1.4s
-	WORD	$0x4ea3d448 // fsub v8.4s, v2.4s, v3.4s
-	WORD	$0x4ea0d427 // fsub v7.4s, v1.4s, v0.4s
+	WORD	$0x6e20ddae // fmul v14.4s, v13.4s, v0.4s
+	WORD	$0x6e20dd02 // fmul v2.4s, v8.4s, v0.4s
+	FMOVQ	256(R3), F0
+	WORD	$0x6e20dc81 // fmul v1.4s, v4.4s, v0.4s
+	WORD	$0x6e20dca0 // fmul v0.4s, v5.4s, v0.4s
+	FMOVQ	320(R3), F3
+	WORD	$0x6e23ddad // fmul v13.4s, v13.4s, v3.4s
+	WORD	$0x6e23dd08 // fmul v8.4s, v8.4s, v3.4s
+	FMOVQ	320(R3), F3
+	WORD	$0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
+	WORD	$0x6e23dca3 // fmul v3.4s, v5.4s, v3.4s
+	WORD	$0x4eadd605 // fsub v5.4s, v16.4s, v13.4s
+	WORD	$0x4ea8d5e8 // fsub v8.4s, v15.4s, v8.4s
+	WORD	$0x4ea4d4e4 // fsub v4.4s, v7.4s, v4.4s
+	WORD	$0x4ea3d4c3 // fsub v3.4s, v6.4s, v3.4s
+	WORD	$0x4eaed4b4 // fsub v20.4s, v5.4s, v14.4s
+	WORD	$0x4ea2d513 // fsub v19.4s, v8.4s, v2.4s
+	WORD	$0x4ea1d488 // fsub v8.4s, v4.4s, v1.4s
+	WORD	$0x4ea0d467 // fsub v7.4s, v3.4s, v0.4s
+	WORD	$0x6e34de92 // fmul v18.4s, v20.4s, v20.4s
+	WORD	$0x6e33de71 // fmul v17.4s, v19.4s, v19.4s
 	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
 	WORD	$0x6e27dce5 // fmul v5.4s, v7.4s, v7.4s
 	FMOVQ	384(R3), F0
-	WORD	$0x6e20dcc4 // fmul v4.4s, v6.4s, v0.4s
-	WORD	$0x6e20dca1 // fmul v1.4s, v5.4s, v0.4s
-	FLDPQ	448(R3), (F3, F0)
-	WORD	$0x6e28dc63 // fmul v3.4s, v3.4s, v8.4s
-	WORD	$0x6e27dc00 // fmul v0.4s, v0.4s, v7.4s
-	FMOVQ	512(R3), F2
-	WORD	$0x4e22d463 // fadd v3.4s, v3.4s, v2.4s
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
-	WORD	$0x4e20d423 // fadd v3.4s, v1.4s, v0.4s
-	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	FLDPQ	576(R3), (F2, F1)
-	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
-	WORD	$0x6e27dc21 // fmul v1.4s, v1.4s, v7.4s
-	FMOVQ	640(R3), F0
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
-	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
-	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
-	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	WORD	$0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
-	WORD	$0x4e27d463 // fadd v3.4s, v3.4s, v7.4s
-	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
-	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
-	FMOVQ	704(R3), F0
-	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
-	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
-	WORD	$0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
-	VMOVI	$0, V0.B16
-	WORD	$0x6e2ee581 // fcmge v1.4s, v12.4s, v14.4s
-	WORD	$0x6e2de562 // fcmge v2.4s, v11.4s, v13.4s
-	VBSL	V4.B16, V0.B16, V1.B16
-	VBSL	V3.B16, V0.B16, V2.B16
-	FMOVQ	768(R3), F0
-	WORD	$0x6e20dc21 // fmul v1.4s, v1.4s, v0.4s
-	WORD	$0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
-	FSTPQ	(F1, F2), 32(R1)
-	WORD	$0x0e617820 // fcvtl v0.2d, v1.2s
-	WORD	$0x4e617821 // fcvtl2 v1.2d, v1.4s
-	WORD	$0x4e60d652 // fadd v18.2d, v18.2d, v0.2d
-	WORD	$0x4e61d631 // fadd v17.2d, v17.2d, v1.2d
-	WORD	$0x0e617840 // fcvtl v0.2d, v2.2s
-	WORD	$0x4e617841 // fcvtl2 v1.2d, v2.4s
-	WORD	$0x4e60d610 // fadd v16.2d, v16.2d, v0.2d
-	WORD	$0x4e61d5ef // fadd v15.2d, v15.2d, v1.2d
-	FLDPQ	64(R2), (F14, F13)
-	WORD	$0x4eb3d5ce // fsub v14.4s, v14.4s, v19.4s
-	WORD	$0x4eb3d5ad // fsub v13.4s, v13.4s, v19.4s
-	FLDPQ	64(R3), (F12, F11)
-	WORD	$0x6eaee586 // fcmgt v6.4s, v12.4s, v14.4s
-	VBSL	V14.B16, V12.B16, V6.B16
-	WORD	$0x6eade565 // fcmgt v5.4s, v11.4s, v13.4s
-	VBSL	V13.B16, V11.B16, V5.B16
-	FMOVQ	128(R3), F0
-	WORD	$0x6e20dcca // fmul v10.4s, v6.4s, v0.4s
-	WORD	$0x6e20dca9 // fmul v9.4s, v5.4s, v0.4s
-	FMOVQ	192(R3), F0
-	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
-	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FMOVQ	192(R3), F0
-	WORD	$0x4ea0d542 // fsub v2.4s, v10.4s, v0.4s
-	WORD	$0x4ea0d524 // fsub v4.4s, v9.4s, v0.4s
-	FMOVQ	256(R3), F0
-	WORD	$0x6e20dc43 // fmul v3.4s, v2.4s, v0.4s
-	WORD	$0x6e20dc80 // fmul v0.4s, v4.4s, v0.4s
-	FMOVQ	320(R3), F1
-	WORD	$0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
-	WORD	$0x6e21dc81 // fmul v1.4s, v4.4s, v1.4s
-	WORD	$0x4ea2d4c2 // fsub v2.4s, v6.4s, v2.4s
-	WORD	$0x4ea1d4a1 // fsub v1.4s, v5.4s, v1.4s
-	WORD	$0x4ea3d448 // fsub v8.4s, v2.4s, v3.4s
-	WORD	$0x4ea0d427 // fsub v7.4s, v1.4s, v0.4s
-	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
-	WORD	$0x6e27dce5 // fmul v5.4s, v7.4s, v7.4s
+	WORD	$0x6e20de50 // fmul v16.4s, v18.4s, v0.4s
+	WORD	$0x6e20de2d // fmul v13.4s, v17.4s, v0.4s
 	FMOVQ	384(R3), F0
-	WORD	$0x6e20dcc4 // fmul v4.4s, v6.4s, v0.4s
+	WORD	$0x6e20dcc3 // fmul v3.4s, v6.4s, v0.4s
 	WORD	$0x6e20dca1 // fmul v1.4s, v5.4s, v0.4s
-	FLDPQ	448(R3), (F3, F0)
-	WORD	$0x6e28dc63 // fmul v3.4s, v3.4s, v8.4s
+	FLDPQ	448(R3), (F15, F4)
+	FLDPQ	448(R3), (F2, F0)
+	WORD	$0x6e34ddef // fmul v15.4s, v15.4s, v20.4s
+	WORD	$0x6e33dc84 // fmul v4.4s, v4.4s, v19.4s
+	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
 	WORD	$0x6e27dc00 // fmul v0.4s, v0.4s, v7.4s
-	FMOVQ	512(R3), F2
-	WORD	$0x4e22d463 // fadd v3.4s, v3.4s, v2.4s
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
+	FMOVQ	512(R3), F14
+	WORD	$0x4e2ed5ef // fadd v15.4s, v15.4s, v14.4s
+	WORD	$0x4e2ed484 // fadd v4.4s, v4.4s, v14.4s
+	FMOVQ	512(R3), F14
+	WORD	$0x4e2ed442 // fadd v2.4s, v2.4s, v14.4s
+	WORD	$0x4e2ed400 // fadd v0.4s, v0.4s, v14.4s
+	WORD	$0x4e2fd610 // fadd v16.4s, v16.4s, v15.4s
+	WORD	$0x4e24d5af // fadd v15.4s, v13.4s, v4.4s
+	WORD	$0x4e22d464 // fadd v4.4s, v3.4s, v2.4s
 	WORD	$0x4e20d423 // fadd v3.4s, v1.4s, v0.4s
+	WORD	$0x6e32de10 // fmul v16.4s, v16.4s, v18.4s
+	WORD	$0x6e31ddef // fmul v15.4s, v15.4s, v17.4s
 	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
 	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	FLDPQ	576(R3), (F14, F13)
 	FLDPQ	576(R3), (F2, F1)
+	WORD	$0x6e34ddce // fmul v14.4s, v14.4s, v20.4s
+	WORD	$0x6e33ddad // fmul v13.4s, v13.4s, v19.4s
 	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
 	WORD	$0x6e27dc21 // fmul v1.4s, v1.4s, v7.4s
 	FMOVQ	640(R3), F0
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
-	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
-	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
-	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	WORD	$0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
-	WORD	$0x4e27d463 // fadd v3.4s, v3.4s, v7.4s
-	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
-	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
-	FMOVQ	704(R3), F0
-	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
-	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
-	WORD	$0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
-	VMOVI	$0, V0.B16
-	WORD	$0x6e2ee581 // fcmge v1.4s, v12.4s, v14.4s
-	WORD	$0x6e2de562 // fcmge v2.4s, v11.4s, v13.4s
-	VBSL	V4.B16, V0.B16, V1.B16
-	VBSL	V3.B16, V0.B16, V2.B16
-	FMOVQ	768(R3), F0
-	WORD	$0x6e20dc21 // fmul v1.4s, v1.4s, v0.4s
-	WORD	$0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
-	FSTPQ	(F1, F2), 64(R1)
-	WORD	$0x0e617820 // fcvtl v0.2d, v1.2s
-	WORD	$0x4e617821 // fcvtl2 v1.2d, v1.4s
-	WORD	$0x4e60d652 // fadd v18.2d, v18.2d, v0.2d
-	WORD	$0x4e61d631 // fadd v17.2d, v17.2d, v1.2d
-	WORD	$0x0e617840 // fcvtl v0.2d, v2.2s
-	WORD	$0x4e617841 // fcvtl2 v1.2d, v2.4s
-	WORD	$0x4e60d610 // fadd v16.2d, v16.2d, v0.2d
-	WORD	$0x4e61d5ef // fadd v15.2d, v15.2d, v1.2d
-	FLDPQ	96(R2), (F14, F13)
-	WORD	$0x4eb3d5ce // fsub v14.4s, v14.4s, v19.4s
-	WORD	$0x4eb3d5ad // fsub v13.4s, v13.4s, v19.4s
-	FLDPQ	64(R3), (F12, F11)
-	WORD	$0x6eaee586 // fcmgt v6.4s, v12.4s, v14.4s
-	VBSL	V14.B16, V12.B16, V6.B16
-	WORD	$0x6eade565 // fcmgt v5.4s, v11.4s, v13.4s
-	VBSL	V13.B16, V11.B16, V5.B16
-	FMOVQ	128(R3), F0
-	WORD	$0x6e20dcca // fmul v10.4s, v6.4s, v0.4s
-	WORD	$0x6e20dca9 // fmul v9.4s, v5.4s, v0.4s
-	FMOVQ	192(R3), F0
-	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
-	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FMOVQ	192(R3), F0
-	WORD	$0x4ea0d542 // fsub v2.4s, v10.4s, v0.4s
-	WORD	$0x4ea0d524 // fsub v4.4s, v9.4s, v0.4s
-	FMOVQ	256(R3), F0
-	WORD	$0x6e20dc43 // fmul v3.4s, v2.4s, v0.4s
-	WORD	$0x6e20dc80 // fmul v0.4s, v4.4s, v0.4s
-	FMOVQ	320(R3), F1
-	WORD	$0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
-	WORD	$0x6e21dc81 // fmul v1.4s, v4.4s, v1.4s
-	WORD	$0x4ea2d4c2 // fsub v2.4s, v6.4s, v2.4s
-	WORD	$0x4ea1d4a1 // fsub v1.4s, v5.4s, v1.4s
-	WORD	$0x4ea3d448 // fsub v8.4s, v2.4s, v3.4s
-	WORD	$0x4ea0d427 // fsub v7.4s, v1.4s, v0.4s
-	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
-	WORD	$0x6e27dce5 // fmul v5.4s, v7.4s, v7.4s
-	FMOVQ	384(R3), F0
-	WORD	$0x6e20dcc4 // fmul v4.4s, v6.4s, v0.4s
-	WORD	$0x6e20dca1 // fmul v1.4s, v5.4s, v0.4s
-	FLDPQ	448(R3), (F3, F0)
-	WORD	$0x6e28dc63 // fmul v3.4s, v3.4s, v8.4s
-	WORD	$0x6e27dc00 // fmul v0.4s, v0.4s, v7.4s
-	FMOVQ	512(R3), F2
-	WORD	$0x4e22d463 // fadd v3.4s, v3.4s, v2.4s
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
-	WORD	$0x4e20d423 // fadd v3.4s, v1.4s, v0.4s
-	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	FLDPQ	576(R3), (F2, F1)
-	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
-	WORD	$0x6e27dc21 // fmul v1.4s, v1.4s, v7.4s
+	WORD	$0x4e20d5ce // fadd v14.4s, v14.4s, v0.4s
+	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
 	FMOVQ	640(R3), F0
 	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
 	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD	$0x4e2ed610 // fadd v16.4s, v16.4s, v14.4s
+	WORD	$0x4e2dd5ef // fadd v15.4s, v15.4s, v13.4s
 	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
 	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD	$0x6e32de10 // fmul v16.4s, v16.4s, v18.4s
+	WORD	$0x6e31ddef // fmul v15.4s, v15.4s, v17.4s
 	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
 	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	WORD	$0x4e34d610 // fadd v16.4s, v16.4s, v20.4s
+	WORD	$0x4e33d5ef // fadd v15.4s, v15.4s, v19.4s
 	WORD	$0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
 	WORD	$0x4e27d463 // fadd v3.4s, v3.4s, v7.4s
+	WORD	$0x4f3756d6 // shl v22.4s, v22.4s, #23
+	WORD	$0x4f3756b5 // shl v21.4s, v21.4s, #23
 	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
 	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
 	FMOVQ	704(R3), F0
+	WORD	$0x4e20d610 // fadd v16.4s, v16.4s, v0.4s
+	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
+	FMOVQ	704(R3), F0
 	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
 	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
+	WORD	$0x6e36de10 // fmul v16.4s, v16.4s, v22.4s
+	WORD	$0x6e35ddef // fmul v15.4s, v15.4s, v21.4s
 	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
 	WORD	$0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
-	VMOVI	$0, V0.B16
-	WORD	$0x6e2ee581 // fcmge v1.4s, v12.4s, v14.4s
-	WORD	$0x6e2de562 // fcmge v2.4s, v11.4s, v13.4s
-	VBSL	V4.B16, V0.B16, V1.B16
-	VBSL	V3.B16, V0.B16, V2.B16
+	FMOVQ	64(R3), F0
+	WORD	$0x6e38e418 // fcmge v24.4s, v0.4s, v24.4s
+	WORD	$0x6e205b18 // mvn v24.16b, v24.16b
+	WORD	$0x6e37e417 // fcmge v23.4s, v0.4s, v23.4s
+	WORD	$0x6e205af7 // mvn v23.16b, v23.16b
+	FMOVQ	64(R3), F0
+	WORD	$0x6e2ce40c // fcmge v12.4s, v0.4s, v12.4s
+	WORD	$0x6e20598c // mvn v12.16b, v12.16b
+	WORD	$0x6e2be40b // fcmge v11.4s, v0.4s, v11.4s
+	WORD	$0x6e20596b // mvn v11.16b, v11.16b
+	VAND	V24.B16, V16.B16, V16.B16
+	VAND	V23.B16, V15.B16, V15.B16
+	VAND	V12.B16, V4.B16, V4.B16
+	VAND	V11.B16, V3.B16, V3.B16
 	FMOVQ	768(R3), F0
-	WORD	$0x6e20dc21 // fmul v1.4s, v1.4s, v0.4s
-	WORD	$0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
-	FSTPQ	(F1, F2), 96(R1)
-	WORD	$0x0e617820 // fcvtl v0.2d, v1.2s
-	WORD	$0x4e617821 // fcvtl2 v1.2d, v1.4s
-	WORD	$0x4e60d652 // fadd v18.2d, v18.2d, v0.2d
-	WORD	$0x4e61d631 // fadd v17.2d, v17.2d, v1.2d
-	WORD	$0x0e617840 // fcvtl v0.2d, v2.2s
-	WORD	$0x4e617841 // fcvtl2 v1.2d, v2.4s
-	WORD	$0x4e60d610 // fadd v16.2d, v16.2d, v0.2d
-	WORD	$0x4e61d5ef // fadd v15.2d, v15.2d, v1.2d
+	WORD	$0x6e20de10 // fmul v16.4s, v16.4s, v0.4s
+	WORD	$0x6e20ddef // fmul v15.4s, v15.4s, v0.4s
+	FMOVQ	768(R3), F0
+	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
+	WORD	$0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
+	FSTPQ	(F16, F15), 64(R1)
+	FSTPQ	(F4, F3), 96(R1)
+	WORD	$0x0e617a00 // fcvtl v0.2d, v16.2s
+	WORD	$0x4e617a01 // fcvtl2 v1.2d, v16.4s
+	VMOV	V0.B16, V2.B16
+	WORD	$0x0e617880 // fcvtl v0.2d, v4.2s
+	WORD	$0x4e617884 // fcvtl2 v4.2d, v4.4s
+	WORD	$0x4e62d79c // fadd v28.2d, v28.2d, v2.2d
+	WORD	$0x4e61d77b // fadd v27.2d, v27.2d, v1.2d
+	WORD	$0x4e60d79c // fadd v28.2d, v28.2d, v0.2d
+	WORD	$0x4e64d77b // fadd v27.2d, v27.2d, v4.2d
+	WORD	$0x0e6179e2 // fcvtl v2.2d, v15.2s
+	WORD	$0x4e6179e1 // fcvtl2 v1.2d, v15.4s
+	WORD	$0x0e617860 // fcvtl v0.2d, v3.2s
+	WORD	$0x4e617864 // fcvtl2 v4.2d, v3.4s
+	WORD	$0x4e62d75a // fadd v26.2d, v26.2d, v2.2d
+	WORD	$0x4e61d739 // fadd v25.2d, v25.2d, v1.2d
+	WORD	$0x4e60d75a // fadd v26.2d, v26.2d, v0.2d
+	WORD	$0x4e64d739 // fadd v25.2d, v25.2d, v4.2d
 	ADD	$128, R2, R2
 	ADD	$128, R1, R1
 	B	expGroup
@@ -806,14 +816,14 @@ expOnes:
 exp:
 	SUBS	$1, R0, R0
 	BLT	expTail
-	FLDPQ	0(R2), (F14, F13)
-	WORD	$0x4eb3d5ce // fsub v14.4s, v14.4s, v19.4s
-	WORD	$0x4eb3d5ad // fsub v13.4s, v13.4s, v19.4s
-	FLDPQ	64(R3), (F12, F11)
-	WORD	$0x6eaee586 // fcmgt v6.4s, v12.4s, v14.4s
-	VBSL	V14.B16, V12.B16, V6.B16
-	WORD	$0x6eade565 // fcmgt v5.4s, v11.4s, v13.4s
-	VBSL	V13.B16, V11.B16, V5.B16
+	FLDPQ	0(R2), (F12, F11)
+	WORD	$0x4ebdd58c // fsub v12.4s, v12.4s, v29.4s
+	WORD	$0x4ebdd56b // fsub v11.4s, v11.4s, v29.4s
+	FLDPQ	64(R3), (F1, F0)
+	WORD	$0x6eace426 // fcmgt v6.4s, v1.4s, v12.4s
+	VBSL	V12.B16, V1.B16, V6.B16
+	WORD	$0x6eabe405 // fcmgt v5.4s, v0.4s, v11.4s
+	VBSL	V11.B16, V0.B16, V5.B16
 	FMOVQ	128(R3), F0
 	WORD	$0x6e20dcca // fmul v10.4s, v6.4s, v0.4s
 	WORD	$0x6e20dca9 // fmul v9.4s, v5.4s, v0.4s
@@ -867,23 +877,25 @@ exp:
 	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
 	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
 	WORD	$0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
-	VMOVI	$0, V0.B16
-	WORD	$0x6e2ee581 // fcmge v1.4s, v12.4s, v14.4s
-	WORD	$0x6e2de562 // fcmge v2.4s, v11.4s, v13.4s
-	VBSL	V4.B16, V0.B16, V1.B16
-	VBSL	V3.B16, V0.B16, V2.B16
+	FMOVQ	64(R3), F0
+	WORD	$0x6e2ce40c // fcmge v12.4s, v0.4s, v12.4s
+	WORD	$0x6e20598c // mvn v12.16b, v12.16b
+	WORD	$0x6e2be40b // fcmge v11.4s, v0.4s, v11.4s
+	WORD	$0x6e20596b // mvn v11.16b, v11.16b
+	VAND	V12.B16, V4.B16, V4.B16
+	VAND	V11.B16, V3.B16, V3.B16
 	FMOVQ	768(R3), F0
-	WORD	$0x6e20dc21 // fmul v1.4s, v1.4s, v0.4s
-	WORD	$0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
-	FSTPQ	(F1, F2), 0(R1)
-	WORD	$0x0e617820 // fcvtl v0.2d, v1.2s
-	WORD	$0x4e617821 // fcvtl2 v1.2d, v1.4s
-	WORD	$0x4e60d652 // fadd v18.2d, v18.2d, v0.2d
-	WORD	$0x4e61d631 // fadd v17.2d, v17.2d, v1.2d
-	WORD	$0x0e617840 // fcvtl v0.2d, v2.2s
-	WORD	$0x4e617841 // fcvtl2 v1.2d, v2.4s
-	WORD	$0x4e60d610 // fadd v16.2d, v16.2d, v0.2d
-	WORD	$0x4e61d5ef // fadd v15.2d, v15.2d, v1.2d
+	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
+	WORD	$0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
+	FSTPQ	(F4, F3), 0(R1)
+	WORD	$0x0e617880 // fcvtl v0.2d, v4.2s
+	WORD	$0x4e617881 // fcvtl2 v1.2d, v4.4s
+	WORD	$0x4e60d79c // fadd v28.2d, v28.2d, v0.2d
+	WORD	$0x4e61d77b // fadd v27.2d, v27.2d, v1.2d
+	WORD	$0x0e617860 // fcvtl v0.2d, v3.2s
+	WORD	$0x4e617861 // fcvtl2 v1.2d, v3.4s
+	WORD	$0x4e60d75a // fadd v26.2d, v26.2d, v0.2d
+	WORD	$0x4e61d739 // fadd v25.2d, v25.2d, v1.2d
 	ADD	$32, R2, R2
 	ADD	$32, R1, R1
 	B	exp
@@ -893,24 +905,25 @@ expTail:
 	BEQ	expDone
 	MOVD	tail+40(FP), R0
 	MOVWU	64(R0), R9
+	FLDPQ	0(R3), (F5, F4)
 	FLDPQ	0(R0), (F2, F3)
 	MOVWU	64(R0), R0
 	TBZ	$3, R0, lanes2
 	FLDPQ	0(R2), (F1, F0)
 lanes2done:
 	WORD	$0x4f210442 // sshr v2.4s, v2.4s, #31
-	VBSL	V21.B16, V1.B16, V2.B16
+	VBSL	V5.B16, V1.B16, V2.B16
 	VMOV	V2.B16, V1.B16
 	WORD	$0x4f210462 // sshr v2.4s, v3.4s, #31
-	VBSL	V20.B16, V0.B16, V2.B16
+	VBSL	V4.B16, V0.B16, V2.B16
 	VMOV	V2.B16, V0.B16
-	WORD	$0x4eb3d421 // fsub v1.4s, v1.4s, v19.4s
-	WORD	$0x4eb3d400 // fsub v0.4s, v0.4s, v19.4s
-	FLDPQ	64(R3), (F14, F13)
-	WORD	$0x6ea1e5c8 // fcmgt v8.4s, v14.4s, v1.4s
-	VBSL	V1.B16, V14.B16, V8.B16
-	WORD	$0x6ea0e5a7 // fcmgt v7.4s, v13.4s, v0.4s
-	VBSL	V0.B16, V13.B16, V7.B16
+	WORD	$0x4ebdd421 // fsub v1.4s, v1.4s, v29.4s
+	WORD	$0x4ebdd400 // fsub v0.4s, v0.4s, v29.4s
+	FLDPQ	64(R3), (F3, F2)
+	WORD	$0x6ea1e468 // fcmgt v8.4s, v3.4s, v1.4s
+	VBSL	V1.B16, V3.B16, V8.B16
+	WORD	$0x6ea0e447 // fcmgt v7.4s, v2.4s, v0.4s
+	VBSL	V0.B16, V2.B16, V7.B16
 	FMOVQ	128(R3), F2
 	WORD	$0x6e22dd0c // fmul v12.4s, v8.4s, v2.4s
 	WORD	$0x6e22dceb // fmul v11.4s, v7.4s, v2.4s
@@ -964,33 +977,34 @@ lanes2done:
 	WORD	$0x4e22d4a5 // fadd v5.4s, v5.4s, v2.4s
 	WORD	$0x6e2cdcc6 // fmul v6.4s, v6.4s, v12.4s
 	WORD	$0x6e2bdca5 // fmul v5.4s, v5.4s, v11.4s
-	VMOVI	$0, V2.B16
-	WORD	$0x6e21e5c1 // fcmge v1.4s, v14.4s, v1.4s
-	WORD	$0x6e20e5a0 // fcmge v0.4s, v13.4s, v0.4s
-	VBSL	V6.B16, V2.B16, V1.B16
-	VBSL	V5.B16, V2.B16, V0.B16
-	VMOV	V0.B16, V2.B16
+	FMOVQ	64(R3), F2
+	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e440 // fcmge v0.4s, v2.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V6.B16, V6.B16
+	VAND	V0.B16, V5.B16, V5.B16
 	FMOVQ	768(R3), F0
-	WORD	$0x6e20dc21 // fmul v1.4s, v1.4s, v0.4s
-	WORD	$0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
+	WORD	$0x6e20dcc6 // fmul v6.4s, v6.4s, v0.4s
+	WORD	$0x6e20dca5 // fmul v5.4s, v5.4s, v0.4s
 	TBZ	$3, R9, lanes3
-	FSTPQ	(F1, F2), 0(R1)
+	FSTPQ	(F6, F5), 0(R1)
 lanes3done:
-	WORD	$0x0e617820 // fcvtl v0.2d, v1.2s
-	WORD	$0x4e617821 // fcvtl2 v1.2d, v1.4s
-	WORD	$0x4e60d652 // fadd v18.2d, v18.2d, v0.2d
-	WORD	$0x4e61d631 // fadd v17.2d, v17.2d, v1.2d
-	WORD	$0x0e617840 // fcvtl v0.2d, v2.2s
-	WORD	$0x4e617841 // fcvtl2 v1.2d, v2.4s
-	WORD	$0x4e60d610 // fadd v16.2d, v16.2d, v0.2d
-	WORD	$0x4e61d5ef // fadd v15.2d, v15.2d, v1.2d
+	WORD	$0x0e6178c0 // fcvtl v0.2d, v6.2s
+	WORD	$0x4e6178c1 // fcvtl2 v1.2d, v6.4s
+	WORD	$0x4e60d79c // fadd v28.2d, v28.2d, v0.2d
+	WORD	$0x4e61d77b // fadd v27.2d, v27.2d, v1.2d
+	WORD	$0x0e6178a0 // fcvtl v0.2d, v5.2s
+	WORD	$0x4e6178a1 // fcvtl2 v1.2d, v5.4s
+	WORD	$0x4e60d75a // fadd v26.2d, v26.2d, v0.2d
+	WORD	$0x4e61d739 // fadd v25.2d, v25.2d, v1.2d
 expDone:
-	WORD	$0x4e70d652 // fadd v18.2d, v18.2d, v16.2d
-	WORD	$0x4e6fd631 // fadd v17.2d, v17.2d, v15.2d
-	WORD	$0x4e72d631 // fadd v17.2d, v17.2d, v18.2d
-	VEXT	$8, V17.B16, V17.B16, V0.B16
-	WORD	$0x4e71d411 // fadd v17.2d, v0.2d, v17.2d
-	FMOVD	F17, 0(R5)
+	WORD	$0x4e7ad79c // fadd v28.2d, v28.2d, v26.2d
+	WORD	$0x4e79d77b // fadd v27.2d, v27.2d, v25.2d
+	WORD	$0x4e7cd77b // fadd v27.2d, v27.2d, v28.2d
+	VEXT	$8, V27.B16, V27.B16, V0.B16
+	WORD	$0x4e7bd41b // fadd v27.2d, v0.2d, v27.2d
+	FMOVD	F27, 0(R5)
 	ADD	$8, R5, R5
 	MOVD	bytes+64(FP), R0
 	ADD	R0, R8, R8
@@ -1052,27 +1066,27 @@ lanes2one:
 	B	lanes2done
 lanes3:
 	TBZ	$2, R9, lanes3low
-	FMOVQ	F1, 0(R1)
+	FMOVQ	F6, 0(R1)
 	TBZ	$1, R9, lanes3highone
-	FMOVD	F2, 16(R1)
+	FMOVD	F5, 16(R1)
 	TBZ	$0, R9, lanes3done
 	ADD	$24, R1, R0
-	VST1	V2.S[2], (R0)
+	VST1	V5.S[2], (R0)
 	B	lanes3done
 lanes3highone:
 	TBZ	$0, R9, lanes3done
-	FMOVS	F2, 16(R1)
+	FMOVS	F5, 16(R1)
 	B	lanes3done
 lanes3low:
 	TBZ	$1, R9, lanes3one
-	FMOVD	F1, 0(R1)
+	FMOVD	F6, 0(R1)
 	TBZ	$0, R9, lanes3done
 	ADD	$8, R1, R0
-	VST1	V1.S[2], (R0)
+	VST1	V6.S[2], (R0)
 	B	lanes3done
 lanes3one:
 	TBZ	$0, R9, lanes3done
-	FMOVS	F1, 0(R1)
+	FMOVS	F6, 0(R1)
 	B	lanes3done
 
 // func expSumsNEON(rows int, x *float32, vectors int, rest int, tail uintptr, peaks *float32, sums *float64, bytes int)
@@ -1083,15 +1097,15 @@ TEXT ·expSumsNEON(SB), NOSPLIT, $0-64
 	MOVD	sums+48(FP), R4
 	MOVD	rows+0(FP), R3
 rows:
-	FLDPQ	0(R2), (F21, F20)
-	VMOV	V21.B16, V11.B16
-	VMOV	V20.B16, V10.B16
-	VMOV	V21.B16, V9.B16
-	VMOV	V20.B16, V8.B16
-	VMOV	V21.B16, V7.B16
-	VMOV	V20.B16, V6.B16
-	VMOV	V21.B16, V5.B16
-	VMOV	V20.B16, V4.B16
+	FLDPQ	0(R2), (F13, F12)
+	VMOV	V13.B16, V11.B16
+	VMOV	V12.B16, V10.B16
+	VMOV	V13.B16, V9.B16
+	VMOV	V12.B16, V8.B16
+	VMOV	V13.B16, V7.B16
+	VMOV	V12.B16, V6.B16
+	VMOV	V13.B16, V5.B16
+	VMOV	V12.B16, V4.B16
 	MOVD	vectors+16(FP), R0
 	MOVD	R6, R1
 peak4:
@@ -1151,10 +1165,10 @@ peakTail:
 	FLDPQ	0(R1), (F3, F2)
 lanes1done:
 	WORD	$0x4f210400 // sshr v0.4s, v0.4s, #31
-	VBSL	V21.B16, V3.B16, V0.B16
+	VBSL	V13.B16, V3.B16, V0.B16
 	VMOV	V0.B16, V3.B16
 	WORD	$0x4f210420 // sshr v0.4s, v1.4s, #31
-	VBSL	V20.B16, V2.B16, V0.B16
+	VBSL	V12.B16, V2.B16, V0.B16
 	VMOV	V0.B16, V2.B16
 	WORD	$0x6ea9e460 // fcmgt v0.4s, v3.4s, v9.4s
 	VBSL	V9.B16, V3.B16, V0.B16
@@ -1192,326 +1206,336 @@ peakDone:
 	WORD	$0x6eaae420 // fcmgt v0.4s, v1.4s, v10.4s
 	VBSL	V10.B16, V1.B16, V0.B16
 	VMOV	V0.B16, V10.B16
-	VDUP	V10.S[0], V19.S4
-	FMOVS	F19, 0(R5)
+	VDUP	V10.S[0], V29.S4
+	FMOVS	F29, 0(R5)
 	ADD	$4, R5, R5
-	VMOVI	$0, V18.B16
-	VMOVI	$0, V17.B16
-	VMOVI	$0, V16.B16
-	VMOVI	$0, V15.B16
+	VMOVI	$0, V28.B16
+	VMOVI	$0, V27.B16
+	VMOVI	$0, V26.B16
+	VMOVI	$0, V25.B16
 	MOVD	vectors+16(FP), R0
 	MOVD	R6, R1
 expGroup:
 	SUBS	$4, R0, R0
 	BLT	expOnes
-	FLDPQ	0(R1), (F14, F13)
-	WORD	$0x4eb3d5ce // fsub v14.4s, v14.4s, v19.4s
-	WORD	$0x4eb3d5ad // fsub v13.4s, v13.4s, v19.4s
-	FLDPQ	64(R2), (F12, F11)
-	WORD	$0x6eaee586 // fcmgt v6.4s, v12.4s, v14.4s
-	VBSL	V14.B16, V12.B16, V6.B16
-	WORD	$0x6eade565 // fcmgt v5.4s, v11.4s, v13.4s
-	VBSL	V13.B16, V11.B16, V5.B16
+	FLDPQ	0(R1), (F24, F23)
+	FLDPQ	32(R1), (F12, F11)
+	WORD	$0x4ebdd718 // fsub v24.4s, v24.4s, v29.4s
+	WORD	$0x4ebdd6f7 // fsub v23.4s, v23.4s, v29.4s
+	WORD	$0x4ebdd58c // fsub v12.4s, v12.4s, v29.4s
+	WORD	$0x4ebdd56b // fsub v11.4s, v11.4s, v29.4s
+	FLDPQ	64(R2), (F3, F2)
+	FLDPQ	64(R2), (F1, F0)
+	WORD	$0x6eb8e470 // fcmgt v16.4s, v3.4s, v24.4s
+	VBSL	V24.B16, V3.B16, V16.B16
+	WORD	$0x6eb7e44f // fcmgt v15.4s, v2.4s, v23.4s
+	VBSL	V23.B16, V2.B16, V15.B16
+	WORD	$0x6eace427 // fcmgt v7.4s, v1.4s, v12.4s
+	VBSL	V12.B16, V1.B16, V7.B16
+	WORD	$0x6eabe406 // fcmgt v6.4s, v0.4s, v11.4s
+	VBSL	V11.B16, V0.B16, V6.B16
 	FMOVQ	128(R2), F0
-	WORD	$0x6e20dcca // fmul v10.4s, v6.4s, v0.4s
-	WORD	$0x6e20dca9 // fmul v9.4s, v5.4s, v0.4s
+	WORD	$0x6e20de16 // fmul v22.4s, v16.4s, v0.4s
+	WORD	$0x6e20ddf5 // fmul v21.4s, v15.4s, v0.4s
+	FMOVQ	128(R2), F0
+	WORD	$0x6e20dcea // fmul v10.4s, v7.4s, v0.4s
+	WORD	$0x6e20dcc9 // fmul v9.4s, v6.4s, v0.4s
+	FMOVQ	192(R2), F0
+	WORD	$0x4e20d6d6 // fadd v22.4s, v22.4s, v0.4s
+	WORD	$0x4e20d6b5 // fadd v21.4s, v21.4s, v0.4s
 	FMOVQ	192(R2), F0
 	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
 	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
 	FMOVQ	192(R2), F0
-	WORD	$0x4ea0d542 // fsub v2.4s, v10.4s, v0.4s
-	WORD	$0x4ea0d524 // fsub v4.4s, v9.4s, v0.4s
+	WORD	$0x4ea0d6cd // fsub v13.4s, v22.4s, v0.4s
+	WORD	$0x4ea0d6a8 // fsub v8.4s, v21.4s, v0.4s
+	FMOVQ	192(R2), F0
+	WORD	$0x4ea0d544 // fsub v4.4s, v10.4s, v0.4s
+	WORD	$0x4ea0d525 // fsub v5.4s, v9.4s, v0.4s
 	FMOVQ	256(R2), F0
-	WORD	$0x6e20dc43 // fmul v3.4s, v2.4s, v0.4s
-	WORD	$0x6e20dc80 // fmul v0.4s, v4.4s, v0.4s
-	FMOVQ	320(R2), F1
-	WORD	$0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
-	WORD	$0x6e21dc81 // fmul v1.4s, v4.4s, v1.4s
-	WORD	$0x4ea2d4c2 // fsub v2.4s, v6.4s, v2.4s
-	WORD	$0x4ea1d4a1 // fsub v1.4s, v5.4s, v1.4s
-	WORD	$0x4ea3d448 // fsub v8.4s, v2.4s, v3.4s
-	WORD	$0x4ea0d427 // fsub v7.4s, v1.4s, v0.4s
+	WORD	$0x6e20ddae // fmul v14.4s, v13.4s, v0.4s
+	WORD	$0x6e20dd02 // fmul v2.4s, v8.4s, v0.4s
+	FMOVQ	256(R2), F0
+	WORD	$0x6e20dc81 // fmul v1.4s, v4.4s, v0.4s
+	WORD	$0x6e20dca0 // fmul v0.4s, v5.4s, v0.4s
+	FMOVQ	320(R2), F3
+	WORD	$0x6e23ddad // fmul v13.4s, v13.4s, v3.4s
+	WORD	$0x6e23dd08 // fmul v8.4s, v8.4s, v3.4s
+	FMOVQ	320(R2), F3
+	WORD	$0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
+	WORD	$0x6e23dca3 // fmul v3.4s, v5.4s, v3.4s
+	WORD	$0x4eadd605 // fsub v5.4s, v16.4s, v13.4s
+	WORD	$0x4ea8d5e8 // fsub v8.4s, v15.4s, v8.4s
+	WORD	$0x4ea4d4e4 // fsub v4.4s, v7.4s, v4.4s
+	WORD	$0x4ea3d4c3 // fsub v3.4s, v6.4s, v3.4s
+	WORD	$0x4eaed4b4 // fsub v20.4s, v5.4s, v14.4s
+	WORD	$0x4ea2d513 // fsub v19.4s, v8.4s, v2.4s
+	WORD	$0x4ea1d488 // fsub v8.4s, v4.4s, v1.4s
+	WORD	$0x4ea0d467 // fsub v7.4s, v3.4s, v0.4s
+	WORD	$0x6e34de92 // fmul v18.4s, v20.4s, v20.4s
+	WORD	$0x6e33de71 // fmul v17.4s, v19.4s, v19.4s
 	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
 	WORD	$0x6e27dce5 // fmul v5.4s, v7.4s, v7.4s
 	FMOVQ	384(R2), F0
-	WORD	$0x6e20dcc4 // fmul v4.4s, v6.4s, v0.4s
+	WORD	$0x6e20de50 // fmul v16.4s, v18.4s, v0.4s
+	WORD	$0x6e20de2d // fmul v13.4s, v17.4s, v0.4s
+	FMOVQ	384(R2), F0
+	WORD	$0x6e20dcc3 // fmul v3.4s, v6.4s, v0.4s
 	WORD	$0x6e20dca1 // fmul v1.4s, v5.4s, v0.4s
-	FLDPQ	448(R2), (F3, F0)
-	WORD	$0x6e28dc63 // fmul v3.4s, v3.4s, v8.4s
+	FLDPQ	448(R2), (F15, F4)
+	FLDPQ	448(R2), (F2, F0)
+	WORD	$0x6e34ddef // fmul v15.4s, v15.4s, v20.4s
+	WORD	$0x6e33dc84 // fmul v4.4s, v4.4s, v19.4s
+	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
 	WORD	$0x6e27dc00 // fmul v0.4s, v0.4s, v7.4s
-	FMOVQ	512(R2), F2
-	WORD	$0x4e22d463 // fadd v3.4s, v3.4s, v2.4s
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
+	FMOVQ	512(R2), F14
+	WORD	$0x4e2ed5ef // fadd v15.4s, v15.4s, v14.4s
+	WORD	$0x4e2ed484 // fadd v4.4s, v4.4s, v14.4s
+	FMOVQ	512(R2), F14
+	WORD	$0x4e2ed442 // fadd v2.4s, v2.4s, v14.4s
+	WORD	$0x4e2ed400 // fadd v0.4s, v0.4s, v14.4s
+	WORD	$0x4e2fd610 // fadd v16.4s, v16.4s, v15.4s
+	WORD	$0x4e24d5af // fadd v15.4s, v13.4s, v4.4s
+	WORD	$0x4e22d464 // fadd v4.4s, v3.4s, v2.4s
 	WORD	$0x4e20d423 // fadd v3.4s, v1.4s, v0.4s
+	WORD	$0x6e32de10 // fmul v16.4s, v16.4s, v18.4s
+	WORD	$0x6e31ddef // fmul v15.4s, v15.4s, v17.4s
 	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
 	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	FLDPQ	576(R2), (F14, F13)
 	FLDPQ	576(R2), (F2, F1)
+	WORD	$0x6e34ddce // fmul v14.4s, v14.4s, v20.4s
+	WORD	$0x6e33ddad // fmul v13.4s, v13.4s, v19.4s
 	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
 	WORD	$0x6e27dc21 // fmul v1.4s, v1.4s, v7.4s
 	FMOVQ	640(R2), F0
+	WORD	$0x4e20d5ce // fadd v14.4s, v14.4s, v0.4s
+	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
+	FMOVQ	640(R2), F0
 	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
 	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD	$0x4e2ed610 // fadd v16.4s, v16.4s, v14.4s
+	WORD	$0x4e2dd5ef // fadd v15.4s, v15.4s, v13.4s
 	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
 	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD	$0x6e32de10 // fmul v16.4s, v16.4s, v18.4s
+	WORD	$0x6e31ddef // fmul v15.4s, v15.4s, v17.4s
 	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
 	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	WORD	$0x4e34d610 // fadd v16.4s, v16.4s, v20.4s
+	WORD	$0x4e33d5ef // fadd v15.4s, v15.4s, v19.4s
 	WORD	$0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
 	WORD	$0x4e27d463 // fadd v3.4s, v3.4s, v7.4s
+	WORD	$0x4f3756d6 // shl v22.4s, v22.4s, #23
+	WORD	$0x4f3756b5 // shl v21.4s, v21.4s, #23
 	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
 	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
 	FMOVQ	704(R2), F0
+	WORD	$0x4e20d610 // fadd v16.4s, v16.4s, v0.4s
+	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
+	FMOVQ	704(R2), F0
 	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
 	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
+	WORD	$0x6e36de10 // fmul v16.4s, v16.4s, v22.4s
+	WORD	$0x6e35ddef // fmul v15.4s, v15.4s, v21.4s
 	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
 	WORD	$0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
-	VMOVI	$0, V0.B16
-	WORD	$0x6e2ee581 // fcmge v1.4s, v12.4s, v14.4s
-	WORD	$0x6e2de562 // fcmge v2.4s, v11.4s, v13.4s
-	VBSL	V4.B16, V0.B16, V1.B16
-	VBSL	V3.B16, V0.B16, V2.B16
+	FMOVQ	64(R2), F0
+	WORD	$0x6e38e418 // fcmge v24.4s, v0.4s, v24.4s
+	WORD	$0x6e205b18 // mvn v24.16b, v24.16b
+	WORD	$0x6e37e417 // fcmge v23.4s, v0.4s, v23.4s
+	WORD	$0x6e205af7 // mvn v23.16b, v23.16b
+	FMOVQ	64(R2), F0
+	WORD	$0x6e2ce40c // fcmge v12.4s, v0.4s, v12.4s
+	WORD	$0x6e20598c // mvn v12.16b, v12.16b
+	WORD	$0x6e2be40b // fcmge v11.4s, v0.4s, v11.4s
+	WORD	$0x6e20596b // mvn v11.16b, v11.16b
+	VAND	V24.B16, V16.B16, V16.B16
+	VAND	V23.B16, V15.B16, V15.B16
+	VAND	V12.B16, V4.B16, V4.B16
+	VAND	V11.B16, V3.B16, V3.B16
 	FMOVQ	768(R2), F0
-	WORD	$0x6e20dc21 // fmul v1.4s, v1.4s, v0.4s
-	WORD	$0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
-	WORD	$0x0e617820 // fcvtl v0.2d, v1.2s
-	WORD	$0x4e617821 // fcvtl2 v1.2d, v1.4s
-	WORD	$0x4e60d652 // fadd v18.2d, v18.2d, v0.2d
-	WORD	$0x4e61d631 // fadd v17.2d, v17.2d, v1.2d
-	WORD	$0x0e617840 // fcvtl v0.2d, v2.2s
-	WORD	$0x4e617841 // fcvtl2 v1.2d, v2.4s
-	WORD	$0x4e60d610 // fadd v16.2d, v16.2d, v0.2d
-	WORD	$0x4e61d5ef // fadd v15.2d, v15.2d, v1.2d
-	FLDPQ	32(R1), (F14, F13)
-	WORD	$0x4eb3d5ce // fsub v14.4s, v14.4s, v19.4s
-	WORD	$0x4eb3d5ad // fsub v13.4s, v13.4s, v19.4s
-	FLDPQ	64(R2), (F12, F11)
-	WORD	$0x6eaee586 // fcmgt v6.4s, v12.4s, v14.4s
-	VBSL	V14.B16, V12.B16, V6.B16
-	WORD	$0x6eade565 // fcmgt v5.4s, v11.4s, v13.4s
-	VBSL	V13.B16, V11.B16, V5.B16
+	WORD	$0x6e20de10 // fmul v16.4s, v16.4s, v0.4s
+	WORD	$0x6e20ddef // fmul v15.4s, v15.4s, v0.4s
+	FMOVQ	768(R2), F0
+	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
+	WORD	$0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
+	WORD	$0x0e617a00 // fcvtl v0.2d, v16.2s
+	WORD	$0x4e617a01 // fcvtl2 v1.2d, v16.4s
+	VMOV	V0.B16, V2.B16
+	WORD	$0x0e617880 // fcvtl v0.2d, v4.2s
+	WORD	$0x4e617884 // fcvtl2 v4.2d, v4.4s
+	WORD	$0x4e62d79c // fadd v28.2d, v28.2d, v2.2d
+	WORD	$0x4e61d77b // fadd v27.2d, v27.2d, v1.2d
+	WORD	$0x4e60d79c // fadd v28.2d, v28.2d, v0.2d
+	WORD	$0x4e64d77b // fadd v27.2d, v27.2d, v4.2d
+	WORD	$0x0e6179e2 // fcvtl v2.2d, v15.2s
+	WORD	$0x4e6179e1 // fcvtl2 v1.2d, v15.4s
+	WORD	$0x0e617860 // fcvtl v0.2d, v3.2s
+	WORD	$0x4e617864 // fcvtl2 v4.2d, v3.4s
+	WORD	$0x4e62d75a // fadd v26.2d, v26.2d, v2.2d
+	WORD	$0x4e61d739 // fadd v25.2d, v25.2d, v1.2d
+	WORD	$0x4e60d75a // fadd v26.2d, v26.2d, v0.2d
+	WORD	$0x4e64d739 // fadd v25.2d, v25.2d, v4.2d
+	FLDPQ	64(R1), (F24, F23)
+	FLDPQ	96(R1), (F12, F11)
+	WORD	$0x4ebdd718 // fsub v24.4s, v24.4s, v29.4s
+	WORD	$0x4ebdd6f7 // fsub v23.4s, v23.4s, v29.4s
+	WORD	$0x4ebdd58c // fsub v12.4s, v12.4s, v29.4s
+	WORD	$0x4ebdd56b // fsub v11.4s, v11.4s, v29.4s
+	FLDPQ	64(R2), (F3, F2)
+	FLDPQ	64(R2), (F1, F0)
+	WORD	$0x6eb8e470 // fcmgt v16.4s, v3.4s, v24.4s
+	VBSL	V24.B16, V3.B16, V16.B16
+	WORD	$0x6eb7e44f // fcmgt v15.4s, v2.4s, v23.4s
+	VBSL	V23.B16, V2.B16, V15.B16
+	WORD	$0x6eace427 // fcmgt v7.4s, v1.4s, v12.4s
+	VBSL	V12.B16, V1.B16, V7.B16
+	WORD	$0x6eabe406 // fcmgt v6.4s, v0.4s, v11.4s
+	VBSL	V11.B16, V0.B16, V6.B16
 	FMOVQ	128(R2), F0
-	WORD	$0x6e20dcca // fmul v10.4s, v6.4s, v0.4s
-	WORD	$0x6e20dca9 // fmul v9.4s, v5.4s, v0.4s
+	WORD	$0x6e20de16 // fmul v22.4s, v16.4s, v0.4s
+	WORD	$0x6e20ddf5 // fmul v21.4s, v15.4s, v0.4s
+	FMOVQ	128(R2), F0
+	WORD	$0x6e20dcea // fmul v10.4s, v7.4s, v0.4s
+	WORD	$0x6e20dcc9 // fmul v9.4s, v6.4s, v0.4s
+	FMOVQ	192(R2), F0
+	WORD	$0x4e20d6d6 // fadd v22.4s, v22.4s, v0.4s
+	WORD	$0x4e20d6b5 // fadd v21.4s, v21.4s, v0.4s
 	FMOVQ	192(R2), F0
 	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
 	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
 	FMOVQ	192(R2), F0
-	WORD	$0x4ea0d542 // fsub v2.4s, v10.4s, v0.4s
-	WORD	$0x4ea0d524 // fsub v4.4s, v9.4s, v0.4s
+	WORD	$0x4ea0d6cd // fsub v13.4s, v22.4s, v0.4s
+	WORD	$0x4ea0d6a8 // fsub v8.4s, v21.4s, v0.4s
+	FMOVQ	192(R2), F0
+	WORD	$0x4ea0d544 // fsub v4.4s, v10.4s, v0.4s
+	WORD	$0x4ea0d525 // fsub v5.4s, v9.4s, v0.4s
 	FMOVQ	256(R2), F0
-	WORD	$0x6e20dc43 // fmul v3.4s, v2.4s, v0.4s
-	WORD	$0x6e20dc80 // fmul v0.4s, v4.4s, v0.4s
-	FMOVQ	320(R2), F1
-	WORD	$0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
-	WORD	$0x6e21dc81 // fmul v1.4s, v4.4s, v1.4s
-	WORD	$0x4ea2d4c2 // fsub v2.4s, v6.4s, v2.4s
-	WORD	$0x4ea1d4a1 // fsub v1.4s, v5.4s, v1.4s
-	WORD	$0x4ea3d448 // fsub v8.4s, v2.4s, v3.4s
-	WORD	$0x4ea0d427 // fsub v7.4s, v1.4s, v0.4s
+	WORD	$0x6e20ddae // fmul v14.4s, v13.4s, v0.4s
+	WORD	$0x6e20dd02 // fmul v2.4s, v8.4s, v0.4s
+	FMOVQ	256(R2), F0
+	WORD	$0x6e20dc81 // fmul v1.4s, v4.4s, v0.4s
+	WORD	$0x6e20dca0 // fmul v0.4s, v5.4s, v0.4s
+	FMOVQ	320(R2), F3
+	WORD	$0x6e23ddad // fmul v13.4s, v13.4s, v3.4s
+	WORD	$0x6e23dd08 // fmul v8.4s, v8.4s, v3.4s
+	FMOVQ	320(R2), F3
+	WORD	$0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
+	WORD	$0x6e23dca3 // fmul v3.4s, v5.4s, v3.4s
+	WORD	$0x4eadd605 // fsub v5.4s, v16.4s, v13.4s
+	WORD	$0x4ea8d5e8 // fsub v8.4s, v15.4s, v8.4s
+	WORD	$0x4ea4d4e4 // fsub v4.4s, v7.4s, v4.4s
+	WORD	$0x4ea3d4c3 // fsub v3.4s, v6.4s, v3.4s
+	WORD	$0x4eaed4b4 // fsub v20.4s, v5.4s, v14.4s
+	WORD	$0x4ea2d513 // fsub v19.4s, v8.4s, v2.4s
+	WORD	$0x4ea1d488 // fsub v8.4s, v4.4s, v1.4s
+	WORD	$0x4ea0d467 // fsub v7.4s, v3.4s, v0.4s
+	WORD	$0x6e34de92 // fmul v18.4s, v20.4s, v20.4s
+	WORD	$0x6e33de71 // fmul v17.4s, v19.4s, v19.4s
 	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
 	WORD	$0x6e27dce5 // fmul v5.4s, v7.4s, v7.4s
 	FMOVQ	384(R2), F0
-	WORD	$0x6e20dcc4 // fmul v4.4s, v6.4s, v0.4s
-	WORD	$0x6e20dca1 // fmul v1.4s, v5.4s, v0.4s
-	FLDPQ	448(R2), (F3, F0)
-	WORD	$0x6e28dc63 // fmul v3.4s, v3.4s, v8.4s
-	WORD	$0x6e27dc00 // fmul v0.4s, v0.4s, v7.4s
-	FMOVQ	512(R2), F2
-	WORD	$0x4e22d463 // fadd v3.4s, v3.4s, v2.4s
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
-	WORD	$0x4e20d423 // fadd v3.4s, v1.4s, v0.4s
-	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	FLDPQ	576(R2), (F2, F1)
-	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
-	WORD	$0x6e27dc21 // fmul v1.4s, v1.4s, v7.4s
-	FMOVQ	640(R2), F0
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
-	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
-	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
-	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	WORD	$0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
-	WORD	$0x4e27d463 // fadd v3.4s, v3.4s, v7.4s
-	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
-	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
-	FMOVQ	704(R2), F0
-	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
-	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
-	WORD	$0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
-	VMOVI	$0, V0.B16
-	WORD	$0x6e2ee581 // fcmge v1.4s, v12.4s, v14.4s
-	WORD	$0x6e2de562 // fcmge v2.4s, v11.4s, v13.4s
-	VBSL	V4.B16, V0.B16, V1.B16
-	VBSL	V3.B16, V0.B16, V2.B16
-	FMOVQ	768(R2), F0
-	WORD	$0x6e20dc21 // fmul v1.4s, v1.4s, v0.4s
-	WORD	$0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
-	WORD	$0x0e617820 // fcvtl v0.2d, v1.2s
-	WORD	$0x4e617821 // fcvtl2 v1.2d, v1.4s
-	WORD	$0x4e60d652 // fadd v18.2d, v18.2d, v0.2d
-	WORD	$0x4e61d631 // fadd v17.2d, v17.2d, v1.2d
-	WORD	$0x0e617840 // fcvtl v0.2d, v2.2s
-	WORD	$0x4e617841 // fcvtl2 v1.2d, v2.4s
-	WORD	$0x4e60d610 // fadd v16.2d, v16.2d, v0.2d
-	WORD	$0x4e61d5ef // fadd v15.2d, v15.2d, v1.2d
-	FLDPQ	64(R1), (F14, F13)
-	WORD	$0x4eb3d5ce // fsub v14.4s, v14.4s, v19.4s
-	WORD	$0x4eb3d5ad // fsub v13.4s, v13.4s, v19.4s
-	FLDPQ	64(R2), (F12, F11)
-	WORD	$0x6eaee586 // fcmgt v6.4s, v12.4s, v14.4s
-	VBSL	V14.B16, V12.B16, V6.B16
-	WORD	$0x6eade565 // fcmgt v5.4s, v11.4s, v13.4s
-	VBSL	V13.B16, V11.B16, V5.B16
-	FMOVQ	128(R2), F0
-	WORD	$0x6e20dcca // fmul v10.4s, v6.4s, v0.4s
-	WORD	$0x6e20dca9 // fmul v9.4s, v5.4s, v0.4s
-	FMOVQ	192(R2), F0
-	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
-	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FMOVQ	192(R2), F0
-	WORD	$0x4ea0d542 // fsub v2.4s, v10.4s, v0.4s
-	WORD	$0x4ea0d524 // fsub v4.4s, v9.4s, v0.4s
-	FMOVQ	256(R2), F0
-	WORD	$0x6e20dc43 // fmul v3.4s, v2.4s, v0.4s
-	WORD	$0x6e20dc80 // fmul v0.4s, v4.4s, v0.4s
-	FMOVQ	320(R2), F1
-	WORD	$0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
-	WORD	$0x6e21dc81 // fmul v1.4s, v4.4s, v1.4s
-	WORD	$0x4ea2d4c2 // fsub v2.4s, v6.4s, v2.4s
-	WORD	$0x4ea1d4a1 // fsub v1.4s, v5.4s, v1.4s
-	WORD	$0x4ea3d448 // fsub v8.4s, v2.4s, v3.4s
-	WORD	$0x4ea0d427 // fsub v7.4s, v1.4s, v0.4s
-	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
-	WORD	$0x6e27dce5 // fmul v5.4s, v7.4s, v7.4s
+	WORD	$0x6e20de50 // fmul v16.4s, v18.4s, v0.4s
+	WORD	$0x6e20de2d // fmul v13.4s, v17.4s, v0.4s
 	FMOVQ	384(R2), F0
-	WORD	$0x6e20dcc4 // fmul v4.4s, v6.4s, v0.4s
+	WORD	$0x6e20dcc3 // fmul v3.4s, v6.4s, v0.4s
 	WORD	$0x6e20dca1 // fmul v1.4s, v5.4s, v0.4s
-	FLDPQ	448(R2), (F3, F0)
-	WORD	$0x6e28dc63 // fmul v3.4s, v3.4s, v8.4s
+	FLDPQ	448(R2), (F15, F4)
+	FLDPQ	448(R2), (F2, F0)
+	WORD	$0x6e34ddef // fmul v15.4s, v15.4s, v20.4s
+	WORD	$0x6e33dc84 // fmul v4.4s, v4.4s, v19.4s
+	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
 	WORD	$0x6e27dc00 // fmul v0.4s, v0.4s, v7.4s
-	FMOVQ	512(R2), F2
-	WORD	$0x4e22d463 // fadd v3.4s, v3.4s, v2.4s
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
+	FMOVQ	512(R2), F14
+	WORD	$0x4e2ed5ef // fadd v15.4s, v15.4s, v14.4s
+	WORD	$0x4e2ed484 // fadd v4.4s, v4.4s, v14.4s
+	FMOVQ	512(R2), F14
+	WORD	$0x4e2ed442 // fadd v2.4s, v2.4s, v14.4s
+	WORD	$0x4e2ed400 // fadd v0.4s, v0.4s, v14.4s
+	WORD	$0x4e2fd610 // fadd v16.4s, v16.4s, v15.4s
+	WORD	$0x4e24d5af // fadd v15.4s, v13.4s, v4.4s
+	WORD	$0x4e22d464 // fadd v4.4s, v3.4s, v2.4s
 	WORD	$0x4e20d423 // fadd v3.4s, v1.4s, v0.4s
+	WORD	$0x6e32de10 // fmul v16.4s, v16.4s, v18.4s
+	WORD	$0x6e31ddef // fmul v15.4s, v15.4s, v17.4s
 	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
 	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	FLDPQ	576(R2), (F14, F13)
 	FLDPQ	576(R2), (F2, F1)
+	WORD	$0x6e34ddce // fmul v14.4s, v14.4s, v20.4s
+	WORD	$0x6e33ddad // fmul v13.4s, v13.4s, v19.4s
 	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
 	WORD	$0x6e27dc21 // fmul v1.4s, v1.4s, v7.4s
 	FMOVQ	640(R2), F0
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
-	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
-	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
-	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	WORD	$0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
-	WORD	$0x4e27d463 // fadd v3.4s, v3.4s, v7.4s
-	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
-	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
-	FMOVQ	704(R2), F0
-	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
-	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
-	WORD	$0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
-	VMOVI	$0, V0.B16
-	WORD	$0x6e2ee581 // fcmge v1.4s, v12.4s, v14.4s
-	WORD	$0x6e2de562 // fcmge v2.4s, v11.4s, v13.4s
-	VBSL	V4.B16, V0.B16, V1.B16
-	VBSL	V3.B16, V0.B16, V2.B16
-	FMOVQ	768(R2), F0
-	WORD	$0x6e20dc21 // fmul v1.4s, v1.4s, v0.4s
-	WORD	$0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
-	WORD	$0x0e617820 // fcvtl v0.2d, v1.2s
-	WORD	$0x4e617821 // fcvtl2 v1.2d, v1.4s
-	WORD	$0x4e60d652 // fadd v18.2d, v18.2d, v0.2d
-	WORD	$0x4e61d631 // fadd v17.2d, v17.2d, v1.2d
-	WORD	$0x0e617840 // fcvtl v0.2d, v2.2s
-	WORD	$0x4e617841 // fcvtl2 v1.2d, v2.4s
-	WORD	$0x4e60d610 // fadd v16.2d, v16.2d, v0.2d
-	WORD	$0x4e61d5ef // fadd v15.2d, v15.2d, v1.2d
-	FLDPQ	96(R1), (F14, F13)
-	WORD	$0x4eb3d5ce // fsub v14.4s, v14.4s, v19.4s
-	WORD	$0x4eb3d5ad // fsub v13.4s, v13.4s, v19.4s
-	FLDPQ	64(R2), (F12, F11)
-	WORD	$0x6eaee586 // fcmgt v6.4s, v12.4s, v14.4s
-	VBSL	V14.B16, V12.B16, V6.B16
-	WORD	$0x6eade565 // fcmgt v5.4s, v11.4s, v13.4s
-	VBSL	V13.B16, V11.B16, V5.B16
-	FMOVQ	128(R2), F0
-	WORD	$0x6e20dcca // fmul v10.4s, v6.4s, v0.4s
-	WORD	$0x6e20dca9 // fmul v9.4s, v5.4s, v0.4s
-	FMOVQ	192(R2), F0
-	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
-	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FMOVQ	192(R2), F0
-	WORD	$0x4ea0d542 // fsub v2.4s, v10.4s, v0.4s
-	WORD	$0x4ea0d524 // fsub v4.4s, v9.4s, v0.4s
-	FMOVQ	256(R2), F0
-	WORD	$0x6e20dc43 // fmul v3.4s, v2.4s, v0.4s
-	WORD	$0x6e20dc80 // fmul v0.4s, v4.4s, v0.4s
-	FMOVQ	320(R2), F1
-	WORD	$0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
-	WORD	$0x6e21dc81 // fmul v1.4s, v4.4s, v1.4s
-	WORD	$0x4ea2d4c2 // fsub v2.4s, v6.4s, v2.4s
-	WORD	$0x4ea1d4a1 // fsub v1.4s, v5.4s, v1.4s
-	WORD	$0x4ea3d448 // fsub v8.4s, v2.4s, v3.4s
-	WORD	$0x4ea0d427 // fsub v7.4s, v1.4s, v0.4s
-	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
-	WORD	$0x6e27dce5 // fmul v5.4s, v7.4s, v7.4s
-	FMOVQ	384(R2), F0
-	WORD	$0x6e20dcc4 // fmul v4.4s, v6.4s, v0.4s
-	WORD	$0x6e20dca1 // fmul v1.4s, v5.4s, v0.4s
-	FLDPQ	448(R2), (F3, F0)
-	WORD	$0x6e28dc63 // fmul v3.4s, v3.4s, v8.4s
-	WORD	$0x6e27dc00 // fmul v0.4s, v0.4s, v7.4s
-	FMOVQ	512(R2), F2
-	WORD	$0x4e22d463 // fadd v3.4s, v3.4s, v2.4s
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
-	WORD	$0x4e20d423 // fadd v3.4s, v1.4s, v0.4s
-	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	FLDPQ	576(R2), (F2, F1)
-	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
-	WORD	$0x6e27dc21 // fmul v1.4s, v1.4s, v7.4s
+	WORD	$0x4e20d5ce // fadd v14.4s, v14.4s, v0.4s
+	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
 	FMOVQ	640(R2), F0
 	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
 	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD	$0x4e2ed610 // fadd v16.4s, v16.4s, v14.4s
+	WORD	$0x4e2dd5ef // fadd v15.4s, v15.4s, v13.4s
 	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
 	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD	$0x6e32de10 // fmul v16.4s, v16.4s, v18.4s
+	WORD	$0x6e31ddef // fmul v15.4s, v15.4s, v17.4s
 	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
 	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	WORD	$0x4e34d610 // fadd v16.4s, v16.4s, v20.4s
+	WORD	$0x4e33d5ef // fadd v15.4s, v15.4s, v19.4s
 	WORD	$0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
 	WORD	$0x4e27d463 // fadd v3.4s, v3.4s, v7.4s
+	WORD	$0x4f3756d6 // shl v22.4s, v22.4s, #23
+	WORD	$0x4f3756b5 // shl v21.4s, v21.4s, #23
 	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
 	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
 	FMOVQ	704(R2), F0
+	WORD	$0x4e20d610 // fadd v16.4s, v16.4s, v0.4s
+	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
+	FMOVQ	704(R2), F0
 	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
 	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
+	WORD	$0x6e36de10 // fmul v16.4s, v16.4s, v22.4s
+	WORD	$0x6e35ddef // fmul v15.4s, v15.4s, v21.4s
 	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
 	WORD	$0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
-	VMOVI	$0, V0.B16
-	WORD	$0x6e2ee581 // fcmge v1.4s, v12.4s, v14.4s
-	WORD	$0x6e2de562 // fcmge v2.4s, v11.4s, v13.4s
-	VBSL	V4.B16, V0.B16, V1.B16
-	VBSL	V3.B16, V0.B16, V2.B16
+	FMOVQ	64(R2), F0
+	WORD	$0x6e38e418 // fcmge v24.4s, v0.4s, v24.4s
+	WORD	$0x6e205b18 // mvn v24.16b, v24.16b
+	WORD	$0x6e37e417 // fcmge v23.4s, v0.4s, v23.4s
+	WORD	$0x6e205af7 // mvn v23.16b, v23.16b
+	FMOVQ	64(R2), F0
+	WORD	$0x6e2ce40c // fcmge v12.4s, v0.4s, v12.4s
+	WORD	$0x6e20598c // mvn v12.16b, v12.16b
+	WORD	$0x6e2be40b // fcmge v11.4s, v0.4s, v11.4s
+	WORD	$0x6e20596b // mvn v11.16b, v11.16b
+	VAND	V24.B16, V16.B16, V16.B16
+	VAND	V23.B16, V15.B16, V15.B16
+	VAND	V12.B16, V4.B16, V4.B16
+	VAND	V11.B16, V3.B16, V3.B16
 	FMOVQ	768(R2), F0
-	WORD	$0x6e20dc21 // fmul v1.4s, v1.4s, v0.4s
-	WORD	$0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
-	WORD	$0x0e617820 // fcvtl v0.2d, v1.2s
-	WORD	$0x4e617821 // fcvtl2 v1.2d, v1.4s
-	WORD	$0x4e60d652 // fadd v18.2d, v18.2d, v0.2d
-	WORD	$0x4e61d631 // fadd v17.2d, v17.2d, v1.2d
-	WORD	$0x0e617840 // fcvtl v0.2d, v2.2s
-	WORD	$0x4e617841 // fcvtl2 v1.2d, v2.4s
-	WORD	$0x4e60d610 // fadd v16.2d, v16.2d, v0.2d
-	WORD	$0x4e61d5ef // fadd v15.2d, v15.2d, v1.2d
+	WORD	$0x6e20de10 // fmul v16.4s, v16.4s, v0.4s
+	WORD	$0x6e20ddef // fmul v15.4s, v15.4s, v0.4s
+	FMOVQ	768(R2), F0
+	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
+	WORD	$0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
+	WORD	$0x0e617a00 // fcvtl v0.2d, v16.2s
+	WORD	$0x4e617a01 // fcvtl2 v1.2d, v16.4s
+	VMOV	V0.B16, V2.B16
+	WORD	$0x0e617880 // fcvtl v0.2d, v4.2s
+	WORD	$0x4e617884 // fcvtl2 v4.2d, v4.4s
+	WORD	$0x4e62d79c // fadd v28.2d, v28.2d, v2.2d
+	WORD	$0x4e61d77b // fadd v27.2d, v27.2d, v1.2d
+	WORD	$0x4e60d79c // fadd v28.2d, v28.2d, v0.2d
+	WORD	$0x4e64d77b // fadd v27.2d, v27.2d, v4.2d
+	WORD	$0x0e6179e2 // fcvtl v2.2d, v15.2s
+	WORD	$0x4e6179e1 // fcvtl2 v1.2d, v15.4s
+	WORD	$0x0e617860 // fcvtl v0.2d, v3.2s
+	WORD	$0x4e617864 // fcvtl2 v4.2d, v3.4s
+	WORD	$0x4e62d75a // fadd v26.2d, v26.2d, v2.2d
+	WORD	$0x4e61d739 // fadd v25.2d, v25.2d, v1.2d
+	WORD	$0x4e60d75a // fadd v26.2d, v26.2d, v0.2d
+	WORD	$0x4e64d739 // fadd v25.2d, v25.2d, v4.2d
 	ADD	$128, R1, R1
 	B	expGroup
 expOnes:
@@ -1519,14 +1543,14 @@ expOnes:
 exp:
 	SUBS	$1, R0, R0
 	BLT	expTail
-	FLDPQ	0(R1), (F14, F13)
-	WORD	$0x4eb3d5ce // fsub v14.4s, v14.4s, v19.4s
-	WORD	$0x4eb3d5ad // fsub v13.4s, v13.4s, v19.4s
-	FLDPQ	64(R2), (F12, F11)
-	WORD	$0x6eaee586 // fcmgt v6.4s, v12.4s, v14.4s
-	VBSL	V14.B16, V12.B16, V6.B16
-	WORD	$0x6eade565 // fcmgt v5.4s, v11.4s, v13.4s
-	VBSL	V13.B16, V11.B16, V5.B16
+	FLDPQ	0(R1), (F12, F11)
+	WORD	$0x4ebdd58c // fsub v12.4s, v12.4s, v29.4s
+	WORD	$0x4ebdd56b // fsub v11.4s, v11.4s, v29.4s
+	FLDPQ	64(R2), (F1, F0)
+	WORD	$0x6eace426 // fcmgt v6.4s, v1.4s, v12.4s
+	VBSL	V12.B16, V1.B16, V6.B16
+	WORD	$0x6eabe405 // fcmgt v5.4s, v0.4s, v11.4s
+	VBSL	V11.B16, V0.B16, V5.B16
 	FMOVQ	128(R2), F0
 	WORD	$0x6e20dcca // fmul v10.4s, v6.4s, v0.4s
 	WORD	$0x6e20dca9 // fmul v9.4s, v5.4s, v0.4s
@@ -1580,22 +1604,24 @@ exp:
 	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
 	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
 	WORD	$0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
-	VMOVI	$0, V0.B16
-	WORD	$0x6e2ee581 // fcmge v1.4s, v12.4s, v14.4s
-	WORD	$0x6e2de562 // fcmge v2.4s, v11.4s, v13.4s
-	VBSL	V4.B16, V0.B16, V1.B16
-	VBSL	V3.B16, V0.B16, V2.B16
+	FMOVQ	64(R2), F0
+	WORD	$0x6e2ce40c // fcmge v12.4s, v0.4s, v12.4s
+	WORD	$0x6e20598c // mvn v12.16b, v12.16b
+	WORD	$0x6e2be40b // fcmge v11.4s, v0.4s, v11.4s
+	WORD	$0x6e20596b // mvn v11.16b, v11.16b
+	VAND	V12.B16, V4.B16, V4.B16
+	VAND	V11.B16, V3.B16, V3.B16
 	FMOVQ	768(R2), F0
-	WORD	$0x6e20dc21 // fmul v1.4s, v1.4s, v0.4s
-	WORD	$0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
-	WORD	$0x0e617820 // fcvtl v0.2d, v1.2s
-	WORD	$0x4e617821 // fcvtl2 v1.2d, v1.4s
-	WORD	$0x4e60d652 // fadd v18.2d, v18.2d, v0.2d
-	WORD	$0x4e61d631 // fadd v17.2d, v17.2d, v1.2d
-	WORD	$0x0e617840 // fcvtl v0.2d, v2.2s
-	WORD	$0x4e617841 // fcvtl2 v1.2d, v2.4s
-	WORD	$0x4e60d610 // fadd v16.2d, v16.2d, v0.2d
-	WORD	$0x4e61d5ef // fadd v15.2d, v15.2d, v1.2d
+	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
+	WORD	$0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
+	WORD	$0x0e617880 // fcvtl v0.2d, v4.2s
+	WORD	$0x4e617881 // fcvtl2 v1.2d, v4.4s
+	WORD	$0x4e60d79c // fadd v28.2d, v28.2d, v0.2d
+	WORD	$0x4e61d77b // fadd v27.2d, v27.2d, v1.2d
+	WORD	$0x0e617860 // fcvtl v0.2d, v3.2s
+	WORD	$0x4e617861 // fcvtl2 v1.2d, v3.4s
+	WORD	$0x4e60d75a // fadd v26.2d, v26.2d, v0.2d
+	WORD	$0x4e61d739 // fadd v25.2d, v25.2d, v1.2d
 	ADD	$32, R1, R1
 	B	exp
 expTail:
@@ -1603,24 +1629,25 @@ expTail:
 	TST	R0, R0
 	BEQ	expDone
 	MOVD	tail+32(FP), R0
+	FLDPQ	0(R2), (F5, F4)
 	FLDPQ	0(R0), (F2, F3)
 	MOVWU	64(R0), R0
 	TBZ	$3, R0, lanes2
 	FLDPQ	0(R1), (F1, F0)
 lanes2done:
 	WORD	$0x4f210442 // sshr v2.4s, v2.4s, #31
-	VBSL	V21.B16, V1.B16, V2.B16
+	VBSL	V5.B16, V1.B16, V2.B16
 	VMOV	V2.B16, V1.B16
 	WORD	$0x4f210462 // sshr v2.4s, v3.4s, #31
-	VBSL	V20.B16, V0.B16, V2.B16
+	VBSL	V4.B16, V0.B16, V2.B16
 	VMOV	V2.B16, V0.B16
-	WORD	$0x4eb3d421 // fsub v1.4s, v1.4s, v19.4s
-	WORD	$0x4eb3d400 // fsub v0.4s, v0.4s, v19.4s
-	FLDPQ	64(R2), (F14, F13)
-	WORD	$0x6ea1e5c8 // fcmgt v8.4s, v14.4s, v1.4s
-	VBSL	V1.B16, V14.B16, V8.B16
-	WORD	$0x6ea0e5a7 // fcmgt v7.4s, v13.4s, v0.4s
-	VBSL	V0.B16, V13.B16, V7.B16
+	WORD	$0x4ebdd421 // fsub v1.4s, v1.4s, v29.4s
+	WORD	$0x4ebdd400 // fsub v0.4s, v0.4s, v29.4s
+	FLDPQ	64(R2), (F3, F2)
+	WORD	$0x6ea1e468 // fcmgt v8.4s, v3.4s, v1.4s
+	VBSL	V1.B16, V3.B16, V8.B16
+	WORD	$0x6ea0e447 // fcmgt v7.4s, v2.4s, v0.4s
+	VBSL	V0.B16, V2.B16, V7.B16
 	FMOVQ	128(R2), F2
 	WORD	$0x6e22dd0c // fmul v12.4s, v8.4s, v2.4s
 	WORD	$0x6e22dceb // fmul v11.4s, v7.4s, v2.4s
@@ -1674,30 +1701,31 @@ lanes2done:
 	WORD	$0x4e22d4a5 // fadd v5.4s, v5.4s, v2.4s
 	WORD	$0x6e2cdcc6 // fmul v6.4s, v6.4s, v12.4s
 	WORD	$0x6e2bdca5 // fmul v5.4s, v5.4s, v11.4s
-	VMOVI	$0, V2.B16
-	WORD	$0x6e21e5c1 // fcmge v1.4s, v14.4s, v1.4s
-	WORD	$0x6e20e5a0 // fcmge v0.4s, v13.4s, v0.4s
-	VBSL	V6.B16, V2.B16, V1.B16
-	VBSL	V5.B16, V2.B16, V0.B16
-	VMOV	V0.B16, V2.B16
+	FMOVQ	64(R2), F2
+	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e440 // fcmge v0.4s, v2.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V6.B16, V6.B16
+	VAND	V0.B16, V5.B16, V5.B16
 	FMOVQ	768(R2), F0
-	WORD	$0x6e20dc21 // fmul v1.4s, v1.4s, v0.4s
-	WORD	$0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
-	WORD	$0x0e617820 // fcvtl v0.2d, v1.2s
-	WORD	$0x4e617821 // fcvtl2 v1.2d, v1.4s
-	WORD	$0x4e60d652 // fadd v18.2d, v18.2d, v0.2d
-	WORD	$0x4e61d631 // fadd v17.2d, v17.2d, v1.2d
-	WORD	$0x0e617840 // fcvtl v0.2d, v2.2s
-	WORD	$0x4e617841 // fcvtl2 v1.2d, v2.4s
-	WORD	$0x4e60d610 // fadd v16.2d, v16.2d, v0.2d
-	WORD	$0x4e61d5ef // fadd v15.2d, v15.2d, v1.2d
+	WORD	$0x6e20dcc6 // fmul v6.4s, v6.4s, v0.4s
+	WORD	$0x6e20dca5 // fmul v5.4s, v5.4s, v0.4s
+	WORD	$0x0e6178c0 // fcvtl v0.2d, v6.2s
+	WORD	$0x4e6178c1 // fcvtl2 v1.2d, v6.4s
+	WORD	$0x4e60d79c // fadd v28.2d, v28.2d, v0.2d
+	WORD	$0x4e61d77b // fadd v27.2d, v27.2d, v1.2d
+	WORD	$0x0e6178a0 // fcvtl v0.2d, v5.2s
+	WORD	$0x4e6178a1 // fcvtl2 v1.2d, v5.4s
+	WORD	$0x4e60d75a // fadd v26.2d, v26.2d, v0.2d
+	WORD	$0x4e61d739 // fadd v25.2d, v25.2d, v1.2d
 expDone:
-	WORD	$0x4e70d652 // fadd v18.2d, v18.2d, v16.2d
-	WORD	$0x4e6fd631 // fadd v17.2d, v17.2d, v15.2d
-	WORD	$0x4e72d631 // fadd v17.2d, v17.2d, v18.2d
-	VEXT	$8, V17.B16, V17.B16, V0.B16
-	WORD	$0x4e71d411 // fadd v17.2d, v0.2d, v17.2d
-	FMOVD	F17, 0(R4)
+	WORD	$0x4e7ad79c // fadd v28.2d, v28.2d, v26.2d
+	WORD	$0x4e79d77b // fadd v27.2d, v27.2d, v25.2d
+	WORD	$0x4e7cd77b // fadd v27.2d, v27.2d, v28.2d
+	VEXT	$8, V27.B16, V27.B16, V0.B16
+	WORD	$0x4e7bd41b // fadd v27.2d, v0.2d, v27.2d
+	FMOVD	F27, 0(R4)
 	ADD	$8, R4, R4
 	MOVD	bytes+56(FP), R0
 	ADD	R0, R6, R6

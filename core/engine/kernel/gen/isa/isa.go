@@ -2,9 +2,11 @@ package isa
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/mmcloughlin/avo/attr"
 	"github.com/mmcloughlin/avo/build"
+	"github.com/mmcloughlin/avo/ir"
 	"github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 )
@@ -37,6 +39,39 @@ func (a *Asm) Gp(param string) reg.GPVirtual {
 	r := a.GP64()
 	a.Load(a.Param(param), r)
 	return r
+}
+
+// Interleave emits parts that do not depend on each other, one instruction of each in turn. Processors look for
+// instructions that are ready among a few dozen, and one long chain of operations behind the other leaves them few.
+func (a *Asm) Interleave(parts ...func()) {
+	f := a.function()
+	start := len(f.Nodes)
+	lists, longest := make([][]ir.Node, len(parts)), 0
+	for i, part := range parts {
+		from := len(f.Nodes)
+		part()
+		lists[i] = slices.Clone(f.Nodes[from:])
+		longest = max(longest, len(lists[i]))
+	}
+	f.Nodes = f.Nodes[:start]
+	for i := range longest {
+		for _, list := range lists {
+			if i < len(list) {
+				f.Nodes = append(f.Nodes, list[i])
+			}
+		}
+	}
+}
+
+// function is the one that is being emitted.
+func (a *Asm) function() *ir.Function {
+	file, _ := a.Result() // errors are reported at the end
+	for _, s := range slices.Backward(file.Sections) {
+		if f, ok := s.(*ir.Function); ok {
+			return f
+		}
+	}
+	panic("isa: no function")
 }
 
 // Field loads a 64-bit field of the struct at p.

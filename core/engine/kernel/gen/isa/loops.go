@@ -23,21 +23,26 @@ func (a *Asm) Advance(step operand.Op, pointers ...reg.GPVirtual) {
 // Blocks emits the loop of an elementwise kernel over n float32, a multiple of 16: body
 // runs once per register, with the byte offset of the block in off.
 func (a *Asm) Blocks(n reg.GPVirtual, body func(off reg.GPVirtual, disp int)) {
-	a.blocksOf(2, n, body)
+	a.blocksOf(2, n, false, body)
+}
+
+// LongBlocks is Blocks for long chains of operations.
+func (a *Asm) LongBlocks(n reg.GPVirtual, body func(off reg.GPVirtual, disp int)) {
+	a.blocksOf(2, n, true, body)
 }
 
 // HalfBlocks is blocks for 16-bit elements.
 func (a *Asm) HalfBlocks(n reg.GPVirtual, body func(off reg.GPVirtual, disp int)) {
-	a.blocksOf(1, n, body)
+	a.blocksOf(1, n, false, body)
 }
 
 // Bytes is blocks for bytes.
 func (a *Asm) Bytes(n reg.GPVirtual, body func(off reg.GPVirtual, disp int)) {
-	a.blocksOf(0, n, body)
+	a.blocksOf(0, n, false, body)
 }
 
 // blocksOf is blocks for elements of 1<<shift bytes.
-func (a *Asm) blocksOf(shift int, n reg.GPVirtual, body func(off reg.GPVirtual, disp int)) {
+func (a *Asm) blocksOf(shift int, n reg.GPVirtual, interleaved bool, body func(off reg.GPVirtual, disp int)) {
 	off := a.GP64()
 	a.XORQ(off, off)
 	if shift > 0 {
@@ -46,8 +51,16 @@ func (a *Asm) blocksOf(shift int, n reg.GPVirtual, body func(off reg.GPVirtual, 
 	a.Label("loop")
 	a.CMPQ(off, n)
 	a.JGE(operand.LabelRef("done"))
+	var vectors []func()
 	for d := 0; d < 16; d += a.Lanes {
-		body(off, d<<shift)
+		vectors = append(vectors, func() { body(off, d<<shift) })
+	}
+	if interleaved {
+		a.Interleave(vectors...)
+	} else {
+		for _, v := range vectors {
+			v()
+		}
 	}
 	a.ADDQ(operand.U8(16<<shift), off)
 	a.JMP(operand.LabelRef("loop"))
@@ -155,11 +168,16 @@ type rowBody = func(p []reg.GPVirtual, load func(operand.Mem, reg.VecVirtual), s
 
 // Row runs body for every vector of a row, in fours and then one by one, and for the lanes of tail if there is a rest, with pointers to it.
 func (a *Asm) Row(label string, pointers []reg.GPVirtual, body rowBody) {
-	a.RowOr(label, pointers, nil, body)
+	a.row(label, pointers, nil, 1, body)
 }
 
-// RowOr is Row with lanes beyond the end loaded from fill.
-func (a *Asm) RowOr(label string, pointers []reg.GPVirtual, fill reg.VecVirtual, body rowBody) {
+// LongRow is Row for long chains of operations, with lanes beyond the end loaded from fill.
+func (a *Asm) LongRow(label string, pointers []reg.GPVirtual, fill operand.Op, body rowBody) {
+	a.row(label, pointers, fill, a.Lanes/4, body)
+}
+
+// row interleaves so many vectors.
+func (a *Asm) row(label string, pointers []reg.GPVirtual, fill operand.Op, interleaved int, body rowBody) {
 	p, n := make([]reg.GPVirtual, len(pointers)), a.Gp("vectors")
 	for i, from := range pointers {
 		p[i] = a.GP64()
@@ -173,8 +191,12 @@ func (a *Asm) RowOr(label string, pointers []reg.GPVirtual, fill reg.VecVirtual,
 	a.Label(label + "Group")
 	a.SUBQ(operand.U8(group), n)
 	a.JL(operand.LabelRef(label + "Ones"))
-	for i := range group {
-		whole(i)
+	for first := 0; first < group; first += interleaved {
+		vectors := make([]func(), interleaved)
+		for i := range vectors {
+			vectors[i] = func() { whole(first + i) }
+		}
+		a.Interleave(vectors...)
 	}
 	a.Advance(operand.U32(4*a.Lanes*group), p...)
 	a.JMP(operand.LabelRef(label + "Group"))
@@ -193,7 +215,11 @@ func (a *Asm) RowOr(label string, pointers []reg.GPVirtual, fill reg.VecVirtual,
 	tail := a.Gp("tail")
 	load, store := a.lanesOf(tail)
 	if fill != nil {
-		load = func(m operand.Mem, v reg.VecVirtual) { a.loadOr(m, tail, fill, v) }
+		load = func(m operand.Mem, v reg.VecVirtual) {
+			others := a.Vec()
+			a.Move(fill, others)
+			a.loadOr(m, tail, others, v)
+		}
 	}
 	body(p, load, store)
 	a.Label(label + "Done")

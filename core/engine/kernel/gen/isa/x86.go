@@ -222,15 +222,15 @@ func (a *Asm) Passed(y, dy operand.Mem, zero, g reg.VecVirtual) {
 	}
 }
 
-// KeepAbove replaces g by zeros but where y > 0 or NaN, and takes y.
-func (a *Asm) KeepAbove(y, zero, g reg.VecVirtual) {
+// KeepAbove replaces g by zeros but where y is above the least, or NaN, and takes y.
+func (a *Asm) KeepAbove(y reg.VecVirtual, least operand.Op, g reg.VecVirtual) {
 	if a.Lanes == 16 {
 		k := a.K()
-		a.VCMPPS(operand.U8(NotLessOrEqual), zero, y, k)
+		a.VCMPPS(operand.U8(NotLessOrEqual), least, y, k)
 		a.VMOVAPS_Z(g, k, g)
 		return
 	}
-	a.VCMPPS(operand.U8(NotLessOrEqual), zero, y, y)
+	a.VCMPPS(operand.U8(NotLessOrEqual), least, y, y)
 	a.VANDPS(y, g, g)
 }
 

@@ -76,7 +76,7 @@ func (f *formula) unary(name, doc string, of func(x reg.VecVirtual) reg.VecVirtu
 
 func (f *formula) mapped(of func(x reg.VecVirtual) reg.VecVirtual) {
 	x, y := f.Gp("x"), f.Gp("y")
-	f.Blocks(f.Gp("n"), func(off reg.GPVirtual, d int) {
+	f.LongBlocks(f.Gp("n"), func(off reg.GPVirtual, d int) {
 		v := f.Vec()
 		f.Move(isa.Offset(x, off, d), v)
 		f.Move(of(v), isa.Offset(y, off, d))

@@ -14,10 +14,8 @@ var minusInf = math.Inf(-1)
 // power is exp(x) for what is not above 0 by more than rounding; NaN stays. What float32
 // cannot hold becomes 0 before a product would have to round it to 0, which takes long.
 func (f *formula) power(x reg.VecVirtual) reg.VecVirtual {
-	bound, zero := f.load(leastPower), f.Vec()
-	e := f.exp(f.result(f.Max, bound, x), nil)
-	f.Zero(zero)
-	e = f.AtLeast(bound, x, zero, e)
+	e := f.exp(f.result(f.Max, f.load(leastPower), x), nil)
+	f.KeepAbove(x, f.Value(leastPower), e)
 	f.Mul(f.Value(0x1p-64), e, e)
 	return e
 }
@@ -71,7 +69,7 @@ func (f *formula) expRows(name, y, doc string) {
 		for _, v := range sums {
 			f.Zero(v)
 		}
-		f.RowOr("exp", pointers, rest, func(p []reg.GPVirtual, load func(operand.Mem, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
+		f.LongRow("exp", pointers, f.Value(minusInf), func(p []reg.GPVirtual, load func(operand.Mem, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
 			v := f.Vec()
 			load(operand.Mem{Base: p[0]}, v)
 			f.Sub(peak, v, v)
