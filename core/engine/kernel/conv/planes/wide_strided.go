@@ -323,12 +323,11 @@ func (s *wideStrided) runGrad(t *wideStrides) {
 
 // wideStridedSums adds the gradient of the weights to sums, which are zero.
 func wideStridedSums(p *geometry.Shape, x, dy, sums, scratch []float32) {
-	const atOnce = 4 // images whose planes are added up while their sums are in registers
 	s, rest := newWideStrided(p, geometry.ToWeight, scratch)
 	lanes := aligned(rest)[:len(sums)*kernel.Block]
 	clear(lanes)
 	for n := 0; n < p.N; {
-		images := min(atOnce, p.N-n)
+		images := min(2*s.step(), p.N-n) // of more the planes compete for the L1 cache
 		if s.pair && images > 1 {
 			images -= images % 2
 		}

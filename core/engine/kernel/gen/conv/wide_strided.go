@@ -66,12 +66,22 @@ func newWideStrided(a *isa.Asm, name, doc string, size int, pair bool) *wideStri
 	return &wideStridedKernel{Asm: a, size: size, pair: pair, t: a.Gp("wideStrides")}
 }
 
-// overBlocks emits the loop over the blocks of columns of a plane.
-func (k *wideStridedKernel) overBlocks(block func()) {
+// overPlanes emits the loop over planes and that over the blocks of columns of each; begin is run for a plane, and prepare for a block. Planes that
+// are computed in pairs have a single block, which is prepared once.
+func (k *wideStridedKernel) overPlanes(begin, prepare, block, end func()) {
 	a := k.Asm
-	copyFields(a, k.t, [2]int{wsBlocks, wsBlocksLeft})
-	k.block = a.Field(k.t, wsTable)
-	a.Label("block")
+	if k.pair {
+		k.block = a.Field(k.t, wsTable)
+		prepare()
+	}
+	a.Label("plane")
+	begin()
+	if !k.pair {
+		copyFields(a, k.t, [2]int{wsBlocks, wsBlocksLeft})
+		k.block = a.Field(k.t, wsTable)
+		a.Label("block")
+		prepare()
+	}
 	k.x, k.off, k.end, k.xRow = a.Field(k.t, wsXAt), a.Field(k.t, wsXFirst), a.Field(k.t, wsXEnd), a.Field(k.t, wsXRow)
 	a.ADDQ(operand.Mem{Base: k.block, Disp: wcX}, k.x)
 	k.xNext = a.Field(k.t, wsXNext)
@@ -81,8 +91,13 @@ func (k *wideStridedKernel) overBlocks(block func()) {
 		a.ADDQ(k.x, k.xAhead)
 	}
 	block()
-	a.ADDQ(operand.U32(wcSize), k.block)
-	a.CountDown(operand.Mem{Base: k.t, Disp: wsBlocksLeft}, "block")
+	if !k.pair {
+		a.ADDQ(operand.U32(wcSize), k.block)
+		a.CountDown(operand.Mem{Base: k.t, Disp: wsBlocksLeft}, "block")
+	}
+	end()
+	a.CountDown(operand.Mem{Base: k.t, Disp: wsPlanes}, "plane")
+	a.Ret()
 }
 
 func (k *wideStridedKernel) mask(disp int) reg.Register {
@@ -184,11 +199,12 @@ func (k *wideStridedKernel) rowsOf(last bool) (rows []int) {
 func wideStridedForward(a *isa.Asm, size int, pair bool) {
 	k := newWideStrided(a, fmt.Sprint("wideStridedForward", size), fmt.Sprintf("convolves planes with a %d×%d filter each, with stride 2.", size, size), size, pair)
 	copyFields(a, k.t, [2]int{wsX, wsXAt}, [2]int{wsY, wsYAt}, [2]int{wsWeights, wsWeightsAt}, [2]int{wsBias, wsBiasAt})
-	a.Label("plane")
-	k.loadTaps(15)
-	k.overBlocks(func() {
+	var maskY reg.Register
+	k.overPlanes(func() { k.loadTaps(15) }, func() {
 		k.viewsOf(true)
-		maskY, acc, bias := k.mask(wcMaskY), a.Vecs((size+1)/2), a.Field(k.t, wsBiasAt)
+		maskY = k.mask(wcMaskY)
+	}, func() {
+		acc, bias := a.Vecs((size+1)/2), a.Field(k.t, wsBiasAt)
 		others := acc // sums of the other rows of x, if those of all would wait for each other for long
 		if size > 3 {
 			others = a.Vecs(len(acc))
@@ -234,11 +250,10 @@ func wideStridedForward(a *isa.Asm, size int, pair bool) {
 		}
 		a.Spread(operand.Mem{Base: bias}, acc[size/2])
 		a.CountDown(steps, "step")
+	}, func() {
+		addFields(a, k.t, [2]int{wsXPlane, wsXAt}, [2]int{wsYPlane, wsYAt}, [2]int{wsBiasNext, wsBiasAt})
+		a.ADDQ(operand.U8(4*size*size), operand.Mem{Base: k.t, Disp: wsWeightsAt})
 	})
-	addFields(a, k.t, [2]int{wsXPlane, wsXAt}, [2]int{wsYPlane, wsYAt}, [2]int{wsBiasNext, wsBiasAt})
-	a.ADDQ(operand.U8(4*size*size), operand.Mem{Base: k.t, Disp: wsWeightsAt})
-	a.CountDown(operand.Mem{Base: k.t, Disp: wsPlanes}, "plane")
-	a.Ret()
 }
 
 // store writes a row of y, or of two images.
@@ -260,8 +275,6 @@ func (k *wideStridedKernel) store(v reg.VecVirtual, y reg.GPVirtual, mask reg.Re
 func wideStridedDots(a *isa.Asm, size int, pair bool) {
 	k := newWideStrided(a, fmt.Sprint("wideStridedDots", size), fmt.Sprintf("adds the products of dy and x for each weight of a %d×%d filter with stride 2, [row][column][lanes].", size, size), size, pair)
 	copyFields(a, k.t, [2]int{wsX, wsXPlaneAt}, [2]int{wsY, wsYPlaneAt}, [2]int{wsSums, wsSumsAt})
-	a.Label("plane")
-	copyFields(a, k.t, [2]int{wsXPlaneAt, wsXAt}, [2]int{wsYPlaneAt, wsYAt}, [2]int{wsImages, wsImagesLeft})
 	acc := a.Vecs(size * size)
 	each := func(f func(v, m operand.Op)) {
 		sums := a.Field(k.t, wsSumsAt)
@@ -269,12 +282,16 @@ func wideStridedDots(a *isa.Asm, size int, pair bool) {
 			f(v, operand.Mem{Base: sums, Disp: 4 * a.Lanes * i})
 		}
 	}
-	each(func(v, m operand.Op) { a.Move(m, v) })
-	a.Label("image")
-	k.overBlocks(func() {
+	var masks laneMasks
+	k.overPlanes(func() {
+		copyFields(a, k.t, [2]int{wsXPlaneAt, wsXAt}, [2]int{wsYPlaneAt, wsYAt}, [2]int{wsImages, wsImagesLeft})
+		each(func(v, m operand.Op) { a.Move(m, v) })
+		a.Label("image")
+	}, func() {
 		k.viewsOf(size == 3)
+		masks = k.lanesOf(wcMaskY, size == 3)
+	}, func() {
 		y, next := k.grads()
-		masks := k.lanesOf(wcMaskY, size == 3)
 		at, steps, yEnd := a.GP64(), a.Field(k.t, wsSteps), a.Field(k.t, wsYEnd)
 		a.XORQ(at, at)
 		dy := a.Vecs((size + 1) / 2)
@@ -301,14 +318,13 @@ func wideStridedDots(a *isa.Asm, size int, pair bool) {
 			a.Copy(dy[q+1], dy[q])
 		}
 		a.CountDown(steps, "step")
+	}, func() {
+		addFields(a, k.t, [2]int{wsXImage, wsXAt}, [2]int{wsYImage, wsYAt})
+		a.CountDown(operand.Mem{Base: k.t, Disp: wsImagesLeft}, "image")
+		each(func(v, m operand.Op) { a.Move(v, m) })
+		addFields(a, k.t, [2]int{wsXPlane, wsXPlaneAt}, [2]int{wsYPlane, wsYPlaneAt})
+		a.ADDQ(operand.U32(4*a.Lanes*size*size), operand.Mem{Base: k.t, Disp: wsSumsAt})
 	})
-	addFields(a, k.t, [2]int{wsXImage, wsXAt}, [2]int{wsYImage, wsYAt})
-	a.CountDown(operand.Mem{Base: k.t, Disp: wsImagesLeft}, "image")
-	each(func(v, m operand.Op) { a.Move(v, m) })
-	addFields(a, k.t, [2]int{wsXPlane, wsXPlaneAt}, [2]int{wsYPlane, wsYPlaneAt})
-	a.ADDQ(operand.U32(4*a.Lanes*size*size), operand.Mem{Base: k.t, Disp: wsSumsAt})
-	a.CountDown(operand.Mem{Base: k.t, Disp: wsPlanes}, "plane")
-	a.Ret()
 }
 
 // laneMasks are the masks of a row, and of another image's row, in registers unless they are loaded when they are used.
@@ -363,30 +379,30 @@ func wideStridedGrad(a *isa.Asm, size, odd int, pair bool) {
 	name := fmt.Sprintf("wideStridedGrad%d%s", size, []string{"Even", "Odd"}[odd])
 	k := newWideStrided(a, name, fmt.Sprintf("computes the gradient of planes that %d×%d filters see with stride 2.", size, size), size, pair)
 	copyFields(a, k.t, [2]int{wsX, wsXAt}, [2]int{wsY, wsYAt}, [2]int{wsWeights, wsWeightsAt})
-	a.Label("plane")
-	k.loadTaps(13)
-	dy := a.Vecs((size + 1) / 2)
-	k.overBlocks(func() {
-		y, next := k.grads()
-		at, steps, yEnd := a.GP64(), a.Field(k.t, wsSteps), a.Field(k.t, wsYEnd)
-		a.XORQ(at, at)
-		var masks []laneMasks
+	dy, order := a.Vecs((size+1)/2), a.Vecs(2)
+	var masks []laneMasks
+	var written []reg.Register
+	k.overPlanes(func() { k.loadTaps(13) }, func() {
+		masks = nil
 		for i := range dy {
 			masks = append(masks, k.lanesOf(wcMaskViews+4*i, true))
 		}
-		written := []reg.Register{k.mask(wcMaskX)}
+		written = []reg.Register{k.mask(wcMaskX)}
 		if written = append(written, written[0]); !pair {
 			written[1] = k.mask(wcMaskXUpper)
 		}
+		for i, v := range order {
+			a.VMOVDQU32(k.order(i), v)
+		}
+	}, func() {
+		y, next := k.grads()
+		at, steps, yEnd := a.GP64(), a.Field(k.t, wsSteps), a.Field(k.t, wsYEnd)
+		a.XORQ(at, at)
 		sums := make([][2]reg.VecVirtual, size) // of rows of dx, by the parity of the column
 		for r := range sums {
 			sums[r] = [2]reg.VecVirtual{a.Vec(), a.Vec()}
 			a.Zero(sums[r][0])
 			a.Zero(sums[r][1])
-		}
-		order := a.Vecs(2)
-		for i, v := range order {
-			a.VMOVDQU32(k.order(i), v)
 		}
 		a.Label("step")
 		a.CMPQ(at, yEnd)
@@ -416,11 +432,10 @@ func wideStridedGrad(a *isa.Asm, size, odd int, pair bool) {
 			a.Zero(v[1])
 		}
 		a.CountDown(steps, "step")
+	}, func() {
+		addFields(a, k.t, [2]int{wsXPlane, wsXAt}, [2]int{wsYPlane, wsYAt})
+		a.ADDQ(operand.U8(4*size*size), operand.Mem{Base: k.t, Disp: wsWeightsAt})
 	})
-	addFields(a, k.t, [2]int{wsXPlane, wsXAt}, [2]int{wsYPlane, wsYAt})
-	a.ADDQ(operand.U8(4*size*size), operand.Mem{Base: k.t, Disp: wsWeightsAt})
-	a.CountDown(operand.Mem{Base: k.t, Disp: wsPlanes}, "plane")
-	a.Ret()
 }
 
 // join writes the next row of dx from its even and its odd columns, if it lies in the plane.
