@@ -15,12 +15,12 @@ import (
 // in all images are the rows of another. No products with zeros are left: of the 49 per output that
 // the definition of that example counts, 16 are multiplied.
 type across struct {
-	p         geometry.Shape
-	in, out   int     // pixels of a plane of x, and of y
-	taps      []int32 // of each pair of pixels, [in][out]
-	w, sums   []float32
-	room      []float32 // of gemm
-	multiples int       // planes of y for each of x
+	p          geometry.Shape
+	in, out    int     // pixels of a plane of x, and of y
+	taps       []int32 // of each pair of pixels, [in][out]
+	w, sums    []float32
+	room       []float32 // of gemm
+	multiplier int       // planes of y for each of x
 }
 
 // reachesAcross reports whether every output of a depthwise convolution sees every input.
@@ -42,7 +42,7 @@ func acrossScratch(p *geometry.Shape) int {
 
 func newAcross(p *geometry.Shape, scratch []float32) across {
 	n := acrossPairs(p)
-	a := across{p: *p, in: p.H * p.W, out: p.OutH() * p.OutW(), multiples: p.K / p.C, sums: scratch[n:][:n], w: scratch[2*n:][:n], room: scratch[3*n:]}
+	a := across{p: *p, in: p.H * p.W, out: p.OutH() * p.OutW(), multiplier: p.K / p.C, sums: scratch[n:][:n], w: scratch[2*n:][:n], room: scratch[3*n:]}
 	a.taps = unsafe.Slice((*int32)(unsafe.Pointer(&scratch[0])), n)
 	ow, next := p.OutW(), 0
 	for pixel := range a.in {
@@ -77,7 +77,7 @@ func (a *across) forward(x, w, bias, y []float32) {
 			f.Bias = a.sums[:a.out]
 			elementwise.Fill(f.Bias, bias[k])
 		}
-		gemm.GemmFinish(false, false, p.N, a.out, a.in, 1, x[k/a.multiples*a.in:], p.C*a.in, a.w, a.out, 0, y[k*a.out:], p.K*a.out, f, a.room)
+		gemm.GemmFinish(false, false, p.N, a.out, a.in, 1, x[k/a.multiplier*a.in:], p.C*a.in, a.w, a.out, 0, y[k*a.out:], p.K*a.out, f, a.room)
 	}
 }
 
@@ -87,10 +87,10 @@ func (a *across) gradInput(dy, w, dx []float32) {
 	for k := range p.K {
 		a.spread(k, w)
 		var add float32
-		if k%a.multiples > 0 {
+		if k%a.multiplier > 0 {
 			add = 1
 		}
-		gemm.Gemm(false, true, p.N, a.in, a.out, 1, dy[k*a.out:], p.K*a.out, a.w, a.out, add, dx[k/a.multiples*a.in:], p.C*a.in, a.room)
+		gemm.Gemm(false, true, p.N, a.in, a.out, 1, dy[k*a.out:], p.K*a.out, a.w, a.out, add, dx[k/a.multiplier*a.in:], p.C*a.in, a.room)
 	}
 }
 
@@ -98,7 +98,7 @@ func (a *across) gradInput(dy, w, dx []float32) {
 func (a *across) gradWeight(x, dy, dw []float32, accumulate bool) {
 	p, taps := &a.p, a.p.R*a.p.S
 	for k := range p.K {
-		gemm.Gemm(true, false, a.in, a.out, p.N, 1, x[k/a.multiples*a.in:], p.C*a.in, dy[k*a.out:], p.K*a.out, 0, a.sums, a.out, a.room)
+		gemm.Gemm(true, false, a.in, a.out, p.N, 1, x[k/a.multiplier*a.in:], p.C*a.in, dy[k*a.out:], p.K*a.out, 0, a.sums, a.out, a.room)
 		to := dw[k*taps:][:taps]
 		if !accumulate {
 			clear(to)

@@ -104,6 +104,9 @@ func (s *slider) slidesLarge(p *geometry.Shape) bool {
 // slidePart is the part of a filter whose gradients a call of the kernel of that number sums.
 type slidePart struct{ kernel, row, rows, column, columns int }
 
+// mostSlideParts is how many parts a filter has at most.
+const mostSlideParts = 7
+
 // The parts that filters of 3×3 and of 7×7 have.
 var (
 	slideParts3 = []slidePart{{1, 0, 3, 0, 3}}
@@ -296,7 +299,7 @@ type slideSum struct {
 
 // gradWeight is GradWeight.
 func (s *slider) gradWeight(parts []slidePart, taps, across int, x, dy, dw, scratch []float32, accumulate bool) bool {
-	var list [8]slideSum
+	var list [mostSlideParts]slideSum // on the stack
 	for i := range parts {
 		part := slideSum{slidePart: parts[i]}
 		part.table, scratch = s.list(&parts[i], true, scratch)

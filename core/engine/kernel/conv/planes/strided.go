@@ -94,8 +94,7 @@ type strided struct {
 	stridedPlanes
 	p            geometry.Shape
 	plane, out   int       // elements of a plane of x, and of y
-	x, y         []float32 // planes with slack before and behind them
-	zeros, spare []float32
+	xCopy, yCopy []float32 // planes with slack before and behind them
 }
 
 // aligned is x from the start of a cache line on.
@@ -113,29 +112,28 @@ func newStrided(p *geometry.Shape, scratch []float32) (s strided, rest []float32
 		return v
 	}
 	s.room = (*stridedRoom)(unsafe.Pointer(&take(stridedRoomElems)[0]))
-	s.x, s.y = take(s.plane+2*stridedSlack), take(s.out+2*stridedSlack)
-	s.zeros, s.spare = take(stridedSlack), take(stridedSlack)
-	s.stridedPlanes.zeros, s.lost = &s.zeros[stridedSlack/4], &s.spare[0]
+	s.xCopy, s.yCopy = take(s.plane+2*stridedSlack), take(s.out+2*stridedSlack)
+	s.zeros, s.lost = &take(stridedSlack)[stridedSlack/4], &take(stridedSlack)[0]
 	s.xRow, s.yRow, s.xEnd, s.yEnd = 4*p.W, 4*p.OutW(), 4*s.plane, 4*s.out
 	s.xFirst = -p.PadH * s.xRow
 	return s, scratch
 }
 
-// at makes planes of x and of y the call's first.
-func (s *strided) at(planes, xStep, yStep int, x, y *float32) {
-	s.planes, s.stridedPlanes.x, s.stridedPlanes.y, s.xPlane, s.yPlane = planes, x, y, 4*xStep, 4*yStep
+// setPlanes makes the call compute some planes, the first of which are at x and y. Steps are elements.
+func (s *strided) setPlanes(planes, xStep, yStep int, x, y *float32) {
+	s.planes, s.x, s.y, s.xPlane, s.yPlane = planes, x, y, 4*xStep, 4*yStep
 }
 
-// apart makes copies with slack of one plane of each the call's.
-func (s *strided) apart(x, y []float32) {
-	copy(s.x[stridedSlack:], x[:min(s.plane, len(x))])
-	copy(s.y[stridedSlack:], y[:min(s.out, len(y))])
-	s.at(1, 0, 0, &s.x[stridedSlack], &s.y[stridedSlack])
+// setCopies makes the call compute copies with slack of a plane of x and one of y, of which nil is none.
+func (s *strided) setCopies(x, y []float32) {
+	copy(s.xCopy[stridedSlack:], x[:min(s.plane, len(x))])
+	copy(s.yCopy[stridedSlack:], y[:min(s.out, len(y))])
+	s.setPlanes(1, 0, 0, &s.xCopy[stridedSlack], &s.yCopy[stridedSlack])
 }
 
-// next is how many planes of y from one on a call computes, at most so many, and whether it needs copies of them:
-// that of the first plane of x, and of the last.
-func (s *strided) next(first, most int) (count int, apart bool) {
+// next is how many planes of y from one on a call computes, at most so many, and whether it computes copies of them:
+// it does for the first plane of x, and for the last.
+func (s *strided) next(first, most int) (count int, copies bool) {
 	p, multiplier := &s.p, s.p.K/s.p.C
 	plane, last := first/multiplier, p.N*p.C-1
 	if plane == 0 || plane == last {
@@ -167,17 +165,17 @@ func (s *strided) forward(x, w, bias, y []float32) {
 	for first, count := 0, 0; first < p.N*p.K; first += count {
 		k := first % p.K
 		from, to := x[first/multiplier*s.plane:], y[first*s.out:]
-		s.weights, s.bias, s.biasStep = &w[k*p.R*p.S], &s.zeros[0], 0
+		s.weights, s.bias, s.biasStep = &w[k*p.R*p.S], s.zeros, 0
 		if bias != nil {
 			s.bias, s.biasStep = &bias[k], 4
 		}
-		var apart bool
-		if count, apart = s.next(first, p.K); apart {
-			s.apart(from, nil)
+		var copies bool
+		if count, copies = s.next(first, p.K); copies {
+			s.setCopies(from, nil)
 			s.runForward()
-			copy(to[:s.out], s.y[stridedSlack:])
+			copy(to[:s.out], s.yCopy[stridedSlack:])
 		} else {
-			s.at(count, s.xStep(), s.out, &from[0], &to[0])
+			s.setPlanes(count, s.xStep(), s.out, &from[0], &to[0])
 			s.runForward()
 		}
 	}

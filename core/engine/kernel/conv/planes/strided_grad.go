@@ -13,13 +13,13 @@ func (s *strided) gradInput(dy, w, dx []float32) {
 	for first, count := 0, 0; first < p.N*p.C; first += count {
 		s.weights = &w[first%p.C*p.R*p.S]
 		from, to := dy[first*s.out:], dx[first*s.plane:]
-		var apart bool
-		if count, apart = s.next(first, p.C); apart {
-			s.apart(nil, from)
+		var copies bool
+		if count, copies = s.next(first, p.C); copies {
+			s.setCopies(nil, from)
 			s.runGrad()
-			copy(to[:s.plane], s.x[stridedSlack:])
+			copy(to[:s.plane], s.xCopy[stridedSlack:])
 		} else {
-			s.at(count, s.plane, s.out, &to[0], &from[0])
+			s.setPlanes(count, s.plane, s.out, &to[0], &from[0])
 			s.runGrad()
 		}
 	}
@@ -74,9 +74,9 @@ func (s *strided) gradWeight(x, dy, dw, lanes []float32) {
 	lanes = lanes[:len(dw)*narrow]
 	clear(lanes)
 	for first, count := 0, 0; first < p.N*p.K; first += count {
-		var apart bool
-		count, apart = s.next(first, max(1, dotsElems/s.plane))
-		s.dots(first, count, apart, x[first/multiplier*s.plane:], dy[first*s.out:], lanes)
+		var copies bool
+		count, copies = s.next(first, max(1, dotsElems/s.plane))
+		s.dots(first, count, copies, x[first/multiplier*s.plane:], dy[first*s.out:], lanes)
 		if images := (first + count) / p.K; (first+count)%p.K == 0 && (images%together == 0 || images == p.N) {
 			elementwise.RowSums(len(dw), narrow, lanes, sums)
 			elementwise.AddTo(dw, sums)
@@ -89,15 +89,15 @@ func (s *strided) gradWeight(x, dy, dw, lanes []float32) {
 const dotsElems = 1 << 13
 
 // dots adds products of some planes to lanes.
-func (s *strided) dots(first, count int, apart bool, x, dy, lanes []float32) {
+func (s *strided) dots(first, count int, copies bool, x, dy, lanes []float32) {
 	p := &s.p
 	for _, pass := range s.passes() {
 		s.rows(pass.first, pass.low, pass.high)
 		s.sums = &lanes[(first%p.K*p.R+pass.first)*p.S*narrow]
-		if apart {
-			s.apart(x, dy)
+		if copies {
+			s.setCopies(x, dy)
 		} else {
-			s.at(count, s.xStep(), s.out, &x[0], &dy[0])
+			s.setPlanes(count, s.xStep(), s.out, &x[0], &dy[0])
 		}
 		s.runDots(pass.rows)
 	}
