@@ -88,7 +88,7 @@ func apart(a *isa.Asm, mr, vectors int) {
 	}
 	base := rowBases(a, first, lda, mr)
 	k, pb := a.Field(t, stripK), a.Field(t, stripB)
-	byK(a, k, base, lda, mr, "finish", func(s int) {
+	byK(a, k, base, lda, mr, a.Lanes < 16 || vectors > 1, "finish", func(s int) {
 		v, w := a.Vecs(vectors), a.Vecs(2)
 		loadVectors(a, pb, 0, v)
 		for i := range mr {
@@ -104,8 +104,9 @@ func apart(a *isa.Asm, mr, vectors int) {
 }
 
 // byK calls step for each k of rows of A that lie apart, four of them in a loop, at whose end it goes to the next
-// label. step s of a loop reads the s-th value behind the bases; advance moves what else the n steps before have read.
-func byK(a *isa.Asm, k reg.GPVirtual, base []reg.GPVirtual, lda reg.GPVirtual, mr int, next string, step, advance func(n int)) {
+// label. step s of a loop reads the s-th value behind the bases; advance moves what else the n steps before have read. It
+// prefetches rows if ahead is set: not where a step has as many loads as products, so that loads take the time.
+func byK(a *isa.Asm, k reg.GPVirtual, base []reg.GPVirtual, lda reg.GPVirtual, mr int, ahead bool, next string, step, advance func(n int)) {
 	forward := func(n int) {
 		for _, b := range base {
 			a.ADDQ(operand.U8(4*n), b)
@@ -117,7 +118,9 @@ func byK(a *isa.Asm, k reg.GPVirtual, base []reg.GPVirtual, lda reg.GPVirtual, m
 	a.JL(operand.LabelRef("rest"))
 	a.Label("loop")
 	for i := range mr {
-		a.PREFETCHT0(rowAt(base, lda, i, lookAhead))
+		if ahead {
+			a.PREFETCHT0(rowAt(base, lda, i, lookAhead))
+		}
 	}
 	for s := range unroll {
 		step(s)
@@ -219,7 +222,7 @@ func across(a *isa.Asm, mr, vectors int) {
 	}
 	base := rowBases(a, first, lda, mr)
 	k, pb := a.Field(t, stripK), a.Field(t, stripB)
-	byK(a, k, base, lda, mr, "transpose", func(s int) {
+	byK(a, k, base, lda, mr, true, "transpose", func(s int) {
 		v, w := a.Vecs(vectors), a.Vecs(2)
 		loadVectors(a, pb, 4*a.Lanes*vectors*s, v)
 		for i := range mr {
