@@ -1,0 +1,73 @@
+package conv
+
+import (
+	"syscall"
+	"testing"
+	"unsafe"
+
+	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/kerneltest"
+)
+
+// guarded returns room for n elements that begins, or ends, where memory that may not be touched ends, or begins.
+func guarded(t *testing.T, n int, atEnd bool) []float32 {
+	t.Helper()
+	page := syscall.Getpagesize()
+	size := kernel.CeilDiv(4*n, page) * page
+	m, err := syscall.Mmap(-1, 0, size+2*page, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Munmap(m) })
+	for _, guard := range [][]byte{m[:page], m[page+size:]} {
+		if err := syscall.Mprotect(guard, syscall.PROT_NONE); err != nil {
+			t.Fatal(err)
+		}
+	}
+	at := page
+	if atEnd {
+		at += size - 4*n
+	}
+	return unsafe.Slice((*float32)(unsafe.Pointer(&m[at])), n)
+}
+
+// TestDepthwiseStaysInside has tensors beside pages that may not be touched: kernels that read and write them in place mask
+// what lies beside a row.
+func TestDepthwiseStaysInside(t *testing.T) {
+	kerneltest.AtEachWidth(t, func(t *testing.T) {
+		defer Force(Planes)()
+		for _, size := range []int{3, 5, 7} {
+			for _, stride := range []int{1, 2} {
+				for _, w := range []int{7, 8, 9, 14, 16, 17, 28, 33, 40} {
+					p := Shape{N: 3, C: 2, H: 9, W: w, K: 2, R: size, S: size, StrideH: stride, StrideW: stride, PadH: size / 2, PadW: size / 2, Groups: 2}
+					for _, atEnd := range []bool{false, true} {
+						testInside(t, &p, atEnd)
+					}
+				}
+			}
+		}
+	})
+}
+
+// testInside compares a convolution's three directions on guarded memory with those elsewhere.
+func testInside(t *testing.T, p *Shape, atEnd bool) {
+	t.Helper()
+	random := func(seed uint64, n int) (inside, other []float32) {
+		inside, other = guarded(t, n, atEnd), kerneltest.Random[float32](seed, n)
+		copy(inside, other)
+		return inside, other
+	}
+	x, xOther := random(1, p.N*p.C*p.H*p.W)
+	w, wOther := random(2, p.K*p.PatchSize())
+	y, yOther := random(3, p.N*p.K*p.OutH()*p.OutW())
+	scratch := make([]float32, Scratch[float32](p))
+	GradWeight(p, x, y, w, scratch, true)
+	GradWeight(p, xOther, yOther, wOther, scratch, true)
+	kerneltest.SameBits(t, "dw of "+p.String(), w, wOther)
+	Forward(p, x, w, nil, y, scratch)
+	Forward(p, xOther, wOther, nil, yOther, scratch)
+	kerneltest.SameBits(t, "y of "+p.String(), y, yOther)
+	GradInput(p, y, w, x, scratch)
+	GradInput(p, yOther, wOther, xOther, scratch)
+	kerneltest.SameBits(t, "dx of "+p.String(), x, xOther)
+}
