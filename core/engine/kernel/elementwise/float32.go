@@ -95,15 +95,62 @@ func siluGrad32(x, dy float32) float32 {
 	return float32(at*(float32(x*opposite)+1)) * dy
 }
 
-// normalTail32 gives exp(−x²/2)·2^tinyBias and Φ(−|x|). |x| is split, so that its square
-// is exact.
+// normalTail32 gives exp(−x²/2)·2^tinyBias and Φ(−|x|). Products are added without rounding: that of |x| with
+// itself leaves what its rounding lost.
 func normalTail32(x float32) (e, tail float32) {
 	const bound = 14.5
 	size := size32(x, bound)
-	upper := math.Float32frombits(math.Float32bits(size) &^ 0xfff)
-	less := float32(float32((size-upper)*(size+upper)) * 0.5)
-	e = exp32(float32(float32(upper*upper)*-0.5), less)
-	return e, float32(e*(horner(size, tailOver[:])*tiny)) / horner(size, tailUnder[:])
+	square := float32(size * size)
+	e = halfExp32(square, fma32(-size, size, square))
+	return e, float32(e*(fusedHorner(size, tailOver[:], tiny))) / fusedHorner(size, tailUnder[:], 1)
+}
+
+// halfExp32 is exp(−(square − lost)/2)·2^tinyBias.
+func halfExp32(square, lost float32) float32 {
+	k := fma32(-math.Log2E/2, square, magic+tinyBias)
+	n := k - (magic + tinyBias)
+	r := fma32(-ln2High32, n, float32(square*-0.5)) - fma32(ln2Low32, n, float32(lost*-0.5))
+	rr := float32(r * r)
+	high := fma32(expTerms32[0], rr, fusedHorner(r, expTerms32[1:3], 1))
+	p := fma32(fma32(high, rr, fusedHorner(r, expTerms32[3:], 1)), rr, r)
+	power := math.Float32frombits(math.Float32bits(k) << 23)
+	return fma32(p, power, power)
+}
+
+// fusedHorner is horner without rounding products; all terms are multiplied by a power of two.
+func fusedHorner(x float32, terms []float32, scale float32) float32 {
+	p := terms[0] * scale
+	for _, c := range terms[1:] {
+		p = fma32(p, x, c*scale)
+	}
+	return p
+}
+
+// fma32 is x·y + z, rounded once. The product is exact in float64. Rounding their sum first there and then to
+// float32 gives the same, unless the first gives a tie that there is none of.
+func fma32(x, y, z float32) float32 {
+	const below = 64 - 29 // bits of a float64 above those that a float32 lacks
+	p, w := float64(x)*float64(y), float64(z)
+	s := p + w
+	if tie := math.Float64bits(s)<<below == 1<<63; tie || !(math.Abs(s) >= 0x1p-126) {
+		s = toOdd(p, w, s)
+	}
+	return float32(s)
+}
+
+// toOdd is the sum s of p and w with 1 for its last bit if it is not exact: no number that is rounded then
+// looks like a tie.
+func toOdd(p, w, s float64) float64 {
+	other := s - p
+	lost := (p - (s - other)) + (w - other)
+	b := math.Float64bits(s)
+	switch {
+	case b&1 == 1 || !(lost < 0 || lost > 0):
+		return s
+	case (lost > 0) == (s > 0):
+		return math.Float64frombits(b + 1)
+	}
+	return math.Float64frombits(b - 1)
 }
 
 // share32 is Φ(x), given Φ(−|x|).

@@ -2,6 +2,8 @@ package elementwise
 
 import (
 	"math"
+	"math/big"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/trainctl/trainctl/core/engine/kernel/kerneltest"
@@ -63,6 +65,29 @@ func TestSlopesAreAccurate(t *testing.T) {
 				c.grad(x, y, y)
 			}, c.want)
 		})
+	}
+}
+
+// fma32 rounds the exact sum once, also where float64 would round it to a tie of float32, and where float32 is
+// subnormal.
+func TestFMA(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	number := func() float32 { return float32(math.Ldexp(float64(r.Int32()), r.IntN(60)-90)) }
+	check := func(x, y, z float32) {
+		t.Helper()
+		exact := new(big.Float).SetPrec(400).SetFloat64(float64(x) * float64(y))
+		want, _ := exact.Add(exact, new(big.Float).SetFloat64(float64(z))).Float32()
+		if got := fma32(x, y, z); got != want {
+			t.Fatalf("%v·%v + %v = %v, want %v", x, y, z, got, want)
+		}
+	}
+	for i := range 1 << 16 {
+		check(number(), number(), -number())
+		check(1+float32(r.IntN(1<<23))*0x1p-23, 0x1p-24*(1+0x1p-23), float32(1+2*r.IntN(4)))
+		check(float32(2*i+1)*0x1p-70, float32(2*r.IntN(1<<12)+1)*0x1p-80, float32(r.IntN(1<<12))*0x1p-149)
+	}
+	if inf := float32(math.Inf(1)); fma32(inf, 1, 1) != inf || fma32(1, 1, -inf) != -inf || !math.IsNaN(float64(fma32(inf, 1, -inf))) {
+		t.Error("infinities")
 	}
 }
 

@@ -57,7 +57,7 @@ func gelu32(x float32) float32 {
 func geluGrad32(x, dy float32) float32 {
 	const density = tiny / (math.Sqrt2 * math.SqrtPi)
 	e, tail := normalTail32(x)
-	return (share32(x, tail) + float32(x*float32(e*density))) * dy
+	return fma32(x, float32(e*density), share32(x, tail)) * dy
 }
 
 // The polynomial 2u(x) = x·(geluLinear + geluCube·x²) of GELU's tanh form.

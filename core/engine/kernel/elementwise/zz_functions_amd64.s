@@ -306,375 +306,359 @@ DATA functionConstantsAVX2<>+1200(SB)/4, $0x41680000
 DATA functionConstantsAVX2<>+1204(SB)/4, $0x41680000
 DATA functionConstantsAVX2<>+1208(SB)/4, $0x41680000
 DATA functionConstantsAVX2<>+1212(SB)/4, $0x41680000
-DATA functionConstantsAVX2<>+1216(SB)/4, $0xfffff000
-DATA functionConstantsAVX2<>+1220(SB)/4, $0xfffff000
-DATA functionConstantsAVX2<>+1224(SB)/4, $0xfffff000
-DATA functionConstantsAVX2<>+1228(SB)/4, $0xfffff000
-DATA functionConstantsAVX2<>+1232(SB)/4, $0xfffff000
-DATA functionConstantsAVX2<>+1236(SB)/4, $0xfffff000
-DATA functionConstantsAVX2<>+1240(SB)/4, $0xfffff000
-DATA functionConstantsAVX2<>+1244(SB)/4, $0xfffff000
-DATA functionConstantsAVX2<>+1248(SB)/4, $0xfffff000
-DATA functionConstantsAVX2<>+1252(SB)/4, $0xfffff000
-DATA functionConstantsAVX2<>+1256(SB)/4, $0xfffff000
-DATA functionConstantsAVX2<>+1260(SB)/4, $0xfffff000
-DATA functionConstantsAVX2<>+1264(SB)/4, $0xfffff000
-DATA functionConstantsAVX2<>+1268(SB)/4, $0xfffff000
-DATA functionConstantsAVX2<>+1272(SB)/4, $0xfffff000
-DATA functionConstantsAVX2<>+1276(SB)/4, $0xfffff000
-DATA functionConstantsAVX2<>+1280(SB)/4, $0x3f000000
-DATA functionConstantsAVX2<>+1284(SB)/4, $0x3f000000
-DATA functionConstantsAVX2<>+1288(SB)/4, $0x3f000000
-DATA functionConstantsAVX2<>+1292(SB)/4, $0x3f000000
-DATA functionConstantsAVX2<>+1296(SB)/4, $0x3f000000
-DATA functionConstantsAVX2<>+1300(SB)/4, $0x3f000000
-DATA functionConstantsAVX2<>+1304(SB)/4, $0x3f000000
-DATA functionConstantsAVX2<>+1308(SB)/4, $0x3f000000
-DATA functionConstantsAVX2<>+1312(SB)/4, $0x3f000000
-DATA functionConstantsAVX2<>+1316(SB)/4, $0x3f000000
-DATA functionConstantsAVX2<>+1320(SB)/4, $0x3f000000
-DATA functionConstantsAVX2<>+1324(SB)/4, $0x3f000000
-DATA functionConstantsAVX2<>+1328(SB)/4, $0x3f000000
-DATA functionConstantsAVX2<>+1332(SB)/4, $0x3f000000
-DATA functionConstantsAVX2<>+1336(SB)/4, $0x3f000000
-DATA functionConstantsAVX2<>+1340(SB)/4, $0x3f000000
-DATA functionConstantsAVX2<>+1344(SB)/4, $0xbf000000
-DATA functionConstantsAVX2<>+1348(SB)/4, $0xbf000000
-DATA functionConstantsAVX2<>+1352(SB)/4, $0xbf000000
-DATA functionConstantsAVX2<>+1356(SB)/4, $0xbf000000
-DATA functionConstantsAVX2<>+1360(SB)/4, $0xbf000000
-DATA functionConstantsAVX2<>+1364(SB)/4, $0xbf000000
-DATA functionConstantsAVX2<>+1368(SB)/4, $0xbf000000
-DATA functionConstantsAVX2<>+1372(SB)/4, $0xbf000000
-DATA functionConstantsAVX2<>+1376(SB)/4, $0xbf000000
-DATA functionConstantsAVX2<>+1380(SB)/4, $0xbf000000
-DATA functionConstantsAVX2<>+1384(SB)/4, $0xbf000000
-DATA functionConstantsAVX2<>+1388(SB)/4, $0xbf000000
-DATA functionConstantsAVX2<>+1392(SB)/4, $0xbf000000
-DATA functionConstantsAVX2<>+1396(SB)/4, $0xbf000000
-DATA functionConstantsAVX2<>+1400(SB)/4, $0xbf000000
-DATA functionConstantsAVX2<>+1404(SB)/4, $0xbf000000
-DATA functionConstantsAVX2<>+1408(SB)/4, $0x1b86e1f7
-DATA functionConstantsAVX2<>+1412(SB)/4, $0x1b86e1f7
-DATA functionConstantsAVX2<>+1416(SB)/4, $0x1b86e1f7
-DATA functionConstantsAVX2<>+1420(SB)/4, $0x1b86e1f7
-DATA functionConstantsAVX2<>+1424(SB)/4, $0x1b86e1f7
-DATA functionConstantsAVX2<>+1428(SB)/4, $0x1b86e1f7
-DATA functionConstantsAVX2<>+1432(SB)/4, $0x1b86e1f7
-DATA functionConstantsAVX2<>+1436(SB)/4, $0x1b86e1f7
-DATA functionConstantsAVX2<>+1440(SB)/4, $0x1b86e1f7
-DATA functionConstantsAVX2<>+1444(SB)/4, $0x1b86e1f7
-DATA functionConstantsAVX2<>+1448(SB)/4, $0x1b86e1f7
-DATA functionConstantsAVX2<>+1452(SB)/4, $0x1b86e1f7
-DATA functionConstantsAVX2<>+1456(SB)/4, $0x1b86e1f7
-DATA functionConstantsAVX2<>+1460(SB)/4, $0x1b86e1f7
-DATA functionConstantsAVX2<>+1464(SB)/4, $0x1b86e1f7
-DATA functionConstantsAVX2<>+1468(SB)/4, $0x1b86e1f7
-DATA functionConstantsAVX2<>+1472(SB)/4, $0x1d266f31
-DATA functionConstantsAVX2<>+1476(SB)/4, $0x1d266f31
-DATA functionConstantsAVX2<>+1480(SB)/4, $0x1d266f31
-DATA functionConstantsAVX2<>+1484(SB)/4, $0x1d266f31
-DATA functionConstantsAVX2<>+1488(SB)/4, $0x1d266f31
-DATA functionConstantsAVX2<>+1492(SB)/4, $0x1d266f31
-DATA functionConstantsAVX2<>+1496(SB)/4, $0x1d266f31
-DATA functionConstantsAVX2<>+1500(SB)/4, $0x1d266f31
-DATA functionConstantsAVX2<>+1504(SB)/4, $0x1d266f31
-DATA functionConstantsAVX2<>+1508(SB)/4, $0x1d266f31
-DATA functionConstantsAVX2<>+1512(SB)/4, $0x1d266f31
-DATA functionConstantsAVX2<>+1516(SB)/4, $0x1d266f31
-DATA functionConstantsAVX2<>+1520(SB)/4, $0x1d266f31
-DATA functionConstantsAVX2<>+1524(SB)/4, $0x1d266f31
-DATA functionConstantsAVX2<>+1528(SB)/4, $0x1d266f31
-DATA functionConstantsAVX2<>+1532(SB)/4, $0x1d266f31
-DATA functionConstantsAVX2<>+1536(SB)/4, $0x1e3ba239
-DATA functionConstantsAVX2<>+1540(SB)/4, $0x1e3ba239
-DATA functionConstantsAVX2<>+1544(SB)/4, $0x1e3ba239
-DATA functionConstantsAVX2<>+1548(SB)/4, $0x1e3ba239
-DATA functionConstantsAVX2<>+1552(SB)/4, $0x1e3ba239
-DATA functionConstantsAVX2<>+1556(SB)/4, $0x1e3ba239
-DATA functionConstantsAVX2<>+1560(SB)/4, $0x1e3ba239
-DATA functionConstantsAVX2<>+1564(SB)/4, $0x1e3ba239
-DATA functionConstantsAVX2<>+1568(SB)/4, $0x1e3ba239
-DATA functionConstantsAVX2<>+1572(SB)/4, $0x1e3ba239
-DATA functionConstantsAVX2<>+1576(SB)/4, $0x1e3ba239
-DATA functionConstantsAVX2<>+1580(SB)/4, $0x1e3ba239
-DATA functionConstantsAVX2<>+1584(SB)/4, $0x1e3ba239
-DATA functionConstantsAVX2<>+1588(SB)/4, $0x1e3ba239
-DATA functionConstantsAVX2<>+1592(SB)/4, $0x1e3ba239
-DATA functionConstantsAVX2<>+1596(SB)/4, $0x1e3ba239
-DATA functionConstantsAVX2<>+1600(SB)/4, $0x1ee0686f
-DATA functionConstantsAVX2<>+1604(SB)/4, $0x1ee0686f
-DATA functionConstantsAVX2<>+1608(SB)/4, $0x1ee0686f
-DATA functionConstantsAVX2<>+1612(SB)/4, $0x1ee0686f
-DATA functionConstantsAVX2<>+1616(SB)/4, $0x1ee0686f
-DATA functionConstantsAVX2<>+1620(SB)/4, $0x1ee0686f
-DATA functionConstantsAVX2<>+1624(SB)/4, $0x1ee0686f
-DATA functionConstantsAVX2<>+1628(SB)/4, $0x1ee0686f
-DATA functionConstantsAVX2<>+1632(SB)/4, $0x1ee0686f
-DATA functionConstantsAVX2<>+1636(SB)/4, $0x1ee0686f
-DATA functionConstantsAVX2<>+1640(SB)/4, $0x1ee0686f
-DATA functionConstantsAVX2<>+1644(SB)/4, $0x1ee0686f
-DATA functionConstantsAVX2<>+1648(SB)/4, $0x1ee0686f
-DATA functionConstantsAVX2<>+1652(SB)/4, $0x1ee0686f
-DATA functionConstantsAVX2<>+1656(SB)/4, $0x1ee0686f
-DATA functionConstantsAVX2<>+1660(SB)/4, $0x1ee0686f
-DATA functionConstantsAVX2<>+1664(SB)/4, $0x1f000000
-DATA functionConstantsAVX2<>+1668(SB)/4, $0x1f000000
-DATA functionConstantsAVX2<>+1672(SB)/4, $0x1f000000
-DATA functionConstantsAVX2<>+1676(SB)/4, $0x1f000000
-DATA functionConstantsAVX2<>+1680(SB)/4, $0x1f000000
-DATA functionConstantsAVX2<>+1684(SB)/4, $0x1f000000
-DATA functionConstantsAVX2<>+1688(SB)/4, $0x1f000000
-DATA functionConstantsAVX2<>+1692(SB)/4, $0x1f000000
-DATA functionConstantsAVX2<>+1696(SB)/4, $0x1f000000
-DATA functionConstantsAVX2<>+1700(SB)/4, $0x1f000000
-DATA functionConstantsAVX2<>+1704(SB)/4, $0x1f000000
-DATA functionConstantsAVX2<>+1708(SB)/4, $0x1f000000
-DATA functionConstantsAVX2<>+1712(SB)/4, $0x1f000000
-DATA functionConstantsAVX2<>+1716(SB)/4, $0x1f000000
-DATA functionConstantsAVX2<>+1720(SB)/4, $0x1f000000
-DATA functionConstantsAVX2<>+1724(SB)/4, $0x1f000000
-DATA functionConstantsAVX2<>+1728(SB)/4, $0x3c290c64
-DATA functionConstantsAVX2<>+1732(SB)/4, $0x3c290c64
-DATA functionConstantsAVX2<>+1736(SB)/4, $0x3c290c64
-DATA functionConstantsAVX2<>+1740(SB)/4, $0x3c290c64
-DATA functionConstantsAVX2<>+1744(SB)/4, $0x3c290c64
-DATA functionConstantsAVX2<>+1748(SB)/4, $0x3c290c64
-DATA functionConstantsAVX2<>+1752(SB)/4, $0x3c290c64
-DATA functionConstantsAVX2<>+1756(SB)/4, $0x3c290c64
-DATA functionConstantsAVX2<>+1760(SB)/4, $0x3c290c64
-DATA functionConstantsAVX2<>+1764(SB)/4, $0x3c290c64
-DATA functionConstantsAVX2<>+1768(SB)/4, $0x3c290c64
-DATA functionConstantsAVX2<>+1772(SB)/4, $0x3c290c64
-DATA functionConstantsAVX2<>+1776(SB)/4, $0x3c290c64
-DATA functionConstantsAVX2<>+1780(SB)/4, $0x3c290c64
-DATA functionConstantsAVX2<>+1784(SB)/4, $0x3c290c64
-DATA functionConstantsAVX2<>+1788(SB)/4, $0x3c290c64
-DATA functionConstantsAVX2<>+1792(SB)/4, $0x3dd09b93
-DATA functionConstantsAVX2<>+1796(SB)/4, $0x3dd09b93
-DATA functionConstantsAVX2<>+1800(SB)/4, $0x3dd09b93
-DATA functionConstantsAVX2<>+1804(SB)/4, $0x3dd09b93
-DATA functionConstantsAVX2<>+1808(SB)/4, $0x3dd09b93
-DATA functionConstantsAVX2<>+1812(SB)/4, $0x3dd09b93
-DATA functionConstantsAVX2<>+1816(SB)/4, $0x3dd09b93
-DATA functionConstantsAVX2<>+1820(SB)/4, $0x3dd09b93
-DATA functionConstantsAVX2<>+1824(SB)/4, $0x3dd09b93
-DATA functionConstantsAVX2<>+1828(SB)/4, $0x3dd09b93
-DATA functionConstantsAVX2<>+1832(SB)/4, $0x3dd09b93
-DATA functionConstantsAVX2<>+1836(SB)/4, $0x3dd09b93
-DATA functionConstantsAVX2<>+1840(SB)/4, $0x3dd09b93
-DATA functionConstantsAVX2<>+1844(SB)/4, $0x3dd09b93
-DATA functionConstantsAVX2<>+1848(SB)/4, $0x3dd09b93
-DATA functionConstantsAVX2<>+1852(SB)/4, $0x3dd09b93
-DATA functionConstantsAVX2<>+1856(SB)/4, $0x3ef05ebe
-DATA functionConstantsAVX2<>+1860(SB)/4, $0x3ef05ebe
-DATA functionConstantsAVX2<>+1864(SB)/4, $0x3ef05ebe
-DATA functionConstantsAVX2<>+1868(SB)/4, $0x3ef05ebe
-DATA functionConstantsAVX2<>+1872(SB)/4, $0x3ef05ebe
-DATA functionConstantsAVX2<>+1876(SB)/4, $0x3ef05ebe
-DATA functionConstantsAVX2<>+1880(SB)/4, $0x3ef05ebe
-DATA functionConstantsAVX2<>+1884(SB)/4, $0x3ef05ebe
-DATA functionConstantsAVX2<>+1888(SB)/4, $0x3ef05ebe
-DATA functionConstantsAVX2<>+1892(SB)/4, $0x3ef05ebe
-DATA functionConstantsAVX2<>+1896(SB)/4, $0x3ef05ebe
-DATA functionConstantsAVX2<>+1900(SB)/4, $0x3ef05ebe
-DATA functionConstantsAVX2<>+1904(SB)/4, $0x3ef05ebe
-DATA functionConstantsAVX2<>+1908(SB)/4, $0x3ef05ebe
-DATA functionConstantsAVX2<>+1912(SB)/4, $0x3ef05ebe
-DATA functionConstantsAVX2<>+1916(SB)/4, $0x3ef05ebe
-DATA functionConstantsAVX2<>+1920(SB)/4, $0x3f99ebc7
-DATA functionConstantsAVX2<>+1924(SB)/4, $0x3f99ebc7
-DATA functionConstantsAVX2<>+1928(SB)/4, $0x3f99ebc7
-DATA functionConstantsAVX2<>+1932(SB)/4, $0x3f99ebc7
-DATA functionConstantsAVX2<>+1936(SB)/4, $0x3f99ebc7
-DATA functionConstantsAVX2<>+1940(SB)/4, $0x3f99ebc7
-DATA functionConstantsAVX2<>+1944(SB)/4, $0x3f99ebc7
-DATA functionConstantsAVX2<>+1948(SB)/4, $0x3f99ebc7
-DATA functionConstantsAVX2<>+1952(SB)/4, $0x3f99ebc7
-DATA functionConstantsAVX2<>+1956(SB)/4, $0x3f99ebc7
-DATA functionConstantsAVX2<>+1960(SB)/4, $0x3f99ebc7
-DATA functionConstantsAVX2<>+1964(SB)/4, $0x3f99ebc7
-DATA functionConstantsAVX2<>+1968(SB)/4, $0x3f99ebc7
-DATA functionConstantsAVX2<>+1972(SB)/4, $0x3f99ebc7
-DATA functionConstantsAVX2<>+1976(SB)/4, $0x3f99ebc7
-DATA functionConstantsAVX2<>+1980(SB)/4, $0x3f99ebc7
-DATA functionConstantsAVX2<>+1984(SB)/4, $0x3fd65550
-DATA functionConstantsAVX2<>+1988(SB)/4, $0x3fd65550
-DATA functionConstantsAVX2<>+1992(SB)/4, $0x3fd65550
-DATA functionConstantsAVX2<>+1996(SB)/4, $0x3fd65550
-DATA functionConstantsAVX2<>+2000(SB)/4, $0x3fd65550
-DATA functionConstantsAVX2<>+2004(SB)/4, $0x3fd65550
-DATA functionConstantsAVX2<>+2008(SB)/4, $0x3fd65550
-DATA functionConstantsAVX2<>+2012(SB)/4, $0x3fd65550
-DATA functionConstantsAVX2<>+2016(SB)/4, $0x3fd65550
-DATA functionConstantsAVX2<>+2020(SB)/4, $0x3fd65550
-DATA functionConstantsAVX2<>+2024(SB)/4, $0x3fd65550
-DATA functionConstantsAVX2<>+2028(SB)/4, $0x3fd65550
-DATA functionConstantsAVX2<>+2032(SB)/4, $0x3fd65550
-DATA functionConstantsAVX2<>+2036(SB)/4, $0x3fd65550
-DATA functionConstantsAVX2<>+2040(SB)/4, $0x3fd65550
-DATA functionConstantsAVX2<>+2044(SB)/4, $0x3fd65550
-DATA functionConstantsAVX2<>+2048(SB)/4, $0x3d922279
-DATA functionConstantsAVX2<>+2052(SB)/4, $0x3d922279
-DATA functionConstantsAVX2<>+2056(SB)/4, $0x3d922279
-DATA functionConstantsAVX2<>+2060(SB)/4, $0x3d922279
-DATA functionConstantsAVX2<>+2064(SB)/4, $0x3d922279
-DATA functionConstantsAVX2<>+2068(SB)/4, $0x3d922279
-DATA functionConstantsAVX2<>+2072(SB)/4, $0x3d922279
-DATA functionConstantsAVX2<>+2076(SB)/4, $0x3d922279
-DATA functionConstantsAVX2<>+2080(SB)/4, $0x3d922279
-DATA functionConstantsAVX2<>+2084(SB)/4, $0x3d922279
-DATA functionConstantsAVX2<>+2088(SB)/4, $0x3d922279
-DATA functionConstantsAVX2<>+2092(SB)/4, $0x3d922279
-DATA functionConstantsAVX2<>+2096(SB)/4, $0x3d922279
-DATA functionConstantsAVX2<>+2100(SB)/4, $0x3d922279
-DATA functionConstantsAVX2<>+2104(SB)/4, $0x3d922279
-DATA functionConstantsAVX2<>+2108(SB)/4, $0x3d922279
-DATA functionConstantsAVX2<>+2112(SB)/4, $0x3fcc422a
-DATA functionConstantsAVX2<>+2116(SB)/4, $0x3fcc422a
-DATA functionConstantsAVX2<>+2120(SB)/4, $0x3fcc422a
-DATA functionConstantsAVX2<>+2124(SB)/4, $0x3fcc422a
-DATA functionConstantsAVX2<>+2128(SB)/4, $0x3fcc422a
-DATA functionConstantsAVX2<>+2132(SB)/4, $0x3fcc422a
-DATA functionConstantsAVX2<>+2136(SB)/4, $0x3fcc422a
-DATA functionConstantsAVX2<>+2140(SB)/4, $0x3fcc422a
-DATA functionConstantsAVX2<>+2144(SB)/4, $0x3fcc422a
-DATA functionConstantsAVX2<>+2148(SB)/4, $0x3fcc422a
-DATA functionConstantsAVX2<>+2152(SB)/4, $0x3fcc422a
-DATA functionConstantsAVX2<>+2156(SB)/4, $0x3fcc422a
-DATA functionConstantsAVX2<>+2160(SB)/4, $0x3fcc422a
-DATA functionConstantsAVX2<>+2164(SB)/4, $0x3fcc422a
-DATA functionConstantsAVX2<>+2168(SB)/4, $0x3fcc422a
-DATA functionConstantsAVX2<>+2172(SB)/4, $0x3fcc422a
-DATA functionConstantsAVX2<>+2176(SB)/4, $0x1ecc422a
-DATA functionConstantsAVX2<>+2180(SB)/4, $0x1ecc422a
-DATA functionConstantsAVX2<>+2184(SB)/4, $0x1ecc422a
-DATA functionConstantsAVX2<>+2188(SB)/4, $0x1ecc422a
-DATA functionConstantsAVX2<>+2192(SB)/4, $0x1ecc422a
-DATA functionConstantsAVX2<>+2196(SB)/4, $0x1ecc422a
-DATA functionConstantsAVX2<>+2200(SB)/4, $0x1ecc422a
-DATA functionConstantsAVX2<>+2204(SB)/4, $0x1ecc422a
-DATA functionConstantsAVX2<>+2208(SB)/4, $0x1ecc422a
-DATA functionConstantsAVX2<>+2212(SB)/4, $0x1ecc422a
-DATA functionConstantsAVX2<>+2216(SB)/4, $0x1ecc422a
-DATA functionConstantsAVX2<>+2220(SB)/4, $0x1ecc422a
-DATA functionConstantsAVX2<>+2224(SB)/4, $0x1ecc422a
-DATA functionConstantsAVX2<>+2228(SB)/4, $0x1ecc422a
-DATA functionConstantsAVX2<>+2232(SB)/4, $0x1ecc422a
-DATA functionConstantsAVX2<>+2236(SB)/4, $0x1ecc422a
-DATA functionConstantsAVX2<>+2240(SB)/4, $0x42000000
-DATA functionConstantsAVX2<>+2244(SB)/4, $0x42000000
-DATA functionConstantsAVX2<>+2248(SB)/4, $0x42000000
-DATA functionConstantsAVX2<>+2252(SB)/4, $0x42000000
-DATA functionConstantsAVX2<>+2256(SB)/4, $0x42000000
-DATA functionConstantsAVX2<>+2260(SB)/4, $0x42000000
-DATA functionConstantsAVX2<>+2264(SB)/4, $0x42000000
-DATA functionConstantsAVX2<>+2268(SB)/4, $0x42000000
-DATA functionConstantsAVX2<>+2272(SB)/4, $0x42000000
-DATA functionConstantsAVX2<>+2276(SB)/4, $0x42000000
-DATA functionConstantsAVX2<>+2280(SB)/4, $0x42000000
-DATA functionConstantsAVX2<>+2284(SB)/4, $0x42000000
-DATA functionConstantsAVX2<>+2288(SB)/4, $0x42000000
-DATA functionConstantsAVX2<>+2292(SB)/4, $0x42000000
-DATA functionConstantsAVX2<>+2296(SB)/4, $0x42000000
-DATA functionConstantsAVX2<>+2300(SB)/4, $0x42000000
-DATA functionConstantsAVX2<>+2304(SB)/4, $0x3e5b33b6
-DATA functionConstantsAVX2<>+2308(SB)/4, $0x3e5b33b6
-DATA functionConstantsAVX2<>+2312(SB)/4, $0x3e5b33b6
-DATA functionConstantsAVX2<>+2316(SB)/4, $0x3e5b33b6
-DATA functionConstantsAVX2<>+2320(SB)/4, $0x3e5b33b6
-DATA functionConstantsAVX2<>+2324(SB)/4, $0x3e5b33b6
-DATA functionConstantsAVX2<>+2328(SB)/4, $0x3e5b33b6
-DATA functionConstantsAVX2<>+2332(SB)/4, $0x3e5b33b6
-DATA functionConstantsAVX2<>+2336(SB)/4, $0x3e5b33b6
-DATA functionConstantsAVX2<>+2340(SB)/4, $0x3e5b33b6
-DATA functionConstantsAVX2<>+2344(SB)/4, $0x3e5b33b6
-DATA functionConstantsAVX2<>+2348(SB)/4, $0x3e5b33b6
-DATA functionConstantsAVX2<>+2352(SB)/4, $0x3e5b33b6
-DATA functionConstantsAVX2<>+2356(SB)/4, $0x3e5b33b6
-DATA functionConstantsAVX2<>+2360(SB)/4, $0x3e5b33b6
-DATA functionConstantsAVX2<>+2364(SB)/4, $0x3e5b33b6
-DATA functionConstantsAVX2<>+2368(SB)/4, $0x3e905739
-DATA functionConstantsAVX2<>+2372(SB)/4, $0x3e905739
-DATA functionConstantsAVX2<>+2376(SB)/4, $0x3e905739
-DATA functionConstantsAVX2<>+2380(SB)/4, $0x3e905739
-DATA functionConstantsAVX2<>+2384(SB)/4, $0x3e905739
-DATA functionConstantsAVX2<>+2388(SB)/4, $0x3e905739
-DATA functionConstantsAVX2<>+2392(SB)/4, $0x3e905739
-DATA functionConstantsAVX2<>+2396(SB)/4, $0x3e905739
-DATA functionConstantsAVX2<>+2400(SB)/4, $0x3e905739
-DATA functionConstantsAVX2<>+2404(SB)/4, $0x3e905739
-DATA functionConstantsAVX2<>+2408(SB)/4, $0x3e905739
-DATA functionConstantsAVX2<>+2412(SB)/4, $0x3e905739
-DATA functionConstantsAVX2<>+2416(SB)/4, $0x3e905739
-DATA functionConstantsAVX2<>+2420(SB)/4, $0x3e905739
-DATA functionConstantsAVX2<>+2424(SB)/4, $0x3e905739
-DATA functionConstantsAVX2<>+2428(SB)/4, $0x3e905739
-DATA functionConstantsAVX2<>+2432(SB)/4, $0x3e8f24ac
-DATA functionConstantsAVX2<>+2436(SB)/4, $0x3e8f24ac
-DATA functionConstantsAVX2<>+2440(SB)/4, $0x3e8f24ac
-DATA functionConstantsAVX2<>+2444(SB)/4, $0x3e8f24ac
-DATA functionConstantsAVX2<>+2448(SB)/4, $0x3e8f24ac
-DATA functionConstantsAVX2<>+2452(SB)/4, $0x3e8f24ac
-DATA functionConstantsAVX2<>+2456(SB)/4, $0x3e8f24ac
-DATA functionConstantsAVX2<>+2460(SB)/4, $0x3e8f24ac
-DATA functionConstantsAVX2<>+2464(SB)/4, $0x3e8f24ac
-DATA functionConstantsAVX2<>+2468(SB)/4, $0x3e8f24ac
-DATA functionConstantsAVX2<>+2472(SB)/4, $0x3e8f24ac
-DATA functionConstantsAVX2<>+2476(SB)/4, $0x3e8f24ac
-DATA functionConstantsAVX2<>+2480(SB)/4, $0x3e8f24ac
-DATA functionConstantsAVX2<>+2484(SB)/4, $0x3e8f24ac
-DATA functionConstantsAVX2<>+2488(SB)/4, $0x3e8f24ac
-DATA functionConstantsAVX2<>+2492(SB)/4, $0x3e8f24ac
-DATA functionConstantsAVX2<>+2496(SB)/4, $0x3eccedb8
-DATA functionConstantsAVX2<>+2500(SB)/4, $0x3eccedb8
-DATA functionConstantsAVX2<>+2504(SB)/4, $0x3eccedb8
-DATA functionConstantsAVX2<>+2508(SB)/4, $0x3eccedb8
-DATA functionConstantsAVX2<>+2512(SB)/4, $0x3eccedb8
-DATA functionConstantsAVX2<>+2516(SB)/4, $0x3eccedb8
-DATA functionConstantsAVX2<>+2520(SB)/4, $0x3eccedb8
-DATA functionConstantsAVX2<>+2524(SB)/4, $0x3eccedb8
-DATA functionConstantsAVX2<>+2528(SB)/4, $0x3eccedb8
-DATA functionConstantsAVX2<>+2532(SB)/4, $0x3eccedb8
-DATA functionConstantsAVX2<>+2536(SB)/4, $0x3eccedb8
-DATA functionConstantsAVX2<>+2540(SB)/4, $0x3eccedb8
-DATA functionConstantsAVX2<>+2544(SB)/4, $0x3eccedb8
-DATA functionConstantsAVX2<>+2548(SB)/4, $0x3eccedb8
-DATA functionConstantsAVX2<>+2552(SB)/4, $0x3eccedb8
-DATA functionConstantsAVX2<>+2556(SB)/4, $0x3eccedb8
-DATA functionConstantsAVX2<>+2560(SB)/4, $0x3f2aaa6f
-DATA functionConstantsAVX2<>+2564(SB)/4, $0x3f2aaa6f
-DATA functionConstantsAVX2<>+2568(SB)/4, $0x3f2aaa6f
-DATA functionConstantsAVX2<>+2572(SB)/4, $0x3f2aaa6f
-DATA functionConstantsAVX2<>+2576(SB)/4, $0x3f2aaa6f
-DATA functionConstantsAVX2<>+2580(SB)/4, $0x3f2aaa6f
-DATA functionConstantsAVX2<>+2584(SB)/4, $0x3f2aaa6f
-DATA functionConstantsAVX2<>+2588(SB)/4, $0x3f2aaa6f
-DATA functionConstantsAVX2<>+2592(SB)/4, $0x3f2aaa6f
-DATA functionConstantsAVX2<>+2596(SB)/4, $0x3f2aaa6f
-DATA functionConstantsAVX2<>+2600(SB)/4, $0x3f2aaa6f
-DATA functionConstantsAVX2<>+2604(SB)/4, $0x3f2aaa6f
-DATA functionConstantsAVX2<>+2608(SB)/4, $0x3f2aaa6f
-DATA functionConstantsAVX2<>+2612(SB)/4, $0x3f2aaa6f
-DATA functionConstantsAVX2<>+2616(SB)/4, $0x3f2aaa6f
-DATA functionConstantsAVX2<>+2620(SB)/4, $0x3f2aaa6f
-DATA functionConstantsAVX2<>+2624(SB)/4, $0x40c00000
-DATA functionConstantsAVX2<>+2628(SB)/4, $0x40c00000
-DATA functionConstantsAVX2<>+2632(SB)/4, $0x40c00000
-DATA functionConstantsAVX2<>+2636(SB)/4, $0x40c00000
-DATA functionConstantsAVX2<>+2640(SB)/4, $0x40c00000
-DATA functionConstantsAVX2<>+2644(SB)/4, $0x40c00000
-DATA functionConstantsAVX2<>+2648(SB)/4, $0x40c00000
-DATA functionConstantsAVX2<>+2652(SB)/4, $0x40c00000
-DATA functionConstantsAVX2<>+2656(SB)/4, $0x40c00000
-DATA functionConstantsAVX2<>+2660(SB)/4, $0x40c00000
-DATA functionConstantsAVX2<>+2664(SB)/4, $0x40c00000
-DATA functionConstantsAVX2<>+2668(SB)/4, $0x40c00000
-DATA functionConstantsAVX2<>+2672(SB)/4, $0x40c00000
-DATA functionConstantsAVX2<>+2676(SB)/4, $0x40c00000
-DATA functionConstantsAVX2<>+2680(SB)/4, $0x40c00000
-DATA functionConstantsAVX2<>+2684(SB)/4, $0x40c00000
-GLOBL functionConstantsAVX2<>(SB), RODATA|NOPTR, $2688
+DATA functionConstantsAVX2<>+1216(SB)/4, $0xbf38aa3b
+DATA functionConstantsAVX2<>+1220(SB)/4, $0xbf38aa3b
+DATA functionConstantsAVX2<>+1224(SB)/4, $0xbf38aa3b
+DATA functionConstantsAVX2<>+1228(SB)/4, $0xbf38aa3b
+DATA functionConstantsAVX2<>+1232(SB)/4, $0xbf38aa3b
+DATA functionConstantsAVX2<>+1236(SB)/4, $0xbf38aa3b
+DATA functionConstantsAVX2<>+1240(SB)/4, $0xbf38aa3b
+DATA functionConstantsAVX2<>+1244(SB)/4, $0xbf38aa3b
+DATA functionConstantsAVX2<>+1248(SB)/4, $0xbf38aa3b
+DATA functionConstantsAVX2<>+1252(SB)/4, $0xbf38aa3b
+DATA functionConstantsAVX2<>+1256(SB)/4, $0xbf38aa3b
+DATA functionConstantsAVX2<>+1260(SB)/4, $0xbf38aa3b
+DATA functionConstantsAVX2<>+1264(SB)/4, $0xbf38aa3b
+DATA functionConstantsAVX2<>+1268(SB)/4, $0xbf38aa3b
+DATA functionConstantsAVX2<>+1272(SB)/4, $0xbf38aa3b
+DATA functionConstantsAVX2<>+1276(SB)/4, $0xbf38aa3b
+DATA functionConstantsAVX2<>+1280(SB)/4, $0xbf000000
+DATA functionConstantsAVX2<>+1284(SB)/4, $0xbf000000
+DATA functionConstantsAVX2<>+1288(SB)/4, $0xbf000000
+DATA functionConstantsAVX2<>+1292(SB)/4, $0xbf000000
+DATA functionConstantsAVX2<>+1296(SB)/4, $0xbf000000
+DATA functionConstantsAVX2<>+1300(SB)/4, $0xbf000000
+DATA functionConstantsAVX2<>+1304(SB)/4, $0xbf000000
+DATA functionConstantsAVX2<>+1308(SB)/4, $0xbf000000
+DATA functionConstantsAVX2<>+1312(SB)/4, $0xbf000000
+DATA functionConstantsAVX2<>+1316(SB)/4, $0xbf000000
+DATA functionConstantsAVX2<>+1320(SB)/4, $0xbf000000
+DATA functionConstantsAVX2<>+1324(SB)/4, $0xbf000000
+DATA functionConstantsAVX2<>+1328(SB)/4, $0xbf000000
+DATA functionConstantsAVX2<>+1332(SB)/4, $0xbf000000
+DATA functionConstantsAVX2<>+1336(SB)/4, $0xbf000000
+DATA functionConstantsAVX2<>+1340(SB)/4, $0xbf000000
+DATA functionConstantsAVX2<>+1344(SB)/4, $0x1b86e1f7
+DATA functionConstantsAVX2<>+1348(SB)/4, $0x1b86e1f7
+DATA functionConstantsAVX2<>+1352(SB)/4, $0x1b86e1f7
+DATA functionConstantsAVX2<>+1356(SB)/4, $0x1b86e1f7
+DATA functionConstantsAVX2<>+1360(SB)/4, $0x1b86e1f7
+DATA functionConstantsAVX2<>+1364(SB)/4, $0x1b86e1f7
+DATA functionConstantsAVX2<>+1368(SB)/4, $0x1b86e1f7
+DATA functionConstantsAVX2<>+1372(SB)/4, $0x1b86e1f7
+DATA functionConstantsAVX2<>+1376(SB)/4, $0x1b86e1f7
+DATA functionConstantsAVX2<>+1380(SB)/4, $0x1b86e1f7
+DATA functionConstantsAVX2<>+1384(SB)/4, $0x1b86e1f7
+DATA functionConstantsAVX2<>+1388(SB)/4, $0x1b86e1f7
+DATA functionConstantsAVX2<>+1392(SB)/4, $0x1b86e1f7
+DATA functionConstantsAVX2<>+1396(SB)/4, $0x1b86e1f7
+DATA functionConstantsAVX2<>+1400(SB)/4, $0x1b86e1f7
+DATA functionConstantsAVX2<>+1404(SB)/4, $0x1b86e1f7
+DATA functionConstantsAVX2<>+1408(SB)/4, $0x1d266f31
+DATA functionConstantsAVX2<>+1412(SB)/4, $0x1d266f31
+DATA functionConstantsAVX2<>+1416(SB)/4, $0x1d266f31
+DATA functionConstantsAVX2<>+1420(SB)/4, $0x1d266f31
+DATA functionConstantsAVX2<>+1424(SB)/4, $0x1d266f31
+DATA functionConstantsAVX2<>+1428(SB)/4, $0x1d266f31
+DATA functionConstantsAVX2<>+1432(SB)/4, $0x1d266f31
+DATA functionConstantsAVX2<>+1436(SB)/4, $0x1d266f31
+DATA functionConstantsAVX2<>+1440(SB)/4, $0x1d266f31
+DATA functionConstantsAVX2<>+1444(SB)/4, $0x1d266f31
+DATA functionConstantsAVX2<>+1448(SB)/4, $0x1d266f31
+DATA functionConstantsAVX2<>+1452(SB)/4, $0x1d266f31
+DATA functionConstantsAVX2<>+1456(SB)/4, $0x1d266f31
+DATA functionConstantsAVX2<>+1460(SB)/4, $0x1d266f31
+DATA functionConstantsAVX2<>+1464(SB)/4, $0x1d266f31
+DATA functionConstantsAVX2<>+1468(SB)/4, $0x1d266f31
+DATA functionConstantsAVX2<>+1472(SB)/4, $0x1e3ba239
+DATA functionConstantsAVX2<>+1476(SB)/4, $0x1e3ba239
+DATA functionConstantsAVX2<>+1480(SB)/4, $0x1e3ba239
+DATA functionConstantsAVX2<>+1484(SB)/4, $0x1e3ba239
+DATA functionConstantsAVX2<>+1488(SB)/4, $0x1e3ba239
+DATA functionConstantsAVX2<>+1492(SB)/4, $0x1e3ba239
+DATA functionConstantsAVX2<>+1496(SB)/4, $0x1e3ba239
+DATA functionConstantsAVX2<>+1500(SB)/4, $0x1e3ba239
+DATA functionConstantsAVX2<>+1504(SB)/4, $0x1e3ba239
+DATA functionConstantsAVX2<>+1508(SB)/4, $0x1e3ba239
+DATA functionConstantsAVX2<>+1512(SB)/4, $0x1e3ba239
+DATA functionConstantsAVX2<>+1516(SB)/4, $0x1e3ba239
+DATA functionConstantsAVX2<>+1520(SB)/4, $0x1e3ba239
+DATA functionConstantsAVX2<>+1524(SB)/4, $0x1e3ba239
+DATA functionConstantsAVX2<>+1528(SB)/4, $0x1e3ba239
+DATA functionConstantsAVX2<>+1532(SB)/4, $0x1e3ba239
+DATA functionConstantsAVX2<>+1536(SB)/4, $0x1ee0686f
+DATA functionConstantsAVX2<>+1540(SB)/4, $0x1ee0686f
+DATA functionConstantsAVX2<>+1544(SB)/4, $0x1ee0686f
+DATA functionConstantsAVX2<>+1548(SB)/4, $0x1ee0686f
+DATA functionConstantsAVX2<>+1552(SB)/4, $0x1ee0686f
+DATA functionConstantsAVX2<>+1556(SB)/4, $0x1ee0686f
+DATA functionConstantsAVX2<>+1560(SB)/4, $0x1ee0686f
+DATA functionConstantsAVX2<>+1564(SB)/4, $0x1ee0686f
+DATA functionConstantsAVX2<>+1568(SB)/4, $0x1ee0686f
+DATA functionConstantsAVX2<>+1572(SB)/4, $0x1ee0686f
+DATA functionConstantsAVX2<>+1576(SB)/4, $0x1ee0686f
+DATA functionConstantsAVX2<>+1580(SB)/4, $0x1ee0686f
+DATA functionConstantsAVX2<>+1584(SB)/4, $0x1ee0686f
+DATA functionConstantsAVX2<>+1588(SB)/4, $0x1ee0686f
+DATA functionConstantsAVX2<>+1592(SB)/4, $0x1ee0686f
+DATA functionConstantsAVX2<>+1596(SB)/4, $0x1ee0686f
+DATA functionConstantsAVX2<>+1600(SB)/4, $0x1f000000
+DATA functionConstantsAVX2<>+1604(SB)/4, $0x1f000000
+DATA functionConstantsAVX2<>+1608(SB)/4, $0x1f000000
+DATA functionConstantsAVX2<>+1612(SB)/4, $0x1f000000
+DATA functionConstantsAVX2<>+1616(SB)/4, $0x1f000000
+DATA functionConstantsAVX2<>+1620(SB)/4, $0x1f000000
+DATA functionConstantsAVX2<>+1624(SB)/4, $0x1f000000
+DATA functionConstantsAVX2<>+1628(SB)/4, $0x1f000000
+DATA functionConstantsAVX2<>+1632(SB)/4, $0x1f000000
+DATA functionConstantsAVX2<>+1636(SB)/4, $0x1f000000
+DATA functionConstantsAVX2<>+1640(SB)/4, $0x1f000000
+DATA functionConstantsAVX2<>+1644(SB)/4, $0x1f000000
+DATA functionConstantsAVX2<>+1648(SB)/4, $0x1f000000
+DATA functionConstantsAVX2<>+1652(SB)/4, $0x1f000000
+DATA functionConstantsAVX2<>+1656(SB)/4, $0x1f000000
+DATA functionConstantsAVX2<>+1660(SB)/4, $0x1f000000
+DATA functionConstantsAVX2<>+1664(SB)/4, $0x3c290c64
+DATA functionConstantsAVX2<>+1668(SB)/4, $0x3c290c64
+DATA functionConstantsAVX2<>+1672(SB)/4, $0x3c290c64
+DATA functionConstantsAVX2<>+1676(SB)/4, $0x3c290c64
+DATA functionConstantsAVX2<>+1680(SB)/4, $0x3c290c64
+DATA functionConstantsAVX2<>+1684(SB)/4, $0x3c290c64
+DATA functionConstantsAVX2<>+1688(SB)/4, $0x3c290c64
+DATA functionConstantsAVX2<>+1692(SB)/4, $0x3c290c64
+DATA functionConstantsAVX2<>+1696(SB)/4, $0x3c290c64
+DATA functionConstantsAVX2<>+1700(SB)/4, $0x3c290c64
+DATA functionConstantsAVX2<>+1704(SB)/4, $0x3c290c64
+DATA functionConstantsAVX2<>+1708(SB)/4, $0x3c290c64
+DATA functionConstantsAVX2<>+1712(SB)/4, $0x3c290c64
+DATA functionConstantsAVX2<>+1716(SB)/4, $0x3c290c64
+DATA functionConstantsAVX2<>+1720(SB)/4, $0x3c290c64
+DATA functionConstantsAVX2<>+1724(SB)/4, $0x3c290c64
+DATA functionConstantsAVX2<>+1728(SB)/4, $0x3dd09b93
+DATA functionConstantsAVX2<>+1732(SB)/4, $0x3dd09b93
+DATA functionConstantsAVX2<>+1736(SB)/4, $0x3dd09b93
+DATA functionConstantsAVX2<>+1740(SB)/4, $0x3dd09b93
+DATA functionConstantsAVX2<>+1744(SB)/4, $0x3dd09b93
+DATA functionConstantsAVX2<>+1748(SB)/4, $0x3dd09b93
+DATA functionConstantsAVX2<>+1752(SB)/4, $0x3dd09b93
+DATA functionConstantsAVX2<>+1756(SB)/4, $0x3dd09b93
+DATA functionConstantsAVX2<>+1760(SB)/4, $0x3dd09b93
+DATA functionConstantsAVX2<>+1764(SB)/4, $0x3dd09b93
+DATA functionConstantsAVX2<>+1768(SB)/4, $0x3dd09b93
+DATA functionConstantsAVX2<>+1772(SB)/4, $0x3dd09b93
+DATA functionConstantsAVX2<>+1776(SB)/4, $0x3dd09b93
+DATA functionConstantsAVX2<>+1780(SB)/4, $0x3dd09b93
+DATA functionConstantsAVX2<>+1784(SB)/4, $0x3dd09b93
+DATA functionConstantsAVX2<>+1788(SB)/4, $0x3dd09b93
+DATA functionConstantsAVX2<>+1792(SB)/4, $0x3ef05ebe
+DATA functionConstantsAVX2<>+1796(SB)/4, $0x3ef05ebe
+DATA functionConstantsAVX2<>+1800(SB)/4, $0x3ef05ebe
+DATA functionConstantsAVX2<>+1804(SB)/4, $0x3ef05ebe
+DATA functionConstantsAVX2<>+1808(SB)/4, $0x3ef05ebe
+DATA functionConstantsAVX2<>+1812(SB)/4, $0x3ef05ebe
+DATA functionConstantsAVX2<>+1816(SB)/4, $0x3ef05ebe
+DATA functionConstantsAVX2<>+1820(SB)/4, $0x3ef05ebe
+DATA functionConstantsAVX2<>+1824(SB)/4, $0x3ef05ebe
+DATA functionConstantsAVX2<>+1828(SB)/4, $0x3ef05ebe
+DATA functionConstantsAVX2<>+1832(SB)/4, $0x3ef05ebe
+DATA functionConstantsAVX2<>+1836(SB)/4, $0x3ef05ebe
+DATA functionConstantsAVX2<>+1840(SB)/4, $0x3ef05ebe
+DATA functionConstantsAVX2<>+1844(SB)/4, $0x3ef05ebe
+DATA functionConstantsAVX2<>+1848(SB)/4, $0x3ef05ebe
+DATA functionConstantsAVX2<>+1852(SB)/4, $0x3ef05ebe
+DATA functionConstantsAVX2<>+1856(SB)/4, $0x3f99ebc7
+DATA functionConstantsAVX2<>+1860(SB)/4, $0x3f99ebc7
+DATA functionConstantsAVX2<>+1864(SB)/4, $0x3f99ebc7
+DATA functionConstantsAVX2<>+1868(SB)/4, $0x3f99ebc7
+DATA functionConstantsAVX2<>+1872(SB)/4, $0x3f99ebc7
+DATA functionConstantsAVX2<>+1876(SB)/4, $0x3f99ebc7
+DATA functionConstantsAVX2<>+1880(SB)/4, $0x3f99ebc7
+DATA functionConstantsAVX2<>+1884(SB)/4, $0x3f99ebc7
+DATA functionConstantsAVX2<>+1888(SB)/4, $0x3f99ebc7
+DATA functionConstantsAVX2<>+1892(SB)/4, $0x3f99ebc7
+DATA functionConstantsAVX2<>+1896(SB)/4, $0x3f99ebc7
+DATA functionConstantsAVX2<>+1900(SB)/4, $0x3f99ebc7
+DATA functionConstantsAVX2<>+1904(SB)/4, $0x3f99ebc7
+DATA functionConstantsAVX2<>+1908(SB)/4, $0x3f99ebc7
+DATA functionConstantsAVX2<>+1912(SB)/4, $0x3f99ebc7
+DATA functionConstantsAVX2<>+1916(SB)/4, $0x3f99ebc7
+DATA functionConstantsAVX2<>+1920(SB)/4, $0x3fd65550
+DATA functionConstantsAVX2<>+1924(SB)/4, $0x3fd65550
+DATA functionConstantsAVX2<>+1928(SB)/4, $0x3fd65550
+DATA functionConstantsAVX2<>+1932(SB)/4, $0x3fd65550
+DATA functionConstantsAVX2<>+1936(SB)/4, $0x3fd65550
+DATA functionConstantsAVX2<>+1940(SB)/4, $0x3fd65550
+DATA functionConstantsAVX2<>+1944(SB)/4, $0x3fd65550
+DATA functionConstantsAVX2<>+1948(SB)/4, $0x3fd65550
+DATA functionConstantsAVX2<>+1952(SB)/4, $0x3fd65550
+DATA functionConstantsAVX2<>+1956(SB)/4, $0x3fd65550
+DATA functionConstantsAVX2<>+1960(SB)/4, $0x3fd65550
+DATA functionConstantsAVX2<>+1964(SB)/4, $0x3fd65550
+DATA functionConstantsAVX2<>+1968(SB)/4, $0x3fd65550
+DATA functionConstantsAVX2<>+1972(SB)/4, $0x3fd65550
+DATA functionConstantsAVX2<>+1976(SB)/4, $0x3fd65550
+DATA functionConstantsAVX2<>+1980(SB)/4, $0x3fd65550
+DATA functionConstantsAVX2<>+1984(SB)/4, $0x3d922279
+DATA functionConstantsAVX2<>+1988(SB)/4, $0x3d922279
+DATA functionConstantsAVX2<>+1992(SB)/4, $0x3d922279
+DATA functionConstantsAVX2<>+1996(SB)/4, $0x3d922279
+DATA functionConstantsAVX2<>+2000(SB)/4, $0x3d922279
+DATA functionConstantsAVX2<>+2004(SB)/4, $0x3d922279
+DATA functionConstantsAVX2<>+2008(SB)/4, $0x3d922279
+DATA functionConstantsAVX2<>+2012(SB)/4, $0x3d922279
+DATA functionConstantsAVX2<>+2016(SB)/4, $0x3d922279
+DATA functionConstantsAVX2<>+2020(SB)/4, $0x3d922279
+DATA functionConstantsAVX2<>+2024(SB)/4, $0x3d922279
+DATA functionConstantsAVX2<>+2028(SB)/4, $0x3d922279
+DATA functionConstantsAVX2<>+2032(SB)/4, $0x3d922279
+DATA functionConstantsAVX2<>+2036(SB)/4, $0x3d922279
+DATA functionConstantsAVX2<>+2040(SB)/4, $0x3d922279
+DATA functionConstantsAVX2<>+2044(SB)/4, $0x3d922279
+DATA functionConstantsAVX2<>+2048(SB)/4, $0x3fcc422a
+DATA functionConstantsAVX2<>+2052(SB)/4, $0x3fcc422a
+DATA functionConstantsAVX2<>+2056(SB)/4, $0x3fcc422a
+DATA functionConstantsAVX2<>+2060(SB)/4, $0x3fcc422a
+DATA functionConstantsAVX2<>+2064(SB)/4, $0x3fcc422a
+DATA functionConstantsAVX2<>+2068(SB)/4, $0x3fcc422a
+DATA functionConstantsAVX2<>+2072(SB)/4, $0x3fcc422a
+DATA functionConstantsAVX2<>+2076(SB)/4, $0x3fcc422a
+DATA functionConstantsAVX2<>+2080(SB)/4, $0x3fcc422a
+DATA functionConstantsAVX2<>+2084(SB)/4, $0x3fcc422a
+DATA functionConstantsAVX2<>+2088(SB)/4, $0x3fcc422a
+DATA functionConstantsAVX2<>+2092(SB)/4, $0x3fcc422a
+DATA functionConstantsAVX2<>+2096(SB)/4, $0x3fcc422a
+DATA functionConstantsAVX2<>+2100(SB)/4, $0x3fcc422a
+DATA functionConstantsAVX2<>+2104(SB)/4, $0x3fcc422a
+DATA functionConstantsAVX2<>+2108(SB)/4, $0x3fcc422a
+DATA functionConstantsAVX2<>+2112(SB)/4, $0x1ecc422a
+DATA functionConstantsAVX2<>+2116(SB)/4, $0x1ecc422a
+DATA functionConstantsAVX2<>+2120(SB)/4, $0x1ecc422a
+DATA functionConstantsAVX2<>+2124(SB)/4, $0x1ecc422a
+DATA functionConstantsAVX2<>+2128(SB)/4, $0x1ecc422a
+DATA functionConstantsAVX2<>+2132(SB)/4, $0x1ecc422a
+DATA functionConstantsAVX2<>+2136(SB)/4, $0x1ecc422a
+DATA functionConstantsAVX2<>+2140(SB)/4, $0x1ecc422a
+DATA functionConstantsAVX2<>+2144(SB)/4, $0x1ecc422a
+DATA functionConstantsAVX2<>+2148(SB)/4, $0x1ecc422a
+DATA functionConstantsAVX2<>+2152(SB)/4, $0x1ecc422a
+DATA functionConstantsAVX2<>+2156(SB)/4, $0x1ecc422a
+DATA functionConstantsAVX2<>+2160(SB)/4, $0x1ecc422a
+DATA functionConstantsAVX2<>+2164(SB)/4, $0x1ecc422a
+DATA functionConstantsAVX2<>+2168(SB)/4, $0x1ecc422a
+DATA functionConstantsAVX2<>+2172(SB)/4, $0x1ecc422a
+DATA functionConstantsAVX2<>+2176(SB)/4, $0x42000000
+DATA functionConstantsAVX2<>+2180(SB)/4, $0x42000000
+DATA functionConstantsAVX2<>+2184(SB)/4, $0x42000000
+DATA functionConstantsAVX2<>+2188(SB)/4, $0x42000000
+DATA functionConstantsAVX2<>+2192(SB)/4, $0x42000000
+DATA functionConstantsAVX2<>+2196(SB)/4, $0x42000000
+DATA functionConstantsAVX2<>+2200(SB)/4, $0x42000000
+DATA functionConstantsAVX2<>+2204(SB)/4, $0x42000000
+DATA functionConstantsAVX2<>+2208(SB)/4, $0x42000000
+DATA functionConstantsAVX2<>+2212(SB)/4, $0x42000000
+DATA functionConstantsAVX2<>+2216(SB)/4, $0x42000000
+DATA functionConstantsAVX2<>+2220(SB)/4, $0x42000000
+DATA functionConstantsAVX2<>+2224(SB)/4, $0x42000000
+DATA functionConstantsAVX2<>+2228(SB)/4, $0x42000000
+DATA functionConstantsAVX2<>+2232(SB)/4, $0x42000000
+DATA functionConstantsAVX2<>+2236(SB)/4, $0x42000000
+DATA functionConstantsAVX2<>+2240(SB)/4, $0x3e5b33b6
+DATA functionConstantsAVX2<>+2244(SB)/4, $0x3e5b33b6
+DATA functionConstantsAVX2<>+2248(SB)/4, $0x3e5b33b6
+DATA functionConstantsAVX2<>+2252(SB)/4, $0x3e5b33b6
+DATA functionConstantsAVX2<>+2256(SB)/4, $0x3e5b33b6
+DATA functionConstantsAVX2<>+2260(SB)/4, $0x3e5b33b6
+DATA functionConstantsAVX2<>+2264(SB)/4, $0x3e5b33b6
+DATA functionConstantsAVX2<>+2268(SB)/4, $0x3e5b33b6
+DATA functionConstantsAVX2<>+2272(SB)/4, $0x3e5b33b6
+DATA functionConstantsAVX2<>+2276(SB)/4, $0x3e5b33b6
+DATA functionConstantsAVX2<>+2280(SB)/4, $0x3e5b33b6
+DATA functionConstantsAVX2<>+2284(SB)/4, $0x3e5b33b6
+DATA functionConstantsAVX2<>+2288(SB)/4, $0x3e5b33b6
+DATA functionConstantsAVX2<>+2292(SB)/4, $0x3e5b33b6
+DATA functionConstantsAVX2<>+2296(SB)/4, $0x3e5b33b6
+DATA functionConstantsAVX2<>+2300(SB)/4, $0x3e5b33b6
+DATA functionConstantsAVX2<>+2304(SB)/4, $0x3e905739
+DATA functionConstantsAVX2<>+2308(SB)/4, $0x3e905739
+DATA functionConstantsAVX2<>+2312(SB)/4, $0x3e905739
+DATA functionConstantsAVX2<>+2316(SB)/4, $0x3e905739
+DATA functionConstantsAVX2<>+2320(SB)/4, $0x3e905739
+DATA functionConstantsAVX2<>+2324(SB)/4, $0x3e905739
+DATA functionConstantsAVX2<>+2328(SB)/4, $0x3e905739
+DATA functionConstantsAVX2<>+2332(SB)/4, $0x3e905739
+DATA functionConstantsAVX2<>+2336(SB)/4, $0x3e905739
+DATA functionConstantsAVX2<>+2340(SB)/4, $0x3e905739
+DATA functionConstantsAVX2<>+2344(SB)/4, $0x3e905739
+DATA functionConstantsAVX2<>+2348(SB)/4, $0x3e905739
+DATA functionConstantsAVX2<>+2352(SB)/4, $0x3e905739
+DATA functionConstantsAVX2<>+2356(SB)/4, $0x3e905739
+DATA functionConstantsAVX2<>+2360(SB)/4, $0x3e905739
+DATA functionConstantsAVX2<>+2364(SB)/4, $0x3e905739
+DATA functionConstantsAVX2<>+2368(SB)/4, $0x3e8f24ac
+DATA functionConstantsAVX2<>+2372(SB)/4, $0x3e8f24ac
+DATA functionConstantsAVX2<>+2376(SB)/4, $0x3e8f24ac
+DATA functionConstantsAVX2<>+2380(SB)/4, $0x3e8f24ac
+DATA functionConstantsAVX2<>+2384(SB)/4, $0x3e8f24ac
+DATA functionConstantsAVX2<>+2388(SB)/4, $0x3e8f24ac
+DATA functionConstantsAVX2<>+2392(SB)/4, $0x3e8f24ac
+DATA functionConstantsAVX2<>+2396(SB)/4, $0x3e8f24ac
+DATA functionConstantsAVX2<>+2400(SB)/4, $0x3e8f24ac
+DATA functionConstantsAVX2<>+2404(SB)/4, $0x3e8f24ac
+DATA functionConstantsAVX2<>+2408(SB)/4, $0x3e8f24ac
+DATA functionConstantsAVX2<>+2412(SB)/4, $0x3e8f24ac
+DATA functionConstantsAVX2<>+2416(SB)/4, $0x3e8f24ac
+DATA functionConstantsAVX2<>+2420(SB)/4, $0x3e8f24ac
+DATA functionConstantsAVX2<>+2424(SB)/4, $0x3e8f24ac
+DATA functionConstantsAVX2<>+2428(SB)/4, $0x3e8f24ac
+DATA functionConstantsAVX2<>+2432(SB)/4, $0x3eccedb8
+DATA functionConstantsAVX2<>+2436(SB)/4, $0x3eccedb8
+DATA functionConstantsAVX2<>+2440(SB)/4, $0x3eccedb8
+DATA functionConstantsAVX2<>+2444(SB)/4, $0x3eccedb8
+DATA functionConstantsAVX2<>+2448(SB)/4, $0x3eccedb8
+DATA functionConstantsAVX2<>+2452(SB)/4, $0x3eccedb8
+DATA functionConstantsAVX2<>+2456(SB)/4, $0x3eccedb8
+DATA functionConstantsAVX2<>+2460(SB)/4, $0x3eccedb8
+DATA functionConstantsAVX2<>+2464(SB)/4, $0x3eccedb8
+DATA functionConstantsAVX2<>+2468(SB)/4, $0x3eccedb8
+DATA functionConstantsAVX2<>+2472(SB)/4, $0x3eccedb8
+DATA functionConstantsAVX2<>+2476(SB)/4, $0x3eccedb8
+DATA functionConstantsAVX2<>+2480(SB)/4, $0x3eccedb8
+DATA functionConstantsAVX2<>+2484(SB)/4, $0x3eccedb8
+DATA functionConstantsAVX2<>+2488(SB)/4, $0x3eccedb8
+DATA functionConstantsAVX2<>+2492(SB)/4, $0x3eccedb8
+DATA functionConstantsAVX2<>+2496(SB)/4, $0x3f2aaa6f
+DATA functionConstantsAVX2<>+2500(SB)/4, $0x3f2aaa6f
+DATA functionConstantsAVX2<>+2504(SB)/4, $0x3f2aaa6f
+DATA functionConstantsAVX2<>+2508(SB)/4, $0x3f2aaa6f
+DATA functionConstantsAVX2<>+2512(SB)/4, $0x3f2aaa6f
+DATA functionConstantsAVX2<>+2516(SB)/4, $0x3f2aaa6f
+DATA functionConstantsAVX2<>+2520(SB)/4, $0x3f2aaa6f
+DATA functionConstantsAVX2<>+2524(SB)/4, $0x3f2aaa6f
+DATA functionConstantsAVX2<>+2528(SB)/4, $0x3f2aaa6f
+DATA functionConstantsAVX2<>+2532(SB)/4, $0x3f2aaa6f
+DATA functionConstantsAVX2<>+2536(SB)/4, $0x3f2aaa6f
+DATA functionConstantsAVX2<>+2540(SB)/4, $0x3f2aaa6f
+DATA functionConstantsAVX2<>+2544(SB)/4, $0x3f2aaa6f
+DATA functionConstantsAVX2<>+2548(SB)/4, $0x3f2aaa6f
+DATA functionConstantsAVX2<>+2552(SB)/4, $0x3f2aaa6f
+DATA functionConstantsAVX2<>+2556(SB)/4, $0x3f2aaa6f
+DATA functionConstantsAVX2<>+2560(SB)/4, $0x40c00000
+DATA functionConstantsAVX2<>+2564(SB)/4, $0x40c00000
+DATA functionConstantsAVX2<>+2568(SB)/4, $0x40c00000
+DATA functionConstantsAVX2<>+2572(SB)/4, $0x40c00000
+DATA functionConstantsAVX2<>+2576(SB)/4, $0x40c00000
+DATA functionConstantsAVX2<>+2580(SB)/4, $0x40c00000
+DATA functionConstantsAVX2<>+2584(SB)/4, $0x40c00000
+DATA functionConstantsAVX2<>+2588(SB)/4, $0x40c00000
+DATA functionConstantsAVX2<>+2592(SB)/4, $0x40c00000
+DATA functionConstantsAVX2<>+2596(SB)/4, $0x40c00000
+DATA functionConstantsAVX2<>+2600(SB)/4, $0x40c00000
+DATA functionConstantsAVX2<>+2604(SB)/4, $0x40c00000
+DATA functionConstantsAVX2<>+2608(SB)/4, $0x40c00000
+DATA functionConstantsAVX2<>+2612(SB)/4, $0x40c00000
+DATA functionConstantsAVX2<>+2616(SB)/4, $0x40c00000
+DATA functionConstantsAVX2<>+2620(SB)/4, $0x40c00000
+GLOBL functionConstantsAVX2<>(SB), RODATA|NOPTR, $2624
 
 // func sigmoidAVX2(x *float32, y *float32, n int)
 // Requires: AVX, AVX2
@@ -942,7 +926,7 @@ done:
 	RET
 
 // func geluAVX2(x *float32, y *float32, n int)
-// Requires: AVX, AVX2
+// Requires: AVX, AVX2, FMA3
 TEXT ·geluAVX2(SB), NOSPLIT, $0-24
 	MOVQ x+0(FP), AX
 	MOVQ y+8(FP), CX
@@ -951,134 +935,122 @@ TEXT ·geluAVX2(SB), NOSPLIT, $0-24
 	SHLQ $0x02, DX
 
 loop:
-	CMPQ      BX, DX
-	JGE       done
-	VMOVUPS   (AX)(BX*1), Y0
-	VMOVUPS   32(AX)(BX*1), Y3
-	VANDPS    functionConstantsAVX2<>+0(SB), Y0, Y1
-	VANDPS    functionConstantsAVX2<>+0(SB), Y3, Y4
-	VMOVUPS   functionConstantsAVX2<>+1152(SB), Y2
-	VMOVUPS   functionConstantsAVX2<>+1152(SB), Y5
-	VMINPS    Y1, Y2, Y1
-	VMINPS    Y4, Y5, Y4
-	VANDPS    functionConstantsAVX2<>+1216(SB), Y1, Y2
-	VANDPS    functionConstantsAVX2<>+1216(SB), Y4, Y7
-	VSUBPS    Y2, Y1, Y5
-	VSUBPS    Y7, Y4, Y8
-	VADDPS    Y2, Y1, Y6
-	VADDPS    Y7, Y4, Y9
-	VMULPS    Y6, Y5, Y5
-	VMULPS    Y9, Y8, Y6
-	VMULPS    functionConstantsAVX2<>+1280(SB), Y5, Y5
-	VMULPS    functionConstantsAVX2<>+1280(SB), Y6, Y6
-	VMULPS    Y2, Y2, Y2
-	VMULPS    Y7, Y7, Y7
-	VMULPS    functionConstantsAVX2<>+1344(SB), Y2, Y2
-	VMULPS    functionConstantsAVX2<>+1344(SB), Y7, Y10
-	VMULPS    functionConstantsAVX2<>+192(SB), Y2, Y7
-	VMULPS    functionConstantsAVX2<>+192(SB), Y10, Y11
-	VADDPS    functionConstantsAVX2<>+256(SB), Y7, Y7
-	VADDPS    functionConstantsAVX2<>+256(SB), Y11, Y11
-	VSUBPS    functionConstantsAVX2<>+256(SB), Y7, Y8
-	VSUBPS    functionConstantsAVX2<>+256(SB), Y11, Y12
-	VMULPS    functionConstantsAVX2<>+320(SB), Y8, Y9
-	VMULPS    functionConstantsAVX2<>+320(SB), Y12, Y13
-	VADDPS    Y5, Y9, Y9
-	VADDPS    Y6, Y13, Y13
-	VMULPS    functionConstantsAVX2<>+384(SB), Y8, Y5
-	VMULPS    functionConstantsAVX2<>+384(SB), Y12, Y6
-	VSUBPS    Y5, Y2, Y2
-	VSUBPS    Y6, Y10, Y5
-	VSUBPS    Y9, Y2, Y2
-	VSUBPS    Y13, Y5, Y9
-	VMULPS    Y2, Y2, Y5
-	VMULPS    Y9, Y9, Y10
-	VMULPS    functionConstantsAVX2<>+448(SB), Y5, Y6
-	VMULPS    functionConstantsAVX2<>+448(SB), Y10, Y12
-	VMOVUPS   functionConstantsAVX2<>+512(SB), Y8
-	VMOVUPS   functionConstantsAVX2<>+512(SB), Y13
-	VMULPS    Y2, Y8, Y8
-	VMULPS    Y9, Y13, Y13
-	VADDPS    functionConstantsAVX2<>+576(SB), Y8, Y8
-	VADDPS    functionConstantsAVX2<>+576(SB), Y13, Y13
-	VADDPS    Y8, Y6, Y6
-	VADDPS    Y13, Y12, Y12
-	VMULPS    Y5, Y6, Y6
-	VMULPS    Y10, Y12, Y12
-	VMOVUPS   functionConstantsAVX2<>+640(SB), Y8
-	VMOVUPS   functionConstantsAVX2<>+640(SB), Y13
-	VMULPS    Y2, Y8, Y8
-	VMULPS    Y9, Y13, Y13
-	VADDPS    functionConstantsAVX2<>+704(SB), Y8, Y8
-	VADDPS    functionConstantsAVX2<>+704(SB), Y13, Y13
-	VADDPS    Y8, Y6, Y6
-	VADDPS    Y13, Y12, Y12
-	VMULPS    Y5, Y6, Y6
-	VMULPS    Y10, Y12, Y12
-	VADDPS    Y2, Y6, Y6
-	VADDPS    Y9, Y12, Y12
-	VPSLLD    $0x17, Y7, Y7
-	VPSLLD    $0x17, Y11, Y11
-	VADDPS    functionConstantsAVX2<>+768(SB), Y6, Y6
-	VADDPS    functionConstantsAVX2<>+768(SB), Y12, Y12
-	VMULPS    Y7, Y6, Y6
-	VMULPS    Y11, Y12, Y12
-	VMOVUPS   functionConstantsAVX2<>+1408(SB), Y2
-	VMOVUPS   functionConstantsAVX2<>+1408(SB), Y5
-	VMULPS    Y1, Y2, Y2
-	VMULPS    Y4, Y5, Y5
-	VADDPS    functionConstantsAVX2<>+1472(SB), Y2, Y2
-	VADDPS    functionConstantsAVX2<>+1472(SB), Y5, Y5
-	VMULPS    Y1, Y2, Y2
-	VMULPS    Y4, Y5, Y5
-	VADDPS    functionConstantsAVX2<>+1536(SB), Y2, Y2
-	VADDPS    functionConstantsAVX2<>+1536(SB), Y5, Y5
-	VMULPS    Y1, Y2, Y2
-	VMULPS    Y4, Y5, Y5
-	VADDPS    functionConstantsAVX2<>+1600(SB), Y2, Y2
-	VADDPS    functionConstantsAVX2<>+1600(SB), Y5, Y5
-	VMULPS    Y1, Y2, Y2
-	VMULPS    Y4, Y5, Y5
-	VADDPS    functionConstantsAVX2<>+1664(SB), Y2, Y2
-	VADDPS    functionConstantsAVX2<>+1664(SB), Y5, Y5
-	VMULPS    Y2, Y6, Y2
-	VMULPS    Y5, Y12, Y6
-	VMOVUPS   functionConstantsAVX2<>+1728(SB), Y5
-	VMOVUPS   functionConstantsAVX2<>+1728(SB), Y7
-	VMULPS    Y1, Y5, Y5
-	VMULPS    Y4, Y7, Y7
-	VADDPS    functionConstantsAVX2<>+1792(SB), Y5, Y5
-	VADDPS    functionConstantsAVX2<>+1792(SB), Y7, Y7
-	VMULPS    Y1, Y5, Y5
-	VMULPS    Y4, Y7, Y7
-	VADDPS    functionConstantsAVX2<>+1856(SB), Y5, Y5
-	VADDPS    functionConstantsAVX2<>+1856(SB), Y7, Y7
-	VMULPS    Y1, Y5, Y5
-	VMULPS    Y4, Y7, Y7
-	VADDPS    functionConstantsAVX2<>+1920(SB), Y5, Y5
-	VADDPS    functionConstantsAVX2<>+1920(SB), Y7, Y7
-	VMULPS    Y1, Y5, Y5
-	VMULPS    Y4, Y7, Y7
-	VADDPS    functionConstantsAVX2<>+1984(SB), Y5, Y5
-	VADDPS    functionConstantsAVX2<>+1984(SB), Y7, Y7
-	VMULPS    Y1, Y5, Y5
-	VMULPS    Y4, Y7, Y7
-	VADDPS    functionConstantsAVX2<>+768(SB), Y5, Y5
-	VADDPS    functionConstantsAVX2<>+768(SB), Y7, Y7
-	VDIVPS    Y5, Y2, Y1
-	VDIVPS    Y7, Y6, Y4
-	VMOVUPS   functionConstantsAVX2<>+768(SB), Y2
-	VMOVUPS   functionConstantsAVX2<>+768(SB), Y5
-	VSUBPS    Y1, Y2, Y2
-	VSUBPS    Y4, Y5, Y5
-	VBLENDVPS Y0, Y1, Y2, Y1
-	VBLENDVPS Y3, Y4, Y5, Y2
-	VMULPS    Y1, Y0, Y0
-	VMULPS    Y2, Y3, Y1
-	VMOVUPS   Y0, (CX)(BX*1)
-	VMOVUPS   Y1, 32(CX)(BX*1)
-	ADDQ      $0x40, BX
-	JMP       loop
+	CMPQ         BX, DX
+	JGE          done
+	VMOVUPS      (AX)(BX*1), Y0
+	VMOVUPS      32(AX)(BX*1), Y3
+	VANDPS       functionConstantsAVX2<>+0(SB), Y0, Y1
+	VANDPS       functionConstantsAVX2<>+0(SB), Y3, Y4
+	VMOVUPS      functionConstantsAVX2<>+1152(SB), Y2
+	VMOVUPS      functionConstantsAVX2<>+1152(SB), Y5
+	VMINPS       Y1, Y2, Y1
+	VMINPS       Y4, Y5, Y4
+	VMULPS       Y1, Y1, Y2
+	VMULPS       Y4, Y4, Y8
+	VMOVUPS      Y2, Y5
+	VMOVUPS      Y8, Y9
+	VFNMADD231PS Y1, Y1, Y5
+	VFNMADD231PS Y4, Y4, Y9
+	VMOVUPS      functionConstantsAVX2<>+256(SB), Y6
+	VMOVUPS      functionConstantsAVX2<>+256(SB), Y10
+	VFMADD231PS  functionConstantsAVX2<>+1216(SB), Y2, Y6
+	VFMADD231PS  functionConstantsAVX2<>+1216(SB), Y8, Y10
+	VSUBPS       functionConstantsAVX2<>+256(SB), Y6, Y7
+	VSUBPS       functionConstantsAVX2<>+256(SB), Y10, Y11
+	VMULPS       functionConstantsAVX2<>+1280(SB), Y2, Y2
+	VMULPS       functionConstantsAVX2<>+1280(SB), Y8, Y8
+	VMULPS       functionConstantsAVX2<>+1280(SB), Y5, Y5
+	VMULPS       functionConstantsAVX2<>+1280(SB), Y9, Y9
+	VFNMADD231PS functionConstantsAVX2<>+384(SB), Y7, Y2
+	VFNMADD231PS functionConstantsAVX2<>+384(SB), Y11, Y8
+	VFMADD231PS  functionConstantsAVX2<>+320(SB), Y7, Y5
+	VFMADD231PS  functionConstantsAVX2<>+320(SB), Y11, Y9
+	VSUBPS       Y5, Y2, Y2
+	VSUBPS       Y9, Y8, Y9
+	VMULPS       Y2, Y2, Y5
+	VMULPS       Y9, Y9, Y11
+	VMOVUPS      functionConstantsAVX2<>+512(SB), Y7
+	VMOVUPS      functionConstantsAVX2<>+512(SB), Y12
+	VMOVUPS      functionConstantsAVX2<>+576(SB), Y8
+	VMOVUPS      functionConstantsAVX2<>+576(SB), Y13
+	VFMADD231PS  Y7, Y2, Y8
+	VFMADD231PS  Y12, Y9, Y13
+	VMOVUPS      functionConstantsAVX2<>+640(SB), Y7
+	VMOVUPS      functionConstantsAVX2<>+640(SB), Y14
+	VMOVUPS      functionConstantsAVX2<>+704(SB), Y12
+	VMOVUPS      functionConstantsAVX2<>+704(SB), Y15
+	VFMADD231PS  Y7, Y2, Y12
+	VFMADD231PS  Y14, Y9, Y15
+	VFMADD231PS  functionConstantsAVX2<>+448(SB), Y5, Y8
+	VFMADD231PS  functionConstantsAVX2<>+448(SB), Y11, Y13
+	VFMADD231PS  Y8, Y5, Y12
+	VFMADD231PS  Y13, Y11, Y15
+	VMOVUPS      Y2, Y2
+	VMOVUPS      Y9, Y7
+	VFMADD231PS  Y12, Y5, Y2
+	VFMADD231PS  Y15, Y11, Y7
+	VPSLLD       $0x17, Y6, Y6
+	VPSLLD       $0x17, Y10, Y10
+	VMOVUPS      Y6, Y5
+	VMOVUPS      Y10, Y8
+	VFMADD231PS  Y2, Y6, Y5
+	VFMADD231PS  Y7, Y10, Y8
+	VMOVUPS      functionConstantsAVX2<>+1344(SB), Y2
+	VMOVUPS      functionConstantsAVX2<>+1344(SB), Y7
+	VMOVUPS      functionConstantsAVX2<>+1408(SB), Y6
+	VMOVUPS      functionConstantsAVX2<>+1408(SB), Y9
+	VFMADD231PS  Y2, Y1, Y6
+	VFMADD231PS  Y7, Y4, Y9
+	VMOVUPS      functionConstantsAVX2<>+1472(SB), Y2
+	VMOVUPS      functionConstantsAVX2<>+1472(SB), Y7
+	VFMADD231PS  Y6, Y1, Y2
+	VFMADD231PS  Y9, Y4, Y7
+	VMOVUPS      functionConstantsAVX2<>+1536(SB), Y6
+	VMOVUPS      functionConstantsAVX2<>+1536(SB), Y9
+	VFMADD231PS  Y2, Y1, Y6
+	VFMADD231PS  Y7, Y4, Y9
+	VMOVUPS      functionConstantsAVX2<>+1600(SB), Y2
+	VMOVUPS      functionConstantsAVX2<>+1600(SB), Y7
+	VFMADD231PS  Y6, Y1, Y2
+	VFMADD231PS  Y9, Y4, Y7
+	VMULPS       Y2, Y5, Y2
+	VMULPS       Y7, Y8, Y7
+	VMOVUPS      functionConstantsAVX2<>+1664(SB), Y5
+	VMOVUPS      functionConstantsAVX2<>+1664(SB), Y8
+	VMOVUPS      functionConstantsAVX2<>+1728(SB), Y6
+	VMOVUPS      functionConstantsAVX2<>+1728(SB), Y9
+	VFMADD231PS  Y5, Y1, Y6
+	VFMADD231PS  Y8, Y4, Y9
+	VMOVUPS      functionConstantsAVX2<>+1792(SB), Y5
+	VMOVUPS      functionConstantsAVX2<>+1792(SB), Y8
+	VFMADD231PS  Y6, Y1, Y5
+	VFMADD231PS  Y9, Y4, Y8
+	VMOVUPS      functionConstantsAVX2<>+1856(SB), Y6
+	VMOVUPS      functionConstantsAVX2<>+1856(SB), Y9
+	VFMADD231PS  Y5, Y1, Y6
+	VFMADD231PS  Y8, Y4, Y9
+	VMOVUPS      functionConstantsAVX2<>+1920(SB), Y5
+	VMOVUPS      functionConstantsAVX2<>+1920(SB), Y8
+	VFMADD231PS  Y6, Y1, Y5
+	VFMADD231PS  Y9, Y4, Y8
+	VMOVUPS      functionConstantsAVX2<>+768(SB), Y6
+	VMOVUPS      functionConstantsAVX2<>+768(SB), Y9
+	VFMADD231PS  Y5, Y1, Y6
+	VFMADD231PS  Y8, Y4, Y9
+	VDIVPS       Y6, Y2, Y1
+	VDIVPS       Y9, Y7, Y4
+	VMOVUPS      functionConstantsAVX2<>+768(SB), Y2
+	VMOVUPS      functionConstantsAVX2<>+768(SB), Y5
+	VSUBPS       Y1, Y2, Y2
+	VSUBPS       Y4, Y5, Y5
+	VBLENDVPS    Y0, Y1, Y2, Y1
+	VBLENDVPS    Y3, Y4, Y5, Y2
+	VMULPS       Y1, Y0, Y0
+	VMULPS       Y2, Y3, Y1
+	VMOVUPS      Y0, (CX)(BX*1)
+	VMOVUPS      Y1, 32(CX)(BX*1)
+	ADDQ         $0x40, BX
+	JMP          loop
 
 done:
 	VZEROUPPER
@@ -1100,10 +1072,10 @@ loop:
 	VMOVUPS   32(AX)(BX*1), Y2
 	VMULPS    Y0, Y0, Y1
 	VMULPS    Y2, Y2, Y3
-	VMULPS    functionConstantsAVX2<>+2048(SB), Y1, Y1
-	VMULPS    functionConstantsAVX2<>+2048(SB), Y3, Y5
-	VADDPS    functionConstantsAVX2<>+2112(SB), Y1, Y1
-	VADDPS    functionConstantsAVX2<>+2112(SB), Y5, Y5
+	VMULPS    functionConstantsAVX2<>+1984(SB), Y1, Y1
+	VMULPS    functionConstantsAVX2<>+1984(SB), Y3, Y5
+	VADDPS    functionConstantsAVX2<>+2048(SB), Y1, Y1
+	VADDPS    functionConstantsAVX2<>+2048(SB), Y5, Y5
 	VMULPS    Y0, Y1, Y1
 	VMULPS    Y2, Y5, Y5
 	VANDPS    functionConstantsAVX2<>+0(SB), Y1, Y3
@@ -1352,7 +1324,7 @@ done:
 	RET
 
 // func geluGradAVX2(saved *float32, dy *float32, dx *float32, n int)
-// Requires: AVX, AVX2
+// Requires: AVX, AVX2, FMA3
 TEXT ·geluGradAVX2(SB), NOSPLIT, $0-32
 	MOVQ saved+0(FP), AX
 	MOVQ dy+8(FP), CX
@@ -1362,144 +1334,130 @@ TEXT ·geluGradAVX2(SB), NOSPLIT, $0-32
 	SHLQ $0x02, BX
 
 loop:
-	CMPQ      SI, BX
-	JGE       done
-	VMOVUPS   (AX)(SI*1), Y0
-	VMOVUPS   (CX)(SI*1), Y1
-	VANDPS    functionConstantsAVX2<>+0(SB), Y0, Y2
-	VMOVUPS   functionConstantsAVX2<>+1152(SB), Y3
-	VMINPS    Y2, Y3, Y2
-	VANDPS    functionConstantsAVX2<>+1216(SB), Y2, Y3
-	VSUBPS    Y3, Y2, Y4
-	VADDPS    Y3, Y2, Y5
-	VMULPS    Y5, Y4, Y4
-	VMULPS    functionConstantsAVX2<>+1280(SB), Y4, Y4
-	VMULPS    Y3, Y3, Y3
-	VMULPS    functionConstantsAVX2<>+1344(SB), Y3, Y3
-	VMULPS    functionConstantsAVX2<>+192(SB), Y3, Y5
-	VADDPS    functionConstantsAVX2<>+256(SB), Y5, Y5
-	VSUBPS    functionConstantsAVX2<>+256(SB), Y5, Y6
-	VMULPS    functionConstantsAVX2<>+320(SB), Y6, Y7
-	VADDPS    Y4, Y7, Y7
-	VMULPS    functionConstantsAVX2<>+384(SB), Y6, Y4
-	VSUBPS    Y4, Y3, Y3
-	VSUBPS    Y7, Y3, Y3
-	VMULPS    Y3, Y3, Y4
-	VMULPS    functionConstantsAVX2<>+448(SB), Y4, Y6
-	VMOVUPS   functionConstantsAVX2<>+512(SB), Y7
-	VMULPS    Y3, Y7, Y7
-	VADDPS    functionConstantsAVX2<>+576(SB), Y7, Y7
-	VADDPS    Y7, Y6, Y6
-	VMULPS    Y4, Y6, Y6
-	VMOVUPS   functionConstantsAVX2<>+640(SB), Y7
-	VMULPS    Y3, Y7, Y7
-	VADDPS    functionConstantsAVX2<>+704(SB), Y7, Y7
-	VADDPS    Y7, Y6, Y6
-	VMULPS    Y4, Y6, Y6
-	VADDPS    Y3, Y6, Y6
-	VPSLLD    $0x17, Y5, Y5
-	VADDPS    functionConstantsAVX2<>+768(SB), Y6, Y6
-	VMULPS    Y5, Y6, Y6
-	VMOVUPS   functionConstantsAVX2<>+1408(SB), Y3
-	VMULPS    Y2, Y3, Y3
-	VADDPS    functionConstantsAVX2<>+1472(SB), Y3, Y3
-	VMULPS    Y2, Y3, Y3
-	VADDPS    functionConstantsAVX2<>+1536(SB), Y3, Y3
-	VMULPS    Y2, Y3, Y3
-	VADDPS    functionConstantsAVX2<>+1600(SB), Y3, Y3
-	VMULPS    Y2, Y3, Y3
-	VADDPS    functionConstantsAVX2<>+1664(SB), Y3, Y3
-	VMULPS    Y3, Y6, Y3
-	VMOVUPS   functionConstantsAVX2<>+1728(SB), Y4
-	VMULPS    Y2, Y4, Y4
-	VADDPS    functionConstantsAVX2<>+1792(SB), Y4, Y4
-	VMULPS    Y2, Y4, Y4
-	VADDPS    functionConstantsAVX2<>+1856(SB), Y4, Y4
-	VMULPS    Y2, Y4, Y4
-	VADDPS    functionConstantsAVX2<>+1920(SB), Y4, Y4
-	VMULPS    Y2, Y4, Y4
-	VADDPS    functionConstantsAVX2<>+1984(SB), Y4, Y4
-	VMULPS    Y2, Y4, Y4
-	VADDPS    functionConstantsAVX2<>+768(SB), Y4, Y4
-	VDIVPS    Y4, Y3, Y2
-	VMOVUPS   functionConstantsAVX2<>+768(SB), Y3
-	VSUBPS    Y2, Y3, Y3
-	VBLENDVPS Y0, Y2, Y3, Y2
-	VMULPS    Y2, Y0, Y3
-	VMULPS    functionConstantsAVX2<>+2176(SB), Y6, Y6
-	VMULPS    Y6, Y0, Y0
-	VADDPS    Y0, Y2, Y0
-	VMULPS    Y1, Y0, Y0
-	VMOVUPS   Y0, (DX)(SI*1)
-	VMOVUPS   32(AX)(SI*1), Y0
-	VMOVUPS   32(CX)(SI*1), Y1
-	VANDPS    functionConstantsAVX2<>+0(SB), Y0, Y2
-	VMOVUPS   functionConstantsAVX2<>+1152(SB), Y3
-	VMINPS    Y2, Y3, Y2
-	VANDPS    functionConstantsAVX2<>+1216(SB), Y2, Y3
-	VSUBPS    Y3, Y2, Y4
-	VADDPS    Y3, Y2, Y5
-	VMULPS    Y5, Y4, Y4
-	VMULPS    functionConstantsAVX2<>+1280(SB), Y4, Y4
-	VMULPS    Y3, Y3, Y3
-	VMULPS    functionConstantsAVX2<>+1344(SB), Y3, Y3
-	VMULPS    functionConstantsAVX2<>+192(SB), Y3, Y5
-	VADDPS    functionConstantsAVX2<>+256(SB), Y5, Y5
-	VSUBPS    functionConstantsAVX2<>+256(SB), Y5, Y6
-	VMULPS    functionConstantsAVX2<>+320(SB), Y6, Y7
-	VADDPS    Y4, Y7, Y7
-	VMULPS    functionConstantsAVX2<>+384(SB), Y6, Y4
-	VSUBPS    Y4, Y3, Y3
-	VSUBPS    Y7, Y3, Y3
-	VMULPS    Y3, Y3, Y4
-	VMULPS    functionConstantsAVX2<>+448(SB), Y4, Y6
-	VMOVUPS   functionConstantsAVX2<>+512(SB), Y7
-	VMULPS    Y3, Y7, Y7
-	VADDPS    functionConstantsAVX2<>+576(SB), Y7, Y7
-	VADDPS    Y7, Y6, Y6
-	VMULPS    Y4, Y6, Y6
-	VMOVUPS   functionConstantsAVX2<>+640(SB), Y7
-	VMULPS    Y3, Y7, Y7
-	VADDPS    functionConstantsAVX2<>+704(SB), Y7, Y7
-	VADDPS    Y7, Y6, Y6
-	VMULPS    Y4, Y6, Y6
-	VADDPS    Y3, Y6, Y6
-	VPSLLD    $0x17, Y5, Y5
-	VADDPS    functionConstantsAVX2<>+768(SB), Y6, Y6
-	VMULPS    Y5, Y6, Y6
-	VMOVUPS   functionConstantsAVX2<>+1408(SB), Y3
-	VMULPS    Y2, Y3, Y3
-	VADDPS    functionConstantsAVX2<>+1472(SB), Y3, Y3
-	VMULPS    Y2, Y3, Y3
-	VADDPS    functionConstantsAVX2<>+1536(SB), Y3, Y3
-	VMULPS    Y2, Y3, Y3
-	VADDPS    functionConstantsAVX2<>+1600(SB), Y3, Y3
-	VMULPS    Y2, Y3, Y3
-	VADDPS    functionConstantsAVX2<>+1664(SB), Y3, Y3
-	VMULPS    Y3, Y6, Y3
-	VMOVUPS   functionConstantsAVX2<>+1728(SB), Y4
-	VMULPS    Y2, Y4, Y4
-	VADDPS    functionConstantsAVX2<>+1792(SB), Y4, Y4
-	VMULPS    Y2, Y4, Y4
-	VADDPS    functionConstantsAVX2<>+1856(SB), Y4, Y4
-	VMULPS    Y2, Y4, Y4
-	VADDPS    functionConstantsAVX2<>+1920(SB), Y4, Y4
-	VMULPS    Y2, Y4, Y4
-	VADDPS    functionConstantsAVX2<>+1984(SB), Y4, Y4
-	VMULPS    Y2, Y4, Y4
-	VADDPS    functionConstantsAVX2<>+768(SB), Y4, Y4
-	VDIVPS    Y4, Y3, Y2
-	VMOVUPS   functionConstantsAVX2<>+768(SB), Y3
-	VSUBPS    Y2, Y3, Y3
-	VBLENDVPS Y0, Y2, Y3, Y2
-	VMULPS    Y2, Y0, Y3
-	VMULPS    functionConstantsAVX2<>+2176(SB), Y6, Y6
-	VMULPS    Y6, Y0, Y0
-	VADDPS    Y0, Y2, Y0
-	VMULPS    Y1, Y0, Y0
-	VMOVUPS   Y0, 32(DX)(SI*1)
-	ADDQ      $0x40, SI
-	JMP       loop
+	CMPQ         SI, BX
+	JGE          done
+	VMOVUPS      (AX)(SI*1), Y0
+	VMOVUPS      (CX)(SI*1), Y1
+	VANDPS       functionConstantsAVX2<>+0(SB), Y0, Y2
+	VMOVUPS      functionConstantsAVX2<>+1152(SB), Y3
+	VMINPS       Y2, Y3, Y2
+	VMULPS       Y2, Y2, Y3
+	VMOVUPS      Y3, Y4
+	VFNMADD231PS Y2, Y2, Y4
+	VMOVUPS      functionConstantsAVX2<>+256(SB), Y5
+	VFMADD231PS  functionConstantsAVX2<>+1216(SB), Y3, Y5
+	VSUBPS       functionConstantsAVX2<>+256(SB), Y5, Y6
+	VMULPS       functionConstantsAVX2<>+1280(SB), Y3, Y3
+	VMULPS       functionConstantsAVX2<>+1280(SB), Y4, Y4
+	VFNMADD231PS functionConstantsAVX2<>+384(SB), Y6, Y3
+	VFMADD231PS  functionConstantsAVX2<>+320(SB), Y6, Y4
+	VSUBPS       Y4, Y3, Y3
+	VMULPS       Y3, Y3, Y4
+	VMOVUPS      functionConstantsAVX2<>+512(SB), Y6
+	VMOVUPS      functionConstantsAVX2<>+576(SB), Y7
+	VFMADD231PS  Y6, Y3, Y7
+	VMOVUPS      functionConstantsAVX2<>+640(SB), Y6
+	VMOVUPS      functionConstantsAVX2<>+704(SB), Y8
+	VFMADD231PS  Y6, Y3, Y8
+	VFMADD231PS  functionConstantsAVX2<>+448(SB), Y4, Y7
+	VFMADD231PS  Y7, Y4, Y8
+	VMOVUPS      Y3, Y3
+	VFMADD231PS  Y8, Y4, Y3
+	VPSLLD       $0x17, Y5, Y5
+	VMOVUPS      Y5, Y4
+	VFMADD231PS  Y3, Y5, Y4
+	VMOVUPS      functionConstantsAVX2<>+1344(SB), Y3
+	VMOVUPS      functionConstantsAVX2<>+1408(SB), Y5
+	VFMADD231PS  Y3, Y2, Y5
+	VMOVUPS      functionConstantsAVX2<>+1472(SB), Y3
+	VFMADD231PS  Y5, Y2, Y3
+	VMOVUPS      functionConstantsAVX2<>+1536(SB), Y5
+	VFMADD231PS  Y3, Y2, Y5
+	VMOVUPS      functionConstantsAVX2<>+1600(SB), Y3
+	VFMADD231PS  Y5, Y2, Y3
+	VMULPS       Y3, Y4, Y3
+	VMOVUPS      functionConstantsAVX2<>+1664(SB), Y5
+	VMOVUPS      functionConstantsAVX2<>+1728(SB), Y6
+	VFMADD231PS  Y5, Y2, Y6
+	VMOVUPS      functionConstantsAVX2<>+1792(SB), Y5
+	VFMADD231PS  Y6, Y2, Y5
+	VMOVUPS      functionConstantsAVX2<>+1856(SB), Y6
+	VFMADD231PS  Y5, Y2, Y6
+	VMOVUPS      functionConstantsAVX2<>+1920(SB), Y5
+	VFMADD231PS  Y6, Y2, Y5
+	VMOVUPS      functionConstantsAVX2<>+768(SB), Y6
+	VFMADD231PS  Y5, Y2, Y6
+	VDIVPS       Y6, Y3, Y2
+	VMOVUPS      functionConstantsAVX2<>+768(SB), Y3
+	VSUBPS       Y2, Y3, Y3
+	VBLENDVPS    Y0, Y2, Y3, Y2
+	VMULPS       Y2, Y0, Y3
+	VMULPS       functionConstantsAVX2<>+2112(SB), Y4, Y4
+	VFMADD231PS  Y0, Y4, Y2
+	VMULPS       Y1, Y2, Y0
+	VMOVUPS      Y0, (DX)(SI*1)
+	VMOVUPS      32(AX)(SI*1), Y0
+	VMOVUPS      32(CX)(SI*1), Y1
+	VANDPS       functionConstantsAVX2<>+0(SB), Y0, Y2
+	VMOVUPS      functionConstantsAVX2<>+1152(SB), Y3
+	VMINPS       Y2, Y3, Y2
+	VMULPS       Y2, Y2, Y3
+	VMOVUPS      Y3, Y4
+	VFNMADD231PS Y2, Y2, Y4
+	VMOVUPS      functionConstantsAVX2<>+256(SB), Y5
+	VFMADD231PS  functionConstantsAVX2<>+1216(SB), Y3, Y5
+	VSUBPS       functionConstantsAVX2<>+256(SB), Y5, Y6
+	VMULPS       functionConstantsAVX2<>+1280(SB), Y3, Y3
+	VMULPS       functionConstantsAVX2<>+1280(SB), Y4, Y4
+	VFNMADD231PS functionConstantsAVX2<>+384(SB), Y6, Y3
+	VFMADD231PS  functionConstantsAVX2<>+320(SB), Y6, Y4
+	VSUBPS       Y4, Y3, Y3
+	VMULPS       Y3, Y3, Y4
+	VMOVUPS      functionConstantsAVX2<>+512(SB), Y6
+	VMOVUPS      functionConstantsAVX2<>+576(SB), Y7
+	VFMADD231PS  Y6, Y3, Y7
+	VMOVUPS      functionConstantsAVX2<>+640(SB), Y6
+	VMOVUPS      functionConstantsAVX2<>+704(SB), Y8
+	VFMADD231PS  Y6, Y3, Y8
+	VFMADD231PS  functionConstantsAVX2<>+448(SB), Y4, Y7
+	VFMADD231PS  Y7, Y4, Y8
+	VMOVUPS      Y3, Y3
+	VFMADD231PS  Y8, Y4, Y3
+	VPSLLD       $0x17, Y5, Y5
+	VMOVUPS      Y5, Y4
+	VFMADD231PS  Y3, Y5, Y4
+	VMOVUPS      functionConstantsAVX2<>+1344(SB), Y3
+	VMOVUPS      functionConstantsAVX2<>+1408(SB), Y5
+	VFMADD231PS  Y3, Y2, Y5
+	VMOVUPS      functionConstantsAVX2<>+1472(SB), Y3
+	VFMADD231PS  Y5, Y2, Y3
+	VMOVUPS      functionConstantsAVX2<>+1536(SB), Y5
+	VFMADD231PS  Y3, Y2, Y5
+	VMOVUPS      functionConstantsAVX2<>+1600(SB), Y3
+	VFMADD231PS  Y5, Y2, Y3
+	VMULPS       Y3, Y4, Y3
+	VMOVUPS      functionConstantsAVX2<>+1664(SB), Y5
+	VMOVUPS      functionConstantsAVX2<>+1728(SB), Y6
+	VFMADD231PS  Y5, Y2, Y6
+	VMOVUPS      functionConstantsAVX2<>+1792(SB), Y5
+	VFMADD231PS  Y6, Y2, Y5
+	VMOVUPS      functionConstantsAVX2<>+1856(SB), Y6
+	VFMADD231PS  Y5, Y2, Y6
+	VMOVUPS      functionConstantsAVX2<>+1920(SB), Y5
+	VFMADD231PS  Y6, Y2, Y5
+	VMOVUPS      functionConstantsAVX2<>+768(SB), Y6
+	VFMADD231PS  Y5, Y2, Y6
+	VDIVPS       Y6, Y3, Y2
+	VMOVUPS      functionConstantsAVX2<>+768(SB), Y3
+	VSUBPS       Y2, Y3, Y3
+	VBLENDVPS    Y0, Y2, Y3, Y2
+	VMULPS       Y2, Y0, Y3
+	VMULPS       functionConstantsAVX2<>+2112(SB), Y4, Y4
+	VFMADD231PS  Y0, Y4, Y2
+	VMULPS       Y1, Y2, Y0
+	VMOVUPS      Y0, 32(DX)(SI*1)
+	ADDQ         $0x40, SI
+	JMP          loop
 
 done:
 	VZEROUPPER
@@ -1521,8 +1479,8 @@ loop:
 	VMOVUPS   (AX)(SI*1), Y0
 	VMOVUPS   (CX)(SI*1), Y1
 	VMULPS    Y0, Y0, Y2
-	VMULPS    functionConstantsAVX2<>+2048(SB), Y2, Y2
-	VADDPS    functionConstantsAVX2<>+2112(SB), Y2, Y2
+	VMULPS    functionConstantsAVX2<>+1984(SB), Y2, Y2
+	VADDPS    functionConstantsAVX2<>+2048(SB), Y2, Y2
 	VMULPS    Y0, Y2, Y2
 	VANDPS    functionConstantsAVX2<>+0(SB), Y2, Y3
 	VMOVUPS   functionConstantsAVX2<>+64(SB), Y4
@@ -1559,11 +1517,11 @@ loop:
 	VBLENDVPS Y2, Y4, Y3, Y5
 	VBLENDVPS Y2, Y3, Y4, Y2
 	VANDPS    functionConstantsAVX2<>+0(SB), Y0, Y3
-	VMOVUPS   functionConstantsAVX2<>+2240(SB), Y4
+	VMOVUPS   functionConstantsAVX2<>+2176(SB), Y4
 	VMINPS    Y3, Y4, Y3
 	VMULPS    Y3, Y3, Y3
-	VMULPS    functionConstantsAVX2<>+2304(SB), Y3, Y3
-	VADDPS    functionConstantsAVX2<>+2112(SB), Y3, Y3
+	VMULPS    functionConstantsAVX2<>+2240(SB), Y3, Y3
+	VADDPS    functionConstantsAVX2<>+2048(SB), Y3, Y3
 	VMULPS    Y2, Y5, Y2
 	VMULPS    Y2, Y0, Y0
 	VMULPS    Y0, Y3, Y3
@@ -1573,8 +1531,8 @@ loop:
 	VMOVUPS   32(AX)(SI*1), Y0
 	VMOVUPS   32(CX)(SI*1), Y1
 	VMULPS    Y0, Y0, Y2
-	VMULPS    functionConstantsAVX2<>+2048(SB), Y2, Y2
-	VADDPS    functionConstantsAVX2<>+2112(SB), Y2, Y2
+	VMULPS    functionConstantsAVX2<>+1984(SB), Y2, Y2
+	VADDPS    functionConstantsAVX2<>+2048(SB), Y2, Y2
 	VMULPS    Y0, Y2, Y2
 	VANDPS    functionConstantsAVX2<>+0(SB), Y2, Y3
 	VMOVUPS   functionConstantsAVX2<>+64(SB), Y4
@@ -1611,11 +1569,11 @@ loop:
 	VBLENDVPS Y2, Y4, Y3, Y5
 	VBLENDVPS Y2, Y3, Y4, Y2
 	VANDPS    functionConstantsAVX2<>+0(SB), Y0, Y3
-	VMOVUPS   functionConstantsAVX2<>+2240(SB), Y4
+	VMOVUPS   functionConstantsAVX2<>+2176(SB), Y4
 	VMINPS    Y3, Y4, Y3
 	VMULPS    Y3, Y3, Y3
-	VMULPS    functionConstantsAVX2<>+2304(SB), Y3, Y3
-	VADDPS    functionConstantsAVX2<>+2112(SB), Y3, Y3
+	VMULPS    functionConstantsAVX2<>+2240(SB), Y3, Y3
+	VADDPS    functionConstantsAVX2<>+2048(SB), Y3, Y3
 	VMULPS    Y2, Y5, Y2
 	VMULPS    Y2, Y0, Y0
 	VMULPS    Y0, Y3, Y3
@@ -1739,7 +1697,7 @@ done:
 	RET
 
 // func geluAndSlopeAVX2(x *float32, y *float32, n int)
-// Requires: AVX, AVX2
+// Requires: AVX, AVX2, FMA3
 TEXT ·geluAndSlopeAVX2(SB), NOSPLIT, $0-24
 	MOVQ x+0(FP), AX
 	MOVQ y+8(FP), CX
@@ -1748,142 +1706,128 @@ TEXT ·geluAndSlopeAVX2(SB), NOSPLIT, $0-24
 	SHLQ $0x02, DX
 
 loop:
-	CMPQ      BX, DX
-	JGE       done
-	VMOVUPS   (AX)(BX*1), Y0
-	VANDPS    functionConstantsAVX2<>+0(SB), Y0, Y1
-	VMOVUPS   functionConstantsAVX2<>+1152(SB), Y2
-	VMINPS    Y1, Y2, Y1
-	VANDPS    functionConstantsAVX2<>+1216(SB), Y1, Y2
-	VSUBPS    Y2, Y1, Y3
-	VADDPS    Y2, Y1, Y4
-	VMULPS    Y4, Y3, Y3
-	VMULPS    functionConstantsAVX2<>+1280(SB), Y3, Y3
-	VMULPS    Y2, Y2, Y2
-	VMULPS    functionConstantsAVX2<>+1344(SB), Y2, Y2
-	VMULPS    functionConstantsAVX2<>+192(SB), Y2, Y4
-	VADDPS    functionConstantsAVX2<>+256(SB), Y4, Y4
-	VSUBPS    functionConstantsAVX2<>+256(SB), Y4, Y5
-	VMULPS    functionConstantsAVX2<>+320(SB), Y5, Y6
-	VADDPS    Y3, Y6, Y6
-	VMULPS    functionConstantsAVX2<>+384(SB), Y5, Y3
-	VSUBPS    Y3, Y2, Y2
-	VSUBPS    Y6, Y2, Y2
-	VMULPS    Y2, Y2, Y3
-	VMULPS    functionConstantsAVX2<>+448(SB), Y3, Y5
-	VMOVUPS   functionConstantsAVX2<>+512(SB), Y6
-	VMULPS    Y2, Y6, Y6
-	VADDPS    functionConstantsAVX2<>+576(SB), Y6, Y6
-	VADDPS    Y6, Y5, Y5
-	VMULPS    Y3, Y5, Y5
-	VMOVUPS   functionConstantsAVX2<>+640(SB), Y6
-	VMULPS    Y2, Y6, Y6
-	VADDPS    functionConstantsAVX2<>+704(SB), Y6, Y6
-	VADDPS    Y6, Y5, Y5
-	VMULPS    Y3, Y5, Y5
-	VADDPS    Y2, Y5, Y5
-	VPSLLD    $0x17, Y4, Y4
-	VADDPS    functionConstantsAVX2<>+768(SB), Y5, Y5
-	VMULPS    Y4, Y5, Y5
-	VMOVUPS   functionConstantsAVX2<>+1408(SB), Y2
-	VMULPS    Y1, Y2, Y2
-	VADDPS    functionConstantsAVX2<>+1472(SB), Y2, Y2
-	VMULPS    Y1, Y2, Y2
-	VADDPS    functionConstantsAVX2<>+1536(SB), Y2, Y2
-	VMULPS    Y1, Y2, Y2
-	VADDPS    functionConstantsAVX2<>+1600(SB), Y2, Y2
-	VMULPS    Y1, Y2, Y2
-	VADDPS    functionConstantsAVX2<>+1664(SB), Y2, Y2
-	VMULPS    Y2, Y5, Y2
-	VMOVUPS   functionConstantsAVX2<>+1728(SB), Y3
-	VMULPS    Y1, Y3, Y3
-	VADDPS    functionConstantsAVX2<>+1792(SB), Y3, Y3
-	VMULPS    Y1, Y3, Y3
-	VADDPS    functionConstantsAVX2<>+1856(SB), Y3, Y3
-	VMULPS    Y1, Y3, Y3
-	VADDPS    functionConstantsAVX2<>+1920(SB), Y3, Y3
-	VMULPS    Y1, Y3, Y3
-	VADDPS    functionConstantsAVX2<>+1984(SB), Y3, Y3
-	VMULPS    Y1, Y3, Y3
-	VADDPS    functionConstantsAVX2<>+768(SB), Y3, Y3
-	VDIVPS    Y3, Y2, Y1
-	VMOVUPS   functionConstantsAVX2<>+768(SB), Y2
-	VSUBPS    Y1, Y2, Y2
-	VBLENDVPS Y0, Y1, Y2, Y1
-	VMULPS    Y1, Y0, Y2
-	VMULPS    functionConstantsAVX2<>+2176(SB), Y5, Y5
-	VMULPS    Y5, Y0, Y0
-	VADDPS    Y0, Y1, Y0
-	VMOVUPS   Y2, (CX)(BX*1)
-	VMOVUPS   Y0, (AX)(BX*1)
-	VMOVUPS   32(AX)(BX*1), Y0
-	VANDPS    functionConstantsAVX2<>+0(SB), Y0, Y1
-	VMOVUPS   functionConstantsAVX2<>+1152(SB), Y2
-	VMINPS    Y1, Y2, Y1
-	VANDPS    functionConstantsAVX2<>+1216(SB), Y1, Y2
-	VSUBPS    Y2, Y1, Y3
-	VADDPS    Y2, Y1, Y4
-	VMULPS    Y4, Y3, Y3
-	VMULPS    functionConstantsAVX2<>+1280(SB), Y3, Y3
-	VMULPS    Y2, Y2, Y2
-	VMULPS    functionConstantsAVX2<>+1344(SB), Y2, Y2
-	VMULPS    functionConstantsAVX2<>+192(SB), Y2, Y4
-	VADDPS    functionConstantsAVX2<>+256(SB), Y4, Y4
-	VSUBPS    functionConstantsAVX2<>+256(SB), Y4, Y5
-	VMULPS    functionConstantsAVX2<>+320(SB), Y5, Y6
-	VADDPS    Y3, Y6, Y6
-	VMULPS    functionConstantsAVX2<>+384(SB), Y5, Y3
-	VSUBPS    Y3, Y2, Y2
-	VSUBPS    Y6, Y2, Y2
-	VMULPS    Y2, Y2, Y3
-	VMULPS    functionConstantsAVX2<>+448(SB), Y3, Y5
-	VMOVUPS   functionConstantsAVX2<>+512(SB), Y6
-	VMULPS    Y2, Y6, Y6
-	VADDPS    functionConstantsAVX2<>+576(SB), Y6, Y6
-	VADDPS    Y6, Y5, Y5
-	VMULPS    Y3, Y5, Y5
-	VMOVUPS   functionConstantsAVX2<>+640(SB), Y6
-	VMULPS    Y2, Y6, Y6
-	VADDPS    functionConstantsAVX2<>+704(SB), Y6, Y6
-	VADDPS    Y6, Y5, Y5
-	VMULPS    Y3, Y5, Y5
-	VADDPS    Y2, Y5, Y5
-	VPSLLD    $0x17, Y4, Y4
-	VADDPS    functionConstantsAVX2<>+768(SB), Y5, Y5
-	VMULPS    Y4, Y5, Y5
-	VMOVUPS   functionConstantsAVX2<>+1408(SB), Y2
-	VMULPS    Y1, Y2, Y2
-	VADDPS    functionConstantsAVX2<>+1472(SB), Y2, Y2
-	VMULPS    Y1, Y2, Y2
-	VADDPS    functionConstantsAVX2<>+1536(SB), Y2, Y2
-	VMULPS    Y1, Y2, Y2
-	VADDPS    functionConstantsAVX2<>+1600(SB), Y2, Y2
-	VMULPS    Y1, Y2, Y2
-	VADDPS    functionConstantsAVX2<>+1664(SB), Y2, Y2
-	VMULPS    Y2, Y5, Y2
-	VMOVUPS   functionConstantsAVX2<>+1728(SB), Y3
-	VMULPS    Y1, Y3, Y3
-	VADDPS    functionConstantsAVX2<>+1792(SB), Y3, Y3
-	VMULPS    Y1, Y3, Y3
-	VADDPS    functionConstantsAVX2<>+1856(SB), Y3, Y3
-	VMULPS    Y1, Y3, Y3
-	VADDPS    functionConstantsAVX2<>+1920(SB), Y3, Y3
-	VMULPS    Y1, Y3, Y3
-	VADDPS    functionConstantsAVX2<>+1984(SB), Y3, Y3
-	VMULPS    Y1, Y3, Y3
-	VADDPS    functionConstantsAVX2<>+768(SB), Y3, Y3
-	VDIVPS    Y3, Y2, Y1
-	VMOVUPS   functionConstantsAVX2<>+768(SB), Y2
-	VSUBPS    Y1, Y2, Y2
-	VBLENDVPS Y0, Y1, Y2, Y1
-	VMULPS    Y1, Y0, Y2
-	VMULPS    functionConstantsAVX2<>+2176(SB), Y5, Y5
-	VMULPS    Y5, Y0, Y0
-	VADDPS    Y0, Y1, Y0
-	VMOVUPS   Y2, 32(CX)(BX*1)
-	VMOVUPS   Y0, 32(AX)(BX*1)
-	ADDQ      $0x40, BX
-	JMP       loop
+	CMPQ         BX, DX
+	JGE          done
+	VMOVUPS      (AX)(BX*1), Y0
+	VANDPS       functionConstantsAVX2<>+0(SB), Y0, Y1
+	VMOVUPS      functionConstantsAVX2<>+1152(SB), Y2
+	VMINPS       Y1, Y2, Y1
+	VMULPS       Y1, Y1, Y2
+	VMOVUPS      Y2, Y3
+	VFNMADD231PS Y1, Y1, Y3
+	VMOVUPS      functionConstantsAVX2<>+256(SB), Y4
+	VFMADD231PS  functionConstantsAVX2<>+1216(SB), Y2, Y4
+	VSUBPS       functionConstantsAVX2<>+256(SB), Y4, Y5
+	VMULPS       functionConstantsAVX2<>+1280(SB), Y2, Y2
+	VMULPS       functionConstantsAVX2<>+1280(SB), Y3, Y3
+	VFNMADD231PS functionConstantsAVX2<>+384(SB), Y5, Y2
+	VFMADD231PS  functionConstantsAVX2<>+320(SB), Y5, Y3
+	VSUBPS       Y3, Y2, Y2
+	VMULPS       Y2, Y2, Y3
+	VMOVUPS      functionConstantsAVX2<>+512(SB), Y5
+	VMOVUPS      functionConstantsAVX2<>+576(SB), Y6
+	VFMADD231PS  Y5, Y2, Y6
+	VMOVUPS      functionConstantsAVX2<>+640(SB), Y5
+	VMOVUPS      functionConstantsAVX2<>+704(SB), Y7
+	VFMADD231PS  Y5, Y2, Y7
+	VFMADD231PS  functionConstantsAVX2<>+448(SB), Y3, Y6
+	VFMADD231PS  Y6, Y3, Y7
+	VMOVUPS      Y2, Y2
+	VFMADD231PS  Y7, Y3, Y2
+	VPSLLD       $0x17, Y4, Y4
+	VMOVUPS      Y4, Y3
+	VFMADD231PS  Y2, Y4, Y3
+	VMOVUPS      functionConstantsAVX2<>+1344(SB), Y2
+	VMOVUPS      functionConstantsAVX2<>+1408(SB), Y4
+	VFMADD231PS  Y2, Y1, Y4
+	VMOVUPS      functionConstantsAVX2<>+1472(SB), Y2
+	VFMADD231PS  Y4, Y1, Y2
+	VMOVUPS      functionConstantsAVX2<>+1536(SB), Y4
+	VFMADD231PS  Y2, Y1, Y4
+	VMOVUPS      functionConstantsAVX2<>+1600(SB), Y2
+	VFMADD231PS  Y4, Y1, Y2
+	VMULPS       Y2, Y3, Y2
+	VMOVUPS      functionConstantsAVX2<>+1664(SB), Y4
+	VMOVUPS      functionConstantsAVX2<>+1728(SB), Y5
+	VFMADD231PS  Y4, Y1, Y5
+	VMOVUPS      functionConstantsAVX2<>+1792(SB), Y4
+	VFMADD231PS  Y5, Y1, Y4
+	VMOVUPS      functionConstantsAVX2<>+1856(SB), Y5
+	VFMADD231PS  Y4, Y1, Y5
+	VMOVUPS      functionConstantsAVX2<>+1920(SB), Y4
+	VFMADD231PS  Y5, Y1, Y4
+	VMOVUPS      functionConstantsAVX2<>+768(SB), Y5
+	VFMADD231PS  Y4, Y1, Y5
+	VDIVPS       Y5, Y2, Y1
+	VMOVUPS      functionConstantsAVX2<>+768(SB), Y2
+	VSUBPS       Y1, Y2, Y2
+	VBLENDVPS    Y0, Y1, Y2, Y1
+	VMULPS       Y1, Y0, Y2
+	VMULPS       functionConstantsAVX2<>+2112(SB), Y3, Y3
+	VFMADD231PS  Y0, Y3, Y1
+	VMOVUPS      Y2, (CX)(BX*1)
+	VMOVUPS      Y1, (AX)(BX*1)
+	VMOVUPS      32(AX)(BX*1), Y0
+	VANDPS       functionConstantsAVX2<>+0(SB), Y0, Y1
+	VMOVUPS      functionConstantsAVX2<>+1152(SB), Y2
+	VMINPS       Y1, Y2, Y1
+	VMULPS       Y1, Y1, Y2
+	VMOVUPS      Y2, Y3
+	VFNMADD231PS Y1, Y1, Y3
+	VMOVUPS      functionConstantsAVX2<>+256(SB), Y4
+	VFMADD231PS  functionConstantsAVX2<>+1216(SB), Y2, Y4
+	VSUBPS       functionConstantsAVX2<>+256(SB), Y4, Y5
+	VMULPS       functionConstantsAVX2<>+1280(SB), Y2, Y2
+	VMULPS       functionConstantsAVX2<>+1280(SB), Y3, Y3
+	VFNMADD231PS functionConstantsAVX2<>+384(SB), Y5, Y2
+	VFMADD231PS  functionConstantsAVX2<>+320(SB), Y5, Y3
+	VSUBPS       Y3, Y2, Y2
+	VMULPS       Y2, Y2, Y3
+	VMOVUPS      functionConstantsAVX2<>+512(SB), Y5
+	VMOVUPS      functionConstantsAVX2<>+576(SB), Y6
+	VFMADD231PS  Y5, Y2, Y6
+	VMOVUPS      functionConstantsAVX2<>+640(SB), Y5
+	VMOVUPS      functionConstantsAVX2<>+704(SB), Y7
+	VFMADD231PS  Y5, Y2, Y7
+	VFMADD231PS  functionConstantsAVX2<>+448(SB), Y3, Y6
+	VFMADD231PS  Y6, Y3, Y7
+	VMOVUPS      Y2, Y2
+	VFMADD231PS  Y7, Y3, Y2
+	VPSLLD       $0x17, Y4, Y4
+	VMOVUPS      Y4, Y3
+	VFMADD231PS  Y2, Y4, Y3
+	VMOVUPS      functionConstantsAVX2<>+1344(SB), Y2
+	VMOVUPS      functionConstantsAVX2<>+1408(SB), Y4
+	VFMADD231PS  Y2, Y1, Y4
+	VMOVUPS      functionConstantsAVX2<>+1472(SB), Y2
+	VFMADD231PS  Y4, Y1, Y2
+	VMOVUPS      functionConstantsAVX2<>+1536(SB), Y4
+	VFMADD231PS  Y2, Y1, Y4
+	VMOVUPS      functionConstantsAVX2<>+1600(SB), Y2
+	VFMADD231PS  Y4, Y1, Y2
+	VMULPS       Y2, Y3, Y2
+	VMOVUPS      functionConstantsAVX2<>+1664(SB), Y4
+	VMOVUPS      functionConstantsAVX2<>+1728(SB), Y5
+	VFMADD231PS  Y4, Y1, Y5
+	VMOVUPS      functionConstantsAVX2<>+1792(SB), Y4
+	VFMADD231PS  Y5, Y1, Y4
+	VMOVUPS      functionConstantsAVX2<>+1856(SB), Y5
+	VFMADD231PS  Y4, Y1, Y5
+	VMOVUPS      functionConstantsAVX2<>+1920(SB), Y4
+	VFMADD231PS  Y5, Y1, Y4
+	VMOVUPS      functionConstantsAVX2<>+768(SB), Y5
+	VFMADD231PS  Y4, Y1, Y5
+	VDIVPS       Y5, Y2, Y1
+	VMOVUPS      functionConstantsAVX2<>+768(SB), Y2
+	VSUBPS       Y1, Y2, Y2
+	VBLENDVPS    Y0, Y1, Y2, Y1
+	VMULPS       Y1, Y0, Y2
+	VMULPS       functionConstantsAVX2<>+2112(SB), Y3, Y3
+	VFMADD231PS  Y0, Y3, Y1
+	VMOVUPS      Y2, 32(CX)(BX*1)
+	VMOVUPS      Y1, 32(AX)(BX*1)
+	ADDQ         $0x40, BX
+	JMP          loop
 
 done:
 	VZEROUPPER
@@ -1903,8 +1847,8 @@ loop:
 	JGE       done
 	VMOVUPS   (AX)(BX*1), Y0
 	VMULPS    Y0, Y0, Y1
-	VMULPS    functionConstantsAVX2<>+2048(SB), Y1, Y1
-	VADDPS    functionConstantsAVX2<>+2112(SB), Y1, Y1
+	VMULPS    functionConstantsAVX2<>+1984(SB), Y1, Y1
+	VADDPS    functionConstantsAVX2<>+2048(SB), Y1, Y1
 	VMULPS    Y0, Y1, Y1
 	VANDPS    functionConstantsAVX2<>+0(SB), Y1, Y2
 	VMOVUPS   functionConstantsAVX2<>+64(SB), Y3
@@ -1946,11 +1890,11 @@ loop:
 	VBLENDVPS Y1, Y4, Y3, Y5
 	VBLENDVPS Y1, Y3, Y4, Y1
 	VANDPS    functionConstantsAVX2<>+0(SB), Y0, Y3
-	VMOVUPS   functionConstantsAVX2<>+2240(SB), Y4
+	VMOVUPS   functionConstantsAVX2<>+2176(SB), Y4
 	VMINPS    Y3, Y4, Y3
 	VMULPS    Y3, Y3, Y3
-	VMULPS    functionConstantsAVX2<>+2304(SB), Y3, Y3
-	VADDPS    functionConstantsAVX2<>+2112(SB), Y3, Y3
+	VMULPS    functionConstantsAVX2<>+2240(SB), Y3, Y3
+	VADDPS    functionConstantsAVX2<>+2048(SB), Y3, Y3
 	VMULPS    Y1, Y5, Y1
 	VMULPS    Y1, Y0, Y0
 	VMULPS    Y0, Y3, Y3
@@ -1959,8 +1903,8 @@ loop:
 	VMOVUPS   Y0, (AX)(BX*1)
 	VMOVUPS   32(AX)(BX*1), Y0
 	VMULPS    Y0, Y0, Y1
-	VMULPS    functionConstantsAVX2<>+2048(SB), Y1, Y1
-	VADDPS    functionConstantsAVX2<>+2112(SB), Y1, Y1
+	VMULPS    functionConstantsAVX2<>+1984(SB), Y1, Y1
+	VADDPS    functionConstantsAVX2<>+2048(SB), Y1, Y1
 	VMULPS    Y0, Y1, Y1
 	VANDPS    functionConstantsAVX2<>+0(SB), Y1, Y2
 	VMOVUPS   functionConstantsAVX2<>+64(SB), Y3
@@ -2002,11 +1946,11 @@ loop:
 	VBLENDVPS Y1, Y4, Y3, Y5
 	VBLENDVPS Y1, Y3, Y4, Y1
 	VANDPS    functionConstantsAVX2<>+0(SB), Y0, Y3
-	VMOVUPS   functionConstantsAVX2<>+2240(SB), Y4
+	VMOVUPS   functionConstantsAVX2<>+2176(SB), Y4
 	VMINPS    Y3, Y4, Y3
 	VMULPS    Y3, Y3, Y3
-	VMULPS    functionConstantsAVX2<>+2304(SB), Y3, Y3
-	VADDPS    functionConstantsAVX2<>+2112(SB), Y3, Y3
+	VMULPS    functionConstantsAVX2<>+2240(SB), Y3, Y3
+	VADDPS    functionConstantsAVX2<>+2048(SB), Y3, Y3
 	VMULPS    Y1, Y5, Y1
 	VMULPS    Y1, Y0, Y0
 	VMULPS    Y0, Y3, Y3
@@ -2102,8 +2046,12 @@ loop:
 	VDIVPS    Y8, Y4, Y4
 	VMULPS    Y5, Y5, Y9
 	VMULPS    Y4, Y4, Y11
-	VMOVUPS   functionConstantsAVX2<>+2368(SB), Y10
-	VMOVUPS   functionConstantsAVX2<>+2368(SB), Y8
+	VMOVUPS   functionConstantsAVX2<>+2304(SB), Y10
+	VMOVUPS   functionConstantsAVX2<>+2304(SB), Y8
+	VMULPS    Y9, Y10, Y10
+	VMULPS    Y11, Y8, Y8
+	VADDPS    functionConstantsAVX2<>+2368(SB), Y10, Y10
+	VADDPS    functionConstantsAVX2<>+2368(SB), Y8, Y8
 	VMULPS    Y9, Y10, Y10
 	VMULPS    Y11, Y8, Y8
 	VADDPS    functionConstantsAVX2<>+2432(SB), Y10, Y10
@@ -2112,10 +2060,6 @@ loop:
 	VMULPS    Y11, Y8, Y8
 	VADDPS    functionConstantsAVX2<>+2496(SB), Y10, Y10
 	VADDPS    functionConstantsAVX2<>+2496(SB), Y8, Y8
-	VMULPS    Y9, Y10, Y10
-	VMULPS    Y11, Y8, Y8
-	VADDPS    functionConstantsAVX2<>+2560(SB), Y10, Y10
-	VADDPS    functionConstantsAVX2<>+2560(SB), Y8, Y8
 	VMULPS    Y9, Y10, Y10
 	VMULPS    Y11, Y8, Y8
 	VADDPS    functionConstantsAVX2<>+1088(SB), Y10, Y10
@@ -2315,7 +2259,7 @@ done:
 // func relu6AVX2(x *float32, y *float32, n int)
 // Requires: AVX
 TEXT ·relu6AVX2(SB), NOSPLIT, $0-24
-	VMOVUPS functionConstantsAVX2<>+2624(SB), Y1
+	VMOVUPS functionConstantsAVX2<>+2560(SB), Y1
 	VXORPS  Y0, Y0, Y0
 	MOVQ    x+0(FP), AX
 	MOVQ    y+8(FP), CX
@@ -2344,7 +2288,7 @@ done:
 // func relu6GradAVX2(saved *float32, dy *float32, dx *float32, n int)
 // Requires: AVX
 TEXT ·relu6GradAVX2(SB), NOSPLIT, $0-32
-	VMOVUPS functionConstantsAVX2<>+2624(SB), Y1
+	VMOVUPS functionConstantsAVX2<>+2560(SB), Y1
 	VXORPS  Y0, Y0, Y0
 	MOVQ    saved+0(FP), AX
 	MOVQ    dy+8(FP), CX
@@ -2681,375 +2625,359 @@ DATA functionConstantsAVX512<>+1200(SB)/4, $0x41680000
 DATA functionConstantsAVX512<>+1204(SB)/4, $0x41680000
 DATA functionConstantsAVX512<>+1208(SB)/4, $0x41680000
 DATA functionConstantsAVX512<>+1212(SB)/4, $0x41680000
-DATA functionConstantsAVX512<>+1216(SB)/4, $0xfffff000
-DATA functionConstantsAVX512<>+1220(SB)/4, $0xfffff000
-DATA functionConstantsAVX512<>+1224(SB)/4, $0xfffff000
-DATA functionConstantsAVX512<>+1228(SB)/4, $0xfffff000
-DATA functionConstantsAVX512<>+1232(SB)/4, $0xfffff000
-DATA functionConstantsAVX512<>+1236(SB)/4, $0xfffff000
-DATA functionConstantsAVX512<>+1240(SB)/4, $0xfffff000
-DATA functionConstantsAVX512<>+1244(SB)/4, $0xfffff000
-DATA functionConstantsAVX512<>+1248(SB)/4, $0xfffff000
-DATA functionConstantsAVX512<>+1252(SB)/4, $0xfffff000
-DATA functionConstantsAVX512<>+1256(SB)/4, $0xfffff000
-DATA functionConstantsAVX512<>+1260(SB)/4, $0xfffff000
-DATA functionConstantsAVX512<>+1264(SB)/4, $0xfffff000
-DATA functionConstantsAVX512<>+1268(SB)/4, $0xfffff000
-DATA functionConstantsAVX512<>+1272(SB)/4, $0xfffff000
-DATA functionConstantsAVX512<>+1276(SB)/4, $0xfffff000
-DATA functionConstantsAVX512<>+1280(SB)/4, $0x3f000000
-DATA functionConstantsAVX512<>+1284(SB)/4, $0x3f000000
-DATA functionConstantsAVX512<>+1288(SB)/4, $0x3f000000
-DATA functionConstantsAVX512<>+1292(SB)/4, $0x3f000000
-DATA functionConstantsAVX512<>+1296(SB)/4, $0x3f000000
-DATA functionConstantsAVX512<>+1300(SB)/4, $0x3f000000
-DATA functionConstantsAVX512<>+1304(SB)/4, $0x3f000000
-DATA functionConstantsAVX512<>+1308(SB)/4, $0x3f000000
-DATA functionConstantsAVX512<>+1312(SB)/4, $0x3f000000
-DATA functionConstantsAVX512<>+1316(SB)/4, $0x3f000000
-DATA functionConstantsAVX512<>+1320(SB)/4, $0x3f000000
-DATA functionConstantsAVX512<>+1324(SB)/4, $0x3f000000
-DATA functionConstantsAVX512<>+1328(SB)/4, $0x3f000000
-DATA functionConstantsAVX512<>+1332(SB)/4, $0x3f000000
-DATA functionConstantsAVX512<>+1336(SB)/4, $0x3f000000
-DATA functionConstantsAVX512<>+1340(SB)/4, $0x3f000000
-DATA functionConstantsAVX512<>+1344(SB)/4, $0xbf000000
-DATA functionConstantsAVX512<>+1348(SB)/4, $0xbf000000
-DATA functionConstantsAVX512<>+1352(SB)/4, $0xbf000000
-DATA functionConstantsAVX512<>+1356(SB)/4, $0xbf000000
-DATA functionConstantsAVX512<>+1360(SB)/4, $0xbf000000
-DATA functionConstantsAVX512<>+1364(SB)/4, $0xbf000000
-DATA functionConstantsAVX512<>+1368(SB)/4, $0xbf000000
-DATA functionConstantsAVX512<>+1372(SB)/4, $0xbf000000
-DATA functionConstantsAVX512<>+1376(SB)/4, $0xbf000000
-DATA functionConstantsAVX512<>+1380(SB)/4, $0xbf000000
-DATA functionConstantsAVX512<>+1384(SB)/4, $0xbf000000
-DATA functionConstantsAVX512<>+1388(SB)/4, $0xbf000000
-DATA functionConstantsAVX512<>+1392(SB)/4, $0xbf000000
-DATA functionConstantsAVX512<>+1396(SB)/4, $0xbf000000
-DATA functionConstantsAVX512<>+1400(SB)/4, $0xbf000000
-DATA functionConstantsAVX512<>+1404(SB)/4, $0xbf000000
-DATA functionConstantsAVX512<>+1408(SB)/4, $0x1b86e1f7
-DATA functionConstantsAVX512<>+1412(SB)/4, $0x1b86e1f7
-DATA functionConstantsAVX512<>+1416(SB)/4, $0x1b86e1f7
-DATA functionConstantsAVX512<>+1420(SB)/4, $0x1b86e1f7
-DATA functionConstantsAVX512<>+1424(SB)/4, $0x1b86e1f7
-DATA functionConstantsAVX512<>+1428(SB)/4, $0x1b86e1f7
-DATA functionConstantsAVX512<>+1432(SB)/4, $0x1b86e1f7
-DATA functionConstantsAVX512<>+1436(SB)/4, $0x1b86e1f7
-DATA functionConstantsAVX512<>+1440(SB)/4, $0x1b86e1f7
-DATA functionConstantsAVX512<>+1444(SB)/4, $0x1b86e1f7
-DATA functionConstantsAVX512<>+1448(SB)/4, $0x1b86e1f7
-DATA functionConstantsAVX512<>+1452(SB)/4, $0x1b86e1f7
-DATA functionConstantsAVX512<>+1456(SB)/4, $0x1b86e1f7
-DATA functionConstantsAVX512<>+1460(SB)/4, $0x1b86e1f7
-DATA functionConstantsAVX512<>+1464(SB)/4, $0x1b86e1f7
-DATA functionConstantsAVX512<>+1468(SB)/4, $0x1b86e1f7
-DATA functionConstantsAVX512<>+1472(SB)/4, $0x1d266f31
-DATA functionConstantsAVX512<>+1476(SB)/4, $0x1d266f31
-DATA functionConstantsAVX512<>+1480(SB)/4, $0x1d266f31
-DATA functionConstantsAVX512<>+1484(SB)/4, $0x1d266f31
-DATA functionConstantsAVX512<>+1488(SB)/4, $0x1d266f31
-DATA functionConstantsAVX512<>+1492(SB)/4, $0x1d266f31
-DATA functionConstantsAVX512<>+1496(SB)/4, $0x1d266f31
-DATA functionConstantsAVX512<>+1500(SB)/4, $0x1d266f31
-DATA functionConstantsAVX512<>+1504(SB)/4, $0x1d266f31
-DATA functionConstantsAVX512<>+1508(SB)/4, $0x1d266f31
-DATA functionConstantsAVX512<>+1512(SB)/4, $0x1d266f31
-DATA functionConstantsAVX512<>+1516(SB)/4, $0x1d266f31
-DATA functionConstantsAVX512<>+1520(SB)/4, $0x1d266f31
-DATA functionConstantsAVX512<>+1524(SB)/4, $0x1d266f31
-DATA functionConstantsAVX512<>+1528(SB)/4, $0x1d266f31
-DATA functionConstantsAVX512<>+1532(SB)/4, $0x1d266f31
-DATA functionConstantsAVX512<>+1536(SB)/4, $0x1e3ba239
-DATA functionConstantsAVX512<>+1540(SB)/4, $0x1e3ba239
-DATA functionConstantsAVX512<>+1544(SB)/4, $0x1e3ba239
-DATA functionConstantsAVX512<>+1548(SB)/4, $0x1e3ba239
-DATA functionConstantsAVX512<>+1552(SB)/4, $0x1e3ba239
-DATA functionConstantsAVX512<>+1556(SB)/4, $0x1e3ba239
-DATA functionConstantsAVX512<>+1560(SB)/4, $0x1e3ba239
-DATA functionConstantsAVX512<>+1564(SB)/4, $0x1e3ba239
-DATA functionConstantsAVX512<>+1568(SB)/4, $0x1e3ba239
-DATA functionConstantsAVX512<>+1572(SB)/4, $0x1e3ba239
-DATA functionConstantsAVX512<>+1576(SB)/4, $0x1e3ba239
-DATA functionConstantsAVX512<>+1580(SB)/4, $0x1e3ba239
-DATA functionConstantsAVX512<>+1584(SB)/4, $0x1e3ba239
-DATA functionConstantsAVX512<>+1588(SB)/4, $0x1e3ba239
-DATA functionConstantsAVX512<>+1592(SB)/4, $0x1e3ba239
-DATA functionConstantsAVX512<>+1596(SB)/4, $0x1e3ba239
-DATA functionConstantsAVX512<>+1600(SB)/4, $0x1ee0686f
-DATA functionConstantsAVX512<>+1604(SB)/4, $0x1ee0686f
-DATA functionConstantsAVX512<>+1608(SB)/4, $0x1ee0686f
-DATA functionConstantsAVX512<>+1612(SB)/4, $0x1ee0686f
-DATA functionConstantsAVX512<>+1616(SB)/4, $0x1ee0686f
-DATA functionConstantsAVX512<>+1620(SB)/4, $0x1ee0686f
-DATA functionConstantsAVX512<>+1624(SB)/4, $0x1ee0686f
-DATA functionConstantsAVX512<>+1628(SB)/4, $0x1ee0686f
-DATA functionConstantsAVX512<>+1632(SB)/4, $0x1ee0686f
-DATA functionConstantsAVX512<>+1636(SB)/4, $0x1ee0686f
-DATA functionConstantsAVX512<>+1640(SB)/4, $0x1ee0686f
-DATA functionConstantsAVX512<>+1644(SB)/4, $0x1ee0686f
-DATA functionConstantsAVX512<>+1648(SB)/4, $0x1ee0686f
-DATA functionConstantsAVX512<>+1652(SB)/4, $0x1ee0686f
-DATA functionConstantsAVX512<>+1656(SB)/4, $0x1ee0686f
-DATA functionConstantsAVX512<>+1660(SB)/4, $0x1ee0686f
-DATA functionConstantsAVX512<>+1664(SB)/4, $0x1f000000
-DATA functionConstantsAVX512<>+1668(SB)/4, $0x1f000000
-DATA functionConstantsAVX512<>+1672(SB)/4, $0x1f000000
-DATA functionConstantsAVX512<>+1676(SB)/4, $0x1f000000
-DATA functionConstantsAVX512<>+1680(SB)/4, $0x1f000000
-DATA functionConstantsAVX512<>+1684(SB)/4, $0x1f000000
-DATA functionConstantsAVX512<>+1688(SB)/4, $0x1f000000
-DATA functionConstantsAVX512<>+1692(SB)/4, $0x1f000000
-DATA functionConstantsAVX512<>+1696(SB)/4, $0x1f000000
-DATA functionConstantsAVX512<>+1700(SB)/4, $0x1f000000
-DATA functionConstantsAVX512<>+1704(SB)/4, $0x1f000000
-DATA functionConstantsAVX512<>+1708(SB)/4, $0x1f000000
-DATA functionConstantsAVX512<>+1712(SB)/4, $0x1f000000
-DATA functionConstantsAVX512<>+1716(SB)/4, $0x1f000000
-DATA functionConstantsAVX512<>+1720(SB)/4, $0x1f000000
-DATA functionConstantsAVX512<>+1724(SB)/4, $0x1f000000
-DATA functionConstantsAVX512<>+1728(SB)/4, $0x3c290c64
-DATA functionConstantsAVX512<>+1732(SB)/4, $0x3c290c64
-DATA functionConstantsAVX512<>+1736(SB)/4, $0x3c290c64
-DATA functionConstantsAVX512<>+1740(SB)/4, $0x3c290c64
-DATA functionConstantsAVX512<>+1744(SB)/4, $0x3c290c64
-DATA functionConstantsAVX512<>+1748(SB)/4, $0x3c290c64
-DATA functionConstantsAVX512<>+1752(SB)/4, $0x3c290c64
-DATA functionConstantsAVX512<>+1756(SB)/4, $0x3c290c64
-DATA functionConstantsAVX512<>+1760(SB)/4, $0x3c290c64
-DATA functionConstantsAVX512<>+1764(SB)/4, $0x3c290c64
-DATA functionConstantsAVX512<>+1768(SB)/4, $0x3c290c64
-DATA functionConstantsAVX512<>+1772(SB)/4, $0x3c290c64
-DATA functionConstantsAVX512<>+1776(SB)/4, $0x3c290c64
-DATA functionConstantsAVX512<>+1780(SB)/4, $0x3c290c64
-DATA functionConstantsAVX512<>+1784(SB)/4, $0x3c290c64
-DATA functionConstantsAVX512<>+1788(SB)/4, $0x3c290c64
-DATA functionConstantsAVX512<>+1792(SB)/4, $0x3dd09b93
-DATA functionConstantsAVX512<>+1796(SB)/4, $0x3dd09b93
-DATA functionConstantsAVX512<>+1800(SB)/4, $0x3dd09b93
-DATA functionConstantsAVX512<>+1804(SB)/4, $0x3dd09b93
-DATA functionConstantsAVX512<>+1808(SB)/4, $0x3dd09b93
-DATA functionConstantsAVX512<>+1812(SB)/4, $0x3dd09b93
-DATA functionConstantsAVX512<>+1816(SB)/4, $0x3dd09b93
-DATA functionConstantsAVX512<>+1820(SB)/4, $0x3dd09b93
-DATA functionConstantsAVX512<>+1824(SB)/4, $0x3dd09b93
-DATA functionConstantsAVX512<>+1828(SB)/4, $0x3dd09b93
-DATA functionConstantsAVX512<>+1832(SB)/4, $0x3dd09b93
-DATA functionConstantsAVX512<>+1836(SB)/4, $0x3dd09b93
-DATA functionConstantsAVX512<>+1840(SB)/4, $0x3dd09b93
-DATA functionConstantsAVX512<>+1844(SB)/4, $0x3dd09b93
-DATA functionConstantsAVX512<>+1848(SB)/4, $0x3dd09b93
-DATA functionConstantsAVX512<>+1852(SB)/4, $0x3dd09b93
-DATA functionConstantsAVX512<>+1856(SB)/4, $0x3ef05ebe
-DATA functionConstantsAVX512<>+1860(SB)/4, $0x3ef05ebe
-DATA functionConstantsAVX512<>+1864(SB)/4, $0x3ef05ebe
-DATA functionConstantsAVX512<>+1868(SB)/4, $0x3ef05ebe
-DATA functionConstantsAVX512<>+1872(SB)/4, $0x3ef05ebe
-DATA functionConstantsAVX512<>+1876(SB)/4, $0x3ef05ebe
-DATA functionConstantsAVX512<>+1880(SB)/4, $0x3ef05ebe
-DATA functionConstantsAVX512<>+1884(SB)/4, $0x3ef05ebe
-DATA functionConstantsAVX512<>+1888(SB)/4, $0x3ef05ebe
-DATA functionConstantsAVX512<>+1892(SB)/4, $0x3ef05ebe
-DATA functionConstantsAVX512<>+1896(SB)/4, $0x3ef05ebe
-DATA functionConstantsAVX512<>+1900(SB)/4, $0x3ef05ebe
-DATA functionConstantsAVX512<>+1904(SB)/4, $0x3ef05ebe
-DATA functionConstantsAVX512<>+1908(SB)/4, $0x3ef05ebe
-DATA functionConstantsAVX512<>+1912(SB)/4, $0x3ef05ebe
-DATA functionConstantsAVX512<>+1916(SB)/4, $0x3ef05ebe
-DATA functionConstantsAVX512<>+1920(SB)/4, $0x3f99ebc7
-DATA functionConstantsAVX512<>+1924(SB)/4, $0x3f99ebc7
-DATA functionConstantsAVX512<>+1928(SB)/4, $0x3f99ebc7
-DATA functionConstantsAVX512<>+1932(SB)/4, $0x3f99ebc7
-DATA functionConstantsAVX512<>+1936(SB)/4, $0x3f99ebc7
-DATA functionConstantsAVX512<>+1940(SB)/4, $0x3f99ebc7
-DATA functionConstantsAVX512<>+1944(SB)/4, $0x3f99ebc7
-DATA functionConstantsAVX512<>+1948(SB)/4, $0x3f99ebc7
-DATA functionConstantsAVX512<>+1952(SB)/4, $0x3f99ebc7
-DATA functionConstantsAVX512<>+1956(SB)/4, $0x3f99ebc7
-DATA functionConstantsAVX512<>+1960(SB)/4, $0x3f99ebc7
-DATA functionConstantsAVX512<>+1964(SB)/4, $0x3f99ebc7
-DATA functionConstantsAVX512<>+1968(SB)/4, $0x3f99ebc7
-DATA functionConstantsAVX512<>+1972(SB)/4, $0x3f99ebc7
-DATA functionConstantsAVX512<>+1976(SB)/4, $0x3f99ebc7
-DATA functionConstantsAVX512<>+1980(SB)/4, $0x3f99ebc7
-DATA functionConstantsAVX512<>+1984(SB)/4, $0x3fd65550
-DATA functionConstantsAVX512<>+1988(SB)/4, $0x3fd65550
-DATA functionConstantsAVX512<>+1992(SB)/4, $0x3fd65550
-DATA functionConstantsAVX512<>+1996(SB)/4, $0x3fd65550
-DATA functionConstantsAVX512<>+2000(SB)/4, $0x3fd65550
-DATA functionConstantsAVX512<>+2004(SB)/4, $0x3fd65550
-DATA functionConstantsAVX512<>+2008(SB)/4, $0x3fd65550
-DATA functionConstantsAVX512<>+2012(SB)/4, $0x3fd65550
-DATA functionConstantsAVX512<>+2016(SB)/4, $0x3fd65550
-DATA functionConstantsAVX512<>+2020(SB)/4, $0x3fd65550
-DATA functionConstantsAVX512<>+2024(SB)/4, $0x3fd65550
-DATA functionConstantsAVX512<>+2028(SB)/4, $0x3fd65550
-DATA functionConstantsAVX512<>+2032(SB)/4, $0x3fd65550
-DATA functionConstantsAVX512<>+2036(SB)/4, $0x3fd65550
-DATA functionConstantsAVX512<>+2040(SB)/4, $0x3fd65550
-DATA functionConstantsAVX512<>+2044(SB)/4, $0x3fd65550
-DATA functionConstantsAVX512<>+2048(SB)/4, $0x3d922279
-DATA functionConstantsAVX512<>+2052(SB)/4, $0x3d922279
-DATA functionConstantsAVX512<>+2056(SB)/4, $0x3d922279
-DATA functionConstantsAVX512<>+2060(SB)/4, $0x3d922279
-DATA functionConstantsAVX512<>+2064(SB)/4, $0x3d922279
-DATA functionConstantsAVX512<>+2068(SB)/4, $0x3d922279
-DATA functionConstantsAVX512<>+2072(SB)/4, $0x3d922279
-DATA functionConstantsAVX512<>+2076(SB)/4, $0x3d922279
-DATA functionConstantsAVX512<>+2080(SB)/4, $0x3d922279
-DATA functionConstantsAVX512<>+2084(SB)/4, $0x3d922279
-DATA functionConstantsAVX512<>+2088(SB)/4, $0x3d922279
-DATA functionConstantsAVX512<>+2092(SB)/4, $0x3d922279
-DATA functionConstantsAVX512<>+2096(SB)/4, $0x3d922279
-DATA functionConstantsAVX512<>+2100(SB)/4, $0x3d922279
-DATA functionConstantsAVX512<>+2104(SB)/4, $0x3d922279
-DATA functionConstantsAVX512<>+2108(SB)/4, $0x3d922279
-DATA functionConstantsAVX512<>+2112(SB)/4, $0x3fcc422a
-DATA functionConstantsAVX512<>+2116(SB)/4, $0x3fcc422a
-DATA functionConstantsAVX512<>+2120(SB)/4, $0x3fcc422a
-DATA functionConstantsAVX512<>+2124(SB)/4, $0x3fcc422a
-DATA functionConstantsAVX512<>+2128(SB)/4, $0x3fcc422a
-DATA functionConstantsAVX512<>+2132(SB)/4, $0x3fcc422a
-DATA functionConstantsAVX512<>+2136(SB)/4, $0x3fcc422a
-DATA functionConstantsAVX512<>+2140(SB)/4, $0x3fcc422a
-DATA functionConstantsAVX512<>+2144(SB)/4, $0x3fcc422a
-DATA functionConstantsAVX512<>+2148(SB)/4, $0x3fcc422a
-DATA functionConstantsAVX512<>+2152(SB)/4, $0x3fcc422a
-DATA functionConstantsAVX512<>+2156(SB)/4, $0x3fcc422a
-DATA functionConstantsAVX512<>+2160(SB)/4, $0x3fcc422a
-DATA functionConstantsAVX512<>+2164(SB)/4, $0x3fcc422a
-DATA functionConstantsAVX512<>+2168(SB)/4, $0x3fcc422a
-DATA functionConstantsAVX512<>+2172(SB)/4, $0x3fcc422a
-DATA functionConstantsAVX512<>+2176(SB)/4, $0x1ecc422a
-DATA functionConstantsAVX512<>+2180(SB)/4, $0x1ecc422a
-DATA functionConstantsAVX512<>+2184(SB)/4, $0x1ecc422a
-DATA functionConstantsAVX512<>+2188(SB)/4, $0x1ecc422a
-DATA functionConstantsAVX512<>+2192(SB)/4, $0x1ecc422a
-DATA functionConstantsAVX512<>+2196(SB)/4, $0x1ecc422a
-DATA functionConstantsAVX512<>+2200(SB)/4, $0x1ecc422a
-DATA functionConstantsAVX512<>+2204(SB)/4, $0x1ecc422a
-DATA functionConstantsAVX512<>+2208(SB)/4, $0x1ecc422a
-DATA functionConstantsAVX512<>+2212(SB)/4, $0x1ecc422a
-DATA functionConstantsAVX512<>+2216(SB)/4, $0x1ecc422a
-DATA functionConstantsAVX512<>+2220(SB)/4, $0x1ecc422a
-DATA functionConstantsAVX512<>+2224(SB)/4, $0x1ecc422a
-DATA functionConstantsAVX512<>+2228(SB)/4, $0x1ecc422a
-DATA functionConstantsAVX512<>+2232(SB)/4, $0x1ecc422a
-DATA functionConstantsAVX512<>+2236(SB)/4, $0x1ecc422a
-DATA functionConstantsAVX512<>+2240(SB)/4, $0x42000000
-DATA functionConstantsAVX512<>+2244(SB)/4, $0x42000000
-DATA functionConstantsAVX512<>+2248(SB)/4, $0x42000000
-DATA functionConstantsAVX512<>+2252(SB)/4, $0x42000000
-DATA functionConstantsAVX512<>+2256(SB)/4, $0x42000000
-DATA functionConstantsAVX512<>+2260(SB)/4, $0x42000000
-DATA functionConstantsAVX512<>+2264(SB)/4, $0x42000000
-DATA functionConstantsAVX512<>+2268(SB)/4, $0x42000000
-DATA functionConstantsAVX512<>+2272(SB)/4, $0x42000000
-DATA functionConstantsAVX512<>+2276(SB)/4, $0x42000000
-DATA functionConstantsAVX512<>+2280(SB)/4, $0x42000000
-DATA functionConstantsAVX512<>+2284(SB)/4, $0x42000000
-DATA functionConstantsAVX512<>+2288(SB)/4, $0x42000000
-DATA functionConstantsAVX512<>+2292(SB)/4, $0x42000000
-DATA functionConstantsAVX512<>+2296(SB)/4, $0x42000000
-DATA functionConstantsAVX512<>+2300(SB)/4, $0x42000000
-DATA functionConstantsAVX512<>+2304(SB)/4, $0x3e5b33b6
-DATA functionConstantsAVX512<>+2308(SB)/4, $0x3e5b33b6
-DATA functionConstantsAVX512<>+2312(SB)/4, $0x3e5b33b6
-DATA functionConstantsAVX512<>+2316(SB)/4, $0x3e5b33b6
-DATA functionConstantsAVX512<>+2320(SB)/4, $0x3e5b33b6
-DATA functionConstantsAVX512<>+2324(SB)/4, $0x3e5b33b6
-DATA functionConstantsAVX512<>+2328(SB)/4, $0x3e5b33b6
-DATA functionConstantsAVX512<>+2332(SB)/4, $0x3e5b33b6
-DATA functionConstantsAVX512<>+2336(SB)/4, $0x3e5b33b6
-DATA functionConstantsAVX512<>+2340(SB)/4, $0x3e5b33b6
-DATA functionConstantsAVX512<>+2344(SB)/4, $0x3e5b33b6
-DATA functionConstantsAVX512<>+2348(SB)/4, $0x3e5b33b6
-DATA functionConstantsAVX512<>+2352(SB)/4, $0x3e5b33b6
-DATA functionConstantsAVX512<>+2356(SB)/4, $0x3e5b33b6
-DATA functionConstantsAVX512<>+2360(SB)/4, $0x3e5b33b6
-DATA functionConstantsAVX512<>+2364(SB)/4, $0x3e5b33b6
-DATA functionConstantsAVX512<>+2368(SB)/4, $0x3e905739
-DATA functionConstantsAVX512<>+2372(SB)/4, $0x3e905739
-DATA functionConstantsAVX512<>+2376(SB)/4, $0x3e905739
-DATA functionConstantsAVX512<>+2380(SB)/4, $0x3e905739
-DATA functionConstantsAVX512<>+2384(SB)/4, $0x3e905739
-DATA functionConstantsAVX512<>+2388(SB)/4, $0x3e905739
-DATA functionConstantsAVX512<>+2392(SB)/4, $0x3e905739
-DATA functionConstantsAVX512<>+2396(SB)/4, $0x3e905739
-DATA functionConstantsAVX512<>+2400(SB)/4, $0x3e905739
-DATA functionConstantsAVX512<>+2404(SB)/4, $0x3e905739
-DATA functionConstantsAVX512<>+2408(SB)/4, $0x3e905739
-DATA functionConstantsAVX512<>+2412(SB)/4, $0x3e905739
-DATA functionConstantsAVX512<>+2416(SB)/4, $0x3e905739
-DATA functionConstantsAVX512<>+2420(SB)/4, $0x3e905739
-DATA functionConstantsAVX512<>+2424(SB)/4, $0x3e905739
-DATA functionConstantsAVX512<>+2428(SB)/4, $0x3e905739
-DATA functionConstantsAVX512<>+2432(SB)/4, $0x3e8f24ac
-DATA functionConstantsAVX512<>+2436(SB)/4, $0x3e8f24ac
-DATA functionConstantsAVX512<>+2440(SB)/4, $0x3e8f24ac
-DATA functionConstantsAVX512<>+2444(SB)/4, $0x3e8f24ac
-DATA functionConstantsAVX512<>+2448(SB)/4, $0x3e8f24ac
-DATA functionConstantsAVX512<>+2452(SB)/4, $0x3e8f24ac
-DATA functionConstantsAVX512<>+2456(SB)/4, $0x3e8f24ac
-DATA functionConstantsAVX512<>+2460(SB)/4, $0x3e8f24ac
-DATA functionConstantsAVX512<>+2464(SB)/4, $0x3e8f24ac
-DATA functionConstantsAVX512<>+2468(SB)/4, $0x3e8f24ac
-DATA functionConstantsAVX512<>+2472(SB)/4, $0x3e8f24ac
-DATA functionConstantsAVX512<>+2476(SB)/4, $0x3e8f24ac
-DATA functionConstantsAVX512<>+2480(SB)/4, $0x3e8f24ac
-DATA functionConstantsAVX512<>+2484(SB)/4, $0x3e8f24ac
-DATA functionConstantsAVX512<>+2488(SB)/4, $0x3e8f24ac
-DATA functionConstantsAVX512<>+2492(SB)/4, $0x3e8f24ac
-DATA functionConstantsAVX512<>+2496(SB)/4, $0x3eccedb8
-DATA functionConstantsAVX512<>+2500(SB)/4, $0x3eccedb8
-DATA functionConstantsAVX512<>+2504(SB)/4, $0x3eccedb8
-DATA functionConstantsAVX512<>+2508(SB)/4, $0x3eccedb8
-DATA functionConstantsAVX512<>+2512(SB)/4, $0x3eccedb8
-DATA functionConstantsAVX512<>+2516(SB)/4, $0x3eccedb8
-DATA functionConstantsAVX512<>+2520(SB)/4, $0x3eccedb8
-DATA functionConstantsAVX512<>+2524(SB)/4, $0x3eccedb8
-DATA functionConstantsAVX512<>+2528(SB)/4, $0x3eccedb8
-DATA functionConstantsAVX512<>+2532(SB)/4, $0x3eccedb8
-DATA functionConstantsAVX512<>+2536(SB)/4, $0x3eccedb8
-DATA functionConstantsAVX512<>+2540(SB)/4, $0x3eccedb8
-DATA functionConstantsAVX512<>+2544(SB)/4, $0x3eccedb8
-DATA functionConstantsAVX512<>+2548(SB)/4, $0x3eccedb8
-DATA functionConstantsAVX512<>+2552(SB)/4, $0x3eccedb8
-DATA functionConstantsAVX512<>+2556(SB)/4, $0x3eccedb8
-DATA functionConstantsAVX512<>+2560(SB)/4, $0x3f2aaa6f
-DATA functionConstantsAVX512<>+2564(SB)/4, $0x3f2aaa6f
-DATA functionConstantsAVX512<>+2568(SB)/4, $0x3f2aaa6f
-DATA functionConstantsAVX512<>+2572(SB)/4, $0x3f2aaa6f
-DATA functionConstantsAVX512<>+2576(SB)/4, $0x3f2aaa6f
-DATA functionConstantsAVX512<>+2580(SB)/4, $0x3f2aaa6f
-DATA functionConstantsAVX512<>+2584(SB)/4, $0x3f2aaa6f
-DATA functionConstantsAVX512<>+2588(SB)/4, $0x3f2aaa6f
-DATA functionConstantsAVX512<>+2592(SB)/4, $0x3f2aaa6f
-DATA functionConstantsAVX512<>+2596(SB)/4, $0x3f2aaa6f
-DATA functionConstantsAVX512<>+2600(SB)/4, $0x3f2aaa6f
-DATA functionConstantsAVX512<>+2604(SB)/4, $0x3f2aaa6f
-DATA functionConstantsAVX512<>+2608(SB)/4, $0x3f2aaa6f
-DATA functionConstantsAVX512<>+2612(SB)/4, $0x3f2aaa6f
-DATA functionConstantsAVX512<>+2616(SB)/4, $0x3f2aaa6f
-DATA functionConstantsAVX512<>+2620(SB)/4, $0x3f2aaa6f
-DATA functionConstantsAVX512<>+2624(SB)/4, $0x40c00000
-DATA functionConstantsAVX512<>+2628(SB)/4, $0x40c00000
-DATA functionConstantsAVX512<>+2632(SB)/4, $0x40c00000
-DATA functionConstantsAVX512<>+2636(SB)/4, $0x40c00000
-DATA functionConstantsAVX512<>+2640(SB)/4, $0x40c00000
-DATA functionConstantsAVX512<>+2644(SB)/4, $0x40c00000
-DATA functionConstantsAVX512<>+2648(SB)/4, $0x40c00000
-DATA functionConstantsAVX512<>+2652(SB)/4, $0x40c00000
-DATA functionConstantsAVX512<>+2656(SB)/4, $0x40c00000
-DATA functionConstantsAVX512<>+2660(SB)/4, $0x40c00000
-DATA functionConstantsAVX512<>+2664(SB)/4, $0x40c00000
-DATA functionConstantsAVX512<>+2668(SB)/4, $0x40c00000
-DATA functionConstantsAVX512<>+2672(SB)/4, $0x40c00000
-DATA functionConstantsAVX512<>+2676(SB)/4, $0x40c00000
-DATA functionConstantsAVX512<>+2680(SB)/4, $0x40c00000
-DATA functionConstantsAVX512<>+2684(SB)/4, $0x40c00000
-GLOBL functionConstantsAVX512<>(SB), RODATA|NOPTR, $2688
+DATA functionConstantsAVX512<>+1216(SB)/4, $0xbf38aa3b
+DATA functionConstantsAVX512<>+1220(SB)/4, $0xbf38aa3b
+DATA functionConstantsAVX512<>+1224(SB)/4, $0xbf38aa3b
+DATA functionConstantsAVX512<>+1228(SB)/4, $0xbf38aa3b
+DATA functionConstantsAVX512<>+1232(SB)/4, $0xbf38aa3b
+DATA functionConstantsAVX512<>+1236(SB)/4, $0xbf38aa3b
+DATA functionConstantsAVX512<>+1240(SB)/4, $0xbf38aa3b
+DATA functionConstantsAVX512<>+1244(SB)/4, $0xbf38aa3b
+DATA functionConstantsAVX512<>+1248(SB)/4, $0xbf38aa3b
+DATA functionConstantsAVX512<>+1252(SB)/4, $0xbf38aa3b
+DATA functionConstantsAVX512<>+1256(SB)/4, $0xbf38aa3b
+DATA functionConstantsAVX512<>+1260(SB)/4, $0xbf38aa3b
+DATA functionConstantsAVX512<>+1264(SB)/4, $0xbf38aa3b
+DATA functionConstantsAVX512<>+1268(SB)/4, $0xbf38aa3b
+DATA functionConstantsAVX512<>+1272(SB)/4, $0xbf38aa3b
+DATA functionConstantsAVX512<>+1276(SB)/4, $0xbf38aa3b
+DATA functionConstantsAVX512<>+1280(SB)/4, $0xbf000000
+DATA functionConstantsAVX512<>+1284(SB)/4, $0xbf000000
+DATA functionConstantsAVX512<>+1288(SB)/4, $0xbf000000
+DATA functionConstantsAVX512<>+1292(SB)/4, $0xbf000000
+DATA functionConstantsAVX512<>+1296(SB)/4, $0xbf000000
+DATA functionConstantsAVX512<>+1300(SB)/4, $0xbf000000
+DATA functionConstantsAVX512<>+1304(SB)/4, $0xbf000000
+DATA functionConstantsAVX512<>+1308(SB)/4, $0xbf000000
+DATA functionConstantsAVX512<>+1312(SB)/4, $0xbf000000
+DATA functionConstantsAVX512<>+1316(SB)/4, $0xbf000000
+DATA functionConstantsAVX512<>+1320(SB)/4, $0xbf000000
+DATA functionConstantsAVX512<>+1324(SB)/4, $0xbf000000
+DATA functionConstantsAVX512<>+1328(SB)/4, $0xbf000000
+DATA functionConstantsAVX512<>+1332(SB)/4, $0xbf000000
+DATA functionConstantsAVX512<>+1336(SB)/4, $0xbf000000
+DATA functionConstantsAVX512<>+1340(SB)/4, $0xbf000000
+DATA functionConstantsAVX512<>+1344(SB)/4, $0x1b86e1f7
+DATA functionConstantsAVX512<>+1348(SB)/4, $0x1b86e1f7
+DATA functionConstantsAVX512<>+1352(SB)/4, $0x1b86e1f7
+DATA functionConstantsAVX512<>+1356(SB)/4, $0x1b86e1f7
+DATA functionConstantsAVX512<>+1360(SB)/4, $0x1b86e1f7
+DATA functionConstantsAVX512<>+1364(SB)/4, $0x1b86e1f7
+DATA functionConstantsAVX512<>+1368(SB)/4, $0x1b86e1f7
+DATA functionConstantsAVX512<>+1372(SB)/4, $0x1b86e1f7
+DATA functionConstantsAVX512<>+1376(SB)/4, $0x1b86e1f7
+DATA functionConstantsAVX512<>+1380(SB)/4, $0x1b86e1f7
+DATA functionConstantsAVX512<>+1384(SB)/4, $0x1b86e1f7
+DATA functionConstantsAVX512<>+1388(SB)/4, $0x1b86e1f7
+DATA functionConstantsAVX512<>+1392(SB)/4, $0x1b86e1f7
+DATA functionConstantsAVX512<>+1396(SB)/4, $0x1b86e1f7
+DATA functionConstantsAVX512<>+1400(SB)/4, $0x1b86e1f7
+DATA functionConstantsAVX512<>+1404(SB)/4, $0x1b86e1f7
+DATA functionConstantsAVX512<>+1408(SB)/4, $0x1d266f31
+DATA functionConstantsAVX512<>+1412(SB)/4, $0x1d266f31
+DATA functionConstantsAVX512<>+1416(SB)/4, $0x1d266f31
+DATA functionConstantsAVX512<>+1420(SB)/4, $0x1d266f31
+DATA functionConstantsAVX512<>+1424(SB)/4, $0x1d266f31
+DATA functionConstantsAVX512<>+1428(SB)/4, $0x1d266f31
+DATA functionConstantsAVX512<>+1432(SB)/4, $0x1d266f31
+DATA functionConstantsAVX512<>+1436(SB)/4, $0x1d266f31
+DATA functionConstantsAVX512<>+1440(SB)/4, $0x1d266f31
+DATA functionConstantsAVX512<>+1444(SB)/4, $0x1d266f31
+DATA functionConstantsAVX512<>+1448(SB)/4, $0x1d266f31
+DATA functionConstantsAVX512<>+1452(SB)/4, $0x1d266f31
+DATA functionConstantsAVX512<>+1456(SB)/4, $0x1d266f31
+DATA functionConstantsAVX512<>+1460(SB)/4, $0x1d266f31
+DATA functionConstantsAVX512<>+1464(SB)/4, $0x1d266f31
+DATA functionConstantsAVX512<>+1468(SB)/4, $0x1d266f31
+DATA functionConstantsAVX512<>+1472(SB)/4, $0x1e3ba239
+DATA functionConstantsAVX512<>+1476(SB)/4, $0x1e3ba239
+DATA functionConstantsAVX512<>+1480(SB)/4, $0x1e3ba239
+DATA functionConstantsAVX512<>+1484(SB)/4, $0x1e3ba239
+DATA functionConstantsAVX512<>+1488(SB)/4, $0x1e3ba239
+DATA functionConstantsAVX512<>+1492(SB)/4, $0x1e3ba239
+DATA functionConstantsAVX512<>+1496(SB)/4, $0x1e3ba239
+DATA functionConstantsAVX512<>+1500(SB)/4, $0x1e3ba239
+DATA functionConstantsAVX512<>+1504(SB)/4, $0x1e3ba239
+DATA functionConstantsAVX512<>+1508(SB)/4, $0x1e3ba239
+DATA functionConstantsAVX512<>+1512(SB)/4, $0x1e3ba239
+DATA functionConstantsAVX512<>+1516(SB)/4, $0x1e3ba239
+DATA functionConstantsAVX512<>+1520(SB)/4, $0x1e3ba239
+DATA functionConstantsAVX512<>+1524(SB)/4, $0x1e3ba239
+DATA functionConstantsAVX512<>+1528(SB)/4, $0x1e3ba239
+DATA functionConstantsAVX512<>+1532(SB)/4, $0x1e3ba239
+DATA functionConstantsAVX512<>+1536(SB)/4, $0x1ee0686f
+DATA functionConstantsAVX512<>+1540(SB)/4, $0x1ee0686f
+DATA functionConstantsAVX512<>+1544(SB)/4, $0x1ee0686f
+DATA functionConstantsAVX512<>+1548(SB)/4, $0x1ee0686f
+DATA functionConstantsAVX512<>+1552(SB)/4, $0x1ee0686f
+DATA functionConstantsAVX512<>+1556(SB)/4, $0x1ee0686f
+DATA functionConstantsAVX512<>+1560(SB)/4, $0x1ee0686f
+DATA functionConstantsAVX512<>+1564(SB)/4, $0x1ee0686f
+DATA functionConstantsAVX512<>+1568(SB)/4, $0x1ee0686f
+DATA functionConstantsAVX512<>+1572(SB)/4, $0x1ee0686f
+DATA functionConstantsAVX512<>+1576(SB)/4, $0x1ee0686f
+DATA functionConstantsAVX512<>+1580(SB)/4, $0x1ee0686f
+DATA functionConstantsAVX512<>+1584(SB)/4, $0x1ee0686f
+DATA functionConstantsAVX512<>+1588(SB)/4, $0x1ee0686f
+DATA functionConstantsAVX512<>+1592(SB)/4, $0x1ee0686f
+DATA functionConstantsAVX512<>+1596(SB)/4, $0x1ee0686f
+DATA functionConstantsAVX512<>+1600(SB)/4, $0x1f000000
+DATA functionConstantsAVX512<>+1604(SB)/4, $0x1f000000
+DATA functionConstantsAVX512<>+1608(SB)/4, $0x1f000000
+DATA functionConstantsAVX512<>+1612(SB)/4, $0x1f000000
+DATA functionConstantsAVX512<>+1616(SB)/4, $0x1f000000
+DATA functionConstantsAVX512<>+1620(SB)/4, $0x1f000000
+DATA functionConstantsAVX512<>+1624(SB)/4, $0x1f000000
+DATA functionConstantsAVX512<>+1628(SB)/4, $0x1f000000
+DATA functionConstantsAVX512<>+1632(SB)/4, $0x1f000000
+DATA functionConstantsAVX512<>+1636(SB)/4, $0x1f000000
+DATA functionConstantsAVX512<>+1640(SB)/4, $0x1f000000
+DATA functionConstantsAVX512<>+1644(SB)/4, $0x1f000000
+DATA functionConstantsAVX512<>+1648(SB)/4, $0x1f000000
+DATA functionConstantsAVX512<>+1652(SB)/4, $0x1f000000
+DATA functionConstantsAVX512<>+1656(SB)/4, $0x1f000000
+DATA functionConstantsAVX512<>+1660(SB)/4, $0x1f000000
+DATA functionConstantsAVX512<>+1664(SB)/4, $0x3c290c64
+DATA functionConstantsAVX512<>+1668(SB)/4, $0x3c290c64
+DATA functionConstantsAVX512<>+1672(SB)/4, $0x3c290c64
+DATA functionConstantsAVX512<>+1676(SB)/4, $0x3c290c64
+DATA functionConstantsAVX512<>+1680(SB)/4, $0x3c290c64
+DATA functionConstantsAVX512<>+1684(SB)/4, $0x3c290c64
+DATA functionConstantsAVX512<>+1688(SB)/4, $0x3c290c64
+DATA functionConstantsAVX512<>+1692(SB)/4, $0x3c290c64
+DATA functionConstantsAVX512<>+1696(SB)/4, $0x3c290c64
+DATA functionConstantsAVX512<>+1700(SB)/4, $0x3c290c64
+DATA functionConstantsAVX512<>+1704(SB)/4, $0x3c290c64
+DATA functionConstantsAVX512<>+1708(SB)/4, $0x3c290c64
+DATA functionConstantsAVX512<>+1712(SB)/4, $0x3c290c64
+DATA functionConstantsAVX512<>+1716(SB)/4, $0x3c290c64
+DATA functionConstantsAVX512<>+1720(SB)/4, $0x3c290c64
+DATA functionConstantsAVX512<>+1724(SB)/4, $0x3c290c64
+DATA functionConstantsAVX512<>+1728(SB)/4, $0x3dd09b93
+DATA functionConstantsAVX512<>+1732(SB)/4, $0x3dd09b93
+DATA functionConstantsAVX512<>+1736(SB)/4, $0x3dd09b93
+DATA functionConstantsAVX512<>+1740(SB)/4, $0x3dd09b93
+DATA functionConstantsAVX512<>+1744(SB)/4, $0x3dd09b93
+DATA functionConstantsAVX512<>+1748(SB)/4, $0x3dd09b93
+DATA functionConstantsAVX512<>+1752(SB)/4, $0x3dd09b93
+DATA functionConstantsAVX512<>+1756(SB)/4, $0x3dd09b93
+DATA functionConstantsAVX512<>+1760(SB)/4, $0x3dd09b93
+DATA functionConstantsAVX512<>+1764(SB)/4, $0x3dd09b93
+DATA functionConstantsAVX512<>+1768(SB)/4, $0x3dd09b93
+DATA functionConstantsAVX512<>+1772(SB)/4, $0x3dd09b93
+DATA functionConstantsAVX512<>+1776(SB)/4, $0x3dd09b93
+DATA functionConstantsAVX512<>+1780(SB)/4, $0x3dd09b93
+DATA functionConstantsAVX512<>+1784(SB)/4, $0x3dd09b93
+DATA functionConstantsAVX512<>+1788(SB)/4, $0x3dd09b93
+DATA functionConstantsAVX512<>+1792(SB)/4, $0x3ef05ebe
+DATA functionConstantsAVX512<>+1796(SB)/4, $0x3ef05ebe
+DATA functionConstantsAVX512<>+1800(SB)/4, $0x3ef05ebe
+DATA functionConstantsAVX512<>+1804(SB)/4, $0x3ef05ebe
+DATA functionConstantsAVX512<>+1808(SB)/4, $0x3ef05ebe
+DATA functionConstantsAVX512<>+1812(SB)/4, $0x3ef05ebe
+DATA functionConstantsAVX512<>+1816(SB)/4, $0x3ef05ebe
+DATA functionConstantsAVX512<>+1820(SB)/4, $0x3ef05ebe
+DATA functionConstantsAVX512<>+1824(SB)/4, $0x3ef05ebe
+DATA functionConstantsAVX512<>+1828(SB)/4, $0x3ef05ebe
+DATA functionConstantsAVX512<>+1832(SB)/4, $0x3ef05ebe
+DATA functionConstantsAVX512<>+1836(SB)/4, $0x3ef05ebe
+DATA functionConstantsAVX512<>+1840(SB)/4, $0x3ef05ebe
+DATA functionConstantsAVX512<>+1844(SB)/4, $0x3ef05ebe
+DATA functionConstantsAVX512<>+1848(SB)/4, $0x3ef05ebe
+DATA functionConstantsAVX512<>+1852(SB)/4, $0x3ef05ebe
+DATA functionConstantsAVX512<>+1856(SB)/4, $0x3f99ebc7
+DATA functionConstantsAVX512<>+1860(SB)/4, $0x3f99ebc7
+DATA functionConstantsAVX512<>+1864(SB)/4, $0x3f99ebc7
+DATA functionConstantsAVX512<>+1868(SB)/4, $0x3f99ebc7
+DATA functionConstantsAVX512<>+1872(SB)/4, $0x3f99ebc7
+DATA functionConstantsAVX512<>+1876(SB)/4, $0x3f99ebc7
+DATA functionConstantsAVX512<>+1880(SB)/4, $0x3f99ebc7
+DATA functionConstantsAVX512<>+1884(SB)/4, $0x3f99ebc7
+DATA functionConstantsAVX512<>+1888(SB)/4, $0x3f99ebc7
+DATA functionConstantsAVX512<>+1892(SB)/4, $0x3f99ebc7
+DATA functionConstantsAVX512<>+1896(SB)/4, $0x3f99ebc7
+DATA functionConstantsAVX512<>+1900(SB)/4, $0x3f99ebc7
+DATA functionConstantsAVX512<>+1904(SB)/4, $0x3f99ebc7
+DATA functionConstantsAVX512<>+1908(SB)/4, $0x3f99ebc7
+DATA functionConstantsAVX512<>+1912(SB)/4, $0x3f99ebc7
+DATA functionConstantsAVX512<>+1916(SB)/4, $0x3f99ebc7
+DATA functionConstantsAVX512<>+1920(SB)/4, $0x3fd65550
+DATA functionConstantsAVX512<>+1924(SB)/4, $0x3fd65550
+DATA functionConstantsAVX512<>+1928(SB)/4, $0x3fd65550
+DATA functionConstantsAVX512<>+1932(SB)/4, $0x3fd65550
+DATA functionConstantsAVX512<>+1936(SB)/4, $0x3fd65550
+DATA functionConstantsAVX512<>+1940(SB)/4, $0x3fd65550
+DATA functionConstantsAVX512<>+1944(SB)/4, $0x3fd65550
+DATA functionConstantsAVX512<>+1948(SB)/4, $0x3fd65550
+DATA functionConstantsAVX512<>+1952(SB)/4, $0x3fd65550
+DATA functionConstantsAVX512<>+1956(SB)/4, $0x3fd65550
+DATA functionConstantsAVX512<>+1960(SB)/4, $0x3fd65550
+DATA functionConstantsAVX512<>+1964(SB)/4, $0x3fd65550
+DATA functionConstantsAVX512<>+1968(SB)/4, $0x3fd65550
+DATA functionConstantsAVX512<>+1972(SB)/4, $0x3fd65550
+DATA functionConstantsAVX512<>+1976(SB)/4, $0x3fd65550
+DATA functionConstantsAVX512<>+1980(SB)/4, $0x3fd65550
+DATA functionConstantsAVX512<>+1984(SB)/4, $0x3d922279
+DATA functionConstantsAVX512<>+1988(SB)/4, $0x3d922279
+DATA functionConstantsAVX512<>+1992(SB)/4, $0x3d922279
+DATA functionConstantsAVX512<>+1996(SB)/4, $0x3d922279
+DATA functionConstantsAVX512<>+2000(SB)/4, $0x3d922279
+DATA functionConstantsAVX512<>+2004(SB)/4, $0x3d922279
+DATA functionConstantsAVX512<>+2008(SB)/4, $0x3d922279
+DATA functionConstantsAVX512<>+2012(SB)/4, $0x3d922279
+DATA functionConstantsAVX512<>+2016(SB)/4, $0x3d922279
+DATA functionConstantsAVX512<>+2020(SB)/4, $0x3d922279
+DATA functionConstantsAVX512<>+2024(SB)/4, $0x3d922279
+DATA functionConstantsAVX512<>+2028(SB)/4, $0x3d922279
+DATA functionConstantsAVX512<>+2032(SB)/4, $0x3d922279
+DATA functionConstantsAVX512<>+2036(SB)/4, $0x3d922279
+DATA functionConstantsAVX512<>+2040(SB)/4, $0x3d922279
+DATA functionConstantsAVX512<>+2044(SB)/4, $0x3d922279
+DATA functionConstantsAVX512<>+2048(SB)/4, $0x3fcc422a
+DATA functionConstantsAVX512<>+2052(SB)/4, $0x3fcc422a
+DATA functionConstantsAVX512<>+2056(SB)/4, $0x3fcc422a
+DATA functionConstantsAVX512<>+2060(SB)/4, $0x3fcc422a
+DATA functionConstantsAVX512<>+2064(SB)/4, $0x3fcc422a
+DATA functionConstantsAVX512<>+2068(SB)/4, $0x3fcc422a
+DATA functionConstantsAVX512<>+2072(SB)/4, $0x3fcc422a
+DATA functionConstantsAVX512<>+2076(SB)/4, $0x3fcc422a
+DATA functionConstantsAVX512<>+2080(SB)/4, $0x3fcc422a
+DATA functionConstantsAVX512<>+2084(SB)/4, $0x3fcc422a
+DATA functionConstantsAVX512<>+2088(SB)/4, $0x3fcc422a
+DATA functionConstantsAVX512<>+2092(SB)/4, $0x3fcc422a
+DATA functionConstantsAVX512<>+2096(SB)/4, $0x3fcc422a
+DATA functionConstantsAVX512<>+2100(SB)/4, $0x3fcc422a
+DATA functionConstantsAVX512<>+2104(SB)/4, $0x3fcc422a
+DATA functionConstantsAVX512<>+2108(SB)/4, $0x3fcc422a
+DATA functionConstantsAVX512<>+2112(SB)/4, $0x1ecc422a
+DATA functionConstantsAVX512<>+2116(SB)/4, $0x1ecc422a
+DATA functionConstantsAVX512<>+2120(SB)/4, $0x1ecc422a
+DATA functionConstantsAVX512<>+2124(SB)/4, $0x1ecc422a
+DATA functionConstantsAVX512<>+2128(SB)/4, $0x1ecc422a
+DATA functionConstantsAVX512<>+2132(SB)/4, $0x1ecc422a
+DATA functionConstantsAVX512<>+2136(SB)/4, $0x1ecc422a
+DATA functionConstantsAVX512<>+2140(SB)/4, $0x1ecc422a
+DATA functionConstantsAVX512<>+2144(SB)/4, $0x1ecc422a
+DATA functionConstantsAVX512<>+2148(SB)/4, $0x1ecc422a
+DATA functionConstantsAVX512<>+2152(SB)/4, $0x1ecc422a
+DATA functionConstantsAVX512<>+2156(SB)/4, $0x1ecc422a
+DATA functionConstantsAVX512<>+2160(SB)/4, $0x1ecc422a
+DATA functionConstantsAVX512<>+2164(SB)/4, $0x1ecc422a
+DATA functionConstantsAVX512<>+2168(SB)/4, $0x1ecc422a
+DATA functionConstantsAVX512<>+2172(SB)/4, $0x1ecc422a
+DATA functionConstantsAVX512<>+2176(SB)/4, $0x42000000
+DATA functionConstantsAVX512<>+2180(SB)/4, $0x42000000
+DATA functionConstantsAVX512<>+2184(SB)/4, $0x42000000
+DATA functionConstantsAVX512<>+2188(SB)/4, $0x42000000
+DATA functionConstantsAVX512<>+2192(SB)/4, $0x42000000
+DATA functionConstantsAVX512<>+2196(SB)/4, $0x42000000
+DATA functionConstantsAVX512<>+2200(SB)/4, $0x42000000
+DATA functionConstantsAVX512<>+2204(SB)/4, $0x42000000
+DATA functionConstantsAVX512<>+2208(SB)/4, $0x42000000
+DATA functionConstantsAVX512<>+2212(SB)/4, $0x42000000
+DATA functionConstantsAVX512<>+2216(SB)/4, $0x42000000
+DATA functionConstantsAVX512<>+2220(SB)/4, $0x42000000
+DATA functionConstantsAVX512<>+2224(SB)/4, $0x42000000
+DATA functionConstantsAVX512<>+2228(SB)/4, $0x42000000
+DATA functionConstantsAVX512<>+2232(SB)/4, $0x42000000
+DATA functionConstantsAVX512<>+2236(SB)/4, $0x42000000
+DATA functionConstantsAVX512<>+2240(SB)/4, $0x3e5b33b6
+DATA functionConstantsAVX512<>+2244(SB)/4, $0x3e5b33b6
+DATA functionConstantsAVX512<>+2248(SB)/4, $0x3e5b33b6
+DATA functionConstantsAVX512<>+2252(SB)/4, $0x3e5b33b6
+DATA functionConstantsAVX512<>+2256(SB)/4, $0x3e5b33b6
+DATA functionConstantsAVX512<>+2260(SB)/4, $0x3e5b33b6
+DATA functionConstantsAVX512<>+2264(SB)/4, $0x3e5b33b6
+DATA functionConstantsAVX512<>+2268(SB)/4, $0x3e5b33b6
+DATA functionConstantsAVX512<>+2272(SB)/4, $0x3e5b33b6
+DATA functionConstantsAVX512<>+2276(SB)/4, $0x3e5b33b6
+DATA functionConstantsAVX512<>+2280(SB)/4, $0x3e5b33b6
+DATA functionConstantsAVX512<>+2284(SB)/4, $0x3e5b33b6
+DATA functionConstantsAVX512<>+2288(SB)/4, $0x3e5b33b6
+DATA functionConstantsAVX512<>+2292(SB)/4, $0x3e5b33b6
+DATA functionConstantsAVX512<>+2296(SB)/4, $0x3e5b33b6
+DATA functionConstantsAVX512<>+2300(SB)/4, $0x3e5b33b6
+DATA functionConstantsAVX512<>+2304(SB)/4, $0x3e905739
+DATA functionConstantsAVX512<>+2308(SB)/4, $0x3e905739
+DATA functionConstantsAVX512<>+2312(SB)/4, $0x3e905739
+DATA functionConstantsAVX512<>+2316(SB)/4, $0x3e905739
+DATA functionConstantsAVX512<>+2320(SB)/4, $0x3e905739
+DATA functionConstantsAVX512<>+2324(SB)/4, $0x3e905739
+DATA functionConstantsAVX512<>+2328(SB)/4, $0x3e905739
+DATA functionConstantsAVX512<>+2332(SB)/4, $0x3e905739
+DATA functionConstantsAVX512<>+2336(SB)/4, $0x3e905739
+DATA functionConstantsAVX512<>+2340(SB)/4, $0x3e905739
+DATA functionConstantsAVX512<>+2344(SB)/4, $0x3e905739
+DATA functionConstantsAVX512<>+2348(SB)/4, $0x3e905739
+DATA functionConstantsAVX512<>+2352(SB)/4, $0x3e905739
+DATA functionConstantsAVX512<>+2356(SB)/4, $0x3e905739
+DATA functionConstantsAVX512<>+2360(SB)/4, $0x3e905739
+DATA functionConstantsAVX512<>+2364(SB)/4, $0x3e905739
+DATA functionConstantsAVX512<>+2368(SB)/4, $0x3e8f24ac
+DATA functionConstantsAVX512<>+2372(SB)/4, $0x3e8f24ac
+DATA functionConstantsAVX512<>+2376(SB)/4, $0x3e8f24ac
+DATA functionConstantsAVX512<>+2380(SB)/4, $0x3e8f24ac
+DATA functionConstantsAVX512<>+2384(SB)/4, $0x3e8f24ac
+DATA functionConstantsAVX512<>+2388(SB)/4, $0x3e8f24ac
+DATA functionConstantsAVX512<>+2392(SB)/4, $0x3e8f24ac
+DATA functionConstantsAVX512<>+2396(SB)/4, $0x3e8f24ac
+DATA functionConstantsAVX512<>+2400(SB)/4, $0x3e8f24ac
+DATA functionConstantsAVX512<>+2404(SB)/4, $0x3e8f24ac
+DATA functionConstantsAVX512<>+2408(SB)/4, $0x3e8f24ac
+DATA functionConstantsAVX512<>+2412(SB)/4, $0x3e8f24ac
+DATA functionConstantsAVX512<>+2416(SB)/4, $0x3e8f24ac
+DATA functionConstantsAVX512<>+2420(SB)/4, $0x3e8f24ac
+DATA functionConstantsAVX512<>+2424(SB)/4, $0x3e8f24ac
+DATA functionConstantsAVX512<>+2428(SB)/4, $0x3e8f24ac
+DATA functionConstantsAVX512<>+2432(SB)/4, $0x3eccedb8
+DATA functionConstantsAVX512<>+2436(SB)/4, $0x3eccedb8
+DATA functionConstantsAVX512<>+2440(SB)/4, $0x3eccedb8
+DATA functionConstantsAVX512<>+2444(SB)/4, $0x3eccedb8
+DATA functionConstantsAVX512<>+2448(SB)/4, $0x3eccedb8
+DATA functionConstantsAVX512<>+2452(SB)/4, $0x3eccedb8
+DATA functionConstantsAVX512<>+2456(SB)/4, $0x3eccedb8
+DATA functionConstantsAVX512<>+2460(SB)/4, $0x3eccedb8
+DATA functionConstantsAVX512<>+2464(SB)/4, $0x3eccedb8
+DATA functionConstantsAVX512<>+2468(SB)/4, $0x3eccedb8
+DATA functionConstantsAVX512<>+2472(SB)/4, $0x3eccedb8
+DATA functionConstantsAVX512<>+2476(SB)/4, $0x3eccedb8
+DATA functionConstantsAVX512<>+2480(SB)/4, $0x3eccedb8
+DATA functionConstantsAVX512<>+2484(SB)/4, $0x3eccedb8
+DATA functionConstantsAVX512<>+2488(SB)/4, $0x3eccedb8
+DATA functionConstantsAVX512<>+2492(SB)/4, $0x3eccedb8
+DATA functionConstantsAVX512<>+2496(SB)/4, $0x3f2aaa6f
+DATA functionConstantsAVX512<>+2500(SB)/4, $0x3f2aaa6f
+DATA functionConstantsAVX512<>+2504(SB)/4, $0x3f2aaa6f
+DATA functionConstantsAVX512<>+2508(SB)/4, $0x3f2aaa6f
+DATA functionConstantsAVX512<>+2512(SB)/4, $0x3f2aaa6f
+DATA functionConstantsAVX512<>+2516(SB)/4, $0x3f2aaa6f
+DATA functionConstantsAVX512<>+2520(SB)/4, $0x3f2aaa6f
+DATA functionConstantsAVX512<>+2524(SB)/4, $0x3f2aaa6f
+DATA functionConstantsAVX512<>+2528(SB)/4, $0x3f2aaa6f
+DATA functionConstantsAVX512<>+2532(SB)/4, $0x3f2aaa6f
+DATA functionConstantsAVX512<>+2536(SB)/4, $0x3f2aaa6f
+DATA functionConstantsAVX512<>+2540(SB)/4, $0x3f2aaa6f
+DATA functionConstantsAVX512<>+2544(SB)/4, $0x3f2aaa6f
+DATA functionConstantsAVX512<>+2548(SB)/4, $0x3f2aaa6f
+DATA functionConstantsAVX512<>+2552(SB)/4, $0x3f2aaa6f
+DATA functionConstantsAVX512<>+2556(SB)/4, $0x3f2aaa6f
+DATA functionConstantsAVX512<>+2560(SB)/4, $0x40c00000
+DATA functionConstantsAVX512<>+2564(SB)/4, $0x40c00000
+DATA functionConstantsAVX512<>+2568(SB)/4, $0x40c00000
+DATA functionConstantsAVX512<>+2572(SB)/4, $0x40c00000
+DATA functionConstantsAVX512<>+2576(SB)/4, $0x40c00000
+DATA functionConstantsAVX512<>+2580(SB)/4, $0x40c00000
+DATA functionConstantsAVX512<>+2584(SB)/4, $0x40c00000
+DATA functionConstantsAVX512<>+2588(SB)/4, $0x40c00000
+DATA functionConstantsAVX512<>+2592(SB)/4, $0x40c00000
+DATA functionConstantsAVX512<>+2596(SB)/4, $0x40c00000
+DATA functionConstantsAVX512<>+2600(SB)/4, $0x40c00000
+DATA functionConstantsAVX512<>+2604(SB)/4, $0x40c00000
+DATA functionConstantsAVX512<>+2608(SB)/4, $0x40c00000
+DATA functionConstantsAVX512<>+2612(SB)/4, $0x40c00000
+DATA functionConstantsAVX512<>+2616(SB)/4, $0x40c00000
+DATA functionConstantsAVX512<>+2620(SB)/4, $0x40c00000
+GLOBL functionConstantsAVX512<>(SB), RODATA|NOPTR, $2624
 
 // func sigmoidAVX512(x *float32, y *float32, n int)
 // Requires: AVX, AVX512DQ, AVX512F
@@ -3224,73 +3152,67 @@ TEXT ·geluAVX512(SB), NOSPLIT, $0-24
 	SHLQ $0x02, DX
 
 loop:
-	CMPQ      BX, DX
-	JGE       done
-	VMOVUPS   (AX)(BX*1), Z0
-	VANDPS    functionConstantsAVX512<>+0(SB), Z0, Z1
-	VMOVUPS   functionConstantsAVX512<>+1152(SB), Z2
-	VMINPS    Z1, Z2, Z1
-	VANDPS    functionConstantsAVX512<>+1216(SB), Z1, Z2
-	VSUBPS    Z2, Z1, Z4
-	VADDPS    Z2, Z1, Z5
-	VMULPS    Z5, Z4, Z4
-	VMULPS    functionConstantsAVX512<>+1280(SB), Z4, Z4
-	VMULPS    Z2, Z2, Z2
-	VMULPS    functionConstantsAVX512<>+1344(SB), Z2, Z2
-	VMULPS    functionConstantsAVX512<>+192(SB), Z2, Z5
-	VADDPS    functionConstantsAVX512<>+256(SB), Z5, Z5
-	VSUBPS    functionConstantsAVX512<>+256(SB), Z5, Z6
-	VMULPS    functionConstantsAVX512<>+320(SB), Z6, Z7
-	VADDPS    Z4, Z7, Z7
-	VMULPS    functionConstantsAVX512<>+384(SB), Z6, Z4
-	VSUBPS    Z4, Z2, Z2
-	VSUBPS    Z7, Z2, Z2
-	VMULPS    Z2, Z2, Z4
-	VMULPS    functionConstantsAVX512<>+448(SB), Z4, Z6
-	VMOVUPS   functionConstantsAVX512<>+512(SB), Z7
-	VMULPS    Z2, Z7, Z7
-	VADDPS    functionConstantsAVX512<>+576(SB), Z7, Z7
-	VADDPS    Z7, Z6, Z6
-	VMULPS    Z4, Z6, Z6
-	VMOVUPS   functionConstantsAVX512<>+640(SB), Z7
-	VMULPS    Z2, Z7, Z7
-	VADDPS    functionConstantsAVX512<>+704(SB), Z7, Z7
-	VADDPS    Z7, Z6, Z6
-	VMULPS    Z4, Z6, Z6
-	VADDPS    Z2, Z6, Z6
-	VPSLLD    $0x17, Z5, Z5
-	VADDPS    functionConstantsAVX512<>+768(SB), Z6, Z6
-	VMULPS    Z5, Z6, Z6
-	VMOVUPS   functionConstantsAVX512<>+1408(SB), Z2
-	VMULPS    Z1, Z2, Z2
-	VADDPS    functionConstantsAVX512<>+1472(SB), Z2, Z2
-	VMULPS    Z1, Z2, Z2
-	VADDPS    functionConstantsAVX512<>+1536(SB), Z2, Z2
-	VMULPS    Z1, Z2, Z2
-	VADDPS    functionConstantsAVX512<>+1600(SB), Z2, Z2
-	VMULPS    Z1, Z2, Z2
-	VADDPS    functionConstantsAVX512<>+1664(SB), Z2, Z2
-	VMULPS    Z2, Z6, Z2
-	VMOVUPS   functionConstantsAVX512<>+1728(SB), Z4
-	VMULPS    Z1, Z4, Z4
-	VADDPS    functionConstantsAVX512<>+1792(SB), Z4, Z4
-	VMULPS    Z1, Z4, Z4
-	VADDPS    functionConstantsAVX512<>+1856(SB), Z4, Z4
-	VMULPS    Z1, Z4, Z4
-	VADDPS    functionConstantsAVX512<>+1920(SB), Z4, Z4
-	VMULPS    Z1, Z4, Z4
-	VADDPS    functionConstantsAVX512<>+1984(SB), Z4, Z4
-	VMULPS    Z1, Z4, Z4
-	VADDPS    functionConstantsAVX512<>+768(SB), Z4, Z4
-	VDIVPS    Z4, Z2, Z1
-	VMOVUPS   functionConstantsAVX512<>+768(SB), Z2
-	VSUBPS    Z1, Z2, Z2
-	VPMOVD2M  Z0, K1
-	VBLENDMPS Z1, Z2, K1, Z3
-	VMULPS    Z3, Z0, Z0
-	VMOVUPS   Z0, (CX)(BX*1)
-	ADDQ      $0x40, BX
-	JMP       loop
+	CMPQ         BX, DX
+	JGE          done
+	VMOVUPS      (AX)(BX*1), Z0
+	VANDPS       functionConstantsAVX512<>+0(SB), Z0, Z1
+	VMOVUPS      functionConstantsAVX512<>+1152(SB), Z2
+	VMINPS       Z1, Z2, Z1
+	VMULPS       Z1, Z1, Z2
+	VMOVUPS      Z2, Z4
+	VFNMADD231PS Z1, Z1, Z4
+	VMOVUPS      functionConstantsAVX512<>+256(SB), Z5
+	VFMADD231PS  functionConstantsAVX512<>+1216(SB), Z2, Z5
+	VSUBPS       functionConstantsAVX512<>+256(SB), Z5, Z6
+	VMULPS       functionConstantsAVX512<>+1280(SB), Z2, Z2
+	VMULPS       functionConstantsAVX512<>+1280(SB), Z4, Z4
+	VFNMADD231PS functionConstantsAVX512<>+384(SB), Z6, Z2
+	VFMADD231PS  functionConstantsAVX512<>+320(SB), Z6, Z4
+	VSUBPS       Z4, Z2, Z2
+	VMULPS       Z2, Z2, Z4
+	VMOVUPS      functionConstantsAVX512<>+512(SB), Z6
+	VMOVUPS      functionConstantsAVX512<>+576(SB), Z7
+	VFMADD231PS  Z6, Z2, Z7
+	VMOVUPS      functionConstantsAVX512<>+640(SB), Z6
+	VMOVUPS      functionConstantsAVX512<>+704(SB), Z8
+	VFMADD231PS  Z6, Z2, Z8
+	VFMADD231PS  functionConstantsAVX512<>+448(SB), Z4, Z7
+	VFMADD231PS  Z7, Z4, Z8
+	VMOVUPS      Z2, Z2
+	VFMADD231PS  Z8, Z4, Z2
+	VPSLLD       $0x17, Z5, Z5
+	VMOVUPS      Z5, Z4
+	VFMADD231PS  Z2, Z5, Z4
+	VMOVUPS      functionConstantsAVX512<>+1344(SB), Z2
+	VMOVUPS      functionConstantsAVX512<>+1408(SB), Z5
+	VFMADD231PS  Z2, Z1, Z5
+	VMOVUPS      functionConstantsAVX512<>+1472(SB), Z2
+	VFMADD231PS  Z5, Z1, Z2
+	VMOVUPS      functionConstantsAVX512<>+1536(SB), Z5
+	VFMADD231PS  Z2, Z1, Z5
+	VMOVUPS      functionConstantsAVX512<>+1600(SB), Z2
+	VFMADD231PS  Z5, Z1, Z2
+	VMULPS       Z2, Z4, Z2
+	VMOVUPS      functionConstantsAVX512<>+1664(SB), Z4
+	VMOVUPS      functionConstantsAVX512<>+1728(SB), Z5
+	VFMADD231PS  Z4, Z1, Z5
+	VMOVUPS      functionConstantsAVX512<>+1792(SB), Z4
+	VFMADD231PS  Z5, Z1, Z4
+	VMOVUPS      functionConstantsAVX512<>+1856(SB), Z5
+	VFMADD231PS  Z4, Z1, Z5
+	VMOVUPS      functionConstantsAVX512<>+1920(SB), Z4
+	VFMADD231PS  Z5, Z1, Z4
+	VMOVUPS      functionConstantsAVX512<>+768(SB), Z5
+	VFMADD231PS  Z4, Z1, Z5
+	VDIVPS       Z5, Z2, Z1
+	VMOVUPS      functionConstantsAVX512<>+768(SB), Z2
+	VSUBPS       Z1, Z2, Z2
+	VPMOVD2M     Z0, K1
+	VBLENDMPS    Z1, Z2, K1, Z3
+	VMULPS       Z3, Z0, Z0
+	VMOVUPS      Z0, (CX)(BX*1)
+	ADDQ         $0x40, BX
+	JMP          loop
 
 done:
 	VZEROUPPER
@@ -3310,8 +3232,8 @@ loop:
 	JGE       done
 	VMOVUPS   (AX)(BX*1), Z0
 	VMULPS    Z0, Z0, Z1
-	VMULPS    functionConstantsAVX512<>+2048(SB), Z1, Z1
-	VADDPS    functionConstantsAVX512<>+2112(SB), Z1, Z1
+	VMULPS    functionConstantsAVX512<>+1984(SB), Z1, Z1
+	VADDPS    functionConstantsAVX512<>+2048(SB), Z1, Z1
 	VMULPS    Z0, Z1, Z1
 	VANDPS    functionConstantsAVX512<>+0(SB), Z1, Z3
 	VMOVUPS   functionConstantsAVX512<>+64(SB), Z4
@@ -3483,78 +3405,71 @@ TEXT ·geluGradAVX512(SB), NOSPLIT, $0-32
 	SHLQ $0x02, BX
 
 loop:
-	CMPQ      SI, BX
-	JGE       done
-	VMOVUPS   (AX)(SI*1), Z0
-	VMOVUPS   (CX)(SI*1), Z1
-	VANDPS    functionConstantsAVX512<>+0(SB), Z0, Z2
-	VMOVUPS   functionConstantsAVX512<>+1152(SB), Z3
-	VMINPS    Z2, Z3, Z2
-	VANDPS    functionConstantsAVX512<>+1216(SB), Z2, Z3
-	VSUBPS    Z3, Z2, Z5
-	VADDPS    Z3, Z2, Z6
-	VMULPS    Z6, Z5, Z5
-	VMULPS    functionConstantsAVX512<>+1280(SB), Z5, Z5
-	VMULPS    Z3, Z3, Z3
-	VMULPS    functionConstantsAVX512<>+1344(SB), Z3, Z3
-	VMULPS    functionConstantsAVX512<>+192(SB), Z3, Z6
-	VADDPS    functionConstantsAVX512<>+256(SB), Z6, Z6
-	VSUBPS    functionConstantsAVX512<>+256(SB), Z6, Z7
-	VMULPS    functionConstantsAVX512<>+320(SB), Z7, Z8
-	VADDPS    Z5, Z8, Z8
-	VMULPS    functionConstantsAVX512<>+384(SB), Z7, Z5
-	VSUBPS    Z5, Z3, Z3
-	VSUBPS    Z8, Z3, Z3
-	VMULPS    Z3, Z3, Z5
-	VMULPS    functionConstantsAVX512<>+448(SB), Z5, Z7
-	VMOVUPS   functionConstantsAVX512<>+512(SB), Z8
-	VMULPS    Z3, Z8, Z8
-	VADDPS    functionConstantsAVX512<>+576(SB), Z8, Z8
-	VADDPS    Z8, Z7, Z7
-	VMULPS    Z5, Z7, Z7
-	VMOVUPS   functionConstantsAVX512<>+640(SB), Z8
-	VMULPS    Z3, Z8, Z8
-	VADDPS    functionConstantsAVX512<>+704(SB), Z8, Z8
-	VADDPS    Z8, Z7, Z7
-	VMULPS    Z5, Z7, Z7
-	VADDPS    Z3, Z7, Z7
-	VPSLLD    $0x17, Z6, Z6
-	VADDPS    functionConstantsAVX512<>+768(SB), Z7, Z7
-	VMULPS    Z6, Z7, Z7
-	VMOVUPS   functionConstantsAVX512<>+1408(SB), Z3
-	VMULPS    Z2, Z3, Z3
-	VADDPS    functionConstantsAVX512<>+1472(SB), Z3, Z3
-	VMULPS    Z2, Z3, Z3
-	VADDPS    functionConstantsAVX512<>+1536(SB), Z3, Z3
-	VMULPS    Z2, Z3, Z3
-	VADDPS    functionConstantsAVX512<>+1600(SB), Z3, Z3
-	VMULPS    Z2, Z3, Z3
-	VADDPS    functionConstantsAVX512<>+1664(SB), Z3, Z3
-	VMULPS    Z3, Z7, Z3
-	VMOVUPS   functionConstantsAVX512<>+1728(SB), Z5
-	VMULPS    Z2, Z5, Z5
-	VADDPS    functionConstantsAVX512<>+1792(SB), Z5, Z5
-	VMULPS    Z2, Z5, Z5
-	VADDPS    functionConstantsAVX512<>+1856(SB), Z5, Z5
-	VMULPS    Z2, Z5, Z5
-	VADDPS    functionConstantsAVX512<>+1920(SB), Z5, Z5
-	VMULPS    Z2, Z5, Z5
-	VADDPS    functionConstantsAVX512<>+1984(SB), Z5, Z5
-	VMULPS    Z2, Z5, Z5
-	VADDPS    functionConstantsAVX512<>+768(SB), Z5, Z5
-	VDIVPS    Z5, Z3, Z2
-	VMOVUPS   functionConstantsAVX512<>+768(SB), Z3
-	VSUBPS    Z2, Z3, Z3
-	VPMOVD2M  Z0, K1
-	VBLENDMPS Z2, Z3, K1, Z4
-	VMULPS    Z4, Z0, Z2
-	VMULPS    functionConstantsAVX512<>+2176(SB), Z7, Z7
-	VMULPS    Z7, Z0, Z0
-	VADDPS    Z0, Z4, Z0
-	VMULPS    Z1, Z0, Z0
-	VMOVUPS   Z0, (DX)(SI*1)
-	ADDQ      $0x40, SI
-	JMP       loop
+	CMPQ         SI, BX
+	JGE          done
+	VMOVUPS      (AX)(SI*1), Z0
+	VMOVUPS      (CX)(SI*1), Z1
+	VANDPS       functionConstantsAVX512<>+0(SB), Z0, Z2
+	VMOVUPS      functionConstantsAVX512<>+1152(SB), Z3
+	VMINPS       Z2, Z3, Z2
+	VMULPS       Z2, Z2, Z3
+	VMOVUPS      Z3, Z5
+	VFNMADD231PS Z2, Z2, Z5
+	VMOVUPS      functionConstantsAVX512<>+256(SB), Z6
+	VFMADD231PS  functionConstantsAVX512<>+1216(SB), Z3, Z6
+	VSUBPS       functionConstantsAVX512<>+256(SB), Z6, Z7
+	VMULPS       functionConstantsAVX512<>+1280(SB), Z3, Z3
+	VMULPS       functionConstantsAVX512<>+1280(SB), Z5, Z5
+	VFNMADD231PS functionConstantsAVX512<>+384(SB), Z7, Z3
+	VFMADD231PS  functionConstantsAVX512<>+320(SB), Z7, Z5
+	VSUBPS       Z5, Z3, Z3
+	VMULPS       Z3, Z3, Z5
+	VMOVUPS      functionConstantsAVX512<>+512(SB), Z7
+	VMOVUPS      functionConstantsAVX512<>+576(SB), Z8
+	VFMADD231PS  Z7, Z3, Z8
+	VMOVUPS      functionConstantsAVX512<>+640(SB), Z7
+	VMOVUPS      functionConstantsAVX512<>+704(SB), Z9
+	VFMADD231PS  Z7, Z3, Z9
+	VFMADD231PS  functionConstantsAVX512<>+448(SB), Z5, Z8
+	VFMADD231PS  Z8, Z5, Z9
+	VMOVUPS      Z3, Z3
+	VFMADD231PS  Z9, Z5, Z3
+	VPSLLD       $0x17, Z6, Z6
+	VMOVUPS      Z6, Z5
+	VFMADD231PS  Z3, Z6, Z5
+	VMOVUPS      functionConstantsAVX512<>+1344(SB), Z3
+	VMOVUPS      functionConstantsAVX512<>+1408(SB), Z6
+	VFMADD231PS  Z3, Z2, Z6
+	VMOVUPS      functionConstantsAVX512<>+1472(SB), Z3
+	VFMADD231PS  Z6, Z2, Z3
+	VMOVUPS      functionConstantsAVX512<>+1536(SB), Z6
+	VFMADD231PS  Z3, Z2, Z6
+	VMOVUPS      functionConstantsAVX512<>+1600(SB), Z3
+	VFMADD231PS  Z6, Z2, Z3
+	VMULPS       Z3, Z5, Z3
+	VMOVUPS      functionConstantsAVX512<>+1664(SB), Z6
+	VMOVUPS      functionConstantsAVX512<>+1728(SB), Z7
+	VFMADD231PS  Z6, Z2, Z7
+	VMOVUPS      functionConstantsAVX512<>+1792(SB), Z6
+	VFMADD231PS  Z7, Z2, Z6
+	VMOVUPS      functionConstantsAVX512<>+1856(SB), Z7
+	VFMADD231PS  Z6, Z2, Z7
+	VMOVUPS      functionConstantsAVX512<>+1920(SB), Z6
+	VFMADD231PS  Z7, Z2, Z6
+	VMOVUPS      functionConstantsAVX512<>+768(SB), Z7
+	VFMADD231PS  Z6, Z2, Z7
+	VDIVPS       Z7, Z3, Z2
+	VMOVUPS      functionConstantsAVX512<>+768(SB), Z3
+	VSUBPS       Z2, Z3, Z3
+	VPMOVD2M     Z0, K1
+	VBLENDMPS    Z2, Z3, K1, Z4
+	VMULPS       Z4, Z0, Z2
+	VMULPS       functionConstantsAVX512<>+2112(SB), Z5, Z5
+	VFMADD231PS  Z0, Z5, Z4
+	VMULPS       Z1, Z4, Z0
+	VMOVUPS      Z0, (DX)(SI*1)
+	ADDQ         $0x40, SI
+	JMP          loop
 
 done:
 	VZEROUPPER
@@ -3576,8 +3491,8 @@ loop:
 	VMOVUPS   (AX)(SI*1), Z0
 	VMOVUPS   (CX)(SI*1), Z1
 	VMULPS    Z0, Z0, Z2
-	VMULPS    functionConstantsAVX512<>+2048(SB), Z2, Z2
-	VADDPS    functionConstantsAVX512<>+2112(SB), Z2, Z2
+	VMULPS    functionConstantsAVX512<>+1984(SB), Z2, Z2
+	VADDPS    functionConstantsAVX512<>+2048(SB), Z2, Z2
 	VMULPS    Z0, Z2, Z2
 	VANDPS    functionConstantsAVX512<>+0(SB), Z2, Z5
 	VMOVUPS   functionConstantsAVX512<>+64(SB), Z6
@@ -3616,11 +3531,11 @@ loop:
 	VPMOVD2M  Z2, K1
 	VBLENDMPS Z5, Z6, K1, Z4
 	VANDPS    functionConstantsAVX512<>+0(SB), Z0, Z2
-	VMOVUPS   functionConstantsAVX512<>+2240(SB), Z5
+	VMOVUPS   functionConstantsAVX512<>+2176(SB), Z5
 	VMINPS    Z2, Z5, Z2
 	VMULPS    Z2, Z2, Z2
-	VMULPS    functionConstantsAVX512<>+2304(SB), Z2, Z2
-	VADDPS    functionConstantsAVX512<>+2112(SB), Z2, Z2
+	VMULPS    functionConstantsAVX512<>+2240(SB), Z2, Z2
+	VADDPS    functionConstantsAVX512<>+2048(SB), Z2, Z2
 	VMULPS    Z4, Z3, Z5
 	VMULPS    Z5, Z0, Z0
 	VMULPS    Z0, Z2, Z2
@@ -3711,77 +3626,70 @@ TEXT ·geluAndSlopeAVX512(SB), NOSPLIT, $0-24
 	SHLQ $0x02, DX
 
 loop:
-	CMPQ      BX, DX
-	JGE       done
-	VMOVUPS   (AX)(BX*1), Z0
-	VANDPS    functionConstantsAVX512<>+0(SB), Z0, Z1
-	VMOVUPS   functionConstantsAVX512<>+1152(SB), Z2
-	VMINPS    Z1, Z2, Z1
-	VANDPS    functionConstantsAVX512<>+1216(SB), Z1, Z2
-	VSUBPS    Z2, Z1, Z4
-	VADDPS    Z2, Z1, Z5
-	VMULPS    Z5, Z4, Z4
-	VMULPS    functionConstantsAVX512<>+1280(SB), Z4, Z4
-	VMULPS    Z2, Z2, Z2
-	VMULPS    functionConstantsAVX512<>+1344(SB), Z2, Z2
-	VMULPS    functionConstantsAVX512<>+192(SB), Z2, Z5
-	VADDPS    functionConstantsAVX512<>+256(SB), Z5, Z5
-	VSUBPS    functionConstantsAVX512<>+256(SB), Z5, Z6
-	VMULPS    functionConstantsAVX512<>+320(SB), Z6, Z7
-	VADDPS    Z4, Z7, Z7
-	VMULPS    functionConstantsAVX512<>+384(SB), Z6, Z4
-	VSUBPS    Z4, Z2, Z2
-	VSUBPS    Z7, Z2, Z2
-	VMULPS    Z2, Z2, Z4
-	VMULPS    functionConstantsAVX512<>+448(SB), Z4, Z6
-	VMOVUPS   functionConstantsAVX512<>+512(SB), Z7
-	VMULPS    Z2, Z7, Z7
-	VADDPS    functionConstantsAVX512<>+576(SB), Z7, Z7
-	VADDPS    Z7, Z6, Z6
-	VMULPS    Z4, Z6, Z6
-	VMOVUPS   functionConstantsAVX512<>+640(SB), Z7
-	VMULPS    Z2, Z7, Z7
-	VADDPS    functionConstantsAVX512<>+704(SB), Z7, Z7
-	VADDPS    Z7, Z6, Z6
-	VMULPS    Z4, Z6, Z6
-	VADDPS    Z2, Z6, Z6
-	VPSLLD    $0x17, Z5, Z5
-	VADDPS    functionConstantsAVX512<>+768(SB), Z6, Z6
-	VMULPS    Z5, Z6, Z6
-	VMOVUPS   functionConstantsAVX512<>+1408(SB), Z2
-	VMULPS    Z1, Z2, Z2
-	VADDPS    functionConstantsAVX512<>+1472(SB), Z2, Z2
-	VMULPS    Z1, Z2, Z2
-	VADDPS    functionConstantsAVX512<>+1536(SB), Z2, Z2
-	VMULPS    Z1, Z2, Z2
-	VADDPS    functionConstantsAVX512<>+1600(SB), Z2, Z2
-	VMULPS    Z1, Z2, Z2
-	VADDPS    functionConstantsAVX512<>+1664(SB), Z2, Z2
-	VMULPS    Z2, Z6, Z2
-	VMOVUPS   functionConstantsAVX512<>+1728(SB), Z4
-	VMULPS    Z1, Z4, Z4
-	VADDPS    functionConstantsAVX512<>+1792(SB), Z4, Z4
-	VMULPS    Z1, Z4, Z4
-	VADDPS    functionConstantsAVX512<>+1856(SB), Z4, Z4
-	VMULPS    Z1, Z4, Z4
-	VADDPS    functionConstantsAVX512<>+1920(SB), Z4, Z4
-	VMULPS    Z1, Z4, Z4
-	VADDPS    functionConstantsAVX512<>+1984(SB), Z4, Z4
-	VMULPS    Z1, Z4, Z4
-	VADDPS    functionConstantsAVX512<>+768(SB), Z4, Z4
-	VDIVPS    Z4, Z2, Z1
-	VMOVUPS   functionConstantsAVX512<>+768(SB), Z2
-	VSUBPS    Z1, Z2, Z2
-	VPMOVD2M  Z0, K1
-	VBLENDMPS Z1, Z2, K1, Z3
-	VMULPS    Z3, Z0, Z1
-	VMULPS    functionConstantsAVX512<>+2176(SB), Z6, Z6
-	VMULPS    Z6, Z0, Z0
-	VADDPS    Z0, Z3, Z0
-	VMOVUPS   Z1, (CX)(BX*1)
-	VMOVUPS   Z0, (AX)(BX*1)
-	ADDQ      $0x40, BX
-	JMP       loop
+	CMPQ         BX, DX
+	JGE          done
+	VMOVUPS      (AX)(BX*1), Z0
+	VANDPS       functionConstantsAVX512<>+0(SB), Z0, Z1
+	VMOVUPS      functionConstantsAVX512<>+1152(SB), Z2
+	VMINPS       Z1, Z2, Z1
+	VMULPS       Z1, Z1, Z2
+	VMOVUPS      Z2, Z4
+	VFNMADD231PS Z1, Z1, Z4
+	VMOVUPS      functionConstantsAVX512<>+256(SB), Z5
+	VFMADD231PS  functionConstantsAVX512<>+1216(SB), Z2, Z5
+	VSUBPS       functionConstantsAVX512<>+256(SB), Z5, Z6
+	VMULPS       functionConstantsAVX512<>+1280(SB), Z2, Z2
+	VMULPS       functionConstantsAVX512<>+1280(SB), Z4, Z4
+	VFNMADD231PS functionConstantsAVX512<>+384(SB), Z6, Z2
+	VFMADD231PS  functionConstantsAVX512<>+320(SB), Z6, Z4
+	VSUBPS       Z4, Z2, Z2
+	VMULPS       Z2, Z2, Z4
+	VMOVUPS      functionConstantsAVX512<>+512(SB), Z6
+	VMOVUPS      functionConstantsAVX512<>+576(SB), Z7
+	VFMADD231PS  Z6, Z2, Z7
+	VMOVUPS      functionConstantsAVX512<>+640(SB), Z6
+	VMOVUPS      functionConstantsAVX512<>+704(SB), Z8
+	VFMADD231PS  Z6, Z2, Z8
+	VFMADD231PS  functionConstantsAVX512<>+448(SB), Z4, Z7
+	VFMADD231PS  Z7, Z4, Z8
+	VMOVUPS      Z2, Z2
+	VFMADD231PS  Z8, Z4, Z2
+	VPSLLD       $0x17, Z5, Z5
+	VMOVUPS      Z5, Z4
+	VFMADD231PS  Z2, Z5, Z4
+	VMOVUPS      functionConstantsAVX512<>+1344(SB), Z2
+	VMOVUPS      functionConstantsAVX512<>+1408(SB), Z5
+	VFMADD231PS  Z2, Z1, Z5
+	VMOVUPS      functionConstantsAVX512<>+1472(SB), Z2
+	VFMADD231PS  Z5, Z1, Z2
+	VMOVUPS      functionConstantsAVX512<>+1536(SB), Z5
+	VFMADD231PS  Z2, Z1, Z5
+	VMOVUPS      functionConstantsAVX512<>+1600(SB), Z2
+	VFMADD231PS  Z5, Z1, Z2
+	VMULPS       Z2, Z4, Z2
+	VMOVUPS      functionConstantsAVX512<>+1664(SB), Z5
+	VMOVUPS      functionConstantsAVX512<>+1728(SB), Z6
+	VFMADD231PS  Z5, Z1, Z6
+	VMOVUPS      functionConstantsAVX512<>+1792(SB), Z5
+	VFMADD231PS  Z6, Z1, Z5
+	VMOVUPS      functionConstantsAVX512<>+1856(SB), Z6
+	VFMADD231PS  Z5, Z1, Z6
+	VMOVUPS      functionConstantsAVX512<>+1920(SB), Z5
+	VFMADD231PS  Z6, Z1, Z5
+	VMOVUPS      functionConstantsAVX512<>+768(SB), Z6
+	VFMADD231PS  Z5, Z1, Z6
+	VDIVPS       Z6, Z2, Z1
+	VMOVUPS      functionConstantsAVX512<>+768(SB), Z2
+	VSUBPS       Z1, Z2, Z2
+	VPMOVD2M     Z0, K1
+	VBLENDMPS    Z1, Z2, K1, Z3
+	VMULPS       Z3, Z0, Z1
+	VMULPS       functionConstantsAVX512<>+2112(SB), Z4, Z4
+	VFMADD231PS  Z0, Z4, Z3
+	VMOVUPS      Z1, (CX)(BX*1)
+	VMOVUPS      Z3, (AX)(BX*1)
+	ADDQ         $0x40, BX
+	JMP          loop
 
 done:
 	VZEROUPPER
@@ -3801,8 +3709,8 @@ loop:
 	JGE       done
 	VMOVUPS   (AX)(BX*1), Z0
 	VMULPS    Z0, Z0, Z1
-	VMULPS    functionConstantsAVX512<>+2048(SB), Z1, Z1
-	VADDPS    functionConstantsAVX512<>+2112(SB), Z1, Z1
+	VMULPS    functionConstantsAVX512<>+1984(SB), Z1, Z1
+	VADDPS    functionConstantsAVX512<>+2048(SB), Z1, Z1
 	VMULPS    Z0, Z1, Z1
 	VANDPS    functionConstantsAVX512<>+0(SB), Z1, Z5
 	VMOVUPS   functionConstantsAVX512<>+64(SB), Z6
@@ -3847,11 +3755,11 @@ loop:
 	VPMOVD2M  Z1, K1
 	VBLENDMPS Z6, Z7, K1, Z4
 	VANDPS    functionConstantsAVX512<>+0(SB), Z0, Z1
-	VMOVUPS   functionConstantsAVX512<>+2240(SB), Z6
+	VMOVUPS   functionConstantsAVX512<>+2176(SB), Z6
 	VMINPS    Z1, Z6, Z1
 	VMULPS    Z1, Z1, Z1
-	VMULPS    functionConstantsAVX512<>+2304(SB), Z1, Z1
-	VADDPS    functionConstantsAVX512<>+2112(SB), Z1, Z1
+	VMULPS    functionConstantsAVX512<>+2240(SB), Z1, Z1
+	VADDPS    functionConstantsAVX512<>+2048(SB), Z1, Z1
 	VMULPS    Z4, Z3, Z6
 	VMULPS    Z6, Z0, Z0
 	VMULPS    Z0, Z1, Z1
@@ -3914,13 +3822,13 @@ loop:
 	VADDPS    functionConstantsAVX512<>+1088(SB), Z9, Z6
 	VDIVPS    Z6, Z9, Z6
 	VMULPS    Z6, Z6, Z7
-	VMOVUPS   functionConstantsAVX512<>+2368(SB), Z8
+	VMOVUPS   functionConstantsAVX512<>+2304(SB), Z8
+	VMULPS    Z7, Z8, Z8
+	VADDPS    functionConstantsAVX512<>+2368(SB), Z8, Z8
 	VMULPS    Z7, Z8, Z8
 	VADDPS    functionConstantsAVX512<>+2432(SB), Z8, Z8
 	VMULPS    Z7, Z8, Z8
 	VADDPS    functionConstantsAVX512<>+2496(SB), Z8, Z8
-	VMULPS    Z7, Z8, Z8
-	VADDPS    functionConstantsAVX512<>+2560(SB), Z8, Z8
 	VMULPS    Z7, Z8, Z8
 	VADDPS    functionConstantsAVX512<>+1088(SB), Z8, Z8
 	VMULPS    Z8, Z6, Z6
@@ -4061,7 +3969,7 @@ done:
 // func relu6AVX512(x *float32, y *float32, n int)
 // Requires: AVX, AVX512F
 TEXT ·relu6AVX512(SB), NOSPLIT, $0-24
-	VMOVUPS functionConstantsAVX512<>+2624(SB), Z1
+	VMOVUPS functionConstantsAVX512<>+2560(SB), Z1
 	VPXORD  Z0, Z0, Z0
 	MOVQ    x+0(FP), AX
 	MOVQ    y+8(FP), CX
@@ -4086,7 +3994,7 @@ done:
 // func relu6GradAVX512(saved *float32, dy *float32, dx *float32, n int)
 // Requires: AVX, AVX512F
 TEXT ·relu6GradAVX512(SB), NOSPLIT, $0-32
-	VMOVUPS functionConstantsAVX512<>+2624(SB), Z1
+	VMOVUPS functionConstantsAVX512<>+2560(SB), Z1
 	VPXORD  Z0, Z0, Z0
 	MOVQ    saved+0(FP), AX
 	MOVQ    dy+8(FP), CX

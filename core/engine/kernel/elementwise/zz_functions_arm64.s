@@ -306,375 +306,359 @@ DATA functionConstantsNEON<>+1200(SB)/4, $0x41680000
 DATA functionConstantsNEON<>+1204(SB)/4, $0x41680000
 DATA functionConstantsNEON<>+1208(SB)/4, $0x41680000
 DATA functionConstantsNEON<>+1212(SB)/4, $0x41680000
-DATA functionConstantsNEON<>+1216(SB)/4, $0xfffff000
-DATA functionConstantsNEON<>+1220(SB)/4, $0xfffff000
-DATA functionConstantsNEON<>+1224(SB)/4, $0xfffff000
-DATA functionConstantsNEON<>+1228(SB)/4, $0xfffff000
-DATA functionConstantsNEON<>+1232(SB)/4, $0xfffff000
-DATA functionConstantsNEON<>+1236(SB)/4, $0xfffff000
-DATA functionConstantsNEON<>+1240(SB)/4, $0xfffff000
-DATA functionConstantsNEON<>+1244(SB)/4, $0xfffff000
-DATA functionConstantsNEON<>+1248(SB)/4, $0xfffff000
-DATA functionConstantsNEON<>+1252(SB)/4, $0xfffff000
-DATA functionConstantsNEON<>+1256(SB)/4, $0xfffff000
-DATA functionConstantsNEON<>+1260(SB)/4, $0xfffff000
-DATA functionConstantsNEON<>+1264(SB)/4, $0xfffff000
-DATA functionConstantsNEON<>+1268(SB)/4, $0xfffff000
-DATA functionConstantsNEON<>+1272(SB)/4, $0xfffff000
-DATA functionConstantsNEON<>+1276(SB)/4, $0xfffff000
-DATA functionConstantsNEON<>+1280(SB)/4, $0x3f000000
-DATA functionConstantsNEON<>+1284(SB)/4, $0x3f000000
-DATA functionConstantsNEON<>+1288(SB)/4, $0x3f000000
-DATA functionConstantsNEON<>+1292(SB)/4, $0x3f000000
-DATA functionConstantsNEON<>+1296(SB)/4, $0x3f000000
-DATA functionConstantsNEON<>+1300(SB)/4, $0x3f000000
-DATA functionConstantsNEON<>+1304(SB)/4, $0x3f000000
-DATA functionConstantsNEON<>+1308(SB)/4, $0x3f000000
-DATA functionConstantsNEON<>+1312(SB)/4, $0x3f000000
-DATA functionConstantsNEON<>+1316(SB)/4, $0x3f000000
-DATA functionConstantsNEON<>+1320(SB)/4, $0x3f000000
-DATA functionConstantsNEON<>+1324(SB)/4, $0x3f000000
-DATA functionConstantsNEON<>+1328(SB)/4, $0x3f000000
-DATA functionConstantsNEON<>+1332(SB)/4, $0x3f000000
-DATA functionConstantsNEON<>+1336(SB)/4, $0x3f000000
-DATA functionConstantsNEON<>+1340(SB)/4, $0x3f000000
-DATA functionConstantsNEON<>+1344(SB)/4, $0xbf000000
-DATA functionConstantsNEON<>+1348(SB)/4, $0xbf000000
-DATA functionConstantsNEON<>+1352(SB)/4, $0xbf000000
-DATA functionConstantsNEON<>+1356(SB)/4, $0xbf000000
-DATA functionConstantsNEON<>+1360(SB)/4, $0xbf000000
-DATA functionConstantsNEON<>+1364(SB)/4, $0xbf000000
-DATA functionConstantsNEON<>+1368(SB)/4, $0xbf000000
-DATA functionConstantsNEON<>+1372(SB)/4, $0xbf000000
-DATA functionConstantsNEON<>+1376(SB)/4, $0xbf000000
-DATA functionConstantsNEON<>+1380(SB)/4, $0xbf000000
-DATA functionConstantsNEON<>+1384(SB)/4, $0xbf000000
-DATA functionConstantsNEON<>+1388(SB)/4, $0xbf000000
-DATA functionConstantsNEON<>+1392(SB)/4, $0xbf000000
-DATA functionConstantsNEON<>+1396(SB)/4, $0xbf000000
-DATA functionConstantsNEON<>+1400(SB)/4, $0xbf000000
-DATA functionConstantsNEON<>+1404(SB)/4, $0xbf000000
-DATA functionConstantsNEON<>+1408(SB)/4, $0x1b86e1f7
-DATA functionConstantsNEON<>+1412(SB)/4, $0x1b86e1f7
-DATA functionConstantsNEON<>+1416(SB)/4, $0x1b86e1f7
-DATA functionConstantsNEON<>+1420(SB)/4, $0x1b86e1f7
-DATA functionConstantsNEON<>+1424(SB)/4, $0x1b86e1f7
-DATA functionConstantsNEON<>+1428(SB)/4, $0x1b86e1f7
-DATA functionConstantsNEON<>+1432(SB)/4, $0x1b86e1f7
-DATA functionConstantsNEON<>+1436(SB)/4, $0x1b86e1f7
-DATA functionConstantsNEON<>+1440(SB)/4, $0x1b86e1f7
-DATA functionConstantsNEON<>+1444(SB)/4, $0x1b86e1f7
-DATA functionConstantsNEON<>+1448(SB)/4, $0x1b86e1f7
-DATA functionConstantsNEON<>+1452(SB)/4, $0x1b86e1f7
-DATA functionConstantsNEON<>+1456(SB)/4, $0x1b86e1f7
-DATA functionConstantsNEON<>+1460(SB)/4, $0x1b86e1f7
-DATA functionConstantsNEON<>+1464(SB)/4, $0x1b86e1f7
-DATA functionConstantsNEON<>+1468(SB)/4, $0x1b86e1f7
-DATA functionConstantsNEON<>+1472(SB)/4, $0x1d266f31
-DATA functionConstantsNEON<>+1476(SB)/4, $0x1d266f31
-DATA functionConstantsNEON<>+1480(SB)/4, $0x1d266f31
-DATA functionConstantsNEON<>+1484(SB)/4, $0x1d266f31
-DATA functionConstantsNEON<>+1488(SB)/4, $0x1d266f31
-DATA functionConstantsNEON<>+1492(SB)/4, $0x1d266f31
-DATA functionConstantsNEON<>+1496(SB)/4, $0x1d266f31
-DATA functionConstantsNEON<>+1500(SB)/4, $0x1d266f31
-DATA functionConstantsNEON<>+1504(SB)/4, $0x1d266f31
-DATA functionConstantsNEON<>+1508(SB)/4, $0x1d266f31
-DATA functionConstantsNEON<>+1512(SB)/4, $0x1d266f31
-DATA functionConstantsNEON<>+1516(SB)/4, $0x1d266f31
-DATA functionConstantsNEON<>+1520(SB)/4, $0x1d266f31
-DATA functionConstantsNEON<>+1524(SB)/4, $0x1d266f31
-DATA functionConstantsNEON<>+1528(SB)/4, $0x1d266f31
-DATA functionConstantsNEON<>+1532(SB)/4, $0x1d266f31
-DATA functionConstantsNEON<>+1536(SB)/4, $0x1e3ba239
-DATA functionConstantsNEON<>+1540(SB)/4, $0x1e3ba239
-DATA functionConstantsNEON<>+1544(SB)/4, $0x1e3ba239
-DATA functionConstantsNEON<>+1548(SB)/4, $0x1e3ba239
-DATA functionConstantsNEON<>+1552(SB)/4, $0x1e3ba239
-DATA functionConstantsNEON<>+1556(SB)/4, $0x1e3ba239
-DATA functionConstantsNEON<>+1560(SB)/4, $0x1e3ba239
-DATA functionConstantsNEON<>+1564(SB)/4, $0x1e3ba239
-DATA functionConstantsNEON<>+1568(SB)/4, $0x1e3ba239
-DATA functionConstantsNEON<>+1572(SB)/4, $0x1e3ba239
-DATA functionConstantsNEON<>+1576(SB)/4, $0x1e3ba239
-DATA functionConstantsNEON<>+1580(SB)/4, $0x1e3ba239
-DATA functionConstantsNEON<>+1584(SB)/4, $0x1e3ba239
-DATA functionConstantsNEON<>+1588(SB)/4, $0x1e3ba239
-DATA functionConstantsNEON<>+1592(SB)/4, $0x1e3ba239
-DATA functionConstantsNEON<>+1596(SB)/4, $0x1e3ba239
-DATA functionConstantsNEON<>+1600(SB)/4, $0x1ee0686f
-DATA functionConstantsNEON<>+1604(SB)/4, $0x1ee0686f
-DATA functionConstantsNEON<>+1608(SB)/4, $0x1ee0686f
-DATA functionConstantsNEON<>+1612(SB)/4, $0x1ee0686f
-DATA functionConstantsNEON<>+1616(SB)/4, $0x1ee0686f
-DATA functionConstantsNEON<>+1620(SB)/4, $0x1ee0686f
-DATA functionConstantsNEON<>+1624(SB)/4, $0x1ee0686f
-DATA functionConstantsNEON<>+1628(SB)/4, $0x1ee0686f
-DATA functionConstantsNEON<>+1632(SB)/4, $0x1ee0686f
-DATA functionConstantsNEON<>+1636(SB)/4, $0x1ee0686f
-DATA functionConstantsNEON<>+1640(SB)/4, $0x1ee0686f
-DATA functionConstantsNEON<>+1644(SB)/4, $0x1ee0686f
-DATA functionConstantsNEON<>+1648(SB)/4, $0x1ee0686f
-DATA functionConstantsNEON<>+1652(SB)/4, $0x1ee0686f
-DATA functionConstantsNEON<>+1656(SB)/4, $0x1ee0686f
-DATA functionConstantsNEON<>+1660(SB)/4, $0x1ee0686f
-DATA functionConstantsNEON<>+1664(SB)/4, $0x1f000000
-DATA functionConstantsNEON<>+1668(SB)/4, $0x1f000000
-DATA functionConstantsNEON<>+1672(SB)/4, $0x1f000000
-DATA functionConstantsNEON<>+1676(SB)/4, $0x1f000000
-DATA functionConstantsNEON<>+1680(SB)/4, $0x1f000000
-DATA functionConstantsNEON<>+1684(SB)/4, $0x1f000000
-DATA functionConstantsNEON<>+1688(SB)/4, $0x1f000000
-DATA functionConstantsNEON<>+1692(SB)/4, $0x1f000000
-DATA functionConstantsNEON<>+1696(SB)/4, $0x1f000000
-DATA functionConstantsNEON<>+1700(SB)/4, $0x1f000000
-DATA functionConstantsNEON<>+1704(SB)/4, $0x1f000000
-DATA functionConstantsNEON<>+1708(SB)/4, $0x1f000000
-DATA functionConstantsNEON<>+1712(SB)/4, $0x1f000000
-DATA functionConstantsNEON<>+1716(SB)/4, $0x1f000000
-DATA functionConstantsNEON<>+1720(SB)/4, $0x1f000000
-DATA functionConstantsNEON<>+1724(SB)/4, $0x1f000000
-DATA functionConstantsNEON<>+1728(SB)/4, $0x3c290c64
-DATA functionConstantsNEON<>+1732(SB)/4, $0x3c290c64
-DATA functionConstantsNEON<>+1736(SB)/4, $0x3c290c64
-DATA functionConstantsNEON<>+1740(SB)/4, $0x3c290c64
-DATA functionConstantsNEON<>+1744(SB)/4, $0x3c290c64
-DATA functionConstantsNEON<>+1748(SB)/4, $0x3c290c64
-DATA functionConstantsNEON<>+1752(SB)/4, $0x3c290c64
-DATA functionConstantsNEON<>+1756(SB)/4, $0x3c290c64
-DATA functionConstantsNEON<>+1760(SB)/4, $0x3c290c64
-DATA functionConstantsNEON<>+1764(SB)/4, $0x3c290c64
-DATA functionConstantsNEON<>+1768(SB)/4, $0x3c290c64
-DATA functionConstantsNEON<>+1772(SB)/4, $0x3c290c64
-DATA functionConstantsNEON<>+1776(SB)/4, $0x3c290c64
-DATA functionConstantsNEON<>+1780(SB)/4, $0x3c290c64
-DATA functionConstantsNEON<>+1784(SB)/4, $0x3c290c64
-DATA functionConstantsNEON<>+1788(SB)/4, $0x3c290c64
-DATA functionConstantsNEON<>+1792(SB)/4, $0x3dd09b93
-DATA functionConstantsNEON<>+1796(SB)/4, $0x3dd09b93
-DATA functionConstantsNEON<>+1800(SB)/4, $0x3dd09b93
-DATA functionConstantsNEON<>+1804(SB)/4, $0x3dd09b93
-DATA functionConstantsNEON<>+1808(SB)/4, $0x3dd09b93
-DATA functionConstantsNEON<>+1812(SB)/4, $0x3dd09b93
-DATA functionConstantsNEON<>+1816(SB)/4, $0x3dd09b93
-DATA functionConstantsNEON<>+1820(SB)/4, $0x3dd09b93
-DATA functionConstantsNEON<>+1824(SB)/4, $0x3dd09b93
-DATA functionConstantsNEON<>+1828(SB)/4, $0x3dd09b93
-DATA functionConstantsNEON<>+1832(SB)/4, $0x3dd09b93
-DATA functionConstantsNEON<>+1836(SB)/4, $0x3dd09b93
-DATA functionConstantsNEON<>+1840(SB)/4, $0x3dd09b93
-DATA functionConstantsNEON<>+1844(SB)/4, $0x3dd09b93
-DATA functionConstantsNEON<>+1848(SB)/4, $0x3dd09b93
-DATA functionConstantsNEON<>+1852(SB)/4, $0x3dd09b93
-DATA functionConstantsNEON<>+1856(SB)/4, $0x3ef05ebe
-DATA functionConstantsNEON<>+1860(SB)/4, $0x3ef05ebe
-DATA functionConstantsNEON<>+1864(SB)/4, $0x3ef05ebe
-DATA functionConstantsNEON<>+1868(SB)/4, $0x3ef05ebe
-DATA functionConstantsNEON<>+1872(SB)/4, $0x3ef05ebe
-DATA functionConstantsNEON<>+1876(SB)/4, $0x3ef05ebe
-DATA functionConstantsNEON<>+1880(SB)/4, $0x3ef05ebe
-DATA functionConstantsNEON<>+1884(SB)/4, $0x3ef05ebe
-DATA functionConstantsNEON<>+1888(SB)/4, $0x3ef05ebe
-DATA functionConstantsNEON<>+1892(SB)/4, $0x3ef05ebe
-DATA functionConstantsNEON<>+1896(SB)/4, $0x3ef05ebe
-DATA functionConstantsNEON<>+1900(SB)/4, $0x3ef05ebe
-DATA functionConstantsNEON<>+1904(SB)/4, $0x3ef05ebe
-DATA functionConstantsNEON<>+1908(SB)/4, $0x3ef05ebe
-DATA functionConstantsNEON<>+1912(SB)/4, $0x3ef05ebe
-DATA functionConstantsNEON<>+1916(SB)/4, $0x3ef05ebe
-DATA functionConstantsNEON<>+1920(SB)/4, $0x3f99ebc7
-DATA functionConstantsNEON<>+1924(SB)/4, $0x3f99ebc7
-DATA functionConstantsNEON<>+1928(SB)/4, $0x3f99ebc7
-DATA functionConstantsNEON<>+1932(SB)/4, $0x3f99ebc7
-DATA functionConstantsNEON<>+1936(SB)/4, $0x3f99ebc7
-DATA functionConstantsNEON<>+1940(SB)/4, $0x3f99ebc7
-DATA functionConstantsNEON<>+1944(SB)/4, $0x3f99ebc7
-DATA functionConstantsNEON<>+1948(SB)/4, $0x3f99ebc7
-DATA functionConstantsNEON<>+1952(SB)/4, $0x3f99ebc7
-DATA functionConstantsNEON<>+1956(SB)/4, $0x3f99ebc7
-DATA functionConstantsNEON<>+1960(SB)/4, $0x3f99ebc7
-DATA functionConstantsNEON<>+1964(SB)/4, $0x3f99ebc7
-DATA functionConstantsNEON<>+1968(SB)/4, $0x3f99ebc7
-DATA functionConstantsNEON<>+1972(SB)/4, $0x3f99ebc7
-DATA functionConstantsNEON<>+1976(SB)/4, $0x3f99ebc7
-DATA functionConstantsNEON<>+1980(SB)/4, $0x3f99ebc7
-DATA functionConstantsNEON<>+1984(SB)/4, $0x3fd65550
-DATA functionConstantsNEON<>+1988(SB)/4, $0x3fd65550
-DATA functionConstantsNEON<>+1992(SB)/4, $0x3fd65550
-DATA functionConstantsNEON<>+1996(SB)/4, $0x3fd65550
-DATA functionConstantsNEON<>+2000(SB)/4, $0x3fd65550
-DATA functionConstantsNEON<>+2004(SB)/4, $0x3fd65550
-DATA functionConstantsNEON<>+2008(SB)/4, $0x3fd65550
-DATA functionConstantsNEON<>+2012(SB)/4, $0x3fd65550
-DATA functionConstantsNEON<>+2016(SB)/4, $0x3fd65550
-DATA functionConstantsNEON<>+2020(SB)/4, $0x3fd65550
-DATA functionConstantsNEON<>+2024(SB)/4, $0x3fd65550
-DATA functionConstantsNEON<>+2028(SB)/4, $0x3fd65550
-DATA functionConstantsNEON<>+2032(SB)/4, $0x3fd65550
-DATA functionConstantsNEON<>+2036(SB)/4, $0x3fd65550
-DATA functionConstantsNEON<>+2040(SB)/4, $0x3fd65550
-DATA functionConstantsNEON<>+2044(SB)/4, $0x3fd65550
-DATA functionConstantsNEON<>+2048(SB)/4, $0x3d922279
-DATA functionConstantsNEON<>+2052(SB)/4, $0x3d922279
-DATA functionConstantsNEON<>+2056(SB)/4, $0x3d922279
-DATA functionConstantsNEON<>+2060(SB)/4, $0x3d922279
-DATA functionConstantsNEON<>+2064(SB)/4, $0x3d922279
-DATA functionConstantsNEON<>+2068(SB)/4, $0x3d922279
-DATA functionConstantsNEON<>+2072(SB)/4, $0x3d922279
-DATA functionConstantsNEON<>+2076(SB)/4, $0x3d922279
-DATA functionConstantsNEON<>+2080(SB)/4, $0x3d922279
-DATA functionConstantsNEON<>+2084(SB)/4, $0x3d922279
-DATA functionConstantsNEON<>+2088(SB)/4, $0x3d922279
-DATA functionConstantsNEON<>+2092(SB)/4, $0x3d922279
-DATA functionConstantsNEON<>+2096(SB)/4, $0x3d922279
-DATA functionConstantsNEON<>+2100(SB)/4, $0x3d922279
-DATA functionConstantsNEON<>+2104(SB)/4, $0x3d922279
-DATA functionConstantsNEON<>+2108(SB)/4, $0x3d922279
-DATA functionConstantsNEON<>+2112(SB)/4, $0x3fcc422a
-DATA functionConstantsNEON<>+2116(SB)/4, $0x3fcc422a
-DATA functionConstantsNEON<>+2120(SB)/4, $0x3fcc422a
-DATA functionConstantsNEON<>+2124(SB)/4, $0x3fcc422a
-DATA functionConstantsNEON<>+2128(SB)/4, $0x3fcc422a
-DATA functionConstantsNEON<>+2132(SB)/4, $0x3fcc422a
-DATA functionConstantsNEON<>+2136(SB)/4, $0x3fcc422a
-DATA functionConstantsNEON<>+2140(SB)/4, $0x3fcc422a
-DATA functionConstantsNEON<>+2144(SB)/4, $0x3fcc422a
-DATA functionConstantsNEON<>+2148(SB)/4, $0x3fcc422a
-DATA functionConstantsNEON<>+2152(SB)/4, $0x3fcc422a
-DATA functionConstantsNEON<>+2156(SB)/4, $0x3fcc422a
-DATA functionConstantsNEON<>+2160(SB)/4, $0x3fcc422a
-DATA functionConstantsNEON<>+2164(SB)/4, $0x3fcc422a
-DATA functionConstantsNEON<>+2168(SB)/4, $0x3fcc422a
-DATA functionConstantsNEON<>+2172(SB)/4, $0x3fcc422a
-DATA functionConstantsNEON<>+2176(SB)/4, $0x1ecc422a
-DATA functionConstantsNEON<>+2180(SB)/4, $0x1ecc422a
-DATA functionConstantsNEON<>+2184(SB)/4, $0x1ecc422a
-DATA functionConstantsNEON<>+2188(SB)/4, $0x1ecc422a
-DATA functionConstantsNEON<>+2192(SB)/4, $0x1ecc422a
-DATA functionConstantsNEON<>+2196(SB)/4, $0x1ecc422a
-DATA functionConstantsNEON<>+2200(SB)/4, $0x1ecc422a
-DATA functionConstantsNEON<>+2204(SB)/4, $0x1ecc422a
-DATA functionConstantsNEON<>+2208(SB)/4, $0x1ecc422a
-DATA functionConstantsNEON<>+2212(SB)/4, $0x1ecc422a
-DATA functionConstantsNEON<>+2216(SB)/4, $0x1ecc422a
-DATA functionConstantsNEON<>+2220(SB)/4, $0x1ecc422a
-DATA functionConstantsNEON<>+2224(SB)/4, $0x1ecc422a
-DATA functionConstantsNEON<>+2228(SB)/4, $0x1ecc422a
-DATA functionConstantsNEON<>+2232(SB)/4, $0x1ecc422a
-DATA functionConstantsNEON<>+2236(SB)/4, $0x1ecc422a
-DATA functionConstantsNEON<>+2240(SB)/4, $0x42000000
-DATA functionConstantsNEON<>+2244(SB)/4, $0x42000000
-DATA functionConstantsNEON<>+2248(SB)/4, $0x42000000
-DATA functionConstantsNEON<>+2252(SB)/4, $0x42000000
-DATA functionConstantsNEON<>+2256(SB)/4, $0x42000000
-DATA functionConstantsNEON<>+2260(SB)/4, $0x42000000
-DATA functionConstantsNEON<>+2264(SB)/4, $0x42000000
-DATA functionConstantsNEON<>+2268(SB)/4, $0x42000000
-DATA functionConstantsNEON<>+2272(SB)/4, $0x42000000
-DATA functionConstantsNEON<>+2276(SB)/4, $0x42000000
-DATA functionConstantsNEON<>+2280(SB)/4, $0x42000000
-DATA functionConstantsNEON<>+2284(SB)/4, $0x42000000
-DATA functionConstantsNEON<>+2288(SB)/4, $0x42000000
-DATA functionConstantsNEON<>+2292(SB)/4, $0x42000000
-DATA functionConstantsNEON<>+2296(SB)/4, $0x42000000
-DATA functionConstantsNEON<>+2300(SB)/4, $0x42000000
-DATA functionConstantsNEON<>+2304(SB)/4, $0x3e5b33b6
-DATA functionConstantsNEON<>+2308(SB)/4, $0x3e5b33b6
-DATA functionConstantsNEON<>+2312(SB)/4, $0x3e5b33b6
-DATA functionConstantsNEON<>+2316(SB)/4, $0x3e5b33b6
-DATA functionConstantsNEON<>+2320(SB)/4, $0x3e5b33b6
-DATA functionConstantsNEON<>+2324(SB)/4, $0x3e5b33b6
-DATA functionConstantsNEON<>+2328(SB)/4, $0x3e5b33b6
-DATA functionConstantsNEON<>+2332(SB)/4, $0x3e5b33b6
-DATA functionConstantsNEON<>+2336(SB)/4, $0x3e5b33b6
-DATA functionConstantsNEON<>+2340(SB)/4, $0x3e5b33b6
-DATA functionConstantsNEON<>+2344(SB)/4, $0x3e5b33b6
-DATA functionConstantsNEON<>+2348(SB)/4, $0x3e5b33b6
-DATA functionConstantsNEON<>+2352(SB)/4, $0x3e5b33b6
-DATA functionConstantsNEON<>+2356(SB)/4, $0x3e5b33b6
-DATA functionConstantsNEON<>+2360(SB)/4, $0x3e5b33b6
-DATA functionConstantsNEON<>+2364(SB)/4, $0x3e5b33b6
-DATA functionConstantsNEON<>+2368(SB)/4, $0x3e905739
-DATA functionConstantsNEON<>+2372(SB)/4, $0x3e905739
-DATA functionConstantsNEON<>+2376(SB)/4, $0x3e905739
-DATA functionConstantsNEON<>+2380(SB)/4, $0x3e905739
-DATA functionConstantsNEON<>+2384(SB)/4, $0x3e905739
-DATA functionConstantsNEON<>+2388(SB)/4, $0x3e905739
-DATA functionConstantsNEON<>+2392(SB)/4, $0x3e905739
-DATA functionConstantsNEON<>+2396(SB)/4, $0x3e905739
-DATA functionConstantsNEON<>+2400(SB)/4, $0x3e905739
-DATA functionConstantsNEON<>+2404(SB)/4, $0x3e905739
-DATA functionConstantsNEON<>+2408(SB)/4, $0x3e905739
-DATA functionConstantsNEON<>+2412(SB)/4, $0x3e905739
-DATA functionConstantsNEON<>+2416(SB)/4, $0x3e905739
-DATA functionConstantsNEON<>+2420(SB)/4, $0x3e905739
-DATA functionConstantsNEON<>+2424(SB)/4, $0x3e905739
-DATA functionConstantsNEON<>+2428(SB)/4, $0x3e905739
-DATA functionConstantsNEON<>+2432(SB)/4, $0x3e8f24ac
-DATA functionConstantsNEON<>+2436(SB)/4, $0x3e8f24ac
-DATA functionConstantsNEON<>+2440(SB)/4, $0x3e8f24ac
-DATA functionConstantsNEON<>+2444(SB)/4, $0x3e8f24ac
-DATA functionConstantsNEON<>+2448(SB)/4, $0x3e8f24ac
-DATA functionConstantsNEON<>+2452(SB)/4, $0x3e8f24ac
-DATA functionConstantsNEON<>+2456(SB)/4, $0x3e8f24ac
-DATA functionConstantsNEON<>+2460(SB)/4, $0x3e8f24ac
-DATA functionConstantsNEON<>+2464(SB)/4, $0x3e8f24ac
-DATA functionConstantsNEON<>+2468(SB)/4, $0x3e8f24ac
-DATA functionConstantsNEON<>+2472(SB)/4, $0x3e8f24ac
-DATA functionConstantsNEON<>+2476(SB)/4, $0x3e8f24ac
-DATA functionConstantsNEON<>+2480(SB)/4, $0x3e8f24ac
-DATA functionConstantsNEON<>+2484(SB)/4, $0x3e8f24ac
-DATA functionConstantsNEON<>+2488(SB)/4, $0x3e8f24ac
-DATA functionConstantsNEON<>+2492(SB)/4, $0x3e8f24ac
-DATA functionConstantsNEON<>+2496(SB)/4, $0x3eccedb8
-DATA functionConstantsNEON<>+2500(SB)/4, $0x3eccedb8
-DATA functionConstantsNEON<>+2504(SB)/4, $0x3eccedb8
-DATA functionConstantsNEON<>+2508(SB)/4, $0x3eccedb8
-DATA functionConstantsNEON<>+2512(SB)/4, $0x3eccedb8
-DATA functionConstantsNEON<>+2516(SB)/4, $0x3eccedb8
-DATA functionConstantsNEON<>+2520(SB)/4, $0x3eccedb8
-DATA functionConstantsNEON<>+2524(SB)/4, $0x3eccedb8
-DATA functionConstantsNEON<>+2528(SB)/4, $0x3eccedb8
-DATA functionConstantsNEON<>+2532(SB)/4, $0x3eccedb8
-DATA functionConstantsNEON<>+2536(SB)/4, $0x3eccedb8
-DATA functionConstantsNEON<>+2540(SB)/4, $0x3eccedb8
-DATA functionConstantsNEON<>+2544(SB)/4, $0x3eccedb8
-DATA functionConstantsNEON<>+2548(SB)/4, $0x3eccedb8
-DATA functionConstantsNEON<>+2552(SB)/4, $0x3eccedb8
-DATA functionConstantsNEON<>+2556(SB)/4, $0x3eccedb8
-DATA functionConstantsNEON<>+2560(SB)/4, $0x3f2aaa6f
-DATA functionConstantsNEON<>+2564(SB)/4, $0x3f2aaa6f
-DATA functionConstantsNEON<>+2568(SB)/4, $0x3f2aaa6f
-DATA functionConstantsNEON<>+2572(SB)/4, $0x3f2aaa6f
-DATA functionConstantsNEON<>+2576(SB)/4, $0x3f2aaa6f
-DATA functionConstantsNEON<>+2580(SB)/4, $0x3f2aaa6f
-DATA functionConstantsNEON<>+2584(SB)/4, $0x3f2aaa6f
-DATA functionConstantsNEON<>+2588(SB)/4, $0x3f2aaa6f
-DATA functionConstantsNEON<>+2592(SB)/4, $0x3f2aaa6f
-DATA functionConstantsNEON<>+2596(SB)/4, $0x3f2aaa6f
-DATA functionConstantsNEON<>+2600(SB)/4, $0x3f2aaa6f
-DATA functionConstantsNEON<>+2604(SB)/4, $0x3f2aaa6f
-DATA functionConstantsNEON<>+2608(SB)/4, $0x3f2aaa6f
-DATA functionConstantsNEON<>+2612(SB)/4, $0x3f2aaa6f
-DATA functionConstantsNEON<>+2616(SB)/4, $0x3f2aaa6f
-DATA functionConstantsNEON<>+2620(SB)/4, $0x3f2aaa6f
-DATA functionConstantsNEON<>+2624(SB)/4, $0x40c00000
-DATA functionConstantsNEON<>+2628(SB)/4, $0x40c00000
-DATA functionConstantsNEON<>+2632(SB)/4, $0x40c00000
-DATA functionConstantsNEON<>+2636(SB)/4, $0x40c00000
-DATA functionConstantsNEON<>+2640(SB)/4, $0x40c00000
-DATA functionConstantsNEON<>+2644(SB)/4, $0x40c00000
-DATA functionConstantsNEON<>+2648(SB)/4, $0x40c00000
-DATA functionConstantsNEON<>+2652(SB)/4, $0x40c00000
-DATA functionConstantsNEON<>+2656(SB)/4, $0x40c00000
-DATA functionConstantsNEON<>+2660(SB)/4, $0x40c00000
-DATA functionConstantsNEON<>+2664(SB)/4, $0x40c00000
-DATA functionConstantsNEON<>+2668(SB)/4, $0x40c00000
-DATA functionConstantsNEON<>+2672(SB)/4, $0x40c00000
-DATA functionConstantsNEON<>+2676(SB)/4, $0x40c00000
-DATA functionConstantsNEON<>+2680(SB)/4, $0x40c00000
-DATA functionConstantsNEON<>+2684(SB)/4, $0x40c00000
-GLOBL functionConstantsNEON<>(SB), RODATA|NOPTR, $2688
+DATA functionConstantsNEON<>+1216(SB)/4, $0xbf38aa3b
+DATA functionConstantsNEON<>+1220(SB)/4, $0xbf38aa3b
+DATA functionConstantsNEON<>+1224(SB)/4, $0xbf38aa3b
+DATA functionConstantsNEON<>+1228(SB)/4, $0xbf38aa3b
+DATA functionConstantsNEON<>+1232(SB)/4, $0xbf38aa3b
+DATA functionConstantsNEON<>+1236(SB)/4, $0xbf38aa3b
+DATA functionConstantsNEON<>+1240(SB)/4, $0xbf38aa3b
+DATA functionConstantsNEON<>+1244(SB)/4, $0xbf38aa3b
+DATA functionConstantsNEON<>+1248(SB)/4, $0xbf38aa3b
+DATA functionConstantsNEON<>+1252(SB)/4, $0xbf38aa3b
+DATA functionConstantsNEON<>+1256(SB)/4, $0xbf38aa3b
+DATA functionConstantsNEON<>+1260(SB)/4, $0xbf38aa3b
+DATA functionConstantsNEON<>+1264(SB)/4, $0xbf38aa3b
+DATA functionConstantsNEON<>+1268(SB)/4, $0xbf38aa3b
+DATA functionConstantsNEON<>+1272(SB)/4, $0xbf38aa3b
+DATA functionConstantsNEON<>+1276(SB)/4, $0xbf38aa3b
+DATA functionConstantsNEON<>+1280(SB)/4, $0xbf000000
+DATA functionConstantsNEON<>+1284(SB)/4, $0xbf000000
+DATA functionConstantsNEON<>+1288(SB)/4, $0xbf000000
+DATA functionConstantsNEON<>+1292(SB)/4, $0xbf000000
+DATA functionConstantsNEON<>+1296(SB)/4, $0xbf000000
+DATA functionConstantsNEON<>+1300(SB)/4, $0xbf000000
+DATA functionConstantsNEON<>+1304(SB)/4, $0xbf000000
+DATA functionConstantsNEON<>+1308(SB)/4, $0xbf000000
+DATA functionConstantsNEON<>+1312(SB)/4, $0xbf000000
+DATA functionConstantsNEON<>+1316(SB)/4, $0xbf000000
+DATA functionConstantsNEON<>+1320(SB)/4, $0xbf000000
+DATA functionConstantsNEON<>+1324(SB)/4, $0xbf000000
+DATA functionConstantsNEON<>+1328(SB)/4, $0xbf000000
+DATA functionConstantsNEON<>+1332(SB)/4, $0xbf000000
+DATA functionConstantsNEON<>+1336(SB)/4, $0xbf000000
+DATA functionConstantsNEON<>+1340(SB)/4, $0xbf000000
+DATA functionConstantsNEON<>+1344(SB)/4, $0x1b86e1f7
+DATA functionConstantsNEON<>+1348(SB)/4, $0x1b86e1f7
+DATA functionConstantsNEON<>+1352(SB)/4, $0x1b86e1f7
+DATA functionConstantsNEON<>+1356(SB)/4, $0x1b86e1f7
+DATA functionConstantsNEON<>+1360(SB)/4, $0x1b86e1f7
+DATA functionConstantsNEON<>+1364(SB)/4, $0x1b86e1f7
+DATA functionConstantsNEON<>+1368(SB)/4, $0x1b86e1f7
+DATA functionConstantsNEON<>+1372(SB)/4, $0x1b86e1f7
+DATA functionConstantsNEON<>+1376(SB)/4, $0x1b86e1f7
+DATA functionConstantsNEON<>+1380(SB)/4, $0x1b86e1f7
+DATA functionConstantsNEON<>+1384(SB)/4, $0x1b86e1f7
+DATA functionConstantsNEON<>+1388(SB)/4, $0x1b86e1f7
+DATA functionConstantsNEON<>+1392(SB)/4, $0x1b86e1f7
+DATA functionConstantsNEON<>+1396(SB)/4, $0x1b86e1f7
+DATA functionConstantsNEON<>+1400(SB)/4, $0x1b86e1f7
+DATA functionConstantsNEON<>+1404(SB)/4, $0x1b86e1f7
+DATA functionConstantsNEON<>+1408(SB)/4, $0x1d266f31
+DATA functionConstantsNEON<>+1412(SB)/4, $0x1d266f31
+DATA functionConstantsNEON<>+1416(SB)/4, $0x1d266f31
+DATA functionConstantsNEON<>+1420(SB)/4, $0x1d266f31
+DATA functionConstantsNEON<>+1424(SB)/4, $0x1d266f31
+DATA functionConstantsNEON<>+1428(SB)/4, $0x1d266f31
+DATA functionConstantsNEON<>+1432(SB)/4, $0x1d266f31
+DATA functionConstantsNEON<>+1436(SB)/4, $0x1d266f31
+DATA functionConstantsNEON<>+1440(SB)/4, $0x1d266f31
+DATA functionConstantsNEON<>+1444(SB)/4, $0x1d266f31
+DATA functionConstantsNEON<>+1448(SB)/4, $0x1d266f31
+DATA functionConstantsNEON<>+1452(SB)/4, $0x1d266f31
+DATA functionConstantsNEON<>+1456(SB)/4, $0x1d266f31
+DATA functionConstantsNEON<>+1460(SB)/4, $0x1d266f31
+DATA functionConstantsNEON<>+1464(SB)/4, $0x1d266f31
+DATA functionConstantsNEON<>+1468(SB)/4, $0x1d266f31
+DATA functionConstantsNEON<>+1472(SB)/4, $0x1e3ba239
+DATA functionConstantsNEON<>+1476(SB)/4, $0x1e3ba239
+DATA functionConstantsNEON<>+1480(SB)/4, $0x1e3ba239
+DATA functionConstantsNEON<>+1484(SB)/4, $0x1e3ba239
+DATA functionConstantsNEON<>+1488(SB)/4, $0x1e3ba239
+DATA functionConstantsNEON<>+1492(SB)/4, $0x1e3ba239
+DATA functionConstantsNEON<>+1496(SB)/4, $0x1e3ba239
+DATA functionConstantsNEON<>+1500(SB)/4, $0x1e3ba239
+DATA functionConstantsNEON<>+1504(SB)/4, $0x1e3ba239
+DATA functionConstantsNEON<>+1508(SB)/4, $0x1e3ba239
+DATA functionConstantsNEON<>+1512(SB)/4, $0x1e3ba239
+DATA functionConstantsNEON<>+1516(SB)/4, $0x1e3ba239
+DATA functionConstantsNEON<>+1520(SB)/4, $0x1e3ba239
+DATA functionConstantsNEON<>+1524(SB)/4, $0x1e3ba239
+DATA functionConstantsNEON<>+1528(SB)/4, $0x1e3ba239
+DATA functionConstantsNEON<>+1532(SB)/4, $0x1e3ba239
+DATA functionConstantsNEON<>+1536(SB)/4, $0x1ee0686f
+DATA functionConstantsNEON<>+1540(SB)/4, $0x1ee0686f
+DATA functionConstantsNEON<>+1544(SB)/4, $0x1ee0686f
+DATA functionConstantsNEON<>+1548(SB)/4, $0x1ee0686f
+DATA functionConstantsNEON<>+1552(SB)/4, $0x1ee0686f
+DATA functionConstantsNEON<>+1556(SB)/4, $0x1ee0686f
+DATA functionConstantsNEON<>+1560(SB)/4, $0x1ee0686f
+DATA functionConstantsNEON<>+1564(SB)/4, $0x1ee0686f
+DATA functionConstantsNEON<>+1568(SB)/4, $0x1ee0686f
+DATA functionConstantsNEON<>+1572(SB)/4, $0x1ee0686f
+DATA functionConstantsNEON<>+1576(SB)/4, $0x1ee0686f
+DATA functionConstantsNEON<>+1580(SB)/4, $0x1ee0686f
+DATA functionConstantsNEON<>+1584(SB)/4, $0x1ee0686f
+DATA functionConstantsNEON<>+1588(SB)/4, $0x1ee0686f
+DATA functionConstantsNEON<>+1592(SB)/4, $0x1ee0686f
+DATA functionConstantsNEON<>+1596(SB)/4, $0x1ee0686f
+DATA functionConstantsNEON<>+1600(SB)/4, $0x1f000000
+DATA functionConstantsNEON<>+1604(SB)/4, $0x1f000000
+DATA functionConstantsNEON<>+1608(SB)/4, $0x1f000000
+DATA functionConstantsNEON<>+1612(SB)/4, $0x1f000000
+DATA functionConstantsNEON<>+1616(SB)/4, $0x1f000000
+DATA functionConstantsNEON<>+1620(SB)/4, $0x1f000000
+DATA functionConstantsNEON<>+1624(SB)/4, $0x1f000000
+DATA functionConstantsNEON<>+1628(SB)/4, $0x1f000000
+DATA functionConstantsNEON<>+1632(SB)/4, $0x1f000000
+DATA functionConstantsNEON<>+1636(SB)/4, $0x1f000000
+DATA functionConstantsNEON<>+1640(SB)/4, $0x1f000000
+DATA functionConstantsNEON<>+1644(SB)/4, $0x1f000000
+DATA functionConstantsNEON<>+1648(SB)/4, $0x1f000000
+DATA functionConstantsNEON<>+1652(SB)/4, $0x1f000000
+DATA functionConstantsNEON<>+1656(SB)/4, $0x1f000000
+DATA functionConstantsNEON<>+1660(SB)/4, $0x1f000000
+DATA functionConstantsNEON<>+1664(SB)/4, $0x3c290c64
+DATA functionConstantsNEON<>+1668(SB)/4, $0x3c290c64
+DATA functionConstantsNEON<>+1672(SB)/4, $0x3c290c64
+DATA functionConstantsNEON<>+1676(SB)/4, $0x3c290c64
+DATA functionConstantsNEON<>+1680(SB)/4, $0x3c290c64
+DATA functionConstantsNEON<>+1684(SB)/4, $0x3c290c64
+DATA functionConstantsNEON<>+1688(SB)/4, $0x3c290c64
+DATA functionConstantsNEON<>+1692(SB)/4, $0x3c290c64
+DATA functionConstantsNEON<>+1696(SB)/4, $0x3c290c64
+DATA functionConstantsNEON<>+1700(SB)/4, $0x3c290c64
+DATA functionConstantsNEON<>+1704(SB)/4, $0x3c290c64
+DATA functionConstantsNEON<>+1708(SB)/4, $0x3c290c64
+DATA functionConstantsNEON<>+1712(SB)/4, $0x3c290c64
+DATA functionConstantsNEON<>+1716(SB)/4, $0x3c290c64
+DATA functionConstantsNEON<>+1720(SB)/4, $0x3c290c64
+DATA functionConstantsNEON<>+1724(SB)/4, $0x3c290c64
+DATA functionConstantsNEON<>+1728(SB)/4, $0x3dd09b93
+DATA functionConstantsNEON<>+1732(SB)/4, $0x3dd09b93
+DATA functionConstantsNEON<>+1736(SB)/4, $0x3dd09b93
+DATA functionConstantsNEON<>+1740(SB)/4, $0x3dd09b93
+DATA functionConstantsNEON<>+1744(SB)/4, $0x3dd09b93
+DATA functionConstantsNEON<>+1748(SB)/4, $0x3dd09b93
+DATA functionConstantsNEON<>+1752(SB)/4, $0x3dd09b93
+DATA functionConstantsNEON<>+1756(SB)/4, $0x3dd09b93
+DATA functionConstantsNEON<>+1760(SB)/4, $0x3dd09b93
+DATA functionConstantsNEON<>+1764(SB)/4, $0x3dd09b93
+DATA functionConstantsNEON<>+1768(SB)/4, $0x3dd09b93
+DATA functionConstantsNEON<>+1772(SB)/4, $0x3dd09b93
+DATA functionConstantsNEON<>+1776(SB)/4, $0x3dd09b93
+DATA functionConstantsNEON<>+1780(SB)/4, $0x3dd09b93
+DATA functionConstantsNEON<>+1784(SB)/4, $0x3dd09b93
+DATA functionConstantsNEON<>+1788(SB)/4, $0x3dd09b93
+DATA functionConstantsNEON<>+1792(SB)/4, $0x3ef05ebe
+DATA functionConstantsNEON<>+1796(SB)/4, $0x3ef05ebe
+DATA functionConstantsNEON<>+1800(SB)/4, $0x3ef05ebe
+DATA functionConstantsNEON<>+1804(SB)/4, $0x3ef05ebe
+DATA functionConstantsNEON<>+1808(SB)/4, $0x3ef05ebe
+DATA functionConstantsNEON<>+1812(SB)/4, $0x3ef05ebe
+DATA functionConstantsNEON<>+1816(SB)/4, $0x3ef05ebe
+DATA functionConstantsNEON<>+1820(SB)/4, $0x3ef05ebe
+DATA functionConstantsNEON<>+1824(SB)/4, $0x3ef05ebe
+DATA functionConstantsNEON<>+1828(SB)/4, $0x3ef05ebe
+DATA functionConstantsNEON<>+1832(SB)/4, $0x3ef05ebe
+DATA functionConstantsNEON<>+1836(SB)/4, $0x3ef05ebe
+DATA functionConstantsNEON<>+1840(SB)/4, $0x3ef05ebe
+DATA functionConstantsNEON<>+1844(SB)/4, $0x3ef05ebe
+DATA functionConstantsNEON<>+1848(SB)/4, $0x3ef05ebe
+DATA functionConstantsNEON<>+1852(SB)/4, $0x3ef05ebe
+DATA functionConstantsNEON<>+1856(SB)/4, $0x3f99ebc7
+DATA functionConstantsNEON<>+1860(SB)/4, $0x3f99ebc7
+DATA functionConstantsNEON<>+1864(SB)/4, $0x3f99ebc7
+DATA functionConstantsNEON<>+1868(SB)/4, $0x3f99ebc7
+DATA functionConstantsNEON<>+1872(SB)/4, $0x3f99ebc7
+DATA functionConstantsNEON<>+1876(SB)/4, $0x3f99ebc7
+DATA functionConstantsNEON<>+1880(SB)/4, $0x3f99ebc7
+DATA functionConstantsNEON<>+1884(SB)/4, $0x3f99ebc7
+DATA functionConstantsNEON<>+1888(SB)/4, $0x3f99ebc7
+DATA functionConstantsNEON<>+1892(SB)/4, $0x3f99ebc7
+DATA functionConstantsNEON<>+1896(SB)/4, $0x3f99ebc7
+DATA functionConstantsNEON<>+1900(SB)/4, $0x3f99ebc7
+DATA functionConstantsNEON<>+1904(SB)/4, $0x3f99ebc7
+DATA functionConstantsNEON<>+1908(SB)/4, $0x3f99ebc7
+DATA functionConstantsNEON<>+1912(SB)/4, $0x3f99ebc7
+DATA functionConstantsNEON<>+1916(SB)/4, $0x3f99ebc7
+DATA functionConstantsNEON<>+1920(SB)/4, $0x3fd65550
+DATA functionConstantsNEON<>+1924(SB)/4, $0x3fd65550
+DATA functionConstantsNEON<>+1928(SB)/4, $0x3fd65550
+DATA functionConstantsNEON<>+1932(SB)/4, $0x3fd65550
+DATA functionConstantsNEON<>+1936(SB)/4, $0x3fd65550
+DATA functionConstantsNEON<>+1940(SB)/4, $0x3fd65550
+DATA functionConstantsNEON<>+1944(SB)/4, $0x3fd65550
+DATA functionConstantsNEON<>+1948(SB)/4, $0x3fd65550
+DATA functionConstantsNEON<>+1952(SB)/4, $0x3fd65550
+DATA functionConstantsNEON<>+1956(SB)/4, $0x3fd65550
+DATA functionConstantsNEON<>+1960(SB)/4, $0x3fd65550
+DATA functionConstantsNEON<>+1964(SB)/4, $0x3fd65550
+DATA functionConstantsNEON<>+1968(SB)/4, $0x3fd65550
+DATA functionConstantsNEON<>+1972(SB)/4, $0x3fd65550
+DATA functionConstantsNEON<>+1976(SB)/4, $0x3fd65550
+DATA functionConstantsNEON<>+1980(SB)/4, $0x3fd65550
+DATA functionConstantsNEON<>+1984(SB)/4, $0x3d922279
+DATA functionConstantsNEON<>+1988(SB)/4, $0x3d922279
+DATA functionConstantsNEON<>+1992(SB)/4, $0x3d922279
+DATA functionConstantsNEON<>+1996(SB)/4, $0x3d922279
+DATA functionConstantsNEON<>+2000(SB)/4, $0x3d922279
+DATA functionConstantsNEON<>+2004(SB)/4, $0x3d922279
+DATA functionConstantsNEON<>+2008(SB)/4, $0x3d922279
+DATA functionConstantsNEON<>+2012(SB)/4, $0x3d922279
+DATA functionConstantsNEON<>+2016(SB)/4, $0x3d922279
+DATA functionConstantsNEON<>+2020(SB)/4, $0x3d922279
+DATA functionConstantsNEON<>+2024(SB)/4, $0x3d922279
+DATA functionConstantsNEON<>+2028(SB)/4, $0x3d922279
+DATA functionConstantsNEON<>+2032(SB)/4, $0x3d922279
+DATA functionConstantsNEON<>+2036(SB)/4, $0x3d922279
+DATA functionConstantsNEON<>+2040(SB)/4, $0x3d922279
+DATA functionConstantsNEON<>+2044(SB)/4, $0x3d922279
+DATA functionConstantsNEON<>+2048(SB)/4, $0x3fcc422a
+DATA functionConstantsNEON<>+2052(SB)/4, $0x3fcc422a
+DATA functionConstantsNEON<>+2056(SB)/4, $0x3fcc422a
+DATA functionConstantsNEON<>+2060(SB)/4, $0x3fcc422a
+DATA functionConstantsNEON<>+2064(SB)/4, $0x3fcc422a
+DATA functionConstantsNEON<>+2068(SB)/4, $0x3fcc422a
+DATA functionConstantsNEON<>+2072(SB)/4, $0x3fcc422a
+DATA functionConstantsNEON<>+2076(SB)/4, $0x3fcc422a
+DATA functionConstantsNEON<>+2080(SB)/4, $0x3fcc422a
+DATA functionConstantsNEON<>+2084(SB)/4, $0x3fcc422a
+DATA functionConstantsNEON<>+2088(SB)/4, $0x3fcc422a
+DATA functionConstantsNEON<>+2092(SB)/4, $0x3fcc422a
+DATA functionConstantsNEON<>+2096(SB)/4, $0x3fcc422a
+DATA functionConstantsNEON<>+2100(SB)/4, $0x3fcc422a
+DATA functionConstantsNEON<>+2104(SB)/4, $0x3fcc422a
+DATA functionConstantsNEON<>+2108(SB)/4, $0x3fcc422a
+DATA functionConstantsNEON<>+2112(SB)/4, $0x1ecc422a
+DATA functionConstantsNEON<>+2116(SB)/4, $0x1ecc422a
+DATA functionConstantsNEON<>+2120(SB)/4, $0x1ecc422a
+DATA functionConstantsNEON<>+2124(SB)/4, $0x1ecc422a
+DATA functionConstantsNEON<>+2128(SB)/4, $0x1ecc422a
+DATA functionConstantsNEON<>+2132(SB)/4, $0x1ecc422a
+DATA functionConstantsNEON<>+2136(SB)/4, $0x1ecc422a
+DATA functionConstantsNEON<>+2140(SB)/4, $0x1ecc422a
+DATA functionConstantsNEON<>+2144(SB)/4, $0x1ecc422a
+DATA functionConstantsNEON<>+2148(SB)/4, $0x1ecc422a
+DATA functionConstantsNEON<>+2152(SB)/4, $0x1ecc422a
+DATA functionConstantsNEON<>+2156(SB)/4, $0x1ecc422a
+DATA functionConstantsNEON<>+2160(SB)/4, $0x1ecc422a
+DATA functionConstantsNEON<>+2164(SB)/4, $0x1ecc422a
+DATA functionConstantsNEON<>+2168(SB)/4, $0x1ecc422a
+DATA functionConstantsNEON<>+2172(SB)/4, $0x1ecc422a
+DATA functionConstantsNEON<>+2176(SB)/4, $0x42000000
+DATA functionConstantsNEON<>+2180(SB)/4, $0x42000000
+DATA functionConstantsNEON<>+2184(SB)/4, $0x42000000
+DATA functionConstantsNEON<>+2188(SB)/4, $0x42000000
+DATA functionConstantsNEON<>+2192(SB)/4, $0x42000000
+DATA functionConstantsNEON<>+2196(SB)/4, $0x42000000
+DATA functionConstantsNEON<>+2200(SB)/4, $0x42000000
+DATA functionConstantsNEON<>+2204(SB)/4, $0x42000000
+DATA functionConstantsNEON<>+2208(SB)/4, $0x42000000
+DATA functionConstantsNEON<>+2212(SB)/4, $0x42000000
+DATA functionConstantsNEON<>+2216(SB)/4, $0x42000000
+DATA functionConstantsNEON<>+2220(SB)/4, $0x42000000
+DATA functionConstantsNEON<>+2224(SB)/4, $0x42000000
+DATA functionConstantsNEON<>+2228(SB)/4, $0x42000000
+DATA functionConstantsNEON<>+2232(SB)/4, $0x42000000
+DATA functionConstantsNEON<>+2236(SB)/4, $0x42000000
+DATA functionConstantsNEON<>+2240(SB)/4, $0x3e5b33b6
+DATA functionConstantsNEON<>+2244(SB)/4, $0x3e5b33b6
+DATA functionConstantsNEON<>+2248(SB)/4, $0x3e5b33b6
+DATA functionConstantsNEON<>+2252(SB)/4, $0x3e5b33b6
+DATA functionConstantsNEON<>+2256(SB)/4, $0x3e5b33b6
+DATA functionConstantsNEON<>+2260(SB)/4, $0x3e5b33b6
+DATA functionConstantsNEON<>+2264(SB)/4, $0x3e5b33b6
+DATA functionConstantsNEON<>+2268(SB)/4, $0x3e5b33b6
+DATA functionConstantsNEON<>+2272(SB)/4, $0x3e5b33b6
+DATA functionConstantsNEON<>+2276(SB)/4, $0x3e5b33b6
+DATA functionConstantsNEON<>+2280(SB)/4, $0x3e5b33b6
+DATA functionConstantsNEON<>+2284(SB)/4, $0x3e5b33b6
+DATA functionConstantsNEON<>+2288(SB)/4, $0x3e5b33b6
+DATA functionConstantsNEON<>+2292(SB)/4, $0x3e5b33b6
+DATA functionConstantsNEON<>+2296(SB)/4, $0x3e5b33b6
+DATA functionConstantsNEON<>+2300(SB)/4, $0x3e5b33b6
+DATA functionConstantsNEON<>+2304(SB)/4, $0x3e905739
+DATA functionConstantsNEON<>+2308(SB)/4, $0x3e905739
+DATA functionConstantsNEON<>+2312(SB)/4, $0x3e905739
+DATA functionConstantsNEON<>+2316(SB)/4, $0x3e905739
+DATA functionConstantsNEON<>+2320(SB)/4, $0x3e905739
+DATA functionConstantsNEON<>+2324(SB)/4, $0x3e905739
+DATA functionConstantsNEON<>+2328(SB)/4, $0x3e905739
+DATA functionConstantsNEON<>+2332(SB)/4, $0x3e905739
+DATA functionConstantsNEON<>+2336(SB)/4, $0x3e905739
+DATA functionConstantsNEON<>+2340(SB)/4, $0x3e905739
+DATA functionConstantsNEON<>+2344(SB)/4, $0x3e905739
+DATA functionConstantsNEON<>+2348(SB)/4, $0x3e905739
+DATA functionConstantsNEON<>+2352(SB)/4, $0x3e905739
+DATA functionConstantsNEON<>+2356(SB)/4, $0x3e905739
+DATA functionConstantsNEON<>+2360(SB)/4, $0x3e905739
+DATA functionConstantsNEON<>+2364(SB)/4, $0x3e905739
+DATA functionConstantsNEON<>+2368(SB)/4, $0x3e8f24ac
+DATA functionConstantsNEON<>+2372(SB)/4, $0x3e8f24ac
+DATA functionConstantsNEON<>+2376(SB)/4, $0x3e8f24ac
+DATA functionConstantsNEON<>+2380(SB)/4, $0x3e8f24ac
+DATA functionConstantsNEON<>+2384(SB)/4, $0x3e8f24ac
+DATA functionConstantsNEON<>+2388(SB)/4, $0x3e8f24ac
+DATA functionConstantsNEON<>+2392(SB)/4, $0x3e8f24ac
+DATA functionConstantsNEON<>+2396(SB)/4, $0x3e8f24ac
+DATA functionConstantsNEON<>+2400(SB)/4, $0x3e8f24ac
+DATA functionConstantsNEON<>+2404(SB)/4, $0x3e8f24ac
+DATA functionConstantsNEON<>+2408(SB)/4, $0x3e8f24ac
+DATA functionConstantsNEON<>+2412(SB)/4, $0x3e8f24ac
+DATA functionConstantsNEON<>+2416(SB)/4, $0x3e8f24ac
+DATA functionConstantsNEON<>+2420(SB)/4, $0x3e8f24ac
+DATA functionConstantsNEON<>+2424(SB)/4, $0x3e8f24ac
+DATA functionConstantsNEON<>+2428(SB)/4, $0x3e8f24ac
+DATA functionConstantsNEON<>+2432(SB)/4, $0x3eccedb8
+DATA functionConstantsNEON<>+2436(SB)/4, $0x3eccedb8
+DATA functionConstantsNEON<>+2440(SB)/4, $0x3eccedb8
+DATA functionConstantsNEON<>+2444(SB)/4, $0x3eccedb8
+DATA functionConstantsNEON<>+2448(SB)/4, $0x3eccedb8
+DATA functionConstantsNEON<>+2452(SB)/4, $0x3eccedb8
+DATA functionConstantsNEON<>+2456(SB)/4, $0x3eccedb8
+DATA functionConstantsNEON<>+2460(SB)/4, $0x3eccedb8
+DATA functionConstantsNEON<>+2464(SB)/4, $0x3eccedb8
+DATA functionConstantsNEON<>+2468(SB)/4, $0x3eccedb8
+DATA functionConstantsNEON<>+2472(SB)/4, $0x3eccedb8
+DATA functionConstantsNEON<>+2476(SB)/4, $0x3eccedb8
+DATA functionConstantsNEON<>+2480(SB)/4, $0x3eccedb8
+DATA functionConstantsNEON<>+2484(SB)/4, $0x3eccedb8
+DATA functionConstantsNEON<>+2488(SB)/4, $0x3eccedb8
+DATA functionConstantsNEON<>+2492(SB)/4, $0x3eccedb8
+DATA functionConstantsNEON<>+2496(SB)/4, $0x3f2aaa6f
+DATA functionConstantsNEON<>+2500(SB)/4, $0x3f2aaa6f
+DATA functionConstantsNEON<>+2504(SB)/4, $0x3f2aaa6f
+DATA functionConstantsNEON<>+2508(SB)/4, $0x3f2aaa6f
+DATA functionConstantsNEON<>+2512(SB)/4, $0x3f2aaa6f
+DATA functionConstantsNEON<>+2516(SB)/4, $0x3f2aaa6f
+DATA functionConstantsNEON<>+2520(SB)/4, $0x3f2aaa6f
+DATA functionConstantsNEON<>+2524(SB)/4, $0x3f2aaa6f
+DATA functionConstantsNEON<>+2528(SB)/4, $0x3f2aaa6f
+DATA functionConstantsNEON<>+2532(SB)/4, $0x3f2aaa6f
+DATA functionConstantsNEON<>+2536(SB)/4, $0x3f2aaa6f
+DATA functionConstantsNEON<>+2540(SB)/4, $0x3f2aaa6f
+DATA functionConstantsNEON<>+2544(SB)/4, $0x3f2aaa6f
+DATA functionConstantsNEON<>+2548(SB)/4, $0x3f2aaa6f
+DATA functionConstantsNEON<>+2552(SB)/4, $0x3f2aaa6f
+DATA functionConstantsNEON<>+2556(SB)/4, $0x3f2aaa6f
+DATA functionConstantsNEON<>+2560(SB)/4, $0x40c00000
+DATA functionConstantsNEON<>+2564(SB)/4, $0x40c00000
+DATA functionConstantsNEON<>+2568(SB)/4, $0x40c00000
+DATA functionConstantsNEON<>+2572(SB)/4, $0x40c00000
+DATA functionConstantsNEON<>+2576(SB)/4, $0x40c00000
+DATA functionConstantsNEON<>+2580(SB)/4, $0x40c00000
+DATA functionConstantsNEON<>+2584(SB)/4, $0x40c00000
+DATA functionConstantsNEON<>+2588(SB)/4, $0x40c00000
+DATA functionConstantsNEON<>+2592(SB)/4, $0x40c00000
+DATA functionConstantsNEON<>+2596(SB)/4, $0x40c00000
+DATA functionConstantsNEON<>+2600(SB)/4, $0x40c00000
+DATA functionConstantsNEON<>+2604(SB)/4, $0x40c00000
+DATA functionConstantsNEON<>+2608(SB)/4, $0x40c00000
+DATA functionConstantsNEON<>+2612(SB)/4, $0x40c00000
+DATA functionConstantsNEON<>+2616(SB)/4, $0x40c00000
+DATA functionConstantsNEON<>+2620(SB)/4, $0x40c00000
+GLOBL functionConstantsNEON<>(SB), RODATA|NOPTR, $2624
 
 // func sigmoidNEON(x *float32, y *float32, n int)
 TEXT ·sigmoidNEON(SB), NOSPLIT, $0-24
@@ -1236,303 +1220,238 @@ loop:
 	CMP	R3, R2
 	BGE	done
 	ADD	R2<<0, R5, R0
-	FLDPQ	0(R0), (F28, F27)
-	FLDPQ	32(R0), (F14, F13)
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F15, F14)
 	FMOVQ	0(R1), F0
-	VAND	V0.B16, V28.B16, V26.B16
-	VAND	V0.B16, V27.B16, V25.B16
+	VAND	V0.B16, V31.B16, V29.B16
+	VAND	V0.B16, V30.B16, V28.B16
 	FMOVQ	0(R1), F0
+	VAND	V0.B16, V15.B16, V13.B16
 	VAND	V0.B16, V14.B16, V12.B16
-	VAND	V0.B16, V13.B16, V11.B16
 	FMOVQ	1152(R1), F4
 	FMOVQ	1168(R1), F3
 	FMOVQ	1152(R1), F2
 	FMOVQ	1168(R1), F1
-	WORD	$0x6ea4e740 // fcmgt v0.4s, v26.4s, v4.4s
-	VBSL	V26.B16, V4.B16, V0.B16
-	VMOV	V0.B16, V26.B16
-	WORD	$0x6ea3e720 // fcmgt v0.4s, v25.4s, v3.4s
-	VBSL	V25.B16, V3.B16, V0.B16
-	VMOV	V0.B16, V25.B16
-	WORD	$0x6ea2e580 // fcmgt v0.4s, v12.4s, v2.4s
-	VBSL	V12.B16, V2.B16, V0.B16
+	WORD	$0x6ea4e7a0 // fcmgt v0.4s, v29.4s, v4.4s
+	VBSL	V29.B16, V4.B16, V0.B16
+	VMOV	V0.B16, V29.B16
+	WORD	$0x6ea3e780 // fcmgt v0.4s, v28.4s, v3.4s
+	VBSL	V28.B16, V3.B16, V0.B16
+	VMOV	V0.B16, V28.B16
+	WORD	$0x6ea2e5a0 // fcmgt v0.4s, v13.4s, v2.4s
+	VBSL	V13.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V13.B16
+	WORD	$0x6ea1e580 // fcmgt v0.4s, v12.4s, v1.4s
+	VBSL	V12.B16, V1.B16, V0.B16
 	VMOV	V0.B16, V12.B16
-	WORD	$0x6ea1e560 // fcmgt v0.4s, v11.4s, v1.4s
-	VBSL	V11.B16, V1.B16, V0.B16
-	VMOV	V0.B16, V11.B16
+	WORD	$0x6e3ddfb0 // fmul v16.4s, v29.4s, v29.4s
+	WORD	$0x6e3cdf85 // fmul v5.4s, v28.4s, v28.4s
+	WORD	$0x6e2ddda3 // fmul v3.4s, v13.4s, v13.4s
+	WORD	$0x6e2cdd81 // fmul v1.4s, v12.4s, v12.4s
+	VMOV	V16.B16, V9.B16
+	VMOV	V5.B16, V4.B16
+	VMOV	V3.B16, V2.B16
+	VMOV	V1.B16, V6.B16
+	VFMLS	V29.S4, V29.S4, V9.S4
+	VFMLS	V28.S4, V28.S4, V4.S4
+	VFMLS	V13.S4, V13.S4, V2.S4
+	VFMLS	V12.S4, V12.S4, V6.S4
+	FLDPQ	256(R1), (F27, F26)
+	FLDPQ	256(R1), (F11, F10)
 	FMOVQ	1216(R1), F0
-	VAND	V0.B16, V26.B16, V3.B16
-	VAND	V0.B16, V25.B16, V2.B16
+	VFMLA	V0.S4, V16.S4, V27.S4
+	VFMLA	V0.S4, V5.S4, V26.S4
 	FMOVQ	1216(R1), F0
-	VAND	V0.B16, V12.B16, V1.B16
-	VAND	V0.B16, V11.B16, V0.B16
-	WORD	$0x4ea3d74f // fsub v15.4s, v26.4s, v3.4s
-	WORD	$0x4ea2d72a // fsub v10.4s, v25.4s, v2.4s
-	WORD	$0x4ea1d587 // fsub v7.4s, v12.4s, v1.4s
-	WORD	$0x4ea0d566 // fsub v6.4s, v11.4s, v0.4s
-	WORD	$0x4e23d749 // fadd v9.4s, v26.4s, v3.4s
-	WORD	$0x4e22d728 // fadd v8.4s, v25.4s, v2.4s
-	WORD	$0x4e21d585 // fadd v5.4s, v12.4s, v1.4s
-	WORD	$0x4e20d564 // fadd v4.4s, v11.4s, v0.4s
-	WORD	$0x6e29dde9 // fmul v9.4s, v15.4s, v9.4s
-	WORD	$0x6e28dd48 // fmul v8.4s, v10.4s, v8.4s
-	WORD	$0x6e25dce5 // fmul v5.4s, v7.4s, v5.4s
-	WORD	$0x6e24dcc4 // fmul v4.4s, v6.4s, v4.4s
-	FMOVQ	1280(R1), F6
-	WORD	$0x6e26dd35 // fmul v21.4s, v9.4s, v6.4s
-	WORD	$0x6e26dd14 // fmul v20.4s, v8.4s, v6.4s
-	FMOVQ	1280(R1), F6
-	WORD	$0x6e26dca8 // fmul v8.4s, v5.4s, v6.4s
-	WORD	$0x6e26dc87 // fmul v7.4s, v4.4s, v6.4s
-	WORD	$0x6e23dc63 // fmul v3.4s, v3.4s, v3.4s
-	WORD	$0x6e22dc42 // fmul v2.4s, v2.4s, v2.4s
-	WORD	$0x6e21dc21 // fmul v1.4s, v1.4s, v1.4s
-	WORD	$0x6e20dc00 // fmul v0.4s, v0.4s, v0.4s
-	FMOVQ	1344(R1), F4
-	WORD	$0x6e24dc73 // fmul v19.4s, v3.4s, v4.4s
-	WORD	$0x6e24dc52 // fmul v18.4s, v2.4s, v4.4s
-	FMOVQ	1344(R1), F2
-	WORD	$0x6e22dc26 // fmul v6.4s, v1.4s, v2.4s
-	WORD	$0x6e22dc05 // fmul v5.4s, v0.4s, v2.4s
-	FMOVQ	192(R1), F0
-	WORD	$0x6e20de78 // fmul v24.4s, v19.4s, v0.4s
-	WORD	$0x6e20de57 // fmul v23.4s, v18.4s, v0.4s
-	FMOVQ	192(R1), F0
-	WORD	$0x6e20dcca // fmul v10.4s, v6.4s, v0.4s
-	WORD	$0x6e20dca9 // fmul v9.4s, v5.4s, v0.4s
+	VFMLA	V0.S4, V3.S4, V11.S4
+	VFMLA	V0.S4, V1.S4, V10.S4
 	FMOVQ	256(R1), F0
-	WORD	$0x4e20d718 // fadd v24.4s, v24.4s, v0.4s
-	WORD	$0x4e20d6f7 // fadd v23.4s, v23.4s, v0.4s
+	WORD	$0x4ea0d772 // fsub v18.4s, v27.4s, v0.4s
+	WORD	$0x4ea0d751 // fsub v17.4s, v26.4s, v0.4s
 	FMOVQ	256(R1), F0
-	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
-	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FMOVQ	256(R1), F0
-	WORD	$0x4ea0d711 // fsub v17.4s, v24.4s, v0.4s
-	WORD	$0x4ea0d6f0 // fsub v16.4s, v23.4s, v0.4s
-	FMOVQ	256(R1), F0
-	WORD	$0x4ea0d544 // fsub v4.4s, v10.4s, v0.4s
-	WORD	$0x4ea0d523 // fsub v3.4s, v9.4s, v0.4s
-	FMOVQ	320(R1), F0
-	WORD	$0x6e20de2f // fmul v15.4s, v17.4s, v0.4s
-	WORD	$0x6e20de02 // fmul v2.4s, v16.4s, v0.4s
-	FMOVQ	320(R1), F0
-	WORD	$0x6e20dc81 // fmul v1.4s, v4.4s, v0.4s
-	WORD	$0x6e20dc60 // fmul v0.4s, v3.4s, v0.4s
-	WORD	$0x4e35d5ef // fadd v15.4s, v15.4s, v21.4s
-	WORD	$0x4e34d442 // fadd v2.4s, v2.4s, v20.4s
-	WORD	$0x4e28d421 // fadd v1.4s, v1.4s, v8.4s
-	WORD	$0x4e27d400 // fadd v0.4s, v0.4s, v7.4s
-	FMOVQ	384(R1), F7
-	WORD	$0x6e27de28 // fmul v8.4s, v17.4s, v7.4s
-	WORD	$0x6e27de10 // fmul v16.4s, v16.4s, v7.4s
-	FMOVQ	384(R1), F7
-	WORD	$0x6e27dc84 // fmul v4.4s, v4.4s, v7.4s
-	WORD	$0x6e27dc63 // fmul v3.4s, v3.4s, v7.4s
-	WORD	$0x4ea8d667 // fsub v7.4s, v19.4s, v8.4s
-	WORD	$0x4eb0d648 // fsub v8.4s, v18.4s, v16.4s
-	WORD	$0x4ea4d4c4 // fsub v4.4s, v6.4s, v4.4s
-	WORD	$0x4ea3d4a3 // fsub v3.4s, v5.4s, v3.4s
-	WORD	$0x4eafd4f6 // fsub v22.4s, v7.4s, v15.4s
-	WORD	$0x4ea2d515 // fsub v21.4s, v8.4s, v2.4s
-	WORD	$0x4ea1d488 // fsub v8.4s, v4.4s, v1.4s
-	WORD	$0x4ea0d467 // fsub v7.4s, v3.4s, v0.4s
-	WORD	$0x6e36ded4 // fmul v20.4s, v22.4s, v22.4s
-	WORD	$0x6e35deb3 // fmul v19.4s, v21.4s, v21.4s
+	WORD	$0x4ea0d568 // fsub v8.4s, v11.4s, v0.4s
+	WORD	$0x4ea0d547 // fsub v7.4s, v10.4s, v0.4s
+	FMOVQ	1280(R1), F0
+	WORD	$0x6e20de10 // fmul v16.4s, v16.4s, v0.4s
+	WORD	$0x6e20dca5 // fmul v5.4s, v5.4s, v0.4s
+	FMOVQ	1280(R1), F0
+	WORD	$0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
+	WORD	$0x6e20dc21 // fmul v1.4s, v1.4s, v0.4s
+	FMOVQ	1280(R1), F0
+	WORD	$0x6e20dd29 // fmul v9.4s, v9.4s, v0.4s
+	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
+	FMOVQ	1280(R1), F0
+	WORD	$0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
+	WORD	$0x6e20dcc0 // fmul v0.4s, v6.4s, v0.4s
+	FMOVQ	384(R1), F6
+	VFMLS	V6.S4, V18.S4, V16.S4
+	VFMLS	V6.S4, V17.S4, V5.S4
+	FMOVQ	384(R1), F6
+	VFMLS	V6.S4, V8.S4, V3.S4
+	VFMLS	V6.S4, V7.S4, V1.S4
+	FMOVQ	320(R1), F6
+	VFMLA	V6.S4, V18.S4, V9.S4
+	VFMLA	V6.S4, V17.S4, V4.S4
+	FMOVQ	320(R1), F6
+	VFMLA	V6.S4, V8.S4, V2.S4
+	VFMLA	V6.S4, V7.S4, V0.S4
+	WORD	$0x4ea9d619 // fsub v25.4s, v16.4s, v9.4s
+	WORD	$0x4ea4d4b8 // fsub v24.4s, v5.4s, v4.4s
+	WORD	$0x4ea2d469 // fsub v9.4s, v3.4s, v2.4s
+	WORD	$0x4ea0d428 // fsub v8.4s, v1.4s, v0.4s
+	WORD	$0x6e39df37 // fmul v23.4s, v25.4s, v25.4s
+	WORD	$0x6e38df16 // fmul v22.4s, v24.4s, v24.4s
+	WORD	$0x6e29dd27 // fmul v7.4s, v9.4s, v9.4s
 	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
-	WORD	$0x6e27dce5 // fmul v5.4s, v7.4s, v7.4s
-	FMOVQ	448(R1), F0
-	WORD	$0x6e20de92 // fmul v18.4s, v20.4s, v0.4s
-	WORD	$0x6e20de6f // fmul v15.4s, v19.4s, v0.4s
-	FMOVQ	448(R1), F0
-	WORD	$0x6e20dcc3 // fmul v3.4s, v6.4s, v0.4s
-	WORD	$0x6e20dca1 // fmul v1.4s, v5.4s, v0.4s
-	FLDPQ	512(R1), (F17, F4)
-	FLDPQ	512(R1), (F2, F0)
-	WORD	$0x6e36de31 // fmul v17.4s, v17.4s, v22.4s
-	WORD	$0x6e35dc84 // fmul v4.4s, v4.4s, v21.4s
-	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
-	WORD	$0x6e27dc00 // fmul v0.4s, v0.4s, v7.4s
-	FMOVQ	576(R1), F16
-	WORD	$0x4e30d631 // fadd v17.4s, v17.4s, v16.4s
-	WORD	$0x4e30d484 // fadd v4.4s, v4.4s, v16.4s
-	FMOVQ	576(R1), F16
-	WORD	$0x4e30d442 // fadd v2.4s, v2.4s, v16.4s
-	WORD	$0x4e30d400 // fadd v0.4s, v0.4s, v16.4s
-	WORD	$0x4e31d652 // fadd v18.4s, v18.4s, v17.4s
-	WORD	$0x4e24d5f1 // fadd v17.4s, v15.4s, v4.4s
-	WORD	$0x4e22d464 // fadd v4.4s, v3.4s, v2.4s
-	WORD	$0x4e20d423 // fadd v3.4s, v1.4s, v0.4s
-	WORD	$0x6e34de52 // fmul v18.4s, v18.4s, v20.4s
-	WORD	$0x6e33de31 // fmul v17.4s, v17.4s, v19.4s
-	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	FLDPQ	640(R1), (F16, F15)
-	FLDPQ	640(R1), (F2, F1)
-	WORD	$0x6e36de10 // fmul v16.4s, v16.4s, v22.4s
-	WORD	$0x6e35ddef // fmul v15.4s, v15.4s, v21.4s
-	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
-	WORD	$0x6e27dc21 // fmul v1.4s, v1.4s, v7.4s
-	FMOVQ	704(R1), F0
-	WORD	$0x4e20d610 // fadd v16.4s, v16.4s, v0.4s
-	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
-	FMOVQ	704(R1), F0
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
-	WORD	$0x4e30d652 // fadd v18.4s, v18.4s, v16.4s
-	WORD	$0x4e2fd631 // fadd v17.4s, v17.4s, v15.4s
-	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
-	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
-	WORD	$0x6e34de52 // fmul v18.4s, v18.4s, v20.4s
-	WORD	$0x6e33de31 // fmul v17.4s, v17.4s, v19.4s
-	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	WORD	$0x4e36d652 // fadd v18.4s, v18.4s, v22.4s
-	WORD	$0x4e35d631 // fadd v17.4s, v17.4s, v21.4s
-	WORD	$0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
-	WORD	$0x4e27d463 // fadd v3.4s, v3.4s, v7.4s
-	WORD	$0x4f375718 // shl v24.4s, v24.4s, #23
-	WORD	$0x4f3756f7 // shl v23.4s, v23.4s, #23
+	FLDPQ	512(R1), (F3, F2)
+	FLDPQ	512(R1), (F1, F0)
+	FLDPQ	576(R1), (F21, F20)
+	FLDPQ	576(R1), (F5, F4)
+	VFMLA	V3.S4, V25.S4, V21.S4
+	VFMLA	V2.S4, V24.S4, V20.S4
+	VFMLA	V1.S4, V9.S4, V5.S4
+	VFMLA	V0.S4, V8.S4, V4.S4
+	FLDPQ	640(R1), (F19, F18)
+	FLDPQ	640(R1), (F3, F2)
+	FLDPQ	704(R1), (F17, F16)
+	FLDPQ	704(R1), (F1, F0)
+	VFMLA	V19.S4, V25.S4, V17.S4
+	VFMLA	V18.S4, V24.S4, V16.S4
+	VFMLA	V3.S4, V9.S4, V1.S4
+	VFMLA	V2.S4, V8.S4, V0.S4
+	FMOVQ	448(R1), F2
+	VFMLA	V2.S4, V23.S4, V21.S4
+	VFMLA	V2.S4, V22.S4, V20.S4
+	FMOVQ	448(R1), F2
+	VFMLA	V2.S4, V7.S4, V5.S4
+	VFMLA	V2.S4, V6.S4, V4.S4
+	VFMLA	V21.S4, V23.S4, V17.S4
+	VFMLA	V20.S4, V22.S4, V16.S4
+	VFMLA	V5.S4, V7.S4, V1.S4
+	VFMLA	V4.S4, V6.S4, V0.S4
+	VFMLA	V17.S4, V23.S4, V25.S4
+	VFMLA	V16.S4, V22.S4, V24.S4
+	VFMLA	V1.S4, V7.S4, V9.S4
+	VFMLA	V0.S4, V6.S4, V8.S4
+	WORD	$0x4f37577b // shl v27.4s, v27.4s, #23
+	WORD	$0x4f37575a // shl v26.4s, v26.4s, #23
+	WORD	$0x4f37556b // shl v11.4s, v11.4s, #23
 	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
-	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
-	FMOVQ	768(R1), F0
-	WORD	$0x4e20d652 // fadd v18.4s, v18.4s, v0.4s
-	WORD	$0x4e20d631 // fadd v17.4s, v17.4s, v0.4s
-	FMOVQ	768(R1), F0
-	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
-	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	WORD	$0x6e38de52 // fmul v18.4s, v18.4s, v24.4s
-	WORD	$0x6e37de31 // fmul v17.4s, v17.4s, v23.4s
-	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
-	WORD	$0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
+	VMOV	V11.B16, V1.B16
+	VMOV	V10.B16, V0.B16
+	VFMLA	V25.S4, V27.S4, V27.S4
+	VFMLA	V24.S4, V26.S4, V26.S4
+	VFMLA	V9.S4, V11.S4, V1.S4
+	VFMLA	V8.S4, V10.S4, V0.S4
+	FMOVQ	1344(R1), F7
+	FMOVQ	1360(R1), F4
+	FMOVQ	1344(R1), F3
+	FMOVQ	1360(R1), F2
+	FMOVQ	1408(R1), F9
+	FMOVQ	1424(R1), F8
 	FMOVQ	1408(R1), F6
-	FMOVQ	1424(R1), F1
-	FMOVQ	1408(R1), F2
 	FMOVQ	1424(R1), F5
-	WORD	$0x6e3adcc6 // fmul v6.4s, v6.4s, v26.4s
-	WORD	$0x6e39dc21 // fmul v1.4s, v1.4s, v25.4s
-	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
-	WORD	$0x6e2bdca5 // fmul v5.4s, v5.4s, v11.4s
-	FMOVQ	1472(R1), F0
-	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
-	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
-	FMOVQ	1472(R1), F0
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	WORD	$0x6e3adcc6 // fmul v6.4s, v6.4s, v26.4s
-	WORD	$0x6e39dc21 // fmul v1.4s, v1.4s, v25.4s
-	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
-	WORD	$0x6e2bdca5 // fmul v5.4s, v5.4s, v11.4s
-	FMOVQ	1536(R1), F0
-	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
-	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
-	FMOVQ	1536(R1), F0
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	WORD	$0x6e3adcc6 // fmul v6.4s, v6.4s, v26.4s
-	WORD	$0x6e39dc21 // fmul v1.4s, v1.4s, v25.4s
-	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
-	WORD	$0x6e2bdca5 // fmul v5.4s, v5.4s, v11.4s
-	FMOVQ	1600(R1), F0
-	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
-	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
-	FMOVQ	1600(R1), F0
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	WORD	$0x6e3adcc6 // fmul v6.4s, v6.4s, v26.4s
-	WORD	$0x6e39dc21 // fmul v1.4s, v1.4s, v25.4s
-	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
-	WORD	$0x6e2bdca5 // fmul v5.4s, v5.4s, v11.4s
-	FMOVQ	1664(R1), F0
-	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
-	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
-	FMOVQ	1664(R1), F0
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	WORD	$0x6e26de40 // fmul v0.4s, v18.4s, v6.4s
-	WORD	$0x6e21de21 // fmul v1.4s, v17.4s, v1.4s
-	WORD	$0x6e22dc82 // fmul v2.4s, v4.4s, v2.4s
-	WORD	$0x6e25dc66 // fmul v6.4s, v3.4s, v5.4s
-	FMOVQ	1728(R1), F8
-	FMOVQ	1744(R1), F7
-	FMOVQ	1728(R1), F5
-	FMOVQ	1744(R1), F4
-	WORD	$0x6e3add08 // fmul v8.4s, v8.4s, v26.4s
-	WORD	$0x6e39dce7 // fmul v7.4s, v7.4s, v25.4s
-	WORD	$0x6e2cdca5 // fmul v5.4s, v5.4s, v12.4s
-	WORD	$0x6e2bdc84 // fmul v4.4s, v4.4s, v11.4s
+	VFMLA	V7.S4, V29.S4, V9.S4
+	VFMLA	V4.S4, V28.S4, V8.S4
+	VFMLA	V3.S4, V13.S4, V6.S4
+	VFMLA	V2.S4, V12.S4, V5.S4
+	FMOVQ	1472(R1), F7
+	FMOVQ	1488(R1), F4
+	FMOVQ	1472(R1), F3
+	FMOVQ	1488(R1), F2
+	VFMLA	V9.S4, V29.S4, V7.S4
+	VFMLA	V8.S4, V28.S4, V4.S4
+	VFMLA	V6.S4, V13.S4, V3.S4
+	VFMLA	V5.S4, V12.S4, V2.S4
+	FMOVQ	1536(R1), F9
+	FMOVQ	1552(R1), F8
+	FMOVQ	1536(R1), F6
+	FMOVQ	1552(R1), F5
+	VFMLA	V7.S4, V29.S4, V9.S4
+	VFMLA	V4.S4, V28.S4, V8.S4
+	VFMLA	V3.S4, V13.S4, V6.S4
+	VFMLA	V2.S4, V12.S4, V5.S4
+	FMOVQ	1600(R1), F7
+	FMOVQ	1616(R1), F4
+	FMOVQ	1600(R1), F3
+	FMOVQ	1616(R1), F2
+	VFMLA	V9.S4, V29.S4, V7.S4
+	VFMLA	V8.S4, V28.S4, V4.S4
+	VFMLA	V6.S4, V13.S4, V3.S4
+	VFMLA	V5.S4, V12.S4, V2.S4
+	WORD	$0x6e27df6b // fmul v11.4s, v27.4s, v7.4s
+	WORD	$0x6e24df4a // fmul v10.4s, v26.4s, v4.4s
+	WORD	$0x6e23dc25 // fmul v5.4s, v1.4s, v3.4s
+	WORD	$0x6e22dc04 // fmul v4.4s, v0.4s, v2.4s
+	FMOVQ	1664(R1), F9
+	FMOVQ	1680(R1), F8
+	FMOVQ	1664(R1), F3
+	FMOVQ	1680(R1), F2
+	FMOVQ	1728(R1), F7
+	FMOVQ	1744(R1), F6
+	FMOVQ	1728(R1), F1
+	FMOVQ	1744(R1), F0
+	VFMLA	V9.S4, V29.S4, V7.S4
+	VFMLA	V8.S4, V28.S4, V6.S4
+	VFMLA	V3.S4, V13.S4, V1.S4
+	VFMLA	V2.S4, V12.S4, V0.S4
+	FMOVQ	1792(R1), F9
+	FMOVQ	1808(R1), F8
 	FMOVQ	1792(R1), F3
-	WORD	$0x4e23d508 // fadd v8.4s, v8.4s, v3.4s
-	WORD	$0x4e23d4e7 // fadd v7.4s, v7.4s, v3.4s
-	FMOVQ	1792(R1), F3
-	WORD	$0x4e23d4a5 // fadd v5.4s, v5.4s, v3.4s
-	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
-	WORD	$0x6e3add08 // fmul v8.4s, v8.4s, v26.4s
-	WORD	$0x6e39dce7 // fmul v7.4s, v7.4s, v25.4s
-	WORD	$0x6e2cdca5 // fmul v5.4s, v5.4s, v12.4s
-	WORD	$0x6e2bdc84 // fmul v4.4s, v4.4s, v11.4s
-	FMOVQ	1856(R1), F3
-	WORD	$0x4e23d508 // fadd v8.4s, v8.4s, v3.4s
-	WORD	$0x4e23d4e7 // fadd v7.4s, v7.4s, v3.4s
-	FMOVQ	1856(R1), F3
-	WORD	$0x4e23d4a5 // fadd v5.4s, v5.4s, v3.4s
-	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
-	WORD	$0x6e3add08 // fmul v8.4s, v8.4s, v26.4s
-	WORD	$0x6e39dce7 // fmul v7.4s, v7.4s, v25.4s
-	WORD	$0x6e2cdca5 // fmul v5.4s, v5.4s, v12.4s
-	WORD	$0x6e2bdc84 // fmul v4.4s, v4.4s, v11.4s
+	FMOVQ	1808(R1), F2
+	VFMLA	V7.S4, V29.S4, V9.S4
+	VFMLA	V6.S4, V28.S4, V8.S4
+	VFMLA	V1.S4, V13.S4, V3.S4
+	VFMLA	V0.S4, V12.S4, V2.S4
+	FMOVQ	1856(R1), F7
+	FMOVQ	1872(R1), F6
+	FMOVQ	1856(R1), F1
+	FMOVQ	1872(R1), F0
+	VFMLA	V9.S4, V29.S4, V7.S4
+	VFMLA	V8.S4, V28.S4, V6.S4
+	VFMLA	V3.S4, V13.S4, V1.S4
+	VFMLA	V2.S4, V12.S4, V0.S4
+	FMOVQ	1920(R1), F9
+	FMOVQ	1936(R1), F8
 	FMOVQ	1920(R1), F3
-	WORD	$0x4e23d508 // fadd v8.4s, v8.4s, v3.4s
-	WORD	$0x4e23d4e7 // fadd v7.4s, v7.4s, v3.4s
-	FMOVQ	1920(R1), F3
-	WORD	$0x4e23d4a5 // fadd v5.4s, v5.4s, v3.4s
-	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
-	WORD	$0x6e3add08 // fmul v8.4s, v8.4s, v26.4s
-	WORD	$0x6e39dce7 // fmul v7.4s, v7.4s, v25.4s
-	WORD	$0x6e2cdca5 // fmul v5.4s, v5.4s, v12.4s
-	WORD	$0x6e2bdc84 // fmul v4.4s, v4.4s, v11.4s
-	FMOVQ	1984(R1), F3
-	WORD	$0x4e23d508 // fadd v8.4s, v8.4s, v3.4s
-	WORD	$0x4e23d4e7 // fadd v7.4s, v7.4s, v3.4s
-	FMOVQ	1984(R1), F3
-	WORD	$0x4e23d4a5 // fadd v5.4s, v5.4s, v3.4s
-	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
-	WORD	$0x6e3add08 // fmul v8.4s, v8.4s, v26.4s
-	WORD	$0x6e39dce7 // fmul v7.4s, v7.4s, v25.4s
-	WORD	$0x6e2cdca5 // fmul v5.4s, v5.4s, v12.4s
-	WORD	$0x6e2bdc84 // fmul v4.4s, v4.4s, v11.4s
-	FMOVQ	768(R1), F3
-	WORD	$0x4e23d508 // fadd v8.4s, v8.4s, v3.4s
-	WORD	$0x4e23d4e7 // fadd v7.4s, v7.4s, v3.4s
-	FMOVQ	768(R1), F3
-	WORD	$0x4e23d4a5 // fadd v5.4s, v5.4s, v3.4s
-	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
-	WORD	$0x6e28fc00 // fdiv v0.4s, v0.4s, v8.4s
-	WORD	$0x6e27fc21 // fdiv v1.4s, v1.4s, v7.4s
-	WORD	$0x6e25fc42 // fdiv v2.4s, v2.4s, v5.4s
-	WORD	$0x6e24fcc6 // fdiv v6.4s, v6.4s, v4.4s
+	FMOVQ	1936(R1), F2
+	VFMLA	V7.S4, V29.S4, V9.S4
+	VFMLA	V6.S4, V28.S4, V8.S4
+	VFMLA	V1.S4, V13.S4, V3.S4
+	VFMLA	V0.S4, V12.S4, V2.S4
+	FLDPQ	768(R1), (F7, F6)
+	FLDPQ	768(R1), (F1, F0)
+	VFMLA	V9.S4, V29.S4, V7.S4
+	VFMLA	V8.S4, V28.S4, V6.S4
+	VFMLA	V3.S4, V13.S4, V1.S4
+	VFMLA	V2.S4, V12.S4, V0.S4
+	WORD	$0x6e27fd62 // fdiv v2.4s, v11.4s, v7.4s
+	WORD	$0x6e26fd43 // fdiv v3.4s, v10.4s, v6.4s
+	WORD	$0x6e21fca1 // fdiv v1.4s, v5.4s, v1.4s
+	WORD	$0x6e20fc86 // fdiv v6.4s, v4.4s, v0.4s
 	FLDPQ	768(R1), (F7, F5)
-	FLDPQ	768(R1), (F4, F3)
-	WORD	$0x4ea0d4e8 // fsub v8.4s, v7.4s, v0.4s
-	WORD	$0x4ea1d4a7 // fsub v7.4s, v5.4s, v1.4s
-	WORD	$0x4ea2d485 // fsub v5.4s, v4.4s, v2.4s
-	WORD	$0x4ea6d464 // fsub v4.4s, v3.4s, v6.4s
-	WORD	$0x4f210783 // sshr v3.4s, v28.4s, #31
-	VBSL	V8.B16, V0.B16, V3.B16
-	WORD	$0x4f210760 // sshr v0.4s, v27.4s, #31
-	VBSL	V7.B16, V1.B16, V0.B16
+	FLDPQ	768(R1), (F4, F0)
+	WORD	$0x4ea2d4e8 // fsub v8.4s, v7.4s, v2.4s
+	WORD	$0x4ea3d4a7 // fsub v7.4s, v5.4s, v3.4s
+	WORD	$0x4ea1d485 // fsub v5.4s, v4.4s, v1.4s
+	WORD	$0x4ea6d404 // fsub v4.4s, v0.4s, v6.4s
+	WORD	$0x4f2107e0 // sshr v0.4s, v31.4s, #31
+	VBSL	V8.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	WORD	$0x4f2107c0 // sshr v0.4s, v30.4s, #31
+	VBSL	V7.B16, V3.B16, V0.B16
+	VMOV	V0.B16, V3.B16
+	WORD	$0x4f2105e0 // sshr v0.4s, v15.4s, #31
+	VBSL	V5.B16, V1.B16, V0.B16
 	VMOV	V0.B16, V1.B16
 	WORD	$0x4f2105c0 // sshr v0.4s, v14.4s, #31
-	VBSL	V5.B16, V2.B16, V0.B16
-	VMOV	V0.B16, V2.B16
-	WORD	$0x4f2105a0 // sshr v0.4s, v13.4s, #31
 	VBSL	V4.B16, V6.B16, V0.B16
-	WORD	$0x6e23df83 // fmul v3.4s, v28.4s, v3.4s
-	WORD	$0x6e21df61 // fmul v1.4s, v27.4s, v1.4s
-	WORD	$0x6e22ddc2 // fmul v2.4s, v14.4s, v2.4s
-	WORD	$0x6e20dda0 // fmul v0.4s, v13.4s, v0.4s
+	WORD	$0x6e22dfe2 // fmul v2.4s, v31.4s, v2.4s
+	WORD	$0x6e23dfc3 // fmul v3.4s, v30.4s, v3.4s
+	WORD	$0x6e21dde1 // fmul v1.4s, v15.4s, v1.4s
+	WORD	$0x6e20ddc0 // fmul v0.4s, v14.4s, v0.4s
 	ADD	R2<<0, R4, R0
-	FSTPQ	(F3, F1), 0(R0)
-	FSTPQ	(F2, F0), 32(R0)
+	FSTPQ	(F2, F3), 0(R0)
+	FSTPQ	(F1, F0), 32(R0)
 	ADD	$64, R2, R2
 	B	loop
 done:
@@ -1556,16 +1475,16 @@ loop:
 	WORD	$0x6e3bdf63 // fmul v3.4s, v27.4s, v27.4s
 	WORD	$0x6e2eddc2 // fmul v2.4s, v14.4s, v14.4s
 	WORD	$0x6e2ddda1 // fmul v1.4s, v13.4s, v13.4s
-	FMOVQ	2048(R1), F0
+	FMOVQ	1984(R1), F0
 	WORD	$0x6e20dc9a // fmul v26.4s, v4.4s, v0.4s
 	WORD	$0x6e20dc79 // fmul v25.4s, v3.4s, v0.4s
-	FMOVQ	2048(R1), F0
+	FMOVQ	1984(R1), F0
 	WORD	$0x6e20dc4c // fmul v12.4s, v2.4s, v0.4s
 	WORD	$0x6e20dc2b // fmul v11.4s, v1.4s, v0.4s
-	FMOVQ	2112(R1), F0
+	FMOVQ	2048(R1), F0
 	WORD	$0x4e20d75a // fadd v26.4s, v26.4s, v0.4s
 	WORD	$0x4e20d739 // fadd v25.4s, v25.4s, v0.4s
-	FMOVQ	2112(R1), F0
+	FMOVQ	2048(R1), F0
 	WORD	$0x4e20d58c // fadd v12.4s, v12.4s, v0.4s
 	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
 	WORD	$0x6e3cdf5a // fmul v26.4s, v26.4s, v28.4s
@@ -2049,319 +1968,249 @@ loop:
 	CMP	R5, R4
 	BGE	done
 	ADD	R4<<0, R8, R3
-	FLDPQ	0(R3), (F16, F15)
+	FLDPQ	0(R3), (F17, F16)
 	ADD	R4<<0, R7, R2
-	FLDPQ	0(R2), (F14, F13)
+	FLDPQ	0(R2), (F15, F14)
 	FMOVQ	0(R1), F0
+	VAND	V0.B16, V17.B16, V13.B16
 	VAND	V0.B16, V16.B16, V12.B16
-	VAND	V0.B16, V15.B16, V11.B16
 	FMOVQ	1152(R1), F2
 	FMOVQ	1168(R1), F1
-	WORD	$0x6ea2e580 // fcmgt v0.4s, v12.4s, v2.4s
-	VBSL	V12.B16, V2.B16, V0.B16
+	WORD	$0x6ea2e5a0 // fcmgt v0.4s, v13.4s, v2.4s
+	VBSL	V13.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V13.B16
+	WORD	$0x6ea1e580 // fcmgt v0.4s, v12.4s, v1.4s
+	VBSL	V12.B16, V1.B16, V0.B16
 	VMOV	V0.B16, V12.B16
-	WORD	$0x6ea1e560 // fcmgt v0.4s, v11.4s, v1.4s
-	VBSL	V11.B16, V1.B16, V0.B16
-	VMOV	V0.B16, V11.B16
+	WORD	$0x6e2ddda4 // fmul v4.4s, v13.4s, v13.4s
+	WORD	$0x6e2cdd81 // fmul v1.4s, v12.4s, v12.4s
+	VMOV	V4.B16, V3.B16
+	VMOV	V1.B16, V2.B16
+	VFMLS	V13.S4, V13.S4, V3.S4
+	VFMLS	V12.S4, V12.S4, V2.S4
+	FLDPQ	256(R1), (F11, F10)
 	FMOVQ	1216(R1), F0
-	VAND	V0.B16, V12.B16, V1.B16
-	VAND	V0.B16, V11.B16, V0.B16
-	WORD	$0x4ea1d585 // fsub v5.4s, v12.4s, v1.4s
-	WORD	$0x4ea0d563 // fsub v3.4s, v11.4s, v0.4s
-	WORD	$0x4e21d584 // fadd v4.4s, v12.4s, v1.4s
-	WORD	$0x4e20d562 // fadd v2.4s, v11.4s, v0.4s
-	WORD	$0x6e24dca4 // fmul v4.4s, v5.4s, v4.4s
-	WORD	$0x6e22dc63 // fmul v3.4s, v3.4s, v2.4s
-	FMOVQ	1280(R1), F2
-	WORD	$0x6e22dc87 // fmul v7.4s, v4.4s, v2.4s
-	WORD	$0x6e22dc66 // fmul v6.4s, v3.4s, v2.4s
-	WORD	$0x6e21dc22 // fmul v2.4s, v1.4s, v1.4s
-	WORD	$0x6e20dc01 // fmul v1.4s, v0.4s, v0.4s
-	FMOVQ	1344(R1), F0
-	WORD	$0x6e20dc45 // fmul v5.4s, v2.4s, v0.4s
-	WORD	$0x6e20dc24 // fmul v4.4s, v1.4s, v0.4s
-	FMOVQ	192(R1), F0
-	WORD	$0x6e20dcaa // fmul v10.4s, v5.4s, v0.4s
-	WORD	$0x6e20dc89 // fmul v9.4s, v4.4s, v0.4s
+	VFMLA	V0.S4, V4.S4, V11.S4
+	VFMLA	V0.S4, V1.S4, V10.S4
 	FMOVQ	256(R1), F0
-	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
-	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FMOVQ	256(R1), F0
-	WORD	$0x4ea0d543 // fsub v3.4s, v10.4s, v0.4s
-	WORD	$0x4ea0d522 // fsub v2.4s, v9.4s, v0.4s
-	FMOVQ	320(R1), F0
-	WORD	$0x6e20dc61 // fmul v1.4s, v3.4s, v0.4s
-	WORD	$0x6e20dc40 // fmul v0.4s, v2.4s, v0.4s
-	WORD	$0x4e27d421 // fadd v1.4s, v1.4s, v7.4s
-	WORD	$0x4e26d400 // fadd v0.4s, v0.4s, v6.4s
-	FMOVQ	384(R1), F6
-	WORD	$0x6e26dc63 // fmul v3.4s, v3.4s, v6.4s
-	WORD	$0x6e26dc42 // fmul v2.4s, v2.4s, v6.4s
-	WORD	$0x4ea3d4a3 // fsub v3.4s, v5.4s, v3.4s
-	WORD	$0x4ea2d482 // fsub v2.4s, v4.4s, v2.4s
-	WORD	$0x4ea1d468 // fsub v8.4s, v3.4s, v1.4s
-	WORD	$0x4ea0d447 // fsub v7.4s, v2.4s, v0.4s
-	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
-	WORD	$0x6e27dce5 // fmul v5.4s, v7.4s, v7.4s
-	FMOVQ	448(R1), F0
-	WORD	$0x6e20dcc4 // fmul v4.4s, v6.4s, v0.4s
-	WORD	$0x6e20dca1 // fmul v1.4s, v5.4s, v0.4s
-	FLDPQ	512(R1), (F3, F0)
-	WORD	$0x6e28dc63 // fmul v3.4s, v3.4s, v8.4s
-	WORD	$0x6e27dc00 // fmul v0.4s, v0.4s, v7.4s
-	FMOVQ	576(R1), F2
-	WORD	$0x4e22d463 // fadd v3.4s, v3.4s, v2.4s
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
-	WORD	$0x4e20d423 // fadd v3.4s, v1.4s, v0.4s
-	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	FLDPQ	640(R1), (F2, F1)
-	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
-	WORD	$0x6e27dc21 // fmul v1.4s, v1.4s, v7.4s
-	FMOVQ	704(R1), F0
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
-	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
-	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
-	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	WORD	$0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
-	WORD	$0x4e27d463 // fadd v3.4s, v3.4s, v7.4s
-	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
-	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
-	FMOVQ	768(R1), F0
-	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
-	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
-	WORD	$0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
-	FMOVQ	1408(R1), F2
-	FMOVQ	1424(R1), F0
-	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
-	WORD	$0x6e2bdc00 // fmul v0.4s, v0.4s, v11.4s
-	FMOVQ	1472(R1), F1
-	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
-	WORD	$0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
-	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
-	WORD	$0x6e2bdc00 // fmul v0.4s, v0.4s, v11.4s
-	FMOVQ	1536(R1), F1
-	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
-	WORD	$0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
-	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
-	WORD	$0x6e2bdc00 // fmul v0.4s, v0.4s, v11.4s
-	FMOVQ	1600(R1), F1
-	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
-	WORD	$0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
-	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
-	WORD	$0x6e2bdc00 // fmul v0.4s, v0.4s, v11.4s
-	FMOVQ	1664(R1), F1
-	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
-	WORD	$0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
-	WORD	$0x6e22dc86 // fmul v6.4s, v4.4s, v2.4s
-	WORD	$0x6e20dc65 // fmul v5.4s, v3.4s, v0.4s
-	FMOVQ	1728(R1), F2
-	FMOVQ	1744(R1), F1
-	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
-	WORD	$0x6e2bdc21 // fmul v1.4s, v1.4s, v11.4s
-	FMOVQ	1792(R1), F0
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
-	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
-	WORD	$0x6e2bdc21 // fmul v1.4s, v1.4s, v11.4s
-	FMOVQ	1856(R1), F0
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
-	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
-	WORD	$0x6e2bdc21 // fmul v1.4s, v1.4s, v11.4s
-	FMOVQ	1920(R1), F0
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
-	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
-	WORD	$0x6e2bdc21 // fmul v1.4s, v1.4s, v11.4s
-	FMOVQ	1984(R1), F0
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
-	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
-	WORD	$0x6e2bdc21 // fmul v1.4s, v1.4s, v11.4s
-	FMOVQ	768(R1), F0
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
-	WORD	$0x6e22fcc0 // fdiv v0.4s, v6.4s, v2.4s
-	WORD	$0x6e21fca6 // fdiv v6.4s, v5.4s, v1.4s
-	FLDPQ	768(R1), (F2, F1)
-	WORD	$0x4ea0d445 // fsub v5.4s, v2.4s, v0.4s
-	WORD	$0x4ea6d422 // fsub v2.4s, v1.4s, v6.4s
-	WORD	$0x4f210601 // sshr v1.4s, v16.4s, #31
-	VBSL	V5.B16, V0.B16, V1.B16
-	WORD	$0x4f2105e0 // sshr v0.4s, v15.4s, #31
-	VBSL	V2.B16, V6.B16, V0.B16
-	VMOV	V0.B16, V2.B16
-	FMOVQ	2176(R1), F0
+	WORD	$0x4ea0d566 // fsub v6.4s, v11.4s, v0.4s
+	WORD	$0x4ea0d545 // fsub v5.4s, v10.4s, v0.4s
+	FMOVQ	1280(R1), F0
 	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
+	WORD	$0x6e20dc21 // fmul v1.4s, v1.4s, v0.4s
+	FMOVQ	1280(R1), F0
 	WORD	$0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
-	WORD	$0x6e24de00 // fmul v0.4s, v16.4s, v4.4s
-	WORD	$0x6e23dde3 // fmul v3.4s, v15.4s, v3.4s
-	WORD	$0x4e20d420 // fadd v0.4s, v1.4s, v0.4s
-	WORD	$0x4e23d441 // fadd v1.4s, v2.4s, v3.4s
-	WORD	$0x6e2edc00 // fmul v0.4s, v0.4s, v14.4s
-	WORD	$0x6e2ddc21 // fmul v1.4s, v1.4s, v13.4s
+	WORD	$0x6e20dc40 // fmul v0.4s, v2.4s, v0.4s
+	FMOVQ	384(R1), F2
+	VFMLS	V2.S4, V6.S4, V4.S4
+	VFMLS	V2.S4, V5.S4, V1.S4
+	FMOVQ	320(R1), F2
+	VFMLA	V2.S4, V6.S4, V3.S4
+	VFMLA	V2.S4, V5.S4, V0.S4
+	WORD	$0x4ea3d489 // fsub v9.4s, v4.4s, v3.4s
+	WORD	$0x4ea0d428 // fsub v8.4s, v1.4s, v0.4s
+	WORD	$0x6e29dd27 // fmul v7.4s, v9.4s, v9.4s
+	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
+	FLDPQ	512(R1), (F1, F0)
+	FLDPQ	576(R1), (F5, F4)
+	VFMLA	V1.S4, V9.S4, V5.S4
+	VFMLA	V0.S4, V8.S4, V4.S4
+	FLDPQ	640(R1), (F3, F2)
+	FLDPQ	704(R1), (F1, F0)
+	VFMLA	V3.S4, V9.S4, V1.S4
+	VFMLA	V2.S4, V8.S4, V0.S4
+	FMOVQ	448(R1), F2
+	VFMLA	V2.S4, V7.S4, V5.S4
+	VFMLA	V2.S4, V6.S4, V4.S4
+	VFMLA	V5.S4, V7.S4, V1.S4
+	VFMLA	V4.S4, V6.S4, V0.S4
+	VFMLA	V1.S4, V7.S4, V9.S4
+	VFMLA	V0.S4, V6.S4, V8.S4
+	WORD	$0x4f37556b // shl v11.4s, v11.4s, #23
+	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
+	VFMLA	V9.S4, V11.S4, V11.S4
+	VFMLA	V8.S4, V10.S4, V10.S4
+	FMOVQ	1344(R1), F1
+	FMOVQ	1360(R1), F0
+	FMOVQ	1408(R1), F3
+	FMOVQ	1424(R1), F2
+	VFMLA	V1.S4, V13.S4, V3.S4
+	VFMLA	V0.S4, V12.S4, V2.S4
+	FMOVQ	1472(R1), F1
+	FMOVQ	1488(R1), F0
+	VFMLA	V3.S4, V13.S4, V1.S4
+	VFMLA	V2.S4, V12.S4, V0.S4
+	FMOVQ	1536(R1), F3
+	FMOVQ	1552(R1), F2
+	VFMLA	V1.S4, V13.S4, V3.S4
+	VFMLA	V0.S4, V12.S4, V2.S4
+	FMOVQ	1600(R1), F1
+	FMOVQ	1616(R1), F0
+	VFMLA	V3.S4, V13.S4, V1.S4
+	VFMLA	V2.S4, V12.S4, V0.S4
+	WORD	$0x6e21dd65 // fmul v5.4s, v11.4s, v1.4s
+	WORD	$0x6e20dd44 // fmul v4.4s, v10.4s, v0.4s
+	FMOVQ	1664(R1), F3
+	FMOVQ	1680(R1), F2
+	FMOVQ	1728(R1), F1
+	FMOVQ	1744(R1), F0
+	VFMLA	V3.S4, V13.S4, V1.S4
+	VFMLA	V2.S4, V12.S4, V0.S4
+	FMOVQ	1792(R1), F3
+	FMOVQ	1808(R1), F2
+	VFMLA	V1.S4, V13.S4, V3.S4
+	VFMLA	V0.S4, V12.S4, V2.S4
+	FMOVQ	1856(R1), F1
+	FMOVQ	1872(R1), F0
+	VFMLA	V3.S4, V13.S4, V1.S4
+	VFMLA	V2.S4, V12.S4, V0.S4
+	FMOVQ	1920(R1), F3
+	FMOVQ	1936(R1), F2
+	VFMLA	V1.S4, V13.S4, V3.S4
+	VFMLA	V0.S4, V12.S4, V2.S4
+	FLDPQ	768(R1), (F1, F0)
+	VFMLA	V3.S4, V13.S4, V1.S4
+	VFMLA	V2.S4, V12.S4, V0.S4
+	WORD	$0x6e21fca1 // fdiv v1.4s, v5.4s, v1.4s
+	WORD	$0x6e20fc84 // fdiv v4.4s, v4.4s, v0.4s
+	FLDPQ	768(R1), (F2, F0)
+	WORD	$0x4ea1d443 // fsub v3.4s, v2.4s, v1.4s
+	WORD	$0x4ea4d402 // fsub v2.4s, v0.4s, v4.4s
+	WORD	$0x4f210620 // sshr v0.4s, v17.4s, #31
+	VBSL	V3.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V1.B16
+	WORD	$0x4f210600 // sshr v0.4s, v16.4s, #31
+	VBSL	V2.B16, V4.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	FMOVQ	2112(R1), F0
+	WORD	$0x6e20dd6b // fmul v11.4s, v11.4s, v0.4s
+	WORD	$0x6e20dd4a // fmul v10.4s, v10.4s, v0.4s
+	VFMLA	V17.S4, V11.S4, V1.S4
+	VFMLA	V16.S4, V10.S4, V2.S4
+	WORD	$0x6e2fdc20 // fmul v0.4s, v1.4s, v15.4s
+	WORD	$0x6e2edc41 // fmul v1.4s, v2.4s, v14.4s
 	ADD	R4<<0, R6, R0
 	FSTPQ	(F0, F1), 0(R0)
-	FLDPQ	32(R3), (F16, F15)
-	FLDPQ	32(R2), (F14, F13)
+	FLDPQ	32(R3), (F17, F16)
+	FLDPQ	32(R2), (F15, F14)
 	FMOVQ	0(R1), F0
+	VAND	V0.B16, V17.B16, V13.B16
 	VAND	V0.B16, V16.B16, V12.B16
-	VAND	V0.B16, V15.B16, V11.B16
 	FMOVQ	1152(R1), F2
 	FMOVQ	1168(R1), F1
-	WORD	$0x6ea2e580 // fcmgt v0.4s, v12.4s, v2.4s
-	VBSL	V12.B16, V2.B16, V0.B16
+	WORD	$0x6ea2e5a0 // fcmgt v0.4s, v13.4s, v2.4s
+	VBSL	V13.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V13.B16
+	WORD	$0x6ea1e580 // fcmgt v0.4s, v12.4s, v1.4s
+	VBSL	V12.B16, V1.B16, V0.B16
 	VMOV	V0.B16, V12.B16
-	WORD	$0x6ea1e560 // fcmgt v0.4s, v11.4s, v1.4s
-	VBSL	V11.B16, V1.B16, V0.B16
-	VMOV	V0.B16, V11.B16
+	WORD	$0x6e2ddda4 // fmul v4.4s, v13.4s, v13.4s
+	WORD	$0x6e2cdd81 // fmul v1.4s, v12.4s, v12.4s
+	VMOV	V4.B16, V3.B16
+	VMOV	V1.B16, V2.B16
+	VFMLS	V13.S4, V13.S4, V3.S4
+	VFMLS	V12.S4, V12.S4, V2.S4
+	FLDPQ	256(R1), (F11, F10)
 	FMOVQ	1216(R1), F0
-	VAND	V0.B16, V12.B16, V1.B16
-	VAND	V0.B16, V11.B16, V0.B16
-	WORD	$0x4ea1d585 // fsub v5.4s, v12.4s, v1.4s
-	WORD	$0x4ea0d563 // fsub v3.4s, v11.4s, v0.4s
-	WORD	$0x4e21d584 // fadd v4.4s, v12.4s, v1.4s
-	WORD	$0x4e20d562 // fadd v2.4s, v11.4s, v0.4s
-	WORD	$0x6e24dca4 // fmul v4.4s, v5.4s, v4.4s
-	WORD	$0x6e22dc63 // fmul v3.4s, v3.4s, v2.4s
-	FMOVQ	1280(R1), F2
-	WORD	$0x6e22dc87 // fmul v7.4s, v4.4s, v2.4s
-	WORD	$0x6e22dc66 // fmul v6.4s, v3.4s, v2.4s
-	WORD	$0x6e21dc22 // fmul v2.4s, v1.4s, v1.4s
-	WORD	$0x6e20dc01 // fmul v1.4s, v0.4s, v0.4s
-	FMOVQ	1344(R1), F0
-	WORD	$0x6e20dc45 // fmul v5.4s, v2.4s, v0.4s
-	WORD	$0x6e20dc24 // fmul v4.4s, v1.4s, v0.4s
-	FMOVQ	192(R1), F0
-	WORD	$0x6e20dcaa // fmul v10.4s, v5.4s, v0.4s
-	WORD	$0x6e20dc89 // fmul v9.4s, v4.4s, v0.4s
+	VFMLA	V0.S4, V4.S4, V11.S4
+	VFMLA	V0.S4, V1.S4, V10.S4
 	FMOVQ	256(R1), F0
-	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
-	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FMOVQ	256(R1), F0
-	WORD	$0x4ea0d543 // fsub v3.4s, v10.4s, v0.4s
-	WORD	$0x4ea0d522 // fsub v2.4s, v9.4s, v0.4s
-	FMOVQ	320(R1), F0
-	WORD	$0x6e20dc61 // fmul v1.4s, v3.4s, v0.4s
-	WORD	$0x6e20dc40 // fmul v0.4s, v2.4s, v0.4s
-	WORD	$0x4e27d421 // fadd v1.4s, v1.4s, v7.4s
-	WORD	$0x4e26d400 // fadd v0.4s, v0.4s, v6.4s
-	FMOVQ	384(R1), F6
-	WORD	$0x6e26dc63 // fmul v3.4s, v3.4s, v6.4s
-	WORD	$0x6e26dc42 // fmul v2.4s, v2.4s, v6.4s
-	WORD	$0x4ea3d4a3 // fsub v3.4s, v5.4s, v3.4s
-	WORD	$0x4ea2d482 // fsub v2.4s, v4.4s, v2.4s
-	WORD	$0x4ea1d468 // fsub v8.4s, v3.4s, v1.4s
-	WORD	$0x4ea0d447 // fsub v7.4s, v2.4s, v0.4s
-	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
-	WORD	$0x6e27dce5 // fmul v5.4s, v7.4s, v7.4s
-	FMOVQ	448(R1), F0
-	WORD	$0x6e20dcc4 // fmul v4.4s, v6.4s, v0.4s
-	WORD	$0x6e20dca1 // fmul v1.4s, v5.4s, v0.4s
-	FLDPQ	512(R1), (F3, F0)
-	WORD	$0x6e28dc63 // fmul v3.4s, v3.4s, v8.4s
-	WORD	$0x6e27dc00 // fmul v0.4s, v0.4s, v7.4s
-	FMOVQ	576(R1), F2
-	WORD	$0x4e22d463 // fadd v3.4s, v3.4s, v2.4s
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
-	WORD	$0x4e20d423 // fadd v3.4s, v1.4s, v0.4s
-	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	FLDPQ	640(R1), (F2, F1)
-	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
-	WORD	$0x6e27dc21 // fmul v1.4s, v1.4s, v7.4s
-	FMOVQ	704(R1), F0
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
-	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
-	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
-	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	WORD	$0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
-	WORD	$0x4e27d463 // fadd v3.4s, v3.4s, v7.4s
-	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
-	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
-	FMOVQ	768(R1), F0
-	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
-	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
-	WORD	$0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
-	FMOVQ	1408(R1), F2
-	FMOVQ	1424(R1), F0
-	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
-	WORD	$0x6e2bdc00 // fmul v0.4s, v0.4s, v11.4s
-	FMOVQ	1472(R1), F1
-	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
-	WORD	$0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
-	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
-	WORD	$0x6e2bdc00 // fmul v0.4s, v0.4s, v11.4s
-	FMOVQ	1536(R1), F1
-	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
-	WORD	$0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
-	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
-	WORD	$0x6e2bdc00 // fmul v0.4s, v0.4s, v11.4s
-	FMOVQ	1600(R1), F1
-	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
-	WORD	$0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
-	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
-	WORD	$0x6e2bdc00 // fmul v0.4s, v0.4s, v11.4s
-	FMOVQ	1664(R1), F1
-	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
-	WORD	$0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
-	WORD	$0x6e22dc86 // fmul v6.4s, v4.4s, v2.4s
-	WORD	$0x6e20dc65 // fmul v5.4s, v3.4s, v0.4s
-	FMOVQ	1728(R1), F2
-	FMOVQ	1744(R1), F1
-	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
-	WORD	$0x6e2bdc21 // fmul v1.4s, v1.4s, v11.4s
-	FMOVQ	1792(R1), F0
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
-	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
-	WORD	$0x6e2bdc21 // fmul v1.4s, v1.4s, v11.4s
-	FMOVQ	1856(R1), F0
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
-	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
-	WORD	$0x6e2bdc21 // fmul v1.4s, v1.4s, v11.4s
-	FMOVQ	1920(R1), F0
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
-	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
-	WORD	$0x6e2bdc21 // fmul v1.4s, v1.4s, v11.4s
-	FMOVQ	1984(R1), F0
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
-	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
-	WORD	$0x6e2bdc21 // fmul v1.4s, v1.4s, v11.4s
-	FMOVQ	768(R1), F0
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
-	WORD	$0x6e22fcc0 // fdiv v0.4s, v6.4s, v2.4s
-	WORD	$0x6e21fca6 // fdiv v6.4s, v5.4s, v1.4s
-	FLDPQ	768(R1), (F2, F1)
-	WORD	$0x4ea0d445 // fsub v5.4s, v2.4s, v0.4s
-	WORD	$0x4ea6d422 // fsub v2.4s, v1.4s, v6.4s
-	WORD	$0x4f210601 // sshr v1.4s, v16.4s, #31
-	VBSL	V5.B16, V0.B16, V1.B16
-	WORD	$0x4f2105e0 // sshr v0.4s, v15.4s, #31
-	VBSL	V2.B16, V6.B16, V0.B16
-	VMOV	V0.B16, V2.B16
-	FMOVQ	2176(R1), F0
+	WORD	$0x4ea0d566 // fsub v6.4s, v11.4s, v0.4s
+	WORD	$0x4ea0d545 // fsub v5.4s, v10.4s, v0.4s
+	FMOVQ	1280(R1), F0
 	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
+	WORD	$0x6e20dc21 // fmul v1.4s, v1.4s, v0.4s
+	FMOVQ	1280(R1), F0
 	WORD	$0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
-	WORD	$0x6e24de00 // fmul v0.4s, v16.4s, v4.4s
-	WORD	$0x6e23dde3 // fmul v3.4s, v15.4s, v3.4s
-	WORD	$0x4e20d420 // fadd v0.4s, v1.4s, v0.4s
-	WORD	$0x4e23d441 // fadd v1.4s, v2.4s, v3.4s
-	WORD	$0x6e2edc00 // fmul v0.4s, v0.4s, v14.4s
-	WORD	$0x6e2ddc21 // fmul v1.4s, v1.4s, v13.4s
+	WORD	$0x6e20dc40 // fmul v0.4s, v2.4s, v0.4s
+	FMOVQ	384(R1), F2
+	VFMLS	V2.S4, V6.S4, V4.S4
+	VFMLS	V2.S4, V5.S4, V1.S4
+	FMOVQ	320(R1), F2
+	VFMLA	V2.S4, V6.S4, V3.S4
+	VFMLA	V2.S4, V5.S4, V0.S4
+	WORD	$0x4ea3d489 // fsub v9.4s, v4.4s, v3.4s
+	WORD	$0x4ea0d428 // fsub v8.4s, v1.4s, v0.4s
+	WORD	$0x6e29dd27 // fmul v7.4s, v9.4s, v9.4s
+	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
+	FLDPQ	512(R1), (F1, F0)
+	FLDPQ	576(R1), (F5, F4)
+	VFMLA	V1.S4, V9.S4, V5.S4
+	VFMLA	V0.S4, V8.S4, V4.S4
+	FLDPQ	640(R1), (F3, F2)
+	FLDPQ	704(R1), (F1, F0)
+	VFMLA	V3.S4, V9.S4, V1.S4
+	VFMLA	V2.S4, V8.S4, V0.S4
+	FMOVQ	448(R1), F2
+	VFMLA	V2.S4, V7.S4, V5.S4
+	VFMLA	V2.S4, V6.S4, V4.S4
+	VFMLA	V5.S4, V7.S4, V1.S4
+	VFMLA	V4.S4, V6.S4, V0.S4
+	VFMLA	V1.S4, V7.S4, V9.S4
+	VFMLA	V0.S4, V6.S4, V8.S4
+	WORD	$0x4f37556b // shl v11.4s, v11.4s, #23
+	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
+	VFMLA	V9.S4, V11.S4, V11.S4
+	VFMLA	V8.S4, V10.S4, V10.S4
+	FMOVQ	1344(R1), F1
+	FMOVQ	1360(R1), F0
+	FMOVQ	1408(R1), F3
+	FMOVQ	1424(R1), F2
+	VFMLA	V1.S4, V13.S4, V3.S4
+	VFMLA	V0.S4, V12.S4, V2.S4
+	FMOVQ	1472(R1), F1
+	FMOVQ	1488(R1), F0
+	VFMLA	V3.S4, V13.S4, V1.S4
+	VFMLA	V2.S4, V12.S4, V0.S4
+	FMOVQ	1536(R1), F3
+	FMOVQ	1552(R1), F2
+	VFMLA	V1.S4, V13.S4, V3.S4
+	VFMLA	V0.S4, V12.S4, V2.S4
+	FMOVQ	1600(R1), F1
+	FMOVQ	1616(R1), F0
+	VFMLA	V3.S4, V13.S4, V1.S4
+	VFMLA	V2.S4, V12.S4, V0.S4
+	WORD	$0x6e21dd65 // fmul v5.4s, v11.4s, v1.4s
+	WORD	$0x6e20dd44 // fmul v4.4s, v10.4s, v0.4s
+	FMOVQ	1664(R1), F3
+	FMOVQ	1680(R1), F2
+	FMOVQ	1728(R1), F1
+	FMOVQ	1744(R1), F0
+	VFMLA	V3.S4, V13.S4, V1.S4
+	VFMLA	V2.S4, V12.S4, V0.S4
+	FMOVQ	1792(R1), F3
+	FMOVQ	1808(R1), F2
+	VFMLA	V1.S4, V13.S4, V3.S4
+	VFMLA	V0.S4, V12.S4, V2.S4
+	FMOVQ	1856(R1), F1
+	FMOVQ	1872(R1), F0
+	VFMLA	V3.S4, V13.S4, V1.S4
+	VFMLA	V2.S4, V12.S4, V0.S4
+	FMOVQ	1920(R1), F3
+	FMOVQ	1936(R1), F2
+	VFMLA	V1.S4, V13.S4, V3.S4
+	VFMLA	V0.S4, V12.S4, V2.S4
+	FLDPQ	768(R1), (F1, F0)
+	VFMLA	V3.S4, V13.S4, V1.S4
+	VFMLA	V2.S4, V12.S4, V0.S4
+	WORD	$0x6e21fca1 // fdiv v1.4s, v5.4s, v1.4s
+	WORD	$0x6e20fc84 // fdiv v4.4s, v4.4s, v0.4s
+	FLDPQ	768(R1), (F2, F0)
+	WORD	$0x4ea1d443 // fsub v3.4s, v2.4s, v1.4s
+	WORD	$0x4ea4d402 // fsub v2.4s, v0.4s, v4.4s
+	WORD	$0x4f210620 // sshr v0.4s, v17.4s, #31
+	VBSL	V3.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V1.B16
+	WORD	$0x4f210600 // sshr v0.4s, v16.4s, #31
+	VBSL	V2.B16, V4.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	FMOVQ	2112(R1), F0
+	WORD	$0x6e20dd6b // fmul v11.4s, v11.4s, v0.4s
+	WORD	$0x6e20dd4a // fmul v10.4s, v10.4s, v0.4s
+	VFMLA	V17.S4, V11.S4, V1.S4
+	VFMLA	V16.S4, V10.S4, V2.S4
+	WORD	$0x6e2fdc20 // fmul v0.4s, v1.4s, v15.4s
+	WORD	$0x6e2edc41 // fmul v1.4s, v2.4s, v14.4s
 	FSTPQ	(F0, F1), 32(R0)
 	ADD	$64, R4, R4
 	B	loop
@@ -2386,10 +2235,10 @@ loop:
 	FLDPQ	0(R2), (F14, F13)
 	WORD	$0x6e30de02 // fmul v2.4s, v16.4s, v16.4s
 	WORD	$0x6e2fdde1 // fmul v1.4s, v15.4s, v15.4s
-	FMOVQ	2048(R1), F0
+	FMOVQ	1984(R1), F0
 	WORD	$0x6e20dc4c // fmul v12.4s, v2.4s, v0.4s
 	WORD	$0x6e20dc2b // fmul v11.4s, v1.4s, v0.4s
-	FMOVQ	2112(R1), F0
+	FMOVQ	2048(R1), F0
 	WORD	$0x4e20d58c // fadd v12.4s, v12.4s, v0.4s
 	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
 	WORD	$0x6e30dd8c // fmul v12.4s, v12.4s, v16.4s
@@ -2483,8 +2332,8 @@ loop:
 	FMOVQ	0(R1), F3
 	VAND	V3.B16, V16.B16, V7.B16
 	VAND	V3.B16, V15.B16, V6.B16
-	FMOVQ	2240(R1), F5
-	FMOVQ	2256(R1), F4
+	FMOVQ	2176(R1), F5
+	FMOVQ	2192(R1), F4
 	WORD	$0x6ea5e4e3 // fcmgt v3.4s, v7.4s, v5.4s
 	VBSL	V7.B16, V5.B16, V3.B16
 	VMOV	V3.B16, V7.B16
@@ -2493,10 +2342,10 @@ loop:
 	VMOV	V3.B16, V6.B16
 	WORD	$0x6e27dce3 // fmul v3.4s, v7.4s, v7.4s
 	WORD	$0x6e26dcc5 // fmul v5.4s, v6.4s, v6.4s
-	FMOVQ	2304(R1), F4
+	FMOVQ	2240(R1), F4
 	WORD	$0x6e24dc63 // fmul v3.4s, v3.4s, v4.4s
 	WORD	$0x6e24dca5 // fmul v5.4s, v5.4s, v4.4s
-	FMOVQ	2112(R1), F4
+	FMOVQ	2048(R1), F4
 	WORD	$0x4e24d463 // fadd v3.4s, v3.4s, v4.4s
 	WORD	$0x4e24d4a5 // fadd v5.4s, v5.4s, v4.4s
 	WORD	$0x6e22dc22 // fmul v2.4s, v1.4s, v2.4s
@@ -2515,10 +2364,10 @@ loop:
 	FLDPQ	32(R2), (F14, F13)
 	WORD	$0x6e30de02 // fmul v2.4s, v16.4s, v16.4s
 	WORD	$0x6e2fdde1 // fmul v1.4s, v15.4s, v15.4s
-	FMOVQ	2048(R1), F0
+	FMOVQ	1984(R1), F0
 	WORD	$0x6e20dc4c // fmul v12.4s, v2.4s, v0.4s
 	WORD	$0x6e20dc2b // fmul v11.4s, v1.4s, v0.4s
-	FMOVQ	2112(R1), F0
+	FMOVQ	2048(R1), F0
 	WORD	$0x4e20d58c // fadd v12.4s, v12.4s, v0.4s
 	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
 	WORD	$0x6e30dd8c // fmul v12.4s, v12.4s, v16.4s
@@ -2612,8 +2461,8 @@ loop:
 	FMOVQ	0(R1), F3
 	VAND	V3.B16, V16.B16, V7.B16
 	VAND	V3.B16, V15.B16, V6.B16
-	FMOVQ	2240(R1), F5
-	FMOVQ	2256(R1), F4
+	FMOVQ	2176(R1), F5
+	FMOVQ	2192(R1), F4
 	WORD	$0x6ea5e4e3 // fcmgt v3.4s, v7.4s, v5.4s
 	VBSL	V7.B16, V5.B16, V3.B16
 	VMOV	V3.B16, V7.B16
@@ -2622,10 +2471,10 @@ loop:
 	VMOV	V3.B16, V6.B16
 	WORD	$0x6e27dce3 // fmul v3.4s, v7.4s, v7.4s
 	WORD	$0x6e26dcc5 // fmul v5.4s, v6.4s, v6.4s
-	FMOVQ	2304(R1), F4
+	FMOVQ	2240(R1), F4
 	WORD	$0x6e24dc63 // fmul v3.4s, v3.4s, v4.4s
 	WORD	$0x6e24dca5 // fmul v5.4s, v5.4s, v4.4s
-	FMOVQ	2112(R1), F4
+	FMOVQ	2048(R1), F4
 	WORD	$0x4e24d463 // fadd v3.4s, v3.4s, v4.4s
 	WORD	$0x4e24d4a5 // fadd v5.4s, v5.4s, v4.4s
 	WORD	$0x6e22dc22 // fmul v2.4s, v1.4s, v2.4s
@@ -2888,317 +2737,245 @@ loop:
 	CMP	R4, R3
 	BGE	done
 	ADD	R3<<0, R6, R2
-	FLDPQ	0(R2), (F14, F13)
+	FLDPQ	0(R2), (F15, F14)
 	FMOVQ	0(R1), F0
+	VAND	V0.B16, V15.B16, V13.B16
 	VAND	V0.B16, V14.B16, V12.B16
-	VAND	V0.B16, V13.B16, V11.B16
 	FMOVQ	1152(R1), F2
 	FMOVQ	1168(R1), F1
-	WORD	$0x6ea2e580 // fcmgt v0.4s, v12.4s, v2.4s
-	VBSL	V12.B16, V2.B16, V0.B16
+	WORD	$0x6ea2e5a0 // fcmgt v0.4s, v13.4s, v2.4s
+	VBSL	V13.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V13.B16
+	WORD	$0x6ea1e580 // fcmgt v0.4s, v12.4s, v1.4s
+	VBSL	V12.B16, V1.B16, V0.B16
 	VMOV	V0.B16, V12.B16
-	WORD	$0x6ea1e560 // fcmgt v0.4s, v11.4s, v1.4s
-	VBSL	V11.B16, V1.B16, V0.B16
-	VMOV	V0.B16, V11.B16
+	WORD	$0x6e2ddda4 // fmul v4.4s, v13.4s, v13.4s
+	WORD	$0x6e2cdd81 // fmul v1.4s, v12.4s, v12.4s
+	VMOV	V4.B16, V3.B16
+	VMOV	V1.B16, V2.B16
+	VFMLS	V13.S4, V13.S4, V3.S4
+	VFMLS	V12.S4, V12.S4, V2.S4
+	FLDPQ	256(R1), (F11, F10)
 	FMOVQ	1216(R1), F0
-	VAND	V0.B16, V12.B16, V1.B16
-	VAND	V0.B16, V11.B16, V0.B16
-	WORD	$0x4ea1d585 // fsub v5.4s, v12.4s, v1.4s
-	WORD	$0x4ea0d563 // fsub v3.4s, v11.4s, v0.4s
-	WORD	$0x4e21d584 // fadd v4.4s, v12.4s, v1.4s
-	WORD	$0x4e20d562 // fadd v2.4s, v11.4s, v0.4s
-	WORD	$0x6e24dca4 // fmul v4.4s, v5.4s, v4.4s
-	WORD	$0x6e22dc63 // fmul v3.4s, v3.4s, v2.4s
-	FMOVQ	1280(R1), F2
-	WORD	$0x6e22dc87 // fmul v7.4s, v4.4s, v2.4s
-	WORD	$0x6e22dc66 // fmul v6.4s, v3.4s, v2.4s
-	WORD	$0x6e21dc22 // fmul v2.4s, v1.4s, v1.4s
-	WORD	$0x6e20dc01 // fmul v1.4s, v0.4s, v0.4s
-	FMOVQ	1344(R1), F0
-	WORD	$0x6e20dc45 // fmul v5.4s, v2.4s, v0.4s
-	WORD	$0x6e20dc24 // fmul v4.4s, v1.4s, v0.4s
-	FMOVQ	192(R1), F0
-	WORD	$0x6e20dcaa // fmul v10.4s, v5.4s, v0.4s
-	WORD	$0x6e20dc89 // fmul v9.4s, v4.4s, v0.4s
+	VFMLA	V0.S4, V4.S4, V11.S4
+	VFMLA	V0.S4, V1.S4, V10.S4
 	FMOVQ	256(R1), F0
-	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
-	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FMOVQ	256(R1), F0
-	WORD	$0x4ea0d543 // fsub v3.4s, v10.4s, v0.4s
-	WORD	$0x4ea0d522 // fsub v2.4s, v9.4s, v0.4s
-	FMOVQ	320(R1), F0
-	WORD	$0x6e20dc61 // fmul v1.4s, v3.4s, v0.4s
-	WORD	$0x6e20dc40 // fmul v0.4s, v2.4s, v0.4s
-	WORD	$0x4e27d421 // fadd v1.4s, v1.4s, v7.4s
-	WORD	$0x4e26d400 // fadd v0.4s, v0.4s, v6.4s
-	FMOVQ	384(R1), F6
-	WORD	$0x6e26dc63 // fmul v3.4s, v3.4s, v6.4s
-	WORD	$0x6e26dc42 // fmul v2.4s, v2.4s, v6.4s
-	WORD	$0x4ea3d4a3 // fsub v3.4s, v5.4s, v3.4s
-	WORD	$0x4ea2d482 // fsub v2.4s, v4.4s, v2.4s
-	WORD	$0x4ea1d468 // fsub v8.4s, v3.4s, v1.4s
-	WORD	$0x4ea0d447 // fsub v7.4s, v2.4s, v0.4s
-	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
-	WORD	$0x6e27dce5 // fmul v5.4s, v7.4s, v7.4s
-	FMOVQ	448(R1), F0
-	WORD	$0x6e20dcc4 // fmul v4.4s, v6.4s, v0.4s
-	WORD	$0x6e20dca1 // fmul v1.4s, v5.4s, v0.4s
-	FLDPQ	512(R1), (F3, F0)
-	WORD	$0x6e28dc63 // fmul v3.4s, v3.4s, v8.4s
-	WORD	$0x6e27dc00 // fmul v0.4s, v0.4s, v7.4s
-	FMOVQ	576(R1), F2
-	WORD	$0x4e22d463 // fadd v3.4s, v3.4s, v2.4s
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
-	WORD	$0x4e20d423 // fadd v3.4s, v1.4s, v0.4s
-	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	FLDPQ	640(R1), (F2, F1)
-	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
-	WORD	$0x6e27dc21 // fmul v1.4s, v1.4s, v7.4s
-	FMOVQ	704(R1), F0
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
-	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
-	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
-	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	WORD	$0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
-	WORD	$0x4e27d463 // fadd v3.4s, v3.4s, v7.4s
-	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
-	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
-	FMOVQ	768(R1), F0
-	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
-	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
-	WORD	$0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
-	FMOVQ	1408(R1), F2
-	FMOVQ	1424(R1), F0
-	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
-	WORD	$0x6e2bdc00 // fmul v0.4s, v0.4s, v11.4s
-	FMOVQ	1472(R1), F1
-	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
-	WORD	$0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
-	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
-	WORD	$0x6e2bdc00 // fmul v0.4s, v0.4s, v11.4s
-	FMOVQ	1536(R1), F1
-	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
-	WORD	$0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
-	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
-	WORD	$0x6e2bdc00 // fmul v0.4s, v0.4s, v11.4s
-	FMOVQ	1600(R1), F1
-	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
-	WORD	$0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
-	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
-	WORD	$0x6e2bdc00 // fmul v0.4s, v0.4s, v11.4s
-	FMOVQ	1664(R1), F1
-	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
-	WORD	$0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
-	WORD	$0x6e22dc86 // fmul v6.4s, v4.4s, v2.4s
-	WORD	$0x6e20dc65 // fmul v5.4s, v3.4s, v0.4s
-	FMOVQ	1728(R1), F2
-	FMOVQ	1744(R1), F1
-	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
-	WORD	$0x6e2bdc21 // fmul v1.4s, v1.4s, v11.4s
-	FMOVQ	1792(R1), F0
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
-	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
-	WORD	$0x6e2bdc21 // fmul v1.4s, v1.4s, v11.4s
-	FMOVQ	1856(R1), F0
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
-	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
-	WORD	$0x6e2bdc21 // fmul v1.4s, v1.4s, v11.4s
-	FMOVQ	1920(R1), F0
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
-	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
-	WORD	$0x6e2bdc21 // fmul v1.4s, v1.4s, v11.4s
-	FMOVQ	1984(R1), F0
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
-	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
-	WORD	$0x6e2bdc21 // fmul v1.4s, v1.4s, v11.4s
-	FMOVQ	768(R1), F0
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
-	WORD	$0x6e22fcc0 // fdiv v0.4s, v6.4s, v2.4s
-	WORD	$0x6e21fca2 // fdiv v2.4s, v5.4s, v1.4s
-	FLDPQ	768(R1), (F5, F1)
-	WORD	$0x4ea0d4a5 // fsub v5.4s, v5.4s, v0.4s
-	WORD	$0x4ea2d421 // fsub v1.4s, v1.4s, v2.4s
-	WORD	$0x4f2105c6 // sshr v6.4s, v14.4s, #31
-	VBSL	V5.B16, V0.B16, V6.B16
-	WORD	$0x4f2105a5 // sshr v5.4s, v13.4s, #31
-	VBSL	V1.B16, V2.B16, V5.B16
-	WORD	$0x6e26ddc2 // fmul v2.4s, v14.4s, v6.4s
-	WORD	$0x6e25dda1 // fmul v1.4s, v13.4s, v5.4s
-	FMOVQ	2176(R1), F0
+	WORD	$0x4ea0d566 // fsub v6.4s, v11.4s, v0.4s
+	WORD	$0x4ea0d545 // fsub v5.4s, v10.4s, v0.4s
+	FMOVQ	1280(R1), F0
 	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
+	WORD	$0x6e20dc21 // fmul v1.4s, v1.4s, v0.4s
+	FMOVQ	1280(R1), F0
 	WORD	$0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
-	WORD	$0x6e24ddc0 // fmul v0.4s, v14.4s, v4.4s
-	WORD	$0x6e23dda3 // fmul v3.4s, v13.4s, v3.4s
-	WORD	$0x4e20d4c0 // fadd v0.4s, v6.4s, v0.4s
-	WORD	$0x4e23d4a3 // fadd v3.4s, v5.4s, v3.4s
+	WORD	$0x6e20dc40 // fmul v0.4s, v2.4s, v0.4s
+	FMOVQ	384(R1), F2
+	VFMLS	V2.S4, V6.S4, V4.S4
+	VFMLS	V2.S4, V5.S4, V1.S4
+	FMOVQ	320(R1), F2
+	VFMLA	V2.S4, V6.S4, V3.S4
+	VFMLA	V2.S4, V5.S4, V0.S4
+	WORD	$0x4ea3d489 // fsub v9.4s, v4.4s, v3.4s
+	WORD	$0x4ea0d428 // fsub v8.4s, v1.4s, v0.4s
+	WORD	$0x6e29dd27 // fmul v7.4s, v9.4s, v9.4s
+	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
+	FLDPQ	512(R1), (F1, F0)
+	FLDPQ	576(R1), (F5, F4)
+	VFMLA	V1.S4, V9.S4, V5.S4
+	VFMLA	V0.S4, V8.S4, V4.S4
+	FLDPQ	640(R1), (F3, F2)
+	FLDPQ	704(R1), (F1, F0)
+	VFMLA	V3.S4, V9.S4, V1.S4
+	VFMLA	V2.S4, V8.S4, V0.S4
+	FMOVQ	448(R1), F2
+	VFMLA	V2.S4, V7.S4, V5.S4
+	VFMLA	V2.S4, V6.S4, V4.S4
+	VFMLA	V5.S4, V7.S4, V1.S4
+	VFMLA	V4.S4, V6.S4, V0.S4
+	VFMLA	V1.S4, V7.S4, V9.S4
+	VFMLA	V0.S4, V6.S4, V8.S4
+	WORD	$0x4f37556b // shl v11.4s, v11.4s, #23
+	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
+	VFMLA	V9.S4, V11.S4, V11.S4
+	VFMLA	V8.S4, V10.S4, V10.S4
+	FMOVQ	1344(R1), F1
+	FMOVQ	1360(R1), F0
+	FMOVQ	1408(R1), F3
+	FMOVQ	1424(R1), F2
+	VFMLA	V1.S4, V13.S4, V3.S4
+	VFMLA	V0.S4, V12.S4, V2.S4
+	FMOVQ	1472(R1), F1
+	FMOVQ	1488(R1), F0
+	VFMLA	V3.S4, V13.S4, V1.S4
+	VFMLA	V2.S4, V12.S4, V0.S4
+	FMOVQ	1536(R1), F3
+	FMOVQ	1552(R1), F2
+	VFMLA	V1.S4, V13.S4, V3.S4
+	VFMLA	V0.S4, V12.S4, V2.S4
+	FMOVQ	1600(R1), F1
+	FMOVQ	1616(R1), F0
+	VFMLA	V3.S4, V13.S4, V1.S4
+	VFMLA	V2.S4, V12.S4, V0.S4
+	WORD	$0x6e21dd65 // fmul v5.4s, v11.4s, v1.4s
+	WORD	$0x6e20dd44 // fmul v4.4s, v10.4s, v0.4s
+	FMOVQ	1664(R1), F3
+	FMOVQ	1680(R1), F2
+	FMOVQ	1728(R1), F1
+	FMOVQ	1744(R1), F0
+	VFMLA	V3.S4, V13.S4, V1.S4
+	VFMLA	V2.S4, V12.S4, V0.S4
+	FMOVQ	1792(R1), F3
+	FMOVQ	1808(R1), F2
+	VFMLA	V1.S4, V13.S4, V3.S4
+	VFMLA	V0.S4, V12.S4, V2.S4
+	FMOVQ	1856(R1), F1
+	FMOVQ	1872(R1), F0
+	VFMLA	V3.S4, V13.S4, V1.S4
+	VFMLA	V2.S4, V12.S4, V0.S4
+	FMOVQ	1920(R1), F3
+	FMOVQ	1936(R1), F2
+	VFMLA	V1.S4, V13.S4, V3.S4
+	VFMLA	V0.S4, V12.S4, V2.S4
+	FLDPQ	768(R1), (F1, F0)
+	VFMLA	V3.S4, V13.S4, V1.S4
+	VFMLA	V2.S4, V12.S4, V0.S4
+	WORD	$0x6e21fca1 // fdiv v1.4s, v5.4s, v1.4s
+	WORD	$0x6e20fc82 // fdiv v2.4s, v4.4s, v0.4s
+	FLDPQ	768(R1), (F3, F0)
+	WORD	$0x4ea1d463 // fsub v3.4s, v3.4s, v1.4s
+	WORD	$0x4ea2d400 // fsub v0.4s, v0.4s, v2.4s
+	WORD	$0x4f2105e4 // sshr v4.4s, v15.4s, #31
+	VBSL	V3.B16, V1.B16, V4.B16
+	WORD	$0x4f2105c3 // sshr v3.4s, v14.4s, #31
+	VBSL	V0.B16, V2.B16, V3.B16
+	WORD	$0x6e24dde2 // fmul v2.4s, v15.4s, v4.4s
+	WORD	$0x6e23ddc1 // fmul v1.4s, v14.4s, v3.4s
+	FMOVQ	2112(R1), F0
+	WORD	$0x6e20dd6b // fmul v11.4s, v11.4s, v0.4s
+	WORD	$0x6e20dd4a // fmul v10.4s, v10.4s, v0.4s
+	VFMLA	V15.S4, V11.S4, V4.S4
+	VFMLA	V14.S4, V10.S4, V3.S4
 	ADD	R3<<0, R5, R0
 	FSTPQ	(F2, F1), 0(R0)
-	FSTPQ	(F0, F3), 0(R2)
-	FLDPQ	32(R2), (F14, F13)
+	FSTPQ	(F4, F3), 0(R2)
+	FLDPQ	32(R2), (F15, F14)
 	FMOVQ	0(R1), F0
+	VAND	V0.B16, V15.B16, V13.B16
 	VAND	V0.B16, V14.B16, V12.B16
-	VAND	V0.B16, V13.B16, V11.B16
 	FMOVQ	1152(R1), F2
 	FMOVQ	1168(R1), F1
-	WORD	$0x6ea2e580 // fcmgt v0.4s, v12.4s, v2.4s
-	VBSL	V12.B16, V2.B16, V0.B16
+	WORD	$0x6ea2e5a0 // fcmgt v0.4s, v13.4s, v2.4s
+	VBSL	V13.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V13.B16
+	WORD	$0x6ea1e580 // fcmgt v0.4s, v12.4s, v1.4s
+	VBSL	V12.B16, V1.B16, V0.B16
 	VMOV	V0.B16, V12.B16
-	WORD	$0x6ea1e560 // fcmgt v0.4s, v11.4s, v1.4s
-	VBSL	V11.B16, V1.B16, V0.B16
-	VMOV	V0.B16, V11.B16
+	WORD	$0x6e2ddda4 // fmul v4.4s, v13.4s, v13.4s
+	WORD	$0x6e2cdd81 // fmul v1.4s, v12.4s, v12.4s
+	VMOV	V4.B16, V3.B16
+	VMOV	V1.B16, V2.B16
+	VFMLS	V13.S4, V13.S4, V3.S4
+	VFMLS	V12.S4, V12.S4, V2.S4
+	FLDPQ	256(R1), (F11, F10)
 	FMOVQ	1216(R1), F0
-	VAND	V0.B16, V12.B16, V1.B16
-	VAND	V0.B16, V11.B16, V0.B16
-	WORD	$0x4ea1d585 // fsub v5.4s, v12.4s, v1.4s
-	WORD	$0x4ea0d563 // fsub v3.4s, v11.4s, v0.4s
-	WORD	$0x4e21d584 // fadd v4.4s, v12.4s, v1.4s
-	WORD	$0x4e20d562 // fadd v2.4s, v11.4s, v0.4s
-	WORD	$0x6e24dca4 // fmul v4.4s, v5.4s, v4.4s
-	WORD	$0x6e22dc63 // fmul v3.4s, v3.4s, v2.4s
-	FMOVQ	1280(R1), F2
-	WORD	$0x6e22dc87 // fmul v7.4s, v4.4s, v2.4s
-	WORD	$0x6e22dc66 // fmul v6.4s, v3.4s, v2.4s
-	WORD	$0x6e21dc22 // fmul v2.4s, v1.4s, v1.4s
-	WORD	$0x6e20dc01 // fmul v1.4s, v0.4s, v0.4s
-	FMOVQ	1344(R1), F0
-	WORD	$0x6e20dc45 // fmul v5.4s, v2.4s, v0.4s
-	WORD	$0x6e20dc24 // fmul v4.4s, v1.4s, v0.4s
-	FMOVQ	192(R1), F0
-	WORD	$0x6e20dcaa // fmul v10.4s, v5.4s, v0.4s
-	WORD	$0x6e20dc89 // fmul v9.4s, v4.4s, v0.4s
+	VFMLA	V0.S4, V4.S4, V11.S4
+	VFMLA	V0.S4, V1.S4, V10.S4
 	FMOVQ	256(R1), F0
-	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
-	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FMOVQ	256(R1), F0
-	WORD	$0x4ea0d543 // fsub v3.4s, v10.4s, v0.4s
-	WORD	$0x4ea0d522 // fsub v2.4s, v9.4s, v0.4s
-	FMOVQ	320(R1), F0
-	WORD	$0x6e20dc61 // fmul v1.4s, v3.4s, v0.4s
-	WORD	$0x6e20dc40 // fmul v0.4s, v2.4s, v0.4s
-	WORD	$0x4e27d421 // fadd v1.4s, v1.4s, v7.4s
-	WORD	$0x4e26d400 // fadd v0.4s, v0.4s, v6.4s
-	FMOVQ	384(R1), F6
-	WORD	$0x6e26dc63 // fmul v3.4s, v3.4s, v6.4s
-	WORD	$0x6e26dc42 // fmul v2.4s, v2.4s, v6.4s
-	WORD	$0x4ea3d4a3 // fsub v3.4s, v5.4s, v3.4s
-	WORD	$0x4ea2d482 // fsub v2.4s, v4.4s, v2.4s
-	WORD	$0x4ea1d468 // fsub v8.4s, v3.4s, v1.4s
-	WORD	$0x4ea0d447 // fsub v7.4s, v2.4s, v0.4s
-	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
-	WORD	$0x6e27dce5 // fmul v5.4s, v7.4s, v7.4s
-	FMOVQ	448(R1), F0
-	WORD	$0x6e20dcc4 // fmul v4.4s, v6.4s, v0.4s
-	WORD	$0x6e20dca1 // fmul v1.4s, v5.4s, v0.4s
-	FLDPQ	512(R1), (F3, F0)
-	WORD	$0x6e28dc63 // fmul v3.4s, v3.4s, v8.4s
-	WORD	$0x6e27dc00 // fmul v0.4s, v0.4s, v7.4s
-	FMOVQ	576(R1), F2
-	WORD	$0x4e22d463 // fadd v3.4s, v3.4s, v2.4s
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
-	WORD	$0x4e20d423 // fadd v3.4s, v1.4s, v0.4s
-	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	FLDPQ	640(R1), (F2, F1)
-	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
-	WORD	$0x6e27dc21 // fmul v1.4s, v1.4s, v7.4s
-	FMOVQ	704(R1), F0
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
-	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
-	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
-	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	WORD	$0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
-	WORD	$0x4e27d463 // fadd v3.4s, v3.4s, v7.4s
-	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
-	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
-	FMOVQ	768(R1), F0
-	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
-	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
-	WORD	$0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
-	FMOVQ	1408(R1), F2
-	FMOVQ	1424(R1), F0
-	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
-	WORD	$0x6e2bdc00 // fmul v0.4s, v0.4s, v11.4s
-	FMOVQ	1472(R1), F1
-	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
-	WORD	$0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
-	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
-	WORD	$0x6e2bdc00 // fmul v0.4s, v0.4s, v11.4s
-	FMOVQ	1536(R1), F1
-	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
-	WORD	$0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
-	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
-	WORD	$0x6e2bdc00 // fmul v0.4s, v0.4s, v11.4s
-	FMOVQ	1600(R1), F1
-	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
-	WORD	$0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
-	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
-	WORD	$0x6e2bdc00 // fmul v0.4s, v0.4s, v11.4s
-	FMOVQ	1664(R1), F1
-	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
-	WORD	$0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
-	WORD	$0x6e22dc86 // fmul v6.4s, v4.4s, v2.4s
-	WORD	$0x6e20dc65 // fmul v5.4s, v3.4s, v0.4s
-	FMOVQ	1728(R1), F2
-	FMOVQ	1744(R1), F1
-	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
-	WORD	$0x6e2bdc21 // fmul v1.4s, v1.4s, v11.4s
-	FMOVQ	1792(R1), F0
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
-	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
-	WORD	$0x6e2bdc21 // fmul v1.4s, v1.4s, v11.4s
-	FMOVQ	1856(R1), F0
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
-	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
-	WORD	$0x6e2bdc21 // fmul v1.4s, v1.4s, v11.4s
-	FMOVQ	1920(R1), F0
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
-	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
-	WORD	$0x6e2bdc21 // fmul v1.4s, v1.4s, v11.4s
-	FMOVQ	1984(R1), F0
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
-	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
-	WORD	$0x6e2bdc21 // fmul v1.4s, v1.4s, v11.4s
-	FMOVQ	768(R1), F0
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
-	WORD	$0x6e22fcc0 // fdiv v0.4s, v6.4s, v2.4s
-	WORD	$0x6e21fca2 // fdiv v2.4s, v5.4s, v1.4s
-	FLDPQ	768(R1), (F5, F1)
-	WORD	$0x4ea0d4a5 // fsub v5.4s, v5.4s, v0.4s
-	WORD	$0x4ea2d421 // fsub v1.4s, v1.4s, v2.4s
-	WORD	$0x4f2105c6 // sshr v6.4s, v14.4s, #31
-	VBSL	V5.B16, V0.B16, V6.B16
-	WORD	$0x4f2105a5 // sshr v5.4s, v13.4s, #31
-	VBSL	V1.B16, V2.B16, V5.B16
-	WORD	$0x6e26ddc2 // fmul v2.4s, v14.4s, v6.4s
-	WORD	$0x6e25dda1 // fmul v1.4s, v13.4s, v5.4s
-	FMOVQ	2176(R1), F0
+	WORD	$0x4ea0d566 // fsub v6.4s, v11.4s, v0.4s
+	WORD	$0x4ea0d545 // fsub v5.4s, v10.4s, v0.4s
+	FMOVQ	1280(R1), F0
 	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
+	WORD	$0x6e20dc21 // fmul v1.4s, v1.4s, v0.4s
+	FMOVQ	1280(R1), F0
 	WORD	$0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
-	WORD	$0x6e24ddc0 // fmul v0.4s, v14.4s, v4.4s
-	WORD	$0x6e23dda3 // fmul v3.4s, v13.4s, v3.4s
-	WORD	$0x4e20d4c0 // fadd v0.4s, v6.4s, v0.4s
-	WORD	$0x4e23d4a3 // fadd v3.4s, v5.4s, v3.4s
+	WORD	$0x6e20dc40 // fmul v0.4s, v2.4s, v0.4s
+	FMOVQ	384(R1), F2
+	VFMLS	V2.S4, V6.S4, V4.S4
+	VFMLS	V2.S4, V5.S4, V1.S4
+	FMOVQ	320(R1), F2
+	VFMLA	V2.S4, V6.S4, V3.S4
+	VFMLA	V2.S4, V5.S4, V0.S4
+	WORD	$0x4ea3d489 // fsub v9.4s, v4.4s, v3.4s
+	WORD	$0x4ea0d428 // fsub v8.4s, v1.4s, v0.4s
+	WORD	$0x6e29dd27 // fmul v7.4s, v9.4s, v9.4s
+	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
+	FLDPQ	512(R1), (F1, F0)
+	FLDPQ	576(R1), (F5, F4)
+	VFMLA	V1.S4, V9.S4, V5.S4
+	VFMLA	V0.S4, V8.S4, V4.S4
+	FLDPQ	640(R1), (F3, F2)
+	FLDPQ	704(R1), (F1, F0)
+	VFMLA	V3.S4, V9.S4, V1.S4
+	VFMLA	V2.S4, V8.S4, V0.S4
+	FMOVQ	448(R1), F2
+	VFMLA	V2.S4, V7.S4, V5.S4
+	VFMLA	V2.S4, V6.S4, V4.S4
+	VFMLA	V5.S4, V7.S4, V1.S4
+	VFMLA	V4.S4, V6.S4, V0.S4
+	VFMLA	V1.S4, V7.S4, V9.S4
+	VFMLA	V0.S4, V6.S4, V8.S4
+	WORD	$0x4f37556b // shl v11.4s, v11.4s, #23
+	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
+	VFMLA	V9.S4, V11.S4, V11.S4
+	VFMLA	V8.S4, V10.S4, V10.S4
+	FMOVQ	1344(R1), F1
+	FMOVQ	1360(R1), F0
+	FMOVQ	1408(R1), F3
+	FMOVQ	1424(R1), F2
+	VFMLA	V1.S4, V13.S4, V3.S4
+	VFMLA	V0.S4, V12.S4, V2.S4
+	FMOVQ	1472(R1), F1
+	FMOVQ	1488(R1), F0
+	VFMLA	V3.S4, V13.S4, V1.S4
+	VFMLA	V2.S4, V12.S4, V0.S4
+	FMOVQ	1536(R1), F3
+	FMOVQ	1552(R1), F2
+	VFMLA	V1.S4, V13.S4, V3.S4
+	VFMLA	V0.S4, V12.S4, V2.S4
+	FMOVQ	1600(R1), F1
+	FMOVQ	1616(R1), F0
+	VFMLA	V3.S4, V13.S4, V1.S4
+	VFMLA	V2.S4, V12.S4, V0.S4
+	WORD	$0x6e21dd65 // fmul v5.4s, v11.4s, v1.4s
+	WORD	$0x6e20dd44 // fmul v4.4s, v10.4s, v0.4s
+	FMOVQ	1664(R1), F3
+	FMOVQ	1680(R1), F2
+	FMOVQ	1728(R1), F1
+	FMOVQ	1744(R1), F0
+	VFMLA	V3.S4, V13.S4, V1.S4
+	VFMLA	V2.S4, V12.S4, V0.S4
+	FMOVQ	1792(R1), F3
+	FMOVQ	1808(R1), F2
+	VFMLA	V1.S4, V13.S4, V3.S4
+	VFMLA	V0.S4, V12.S4, V2.S4
+	FMOVQ	1856(R1), F1
+	FMOVQ	1872(R1), F0
+	VFMLA	V3.S4, V13.S4, V1.S4
+	VFMLA	V2.S4, V12.S4, V0.S4
+	FMOVQ	1920(R1), F3
+	FMOVQ	1936(R1), F2
+	VFMLA	V1.S4, V13.S4, V3.S4
+	VFMLA	V0.S4, V12.S4, V2.S4
+	FLDPQ	768(R1), (F1, F0)
+	VFMLA	V3.S4, V13.S4, V1.S4
+	VFMLA	V2.S4, V12.S4, V0.S4
+	WORD	$0x6e21fca1 // fdiv v1.4s, v5.4s, v1.4s
+	WORD	$0x6e20fc82 // fdiv v2.4s, v4.4s, v0.4s
+	FLDPQ	768(R1), (F3, F0)
+	WORD	$0x4ea1d463 // fsub v3.4s, v3.4s, v1.4s
+	WORD	$0x4ea2d400 // fsub v0.4s, v0.4s, v2.4s
+	WORD	$0x4f2105e4 // sshr v4.4s, v15.4s, #31
+	VBSL	V3.B16, V1.B16, V4.B16
+	WORD	$0x4f2105c3 // sshr v3.4s, v14.4s, #31
+	VBSL	V0.B16, V2.B16, V3.B16
+	WORD	$0x6e24dde2 // fmul v2.4s, v15.4s, v4.4s
+	WORD	$0x6e23ddc1 // fmul v1.4s, v14.4s, v3.4s
+	FMOVQ	2112(R1), F0
+	WORD	$0x6e20dd6b // fmul v11.4s, v11.4s, v0.4s
+	WORD	$0x6e20dd4a // fmul v10.4s, v10.4s, v0.4s
+	VFMLA	V15.S4, V11.S4, V4.S4
+	VFMLA	V14.S4, V10.S4, V3.S4
 	FSTPQ	(F2, F1), 32(R0)
-	FSTPQ	(F0, F3), 32(R2)
+	FSTPQ	(F4, F3), 32(R2)
 	ADD	$64, R3, R3
 	B	loop
 done:
@@ -3219,10 +2996,10 @@ loop:
 	FLDPQ	0(R2), (F14, F13)
 	WORD	$0x6e2eddc2 // fmul v2.4s, v14.4s, v14.4s
 	WORD	$0x6e2ddda1 // fmul v1.4s, v13.4s, v13.4s
-	FMOVQ	2048(R1), F0
+	FMOVQ	1984(R1), F0
 	WORD	$0x6e20dc4c // fmul v12.4s, v2.4s, v0.4s
 	WORD	$0x6e20dc2b // fmul v11.4s, v1.4s, v0.4s
-	FMOVQ	2112(R1), F0
+	FMOVQ	2048(R1), F0
 	WORD	$0x4e20d58c // fadd v12.4s, v12.4s, v0.4s
 	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
 	WORD	$0x6e2edd8c // fmul v12.4s, v12.4s, v14.4s
@@ -3328,8 +3105,8 @@ loop:
 	FMOVQ	0(R1), F5
 	VAND	V5.B16, V14.B16, V9.B16
 	VAND	V5.B16, V13.B16, V8.B16
-	FMOVQ	2240(R1), F7
-	FMOVQ	2256(R1), F6
+	FMOVQ	2176(R1), F7
+	FMOVQ	2192(R1), F6
 	WORD	$0x6ea7e525 // fcmgt v5.4s, v9.4s, v7.4s
 	VBSL	V9.B16, V7.B16, V5.B16
 	VMOV	V5.B16, V9.B16
@@ -3338,10 +3115,10 @@ loop:
 	VMOV	V5.B16, V8.B16
 	WORD	$0x6e29dd25 // fmul v5.4s, v9.4s, v9.4s
 	WORD	$0x6e28dd07 // fmul v7.4s, v8.4s, v8.4s
-	FMOVQ	2304(R1), F6
+	FMOVQ	2240(R1), F6
 	WORD	$0x6e26dca5 // fmul v5.4s, v5.4s, v6.4s
 	WORD	$0x6e26dce7 // fmul v7.4s, v7.4s, v6.4s
-	FMOVQ	2112(R1), F6
+	FMOVQ	2048(R1), F6
 	WORD	$0x4e26d4a5 // fadd v5.4s, v5.4s, v6.4s
 	WORD	$0x4e26d4e7 // fadd v7.4s, v7.4s, v6.4s
 	WORD	$0x6e24dc64 // fmul v4.4s, v3.4s, v4.4s
@@ -3358,10 +3135,10 @@ loop:
 	FLDPQ	32(R2), (F14, F13)
 	WORD	$0x6e2eddc2 // fmul v2.4s, v14.4s, v14.4s
 	WORD	$0x6e2ddda1 // fmul v1.4s, v13.4s, v13.4s
-	FMOVQ	2048(R1), F0
+	FMOVQ	1984(R1), F0
 	WORD	$0x6e20dc4c // fmul v12.4s, v2.4s, v0.4s
 	WORD	$0x6e20dc2b // fmul v11.4s, v1.4s, v0.4s
-	FMOVQ	2112(R1), F0
+	FMOVQ	2048(R1), F0
 	WORD	$0x4e20d58c // fadd v12.4s, v12.4s, v0.4s
 	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
 	WORD	$0x6e2edd8c // fmul v12.4s, v12.4s, v14.4s
@@ -3467,8 +3244,8 @@ loop:
 	FMOVQ	0(R1), F5
 	VAND	V5.B16, V14.B16, V9.B16
 	VAND	V5.B16, V13.B16, V8.B16
-	FMOVQ	2240(R1), F7
-	FMOVQ	2256(R1), F6
+	FMOVQ	2176(R1), F7
+	FMOVQ	2192(R1), F6
 	WORD	$0x6ea7e525 // fcmgt v5.4s, v9.4s, v7.4s
 	VBSL	V9.B16, V7.B16, V5.B16
 	VMOV	V5.B16, V9.B16
@@ -3477,10 +3254,10 @@ loop:
 	VMOV	V5.B16, V8.B16
 	WORD	$0x6e29dd25 // fmul v5.4s, v9.4s, v9.4s
 	WORD	$0x6e28dd07 // fmul v7.4s, v8.4s, v8.4s
-	FMOVQ	2304(R1), F6
+	FMOVQ	2240(R1), F6
 	WORD	$0x6e26dca5 // fmul v5.4s, v5.4s, v6.4s
 	WORD	$0x6e26dce7 // fmul v7.4s, v7.4s, v6.4s
-	FMOVQ	2112(R1), F6
+	FMOVQ	2048(R1), F6
 	WORD	$0x4e26d4a5 // fadd v5.4s, v5.4s, v6.4s
 	WORD	$0x4e26d4e7 // fadd v7.4s, v7.4s, v6.4s
 	WORD	$0x6e24dc64 // fmul v4.4s, v3.4s, v4.4s
@@ -3672,10 +3449,20 @@ loop:
 	WORD	$0x6e21dc2f // fmul v15.4s, v1.4s, v1.4s
 	WORD	$0x6e22dc47 // fmul v7.4s, v2.4s, v2.4s
 	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
-	FMOVQ	2368(R1), F10
-	FMOVQ	2384(R1), F9
-	FMOVQ	2368(R1), F5
-	FMOVQ	2384(R1), F4
+	FMOVQ	2304(R1), F10
+	FMOVQ	2320(R1), F9
+	FMOVQ	2304(R1), F5
+	FMOVQ	2320(R1), F4
+	WORD	$0x6e30dd4a // fmul v10.4s, v10.4s, v16.4s
+	WORD	$0x6e2fdd29 // fmul v9.4s, v9.4s, v15.4s
+	WORD	$0x6e27dca5 // fmul v5.4s, v5.4s, v7.4s
+	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	FMOVQ	2368(R1), F3
+	WORD	$0x4e23d54a // fadd v10.4s, v10.4s, v3.4s
+	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
+	FMOVQ	2368(R1), F3
+	WORD	$0x4e23d4a5 // fadd v5.4s, v5.4s, v3.4s
+	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
 	WORD	$0x6e30dd4a // fmul v10.4s, v10.4s, v16.4s
 	WORD	$0x6e2fdd29 // fmul v9.4s, v9.4s, v15.4s
 	WORD	$0x6e27dca5 // fmul v5.4s, v5.4s, v7.4s
@@ -3694,16 +3481,6 @@ loop:
 	WORD	$0x4e23d54a // fadd v10.4s, v10.4s, v3.4s
 	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
 	FMOVQ	2496(R1), F3
-	WORD	$0x4e23d4a5 // fadd v5.4s, v5.4s, v3.4s
-	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
-	WORD	$0x6e30dd4a // fmul v10.4s, v10.4s, v16.4s
-	WORD	$0x6e2fdd29 // fmul v9.4s, v9.4s, v15.4s
-	WORD	$0x6e27dca5 // fmul v5.4s, v5.4s, v7.4s
-	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	FMOVQ	2560(R1), F3
-	WORD	$0x4e23d54a // fadd v10.4s, v10.4s, v3.4s
-	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
-	FMOVQ	2560(R1), F3
 	WORD	$0x4e23d4a5 // fadd v5.4s, v5.4s, v3.4s
 	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
 	WORD	$0x6e30dd4a // fmul v10.4s, v10.4s, v16.4s
@@ -4037,8 +3814,8 @@ done:
 // func relu6NEON(x *float32, y *float32, n int)
 TEXT ·relu6NEON(SB), NOSPLIT, $0-24
 	MOVD	$functionConstantsNEON<>(SB), R0
-	FMOVQ	2624(R0), F6
-	FMOVQ	2640(R0), F5
+	FMOVQ	2560(R0), F6
+	FMOVQ	2576(R0), F5
 	VMOVI	$0, V7.B16
 	MOVD	x+0(FP), R4
 	MOVD	y+8(FP), R3
@@ -4082,8 +3859,8 @@ done:
 // func relu6GradNEON(saved *float32, dy *float32, dx *float32, n int)
 TEXT ·relu6GradNEON(SB), NOSPLIT, $0-32
 	MOVD	$functionConstantsNEON<>(SB), R0
-	FMOVQ	2624(R0), F7
-	FMOVQ	2640(R0), F6
+	FMOVQ	2560(R0), F7
+	FMOVQ	2576(R0), F6
 	VMOVI	$0, V8.B16
 	MOVD	saved+0(FP), R7
 	MOVD	dy+8(FP), R6

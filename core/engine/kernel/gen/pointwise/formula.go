@@ -60,7 +60,7 @@ func WriteCoefficients(dir string) error {
 }
 
 // formula emits functions of float32, one operation after the other as plain Go computes
-// them: a product is rounded before it is added, so every level gives the same bits.
+// them: a product is rounded before it is added, unless plain Go calls fma32, so every level gives the same bits.
 // Results are new registers; the last argument may lie in memory.
 type formula struct {
 	*isa.Asm
@@ -125,6 +125,24 @@ func (f *formula) horner(x reg.VecVirtual, terms []float32) reg.VecVirtual {
 		f.Add(f.Value(float64(c)), p, p)
 	}
 	return p
+}
+
+// fusedHorner is horner without rounding products.
+func (f *formula) fusedHorner(x reg.VecVirtual, terms []float32) reg.VecVirtual {
+	p := f.load(float64(terms[0]))
+	for _, c := range terms[1:] {
+		sum := f.load(float64(c))
+		f.Fma(p, x, sum)
+		p = sum
+	}
+	return p
+}
+
+// copied is a register that an operation may add to.
+func (f *formula) copied(x reg.VecVirtual) reg.VecVirtual {
+	v := f.Vec()
+	f.Move(x, v)
+	return v
 }
 
 // The constants of exponentials: n·ln 2 is taken off in two steps, the first of which is

@@ -113,15 +113,39 @@ func (f *formula) tanh(x reg.VecVirtual) reg.VecVirtual {
 	return y
 }
 
-// normalTail gives exp(−x²/2)·2^tinyBias and Φ(−|x|). |x| is split, so that its square is exact.
+// normalTail gives exp(−x²/2)·2^tinyBias and Φ(−|x|). Products are added without rounding: that of |x| with
+// itself leaves what its rounding lost, and the chains are half as long.
 func (f *formula) normalTail(x reg.VecVirtual) (e, tail reg.VecVirtual) {
 	const bound = 14.5
 	size := f.size(x, bound)
-	upper := f.result(f.And, size, f.bits(0xfffff000))
-	less := f.times(f.times(f.minus(size, upper), f.plus(size, upper)), f.Value(0.5))
-	e = f.exp(f.times(f.times(upper, upper), f.Value(-0.5)), less)
-	over := f.horner(size, scaled(coefficient("tailOver"), 0x1p-64))
-	return e, f.over(f.times(e, over), f.horner(size, coefficient("tailUnder")))
+	square := f.times(size, size)
+	lost := f.copied(square)
+	f.Fnma(size, size, lost)
+	e = f.halfExp(square, lost)
+	over := f.fusedHorner(size, scaled(coefficient("tailOver"), 0x1p-64))
+	return e, f.over(f.times(e, over), f.fusedHorner(size, coefficient("tailUnder")))
+}
+
+// halfExp is exp(−(square − lost)/2)·2^tinyBias.
+func (f *formula) halfExp(square, lost reg.VecVirtual) reg.VecVirtual {
+	const bias = magic + exponent + tinyBias
+	power := f.load(bias)
+	f.Fma(f.Value(-math.Log2E/2), square, power)
+	n := f.minus(power, f.Value(bias))
+	r, low := f.times(square, f.Value(-0.5)), f.times(lost, f.Value(-0.5))
+	f.Fnma(f.Value(ln2High32), n, r)
+	f.Fma(f.Value(ln2Low32), n, low)
+	r = f.minus(r, low)
+	c, rr := coefficient("expTerms32"), f.times(r, r)
+	high, rest := f.fusedHorner(r, c[1:3]), f.fusedHorner(r, c[3:])
+	f.Fma(f.Value(float64(c[0])), rr, high)
+	f.Fma(high, rr, rest)
+	p := f.copied(r)
+	f.Fma(rest, rr, p)
+	f.ShiftLeft(23, power, power)
+	e := f.copied(power)
+	f.Fma(p, power, e)
+	return e
 }
 
 // scaled multiplies coefficients by a power of two.
@@ -148,7 +172,8 @@ func (f *formula) geluAndSlope(x reg.VecVirtual) (y, slope reg.VecVirtual) {
 	share := f.BySign(x, tail, f.minus(f.load(1), tail))
 	y = f.times(x, share)
 	f.Mul(f.Value(0x1p-64/math.Sqrt(2*math.Pi)), e, e)
-	return y, f.plus(share, f.times(x, e))
+	f.Fma(x, e, share)
+	return y, share
 }
 
 // The polynomial 2u(x) = x·(geluLinear + geluCube·x²) of GELU's tanh form.
