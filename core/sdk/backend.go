@@ -152,7 +152,8 @@ const (
 // MaxChannels bounds Group.Channels.
 const MaxChannels = 8
 
-// StallError is returned by Do when its deadline passes.
+// StallError is returned by Do when its deadline passes, and by Connect, without an Op, for ranks that it did not reach in
+// time.
 type StallError struct {
 	Seq     uint64
 	Op      Op

@@ -80,6 +80,9 @@ func IsEndOfData(err error) bool {
 func (e *Error) Error() string { return e.Text }
 
 func (e *StallError) Error() string {
+	if e.Op == OpNone {
+		return fmt.Sprintf("no connection with %s after %v", rankList(e.Missing), e.Waited.Round(time.Millisecond))
+	}
 	s := fmt.Sprintf("%v #%d stalled", e.Op, e.Seq)
 	if e.Bucket >= 0 {
 		s += fmt.Sprintf(" in bucket %d", e.Bucket)

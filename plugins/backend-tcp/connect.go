@@ -7,12 +7,12 @@ import (
 	"net"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/trainctl/trainctl/core/base/hostnet"
 	"github.com/trainctl/trainctl/core/base/keepalive"
+	"github.com/trainctl/trainctl/core/sdk"
 	"github.com/trainctl/trainctl/plugins/internal/instance"
 )
 
@@ -120,6 +120,7 @@ type joining struct {
 	ctx     context.Context // until it stops
 	stop    context.CancelFunc
 	total   int // connections to make
+	began   time.Time
 	tlsConn *hostnet.TLS
 	arrived chan arrival
 	callers chan arrival // connections for transfers; at most one from each rank, see claim
@@ -149,7 +150,7 @@ func (b *Backend) join(ctx context.Context, all []endpoint) (err error) {
 			total += len(b.conns[r])
 		}
 	}
-	j := &joining{b: b, all: all, total: total, arrived: make(chan arrival, total), claimed: map[[2]int]bool{}}
+	j := &joining{b: b, all: all, total: total, began: time.Now(), arrived: make(chan arrival, total), claimed: map[[2]int]bool{}}
 	j.callers = make(chan arrival, b.group.WorldSize)
 	j.ctx, j.stop = context.WithCancel(b.life.Context)
 	j.notes.Write = func(line string) { b.log().Warn(line) }
@@ -220,13 +221,16 @@ func (j *joining) missing(ctx context.Context) error {
 	if j.b.life.Closed() {
 		return instance.ErrClosed
 	}
-	var names []string
+	var missing []int
 	for r, streams := range j.b.conns {
 		if slices.Contains(streams, nil) {
-			names = append(names, fmt.Sprint(r))
+			missing = append(missing, r)
 		}
 	}
-	return fmt.Errorf("backend tcp: no connection with rank %s: %w", strings.Join(names, ", "), context.Cause(ctx))
+	if cause := context.Cause(ctx); !errors.Is(cause, context.DeadlineExceeded) {
+		return fmt.Errorf("backend tcp: no connection with ranks %v: %w", missing, cause)
+	}
+	return &sdk.StallError{Bucket: -1, Missing: missing, Waited: time.Since(j.began)}
 }
 
 // dial tries to connect to a rank until it accepts or refuses, or time is up.

@@ -86,7 +86,7 @@ func (r *Recovery) Join(ctx context.Context) error {
 			return nil
 		}
 		if !r.Group.mayReplace(err) {
-			return err
+			return r.Group.leaves(err)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/trainctl/trainctl/core/plugin/host"
@@ -104,10 +105,24 @@ func (g *ProcessGroup) mayRetry(err error) bool {
 }
 
 func (g *ProcessGroup) mayReplace(cause error) bool {
+	var failed *formError
+	if errors.As(cause, &failed) && failed.odd >= 0 && !g.Members.Broken() { // else another rank was lost, and connections with it
+		return failed.odd != g.Open.Rank
+	}
 	if g.Members != nil && (lostPeer(cause) || errors.Is(cause, errAdmission) || g.Members.Broken()) {
 		return true
 	}
 	return Replaceable(cause) && g.replaced < g.Restarts
+}
+
+// leaves is the error of a rank that leaves an elastic job because others did not reach it: an end by itself, which counts as a
+// restart. Any other error is returned as it is.
+func (g *ProcessGroup) leaves(err error) error {
+	var failed *formError
+	if !errors.As(err, &failed) || failed.odd != g.Open.Rank {
+		return err
+	}
+	return fmt.Errorf("rank %s cannot reach this one, and the ranks go on without it; fix: check the network between their hosts, and the firewalls: %v", failed.why, err)
 }
 
 // exhausted adds to a cause that a new group would have helped.
@@ -134,8 +149,9 @@ func Replaceable(err error) bool {
 		return false
 	}
 	var said *sdk.Error
+	var stall *sdk.StallError
 	return errors.Is(err, host.ErrDied) || errors.Is(err, host.ErrHung) ||
-		errors.As(err, new(*sdk.PeerError)) || errors.As(err, new(*sdk.StallError)) ||
+		errors.As(err, new(*sdk.PeerError)) || errors.As(err, &stall) && stall.Op != sdk.OpNone ||
 		errors.As(err, &said) && said.Code == sdk.CodePanic
 }
 
@@ -180,9 +196,9 @@ func (g *ProcessGroup) listen(ctx context.Context, restart bool) (endpoint []byt
 
 // exchange gives all ranks what each has. If one failed, all get a *formError.
 func (g *ProcessGroup) exchange(ctx context.Context, what string, own []byte, failure error) ([][]byte, error) {
-	m := message{Value: own}
+	m := message{Value: own, Node: g.Node}
 	if failure != nil {
-		m.Failure, m.Again = brief(failure), Replaceable(failure)
+		m.Failure, m.Again, m.Blames = brief(failure), Replaceable(failure), blamed(failure)
 	}
 	b, err := json.Marshal(m)
 	if err != nil {
@@ -192,19 +208,22 @@ func (g *ProcessGroup) exchange(ctx context.Context, what string, own []byte, fa
 	if err != nil {
 		return nil, errors.Join(failure, err)
 	}
-	values := make([][]byte, len(replies))
+	values, all := make([][]byte, len(replies)), make([]message, len(replies))
 	var worst *formError
 	for rank, b := range replies {
-		var m message
-		if err := json.Unmarshal(b, &m); err != nil {
+		m := &all[rank]
+		if err := json.Unmarshal(b, m); err != nil {
 			return nil, fmt.Errorf("%s of rank %d: %w", what, rank, err)
 		}
 		if values[rank] = m.Value; m.Failure != "" && (worst == nil || m.Again && !worst.again) {
-			worst = &formError{again: m.Again, err: ddp.NewPeerFailed(rank, m.Failure)}
+			worst = &formError{again: m.Again, err: ddp.NewPeerFailed(rank, m.Failure), odd: -1}
 		}
 	}
 	if worst == nil {
 		return values, nil
+	}
+	if g.Members != nil {
+		worst.odd, worst.why = odd(all)
 	}
 	if failure != nil && !worst.again {
 		worst.err = failure // this rank's own error says most
@@ -217,12 +236,48 @@ type message struct {
 	Value   []byte `json:",omitempty"`
 	Failure string `json:",omitempty"`
 	Again   bool   `json:",omitempty"` // a new plugin may do better
+	Blames  []int  `json:",omitempty"` // ranks that it did not reach
+	Node    int    `json:",omitempty"`
+}
+
+// blamed are the ranks that a failure is about.
+func blamed(err error) []int {
+	var stall *sdk.StallError
+	var peer *sdk.PeerError
+	switch {
+	case errors.As(err, &stall):
+		return stall.Missing
+	case errors.As(err, &peer):
+		return []int{peer.Peer}
+	}
+	return nil
+}
+
+// odd is the rank without which the others may form a group, -1 if none is known: the one that most others did not reach, of
+// several that on the last node, because node 0 may host the job's store. All ranks find the same one. why says who
+// blames it.
+func odd(all []message) (rank int, why string) {
+	rank, most := -1, 0
+	for r := range all {
+		var by []string
+		for other, m := range all {
+			if other != r && slices.Contains(m.Blames, r) {
+				by = append(by, fmt.Sprint(other))
+			}
+		}
+		if n := len(by); n > 0 && (n > most || n == most && all[r].Node >= all[rank].Node) {
+			rank, most, why = r, n, strings.Join(by, ", ")
+		}
+	}
+	return rank, why
 }
 
 // formError is why a group could not be formed, on every rank.
 type formError struct {
 	again bool // a plugin died: another attempt may succeed
 	err   error
+	odd   int    // the rank that leaves an elastic job, so that the others can go on; -1: none
+	why   string // ranks that did not reach it
 }
 
 func (e *formError) Error() string { return e.err.Error() }

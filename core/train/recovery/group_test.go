@@ -17,3 +17,35 @@ func TestMismatchNeedsNoNewGroup(t *testing.T) {
 		t.Error("a data set's death would be recovered from by a new backend")
 	}
 }
+
+// The rank that most others cannot reach leaves, rather than one of node 0.
+func TestOddRank(t *testing.T) {
+	for _, test := range []struct {
+		blames [][]int
+		nodes  []int
+		odd    int
+		why    string
+	}{
+		{[][]int{{1, 2}, {2}, {1}}, []int{0, 1, 2}, 2, "0, 1"},
+		{[][]int{{1, 2}, {2}, {1}}, []int{1, 2, 0}, 1, "0, 2"},
+		{[][]int{{1}, {0}}, []int{0, 1}, 1, "0"},
+		{[][]int{{1}, {0}}, []int{1, 0}, 0, "1"},
+		{[][]int{nil, {0}, {0}}, []int{0, 1, 2}, 0, "1, 2"},
+		{[][]int{nil, {1}, nil}, []int{0, 1, 2}, -1, ""}, // its plugin died
+	} {
+		all := make([]message, len(test.blames))
+		for r := range all {
+			all[r] = message{Blames: test.blames[r], Node: test.nodes[r]}
+		}
+		if rank, why := odd(all); rank != test.odd || why != test.why {
+			t.Errorf("%v: rank %d, which %q cannot reach, want %d and %q", test.blames, rank, why, test.odd, test.why)
+		}
+	}
+}
+
+// A connection that cannot be made is no plugin's fault: a new one would not make it either.
+func TestUnreachableNeedsNoNewPlugin(t *testing.T) {
+	if Replaceable(&host.PluginError{Kind: sdk.KindBackend, Cause: &sdk.StallError{Missing: []int{1}}}) {
+		t.Error("ranks without a connection would be recovered from")
+	}
+}

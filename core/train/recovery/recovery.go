@@ -152,7 +152,7 @@ func (r *Recovery) recover(ctx context.Context, s Stage, cause error, begin time
 			cause = err
 			continue
 		} else if err != nil {
-			return false, err
+			return false, r.Group.leaves(err)
 		}
 		r.Group.restarted(c.cause, r.run.Step(), begin)
 		behind := r.own.Stage < c.stage
