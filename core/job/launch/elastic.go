@@ -18,12 +18,13 @@ import (
 type departed struct {
 	rank  int
 	since time.Time // when it had connected
+	why   error
 }
 
 // gone notes that a rank is no longer connected, because it has died or was silent.
-func (s *groupStore) gone(rank int, since time.Time, _ error) {
+func (s *groupStore) gone(rank int, since time.Time, why error) {
 	select {
-	case s.left <- departed{rank, since}:
+	case s.left <- departed{rank, since, why}:
 	default: // it holds more than leave at a time
 	}
 }
@@ -41,6 +42,9 @@ func (a *attempt) expelled(d departed) {
 	a.l.o.Lost(d.rank, a.n)
 	for w := range a.alive {
 		if w.world.Rank == d.rank && a.stopReason == nil && w.started.Before(d.since) {
+			if rank.Silent(d.why) {
+				a.l.sink.printf("rank %d is killed: it was silent for launch.lost_after = %v", d.rank, a.l.o.LostAfter)
+			}
 			w.body.kill()
 		}
 	}

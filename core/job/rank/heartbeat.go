@@ -81,7 +81,7 @@ type silence time.Duration
 
 func (s silence) Error() string { return fmt.Sprintf("it was silent for %v", time.Duration(s)) }
 
-// Silent reports whether a connection to a store ended because the store was silent for LostAfter.
+// Silent reports whether a connection to a store ended because the other side was silent for LostAfter.
 func Silent(err error) bool { return errors.As(err, new(silence)) }
 
 // answerPing shows the server that this process runs. From the first one on the
