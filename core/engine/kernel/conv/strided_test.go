@@ -29,6 +29,12 @@ func TestStridedDepthwise(t *testing.T) {
 					check(1, 2, 1, h, 13, size, padH, size/2)
 				}
 			}
+			for w := size; w <= 70; w++ {
+				p := Shape{N: 1 + w%3, C: 2, H: 4 + w%7, W: w, K: 2, R: size, S: size, StrideH: 3, StrideW: 3, PadH: w % 3, PadW: w % 2, Groups: 2}
+				if p.Validate() == nil {
+					testAlgorithm(t, Planes, &p)
+				}
+			}
 			check(3, 2, 2, 9, 14, size, size/2, size/2)
 			check(1, 2, 3, 16, 21, size, 0, size/2)
 			check(1, 1, 2, 16, 21, size, 1, size/2)

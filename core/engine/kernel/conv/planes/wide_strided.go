@@ -9,7 +9,7 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
 )
 
-// wideStrided is a depthwise convolution with stride 2 for CPUs that compute vectors of sixteen lanes whole. A row of x is in two vectors,
+// wideStrided is a depthwise convolution with stride 2, or by 3×3 filters with stride 3 without its input gradient, for CPUs that compute vectors of sixteen lanes whole. A row of x is in two vectors,
 // of which one permutation takes what a column of the filter sees of it. Planes of up to sixteen columns are computed for two images at
 // a time, whose rows are the two vectors.
 type wideStrided struct {
@@ -56,14 +56,14 @@ const wideColumnElems = int(unsafe.Sizeof(wideColumns{})) / 4
 
 // takesWideStrided reports whether these kernels compute a direction.
 func takesWideStrided(p *geometry.Shape, d geometry.Direction) bool {
-	if !wideDepthwise(p) || p.StrideH != 2 || p.StrideW != 2 || p.DilationH() != 1 || p.DilationW() != 1 || p.PadH >= p.R || p.PadW >= p.R {
+	if !wideDepthwise(p) || p.StrideH != p.StrideW || p.StrideH != 2 && (p.StrideH != 3 || p.R != 3 || d == geometry.ToInput) || p.DilationH() != 1 || p.DilationW() != 1 || p.PadH >= p.R || p.PadW >= p.R {
 		return false
 	}
 	if p.R != 3 && p.R != maxStridedSize || p.W < kernel.Block && p.OutW() > narrow {
 		return false
 	}
 	s := wideStrided{p: *p, direction: d, pair: pairsStrided(p)}
-	return d == geometry.ToInput || p.R > 3 || s.blocks() == kernel.CeilDiv(p.OutW(), kernel.Block) // else strided.go's kernels take less time
+	return d == geometry.ToInput || p.R > 3 || p.StrideW > 2 || s.blocks() == kernel.CeilDiv(p.OutW(), kernel.Block) // else strided.go's kernels take less time
 }
 
 // pairsStrided reports whether two images are computed at a time.
@@ -112,7 +112,7 @@ func wideStridedScratch(p *geometry.Shape, d geometry.Direction) int {
 // wideStridedTerms counts what a direction does. See package cost.
 func wideStridedTerms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 	s := wideStrided{p: *p, direction: d, pair: pairsStrided(p)}
-	images, steps := p.N, p.OutH()+p.R/2
+	images, steps := p.N, p.OutH()+s.before()
 	if s.pair {
 		images = kernel.CeilDiv(images, 2)
 	}
@@ -124,6 +124,9 @@ func wideStridedTerms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 	t[wideProducts] = t[wideSteps] * float64(p.R*p.S)
 	return t
 }
+
+// before is how many steps come before the one that completes the first row of y.
+func (s *wideStrided) before() int { return kernel.CeilDiv(s.p.R, s.p.StrideH) - 1 }
 
 // list appends the blocks to columns.
 func (s *wideStrided) list(columns []wideColumns) []wideColumns {
@@ -145,12 +148,12 @@ func (s *wideStrided) list(columns []wideColumns) []wideColumns {
 func (s *wideStrided) span(at int) (from, n int) {
 	const both = 2 * kernel.Block
 	p := &s.p
-	if from = min(2*at-p.PadW, p.W-both); from < 0 {
+	if from = min(p.StrideW*at-p.PadW, p.W-both); from < 0 {
 		from = 0
 	}
 	n = min(s.lanes(), p.OutW()-at)
 	if from+both < p.W { // else all that is left lies in the vectors
-		n = min(n, (from+both-p.S+p.PadW)/2-at+1)
+		n = min(n, (from+both-p.S+p.PadW)/p.StrideW-at+1)
 	}
 	return from, n
 }
@@ -161,7 +164,7 @@ func (s *wideStrided) columnsFrom(from, at, n int) (c wideColumns) {
 	c.x, c.y = 4*from, 4*at
 	for lane := range n {
 		for tap := range p.S {
-			if seen := 2*(at+lane) - p.PadW + tap; seen >= 0 && seen < p.W {
+			if seen := p.StrideW*(at+lane) - p.PadW + tap; seen >= 0 && seen < p.W {
 				s.see(&c, tap, lane, seen-from)
 			}
 		}
@@ -238,7 +241,8 @@ func (s *wideStrided) call(n, images int, x, y []float32) wideStrides {
 	if s.direction == geometry.ToInput {
 		t.xFirst, t.steps = -p.PadH*t.xRow, kernel.CeilDiv(p.H+p.PadH, 2)
 	} else {
-		t.xFirst, t.steps = -(p.PadH+1)*t.xRow, p.OutH()+p.R/2
+		before := s.before()
+		t.xFirst, t.steps = (p.R-(before+1)*p.StrideH-p.PadH)*t.xRow, p.OutH()+before
 	}
 	switch {
 	case !s.pair && s.direction == geometry.ToInput:
@@ -278,6 +282,10 @@ func wideStridedForward(p *geometry.Shape, x, w, bias, y, scratch []float32) {
 
 func (s *wideStrided) runForward(t *wideStrides) {
 	switch {
+	case s.p.StrideW == 3 && s.pair:
+		vecWideStridedForward3By3Pair(t)
+	case s.p.StrideW == 3:
+		vecWideStridedForward3By3(t)
 	case s.p.S == 3 && s.pair:
 		vecWideStridedForward3Pair(t)
 	case s.p.S == 3:
@@ -341,6 +349,10 @@ func wideStridedSums(p *geometry.Shape, x, dy, sums, scratch []float32) {
 
 func (s *wideStrided) runDots(t *wideStrides) {
 	switch {
+	case s.p.StrideW == 3 && s.pair:
+		vecWideStridedDots3By3Pair(t)
+	case s.p.StrideW == 3:
+		vecWideStridedDots3By3(t)
 	case s.p.S == 3 && s.pair:
 		vecWideStridedDots3Pair(t)
 	case s.p.S == 3:

@@ -201,3 +201,23 @@ func vecWideStridedGrad5EvenPair(wideStrides *wideStrides) {
 func vecWideStridedGrad5OddPair(wideStrides *wideStrides) {
 	wideStridedGrad5OddPairAVX512(wideStrides)
 }
+
+// vecWideStridedForward3By3 convolves planes with a 3×3 filter each, with stride 3.
+func vecWideStridedForward3By3(wideStrides *wideStrides) {
+	wideStridedForward3By3AVX512(wideStrides)
+}
+
+// vecWideStridedDots3By3 adds the products of dy and x for each weight of a 3×3 filter with stride 3, [row][column][lanes].
+func vecWideStridedDots3By3(wideStrides *wideStrides) {
+	wideStridedDots3By3AVX512(wideStrides)
+}
+
+// vecWideStridedForward3By3Pair convolves planes with a 3×3 filter each, with stride 3. Lanes from the eighth on are those of another image.
+func vecWideStridedForward3By3Pair(wideStrides *wideStrides) {
+	wideStridedForward3By3PairAVX512(wideStrides)
+}
+
+// vecWideStridedDots3By3Pair adds the products of dy and x for each weight of a 3×3 filter with stride 3, [row][column][lanes]. Lanes from the eighth on are those of another image.
+func vecWideStridedDots3By3Pair(wideStrides *wideStrides) {
+	wideStridedDots3By3PairAVX512(wideStrides)
+}

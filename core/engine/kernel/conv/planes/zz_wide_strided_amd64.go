@@ -81,3 +81,23 @@ func wideStridedGrad5EvenPairAVX512(wideStrides *wideStrides)
 //
 //go:noescape
 func wideStridedGrad5OddPairAVX512(wideStrides *wideStrides)
+
+// wideStridedForward3By3AVX512 convolves planes with a 3×3 filter each, with stride 3.
+//
+//go:noescape
+func wideStridedForward3By3AVX512(wideStrides *wideStrides)
+
+// wideStridedDots3By3AVX512 adds the products of dy and x for each weight of a 3×3 filter with stride 3, [row][column][lanes].
+//
+//go:noescape
+func wideStridedDots3By3AVX512(wideStrides *wideStrides)
+
+// wideStridedForward3By3PairAVX512 convolves planes with a 3×3 filter each, with stride 3. Lanes from the eighth on are those of another image.
+//
+//go:noescape
+func wideStridedForward3By3PairAVX512(wideStrides *wideStrides)
+
+// wideStridedDots3By3PairAVX512 adds the products of dy and x for each weight of a 3×3 filter with stride 3, [row][column][lanes]. Lanes from the eighth on are those of another image.
+//
+//go:noescape
+func wideStridedDots3By3PairAVX512(wideStrides *wideStrides)

@@ -29,24 +29,28 @@ const (
 	wcOrderViews                          = 0    // of the elements of two vectors that each column of the filter sees
 )
 
-// wideStrided emits depthwise convolution with stride 2 for registers of sixteen lanes: a permutation of two takes from a row of x what a
+// wideStrided emits depthwise convolution with stride 2, and some with stride 3, for registers of sixteen lanes: a permutation of two takes from a row of x what a
 // column of the filter sees.
 func wideStrided(a *isa.Asm) {
 	for _, size := range []int{3, 5} {
 		for _, pair := range []bool{false, true} {
-			wideStridedForward(a, size, pair)
-			wideStridedDots(a, size, pair)
+			wideStridedForward(a, size, 2, pair)
+			wideStridedDots(a, size, 2, pair)
 			for odd := range 2 {
 				wideStridedGrad(a, size, odd, pair)
 			}
 		}
+	}
+	for _, pair := range []bool{false, true} {
+		wideStridedForward(a, 3, 3, pair)
+		wideStridedDots(a, 3, 3, pair)
 	}
 }
 
 // wideStridedKernel is what these kernels share.
 type wideStridedKernel struct {
 	*isa.Asm
-	size              int  // of the filter
+	size, stride      int  // of the filter
 	pair              bool // the second vector, and the upper lanes of results, are another image's
 	t, block          reg.GPVirtual
 	x, xNext, off     reg.GPVirtual // the block's columns in both vectors, and the offset of a row
@@ -58,12 +62,20 @@ type wideStridedKernel struct {
 	weights           reg.GPVirtual
 }
 
-func newWideStrided(a *isa.Asm, name, doc string, size int, pair bool) *wideStridedKernel {
+// stridedName is a kernel's name, with a stride that is not 2.
+func stridedName(base string, size, stride int) string {
+	if stride == 2 {
+		return fmt.Sprint(base, size)
+	}
+	return fmt.Sprintf("%s%dBy%d", base, size, stride)
+}
+
+func newWideStrided(a *isa.Asm, name, doc string, size, stride int, pair bool) *wideStridedKernel {
 	if pair {
 		name, doc = name+"Pair", doc+" Lanes from the eighth on are those of another image."
 	}
 	a.Kernel(name, "func(wideStrides *byte)", doc)
-	return &wideStridedKernel{Asm: a, size: size, pair: pair, t: a.Gp("wideStrides")}
+	return &wideStridedKernel{Asm: a, size: size, stride: stride, pair: pair, t: a.Gp("wideStrides")}
 }
 
 // overPlanes emits the loop over planes and that over the blocks of columns of each; begin is run for a plane, and prepare for a block. Planes that
@@ -182,29 +194,28 @@ func (k *wideStridedKernel) addTap(r, s int, v, sum reg.VecVirtual) {
 	}
 }
 
-// rowsOf are the rows of the filter that meet the last but one row of x which a row of y sees, or the last: for this row of y, the next one and
-// so on.
-func (k *wideStridedKernel) rowsOf(last bool) (rows []int) {
-	r := k.size - 2
-	if last {
-		r++
-	}
-	for ; r >= 0; r -= 2 {
+// together is how many rows of y see a row of x at most.
+func (k *wideStridedKernel) together() int { return (k.size + k.stride - 1) / k.stride }
+
+// rowsOf are the rows of the filter that meet row i of a step, the last of which completes a row of y: for this row of y, the next one and so on.
+func (k *wideStridedKernel) rowsOf(i int) (rows []int) {
+	for r := k.size - k.stride + i; r >= 0; r -= k.stride {
 		rows = append(rows, r)
 	}
 	return rows
 }
 
-// wideStridedForward computes y = bias + Σ w·x: every step takes two rows of x, which complete a row of y.
-func wideStridedForward(a *isa.Asm, size int, pair bool) {
-	k := newWideStrided(a, fmt.Sprint("wideStridedForward", size), fmt.Sprintf("convolves planes with a %d×%d filter each, with stride 2.", size, size), size, pair)
+// wideStridedForward computes y = bias + Σ w·x: every step takes as many rows of x as the stride has, which complete a row of y.
+func wideStridedForward(a *isa.Asm, size, stride int, pair bool) {
+	k := newWideStrided(a, stridedName("wideStridedForward", size, stride), fmt.Sprintf("convolves planes with a %d×%d filter each, with stride %d.", size, size, stride), size, stride, pair)
+	next := k.together() - 1
 	copyFields(a, k.t, [2]int{wsX, wsXAt}, [2]int{wsY, wsYAt}, [2]int{wsWeights, wsWeightsAt}, [2]int{wsBias, wsBiasAt})
 	var maskY reg.Register
 	k.overPlanes(func() { k.loadTaps(15) }, func() {
 		k.viewsOf(true)
 		maskY = k.mask(wcMaskY)
 	}, func() {
-		acc, bias := a.Vecs((size+1)/2), a.Field(k.t, wsBiasAt)
+		acc, bias := a.Vecs(next+1), a.Field(k.t, wsBiasAt)
 		others := acc // sums of the other rows of x, if those of all would wait for each other for long
 		if size > 3 {
 			others = a.Vecs(len(acc))
@@ -214,19 +225,19 @@ func wideStridedForward(a *isa.Asm, size int, pair bool) {
 		}
 		y, yRow, steps, lead := a.Field(k.t, wsYAt), a.Field(k.t, wsYRow), a.Field(k.t, wsSteps), a.GP64()
 		a.ADDQ(operand.Mem{Base: k.block, Disp: wcY}, y)
-		a.MOVQ(operand.U32(size/2), lead)
+		a.MOVQ(operand.U32(next), lead)
 		a.Spread(operand.Mem{Base: bias}, acc[0])
 		for _, v := range acc[1:] {
 			a.Copy(acc[0], v)
 		}
 		a.Label("step")
-		for i, last := range []bool{false, true} {
+		for i := range stride {
 			sums := acc
-			if last {
+			if i == 1 {
 				sums = others
 			}
 			k.row(fmt.Sprint("below", i), func(s int, view reg.VecVirtual) {
-				for q, r := range k.rowsOf(last) {
+				for q, r := range k.rowsOf(i) {
 					k.addTap(r, s, view, sums[q])
 				}
 			})
@@ -239,16 +250,16 @@ func wideStridedForward(a *isa.Asm, size int, pair bool) {
 		k.store(acc[0], y, maskY)
 		a.ADDQ(yRow, y)
 		a.Label("stored")
-		for q := range size / 2 {
+		for q := range next {
 			a.Copy(acc[q+1], acc[q])
 			if size > 3 {
 				a.Copy(others[q+1], others[q])
 			}
 		}
 		if size > 3 {
-			a.Zero(others[size/2])
+			a.Zero(others[next])
 		}
-		a.Spread(operand.Mem{Base: bias}, acc[size/2])
+		a.Spread(operand.Mem{Base: bias}, acc[next])
 		a.CountDown(steps, "step")
 	}, func() {
 		addFields(a, k.t, [2]int{wsXPlane, wsXAt}, [2]int{wsYPlane, wsYAt}, [2]int{wsBiasNext, wsBiasAt})
@@ -271,9 +282,10 @@ func (k *wideStridedKernel) store(v reg.VecVirtual, y reg.GPVirtual, mask reg.Re
 	a.PREFETCHT0(isa.Offset(y, next, near))
 }
 
-// wideStridedDots sums dy·x for each weight over planes of several images: a step takes two rows of x, and the rows of dy that they meet.
-func wideStridedDots(a *isa.Asm, size int, pair bool) {
-	k := newWideStrided(a, fmt.Sprint("wideStridedDots", size), fmt.Sprintf("adds the products of dy and x for each weight of a %d×%d filter with stride 2, [row][column][lanes].", size, size), size, pair)
+// wideStridedDots sums dy·x for each weight over planes of several images: a step takes as many rows of x as the stride has, and the rows of dy that they meet.
+func wideStridedDots(a *isa.Asm, size, stride int, pair bool) {
+	k := newWideStrided(a, stridedName("wideStridedDots", size, stride), fmt.Sprintf("adds the products of dy and x for each weight of a %d×%d filter with stride %d, [row][column][lanes].", size, size, stride), size, stride, pair)
+	behind := k.together() - 1
 	copyFields(a, k.t, [2]int{wsX, wsXPlaneAt}, [2]int{wsY, wsYPlaneAt}, [2]int{wsSums, wsSumsAt})
 	acc := a.Vecs(size * size)
 	each := func(f func(v, m operand.Op)) {
@@ -294,11 +306,11 @@ func wideStridedDots(a *isa.Asm, size int, pair bool) {
 		y, next := k.grads()
 		at, steps, yEnd := a.GP64(), a.Field(k.t, wsSteps), a.Field(k.t, wsYEnd)
 		a.XORQ(at, at)
-		dy := a.Vecs((size + 1) / 2)
+		dy := a.Vecs(behind + 1)
 		for _, v := range dy {
 			a.Zero(v)
 		}
-		last := dy[size/2]
+		last := dy[behind]
 		a.Label("step")
 		a.Zero(last)
 		a.CMPQ(at, yEnd)
@@ -307,14 +319,14 @@ func wideStridedDots(a *isa.Asm, size int, pair bool) {
 		k.loadGrads(masks, y, next, at, 0, last)
 		a.Label("below")
 		a.ADDQ(operand.Mem{Base: k.t, Disp: wsYRow}, at)
-		for i, last := range []bool{false, true} {
+		for i := range stride {
 			k.row(fmt.Sprint("below", i), func(s int, view reg.VecVirtual) {
-				for q, r := range k.rowsOf(last) {
+				for q, r := range k.rowsOf(i) {
 					a.Fma(dy[q], view, acc[r*size+s])
 				}
 			})
 		}
-		for q := range size / 2 {
+		for q := range behind {
 			a.Copy(dy[q+1], dy[q])
 		}
 		a.CountDown(steps, "step")
@@ -377,7 +389,7 @@ func (k *wideStridedKernel) grads() (y, next reg.GPVirtual) {
 // padding: pairs of columns of dx begin with one that the odd columns of the filter reach, or the even ones.
 func wideStridedGrad(a *isa.Asm, size, odd int, pair bool) {
 	name := fmt.Sprintf("wideStridedGrad%d%s", size, []string{"Even", "Odd"}[odd])
-	k := newWideStrided(a, name, fmt.Sprintf("computes the gradient of planes that %d×%d filters see with stride 2.", size, size), size, pair)
+	k := newWideStrided(a, name, fmt.Sprintf("computes the gradient of planes that %d×%d filters see with stride 2.", size, size), size, 2, pair)
 	copyFields(a, k.t, [2]int{wsX, wsXAt}, [2]int{wsY, wsYAt}, [2]int{wsWeights, wsWeightsAt})
 	dy, order := a.Vecs((size+1)/2), a.Vecs(2)
 	var masks []laneMasks
