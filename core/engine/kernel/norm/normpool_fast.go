@@ -160,52 +160,63 @@ func runStrips[E float32 | uint16](t *poolStrip, pass int, x, y, dy []E, idx []i
 
 // run calls a kernel: of a strip of 8 columns, or of fewer.
 func (t *poolStrip) run(pass int, whole bool) {
-	kind := 2 * pass
-	if whole {
-		kind++
-	}
 	switch t.d {
 	case tensor.F16:
-		kind += 6
+		t.runF16(pass, whole)
 	case tensor.BF16:
-		kind += 12
+		t.runBF16(pass, whole)
+	default:
+		t.runF32(pass, whole)
 	}
-	switch kind {
-	case 0:
-		vecStripPoolPart(t)
-	case 1:
+}
+
+func (t *poolStrip) runF32(pass int, whole bool) {
+	switch {
+	case pass == stripPool && whole:
 		vecStripPool(t)
-	case 2:
-		vecStripSumsPart(t)
-	case 3:
+	case pass == stripPool:
+		vecStripPoolPart(t)
+	case pass == stripSums && whole:
 		vecStripSums(t)
-	case 4:
-		vecStripGradPart(t)
-	case 5:
+	case pass == stripSums:
+		vecStripSumsPart(t)
+	case whole:
 		vecStripGrad(t)
-	case 6:
-		vecF16StripPoolPart(t)
-	case 7:
+	default:
+		vecStripGradPart(t)
+	}
+}
+
+func (t *poolStrip) runF16(pass int, whole bool) {
+	switch {
+	case pass == stripPool && whole:
 		vecF16StripPool(t)
-	case 8:
-		vecF16StripSumsPart(t)
-	case 9:
+	case pass == stripPool:
+		vecF16StripPoolPart(t)
+	case pass == stripSums && whole:
 		vecF16StripSums(t)
-	case 10:
-		vecF16StripGradPart(t)
-	case 11:
+	case pass == stripSums:
+		vecF16StripSumsPart(t)
+	case whole:
 		vecF16StripGrad(t)
-	case 12:
-		vecBF16StripPoolPart(t)
-	case 13:
+	default:
+		vecF16StripGradPart(t)
+	}
+}
+
+func (t *poolStrip) runBF16(pass int, whole bool) {
+	switch {
+	case pass == stripPool && whole:
 		vecBF16StripPool(t)
-	case 14:
-		vecBF16StripSumsPart(t)
-	case 15:
+	case pass == stripPool:
+		vecBF16StripPoolPart(t)
+	case pass == stripSums && whole:
 		vecBF16StripSums(t)
-	case 16:
-		vecBF16StripGradPart(t)
-	case 17:
+	case pass == stripSums:
+		vecBF16StripSumsPart(t)
+	case whole:
 		vecBF16StripGrad(t)
+	default:
+		vecBF16StripGradPart(t)
 	}
 }
