@@ -109,6 +109,22 @@ func TestImagesSideBySide(t *testing.T) {
 	})
 }
 
+// TestWidePatches has patches whose rows are whole vectors, fewer and more of them than a vector has lanes.
+func TestWidePatches(t *testing.T) {
+	for _, p := range []Shape{
+		{N: 3, C: 2, H: 32, W: 48, K: 5, R: 16, S: 16, StrideH: 16, StrideW: 16},
+		{N: 2, C: 1, H: 20, W: 8 * 19, K: 3, R: 3, S: 8, StrideH: 4, StrideW: 8},
+		{N: 2, C: 4, H: 9, W: 70, K: 6, R: 2, S: 16, StrideH: 3, StrideW: 17, Groups: 2},
+	} {
+		d := define(&p)
+		kerneltest.AtEachLevel(t, func(t *testing.T) {
+			if !d.test(t, Product) && kernel.Current() != kernel.Generic {
+				t.Errorf("%+v is not a product", p)
+			}
+		})
+	}
+}
+
 // defined is a convolution of random tensors with its results by the definition, in float64.
 type defined struct {
 	p                   *Shape
