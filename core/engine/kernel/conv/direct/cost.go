@@ -75,14 +75,16 @@ func viewForwardTerms(p *geometry.Shape) cost.Terms {
 	if cost.Scatters(out, plane, v.Channels, v.Elems()/v.Channels) {
 		t[scattered] = float64(vectors * (out + v.Channels))
 	}
-	copyTerms(&t, &v, p.N)
+	copyTerms(&t, p, &v)
 	return t
 }
 
-// copyTerms counts the copies of images to views.
-func copyTerms(t *cost.Terms, v *geometry.Views, images int) {
+// copyTerms counts the copies of images to views. An image, and a call for a column of taps, take as long as some rows.
+func copyTerms(t *cost.Terms, p *geometry.Shape, v *geometry.Views) {
+	const image, call = 10, 6
 	rows, vectors := v.Copies()
-	t[viewRows], t[viewCopies] = float64(images*rows), float64(images*vectors)
+	t[viewRows] = float64(p.N * (rows + image + call*p.S*p.StrideH))
+	t[viewCopies] = float64(p.N * vectors)
 }
 
 // share is a part of a whole that may be 0.
@@ -154,7 +156,7 @@ func viewTerms(p *geometry.Shape) (t cost.Terms) {
 	t[viewCalls] = float64(kernel.CeilDiv(p.N, max(1, viewVectors/(plane/kernel.Block+1))) * viewParts(plane) * tiles)
 	t[viewImages] = float64(p.N * viewParts(plane) * tiles)
 	v := p.InputViews()
-	copyTerms(&t, &v, p.N)
+	copyTerms(&t, p, &v)
 	return t
 }
 

@@ -35,7 +35,7 @@ const (
 	mostElems   = 1 << 18 // of one image
 	viewElems   = 1 << 16
 	viewSums    = 1 << 12
-	leastSums   = 1 << 6 // of a group for which copies may pay
+	leastSums   = 1 << 5 // of a group for which copies may pay
 	viewVectors = 64     // of images together
 	partVectors = 80     // of a plane
 )
