@@ -58,6 +58,18 @@ func TestDepthwise5x5And7x7(t *testing.T) {
 	})
 }
 
+// TestDepthwiseTiles has every height of a tile of pixels with every number of taps below each other, in pairs of vectors and alone.
+func TestDepthwiseTiles(t *testing.T) {
+	kerneltest.AtEachLevel(t, func(t *testing.T) {
+		for oh := 1; oh <= 9; oh++ {
+			for taps := 1; taps <= 8; taps++ {
+				p := Shape{N: 2, C: 3, H: oh + taps - 1, W: 17 + oh, K: 3, R: taps, S: 2, StrideH: 1, StrideW: 1, Groups: 3}
+				testAlgorithm(t, Planes, &p)
+			}
+		}
+	})
+}
+
 // TestDepthwiseByImages has the same bits for an image, whatever others it is computed with.
 func TestDepthwiseByImages(t *testing.T) {
 	kerneltest.AtEachLevel(t, func(t *testing.T) {

@@ -1,4 +1,4 @@
-// Command mca models the inner loops of NEON's matrix products and prints a table of
+// Command mca models the inner loops of NEON's matrix products and convolutions, and prints a table of
 // cycles per iteration beside the bound of the multiply-adds. It disassembles what Go's
 // assembler made of the kernels, and asks LLVM's scheduling models (llvm-mca), which
 // know latencies, ports and widths, but no caches.
@@ -37,13 +37,22 @@ var cores = []core{
 var kernels = []struct{ folder, function, what string }{
 	{"gemm", "along6x2NEON", "product, A's rows side by side"},
 	{"gemm", "across6x2NEON", "product, A's rows apart"},
+	{"gemm", "apart6x2NEON", "the same, C not transposed"},
 	{"gemm", "tile6NEON", "product, direct convolution"},
 	{"gemm", "tile6NEONBF16", "product of bfloat16, by `bfdot`"},
 	{"conv/winograd", "pointRows6x1NEON", "Winograd's products, forward, 6 rows"},
 	{"conv/winograd", "pointRows5x1NEON", "the same, 5 rows"},
 	{"conv/winograd", "pointCols6x1NEON", "Winograd's products, weight gradient, 6 rows"},
 	{"conv/winograd", "pointCols5x1NEON", "the same, 5 rows"},
-	{"conv/direct", "dotTileNEON", "weight gradient, direct"},
+	{"conv/direct", "dotTile4x3NEON", "weight gradient, direct, 4 filters by 3 taps"},
+	{"conv/direct", "dotTile3x4NEON", "the same, 3 by 4"},
+	{"conv/planes", "planeTile8NEON", "depthwise, from a frame"},
+	{"conv/planes", "slideRows2NEON", "depthwise 3×3, straight from the image"},
+	{"conv/planes", "slideDots1NEON", "its weight gradient"},
+	{"conv/planes", "slideDots4NEON", "weight gradient of depthwise 7×7, the last column"},
+	{"conv/planes", "stridedForward3Pad1NEON", "depthwise 3×3/2"},
+	{"conv/planes", "stridedGrad3Pad1NEON", "its input gradient"},
+	{"conv/planes", "stridedDots3Pad1Rows3NEON", "its weight gradient"},
 }
 
 var suffix = flag.String("suffix", "", "what the names of llvm-objdump and llvm-mca end in, such as -19")
