@@ -78,10 +78,13 @@ func (c *Config) LayerPlugin(name string) (int, error) {
 	return 0, fmt.Errorf("the run has no layer plugin %q; fix: add [[layer_plugins]] with plugin = %[1]q", name)
 }
 
-// checkLayerPlugins reports layers whose plugin is not listed, and plugins that are listed twice.
+// checkLayerPlugins reports layers whose plugin is not listed, and plugins that are listed twice or that no layer uses.
 func (c *Config) checkLayerPlugins() {
+	used := make([]bool, len(c.LayerPlugins))
 	c.Model.PluginLayers(func(key string, l *nn.LayerConfig) {
-		if _, err := c.LayerPlugin(l.Plugin()); err != nil {
+		if i, err := c.LayerPlugin(l.Plugin()); err == nil {
+			used[i] = true
+		} else {
 			msg, help, _ := strings.Cut(err.Error(), "; fix: ")
 			at := join("model."+key, "type")
 			if l.Plugin() != "" {
@@ -95,6 +98,8 @@ func (c *Config) checkLayerPlugins() {
 		c.report.problems(element("layer_plugins", i), p.Problems())
 		if first := slices.IndexFunc(c.LayerPlugins, func(o host.LayerPluginConfig) bool { return o.Plugin == p.Plugin }); first < i {
 			c.report.errorf(element("layer_plugins", i)+".plugin", atValue, "remove one of the two: an entry serves all layers that name it", "%q is in %s already", p.Plugin, element("layer_plugins", first))
+		} else if !used[i] && !c.report.bad["model"] && !c.report.bad["model.layers"] {
+			c.report.warnf(element("layer_plugins", i)+".plugin", fmt.Sprintf("add a layer with type = \"plugin\" and plugin = %q, or remove the entry", p.Plugin), "no layer of the model uses %q: it is not started", p.Plugin)
 		}
 	}
 }

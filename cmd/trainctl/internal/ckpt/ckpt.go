@@ -38,7 +38,7 @@ func listCommand(base *string) *cobra.Command {
 		Args:    cli.Exactly("RUN"),
 	}
 	show := cli.JSONFlag(cmd, "one JSON array")
-	cmd.RunE = func(_ *cobra.Command, args []string) error {
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		dir, err := findCheckpoints(*base, args[0])
 		if err != nil {
 			return err
@@ -51,7 +51,13 @@ func listCommand(base *string) *cobra.Command {
 		for i, info := range list {
 			views[i] = viewOf(info, list)
 		}
-		return show(views, func(w io.Writer) error { return checkpointTable(w, views) })
+		return show(views, func(w io.Writer) error {
+			if len(views) == 0 {
+				_, err := fmt.Fprintf(cmd.ErrOrStderr(), "%s: no checkpoint\n", dir)
+				return err
+			}
+			return checkpointTable(w, views)
+		})
 	}
 	return cmd
 }
