@@ -30,7 +30,7 @@ func (r *runner) refuse(err error) error {
 		}
 		return err
 	}
-	e := &event.Refused{Message: err.Error()}
+	e := &event.Refused{Message: usererr.Allowed(err).Error()}
 	for _, p := range problems {
 		e.Keys, e.Details, e.Help = append(e.Keys, p.Key), append(e.Details, p.Detail), append(e.Help, p.Help)
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	iofs "io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -87,7 +88,7 @@ func read(fs afero.Fs, path string, stdin io.Reader) (text, name string, err err
 	if path != "-" {
 		b, err := afero.ReadFile(fs, path)
 		if err != nil {
-			return "", "", fmt.Errorf("reading the configuration: %w%s", err, instead(fs, path))
+			return "", "", usererr.Allowed(fmt.Errorf("reading the configuration: %w%s", err, instead(fs, path, err)))
 		}
 		return string(b), path, nil
 	}
@@ -102,8 +103,11 @@ func read(fs afero.Fs, path string, stdin io.Reader) (text, name string, err err
 }
 
 // instead suggests configurations for a path that cannot be read.
-func instead(fs afero.Fs, path string) string {
+func instead(fs afero.Fs, path string, err error) string {
 	dir, base := filepath.Split(path)
+	if errors.Is(err, iofs.ErrPermission) {
+		return "" // the path is right
+	}
 	if ok, _ := afero.IsDir(fs, path); ok {
 		dir, base = path, ""
 	}

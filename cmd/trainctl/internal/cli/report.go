@@ -8,6 +8,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/app"
 	"github.com/trainctl/trainctl/core/base/lossy"
+	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/config"
 	"github.com/trainctl/trainctl/core/train"
 )
@@ -33,6 +34,6 @@ func Report(cmd *cobra.Command, err error) {
 			fmt.Fprintf(w, "see: %s --help\n", usage.hint)
 		}
 	default:
-		fmt.Fprintf(w, "%s: %v\n", errorWord(w), err)
+		fmt.Fprintf(w, "%s: %v\n", errorWord(w), usererr.Allowed(err))
 	}
 }
