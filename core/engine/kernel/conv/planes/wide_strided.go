@@ -9,7 +9,7 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
 )
 
-// wideStrided is a depthwise convolution with stride 2, or by 3×3 filters with stride 3 without its input gradient, for CPUs that compute vectors of sixteen lanes whole. A row of x is in two vectors,
+// wideStrided is a depthwise convolution with stride 2, or by 3×3 filters with stride 3, for CPUs that compute vectors of sixteen lanes whole. A row of x is in two vectors,
 // of which one permutation takes what a column of the filter sees of it. Planes of up to sixteen columns are computed for two images at
 // a time, whose rows are the two vectors.
 type wideStrided struct {
@@ -29,7 +29,7 @@ type wideColumns struct {
 	maskY  [2]uint16
 	views  [maxStridedSize][2]uint16
 	_      [20]byte
-	orders [maxStridedSize][kernel.Block]int32
+	orders [wideStridedOrders][kernel.Block]int32
 }
 
 // wideStrides is a call: planes of some images, or pairs of them, whose second ones are yNext further, as the second vector of x is by xNext. Rows
@@ -52,26 +52,32 @@ type wideStrides struct {
 	ahead int // bytes behind what is read that are prefetched
 }
 
+// wideStridedOrders is the most that a block has: where filters do not overlap, those of dy and of weights in vectors of dx.
+const wideStridedOrders = 6
+
 const wideColumnElems = int(unsafe.Sizeof(wideColumns{})) / 4
 
 // takesWideStrided reports whether these kernels compute a direction.
 func takesWideStrided(p *geometry.Shape, d geometry.Direction) bool {
-	if !wideDepthwise(p) || p.StrideH != p.StrideW || p.StrideH != 2 && (p.StrideH != 3 || p.R != 3 || d == geometry.ToInput) || p.DilationH() != 1 || p.DilationW() != 1 || p.PadH >= p.R || p.PadW >= p.R {
+	if !wideDepthwise(p) || p.StrideH != p.StrideW || p.StrideH != 2 && (p.StrideH != 3 || p.R != 3) || p.DilationH() != 1 || p.DilationW() != 1 || p.PadH >= p.R || p.PadW >= p.R {
 		return false
 	}
 	if p.R != 3 && p.R != maxStridedSize || p.W < kernel.Block && p.OutW() > narrow {
 		return false
 	}
-	s := wideStrided{p: *p, direction: d, pair: pairsStrided(p)}
+	s := wideStrided{p: *p, direction: d, pair: pairsStrided(p, d)}
 	return d == geometry.ToInput || p.R > 3 || p.StrideW > 2 || s.blocks() == kernel.CeilDiv(p.OutW(), kernel.Block) // else strided.go's kernels take less time
 }
 
 // pairsStrided reports whether two images are computed at a time.
-func pairsStrided(p *geometry.Shape) bool { return p.W <= kernel.Block && p.OutW() <= narrow }
+func pairsStrided(p *geometry.Shape, d geometry.Direction) bool {
+	apart := d == geometry.ToInput && p.StrideW == p.S // a row of dy is three vectors of dx
+	return p.W <= kernel.Block && p.OutW() <= narrow && !apart
+}
 
 // newWideStrided lists the blocks of columns in scratch.
 func newWideStrided(p *geometry.Shape, d geometry.Direction, scratch []float32) (s wideStrided, rest []float32) {
-	s = wideStrided{p: *p, direction: d, pair: pairsStrided(p), second: min(kernel.Block, p.W-kernel.Block)}
+	s = wideStrided{p: *p, direction: d, pair: pairsStrided(p, d), second: min(kernel.Block, p.W-kernel.Block)}
 	rest = aligned(scratch)
 	take := func() []wideColumns {
 		n := s.blocks()
@@ -90,7 +96,7 @@ func newWideStrided(p *geometry.Shape, d geometry.Direction, scratch []float32) 
 // blocks is how many blocks of columns there are.
 func (s *wideStrided) blocks() (n int) {
 	if s.direction == geometry.ToInput {
-		return kernel.CeilDiv(s.p.W, 2*kernel.Block)
+		return kernel.CeilDiv(s.p.W+s.apartPad(), s.p.StrideW*kernel.Block)
 	}
 	for at := 0; at < s.p.OutW(); n++ {
 		_, columns := s.span(at)
@@ -101,7 +107,7 @@ func (s *wideStrided) blocks() (n int) {
 
 // wideStridedScratch is the elements that a direction needs.
 func wideStridedScratch(p *geometry.Shape, d geometry.Direction) int {
-	s := wideStrided{p: *p, direction: d, pair: pairsStrided(p)}
+	s := wideStrided{p: *p, direction: d, pair: pairsStrided(p, d)}
 	n := 2*s.blocks()*wideColumnElems + 3*kernel.Block
 	if d == geometry.ToWeight {
 		n += p.K * p.R * p.S * (kernel.Block + 1)
@@ -111,13 +117,13 @@ func wideStridedScratch(p *geometry.Shape, d geometry.Direction) int {
 
 // wideStridedTerms counts what a direction does. See package cost.
 func wideStridedTerms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
-	s := wideStrided{p: *p, direction: d, pair: pairsStrided(p)}
+	s := wideStrided{p: *p, direction: d, pair: pairsStrided(p, d)}
 	images, steps := p.N, p.OutH()+s.before()
 	if s.pair {
 		images = kernel.CeilDiv(images, 2)
 	}
 	if d == geometry.ToInput {
-		steps = kernel.CeilDiv(p.H+p.PadH, 2)
+		steps = kernel.CeilDiv(p.H+p.PadH, p.StrideH)
 	}
 	t[wideTiles] = float64(images * p.C * s.blocks())
 	t[wideSteps] = t[wideTiles] * float64(steps)
@@ -131,8 +137,12 @@ func (s *wideStrided) before() int { return kernel.CeilDiv(s.p.R, s.p.StrideH) -
 // list appends the blocks to columns.
 func (s *wideStrided) list(columns []wideColumns) []wideColumns {
 	if s.direction == geometry.ToInput {
-		for at := 0; 2*at < s.p.W; at += kernel.Block {
-			columns = append(columns, s.pairsFrom(at))
+		for i := range s.blocks() {
+			if s.p.StrideW > 2 {
+				columns = append(columns, s.apartFrom(i*kernel.Block))
+			} else {
+				columns = append(columns, s.pairsFrom(i*kernel.Block))
+			}
 		}
 		return columns
 	}
@@ -231,6 +241,33 @@ func (s *wideStrided) pairsFrom(at int) (c wideColumns) {
 	return c
 }
 
+// apartPad is how many columns before dx the first of dy meets, of filters that do not overlap.
+func (s *wideStrided) apartPad() int {
+	if s.p.StrideW > 2 {
+		return s.p.PadW
+	}
+	return 0
+}
+
+// apartFrom is the block of dy's columns from one on, which filters that do not overlap take to three vectors of dx.
+func (s *wideStrided) apartFrom(at int) (c wideColumns) {
+	p := &s.p
+	from := at*p.StrideW - p.PadW
+	c.x, c.y = 4*from, 4*at
+	c.maskY[0] = bothHalves(max(0, min(kernel.Block, p.OutW()-at)))[0]
+	for v := range p.S {
+		for lane := range kernel.Block {
+			place := v*kernel.Block + lane
+			c.orders[v][lane], c.orders[p.S+v][lane] = int32(place/p.S), int32(place%p.S)
+			if seen := from + place; seen >= 0 && seen < p.W {
+				c.views[v][0] |= 1 << lane
+			}
+		}
+	}
+	c.views[p.S][0] = bothHalves(p.S)[0] // a row of the filter
+	return c
+}
+
 // call is that for images from n on, of which a pair is one.
 func (s *wideStrided) call(n, images int, x, y []float32) wideStrides {
 	p, plane, result := &s.p, s.p.H*s.p.W, s.p.OutH()*s.p.OutW()
@@ -239,7 +276,7 @@ func (s *wideStrided) call(n, images int, x, y []float32) wideStrides {
 		xRow: 4 * p.W, yRow: 4 * p.OutW(), xEnd: 4 * plane, yEnd: 4 * result, blocks: len(s.columns), table: &s.columns[0], ahead: min(max(4*plane, nearest), 4*nearest),
 	}
 	if s.direction == geometry.ToInput {
-		t.xFirst, t.steps = -p.PadH*t.xRow, kernel.CeilDiv(p.H+p.PadH, 2)
+		t.xFirst, t.steps = -p.PadH*t.xRow, kernel.CeilDiv(p.H+p.PadH, p.StrideH)
 	} else {
 		before := s.before()
 		t.xFirst, t.steps = (p.R-(before+1)*p.StrideH-p.PadH)*t.xRow, p.OutH()+before
@@ -310,6 +347,8 @@ func wideStridedGradInput(p *geometry.Shape, dy, w, dx, scratch []float32) {
 func (s *wideStrided) runGrad(t *wideStrides) {
 	size3, odd := s.p.S == 3, s.p.PadW%2 > 0
 	switch {
+	case s.p.StrideW == 3:
+		vecWideStridedGrad3By3(t)
 	case size3 && odd && s.pair:
 		vecWideStridedGrad3OddPair(t)
 	case size3 && odd:

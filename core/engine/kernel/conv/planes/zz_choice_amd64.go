@@ -221,3 +221,8 @@ func vecWideStridedForward3By3Pair(wideStrides *wideStrides) {
 func vecWideStridedDots3By3Pair(wideStrides *wideStrides) {
 	wideStridedDots3By3PairAVX512(wideStrides)
 }
+
+// vecWideStridedGrad3By3 computes the gradient of planes that 3×3 filters see with stride 3.
+func vecWideStridedGrad3By3(wideStrides *wideStrides) {
+	wideStridedGrad3By3AVX512(wideStrides)
+}

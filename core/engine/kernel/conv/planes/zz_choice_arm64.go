@@ -223,3 +223,8 @@ func vecWideStridedForward3By3Pair(wideStrides *wideStrides) {
 func vecWideStridedDots3By3Pair(wideStrides *wideStrides) {
 	kernel.NoVectors()
 }
+
+// vecWideStridedGrad3By3 computes the gradient of planes that 3×3 filters see with stride 3.
+func vecWideStridedGrad3By3(wideStrides *wideStrides) {
+	kernel.NoVectors()
+}

@@ -101,3 +101,8 @@ func wideStridedForward3By3PairAVX512(wideStrides *wideStrides)
 //
 //go:noescape
 func wideStridedDots3By3PairAVX512(wideStrides *wideStrides)
+
+// wideStridedGrad3By3AVX512 computes the gradient of planes that 3×3 filters see with stride 3.
+//
+//go:noescape
+func wideStridedGrad3By3AVX512(wideStrides *wideStrides)

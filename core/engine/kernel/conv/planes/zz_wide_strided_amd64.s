@@ -107,7 +107,7 @@ stored:
 	VBROADCASTSS (R10), Z13
 	DECQ         R13
 	JNZ          step
-	ADDQ         $0x00000180, CX
+	ADDQ         $0x000001c0, CX
 	DECQ         240(AX)
 	JNZ          block
 	MOVQ         40(AX), CX
@@ -232,7 +232,7 @@ below1:
 	VMOVAPS Z13, Z12
 	DECQ    R12
 	JNZ     step
-	ADDQ    $0x00000180, CX
+	ADDQ    $0x000001c0, CX
 	DECQ    240(AX)
 	JNZ     block
 	MOVQ    64(AX), CX
@@ -367,7 +367,7 @@ joined1:
 	VPXORD  Z18, Z18, Z18
 	DECQ    R12
 	JNZ     step
-	ADDQ    $0x00000180, CX
+	ADDQ    $0x000001c0, CX
 	DECQ    240(AX)
 	JNZ     block
 	MOVQ    40(AX), CX
@@ -486,7 +486,7 @@ joined1:
 	VPXORD  Z18, Z18, Z18
 	DECQ    R12
 	JNZ     step
-	ADDQ    $0x00000180, CX
+	ADDQ    $0x000001c0, CX
 	DECQ    240(AX)
 	JNZ     block
 	MOVQ    40(AX), CX
@@ -1128,7 +1128,7 @@ stored:
 	VBROADCASTSS (R11), Z22
 	DECQ         R14
 	JNZ          step
-	ADDQ         $0x00000180, DX
+	ADDQ         $0x000001c0, DX
 	DECQ         240(AX)
 	JNZ          block
 	MOVQ         40(AX), CX
@@ -1294,7 +1294,7 @@ below1:
 	VMOVAPS Z27, Z26
 	DECQ    R12
 	JNZ     step
-	ADDQ    $0x00000180, CX
+	ADDQ    $0x000001c0, CX
 	DECQ    240(AX)
 	JNZ     block
 	MOVQ    64(AX), CX
@@ -1475,7 +1475,7 @@ joined1:
 	VPXORD  Z27, Z27, Z27
 	DECQ    R13
 	JNZ     step
-	ADDQ    $0x00000180, DX
+	ADDQ    $0x000001c0, DX
 	DECQ    240(AX)
 	JNZ     block
 	MOVQ    40(AX), CX
@@ -1624,7 +1624,7 @@ joined1:
 	VPXORD  Z27, Z27, Z27
 	DECQ    R13
 	JNZ     step
-	ADDQ    $0x00000180, DX
+	ADDQ    $0x000001c0, DX
 	DECQ    240(AX)
 	JNZ     block
 	MOVQ    40(AX), CX
@@ -2400,7 +2400,7 @@ stored:
 	VBROADCASTSS (R10), Z12
 	DECQ         R13
 	JNZ          step
-	ADDQ         $0x00000180, CX
+	ADDQ         $0x000001c0, CX
 	DECQ         240(AX)
 	JNZ          block
 	MOVQ         40(AX), CX
@@ -2538,7 +2538,7 @@ below2:
 	ADDQ    DI, BX
 	DECQ    R12
 	JNZ     step
-	ADDQ    $0x00000180, CX
+	ADDQ    $0x000001c0, CX
 	DECQ    240(AX)
 	JNZ     block
 	MOVQ    64(AX), CX
@@ -2841,5 +2841,133 @@ below2:
 	ADDQ    $0x00000240, 224(AX)
 	DECQ    32(AX)
 	JNZ     plane
+	VZEROUPPER
+	RET
+
+// func wideStridedGrad3By3AVX512(wideStrides *wideStrides)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·wideStridedGrad3By3AVX512(SB), NOSPLIT, $0-8
+	MOVQ wideStrides+0(FP), AX
+	MOVQ (AX), CX
+	MOVQ CX, 176(AX)
+	MOVQ 8(AX), CX
+	MOVQ CX, 184(AX)
+	MOVQ 144(AX), CX
+	MOVQ CX, 208(AX)
+
+plane:
+	MOVQ      136(AX), CX
+	KMOVW     36(CX), K1
+	MOVQ      208(AX), DX
+	VMOVUPS.Z (DX), K1, Z0
+	VMOVDQU32 256(CX), Z3
+	VPERMPS   Z0, Z3, Z3
+	VMOVDQU32 320(CX), Z4
+	VPERMPS   Z0, Z4, Z4
+	VMOVDQU32 384(CX), Z5
+	VPERMPS   Z0, Z5, Z5
+	VMOVUPS.Z 12(DX), K1, Z0
+	VMOVDQU32 256(CX), Z6
+	VPERMPS   Z0, Z6, Z6
+	VMOVDQU32 320(CX), Z7
+	VPERMPS   Z0, Z7, Z7
+	VMOVDQU32 384(CX), Z8
+	VPERMPS   Z0, Z8, Z8
+	VMOVUPS.Z 24(DX), K1, Z0
+	VMOVDQU32 256(CX), Z9
+	VPERMPS   Z0, Z9, Z9
+	VMOVDQU32 320(CX), Z10
+	VPERMPS   Z0, Z10, Z10
+	VMOVDQU32 384(CX), Z11
+	VPERMPS   Z0, Z11, Z11
+	MOVQ      128(AX), CX
+	MOVQ      CX, 240(AX)
+	MOVQ      136(AX), CX
+
+block:
+	KMOVW     20(CX), K1
+	VMOVDQU32 64(CX), Z0
+	KMOVW     24(CX), K2
+	VMOVDQU32 128(CX), Z1
+	KMOVW     28(CX), K3
+	VMOVDQU32 192(CX), Z2
+	KMOVW     32(CX), K4
+	MOVQ      176(AX), DX
+	MOVQ      96(AX), BX
+	MOVQ      104(AX), SI
+	MOVQ      80(AX), DI
+	ADDQ      (CX), DX
+	MOVQ      16(AX), R8
+	ADDQ      DX, R8
+	MOVQ      248(AX), R8
+	ADDQ      DX, R8
+	MOVQ      184(AX), R9
+	ADDQ      8(CX), R9
+	MOVQ      120(AX), R11
+	MOVQ      112(AX), R12
+	XORQ      R10, R10
+
+step:
+	VPXORD    Z12, Z12, Z12
+	CMPQ      R10, R12
+	JCC       below
+	VMOVUPS.Z (R9)(R10*1), K1, Z12
+
+below:
+	ADDQ       88(AX), R10
+	VPERMPS    Z12, Z0, Z13
+	VPERMPS    Z12, Z1, Z14
+	VPERMPS    Z12, Z2, Z15
+	CMPQ       BX, SI
+	JCC        written0
+	PREFETCHT0 (R8)(BX*1)
+	PREFETCHT0 64(R8)(BX*1)
+	VMULPS     Z3, Z13, Z16
+	VMOVUPS    Z16, K2, (DX)(BX*1)
+	VMULPS     Z4, Z14, Z16
+	VMOVUPS    Z16, K3, 64(DX)(BX*1)
+	VMULPS     Z5, Z15, Z16
+	VMOVUPS    Z16, K4, 128(DX)(BX*1)
+
+written0:
+	ADDQ       DI, BX
+	CMPQ       BX, SI
+	JCC        written1
+	PREFETCHT0 (R8)(BX*1)
+	PREFETCHT0 64(R8)(BX*1)
+	VMULPS     Z6, Z13, Z16
+	VMOVUPS    Z16, K2, (DX)(BX*1)
+	VMULPS     Z7, Z14, Z16
+	VMOVUPS    Z16, K3, 64(DX)(BX*1)
+	VMULPS     Z8, Z15, Z16
+	VMOVUPS    Z16, K4, 128(DX)(BX*1)
+
+written1:
+	ADDQ       DI, BX
+	CMPQ       BX, SI
+	JCC        written2
+	PREFETCHT0 (R8)(BX*1)
+	PREFETCHT0 64(R8)(BX*1)
+	VMULPS     Z9, Z13, Z13
+	VMOVUPS    Z13, K2, (DX)(BX*1)
+	VMULPS     Z10, Z14, Z13
+	VMOVUPS    Z13, K3, 64(DX)(BX*1)
+	VMULPS     Z11, Z15, Z13
+	VMOVUPS    Z13, K4, 128(DX)(BX*1)
+
+written2:
+	ADDQ DI, BX
+	DECQ R11
+	JNZ  step
+	ADDQ $0x000001c0, CX
+	DECQ 240(AX)
+	JNZ  block
+	MOVQ 40(AX), CX
+	ADDQ CX, 176(AX)
+	MOVQ 48(AX), CX
+	ADDQ CX, 184(AX)
+	ADDQ $0x24, 208(AX)
+	DECQ 32(AX)
+	JNZ  plane
 	VZEROUPPER
 	RET

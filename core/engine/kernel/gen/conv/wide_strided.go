@@ -21,7 +21,7 @@ const (
 	wsXAt, wsYAt, wsXPlaneAt, wsYPlaneAt  = 176, 184, 192, 200
 	wsWeightsAt, wsBiasAt, wsSumsAt       = 208, 216, 224
 	wsImagesLeft, wsBlocksLeft, wsAhead   = 232, 240, 248
-	wcX, wcY, wcMasks, wcOrders, wcSize   = 0, 8, 16, 64, 384
+	wcX, wcY, wcMasks, wcOrders, wcSize   = 0, 8, 16, 64, 448
 	wcMaskX, wcMaskXUpper                 = 0, 2 // of x's vectors where they need masks, or of those that are written
 	wcMaskY, wcMaskYUpper                 = 4, 6 // of y
 	wcMaskViews                           = 8    // of what each column of the filter sees, or of what it moves of dy: two masks each
@@ -45,6 +45,7 @@ func wideStrided(a *isa.Asm) {
 		wideStridedForward(a, 3, 3, pair)
 		wideStridedDots(a, 3, 3, pair)
 	}
+	wideStridedApart(a, 3)
 }
 
 // wideStridedKernel is what these kernels share.
@@ -464,4 +465,68 @@ func (k *wideStridedKernel) join(label string, columns [2]reg.VecVirtual, order 
 	}
 	a.Label(label)
 	a.ADDQ(k.xRow, k.off)
+}
+
+// wideStridedApart computes the gradient of planes' inputs where filters are as large as the stride, so that they do not overlap: of a row of dy, a
+// permutation gives what a vector of dx meets, and one of a row of the filter its weights.
+func wideStridedApart(a *isa.Asm, size int) {
+	k := newWideStrided(a, stridedName("wideStridedGrad", size, size), fmt.Sprintf("computes the gradient of planes that %d×%d filters see with stride %d.", size, size, size), size, size, false)
+	copyFields(a, k.t, [2]int{wsX, wsXAt}, [2]int{wsY, wsYAt}, [2]int{wsWeights, wsWeightsAt})
+	order, weights := a.Vecs(size), make([][]reg.VecVirtual, size)
+	for r := range weights {
+		weights[r] = a.Vecs(size)
+	}
+	var maskY reg.Register
+	var written []reg.Register
+	k.overPlanes(func() {
+		k.block = a.Field(k.t, wsTable)
+		row, from := k.mask(wcMaskViews+4*size), a.Field(k.t, wsWeightsAt)
+		for r := range size {
+			all := a.Vec()
+			a.VMOVUPS_Z(operand.Mem{Base: from, Disp: 4 * size * r}, row, all)
+			for i, v := range weights[r] {
+				a.VMOVDQU32(k.order(size+i), v)
+				a.VPERMPS(all, v, v)
+			}
+		}
+	}, func() {
+		maskY, written = k.mask(wcMaskY), nil
+		for i, v := range order {
+			a.VMOVDQU32(k.order(i), v)
+			written = append(written, k.mask(wcMaskViews+4*i))
+		}
+	}, func() {
+		y, _ := k.grads()
+		at, steps, yEnd := a.GP64(), a.Field(k.t, wsSteps), a.Field(k.t, wsYEnd)
+		a.XORQ(at, at)
+		a.Label("step")
+		dy := a.Vec()
+		a.Zero(dy)
+		a.CMPQ(at, yEnd)
+		a.JCC(operand.LabelRef("below"))
+		a.VMOVUPS_Z(isa.Offset(y, at, 0), maskY, dy)
+		a.Label("below")
+		a.ADDQ(operand.Mem{Base: k.t, Disp: wsYRow}, at)
+		met := a.Vecs(size)
+		for i, v := range met {
+			a.VPERMPS(dy, order[i], v)
+		}
+		for r := range size {
+			label := fmt.Sprint("written", r)
+			a.CMPQ(k.off, k.end)
+			a.JCC(operand.LabelRef(label))
+			k.ahead()
+			for i, v := range met {
+				product := a.Vec()
+				a.Mul(weights[r][i], v, product)
+				a.VMOVUPS(product, written[i], isa.Offset(k.x, k.off, 64*i))
+			}
+			a.Label(label)
+			a.ADDQ(k.xRow, k.off)
+		}
+		a.CountDown(steps, "step")
+	}, func() {
+		addFields(a, k.t, [2]int{wsXPlane, wsXAt}, [2]int{wsYPlane, wsYAt})
+		a.ADDQ(operand.U8(4*size*size), operand.Mem{Base: k.t, Disp: wsWeightsAt})
+	})
 }
