@@ -85,6 +85,19 @@ func TestOnePixelOfManyImages(t *testing.T) {
 	})
 }
 
+// TestTilesOfEveryHeight has as many output channels as tiles have rows, in rows of pairs of vectors and of a rest, and so
+// many channels that products copy pixels.
+func TestTilesOfEveryHeight(t *testing.T) {
+	kerneltest.AtEachLevel(t, func(t *testing.T) {
+		for out := 1; out <= 15; out++ {
+			testAlgorithm(t, Product, &Shape{N: 2, C: 3, H: 3, W: 21, K: out, R: 1, S: 1, StrideH: 1, StrideW: 1})
+			testAlgorithm(t, Product, &Shape{N: 1, C: 300, H: 1, W: 21, K: out, R: 1, S: 1, StrideH: 1, StrideW: 1}) // sums in two parts
+			testAlgorithm(t, Direct, &Shape{N: 1, C: 3, H: 4, W: 45, K: out, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1})
+		}
+		testAlgorithm(t, Product, &Shape{N: 2, C: 70, H: 6, W: 6, K: 66, R: 1, S: 1, StrideH: 1, StrideW: 1})
+	})
+}
+
 // TestImagesSideBySide has images of so few pixels that products take several of them at once: the last ones fewer.
 func TestImagesSideBySide(t *testing.T) {
 	shapes := []Shape{

@@ -53,7 +53,7 @@ var unevenCases = []Shape{
 	{N: 2, C: 20, H: 12, W: 13, K: 31, R: 5, S: 5, StrideH: 1, StrideW: 1, PadH: 2, PadW: 2},
 	{N: 2, C: 16, H: 16, W: 16, K: 30, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1},
 	{N: 5, C: 45, H: 8, W: 8, K: 32, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1},
-	{N: 9, C: 200, H: 8, W: 8, K: 150, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1}, // of several blocks and groups
+	{N: 9, C: 200, H: 8, W: 8, K: 150, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1}, // of several blocks of filters
 	{N: 3, C: 30, H: 16, W: 16, K: 62, R: 3, S: 3, StrideH: 2, StrideW: 2, PadH: 1, PadW: 1},
 	{N: 66, C: 72, H: 8, W: 8, K: 104, R: 3, S: 3, StrideH: 2, StrideW: 2, PadH: 1, PadW: 1},
 	{N: 4, C: 29, H: 14, W: 14, K: 43, R: 1, S: 1, StrideH: 2, StrideW: 2},
