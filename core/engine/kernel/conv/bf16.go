@@ -5,8 +5,8 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/winograd"
 )
 
-// Convolutions of bfloat16 images, with float32 sums. Layers whose channels come
-// in sixteens go through Winograd in float32, with tiles that float32
+// Convolutions of bfloat16 images, with float32 sums. Layers of at least 16
+// channels go through Winograd where that saves products, in float32, with tiles that float32
 // results could not afford; others multiply pairs of bfloat16, as do filters of 1×1, which Winograd saves no products.
 
 // winogradBF16 reports whether Winograd computes a direction, which pairs of bfloat16 could compute, too, or not.

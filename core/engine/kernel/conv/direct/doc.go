@@ -1,5 +1,5 @@
-// Package direct computes convolutions with stride 1 straight from images that are framed by
-// zeros: direct.go and weight.go for float32, bf16.go and bf16_weight.go for pairs of bfloat16. With AVX-512, most weight
+// Package direct computes convolutions straight from images that are framed by zeros: direct.go and weight.go for
+// float32, where a stride splits frames by its phases, bf16.go and bf16_weight.go for pairs of bfloat16 with stride 1. With AVX-512, most weight
 // gradients are computed from views, where rows have no gaps between them (views.go).
 //
 // It imports core/engine/kernel, its elementwise and gemm, and conv/cost and conv/geometry. Start with direct.go.
