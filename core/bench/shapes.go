@@ -13,6 +13,7 @@ var manyShapes = []conv.Shape{
 	square(64, 1, 28, 6, 5, 1), valid(64, 6, 14, 16, 5, 1), valid(64, 16, 5, 120, 5, 1),
 	// Few and odd channels, and filters that are not square.
 	square(64, 3, 32, 13, 3, 1), square(64, 43, 8, 61, 3, 1), square(64, 7, 32, 13, 3, 1), oblong(64, 32, 16, 32, 1, 7), oblong(64, 32, 16, 32, 7, 1),
+	square(64, 16, 32, 2, 5, 1),
 	// Depthwise and grouped.
 	depthwise(64, 32, 32, 3, 1), depthwise(64, 64, 32, 3, 2), depthwise(64, 128, 16, 3, 1), depthwise(64, 256, 8, 3, 1), depthwise(64, 13, 32, 3, 2),
 	depthwise(64, 29, 16, 5, 1), depthwise(64, 43, 16, 3, 2), depthwise(64, 24, 8, 7, 1), depthwise(64, 48, 4, 7, 1), depthwise(64, 96, 14, 7, 1),
@@ -20,7 +21,7 @@ var manyShapes = []conv.Shape{
 	// 1x1.
 	square(64, 32, 32, 64, 1, 1), square(64, 13, 16, 29, 1, 1), square(64, 29, 16, 43, 1, 1), square(64, 128, 16, 128, 1, 1), square(64, 256, 8, 256, 1, 1),
 	square(64, 24, 8, 96, 1, 1), square(64, 96, 8, 24, 1, 1), square(64, 48, 4, 192, 1, 1), square(64, 192, 4, 48, 1, 1), square(64, 128, 8, 512, 1, 1),
-	square(64, 160, 7, 64, 1, 1), square(64, 32, 16, 64, 1, 2), square(64, 29, 14, 43, 1, 2),
+	square(64, 160, 7, 64, 1, 1), square(64, 320, 3, 512, 1, 1), square(64, 32, 16, 64, 1, 2), square(64, 29, 14, 43, 1, 2),
 	// Stems, and layers of EfficientNet and ShuffleNet.
 	square(64, 3, 64, 16, 3, 2), square(16, 3, 64, 64, 7, 2), depthwise(64, 48, 28, 5, 2), grouped(square(64, 96, 14, 96, 1, 1), 3),
 	// Patches.

@@ -29,8 +29,8 @@ const (
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:   {cost.Steps: 1.03, cost.Calls: 16.8, frameVectors: 4.97, splitRows: 12.5, splitElems: 3.05, joinedRows: 7.74, gatheredRows: 4.43, packedTaps: 4.93, dotSteps: 1.13, dotMasked: 0.564, dotCalls: 66.4, scattered: 1},
-	kernel.AVX512: {cost.Steps: 1.01, cost.Calls: 43.7, cost.Stores: 0.245, frameVectors: 4.67, splitRows: 12.2, splitElems: 3, joinedRows: 7, gatheredRows: 2.72, packedTaps: 4.36, dotSteps: 1.39, dotMasked: 0.4, dotSums: 5.3, scattered: 0.755, viewSteps: 0.97, viewCalls: 130, viewImages: 11, viewRows: 1.2, viewCopies: 1.8},
+	kernel.AVX2:   {cost.Steps: 0.909, cost.Calls: 14.3, frameVectors: 4.6, splitRows: 14.2, splitElems: 1.69, joinedRows: 6.68, gatheredRows: 3.71, packedTaps: 4.77, dotSteps: 1.04, dotMasked: 0.994, dotCalls: 50.7, scattered: 0.6},
+	kernel.AVX512: {cost.Steps: 0.9, cost.Calls: 50, cost.Stores: 0.5, frameVectors: 4.42, splitRows: 11.7, splitElems: 1.9, joinedRows: 7.06, gatheredRows: 2.92, packedTaps: 4.05, dotSteps: 1.17, dotMasked: 0.652, dotSums: 5.91, scattered: 0.242, viewSteps: 0.862, viewCalls: 171, viewImages: 9.11, viewRows: 1.35, viewCopies: 1.87},
 }
 
 // Terms counts what a direction of p does. See package cost.

@@ -22,8 +22,8 @@ const (
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:   {cost.Steps: 0.837, cost.Calls: 8.61, cost.Stores: 3.53, packed: 0.726, products: 1370, frameRows: 27.2, tapRows: 6.35, tapVectors: 13.1, blockRows: 9.36, blockElems: 3.28, transposed: 2.2},
-	kernel.AVX512: {cost.Steps: 0.825, cost.Stores: 6.14, packed: 0.563, products: 1040, frameRows: 11.6, frameElems: 1.88, tapBands: 25.9, tapVectors: 3.62, blockRows: 12.7, blockElems: 2.49, transposed: 0.944},
+	kernel.AVX2:   {cost.Steps: 0.757, cost.Stores: 3.84, packed: 0.632, products: 1110, frameRows: 25.1, tapRows: 5.3, tapVectors: 12, blockRows: 9.37, blockElems: 2.87, transposed: 3.07},
+	kernel.AVX512: {cost.Steps: 0.743, cost.Stores: 6.4, packed: 0.512, products: 578, frameRows: 10.4, frameElems: 1.65, tapBands: 24, tapVectors: 3.22, blockRows: 9.69, blockElems: 2.24, transposed: 1.47},
 }
 
 // Terms counts what a direction of p does. See package cost.

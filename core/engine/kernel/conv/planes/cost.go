@@ -30,8 +30,8 @@ const (
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:   {cost.Steps: 1.04, cost.Calls: 55.5, products: 1.22, planeCalls: 14.9, frameRows: 0.674, frameVectors: 2.31, splitRows: 13.8, splitElems: 2.51, resultRows: 4.44, dots: 1.34, dotCalls: 59.5, packed: 0.431, stored: 2.58, spread: 3.1, columns: 2.84, strides: 1.63, stridePlanes: 6.84},
-	kernel.AVX512: {cost.Steps: 1.01, cost.Calls: 184, products: 0.806, planeCalls: 321, frameRows: 1.09, frameVectors: 1.69, splitRows: 11.8, splitElems: 2.8, resultRows: 2.6, dots: 1.01, dotCalls: 138, packed: 0.53, stored: 2.7, spread: 2.63, columns: 16.1, strides: 1.63, stridePlanes: 6.7, wideProducts: 0.55, wideTiles: 12, wideSteps: 4.5},
+	kernel.AVX2:   {cost.Steps: 0.946, cost.Calls: 40.5, products: 1.09, planeCalls: 31.4, frameRows: 0.662, frameVectors: 1.98, splitRows: 14.3, splitElems: 1.47, resultRows: 4.38, dots: 1.17, dotCalls: 56.3, packed: 0.38, stored: 2.46, spread: 3.18, columns: 3.41, strides: 1.49, stridePlanes: 5.36},
+	kernel.AVX512: {cost.Steps: 0.9, cost.Calls: 152, products: 0.763, planeCalls: 298, frameRows: 0.673, frameVectors: 1.76, splitRows: 12.8, splitElems: 1.75, resultRows: 2.14, dots: 1.16, dotCalls: 75.4, packed: 0.474, stored: 2.66, spread: 2.53, columns: 6.13, strides: 1.5, stridePlanes: 6.2, wideProducts: 0.436, wideTiles: 16.4, wideSteps: 5.17},
 }
 
 // Terms counts what a direction of p does. See package cost.

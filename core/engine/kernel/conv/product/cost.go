@@ -34,8 +34,8 @@ const (
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:   {cost.Steps: 1.05, gatheredRows: 6.47, gatheredElems: 0.95, passedElems: 0.793, packedWeights: 0.361, packedPixels: 3.15, deepVectors: 2, matrices: 679, partRows: 0.296, scattered: 0.6, streamed: 10.9, pairedRows: 5.58, pairedVectors: 1.56, panels: 132, shortSums: 1.75},
-	kernel.AVX512: {cost.Steps: 1.04, cost.Calls: 7.9, cost.Stores: 0.752, gatheredRows: 5.31, gatheredElems: 1.12, passedElems: 0.522, packedWeights: 0.273, packedPixels: 2.94, deepVectors: 3.26, matrices: 774, partRows: 0.732, scattered: 0.525, streamed: 8.04, pairedRows: 4.23, pairedVectors: 4.69, panels: 95.4, shortSums: 1.26},
+	kernel.AVX2:   {cost.Steps: 0.954, cost.Calls: 0.535, gatheredRows: 4.59, gatheredElems: 0.753, passedElems: 0.695, packedWeights: 0.251, packedPixels: 2.69, deepVectors: 2.03, matrices: 633, partRows: 0.384, scattered: 0.407, streamed: 0.089, pairedRows: 4.81, pairedVectors: 2.63, panels: 119, shortSums: 1.77},
+	kernel.AVX512: {cost.Steps: 0.937, cost.Calls: 18, cost.Stores: 0.325, gatheredRows: 4.52, gatheredElems: 1.14, passedElems: 0.428, packedWeights: 0.21, packedPixels: 2.35, deepVectors: 3.03, matrices: 773, partRows: 0.699, scattered: 0.34, streamed: 0.722, pairedRows: 4.53, pairedVectors: 3.62, panels: 86.6, shortSums: 1.2},
 }
 
 // Terms counts what a direction of p does. See package cost.
