@@ -52,11 +52,20 @@ PartitionName=debug Nodes=n[1-2] Default=YES MaxTime=INFINITE State=UP
 CONF
 export SLURM_CONF="$D/slurm.conf"
 
+# stop ends the daemons, and waits until they have written their state: who has started this removes the folder then.
 stop() {
 	scancel -u root 2> /dev/null || true
-	for pid in "$D"/*.pid; do
-		[ ! -e "$pid" ] || kill "$(cat "$pid")" 2> /dev/null || true
+	local pids=()
+	for file in "$D"/*.pid; do
+		[ ! -e "$file" ] || pids+=("$(cat "$file")")
 	done
+	[ ${#pids[@]} -gt 0 ] || return 0
+	kill "${pids[@]}" 2> /dev/null || true
+	for _ in $(seq 300); do
+		kill -0 "${pids[@]}" 2> /dev/null || return 0 # true if any is left
+		sleep 0.1
+	done
+	kill -9 "${pids[@]}" 2> /dev/null || true
 }
 trap stop EXIT
 munged --force --key-file="$D/munge.key" --socket="$D/munge.socket" --pid-file="$D/munged.pid" --log-file="$D/log/munged.log" --seed-file="$D/munged.seed"
