@@ -68,17 +68,21 @@ func (l *callQueue) limit(d time.Duration) {
 	l.timeout = d
 }
 
-// expire releases the waiters when an operation does not return.
+// expire releases the waiters when an operation does not return. The owner is aborted first: who returns from
+// waiting may close it, which would seem to fail, and the cancelled call reports a less useful reason.
 func (l *callQueue) expire() {
 	l.mu.Lock()
-	if l.late == nil {
-		op := &l.ops[(l.done+1)%shm.Slots]
-		l.late = fmt.Errorf("%w: %s takes longer than %v", ErrHung, l.owner.name(op), l.timeout)
-	}
 	late := l.late
+	if late == nil {
+		op := &l.ops[(l.done+1)%shm.Slots]
+		late = fmt.Errorf("%w: %s takes longer than %v", ErrHung, l.owner.name(op), l.timeout)
+	}
+	l.mu.Unlock()
+	l.owner.abort(late)
+	l.mu.Lock()
+	l.late = late
 	l.cond.Broadcast()
 	l.mu.Unlock()
-	l.owner.abort(late) // before the cancelled call reports a less useful reason
 	l.cancel()
 }
 
