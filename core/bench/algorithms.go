@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"math/rand/v2"
 	"runtime"
 	"slices"
 	"strings"
@@ -67,12 +66,7 @@ type AlgorithmResult struct {
 // Algorithms measures convolutions by every algorithm that takes them. It returns ctx's
 // error if ctx ends first.
 func Algorithms(ctx context.Context, o AlgorithmOptions, each func(AlgorithmResult) error) error {
-	shapes := slices.Concat(convolutions, manyShapes)
-	r := rand.New(rand.NewPCG(o.Seed, 0))
-	for range o.Random {
-		shapes = append(shapes, randomShape(r))
-	}
-	results := o.cases(shapes)
+	results := o.cases(slices.Concat(convolutions, manyShapes, randomShapes(o.Random, o.Seed)))
 	for round := range max(1, o.Rounds) {
 		for i := range results {
 			if err := ctx.Err(); err != nil {

@@ -33,11 +33,7 @@ func kernelCases() (cases []func() Kernel) {
 		add(func() Kernel { return gemmCase("gemm grad input", false, false, rows, s[0], s[1]) })
 		add(func() Kernel { return gemmCase("gemm grad weight", true, false, s[1], s[0], rows) })
 	}
-	for _, c := range slices.Concat(convolutions, manyShapes) {
-		for _, d := range directionsOf(&c) {
-			add(func() Kernel { return convCase("conv2d"+d.suffix, c, d.run) })
-		}
-	}
+	cases = append(cases, convCases(slices.Concat(convolutions, manyShapes))...)
 	if kernel.HasBF16() {
 		addBF16(add)
 	}
@@ -80,6 +76,16 @@ func kernelCases() (cases []func() Kernel) {
 	for _, d := range []tensor.DType{tensor.BF16, tensor.F16} {
 		add(func() Kernel { return convertCase(tensor.F32, d, params) })
 		add(func() Kernel { return convertCase(d, tensor.F32, params) })
+	}
+	return cases
+}
+
+// convCases are convolutions in each of their directions.
+func convCases(shapes []conv.Shape) (cases []func() Kernel) {
+	for _, c := range shapes {
+		for _, d := range directionsOf(&c) {
+			cases = append(cases, func() Kernel { return convCase("conv2d"+d.suffix, c, d.run) })
+		}
 	}
 	return cases
 }

@@ -58,7 +58,7 @@ func TestFloorOfProductsOfBF16(t *testing.T) {
 
 func TestKernelsAreAllMeasuredOnce(t *testing.T) {
 	seen := map[string]bool{}
-	err := Kernels(t.Context(), &machine, "100x", 0, func(r KernelResult) error {
+	err := Kernels(t.Context(), &machine, KernelOptions{Match: "100x"}, func(r KernelResult) error {
 		name := r.Name + " " + r.Shape
 		if seen[name] || r.P50 <= 0 || r.Min > r.P50 || r.Floor <= 0 {
 			t.Errorf("%+v", r)
@@ -71,7 +71,7 @@ func TestKernelsAreAllMeasuredOnce(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := Kernels(ctx, &machine, "", 0, nil); !errors.Is(err, context.Canceled) {
+	if err := Kernels(ctx, &machine, KernelOptions{}, nil); !errors.Is(err, context.Canceled) {
 		t.Fatalf("a cancelled measurement gives %v", err)
 	}
 }

@@ -34,21 +34,28 @@ type KernelResult struct {
 	OfFloor float64 `json:"of_floor"`
 }
 
-// Kernels measures the kernels whose name or shape contains match, on one
-// thread, each for about the budget, and calls each with every result. It
-// returns ctx's error if ctx ends first.
-func Kernels(ctx context.Context, m *Machine, match string, budget time.Duration, each func(KernelResult) error) error {
+// KernelOptions says which kernels Kernels measures, and how long each.
+type KernelOptions struct {
+	Match  string // what a kernel's name or shape contains
+	Random int    // convolutions that are drawn in addition to those of the list
+	Seed   uint64 // of these
+	Budget time.Duration
+}
+
+// Kernels measures kernels on one thread and calls each with every result. It returns
+// ctx's error if ctx ends first.
+func Kernels(ctx context.Context, m *Machine, o KernelOptions, each func(KernelResult) error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	for _, make := range kernelCases() {
+	for _, make := range append(kernelCases(), convCases(randomShapes(o.Random, o.Seed))...) {
 		k := make()
-		if !strings.Contains(k.Name+" "+k.Shape, match) {
+		if !strings.Contains(k.Name+" "+k.Shape, o.Match) {
 			continue
 		}
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := each(m.measure(&k, budget)); err != nil {
+		if err := each(m.measure(&k, o.Budget)); err != nil {
 			return err
 		}
 	}

@@ -60,6 +60,16 @@ const (
 	mostElems           = 1 << 22
 )
 
+// randomShapes draws n convolutions, the same for each seed.
+func randomShapes(n int, seed uint64) []conv.Shape {
+	r := rand.New(rand.NewPCG(seed, 0))
+	shapes := make([]conv.Shape, n)
+	for i := range shapes {
+		shapes[i] = randomShape(r)
+	}
+	return shapes
+}
+
 // randomShape draws a convolution as networks have them, and as they might: any number of
 // channels, dense, grouped or depthwise; filters of up to 7x7 of any ratio, with strides and
 // dilation; patches, and filters as large as the image.

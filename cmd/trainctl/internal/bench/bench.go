@@ -127,6 +127,7 @@ instruction set, TRAINCTL_CONV=direct leaves Winograd out.
 that is best for it, and names it; --random adds convolutions that are not in the list.`,
 		Example: `  trainctl bench kernels --match conv2d
   TRAINCTL_CPU=avx2 trainctl bench kernels --json
+  trainctl bench kernels --random 100 --seed 7
   trainctl bench kernels --check --random 100 --seed 7 --budget 20ms`,
 		Args: cli.Exactly(),
 	}
@@ -134,7 +135,7 @@ that is best for it, and names it; --random adds convolutions that are not in th
 	budget := cmd.Flags().Duration("budget", 100*time.Millisecond, "measure each kernel for this `TIME`")
 	algorithms := cmd.Flags().Bool("algorithms", false, "measure convolutions by each algorithm, and how far the chosen one is from the best")
 	check := cmd.Flags().Bool("check", false, "as --algorithms, and fail if a choice is more than 1.3 times as slow as the best")
-	random := cmd.Flags().Int("random", 0, "with --algorithms or --check, add `N` convolutions drawn at random")
+	random := cmd.Flags().Int("random", 0, "add `N` convolutions drawn at random")
 	seed := cmd.Flags().Uint64("seed", 1, "draw them from `SEED`")
 	rounds := cmd.Flags().Int("rounds", 1, "with --algorithms or --check, measure all convolutions `N` times")
 	threads := cmd.Flags().Int("threads", 1, "with --algorithms or --check, share each convolution among `N` threads")
@@ -164,8 +165,9 @@ that is best for it, and names it; --random adds convolutions that are not in th
 		} else {
 			m.Text(w)
 		}
+		o := bench.KernelOptions{Match: *match, Random: *random, Seed: *seed, Budget: *budget}
 		print, flush := bench.KernelPrinter(w, *asJSON)
-		return errors.Join(bench.Kernels(cmd.Context(), &m, *match, *budget, print), flush())
+		return errors.Join(bench.Kernels(cmd.Context(), &m, o, print), flush())
 	}
 	return cmd
 }
