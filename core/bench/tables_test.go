@@ -7,9 +7,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/trainctl/trainctl/core/engine/kernel/conv"
 )
 
-var update = flag.Bool("update", false, "write the table of kernels in docs/performance.md")
+var update = flag.Bool("update", false, "write the tables of docs/performance.md")
 
 // The table lies between these lines of the page.
 const (
@@ -125,25 +127,110 @@ func number(us float64) string {
 	return fmt.Sprintf("%.0f", us)
 }
 
-// TestKernelTable holds the table of docs/performance.md against the recorded output of bench kernels.
-func TestKernelTable(t *testing.T) {
+// holdPage holds the part of docs/performance.md between the lines begin and end against what it should be.
+func holdPage(t *testing.T, begin, end, want string) {
+	t.Helper()
 	page, err := os.ReadFile(performancePage)
 	if err != nil {
 		t.Fatal(err)
 	}
-	before, rest, ok := strings.Cut(string(page), tableBegin)
-	_, after, ended := strings.Cut(rest, tableEnd)
+	before, rest, ok := strings.Cut(string(page), begin)
+	_, after, ended := strings.Cut(rest, end)
 	if !ok || !ended {
-		t.Fatalf("%s lacks the lines %q and %q", performancePage, tableBegin, tableEnd)
+		t.Fatalf("%s lacks the lines %q and %q", performancePage, begin, end)
 	}
-	want := before + tableBegin + kernelTable(t) + tableEnd + after
+	whole := before + begin + want + end + after
 	switch {
-	case want == string(page):
+	case whole == string(page):
 	case *update:
-		if err := os.WriteFile(performancePage, []byte(want), 0o644); err != nil {
+		if err := os.WriteFile(performancePage, []byte(whole), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	default:
-		t.Errorf("%s: the table of kernels is not that of testdata/kernels: run go test ./core/bench -run TestKernelTable -update", performancePage)
+		t.Errorf("%s: a table is not that of testdata: run go test ./core/bench -run %s -update", performancePage, t.Name())
 	}
+}
+
+// TestKernelTable holds the table of docs/performance.md against the recorded output of bench kernels.
+func TestKernelTable(t *testing.T) {
+	holdPage(t, tableBegin, tableEnd, kernelTable(t))
+}
+
+// Convolutions drawn at random are recorded with this number and seed.
+const (
+	randomRecorded = 300
+	randomSeed     = 2026
+	randomBegin    = "<!-- random convolutions: written by go test ./core/bench -run TestRandomTable -update -->\n"
+	randomEnd      = "<!-- end of random convolutions -->\n"
+)
+
+var randomKinds = []string{
+	"1 to 3 channels", "1×1 and patches", "dense, stride 1", "dense, stride 2 and more", "grouped",
+	"depthwise, stride 1", "depthwise, stride 2 and more", "depthwise, several outputs of a channel",
+}
+
+// randomKind is the row of the table that a convolution belongs to.
+func randomKind(p *conv.Shape) string {
+	one := p.R == 1 && p.S == 1
+	switch strided := p.StrideH > 1 || p.StrideW > 1; {
+	case p.Groups > 1 && p.Groups == p.C && p.K > p.C:
+		return randomKinds[7]
+	case p.Groups > 1 && p.Groups == p.C && strided:
+		return randomKinds[6]
+	case p.Groups > 1 && p.Groups == p.C:
+		return randomKinds[5]
+	case p.Groups > 1:
+		return randomKinds[4]
+	case p.C <= 3:
+		return randomKinds[0]
+	case one || p.R <= p.StrideH && p.S <= p.StrideW:
+		return randomKinds[1]
+	case strided:
+		return randomKinds[3]
+	}
+	return randomKinds[2]
+}
+
+// randomTable sums up the recorded random convolutions by kind, at both levels.
+func randomTable(t *testing.T) string {
+	t.Helper()
+	kinds := map[string]string{}
+	for _, p := range randomShapes(randomRecorded, randomSeed) {
+		kinds[p.String()] = randomKind(&p)
+	}
+	levels := []string{"avx2", "avx512"}
+	shares := map[string][]float64{} // by kind and level
+	var b strings.Builder
+	for _, level := range levels {
+		m, list := recorded[Machine, KernelResult](t, "testdata/random/"+level+".jsonl")
+		half, all := 0, 0
+		for _, r := range list {
+			kind, ok := kinds[r.Shape]
+			if !ok {
+				continue // of the list
+			}
+			share := r.Floor / r.Min
+			shares[kind+level] = append(shares[kind+level], share)
+			if all++; share >= 0.5 {
+				half++
+			}
+		}
+		fmt.Fprintf(&b, "%s on %s, %.0f GFLOP/s: %d of %d directions reach half of the floor.\n", m.Level, m.CPU, m.GFLOPS, half, all)
+	}
+	b.WriteString("\n| kind | AVX2: directions | reach half | tenth percentile % | median % | AVX-512: directions | reach half | tenth percentile % | median % |\n|---|---|---|---|---|---|---|---|---|\n")
+	for _, kind := range randomKinds {
+		fmt.Fprintf(&b, "| %s |", kind)
+		for _, level := range levels {
+			list := slices.Sorted(slices.Values(shares[kind+level]))
+			short, _ := slices.BinarySearch(list, 0.5)
+			fmt.Fprintf(&b, " %d | %d | %.0f | %.0f |", len(list), len(list)-short, 100*list[len(list)/10], 100*list[len(list)/2])
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+// TestRandomTable holds the table of random convolutions in docs/performance.md against the recorded output of bench kernels --random.
+func TestRandomTable(t *testing.T) {
+	holdPage(t, randomBegin, randomEnd, randomTable(t))
 }
