@@ -41,11 +41,11 @@ func kernelCases() (cases []func() Kernel) {
 		add(func() Kernel { return normPool(p) })
 		add(func() Kernel { return normPoolGrad(p) })
 	}
-	for _, n := range [][3]int{{100, 16, 784}, {32, 64, 1024}, {32, 512, 16}} {
+	for _, n := range [][3]int{{100, 16, 784}, {32, 64, 1024}, {32, 512, 16}, {64, 128, 49}, {32, 93, 4}, {64, 61, 25}, {64, 256, 1}, {64, 10, 1}} {
 		add(func() Kernel { return batchNorm(n[0], n[1], n[2]) })
 		add(func() Kernel { return batchNormGrad(n[0], n[1], n[2]) })
 	}
-	for _, n := range [][2]int{{768, 128}, {4096, 384}, {256, 768}} { // of transformers
+	for _, n := range [][2]int{{768, 128}, {4096, 384}, {256, 768}, {4096, 8}, {4096, 13}, {2048, 65}, {1024, 100}} { // of transformers
 		add(func() Kernel { return layerNorm(n[0], n[1]) })
 		add(func() Kernel { return layerNormGrad(n[0], n[1]) })
 		add(func() Kernel { return rmsNorm(n[0], n[1]) })

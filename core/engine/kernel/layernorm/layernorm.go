@@ -44,7 +44,7 @@ func LayerNormGrad[T kernel.Float](rows, cols int, x, dy, mean, invstd, gamma, d
 	}
 	if kernel.HasVectors[T]() && rows > 0 && gamma != nil && dgamma != nil && dbeta != nil {
 		n := kernel.Lanes()
-		inFours(rows, func(r, rows int) {
+		norm.InFours(rows, func(r, rows int) {
 			run := vecLayerNormGradRows
 			if rows%4 == 0 {
 				run = vecLayerNormGradFours
@@ -59,17 +59,6 @@ func LayerNormGrad[T kernel.Float](rows, cols int, x, dy, mean, invstd, gamma, d
 		xr, dyr := x[r*cols:][:cols], dy[r*cols:][:cols]
 		layerNormParamGrad(xr, dyr, mean[r], invstd[r], dgamma, dbeta)
 		layerNormInputGrad(xr, dyr, mean[r], invstd[r], gamma, dx[r*cols:][:cols])
-	}
-}
-
-// inFours calls f for as many rows as make fours, and for those that are left, with the first and their number.
-func inFours(rows int, f func(r, rows int)) {
-	whole := rows / 4 * 4
-	if whole > 0 {
-		f(0, whole)
-	}
-	if whole < rows {
-		f(whole, rows-whole)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/engine/kernel"
 	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
+	"github.com/trainctl/trainctl/core/engine/kernel/norm"
 )
 
 // RMSNorm divides each row of x [rows, cols] by the root of its mean square and
@@ -37,7 +38,7 @@ func RMSNormGrad[T kernel.Float](rows, cols int, x, dy, invrms, gamma, dx, dgamm
 	}
 	if kernel.HasVectors[T]() && rows > 0 && gamma != nil && dgamma != nil {
 		n := kernel.Lanes()
-		inFours(rows, func(r, rows int) {
+		norm.InFours(rows, func(r, rows int) {
 			run := vecRmsNormGradRows
 			if rows%4 == 0 {
 				run = vecRmsNormGradFours

@@ -17,7 +17,11 @@ func BatchNormStats[T kernel.Float](n, c, hw int, x, mean, variance []T) {
 // BatchNormStatsOf does so for the channels [lo, hi) of c.
 func BatchNormStatsOf[T kernel.Float](lo, hi, n, c, hw int, x, mean, variance []T) {
 	if inColumns[T](hw) {
-		columnStats(lo, hi, n, c, x, mean, variance)
+		columnStats(lo, hi, n, c, kernel.As32(x), kernel.As32(mean), kernel.As32(variance))
+		return
+	}
+	if statsInPixels[T](n, hw) {
+		pixelStats(lo, hi, n, c, hw, kernel.As32(x), kernel.As32(mean), kernel.As32(variance))
 		return
 	}
 	if !kernel.HasVectors[T]() {
@@ -83,6 +87,23 @@ func channelBlock(n, hw, images int) int {
 		return mostChannels // a cache line holds several
 	}
 	return min(mostChannels, max(1, blockElems/(n*hw*images)))
+}
+
+// gradBlock is channelBlock for a gradient, which may go by columns.
+func gradBlock[T kernel.Float](n, hw, images int) int {
+	block := channelBlock(n, hw, images)
+	if inPixels[T](n, hw) {
+		return min(sumChannels[T](n, hw), max(block, kernel.CeilDiv(leastColumns, hw)))
+	}
+	return block
+}
+
+// sumChannels is the most channels whose sums are taken together.
+func sumChannels[T kernel.Float](n, hw int) int {
+	if inPixels[T](n, hw) {
+		return pixelChannels(hw)
+	}
+	return mostChannels
 }
 
 // moments are the mean of some values and the sum of their squared distances from it.
@@ -158,8 +179,7 @@ func BatchNormApply[T kernel.Float](n, c, hw int, x, mean, invstd, gamma, beta, 
 		for lo := 0; lo < c; lo += applyChannels {
 			hi := min(lo+applyChannels, c)
 			affines(lo, hi, invstd, gamma, beta, scale[:], shift[:])
-			if hw == 1 {
-				columnApply(columns{n, c, hi - lo}, x[lo:], mean[lo:], scale[:], shift[:], nil, false, y[lo:])
+			if byColumns(lo, hi, n, c, hw, x, mean, scale[:], shift[:], nil, false, y) {
 				continue
 			}
 			for i := range n {
@@ -228,7 +248,7 @@ func BatchNormGrad[T kernel.Float](n, c, hw int, x, dy, mean, invstd, gamma, dx,
 
 // BatchNormGradOf does so for the channels [lo, hi) of c.
 func BatchNormGradOf[T kernel.Float](lo, hi, n, c, hw int, x, dy, mean, invstd, gamma, dx, dgamma, dbeta []T, accumulate bool) {
-	for block := channelBlock(n, hw, 2); lo < hi; lo += block {
+	for block := gradBlock[T](n, hw, 2); lo < hi; lo += block {
 		normGradBlock(lo, min(lo+block, hi), n, c, hw, x, nil, dy, mean, invstd, gamma, dx, dgamma, dbeta, nil, accumulate)
 	}
 }
@@ -237,8 +257,8 @@ func BatchNormGradOf[T kernel.Float](lo, hi, n, c, hw int, x, dy, mean, invstd, 
 // add up between each other for a synchronised batch norm. dbeta is the first
 // and dgamma the second times invstd.
 func BatchNormGradReduce[T kernel.Float](n, c, hw int, x, dy, mean, sumDy, sumDyXmu []T) {
-	for lo := 0; lo < c; lo += mostChannels {
-		hi := min(lo+mostChannels, c)
+	for lo, step := 0, sumChannels[T](n, hw); lo < c; lo += step {
+		hi := min(lo+step, c)
 		sums, dots := blockSums(lo, hi, n, c, hw, x, nil, dy, mean, nil)
 		for ch := lo; ch < hi; ch++ {
 			sumDy[ch], sumDyXmu[ch] = T(sums[ch-lo]), T(dots[ch-lo])
@@ -249,8 +269,8 @@ func BatchNormGradReduce[T kernel.Float](n, c, hw int, x, dy, mean, sumDy, sumDy
 // BatchNormGradInput computes dx from sums over count elements per channel, of
 // which n·hw are here. dx may be dy.
 func BatchNormGradInput[T kernel.Float](n, c, hw int, count float64, x, dy, mean, invstd, gamma, sumDy, sumDyXmu, dx []T) {
-	for lo := 0; lo < c; lo += mostChannels {
-		hi := min(lo+mostChannels, c)
+	for lo, step := 0, sumChannels[T](n, hw); lo < c; lo += step {
+		hi := min(lo+step, c)
 		var sums, dots [mostChannels]float64
 		for ch := lo; ch < hi; ch++ {
 			sums[ch-lo], dots[ch-lo] = float64(sumDy[ch]), float64(sumDyXmu[ch])

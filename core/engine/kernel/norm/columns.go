@@ -1,20 +1,18 @@
 package norm
 
-import (
-	"github.com/trainctl/trainctl/core/engine/kernel"
-	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
-)
+import "github.com/trainctl/trainctl/core/engine/kernel"
 
 // A batch of features [n, c] has planes of one element. Vectors then hold neighbouring
-// channels, which are columns of the batch, instead of neighbouring pixels of a plane.
+// channels, which are columns of the batch, instead of neighbouring pixels of a plane. Small planes are columns as
+// well, one of each pixel (pixels.go).
 
 // columnRows is how many rows add up in float32 before float64 takes over.
 const columnRows = 64
 
-// columns are up to mostChannels channels of a batch.
+// columns are neighbouring columns of float32.
 type columns struct {
-	n, c  int // rows, and elements between them
-	count int
+	n, stride int // rows, and elements between them
+	count     int
 }
 
 // inColumns reports whether a batch is processed by columns.
@@ -26,67 +24,73 @@ func (s columns) width() (vectors, rest int, tail kernel.Mask) {
 	return s.count / lanes, s.count % lanes, kernel.FirstLanes(s.count % lanes)
 }
 
+// InFours calls f for as many rows as make fours, and for those that are left, with the first and their number.
+func InFours(rows int, f func(r, rows int)) {
+	whole := rows / 4 * 4
+	if whole > 0 {
+		f(0, whole)
+	}
+	if whole < rows {
+		f(whole, rows-whole)
+	}
+}
+
 // columnStats computes the mean and biased variance of channels [lo, hi) of x [n, c], by
 // chunks of rows whose moments take two passes.
-func columnStats[T kernel.Float](lo, hi, n, c int, x, mean, variance []T) {
+func columnStats(lo, hi, n, c int, x, mean, variance []float32) {
 	for ; lo < hi; lo += mostChannels {
 		s := columns{n, c, min(mostChannels, hi-lo)}
 		ms := columnMoments(s, x[lo:])
 		for ch, m := range ms[:s.count] {
-			mean[lo+ch], variance[lo+ch] = T(m.mean), T(m.square/float64(n))
+			mean[lo+ch], variance[lo+ch] = float32(m.mean), float32(m.square/float64(n))
 		}
 	}
 }
 
-func columnMoments[T kernel.Float](s columns, x []T) (ms [mostChannels]moments) {
-	var center, sums, squares [mostChannels]T
-	vectors, rest, tail := s.width()
+func columnMoments(s columns, x []float32) (ms [mostChannels]moments) {
+	var center, sums, squares [mostChannels]float32
 	for i := 0; i < s.n; i += columnRows {
-		rows, chunk := min(columnRows, s.n-i), x[i*s.c:]
-		pass := func() {
-			clear(sums[:])
-			clear(squares[:])
-			vecColumnMoments(rows, kernel.Ptr32(chunk), vectors, rest, tail, kernel.Ptr32(center[:]), kernel.Ptr32(sums[:]), kernel.Ptr32(squares[:]), 4*s.c)
-		}
+		rows, chunk := min(columnRows, s.n-i), x[i*s.stride:]
 		copy(center[:s.count], chunk)
-		pass()
+		s.addMoments(rows, chunk, center[:], sums[:], squares[:])
 		for j := range s.count {
-			center[j] += sums[j] / T(rows)
+			center[j] += sums[j] / float32(rows)
 		}
-		pass()
+		s.addMoments(rows, chunk, center[:], sums[:], squares[:])
 		w := newMergeWeights(i, rows, 1)
 		for j := range s.count {
-			d := float64(sums[j])
-			ms[j].merge(moments{float64(center[j]) + d/float64(rows), float64(squares[j]) - d*d/float64(rows)}, w)
+			ms[j].merge(momentsFrom(float64(center[j]), float64(sums[j]), float64(squares[j]), rows), w)
 		}
 	}
 	return ms
 }
 
+// momentsFrom are those of count values, given Σ(x−center) and Σ(x−center)².
+func momentsFrom(center, sum, square float64, count int) moments {
+	return moments{center + sum/float64(count), square - sum*sum/float64(count)}
+}
+
+// addMoments makes the sums of some rows around a center of each column. Sums have room for whole vectors.
+func (s columns) addMoments(rows int, x, center, sums, squares []float32) {
+	clear(sums)
+	clear(squares)
+	vectors, rest, tail := s.width()
+	InFours(rows, func(r, rows int) {
+		run := vecColumnMoments
+		if rows%4 == 0 {
+			run = vecColumnMomentsFours
+		}
+		run(rows, &x[r*s.stride], vectors, rest, tail, &center[0], &sums[0], &squares[0], 4*s.stride)
+	})
+}
+
 // columnSums computes Σd and Σd·(x−mean) of a few channels, where d is dy, or what passes a
 // ReLU with output y. With a place for d, it is stored.
-func columnSums[T kernel.Float](s columns, x, y, dy, mean, d []T) (sums, dots [mostChannels]float64) {
-	var sum, dot, gated [mostChannels]T
-	vectors, rest, tail := s.width()
-	add := func(rows int, x, dy []T) {
-		vecColumnSums(rows, kernel.Ptr32(x), kernel.Ptr32(dy), vectors, rest, tail, kernel.Ptr32(mean), kernel.Ptr32(sum[:]), kernel.Ptr32(dot[:]), 4*s.c)
-	}
+func columnSums(s columns, x, y, dy, mean, d []float32) (sums, dots [mostChannels]float64) {
+	var sum, dot [mostChannels]float32
 	for i := 0; i < s.n; i += columnRows {
-		rows := min(columnRows, s.n-i)
-		clear(sum[:])
-		clear(dot[:])
-		if y == nil {
-			add(rows, x[i*s.c:], dy[i*s.c:])
-		} else {
-			for at := i * s.c; at < (i+rows)*s.c; at += s.c {
-				g := gated[:s.count]
-				if d != nil {
-					g = d[at:][:s.count]
-				}
-				elementwise.ReLUGrad(y[at:][:s.count], dy[at:][:s.count], g)
-				add(1, x[at:], g)
-			}
-		}
+		at := i * s.stride
+		s.addSums(min(columnRows, s.n-i), x[at:], from(y, at), dy[at:], mean, from(d, at), sum[:], dot[:])
 		for j := range s.count {
 			sums[j] += float64(sum[j])
 			dots[j] += float64(dot[j])
@@ -95,38 +99,49 @@ func columnSums[T kernel.Float](s columns, x, y, dy, mean, d []T) (sums, dots [m
 	return sums, dots
 }
 
-// columnInput computes dx = (d − meanDy − (x−mean)·slope)·scale of a few channels, where d
-// is dy, or what passes a ReLU with output y.
-func columnInput[T kernel.Float](s columns, x, y, dy, mean, meanDy, slope, scale, dx []T) {
+// addSums makes the sums of columnSums for some rows. They have room for whole vectors.
+func (s columns) addSums(rows int, x, y, dy, mean, d, sums, dots []float32) {
+	clear(sums)
+	clear(dots)
 	vectors, rest, tail := s.width()
-	run := func(rows int, x, dy, dx []T) {
-		vecColumnGrad(rows, kernel.Ptr32(x), kernel.Ptr32(dy), vectors, rest, tail, kernel.Ptr32(mean), kernel.Ptr32(meanDy), kernel.Ptr32(slope), kernel.Ptr32(scale), kernel.Ptr32(dx), 4*s.c)
-	}
-	if y == nil {
-		run(s.n, x, dy, dx)
-		return
-	}
-	var gated [mostChannels]T
-	for at := 0; at < s.n*s.c; at += s.c {
-		elementwise.ReLUGrad(y[at:][:s.count], dy[at:][:s.count], gated[:])
-		run(1, x[at:], gated[:], dx[at:])
-	}
+	InFours(rows, func(r, rows int) {
+		at := r * s.stride
+		plain, relu, stored := vecColumnSums, vecReLUColumnSums, vecReLUColumnSumsTo
+		if rows%4 == 0 {
+			plain, relu, stored = vecColumnSumsFours, vecReLUColumnSumsFours, vecReLUColumnSumsToFours
+		}
+		switch {
+		case y == nil:
+			plain(rows, &x[at], &dy[at], vectors, rest, tail, &mean[0], &sums[0], &dots[0], 4*s.stride)
+		case d == nil:
+			relu(rows, &x[at], &dy[at], &y[at], vectors, rest, tail, &mean[0], &sums[0], &dots[0], 4*s.stride)
+		default:
+			stored(rows, &x[at], &dy[at], &y[at], &d[at], vectors, rest, tail, &mean[0], &sums[0], &dots[0], 4*s.stride)
+		}
+	})
 }
 
-// columnApply computes y = (x − mean)·scale + shift of a few channels, adds a residual if
-// there is one, and clips below 0 with relu.
-func columnApply[T kernel.Float](s columns, x, mean, scale, shift, residual []T, relu bool, y []T) {
-	const block = 16 // rows that the L1 cache holds until they are clipped
+// columnInput computes dx = (d − meanDy − (x−mean)·slope)·scale of a few columns, where d
+// is dy, or what passes a ReLU with output y.
+func columnInput(s columns, x, y, dy, mean, meanDy, slope, scale, dx []float32) {
 	vectors, rest, tail := s.width()
-	for i := 0; i < s.n; i += block {
-		rows := min(block, s.n-i)
-		vecColumnAffine(rows, kernel.Ptr32(x[i*s.c:]), vectors, rest, tail, kernel.Ptr32(mean), kernel.Ptr32(scale), kernel.Ptr32(shift), kernel.Ptr32(y[i*s.c:]), 4*s.c)
-		for at := i * s.c; relu && at < (i+rows)*s.c; at += s.c {
-			row := y[at:][:s.count]
-			if residual != nil {
-				elementwise.AddTo(row, residual[at:][:s.count])
-			}
-			elementwise.ReLU(row, row)
-		}
+	if y == nil {
+		vecColumnGrad(s.n, &x[0], &dy[0], vectors, rest, tail, &mean[0], &meanDy[0], &slope[0], &scale[0], &dx[0], 4*s.stride)
+		return
+	}
+	vecReLUColumnGrad(s.n, &x[0], &dy[0], &y[0], vectors, rest, tail, &mean[0], &meanDy[0], &slope[0], &scale[0], &dx[0], 4*s.stride)
+}
+
+// columnApply computes y = (x − mean)·scale + shift of a few columns, with relu adds a residual if
+// there is one, and clips below 0.
+func columnApply(s columns, x, mean, scale, shift, residual []float32, relu bool, y []float32) {
+	vectors, rest, tail := s.width()
+	switch {
+	case residual != nil:
+		vecColumnAffineAddReLU(s.n, &x[0], &residual[0], vectors, rest, tail, &mean[0], &scale[0], &shift[0], &y[0], 4*s.stride)
+	case relu:
+		vecColumnAffineReLU(s.n, &x[0], vectors, rest, tail, &mean[0], &scale[0], &shift[0], &y[0], 4*s.stride)
+	default:
+		vecColumnAffine(s.n, &x[0], vectors, rest, tail, &mean[0], &scale[0], &shift[0], &y[0], 4*s.stride)
 	}
 }

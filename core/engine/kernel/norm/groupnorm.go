@@ -107,7 +107,7 @@ func (f *groupFactors[T]) apply(hw, count int, x, gamma, beta []T, mean, invstd 
 	}
 	switch {
 	case inColumns[T](hw):
-		columnApply(columns{1, count, count}, x, f.mean[:], f.gain[:], f.shift[:], nil, false, y)
+		columnApply(columns{1, count, count}, kernel.As32(x), kernel.As32(f.mean[:]), kernel.As32(f.gain[:]), kernel.As32(f.shift[:]), nil, false, kernel.As32(y))
 	case kernel.HasVectors[T]():
 		subMulAddPlanes(count, hw, x, f.mean[:], f.gain[:], f.shift[:], y)
 	default:
@@ -155,7 +155,7 @@ func (f *groupFactors[T]) sum(hw, count int, x, dy []T, mean T) {
 		f.mean[j] = mean
 	}
 	if inColumns[T](hw) {
-		f.sums, f.dots = columnSums(columns{1, count, count}, x, nil, dy, f.mean[:], nil)
+		f.sums, f.dots = columnSums(columns{1, count, count}, kernel.As32(x), nil, kernel.As32(dy), kernel.As32(f.mean[:]), nil)
 		return
 	}
 	clear(f.sums[:count])

@@ -19,8 +19,7 @@ func BatchNormReLU[T kernel.Float](n, c, hw int, x, mean, invstd, gamma, beta, r
 	for lo := 0; lo < c; lo += applyChannels {
 		hi := min(lo+applyChannels, c)
 		affines(lo, hi, invstd, gamma, beta, scale[:], shift[:])
-		if hw == 1 {
-			columnApply(columns{n, c, hi - lo}, x[lo:], mean[lo:], scale[:], shift[:], from(residual, lo), true, y[lo:])
+		if byColumns(lo, hi, n, c, hw, x, mean, scale[:], shift[:], residual, true, y) {
 			continue
 		}
 		for i := range n {
@@ -28,6 +27,21 @@ func BatchNormReLU[T kernel.Float](n, c, hw int, x, mean, invstd, gamma, beta, r
 			normReLUPlanes(hi-lo, hw, x[at:], from(residual, at), mean[lo:], scale[:], shift[:], y[at:])
 		}
 	}
+}
+
+// byColumns is the pass over channels [lo, hi) where they are processed by columns, which it reports; scale and shift begin with the first.
+func byColumns[T kernel.Float](lo, hi, n, c, hw int, x, mean, scale, shift, residual []T, relu bool, y []T) bool {
+	at := lo * hw
+	x, mean, residual, y = x[at:], mean[lo:], from(residual, at), y[at:]
+	switch {
+	case inColumns[T](hw):
+		columnApply(columns{n, c, hi - lo}, kernel.As32(x), kernel.As32(mean), kernel.As32(scale), kernel.As32(shift), kernel.As32(residual), relu, kernel.As32(y))
+	case inPixels[T](n, hw):
+		pixelApply(n, c, hw, hi-lo, kernel.As32(x), kernel.As32(mean), kernel.As32(scale), kernel.As32(shift), kernel.As32(residual), relu, kernel.As32(y))
+	default:
+		return false
+	}
+	return true
 }
 
 // normReLUPlanes is normReLU of planes of float32 that lie side by side; r may be nil.
@@ -47,7 +61,7 @@ func normReLUPlanes[T kernel.Float](planes, hw int, x, r, mean, scale, shift, y 
 // gamma may). d, if not nil, receives dy where y is positive: the gradient of the
 // residual. dx may be x, and d may be dy; without d, dx may be dy.
 func BatchNormReLUGradOf[T kernel.Float](lo, hi, n, c, hw int, x, y, dy, mean, invstd, gamma, dx, dgamma, dbeta, d []T, accumulate bool) {
-	for block := channelBlock(n, hw, 3); lo < hi; lo += block {
+	for block := gradBlock[T](n, hw, 3); lo < hi; lo += block {
 		normGradBlock(lo, min(lo+block, hi), n, c, hw, x, y, dy, mean, invstd, gamma, dx, dgamma, dbeta, d, accumulate)
 	}
 }
@@ -66,7 +80,10 @@ func normGradBlock[T kernel.Float](lo, hi, n, c, hw int, x, y, dy, mean, invstd,
 // or what passes the ReLU with output y, which is stored if there is a place for it.
 func blockSums[T kernel.Float](lo, hi, n, c, hw int, x, y, dy, mean, d []T) (sums, dots [mostChannels]float64) {
 	if inColumns[T](hw) {
-		return columnSums(columns{n, c, hi - lo}, x[lo:], from(y, lo), dy[lo:], mean[lo:], from(d, lo))
+		return columnSums(columns{n, c, hi - lo}, kernel.As32(x[lo:]), kernel.As32(from(y, lo)), kernel.As32(dy[lo:]), kernel.As32(mean[lo:]), kernel.As32(from(d, lo)))
+	}
+	if at := lo * hw; inPixels[T](n, hw) {
+		return pixelSums(newPixels(n, c, hw, hi-lo), kernel.As32(x[at:]), kernel.As32(from(y, at)), kernel.As32(dy[at:]), kernel.As32(mean[lo:]), kernel.As32(from(d, at)))
 	}
 	for i := range n {
 		at := (i*c + lo) * hw
@@ -93,11 +110,12 @@ func blockInput[T kernel.Float](lo, hi, n, c, hw int, count float64, x, y, dy, m
 		meanDy[j], slope[j] = T(sums[j]/count), T(dots[j]/count*float64(invstd[ch])*float64(invstd[ch]))
 	}
 	whole := dyOrGated(y, dy, d)
-	if inColumns[T](hw) {
+	if inColumns[T](hw) || inPixels[T](n, hw) {
 		if whole != nil {
 			y, dy = nil, whole
 		}
-		columnInput(columns{n, c, hi - lo}, x[lo:], from(y, lo), dy[lo:], mean[lo:], meanDy[:], slope[:], scale[:], dx[lo:])
+		at, p := lo*hw, newPixels(n, c, hw, hi-lo)
+		pixelInput(p, kernel.As32(x[at:]), kernel.As32(from(y, at)), kernel.As32(dy[at:]), kernel.As32(mean[lo:]), kernel.As32(meanDy[:]), kernel.As32(slope[:]), kernel.As32(scale[:]), kernel.As32(dx[at:]))
 		return
 	}
 	for i := range n {

@@ -67,7 +67,43 @@ func vecGroupGradRows(rows int, x *float32, dy *float32, vectors int, rest int, 
 	}
 }
 
-// vecColumnMoments adds each column's Σ(x−center) to sums, and Σ(x−center)² to squares. Rows lie bytes apart.
+// vecColumnMomentsFours adds each column's Σ(x−center) to sums, and Σ(x−center)² to squares, which are whole vectors. Rows lie bytes apart. There are a multiple of four.
+func vecColumnMomentsFours(rows int, x *float32, vectors int, rest int, tail kernel.Mask, center *float32, sums *float32, squares *float32, bytes int) {
+	if kernel.Wide() {
+		columnMomentsFoursAVX512(rows, x, vectors, rest, uintptr(tail), center, sums, squares, bytes)
+	} else {
+		columnMomentsFoursAVX2(rows, x, vectors, rest, uintptr(tail), center, sums, squares, bytes)
+	}
+}
+
+// vecColumnSumsFours adds each column's Σdy to sums, and Σdy·(x−mean) to dots, which are whole vectors. Rows lie bytes apart. There are a multiple of four.
+func vecColumnSumsFours(rows int, x *float32, dy *float32, vectors int, rest int, tail kernel.Mask, mean *float32, sums *float32, dots *float32, bytes int) {
+	if kernel.Wide() {
+		columnSumsFoursAVX512(rows, x, dy, vectors, rest, uintptr(tail), mean, sums, dots, bytes)
+	} else {
+		columnSumsFoursAVX2(rows, x, dy, vectors, rest, uintptr(tail), mean, sums, dots, bytes)
+	}
+}
+
+// vecReLUColumnSumsFours adds each column's Σd to sums, and Σd·(x−mean) to dots, which are whole vectors, where d is dy where y > 0. Rows lie bytes apart. There are a multiple of four.
+func vecReLUColumnSumsFours(rows int, x *float32, dy *float32, y *float32, vectors int, rest int, tail kernel.Mask, mean *float32, sums *float32, dots *float32, bytes int) {
+	if kernel.Wide() {
+		reluColumnSumsFoursAVX512(rows, x, dy, y, vectors, rest, uintptr(tail), mean, sums, dots, bytes)
+	} else {
+		reluColumnSumsFoursAVX2(rows, x, dy, y, vectors, rest, uintptr(tail), mean, sums, dots, bytes)
+	}
+}
+
+// vecReLUColumnSumsToFours adds each column's Σd to sums, and Σd·(x−mean) to dots, which are whole vectors, where d is dy where y > 0, and stores d. Rows lie bytes apart. There are a multiple of four.
+func vecReLUColumnSumsToFours(rows int, x *float32, dy *float32, y *float32, d *float32, vectors int, rest int, tail kernel.Mask, mean *float32, sums *float32, dots *float32, bytes int) {
+	if kernel.Wide() {
+		reluColumnSumsToFoursAVX512(rows, x, dy, y, d, vectors, rest, uintptr(tail), mean, sums, dots, bytes)
+	} else {
+		reluColumnSumsToFoursAVX2(rows, x, dy, y, d, vectors, rest, uintptr(tail), mean, sums, dots, bytes)
+	}
+}
+
+// vecColumnMoments adds each column's Σ(x−center) to sums, and Σ(x−center)² to squares, which are whole vectors. Rows lie bytes apart.
 func vecColumnMoments(rows int, x *float32, vectors int, rest int, tail kernel.Mask, center *float32, sums *float32, squares *float32, bytes int) {
 	if kernel.Wide() {
 		columnMomentsAVX512(rows, x, vectors, rest, uintptr(tail), center, sums, squares, bytes)
@@ -76,12 +112,30 @@ func vecColumnMoments(rows int, x *float32, vectors int, rest int, tail kernel.M
 	}
 }
 
-// vecColumnSums adds each column's Σdy to sums, and Σdy·(x−mean) to dots. Rows lie bytes apart.
+// vecColumnSums adds each column's Σdy to sums, and Σdy·(x−mean) to dots, which are whole vectors. Rows lie bytes apart.
 func vecColumnSums(rows int, x *float32, dy *float32, vectors int, rest int, tail kernel.Mask, mean *float32, sums *float32, dots *float32, bytes int) {
 	if kernel.Wide() {
 		columnSumsAVX512(rows, x, dy, vectors, rest, uintptr(tail), mean, sums, dots, bytes)
 	} else {
 		columnSumsAVX2(rows, x, dy, vectors, rest, uintptr(tail), mean, sums, dots, bytes)
+	}
+}
+
+// vecReLUColumnSums adds each column's Σd to sums, and Σd·(x−mean) to dots, which are whole vectors, where d is dy where y > 0. Rows lie bytes apart.
+func vecReLUColumnSums(rows int, x *float32, dy *float32, y *float32, vectors int, rest int, tail kernel.Mask, mean *float32, sums *float32, dots *float32, bytes int) {
+	if kernel.Wide() {
+		reluColumnSumsAVX512(rows, x, dy, y, vectors, rest, uintptr(tail), mean, sums, dots, bytes)
+	} else {
+		reluColumnSumsAVX2(rows, x, dy, y, vectors, rest, uintptr(tail), mean, sums, dots, bytes)
+	}
+}
+
+// vecReLUColumnSumsTo adds each column's Σd to sums, and Σd·(x−mean) to dots, which are whole vectors, where d is dy where y > 0, and stores d. Rows lie bytes apart.
+func vecReLUColumnSumsTo(rows int, x *float32, dy *float32, y *float32, d *float32, vectors int, rest int, tail kernel.Mask, mean *float32, sums *float32, dots *float32, bytes int) {
+	if kernel.Wide() {
+		reluColumnSumsToAVX512(rows, x, dy, y, d, vectors, rest, uintptr(tail), mean, sums, dots, bytes)
+	} else {
+		reluColumnSumsToAVX2(rows, x, dy, y, d, vectors, rest, uintptr(tail), mean, sums, dots, bytes)
 	}
 }
 
@@ -94,12 +148,48 @@ func vecColumnAffine(rows int, x *float32, vectors int, rest int, tail kernel.Ma
 	}
 }
 
+// vecColumnAffineReLU computes y = max((x−mean)·scale + shift, 0), with the factors of each column. Rows lie bytes apart.
+func vecColumnAffineReLU(rows int, x *float32, vectors int, rest int, tail kernel.Mask, mean *float32, scale *float32, shift *float32, y *float32, bytes int) {
+	if kernel.Wide() {
+		columnAffineReLUAVX512(rows, x, vectors, rest, uintptr(tail), mean, scale, shift, y, bytes)
+	} else {
+		columnAffineReLUAVX2(rows, x, vectors, rest, uintptr(tail), mean, scale, shift, y, bytes)
+	}
+}
+
+// vecColumnAffineAddReLU computes y = max((x−mean)·scale + shift + r, 0), with the factors of each column. Rows lie bytes apart.
+func vecColumnAffineAddReLU(rows int, x *float32, r *float32, vectors int, rest int, tail kernel.Mask, mean *float32, scale *float32, shift *float32, y *float32, bytes int) {
+	if kernel.Wide() {
+		columnAffineAddReLUAVX512(rows, x, r, vectors, rest, uintptr(tail), mean, scale, shift, y, bytes)
+	} else {
+		columnAffineAddReLUAVX2(rows, x, r, vectors, rest, uintptr(tail), mean, scale, shift, y, bytes)
+	}
+}
+
 // vecColumnGrad computes dx = (dy − meanDy − (x−mean)·slope)·scale, with the factors of each column. Rows lie bytes apart.
 func vecColumnGrad(rows int, x *float32, dy *float32, vectors int, rest int, tail kernel.Mask, mean *float32, meanDy *float32, slope *float32, scale *float32, dx *float32, bytes int) {
 	if kernel.Wide() {
 		columnGradAVX512(rows, x, dy, vectors, rest, uintptr(tail), mean, meanDy, slope, scale, dx, bytes)
 	} else {
 		columnGradAVX2(rows, x, dy, vectors, rest, uintptr(tail), mean, meanDy, slope, scale, dx, bytes)
+	}
+}
+
+// vecReLUColumnGrad computes dx = (d − meanDy − (x−mean)·slope)·scale, with the factors of each column, where d is dy where y > 0. Rows lie bytes apart.
+func vecReLUColumnGrad(rows int, x *float32, dy *float32, y *float32, vectors int, rest int, tail kernel.Mask, mean *float32, meanDy *float32, slope *float32, scale *float32, dx *float32, bytes int) {
+	if kernel.Wide() {
+		reluColumnGradAVX512(rows, x, dy, y, vectors, rest, uintptr(tail), mean, meanDy, slope, scale, dx, bytes)
+	} else {
+		reluColumnGradAVX2(rows, x, dy, y, vectors, rest, uintptr(tail), mean, meanDy, slope, scale, dx, bytes)
+	}
+}
+
+// vecSpreadRows fills rows of bytes, each with its own factor. Vectors reach beyond the end of a row, and of the last.
+func vecSpreadRows(rows int, factors *float32, vectors int, y *float32, bytes int) {
+	if kernel.Wide() {
+		spreadRowsAVX512(rows, factors, vectors, y, bytes)
+	} else {
+		spreadRowsAVX2(rows, factors, vectors, y, bytes)
 	}
 }
 

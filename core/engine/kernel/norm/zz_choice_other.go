@@ -41,13 +41,43 @@ func vecGroupGradRows(rows int, x *float32, dy *float32, vectors int, rest int, 
 	kernel.NoVectors()
 }
 
-// vecColumnMoments adds each column's Σ(x−center) to sums, and Σ(x−center)² to squares. Rows lie bytes apart.
+// vecColumnMomentsFours adds each column's Σ(x−center) to sums, and Σ(x−center)² to squares, which are whole vectors. Rows lie bytes apart. There are a multiple of four.
+func vecColumnMomentsFours(rows int, x *float32, vectors int, rest int, tail kernel.Mask, center *float32, sums *float32, squares *float32, bytes int) {
+	kernel.NoVectors()
+}
+
+// vecColumnSumsFours adds each column's Σdy to sums, and Σdy·(x−mean) to dots, which are whole vectors. Rows lie bytes apart. There are a multiple of four.
+func vecColumnSumsFours(rows int, x *float32, dy *float32, vectors int, rest int, tail kernel.Mask, mean *float32, sums *float32, dots *float32, bytes int) {
+	kernel.NoVectors()
+}
+
+// vecReLUColumnSumsFours adds each column's Σd to sums, and Σd·(x−mean) to dots, which are whole vectors, where d is dy where y > 0. Rows lie bytes apart. There are a multiple of four.
+func vecReLUColumnSumsFours(rows int, x *float32, dy *float32, y *float32, vectors int, rest int, tail kernel.Mask, mean *float32, sums *float32, dots *float32, bytes int) {
+	kernel.NoVectors()
+}
+
+// vecReLUColumnSumsToFours adds each column's Σd to sums, and Σd·(x−mean) to dots, which are whole vectors, where d is dy where y > 0, and stores d. Rows lie bytes apart. There are a multiple of four.
+func vecReLUColumnSumsToFours(rows int, x *float32, dy *float32, y *float32, d *float32, vectors int, rest int, tail kernel.Mask, mean *float32, sums *float32, dots *float32, bytes int) {
+	kernel.NoVectors()
+}
+
+// vecColumnMoments adds each column's Σ(x−center) to sums, and Σ(x−center)² to squares, which are whole vectors. Rows lie bytes apart.
 func vecColumnMoments(rows int, x *float32, vectors int, rest int, tail kernel.Mask, center *float32, sums *float32, squares *float32, bytes int) {
 	kernel.NoVectors()
 }
 
-// vecColumnSums adds each column's Σdy to sums, and Σdy·(x−mean) to dots. Rows lie bytes apart.
+// vecColumnSums adds each column's Σdy to sums, and Σdy·(x−mean) to dots, which are whole vectors. Rows lie bytes apart.
 func vecColumnSums(rows int, x *float32, dy *float32, vectors int, rest int, tail kernel.Mask, mean *float32, sums *float32, dots *float32, bytes int) {
+	kernel.NoVectors()
+}
+
+// vecReLUColumnSums adds each column's Σd to sums, and Σd·(x−mean) to dots, which are whole vectors, where d is dy where y > 0. Rows lie bytes apart.
+func vecReLUColumnSums(rows int, x *float32, dy *float32, y *float32, vectors int, rest int, tail kernel.Mask, mean *float32, sums *float32, dots *float32, bytes int) {
+	kernel.NoVectors()
+}
+
+// vecReLUColumnSumsTo adds each column's Σd to sums, and Σd·(x−mean) to dots, which are whole vectors, where d is dy where y > 0, and stores d. Rows lie bytes apart.
+func vecReLUColumnSumsTo(rows int, x *float32, dy *float32, y *float32, d *float32, vectors int, rest int, tail kernel.Mask, mean *float32, sums *float32, dots *float32, bytes int) {
 	kernel.NoVectors()
 }
 
@@ -56,8 +86,28 @@ func vecColumnAffine(rows int, x *float32, vectors int, rest int, tail kernel.Ma
 	kernel.NoVectors()
 }
 
+// vecColumnAffineReLU computes y = max((x−mean)·scale + shift, 0), with the factors of each column. Rows lie bytes apart.
+func vecColumnAffineReLU(rows int, x *float32, vectors int, rest int, tail kernel.Mask, mean *float32, scale *float32, shift *float32, y *float32, bytes int) {
+	kernel.NoVectors()
+}
+
+// vecColumnAffineAddReLU computes y = max((x−mean)·scale + shift + r, 0), with the factors of each column. Rows lie bytes apart.
+func vecColumnAffineAddReLU(rows int, x *float32, r *float32, vectors int, rest int, tail kernel.Mask, mean *float32, scale *float32, shift *float32, y *float32, bytes int) {
+	kernel.NoVectors()
+}
+
 // vecColumnGrad computes dx = (dy − meanDy − (x−mean)·slope)·scale, with the factors of each column. Rows lie bytes apart.
 func vecColumnGrad(rows int, x *float32, dy *float32, vectors int, rest int, tail kernel.Mask, mean *float32, meanDy *float32, slope *float32, scale *float32, dx *float32, bytes int) {
+	kernel.NoVectors()
+}
+
+// vecReLUColumnGrad computes dx = (d − meanDy − (x−mean)·slope)·scale, with the factors of each column, where d is dy where y > 0. Rows lie bytes apart.
+func vecReLUColumnGrad(rows int, x *float32, dy *float32, y *float32, vectors int, rest int, tail kernel.Mask, mean *float32, meanDy *float32, slope *float32, scale *float32, dx *float32, bytes int) {
+	kernel.NoVectors()
+}
+
+// vecSpreadRows fills rows of bytes, each with its own factor. Vectors reach beyond the end of a row, and of the last.
+func vecSpreadRows(rows int, factors *float32, vectors int, y *float32, bytes int) {
 	kernel.NoVectors()
 }
 

@@ -37,25 +37,75 @@ func groupApplyRowsAVX2(rows int, x *float32, vectors int, rest int, tail uintpt
 //go:noescape
 func groupGradRowsAVX2(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, gain *float32, slope *float32, shift *float32, dx *float32, bytes int)
 
-// columnMomentsAVX2 adds each column's Σ(x−center) to sums, and Σ(x−center)² to squares. Rows lie bytes apart.
+// columnMomentsFoursAVX2 adds each column's Σ(x−center) to sums, and Σ(x−center)² to squares, which are whole vectors. Rows lie bytes apart. There are a multiple of four.
+//
+//go:noescape
+func columnMomentsFoursAVX2(rows int, x *float32, vectors int, rest int, tail uintptr, center *float32, sums *float32, squares *float32, bytes int)
+
+// columnSumsFoursAVX2 adds each column's Σdy to sums, and Σdy·(x−mean) to dots, which are whole vectors. Rows lie bytes apart. There are a multiple of four.
+//
+//go:noescape
+func columnSumsFoursAVX2(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+
+// reluColumnSumsFoursAVX2 adds each column's Σd to sums, and Σd·(x−mean) to dots, which are whole vectors, where d is dy where y > 0. Rows lie bytes apart. There are a multiple of four.
+//
+//go:noescape
+func reluColumnSumsFoursAVX2(rows int, x *float32, dy *float32, y *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+
+// reluColumnSumsToFoursAVX2 adds each column's Σd to sums, and Σd·(x−mean) to dots, which are whole vectors, where d is dy where y > 0, and stores d. Rows lie bytes apart. There are a multiple of four.
+//
+//go:noescape
+func reluColumnSumsToFoursAVX2(rows int, x *float32, dy *float32, y *float32, d *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+
+// columnMomentsAVX2 adds each column's Σ(x−center) to sums, and Σ(x−center)² to squares, which are whole vectors. Rows lie bytes apart.
 //
 //go:noescape
 func columnMomentsAVX2(rows int, x *float32, vectors int, rest int, tail uintptr, center *float32, sums *float32, squares *float32, bytes int)
 
-// columnSumsAVX2 adds each column's Σdy to sums, and Σdy·(x−mean) to dots. Rows lie bytes apart.
+// columnSumsAVX2 adds each column's Σdy to sums, and Σdy·(x−mean) to dots, which are whole vectors. Rows lie bytes apart.
 //
 //go:noescape
 func columnSumsAVX2(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+
+// reluColumnSumsAVX2 adds each column's Σd to sums, and Σd·(x−mean) to dots, which are whole vectors, where d is dy where y > 0. Rows lie bytes apart.
+//
+//go:noescape
+func reluColumnSumsAVX2(rows int, x *float32, dy *float32, y *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+
+// reluColumnSumsToAVX2 adds each column's Σd to sums, and Σd·(x−mean) to dots, which are whole vectors, where d is dy where y > 0, and stores d. Rows lie bytes apart.
+//
+//go:noescape
+func reluColumnSumsToAVX2(rows int, x *float32, dy *float32, y *float32, d *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
 
 // columnAffineAVX2 computes y = (x−mean)·scale + shift, with the factors of each column. Rows lie bytes apart.
 //
 //go:noescape
 func columnAffineAVX2(rows int, x *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, y *float32, bytes int)
 
+// columnAffineReLUAVX2 computes y = max((x−mean)·scale + shift, 0), with the factors of each column. Rows lie bytes apart.
+//
+//go:noescape
+func columnAffineReLUAVX2(rows int, x *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, y *float32, bytes int)
+
+// columnAffineAddReLUAVX2 computes y = max((x−mean)·scale + shift + r, 0), with the factors of each column. Rows lie bytes apart.
+//
+//go:noescape
+func columnAffineAddReLUAVX2(rows int, x *float32, r *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, y *float32, bytes int)
+
 // columnGradAVX2 computes dx = (dy − meanDy − (x−mean)·slope)·scale, with the factors of each column. Rows lie bytes apart.
 //
 //go:noescape
 func columnGradAVX2(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, meanDy *float32, slope *float32, scale *float32, dx *float32, bytes int)
+
+// reluColumnGradAVX2 computes dx = (d − meanDy − (x−mean)·slope)·scale, with the factors of each column, where d is dy where y > 0. Rows lie bytes apart.
+//
+//go:noescape
+func reluColumnGradAVX2(rows int, x *float32, dy *float32, y *float32, vectors int, rest int, tail uintptr, mean *float32, meanDy *float32, slope *float32, scale *float32, dx *float32, bytes int)
+
+// spreadRowsAVX2 fills rows of bytes, each with its own factor. Vectors reach beyond the end of a row, and of the last.
+//
+//go:noescape
+func spreadRowsAVX2(rows int, factors *float32, vectors int, y *float32, bytes int)
 
 // subMulAddAVX512 computes y = (x−mean)·scale + shift. n is a multiple of 16.
 //
@@ -92,22 +142,72 @@ func groupApplyRowsAVX512(rows int, x *float32, vectors int, rest int, tail uint
 //go:noescape
 func groupGradRowsAVX512(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, gain *float32, slope *float32, shift *float32, dx *float32, bytes int)
 
-// columnMomentsAVX512 adds each column's Σ(x−center) to sums, and Σ(x−center)² to squares. Rows lie bytes apart.
+// columnMomentsFoursAVX512 adds each column's Σ(x−center) to sums, and Σ(x−center)² to squares, which are whole vectors. Rows lie bytes apart. There are a multiple of four.
+//
+//go:noescape
+func columnMomentsFoursAVX512(rows int, x *float32, vectors int, rest int, tail uintptr, center *float32, sums *float32, squares *float32, bytes int)
+
+// columnSumsFoursAVX512 adds each column's Σdy to sums, and Σdy·(x−mean) to dots, which are whole vectors. Rows lie bytes apart. There are a multiple of four.
+//
+//go:noescape
+func columnSumsFoursAVX512(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+
+// reluColumnSumsFoursAVX512 adds each column's Σd to sums, and Σd·(x−mean) to dots, which are whole vectors, where d is dy where y > 0. Rows lie bytes apart. There are a multiple of four.
+//
+//go:noescape
+func reluColumnSumsFoursAVX512(rows int, x *float32, dy *float32, y *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+
+// reluColumnSumsToFoursAVX512 adds each column's Σd to sums, and Σd·(x−mean) to dots, which are whole vectors, where d is dy where y > 0, and stores d. Rows lie bytes apart. There are a multiple of four.
+//
+//go:noescape
+func reluColumnSumsToFoursAVX512(rows int, x *float32, dy *float32, y *float32, d *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+
+// columnMomentsAVX512 adds each column's Σ(x−center) to sums, and Σ(x−center)² to squares, which are whole vectors. Rows lie bytes apart.
 //
 //go:noescape
 func columnMomentsAVX512(rows int, x *float32, vectors int, rest int, tail uintptr, center *float32, sums *float32, squares *float32, bytes int)
 
-// columnSumsAVX512 adds each column's Σdy to sums, and Σdy·(x−mean) to dots. Rows lie bytes apart.
+// columnSumsAVX512 adds each column's Σdy to sums, and Σdy·(x−mean) to dots, which are whole vectors. Rows lie bytes apart.
 //
 //go:noescape
 func columnSumsAVX512(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+
+// reluColumnSumsAVX512 adds each column's Σd to sums, and Σd·(x−mean) to dots, which are whole vectors, where d is dy where y > 0. Rows lie bytes apart.
+//
+//go:noescape
+func reluColumnSumsAVX512(rows int, x *float32, dy *float32, y *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+
+// reluColumnSumsToAVX512 adds each column's Σd to sums, and Σd·(x−mean) to dots, which are whole vectors, where d is dy where y > 0, and stores d. Rows lie bytes apart.
+//
+//go:noescape
+func reluColumnSumsToAVX512(rows int, x *float32, dy *float32, y *float32, d *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
 
 // columnAffineAVX512 computes y = (x−mean)·scale + shift, with the factors of each column. Rows lie bytes apart.
 //
 //go:noescape
 func columnAffineAVX512(rows int, x *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, y *float32, bytes int)
 
+// columnAffineReLUAVX512 computes y = max((x−mean)·scale + shift, 0), with the factors of each column. Rows lie bytes apart.
+//
+//go:noescape
+func columnAffineReLUAVX512(rows int, x *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, y *float32, bytes int)
+
+// columnAffineAddReLUAVX512 computes y = max((x−mean)·scale + shift + r, 0), with the factors of each column. Rows lie bytes apart.
+//
+//go:noescape
+func columnAffineAddReLUAVX512(rows int, x *float32, r *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, y *float32, bytes int)
+
 // columnGradAVX512 computes dx = (dy − meanDy − (x−mean)·slope)·scale, with the factors of each column. Rows lie bytes apart.
 //
 //go:noescape
 func columnGradAVX512(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, meanDy *float32, slope *float32, scale *float32, dx *float32, bytes int)
+
+// reluColumnGradAVX512 computes dx = (d − meanDy − (x−mean)·slope)·scale, with the factors of each column, where d is dy where y > 0. Rows lie bytes apart.
+//
+//go:noescape
+func reluColumnGradAVX512(rows int, x *float32, dy *float32, y *float32, vectors int, rest int, tail uintptr, mean *float32, meanDy *float32, slope *float32, scale *float32, dx *float32, bytes int)
+
+// spreadRowsAVX512 fills rows of bytes, each with its own factor. Vectors reach beyond the end of a row, and of the last.
+//
+//go:noescape
+func spreadRowsAVX512(rows int, factors *float32, vectors int, y *float32, bytes int)

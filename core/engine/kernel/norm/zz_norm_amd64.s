@@ -715,461 +715,1803 @@ rowDone:
 	VZEROUPPER
 	RET
 
-// func columnMomentsAVX2(rows int, x *float32, vectors int, rest int, tail uintptr, center *float32, sums *float32, squares *float32, bytes int)
-// Requires: AVX, FMA3
-TEXT ·columnMomentsAVX2(SB), NOSPLIT, $0-72
-	MOVQ x+8(FP), AX
-	MOVQ rows+0(FP), CX
+// func columnMomentsFoursAVX2(rows int, x *float32, vectors int, rest int, tail uintptr, center *float32, sums *float32, squares *float32, bytes int)
+// Requires: AVX, CMOV, FMA3
+TEXT ·columnMomentsFoursAVX2(SB), NOSPLIT, $0-72
+	MOVQ rows+0(FP), AX
+	MOVQ x+8(FP), CX
 
 rows:
-	MOVQ center+40(FP), DX
-	MOVQ sums+48(FP), BX
-	MOVQ squares+56(FP), SI
-	MOVQ vectors+16(FP), DI
-	MOVQ AX, R8
-	MOVQ BX, BX
-
-rowGroup:
-	SUBQ        $0x04, DI
-	JL          rowOnes
-	VMOVUPS     (R8), Y0
-	VMOVUPS     (DX), Y1
-	VSUBPS      Y1, Y0, Y0
-	VMOVUPS     (BX), Y1
-	VADDPS      Y0, Y1, Y1
-	VMOVUPS     Y1, (BX)
-	VMOVUPS     (SI), Y1
-	VFMADD231PS Y0, Y0, Y1
-	VMOVUPS     Y1, (SI)
-	VMOVUPS     32(R8), Y0
-	VMOVUPS     32(DX), Y1
-	VSUBPS      Y1, Y0, Y0
-	VMOVUPS     32(BX), Y1
-	VADDPS      Y0, Y1, Y1
-	VMOVUPS     Y1, 32(BX)
-	VMOVUPS     32(SI), Y1
-	VFMADD231PS Y0, Y0, Y1
-	VMOVUPS     Y1, 32(SI)
-	VMOVUPS     64(R8), Y0
-	VMOVUPS     64(DX), Y1
-	VSUBPS      Y1, Y0, Y0
-	VMOVUPS     64(BX), Y1
-	VADDPS      Y0, Y1, Y1
-	VMOVUPS     Y1, 64(BX)
-	VMOVUPS     64(SI), Y1
-	VFMADD231PS Y0, Y0, Y1
-	VMOVUPS     Y1, 64(SI)
-	VMOVUPS     96(R8), Y0
-	VMOVUPS     96(DX), Y1
-	VSUBPS      Y1, Y0, Y0
-	VMOVUPS     96(BX), Y1
-	VADDPS      Y0, Y1, Y1
-	VMOVUPS     Y1, 96(BX)
-	VMOVUPS     96(SI), Y1
-	VFMADD231PS Y0, Y0, Y1
-	VMOVUPS     Y1, 96(SI)
-	ADDQ        $0x00000080, R8
-	ADDQ        $0x00000080, DX
-	ADDQ        $0x00000080, BX
-	ADDQ        $0x00000080, SI
-	JMP         rowGroup
-
-rowOnes:
-	ADDQ $0x04, DI
+	MOVQ    bytes+64(FP), DX
+	MOVQ    CX, SI
+	LEAQ    (CX)(DX*1), BX
+	CMPQ    AX, $0x01
+	CMOVQGT BX, SI
+	MOVQ    SI, DI
+	LEAQ    (SI)(DX*1), BX
+	CMPQ    AX, $0x02
+	CMOVQGT BX, DI
+	MOVQ    DI, BX
+	LEAQ    (DI)(DX*1), DX
+	CMPQ    AX, $0x03
+	CMOVQGT DX, BX
+	MOVQ    center+40(FP), DX
+	MOVQ    sums+48(FP), R8
+	MOVQ    squares+56(FP), R9
+	MOVQ    vectors+16(FP), R11
+	XORQ    R10, R10
 
 row:
-	DECQ        DI
+	DECQ        R11
 	JL          rowTail
-	VMOVUPS     (R8), Y0
-	VMOVUPS     (DX), Y1
-	VSUBPS      Y1, Y0, Y0
-	VMOVUPS     (BX), Y1
-	VADDPS      Y0, Y1, Y1
-	VMOVUPS     Y1, (BX)
-	VMOVUPS     (SI), Y1
-	VFMADD231PS Y0, Y0, Y1
-	VMOVUPS     Y1, (SI)
-	ADDQ        $0x20, R8
-	ADDQ        $0x20, DX
-	ADDQ        $0x20, BX
-	ADDQ        $0x20, SI
+	VMOVUPS     (DX)(R10*1), Y0
+	VMOVUPS     (R8)(R10*1), Y1
+	VMOVUPS     (R9)(R10*1), Y2
+	VMOVUPS     (CX)(R10*1), Y3
+	VSUBPS      Y0, Y3, Y3
+	VADDPS      Y3, Y1, Y1
+	VFMADD231PS Y3, Y3, Y2
+	VMOVUPS     (SI)(R10*1), Y3
+	VSUBPS      Y0, Y3, Y3
+	VADDPS      Y3, Y1, Y1
+	VFMADD231PS Y3, Y3, Y2
+	VMOVUPS     (DI)(R10*1), Y3
+	VSUBPS      Y0, Y3, Y3
+	VADDPS      Y3, Y1, Y1
+	VFMADD231PS Y3, Y3, Y2
+	VMOVUPS     (BX)(R10*1), Y3
+	VSUBPS      Y0, Y3, Y3
+	VADDPS      Y3, Y1, Y1
+	VFMADD231PS Y3, Y3, Y2
+	VMOVUPS     Y1, (R8)(R10*1)
+	VMOVUPS     Y2, (R9)(R10*1)
+	ADDQ        $0x20, R10
 	JMP         row
 
 rowTail:
-	MOVQ        rest+24(FP), DI
-	TESTQ       DI, DI
+	MOVQ        rest+24(FP), R11
+	TESTQ       R11, R11
 	JZ          rowDone
-	MOVQ        tail+32(FP), DI
-	VMOVUPS     (DI), Y0
-	VMASKMOVPS  (R8), Y0, Y1
-	VMASKMOVPS  (DX), Y0, Y2
-	VSUBPS      Y2, Y1, Y1
-	VMASKMOVPS  (BX), Y0, Y2
-	VADDPS      Y1, Y2, Y2
-	VMASKMOVPS  Y2, Y0, (BX)
-	VMASKMOVPS  (SI), Y0, Y2
-	VFMADD231PS Y1, Y1, Y2
-	VMASKMOVPS  Y2, Y0, (SI)
+	MOVQ        tail+32(FP), R11
+	VMOVUPS     (R11), Y0
+	VMASKMOVPS  (DX)(R10*1), Y0, Y1
+	VMOVUPS     (R8)(R10*1), Y2
+	VMOVUPS     (R9)(R10*1), Y3
+	VMASKMOVPS  (CX)(R10*1), Y0, Y4
+	VSUBPS      Y1, Y4, Y4
+	VADDPS      Y4, Y2, Y2
+	VFMADD231PS Y4, Y4, Y3
+	VMASKMOVPS  (SI)(R10*1), Y0, Y4
+	VSUBPS      Y1, Y4, Y4
+	VADDPS      Y4, Y2, Y2
+	VFMADD231PS Y4, Y4, Y3
+	VMASKMOVPS  (DI)(R10*1), Y0, Y4
+	VSUBPS      Y1, Y4, Y4
+	VADDPS      Y4, Y2, Y2
+	VFMADD231PS Y4, Y4, Y3
+	VMASKMOVPS  (BX)(R10*1), Y0, Y0
+	VSUBPS      Y1, Y0, Y0
+	VADDPS      Y0, Y2, Y2
+	VFMADD231PS Y0, Y0, Y3
+	VMOVUPS     Y2, (R8)(R10*1)
+	VMOVUPS     Y3, (R9)(R10*1)
+
+rowDone:
+	MOVQ BX, CX
+	MOVQ bytes+64(FP), DX
+	ADDQ DX, CX
+	SUBQ $0x04, AX
+	JG   rows
+	VZEROUPPER
+	RET
+
+// func columnSumsFoursAVX2(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+// Requires: AVX, CMOV, FMA3
+TEXT ·columnSumsFoursAVX2(SB), NOSPLIT, $0-80
+	MOVQ rows+0(FP), AX
+	MOVQ x+8(FP), CX
+
+rows:
+	MOVQ    bytes+72(FP), DX
+	MOVQ    CX, SI
+	LEAQ    (CX)(DX*1), BX
+	CMPQ    AX, $0x01
+	CMOVQGT BX, SI
+	MOVQ    SI, DI
+	LEAQ    (SI)(DX*1), BX
+	CMPQ    AX, $0x02
+	CMOVQGT BX, DI
+	MOVQ    DI, BX
+	LEAQ    (DI)(DX*1), DX
+	CMPQ    AX, $0x03
+	CMOVQGT DX, BX
+	MOVQ    dy+16(FP), DX
+	MOVQ    x+8(FP), R8
+	SUBQ    R8, DX
+	MOVQ    mean+48(FP), R8
+	MOVQ    sums+56(FP), R9
+	MOVQ    dots+64(FP), R10
+	VXORPS  Y0, Y0, Y0
+	MOVQ    vectors+24(FP), R12
+	XORQ    R11, R11
+
+row:
+	DECQ        R12
+	JL          rowTail
+	VMOVUPS     (R8)(R11*1), Y0
+	VMOVUPS     (R9)(R11*1), Y1
+	VMOVUPS     (R10)(R11*1), Y2
+	VMOVUPS     (CX)(R11*1), Y3
+	VMOVUPS     (CX)(DX*1), Y4
+	VSUBPS      Y0, Y3, Y3
+	VADDPS      Y4, Y1, Y1
+	VFMADD231PS Y4, Y3, Y2
+	VMOVUPS     (SI)(R11*1), Y3
+	VMOVUPS     (SI)(DX*1), Y4
+	VSUBPS      Y0, Y3, Y3
+	VADDPS      Y4, Y1, Y1
+	VFMADD231PS Y4, Y3, Y2
+	VMOVUPS     (DI)(R11*1), Y3
+	VMOVUPS     (DI)(DX*1), Y4
+	VSUBPS      Y0, Y3, Y3
+	VADDPS      Y4, Y1, Y1
+	VFMADD231PS Y4, Y3, Y2
+	VMOVUPS     (BX)(R11*1), Y3
+	VMOVUPS     (BX)(DX*1), Y4
+	VSUBPS      Y0, Y3, Y3
+	VADDPS      Y4, Y1, Y1
+	VFMADD231PS Y4, Y3, Y2
+	VMOVUPS     Y1, (R9)(R11*1)
+	VMOVUPS     Y2, (R10)(R11*1)
+	ADDQ        $0x20, R11
+	ADDQ        $0x20, DX
+	JMP         row
+
+rowTail:
+	MOVQ        rest+32(FP), R12
+	TESTQ       R12, R12
+	JZ          rowDone
+	MOVQ        tail+40(FP), R12
+	VMOVUPS     (R12), Y0
+	VMASKMOVPS  (R8)(R11*1), Y0, Y1
+	VMOVUPS     (R9)(R11*1), Y2
+	VMOVUPS     (R10)(R11*1), Y3
+	VMASKMOVPS  (CX)(R11*1), Y0, Y4
+	VMASKMOVPS  (CX)(DX*1), Y0, Y5
+	VSUBPS      Y1, Y4, Y4
+	VADDPS      Y5, Y2, Y2
+	VFMADD231PS Y5, Y4, Y3
+	VMASKMOVPS  (SI)(R11*1), Y0, Y4
+	VMASKMOVPS  (SI)(DX*1), Y0, Y5
+	VSUBPS      Y1, Y4, Y4
+	VADDPS      Y5, Y2, Y2
+	VFMADD231PS Y5, Y4, Y3
+	VMASKMOVPS  (DI)(R11*1), Y0, Y4
+	VMASKMOVPS  (DI)(DX*1), Y0, Y5
+	VSUBPS      Y1, Y4, Y4
+	VADDPS      Y5, Y2, Y2
+	VFMADD231PS Y5, Y4, Y3
+	VMASKMOVPS  (BX)(R11*1), Y0, Y4
+	VMASKMOVPS  (BX)(DX*1), Y0, Y0
+	VSUBPS      Y1, Y4, Y4
+	VADDPS      Y0, Y2, Y2
+	VFMADD231PS Y0, Y4, Y3
+	VMOVUPS     Y2, (R9)(R11*1)
+	VMOVUPS     Y3, (R10)(R11*1)
+
+rowDone:
+	MOVQ BX, CX
+	MOVQ bytes+72(FP), DX
+	ADDQ DX, CX
+	SUBQ $0x04, AX
+	JG   rows
+	VZEROUPPER
+	RET
+
+// func reluColumnSumsFoursAVX2(rows int, x *float32, dy *float32, y *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+// Requires: AVX, CMOV, FMA3
+TEXT ·reluColumnSumsFoursAVX2(SB), NOSPLIT, $0-88
+	MOVQ rows+0(FP), AX
+	MOVQ x+8(FP), CX
+
+rows:
+	MOVQ    bytes+80(FP), DX
+	MOVQ    CX, SI
+	LEAQ    (CX)(DX*1), BX
+	CMPQ    AX, $0x01
+	CMOVQGT BX, SI
+	MOVQ    SI, DI
+	LEAQ    (SI)(DX*1), BX
+	CMPQ    AX, $0x02
+	CMOVQGT BX, DI
+	MOVQ    DI, BX
+	LEAQ    (DI)(DX*1), DX
+	CMPQ    AX, $0x03
+	CMOVQGT DX, BX
+	MOVQ    dy+16(FP), DX
+	MOVQ    x+8(FP), R8
+	SUBQ    R8, DX
+	MOVQ    y+24(FP), R8
+	MOVQ    x+8(FP), R9
+	SUBQ    R9, R8
+	MOVQ    mean+56(FP), R9
+	MOVQ    sums+64(FP), R10
+	MOVQ    dots+72(FP), R11
+	VXORPS  Y0, Y0, Y0
+	MOVQ    vectors+32(FP), R13
+	XORQ    R12, R12
+
+row:
+	DECQ        R13
+	JL          rowTail
+	VMOVUPS     (R9)(R12*1), Y1
+	VMOVUPS     (R10)(R12*1), Y2
+	VMOVUPS     (R11)(R12*1), Y3
+	VMOVUPS     (CX)(R12*1), Y4
+	VMOVUPS     (CX)(DX*1), Y5
+	VMOVUPS     (CX)(R8*1), Y6
+	VCMPPS      $0x16, Y0, Y6, Y6
+	VANDPS      Y6, Y5, Y5
+	VSUBPS      Y1, Y4, Y4
+	VADDPS      Y5, Y2, Y2
+	VFMADD231PS Y5, Y4, Y3
+	VMOVUPS     (SI)(R12*1), Y4
+	VMOVUPS     (SI)(DX*1), Y5
+	VMOVUPS     (SI)(R8*1), Y6
+	VCMPPS      $0x16, Y0, Y6, Y6
+	VANDPS      Y6, Y5, Y5
+	VSUBPS      Y1, Y4, Y4
+	VADDPS      Y5, Y2, Y2
+	VFMADD231PS Y5, Y4, Y3
+	VMOVUPS     (DI)(R12*1), Y4
+	VMOVUPS     (DI)(DX*1), Y5
+	VMOVUPS     (DI)(R8*1), Y6
+	VCMPPS      $0x16, Y0, Y6, Y6
+	VANDPS      Y6, Y5, Y5
+	VSUBPS      Y1, Y4, Y4
+	VADDPS      Y5, Y2, Y2
+	VFMADD231PS Y5, Y4, Y3
+	VMOVUPS     (BX)(R12*1), Y4
+	VMOVUPS     (BX)(DX*1), Y5
+	VMOVUPS     (BX)(R8*1), Y6
+	VCMPPS      $0x16, Y0, Y6, Y6
+	VANDPS      Y6, Y5, Y5
+	VSUBPS      Y1, Y4, Y4
+	VADDPS      Y5, Y2, Y2
+	VFMADD231PS Y5, Y4, Y3
+	VMOVUPS     Y2, (R10)(R12*1)
+	VMOVUPS     Y3, (R11)(R12*1)
+	ADDQ        $0x20, R12
+	ADDQ        $0x20, DX
+	ADDQ        $0x20, R8
+	JMP         row
+
+rowTail:
+	MOVQ        rest+40(FP), R13
+	TESTQ       R13, R13
+	JZ          rowDone
+	MOVQ        tail+48(FP), R13
+	VMOVUPS     (R13), Y1
+	VMASKMOVPS  (R9)(R12*1), Y1, Y2
+	VMOVUPS     (R10)(R12*1), Y3
+	VMOVUPS     (R11)(R12*1), Y4
+	VMASKMOVPS  (CX)(R12*1), Y1, Y5
+	VMASKMOVPS  (CX)(DX*1), Y1, Y6
+	VMASKMOVPS  (CX)(R8*1), Y1, Y7
+	VCMPPS      $0x16, Y0, Y7, Y7
+	VANDPS      Y7, Y6, Y6
+	VSUBPS      Y2, Y5, Y5
+	VADDPS      Y6, Y3, Y3
+	VFMADD231PS Y6, Y5, Y4
+	VMASKMOVPS  (SI)(R12*1), Y1, Y5
+	VMASKMOVPS  (SI)(DX*1), Y1, Y6
+	VMASKMOVPS  (SI)(R8*1), Y1, Y7
+	VCMPPS      $0x16, Y0, Y7, Y7
+	VANDPS      Y7, Y6, Y6
+	VSUBPS      Y2, Y5, Y5
+	VADDPS      Y6, Y3, Y3
+	VFMADD231PS Y6, Y5, Y4
+	VMASKMOVPS  (DI)(R12*1), Y1, Y5
+	VMASKMOVPS  (DI)(DX*1), Y1, Y6
+	VMASKMOVPS  (DI)(R8*1), Y1, Y7
+	VCMPPS      $0x16, Y0, Y7, Y7
+	VANDPS      Y7, Y6, Y6
+	VSUBPS      Y2, Y5, Y5
+	VADDPS      Y6, Y3, Y3
+	VFMADD231PS Y6, Y5, Y4
+	VMASKMOVPS  (BX)(R12*1), Y1, Y5
+	VMASKMOVPS  (BX)(DX*1), Y1, Y6
+	VMASKMOVPS  (BX)(R8*1), Y1, Y1
+	VCMPPS      $0x16, Y0, Y1, Y1
+	VANDPS      Y1, Y6, Y6
+	VSUBPS      Y2, Y5, Y5
+	VADDPS      Y6, Y3, Y3
+	VFMADD231PS Y6, Y5, Y4
+	VMOVUPS     Y3, (R10)(R12*1)
+	VMOVUPS     Y4, (R11)(R12*1)
+
+rowDone:
+	MOVQ BX, CX
+	MOVQ bytes+80(FP), DX
+	ADDQ DX, CX
+	SUBQ $0x04, AX
+	JG   rows
+	VZEROUPPER
+	RET
+
+// func reluColumnSumsToFoursAVX2(rows int, x *float32, dy *float32, y *float32, d *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+// Requires: AVX, CMOV, FMA3
+TEXT ·reluColumnSumsToFoursAVX2(SB), NOSPLIT, $0-96
+	MOVQ rows+0(FP), AX
+	MOVQ x+8(FP), CX
+
+rows:
+	MOVQ    bytes+88(FP), DX
+	MOVQ    CX, SI
+	LEAQ    (CX)(DX*1), BX
+	CMPQ    AX, $0x01
+	CMOVQGT BX, SI
+	MOVQ    SI, DI
+	LEAQ    (SI)(DX*1), BX
+	CMPQ    AX, $0x02
+	CMOVQGT BX, DI
+	MOVQ    DI, BX
+	LEAQ    (DI)(DX*1), DX
+	CMPQ    AX, $0x03
+	CMOVQGT DX, BX
+	MOVQ    dy+16(FP), DX
+	MOVQ    x+8(FP), R8
+	SUBQ    R8, DX
+	MOVQ    y+24(FP), R8
+	MOVQ    x+8(FP), R9
+	SUBQ    R9, R8
+	MOVQ    d+32(FP), R9
+	MOVQ    x+8(FP), R10
+	SUBQ    R10, R9
+	MOVQ    mean+64(FP), R10
+	MOVQ    sums+72(FP), R11
+	MOVQ    dots+80(FP), R12
+	VXORPS  Y0, Y0, Y0
+	MOVQ    vectors+40(FP), R14
+	XORQ    R13, R13
+
+row:
+	DECQ        R14
+	JL          rowTail
+	VMOVUPS     (R10)(R13*1), Y1
+	VMOVUPS     (R11)(R13*1), Y2
+	VMOVUPS     (R12)(R13*1), Y3
+	VMOVUPS     (CX)(R13*1), Y4
+	VMOVUPS     (CX)(DX*1), Y5
+	VMOVUPS     (CX)(R8*1), Y6
+	VCMPPS      $0x16, Y0, Y6, Y6
+	VANDPS      Y6, Y5, Y5
+	VSUBPS      Y1, Y4, Y4
+	VADDPS      Y5, Y2, Y2
+	VFMADD231PS Y5, Y4, Y3
+	VMOVUPS     Y5, (CX)(R9*1)
+	VMOVUPS     (SI)(R13*1), Y4
+	VMOVUPS     (SI)(DX*1), Y5
+	VMOVUPS     (SI)(R8*1), Y6
+	VCMPPS      $0x16, Y0, Y6, Y6
+	VANDPS      Y6, Y5, Y5
+	VSUBPS      Y1, Y4, Y4
+	VADDPS      Y5, Y2, Y2
+	VFMADD231PS Y5, Y4, Y3
+	VMOVUPS     Y5, (SI)(R9*1)
+	VMOVUPS     (DI)(R13*1), Y4
+	VMOVUPS     (DI)(DX*1), Y5
+	VMOVUPS     (DI)(R8*1), Y6
+	VCMPPS      $0x16, Y0, Y6, Y6
+	VANDPS      Y6, Y5, Y5
+	VSUBPS      Y1, Y4, Y4
+	VADDPS      Y5, Y2, Y2
+	VFMADD231PS Y5, Y4, Y3
+	VMOVUPS     Y5, (DI)(R9*1)
+	VMOVUPS     (BX)(R13*1), Y4
+	VMOVUPS     (BX)(DX*1), Y5
+	VMOVUPS     (BX)(R8*1), Y6
+	VCMPPS      $0x16, Y0, Y6, Y6
+	VANDPS      Y6, Y5, Y5
+	VSUBPS      Y1, Y4, Y4
+	VADDPS      Y5, Y2, Y2
+	VFMADD231PS Y5, Y4, Y3
+	VMOVUPS     Y5, (BX)(R9*1)
+	VMOVUPS     Y2, (R11)(R13*1)
+	VMOVUPS     Y3, (R12)(R13*1)
+	ADDQ        $0x20, R13
+	ADDQ        $0x20, DX
+	ADDQ        $0x20, R8
+	ADDQ        $0x20, R9
+	JMP         row
+
+rowTail:
+	MOVQ        rest+48(FP), R14
+	TESTQ       R14, R14
+	JZ          rowDone
+	MOVQ        tail+56(FP), R15
+	VMOVUPS     (R15), Y1
+	VMASKMOVPS  (R10)(R13*1), Y1, Y2
+	VMOVUPS     (R11)(R13*1), Y3
+	VMOVUPS     (R12)(R13*1), Y4
+	VMASKMOVPS  (CX)(R13*1), Y1, Y5
+	VMASKMOVPS  (CX)(DX*1), Y1, Y6
+	VMASKMOVPS  (CX)(R8*1), Y1, Y7
+	VCMPPS      $0x16, Y0, Y7, Y7
+	VANDPS      Y7, Y6, Y6
+	VSUBPS      Y2, Y5, Y5
+	VADDPS      Y6, Y3, Y3
+	VFMADD231PS Y6, Y5, Y4
+	CMPQ        R14, $0x08
+	JNE         part3
+	VMOVUPS     Y6, (CX)(R9*1)
+	JMP         stored3
+
+part3:
+	LEAQ         (CX)(R9*1), CX
+	TESTQ        $0x00000004, R14
+	JZ           without4_3
+	VMOVUPS      X6, (CX)
+	VEXTRACTF128 $0x01, Y6, X6
+	ADDQ         $0x10, CX
+
+without4_3:
+	TESTQ   $0x00000002, R14
+	JZ      without2_3
+	VMOVLPS X6, (CX)
+	VPSRLDQ $0x08, X6, X6
+	ADDQ    $0x08, CX
+
+without2_3:
+	TESTQ  $0x00000001, R14
+	JZ     stored3
+	VMOVSS X6, (CX)
+
+stored3:
+	VMASKMOVPS  (SI)(R13*1), Y1, Y5
+	VMASKMOVPS  (SI)(DX*1), Y1, Y6
+	VMASKMOVPS  (SI)(R8*1), Y1, Y7
+	VCMPPS      $0x16, Y0, Y7, Y7
+	VANDPS      Y7, Y6, Y6
+	VSUBPS      Y2, Y5, Y5
+	VADDPS      Y6, Y3, Y3
+	VFMADD231PS Y6, Y5, Y4
+	CMPQ        R14, $0x08
+	JNE         part4
+	VMOVUPS     Y6, (SI)(R9*1)
+	JMP         stored4
+
+part4:
+	LEAQ         (SI)(R9*1), CX
+	TESTQ        $0x00000004, R14
+	JZ           without4_4
+	VMOVUPS      X6, (CX)
+	VEXTRACTF128 $0x01, Y6, X6
+	ADDQ         $0x10, CX
+
+without4_4:
+	TESTQ   $0x00000002, R14
+	JZ      without2_4
+	VMOVLPS X6, (CX)
+	VPSRLDQ $0x08, X6, X6
+	ADDQ    $0x08, CX
+
+without2_4:
+	TESTQ  $0x00000001, R14
+	JZ     stored4
+	VMOVSS X6, (CX)
+
+stored4:
+	VMASKMOVPS  (DI)(R13*1), Y1, Y5
+	VMASKMOVPS  (DI)(DX*1), Y1, Y6
+	VMASKMOVPS  (DI)(R8*1), Y1, Y7
+	VCMPPS      $0x16, Y0, Y7, Y7
+	VANDPS      Y7, Y6, Y6
+	VSUBPS      Y2, Y5, Y5
+	VADDPS      Y6, Y3, Y3
+	VFMADD231PS Y6, Y5, Y4
+	CMPQ        R14, $0x08
+	JNE         part5
+	VMOVUPS     Y6, (DI)(R9*1)
+	JMP         stored5
+
+part5:
+	LEAQ         (DI)(R9*1), CX
+	TESTQ        $0x00000004, R14
+	JZ           without4_5
+	VMOVUPS      X6, (CX)
+	VEXTRACTF128 $0x01, Y6, X6
+	ADDQ         $0x10, CX
+
+without4_5:
+	TESTQ   $0x00000002, R14
+	JZ      without2_5
+	VMOVLPS X6, (CX)
+	VPSRLDQ $0x08, X6, X6
+	ADDQ    $0x08, CX
+
+without2_5:
+	TESTQ  $0x00000001, R14
+	JZ     stored5
+	VMOVSS X6, (CX)
+
+stored5:
+	VMASKMOVPS  (BX)(R13*1), Y1, Y5
+	VMASKMOVPS  (BX)(DX*1), Y1, Y6
+	VMASKMOVPS  (BX)(R8*1), Y1, Y1
+	VCMPPS      $0x16, Y0, Y1, Y1
+	VANDPS      Y1, Y6, Y6
+	VSUBPS      Y2, Y5, Y5
+	VADDPS      Y6, Y3, Y3
+	VFMADD231PS Y6, Y5, Y4
+	CMPQ        R14, $0x08
+	JNE         part6
+	VMOVUPS     Y6, (BX)(R9*1)
+	JMP         stored6
+
+part6:
+	LEAQ         (BX)(R9*1), CX
+	TESTQ        $0x00000004, R14
+	JZ           without4_6
+	VMOVUPS      X6, (CX)
+	VEXTRACTF128 $0x01, Y6, X6
+	ADDQ         $0x10, CX
+
+without4_6:
+	TESTQ   $0x00000002, R14
+	JZ      without2_6
+	VMOVLPS X6, (CX)
+	VPSRLDQ $0x08, X6, X6
+	ADDQ    $0x08, CX
+
+without2_6:
+	TESTQ  $0x00000001, R14
+	JZ     stored6
+	VMOVSS X6, (CX)
+
+stored6:
+	VMOVUPS Y3, (R11)(R13*1)
+	VMOVUPS Y4, (R12)(R13*1)
+
+rowDone:
+	MOVQ BX, CX
+	MOVQ bytes+88(FP), DX
+	ADDQ DX, CX
+	SUBQ $0x04, AX
+	JG   rows
+	VZEROUPPER
+	RET
+
+// func columnMomentsAVX2(rows int, x *float32, vectors int, rest int, tail uintptr, center *float32, sums *float32, squares *float32, bytes int)
+// Requires: AVX, FMA3
+TEXT ·columnMomentsAVX2(SB), NOSPLIT, $0-72
+	MOVQ rows+0(FP), AX
+	MOVQ x+8(FP), CX
+
+rows:
+	MOVQ bytes+64(FP), DX
+	MOVQ center+40(FP), DX
+	MOVQ sums+48(FP), BX
+	MOVQ squares+56(FP), SI
+	MOVQ vectors+16(FP), R8
+	XORQ DI, DI
+
+row:
+	DECQ        R8
+	JL          rowTail
+	VMOVUPS     (DX)(DI*1), Y0
+	VMOVUPS     (BX)(DI*1), Y1
+	VMOVUPS     (SI)(DI*1), Y2
+	VMOVUPS     (CX)(DI*1), Y3
+	VSUBPS      Y0, Y3, Y3
+	VADDPS      Y3, Y1, Y1
+	VFMADD231PS Y3, Y3, Y2
+	VMOVUPS     Y1, (BX)(DI*1)
+	VMOVUPS     Y2, (SI)(DI*1)
+	ADDQ        $0x20, DI
+	JMP         row
+
+rowTail:
+	MOVQ        rest+24(FP), R8
+	TESTQ       R8, R8
+	JZ          rowDone
+	MOVQ        tail+32(FP), R8
+	VMOVUPS     (R8), Y0
+	VMASKMOVPS  (DX)(DI*1), Y0, Y1
+	VMOVUPS     (BX)(DI*1), Y2
+	VMOVUPS     (SI)(DI*1), Y3
+	VMASKMOVPS  (CX)(DI*1), Y0, Y0
+	VSUBPS      Y1, Y0, Y0
+	VADDPS      Y0, Y2, Y2
+	VFMADD231PS Y0, Y0, Y3
+	VMOVUPS     Y2, (BX)(DI*1)
+	VMOVUPS     Y3, (SI)(DI*1)
 
 rowDone:
 	MOVQ bytes+64(FP), DX
-	ADDQ DX, AX
-	DECQ CX
-	JNZ  rows
+	ADDQ DX, CX
+	SUBQ $0x01, AX
+	JG   rows
 	VZEROUPPER
 	RET
 
 // func columnSumsAVX2(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
 // Requires: AVX, FMA3
 TEXT ·columnSumsAVX2(SB), NOSPLIT, $0-80
-	MOVQ x+8(FP), AX
-	MOVQ dy+16(FP), CX
-	MOVQ rows+0(FP), DX
+	MOVQ rows+0(FP), AX
+	MOVQ x+8(FP), CX
 
 rows:
-	MOVQ mean+48(FP), BX
-	MOVQ sums+56(FP), SI
-	MOVQ dots+64(FP), DI
-	MOVQ vectors+24(FP), R8
-	MOVQ AX, R9
-	MOVQ CX, R10
-	MOVQ SI, SI
-
-rowGroup:
-	SUBQ        $0x04, R8
-	JL          rowOnes
-	VMOVUPS     (R9), Y0
-	VMOVUPS     (R10), Y1
-	VMOVUPS     (BX), Y2
-	VSUBPS      Y2, Y0, Y0
-	VMOVUPS     (SI), Y2
-	VADDPS      Y1, Y2, Y2
-	VMOVUPS     Y2, (SI)
-	VMOVUPS     (DI), Y2
-	VFMADD231PS Y1, Y0, Y2
-	VMOVUPS     Y2, (DI)
-	VMOVUPS     32(R9), Y0
-	VMOVUPS     32(R10), Y1
-	VMOVUPS     32(BX), Y2
-	VSUBPS      Y2, Y0, Y0
-	VMOVUPS     32(SI), Y2
-	VADDPS      Y1, Y2, Y2
-	VMOVUPS     Y2, 32(SI)
-	VMOVUPS     32(DI), Y2
-	VFMADD231PS Y1, Y0, Y2
-	VMOVUPS     Y2, 32(DI)
-	VMOVUPS     64(R9), Y0
-	VMOVUPS     64(R10), Y1
-	VMOVUPS     64(BX), Y2
-	VSUBPS      Y2, Y0, Y0
-	VMOVUPS     64(SI), Y2
-	VADDPS      Y1, Y2, Y2
-	VMOVUPS     Y2, 64(SI)
-	VMOVUPS     64(DI), Y2
-	VFMADD231PS Y1, Y0, Y2
-	VMOVUPS     Y2, 64(DI)
-	VMOVUPS     96(R9), Y0
-	VMOVUPS     96(R10), Y1
-	VMOVUPS     96(BX), Y2
-	VSUBPS      Y2, Y0, Y0
-	VMOVUPS     96(SI), Y2
-	VADDPS      Y1, Y2, Y2
-	VMOVUPS     Y2, 96(SI)
-	VMOVUPS     96(DI), Y2
-	VFMADD231PS Y1, Y0, Y2
-	VMOVUPS     Y2, 96(DI)
-	ADDQ        $0x00000080, R9
-	ADDQ        $0x00000080, R10
-	ADDQ        $0x00000080, BX
-	ADDQ        $0x00000080, SI
-	ADDQ        $0x00000080, DI
-	JMP         rowGroup
-
-rowOnes:
-	ADDQ $0x04, R8
+	MOVQ   bytes+72(FP), DX
+	MOVQ   dy+16(FP), DX
+	MOVQ   x+8(FP), BX
+	SUBQ   BX, DX
+	MOVQ   mean+48(FP), BX
+	MOVQ   sums+56(FP), SI
+	MOVQ   dots+64(FP), DI
+	VXORPS Y0, Y0, Y0
+	MOVQ   vectors+24(FP), R9
+	XORQ   R8, R8
 
 row:
-	DECQ        R8
+	DECQ        R9
 	JL          rowTail
-	VMOVUPS     (R9), Y0
-	VMOVUPS     (R10), Y1
-	VMOVUPS     (BX), Y2
-	VSUBPS      Y2, Y0, Y0
-	VMOVUPS     (SI), Y2
-	VADDPS      Y1, Y2, Y2
-	VMOVUPS     Y2, (SI)
-	VMOVUPS     (DI), Y2
-	VFMADD231PS Y1, Y0, Y2
-	VMOVUPS     Y2, (DI)
-	ADDQ        $0x20, R9
-	ADDQ        $0x20, R10
-	ADDQ        $0x20, BX
-	ADDQ        $0x20, SI
-	ADDQ        $0x20, DI
+	VMOVUPS     (BX)(R8*1), Y0
+	VMOVUPS     (SI)(R8*1), Y1
+	VMOVUPS     (DI)(R8*1), Y2
+	VMOVUPS     (CX)(R8*1), Y3
+	VMOVUPS     (CX)(DX*1), Y4
+	VSUBPS      Y0, Y3, Y3
+	VADDPS      Y4, Y1, Y1
+	VFMADD231PS Y4, Y3, Y2
+	VMOVUPS     Y1, (SI)(R8*1)
+	VMOVUPS     Y2, (DI)(R8*1)
+	ADDQ        $0x20, R8
+	ADDQ        $0x20, DX
 	JMP         row
 
 rowTail:
-	MOVQ        rest+32(FP), R8
-	TESTQ       R8, R8
+	MOVQ        rest+32(FP), R9
+	TESTQ       R9, R9
 	JZ          rowDone
-	MOVQ        tail+40(FP), R8
-	VMOVUPS     (R8), Y0
-	VMASKMOVPS  (R9), Y0, Y1
-	VMASKMOVPS  (R10), Y0, Y2
-	VMASKMOVPS  (BX), Y0, Y3
-	VSUBPS      Y3, Y1, Y1
-	VMASKMOVPS  (SI), Y0, Y3
-	VADDPS      Y2, Y3, Y3
-	VMASKMOVPS  Y3, Y0, (SI)
-	VMASKMOVPS  (DI), Y0, Y3
-	VFMADD231PS Y2, Y1, Y3
-	VMASKMOVPS  Y3, Y0, (DI)
+	MOVQ        tail+40(FP), R9
+	VMOVUPS     (R9), Y0
+	VMASKMOVPS  (BX)(R8*1), Y0, Y1
+	VMOVUPS     (SI)(R8*1), Y2
+	VMOVUPS     (DI)(R8*1), Y3
+	VMASKMOVPS  (CX)(R8*1), Y0, Y4
+	VMASKMOVPS  (CX)(DX*1), Y0, Y0
+	VSUBPS      Y1, Y4, Y4
+	VADDPS      Y0, Y2, Y2
+	VFMADD231PS Y0, Y4, Y3
+	VMOVUPS     Y2, (SI)(R8*1)
+	VMOVUPS     Y3, (DI)(R8*1)
 
 rowDone:
-	MOVQ bytes+72(FP), BX
-	ADDQ BX, AX
-	ADDQ BX, CX
-	DECQ DX
-	JNZ  rows
+	MOVQ bytes+72(FP), DX
+	ADDQ DX, CX
+	SUBQ $0x01, AX
+	JG   rows
+	VZEROUPPER
+	RET
+
+// func reluColumnSumsAVX2(rows int, x *float32, dy *float32, y *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+// Requires: AVX, FMA3
+TEXT ·reluColumnSumsAVX2(SB), NOSPLIT, $0-88
+	MOVQ rows+0(FP), AX
+	MOVQ x+8(FP), CX
+
+rows:
+	MOVQ   bytes+80(FP), DX
+	MOVQ   dy+16(FP), DX
+	MOVQ   x+8(FP), BX
+	SUBQ   BX, DX
+	MOVQ   y+24(FP), BX
+	MOVQ   x+8(FP), SI
+	SUBQ   SI, BX
+	MOVQ   mean+56(FP), SI
+	MOVQ   sums+64(FP), DI
+	MOVQ   dots+72(FP), R8
+	VXORPS Y0, Y0, Y0
+	MOVQ   vectors+32(FP), R10
+	XORQ   R9, R9
+
+row:
+	DECQ        R10
+	JL          rowTail
+	VMOVUPS     (SI)(R9*1), Y1
+	VMOVUPS     (DI)(R9*1), Y2
+	VMOVUPS     (R8)(R9*1), Y3
+	VMOVUPS     (CX)(R9*1), Y4
+	VMOVUPS     (CX)(DX*1), Y5
+	VMOVUPS     (CX)(BX*1), Y6
+	VCMPPS      $0x16, Y0, Y6, Y6
+	VANDPS      Y6, Y5, Y5
+	VSUBPS      Y1, Y4, Y4
+	VADDPS      Y5, Y2, Y2
+	VFMADD231PS Y5, Y4, Y3
+	VMOVUPS     Y2, (DI)(R9*1)
+	VMOVUPS     Y3, (R8)(R9*1)
+	ADDQ        $0x20, R9
+	ADDQ        $0x20, DX
+	ADDQ        $0x20, BX
+	JMP         row
+
+rowTail:
+	MOVQ        rest+40(FP), R10
+	TESTQ       R10, R10
+	JZ          rowDone
+	MOVQ        tail+48(FP), R10
+	VMOVUPS     (R10), Y1
+	VMASKMOVPS  (SI)(R9*1), Y1, Y2
+	VMOVUPS     (DI)(R9*1), Y3
+	VMOVUPS     (R8)(R9*1), Y4
+	VMASKMOVPS  (CX)(R9*1), Y1, Y5
+	VMASKMOVPS  (CX)(DX*1), Y1, Y6
+	VMASKMOVPS  (CX)(BX*1), Y1, Y1
+	VCMPPS      $0x16, Y0, Y1, Y1
+	VANDPS      Y1, Y6, Y6
+	VSUBPS      Y2, Y5, Y5
+	VADDPS      Y6, Y3, Y3
+	VFMADD231PS Y6, Y5, Y4
+	VMOVUPS     Y3, (DI)(R9*1)
+	VMOVUPS     Y4, (R8)(R9*1)
+
+rowDone:
+	MOVQ bytes+80(FP), DX
+	ADDQ DX, CX
+	SUBQ $0x01, AX
+	JG   rows
+	VZEROUPPER
+	RET
+
+// func reluColumnSumsToAVX2(rows int, x *float32, dy *float32, y *float32, d *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+// Requires: AVX, FMA3
+TEXT ·reluColumnSumsToAVX2(SB), NOSPLIT, $0-96
+	MOVQ rows+0(FP), AX
+	MOVQ x+8(FP), CX
+
+rows:
+	MOVQ   bytes+88(FP), DX
+	MOVQ   dy+16(FP), DX
+	MOVQ   x+8(FP), BX
+	SUBQ   BX, DX
+	MOVQ   y+24(FP), BX
+	MOVQ   x+8(FP), SI
+	SUBQ   SI, BX
+	MOVQ   d+32(FP), SI
+	MOVQ   x+8(FP), DI
+	SUBQ   DI, SI
+	MOVQ   mean+64(FP), DI
+	MOVQ   sums+72(FP), R8
+	MOVQ   dots+80(FP), R9
+	VXORPS Y0, Y0, Y0
+	MOVQ   vectors+40(FP), R11
+	XORQ   R10, R10
+
+row:
+	DECQ        R11
+	JL          rowTail
+	VMOVUPS     (DI)(R10*1), Y1
+	VMOVUPS     (R8)(R10*1), Y2
+	VMOVUPS     (R9)(R10*1), Y3
+	VMOVUPS     (CX)(R10*1), Y4
+	VMOVUPS     (CX)(DX*1), Y5
+	VMOVUPS     (CX)(BX*1), Y6
+	VCMPPS      $0x16, Y0, Y6, Y6
+	VANDPS      Y6, Y5, Y5
+	VSUBPS      Y1, Y4, Y4
+	VADDPS      Y5, Y2, Y2
+	VFMADD231PS Y5, Y4, Y3
+	VMOVUPS     Y5, (CX)(SI*1)
+	VMOVUPS     Y2, (R8)(R10*1)
+	VMOVUPS     Y3, (R9)(R10*1)
+	ADDQ        $0x20, R10
+	ADDQ        $0x20, DX
+	ADDQ        $0x20, BX
+	ADDQ        $0x20, SI
+	JMP         row
+
+rowTail:
+	MOVQ        rest+48(FP), R11
+	TESTQ       R11, R11
+	JZ          rowDone
+	MOVQ        tail+56(FP), R12
+	VMOVUPS     (R12), Y1
+	VMASKMOVPS  (DI)(R10*1), Y1, Y2
+	VMOVUPS     (R8)(R10*1), Y3
+	VMOVUPS     (R9)(R10*1), Y4
+	VMASKMOVPS  (CX)(R10*1), Y1, Y5
+	VMASKMOVPS  (CX)(DX*1), Y1, Y6
+	VMASKMOVPS  (CX)(BX*1), Y1, Y1
+	VCMPPS      $0x16, Y0, Y1, Y1
+	VANDPS      Y1, Y6, Y6
+	VSUBPS      Y2, Y5, Y5
+	VADDPS      Y6, Y3, Y3
+	VFMADD231PS Y6, Y5, Y4
+	CMPQ        R11, $0x08
+	JNE         part7
+	VMOVUPS     Y6, (CX)(SI*1)
+	JMP         stored7
+
+part7:
+	LEAQ         (CX)(SI*1), DX
+	TESTQ        $0x00000004, R11
+	JZ           without4_7
+	VMOVUPS      X6, (DX)
+	VEXTRACTF128 $0x01, Y6, X6
+	ADDQ         $0x10, DX
+
+without4_7:
+	TESTQ   $0x00000002, R11
+	JZ      without2_7
+	VMOVLPS X6, (DX)
+	VPSRLDQ $0x08, X6, X6
+	ADDQ    $0x08, DX
+
+without2_7:
+	TESTQ  $0x00000001, R11
+	JZ     stored7
+	VMOVSS X6, (DX)
+
+stored7:
+	VMOVUPS Y3, (R8)(R10*1)
+	VMOVUPS Y4, (R9)(R10*1)
+
+rowDone:
+	MOVQ bytes+88(FP), DX
+	ADDQ DX, CX
+	SUBQ $0x01, AX
+	JG   rows
 	VZEROUPPER
 	RET
 
 // func columnAffineAVX2(rows int, x *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, y *float32, bytes int)
-// Requires: AVX
+// Requires: AVX, CMOV
 TEXT ·columnAffineAVX2(SB), NOSPLIT, $0-80
-	MOVQ x+8(FP), AX
-	MOVQ y+64(FP), CX
-	MOVQ rows+0(FP), DX
+	VXORPS Y0, Y0, Y0
+	MOVQ   rows+0(FP), AX
+	MOVQ   x+8(FP), CX
 
 rows:
-	MOVQ mean+40(FP), BX
-	MOVQ scale+48(FP), SI
-	MOVQ shift+56(FP), DI
-	MOVQ vectors+16(FP), R8
-	MOVQ AX, R9
-	MOVQ CX, R10
-	MOVQ SI, SI
-
-rowGroup:
-	SUBQ    $0x04, R8
-	JL      rowOnes
-	VMOVUPS (R9), Y3
-	VMOVUPS (BX), Y0
-	VMOVUPS (SI), Y1
-	VMOVUPS (DI), Y2
-	VSUBPS  Y0, Y3, Y3
-	VMULPS  Y1, Y3, Y3
-	VADDPS  Y2, Y3, Y3
-	VMOVUPS Y3, (R10)
-	VMOVUPS 32(R9), Y3
-	VMOVUPS 32(BX), Y0
-	VMOVUPS 32(SI), Y1
-	VMOVUPS 32(DI), Y2
-	VSUBPS  Y0, Y3, Y3
-	VMULPS  Y1, Y3, Y3
-	VADDPS  Y2, Y3, Y3
-	VMOVUPS Y3, 32(R10)
-	VMOVUPS 64(R9), Y3
-	VMOVUPS 64(BX), Y0
-	VMOVUPS 64(SI), Y1
-	VMOVUPS 64(DI), Y2
-	VSUBPS  Y0, Y3, Y3
-	VMULPS  Y1, Y3, Y3
-	VADDPS  Y2, Y3, Y3
-	VMOVUPS Y3, 64(R10)
-	VMOVUPS 96(R9), Y3
-	VMOVUPS 96(BX), Y0
-	VMOVUPS 96(SI), Y1
-	VMOVUPS 96(DI), Y2
-	VSUBPS  Y0, Y3, Y3
-	VMULPS  Y1, Y3, Y3
-	VADDPS  Y2, Y3, Y3
-	VMOVUPS Y3, 96(R10)
-	ADDQ    $0x00000080, R9
-	ADDQ    $0x00000080, R10
-	ADDQ    $0x00000080, BX
-	ADDQ    $0x00000080, SI
-	ADDQ    $0x00000080, DI
-	JMP     rowGroup
-
-rowOnes:
-	ADDQ $0x04, R8
+	MOVQ    bytes+72(FP), DX
+	MOVQ    CX, SI
+	LEAQ    (CX)(DX*1), BX
+	CMPQ    AX, $0x01
+	CMOVQGT BX, SI
+	MOVQ    SI, DI
+	LEAQ    (SI)(DX*1), BX
+	CMPQ    AX, $0x02
+	CMOVQGT BX, DI
+	MOVQ    DI, BX
+	LEAQ    (DI)(DX*1), DX
+	CMPQ    AX, $0x03
+	CMOVQGT DX, BX
+	MOVQ    y+64(FP), DX
+	MOVQ    x+8(FP), R8
+	SUBQ    R8, DX
+	MOVQ    mean+40(FP), R8
+	MOVQ    scale+48(FP), R9
+	MOVQ    shift+56(FP), R10
+	MOVQ    vectors+16(FP), R12
+	XORQ    R11, R11
 
 row:
-	DECQ    R8
+	DECQ    R12
 	JL      rowTail
-	VMOVUPS (R9), Y3
-	VMOVUPS (BX), Y0
-	VMOVUPS (SI), Y1
-	VMOVUPS (DI), Y2
+	VMOVUPS (R8)(R11*1), Y0
+	VMOVUPS (R9)(R11*1), Y1
+	VMOVUPS (R10)(R11*1), Y2
+	VMOVUPS (CX)(R11*1), Y3
 	VSUBPS  Y0, Y3, Y3
 	VMULPS  Y1, Y3, Y3
 	VADDPS  Y2, Y3, Y3
-	VMOVUPS Y3, (R10)
-	ADDQ    $0x20, R9
-	ADDQ    $0x20, R10
-	ADDQ    $0x20, BX
-	ADDQ    $0x20, SI
-	ADDQ    $0x20, DI
+	VMOVUPS (SI)(R11*1), Y4
+	VSUBPS  Y0, Y4, Y4
+	VMULPS  Y1, Y4, Y4
+	VADDPS  Y2, Y4, Y4
+	VMOVUPS (DI)(R11*1), Y5
+	VSUBPS  Y0, Y5, Y5
+	VMULPS  Y1, Y5, Y5
+	VADDPS  Y2, Y5, Y5
+	VMOVUPS (BX)(R11*1), Y6
+	VSUBPS  Y0, Y6, Y6
+	VMULPS  Y1, Y6, Y6
+	VADDPS  Y2, Y6, Y6
+	VMOVUPS Y3, (CX)(DX*1)
+	VMOVUPS Y4, (SI)(DX*1)
+	VMOVUPS Y5, (DI)(DX*1)
+	VMOVUPS Y6, (BX)(DX*1)
+	ADDQ    $0x20, R11
+	ADDQ    $0x20, DX
 	JMP     row
 
 rowTail:
-	MOVQ       rest+24(FP), R8
-	TESTQ      R8, R8
+	MOVQ       rest+24(FP), R12
+	TESTQ      R12, R12
 	JZ         rowDone
-	MOVQ       tail+32(FP), R8
-	VMOVUPS    (R8), Y0
-	VMASKMOVPS (R9), Y0, Y4
-	VMASKMOVPS (BX), Y0, Y1
-	VMASKMOVPS (SI), Y0, Y2
-	VMASKMOVPS (DI), Y0, Y3
+	MOVQ       tail+32(FP), R13
+	VMOVUPS    (R13), Y0
+	VMASKMOVPS (R8)(R11*1), Y0, Y1
+	VMASKMOVPS (R9)(R11*1), Y0, Y2
+	VMASKMOVPS (R10)(R11*1), Y0, Y3
+	VMASKMOVPS (CX)(R11*1), Y0, Y4
 	VSUBPS     Y1, Y4, Y4
 	VMULPS     Y2, Y4, Y4
 	VADDPS     Y3, Y4, Y4
-	VMASKMOVPS Y4, Y0, (R10)
+	VMASKMOVPS (SI)(R11*1), Y0, Y5
+	VSUBPS     Y1, Y5, Y5
+	VMULPS     Y2, Y5, Y5
+	VADDPS     Y3, Y5, Y5
+	VMASKMOVPS (DI)(R11*1), Y0, Y6
+	VSUBPS     Y1, Y6, Y6
+	VMULPS     Y2, Y6, Y6
+	VADDPS     Y3, Y6, Y6
+	VMASKMOVPS (BX)(R11*1), Y0, Y0
+	VSUBPS     Y1, Y0, Y0
+	VMULPS     Y2, Y0, Y0
+	VADDPS     Y3, Y0, Y0
+	CMPQ       R12, $0x08
+	JNE        part8
+	VMOVUPS    Y4, (CX)(DX*1)
+	JMP        stored8
 
+part8:
+	LEAQ         (CX)(DX*1), CX
+	TESTQ        $0x00000004, R12
+	JZ           without4_8
+	VMOVUPS      X4, (CX)
+	VEXTRACTF128 $0x01, Y4, X4
+	ADDQ         $0x10, CX
+
+without4_8:
+	TESTQ   $0x00000002, R12
+	JZ      without2_8
+	VMOVLPS X4, (CX)
+	VPSRLDQ $0x08, X4, X4
+	ADDQ    $0x08, CX
+
+without2_8:
+	TESTQ  $0x00000001, R12
+	JZ     stored8
+	VMOVSS X4, (CX)
+
+stored8:
+	CMPQ    R12, $0x08
+	JNE     part9
+	VMOVUPS Y5, (SI)(DX*1)
+	JMP     stored9
+
+part9:
+	LEAQ         (SI)(DX*1), CX
+	TESTQ        $0x00000004, R12
+	JZ           without4_9
+	VMOVUPS      X5, (CX)
+	VEXTRACTF128 $0x01, Y5, X5
+	ADDQ         $0x10, CX
+
+without4_9:
+	TESTQ   $0x00000002, R12
+	JZ      without2_9
+	VMOVLPS X5, (CX)
+	VPSRLDQ $0x08, X5, X5
+	ADDQ    $0x08, CX
+
+without2_9:
+	TESTQ  $0x00000001, R12
+	JZ     stored9
+	VMOVSS X5, (CX)
+
+stored9:
+	CMPQ    R12, $0x08
+	JNE     part10
+	VMOVUPS Y6, (DI)(DX*1)
+	JMP     stored10
+
+part10:
+	LEAQ         (DI)(DX*1), CX
+	TESTQ        $0x00000004, R12
+	JZ           without4_10
+	VMOVUPS      X6, (CX)
+	VEXTRACTF128 $0x01, Y6, X6
+	ADDQ         $0x10, CX
+
+without4_10:
+	TESTQ   $0x00000002, R12
+	JZ      without2_10
+	VMOVLPS X6, (CX)
+	VPSRLDQ $0x08, X6, X6
+	ADDQ    $0x08, CX
+
+without2_10:
+	TESTQ  $0x00000001, R12
+	JZ     stored10
+	VMOVSS X6, (CX)
+
+stored10:
+	CMPQ    R12, $0x08
+	JNE     part11
+	VMOVUPS Y0, (BX)(DX*1)
+	JMP     stored11
+
+part11:
+	LEAQ         (BX)(DX*1), CX
+	TESTQ        $0x00000004, R12
+	JZ           without4_11
+	VMOVUPS      X0, (CX)
+	VEXTRACTF128 $0x01, Y0, X0
+	ADDQ         $0x10, CX
+
+without4_11:
+	TESTQ   $0x00000002, R12
+	JZ      without2_11
+	VMOVLPS X0, (CX)
+	VPSRLDQ $0x08, X0, X0
+	ADDQ    $0x08, CX
+
+without2_11:
+	TESTQ  $0x00000001, R12
+	JZ     stored11
+	VMOVSS X0, (CX)
+
+stored11:
 rowDone:
-	MOVQ bytes+72(FP), BX
-	ADDQ BX, AX
-	ADDQ BX, CX
-	DECQ DX
-	JNZ  rows
+	MOVQ BX, CX
+	MOVQ bytes+72(FP), DX
+	ADDQ DX, CX
+	SUBQ $0x04, AX
+	JG   rows
+	VZEROUPPER
+	RET
+
+// func columnAffineReLUAVX2(rows int, x *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, y *float32, bytes int)
+// Requires: AVX, CMOV
+TEXT ·columnAffineReLUAVX2(SB), NOSPLIT, $0-80
+	VXORPS Y0, Y0, Y0
+	MOVQ   rows+0(FP), AX
+	MOVQ   x+8(FP), CX
+
+rows:
+	MOVQ    bytes+72(FP), DX
+	MOVQ    CX, SI
+	LEAQ    (CX)(DX*1), BX
+	CMPQ    AX, $0x01
+	CMOVQGT BX, SI
+	MOVQ    SI, DI
+	LEAQ    (SI)(DX*1), BX
+	CMPQ    AX, $0x02
+	CMOVQGT BX, DI
+	MOVQ    DI, BX
+	LEAQ    (DI)(DX*1), DX
+	CMPQ    AX, $0x03
+	CMOVQGT DX, BX
+	MOVQ    y+64(FP), DX
+	MOVQ    x+8(FP), R8
+	SUBQ    R8, DX
+	MOVQ    mean+40(FP), R8
+	MOVQ    scale+48(FP), R9
+	MOVQ    shift+56(FP), R10
+	MOVQ    vectors+16(FP), R12
+	XORQ    R11, R11
+
+row:
+	DECQ    R12
+	JL      rowTail
+	VMOVUPS (R8)(R11*1), Y1
+	VMOVUPS (R9)(R11*1), Y2
+	VMOVUPS (R10)(R11*1), Y3
+	VMOVUPS (CX)(R11*1), Y4
+	VSUBPS  Y1, Y4, Y4
+	VMULPS  Y2, Y4, Y4
+	VADDPS  Y3, Y4, Y4
+	VMAXPS  Y4, Y0, Y4
+	VMOVUPS (SI)(R11*1), Y5
+	VSUBPS  Y1, Y5, Y5
+	VMULPS  Y2, Y5, Y5
+	VADDPS  Y3, Y5, Y5
+	VMAXPS  Y5, Y0, Y5
+	VMOVUPS (DI)(R11*1), Y6
+	VSUBPS  Y1, Y6, Y6
+	VMULPS  Y2, Y6, Y6
+	VADDPS  Y3, Y6, Y6
+	VMAXPS  Y6, Y0, Y6
+	VMOVUPS (BX)(R11*1), Y7
+	VSUBPS  Y1, Y7, Y7
+	VMULPS  Y2, Y7, Y7
+	VADDPS  Y3, Y7, Y7
+	VMAXPS  Y7, Y0, Y7
+	VMOVUPS Y4, (CX)(DX*1)
+	VMOVUPS Y5, (SI)(DX*1)
+	VMOVUPS Y6, (DI)(DX*1)
+	VMOVUPS Y7, (BX)(DX*1)
+	ADDQ    $0x20, R11
+	ADDQ    $0x20, DX
+	JMP     row
+
+rowTail:
+	MOVQ       rest+24(FP), R12
+	TESTQ      R12, R12
+	JZ         rowDone
+	MOVQ       tail+32(FP), R13
+	VMOVUPS    (R13), Y1
+	VMASKMOVPS (R8)(R11*1), Y1, Y2
+	VMASKMOVPS (R9)(R11*1), Y1, Y3
+	VMASKMOVPS (R10)(R11*1), Y1, Y4
+	VMASKMOVPS (CX)(R11*1), Y1, Y5
+	VSUBPS     Y2, Y5, Y5
+	VMULPS     Y3, Y5, Y5
+	VADDPS     Y4, Y5, Y5
+	VMAXPS     Y5, Y0, Y5
+	VMASKMOVPS (SI)(R11*1), Y1, Y6
+	VSUBPS     Y2, Y6, Y6
+	VMULPS     Y3, Y6, Y6
+	VADDPS     Y4, Y6, Y6
+	VMAXPS     Y6, Y0, Y6
+	VMASKMOVPS (DI)(R11*1), Y1, Y7
+	VSUBPS     Y2, Y7, Y7
+	VMULPS     Y3, Y7, Y7
+	VADDPS     Y4, Y7, Y7
+	VMAXPS     Y7, Y0, Y7
+	VMASKMOVPS (BX)(R11*1), Y1, Y1
+	VSUBPS     Y2, Y1, Y1
+	VMULPS     Y3, Y1, Y1
+	VADDPS     Y4, Y1, Y1
+	VMAXPS     Y1, Y0, Y1
+	CMPQ       R12, $0x08
+	JNE        part12
+	VMOVUPS    Y5, (CX)(DX*1)
+	JMP        stored12
+
+part12:
+	LEAQ         (CX)(DX*1), CX
+	TESTQ        $0x00000004, R12
+	JZ           without4_12
+	VMOVUPS      X5, (CX)
+	VEXTRACTF128 $0x01, Y5, X5
+	ADDQ         $0x10, CX
+
+without4_12:
+	TESTQ   $0x00000002, R12
+	JZ      without2_12
+	VMOVLPS X5, (CX)
+	VPSRLDQ $0x08, X5, X5
+	ADDQ    $0x08, CX
+
+without2_12:
+	TESTQ  $0x00000001, R12
+	JZ     stored12
+	VMOVSS X5, (CX)
+
+stored12:
+	CMPQ    R12, $0x08
+	JNE     part13
+	VMOVUPS Y6, (SI)(DX*1)
+	JMP     stored13
+
+part13:
+	LEAQ         (SI)(DX*1), CX
+	TESTQ        $0x00000004, R12
+	JZ           without4_13
+	VMOVUPS      X6, (CX)
+	VEXTRACTF128 $0x01, Y6, X6
+	ADDQ         $0x10, CX
+
+without4_13:
+	TESTQ   $0x00000002, R12
+	JZ      without2_13
+	VMOVLPS X6, (CX)
+	VPSRLDQ $0x08, X6, X6
+	ADDQ    $0x08, CX
+
+without2_13:
+	TESTQ  $0x00000001, R12
+	JZ     stored13
+	VMOVSS X6, (CX)
+
+stored13:
+	CMPQ    R12, $0x08
+	JNE     part14
+	VMOVUPS Y7, (DI)(DX*1)
+	JMP     stored14
+
+part14:
+	LEAQ         (DI)(DX*1), CX
+	TESTQ        $0x00000004, R12
+	JZ           without4_14
+	VMOVUPS      X7, (CX)
+	VEXTRACTF128 $0x01, Y7, X7
+	ADDQ         $0x10, CX
+
+without4_14:
+	TESTQ   $0x00000002, R12
+	JZ      without2_14
+	VMOVLPS X7, (CX)
+	VPSRLDQ $0x08, X7, X7
+	ADDQ    $0x08, CX
+
+without2_14:
+	TESTQ  $0x00000001, R12
+	JZ     stored14
+	VMOVSS X7, (CX)
+
+stored14:
+	CMPQ    R12, $0x08
+	JNE     part15
+	VMOVUPS Y1, (BX)(DX*1)
+	JMP     stored15
+
+part15:
+	LEAQ         (BX)(DX*1), CX
+	TESTQ        $0x00000004, R12
+	JZ           without4_15
+	VMOVUPS      X1, (CX)
+	VEXTRACTF128 $0x01, Y1, X1
+	ADDQ         $0x10, CX
+
+without4_15:
+	TESTQ   $0x00000002, R12
+	JZ      without2_15
+	VMOVLPS X1, (CX)
+	VPSRLDQ $0x08, X1, X1
+	ADDQ    $0x08, CX
+
+without2_15:
+	TESTQ  $0x00000001, R12
+	JZ     stored15
+	VMOVSS X1, (CX)
+
+stored15:
+rowDone:
+	MOVQ BX, CX
+	MOVQ bytes+72(FP), DX
+	ADDQ DX, CX
+	SUBQ $0x04, AX
+	JG   rows
+	VZEROUPPER
+	RET
+
+// func columnAffineAddReLUAVX2(rows int, x *float32, r *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, y *float32, bytes int)
+// Requires: AVX, CMOV
+TEXT ·columnAffineAddReLUAVX2(SB), NOSPLIT, $0-88
+	VXORPS Y0, Y0, Y0
+	MOVQ   rows+0(FP), AX
+	MOVQ   x+8(FP), CX
+
+rows:
+	MOVQ    bytes+80(FP), DX
+	MOVQ    CX, SI
+	LEAQ    (CX)(DX*1), BX
+	CMPQ    AX, $0x01
+	CMOVQGT BX, SI
+	MOVQ    SI, DI
+	LEAQ    (SI)(DX*1), BX
+	CMPQ    AX, $0x02
+	CMOVQGT BX, DI
+	MOVQ    DI, BX
+	LEAQ    (DI)(DX*1), DX
+	CMPQ    AX, $0x03
+	CMOVQGT DX, BX
+	MOVQ    r+16(FP), DX
+	MOVQ    x+8(FP), R8
+	SUBQ    R8, DX
+	MOVQ    y+72(FP), R8
+	MOVQ    x+8(FP), R9
+	SUBQ    R9, R8
+	MOVQ    mean+48(FP), R9
+	MOVQ    scale+56(FP), R10
+	MOVQ    shift+64(FP), R11
+	MOVQ    vectors+24(FP), R13
+	XORQ    R12, R12
+
+row:
+	DECQ    R13
+	JL      rowTail
+	VMOVUPS (R9)(R12*1), Y1
+	VMOVUPS (R10)(R12*1), Y2
+	VMOVUPS (R11)(R12*1), Y3
+	VMOVUPS (CX)(R12*1), Y4
+	VSUBPS  Y1, Y4, Y4
+	VMULPS  Y2, Y4, Y4
+	VADDPS  Y3, Y4, Y4
+	VMOVUPS (CX)(DX*1), Y5
+	VADDPS  Y5, Y4, Y4
+	VMAXPS  Y4, Y0, Y4
+	VMOVUPS (SI)(R12*1), Y5
+	VSUBPS  Y1, Y5, Y5
+	VMULPS  Y2, Y5, Y5
+	VADDPS  Y3, Y5, Y5
+	VMOVUPS (SI)(DX*1), Y6
+	VADDPS  Y6, Y5, Y5
+	VMAXPS  Y5, Y0, Y5
+	VMOVUPS (DI)(R12*1), Y6
+	VSUBPS  Y1, Y6, Y6
+	VMULPS  Y2, Y6, Y6
+	VADDPS  Y3, Y6, Y6
+	VMOVUPS (DI)(DX*1), Y7
+	VADDPS  Y7, Y6, Y6
+	VMAXPS  Y6, Y0, Y6
+	VMOVUPS (BX)(R12*1), Y7
+	VSUBPS  Y1, Y7, Y7
+	VMULPS  Y2, Y7, Y7
+	VADDPS  Y3, Y7, Y7
+	VMOVUPS (BX)(DX*1), Y1
+	VADDPS  Y1, Y7, Y7
+	VMAXPS  Y7, Y0, Y7
+	VMOVUPS Y4, (CX)(R8*1)
+	VMOVUPS Y5, (SI)(R8*1)
+	VMOVUPS Y6, (DI)(R8*1)
+	VMOVUPS Y7, (BX)(R8*1)
+	ADDQ    $0x20, R12
+	ADDQ    $0x20, DX
+	ADDQ    $0x20, R8
+	JMP     row
+
+rowTail:
+	MOVQ       rest+32(FP), R13
+	TESTQ      R13, R13
+	JZ         rowDone
+	MOVQ       tail+40(FP), R14
+	VMOVUPS    (R14), Y1
+	VMASKMOVPS (R9)(R12*1), Y1, Y2
+	VMASKMOVPS (R10)(R12*1), Y1, Y3
+	VMASKMOVPS (R11)(R12*1), Y1, Y4
+	VMASKMOVPS (CX)(R12*1), Y1, Y5
+	VSUBPS     Y2, Y5, Y5
+	VMULPS     Y3, Y5, Y5
+	VADDPS     Y4, Y5, Y5
+	VMASKMOVPS (CX)(DX*1), Y1, Y6
+	VADDPS     Y6, Y5, Y5
+	VMAXPS     Y5, Y0, Y5
+	VMASKMOVPS (SI)(R12*1), Y1, Y6
+	VSUBPS     Y2, Y6, Y6
+	VMULPS     Y3, Y6, Y6
+	VADDPS     Y4, Y6, Y6
+	VMASKMOVPS (SI)(DX*1), Y1, Y7
+	VADDPS     Y7, Y6, Y6
+	VMAXPS     Y6, Y0, Y6
+	VMASKMOVPS (DI)(R12*1), Y1, Y7
+	VSUBPS     Y2, Y7, Y7
+	VMULPS     Y3, Y7, Y7
+	VADDPS     Y4, Y7, Y7
+	VMASKMOVPS (DI)(DX*1), Y1, Y8
+	VADDPS     Y8, Y7, Y7
+	VMAXPS     Y7, Y0, Y7
+	VMASKMOVPS (BX)(R12*1), Y1, Y8
+	VSUBPS     Y2, Y8, Y8
+	VMULPS     Y3, Y8, Y8
+	VADDPS     Y4, Y8, Y8
+	VMASKMOVPS (BX)(DX*1), Y1, Y1
+	VADDPS     Y1, Y8, Y8
+	VMAXPS     Y8, Y0, Y8
+	CMPQ       R13, $0x08
+	JNE        part16
+	VMOVUPS    Y5, (CX)(R8*1)
+	JMP        stored16
+
+part16:
+	LEAQ         (CX)(R8*1), CX
+	TESTQ        $0x00000004, R13
+	JZ           without4_16
+	VMOVUPS      X5, (CX)
+	VEXTRACTF128 $0x01, Y5, X5
+	ADDQ         $0x10, CX
+
+without4_16:
+	TESTQ   $0x00000002, R13
+	JZ      without2_16
+	VMOVLPS X5, (CX)
+	VPSRLDQ $0x08, X5, X5
+	ADDQ    $0x08, CX
+
+without2_16:
+	TESTQ  $0x00000001, R13
+	JZ     stored16
+	VMOVSS X5, (CX)
+
+stored16:
+	CMPQ    R13, $0x08
+	JNE     part17
+	VMOVUPS Y6, (SI)(R8*1)
+	JMP     stored17
+
+part17:
+	LEAQ         (SI)(R8*1), CX
+	TESTQ        $0x00000004, R13
+	JZ           without4_17
+	VMOVUPS      X6, (CX)
+	VEXTRACTF128 $0x01, Y6, X6
+	ADDQ         $0x10, CX
+
+without4_17:
+	TESTQ   $0x00000002, R13
+	JZ      without2_17
+	VMOVLPS X6, (CX)
+	VPSRLDQ $0x08, X6, X6
+	ADDQ    $0x08, CX
+
+without2_17:
+	TESTQ  $0x00000001, R13
+	JZ     stored17
+	VMOVSS X6, (CX)
+
+stored17:
+	CMPQ    R13, $0x08
+	JNE     part18
+	VMOVUPS Y7, (DI)(R8*1)
+	JMP     stored18
+
+part18:
+	LEAQ         (DI)(R8*1), CX
+	TESTQ        $0x00000004, R13
+	JZ           without4_18
+	VMOVUPS      X7, (CX)
+	VEXTRACTF128 $0x01, Y7, X7
+	ADDQ         $0x10, CX
+
+without4_18:
+	TESTQ   $0x00000002, R13
+	JZ      without2_18
+	VMOVLPS X7, (CX)
+	VPSRLDQ $0x08, X7, X7
+	ADDQ    $0x08, CX
+
+without2_18:
+	TESTQ  $0x00000001, R13
+	JZ     stored18
+	VMOVSS X7, (CX)
+
+stored18:
+	CMPQ    R13, $0x08
+	JNE     part19
+	VMOVUPS Y8, (BX)(R8*1)
+	JMP     stored19
+
+part19:
+	LEAQ         (BX)(R8*1), CX
+	TESTQ        $0x00000004, R13
+	JZ           without4_19
+	VMOVUPS      X8, (CX)
+	VEXTRACTF128 $0x01, Y8, X8
+	ADDQ         $0x10, CX
+
+without4_19:
+	TESTQ   $0x00000002, R13
+	JZ      without2_19
+	VMOVLPS X8, (CX)
+	VPSRLDQ $0x08, X8, X8
+	ADDQ    $0x08, CX
+
+without2_19:
+	TESTQ  $0x00000001, R13
+	JZ     stored19
+	VMOVSS X8, (CX)
+
+stored19:
+rowDone:
+	MOVQ BX, CX
+	MOVQ bytes+80(FP), DX
+	ADDQ DX, CX
+	SUBQ $0x04, AX
+	JG   rows
 	VZEROUPPER
 	RET
 
 // func columnGradAVX2(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, meanDy *float32, slope *float32, scale *float32, dx *float32, bytes int)
-// Requires: AVX
+// Requires: AVX, CMOV
 TEXT ·columnGradAVX2(SB), NOSPLIT, $0-96
-	MOVQ x+8(FP), AX
-	MOVQ dy+16(FP), CX
-	MOVQ dx+80(FP), DX
-	MOVQ rows+0(FP), BX
+	VXORPS Y0, Y0, Y0
+	MOVQ   rows+0(FP), AX
+	MOVQ   x+8(FP), CX
 
 rows:
-	MOVQ mean+48(FP), SI
-	MOVQ meanDy+56(FP), DI
-	MOVQ slope+64(FP), R8
-	MOVQ scale+72(FP), R9
-	MOVQ vectors+24(FP), R10
-	MOVQ AX, R11
-	MOVQ CX, R12
-	MOVQ DX, R13
-	MOVQ DI, DI
-	MOVQ R9, R9
-
-rowGroup:
-	SUBQ    $0x04, R10
-	JL      rowOnes
-	VMOVUPS (R11), Y4
-	VMOVUPS (R12), Y5
-	VMOVUPS (SI), Y0
-	VMOVUPS (DI), Y1
-	VMOVUPS (R8), Y2
-	VMOVUPS (R9), Y3
-	VSUBPS  Y0, Y4, Y4
-	VMULPS  Y2, Y4, Y4
-	VSUBPS  Y1, Y5, Y5
-	VSUBPS  Y4, Y5, Y5
-	VMULPS  Y3, Y5, Y5
-	VMOVUPS Y5, (R13)
-	VMOVUPS 32(R11), Y4
-	VMOVUPS 32(R12), Y5
-	VMOVUPS 32(SI), Y0
-	VMOVUPS 32(DI), Y1
-	VMOVUPS 32(R8), Y2
-	VMOVUPS 32(R9), Y3
-	VSUBPS  Y0, Y4, Y4
-	VMULPS  Y2, Y4, Y4
-	VSUBPS  Y1, Y5, Y5
-	VSUBPS  Y4, Y5, Y5
-	VMULPS  Y3, Y5, Y5
-	VMOVUPS Y5, 32(R13)
-	VMOVUPS 64(R11), Y4
-	VMOVUPS 64(R12), Y5
-	VMOVUPS 64(SI), Y0
-	VMOVUPS 64(DI), Y1
-	VMOVUPS 64(R8), Y2
-	VMOVUPS 64(R9), Y3
-	VSUBPS  Y0, Y4, Y4
-	VMULPS  Y2, Y4, Y4
-	VSUBPS  Y1, Y5, Y5
-	VSUBPS  Y4, Y5, Y5
-	VMULPS  Y3, Y5, Y5
-	VMOVUPS Y5, 64(R13)
-	VMOVUPS 96(R11), Y4
-	VMOVUPS 96(R12), Y5
-	VMOVUPS 96(SI), Y0
-	VMOVUPS 96(DI), Y1
-	VMOVUPS 96(R8), Y2
-	VMOVUPS 96(R9), Y3
-	VSUBPS  Y0, Y4, Y4
-	VMULPS  Y2, Y4, Y4
-	VSUBPS  Y1, Y5, Y5
-	VSUBPS  Y4, Y5, Y5
-	VMULPS  Y3, Y5, Y5
-	VMOVUPS Y5, 96(R13)
-	ADDQ    $0x00000080, R11
-	ADDQ    $0x00000080, R12
-	ADDQ    $0x00000080, R13
-	ADDQ    $0x00000080, SI
-	ADDQ    $0x00000080, DI
-	ADDQ    $0x00000080, R8
-	ADDQ    $0x00000080, R9
-	JMP     rowGroup
-
-rowOnes:
-	ADDQ $0x04, R10
+	MOVQ    bytes+88(FP), DX
+	MOVQ    CX, BX
+	LEAQ    (CX)(DX*1), DX
+	CMPQ    AX, $0x01
+	CMOVQGT DX, BX
+	MOVQ    dy+16(FP), DX
+	MOVQ    x+8(FP), SI
+	SUBQ    SI, DX
+	MOVQ    dx+80(FP), SI
+	MOVQ    x+8(FP), DI
+	SUBQ    DI, SI
+	MOVQ    mean+48(FP), DI
+	MOVQ    meanDy+56(FP), R8
+	MOVQ    slope+64(FP), R9
+	MOVQ    scale+72(FP), R10
+	MOVQ    vectors+24(FP), R12
+	XORQ    R11, R11
 
 row:
-	DECQ    R10
+	DECQ    R12
 	JL      rowTail
-	VMOVUPS (R11), Y4
-	VMOVUPS (R12), Y5
-	VMOVUPS (SI), Y0
-	VMOVUPS (DI), Y1
-	VMOVUPS (R8), Y2
-	VMOVUPS (R9), Y3
+	VMOVUPS (DI)(R11*1), Y0
+	VMOVUPS (R8)(R11*1), Y1
+	VMOVUPS (R9)(R11*1), Y2
+	VMOVUPS (R10)(R11*1), Y3
+	VMOVUPS (CX)(R11*1), Y4
+	VMOVUPS (CX)(DX*1), Y5
 	VSUBPS  Y0, Y4, Y4
 	VMULPS  Y2, Y4, Y4
 	VSUBPS  Y1, Y5, Y5
 	VSUBPS  Y4, Y5, Y5
 	VMULPS  Y3, Y5, Y5
-	VMOVUPS Y5, (R13)
+	VMOVUPS (BX)(R11*1), Y4
+	VMOVUPS (BX)(DX*1), Y6
+	VSUBPS  Y0, Y4, Y4
+	VMULPS  Y2, Y4, Y4
+	VSUBPS  Y1, Y6, Y6
+	VSUBPS  Y4, Y6, Y6
+	VMULPS  Y3, Y6, Y6
+	VMOVUPS Y5, (CX)(SI*1)
+	VMOVUPS Y6, (BX)(SI*1)
 	ADDQ    $0x20, R11
-	ADDQ    $0x20, R12
-	ADDQ    $0x20, R13
+	ADDQ    $0x20, DX
 	ADDQ    $0x20, SI
-	ADDQ    $0x20, DI
-	ADDQ    $0x20, R8
-	ADDQ    $0x20, R9
 	JMP     row
 
 rowTail:
-	MOVQ       rest+32(FP), R10
-	TESTQ      R10, R10
+	MOVQ       rest+32(FP), R12
+	TESTQ      R12, R12
 	JZ         rowDone
-	MOVQ       tail+40(FP), R10
-	VMOVUPS    (R10), Y0
-	VMASKMOVPS (R11), Y0, Y5
-	VMASKMOVPS (R12), Y0, Y6
-	VMASKMOVPS (SI), Y0, Y1
-	VMASKMOVPS (DI), Y0, Y2
-	VMASKMOVPS (R8), Y0, Y3
-	VMASKMOVPS (R9), Y0, Y4
+	MOVQ       tail+40(FP), R13
+	VMOVUPS    (R13), Y0
+	VMASKMOVPS (DI)(R11*1), Y0, Y1
+	VMASKMOVPS (R8)(R11*1), Y0, Y2
+	VMASKMOVPS (R9)(R11*1), Y0, Y3
+	VMASKMOVPS (R10)(R11*1), Y0, Y4
+	VMASKMOVPS (CX)(R11*1), Y0, Y5
+	VMASKMOVPS (CX)(DX*1), Y0, Y6
 	VSUBPS     Y1, Y5, Y5
 	VMULPS     Y3, Y5, Y5
 	VSUBPS     Y2, Y6, Y6
 	VSUBPS     Y5, Y6, Y6
 	VMULPS     Y4, Y6, Y6
-	VMASKMOVPS Y6, Y0, (R13)
+	VMASKMOVPS (BX)(R11*1), Y0, Y5
+	VMASKMOVPS (BX)(DX*1), Y0, Y0
+	VSUBPS     Y1, Y5, Y5
+	VMULPS     Y3, Y5, Y5
+	VSUBPS     Y2, Y0, Y0
+	VSUBPS     Y5, Y0, Y0
+	VMULPS     Y4, Y0, Y0
+	CMPQ       R12, $0x08
+	JNE        part20
+	VMOVUPS    Y6, (CX)(SI*1)
+	JMP        stored20
 
+part20:
+	LEAQ         (CX)(SI*1), CX
+	TESTQ        $0x00000004, R12
+	JZ           without4_20
+	VMOVUPS      X6, (CX)
+	VEXTRACTF128 $0x01, Y6, X6
+	ADDQ         $0x10, CX
+
+without4_20:
+	TESTQ   $0x00000002, R12
+	JZ      without2_20
+	VMOVLPS X6, (CX)
+	VPSRLDQ $0x08, X6, X6
+	ADDQ    $0x08, CX
+
+without2_20:
+	TESTQ  $0x00000001, R12
+	JZ     stored20
+	VMOVSS X6, (CX)
+
+stored20:
+	CMPQ    R12, $0x08
+	JNE     part21
+	VMOVUPS Y0, (BX)(SI*1)
+	JMP     stored21
+
+part21:
+	LEAQ         (BX)(SI*1), CX
+	TESTQ        $0x00000004, R12
+	JZ           without4_21
+	VMOVUPS      X0, (CX)
+	VEXTRACTF128 $0x01, Y0, X0
+	ADDQ         $0x10, CX
+
+without4_21:
+	TESTQ   $0x00000002, R12
+	JZ      without2_21
+	VMOVLPS X0, (CX)
+	VPSRLDQ $0x08, X0, X0
+	ADDQ    $0x08, CX
+
+without2_21:
+	TESTQ  $0x00000001, R12
+	JZ     stored21
+	VMOVSS X0, (CX)
+
+stored21:
 rowDone:
-	MOVQ bytes+88(FP), SI
-	ADDQ SI, AX
-	ADDQ SI, CX
-	ADDQ SI, DX
-	DECQ BX
-	JNZ  rows
+	MOVQ BX, CX
+	MOVQ bytes+88(FP), DX
+	ADDQ DX, CX
+	SUBQ $0x02, AX
+	JG   rows
+	VZEROUPPER
+	RET
+
+// func reluColumnGradAVX2(rows int, x *float32, dy *float32, y *float32, vectors int, rest int, tail uintptr, mean *float32, meanDy *float32, slope *float32, scale *float32, dx *float32, bytes int)
+// Requires: AVX, CMOV
+TEXT ·reluColumnGradAVX2(SB), NOSPLIT, $0-104
+	VXORPS Y0, Y0, Y0
+	MOVQ   rows+0(FP), AX
+	MOVQ   x+8(FP), CX
+
+rows:
+	MOVQ    bytes+96(FP), DX
+	MOVQ    CX, BX
+	LEAQ    (CX)(DX*1), DX
+	CMPQ    AX, $0x01
+	CMOVQGT DX, BX
+	MOVQ    dy+16(FP), DX
+	MOVQ    x+8(FP), SI
+	SUBQ    SI, DX
+	MOVQ    y+24(FP), SI
+	MOVQ    x+8(FP), DI
+	SUBQ    DI, SI
+	MOVQ    dx+88(FP), DI
+	MOVQ    x+8(FP), R8
+	SUBQ    R8, DI
+	MOVQ    mean+56(FP), R8
+	MOVQ    meanDy+64(FP), R9
+	MOVQ    slope+72(FP), R10
+	MOVQ    scale+80(FP), R11
+	MOVQ    vectors+32(FP), R13
+	XORQ    R12, R12
+
+row:
+	DECQ    R13
+	JL      rowTail
+	VMOVUPS (R8)(R12*1), Y1
+	VMOVUPS (R9)(R12*1), Y2
+	VMOVUPS (R10)(R12*1), Y3
+	VMOVUPS (R11)(R12*1), Y4
+	VMOVUPS (CX)(R12*1), Y5
+	VMOVUPS (CX)(DX*1), Y6
+	VMOVUPS (CX)(SI*1), Y7
+	VCMPPS  $0x16, Y0, Y7, Y7
+	VANDPS  Y7, Y6, Y6
+	VSUBPS  Y1, Y5, Y5
+	VMULPS  Y3, Y5, Y5
+	VSUBPS  Y2, Y6, Y6
+	VSUBPS  Y5, Y6, Y6
+	VMULPS  Y4, Y6, Y6
+	VMOVUPS (BX)(R12*1), Y5
+	VMOVUPS (BX)(DX*1), Y7
+	VMOVUPS (BX)(SI*1), Y8
+	VCMPPS  $0x16, Y0, Y8, Y8
+	VANDPS  Y8, Y7, Y7
+	VSUBPS  Y1, Y5, Y5
+	VMULPS  Y3, Y5, Y5
+	VSUBPS  Y2, Y7, Y7
+	VSUBPS  Y5, Y7, Y7
+	VMULPS  Y4, Y7, Y7
+	VMOVUPS Y6, (CX)(DI*1)
+	VMOVUPS Y7, (BX)(DI*1)
+	ADDQ    $0x20, R12
+	ADDQ    $0x20, DX
+	ADDQ    $0x20, SI
+	ADDQ    $0x20, DI
+	JMP     row
+
+rowTail:
+	MOVQ       rest+40(FP), R13
+	TESTQ      R13, R13
+	JZ         rowDone
+	MOVQ       tail+48(FP), R14
+	VMOVUPS    (R14), Y1
+	VMASKMOVPS (R8)(R12*1), Y1, Y2
+	VMASKMOVPS (R9)(R12*1), Y1, Y3
+	VMASKMOVPS (R10)(R12*1), Y1, Y4
+	VMASKMOVPS (R11)(R12*1), Y1, Y5
+	VMASKMOVPS (CX)(R12*1), Y1, Y6
+	VMASKMOVPS (CX)(DX*1), Y1, Y7
+	VMASKMOVPS (CX)(SI*1), Y1, Y8
+	VCMPPS     $0x16, Y0, Y8, Y8
+	VANDPS     Y8, Y7, Y7
+	VSUBPS     Y2, Y6, Y6
+	VMULPS     Y4, Y6, Y6
+	VSUBPS     Y3, Y7, Y7
+	VSUBPS     Y6, Y7, Y7
+	VMULPS     Y5, Y7, Y7
+	VMASKMOVPS (BX)(R12*1), Y1, Y6
+	VMASKMOVPS (BX)(DX*1), Y1, Y8
+	VMASKMOVPS (BX)(SI*1), Y1, Y1
+	VCMPPS     $0x16, Y0, Y1, Y1
+	VANDPS     Y1, Y8, Y8
+	VSUBPS     Y2, Y6, Y6
+	VMULPS     Y4, Y6, Y6
+	VSUBPS     Y3, Y8, Y8
+	VSUBPS     Y6, Y8, Y8
+	VMULPS     Y5, Y8, Y8
+	CMPQ       R13, $0x08
+	JNE        part22
+	VMOVUPS    Y7, (CX)(DI*1)
+	JMP        stored22
+
+part22:
+	LEAQ         (CX)(DI*1), CX
+	TESTQ        $0x00000004, R13
+	JZ           without4_22
+	VMOVUPS      X7, (CX)
+	VEXTRACTF128 $0x01, Y7, X7
+	ADDQ         $0x10, CX
+
+without4_22:
+	TESTQ   $0x00000002, R13
+	JZ      without2_22
+	VMOVLPS X7, (CX)
+	VPSRLDQ $0x08, X7, X7
+	ADDQ    $0x08, CX
+
+without2_22:
+	TESTQ  $0x00000001, R13
+	JZ     stored22
+	VMOVSS X7, (CX)
+
+stored22:
+	CMPQ    R13, $0x08
+	JNE     part23
+	VMOVUPS Y8, (BX)(DI*1)
+	JMP     stored23
+
+part23:
+	LEAQ         (BX)(DI*1), CX
+	TESTQ        $0x00000004, R13
+	JZ           without4_23
+	VMOVUPS      X8, (CX)
+	VEXTRACTF128 $0x01, Y8, X8
+	ADDQ         $0x10, CX
+
+without4_23:
+	TESTQ   $0x00000002, R13
+	JZ      without2_23
+	VMOVLPS X8, (CX)
+	VPSRLDQ $0x08, X8, X8
+	ADDQ    $0x08, CX
+
+without2_23:
+	TESTQ  $0x00000001, R13
+	JZ     stored23
+	VMOVSS X8, (CX)
+
+stored23:
+rowDone:
+	MOVQ BX, CX
+	MOVQ bytes+96(FP), DX
+	ADDQ DX, CX
+	SUBQ $0x02, AX
+	JG   rows
+	VZEROUPPER
+	RET
+
+// func spreadRowsAVX2(rows int, factors *float32, vectors int, y *float32, bytes int)
+// Requires: AVX
+TEXT ·spreadRowsAVX2(SB), NOSPLIT, $0-40
+	MOVQ factors+8(FP), AX
+	MOVQ y+24(FP), CX
+	MOVQ rows+0(FP), DX
+
+rows:
+	VBROADCASTSS (AX), Y0
+	ADDQ         $0x04, AX
+	MOVQ         vectors+16(FP), SI
+	MOVQ         CX, BX
+
+row:
+	VMOVUPS Y0, (BX)
+	ADDQ    $0x20, BX
+	DECQ    SI
+	JNZ     row
+	MOVQ    bytes+32(FP), BX
+	ADDQ    BX, CX
+	DECQ    DX
+	JNZ     rows
 	VZEROUPPER
 	RET
 
@@ -1901,460 +3243,1282 @@ rowDone:
 	VZEROUPPER
 	RET
 
-// func columnMomentsAVX512(rows int, x *float32, vectors int, rest int, tail uintptr, center *float32, sums *float32, squares *float32, bytes int)
-// Requires: AVX, AVX512F
-TEXT ·columnMomentsAVX512(SB), NOSPLIT, $0-72
-	MOVQ x+8(FP), AX
-	MOVQ rows+0(FP), CX
+// func columnMomentsFoursAVX512(rows int, x *float32, vectors int, rest int, tail uintptr, center *float32, sums *float32, squares *float32, bytes int)
+// Requires: AVX, AVX512F, CMOV
+TEXT ·columnMomentsFoursAVX512(SB), NOSPLIT, $0-72
+	MOVQ rows+0(FP), AX
+	MOVQ x+8(FP), CX
 
 rows:
-	MOVQ center+40(FP), DX
-	MOVQ sums+48(FP), BX
-	MOVQ squares+56(FP), SI
-	MOVQ vectors+16(FP), DI
-	MOVQ AX, R8
-	MOVQ BX, BX
-
-rowGroup:
-	SUBQ        $0x04, DI
-	JL          rowOnes
-	VMOVUPS     (R8), Z0
-	VMOVUPS     (DX), Z1
-	VSUBPS      Z1, Z0, Z0
-	VMOVUPS     (BX), Z1
-	VADDPS      Z0, Z1, Z1
-	VMOVUPS     Z1, (BX)
-	VMOVUPS     (SI), Z1
-	VFMADD231PS Z0, Z0, Z1
-	VMOVUPS     Z1, (SI)
-	VMOVUPS     64(R8), Z0
-	VMOVUPS     64(DX), Z1
-	VSUBPS      Z1, Z0, Z0
-	VMOVUPS     64(BX), Z1
-	VADDPS      Z0, Z1, Z1
-	VMOVUPS     Z1, 64(BX)
-	VMOVUPS     64(SI), Z1
-	VFMADD231PS Z0, Z0, Z1
-	VMOVUPS     Z1, 64(SI)
-	VMOVUPS     128(R8), Z0
-	VMOVUPS     128(DX), Z1
-	VSUBPS      Z1, Z0, Z0
-	VMOVUPS     128(BX), Z1
-	VADDPS      Z0, Z1, Z1
-	VMOVUPS     Z1, 128(BX)
-	VMOVUPS     128(SI), Z1
-	VFMADD231PS Z0, Z0, Z1
-	VMOVUPS     Z1, 128(SI)
-	VMOVUPS     192(R8), Z0
-	VMOVUPS     192(DX), Z1
-	VSUBPS      Z1, Z0, Z0
-	VMOVUPS     192(BX), Z1
-	VADDPS      Z0, Z1, Z1
-	VMOVUPS     Z1, 192(BX)
-	VMOVUPS     192(SI), Z1
-	VFMADD231PS Z0, Z0, Z1
-	VMOVUPS     Z1, 192(SI)
-	ADDQ        $0x00000100, R8
-	ADDQ        $0x00000100, DX
-	ADDQ        $0x00000100, BX
-	ADDQ        $0x00000100, SI
-	JMP         rowGroup
-
-rowOnes:
-	ADDQ $0x04, DI
+	MOVQ    bytes+64(FP), DX
+	MOVQ    CX, SI
+	LEAQ    (CX)(DX*1), BX
+	CMPQ    AX, $0x01
+	CMOVQGT BX, SI
+	MOVQ    SI, DI
+	LEAQ    (SI)(DX*1), BX
+	CMPQ    AX, $0x02
+	CMOVQGT BX, DI
+	MOVQ    DI, BX
+	LEAQ    (DI)(DX*1), DX
+	CMPQ    AX, $0x03
+	CMOVQGT DX, BX
+	MOVQ    center+40(FP), DX
+	MOVQ    sums+48(FP), R8
+	MOVQ    squares+56(FP), R9
+	MOVQ    vectors+16(FP), R11
+	XORQ    R10, R10
 
 row:
-	DECQ        DI
+	DECQ        R11
 	JL          rowTail
-	VMOVUPS     (R8), Z0
-	VMOVUPS     (DX), Z1
-	VSUBPS      Z1, Z0, Z0
-	VMOVUPS     (BX), Z1
-	VADDPS      Z0, Z1, Z1
-	VMOVUPS     Z1, (BX)
-	VMOVUPS     (SI), Z1
-	VFMADD231PS Z0, Z0, Z1
-	VMOVUPS     Z1, (SI)
-	ADDQ        $0x40, R8
-	ADDQ        $0x40, DX
-	ADDQ        $0x40, BX
-	ADDQ        $0x40, SI
+	VMOVUPS     (DX)(R10*1), Z0
+	VMOVUPS     (R8)(R10*1), Z1
+	VMOVUPS     (R9)(R10*1), Z2
+	VMOVUPS     (CX)(R10*1), Z3
+	VSUBPS      Z0, Z3, Z3
+	VADDPS      Z3, Z1, Z1
+	VFMADD231PS Z3, Z3, Z2
+	VMOVUPS     (SI)(R10*1), Z3
+	VSUBPS      Z0, Z3, Z3
+	VADDPS      Z3, Z1, Z1
+	VFMADD231PS Z3, Z3, Z2
+	VMOVUPS     (DI)(R10*1), Z3
+	VSUBPS      Z0, Z3, Z3
+	VADDPS      Z3, Z1, Z1
+	VFMADD231PS Z3, Z3, Z2
+	VMOVUPS     (BX)(R10*1), Z3
+	VSUBPS      Z0, Z3, Z3
+	VADDPS      Z3, Z1, Z1
+	VFMADD231PS Z3, Z3, Z2
+	VMOVUPS     Z1, (R8)(R10*1)
+	VMOVUPS     Z2, (R9)(R10*1)
+	ADDQ        $0x40, R10
 	JMP         row
 
 rowTail:
-	MOVQ        rest+24(FP), DI
-	TESTQ       DI, DI
+	MOVQ        rest+24(FP), R11
+	TESTQ       R11, R11
 	JZ          rowDone
-	MOVQ        tail+32(FP), DI
-	KMOVW       DI, K1
-	VMOVUPS.Z   (R8), K1, Z0
-	VMOVUPS.Z   (DX), K1, Z1
-	VSUBPS      Z1, Z0, Z0
-	VMOVUPS.Z   (BX), K1, Z1
-	VADDPS      Z0, Z1, Z1
-	VMOVUPS     Z1, K1, (BX)
-	VMOVUPS.Z   (SI), K1, Z1
-	VFMADD231PS Z0, Z0, Z1
-	VMOVUPS     Z1, K1, (SI)
+	MOVQ        tail+32(FP), R11
+	KMOVW       R11, K1
+	VMOVUPS.Z   (DX)(R10*1), K1, Z0
+	VMOVUPS     (R8)(R10*1), Z1
+	VMOVUPS     (R9)(R10*1), Z2
+	VMOVUPS.Z   (CX)(R10*1), K1, Z3
+	VSUBPS      Z0, Z3, Z3
+	VADDPS      Z3, Z1, Z1
+	VFMADD231PS Z3, Z3, Z2
+	VMOVUPS.Z   (SI)(R10*1), K1, Z3
+	VSUBPS      Z0, Z3, Z3
+	VADDPS      Z3, Z1, Z1
+	VFMADD231PS Z3, Z3, Z2
+	VMOVUPS.Z   (DI)(R10*1), K1, Z3
+	VSUBPS      Z0, Z3, Z3
+	VADDPS      Z3, Z1, Z1
+	VFMADD231PS Z3, Z3, Z2
+	VMOVUPS.Z   (BX)(R10*1), K1, Z3
+	VSUBPS      Z0, Z3, Z3
+	VADDPS      Z3, Z1, Z1
+	VFMADD231PS Z3, Z3, Z2
+	VMOVUPS     Z1, (R8)(R10*1)
+	VMOVUPS     Z2, (R9)(R10*1)
+
+rowDone:
+	MOVQ BX, CX
+	MOVQ bytes+64(FP), DX
+	ADDQ DX, CX
+	SUBQ $0x04, AX
+	JG   rows
+	VZEROUPPER
+	RET
+
+// func columnSumsFoursAVX512(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+// Requires: AVX, AVX512F, CMOV
+TEXT ·columnSumsFoursAVX512(SB), NOSPLIT, $0-80
+	MOVQ rows+0(FP), AX
+	MOVQ x+8(FP), CX
+
+rows:
+	MOVQ    bytes+72(FP), DX
+	MOVQ    CX, SI
+	LEAQ    (CX)(DX*1), BX
+	CMPQ    AX, $0x01
+	CMOVQGT BX, SI
+	MOVQ    SI, DI
+	LEAQ    (SI)(DX*1), BX
+	CMPQ    AX, $0x02
+	CMOVQGT BX, DI
+	MOVQ    DI, BX
+	LEAQ    (DI)(DX*1), DX
+	CMPQ    AX, $0x03
+	CMOVQGT DX, BX
+	MOVQ    dy+16(FP), DX
+	MOVQ    x+8(FP), R8
+	SUBQ    R8, DX
+	MOVQ    mean+48(FP), R8
+	MOVQ    sums+56(FP), R9
+	MOVQ    dots+64(FP), R10
+	VPXORD  Z0, Z0, Z0
+	MOVQ    vectors+24(FP), R12
+	XORQ    R11, R11
+
+row:
+	DECQ        R12
+	JL          rowTail
+	VMOVUPS     (R8)(R11*1), Z1
+	VMOVUPS     (R9)(R11*1), Z2
+	VMOVUPS     (R10)(R11*1), Z3
+	VMOVUPS     (CX)(R11*1), Z4
+	VMOVUPS     (CX)(DX*1), Z5
+	VSUBPS      Z1, Z4, Z4
+	VADDPS      Z5, Z2, Z2
+	VFMADD231PS Z5, Z4, Z3
+	VMOVUPS     (SI)(R11*1), Z4
+	VMOVUPS     (SI)(DX*1), Z5
+	VSUBPS      Z1, Z4, Z4
+	VADDPS      Z5, Z2, Z2
+	VFMADD231PS Z5, Z4, Z3
+	VMOVUPS     (DI)(R11*1), Z4
+	VMOVUPS     (DI)(DX*1), Z5
+	VSUBPS      Z1, Z4, Z4
+	VADDPS      Z5, Z2, Z2
+	VFMADD231PS Z5, Z4, Z3
+	VMOVUPS     (BX)(R11*1), Z4
+	VMOVUPS     (BX)(DX*1), Z5
+	VSUBPS      Z1, Z4, Z4
+	VADDPS      Z5, Z2, Z2
+	VFMADD231PS Z5, Z4, Z3
+	VMOVUPS     Z2, (R9)(R11*1)
+	VMOVUPS     Z3, (R10)(R11*1)
+	ADDQ        $0x40, R11
+	ADDQ        $0x40, DX
+	JMP         row
+
+rowTail:
+	MOVQ        rest+32(FP), R12
+	TESTQ       R12, R12
+	JZ          rowDone
+	MOVQ        tail+40(FP), R12
+	KMOVW       R12, K1
+	VMOVUPS.Z   (R8)(R11*1), K1, Z1
+	VMOVUPS     (R9)(R11*1), Z2
+	VMOVUPS     (R10)(R11*1), Z3
+	VMOVUPS.Z   (CX)(R11*1), K1, Z4
+	VMOVUPS.Z   (CX)(DX*1), K1, Z5
+	VSUBPS      Z1, Z4, Z4
+	VADDPS      Z5, Z2, Z2
+	VFMADD231PS Z5, Z4, Z3
+	VMOVUPS.Z   (SI)(R11*1), K1, Z4
+	VMOVUPS.Z   (SI)(DX*1), K1, Z5
+	VSUBPS      Z1, Z4, Z4
+	VADDPS      Z5, Z2, Z2
+	VFMADD231PS Z5, Z4, Z3
+	VMOVUPS.Z   (DI)(R11*1), K1, Z4
+	VMOVUPS.Z   (DI)(DX*1), K1, Z5
+	VSUBPS      Z1, Z4, Z4
+	VADDPS      Z5, Z2, Z2
+	VFMADD231PS Z5, Z4, Z3
+	VMOVUPS.Z   (BX)(R11*1), K1, Z4
+	VMOVUPS.Z   (BX)(DX*1), K1, Z5
+	VSUBPS      Z1, Z4, Z4
+	VADDPS      Z5, Z2, Z2
+	VFMADD231PS Z5, Z4, Z3
+	VMOVUPS     Z2, (R9)(R11*1)
+	VMOVUPS     Z3, (R10)(R11*1)
+
+rowDone:
+	MOVQ BX, CX
+	MOVQ bytes+72(FP), DX
+	ADDQ DX, CX
+	SUBQ $0x04, AX
+	JG   rows
+	VZEROUPPER
+	RET
+
+// func reluColumnSumsFoursAVX512(rows int, x *float32, dy *float32, y *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+// Requires: AVX, AVX512F, CMOV
+TEXT ·reluColumnSumsFoursAVX512(SB), NOSPLIT, $0-88
+	MOVQ rows+0(FP), AX
+	MOVQ x+8(FP), CX
+
+rows:
+	MOVQ    bytes+80(FP), DX
+	MOVQ    CX, SI
+	LEAQ    (CX)(DX*1), BX
+	CMPQ    AX, $0x01
+	CMOVQGT BX, SI
+	MOVQ    SI, DI
+	LEAQ    (SI)(DX*1), BX
+	CMPQ    AX, $0x02
+	CMOVQGT BX, DI
+	MOVQ    DI, BX
+	LEAQ    (DI)(DX*1), DX
+	CMPQ    AX, $0x03
+	CMOVQGT DX, BX
+	MOVQ    dy+16(FP), DX
+	MOVQ    x+8(FP), R8
+	SUBQ    R8, DX
+	MOVQ    y+24(FP), R8
+	MOVQ    x+8(FP), R9
+	SUBQ    R9, R8
+	MOVQ    mean+56(FP), R9
+	MOVQ    sums+64(FP), R10
+	MOVQ    dots+72(FP), R11
+	VPXORD  Z0, Z0, Z0
+	MOVQ    vectors+32(FP), R13
+	XORQ    R12, R12
+
+row:
+	DECQ        R13
+	JL          rowTail
+	VMOVUPS     (R9)(R12*1), Z1
+	VMOVUPS     (R10)(R12*1), Z2
+	VMOVUPS     (R11)(R12*1), Z3
+	VMOVUPS     (CX)(R12*1), Z4
+	VMOVUPS     (CX)(DX*1), Z5
+	VMOVUPS     (CX)(R8*1), Z6
+	VCMPPS      $0x16, Z0, Z6, K1
+	VMOVAPS.Z   Z5, K1, Z5
+	VSUBPS      Z1, Z4, Z4
+	VADDPS      Z5, Z2, Z2
+	VFMADD231PS Z5, Z4, Z3
+	VMOVUPS     (SI)(R12*1), Z4
+	VMOVUPS     (SI)(DX*1), Z5
+	VMOVUPS     (SI)(R8*1), Z6
+	VCMPPS      $0x16, Z0, Z6, K1
+	VMOVAPS.Z   Z5, K1, Z5
+	VSUBPS      Z1, Z4, Z4
+	VADDPS      Z5, Z2, Z2
+	VFMADD231PS Z5, Z4, Z3
+	VMOVUPS     (DI)(R12*1), Z4
+	VMOVUPS     (DI)(DX*1), Z5
+	VMOVUPS     (DI)(R8*1), Z6
+	VCMPPS      $0x16, Z0, Z6, K1
+	VMOVAPS.Z   Z5, K1, Z5
+	VSUBPS      Z1, Z4, Z4
+	VADDPS      Z5, Z2, Z2
+	VFMADD231PS Z5, Z4, Z3
+	VMOVUPS     (BX)(R12*1), Z4
+	VMOVUPS     (BX)(DX*1), Z5
+	VMOVUPS     (BX)(R8*1), Z6
+	VCMPPS      $0x16, Z0, Z6, K1
+	VMOVAPS.Z   Z5, K1, Z5
+	VSUBPS      Z1, Z4, Z4
+	VADDPS      Z5, Z2, Z2
+	VFMADD231PS Z5, Z4, Z3
+	VMOVUPS     Z2, (R10)(R12*1)
+	VMOVUPS     Z3, (R11)(R12*1)
+	ADDQ        $0x40, R12
+	ADDQ        $0x40, DX
+	ADDQ        $0x40, R8
+	JMP         row
+
+rowTail:
+	MOVQ        rest+40(FP), R13
+	TESTQ       R13, R13
+	JZ          rowDone
+	MOVQ        tail+48(FP), R13
+	KMOVW       R13, K1
+	VMOVUPS.Z   (R9)(R12*1), K1, Z1
+	VMOVUPS     (R10)(R12*1), Z2
+	VMOVUPS     (R11)(R12*1), Z3
+	VMOVUPS.Z   (CX)(R12*1), K1, Z4
+	VMOVUPS.Z   (CX)(DX*1), K1, Z5
+	VMOVUPS.Z   (CX)(R8*1), K1, Z6
+	VCMPPS      $0x16, Z0, Z6, K2
+	VMOVAPS.Z   Z5, K2, Z5
+	VSUBPS      Z1, Z4, Z4
+	VADDPS      Z5, Z2, Z2
+	VFMADD231PS Z5, Z4, Z3
+	VMOVUPS.Z   (SI)(R12*1), K1, Z4
+	VMOVUPS.Z   (SI)(DX*1), K1, Z5
+	VMOVUPS.Z   (SI)(R8*1), K1, Z6
+	VCMPPS      $0x16, Z0, Z6, K2
+	VMOVAPS.Z   Z5, K2, Z5
+	VSUBPS      Z1, Z4, Z4
+	VADDPS      Z5, Z2, Z2
+	VFMADD231PS Z5, Z4, Z3
+	VMOVUPS.Z   (DI)(R12*1), K1, Z4
+	VMOVUPS.Z   (DI)(DX*1), K1, Z5
+	VMOVUPS.Z   (DI)(R8*1), K1, Z6
+	VCMPPS      $0x16, Z0, Z6, K2
+	VMOVAPS.Z   Z5, K2, Z5
+	VSUBPS      Z1, Z4, Z4
+	VADDPS      Z5, Z2, Z2
+	VFMADD231PS Z5, Z4, Z3
+	VMOVUPS.Z   (BX)(R12*1), K1, Z4
+	VMOVUPS.Z   (BX)(DX*1), K1, Z5
+	VMOVUPS.Z   (BX)(R8*1), K1, Z6
+	VCMPPS      $0x16, Z0, Z6, K1
+	VMOVAPS.Z   Z5, K1, Z5
+	VSUBPS      Z1, Z4, Z4
+	VADDPS      Z5, Z2, Z2
+	VFMADD231PS Z5, Z4, Z3
+	VMOVUPS     Z2, (R10)(R12*1)
+	VMOVUPS     Z3, (R11)(R12*1)
+
+rowDone:
+	MOVQ BX, CX
+	MOVQ bytes+80(FP), DX
+	ADDQ DX, CX
+	SUBQ $0x04, AX
+	JG   rows
+	VZEROUPPER
+	RET
+
+// func reluColumnSumsToFoursAVX512(rows int, x *float32, dy *float32, y *float32, d *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+// Requires: AVX, AVX512F, CMOV
+TEXT ·reluColumnSumsToFoursAVX512(SB), NOSPLIT, $0-96
+	MOVQ rows+0(FP), AX
+	MOVQ x+8(FP), CX
+
+rows:
+	MOVQ    bytes+88(FP), DX
+	MOVQ    CX, SI
+	LEAQ    (CX)(DX*1), BX
+	CMPQ    AX, $0x01
+	CMOVQGT BX, SI
+	MOVQ    SI, DI
+	LEAQ    (SI)(DX*1), BX
+	CMPQ    AX, $0x02
+	CMOVQGT BX, DI
+	MOVQ    DI, BX
+	LEAQ    (DI)(DX*1), DX
+	CMPQ    AX, $0x03
+	CMOVQGT DX, BX
+	MOVQ    dy+16(FP), DX
+	MOVQ    x+8(FP), R8
+	SUBQ    R8, DX
+	MOVQ    y+24(FP), R8
+	MOVQ    x+8(FP), R9
+	SUBQ    R9, R8
+	MOVQ    d+32(FP), R9
+	MOVQ    x+8(FP), R10
+	SUBQ    R10, R9
+	MOVQ    mean+64(FP), R10
+	MOVQ    sums+72(FP), R11
+	MOVQ    dots+80(FP), R12
+	VPXORD  Z0, Z0, Z0
+	MOVQ    vectors+40(FP), R14
+	XORQ    R13, R13
+
+row:
+	DECQ        R14
+	JL          rowTail
+	VMOVUPS     (R10)(R13*1), Z1
+	VMOVUPS     (R11)(R13*1), Z2
+	VMOVUPS     (R12)(R13*1), Z3
+	VMOVUPS     (CX)(R13*1), Z4
+	VMOVUPS     (CX)(DX*1), Z5
+	VMOVUPS     (CX)(R8*1), Z6
+	VCMPPS      $0x16, Z0, Z6, K1
+	VMOVAPS.Z   Z5, K1, Z5
+	VSUBPS      Z1, Z4, Z4
+	VADDPS      Z5, Z2, Z2
+	VFMADD231PS Z5, Z4, Z3
+	VMOVUPS     Z5, (CX)(R9*1)
+	VMOVUPS     (SI)(R13*1), Z4
+	VMOVUPS     (SI)(DX*1), Z5
+	VMOVUPS     (SI)(R8*1), Z6
+	VCMPPS      $0x16, Z0, Z6, K1
+	VMOVAPS.Z   Z5, K1, Z5
+	VSUBPS      Z1, Z4, Z4
+	VADDPS      Z5, Z2, Z2
+	VFMADD231PS Z5, Z4, Z3
+	VMOVUPS     Z5, (SI)(R9*1)
+	VMOVUPS     (DI)(R13*1), Z4
+	VMOVUPS     (DI)(DX*1), Z5
+	VMOVUPS     (DI)(R8*1), Z6
+	VCMPPS      $0x16, Z0, Z6, K1
+	VMOVAPS.Z   Z5, K1, Z5
+	VSUBPS      Z1, Z4, Z4
+	VADDPS      Z5, Z2, Z2
+	VFMADD231PS Z5, Z4, Z3
+	VMOVUPS     Z5, (DI)(R9*1)
+	VMOVUPS     (BX)(R13*1), Z4
+	VMOVUPS     (BX)(DX*1), Z5
+	VMOVUPS     (BX)(R8*1), Z6
+	VCMPPS      $0x16, Z0, Z6, K1
+	VMOVAPS.Z   Z5, K1, Z5
+	VSUBPS      Z1, Z4, Z4
+	VADDPS      Z5, Z2, Z2
+	VFMADD231PS Z5, Z4, Z3
+	VMOVUPS     Z5, (BX)(R9*1)
+	VMOVUPS     Z2, (R11)(R13*1)
+	VMOVUPS     Z3, (R12)(R13*1)
+	ADDQ        $0x40, R13
+	ADDQ        $0x40, DX
+	ADDQ        $0x40, R8
+	ADDQ        $0x40, R9
+	JMP         row
+
+rowTail:
+	MOVQ        rest+48(FP), R14
+	TESTQ       R14, R14
+	JZ          rowDone
+	MOVQ        tail+56(FP), R14
+	KMOVW       R14, K1
+	VMOVUPS.Z   (R10)(R13*1), K1, Z1
+	VMOVUPS     (R11)(R13*1), Z2
+	VMOVUPS     (R12)(R13*1), Z3
+	VMOVUPS.Z   (CX)(R13*1), K1, Z4
+	VMOVUPS.Z   (CX)(DX*1), K1, Z5
+	VMOVUPS.Z   (CX)(R8*1), K1, Z6
+	VCMPPS      $0x16, Z0, Z6, K2
+	VMOVAPS.Z   Z5, K2, Z5
+	VSUBPS      Z1, Z4, Z4
+	VADDPS      Z5, Z2, Z2
+	VFMADD231PS Z5, Z4, Z3
+	VMOVUPS     Z5, K1, (CX)(R9*1)
+	VMOVUPS.Z   (SI)(R13*1), K1, Z4
+	VMOVUPS.Z   (SI)(DX*1), K1, Z5
+	VMOVUPS.Z   (SI)(R8*1), K1, Z6
+	VCMPPS      $0x16, Z0, Z6, K2
+	VMOVAPS.Z   Z5, K2, Z5
+	VSUBPS      Z1, Z4, Z4
+	VADDPS      Z5, Z2, Z2
+	VFMADD231PS Z5, Z4, Z3
+	VMOVUPS     Z5, K1, (SI)(R9*1)
+	VMOVUPS.Z   (DI)(R13*1), K1, Z4
+	VMOVUPS.Z   (DI)(DX*1), K1, Z5
+	VMOVUPS.Z   (DI)(R8*1), K1, Z6
+	VCMPPS      $0x16, Z0, Z6, K2
+	VMOVAPS.Z   Z5, K2, Z5
+	VSUBPS      Z1, Z4, Z4
+	VADDPS      Z5, Z2, Z2
+	VFMADD231PS Z5, Z4, Z3
+	VMOVUPS     Z5, K1, (DI)(R9*1)
+	VMOVUPS.Z   (BX)(R13*1), K1, Z4
+	VMOVUPS.Z   (BX)(DX*1), K1, Z5
+	VMOVUPS.Z   (BX)(R8*1), K1, Z6
+	VCMPPS      $0x16, Z0, Z6, K2
+	VMOVAPS.Z   Z5, K2, Z5
+	VSUBPS      Z1, Z4, Z4
+	VADDPS      Z5, Z2, Z2
+	VFMADD231PS Z5, Z4, Z3
+	VMOVUPS     Z5, K1, (BX)(R9*1)
+	VMOVUPS     Z2, (R11)(R13*1)
+	VMOVUPS     Z3, (R12)(R13*1)
+
+rowDone:
+	MOVQ BX, CX
+	MOVQ bytes+88(FP), DX
+	ADDQ DX, CX
+	SUBQ $0x04, AX
+	JG   rows
+	VZEROUPPER
+	RET
+
+// func columnMomentsAVX512(rows int, x *float32, vectors int, rest int, tail uintptr, center *float32, sums *float32, squares *float32, bytes int)
+// Requires: AVX, AVX512F
+TEXT ·columnMomentsAVX512(SB), NOSPLIT, $0-72
+	MOVQ rows+0(FP), AX
+	MOVQ x+8(FP), CX
+
+rows:
+	MOVQ bytes+64(FP), DX
+	MOVQ center+40(FP), DX
+	MOVQ sums+48(FP), BX
+	MOVQ squares+56(FP), SI
+	MOVQ vectors+16(FP), R8
+	XORQ DI, DI
+
+row:
+	DECQ        R8
+	JL          rowTail
+	VMOVUPS     (DX)(DI*1), Z0
+	VMOVUPS     (BX)(DI*1), Z1
+	VMOVUPS     (SI)(DI*1), Z2
+	VMOVUPS     (CX)(DI*1), Z3
+	VSUBPS      Z0, Z3, Z3
+	VADDPS      Z3, Z1, Z1
+	VFMADD231PS Z3, Z3, Z2
+	VMOVUPS     Z1, (BX)(DI*1)
+	VMOVUPS     Z2, (SI)(DI*1)
+	ADDQ        $0x40, DI
+	JMP         row
+
+rowTail:
+	MOVQ        rest+24(FP), R8
+	TESTQ       R8, R8
+	JZ          rowDone
+	MOVQ        tail+32(FP), R8
+	KMOVW       R8, K1
+	VMOVUPS.Z   (DX)(DI*1), K1, Z0
+	VMOVUPS     (BX)(DI*1), Z1
+	VMOVUPS     (SI)(DI*1), Z2
+	VMOVUPS.Z   (CX)(DI*1), K1, Z3
+	VSUBPS      Z0, Z3, Z3
+	VADDPS      Z3, Z1, Z1
+	VFMADD231PS Z3, Z3, Z2
+	VMOVUPS     Z1, (BX)(DI*1)
+	VMOVUPS     Z2, (SI)(DI*1)
 
 rowDone:
 	MOVQ bytes+64(FP), DX
-	ADDQ DX, AX
-	DECQ CX
-	JNZ  rows
+	ADDQ DX, CX
+	SUBQ $0x01, AX
+	JG   rows
 	VZEROUPPER
 	RET
 
 // func columnSumsAVX512(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
 // Requires: AVX, AVX512F
 TEXT ·columnSumsAVX512(SB), NOSPLIT, $0-80
-	MOVQ x+8(FP), AX
-	MOVQ dy+16(FP), CX
-	MOVQ rows+0(FP), DX
+	MOVQ rows+0(FP), AX
+	MOVQ x+8(FP), CX
 
 rows:
-	MOVQ mean+48(FP), BX
-	MOVQ sums+56(FP), SI
-	MOVQ dots+64(FP), DI
-	MOVQ vectors+24(FP), R8
-	MOVQ AX, R9
-	MOVQ CX, R10
-	MOVQ SI, SI
-
-rowGroup:
-	SUBQ        $0x04, R8
-	JL          rowOnes
-	VMOVUPS     (R9), Z0
-	VMOVUPS     (R10), Z1
-	VMOVUPS     (BX), Z2
-	VSUBPS      Z2, Z0, Z0
-	VMOVUPS     (SI), Z2
-	VADDPS      Z1, Z2, Z2
-	VMOVUPS     Z2, (SI)
-	VMOVUPS     (DI), Z2
-	VFMADD231PS Z1, Z0, Z2
-	VMOVUPS     Z2, (DI)
-	VMOVUPS     64(R9), Z0
-	VMOVUPS     64(R10), Z1
-	VMOVUPS     64(BX), Z2
-	VSUBPS      Z2, Z0, Z0
-	VMOVUPS     64(SI), Z2
-	VADDPS      Z1, Z2, Z2
-	VMOVUPS     Z2, 64(SI)
-	VMOVUPS     64(DI), Z2
-	VFMADD231PS Z1, Z0, Z2
-	VMOVUPS     Z2, 64(DI)
-	VMOVUPS     128(R9), Z0
-	VMOVUPS     128(R10), Z1
-	VMOVUPS     128(BX), Z2
-	VSUBPS      Z2, Z0, Z0
-	VMOVUPS     128(SI), Z2
-	VADDPS      Z1, Z2, Z2
-	VMOVUPS     Z2, 128(SI)
-	VMOVUPS     128(DI), Z2
-	VFMADD231PS Z1, Z0, Z2
-	VMOVUPS     Z2, 128(DI)
-	VMOVUPS     192(R9), Z0
-	VMOVUPS     192(R10), Z1
-	VMOVUPS     192(BX), Z2
-	VSUBPS      Z2, Z0, Z0
-	VMOVUPS     192(SI), Z2
-	VADDPS      Z1, Z2, Z2
-	VMOVUPS     Z2, 192(SI)
-	VMOVUPS     192(DI), Z2
-	VFMADD231PS Z1, Z0, Z2
-	VMOVUPS     Z2, 192(DI)
-	ADDQ        $0x00000100, R9
-	ADDQ        $0x00000100, R10
-	ADDQ        $0x00000100, BX
-	ADDQ        $0x00000100, SI
-	ADDQ        $0x00000100, DI
-	JMP         rowGroup
-
-rowOnes:
-	ADDQ $0x04, R8
+	MOVQ   bytes+72(FP), DX
+	MOVQ   dy+16(FP), DX
+	MOVQ   x+8(FP), BX
+	SUBQ   BX, DX
+	MOVQ   mean+48(FP), BX
+	MOVQ   sums+56(FP), SI
+	MOVQ   dots+64(FP), DI
+	VPXORD Z0, Z0, Z0
+	MOVQ   vectors+24(FP), R9
+	XORQ   R8, R8
 
 row:
-	DECQ        R8
+	DECQ        R9
 	JL          rowTail
-	VMOVUPS     (R9), Z0
-	VMOVUPS     (R10), Z1
-	VMOVUPS     (BX), Z2
-	VSUBPS      Z2, Z0, Z0
-	VMOVUPS     (SI), Z2
-	VADDPS      Z1, Z2, Z2
-	VMOVUPS     Z2, (SI)
-	VMOVUPS     (DI), Z2
-	VFMADD231PS Z1, Z0, Z2
-	VMOVUPS     Z2, (DI)
-	ADDQ        $0x40, R9
-	ADDQ        $0x40, R10
-	ADDQ        $0x40, BX
-	ADDQ        $0x40, SI
-	ADDQ        $0x40, DI
+	VMOVUPS     (BX)(R8*1), Z1
+	VMOVUPS     (SI)(R8*1), Z2
+	VMOVUPS     (DI)(R8*1), Z3
+	VMOVUPS     (CX)(R8*1), Z4
+	VMOVUPS     (CX)(DX*1), Z5
+	VSUBPS      Z1, Z4, Z4
+	VADDPS      Z5, Z2, Z2
+	VFMADD231PS Z5, Z4, Z3
+	VMOVUPS     Z2, (SI)(R8*1)
+	VMOVUPS     Z3, (DI)(R8*1)
+	ADDQ        $0x40, R8
+	ADDQ        $0x40, DX
 	JMP         row
 
 rowTail:
-	MOVQ        rest+32(FP), R8
-	TESTQ       R8, R8
+	MOVQ        rest+32(FP), R9
+	TESTQ       R9, R9
 	JZ          rowDone
-	MOVQ        tail+40(FP), R8
-	KMOVW       R8, K1
-	VMOVUPS.Z   (R9), K1, Z0
-	VMOVUPS.Z   (R10), K1, Z1
-	VMOVUPS.Z   (BX), K1, Z2
-	VSUBPS      Z2, Z0, Z0
-	VMOVUPS.Z   (SI), K1, Z2
-	VADDPS      Z1, Z2, Z2
-	VMOVUPS     Z2, K1, (SI)
-	VMOVUPS.Z   (DI), K1, Z2
-	VFMADD231PS Z1, Z0, Z2
-	VMOVUPS     Z2, K1, (DI)
+	MOVQ        tail+40(FP), R9
+	KMOVW       R9, K1
+	VMOVUPS.Z   (BX)(R8*1), K1, Z1
+	VMOVUPS     (SI)(R8*1), Z2
+	VMOVUPS     (DI)(R8*1), Z3
+	VMOVUPS.Z   (CX)(R8*1), K1, Z4
+	VMOVUPS.Z   (CX)(DX*1), K1, Z5
+	VSUBPS      Z1, Z4, Z4
+	VADDPS      Z5, Z2, Z2
+	VFMADD231PS Z5, Z4, Z3
+	VMOVUPS     Z2, (SI)(R8*1)
+	VMOVUPS     Z3, (DI)(R8*1)
 
 rowDone:
-	MOVQ bytes+72(FP), BX
-	ADDQ BX, AX
-	ADDQ BX, CX
-	DECQ DX
-	JNZ  rows
+	MOVQ bytes+72(FP), DX
+	ADDQ DX, CX
+	SUBQ $0x01, AX
+	JG   rows
+	VZEROUPPER
+	RET
+
+// func reluColumnSumsAVX512(rows int, x *float32, dy *float32, y *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+// Requires: AVX, AVX512F
+TEXT ·reluColumnSumsAVX512(SB), NOSPLIT, $0-88
+	MOVQ rows+0(FP), AX
+	MOVQ x+8(FP), CX
+
+rows:
+	MOVQ   bytes+80(FP), DX
+	MOVQ   dy+16(FP), DX
+	MOVQ   x+8(FP), BX
+	SUBQ   BX, DX
+	MOVQ   y+24(FP), BX
+	MOVQ   x+8(FP), SI
+	SUBQ   SI, BX
+	MOVQ   mean+56(FP), SI
+	MOVQ   sums+64(FP), DI
+	MOVQ   dots+72(FP), R8
+	VPXORD Z0, Z0, Z0
+	MOVQ   vectors+32(FP), R10
+	XORQ   R9, R9
+
+row:
+	DECQ        R10
+	JL          rowTail
+	VMOVUPS     (SI)(R9*1), Z1
+	VMOVUPS     (DI)(R9*1), Z2
+	VMOVUPS     (R8)(R9*1), Z3
+	VMOVUPS     (CX)(R9*1), Z4
+	VMOVUPS     (CX)(DX*1), Z5
+	VMOVUPS     (CX)(BX*1), Z6
+	VCMPPS      $0x16, Z0, Z6, K1
+	VMOVAPS.Z   Z5, K1, Z5
+	VSUBPS      Z1, Z4, Z4
+	VADDPS      Z5, Z2, Z2
+	VFMADD231PS Z5, Z4, Z3
+	VMOVUPS     Z2, (DI)(R9*1)
+	VMOVUPS     Z3, (R8)(R9*1)
+	ADDQ        $0x40, R9
+	ADDQ        $0x40, DX
+	ADDQ        $0x40, BX
+	JMP         row
+
+rowTail:
+	MOVQ        rest+40(FP), R10
+	TESTQ       R10, R10
+	JZ          rowDone
+	MOVQ        tail+48(FP), R10
+	KMOVW       R10, K1
+	VMOVUPS.Z   (SI)(R9*1), K1, Z1
+	VMOVUPS     (DI)(R9*1), Z2
+	VMOVUPS     (R8)(R9*1), Z3
+	VMOVUPS.Z   (CX)(R9*1), K1, Z4
+	VMOVUPS.Z   (CX)(DX*1), K1, Z5
+	VMOVUPS.Z   (CX)(BX*1), K1, Z6
+	VCMPPS      $0x16, Z0, Z6, K1
+	VMOVAPS.Z   Z5, K1, Z5
+	VSUBPS      Z1, Z4, Z4
+	VADDPS      Z5, Z2, Z2
+	VFMADD231PS Z5, Z4, Z3
+	VMOVUPS     Z2, (DI)(R9*1)
+	VMOVUPS     Z3, (R8)(R9*1)
+
+rowDone:
+	MOVQ bytes+80(FP), DX
+	ADDQ DX, CX
+	SUBQ $0x01, AX
+	JG   rows
+	VZEROUPPER
+	RET
+
+// func reluColumnSumsToAVX512(rows int, x *float32, dy *float32, y *float32, d *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+// Requires: AVX, AVX512F
+TEXT ·reluColumnSumsToAVX512(SB), NOSPLIT, $0-96
+	MOVQ rows+0(FP), AX
+	MOVQ x+8(FP), CX
+
+rows:
+	MOVQ   bytes+88(FP), DX
+	MOVQ   dy+16(FP), DX
+	MOVQ   x+8(FP), BX
+	SUBQ   BX, DX
+	MOVQ   y+24(FP), BX
+	MOVQ   x+8(FP), SI
+	SUBQ   SI, BX
+	MOVQ   d+32(FP), SI
+	MOVQ   x+8(FP), DI
+	SUBQ   DI, SI
+	MOVQ   mean+64(FP), DI
+	MOVQ   sums+72(FP), R8
+	MOVQ   dots+80(FP), R9
+	VPXORD Z0, Z0, Z0
+	MOVQ   vectors+40(FP), R11
+	XORQ   R10, R10
+
+row:
+	DECQ        R11
+	JL          rowTail
+	VMOVUPS     (DI)(R10*1), Z1
+	VMOVUPS     (R8)(R10*1), Z2
+	VMOVUPS     (R9)(R10*1), Z3
+	VMOVUPS     (CX)(R10*1), Z4
+	VMOVUPS     (CX)(DX*1), Z5
+	VMOVUPS     (CX)(BX*1), Z6
+	VCMPPS      $0x16, Z0, Z6, K1
+	VMOVAPS.Z   Z5, K1, Z5
+	VSUBPS      Z1, Z4, Z4
+	VADDPS      Z5, Z2, Z2
+	VFMADD231PS Z5, Z4, Z3
+	VMOVUPS     Z5, (CX)(SI*1)
+	VMOVUPS     Z2, (R8)(R10*1)
+	VMOVUPS     Z3, (R9)(R10*1)
+	ADDQ        $0x40, R10
+	ADDQ        $0x40, DX
+	ADDQ        $0x40, BX
+	ADDQ        $0x40, SI
+	JMP         row
+
+rowTail:
+	MOVQ        rest+48(FP), R11
+	TESTQ       R11, R11
+	JZ          rowDone
+	MOVQ        tail+56(FP), R11
+	KMOVW       R11, K1
+	VMOVUPS.Z   (DI)(R10*1), K1, Z1
+	VMOVUPS     (R8)(R10*1), Z2
+	VMOVUPS     (R9)(R10*1), Z3
+	VMOVUPS.Z   (CX)(R10*1), K1, Z4
+	VMOVUPS.Z   (CX)(DX*1), K1, Z5
+	VMOVUPS.Z   (CX)(BX*1), K1, Z6
+	VCMPPS      $0x16, Z0, Z6, K2
+	VMOVAPS.Z   Z5, K2, Z5
+	VSUBPS      Z1, Z4, Z4
+	VADDPS      Z5, Z2, Z2
+	VFMADD231PS Z5, Z4, Z3
+	VMOVUPS     Z5, K1, (CX)(SI*1)
+	VMOVUPS     Z2, (R8)(R10*1)
+	VMOVUPS     Z3, (R9)(R10*1)
+
+rowDone:
+	MOVQ bytes+88(FP), DX
+	ADDQ DX, CX
+	SUBQ $0x01, AX
+	JG   rows
 	VZEROUPPER
 	RET
 
 // func columnAffineAVX512(rows int, x *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, y *float32, bytes int)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, CMOV
 TEXT ·columnAffineAVX512(SB), NOSPLIT, $0-80
-	MOVQ x+8(FP), AX
-	MOVQ y+64(FP), CX
-	MOVQ rows+0(FP), DX
+	VPXORD Z0, Z0, Z0
+	MOVQ   rows+0(FP), AX
+	MOVQ   x+8(FP), CX
 
 rows:
-	MOVQ mean+40(FP), BX
-	MOVQ scale+48(FP), SI
-	MOVQ shift+56(FP), DI
-	MOVQ vectors+16(FP), R8
-	MOVQ AX, R9
-	MOVQ CX, R10
-	MOVQ SI, SI
-
-rowGroup:
-	SUBQ    $0x04, R8
-	JL      rowOnes
-	VMOVUPS (R9), Z3
-	VMOVUPS (BX), Z0
-	VMOVUPS (SI), Z1
-	VMOVUPS (DI), Z2
-	VSUBPS  Z0, Z3, Z3
-	VMULPS  Z1, Z3, Z3
-	VADDPS  Z2, Z3, Z3
-	VMOVUPS Z3, (R10)
-	VMOVUPS 64(R9), Z3
-	VMOVUPS 64(BX), Z0
-	VMOVUPS 64(SI), Z1
-	VMOVUPS 64(DI), Z2
-	VSUBPS  Z0, Z3, Z3
-	VMULPS  Z1, Z3, Z3
-	VADDPS  Z2, Z3, Z3
-	VMOVUPS Z3, 64(R10)
-	VMOVUPS 128(R9), Z3
-	VMOVUPS 128(BX), Z0
-	VMOVUPS 128(SI), Z1
-	VMOVUPS 128(DI), Z2
-	VSUBPS  Z0, Z3, Z3
-	VMULPS  Z1, Z3, Z3
-	VADDPS  Z2, Z3, Z3
-	VMOVUPS Z3, 128(R10)
-	VMOVUPS 192(R9), Z3
-	VMOVUPS 192(BX), Z0
-	VMOVUPS 192(SI), Z1
-	VMOVUPS 192(DI), Z2
-	VSUBPS  Z0, Z3, Z3
-	VMULPS  Z1, Z3, Z3
-	VADDPS  Z2, Z3, Z3
-	VMOVUPS Z3, 192(R10)
-	ADDQ    $0x00000100, R9
-	ADDQ    $0x00000100, R10
-	ADDQ    $0x00000100, BX
-	ADDQ    $0x00000100, SI
-	ADDQ    $0x00000100, DI
-	JMP     rowGroup
-
-rowOnes:
-	ADDQ $0x04, R8
+	MOVQ    bytes+72(FP), DX
+	MOVQ    CX, SI
+	LEAQ    (CX)(DX*1), BX
+	CMPQ    AX, $0x01
+	CMOVQGT BX, SI
+	MOVQ    SI, DI
+	LEAQ    (SI)(DX*1), BX
+	CMPQ    AX, $0x02
+	CMOVQGT BX, DI
+	MOVQ    DI, BX
+	LEAQ    (DI)(DX*1), DX
+	CMPQ    AX, $0x03
+	CMOVQGT DX, BX
+	MOVQ    y+64(FP), DX
+	MOVQ    x+8(FP), R8
+	SUBQ    R8, DX
+	MOVQ    mean+40(FP), R8
+	MOVQ    scale+48(FP), R9
+	MOVQ    shift+56(FP), R10
+	MOVQ    vectors+16(FP), R12
+	XORQ    R11, R11
 
 row:
-	DECQ    R8
+	DECQ    R12
 	JL      rowTail
-	VMOVUPS (R9), Z3
-	VMOVUPS (BX), Z0
-	VMOVUPS (SI), Z1
-	VMOVUPS (DI), Z2
+	VMOVUPS (R8)(R11*1), Z0
+	VMOVUPS (R9)(R11*1), Z1
+	VMOVUPS (R10)(R11*1), Z2
+	VMOVUPS (CX)(R11*1), Z3
 	VSUBPS  Z0, Z3, Z3
 	VMULPS  Z1, Z3, Z3
 	VADDPS  Z2, Z3, Z3
-	VMOVUPS Z3, (R10)
-	ADDQ    $0x40, R9
-	ADDQ    $0x40, R10
-	ADDQ    $0x40, BX
-	ADDQ    $0x40, SI
-	ADDQ    $0x40, DI
+	VMOVUPS (SI)(R11*1), Z4
+	VSUBPS  Z0, Z4, Z4
+	VMULPS  Z1, Z4, Z4
+	VADDPS  Z2, Z4, Z4
+	VMOVUPS (DI)(R11*1), Z5
+	VSUBPS  Z0, Z5, Z5
+	VMULPS  Z1, Z5, Z5
+	VADDPS  Z2, Z5, Z5
+	VMOVUPS (BX)(R11*1), Z6
+	VSUBPS  Z0, Z6, Z6
+	VMULPS  Z1, Z6, Z6
+	VADDPS  Z2, Z6, Z6
+	VMOVUPS Z3, (CX)(DX*1)
+	VMOVUPS Z4, (SI)(DX*1)
+	VMOVUPS Z5, (DI)(DX*1)
+	VMOVUPS Z6, (BX)(DX*1)
+	ADDQ    $0x40, R11
+	ADDQ    $0x40, DX
 	JMP     row
 
 rowTail:
-	MOVQ      rest+24(FP), R8
-	TESTQ     R8, R8
+	MOVQ      rest+24(FP), R12
+	TESTQ     R12, R12
 	JZ        rowDone
-	MOVQ      tail+32(FP), R8
-	KMOVW     R8, K1
-	VMOVUPS.Z (R9), K1, Z3
-	VMOVUPS.Z (BX), K1, Z0
-	VMOVUPS.Z (SI), K1, Z1
-	VMOVUPS.Z (DI), K1, Z2
+	MOVQ      tail+32(FP), R12
+	KMOVW     R12, K1
+	VMOVUPS.Z (R8)(R11*1), K1, Z0
+	VMOVUPS.Z (R9)(R11*1), K1, Z1
+	VMOVUPS.Z (R10)(R11*1), K1, Z2
+	VMOVUPS.Z (CX)(R11*1), K1, Z3
 	VSUBPS    Z0, Z3, Z3
 	VMULPS    Z1, Z3, Z3
 	VADDPS    Z2, Z3, Z3
-	VMOVUPS   Z3, K1, (R10)
+	VMOVUPS.Z (SI)(R11*1), K1, Z4
+	VSUBPS    Z0, Z4, Z4
+	VMULPS    Z1, Z4, Z4
+	VADDPS    Z2, Z4, Z4
+	VMOVUPS.Z (DI)(R11*1), K1, Z5
+	VSUBPS    Z0, Z5, Z5
+	VMULPS    Z1, Z5, Z5
+	VADDPS    Z2, Z5, Z5
+	VMOVUPS.Z (BX)(R11*1), K1, Z6
+	VSUBPS    Z0, Z6, Z6
+	VMULPS    Z1, Z6, Z6
+	VADDPS    Z2, Z6, Z6
+	VMOVUPS   Z3, K1, (CX)(DX*1)
+	VMOVUPS   Z4, K1, (SI)(DX*1)
+	VMOVUPS   Z5, K1, (DI)(DX*1)
+	VMOVUPS   Z6, K1, (BX)(DX*1)
 
 rowDone:
-	MOVQ bytes+72(FP), BX
-	ADDQ BX, AX
-	ADDQ BX, CX
-	DECQ DX
-	JNZ  rows
+	MOVQ BX, CX
+	MOVQ bytes+72(FP), DX
+	ADDQ DX, CX
+	SUBQ $0x04, AX
+	JG   rows
+	VZEROUPPER
+	RET
+
+// func columnAffineReLUAVX512(rows int, x *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, y *float32, bytes int)
+// Requires: AVX, AVX512F, CMOV
+TEXT ·columnAffineReLUAVX512(SB), NOSPLIT, $0-80
+	VPXORD Z0, Z0, Z0
+	MOVQ   rows+0(FP), AX
+	MOVQ   x+8(FP), CX
+
+rows:
+	MOVQ    bytes+72(FP), DX
+	MOVQ    CX, SI
+	LEAQ    (CX)(DX*1), BX
+	CMPQ    AX, $0x01
+	CMOVQGT BX, SI
+	MOVQ    SI, DI
+	LEAQ    (SI)(DX*1), BX
+	CMPQ    AX, $0x02
+	CMOVQGT BX, DI
+	MOVQ    DI, BX
+	LEAQ    (DI)(DX*1), DX
+	CMPQ    AX, $0x03
+	CMOVQGT DX, BX
+	MOVQ    y+64(FP), DX
+	MOVQ    x+8(FP), R8
+	SUBQ    R8, DX
+	MOVQ    mean+40(FP), R8
+	MOVQ    scale+48(FP), R9
+	MOVQ    shift+56(FP), R10
+	MOVQ    vectors+16(FP), R12
+	XORQ    R11, R11
+
+row:
+	DECQ    R12
+	JL      rowTail
+	VMOVUPS (R8)(R11*1), Z1
+	VMOVUPS (R9)(R11*1), Z2
+	VMOVUPS (R10)(R11*1), Z3
+	VMOVUPS (CX)(R11*1), Z4
+	VSUBPS  Z1, Z4, Z4
+	VMULPS  Z2, Z4, Z4
+	VADDPS  Z3, Z4, Z4
+	VMAXPS  Z4, Z0, Z4
+	VMOVUPS (SI)(R11*1), Z5
+	VSUBPS  Z1, Z5, Z5
+	VMULPS  Z2, Z5, Z5
+	VADDPS  Z3, Z5, Z5
+	VMAXPS  Z5, Z0, Z5
+	VMOVUPS (DI)(R11*1), Z6
+	VSUBPS  Z1, Z6, Z6
+	VMULPS  Z2, Z6, Z6
+	VADDPS  Z3, Z6, Z6
+	VMAXPS  Z6, Z0, Z6
+	VMOVUPS (BX)(R11*1), Z7
+	VSUBPS  Z1, Z7, Z7
+	VMULPS  Z2, Z7, Z7
+	VADDPS  Z3, Z7, Z7
+	VMAXPS  Z7, Z0, Z7
+	VMOVUPS Z4, (CX)(DX*1)
+	VMOVUPS Z5, (SI)(DX*1)
+	VMOVUPS Z6, (DI)(DX*1)
+	VMOVUPS Z7, (BX)(DX*1)
+	ADDQ    $0x40, R11
+	ADDQ    $0x40, DX
+	JMP     row
+
+rowTail:
+	MOVQ      rest+24(FP), R12
+	TESTQ     R12, R12
+	JZ        rowDone
+	MOVQ      tail+32(FP), R12
+	KMOVW     R12, K1
+	VMOVUPS.Z (R8)(R11*1), K1, Z1
+	VMOVUPS.Z (R9)(R11*1), K1, Z2
+	VMOVUPS.Z (R10)(R11*1), K1, Z3
+	VMOVUPS.Z (CX)(R11*1), K1, Z4
+	VSUBPS    Z1, Z4, Z4
+	VMULPS    Z2, Z4, Z4
+	VADDPS    Z3, Z4, Z4
+	VMAXPS    Z4, Z0, Z4
+	VMOVUPS.Z (SI)(R11*1), K1, Z5
+	VSUBPS    Z1, Z5, Z5
+	VMULPS    Z2, Z5, Z5
+	VADDPS    Z3, Z5, Z5
+	VMAXPS    Z5, Z0, Z5
+	VMOVUPS.Z (DI)(R11*1), K1, Z6
+	VSUBPS    Z1, Z6, Z6
+	VMULPS    Z2, Z6, Z6
+	VADDPS    Z3, Z6, Z6
+	VMAXPS    Z6, Z0, Z6
+	VMOVUPS.Z (BX)(R11*1), K1, Z7
+	VSUBPS    Z1, Z7, Z7
+	VMULPS    Z2, Z7, Z7
+	VADDPS    Z3, Z7, Z7
+	VMAXPS    Z7, Z0, Z7
+	VMOVUPS   Z4, K1, (CX)(DX*1)
+	VMOVUPS   Z5, K1, (SI)(DX*1)
+	VMOVUPS   Z6, K1, (DI)(DX*1)
+	VMOVUPS   Z7, K1, (BX)(DX*1)
+
+rowDone:
+	MOVQ BX, CX
+	MOVQ bytes+72(FP), DX
+	ADDQ DX, CX
+	SUBQ $0x04, AX
+	JG   rows
+	VZEROUPPER
+	RET
+
+// func columnAffineAddReLUAVX512(rows int, x *float32, r *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, y *float32, bytes int)
+// Requires: AVX, AVX512F, CMOV
+TEXT ·columnAffineAddReLUAVX512(SB), NOSPLIT, $0-88
+	VPXORD Z0, Z0, Z0
+	MOVQ   rows+0(FP), AX
+	MOVQ   x+8(FP), CX
+
+rows:
+	MOVQ    bytes+80(FP), DX
+	MOVQ    CX, SI
+	LEAQ    (CX)(DX*1), BX
+	CMPQ    AX, $0x01
+	CMOVQGT BX, SI
+	MOVQ    SI, DI
+	LEAQ    (SI)(DX*1), BX
+	CMPQ    AX, $0x02
+	CMOVQGT BX, DI
+	MOVQ    DI, BX
+	LEAQ    (DI)(DX*1), DX
+	CMPQ    AX, $0x03
+	CMOVQGT DX, BX
+	MOVQ    r+16(FP), DX
+	MOVQ    x+8(FP), R8
+	SUBQ    R8, DX
+	MOVQ    y+72(FP), R8
+	MOVQ    x+8(FP), R9
+	SUBQ    R9, R8
+	MOVQ    mean+48(FP), R9
+	MOVQ    scale+56(FP), R10
+	MOVQ    shift+64(FP), R11
+	MOVQ    vectors+24(FP), R13
+	XORQ    R12, R12
+
+row:
+	DECQ    R13
+	JL      rowTail
+	VMOVUPS (R9)(R12*1), Z1
+	VMOVUPS (R10)(R12*1), Z2
+	VMOVUPS (R11)(R12*1), Z3
+	VMOVUPS (CX)(R12*1), Z4
+	VSUBPS  Z1, Z4, Z4
+	VMULPS  Z2, Z4, Z4
+	VADDPS  Z3, Z4, Z4
+	VMOVUPS (CX)(DX*1), Z5
+	VADDPS  Z5, Z4, Z4
+	VMAXPS  Z4, Z0, Z4
+	VMOVUPS (SI)(R12*1), Z5
+	VSUBPS  Z1, Z5, Z5
+	VMULPS  Z2, Z5, Z5
+	VADDPS  Z3, Z5, Z5
+	VMOVUPS (SI)(DX*1), Z6
+	VADDPS  Z6, Z5, Z5
+	VMAXPS  Z5, Z0, Z5
+	VMOVUPS (DI)(R12*1), Z6
+	VSUBPS  Z1, Z6, Z6
+	VMULPS  Z2, Z6, Z6
+	VADDPS  Z3, Z6, Z6
+	VMOVUPS (DI)(DX*1), Z7
+	VADDPS  Z7, Z6, Z6
+	VMAXPS  Z6, Z0, Z6
+	VMOVUPS (BX)(R12*1), Z7
+	VSUBPS  Z1, Z7, Z7
+	VMULPS  Z2, Z7, Z7
+	VADDPS  Z3, Z7, Z7
+	VMOVUPS (BX)(DX*1), Z1
+	VADDPS  Z1, Z7, Z7
+	VMAXPS  Z7, Z0, Z7
+	VMOVUPS Z4, (CX)(R8*1)
+	VMOVUPS Z5, (SI)(R8*1)
+	VMOVUPS Z6, (DI)(R8*1)
+	VMOVUPS Z7, (BX)(R8*1)
+	ADDQ    $0x40, R12
+	ADDQ    $0x40, DX
+	ADDQ    $0x40, R8
+	JMP     row
+
+rowTail:
+	MOVQ      rest+32(FP), R13
+	TESTQ     R13, R13
+	JZ        rowDone
+	MOVQ      tail+40(FP), R13
+	KMOVW     R13, K1
+	VMOVUPS.Z (R9)(R12*1), K1, Z1
+	VMOVUPS.Z (R10)(R12*1), K1, Z2
+	VMOVUPS.Z (R11)(R12*1), K1, Z3
+	VMOVUPS.Z (CX)(R12*1), K1, Z4
+	VSUBPS    Z1, Z4, Z4
+	VMULPS    Z2, Z4, Z4
+	VADDPS    Z3, Z4, Z4
+	VMOVUPS.Z (CX)(DX*1), K1, Z5
+	VADDPS    Z5, Z4, Z4
+	VMAXPS    Z4, Z0, Z4
+	VMOVUPS.Z (SI)(R12*1), K1, Z5
+	VSUBPS    Z1, Z5, Z5
+	VMULPS    Z2, Z5, Z5
+	VADDPS    Z3, Z5, Z5
+	VMOVUPS.Z (SI)(DX*1), K1, Z6
+	VADDPS    Z6, Z5, Z5
+	VMAXPS    Z5, Z0, Z5
+	VMOVUPS.Z (DI)(R12*1), K1, Z6
+	VSUBPS    Z1, Z6, Z6
+	VMULPS    Z2, Z6, Z6
+	VADDPS    Z3, Z6, Z6
+	VMOVUPS.Z (DI)(DX*1), K1, Z7
+	VADDPS    Z7, Z6, Z6
+	VMAXPS    Z6, Z0, Z6
+	VMOVUPS.Z (BX)(R12*1), K1, Z7
+	VSUBPS    Z1, Z7, Z7
+	VMULPS    Z2, Z7, Z7
+	VADDPS    Z3, Z7, Z7
+	VMOVUPS.Z (BX)(DX*1), K1, Z1
+	VADDPS    Z1, Z7, Z7
+	VMAXPS    Z7, Z0, Z7
+	VMOVUPS   Z4, K1, (CX)(R8*1)
+	VMOVUPS   Z5, K1, (SI)(R8*1)
+	VMOVUPS   Z6, K1, (DI)(R8*1)
+	VMOVUPS   Z7, K1, (BX)(R8*1)
+
+rowDone:
+	MOVQ BX, CX
+	MOVQ bytes+80(FP), DX
+	ADDQ DX, CX
+	SUBQ $0x04, AX
+	JG   rows
 	VZEROUPPER
 	RET
 
 // func columnGradAVX512(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, meanDy *float32, slope *float32, scale *float32, dx *float32, bytes int)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, CMOV
 TEXT ·columnGradAVX512(SB), NOSPLIT, $0-96
-	MOVQ x+8(FP), AX
-	MOVQ dy+16(FP), CX
-	MOVQ dx+80(FP), DX
-	MOVQ rows+0(FP), BX
+	VPXORD Z0, Z0, Z0
+	MOVQ   rows+0(FP), AX
+	MOVQ   x+8(FP), CX
 
 rows:
-	MOVQ mean+48(FP), SI
-	MOVQ meanDy+56(FP), DI
-	MOVQ slope+64(FP), R8
-	MOVQ scale+72(FP), R9
-	MOVQ vectors+24(FP), R10
-	MOVQ AX, R11
-	MOVQ CX, R12
-	MOVQ DX, R13
-	MOVQ DI, DI
-	MOVQ R9, R9
-
-rowGroup:
-	SUBQ    $0x04, R10
-	JL      rowOnes
-	VMOVUPS (R11), Z4
-	VMOVUPS (R12), Z5
-	VMOVUPS (SI), Z0
-	VMOVUPS (DI), Z1
-	VMOVUPS (R8), Z2
-	VMOVUPS (R9), Z3
-	VSUBPS  Z0, Z4, Z4
-	VMULPS  Z2, Z4, Z4
-	VSUBPS  Z1, Z5, Z5
-	VSUBPS  Z4, Z5, Z5
-	VMULPS  Z3, Z5, Z5
-	VMOVUPS Z5, (R13)
-	VMOVUPS 64(R11), Z4
-	VMOVUPS 64(R12), Z5
-	VMOVUPS 64(SI), Z0
-	VMOVUPS 64(DI), Z1
-	VMOVUPS 64(R8), Z2
-	VMOVUPS 64(R9), Z3
-	VSUBPS  Z0, Z4, Z4
-	VMULPS  Z2, Z4, Z4
-	VSUBPS  Z1, Z5, Z5
-	VSUBPS  Z4, Z5, Z5
-	VMULPS  Z3, Z5, Z5
-	VMOVUPS Z5, 64(R13)
-	VMOVUPS 128(R11), Z4
-	VMOVUPS 128(R12), Z5
-	VMOVUPS 128(SI), Z0
-	VMOVUPS 128(DI), Z1
-	VMOVUPS 128(R8), Z2
-	VMOVUPS 128(R9), Z3
-	VSUBPS  Z0, Z4, Z4
-	VMULPS  Z2, Z4, Z4
-	VSUBPS  Z1, Z5, Z5
-	VSUBPS  Z4, Z5, Z5
-	VMULPS  Z3, Z5, Z5
-	VMOVUPS Z5, 128(R13)
-	VMOVUPS 192(R11), Z4
-	VMOVUPS 192(R12), Z5
-	VMOVUPS 192(SI), Z0
-	VMOVUPS 192(DI), Z1
-	VMOVUPS 192(R8), Z2
-	VMOVUPS 192(R9), Z3
-	VSUBPS  Z0, Z4, Z4
-	VMULPS  Z2, Z4, Z4
-	VSUBPS  Z1, Z5, Z5
-	VSUBPS  Z4, Z5, Z5
-	VMULPS  Z3, Z5, Z5
-	VMOVUPS Z5, 192(R13)
-	ADDQ    $0x00000100, R11
-	ADDQ    $0x00000100, R12
-	ADDQ    $0x00000100, R13
-	ADDQ    $0x00000100, SI
-	ADDQ    $0x00000100, DI
-	ADDQ    $0x00000100, R8
-	ADDQ    $0x00000100, R9
-	JMP     rowGroup
-
-rowOnes:
-	ADDQ $0x04, R10
+	MOVQ    bytes+88(FP), DX
+	MOVQ    CX, BX
+	LEAQ    (CX)(DX*1), DX
+	CMPQ    AX, $0x01
+	CMOVQGT DX, BX
+	MOVQ    dy+16(FP), DX
+	MOVQ    x+8(FP), SI
+	SUBQ    SI, DX
+	MOVQ    dx+80(FP), SI
+	MOVQ    x+8(FP), DI
+	SUBQ    DI, SI
+	MOVQ    mean+48(FP), DI
+	MOVQ    meanDy+56(FP), R8
+	MOVQ    slope+64(FP), R9
+	MOVQ    scale+72(FP), R10
+	MOVQ    vectors+24(FP), R12
+	XORQ    R11, R11
 
 row:
-	DECQ    R10
+	DECQ    R12
 	JL      rowTail
-	VMOVUPS (R11), Z4
-	VMOVUPS (R12), Z5
-	VMOVUPS (SI), Z0
-	VMOVUPS (DI), Z1
-	VMOVUPS (R8), Z2
-	VMOVUPS (R9), Z3
+	VMOVUPS (DI)(R11*1), Z0
+	VMOVUPS (R8)(R11*1), Z1
+	VMOVUPS (R9)(R11*1), Z2
+	VMOVUPS (R10)(R11*1), Z3
+	VMOVUPS (CX)(R11*1), Z4
+	VMOVUPS (CX)(DX*1), Z5
 	VSUBPS  Z0, Z4, Z4
 	VMULPS  Z2, Z4, Z4
 	VSUBPS  Z1, Z5, Z5
 	VSUBPS  Z4, Z5, Z5
 	VMULPS  Z3, Z5, Z5
-	VMOVUPS Z5, (R13)
+	VMOVUPS (BX)(R11*1), Z4
+	VMOVUPS (BX)(DX*1), Z6
+	VSUBPS  Z0, Z4, Z4
+	VMULPS  Z2, Z4, Z4
+	VSUBPS  Z1, Z6, Z6
+	VSUBPS  Z4, Z6, Z6
+	VMULPS  Z3, Z6, Z6
+	VMOVUPS Z5, (CX)(SI*1)
+	VMOVUPS Z6, (BX)(SI*1)
 	ADDQ    $0x40, R11
-	ADDQ    $0x40, R12
-	ADDQ    $0x40, R13
+	ADDQ    $0x40, DX
 	ADDQ    $0x40, SI
-	ADDQ    $0x40, DI
-	ADDQ    $0x40, R8
-	ADDQ    $0x40, R9
 	JMP     row
 
 rowTail:
-	MOVQ      rest+32(FP), R10
-	TESTQ     R10, R10
+	MOVQ      rest+32(FP), R12
+	TESTQ     R12, R12
 	JZ        rowDone
-	MOVQ      tail+40(FP), R10
-	KMOVW     R10, K1
-	VMOVUPS.Z (R11), K1, Z4
-	VMOVUPS.Z (R12), K1, Z5
-	VMOVUPS.Z (SI), K1, Z0
-	VMOVUPS.Z (DI), K1, Z1
-	VMOVUPS.Z (R8), K1, Z2
-	VMOVUPS.Z (R9), K1, Z3
+	MOVQ      tail+40(FP), R12
+	KMOVW     R12, K1
+	VMOVUPS.Z (DI)(R11*1), K1, Z0
+	VMOVUPS.Z (R8)(R11*1), K1, Z1
+	VMOVUPS.Z (R9)(R11*1), K1, Z2
+	VMOVUPS.Z (R10)(R11*1), K1, Z3
+	VMOVUPS.Z (CX)(R11*1), K1, Z4
+	VMOVUPS.Z (CX)(DX*1), K1, Z5
 	VSUBPS    Z0, Z4, Z4
 	VMULPS    Z2, Z4, Z4
 	VSUBPS    Z1, Z5, Z5
 	VSUBPS    Z4, Z5, Z5
 	VMULPS    Z3, Z5, Z5
-	VMOVUPS   Z5, K1, (R13)
+	VMOVUPS.Z (BX)(R11*1), K1, Z4
+	VMOVUPS.Z (BX)(DX*1), K1, Z6
+	VSUBPS    Z0, Z4, Z4
+	VMULPS    Z2, Z4, Z4
+	VSUBPS    Z1, Z6, Z6
+	VSUBPS    Z4, Z6, Z6
+	VMULPS    Z3, Z6, Z6
+	VMOVUPS   Z5, K1, (CX)(SI*1)
+	VMOVUPS   Z6, K1, (BX)(SI*1)
 
 rowDone:
-	MOVQ bytes+88(FP), SI
-	ADDQ SI, AX
-	ADDQ SI, CX
-	ADDQ SI, DX
-	DECQ BX
-	JNZ  rows
+	MOVQ BX, CX
+	MOVQ bytes+88(FP), DX
+	ADDQ DX, CX
+	SUBQ $0x02, AX
+	JG   rows
+	VZEROUPPER
+	RET
+
+// func reluColumnGradAVX512(rows int, x *float32, dy *float32, y *float32, vectors int, rest int, tail uintptr, mean *float32, meanDy *float32, slope *float32, scale *float32, dx *float32, bytes int)
+// Requires: AVX, AVX512F, CMOV
+TEXT ·reluColumnGradAVX512(SB), NOSPLIT, $0-104
+	VPXORD Z0, Z0, Z0
+	MOVQ   rows+0(FP), AX
+	MOVQ   x+8(FP), CX
+
+rows:
+	MOVQ    bytes+96(FP), DX
+	MOVQ    CX, BX
+	LEAQ    (CX)(DX*1), DX
+	CMPQ    AX, $0x01
+	CMOVQGT DX, BX
+	MOVQ    dy+16(FP), DX
+	MOVQ    x+8(FP), SI
+	SUBQ    SI, DX
+	MOVQ    y+24(FP), SI
+	MOVQ    x+8(FP), DI
+	SUBQ    DI, SI
+	MOVQ    dx+88(FP), DI
+	MOVQ    x+8(FP), R8
+	SUBQ    R8, DI
+	MOVQ    mean+56(FP), R8
+	MOVQ    meanDy+64(FP), R9
+	MOVQ    slope+72(FP), R10
+	MOVQ    scale+80(FP), R11
+	MOVQ    vectors+32(FP), R13
+	XORQ    R12, R12
+
+row:
+	DECQ      R13
+	JL        rowTail
+	VMOVUPS   (R8)(R12*1), Z1
+	VMOVUPS   (R9)(R12*1), Z2
+	VMOVUPS   (R10)(R12*1), Z3
+	VMOVUPS   (R11)(R12*1), Z4
+	VMOVUPS   (CX)(R12*1), Z5
+	VMOVUPS   (CX)(DX*1), Z6
+	VMOVUPS   (CX)(SI*1), Z7
+	VCMPPS    $0x16, Z0, Z7, K1
+	VMOVAPS.Z Z6, K1, Z6
+	VSUBPS    Z1, Z5, Z5
+	VMULPS    Z3, Z5, Z5
+	VSUBPS    Z2, Z6, Z6
+	VSUBPS    Z5, Z6, Z6
+	VMULPS    Z4, Z6, Z6
+	VMOVUPS   (BX)(R12*1), Z5
+	VMOVUPS   (BX)(DX*1), Z7
+	VMOVUPS   (BX)(SI*1), Z8
+	VCMPPS    $0x16, Z0, Z8, K1
+	VMOVAPS.Z Z7, K1, Z7
+	VSUBPS    Z1, Z5, Z5
+	VMULPS    Z3, Z5, Z5
+	VSUBPS    Z2, Z7, Z7
+	VSUBPS    Z5, Z7, Z7
+	VMULPS    Z4, Z7, Z7
+	VMOVUPS   Z6, (CX)(DI*1)
+	VMOVUPS   Z7, (BX)(DI*1)
+	ADDQ      $0x40, R12
+	ADDQ      $0x40, DX
+	ADDQ      $0x40, SI
+	ADDQ      $0x40, DI
+	JMP       row
+
+rowTail:
+	MOVQ      rest+40(FP), R13
+	TESTQ     R13, R13
+	JZ        rowDone
+	MOVQ      tail+48(FP), R13
+	KMOVW     R13, K1
+	VMOVUPS.Z (R8)(R12*1), K1, Z1
+	VMOVUPS.Z (R9)(R12*1), K1, Z2
+	VMOVUPS.Z (R10)(R12*1), K1, Z3
+	VMOVUPS.Z (R11)(R12*1), K1, Z4
+	VMOVUPS.Z (CX)(R12*1), K1, Z5
+	VMOVUPS.Z (CX)(DX*1), K1, Z6
+	VMOVUPS.Z (CX)(SI*1), K1, Z7
+	VCMPPS    $0x16, Z0, Z7, K2
+	VMOVAPS.Z Z6, K2, Z6
+	VSUBPS    Z1, Z5, Z5
+	VMULPS    Z3, Z5, Z5
+	VSUBPS    Z2, Z6, Z6
+	VSUBPS    Z5, Z6, Z6
+	VMULPS    Z4, Z6, Z6
+	VMOVUPS.Z (BX)(R12*1), K1, Z5
+	VMOVUPS.Z (BX)(DX*1), K1, Z7
+	VMOVUPS.Z (BX)(SI*1), K1, Z8
+	VCMPPS    $0x16, Z0, Z8, K2
+	VMOVAPS.Z Z7, K2, Z7
+	VSUBPS    Z1, Z5, Z5
+	VMULPS    Z3, Z5, Z5
+	VSUBPS    Z2, Z7, Z7
+	VSUBPS    Z5, Z7, Z7
+	VMULPS    Z4, Z7, Z7
+	VMOVUPS   Z6, K1, (CX)(DI*1)
+	VMOVUPS   Z7, K1, (BX)(DI*1)
+
+rowDone:
+	MOVQ BX, CX
+	MOVQ bytes+96(FP), DX
+	ADDQ DX, CX
+	SUBQ $0x02, AX
+	JG   rows
+	VZEROUPPER
+	RET
+
+// func spreadRowsAVX512(rows int, factors *float32, vectors int, y *float32, bytes int)
+// Requires: AVX, AVX512F
+TEXT ·spreadRowsAVX512(SB), NOSPLIT, $0-40
+	MOVQ factors+8(FP), AX
+	MOVQ y+24(FP), CX
+	MOVQ rows+0(FP), DX
+
+rows:
+	VBROADCASTSS (AX), Z0
+	ADDQ         $0x04, AX
+	MOVQ         vectors+16(FP), SI
+	MOVQ         CX, BX
+
+row:
+	VMOVUPS Z0, (BX)
+	ADDQ    $0x40, BX
+	DECQ    SI
+	JNZ     row
+	MOVQ    bytes+32(FP), BX
+	ADDQ    BX, CX
+	DECQ    DX
+	JNZ     rows
 	VZEROUPPER
 	RET

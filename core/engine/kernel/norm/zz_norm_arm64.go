@@ -37,22 +37,72 @@ func groupApplyRowsNEON(rows int, x *float32, vectors int, rest int, tail uintpt
 //go:noescape
 func groupGradRowsNEON(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, gain *float32, slope *float32, shift *float32, dx *float32, bytes int)
 
-// columnMomentsNEON adds each column's Σ(x−center) to sums, and Σ(x−center)² to squares. Rows lie bytes apart.
+// columnMomentsFoursNEON adds each column's Σ(x−center) to sums, and Σ(x−center)² to squares, which are whole vectors. Rows lie bytes apart. There are a multiple of four.
+//
+//go:noescape
+func columnMomentsFoursNEON(rows int, x *float32, vectors int, rest int, tail uintptr, center *float32, sums *float32, squares *float32, bytes int)
+
+// columnSumsFoursNEON adds each column's Σdy to sums, and Σdy·(x−mean) to dots, which are whole vectors. Rows lie bytes apart. There are a multiple of four.
+//
+//go:noescape
+func columnSumsFoursNEON(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+
+// reluColumnSumsFoursNEON adds each column's Σd to sums, and Σd·(x−mean) to dots, which are whole vectors, where d is dy where y > 0. Rows lie bytes apart. There are a multiple of four.
+//
+//go:noescape
+func reluColumnSumsFoursNEON(rows int, x *float32, dy *float32, y *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+
+// reluColumnSumsToFoursNEON adds each column's Σd to sums, and Σd·(x−mean) to dots, which are whole vectors, where d is dy where y > 0, and stores d. Rows lie bytes apart. There are a multiple of four.
+//
+//go:noescape
+func reluColumnSumsToFoursNEON(rows int, x *float32, dy *float32, y *float32, d *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+
+// columnMomentsNEON adds each column's Σ(x−center) to sums, and Σ(x−center)² to squares, which are whole vectors. Rows lie bytes apart.
 //
 //go:noescape
 func columnMomentsNEON(rows int, x *float32, vectors int, rest int, tail uintptr, center *float32, sums *float32, squares *float32, bytes int)
 
-// columnSumsNEON adds each column's Σdy to sums, and Σdy·(x−mean) to dots. Rows lie bytes apart.
+// columnSumsNEON adds each column's Σdy to sums, and Σdy·(x−mean) to dots, which are whole vectors. Rows lie bytes apart.
 //
 //go:noescape
 func columnSumsNEON(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+
+// reluColumnSumsNEON adds each column's Σd to sums, and Σd·(x−mean) to dots, which are whole vectors, where d is dy where y > 0. Rows lie bytes apart.
+//
+//go:noescape
+func reluColumnSumsNEON(rows int, x *float32, dy *float32, y *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+
+// reluColumnSumsToNEON adds each column's Σd to sums, and Σd·(x−mean) to dots, which are whole vectors, where d is dy where y > 0, and stores d. Rows lie bytes apart.
+//
+//go:noescape
+func reluColumnSumsToNEON(rows int, x *float32, dy *float32, y *float32, d *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
 
 // columnAffineNEON computes y = (x−mean)·scale + shift, with the factors of each column. Rows lie bytes apart.
 //
 //go:noescape
 func columnAffineNEON(rows int, x *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, y *float32, bytes int)
 
+// columnAffineReLUNEON computes y = max((x−mean)·scale + shift, 0), with the factors of each column. Rows lie bytes apart.
+//
+//go:noescape
+func columnAffineReLUNEON(rows int, x *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, y *float32, bytes int)
+
+// columnAffineAddReLUNEON computes y = max((x−mean)·scale + shift + r, 0), with the factors of each column. Rows lie bytes apart.
+//
+//go:noescape
+func columnAffineAddReLUNEON(rows int, x *float32, r *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, y *float32, bytes int)
+
 // columnGradNEON computes dx = (dy − meanDy − (x−mean)·slope)·scale, with the factors of each column. Rows lie bytes apart.
 //
 //go:noescape
 func columnGradNEON(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, meanDy *float32, slope *float32, scale *float32, dx *float32, bytes int)
+
+// reluColumnGradNEON computes dx = (d − meanDy − (x−mean)·slope)·scale, with the factors of each column, where d is dy where y > 0. Rows lie bytes apart.
+//
+//go:noescape
+func reluColumnGradNEON(rows int, x *float32, dy *float32, y *float32, vectors int, rest int, tail uintptr, mean *float32, meanDy *float32, slope *float32, scale *float32, dx *float32, bytes int)
+
+// spreadRowsNEON fills rows of bytes, each with its own factor. Vectors reach beyond the end of a row, and of the last.
+//
+//go:noescape
+func spreadRowsNEON(rows int, factors *float32, vectors int, y *float32, bytes int)

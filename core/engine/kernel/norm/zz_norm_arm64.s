@@ -1348,1195 +1348,5108 @@ lanes3one:
 	FMOVS	F1, 0(R1)
 	B	lanes3done
 
-// func columnMomentsNEON(rows int, x *float32, vectors int, rest int, tail uintptr, center *float32, sums *float32, squares *float32, bytes int)
-TEXT ·columnMomentsNEON(SB), NOSPLIT, $0-72
-	MOVD	x+8(FP), R5
-	MOVD	rows+0(FP), R4
+// func columnMomentsFoursNEON(rows int, x *float32, vectors int, rest int, tail uintptr, center *float32, sums *float32, squares *float32, bytes int)
+TEXT ·columnMomentsFoursNEON(SB), NOSPLIT, $0-72
+	MOVD	rows+0(FP), R12
+	MOVD	x+8(FP), R11
 rows:
-	MOVD	center+40(FP), R3
-	MOVD	sums+48(FP), R2
-	MOVD	squares+56(FP), R1
-	MOVD	vectors+16(FP), R6
-	MOVD	R5, R0
-rowGroup:
-	SUBS	$4, R6, R6
-	BLT	rowOnes
-	FLDPQ	0(R0), (F3, F2)
-	FLDPQ	0(R3), (F1, F0)
-	WORD	$0x4ea1d463 // fsub v3.4s, v3.4s, v1.4s
-	WORD	$0x4ea0d442 // fsub v2.4s, v2.4s, v0.4s
-	FLDPQ	0(R2), (F1, F0)
-	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	FSTPQ	(F1, F0), 0(R2)
-	FLDPQ	0(R1), (F1, F0)
-	VFMLA	V3.S4, V3.S4, V1.S4
-	VFMLA	V2.S4, V2.S4, V0.S4
-	FSTPQ	(F1, F0), 0(R1)
-	FLDPQ	32(R0), (F3, F2)
-	FLDPQ	32(R3), (F1, F0)
-	WORD	$0x4ea1d463 // fsub v3.4s, v3.4s, v1.4s
-	WORD	$0x4ea0d442 // fsub v2.4s, v2.4s, v0.4s
-	FLDPQ	32(R2), (F1, F0)
-	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	FSTPQ	(F1, F0), 32(R2)
-	FLDPQ	32(R1), (F1, F0)
-	VFMLA	V3.S4, V3.S4, V1.S4
-	VFMLA	V2.S4, V2.S4, V0.S4
-	FSTPQ	(F1, F0), 32(R1)
-	FLDPQ	64(R0), (F3, F2)
-	FLDPQ	64(R3), (F1, F0)
-	WORD	$0x4ea1d463 // fsub v3.4s, v3.4s, v1.4s
-	WORD	$0x4ea0d442 // fsub v2.4s, v2.4s, v0.4s
-	FLDPQ	64(R2), (F1, F0)
-	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	FSTPQ	(F1, F0), 64(R2)
-	FLDPQ	64(R1), (F1, F0)
-	VFMLA	V3.S4, V3.S4, V1.S4
-	VFMLA	V2.S4, V2.S4, V0.S4
-	FSTPQ	(F1, F0), 64(R1)
-	FLDPQ	96(R0), (F3, F2)
-	FLDPQ	96(R3), (F1, F0)
-	WORD	$0x4ea1d463 // fsub v3.4s, v3.4s, v1.4s
-	WORD	$0x4ea0d442 // fsub v2.4s, v2.4s, v0.4s
-	FLDPQ	96(R2), (F1, F0)
-	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	FSTPQ	(F1, F0), 96(R2)
-	FLDPQ	96(R1), (F1, F0)
-	VFMLA	V3.S4, V3.S4, V1.S4
-	VFMLA	V2.S4, V2.S4, V0.S4
-	FSTPQ	(F1, F0), 96(R1)
-	ADD	$128, R0, R0
-	ADD	$128, R3, R3
-	ADD	$128, R2, R2
-	ADD	$128, R1, R1
-	B	rowGroup
-rowOnes:
-	ADD	$4, R6, R6
+	MOVD	bytes+64(FP), R0
+	MOVD	R11, R10
+	ADD	R0<<0, R11, R1
+	CMP	$1, R12
+	CSEL	GT, R1, R10, R10
+	MOVD	R10, R9
+	ADD	R0<<0, R10, R1
+	CMP	$2, R12
+	CSEL	GT, R1, R9, R9
+	MOVD	R9, R8
+	ADD	R0<<0, R9, R0
+	CMP	$3, R12
+	CSEL	GT, R0, R8, R8
+	MOVD	center+40(FP), R7
+	MOVD	sums+48(FP), R6
+	MOVD	squares+56(FP), R5
+	MOVD	vectors+16(FP), R4
+	MOVD	ZR, R3
 row:
-	SUBS	$1, R6, R6
+	SUBS	$1, R4, R4
 	BLT	rowTail
-	FLDPQ	0(R0), (F3, F2)
-	FLDPQ	0(R3), (F1, F0)
-	WORD	$0x4ea1d463 // fsub v3.4s, v3.4s, v1.4s
-	WORD	$0x4ea0d442 // fsub v2.4s, v2.4s, v0.4s
-	FLDPQ	0(R2), (F1, F0)
-	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	FSTPQ	(F1, F0), 0(R2)
-	FLDPQ	0(R1), (F1, F0)
-	VFMLA	V3.S4, V3.S4, V1.S4
-	VFMLA	V2.S4, V2.S4, V0.S4
-	FSTPQ	(F1, F0), 0(R1)
-	ADD	$32, R0, R0
+	ADD	R3<<0, R7, R0
+	FLDPQ	0(R0), (F7, F6)
+	ADD	R3<<0, R6, R2
+	FLDPQ	0(R2), (F5, F4)
+	ADD	R3<<0, R5, R1
+	FLDPQ	0(R1), (F3, F2)
+	ADD	R3<<0, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4ea7d421 // fsub v1.4s, v1.4s, v7.4s
+	WORD	$0x4ea6d400 // fsub v0.4s, v0.4s, v6.4s
+	WORD	$0x4e21d4a5 // fadd v5.4s, v5.4s, v1.4s
+	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
+	VFMLA	V1.S4, V1.S4, V3.S4
+	VFMLA	V0.S4, V0.S4, V2.S4
+	ADD	R3<<0, R10, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4ea7d421 // fsub v1.4s, v1.4s, v7.4s
+	WORD	$0x4ea6d400 // fsub v0.4s, v0.4s, v6.4s
+	WORD	$0x4e21d4a5 // fadd v5.4s, v5.4s, v1.4s
+	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
+	VFMLA	V1.S4, V1.S4, V3.S4
+	VFMLA	V0.S4, V0.S4, V2.S4
+	ADD	R3<<0, R9, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4ea7d421 // fsub v1.4s, v1.4s, v7.4s
+	WORD	$0x4ea6d400 // fsub v0.4s, v0.4s, v6.4s
+	WORD	$0x4e21d4a5 // fadd v5.4s, v5.4s, v1.4s
+	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
+	VFMLA	V1.S4, V1.S4, V3.S4
+	VFMLA	V0.S4, V0.S4, V2.S4
+	ADD	R3<<0, R8, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4ea7d421 // fsub v1.4s, v1.4s, v7.4s
+	WORD	$0x4ea6d400 // fsub v0.4s, v0.4s, v6.4s
+	WORD	$0x4e21d4a5 // fadd v5.4s, v5.4s, v1.4s
+	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
+	VFMLA	V1.S4, V1.S4, V3.S4
+	VFMLA	V0.S4, V0.S4, V2.S4
+	FSTPQ	(F5, F4), 0(R2)
+	FSTPQ	(F3, F2), 0(R1)
 	ADD	$32, R3, R3
-	ADD	$32, R2, R2
-	ADD	$32, R1, R1
 	B	row
 rowTail:
-	MOVD	rest+24(FP), R6
-	TST	R6, R6
+	MOVD	rest+24(FP), R0
+	TST	R0, R0
 	BEQ	rowDone
-	MOVD	tail+32(FP), R6
-	MOVWU	64(R6), R6
-	TBZ	$3, R6, lanes1
-	FLDPQ	0(R0), (F3, F2)
+	MOVD	tail+32(FP), R0
+	MOVWU	64(R0), R0
+	ADD	R3<<0, R7, R1
+	TBZ	$3, R0, lanes1
+	FLDPQ	0(R1), (F7, F6)
 lanes1done:
-	TBZ	$3, R6, lanes2
-	FLDPQ	0(R3), (F1, F0)
+	ADD	R3<<0, R6, R1
+	FLDPQ	0(R1), (F5, F4)
+	ADD	R3<<0, R5, R2
+	FLDPQ	0(R2), (F3, F2)
+	ADD	R3<<0, R11, R4
+	TBZ	$3, R0, lanes2
+	FLDPQ	0(R4), (F1, F0)
 lanes2done:
-	WORD	$0x4ea1d463 // fsub v3.4s, v3.4s, v1.4s
-	WORD	$0x4ea0d442 // fsub v2.4s, v2.4s, v0.4s
-	TBZ	$3, R6, lanes3
-	FLDPQ	0(R2), (F1, F0)
+	WORD	$0x4ea7d421 // fsub v1.4s, v1.4s, v7.4s
+	WORD	$0x4ea6d400 // fsub v0.4s, v0.4s, v6.4s
+	WORD	$0x4e21d4a5 // fadd v5.4s, v5.4s, v1.4s
+	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
+	VFMLA	V1.S4, V1.S4, V3.S4
+	VFMLA	V0.S4, V0.S4, V2.S4
+	ADD	R3<<0, R10, R4
+	TBZ	$3, R0, lanes3
+	FLDPQ	0(R4), (F1, F0)
 lanes3done:
-	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	TBZ	$3, R6, lanes4
-	FSTPQ	(F1, F0), 0(R2)
+	WORD	$0x4ea7d421 // fsub v1.4s, v1.4s, v7.4s
+	WORD	$0x4ea6d400 // fsub v0.4s, v0.4s, v6.4s
+	WORD	$0x4e21d4a5 // fadd v5.4s, v5.4s, v1.4s
+	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
+	VFMLA	V1.S4, V1.S4, V3.S4
+	VFMLA	V0.S4, V0.S4, V2.S4
+	ADD	R3<<0, R9, R4
+	TBZ	$3, R0, lanes4
+	FLDPQ	0(R4), (F1, F0)
 lanes4done:
-	TBZ	$3, R6, lanes5
-	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4ea7d421 // fsub v1.4s, v1.4s, v7.4s
+	WORD	$0x4ea6d400 // fsub v0.4s, v0.4s, v6.4s
+	WORD	$0x4e21d4a5 // fadd v5.4s, v5.4s, v1.4s
+	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
+	VFMLA	V1.S4, V1.S4, V3.S4
+	VFMLA	V0.S4, V0.S4, V2.S4
+	ADD	R3<<0, R8, R3
+	TBZ	$3, R0, lanes5
+	FLDPQ	0(R3), (F1, F0)
 lanes5done:
-	VFMLA	V3.S4, V3.S4, V1.S4
-	VFMLA	V2.S4, V2.S4, V0.S4
-	TBZ	$3, R6, lanes6
-	FSTPQ	(F1, F0), 0(R1)
-lanes6done:
+	WORD	$0x4ea7d421 // fsub v1.4s, v1.4s, v7.4s
+	WORD	$0x4ea6d400 // fsub v0.4s, v0.4s, v6.4s
+	WORD	$0x4e21d4a5 // fadd v5.4s, v5.4s, v1.4s
+	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
+	VFMLA	V1.S4, V1.S4, V3.S4
+	VFMLA	V0.S4, V0.S4, V2.S4
+	FSTPQ	(F5, F4), 0(R1)
+	FSTPQ	(F3, F2), 0(R2)
 rowDone:
+	MOVD	R8, R11
 	MOVD	bytes+64(FP), R0
-	ADD	R0, R5, R5
-	SUBS	$1, R4, R4
-	BNE	rows
+	ADD	R0, R11, R11
+	SUBS	$4, R12, R12
+	BGT	rows
 	RET
 lanes1:
-	VMOVI	$0, V3.B16
-	VMOVI	$0, V2.B16
-	TBZ	$2, R6, lanes1low
-	FMOVQ	0(R0), F3
-	TBZ	$1, R6, lanes1highone
-	FMOVD	16(R0), F2
-	TBZ	$0, R6, lanes1done
-	ADD	$24, R0, R0
-	VLD1	(R0), V2.S[2]
+	VMOVI	$0, V7.B16
+	VMOVI	$0, V6.B16
+	TBZ	$2, R0, lanes1low
+	FMOVQ	0(R1), F7
+	TBZ	$1, R0, lanes1highone
+	FMOVD	16(R1), F6
+	TBZ	$0, R0, lanes1done
+	ADD	$24, R1, R1
+	VLD1	(R1), V6.S[2]
 	B	lanes1done
 lanes1highone:
-	TBZ	$0, R6, lanes1done
-	FMOVS	16(R0), F2
+	TBZ	$0, R0, lanes1done
+	FMOVS	16(R1), F6
 	B	lanes1done
 lanes1low:
-	TBZ	$1, R6, lanes1one
-	FMOVD	0(R0), F3
-	TBZ	$0, R6, lanes1done
-	ADD	$8, R0, R0
-	VLD1	(R0), V3.S[2]
+	TBZ	$1, R0, lanes1one
+	FMOVD	0(R1), F7
+	TBZ	$0, R0, lanes1done
+	ADD	$8, R1, R1
+	VLD1	(R1), V7.S[2]
 	B	lanes1done
 lanes1one:
-	TBZ	$0, R6, lanes1done
-	FMOVS	0(R0), F3
+	TBZ	$0, R0, lanes1done
+	FMOVS	0(R1), F7
 	B	lanes1done
 lanes2:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R6, lanes2low
-	FMOVQ	0(R3), F1
-	TBZ	$1, R6, lanes2highone
-	FMOVD	16(R3), F0
-	TBZ	$0, R6, lanes2done
-	ADD	$24, R3, R0
-	VLD1	(R0), V0.S[2]
+	TBZ	$2, R0, lanes2low
+	FMOVQ	0(R4), F1
+	TBZ	$1, R0, lanes2highone
+	FMOVD	16(R4), F0
+	TBZ	$0, R0, lanes2done
+	ADD	$24, R4, R4
+	VLD1	(R4), V0.S[2]
 	B	lanes2done
 lanes2highone:
-	TBZ	$0, R6, lanes2done
-	FMOVS	16(R3), F0
+	TBZ	$0, R0, lanes2done
+	FMOVS	16(R4), F0
 	B	lanes2done
 lanes2low:
-	TBZ	$1, R6, lanes2one
-	FMOVD	0(R3), F1
-	TBZ	$0, R6, lanes2done
-	ADD	$8, R3, R0
-	VLD1	(R0), V1.S[2]
+	TBZ	$1, R0, lanes2one
+	FMOVD	0(R4), F1
+	TBZ	$0, R0, lanes2done
+	ADD	$8, R4, R4
+	VLD1	(R4), V1.S[2]
 	B	lanes2done
 lanes2one:
-	TBZ	$0, R6, lanes2done
-	FMOVS	0(R3), F1
+	TBZ	$0, R0, lanes2done
+	FMOVS	0(R4), F1
 	B	lanes2done
 lanes3:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R6, lanes3low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R6, lanes3highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R6, lanes3done
-	ADD	$24, R2, R0
-	VLD1	(R0), V0.S[2]
+	TBZ	$2, R0, lanes3low
+	FMOVQ	0(R4), F1
+	TBZ	$1, R0, lanes3highone
+	FMOVD	16(R4), F0
+	TBZ	$0, R0, lanes3done
+	ADD	$24, R4, R4
+	VLD1	(R4), V0.S[2]
 	B	lanes3done
 lanes3highone:
-	TBZ	$0, R6, lanes3done
-	FMOVS	16(R2), F0
+	TBZ	$0, R0, lanes3done
+	FMOVS	16(R4), F0
 	B	lanes3done
 lanes3low:
-	TBZ	$1, R6, lanes3one
-	FMOVD	0(R2), F1
-	TBZ	$0, R6, lanes3done
-	ADD	$8, R2, R0
-	VLD1	(R0), V1.S[2]
+	TBZ	$1, R0, lanes3one
+	FMOVD	0(R4), F1
+	TBZ	$0, R0, lanes3done
+	ADD	$8, R4, R4
+	VLD1	(R4), V1.S[2]
 	B	lanes3done
 lanes3one:
-	TBZ	$0, R6, lanes3done
-	FMOVS	0(R2), F1
+	TBZ	$0, R0, lanes3done
+	FMOVS	0(R4), F1
 	B	lanes3done
 lanes4:
-	TBZ	$2, R6, lanes4low
-	FMOVQ	F1, 0(R2)
-	TBZ	$1, R6, lanes4highone
-	FMOVD	F0, 16(R2)
-	TBZ	$0, R6, lanes4done
-	ADD	$24, R2, R0
-	VST1	V0.S[2], (R0)
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R0, lanes4low
+	FMOVQ	0(R4), F1
+	TBZ	$1, R0, lanes4highone
+	FMOVD	16(R4), F0
+	TBZ	$0, R0, lanes4done
+	ADD	$24, R4, R4
+	VLD1	(R4), V0.S[2]
 	B	lanes4done
 lanes4highone:
-	TBZ	$0, R6, lanes4done
-	FMOVS	F0, 16(R2)
+	TBZ	$0, R0, lanes4done
+	FMOVS	16(R4), F0
 	B	lanes4done
 lanes4low:
-	TBZ	$1, R6, lanes4one
-	FMOVD	F1, 0(R2)
-	TBZ	$0, R6, lanes4done
-	ADD	$8, R2, R0
-	VST1	V1.S[2], (R0)
+	TBZ	$1, R0, lanes4one
+	FMOVD	0(R4), F1
+	TBZ	$0, R0, lanes4done
+	ADD	$8, R4, R4
+	VLD1	(R4), V1.S[2]
 	B	lanes4done
 lanes4one:
-	TBZ	$0, R6, lanes4done
-	FMOVS	F1, 0(R2)
+	TBZ	$0, R0, lanes4done
+	FMOVS	0(R4), F1
 	B	lanes4done
 lanes5:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R6, lanes5low
-	FMOVQ	0(R1), F1
-	TBZ	$1, R6, lanes5highone
-	FMOVD	16(R1), F0
-	TBZ	$0, R6, lanes5done
-	ADD	$24, R1, R0
+	TBZ	$2, R0, lanes5low
+	FMOVQ	0(R3), F1
+	TBZ	$1, R0, lanes5highone
+	FMOVD	16(R3), F0
+	TBZ	$0, R0, lanes5done
+	ADD	$24, R3, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes5done
 lanes5highone:
-	TBZ	$0, R6, lanes5done
-	FMOVS	16(R1), F0
+	TBZ	$0, R0, lanes5done
+	FMOVS	16(R3), F0
 	B	lanes5done
 lanes5low:
-	TBZ	$1, R6, lanes5one
-	FMOVD	0(R1), F1
-	TBZ	$0, R6, lanes5done
-	ADD	$8, R1, R0
+	TBZ	$1, R0, lanes5one
+	FMOVD	0(R3), F1
+	TBZ	$0, R0, lanes5done
+	ADD	$8, R3, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes5done
 lanes5one:
-	TBZ	$0, R6, lanes5done
-	FMOVS	0(R1), F1
+	TBZ	$0, R0, lanes5done
+	FMOVS	0(R3), F1
+	B	lanes5done
+
+// func columnSumsFoursNEON(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+TEXT ·columnSumsFoursNEON(SB), NOSPLIT, $0-80
+	MOVD	rows+0(FP), R13
+	MOVD	x+8(FP), R12
+rows:
+	MOVD	bytes+72(FP), R0
+	MOVD	R12, R11
+	ADD	R0<<0, R12, R1
+	CMP	$1, R13
+	CSEL	GT, R1, R11, R11
+	MOVD	R11, R10
+	ADD	R0<<0, R11, R1
+	CMP	$2, R13
+	CSEL	GT, R1, R10, R10
+	MOVD	R10, R9
+	ADD	R0<<0, R10, R0
+	CMP	$3, R13
+	CSEL	GT, R0, R9, R9
+	MOVD	dy+16(FP), R8
+	MOVD	x+8(FP), R0
+	SUB	R0, R8, R8
+	MOVD	mean+48(FP), R7
+	MOVD	sums+56(FP), R6
+	MOVD	dots+64(FP), R5
+	MOVD	vectors+24(FP), R4
+	MOVD	ZR, R3
+row:
+	SUBS	$1, R4, R4
+	BLT	rowTail
+	ADD	R3<<0, R7, R0
+	FLDPQ	0(R0), (F9, F8)
+	ADD	R3<<0, R6, R2
+	FLDPQ	0(R2), (F7, F6)
+	ADD	R3<<0, R5, R1
+	FLDPQ	0(R1), (F5, F4)
+	ADD	R3<<0, R12, R0
+	FLDPQ	0(R0), (F3, F2)
+	ADD	R8<<0, R12, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4ea9d463 // fsub v3.4s, v3.4s, v9.4s
+	WORD	$0x4ea8d442 // fsub v2.4s, v2.4s, v8.4s
+	WORD	$0x4e21d4e7 // fadd v7.4s, v7.4s, v1.4s
+	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
+	VFMLA	V1.S4, V3.S4, V5.S4
+	VFMLA	V0.S4, V2.S4, V4.S4
+	ADD	R3<<0, R11, R0
+	FLDPQ	0(R0), (F3, F2)
+	ADD	R8<<0, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4ea9d463 // fsub v3.4s, v3.4s, v9.4s
+	WORD	$0x4ea8d442 // fsub v2.4s, v2.4s, v8.4s
+	WORD	$0x4e21d4e7 // fadd v7.4s, v7.4s, v1.4s
+	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
+	VFMLA	V1.S4, V3.S4, V5.S4
+	VFMLA	V0.S4, V2.S4, V4.S4
+	ADD	R3<<0, R10, R0
+	FLDPQ	0(R0), (F3, F2)
+	ADD	R8<<0, R10, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4ea9d463 // fsub v3.4s, v3.4s, v9.4s
+	WORD	$0x4ea8d442 // fsub v2.4s, v2.4s, v8.4s
+	WORD	$0x4e21d4e7 // fadd v7.4s, v7.4s, v1.4s
+	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
+	VFMLA	V1.S4, V3.S4, V5.S4
+	VFMLA	V0.S4, V2.S4, V4.S4
+	ADD	R3<<0, R9, R0
+	FLDPQ	0(R0), (F3, F2)
+	ADD	R8<<0, R9, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4ea9d463 // fsub v3.4s, v3.4s, v9.4s
+	WORD	$0x4ea8d442 // fsub v2.4s, v2.4s, v8.4s
+	WORD	$0x4e21d4e7 // fadd v7.4s, v7.4s, v1.4s
+	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
+	VFMLA	V1.S4, V3.S4, V5.S4
+	VFMLA	V0.S4, V2.S4, V4.S4
+	FSTPQ	(F7, F6), 0(R2)
+	FSTPQ	(F5, F4), 0(R1)
+	ADD	$32, R3, R3
+	ADD	$32, R8, R8
+	B	row
+rowTail:
+	MOVD	rest+32(FP), R0
+	TST	R0, R0
+	BEQ	rowDone
+	MOVD	tail+40(FP), R0
+	MOVWU	64(R0), R0
+	ADD	R3<<0, R7, R1
+	TBZ	$3, R0, lanes1
+	FLDPQ	0(R1), (F9, F8)
+lanes1done:
+	ADD	R3<<0, R6, R1
+	FLDPQ	0(R1), (F7, F6)
+	ADD	R3<<0, R5, R4
+	FLDPQ	0(R4), (F5, F4)
+	ADD	R3<<0, R12, R2
+	TBZ	$3, R0, lanes2
+	FLDPQ	0(R2), (F3, F2)
+lanes2done:
+	ADD	R8<<0, R12, R2
+	TBZ	$3, R0, lanes3
+	FLDPQ	0(R2), (F1, F0)
+lanes3done:
+	WORD	$0x4ea9d463 // fsub v3.4s, v3.4s, v9.4s
+	WORD	$0x4ea8d442 // fsub v2.4s, v2.4s, v8.4s
+	WORD	$0x4e21d4e7 // fadd v7.4s, v7.4s, v1.4s
+	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
+	VFMLA	V1.S4, V3.S4, V5.S4
+	VFMLA	V0.S4, V2.S4, V4.S4
+	ADD	R3<<0, R11, R2
+	TBZ	$3, R0, lanes4
+	FLDPQ	0(R2), (F3, F2)
+lanes4done:
+	ADD	R8<<0, R11, R2
+	TBZ	$3, R0, lanes5
+	FLDPQ	0(R2), (F1, F0)
+lanes5done:
+	WORD	$0x4ea9d463 // fsub v3.4s, v3.4s, v9.4s
+	WORD	$0x4ea8d442 // fsub v2.4s, v2.4s, v8.4s
+	WORD	$0x4e21d4e7 // fadd v7.4s, v7.4s, v1.4s
+	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
+	VFMLA	V1.S4, V3.S4, V5.S4
+	VFMLA	V0.S4, V2.S4, V4.S4
+	ADD	R3<<0, R10, R2
+	TBZ	$3, R0, lanes6
+	FLDPQ	0(R2), (F3, F2)
+lanes6done:
+	ADD	R8<<0, R10, R2
+	TBZ	$3, R0, lanes7
+	FLDPQ	0(R2), (F1, F0)
+lanes7done:
+	WORD	$0x4ea9d463 // fsub v3.4s, v3.4s, v9.4s
+	WORD	$0x4ea8d442 // fsub v2.4s, v2.4s, v8.4s
+	WORD	$0x4e21d4e7 // fadd v7.4s, v7.4s, v1.4s
+	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
+	VFMLA	V1.S4, V3.S4, V5.S4
+	VFMLA	V0.S4, V2.S4, V4.S4
+	ADD	R3<<0, R9, R2
+	TBZ	$3, R0, lanes8
+	FLDPQ	0(R2), (F3, F2)
+lanes8done:
+	ADD	R8<<0, R9, R2
+	TBZ	$3, R0, lanes9
+	FLDPQ	0(R2), (F1, F0)
+lanes9done:
+	WORD	$0x4ea9d463 // fsub v3.4s, v3.4s, v9.4s
+	WORD	$0x4ea8d442 // fsub v2.4s, v2.4s, v8.4s
+	WORD	$0x4e21d4e7 // fadd v7.4s, v7.4s, v1.4s
+	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
+	VFMLA	V1.S4, V3.S4, V5.S4
+	VFMLA	V0.S4, V2.S4, V4.S4
+	FSTPQ	(F7, F6), 0(R1)
+	FSTPQ	(F5, F4), 0(R4)
+rowDone:
+	MOVD	R9, R12
+	MOVD	bytes+72(FP), R0
+	ADD	R0, R12, R12
+	SUBS	$4, R13, R13
+	BGT	rows
+	RET
+lanes1:
+	VMOVI	$0, V9.B16
+	VMOVI	$0, V8.B16
+	TBZ	$2, R0, lanes1low
+	FMOVQ	0(R1), F9
+	TBZ	$1, R0, lanes1highone
+	FMOVD	16(R1), F8
+	TBZ	$0, R0, lanes1done
+	ADD	$24, R1, R1
+	VLD1	(R1), V8.S[2]
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R0, lanes1done
+	FMOVS	16(R1), F8
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R0, lanes1one
+	FMOVD	0(R1), F9
+	TBZ	$0, R0, lanes1done
+	ADD	$8, R1, R1
+	VLD1	(R1), V9.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R0, lanes1done
+	FMOVS	0(R1), F9
+	B	lanes1done
+lanes2:
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	TBZ	$2, R0, lanes2low
+	FMOVQ	0(R2), F3
+	TBZ	$1, R0, lanes2highone
+	FMOVD	16(R2), F2
+	TBZ	$0, R0, lanes2done
+	ADD	$24, R2, R2
+	VLD1	(R2), V2.S[2]
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R0, lanes2done
+	FMOVS	16(R2), F2
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R0, lanes2one
+	FMOVD	0(R2), F3
+	TBZ	$0, R0, lanes2done
+	ADD	$8, R2, R2
+	VLD1	(R2), V3.S[2]
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R0, lanes2done
+	FMOVS	0(R2), F3
+	B	lanes2done
+lanes3:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R0, lanes3low
+	FMOVQ	0(R2), F1
+	TBZ	$1, R0, lanes3highone
+	FMOVD	16(R2), F0
+	TBZ	$0, R0, lanes3done
+	ADD	$24, R2, R2
+	VLD1	(R2), V0.S[2]
+	B	lanes3done
+lanes3highone:
+	TBZ	$0, R0, lanes3done
+	FMOVS	16(R2), F0
+	B	lanes3done
+lanes3low:
+	TBZ	$1, R0, lanes3one
+	FMOVD	0(R2), F1
+	TBZ	$0, R0, lanes3done
+	ADD	$8, R2, R2
+	VLD1	(R2), V1.S[2]
+	B	lanes3done
+lanes3one:
+	TBZ	$0, R0, lanes3done
+	FMOVS	0(R2), F1
+	B	lanes3done
+lanes4:
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	TBZ	$2, R0, lanes4low
+	FMOVQ	0(R2), F3
+	TBZ	$1, R0, lanes4highone
+	FMOVD	16(R2), F2
+	TBZ	$0, R0, lanes4done
+	ADD	$24, R2, R2
+	VLD1	(R2), V2.S[2]
+	B	lanes4done
+lanes4highone:
+	TBZ	$0, R0, lanes4done
+	FMOVS	16(R2), F2
+	B	lanes4done
+lanes4low:
+	TBZ	$1, R0, lanes4one
+	FMOVD	0(R2), F3
+	TBZ	$0, R0, lanes4done
+	ADD	$8, R2, R2
+	VLD1	(R2), V3.S[2]
+	B	lanes4done
+lanes4one:
+	TBZ	$0, R0, lanes4done
+	FMOVS	0(R2), F3
+	B	lanes4done
+lanes5:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R0, lanes5low
+	FMOVQ	0(R2), F1
+	TBZ	$1, R0, lanes5highone
+	FMOVD	16(R2), F0
+	TBZ	$0, R0, lanes5done
+	ADD	$24, R2, R2
+	VLD1	(R2), V0.S[2]
+	B	lanes5done
+lanes5highone:
+	TBZ	$0, R0, lanes5done
+	FMOVS	16(R2), F0
+	B	lanes5done
+lanes5low:
+	TBZ	$1, R0, lanes5one
+	FMOVD	0(R2), F1
+	TBZ	$0, R0, lanes5done
+	ADD	$8, R2, R2
+	VLD1	(R2), V1.S[2]
+	B	lanes5done
+lanes5one:
+	TBZ	$0, R0, lanes5done
+	FMOVS	0(R2), F1
 	B	lanes5done
 lanes6:
-	TBZ	$2, R6, lanes6low
-	FMOVQ	F1, 0(R1)
-	TBZ	$1, R6, lanes6highone
-	FMOVD	F0, 16(R1)
-	TBZ	$0, R6, lanes6done
-	ADD	$24, R1, R0
-	VST1	V0.S[2], (R0)
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	TBZ	$2, R0, lanes6low
+	FMOVQ	0(R2), F3
+	TBZ	$1, R0, lanes6highone
+	FMOVD	16(R2), F2
+	TBZ	$0, R0, lanes6done
+	ADD	$24, R2, R2
+	VLD1	(R2), V2.S[2]
 	B	lanes6done
 lanes6highone:
-	TBZ	$0, R6, lanes6done
-	FMOVS	F0, 16(R1)
+	TBZ	$0, R0, lanes6done
+	FMOVS	16(R2), F2
 	B	lanes6done
 lanes6low:
-	TBZ	$1, R6, lanes6one
-	FMOVD	F1, 0(R1)
-	TBZ	$0, R6, lanes6done
-	ADD	$8, R1, R0
-	VST1	V1.S[2], (R0)
+	TBZ	$1, R0, lanes6one
+	FMOVD	0(R2), F3
+	TBZ	$0, R0, lanes6done
+	ADD	$8, R2, R2
+	VLD1	(R2), V3.S[2]
 	B	lanes6done
 lanes6one:
-	TBZ	$0, R6, lanes6done
-	FMOVS	F1, 0(R1)
+	TBZ	$0, R0, lanes6done
+	FMOVS	0(R2), F3
 	B	lanes6done
+lanes7:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R0, lanes7low
+	FMOVQ	0(R2), F1
+	TBZ	$1, R0, lanes7highone
+	FMOVD	16(R2), F0
+	TBZ	$0, R0, lanes7done
+	ADD	$24, R2, R2
+	VLD1	(R2), V0.S[2]
+	B	lanes7done
+lanes7highone:
+	TBZ	$0, R0, lanes7done
+	FMOVS	16(R2), F0
+	B	lanes7done
+lanes7low:
+	TBZ	$1, R0, lanes7one
+	FMOVD	0(R2), F1
+	TBZ	$0, R0, lanes7done
+	ADD	$8, R2, R2
+	VLD1	(R2), V1.S[2]
+	B	lanes7done
+lanes7one:
+	TBZ	$0, R0, lanes7done
+	FMOVS	0(R2), F1
+	B	lanes7done
+lanes8:
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	TBZ	$2, R0, lanes8low
+	FMOVQ	0(R2), F3
+	TBZ	$1, R0, lanes8highone
+	FMOVD	16(R2), F2
+	TBZ	$0, R0, lanes8done
+	ADD	$24, R2, R2
+	VLD1	(R2), V2.S[2]
+	B	lanes8done
+lanes8highone:
+	TBZ	$0, R0, lanes8done
+	FMOVS	16(R2), F2
+	B	lanes8done
+lanes8low:
+	TBZ	$1, R0, lanes8one
+	FMOVD	0(R2), F3
+	TBZ	$0, R0, lanes8done
+	ADD	$8, R2, R2
+	VLD1	(R2), V3.S[2]
+	B	lanes8done
+lanes8one:
+	TBZ	$0, R0, lanes8done
+	FMOVS	0(R2), F3
+	B	lanes8done
+lanes9:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R0, lanes9low
+	FMOVQ	0(R2), F1
+	TBZ	$1, R0, lanes9highone
+	FMOVD	16(R2), F0
+	TBZ	$0, R0, lanes9done
+	ADD	$24, R2, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes9done
+lanes9highone:
+	TBZ	$0, R0, lanes9done
+	FMOVS	16(R2), F0
+	B	lanes9done
+lanes9low:
+	TBZ	$1, R0, lanes9one
+	FMOVD	0(R2), F1
+	TBZ	$0, R0, lanes9done
+	ADD	$8, R2, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes9done
+lanes9one:
+	TBZ	$0, R0, lanes9done
+	FMOVS	0(R2), F1
+	B	lanes9done
+
+// func reluColumnSumsFoursNEON(rows int, x *float32, dy *float32, y *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+TEXT ·reluColumnSumsFoursNEON(SB), NOSPLIT, $0-88
+	MOVD	rows+0(FP), R14
+	MOVD	x+8(FP), R13
+rows:
+	MOVD	bytes+80(FP), R0
+	MOVD	R13, R12
+	ADD	R0<<0, R13, R1
+	CMP	$1, R14
+	CSEL	GT, R1, R12, R12
+	MOVD	R12, R11
+	ADD	R0<<0, R12, R1
+	CMP	$2, R14
+	CSEL	GT, R1, R11, R11
+	MOVD	R11, R10
+	ADD	R0<<0, R11, R0
+	CMP	$3, R14
+	CSEL	GT, R0, R10, R10
+	MOVD	dy+16(FP), R9
+	MOVD	x+8(FP), R0
+	SUB	R0, R9, R9
+	MOVD	y+24(FP), R8
+	MOVD	x+8(FP), R0
+	SUB	R0, R8, R8
+	MOVD	mean+56(FP), R7
+	MOVD	sums+64(FP), R6
+	MOVD	dots+72(FP), R5
+	VMOVI	$0, V12.B16
+	MOVD	vectors+32(FP), R4
+	MOVD	ZR, R3
+row:
+	SUBS	$1, R4, R4
+	BLT	rowTail
+	ADD	R3<<0, R7, R0
+	FLDPQ	0(R0), (F11, F10)
+	ADD	R3<<0, R6, R2
+	FLDPQ	0(R2), (F9, F8)
+	ADD	R3<<0, R5, R1
+	FLDPQ	0(R1), (F7, F6)
+	ADD	R3<<0, R13, R0
+	FLDPQ	0(R0), (F5, F4)
+	ADD	R9<<0, R13, R0
+	FLDPQ	0(R0), (F3, F2)
+	ADD	R8<<0, R13, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x6e21e581 // fcmge v1.4s, v12.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e580 // fcmge v0.4s, v12.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V3.B16, V3.B16
+	VAND	V0.B16, V2.B16, V2.B16
+	WORD	$0x4eabd4a5 // fsub v5.4s, v5.4s, v11.4s
+	WORD	$0x4eaad484 // fsub v4.4s, v4.4s, v10.4s
+	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
+	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
+	VFMLA	V3.S4, V5.S4, V7.S4
+	VFMLA	V2.S4, V4.S4, V6.S4
+	ADD	R3<<0, R12, R0
+	FLDPQ	0(R0), (F5, F4)
+	ADD	R9<<0, R12, R0
+	FLDPQ	0(R0), (F3, F2)
+	ADD	R8<<0, R12, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x6e21e581 // fcmge v1.4s, v12.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e580 // fcmge v0.4s, v12.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V3.B16, V3.B16
+	VAND	V0.B16, V2.B16, V2.B16
+	WORD	$0x4eabd4a5 // fsub v5.4s, v5.4s, v11.4s
+	WORD	$0x4eaad484 // fsub v4.4s, v4.4s, v10.4s
+	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
+	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
+	VFMLA	V3.S4, V5.S4, V7.S4
+	VFMLA	V2.S4, V4.S4, V6.S4
+	ADD	R3<<0, R11, R0
+	FLDPQ	0(R0), (F5, F4)
+	ADD	R9<<0, R11, R0
+	FLDPQ	0(R0), (F3, F2)
+	ADD	R8<<0, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x6e21e581 // fcmge v1.4s, v12.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e580 // fcmge v0.4s, v12.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V3.B16, V3.B16
+	VAND	V0.B16, V2.B16, V2.B16
+	WORD	$0x4eabd4a5 // fsub v5.4s, v5.4s, v11.4s
+	WORD	$0x4eaad484 // fsub v4.4s, v4.4s, v10.4s
+	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
+	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
+	VFMLA	V3.S4, V5.S4, V7.S4
+	VFMLA	V2.S4, V4.S4, V6.S4
+	ADD	R3<<0, R10, R0
+	FLDPQ	0(R0), (F5, F4)
+	ADD	R9<<0, R10, R0
+	FLDPQ	0(R0), (F3, F2)
+	ADD	R8<<0, R10, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x6e21e581 // fcmge v1.4s, v12.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e580 // fcmge v0.4s, v12.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V3.B16, V3.B16
+	VAND	V0.B16, V2.B16, V2.B16
+	WORD	$0x4eabd4a5 // fsub v5.4s, v5.4s, v11.4s
+	WORD	$0x4eaad484 // fsub v4.4s, v4.4s, v10.4s
+	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
+	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
+	VFMLA	V3.S4, V5.S4, V7.S4
+	VFMLA	V2.S4, V4.S4, V6.S4
+	FSTPQ	(F9, F8), 0(R2)
+	FSTPQ	(F7, F6), 0(R1)
+	ADD	$32, R3, R3
+	ADD	$32, R9, R9
+	ADD	$32, R8, R8
+	B	row
+rowTail:
+	MOVD	rest+40(FP), R0
+	TST	R0, R0
+	BEQ	rowDone
+	MOVD	tail+48(FP), R0
+	MOVWU	64(R0), R0
+	ADD	R3<<0, R7, R1
+	TBZ	$3, R0, lanes1
+	FLDPQ	0(R1), (F11, F10)
+lanes1done:
+	ADD	R3<<0, R6, R1
+	FLDPQ	0(R1), (F9, F8)
+	ADD	R3<<0, R5, R4
+	FLDPQ	0(R4), (F7, F6)
+	ADD	R3<<0, R13, R2
+	TBZ	$3, R0, lanes2
+	FLDPQ	0(R2), (F5, F4)
+lanes2done:
+	ADD	R9<<0, R13, R2
+	TBZ	$3, R0, lanes3
+	FLDPQ	0(R2), (F3, F2)
+lanes3done:
+	ADD	R8<<0, R13, R2
+	TBZ	$3, R0, lanes4
+	FLDPQ	0(R2), (F1, F0)
+lanes4done:
+	WORD	$0x6e21e581 // fcmge v1.4s, v12.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e580 // fcmge v0.4s, v12.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V3.B16, V3.B16
+	VAND	V0.B16, V2.B16, V2.B16
+	WORD	$0x4eabd4a5 // fsub v5.4s, v5.4s, v11.4s
+	WORD	$0x4eaad484 // fsub v4.4s, v4.4s, v10.4s
+	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
+	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
+	VFMLA	V3.S4, V5.S4, V7.S4
+	VFMLA	V2.S4, V4.S4, V6.S4
+	ADD	R3<<0, R12, R2
+	TBZ	$3, R0, lanes5
+	FLDPQ	0(R2), (F5, F4)
+lanes5done:
+	ADD	R9<<0, R12, R2
+	TBZ	$3, R0, lanes6
+	FLDPQ	0(R2), (F3, F2)
+lanes6done:
+	ADD	R8<<0, R12, R2
+	TBZ	$3, R0, lanes7
+	FLDPQ	0(R2), (F1, F0)
+lanes7done:
+	WORD	$0x6e21e581 // fcmge v1.4s, v12.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e580 // fcmge v0.4s, v12.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V3.B16, V3.B16
+	VAND	V0.B16, V2.B16, V2.B16
+	WORD	$0x4eabd4a5 // fsub v5.4s, v5.4s, v11.4s
+	WORD	$0x4eaad484 // fsub v4.4s, v4.4s, v10.4s
+	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
+	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
+	VFMLA	V3.S4, V5.S4, V7.S4
+	VFMLA	V2.S4, V4.S4, V6.S4
+	ADD	R3<<0, R11, R2
+	TBZ	$3, R0, lanes8
+	FLDPQ	0(R2), (F5, F4)
+lanes8done:
+	ADD	R9<<0, R11, R2
+	TBZ	$3, R0, lanes9
+	FLDPQ	0(R2), (F3, F2)
+lanes9done:
+	ADD	R8<<0, R11, R2
+	TBZ	$3, R0, lanes10
+	FLDPQ	0(R2), (F1, F0)
+lanes10done:
+	WORD	$0x6e21e581 // fcmge v1.4s, v12.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e580 // fcmge v0.4s, v12.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V3.B16, V3.B16
+	VAND	V0.B16, V2.B16, V2.B16
+	WORD	$0x4eabd4a5 // fsub v5.4s, v5.4s, v11.4s
+	WORD	$0x4eaad484 // fsub v4.4s, v4.4s, v10.4s
+	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
+	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
+	VFMLA	V3.S4, V5.S4, V7.S4
+	VFMLA	V2.S4, V4.S4, V6.S4
+	ADD	R3<<0, R10, R2
+	TBZ	$3, R0, lanes11
+	FLDPQ	0(R2), (F5, F4)
+lanes11done:
+	ADD	R9<<0, R10, R2
+	TBZ	$3, R0, lanes12
+	FLDPQ	0(R2), (F3, F2)
+lanes12done:
+	ADD	R8<<0, R10, R2
+	TBZ	$3, R0, lanes13
+	FLDPQ	0(R2), (F1, F0)
+lanes13done:
+	WORD	$0x6e21e581 // fcmge v1.4s, v12.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e580 // fcmge v0.4s, v12.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V3.B16, V3.B16
+	VAND	V0.B16, V2.B16, V2.B16
+	WORD	$0x4eabd4a5 // fsub v5.4s, v5.4s, v11.4s
+	WORD	$0x4eaad484 // fsub v4.4s, v4.4s, v10.4s
+	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
+	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
+	VFMLA	V3.S4, V5.S4, V7.S4
+	VFMLA	V2.S4, V4.S4, V6.S4
+	FSTPQ	(F9, F8), 0(R1)
+	FSTPQ	(F7, F6), 0(R4)
+rowDone:
+	MOVD	R10, R13
+	MOVD	bytes+80(FP), R0
+	ADD	R0, R13, R13
+	SUBS	$4, R14, R14
+	BGT	rows
+	RET
+lanes1:
+	VMOVI	$0, V11.B16
+	VMOVI	$0, V10.B16
+	TBZ	$2, R0, lanes1low
+	FMOVQ	0(R1), F11
+	TBZ	$1, R0, lanes1highone
+	FMOVD	16(R1), F10
+	TBZ	$0, R0, lanes1done
+	ADD	$24, R1, R1
+	VLD1	(R1), V10.S[2]
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R0, lanes1done
+	FMOVS	16(R1), F10
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R0, lanes1one
+	FMOVD	0(R1), F11
+	TBZ	$0, R0, lanes1done
+	ADD	$8, R1, R1
+	VLD1	(R1), V11.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R0, lanes1done
+	FMOVS	0(R1), F11
+	B	lanes1done
+lanes2:
+	VMOVI	$0, V5.B16
+	VMOVI	$0, V4.B16
+	TBZ	$2, R0, lanes2low
+	FMOVQ	0(R2), F5
+	TBZ	$1, R0, lanes2highone
+	FMOVD	16(R2), F4
+	TBZ	$0, R0, lanes2done
+	ADD	$24, R2, R2
+	VLD1	(R2), V4.S[2]
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R0, lanes2done
+	FMOVS	16(R2), F4
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R0, lanes2one
+	FMOVD	0(R2), F5
+	TBZ	$0, R0, lanes2done
+	ADD	$8, R2, R2
+	VLD1	(R2), V5.S[2]
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R0, lanes2done
+	FMOVS	0(R2), F5
+	B	lanes2done
+lanes3:
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	TBZ	$2, R0, lanes3low
+	FMOVQ	0(R2), F3
+	TBZ	$1, R0, lanes3highone
+	FMOVD	16(R2), F2
+	TBZ	$0, R0, lanes3done
+	ADD	$24, R2, R2
+	VLD1	(R2), V2.S[2]
+	B	lanes3done
+lanes3highone:
+	TBZ	$0, R0, lanes3done
+	FMOVS	16(R2), F2
+	B	lanes3done
+lanes3low:
+	TBZ	$1, R0, lanes3one
+	FMOVD	0(R2), F3
+	TBZ	$0, R0, lanes3done
+	ADD	$8, R2, R2
+	VLD1	(R2), V3.S[2]
+	B	lanes3done
+lanes3one:
+	TBZ	$0, R0, lanes3done
+	FMOVS	0(R2), F3
+	B	lanes3done
+lanes4:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R0, lanes4low
+	FMOVQ	0(R2), F1
+	TBZ	$1, R0, lanes4highone
+	FMOVD	16(R2), F0
+	TBZ	$0, R0, lanes4done
+	ADD	$24, R2, R2
+	VLD1	(R2), V0.S[2]
+	B	lanes4done
+lanes4highone:
+	TBZ	$0, R0, lanes4done
+	FMOVS	16(R2), F0
+	B	lanes4done
+lanes4low:
+	TBZ	$1, R0, lanes4one
+	FMOVD	0(R2), F1
+	TBZ	$0, R0, lanes4done
+	ADD	$8, R2, R2
+	VLD1	(R2), V1.S[2]
+	B	lanes4done
+lanes4one:
+	TBZ	$0, R0, lanes4done
+	FMOVS	0(R2), F1
+	B	lanes4done
+lanes5:
+	VMOVI	$0, V5.B16
+	VMOVI	$0, V4.B16
+	TBZ	$2, R0, lanes5low
+	FMOVQ	0(R2), F5
+	TBZ	$1, R0, lanes5highone
+	FMOVD	16(R2), F4
+	TBZ	$0, R0, lanes5done
+	ADD	$24, R2, R2
+	VLD1	(R2), V4.S[2]
+	B	lanes5done
+lanes5highone:
+	TBZ	$0, R0, lanes5done
+	FMOVS	16(R2), F4
+	B	lanes5done
+lanes5low:
+	TBZ	$1, R0, lanes5one
+	FMOVD	0(R2), F5
+	TBZ	$0, R0, lanes5done
+	ADD	$8, R2, R2
+	VLD1	(R2), V5.S[2]
+	B	lanes5done
+lanes5one:
+	TBZ	$0, R0, lanes5done
+	FMOVS	0(R2), F5
+	B	lanes5done
+lanes6:
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	TBZ	$2, R0, lanes6low
+	FMOVQ	0(R2), F3
+	TBZ	$1, R0, lanes6highone
+	FMOVD	16(R2), F2
+	TBZ	$0, R0, lanes6done
+	ADD	$24, R2, R2
+	VLD1	(R2), V2.S[2]
+	B	lanes6done
+lanes6highone:
+	TBZ	$0, R0, lanes6done
+	FMOVS	16(R2), F2
+	B	lanes6done
+lanes6low:
+	TBZ	$1, R0, lanes6one
+	FMOVD	0(R2), F3
+	TBZ	$0, R0, lanes6done
+	ADD	$8, R2, R2
+	VLD1	(R2), V3.S[2]
+	B	lanes6done
+lanes6one:
+	TBZ	$0, R0, lanes6done
+	FMOVS	0(R2), F3
+	B	lanes6done
+lanes7:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R0, lanes7low
+	FMOVQ	0(R2), F1
+	TBZ	$1, R0, lanes7highone
+	FMOVD	16(R2), F0
+	TBZ	$0, R0, lanes7done
+	ADD	$24, R2, R2
+	VLD1	(R2), V0.S[2]
+	B	lanes7done
+lanes7highone:
+	TBZ	$0, R0, lanes7done
+	FMOVS	16(R2), F0
+	B	lanes7done
+lanes7low:
+	TBZ	$1, R0, lanes7one
+	FMOVD	0(R2), F1
+	TBZ	$0, R0, lanes7done
+	ADD	$8, R2, R2
+	VLD1	(R2), V1.S[2]
+	B	lanes7done
+lanes7one:
+	TBZ	$0, R0, lanes7done
+	FMOVS	0(R2), F1
+	B	lanes7done
+lanes8:
+	VMOVI	$0, V5.B16
+	VMOVI	$0, V4.B16
+	TBZ	$2, R0, lanes8low
+	FMOVQ	0(R2), F5
+	TBZ	$1, R0, lanes8highone
+	FMOVD	16(R2), F4
+	TBZ	$0, R0, lanes8done
+	ADD	$24, R2, R2
+	VLD1	(R2), V4.S[2]
+	B	lanes8done
+lanes8highone:
+	TBZ	$0, R0, lanes8done
+	FMOVS	16(R2), F4
+	B	lanes8done
+lanes8low:
+	TBZ	$1, R0, lanes8one
+	FMOVD	0(R2), F5
+	TBZ	$0, R0, lanes8done
+	ADD	$8, R2, R2
+	VLD1	(R2), V5.S[2]
+	B	lanes8done
+lanes8one:
+	TBZ	$0, R0, lanes8done
+	FMOVS	0(R2), F5
+	B	lanes8done
+lanes9:
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	TBZ	$2, R0, lanes9low
+	FMOVQ	0(R2), F3
+	TBZ	$1, R0, lanes9highone
+	FMOVD	16(R2), F2
+	TBZ	$0, R0, lanes9done
+	ADD	$24, R2, R2
+	VLD1	(R2), V2.S[2]
+	B	lanes9done
+lanes9highone:
+	TBZ	$0, R0, lanes9done
+	FMOVS	16(R2), F2
+	B	lanes9done
+lanes9low:
+	TBZ	$1, R0, lanes9one
+	FMOVD	0(R2), F3
+	TBZ	$0, R0, lanes9done
+	ADD	$8, R2, R2
+	VLD1	(R2), V3.S[2]
+	B	lanes9done
+lanes9one:
+	TBZ	$0, R0, lanes9done
+	FMOVS	0(R2), F3
+	B	lanes9done
+lanes10:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R0, lanes10low
+	FMOVQ	0(R2), F1
+	TBZ	$1, R0, lanes10highone
+	FMOVD	16(R2), F0
+	TBZ	$0, R0, lanes10done
+	ADD	$24, R2, R2
+	VLD1	(R2), V0.S[2]
+	B	lanes10done
+lanes10highone:
+	TBZ	$0, R0, lanes10done
+	FMOVS	16(R2), F0
+	B	lanes10done
+lanes10low:
+	TBZ	$1, R0, lanes10one
+	FMOVD	0(R2), F1
+	TBZ	$0, R0, lanes10done
+	ADD	$8, R2, R2
+	VLD1	(R2), V1.S[2]
+	B	lanes10done
+lanes10one:
+	TBZ	$0, R0, lanes10done
+	FMOVS	0(R2), F1
+	B	lanes10done
+lanes11:
+	VMOVI	$0, V5.B16
+	VMOVI	$0, V4.B16
+	TBZ	$2, R0, lanes11low
+	FMOVQ	0(R2), F5
+	TBZ	$1, R0, lanes11highone
+	FMOVD	16(R2), F4
+	TBZ	$0, R0, lanes11done
+	ADD	$24, R2, R2
+	VLD1	(R2), V4.S[2]
+	B	lanes11done
+lanes11highone:
+	TBZ	$0, R0, lanes11done
+	FMOVS	16(R2), F4
+	B	lanes11done
+lanes11low:
+	TBZ	$1, R0, lanes11one
+	FMOVD	0(R2), F5
+	TBZ	$0, R0, lanes11done
+	ADD	$8, R2, R2
+	VLD1	(R2), V5.S[2]
+	B	lanes11done
+lanes11one:
+	TBZ	$0, R0, lanes11done
+	FMOVS	0(R2), F5
+	B	lanes11done
+lanes12:
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	TBZ	$2, R0, lanes12low
+	FMOVQ	0(R2), F3
+	TBZ	$1, R0, lanes12highone
+	FMOVD	16(R2), F2
+	TBZ	$0, R0, lanes12done
+	ADD	$24, R2, R2
+	VLD1	(R2), V2.S[2]
+	B	lanes12done
+lanes12highone:
+	TBZ	$0, R0, lanes12done
+	FMOVS	16(R2), F2
+	B	lanes12done
+lanes12low:
+	TBZ	$1, R0, lanes12one
+	FMOVD	0(R2), F3
+	TBZ	$0, R0, lanes12done
+	ADD	$8, R2, R2
+	VLD1	(R2), V3.S[2]
+	B	lanes12done
+lanes12one:
+	TBZ	$0, R0, lanes12done
+	FMOVS	0(R2), F3
+	B	lanes12done
+lanes13:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R0, lanes13low
+	FMOVQ	0(R2), F1
+	TBZ	$1, R0, lanes13highone
+	FMOVD	16(R2), F0
+	TBZ	$0, R0, lanes13done
+	ADD	$24, R2, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes13done
+lanes13highone:
+	TBZ	$0, R0, lanes13done
+	FMOVS	16(R2), F0
+	B	lanes13done
+lanes13low:
+	TBZ	$1, R0, lanes13one
+	FMOVD	0(R2), F1
+	TBZ	$0, R0, lanes13done
+	ADD	$8, R2, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes13done
+lanes13one:
+	TBZ	$0, R0, lanes13done
+	FMOVS	0(R2), F1
+	B	lanes13done
+
+// func reluColumnSumsToFoursNEON(rows int, x *float32, dy *float32, y *float32, d *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+TEXT ·reluColumnSumsToFoursNEON(SB), NOSPLIT, $0-96
+	MOVD	rows+0(FP), R15
+	MOVD	x+8(FP), R14
+rows:
+	MOVD	bytes+88(FP), R0
+	MOVD	R14, R13
+	ADD	R0<<0, R14, R1
+	CMP	$1, R15
+	CSEL	GT, R1, R13, R13
+	MOVD	R13, R12
+	ADD	R0<<0, R13, R1
+	CMP	$2, R15
+	CSEL	GT, R1, R12, R12
+	MOVD	R12, R11
+	ADD	R0<<0, R12, R0
+	CMP	$3, R15
+	CSEL	GT, R0, R11, R11
+	MOVD	dy+16(FP), R10
+	MOVD	x+8(FP), R0
+	SUB	R0, R10, R10
+	MOVD	y+24(FP), R9
+	MOVD	x+8(FP), R0
+	SUB	R0, R9, R9
+	MOVD	d+32(FP), R8
+	MOVD	x+8(FP), R0
+	SUB	R0, R8, R8
+	MOVD	mean+64(FP), R7
+	MOVD	sums+72(FP), R6
+	MOVD	dots+80(FP), R5
+	VMOVI	$0, V12.B16
+	MOVD	vectors+40(FP), R4
+	MOVD	ZR, R3
+row:
+	SUBS	$1, R4, R4
+	BLT	rowTail
+	ADD	R3<<0, R7, R0
+	FLDPQ	0(R0), (F11, F10)
+	ADD	R3<<0, R6, R2
+	FLDPQ	0(R2), (F9, F8)
+	ADD	R3<<0, R5, R1
+	FLDPQ	0(R1), (F7, F6)
+	ADD	R3<<0, R14, R0
+	FLDPQ	0(R0), (F5, F4)
+	ADD	R10<<0, R14, R0
+	FLDPQ	0(R0), (F3, F2)
+	ADD	R9<<0, R14, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x6e21e581 // fcmge v1.4s, v12.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e580 // fcmge v0.4s, v12.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V3.B16, V3.B16
+	VAND	V0.B16, V2.B16, V2.B16
+	WORD	$0x4eabd4a5 // fsub v5.4s, v5.4s, v11.4s
+	WORD	$0x4eaad484 // fsub v4.4s, v4.4s, v10.4s
+	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
+	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
+	VFMLA	V3.S4, V5.S4, V7.S4
+	VFMLA	V2.S4, V4.S4, V6.S4
+	ADD	R8<<0, R14, R0
+	FSTPQ	(F3, F2), 0(R0)
+	ADD	R3<<0, R13, R0
+	FLDPQ	0(R0), (F5, F4)
+	ADD	R10<<0, R13, R0
+	FLDPQ	0(R0), (F3, F2)
+	ADD	R9<<0, R13, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x6e21e581 // fcmge v1.4s, v12.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e580 // fcmge v0.4s, v12.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V3.B16, V3.B16
+	VAND	V0.B16, V2.B16, V2.B16
+	WORD	$0x4eabd4a5 // fsub v5.4s, v5.4s, v11.4s
+	WORD	$0x4eaad484 // fsub v4.4s, v4.4s, v10.4s
+	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
+	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
+	VFMLA	V3.S4, V5.S4, V7.S4
+	VFMLA	V2.S4, V4.S4, V6.S4
+	ADD	R8<<0, R13, R0
+	FSTPQ	(F3, F2), 0(R0)
+	ADD	R3<<0, R12, R0
+	FLDPQ	0(R0), (F5, F4)
+	ADD	R10<<0, R12, R0
+	FLDPQ	0(R0), (F3, F2)
+	ADD	R9<<0, R12, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x6e21e581 // fcmge v1.4s, v12.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e580 // fcmge v0.4s, v12.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V3.B16, V3.B16
+	VAND	V0.B16, V2.B16, V2.B16
+	WORD	$0x4eabd4a5 // fsub v5.4s, v5.4s, v11.4s
+	WORD	$0x4eaad484 // fsub v4.4s, v4.4s, v10.4s
+	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
+	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
+	VFMLA	V3.S4, V5.S4, V7.S4
+	VFMLA	V2.S4, V4.S4, V6.S4
+	ADD	R8<<0, R12, R0
+	FSTPQ	(F3, F2), 0(R0)
+	ADD	R3<<0, R11, R0
+	FLDPQ	0(R0), (F5, F4)
+	ADD	R10<<0, R11, R0
+	FLDPQ	0(R0), (F3, F2)
+	ADD	R9<<0, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x6e21e581 // fcmge v1.4s, v12.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e580 // fcmge v0.4s, v12.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V3.B16, V3.B16
+	VAND	V0.B16, V2.B16, V2.B16
+	WORD	$0x4eabd4a5 // fsub v5.4s, v5.4s, v11.4s
+	WORD	$0x4eaad484 // fsub v4.4s, v4.4s, v10.4s
+	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
+	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
+	VFMLA	V3.S4, V5.S4, V7.S4
+	VFMLA	V2.S4, V4.S4, V6.S4
+	ADD	R8<<0, R11, R0
+	FSTPQ	(F3, F2), 0(R0)
+	FSTPQ	(F9, F8), 0(R2)
+	FSTPQ	(F7, F6), 0(R1)
+	ADD	$32, R3, R3
+	ADD	$32, R10, R10
+	ADD	$32, R9, R9
+	ADD	$32, R8, R8
+	B	row
+rowTail:
+	MOVD	rest+48(FP), R0
+	TST	R0, R0
+	BEQ	rowDone
+	MOVD	tail+56(FP), R0
+	MOVWU	64(R0), R0
+	ADD	R3<<0, R7, R1
+	TBZ	$3, R0, lanes1
+	FLDPQ	0(R1), (F11, F10)
+lanes1done:
+	ADD	R3<<0, R6, R1
+	FLDPQ	0(R1), (F9, F8)
+	ADD	R3<<0, R5, R4
+	FLDPQ	0(R4), (F7, F6)
+	ADD	R3<<0, R14, R2
+	TBZ	$3, R0, lanes2
+	FLDPQ	0(R2), (F5, F4)
+lanes2done:
+	ADD	R10<<0, R14, R2
+	TBZ	$3, R0, lanes3
+	FLDPQ	0(R2), (F3, F2)
+lanes3done:
+	ADD	R9<<0, R14, R2
+	TBZ	$3, R0, lanes4
+	FLDPQ	0(R2), (F1, F0)
+lanes4done:
+	WORD	$0x6e21e581 // fcmge v1.4s, v12.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e580 // fcmge v0.4s, v12.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V3.B16, V3.B16
+	VAND	V0.B16, V2.B16, V2.B16
+	WORD	$0x4eabd4a5 // fsub v5.4s, v5.4s, v11.4s
+	WORD	$0x4eaad484 // fsub v4.4s, v4.4s, v10.4s
+	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
+	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
+	VFMLA	V3.S4, V5.S4, V7.S4
+	VFMLA	V2.S4, V4.S4, V6.S4
+	ADD	R8<<0, R14, R2
+	TBZ	$3, R0, lanes5
+	FSTPQ	(F3, F2), 0(R2)
+lanes5done:
+	ADD	R3<<0, R13, R2
+	TBZ	$3, R0, lanes6
+	FLDPQ	0(R2), (F5, F4)
+lanes6done:
+	ADD	R10<<0, R13, R2
+	TBZ	$3, R0, lanes7
+	FLDPQ	0(R2), (F3, F2)
+lanes7done:
+	ADD	R9<<0, R13, R2
+	TBZ	$3, R0, lanes8
+	FLDPQ	0(R2), (F1, F0)
+lanes8done:
+	WORD	$0x6e21e581 // fcmge v1.4s, v12.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e580 // fcmge v0.4s, v12.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V3.B16, V3.B16
+	VAND	V0.B16, V2.B16, V2.B16
+	WORD	$0x4eabd4a5 // fsub v5.4s, v5.4s, v11.4s
+	WORD	$0x4eaad484 // fsub v4.4s, v4.4s, v10.4s
+	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
+	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
+	VFMLA	V3.S4, V5.S4, V7.S4
+	VFMLA	V2.S4, V4.S4, V6.S4
+	ADD	R8<<0, R13, R2
+	TBZ	$3, R0, lanes9
+	FSTPQ	(F3, F2), 0(R2)
+lanes9done:
+	ADD	R3<<0, R12, R2
+	TBZ	$3, R0, lanes10
+	FLDPQ	0(R2), (F5, F4)
+lanes10done:
+	ADD	R10<<0, R12, R2
+	TBZ	$3, R0, lanes11
+	FLDPQ	0(R2), (F3, F2)
+lanes11done:
+	ADD	R9<<0, R12, R2
+	TBZ	$3, R0, lanes12
+	FLDPQ	0(R2), (F1, F0)
+lanes12done:
+	WORD	$0x6e21e581 // fcmge v1.4s, v12.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e580 // fcmge v0.4s, v12.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V3.B16, V3.B16
+	VAND	V0.B16, V2.B16, V2.B16
+	WORD	$0x4eabd4a5 // fsub v5.4s, v5.4s, v11.4s
+	WORD	$0x4eaad484 // fsub v4.4s, v4.4s, v10.4s
+	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
+	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
+	VFMLA	V3.S4, V5.S4, V7.S4
+	VFMLA	V2.S4, V4.S4, V6.S4
+	ADD	R8<<0, R12, R2
+	TBZ	$3, R0, lanes13
+	FSTPQ	(F3, F2), 0(R2)
+lanes13done:
+	ADD	R3<<0, R11, R2
+	TBZ	$3, R0, lanes14
+	FLDPQ	0(R2), (F5, F4)
+lanes14done:
+	ADD	R10<<0, R11, R2
+	TBZ	$3, R0, lanes15
+	FLDPQ	0(R2), (F3, F2)
+lanes15done:
+	ADD	R9<<0, R11, R2
+	TBZ	$3, R0, lanes16
+	FLDPQ	0(R2), (F1, F0)
+lanes16done:
+	WORD	$0x6e21e581 // fcmge v1.4s, v12.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e580 // fcmge v0.4s, v12.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V3.B16, V3.B16
+	VAND	V0.B16, V2.B16, V2.B16
+	WORD	$0x4eabd4a5 // fsub v5.4s, v5.4s, v11.4s
+	WORD	$0x4eaad484 // fsub v4.4s, v4.4s, v10.4s
+	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
+	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
+	VFMLA	V3.S4, V5.S4, V7.S4
+	VFMLA	V2.S4, V4.S4, V6.S4
+	ADD	R8<<0, R11, R2
+	TBZ	$3, R0, lanes17
+	FSTPQ	(F3, F2), 0(R2)
+lanes17done:
+	FSTPQ	(F9, F8), 0(R1)
+	FSTPQ	(F7, F6), 0(R4)
+rowDone:
+	MOVD	R11, R14
+	MOVD	bytes+88(FP), R0
+	ADD	R0, R14, R14
+	SUBS	$4, R15, R15
+	BGT	rows
+	RET
+lanes1:
+	VMOVI	$0, V11.B16
+	VMOVI	$0, V10.B16
+	TBZ	$2, R0, lanes1low
+	FMOVQ	0(R1), F11
+	TBZ	$1, R0, lanes1highone
+	FMOVD	16(R1), F10
+	TBZ	$0, R0, lanes1done
+	ADD	$24, R1, R1
+	VLD1	(R1), V10.S[2]
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R0, lanes1done
+	FMOVS	16(R1), F10
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R0, lanes1one
+	FMOVD	0(R1), F11
+	TBZ	$0, R0, lanes1done
+	ADD	$8, R1, R1
+	VLD1	(R1), V11.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R0, lanes1done
+	FMOVS	0(R1), F11
+	B	lanes1done
+lanes2:
+	VMOVI	$0, V5.B16
+	VMOVI	$0, V4.B16
+	TBZ	$2, R0, lanes2low
+	FMOVQ	0(R2), F5
+	TBZ	$1, R0, lanes2highone
+	FMOVD	16(R2), F4
+	TBZ	$0, R0, lanes2done
+	ADD	$24, R2, R2
+	VLD1	(R2), V4.S[2]
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R0, lanes2done
+	FMOVS	16(R2), F4
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R0, lanes2one
+	FMOVD	0(R2), F5
+	TBZ	$0, R0, lanes2done
+	ADD	$8, R2, R2
+	VLD1	(R2), V5.S[2]
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R0, lanes2done
+	FMOVS	0(R2), F5
+	B	lanes2done
+lanes3:
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	TBZ	$2, R0, lanes3low
+	FMOVQ	0(R2), F3
+	TBZ	$1, R0, lanes3highone
+	FMOVD	16(R2), F2
+	TBZ	$0, R0, lanes3done
+	ADD	$24, R2, R2
+	VLD1	(R2), V2.S[2]
+	B	lanes3done
+lanes3highone:
+	TBZ	$0, R0, lanes3done
+	FMOVS	16(R2), F2
+	B	lanes3done
+lanes3low:
+	TBZ	$1, R0, lanes3one
+	FMOVD	0(R2), F3
+	TBZ	$0, R0, lanes3done
+	ADD	$8, R2, R2
+	VLD1	(R2), V3.S[2]
+	B	lanes3done
+lanes3one:
+	TBZ	$0, R0, lanes3done
+	FMOVS	0(R2), F3
+	B	lanes3done
+lanes4:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R0, lanes4low
+	FMOVQ	0(R2), F1
+	TBZ	$1, R0, lanes4highone
+	FMOVD	16(R2), F0
+	TBZ	$0, R0, lanes4done
+	ADD	$24, R2, R2
+	VLD1	(R2), V0.S[2]
+	B	lanes4done
+lanes4highone:
+	TBZ	$0, R0, lanes4done
+	FMOVS	16(R2), F0
+	B	lanes4done
+lanes4low:
+	TBZ	$1, R0, lanes4one
+	FMOVD	0(R2), F1
+	TBZ	$0, R0, lanes4done
+	ADD	$8, R2, R2
+	VLD1	(R2), V1.S[2]
+	B	lanes4done
+lanes4one:
+	TBZ	$0, R0, lanes4done
+	FMOVS	0(R2), F1
+	B	lanes4done
+lanes5:
+	TBZ	$2, R0, lanes5low
+	FMOVQ	F3, 0(R2)
+	TBZ	$1, R0, lanes5highone
+	FMOVD	F2, 16(R2)
+	TBZ	$0, R0, lanes5done
+	ADD	$24, R2, R2
+	VST1	V2.S[2], (R2)
+	B	lanes5done
+lanes5highone:
+	TBZ	$0, R0, lanes5done
+	FMOVS	F2, 16(R2)
+	B	lanes5done
+lanes5low:
+	TBZ	$1, R0, lanes5one
+	FMOVD	F3, 0(R2)
+	TBZ	$0, R0, lanes5done
+	ADD	$8, R2, R2
+	VST1	V3.S[2], (R2)
+	B	lanes5done
+lanes5one:
+	TBZ	$0, R0, lanes5done
+	FMOVS	F3, 0(R2)
+	B	lanes5done
+lanes6:
+	VMOVI	$0, V5.B16
+	VMOVI	$0, V4.B16
+	TBZ	$2, R0, lanes6low
+	FMOVQ	0(R2), F5
+	TBZ	$1, R0, lanes6highone
+	FMOVD	16(R2), F4
+	TBZ	$0, R0, lanes6done
+	ADD	$24, R2, R2
+	VLD1	(R2), V4.S[2]
+	B	lanes6done
+lanes6highone:
+	TBZ	$0, R0, lanes6done
+	FMOVS	16(R2), F4
+	B	lanes6done
+lanes6low:
+	TBZ	$1, R0, lanes6one
+	FMOVD	0(R2), F5
+	TBZ	$0, R0, lanes6done
+	ADD	$8, R2, R2
+	VLD1	(R2), V5.S[2]
+	B	lanes6done
+lanes6one:
+	TBZ	$0, R0, lanes6done
+	FMOVS	0(R2), F5
+	B	lanes6done
+lanes7:
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	TBZ	$2, R0, lanes7low
+	FMOVQ	0(R2), F3
+	TBZ	$1, R0, lanes7highone
+	FMOVD	16(R2), F2
+	TBZ	$0, R0, lanes7done
+	ADD	$24, R2, R2
+	VLD1	(R2), V2.S[2]
+	B	lanes7done
+lanes7highone:
+	TBZ	$0, R0, lanes7done
+	FMOVS	16(R2), F2
+	B	lanes7done
+lanes7low:
+	TBZ	$1, R0, lanes7one
+	FMOVD	0(R2), F3
+	TBZ	$0, R0, lanes7done
+	ADD	$8, R2, R2
+	VLD1	(R2), V3.S[2]
+	B	lanes7done
+lanes7one:
+	TBZ	$0, R0, lanes7done
+	FMOVS	0(R2), F3
+	B	lanes7done
+lanes8:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R0, lanes8low
+	FMOVQ	0(R2), F1
+	TBZ	$1, R0, lanes8highone
+	FMOVD	16(R2), F0
+	TBZ	$0, R0, lanes8done
+	ADD	$24, R2, R2
+	VLD1	(R2), V0.S[2]
+	B	lanes8done
+lanes8highone:
+	TBZ	$0, R0, lanes8done
+	FMOVS	16(R2), F0
+	B	lanes8done
+lanes8low:
+	TBZ	$1, R0, lanes8one
+	FMOVD	0(R2), F1
+	TBZ	$0, R0, lanes8done
+	ADD	$8, R2, R2
+	VLD1	(R2), V1.S[2]
+	B	lanes8done
+lanes8one:
+	TBZ	$0, R0, lanes8done
+	FMOVS	0(R2), F1
+	B	lanes8done
+lanes9:
+	TBZ	$2, R0, lanes9low
+	FMOVQ	F3, 0(R2)
+	TBZ	$1, R0, lanes9highone
+	FMOVD	F2, 16(R2)
+	TBZ	$0, R0, lanes9done
+	ADD	$24, R2, R2
+	VST1	V2.S[2], (R2)
+	B	lanes9done
+lanes9highone:
+	TBZ	$0, R0, lanes9done
+	FMOVS	F2, 16(R2)
+	B	lanes9done
+lanes9low:
+	TBZ	$1, R0, lanes9one
+	FMOVD	F3, 0(R2)
+	TBZ	$0, R0, lanes9done
+	ADD	$8, R2, R2
+	VST1	V3.S[2], (R2)
+	B	lanes9done
+lanes9one:
+	TBZ	$0, R0, lanes9done
+	FMOVS	F3, 0(R2)
+	B	lanes9done
+lanes10:
+	VMOVI	$0, V5.B16
+	VMOVI	$0, V4.B16
+	TBZ	$2, R0, lanes10low
+	FMOVQ	0(R2), F5
+	TBZ	$1, R0, lanes10highone
+	FMOVD	16(R2), F4
+	TBZ	$0, R0, lanes10done
+	ADD	$24, R2, R2
+	VLD1	(R2), V4.S[2]
+	B	lanes10done
+lanes10highone:
+	TBZ	$0, R0, lanes10done
+	FMOVS	16(R2), F4
+	B	lanes10done
+lanes10low:
+	TBZ	$1, R0, lanes10one
+	FMOVD	0(R2), F5
+	TBZ	$0, R0, lanes10done
+	ADD	$8, R2, R2
+	VLD1	(R2), V5.S[2]
+	B	lanes10done
+lanes10one:
+	TBZ	$0, R0, lanes10done
+	FMOVS	0(R2), F5
+	B	lanes10done
+lanes11:
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	TBZ	$2, R0, lanes11low
+	FMOVQ	0(R2), F3
+	TBZ	$1, R0, lanes11highone
+	FMOVD	16(R2), F2
+	TBZ	$0, R0, lanes11done
+	ADD	$24, R2, R2
+	VLD1	(R2), V2.S[2]
+	B	lanes11done
+lanes11highone:
+	TBZ	$0, R0, lanes11done
+	FMOVS	16(R2), F2
+	B	lanes11done
+lanes11low:
+	TBZ	$1, R0, lanes11one
+	FMOVD	0(R2), F3
+	TBZ	$0, R0, lanes11done
+	ADD	$8, R2, R2
+	VLD1	(R2), V3.S[2]
+	B	lanes11done
+lanes11one:
+	TBZ	$0, R0, lanes11done
+	FMOVS	0(R2), F3
+	B	lanes11done
+lanes12:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R0, lanes12low
+	FMOVQ	0(R2), F1
+	TBZ	$1, R0, lanes12highone
+	FMOVD	16(R2), F0
+	TBZ	$0, R0, lanes12done
+	ADD	$24, R2, R2
+	VLD1	(R2), V0.S[2]
+	B	lanes12done
+lanes12highone:
+	TBZ	$0, R0, lanes12done
+	FMOVS	16(R2), F0
+	B	lanes12done
+lanes12low:
+	TBZ	$1, R0, lanes12one
+	FMOVD	0(R2), F1
+	TBZ	$0, R0, lanes12done
+	ADD	$8, R2, R2
+	VLD1	(R2), V1.S[2]
+	B	lanes12done
+lanes12one:
+	TBZ	$0, R0, lanes12done
+	FMOVS	0(R2), F1
+	B	lanes12done
+lanes13:
+	TBZ	$2, R0, lanes13low
+	FMOVQ	F3, 0(R2)
+	TBZ	$1, R0, lanes13highone
+	FMOVD	F2, 16(R2)
+	TBZ	$0, R0, lanes13done
+	ADD	$24, R2, R2
+	VST1	V2.S[2], (R2)
+	B	lanes13done
+lanes13highone:
+	TBZ	$0, R0, lanes13done
+	FMOVS	F2, 16(R2)
+	B	lanes13done
+lanes13low:
+	TBZ	$1, R0, lanes13one
+	FMOVD	F3, 0(R2)
+	TBZ	$0, R0, lanes13done
+	ADD	$8, R2, R2
+	VST1	V3.S[2], (R2)
+	B	lanes13done
+lanes13one:
+	TBZ	$0, R0, lanes13done
+	FMOVS	F3, 0(R2)
+	B	lanes13done
+lanes14:
+	VMOVI	$0, V5.B16
+	VMOVI	$0, V4.B16
+	TBZ	$2, R0, lanes14low
+	FMOVQ	0(R2), F5
+	TBZ	$1, R0, lanes14highone
+	FMOVD	16(R2), F4
+	TBZ	$0, R0, lanes14done
+	ADD	$24, R2, R2
+	VLD1	(R2), V4.S[2]
+	B	lanes14done
+lanes14highone:
+	TBZ	$0, R0, lanes14done
+	FMOVS	16(R2), F4
+	B	lanes14done
+lanes14low:
+	TBZ	$1, R0, lanes14one
+	FMOVD	0(R2), F5
+	TBZ	$0, R0, lanes14done
+	ADD	$8, R2, R2
+	VLD1	(R2), V5.S[2]
+	B	lanes14done
+lanes14one:
+	TBZ	$0, R0, lanes14done
+	FMOVS	0(R2), F5
+	B	lanes14done
+lanes15:
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	TBZ	$2, R0, lanes15low
+	FMOVQ	0(R2), F3
+	TBZ	$1, R0, lanes15highone
+	FMOVD	16(R2), F2
+	TBZ	$0, R0, lanes15done
+	ADD	$24, R2, R2
+	VLD1	(R2), V2.S[2]
+	B	lanes15done
+lanes15highone:
+	TBZ	$0, R0, lanes15done
+	FMOVS	16(R2), F2
+	B	lanes15done
+lanes15low:
+	TBZ	$1, R0, lanes15one
+	FMOVD	0(R2), F3
+	TBZ	$0, R0, lanes15done
+	ADD	$8, R2, R2
+	VLD1	(R2), V3.S[2]
+	B	lanes15done
+lanes15one:
+	TBZ	$0, R0, lanes15done
+	FMOVS	0(R2), F3
+	B	lanes15done
+lanes16:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R0, lanes16low
+	FMOVQ	0(R2), F1
+	TBZ	$1, R0, lanes16highone
+	FMOVD	16(R2), F0
+	TBZ	$0, R0, lanes16done
+	ADD	$24, R2, R2
+	VLD1	(R2), V0.S[2]
+	B	lanes16done
+lanes16highone:
+	TBZ	$0, R0, lanes16done
+	FMOVS	16(R2), F0
+	B	lanes16done
+lanes16low:
+	TBZ	$1, R0, lanes16one
+	FMOVD	0(R2), F1
+	TBZ	$0, R0, lanes16done
+	ADD	$8, R2, R2
+	VLD1	(R2), V1.S[2]
+	B	lanes16done
+lanes16one:
+	TBZ	$0, R0, lanes16done
+	FMOVS	0(R2), F1
+	B	lanes16done
+lanes17:
+	TBZ	$2, R0, lanes17low
+	FMOVQ	F3, 0(R2)
+	TBZ	$1, R0, lanes17highone
+	FMOVD	F2, 16(R2)
+	TBZ	$0, R0, lanes17done
+	ADD	$24, R2, R0
+	VST1	V2.S[2], (R0)
+	B	lanes17done
+lanes17highone:
+	TBZ	$0, R0, lanes17done
+	FMOVS	F2, 16(R2)
+	B	lanes17done
+lanes17low:
+	TBZ	$1, R0, lanes17one
+	FMOVD	F3, 0(R2)
+	TBZ	$0, R0, lanes17done
+	ADD	$8, R2, R0
+	VST1	V3.S[2], (R0)
+	B	lanes17done
+lanes17one:
+	TBZ	$0, R0, lanes17done
+	FMOVS	F3, 0(R2)
+	B	lanes17done
+
+// func columnMomentsNEON(rows int, x *float32, vectors int, rest int, tail uintptr, center *float32, sums *float32, squares *float32, bytes int)
+TEXT ·columnMomentsNEON(SB), NOSPLIT, $0-72
+	MOVD	rows+0(FP), R9
+	MOVD	x+8(FP), R8
+rows:
+	MOVD	center+40(FP), R7
+	MOVD	sums+48(FP), R6
+	MOVD	squares+56(FP), R5
+	MOVD	vectors+16(FP), R4
+	MOVD	ZR, R3
+row:
+	SUBS	$1, R4, R4
+	BLT	rowTail
+	ADD	R3<<0, R7, R0
+	FLDPQ	0(R0), (F7, F6)
+	ADD	R3<<0, R6, R2
+	FLDPQ	0(R2), (F5, F4)
+	ADD	R3<<0, R5, R1
+	FLDPQ	0(R1), (F3, F2)
+	ADD	R3<<0, R8, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4ea7d421 // fsub v1.4s, v1.4s, v7.4s
+	WORD	$0x4ea6d400 // fsub v0.4s, v0.4s, v6.4s
+	WORD	$0x4e21d4a5 // fadd v5.4s, v5.4s, v1.4s
+	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
+	VFMLA	V1.S4, V1.S4, V3.S4
+	VFMLA	V0.S4, V0.S4, V2.S4
+	FSTPQ	(F5, F4), 0(R2)
+	FSTPQ	(F3, F2), 0(R1)
+	ADD	$32, R3, R3
+	B	row
+rowTail:
+	MOVD	rest+24(FP), R0
+	TST	R0, R0
+	BEQ	rowDone
+	MOVD	tail+32(FP), R0
+	MOVWU	64(R0), R0
+	ADD	R3<<0, R7, R1
+	TBZ	$3, R0, lanes1
+	FLDPQ	0(R1), (F7, F6)
+lanes1done:
+	ADD	R3<<0, R6, R1
+	FLDPQ	0(R1), (F5, F4)
+	ADD	R3<<0, R5, R2
+	FLDPQ	0(R2), (F3, F2)
+	ADD	R3<<0, R8, R3
+	TBZ	$3, R0, lanes2
+	FLDPQ	0(R3), (F1, F0)
+lanes2done:
+	WORD	$0x4ea7d421 // fsub v1.4s, v1.4s, v7.4s
+	WORD	$0x4ea6d400 // fsub v0.4s, v0.4s, v6.4s
+	WORD	$0x4e21d4a5 // fadd v5.4s, v5.4s, v1.4s
+	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
+	VFMLA	V1.S4, V1.S4, V3.S4
+	VFMLA	V0.S4, V0.S4, V2.S4
+	FSTPQ	(F5, F4), 0(R1)
+	FSTPQ	(F3, F2), 0(R2)
+rowDone:
+	MOVD	bytes+64(FP), R0
+	ADD	R0, R8, R8
+	SUBS	$1, R9, R9
+	BGT	rows
+	RET
+lanes1:
+	VMOVI	$0, V7.B16
+	VMOVI	$0, V6.B16
+	TBZ	$2, R0, lanes1low
+	FMOVQ	0(R1), F7
+	TBZ	$1, R0, lanes1highone
+	FMOVD	16(R1), F6
+	TBZ	$0, R0, lanes1done
+	ADD	$24, R1, R1
+	VLD1	(R1), V6.S[2]
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R0, lanes1done
+	FMOVS	16(R1), F6
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R0, lanes1one
+	FMOVD	0(R1), F7
+	TBZ	$0, R0, lanes1done
+	ADD	$8, R1, R1
+	VLD1	(R1), V7.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R0, lanes1done
+	FMOVS	0(R1), F7
+	B	lanes1done
+lanes2:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R0, lanes2low
+	FMOVQ	0(R3), F1
+	TBZ	$1, R0, lanes2highone
+	FMOVD	16(R3), F0
+	TBZ	$0, R0, lanes2done
+	ADD	$24, R3, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R0, lanes2done
+	FMOVS	16(R3), F0
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R0, lanes2one
+	FMOVD	0(R3), F1
+	TBZ	$0, R0, lanes2done
+	ADD	$8, R3, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R0, lanes2done
+	FMOVS	0(R3), F1
+	B	lanes2done
 
 // func columnSumsNEON(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
 TEXT ·columnSumsNEON(SB), NOSPLIT, $0-80
-	MOVD	x+8(FP), R7
-	MOVD	dy+16(FP), R6
-	MOVD	rows+0(FP), R5
+	MOVD	rows+0(FP), R10
+	MOVD	x+8(FP), R9
 rows:
-	MOVD	mean+48(FP), R3
-	MOVD	sums+56(FP), R2
-	MOVD	dots+64(FP), R1
-	MOVD	vectors+24(FP), R8
-	MOVD	R7, R0
-	MOVD	R6, R4
-rowGroup:
-	SUBS	$4, R8, R8
-	BLT	rowOnes
-	FLDPQ	0(R0), (F5, F4)
-	FLDPQ	0(R4), (F3, F2)
-	FLDPQ	0(R3), (F1, F0)
-	WORD	$0x4ea1d4a5 // fsub v5.4s, v5.4s, v1.4s
-	WORD	$0x4ea0d484 // fsub v4.4s, v4.4s, v0.4s
-	FLDPQ	0(R2), (F1, F0)
-	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	FSTPQ	(F1, F0), 0(R2)
-	FLDPQ	0(R1), (F1, F0)
-	VFMLA	V3.S4, V5.S4, V1.S4
-	VFMLA	V2.S4, V4.S4, V0.S4
-	FSTPQ	(F1, F0), 0(R1)
-	FLDPQ	32(R0), (F5, F4)
-	FLDPQ	32(R4), (F3, F2)
-	FLDPQ	32(R3), (F1, F0)
-	WORD	$0x4ea1d4a5 // fsub v5.4s, v5.4s, v1.4s
-	WORD	$0x4ea0d484 // fsub v4.4s, v4.4s, v0.4s
-	FLDPQ	32(R2), (F1, F0)
-	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	FSTPQ	(F1, F0), 32(R2)
-	FLDPQ	32(R1), (F1, F0)
-	VFMLA	V3.S4, V5.S4, V1.S4
-	VFMLA	V2.S4, V4.S4, V0.S4
-	FSTPQ	(F1, F0), 32(R1)
-	FLDPQ	64(R0), (F5, F4)
-	FLDPQ	64(R4), (F3, F2)
-	FLDPQ	64(R3), (F1, F0)
-	WORD	$0x4ea1d4a5 // fsub v5.4s, v5.4s, v1.4s
-	WORD	$0x4ea0d484 // fsub v4.4s, v4.4s, v0.4s
-	FLDPQ	64(R2), (F1, F0)
-	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	FSTPQ	(F1, F0), 64(R2)
-	FLDPQ	64(R1), (F1, F0)
-	VFMLA	V3.S4, V5.S4, V1.S4
-	VFMLA	V2.S4, V4.S4, V0.S4
-	FSTPQ	(F1, F0), 64(R1)
-	FLDPQ	96(R0), (F5, F4)
-	FLDPQ	96(R4), (F3, F2)
-	FLDPQ	96(R3), (F1, F0)
-	WORD	$0x4ea1d4a5 // fsub v5.4s, v5.4s, v1.4s
-	WORD	$0x4ea0d484 // fsub v4.4s, v4.4s, v0.4s
-	FLDPQ	96(R2), (F1, F0)
-	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	FSTPQ	(F1, F0), 96(R2)
-	FLDPQ	96(R1), (F1, F0)
-	VFMLA	V3.S4, V5.S4, V1.S4
-	VFMLA	V2.S4, V4.S4, V0.S4
-	FSTPQ	(F1, F0), 96(R1)
-	ADD	$128, R0, R0
-	ADD	$128, R4, R4
-	ADD	$128, R3, R3
-	ADD	$128, R2, R2
-	ADD	$128, R1, R1
-	B	rowGroup
-rowOnes:
-	ADD	$4, R8, R8
+	MOVD	dy+16(FP), R8
+	MOVD	x+8(FP), R0
+	SUB	R0, R8, R8
+	MOVD	mean+48(FP), R7
+	MOVD	sums+56(FP), R6
+	MOVD	dots+64(FP), R5
+	MOVD	vectors+24(FP), R4
+	MOVD	ZR, R3
 row:
-	SUBS	$1, R8, R8
+	SUBS	$1, R4, R4
 	BLT	rowTail
-	FLDPQ	0(R0), (F5, F4)
-	FLDPQ	0(R4), (F3, F2)
-	FLDPQ	0(R3), (F1, F0)
-	WORD	$0x4ea1d4a5 // fsub v5.4s, v5.4s, v1.4s
-	WORD	$0x4ea0d484 // fsub v4.4s, v4.4s, v0.4s
-	FLDPQ	0(R2), (F1, F0)
-	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	FSTPQ	(F1, F0), 0(R2)
-	FLDPQ	0(R1), (F1, F0)
-	VFMLA	V3.S4, V5.S4, V1.S4
-	VFMLA	V2.S4, V4.S4, V0.S4
-	FSTPQ	(F1, F0), 0(R1)
-	ADD	$32, R0, R0
-	ADD	$32, R4, R4
+	ADD	R3<<0, R7, R0
+	FLDPQ	0(R0), (F9, F8)
+	ADD	R3<<0, R6, R2
+	FLDPQ	0(R2), (F7, F6)
+	ADD	R3<<0, R5, R1
+	FLDPQ	0(R1), (F5, F4)
+	ADD	R3<<0, R9, R0
+	FLDPQ	0(R0), (F3, F2)
+	ADD	R8<<0, R9, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4ea9d463 // fsub v3.4s, v3.4s, v9.4s
+	WORD	$0x4ea8d442 // fsub v2.4s, v2.4s, v8.4s
+	WORD	$0x4e21d4e7 // fadd v7.4s, v7.4s, v1.4s
+	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
+	VFMLA	V1.S4, V3.S4, V5.S4
+	VFMLA	V0.S4, V2.S4, V4.S4
+	FSTPQ	(F7, F6), 0(R2)
+	FSTPQ	(F5, F4), 0(R1)
 	ADD	$32, R3, R3
-	ADD	$32, R2, R2
-	ADD	$32, R1, R1
+	ADD	$32, R8, R8
 	B	row
 rowTail:
-	MOVD	rest+32(FP), R8
-	TST	R8, R8
+	MOVD	rest+32(FP), R0
+	TST	R0, R0
 	BEQ	rowDone
-	MOVD	tail+40(FP), R8
-	MOVWU	64(R8), R8
-	TBZ	$3, R8, lanes1
-	FLDPQ	0(R0), (F5, F4)
+	MOVD	tail+40(FP), R0
+	MOVWU	64(R0), R0
+	ADD	R3<<0, R7, R1
+	TBZ	$3, R0, lanes1
+	FLDPQ	0(R1), (F9, F8)
 lanes1done:
-	TBZ	$3, R8, lanes2
-	FLDPQ	0(R4), (F3, F2)
+	ADD	R3<<0, R6, R1
+	FLDPQ	0(R1), (F7, F6)
+	ADD	R3<<0, R5, R2
+	FLDPQ	0(R2), (F5, F4)
+	ADD	R3<<0, R9, R3
+	TBZ	$3, R0, lanes2
+	FLDPQ	0(R3), (F3, F2)
 lanes2done:
-	TBZ	$3, R8, lanes3
+	ADD	R8<<0, R9, R3
+	TBZ	$3, R0, lanes3
 	FLDPQ	0(R3), (F1, F0)
 lanes3done:
-	WORD	$0x4ea1d4a5 // fsub v5.4s, v5.4s, v1.4s
-	WORD	$0x4ea0d484 // fsub v4.4s, v4.4s, v0.4s
-	TBZ	$3, R8, lanes4
-	FLDPQ	0(R2), (F1, F0)
-lanes4done:
-	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	TBZ	$3, R8, lanes5
-	FSTPQ	(F1, F0), 0(R2)
-lanes5done:
-	TBZ	$3, R8, lanes6
-	FLDPQ	0(R1), (F1, F0)
-lanes6done:
-	VFMLA	V3.S4, V5.S4, V1.S4
-	VFMLA	V2.S4, V4.S4, V0.S4
-	TBZ	$3, R8, lanes7
-	FSTPQ	(F1, F0), 0(R1)
-lanes7done:
+	WORD	$0x4ea9d463 // fsub v3.4s, v3.4s, v9.4s
+	WORD	$0x4ea8d442 // fsub v2.4s, v2.4s, v8.4s
+	WORD	$0x4e21d4e7 // fadd v7.4s, v7.4s, v1.4s
+	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
+	VFMLA	V1.S4, V3.S4, V5.S4
+	VFMLA	V0.S4, V2.S4, V4.S4
+	FSTPQ	(F7, F6), 0(R1)
+	FSTPQ	(F5, F4), 0(R2)
 rowDone:
 	MOVD	bytes+72(FP), R0
-	ADD	R0, R7, R7
-	ADD	R0, R6, R6
-	SUBS	$1, R5, R5
-	BNE	rows
+	ADD	R0, R9, R9
+	SUBS	$1, R10, R10
+	BGT	rows
 	RET
 lanes1:
-	VMOVI	$0, V5.B16
-	VMOVI	$0, V4.B16
-	TBZ	$2, R8, lanes1low
-	FMOVQ	0(R0), F5
-	TBZ	$1, R8, lanes1highone
-	FMOVD	16(R0), F4
-	TBZ	$0, R8, lanes1done
-	ADD	$24, R0, R0
-	VLD1	(R0), V4.S[2]
+	VMOVI	$0, V9.B16
+	VMOVI	$0, V8.B16
+	TBZ	$2, R0, lanes1low
+	FMOVQ	0(R1), F9
+	TBZ	$1, R0, lanes1highone
+	FMOVD	16(R1), F8
+	TBZ	$0, R0, lanes1done
+	ADD	$24, R1, R1
+	VLD1	(R1), V8.S[2]
 	B	lanes1done
 lanes1highone:
-	TBZ	$0, R8, lanes1done
-	FMOVS	16(R0), F4
+	TBZ	$0, R0, lanes1done
+	FMOVS	16(R1), F8
 	B	lanes1done
 lanes1low:
-	TBZ	$1, R8, lanes1one
-	FMOVD	0(R0), F5
-	TBZ	$0, R8, lanes1done
-	ADD	$8, R0, R0
-	VLD1	(R0), V5.S[2]
+	TBZ	$1, R0, lanes1one
+	FMOVD	0(R1), F9
+	TBZ	$0, R0, lanes1done
+	ADD	$8, R1, R1
+	VLD1	(R1), V9.S[2]
 	B	lanes1done
 lanes1one:
-	TBZ	$0, R8, lanes1done
-	FMOVS	0(R0), F5
+	TBZ	$0, R0, lanes1done
+	FMOVS	0(R1), F9
 	B	lanes1done
 lanes2:
 	VMOVI	$0, V3.B16
 	VMOVI	$0, V2.B16
-	TBZ	$2, R8, lanes2low
-	FMOVQ	0(R4), F3
-	TBZ	$1, R8, lanes2highone
-	FMOVD	16(R4), F2
-	TBZ	$0, R8, lanes2done
-	ADD	$24, R4, R0
-	VLD1	(R0), V2.S[2]
+	TBZ	$2, R0, lanes2low
+	FMOVQ	0(R3), F3
+	TBZ	$1, R0, lanes2highone
+	FMOVD	16(R3), F2
+	TBZ	$0, R0, lanes2done
+	ADD	$24, R3, R3
+	VLD1	(R3), V2.S[2]
 	B	lanes2done
 lanes2highone:
-	TBZ	$0, R8, lanes2done
-	FMOVS	16(R4), F2
+	TBZ	$0, R0, lanes2done
+	FMOVS	16(R3), F2
 	B	lanes2done
 lanes2low:
-	TBZ	$1, R8, lanes2one
-	FMOVD	0(R4), F3
-	TBZ	$0, R8, lanes2done
-	ADD	$8, R4, R0
-	VLD1	(R0), V3.S[2]
+	TBZ	$1, R0, lanes2one
+	FMOVD	0(R3), F3
+	TBZ	$0, R0, lanes2done
+	ADD	$8, R3, R3
+	VLD1	(R3), V3.S[2]
 	B	lanes2done
 lanes2one:
-	TBZ	$0, R8, lanes2done
-	FMOVS	0(R4), F3
+	TBZ	$0, R0, lanes2done
+	FMOVS	0(R3), F3
 	B	lanes2done
 lanes3:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R8, lanes3low
+	TBZ	$2, R0, lanes3low
 	FMOVQ	0(R3), F1
-	TBZ	$1, R8, lanes3highone
+	TBZ	$1, R0, lanes3highone
 	FMOVD	16(R3), F0
-	TBZ	$0, R8, lanes3done
+	TBZ	$0, R0, lanes3done
 	ADD	$24, R3, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes3done
 lanes3highone:
-	TBZ	$0, R8, lanes3done
+	TBZ	$0, R0, lanes3done
 	FMOVS	16(R3), F0
 	B	lanes3done
 lanes3low:
-	TBZ	$1, R8, lanes3one
+	TBZ	$1, R0, lanes3one
 	FMOVD	0(R3), F1
-	TBZ	$0, R8, lanes3done
+	TBZ	$0, R0, lanes3done
 	ADD	$8, R3, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes3done
 lanes3one:
-	TBZ	$0, R8, lanes3done
+	TBZ	$0, R0, lanes3done
 	FMOVS	0(R3), F1
+	B	lanes3done
+
+// func reluColumnSumsNEON(rows int, x *float32, dy *float32, y *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+TEXT ·reluColumnSumsNEON(SB), NOSPLIT, $0-88
+	MOVD	rows+0(FP), R11
+	MOVD	x+8(FP), R10
+rows:
+	MOVD	dy+16(FP), R9
+	MOVD	x+8(FP), R0
+	SUB	R0, R9, R9
+	MOVD	y+24(FP), R8
+	MOVD	x+8(FP), R0
+	SUB	R0, R8, R8
+	MOVD	mean+56(FP), R7
+	MOVD	sums+64(FP), R6
+	MOVD	dots+72(FP), R5
+	VMOVI	$0, V12.B16
+	MOVD	vectors+32(FP), R4
+	MOVD	ZR, R3
+row:
+	SUBS	$1, R4, R4
+	BLT	rowTail
+	ADD	R3<<0, R7, R0
+	FLDPQ	0(R0), (F11, F10)
+	ADD	R3<<0, R6, R2
+	FLDPQ	0(R2), (F9, F8)
+	ADD	R3<<0, R5, R1
+	FLDPQ	0(R1), (F7, F6)
+	ADD	R3<<0, R10, R0
+	FLDPQ	0(R0), (F5, F4)
+	ADD	R9<<0, R10, R0
+	FLDPQ	0(R0), (F3, F2)
+	ADD	R8<<0, R10, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x6e21e581 // fcmge v1.4s, v12.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e580 // fcmge v0.4s, v12.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V3.B16, V3.B16
+	VAND	V0.B16, V2.B16, V2.B16
+	WORD	$0x4eabd4a5 // fsub v5.4s, v5.4s, v11.4s
+	WORD	$0x4eaad484 // fsub v4.4s, v4.4s, v10.4s
+	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
+	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
+	VFMLA	V3.S4, V5.S4, V7.S4
+	VFMLA	V2.S4, V4.S4, V6.S4
+	FSTPQ	(F9, F8), 0(R2)
+	FSTPQ	(F7, F6), 0(R1)
+	ADD	$32, R3, R3
+	ADD	$32, R9, R9
+	ADD	$32, R8, R8
+	B	row
+rowTail:
+	MOVD	rest+40(FP), R0
+	TST	R0, R0
+	BEQ	rowDone
+	MOVD	tail+48(FP), R0
+	MOVWU	64(R0), R0
+	ADD	R3<<0, R7, R1
+	TBZ	$3, R0, lanes1
+	FLDPQ	0(R1), (F11, F10)
+lanes1done:
+	ADD	R3<<0, R6, R1
+	FLDPQ	0(R1), (F9, F8)
+	ADD	R3<<0, R5, R2
+	FLDPQ	0(R2), (F7, F6)
+	ADD	R3<<0, R10, R3
+	TBZ	$3, R0, lanes2
+	FLDPQ	0(R3), (F5, F4)
+lanes2done:
+	ADD	R9<<0, R10, R3
+	TBZ	$3, R0, lanes3
+	FLDPQ	0(R3), (F3, F2)
+lanes3done:
+	ADD	R8<<0, R10, R3
+	TBZ	$3, R0, lanes4
+	FLDPQ	0(R3), (F1, F0)
+lanes4done:
+	WORD	$0x6e21e581 // fcmge v1.4s, v12.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e580 // fcmge v0.4s, v12.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V3.B16, V3.B16
+	VAND	V0.B16, V2.B16, V2.B16
+	WORD	$0x4eabd4a5 // fsub v5.4s, v5.4s, v11.4s
+	WORD	$0x4eaad484 // fsub v4.4s, v4.4s, v10.4s
+	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
+	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
+	VFMLA	V3.S4, V5.S4, V7.S4
+	VFMLA	V2.S4, V4.S4, V6.S4
+	FSTPQ	(F9, F8), 0(R1)
+	FSTPQ	(F7, F6), 0(R2)
+rowDone:
+	MOVD	bytes+80(FP), R0
+	ADD	R0, R10, R10
+	SUBS	$1, R11, R11
+	BGT	rows
+	RET
+lanes1:
+	VMOVI	$0, V11.B16
+	VMOVI	$0, V10.B16
+	TBZ	$2, R0, lanes1low
+	FMOVQ	0(R1), F11
+	TBZ	$1, R0, lanes1highone
+	FMOVD	16(R1), F10
+	TBZ	$0, R0, lanes1done
+	ADD	$24, R1, R1
+	VLD1	(R1), V10.S[2]
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R0, lanes1done
+	FMOVS	16(R1), F10
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R0, lanes1one
+	FMOVD	0(R1), F11
+	TBZ	$0, R0, lanes1done
+	ADD	$8, R1, R1
+	VLD1	(R1), V11.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R0, lanes1done
+	FMOVS	0(R1), F11
+	B	lanes1done
+lanes2:
+	VMOVI	$0, V5.B16
+	VMOVI	$0, V4.B16
+	TBZ	$2, R0, lanes2low
+	FMOVQ	0(R3), F5
+	TBZ	$1, R0, lanes2highone
+	FMOVD	16(R3), F4
+	TBZ	$0, R0, lanes2done
+	ADD	$24, R3, R3
+	VLD1	(R3), V4.S[2]
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R0, lanes2done
+	FMOVS	16(R3), F4
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R0, lanes2one
+	FMOVD	0(R3), F5
+	TBZ	$0, R0, lanes2done
+	ADD	$8, R3, R3
+	VLD1	(R3), V5.S[2]
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R0, lanes2done
+	FMOVS	0(R3), F5
+	B	lanes2done
+lanes3:
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	TBZ	$2, R0, lanes3low
+	FMOVQ	0(R3), F3
+	TBZ	$1, R0, lanes3highone
+	FMOVD	16(R3), F2
+	TBZ	$0, R0, lanes3done
+	ADD	$24, R3, R3
+	VLD1	(R3), V2.S[2]
+	B	lanes3done
+lanes3highone:
+	TBZ	$0, R0, lanes3done
+	FMOVS	16(R3), F2
+	B	lanes3done
+lanes3low:
+	TBZ	$1, R0, lanes3one
+	FMOVD	0(R3), F3
+	TBZ	$0, R0, lanes3done
+	ADD	$8, R3, R3
+	VLD1	(R3), V3.S[2]
+	B	lanes3done
+lanes3one:
+	TBZ	$0, R0, lanes3done
+	FMOVS	0(R3), F3
 	B	lanes3done
 lanes4:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R8, lanes4low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R8, lanes4highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R8, lanes4done
-	ADD	$24, R2, R0
+	TBZ	$2, R0, lanes4low
+	FMOVQ	0(R3), F1
+	TBZ	$1, R0, lanes4highone
+	FMOVD	16(R3), F0
+	TBZ	$0, R0, lanes4done
+	ADD	$24, R3, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes4done
 lanes4highone:
-	TBZ	$0, R8, lanes4done
-	FMOVS	16(R2), F0
+	TBZ	$0, R0, lanes4done
+	FMOVS	16(R3), F0
 	B	lanes4done
 lanes4low:
-	TBZ	$1, R8, lanes4one
-	FMOVD	0(R2), F1
-	TBZ	$0, R8, lanes4done
-	ADD	$8, R2, R0
+	TBZ	$1, R0, lanes4one
+	FMOVD	0(R3), F1
+	TBZ	$0, R0, lanes4done
+	ADD	$8, R3, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes4done
 lanes4one:
-	TBZ	$0, R8, lanes4done
-	FMOVS	0(R2), F1
+	TBZ	$0, R0, lanes4done
+	FMOVS	0(R3), F1
 	B	lanes4done
-lanes5:
-	TBZ	$2, R8, lanes5low
-	FMOVQ	F1, 0(R2)
-	TBZ	$1, R8, lanes5highone
-	FMOVD	F0, 16(R2)
-	TBZ	$0, R8, lanes5done
-	ADD	$24, R2, R0
-	VST1	V0.S[2], (R0)
-	B	lanes5done
-lanes5highone:
-	TBZ	$0, R8, lanes5done
-	FMOVS	F0, 16(R2)
-	B	lanes5done
-lanes5low:
-	TBZ	$1, R8, lanes5one
-	FMOVD	F1, 0(R2)
-	TBZ	$0, R8, lanes5done
-	ADD	$8, R2, R0
-	VST1	V1.S[2], (R0)
-	B	lanes5done
-lanes5one:
-	TBZ	$0, R8, lanes5done
-	FMOVS	F1, 0(R2)
-	B	lanes5done
-lanes6:
+
+// func reluColumnSumsToNEON(rows int, x *float32, dy *float32, y *float32, d *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+TEXT ·reluColumnSumsToNEON(SB), NOSPLIT, $0-96
+	MOVD	rows+0(FP), R12
+	MOVD	x+8(FP), R11
+rows:
+	MOVD	dy+16(FP), R10
+	MOVD	x+8(FP), R0
+	SUB	R0, R10, R10
+	MOVD	y+24(FP), R9
+	MOVD	x+8(FP), R0
+	SUB	R0, R9, R9
+	MOVD	d+32(FP), R8
+	MOVD	x+8(FP), R0
+	SUB	R0, R8, R8
+	MOVD	mean+64(FP), R7
+	MOVD	sums+72(FP), R6
+	MOVD	dots+80(FP), R5
+	VMOVI	$0, V12.B16
+	MOVD	vectors+40(FP), R4
+	MOVD	ZR, R3
+row:
+	SUBS	$1, R4, R4
+	BLT	rowTail
+	ADD	R3<<0, R7, R0
+	FLDPQ	0(R0), (F11, F10)
+	ADD	R3<<0, R6, R2
+	FLDPQ	0(R2), (F9, F8)
+	ADD	R3<<0, R5, R1
+	FLDPQ	0(R1), (F7, F6)
+	ADD	R3<<0, R11, R0
+	FLDPQ	0(R0), (F5, F4)
+	ADD	R10<<0, R11, R0
+	FLDPQ	0(R0), (F3, F2)
+	ADD	R9<<0, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x6e21e581 // fcmge v1.4s, v12.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e580 // fcmge v0.4s, v12.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V3.B16, V3.B16
+	VAND	V0.B16, V2.B16, V2.B16
+	WORD	$0x4eabd4a5 // fsub v5.4s, v5.4s, v11.4s
+	WORD	$0x4eaad484 // fsub v4.4s, v4.4s, v10.4s
+	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
+	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
+	VFMLA	V3.S4, V5.S4, V7.S4
+	VFMLA	V2.S4, V4.S4, V6.S4
+	ADD	R8<<0, R11, R0
+	FSTPQ	(F3, F2), 0(R0)
+	FSTPQ	(F9, F8), 0(R2)
+	FSTPQ	(F7, F6), 0(R1)
+	ADD	$32, R3, R3
+	ADD	$32, R10, R10
+	ADD	$32, R9, R9
+	ADD	$32, R8, R8
+	B	row
+rowTail:
+	MOVD	rest+48(FP), R0
+	TST	R0, R0
+	BEQ	rowDone
+	MOVD	tail+56(FP), R0
+	MOVWU	64(R0), R0
+	ADD	R3<<0, R7, R1
+	TBZ	$3, R0, lanes1
+	FLDPQ	0(R1), (F11, F10)
+lanes1done:
+	ADD	R3<<0, R6, R1
+	FLDPQ	0(R1), (F9, F8)
+	ADD	R3<<0, R5, R2
+	FLDPQ	0(R2), (F7, F6)
+	ADD	R3<<0, R11, R3
+	TBZ	$3, R0, lanes2
+	FLDPQ	0(R3), (F5, F4)
+lanes2done:
+	ADD	R10<<0, R11, R3
+	TBZ	$3, R0, lanes3
+	FLDPQ	0(R3), (F3, F2)
+lanes3done:
+	ADD	R9<<0, R11, R3
+	TBZ	$3, R0, lanes4
+	FLDPQ	0(R3), (F1, F0)
+lanes4done:
+	WORD	$0x6e21e581 // fcmge v1.4s, v12.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e580 // fcmge v0.4s, v12.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V3.B16, V3.B16
+	VAND	V0.B16, V2.B16, V2.B16
+	WORD	$0x4eabd4a5 // fsub v5.4s, v5.4s, v11.4s
+	WORD	$0x4eaad484 // fsub v4.4s, v4.4s, v10.4s
+	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
+	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
+	VFMLA	V3.S4, V5.S4, V7.S4
+	VFMLA	V2.S4, V4.S4, V6.S4
+	ADD	R8<<0, R11, R3
+	TBZ	$3, R0, lanes5
+	FSTPQ	(F3, F2), 0(R3)
+lanes5done:
+	FSTPQ	(F9, F8), 0(R1)
+	FSTPQ	(F7, F6), 0(R2)
+rowDone:
+	MOVD	bytes+88(FP), R0
+	ADD	R0, R11, R11
+	SUBS	$1, R12, R12
+	BGT	rows
+	RET
+lanes1:
+	VMOVI	$0, V11.B16
+	VMOVI	$0, V10.B16
+	TBZ	$2, R0, lanes1low
+	FMOVQ	0(R1), F11
+	TBZ	$1, R0, lanes1highone
+	FMOVD	16(R1), F10
+	TBZ	$0, R0, lanes1done
+	ADD	$24, R1, R1
+	VLD1	(R1), V10.S[2]
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R0, lanes1done
+	FMOVS	16(R1), F10
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R0, lanes1one
+	FMOVD	0(R1), F11
+	TBZ	$0, R0, lanes1done
+	ADD	$8, R1, R1
+	VLD1	(R1), V11.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R0, lanes1done
+	FMOVS	0(R1), F11
+	B	lanes1done
+lanes2:
+	VMOVI	$0, V5.B16
+	VMOVI	$0, V4.B16
+	TBZ	$2, R0, lanes2low
+	FMOVQ	0(R3), F5
+	TBZ	$1, R0, lanes2highone
+	FMOVD	16(R3), F4
+	TBZ	$0, R0, lanes2done
+	ADD	$24, R3, R3
+	VLD1	(R3), V4.S[2]
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R0, lanes2done
+	FMOVS	16(R3), F4
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R0, lanes2one
+	FMOVD	0(R3), F5
+	TBZ	$0, R0, lanes2done
+	ADD	$8, R3, R3
+	VLD1	(R3), V5.S[2]
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R0, lanes2done
+	FMOVS	0(R3), F5
+	B	lanes2done
+lanes3:
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	TBZ	$2, R0, lanes3low
+	FMOVQ	0(R3), F3
+	TBZ	$1, R0, lanes3highone
+	FMOVD	16(R3), F2
+	TBZ	$0, R0, lanes3done
+	ADD	$24, R3, R3
+	VLD1	(R3), V2.S[2]
+	B	lanes3done
+lanes3highone:
+	TBZ	$0, R0, lanes3done
+	FMOVS	16(R3), F2
+	B	lanes3done
+lanes3low:
+	TBZ	$1, R0, lanes3one
+	FMOVD	0(R3), F3
+	TBZ	$0, R0, lanes3done
+	ADD	$8, R3, R3
+	VLD1	(R3), V3.S[2]
+	B	lanes3done
+lanes3one:
+	TBZ	$0, R0, lanes3done
+	FMOVS	0(R3), F3
+	B	lanes3done
+lanes4:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R8, lanes6low
-	FMOVQ	0(R1), F1
-	TBZ	$1, R8, lanes6highone
-	FMOVD	16(R1), F0
-	TBZ	$0, R8, lanes6done
-	ADD	$24, R1, R0
-	VLD1	(R0), V0.S[2]
-	B	lanes6done
-lanes6highone:
-	TBZ	$0, R8, lanes6done
-	FMOVS	16(R1), F0
-	B	lanes6done
-lanes6low:
-	TBZ	$1, R8, lanes6one
-	FMOVD	0(R1), F1
-	TBZ	$0, R8, lanes6done
-	ADD	$8, R1, R0
-	VLD1	(R0), V1.S[2]
-	B	lanes6done
-lanes6one:
-	TBZ	$0, R8, lanes6done
-	FMOVS	0(R1), F1
-	B	lanes6done
-lanes7:
-	TBZ	$2, R8, lanes7low
-	FMOVQ	F1, 0(R1)
-	TBZ	$1, R8, lanes7highone
-	FMOVD	F0, 16(R1)
-	TBZ	$0, R8, lanes7done
-	ADD	$24, R1, R0
-	VST1	V0.S[2], (R0)
-	B	lanes7done
-lanes7highone:
-	TBZ	$0, R8, lanes7done
-	FMOVS	F0, 16(R1)
-	B	lanes7done
-lanes7low:
-	TBZ	$1, R8, lanes7one
-	FMOVD	F1, 0(R1)
-	TBZ	$0, R8, lanes7done
-	ADD	$8, R1, R0
-	VST1	V1.S[2], (R0)
-	B	lanes7done
-lanes7one:
-	TBZ	$0, R8, lanes7done
-	FMOVS	F1, 0(R1)
-	B	lanes7done
+	TBZ	$2, R0, lanes4low
+	FMOVQ	0(R3), F1
+	TBZ	$1, R0, lanes4highone
+	FMOVD	16(R3), F0
+	TBZ	$0, R0, lanes4done
+	ADD	$24, R3, R3
+	VLD1	(R3), V0.S[2]
+	B	lanes4done
+lanes4highone:
+	TBZ	$0, R0, lanes4done
+	FMOVS	16(R3), F0
+	B	lanes4done
+lanes4low:
+	TBZ	$1, R0, lanes4one
+	FMOVD	0(R3), F1
+	TBZ	$0, R0, lanes4done
+	ADD	$8, R3, R3
+	VLD1	(R3), V1.S[2]
+	B	lanes4done
+lanes4one:
+	TBZ	$0, R0, lanes4done
+	FMOVS	0(R3), F1
+	B	lanes4done
+lanes5:
+	TBZ	$2, R0, lanes5low
+	FMOVQ	F3, 0(R3)
+	TBZ	$1, R0, lanes5highone
+	FMOVD	F2, 16(R3)
+	TBZ	$0, R0, lanes5done
+	ADD	$24, R3, R0
+	VST1	V2.S[2], (R0)
+	B	lanes5done
+lanes5highone:
+	TBZ	$0, R0, lanes5done
+	FMOVS	F2, 16(R3)
+	B	lanes5done
+lanes5low:
+	TBZ	$1, R0, lanes5one
+	FMOVD	F3, 0(R3)
+	TBZ	$0, R0, lanes5done
+	ADD	$8, R3, R0
+	VST1	V3.S[2], (R0)
+	B	lanes5done
+lanes5one:
+	TBZ	$0, R0, lanes5done
+	FMOVS	F3, 0(R3)
+	B	lanes5done
 
 // func columnAffineNEON(rows int, x *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, y *float32, bytes int)
 TEXT ·columnAffineNEON(SB), NOSPLIT, $0-80
-	MOVD	x+8(FP), R7
-	MOVD	y+64(FP), R6
-	MOVD	rows+0(FP), R5
+	MOVD	rows+0(FP), R11
+	MOVD	x+8(FP), R10
 rows:
-	MOVD	mean+40(FP), R3
-	MOVD	scale+48(FP), R2
-	MOVD	shift+56(FP), R1
-	MOVD	vectors+16(FP), R8
-	MOVD	R7, R0
-	MOVD	R6, R4
-rowGroup:
-	SUBS	$4, R8, R8
-	BLT	rowOnes
-	FLDPQ	0(R0), (F1, F0)
-	FLDPQ	0(R3), (F7, F6)
-	FLDPQ	0(R2), (F5, F4)
-	FLDPQ	0(R1), (F3, F2)
-	WORD	$0x4ea7d421 // fsub v1.4s, v1.4s, v7.4s
-	WORD	$0x4ea6d400 // fsub v0.4s, v0.4s, v6.4s
-	WORD	$0x6e25dc21 // fmul v1.4s, v1.4s, v5.4s
-	WORD	$0x6e24dc00 // fmul v0.4s, v0.4s, v4.4s
-	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	FSTPQ	(F1, F0), 0(R4)
-	FLDPQ	32(R0), (F1, F0)
-	FLDPQ	32(R3), (F7, F6)
-	FLDPQ	32(R2), (F5, F4)
-	FLDPQ	32(R1), (F3, F2)
-	WORD	$0x4ea7d421 // fsub v1.4s, v1.4s, v7.4s
-	WORD	$0x4ea6d400 // fsub v0.4s, v0.4s, v6.4s
-	WORD	$0x6e25dc21 // fmul v1.4s, v1.4s, v5.4s
-	WORD	$0x6e24dc00 // fmul v0.4s, v0.4s, v4.4s
-	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	FSTPQ	(F1, F0), 32(R4)
-	FLDPQ	64(R0), (F1, F0)
-	FLDPQ	64(R3), (F7, F6)
-	FLDPQ	64(R2), (F5, F4)
-	FLDPQ	64(R1), (F3, F2)
-	WORD	$0x4ea7d421 // fsub v1.4s, v1.4s, v7.4s
-	WORD	$0x4ea6d400 // fsub v0.4s, v0.4s, v6.4s
-	WORD	$0x6e25dc21 // fmul v1.4s, v1.4s, v5.4s
-	WORD	$0x6e24dc00 // fmul v0.4s, v0.4s, v4.4s
-	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	FSTPQ	(F1, F0), 64(R4)
-	FLDPQ	96(R0), (F1, F0)
-	FLDPQ	96(R3), (F7, F6)
-	FLDPQ	96(R2), (F5, F4)
-	FLDPQ	96(R1), (F3, F2)
-	WORD	$0x4ea7d421 // fsub v1.4s, v1.4s, v7.4s
-	WORD	$0x4ea6d400 // fsub v0.4s, v0.4s, v6.4s
-	WORD	$0x6e25dc21 // fmul v1.4s, v1.4s, v5.4s
-	WORD	$0x6e24dc00 // fmul v0.4s, v0.4s, v4.4s
-	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	FSTPQ	(F1, F0), 96(R4)
-	ADD	$128, R0, R0
-	ADD	$128, R4, R4
-	ADD	$128, R3, R3
-	ADD	$128, R2, R2
-	ADD	$128, R1, R1
-	B	rowGroup
-rowOnes:
-	ADD	$4, R8, R8
+	MOVD	bytes+72(FP), R0
+	MOVD	R10, R9
+	ADD	R0<<0, R10, R1
+	CMP	$1, R11
+	CSEL	GT, R1, R9, R9
+	MOVD	R9, R8
+	ADD	R0<<0, R9, R1
+	CMP	$2, R11
+	CSEL	GT, R1, R8, R8
+	MOVD	R8, R7
+	ADD	R0<<0, R8, R0
+	CMP	$3, R11
+	CSEL	GT, R0, R7, R7
+	MOVD	y+64(FP), R6
+	MOVD	x+8(FP), R0
+	SUB	R0, R6, R6
+	MOVD	mean+40(FP), R5
+	MOVD	scale+48(FP), R4
+	MOVD	shift+56(FP), R3
+	MOVD	vectors+16(FP), R2
+	MOVD	ZR, R1
 row:
-	SUBS	$1, R8, R8
+	SUBS	$1, R2, R2
 	BLT	rowTail
+	ADD	R1<<0, R5, R0
+	FLDPQ	0(R0), (F13, F12)
+	ADD	R1<<0, R4, R0
+	FLDPQ	0(R0), (F11, F10)
+	ADD	R1<<0, R3, R0
+	FLDPQ	0(R0), (F9, F8)
+	ADD	R1<<0, R10, R0
+	FLDPQ	0(R0), (F7, F6)
+	WORD	$0x4eadd4e7 // fsub v7.4s, v7.4s, v13.4s
+	WORD	$0x4eacd4c6 // fsub v6.4s, v6.4s, v12.4s
+	WORD	$0x6e2bdce7 // fmul v7.4s, v7.4s, v11.4s
+	WORD	$0x6e2adcc6 // fmul v6.4s, v6.4s, v10.4s
+	WORD	$0x4e29d4e7 // fadd v7.4s, v7.4s, v9.4s
+	WORD	$0x4e28d4c6 // fadd v6.4s, v6.4s, v8.4s
+	ADD	R1<<0, R9, R0
+	FLDPQ	0(R0), (F5, F4)
+	WORD	$0x4eadd4a5 // fsub v5.4s, v5.4s, v13.4s
+	WORD	$0x4eacd484 // fsub v4.4s, v4.4s, v12.4s
+	WORD	$0x6e2bdca5 // fmul v5.4s, v5.4s, v11.4s
+	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
+	WORD	$0x4e29d4a5 // fadd v5.4s, v5.4s, v9.4s
+	WORD	$0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
+	ADD	R1<<0, R8, R0
+	FLDPQ	0(R0), (F3, F2)
+	WORD	$0x4eadd463 // fsub v3.4s, v3.4s, v13.4s
+	WORD	$0x4eacd442 // fsub v2.4s, v2.4s, v12.4s
+	WORD	$0x6e2bdc63 // fmul v3.4s, v3.4s, v11.4s
+	WORD	$0x6e2adc42 // fmul v2.4s, v2.4s, v10.4s
+	WORD	$0x4e29d463 // fadd v3.4s, v3.4s, v9.4s
+	WORD	$0x4e28d442 // fadd v2.4s, v2.4s, v8.4s
+	ADD	R1<<0, R7, R0
 	FLDPQ	0(R0), (F1, F0)
-	FLDPQ	0(R3), (F7, F6)
-	FLDPQ	0(R2), (F5, F4)
-	FLDPQ	0(R1), (F3, F2)
-	WORD	$0x4ea7d421 // fsub v1.4s, v1.4s, v7.4s
-	WORD	$0x4ea6d400 // fsub v0.4s, v0.4s, v6.4s
-	WORD	$0x6e25dc21 // fmul v1.4s, v1.4s, v5.4s
-	WORD	$0x6e24dc00 // fmul v0.4s, v0.4s, v4.4s
-	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	FSTPQ	(F1, F0), 0(R4)
-	ADD	$32, R0, R0
-	ADD	$32, R4, R4
-	ADD	$32, R3, R3
-	ADD	$32, R2, R2
+	WORD	$0x4eadd421 // fsub v1.4s, v1.4s, v13.4s
+	WORD	$0x4eacd400 // fsub v0.4s, v0.4s, v12.4s
+	WORD	$0x6e2bdc21 // fmul v1.4s, v1.4s, v11.4s
+	WORD	$0x6e2adc00 // fmul v0.4s, v0.4s, v10.4s
+	WORD	$0x4e29d421 // fadd v1.4s, v1.4s, v9.4s
+	WORD	$0x4e28d400 // fadd v0.4s, v0.4s, v8.4s
+	ADD	R6<<0, R10, R0
+	FSTPQ	(F7, F6), 0(R0)
+	ADD	R6<<0, R9, R0
+	FSTPQ	(F5, F4), 0(R0)
+	ADD	R6<<0, R8, R0
+	FSTPQ	(F3, F2), 0(R0)
+	ADD	R6<<0, R7, R0
+	FSTPQ	(F1, F0), 0(R0)
 	ADD	$32, R1, R1
+	ADD	$32, R6, R6
 	B	row
 rowTail:
-	MOVD	rest+24(FP), R8
-	TST	R8, R8
+	MOVD	rest+24(FP), R0
+	TST	R0, R0
 	BEQ	rowDone
-	MOVD	tail+32(FP), R8
-	MOVWU	64(R8), R8
-	TBZ	$3, R8, lanes1
-	FLDPQ	0(R0), (F1, F0)
+	MOVD	tail+32(FP), R0
+	MOVWU	64(R0), R0
+	ADD	R1<<0, R5, R2
+	TBZ	$3, R0, lanes1
+	FLDPQ	0(R2), (F13, F12)
 lanes1done:
-	TBZ	$3, R8, lanes2
-	FLDPQ	0(R3), (F7, F6)
+	ADD	R1<<0, R4, R2
+	TBZ	$3, R0, lanes2
+	FLDPQ	0(R2), (F11, F10)
 lanes2done:
-	TBZ	$3, R8, lanes3
-	FLDPQ	0(R2), (F5, F4)
+	ADD	R1<<0, R3, R2
+	TBZ	$3, R0, lanes3
+	FLDPQ	0(R2), (F9, F8)
 lanes3done:
-	TBZ	$3, R8, lanes4
-	FLDPQ	0(R1), (F3, F2)
+	ADD	R1<<0, R10, R2
+	TBZ	$3, R0, lanes4
+	FLDPQ	0(R2), (F7, F6)
 lanes4done:
-	WORD	$0x4ea7d421 // fsub v1.4s, v1.4s, v7.4s
-	WORD	$0x4ea6d400 // fsub v0.4s, v0.4s, v6.4s
-	WORD	$0x6e25dc21 // fmul v1.4s, v1.4s, v5.4s
-	WORD	$0x6e24dc00 // fmul v0.4s, v0.4s, v4.4s
-	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	TBZ	$3, R8, lanes5
-	FSTPQ	(F1, F0), 0(R4)
+	WORD	$0x4eadd4e7 // fsub v7.4s, v7.4s, v13.4s
+	WORD	$0x4eacd4c6 // fsub v6.4s, v6.4s, v12.4s
+	WORD	$0x6e2bdce7 // fmul v7.4s, v7.4s, v11.4s
+	WORD	$0x6e2adcc6 // fmul v6.4s, v6.4s, v10.4s
+	WORD	$0x4e29d4e7 // fadd v7.4s, v7.4s, v9.4s
+	WORD	$0x4e28d4c6 // fadd v6.4s, v6.4s, v8.4s
+	ADD	R1<<0, R9, R2
+	TBZ	$3, R0, lanes5
+	FLDPQ	0(R2), (F5, F4)
 lanes5done:
+	WORD	$0x4eadd4a5 // fsub v5.4s, v5.4s, v13.4s
+	WORD	$0x4eacd484 // fsub v4.4s, v4.4s, v12.4s
+	WORD	$0x6e2bdca5 // fmul v5.4s, v5.4s, v11.4s
+	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
+	WORD	$0x4e29d4a5 // fadd v5.4s, v5.4s, v9.4s
+	WORD	$0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
+	ADD	R1<<0, R8, R2
+	TBZ	$3, R0, lanes6
+	FLDPQ	0(R2), (F3, F2)
+lanes6done:
+	WORD	$0x4eadd463 // fsub v3.4s, v3.4s, v13.4s
+	WORD	$0x4eacd442 // fsub v2.4s, v2.4s, v12.4s
+	WORD	$0x6e2bdc63 // fmul v3.4s, v3.4s, v11.4s
+	WORD	$0x6e2adc42 // fmul v2.4s, v2.4s, v10.4s
+	WORD	$0x4e29d463 // fadd v3.4s, v3.4s, v9.4s
+	WORD	$0x4e28d442 // fadd v2.4s, v2.4s, v8.4s
+	ADD	R1<<0, R7, R1
+	TBZ	$3, R0, lanes7
+	FLDPQ	0(R1), (F1, F0)
+lanes7done:
+	WORD	$0x4eadd421 // fsub v1.4s, v1.4s, v13.4s
+	WORD	$0x4eacd400 // fsub v0.4s, v0.4s, v12.4s
+	WORD	$0x6e2bdc21 // fmul v1.4s, v1.4s, v11.4s
+	WORD	$0x6e2adc00 // fmul v0.4s, v0.4s, v10.4s
+	WORD	$0x4e29d421 // fadd v1.4s, v1.4s, v9.4s
+	WORD	$0x4e28d400 // fadd v0.4s, v0.4s, v8.4s
+	ADD	R6<<0, R10, R1
+	TBZ	$3, R0, lanes8
+	FSTPQ	(F7, F6), 0(R1)
+lanes8done:
+	ADD	R6<<0, R9, R1
+	TBZ	$3, R0, lanes9
+	FSTPQ	(F5, F4), 0(R1)
+lanes9done:
+	ADD	R6<<0, R8, R1
+	TBZ	$3, R0, lanes10
+	FSTPQ	(F3, F2), 0(R1)
+lanes10done:
+	ADD	R6<<0, R7, R1
+	TBZ	$3, R0, lanes11
+	FSTPQ	(F1, F0), 0(R1)
+lanes11done:
 rowDone:
+	MOVD	R7, R10
 	MOVD	bytes+72(FP), R0
-	ADD	R0, R7, R7
-	ADD	R0, R6, R6
-	SUBS	$1, R5, R5
-	BNE	rows
+	ADD	R0, R10, R10
+	SUBS	$4, R11, R11
+	BGT	rows
 	RET
 lanes1:
-	VMOVI	$0, V1.B16
-	VMOVI	$0, V0.B16
-	TBZ	$2, R8, lanes1low
-	FMOVQ	0(R0), F1
-	TBZ	$1, R8, lanes1highone
-	FMOVD	16(R0), F0
-	TBZ	$0, R8, lanes1done
-	ADD	$24, R0, R0
-	VLD1	(R0), V0.S[2]
+	VMOVI	$0, V13.B16
+	VMOVI	$0, V12.B16
+	TBZ	$2, R0, lanes1low
+	FMOVQ	0(R2), F13
+	TBZ	$1, R0, lanes1highone
+	FMOVD	16(R2), F12
+	TBZ	$0, R0, lanes1done
+	ADD	$24, R2, R2
+	VLD1	(R2), V12.S[2]
 	B	lanes1done
 lanes1highone:
-	TBZ	$0, R8, lanes1done
-	FMOVS	16(R0), F0
+	TBZ	$0, R0, lanes1done
+	FMOVS	16(R2), F12
 	B	lanes1done
 lanes1low:
-	TBZ	$1, R8, lanes1one
-	FMOVD	0(R0), F1
-	TBZ	$0, R8, lanes1done
-	ADD	$8, R0, R0
-	VLD1	(R0), V1.S[2]
+	TBZ	$1, R0, lanes1one
+	FMOVD	0(R2), F13
+	TBZ	$0, R0, lanes1done
+	ADD	$8, R2, R2
+	VLD1	(R2), V13.S[2]
 	B	lanes1done
 lanes1one:
-	TBZ	$0, R8, lanes1done
-	FMOVS	0(R0), F1
+	TBZ	$0, R0, lanes1done
+	FMOVS	0(R2), F13
 	B	lanes1done
 lanes2:
-	VMOVI	$0, V7.B16
-	VMOVI	$0, V6.B16
-	TBZ	$2, R8, lanes2low
-	FMOVQ	0(R3), F7
-	TBZ	$1, R8, lanes2highone
-	FMOVD	16(R3), F6
-	TBZ	$0, R8, lanes2done
-	ADD	$24, R3, R0
-	VLD1	(R0), V6.S[2]
+	VMOVI	$0, V11.B16
+	VMOVI	$0, V10.B16
+	TBZ	$2, R0, lanes2low
+	FMOVQ	0(R2), F11
+	TBZ	$1, R0, lanes2highone
+	FMOVD	16(R2), F10
+	TBZ	$0, R0, lanes2done
+	ADD	$24, R2, R2
+	VLD1	(R2), V10.S[2]
 	B	lanes2done
 lanes2highone:
-	TBZ	$0, R8, lanes2done
-	FMOVS	16(R3), F6
+	TBZ	$0, R0, lanes2done
+	FMOVS	16(R2), F10
 	B	lanes2done
 lanes2low:
-	TBZ	$1, R8, lanes2one
-	FMOVD	0(R3), F7
-	TBZ	$0, R8, lanes2done
-	ADD	$8, R3, R0
-	VLD1	(R0), V7.S[2]
+	TBZ	$1, R0, lanes2one
+	FMOVD	0(R2), F11
+	TBZ	$0, R0, lanes2done
+	ADD	$8, R2, R2
+	VLD1	(R2), V11.S[2]
 	B	lanes2done
 lanes2one:
-	TBZ	$0, R8, lanes2done
-	FMOVS	0(R3), F7
+	TBZ	$0, R0, lanes2done
+	FMOVS	0(R2), F11
 	B	lanes2done
 lanes3:
-	VMOVI	$0, V5.B16
-	VMOVI	$0, V4.B16
-	TBZ	$2, R8, lanes3low
-	FMOVQ	0(R2), F5
-	TBZ	$1, R8, lanes3highone
-	FMOVD	16(R2), F4
-	TBZ	$0, R8, lanes3done
-	ADD	$24, R2, R0
-	VLD1	(R0), V4.S[2]
+	VMOVI	$0, V9.B16
+	VMOVI	$0, V8.B16
+	TBZ	$2, R0, lanes3low
+	FMOVQ	0(R2), F9
+	TBZ	$1, R0, lanes3highone
+	FMOVD	16(R2), F8
+	TBZ	$0, R0, lanes3done
+	ADD	$24, R2, R2
+	VLD1	(R2), V8.S[2]
 	B	lanes3done
 lanes3highone:
-	TBZ	$0, R8, lanes3done
-	FMOVS	16(R2), F4
+	TBZ	$0, R0, lanes3done
+	FMOVS	16(R2), F8
 	B	lanes3done
 lanes3low:
-	TBZ	$1, R8, lanes3one
-	FMOVD	0(R2), F5
-	TBZ	$0, R8, lanes3done
-	ADD	$8, R2, R0
-	VLD1	(R0), V5.S[2]
+	TBZ	$1, R0, lanes3one
+	FMOVD	0(R2), F9
+	TBZ	$0, R0, lanes3done
+	ADD	$8, R2, R2
+	VLD1	(R2), V9.S[2]
 	B	lanes3done
 lanes3one:
-	TBZ	$0, R8, lanes3done
-	FMOVS	0(R2), F5
+	TBZ	$0, R0, lanes3done
+	FMOVS	0(R2), F9
 	B	lanes3done
 lanes4:
-	VMOVI	$0, V3.B16
-	VMOVI	$0, V2.B16
-	TBZ	$2, R8, lanes4low
-	FMOVQ	0(R1), F3
-	TBZ	$1, R8, lanes4highone
-	FMOVD	16(R1), F2
-	TBZ	$0, R8, lanes4done
-	ADD	$24, R1, R0
-	VLD1	(R0), V2.S[2]
+	VMOVI	$0, V7.B16
+	VMOVI	$0, V6.B16
+	TBZ	$2, R0, lanes4low
+	FMOVQ	0(R2), F7
+	TBZ	$1, R0, lanes4highone
+	FMOVD	16(R2), F6
+	TBZ	$0, R0, lanes4done
+	ADD	$24, R2, R2
+	VLD1	(R2), V6.S[2]
 	B	lanes4done
 lanes4highone:
-	TBZ	$0, R8, lanes4done
-	FMOVS	16(R1), F2
+	TBZ	$0, R0, lanes4done
+	FMOVS	16(R2), F6
 	B	lanes4done
 lanes4low:
-	TBZ	$1, R8, lanes4one
-	FMOVD	0(R1), F3
-	TBZ	$0, R8, lanes4done
-	ADD	$8, R1, R0
-	VLD1	(R0), V3.S[2]
+	TBZ	$1, R0, lanes4one
+	FMOVD	0(R2), F7
+	TBZ	$0, R0, lanes4done
+	ADD	$8, R2, R2
+	VLD1	(R2), V7.S[2]
 	B	lanes4done
 lanes4one:
-	TBZ	$0, R8, lanes4done
-	FMOVS	0(R1), F3
+	TBZ	$0, R0, lanes4done
+	FMOVS	0(R2), F7
 	B	lanes4done
 lanes5:
-	TBZ	$2, R8, lanes5low
-	FMOVQ	F1, 0(R4)
-	TBZ	$1, R8, lanes5highone
-	FMOVD	F0, 16(R4)
-	TBZ	$0, R8, lanes5done
-	ADD	$24, R4, R0
-	VST1	V0.S[2], (R0)
+	VMOVI	$0, V5.B16
+	VMOVI	$0, V4.B16
+	TBZ	$2, R0, lanes5low
+	FMOVQ	0(R2), F5
+	TBZ	$1, R0, lanes5highone
+	FMOVD	16(R2), F4
+	TBZ	$0, R0, lanes5done
+	ADD	$24, R2, R2
+	VLD1	(R2), V4.S[2]
 	B	lanes5done
 lanes5highone:
-	TBZ	$0, R8, lanes5done
-	FMOVS	F0, 16(R4)
+	TBZ	$0, R0, lanes5done
+	FMOVS	16(R2), F4
 	B	lanes5done
 lanes5low:
-	TBZ	$1, R8, lanes5one
-	FMOVD	F1, 0(R4)
-	TBZ	$0, R8, lanes5done
-	ADD	$8, R4, R0
-	VST1	V1.S[2], (R0)
+	TBZ	$1, R0, lanes5one
+	FMOVD	0(R2), F5
+	TBZ	$0, R0, lanes5done
+	ADD	$8, R2, R2
+	VLD1	(R2), V5.S[2]
 	B	lanes5done
 lanes5one:
-	TBZ	$0, R8, lanes5done
-	FMOVS	F1, 0(R4)
+	TBZ	$0, R0, lanes5done
+	FMOVS	0(R2), F5
 	B	lanes5done
+lanes6:
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	TBZ	$2, R0, lanes6low
+	FMOVQ	0(R2), F3
+	TBZ	$1, R0, lanes6highone
+	FMOVD	16(R2), F2
+	TBZ	$0, R0, lanes6done
+	ADD	$24, R2, R2
+	VLD1	(R2), V2.S[2]
+	B	lanes6done
+lanes6highone:
+	TBZ	$0, R0, lanes6done
+	FMOVS	16(R2), F2
+	B	lanes6done
+lanes6low:
+	TBZ	$1, R0, lanes6one
+	FMOVD	0(R2), F3
+	TBZ	$0, R0, lanes6done
+	ADD	$8, R2, R2
+	VLD1	(R2), V3.S[2]
+	B	lanes6done
+lanes6one:
+	TBZ	$0, R0, lanes6done
+	FMOVS	0(R2), F3
+	B	lanes6done
+lanes7:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R0, lanes7low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R0, lanes7highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R0, lanes7done
+	ADD	$24, R1, R1
+	VLD1	(R1), V0.S[2]
+	B	lanes7done
+lanes7highone:
+	TBZ	$0, R0, lanes7done
+	FMOVS	16(R1), F0
+	B	lanes7done
+lanes7low:
+	TBZ	$1, R0, lanes7one
+	FMOVD	0(R1), F1
+	TBZ	$0, R0, lanes7done
+	ADD	$8, R1, R1
+	VLD1	(R1), V1.S[2]
+	B	lanes7done
+lanes7one:
+	TBZ	$0, R0, lanes7done
+	FMOVS	0(R1), F1
+	B	lanes7done
+lanes8:
+	TBZ	$2, R0, lanes8low
+	FMOVQ	F7, 0(R1)
+	TBZ	$1, R0, lanes8highone
+	FMOVD	F6, 16(R1)
+	TBZ	$0, R0, lanes8done
+	ADD	$24, R1, R1
+	VST1	V6.S[2], (R1)
+	B	lanes8done
+lanes8highone:
+	TBZ	$0, R0, lanes8done
+	FMOVS	F6, 16(R1)
+	B	lanes8done
+lanes8low:
+	TBZ	$1, R0, lanes8one
+	FMOVD	F7, 0(R1)
+	TBZ	$0, R0, lanes8done
+	ADD	$8, R1, R1
+	VST1	V7.S[2], (R1)
+	B	lanes8done
+lanes8one:
+	TBZ	$0, R0, lanes8done
+	FMOVS	F7, 0(R1)
+	B	lanes8done
+lanes9:
+	TBZ	$2, R0, lanes9low
+	FMOVQ	F5, 0(R1)
+	TBZ	$1, R0, lanes9highone
+	FMOVD	F4, 16(R1)
+	TBZ	$0, R0, lanes9done
+	ADD	$24, R1, R1
+	VST1	V4.S[2], (R1)
+	B	lanes9done
+lanes9highone:
+	TBZ	$0, R0, lanes9done
+	FMOVS	F4, 16(R1)
+	B	lanes9done
+lanes9low:
+	TBZ	$1, R0, lanes9one
+	FMOVD	F5, 0(R1)
+	TBZ	$0, R0, lanes9done
+	ADD	$8, R1, R1
+	VST1	V5.S[2], (R1)
+	B	lanes9done
+lanes9one:
+	TBZ	$0, R0, lanes9done
+	FMOVS	F5, 0(R1)
+	B	lanes9done
+lanes10:
+	TBZ	$2, R0, lanes10low
+	FMOVQ	F3, 0(R1)
+	TBZ	$1, R0, lanes10highone
+	FMOVD	F2, 16(R1)
+	TBZ	$0, R0, lanes10done
+	ADD	$24, R1, R1
+	VST1	V2.S[2], (R1)
+	B	lanes10done
+lanes10highone:
+	TBZ	$0, R0, lanes10done
+	FMOVS	F2, 16(R1)
+	B	lanes10done
+lanes10low:
+	TBZ	$1, R0, lanes10one
+	FMOVD	F3, 0(R1)
+	TBZ	$0, R0, lanes10done
+	ADD	$8, R1, R1
+	VST1	V3.S[2], (R1)
+	B	lanes10done
+lanes10one:
+	TBZ	$0, R0, lanes10done
+	FMOVS	F3, 0(R1)
+	B	lanes10done
+lanes11:
+	TBZ	$2, R0, lanes11low
+	FMOVQ	F1, 0(R1)
+	TBZ	$1, R0, lanes11highone
+	FMOVD	F0, 16(R1)
+	TBZ	$0, R0, lanes11done
+	ADD	$24, R1, R0
+	VST1	V0.S[2], (R0)
+	B	lanes11done
+lanes11highone:
+	TBZ	$0, R0, lanes11done
+	FMOVS	F0, 16(R1)
+	B	lanes11done
+lanes11low:
+	TBZ	$1, R0, lanes11one
+	FMOVD	F1, 0(R1)
+	TBZ	$0, R0, lanes11done
+	ADD	$8, R1, R0
+	VST1	V1.S[2], (R0)
+	B	lanes11done
+lanes11one:
+	TBZ	$0, R0, lanes11done
+	FMOVS	F1, 0(R1)
+	B	lanes11done
+
+// func columnAffineReLUNEON(rows int, x *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, y *float32, bytes int)
+TEXT ·columnAffineReLUNEON(SB), NOSPLIT, $0-80
+	VMOVI	$0, V14.B16
+	MOVD	rows+0(FP), R11
+	MOVD	x+8(FP), R10
+rows:
+	MOVD	bytes+72(FP), R0
+	MOVD	R10, R9
+	ADD	R0<<0, R10, R1
+	CMP	$1, R11
+	CSEL	GT, R1, R9, R9
+	MOVD	R9, R8
+	ADD	R0<<0, R9, R1
+	CMP	$2, R11
+	CSEL	GT, R1, R8, R8
+	MOVD	R8, R7
+	ADD	R0<<0, R8, R0
+	CMP	$3, R11
+	CSEL	GT, R0, R7, R7
+	MOVD	y+64(FP), R6
+	MOVD	x+8(FP), R0
+	SUB	R0, R6, R6
+	MOVD	mean+40(FP), R5
+	MOVD	scale+48(FP), R4
+	MOVD	shift+56(FP), R3
+	MOVD	vectors+16(FP), R2
+	MOVD	ZR, R1
+row:
+	SUBS	$1, R2, R2
+	BLT	rowTail
+	ADD	R1<<0, R5, R0
+	FLDPQ	0(R0), (F13, F12)
+	ADD	R1<<0, R4, R0
+	FLDPQ	0(R0), (F11, F10)
+	ADD	R1<<0, R3, R0
+	FLDPQ	0(R0), (F9, F8)
+	ADD	R1<<0, R10, R0
+	FLDPQ	0(R0), (F7, F6)
+	WORD	$0x4eadd4e7 // fsub v7.4s, v7.4s, v13.4s
+	WORD	$0x4eacd4c6 // fsub v6.4s, v6.4s, v12.4s
+	WORD	$0x6e2bdce7 // fmul v7.4s, v7.4s, v11.4s
+	WORD	$0x6e2adcc6 // fmul v6.4s, v6.4s, v10.4s
+	WORD	$0x4e29d4e7 // fadd v7.4s, v7.4s, v9.4s
+	WORD	$0x4e28d4c6 // fadd v6.4s, v6.4s, v8.4s
+	WORD	$0x6ea7e5c0 // fcmgt v0.4s, v14.4s, v7.4s
+	VBSL	V7.B16, V14.B16, V0.B16
+	VMOV	V0.B16, V7.B16
+	WORD	$0x6ea6e5c0 // fcmgt v0.4s, v14.4s, v6.4s
+	VBSL	V6.B16, V14.B16, V0.B16
+	VMOV	V0.B16, V6.B16
+	ADD	R1<<0, R9, R0
+	FLDPQ	0(R0), (F5, F4)
+	WORD	$0x4eadd4a5 // fsub v5.4s, v5.4s, v13.4s
+	WORD	$0x4eacd484 // fsub v4.4s, v4.4s, v12.4s
+	WORD	$0x6e2bdca5 // fmul v5.4s, v5.4s, v11.4s
+	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
+	WORD	$0x4e29d4a5 // fadd v5.4s, v5.4s, v9.4s
+	WORD	$0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
+	WORD	$0x6ea5e5c0 // fcmgt v0.4s, v14.4s, v5.4s
+	VBSL	V5.B16, V14.B16, V0.B16
+	VMOV	V0.B16, V5.B16
+	WORD	$0x6ea4e5c0 // fcmgt v0.4s, v14.4s, v4.4s
+	VBSL	V4.B16, V14.B16, V0.B16
+	VMOV	V0.B16, V4.B16
+	ADD	R1<<0, R8, R0
+	FLDPQ	0(R0), (F3, F2)
+	WORD	$0x4eadd463 // fsub v3.4s, v3.4s, v13.4s
+	WORD	$0x4eacd442 // fsub v2.4s, v2.4s, v12.4s
+	WORD	$0x6e2bdc63 // fmul v3.4s, v3.4s, v11.4s
+	WORD	$0x6e2adc42 // fmul v2.4s, v2.4s, v10.4s
+	WORD	$0x4e29d463 // fadd v3.4s, v3.4s, v9.4s
+	WORD	$0x4e28d442 // fadd v2.4s, v2.4s, v8.4s
+	WORD	$0x6ea3e5c0 // fcmgt v0.4s, v14.4s, v3.4s
+	VBSL	V3.B16, V14.B16, V0.B16
+	VMOV	V0.B16, V3.B16
+	WORD	$0x6ea2e5c0 // fcmgt v0.4s, v14.4s, v2.4s
+	VBSL	V2.B16, V14.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	ADD	R1<<0, R7, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4eadd421 // fsub v1.4s, v1.4s, v13.4s
+	WORD	$0x4eacd400 // fsub v0.4s, v0.4s, v12.4s
+	WORD	$0x6e2bdc21 // fmul v1.4s, v1.4s, v11.4s
+	WORD	$0x6e2adc00 // fmul v0.4s, v0.4s, v10.4s
+	WORD	$0x4e29d421 // fadd v1.4s, v1.4s, v9.4s
+	WORD	$0x4e28d400 // fadd v0.4s, v0.4s, v8.4s
+	WORD	$0x6ea1e5c8 // fcmgt v8.4s, v14.4s, v1.4s
+	VBSL	V1.B16, V14.B16, V8.B16
+	VMOV	V8.B16, V1.B16
+	WORD	$0x6ea0e5c8 // fcmgt v8.4s, v14.4s, v0.4s
+	VBSL	V0.B16, V14.B16, V8.B16
+	VMOV	V8.B16, V0.B16
+	ADD	R6<<0, R10, R0
+	FSTPQ	(F7, F6), 0(R0)
+	ADD	R6<<0, R9, R0
+	FSTPQ	(F5, F4), 0(R0)
+	ADD	R6<<0, R8, R0
+	FSTPQ	(F3, F2), 0(R0)
+	ADD	R6<<0, R7, R0
+	FSTPQ	(F1, F0), 0(R0)
+	ADD	$32, R1, R1
+	ADD	$32, R6, R6
+	B	row
+rowTail:
+	MOVD	rest+24(FP), R0
+	TST	R0, R0
+	BEQ	rowDone
+	MOVD	tail+32(FP), R0
+	MOVWU	64(R0), R0
+	ADD	R1<<0, R5, R2
+	TBZ	$3, R0, lanes1
+	FLDPQ	0(R2), (F13, F12)
+lanes1done:
+	ADD	R1<<0, R4, R2
+	TBZ	$3, R0, lanes2
+	FLDPQ	0(R2), (F11, F10)
+lanes2done:
+	ADD	R1<<0, R3, R2
+	TBZ	$3, R0, lanes3
+	FLDPQ	0(R2), (F9, F8)
+lanes3done:
+	ADD	R1<<0, R10, R2
+	TBZ	$3, R0, lanes4
+	FLDPQ	0(R2), (F7, F6)
+lanes4done:
+	WORD	$0x4eadd4e7 // fsub v7.4s, v7.4s, v13.4s
+	WORD	$0x4eacd4c6 // fsub v6.4s, v6.4s, v12.4s
+	WORD	$0x6e2bdce7 // fmul v7.4s, v7.4s, v11.4s
+	WORD	$0x6e2adcc6 // fmul v6.4s, v6.4s, v10.4s
+	WORD	$0x4e29d4e7 // fadd v7.4s, v7.4s, v9.4s
+	WORD	$0x4e28d4c6 // fadd v6.4s, v6.4s, v8.4s
+	WORD	$0x6ea7e5c0 // fcmgt v0.4s, v14.4s, v7.4s
+	VBSL	V7.B16, V14.B16, V0.B16
+	VMOV	V0.B16, V7.B16
+	WORD	$0x6ea6e5c0 // fcmgt v0.4s, v14.4s, v6.4s
+	VBSL	V6.B16, V14.B16, V0.B16
+	VMOV	V0.B16, V6.B16
+	ADD	R1<<0, R9, R2
+	TBZ	$3, R0, lanes5
+	FLDPQ	0(R2), (F5, F4)
+lanes5done:
+	WORD	$0x4eadd4a5 // fsub v5.4s, v5.4s, v13.4s
+	WORD	$0x4eacd484 // fsub v4.4s, v4.4s, v12.4s
+	WORD	$0x6e2bdca5 // fmul v5.4s, v5.4s, v11.4s
+	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
+	WORD	$0x4e29d4a5 // fadd v5.4s, v5.4s, v9.4s
+	WORD	$0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
+	WORD	$0x6ea5e5c0 // fcmgt v0.4s, v14.4s, v5.4s
+	VBSL	V5.B16, V14.B16, V0.B16
+	VMOV	V0.B16, V5.B16
+	WORD	$0x6ea4e5c0 // fcmgt v0.4s, v14.4s, v4.4s
+	VBSL	V4.B16, V14.B16, V0.B16
+	VMOV	V0.B16, V4.B16
+	ADD	R1<<0, R8, R2
+	TBZ	$3, R0, lanes6
+	FLDPQ	0(R2), (F3, F2)
+lanes6done:
+	WORD	$0x4eadd463 // fsub v3.4s, v3.4s, v13.4s
+	WORD	$0x4eacd442 // fsub v2.4s, v2.4s, v12.4s
+	WORD	$0x6e2bdc63 // fmul v3.4s, v3.4s, v11.4s
+	WORD	$0x6e2adc42 // fmul v2.4s, v2.4s, v10.4s
+	WORD	$0x4e29d463 // fadd v3.4s, v3.4s, v9.4s
+	WORD	$0x4e28d442 // fadd v2.4s, v2.4s, v8.4s
+	WORD	$0x6ea3e5c0 // fcmgt v0.4s, v14.4s, v3.4s
+	VBSL	V3.B16, V14.B16, V0.B16
+	VMOV	V0.B16, V3.B16
+	WORD	$0x6ea2e5c0 // fcmgt v0.4s, v14.4s, v2.4s
+	VBSL	V2.B16, V14.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	ADD	R1<<0, R7, R1
+	TBZ	$3, R0, lanes7
+	FLDPQ	0(R1), (F1, F0)
+lanes7done:
+	WORD	$0x4eadd421 // fsub v1.4s, v1.4s, v13.4s
+	WORD	$0x4eacd400 // fsub v0.4s, v0.4s, v12.4s
+	WORD	$0x6e2bdc21 // fmul v1.4s, v1.4s, v11.4s
+	WORD	$0x6e2adc00 // fmul v0.4s, v0.4s, v10.4s
+	WORD	$0x4e29d421 // fadd v1.4s, v1.4s, v9.4s
+	WORD	$0x4e28d400 // fadd v0.4s, v0.4s, v8.4s
+	WORD	$0x6ea1e5c8 // fcmgt v8.4s, v14.4s, v1.4s
+	VBSL	V1.B16, V14.B16, V8.B16
+	VMOV	V8.B16, V1.B16
+	WORD	$0x6ea0e5c8 // fcmgt v8.4s, v14.4s, v0.4s
+	VBSL	V0.B16, V14.B16, V8.B16
+	VMOV	V8.B16, V0.B16
+	ADD	R6<<0, R10, R1
+	TBZ	$3, R0, lanes8
+	FSTPQ	(F7, F6), 0(R1)
+lanes8done:
+	ADD	R6<<0, R9, R1
+	TBZ	$3, R0, lanes9
+	FSTPQ	(F5, F4), 0(R1)
+lanes9done:
+	ADD	R6<<0, R8, R1
+	TBZ	$3, R0, lanes10
+	FSTPQ	(F3, F2), 0(R1)
+lanes10done:
+	ADD	R6<<0, R7, R1
+	TBZ	$3, R0, lanes11
+	FSTPQ	(F1, F0), 0(R1)
+lanes11done:
+rowDone:
+	MOVD	R7, R10
+	MOVD	bytes+72(FP), R0
+	ADD	R0, R10, R10
+	SUBS	$4, R11, R11
+	BGT	rows
+	RET
+lanes1:
+	VMOVI	$0, V13.B16
+	VMOVI	$0, V12.B16
+	TBZ	$2, R0, lanes1low
+	FMOVQ	0(R2), F13
+	TBZ	$1, R0, lanes1highone
+	FMOVD	16(R2), F12
+	TBZ	$0, R0, lanes1done
+	ADD	$24, R2, R2
+	VLD1	(R2), V12.S[2]
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R0, lanes1done
+	FMOVS	16(R2), F12
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R0, lanes1one
+	FMOVD	0(R2), F13
+	TBZ	$0, R0, lanes1done
+	ADD	$8, R2, R2
+	VLD1	(R2), V13.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R0, lanes1done
+	FMOVS	0(R2), F13
+	B	lanes1done
+lanes2:
+	VMOVI	$0, V11.B16
+	VMOVI	$0, V10.B16
+	TBZ	$2, R0, lanes2low
+	FMOVQ	0(R2), F11
+	TBZ	$1, R0, lanes2highone
+	FMOVD	16(R2), F10
+	TBZ	$0, R0, lanes2done
+	ADD	$24, R2, R2
+	VLD1	(R2), V10.S[2]
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R0, lanes2done
+	FMOVS	16(R2), F10
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R0, lanes2one
+	FMOVD	0(R2), F11
+	TBZ	$0, R0, lanes2done
+	ADD	$8, R2, R2
+	VLD1	(R2), V11.S[2]
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R0, lanes2done
+	FMOVS	0(R2), F11
+	B	lanes2done
+lanes3:
+	VMOVI	$0, V9.B16
+	VMOVI	$0, V8.B16
+	TBZ	$2, R0, lanes3low
+	FMOVQ	0(R2), F9
+	TBZ	$1, R0, lanes3highone
+	FMOVD	16(R2), F8
+	TBZ	$0, R0, lanes3done
+	ADD	$24, R2, R2
+	VLD1	(R2), V8.S[2]
+	B	lanes3done
+lanes3highone:
+	TBZ	$0, R0, lanes3done
+	FMOVS	16(R2), F8
+	B	lanes3done
+lanes3low:
+	TBZ	$1, R0, lanes3one
+	FMOVD	0(R2), F9
+	TBZ	$0, R0, lanes3done
+	ADD	$8, R2, R2
+	VLD1	(R2), V9.S[2]
+	B	lanes3done
+lanes3one:
+	TBZ	$0, R0, lanes3done
+	FMOVS	0(R2), F9
+	B	lanes3done
+lanes4:
+	VMOVI	$0, V7.B16
+	VMOVI	$0, V6.B16
+	TBZ	$2, R0, lanes4low
+	FMOVQ	0(R2), F7
+	TBZ	$1, R0, lanes4highone
+	FMOVD	16(R2), F6
+	TBZ	$0, R0, lanes4done
+	ADD	$24, R2, R2
+	VLD1	(R2), V6.S[2]
+	B	lanes4done
+lanes4highone:
+	TBZ	$0, R0, lanes4done
+	FMOVS	16(R2), F6
+	B	lanes4done
+lanes4low:
+	TBZ	$1, R0, lanes4one
+	FMOVD	0(R2), F7
+	TBZ	$0, R0, lanes4done
+	ADD	$8, R2, R2
+	VLD1	(R2), V7.S[2]
+	B	lanes4done
+lanes4one:
+	TBZ	$0, R0, lanes4done
+	FMOVS	0(R2), F7
+	B	lanes4done
+lanes5:
+	VMOVI	$0, V5.B16
+	VMOVI	$0, V4.B16
+	TBZ	$2, R0, lanes5low
+	FMOVQ	0(R2), F5
+	TBZ	$1, R0, lanes5highone
+	FMOVD	16(R2), F4
+	TBZ	$0, R0, lanes5done
+	ADD	$24, R2, R2
+	VLD1	(R2), V4.S[2]
+	B	lanes5done
+lanes5highone:
+	TBZ	$0, R0, lanes5done
+	FMOVS	16(R2), F4
+	B	lanes5done
+lanes5low:
+	TBZ	$1, R0, lanes5one
+	FMOVD	0(R2), F5
+	TBZ	$0, R0, lanes5done
+	ADD	$8, R2, R2
+	VLD1	(R2), V5.S[2]
+	B	lanes5done
+lanes5one:
+	TBZ	$0, R0, lanes5done
+	FMOVS	0(R2), F5
+	B	lanes5done
+lanes6:
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	TBZ	$2, R0, lanes6low
+	FMOVQ	0(R2), F3
+	TBZ	$1, R0, lanes6highone
+	FMOVD	16(R2), F2
+	TBZ	$0, R0, lanes6done
+	ADD	$24, R2, R2
+	VLD1	(R2), V2.S[2]
+	B	lanes6done
+lanes6highone:
+	TBZ	$0, R0, lanes6done
+	FMOVS	16(R2), F2
+	B	lanes6done
+lanes6low:
+	TBZ	$1, R0, lanes6one
+	FMOVD	0(R2), F3
+	TBZ	$0, R0, lanes6done
+	ADD	$8, R2, R2
+	VLD1	(R2), V3.S[2]
+	B	lanes6done
+lanes6one:
+	TBZ	$0, R0, lanes6done
+	FMOVS	0(R2), F3
+	B	lanes6done
+lanes7:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R0, lanes7low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R0, lanes7highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R0, lanes7done
+	ADD	$24, R1, R1
+	VLD1	(R1), V0.S[2]
+	B	lanes7done
+lanes7highone:
+	TBZ	$0, R0, lanes7done
+	FMOVS	16(R1), F0
+	B	lanes7done
+lanes7low:
+	TBZ	$1, R0, lanes7one
+	FMOVD	0(R1), F1
+	TBZ	$0, R0, lanes7done
+	ADD	$8, R1, R1
+	VLD1	(R1), V1.S[2]
+	B	lanes7done
+lanes7one:
+	TBZ	$0, R0, lanes7done
+	FMOVS	0(R1), F1
+	B	lanes7done
+lanes8:
+	TBZ	$2, R0, lanes8low
+	FMOVQ	F7, 0(R1)
+	TBZ	$1, R0, lanes8highone
+	FMOVD	F6, 16(R1)
+	TBZ	$0, R0, lanes8done
+	ADD	$24, R1, R1
+	VST1	V6.S[2], (R1)
+	B	lanes8done
+lanes8highone:
+	TBZ	$0, R0, lanes8done
+	FMOVS	F6, 16(R1)
+	B	lanes8done
+lanes8low:
+	TBZ	$1, R0, lanes8one
+	FMOVD	F7, 0(R1)
+	TBZ	$0, R0, lanes8done
+	ADD	$8, R1, R1
+	VST1	V7.S[2], (R1)
+	B	lanes8done
+lanes8one:
+	TBZ	$0, R0, lanes8done
+	FMOVS	F7, 0(R1)
+	B	lanes8done
+lanes9:
+	TBZ	$2, R0, lanes9low
+	FMOVQ	F5, 0(R1)
+	TBZ	$1, R0, lanes9highone
+	FMOVD	F4, 16(R1)
+	TBZ	$0, R0, lanes9done
+	ADD	$24, R1, R1
+	VST1	V4.S[2], (R1)
+	B	lanes9done
+lanes9highone:
+	TBZ	$0, R0, lanes9done
+	FMOVS	F4, 16(R1)
+	B	lanes9done
+lanes9low:
+	TBZ	$1, R0, lanes9one
+	FMOVD	F5, 0(R1)
+	TBZ	$0, R0, lanes9done
+	ADD	$8, R1, R1
+	VST1	V5.S[2], (R1)
+	B	lanes9done
+lanes9one:
+	TBZ	$0, R0, lanes9done
+	FMOVS	F5, 0(R1)
+	B	lanes9done
+lanes10:
+	TBZ	$2, R0, lanes10low
+	FMOVQ	F3, 0(R1)
+	TBZ	$1, R0, lanes10highone
+	FMOVD	F2, 16(R1)
+	TBZ	$0, R0, lanes10done
+	ADD	$24, R1, R1
+	VST1	V2.S[2], (R1)
+	B	lanes10done
+lanes10highone:
+	TBZ	$0, R0, lanes10done
+	FMOVS	F2, 16(R1)
+	B	lanes10done
+lanes10low:
+	TBZ	$1, R0, lanes10one
+	FMOVD	F3, 0(R1)
+	TBZ	$0, R0, lanes10done
+	ADD	$8, R1, R1
+	VST1	V3.S[2], (R1)
+	B	lanes10done
+lanes10one:
+	TBZ	$0, R0, lanes10done
+	FMOVS	F3, 0(R1)
+	B	lanes10done
+lanes11:
+	TBZ	$2, R0, lanes11low
+	FMOVQ	F1, 0(R1)
+	TBZ	$1, R0, lanes11highone
+	FMOVD	F0, 16(R1)
+	TBZ	$0, R0, lanes11done
+	ADD	$24, R1, R0
+	VST1	V0.S[2], (R0)
+	B	lanes11done
+lanes11highone:
+	TBZ	$0, R0, lanes11done
+	FMOVS	F0, 16(R1)
+	B	lanes11done
+lanes11low:
+	TBZ	$1, R0, lanes11one
+	FMOVD	F1, 0(R1)
+	TBZ	$0, R0, lanes11done
+	ADD	$8, R1, R0
+	VST1	V1.S[2], (R0)
+	B	lanes11done
+lanes11one:
+	TBZ	$0, R0, lanes11done
+	FMOVS	F1, 0(R1)
+	B	lanes11done
+
+// func columnAffineAddReLUNEON(rows int, x *float32, r *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, y *float32, bytes int)
+TEXT ·columnAffineAddReLUNEON(SB), NOSPLIT, $0-88
+	VMOVI	$0, V14.B16
+	MOVD	rows+0(FP), R12
+	MOVD	x+8(FP), R11
+rows:
+	MOVD	bytes+80(FP), R0
+	MOVD	R11, R10
+	ADD	R0<<0, R11, R1
+	CMP	$1, R12
+	CSEL	GT, R1, R10, R10
+	MOVD	R10, R9
+	ADD	R0<<0, R10, R1
+	CMP	$2, R12
+	CSEL	GT, R1, R9, R9
+	MOVD	R9, R8
+	ADD	R0<<0, R9, R0
+	CMP	$3, R12
+	CSEL	GT, R0, R8, R8
+	MOVD	r+16(FP), R7
+	MOVD	x+8(FP), R0
+	SUB	R0, R7, R7
+	MOVD	y+72(FP), R6
+	MOVD	x+8(FP), R0
+	SUB	R0, R6, R6
+	MOVD	mean+48(FP), R5
+	MOVD	scale+56(FP), R4
+	MOVD	shift+64(FP), R3
+	MOVD	vectors+24(FP), R2
+	MOVD	ZR, R1
+row:
+	SUBS	$1, R2, R2
+	BLT	rowTail
+	ADD	R1<<0, R5, R0
+	FLDPQ	0(R0), (F13, F12)
+	ADD	R1<<0, R4, R0
+	FLDPQ	0(R0), (F11, F10)
+	ADD	R1<<0, R3, R0
+	FLDPQ	0(R0), (F9, F8)
+	ADD	R1<<0, R11, R0
+	FLDPQ	0(R0), (F7, F6)
+	WORD	$0x4eadd4e7 // fsub v7.4s, v7.4s, v13.4s
+	WORD	$0x4eacd4c6 // fsub v6.4s, v6.4s, v12.4s
+	WORD	$0x6e2bdce7 // fmul v7.4s, v7.4s, v11.4s
+	WORD	$0x6e2adcc6 // fmul v6.4s, v6.4s, v10.4s
+	WORD	$0x4e29d4e7 // fadd v7.4s, v7.4s, v9.4s
+	WORD	$0x4e28d4c6 // fadd v6.4s, v6.4s, v8.4s
+	ADD	R7<<0, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4e21d4e7 // fadd v7.4s, v7.4s, v1.4s
+	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
+	WORD	$0x6ea7e5c0 // fcmgt v0.4s, v14.4s, v7.4s
+	VBSL	V7.B16, V14.B16, V0.B16
+	VMOV	V0.B16, V7.B16
+	WORD	$0x6ea6e5c0 // fcmgt v0.4s, v14.4s, v6.4s
+	VBSL	V6.B16, V14.B16, V0.B16
+	VMOV	V0.B16, V6.B16
+	ADD	R1<<0, R10, R0
+	FLDPQ	0(R0), (F5, F4)
+	WORD	$0x4eadd4a5 // fsub v5.4s, v5.4s, v13.4s
+	WORD	$0x4eacd484 // fsub v4.4s, v4.4s, v12.4s
+	WORD	$0x6e2bdca5 // fmul v5.4s, v5.4s, v11.4s
+	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
+	WORD	$0x4e29d4a5 // fadd v5.4s, v5.4s, v9.4s
+	WORD	$0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
+	ADD	R7<<0, R10, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4e21d4a5 // fadd v5.4s, v5.4s, v1.4s
+	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
+	WORD	$0x6ea5e5c0 // fcmgt v0.4s, v14.4s, v5.4s
+	VBSL	V5.B16, V14.B16, V0.B16
+	VMOV	V0.B16, V5.B16
+	WORD	$0x6ea4e5c0 // fcmgt v0.4s, v14.4s, v4.4s
+	VBSL	V4.B16, V14.B16, V0.B16
+	VMOV	V0.B16, V4.B16
+	ADD	R1<<0, R9, R0
+	FLDPQ	0(R0), (F3, F2)
+	WORD	$0x4eadd463 // fsub v3.4s, v3.4s, v13.4s
+	WORD	$0x4eacd442 // fsub v2.4s, v2.4s, v12.4s
+	WORD	$0x6e2bdc63 // fmul v3.4s, v3.4s, v11.4s
+	WORD	$0x6e2adc42 // fmul v2.4s, v2.4s, v10.4s
+	WORD	$0x4e29d463 // fadd v3.4s, v3.4s, v9.4s
+	WORD	$0x4e28d442 // fadd v2.4s, v2.4s, v8.4s
+	ADD	R7<<0, R9, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	WORD	$0x6ea3e5c0 // fcmgt v0.4s, v14.4s, v3.4s
+	VBSL	V3.B16, V14.B16, V0.B16
+	VMOV	V0.B16, V3.B16
+	WORD	$0x6ea2e5c0 // fcmgt v0.4s, v14.4s, v2.4s
+	VBSL	V2.B16, V14.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	ADD	R1<<0, R8, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4eadd421 // fsub v1.4s, v1.4s, v13.4s
+	WORD	$0x4eacd400 // fsub v0.4s, v0.4s, v12.4s
+	WORD	$0x6e2bdc21 // fmul v1.4s, v1.4s, v11.4s
+	WORD	$0x6e2adc00 // fmul v0.4s, v0.4s, v10.4s
+	WORD	$0x4e29d421 // fadd v1.4s, v1.4s, v9.4s
+	WORD	$0x4e28d400 // fadd v0.4s, v0.4s, v8.4s
+	ADD	R7<<0, R8, R0
+	FLDPQ	0(R0), (F9, F8)
+	WORD	$0x4e29d421 // fadd v1.4s, v1.4s, v9.4s
+	WORD	$0x4e28d400 // fadd v0.4s, v0.4s, v8.4s
+	WORD	$0x6ea1e5c8 // fcmgt v8.4s, v14.4s, v1.4s
+	VBSL	V1.B16, V14.B16, V8.B16
+	VMOV	V8.B16, V1.B16
+	WORD	$0x6ea0e5c8 // fcmgt v8.4s, v14.4s, v0.4s
+	VBSL	V0.B16, V14.B16, V8.B16
+	VMOV	V8.B16, V0.B16
+	ADD	R6<<0, R11, R0
+	FSTPQ	(F7, F6), 0(R0)
+	ADD	R6<<0, R10, R0
+	FSTPQ	(F5, F4), 0(R0)
+	ADD	R6<<0, R9, R0
+	FSTPQ	(F3, F2), 0(R0)
+	ADD	R6<<0, R8, R0
+	FSTPQ	(F1, F0), 0(R0)
+	ADD	$32, R1, R1
+	ADD	$32, R7, R7
+	ADD	$32, R6, R6
+	B	row
+rowTail:
+	MOVD	rest+32(FP), R0
+	TST	R0, R0
+	BEQ	rowDone
+	MOVD	tail+40(FP), R0
+	MOVWU	64(R0), R0
+	ADD	R1<<0, R5, R2
+	TBZ	$3, R0, lanes1
+	FLDPQ	0(R2), (F13, F12)
+lanes1done:
+	ADD	R1<<0, R4, R2
+	TBZ	$3, R0, lanes2
+	FLDPQ	0(R2), (F11, F10)
+lanes2done:
+	ADD	R1<<0, R3, R2
+	TBZ	$3, R0, lanes3
+	FLDPQ	0(R2), (F9, F8)
+lanes3done:
+	ADD	R1<<0, R11, R2
+	TBZ	$3, R0, lanes4
+	FLDPQ	0(R2), (F7, F6)
+lanes4done:
+	WORD	$0x4eadd4e7 // fsub v7.4s, v7.4s, v13.4s
+	WORD	$0x4eacd4c6 // fsub v6.4s, v6.4s, v12.4s
+	WORD	$0x6e2bdce7 // fmul v7.4s, v7.4s, v11.4s
+	WORD	$0x6e2adcc6 // fmul v6.4s, v6.4s, v10.4s
+	WORD	$0x4e29d4e7 // fadd v7.4s, v7.4s, v9.4s
+	WORD	$0x4e28d4c6 // fadd v6.4s, v6.4s, v8.4s
+	ADD	R7<<0, R11, R2
+	TBZ	$3, R0, lanes5
+	FLDPQ	0(R2), (F1, F0)
+lanes5done:
+	WORD	$0x4e21d4e7 // fadd v7.4s, v7.4s, v1.4s
+	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
+	WORD	$0x6ea7e5c0 // fcmgt v0.4s, v14.4s, v7.4s
+	VBSL	V7.B16, V14.B16, V0.B16
+	VMOV	V0.B16, V7.B16
+	WORD	$0x6ea6e5c0 // fcmgt v0.4s, v14.4s, v6.4s
+	VBSL	V6.B16, V14.B16, V0.B16
+	VMOV	V0.B16, V6.B16
+	ADD	R1<<0, R10, R2
+	TBZ	$3, R0, lanes6
+	FLDPQ	0(R2), (F5, F4)
+lanes6done:
+	WORD	$0x4eadd4a5 // fsub v5.4s, v5.4s, v13.4s
+	WORD	$0x4eacd484 // fsub v4.4s, v4.4s, v12.4s
+	WORD	$0x6e2bdca5 // fmul v5.4s, v5.4s, v11.4s
+	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
+	WORD	$0x4e29d4a5 // fadd v5.4s, v5.4s, v9.4s
+	WORD	$0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
+	ADD	R7<<0, R10, R2
+	TBZ	$3, R0, lanes7
+	FLDPQ	0(R2), (F1, F0)
+lanes7done:
+	WORD	$0x4e21d4a5 // fadd v5.4s, v5.4s, v1.4s
+	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
+	WORD	$0x6ea5e5c0 // fcmgt v0.4s, v14.4s, v5.4s
+	VBSL	V5.B16, V14.B16, V0.B16
+	VMOV	V0.B16, V5.B16
+	WORD	$0x6ea4e5c0 // fcmgt v0.4s, v14.4s, v4.4s
+	VBSL	V4.B16, V14.B16, V0.B16
+	VMOV	V0.B16, V4.B16
+	ADD	R1<<0, R9, R2
+	TBZ	$3, R0, lanes8
+	FLDPQ	0(R2), (F3, F2)
+lanes8done:
+	WORD	$0x4eadd463 // fsub v3.4s, v3.4s, v13.4s
+	WORD	$0x4eacd442 // fsub v2.4s, v2.4s, v12.4s
+	WORD	$0x6e2bdc63 // fmul v3.4s, v3.4s, v11.4s
+	WORD	$0x6e2adc42 // fmul v2.4s, v2.4s, v10.4s
+	WORD	$0x4e29d463 // fadd v3.4s, v3.4s, v9.4s
+	WORD	$0x4e28d442 // fadd v2.4s, v2.4s, v8.4s
+	ADD	R7<<0, R9, R2
+	TBZ	$3, R0, lanes9
+	FLDPQ	0(R2), (F1, F0)
+lanes9done:
+	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	WORD	$0x6ea3e5c0 // fcmgt v0.4s, v14.4s, v3.4s
+	VBSL	V3.B16, V14.B16, V0.B16
+	VMOV	V0.B16, V3.B16
+	WORD	$0x6ea2e5c0 // fcmgt v0.4s, v14.4s, v2.4s
+	VBSL	V2.B16, V14.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	ADD	R1<<0, R8, R1
+	TBZ	$3, R0, lanes10
+	FLDPQ	0(R1), (F1, F0)
+lanes10done:
+	WORD	$0x4eadd421 // fsub v1.4s, v1.4s, v13.4s
+	WORD	$0x4eacd400 // fsub v0.4s, v0.4s, v12.4s
+	WORD	$0x6e2bdc21 // fmul v1.4s, v1.4s, v11.4s
+	WORD	$0x6e2adc00 // fmul v0.4s, v0.4s, v10.4s
+	WORD	$0x4e29d421 // fadd v1.4s, v1.4s, v9.4s
+	WORD	$0x4e28d400 // fadd v0.4s, v0.4s, v8.4s
+	ADD	R7<<0, R8, R1
+	TBZ	$3, R0, lanes11
+	FLDPQ	0(R1), (F9, F8)
+lanes11done:
+	WORD	$0x4e29d421 // fadd v1.4s, v1.4s, v9.4s
+	WORD	$0x4e28d400 // fadd v0.4s, v0.4s, v8.4s
+	WORD	$0x6ea1e5c8 // fcmgt v8.4s, v14.4s, v1.4s
+	VBSL	V1.B16, V14.B16, V8.B16
+	VMOV	V8.B16, V1.B16
+	WORD	$0x6ea0e5c8 // fcmgt v8.4s, v14.4s, v0.4s
+	VBSL	V0.B16, V14.B16, V8.B16
+	VMOV	V8.B16, V0.B16
+	ADD	R6<<0, R11, R1
+	TBZ	$3, R0, lanes12
+	FSTPQ	(F7, F6), 0(R1)
+lanes12done:
+	ADD	R6<<0, R10, R1
+	TBZ	$3, R0, lanes13
+	FSTPQ	(F5, F4), 0(R1)
+lanes13done:
+	ADD	R6<<0, R9, R1
+	TBZ	$3, R0, lanes14
+	FSTPQ	(F3, F2), 0(R1)
+lanes14done:
+	ADD	R6<<0, R8, R1
+	TBZ	$3, R0, lanes15
+	FSTPQ	(F1, F0), 0(R1)
+lanes15done:
+rowDone:
+	MOVD	R8, R11
+	MOVD	bytes+80(FP), R0
+	ADD	R0, R11, R11
+	SUBS	$4, R12, R12
+	BGT	rows
+	RET
+lanes1:
+	VMOVI	$0, V13.B16
+	VMOVI	$0, V12.B16
+	TBZ	$2, R0, lanes1low
+	FMOVQ	0(R2), F13
+	TBZ	$1, R0, lanes1highone
+	FMOVD	16(R2), F12
+	TBZ	$0, R0, lanes1done
+	ADD	$24, R2, R2
+	VLD1	(R2), V12.S[2]
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R0, lanes1done
+	FMOVS	16(R2), F12
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R0, lanes1one
+	FMOVD	0(R2), F13
+	TBZ	$0, R0, lanes1done
+	ADD	$8, R2, R2
+	VLD1	(R2), V13.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R0, lanes1done
+	FMOVS	0(R2), F13
+	B	lanes1done
+lanes2:
+	VMOVI	$0, V11.B16
+	VMOVI	$0, V10.B16
+	TBZ	$2, R0, lanes2low
+	FMOVQ	0(R2), F11
+	TBZ	$1, R0, lanes2highone
+	FMOVD	16(R2), F10
+	TBZ	$0, R0, lanes2done
+	ADD	$24, R2, R2
+	VLD1	(R2), V10.S[2]
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R0, lanes2done
+	FMOVS	16(R2), F10
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R0, lanes2one
+	FMOVD	0(R2), F11
+	TBZ	$0, R0, lanes2done
+	ADD	$8, R2, R2
+	VLD1	(R2), V11.S[2]
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R0, lanes2done
+	FMOVS	0(R2), F11
+	B	lanes2done
+lanes3:
+	VMOVI	$0, V9.B16
+	VMOVI	$0, V8.B16
+	TBZ	$2, R0, lanes3low
+	FMOVQ	0(R2), F9
+	TBZ	$1, R0, lanes3highone
+	FMOVD	16(R2), F8
+	TBZ	$0, R0, lanes3done
+	ADD	$24, R2, R2
+	VLD1	(R2), V8.S[2]
+	B	lanes3done
+lanes3highone:
+	TBZ	$0, R0, lanes3done
+	FMOVS	16(R2), F8
+	B	lanes3done
+lanes3low:
+	TBZ	$1, R0, lanes3one
+	FMOVD	0(R2), F9
+	TBZ	$0, R0, lanes3done
+	ADD	$8, R2, R2
+	VLD1	(R2), V9.S[2]
+	B	lanes3done
+lanes3one:
+	TBZ	$0, R0, lanes3done
+	FMOVS	0(R2), F9
+	B	lanes3done
+lanes4:
+	VMOVI	$0, V7.B16
+	VMOVI	$0, V6.B16
+	TBZ	$2, R0, lanes4low
+	FMOVQ	0(R2), F7
+	TBZ	$1, R0, lanes4highone
+	FMOVD	16(R2), F6
+	TBZ	$0, R0, lanes4done
+	ADD	$24, R2, R2
+	VLD1	(R2), V6.S[2]
+	B	lanes4done
+lanes4highone:
+	TBZ	$0, R0, lanes4done
+	FMOVS	16(R2), F6
+	B	lanes4done
+lanes4low:
+	TBZ	$1, R0, lanes4one
+	FMOVD	0(R2), F7
+	TBZ	$0, R0, lanes4done
+	ADD	$8, R2, R2
+	VLD1	(R2), V7.S[2]
+	B	lanes4done
+lanes4one:
+	TBZ	$0, R0, lanes4done
+	FMOVS	0(R2), F7
+	B	lanes4done
+lanes5:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R0, lanes5low
+	FMOVQ	0(R2), F1
+	TBZ	$1, R0, lanes5highone
+	FMOVD	16(R2), F0
+	TBZ	$0, R0, lanes5done
+	ADD	$24, R2, R2
+	VLD1	(R2), V0.S[2]
+	B	lanes5done
+lanes5highone:
+	TBZ	$0, R0, lanes5done
+	FMOVS	16(R2), F0
+	B	lanes5done
+lanes5low:
+	TBZ	$1, R0, lanes5one
+	FMOVD	0(R2), F1
+	TBZ	$0, R0, lanes5done
+	ADD	$8, R2, R2
+	VLD1	(R2), V1.S[2]
+	B	lanes5done
+lanes5one:
+	TBZ	$0, R0, lanes5done
+	FMOVS	0(R2), F1
+	B	lanes5done
+lanes6:
+	VMOVI	$0, V5.B16
+	VMOVI	$0, V4.B16
+	TBZ	$2, R0, lanes6low
+	FMOVQ	0(R2), F5
+	TBZ	$1, R0, lanes6highone
+	FMOVD	16(R2), F4
+	TBZ	$0, R0, lanes6done
+	ADD	$24, R2, R2
+	VLD1	(R2), V4.S[2]
+	B	lanes6done
+lanes6highone:
+	TBZ	$0, R0, lanes6done
+	FMOVS	16(R2), F4
+	B	lanes6done
+lanes6low:
+	TBZ	$1, R0, lanes6one
+	FMOVD	0(R2), F5
+	TBZ	$0, R0, lanes6done
+	ADD	$8, R2, R2
+	VLD1	(R2), V5.S[2]
+	B	lanes6done
+lanes6one:
+	TBZ	$0, R0, lanes6done
+	FMOVS	0(R2), F5
+	B	lanes6done
+lanes7:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R0, lanes7low
+	FMOVQ	0(R2), F1
+	TBZ	$1, R0, lanes7highone
+	FMOVD	16(R2), F0
+	TBZ	$0, R0, lanes7done
+	ADD	$24, R2, R2
+	VLD1	(R2), V0.S[2]
+	B	lanes7done
+lanes7highone:
+	TBZ	$0, R0, lanes7done
+	FMOVS	16(R2), F0
+	B	lanes7done
+lanes7low:
+	TBZ	$1, R0, lanes7one
+	FMOVD	0(R2), F1
+	TBZ	$0, R0, lanes7done
+	ADD	$8, R2, R2
+	VLD1	(R2), V1.S[2]
+	B	lanes7done
+lanes7one:
+	TBZ	$0, R0, lanes7done
+	FMOVS	0(R2), F1
+	B	lanes7done
+lanes8:
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	TBZ	$2, R0, lanes8low
+	FMOVQ	0(R2), F3
+	TBZ	$1, R0, lanes8highone
+	FMOVD	16(R2), F2
+	TBZ	$0, R0, lanes8done
+	ADD	$24, R2, R2
+	VLD1	(R2), V2.S[2]
+	B	lanes8done
+lanes8highone:
+	TBZ	$0, R0, lanes8done
+	FMOVS	16(R2), F2
+	B	lanes8done
+lanes8low:
+	TBZ	$1, R0, lanes8one
+	FMOVD	0(R2), F3
+	TBZ	$0, R0, lanes8done
+	ADD	$8, R2, R2
+	VLD1	(R2), V3.S[2]
+	B	lanes8done
+lanes8one:
+	TBZ	$0, R0, lanes8done
+	FMOVS	0(R2), F3
+	B	lanes8done
+lanes9:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R0, lanes9low
+	FMOVQ	0(R2), F1
+	TBZ	$1, R0, lanes9highone
+	FMOVD	16(R2), F0
+	TBZ	$0, R0, lanes9done
+	ADD	$24, R2, R2
+	VLD1	(R2), V0.S[2]
+	B	lanes9done
+lanes9highone:
+	TBZ	$0, R0, lanes9done
+	FMOVS	16(R2), F0
+	B	lanes9done
+lanes9low:
+	TBZ	$1, R0, lanes9one
+	FMOVD	0(R2), F1
+	TBZ	$0, R0, lanes9done
+	ADD	$8, R2, R2
+	VLD1	(R2), V1.S[2]
+	B	lanes9done
+lanes9one:
+	TBZ	$0, R0, lanes9done
+	FMOVS	0(R2), F1
+	B	lanes9done
+lanes10:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R0, lanes10low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R0, lanes10highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R0, lanes10done
+	ADD	$24, R1, R1
+	VLD1	(R1), V0.S[2]
+	B	lanes10done
+lanes10highone:
+	TBZ	$0, R0, lanes10done
+	FMOVS	16(R1), F0
+	B	lanes10done
+lanes10low:
+	TBZ	$1, R0, lanes10one
+	FMOVD	0(R1), F1
+	TBZ	$0, R0, lanes10done
+	ADD	$8, R1, R1
+	VLD1	(R1), V1.S[2]
+	B	lanes10done
+lanes10one:
+	TBZ	$0, R0, lanes10done
+	FMOVS	0(R1), F1
+	B	lanes10done
+lanes11:
+	VMOVI	$0, V9.B16
+	VMOVI	$0, V8.B16
+	TBZ	$2, R0, lanes11low
+	FMOVQ	0(R1), F9
+	TBZ	$1, R0, lanes11highone
+	FMOVD	16(R1), F8
+	TBZ	$0, R0, lanes11done
+	ADD	$24, R1, R1
+	VLD1	(R1), V8.S[2]
+	B	lanes11done
+lanes11highone:
+	TBZ	$0, R0, lanes11done
+	FMOVS	16(R1), F8
+	B	lanes11done
+lanes11low:
+	TBZ	$1, R0, lanes11one
+	FMOVD	0(R1), F9
+	TBZ	$0, R0, lanes11done
+	ADD	$8, R1, R1
+	VLD1	(R1), V9.S[2]
+	B	lanes11done
+lanes11one:
+	TBZ	$0, R0, lanes11done
+	FMOVS	0(R1), F9
+	B	lanes11done
+lanes12:
+	TBZ	$2, R0, lanes12low
+	FMOVQ	F7, 0(R1)
+	TBZ	$1, R0, lanes12highone
+	FMOVD	F6, 16(R1)
+	TBZ	$0, R0, lanes12done
+	ADD	$24, R1, R1
+	VST1	V6.S[2], (R1)
+	B	lanes12done
+lanes12highone:
+	TBZ	$0, R0, lanes12done
+	FMOVS	F6, 16(R1)
+	B	lanes12done
+lanes12low:
+	TBZ	$1, R0, lanes12one
+	FMOVD	F7, 0(R1)
+	TBZ	$0, R0, lanes12done
+	ADD	$8, R1, R1
+	VST1	V7.S[2], (R1)
+	B	lanes12done
+lanes12one:
+	TBZ	$0, R0, lanes12done
+	FMOVS	F7, 0(R1)
+	B	lanes12done
+lanes13:
+	TBZ	$2, R0, lanes13low
+	FMOVQ	F5, 0(R1)
+	TBZ	$1, R0, lanes13highone
+	FMOVD	F4, 16(R1)
+	TBZ	$0, R0, lanes13done
+	ADD	$24, R1, R1
+	VST1	V4.S[2], (R1)
+	B	lanes13done
+lanes13highone:
+	TBZ	$0, R0, lanes13done
+	FMOVS	F4, 16(R1)
+	B	lanes13done
+lanes13low:
+	TBZ	$1, R0, lanes13one
+	FMOVD	F5, 0(R1)
+	TBZ	$0, R0, lanes13done
+	ADD	$8, R1, R1
+	VST1	V5.S[2], (R1)
+	B	lanes13done
+lanes13one:
+	TBZ	$0, R0, lanes13done
+	FMOVS	F5, 0(R1)
+	B	lanes13done
+lanes14:
+	TBZ	$2, R0, lanes14low
+	FMOVQ	F3, 0(R1)
+	TBZ	$1, R0, lanes14highone
+	FMOVD	F2, 16(R1)
+	TBZ	$0, R0, lanes14done
+	ADD	$24, R1, R1
+	VST1	V2.S[2], (R1)
+	B	lanes14done
+lanes14highone:
+	TBZ	$0, R0, lanes14done
+	FMOVS	F2, 16(R1)
+	B	lanes14done
+lanes14low:
+	TBZ	$1, R0, lanes14one
+	FMOVD	F3, 0(R1)
+	TBZ	$0, R0, lanes14done
+	ADD	$8, R1, R1
+	VST1	V3.S[2], (R1)
+	B	lanes14done
+lanes14one:
+	TBZ	$0, R0, lanes14done
+	FMOVS	F3, 0(R1)
+	B	lanes14done
+lanes15:
+	TBZ	$2, R0, lanes15low
+	FMOVQ	F1, 0(R1)
+	TBZ	$1, R0, lanes15highone
+	FMOVD	F0, 16(R1)
+	TBZ	$0, R0, lanes15done
+	ADD	$24, R1, R0
+	VST1	V0.S[2], (R0)
+	B	lanes15done
+lanes15highone:
+	TBZ	$0, R0, lanes15done
+	FMOVS	F0, 16(R1)
+	B	lanes15done
+lanes15low:
+	TBZ	$1, R0, lanes15one
+	FMOVD	F1, 0(R1)
+	TBZ	$0, R0, lanes15done
+	ADD	$8, R1, R0
+	VST1	V1.S[2], (R0)
+	B	lanes15done
+lanes15one:
+	TBZ	$0, R0, lanes15done
+	FMOVS	F1, 0(R1)
+	B	lanes15done
 
 // func columnGradNEON(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, meanDy *float32, slope *float32, scale *float32, dx *float32, bytes int)
 TEXT ·columnGradNEON(SB), NOSPLIT, $0-96
+	MOVD	rows+0(FP), R11
 	MOVD	x+8(FP), R10
-	MOVD	dy+16(FP), R9
-	MOVD	dx+80(FP), R8
-	MOVD	rows+0(FP), R7
 rows:
-	MOVD	mean+48(FP), R4
-	MOVD	meanDy+56(FP), R3
-	MOVD	slope+64(FP), R2
-	MOVD	scale+72(FP), R1
-	MOVD	vectors+24(FP), R11
-	MOVD	R10, R0
-	MOVD	R9, R6
-	MOVD	R8, R5
-rowGroup:
-	SUBS	$4, R11, R11
-	BLT	rowOnes
-	FLDPQ	0(R0), (F3, F2)
-	FLDPQ	0(R6), (F1, F0)
-	FLDPQ	0(R4), (F11, F10)
-	FLDPQ	0(R3), (F9, F8)
-	FLDPQ	0(R2), (F7, F6)
-	FLDPQ	0(R1), (F5, F4)
-	WORD	$0x4eabd463 // fsub v3.4s, v3.4s, v11.4s
-	WORD	$0x4eaad442 // fsub v2.4s, v2.4s, v10.4s
-	WORD	$0x6e27dc63 // fmul v3.4s, v3.4s, v7.4s
-	WORD	$0x6e26dc42 // fmul v2.4s, v2.4s, v6.4s
-	WORD	$0x4ea9d421 // fsub v1.4s, v1.4s, v9.4s
-	WORD	$0x4ea8d400 // fsub v0.4s, v0.4s, v8.4s
-	WORD	$0x4ea3d421 // fsub v1.4s, v1.4s, v3.4s
-	WORD	$0x4ea2d400 // fsub v0.4s, v0.4s, v2.4s
-	WORD	$0x6e25dc21 // fmul v1.4s, v1.4s, v5.4s
-	WORD	$0x6e24dc00 // fmul v0.4s, v0.4s, v4.4s
-	FSTPQ	(F1, F0), 0(R5)
-	FLDPQ	32(R0), (F3, F2)
-	FLDPQ	32(R6), (F1, F0)
-	FLDPQ	32(R4), (F11, F10)
-	FLDPQ	32(R3), (F9, F8)
-	FLDPQ	32(R2), (F7, F6)
-	FLDPQ	32(R1), (F5, F4)
-	WORD	$0x4eabd463 // fsub v3.4s, v3.4s, v11.4s
-	WORD	$0x4eaad442 // fsub v2.4s, v2.4s, v10.4s
-	WORD	$0x6e27dc63 // fmul v3.4s, v3.4s, v7.4s
-	WORD	$0x6e26dc42 // fmul v2.4s, v2.4s, v6.4s
-	WORD	$0x4ea9d421 // fsub v1.4s, v1.4s, v9.4s
-	WORD	$0x4ea8d400 // fsub v0.4s, v0.4s, v8.4s
-	WORD	$0x4ea3d421 // fsub v1.4s, v1.4s, v3.4s
-	WORD	$0x4ea2d400 // fsub v0.4s, v0.4s, v2.4s
-	WORD	$0x6e25dc21 // fmul v1.4s, v1.4s, v5.4s
-	WORD	$0x6e24dc00 // fmul v0.4s, v0.4s, v4.4s
-	FSTPQ	(F1, F0), 32(R5)
-	FLDPQ	64(R0), (F3, F2)
-	FLDPQ	64(R6), (F1, F0)
-	FLDPQ	64(R4), (F11, F10)
-	FLDPQ	64(R3), (F9, F8)
-	FLDPQ	64(R2), (F7, F6)
-	FLDPQ	64(R1), (F5, F4)
-	WORD	$0x4eabd463 // fsub v3.4s, v3.4s, v11.4s
-	WORD	$0x4eaad442 // fsub v2.4s, v2.4s, v10.4s
-	WORD	$0x6e27dc63 // fmul v3.4s, v3.4s, v7.4s
-	WORD	$0x6e26dc42 // fmul v2.4s, v2.4s, v6.4s
-	WORD	$0x4ea9d421 // fsub v1.4s, v1.4s, v9.4s
-	WORD	$0x4ea8d400 // fsub v0.4s, v0.4s, v8.4s
-	WORD	$0x4ea3d421 // fsub v1.4s, v1.4s, v3.4s
-	WORD	$0x4ea2d400 // fsub v0.4s, v0.4s, v2.4s
-	WORD	$0x6e25dc21 // fmul v1.4s, v1.4s, v5.4s
-	WORD	$0x6e24dc00 // fmul v0.4s, v0.4s, v4.4s
-	FSTPQ	(F1, F0), 64(R5)
-	FLDPQ	96(R0), (F3, F2)
-	FLDPQ	96(R6), (F1, F0)
-	FLDPQ	96(R4), (F11, F10)
-	FLDPQ	96(R3), (F9, F8)
-	FLDPQ	96(R2), (F7, F6)
-	FLDPQ	96(R1), (F5, F4)
-	WORD	$0x4eabd463 // fsub v3.4s, v3.4s, v11.4s
-	WORD	$0x4eaad442 // fsub v2.4s, v2.4s, v10.4s
-	WORD	$0x6e27dc63 // fmul v3.4s, v3.4s, v7.4s
-	WORD	$0x6e26dc42 // fmul v2.4s, v2.4s, v6.4s
-	WORD	$0x4ea9d421 // fsub v1.4s, v1.4s, v9.4s
-	WORD	$0x4ea8d400 // fsub v0.4s, v0.4s, v8.4s
-	WORD	$0x4ea3d421 // fsub v1.4s, v1.4s, v3.4s
-	WORD	$0x4ea2d400 // fsub v0.4s, v0.4s, v2.4s
-	WORD	$0x6e25dc21 // fmul v1.4s, v1.4s, v5.4s
-	WORD	$0x6e24dc00 // fmul v0.4s, v0.4s, v4.4s
-	FSTPQ	(F1, F0), 96(R5)
-	ADD	$128, R0, R0
-	ADD	$128, R6, R6
-	ADD	$128, R5, R5
-	ADD	$128, R4, R4
-	ADD	$128, R3, R3
-	ADD	$128, R2, R2
-	ADD	$128, R1, R1
-	B	rowGroup
-rowOnes:
-	ADD	$4, R11, R11
+	MOVD	bytes+88(FP), R0
+	MOVD	R10, R9
+	ADD	R0<<0, R10, R0
+	CMP	$1, R11
+	CSEL	GT, R0, R9, R9
+	MOVD	dy+16(FP), R8
+	MOVD	x+8(FP), R0
+	SUB	R0, R8, R8
+	MOVD	dx+80(FP), R7
+	MOVD	x+8(FP), R0
+	SUB	R0, R7, R7
+	MOVD	mean+48(FP), R6
+	MOVD	meanDy+56(FP), R5
+	MOVD	slope+64(FP), R4
+	MOVD	scale+72(FP), R3
+	MOVD	vectors+24(FP), R2
+	MOVD	ZR, R1
 row:
-	SUBS	$1, R11, R11
+	SUBS	$1, R2, R2
 	BLT	rowTail
+	ADD	R1<<0, R6, R0
+	FLDPQ	0(R0), (F13, F12)
+	ADD	R1<<0, R5, R0
+	FLDPQ	0(R0), (F11, F10)
+	ADD	R1<<0, R4, R0
+	FLDPQ	0(R0), (F9, F8)
+	ADD	R1<<0, R3, R0
+	FLDPQ	0(R0), (F7, F6)
+	ADD	R1<<0, R10, R0
+	FLDPQ	0(R0), (F1, F0)
+	ADD	R8<<0, R10, R0
+	FLDPQ	0(R0), (F5, F4)
+	WORD	$0x4eadd421 // fsub v1.4s, v1.4s, v13.4s
+	WORD	$0x4eacd400 // fsub v0.4s, v0.4s, v12.4s
+	WORD	$0x6e29dc21 // fmul v1.4s, v1.4s, v9.4s
+	WORD	$0x6e28dc00 // fmul v0.4s, v0.4s, v8.4s
+	WORD	$0x4eabd4a5 // fsub v5.4s, v5.4s, v11.4s
+	WORD	$0x4eaad484 // fsub v4.4s, v4.4s, v10.4s
+	WORD	$0x4ea1d4a5 // fsub v5.4s, v5.4s, v1.4s
+	WORD	$0x4ea0d484 // fsub v4.4s, v4.4s, v0.4s
+	WORD	$0x6e27dca5 // fmul v5.4s, v5.4s, v7.4s
+	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	ADD	R1<<0, R9, R0
 	FLDPQ	0(R0), (F3, F2)
-	FLDPQ	0(R6), (F1, F0)
-	FLDPQ	0(R4), (F11, F10)
-	FLDPQ	0(R3), (F9, F8)
-	FLDPQ	0(R2), (F7, F6)
-	FLDPQ	0(R1), (F5, F4)
-	WORD	$0x4eabd463 // fsub v3.4s, v3.4s, v11.4s
-	WORD	$0x4eaad442 // fsub v2.4s, v2.4s, v10.4s
-	WORD	$0x6e27dc63 // fmul v3.4s, v3.4s, v7.4s
-	WORD	$0x6e26dc42 // fmul v2.4s, v2.4s, v6.4s
-	WORD	$0x4ea9d421 // fsub v1.4s, v1.4s, v9.4s
-	WORD	$0x4ea8d400 // fsub v0.4s, v0.4s, v8.4s
+	ADD	R8<<0, R9, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4eadd463 // fsub v3.4s, v3.4s, v13.4s
+	WORD	$0x4eacd442 // fsub v2.4s, v2.4s, v12.4s
+	WORD	$0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
+	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
+	WORD	$0x4eabd421 // fsub v1.4s, v1.4s, v11.4s
+	WORD	$0x4eaad400 // fsub v0.4s, v0.4s, v10.4s
 	WORD	$0x4ea3d421 // fsub v1.4s, v1.4s, v3.4s
 	WORD	$0x4ea2d400 // fsub v0.4s, v0.4s, v2.4s
-	WORD	$0x6e25dc21 // fmul v1.4s, v1.4s, v5.4s
-	WORD	$0x6e24dc00 // fmul v0.4s, v0.4s, v4.4s
-	FSTPQ	(F1, F0), 0(R5)
-	ADD	$32, R0, R0
-	ADD	$32, R6, R6
-	ADD	$32, R5, R5
-	ADD	$32, R4, R4
-	ADD	$32, R3, R3
-	ADD	$32, R2, R2
+	WORD	$0x6e27dc21 // fmul v1.4s, v1.4s, v7.4s
+	WORD	$0x6e26dc00 // fmul v0.4s, v0.4s, v6.4s
+	ADD	R7<<0, R10, R0
+	FSTPQ	(F5, F4), 0(R0)
+	ADD	R7<<0, R9, R0
+	FSTPQ	(F1, F0), 0(R0)
 	ADD	$32, R1, R1
+	ADD	$32, R8, R8
+	ADD	$32, R7, R7
 	B	row
 rowTail:
-	MOVD	rest+32(FP), R11
-	TST	R11, R11
+	MOVD	rest+32(FP), R0
+	TST	R0, R0
 	BEQ	rowDone
-	MOVD	tail+40(FP), R11
-	MOVWU	64(R11), R11
-	TBZ	$3, R11, lanes1
-	FLDPQ	0(R0), (F3, F2)
+	MOVD	tail+40(FP), R0
+	MOVWU	64(R0), R0
+	ADD	R1<<0, R6, R2
+	TBZ	$3, R0, lanes1
+	FLDPQ	0(R2), (F13, F12)
 lanes1done:
-	TBZ	$3, R11, lanes2
-	FLDPQ	0(R6), (F1, F0)
+	ADD	R1<<0, R5, R2
+	TBZ	$3, R0, lanes2
+	FLDPQ	0(R2), (F11, F10)
 lanes2done:
-	TBZ	$3, R11, lanes3
-	FLDPQ	0(R4), (F11, F10)
+	ADD	R1<<0, R4, R2
+	TBZ	$3, R0, lanes3
+	FLDPQ	0(R2), (F9, F8)
 lanes3done:
-	TBZ	$3, R11, lanes4
-	FLDPQ	0(R3), (F9, F8)
-lanes4done:
-	TBZ	$3, R11, lanes5
+	ADD	R1<<0, R3, R2
+	TBZ	$3, R0, lanes4
 	FLDPQ	0(R2), (F7, F6)
+lanes4done:
+	ADD	R1<<0, R10, R2
+	TBZ	$3, R0, lanes5
+	FLDPQ	0(R2), (F1, F0)
 lanes5done:
-	TBZ	$3, R11, lanes6
-	FLDPQ	0(R1), (F5, F4)
+	ADD	R8<<0, R10, R2
+	TBZ	$3, R0, lanes6
+	FLDPQ	0(R2), (F5, F4)
 lanes6done:
-	WORD	$0x4eabd463 // fsub v3.4s, v3.4s, v11.4s
-	WORD	$0x4eaad442 // fsub v2.4s, v2.4s, v10.4s
-	WORD	$0x6e27dc63 // fmul v3.4s, v3.4s, v7.4s
-	WORD	$0x6e26dc42 // fmul v2.4s, v2.4s, v6.4s
-	WORD	$0x4ea9d421 // fsub v1.4s, v1.4s, v9.4s
-	WORD	$0x4ea8d400 // fsub v0.4s, v0.4s, v8.4s
+	WORD	$0x4eadd421 // fsub v1.4s, v1.4s, v13.4s
+	WORD	$0x4eacd400 // fsub v0.4s, v0.4s, v12.4s
+	WORD	$0x6e29dc21 // fmul v1.4s, v1.4s, v9.4s
+	WORD	$0x6e28dc00 // fmul v0.4s, v0.4s, v8.4s
+	WORD	$0x4eabd4a5 // fsub v5.4s, v5.4s, v11.4s
+	WORD	$0x4eaad484 // fsub v4.4s, v4.4s, v10.4s
+	WORD	$0x4ea1d4a5 // fsub v5.4s, v5.4s, v1.4s
+	WORD	$0x4ea0d484 // fsub v4.4s, v4.4s, v0.4s
+	WORD	$0x6e27dca5 // fmul v5.4s, v5.4s, v7.4s
+	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	ADD	R1<<0, R9, R1
+	TBZ	$3, R0, lanes7
+	FLDPQ	0(R1), (F3, F2)
+lanes7done:
+	ADD	R8<<0, R9, R1
+	TBZ	$3, R0, lanes8
+	FLDPQ	0(R1), (F1, F0)
+lanes8done:
+	WORD	$0x4eadd463 // fsub v3.4s, v3.4s, v13.4s
+	WORD	$0x4eacd442 // fsub v2.4s, v2.4s, v12.4s
+	WORD	$0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
+	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
+	WORD	$0x4eabd421 // fsub v1.4s, v1.4s, v11.4s
+	WORD	$0x4eaad400 // fsub v0.4s, v0.4s, v10.4s
 	WORD	$0x4ea3d421 // fsub v1.4s, v1.4s, v3.4s
 	WORD	$0x4ea2d400 // fsub v0.4s, v0.4s, v2.4s
-	WORD	$0x6e25dc21 // fmul v1.4s, v1.4s, v5.4s
-	WORD	$0x6e24dc00 // fmul v0.4s, v0.4s, v4.4s
-	TBZ	$3, R11, lanes7
-	FSTPQ	(F1, F0), 0(R5)
-lanes7done:
+	WORD	$0x6e27dc21 // fmul v1.4s, v1.4s, v7.4s
+	WORD	$0x6e26dc00 // fmul v0.4s, v0.4s, v6.4s
+	ADD	R7<<0, R10, R1
+	TBZ	$3, R0, lanes9
+	FSTPQ	(F5, F4), 0(R1)
+lanes9done:
+	ADD	R7<<0, R9, R1
+	TBZ	$3, R0, lanes10
+	FSTPQ	(F1, F0), 0(R1)
+lanes10done:
 rowDone:
+	MOVD	R9, R10
 	MOVD	bytes+88(FP), R0
 	ADD	R0, R10, R10
-	ADD	R0, R9, R9
-	ADD	R0, R8, R8
-	SUBS	$1, R7, R7
-	BNE	rows
+	SUBS	$2, R11, R11
+	BGT	rows
 	RET
 lanes1:
-	VMOVI	$0, V3.B16
-	VMOVI	$0, V2.B16
-	TBZ	$2, R11, lanes1low
-	FMOVQ	0(R0), F3
-	TBZ	$1, R11, lanes1highone
-	FMOVD	16(R0), F2
-	TBZ	$0, R11, lanes1done
-	ADD	$24, R0, R0
-	VLD1	(R0), V2.S[2]
+	VMOVI	$0, V13.B16
+	VMOVI	$0, V12.B16
+	TBZ	$2, R0, lanes1low
+	FMOVQ	0(R2), F13
+	TBZ	$1, R0, lanes1highone
+	FMOVD	16(R2), F12
+	TBZ	$0, R0, lanes1done
+	ADD	$24, R2, R2
+	VLD1	(R2), V12.S[2]
 	B	lanes1done
 lanes1highone:
-	TBZ	$0, R11, lanes1done
-	FMOVS	16(R0), F2
+	TBZ	$0, R0, lanes1done
+	FMOVS	16(R2), F12
 	B	lanes1done
 lanes1low:
-	TBZ	$1, R11, lanes1one
-	FMOVD	0(R0), F3
-	TBZ	$0, R11, lanes1done
-	ADD	$8, R0, R0
-	VLD1	(R0), V3.S[2]
+	TBZ	$1, R0, lanes1one
+	FMOVD	0(R2), F13
+	TBZ	$0, R0, lanes1done
+	ADD	$8, R2, R2
+	VLD1	(R2), V13.S[2]
 	B	lanes1done
 lanes1one:
-	TBZ	$0, R11, lanes1done
-	FMOVS	0(R0), F3
+	TBZ	$0, R0, lanes1done
+	FMOVS	0(R2), F13
 	B	lanes1done
 lanes2:
-	VMOVI	$0, V1.B16
-	VMOVI	$0, V0.B16
-	TBZ	$2, R11, lanes2low
-	FMOVQ	0(R6), F1
-	TBZ	$1, R11, lanes2highone
-	FMOVD	16(R6), F0
-	TBZ	$0, R11, lanes2done
-	ADD	$24, R6, R0
-	VLD1	(R0), V0.S[2]
+	VMOVI	$0, V11.B16
+	VMOVI	$0, V10.B16
+	TBZ	$2, R0, lanes2low
+	FMOVQ	0(R2), F11
+	TBZ	$1, R0, lanes2highone
+	FMOVD	16(R2), F10
+	TBZ	$0, R0, lanes2done
+	ADD	$24, R2, R2
+	VLD1	(R2), V10.S[2]
 	B	lanes2done
 lanes2highone:
-	TBZ	$0, R11, lanes2done
-	FMOVS	16(R6), F0
+	TBZ	$0, R0, lanes2done
+	FMOVS	16(R2), F10
 	B	lanes2done
 lanes2low:
-	TBZ	$1, R11, lanes2one
-	FMOVD	0(R6), F1
-	TBZ	$0, R11, lanes2done
-	ADD	$8, R6, R0
-	VLD1	(R0), V1.S[2]
+	TBZ	$1, R0, lanes2one
+	FMOVD	0(R2), F11
+	TBZ	$0, R0, lanes2done
+	ADD	$8, R2, R2
+	VLD1	(R2), V11.S[2]
 	B	lanes2done
 lanes2one:
-	TBZ	$0, R11, lanes2done
-	FMOVS	0(R6), F1
+	TBZ	$0, R0, lanes2done
+	FMOVS	0(R2), F11
+	B	lanes2done
+lanes3:
+	VMOVI	$0, V9.B16
+	VMOVI	$0, V8.B16
+	TBZ	$2, R0, lanes3low
+	FMOVQ	0(R2), F9
+	TBZ	$1, R0, lanes3highone
+	FMOVD	16(R2), F8
+	TBZ	$0, R0, lanes3done
+	ADD	$24, R2, R2
+	VLD1	(R2), V8.S[2]
+	B	lanes3done
+lanes3highone:
+	TBZ	$0, R0, lanes3done
+	FMOVS	16(R2), F8
+	B	lanes3done
+lanes3low:
+	TBZ	$1, R0, lanes3one
+	FMOVD	0(R2), F9
+	TBZ	$0, R0, lanes3done
+	ADD	$8, R2, R2
+	VLD1	(R2), V9.S[2]
+	B	lanes3done
+lanes3one:
+	TBZ	$0, R0, lanes3done
+	FMOVS	0(R2), F9
+	B	lanes3done
+lanes4:
+	VMOVI	$0, V7.B16
+	VMOVI	$0, V6.B16
+	TBZ	$2, R0, lanes4low
+	FMOVQ	0(R2), F7
+	TBZ	$1, R0, lanes4highone
+	FMOVD	16(R2), F6
+	TBZ	$0, R0, lanes4done
+	ADD	$24, R2, R2
+	VLD1	(R2), V6.S[2]
+	B	lanes4done
+lanes4highone:
+	TBZ	$0, R0, lanes4done
+	FMOVS	16(R2), F6
+	B	lanes4done
+lanes4low:
+	TBZ	$1, R0, lanes4one
+	FMOVD	0(R2), F7
+	TBZ	$0, R0, lanes4done
+	ADD	$8, R2, R2
+	VLD1	(R2), V7.S[2]
+	B	lanes4done
+lanes4one:
+	TBZ	$0, R0, lanes4done
+	FMOVS	0(R2), F7
+	B	lanes4done
+lanes5:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R0, lanes5low
+	FMOVQ	0(R2), F1
+	TBZ	$1, R0, lanes5highone
+	FMOVD	16(R2), F0
+	TBZ	$0, R0, lanes5done
+	ADD	$24, R2, R2
+	VLD1	(R2), V0.S[2]
+	B	lanes5done
+lanes5highone:
+	TBZ	$0, R0, lanes5done
+	FMOVS	16(R2), F0
+	B	lanes5done
+lanes5low:
+	TBZ	$1, R0, lanes5one
+	FMOVD	0(R2), F1
+	TBZ	$0, R0, lanes5done
+	ADD	$8, R2, R2
+	VLD1	(R2), V1.S[2]
+	B	lanes5done
+lanes5one:
+	TBZ	$0, R0, lanes5done
+	FMOVS	0(R2), F1
+	B	lanes5done
+lanes6:
+	VMOVI	$0, V5.B16
+	VMOVI	$0, V4.B16
+	TBZ	$2, R0, lanes6low
+	FMOVQ	0(R2), F5
+	TBZ	$1, R0, lanes6highone
+	FMOVD	16(R2), F4
+	TBZ	$0, R0, lanes6done
+	ADD	$24, R2, R2
+	VLD1	(R2), V4.S[2]
+	B	lanes6done
+lanes6highone:
+	TBZ	$0, R0, lanes6done
+	FMOVS	16(R2), F4
+	B	lanes6done
+lanes6low:
+	TBZ	$1, R0, lanes6one
+	FMOVD	0(R2), F5
+	TBZ	$0, R0, lanes6done
+	ADD	$8, R2, R2
+	VLD1	(R2), V5.S[2]
+	B	lanes6done
+lanes6one:
+	TBZ	$0, R0, lanes6done
+	FMOVS	0(R2), F5
+	B	lanes6done
+lanes7:
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	TBZ	$2, R0, lanes7low
+	FMOVQ	0(R1), F3
+	TBZ	$1, R0, lanes7highone
+	FMOVD	16(R1), F2
+	TBZ	$0, R0, lanes7done
+	ADD	$24, R1, R1
+	VLD1	(R1), V2.S[2]
+	B	lanes7done
+lanes7highone:
+	TBZ	$0, R0, lanes7done
+	FMOVS	16(R1), F2
+	B	lanes7done
+lanes7low:
+	TBZ	$1, R0, lanes7one
+	FMOVD	0(R1), F3
+	TBZ	$0, R0, lanes7done
+	ADD	$8, R1, R1
+	VLD1	(R1), V3.S[2]
+	B	lanes7done
+lanes7one:
+	TBZ	$0, R0, lanes7done
+	FMOVS	0(R1), F3
+	B	lanes7done
+lanes8:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R0, lanes8low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R0, lanes8highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R0, lanes8done
+	ADD	$24, R1, R1
+	VLD1	(R1), V0.S[2]
+	B	lanes8done
+lanes8highone:
+	TBZ	$0, R0, lanes8done
+	FMOVS	16(R1), F0
+	B	lanes8done
+lanes8low:
+	TBZ	$1, R0, lanes8one
+	FMOVD	0(R1), F1
+	TBZ	$0, R0, lanes8done
+	ADD	$8, R1, R1
+	VLD1	(R1), V1.S[2]
+	B	lanes8done
+lanes8one:
+	TBZ	$0, R0, lanes8done
+	FMOVS	0(R1), F1
+	B	lanes8done
+lanes9:
+	TBZ	$2, R0, lanes9low
+	FMOVQ	F5, 0(R1)
+	TBZ	$1, R0, lanes9highone
+	FMOVD	F4, 16(R1)
+	TBZ	$0, R0, lanes9done
+	ADD	$24, R1, R1
+	VST1	V4.S[2], (R1)
+	B	lanes9done
+lanes9highone:
+	TBZ	$0, R0, lanes9done
+	FMOVS	F4, 16(R1)
+	B	lanes9done
+lanes9low:
+	TBZ	$1, R0, lanes9one
+	FMOVD	F5, 0(R1)
+	TBZ	$0, R0, lanes9done
+	ADD	$8, R1, R1
+	VST1	V5.S[2], (R1)
+	B	lanes9done
+lanes9one:
+	TBZ	$0, R0, lanes9done
+	FMOVS	F5, 0(R1)
+	B	lanes9done
+lanes10:
+	TBZ	$2, R0, lanes10low
+	FMOVQ	F1, 0(R1)
+	TBZ	$1, R0, lanes10highone
+	FMOVD	F0, 16(R1)
+	TBZ	$0, R0, lanes10done
+	ADD	$24, R1, R0
+	VST1	V0.S[2], (R0)
+	B	lanes10done
+lanes10highone:
+	TBZ	$0, R0, lanes10done
+	FMOVS	F0, 16(R1)
+	B	lanes10done
+lanes10low:
+	TBZ	$1, R0, lanes10one
+	FMOVD	F1, 0(R1)
+	TBZ	$0, R0, lanes10done
+	ADD	$8, R1, R0
+	VST1	V1.S[2], (R0)
+	B	lanes10done
+lanes10one:
+	TBZ	$0, R0, lanes10done
+	FMOVS	F1, 0(R1)
+	B	lanes10done
+
+// func reluColumnGradNEON(rows int, x *float32, dy *float32, y *float32, vectors int, rest int, tail uintptr, mean *float32, meanDy *float32, slope *float32, scale *float32, dx *float32, bytes int)
+TEXT ·reluColumnGradNEON(SB), NOSPLIT, $0-104
+	VMOVI	$0, V16.B16
+	MOVD	rows+0(FP), R12
+	MOVD	x+8(FP), R11
+rows:
+	MOVD	bytes+96(FP), R0
+	MOVD	R11, R10
+	ADD	R0<<0, R11, R0
+	CMP	$1, R12
+	CSEL	GT, R0, R10, R10
+	MOVD	dy+16(FP), R9
+	MOVD	x+8(FP), R0
+	SUB	R0, R9, R9
+	MOVD	y+24(FP), R8
+	MOVD	x+8(FP), R0
+	SUB	R0, R8, R8
+	MOVD	dx+88(FP), R7
+	MOVD	x+8(FP), R0
+	SUB	R0, R7, R7
+	MOVD	mean+56(FP), R6
+	MOVD	meanDy+64(FP), R5
+	MOVD	slope+72(FP), R4
+	MOVD	scale+80(FP), R3
+	MOVD	vectors+32(FP), R2
+	MOVD	ZR, R1
+row:
+	SUBS	$1, R2, R2
+	BLT	rowTail
+	ADD	R1<<0, R6, R0
+	FLDPQ	0(R0), (F15, F14)
+	ADD	R1<<0, R5, R0
+	FLDPQ	0(R0), (F13, F12)
+	ADD	R1<<0, R4, R0
+	FLDPQ	0(R0), (F11, F10)
+	ADD	R1<<0, R3, R0
+	FLDPQ	0(R0), (F9, F8)
+	ADD	R1<<0, R11, R0
+	FLDPQ	0(R0), (F3, F2)
+	ADD	R9<<0, R11, R0
+	FLDPQ	0(R0), (F7, F6)
+	ADD	R8<<0, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x6e21e601 // fcmge v1.4s, v16.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e600 // fcmge v0.4s, v16.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V7.B16, V7.B16
+	VAND	V0.B16, V6.B16, V6.B16
+	WORD	$0x4eafd463 // fsub v3.4s, v3.4s, v15.4s
+	WORD	$0x4eaed442 // fsub v2.4s, v2.4s, v14.4s
+	WORD	$0x6e2bdc63 // fmul v3.4s, v3.4s, v11.4s
+	WORD	$0x6e2adc42 // fmul v2.4s, v2.4s, v10.4s
+	WORD	$0x4eadd4e7 // fsub v7.4s, v7.4s, v13.4s
+	WORD	$0x4eacd4c6 // fsub v6.4s, v6.4s, v12.4s
+	WORD	$0x4ea3d4e7 // fsub v7.4s, v7.4s, v3.4s
+	WORD	$0x4ea2d4c6 // fsub v6.4s, v6.4s, v2.4s
+	WORD	$0x6e29dce7 // fmul v7.4s, v7.4s, v9.4s
+	WORD	$0x6e28dcc6 // fmul v6.4s, v6.4s, v8.4s
+	ADD	R1<<0, R10, R0
+	FLDPQ	0(R0), (F5, F4)
+	ADD	R9<<0, R10, R0
+	FLDPQ	0(R0), (F3, F2)
+	ADD	R8<<0, R10, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x6e21e601 // fcmge v1.4s, v16.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e600 // fcmge v0.4s, v16.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V3.B16, V3.B16
+	VAND	V0.B16, V2.B16, V2.B16
+	WORD	$0x4eafd4a5 // fsub v5.4s, v5.4s, v15.4s
+	WORD	$0x4eaed484 // fsub v4.4s, v4.4s, v14.4s
+	WORD	$0x6e2bdca5 // fmul v5.4s, v5.4s, v11.4s
+	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
+	WORD	$0x4eadd463 // fsub v3.4s, v3.4s, v13.4s
+	WORD	$0x4eacd442 // fsub v2.4s, v2.4s, v12.4s
+	WORD	$0x4ea5d463 // fsub v3.4s, v3.4s, v5.4s
+	WORD	$0x4ea4d442 // fsub v2.4s, v2.4s, v4.4s
+	WORD	$0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
+	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
+	ADD	R7<<0, R11, R0
+	FSTPQ	(F7, F6), 0(R0)
+	ADD	R7<<0, R10, R0
+	FSTPQ	(F3, F2), 0(R0)
+	ADD	$32, R1, R1
+	ADD	$32, R9, R9
+	ADD	$32, R8, R8
+	ADD	$32, R7, R7
+	B	row
+rowTail:
+	MOVD	rest+40(FP), R0
+	TST	R0, R0
+	BEQ	rowDone
+	MOVD	tail+48(FP), R0
+	MOVWU	64(R0), R0
+	ADD	R1<<0, R6, R2
+	TBZ	$3, R0, lanes1
+	FLDPQ	0(R2), (F15, F14)
+lanes1done:
+	ADD	R1<<0, R5, R2
+	TBZ	$3, R0, lanes2
+	FLDPQ	0(R2), (F13, F12)
+lanes2done:
+	ADD	R1<<0, R4, R2
+	TBZ	$3, R0, lanes3
+	FLDPQ	0(R2), (F11, F10)
+lanes3done:
+	ADD	R1<<0, R3, R2
+	TBZ	$3, R0, lanes4
+	FLDPQ	0(R2), (F9, F8)
+lanes4done:
+	ADD	R1<<0, R11, R2
+	TBZ	$3, R0, lanes5
+	FLDPQ	0(R2), (F3, F2)
+lanes5done:
+	ADD	R9<<0, R11, R2
+	TBZ	$3, R0, lanes6
+	FLDPQ	0(R2), (F7, F6)
+lanes6done:
+	ADD	R8<<0, R11, R2
+	TBZ	$3, R0, lanes7
+	FLDPQ	0(R2), (F1, F0)
+lanes7done:
+	WORD	$0x6e21e601 // fcmge v1.4s, v16.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e600 // fcmge v0.4s, v16.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V7.B16, V7.B16
+	VAND	V0.B16, V6.B16, V6.B16
+	WORD	$0x4eafd463 // fsub v3.4s, v3.4s, v15.4s
+	WORD	$0x4eaed442 // fsub v2.4s, v2.4s, v14.4s
+	WORD	$0x6e2bdc63 // fmul v3.4s, v3.4s, v11.4s
+	WORD	$0x6e2adc42 // fmul v2.4s, v2.4s, v10.4s
+	WORD	$0x4eadd4e7 // fsub v7.4s, v7.4s, v13.4s
+	WORD	$0x4eacd4c6 // fsub v6.4s, v6.4s, v12.4s
+	WORD	$0x4ea3d4e7 // fsub v7.4s, v7.4s, v3.4s
+	WORD	$0x4ea2d4c6 // fsub v6.4s, v6.4s, v2.4s
+	WORD	$0x6e29dce7 // fmul v7.4s, v7.4s, v9.4s
+	WORD	$0x6e28dcc6 // fmul v6.4s, v6.4s, v8.4s
+	ADD	R1<<0, R10, R1
+	TBZ	$3, R0, lanes8
+	FLDPQ	0(R1), (F5, F4)
+lanes8done:
+	ADD	R9<<0, R10, R1
+	TBZ	$3, R0, lanes9
+	FLDPQ	0(R1), (F3, F2)
+lanes9done:
+	ADD	R8<<0, R10, R1
+	TBZ	$3, R0, lanes10
+	FLDPQ	0(R1), (F1, F0)
+lanes10done:
+	WORD	$0x6e21e601 // fcmge v1.4s, v16.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e600 // fcmge v0.4s, v16.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V3.B16, V3.B16
+	VAND	V0.B16, V2.B16, V2.B16
+	WORD	$0x4eafd4a5 // fsub v5.4s, v5.4s, v15.4s
+	WORD	$0x4eaed484 // fsub v4.4s, v4.4s, v14.4s
+	WORD	$0x6e2bdca5 // fmul v5.4s, v5.4s, v11.4s
+	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
+	WORD	$0x4eadd463 // fsub v3.4s, v3.4s, v13.4s
+	WORD	$0x4eacd442 // fsub v2.4s, v2.4s, v12.4s
+	WORD	$0x4ea5d463 // fsub v3.4s, v3.4s, v5.4s
+	WORD	$0x4ea4d442 // fsub v2.4s, v2.4s, v4.4s
+	WORD	$0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
+	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
+	ADD	R7<<0, R11, R1
+	TBZ	$3, R0, lanes11
+	FSTPQ	(F7, F6), 0(R1)
+lanes11done:
+	ADD	R7<<0, R10, R1
+	TBZ	$3, R0, lanes12
+	FSTPQ	(F3, F2), 0(R1)
+lanes12done:
+rowDone:
+	MOVD	R10, R11
+	MOVD	bytes+96(FP), R0
+	ADD	R0, R11, R11
+	SUBS	$2, R12, R12
+	BGT	rows
+	RET
+lanes1:
+	VMOVI	$0, V15.B16
+	VMOVI	$0, V14.B16
+	TBZ	$2, R0, lanes1low
+	FMOVQ	0(R2), F15
+	TBZ	$1, R0, lanes1highone
+	FMOVD	16(R2), F14
+	TBZ	$0, R0, lanes1done
+	ADD	$24, R2, R2
+	VLD1	(R2), V14.S[2]
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R0, lanes1done
+	FMOVS	16(R2), F14
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R0, lanes1one
+	FMOVD	0(R2), F15
+	TBZ	$0, R0, lanes1done
+	ADD	$8, R2, R2
+	VLD1	(R2), V15.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R0, lanes1done
+	FMOVS	0(R2), F15
+	B	lanes1done
+lanes2:
+	VMOVI	$0, V13.B16
+	VMOVI	$0, V12.B16
+	TBZ	$2, R0, lanes2low
+	FMOVQ	0(R2), F13
+	TBZ	$1, R0, lanes2highone
+	FMOVD	16(R2), F12
+	TBZ	$0, R0, lanes2done
+	ADD	$24, R2, R2
+	VLD1	(R2), V12.S[2]
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R0, lanes2done
+	FMOVS	16(R2), F12
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R0, lanes2one
+	FMOVD	0(R2), F13
+	TBZ	$0, R0, lanes2done
+	ADD	$8, R2, R2
+	VLD1	(R2), V13.S[2]
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R0, lanes2done
+	FMOVS	0(R2), F13
 	B	lanes2done
 lanes3:
 	VMOVI	$0, V11.B16
 	VMOVI	$0, V10.B16
-	TBZ	$2, R11, lanes3low
-	FMOVQ	0(R4), F11
-	TBZ	$1, R11, lanes3highone
-	FMOVD	16(R4), F10
-	TBZ	$0, R11, lanes3done
-	ADD	$24, R4, R0
-	VLD1	(R0), V10.S[2]
+	TBZ	$2, R0, lanes3low
+	FMOVQ	0(R2), F11
+	TBZ	$1, R0, lanes3highone
+	FMOVD	16(R2), F10
+	TBZ	$0, R0, lanes3done
+	ADD	$24, R2, R2
+	VLD1	(R2), V10.S[2]
 	B	lanes3done
 lanes3highone:
-	TBZ	$0, R11, lanes3done
-	FMOVS	16(R4), F10
+	TBZ	$0, R0, lanes3done
+	FMOVS	16(R2), F10
 	B	lanes3done
 lanes3low:
-	TBZ	$1, R11, lanes3one
-	FMOVD	0(R4), F11
-	TBZ	$0, R11, lanes3done
-	ADD	$8, R4, R0
-	VLD1	(R0), V11.S[2]
+	TBZ	$1, R0, lanes3one
+	FMOVD	0(R2), F11
+	TBZ	$0, R0, lanes3done
+	ADD	$8, R2, R2
+	VLD1	(R2), V11.S[2]
 	B	lanes3done
 lanes3one:
-	TBZ	$0, R11, lanes3done
-	FMOVS	0(R4), F11
+	TBZ	$0, R0, lanes3done
+	FMOVS	0(R2), F11
 	B	lanes3done
 lanes4:
 	VMOVI	$0, V9.B16
 	VMOVI	$0, V8.B16
-	TBZ	$2, R11, lanes4low
-	FMOVQ	0(R3), F9
-	TBZ	$1, R11, lanes4highone
-	FMOVD	16(R3), F8
-	TBZ	$0, R11, lanes4done
-	ADD	$24, R3, R0
-	VLD1	(R0), V8.S[2]
+	TBZ	$2, R0, lanes4low
+	FMOVQ	0(R2), F9
+	TBZ	$1, R0, lanes4highone
+	FMOVD	16(R2), F8
+	TBZ	$0, R0, lanes4done
+	ADD	$24, R2, R2
+	VLD1	(R2), V8.S[2]
 	B	lanes4done
 lanes4highone:
-	TBZ	$0, R11, lanes4done
-	FMOVS	16(R3), F8
+	TBZ	$0, R0, lanes4done
+	FMOVS	16(R2), F8
 	B	lanes4done
 lanes4low:
-	TBZ	$1, R11, lanes4one
-	FMOVD	0(R3), F9
-	TBZ	$0, R11, lanes4done
-	ADD	$8, R3, R0
-	VLD1	(R0), V9.S[2]
+	TBZ	$1, R0, lanes4one
+	FMOVD	0(R2), F9
+	TBZ	$0, R0, lanes4done
+	ADD	$8, R2, R2
+	VLD1	(R2), V9.S[2]
 	B	lanes4done
 lanes4one:
-	TBZ	$0, R11, lanes4done
-	FMOVS	0(R3), F9
+	TBZ	$0, R0, lanes4done
+	FMOVS	0(R2), F9
 	B	lanes4done
 lanes5:
-	VMOVI	$0, V7.B16
-	VMOVI	$0, V6.B16
-	TBZ	$2, R11, lanes5low
-	FMOVQ	0(R2), F7
-	TBZ	$1, R11, lanes5highone
-	FMOVD	16(R2), F6
-	TBZ	$0, R11, lanes5done
-	ADD	$24, R2, R0
-	VLD1	(R0), V6.S[2]
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	TBZ	$2, R0, lanes5low
+	FMOVQ	0(R2), F3
+	TBZ	$1, R0, lanes5highone
+	FMOVD	16(R2), F2
+	TBZ	$0, R0, lanes5done
+	ADD	$24, R2, R2
+	VLD1	(R2), V2.S[2]
 	B	lanes5done
 lanes5highone:
-	TBZ	$0, R11, lanes5done
-	FMOVS	16(R2), F6
+	TBZ	$0, R0, lanes5done
+	FMOVS	16(R2), F2
 	B	lanes5done
 lanes5low:
-	TBZ	$1, R11, lanes5one
-	FMOVD	0(R2), F7
-	TBZ	$0, R11, lanes5done
-	ADD	$8, R2, R0
-	VLD1	(R0), V7.S[2]
+	TBZ	$1, R0, lanes5one
+	FMOVD	0(R2), F3
+	TBZ	$0, R0, lanes5done
+	ADD	$8, R2, R2
+	VLD1	(R2), V3.S[2]
 	B	lanes5done
 lanes5one:
-	TBZ	$0, R11, lanes5done
-	FMOVS	0(R2), F7
+	TBZ	$0, R0, lanes5done
+	FMOVS	0(R2), F3
 	B	lanes5done
 lanes6:
-	VMOVI	$0, V5.B16
-	VMOVI	$0, V4.B16
-	TBZ	$2, R11, lanes6low
-	FMOVQ	0(R1), F5
-	TBZ	$1, R11, lanes6highone
-	FMOVD	16(R1), F4
-	TBZ	$0, R11, lanes6done
-	ADD	$24, R1, R0
-	VLD1	(R0), V4.S[2]
+	VMOVI	$0, V7.B16
+	VMOVI	$0, V6.B16
+	TBZ	$2, R0, lanes6low
+	FMOVQ	0(R2), F7
+	TBZ	$1, R0, lanes6highone
+	FMOVD	16(R2), F6
+	TBZ	$0, R0, lanes6done
+	ADD	$24, R2, R2
+	VLD1	(R2), V6.S[2]
 	B	lanes6done
 lanes6highone:
-	TBZ	$0, R11, lanes6done
-	FMOVS	16(R1), F4
+	TBZ	$0, R0, lanes6done
+	FMOVS	16(R2), F6
 	B	lanes6done
 lanes6low:
-	TBZ	$1, R11, lanes6one
-	FMOVD	0(R1), F5
-	TBZ	$0, R11, lanes6done
-	ADD	$8, R1, R0
-	VLD1	(R0), V5.S[2]
+	TBZ	$1, R0, lanes6one
+	FMOVD	0(R2), F7
+	TBZ	$0, R0, lanes6done
+	ADD	$8, R2, R2
+	VLD1	(R2), V7.S[2]
 	B	lanes6done
 lanes6one:
-	TBZ	$0, R11, lanes6done
-	FMOVS	0(R1), F5
+	TBZ	$0, R0, lanes6done
+	FMOVS	0(R2), F7
 	B	lanes6done
 lanes7:
-	TBZ	$2, R11, lanes7low
-	FMOVQ	F1, 0(R5)
-	TBZ	$1, R11, lanes7highone
-	FMOVD	F0, 16(R5)
-	TBZ	$0, R11, lanes7done
-	ADD	$24, R5, R0
-	VST1	V0.S[2], (R0)
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R0, lanes7low
+	FMOVQ	0(R2), F1
+	TBZ	$1, R0, lanes7highone
+	FMOVD	16(R2), F0
+	TBZ	$0, R0, lanes7done
+	ADD	$24, R2, R2
+	VLD1	(R2), V0.S[2]
 	B	lanes7done
 lanes7highone:
-	TBZ	$0, R11, lanes7done
-	FMOVS	F0, 16(R5)
+	TBZ	$0, R0, lanes7done
+	FMOVS	16(R2), F0
 	B	lanes7done
 lanes7low:
-	TBZ	$1, R11, lanes7one
-	FMOVD	F1, 0(R5)
-	TBZ	$0, R11, lanes7done
-	ADD	$8, R5, R0
-	VST1	V1.S[2], (R0)
+	TBZ	$1, R0, lanes7one
+	FMOVD	0(R2), F1
+	TBZ	$0, R0, lanes7done
+	ADD	$8, R2, R2
+	VLD1	(R2), V1.S[2]
 	B	lanes7done
 lanes7one:
-	TBZ	$0, R11, lanes7done
-	FMOVS	F1, 0(R5)
+	TBZ	$0, R0, lanes7done
+	FMOVS	0(R2), F1
 	B	lanes7done
+lanes8:
+	VMOVI	$0, V5.B16
+	VMOVI	$0, V4.B16
+	TBZ	$2, R0, lanes8low
+	FMOVQ	0(R1), F5
+	TBZ	$1, R0, lanes8highone
+	FMOVD	16(R1), F4
+	TBZ	$0, R0, lanes8done
+	ADD	$24, R1, R1
+	VLD1	(R1), V4.S[2]
+	B	lanes8done
+lanes8highone:
+	TBZ	$0, R0, lanes8done
+	FMOVS	16(R1), F4
+	B	lanes8done
+lanes8low:
+	TBZ	$1, R0, lanes8one
+	FMOVD	0(R1), F5
+	TBZ	$0, R0, lanes8done
+	ADD	$8, R1, R1
+	VLD1	(R1), V5.S[2]
+	B	lanes8done
+lanes8one:
+	TBZ	$0, R0, lanes8done
+	FMOVS	0(R1), F5
+	B	lanes8done
+lanes9:
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	TBZ	$2, R0, lanes9low
+	FMOVQ	0(R1), F3
+	TBZ	$1, R0, lanes9highone
+	FMOVD	16(R1), F2
+	TBZ	$0, R0, lanes9done
+	ADD	$24, R1, R1
+	VLD1	(R1), V2.S[2]
+	B	lanes9done
+lanes9highone:
+	TBZ	$0, R0, lanes9done
+	FMOVS	16(R1), F2
+	B	lanes9done
+lanes9low:
+	TBZ	$1, R0, lanes9one
+	FMOVD	0(R1), F3
+	TBZ	$0, R0, lanes9done
+	ADD	$8, R1, R1
+	VLD1	(R1), V3.S[2]
+	B	lanes9done
+lanes9one:
+	TBZ	$0, R0, lanes9done
+	FMOVS	0(R1), F3
+	B	lanes9done
+lanes10:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R0, lanes10low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R0, lanes10highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R0, lanes10done
+	ADD	$24, R1, R1
+	VLD1	(R1), V0.S[2]
+	B	lanes10done
+lanes10highone:
+	TBZ	$0, R0, lanes10done
+	FMOVS	16(R1), F0
+	B	lanes10done
+lanes10low:
+	TBZ	$1, R0, lanes10one
+	FMOVD	0(R1), F1
+	TBZ	$0, R0, lanes10done
+	ADD	$8, R1, R1
+	VLD1	(R1), V1.S[2]
+	B	lanes10done
+lanes10one:
+	TBZ	$0, R0, lanes10done
+	FMOVS	0(R1), F1
+	B	lanes10done
+lanes11:
+	TBZ	$2, R0, lanes11low
+	FMOVQ	F7, 0(R1)
+	TBZ	$1, R0, lanes11highone
+	FMOVD	F6, 16(R1)
+	TBZ	$0, R0, lanes11done
+	ADD	$24, R1, R1
+	VST1	V6.S[2], (R1)
+	B	lanes11done
+lanes11highone:
+	TBZ	$0, R0, lanes11done
+	FMOVS	F6, 16(R1)
+	B	lanes11done
+lanes11low:
+	TBZ	$1, R0, lanes11one
+	FMOVD	F7, 0(R1)
+	TBZ	$0, R0, lanes11done
+	ADD	$8, R1, R1
+	VST1	V7.S[2], (R1)
+	B	lanes11done
+lanes11one:
+	TBZ	$0, R0, lanes11done
+	FMOVS	F7, 0(R1)
+	B	lanes11done
+lanes12:
+	TBZ	$2, R0, lanes12low
+	FMOVQ	F3, 0(R1)
+	TBZ	$1, R0, lanes12highone
+	FMOVD	F2, 16(R1)
+	TBZ	$0, R0, lanes12done
+	ADD	$24, R1, R0
+	VST1	V2.S[2], (R0)
+	B	lanes12done
+lanes12highone:
+	TBZ	$0, R0, lanes12done
+	FMOVS	F2, 16(R1)
+	B	lanes12done
+lanes12low:
+	TBZ	$1, R0, lanes12one
+	FMOVD	F3, 0(R1)
+	TBZ	$0, R0, lanes12done
+	ADD	$8, R1, R0
+	VST1	V3.S[2], (R0)
+	B	lanes12done
+lanes12one:
+	TBZ	$0, R0, lanes12done
+	FMOVS	F3, 0(R1)
+	B	lanes12done
+
+// func spreadRowsNEON(rows int, factors *float32, vectors int, y *float32, bytes int)
+TEXT ·spreadRowsNEON(SB), NOSPLIT, $0-40
+	MOVD	factors+8(FP), R4
+	MOVD	y+24(FP), R3
+	MOVD	rows+0(FP), R2
+rows:
+	VLD1R	(R4), [V0.S4]
+	ADD	$4, R4, R4
+	MOVD	vectors+16(FP), R1
+	MOVD	R3, R0
+row:
+	FSTPQ	(F0, F0), 0(R0)
+	ADD	$32, R0, R0
+	SUBS	$1, R1, R1
+	BNE	row
+	MOVD	bytes+32(FP), R0
+	ADD	R0, R3, R3
+	SUBS	$1, R2, R2
+	BNE	rows
+	RET

@@ -11,7 +11,7 @@ import (
 
 // norm has the passes of batch, layer and group norm, and sums those of float32 in float64.
 var (
-	norm = isa.All(subMulAdd, normGrad, subMulAddRows, normGradRows, rowMoments, groupApplyRows, groupGradRows, columnMoments, columnSums, columnAffine, columnGrad)
+	norm = isa.All(subMulAdd, normGrad, subMulAddRows, normGradRows, rowMoments, groupApplyRows, groupGradRows, columns)
 	sums = isa.All(sum, sumSqDiff, sumAndDot)
 )
 
@@ -132,92 +132,6 @@ func gradRows(a *isa.Asm, name, doc string, names []string, body func(factors []
 			store(g, operand.Mem{Base: p[2]})
 		})
 	}, x, dy, dx)
-}
-
-// Columns are the channels of a batch norm whose planes have one element: rows are samples,
-// and what belongs to a channel lies along a row.
-
-// overColumns emits a kernel that runs body for every vector of every row. Pointers by the
-// first names move on from row to row; those by the others start again at each.
-func overColumns(a *isa.Asm, along, across []string, body func(rows, columns []operand.Mem, load func(operand.Mem, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem))) {
-	moving := pointers(a, along)
-	a.EachRow(func() {
-		all := append([]reg.GPVirtual{}, moving...)
-		for _, name := range across {
-			all = append(all, a.Gp(name))
-		}
-		a.Row("row", all, func(p []reg.GPVirtual, load func(operand.Mem, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
-			m := make([]operand.Mem, len(p))
-			for i := range p {
-				m[i] = operand.Mem{Base: p[i]}
-			}
-			body(m[:len(along)], m[len(along):], load, store)
-		})
-	}, moving...)
-}
-
-func columnMoments(a *isa.Asm) {
-	a.Kernel("columnMoments", "func(rows int, x *float32, vectors, rest int, tail uintptr, center, sums, squares *float32, bytes int)",
-		"adds each column's Σ(x−center) to sums, and Σ(x−center)² to squares. Rows lie bytes apart.")
-	overColumns(a, []string{"x"}, []string{"center", "sums", "squares"}, func(r, c []operand.Mem, load func(operand.Mem, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
-		v, w := a.Vec(), a.Vec()
-		load(r[0], v)
-		columnTotals(a, c, v, v, w, load, store)
-	})
-}
-
-// columnTotals adds g to the first sums, and g·(v − c[0]) to the second; v may be g, and is then
-// centered in both.
-func columnTotals(a *isa.Asm, c []operand.Mem, v, g, w reg.VecVirtual, load func(operand.Mem, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
-	load(c[0], w)
-	a.Sub(w, v, v)
-	load(c[1], w)
-	a.Add(g, w, w)
-	store(w, c[1])
-	load(c[2], w)
-	a.Fma(g, v, w)
-	store(w, c[2])
-}
-
-func columnSums(a *isa.Asm) {
-	a.Kernel("columnSums", "func(rows int, x, dy *float32, vectors, rest int, tail uintptr, mean, sums, dots *float32, bytes int)",
-		"adds each column's Σdy to sums, and Σdy·(x−mean) to dots. Rows lie bytes apart.")
-	overColumns(a, []string{"x", "dy"}, []string{"mean", "sums", "dots"}, func(r, c []operand.Mem, load func(operand.Mem, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
-		v, g, w := a.Vec(), a.Vec(), a.Vec()
-		load(r[0], v)
-		load(r[1], g)
-		columnTotals(a, c, v, g, w, load, store)
-	})
-}
-
-func columnAffine(a *isa.Asm) {
-	a.Kernel("columnAffine", "func(rows int, x *float32, vectors, rest int, tail uintptr, mean, scale, shift, y *float32, bytes int)",
-		"computes y = (x−mean)·scale + shift, with the factors of each column. Rows lie bytes apart.")
-	overColumns(a, []string{"x", "y"}, []string{"mean", "scale", "shift"}, func(r, c []operand.Mem, load func(operand.Mem, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
-		f, v := affine{a.Vec(), a.Vec(), a.Vec()}, a.Vec()
-		load(r[0], v)
-		load(c[0], f.mean)
-		load(c[1], f.scale)
-		load(c[2], f.shift)
-		applyAffine(a, f, v)
-		store(v, r[1])
-	})
-}
-
-func columnGrad(a *isa.Asm) {
-	a.Kernel("columnGrad", "func(rows int, x, dy *float32, vectors, rest int, tail uintptr, mean, meanDy, slope, scale, dx *float32, bytes int)",
-		"computes dx = (dy − meanDy − (x−mean)·slope)·scale, with the factors of each column. Rows lie bytes apart.")
-	overColumns(a, []string{"x", "dy", "dx"}, []string{"mean", "meanDy", "slope", "scale"}, func(r, c []operand.Mem, load func(operand.Mem, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
-		f, v, g := normGradient{a, a.Vec(), a.Vec(), a.Vec(), a.Vec()}, a.Vec(), a.Vec()
-		load(r[0], v)
-		load(r[1], g)
-		for i, w := range []reg.VecVirtual{f.mean, f.meanDy, f.slope, f.scale} {
-			load(c[i], w)
-		}
-		f.slopes(v)
-		f.output(v, g)
-		store(g, r[2])
-	})
 }
 
 // normGradient is (dy − meanDy − (x−mean)·slope)·scale, of the parameters by these names.
