@@ -19,28 +19,50 @@ import (
 // be nil. The scratch holds BatchNormReLUPoolScratch elements. Where y is 0 any
 // place of the window may stand: no gradient passes there.
 func BatchNormReLUPool[T kernel.Float](p *pool.Shape, x, mean, invstd, gamma, beta, y []T, idx []int32, scratch []T) {
-	in, out := p.H*p.W, p.OutH()*p.OutW()
-	var s poolStrip
-	inStrips := kernel.Is32[T]() && forwardStrips(p)
-	if inStrips {
-		s.set(p, tensor.F32, 1)
+	if kernel.Is32[T]() && (forwardStrips(p) || wideHalves(p)) {
+		normPoolPlanes(p, kernel.As32(x), kernel.As32(mean), kernel.As32(invstd), kernel.As32(gamma), kernel.As32(beta), kernel.As32(y), idx)
+		return
 	}
+	in, out := p.H*p.W, p.OutH()*p.OutW()
 	for i := range p.N * p.C {
 		ch := i % p.C
 		scale, shift := affine(ch, invstd, gamma, beta)
-		if inStrips {
-			s.mean, s.scale, s.shift, s.spill = float32(mean[ch]), float32(scale), float32(shift), spills(p, i)
-			runStrips(&s, stripPool, kernel.As32(x[i*in:]), kernel.As32(y[i*out:]), nil, idx[i*out:], nil)
-			continue
-		}
 		normPoolPlane(p, x[i*in:][:in], mean[ch], scale, shift, y[i*out:][:out], idx[i*out:][:out], scratch)
+	}
+}
+
+// wideHalves reports whether the kernel of wide registers fits.
+func wideHalves(p *pool.Shape) bool { return p.Halves() && kernel.Wide() }
+
+// normPoolPlanes is BatchNormReLUPool by kernels that take many planes in a call, with the factors of each.
+func normPoolPlanes(p *pool.Shape, x, mean, invstd, gamma, beta, y []float32, idx []int32) {
+	in, out, inStrips := p.H*p.W, p.OutH()*p.OutW(), forwardStrips(p)
+	var room [applyChannels]pool.NormFactors
+	var s poolStrip
+	if inStrips {
+		s.set(p, tensor.F32, 1)
+	}
+	for lo := 0; lo < p.C; lo += applyChannels {
+		f := room[:min(applyChannels, p.C-lo)]
+		for j := range f {
+			scale, shift := affine(lo+j, invstd, gamma, beta)
+			f[j] = pool.NormFactors{Mean: mean[lo+j], Scale: scale, Shift: shift}
+		}
+		for i := lo; i < p.N*p.C; i += p.C {
+			if inStrips {
+				s.pool(p, i, f, x[i*in:], y[i*out:], idx[i*out:])
+			} else {
+				pool.NormPlanesHalving(p, f, x[i*in:], y[i*out:], idx[i*out:])
+			}
+		}
 	}
 }
 
 // normPoolPlane is the forward pass over a plane, whose normalised values it may leave in scratch.
 func normPoolPlane[T kernel.Float](p *pool.Shape, x []T, mean, scale, shift T, y []T, idx []int32, scratch []T) {
-	if kernel.Is32[T]() && p.Halves() && kernel.Wide() {
-		pool.NormPlaneHalving(p, kernel.As32(x), float32(mean), float32(scale), float32(shift), kernel.As32(y), idx)
+	if kernel.Is32[T]() && wideHalves(p) {
+		f := pool.NormFactors{Mean: float32(mean), Scale: float32(scale), Shift: float32(shift)}
+		pool.NormPlanesHalving(p, []pool.NormFactors{f}, kernel.As32(x), kernel.As32(y), idx)
 		return
 	}
 	normal, rest := scratch[:len(x)], scratch[len(x):]

@@ -72,12 +72,14 @@ type poolStrip struct {
 	dx                        unsafe.Pointer
 	from                      int         // place of the strip's first pixel
 	n, left, right            kernel.Mask // columns of dy, and of the two vectors below
-	mean, shift, slope, scale float32     // shift: forward, what is added; backward, the mean of dy
+	mean, shift, slope, scale float32     // backward; shift: the mean of dy
 	sum, dot                  float32     // results
 	ahead, outAhead           int         // bytes to the plane that comes next, of x and of dy
 	stripTable
-	d     tensor.DType // of the images
-	spill bool         // forward: what follows the plane's outputs is written later, and may be overwritten until then
+	planes  int // forward: that lie side by side
+	factors *pool.NormFactors
+	d       tensor.DType // of the images
+	spill   bool         // forward: what follows the plane's outputs is written later, and may be overwritten until then
 }
 
 // stripTable holds how much places grow by from one pair of rows to the next, and those of
@@ -138,7 +140,24 @@ const (
 	stripGrad
 )
 
-// runStrips calls the kernel of a pass for each strip of a plane, and adds up their results.
+// pool is the forward pass over planes from number i of a batch on, where x, y and idx begin, with the factors of each.
+func (t *poolStrip) pool(p *pool.Shape, i int, f []pool.NormFactors, x, y []float32, idx []int32) {
+	const most = 4096 // elements that stay in the L1 cache from one strip to the next
+	in, out, step := p.H*p.W, p.OutH()*p.OutW(), len(f)
+	if p.W > 2*stripLanes {
+		step = max(1, most/in)
+	}
+	for j := 0; j < len(f); j += t.planes {
+		t.planes = min(step, len(f)-j)
+		for t.spill = spills(p, i+j+t.planes-1); !t.spill && t.planes > 1; t.spill = spills(p, i+j+t.planes-1) {
+			t.planes--
+		}
+		t.factors = &f[j]
+		runStrips(t, stripPool, x[j*in:], y[j*out:], nil, idx[j*out:], nil)
+	}
+}
+
+// runStrips calls the kernel of a pass for each strip of a plane, or forward of planes side by side, and adds up their results.
 func runStrips[E float32 | uint16](t *poolStrip, pass int, x, y, dy []E, idx []int32, dx []E) (sum, dot float64) {
 	columns := t.outStride / t.d.Size()
 	for j := 0; j < columns; j += stripLanes {

@@ -40,8 +40,9 @@ func BatchNormReLUPoolHalf(d tensor.DType, p *pool.Shape, x []uint16, mean, invs
 	if strips(p) {
 		s.set(p, d, 1)
 		for ; first < planes && directStrips(p, first); first++ {
-			s.mean = mean[first%p.C]
-			s.scale, s.shift = affine(first%p.C, invstd, gamma, beta)
+			f := pool.NormFactors{Mean: mean[first%p.C]}
+			f.Scale, f.Shift = affine(first%p.C, invstd, gamma, beta)
+			s.planes, s.factors = 1, &f
 			runStrips(&s, stripPool, x[first*in:], y[first*out:], nil, idx[first*out:], nil)
 		}
 	}

@@ -423,7 +423,7 @@ func vecBF16ReLUGrad(x *uint16, y *uint16, dy *uint16, mean float32, meanDy floa
 	}
 }
 
-// vecStripPool normalises, pools pairs of rows, and writes what is positive of the maxima, and their places.
+// vecStripPool normalises planes that lie side by side, each with its own factors, pools pairs of rows, and writes what is positive of the maxima, and their places.
 func vecStripPool(poolStrip *poolStrip) {
 	stripPoolAVX2(poolStrip)
 }
@@ -438,7 +438,7 @@ func vecStripGrad(poolStrip *poolStrip) {
 	stripGradAVX2(poolStrip)
 }
 
-// vecStripPoolPart normalises, pools pairs of rows, and writes what is positive of the maxima, and their places.
+// vecStripPoolPart normalises planes that lie side by side, each with its own factors, pools pairs of rows, and writes what is positive of the maxima, and their places.
 func vecStripPoolPart(poolStrip *poolStrip) {
 	stripPoolPartAVX2(poolStrip)
 }
@@ -453,7 +453,7 @@ func vecStripGradPart(poolStrip *poolStrip) {
 	stripGradPartAVX2(poolStrip)
 }
 
-// vecF16StripPool normalises, pools pairs of rows, and writes what is positive of the maxima, and their places.
+// vecF16StripPool normalises planes that lie side by side, each with its own factors, pools pairs of rows, and writes what is positive of the maxima, and their places.
 func vecF16StripPool(poolStrip *poolStrip) {
 	f16StripPoolAVX2(poolStrip)
 }
@@ -468,7 +468,7 @@ func vecF16StripGrad(poolStrip *poolStrip) {
 	f16StripGradAVX2(poolStrip)
 }
 
-// vecF16StripPoolPart normalises, pools pairs of rows, and writes what is positive of the maxima, and their places.
+// vecF16StripPoolPart normalises planes that lie side by side, each with its own factors, pools pairs of rows, and writes what is positive of the maxima, and their places.
 func vecF16StripPoolPart(poolStrip *poolStrip) {
 	f16StripPoolPartAVX2(poolStrip)
 }
@@ -483,7 +483,7 @@ func vecF16StripGradPart(poolStrip *poolStrip) {
 	f16StripGradPartAVX2(poolStrip)
 }
 
-// vecBF16StripPool normalises, pools pairs of rows, and writes what is positive of the maxima, and their places.
+// vecBF16StripPool normalises planes that lie side by side, each with its own factors, pools pairs of rows, and writes what is positive of the maxima, and their places.
 func vecBF16StripPool(poolStrip *poolStrip) {
 	bf16StripPoolAVX2(poolStrip)
 }
@@ -498,7 +498,7 @@ func vecBF16StripGrad(poolStrip *poolStrip) {
 	bf16StripGradAVX2(poolStrip)
 }
 
-// vecBF16StripPoolPart normalises, pools pairs of rows, and writes what is positive of the maxima, and their places.
+// vecBF16StripPoolPart normalises planes that lie side by side, each with its own factors, pools pairs of rows, and writes what is positive of the maxima, and their places.
 func vecBF16StripPoolPart(poolStrip *poolStrip) {
 	bf16StripPoolPartAVX2(poolStrip)
 }

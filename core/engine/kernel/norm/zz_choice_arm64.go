@@ -244,7 +244,7 @@ func vecBF16ReLUGrad(x *uint16, y *uint16, dy *uint16, mean float32, meanDy floa
 	bf16ReLUGradNEON(x, y, dy, mean, meanDy, slope, scale, dx, n)
 }
 
-// vecStripPool normalises, pools pairs of rows, and writes what is positive of the maxima, and their places.
+// vecStripPool normalises planes that lie side by side, each with its own factors, pools pairs of rows, and writes what is positive of the maxima, and their places.
 func vecStripPool(poolStrip *poolStrip) {
 	stripPoolNEON(poolStrip)
 }
@@ -259,7 +259,7 @@ func vecStripGrad(poolStrip *poolStrip) {
 	stripGradNEON(poolStrip)
 }
 
-// vecStripPoolPart normalises, pools pairs of rows, and writes what is positive of the maxima, and their places.
+// vecStripPoolPart normalises planes that lie side by side, each with its own factors, pools pairs of rows, and writes what is positive of the maxima, and their places.
 func vecStripPoolPart(poolStrip *poolStrip) {
 	stripPoolPartNEON(poolStrip)
 }
@@ -274,7 +274,7 @@ func vecStripGradPart(poolStrip *poolStrip) {
 	stripGradPartNEON(poolStrip)
 }
 
-// vecF16StripPool normalises, pools pairs of rows, and writes what is positive of the maxima, and their places.
+// vecF16StripPool normalises planes that lie side by side, each with its own factors, pools pairs of rows, and writes what is positive of the maxima, and their places.
 func vecF16StripPool(poolStrip *poolStrip) {
 	f16StripPoolNEON(poolStrip)
 }
@@ -289,7 +289,7 @@ func vecF16StripGrad(poolStrip *poolStrip) {
 	f16StripGradNEON(poolStrip)
 }
 
-// vecF16StripPoolPart normalises, pools pairs of rows, and writes what is positive of the maxima, and their places.
+// vecF16StripPoolPart normalises planes that lie side by side, each with its own factors, pools pairs of rows, and writes what is positive of the maxima, and their places.
 func vecF16StripPoolPart(poolStrip *poolStrip) {
 	f16StripPoolPartNEON(poolStrip)
 }
@@ -304,7 +304,7 @@ func vecF16StripGradPart(poolStrip *poolStrip) {
 	f16StripGradPartNEON(poolStrip)
 }
 
-// vecBF16StripPool normalises, pools pairs of rows, and writes what is positive of the maxima, and their places.
+// vecBF16StripPool normalises planes that lie side by side, each with its own factors, pools pairs of rows, and writes what is positive of the maxima, and their places.
 func vecBF16StripPool(poolStrip *poolStrip) {
 	bf16StripPoolNEON(poolStrip)
 }
@@ -319,7 +319,7 @@ func vecBF16StripGrad(poolStrip *poolStrip) {
 	bf16StripGradNEON(poolStrip)
 }
 
-// vecBF16StripPoolPart normalises, pools pairs of rows, and writes what is positive of the maxima, and their places.
+// vecBF16StripPoolPart normalises planes that lie side by side, each with its own factors, pools pairs of rows, and writes what is positive of the maxima, and their places.
 func vecBF16StripPoolPart(poolStrip *poolStrip) {
 	bf16StripPoolPartNEON(poolStrip)
 }

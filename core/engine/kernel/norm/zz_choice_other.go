@@ -259,7 +259,7 @@ func vecBF16ReLUGrad(x *uint16, y *uint16, dy *uint16, mean float32, meanDy floa
 	kernel.NoVectors()
 }
 
-// vecStripPool normalises, pools pairs of rows, and writes what is positive of the maxima, and their places.
+// vecStripPool normalises planes that lie side by side, each with its own factors, pools pairs of rows, and writes what is positive of the maxima, and their places.
 func vecStripPool(poolStrip *poolStrip) {
 	kernel.NoVectors()
 }
@@ -274,7 +274,7 @@ func vecStripGrad(poolStrip *poolStrip) {
 	kernel.NoVectors()
 }
 
-// vecStripPoolPart normalises, pools pairs of rows, and writes what is positive of the maxima, and their places.
+// vecStripPoolPart normalises planes that lie side by side, each with its own factors, pools pairs of rows, and writes what is positive of the maxima, and their places.
 func vecStripPoolPart(poolStrip *poolStrip) {
 	kernel.NoVectors()
 }
@@ -289,7 +289,7 @@ func vecStripGradPart(poolStrip *poolStrip) {
 	kernel.NoVectors()
 }
 
-// vecF16StripPool normalises, pools pairs of rows, and writes what is positive of the maxima, and their places.
+// vecF16StripPool normalises planes that lie side by side, each with its own factors, pools pairs of rows, and writes what is positive of the maxima, and their places.
 func vecF16StripPool(poolStrip *poolStrip) {
 	kernel.NoVectors()
 }
@@ -304,7 +304,7 @@ func vecF16StripGrad(poolStrip *poolStrip) {
 	kernel.NoVectors()
 }
 
-// vecF16StripPoolPart normalises, pools pairs of rows, and writes what is positive of the maxima, and their places.
+// vecF16StripPoolPart normalises planes that lie side by side, each with its own factors, pools pairs of rows, and writes what is positive of the maxima, and their places.
 func vecF16StripPoolPart(poolStrip *poolStrip) {
 	kernel.NoVectors()
 }
@@ -319,7 +319,7 @@ func vecF16StripGradPart(poolStrip *poolStrip) {
 	kernel.NoVectors()
 }
 
-// vecBF16StripPool normalises, pools pairs of rows, and writes what is positive of the maxima, and their places.
+// vecBF16StripPool normalises planes that lie side by side, each with its own factors, pools pairs of rows, and writes what is positive of the maxima, and their places.
 func vecBF16StripPool(poolStrip *poolStrip) {
 	kernel.NoVectors()
 }
@@ -334,7 +334,7 @@ func vecBF16StripGrad(poolStrip *poolStrip) {
 	kernel.NoVectors()
 }
 
-// vecBF16StripPoolPart normalises, pools pairs of rows, and writes what is positive of the maxima, and their places.
+// vecBF16StripPoolPart normalises planes that lie side by side, each with its own factors, pools pairs of rows, and writes what is positive of the maxima, and their places.
 func vecBF16StripPoolPart(poolStrip *poolStrip) {
 	kernel.NoVectors()
 }

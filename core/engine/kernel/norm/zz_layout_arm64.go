@@ -51,6 +51,8 @@ var (
 	_ = [1]byte{}[unsafe.Offsetof(poolStrip{}.outAhead)-128]
 	_ = [1]byte{}[unsafe.Offsetof(poolStrip{}.step)-136]
 	_ = [1]byte{}[unsafe.Offsetof(poolStrip{}.place)-168]
+	_ = [1]byte{}[unsafe.Offsetof(poolStrip{}.planes)-296]
+	_ = [1]byte{}[unsafe.Offsetof(poolStrip{}.factors)-304]
 )
 
 // The offsets at which the assembly reads halfNormPool: each index is 0.

@@ -2,7 +2,7 @@
 
 package norm
 
-// stripPoolAVX2 normalises, pools pairs of rows, and writes what is positive of the maxima, and their places.
+// stripPoolAVX2 normalises planes that lie side by side, each with its own factors, pools pairs of rows, and writes what is positive of the maxima, and their places.
 //
 //go:noescape
 func stripPoolAVX2(poolStrip *poolStrip)
@@ -17,7 +17,7 @@ func stripSumsAVX2(poolStrip *poolStrip)
 //go:noescape
 func stripGradAVX2(poolStrip *poolStrip)
 
-// stripPoolPartAVX2 normalises, pools pairs of rows, and writes what is positive of the maxima, and their places.
+// stripPoolPartAVX2 normalises planes that lie side by side, each with its own factors, pools pairs of rows, and writes what is positive of the maxima, and their places.
 //
 //go:noescape
 func stripPoolPartAVX2(poolStrip *poolStrip)
@@ -32,7 +32,7 @@ func stripSumsPartAVX2(poolStrip *poolStrip)
 //go:noescape
 func stripGradPartAVX2(poolStrip *poolStrip)
 
-// f16StripPoolAVX2 normalises, pools pairs of rows, and writes what is positive of the maxima, and their places.
+// f16StripPoolAVX2 normalises planes that lie side by side, each with its own factors, pools pairs of rows, and writes what is positive of the maxima, and their places.
 //
 //go:noescape
 func f16StripPoolAVX2(poolStrip *poolStrip)
@@ -47,7 +47,7 @@ func f16StripSumsAVX2(poolStrip *poolStrip)
 //go:noescape
 func f16StripGradAVX2(poolStrip *poolStrip)
 
-// f16StripPoolPartAVX2 normalises, pools pairs of rows, and writes what is positive of the maxima, and their places.
+// f16StripPoolPartAVX2 normalises planes that lie side by side, each with its own factors, pools pairs of rows, and writes what is positive of the maxima, and their places.
 //
 //go:noescape
 func f16StripPoolPartAVX2(poolStrip *poolStrip)
@@ -62,7 +62,7 @@ func f16StripSumsPartAVX2(poolStrip *poolStrip)
 //go:noescape
 func f16StripGradPartAVX2(poolStrip *poolStrip)
 
-// bf16StripPoolAVX2 normalises, pools pairs of rows, and writes what is positive of the maxima, and their places.
+// bf16StripPoolAVX2 normalises planes that lie side by side, each with its own factors, pools pairs of rows, and writes what is positive of the maxima, and their places.
 //
 //go:noescape
 func bf16StripPoolAVX2(poolStrip *poolStrip)
@@ -77,7 +77,7 @@ func bf16StripSumsAVX2(poolStrip *poolStrip)
 //go:noescape
 func bf16StripGradAVX2(poolStrip *poolStrip)
 
-// bf16StripPoolPartAVX2 normalises, pools pairs of rows, and writes what is positive of the maxima, and their places.
+// bf16StripPoolPartAVX2 normalises planes that lie side by side, each with its own factors, pools pairs of rows, and writes what is positive of the maxima, and their places.
 //
 //go:noescape
 func bf16StripPoolPartAVX2(poolStrip *poolStrip)

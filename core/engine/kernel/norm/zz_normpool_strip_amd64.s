@@ -5,27 +5,32 @@
 // func stripPoolAVX2(poolStrip *poolStrip)
 // Requires: AVX, AVX2, MMX+
 TEXT ·stripPoolAVX2(SB), NOSPLIT, $0-8
-	MOVQ         poolStrip+0(FP), AX
-	VBROADCASTSS 96(AX), Y0
-	VBROADCASTSS 108(AX), Y1
-	VBROADCASTSS 100(AX), Y2
-	VXORPS       Y3, Y3, Y3
-	MOVQ         (AX), CX
-	MOVQ         8(AX), DX
-	MOVQ         16(AX), BX
-	MOVQ         32(AX), SI
-	MOVQ         40(AX), DI
-	MOVQ         48(AX), R8
+	MOVQ   poolStrip+0(FP), AX
+	VXORPS Y3, Y3, Y3
+	MOVQ   304(AX), CX
+	MOVQ   296(AX), DX
+	MOVQ   8(AX), BX
+	MOVQ   16(AX), SI
+	MOVQ   32(AX), DI
+	MOVQ   40(AX), R8
+	MOVQ   48(AX), R9
+	MOVQ   120(AX), R10
+
+plane:
 	VPBROADCASTD 64(AX), Y4
-	MOVQ         120(AX), R9
+	MOVQ         (AX), R11
+	VBROADCASTSS (CX), Y0
+	VBROADCASTSS 4(CX), Y1
+	VBROADCASTSS 8(CX), Y2
+	ADDQ         $0x0c, CX
 
 row:
-	PREFETCHT0 (DX)(R9*1)
-	VMOVUPS    (DX), Y5
+	PREFETCHT0 (BX)(R10*1)
+	VMOVUPS    (BX), Y5
 	VSUBPS     Y0, Y5, Y5
 	VMULPS     Y1, Y5, Y5
 	VADDPS     Y2, Y5, Y5
-	VMOVUPS    32(DX), Y6
+	VMOVUPS    32(BX), Y6
 	VSUBPS     Y0, Y6, Y6
 	VMULPS     Y1, Y6, Y6
 	VADDPS     Y2, Y6, Y6
@@ -38,13 +43,13 @@ row:
 	VORPS      Y10, Y9, Y9
 	VBLENDVPS  Y9, Y5, Y7, Y7
 	VBLENDVPS  Y9, Y8, Y6, Y6
-	ADDQ       BX, DX
-	PREFETCHT0 (DX)(R9*1)
-	VMOVUPS    (DX), Y5
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)(R10*1)
+	VMOVUPS    (BX), Y5
 	VSUBPS     Y0, Y5, Y5
 	VMULPS     Y1, Y5, Y5
 	VADDPS     Y2, Y5, Y5
-	VMOVUPS    32(DX), Y8
+	VMOVUPS    32(BX), Y8
 	VSUBPS     Y0, Y8, Y8
 	VMULPS     Y1, Y8, Y8
 	VADDPS     Y2, Y8, Y8
@@ -62,18 +67,20 @@ row:
 	VORPS      Y10, Y9, Y9
 	VBLENDVPS  Y9, Y5, Y7, Y7
 	VBLENDVPS  Y9, Y8, Y6, Y6
-	ADDQ       BX, DX
+	ADDQ       SI, BX
 	VMAXPS     Y7, Y3, Y7
 	VPADDD     Y4, Y6, Y6
 	VPADDD     136(AX), Y4, Y4
 	VPERMPD    $0xd8, Y7, Y7
 	VPERMPD    $0xd8, Y6, Y6
-	VMOVUPS    Y7, (SI)
-	VMOVUPS    Y6, (DI)
-	ADDQ       R8, SI
-	LEAQ       (DI)(R8*1), DI
-	DECQ       CX
+	VMOVUPS    Y7, (DI)
+	VMOVUPS    Y6, (R8)
+	ADDQ       R9, DI
+	LEAQ       (R8)(R9*1), R8
+	DECQ       R11
 	JNZ        row
+	DECQ       DX
+	JNZ        plane
 	VZEROUPPER
 	RET
 
@@ -264,35 +271,40 @@ row:
 // func stripPoolPartAVX2(poolStrip *poolStrip)
 // Requires: AVX, AVX2, MMX+, POPCNT
 TEXT ·stripPoolPartAVX2(SB), NOSPLIT, $0-8
-	MOVQ         poolStrip+0(FP), AX
-	VBROADCASTSS 96(AX), Y0
-	VBROADCASTSS 108(AX), Y1
-	VBROADCASTSS 100(AX), Y2
-	VXORPS       Y3, Y3, Y3
-	MOVQ         (AX), CX
-	MOVQ         8(AX), DX
-	MOVQ         16(AX), BX
-	MOVQ         32(AX), SI
-	MOVQ         40(AX), DI
-	MOVQ         48(AX), R8
-	MOVQ         72(AX), R9
-	VMOVUPS      (R9), Y4
-	VMOVMSKPS    Y4, R9
-	POPCNTL      R9, R9
+	MOVQ      poolStrip+0(FP), AX
+	VXORPS    Y3, Y3, Y3
+	MOVQ      304(AX), CX
+	MOVQ      296(AX), DX
+	MOVQ      8(AX), BX
+	MOVQ      16(AX), SI
+	MOVQ      32(AX), DI
+	MOVQ      40(AX), R8
+	MOVQ      48(AX), R9
+	MOVQ      72(AX), R10
+	VMOVUPS   (R10), Y0
+	VMOVMSKPS Y0, R10
+	POPCNTL   R10, R10
+	MOVQ      120(AX), R11
+
+plane:
 	VPBROADCASTD 64(AX), Y4
-	MOVQ         120(AX), R10
+	MOVQ         (AX), R12
+	VBROADCASTSS (CX), Y0
+	VBROADCASTSS 4(CX), Y1
+	VBROADCASTSS 8(CX), Y2
+	ADDQ         $0x0c, CX
 
 row:
-	PREFETCHT0 (DX)(R10*1)
-	MOVQ       80(AX), R11
-	VMOVUPS    (R11), Y5
-	VMASKMOVPS (DX), Y5, Y5
+	PREFETCHT0 (BX)(R11*1)
+	MOVQ       80(AX), R13
+	VMOVUPS    (R13), Y5
+	VMASKMOVPS (BX), Y5, Y5
 	VSUBPS     Y0, Y5, Y5
 	VMULPS     Y1, Y5, Y5
 	VADDPS     Y2, Y5, Y5
-	MOVQ       88(AX), R11
-	VMOVUPS    (R11), Y6
-	VMASKMOVPS 32(DX), Y6, Y6
+	MOVQ       88(AX), R13
+	VMOVUPS    (R13), Y6
+	VMASKMOVPS 32(BX), Y6, Y6
 	VSUBPS     Y0, Y6, Y6
 	VMULPS     Y1, Y6, Y6
 	VADDPS     Y2, Y6, Y6
@@ -305,17 +317,17 @@ row:
 	VORPS      Y10, Y9, Y9
 	VBLENDVPS  Y9, Y5, Y7, Y7
 	VBLENDVPS  Y9, Y8, Y6, Y6
-	ADDQ       BX, DX
-	PREFETCHT0 (DX)(R10*1)
-	MOVQ       80(AX), R11
-	VMOVUPS    (R11), Y5
-	VMASKMOVPS (DX), Y5, Y5
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)(R11*1)
+	MOVQ       80(AX), R13
+	VMOVUPS    (R13), Y5
+	VMASKMOVPS (BX), Y5, Y5
 	VSUBPS     Y0, Y5, Y5
 	VMULPS     Y1, Y5, Y5
 	VADDPS     Y2, Y5, Y5
-	MOVQ       88(AX), R11
-	VMOVUPS    (R11), Y8
-	VMASKMOVPS 32(DX), Y8, Y8
+	MOVQ       88(AX), R13
+	VMOVUPS    (R13), Y8
+	VMASKMOVPS 32(BX), Y8, Y8
 	VSUBPS     Y0, Y8, Y8
 	VMULPS     Y1, Y8, Y8
 	VADDPS     Y2, Y8, Y8
@@ -333,68 +345,70 @@ row:
 	VORPS      Y10, Y9, Y9
 	VBLENDVPS  Y9, Y5, Y7, Y7
 	VBLENDVPS  Y9, Y8, Y6, Y6
-	ADDQ       BX, DX
+	ADDQ       SI, BX
 	VMAXPS     Y7, Y3, Y7
 	VPADDD     Y4, Y6, Y6
 	VPADDD     136(AX), Y4, Y4
 	VPERMPD    $0xd8, Y7, Y7
 	VPERMPD    $0xd8, Y6, Y6
-	CMPQ       R9, $0x08
+	CMPQ       R10, $0x08
 	JNE        part1
-	VMOVUPS    Y7, (SI)
+	VMOVUPS    Y7, (DI)
 	JMP        stored1
 
 part1:
-	LEAQ         (SI), R11
-	TESTQ        $0x00000004, R9
+	LEAQ         (DI), R13
+	TESTQ        $0x00000004, R10
 	JZ           without4_1
-	VMOVUPS      X7, (R11)
+	VMOVUPS      X7, (R13)
 	VEXTRACTF128 $0x01, Y7, X7
-	ADDQ         $0x10, R11
+	ADDQ         $0x10, R13
 
 without4_1:
-	TESTQ   $0x00000002, R9
+	TESTQ   $0x00000002, R10
 	JZ      without2_1
-	VMOVLPS X7, (R11)
+	VMOVLPS X7, (R13)
 	VPSRLDQ $0x08, X7, X7
-	ADDQ    $0x08, R11
+	ADDQ    $0x08, R13
 
 without2_1:
-	TESTQ  $0x00000001, R9
+	TESTQ  $0x00000001, R10
 	JZ     stored1
-	VMOVSS X7, (R11)
+	VMOVSS X7, (R13)
 
 stored1:
-	CMPQ    R9, $0x08
+	CMPQ    R10, $0x08
 	JNE     part2
-	VMOVUPS Y6, (DI)
+	VMOVUPS Y6, (R8)
 	JMP     stored2
 
 part2:
-	LEAQ         (DI), R11
-	TESTQ        $0x00000004, R9
+	LEAQ         (R8), R13
+	TESTQ        $0x00000004, R10
 	JZ           without4_2
-	VMOVUPS      X6, (R11)
+	VMOVUPS      X6, (R13)
 	VEXTRACTF128 $0x01, Y6, X6
-	ADDQ         $0x10, R11
+	ADDQ         $0x10, R13
 
 without4_2:
-	TESTQ   $0x00000002, R9
+	TESTQ   $0x00000002, R10
 	JZ      without2_2
-	VMOVLPS X6, (R11)
+	VMOVLPS X6, (R13)
 	VPSRLDQ $0x08, X6, X6
-	ADDQ    $0x08, R11
+	ADDQ    $0x08, R13
 
 without2_2:
-	TESTQ  $0x00000001, R9
+	TESTQ  $0x00000001, R10
 	JZ     stored2
-	VMOVSS X6, (R11)
+	VMOVSS X6, (R13)
 
 stored2:
-	ADDQ R8, SI
-	LEAQ (DI)(R8*1), DI
-	DECQ CX
+	ADDQ R9, DI
+	LEAQ (R8)(R9*1), R8
+	DECQ R12
 	JNZ  row
+	DECQ DX
+	JNZ  plane
 	VZEROUPPER
 	RET
 
@@ -741,27 +755,32 @@ stored6:
 // func f16StripPoolAVX2(poolStrip *poolStrip)
 // Requires: AVX, AVX2, F16C, MMX+
 TEXT ·f16StripPoolAVX2(SB), NOSPLIT, $0-8
-	MOVQ         poolStrip+0(FP), AX
-	VBROADCASTSS 96(AX), Y0
-	VBROADCASTSS 108(AX), Y1
-	VBROADCASTSS 100(AX), Y2
-	VXORPS       Y3, Y3, Y3
-	MOVQ         (AX), CX
-	MOVQ         8(AX), DX
-	MOVQ         16(AX), BX
-	MOVQ         32(AX), SI
-	MOVQ         40(AX), DI
-	MOVQ         48(AX), R8
+	MOVQ   poolStrip+0(FP), AX
+	VXORPS Y3, Y3, Y3
+	MOVQ   304(AX), CX
+	MOVQ   296(AX), DX
+	MOVQ   8(AX), BX
+	MOVQ   16(AX), SI
+	MOVQ   32(AX), DI
+	MOVQ   40(AX), R8
+	MOVQ   48(AX), R9
+	MOVQ   120(AX), R10
+
+plane:
 	VPBROADCASTD 64(AX), Y4
-	MOVQ         120(AX), R9
+	MOVQ         (AX), R11
+	VBROADCASTSS (CX), Y0
+	VBROADCASTSS 4(CX), Y1
+	VBROADCASTSS 8(CX), Y2
+	ADDQ         $0x0c, CX
 
 row:
-	PREFETCHT0 (DX)(R9*1)
-	VCVTPH2PS  (DX), Y5
+	PREFETCHT0 (BX)(R10*1)
+	VCVTPH2PS  (BX), Y5
 	VSUBPS     Y0, Y5, Y5
 	VMULPS     Y1, Y5, Y5
 	VADDPS     Y2, Y5, Y5
-	VCVTPH2PS  16(DX), Y6
+	VCVTPH2PS  16(BX), Y6
 	VSUBPS     Y0, Y6, Y6
 	VMULPS     Y1, Y6, Y6
 	VADDPS     Y2, Y6, Y6
@@ -774,13 +793,13 @@ row:
 	VORPS      Y10, Y9, Y9
 	VBLENDVPS  Y9, Y5, Y7, Y7
 	VBLENDVPS  Y9, Y8, Y6, Y6
-	ADDQ       BX, DX
-	PREFETCHT0 (DX)(R9*1)
-	VCVTPH2PS  (DX), Y5
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)(R10*1)
+	VCVTPH2PS  (BX), Y5
 	VSUBPS     Y0, Y5, Y5
 	VMULPS     Y1, Y5, Y5
 	VADDPS     Y2, Y5, Y5
-	VCVTPH2PS  16(DX), Y8
+	VCVTPH2PS  16(BX), Y8
 	VSUBPS     Y0, Y8, Y8
 	VMULPS     Y1, Y8, Y8
 	VADDPS     Y2, Y8, Y8
@@ -798,19 +817,21 @@ row:
 	VORPS      Y10, Y9, Y9
 	VBLENDVPS  Y9, Y5, Y7, Y7
 	VBLENDVPS  Y9, Y8, Y6, Y6
-	ADDQ       BX, DX
+	ADDQ       SI, BX
 	VMAXPS     Y7, Y3, Y7
 	VPADDD     Y4, Y6, Y6
 	VPADDD     136(AX), Y4, Y4
 	VPERMPD    $0xd8, Y7, Y7
 	VPERMPD    $0xd8, Y6, Y6
 	VCVTPS2PH  $0x00, Y7, X7
-	VMOVDQU    X7, (SI)
-	VMOVUPS    Y6, (DI)
-	ADDQ       R8, SI
-	LEAQ       (DI)(R8*2), DI
-	DECQ       CX
+	VMOVDQU    X7, (DI)
+	VMOVUPS    Y6, (R8)
+	ADDQ       R9, DI
+	LEAQ       (R8)(R9*2), R8
+	DECQ       R11
 	JNZ        row
+	DECQ       DX
+	JNZ        plane
 	VZEROUPPER
 	RET
 
@@ -1005,35 +1026,40 @@ row:
 // func f16StripPoolPartAVX2(poolStrip *poolStrip)
 // Requires: AVX, AVX2, F16C, MMX+, POPCNT
 TEXT ·f16StripPoolPartAVX2(SB), NOSPLIT, $0-8
-	MOVQ         poolStrip+0(FP), AX
-	VBROADCASTSS 96(AX), Y0
-	VBROADCASTSS 108(AX), Y1
-	VBROADCASTSS 100(AX), Y2
-	VXORPS       Y3, Y3, Y3
-	MOVQ         (AX), CX
-	MOVQ         8(AX), DX
-	MOVQ         16(AX), BX
-	MOVQ         32(AX), SI
-	MOVQ         40(AX), DI
-	MOVQ         48(AX), R8
-	MOVQ         72(AX), R9
-	VMOVUPS      (R9), Y4
-	VMOVMSKPS    Y4, R9
-	POPCNTL      R9, R9
-	MOVQ         72(AX), R10
-	VMOVUPS      (R10), Y4
-	VMOVMSKPS    Y4, R10
-	POPCNTL      R10, R10
+	MOVQ      poolStrip+0(FP), AX
+	VXORPS    Y3, Y3, Y3
+	MOVQ      304(AX), CX
+	MOVQ      296(AX), DX
+	MOVQ      8(AX), BX
+	MOVQ      16(AX), SI
+	MOVQ      32(AX), DI
+	MOVQ      40(AX), R8
+	MOVQ      48(AX), R9
+	MOVQ      72(AX), R10
+	VMOVUPS   (R10), Y0
+	VMOVMSKPS Y0, R10
+	POPCNTL   R10, R10
+	MOVQ      72(AX), R11
+	VMOVUPS   (R11), Y0
+	VMOVMSKPS Y0, R11
+	POPCNTL   R11, R11
+	MOVQ      120(AX), R12
+
+plane:
 	VPBROADCASTD 64(AX), Y4
-	MOVQ         120(AX), R11
+	MOVQ         (AX), R13
+	VBROADCASTSS (CX), Y0
+	VBROADCASTSS 4(CX), Y1
+	VBROADCASTSS 8(CX), Y2
+	ADDQ         $0x0c, CX
 
 row:
-	PREFETCHT0 (DX)(R11*1)
-	VCVTPH2PS  (DX), Y5
+	PREFETCHT0 (BX)(R12*1)
+	VCVTPH2PS  (BX), Y5
 	VSUBPS     Y0, Y5, Y5
 	VMULPS     Y1, Y5, Y5
 	VADDPS     Y2, Y5, Y5
-	VCVTPH2PS  16(DX), Y6
+	VCVTPH2PS  16(BX), Y6
 	VSUBPS     Y0, Y6, Y6
 	VMULPS     Y1, Y6, Y6
 	VADDPS     Y2, Y6, Y6
@@ -1046,13 +1072,13 @@ row:
 	VORPS      Y10, Y9, Y9
 	VBLENDVPS  Y9, Y5, Y7, Y7
 	VBLENDVPS  Y9, Y8, Y6, Y6
-	ADDQ       BX, DX
-	PREFETCHT0 (DX)(R11*1)
-	VCVTPH2PS  (DX), Y5
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)(R12*1)
+	VCVTPH2PS  (BX), Y5
 	VSUBPS     Y0, Y5, Y5
 	VMULPS     Y1, Y5, Y5
 	VADDPS     Y2, Y5, Y5
-	VCVTPH2PS  16(DX), Y8
+	VCVTPH2PS  16(BX), Y8
 	VSUBPS     Y0, Y8, Y8
 	VMULPS     Y1, Y8, Y8
 	VADDPS     Y2, Y8, Y8
@@ -1070,70 +1096,72 @@ row:
 	VORPS      Y10, Y9, Y9
 	VBLENDVPS  Y9, Y5, Y7, Y7
 	VBLENDVPS  Y9, Y8, Y6, Y6
-	ADDQ       BX, DX
+	ADDQ       SI, BX
 	VMAXPS     Y7, Y3, Y7
 	VPADDD     Y4, Y6, Y6
 	VPADDD     136(AX), Y4, Y4
 	VPERMPD    $0xd8, Y7, Y7
 	VPERMPD    $0xd8, Y6, Y6
 	VCVTPS2PH  $0x00, Y7, X7
-	LEAQ       (SI), R12
-	CMPQ       R10, $0x08
+	LEAQ       (DI), R14
+	CMPQ       R11, $0x08
 	JNE        halves7
-	VMOVUPS    X7, (R12)
+	VMOVUPS    X7, (R14)
 	JMP        storedHalves7
 
 halves7:
-	TESTQ   $0x00000004, R10
+	TESTQ   $0x00000004, R11
 	JZ      withoutHalves4_7
-	VMOVLPS X7, (R12)
+	VMOVLPS X7, (R14)
 	VPSRLDQ $0x08, X7, X7
-	ADDQ    $0x08, R12
+	ADDQ    $0x08, R14
 
 withoutHalves4_7:
-	TESTQ   $0x00000002, R10
+	TESTQ   $0x00000002, R11
 	JZ      withoutHalves2_7
-	VMOVSS  X7, (R12)
+	VMOVSS  X7, (R14)
 	VPSRLDQ $0x04, X7, X7
-	ADDQ    $0x04, R12
+	ADDQ    $0x04, R14
 
 withoutHalves2_7:
-	TESTQ $0x00000001, R10
+	TESTQ $0x00000001, R11
 	JZ    storedHalves7
-	VMOVD X7, R13
-	MOVW  R13, (R12)
+	VMOVD X7, R15
+	MOVW  R15, (R14)
 
 storedHalves7:
-	CMPQ    R9, $0x08
+	CMPQ    R10, $0x08
 	JNE     part8
-	VMOVUPS Y6, (DI)
+	VMOVUPS Y6, (R8)
 	JMP     stored8
 
 part8:
-	LEAQ         (DI), R12
-	TESTQ        $0x00000004, R9
+	LEAQ         (R8), R14
+	TESTQ        $0x00000004, R10
 	JZ           without4_8
-	VMOVUPS      X6, (R12)
+	VMOVUPS      X6, (R14)
 	VEXTRACTF128 $0x01, Y6, X6
-	ADDQ         $0x10, R12
+	ADDQ         $0x10, R14
 
 without4_8:
-	TESTQ   $0x00000002, R9
+	TESTQ   $0x00000002, R10
 	JZ      without2_8
-	VMOVLPS X6, (R12)
+	VMOVLPS X6, (R14)
 	VPSRLDQ $0x08, X6, X6
-	ADDQ    $0x08, R12
+	ADDQ    $0x08, R14
 
 without2_8:
-	TESTQ  $0x00000001, R9
+	TESTQ  $0x00000001, R10
 	JZ     stored8
-	VMOVSS X6, (R12)
+	VMOVSS X6, (R14)
 
 stored8:
-	ADDQ R8, SI
-	LEAQ (DI)(R8*2), DI
-	DECQ CX
+	ADDQ R9, DI
+	LEAQ (R8)(R9*2), R8
+	DECQ R13
 	JNZ  row
+	DECQ DX
+	JNZ  plane
 	VZEROUPPER
 	RET
 
@@ -1417,33 +1445,38 @@ stored10:
 // Requires: AVX, AVX2, MMX+
 TEXT ·bf16StripPoolAVX2(SB), NOSPLIT, $0-8
 	MOVQ         poolStrip+0(FP), AX
-	VBROADCASTSS 96(AX), Y0
-	VBROADCASTSS 108(AX), Y1
-	VBROADCASTSS 100(AX), Y2
 	VXORPS       Y3, Y3, Y3
-	MOVQ         (AX), CX
-	MOVQ         8(AX), DX
-	MOVQ         16(AX), BX
-	MOVQ         32(AX), SI
-	MOVQ         40(AX), DI
-	MOVQ         48(AX), R8
-	MOVL         $0x00000001, R9
-	VMOVD        R9, X4
-	VPBROADCASTD X4, Y4
+	MOVQ         304(AX), CX
+	MOVQ         296(AX), DX
+	MOVQ         8(AX), BX
+	MOVQ         16(AX), SI
+	MOVQ         32(AX), DI
+	MOVQ         40(AX), R8
+	MOVQ         48(AX), R9
+	MOVL         $0x00000001, R10
+	VMOVD        R10, X0
+	VPBROADCASTD X0, Y4
 	VPSLLD       $0x06, Y4, Y6
 	VPSLLD       $0x0f, Y4, Y5
 	VPSUBD       Y4, Y5, Y5
+	MOVQ         120(AX), R10
+
+plane:
 	VPBROADCASTD 64(AX), Y9
-	MOVQ         120(AX), R9
+	MOVQ         (AX), R11
+	VBROADCASTSS (CX), Y0
+	VBROADCASTSS 4(CX), Y1
+	VBROADCASTSS 8(CX), Y2
+	ADDQ         $0x0c, CX
 
 row:
-	PREFETCHT0 (DX)(R9*1)
-	VPMOVZXWD  (DX), Y7
+	PREFETCHT0 (BX)(R10*1)
+	VPMOVZXWD  (BX), Y7
 	VPSLLD     $0x10, Y7, Y7
 	VSUBPS     Y0, Y7, Y7
 	VMULPS     Y1, Y7, Y7
 	VADDPS     Y2, Y7, Y7
-	VPMOVZXWD  16(DX), Y8
+	VPMOVZXWD  16(BX), Y8
 	VPSLLD     $0x10, Y8, Y8
 	VSUBPS     Y0, Y8, Y8
 	VMULPS     Y1, Y8, Y8
@@ -1457,14 +1490,14 @@ row:
 	VORPS      Y13, Y12, Y12
 	VBLENDVPS  Y12, Y7, Y10, Y10
 	VBLENDVPS  Y12, Y8, Y11, Y11
-	ADDQ       BX, DX
-	PREFETCHT0 (DX)(R9*1)
-	VPMOVZXWD  (DX), Y7
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)(R10*1)
+	VPMOVZXWD  (BX), Y7
 	VPSLLD     $0x10, Y7, Y7
 	VSUBPS     Y0, Y7, Y7
 	VMULPS     Y1, Y7, Y7
 	VADDPS     Y2, Y7, Y7
-	VPMOVZXWD  16(DX), Y8
+	VPMOVZXWD  16(BX), Y8
 	VPSLLD     $0x10, Y8, Y8
 	VSUBPS     Y0, Y8, Y8
 	VMULPS     Y1, Y8, Y8
@@ -1483,7 +1516,7 @@ row:
 	VORPS      Y13, Y12, Y12
 	VBLENDVPS  Y12, Y7, Y10, Y10
 	VBLENDVPS  Y12, Y8, Y11, Y11
-	ADDQ       BX, DX
+	ADDQ       SI, BX
 	VMAXPS     Y10, Y3, Y10
 	VPADDD     Y9, Y11, Y11
 	VPADDD     136(AX), Y9, Y9
@@ -1499,12 +1532,14 @@ row:
 	VBLENDVPS  Y12, Y7, Y10, Y10
 	VPACKUSDW  Y10, Y10, Y10
 	VPERMQ     $0x08, Y10, Y10
-	VMOVDQU    X10, (SI)
-	VMOVUPS    Y11, (DI)
-	ADDQ       R8, SI
-	LEAQ       (DI)(R8*2), DI
-	DECQ       CX
+	VMOVDQU    X10, (DI)
+	VMOVUPS    Y11, (R8)
+	ADDQ       R9, DI
+	LEAQ       (R8)(R9*2), R8
+	DECQ       R11
 	JNZ        row
+	DECQ       DX
+	JNZ        plane
 	VZEROUPPER
 	RET
 
@@ -1792,41 +1827,46 @@ packed12:
 // Requires: AVX, AVX2, MMX+, POPCNT
 TEXT ·bf16StripPoolPartAVX2(SB), NOSPLIT, $0-8
 	MOVQ         poolStrip+0(FP), AX
-	VBROADCASTSS 96(AX), Y0
-	VBROADCASTSS 108(AX), Y1
-	VBROADCASTSS 100(AX), Y2
 	VXORPS       Y3, Y3, Y3
-	MOVQ         (AX), CX
-	MOVQ         8(AX), DX
-	MOVQ         16(AX), BX
-	MOVQ         32(AX), SI
-	MOVQ         40(AX), DI
-	MOVQ         48(AX), R8
-	MOVQ         72(AX), R9
-	VMOVUPS      (R9), Y4
-	VMOVMSKPS    Y4, R9
-	POPCNTL      R9, R9
-	MOVL         $0x00000001, R10
-	VMOVD        R10, X4
-	VPBROADCASTD X4, Y4
+	MOVQ         304(AX), CX
+	MOVQ         296(AX), DX
+	MOVQ         8(AX), BX
+	MOVQ         16(AX), SI
+	MOVQ         32(AX), DI
+	MOVQ         40(AX), R8
+	MOVQ         48(AX), R9
+	MOVQ         72(AX), R10
+	VMOVUPS      (R10), Y0
+	VMOVMSKPS    Y0, R10
+	POPCNTL      R10, R10
+	MOVL         $0x00000001, R11
+	VMOVD        R11, X0
+	VPBROADCASTD X0, Y4
 	VPSLLD       $0x06, Y4, Y6
 	VPSLLD       $0x0f, Y4, Y5
 	VPSUBD       Y4, Y5, Y5
-	MOVQ         72(AX), R10
-	VMOVUPS      (R10), Y7
-	VMOVMSKPS    Y7, R10
-	POPCNTL      R10, R10
+	MOVQ         72(AX), R11
+	VMOVUPS      (R11), Y0
+	VMOVMSKPS    Y0, R11
+	POPCNTL      R11, R11
+	MOVQ         120(AX), R12
+
+plane:
 	VPBROADCASTD 64(AX), Y9
-	MOVQ         120(AX), R11
+	MOVQ         (AX), R13
+	VBROADCASTSS (CX), Y0
+	VBROADCASTSS 4(CX), Y1
+	VBROADCASTSS 8(CX), Y2
+	ADDQ         $0x0c, CX
 
 row:
-	PREFETCHT0 (DX)(R11*1)
-	VPMOVZXWD  (DX), Y7
+	PREFETCHT0 (BX)(R12*1)
+	VPMOVZXWD  (BX), Y7
 	VPSLLD     $0x10, Y7, Y7
 	VSUBPS     Y0, Y7, Y7
 	VMULPS     Y1, Y7, Y7
 	VADDPS     Y2, Y7, Y7
-	VPMOVZXWD  16(DX), Y8
+	VPMOVZXWD  16(BX), Y8
 	VPSLLD     $0x10, Y8, Y8
 	VSUBPS     Y0, Y8, Y8
 	VMULPS     Y1, Y8, Y8
@@ -1840,14 +1880,14 @@ row:
 	VORPS      Y13, Y12, Y12
 	VBLENDVPS  Y12, Y7, Y10, Y10
 	VBLENDVPS  Y12, Y8, Y11, Y11
-	ADDQ       BX, DX
-	PREFETCHT0 (DX)(R11*1)
-	VPMOVZXWD  (DX), Y7
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)(R12*1)
+	VPMOVZXWD  (BX), Y7
 	VPSLLD     $0x10, Y7, Y7
 	VSUBPS     Y0, Y7, Y7
 	VMULPS     Y1, Y7, Y7
 	VADDPS     Y2, Y7, Y7
-	VPMOVZXWD  16(DX), Y8
+	VPMOVZXWD  16(BX), Y8
 	VPSLLD     $0x10, Y8, Y8
 	VSUBPS     Y0, Y8, Y8
 	VMULPS     Y1, Y8, Y8
@@ -1866,7 +1906,7 @@ row:
 	VORPS      Y13, Y12, Y12
 	VBLENDVPS  Y12, Y7, Y10, Y10
 	VBLENDVPS  Y12, Y8, Y11, Y11
-	ADDQ       BX, DX
+	ADDQ       SI, BX
 	VMAXPS     Y10, Y3, Y10
 	VPADDD     Y9, Y11, Y11
 	VPADDD     136(AX), Y9, Y9
@@ -1882,63 +1922,65 @@ row:
 	VBLENDVPS  Y12, Y7, Y10, Y10
 	VPACKUSDW  Y10, Y10, Y10
 	VPERMQ     $0x08, Y10, Y10
-	LEAQ       (SI), R12
-	CMPQ       R10, $0x08
+	LEAQ       (DI), R14
+	CMPQ       R11, $0x08
 	JNE        halves13
-	VMOVUPS    X10, (R12)
+	VMOVUPS    X10, (R14)
 	JMP        storedHalves13
 
 halves13:
-	TESTQ   $0x00000004, R10
+	TESTQ   $0x00000004, R11
 	JZ      withoutHalves4_13
-	VMOVLPS X10, (R12)
+	VMOVLPS X10, (R14)
 	VPSRLDQ $0x08, X10, X10
-	ADDQ    $0x08, R12
+	ADDQ    $0x08, R14
 
 withoutHalves4_13:
-	TESTQ   $0x00000002, R10
+	TESTQ   $0x00000002, R11
 	JZ      withoutHalves2_13
-	VMOVSS  X10, (R12)
+	VMOVSS  X10, (R14)
 	VPSRLDQ $0x04, X10, X10
-	ADDQ    $0x04, R12
+	ADDQ    $0x04, R14
 
 withoutHalves2_13:
-	TESTQ $0x00000001, R10
+	TESTQ $0x00000001, R11
 	JZ    storedHalves13
-	VMOVD X10, R13
-	MOVW  R13, (R12)
+	VMOVD X10, R15
+	MOVW  R15, (R14)
 
 storedHalves13:
-	CMPQ    R9, $0x08
+	CMPQ    R10, $0x08
 	JNE     part14
-	VMOVUPS Y11, (DI)
+	VMOVUPS Y11, (R8)
 	JMP     stored14
 
 part14:
-	LEAQ         (DI), R12
-	TESTQ        $0x00000004, R9
+	LEAQ         (R8), R14
+	TESTQ        $0x00000004, R10
 	JZ           without4_14
-	VMOVUPS      X11, (R12)
+	VMOVUPS      X11, (R14)
 	VEXTRACTF128 $0x01, Y11, X11
-	ADDQ         $0x10, R12
+	ADDQ         $0x10, R14
 
 without4_14:
-	TESTQ   $0x00000002, R9
+	TESTQ   $0x00000002, R10
 	JZ      without2_14
-	VMOVLPS X11, (R12)
+	VMOVLPS X11, (R14)
 	VPSRLDQ $0x08, X11, X11
-	ADDQ    $0x08, R12
+	ADDQ    $0x08, R14
 
 without2_14:
-	TESTQ  $0x00000001, R9
+	TESTQ  $0x00000001, R10
 	JZ     stored14
-	VMOVSS X11, (R12)
+	VMOVSS X11, (R14)
 
 stored14:
-	ADDQ R8, SI
-	LEAQ (DI)(R8*2), DI
-	DECQ CX
+	ADDQ R9, DI
+	LEAQ (R8)(R9*2), R8
+	DECQ R13
 	JNZ  row
+	DECQ DX
+	JNZ  plane
 	VZEROUPPER
 	RET
 

@@ -2,7 +2,7 @@
 
 package norm
 
-// stripPoolNEON normalises, pools pairs of rows, and writes what is positive of the maxima, and their places.
+// stripPoolNEON normalises planes that lie side by side, each with its own factors, pools pairs of rows, and writes what is positive of the maxima, and their places.
 //
 //go:noescape
 func stripPoolNEON(poolStrip *poolStrip)
@@ -17,7 +17,7 @@ func stripSumsNEON(poolStrip *poolStrip)
 //go:noescape
 func stripGradNEON(poolStrip *poolStrip)
 
-// stripPoolPartNEON normalises, pools pairs of rows, and writes what is positive of the maxima, and their places.
+// stripPoolPartNEON normalises planes that lie side by side, each with its own factors, pools pairs of rows, and writes what is positive of the maxima, and their places.
 //
 //go:noescape
 func stripPoolPartNEON(poolStrip *poolStrip)
@@ -32,7 +32,7 @@ func stripSumsPartNEON(poolStrip *poolStrip)
 //go:noescape
 func stripGradPartNEON(poolStrip *poolStrip)
 
-// f16StripPoolNEON normalises, pools pairs of rows, and writes what is positive of the maxima, and their places.
+// f16StripPoolNEON normalises planes that lie side by side, each with its own factors, pools pairs of rows, and writes what is positive of the maxima, and their places.
 //
 //go:noescape
 func f16StripPoolNEON(poolStrip *poolStrip)
@@ -47,7 +47,7 @@ func f16StripSumsNEON(poolStrip *poolStrip)
 //go:noescape
 func f16StripGradNEON(poolStrip *poolStrip)
 
-// f16StripPoolPartNEON normalises, pools pairs of rows, and writes what is positive of the maxima, and their places.
+// f16StripPoolPartNEON normalises planes that lie side by side, each with its own factors, pools pairs of rows, and writes what is positive of the maxima, and their places.
 //
 //go:noescape
 func f16StripPoolPartNEON(poolStrip *poolStrip)
@@ -62,7 +62,7 @@ func f16StripSumsPartNEON(poolStrip *poolStrip)
 //go:noescape
 func f16StripGradPartNEON(poolStrip *poolStrip)
 
-// bf16StripPoolNEON normalises, pools pairs of rows, and writes what is positive of the maxima, and their places.
+// bf16StripPoolNEON normalises planes that lie side by side, each with its own factors, pools pairs of rows, and writes what is positive of the maxima, and their places.
 //
 //go:noescape
 func bf16StripPoolNEON(poolStrip *poolStrip)
@@ -77,7 +77,7 @@ func bf16StripSumsNEON(poolStrip *poolStrip)
 //go:noescape
 func bf16StripGradNEON(poolStrip *poolStrip)
 
-// bf16StripPoolPartNEON normalises, pools pairs of rows, and writes what is positive of the maxima, and their places.
+// bf16StripPoolPartNEON normalises planes that lie side by side, each with its own factors, pools pairs of rows, and writes what is positive of the maxima, and their places.
 //
 //go:noescape
 func bf16StripPoolPartNEON(poolStrip *poolStrip)

@@ -4,34 +4,37 @@
 
 // func stripPoolNEON(poolStrip *poolStrip)
 TEXT ·stripPoolNEON(SB), NOSPLIT, $0-8
-	MOVD	poolStrip+0(FP), R8
-	ADD	$96, R8, R0
-	VLD1R	(R0), [V19.S4]
-	FMOVS	108(R8), F18
-	ADD	$100, R8, R0
-	VLD1R	(R0), [V17.S4]
+	MOVD	poolStrip+0(FP), R10
 	VMOVI	$0, V16.B16
-	MOVD	0(R8), R7
-	MOVD	8(R8), R6
-	MOVD	16(R8), R5
-	MOVD	32(R8), R4
-	MOVD	40(R8), R3
-	MOVD	48(R8), R2
-	ADD	$64, R8, R0
+	MOVD	304(R10), R9
+	MOVD	296(R10), R8
+	MOVD	8(R10), R7
+	MOVD	16(R10), R6
+	MOVD	32(R10), R5
+	MOVD	40(R10), R4
+	MOVD	48(R10), R3
+	MOVD	120(R10), R2
+plane:
+	ADD	$64, R10, R0
 	VLD1R	(R0), [V15.S4]
 	VMOV	V15.B16, V14.B16
-	MOVD	120(R8), R1
+	MOVD	0(R10), R1
+	VLD1R	(R9), [V19.S4]
+	FMOVS	4(R9), F18
+	ADD	$8, R9, R0
+	VLD1R	(R0), [V17.S4]
+	ADD	$12, R9, R9
 row:
-	ADD	R1<<0, R6, R0
+	ADD	R2<<0, R7, R0
 	PRFM	0(R0), PLDL1KEEP
-	FLDPQ	0(R6), (F3, F1)
+	FLDPQ	0(R7), (F3, F1)
 	WORD	$0x4eb3d463 // fsub v3.4s, v3.4s, v19.4s
 	WORD	$0x4eb3d421 // fsub v1.4s, v1.4s, v19.4s
 	WORD	$0x4f929063 // fmul v3.4s, v3.4s, v18.s[0]
 	WORD	$0x4f929021 // fmul v1.4s, v1.4s, v18.s[0]
 	WORD	$0x4e31d463 // fadd v3.4s, v3.4s, v17.4s
 	WORD	$0x4e31d421 // fadd v1.4s, v1.4s, v17.4s
-	FLDPQ	32(R6), (F2, F0)
+	FLDPQ	32(R7), (F2, F0)
 	WORD	$0x4eb3d442 // fsub v2.4s, v2.4s, v19.4s
 	WORD	$0x4eb3d400 // fsub v0.4s, v0.4s, v19.4s
 	WORD	$0x4f929042 // fmul v2.4s, v2.4s, v18.s[0]
@@ -42,9 +45,9 @@ row:
 	VUZP1	V0.S4, V1.S4, V12.S4
 	VUZP2	V2.S4, V3.S4, V7.S4
 	VUZP2	V0.S4, V1.S4, V6.S4
-	ADD	$168, R8, R0
+	ADD	$168, R10, R0
 	FLDPQ	0(R0), (F11, F10)
-	ADD	$200, R8, R0
+	ADD	$200, R10, R0
 	FLDPQ	0(R0), (F5, F4)
 	WORD	$0x6eade4e3 // fcmgt v3.4s, v7.4s, v13.4s
 	WORD	$0x6eace4c2 // fcmgt v2.4s, v6.4s, v12.4s
@@ -66,17 +69,17 @@ row:
 	WORD	$0x4f210440 // sshr v0.4s, v2.4s, #31
 	VBSL	V10.B16, V4.B16, V0.B16
 	VMOV	V0.B16, V10.B16
-	ADD	R5, R6, R6
-	ADD	R1<<0, R6, R0
+	ADD	R6, R7, R7
+	ADD	R2<<0, R7, R0
 	PRFM	0(R0), PLDL1KEEP
-	FLDPQ	0(R6), (F3, F1)
+	FLDPQ	0(R7), (F3, F1)
 	WORD	$0x4eb3d463 // fsub v3.4s, v3.4s, v19.4s
 	WORD	$0x4eb3d421 // fsub v1.4s, v1.4s, v19.4s
 	WORD	$0x4f929063 // fmul v3.4s, v3.4s, v18.s[0]
 	WORD	$0x4f929021 // fmul v1.4s, v1.4s, v18.s[0]
 	WORD	$0x4e31d463 // fadd v3.4s, v3.4s, v17.4s
 	WORD	$0x4e31d421 // fadd v1.4s, v1.4s, v17.4s
-	FLDPQ	32(R6), (F2, F0)
+	FLDPQ	32(R7), (F2, F0)
 	WORD	$0x4eb3d442 // fsub v2.4s, v2.4s, v19.4s
 	WORD	$0x4eb3d400 // fsub v0.4s, v0.4s, v19.4s
 	WORD	$0x4f929042 // fmul v2.4s, v2.4s, v18.s[0]
@@ -87,7 +90,7 @@ row:
 	VUZP1	V0.S4, V1.S4, V8.S4
 	VUZP2	V2.S4, V3.S4, V7.S4
 	VUZP2	V0.S4, V1.S4, V6.S4
-	ADD	$232, R8, R0
+	ADD	$232, R10, R0
 	FLDPQ	0(R0), (F5, F4)
 	WORD	$0x6eade523 // fcmgt v3.4s, v9.4s, v13.4s
 	WORD	$0x6eace502 // fcmgt v2.4s, v8.4s, v12.4s
@@ -109,7 +112,7 @@ row:
 	WORD	$0x4f210440 // sshr v0.4s, v2.4s, #31
 	VBSL	V10.B16, V4.B16, V0.B16
 	VMOV	V0.B16, V10.B16
-	ADD	$264, R8, R0
+	ADD	$264, R10, R0
 	FLDPQ	0(R0), (F5, F4)
 	WORD	$0x6eade4e3 // fcmgt v3.4s, v7.4s, v13.4s
 	WORD	$0x6eace4c2 // fcmgt v2.4s, v6.4s, v12.4s
@@ -131,7 +134,7 @@ row:
 	WORD	$0x4f210440 // sshr v0.4s, v2.4s, #31
 	VBSL	V10.B16, V4.B16, V0.B16
 	VMOV	V0.B16, V10.B16
-	ADD	R5, R6, R6
+	ADD	R6, R7, R7
 	WORD	$0x6eade600 // fcmgt v0.4s, v16.4s, v13.4s
 	VBSL	V13.B16, V16.B16, V0.B16
 	VMOV	V0.B16, V13.B16
@@ -140,7 +143,7 @@ row:
 	VMOV	V0.B16, V12.B16
 	VADD	V15.S4, V11.S4, V11.S4
 	VADD	V14.S4, V10.S4, V10.S4
-	ADD	$136, R8, R0
+	ADD	$136, R10, R0
 	FLDPQ	0(R0), (F1, F0)
 	VADD	V1.S4, V15.S4, V15.S4
 	VADD	V0.S4, V14.S4, V14.S4
@@ -150,12 +153,14 @@ row:
 	VZIP1	V10.D2, V11.D2, V0.D2
 	VZIP2	V10.D2, V11.D2, V10.D2
 	VMOV	V0.B16, V11.B16
-	FSTPQ	(F13, F12), 0(R4)
-	FSTPQ	(F11, F10), 0(R3)
-	ADD	R2, R4, R4
-	ADD	R2<<0, R3, R3
-	SUBS	$1, R7, R7
+	FSTPQ	(F13, F12), 0(R5)
+	FSTPQ	(F11, F10), 0(R4)
+	ADD	R3, R5, R5
+	ADD	R3<<0, R4, R4
+	SUBS	$1, R1, R1
 	BNE	row
+	SUBS	$1, R8, R8
+	BNE	plane
 	RET
 
 // func stripSumsNEON(poolStrip *poolStrip)
@@ -469,32 +474,35 @@ row:
 
 // func stripPoolPartNEON(poolStrip *poolStrip)
 TEXT ·stripPoolPartNEON(SB), NOSPLIT, $0-8
-	MOVD	poolStrip+0(FP), R8
-	ADD	$96, R8, R0
-	VLD1R	(R0), [V19.S4]
-	FMOVS	108(R8), F18
-	ADD	$100, R8, R0
-	VLD1R	(R0), [V17.S4]
+	MOVD	poolStrip+0(FP), R10
 	VMOVI	$0, V16.B16
-	MOVD	0(R8), R7
-	MOVD	8(R8), R6
-	MOVD	16(R8), R5
-	MOVD	32(R8), R4
-	MOVD	40(R8), R3
-	MOVD	48(R8), R2
-	MOVD	72(R8), R0
-	MOVWU	64(R0), R9
-	ADD	$64, R8, R0
+	MOVD	304(R10), R9
+	MOVD	296(R10), R8
+	MOVD	8(R10), R7
+	MOVD	16(R10), R6
+	MOVD	32(R10), R5
+	MOVD	40(R10), R4
+	MOVD	48(R10), R3
+	MOVD	72(R10), R0
+	MOVWU	64(R0), R11
+	MOVD	120(R10), R2
+plane:
+	ADD	$64, R10, R0
 	VLD1R	(R0), [V15.S4]
 	VMOV	V15.B16, V14.B16
-	MOVD	120(R8), R1
+	MOVD	0(R10), R1
+	VLD1R	(R9), [V19.S4]
+	FMOVS	4(R9), F18
+	ADD	$8, R9, R0
+	VLD1R	(R0), [V17.S4]
+	ADD	$12, R9, R9
 row:
-	ADD	R1<<0, R6, R0
+	ADD	R2<<0, R7, R0
 	PRFM	0(R0), PLDL1KEEP
-	MOVD	80(R8), R0
+	MOVD	80(R10), R0
 	MOVWU	64(R0), R0
 	TBZ	$3, R0, lanes1
-	FLDPQ	0(R6), (F3, F1)
+	FLDPQ	0(R7), (F3, F1)
 lanes1done:
 	WORD	$0x4eb3d463 // fsub v3.4s, v3.4s, v19.4s
 	WORD	$0x4eb3d421 // fsub v1.4s, v1.4s, v19.4s
@@ -502,10 +510,10 @@ lanes1done:
 	WORD	$0x4f929021 // fmul v1.4s, v1.4s, v18.s[0]
 	WORD	$0x4e31d463 // fadd v3.4s, v3.4s, v17.4s
 	WORD	$0x4e31d421 // fadd v1.4s, v1.4s, v17.4s
-	MOVD	88(R8), R0
-	MOVWU	64(R0), R10
-	TBZ	$3, R10, lanes2
-	FLDPQ	32(R6), (F2, F0)
+	MOVD	88(R10), R0
+	MOVWU	64(R0), R12
+	TBZ	$3, R12, lanes2
+	FLDPQ	32(R7), (F2, F0)
 lanes2done:
 	WORD	$0x4eb3d442 // fsub v2.4s, v2.4s, v19.4s
 	WORD	$0x4eb3d400 // fsub v0.4s, v0.4s, v19.4s
@@ -517,9 +525,9 @@ lanes2done:
 	VUZP1	V0.S4, V1.S4, V12.S4
 	VUZP2	V2.S4, V3.S4, V7.S4
 	VUZP2	V0.S4, V1.S4, V6.S4
-	ADD	$168, R8, R0
+	ADD	$168, R10, R0
 	FLDPQ	0(R0), (F11, F10)
-	ADD	$200, R8, R0
+	ADD	$200, R10, R0
 	FLDPQ	0(R0), (F5, F4)
 	WORD	$0x6eade4e3 // fcmgt v3.4s, v7.4s, v13.4s
 	WORD	$0x6eace4c2 // fcmgt v2.4s, v6.4s, v12.4s
@@ -541,13 +549,13 @@ lanes2done:
 	WORD	$0x4f210440 // sshr v0.4s, v2.4s, #31
 	VBSL	V10.B16, V4.B16, V0.B16
 	VMOV	V0.B16, V10.B16
-	ADD	R5, R6, R6
-	ADD	R1<<0, R6, R0
+	ADD	R6, R7, R7
+	ADD	R2<<0, R7, R0
 	PRFM	0(R0), PLDL1KEEP
-	MOVD	80(R8), R0
+	MOVD	80(R10), R0
 	MOVWU	64(R0), R0
 	TBZ	$3, R0, lanes3
-	FLDPQ	0(R6), (F3, F1)
+	FLDPQ	0(R7), (F3, F1)
 lanes3done:
 	WORD	$0x4eb3d463 // fsub v3.4s, v3.4s, v19.4s
 	WORD	$0x4eb3d421 // fsub v1.4s, v1.4s, v19.4s
@@ -555,10 +563,10 @@ lanes3done:
 	WORD	$0x4f929021 // fmul v1.4s, v1.4s, v18.s[0]
 	WORD	$0x4e31d463 // fadd v3.4s, v3.4s, v17.4s
 	WORD	$0x4e31d421 // fadd v1.4s, v1.4s, v17.4s
-	MOVD	88(R8), R0
-	MOVWU	64(R0), R10
-	TBZ	$3, R10, lanes4
-	FLDPQ	32(R6), (F2, F0)
+	MOVD	88(R10), R0
+	MOVWU	64(R0), R12
+	TBZ	$3, R12, lanes4
+	FLDPQ	32(R7), (F2, F0)
 lanes4done:
 	WORD	$0x4eb3d442 // fsub v2.4s, v2.4s, v19.4s
 	WORD	$0x4eb3d400 // fsub v0.4s, v0.4s, v19.4s
@@ -570,7 +578,7 @@ lanes4done:
 	VUZP1	V0.S4, V1.S4, V8.S4
 	VUZP2	V2.S4, V3.S4, V7.S4
 	VUZP2	V0.S4, V1.S4, V6.S4
-	ADD	$232, R8, R0
+	ADD	$232, R10, R0
 	FLDPQ	0(R0), (F5, F4)
 	WORD	$0x6eade523 // fcmgt v3.4s, v9.4s, v13.4s
 	WORD	$0x6eace502 // fcmgt v2.4s, v8.4s, v12.4s
@@ -592,7 +600,7 @@ lanes4done:
 	WORD	$0x4f210440 // sshr v0.4s, v2.4s, #31
 	VBSL	V10.B16, V4.B16, V0.B16
 	VMOV	V0.B16, V10.B16
-	ADD	$264, R8, R0
+	ADD	$264, R10, R0
 	FLDPQ	0(R0), (F5, F4)
 	WORD	$0x6eade4e3 // fcmgt v3.4s, v7.4s, v13.4s
 	WORD	$0x6eace4c2 // fcmgt v2.4s, v6.4s, v12.4s
@@ -614,7 +622,7 @@ lanes4done:
 	WORD	$0x4f210440 // sshr v0.4s, v2.4s, #31
 	VBSL	V10.B16, V4.B16, V0.B16
 	VMOV	V0.B16, V10.B16
-	ADD	R5, R6, R6
+	ADD	R6, R7, R7
 	WORD	$0x6eade600 // fcmgt v0.4s, v16.4s, v13.4s
 	VBSL	V13.B16, V16.B16, V0.B16
 	VMOV	V0.B16, V13.B16
@@ -623,7 +631,7 @@ lanes4done:
 	VMOV	V0.B16, V12.B16
 	VADD	V15.S4, V11.S4, V11.S4
 	VADD	V14.S4, V10.S4, V10.S4
-	ADD	$136, R8, R0
+	ADD	$136, R10, R0
 	FLDPQ	0(R0), (F1, F0)
 	VADD	V1.S4, V15.S4, V15.S4
 	VADD	V0.S4, V14.S4, V14.S4
@@ -633,170 +641,172 @@ lanes4done:
 	VZIP1	V10.D2, V11.D2, V0.D2
 	VZIP2	V10.D2, V11.D2, V10.D2
 	VMOV	V0.B16, V11.B16
-	TBZ	$3, R9, lanes5
-	FSTPQ	(F13, F12), 0(R4)
+	TBZ	$3, R11, lanes5
+	FSTPQ	(F13, F12), 0(R5)
 lanes5done:
-	TBZ	$3, R9, lanes6
-	FSTPQ	(F11, F10), 0(R3)
+	TBZ	$3, R11, lanes6
+	FSTPQ	(F11, F10), 0(R4)
 lanes6done:
-	ADD	R2, R4, R4
-	ADD	R2<<0, R3, R3
-	SUBS	$1, R7, R7
+	ADD	R3, R5, R5
+	ADD	R3<<0, R4, R4
+	SUBS	$1, R1, R1
 	BNE	row
+	SUBS	$1, R8, R8
+	BNE	plane
 	RET
 lanes1:
 	VMOVI	$0, V3.B16
 	VMOVI	$0, V1.B16
 	TBZ	$2, R0, lanes1low
-	FMOVQ	0(R6), F3
+	FMOVQ	0(R7), F3
 	TBZ	$1, R0, lanes1highone
-	FMOVD	16(R6), F1
+	FMOVD	16(R7), F1
 	TBZ	$0, R0, lanes1done
-	ADD	$24, R6, R0
+	ADD	$24, R7, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes1done
 lanes1highone:
 	TBZ	$0, R0, lanes1done
-	FMOVS	16(R6), F1
+	FMOVS	16(R7), F1
 	B	lanes1done
 lanes1low:
 	TBZ	$1, R0, lanes1one
-	FMOVD	0(R6), F3
+	FMOVD	0(R7), F3
 	TBZ	$0, R0, lanes1done
-	ADD	$8, R6, R0
+	ADD	$8, R7, R0
 	VLD1	(R0), V3.S[2]
 	B	lanes1done
 lanes1one:
 	TBZ	$0, R0, lanes1done
-	FMOVS	0(R6), F3
+	FMOVS	0(R7), F3
 	B	lanes1done
 lanes2:
 	VMOVI	$0, V2.B16
 	VMOVI	$0, V0.B16
-	ADD	$32, R6, R0
-	TBZ	$2, R10, lanes2low
+	ADD	$32, R7, R0
+	TBZ	$2, R12, lanes2low
 	FMOVQ	0(R0), F2
-	TBZ	$1, R10, lanes2highone
+	TBZ	$1, R12, lanes2highone
 	FMOVD	16(R0), F0
-	TBZ	$0, R10, lanes2done
+	TBZ	$0, R12, lanes2done
 	ADD	$24, R0, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes2done
 lanes2highone:
-	TBZ	$0, R10, lanes2done
+	TBZ	$0, R12, lanes2done
 	FMOVS	16(R0), F0
 	B	lanes2done
 lanes2low:
-	TBZ	$1, R10, lanes2one
+	TBZ	$1, R12, lanes2one
 	FMOVD	0(R0), F2
-	TBZ	$0, R10, lanes2done
+	TBZ	$0, R12, lanes2done
 	ADD	$8, R0, R0
 	VLD1	(R0), V2.S[2]
 	B	lanes2done
 lanes2one:
-	TBZ	$0, R10, lanes2done
+	TBZ	$0, R12, lanes2done
 	FMOVS	0(R0), F2
 	B	lanes2done
 lanes3:
 	VMOVI	$0, V3.B16
 	VMOVI	$0, V1.B16
 	TBZ	$2, R0, lanes3low
-	FMOVQ	0(R6), F3
+	FMOVQ	0(R7), F3
 	TBZ	$1, R0, lanes3highone
-	FMOVD	16(R6), F1
+	FMOVD	16(R7), F1
 	TBZ	$0, R0, lanes3done
-	ADD	$24, R6, R0
+	ADD	$24, R7, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes3done
 lanes3highone:
 	TBZ	$0, R0, lanes3done
-	FMOVS	16(R6), F1
+	FMOVS	16(R7), F1
 	B	lanes3done
 lanes3low:
 	TBZ	$1, R0, lanes3one
-	FMOVD	0(R6), F3
+	FMOVD	0(R7), F3
 	TBZ	$0, R0, lanes3done
-	ADD	$8, R6, R0
+	ADD	$8, R7, R0
 	VLD1	(R0), V3.S[2]
 	B	lanes3done
 lanes3one:
 	TBZ	$0, R0, lanes3done
-	FMOVS	0(R6), F3
+	FMOVS	0(R7), F3
 	B	lanes3done
 lanes4:
 	VMOVI	$0, V2.B16
 	VMOVI	$0, V0.B16
-	ADD	$32, R6, R0
-	TBZ	$2, R10, lanes4low
+	ADD	$32, R7, R0
+	TBZ	$2, R12, lanes4low
 	FMOVQ	0(R0), F2
-	TBZ	$1, R10, lanes4highone
+	TBZ	$1, R12, lanes4highone
 	FMOVD	16(R0), F0
-	TBZ	$0, R10, lanes4done
+	TBZ	$0, R12, lanes4done
 	ADD	$24, R0, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes4done
 lanes4highone:
-	TBZ	$0, R10, lanes4done
+	TBZ	$0, R12, lanes4done
 	FMOVS	16(R0), F0
 	B	lanes4done
 lanes4low:
-	TBZ	$1, R10, lanes4one
+	TBZ	$1, R12, lanes4one
 	FMOVD	0(R0), F2
-	TBZ	$0, R10, lanes4done
+	TBZ	$0, R12, lanes4done
 	ADD	$8, R0, R0
 	VLD1	(R0), V2.S[2]
 	B	lanes4done
 lanes4one:
-	TBZ	$0, R10, lanes4done
+	TBZ	$0, R12, lanes4done
 	FMOVS	0(R0), F2
 	B	lanes4done
 lanes5:
-	TBZ	$2, R9, lanes5low
-	FMOVQ	F13, 0(R4)
-	TBZ	$1, R9, lanes5highone
-	FMOVD	F12, 16(R4)
-	TBZ	$0, R9, lanes5done
-	ADD	$24, R4, R0
+	TBZ	$2, R11, lanes5low
+	FMOVQ	F13, 0(R5)
+	TBZ	$1, R11, lanes5highone
+	FMOVD	F12, 16(R5)
+	TBZ	$0, R11, lanes5done
+	ADD	$24, R5, R0
 	VST1	V12.S[2], (R0)
 	B	lanes5done
 lanes5highone:
-	TBZ	$0, R9, lanes5done
-	FMOVS	F12, 16(R4)
+	TBZ	$0, R11, lanes5done
+	FMOVS	F12, 16(R5)
 	B	lanes5done
 lanes5low:
-	TBZ	$1, R9, lanes5one
-	FMOVD	F13, 0(R4)
-	TBZ	$0, R9, lanes5done
-	ADD	$8, R4, R0
+	TBZ	$1, R11, lanes5one
+	FMOVD	F13, 0(R5)
+	TBZ	$0, R11, lanes5done
+	ADD	$8, R5, R0
 	VST1	V13.S[2], (R0)
 	B	lanes5done
 lanes5one:
-	TBZ	$0, R9, lanes5done
-	FMOVS	F13, 0(R4)
+	TBZ	$0, R11, lanes5done
+	FMOVS	F13, 0(R5)
 	B	lanes5done
 lanes6:
-	TBZ	$2, R9, lanes6low
-	FMOVQ	F11, 0(R3)
-	TBZ	$1, R9, lanes6highone
-	FMOVD	F10, 16(R3)
-	TBZ	$0, R9, lanes6done
-	ADD	$24, R3, R0
+	TBZ	$2, R11, lanes6low
+	FMOVQ	F11, 0(R4)
+	TBZ	$1, R11, lanes6highone
+	FMOVD	F10, 16(R4)
+	TBZ	$0, R11, lanes6done
+	ADD	$24, R4, R0
 	VST1	V10.S[2], (R0)
 	B	lanes6done
 lanes6highone:
-	TBZ	$0, R9, lanes6done
-	FMOVS	F10, 16(R3)
+	TBZ	$0, R11, lanes6done
+	FMOVS	F10, 16(R4)
 	B	lanes6done
 lanes6low:
-	TBZ	$1, R9, lanes6one
-	FMOVD	F11, 0(R3)
-	TBZ	$0, R9, lanes6done
-	ADD	$8, R3, R0
+	TBZ	$1, R11, lanes6one
+	FMOVD	F11, 0(R4)
+	TBZ	$0, R11, lanes6done
+	ADD	$8, R4, R0
 	VST1	V11.S[2], (R0)
 	B	lanes6done
 lanes6one:
-	TBZ	$0, R9, lanes6done
-	FMOVS	F11, 0(R3)
+	TBZ	$0, R11, lanes6done
+	FMOVS	F11, 0(R4)
 	B	lanes6done
 
 // func stripSumsPartNEON(poolStrip *poolStrip)
@@ -1664,27 +1674,30 @@ lanes11one:
 
 // func f16StripPoolNEON(poolStrip *poolStrip)
 TEXT ·f16StripPoolNEON(SB), NOSPLIT, $0-8
-	MOVD	poolStrip+0(FP), R8
-	ADD	$96, R8, R0
-	VLD1R	(R0), [V19.S4]
-	FMOVS	108(R8), F18
-	ADD	$100, R8, R0
-	VLD1R	(R0), [V17.S4]
+	MOVD	poolStrip+0(FP), R10
 	VMOVI	$0, V16.B16
-	MOVD	0(R8), R7
-	MOVD	8(R8), R6
-	MOVD	16(R8), R5
-	MOVD	32(R8), R4
-	MOVD	40(R8), R3
-	MOVD	48(R8), R2
-	ADD	$64, R8, R0
+	MOVD	304(R10), R9
+	MOVD	296(R10), R8
+	MOVD	8(R10), R7
+	MOVD	16(R10), R6
+	MOVD	32(R10), R5
+	MOVD	40(R10), R4
+	MOVD	48(R10), R3
+	MOVD	120(R10), R2
+plane:
+	ADD	$64, R10, R0
 	VLD1R	(R0), [V15.S4]
 	VMOV	V15.B16, V14.B16
-	MOVD	120(R8), R1
+	MOVD	0(R10), R1
+	VLD1R	(R9), [V19.S4]
+	FMOVS	4(R9), F18
+	ADD	$8, R9, R0
+	VLD1R	(R0), [V17.S4]
+	ADD	$12, R9, R9
 row:
-	ADD	R1<<0, R6, R0
+	ADD	R2<<0, R7, R0
 	PRFM	0(R0), PLDL1KEEP
-	FMOVQ	0(R6), F0
+	FMOVQ	0(R7), F0
 	WORD	$0x0e217803 // fcvtl v3.4s, v0.4h
 	WORD	$0x4e217801 // fcvtl2 v1.4s, v0.8h
 	WORD	$0x4eb3d463 // fsub v3.4s, v3.4s, v19.4s
@@ -1693,7 +1706,7 @@ row:
 	WORD	$0x4f929021 // fmul v1.4s, v1.4s, v18.s[0]
 	WORD	$0x4e31d463 // fadd v3.4s, v3.4s, v17.4s
 	WORD	$0x4e31d421 // fadd v1.4s, v1.4s, v17.4s
-	FMOVQ	16(R6), F0
+	FMOVQ	16(R7), F0
 	WORD	$0x0e217802 // fcvtl v2.4s, v0.4h
 	WORD	$0x4e217800 // fcvtl2 v0.4s, v0.8h
 	WORD	$0x4eb3d442 // fsub v2.4s, v2.4s, v19.4s
@@ -1706,9 +1719,9 @@ row:
 	VUZP1	V0.S4, V1.S4, V12.S4
 	VUZP2	V2.S4, V3.S4, V7.S4
 	VUZP2	V0.S4, V1.S4, V6.S4
-	ADD	$168, R8, R0
+	ADD	$168, R10, R0
 	FLDPQ	0(R0), (F11, F10)
-	ADD	$200, R8, R0
+	ADD	$200, R10, R0
 	FLDPQ	0(R0), (F5, F4)
 	WORD	$0x6eade4e3 // fcmgt v3.4s, v7.4s, v13.4s
 	WORD	$0x6eace4c2 // fcmgt v2.4s, v6.4s, v12.4s
@@ -1730,10 +1743,10 @@ row:
 	WORD	$0x4f210440 // sshr v0.4s, v2.4s, #31
 	VBSL	V10.B16, V4.B16, V0.B16
 	VMOV	V0.B16, V10.B16
-	ADD	R5, R6, R6
-	ADD	R1<<0, R6, R0
+	ADD	R6, R7, R7
+	ADD	R2<<0, R7, R0
 	PRFM	0(R0), PLDL1KEEP
-	FMOVQ	0(R6), F0
+	FMOVQ	0(R7), F0
 	WORD	$0x0e217803 // fcvtl v3.4s, v0.4h
 	WORD	$0x4e217801 // fcvtl2 v1.4s, v0.8h
 	WORD	$0x4eb3d463 // fsub v3.4s, v3.4s, v19.4s
@@ -1742,7 +1755,7 @@ row:
 	WORD	$0x4f929021 // fmul v1.4s, v1.4s, v18.s[0]
 	WORD	$0x4e31d463 // fadd v3.4s, v3.4s, v17.4s
 	WORD	$0x4e31d421 // fadd v1.4s, v1.4s, v17.4s
-	FMOVQ	16(R6), F0
+	FMOVQ	16(R7), F0
 	WORD	$0x0e217802 // fcvtl v2.4s, v0.4h
 	WORD	$0x4e217800 // fcvtl2 v0.4s, v0.8h
 	WORD	$0x4eb3d442 // fsub v2.4s, v2.4s, v19.4s
@@ -1755,7 +1768,7 @@ row:
 	VUZP1	V0.S4, V1.S4, V8.S4
 	VUZP2	V2.S4, V3.S4, V7.S4
 	VUZP2	V0.S4, V1.S4, V6.S4
-	ADD	$232, R8, R0
+	ADD	$232, R10, R0
 	FLDPQ	0(R0), (F5, F4)
 	WORD	$0x6eade523 // fcmgt v3.4s, v9.4s, v13.4s
 	WORD	$0x6eace502 // fcmgt v2.4s, v8.4s, v12.4s
@@ -1777,7 +1790,7 @@ row:
 	WORD	$0x4f210440 // sshr v0.4s, v2.4s, #31
 	VBSL	V10.B16, V4.B16, V0.B16
 	VMOV	V0.B16, V10.B16
-	ADD	$264, R8, R0
+	ADD	$264, R10, R0
 	FLDPQ	0(R0), (F5, F4)
 	WORD	$0x6eade4e3 // fcmgt v3.4s, v7.4s, v13.4s
 	WORD	$0x6eace4c2 // fcmgt v2.4s, v6.4s, v12.4s
@@ -1799,7 +1812,7 @@ row:
 	WORD	$0x4f210440 // sshr v0.4s, v2.4s, #31
 	VBSL	V10.B16, V4.B16, V0.B16
 	VMOV	V0.B16, V10.B16
-	ADD	R5, R6, R6
+	ADD	R6, R7, R7
 	WORD	$0x6eade600 // fcmgt v0.4s, v16.4s, v13.4s
 	VBSL	V13.B16, V16.B16, V0.B16
 	VMOV	V0.B16, V13.B16
@@ -1808,7 +1821,7 @@ row:
 	VMOV	V0.B16, V12.B16
 	VADD	V15.S4, V11.S4, V11.S4
 	VADD	V14.S4, V10.S4, V10.S4
-	ADD	$136, R8, R0
+	ADD	$136, R10, R0
 	FLDPQ	0(R0), (F1, F0)
 	VADD	V1.S4, V15.S4, V15.S4
 	VADD	V0.S4, V14.S4, V14.S4
@@ -1820,12 +1833,14 @@ row:
 	VMOV	V0.B16, V11.B16
 	WORD	$0x0e2169ad // fcvtn v13.4h, v13.4s
 	WORD	$0x4e21698d // fcvtn2 v13.8h, v12.4s
-	FMOVQ	F13, 0(R4)
-	FSTPQ	(F11, F10), 0(R3)
-	ADD	R2, R4, R4
-	ADD	R2<<1, R3, R3
-	SUBS	$1, R7, R7
+	FMOVQ	F13, 0(R5)
+	FSTPQ	(F11, F10), 0(R4)
+	ADD	R3, R5, R5
+	ADD	R3<<1, R4, R4
+	SUBS	$1, R1, R1
 	BNE	row
+	SUBS	$1, R8, R8
+	BNE	plane
 	RET
 
 // func f16StripSumsNEON(poolStrip *poolStrip)
@@ -2171,50 +2186,53 @@ row:
 
 // func f16StripPoolPartNEON(poolStrip *poolStrip)
 TEXT ·f16StripPoolPartNEON(SB), NOSPLIT, $0-8
-	MOVD	poolStrip+0(FP), R10
-	ADD	$96, R10, R0
-	VLD1R	(R0), [V19.S4]
-	FMOVS	108(R10), F18
-	ADD	$100, R10, R0
-	VLD1R	(R0), [V17.S4]
+	MOVD	poolStrip+0(FP), R12
 	VMOVI	$0, V16.B16
-	MOVD	0(R10), R9
-	MOVD	8(R10), R8
-	MOVD	16(R10), R7
-	MOVD	32(R10), R6
-	MOVD	40(R10), R5
-	MOVD	48(R10), R4
-	MOVD	72(R10), R0
-	MOVWU	64(R0), R11
-	MOVD	72(R10), R0
+	MOVD	304(R12), R11
+	MOVD	296(R12), R10
+	MOVD	8(R12), R9
+	MOVD	16(R12), R8
+	MOVD	32(R12), R7
+	MOVD	40(R12), R6
+	MOVD	48(R12), R5
+	MOVD	72(R12), R0
+	MOVWU	64(R0), R13
+	MOVD	72(R12), R0
 	FLDPQ	0(R0), (F0, F2)
 	MOVD	$8589934593, R1
 	MOVD	$34359738372, R0
 	FMOVD	R1, F1
 	VMOV	R0, V1.D[1]
-	MOVD	ZR, R3
+	MOVD	ZR, R4
 	WORD	$0x6f210400 // ushr v0.4s, v0.4s, #31
 	WORD	$0x4ea19c00 // mul v0.4s, v0.4s, v1.4s
 	VADDV	V0.S4, V0
 	FMOVS	F0, R0
-	ORR	R0<<0, R3, R3
+	ORR	R0<<0, R4, R4
 	WORD	$0x6f210440 // ushr v0.4s, v2.4s, #31
 	WORD	$0x4ea19c00 // mul v0.4s, v0.4s, v1.4s
 	VADDV	V0.S4, V0
 	FMOVS	F0, R0
-	ORR	R0<<4, R3, R3
-	FMOVS	R3, F0
+	ORR	R0<<4, R4, R4
+	FMOVS	R4, F0
 	VCNT	V0.B8, V0.B8
 	VUADDLV	V0.B8, V0
-	FMOVS	F0, R3
-	ADD	$64, R10, R0
+	FMOVS	F0, R4
+	MOVD	120(R12), R3
+plane:
+	ADD	$64, R12, R0
 	VLD1R	(R0), [V15.S4]
 	VMOV	V15.B16, V14.B16
-	MOVD	120(R10), R2
+	MOVD	0(R12), R2
+	VLD1R	(R11), [V19.S4]
+	FMOVS	4(R11), F18
+	ADD	$8, R11, R0
+	VLD1R	(R0), [V17.S4]
+	ADD	$12, R11, R11
 row:
-	ADD	R2<<0, R8, R0
+	ADD	R3<<0, R9, R0
 	PRFM	0(R0), PLDL1KEEP
-	FMOVQ	0(R8), F0
+	FMOVQ	0(R9), F0
 	WORD	$0x0e217803 // fcvtl v3.4s, v0.4h
 	WORD	$0x4e217801 // fcvtl2 v1.4s, v0.8h
 	WORD	$0x4eb3d463 // fsub v3.4s, v3.4s, v19.4s
@@ -2223,7 +2241,7 @@ row:
 	WORD	$0x4f929021 // fmul v1.4s, v1.4s, v18.s[0]
 	WORD	$0x4e31d463 // fadd v3.4s, v3.4s, v17.4s
 	WORD	$0x4e31d421 // fadd v1.4s, v1.4s, v17.4s
-	FMOVQ	16(R8), F0
+	FMOVQ	16(R9), F0
 	WORD	$0x0e217802 // fcvtl v2.4s, v0.4h
 	WORD	$0x4e217800 // fcvtl2 v0.4s, v0.8h
 	WORD	$0x4eb3d442 // fsub v2.4s, v2.4s, v19.4s
@@ -2236,9 +2254,9 @@ row:
 	VUZP1	V0.S4, V1.S4, V12.S4
 	VUZP2	V2.S4, V3.S4, V7.S4
 	VUZP2	V0.S4, V1.S4, V6.S4
-	ADD	$168, R10, R0
+	ADD	$168, R12, R0
 	FLDPQ	0(R0), (F11, F10)
-	ADD	$200, R10, R0
+	ADD	$200, R12, R0
 	FLDPQ	0(R0), (F5, F4)
 	WORD	$0x6eade4e3 // fcmgt v3.4s, v7.4s, v13.4s
 	WORD	$0x6eace4c2 // fcmgt v2.4s, v6.4s, v12.4s
@@ -2260,10 +2278,10 @@ row:
 	WORD	$0x4f210440 // sshr v0.4s, v2.4s, #31
 	VBSL	V10.B16, V4.B16, V0.B16
 	VMOV	V0.B16, V10.B16
-	ADD	R7, R8, R8
-	ADD	R2<<0, R8, R0
+	ADD	R8, R9, R9
+	ADD	R3<<0, R9, R0
 	PRFM	0(R0), PLDL1KEEP
-	FMOVQ	0(R8), F0
+	FMOVQ	0(R9), F0
 	WORD	$0x0e217803 // fcvtl v3.4s, v0.4h
 	WORD	$0x4e217801 // fcvtl2 v1.4s, v0.8h
 	WORD	$0x4eb3d463 // fsub v3.4s, v3.4s, v19.4s
@@ -2272,7 +2290,7 @@ row:
 	WORD	$0x4f929021 // fmul v1.4s, v1.4s, v18.s[0]
 	WORD	$0x4e31d463 // fadd v3.4s, v3.4s, v17.4s
 	WORD	$0x4e31d421 // fadd v1.4s, v1.4s, v17.4s
-	FMOVQ	16(R8), F0
+	FMOVQ	16(R9), F0
 	WORD	$0x0e217802 // fcvtl v2.4s, v0.4h
 	WORD	$0x4e217800 // fcvtl2 v0.4s, v0.8h
 	WORD	$0x4eb3d442 // fsub v2.4s, v2.4s, v19.4s
@@ -2285,7 +2303,7 @@ row:
 	VUZP1	V0.S4, V1.S4, V8.S4
 	VUZP2	V2.S4, V3.S4, V7.S4
 	VUZP2	V0.S4, V1.S4, V6.S4
-	ADD	$232, R10, R0
+	ADD	$232, R12, R0
 	FLDPQ	0(R0), (F5, F4)
 	WORD	$0x6eade523 // fcmgt v3.4s, v9.4s, v13.4s
 	WORD	$0x6eace502 // fcmgt v2.4s, v8.4s, v12.4s
@@ -2307,7 +2325,7 @@ row:
 	WORD	$0x4f210440 // sshr v0.4s, v2.4s, #31
 	VBSL	V10.B16, V4.B16, V0.B16
 	VMOV	V0.B16, V10.B16
-	ADD	$264, R10, R0
+	ADD	$264, R12, R0
 	FLDPQ	0(R0), (F5, F4)
 	WORD	$0x6eade4e3 // fcmgt v3.4s, v7.4s, v13.4s
 	WORD	$0x6eace4c2 // fcmgt v2.4s, v6.4s, v12.4s
@@ -2329,7 +2347,7 @@ row:
 	WORD	$0x4f210440 // sshr v0.4s, v2.4s, #31
 	VBSL	V10.B16, V4.B16, V0.B16
 	VMOV	V0.B16, V10.B16
-	ADD	R7, R8, R8
+	ADD	R8, R9, R9
 	WORD	$0x6eade600 // fcmgt v0.4s, v16.4s, v13.4s
 	VBSL	V13.B16, V16.B16, V0.B16
 	VMOV	V0.B16, V13.B16
@@ -2338,7 +2356,7 @@ row:
 	VMOV	V0.B16, V12.B16
 	VADD	V15.S4, V11.S4, V11.S4
 	VADD	V14.S4, V10.S4, V10.S4
-	ADD	$136, R10, R0
+	ADD	$136, R12, R0
 	FLDPQ	0(R0), (F1, F0)
 	VADD	V1.S4, V15.S4, V15.S4
 	VADD	V0.S4, V14.S4, V14.S4
@@ -2350,62 +2368,64 @@ row:
 	VMOV	V0.B16, V11.B16
 	WORD	$0x0e2169ad // fcvtn v13.4h, v13.4s
 	WORD	$0x4e21698d // fcvtn2 v13.8h, v12.4s
-	MOVD	R6, R1
-	CMP	$8, R3
+	MOVD	R7, R1
+	CMP	$8, R4
 	BNE	halves1
 	FMOVQ	F13, 0(R1)
 	B	storedHalves1
 halves1:
-	TST	$4, R3
+	TST	$4, R4
 	BEQ	withoutHalves4_1
 	FMOVD	F13, 0(R1)
 	VMOVI	$0, V0.B16
 	VEXT	$8, V0.B16, V13.B16, V13.B16
 	ADD	$8, R1, R1
 withoutHalves4_1:
-	TST	$2, R3
+	TST	$2, R4
 	BEQ	withoutHalves2_1
 	FMOVS	F13, 0(R1)
 	VMOVI	$0, V0.B16
 	VEXT	$4, V0.B16, V13.B16, V13.B16
 	ADD	$4, R1, R1
 withoutHalves2_1:
-	TST	$1, R3
+	TST	$1, R4
 	BEQ	storedHalves1
 	FMOVS	F13, R0
 	MOVH	R0, 0(R1)
 storedHalves1:
-	TBZ	$3, R11, lanes1
-	FSTPQ	(F11, F10), 0(R5)
+	TBZ	$3, R13, lanes1
+	FSTPQ	(F11, F10), 0(R6)
 lanes1done:
-	ADD	R4, R6, R6
-	ADD	R4<<1, R5, R5
-	SUBS	$1, R9, R9
+	ADD	R5, R7, R7
+	ADD	R5<<1, R6, R6
+	SUBS	$1, R2, R2
 	BNE	row
+	SUBS	$1, R10, R10
+	BNE	plane
 	RET
 lanes1:
-	TBZ	$2, R11, lanes1low
-	FMOVQ	F11, 0(R5)
-	TBZ	$1, R11, lanes1highone
-	FMOVD	F10, 16(R5)
-	TBZ	$0, R11, lanes1done
-	ADD	$24, R5, R0
+	TBZ	$2, R13, lanes1low
+	FMOVQ	F11, 0(R6)
+	TBZ	$1, R13, lanes1highone
+	FMOVD	F10, 16(R6)
+	TBZ	$0, R13, lanes1done
+	ADD	$24, R6, R0
 	VST1	V10.S[2], (R0)
 	B	lanes1done
 lanes1highone:
-	TBZ	$0, R11, lanes1done
-	FMOVS	F10, 16(R5)
+	TBZ	$0, R13, lanes1done
+	FMOVS	F10, 16(R6)
 	B	lanes1done
 lanes1low:
-	TBZ	$1, R11, lanes1one
-	FMOVD	F11, 0(R5)
-	TBZ	$0, R11, lanes1done
-	ADD	$8, R5, R0
+	TBZ	$1, R13, lanes1one
+	FMOVD	F11, 0(R6)
+	TBZ	$0, R13, lanes1done
+	ADD	$8, R6, R0
 	VST1	V11.S[2], (R0)
 	B	lanes1done
 lanes1one:
-	TBZ	$0, R11, lanes1done
-	FMOVS	F11, 0(R5)
+	TBZ	$0, R13, lanes1done
+	FMOVS	F11, 0(R6)
 	B	lanes1done
 
 // func f16StripSumsPartNEON(poolStrip *poolStrip)
@@ -2905,19 +2925,15 @@ lanes3one:
 
 // func bf16StripPoolNEON(poolStrip *poolStrip)
 TEXT ·bf16StripPoolNEON(SB), NOSPLIT, $0-8
-	MOVD	poolStrip+0(FP), R8
-	ADD	$96, R8, R0
-	VLD1R	(R0), [V24.S4]
-	FMOVS	108(R8), F23
-	ADD	$100, R8, R0
-	VLD1R	(R0), [V22.S4]
+	MOVD	poolStrip+0(FP), R10
 	VMOVI	$0, V21.B16
-	MOVD	0(R8), R7
-	MOVD	8(R8), R6
-	MOVD	16(R8), R5
-	MOVD	32(R8), R4
-	MOVD	40(R8), R3
-	MOVD	48(R8), R2
+	MOVD	304(R10), R9
+	MOVD	296(R10), R8
+	MOVD	8(R10), R7
+	MOVD	16(R10), R6
+	MOVD	32(R10), R5
+	MOVD	40(R10), R4
+	MOVD	48(R10), R3
 	MOVD	$1, R0
 	FMOVS	R0, F0
 	VDUP	V0.S[0], V20.S4
@@ -2927,14 +2943,21 @@ TEXT ·bf16StripPoolNEON(SB), NOSPLIT, $0-8
 	WORD	$0x4f2f5692 // shl v18.4s, v20.4s, #15
 	VSUB	V20.S4, V19.S4, V19.S4
 	VSUB	V20.S4, V18.S4, V18.S4
-	ADD	$64, R8, R0
+	MOVD	120(R10), R2
+plane:
+	ADD	$64, R10, R0
 	VLD1R	(R0), [V15.S4]
 	VMOV	V15.B16, V14.B16
-	MOVD	120(R8), R1
+	MOVD	0(R10), R1
+	VLD1R	(R9), [V24.S4]
+	FMOVS	4(R9), F23
+	ADD	$8, R9, R0
+	VLD1R	(R0), [V22.S4]
+	ADD	$12, R9, R9
 row:
-	ADD	R1<<0, R6, R0
+	ADD	R2<<0, R7, R0
 	PRFM	0(R0), PLDL1KEEP
-	FMOVQ	0(R6), F0
+	FMOVQ	0(R7), F0
 	WORD	$0x2f10a403 // ushll v3.4s, v0.4h, #0
 	WORD	$0x6f10a401 // ushll2 v1.4s, v0.8h, #0
 	WORD	$0x4f305463 // shl v3.4s, v3.4s, #16
@@ -2945,7 +2968,7 @@ row:
 	WORD	$0x4f979021 // fmul v1.4s, v1.4s, v23.s[0]
 	WORD	$0x4e36d463 // fadd v3.4s, v3.4s, v22.4s
 	WORD	$0x4e36d421 // fadd v1.4s, v1.4s, v22.4s
-	FMOVQ	16(R6), F0
+	FMOVQ	16(R7), F0
 	WORD	$0x2f10a402 // ushll v2.4s, v0.4h, #0
 	WORD	$0x6f10a400 // ushll2 v0.4s, v0.8h, #0
 	WORD	$0x4f305442 // shl v2.4s, v2.4s, #16
@@ -2960,9 +2983,9 @@ row:
 	VUZP1	V0.S4, V1.S4, V12.S4
 	VUZP2	V2.S4, V3.S4, V7.S4
 	VUZP2	V0.S4, V1.S4, V6.S4
-	ADD	$168, R8, R0
+	ADD	$168, R10, R0
 	FLDPQ	0(R0), (F11, F10)
-	ADD	$200, R8, R0
+	ADD	$200, R10, R0
 	FLDPQ	0(R0), (F5, F4)
 	WORD	$0x6eade4e3 // fcmgt v3.4s, v7.4s, v13.4s
 	WORD	$0x6eace4c2 // fcmgt v2.4s, v6.4s, v12.4s
@@ -2984,10 +3007,10 @@ row:
 	WORD	$0x4f210440 // sshr v0.4s, v2.4s, #31
 	VBSL	V10.B16, V4.B16, V0.B16
 	VMOV	V0.B16, V10.B16
-	ADD	R5, R6, R6
-	ADD	R1<<0, R6, R0
+	ADD	R6, R7, R7
+	ADD	R2<<0, R7, R0
 	PRFM	0(R0), PLDL1KEEP
-	FMOVQ	0(R6), F0
+	FMOVQ	0(R7), F0
 	WORD	$0x2f10a403 // ushll v3.4s, v0.4h, #0
 	WORD	$0x6f10a401 // ushll2 v1.4s, v0.8h, #0
 	WORD	$0x4f305463 // shl v3.4s, v3.4s, #16
@@ -2998,7 +3021,7 @@ row:
 	WORD	$0x4f979021 // fmul v1.4s, v1.4s, v23.s[0]
 	WORD	$0x4e36d463 // fadd v3.4s, v3.4s, v22.4s
 	WORD	$0x4e36d421 // fadd v1.4s, v1.4s, v22.4s
-	FMOVQ	16(R6), F0
+	FMOVQ	16(R7), F0
 	WORD	$0x2f10a402 // ushll v2.4s, v0.4h, #0
 	WORD	$0x6f10a400 // ushll2 v0.4s, v0.8h, #0
 	WORD	$0x4f305442 // shl v2.4s, v2.4s, #16
@@ -3013,7 +3036,7 @@ row:
 	VUZP1	V0.S4, V1.S4, V8.S4
 	VUZP2	V2.S4, V3.S4, V7.S4
 	VUZP2	V0.S4, V1.S4, V6.S4
-	ADD	$232, R8, R0
+	ADD	$232, R10, R0
 	FLDPQ	0(R0), (F5, F4)
 	WORD	$0x6eade523 // fcmgt v3.4s, v9.4s, v13.4s
 	WORD	$0x6eace502 // fcmgt v2.4s, v8.4s, v12.4s
@@ -3035,7 +3058,7 @@ row:
 	WORD	$0x4f210440 // sshr v0.4s, v2.4s, #31
 	VBSL	V10.B16, V4.B16, V0.B16
 	VMOV	V0.B16, V10.B16
-	ADD	$264, R8, R0
+	ADD	$264, R10, R0
 	FLDPQ	0(R0), (F5, F4)
 	WORD	$0x6eade4e3 // fcmgt v3.4s, v7.4s, v13.4s
 	WORD	$0x6eace4c2 // fcmgt v2.4s, v6.4s, v12.4s
@@ -3057,7 +3080,7 @@ row:
 	WORD	$0x4f210440 // sshr v0.4s, v2.4s, #31
 	VBSL	V10.B16, V4.B16, V0.B16
 	VMOV	V0.B16, V10.B16
-	ADD	R5, R6, R6
+	ADD	R6, R7, R7
 	WORD	$0x6eade6a0 // fcmgt v0.4s, v21.4s, v13.4s
 	VBSL	V13.B16, V21.B16, V0.B16
 	VMOV	V0.B16, V13.B16
@@ -3066,7 +3089,7 @@ row:
 	VMOV	V0.B16, V12.B16
 	VADD	V15.S4, V11.S4, V11.S4
 	VADD	V14.S4, V10.S4, V10.S4
-	ADD	$136, R8, R0
+	ADD	$136, R10, R0
 	FLDPQ	0(R0), (F1, F0)
 	VADD	V1.S4, V15.S4, V15.S4
 	VADD	V0.S4, V14.S4, V14.S4
@@ -3103,12 +3126,14 @@ row:
 	WORD	$0x6e612980 // sqxtun2 v0.8h, v12.4s
 	VMOV	V0.B16, V12.B16
 	VZIP1	V12.D2, V13.D2, V13.D2
-	FMOVQ	F13, 0(R4)
-	FSTPQ	(F11, F10), 0(R3)
-	ADD	R2, R4, R4
-	ADD	R2<<1, R3, R3
-	SUBS	$1, R7, R7
+	FMOVQ	F13, 0(R5)
+	FSTPQ	(F11, F10), 0(R4)
+	ADD	R3, R5, R5
+	ADD	R3<<1, R4, R4
+	SUBS	$1, R1, R1
 	BNE	row
+	SUBS	$1, R8, R8
+	BNE	plane
 	RET
 
 // func bf16StripSumsNEON(poolStrip *poolStrip)
@@ -3673,21 +3698,17 @@ packed3:
 
 // func bf16StripPoolPartNEON(poolStrip *poolStrip)
 TEXT ·bf16StripPoolPartNEON(SB), NOSPLIT, $0-8
-	MOVD	poolStrip+0(FP), R10
-	ADD	$96, R10, R0
-	VLD1R	(R0), [V24.S4]
-	FMOVS	108(R10), F23
-	ADD	$100, R10, R0
-	VLD1R	(R0), [V22.S4]
+	MOVD	poolStrip+0(FP), R12
 	VMOVI	$0, V21.B16
-	MOVD	0(R10), R9
-	MOVD	8(R10), R8
-	MOVD	16(R10), R7
-	MOVD	32(R10), R6
-	MOVD	40(R10), R5
-	MOVD	48(R10), R4
-	MOVD	72(R10), R0
-	MOVWU	64(R0), R11
+	MOVD	304(R12), R11
+	MOVD	296(R12), R10
+	MOVD	8(R12), R9
+	MOVD	16(R12), R8
+	MOVD	32(R12), R7
+	MOVD	40(R12), R6
+	MOVD	48(R12), R5
+	MOVD	72(R12), R0
+	MOVWU	64(R0), R13
 	MOVD	$1, R0
 	FMOVS	R0, F0
 	VDUP	V0.S[0], V20.S4
@@ -3697,35 +3718,42 @@ TEXT ·bf16StripPoolPartNEON(SB), NOSPLIT, $0-8
 	WORD	$0x4f2f5692 // shl v18.4s, v20.4s, #15
 	VSUB	V20.S4, V19.S4, V19.S4
 	VSUB	V20.S4, V18.S4, V18.S4
-	MOVD	72(R10), R0
+	MOVD	72(R12), R0
 	FLDPQ	0(R0), (F0, F2)
 	MOVD	$8589934593, R1
 	MOVD	$34359738372, R0
 	FMOVD	R1, F1
 	VMOV	R0, V1.D[1]
-	MOVD	ZR, R3
+	MOVD	ZR, R4
 	WORD	$0x6f210400 // ushr v0.4s, v0.4s, #31
 	WORD	$0x4ea19c00 // mul v0.4s, v0.4s, v1.4s
 	VADDV	V0.S4, V0
 	FMOVS	F0, R0
-	ORR	R0<<0, R3, R3
+	ORR	R0<<0, R4, R4
 	WORD	$0x6f210440 // ushr v0.4s, v2.4s, #31
 	WORD	$0x4ea19c00 // mul v0.4s, v0.4s, v1.4s
 	VADDV	V0.S4, V0
 	FMOVS	F0, R0
-	ORR	R0<<4, R3, R3
-	FMOVS	R3, F0
+	ORR	R0<<4, R4, R4
+	FMOVS	R4, F0
 	VCNT	V0.B8, V0.B8
 	VUADDLV	V0.B8, V0
-	FMOVS	F0, R3
-	ADD	$64, R10, R0
+	FMOVS	F0, R4
+	MOVD	120(R12), R3
+plane:
+	ADD	$64, R12, R0
 	VLD1R	(R0), [V15.S4]
 	VMOV	V15.B16, V14.B16
-	MOVD	120(R10), R2
+	MOVD	0(R12), R2
+	VLD1R	(R11), [V24.S4]
+	FMOVS	4(R11), F23
+	ADD	$8, R11, R0
+	VLD1R	(R0), [V22.S4]
+	ADD	$12, R11, R11
 row:
-	ADD	R2<<0, R8, R0
+	ADD	R3<<0, R9, R0
 	PRFM	0(R0), PLDL1KEEP
-	FMOVQ	0(R8), F0
+	FMOVQ	0(R9), F0
 	WORD	$0x2f10a403 // ushll v3.4s, v0.4h, #0
 	WORD	$0x6f10a401 // ushll2 v1.4s, v0.8h, #0
 	WORD	$0x4f305463 // shl v3.4s, v3.4s, #16
@@ -3736,7 +3764,7 @@ row:
 	WORD	$0x4f979021 // fmul v1.4s, v1.4s, v23.s[0]
 	WORD	$0x4e36d463 // fadd v3.4s, v3.4s, v22.4s
 	WORD	$0x4e36d421 // fadd v1.4s, v1.4s, v22.4s
-	FMOVQ	16(R8), F0
+	FMOVQ	16(R9), F0
 	WORD	$0x2f10a402 // ushll v2.4s, v0.4h, #0
 	WORD	$0x6f10a400 // ushll2 v0.4s, v0.8h, #0
 	WORD	$0x4f305442 // shl v2.4s, v2.4s, #16
@@ -3751,9 +3779,9 @@ row:
 	VUZP1	V0.S4, V1.S4, V12.S4
 	VUZP2	V2.S4, V3.S4, V7.S4
 	VUZP2	V0.S4, V1.S4, V6.S4
-	ADD	$168, R10, R0
+	ADD	$168, R12, R0
 	FLDPQ	0(R0), (F11, F10)
-	ADD	$200, R10, R0
+	ADD	$200, R12, R0
 	FLDPQ	0(R0), (F5, F4)
 	WORD	$0x6eade4e3 // fcmgt v3.4s, v7.4s, v13.4s
 	WORD	$0x6eace4c2 // fcmgt v2.4s, v6.4s, v12.4s
@@ -3775,10 +3803,10 @@ row:
 	WORD	$0x4f210440 // sshr v0.4s, v2.4s, #31
 	VBSL	V10.B16, V4.B16, V0.B16
 	VMOV	V0.B16, V10.B16
-	ADD	R7, R8, R8
-	ADD	R2<<0, R8, R0
+	ADD	R8, R9, R9
+	ADD	R3<<0, R9, R0
 	PRFM	0(R0), PLDL1KEEP
-	FMOVQ	0(R8), F0
+	FMOVQ	0(R9), F0
 	WORD	$0x2f10a403 // ushll v3.4s, v0.4h, #0
 	WORD	$0x6f10a401 // ushll2 v1.4s, v0.8h, #0
 	WORD	$0x4f305463 // shl v3.4s, v3.4s, #16
@@ -3789,7 +3817,7 @@ row:
 	WORD	$0x4f979021 // fmul v1.4s, v1.4s, v23.s[0]
 	WORD	$0x4e36d463 // fadd v3.4s, v3.4s, v22.4s
 	WORD	$0x4e36d421 // fadd v1.4s, v1.4s, v22.4s
-	FMOVQ	16(R8), F0
+	FMOVQ	16(R9), F0
 	WORD	$0x2f10a402 // ushll v2.4s, v0.4h, #0
 	WORD	$0x6f10a400 // ushll2 v0.4s, v0.8h, #0
 	WORD	$0x4f305442 // shl v2.4s, v2.4s, #16
@@ -3804,7 +3832,7 @@ row:
 	VUZP1	V0.S4, V1.S4, V8.S4
 	VUZP2	V2.S4, V3.S4, V7.S4
 	VUZP2	V0.S4, V1.S4, V6.S4
-	ADD	$232, R10, R0
+	ADD	$232, R12, R0
 	FLDPQ	0(R0), (F5, F4)
 	WORD	$0x6eade523 // fcmgt v3.4s, v9.4s, v13.4s
 	WORD	$0x6eace502 // fcmgt v2.4s, v8.4s, v12.4s
@@ -3826,7 +3854,7 @@ row:
 	WORD	$0x4f210440 // sshr v0.4s, v2.4s, #31
 	VBSL	V10.B16, V4.B16, V0.B16
 	VMOV	V0.B16, V10.B16
-	ADD	$264, R10, R0
+	ADD	$264, R12, R0
 	FLDPQ	0(R0), (F5, F4)
 	WORD	$0x6eade4e3 // fcmgt v3.4s, v7.4s, v13.4s
 	WORD	$0x6eace4c2 // fcmgt v2.4s, v6.4s, v12.4s
@@ -3848,7 +3876,7 @@ row:
 	WORD	$0x4f210440 // sshr v0.4s, v2.4s, #31
 	VBSL	V10.B16, V4.B16, V0.B16
 	VMOV	V0.B16, V10.B16
-	ADD	R7, R8, R8
+	ADD	R8, R9, R9
 	WORD	$0x6eade6a0 // fcmgt v0.4s, v21.4s, v13.4s
 	VBSL	V13.B16, V21.B16, V0.B16
 	VMOV	V0.B16, V13.B16
@@ -3857,7 +3885,7 @@ row:
 	VMOV	V0.B16, V12.B16
 	VADD	V15.S4, V11.S4, V11.S4
 	VADD	V14.S4, V10.S4, V10.S4
-	ADD	$136, R10, R0
+	ADD	$136, R12, R0
 	FLDPQ	0(R0), (F1, F0)
 	VADD	V1.S4, V15.S4, V15.S4
 	VADD	V0.S4, V14.S4, V14.S4
@@ -3894,62 +3922,64 @@ row:
 	WORD	$0x6e612980 // sqxtun2 v0.8h, v12.4s
 	VMOV	V0.B16, V12.B16
 	VZIP1	V12.D2, V13.D2, V13.D2
-	MOVD	R6, R1
-	CMP	$8, R3
+	MOVD	R7, R1
+	CMP	$8, R4
 	BNE	halves4
 	FMOVQ	F13, 0(R1)
 	B	storedHalves4
 halves4:
-	TST	$4, R3
+	TST	$4, R4
 	BEQ	withoutHalves4_4
 	FMOVD	F13, 0(R1)
 	VMOVI	$0, V0.B16
 	VEXT	$8, V0.B16, V13.B16, V13.B16
 	ADD	$8, R1, R1
 withoutHalves4_4:
-	TST	$2, R3
+	TST	$2, R4
 	BEQ	withoutHalves2_4
 	FMOVS	F13, 0(R1)
 	VMOVI	$0, V0.B16
 	VEXT	$4, V0.B16, V13.B16, V13.B16
 	ADD	$4, R1, R1
 withoutHalves2_4:
-	TST	$1, R3
+	TST	$1, R4
 	BEQ	storedHalves4
 	FMOVS	F13, R0
 	MOVH	R0, 0(R1)
 storedHalves4:
-	TBZ	$3, R11, lanes1
-	FSTPQ	(F11, F10), 0(R5)
+	TBZ	$3, R13, lanes1
+	FSTPQ	(F11, F10), 0(R6)
 lanes1done:
-	ADD	R4, R6, R6
-	ADD	R4<<1, R5, R5
-	SUBS	$1, R9, R9
+	ADD	R5, R7, R7
+	ADD	R5<<1, R6, R6
+	SUBS	$1, R2, R2
 	BNE	row
+	SUBS	$1, R10, R10
+	BNE	plane
 	RET
 lanes1:
-	TBZ	$2, R11, lanes1low
-	FMOVQ	F11, 0(R5)
-	TBZ	$1, R11, lanes1highone
-	FMOVD	F10, 16(R5)
-	TBZ	$0, R11, lanes1done
-	ADD	$24, R5, R0
+	TBZ	$2, R13, lanes1low
+	FMOVQ	F11, 0(R6)
+	TBZ	$1, R13, lanes1highone
+	FMOVD	F10, 16(R6)
+	TBZ	$0, R13, lanes1done
+	ADD	$24, R6, R0
 	VST1	V10.S[2], (R0)
 	B	lanes1done
 lanes1highone:
-	TBZ	$0, R11, lanes1done
-	FMOVS	F10, 16(R5)
+	TBZ	$0, R13, lanes1done
+	FMOVS	F10, 16(R6)
 	B	lanes1done
 lanes1low:
-	TBZ	$1, R11, lanes1one
-	FMOVD	F11, 0(R5)
-	TBZ	$0, R11, lanes1done
-	ADD	$8, R5, R0
+	TBZ	$1, R13, lanes1one
+	FMOVD	F11, 0(R6)
+	TBZ	$0, R13, lanes1done
+	ADD	$8, R6, R0
 	VST1	V11.S[2], (R0)
 	B	lanes1done
 lanes1one:
-	TBZ	$0, R11, lanes1done
-	FMOVS	F11, 0(R5)
+	TBZ	$0, R13, lanes1done
+	FMOVS	F11, 0(R6)
 	B	lanes1done
 
 // func bf16StripSumsPartNEON(poolStrip *poolStrip)

@@ -15,8 +15,12 @@ type poolTile struct {
 	at, w     int         // place of the first input, width of the plane
 	evens     *int32
 
-	mean, scale, shift float32 // of a batch norm in front
+	planes  int // that lie side by side
+	factors *NormFactors
 }
+
+// NormFactors are those of a plane of a batch norm in front: (x − Mean)·Scale + Shift. The layout is known to gen/norm/pool.go.
+type NormFactors struct{ Mean, Scale, Shift float32 }
 
 var evenLanes = [kernel.Block]int32{0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30}
 
@@ -26,27 +30,50 @@ func (p *Shape) Halves() bool {
 		p.PadH == 0 && p.PadW == 0 && p.H/2 == p.OutH() && p.W/2 == p.OutW()
 }
 
-// MaxPlaneHalving is MaxPlane for 2×2 windows that do not overlap.
-func MaxPlaneHalving(p *Shape, x, y []float32, idx []int32) {
+// maxPlanesHalving is MaxPlane of planes that lie side by side, for 2×2 windows that do not overlap.
+func maxPlanesHalving(p *Shape, planes int, x, y []float32, idx []int32) {
 	var t poolTile
-	t.plane(p, x, y, idx, false)
+	p.together(planes, func(i, n int) {
+		t.planes = n
+		t.run(p, i, x, y, idx)
+	})
 }
 
-// NormPlaneHalving is the same behind batch norm and ReLU.
-func NormPlaneHalving(p *Shape, x []float32, mean, scale, shift float32, y []float32, idx []int32) {
-	t := poolTile{mean: mean, scale: scale, shift: shift}
-	t.plane(p, x, y, idx, true)
+// NormPlanesHalving is the same behind batch norm and ReLU, with factors for each plane.
+func NormPlanesHalving(p *Shape, factors []NormFactors, x, y []float32, idx []int32) {
+	var t poolTile
+	p.together(len(factors), func(i, n int) {
+		t.planes, t.factors = n, &factors[i]
+		t.run(p, i, x, y, idx)
+	})
 }
 
-// plane pools in strips of one vector of outputs.
-func (t *poolTile) plane(p *Shape, x, y []float32, idx []int32, norm bool) {
+// together calls f for planes that a kernel takes in one call, with the first and their number: none whose last
+// row is left out, and no more than stay in the L1 cache from one strip to the next.
+func (p *Shape) together(planes int, f func(i, n int)) {
+	const most = 4096
+	step := planes
+	switch {
+	case p.H%2 != 0:
+		step = 1
+	case p.W/2 > kernel.Lanes():
+		step = max(1, most/(p.H*p.W))
+	}
+	for i := 0; i < planes; i += step {
+		f(i, min(step, planes-i))
+	}
+}
+
+// run pools planes from number i on in strips of one vector of outputs.
+func (t *poolTile) run(p *Shape, i int, x, y []float32, idx []int32) {
 	lanes, ow := kernel.Lanes(), p.W/2
+	x, y, idx = x[i*p.H*p.W:], y[i*(p.H/2)*ow:], idx[i*(p.H/2)*ow:]
 	t.rows, t.stride, t.outStride, t.w, t.evens = p.H/2, 4*p.W, 4*ow, p.W, &evenLanes[0]
 	for j := 0; j < ow; j += lanes {
 		n := min(lanes, ow-j)
 		t.x, t.y, t.idx, t.at = &x[2*j], &y[j], &idx[j], 2*j
 		t.lo, t.hi, t.n = kernel.FirstLanes(min(2*n, lanes)), kernel.FirstLanes(max(2*n-lanes, 0)), kernel.FirstLanes(n)
-		if norm {
+		if t.factors != nil {
 			vecNormPool2(t)
 		} else {
 			vecMaxPool2(t)

@@ -38,6 +38,10 @@ func poolOut(in, kernel, stride, pad int, ceil bool) int {
 // MaxPool2D writes each window's maximum to y and its place in the H×W plane to
 // idx. The first of equals wins; a NaN wins over everything. The scratch holds p.MaxScratch elements.
 func MaxPool2D[T kernel.Float](p *Shape, x, y []T, idx []int32, scratch []T) {
+	if kernel.Is32[T]() && p.Halves() {
+		maxPlanesHalving(p, p.N*p.C, kernel.As32(x), kernel.As32(y), idx)
+		return
+	}
 	in, out := p.H*p.W, p.OutH()*p.OutW()
 	for i := range p.N * p.C {
 		MaxPlane(p, x[i*in:][:in], y[i*out:][:out], idx[i*out:][:out], scratch)
@@ -48,7 +52,7 @@ func MaxPool2D[T kernel.Float](p *Shape, x, y []T, idx []int32, scratch []T) {
 func MaxPlane[T kernel.Float](p *Shape, x, y []T, idx []int32, scratch []T) {
 	switch {
 	case kernel.Is32[T]() && p.Halves():
-		MaxPlaneHalving(p, kernel.As32(x), kernel.As32(y), idx)
+		maxPlanesHalving(p, 1, kernel.As32(x), kernel.As32(y), idx)
 		return
 	case kernel.Is32[T]() && p.windows != nil:
 		p.windows.max(kernel.As32(x), kernel.As32(y), idx, kernel.As32(scratch))

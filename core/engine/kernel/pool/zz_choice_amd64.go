@@ -4,7 +4,7 @@ package pool
 
 import "github.com/trainctl/trainctl/core/engine/kernel"
 
-// vecMaxPool2 pools pairs of rows, and writes maxima and their places.
+// vecMaxPool2 pools pairs of rows of planes that lie side by side, and writes maxima and their places.
 func vecMaxPool2(poolTile *poolTile) {
 	if kernel.Wide() {
 		maxPool2AVX512(poolTile)
@@ -13,7 +13,7 @@ func vecMaxPool2(poolTile *poolTile) {
 	}
 }
 
-// vecNormPool2 normalises, pools pairs of rows, and writes what is positive of the maxima, and their places.
+// vecNormPool2 normalises planes that lie side by side, each with its own factors, pools pairs of rows, and writes what is positive of the maxima, and their places.
 func vecNormPool2(poolTile *poolTile) {
 	normPool2AVX512(poolTile)
 }

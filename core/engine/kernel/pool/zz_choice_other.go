@@ -6,12 +6,12 @@ package pool
 
 import "github.com/trainctl/trainctl/core/engine/kernel"
 
-// vecMaxPool2 pools pairs of rows, and writes maxima and their places.
+// vecMaxPool2 pools pairs of rows of planes that lie side by side, and writes maxima and their places.
 func vecMaxPool2(poolTile *poolTile) {
 	kernel.NoVectors()
 }
 
-// vecNormPool2 normalises, pools pairs of rows, and writes what is positive of the maxima, and their places.
+// vecNormPool2 normalises planes that lie side by side, each with its own factors, pools pairs of rows, and writes what is positive of the maxima, and their places.
 func vecNormPool2(poolTile *poolTile) {
 	kernel.NoVectors()
 }

@@ -18,9 +18,8 @@ var (
 	_ = [1]byte{}[unsafe.Offsetof(poolTile{}.at)-72]
 	_ = [1]byte{}[unsafe.Offsetof(poolTile{}.w)-80]
 	_ = [1]byte{}[unsafe.Offsetof(poolTile{}.evens)-88]
-	_ = [1]byte{}[unsafe.Offsetof(poolTile{}.mean)-96]
-	_ = [1]byte{}[unsafe.Offsetof(poolTile{}.scale)-100]
-	_ = [1]byte{}[unsafe.Offsetof(poolTile{}.shift)-104]
+	_ = [1]byte{}[unsafe.Offsetof(poolTile{}.planes)-96]
+	_ = [1]byte{}[unsafe.Offsetof(poolTile{}.factors)-104]
 )
 
 // The offsets at which the assembly reads windowTile: each index is 0.

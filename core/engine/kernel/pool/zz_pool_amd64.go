@@ -2,17 +2,17 @@
 
 package pool
 
-// maxPool2AVX2 pools pairs of rows, and writes maxima and their places.
+// maxPool2AVX2 pools pairs of rows of planes that lie side by side, and writes maxima and their places.
 //
 //go:noescape
 func maxPool2AVX2(poolTile *poolTile)
 
-// maxPool2AVX512 pools pairs of rows, and writes maxima and their places.
+// maxPool2AVX512 pools pairs of rows of planes that lie side by side, and writes maxima and their places.
 //
 //go:noescape
 func maxPool2AVX512(poolTile *poolTile)
 
-// normPool2AVX512 normalises, pools pairs of rows, and writes what is positive of the maxima, and their places.
+// normPool2AVX512 normalises planes that lie side by side, each with its own factors, pools pairs of rows, and writes what is positive of the maxima, and their places.
 //
 //go:noescape
 func normPool2AVX512(poolTile *poolTile)

@@ -6,7 +6,7 @@
 // Requires: AVX, AVX2, POPCNT
 TEXT ·maxPool2AVX2(SB), NOSPLIT, $0-8
 	MOVQ         poolTile+0(FP), AX
-	MOVQ         (AX), CX
+	MOVQ         96(AX), CX
 	MOVQ         8(AX), DX
 	MOVQ         16(AX), BX
 	MOVQ         24(AX), SI
@@ -20,108 +20,113 @@ TEXT ·maxPool2AVX2(SB), NOSPLIT, $0-8
 	VMOVUPS      (R9), Y2
 	VMOVMSKPS    Y2, R9
 	POPCNTL      R9, R9
-	VPBROADCASTD 80(AX), Y3
+	VPBROADCASTD 80(AX), Y4
 	MOVQ         88(AX), R10
 	VMOVUPS      (R10), Y2
-	VPBROADCASTD 72(AX), Y4
-	VPADDD       Y2, Y4, Y2
-	MOVL         $0x00000001, AX
-	VMOVD        AX, X4
-	VPBROADCASTD X4, Y4
-	VPADDD       Y3, Y3, Y5
+	MOVL         $0x00000001, R10
+	VMOVD        R10, X3
+	VPBROADCASTD X3, Y5
+	VPADDD       Y4, Y4, Y6
+
+plane:
+	MOVQ         (AX), R10
+	VPBROADCASTD 72(AX), Y3
+	VPADDD       Y2, Y3, Y3
 
 row:
-	VMASKMOVPS (DX), Y0, Y7
-	VMASKMOVPS 32(DX), Y1, Y8
-	VSHUFPS    $0x88, Y8, Y7, Y6
-	VPERMPD    $0xd8, Y6, Y6
-	VSHUFPS    $0xdd, Y8, Y7, Y8
-	VPERMPD    $0xd8, Y8, Y8
-	VMOVAPS    Y6, Y6
-	VMOVAPS    Y2, Y7
-	VPADDD     Y2, Y4, Y9
-	VCMPPS     $0x1e, Y6, Y8, Y10
-	VCMPPS     $0x03, Y8, Y8, Y11
-	VORPS      Y11, Y10, Y10
-	VBLENDVPS  Y10, Y8, Y6, Y6
-	VBLENDVPS  Y10, Y9, Y7, Y7
-	ADDQ       BX, DX
-	VMASKMOVPS (DX), Y0, Y9
-	VMASKMOVPS 32(DX), Y1, Y10
-	VSHUFPS    $0x88, Y10, Y9, Y8
-	VPERMPD    $0xd8, Y8, Y8
-	VSHUFPS    $0xdd, Y10, Y9, Y10
-	VPERMPD    $0xd8, Y10, Y10
-	VPADDD     Y2, Y3, Y9
-	VCMPPS     $0x1e, Y6, Y8, Y11
-	VCMPPS     $0x03, Y8, Y8, Y12
+	VMASKMOVPS (DX), Y0, Y8
+	VMASKMOVPS 32(DX), Y1, Y9
+	VSHUFPS    $0x88, Y9, Y8, Y7
+	VPERMPD    $0xd8, Y7, Y7
+	VSHUFPS    $0xdd, Y9, Y8, Y9
+	VPERMPD    $0xd8, Y9, Y9
+	VMOVAPS    Y7, Y7
+	VMOVAPS    Y3, Y8
+	VPADDD     Y3, Y5, Y10
+	VCMPPS     $0x1e, Y7, Y9, Y11
+	VCMPPS     $0x03, Y9, Y9, Y12
 	VORPS      Y12, Y11, Y11
-	VBLENDVPS  Y11, Y8, Y6, Y6
 	VBLENDVPS  Y11, Y9, Y7, Y7
-	VPADDD     Y9, Y4, Y9
-	VCMPPS     $0x1e, Y6, Y10, Y8
-	VCMPPS     $0x03, Y10, Y10, Y11
-	VORPS      Y11, Y8, Y8
-	VBLENDVPS  Y8, Y10, Y6, Y6
-	VBLENDVPS  Y8, Y9, Y7, Y7
+	VBLENDVPS  Y11, Y10, Y8, Y8
+	ADDQ       BX, DX
+	VMASKMOVPS (DX), Y0, Y10
+	VMASKMOVPS 32(DX), Y1, Y11
+	VSHUFPS    $0x88, Y11, Y10, Y9
+	VPERMPD    $0xd8, Y9, Y9
+	VSHUFPS    $0xdd, Y11, Y10, Y11
+	VPERMPD    $0xd8, Y11, Y11
+	VPADDD     Y3, Y4, Y10
+	VCMPPS     $0x1e, Y7, Y9, Y12
+	VCMPPS     $0x03, Y9, Y9, Y13
+	VORPS      Y13, Y12, Y12
+	VBLENDVPS  Y12, Y9, Y7, Y7
+	VBLENDVPS  Y12, Y10, Y8, Y8
+	VPADDD     Y10, Y5, Y10
+	VCMPPS     $0x1e, Y7, Y11, Y9
+	VCMPPS     $0x03, Y11, Y11, Y12
+	VORPS      Y12, Y9, Y9
+	VBLENDVPS  Y9, Y11, Y7, Y7
+	VBLENDVPS  Y9, Y10, Y8, Y8
 	CMPQ       R9, $0x08
 	JNE        part1
-	VMOVUPS    Y6, (SI)
+	VMOVUPS    Y7, (SI)
 	JMP        stored1
 
 part1:
-	LEAQ         (SI), AX
+	LEAQ         (SI), R11
 	TESTQ        $0x00000004, R9
 	JZ           without4_1
-	VMOVUPS      X6, (AX)
-	VEXTRACTF128 $0x01, Y6, X6
-	ADDQ         $0x10, AX
+	VMOVUPS      X7, (R11)
+	VEXTRACTF128 $0x01, Y7, X7
+	ADDQ         $0x10, R11
 
 without4_1:
 	TESTQ   $0x00000002, R9
 	JZ      without2_1
-	VMOVLPS X6, (AX)
-	VPSRLDQ $0x08, X6, X6
-	ADDQ    $0x08, AX
+	VMOVLPS X7, (R11)
+	VPSRLDQ $0x08, X7, X7
+	ADDQ    $0x08, R11
 
 without2_1:
 	TESTQ  $0x00000001, R9
 	JZ     stored1
-	VMOVSS X6, (AX)
+	VMOVSS X7, (R11)
 
 stored1:
 	CMPQ    R9, $0x08
 	JNE     part2
-	VMOVUPS Y7, (DI)
+	VMOVUPS Y8, (DI)
 	JMP     stored2
 
 part2:
-	LEAQ         (DI), AX
+	LEAQ         (DI), R11
 	TESTQ        $0x00000004, R9
 	JZ           without4_2
-	VMOVUPS      X7, (AX)
-	VEXTRACTF128 $0x01, Y7, X7
-	ADDQ         $0x10, AX
+	VMOVUPS      X8, (R11)
+	VEXTRACTF128 $0x01, Y8, X8
+	ADDQ         $0x10, R11
 
 without4_2:
 	TESTQ   $0x00000002, R9
 	JZ      without2_2
-	VMOVLPS X7, (AX)
-	VPSRLDQ $0x08, X7, X7
-	ADDQ    $0x08, AX
+	VMOVLPS X8, (R11)
+	VPSRLDQ $0x08, X8, X8
+	ADDQ    $0x08, R11
 
 without2_2:
 	TESTQ  $0x00000001, R9
 	JZ     stored2
-	VMOVSS X7, (AX)
+	VMOVSS X8, (R11)
 
 stored2:
-	VPADDD Y2, Y5, Y2
+	VPADDD Y3, Y6, Y3
 	ADDQ   BX, DX
 	ADDQ   R8, SI
 	ADDQ   R8, DI
-	DECQ   CX
+	DECQ   R10
 	JNZ    row
+	DECQ   CX
+	JNZ    plane
 	VZEROUPPER
 	RET
 
@@ -129,7 +134,7 @@ stored2:
 // Requires: AVX, AVX512F
 TEXT ·maxPool2AVX512(SB), NOSPLIT, $0-8
 	MOVQ         poolTile+0(FP), AX
-	MOVQ         (AX), CX
+	MOVQ         96(AX), CX
 	MOVQ         8(AX), DX
 	MOVQ         16(AX), BX
 	MOVQ         24(AX), SI
@@ -144,12 +149,15 @@ TEXT ·maxPool2AVX512(SB), NOSPLIT, $0-8
 	VPBROADCASTD 80(AX), Z2
 	MOVQ         88(AX), R9
 	VMOVUPS      (R9), Z0
+	MOVL         $0x00000001, R9
+	VMOVD        R9, X1
+	VPBROADCASTD X1, Z3
+	VPADDD       Z2, Z2, Z4
+
+plane:
+	MOVQ         (AX), R9
 	VPBROADCASTD 72(AX), Z1
 	VPADDD       Z0, Z1, Z1
-	MOVL         $0x00000001, AX
-	VMOVD        AX, X3
-	VPBROADCASTD X3, Z3
-	VPADDD       Z2, Z2, Z4
 
 row:
 	VMOVUPS.Z (DX), K1, Z7
@@ -193,8 +201,10 @@ row:
 	ADDQ      BX, DX
 	ADDQ      R8, SI
 	ADDQ      R8, DI
-	DECQ      CX
+	DECQ      R9
 	JNZ       row
+	DECQ      CX
+	JNZ       plane
 	VZEROUPPER
 	RET
 
@@ -202,36 +212,41 @@ row:
 // Requires: AVX, AVX512F
 TEXT ·normPool2AVX512(SB), NOSPLIT, $0-8
 	MOVQ         poolTile+0(FP), AX
-	VBROADCASTSS 96(AX), Z0
-	VBROADCASTSS 100(AX), Z1
-	VBROADCASTSS 104(AX), Z2
 	VPXORD       Z3, Z3, Z3
-	MOVQ         poolTile+0(FP), AX
-	MOVQ         (AX), CX
-	MOVQ         8(AX), DX
-	MOVQ         16(AX), BX
-	MOVQ         24(AX), SI
-	MOVQ         32(AX), DI
-	MOVQ         40(AX), R8
-	MOVQ         48(AX), R9
-	KMOVW        R9, K1
-	MOVQ         56(AX), R9
-	KMOVW        R9, K2
-	MOVQ         64(AX), R9
-	KMOVW        R9, K3
-	VPBROADCASTD 80(AX), Z6
-	MOVQ         88(AX), R9
-	VMOVUPS      (R9), Z4
-	VPBROADCASTD 72(AX), Z5
-	VPADDD       Z4, Z5, Z5
-	MOVL         $0x00000001, AX
-	VMOVD        AX, X7
-	VPBROADCASTD X7, Z7
+	MOVQ         104(AX), AX
+	MOVQ         poolTile+0(FP), CX
+	MOVQ         96(CX), DX
+	MOVQ         8(CX), BX
+	MOVQ         16(CX), SI
+	MOVQ         24(CX), DI
+	MOVQ         32(CX), R8
+	MOVQ         40(CX), R9
+	MOVQ         48(CX), R10
+	KMOVW        R10, K1
+	MOVQ         56(CX), R10
+	KMOVW        R10, K2
+	MOVQ         64(CX), R10
+	KMOVW        R10, K3
+	VPBROADCASTD 80(CX), Z6
+	MOVQ         88(CX), R10
+	VMOVUPS      (R10), Z4
+	MOVL         $0x00000001, R10
+	VMOVD        R10, X0
+	VPBROADCASTD X0, Z7
 	VPADDD       Z6, Z6, Z8
 
+plane:
+	MOVQ         (CX), R10
+	VPBROADCASTD 72(CX), Z0
+	VPADDD       Z4, Z0, Z5
+	VBROADCASTSS (AX), Z0
+	VBROADCASTSS 4(AX), Z1
+	VBROADCASTSS 8(AX), Z2
+	ADDQ         $0x0c, AX
+
 row:
-	VMOVUPS.Z (DX), K1, Z11
-	VMOVUPS.Z 64(DX), K2, Z9
+	VMOVUPS.Z (BX), K1, Z11
+	VMOVUPS.Z 64(BX), K2, Z9
 	VSUBPS    Z0, Z11, Z11
 	VMULPS    Z1, Z11, Z11
 	VADDPS    Z2, Z11, Z11
@@ -251,9 +266,9 @@ row:
 	KORW      K5, K4, K4
 	VMOVAPS   Z11, K4, Z9
 	VMOVDQU32 Z12, K4, Z10
-	ADDQ      BX, DX
-	VMOVUPS.Z (DX), K1, Z13
-	VMOVUPS.Z 64(DX), K2, Z12
+	ADDQ      SI, BX
+	VMOVUPS.Z (BX), K1, Z13
+	VMOVUPS.Z 64(BX), K2, Z12
 	VSUBPS    Z0, Z13, Z13
 	VMULPS    Z1, Z13, Z13
 	VADDPS    Z2, Z13, Z13
@@ -278,13 +293,15 @@ row:
 	VMOVAPS   Z13, K4, Z9
 	VMOVDQU32 Z12, K4, Z10
 	VMAXPS    Z9, Z3, Z9
-	VMOVUPS   Z9, K3, (SI)
-	VMOVUPS   Z10, K3, (DI)
+	VMOVUPS   Z9, K3, (DI)
+	VMOVUPS   Z10, K3, (R8)
 	VPADDD    Z5, Z8, Z5
-	ADDQ      BX, DX
-	ADDQ      R8, SI
-	ADDQ      R8, DI
-	DECQ      CX
+	ADDQ      SI, BX
+	ADDQ      R9, DI
+	ADDQ      R9, R8
+	DECQ      R10
 	JNZ       row
+	DECQ      DX
+	JNZ       plane
 	VZEROUPPER
 	RET

@@ -2,7 +2,7 @@
 
 package pool
 
-// maxPool2NEON pools pairs of rows, and writes maxima and their places.
+// maxPool2NEON pools pairs of rows of planes that lie side by side, and writes maxima and their places.
 //
 //go:noescape
 func maxPool2NEON(poolTile *poolTile)

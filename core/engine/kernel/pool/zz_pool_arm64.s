@@ -4,38 +4,40 @@
 
 // func maxPool2NEON(poolTile *poolTile)
 TEXT ·maxPool2NEON(SB), NOSPLIT, $0-8
-	MOVD	poolTile+0(FP), R7
-	MOVD	0(R7), R6
-	MOVD	8(R7), R5
-	MOVD	16(R7), R4
-	MOVD	24(R7), R3
-	MOVD	32(R7), R2
-	MOVD	40(R7), R1
-	MOVD	48(R7), R0
+	MOVD	poolTile+0(FP), R8
+	MOVD	96(R8), R7
+	MOVD	8(R8), R6
+	MOVD	16(R8), R5
+	MOVD	24(R8), R4
+	MOVD	32(R8), R3
+	MOVD	40(R8), R2
+	MOVD	48(R8), R0
+	MOVWU	64(R0), R11
+	MOVD	56(R8), R0
 	MOVWU	64(R0), R10
-	MOVD	56(R7), R0
+	MOVD	64(R8), R0
 	MOVWU	64(R0), R9
-	MOVD	64(R7), R0
-	MOVWU	64(R0), R8
-	ADD	$80, R7, R0
+	ADD	$80, R8, R0
 	VLD1R	(R0), [V17.S4]
-	MOVD	88(R7), R0
-	FLDPQ	0(R0), (F2, F1)
-	ADD	$72, R7, R0
-	VLD1R	(R0), [V0.S4]
-	VADD	V2.S4, V0.S4, V19.S4
-	VADD	V1.S4, V0.S4, V18.S4
+	MOVD	88(R8), R0
+	FLDPQ	0(R0), (F21, F20)
 	MOVD	$1, R0
 	FMOVS	R0, F0
 	VDUP	V0.S[0], V16.S4
 	VADD	V17.S4, V17.S4, V15.S4
 	VADD	V17.S4, V17.S4, V14.S4
+plane:
+	MOVD	0(R8), R1
+	ADD	$72, R8, R0
+	VLD1R	(R0), [V0.S4]
+	VADD	V21.S4, V0.S4, V19.S4
+	VADD	V20.S4, V0.S4, V18.S4
 row:
-	TBZ	$3, R10, lanes1
-	FLDPQ	0(R5), (F4, F1)
+	TBZ	$3, R11, lanes1
+	FLDPQ	0(R6), (F4, F1)
 lanes1done:
-	TBZ	$3, R9, lanes2
-	FLDPQ	32(R5), (F3, F0)
+	TBZ	$3, R10, lanes2
+	FLDPQ	32(R6), (F3, F0)
 lanes2done:
 	VUZP1	V3.S4, V4.S4, V13.S4
 	VUZP1	V0.S4, V1.S4, V12.S4
@@ -71,12 +73,12 @@ lanes2done:
 	WORD	$0x4f210440 // sshr v0.4s, v2.4s, #31
 	VBSL	V10.B16, V8.B16, V0.B16
 	VMOV	V0.B16, V10.B16
-	ADD	R4, R5, R5
-	TBZ	$3, R10, lanes3
-	FLDPQ	0(R5), (F4, F1)
+	ADD	R5, R6, R6
+	TBZ	$3, R11, lanes3
+	FLDPQ	0(R6), (F4, F1)
 lanes3done:
-	TBZ	$3, R9, lanes4
-	FLDPQ	32(R5), (F3, F0)
+	TBZ	$3, R10, lanes4
+	FLDPQ	32(R6), (F3, F0)
 lanes4done:
 	VUZP1	V3.S4, V4.S4, V7.S4
 	VUZP1	V0.S4, V1.S4, V6.S4
@@ -132,171 +134,173 @@ lanes4done:
 	WORD	$0x4f210440 // sshr v0.4s, v2.4s, #31
 	VBSL	V10.B16, V8.B16, V0.B16
 	VMOV	V0.B16, V10.B16
-	TBZ	$3, R8, lanes5
-	FSTPQ	(F13, F12), 0(R3)
+	TBZ	$3, R9, lanes5
+	FSTPQ	(F13, F12), 0(R4)
 lanes5done:
-	TBZ	$3, R8, lanes6
-	FSTPQ	(F11, F10), 0(R2)
+	TBZ	$3, R9, lanes6
+	FSTPQ	(F11, F10), 0(R3)
 lanes6done:
 	VADD	V19.S4, V15.S4, V19.S4
 	VADD	V18.S4, V14.S4, V18.S4
-	ADD	R4, R5, R5
-	ADD	R1, R3, R3
-	ADD	R1, R2, R2
-	SUBS	$1, R6, R6
+	ADD	R5, R6, R6
+	ADD	R2, R4, R4
+	ADD	R2, R3, R3
+	SUBS	$1, R1, R1
 	BNE	row
+	SUBS	$1, R7, R7
+	BNE	plane
 	RET
 lanes1:
 	VMOVI	$0, V4.B16
 	VMOVI	$0, V1.B16
-	TBZ	$2, R10, lanes1low
-	FMOVQ	0(R5), F4
-	TBZ	$1, R10, lanes1highone
-	FMOVD	16(R5), F1
-	TBZ	$0, R10, lanes1done
-	ADD	$24, R5, R0
+	TBZ	$2, R11, lanes1low
+	FMOVQ	0(R6), F4
+	TBZ	$1, R11, lanes1highone
+	FMOVD	16(R6), F1
+	TBZ	$0, R11, lanes1done
+	ADD	$24, R6, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes1done
 lanes1highone:
-	TBZ	$0, R10, lanes1done
-	FMOVS	16(R5), F1
+	TBZ	$0, R11, lanes1done
+	FMOVS	16(R6), F1
 	B	lanes1done
 lanes1low:
-	TBZ	$1, R10, lanes1one
-	FMOVD	0(R5), F4
-	TBZ	$0, R10, lanes1done
-	ADD	$8, R5, R0
+	TBZ	$1, R11, lanes1one
+	FMOVD	0(R6), F4
+	TBZ	$0, R11, lanes1done
+	ADD	$8, R6, R0
 	VLD1	(R0), V4.S[2]
 	B	lanes1done
 lanes1one:
-	TBZ	$0, R10, lanes1done
-	FMOVS	0(R5), F4
+	TBZ	$0, R11, lanes1done
+	FMOVS	0(R6), F4
 	B	lanes1done
 lanes2:
 	VMOVI	$0, V3.B16
 	VMOVI	$0, V0.B16
-	ADD	$32, R5, R0
-	TBZ	$2, R9, lanes2low
+	ADD	$32, R6, R0
+	TBZ	$2, R10, lanes2low
 	FMOVQ	0(R0), F3
-	TBZ	$1, R9, lanes2highone
+	TBZ	$1, R10, lanes2highone
 	FMOVD	16(R0), F0
-	TBZ	$0, R9, lanes2done
+	TBZ	$0, R10, lanes2done
 	ADD	$24, R0, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes2done
 lanes2highone:
-	TBZ	$0, R9, lanes2done
+	TBZ	$0, R10, lanes2done
 	FMOVS	16(R0), F0
 	B	lanes2done
 lanes2low:
-	TBZ	$1, R9, lanes2one
+	TBZ	$1, R10, lanes2one
 	FMOVD	0(R0), F3
-	TBZ	$0, R9, lanes2done
+	TBZ	$0, R10, lanes2done
 	ADD	$8, R0, R0
 	VLD1	(R0), V3.S[2]
 	B	lanes2done
 lanes2one:
-	TBZ	$0, R9, lanes2done
+	TBZ	$0, R10, lanes2done
 	FMOVS	0(R0), F3
 	B	lanes2done
 lanes3:
 	VMOVI	$0, V4.B16
 	VMOVI	$0, V1.B16
-	TBZ	$2, R10, lanes3low
-	FMOVQ	0(R5), F4
-	TBZ	$1, R10, lanes3highone
-	FMOVD	16(R5), F1
-	TBZ	$0, R10, lanes3done
-	ADD	$24, R5, R0
+	TBZ	$2, R11, lanes3low
+	FMOVQ	0(R6), F4
+	TBZ	$1, R11, lanes3highone
+	FMOVD	16(R6), F1
+	TBZ	$0, R11, lanes3done
+	ADD	$24, R6, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes3done
 lanes3highone:
-	TBZ	$0, R10, lanes3done
-	FMOVS	16(R5), F1
+	TBZ	$0, R11, lanes3done
+	FMOVS	16(R6), F1
 	B	lanes3done
 lanes3low:
-	TBZ	$1, R10, lanes3one
-	FMOVD	0(R5), F4
-	TBZ	$0, R10, lanes3done
-	ADD	$8, R5, R0
+	TBZ	$1, R11, lanes3one
+	FMOVD	0(R6), F4
+	TBZ	$0, R11, lanes3done
+	ADD	$8, R6, R0
 	VLD1	(R0), V4.S[2]
 	B	lanes3done
 lanes3one:
-	TBZ	$0, R10, lanes3done
-	FMOVS	0(R5), F4
+	TBZ	$0, R11, lanes3done
+	FMOVS	0(R6), F4
 	B	lanes3done
 lanes4:
 	VMOVI	$0, V3.B16
 	VMOVI	$0, V0.B16
-	ADD	$32, R5, R0
-	TBZ	$2, R9, lanes4low
+	ADD	$32, R6, R0
+	TBZ	$2, R10, lanes4low
 	FMOVQ	0(R0), F3
-	TBZ	$1, R9, lanes4highone
+	TBZ	$1, R10, lanes4highone
 	FMOVD	16(R0), F0
-	TBZ	$0, R9, lanes4done
+	TBZ	$0, R10, lanes4done
 	ADD	$24, R0, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes4done
 lanes4highone:
-	TBZ	$0, R9, lanes4done
+	TBZ	$0, R10, lanes4done
 	FMOVS	16(R0), F0
 	B	lanes4done
 lanes4low:
-	TBZ	$1, R9, lanes4one
+	TBZ	$1, R10, lanes4one
 	FMOVD	0(R0), F3
-	TBZ	$0, R9, lanes4done
+	TBZ	$0, R10, lanes4done
 	ADD	$8, R0, R0
 	VLD1	(R0), V3.S[2]
 	B	lanes4done
 lanes4one:
-	TBZ	$0, R9, lanes4done
+	TBZ	$0, R10, lanes4done
 	FMOVS	0(R0), F3
 	B	lanes4done
 lanes5:
-	TBZ	$2, R8, lanes5low
-	FMOVQ	F13, 0(R3)
-	TBZ	$1, R8, lanes5highone
-	FMOVD	F12, 16(R3)
-	TBZ	$0, R8, lanes5done
-	ADD	$24, R3, R0
+	TBZ	$2, R9, lanes5low
+	FMOVQ	F13, 0(R4)
+	TBZ	$1, R9, lanes5highone
+	FMOVD	F12, 16(R4)
+	TBZ	$0, R9, lanes5done
+	ADD	$24, R4, R0
 	VST1	V12.S[2], (R0)
 	B	lanes5done
 lanes5highone:
-	TBZ	$0, R8, lanes5done
-	FMOVS	F12, 16(R3)
+	TBZ	$0, R9, lanes5done
+	FMOVS	F12, 16(R4)
 	B	lanes5done
 lanes5low:
-	TBZ	$1, R8, lanes5one
-	FMOVD	F13, 0(R3)
-	TBZ	$0, R8, lanes5done
-	ADD	$8, R3, R0
+	TBZ	$1, R9, lanes5one
+	FMOVD	F13, 0(R4)
+	TBZ	$0, R9, lanes5done
+	ADD	$8, R4, R0
 	VST1	V13.S[2], (R0)
 	B	lanes5done
 lanes5one:
-	TBZ	$0, R8, lanes5done
-	FMOVS	F13, 0(R3)
+	TBZ	$0, R9, lanes5done
+	FMOVS	F13, 0(R4)
 	B	lanes5done
 lanes6:
-	TBZ	$2, R8, lanes6low
-	FMOVQ	F11, 0(R2)
-	TBZ	$1, R8, lanes6highone
-	FMOVD	F10, 16(R2)
-	TBZ	$0, R8, lanes6done
-	ADD	$24, R2, R0
+	TBZ	$2, R9, lanes6low
+	FMOVQ	F11, 0(R3)
+	TBZ	$1, R9, lanes6highone
+	FMOVD	F10, 16(R3)
+	TBZ	$0, R9, lanes6done
+	ADD	$24, R3, R0
 	VST1	V10.S[2], (R0)
 	B	lanes6done
 lanes6highone:
-	TBZ	$0, R8, lanes6done
-	FMOVS	F10, 16(R2)
+	TBZ	$0, R9, lanes6done
+	FMOVS	F10, 16(R3)
 	B	lanes6done
 lanes6low:
-	TBZ	$1, R8, lanes6one
-	FMOVD	F11, 0(R2)
-	TBZ	$0, R8, lanes6done
-	ADD	$8, R2, R0
+	TBZ	$1, R9, lanes6one
+	FMOVD	F11, 0(R3)
+	TBZ	$0, R9, lanes6done
+	ADD	$8, R3, R0
 	VST1	V11.S[2], (R0)
 	B	lanes6done
 lanes6one:
-	TBZ	$0, R8, lanes6done
-	FMOVS	F11, 0(R2)
+	TBZ	$0, R9, lanes6done
+	FMOVS	F11, 0(R3)
 	B	lanes6done

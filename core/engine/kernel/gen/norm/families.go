@@ -30,7 +30,7 @@ var Layouts = []isa.Layout{
 	{Folder: "pool", Name: "poolTile", Fields: []isa.Field{
 		{Name: "rows", Offset: poolRows}, {Name: "x", Offset: poolX}, {Name: "stride", Offset: poolStride}, {Name: "y", Offset: poolY}, {Name: "idx", Offset: poolIdx}, {Name: "outStride", Offset: poolOut},
 		{Name: "lo", Offset: poolLo}, {Name: "hi", Offset: poolHi}, {Name: "n", Offset: poolN}, {Name: "at", Offset: poolAt}, {Name: "w", Offset: poolW}, {Name: "evens", Offset: poolEvens},
-		{Name: "mean", Offset: poolMean}, {Name: "scale", Offset: poolScale}, {Name: "shift", Offset: poolShift},
+		{Name: "planes", Offset: poolPlanes}, {Name: "factors", Offset: poolFactors},
 	}},
 	{Folder: "pool", Name: "windowTile", Fields: []isa.Field{
 		{Name: "rows", Offset: wtRows}, {Name: "x", Offset: wtX}, {Name: "step", Offset: wtStep}, {Name: "y", Offset: wtY}, {Name: "idx", Offset: wtIdx}, {Name: "out", Offset: wtOut}, {Name: "count", Offset: wtCount}, {Name: "taps", Offset: wtTaps},
@@ -46,6 +46,7 @@ var Layouts = []isa.Layout{
 		{Name: "rows", Offset: psRows}, {Name: "x", Offset: psX}, {Name: "width", Offset: psWidth}, {Name: "dy", Offset: psDY}, {Name: "y", Offset: psY}, {Name: "idx", Offset: psIdx}, {Name: "outStride", Offset: psOut}, {Name: "dx", Offset: psDX},
 		{Name: "from", Offset: psFrom}, {Name: "n", Offset: psN}, {Name: "left", Offset: psLeft}, {Name: "right", Offset: psRight}, {Name: "mean", Offset: psMean}, {Name: "shift", Offset: psShift}, {Name: "slope", Offset: psSlope},
 		{Name: "scale", Offset: psScale}, {Name: "sum", Offset: psSum}, {Name: "dot", Offset: psDot}, {Name: "ahead", Offset: psAhead}, {Name: "outAhead", Offset: psOutAhead}, {Name: "step", Offset: psStep}, {Name: "place", Offset: psPlace},
+		{Name: "planes", Offset: psPlanes}, {Name: "factors", Offset: psFactors},
 	}},
 	{Folder: "norm", Name: "halfNormPool", Fields: []isa.Field{
 		{Name: "rows", Offset: hpRows}, {Name: "x", Offset: hpX}, {Name: "stride", Offset: hpStride}, {Name: "second", Offset: hpSecond}, {Name: "y", Offset: hpY}, {Name: "idx", Offset: hpIdx}, {Name: "out", Offset: hpOut},

@@ -14,6 +14,7 @@ const (
 	psFrom, psN, psLeft, psRight                        = 64, 72, 80, 88
 	psMean, psShift, psSlope, psScale, psSum, psDot     = 96, 100, 104, 108, 112, 116
 	psAhead, psOutAhead, psStep, psPlace                = 120, 128, 136, 168
+	psPlanes, psFactors                                 = 296, 304
 )
 
 // normPoolStrips emits batch norm, ReLU and 2×2 max pooling, and the two passes of normPool, for
@@ -141,16 +142,18 @@ func laneMask(a *isa.Asm, t reg.GPVirtual, field int) reg.VecVirtual {
 // outer swaps the inner quarters, 0 2 1 3: interleaving, and taking every other element of two vectors, work within halves.
 const outer = 0b11011000
 
-// forward emits the loop over pairs of rows of batch norm, ReLU and pooling.
+// forward emits the loops over planes that lie side by side, and over their pairs of rows, of batch norm, ReLU and pooling.
 func (im stripImage) forward(name string, whole bool) {
 	a := im.a
-	a.Kernel(name, "func(poolStrip *byte)", "normalises, pools pairs of rows, and writes what is positive of the maxima, and their places.")
+	a.Kernel(name, "func(poolStrip *byte)", "normalises planes that lie side by side, each with its own factors, pools pairs of rows, and writes what is positive of the maxima, and their places.")
 	t := a.Gp("poolStrip")
-	f, zero := affine{broadcast(a, t, psMean), broadcast(a, t, psScale), broadcast(a, t, psShift)}, a.Vec()
-	a.Zero(zero)
-	rows, x, width, y, idx, out := a.Field(t, psRows), a.Field(t, psX), a.Field(t, psWidth), a.Field(t, psY), a.Field(t, psIdx), a.Field(t, psOut)
+	f, next, zero := planeFactors(a, t, psFactors)
+	planes, x, width, y, idx, out := a.Field(t, psPlanes), a.Field(t, psX), a.Field(t, psWidth), a.Field(t, psY), a.Field(t, psIdx), a.Field(t, psOut)
 	store, storePlaces := im.storing(t, whole)
-	base, ahead := a.Splat32(t, psFrom), a.Field(t, psAhead)
+	ahead := a.Field(t, psAhead)
+	a.Label("plane")
+	base, rows := a.Splat32(t, psFrom), a.Field(t, psRows)
+	next()
 	a.Label("row")
 	var best, at reg.VecVirtual
 	for row := range 2 {
@@ -183,6 +186,7 @@ func (im stripImage) forward(name string, whole bool) {
 	storePlaces(at, operand.Mem{Base: idx})
 	im.nextOutputs(out, idx, y)
 	a.CountDown(rows, "row")
+	a.CountDown(planes, "plane")
 	a.Ret()
 }
 
