@@ -4,6 +4,7 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/cost"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/direct"
+	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/im2col"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/planes"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/product"
@@ -72,6 +73,17 @@ func Choose(p *Shape, d Direction) Algorithm {
 	if kernel.Current() == kernel.Generic {
 		return Columns
 	}
+	if winograd.Disabled {
+		return cheapest(p, d)
+	}
+	return choices.Of(p, d, func() Algorithm { return cheapest(p, d) })
+}
+
+// choices are the algorithms that have been chosen, from all that there are.
+var choices geometry.Memo[Algorithm]
+
+// cheapest is the algorithm with the lowest cost.
+func cheapest(p *Shape, d Direction) Algorithm {
 	const images = 32
 	batch := *p
 	batch.N = images

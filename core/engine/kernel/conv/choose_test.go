@@ -34,6 +34,9 @@ func randomShape(r *rand.Rand) Shape {
 	}
 	if r.IntN(3) == 0 { // patches, and filters as large as the image
 		p.PadH, p.PadW, p.DilH, p.DilW, p.StrideH, p.StrideW = 0, 0, 1, 1, pick(p.R, p.R+1), pick(p.S, p.S+2)
+		if r.IntN(2) == 0 {
+			p.PadH, p.PadW = r.IntN(p.R+1), r.IntN(p.S+1)
+		}
 		p.H, p.W = p.R*pick(1, 3, 8), p.S*pick(1, 4, 8)
 	}
 	return p
@@ -128,6 +131,13 @@ func TestWidePatches(t *testing.T) {
 		{N: 3, C: 2, H: 32, W: 48, K: 5, R: 16, S: 16, StrideH: 16, StrideW: 16},
 		{N: 2, C: 1, H: 20, W: 8 * 19, K: 3, R: 3, S: 8, StrideH: 4, StrideW: 8},
 		{N: 2, C: 4, H: 9, W: 70, K: 6, R: 2, S: 16, StrideH: 3, StrideW: 17, Groups: 2},
+		{N: 2, C: 2, H: 18, W: 33, K: 5, R: 9, S: 9, StrideH: 9, StrideW: 12},
+		{N: 3, C: 3, H: 14, W: 14, K: 7, R: 7, S: 7, StrideH: 7, StrideW: 7},
+		{N: 2, C: 3, H: 4, W: 4, K: 5, R: 1, S: 3, StrideH: 5, StrideW: 2}, // one pixel, of more that are never seen
+		{N: 2, C: 4, H: 40, W: 40, K: 6, R: 3, S: 3, StrideH: 3, StrideW: 3, PadH: 1, PadW: 1, Groups: 2},
+		{N: 5, C: 4, H: 5, W: 4, K: 6, R: 2, S: 2, StrideH: 3, StrideW: 3, PadH: 2, PadW: 1},
+		{N: 3, C: 3, H: 300, W: 8, K: 4, R: 1, S: 1, StrideH: 2, StrideW: 3, PadH: 1, PadW: 4},
+		{N: 2, C: 2, H: 9, W: 200, K: 4, R: 5, S: 16, StrideH: 5, StrideW: 16, PadH: 4, PadW: 9},
 	} {
 		d := define(&p)
 		kerneltest.AtEachLevel(t, func(t *testing.T) {

@@ -102,10 +102,10 @@ func Transpose(rows, cols int, src, dst []float32) {
 	}
 }
 
-// PackAcross transposes up to a vector of rows of k elements, whole vectors of them; stride and step, between rows of src and of
-// dst, are bytes. Rows of dst are written as whole vectors.
-func PackAcross(rows int, src *float32, stride, k int, dst *float32, step int) {
-	vecPackAcross(rows, src, stride, k, kernel.FirstLanes(kernel.Lanes()), dst, step)
+// PackAcross transposes up to a vector, of so many lanes, of rows of k elements, whole vectors of them; stride and step, between
+// rows of src and of dst, are bytes. Rows of dst are written as whole vectors.
+func PackAcross(lanes, rows int, src *float32, stride, k int, dst *float32, step int) {
+	packAcross(lanes, rows, src, stride, k, TileOf(lanes).Mask(lanes), dst, step)
 }
 
 // PackAlong copies the lanes of n of k rows; stride and step, between rows of src and

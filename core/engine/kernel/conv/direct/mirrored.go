@@ -20,14 +20,19 @@ func mirror(p *geometry.Shape) (q geometry.Shape, ok bool) {
 	q = *p
 	q.C, q.H, q.W, q.K = p.K, p.OutH(), p.OutW(), p.C
 	q.PadH, q.PadW = p.DilationH()*(p.R-1)-p.PadH, p.DilationW()*(p.S-1)-p.PadW
+	return q, mirrored.Of(p, geometry.ToWeight, func() bool { return paysToMirror(*p, q) })
+}
+
+// mirrored are the shapes of which the other convolution takes less time.
+var mirrored geometry.Memo[bool]
+
+func paysToMirror(p, q geometry.Shape) bool {
 	if q.PadH < 0 || q.PadW < 0 || !q.FitsFrame() || !takesWeight(&q) {
-		return q, false
+		return false
 	}
-	const images = 32
-	this, other := *p, q
-	this.N, other.N = images, images
-	t, u := ownWeightTerms(&this), mirroredTerms(&other)
-	return q, Rates.Cycles(&u) < Rates.Cycles(&t)
+	p.N, q.N = manyImages, manyImages
+	t, u := ownWeightTerms(&p), mirroredTerms(&q)
+	return Rates.Cycles(&u) < Rates.Cycles(&t)
 }
 
 // mirroredElems is the weights of a group that are turned.

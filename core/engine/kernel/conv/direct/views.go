@@ -45,12 +45,18 @@ func takesViews(p *geometry.Shape) bool {
 	if kernel.Halves() || !fitsViews(p) || hasFewWeights(p) {
 		return false
 	}
-	const images = 32
-	batch := *p
-	batch.N = images
-	views, dots := viewTerms(&batch), dotTerms(&batch)
-	return Rates.Cycles(&views) < Rates.Cycles(&dots)
+	return viewed.Of(p, geometry.ToWeight, func() bool {
+		batch := *p
+		batch.N = manyImages
+		views, dots := viewTerms(&batch), dotTerms(&batch)
+		return Rates.Cycles(&views) < Rates.Cycles(&dots)
+	})
 }
+
+// viewed are the shapes, by direction, for which views take less time, and manyImages those for which that is worked out.
+var viewed geometry.Memo[bool]
+
+const manyImages = 32
 
 // hasFewWeights reports whether a group has so few weights that copies for each column of taps never pay.
 func hasFewWeights(p *geometry.Shape) bool { return p.K/p.GroupCount()*p.PatchSize() < leastSums }

@@ -22,10 +22,12 @@ func takesForwardViews(p *geometry.Shape) bool {
 	if kernel.Halves() || !fitsForwardViews(p) || hasFewWeights(p) {
 		return false
 	}
-	pair := *p
-	pair.N = viewPair
-	views, frames := viewForwardTerms(&pair), forwardTerms(&pair)
-	return Rates.Cycles(&views) < Rates.Cycles(&frames)
+	return viewed.Of(p, geometry.ToOutput, func() bool {
+		pair := *p
+		pair.N = viewPair
+		views, frames := viewForwardTerms(&pair), forwardTerms(&pair)
+		return Rates.Cycles(&views) < Rates.Cycles(&frames)
+	})
 }
 
 func forwardViewScratch(p *geometry.Shape) int {

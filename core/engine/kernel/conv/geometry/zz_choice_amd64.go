@@ -53,6 +53,51 @@ func vecJoinPlanes(planeCopy *PlaneCopy) {
 	joinPlanesAVX2(planeCopy)
 }
 
+// vecGatherTaps1 copies what each tap of a row sees of rows of planes, from up to 1 vectors. It may write zeros behind a row.
+func vecGatherTaps1(tapRows *tapRows) {
+	if kernel.Wide() {
+		gatherTaps1AVX512(tapRows)
+	} else {
+		gatherTaps1AVX2(tapRows)
+	}
+}
+
+// vecGatherTaps2 copies what each tap of a row sees of rows of planes, from up to 2 vectors. It may write zeros behind a row.
+func vecGatherTaps2(tapRows *tapRows) {
+	if kernel.Wide() {
+		gatherTaps2AVX512(tapRows)
+	} else {
+		gatherTaps2AVX2(tapRows)
+	}
+}
+
+// vecGatherTaps3 copies what each tap of a row sees of rows of planes, from up to 3 vectors. It may write zeros behind a row.
+func vecGatherTaps3(tapRows *tapRows) {
+	if kernel.Wide() {
+		gatherTaps3AVX512(tapRows)
+	} else {
+		gatherTaps3AVX2(tapRows)
+	}
+}
+
+// vecGatherTaps4 copies what each tap of a row sees of rows of planes, from up to 4 vectors. It may write zeros behind a row.
+func vecGatherTaps4(tapRows *tapRows) {
+	if kernel.Wide() {
+		gatherTaps4AVX512(tapRows)
+	} else {
+		gatherTaps4AVX2(tapRows)
+	}
+}
+
+// vecScatterTaps copies what each tap of a row sees back to rows of planes, with zeros where no tap sees anything.
+func vecScatterTaps(tapRows *tapRows) {
+	if kernel.Wide() {
+		scatterTapsAVX512(tapRows)
+	} else {
+		scatterTapsAVX2(tapRows)
+	}
+}
+
 // vecViewRows copies rows of planes, shifted. It may write zeros behind a row.
 func vecViewRows(viewRows *viewRows) {
 	viewRowsAVX512(viewRows)

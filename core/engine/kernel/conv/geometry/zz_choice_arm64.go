@@ -49,6 +49,31 @@ func vecJoinPlanes(planeCopy *PlaneCopy) {
 	joinPlanesNEON(planeCopy)
 }
 
+// vecGatherTaps1 copies what each tap of a row sees of rows of planes, from up to 1 vectors. It may write zeros behind a row.
+func vecGatherTaps1(tapRows *tapRows) {
+	gatherTaps1NEON(tapRows)
+}
+
+// vecGatherTaps2 copies what each tap of a row sees of rows of planes, from up to 2 vectors. It may write zeros behind a row.
+func vecGatherTaps2(tapRows *tapRows) {
+	gatherTaps2NEON(tapRows)
+}
+
+// vecGatherTaps3 copies what each tap of a row sees of rows of planes, from up to 3 vectors. It may write zeros behind a row.
+func vecGatherTaps3(tapRows *tapRows) {
+	gatherTaps3NEON(tapRows)
+}
+
+// vecGatherTaps4 copies what each tap of a row sees of rows of planes, from up to 4 vectors. It may write zeros behind a row.
+func vecGatherTaps4(tapRows *tapRows) {
+	gatherTaps4NEON(tapRows)
+}
+
+// vecScatterTaps copies what each tap of a row sees back to rows of planes, with zeros where no tap sees anything.
+func vecScatterTaps(tapRows *tapRows) {
+	scatterTapsNEON(tapRows)
+}
+
 // vecViewRows copies rows of planes, shifted. It may write zeros behind a row.
 func vecViewRows(viewRows *viewRows) {
 	kernel.NoVectors()

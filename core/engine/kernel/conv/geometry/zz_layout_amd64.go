@@ -38,3 +38,30 @@ var (
 	_ = [1]byte{}[unsafe.Offsetof(PlaneCopy{}.SrcPair)-96]
 	_ = [1]byte{}[unsafe.Offsetof(PlaneCopy{}.DstPair)-104]
 )
+
+// The offsets at which the assembly reads tapRows: each index is 0.
+var (
+	_ = [1]byte{}[unsafe.Offsetof(tapRows{}.planes)-0]
+	_ = [1]byte{}[unsafe.Offsetof(tapRows{}.rows)-8]
+	_ = [1]byte{}[unsafe.Offsetof(tapRows{}.blocks)-16]
+	_ = [1]byte{}[unsafe.Offsetof(tapRows{}.taps)-24]
+	_ = [1]byte{}[unsafe.Offsetof(tapRows{}.src)-32]
+	_ = [1]byte{}[unsafe.Offsetof(tapRows{}.dst)-40]
+	_ = [1]byte{}[unsafe.Offsetof(tapRows{}.srcPlane)-48]
+	_ = [1]byte{}[unsafe.Offsetof(tapRows{}.srcRow)-56]
+	_ = [1]byte{}[unsafe.Offsetof(tapRows{}.dstPlane)-64]
+	_ = [1]byte{}[unsafe.Offsetof(tapRows{}.dstRow)-72]
+	_ = [1]byte{}[unsafe.Offsetof(tapRows{}.tap)-80]
+	_ = [1]byte{}[unsafe.Offsetof(tapRows{}.table)-88]
+	_ = [1]byte{}[unsafe.Offsetof(tapRows{}.orders)-96]
+	_ = [1]byte{}[unsafe.Offsetof(tapRows{}.srcAt)-104]
+	_ = [1]byte{}[unsafe.Offsetof(tapRows{}.dstAt)-112]
+	_ = [1]byte{}[unsafe.Offsetof(tapRows{}.left)-120]
+)
+
+// The offsets at which the assembly reads tapBlock: each index is 0.
+var (
+	_ = [1]byte{}[unsafe.Offsetof(tapBlock{}.src)-0]
+	_ = [1]byte{}[unsafe.Offsetof(tapBlock{}.dst)-8]
+	_ = [1]byte{}[unsafe.Offsetof(tapBlock{}.lanes)-16]
+)

@@ -1,6 +1,8 @@
 package product
 
 import (
+	"math"
+
 	"github.com/trainctl/trainctl/core/engine/kernel"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/cost"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
@@ -8,9 +10,9 @@ import (
 
 // What the algorithm does beside tiles.
 const (
-	gatheredRows  = cost.Own + iota // rows that are gathered for a tap
-	gatheredElems                   // elements of these
-	passedElems                     // elements of the input that these leave out
+	tapBlocks     = cost.Own + iota // blocks of rows that are gathered for the taps of a row
+	tapPicks                        // vectors that lanes of these are picked from, for each tap
+	turnedVectors                   // of taps or pixels that are turned in squares
 	packedWeights                   // weights, or rows of a product
 	packedPixels                    // vectors of pixels that are copied to panels
 	deepVectors                     // of images that are copied side by side
@@ -22,6 +24,7 @@ const (
 	pairedVectors                   // pairs of vectors of these
 	panels                          // pairs of vectors of pixels, for which tiles follow each other
 	shortSums                       // vectors of sums of few products, by how many they fall short: they wait for being written
+	runs                            // products of a batch and group, before which weights are packed
 )
 
 // How many planes a core prefetches at a time, the elements that its share of the last cache keeps, and the products
@@ -34,8 +37,8 @@ const (
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:   {cost.Steps: 0.954, cost.Calls: 0.535, gatheredRows: 4.59, gatheredElems: 0.753, passedElems: 0.695, packedWeights: 0.251, packedPixels: 2.69, deepVectors: 2.03, matrices: 633, partRows: 0.384, scattered: 0.407, streamed: 0.089, pairedRows: 4.81, pairedVectors: 2.63, panels: 119, shortSums: 1.77},
-	kernel.AVX512: {cost.Steps: 0.937, cost.Calls: 18, cost.Stores: 0.325, gatheredRows: 4.52, gatheredElems: 1.14, passedElems: 0.428, packedWeights: 0.21, packedPixels: 2.35, deepVectors: 3.03, matrices: 773, partRows: 0.699, scattered: 0.34, streamed: 0.722, pairedRows: 4.53, pairedVectors: 3.62, panels: 86.6, shortSums: 1.2},
+	kernel.AVX2:   {cost.Steps: 0.955, cost.Calls: 1.73, tapBlocks: 3.04, tapPicks: 1.9, turnedVectors: 3.09, packedWeights: 0.273, packedPixels: 2.69, deepVectors: 2.03, matrices: 528, partRows: 0.317, scattered: 0.304, streamed: 0.089, pairedRows: 5.1, pairedVectors: 4.43, panels: 116, shortSums: 1.75, runs: 261},
+	kernel.AVX512: {cost.Steps: 0.939, cost.Calls: 31.8, tapBlocks: 11.8, tapPicks: 2.92, turnedVectors: 4.28, packedWeights: 0.281, packedPixels: 2.35, deepVectors: 3.21, matrices: 250, partRows: 0.697, scattered: 0.107, streamed: 1.04, pairedRows: 3.8, pairedVectors: 3, panels: 71.8, shortSums: 1.69, runs: 76.3},
 }
 
 // Terms counts what a direction of p does. See package cost.
@@ -43,16 +46,18 @@ func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 	m, g, kg, lanes := newPatches(p, d), p.GroupCount(), p.K/p.GroupCount(), kernel.Lanes()
 	switch {
 	case m.inPlace:
-	case m.vectors():
+	case m.pixels == 1:
+		t[tapBlocks] = float64(p.N * p.C * p.R * kernel.CeilDiv(p.S, narrow))
+	case m.pairs():
 		t[pairedRows] = float64(p.N * p.C * p.R * p.OutH() * max(1, p.S-1))
 		t[pairedVectors] = float64(p.N*m.image()*max(1, p.S/2)) / (4 * narrow)
+	case m.squares() && d != geometry.ToInput:
+		rows := float64(p.N * p.C * p.R * p.OutH())
+		t[tapBlocks] = rows * float64(kernel.CeilDiv(p.OutW(), square))
+		t[turnedVectors] = t[tapBlocks] * float64(p.S+square)
 	default:
-		t[gatheredRows] = float64(p.N * p.C * p.R * p.S * p.OutH())
-		t[gatheredElems] = float64(p.N * m.image())
-		if d != geometry.ToInput && p.S%lanes == 0 { // in squares
-			t[gatheredElems] /= 4
-		}
-		t[passedElems] = float64(max(0, p.N*(p.C*p.H*p.W-m.image())))
+		blocks, picks := m.taps.Picks()
+		t[tapBlocks], t[tapPicks] = float64(p.N*p.C*blocks), float64(p.N*p.C*picks)
 	}
 	groups := float64(g)
 	in, out := m.rows, kg
@@ -94,11 +99,11 @@ func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 // rowsTerms counts what products of out rows from in rows do, of all groups and images.
 func (m *patches) rowsTerms(in, out int) (t cost.Terms) {
 	p, groups := m.p, float64(m.p.GroupCount())
-	images, batches := m.join(in, out).images, groups*float64(p.N)/float64(m.batch)
+	images, batches := m.together.images, groups*float64(p.N)/float64(m.batch)
 	tiles, n := m.tileTerms(images, in, out)
 	vectors := batches * float64(n)
 	t.Add(tiles.Times(batches))
-	t[panels] = vectors / 2
+	t[panels], t[runs] = vectors/2, math.Ceil(float64(p.N)/float64(m.batch))*groups
 	t[shortSums] = vectors * float64(out*max(0, hidesStore-in)) / hidesStore
 	t[packedWeights] += float64(kernel.CeilDiv(p.N, m.batch)) * groups * float64(in*out)
 	t[deepVectors] = batches * float64(m.copiedVectors(images, in, out))

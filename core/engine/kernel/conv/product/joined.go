@@ -64,14 +64,13 @@ type rows struct {
 
 // rowsScratch is the room for the products of all images.
 func (m *patches) rowsScratch(in, out int) int {
-	j := m.join(in, out)
-	return tilesScratch(in, out, j.images*m.pixels) + j.elems(in+out)
+	return tilesScratch(in, out, m.together.images*m.pixels) + m.together.elems(in+out)
 }
 
 // run computes r for images; room is a copy of the last one of x.
 func (m *patches) run(r *rows, images int, room, scratch []float32) {
-	if j := m.join(r.in, r.out); j.images > 1 {
-		j.run(r, images, scratch)
+	if m.together.images > 1 {
+		m.together.run(r, images, scratch)
 		return
 	}
 	t := newTiles(r.in, r.out, m.pixels, r.line, r.weights, r.row, r.col, scratch)

@@ -11,72 +11,83 @@ import (
 func (m *patches) move(x, matrices []float32, number int, back bool) {
 	matrix, room := matrices[number*m.between:], matrices[m.matrixElems():]
 	switch {
-	case !m.vectors():
-		m.moveElements(x, matrix, back)
-	case m.p.S == 4:
+	case m.pixels == 1:
+		m.movePixel(x, matrix, back)
+	case m.pairs() && m.p.S == 4:
 		m.moveFours(x, matrix, room, back)
-	default:
+	case m.pairs():
 		m.movePairs(x, matrix, back)
+	case m.squares() && !back:
+		m.turn(x, matrix)
+	case back:
+		m.taps.Scatter(m.p.C, x, matrix, m.line)
+	default:
+		m.taps.Gather(m.p.C, x, matrix, m.line)
 	}
 }
 
-// moveElements is move of one element after the other, or of squares of them.
-func (m *patches) moveElements(x, matrix []float32, back bool) {
-	p, ow, row := m.p, m.p.OutW(), gatherRow
-	switch {
-	case back:
-		row = scatterRow
-	case p.S%kernel.Lanes() == 0:
-		row = turnRow
+// covers reports whether move writes every element of an image.
+func (m *patches) covers() bool {
+	p := m.p
+	return m.pixels > 1 && !m.pairs() || p.StrideH == p.R && p.StrideW == p.S && p.OutH()*p.R == p.H && p.OutW()*p.S == p.W
+}
+
+// movePixel is move of what the only pixel sees.
+func (m *patches) movePixel(x, matrix []float32, back bool) {
+	p := m.p
+	c := geometry.PlaneCopy{Images: p.C, Rows: p.R, Src: &x[0], SrcImage: 4 * p.H * p.W, SrcRow: 4 * p.W, Dst: &matrix[0], DstImage: 4 * p.R * p.S, DstRow: 4 * p.S}
+	c.SetWidth(p.S, 1)
+	if back {
+		c.Src, c.SrcImage, c.SrcRow, c.Dst, c.DstImage, c.DstRow = c.Dst, c.DstImage, c.DstRow, c.Src, c.SrcImage, c.SrcRow
+		c.Cut()
+	} else {
+		c.Frame()
 	}
+}
+
+// square is how many taps and pixels are gathered at once at least.
+const square = 8
+
+// squares reports whether pixels are gathered in squares.
+func (m *patches) squares() bool {
+	return m.p.S%square == 0 && m.p.PadH+m.p.PadW == 0
+}
+
+// turn is move of squares.
+func (m *patches) turn(x, matrix []float32) {
+	p, ow := m.p, m.p.OutW()
 	for c := range p.C {
 		for r := range p.R {
 			to := matrix[(c*p.R+r)*p.S*m.line:]
 			for i := range p.OutH() {
-				from := x[(c*p.H+i*p.StrideH+r)*p.W:][:p.W]
-				row(from, to[i*ow:], ow, p.StrideW, p.S, m.line)
+				turnRow(x[(c*p.H+i*p.StrideH+r)*p.W:], to[i*ow:], ow, p.StrideW, p.S, m.line)
 			}
 		}
 	}
 }
 
-// gatherRow copies the inputs of a row of pixels, step apart, for each tap to the next row of the matrix.
-func gatherRow(x, matrix []float32, pixels, step, taps, between int) {
-	for s := range taps {
-		to, at := matrix[s*between:][:pixels], s
-		for j := range to {
-			to[j] = x[at]
-			at += step
-		}
-	}
-}
-
-// turnRow is gatherRow for taps that are whole vectors. What it writes behind the pixels is overwritten by the next row, or
-// the next image.
+// turnRow copies the inputs of a row of pixels, step apart, for each tap to the next row of the matrix. What it writes behind the
+// pixels is overwritten by the next row, or the next image.
 func turnRow(x, matrix []float32, pixels, step, taps, between int) {
-	for lanes, first := kernel.Lanes(), 0; first < pixels; first += lanes {
-		gemm.PackAcross(min(lanes, pixels-first), &x[first*step], 4*step, taps, &matrix[first], 4*between)
+	lanes := square
+	if taps%kernel.Lanes() == 0 {
+		lanes = kernel.Lanes()
+	}
+	for first := 0; first < pixels; first += lanes {
+		gemm.PackAcross(lanes, min(lanes, pixels-first), &x[first*step], 4*step, taps, &matrix[first], 4*between)
 	}
 }
 
-// scatterRow is the way back.
-func scatterRow(x, matrix []float32, pixels, step, taps, between int) {
-	for s := range taps {
-		from, at := matrix[s*between:][:pixels], s
-		for _, v := range from {
-			x[at] = v
-			at += step
-		}
+// pairs reports whether vectors take even and odd elements apart: for every second pixel, or for patches two or four wide.
+func (m *patches) pairs() bool {
+	if m.pixels == 1 || m.p.PadH+m.p.PadW > 0 {
+		return false
 	}
-}
-
-// vectors reports whether vectors gather the pixels: every second one, or of patches two or four wide.
-func (m *patches) vectors() bool {
 	switch m.p.S {
 	case 1:
-		return m.p.StrideW == 2 && m.pixels > 1
+		return m.p.StrideW == 2
 	case 2, 4:
-		return m.p.StrideW == m.p.S && m.pixels > 1
+		return m.p.StrideW == m.p.S
 	}
 	return false
 }
@@ -105,7 +116,7 @@ func (m *patches) movePairs(x, matrix []float32, back bool) {
 // foursElems is the room for the even elements of the rows of patches four wide that a row of taps sees, or for the odd ones,
 // with what vectors write behind them; 0 for other patches.
 func (m *patches) foursElems() int {
-	if m.p.S != 4 || !m.vectors() {
+	if m.p.S != 4 || !m.pairs() {
 		return 0
 	}
 	return m.p.C*m.p.OutH()*2*m.p.OutW() + narrow

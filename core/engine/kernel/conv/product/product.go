@@ -18,7 +18,8 @@ import (
 
 // Takes reports whether a convolution is such a product.
 func Takes(p *geometry.Shape) bool {
-	return p.PadH == 0 && p.PadW == 0 && (p.R == 1 || p.DilationH() == 1) && (p.S == 1 || p.DilationW() == 1) &&
+	padded := p.PadH+p.PadW > 0
+	return p.FitsTaps() && !(padded && p.OutH()*p.OutW() == 1) && (p.R == 1 || p.DilationH() == 1) && (p.S == 1 || p.DilationW() == 1) &&
 		(p.StrideH >= p.R || p.OutH() == 1) && (p.StrideW >= p.S || p.OutW() == 1)
 }
 
@@ -33,12 +34,15 @@ type patches struct {
 	inPlace       bool
 	batch         int // images that are copied at once; all of them if in place
 	line, between int // elements between the rows of a matrix, and between images
+	taps          geometry.Taps
+	together      joined // images that are one product, but of weight gradients
 }
 
 func newPatches(p *geometry.Shape, d geometry.Direction) patches {
 	m := patches{p: p, rows: p.PatchSize(), pixels: p.OutH() * p.OutW(), batch: p.N}
-	m.inPlace = p.R == 1 && p.S == 1 && p.StrideH == 1 && p.StrideW == 1 || p.R == p.H && p.S == p.W
+	m.inPlace = p.PadH == 0 && p.PadW == 0 && (p.R == 1 && p.S == 1 && p.StrideH == 1 && p.StrideW == 1 || p.R == p.H && p.S == p.W)
 	if !m.inPlace {
+		m.taps = geometry.NewTaps(p, d == geometry.ToInput)
 		m.batch = min(p.N, max(1, patchesElems/m.image()))
 		if d == geometry.ToWeight && m.pixels > 1 {
 			m.batch = min(m.batch, kernel.CeilDiv(deepPixels, m.pixels))
@@ -47,6 +51,12 @@ func newPatches(p *geometry.Shape, d geometry.Direction) patches {
 	m.line, m.between = m.pixels, m.image()
 	if !m.inPlace && m.pixels > 1 {
 		m.line, m.between = kernel.CeilDiv(m.batch*m.pixels, kernel.Block)*kernel.Block+kernel.Block, m.pixels
+	}
+	switch kg := p.K / p.GroupCount(); d {
+	case geometry.ToOutput:
+		m.together = m.join(m.rows, kg)
+	case geometry.ToInput:
+		m.together = m.join(kg, m.rows)
 	}
 	return m
 }
@@ -66,7 +76,7 @@ func (m *patches) matrixElems() int {
 // vectors read beyond its end.
 func (m *patches) copies() int {
 	if !m.inPlace {
-		return m.matrixElems() + 2*m.foursElems() + kernel.Block
+		return m.matrixElems() + max(2*m.foursElems(), m.taps.Elems()) + kernel.Block
 	}
 	if m.pixels%kernel.Lanes() != 0 && m.pixels > 1 {
 		return m.image() + kernel.Block
@@ -78,6 +88,9 @@ func (m *patches) copies() int {
 func (m *patches) each(x, room []float32, f func(first, images int, x []float32)) {
 	p := m.p
 	size := p.C * p.H * p.W
+	if !m.inPlace {
+		m.taps.SetTables(room[m.matrixElems():])
+	}
 	for n := 0; n < p.N; n += m.batch {
 		images := min(m.batch, p.N-n)
 		if m.inPlace {
@@ -146,7 +159,10 @@ func GradInput(p *geometry.Shape, dy, w, dx, scratch []float32) {
 		spare, rest = rest[:kg*m.pixels+kernel.Block], rest[kg*m.pixels+kernel.Block:]
 	}
 	size := p.C * p.H * p.W
-	covered := p.StrideH == p.R && p.StrideW == p.S && p.OutH()*p.R == p.H && p.OutW()*p.S == p.W
+	if !m.inPlace {
+		m.taps.SetTables(room[m.matrixElems():])
+	}
+	covered := m.covers()
 	for n := 0; n < p.N; n += m.batch {
 		images, to := min(m.batch, p.N-n), room
 		if m.inPlace {

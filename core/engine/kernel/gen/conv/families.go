@@ -24,6 +24,7 @@ var Families = slices.Concat(
 	isa.In("conv/geometry",
 		isa.Family{Name: "im2col", Emit: im2col, ISAs: isa.Each, Choose: true},
 		isa.Family{Name: "plane_copies", Emit: planeCopies, ISAs: isa.Narrow, Choose: true},
+		isa.Family{Name: "tap_rows", Emit: tapRows, ISAs: isa.Each, Choose: true},
 		isa.Family{Name: "view_rows", Emit: viewRows, ISAs: isa.Wide, Choose: true},
 	),
 	isa.In("conv/winograd",
@@ -96,6 +97,11 @@ var Layouts = []isa.Layout{
 		{Name: "Images", Offset: pcImages}, {Name: "Rows", Offset: pcRows}, {Name: "Vectors", Offset: pcVectors}, {Name: "Src", Offset: pcSrc}, {Name: "Dst", Offset: pcDst}, {Name: "Odd", Offset: pcOdd}, {Name: "SrcImage", Offset: pcSrcImage},
 		{Name: "SrcRow", Offset: pcSrcRow}, {Name: "DstImage", Offset: pcDstImage}, {Name: "DstRow", Offset: pcDstRow}, {Name: "Tail", Offset: pcTail}, {Name: "Tail2", Offset: pcTail2}, {Name: "SrcPair", Offset: pcSrcPair}, {Name: "DstPair", Offset: pcDstPair},
 	}},
+	{Folder: "conv/geometry", Name: "tapRows", Fields: []isa.Field{
+		{Name: "planes", Offset: twPlanes}, {Name: "rows", Offset: twRows}, {Name: "blocks", Offset: twBlocks}, {Name: "taps", Offset: twTaps}, {Name: "src", Offset: twSrc}, {Name: "dst", Offset: twDst}, {Name: "srcPlane", Offset: twSrcPlane}, {Name: "srcRow", Offset: twSrcRow},
+		{Name: "dstPlane", Offset: twDstPlane}, {Name: "dstRow", Offset: twDstRow}, {Name: "tap", Offset: twTap}, {Name: "table", Offset: twTable}, {Name: "orders", Offset: twOrders}, {Name: "srcAt", Offset: twSrcAt}, {Name: "dstAt", Offset: twDstAt}, {Name: "left", Offset: twLeft},
+	}},
+	{Folder: "conv/geometry", Name: "tapBlock", Fields: []isa.Field{{Name: "src", Offset: tbSrc}, {Name: "dst", Offset: tbDst}, {Name: "lanes", Offset: tbLanes}}},
 	{Folder: "conv/winograd", Name: "transform", Fields: []isa.Field{
 		{Name: "count", Offset: trCount}, {Name: "in", Offset: trIn}, {Name: "inRow", Offset: trInRow}, {Name: "inCol", Offset: trInCol}, {Name: "inStep", Offset: trInStep},
 		{Name: "out", Offset: trOut}, {Name: "outRow", Offset: trOutRow}, {Name: "outCol", Offset: trOutCol}, {Name: "outStep", Offset: trOutStep}, {Name: "tmp", Offset: trTmp}, {Name: "part", Offset: trPart},

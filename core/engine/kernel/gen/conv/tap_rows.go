@@ -1,0 +1,107 @@
+package conv
+
+import (
+	"fmt"
+
+	"github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+
+	"github.com/trainctl/trainctl/core/engine/kernel/gen/isa"
+)
+
+// Offsets of the fields of tapRows and tapBlock.
+const (
+	twPlanes, twRows, twBlocks, twTaps = 0, 8, 16, 24
+	twSrc, twDst, twSrcPlane, twSrcRow = 32, 40, 48, 56
+	twDstPlane, twDstRow, twTap        = 64, 72, 80
+	twTable, twOrders                  = 88, 96
+	twSrcAt, twDstAt, twLeft           = 104, 112, 120
+	tbSrc, tbDst, tbLanes              = 0, 8, 16
+)
+
+// tapSources is from how many vectors of a row what a tap sees comes at most.
+const tapSources = 4
+
+// tapRows emits the copies of what the taps of a row of a filter see of rows of planes, and back.
+func tapRows(a *isa.Asm) {
+	for n := 1; n <= tapSources; n++ {
+		gatherTaps(a, n)
+	}
+	scatterTaps(a)
+}
+
+// pickLanes overwrites the lanes of sum for which an order names one of v, which is a register or memory.
+func pickLanes(a *isa.Asm, v operand.Op, order operand.Mem, sum reg.VecVirtual) {
+	picks := a.Vec()
+	a.Move(order, picks)
+	if a.Lanes == 16 {
+		a.VPERMT2PS(v, picks, sum)
+		return
+	}
+	picked := a.Vec()
+	a.VPERMPS(v, picks, picked)
+	a.VBLENDVPS(picks, picked, sum, sum)
+}
+
+// tapBlocks calls body for every block of every row of every plane, with where it lies in src and in dst, its entry in
+// the table, and the orders, which body moves on.
+func tapBlocks(a *isa.Asm, t reg.GPVirtual, body func(from, to, table, orders reg.GPVirtual)) {
+	field := func(offset int) operand.Mem { return operand.Mem{Base: t, Disp: offset} }
+	a.Label("plane")
+	copyFields(a, t, [2]int{twSrc, twSrcAt}, [2]int{twDst, twDstAt}, [2]int{twRows, twLeft})
+	a.Label("row")
+	table, orders, blocks, from, to := a.Field(t, twTable), a.Field(t, twOrders), a.Field(t, twBlocks), a.GP64(), a.GP64()
+	a.Label("block")
+	a.MOVQ(operand.Mem{Base: table, Disp: tbSrc}, from)
+	a.MOVQ(operand.Mem{Base: table, Disp: tbDst}, to)
+	a.ADDQ(field(twSrcAt), from)
+	a.ADDQ(field(twDstAt), to)
+	body(from, to, table, orders)
+	a.Advance(operand.U8(tapBlock), table)
+	a.CountDown(blocks, "block")
+	addFields(a, t, [2]int{twSrcRow, twSrcAt}, [2]int{twDstRow, twDstAt})
+	a.CountDown(field(twLeft), "row")
+	addFields(a, t, [2]int{twSrcPlane, twSrc}, [2]int{twDstPlane, twDst})
+	a.CountDown(field(twPlanes), "plane")
+	a.Ret()
+}
+
+// tapBlock is the size of an entry of the table.
+const tapBlock = tbLanes + 8*tapSources
+
+func gatherTaps(a *isa.Asm, n int) {
+	a.Kernel(fmt.Sprintf("gatherTaps%d", n), "func(tapRows *byte)",
+		fmt.Sprintf("copies what each tap of a row sees of rows of planes, from up to %d vectors. It may write zeros behind a row.", n))
+	t := a.Gp("tapRows")
+	tapBlocks(a, t, func(from, to, table, orders reg.GPVirtual) {
+		v := a.Vecs(n)
+		for i := range v {
+			a.LoadLanes(operand.Mem{Base: from, Disp: i * vectorBytes(a)}, a.LaneMask(table, tbLanes+8*i), v[i])
+		}
+		taps, next, sum := a.Field(t, twTaps), a.Field(t, twTap), a.Vec()
+		a.Label("tap")
+		a.Zero(sum)
+		for i := range v {
+			pickLanes(a, v[i], operand.Mem{Base: orders, Disp: i * vectorBytes(a)}, sum)
+		}
+		a.Move(sum, operand.Mem{Base: to})
+		a.ADDQ(next, to)
+		a.ADDQ(operand.I32(n*vectorBytes(a)), orders)
+		a.CountDown(taps, "tap")
+	})
+}
+
+func scatterTaps(a *isa.Asm) {
+	a.Kernel("scatterTaps", "func(tapRows *byte)", "copies what each tap of a row sees back to rows of planes, with zeros where no tap sees anything.")
+	t := a.Gp("tapRows")
+	tapBlocks(a, t, func(from, to, table, orders reg.GPVirtual) {
+		taps, next, sum := a.Field(t, twTaps), a.Field(t, twTap), a.Vec()
+		a.Zero(sum)
+		a.Label("tap")
+		pickLanes(a, operand.Mem{Base: from}, operand.Mem{Base: orders}, sum)
+		a.ADDQ(next, from)
+		a.ADDQ(operand.I32(vectorBytes(a)), orders)
+		a.CountDown(taps, "tap")
+		a.StoreLanes(sum, a.Stored(a.LaneMask(table, tbLanes)), operand.Mem{Base: to})
+	})
+}
