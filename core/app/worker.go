@@ -20,6 +20,7 @@ import (
 	"go.uber.org/fx/fxevent"
 
 	"github.com/trainctl/trainctl/core/base/durable"
+	"github.com/trainctl/trainctl/core/base/pages"
 	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/config"
 	"github.com/trainctl/trainctl/core/engine/cpu"
@@ -382,6 +383,9 @@ func (r *runner) run(ctx context.Context) error {
 	if d.Plugins != nil { // checksums of whole programs, which take time from the first step
 		beforeSecondStep(&d, func() { go d.Plugins() })
 		defer d.Plugins() // waits until they are recorded
+	}
+	if r.p.Options.place.thread == nil { // the process is the rank's own
+		beforeSecondStep(&d, func() { go pages.Settle() })
 	}
 	processors := r.useIdleCores()
 	t, err := train.Setup(ctx, d)

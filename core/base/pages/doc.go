@@ -1,5 +1,5 @@
 // Package pages lets the kernel give memory its pages in the background, before a run's first
-// step touches them one by one.
+// step touches them one by one, and take back what getting ready took.
 //
-// It imports no package of this module. Start with pages_linux.go.
+// It imports no package of this module. Start with pages_linux.go; settle.go is what gives back.
 package pages
