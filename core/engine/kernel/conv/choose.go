@@ -6,6 +6,7 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/direct"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/im2col"
+	"github.com/trainctl/trainctl/core/engine/kernel/conv/images"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/planes"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/product"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/winograd"
@@ -15,7 +16,7 @@ import (
 // takes every other type, and runs where there are no vectors.
 type Algorithm uint8
 
-// The algorithms. Each has a package of its own (im2col, direct, winograd, product, planes),
+// The algorithms. Each has a package of its own (im2col, direct, winograd, product, planes, images),
 // but for Lanes, which shares Winograd's kernels.
 const (
 	Columns Algorithm = iota
@@ -24,10 +25,11 @@ const (
 	Product
 	Planes
 	Lanes
+	Images
 	algorithms
 )
 
-var algorithmNames = [algorithms]string{"columns", "direct", "winograd", "product", "planes", "lanes"}
+var algorithmNames = [algorithms]string{"columns", "direct", "winograd", "product", "planes", "lanes", "images"}
 
 // String is the name that `trainctl bench kernels --algorithms` prints.
 func (a Algorithm) String() string { return algorithmNames[a] }
@@ -59,6 +61,8 @@ func Takes(p *Shape, a Algorithm, d Direction) bool {
 		return planes.Takes(p, d)
 	case Lanes:
 		return d == ToWeight && winograd.TakesLanes(p)
+	case Images:
+		return images.Takes(p)
 	}
 	return true
 }
@@ -129,6 +133,8 @@ func termsOf(p *Shape, a Algorithm, d Direction) (cost.Terms, *cost.Rates) {
 		return planes.Terms(p, d), &planes.Rates
 	case Lanes:
 		return winograd.LanesTerms(p), &winograd.LanesRates
+	case Images:
+		return images.Terms(p, d), &images.Rates
 	}
 	return im2col.Terms(p, d), &im2col.Rates
 }

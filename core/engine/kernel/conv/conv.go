@@ -5,6 +5,7 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/direct"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/im2col"
+	"github.com/trainctl/trainctl/core/engine/kernel/conv/images"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/planes"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/product"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/winograd"
@@ -56,6 +57,8 @@ func scratch[T kernel.Float](p *Shape, d Direction, columns func(*Shape) int) in
 		return max(planes.Scratch(p, d), columns(p))
 	case Lanes:
 		return winograd.LanesScratch(p)
+	case Images:
+		return max(images.Scratch(p, d), columns(p))
 	case Winograd:
 		return winograd.DirectionScratch(p, d)
 	case Product:
@@ -75,6 +78,10 @@ func Forward[T kernel.Float](p *Shape, x, w, bias, y, scratch []T) {
 		product.Forward(p, kernel.As32(x), kernel.As32(w), kernel.As32(bias), kernel.As32(y), kernel.As32(scratch))
 	case Planes:
 		planes.Forward(p, kernel.As32(x), kernel.As32(w), kernel.As32(bias), kernel.As32(y), kernel.As32(scratch))
+	case Images:
+		if !images.Forward(p, kernel.As32(x), kernel.As32(w), kernel.As32(bias), kernel.As32(y), kernel.As32(scratch)) {
+			im2col.Forward(p, x, w, bias, y, scratch)
+		}
 	default:
 		im2col.Forward(p, x, w, bias, y, scratch)
 	}
@@ -91,6 +98,10 @@ func GradInput[T kernel.Float](p *Shape, dy, w, dx, scratch []T) {
 		product.GradInput(p, kernel.As32(dy), kernel.As32(w), kernel.As32(dx), kernel.As32(scratch))
 	case Planes:
 		planes.GradInput(p, kernel.As32(dy), kernel.As32(w), kernel.As32(dx), kernel.As32(scratch))
+	case Images:
+		if !images.GradInput(p, kernel.As32(dy), kernel.As32(w), kernel.As32(dx), kernel.As32(scratch)) {
+			im2col.GradInput(p, dy, w, dx, scratch)
+		}
 	default:
 		im2col.GradInput(p, dy, w, dx, scratch)
 	}
@@ -111,6 +122,8 @@ func GradWeight[T kernel.Float](p *Shape, x, dy, dw, scratch []T, accumulate boo
 		}
 	case Lanes:
 		winograd.LanesGradWeight(p, kernel.As32(x), kernel.As32(dy), kernel.As32(dw), kernel.As32(scratch), accumulate)
+	case Images:
+		images.GradWeight(p, kernel.As32(x), kernel.As32(dy), kernel.As32(dw), kernel.As32(scratch), accumulate)
 	default:
 		im2col.GradWeight(p, x, dy, dw, scratch, accumulate)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	source "go/format"
 	"os"
@@ -21,13 +22,17 @@ func numberedBody(n isa.Numbered, arch string) string {
 		}
 		b.WriteString("}\n")
 	}
-	switch arch {
-	case "amd64":
+	switch {
+	case n.Wide && arch == "amd64":
+		choose(isa.AVX512)
+	case n.Wide:
+		b.WriteString("kernel.NoVectors()\n")
+	case arch == "amd64":
 		fmt.Fprintf(&b, "if lanes == %d {\n", isa.AVX512.Lanes)
 		choose(isa.AVX512)
 		b.WriteString("return\n}\n")
 		choose(isa.AVX2)
-	case "arm64":
+	case arch == "arm64":
 		choose(isa.NEON)
 	default:
 		b.WriteString("kernel.NoVectors()\n")
@@ -46,7 +51,11 @@ func writeNumbered(dir string, kernels []isa.Numbered) error {
 				bodies[n.Folder] = b
 			}
 			name := "run" + strings.ToUpper(n.Base[:1]) + n.Base[1:]
-			fmt.Fprintf(b, "\n// %s %s\nfunc %s(lanes, n int, t *%s) {\n%s}\n", name, n.Doc, name, n.Base, numberedBody(n, arch))
+			params := "lanes, n"
+			if n.Wide {
+				params = "n"
+			}
+			fmt.Fprintf(b, "\n// %s %s\nfunc %s(%s int, t *%s) {\n%s}\n", name, n.Doc, name, params, cmp.Or(n.Struct, n.Base), numberedBody(n, arch))
 		}
 		for folder, b := range bodies {
 			text, err := source.Source(append(choiceHeader(folder, arch, b.Bytes()), b.Bytes()...))

@@ -14,6 +14,10 @@ var Families = slices.Concat(
 		isa.Family{Name: "bf16_picks", Emit: bf16Picks, ISAs: isa.BF16, Choose: true},
 		isa.Family{Name: "view_dots", Emit: viewDots, ISAs: isa.Wide},
 	),
+	isa.In("conv/images",
+		isa.Family{Name: "nest", Emit: nest, ISAs: isa.Each},
+		isa.Family{Name: "nest_pairs", Emit: nestPairs, ISAs: isa.Wide},
+	),
 	isa.In("conv/planes",
 		isa.Family{Name: "planes", Emit: planes, ISAs: isa.Each},
 		isa.Family{Name: "slide", Emit: slide, ISAs: isa.Each},
@@ -37,6 +41,8 @@ var Families = slices.Concat(
 
 // Numbered are those of them that generated functions choose from.
 var Numbered = []isa.Numbered{
+	{Folder: "conv/images", Base: "nestTile", Doc: "computes tiles of that many rows of a vector of so many lanes.", Most: nestRows},
+	{Folder: "conv/images", Base: "nestPair", Struct: "nestTile", Doc: "computes tiles of that many rows of a pair of vectors of eight lanes.", Most: nestRows, Wide: true},
 	{Folder: "conv/planes", Base: "planeTile", Doc: "computes tiles of that many rows of vectors of so many lanes.", Most: 8},
 	{Folder: "conv/planes", Base: "planeDots", Doc: "computes sums for columns of that many taps with vectors of so many lanes.", Most: columnTaps},
 	{Folder: "conv/planes", Base: "slideRows", Doc: "computes planes of that many images with vectors of so many lanes.", Most: 2},
@@ -54,6 +60,11 @@ var Layouts = []isa.Layout{
 	{Folder: "conv/geometry", Name: "viewRows", Fields: []isa.Field{
 		{Name: "planes", Offset: vrPlanes}, {Name: "rows", Offset: vrRows}, {Name: "vectors", Offset: vrVectors}, {Name: "src", Offset: vrSrc}, {Name: "from", Offset: vrFrom}, {Name: "dst", Offset: vrDst}, {Name: "masks", Offset: vrMasks},
 		{Name: "srcPlane", Offset: vrSrcPlane}, {Name: "srcRow", Offset: vrSrcRow}, {Name: "dstPlane", Offset: vrDstPlane}, {Name: "dstRow", Offset: vrDstRow}, {Name: "picks", Offset: vrPicks}, {Name: "second", Offset: vrSecond},
+	}},
+	{Folder: "conv/images", Name: "nestTile", Fields: []isa.Field{
+		{Name: "a", Offset: ntA}, {Name: "b", Offset: ntB}, {Name: "c", Offset: ntC}, {Name: "ldc", Offset: ntLdc}, {Name: "inner", Offset: ntInner}, {Name: "middle", Offset: ntMiddle}, {Name: "outer", Offset: ntOuter},
+		{Name: "aInner", Offset: ntAInner}, {Name: "bInner", Offset: ntBInner}, {Name: "aMiddle", Offset: ntAMiddle}, {Name: "bMiddle", Offset: ntBMiddle}, {Name: "aOuter", Offset: ntAOuter}, {Name: "bOuter", Offset: ntBOuter},
+		{Name: "tiles", Offset: ntTiles}, {Name: "bNext", Offset: ntBNext}, {Name: "cNext", Offset: ntCNext}, {Name: "bPair", Offset: ntBPair}, {Name: "cPair", Offset: ntCPair},
 	}},
 	{Folder: "conv/planes", Name: "planeTile", Fields: []isa.Field{
 		{Name: "images", Offset: plImages}, {Name: "xImage", Offset: plXImage}, {Name: "yImage", Offset: plYImage}, {Name: "blocks", Offset: plBlocks}, {Name: "block", Offset: plBlock}, {Name: "next", Offset: plNext},

@@ -44,5 +44,7 @@ type Layout struct {
 // AVX-512. A generated function, runX for the base x, chooses between them on every architecture.
 type Numbered struct {
 	Folder, Base, Doc string
+	Struct            string // that it takes, or "" for one of the base's name
 	Most              int
+	Wide              bool // exist for AVX-512 alone
 }

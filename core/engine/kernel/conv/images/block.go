@@ -1,0 +1,134 @@
+package images
+
+import (
+	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
+	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
+	"github.com/trainctl/trainctl/core/engine/kernel/gemm"
+)
+
+// block is some rows of the outputs of as many images as vectors have lanes.
+type block struct {
+	*pass
+	lanes      int
+	images     int       // in the first of them
+	first, end int       // its rows
+	low, high  int       // the rows of the input that these look at
+	from       []float32 // [channels][rows][columns][lanes]
+	to         []float32 // [outputs][rows][columns][lanes], and room for a square of vectors
+}
+
+// rows of the outputs, and of the input.
+func (b *block) rows() int { return b.end - b.first }
+func (b *block) seen() int { return b.high - b.low }
+
+// load transposes the rows of the input.
+func (b *block) load(x []float32) {
+	b.low, b.high = b.pass.seen(b.first, b.end)
+	n, planes := b.seen()*b.in.w, b.channels
+	if b.seen() == b.in.h {
+		n, planes = planes*n, 1
+	}
+	if n == 0 {
+		return
+	}
+	for i := range planes {
+		gemm.TransposeStrided(b.lanes, b.images, n, x[i*b.in.pixels()+b.low*b.in.w:], b.in.between, b.from[i*n*b.lanes:], b.lanes)
+	}
+}
+
+// start sets the outputs to the bias, or 0.
+func (b *block) start(bias []float32) {
+	n := b.rows() * b.out.w * b.lanes
+	clear(b.to[:b.outs*n])
+	for i, v := range bias {
+		elementwise.Fill(b.to[i*n:][:n], v)
+	}
+}
+
+// store transposes the outputs.
+func (b *block) store(y []float32) {
+	n, planes := b.rows()*b.out.w, b.outs
+	if b.rows() == b.out.h {
+		n, planes = planes*n, 1
+	}
+	for i := range planes {
+		b.storePlane(n, b.to[i*n*b.lanes:], y[i*b.out.pixels()+b.first*b.out.w:])
+	}
+}
+
+// storePlane transposes n outputs. The last vector of each image begins so early that it ends with them.
+func (b *block) storePlane(n int, from, y []float32) {
+	lanes, between := b.lanes, b.out.between
+	if n < lanes || b.images < lanes {
+		b.storeParts(n, from, y)
+		return
+	}
+	gemm.TransposeStrided(lanes, n/lanes*lanes, lanes, from, lanes, y, between)
+	if last := n - lanes; n%lanes > 0 {
+		gemm.TransposeStrided(lanes, lanes, lanes, from[last*lanes:], lanes, y[last:], between)
+	}
+}
+
+// storeParts is storePlane for parts of vectors.
+func (b *block) storeParts(n int, from, y []float32) {
+	lanes := b.lanes
+	square := b.to[b.outs*b.rows()*b.out.w*lanes:]
+	for i := 0; i < n; i += lanes {
+		gemm.TransposeStrided(lanes, min(lanes, n-i), lanes, from[i*lanes:], lanes, square, lanes)
+		for image := range b.images {
+			copy(y[image*b.out.between+i:][:min(lanes, n-i)], square[image*lanes:])
+		}
+	}
+}
+
+// add adds the products of a phase's outputs. A sum takes as many channels at a time as package im2col does.
+func (b *block) add(h, w *geometry.Phase, packed []float32) {
+	var vert, hori runs
+	apart, _ := b.apart()
+	lo, hi := rowsOf(h, apart, b.first, b.end)
+	vert.between(&h.Axis, lo, hi)
+	hori.between(&w.Axis, 0, w.Pixels)
+	taps, height := b.p.R*b.p.S, b.height()
+	chunk := max(1, gemm.BlockK/(h.N*w.N))
+	for ch := 0; ch < b.channels; ch += chunk {
+		channels := min(chunk, b.channels-ch)
+		for i := 0; i < b.outs; i += height {
+			rows := min(height, b.outs-i)
+			panel := packed[(i*b.channels+ch*rows)*taps:]
+			for _, v := range vert.list() {
+				b.addRows(h, w, &v, &hori, ch, channels, i, rows, panel)
+			}
+		}
+	}
+}
+
+// addRows adds the products of some channels with a panel of weights to a run of rows of so many outputs from i on.
+func (b *block) addRows(h, w *geometry.Phase, v *run, hori *runs, ch, channels, i, rows int, panel []float32) {
+	const bytes = 4
+	apart, beside := b.apart()
+	inLine, outLine := b.in.w*b.lanes, b.out.w*b.lanes
+	t := nestTile{ldc: bytes * b.rows() * outLine}
+	for _, u := range hori.list() {
+		t.setLoops(
+			loop{channels, b.p.R * b.p.S * rows, b.seen() * inLine},
+			loop{v.taps, h.EveryTap * b.p.S * rows, h.Axis.Step * inLine},
+			loop{u.taps, w.EveryTap * rows, w.Axis.Step * b.lanes},
+		)
+		tap := (h.FirstTap+v.first*h.EveryTap)*b.p.S + w.FirstTap + u.first*w.EveryTap
+		column := u.at*w.Axis.Stride + w.Axis.First + u.first*w.Axis.Step
+		row := v.at*h.Axis.Stride + h.Axis.First + v.first*h.Axis.Step - b.low
+		from := b.from[(ch*b.seen()+row)*inLine+column*b.lanes:]
+		to := b.to[(i*b.rows()+h.Pixel+v.at*apart-b.first)*outLine+(w.Pixel+u.at*beside)*b.lanes:]
+		t.a = &panel[tap*rows]
+		down, nextDown := h.Axis.Stride*inLine, apart*outLine
+		if u.n == 1 { // tiles one below the other
+			t.b, t.c, t.bNext, t.cNext = &from[0], &to[0], bytes*down, bytes*nextDown
+			t.runTiles(b.lanes, rows, v.n)
+			continue
+		}
+		for j := range v.n {
+			t.b, t.c, t.bNext, t.cNext = &from[j*down], &to[j*nextDown], bytes*w.Axis.Stride*b.lanes, bytes*beside*b.lanes
+			t.runTiles(b.lanes, rows, u.n)
+		}
+	}
+}

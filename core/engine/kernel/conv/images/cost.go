@@ -1,0 +1,106 @@
+package images
+
+import (
+	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/conv/cost"
+	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
+	"github.com/trainctl/trainctl/core/engine/kernel/gemm"
+)
+
+// What the algorithm does beside the products and sums of tiles.
+const (
+	loaded     = cost.Own + iota // vectors of the input's pixels that are transposed
+	stored                       // vectors of the output's
+	packed                       // weights, or pixels of both sides of weight gradients
+	pieces                       // runs of pixels and panels of weights that are transposed at a time
+	turned                       // weights whose gradients are transposed
+	directions                   // calls for a group
+)
+
+// Rates is the cycles of each.
+var Rates = cost.Rates{
+	kernel.AVX2:   {cost.Steps: 1.08, cost.Stores: 3.03, loaded: 4.03, stored: 4.16, packed: 0.293, pieces: 57.9, turned: 0.457, directions: 2910},
+	kernel.AVX512: {cost.Steps: 1.03, cost.Stores: 10.1, loaded: 6.94, stored: 2.1, packed: 0.328, pieces: 47.5, turned: 0.301, directions: 300},
+}
+
+// Terms counts what a direction of p does. See package cost.
+func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
+	if d == geometry.ToWeight {
+		g := newWeights(p)
+		g.count(&t)
+	} else {
+		c := newPass(p, d)
+		c.count(&t)
+	}
+	t[directions]++
+	return t.Times(float64(p.GroupCount()))
+}
+
+// count adds what computing a group's planes takes.
+func (c *pass) count(t *cost.Terms) {
+	lanes := kernel.Lanes()
+	vectors := float64(kernel.CeilDiv(c.p.N, lanes))
+	height := c.height()
+	panels := float64(kernel.CeilDiv(c.outs, height))
+	c.phases(func(h, w geometry.Phase) {
+		products := seenTaps(&h.Axis) * seenTaps(&w.Axis) * float64(c.channels)
+		chunks := float64(kernel.CeilDiv(c.channels, max(1, gemm.BlockK/(h.N*w.N))))
+		tiles := vectors * float64(h.Pixels*w.Pixels) * chunks
+		t[cost.Steps] += vectors * products * float64(c.outs) / float64(height) * stepCycles(height)
+		t[cost.Stores] += tiles * float64(c.outs)
+	})
+	rows := c.blockRows(lanes)
+	blocks := float64(kernel.CeilDiv(c.out.h, rows))
+	t[loaded] += vectors * blocks * float64(c.mostSeen(rows)*c.in.w*c.channels)
+	t[stored] += vectors * float64(c.out.pixels()*c.outs)
+	t[packed] += float64(c.outs * c.channels * c.p.R * c.p.S)
+	t[pieces] += panels
+	if c.grad {
+		t[pieces] += panels * float64(c.channels-1)
+	}
+	if blocks > 1 {
+		t[pieces] += vectors * blocks * float64(c.channels+c.outs)
+	} else {
+		t[pieces] += 2 * vectors
+	}
+}
+
+// seenTaps is how many taps of an axis all its outputs together see pixels through.
+func seenTaps(a *geometry.Axis) (n float64) {
+	for t := range a.Taps {
+		first, end := seers(a.First+t*a.Step, a.Stride, a.In, 0, a.Out)
+		n += float64(max(0, end-first))
+	}
+	return n
+}
+
+// count adds what the gradient of a group's weights takes.
+func (g *weights) count(t *cost.Terms) {
+	p := g.p
+	rows, columns := g.sides()
+	blocks := float64(kernel.CeilDiv(p.N, g.images) * kernel.CeilDiv(g.dy.h, g.rows))
+	vert := geometry.Axis{In: p.H, Out: p.OutH(), Stride: p.StrideH, Taps: p.R, First: -p.PadH, Step: p.DilationH()}
+	hori := geometry.Axis{In: p.W, Out: p.OutW(), Stride: p.StrideW, Taps: p.S, First: -p.PadW, Step: p.DilationW()}
+	t[cost.Steps] += float64(p.N) * seenTaps(&vert) * seenTaps(&hori) * tileCycles(rows.channels, columns.channels)
+	tiles := blocks * float64(g.taps()*columns.panels())
+	t[cost.Stores] += tiles * float64(rows.channels)
+	images := float64(p.N)
+	t[packed] += images * float64(g.x.pixels()*g.x.panels()*g.x.width+g.dy.pixels()*g.dy.panels()*g.dy.width)
+	t[pieces] += images * float64(kernel.CeilDiv(g.dy.h, g.rows)*(g.x.panels()+g.dy.panels()))
+	t[turned] += float64(g.sumElems())
+	if g.turned {
+		t[pieces] += float64(g.dy.channels)
+	}
+}
+
+// stepCycles is how long the products of a tile of so many rows with one vector take: a sum waits four cycles for the
+// one before it, and a core issues two loads at a time.
+func stepCycles(rows int) float64 {
+	return max(cost.FMAs(float64(rows)), float64(rows+1)/2, 4)
+}
+
+// tileCycles is that of products of so many channels in the rows of tiles and in their lanes.
+func tileCycles(rows, columns int) float64 {
+	height := gemm.EvenRows(rows, maxRows)
+	return float64(kernel.CeilDiv(columns, kernel.Lanes())) * float64(rows) / float64(height) * stepCycles(height)
+}

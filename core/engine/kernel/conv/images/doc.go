@@ -1,0 +1,7 @@
+// Package images computes convolutions with images in the lanes of vectors: a vector holds one pixel of a channel of
+// several images, so that any stride, dilation and padding reads whole vectors, and taps that see padding alone are left out.
+// images.go has the outputs and the gradients of inputs, weight.go the gradients of weights, tile.go the micro-kernel's loops.
+//
+// It imports core/engine/kernel, its elementwise and gemm, and conv/cost and conv/geometry. Start
+// with images.go.
+package images

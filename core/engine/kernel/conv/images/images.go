@@ -1,0 +1,216 @@
+package images
+
+import (
+	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
+	"github.com/trainctl/trainctl/core/engine/kernel/gemm"
+)
+
+// narrow is the fewest lanes of a vector, and fewest the images that are worth one.
+const (
+	narrow = 8
+	fewest = 4
+)
+
+// Takes reports whether a convolution can be computed. Those of one channel have kernels of their own elsewhere.
+func Takes(p *geometry.Shape) bool {
+	const mostTaps = maxRuns/2 - 1
+	// Package im2col cuts sums elsewhere for filters of more taps and for rows of more pixels.
+	const mostPixels = 384
+	return kernel.Current() != kernel.Generic && p.C > p.GroupCount() && max(p.R, p.S) <= mostTaps && p.R*p.S <= gemm.BlockK && max(p.W, p.OutW()) <= mostPixels
+}
+
+// mostElems bounds the pixels that a block holds in vectors, so that they stay in the L2 cache.
+const mostElems = 1 << 17
+
+// pass is a convolution of one group: planes of outputs as sums over channels. The gradient of the input is one, too, whose
+// outputs are dx and whose channels those of dy.
+type pass struct {
+	p              *geometry.Shape
+	grad           bool
+	channels, outs int
+	in, out        plane
+}
+
+// plane is the planes on one side: of h×w pixels, and so many elements from one image to the next.
+type plane struct{ h, w, between int }
+
+func (s *plane) pixels() int { return s.h * s.w }
+
+// newPass is the pass of a group in a direction.
+func newPass(p *geometry.Shape, d geometry.Direction) pass {
+	x, y := plane{p.H, p.W, p.C * p.H * p.W}, plane{p.OutH(), p.OutW(), p.K * p.OutH() * p.OutW()}
+	cg, kg := p.C/p.GroupCount(), p.K/p.GroupCount()
+	if d == geometry.ToInput {
+		return pass{p, true, kg, cg, y, x}
+	}
+	return pass{p, false, cg, kg, x, y}
+}
+
+// phases calls f for the parts of the outputs that see the same taps, but for the edge of the image.
+func (c *pass) phases(f func(h, w geometry.Phase)) {
+	p := c.p
+	if c.grad {
+		p.Phases(f)
+		return
+	}
+	f(geometry.Phase{Pixels: p.OutH(), EveryTap: 1, N: p.R, Axis: geometry.Axis{In: p.H, Out: p.OutH(), Stride: p.StrideH, Taps: p.R, First: -p.PadH, Step: p.DilationH()}},
+		geometry.Phase{Pixels: p.OutW(), EveryTap: 1, N: p.S, Axis: geometry.Axis{In: p.W, Out: p.OutW(), Stride: p.StrideW, Taps: p.S, First: -p.PadW, Step: p.DilationW()}})
+}
+
+// apart is how many outputs lie from one of a phase to the next.
+func (c *pass) apart() (h, w int) {
+	if c.grad {
+		return c.p.StrideH, c.p.StrideW
+	}
+	return 1, 1
+}
+
+// seen is the rows of the input that the rows [first, end) of the output may look at.
+func (c *pass) seen(first, end int) (from, to int) {
+	p, reach := c.p, (c.p.R-1)*c.p.DilationH()
+	if c.grad {
+		from, to = kernel.CeilDiv(first+p.PadH-reach, p.StrideH), (end-1+p.PadH)/p.StrideH+1
+	} else {
+		from, to = first*p.StrideH-p.PadH, (end-1)*p.StrideH-p.PadH+reach+1
+	}
+	from = min(max(from, 0), c.in.h)
+	return from, max(from, min(to, c.in.h))
+}
+
+// mostSeen is how many so many rows may look at.
+func (c *pass) mostSeen(rows int) int {
+	reach := (c.p.R - 1) * c.p.DilationH()
+	if c.grad {
+		return min(c.in.h, (rows-1+reach)/c.p.StrideH+1)
+	}
+	return min(c.in.h, (rows-1)*c.p.StrideH+reach+1)
+}
+
+// rowsOf is which rows of a phase lie in the rows [first, end) of the output.
+func rowsOf(h *geometry.Phase, apart, first, end int) (lo, hi int) {
+	return max(0, kernel.CeilDiv(first-h.Pixel, apart)), min(h.Pixels, kernel.CeilDiv(max(0, end-h.Pixel), apart))
+}
+
+// blockRows is how many rows of the output a block has.
+func (c *pass) blockRows(lanes int) int {
+	rows := c.out.h
+	for rows > 1 && c.blockElems(rows, lanes) > mostElems {
+		rows = (rows + 1) / 2
+	}
+	return rows
+}
+
+// blockElems is the pixels of both sides that a block of so many rows holds.
+func (c *pass) blockElems(rows, lanes int) int {
+	return (c.channels*c.mostSeen(rows)*c.in.w + c.outs*rows*c.out.w) * lanes
+}
+
+// height is the rows of its tiles.
+func (c *pass) height() int { return gemm.EvenRows(c.outs, maxRows) }
+
+// packedElems is the room for the weights of a group, in panels, with what packing writes beyond them.
+func (c *pass) packedElems() int {
+	return c.outs*c.channels*c.p.R*c.p.S + kernel.Block*(maxRows+1)
+}
+
+// Scratch is the number of scratch elements that Forward, or GradInput, needs.
+func Scratch(p *geometry.Shape, d geometry.Direction) int {
+	if d == geometry.ToWeight {
+		return weightScratch(p)
+	}
+	c, n := newPass(p, d), 0
+	for lanes := narrow; lanes <= kernel.Lanes(); lanes += narrow {
+		n = max(n, c.blockElems(c.blockRows(lanes), lanes)+2*lanes*lanes)
+	}
+	return c.packedElems() + n
+}
+
+// Forward computes y = conv(x, w) + bias; bias may be nil. It reports false, having done nothing, where images are too few
+// for a vector: package im2col gives the same bits.
+func Forward(p *geometry.Shape, x, w, bias, y, scratch []float32) bool {
+	if p.N < fewest {
+		return false
+	}
+	c := newPass(p, geometry.ToOutput)
+	for g := range p.GroupCount() {
+		var b []float32
+		if bias != nil {
+			b = bias[g*c.outs:][:c.outs]
+		}
+		packed, rest := scratch[:c.packedElems()], scratch[c.packedElems():]
+		c.packFilters(w[g*c.outs*p.PatchSize():], packed)
+		c.run(x[g*c.channels*c.in.pixels():], packed, b, y[g*c.outs*c.out.pixels():], rest)
+	}
+	return true
+}
+
+// GradInput overwrites dx with the gradient of the input, or reports false as Forward does.
+func GradInput(p *geometry.Shape, dy, w, dx, scratch []float32) bool {
+	if p.N < fewest {
+		return false
+	}
+	c := newPass(p, geometry.ToInput)
+	for g := range p.GroupCount() {
+		packed, rest := scratch[:c.packedElems()], scratch[c.packedElems():]
+		c.packTurned(w[g*c.channels*p.PatchSize():], packed)
+		c.run(dy[g*c.channels*c.in.pixels():], packed, nil, dx[g*c.outs*c.out.pixels():], rest)
+	}
+	return true
+}
+
+// packFilters writes the weights as panels, which have for each channel and tap the values of a tile's rows.
+func (c *pass) packFilters(w, packed []float32) {
+	n, height := c.channels*c.p.R*c.p.S, c.height()
+	for i := 0; i < c.outs; i += height {
+		rows := min(height, c.outs-i)
+		gemm.TransposeStrided(kernel.Lanes(), rows, n, w[i*n:], n, packed[i*n:], rows)
+	}
+}
+
+// packTurned is packFilters for the gradient of the input, whose rows are x's channels.
+func (c *pass) packTurned(w, packed []float32) {
+	taps, height, lanes := c.p.R*c.p.S, c.height(), kernel.Lanes()
+	for i := 0; i < c.outs; i += height {
+		rows, panel := min(height, c.outs-i), packed[i*c.channels*taps:]
+		if taps == 1 {
+			for part := (rows - 1) / lanes * lanes; part >= 0; part -= lanes { // what is written too much belongs to parts before
+				gemm.PackAlong(c.channels, &w[i+part], 4*c.outs, kernel.FirstLanes(min(rows-part, lanes)), &panel[part], 4*rows)
+			}
+			continue
+		}
+		for k := range c.channels {
+			gemm.TransposeStrided(lanes, rows, taps, w[(k*c.outs+i)*taps:], taps, panel[k*taps*rows:], rows)
+		}
+	}
+}
+
+// run computes the planes of a group of all images, a vector of images at a time. Where they do not fill vectors,
+// some are computed twice.
+func (c *pass) run(x, packed, bias, y, scratch []float32) {
+	n := c.p.N
+	for first := 0; first < n; {
+		lanes := kernel.Lanes()
+		if n < lanes || n-first <= narrow {
+			lanes = narrow
+		}
+		at := max(0, min(first, n-lanes))
+		c.images(lanes, x[at*c.in.between:], packed, bias, y[at*c.out.between:], scratch)
+		first = at + lanes
+	}
+}
+
+// images computes as many images as there are lanes, if there are as many.
+func (c *pass) images(lanes int, x, packed, bias, y, scratch []float32) {
+	rows := c.blockRows(lanes)
+	b := block{pass: c, lanes: lanes, images: min(lanes, c.p.N)}
+	n := c.channels*c.mostSeen(rows)*c.in.w*lanes + lanes*lanes // what transposing writes beyond the end
+	b.from, b.to = scratch[:n], scratch[n:]
+	for b.first = 0; b.first < c.out.h; b.first = b.end {
+		b.end = min(b.first+rows, c.out.h)
+		b.load(x)
+		b.start(bias)
+		c.phases(func(h, w geometry.Phase) { b.add(&h, &w, packed) })
+		b.store(y)
+	}
+}

@@ -1,0 +1,89 @@
+package conv
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/kerneltest"
+)
+
+// TestImagesInLanes has batches that fill vectors and such that do not, of geometries of any kind.
+func TestImagesInLanes(t *testing.T) {
+	rounds := 200
+	if testing.Short() {
+		rounds = 50
+	}
+	kerneltest.AtEachWidth(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(3, 17))
+		for range rounds {
+			p := randomShape(r)
+			p.N = 3 + r.IntN(30)
+			if work := p.N * p.K * p.OutH() * p.OutW() * p.PatchSize(); work > 1<<22 {
+				p.N = max(1, p.N<<22/work)
+			}
+			testAlgorithm(t, Images, &p)
+		}
+	})
+}
+
+// TestImagesOfBlocks has images that are cut into rows, weights that are summed in parts, and filters that reach beyond the image.
+func TestImagesOfBlocks(t *testing.T) {
+	for _, p := range []Shape{
+		{N: 9, C: 24, H: 41, W: 39, K: 5, R: 3, S: 3, StrideH: 3, StrideW: 3, PadH: 1, PadW: 1},
+		{N: 17, C: 70, H: 15, W: 13, K: 13, R: 3, S: 3, StrideH: 2, StrideW: 2, PadH: 1, PadW: 1},
+		{N: 11, C: 40, H: 19, W: 30, K: 30, R: 2, S: 3, StrideH: 1, StrideW: 2, PadH: 1, PadW: 1, DilH: 2},
+		{N: 5, C: 33, H: 3, W: 2, K: 25, R: 7, S: 7, StrideH: 2, StrideW: 2, PadH: 3, PadW: 3},
+		{N: 24, C: 26, H: 4, W: 4, K: 28, R: 5, S: 5, StrideH: 2, StrideW: 2, PadH: 2, PadW: 2, Groups: 2},
+	} {
+		d := define(&p)
+		kerneltest.AtEachWidth(t, func(t *testing.T) { d.test(t, Images) })
+	}
+}
+
+// TestImagesInTilesOfEveryHeight has runs of pixels beside each other and below each other, which make pairs of narrow vectors.
+func TestImagesInTilesOfEveryHeight(t *testing.T) {
+	for channels := 1; channels <= 14; channels++ {
+		for _, n := range []int{8, 16} {
+			p := Shape{N: n, C: 2 + channels%2, H: 6, W: 5, K: channels, R: 3, S: 2, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1}
+			q := Shape{N: n, C: channels + 1, H: 5, W: 4, K: 3, R: 3, S: 3, StrideH: 1, StrideW: 2, PadH: 1, PadW: 1}
+			d, e := define(&p), define(&q)
+			kerneltest.AtEachWidth(t, func(t *testing.T) {
+				d.test(t, Images)
+				e.test(t, Images)
+			})
+		}
+	}
+}
+
+// TestImagesHaveTheBitsOfColumns computes a batch, and each image of it alone, which package im2col does.
+func TestImagesHaveTheBitsOfColumns(t *testing.T) {
+	kerneltest.AtEachLevel(t, func(t *testing.T) {
+		if kernel.Current() == kernel.Generic {
+			t.Skip("plain Go has one algorithm")
+		}
+		defer Force(Images)()
+		for _, p := range []Shape{
+			{N: 19, C: 70, H: 7, W: 9, K: 20, R: 3, S: 3, StrideH: 2, StrideW: 2, PadH: 1, PadW: 1},
+			{N: 10, C: 12, H: 14, W: 13, K: 9, R: 5, S: 4, StrideH: 3, StrideW: 1, PadH: 2, PadW: 2, DilH: 2, Groups: 3},
+			{N: 16, C: 300, H: 4, W: 4, K: 14, R: 1, S: 1, StrideH: 2, StrideW: 2},
+		} {
+			d, one := define(&p), p
+			one.N = 1
+			y, dx := make([]float32, len(d.y)), make([]float32, len(d.dx))
+			scratch := make([]float32, Scratch[float32](&p))
+			Forward(&p, d.x, d.w, d.bias, y, scratch)
+			GradInput(&p, d.dy, d.w, dx, scratch)
+			in, out := len(dx)/p.N, len(y)/p.N
+			for n := range p.N {
+				wantY, wantDx := make([]float32, out), make([]float32, in)
+				Forward(&one, d.x[n*in:][:in], d.w, d.bias, wantY, scratch)
+				GradInput(&one, d.dy[n*out:][:out], d.w, wantDx, scratch)
+				if !slices.Equal(y[n*out:][:out], wantY) || !slices.Equal(dx[n*in:][:in], wantDx) {
+					t.Fatalf("%v: image %d has other bits alone", &p, n)
+				}
+			}
+		}
+	})
+}

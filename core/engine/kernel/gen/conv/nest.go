@@ -1,0 +1,124 @@
+package conv
+
+import (
+	"fmt"
+
+	"github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+
+	"github.com/trainctl/trainctl/core/engine/kernel/gen/isa"
+)
+
+// Offsets of the fields of nestTile.
+const (
+	ntA, ntB, ntC, ntLdc       = 0, 8, 16, 24
+	ntInner, ntMiddle, ntOuter = 32, 40, 48
+	ntAInner, ntBInner         = 56, 64
+	ntAMiddle, ntBMiddle       = 72, 80
+	ntAOuter, ntBOuter         = 88, 96
+	ntTiles, ntBNext, ntCNext  = 104, 112, 120
+	ntBPair, ntCPair           = 128, 136
+	nestRows                   = 12 // of the highest tile: so many sums, each of one vector, hide what a sum waits for the one before
+)
+
+// nest emits the micro-kernels whose products lie in three nested loops, so that what is left out of them needs no table.
+func nest(a *isa.Asm) {
+	for rows := 1; rows <= nestRows; rows++ {
+		n := nesting{Asm: a}
+		n.tile("nestTile", "adds to tiles of %d rows of a vector.", rows)
+	}
+}
+
+// nestPairs emits those whose vectors are two of eight lanes, some way from each other.
+func nestPairs(a *isa.Asm) {
+	for rows := 1; rows <= nestRows; rows++ {
+		n := nesting{Asm: a, pairs: true}
+		n.tile("nestPair", "adds to tiles of %d rows of two vectors of eight lanes.", rows)
+	}
+}
+
+// nesting emits one of them.
+type nesting struct {
+	*isa.Asm
+	pairs        bool
+	bPair, cPair reg.GPVirtual
+}
+
+// load reads a vector, the second half of a pair from so far behind the first.
+func (n *nesting) load(p, pair reg.GPVirtual, v reg.VecVirtual) {
+	if !n.pairs {
+		n.Move(operand.Mem{Base: p}, v)
+		return
+	}
+	n.VMOVUPS(operand.Mem{Base: p}, v.AsY())
+	n.VINSERTF64X4(operand.U8(1), isa.Offset(p, pair, 0), v, v)
+}
+
+func (n *nesting) store(v reg.VecVirtual, p reg.GPVirtual) {
+	if !n.pairs {
+		n.Move(v, operand.Mem{Base: p})
+		return
+	}
+	n.VMOVUPS(v.AsY(), operand.Mem{Base: p})
+	n.VEXTRACTF64X4(operand.U8(1), v, isa.Offset(p, n.cPair, 0))
+}
+
+func (n *nesting) tile(name, doc string, rows int) {
+	n.Kernel(fmt.Sprint(name, rows), "func(nestTile *byte)", fmt.Sprintf(doc, rows))
+	t, acc := n.Gp("nestTile"), n.Vecs(rows)
+	if n.pairs {
+		n.bPair, n.cPair = n.Field(t, ntBPair), n.Field(t, ntCPair)
+	}
+	n.Label("tile")
+	for _, v := range acc {
+		n.Zero(v)
+	}
+	n.products(t, acc)
+	n.add(t, acc)
+	for _, f := range [][2]int{{ntBNext, ntB}, {ntCNext, ntC}} {
+		n.ADDQ(n.Field(t, f[0]), operand.Mem{Base: t, Disp: f[1]})
+	}
+	n.DECQ(operand.Mem{Base: t, Disp: ntTiles})
+	n.JG(operand.LabelRef("tile"))
+	n.Ret()
+}
+
+// products adds up the products of a tile.
+func (n *nesting) products(t reg.GPVirtual, acc []reg.VecVirtual) {
+	pa, pb := n.Field(t, ntA), n.Field(t, ntB)
+	aInner, bInner := n.Field(t, ntAInner), n.Field(t, ntBInner)
+	inner, middle, outer := n.GP64(), n.GP64(), n.Field(t, ntOuter)
+	v, w := n.Vec(), n.Vecs(2)
+	n.Label("outer")
+	n.MOVQ(operand.Mem{Base: t, Disp: ntMiddle}, middle)
+	n.Label("middle")
+	n.MOVQ(operand.Mem{Base: t, Disp: ntInner}, inner)
+	n.Label("inner")
+	n.load(pb, n.bPair, v)
+	for i, sum := range acc {
+		n.Spread(operand.Mem{Base: pa, Disp: 4 * i}, w[i%2])
+		n.MulAdd(v, w[i%2], sum)
+	}
+	n.ADDQ(aInner, pa)
+	n.ADDQ(bInner, pb)
+	n.CountDown(inner, "inner")
+	n.ADDQ(operand.Mem{Base: t, Disp: ntAMiddle}, pa)
+	n.ADDQ(operand.Mem{Base: t, Disp: ntBMiddle}, pb)
+	n.CountDown(middle, "middle")
+	n.ADDQ(operand.Mem{Base: t, Disp: ntAOuter}, pa)
+	n.ADDQ(operand.Mem{Base: t, Disp: ntBOuter}, pb)
+	n.CountDown(outer, "outer")
+}
+
+// add adds the sums to what they belong to.
+func (n *nesting) add(t reg.GPVirtual, acc []reg.VecVirtual) {
+	c, ldc, v := n.Field(t, ntC), n.Field(t, ntLdc), n.Vec()
+	for i, sum := range acc {
+		n.load(c, n.cPair, v)
+		n.Add(v, sum, sum)
+		n.store(sum, c)
+		if i < len(acc)-1 {
+			n.ADDQ(ldc, c)
+		}
+	}
+}
