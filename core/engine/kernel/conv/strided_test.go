@@ -18,7 +18,7 @@ func TestStridedDepthwise(t *testing.T) {
 				testAlgorithm(t, Planes, &p)
 			}
 		}
-		for _, size := range []int{3, 5} {
+		for _, size := range []int{3, 5, 7} {
 			for w := size; w <= 70; w++ {
 				for padW := range size {
 					check(1+w%3, 3, 1, 5+w%4, w, size, size/2, padW)
@@ -51,6 +51,8 @@ func TestDepthwisePassesNaN(t *testing.T) {
 			{N: 1, C: 3, K: 3, H: 5, W: 9, R: 3, S: 3, StrideH: 2, StrideW: 2, PadH: 1, PadW: 1, Groups: 3},
 			{N: 1, C: 3, K: 3, H: 4, W: 20, R: 3, S: 3, StrideH: 2, StrideW: 2, Groups: 3},
 			{N: 1, C: 3, K: 3, H: 5, W: 22, R: 5, S: 5, StrideH: 2, StrideW: 2, PadH: 2, PadW: 2, Groups: 3},
+			{N: 1, C: 3, K: 3, H: 5, W: 9, R: 7, S: 7, StrideH: 2, StrideW: 2, PadH: 3, PadW: 3, Groups: 3},
+			{N: 1, C: 3, K: 3, H: 4, W: 35, R: 7, S: 7, StrideH: 2, StrideW: 2, PadH: 3, PadW: 3, Groups: 3},
 			{N: 1, C: 3, K: 3, H: 6, W: 7, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1, Groups: 3},
 			{N: 1, C: 3, K: 3, H: 4, W: 20, R: 5, S: 5, StrideH: 1, StrideW: 1, PadH: 2, PadW: 2, Groups: 3},
 			{N: 1, C: 3, K: 3, H: 3, W: 28, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1, Groups: 3},

@@ -27,8 +27,8 @@ type wideColumns struct {
 	x, y   int // bytes
 	maskX  [2]uint16
 	maskY  [2]uint16
-	views  [maxStridedSize][2]uint16
-	_      [20]byte
+	views  [maxWideSize][2]uint16
+	_      [12]byte
 	orders [wideStridedOrders][kernel.Block]int32
 }
 
@@ -52,8 +52,8 @@ type wideStrides struct {
 	ahead int // bytes behind what is read that are prefetched
 }
 
-// wideStridedOrders is the most that a block has: where filters do not overlap, those of dy and of weights in vectors of dx.
-const wideStridedOrders = 6
+// wideStridedOrders is the most that a block has: one for each column of the filter.
+const wideStridedOrders = maxWideSize
 
 const wideColumnElems = int(unsafe.Sizeof(wideColumns{})) / 4
 
@@ -62,7 +62,7 @@ func takesWideStrided(p *geometry.Shape, d geometry.Direction) bool {
 	if !wideDepthwise(p) || p.StrideH != p.StrideW || p.StrideH != 2 && (p.StrideH != 3 || p.R != 3) || p.DilationH() != 1 || p.DilationW() != 1 || p.PadH >= p.R || p.PadW >= p.R {
 		return false
 	}
-	if p.R != 3 && p.R != maxStridedSize || p.W < kernel.Block && p.OutW() > narrow {
+	if p.R != 3 && p.R != maxStridedSize && p.R != maxWideSize || p.W < kernel.Block && p.OutW() > narrow {
 		return false
 	}
 	s := wideStrided{p: *p, direction: d, pair: pairsStrided(p, d)}
@@ -327,10 +327,14 @@ func (s *wideStrided) runForward(t *wideStrides) {
 		vecWideStridedForward3Pair(t)
 	case s.p.S == 3:
 		vecWideStridedForward3(t)
-	case s.pair:
+	case s.p.S == maxStridedSize && s.pair:
 		vecWideStridedForward5Pair(t)
-	default:
+	case s.p.S == maxStridedSize:
 		vecWideStridedForward5(t)
+	case s.pair:
+		vecWideStridedForward7Pair(t)
+	default:
+		vecWideStridedForward7(t)
 	}
 }
 
@@ -345,7 +349,7 @@ func wideStridedGradInput(p *geometry.Shape, dy, w, dx, scratch []float32) {
 }
 
 func (s *wideStrided) runGrad(t *wideStrides) {
-	size3, odd := s.p.S == 3, s.p.PadW%2 > 0
+	size3, size5, odd := s.p.S == 3, s.p.S == maxStridedSize, s.p.PadW%2 > 0
 	switch {
 	case s.p.StrideW == 3:
 		vecWideStridedGrad3By3(t)
@@ -357,14 +361,22 @@ func (s *wideStrided) runGrad(t *wideStrides) {
 		vecWideStridedGrad3EvenPair(t)
 	case size3:
 		vecWideStridedGrad3Even(t)
-	case odd && s.pair:
+	case size5 && odd && s.pair:
 		vecWideStridedGrad5OddPair(t)
-	case odd:
+	case size5 && odd:
 		vecWideStridedGrad5Odd(t)
-	case s.pair:
+	case size5 && s.pair:
 		vecWideStridedGrad5EvenPair(t)
-	default:
+	case size5:
 		vecWideStridedGrad5Even(t)
+	case odd && s.pair:
+		vecWideStridedGrad7OddPair(t)
+	case odd:
+		vecWideStridedGrad7Odd(t)
+	case s.pair:
+		vecWideStridedGrad7EvenPair(t)
+	default:
+		vecWideStridedGrad7Even(t)
 	}
 }
 
@@ -396,9 +408,47 @@ func (s *wideStrided) runDots(t *wideStrides) {
 		vecWideStridedDots3Pair(t)
 	case s.p.S == 3:
 		vecWideStridedDots3(t)
-	case s.pair:
+	case s.p.S == maxStridedSize && s.pair:
 		vecWideStridedDots5Pair(t)
-	default:
+	case s.p.S == maxStridedSize:
 		vecWideStridedDots5(t)
+	default:
+		s.runParts(t)
 	}
+}
+
+// runParts runs the kernels of some columns of a filter of 7×7 each, over as many planes at a time as all of them find in the L1 cache.
+func (s *wideStrided) runParts(t *wideStrides) {
+	const parts, near = 3, 24 << 10 // near is bytes
+	planes := max(1, near/(s.step()*t.images*(t.xPlane+t.yPlane)))
+	call := *t // kernels count down what they are given
+	for first := 0; first < t.planes; first += planes {
+		for part := range parts {
+			call.x, call.y, call.sums = advanced(t.x, first*t.xPlane), advanced(t.y, first*t.yPlane), advanced(t.sums, first*4*kernel.Block*s.p.R*s.p.S)
+			call.planes = min(planes, t.planes-first)
+			s.runPart(part, &call)
+		}
+	}
+}
+
+func (s *wideStrided) runPart(i int, t *wideStrides) {
+	switch {
+	case i == 0 && s.pair:
+		vecWideStridedDots7From0Pair(t)
+	case i == 0:
+		vecWideStridedDots7From0(t)
+	case i == 1 && s.pair:
+		vecWideStridedDots7From3Pair(t)
+	case i == 1:
+		vecWideStridedDots7From3(t)
+	case s.pair:
+		vecWideStridedDots7From5Pair(t)
+	default:
+		vecWideStridedDots7From5(t)
+	}
+}
+
+// advanced is p some bytes further.
+func advanced(p *float32, bytes int) *float32 {
+	return (*float32)(unsafe.Add(unsafe.Pointer(p), bytes))
 }

@@ -202,6 +202,66 @@ func vecWideStridedGrad5OddPair(wideStrides *wideStrides) {
 	wideStridedGrad5OddPairAVX512(wideStrides)
 }
 
+// vecWideStridedForward7 convolves planes with a 7×7 filter each, with stride 2.
+func vecWideStridedForward7(wideStrides *wideStrides) {
+	wideStridedForward7AVX512(wideStrides)
+}
+
+// vecWideStridedDots7From0 adds the products of dy and x for the columns 0 to 2 of a 7×7 filter with stride 2, [row][column][lanes].
+func vecWideStridedDots7From0(wideStrides *wideStrides) {
+	wideStridedDots7From0AVX512(wideStrides)
+}
+
+// vecWideStridedDots7From3 adds the products of dy and x for the columns 3 to 4 of a 7×7 filter with stride 2, [row][column][lanes].
+func vecWideStridedDots7From3(wideStrides *wideStrides) {
+	wideStridedDots7From3AVX512(wideStrides)
+}
+
+// vecWideStridedDots7From5 adds the products of dy and x for the columns 5 to 6 of a 7×7 filter with stride 2, [row][column][lanes].
+func vecWideStridedDots7From5(wideStrides *wideStrides) {
+	wideStridedDots7From5AVX512(wideStrides)
+}
+
+// vecWideStridedGrad7Even computes the gradient of planes that 7×7 filters see with stride 2.
+func vecWideStridedGrad7Even(wideStrides *wideStrides) {
+	wideStridedGrad7EvenAVX512(wideStrides)
+}
+
+// vecWideStridedGrad7Odd computes the gradient of planes that 7×7 filters see with stride 2.
+func vecWideStridedGrad7Odd(wideStrides *wideStrides) {
+	wideStridedGrad7OddAVX512(wideStrides)
+}
+
+// vecWideStridedForward7Pair convolves planes with a 7×7 filter each, with stride 2. Lanes from the eighth on are those of another image.
+func vecWideStridedForward7Pair(wideStrides *wideStrides) {
+	wideStridedForward7PairAVX512(wideStrides)
+}
+
+// vecWideStridedDots7From0Pair adds the products of dy and x for the columns 0 to 2 of a 7×7 filter with stride 2, [row][column][lanes]. Lanes from the eighth on are those of another image.
+func vecWideStridedDots7From0Pair(wideStrides *wideStrides) {
+	wideStridedDots7From0PairAVX512(wideStrides)
+}
+
+// vecWideStridedDots7From3Pair adds the products of dy and x for the columns 3 to 4 of a 7×7 filter with stride 2, [row][column][lanes]. Lanes from the eighth on are those of another image.
+func vecWideStridedDots7From3Pair(wideStrides *wideStrides) {
+	wideStridedDots7From3PairAVX512(wideStrides)
+}
+
+// vecWideStridedDots7From5Pair adds the products of dy and x for the columns 5 to 6 of a 7×7 filter with stride 2, [row][column][lanes]. Lanes from the eighth on are those of another image.
+func vecWideStridedDots7From5Pair(wideStrides *wideStrides) {
+	wideStridedDots7From5PairAVX512(wideStrides)
+}
+
+// vecWideStridedGrad7EvenPair computes the gradient of planes that 7×7 filters see with stride 2. Lanes from the eighth on are those of another image.
+func vecWideStridedGrad7EvenPair(wideStrides *wideStrides) {
+	wideStridedGrad7EvenPairAVX512(wideStrides)
+}
+
+// vecWideStridedGrad7OddPair computes the gradient of planes that 7×7 filters see with stride 2. Lanes from the eighth on are those of another image.
+func vecWideStridedGrad7OddPair(wideStrides *wideStrides) {
+	wideStridedGrad7OddPairAVX512(wideStrides)
+}
+
 // vecWideStridedForward3By3 convolves planes with a 3×3 filter each, with stride 3.
 func vecWideStridedForward3By3(wideStrides *wideStrides) {
 	wideStridedForward3By3AVX512(wideStrides)

@@ -204,6 +204,66 @@ func vecWideStridedGrad5OddPair(wideStrides *wideStrides) {
 	kernel.NoVectors()
 }
 
+// vecWideStridedForward7 convolves planes with a 7×7 filter each, with stride 2.
+func vecWideStridedForward7(wideStrides *wideStrides) {
+	kernel.NoVectors()
+}
+
+// vecWideStridedDots7From0 adds the products of dy and x for the columns 0 to 2 of a 7×7 filter with stride 2, [row][column][lanes].
+func vecWideStridedDots7From0(wideStrides *wideStrides) {
+	kernel.NoVectors()
+}
+
+// vecWideStridedDots7From3 adds the products of dy and x for the columns 3 to 4 of a 7×7 filter with stride 2, [row][column][lanes].
+func vecWideStridedDots7From3(wideStrides *wideStrides) {
+	kernel.NoVectors()
+}
+
+// vecWideStridedDots7From5 adds the products of dy and x for the columns 5 to 6 of a 7×7 filter with stride 2, [row][column][lanes].
+func vecWideStridedDots7From5(wideStrides *wideStrides) {
+	kernel.NoVectors()
+}
+
+// vecWideStridedGrad7Even computes the gradient of planes that 7×7 filters see with stride 2.
+func vecWideStridedGrad7Even(wideStrides *wideStrides) {
+	kernel.NoVectors()
+}
+
+// vecWideStridedGrad7Odd computes the gradient of planes that 7×7 filters see with stride 2.
+func vecWideStridedGrad7Odd(wideStrides *wideStrides) {
+	kernel.NoVectors()
+}
+
+// vecWideStridedForward7Pair convolves planes with a 7×7 filter each, with stride 2. Lanes from the eighth on are those of another image.
+func vecWideStridedForward7Pair(wideStrides *wideStrides) {
+	kernel.NoVectors()
+}
+
+// vecWideStridedDots7From0Pair adds the products of dy and x for the columns 0 to 2 of a 7×7 filter with stride 2, [row][column][lanes]. Lanes from the eighth on are those of another image.
+func vecWideStridedDots7From0Pair(wideStrides *wideStrides) {
+	kernel.NoVectors()
+}
+
+// vecWideStridedDots7From3Pair adds the products of dy and x for the columns 3 to 4 of a 7×7 filter with stride 2, [row][column][lanes]. Lanes from the eighth on are those of another image.
+func vecWideStridedDots7From3Pair(wideStrides *wideStrides) {
+	kernel.NoVectors()
+}
+
+// vecWideStridedDots7From5Pair adds the products of dy and x for the columns 5 to 6 of a 7×7 filter with stride 2, [row][column][lanes]. Lanes from the eighth on are those of another image.
+func vecWideStridedDots7From5Pair(wideStrides *wideStrides) {
+	kernel.NoVectors()
+}
+
+// vecWideStridedGrad7EvenPair computes the gradient of planes that 7×7 filters see with stride 2. Lanes from the eighth on are those of another image.
+func vecWideStridedGrad7EvenPair(wideStrides *wideStrides) {
+	kernel.NoVectors()
+}
+
+// vecWideStridedGrad7OddPair computes the gradient of planes that 7×7 filters see with stride 2. Lanes from the eighth on are those of another image.
+func vecWideStridedGrad7OddPair(wideStrides *wideStrides) {
+	kernel.NoVectors()
+}
+
 // vecWideStridedForward3By3 convolves planes with a 3×3 filter each, with stride 3.
 func vecWideStridedForward3By3(wideStrides *wideStrides) {
 	kernel.NoVectors()

@@ -82,6 +82,66 @@ func wideStridedGrad5EvenPairAVX512(wideStrides *wideStrides)
 //go:noescape
 func wideStridedGrad5OddPairAVX512(wideStrides *wideStrides)
 
+// wideStridedForward7AVX512 convolves planes with a 7×7 filter each, with stride 2.
+//
+//go:noescape
+func wideStridedForward7AVX512(wideStrides *wideStrides)
+
+// wideStridedDots7From0AVX512 adds the products of dy and x for the columns 0 to 2 of a 7×7 filter with stride 2, [row][column][lanes].
+//
+//go:noescape
+func wideStridedDots7From0AVX512(wideStrides *wideStrides)
+
+// wideStridedDots7From3AVX512 adds the products of dy and x for the columns 3 to 4 of a 7×7 filter with stride 2, [row][column][lanes].
+//
+//go:noescape
+func wideStridedDots7From3AVX512(wideStrides *wideStrides)
+
+// wideStridedDots7From5AVX512 adds the products of dy and x for the columns 5 to 6 of a 7×7 filter with stride 2, [row][column][lanes].
+//
+//go:noescape
+func wideStridedDots7From5AVX512(wideStrides *wideStrides)
+
+// wideStridedGrad7EvenAVX512 computes the gradient of planes that 7×7 filters see with stride 2.
+//
+//go:noescape
+func wideStridedGrad7EvenAVX512(wideStrides *wideStrides)
+
+// wideStridedGrad7OddAVX512 computes the gradient of planes that 7×7 filters see with stride 2.
+//
+//go:noescape
+func wideStridedGrad7OddAVX512(wideStrides *wideStrides)
+
+// wideStridedForward7PairAVX512 convolves planes with a 7×7 filter each, with stride 2. Lanes from the eighth on are those of another image.
+//
+//go:noescape
+func wideStridedForward7PairAVX512(wideStrides *wideStrides)
+
+// wideStridedDots7From0PairAVX512 adds the products of dy and x for the columns 0 to 2 of a 7×7 filter with stride 2, [row][column][lanes]. Lanes from the eighth on are those of another image.
+//
+//go:noescape
+func wideStridedDots7From0PairAVX512(wideStrides *wideStrides)
+
+// wideStridedDots7From3PairAVX512 adds the products of dy and x for the columns 3 to 4 of a 7×7 filter with stride 2, [row][column][lanes]. Lanes from the eighth on are those of another image.
+//
+//go:noescape
+func wideStridedDots7From3PairAVX512(wideStrides *wideStrides)
+
+// wideStridedDots7From5PairAVX512 adds the products of dy and x for the columns 5 to 6 of a 7×7 filter with stride 2, [row][column][lanes]. Lanes from the eighth on are those of another image.
+//
+//go:noescape
+func wideStridedDots7From5PairAVX512(wideStrides *wideStrides)
+
+// wideStridedGrad7EvenPairAVX512 computes the gradient of planes that 7×7 filters see with stride 2. Lanes from the eighth on are those of another image.
+//
+//go:noescape
+func wideStridedGrad7EvenPairAVX512(wideStrides *wideStrides)
+
+// wideStridedGrad7OddPairAVX512 computes the gradient of planes that 7×7 filters see with stride 2. Lanes from the eighth on are those of another image.
+//
+//go:noescape
+func wideStridedGrad7OddPairAVX512(wideStrides *wideStrides)
+
 // wideStridedForward3By3AVX512 convolves planes with a 3×3 filter each, with stride 3.
 //
 //go:noescape

@@ -21,7 +21,7 @@ const (
 	wsXAt, wsYAt, wsXPlaneAt, wsYPlaneAt  = 176, 184, 192, 200
 	wsWeightsAt, wsBiasAt, wsSumsAt       = 208, 216, 224
 	wsImagesLeft, wsBlocksLeft, wsAhead   = 232, 240, 248
-	wcX, wcY, wcMasks, wcOrders, wcSize   = 0, 8, 16, 64, 448
+	wcX, wcY, wcMasks, wcOrders, wcSize   = 0, 8, 16, 64, 512
 	wcMaskX, wcMaskXUpper                 = 0, 2 // of x's vectors where they need masks, or of those that are written
 	wcMaskY, wcMaskYUpper                 = 4, 6 // of y
 	wcMaskViews                           = 8    // of what each column of the filter sees, or of what it moves of dy: two masks each
@@ -32,10 +32,12 @@ const (
 // wideStrided emits depthwise convolution with stride 2, and some with stride 3, for registers of sixteen lanes: a permutation of two takes from a row of x what a
 // column of the filter sees.
 func wideStrided(a *isa.Asm) {
-	for _, size := range []int{3, 5} {
+	for _, size := range []int{3, 5, 7} {
 		for _, pair := range []bool{false, true} {
 			wideStridedForward(a, size, 2, pair)
-			wideStridedDots(a, size, 2, pair)
+			for _, columns := range stridedParts[size] {
+				wideStridedDots(a, size, 2, columns, pair)
+			}
 			for odd := range 2 {
 				wideStridedGrad(a, size, odd, pair)
 			}
@@ -43,16 +45,21 @@ func wideStrided(a *isa.Asm) {
 	}
 	for _, pair := range []bool{false, true} {
 		wideStridedForward(a, 3, 3, pair)
-		wideStridedDots(a, 3, 3, pair)
+		wideStridedDots(a, 3, 3, stridedParts[3][0], pair)
 	}
 	wideStridedApart(a, 3)
 }
 
+// stridedParts are the columns of a filter of that size whose gradients a kernel sums, from one to another: as many as have
+// registers for the sums. Package planes knows them, too.
+var stridedParts = map[int][][2]int{3: {{0, 3}}, 5: {{0, 5}}, 7: {{0, 3}, {3, 5}, {5, 7}}}
+
 // wideStridedKernel is what these kernels share.
 type wideStridedKernel struct {
 	*isa.Asm
-	size, stride      int  // of the filter
-	pair              bool // the second vector, and the upper lanes of results, are another image's
+	size, stride      int    // of the filter
+	columns           [2]int // of it, from one to another, that the kernel looks at
+	pair              bool   // the second vector, and the upper lanes of results, are another image's
 	t, block          reg.GPVirtual
 	x, xNext, off     reg.GPVirtual // the block's columns in both vectors, and the offset of a row
 	xAhead            reg.GPVirtual // what to prefetch, unless images are computed in pairs
@@ -76,7 +83,7 @@ func newWideStrided(a *isa.Asm, name, doc string, size, stride int, pair bool) *
 		name, doc = name+"Pair", doc+" Lanes from the eighth on are those of another image."
 	}
 	a.Kernel(name, "func(wideStrides *byte)", doc)
-	return &wideStridedKernel{Asm: a, size: size, stride: stride, pair: pair, t: a.Gp("wideStrides")}
+	return &wideStridedKernel{Asm: a, size: size, stride: stride, pair: pair, columns: [2]int{0, size}, t: a.Gp("wideStrides")}
 }
 
 // overPlanes emits the loop over planes and that over the blocks of columns of each; begin is run for a plane, and prepare for a block. Planes that
@@ -123,20 +130,42 @@ func (k *wideStridedKernel) order(i int) operand.Mem {
 	return operand.Mem{Base: k.block, Disp: wcOrders + 64*i}
 }
 
+// masksStay is how many masks of views stay in registers, of which masks of rows take some, too: others are loaded when they are used.
+const masksStay = 5
+
 // viewsOf loads the masks of what columns of the filter see, and the orders of the elements, as many as stay in registers.
 func (k *wideStridedKernel) viewsOf(inRegisters bool) {
-	k.masks, k.orders = nil, nil
-	if k.pair {
+	k.masks, k.orders, k.maskX = nil, nil, nil
+	many := k.columns[1]-k.columns[0] > masksStay
+	if k.pair && !many {
 		k.maskX = k.mask(wcMaskX)
 	}
-	for s := range k.size {
-		k.masks = append(k.masks, k.mask(wcMaskViews+4*s))
+	for s := k.columns[0]; s < k.columns[1]; s++ {
+		if !many || len(k.masks) < masksStay {
+			k.masks = append(k.masks, k.mask(wcMaskViews+4*s))
+		}
 		if inRegisters {
 			v := k.Vec()
 			k.VMOVDQU32(k.order(wcOrderViews+s), v)
 			k.orders = append(k.orders, v)
 		}
 	}
+}
+
+// stays is a mask that is in a register, or is loaded.
+func (k *wideStridedKernel) stays(mask reg.Register, disp int) reg.Register {
+	if mask == nil {
+		return k.mask(disp)
+	}
+	return mask
+}
+
+// maskOf is the mask of what column s of the filter sees.
+func (k *wideStridedKernel) maskOf(s int) reg.Register {
+	if i := s - k.columns[0]; i < len(k.masks) {
+		return k.masks[i]
+	}
+	return k.mask(wcMaskViews + 4*s)
 }
 
 // row calls add with what every column of the filter sees of the next row of x, if it lies in the plane.
@@ -146,21 +175,25 @@ func (k *wideStridedKernel) row(label string, add func(s int, view reg.VecVirtua
 	a.JCC(operand.LabelRef(label))
 	v := a.Vecs(2)
 	k.ahead()
+	var maskX reg.Register
+	if k.pair {
+		maskX = k.stays(k.maskX, wcMaskX)
+	}
 	for i, from := range []reg.GPVirtual{k.x, k.xNext} {
 		if k.pair {
-			a.VMOVUPS_Z(isa.Offset(from, k.off, 0), k.maskX, v[i])
+			a.VMOVUPS_Z(isa.Offset(from, k.off, 0), maskX, v[i])
 		} else {
 			a.Move(isa.Offset(from, k.off, 0), v[i])
 		}
 	}
-	for s := range k.size {
+	for s := k.columns[0]; s < k.columns[1]; s++ {
 		view := a.Vec()
 		if len(k.orders) > 0 {
-			a.Copy(k.orders[s], view)
+			a.Copy(k.orders[s-k.columns[0]], view)
 		} else {
 			a.VMOVDQU32(k.order(wcOrderViews+s), view)
 		}
-		a.VPERMI2PS_Z(v[1], v[0], k.masks[s], view)
+		a.VPERMI2PS_Z(v[1], v[0], k.maskOf(s), view)
 		add(s, view)
 	}
 	a.Label(label)
@@ -184,6 +217,14 @@ func (k *wideStridedKernel) loadTaps(count int) {
 	for i, v := range k.registers {
 		k.Spread(operand.Mem{Base: k.weights, Disp: 4 * i}, v)
 	}
+}
+
+// besideSums is how many weights stay in registers, most of filters of up to 5×5: sums of 7×7 filters and what they see take more.
+func besideSums(size, most int) int {
+	if size > 5 {
+		return most - 4
+	}
+	return most
 }
 
 // addTap adds the product of a weight with v.
@@ -212,9 +253,11 @@ func wideStridedForward(a *isa.Asm, size, stride int, pair bool) {
 	next := k.together() - 1
 	copyFields(a, k.t, [2]int{wsX, wsXAt}, [2]int{wsY, wsYAt}, [2]int{wsWeights, wsWeightsAt}, [2]int{wsBias, wsBiasAt})
 	var maskY reg.Register
-	k.overPlanes(func() { k.loadTaps(15) }, func() {
+	k.overPlanes(func() { k.loadTaps(besideSums(size, 15)) }, func() {
 		k.viewsOf(true)
-		maskY = k.mask(wcMaskY)
+		if maskY = nil; size < 7 {
+			maskY = k.mask(wcMaskY)
+		}
 	}, func() {
 		acc, bias := a.Vecs(next+1), a.Field(k.t, wsBiasAt)
 		others := acc // sums of the other rows of x, if those of all would wait for each other for long
@@ -248,7 +291,7 @@ func wideStridedForward(a *isa.Asm, size, stride int, pair bool) {
 		if size > 3 {
 			a.Add(others[0], acc[0], acc[0])
 		}
-		k.store(acc[0], y, maskY)
+		k.store(acc[0], y, k.stays(maskY, wcMaskY))
 		a.ADDQ(yRow, y)
 		a.Label("stored")
 		for q := range next {
@@ -284,15 +327,26 @@ func (k *wideStridedKernel) store(v reg.VecVirtual, y reg.GPVirtual, mask reg.Re
 }
 
 // wideStridedDots sums dy·x for each weight over planes of several images: a step takes as many rows of x as the stride has, and the rows of dy that they meet.
-func wideStridedDots(a *isa.Asm, size, stride int, pair bool) {
-	k := newWideStrided(a, stridedName("wideStridedDots", size, stride), fmt.Sprintf("adds the products of dy and x for each weight of a %d×%d filter with stride %d, [row][column][lanes].", size, size, stride), size, stride, pair)
+func wideStridedDots(a *isa.Asm, size, stride int, columns [2]int, pair bool) {
+	name, of := stridedName("wideStridedDots", size, stride), fmt.Sprintf("each weight of a %d×%d filter", size, size)
+	if columns != [2]int{0, size} {
+		name += fmt.Sprintf("From%d", columns[0])
+		of = fmt.Sprintf("the columns %d to %d of a %d×%d filter", columns[0], columns[1]-1, size, size)
+	}
+	k := newWideStrided(a, name, fmt.Sprintf("adds the products of dy and x for %s with stride %d, [row][column][lanes].", of, stride), size, stride, pair)
+	k.columns = columns
 	behind := k.together() - 1
 	copyFields(a, k.t, [2]int{wsX, wsXPlaneAt}, [2]int{wsY, wsYPlaneAt}, [2]int{wsSums, wsSumsAt})
-	acc := a.Vecs(size * size)
+	acc := make([][]reg.VecVirtual, size) // by the rows of the filter
+	for r := range acc {
+		acc[r] = a.Vecs(columns[1] - columns[0])
+	}
 	each := func(f func(v, m operand.Op)) {
 		sums := a.Field(k.t, wsSumsAt)
-		for i, v := range acc {
-			f(v, operand.Mem{Base: sums, Disp: 4 * a.Lanes * i})
+		for r := range acc {
+			for i, v := range acc[r] {
+				f(v, operand.Mem{Base: sums, Disp: 4 * a.Lanes * (r*size + columns[0] + i)})
+			}
 		}
 	}
 	var masks laneMasks
@@ -323,7 +377,7 @@ func wideStridedDots(a *isa.Asm, size, stride int, pair bool) {
 		for i := range stride {
 			k.row(fmt.Sprint("below", i), func(s int, view reg.VecVirtual) {
 				for q, r := range k.rowsOf(i) {
-					a.Fma(dy[q], view, acc[r*size+s])
+					a.Fma(dy[q], view, acc[r][s-columns[0]])
 				}
 			})
 		}
@@ -395,10 +449,10 @@ func wideStridedGrad(a *isa.Asm, size, odd int, pair bool) {
 	dy, order := a.Vecs((size+1)/2), a.Vecs(2)
 	var masks []laneMasks
 	var written []reg.Register
-	k.overPlanes(func() { k.loadTaps(13) }, func() {
+	k.overPlanes(func() { k.loadTaps(besideSums(size, 13)) }, func() {
 		masks = nil
 		for i := range dy {
-			masks = append(masks, k.lanesOf(wcMaskViews+4*i, true))
+			masks = append(masks, k.lanesOf(wcMaskViews+4*i, size < 7 || !pair))
 		}
 		written = []reg.Register{k.mask(wcMaskX)}
 		if written = append(written, written[0]); !pair {
