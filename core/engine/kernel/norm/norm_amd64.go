@@ -29,29 +29,3 @@ func runHalfNormPoolGrad(rows int, t *halfNormPoolGrad) {
 		halfNormPoolGrad2BF16(t)
 	}
 }
-
-func normPoolSums(vectors int, t *poolGradTile) {
-	switch vectors {
-	case 1:
-		normPoolSums1AVX512(t)
-	case 2:
-		normPoolSums2AVX512(t)
-	case 3:
-		normPoolSums3AVX512(t)
-	case 4:
-		normPoolSums4AVX512(t)
-	}
-}
-
-func normPoolGrad(vectors int, t *poolGradTile) {
-	switch vectors {
-	case 1:
-		normPoolGrad1AVX512(t)
-	case 2:
-		normPoolGrad2AVX512(t)
-	case 3:
-		normPoolGrad3AVX512(t)
-	case 4:
-		normPoolGrad4AVX512(t)
-	}
-}

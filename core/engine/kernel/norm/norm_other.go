@@ -14,7 +14,3 @@ func runHalfNormPool(rows int, t *halfNormPool) { kernel.NoVectors() }
 func runHalfNormPoolSums(rows int, t *halfNormPoolGrad) { kernel.NoVectors() }
 
 func runHalfNormPoolGrad(rows int, t *halfNormPoolGrad) { kernel.NoVectors() }
-
-func normPoolSums(vectors int, t *poolGradTile) { kernel.NoVectors() }
-
-func normPoolGrad(vectors int, t *poolGradTile) { kernel.NoVectors() }

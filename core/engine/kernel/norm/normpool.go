@@ -105,7 +105,7 @@ func BatchNormReLUPoolGradOf[T kernel.Float](lo, hi int, p *pool.Shape, x, y, dy
 
 // channels is the pass over the channels [lo, hi): many at a time, image by image, or as many as halfImages hold.
 func (g *poolGrad[T]) channels(lo, hi int, mean, invstd, gamma, beta, dgamma, dbeta, sums []T, accumulate bool) {
-	if kernel.Is32[T]() && spreads(g.p) {
+	if kernel.Is32[T]() && spreads(g.p) && !g.half.strips {
 		g.vectors = g.tile.set(g.p)
 	}
 	block, count, ahead := mostChannels, float64(g.p.N*g.in), 1
@@ -175,10 +175,11 @@ func (g *poolGrad[T]) widens(i int) bool {
 	return g.half.wideX != nil && !(g.half.strips && directStrips(g.p, i))
 }
 
-// plane points the tile at a plane.
-func (g *poolGrad[T]) plane(x, y, dy []T, idx []int32, dx []T) *poolGradTile {
+// tileOf points the tile at planes that begin with one.
+func (g *poolGrad[T]) tileOf(x, y, dy []T, idx []int32, dx []T, each []poolPlane) *poolGradTile {
 	t := &g.tile
-	t.x, t.y, t.dy, t.idx, t.dx = &kernel.As32(x)[0], &kernel.As32(y)[0], &kernel.As32(dy)[0], &idx[0], &kernel.As32(dx)[0]
+	t.x, t.y, t.dy, t.idx, t.dx = kernel.Ptr32(x), kernel.Ptr32(y), kernel.Ptr32(dy), &idx[0], kernel.Ptr32(dx)
+	t.planes, t.each = len(each), &each[0]
 	return t
 }
 
@@ -242,7 +243,7 @@ func (g *poolGrad[T]) sumsByOutput(lo, count int, invstd, gamma, beta []T, f *po
 }
 
 func (g *poolGrad[T]) sumsPlane(n, lo, j int, mean T) (sum, dot float64) {
-	g.tile.mean, g.strip.mean = float32(mean), float32(mean)
+	g.strip.mean = float32(mean)
 	if h := &g.half; h.strips && !g.widens(n*g.p.C+lo) {
 		h.strip.mean = float32(mean)
 		return h.run(stripSums, n*g.p.C+lo+j, g.idx)
@@ -250,9 +251,9 @@ func (g *poolGrad[T]) sumsPlane(n, lo, j int, mean T) (sum, dot float64) {
 	x, y, dy, idx, _ := g.planes(n, lo, j)
 	switch {
 	case g.vectors > 0:
-		t := g.plane(x, y, dy, idx, x)
-		normPoolSums(g.vectors, t)
-		return float64(t.sum), float64(t.dot)
+		each := [1]poolPlane{{mean: float32(mean)}}
+		g.tileOf(x, y, dy, idx, x, each[:]).sums(g.vectors)
+		return float64(each[0].sum), float64(each[0].dot)
 	case g.inStrips:
 		return runStrips(&g.strip, stripSums, kernel.As32(x), kernel.As32(y), kernel.As32(dy), idx, kernel.As32(x))
 	}
@@ -268,13 +269,26 @@ func (g *poolGrad[T]) sumsPlane(n, lo, j int, mean T) (sum, dot float64) {
 // input writes dx = (dy − meanDy − (x−mean)·slope)·scale of count channels from lo on, with
 // dy at the places of the maxima, and adds up each.
 func (g *poolGrad[T]) input(lo, count int, mean []T, f *poolFactors[T]) (totals [mostChannels]float64) {
+	var room [mostChannels]poolPlane
+	each := room[:count]
+	for j := range each {
+		each[j] = poolPlane{mean: float32(mean[lo+j]), meanDy: float32(f.meanDy[j]), slope: float32(f.slope[j]), scale: float32(f.scale[j])}
+	}
 	for n := range g.p.N {
 		widens := g.widens(n*g.p.C + lo)
 		if widens {
 			g.half.widen(n*g.p.C+lo, count)
 		}
-		for j := range count {
-			totals[j] += g.inputPlane(n, lo, j, mean[lo+j], f.meanDy[j], f.slope[j], f.scale[j])
+		if g.vectors > 0 {
+			x, y, dy, idx, dx := g.planes(n, lo, 0)
+			g.tileOf(x, y, dy, idx, dx, each).grad(g.vectors)
+			for j := range each {
+				totals[j] += float64(each[j].sum)
+			}
+		} else {
+			for j := range count {
+				totals[j] += g.inputPlane(n, lo, j, mean[lo+j], f.meanDy[j], f.slope[j], f.scale[j])
+			}
 		}
 		if widens {
 			g.half.round(n*g.p.C+lo, count)
@@ -284,20 +298,15 @@ func (g *poolGrad[T]) input(lo, count int, mean []T, f *poolFactors[T]) (totals 
 }
 
 func (g *poolGrad[T]) inputPlane(n, lo, j int, mean, meanDy, slope, scale T) (sum float64) {
-	t, s := &g.tile, &g.strip
-	t.mean, t.meanDy, t.slope, t.scale = float32(mean), float32(meanDy), float32(slope), float32(scale)
-	s.mean, s.shift, s.slope, s.scale = t.mean, t.meanDy, t.slope, t.scale
+	s := &g.strip
+	s.mean, s.shift, s.slope, s.scale = float32(mean), float32(meanDy), float32(slope), float32(scale)
 	if h := &g.half; h.strips && !g.widens(n*g.p.C+lo) {
-		h.strip.mean, h.strip.shift, h.strip.slope, h.strip.scale = t.mean, t.meanDy, t.slope, t.scale
+		h.strip.mean, h.strip.shift, h.strip.slope, h.strip.scale = s.mean, s.shift, s.slope, s.scale
 		sum, _ = h.run(stripGrad, n*g.p.C+lo+j, g.idx)
 		return sum
 	}
 	x, y, dy, idx, dx := g.planes(n, lo, j)
-	switch {
-	case g.vectors > 0:
-		normPoolGrad(g.vectors, g.plane(x, y, dy, idx, dx))
-		return float64(t.sum)
-	case g.inStrips:
+	if g.inStrips {
 		sum, _ = runStrips(s, stripGrad, kernel.As32(x), kernel.As32(y), kernel.As32(dy), idx, kernel.As32(dx))
 		return sum
 	}

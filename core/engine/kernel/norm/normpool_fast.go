@@ -9,55 +9,80 @@ import (
 )
 
 // poolGradTile is a call of the vector kernels of the backward pass of batch
-// norm, ReLU and 2×2 max pooling over a plane. Two rows of x are one run of
+// norm, ReLU and 2×2 max pooling over planes that lie side by side. Two rows of x are one run of
 // vectors; the last ends where the run ends, so that nothing is masked and no
 // load waits for a masked store. The layout is known to gen/norm/normpool.go.
 type poolGradTile struct {
-	rows                       int // pooled ones
-	x                          *float32
-	stride                     int // bytes between pairs of rows of x and dx
-	dy, y                      *float32
-	idx                        *int32
-	outStride                  int         // bytes between rows of dy, y and idx
-	n                          kernel.Mask // columns of these
-	last                       int         // bytes from the run's start to its last vector
-	counts                     kernel.Mask // lanes of the last vector that no other has
-	mean, meanDy, slope, scale float32
-	dx                         *float32
-	sum, dot                   float32 // results
+	rows      int // pooled ones
+	x         *float32
+	stride    int // bytes between pairs of rows of x and dx
+	dy, y     *float32
+	idx       *int32
+	outStride int         // bytes between rows of dy, y and idx
+	n         kernel.Mask // columns of these
+	last      int         // bytes from the run's start to its last vector
+	counts    kernel.Mask // lanes of the last vector that no other has
+	planes    int
+	each      *poolPlane
+	dx        *float32
 	spreadTable
+}
+
+// poolPlane is what a plane's gradient takes, and its results: Σdy and Σdy·(x−mean), or as a sum Σdx. The layout is known to gen/norm/normpool.go.
+type poolPlane struct {
+	mean, meanDy, slope, scale float32
+	sum, dot                   float32
 }
 
 // spreadTable holds, for each lane of the vectors of a run, the lane of the pooled
 // vector above it, and its place in the first two rows of the plane.
 type spreadTable struct {
 	lane, place [maxRunVectors * kernel.Block]int32
+	counted     [stripLanes]int32 // counts for AVX2: −1 or 0
+	step        [stripLanes]int32 // how much places grow by from one pair of rows to the next
 }
 
 const maxRunVectors = 4
 
 // spreads reports whether a pair of rows makes such a run.
 func spreads(p *pool.Shape) bool {
-	return kernel.Current() == kernel.AVX512 && inPairs(p) &&
-		2*p.W >= kernel.Block && 2*p.W <= maxRunVectors*kernel.Block
+	lanes := kernel.Lanes()
+	return lanes > 0 && inPairs(p) && 2*p.W >= lanes && 2*p.W <= maxRunVectors*lanes
 }
 
 // set prepares everything but the plane.
 func (t *poolGradTile) set(p *pool.Shape) (vectors int) {
-	run := 2 * p.W
-	vectors = kernel.CeilDiv(run, kernel.Block)
-	for i := range vectors * kernel.Block {
+	run, lanes := 2*p.W, kernel.Lanes()
+	vectors = kernel.CeilDiv(run, lanes)
+	for i := range vectors * lanes {
 		e := i
-		if i >= (vectors-1)*kernel.Block {
-			e = run - vectors*kernel.Block + i
+		if i >= (vectors-1)*lanes {
+			e = run - vectors*lanes + i
 		}
 		t.lane[i], t.place[i] = int32(e%p.W/2), int32(e)
 	}
-	twice := vectors*kernel.Block - run // lanes that the last two share
+	twice := vectors*lanes - run // lanes that the last two share
 	t.rows, t.stride, t.outStride = p.H/2, 4*run, 2*p.W
-	t.n, t.last = kernel.FirstLanes(p.W/2), 4*(run-kernel.Block)
-	t.counts = kernel.FirstLanes(kernel.Block) &^ (kernel.FirstLanes(twice))
+	t.n, t.last = kernel.FirstLanes(p.W/2), 4*(run-lanes)
+	if lanes == kernel.Block {
+		t.counts = kernel.FirstLanes(lanes) &^ (kernel.FirstLanes(twice))
+	}
+	for i := range t.step {
+		t.step[i] = int32(run)
+		if i >= twice {
+			t.counted[i] = -1
+		}
+	}
 	return vectors
+}
+
+// sums and grad are the passes over runs of so many vectors.
+func (t *poolGradTile) sums(vectors int) {
+	[]func(*poolGradTile){vecNormPoolSums1, vecNormPoolSums2, vecNormPoolSums3, vecNormPoolSums4}[vectors-1](t)
+}
+
+func (t *poolGradTile) grad(vectors int) {
+	[]func(*poolGradTile){vecNormPoolGrad1, vecNormPoolGrad2, vecNormPoolGrad3, vecNormPoolGrad4}[vectors-1](t)
 }
 
 // poolStrip is a call of the vector kernels for registers of 8 lanes: up to 8 columns of pooled

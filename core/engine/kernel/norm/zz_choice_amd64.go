@@ -423,6 +423,78 @@ func vecBF16ReLUGrad(x *uint16, y *uint16, dy *uint16, mean float32, meanDy floa
 	}
 }
 
+// vecNormPoolSums1 adds up dy and dy·(x−mean) of each plane.
+func vecNormPoolSums1(poolGradTile *poolGradTile) {
+	if kernel.Wide() {
+		normPoolSums1AVX512(poolGradTile)
+	} else {
+		normPoolSums1AVX2(poolGradTile)
+	}
+}
+
+// vecNormPoolGrad1 writes dx = (dy − meanDy − (x−mean)·slope)·scale of each plane, and adds it up.
+func vecNormPoolGrad1(poolGradTile *poolGradTile) {
+	if kernel.Wide() {
+		normPoolGrad1AVX512(poolGradTile)
+	} else {
+		normPoolGrad1AVX2(poolGradTile)
+	}
+}
+
+// vecNormPoolSums2 adds up dy and dy·(x−mean) of each plane.
+func vecNormPoolSums2(poolGradTile *poolGradTile) {
+	if kernel.Wide() {
+		normPoolSums2AVX512(poolGradTile)
+	} else {
+		normPoolSums2AVX2(poolGradTile)
+	}
+}
+
+// vecNormPoolGrad2 writes dx = (dy − meanDy − (x−mean)·slope)·scale of each plane, and adds it up.
+func vecNormPoolGrad2(poolGradTile *poolGradTile) {
+	if kernel.Wide() {
+		normPoolGrad2AVX512(poolGradTile)
+	} else {
+		normPoolGrad2AVX2(poolGradTile)
+	}
+}
+
+// vecNormPoolSums3 adds up dy and dy·(x−mean) of each plane.
+func vecNormPoolSums3(poolGradTile *poolGradTile) {
+	if kernel.Wide() {
+		normPoolSums3AVX512(poolGradTile)
+	} else {
+		normPoolSums3AVX2(poolGradTile)
+	}
+}
+
+// vecNormPoolGrad3 writes dx = (dy − meanDy − (x−mean)·slope)·scale of each plane, and adds it up.
+func vecNormPoolGrad3(poolGradTile *poolGradTile) {
+	if kernel.Wide() {
+		normPoolGrad3AVX512(poolGradTile)
+	} else {
+		normPoolGrad3AVX2(poolGradTile)
+	}
+}
+
+// vecNormPoolSums4 adds up dy and dy·(x−mean) of each plane.
+func vecNormPoolSums4(poolGradTile *poolGradTile) {
+	if kernel.Wide() {
+		normPoolSums4AVX512(poolGradTile)
+	} else {
+		normPoolSums4AVX2(poolGradTile)
+	}
+}
+
+// vecNormPoolGrad4 writes dx = (dy − meanDy − (x−mean)·slope)·scale of each plane, and adds it up.
+func vecNormPoolGrad4(poolGradTile *poolGradTile) {
+	if kernel.Wide() {
+		normPoolGrad4AVX512(poolGradTile)
+	} else {
+		normPoolGrad4AVX2(poolGradTile)
+	}
+}
+
 // vecStripPool normalises planes that lie side by side, each with its own factors, pools pairs of rows, and writes what is positive of the maxima, and their places.
 func vecStripPool(poolStrip *poolStrip) {
 	stripPoolAVX2(poolStrip)

@@ -244,6 +244,46 @@ func vecBF16ReLUGrad(x *uint16, y *uint16, dy *uint16, mean float32, meanDy floa
 	bf16ReLUGradNEON(x, y, dy, mean, meanDy, slope, scale, dx, n)
 }
 
+// vecNormPoolSums1 adds up dy and dy·(x−mean) of each plane.
+func vecNormPoolSums1(poolGradTile *poolGradTile) {
+	normPoolSums1NEON(poolGradTile)
+}
+
+// vecNormPoolGrad1 writes dx = (dy − meanDy − (x−mean)·slope)·scale of each plane, and adds it up.
+func vecNormPoolGrad1(poolGradTile *poolGradTile) {
+	normPoolGrad1NEON(poolGradTile)
+}
+
+// vecNormPoolSums2 adds up dy and dy·(x−mean) of each plane.
+func vecNormPoolSums2(poolGradTile *poolGradTile) {
+	normPoolSums2NEON(poolGradTile)
+}
+
+// vecNormPoolGrad2 writes dx = (dy − meanDy − (x−mean)·slope)·scale of each plane, and adds it up.
+func vecNormPoolGrad2(poolGradTile *poolGradTile) {
+	normPoolGrad2NEON(poolGradTile)
+}
+
+// vecNormPoolSums3 adds up dy and dy·(x−mean) of each plane.
+func vecNormPoolSums3(poolGradTile *poolGradTile) {
+	normPoolSums3NEON(poolGradTile)
+}
+
+// vecNormPoolGrad3 writes dx = (dy − meanDy − (x−mean)·slope)·scale of each plane, and adds it up.
+func vecNormPoolGrad3(poolGradTile *poolGradTile) {
+	normPoolGrad3NEON(poolGradTile)
+}
+
+// vecNormPoolSums4 adds up dy and dy·(x−mean) of each plane.
+func vecNormPoolSums4(poolGradTile *poolGradTile) {
+	normPoolSums4NEON(poolGradTile)
+}
+
+// vecNormPoolGrad4 writes dx = (dy − meanDy − (x−mean)·slope)·scale of each plane, and adds it up.
+func vecNormPoolGrad4(poolGradTile *poolGradTile) {
+	normPoolGrad4NEON(poolGradTile)
+}
+
 // vecStripPool normalises planes that lie side by side, each with its own factors, pools pairs of rows, and writes what is positive of the maxima, and their places.
 func vecStripPool(poolStrip *poolStrip) {
 	stripPoolNEON(poolStrip)

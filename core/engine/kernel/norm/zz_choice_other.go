@@ -259,6 +259,46 @@ func vecBF16ReLUGrad(x *uint16, y *uint16, dy *uint16, mean float32, meanDy floa
 	kernel.NoVectors()
 }
 
+// vecNormPoolSums1 adds up dy and dy·(x−mean) of each plane.
+func vecNormPoolSums1(poolGradTile *poolGradTile) {
+	kernel.NoVectors()
+}
+
+// vecNormPoolGrad1 writes dx = (dy − meanDy − (x−mean)·slope)·scale of each plane, and adds it up.
+func vecNormPoolGrad1(poolGradTile *poolGradTile) {
+	kernel.NoVectors()
+}
+
+// vecNormPoolSums2 adds up dy and dy·(x−mean) of each plane.
+func vecNormPoolSums2(poolGradTile *poolGradTile) {
+	kernel.NoVectors()
+}
+
+// vecNormPoolGrad2 writes dx = (dy − meanDy − (x−mean)·slope)·scale of each plane, and adds it up.
+func vecNormPoolGrad2(poolGradTile *poolGradTile) {
+	kernel.NoVectors()
+}
+
+// vecNormPoolSums3 adds up dy and dy·(x−mean) of each plane.
+func vecNormPoolSums3(poolGradTile *poolGradTile) {
+	kernel.NoVectors()
+}
+
+// vecNormPoolGrad3 writes dx = (dy − meanDy − (x−mean)·slope)·scale of each plane, and adds it up.
+func vecNormPoolGrad3(poolGradTile *poolGradTile) {
+	kernel.NoVectors()
+}
+
+// vecNormPoolSums4 adds up dy and dy·(x−mean) of each plane.
+func vecNormPoolSums4(poolGradTile *poolGradTile) {
+	kernel.NoVectors()
+}
+
+// vecNormPoolGrad4 writes dx = (dy − meanDy − (x−mean)·slope)·scale of each plane, and adds it up.
+func vecNormPoolGrad4(poolGradTile *poolGradTile) {
+	kernel.NoVectors()
+}
+
 // vecStripPool normalises planes that lie side by side, each with its own factors, pools pairs of rows, and writes what is positive of the maxima, and their places.
 func vecStripPool(poolStrip *poolStrip) {
 	kernel.NoVectors()

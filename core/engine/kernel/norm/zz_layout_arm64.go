@@ -16,15 +16,23 @@ var (
 	_ = [1]byte{}[unsafe.Offsetof(poolGradTile{}.n)-56]
 	_ = [1]byte{}[unsafe.Offsetof(poolGradTile{}.last)-64]
 	_ = [1]byte{}[unsafe.Offsetof(poolGradTile{}.counts)-72]
-	_ = [1]byte{}[unsafe.Offsetof(poolGradTile{}.mean)-80]
-	_ = [1]byte{}[unsafe.Offsetof(poolGradTile{}.meanDy)-84]
-	_ = [1]byte{}[unsafe.Offsetof(poolGradTile{}.slope)-88]
-	_ = [1]byte{}[unsafe.Offsetof(poolGradTile{}.scale)-92]
+	_ = [1]byte{}[unsafe.Offsetof(poolGradTile{}.planes)-80]
+	_ = [1]byte{}[unsafe.Offsetof(poolGradTile{}.each)-88]
 	_ = [1]byte{}[unsafe.Offsetof(poolGradTile{}.dx)-96]
-	_ = [1]byte{}[unsafe.Offsetof(poolGradTile{}.sum)-104]
-	_ = [1]byte{}[unsafe.Offsetof(poolGradTile{}.dot)-108]
-	_ = [1]byte{}[unsafe.Offsetof(poolGradTile{}.lane)-112]
-	_ = [1]byte{}[unsafe.Offsetof(poolGradTile{}.place)-368]
+	_ = [1]byte{}[unsafe.Offsetof(poolGradTile{}.lane)-104]
+	_ = [1]byte{}[unsafe.Offsetof(poolGradTile{}.place)-360]
+	_ = [1]byte{}[unsafe.Offsetof(poolGradTile{}.counted)-616]
+	_ = [1]byte{}[unsafe.Offsetof(poolGradTile{}.step)-648]
+)
+
+// The offsets at which the assembly reads poolPlane: each index is 0.
+var (
+	_ = [1]byte{}[unsafe.Offsetof(poolPlane{}.mean)-0]
+	_ = [1]byte{}[unsafe.Offsetof(poolPlane{}.meanDy)-4]
+	_ = [1]byte{}[unsafe.Offsetof(poolPlane{}.slope)-8]
+	_ = [1]byte{}[unsafe.Offsetof(poolPlane{}.scale)-12]
+	_ = [1]byte{}[unsafe.Offsetof(poolPlane{}.sum)-16]
+	_ = [1]byte{}[unsafe.Offsetof(poolPlane{}.dot)-20]
 )
 
 // The offsets at which the assembly reads poolStrip: each index is 0.

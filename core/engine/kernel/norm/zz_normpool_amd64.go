@@ -2,42 +2,82 @@
 
 package norm
 
-// normPoolSums1AVX512 adds up dy and dy·(x−mean).
+// normPoolSums1AVX2 adds up dy and dy·(x−mean) of each plane.
+//
+//go:noescape
+func normPoolSums1AVX2(poolGradTile *poolGradTile)
+
+// normPoolGrad1AVX2 writes dx = (dy − meanDy − (x−mean)·slope)·scale of each plane, and adds it up.
+//
+//go:noescape
+func normPoolGrad1AVX2(poolGradTile *poolGradTile)
+
+// normPoolSums2AVX2 adds up dy and dy·(x−mean) of each plane.
+//
+//go:noescape
+func normPoolSums2AVX2(poolGradTile *poolGradTile)
+
+// normPoolGrad2AVX2 writes dx = (dy − meanDy − (x−mean)·slope)·scale of each plane, and adds it up.
+//
+//go:noescape
+func normPoolGrad2AVX2(poolGradTile *poolGradTile)
+
+// normPoolSums3AVX2 adds up dy and dy·(x−mean) of each plane.
+//
+//go:noescape
+func normPoolSums3AVX2(poolGradTile *poolGradTile)
+
+// normPoolGrad3AVX2 writes dx = (dy − meanDy − (x−mean)·slope)·scale of each plane, and adds it up.
+//
+//go:noescape
+func normPoolGrad3AVX2(poolGradTile *poolGradTile)
+
+// normPoolSums4AVX2 adds up dy and dy·(x−mean) of each plane.
+//
+//go:noescape
+func normPoolSums4AVX2(poolGradTile *poolGradTile)
+
+// normPoolGrad4AVX2 writes dx = (dy − meanDy − (x−mean)·slope)·scale of each plane, and adds it up.
+//
+//go:noescape
+func normPoolGrad4AVX2(poolGradTile *poolGradTile)
+
+// normPoolSums1AVX512 adds up dy and dy·(x−mean) of each plane.
 //
 //go:noescape
 func normPoolSums1AVX512(poolGradTile *poolGradTile)
 
-// normPoolGrad1AVX512 writes dx = (dy − meanDy − (x−mean)·slope)·scale, and adds it up.
+// normPoolGrad1AVX512 writes dx = (dy − meanDy − (x−mean)·slope)·scale of each plane, and adds it up.
 //
 //go:noescape
 func normPoolGrad1AVX512(poolGradTile *poolGradTile)
 
-// normPoolSums2AVX512 adds up dy and dy·(x−mean).
+// normPoolSums2AVX512 adds up dy and dy·(x−mean) of each plane.
 //
 //go:noescape
 func normPoolSums2AVX512(poolGradTile *poolGradTile)
 
-// normPoolGrad2AVX512 writes dx = (dy − meanDy − (x−mean)·slope)·scale, and adds it up.
+// normPoolGrad2AVX512 writes dx = (dy − meanDy − (x−mean)·slope)·scale of each plane, and adds it up.
 //
 //go:noescape
 func normPoolGrad2AVX512(poolGradTile *poolGradTile)
 
-// normPoolSums3AVX512 adds up dy and dy·(x−mean).
+// normPoolSums3AVX512 adds up dy and dy·(x−mean) of each plane.
 //
 //go:noescape
 func normPoolSums3AVX512(poolGradTile *poolGradTile)
 
-// normPoolGrad3AVX512 writes dx = (dy − meanDy − (x−mean)·slope)·scale, and adds it up.
+// normPoolGrad3AVX512 writes dx = (dy − meanDy − (x−mean)·slope)·scale of each plane, and adds it up.
 //
 //go:noescape
 func normPoolGrad3AVX512(poolGradTile *poolGradTile)
 
-// normPoolSums4AVX512 adds up dy and dy·(x−mean).
+// normPoolSums4AVX512 adds up dy and dy·(x−mean) of each plane.
 //
 //go:noescape
 func normPoolSums4AVX512(poolGradTile *poolGradTile)
 
-// normPoolGrad4AVX512 writes dx = (dy − meanDy − (x−mean)·slope)·scale, and adds it up.
+// normPoolGrad4AVX512 writes dx = (dy − meanDy − (x−mean)·slope)·scale of each plane, and adds it up.
 //
 //go:noescape
 func normPoolGrad4AVX512(poolGradTile *poolGradTile)

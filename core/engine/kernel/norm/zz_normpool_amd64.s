@@ -2,75 +2,766 @@
 
 #include "textflag.h"
 
+// func normPoolSums1AVX2(poolGradTile *poolGradTile)
+// Requires: AVX, AVX2, FMA3
+TEXT ·normPoolSums1AVX2(SB), NOSPLIT, $0-8
+	MOVQ poolGradTile+0(FP), AX
+	MOVQ 88(AX), CX
+	MOVQ 80(AX), DX
+	MOVQ 8(AX), BX
+	MOVQ 16(AX), SI
+	MOVQ 96(AX), DI
+	MOVQ 64(AX), R8
+	MOVQ 24(AX), R9
+	MOVQ 32(AX), R10
+	MOVQ 40(AX), R11
+	MOVQ 48(AX), R12
+
+plane:
+	MOVQ         (AX), R13
+	VBROADCASTSS (CX), Y1
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y0, Y0, Y0
+
+row:
+	MOVQ         56(AX), R14
+	VMOVUPS      (R14), Y7
+	VMASKMOVPS   (R9), Y7, Y6
+	VMASKMOVPS   (R10), Y7, Y5
+	VMASKMOVPS   (R11), Y7, Y7
+	VXORPS       Y8, Y8, Y8
+	VCMPPS       $0x16, Y8, Y5, Y5
+	VANDPS       Y5, Y6, Y6
+	VPSUBD       Y0, Y7, Y7
+	VMOVUPS      (BX)(R8*1), Y5
+	VADDPS       Y6, Y2, Y2
+	VMOVUPS      104(AX), Y8
+	VPERMD       Y7, Y8, Y7
+	VPCMPEQD     360(AX), Y7, Y7
+	VPERMPS      Y6, Y8, Y6
+	VANDPS       Y7, Y6, Y6
+	VSUBPS       Y1, Y5, Y5
+	VANDPS       616(AX), Y5, Y5
+	VFMADD231PS  Y6, Y5, Y3
+	VPADDD       648(AX), Y0, Y0
+	ADDQ         SI, BX
+	ADDQ         SI, DI
+	ADDQ         R12, R9
+	ADDQ         R12, R10
+	ADDQ         R12, R11
+	DECQ         R13
+	JNZ          row
+	VADDPS       Y4, Y3, Y3
+	VEXTRACTF128 $0x01, Y2, X0
+	VADDPS       X2, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X0, X1, X0
+	VPERMILPS    $0xb1, X0, X1
+	VADDPS       X0, X1, X0
+	VMOVSS       X0, 16(CX)
+	VEXTRACTF128 $0x01, Y3, X0
+	VADDPS       X3, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X0, X1, X0
+	VPERMILPS    $0xb1, X0, X1
+	VADDPS       X0, X1, X0
+	VMOVSS       X0, 20(CX)
+	ADDQ         $0x18, CX
+	DECQ         DX
+	JNZ          plane
+	VZEROUPPER
+	RET
+
+// func normPoolGrad1AVX2(poolGradTile *poolGradTile)
+// Requires: AVX, AVX2, FMA3
+TEXT ·normPoolGrad1AVX2(SB), NOSPLIT, $0-8
+	MOVQ poolGradTile+0(FP), AX
+	MOVQ 88(AX), CX
+	MOVQ 80(AX), DX
+	MOVQ 8(AX), BX
+	MOVQ 16(AX), SI
+	MOVQ 96(AX), DI
+	MOVQ 64(AX), R8
+	MOVQ 24(AX), R9
+	MOVQ 32(AX), R10
+	MOVQ 40(AX), R11
+	MOVQ 48(AX), R12
+
+plane:
+	MOVQ         (AX), R13
+	VBROADCASTSS (CX), Y1
+	VBROADCASTSS 4(CX), Y2
+	VBROADCASTSS 8(CX), Y3
+	VBROADCASTSS 12(CX), Y4
+	VXORPS       Y5, Y5, Y5
+	VMULPS       Y4, Y3, Y3
+	VSUBPS       Y3, Y5, Y3
+	VMULPS       Y4, Y2, Y2
+	VSUBPS       Y2, Y5, Y2
+	VXORPS       Y0, Y0, Y0
+
+row:
+	MOVQ         56(AX), R14
+	VMOVUPS      (R14), Y8
+	VMASKMOVPS   (R9), Y8, Y7
+	VMASKMOVPS   (R10), Y8, Y6
+	VMASKMOVPS   (R11), Y8, Y8
+	VXORPS       Y9, Y9, Y9
+	VCMPPS       $0x16, Y9, Y6, Y6
+	VANDPS       Y6, Y7, Y7
+	VPSUBD       Y0, Y8, Y8
+	VMOVUPS      (BX)(R8*1), Y6
+	VMOVUPS      104(AX), Y9
+	VPERMD       Y8, Y9, Y8
+	VPCMPEQD     360(AX), Y8, Y8
+	VPERMPS      Y7, Y9, Y7
+	VANDPS       Y8, Y7, Y7
+	VSUBPS       Y1, Y6, Y6
+	VFMADD213PS  Y2, Y3, Y6
+	VFMADD231PS  Y4, Y7, Y6
+	VANDPS       616(AX), Y6, Y7
+	VADDPS       Y7, Y5, Y5
+	VPADDD       648(AX), Y0, Y0
+	VMOVUPS      Y6, (DI)(R8*1)
+	ADDQ         SI, BX
+	ADDQ         SI, DI
+	ADDQ         R12, R9
+	ADDQ         R12, R10
+	ADDQ         R12, R11
+	DECQ         R13
+	JNZ          row
+	VEXTRACTF128 $0x01, Y5, X0
+	VADDPS       X5, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X0, X1, X0
+	VPERMILPS    $0xb1, X0, X1
+	VADDPS       X0, X1, X0
+	VMOVSS       X0, 16(CX)
+	ADDQ         $0x18, CX
+	DECQ         DX
+	JNZ          plane
+	VZEROUPPER
+	RET
+
+// func normPoolSums2AVX2(poolGradTile *poolGradTile)
+// Requires: AVX, AVX2, FMA3
+TEXT ·normPoolSums2AVX2(SB), NOSPLIT, $0-8
+	MOVQ poolGradTile+0(FP), AX
+	MOVQ 88(AX), CX
+	MOVQ 80(AX), DX
+	MOVQ 8(AX), BX
+	MOVQ 16(AX), SI
+	MOVQ 96(AX), DI
+	MOVQ 64(AX), R8
+	MOVQ 24(AX), R9
+	MOVQ 32(AX), R10
+	MOVQ 40(AX), R11
+	MOVQ 48(AX), R12
+
+plane:
+	MOVQ         (AX), R13
+	VBROADCASTSS (CX), Y1
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y0, Y0, Y0
+
+row:
+	MOVQ         56(AX), R14
+	VMOVUPS      (R14), Y6
+	VMASKMOVPS   (R9), Y6, Y7
+	VMASKMOVPS   (R10), Y6, Y5
+	VMASKMOVPS   (R11), Y6, Y8
+	VXORPS       Y6, Y6, Y6
+	VCMPPS       $0x16, Y6, Y5, Y5
+	VANDPS       Y5, Y7, Y7
+	VPSUBD       Y0, Y8, Y8
+	VMOVUPS      (BX), Y5
+	VMOVUPS      (BX)(R8*1), Y6
+	VADDPS       Y7, Y2, Y2
+	VMOVUPS      104(AX), Y9
+	VPERMD       Y8, Y9, Y10
+	VPCMPEQD     360(AX), Y10, Y10
+	VPERMPS      Y7, Y9, Y9
+	VANDPS       Y10, Y9, Y9
+	VSUBPS       Y1, Y5, Y5
+	VFMADD231PS  Y9, Y5, Y3
+	VMOVUPS      136(AX), Y5
+	VPERMD       Y8, Y5, Y8
+	VPCMPEQD     392(AX), Y8, Y8
+	VPERMPS      Y7, Y5, Y5
+	VANDPS       Y8, Y5, Y5
+	VSUBPS       Y1, Y6, Y6
+	VANDPS       616(AX), Y6, Y6
+	VFMADD231PS  Y5, Y6, Y4
+	VPADDD       648(AX), Y0, Y0
+	ADDQ         SI, BX
+	ADDQ         SI, DI
+	ADDQ         R12, R9
+	ADDQ         R12, R10
+	ADDQ         R12, R11
+	DECQ         R13
+	JNZ          row
+	VADDPS       Y4, Y3, Y3
+	VEXTRACTF128 $0x01, Y2, X0
+	VADDPS       X2, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X0, X1, X0
+	VPERMILPS    $0xb1, X0, X1
+	VADDPS       X0, X1, X0
+	VMOVSS       X0, 16(CX)
+	VEXTRACTF128 $0x01, Y3, X0
+	VADDPS       X3, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X0, X1, X0
+	VPERMILPS    $0xb1, X0, X1
+	VADDPS       X0, X1, X0
+	VMOVSS       X0, 20(CX)
+	ADDQ         $0x18, CX
+	DECQ         DX
+	JNZ          plane
+	VZEROUPPER
+	RET
+
+// func normPoolGrad2AVX2(poolGradTile *poolGradTile)
+// Requires: AVX, AVX2, FMA3
+TEXT ·normPoolGrad2AVX2(SB), NOSPLIT, $0-8
+	MOVQ poolGradTile+0(FP), AX
+	MOVQ 88(AX), CX
+	MOVQ 80(AX), DX
+	MOVQ 8(AX), BX
+	MOVQ 16(AX), SI
+	MOVQ 96(AX), DI
+	MOVQ 64(AX), R8
+	MOVQ 24(AX), R9
+	MOVQ 32(AX), R10
+	MOVQ 40(AX), R11
+	MOVQ 48(AX), R12
+
+plane:
+	MOVQ         (AX), R13
+	VBROADCASTSS (CX), Y1
+	VBROADCASTSS 4(CX), Y2
+	VBROADCASTSS 8(CX), Y3
+	VBROADCASTSS 12(CX), Y4
+	VXORPS       Y5, Y5, Y5
+	VMULPS       Y4, Y3, Y3
+	VSUBPS       Y3, Y5, Y3
+	VMULPS       Y4, Y2, Y2
+	VSUBPS       Y2, Y5, Y2
+	VXORPS       Y0, Y0, Y0
+
+row:
+	MOVQ         56(AX), R14
+	VMOVUPS      (R14), Y7
+	VMASKMOVPS   (R9), Y7, Y8
+	VMASKMOVPS   (R10), Y7, Y6
+	VMASKMOVPS   (R11), Y7, Y9
+	VXORPS       Y7, Y7, Y7
+	VCMPPS       $0x16, Y7, Y6, Y6
+	VANDPS       Y6, Y8, Y8
+	VPSUBD       Y0, Y9, Y9
+	VMOVUPS      (BX), Y6
+	VMOVUPS      (BX)(R8*1), Y7
+	VMOVUPS      104(AX), Y10
+	VPERMD       Y9, Y10, Y11
+	VPCMPEQD     360(AX), Y11, Y11
+	VPERMPS      Y8, Y10, Y10
+	VANDPS       Y11, Y10, Y10
+	VSUBPS       Y1, Y6, Y6
+	VFMADD213PS  Y2, Y3, Y6
+	VFMADD231PS  Y4, Y10, Y6
+	VADDPS       Y6, Y5, Y5
+	VMOVUPS      136(AX), Y10
+	VPERMD       Y9, Y10, Y9
+	VPCMPEQD     392(AX), Y9, Y9
+	VPERMPS      Y8, Y10, Y8
+	VANDPS       Y9, Y8, Y8
+	VSUBPS       Y1, Y7, Y7
+	VFMADD213PS  Y2, Y3, Y7
+	VFMADD231PS  Y4, Y8, Y7
+	VANDPS       616(AX), Y7, Y8
+	VADDPS       Y8, Y5, Y5
+	VPADDD       648(AX), Y0, Y0
+	VMOVUPS      Y6, (DI)
+	VMOVUPS      Y7, (DI)(R8*1)
+	ADDQ         SI, BX
+	ADDQ         SI, DI
+	ADDQ         R12, R9
+	ADDQ         R12, R10
+	ADDQ         R12, R11
+	DECQ         R13
+	JNZ          row
+	VEXTRACTF128 $0x01, Y5, X0
+	VADDPS       X5, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X0, X1, X0
+	VPERMILPS    $0xb1, X0, X1
+	VADDPS       X0, X1, X0
+	VMOVSS       X0, 16(CX)
+	ADDQ         $0x18, CX
+	DECQ         DX
+	JNZ          plane
+	VZEROUPPER
+	RET
+
+// func normPoolSums3AVX2(poolGradTile *poolGradTile)
+// Requires: AVX, AVX2, FMA3
+TEXT ·normPoolSums3AVX2(SB), NOSPLIT, $0-8
+	MOVQ poolGradTile+0(FP), AX
+	MOVQ 88(AX), CX
+	MOVQ 80(AX), DX
+	MOVQ 8(AX), BX
+	MOVQ 16(AX), SI
+	MOVQ 96(AX), DI
+	MOVQ 64(AX), R8
+	MOVQ 24(AX), R9
+	MOVQ 32(AX), R10
+	MOVQ 40(AX), R11
+	MOVQ 48(AX), R12
+
+plane:
+	MOVQ         (AX), R13
+	VBROADCASTSS (CX), Y1
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y0, Y0, Y0
+
+row:
+	MOVQ         56(AX), R14
+	VMOVUPS      (R14), Y6
+	VMASKMOVPS   (R9), Y6, Y8
+	VMASKMOVPS   (R10), Y6, Y5
+	VMASKMOVPS   (R11), Y6, Y9
+	VXORPS       Y6, Y6, Y6
+	VCMPPS       $0x16, Y6, Y5, Y5
+	VANDPS       Y5, Y8, Y8
+	VPSUBD       Y0, Y9, Y9
+	VMOVUPS      (BX), Y5
+	VMOVUPS      32(BX), Y6
+	VMOVUPS      (BX)(R8*1), Y7
+	VADDPS       Y8, Y2, Y2
+	VMOVUPS      104(AX), Y10
+	VPERMD       Y9, Y10, Y11
+	VPCMPEQD     360(AX), Y11, Y11
+	VPERMPS      Y8, Y10, Y10
+	VANDPS       Y11, Y10, Y10
+	VSUBPS       Y1, Y5, Y5
+	VFMADD231PS  Y10, Y5, Y3
+	VMOVUPS      136(AX), Y5
+	VPERMD       Y9, Y5, Y10
+	VPCMPEQD     392(AX), Y10, Y10
+	VPERMPS      Y8, Y5, Y5
+	VANDPS       Y10, Y5, Y5
+	VSUBPS       Y1, Y6, Y6
+	VFMADD231PS  Y5, Y6, Y4
+	VMOVUPS      168(AX), Y5
+	VPERMD       Y9, Y5, Y6
+	VPCMPEQD     424(AX), Y6, Y6
+	VPERMPS      Y8, Y5, Y5
+	VANDPS       Y6, Y5, Y5
+	VSUBPS       Y1, Y7, Y7
+	VANDPS       616(AX), Y7, Y7
+	VFMADD231PS  Y5, Y7, Y3
+	VPADDD       648(AX), Y0, Y0
+	ADDQ         SI, BX
+	ADDQ         SI, DI
+	ADDQ         R12, R9
+	ADDQ         R12, R10
+	ADDQ         R12, R11
+	DECQ         R13
+	JNZ          row
+	VADDPS       Y4, Y3, Y3
+	VEXTRACTF128 $0x01, Y2, X0
+	VADDPS       X2, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X0, X1, X0
+	VPERMILPS    $0xb1, X0, X1
+	VADDPS       X0, X1, X0
+	VMOVSS       X0, 16(CX)
+	VEXTRACTF128 $0x01, Y3, X0
+	VADDPS       X3, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X0, X1, X0
+	VPERMILPS    $0xb1, X0, X1
+	VADDPS       X0, X1, X0
+	VMOVSS       X0, 20(CX)
+	ADDQ         $0x18, CX
+	DECQ         DX
+	JNZ          plane
+	VZEROUPPER
+	RET
+
+// func normPoolGrad3AVX2(poolGradTile *poolGradTile)
+// Requires: AVX, AVX2, FMA3
+TEXT ·normPoolGrad3AVX2(SB), NOSPLIT, $0-8
+	MOVQ poolGradTile+0(FP), AX
+	MOVQ 88(AX), CX
+	MOVQ 80(AX), DX
+	MOVQ 8(AX), BX
+	MOVQ 16(AX), SI
+	MOVQ 96(AX), DI
+	MOVQ 64(AX), R8
+	MOVQ 24(AX), R9
+	MOVQ 32(AX), R10
+	MOVQ 40(AX), R11
+	MOVQ 48(AX), R12
+
+plane:
+	MOVQ         (AX), R13
+	VBROADCASTSS (CX), Y1
+	VBROADCASTSS 4(CX), Y2
+	VBROADCASTSS 8(CX), Y3
+	VBROADCASTSS 12(CX), Y4
+	VXORPS       Y5, Y5, Y5
+	VMULPS       Y4, Y3, Y3
+	VSUBPS       Y3, Y5, Y3
+	VMULPS       Y4, Y2, Y2
+	VSUBPS       Y2, Y5, Y2
+	VXORPS       Y0, Y0, Y0
+
+row:
+	MOVQ         56(AX), R14
+	VMOVUPS      (R14), Y7
+	VMASKMOVPS   (R9), Y7, Y9
+	VMASKMOVPS   (R10), Y7, Y6
+	VMASKMOVPS   (R11), Y7, Y10
+	VXORPS       Y7, Y7, Y7
+	VCMPPS       $0x16, Y7, Y6, Y6
+	VANDPS       Y6, Y9, Y9
+	VPSUBD       Y0, Y10, Y10
+	VMOVUPS      (BX), Y6
+	VMOVUPS      32(BX), Y7
+	VMOVUPS      (BX)(R8*1), Y8
+	VMOVUPS      104(AX), Y11
+	VPERMD       Y10, Y11, Y12
+	VPCMPEQD     360(AX), Y12, Y12
+	VPERMPS      Y9, Y11, Y11
+	VANDPS       Y12, Y11, Y11
+	VSUBPS       Y1, Y6, Y6
+	VFMADD213PS  Y2, Y3, Y6
+	VFMADD231PS  Y4, Y11, Y6
+	VADDPS       Y6, Y5, Y5
+	VMOVUPS      136(AX), Y11
+	VPERMD       Y10, Y11, Y12
+	VPCMPEQD     392(AX), Y12, Y12
+	VPERMPS      Y9, Y11, Y11
+	VANDPS       Y12, Y11, Y11
+	VSUBPS       Y1, Y7, Y7
+	VFMADD213PS  Y2, Y3, Y7
+	VFMADD231PS  Y4, Y11, Y7
+	VADDPS       Y7, Y5, Y5
+	VMOVUPS      168(AX), Y11
+	VPERMD       Y10, Y11, Y10
+	VPCMPEQD     424(AX), Y10, Y10
+	VPERMPS      Y9, Y11, Y9
+	VANDPS       Y10, Y9, Y9
+	VSUBPS       Y1, Y8, Y8
+	VFMADD213PS  Y2, Y3, Y8
+	VFMADD231PS  Y4, Y9, Y8
+	VANDPS       616(AX), Y8, Y9
+	VADDPS       Y9, Y5, Y5
+	VPADDD       648(AX), Y0, Y0
+	VMOVUPS      Y6, (DI)
+	VMOVUPS      Y7, 32(DI)
+	VMOVUPS      Y8, (DI)(R8*1)
+	ADDQ         SI, BX
+	ADDQ         SI, DI
+	ADDQ         R12, R9
+	ADDQ         R12, R10
+	ADDQ         R12, R11
+	DECQ         R13
+	JNZ          row
+	VEXTRACTF128 $0x01, Y5, X0
+	VADDPS       X5, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X0, X1, X0
+	VPERMILPS    $0xb1, X0, X1
+	VADDPS       X0, X1, X0
+	VMOVSS       X0, 16(CX)
+	ADDQ         $0x18, CX
+	DECQ         DX
+	JNZ          plane
+	VZEROUPPER
+	RET
+
+// func normPoolSums4AVX2(poolGradTile *poolGradTile)
+// Requires: AVX, AVX2, FMA3
+TEXT ·normPoolSums4AVX2(SB), NOSPLIT, $0-8
+	MOVQ poolGradTile+0(FP), AX
+	MOVQ 88(AX), CX
+	MOVQ 80(AX), DX
+	MOVQ 8(AX), BX
+	MOVQ 16(AX), SI
+	MOVQ 96(AX), DI
+	MOVQ 64(AX), R8
+	MOVQ 24(AX), R9
+	MOVQ 32(AX), R10
+	MOVQ 40(AX), R11
+	MOVQ 48(AX), R12
+
+plane:
+	MOVQ         (AX), R13
+	VBROADCASTSS (CX), Y1
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y0, Y0, Y0
+
+row:
+	MOVQ         56(AX), R14
+	VMOVUPS      (R14), Y6
+	VMASKMOVPS   (R9), Y6, Y9
+	VMASKMOVPS   (R10), Y6, Y5
+	VMASKMOVPS   (R11), Y6, Y10
+	VXORPS       Y6, Y6, Y6
+	VCMPPS       $0x16, Y6, Y5, Y5
+	VANDPS       Y5, Y9, Y9
+	VPSUBD       Y0, Y10, Y10
+	VMOVUPS      (BX), Y5
+	VMOVUPS      32(BX), Y6
+	VMOVUPS      64(BX), Y7
+	VMOVUPS      (BX)(R8*1), Y8
+	VADDPS       Y9, Y2, Y2
+	VMOVUPS      104(AX), Y11
+	VPERMD       Y10, Y11, Y12
+	VPCMPEQD     360(AX), Y12, Y12
+	VPERMPS      Y9, Y11, Y11
+	VANDPS       Y12, Y11, Y11
+	VSUBPS       Y1, Y5, Y5
+	VFMADD231PS  Y11, Y5, Y3
+	VMOVUPS      136(AX), Y5
+	VPERMD       Y10, Y5, Y11
+	VPCMPEQD     392(AX), Y11, Y11
+	VPERMPS      Y9, Y5, Y5
+	VANDPS       Y11, Y5, Y5
+	VSUBPS       Y1, Y6, Y6
+	VFMADD231PS  Y5, Y6, Y4
+	VMOVUPS      168(AX), Y5
+	VPERMD       Y10, Y5, Y6
+	VPCMPEQD     424(AX), Y6, Y6
+	VPERMPS      Y9, Y5, Y5
+	VANDPS       Y6, Y5, Y5
+	VSUBPS       Y1, Y7, Y7
+	VFMADD231PS  Y5, Y7, Y3
+	VMOVUPS      200(AX), Y5
+	VPERMD       Y10, Y5, Y6
+	VPCMPEQD     456(AX), Y6, Y6
+	VPERMPS      Y9, Y5, Y5
+	VANDPS       Y6, Y5, Y5
+	VSUBPS       Y1, Y8, Y8
+	VANDPS       616(AX), Y8, Y8
+	VFMADD231PS  Y5, Y8, Y4
+	VPADDD       648(AX), Y0, Y0
+	ADDQ         SI, BX
+	ADDQ         SI, DI
+	ADDQ         R12, R9
+	ADDQ         R12, R10
+	ADDQ         R12, R11
+	DECQ         R13
+	JNZ          row
+	VADDPS       Y4, Y3, Y3
+	VEXTRACTF128 $0x01, Y2, X0
+	VADDPS       X2, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X0, X1, X0
+	VPERMILPS    $0xb1, X0, X1
+	VADDPS       X0, X1, X0
+	VMOVSS       X0, 16(CX)
+	VEXTRACTF128 $0x01, Y3, X0
+	VADDPS       X3, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X0, X1, X0
+	VPERMILPS    $0xb1, X0, X1
+	VADDPS       X0, X1, X0
+	VMOVSS       X0, 20(CX)
+	ADDQ         $0x18, CX
+	DECQ         DX
+	JNZ          plane
+	VZEROUPPER
+	RET
+
+// func normPoolGrad4AVX2(poolGradTile *poolGradTile)
+// Requires: AVX, AVX2, FMA3
+TEXT ·normPoolGrad4AVX2(SB), NOSPLIT, $0-8
+	MOVQ poolGradTile+0(FP), AX
+	MOVQ 88(AX), CX
+	MOVQ 80(AX), DX
+	MOVQ 8(AX), BX
+	MOVQ 16(AX), SI
+	MOVQ 96(AX), DI
+	MOVQ 64(AX), R8
+	MOVQ 24(AX), R9
+	MOVQ 32(AX), R10
+	MOVQ 40(AX), R11
+	MOVQ 48(AX), R12
+
+plane:
+	MOVQ         (AX), R13
+	VBROADCASTSS (CX), Y1
+	VBROADCASTSS 4(CX), Y2
+	VBROADCASTSS 8(CX), Y3
+	VBROADCASTSS 12(CX), Y4
+	VXORPS       Y5, Y5, Y5
+	VMULPS       Y4, Y3, Y3
+	VSUBPS       Y3, Y5, Y3
+	VMULPS       Y4, Y2, Y2
+	VSUBPS       Y2, Y5, Y2
+	VXORPS       Y0, Y0, Y0
+
+row:
+	MOVQ         56(AX), R14
+	VMOVUPS      (R14), Y7
+	VMASKMOVPS   (R9), Y7, Y10
+	VMASKMOVPS   (R10), Y7, Y6
+	VMASKMOVPS   (R11), Y7, Y11
+	VXORPS       Y7, Y7, Y7
+	VCMPPS       $0x16, Y7, Y6, Y6
+	VANDPS       Y6, Y10, Y10
+	VPSUBD       Y0, Y11, Y11
+	VMOVUPS      (BX), Y6
+	VMOVUPS      32(BX), Y7
+	VMOVUPS      64(BX), Y8
+	VMOVUPS      (BX)(R8*1), Y9
+	VMOVUPS      104(AX), Y12
+	VPERMD       Y11, Y12, Y13
+	VPCMPEQD     360(AX), Y13, Y13
+	VPERMPS      Y10, Y12, Y12
+	VANDPS       Y13, Y12, Y12
+	VSUBPS       Y1, Y6, Y6
+	VFMADD213PS  Y2, Y3, Y6
+	VFMADD231PS  Y4, Y12, Y6
+	VADDPS       Y6, Y5, Y5
+	VMOVUPS      136(AX), Y12
+	VPERMD       Y11, Y12, Y13
+	VPCMPEQD     392(AX), Y13, Y13
+	VPERMPS      Y10, Y12, Y12
+	VANDPS       Y13, Y12, Y12
+	VSUBPS       Y1, Y7, Y7
+	VFMADD213PS  Y2, Y3, Y7
+	VFMADD231PS  Y4, Y12, Y7
+	VADDPS       Y7, Y5, Y5
+	VMOVUPS      168(AX), Y12
+	VPERMD       Y11, Y12, Y13
+	VPCMPEQD     424(AX), Y13, Y13
+	VPERMPS      Y10, Y12, Y12
+	VANDPS       Y13, Y12, Y12
+	VSUBPS       Y1, Y8, Y8
+	VFMADD213PS  Y2, Y3, Y8
+	VFMADD231PS  Y4, Y12, Y8
+	VADDPS       Y8, Y5, Y5
+	VMOVUPS      200(AX), Y12
+	VPERMD       Y11, Y12, Y11
+	VPCMPEQD     456(AX), Y11, Y11
+	VPERMPS      Y10, Y12, Y10
+	VANDPS       Y11, Y10, Y10
+	VSUBPS       Y1, Y9, Y9
+	VFMADD213PS  Y2, Y3, Y9
+	VFMADD231PS  Y4, Y10, Y9
+	VANDPS       616(AX), Y9, Y10
+	VADDPS       Y10, Y5, Y5
+	VPADDD       648(AX), Y0, Y0
+	VMOVUPS      Y6, (DI)
+	VMOVUPS      Y7, 32(DI)
+	VMOVUPS      Y8, 64(DI)
+	VMOVUPS      Y9, (DI)(R8*1)
+	ADDQ         SI, BX
+	ADDQ         SI, DI
+	ADDQ         R12, R9
+	ADDQ         R12, R10
+	ADDQ         R12, R11
+	DECQ         R13
+	JNZ          row
+	VEXTRACTF128 $0x01, Y5, X0
+	VADDPS       X5, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X0, X1, X0
+	VPERMILPS    $0xb1, X0, X1
+	VADDPS       X0, X1, X0
+	VMOVSS       X0, 16(CX)
+	ADDQ         $0x18, CX
+	DECQ         DX
+	JNZ          plane
+	VZEROUPPER
+	RET
+
 // func normPoolSums1AVX512(poolGradTile *poolGradTile)
 // Requires: AVX, AVX512F, AVX512VL
 TEXT ·normPoolSums1AVX512(SB), NOSPLIT, $0-8
 	MOVQ         poolGradTile+0(FP), AX
-	MOVQ         56(AX), CX
-	KMOVW        CX, K1
-	MOVQ         72(AX), CX
-	KMOVW        CX, K2
-	VBROADCASTSS 80(AX), Z0
-	VPXORD       Z1, Z1, Z1
-	VPXORD       Z2, Z2, Z2
-	VPXORD       Z3, Z3, Z3
-	MOVQ         (AX), CX
-	MOVQ         8(AX), DX
-	MOVQ         16(AX), BX
-	MOVQ         96(AX), SI
-	MOVQ         64(AX), DI
-	MOVQ         24(AX), R8
-	MOVQ         32(AX), R9
-	MOVQ         40(AX), R10
-	MOVQ         48(AX), R11
-	VMOVUPS      112(AX), Z4
-	VMOVUPS      368(AX), Z5
-	MOVQ         BX, R12
-	SHRQ         $0x02, R12
-	VMOVD        R12, X6
-	VPBROADCASTD X6, Z7
+	MOVQ         88(AX), CX
+	MOVQ         56(AX), DX
+	KMOVW        DX, K1
+	MOVQ         72(AX), DX
+	KMOVW        DX, K2
+	VMOVUPS      104(AX), Z0
+	VPBROADCASTD 648(AX), Z2
+	MOVQ         80(AX), DX
+	MOVQ         8(AX), BX
+	MOVQ         16(AX), SI
+	MOVQ         96(AX), DI
+	MOVQ         64(AX), R8
+	MOVQ         24(AX), R9
+	MOVQ         32(AX), R10
+	MOVQ         40(AX), R11
+	MOVQ         48(AX), R12
+
+plane:
+	MOVQ         (AX), R13
+	VBROADCASTSS (CX), Z3
+	VPXORD       Z5, Z5, Z5
+	VPXORD       Z6, Z6, Z6
+	VPXORD       Z4, Z4, Z4
+	VMOVUPS      360(AX), Z1
 
 row:
-	VMOVUPS.Z     (R8), K1, Z8
-	VMOVUPS.Z     (R9), K1, Z9
-	VMOVUPS.Z     (R10), K1, Z10
-	VMOVUPS       (DX)(DI*1), Z6
-	VPXORD        Z11, Z11, Z11
-	VCMPPS        $0x16, Z11, Z9, K3
+	VMOVUPS.Z     (R9), K1, Z8
+	VMOVUPS.Z     (R10), K1, Z7
+	VMOVUPS.Z     (R11), K1, Z9
+	VPXORD        Z10, Z10, Z10
+	VCMPPS        $0x16, Z10, Z7, K3
 	VMOVAPS.Z     Z8, K3, Z8
-	VADDPS        Z8, Z1, Z1
-	VPERMD        Z10, Z4, Z9
-	VPCMPEQD      Z5, Z9, K3
-	VPERMPS.Z     Z8, Z4, K3, Z8
-	VSUBPS        Z0, Z6, Z6
-	VFMADD231PS   Z8, Z6, K2, Z2
-	VPADDD        Z5, Z7, Z5
-	ADDQ          BX, DX
-	ADDQ          BX, SI
-	ADDQ          R11, R8
-	ADDQ          R11, R9
-	ADDQ          R11, R10
-	DECQ          CX
+	VMOVUPS       (BX)(R8*1), Z7
+	VADDPS        Z8, Z4, Z4
+	VPERMD        Z9, Z0, Z9
+	VPCMPEQD      Z1, Z9, K3
+	VPERMPS.Z     Z8, Z0, K3, Z8
+	VSUBPS        Z3, Z7, Z7
+	VMOVAPS.Z     Z7, K2, Z7
+	VFMADD231PS   Z8, Z7, Z5
+	VPADDD        Z1, Z2, Z1
+	ADDQ          SI, BX
+	ADDQ          SI, DI
+	ADDQ          R12, R9
+	ADDQ          R12, R10
+	ADDQ          R12, R11
+	DECQ          R13
 	JNZ           row
-	VADDPS        Z3, Z2, Z2
-	VEXTRACTF64X4 $0x01, Z1, Y0
-	VADDPS        Y1, Y0, Y0
-	VEXTRACTF32X4 $0x01, Y0, X1
-	VADDPS        X0, X1, X1
-	VPERMILPS     $0x4e, X1, X0
-	VADDPS        X1, X0, X1
-	VPERMILPS     $0xb1, X1, X0
-	VADDPS        X1, X0, X1
-	VMOVSS        X1, 104(AX)
-	VEXTRACTF64X4 $0x01, Z2, Y0
-	VADDPS        Y2, Y0, Y0
-	VEXTRACTF32X4 $0x01, Y0, X1
-	VADDPS        X0, X1, X1
-	VPERMILPS     $0x4e, X1, X0
-	VADDPS        X1, X0, X1
-	VPERMILPS     $0xb1, X1, X0
-	VADDPS        X1, X0, X1
-	VMOVSS        X1, 108(AX)
+	VADDPS        Z6, Z5, Z5
+	VEXTRACTF64X4 $0x01, Z4, Y1
+	VADDPS        Y4, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X3
+	VADDPS        X1, X3, X3
+	VPERMILPS     $0x4e, X3, X1
+	VADDPS        X3, X1, X3
+	VPERMILPS     $0xb1, X3, X1
+	VADDPS        X3, X1, X3
+	VMOVSS        X3, 16(CX)
+	VEXTRACTF64X4 $0x01, Z5, Y1
+	VADDPS        Y5, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X3
+	VADDPS        X1, X3, X3
+	VPERMILPS     $0x4e, X3, X1
+	VADDPS        X3, X1, X3
+	VPERMILPS     $0xb1, X3, X1
+	VADDPS        X3, X1, X3
+	VMOVSS        X3, 20(CX)
+	ADDQ          $0x18, CX
+	DECQ          DX
+	JNZ           plane
 	VZEROUPPER
 	RET
 
@@ -78,68 +769,73 @@ row:
 // Requires: AVX, AVX512F, AVX512VL
 TEXT ·normPoolGrad1AVX512(SB), NOSPLIT, $0-8
 	MOVQ         poolGradTile+0(FP), AX
-	MOVQ         56(AX), CX
-	KMOVW        CX, K1
-	MOVQ         72(AX), CX
-	KMOVW        CX, K2
-	VBROADCASTSS 80(AX), Z0
-	VBROADCASTSS 84(AX), Z1
-	VBROADCASTSS 88(AX), Z2
-	VBROADCASTSS 92(AX), Z3
-	VPXORD       Z4, Z4, Z4
-	VMULPS       Z3, Z2, Z2
-	VSUBPS       Z2, Z4, Z2
-	VMULPS       Z3, Z1, Z1
-	VSUBPS       Z1, Z4, Z1
-	MOVQ         (AX), CX
-	MOVQ         8(AX), DX
-	MOVQ         16(AX), BX
-	MOVQ         96(AX), SI
-	MOVQ         64(AX), DI
-	MOVQ         24(AX), R8
-	MOVQ         32(AX), R9
-	MOVQ         40(AX), R10
-	MOVQ         48(AX), R11
-	VMOVUPS      112(AX), Z5
-	VMOVUPS      368(AX), Z6
-	MOVQ         BX, R12
-	SHRQ         $0x02, R12
-	VMOVD        R12, X7
-	VPBROADCASTD X7, Z8
+	MOVQ         88(AX), CX
+	MOVQ         56(AX), DX
+	KMOVW        DX, K1
+	MOVQ         72(AX), DX
+	KMOVW        DX, K2
+	VMOVUPS      104(AX), Z0
+	VPBROADCASTD 648(AX), Z2
+	MOVQ         80(AX), DX
+	MOVQ         8(AX), BX
+	MOVQ         16(AX), SI
+	MOVQ         96(AX), DI
+	MOVQ         64(AX), R8
+	MOVQ         24(AX), R9
+	MOVQ         32(AX), R10
+	MOVQ         40(AX), R11
+	MOVQ         48(AX), R12
+
+plane:
+	MOVQ         (AX), R13
+	VBROADCASTSS (CX), Z3
+	VBROADCASTSS 4(CX), Z4
+	VBROADCASTSS 8(CX), Z5
+	VBROADCASTSS 12(CX), Z6
+	VPXORD       Z7, Z7, Z7
+	VMULPS       Z6, Z5, Z5
+	VSUBPS       Z5, Z7, Z5
+	VMULPS       Z6, Z4, Z4
+	VSUBPS       Z4, Z7, Z4
+	VMOVUPS      360(AX), Z1
 
 row:
-	VMOVUPS.Z     (R8), K1, Z9
-	VMOVUPS.Z     (R9), K1, Z10
-	VMOVUPS.Z     (R10), K1, Z11
-	VMOVUPS       (DX)(DI*1), Z7
-	VPXORD        Z12, Z12, Z12
-	VCMPPS        $0x16, Z12, Z10, K3
+	VMOVUPS.Z     (R9), K1, Z9
+	VMOVUPS.Z     (R10), K1, Z8
+	VMOVUPS.Z     (R11), K1, Z10
+	VPXORD        Z11, Z11, Z11
+	VCMPPS        $0x16, Z11, Z8, K3
 	VMOVAPS.Z     Z9, K3, Z9
-	VPERMD        Z11, Z5, Z10
-	VPCMPEQD      Z6, Z10, K3
-	VPERMPS.Z     Z9, Z5, K3, Z9
-	VSUBPS        Z0, Z7, Z7
-	VFMADD213PS   Z1, Z2, Z7
-	VFMADD231PS   Z3, Z9, Z7
-	VADDPS        Z7, Z4, K2, Z4
-	VPADDD        Z6, Z8, Z6
-	VMOVUPS       Z7, (SI)(DI*1)
-	ADDQ          BX, DX
-	ADDQ          BX, SI
-	ADDQ          R11, R8
-	ADDQ          R11, R9
-	ADDQ          R11, R10
-	DECQ          CX
+	VMOVUPS       (BX)(R8*1), Z8
+	VPERMD        Z10, Z0, Z10
+	VPCMPEQD      Z1, Z10, K3
+	VPERMPS.Z     Z9, Z0, K3, Z9
+	VSUBPS        Z3, Z8, Z8
+	VFMADD213PS   Z4, Z5, Z8
+	VFMADD231PS   Z6, Z9, Z8
+	VMOVAPS.Z     Z8, K2, Z9
+	VADDPS        Z9, Z7, Z7
+	VPADDD        Z1, Z2, Z1
+	VMOVUPS       Z8, (DI)(R8*1)
+	ADDQ          SI, BX
+	ADDQ          SI, DI
+	ADDQ          R12, R9
+	ADDQ          R12, R10
+	ADDQ          R12, R11
+	DECQ          R13
 	JNZ           row
-	VEXTRACTF64X4 $0x01, Z4, Y0
-	VADDPS        Y4, Y0, Y0
-	VEXTRACTF32X4 $0x01, Y0, X1
-	VADDPS        X0, X1, X1
-	VPERMILPS     $0x4e, X1, X0
-	VADDPS        X1, X0, X1
-	VPERMILPS     $0xb1, X1, X0
-	VADDPS        X1, X0, X1
-	VMOVSS        X1, 104(AX)
+	VEXTRACTF64X4 $0x01, Z7, Y1
+	VADDPS        Y7, Y1, Y1
+	VEXTRACTF32X4 $0x01, Y1, X3
+	VADDPS        X1, X3, X3
+	VPERMILPS     $0x4e, X3, X1
+	VADDPS        X3, X1, X3
+	VPERMILPS     $0xb1, X3, X1
+	VADDPS        X3, X1, X3
+	VMOVSS        X3, 16(CX)
+	ADDQ          $0x18, CX
+	DECQ          DX
+	JNZ           plane
 	VZEROUPPER
 	RET
 
@@ -147,80 +843,85 @@ row:
 // Requires: AVX, AVX512F, AVX512VL
 TEXT ·normPoolSums2AVX512(SB), NOSPLIT, $0-8
 	MOVQ         poolGradTile+0(FP), AX
-	MOVQ         56(AX), CX
-	KMOVW        CX, K1
-	MOVQ         72(AX), CX
-	KMOVW        CX, K2
-	VBROADCASTSS 80(AX), Z0
-	VPXORD       Z1, Z1, Z1
-	VPXORD       Z2, Z2, Z2
-	VPXORD       Z3, Z3, Z3
-	MOVQ         (AX), CX
-	MOVQ         8(AX), DX
-	MOVQ         16(AX), BX
-	MOVQ         96(AX), SI
-	MOVQ         64(AX), DI
-	MOVQ         24(AX), R8
-	MOVQ         32(AX), R9
-	MOVQ         40(AX), R10
-	MOVQ         48(AX), R11
-	VMOVUPS      112(AX), Z4
-	VMOVUPS      368(AX), Z6
-	VMOVUPS      176(AX), Z5
-	VMOVUPS      432(AX), Z7
-	MOVQ         BX, R12
-	SHRQ         $0x02, R12
-	VMOVD        R12, X8
-	VPBROADCASTD X8, Z10
+	MOVQ         88(AX), CX
+	MOVQ         56(AX), DX
+	KMOVW        DX, K1
+	MOVQ         72(AX), DX
+	KMOVW        DX, K2
+	VMOVUPS      104(AX), Z0
+	VMOVUPS      168(AX), Z1
+	VPBROADCASTD 648(AX), Z4
+	MOVQ         80(AX), DX
+	MOVQ         8(AX), BX
+	MOVQ         16(AX), SI
+	MOVQ         96(AX), DI
+	MOVQ         64(AX), R8
+	MOVQ         24(AX), R9
+	MOVQ         32(AX), R10
+	MOVQ         40(AX), R11
+	MOVQ         48(AX), R12
+
+plane:
+	MOVQ         (AX), R13
+	VBROADCASTSS (CX), Z5
+	VPXORD       Z7, Z7, Z7
+	VPXORD       Z8, Z8, Z8
+	VPXORD       Z6, Z6, Z6
+	VMOVUPS      360(AX), Z2
+	VMOVUPS      424(AX), Z3
 
 row:
-	VMOVUPS.Z     (R8), K1, Z11
-	VMOVUPS.Z     (R9), K1, Z12
-	VMOVUPS.Z     (R10), K1, Z13
-	VMOVUPS       (DX), Z8
-	VMOVUPS       (DX)(DI*1), Z9
-	VPXORD        Z14, Z14, Z14
-	VCMPPS        $0x16, Z14, Z12, K3
+	VMOVUPS.Z     (R9), K1, Z11
+	VMOVUPS.Z     (R10), K1, Z9
+	VMOVUPS.Z     (R11), K1, Z12
+	VPXORD        Z13, Z13, Z13
+	VCMPPS        $0x16, Z13, Z9, K3
 	VMOVAPS.Z     Z11, K3, Z11
-	VADDPS        Z11, Z1, Z1
-	VPERMD        Z13, Z4, Z12
-	VPCMPEQD      Z6, Z12, K3
-	VPERMPS.Z     Z11, Z4, K3, Z12
-	VSUBPS        Z0, Z8, Z8
-	VFMADD231PS   Z12, Z8, Z2
-	VPADDD        Z6, Z10, Z6
-	VPERMD        Z13, Z5, Z8
-	VPCMPEQD      Z7, Z8, K3
-	VPERMPS.Z     Z11, Z5, K3, Z8
-	VSUBPS        Z0, Z9, Z9
-	VFMADD231PS   Z8, Z9, K2, Z3
-	VPADDD        Z7, Z10, Z7
-	ADDQ          BX, DX
-	ADDQ          BX, SI
-	ADDQ          R11, R8
-	ADDQ          R11, R9
-	ADDQ          R11, R10
-	DECQ          CX
+	VMOVUPS       (BX), Z9
+	VMOVUPS       (BX)(R8*1), Z10
+	VADDPS        Z11, Z6, Z6
+	VPERMD        Z12, Z0, Z14
+	VPCMPEQD      Z2, Z14, K3
+	VPERMPS.Z     Z11, Z0, K3, Z14
+	VSUBPS        Z5, Z9, Z9
+	VFMADD231PS   Z14, Z9, Z7
+	VPERMD        Z12, Z1, Z9
+	VPCMPEQD      Z3, Z9, K3
+	VPERMPS.Z     Z11, Z1, K3, Z9
+	VSUBPS        Z5, Z10, Z10
+	VMOVAPS.Z     Z10, K2, Z10
+	VFMADD231PS   Z9, Z10, Z8
+	VPADDD        Z2, Z4, Z2
+	VPADDD        Z3, Z4, Z3
+	ADDQ          SI, BX
+	ADDQ          SI, DI
+	ADDQ          R12, R9
+	ADDQ          R12, R10
+	ADDQ          R12, R11
+	DECQ          R13
 	JNZ           row
-	VADDPS        Z3, Z2, Z2
-	VEXTRACTF64X4 $0x01, Z1, Y0
-	VADDPS        Y1, Y0, Y0
-	VEXTRACTF32X4 $0x01, Y0, X1
-	VADDPS        X0, X1, X1
-	VPERMILPS     $0x4e, X1, X0
-	VADDPS        X1, X0, X1
-	VPERMILPS     $0xb1, X1, X0
-	VADDPS        X1, X0, X1
-	VMOVSS        X1, 104(AX)
-	VEXTRACTF64X4 $0x01, Z2, Y0
-	VADDPS        Y2, Y0, Y0
-	VEXTRACTF32X4 $0x01, Y0, X1
-	VADDPS        X0, X1, X1
-	VPERMILPS     $0x4e, X1, X0
-	VADDPS        X1, X0, X1
-	VPERMILPS     $0xb1, X1, X0
-	VADDPS        X1, X0, X1
-	VMOVSS        X1, 108(AX)
+	VADDPS        Z8, Z7, Z7
+	VEXTRACTF64X4 $0x01, Z6, Y2
+	VADDPS        Y6, Y2, Y2
+	VEXTRACTF32X4 $0x01, Y2, X3
+	VADDPS        X2, X3, X3
+	VPERMILPS     $0x4e, X3, X2
+	VADDPS        X3, X2, X3
+	VPERMILPS     $0xb1, X3, X2
+	VADDPS        X3, X2, X3
+	VMOVSS        X3, 16(CX)
+	VEXTRACTF64X4 $0x01, Z7, Y2
+	VADDPS        Y7, Y2, Y2
+	VEXTRACTF32X4 $0x01, Y2, X3
+	VADDPS        X2, X3, X3
+	VPERMILPS     $0x4e, X3, X2
+	VADDPS        X3, X2, X3
+	VPERMILPS     $0xb1, X3, X2
+	VADDPS        X3, X2, X3
+	VMOVSS        X3, 20(CX)
+	ADDQ          $0x18, CX
+	DECQ          DX
+	JNZ           plane
 	VZEROUPPER
 	RET
 
@@ -228,80 +929,85 @@ row:
 // Requires: AVX, AVX512F, AVX512VL
 TEXT ·normPoolGrad2AVX512(SB), NOSPLIT, $0-8
 	MOVQ         poolGradTile+0(FP), AX
-	MOVQ         56(AX), CX
-	KMOVW        CX, K1
-	MOVQ         72(AX), CX
-	KMOVW        CX, K2
-	VBROADCASTSS 80(AX), Z0
-	VBROADCASTSS 84(AX), Z1
-	VBROADCASTSS 88(AX), Z2
-	VBROADCASTSS 92(AX), Z3
-	VPXORD       Z4, Z4, Z4
-	VMULPS       Z3, Z2, Z2
-	VSUBPS       Z2, Z4, Z2
-	VMULPS       Z3, Z1, Z1
-	VSUBPS       Z1, Z4, Z1
-	MOVQ         (AX), CX
-	MOVQ         8(AX), DX
-	MOVQ         16(AX), BX
-	MOVQ         96(AX), SI
-	MOVQ         64(AX), DI
-	MOVQ         24(AX), R8
-	MOVQ         32(AX), R9
-	MOVQ         40(AX), R10
-	MOVQ         48(AX), R11
-	VMOVUPS      112(AX), Z5
-	VMOVUPS      368(AX), Z7
-	VMOVUPS      176(AX), Z6
-	VMOVUPS      432(AX), Z8
-	MOVQ         BX, R12
-	SHRQ         $0x02, R12
-	VMOVD        R12, X9
-	VPBROADCASTD X9, Z11
+	MOVQ         88(AX), CX
+	MOVQ         56(AX), DX
+	KMOVW        DX, K1
+	MOVQ         72(AX), DX
+	KMOVW        DX, K2
+	VMOVUPS      104(AX), Z0
+	VMOVUPS      168(AX), Z1
+	VPBROADCASTD 648(AX), Z4
+	MOVQ         80(AX), DX
+	MOVQ         8(AX), BX
+	MOVQ         16(AX), SI
+	MOVQ         96(AX), DI
+	MOVQ         64(AX), R8
+	MOVQ         24(AX), R9
+	MOVQ         32(AX), R10
+	MOVQ         40(AX), R11
+	MOVQ         48(AX), R12
+
+plane:
+	MOVQ         (AX), R13
+	VBROADCASTSS (CX), Z5
+	VBROADCASTSS 4(CX), Z6
+	VBROADCASTSS 8(CX), Z7
+	VBROADCASTSS 12(CX), Z8
+	VPXORD       Z9, Z9, Z9
+	VMULPS       Z8, Z7, Z7
+	VSUBPS       Z7, Z9, Z7
+	VMULPS       Z8, Z6, Z6
+	VSUBPS       Z6, Z9, Z6
+	VMOVUPS      360(AX), Z2
+	VMOVUPS      424(AX), Z3
 
 row:
-	VMOVUPS.Z     (R8), K1, Z12
-	VMOVUPS.Z     (R9), K1, Z13
-	VMOVUPS.Z     (R10), K1, Z14
-	VMOVUPS       (DX), Z9
-	VMOVUPS       (DX)(DI*1), Z10
-	VPXORD        Z15, Z15, Z15
-	VCMPPS        $0x16, Z15, Z13, K3
+	VMOVUPS.Z     (R9), K1, Z12
+	VMOVUPS.Z     (R10), K1, Z10
+	VMOVUPS.Z     (R11), K1, Z13
+	VPXORD        Z14, Z14, Z14
+	VCMPPS        $0x16, Z14, Z10, K3
 	VMOVAPS.Z     Z12, K3, Z12
-	VPERMD        Z14, Z5, Z13
-	VPCMPEQD      Z7, Z13, K3
-	VPERMPS.Z     Z12, Z5, K3, Z13
-	VSUBPS        Z0, Z9, Z9
-	VFMADD213PS   Z1, Z2, Z9
-	VFMADD231PS   Z3, Z13, Z9
-	VADDPS        Z9, Z4, Z4
-	VPADDD        Z7, Z11, Z7
-	VPERMD        Z14, Z6, Z13
-	VPCMPEQD      Z8, Z13, K3
-	VPERMPS.Z     Z12, Z6, K3, Z12
-	VSUBPS        Z0, Z10, Z10
-	VFMADD213PS   Z1, Z2, Z10
-	VFMADD231PS   Z3, Z12, Z10
-	VADDPS        Z10, Z4, K2, Z4
-	VPADDD        Z8, Z11, Z8
-	VMOVUPS       Z9, (SI)
-	VMOVUPS       Z10, (SI)(DI*1)
-	ADDQ          BX, DX
-	ADDQ          BX, SI
-	ADDQ          R11, R8
-	ADDQ          R11, R9
-	ADDQ          R11, R10
-	DECQ          CX
+	VMOVUPS       (BX), Z10
+	VMOVUPS       (BX)(R8*1), Z11
+	VPERMD        Z13, Z0, Z15
+	VPCMPEQD      Z2, Z15, K3
+	VPERMPS.Z     Z12, Z0, K3, Z15
+	VSUBPS        Z5, Z10, Z10
+	VFMADD213PS   Z6, Z7, Z10
+	VFMADD231PS   Z8, Z15, Z10
+	VADDPS        Z10, Z9, Z9
+	VPERMD        Z13, Z1, Z13
+	VPCMPEQD      Z3, Z13, K3
+	VPERMPS.Z     Z12, Z1, K3, Z12
+	VSUBPS        Z5, Z11, Z11
+	VFMADD213PS   Z6, Z7, Z11
+	VFMADD231PS   Z8, Z12, Z11
+	VMOVAPS.Z     Z11, K2, Z12
+	VADDPS        Z12, Z9, Z9
+	VPADDD        Z2, Z4, Z2
+	VPADDD        Z3, Z4, Z3
+	VMOVUPS       Z10, (DI)
+	VMOVUPS       Z11, (DI)(R8*1)
+	ADDQ          SI, BX
+	ADDQ          SI, DI
+	ADDQ          R12, R9
+	ADDQ          R12, R10
+	ADDQ          R12, R11
+	DECQ          R13
 	JNZ           row
-	VEXTRACTF64X4 $0x01, Z4, Y0
-	VADDPS        Y4, Y0, Y0
-	VEXTRACTF32X4 $0x01, Y0, X1
-	VADDPS        X0, X1, X1
-	VPERMILPS     $0x4e, X1, X0
-	VADDPS        X1, X0, X1
-	VPERMILPS     $0xb1, X1, X0
-	VADDPS        X1, X0, X1
-	VMOVSS        X1, 104(AX)
+	VEXTRACTF64X4 $0x01, Z9, Y2
+	VADDPS        Y9, Y2, Y2
+	VEXTRACTF32X4 $0x01, Y2, X3
+	VADDPS        X2, X3, X3
+	VPERMILPS     $0x4e, X3, X2
+	VADDPS        X3, X2, X3
+	VPERMILPS     $0xb1, X3, X2
+	VADDPS        X3, X2, X3
+	VMOVSS        X3, 16(CX)
+	ADDQ          $0x18, CX
+	DECQ          DX
+	JNZ           plane
 	VZEROUPPER
 	RET
 
@@ -309,89 +1015,94 @@ row:
 // Requires: AVX, AVX512F, AVX512VL
 TEXT ·normPoolSums3AVX512(SB), NOSPLIT, $0-8
 	MOVQ         poolGradTile+0(FP), AX
-	MOVQ         56(AX), CX
-	KMOVW        CX, K1
-	MOVQ         72(AX), CX
-	KMOVW        CX, K2
-	VBROADCASTSS 80(AX), Z0
-	VPXORD       Z1, Z1, Z1
-	VPXORD       Z2, Z2, Z2
-	VPXORD       Z3, Z3, Z3
-	MOVQ         (AX), CX
-	MOVQ         8(AX), DX
-	MOVQ         16(AX), BX
-	MOVQ         96(AX), SI
-	MOVQ         64(AX), DI
-	MOVQ         24(AX), R8
-	MOVQ         32(AX), R9
-	MOVQ         40(AX), R10
-	MOVQ         48(AX), R11
-	VMOVUPS      112(AX), Z4
-	VMOVUPS      368(AX), Z7
-	VMOVUPS      176(AX), Z5
-	VMOVUPS      432(AX), Z8
-	VMOVUPS      240(AX), Z6
-	VMOVUPS      496(AX), Z9
-	MOVQ         BX, R12
-	SHRQ         $0x02, R12
-	VMOVD        R12, X10
-	VPBROADCASTD X10, Z13
+	MOVQ         88(AX), CX
+	MOVQ         56(AX), DX
+	KMOVW        DX, K1
+	MOVQ         72(AX), DX
+	KMOVW        DX, K2
+	VMOVUPS      104(AX), Z0
+	VMOVUPS      168(AX), Z1
+	VMOVUPS      232(AX), Z2
+	VPBROADCASTD 648(AX), Z6
+	MOVQ         80(AX), DX
+	MOVQ         8(AX), BX
+	MOVQ         16(AX), SI
+	MOVQ         96(AX), DI
+	MOVQ         64(AX), R8
+	MOVQ         24(AX), R9
+	MOVQ         32(AX), R10
+	MOVQ         40(AX), R11
+	MOVQ         48(AX), R12
+
+plane:
+	MOVQ         (AX), R13
+	VBROADCASTSS (CX), Z7
+	VPXORD       Z9, Z9, Z9
+	VPXORD       Z10, Z10, Z10
+	VPXORD       Z8, Z8, Z8
+	VMOVUPS      360(AX), Z3
+	VMOVUPS      424(AX), Z4
+	VMOVUPS      488(AX), Z5
 
 row:
-	VMOVUPS.Z     (R8), K1, Z14
-	VMOVUPS.Z     (R9), K1, Z15
-	VMOVUPS.Z     (R10), K1, Z16
-	VMOVUPS       (DX), Z10
-	VMOVUPS       64(DX), Z11
-	VMOVUPS       (DX)(DI*1), Z12
-	VPXORD        Z17, Z17, Z17
-	VCMPPS        $0x16, Z17, Z15, K3
+	VMOVUPS.Z     (R9), K1, Z14
+	VMOVUPS.Z     (R10), K1, Z11
+	VMOVUPS.Z     (R11), K1, Z15
+	VPXORD        Z16, Z16, Z16
+	VCMPPS        $0x16, Z16, Z11, K3
 	VMOVAPS.Z     Z14, K3, Z14
-	VADDPS        Z14, Z1, Z1
-	VPERMD        Z16, Z4, Z15
-	VPCMPEQD      Z7, Z15, K3
-	VPERMPS.Z     Z14, Z4, K3, Z15
-	VSUBPS        Z0, Z10, Z10
-	VFMADD231PS   Z15, Z10, Z2
-	VPADDD        Z7, Z13, Z7
-	VPERMD        Z16, Z5, Z10
-	VPCMPEQD      Z8, Z10, K3
-	VPERMPS.Z     Z14, Z5, K3, Z10
-	VSUBPS        Z0, Z11, Z11
-	VFMADD231PS   Z10, Z11, Z3
-	VPADDD        Z8, Z13, Z8
-	VPERMD        Z16, Z6, Z10
-	VPCMPEQD      Z9, Z10, K3
-	VPERMPS.Z     Z14, Z6, K3, Z10
-	VSUBPS        Z0, Z12, Z12
-	VFMADD231PS   Z10, Z12, K2, Z2
-	VPADDD        Z9, Z13, Z9
-	ADDQ          BX, DX
-	ADDQ          BX, SI
-	ADDQ          R11, R8
-	ADDQ          R11, R9
-	ADDQ          R11, R10
-	DECQ          CX
+	VMOVUPS       (BX), Z11
+	VMOVUPS       64(BX), Z12
+	VMOVUPS       (BX)(R8*1), Z13
+	VADDPS        Z14, Z8, Z8
+	VPERMD        Z15, Z0, Z17
+	VPCMPEQD      Z3, Z17, K3
+	VPERMPS.Z     Z14, Z0, K3, Z17
+	VSUBPS        Z7, Z11, Z11
+	VFMADD231PS   Z17, Z11, Z9
+	VPERMD        Z15, Z1, Z11
+	VPCMPEQD      Z4, Z11, K3
+	VPERMPS.Z     Z14, Z1, K3, Z11
+	VSUBPS        Z7, Z12, Z12
+	VFMADD231PS   Z11, Z12, Z10
+	VPERMD        Z15, Z2, Z11
+	VPCMPEQD      Z5, Z11, K3
+	VPERMPS.Z     Z14, Z2, K3, Z11
+	VSUBPS        Z7, Z13, Z13
+	VMOVAPS.Z     Z13, K2, Z13
+	VFMADD231PS   Z11, Z13, Z9
+	VPADDD        Z3, Z6, Z3
+	VPADDD        Z4, Z6, Z4
+	VPADDD        Z5, Z6, Z5
+	ADDQ          SI, BX
+	ADDQ          SI, DI
+	ADDQ          R12, R9
+	ADDQ          R12, R10
+	ADDQ          R12, R11
+	DECQ          R13
 	JNZ           row
-	VADDPS        Z3, Z2, Z2
-	VEXTRACTF64X4 $0x01, Z1, Y0
-	VADDPS        Y1, Y0, Y0
-	VEXTRACTF32X4 $0x01, Y0, X1
-	VADDPS        X0, X1, X1
-	VPERMILPS     $0x4e, X1, X0
-	VADDPS        X1, X0, X1
-	VPERMILPS     $0xb1, X1, X0
-	VADDPS        X1, X0, X1
-	VMOVSS        X1, 104(AX)
-	VEXTRACTF64X4 $0x01, Z2, Y0
-	VADDPS        Y2, Y0, Y0
-	VEXTRACTF32X4 $0x01, Y0, X1
-	VADDPS        X0, X1, X1
-	VPERMILPS     $0x4e, X1, X0
-	VADDPS        X1, X0, X1
-	VPERMILPS     $0xb1, X1, X0
-	VADDPS        X1, X0, X1
-	VMOVSS        X1, 108(AX)
+	VADDPS        Z10, Z9, Z9
+	VEXTRACTF64X4 $0x01, Z8, Y3
+	VADDPS        Y8, Y3, Y3
+	VEXTRACTF32X4 $0x01, Y3, X4
+	VADDPS        X3, X4, X4
+	VPERMILPS     $0x4e, X4, X3
+	VADDPS        X4, X3, X4
+	VPERMILPS     $0xb1, X4, X3
+	VADDPS        X4, X3, X4
+	VMOVSS        X4, 16(CX)
+	VEXTRACTF64X4 $0x01, Z9, Y3
+	VADDPS        Y9, Y3, Y3
+	VEXTRACTF32X4 $0x01, Y3, X4
+	VADDPS        X3, X4, X4
+	VPERMILPS     $0x4e, X4, X3
+	VADDPS        X4, X3, X4
+	VPERMILPS     $0xb1, X4, X3
+	VADDPS        X4, X3, X4
+	VMOVSS        X4, 20(CX)
+	ADDQ          $0x18, CX
+	DECQ          DX
+	JNZ           plane
 	VZEROUPPER
 	RET
 
@@ -399,92 +1110,97 @@ row:
 // Requires: AVX, AVX512F, AVX512VL
 TEXT ·normPoolGrad3AVX512(SB), NOSPLIT, $0-8
 	MOVQ         poolGradTile+0(FP), AX
-	MOVQ         56(AX), CX
-	KMOVW        CX, K1
-	MOVQ         72(AX), CX
-	KMOVW        CX, K2
-	VBROADCASTSS 80(AX), Z0
-	VBROADCASTSS 84(AX), Z1
-	VBROADCASTSS 88(AX), Z2
-	VBROADCASTSS 92(AX), Z3
-	VPXORD       Z4, Z4, Z4
-	VMULPS       Z3, Z2, Z2
-	VSUBPS       Z2, Z4, Z2
-	VMULPS       Z3, Z1, Z1
-	VSUBPS       Z1, Z4, Z1
-	MOVQ         (AX), CX
-	MOVQ         8(AX), DX
-	MOVQ         16(AX), BX
-	MOVQ         96(AX), SI
-	MOVQ         64(AX), DI
-	MOVQ         24(AX), R8
-	MOVQ         32(AX), R9
-	MOVQ         40(AX), R10
-	MOVQ         48(AX), R11
-	VMOVUPS      112(AX), Z5
-	VMOVUPS      368(AX), Z8
-	VMOVUPS      176(AX), Z6
-	VMOVUPS      432(AX), Z9
-	VMOVUPS      240(AX), Z7
-	VMOVUPS      496(AX), Z10
-	MOVQ         BX, R12
-	SHRQ         $0x02, R12
-	VMOVD        R12, X11
-	VPBROADCASTD X11, Z14
+	MOVQ         88(AX), CX
+	MOVQ         56(AX), DX
+	KMOVW        DX, K1
+	MOVQ         72(AX), DX
+	KMOVW        DX, K2
+	VMOVUPS      104(AX), Z0
+	VMOVUPS      168(AX), Z1
+	VMOVUPS      232(AX), Z2
+	VPBROADCASTD 648(AX), Z6
+	MOVQ         80(AX), DX
+	MOVQ         8(AX), BX
+	MOVQ         16(AX), SI
+	MOVQ         96(AX), DI
+	MOVQ         64(AX), R8
+	MOVQ         24(AX), R9
+	MOVQ         32(AX), R10
+	MOVQ         40(AX), R11
+	MOVQ         48(AX), R12
+
+plane:
+	MOVQ         (AX), R13
+	VBROADCASTSS (CX), Z7
+	VBROADCASTSS 4(CX), Z8
+	VBROADCASTSS 8(CX), Z9
+	VBROADCASTSS 12(CX), Z10
+	VPXORD       Z11, Z11, Z11
+	VMULPS       Z10, Z9, Z9
+	VSUBPS       Z9, Z11, Z9
+	VMULPS       Z10, Z8, Z8
+	VSUBPS       Z8, Z11, Z8
+	VMOVUPS      360(AX), Z3
+	VMOVUPS      424(AX), Z4
+	VMOVUPS      488(AX), Z5
 
 row:
-	VMOVUPS.Z     (R8), K1, Z15
-	VMOVUPS.Z     (R9), K1, Z16
-	VMOVUPS.Z     (R10), K1, Z17
-	VMOVUPS       (DX), Z11
-	VMOVUPS       64(DX), Z12
-	VMOVUPS       (DX)(DI*1), Z13
-	VPXORD        Z18, Z18, Z18
-	VCMPPS        $0x16, Z18, Z16, K3
+	VMOVUPS.Z     (R9), K1, Z15
+	VMOVUPS.Z     (R10), K1, Z12
+	VMOVUPS.Z     (R11), K1, Z16
+	VPXORD        Z17, Z17, Z17
+	VCMPPS        $0x16, Z17, Z12, K3
 	VMOVAPS.Z     Z15, K3, Z15
-	VPERMD        Z17, Z5, Z16
-	VPCMPEQD      Z8, Z16, K3
-	VPERMPS.Z     Z15, Z5, K3, Z16
-	VSUBPS        Z0, Z11, Z11
-	VFMADD213PS   Z1, Z2, Z11
-	VFMADD231PS   Z3, Z16, Z11
-	VADDPS        Z11, Z4, Z4
-	VPADDD        Z8, Z14, Z8
-	VPERMD        Z17, Z6, Z16
-	VPCMPEQD      Z9, Z16, K3
-	VPERMPS.Z     Z15, Z6, K3, Z16
-	VSUBPS        Z0, Z12, Z12
-	VFMADD213PS   Z1, Z2, Z12
-	VFMADD231PS   Z3, Z16, Z12
-	VADDPS        Z12, Z4, Z4
-	VPADDD        Z9, Z14, Z9
-	VPERMD        Z17, Z7, Z16
-	VPCMPEQD      Z10, Z16, K3
-	VPERMPS.Z     Z15, Z7, K3, Z15
-	VSUBPS        Z0, Z13, Z13
-	VFMADD213PS   Z1, Z2, Z13
-	VFMADD231PS   Z3, Z15, Z13
-	VADDPS        Z13, Z4, K2, Z4
-	VPADDD        Z10, Z14, Z10
-	VMOVUPS       Z11, (SI)
-	VMOVUPS       Z12, 64(SI)
-	VMOVUPS       Z13, (SI)(DI*1)
-	ADDQ          BX, DX
-	ADDQ          BX, SI
-	ADDQ          R11, R8
-	ADDQ          R11, R9
-	ADDQ          R11, R10
-	DECQ          CX
+	VMOVUPS       (BX), Z12
+	VMOVUPS       64(BX), Z13
+	VMOVUPS       (BX)(R8*1), Z14
+	VPERMD        Z16, Z0, Z18
+	VPCMPEQD      Z3, Z18, K3
+	VPERMPS.Z     Z15, Z0, K3, Z18
+	VSUBPS        Z7, Z12, Z12
+	VFMADD213PS   Z8, Z9, Z12
+	VFMADD231PS   Z10, Z18, Z12
+	VADDPS        Z12, Z11, Z11
+	VPERMD        Z16, Z1, Z18
+	VPCMPEQD      Z4, Z18, K3
+	VPERMPS.Z     Z15, Z1, K3, Z18
+	VSUBPS        Z7, Z13, Z13
+	VFMADD213PS   Z8, Z9, Z13
+	VFMADD231PS   Z10, Z18, Z13
+	VADDPS        Z13, Z11, Z11
+	VPERMD        Z16, Z2, Z16
+	VPCMPEQD      Z5, Z16, K3
+	VPERMPS.Z     Z15, Z2, K3, Z15
+	VSUBPS        Z7, Z14, Z14
+	VFMADD213PS   Z8, Z9, Z14
+	VFMADD231PS   Z10, Z15, Z14
+	VMOVAPS.Z     Z14, K2, Z15
+	VADDPS        Z15, Z11, Z11
+	VPADDD        Z3, Z6, Z3
+	VPADDD        Z4, Z6, Z4
+	VPADDD        Z5, Z6, Z5
+	VMOVUPS       Z12, (DI)
+	VMOVUPS       Z13, 64(DI)
+	VMOVUPS       Z14, (DI)(R8*1)
+	ADDQ          SI, BX
+	ADDQ          SI, DI
+	ADDQ          R12, R9
+	ADDQ          R12, R10
+	ADDQ          R12, R11
+	DECQ          R13
 	JNZ           row
-	VEXTRACTF64X4 $0x01, Z4, Y0
-	VADDPS        Y4, Y0, Y0
-	VEXTRACTF32X4 $0x01, Y0, X1
-	VADDPS        X0, X1, X1
-	VPERMILPS     $0x4e, X1, X0
-	VADDPS        X1, X0, X1
-	VPERMILPS     $0xb1, X1, X0
-	VADDPS        X1, X0, X1
-	VMOVSS        X1, 104(AX)
+	VEXTRACTF64X4 $0x01, Z11, Y3
+	VADDPS        Y11, Y3, Y3
+	VEXTRACTF32X4 $0x01, Y3, X4
+	VADDPS        X3, X4, X4
+	VPERMILPS     $0x4e, X4, X3
+	VADDPS        X4, X3, X4
+	VPERMILPS     $0xb1, X4, X3
+	VADDPS        X4, X3, X4
+	VMOVSS        X4, 16(CX)
+	ADDQ          $0x18, CX
+	DECQ          DX
+	JNZ           plane
 	VZEROUPPER
 	RET
 
@@ -492,98 +1208,103 @@ row:
 // Requires: AVX, AVX512F, AVX512VL
 TEXT ·normPoolSums4AVX512(SB), NOSPLIT, $0-8
 	MOVQ         poolGradTile+0(FP), AX
-	MOVQ         56(AX), CX
-	KMOVW        CX, K1
-	MOVQ         72(AX), CX
-	KMOVW        CX, K2
-	VBROADCASTSS 80(AX), Z0
-	VPXORD       Z1, Z1, Z1
-	VPXORD       Z2, Z2, Z2
-	VPXORD       Z3, Z3, Z3
-	MOVQ         (AX), CX
-	MOVQ         8(AX), DX
-	MOVQ         16(AX), BX
-	MOVQ         96(AX), SI
-	MOVQ         64(AX), DI
-	MOVQ         24(AX), R8
-	MOVQ         32(AX), R9
-	MOVQ         40(AX), R10
-	MOVQ         48(AX), R11
-	VMOVUPS      112(AX), Z4
-	VMOVUPS      368(AX), Z8
-	VMOVUPS      176(AX), Z5
-	VMOVUPS      432(AX), Z9
-	VMOVUPS      240(AX), Z6
-	VMOVUPS      496(AX), Z10
-	VMOVUPS      304(AX), Z7
-	VMOVUPS      560(AX), Z11
-	MOVQ         BX, R12
-	SHRQ         $0x02, R12
-	VMOVD        R12, X12
-	VPBROADCASTD X12, Z16
+	MOVQ         88(AX), CX
+	MOVQ         56(AX), DX
+	KMOVW        DX, K1
+	MOVQ         72(AX), DX
+	KMOVW        DX, K2
+	VMOVUPS      104(AX), Z0
+	VMOVUPS      168(AX), Z1
+	VMOVUPS      232(AX), Z2
+	VMOVUPS      296(AX), Z3
+	VPBROADCASTD 648(AX), Z8
+	MOVQ         80(AX), DX
+	MOVQ         8(AX), BX
+	MOVQ         16(AX), SI
+	MOVQ         96(AX), DI
+	MOVQ         64(AX), R8
+	MOVQ         24(AX), R9
+	MOVQ         32(AX), R10
+	MOVQ         40(AX), R11
+	MOVQ         48(AX), R12
+
+plane:
+	MOVQ         (AX), R13
+	VBROADCASTSS (CX), Z9
+	VPXORD       Z11, Z11, Z11
+	VPXORD       Z12, Z12, Z12
+	VPXORD       Z10, Z10, Z10
+	VMOVUPS      360(AX), Z4
+	VMOVUPS      424(AX), Z5
+	VMOVUPS      488(AX), Z6
+	VMOVUPS      552(AX), Z7
 
 row:
-	VMOVUPS.Z     (R8), K1, Z17
-	VMOVUPS.Z     (R9), K1, Z18
-	VMOVUPS.Z     (R10), K1, Z19
-	VMOVUPS       (DX), Z12
-	VMOVUPS       64(DX), Z13
-	VMOVUPS       128(DX), Z14
-	VMOVUPS       (DX)(DI*1), Z15
-	VPXORD        Z20, Z20, Z20
-	VCMPPS        $0x16, Z20, Z18, K3
+	VMOVUPS.Z     (R9), K1, Z17
+	VMOVUPS.Z     (R10), K1, Z13
+	VMOVUPS.Z     (R11), K1, Z18
+	VPXORD        Z19, Z19, Z19
+	VCMPPS        $0x16, Z19, Z13, K3
 	VMOVAPS.Z     Z17, K3, Z17
-	VADDPS        Z17, Z1, Z1
-	VPERMD        Z19, Z4, Z18
-	VPCMPEQD      Z8, Z18, K3
-	VPERMPS.Z     Z17, Z4, K3, Z18
-	VSUBPS        Z0, Z12, Z12
-	VFMADD231PS   Z18, Z12, Z2
-	VPADDD        Z8, Z16, Z8
-	VPERMD        Z19, Z5, Z12
-	VPCMPEQD      Z9, Z12, K3
-	VPERMPS.Z     Z17, Z5, K3, Z12
-	VSUBPS        Z0, Z13, Z13
-	VFMADD231PS   Z12, Z13, Z3
-	VPADDD        Z9, Z16, Z9
-	VPERMD        Z19, Z6, Z12
-	VPCMPEQD      Z10, Z12, K3
-	VPERMPS.Z     Z17, Z6, K3, Z12
-	VSUBPS        Z0, Z14, Z14
-	VFMADD231PS   Z12, Z14, Z2
-	VPADDD        Z10, Z16, Z10
-	VPERMD        Z19, Z7, Z12
-	VPCMPEQD      Z11, Z12, K3
-	VPERMPS.Z     Z17, Z7, K3, Z12
-	VSUBPS        Z0, Z15, Z15
-	VFMADD231PS   Z12, Z15, K2, Z3
-	VPADDD        Z11, Z16, Z11
-	ADDQ          BX, DX
-	ADDQ          BX, SI
-	ADDQ          R11, R8
-	ADDQ          R11, R9
-	ADDQ          R11, R10
-	DECQ          CX
+	VMOVUPS       (BX), Z13
+	VMOVUPS       64(BX), Z14
+	VMOVUPS       128(BX), Z15
+	VMOVUPS       (BX)(R8*1), Z16
+	VADDPS        Z17, Z10, Z10
+	VPERMD        Z18, Z0, Z20
+	VPCMPEQD      Z4, Z20, K3
+	VPERMPS.Z     Z17, Z0, K3, Z20
+	VSUBPS        Z9, Z13, Z13
+	VFMADD231PS   Z20, Z13, Z11
+	VPERMD        Z18, Z1, Z13
+	VPCMPEQD      Z5, Z13, K3
+	VPERMPS.Z     Z17, Z1, K3, Z13
+	VSUBPS        Z9, Z14, Z14
+	VFMADD231PS   Z13, Z14, Z12
+	VPERMD        Z18, Z2, Z13
+	VPCMPEQD      Z6, Z13, K3
+	VPERMPS.Z     Z17, Z2, K3, Z13
+	VSUBPS        Z9, Z15, Z15
+	VFMADD231PS   Z13, Z15, Z11
+	VPERMD        Z18, Z3, Z13
+	VPCMPEQD      Z7, Z13, K3
+	VPERMPS.Z     Z17, Z3, K3, Z13
+	VSUBPS        Z9, Z16, Z16
+	VMOVAPS.Z     Z16, K2, Z16
+	VFMADD231PS   Z13, Z16, Z12
+	VPADDD        Z4, Z8, Z4
+	VPADDD        Z5, Z8, Z5
+	VPADDD        Z6, Z8, Z6
+	VPADDD        Z7, Z8, Z7
+	ADDQ          SI, BX
+	ADDQ          SI, DI
+	ADDQ          R12, R9
+	ADDQ          R12, R10
+	ADDQ          R12, R11
+	DECQ          R13
 	JNZ           row
-	VADDPS        Z3, Z2, Z2
-	VEXTRACTF64X4 $0x01, Z1, Y0
-	VADDPS        Y1, Y0, Y0
-	VEXTRACTF32X4 $0x01, Y0, X1
-	VADDPS        X0, X1, X1
-	VPERMILPS     $0x4e, X1, X0
-	VADDPS        X1, X0, X1
-	VPERMILPS     $0xb1, X1, X0
-	VADDPS        X1, X0, X1
-	VMOVSS        X1, 104(AX)
-	VEXTRACTF64X4 $0x01, Z2, Y0
-	VADDPS        Y2, Y0, Y0
-	VEXTRACTF32X4 $0x01, Y0, X1
-	VADDPS        X0, X1, X1
-	VPERMILPS     $0x4e, X1, X0
-	VADDPS        X1, X0, X1
-	VPERMILPS     $0xb1, X1, X0
-	VADDPS        X1, X0, X1
-	VMOVSS        X1, 108(AX)
+	VADDPS        Z12, Z11, Z11
+	VEXTRACTF64X4 $0x01, Z10, Y4
+	VADDPS        Y10, Y4, Y4
+	VEXTRACTF32X4 $0x01, Y4, X5
+	VADDPS        X4, X5, X5
+	VPERMILPS     $0x4e, X5, X4
+	VADDPS        X5, X4, X5
+	VPERMILPS     $0xb1, X5, X4
+	VADDPS        X5, X4, X5
+	VMOVSS        X5, 16(CX)
+	VEXTRACTF64X4 $0x01, Z11, Y4
+	VADDPS        Y11, Y4, Y4
+	VEXTRACTF32X4 $0x01, Y4, X5
+	VADDPS        X4, X5, X5
+	VPERMILPS     $0x4e, X5, X4
+	VADDPS        X5, X4, X5
+	VPERMILPS     $0xb1, X5, X4
+	VADDPS        X5, X4, X5
+	VMOVSS        X5, 20(CX)
+	ADDQ          $0x18, CX
+	DECQ          DX
+	JNZ           plane
 	VZEROUPPER
 	RET
 
@@ -591,103 +1312,108 @@ row:
 // Requires: AVX, AVX512F, AVX512VL
 TEXT ·normPoolGrad4AVX512(SB), NOSPLIT, $0-8
 	MOVQ         poolGradTile+0(FP), AX
-	MOVQ         56(AX), CX
-	KMOVW        CX, K1
-	MOVQ         72(AX), CX
-	KMOVW        CX, K2
-	VBROADCASTSS 80(AX), Z0
-	VBROADCASTSS 84(AX), Z1
-	VBROADCASTSS 88(AX), Z2
-	VBROADCASTSS 92(AX), Z3
-	VPXORD       Z4, Z4, Z4
-	VMULPS       Z3, Z2, Z2
-	VSUBPS       Z2, Z4, Z2
-	VMULPS       Z3, Z1, Z1
-	VSUBPS       Z1, Z4, Z1
-	MOVQ         (AX), CX
-	MOVQ         8(AX), DX
-	MOVQ         16(AX), BX
-	MOVQ         96(AX), SI
-	MOVQ         64(AX), DI
-	MOVQ         24(AX), R8
-	MOVQ         32(AX), R9
-	MOVQ         40(AX), R10
-	MOVQ         48(AX), R11
-	VMOVUPS      112(AX), Z5
-	VMOVUPS      368(AX), Z9
-	VMOVUPS      176(AX), Z6
-	VMOVUPS      432(AX), Z10
-	VMOVUPS      240(AX), Z7
-	VMOVUPS      496(AX), Z11
-	VMOVUPS      304(AX), Z8
-	VMOVUPS      560(AX), Z12
-	MOVQ         BX, R12
-	SHRQ         $0x02, R12
-	VMOVD        R12, X13
-	VPBROADCASTD X13, Z17
+	MOVQ         88(AX), CX
+	MOVQ         56(AX), DX
+	KMOVW        DX, K1
+	MOVQ         72(AX), DX
+	KMOVW        DX, K2
+	VMOVUPS      104(AX), Z0
+	VMOVUPS      168(AX), Z1
+	VMOVUPS      232(AX), Z2
+	VMOVUPS      296(AX), Z3
+	VPBROADCASTD 648(AX), Z8
+	MOVQ         80(AX), DX
+	MOVQ         8(AX), BX
+	MOVQ         16(AX), SI
+	MOVQ         96(AX), DI
+	MOVQ         64(AX), R8
+	MOVQ         24(AX), R9
+	MOVQ         32(AX), R10
+	MOVQ         40(AX), R11
+	MOVQ         48(AX), R12
+
+plane:
+	MOVQ         (AX), R13
+	VBROADCASTSS (CX), Z9
+	VBROADCASTSS 4(CX), Z10
+	VBROADCASTSS 8(CX), Z11
+	VBROADCASTSS 12(CX), Z12
+	VPXORD       Z13, Z13, Z13
+	VMULPS       Z12, Z11, Z11
+	VSUBPS       Z11, Z13, Z11
+	VMULPS       Z12, Z10, Z10
+	VSUBPS       Z10, Z13, Z10
+	VMOVUPS      360(AX), Z4
+	VMOVUPS      424(AX), Z5
+	VMOVUPS      488(AX), Z6
+	VMOVUPS      552(AX), Z7
 
 row:
-	VMOVUPS.Z     (R8), K1, Z18
-	VMOVUPS.Z     (R9), K1, Z19
-	VMOVUPS.Z     (R10), K1, Z20
-	VMOVUPS       (DX), Z13
-	VMOVUPS       64(DX), Z14
-	VMOVUPS       128(DX), Z15
-	VMOVUPS       (DX)(DI*1), Z16
-	VPXORD        Z21, Z21, Z21
-	VCMPPS        $0x16, Z21, Z19, K3
+	VMOVUPS.Z     (R9), K1, Z18
+	VMOVUPS.Z     (R10), K1, Z14
+	VMOVUPS.Z     (R11), K1, Z19
+	VPXORD        Z20, Z20, Z20
+	VCMPPS        $0x16, Z20, Z14, K3
 	VMOVAPS.Z     Z18, K3, Z18
-	VPERMD        Z20, Z5, Z19
-	VPCMPEQD      Z9, Z19, K3
-	VPERMPS.Z     Z18, Z5, K3, Z19
-	VSUBPS        Z0, Z13, Z13
-	VFMADD213PS   Z1, Z2, Z13
-	VFMADD231PS   Z3, Z19, Z13
-	VADDPS        Z13, Z4, Z4
-	VPADDD        Z9, Z17, Z9
-	VPERMD        Z20, Z6, Z19
-	VPCMPEQD      Z10, Z19, K3
-	VPERMPS.Z     Z18, Z6, K3, Z19
-	VSUBPS        Z0, Z14, Z14
-	VFMADD213PS   Z1, Z2, Z14
-	VFMADD231PS   Z3, Z19, Z14
-	VADDPS        Z14, Z4, Z4
-	VPADDD        Z10, Z17, Z10
-	VPERMD        Z20, Z7, Z19
-	VPCMPEQD      Z11, Z19, K3
-	VPERMPS.Z     Z18, Z7, K3, Z19
-	VSUBPS        Z0, Z15, Z15
-	VFMADD213PS   Z1, Z2, Z15
-	VFMADD231PS   Z3, Z19, Z15
-	VADDPS        Z15, Z4, Z4
-	VPADDD        Z11, Z17, Z11
-	VPERMD        Z20, Z8, Z19
-	VPCMPEQD      Z12, Z19, K3
-	VPERMPS.Z     Z18, Z8, K3, Z18
-	VSUBPS        Z0, Z16, Z16
-	VFMADD213PS   Z1, Z2, Z16
-	VFMADD231PS   Z3, Z18, Z16
-	VADDPS        Z16, Z4, K2, Z4
-	VPADDD        Z12, Z17, Z12
-	VMOVUPS       Z13, (SI)
-	VMOVUPS       Z14, 64(SI)
-	VMOVUPS       Z15, 128(SI)
-	VMOVUPS       Z16, (SI)(DI*1)
-	ADDQ          BX, DX
-	ADDQ          BX, SI
-	ADDQ          R11, R8
-	ADDQ          R11, R9
-	ADDQ          R11, R10
-	DECQ          CX
+	VMOVUPS       (BX), Z14
+	VMOVUPS       64(BX), Z15
+	VMOVUPS       128(BX), Z16
+	VMOVUPS       (BX)(R8*1), Z17
+	VPERMD        Z19, Z0, Z21
+	VPCMPEQD      Z4, Z21, K3
+	VPERMPS.Z     Z18, Z0, K3, Z21
+	VSUBPS        Z9, Z14, Z14
+	VFMADD213PS   Z10, Z11, Z14
+	VFMADD231PS   Z12, Z21, Z14
+	VADDPS        Z14, Z13, Z13
+	VPERMD        Z19, Z1, Z21
+	VPCMPEQD      Z5, Z21, K3
+	VPERMPS.Z     Z18, Z1, K3, Z21
+	VSUBPS        Z9, Z15, Z15
+	VFMADD213PS   Z10, Z11, Z15
+	VFMADD231PS   Z12, Z21, Z15
+	VADDPS        Z15, Z13, Z13
+	VPERMD        Z19, Z2, Z21
+	VPCMPEQD      Z6, Z21, K3
+	VPERMPS.Z     Z18, Z2, K3, Z21
+	VSUBPS        Z9, Z16, Z16
+	VFMADD213PS   Z10, Z11, Z16
+	VFMADD231PS   Z12, Z21, Z16
+	VADDPS        Z16, Z13, Z13
+	VPERMD        Z19, Z3, Z19
+	VPCMPEQD      Z7, Z19, K3
+	VPERMPS.Z     Z18, Z3, K3, Z18
+	VSUBPS        Z9, Z17, Z17
+	VFMADD213PS   Z10, Z11, Z17
+	VFMADD231PS   Z12, Z18, Z17
+	VMOVAPS.Z     Z17, K2, Z18
+	VADDPS        Z18, Z13, Z13
+	VPADDD        Z4, Z8, Z4
+	VPADDD        Z5, Z8, Z5
+	VPADDD        Z6, Z8, Z6
+	VPADDD        Z7, Z8, Z7
+	VMOVUPS       Z14, (DI)
+	VMOVUPS       Z15, 64(DI)
+	VMOVUPS       Z16, 128(DI)
+	VMOVUPS       Z17, (DI)(R8*1)
+	ADDQ          SI, BX
+	ADDQ          SI, DI
+	ADDQ          R12, R9
+	ADDQ          R12, R10
+	ADDQ          R12, R11
+	DECQ          R13
 	JNZ           row
-	VEXTRACTF64X4 $0x01, Z4, Y0
-	VADDPS        Y4, Y0, Y0
-	VEXTRACTF32X4 $0x01, Y0, X1
-	VADDPS        X0, X1, X1
-	VPERMILPS     $0x4e, X1, X0
-	VADDPS        X1, X0, X1
-	VPERMILPS     $0xb1, X1, X0
-	VADDPS        X1, X0, X1
-	VMOVSS        X1, 104(AX)
+	VEXTRACTF64X4 $0x01, Z13, Y4
+	VADDPS        Y13, Y4, Y4
+	VEXTRACTF32X4 $0x01, Y4, X5
+	VADDPS        X4, X5, X5
+	VPERMILPS     $0x4e, X5, X4
+	VADDPS        X5, X4, X5
+	VPERMILPS     $0xb1, X5, X4
+	VADDPS        X5, X4, X5
+	VMOVSS        X5, 16(CX)
+	ADDQ          $0x18, CX
+	DECQ          DX
+	JNZ           plane
 	VZEROUPPER
 	RET

@@ -18,7 +18,7 @@ var Families = slices.Concat(
 		isa.Family{Name: "norm", Emit: norm, ISAs: isa.Each, Choose: true},
 		isa.Family{Name: "moments", Emit: isa.All(moments, momentsAround), ISAs: isa.Each, Choose: true},
 		isa.Family{Name: "normrelu", Emit: isa.All(normReLU, bothHalves), ISAs: isa.Each, Choose: true},
-		isa.Family{Name: "normpool", Emit: normPool, ISAs: isa.Wide},
+		isa.Family{Name: "normpool", Emit: normPool, ISAs: isa.Each, Choose: true},
 		isa.Family{Name: "normpool_strip", Emit: normPoolStrips, ISAs: isa.Narrow, Choose: true},
 		isa.Family{Name: "bf16_norm", Emit: bf16Norm, ISAs: isa.BF16, Choose: true},
 		isa.Family{Name: "bf16_normpool", Emit: bf16NormPool, ISAs: isa.BF16},
@@ -39,8 +39,11 @@ var Layouts = []isa.Layout{
 	{Folder: "pool", Name: "windowTap", Fields: []isa.Field{{Name: "offset", Offset: tapOffset}, {Name: "place", Offset: tapPlace}}},
 	{Folder: "norm", Name: "poolGradTile", Fields: []isa.Field{
 		{Name: "rows", Offset: pgRows}, {Name: "x", Offset: pgX}, {Name: "stride", Offset: pgStride}, {Name: "dy", Offset: pgDY}, {Name: "y", Offset: pgY}, {Name: "idx", Offset: pgIdx}, {Name: "outStride", Offset: pgOut},
-		{Name: "n", Offset: pgN}, {Name: "last", Offset: pgLast}, {Name: "counts", Offset: pgCounts}, {Name: "mean", Offset: pgMean}, {Name: "meanDy", Offset: pgMeanDY}, {Name: "slope", Offset: pgSlope}, {Name: "scale", Offset: pgScale},
-		{Name: "dx", Offset: pgDX}, {Name: "sum", Offset: pgSum}, {Name: "dot", Offset: pgDot}, {Name: "lane", Offset: pgLane}, {Name: "place", Offset: pgPlace},
+		{Name: "n", Offset: pgN}, {Name: "last", Offset: pgLast}, {Name: "counts", Offset: pgCounts}, {Name: "planes", Offset: pgPlanes}, {Name: "each", Offset: pgEach},
+		{Name: "dx", Offset: pgDX}, {Name: "lane", Offset: pgLane}, {Name: "place", Offset: pgPlace}, {Name: "counted", Offset: pgCounted}, {Name: "step", Offset: pgStep},
+	}},
+	{Folder: "norm", Name: "poolPlane", Fields: []isa.Field{
+		{Name: "mean", Offset: ppMean}, {Name: "meanDy", Offset: ppMeanDY}, {Name: "slope", Offset: ppSlope}, {Name: "scale", Offset: ppScale}, {Name: "sum", Offset: ppSum}, {Name: "dot", Offset: ppDot},
 	}},
 	{Folder: "norm", Name: "poolStrip", Fields: []isa.Field{
 		{Name: "rows", Offset: psRows}, {Name: "x", Offset: psX}, {Name: "width", Offset: psWidth}, {Name: "dy", Offset: psDY}, {Name: "y", Offset: psY}, {Name: "idx", Offset: psIdx}, {Name: "outStride", Offset: psOut}, {Name: "dx", Offset: psDX},
