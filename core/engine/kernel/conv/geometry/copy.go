@@ -81,3 +81,8 @@ func SpreadPhase[T kernel.Float](src, dst []T, stride int) {
 		dst[j*stride] = v
 	}
 }
+
+// CopyFours copies rows of four elements, which lie srcStep elements apart in src and dstStep in dst.
+func CopyFours(rows int, src []float32, srcStep int, dst []float32, dstStep int) {
+	vecCopyFours(rows, &src[0], 4*srcStep, &dst[0], 4*dstStep)
+}

@@ -260,6 +260,14 @@ func (t *Taps) Gather(channels int, image, matrix []float32, line int) {
 		return
 	}
 	c.srcRow, c.dstRow = 4*p.StrideH*p.W, 4*p.OutW()
+	if p.PadH == 0 && channels < p.R { // the rows of taps of a channel as so many planes
+		c.srcPlane, c.dstPlane = 4*p.DilationH()*p.W, 4*p.S*line
+		for ch := range channels {
+			c.planes, c.rows, c.src, c.dst = p.R, p.OutH(), &image[ch*size], &matrix[ch*taps*line]
+			c.gather(t.sources)
+		}
+		return
+	}
 	near := max(1, nearElems/size)
 	for first := 0; first < channels; first += near {
 		count := min(near, channels-first)
@@ -288,10 +296,11 @@ func (p *Shape) seeingRows(r int) (from, end int) {
 // clearRows clears what a row of taps sees of padding: rows of pixels.
 func (t *Taps) clearRows(channels int, matrix []float32, line, from, end int) {
 	p := &t.image
+	if from == end {
+		return
+	}
 	for i := range channels * p.S {
-		if from < end {
-			clear(matrix[(i/p.S*p.R*p.S+i%p.S)*line:][from*p.OutW() : end*p.OutW()])
-		}
+		clear(matrix[(i/p.S*p.R*p.S+i%p.S)*line:][from*p.OutW() : end*p.OutW()])
 	}
 }
 

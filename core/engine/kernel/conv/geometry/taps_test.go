@@ -24,6 +24,7 @@ func tapShapes() (all []Shape) {
 		add(Shape{H: side, W: 7, R: 2, S: 1, StrideH: 3, StrideW: 1, PadH: 1})
 		add(Shape{H: 6, W: side, R: 3, S: 3, StrideH: 2, StrideW: 1, PadH: 2, PadW: 2, DilH: 2, DilW: 3})
 		add(Shape{H: 5, W: 2 * side, R: 1, S: 16, StrideH: 2, StrideW: 16})
+		add(Shape{H: 12, W: side + 10, R: 5, S: 5, StrideH: 5 + side%2, StrideW: 5}) // fewer channels than rows of taps
 	}
 	return all
 }

@@ -23,6 +23,11 @@ func vecPickPairs(n int, src *float32, dst *float32) {
 	pickPairsAVX512(n, src, dst)
 }
 
+// vecCopyFours copies rows of four elements. The steps are bytes.
+func vecCopyFours(rows int, src *float32, srcStep int, dst *float32, dstStep int) {
+	copyFoursAVX2(rows, src, srcStep, dst, dstStep)
+}
+
 // vecFramePlanes copies rows of planes to frames. It may write zeros behind a row.
 func vecFramePlanes(planeCopy *PlaneCopy) {
 	framePlanesAVX2(planeCopy)

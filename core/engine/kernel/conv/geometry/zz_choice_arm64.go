@@ -19,6 +19,11 @@ func vecPickPairs(n int, src *float32, dst *float32) {
 	kernel.NoVectors()
 }
 
+// vecCopyFours copies rows of four elements. The steps are bytes.
+func vecCopyFours(rows int, src *float32, srcStep int, dst *float32, dstStep int) {
+	copyFoursNEON(rows, src, srcStep, dst, dstStep)
+}
+
 // vecFramePlanes copies rows of planes to frames. It may write zeros behind a row.
 func vecFramePlanes(planeCopy *PlaneCopy) {
 	framePlanesNEON(planeCopy)

@@ -2,6 +2,11 @@
 
 package geometry
 
+// copyFoursAVX2 copies rows of four elements. The steps are bytes.
+//
+//go:noescape
+func copyFoursAVX2(rows int, src *float32, srcStep int, dst *float32, dstStep int)
+
 // framePlanesAVX2 copies rows of planes to frames. It may write zeros behind a row.
 //
 //go:noescape

@@ -2,6 +2,37 @@
 
 #include "textflag.h"
 
+// func copyFoursAVX2(rows int, src *float32, srcStep int, dst *float32, dstStep int)
+// Requires: AVX
+TEXT ·copyFoursAVX2(SB), NOSPLIT, $0-40
+	MOVQ rows+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ srcStep+16(FP), DX
+	MOVQ dst+24(FP), BX
+	MOVQ dstStep+32(FP), SI
+	SUBQ $0x02, AX
+	JL   last
+
+pair:
+	VMOVUPS (CX), X0
+	VMOVUPS (CX)(DX*1), X1
+	LEAQ    (CX)(DX*2), CX
+	VMOVUPS X0, (BX)
+	VMOVUPS X1, (BX)(SI*1)
+	LEAQ    (BX)(SI*2), BX
+	SUBQ    $0x02, AX
+	JGE     pair
+
+last:
+	ADDQ    $0x02, AX
+	JZ      copied
+	VMOVUPS (CX), X0
+	VMOVUPS X0, (BX)
+
+copied:
+	VZEROUPPER
+	RET
+
 // func framePlanesAVX2(planeCopy *PlaneCopy)
 // Requires: AVX, MMX+
 TEXT ·framePlanesAVX2(SB), NOSPLIT, $0-8

@@ -2,6 +2,11 @@
 
 package geometry
 
+// copyFoursNEON copies rows of four elements. The steps are bytes.
+//
+//go:noescape
+func copyFoursNEON(rows int, src *float32, srcStep int, dst *float32, dstStep int)
+
 // framePlanesNEON copies rows of planes to frames. It may write zeros behind a row.
 //
 //go:noescape

@@ -2,6 +2,34 @@
 
 #include "textflag.h"
 
+// func copyFoursNEON(rows int, src *float32, srcStep int, dst *float32, dstStep int)
+TEXT ·copyFoursNEON(SB), NOSPLIT, $0-40
+	MOVD	rows+0(FP), R5
+	MOVD	src+8(FP), R4
+	MOVD	srcStep+16(FP), R3
+	MOVD	dst+24(FP), R2
+	MOVD	dstStep+32(FP), R1
+	SUBS	$2, R5, R5
+	BLT	last
+pair:
+	FMOVQ	0(R4), F1
+	ADD	R3<<0, R4, R0
+	FMOVQ	0(R0), F0
+	ADD	R3<<1, R4, R4
+	FMOVQ	F1, 0(R2)
+	ADD	R1<<0, R2, R0
+	FMOVQ	F0, 0(R0)
+	ADD	R1<<1, R2, R2
+	SUBS	$2, R5, R5
+	BGE	pair
+last:
+	ADDS	$2, R5, R5
+	BEQ	copied
+	FMOVQ	0(R4), F1
+	FMOVQ	F1, 0(R2)
+copied:
+	RET
+
 // func framePlanesNEON(planeCopy *PlaneCopy)
 TEXT ·framePlanesNEON(SB), NOSPLIT, $0-8
 	MOVD	planeCopy+0(FP), R10

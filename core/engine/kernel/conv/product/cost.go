@@ -84,7 +84,7 @@ func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 			if m.inPlace {
 				copied += in
 			}
-			t[deepVectors] += groups * float64(p.N*copied*kernel.CeilDiv(m.pixels, lanes))
+			t[deepVectors] += groups * float64(p.N*copied*kernel.CeilDiv(m.pixels, lanes)) * m.shareOfCopy()
 		}
 		if m.packsInputs(kg) {
 			kg, m.rows = m.rows, kg
@@ -106,7 +106,7 @@ func (m *patches) rowsTerms(in, out int) (t cost.Terms) {
 	t[panels], t[runs] = vectors/2, math.Ceil(float64(p.N)/float64(m.batch))*groups
 	t[shortSums] = vectors * float64(out*max(0, hidesStore-in)) / hidesStore
 	t[packedWeights] += float64(kernel.CeilDiv(p.N, m.batch)) * groups * float64(in*out)
-	t[deepVectors] = batches * float64(m.copiedVectors(images, in, out))
+	t[deepVectors] = batches * float64(m.copiedVectors(images, in, out)) * m.shareOfCopy()
 	if packsPixels(in, out, images*m.pixels) {
 		t[packedPixels] += vectors * float64(in)
 		return t

@@ -3,6 +3,7 @@ package product
 import (
 	"github.com/trainctl/trainctl/core/engine/kernel"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/cost"
+	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
 	"github.com/trainctl/trainctl/core/engine/kernel/gemm"
 )
 
@@ -23,10 +24,31 @@ func (m *patches) side(images int) joined {
 
 func (j *joined) elems(rows int) int { return rows * j.line }
 
+// few is how many pixels an image has at most whose rows are copied with narrow vectors: of eight lanes, or of four.
+const few, fours = 8, 4
+
+// fewRows are the rows of images of few pixels, which are alone and side by side.
+func (j *joined) fewRows(rows, images, between int, alone, side []float32) (apart, together geometry.PlaneCopy) {
+	apart = geometry.PlaneCopy{Images: images, Rows: rows, Src: &alone[0], SrcImage: 4 * between, SrcRow: 4 * j.pixels, Dst: &side[0], DstImage: 4 * j.pixels, DstRow: 4 * j.line}
+	apart.SetWidth(j.pixels, 1)
+	together = apart
+	together.Src, together.SrcImage, together.SrcRow, together.Dst, together.DstImage, together.DstRow = apart.Dst, apart.DstImage, apart.DstRow, apart.Src, apart.SrcImage, apart.SrcRow
+	return apart, together
+}
+
 // gather copies rows of some images, which lie between apart.
 func (j *joined) gather(rows, images, between int, src, dst []float32) {
 	lanes := kernel.Lanes()
+	if j.pixels <= few && j.pixels != fours {
+		apart, _ := j.fewRows(rows, images, between, src, dst)
+		apart.Frame()
+		return
+	}
 	for i := range images {
+		if j.pixels == fours {
+			geometry.CopyFours(rows, src[i*between:], j.pixels, dst[i*j.pixels:], j.line)
+			continue
+		}
 		for col := 0; col < j.pixels; col += lanes {
 			gemm.PackAlong(rows, &src[i*between+col], 4*j.pixels, kernel.FirstLanes(min(lanes, j.pixels-col)), &dst[i*j.pixels+col], 4*j.line)
 		}
@@ -37,9 +59,18 @@ func (j *joined) gather(rows, images, between int, src, dst []float32) {
 // rows of an image are copied without.
 func (j *joined) scatter(rows, images, between int, src, dst []float32) {
 	lanes := kernel.Lanes()
+	if j.pixels <= few && j.pixels != fours {
+		_, together := j.fewRows(rows, images, between, dst, src)
+		together.Cut()
+		return
+	}
 	last := max(0, rows-kernel.CeilDiv(lanes, j.pixels))
 	for i := range images {
 		src, dst := src[i*j.pixels:], dst[i*between:]
+		if j.pixels == fours {
+			geometry.CopyFours(rows, src, j.line, dst, j.pixels)
+			continue
+		}
 		for col := (j.pixels - 1) / lanes * lanes; col >= 0 && last > 0; col -= lanes {
 			gemm.PackAlong(last, &src[col], 4*j.line, kernel.FirstLanes(lanes), &dst[col], 4*j.pixels)
 		}
@@ -119,10 +150,22 @@ const (
 	callCycles      = 40
 )
 
-// join is how many images of a product of out rows from in rows lie side by side: one if copies take longer than idle lanes.
-func (m *patches) join(in, out int) joined {
+// joins are the images of a product that lie side by side, for shapes and directions, and manyImages those of the batch for which
+// they have been found.
+var joins geometry.Memo[int]
+
+const manyImages = 32
+
+// joinOf is how many images of a product lie side by side: one if copies take longer than idle lanes.
+func joinOf(p *geometry.Shape, d geometry.Direction) int {
+	many := *p
+	many.N = manyImages
+	m, in, out := patchesOf(&many, d), p.PatchSize(), p.K/p.GroupCount()
+	if d == geometry.ToInput {
+		in, out = out, in
+	}
 	if m.pixels == 1 || m.pixels%kernel.Lanes() == 0 {
-		return m.alone()
+		return 1
 	}
 	best, least := 1, m.cycles(1, in, out)
 	for images := 2; images <= min(m.batch, mostJoined, mostJoinedElems/((in+out)*m.pixels)); images++ {
@@ -130,16 +173,21 @@ func (m *patches) join(in, out int) joined {
 			best, least = images, c
 		}
 	}
-	if best == 1 {
-		return m.alone()
-	}
-	return m.side(best)
+	return best
 }
 
 // cycles is about what a batch takes in products of so many images.
 func (m *patches) cycles(images, in, out int) float64 {
 	t, _ := m.tileTerms(images, in, out)
-	return t[cost.Steps] + callCycles*t[cost.Calls] + copyCycles*float64(m.copiedVectors(images, in, out))
+	return t[cost.Steps] + callCycles*t[cost.Calls] + copyCycles*float64(m.copiedVectors(images, in, out))*m.shareOfCopy()
+}
+
+// shareOfCopy is what the copy of a vector takes where rows have few pixels, as a part of the time that others take.
+func (m *patches) shareOfCopy() float64 {
+	if m.pixels <= few {
+		return 0.25
+	}
+	return 1
 }
 
 // tileTerms is the tiles of a batch in products of so many images, and how many vectors of pixels they have.

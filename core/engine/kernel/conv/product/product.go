@@ -38,7 +38,19 @@ type patches struct {
 	together      joined // images that are one product, but of weight gradients
 }
 
+// newPatches is for a direction of p.
 func newPatches(p *geometry.Shape, d geometry.Direction) patches {
+	m := patchesOf(p, d)
+	if m.together = m.alone(); d != geometry.ToWeight {
+		if n := min(m.batch, joins.Of(p, d, func() int { return joinOf(p, d) })); n > 1 {
+			m.together = m.side(n)
+		}
+	}
+	return m
+}
+
+// patchesOf is newPatches of images that are not joined.
+func patchesOf(p *geometry.Shape, d geometry.Direction) patches {
 	m := patches{p: p, rows: p.PatchSize(), pixels: p.OutH() * p.OutW(), batch: p.N}
 	m.inPlace = p.PadH == 0 && p.PadW == 0 && (p.R == 1 && p.S == 1 && p.StrideH == 1 && p.StrideW == 1 || p.R == p.H && p.S == p.W)
 	if !m.inPlace {
@@ -51,12 +63,6 @@ func newPatches(p *geometry.Shape, d geometry.Direction) patches {
 	m.line, m.between = m.pixels, m.image()
 	if !m.inPlace && m.pixels > 1 {
 		m.line, m.between = kernel.CeilDiv(m.batch*m.pixels, kernel.Block)*kernel.Block+kernel.Block, m.pixels
-	}
-	switch kg := p.K / p.GroupCount(); d {
-	case geometry.ToOutput:
-		m.together = m.join(m.rows, kg)
-	case geometry.ToInput:
-		m.together = m.join(kg, m.rows)
 	}
 	return m
 }

@@ -228,6 +228,7 @@ func planeDots(a *isa.Asm, taps int) {
 // planeCopies emits the copies of rows of planes. Each has vectors steps and one more, of
 // which a mask of eight lanes counts, or two.
 func planeCopies(a *isa.Asm) {
+	copyFours(a)
 	planeRows(a, "framePlanes", "copies rows of planes to frames. It may write zeros behind a row.", func(from, to operand.Mem, _ operand.Mem, tails *rowTails) {
 		v := a.Vec()
 		a.PREFETCHT2(from.Offset(pages))
@@ -277,6 +278,31 @@ func planeCopies(a *isa.Asm) {
 			tails.store(i, v[i], to.Offset(4*a.Lanes*i))
 		}
 	}, 1, 2, true)
+}
+
+// copyFours copies rows of four elements, two at a time.
+func copyFours(a *isa.Asm) {
+	a.Kernel("copyFours", "func(rows int, src *float32, srcStep int, dst *float32, dstStep int)", "copies rows of four elements. The steps are bytes.")
+	rows, src, srcStep, dst, dstStep := a.Gp("rows"), a.Gp("src"), a.Gp("srcStep"), a.Gp("dst"), a.Gp("dstStep")
+	v := a.Vecs(2)
+	a.SUBQ(operand.U8(2), rows)
+	a.JL(operand.LabelRef("last"))
+	a.Label("pair")
+	a.VMOVUPS(operand.Mem{Base: src}, v[0].AsX())
+	a.VMOVUPS(isa.Offset(src, srcStep, 0), v[1].AsX())
+	a.LEAQ(operand.Mem{Base: src, Index: srcStep, Scale: 2}, src)
+	a.VMOVUPS(v[0].AsX(), operand.Mem{Base: dst})
+	a.VMOVUPS(v[1].AsX(), isa.Offset(dst, dstStep, 0))
+	a.LEAQ(operand.Mem{Base: dst, Index: dstStep, Scale: 2}, dst)
+	a.SUBQ(operand.U8(2), rows)
+	a.JGE(operand.LabelRef("pair"))
+	a.Label("last")
+	a.ADDQ(operand.U8(2), rows)
+	a.JZ(operand.LabelRef("copied"))
+	a.VMOVUPS(operand.Mem{Base: src}, v[0].AsX())
+	a.VMOVUPS(v[0].AsX(), operand.Mem{Base: dst})
+	a.Label("copied")
+	a.Ret()
 }
 
 // rowTails is which lanes of a step's vectors count: all of them before a row's last step. Masks are counted
