@@ -6,6 +6,7 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/direct"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/im2col"
+	"github.com/trainctl/trainctl/core/engine/kernel/conv/interleaved"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/images"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/planes"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/product"
@@ -16,7 +17,7 @@ import (
 // takes every other type, and runs where there are no vectors.
 type Algorithm uint8
 
-// The algorithms. Each has a package of its own (im2col, direct, winograd, product, planes, images),
+// The algorithms. Each has a package of its own (im2col, direct, winograd, product, planes, images, interleaved),
 // but for Lanes, which shares Winograd's kernels.
 const (
 	Columns Algorithm = iota
@@ -26,10 +27,11 @@ const (
 	Planes
 	Lanes
 	Images
+	Interleaved
 	algorithms
 )
 
-var algorithmNames = [algorithms]string{"columns", "direct", "winograd", "product", "planes", "lanes", "images"}
+var algorithmNames = [algorithms]string{"columns", "direct", "winograd", "product", "planes", "lanes", "images", "interleaved"}
 
 // String is the name that `trainctl bench kernels --algorithms` prints.
 func (a Algorithm) String() string { return algorithmNames[a] }
@@ -63,6 +65,8 @@ func Takes(p *Shape, a Algorithm, d Direction) bool {
 		return d == ToWeight && winograd.TakesLanes(p)
 	case Images:
 		return images.Takes(p)
+	case Interleaved:
+		return interleaved.Takes(p)
 	}
 	return true
 }
@@ -135,6 +139,8 @@ func termsOf(p *Shape, a Algorithm, d Direction) (cost.Terms, *cost.Rates) {
 		return winograd.LanesTerms(p), &winograd.LanesRates
 	case Images:
 		return images.Terms(p, d), &images.Rates
+	case Interleaved:
+		return interleaved.Terms(p, d), &interleaved.Rates
 	}
 	return im2col.Terms(p, d), &im2col.Rates
 }

@@ -5,6 +5,7 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/direct"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/im2col"
+	"github.com/trainctl/trainctl/core/engine/kernel/conv/interleaved"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/images"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/planes"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/product"
@@ -63,6 +64,8 @@ func scratch[T kernel.Float](p *Shape, d Direction, columns func(*Shape) int) in
 		return winograd.DirectionScratch(p, d)
 	case Product:
 		return product.Scratch(p, d)
+	case Interleaved:
+		return interleaved.Scratch(p, d)
 	}
 	return columns(p)
 }
@@ -78,6 +81,8 @@ func Forward[T kernel.Float](p *Shape, x, w, bias, y, scratch []T) {
 		product.Forward(p, kernel.As32(x), kernel.As32(w), kernel.As32(bias), kernel.As32(y), kernel.As32(scratch))
 	case Planes:
 		planes.Forward(p, kernel.As32(x), kernel.As32(w), kernel.As32(bias), kernel.As32(y), kernel.As32(scratch))
+	case Interleaved:
+		interleaved.Forward(p, kernel.As32(x), kernel.As32(w), kernel.As32(bias), kernel.As32(y), kernel.As32(scratch))
 	case Images:
 		if !images.Forward(p, kernel.As32(x), kernel.As32(w), kernel.As32(bias), kernel.As32(y), kernel.As32(scratch)) {
 			im2col.Forward(p, x, w, bias, y, scratch)
@@ -98,6 +103,8 @@ func GradInput[T kernel.Float](p *Shape, dy, w, dx, scratch []T) {
 		product.GradInput(p, kernel.As32(dy), kernel.As32(w), kernel.As32(dx), kernel.As32(scratch))
 	case Planes:
 		planes.GradInput(p, kernel.As32(dy), kernel.As32(w), kernel.As32(dx), kernel.As32(scratch))
+	case Interleaved:
+		interleaved.GradInput(p, kernel.As32(dy), kernel.As32(w), kernel.As32(dx), kernel.As32(scratch))
 	case Images:
 		if !images.GradInput(p, kernel.As32(dy), kernel.As32(w), kernel.As32(dx), kernel.As32(scratch)) {
 			im2col.GradInput(p, dy, w, dx, scratch)
@@ -122,6 +129,8 @@ func GradWeight[T kernel.Float](p *Shape, x, dy, dw, scratch []T, accumulate boo
 		}
 	case Lanes:
 		winograd.LanesGradWeight(p, kernel.As32(x), kernel.As32(dy), kernel.As32(dw), kernel.As32(scratch), accumulate)
+	case Interleaved:
+		interleaved.GradWeight(p, kernel.As32(x), kernel.As32(dy), kernel.As32(dw), kernel.As32(scratch), accumulate)
 	case Images:
 		images.GradWeight(p, kernel.As32(x), kernel.As32(dy), kernel.As32(dw), kernel.As32(scratch), accumulate)
 	default:

@@ -49,6 +49,23 @@ func TestDepthwiseStaysInside(t *testing.T) {
 	})
 }
 
+// TestInterleavedStaysInside has planes that end in the middle of a vector, and fewer planes than lanes.
+func TestInterleavedStaysInside(t *testing.T) {
+	kerneltest.AtEachWidth(t, func(t *testing.T) {
+		defer Force(Interleaved)()
+		for _, stride := range []int{1, 2, 3} {
+			for _, w := range []int{1, 3, 5, 8, 14, 17, 33} {
+				for channels := 3; channels < 20; channels += 8 {
+					p := Shape{N: 3, C: channels, H: 9, W: w, K: 2 * channels, R: 3, S: 5, StrideH: stride, StrideW: stride, PadH: 1, PadW: 2, Groups: channels}
+					for _, atEnd := range []bool{false, true} {
+						testInside(t, &p, atEnd)
+					}
+				}
+			}
+		}
+	})
+}
+
 // testInside compares a convolution's three directions on guarded memory with those elsewhere.
 func testInside(t *testing.T, p *Shape, atEnd bool) {
 	t.Helper()

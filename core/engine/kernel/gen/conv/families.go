@@ -25,6 +25,10 @@ var Families = slices.Concat(
 		isa.Family{Name: "wide", Emit: wide, ISAs: isa.Wide, Choose: true},
 		isa.Family{Name: "wide_strided", Emit: wideStrided, ISAs: isa.Wide, Choose: true},
 	),
+	isa.In("conv/interleaved",
+		isa.Family{Name: "pixels", Emit: isa.All(interleaveIn, interleaveOut, interleavedSums), ISAs: isa.Each, Choose: true},
+		isa.Family{Name: "dots", Emit: interleavedDots, ISAs: isa.Each},
+	),
 	isa.In("conv/geometry",
 		isa.Family{Name: "im2col", Emit: im2col, ISAs: isa.Each, Choose: true},
 		isa.Family{Name: "plane_copies", Emit: planeCopies, ISAs: isa.Narrow, Choose: true},
@@ -47,6 +51,7 @@ var Numbered = []isa.Numbered{
 	{Folder: "conv/planes", Base: "planeDots", Doc: "computes sums for columns of that many taps with vectors of so many lanes.", Most: columnTaps},
 	{Folder: "conv/planes", Base: "slideRows", Doc: "computes planes of that many images with vectors of so many lanes.", Most: 2},
 	{Folder: "conv/planes", Base: "slideDots", Doc: "computes sums for the part of a filter of that number with vectors of so many lanes.", Most: len(slideParts)},
+	{Folder: "conv/interleaved", Base: "pixelDots", Doc: "adds sums for that many weights with vectors of so many lanes.", Most: interleavedMost},
 }
 
 // Layouts are the structs that these kernels read.
@@ -104,6 +109,10 @@ var Layouts = []isa.Layout{
 	{Folder: "conv/planes", Name: "wideColumns", Fields: []isa.Field{
 		{Name: "x", Offset: wcX}, {Name: "y", Offset: wcY}, {Name: "maskX", Offset: wcMasks + wcMaskX}, {Name: "maskY", Offset: wcMasks + wcMaskY}, {Name: "views", Offset: wcMasks + wcMaskViews}, {Name: "orders", Offset: wcOrders},
 	}},
+	{Folder: "conv/interleaved", Name: "pixelCopy", Fields: []isa.Field{{Name: "planes", Offset: icPlanes}, {Name: "plane", Offset: icPlane}, {Name: "at", Offset: icAt}, {Name: "table", Offset: icTable}, {Name: "blocks", Offset: icBlocks}, {Name: "back", Offset: icBack}, {Name: "mask", Offset: icMask}, {Name: "rest", Offset: icRest}, {Name: "ahead", Offset: icAhead}}},
+	{Folder: "conv/interleaved", Name: "pixelSums", Fields: []isa.Field{{Name: "groups", Offset: isGroups}, {Name: "pixels", Offset: isPixels}, {Name: "x", Offset: isX}, {Name: "taps", Offset: isTaps}, {Name: "list", Offset: isList}, {Name: "weights", Offset: isWeights}, {Name: "bias", Offset: isBias}, {Name: "y", Offset: isY}}},
+	{Folder: "conv/interleaved", Name: "tap", Fields: []isa.Field{{Name: "x", Offset: itX}, {Name: "weight", Offset: itWeight}}},
+	{Folder: "conv/interleaved", Name: "pixelDots", Fields: []isa.Field{{Name: "pixels", Offset: idPixels}, {Name: "table", Offset: idTable}, {Name: "dy", Offset: idDY}, {Name: "sums", Offset: idSums}, {Name: "pitch", Offset: idPitch}, {Name: "x", Offset: idX}}},
 	{Folder: "conv/geometry", Name: "PlaneCopy", Fields: []isa.Field{
 		{Name: "Images", Offset: pcImages}, {Name: "Rows", Offset: pcRows}, {Name: "Vectors", Offset: pcVectors}, {Name: "Src", Offset: pcSrc}, {Name: "Dst", Offset: pcDst}, {Name: "Odd", Offset: pcOdd}, {Name: "SrcImage", Offset: pcSrcImage},
 		{Name: "SrcRow", Offset: pcSrcRow}, {Name: "DstImage", Offset: pcDstImage}, {Name: "DstRow", Offset: pcDstRow}, {Name: "Tail", Offset: pcTail}, {Name: "Tail2", Offset: pcTail2}, {Name: "SrcPair", Offset: pcSrcPair}, {Name: "DstPair", Offset: pcDstPair},

@@ -1,0 +1,89 @@
+package interleaved
+
+import (
+	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
+)
+
+// GradWeight writes or adds the gradient of the weights to dw.
+func GradWeight(p *geometry.Shape, x, dy, dw, scratch []float32, accumulate bool) {
+	s := newPlanes(p, geometry.ToWeight)
+	s.take(scratch)
+	s.setTables()
+	clear(s.frame)
+	clear(s.weights)
+	x, dy = s.roomFor(x, s.inRoom), s.roomFor(dy, s.outRoom)
+	for i := range s.blocks() {
+		s.blockDots(s.blockAt(i), x, dy)
+	}
+	s.fold(dw, accumulate)
+}
+
+// blockDots adds the sums of a block of planes.
+func (s *planes) blockDots(b block, x, dy []float32) {
+	channel := b.plane % s.p.C
+	sums, pitch := s.weights[channel:], s.channels
+	part := b.from > 0 || b.end < s.lanes
+	if part {
+		sums, pitch = s.one, s.lanes
+		clear(sums)
+	}
+	for strip := range s.strips {
+		s.fill(strip, 0, x[b.plane*s.inPlane():])
+		for k := range s.results {
+			s.fillGrad(strip, dy[(b.plane*s.results+k)*s.outPlane():])
+			s.dots(s.rowsOf(strip)*s.column.results, sums[k*s.taps()*pitch:], pitch)
+		}
+	}
+	if !part {
+		return
+	}
+	for i := range s.all() {
+		to, from := s.weights[i*s.channels+channel:], s.one[i*s.lanes:][:b.end]
+		for lane := b.from; lane < b.end; lane++ {
+			to[lane] += from[lane]
+		}
+	}
+}
+
+// fillGrad copies the rows of dy that a strip has.
+func (s *planes) fillGrad(strip int, dy []float32) {
+	c := pixelCopy{planes: &dy[strip*s.strip*s.column.results], plane: 4 * s.results * s.outPlane(), at: &s.out[0], table: &s.cutAt[0]}
+	n := s.rowsOf(strip) * s.column.results
+	c.ahead = s.ahead(strip, s.strip*s.column.results, c.plane)
+	c.setPixels(n)
+	vecInterleaveIn(&c)
+}
+
+// dots adds the products of n pixels to the sums of a filter's weights.
+func (s *planes) dots(n int, sums []float32, pitch int) {
+	all := s.taps()
+	parts := kernel.CeilDiv(all, mostDots)
+	t := pixelDots{pixels: n, table: &s.pixelAt[0], dy: &s.out[0], pitch: 4 * pitch}
+	for part, at := 0, 0; part < parts; part++ {
+		count := kernel.CeilDiv(all-at, parts-part)
+		for i := range count {
+			t.x[i] = &s.frame[s.list[at+i].x/4]
+		}
+		t.sums = &sums[at*pitch]
+		runPixelDots(s.lanes, count, &t)
+		at += count
+	}
+}
+
+// fold adds up the sums of each channel's weights, which lie as many as there are channels apart.
+func (s *planes) fold(dw []float32, accumulate bool) {
+	n := s.all()
+	for c := range s.p.C {
+		to := dw[c*n:][:n]
+		if !accumulate {
+			clear(to)
+		}
+		for i := range to {
+			row := s.weights[i*s.channels:][:s.p.C+s.lanes-1]
+			for j := c; j < len(row); j += s.p.C {
+				to[i] += row[j]
+			}
+		}
+	}
+}
