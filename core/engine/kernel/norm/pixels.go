@@ -10,7 +10,7 @@ import (
 
 const (
 	mostPixels      = 32   // of a plane in columns: of more, fewer planes are a block, and its rows shorter
-	mostPixelsStats = 256  // the same for statistics, which take one pass over a single tensor
+	mostPixelsStats = 64   // the same for statistics, which take one pass over a single tensor
 	leastImages     = 8    // that pay for the factors of pixels
 	mostColumns     = 1024 // whose factors and sums the L1 cache holds
 	leastColumns    = 256  // of a block, where two passes over more do not fit into the L2 cache: rows that are shorter come as slowly
