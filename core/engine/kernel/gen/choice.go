@@ -23,6 +23,7 @@ type choices map[string][]choice
 type choice struct {
 	base, doc, params, results string
 	isas                       []string
+	lanes                      bool // the first argument says which
 }
 
 // add adds the functions of a family.
@@ -38,7 +39,7 @@ func (c choices) add(f isa.Family, file *ir.File) {
 			continue
 		}
 		params, results, _ := strings.Cut(strings.TrimPrefix(fn.Signature.String(), "("), ")")
-		c[f.Folder] = append(c[f.Folder], choice{base, strings.TrimPrefix(fn.Doc[0], fn.Name+" "), params, results, []string{level}})
+		c[f.Folder] = append(c[f.Folder], choice{base, strings.TrimPrefix(fn.Doc[0], fn.Name+" "), params, results, []string{level}, f.Lanes})
 	}
 }
 
@@ -54,7 +55,11 @@ func (c choice) name() string {
 
 // head is the declaration. An uintptr of the assembly is a mask.
 func (c choice) head() string {
-	params := opaque.ReplaceAllStringFunc("("+c.params+")", func(s string) string { return string(nameStruct([]byte(s))) })
+	first := ""
+	if c.lanes {
+		first = "lanes int, "
+	}
+	params := opaque.ReplaceAllStringFunc("("+first+c.params+")", func(s string) string { return string(nameStruct([]byte(s))) })
 	return fmt.Sprintf("\n// %s %s\nfunc %s%s%s {\n", c.name(), c.doc, c.name(), strings.ReplaceAll(params, " uintptr", " kernel.Mask"), c.results)
 }
 
@@ -89,15 +94,19 @@ func (c choice) missing() string {
 
 // body calls the kernel.
 func (c choice) body() string {
+	wide := "kernel.Wide()"
+	if c.lanes {
+		wide = "lanes == kernel.Block"
+	}
 	switch {
 	case len(c.isas) == 1 && c.results == "":
 		return c.call(c.isas[0])
 	case len(c.isas) == 1:
 		return "return " + c.call(c.isas[0])
 	case c.results == "":
-		return fmt.Sprintf("if kernel.Wide() {\n%s\n} else {\n%s\n}", c.call(c.isas[1]), c.call(c.isas[0]))
+		return fmt.Sprintf("if %s {\n%s\n} else {\n%s\n}", wide, c.call(c.isas[1]), c.call(c.isas[0]))
 	}
-	return fmt.Sprintf("if kernel.Wide() {\nreturn %s\n}\nreturn %s", c.call(c.isas[1]), c.call(c.isas[0]))
+	return fmt.Sprintf("if %s {\nreturn %s\n}\nreturn %s", wide, c.call(c.isas[1]), c.call(c.isas[0]))
 }
 
 // write writes three files for each folder: for amd64, for arm64 and for all others.

@@ -14,9 +14,9 @@ import (
 // [rows] are kept for the gradient. y may be x. Ba, Kiros and Hinton, "Layer Normalization" (2016).
 func LayerNorm[T kernel.Float](rows, cols int, x, gamma, beta []T, eps float64, y, mean, invstd []T) {
 	if kernel.HasVectors[T]() && rows > 0 && gamma != nil && beta != nil {
-		n := kernel.Lanes()
+		n := lanesOf(cols, kernel.Block-1)
 		first := min(cols, n)
-		vecLayerNormRows(rows, kernel.Ptr32(x), cols/n, cols%n, kernel.FirstLanes(cols%n), kernel.FirstLanes(first), 1/float32(first), 1/float32(cols), float32(eps),
+		vecLayerNormRows(n, rows, kernel.Ptr32(x), cols/n, cols%n, firstLanes(n, cols%n), firstLanes(n, first), 1/float32(first), 1/float32(cols), float32(eps),
 			kernel.Ptr32(gamma), kernel.Ptr32(beta), kernel.Ptr32(y), kernel.Ptr32(mean), kernel.Ptr32(invstd), 4*cols)
 		return
 	}
@@ -43,14 +43,14 @@ func LayerNormGrad[T kernel.Float](rows, cols int, x, dy, mean, invstd, gamma, d
 		clear(dbeta)
 	}
 	if kernel.HasVectors[T]() && rows > 0 && gamma != nil && dgamma != nil && dbeta != nil {
-		n := kernel.Lanes()
+		n := lanesOf(cols, narrow)
 		norm.InFours(rows, func(r, rows int) {
 			run := vecLayerNormGradRows
 			if rows%4 == 0 {
 				run = vecLayerNormGradFours
 			}
 			at := r * cols
-			run(rows, kernel.Ptr32(x[at:]), kernel.Ptr32(dy[at:]), kernel.Ptr32(mean[r:]), kernel.Ptr32(invstd[r:]), cols/n, cols%n, kernel.FirstLanes(cols%n), 1/float32(cols),
+			run(n, rows, kernel.Ptr32(x[at:]), kernel.Ptr32(dy[at:]), kernel.Ptr32(mean[r:]), kernel.Ptr32(invstd[r:]), cols/n, cols%n, firstLanes(n, cols%n), 1/float32(cols),
 				kernel.Ptr32(gamma), kernel.Ptr32(dgamma), kernel.Ptr32(dbeta), kernel.Ptr32(dx[at:]), 4*cols)
 		})
 		return
@@ -60,6 +60,26 @@ func LayerNormGrad[T kernel.Float](rows, cols int, x, dy, mean, invstd, gamma, d
 		layerNormParamGrad(xr, dyr, mean[r], invstd[r], dgamma, dbeta)
 		layerNormInputGrad(xr, dyr, mean[r], invstd[r], gamma, dx[r*cols:][:cols])
 	}
+}
+
+// narrow is how many elements AVX2's vectors hold.
+const narrow = kernel.Block / 2
+
+// lanesOf is how many lanes the vectors of rows have: where no row has more than most columns, those of AVX2, because
+// wide ones would be loaded and stored in part.
+func lanesOf(cols, most int) int {
+	if cols <= most {
+		return narrow
+	}
+	return kernel.Lanes()
+}
+
+// firstLanes is the mask of the first n lanes.
+func firstLanes(lanes, n int) kernel.Mask {
+	if lanes == narrow {
+		return kernel.FirstOfEight(n)
+	}
+	return kernel.FirstLanes(n)
 }
 
 // GradParts is in how many parts a gradient over so many rows adds up those of gamma and beta, whatever the

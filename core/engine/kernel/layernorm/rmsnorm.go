@@ -13,8 +13,8 @@ import (
 // y may be x. Zhang and Sennrich, "Root Mean Square Layer Normalization" (2019).
 func RMSNorm[T kernel.Float](rows, cols int, x, gamma []T, eps float64, y, invrms []T) {
 	if kernel.HasVectors[T]() && rows > 0 && gamma != nil {
-		n := kernel.Lanes()
-		vecRmsNormRows(rows, kernel.Ptr32(x), cols/n, cols%n, kernel.FirstLanes(cols%n), 1/float32(cols), float32(eps),
+		n := lanesOf(cols, narrow)
+		vecRmsNormRows(n, rows, kernel.Ptr32(x), cols/n, cols%n, firstLanes(n, cols%n), 1/float32(cols), float32(eps),
 			kernel.Ptr32(gamma), kernel.Ptr32(y), kernel.Ptr32(invrms), 4*cols)
 		return
 	}
@@ -37,14 +37,14 @@ func RMSNormGrad[T kernel.Float](rows, cols int, x, dy, invrms, gamma, dx, dgamm
 		clear(dgamma)
 	}
 	if kernel.HasVectors[T]() && rows > 0 && gamma != nil && dgamma != nil {
-		n := kernel.Lanes()
+		n := lanesOf(cols, narrow)
 		norm.InFours(rows, func(r, rows int) {
 			run := vecRmsNormGradRows
 			if rows%4 == 0 {
 				run = vecRmsNormGradFours
 			}
 			at := r * cols
-			run(rows, kernel.Ptr32(x[at:]), kernel.Ptr32(dy[at:]), kernel.Ptr32(invrms[r:]), cols/n, cols%n, kernel.FirstLanes(cols%n), 1/float32(cols),
+			run(n, rows, kernel.Ptr32(x[at:]), kernel.Ptr32(dy[at:]), kernel.Ptr32(invrms[r:]), cols/n, cols%n, firstLanes(n, cols%n), 1/float32(cols),
 				kernel.Ptr32(gamma), kernel.Ptr32(dgamma), kernel.Ptr32(dx[at:]), 4*cols)
 		})
 		return

@@ -5,8 +5,8 @@ package layernorm
 import "github.com/trainctl/trainctl/core/engine/kernel"
 
 // vecLayerNormRows normalises rows of bytes. head is the lanes of a row's first vector, and share 1 over their number; inverse is 1 over that of a row's elements.
-func vecLayerNormRows(rows int, x *float32, vectors int, rest int, tail kernel.Mask, head kernel.Mask, share float32, inverse float32, eps float32, gamma *float32, beta *float32, y *float32, mean *float32, invstd *float32, bytes int) {
-	if kernel.Wide() {
+func vecLayerNormRows(lanes int, rows int, x *float32, vectors int, rest int, tail kernel.Mask, head kernel.Mask, share float32, inverse float32, eps float32, gamma *float32, beta *float32, y *float32, mean *float32, invstd *float32, bytes int) {
+	if lanes == kernel.Block {
 		layerNormRowsAVX512(rows, x, vectors, rest, uintptr(tail), uintptr(head), share, inverse, eps, gamma, beta, y, mean, invstd, bytes)
 	} else {
 		layerNormRowsAVX2(rows, x, vectors, rest, uintptr(tail), uintptr(head), share, inverse, eps, gamma, beta, y, mean, invstd, bytes)
@@ -14,8 +14,8 @@ func vecLayerNormRows(rows int, x *float32, vectors int, rest int, tail kernel.M
 }
 
 // vecRmsNormRows normalises rows of bytes. inverse is 1 over their number of elements.
-func vecRmsNormRows(rows int, x *float32, vectors int, rest int, tail kernel.Mask, inverse float32, eps float32, gamma *float32, y *float32, invrms *float32, bytes int) {
-	if kernel.Wide() {
+func vecRmsNormRows(lanes int, rows int, x *float32, vectors int, rest int, tail kernel.Mask, inverse float32, eps float32, gamma *float32, y *float32, invrms *float32, bytes int) {
+	if lanes == kernel.Block {
 		rmsNormRowsAVX512(rows, x, vectors, rest, uintptr(tail), inverse, eps, gamma, y, invrms, bytes)
 	} else {
 		rmsNormRowsAVX2(rows, x, vectors, rest, uintptr(tail), inverse, eps, gamma, y, invrms, bytes)
@@ -23,8 +23,8 @@ func vecRmsNormRows(rows int, x *float32, vectors int, rest int, tail kernel.Mas
 }
 
 // vecLayerNormGradFours overwrites the rows of dx, of bytes, and adds to dgamma and dbeta. inverse is 1 over the number of elements of a row. There are a multiple of four.
-func vecLayerNormGradFours(rows int, x *float32, dy *float32, mean *float32, invstd *float32, vectors int, rest int, tail kernel.Mask, inverse float32, gamma *float32, dgamma *float32, dbeta *float32, dx *float32, bytes int) {
-	if kernel.Wide() {
+func vecLayerNormGradFours(lanes int, rows int, x *float32, dy *float32, mean *float32, invstd *float32, vectors int, rest int, tail kernel.Mask, inverse float32, gamma *float32, dgamma *float32, dbeta *float32, dx *float32, bytes int) {
+	if lanes == kernel.Block {
 		layerNormGradFoursAVX512(rows, x, dy, mean, invstd, vectors, rest, uintptr(tail), inverse, gamma, dgamma, dbeta, dx, bytes)
 	} else {
 		layerNormGradFoursAVX2(rows, x, dy, mean, invstd, vectors, rest, uintptr(tail), inverse, gamma, dgamma, dbeta, dx, bytes)
@@ -32,8 +32,8 @@ func vecLayerNormGradFours(rows int, x *float32, dy *float32, mean *float32, inv
 }
 
 // vecRmsNormGradFours overwrites the rows of dx, of bytes, and adds to dgamma. inverse is 1 over the number of elements of a row. There are a multiple of four.
-func vecRmsNormGradFours(rows int, x *float32, dy *float32, invrms *float32, vectors int, rest int, tail kernel.Mask, inverse float32, gamma *float32, dgamma *float32, dx *float32, bytes int) {
-	if kernel.Wide() {
+func vecRmsNormGradFours(lanes int, rows int, x *float32, dy *float32, invrms *float32, vectors int, rest int, tail kernel.Mask, inverse float32, gamma *float32, dgamma *float32, dx *float32, bytes int) {
+	if lanes == kernel.Block {
 		rmsNormGradFoursAVX512(rows, x, dy, invrms, vectors, rest, uintptr(tail), inverse, gamma, dgamma, dx, bytes)
 	} else {
 		rmsNormGradFoursAVX2(rows, x, dy, invrms, vectors, rest, uintptr(tail), inverse, gamma, dgamma, dx, bytes)
@@ -41,8 +41,8 @@ func vecRmsNormGradFours(rows int, x *float32, dy *float32, invrms *float32, vec
 }
 
 // vecLayerNormGradRows overwrites the rows of dx, of bytes, and adds to dgamma and dbeta. inverse is 1 over the number of elements of a row.
-func vecLayerNormGradRows(rows int, x *float32, dy *float32, mean *float32, invstd *float32, vectors int, rest int, tail kernel.Mask, inverse float32, gamma *float32, dgamma *float32, dbeta *float32, dx *float32, bytes int) {
-	if kernel.Wide() {
+func vecLayerNormGradRows(lanes int, rows int, x *float32, dy *float32, mean *float32, invstd *float32, vectors int, rest int, tail kernel.Mask, inverse float32, gamma *float32, dgamma *float32, dbeta *float32, dx *float32, bytes int) {
+	if lanes == kernel.Block {
 		layerNormGradRowsAVX512(rows, x, dy, mean, invstd, vectors, rest, uintptr(tail), inverse, gamma, dgamma, dbeta, dx, bytes)
 	} else {
 		layerNormGradRowsAVX2(rows, x, dy, mean, invstd, vectors, rest, uintptr(tail), inverse, gamma, dgamma, dbeta, dx, bytes)
@@ -50,8 +50,8 @@ func vecLayerNormGradRows(rows int, x *float32, dy *float32, mean *float32, invs
 }
 
 // vecRmsNormGradRows overwrites the rows of dx, of bytes, and adds to dgamma. inverse is 1 over the number of elements of a row.
-func vecRmsNormGradRows(rows int, x *float32, dy *float32, invrms *float32, vectors int, rest int, tail kernel.Mask, inverse float32, gamma *float32, dgamma *float32, dx *float32, bytes int) {
-	if kernel.Wide() {
+func vecRmsNormGradRows(lanes int, rows int, x *float32, dy *float32, invrms *float32, vectors int, rest int, tail kernel.Mask, inverse float32, gamma *float32, dgamma *float32, dx *float32, bytes int) {
+	if lanes == kernel.Block {
 		rmsNormGradRowsAVX512(rows, x, dy, invrms, vectors, rest, uintptr(tail), inverse, gamma, dgamma, dx, bytes)
 	} else {
 		rmsNormGradRowsAVX2(rows, x, dy, invrms, vectors, rest, uintptr(tail), inverse, gamma, dgamma, dx, bytes)

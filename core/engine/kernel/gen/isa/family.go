@@ -9,6 +9,8 @@ type Family struct {
 	// Choose asks for Go functions that call the kernel of the active level. Without it, a
 	// written function chooses, by height or width of a tile, too.
 	Choose bool
+	// Lanes is for those functions to be told the size of vectors: narrow rows may take AVX2's where there are wider ones.
+	Lanes bool
 }
 
 // In are families of one folder.

@@ -13,7 +13,7 @@ var Families = slices.Concat(
 		isa.Family{Name: "pool", Emit: pool, ISAs: isa.Each, Choose: true},
 		isa.Family{Name: "window", Emit: windows, ISAs: isa.Each, Choose: true},
 	),
-	isa.In("layernorm", isa.Family{Name: "layernorm", Emit: layerNorm, ISAs: isa.Each, Choose: true}),
+	isa.In("layernorm", isa.Family{Name: "layernorm", Emit: layerNorm, ISAs: isa.Each, Choose: true, Lanes: true}),
 	isa.In("norm",
 		isa.Family{Name: "norm", Emit: norm, ISAs: isa.Each, Choose: true},
 		isa.Family{Name: "moments", Emit: isa.All(moments, momentsAround), ISAs: isa.Each, Choose: true},
