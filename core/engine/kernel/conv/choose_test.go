@@ -98,6 +98,9 @@ func TestTilesOfEveryHeight(t *testing.T) {
 			testAlgorithm(t, Direct, &Shape{N: 1, C: 3, H: 4, W: 45, K: out, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1})
 		}
 		testAlgorithm(t, Product, &Shape{N: 2, C: 70, H: 6, W: 6, K: 66, R: 1, S: 1, StrideH: 1, StrideW: 1})
+		for _, wide := range []int{16, 19} { // few products and many pixels: calls take these beside each other
+			testAlgorithm(t, Product, &Shape{N: 3, C: 5, H: 17, W: wide, K: 29, R: 1, S: 1, StrideH: 1, StrideW: 1})
+		}
 	})
 }
 
@@ -110,6 +113,9 @@ func TestImagesSideBySide(t *testing.T) {
 		{N: 21, C: 36, H: 10, W: 10, K: 70, R: 2, S: 2, StrideH: 2, StrideW: 2},
 		{N: 33, C: 70, H: 9, W: 9, K: 66, R: 1, S: 1, StrideH: 2, StrideW: 2},
 		{N: 17, C: 300, H: 2, W: 3, K: 34, R: 1, S: 1, StrideH: 1, StrideW: 1},
+		{N: 21, C: 33, H: 2, W: 2, K: 70, R: 1, S: 1, StrideH: 1, StrideW: 1},
+		{N: 21, C: 33, H: 1, W: 3, K: 70, R: 1, S: 1, StrideH: 1, StrideW: 1},
+		{N: 21, C: 33, H: 7, W: 13, K: 71, R: 1, S: 1, StrideH: 6, StrideW: 3},
 	}
 	if testing.Short() {
 		shapes = shapes[1:2]

@@ -16,6 +16,7 @@ type tiles struct {
 	between, outStep int       // elements from an image to the next
 	line, outLine    int       // elements from a row to the next
 	block            int       // vectors of pixels that are worked on at once
+	beside           bool      // see goesBeside
 	packed           []float32 // panels of what they see, or nil: [block][in][lanes]
 	offsets          []int32   // byte offsets of its rows
 	weights          []float32
@@ -33,9 +34,16 @@ func packsPixels(in, out, pixels int) bool {
 	return pixels >= page && (out >= 32 || wide && in >= 32) || !wide && min(in, out) >= 64
 }
 
+// goesBeside reports whether a call of the micro-kernel takes the pixels beside each other, and not the rows of y below each other: where a
+// sum has so few products that the call itself takes as long, and an image enough vectors for calls to be fewer.
+func goesBeside(in, out, pixels int) bool {
+	const few, vectors = 12, 16
+	return packsPixels(in, out, pixels) || in <= few && pixels >= vectors*kernel.Lanes()
+}
+
 // tileBlock is how many vectors of pixels are worked on at once.
 func tileBlock(in, out, pixels int) int {
-	if !packsPixels(in, out, pixels) {
+	if !goesBeside(in, out, pixels) {
 		return 2
 	}
 	return max(2, blockElems/panelElems(in)&^1)
@@ -68,7 +76,7 @@ func tileLanes(in, out, pixels int) int {
 
 // newTiles packs the weights of out rows: element (o, i) is at o·row + i·col. Rows of the input are line apart.
 func newTiles(in, out, pixels, line int, w []float32, row, col int, room []float32) tiles {
-	t := tiles{TileShape: gemm.TileOf(tileLanes(in, out, pixels)), in: in, out: out, pixels: pixels, line: line, block: tileBlock(in, out, pixels)}
+	t := tiles{TileShape: gemm.TileOf(tileLanes(in, out, pixels)), in: in, out: out, pixels: pixels, line: line, block: tileBlock(in, out, pixels), beside: goesBeside(in, out, pixels)}
 	step := line
 	if packsPixels(in, out, pixels) {
 		n := t.block * panelElems(in)
@@ -120,12 +128,15 @@ func (c *tiles) runBlock(first place, count int, x, y []float32) (p place) {
 	if c.packed != nil {
 		c.pack(first, count, images*c.between+pixels, x)
 	}
-	step := c.out // rows of y that a pair of vectors takes before the next one
-	if c.packed != nil {
+	step, next := c.out, 2*c.Lanes // rows of y that a pair of vectors takes before the next one, and elements to that
+	if c.beside {
 		step = gemm.EvenRows(c.out, c.Rows)
 	}
+	if c.packed != nil {
+		next = 2 * panelElems(c.in)
+	}
 	for l := 0; l < c.in; l += gemm.BlockK {
-		t := gemm.Tile{K: min(gemm.BlockK, c.in-l), Off: &c.offsets[0], Ldc: 4 * c.outLine, Ahead: 4 * (images*c.outStep + pixels), BNext: 8 * panelElems(c.in), CNext: 8 * c.Lanes}
+		t := gemm.Tile{K: min(gemm.BlockK, c.in-l), Off: &c.offsets[0], Ldc: 4 * c.outLine, Ahead: 4 * (images*c.outStep + pixels), BNext: 4 * next, CNext: 8 * c.Lanes}
 		if l > 0 {
 			t.Add = 1
 		}
@@ -135,7 +146,7 @@ func (c *tiles) runBlock(first place, count int, x, y []float32) (p place) {
 				var to0, to1 int
 				t.B0, to0, t.N0 = c.column(p, v, l, x)
 				t.B1, to1, t.N1 = t.B0, to0, c.Mask(0)
-				t.Count = c.beside(p, count-v)
+				t.Count = c.pairs(p, count-v)
 				if t.Count > 0 {
 					t.B1, to1, t.N1 = c.column(c.next(p), v+1, l, x)
 					v += 2 * t.Count
@@ -154,10 +165,10 @@ func (c *tiles) runBlock(first place, count int, x, y []float32) (p place) {
 	return p
 }
 
-// beside is how many pairs of whole vectors of one image, of count vectors from p on, the micro-kernel takes in a call:
-// none where a call goes down all rows of y.
-func (c *tiles) beside(p place, count int) int {
-	if c.packed == nil {
+// pairs is how many pairs of whole vectors of one image, of count vectors from p on, the micro-kernel takes in a call:
+// none where calls go down all rows of y.
+func (c *tiles) pairs(p place, count int) int {
+	if !c.beside {
 		return 0
 	}
 	return min(count, (c.pixels-p.pixel)/c.Lanes) / 2
