@@ -6,15 +6,17 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel/gemm"
 )
 
-// block is some rows of the outputs of as many images as vectors have lanes.
+// block is some rows of some outputs of as many images as vectors have lanes, and what they look at in some channels.
 type block struct {
 	*pass
-	lanes      int
-	images     int       // in the first of them
-	first, end int       // its rows
-	low, high  int       // the rows of the input that these look at
-	from       []float32 // [channels][rows][columns][lanes]
-	to         []float32 // [outputs][rows][columns][lanes], and room for a square of vectors
+	lanes               int
+	images              int // in the first of them
+	first, end          int // its rows
+	low, high           int // the rows of the input that these look at
+	firstOut, endOut    int
+	channel, endChannel int
+	from                []float32 // [channels][rows][columns][lanes]
+	to                  []float32 // [outputs][rows][columns][lanes], and room for a square of vectors
 }
 
 // rows of the outputs, and of the input.
@@ -23,8 +25,7 @@ func (b *block) seen() int { return b.high - b.low }
 
 // load transposes the rows of the input.
 func (b *block) load(x []float32) {
-	b.low, b.high = b.pass.seen(b.first, b.end)
-	n, planes := b.seen()*b.in.w, b.channels
+	n, planes := b.seen()*b.in.w, b.endChannel-b.channel
 	if b.seen() == b.in.h {
 		n, planes = planes*n, 1
 	}
@@ -32,27 +33,51 @@ func (b *block) load(x []float32) {
 		return
 	}
 	for i := range planes {
-		gemm.TransposeStrided(b.lanes, b.images, n, x[i*b.in.pixels()+b.low*b.in.w:], b.in.between, b.from[i*n*b.lanes:], b.lanes)
+		b.loadPlane(n, x[(b.channel+i)*b.in.pixels()+b.low*b.in.w:], b.from[i*n*b.lanes:])
 	}
 }
 
-// start sets the outputs to the bias, or 0.
+// loadPlane transposes n pixels.
+func (b *block) loadPlane(n int, x, to []float32) {
+	whole := 0
+	if b.images == b.lanes {
+		whole = n / b.lanes * b.lanes
+		fromImages(b.lanes, whole, x, b.in.between, to)
+	}
+	if n > whole {
+		gemm.TransposeStrided(b.lanes, b.images, n-whole, x[whole:], b.in.between, to[whole*b.lanes:], b.lanes)
+	}
+}
+
+// start sets the outputs to the bias, or 0, if some see padding alone; the tiles of all others start there.
 func (b *block) start(bias []float32) {
+	left := b.rows() * b.out.w
+	b.phases(func(h, w geometry.Phase) {
+		apart, _ := b.apart()
+		lo, hi := rowsOf(&h, apart, b.first, b.end)
+		left -= seeingAny(&h.Axis, lo, hi) * seeingAny(&w.Axis, 0, w.Pixels)
+	})
+	if left == 0 {
+		return
+	}
 	n := b.rows() * b.out.w * b.lanes
-	clear(b.to[:b.outs*n])
-	for i, v := range bias {
+	if bias == nil {
+		clear(b.to[:(b.endOut-b.firstOut)*n])
+		return
+	}
+	for i, v := range bias[b.firstOut:b.endOut] {
 		elementwise.Fill(b.to[i*n:][:n], v)
 	}
 }
 
 // store transposes the outputs.
 func (b *block) store(y []float32) {
-	n, planes := b.rows()*b.out.w, b.outs
+	n, planes := b.rows()*b.out.w, b.endOut-b.firstOut
 	if b.rows() == b.out.h {
 		n, planes = planes*n, 1
 	}
 	for i := range planes {
-		b.storePlane(n, b.to[i*n*b.lanes:], y[i*b.out.pixels()+b.first*b.out.w:])
+		b.storePlane(n, b.to[i*n*b.lanes:], y[(b.firstOut+i)*b.out.pixels()+b.first*b.out.w:])
 	}
 }
 
@@ -63,16 +88,16 @@ func (b *block) storePlane(n int, from, y []float32) {
 		b.storeParts(n, from, y)
 		return
 	}
-	gemm.TransposeStrided(lanes, n/lanes*lanes, lanes, from, lanes, y, between)
+	toImages(lanes, n/lanes*lanes, from, y, between)
 	if last := n - lanes; n%lanes > 0 {
-		gemm.TransposeStrided(lanes, lanes, lanes, from[last*lanes:], lanes, y[last:], between)
+		toImages(lanes, lanes, from[last*lanes:], y[last:], between)
 	}
 }
 
 // storeParts is storePlane for parts of vectors.
 func (b *block) storeParts(n int, from, y []float32) {
 	lanes := b.lanes
-	square := b.to[b.outs*b.rows()*b.out.w*lanes:]
+	square := b.to[(b.endOut-b.firstOut)*b.rows()*b.out.w*lanes:]
 	for i := 0; i < n; i += lanes {
 		gemm.TransposeStrided(lanes, min(lanes, n-i), lanes, from[i*lanes:], lanes, square, lanes)
 		for image := range b.images {
@@ -82,7 +107,7 @@ func (b *block) storeParts(n int, from, y []float32) {
 }
 
 // add adds the products of a phase's outputs. A sum takes as many channels at a time as package im2col does.
-func (b *block) add(h, w *geometry.Phase, packed []float32) {
+func (b *block) add(h, w *geometry.Phase, packed, bias []float32) {
 	var vert, hori runs
 	apart, _ := b.apart()
 	lo, hi := rowsOf(h, apart, b.first, b.end)
@@ -90,24 +115,32 @@ func (b *block) add(h, w *geometry.Phase, packed []float32) {
 	hori.between(&w.Axis, 0, w.Pixels)
 	taps, height := b.p.R*b.p.S, b.height()
 	chunk := max(1, gemm.BlockK/(h.N*w.N))
-	for ch := 0; ch < b.channels; ch += chunk {
-		channels := min(chunk, b.channels-ch)
-		for i := 0; i < b.outs; i += height {
-			rows := min(height, b.outs-i)
+	for ch := b.channel; ch < b.endChannel; ch += chunk {
+		channels := min(chunk, b.endChannel-ch)
+		for i := b.firstOut; i < b.endOut; i += height {
+			rows := min(height, b.endOut-i)
 			panel := packed[(i*b.channels+ch*rows)*taps:]
+			var start *float32
+			if ch == 0 {
+				start = &noBias[0]
+				if bias != nil {
+					start = &bias[i]
+				}
+			}
 			for _, v := range vert.list() {
-				b.addRows(h, w, &v, &hori, ch, channels, i, rows, panel)
+				b.addRows(h, w, &v, &hori, ch, channels, i, rows, panel, start)
 			}
 		}
 	}
 }
 
-// addRows adds the products of some channels with a panel of weights to a run of rows of so many outputs from i on.
-func (b *block) addRows(h, w *geometry.Phase, v *run, hori *runs, ch, channels, i, rows int, panel []float32) {
+// addRows adds the products of some channels with a panel of weights to a run of rows of so many outputs from i on, or
+// starts these at the bias.
+func (b *block) addRows(h, w *geometry.Phase, v *run, hori *runs, ch, channels, i, rows int, panel []float32, start *float32) {
 	const bytes = 4
 	apart, beside := b.apart()
 	inLine, outLine := b.in.w*b.lanes, b.out.w*b.lanes
-	t := nestTile{ldc: bytes * b.rows() * outLine}
+	t := nestTile{ldc: bytes * b.rows() * outLine, bias: start}
 	for _, u := range hori.list() {
 		t.setLoops(
 			loop{channels, b.p.R * b.p.S * rows, b.seen() * inLine},
@@ -117,8 +150,8 @@ func (b *block) addRows(h, w *geometry.Phase, v *run, hori *runs, ch, channels, 
 		tap := (h.FirstTap+v.first*h.EveryTap)*b.p.S + w.FirstTap + u.first*w.EveryTap
 		column := u.at*w.Axis.Stride + w.Axis.First + u.first*w.Axis.Step
 		row := v.at*h.Axis.Stride + h.Axis.First + v.first*h.Axis.Step - b.low
-		from := b.from[(ch*b.seen()+row)*inLine+column*b.lanes:]
-		to := b.to[(i*b.rows()+h.Pixel+v.at*apart-b.first)*outLine+(w.Pixel+u.at*beside)*b.lanes:]
+		from := b.from[((ch-b.channel)*b.seen()+row)*inLine+column*b.lanes:]
+		to := b.to[((i-b.firstOut)*b.rows()+h.Pixel+v.at*apart-b.first)*outLine+(w.Pixel+u.at*beside)*b.lanes:]
 		t.a = &panel[tap*rows]
 		down, nextDown := h.Axis.Stride*inLine, apart*outLine
 		if u.n == 1 { // tiles one below the other

@@ -49,9 +49,9 @@ func (c *pass) count(t *cost.Terms) {
 		t[cost.Steps] += vectors * products * float64(c.outs) / float64(height) * stepCycles(height)
 		t[cost.Stores] += tiles * float64(c.outs)
 	})
-	rows := c.blockRows(lanes)
-	blocks := float64(kernel.CeilDiv(c.out.h, rows))
-	t[loaded] += vectors * blocks * float64(c.mostSeen(rows)*c.in.w*c.channels)
+	size := c.cut(lanes)
+	blocks := float64(kernel.CeilDiv(c.out.h, size.rows))
+	t[loaded] += vectors * blocks * float64(c.mostSeen(size.rows)*c.in.w*c.channels)
 	t[stored] += vectors * float64(c.out.pixels()*c.outs)
 	t[packed] += float64(c.outs * c.channels * c.p.R * c.p.S)
 	t[pieces] += panels

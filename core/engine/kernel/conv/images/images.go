@@ -92,18 +92,31 @@ func rowsOf(h *geometry.Phase, apart, first, end int) (lo, hi int) {
 	return max(0, kernel.CeilDiv(first-h.Pixel, apart)), min(h.Pixels, kernel.CeilDiv(max(0, end-h.Pixel), apart))
 }
 
-// blockRows is how many rows of the output a block has.
-func (c *pass) blockRows(lanes int) int {
-	rows := c.out.h
-	for rows > 1 && c.blockElems(rows, lanes) > mostElems {
-		rows = (rows + 1) / 2
+// cut is how much a block holds at a time: rows of the outputs, some of the channels where outputs are summed, and some of the
+// outputs where the gradient of the input is. Sums stay as long as package im2col's.
+type cut struct{ rows, channels, outs int }
+
+func (c *pass) cut(lanes int) (b cut) {
+	if c.grad {
+		b = cut{c.out.h, c.channels, c.height()}
+	} else {
+		b = cut{c.out.h, min(c.channels, max(1, gemm.BlockK/(c.p.R*c.p.S))), c.outs}
 	}
-	return rows
+	for b.rows > 1 && c.blockElems(b, lanes) > mostElems {
+		b.rows = (b.rows + 1) / 2
+	}
+	for {
+		more := cut{b.rows, min(c.channels, 2*b.channels), min(c.outs, 2*b.outs)}
+		if more == b || c.blockElems(more, lanes) > mostElems {
+			return b
+		}
+		b = more
+	}
 }
 
-// blockElems is the pixels of both sides that a block of so many rows holds.
-func (c *pass) blockElems(rows, lanes int) int {
-	return (c.channels*c.mostSeen(rows)*c.in.w + c.outs*rows*c.out.w) * lanes
+// blockElems is the pixels of both sides that a block holds.
+func (c *pass) blockElems(b cut, lanes int) int {
+	return (b.channels*c.mostSeen(b.rows)*c.in.w + b.outs*b.rows*c.out.w) * lanes
 }
 
 // height is the rows of its tiles.
@@ -121,7 +134,7 @@ func Scratch(p *geometry.Shape, d geometry.Direction) int {
 	}
 	c, n := newPass(p, d), 0
 	for lanes := narrow; lanes <= kernel.Lanes(); lanes += narrow {
-		n = max(n, c.blockElems(c.blockRows(lanes), lanes)+2*lanes*lanes)
+		n = max(n, c.blockElems(c.cut(lanes), lanes)+2*lanes*lanes)
 	}
 	return c.packedElems() + n
 }
@@ -202,15 +215,24 @@ func (c *pass) run(x, packed, bias, y, scratch []float32) {
 
 // images computes as many images as there are lanes, if there are as many.
 func (c *pass) images(lanes int, x, packed, bias, y, scratch []float32) {
-	rows := c.blockRows(lanes)
+	size := c.cut(lanes)
 	b := block{pass: c, lanes: lanes, images: min(lanes, c.p.N)}
-	n := c.channels*c.mostSeen(rows)*c.in.w*lanes + lanes*lanes // what transposing writes beyond the end
+	n := size.channels*c.mostSeen(size.rows)*c.in.w*lanes + lanes*lanes // what transposing writes beyond the end
 	b.from, b.to = scratch[:n], scratch[n:]
 	for b.first = 0; b.first < c.out.h; b.first = b.end {
-		b.end = min(b.first+rows, c.out.h)
-		b.load(x)
-		b.start(bias)
-		c.phases(func(h, w geometry.Phase) { b.add(&h, &w, packed) })
-		b.store(y)
+		b.end = min(b.first+size.rows, c.out.h)
+		b.low, b.high = c.seen(b.first, b.end)
+		for b.firstOut = 0; b.firstOut < c.outs; b.firstOut = b.endOut {
+			b.endOut = min(b.firstOut+size.outs, c.outs)
+			b.start(bias)
+			for b.channel = 0; b.channel < c.channels; b.channel = b.endChannel {
+				b.endChannel = min(b.channel+size.channels, c.channels)
+				if b.firstOut == 0 { // where outputs are cut, all channels stay
+					b.load(x)
+				}
+				c.phases(func(h, w geometry.Phase) { b.add(&h, &w, packed, bias) })
+			}
+			b.store(y)
+		}
 	}
 }

@@ -5,20 +5,24 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
 )
 
-// nestTile is a call of a micro-kernel: it adds to tiles of some rows of one vector. Their products lie in three nested
+// nestTile is a call of a micro-kernel: it computes tiles of some rows of one vector. Their products lie in three nested
 // loops: at each a has a value for every row, and b a vector. All steps are bytes. The layout is known to gen/conv/nest.go.
 type nestTile struct {
 	a, b                 *float32
 	c                    *float32
-	ldc                  int // between rows of c
-	inner, middle, outer int // how often each loop runs
-	aInner, bInner       int // added after each product,
-	aMiddle, bMiddle     int // after those of an inner loop,
-	aOuter, bOuter       int // and of a middle one
-	tiles                int // beside each other, from the same a; it counts them down
-	bNext, cNext         int // from one to the next
-	bPair, cPair         int // from one vector of a pair to the other
+	ldc                  int      // between rows of c
+	inner, middle, outer int      // how often each loop runs
+	aInner, bInner       int      // added after each product,
+	aMiddle, bMiddle     int      // after those of an inner loop,
+	aOuter, bOuter       int      // and of a middle one
+	tiles                int      // beside each other, from the same a; it counts them down
+	bNext, cNext         int      // from one to the next
+	bPair, cPair         int      // from one vector of a pair to the other
+	bias                 *float32 // what each row of c starts at, or nil to add to c
 }
+
+// noBias is where rows start that have none.
+var noBias [maxRows]float32
 
 // runTiles computes so many tiles beside each other. Those of eight lanes make pairs where vectors are wider, and computed whole.
 func (t *nestTile) runTiles(lanes, rows, tiles int) {
@@ -94,6 +98,16 @@ func seeing(a *geometry.Axis, j int) (first, taps int) {
 		end--
 	}
 	return first, end - first
+}
+
+// seeingAny is how many of the outputs [from, end) see any pixel.
+func seeingAny(a *geometry.Axis, from, end int) (n int) {
+	for j := from; j < end; j++ {
+		if _, taps := seeing(a, j); taps > 0 {
+			n++
+		}
+	}
+	return n
 }
 
 func inside(at, n int) bool { return at >= 0 && at < n }

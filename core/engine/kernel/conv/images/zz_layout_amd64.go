@@ -24,4 +24,13 @@ var (
 	_ = [1]byte{}[unsafe.Offsetof(nestTile{}.cNext)-120]
 	_ = [1]byte{}[unsafe.Offsetof(nestTile{}.bPair)-128]
 	_ = [1]byte{}[unsafe.Offsetof(nestTile{}.cPair)-136]
+	_ = [1]byte{}[unsafe.Offsetof(nestTile{}.bias)-144]
+)
+
+// The offsets at which the assembly reads moveLanes: each index is 0.
+var (
+	_ = [1]byte{}[unsafe.Offsetof(moveLanes{}.blocks)-0]
+	_ = [1]byte{}[unsafe.Offsetof(moveLanes{}.images)-8]
+	_ = [1]byte{}[unsafe.Offsetof(moveLanes{}.between)-16]
+	_ = [1]byte{}[unsafe.Offsetof(moveLanes{}.lanes)-24]
 )

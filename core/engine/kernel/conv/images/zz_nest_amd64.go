@@ -2,122 +2,122 @@
 
 package images
 
-// nestTile1AVX2 adds to tiles of 1 rows of a vector.
+// nestTile1AVX2 computes tiles of 1 rows of a vector, or adds to them.
 //
 //go:noescape
 func nestTile1AVX2(nestTile *nestTile)
 
-// nestTile2AVX2 adds to tiles of 2 rows of a vector.
+// nestTile2AVX2 computes tiles of 2 rows of a vector, or adds to them.
 //
 //go:noescape
 func nestTile2AVX2(nestTile *nestTile)
 
-// nestTile3AVX2 adds to tiles of 3 rows of a vector.
+// nestTile3AVX2 computes tiles of 3 rows of a vector, or adds to them.
 //
 //go:noescape
 func nestTile3AVX2(nestTile *nestTile)
 
-// nestTile4AVX2 adds to tiles of 4 rows of a vector.
+// nestTile4AVX2 computes tiles of 4 rows of a vector, or adds to them.
 //
 //go:noescape
 func nestTile4AVX2(nestTile *nestTile)
 
-// nestTile5AVX2 adds to tiles of 5 rows of a vector.
+// nestTile5AVX2 computes tiles of 5 rows of a vector, or adds to them.
 //
 //go:noescape
 func nestTile5AVX2(nestTile *nestTile)
 
-// nestTile6AVX2 adds to tiles of 6 rows of a vector.
+// nestTile6AVX2 computes tiles of 6 rows of a vector, or adds to them.
 //
 //go:noescape
 func nestTile6AVX2(nestTile *nestTile)
 
-// nestTile7AVX2 adds to tiles of 7 rows of a vector.
+// nestTile7AVX2 computes tiles of 7 rows of a vector, or adds to them.
 //
 //go:noescape
 func nestTile7AVX2(nestTile *nestTile)
 
-// nestTile8AVX2 adds to tiles of 8 rows of a vector.
+// nestTile8AVX2 computes tiles of 8 rows of a vector, or adds to them.
 //
 //go:noescape
 func nestTile8AVX2(nestTile *nestTile)
 
-// nestTile9AVX2 adds to tiles of 9 rows of a vector.
+// nestTile9AVX2 computes tiles of 9 rows of a vector, or adds to them.
 //
 //go:noescape
 func nestTile9AVX2(nestTile *nestTile)
 
-// nestTile10AVX2 adds to tiles of 10 rows of a vector.
+// nestTile10AVX2 computes tiles of 10 rows of a vector, or adds to them.
 //
 //go:noescape
 func nestTile10AVX2(nestTile *nestTile)
 
-// nestTile11AVX2 adds to tiles of 11 rows of a vector.
+// nestTile11AVX2 computes tiles of 11 rows of a vector, or adds to them.
 //
 //go:noescape
 func nestTile11AVX2(nestTile *nestTile)
 
-// nestTile12AVX2 adds to tiles of 12 rows of a vector.
+// nestTile12AVX2 computes tiles of 12 rows of a vector, or adds to them.
 //
 //go:noescape
 func nestTile12AVX2(nestTile *nestTile)
 
-// nestTile1AVX512 adds to tiles of 1 rows of a vector.
+// nestTile1AVX512 computes tiles of 1 rows of a vector, or adds to them.
 //
 //go:noescape
 func nestTile1AVX512(nestTile *nestTile)
 
-// nestTile2AVX512 adds to tiles of 2 rows of a vector.
+// nestTile2AVX512 computes tiles of 2 rows of a vector, or adds to them.
 //
 //go:noescape
 func nestTile2AVX512(nestTile *nestTile)
 
-// nestTile3AVX512 adds to tiles of 3 rows of a vector.
+// nestTile3AVX512 computes tiles of 3 rows of a vector, or adds to them.
 //
 //go:noescape
 func nestTile3AVX512(nestTile *nestTile)
 
-// nestTile4AVX512 adds to tiles of 4 rows of a vector.
+// nestTile4AVX512 computes tiles of 4 rows of a vector, or adds to them.
 //
 //go:noescape
 func nestTile4AVX512(nestTile *nestTile)
 
-// nestTile5AVX512 adds to tiles of 5 rows of a vector.
+// nestTile5AVX512 computes tiles of 5 rows of a vector, or adds to them.
 //
 //go:noescape
 func nestTile5AVX512(nestTile *nestTile)
 
-// nestTile6AVX512 adds to tiles of 6 rows of a vector.
+// nestTile6AVX512 computes tiles of 6 rows of a vector, or adds to them.
 //
 //go:noescape
 func nestTile6AVX512(nestTile *nestTile)
 
-// nestTile7AVX512 adds to tiles of 7 rows of a vector.
+// nestTile7AVX512 computes tiles of 7 rows of a vector, or adds to them.
 //
 //go:noescape
 func nestTile7AVX512(nestTile *nestTile)
 
-// nestTile8AVX512 adds to tiles of 8 rows of a vector.
+// nestTile8AVX512 computes tiles of 8 rows of a vector, or adds to them.
 //
 //go:noescape
 func nestTile8AVX512(nestTile *nestTile)
 
-// nestTile9AVX512 adds to tiles of 9 rows of a vector.
+// nestTile9AVX512 computes tiles of 9 rows of a vector, or adds to them.
 //
 //go:noescape
 func nestTile9AVX512(nestTile *nestTile)
 
-// nestTile10AVX512 adds to tiles of 10 rows of a vector.
+// nestTile10AVX512 computes tiles of 10 rows of a vector, or adds to them.
 //
 //go:noescape
 func nestTile10AVX512(nestTile *nestTile)
 
-// nestTile11AVX512 adds to tiles of 11 rows of a vector.
+// nestTile11AVX512 computes tiles of 11 rows of a vector, or adds to them.
 //
 //go:noescape
 func nestTile11AVX512(nestTile *nestTile)
 
-// nestTile12AVX512 adds to tiles of 12 rows of a vector.
+// nestTile12AVX512 computes tiles of 12 rows of a vector, or adds to them.
 //
 //go:noescape
 func nestTile12AVX512(nestTile *nestTile)

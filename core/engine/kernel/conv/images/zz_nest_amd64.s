@@ -39,15 +39,26 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
+	MOVQ         144(AX), DX
+	TESTQ        DX, DX
+	JNZ          write
 	VMOVUPS      (CX), Y1
 	VADDPS       Y1, Y0, Y0
 	VMOVUPS      Y0, (CX)
-	MOVQ         112(AX), CX
-	ADDQ         CX, 8(AX)
-	MOVQ         120(AX), CX
-	ADDQ         CX, 16(AX)
-	DECQ         104(AX)
-	JG           tile
+	JMP          written
+
+write:
+	VBROADCASTSS (DX), Y1
+	VADDPS       Y1, Y0, Y0
+	VMOVUPS      Y0, (CX)
+
+written:
+	MOVQ 112(AX), CX
+	ADDQ CX, 8(AX)
+	MOVQ 120(AX), CX
+	ADDQ CX, 16(AX)
+	DECQ 104(AX)
+	JG   tile
 	VZEROUPPER
 	RET
 
@@ -91,6 +102,9 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
+	MOVQ         144(AX), BX
+	TESTQ        BX, BX
+	JNZ          write
 	VMOVUPS      (CX), Y2
 	VADDPS       Y2, Y0, Y0
 	VMOVUPS      Y0, (CX)
@@ -98,12 +112,24 @@ inner:
 	VMOVUPS      (CX), Y2
 	VADDPS       Y2, Y1, Y1
 	VMOVUPS      Y1, (CX)
-	MOVQ         112(AX), CX
-	ADDQ         CX, 8(AX)
-	MOVQ         120(AX), CX
-	ADDQ         CX, 16(AX)
-	DECQ         104(AX)
-	JG           tile
+	JMP          written
+
+write:
+	VBROADCASTSS (BX), Y2
+	VADDPS       Y2, Y0, Y0
+	VMOVUPS      Y0, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 4(BX), Y2
+	VADDPS       Y2, Y1, Y1
+	VMOVUPS      Y1, (CX)
+
+written:
+	MOVQ 112(AX), CX
+	ADDQ CX, 8(AX)
+	MOVQ 120(AX), CX
+	ADDQ CX, 16(AX)
+	DECQ 104(AX)
+	JG   tile
 	VZEROUPPER
 	RET
 
@@ -150,6 +176,9 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
+	MOVQ         144(AX), BX
+	TESTQ        BX, BX
+	JNZ          write
 	VMOVUPS      (CX), Y3
 	VADDPS       Y3, Y0, Y0
 	VMOVUPS      Y0, (CX)
@@ -161,12 +190,28 @@ inner:
 	VMOVUPS      (CX), Y3
 	VADDPS       Y3, Y2, Y2
 	VMOVUPS      Y2, (CX)
-	MOVQ         112(AX), CX
-	ADDQ         CX, 8(AX)
-	MOVQ         120(AX), CX
-	ADDQ         CX, 16(AX)
-	DECQ         104(AX)
-	JG           tile
+	JMP          written
+
+write:
+	VBROADCASTSS (BX), Y3
+	VADDPS       Y3, Y0, Y0
+	VMOVUPS      Y0, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 4(BX), Y3
+	VADDPS       Y3, Y1, Y1
+	VMOVUPS      Y1, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 8(BX), Y3
+	VADDPS       Y3, Y2, Y2
+	VMOVUPS      Y2, (CX)
+
+written:
+	MOVQ 112(AX), CX
+	ADDQ CX, 8(AX)
+	MOVQ 120(AX), CX
+	ADDQ CX, 16(AX)
+	DECQ 104(AX)
+	JG   tile
 	VZEROUPPER
 	RET
 
@@ -216,6 +261,9 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
+	MOVQ         144(AX), BX
+	TESTQ        BX, BX
+	JNZ          write
 	VMOVUPS      (CX), Y4
 	VADDPS       Y4, Y0, Y0
 	VMOVUPS      Y0, (CX)
@@ -231,12 +279,32 @@ inner:
 	VMOVUPS      (CX), Y4
 	VADDPS       Y4, Y3, Y3
 	VMOVUPS      Y3, (CX)
-	MOVQ         112(AX), CX
-	ADDQ         CX, 8(AX)
-	MOVQ         120(AX), CX
-	ADDQ         CX, 16(AX)
-	DECQ         104(AX)
-	JG           tile
+	JMP          written
+
+write:
+	VBROADCASTSS (BX), Y4
+	VADDPS       Y4, Y0, Y0
+	VMOVUPS      Y0, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 4(BX), Y4
+	VADDPS       Y4, Y1, Y1
+	VMOVUPS      Y1, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 8(BX), Y4
+	VADDPS       Y4, Y2, Y2
+	VMOVUPS      Y2, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 12(BX), Y4
+	VADDPS       Y4, Y3, Y3
+	VMOVUPS      Y3, (CX)
+
+written:
+	MOVQ 112(AX), CX
+	ADDQ CX, 8(AX)
+	MOVQ 120(AX), CX
+	ADDQ CX, 16(AX)
+	DECQ 104(AX)
+	JG   tile
 	VZEROUPPER
 	RET
 
@@ -289,6 +357,9 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
+	MOVQ         144(AX), BX
+	TESTQ        BX, BX
+	JNZ          write
 	VMOVUPS      (CX), Y5
 	VADDPS       Y5, Y0, Y0
 	VMOVUPS      Y0, (CX)
@@ -308,12 +379,36 @@ inner:
 	VMOVUPS      (CX), Y5
 	VADDPS       Y5, Y4, Y4
 	VMOVUPS      Y4, (CX)
-	MOVQ         112(AX), CX
-	ADDQ         CX, 8(AX)
-	MOVQ         120(AX), CX
-	ADDQ         CX, 16(AX)
-	DECQ         104(AX)
-	JG           tile
+	JMP          written
+
+write:
+	VBROADCASTSS (BX), Y5
+	VADDPS       Y5, Y0, Y0
+	VMOVUPS      Y0, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 4(BX), Y5
+	VADDPS       Y5, Y1, Y1
+	VMOVUPS      Y1, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 8(BX), Y5
+	VADDPS       Y5, Y2, Y2
+	VMOVUPS      Y2, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 12(BX), Y5
+	VADDPS       Y5, Y3, Y3
+	VMOVUPS      Y3, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 16(BX), Y5
+	VADDPS       Y5, Y4, Y4
+	VMOVUPS      Y4, (CX)
+
+written:
+	MOVQ 112(AX), CX
+	ADDQ CX, 8(AX)
+	MOVQ 120(AX), CX
+	ADDQ CX, 16(AX)
+	DECQ 104(AX)
+	JG   tile
 	VZEROUPPER
 	RET
 
@@ -369,6 +464,9 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
+	MOVQ         144(AX), BX
+	TESTQ        BX, BX
+	JNZ          write
 	VMOVUPS      (CX), Y6
 	VADDPS       Y6, Y0, Y0
 	VMOVUPS      Y0, (CX)
@@ -392,12 +490,40 @@ inner:
 	VMOVUPS      (CX), Y6
 	VADDPS       Y6, Y5, Y5
 	VMOVUPS      Y5, (CX)
-	MOVQ         112(AX), CX
-	ADDQ         CX, 8(AX)
-	MOVQ         120(AX), CX
-	ADDQ         CX, 16(AX)
-	DECQ         104(AX)
-	JG           tile
+	JMP          written
+
+write:
+	VBROADCASTSS (BX), Y6
+	VADDPS       Y6, Y0, Y0
+	VMOVUPS      Y0, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 4(BX), Y6
+	VADDPS       Y6, Y1, Y1
+	VMOVUPS      Y1, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 8(BX), Y6
+	VADDPS       Y6, Y2, Y2
+	VMOVUPS      Y2, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 12(BX), Y6
+	VADDPS       Y6, Y3, Y3
+	VMOVUPS      Y3, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 16(BX), Y6
+	VADDPS       Y6, Y4, Y4
+	VMOVUPS      Y4, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 20(BX), Y6
+	VADDPS       Y6, Y5, Y5
+	VMOVUPS      Y5, (CX)
+
+written:
+	MOVQ 112(AX), CX
+	ADDQ CX, 8(AX)
+	MOVQ 120(AX), CX
+	ADDQ CX, 16(AX)
+	DECQ 104(AX)
+	JG   tile
 	VZEROUPPER
 	RET
 
@@ -456,6 +582,9 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
+	MOVQ         144(AX), BX
+	TESTQ        BX, BX
+	JNZ          write
 	VMOVUPS      (CX), Y7
 	VADDPS       Y7, Y0, Y0
 	VMOVUPS      Y0, (CX)
@@ -483,12 +612,44 @@ inner:
 	VMOVUPS      (CX), Y7
 	VADDPS       Y7, Y6, Y6
 	VMOVUPS      Y6, (CX)
-	MOVQ         112(AX), CX
-	ADDQ         CX, 8(AX)
-	MOVQ         120(AX), CX
-	ADDQ         CX, 16(AX)
-	DECQ         104(AX)
-	JG           tile
+	JMP          written
+
+write:
+	VBROADCASTSS (BX), Y7
+	VADDPS       Y7, Y0, Y0
+	VMOVUPS      Y0, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 4(BX), Y7
+	VADDPS       Y7, Y1, Y1
+	VMOVUPS      Y1, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 8(BX), Y7
+	VADDPS       Y7, Y2, Y2
+	VMOVUPS      Y2, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 12(BX), Y7
+	VADDPS       Y7, Y3, Y3
+	VMOVUPS      Y3, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 16(BX), Y7
+	VADDPS       Y7, Y4, Y4
+	VMOVUPS      Y4, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 20(BX), Y7
+	VADDPS       Y7, Y5, Y5
+	VMOVUPS      Y5, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 24(BX), Y7
+	VADDPS       Y7, Y6, Y6
+	VMOVUPS      Y6, (CX)
+
+written:
+	MOVQ 112(AX), CX
+	ADDQ CX, 8(AX)
+	MOVQ 120(AX), CX
+	ADDQ CX, 16(AX)
+	DECQ 104(AX)
+	JG   tile
 	VZEROUPPER
 	RET
 
@@ -550,6 +711,9 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
+	MOVQ         144(AX), BX
+	TESTQ        BX, BX
+	JNZ          write
 	VMOVUPS      (CX), Y8
 	VADDPS       Y8, Y0, Y0
 	VMOVUPS      Y0, (CX)
@@ -581,12 +745,48 @@ inner:
 	VMOVUPS      (CX), Y8
 	VADDPS       Y8, Y7, Y7
 	VMOVUPS      Y7, (CX)
-	MOVQ         112(AX), CX
-	ADDQ         CX, 8(AX)
-	MOVQ         120(AX), CX
-	ADDQ         CX, 16(AX)
-	DECQ         104(AX)
-	JG           tile
+	JMP          written
+
+write:
+	VBROADCASTSS (BX), Y8
+	VADDPS       Y8, Y0, Y0
+	VMOVUPS      Y0, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 4(BX), Y8
+	VADDPS       Y8, Y1, Y1
+	VMOVUPS      Y1, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 8(BX), Y8
+	VADDPS       Y8, Y2, Y2
+	VMOVUPS      Y2, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 12(BX), Y8
+	VADDPS       Y8, Y3, Y3
+	VMOVUPS      Y3, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 16(BX), Y8
+	VADDPS       Y8, Y4, Y4
+	VMOVUPS      Y4, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 20(BX), Y8
+	VADDPS       Y8, Y5, Y5
+	VMOVUPS      Y5, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 24(BX), Y8
+	VADDPS       Y8, Y6, Y6
+	VMOVUPS      Y6, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 28(BX), Y8
+	VADDPS       Y8, Y7, Y7
+	VMOVUPS      Y7, (CX)
+
+written:
+	MOVQ 112(AX), CX
+	ADDQ CX, 8(AX)
+	MOVQ 120(AX), CX
+	ADDQ CX, 16(AX)
+	DECQ 104(AX)
+	JG   tile
 	VZEROUPPER
 	RET
 
@@ -651,6 +851,9 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
+	MOVQ         144(AX), BX
+	TESTQ        BX, BX
+	JNZ          write
 	VMOVUPS      (CX), Y9
 	VADDPS       Y9, Y0, Y0
 	VMOVUPS      Y0, (CX)
@@ -686,12 +889,52 @@ inner:
 	VMOVUPS      (CX), Y9
 	VADDPS       Y9, Y8, Y8
 	VMOVUPS      Y8, (CX)
-	MOVQ         112(AX), CX
-	ADDQ         CX, 8(AX)
-	MOVQ         120(AX), CX
-	ADDQ         CX, 16(AX)
-	DECQ         104(AX)
-	JG           tile
+	JMP          written
+
+write:
+	VBROADCASTSS (BX), Y9
+	VADDPS       Y9, Y0, Y0
+	VMOVUPS      Y0, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 4(BX), Y9
+	VADDPS       Y9, Y1, Y1
+	VMOVUPS      Y1, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 8(BX), Y9
+	VADDPS       Y9, Y2, Y2
+	VMOVUPS      Y2, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 12(BX), Y9
+	VADDPS       Y9, Y3, Y3
+	VMOVUPS      Y3, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 16(BX), Y9
+	VADDPS       Y9, Y4, Y4
+	VMOVUPS      Y4, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 20(BX), Y9
+	VADDPS       Y9, Y5, Y5
+	VMOVUPS      Y5, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 24(BX), Y9
+	VADDPS       Y9, Y6, Y6
+	VMOVUPS      Y6, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 28(BX), Y9
+	VADDPS       Y9, Y7, Y7
+	VMOVUPS      Y7, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 32(BX), Y9
+	VADDPS       Y9, Y8, Y8
+	VMOVUPS      Y8, (CX)
+
+written:
+	MOVQ 112(AX), CX
+	ADDQ CX, 8(AX)
+	MOVQ 120(AX), CX
+	ADDQ CX, 16(AX)
+	DECQ 104(AX)
+	JG   tile
 	VZEROUPPER
 	RET
 
@@ -759,6 +1002,9 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
+	MOVQ         144(AX), BX
+	TESTQ        BX, BX
+	JNZ          write
 	VMOVUPS      (CX), Y10
 	VADDPS       Y10, Y0, Y0
 	VMOVUPS      Y0, (CX)
@@ -798,12 +1044,56 @@ inner:
 	VMOVUPS      (CX), Y10
 	VADDPS       Y10, Y9, Y9
 	VMOVUPS      Y9, (CX)
-	MOVQ         112(AX), CX
-	ADDQ         CX, 8(AX)
-	MOVQ         120(AX), CX
-	ADDQ         CX, 16(AX)
-	DECQ         104(AX)
-	JG           tile
+	JMP          written
+
+write:
+	VBROADCASTSS (BX), Y10
+	VADDPS       Y10, Y0, Y0
+	VMOVUPS      Y0, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 4(BX), Y10
+	VADDPS       Y10, Y1, Y1
+	VMOVUPS      Y1, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 8(BX), Y10
+	VADDPS       Y10, Y2, Y2
+	VMOVUPS      Y2, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 12(BX), Y10
+	VADDPS       Y10, Y3, Y3
+	VMOVUPS      Y3, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 16(BX), Y10
+	VADDPS       Y10, Y4, Y4
+	VMOVUPS      Y4, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 20(BX), Y10
+	VADDPS       Y10, Y5, Y5
+	VMOVUPS      Y5, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 24(BX), Y10
+	VADDPS       Y10, Y6, Y6
+	VMOVUPS      Y6, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 28(BX), Y10
+	VADDPS       Y10, Y7, Y7
+	VMOVUPS      Y7, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 32(BX), Y10
+	VADDPS       Y10, Y8, Y8
+	VMOVUPS      Y8, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 36(BX), Y10
+	VADDPS       Y10, Y9, Y9
+	VMOVUPS      Y9, (CX)
+
+written:
+	MOVQ 112(AX), CX
+	ADDQ CX, 8(AX)
+	MOVQ 120(AX), CX
+	ADDQ CX, 16(AX)
+	DECQ 104(AX)
+	JG   tile
 	VZEROUPPER
 	RET
 
@@ -874,6 +1164,9 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
+	MOVQ         144(AX), BX
+	TESTQ        BX, BX
+	JNZ          write
 	VMOVUPS      (CX), Y11
 	VADDPS       Y11, Y0, Y0
 	VMOVUPS      Y0, (CX)
@@ -917,12 +1210,60 @@ inner:
 	VMOVUPS      (CX), Y11
 	VADDPS       Y11, Y10, Y10
 	VMOVUPS      Y10, (CX)
-	MOVQ         112(AX), CX
-	ADDQ         CX, 8(AX)
-	MOVQ         120(AX), CX
-	ADDQ         CX, 16(AX)
-	DECQ         104(AX)
-	JG           tile
+	JMP          written
+
+write:
+	VBROADCASTSS (BX), Y11
+	VADDPS       Y11, Y0, Y0
+	VMOVUPS      Y0, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 4(BX), Y11
+	VADDPS       Y11, Y1, Y1
+	VMOVUPS      Y1, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 8(BX), Y11
+	VADDPS       Y11, Y2, Y2
+	VMOVUPS      Y2, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 12(BX), Y11
+	VADDPS       Y11, Y3, Y3
+	VMOVUPS      Y3, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 16(BX), Y11
+	VADDPS       Y11, Y4, Y4
+	VMOVUPS      Y4, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 20(BX), Y11
+	VADDPS       Y11, Y5, Y5
+	VMOVUPS      Y5, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 24(BX), Y11
+	VADDPS       Y11, Y6, Y6
+	VMOVUPS      Y6, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 28(BX), Y11
+	VADDPS       Y11, Y7, Y7
+	VMOVUPS      Y7, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 32(BX), Y11
+	VADDPS       Y11, Y8, Y8
+	VMOVUPS      Y8, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 36(BX), Y11
+	VADDPS       Y11, Y9, Y9
+	VMOVUPS      Y9, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 40(BX), Y11
+	VADDPS       Y11, Y10, Y10
+	VMOVUPS      Y10, (CX)
+
+written:
+	MOVQ 112(AX), CX
+	ADDQ CX, 8(AX)
+	MOVQ 120(AX), CX
+	ADDQ CX, 16(AX)
+	DECQ 104(AX)
+	JG   tile
 	VZEROUPPER
 	RET
 
@@ -996,6 +1337,9 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
+	MOVQ         144(AX), BX
+	TESTQ        BX, BX
+	JNZ          write
 	VMOVUPS      (CX), Y12
 	VADDPS       Y12, Y0, Y0
 	VMOVUPS      Y0, (CX)
@@ -1043,12 +1387,64 @@ inner:
 	VMOVUPS      (CX), Y12
 	VADDPS       Y12, Y11, Y11
 	VMOVUPS      Y11, (CX)
-	MOVQ         112(AX), CX
-	ADDQ         CX, 8(AX)
-	MOVQ         120(AX), CX
-	ADDQ         CX, 16(AX)
-	DECQ         104(AX)
-	JG           tile
+	JMP          written
+
+write:
+	VBROADCASTSS (BX), Y12
+	VADDPS       Y12, Y0, Y0
+	VMOVUPS      Y0, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 4(BX), Y12
+	VADDPS       Y12, Y1, Y1
+	VMOVUPS      Y1, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 8(BX), Y12
+	VADDPS       Y12, Y2, Y2
+	VMOVUPS      Y2, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 12(BX), Y12
+	VADDPS       Y12, Y3, Y3
+	VMOVUPS      Y3, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 16(BX), Y12
+	VADDPS       Y12, Y4, Y4
+	VMOVUPS      Y4, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 20(BX), Y12
+	VADDPS       Y12, Y5, Y5
+	VMOVUPS      Y5, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 24(BX), Y12
+	VADDPS       Y12, Y6, Y6
+	VMOVUPS      Y6, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 28(BX), Y12
+	VADDPS       Y12, Y7, Y7
+	VMOVUPS      Y7, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 32(BX), Y12
+	VADDPS       Y12, Y8, Y8
+	VMOVUPS      Y8, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 36(BX), Y12
+	VADDPS       Y12, Y9, Y9
+	VMOVUPS      Y9, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 40(BX), Y12
+	VADDPS       Y12, Y10, Y10
+	VMOVUPS      Y10, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 44(BX), Y12
+	VADDPS       Y12, Y11, Y11
+	VMOVUPS      Y11, (CX)
+
+written:
+	MOVQ 112(AX), CX
+	ADDQ CX, 8(AX)
+	MOVQ 120(AX), CX
+	ADDQ CX, 16(AX)
+	DECQ 104(AX)
+	JG   tile
 	VZEROUPPER
 	RET
 
@@ -1089,15 +1485,26 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
+	MOVQ         144(AX), DX
+	TESTQ        DX, DX
+	JNZ          write
 	VMOVUPS      (CX), Z1
 	VADDPS       Z1, Z0, Z0
 	VMOVUPS      Z0, (CX)
-	MOVQ         112(AX), CX
-	ADDQ         CX, 8(AX)
-	MOVQ         120(AX), CX
-	ADDQ         CX, 16(AX)
-	DECQ         104(AX)
-	JG           tile
+	JMP          written
+
+write:
+	VBROADCASTSS (DX), Z1
+	VADDPS       Z1, Z0, Z0
+	VMOVUPS      Z0, (CX)
+
+written:
+	MOVQ 112(AX), CX
+	ADDQ CX, 8(AX)
+	MOVQ 120(AX), CX
+	ADDQ CX, 16(AX)
+	DECQ 104(AX)
+	JG   tile
 	VZEROUPPER
 	RET
 
@@ -1141,6 +1548,9 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
+	MOVQ         144(AX), BX
+	TESTQ        BX, BX
+	JNZ          write
 	VMOVUPS      (CX), Z2
 	VADDPS       Z2, Z0, Z0
 	VMOVUPS      Z0, (CX)
@@ -1148,12 +1558,24 @@ inner:
 	VMOVUPS      (CX), Z2
 	VADDPS       Z2, Z1, Z1
 	VMOVUPS      Z1, (CX)
-	MOVQ         112(AX), CX
-	ADDQ         CX, 8(AX)
-	MOVQ         120(AX), CX
-	ADDQ         CX, 16(AX)
-	DECQ         104(AX)
-	JG           tile
+	JMP          written
+
+write:
+	VBROADCASTSS (BX), Z2
+	VADDPS       Z2, Z0, Z0
+	VMOVUPS      Z0, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 4(BX), Z2
+	VADDPS       Z2, Z1, Z1
+	VMOVUPS      Z1, (CX)
+
+written:
+	MOVQ 112(AX), CX
+	ADDQ CX, 8(AX)
+	MOVQ 120(AX), CX
+	ADDQ CX, 16(AX)
+	DECQ 104(AX)
+	JG   tile
 	VZEROUPPER
 	RET
 
@@ -1200,6 +1622,9 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
+	MOVQ         144(AX), BX
+	TESTQ        BX, BX
+	JNZ          write
 	VMOVUPS      (CX), Z3
 	VADDPS       Z3, Z0, Z0
 	VMOVUPS      Z0, (CX)
@@ -1211,12 +1636,28 @@ inner:
 	VMOVUPS      (CX), Z3
 	VADDPS       Z3, Z2, Z2
 	VMOVUPS      Z2, (CX)
-	MOVQ         112(AX), CX
-	ADDQ         CX, 8(AX)
-	MOVQ         120(AX), CX
-	ADDQ         CX, 16(AX)
-	DECQ         104(AX)
-	JG           tile
+	JMP          written
+
+write:
+	VBROADCASTSS (BX), Z3
+	VADDPS       Z3, Z0, Z0
+	VMOVUPS      Z0, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 4(BX), Z3
+	VADDPS       Z3, Z1, Z1
+	VMOVUPS      Z1, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 8(BX), Z3
+	VADDPS       Z3, Z2, Z2
+	VMOVUPS      Z2, (CX)
+
+written:
+	MOVQ 112(AX), CX
+	ADDQ CX, 8(AX)
+	MOVQ 120(AX), CX
+	ADDQ CX, 16(AX)
+	DECQ 104(AX)
+	JG   tile
 	VZEROUPPER
 	RET
 
@@ -1266,6 +1707,9 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
+	MOVQ         144(AX), BX
+	TESTQ        BX, BX
+	JNZ          write
 	VMOVUPS      (CX), Z4
 	VADDPS       Z4, Z0, Z0
 	VMOVUPS      Z0, (CX)
@@ -1281,12 +1725,32 @@ inner:
 	VMOVUPS      (CX), Z4
 	VADDPS       Z4, Z3, Z3
 	VMOVUPS      Z3, (CX)
-	MOVQ         112(AX), CX
-	ADDQ         CX, 8(AX)
-	MOVQ         120(AX), CX
-	ADDQ         CX, 16(AX)
-	DECQ         104(AX)
-	JG           tile
+	JMP          written
+
+write:
+	VBROADCASTSS (BX), Z4
+	VADDPS       Z4, Z0, Z0
+	VMOVUPS      Z0, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 4(BX), Z4
+	VADDPS       Z4, Z1, Z1
+	VMOVUPS      Z1, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 8(BX), Z4
+	VADDPS       Z4, Z2, Z2
+	VMOVUPS      Z2, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 12(BX), Z4
+	VADDPS       Z4, Z3, Z3
+	VMOVUPS      Z3, (CX)
+
+written:
+	MOVQ 112(AX), CX
+	ADDQ CX, 8(AX)
+	MOVQ 120(AX), CX
+	ADDQ CX, 16(AX)
+	DECQ 104(AX)
+	JG   tile
 	VZEROUPPER
 	RET
 
@@ -1339,6 +1803,9 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
+	MOVQ         144(AX), BX
+	TESTQ        BX, BX
+	JNZ          write
 	VMOVUPS      (CX), Z5
 	VADDPS       Z5, Z0, Z0
 	VMOVUPS      Z0, (CX)
@@ -1358,12 +1825,36 @@ inner:
 	VMOVUPS      (CX), Z5
 	VADDPS       Z5, Z4, Z4
 	VMOVUPS      Z4, (CX)
-	MOVQ         112(AX), CX
-	ADDQ         CX, 8(AX)
-	MOVQ         120(AX), CX
-	ADDQ         CX, 16(AX)
-	DECQ         104(AX)
-	JG           tile
+	JMP          written
+
+write:
+	VBROADCASTSS (BX), Z5
+	VADDPS       Z5, Z0, Z0
+	VMOVUPS      Z0, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 4(BX), Z5
+	VADDPS       Z5, Z1, Z1
+	VMOVUPS      Z1, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 8(BX), Z5
+	VADDPS       Z5, Z2, Z2
+	VMOVUPS      Z2, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 12(BX), Z5
+	VADDPS       Z5, Z3, Z3
+	VMOVUPS      Z3, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 16(BX), Z5
+	VADDPS       Z5, Z4, Z4
+	VMOVUPS      Z4, (CX)
+
+written:
+	MOVQ 112(AX), CX
+	ADDQ CX, 8(AX)
+	MOVQ 120(AX), CX
+	ADDQ CX, 16(AX)
+	DECQ 104(AX)
+	JG   tile
 	VZEROUPPER
 	RET
 
@@ -1419,6 +1910,9 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
+	MOVQ         144(AX), BX
+	TESTQ        BX, BX
+	JNZ          write
 	VMOVUPS      (CX), Z6
 	VADDPS       Z6, Z0, Z0
 	VMOVUPS      Z0, (CX)
@@ -1442,12 +1936,40 @@ inner:
 	VMOVUPS      (CX), Z6
 	VADDPS       Z6, Z5, Z5
 	VMOVUPS      Z5, (CX)
-	MOVQ         112(AX), CX
-	ADDQ         CX, 8(AX)
-	MOVQ         120(AX), CX
-	ADDQ         CX, 16(AX)
-	DECQ         104(AX)
-	JG           tile
+	JMP          written
+
+write:
+	VBROADCASTSS (BX), Z6
+	VADDPS       Z6, Z0, Z0
+	VMOVUPS      Z0, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 4(BX), Z6
+	VADDPS       Z6, Z1, Z1
+	VMOVUPS      Z1, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 8(BX), Z6
+	VADDPS       Z6, Z2, Z2
+	VMOVUPS      Z2, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 12(BX), Z6
+	VADDPS       Z6, Z3, Z3
+	VMOVUPS      Z3, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 16(BX), Z6
+	VADDPS       Z6, Z4, Z4
+	VMOVUPS      Z4, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 20(BX), Z6
+	VADDPS       Z6, Z5, Z5
+	VMOVUPS      Z5, (CX)
+
+written:
+	MOVQ 112(AX), CX
+	ADDQ CX, 8(AX)
+	MOVQ 120(AX), CX
+	ADDQ CX, 16(AX)
+	DECQ 104(AX)
+	JG   tile
 	VZEROUPPER
 	RET
 
@@ -1506,6 +2028,9 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
+	MOVQ         144(AX), BX
+	TESTQ        BX, BX
+	JNZ          write
 	VMOVUPS      (CX), Z7
 	VADDPS       Z7, Z0, Z0
 	VMOVUPS      Z0, (CX)
@@ -1533,12 +2058,44 @@ inner:
 	VMOVUPS      (CX), Z7
 	VADDPS       Z7, Z6, Z6
 	VMOVUPS      Z6, (CX)
-	MOVQ         112(AX), CX
-	ADDQ         CX, 8(AX)
-	MOVQ         120(AX), CX
-	ADDQ         CX, 16(AX)
-	DECQ         104(AX)
-	JG           tile
+	JMP          written
+
+write:
+	VBROADCASTSS (BX), Z7
+	VADDPS       Z7, Z0, Z0
+	VMOVUPS      Z0, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 4(BX), Z7
+	VADDPS       Z7, Z1, Z1
+	VMOVUPS      Z1, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 8(BX), Z7
+	VADDPS       Z7, Z2, Z2
+	VMOVUPS      Z2, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 12(BX), Z7
+	VADDPS       Z7, Z3, Z3
+	VMOVUPS      Z3, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 16(BX), Z7
+	VADDPS       Z7, Z4, Z4
+	VMOVUPS      Z4, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 20(BX), Z7
+	VADDPS       Z7, Z5, Z5
+	VMOVUPS      Z5, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 24(BX), Z7
+	VADDPS       Z7, Z6, Z6
+	VMOVUPS      Z6, (CX)
+
+written:
+	MOVQ 112(AX), CX
+	ADDQ CX, 8(AX)
+	MOVQ 120(AX), CX
+	ADDQ CX, 16(AX)
+	DECQ 104(AX)
+	JG   tile
 	VZEROUPPER
 	RET
 
@@ -1600,6 +2157,9 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
+	MOVQ         144(AX), BX
+	TESTQ        BX, BX
+	JNZ          write
 	VMOVUPS      (CX), Z8
 	VADDPS       Z8, Z0, Z0
 	VMOVUPS      Z0, (CX)
@@ -1631,12 +2191,48 @@ inner:
 	VMOVUPS      (CX), Z8
 	VADDPS       Z8, Z7, Z7
 	VMOVUPS      Z7, (CX)
-	MOVQ         112(AX), CX
-	ADDQ         CX, 8(AX)
-	MOVQ         120(AX), CX
-	ADDQ         CX, 16(AX)
-	DECQ         104(AX)
-	JG           tile
+	JMP          written
+
+write:
+	VBROADCASTSS (BX), Z8
+	VADDPS       Z8, Z0, Z0
+	VMOVUPS      Z0, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 4(BX), Z8
+	VADDPS       Z8, Z1, Z1
+	VMOVUPS      Z1, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 8(BX), Z8
+	VADDPS       Z8, Z2, Z2
+	VMOVUPS      Z2, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 12(BX), Z8
+	VADDPS       Z8, Z3, Z3
+	VMOVUPS      Z3, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 16(BX), Z8
+	VADDPS       Z8, Z4, Z4
+	VMOVUPS      Z4, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 20(BX), Z8
+	VADDPS       Z8, Z5, Z5
+	VMOVUPS      Z5, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 24(BX), Z8
+	VADDPS       Z8, Z6, Z6
+	VMOVUPS      Z6, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 28(BX), Z8
+	VADDPS       Z8, Z7, Z7
+	VMOVUPS      Z7, (CX)
+
+written:
+	MOVQ 112(AX), CX
+	ADDQ CX, 8(AX)
+	MOVQ 120(AX), CX
+	ADDQ CX, 16(AX)
+	DECQ 104(AX)
+	JG   tile
 	VZEROUPPER
 	RET
 
@@ -1701,6 +2297,9 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
+	MOVQ         144(AX), BX
+	TESTQ        BX, BX
+	JNZ          write
 	VMOVUPS      (CX), Z9
 	VADDPS       Z9, Z0, Z0
 	VMOVUPS      Z0, (CX)
@@ -1736,12 +2335,52 @@ inner:
 	VMOVUPS      (CX), Z9
 	VADDPS       Z9, Z8, Z8
 	VMOVUPS      Z8, (CX)
-	MOVQ         112(AX), CX
-	ADDQ         CX, 8(AX)
-	MOVQ         120(AX), CX
-	ADDQ         CX, 16(AX)
-	DECQ         104(AX)
-	JG           tile
+	JMP          written
+
+write:
+	VBROADCASTSS (BX), Z9
+	VADDPS       Z9, Z0, Z0
+	VMOVUPS      Z0, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 4(BX), Z9
+	VADDPS       Z9, Z1, Z1
+	VMOVUPS      Z1, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 8(BX), Z9
+	VADDPS       Z9, Z2, Z2
+	VMOVUPS      Z2, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 12(BX), Z9
+	VADDPS       Z9, Z3, Z3
+	VMOVUPS      Z3, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 16(BX), Z9
+	VADDPS       Z9, Z4, Z4
+	VMOVUPS      Z4, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 20(BX), Z9
+	VADDPS       Z9, Z5, Z5
+	VMOVUPS      Z5, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 24(BX), Z9
+	VADDPS       Z9, Z6, Z6
+	VMOVUPS      Z6, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 28(BX), Z9
+	VADDPS       Z9, Z7, Z7
+	VMOVUPS      Z7, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 32(BX), Z9
+	VADDPS       Z9, Z8, Z8
+	VMOVUPS      Z8, (CX)
+
+written:
+	MOVQ 112(AX), CX
+	ADDQ CX, 8(AX)
+	MOVQ 120(AX), CX
+	ADDQ CX, 16(AX)
+	DECQ 104(AX)
+	JG   tile
 	VZEROUPPER
 	RET
 
@@ -1809,6 +2448,9 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
+	MOVQ         144(AX), BX
+	TESTQ        BX, BX
+	JNZ          write
 	VMOVUPS      (CX), Z10
 	VADDPS       Z10, Z0, Z0
 	VMOVUPS      Z0, (CX)
@@ -1848,12 +2490,56 @@ inner:
 	VMOVUPS      (CX), Z10
 	VADDPS       Z10, Z9, Z9
 	VMOVUPS      Z9, (CX)
-	MOVQ         112(AX), CX
-	ADDQ         CX, 8(AX)
-	MOVQ         120(AX), CX
-	ADDQ         CX, 16(AX)
-	DECQ         104(AX)
-	JG           tile
+	JMP          written
+
+write:
+	VBROADCASTSS (BX), Z10
+	VADDPS       Z10, Z0, Z0
+	VMOVUPS      Z0, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 4(BX), Z10
+	VADDPS       Z10, Z1, Z1
+	VMOVUPS      Z1, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 8(BX), Z10
+	VADDPS       Z10, Z2, Z2
+	VMOVUPS      Z2, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 12(BX), Z10
+	VADDPS       Z10, Z3, Z3
+	VMOVUPS      Z3, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 16(BX), Z10
+	VADDPS       Z10, Z4, Z4
+	VMOVUPS      Z4, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 20(BX), Z10
+	VADDPS       Z10, Z5, Z5
+	VMOVUPS      Z5, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 24(BX), Z10
+	VADDPS       Z10, Z6, Z6
+	VMOVUPS      Z6, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 28(BX), Z10
+	VADDPS       Z10, Z7, Z7
+	VMOVUPS      Z7, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 32(BX), Z10
+	VADDPS       Z10, Z8, Z8
+	VMOVUPS      Z8, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 36(BX), Z10
+	VADDPS       Z10, Z9, Z9
+	VMOVUPS      Z9, (CX)
+
+written:
+	MOVQ 112(AX), CX
+	ADDQ CX, 8(AX)
+	MOVQ 120(AX), CX
+	ADDQ CX, 16(AX)
+	DECQ 104(AX)
+	JG   tile
 	VZEROUPPER
 	RET
 
@@ -1924,6 +2610,9 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
+	MOVQ         144(AX), BX
+	TESTQ        BX, BX
+	JNZ          write
 	VMOVUPS      (CX), Z11
 	VADDPS       Z11, Z0, Z0
 	VMOVUPS      Z0, (CX)
@@ -1967,12 +2656,60 @@ inner:
 	VMOVUPS      (CX), Z11
 	VADDPS       Z11, Z10, Z10
 	VMOVUPS      Z10, (CX)
-	MOVQ         112(AX), CX
-	ADDQ         CX, 8(AX)
-	MOVQ         120(AX), CX
-	ADDQ         CX, 16(AX)
-	DECQ         104(AX)
-	JG           tile
+	JMP          written
+
+write:
+	VBROADCASTSS (BX), Z11
+	VADDPS       Z11, Z0, Z0
+	VMOVUPS      Z0, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 4(BX), Z11
+	VADDPS       Z11, Z1, Z1
+	VMOVUPS      Z1, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 8(BX), Z11
+	VADDPS       Z11, Z2, Z2
+	VMOVUPS      Z2, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 12(BX), Z11
+	VADDPS       Z11, Z3, Z3
+	VMOVUPS      Z3, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 16(BX), Z11
+	VADDPS       Z11, Z4, Z4
+	VMOVUPS      Z4, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 20(BX), Z11
+	VADDPS       Z11, Z5, Z5
+	VMOVUPS      Z5, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 24(BX), Z11
+	VADDPS       Z11, Z6, Z6
+	VMOVUPS      Z6, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 28(BX), Z11
+	VADDPS       Z11, Z7, Z7
+	VMOVUPS      Z7, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 32(BX), Z11
+	VADDPS       Z11, Z8, Z8
+	VMOVUPS      Z8, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 36(BX), Z11
+	VADDPS       Z11, Z9, Z9
+	VMOVUPS      Z9, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 40(BX), Z11
+	VADDPS       Z11, Z10, Z10
+	VMOVUPS      Z10, (CX)
+
+written:
+	MOVQ 112(AX), CX
+	ADDQ CX, 8(AX)
+	MOVQ 120(AX), CX
+	ADDQ CX, 16(AX)
+	DECQ 104(AX)
+	JG   tile
 	VZEROUPPER
 	RET
 
@@ -2046,6 +2783,9 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
+	MOVQ         144(AX), BX
+	TESTQ        BX, BX
+	JNZ          write
 	VMOVUPS      (CX), Z12
 	VADDPS       Z12, Z0, Z0
 	VMOVUPS      Z0, (CX)
@@ -2093,11 +2833,63 @@ inner:
 	VMOVUPS      (CX), Z12
 	VADDPS       Z12, Z11, Z11
 	VMOVUPS      Z11, (CX)
-	MOVQ         112(AX), CX
-	ADDQ         CX, 8(AX)
-	MOVQ         120(AX), CX
-	ADDQ         CX, 16(AX)
-	DECQ         104(AX)
-	JG           tile
+	JMP          written
+
+write:
+	VBROADCASTSS (BX), Z12
+	VADDPS       Z12, Z0, Z0
+	VMOVUPS      Z0, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 4(BX), Z12
+	VADDPS       Z12, Z1, Z1
+	VMOVUPS      Z1, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 8(BX), Z12
+	VADDPS       Z12, Z2, Z2
+	VMOVUPS      Z2, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 12(BX), Z12
+	VADDPS       Z12, Z3, Z3
+	VMOVUPS      Z3, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 16(BX), Z12
+	VADDPS       Z12, Z4, Z4
+	VMOVUPS      Z4, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 20(BX), Z12
+	VADDPS       Z12, Z5, Z5
+	VMOVUPS      Z5, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 24(BX), Z12
+	VADDPS       Z12, Z6, Z6
+	VMOVUPS      Z6, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 28(BX), Z12
+	VADDPS       Z12, Z7, Z7
+	VMOVUPS      Z7, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 32(BX), Z12
+	VADDPS       Z12, Z8, Z8
+	VMOVUPS      Z8, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 36(BX), Z12
+	VADDPS       Z12, Z9, Z9
+	VMOVUPS      Z9, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 40(BX), Z12
+	VADDPS       Z12, Z10, Z10
+	VMOVUPS      Z10, (CX)
+	ADDQ         DX, CX
+	VBROADCASTSS 44(BX), Z12
+	VADDPS       Z12, Z11, Z11
+	VMOVUPS      Z11, (CX)
+
+written:
+	MOVQ 112(AX), CX
+	ADDQ CX, 8(AX)
+	MOVQ 120(AX), CX
+	ADDQ CX, 16(AX)
+	DECQ 104(AX)
+	JG   tile
 	VZEROUPPER
 	RET

@@ -2,62 +2,62 @@
 
 package images
 
-// nestTile1NEON adds to tiles of 1 rows of a vector.
+// nestTile1NEON computes tiles of 1 rows of a vector, or adds to them.
 //
 //go:noescape
 func nestTile1NEON(nestTile *nestTile)
 
-// nestTile2NEON adds to tiles of 2 rows of a vector.
+// nestTile2NEON computes tiles of 2 rows of a vector, or adds to them.
 //
 //go:noescape
 func nestTile2NEON(nestTile *nestTile)
 
-// nestTile3NEON adds to tiles of 3 rows of a vector.
+// nestTile3NEON computes tiles of 3 rows of a vector, or adds to them.
 //
 //go:noescape
 func nestTile3NEON(nestTile *nestTile)
 
-// nestTile4NEON adds to tiles of 4 rows of a vector.
+// nestTile4NEON computes tiles of 4 rows of a vector, or adds to them.
 //
 //go:noescape
 func nestTile4NEON(nestTile *nestTile)
 
-// nestTile5NEON adds to tiles of 5 rows of a vector.
+// nestTile5NEON computes tiles of 5 rows of a vector, or adds to them.
 //
 //go:noescape
 func nestTile5NEON(nestTile *nestTile)
 
-// nestTile6NEON adds to tiles of 6 rows of a vector.
+// nestTile6NEON computes tiles of 6 rows of a vector, or adds to them.
 //
 //go:noescape
 func nestTile6NEON(nestTile *nestTile)
 
-// nestTile7NEON adds to tiles of 7 rows of a vector.
+// nestTile7NEON computes tiles of 7 rows of a vector, or adds to them.
 //
 //go:noescape
 func nestTile7NEON(nestTile *nestTile)
 
-// nestTile8NEON adds to tiles of 8 rows of a vector.
+// nestTile8NEON computes tiles of 8 rows of a vector, or adds to them.
 //
 //go:noescape
 func nestTile8NEON(nestTile *nestTile)
 
-// nestTile9NEON adds to tiles of 9 rows of a vector.
+// nestTile9NEON computes tiles of 9 rows of a vector, or adds to them.
 //
 //go:noescape
 func nestTile9NEON(nestTile *nestTile)
 
-// nestTile10NEON adds to tiles of 10 rows of a vector.
+// nestTile10NEON computes tiles of 10 rows of a vector, or adds to them.
 //
 //go:noescape
 func nestTile10NEON(nestTile *nestTile)
 
-// nestTile11NEON adds to tiles of 11 rows of a vector.
+// nestTile11NEON computes tiles of 11 rows of a vector, or adds to them.
 //
 //go:noescape
 func nestTile11NEON(nestTile *nestTile)
 
-// nestTile12NEON adds to tiles of 12 rows of a vector.
+// nestTile12NEON computes tiles of 12 rows of a vector, or adds to them.
 //
 //go:noescape
 func nestTile12NEON(nestTile *nestTile)

@@ -38,11 +38,22 @@ inner:
 	ADD	R0, R5, R5
 	SUBS	$1, R2, R2
 	BNE	outer
-	MOVD	16(R7), R0
-	FLDPQ	0(R0), (F1, F0)
+	MOVD	16(R7), R1
+	MOVD	144(R7), R0
+	TST	R0, R0
+	BNE	write
+	FLDPQ	0(R1), (F1, F0)
 	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
 	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	FSTPQ	(F4, F3), 0(R0)
+	FSTPQ	(F4, F3), 0(R1)
+	B	written
+write:
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
+	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
+	FSTPQ	(F4, F3), 0(R1)
+written:
 	MOVD	112(R7), R1
 	MOVD	8(R7), R0
 	ADD	R1, R0, R0
@@ -98,17 +109,35 @@ inner:
 	ADD	R0, R5, R5
 	SUBS	$1, R2, R2
 	BNE	outer
-	MOVD	16(R7), R1
-	MOVD	24(R7), R0
-	FLDPQ	0(R1), (F1, F0)
+	MOVD	16(R7), R2
+	MOVD	24(R7), R1
+	MOVD	144(R7), R0
+	TST	R0, R0
+	BNE	write
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
 	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	FSTPQ	(F6, F5), 0(R1)
-	ADD	R0, R1, R1
-	FLDPQ	0(R1), (F1, F0)
+	FSTPQ	(F6, F5), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
 	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	FSTPQ	(F4, F3), 0(R1)
+	FSTPQ	(F4, F3), 0(R2)
+	B	written
+write:
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
+	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
+	FSTPQ	(F6, F5), 0(R2)
+	ADD	R1, R2, R2
+	ADD	$4, R0, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
+	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
+	FSTPQ	(F4, F3), 0(R2)
+written:
 	MOVD	112(R7), R1
 	MOVD	8(R7), R0
 	ADD	R1, R0, R0
@@ -169,22 +198,47 @@ inner:
 	ADD	R0, R5, R5
 	SUBS	$1, R2, R2
 	BNE	outer
-	MOVD	16(R7), R1
-	MOVD	24(R7), R0
-	FLDPQ	0(R1), (F1, F0)
+	MOVD	16(R7), R3
+	MOVD	24(R7), R2
+	MOVD	144(R7), R1
+	TST	R1, R1
+	BNE	write
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
 	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	FSTPQ	(F8, F7), 0(R1)
-	ADD	R0, R1, R1
-	FLDPQ	0(R1), (F1, F0)
+	FSTPQ	(F8, F7), 0(R3)
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
 	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	FSTPQ	(F6, F5), 0(R1)
-	ADD	R0, R1, R1
-	FLDPQ	0(R1), (F1, F0)
+	FSTPQ	(F6, F5), 0(R3)
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
 	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	FSTPQ	(F4, F3), 0(R1)
+	FSTPQ	(F4, F3), 0(R3)
+	B	written
+write:
+	VLD1R	(R1), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
+	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
+	FSTPQ	(F8, F7), 0(R3)
+	ADD	R2, R3, R3
+	ADD	$4, R1, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
+	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
+	FSTPQ	(F6, F5), 0(R3)
+	ADD	R2, R3, R3
+	ADD	$8, R1, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
+	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
+	FSTPQ	(F4, F3), 0(R3)
+written:
 	MOVD	112(R7), R1
 	MOVD	8(R7), R0
 	ADD	R1, R0, R0
@@ -250,27 +304,59 @@ inner:
 	ADD	R0, R5, R5
 	SUBS	$1, R2, R2
 	BNE	outer
-	MOVD	16(R7), R1
-	MOVD	24(R7), R0
-	FLDPQ	0(R1), (F1, F0)
+	MOVD	16(R7), R3
+	MOVD	24(R7), R2
+	MOVD	144(R7), R1
+	TST	R1, R1
+	BNE	write
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
 	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FSTPQ	(F10, F9), 0(R1)
-	ADD	R0, R1, R1
-	FLDPQ	0(R1), (F1, F0)
+	FSTPQ	(F10, F9), 0(R3)
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
 	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	FSTPQ	(F8, F7), 0(R1)
-	ADD	R0, R1, R1
-	FLDPQ	0(R1), (F1, F0)
+	FSTPQ	(F8, F7), 0(R3)
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
 	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	FSTPQ	(F6, F5), 0(R1)
-	ADD	R0, R1, R1
-	FLDPQ	0(R1), (F1, F0)
+	FSTPQ	(F6, F5), 0(R3)
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
 	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	FSTPQ	(F4, F3), 0(R1)
+	FSTPQ	(F4, F3), 0(R3)
+	B	written
+write:
+	VLD1R	(R1), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
+	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
+	FSTPQ	(F10, F9), 0(R3)
+	ADD	R2, R3, R3
+	ADD	$4, R1, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
+	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
+	FSTPQ	(F8, F7), 0(R3)
+	ADD	R2, R3, R3
+	ADD	$8, R1, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
+	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
+	FSTPQ	(F6, F5), 0(R3)
+	ADD	R2, R3, R3
+	ADD	$12, R1, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
+	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
+	FSTPQ	(F4, F3), 0(R3)
+written:
 	MOVD	112(R7), R1
 	MOVD	8(R7), R0
 	ADD	R1, R0, R0
@@ -341,32 +427,71 @@ inner:
 	ADD	R0, R5, R5
 	SUBS	$1, R2, R2
 	BNE	outer
-	MOVD	16(R7), R1
-	MOVD	24(R7), R0
-	FLDPQ	0(R1), (F1, F0)
+	MOVD	16(R7), R3
+	MOVD	24(R7), R2
+	MOVD	144(R7), R1
+	TST	R1, R1
+	BNE	write
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
 	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
-	FSTPQ	(F12, F11), 0(R1)
-	ADD	R0, R1, R1
-	FLDPQ	0(R1), (F1, F0)
+	FSTPQ	(F12, F11), 0(R3)
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
 	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FSTPQ	(F10, F9), 0(R1)
-	ADD	R0, R1, R1
-	FLDPQ	0(R1), (F1, F0)
+	FSTPQ	(F10, F9), 0(R3)
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
 	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	FSTPQ	(F8, F7), 0(R1)
-	ADD	R0, R1, R1
-	FLDPQ	0(R1), (F1, F0)
+	FSTPQ	(F8, F7), 0(R3)
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
 	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	FSTPQ	(F6, F5), 0(R1)
-	ADD	R0, R1, R1
-	FLDPQ	0(R1), (F1, F0)
+	FSTPQ	(F6, F5), 0(R3)
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
 	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	FSTPQ	(F4, F3), 0(R1)
+	FSTPQ	(F4, F3), 0(R3)
+	B	written
+write:
+	VLD1R	(R1), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
+	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
+	FSTPQ	(F12, F11), 0(R3)
+	ADD	R2, R3, R3
+	ADD	$4, R1, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
+	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
+	FSTPQ	(F10, F9), 0(R3)
+	ADD	R2, R3, R3
+	ADD	$8, R1, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
+	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
+	FSTPQ	(F8, F7), 0(R3)
+	ADD	R2, R3, R3
+	ADD	$12, R1, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
+	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
+	FSTPQ	(F6, F5), 0(R3)
+	ADD	R2, R3, R3
+	ADD	$16, R1, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
+	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
+	FSTPQ	(F4, F3), 0(R3)
+written:
 	MOVD	112(R7), R1
 	MOVD	8(R7), R0
 	ADD	R1, R0, R0
@@ -442,37 +567,83 @@ inner:
 	ADD	R0, R5, R5
 	SUBS	$1, R2, R2
 	BNE	outer
-	MOVD	16(R7), R1
-	MOVD	24(R7), R0
-	FLDPQ	0(R1), (F1, F0)
+	MOVD	16(R7), R3
+	MOVD	24(R7), R2
+	MOVD	144(R7), R1
+	TST	R1, R1
+	BNE	write
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
 	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
-	FSTPQ	(F14, F13), 0(R1)
-	ADD	R0, R1, R1
-	FLDPQ	0(R1), (F1, F0)
+	FSTPQ	(F14, F13), 0(R3)
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
 	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
-	FSTPQ	(F12, F11), 0(R1)
-	ADD	R0, R1, R1
-	FLDPQ	0(R1), (F1, F0)
+	FSTPQ	(F12, F11), 0(R3)
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
 	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FSTPQ	(F10, F9), 0(R1)
-	ADD	R0, R1, R1
-	FLDPQ	0(R1), (F1, F0)
+	FSTPQ	(F10, F9), 0(R3)
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
 	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	FSTPQ	(F8, F7), 0(R1)
-	ADD	R0, R1, R1
-	FLDPQ	0(R1), (F1, F0)
+	FSTPQ	(F8, F7), 0(R3)
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
 	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	FSTPQ	(F6, F5), 0(R1)
-	ADD	R0, R1, R1
-	FLDPQ	0(R1), (F1, F0)
+	FSTPQ	(F6, F5), 0(R3)
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
 	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	FSTPQ	(F4, F3), 0(R1)
+	FSTPQ	(F4, F3), 0(R3)
+	B	written
+write:
+	VLD1R	(R1), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
+	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
+	FSTPQ	(F14, F13), 0(R3)
+	ADD	R2, R3, R3
+	ADD	$4, R1, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
+	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
+	FSTPQ	(F12, F11), 0(R3)
+	ADD	R2, R3, R3
+	ADD	$8, R1, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
+	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
+	FSTPQ	(F10, F9), 0(R3)
+	ADD	R2, R3, R3
+	ADD	$12, R1, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
+	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
+	FSTPQ	(F8, F7), 0(R3)
+	ADD	R2, R3, R3
+	ADD	$16, R1, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
+	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
+	FSTPQ	(F6, F5), 0(R3)
+	ADD	R2, R3, R3
+	ADD	$20, R1, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
+	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
+	FSTPQ	(F4, F3), 0(R3)
+written:
 	MOVD	112(R7), R1
 	MOVD	8(R7), R0
 	ADD	R1, R0, R0
@@ -553,42 +724,95 @@ inner:
 	ADD	R0, R5, R5
 	SUBS	$1, R2, R2
 	BNE	outer
-	MOVD	16(R7), R1
-	MOVD	24(R7), R0
-	FLDPQ	0(R1), (F1, F0)
+	MOVD	16(R7), R3
+	MOVD	24(R7), R2
+	MOVD	144(R7), R1
+	TST	R1, R1
+	BNE	write
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
 	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
-	FSTPQ	(F16, F15), 0(R1)
-	ADD	R0, R1, R1
-	FLDPQ	0(R1), (F1, F0)
+	FSTPQ	(F16, F15), 0(R3)
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
 	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
-	FSTPQ	(F14, F13), 0(R1)
-	ADD	R0, R1, R1
-	FLDPQ	0(R1), (F1, F0)
+	FSTPQ	(F14, F13), 0(R3)
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
 	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
-	FSTPQ	(F12, F11), 0(R1)
-	ADD	R0, R1, R1
-	FLDPQ	0(R1), (F1, F0)
+	FSTPQ	(F12, F11), 0(R3)
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
 	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FSTPQ	(F10, F9), 0(R1)
-	ADD	R0, R1, R1
-	FLDPQ	0(R1), (F1, F0)
+	FSTPQ	(F10, F9), 0(R3)
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
 	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	FSTPQ	(F8, F7), 0(R1)
-	ADD	R0, R1, R1
-	FLDPQ	0(R1), (F1, F0)
+	FSTPQ	(F8, F7), 0(R3)
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
 	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	FSTPQ	(F6, F5), 0(R1)
-	ADD	R0, R1, R1
-	FLDPQ	0(R1), (F1, F0)
+	FSTPQ	(F6, F5), 0(R3)
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
 	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	FSTPQ	(F4, F3), 0(R1)
+	FSTPQ	(F4, F3), 0(R3)
+	B	written
+write:
+	VLD1R	(R1), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
+	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
+	FSTPQ	(F16, F15), 0(R3)
+	ADD	R2, R3, R3
+	ADD	$4, R1, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
+	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
+	FSTPQ	(F14, F13), 0(R3)
+	ADD	R2, R3, R3
+	ADD	$8, R1, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
+	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
+	FSTPQ	(F12, F11), 0(R3)
+	ADD	R2, R3, R3
+	ADD	$12, R1, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
+	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
+	FSTPQ	(F10, F9), 0(R3)
+	ADD	R2, R3, R3
+	ADD	$16, R1, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
+	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
+	FSTPQ	(F8, F7), 0(R3)
+	ADD	R2, R3, R3
+	ADD	$20, R1, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
+	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
+	FSTPQ	(F6, F5), 0(R3)
+	ADD	R2, R3, R3
+	ADD	$24, R1, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
+	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
+	FSTPQ	(F4, F3), 0(R3)
+written:
 	MOVD	112(R7), R1
 	MOVD	8(R7), R0
 	ADD	R1, R0, R0
@@ -674,47 +898,107 @@ inner:
 	ADD	R0, R5, R5
 	SUBS	$1, R2, R2
 	BNE	outer
-	MOVD	16(R7), R1
-	MOVD	24(R7), R0
-	FLDPQ	0(R1), (F1, F0)
+	MOVD	16(R7), R3
+	MOVD	24(R7), R2
+	MOVD	144(R7), R1
+	TST	R1, R1
+	BNE	write
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d652 // fadd v18.4s, v18.4s, v1.4s
 	WORD	$0x4e20d631 // fadd v17.4s, v17.4s, v0.4s
-	FSTPQ	(F18, F17), 0(R1)
-	ADD	R0, R1, R1
-	FLDPQ	0(R1), (F1, F0)
+	FSTPQ	(F18, F17), 0(R3)
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
 	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
-	FSTPQ	(F16, F15), 0(R1)
-	ADD	R0, R1, R1
-	FLDPQ	0(R1), (F1, F0)
+	FSTPQ	(F16, F15), 0(R3)
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
 	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
-	FSTPQ	(F14, F13), 0(R1)
-	ADD	R0, R1, R1
-	FLDPQ	0(R1), (F1, F0)
+	FSTPQ	(F14, F13), 0(R3)
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
 	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
-	FSTPQ	(F12, F11), 0(R1)
-	ADD	R0, R1, R1
-	FLDPQ	0(R1), (F1, F0)
+	FSTPQ	(F12, F11), 0(R3)
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
 	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FSTPQ	(F10, F9), 0(R1)
-	ADD	R0, R1, R1
-	FLDPQ	0(R1), (F1, F0)
+	FSTPQ	(F10, F9), 0(R3)
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
 	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	FSTPQ	(F8, F7), 0(R1)
-	ADD	R0, R1, R1
-	FLDPQ	0(R1), (F1, F0)
+	FSTPQ	(F8, F7), 0(R3)
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
 	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	FSTPQ	(F6, F5), 0(R1)
-	ADD	R0, R1, R1
-	FLDPQ	0(R1), (F1, F0)
+	FSTPQ	(F6, F5), 0(R3)
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
 	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	FSTPQ	(F4, F3), 0(R1)
+	FSTPQ	(F4, F3), 0(R3)
+	B	written
+write:
+	VLD1R	(R1), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d652 // fadd v18.4s, v18.4s, v1.4s
+	WORD	$0x4e20d631 // fadd v17.4s, v17.4s, v0.4s
+	FSTPQ	(F18, F17), 0(R3)
+	ADD	R2, R3, R3
+	ADD	$4, R1, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
+	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
+	FSTPQ	(F16, F15), 0(R3)
+	ADD	R2, R3, R3
+	ADD	$8, R1, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
+	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
+	FSTPQ	(F14, F13), 0(R3)
+	ADD	R2, R3, R3
+	ADD	$12, R1, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
+	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
+	FSTPQ	(F12, F11), 0(R3)
+	ADD	R2, R3, R3
+	ADD	$16, R1, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
+	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
+	FSTPQ	(F10, F9), 0(R3)
+	ADD	R2, R3, R3
+	ADD	$20, R1, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
+	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
+	FSTPQ	(F8, F7), 0(R3)
+	ADD	R2, R3, R3
+	ADD	$24, R1, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
+	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
+	FSTPQ	(F6, F5), 0(R3)
+	ADD	R2, R3, R3
+	ADD	$28, R1, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
+	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
+	FSTPQ	(F4, F3), 0(R3)
+written:
 	MOVD	112(R7), R1
 	MOVD	8(R7), R0
 	ADD	R1, R0, R0
@@ -805,52 +1089,119 @@ inner:
 	ADD	R0, R5, R5
 	SUBS	$1, R2, R2
 	BNE	outer
-	MOVD	16(R7), R1
-	MOVD	24(R7), R0
-	FLDPQ	0(R1), (F1, F0)
+	MOVD	16(R7), R3
+	MOVD	24(R7), R2
+	MOVD	144(R7), R1
+	TST	R1, R1
+	BNE	write
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d694 // fadd v20.4s, v20.4s, v1.4s
 	WORD	$0x4e20d673 // fadd v19.4s, v19.4s, v0.4s
-	FSTPQ	(F20, F19), 0(R1)
-	ADD	R0, R1, R1
-	FLDPQ	0(R1), (F1, F0)
+	FSTPQ	(F20, F19), 0(R3)
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d652 // fadd v18.4s, v18.4s, v1.4s
 	WORD	$0x4e20d631 // fadd v17.4s, v17.4s, v0.4s
-	FSTPQ	(F18, F17), 0(R1)
-	ADD	R0, R1, R1
-	FLDPQ	0(R1), (F1, F0)
+	FSTPQ	(F18, F17), 0(R3)
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
 	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
-	FSTPQ	(F16, F15), 0(R1)
-	ADD	R0, R1, R1
-	FLDPQ	0(R1), (F1, F0)
+	FSTPQ	(F16, F15), 0(R3)
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
 	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
-	FSTPQ	(F14, F13), 0(R1)
-	ADD	R0, R1, R1
-	FLDPQ	0(R1), (F1, F0)
+	FSTPQ	(F14, F13), 0(R3)
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
 	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
-	FSTPQ	(F12, F11), 0(R1)
-	ADD	R0, R1, R1
-	FLDPQ	0(R1), (F1, F0)
+	FSTPQ	(F12, F11), 0(R3)
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
 	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FSTPQ	(F10, F9), 0(R1)
-	ADD	R0, R1, R1
-	FLDPQ	0(R1), (F1, F0)
+	FSTPQ	(F10, F9), 0(R3)
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
 	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	FSTPQ	(F8, F7), 0(R1)
-	ADD	R0, R1, R1
-	FLDPQ	0(R1), (F1, F0)
+	FSTPQ	(F8, F7), 0(R3)
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
 	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	FSTPQ	(F6, F5), 0(R1)
-	ADD	R0, R1, R1
-	FLDPQ	0(R1), (F1, F0)
+	FSTPQ	(F6, F5), 0(R3)
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
 	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	FSTPQ	(F4, F3), 0(R1)
+	FSTPQ	(F4, F3), 0(R3)
+	B	written
+write:
+	VLD1R	(R1), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d694 // fadd v20.4s, v20.4s, v1.4s
+	WORD	$0x4e20d673 // fadd v19.4s, v19.4s, v0.4s
+	FSTPQ	(F20, F19), 0(R3)
+	ADD	R2, R3, R3
+	ADD	$4, R1, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d652 // fadd v18.4s, v18.4s, v1.4s
+	WORD	$0x4e20d631 // fadd v17.4s, v17.4s, v0.4s
+	FSTPQ	(F18, F17), 0(R3)
+	ADD	R2, R3, R3
+	ADD	$8, R1, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
+	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
+	FSTPQ	(F16, F15), 0(R3)
+	ADD	R2, R3, R3
+	ADD	$12, R1, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
+	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
+	FSTPQ	(F14, F13), 0(R3)
+	ADD	R2, R3, R3
+	ADD	$16, R1, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
+	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
+	FSTPQ	(F12, F11), 0(R3)
+	ADD	R2, R3, R3
+	ADD	$20, R1, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
+	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
+	FSTPQ	(F10, F9), 0(R3)
+	ADD	R2, R3, R3
+	ADD	$24, R1, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
+	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
+	FSTPQ	(F8, F7), 0(R3)
+	ADD	R2, R3, R3
+	ADD	$28, R1, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
+	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
+	FSTPQ	(F6, F5), 0(R3)
+	ADD	R2, R3, R3
+	ADD	$32, R1, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
+	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
+	FSTPQ	(F4, F3), 0(R3)
+written:
 	MOVD	112(R7), R1
 	MOVD	8(R7), R0
 	ADD	R1, R0, R0
@@ -946,57 +1297,131 @@ inner:
 	ADD	R0, R5, R5
 	SUBS	$1, R2, R2
 	BNE	outer
-	MOVD	16(R7), R1
-	MOVD	24(R7), R0
-	FLDPQ	0(R1), (F1, F0)
+	MOVD	16(R7), R3
+	MOVD	24(R7), R2
+	MOVD	144(R7), R1
+	TST	R1, R1
+	BNE	write
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d6d6 // fadd v22.4s, v22.4s, v1.4s
 	WORD	$0x4e20d6b5 // fadd v21.4s, v21.4s, v0.4s
-	FSTPQ	(F22, F21), 0(R1)
-	ADD	R0, R1, R1
-	FLDPQ	0(R1), (F1, F0)
+	FSTPQ	(F22, F21), 0(R3)
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d694 // fadd v20.4s, v20.4s, v1.4s
 	WORD	$0x4e20d673 // fadd v19.4s, v19.4s, v0.4s
-	FSTPQ	(F20, F19), 0(R1)
-	ADD	R0, R1, R1
-	FLDPQ	0(R1), (F1, F0)
+	FSTPQ	(F20, F19), 0(R3)
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d652 // fadd v18.4s, v18.4s, v1.4s
 	WORD	$0x4e20d631 // fadd v17.4s, v17.4s, v0.4s
-	FSTPQ	(F18, F17), 0(R1)
-	ADD	R0, R1, R1
-	FLDPQ	0(R1), (F1, F0)
+	FSTPQ	(F18, F17), 0(R3)
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
 	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
-	FSTPQ	(F16, F15), 0(R1)
-	ADD	R0, R1, R1
-	FLDPQ	0(R1), (F1, F0)
+	FSTPQ	(F16, F15), 0(R3)
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
 	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
-	FSTPQ	(F14, F13), 0(R1)
-	ADD	R0, R1, R1
-	FLDPQ	0(R1), (F1, F0)
+	FSTPQ	(F14, F13), 0(R3)
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
 	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
-	FSTPQ	(F12, F11), 0(R1)
-	ADD	R0, R1, R1
-	FLDPQ	0(R1), (F1, F0)
+	FSTPQ	(F12, F11), 0(R3)
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
 	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FSTPQ	(F10, F9), 0(R1)
-	ADD	R0, R1, R1
-	FLDPQ	0(R1), (F1, F0)
+	FSTPQ	(F10, F9), 0(R3)
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
 	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	FSTPQ	(F8, F7), 0(R1)
-	ADD	R0, R1, R1
-	FLDPQ	0(R1), (F1, F0)
+	FSTPQ	(F8, F7), 0(R3)
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
 	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	FSTPQ	(F6, F5), 0(R1)
-	ADD	R0, R1, R1
-	FLDPQ	0(R1), (F1, F0)
+	FSTPQ	(F6, F5), 0(R3)
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
 	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	FSTPQ	(F4, F3), 0(R1)
+	FSTPQ	(F4, F3), 0(R3)
+	B	written
+write:
+	VLD1R	(R1), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d6d6 // fadd v22.4s, v22.4s, v1.4s
+	WORD	$0x4e20d6b5 // fadd v21.4s, v21.4s, v0.4s
+	FSTPQ	(F22, F21), 0(R3)
+	ADD	R2, R3, R3
+	ADD	$4, R1, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d694 // fadd v20.4s, v20.4s, v1.4s
+	WORD	$0x4e20d673 // fadd v19.4s, v19.4s, v0.4s
+	FSTPQ	(F20, F19), 0(R3)
+	ADD	R2, R3, R3
+	ADD	$8, R1, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d652 // fadd v18.4s, v18.4s, v1.4s
+	WORD	$0x4e20d631 // fadd v17.4s, v17.4s, v0.4s
+	FSTPQ	(F18, F17), 0(R3)
+	ADD	R2, R3, R3
+	ADD	$12, R1, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
+	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
+	FSTPQ	(F16, F15), 0(R3)
+	ADD	R2, R3, R3
+	ADD	$16, R1, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
+	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
+	FSTPQ	(F14, F13), 0(R3)
+	ADD	R2, R3, R3
+	ADD	$20, R1, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
+	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
+	FSTPQ	(F12, F11), 0(R3)
+	ADD	R2, R3, R3
+	ADD	$24, R1, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
+	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
+	FSTPQ	(F10, F9), 0(R3)
+	ADD	R2, R3, R3
+	ADD	$28, R1, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
+	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
+	FSTPQ	(F8, F7), 0(R3)
+	ADD	R2, R3, R3
+	ADD	$32, R1, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
+	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
+	FSTPQ	(F6, F5), 0(R3)
+	ADD	R2, R3, R3
+	ADD	$36, R1, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
+	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
+	FSTPQ	(F4, F3), 0(R3)
+written:
 	MOVD	112(R7), R1
 	MOVD	8(R7), R0
 	ADD	R1, R0, R0
@@ -1097,62 +1522,143 @@ inner:
 	ADD	R0, R5, R5
 	SUBS	$1, R2, R2
 	BNE	outer
-	MOVD	16(R7), R1
-	MOVD	24(R7), R0
-	FLDPQ	0(R1), (F1, F0)
+	MOVD	16(R7), R3
+	MOVD	24(R7), R2
+	MOVD	144(R7), R1
+	TST	R1, R1
+	BNE	write
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d718 // fadd v24.4s, v24.4s, v1.4s
 	WORD	$0x4e20d6f7 // fadd v23.4s, v23.4s, v0.4s
-	FSTPQ	(F24, F23), 0(R1)
-	ADD	R0, R1, R1
-	FLDPQ	0(R1), (F1, F0)
+	FSTPQ	(F24, F23), 0(R3)
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d6d6 // fadd v22.4s, v22.4s, v1.4s
 	WORD	$0x4e20d6b5 // fadd v21.4s, v21.4s, v0.4s
-	FSTPQ	(F22, F21), 0(R1)
-	ADD	R0, R1, R1
-	FLDPQ	0(R1), (F1, F0)
+	FSTPQ	(F22, F21), 0(R3)
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d694 // fadd v20.4s, v20.4s, v1.4s
 	WORD	$0x4e20d673 // fadd v19.4s, v19.4s, v0.4s
-	FSTPQ	(F20, F19), 0(R1)
-	ADD	R0, R1, R1
-	FLDPQ	0(R1), (F1, F0)
+	FSTPQ	(F20, F19), 0(R3)
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d652 // fadd v18.4s, v18.4s, v1.4s
 	WORD	$0x4e20d631 // fadd v17.4s, v17.4s, v0.4s
-	FSTPQ	(F18, F17), 0(R1)
-	ADD	R0, R1, R1
-	FLDPQ	0(R1), (F1, F0)
+	FSTPQ	(F18, F17), 0(R3)
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
 	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
-	FSTPQ	(F16, F15), 0(R1)
-	ADD	R0, R1, R1
-	FLDPQ	0(R1), (F1, F0)
+	FSTPQ	(F16, F15), 0(R3)
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
 	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
-	FSTPQ	(F14, F13), 0(R1)
-	ADD	R0, R1, R1
-	FLDPQ	0(R1), (F1, F0)
+	FSTPQ	(F14, F13), 0(R3)
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
 	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
-	FSTPQ	(F12, F11), 0(R1)
-	ADD	R0, R1, R1
-	FLDPQ	0(R1), (F1, F0)
+	FSTPQ	(F12, F11), 0(R3)
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
 	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FSTPQ	(F10, F9), 0(R1)
-	ADD	R0, R1, R1
-	FLDPQ	0(R1), (F1, F0)
+	FSTPQ	(F10, F9), 0(R3)
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
 	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	FSTPQ	(F8, F7), 0(R1)
-	ADD	R0, R1, R1
-	FLDPQ	0(R1), (F1, F0)
+	FSTPQ	(F8, F7), 0(R3)
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
 	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	FSTPQ	(F6, F5), 0(R1)
-	ADD	R0, R1, R1
-	FLDPQ	0(R1), (F1, F0)
+	FSTPQ	(F6, F5), 0(R3)
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
 	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	FSTPQ	(F4, F3), 0(R1)
+	FSTPQ	(F4, F3), 0(R3)
+	B	written
+write:
+	VLD1R	(R1), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d718 // fadd v24.4s, v24.4s, v1.4s
+	WORD	$0x4e20d6f7 // fadd v23.4s, v23.4s, v0.4s
+	FSTPQ	(F24, F23), 0(R3)
+	ADD	R2, R3, R3
+	ADD	$4, R1, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d6d6 // fadd v22.4s, v22.4s, v1.4s
+	WORD	$0x4e20d6b5 // fadd v21.4s, v21.4s, v0.4s
+	FSTPQ	(F22, F21), 0(R3)
+	ADD	R2, R3, R3
+	ADD	$8, R1, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d694 // fadd v20.4s, v20.4s, v1.4s
+	WORD	$0x4e20d673 // fadd v19.4s, v19.4s, v0.4s
+	FSTPQ	(F20, F19), 0(R3)
+	ADD	R2, R3, R3
+	ADD	$12, R1, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d652 // fadd v18.4s, v18.4s, v1.4s
+	WORD	$0x4e20d631 // fadd v17.4s, v17.4s, v0.4s
+	FSTPQ	(F18, F17), 0(R3)
+	ADD	R2, R3, R3
+	ADD	$16, R1, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
+	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
+	FSTPQ	(F16, F15), 0(R3)
+	ADD	R2, R3, R3
+	ADD	$20, R1, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
+	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
+	FSTPQ	(F14, F13), 0(R3)
+	ADD	R2, R3, R3
+	ADD	$24, R1, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
+	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
+	FSTPQ	(F12, F11), 0(R3)
+	ADD	R2, R3, R3
+	ADD	$28, R1, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
+	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
+	FSTPQ	(F10, F9), 0(R3)
+	ADD	R2, R3, R3
+	ADD	$32, R1, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
+	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
+	FSTPQ	(F8, F7), 0(R3)
+	ADD	R2, R3, R3
+	ADD	$36, R1, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
+	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
+	FSTPQ	(F6, F5), 0(R3)
+	ADD	R2, R3, R3
+	ADD	$40, R1, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
+	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
+	FSTPQ	(F4, F3), 0(R3)
+written:
 	MOVD	112(R7), R1
 	MOVD	8(R7), R0
 	ADD	R1, R0, R0
@@ -1258,67 +1764,155 @@ inner:
 	ADD	R0, R5, R5
 	SUBS	$1, R2, R2
 	BNE	outer
-	MOVD	16(R7), R1
-	MOVD	24(R7), R0
-	FLDPQ	0(R1), (F1, F0)
+	MOVD	16(R7), R3
+	MOVD	24(R7), R2
+	MOVD	144(R7), R1
+	TST	R1, R1
+	BNE	write
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d75a // fadd v26.4s, v26.4s, v1.4s
 	WORD	$0x4e20d739 // fadd v25.4s, v25.4s, v0.4s
-	FSTPQ	(F26, F25), 0(R1)
-	ADD	R0, R1, R1
-	FLDPQ	0(R1), (F1, F0)
+	FSTPQ	(F26, F25), 0(R3)
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d718 // fadd v24.4s, v24.4s, v1.4s
 	WORD	$0x4e20d6f7 // fadd v23.4s, v23.4s, v0.4s
-	FSTPQ	(F24, F23), 0(R1)
-	ADD	R0, R1, R1
-	FLDPQ	0(R1), (F1, F0)
+	FSTPQ	(F24, F23), 0(R3)
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d6d6 // fadd v22.4s, v22.4s, v1.4s
 	WORD	$0x4e20d6b5 // fadd v21.4s, v21.4s, v0.4s
-	FSTPQ	(F22, F21), 0(R1)
-	ADD	R0, R1, R1
-	FLDPQ	0(R1), (F1, F0)
+	FSTPQ	(F22, F21), 0(R3)
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d694 // fadd v20.4s, v20.4s, v1.4s
 	WORD	$0x4e20d673 // fadd v19.4s, v19.4s, v0.4s
-	FSTPQ	(F20, F19), 0(R1)
-	ADD	R0, R1, R1
-	FLDPQ	0(R1), (F1, F0)
+	FSTPQ	(F20, F19), 0(R3)
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d652 // fadd v18.4s, v18.4s, v1.4s
 	WORD	$0x4e20d631 // fadd v17.4s, v17.4s, v0.4s
-	FSTPQ	(F18, F17), 0(R1)
-	ADD	R0, R1, R1
-	FLDPQ	0(R1), (F1, F0)
+	FSTPQ	(F18, F17), 0(R3)
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
 	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
-	FSTPQ	(F16, F15), 0(R1)
-	ADD	R0, R1, R1
-	FLDPQ	0(R1), (F1, F0)
+	FSTPQ	(F16, F15), 0(R3)
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
 	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
-	FSTPQ	(F14, F13), 0(R1)
-	ADD	R0, R1, R1
-	FLDPQ	0(R1), (F1, F0)
+	FSTPQ	(F14, F13), 0(R3)
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
 	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
-	FSTPQ	(F12, F11), 0(R1)
-	ADD	R0, R1, R1
-	FLDPQ	0(R1), (F1, F0)
+	FSTPQ	(F12, F11), 0(R3)
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
 	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FSTPQ	(F10, F9), 0(R1)
-	ADD	R0, R1, R1
-	FLDPQ	0(R1), (F1, F0)
+	FSTPQ	(F10, F9), 0(R3)
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
 	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	FSTPQ	(F8, F7), 0(R1)
-	ADD	R0, R1, R1
-	FLDPQ	0(R1), (F1, F0)
+	FSTPQ	(F8, F7), 0(R3)
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
 	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	FSTPQ	(F6, F5), 0(R1)
-	ADD	R0, R1, R1
-	FLDPQ	0(R1), (F1, F0)
+	FSTPQ	(F6, F5), 0(R3)
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
 	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
 	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	FSTPQ	(F4, F3), 0(R1)
+	FSTPQ	(F4, F3), 0(R3)
+	B	written
+write:
+	VLD1R	(R1), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d75a // fadd v26.4s, v26.4s, v1.4s
+	WORD	$0x4e20d739 // fadd v25.4s, v25.4s, v0.4s
+	FSTPQ	(F26, F25), 0(R3)
+	ADD	R2, R3, R3
+	ADD	$4, R1, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d718 // fadd v24.4s, v24.4s, v1.4s
+	WORD	$0x4e20d6f7 // fadd v23.4s, v23.4s, v0.4s
+	FSTPQ	(F24, F23), 0(R3)
+	ADD	R2, R3, R3
+	ADD	$8, R1, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d6d6 // fadd v22.4s, v22.4s, v1.4s
+	WORD	$0x4e20d6b5 // fadd v21.4s, v21.4s, v0.4s
+	FSTPQ	(F22, F21), 0(R3)
+	ADD	R2, R3, R3
+	ADD	$12, R1, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d694 // fadd v20.4s, v20.4s, v1.4s
+	WORD	$0x4e20d673 // fadd v19.4s, v19.4s, v0.4s
+	FSTPQ	(F20, F19), 0(R3)
+	ADD	R2, R3, R3
+	ADD	$16, R1, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d652 // fadd v18.4s, v18.4s, v1.4s
+	WORD	$0x4e20d631 // fadd v17.4s, v17.4s, v0.4s
+	FSTPQ	(F18, F17), 0(R3)
+	ADD	R2, R3, R3
+	ADD	$20, R1, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
+	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
+	FSTPQ	(F16, F15), 0(R3)
+	ADD	R2, R3, R3
+	ADD	$24, R1, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
+	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
+	FSTPQ	(F14, F13), 0(R3)
+	ADD	R2, R3, R3
+	ADD	$28, R1, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
+	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
+	FSTPQ	(F12, F11), 0(R3)
+	ADD	R2, R3, R3
+	ADD	$32, R1, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
+	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
+	FSTPQ	(F10, F9), 0(R3)
+	ADD	R2, R3, R3
+	ADD	$36, R1, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
+	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
+	FSTPQ	(F8, F7), 0(R3)
+	ADD	R2, R3, R3
+	ADD	$40, R1, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
+	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
+	FSTPQ	(F6, F5), 0(R3)
+	ADD	R2, R3, R3
+	ADD	$44, R1, R0
+	VLD1R	(R0), [V1.S4]
+	VMOV	V1.B16, V0.B16
+	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
+	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
+	FSTPQ	(F4, F3), 0(R3)
+written:
 	MOVD	112(R7), R1
 	MOVD	8(R7), R0
 	ADD	R1, R0, R0

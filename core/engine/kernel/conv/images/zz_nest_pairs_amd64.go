@@ -2,62 +2,62 @@
 
 package images
 
-// nestPair1AVX512 adds to tiles of 1 rows of two vectors of eight lanes.
+// nestPair1AVX512 computes tiles of 1 rows of two vectors of eight lanes, or adds to them.
 //
 //go:noescape
 func nestPair1AVX512(nestTile *nestTile)
 
-// nestPair2AVX512 adds to tiles of 2 rows of two vectors of eight lanes.
+// nestPair2AVX512 computes tiles of 2 rows of two vectors of eight lanes, or adds to them.
 //
 //go:noescape
 func nestPair2AVX512(nestTile *nestTile)
 
-// nestPair3AVX512 adds to tiles of 3 rows of two vectors of eight lanes.
+// nestPair3AVX512 computes tiles of 3 rows of two vectors of eight lanes, or adds to them.
 //
 //go:noescape
 func nestPair3AVX512(nestTile *nestTile)
 
-// nestPair4AVX512 adds to tiles of 4 rows of two vectors of eight lanes.
+// nestPair4AVX512 computes tiles of 4 rows of two vectors of eight lanes, or adds to them.
 //
 //go:noescape
 func nestPair4AVX512(nestTile *nestTile)
 
-// nestPair5AVX512 adds to tiles of 5 rows of two vectors of eight lanes.
+// nestPair5AVX512 computes tiles of 5 rows of two vectors of eight lanes, or adds to them.
 //
 //go:noescape
 func nestPair5AVX512(nestTile *nestTile)
 
-// nestPair6AVX512 adds to tiles of 6 rows of two vectors of eight lanes.
+// nestPair6AVX512 computes tiles of 6 rows of two vectors of eight lanes, or adds to them.
 //
 //go:noescape
 func nestPair6AVX512(nestTile *nestTile)
 
-// nestPair7AVX512 adds to tiles of 7 rows of two vectors of eight lanes.
+// nestPair7AVX512 computes tiles of 7 rows of two vectors of eight lanes, or adds to them.
 //
 //go:noescape
 func nestPair7AVX512(nestTile *nestTile)
 
-// nestPair8AVX512 adds to tiles of 8 rows of two vectors of eight lanes.
+// nestPair8AVX512 computes tiles of 8 rows of two vectors of eight lanes, or adds to them.
 //
 //go:noescape
 func nestPair8AVX512(nestTile *nestTile)
 
-// nestPair9AVX512 adds to tiles of 9 rows of two vectors of eight lanes.
+// nestPair9AVX512 computes tiles of 9 rows of two vectors of eight lanes, or adds to them.
 //
 //go:noescape
 func nestPair9AVX512(nestTile *nestTile)
 
-// nestPair10AVX512 adds to tiles of 10 rows of two vectors of eight lanes.
+// nestPair10AVX512 computes tiles of 10 rows of two vectors of eight lanes, or adds to them.
 //
 //go:noescape
 func nestPair10AVX512(nestTile *nestTile)
 
-// nestPair11AVX512 adds to tiles of 11 rows of two vectors of eight lanes.
+// nestPair11AVX512 computes tiles of 11 rows of two vectors of eight lanes, or adds to them.
 //
 //go:noescape
 func nestPair11AVX512(nestTile *nestTile)
 
-// nestPair12AVX512 adds to tiles of 12 rows of two vectors of eight lanes.
+// nestPair12AVX512 computes tiles of 12 rows of two vectors of eight lanes, or adds to them.
 //
 //go:noescape
 func nestPair12AVX512(nestTile *nestTile)

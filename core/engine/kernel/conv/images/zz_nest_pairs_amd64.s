@@ -42,17 +42,29 @@ inner:
 	JNZ           outer
 	MOVQ          16(AX), BX
 	MOVQ          24(AX), SI
+	MOVQ          144(AX), SI
+	TESTQ         SI, SI
+	JNZ           write
 	VMOVUPS       (BX), Y3
 	VINSERTF64X4  $0x01, (BX)(DX*1), Z3, Z3
 	VADDPS        Z3, Z0, Z0
 	VMOVUPS       Y0, (BX)
 	VEXTRACTF64X4 $0x01, Z0, (BX)(DX*1)
-	MOVQ          112(AX), BX
-	ADDQ          BX, 8(AX)
-	MOVQ          120(AX), BX
-	ADDQ          BX, 16(AX)
-	DECQ          104(AX)
-	JG            tile
+	JMP           written
+
+write:
+	VBROADCASTSS  (SI), Z3
+	VADDPS        Z3, Z0, Z0
+	VMOVUPS       Y0, (BX)
+	VEXTRACTF64X4 $0x01, Z0, (BX)(DX*1)
+
+written:
+	MOVQ 112(AX), BX
+	ADDQ BX, 8(AX)
+	MOVQ 120(AX), BX
+	ADDQ BX, 16(AX)
+	DECQ 104(AX)
+	JG   tile
 	VZEROUPPER
 	RET
 
@@ -99,6 +111,9 @@ inner:
 	JNZ           outer
 	MOVQ          16(AX), BX
 	MOVQ          24(AX), SI
+	MOVQ          144(AX), DI
+	TESTQ         DI, DI
+	JNZ           write
 	VMOVUPS       (BX), Y4
 	VINSERTF64X4  $0x01, (BX)(DX*1), Z4, Z4
 	VADDPS        Z4, Z0, Z0
@@ -110,12 +125,26 @@ inner:
 	VADDPS        Z4, Z1, Z1
 	VMOVUPS       Y1, (BX)
 	VEXTRACTF64X4 $0x01, Z1, (BX)(DX*1)
-	MOVQ          112(AX), BX
-	ADDQ          BX, 8(AX)
-	MOVQ          120(AX), BX
-	ADDQ          BX, 16(AX)
-	DECQ          104(AX)
-	JG            tile
+	JMP           written
+
+write:
+	VBROADCASTSS  (DI), Z4
+	VADDPS        Z4, Z0, Z0
+	VMOVUPS       Y0, (BX)
+	VEXTRACTF64X4 $0x01, Z0, (BX)(DX*1)
+	ADDQ          SI, BX
+	VBROADCASTSS  4(DI), Z4
+	VADDPS        Z4, Z1, Z1
+	VMOVUPS       Y1, (BX)
+	VEXTRACTF64X4 $0x01, Z1, (BX)(DX*1)
+
+written:
+	MOVQ 112(AX), BX
+	ADDQ BX, 8(AX)
+	MOVQ 120(AX), BX
+	ADDQ BX, 16(AX)
+	DECQ 104(AX)
+	JG   tile
 	VZEROUPPER
 	RET
 
@@ -165,6 +194,9 @@ inner:
 	JNZ           outer
 	MOVQ          16(AX), BX
 	MOVQ          24(AX), SI
+	MOVQ          144(AX), DI
+	TESTQ         DI, DI
+	JNZ           write
 	VMOVUPS       (BX), Y5
 	VINSERTF64X4  $0x01, (BX)(DX*1), Z5, Z5
 	VADDPS        Z5, Z0, Z0
@@ -182,12 +214,31 @@ inner:
 	VADDPS        Z5, Z2, Z2
 	VMOVUPS       Y2, (BX)
 	VEXTRACTF64X4 $0x01, Z2, (BX)(DX*1)
-	MOVQ          112(AX), BX
-	ADDQ          BX, 8(AX)
-	MOVQ          120(AX), BX
-	ADDQ          BX, 16(AX)
-	DECQ          104(AX)
-	JG            tile
+	JMP           written
+
+write:
+	VBROADCASTSS  (DI), Z5
+	VADDPS        Z5, Z0, Z0
+	VMOVUPS       Y0, (BX)
+	VEXTRACTF64X4 $0x01, Z0, (BX)(DX*1)
+	ADDQ          SI, BX
+	VBROADCASTSS  4(DI), Z5
+	VADDPS        Z5, Z1, Z1
+	VMOVUPS       Y1, (BX)
+	VEXTRACTF64X4 $0x01, Z1, (BX)(DX*1)
+	ADDQ          SI, BX
+	VBROADCASTSS  8(DI), Z5
+	VADDPS        Z5, Z2, Z2
+	VMOVUPS       Y2, (BX)
+	VEXTRACTF64X4 $0x01, Z2, (BX)(DX*1)
+
+written:
+	MOVQ 112(AX), BX
+	ADDQ BX, 8(AX)
+	MOVQ 120(AX), BX
+	ADDQ BX, 16(AX)
+	DECQ 104(AX)
+	JG   tile
 	VZEROUPPER
 	RET
 
@@ -240,6 +291,9 @@ inner:
 	JNZ           outer
 	MOVQ          16(AX), BX
 	MOVQ          24(AX), SI
+	MOVQ          144(AX), DI
+	TESTQ         DI, DI
+	JNZ           write
 	VMOVUPS       (BX), Y6
 	VINSERTF64X4  $0x01, (BX)(DX*1), Z6, Z6
 	VADDPS        Z6, Z0, Z0
@@ -263,12 +317,36 @@ inner:
 	VADDPS        Z6, Z3, Z3
 	VMOVUPS       Y3, (BX)
 	VEXTRACTF64X4 $0x01, Z3, (BX)(DX*1)
-	MOVQ          112(AX), BX
-	ADDQ          BX, 8(AX)
-	MOVQ          120(AX), BX
-	ADDQ          BX, 16(AX)
-	DECQ          104(AX)
-	JG            tile
+	JMP           written
+
+write:
+	VBROADCASTSS  (DI), Z6
+	VADDPS        Z6, Z0, Z0
+	VMOVUPS       Y0, (BX)
+	VEXTRACTF64X4 $0x01, Z0, (BX)(DX*1)
+	ADDQ          SI, BX
+	VBROADCASTSS  4(DI), Z6
+	VADDPS        Z6, Z1, Z1
+	VMOVUPS       Y1, (BX)
+	VEXTRACTF64X4 $0x01, Z1, (BX)(DX*1)
+	ADDQ          SI, BX
+	VBROADCASTSS  8(DI), Z6
+	VADDPS        Z6, Z2, Z2
+	VMOVUPS       Y2, (BX)
+	VEXTRACTF64X4 $0x01, Z2, (BX)(DX*1)
+	ADDQ          SI, BX
+	VBROADCASTSS  12(DI), Z6
+	VADDPS        Z6, Z3, Z3
+	VMOVUPS       Y3, (BX)
+	VEXTRACTF64X4 $0x01, Z3, (BX)(DX*1)
+
+written:
+	MOVQ 112(AX), BX
+	ADDQ BX, 8(AX)
+	MOVQ 120(AX), BX
+	ADDQ BX, 16(AX)
+	DECQ 104(AX)
+	JG   tile
 	VZEROUPPER
 	RET
 
@@ -324,6 +402,9 @@ inner:
 	JNZ           outer
 	MOVQ          16(AX), BX
 	MOVQ          24(AX), SI
+	MOVQ          144(AX), DI
+	TESTQ         DI, DI
+	JNZ           write
 	VMOVUPS       (BX), Y7
 	VINSERTF64X4  $0x01, (BX)(DX*1), Z7, Z7
 	VADDPS        Z7, Z0, Z0
@@ -353,12 +434,41 @@ inner:
 	VADDPS        Z7, Z4, Z4
 	VMOVUPS       Y4, (BX)
 	VEXTRACTF64X4 $0x01, Z4, (BX)(DX*1)
-	MOVQ          112(AX), BX
-	ADDQ          BX, 8(AX)
-	MOVQ          120(AX), BX
-	ADDQ          BX, 16(AX)
-	DECQ          104(AX)
-	JG            tile
+	JMP           written
+
+write:
+	VBROADCASTSS  (DI), Z7
+	VADDPS        Z7, Z0, Z0
+	VMOVUPS       Y0, (BX)
+	VEXTRACTF64X4 $0x01, Z0, (BX)(DX*1)
+	ADDQ          SI, BX
+	VBROADCASTSS  4(DI), Z7
+	VADDPS        Z7, Z1, Z1
+	VMOVUPS       Y1, (BX)
+	VEXTRACTF64X4 $0x01, Z1, (BX)(DX*1)
+	ADDQ          SI, BX
+	VBROADCASTSS  8(DI), Z7
+	VADDPS        Z7, Z2, Z2
+	VMOVUPS       Y2, (BX)
+	VEXTRACTF64X4 $0x01, Z2, (BX)(DX*1)
+	ADDQ          SI, BX
+	VBROADCASTSS  12(DI), Z7
+	VADDPS        Z7, Z3, Z3
+	VMOVUPS       Y3, (BX)
+	VEXTRACTF64X4 $0x01, Z3, (BX)(DX*1)
+	ADDQ          SI, BX
+	VBROADCASTSS  16(DI), Z7
+	VADDPS        Z7, Z4, Z4
+	VMOVUPS       Y4, (BX)
+	VEXTRACTF64X4 $0x01, Z4, (BX)(DX*1)
+
+written:
+	MOVQ 112(AX), BX
+	ADDQ BX, 8(AX)
+	MOVQ 120(AX), BX
+	ADDQ BX, 16(AX)
+	DECQ 104(AX)
+	JG   tile
 	VZEROUPPER
 	RET
 
@@ -417,6 +527,9 @@ inner:
 	JNZ           outer
 	MOVQ          16(AX), BX
 	MOVQ          24(AX), SI
+	MOVQ          144(AX), DI
+	TESTQ         DI, DI
+	JNZ           write
 	VMOVUPS       (BX), Y8
 	VINSERTF64X4  $0x01, (BX)(DX*1), Z8, Z8
 	VADDPS        Z8, Z0, Z0
@@ -452,12 +565,46 @@ inner:
 	VADDPS        Z8, Z5, Z5
 	VMOVUPS       Y5, (BX)
 	VEXTRACTF64X4 $0x01, Z5, (BX)(DX*1)
-	MOVQ          112(AX), BX
-	ADDQ          BX, 8(AX)
-	MOVQ          120(AX), BX
-	ADDQ          BX, 16(AX)
-	DECQ          104(AX)
-	JG            tile
+	JMP           written
+
+write:
+	VBROADCASTSS  (DI), Z8
+	VADDPS        Z8, Z0, Z0
+	VMOVUPS       Y0, (BX)
+	VEXTRACTF64X4 $0x01, Z0, (BX)(DX*1)
+	ADDQ          SI, BX
+	VBROADCASTSS  4(DI), Z8
+	VADDPS        Z8, Z1, Z1
+	VMOVUPS       Y1, (BX)
+	VEXTRACTF64X4 $0x01, Z1, (BX)(DX*1)
+	ADDQ          SI, BX
+	VBROADCASTSS  8(DI), Z8
+	VADDPS        Z8, Z2, Z2
+	VMOVUPS       Y2, (BX)
+	VEXTRACTF64X4 $0x01, Z2, (BX)(DX*1)
+	ADDQ          SI, BX
+	VBROADCASTSS  12(DI), Z8
+	VADDPS        Z8, Z3, Z3
+	VMOVUPS       Y3, (BX)
+	VEXTRACTF64X4 $0x01, Z3, (BX)(DX*1)
+	ADDQ          SI, BX
+	VBROADCASTSS  16(DI), Z8
+	VADDPS        Z8, Z4, Z4
+	VMOVUPS       Y4, (BX)
+	VEXTRACTF64X4 $0x01, Z4, (BX)(DX*1)
+	ADDQ          SI, BX
+	VBROADCASTSS  20(DI), Z8
+	VADDPS        Z8, Z5, Z5
+	VMOVUPS       Y5, (BX)
+	VEXTRACTF64X4 $0x01, Z5, (BX)(DX*1)
+
+written:
+	MOVQ 112(AX), BX
+	ADDQ BX, 8(AX)
+	MOVQ 120(AX), BX
+	ADDQ BX, 16(AX)
+	DECQ 104(AX)
+	JG   tile
 	VZEROUPPER
 	RET
 
@@ -519,6 +666,9 @@ inner:
 	JNZ           outer
 	MOVQ          16(AX), BX
 	MOVQ          24(AX), SI
+	MOVQ          144(AX), DI
+	TESTQ         DI, DI
+	JNZ           write
 	VMOVUPS       (BX), Y9
 	VINSERTF64X4  $0x01, (BX)(DX*1), Z9, Z9
 	VADDPS        Z9, Z0, Z0
@@ -560,12 +710,51 @@ inner:
 	VADDPS        Z9, Z6, Z6
 	VMOVUPS       Y6, (BX)
 	VEXTRACTF64X4 $0x01, Z6, (BX)(DX*1)
-	MOVQ          112(AX), BX
-	ADDQ          BX, 8(AX)
-	MOVQ          120(AX), BX
-	ADDQ          BX, 16(AX)
-	DECQ          104(AX)
-	JG            tile
+	JMP           written
+
+write:
+	VBROADCASTSS  (DI), Z9
+	VADDPS        Z9, Z0, Z0
+	VMOVUPS       Y0, (BX)
+	VEXTRACTF64X4 $0x01, Z0, (BX)(DX*1)
+	ADDQ          SI, BX
+	VBROADCASTSS  4(DI), Z9
+	VADDPS        Z9, Z1, Z1
+	VMOVUPS       Y1, (BX)
+	VEXTRACTF64X4 $0x01, Z1, (BX)(DX*1)
+	ADDQ          SI, BX
+	VBROADCASTSS  8(DI), Z9
+	VADDPS        Z9, Z2, Z2
+	VMOVUPS       Y2, (BX)
+	VEXTRACTF64X4 $0x01, Z2, (BX)(DX*1)
+	ADDQ          SI, BX
+	VBROADCASTSS  12(DI), Z9
+	VADDPS        Z9, Z3, Z3
+	VMOVUPS       Y3, (BX)
+	VEXTRACTF64X4 $0x01, Z3, (BX)(DX*1)
+	ADDQ          SI, BX
+	VBROADCASTSS  16(DI), Z9
+	VADDPS        Z9, Z4, Z4
+	VMOVUPS       Y4, (BX)
+	VEXTRACTF64X4 $0x01, Z4, (BX)(DX*1)
+	ADDQ          SI, BX
+	VBROADCASTSS  20(DI), Z9
+	VADDPS        Z9, Z5, Z5
+	VMOVUPS       Y5, (BX)
+	VEXTRACTF64X4 $0x01, Z5, (BX)(DX*1)
+	ADDQ          SI, BX
+	VBROADCASTSS  24(DI), Z9
+	VADDPS        Z9, Z6, Z6
+	VMOVUPS       Y6, (BX)
+	VEXTRACTF64X4 $0x01, Z6, (BX)(DX*1)
+
+written:
+	MOVQ 112(AX), BX
+	ADDQ BX, 8(AX)
+	MOVQ 120(AX), BX
+	ADDQ BX, 16(AX)
+	DECQ 104(AX)
+	JG   tile
 	VZEROUPPER
 	RET
 
@@ -630,6 +819,9 @@ inner:
 	JNZ           outer
 	MOVQ          16(AX), BX
 	MOVQ          24(AX), SI
+	MOVQ          144(AX), DI
+	TESTQ         DI, DI
+	JNZ           write
 	VMOVUPS       (BX), Y10
 	VINSERTF64X4  $0x01, (BX)(DX*1), Z10, Z10
 	VADDPS        Z10, Z0, Z0
@@ -677,12 +869,56 @@ inner:
 	VADDPS        Z10, Z7, Z7
 	VMOVUPS       Y7, (BX)
 	VEXTRACTF64X4 $0x01, Z7, (BX)(DX*1)
-	MOVQ          112(AX), BX
-	ADDQ          BX, 8(AX)
-	MOVQ          120(AX), BX
-	ADDQ          BX, 16(AX)
-	DECQ          104(AX)
-	JG            tile
+	JMP           written
+
+write:
+	VBROADCASTSS  (DI), Z10
+	VADDPS        Z10, Z0, Z0
+	VMOVUPS       Y0, (BX)
+	VEXTRACTF64X4 $0x01, Z0, (BX)(DX*1)
+	ADDQ          SI, BX
+	VBROADCASTSS  4(DI), Z10
+	VADDPS        Z10, Z1, Z1
+	VMOVUPS       Y1, (BX)
+	VEXTRACTF64X4 $0x01, Z1, (BX)(DX*1)
+	ADDQ          SI, BX
+	VBROADCASTSS  8(DI), Z10
+	VADDPS        Z10, Z2, Z2
+	VMOVUPS       Y2, (BX)
+	VEXTRACTF64X4 $0x01, Z2, (BX)(DX*1)
+	ADDQ          SI, BX
+	VBROADCASTSS  12(DI), Z10
+	VADDPS        Z10, Z3, Z3
+	VMOVUPS       Y3, (BX)
+	VEXTRACTF64X4 $0x01, Z3, (BX)(DX*1)
+	ADDQ          SI, BX
+	VBROADCASTSS  16(DI), Z10
+	VADDPS        Z10, Z4, Z4
+	VMOVUPS       Y4, (BX)
+	VEXTRACTF64X4 $0x01, Z4, (BX)(DX*1)
+	ADDQ          SI, BX
+	VBROADCASTSS  20(DI), Z10
+	VADDPS        Z10, Z5, Z5
+	VMOVUPS       Y5, (BX)
+	VEXTRACTF64X4 $0x01, Z5, (BX)(DX*1)
+	ADDQ          SI, BX
+	VBROADCASTSS  24(DI), Z10
+	VADDPS        Z10, Z6, Z6
+	VMOVUPS       Y6, (BX)
+	VEXTRACTF64X4 $0x01, Z6, (BX)(DX*1)
+	ADDQ          SI, BX
+	VBROADCASTSS  28(DI), Z10
+	VADDPS        Z10, Z7, Z7
+	VMOVUPS       Y7, (BX)
+	VEXTRACTF64X4 $0x01, Z7, (BX)(DX*1)
+
+written:
+	MOVQ 112(AX), BX
+	ADDQ BX, 8(AX)
+	MOVQ 120(AX), BX
+	ADDQ BX, 16(AX)
+	DECQ 104(AX)
+	JG   tile
 	VZEROUPPER
 	RET
 
@@ -750,6 +986,9 @@ inner:
 	JNZ           outer
 	MOVQ          16(AX), BX
 	MOVQ          24(AX), SI
+	MOVQ          144(AX), DI
+	TESTQ         DI, DI
+	JNZ           write
 	VMOVUPS       (BX), Y11
 	VINSERTF64X4  $0x01, (BX)(DX*1), Z11, Z11
 	VADDPS        Z11, Z0, Z0
@@ -803,12 +1042,61 @@ inner:
 	VADDPS        Z11, Z8, Z8
 	VMOVUPS       Y8, (BX)
 	VEXTRACTF64X4 $0x01, Z8, (BX)(DX*1)
-	MOVQ          112(AX), BX
-	ADDQ          BX, 8(AX)
-	MOVQ          120(AX), BX
-	ADDQ          BX, 16(AX)
-	DECQ          104(AX)
-	JG            tile
+	JMP           written
+
+write:
+	VBROADCASTSS  (DI), Z11
+	VADDPS        Z11, Z0, Z0
+	VMOVUPS       Y0, (BX)
+	VEXTRACTF64X4 $0x01, Z0, (BX)(DX*1)
+	ADDQ          SI, BX
+	VBROADCASTSS  4(DI), Z11
+	VADDPS        Z11, Z1, Z1
+	VMOVUPS       Y1, (BX)
+	VEXTRACTF64X4 $0x01, Z1, (BX)(DX*1)
+	ADDQ          SI, BX
+	VBROADCASTSS  8(DI), Z11
+	VADDPS        Z11, Z2, Z2
+	VMOVUPS       Y2, (BX)
+	VEXTRACTF64X4 $0x01, Z2, (BX)(DX*1)
+	ADDQ          SI, BX
+	VBROADCASTSS  12(DI), Z11
+	VADDPS        Z11, Z3, Z3
+	VMOVUPS       Y3, (BX)
+	VEXTRACTF64X4 $0x01, Z3, (BX)(DX*1)
+	ADDQ          SI, BX
+	VBROADCASTSS  16(DI), Z11
+	VADDPS        Z11, Z4, Z4
+	VMOVUPS       Y4, (BX)
+	VEXTRACTF64X4 $0x01, Z4, (BX)(DX*1)
+	ADDQ          SI, BX
+	VBROADCASTSS  20(DI), Z11
+	VADDPS        Z11, Z5, Z5
+	VMOVUPS       Y5, (BX)
+	VEXTRACTF64X4 $0x01, Z5, (BX)(DX*1)
+	ADDQ          SI, BX
+	VBROADCASTSS  24(DI), Z11
+	VADDPS        Z11, Z6, Z6
+	VMOVUPS       Y6, (BX)
+	VEXTRACTF64X4 $0x01, Z6, (BX)(DX*1)
+	ADDQ          SI, BX
+	VBROADCASTSS  28(DI), Z11
+	VADDPS        Z11, Z7, Z7
+	VMOVUPS       Y7, (BX)
+	VEXTRACTF64X4 $0x01, Z7, (BX)(DX*1)
+	ADDQ          SI, BX
+	VBROADCASTSS  32(DI), Z11
+	VADDPS        Z11, Z8, Z8
+	VMOVUPS       Y8, (BX)
+	VEXTRACTF64X4 $0x01, Z8, (BX)(DX*1)
+
+written:
+	MOVQ 112(AX), BX
+	ADDQ BX, 8(AX)
+	MOVQ 120(AX), BX
+	ADDQ BX, 16(AX)
+	DECQ 104(AX)
+	JG   tile
 	VZEROUPPER
 	RET
 
@@ -879,6 +1167,9 @@ inner:
 	JNZ           outer
 	MOVQ          16(AX), BX
 	MOVQ          24(AX), SI
+	MOVQ          144(AX), DI
+	TESTQ         DI, DI
+	JNZ           write
 	VMOVUPS       (BX), Y12
 	VINSERTF64X4  $0x01, (BX)(DX*1), Z12, Z12
 	VADDPS        Z12, Z0, Z0
@@ -938,12 +1229,66 @@ inner:
 	VADDPS        Z12, Z9, Z9
 	VMOVUPS       Y9, (BX)
 	VEXTRACTF64X4 $0x01, Z9, (BX)(DX*1)
-	MOVQ          112(AX), BX
-	ADDQ          BX, 8(AX)
-	MOVQ          120(AX), BX
-	ADDQ          BX, 16(AX)
-	DECQ          104(AX)
-	JG            tile
+	JMP           written
+
+write:
+	VBROADCASTSS  (DI), Z12
+	VADDPS        Z12, Z0, Z0
+	VMOVUPS       Y0, (BX)
+	VEXTRACTF64X4 $0x01, Z0, (BX)(DX*1)
+	ADDQ          SI, BX
+	VBROADCASTSS  4(DI), Z12
+	VADDPS        Z12, Z1, Z1
+	VMOVUPS       Y1, (BX)
+	VEXTRACTF64X4 $0x01, Z1, (BX)(DX*1)
+	ADDQ          SI, BX
+	VBROADCASTSS  8(DI), Z12
+	VADDPS        Z12, Z2, Z2
+	VMOVUPS       Y2, (BX)
+	VEXTRACTF64X4 $0x01, Z2, (BX)(DX*1)
+	ADDQ          SI, BX
+	VBROADCASTSS  12(DI), Z12
+	VADDPS        Z12, Z3, Z3
+	VMOVUPS       Y3, (BX)
+	VEXTRACTF64X4 $0x01, Z3, (BX)(DX*1)
+	ADDQ          SI, BX
+	VBROADCASTSS  16(DI), Z12
+	VADDPS        Z12, Z4, Z4
+	VMOVUPS       Y4, (BX)
+	VEXTRACTF64X4 $0x01, Z4, (BX)(DX*1)
+	ADDQ          SI, BX
+	VBROADCASTSS  20(DI), Z12
+	VADDPS        Z12, Z5, Z5
+	VMOVUPS       Y5, (BX)
+	VEXTRACTF64X4 $0x01, Z5, (BX)(DX*1)
+	ADDQ          SI, BX
+	VBROADCASTSS  24(DI), Z12
+	VADDPS        Z12, Z6, Z6
+	VMOVUPS       Y6, (BX)
+	VEXTRACTF64X4 $0x01, Z6, (BX)(DX*1)
+	ADDQ          SI, BX
+	VBROADCASTSS  28(DI), Z12
+	VADDPS        Z12, Z7, Z7
+	VMOVUPS       Y7, (BX)
+	VEXTRACTF64X4 $0x01, Z7, (BX)(DX*1)
+	ADDQ          SI, BX
+	VBROADCASTSS  32(DI), Z12
+	VADDPS        Z12, Z8, Z8
+	VMOVUPS       Y8, (BX)
+	VEXTRACTF64X4 $0x01, Z8, (BX)(DX*1)
+	ADDQ          SI, BX
+	VBROADCASTSS  36(DI), Z12
+	VADDPS        Z12, Z9, Z9
+	VMOVUPS       Y9, (BX)
+	VEXTRACTF64X4 $0x01, Z9, (BX)(DX*1)
+
+written:
+	MOVQ 112(AX), BX
+	ADDQ BX, 8(AX)
+	MOVQ 120(AX), BX
+	ADDQ BX, 16(AX)
+	DECQ 104(AX)
+	JG   tile
 	VZEROUPPER
 	RET
 
@@ -1017,6 +1362,9 @@ inner:
 	JNZ           outer
 	MOVQ          16(AX), BX
 	MOVQ          24(AX), SI
+	MOVQ          144(AX), DI
+	TESTQ         DI, DI
+	JNZ           write
 	VMOVUPS       (BX), Y13
 	VINSERTF64X4  $0x01, (BX)(DX*1), Z13, Z13
 	VADDPS        Z13, Z0, Z0
@@ -1082,12 +1430,71 @@ inner:
 	VADDPS        Z13, Z10, Z10
 	VMOVUPS       Y10, (BX)
 	VEXTRACTF64X4 $0x01, Z10, (BX)(DX*1)
-	MOVQ          112(AX), BX
-	ADDQ          BX, 8(AX)
-	MOVQ          120(AX), BX
-	ADDQ          BX, 16(AX)
-	DECQ          104(AX)
-	JG            tile
+	JMP           written
+
+write:
+	VBROADCASTSS  (DI), Z13
+	VADDPS        Z13, Z0, Z0
+	VMOVUPS       Y0, (BX)
+	VEXTRACTF64X4 $0x01, Z0, (BX)(DX*1)
+	ADDQ          SI, BX
+	VBROADCASTSS  4(DI), Z13
+	VADDPS        Z13, Z1, Z1
+	VMOVUPS       Y1, (BX)
+	VEXTRACTF64X4 $0x01, Z1, (BX)(DX*1)
+	ADDQ          SI, BX
+	VBROADCASTSS  8(DI), Z13
+	VADDPS        Z13, Z2, Z2
+	VMOVUPS       Y2, (BX)
+	VEXTRACTF64X4 $0x01, Z2, (BX)(DX*1)
+	ADDQ          SI, BX
+	VBROADCASTSS  12(DI), Z13
+	VADDPS        Z13, Z3, Z3
+	VMOVUPS       Y3, (BX)
+	VEXTRACTF64X4 $0x01, Z3, (BX)(DX*1)
+	ADDQ          SI, BX
+	VBROADCASTSS  16(DI), Z13
+	VADDPS        Z13, Z4, Z4
+	VMOVUPS       Y4, (BX)
+	VEXTRACTF64X4 $0x01, Z4, (BX)(DX*1)
+	ADDQ          SI, BX
+	VBROADCASTSS  20(DI), Z13
+	VADDPS        Z13, Z5, Z5
+	VMOVUPS       Y5, (BX)
+	VEXTRACTF64X4 $0x01, Z5, (BX)(DX*1)
+	ADDQ          SI, BX
+	VBROADCASTSS  24(DI), Z13
+	VADDPS        Z13, Z6, Z6
+	VMOVUPS       Y6, (BX)
+	VEXTRACTF64X4 $0x01, Z6, (BX)(DX*1)
+	ADDQ          SI, BX
+	VBROADCASTSS  28(DI), Z13
+	VADDPS        Z13, Z7, Z7
+	VMOVUPS       Y7, (BX)
+	VEXTRACTF64X4 $0x01, Z7, (BX)(DX*1)
+	ADDQ          SI, BX
+	VBROADCASTSS  32(DI), Z13
+	VADDPS        Z13, Z8, Z8
+	VMOVUPS       Y8, (BX)
+	VEXTRACTF64X4 $0x01, Z8, (BX)(DX*1)
+	ADDQ          SI, BX
+	VBROADCASTSS  36(DI), Z13
+	VADDPS        Z13, Z9, Z9
+	VMOVUPS       Y9, (BX)
+	VEXTRACTF64X4 $0x01, Z9, (BX)(DX*1)
+	ADDQ          SI, BX
+	VBROADCASTSS  40(DI), Z13
+	VADDPS        Z13, Z10, Z10
+	VMOVUPS       Y10, (BX)
+	VEXTRACTF64X4 $0x01, Z10, (BX)(DX*1)
+
+written:
+	MOVQ 112(AX), BX
+	ADDQ BX, 8(AX)
+	MOVQ 120(AX), BX
+	ADDQ BX, 16(AX)
+	DECQ 104(AX)
+	JG   tile
 	VZEROUPPER
 	RET
 
@@ -1164,6 +1571,9 @@ inner:
 	JNZ           outer
 	MOVQ          16(AX), BX
 	MOVQ          24(AX), SI
+	MOVQ          144(AX), DI
+	TESTQ         DI, DI
+	JNZ           write
 	VMOVUPS       (BX), Y14
 	VINSERTF64X4  $0x01, (BX)(DX*1), Z14, Z14
 	VADDPS        Z14, Z0, Z0
@@ -1235,11 +1645,75 @@ inner:
 	VADDPS        Z14, Z11, Z11
 	VMOVUPS       Y11, (BX)
 	VEXTRACTF64X4 $0x01, Z11, (BX)(DX*1)
-	MOVQ          112(AX), BX
-	ADDQ          BX, 8(AX)
-	MOVQ          120(AX), BX
-	ADDQ          BX, 16(AX)
-	DECQ          104(AX)
-	JG            tile
+	JMP           written
+
+write:
+	VBROADCASTSS  (DI), Z14
+	VADDPS        Z14, Z0, Z0
+	VMOVUPS       Y0, (BX)
+	VEXTRACTF64X4 $0x01, Z0, (BX)(DX*1)
+	ADDQ          SI, BX
+	VBROADCASTSS  4(DI), Z14
+	VADDPS        Z14, Z1, Z1
+	VMOVUPS       Y1, (BX)
+	VEXTRACTF64X4 $0x01, Z1, (BX)(DX*1)
+	ADDQ          SI, BX
+	VBROADCASTSS  8(DI), Z14
+	VADDPS        Z14, Z2, Z2
+	VMOVUPS       Y2, (BX)
+	VEXTRACTF64X4 $0x01, Z2, (BX)(DX*1)
+	ADDQ          SI, BX
+	VBROADCASTSS  12(DI), Z14
+	VADDPS        Z14, Z3, Z3
+	VMOVUPS       Y3, (BX)
+	VEXTRACTF64X4 $0x01, Z3, (BX)(DX*1)
+	ADDQ          SI, BX
+	VBROADCASTSS  16(DI), Z14
+	VADDPS        Z14, Z4, Z4
+	VMOVUPS       Y4, (BX)
+	VEXTRACTF64X4 $0x01, Z4, (BX)(DX*1)
+	ADDQ          SI, BX
+	VBROADCASTSS  20(DI), Z14
+	VADDPS        Z14, Z5, Z5
+	VMOVUPS       Y5, (BX)
+	VEXTRACTF64X4 $0x01, Z5, (BX)(DX*1)
+	ADDQ          SI, BX
+	VBROADCASTSS  24(DI), Z14
+	VADDPS        Z14, Z6, Z6
+	VMOVUPS       Y6, (BX)
+	VEXTRACTF64X4 $0x01, Z6, (BX)(DX*1)
+	ADDQ          SI, BX
+	VBROADCASTSS  28(DI), Z14
+	VADDPS        Z14, Z7, Z7
+	VMOVUPS       Y7, (BX)
+	VEXTRACTF64X4 $0x01, Z7, (BX)(DX*1)
+	ADDQ          SI, BX
+	VBROADCASTSS  32(DI), Z14
+	VADDPS        Z14, Z8, Z8
+	VMOVUPS       Y8, (BX)
+	VEXTRACTF64X4 $0x01, Z8, (BX)(DX*1)
+	ADDQ          SI, BX
+	VBROADCASTSS  36(DI), Z14
+	VADDPS        Z14, Z9, Z9
+	VMOVUPS       Y9, (BX)
+	VEXTRACTF64X4 $0x01, Z9, (BX)(DX*1)
+	ADDQ          SI, BX
+	VBROADCASTSS  40(DI), Z14
+	VADDPS        Z14, Z10, Z10
+	VMOVUPS       Y10, (BX)
+	VEXTRACTF64X4 $0x01, Z10, (BX)(DX*1)
+	ADDQ          SI, BX
+	VBROADCASTSS  44(DI), Z14
+	VADDPS        Z14, Z11, Z11
+	VMOVUPS       Y11, (BX)
+	VEXTRACTF64X4 $0x01, Z11, (BX)(DX*1)
+
+written:
+	MOVQ 112(AX), BX
+	ADDQ BX, 8(AX)
+	MOVQ 120(AX), BX
+	ADDQ BX, 16(AX)
+	DECQ 104(AX)
+	JG   tile
 	VZEROUPPER
 	RET

@@ -90,3 +90,22 @@ func runNestPair(n int, t *nestTile) {
 		nestPair12AVX512(t)
 	}
 }
+
+// runMoveLanes transposes squares of so many lanes, from images (1) or back to them (2).
+func runMoveLanes(lanes, n int, t *moveLanes) {
+	if lanes == 16 {
+		switch n {
+		case 1:
+			moveLanes1AVX512(t)
+		case 2:
+			moveLanes2AVX512(t)
+		}
+		return
+	}
+	switch n {
+	case 1:
+		moveLanes1AVX2(t)
+	case 2:
+		moveLanes2AVX2(t)
+	}
+}

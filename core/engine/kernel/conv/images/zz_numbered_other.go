@@ -15,3 +15,8 @@ func runNestTile(lanes, n int, t *nestTile) {
 func runNestPair(n int, t *nestTile) {
 	kernel.NoVectors()
 }
+
+// runMoveLanes transposes squares of so many lanes, from images (1) or back to them (2).
+func runMoveLanes(lanes, n int, t *moveLanes) {
+	kernel.NoVectors()
+}

@@ -17,6 +17,7 @@ var Families = slices.Concat(
 	isa.In("conv/images",
 		isa.Family{Name: "nest", Emit: nest, ISAs: isa.Each},
 		isa.Family{Name: "nest_pairs", Emit: nestPairs, ISAs: isa.Wide},
+		isa.Family{Name: "move_lanes", Emit: moveLanes, ISAs: isa.Each},
 	),
 	isa.In("conv/planes",
 		isa.Family{Name: "planes", Emit: planes, ISAs: isa.Each},
@@ -47,6 +48,7 @@ var Families = slices.Concat(
 var Numbered = []isa.Numbered{
 	{Folder: "conv/images", Base: "nestTile", Doc: "computes tiles of that many rows of a vector of so many lanes.", Most: nestRows},
 	{Folder: "conv/images", Base: "nestPair", Struct: "nestTile", Doc: "computes tiles of that many rows of a pair of vectors of eight lanes.", Most: nestRows, Wide: true},
+	{Folder: "conv/images", Base: "moveLanes", Doc: "transposes squares of so many lanes, from images (1) or back to them (2).", Most: 2},
 	{Folder: "conv/planes", Base: "planeTile", Doc: "computes tiles of that many rows of vectors of so many lanes.", Most: 8},
 	{Folder: "conv/planes", Base: "planeDots", Doc: "computes sums for columns of that many taps with vectors of so many lanes.", Most: columnTaps},
 	{Folder: "conv/planes", Base: "slideRows", Doc: "computes planes of that many images with vectors of so many lanes.", Most: 2},
@@ -69,8 +71,9 @@ var Layouts = []isa.Layout{
 	{Folder: "conv/images", Name: "nestTile", Fields: []isa.Field{
 		{Name: "a", Offset: ntA}, {Name: "b", Offset: ntB}, {Name: "c", Offset: ntC}, {Name: "ldc", Offset: ntLdc}, {Name: "inner", Offset: ntInner}, {Name: "middle", Offset: ntMiddle}, {Name: "outer", Offset: ntOuter},
 		{Name: "aInner", Offset: ntAInner}, {Name: "bInner", Offset: ntBInner}, {Name: "aMiddle", Offset: ntAMiddle}, {Name: "bMiddle", Offset: ntBMiddle}, {Name: "aOuter", Offset: ntAOuter}, {Name: "bOuter", Offset: ntBOuter},
-		{Name: "tiles", Offset: ntTiles}, {Name: "bNext", Offset: ntBNext}, {Name: "cNext", Offset: ntCNext}, {Name: "bPair", Offset: ntBPair}, {Name: "cPair", Offset: ntCPair},
+		{Name: "tiles", Offset: ntTiles}, {Name: "bNext", Offset: ntBNext}, {Name: "cNext", Offset: ntCNext}, {Name: "bPair", Offset: ntBPair}, {Name: "cPair", Offset: ntCPair}, {Name: "bias", Offset: ntBias},
 	}},
+	{Folder: "conv/images", Name: "moveLanes", Fields: []isa.Field{{Name: "blocks", Offset: mlBlocks}, {Name: "images", Offset: mlImages}, {Name: "between", Offset: mlBetween}, {Name: "lanes", Offset: mlLanes}}},
 	{Folder: "conv/planes", Name: "planeTile", Fields: []isa.Field{
 		{Name: "images", Offset: plImages}, {Name: "xImage", Offset: plXImage}, {Name: "yImage", Offset: plYImage}, {Name: "blocks", Offset: plBlocks}, {Name: "block", Offset: plBlock}, {Name: "next", Offset: plNext},
 		{Name: "groups", Offset: plGroups}, {Name: "xGroup", Offset: plXGroup}, {Name: "yGroup", Offset: plYGroup}, {Name: "columns", Offset: plColumns}, {Name: "off", Offset: plOff}, {Name: "weights", Offset: plWeights}, {Name: "bias", Offset: plBias},

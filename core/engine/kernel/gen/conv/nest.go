@@ -17,7 +17,7 @@ const (
 	ntAMiddle, ntBMiddle       = 72, 80
 	ntAOuter, ntBOuter         = 88, 96
 	ntTiles, ntBNext, ntCNext  = 104, 112, 120
-	ntBPair, ntCPair           = 128, 136
+	ntBPair, ntCPair, ntBias   = 128, 136, 144
 	nestRows                   = 12 // of the highest tile: so many sums, each of one vector, hide what a sum waits for the one before
 )
 
@@ -25,7 +25,7 @@ const (
 func nest(a *isa.Asm) {
 	for rows := 1; rows <= nestRows; rows++ {
 		n := nesting{Asm: a}
-		n.tile("nestTile", "adds to tiles of %d rows of a vector.", rows)
+		n.tile("nestTile", "computes tiles of %d rows of a vector, or adds to them.", rows)
 	}
 }
 
@@ -33,7 +33,7 @@ func nest(a *isa.Asm) {
 func nestPairs(a *isa.Asm) {
 	for rows := 1; rows <= nestRows; rows++ {
 		n := nesting{Asm: a, pairs: true}
-		n.tile("nestPair", "adds to tiles of %d rows of two vectors of eight lanes.", rows)
+		n.tile("nestPair", "computes tiles of %d rows of two vectors of eight lanes, or adds to them.", rows)
 	}
 }
 
@@ -110,15 +110,24 @@ func (n *nesting) products(t reg.GPVirtual, acc []reg.VecVirtual) {
 	n.CountDown(outer, "outer")
 }
 
-// add adds the sums to what they belong to.
+// add adds the sums to what they belong to, or writes their sums with the bias.
 func (n *nesting) add(t reg.GPVirtual, acc []reg.VecVirtual) {
-	c, ldc, v := n.Field(t, ntC), n.Field(t, ntLdc), n.Vec()
-	for i, sum := range acc {
-		n.load(c, n.cPair, v)
-		n.Add(v, sum, sum)
-		n.store(sum, c)
-		if i < len(acc)-1 {
-			n.ADDQ(ldc, c)
+	c, ldc, bias, v := n.Field(t, ntC), n.Field(t, ntLdc), n.Field(t, ntBias), n.Vec()
+	n.TESTQ(bias, bias)
+	n.JNZ(operand.LabelRef("write"))
+	each := func(addend func(i int)) {
+		for i, sum := range acc {
+			addend(i)
+			n.Add(v, sum, sum)
+			n.store(sum, c)
+			if i < len(acc)-1 {
+				n.ADDQ(ldc, c)
+			}
 		}
 	}
+	each(func(int) { n.load(c, n.cPair, v) })
+	n.JMP(operand.LabelRef("written"))
+	n.Label("write")
+	each(func(i int) { n.Spread(operand.Mem{Base: bias, Disp: 4 * i}, v) })
+	n.Label("written")
 }
