@@ -70,6 +70,26 @@ func TestDepthwiseTiles(t *testing.T) {
 	})
 }
 
+// TestDepthwiseSmall has all planes of a few pixels that a vector holds, and some that it does not, with strides, dilations and paddings, and numbers
+// of images of which some are computed together.
+func TestDepthwiseSmall(t *testing.T) {
+	kerneltest.AtEachWidth(t, func(t *testing.T) {
+		for h := 1; h <= 6; h++ {
+			for w := 1; w <= 6; w++ {
+				for i, size := range []int{2, 3, 3, 5, 7} {
+					p := Shape{
+						N: 1 + (h*5+w+4*i)%18, C: 2 + (h+w)%3, H: h, W: w, R: size, S: size + h%2, StrideH: 1 + i%2, StrideW: 1 + (i+w)%2,
+						PadH: (h + i) % size, PadW: size / 2, DilH: 1 + w%2, DilW: 1 + (h+i)%2,
+					}
+					if p.K, p.Groups = p.C, p.C; p.Validate() == nil {
+						testAlgorithm(t, Planes, &p)
+					}
+				}
+			}
+		}
+	})
+}
+
 // TestDepthwiseByImages has the same bits for an image, whatever others it is computed with.
 func TestDepthwiseByImages(t *testing.T) {
 	kerneltest.AtEachLevel(t, func(t *testing.T) {

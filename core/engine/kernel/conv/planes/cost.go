@@ -42,6 +42,9 @@ func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 	if reachesAcross(p) {
 		return acrossTerms(p, d)
 	}
+	if takesSmall(p, d) {
+		return smallTerms(p)
+	}
 	if takesWide(p, d) {
 		return wideTerms(p, d)
 	}

@@ -43,6 +43,9 @@ func Scratch(p *geometry.Shape, d geometry.Direction) int {
 	if reachesAcross(p) {
 		return acrossScratch(p)
 	}
+	if takesSmall(p, d) {
+		return smallScratch(p, d)
+	}
 	if takesWide(p, d) {
 		s := wideOf(p, d)
 		return s.scratch(d)
@@ -76,6 +79,10 @@ func Forward(p *geometry.Shape, x, w, bias, y, scratch []float32) {
 	if reachesAcross(p) {
 		a := newAcross(p, scratch)
 		a.forward(x, w, bias, y)
+		return
+	}
+	if takesSmall(p, geometry.ToOutput) {
+		smallForward(p, x, w, bias, y, scratch)
 		return
 	}
 	if takesWide(p, geometry.ToOutput) {

@@ -50,16 +50,18 @@ func GradWeight(p *geometry.Shape, x, dy, dw, scratch []float32, accumulate bool
 		a.gradWeight(x, dy, dw, accumulate)
 		return true
 	}
-	if takesWide(p, geometry.ToWeight) {
+	if !takesSmall(p, geometry.ToWeight) && takesWide(p, geometry.ToWeight) {
 		return wideGradWeight(p, x, dy, dw, scratch, accumulate)
 	}
-	if slides(p, geometry.ToWeight) {
+	if !takesSmall(p, geometry.ToWeight) && slides(p, geometry.ToWeight) {
 		return slideGradWeight(p, x, dy, dw, scratch, accumulate)
 	}
 	n := p.K * p.R * p.S
 	sums, scratch := scratch[:n], scratch[n:]
 	clear(sums)
-	if takesWideStrided(p, geometry.ToWeight) {
+	if takesSmall(p, geometry.ToWeight) {
+		smallSums(p, x, dy, sums, scratch)
+	} else if takesWideStrided(p, geometry.ToWeight) {
 		wideStridedSums(p, x, dy, sums, scratch)
 	} else if isStrided(p, geometry.ToWeight) {
 		s, lanes := newStrided(p, scratch)

@@ -286,3 +286,43 @@ func vecWideStridedDots3By3Pair(wideStrides *wideStrides) {
 func vecWideStridedGrad3By3(wideStrides *wideStrides) {
 	wideStridedGrad3By3AVX512(wideStrides)
 }
+
+// vecSmallForward8 convolves planes of 8 images that a vector holds each.
+func vecSmallForward8(smallPlanes *smallPlanes) {
+	smallForward8AVX512(smallPlanes)
+}
+
+// vecSmallDots8 adds the products of dy and x for each tap, [tap][lane], over planes of 8 images that a vector holds each.
+func vecSmallDots8(smallPlanes *smallPlanes) {
+	smallDots8AVX512(smallPlanes)
+}
+
+// vecSmallForward4 convolves planes of 4 images that a vector holds each.
+func vecSmallForward4(smallPlanes *smallPlanes) {
+	smallForward4AVX512(smallPlanes)
+}
+
+// vecSmallDots4 adds the products of dy and x for each tap, [tap][lane], over planes of 4 images that a vector holds each.
+func vecSmallDots4(smallPlanes *smallPlanes) {
+	smallDots4AVX512(smallPlanes)
+}
+
+// vecSmallForward2 convolves planes of 2 images that a vector holds each.
+func vecSmallForward2(smallPlanes *smallPlanes) {
+	smallForward2AVX512(smallPlanes)
+}
+
+// vecSmallDots2 adds the products of dy and x for each tap, [tap][lane], over planes of 2 images that a vector holds each.
+func vecSmallDots2(smallPlanes *smallPlanes) {
+	smallDots2AVX512(smallPlanes)
+}
+
+// vecSmallForward1 convolves planes of 1 images that a vector holds each.
+func vecSmallForward1(smallPlanes *smallPlanes) {
+	smallForward1AVX512(smallPlanes)
+}
+
+// vecSmallDots1 adds the products of dy and x for each tap, [tap][lane], over planes of 1 images that a vector holds each.
+func vecSmallDots1(smallPlanes *smallPlanes) {
+	smallDots1AVX512(smallPlanes)
+}

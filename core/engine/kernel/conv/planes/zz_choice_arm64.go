@@ -288,3 +288,43 @@ func vecWideStridedDots3By3Pair(wideStrides *wideStrides) {
 func vecWideStridedGrad3By3(wideStrides *wideStrides) {
 	kernel.NoVectors()
 }
+
+// vecSmallForward8 convolves planes of 8 images that a vector holds each.
+func vecSmallForward8(smallPlanes *smallPlanes) {
+	kernel.NoVectors()
+}
+
+// vecSmallDots8 adds the products of dy and x for each tap, [tap][lane], over planes of 8 images that a vector holds each.
+func vecSmallDots8(smallPlanes *smallPlanes) {
+	kernel.NoVectors()
+}
+
+// vecSmallForward4 convolves planes of 4 images that a vector holds each.
+func vecSmallForward4(smallPlanes *smallPlanes) {
+	kernel.NoVectors()
+}
+
+// vecSmallDots4 adds the products of dy and x for each tap, [tap][lane], over planes of 4 images that a vector holds each.
+func vecSmallDots4(smallPlanes *smallPlanes) {
+	kernel.NoVectors()
+}
+
+// vecSmallForward2 convolves planes of 2 images that a vector holds each.
+func vecSmallForward2(smallPlanes *smallPlanes) {
+	kernel.NoVectors()
+}
+
+// vecSmallDots2 adds the products of dy and x for each tap, [tap][lane], over planes of 2 images that a vector holds each.
+func vecSmallDots2(smallPlanes *smallPlanes) {
+	kernel.NoVectors()
+}
+
+// vecSmallForward1 convolves planes of 1 images that a vector holds each.
+func vecSmallForward1(smallPlanes *smallPlanes) {
+	kernel.NoVectors()
+}
+
+// vecSmallDots1 adds the products of dy and x for each tap, [tap][lane], over planes of 1 images that a vector holds each.
+func vecSmallDots1(smallPlanes *smallPlanes) {
+	kernel.NoVectors()
+}

@@ -245,3 +245,30 @@ var (
 	_ = [1]byte{}[unsafe.Offsetof(wideColumns{}.views)-24]
 	_ = [1]byte{}[unsafe.Offsetof(wideColumns{}.orders)-64]
 )
+
+// The offsets at which the assembly reads smallPlanes: each index is 0.
+var (
+	_ = [1]byte{}[unsafe.Offsetof(smallPlanes{}.x)-0]
+	_ = [1]byte{}[unsafe.Offsetof(smallPlanes{}.y)-8]
+	_ = [1]byte{}[unsafe.Offsetof(smallPlanes{}.xImage)-16]
+	_ = [1]byte{}[unsafe.Offsetof(smallPlanes{}.yImage)-24]
+	_ = [1]byte{}[unsafe.Offsetof(smallPlanes{}.planes)-32]
+	_ = [1]byte{}[unsafe.Offsetof(smallPlanes{}.xPlane)-40]
+	_ = [1]byte{}[unsafe.Offsetof(smallPlanes{}.yPlane)-48]
+	_ = [1]byte{}[unsafe.Offsetof(smallPlanes{}.taps)-56]
+	_ = [1]byte{}[unsafe.Offsetof(smallPlanes{}.table)-64]
+	_ = [1]byte{}[unsafe.Offsetof(smallPlanes{}.weights)-72]
+	_ = [1]byte{}[unsafe.Offsetof(smallPlanes{}.weightsPlane)-80]
+	_ = [1]byte{}[unsafe.Offsetof(smallPlanes{}.bias)-88]
+	_ = [1]byte{}[unsafe.Offsetof(smallPlanes{}.biasPlane)-96]
+	_ = [1]byte{}[unsafe.Offsetof(smallPlanes{}.sums)-104]
+	_ = [1]byte{}[unsafe.Offsetof(smallPlanes{}.maskX)-112]
+	_ = [1]byte{}[unsafe.Offsetof(smallPlanes{}.maskY)-114]
+)
+
+// The offsets at which the assembly reads smallTap: each index is 0.
+var (
+	_ = [1]byte{}[unsafe.Offsetof(smallTap{}.order)-0]
+	_ = [1]byte{}[unsafe.Offsetof(smallTap{}.mask)-64]
+	_ = [1]byte{}[unsafe.Offsetof(smallTap{}.at)-68]
+)

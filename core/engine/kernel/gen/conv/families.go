@@ -25,6 +25,7 @@ var Families = slices.Concat(
 		isa.Family{Name: "strided", Emit: strided, ISAs: isa.Narrow, Choose: true},
 		isa.Family{Name: "wide", Emit: wide, ISAs: isa.Wide, Choose: true},
 		isa.Family{Name: "wide_strided", Emit: wideStrided, ISAs: isa.Wide, Choose: true},
+		isa.Family{Name: "small", Emit: small, ISAs: isa.Wide, Choose: true},
 	),
 	isa.In("conv/interleaved",
 		isa.Family{Name: "pixels", Emit: isa.All(interleaveIn, interleaveOut, interleavedSums), ISAs: isa.Each, Choose: true},
@@ -116,6 +117,10 @@ var Layouts = []isa.Layout{
 	{Folder: "conv/interleaved", Name: "pixelSums", Fields: []isa.Field{{Name: "groups", Offset: isGroups}, {Name: "pixels", Offset: isPixels}, {Name: "x", Offset: isX}, {Name: "taps", Offset: isTaps}, {Name: "list", Offset: isList}, {Name: "weights", Offset: isWeights}, {Name: "bias", Offset: isBias}, {Name: "y", Offset: isY}}},
 	{Folder: "conv/interleaved", Name: "tap", Fields: []isa.Field{{Name: "x", Offset: itX}, {Name: "weight", Offset: itWeight}}},
 	{Folder: "conv/interleaved", Name: "pixelDots", Fields: []isa.Field{{Name: "pixels", Offset: idPixels}, {Name: "table", Offset: idTable}, {Name: "dy", Offset: idDY}, {Name: "sums", Offset: idSums}, {Name: "pitch", Offset: idPitch}, {Name: "x", Offset: idX}}},
+	{Folder: "conv/planes", Name: "smallPlanes", Fields: []isa.Field{
+		{Name: "x", Offset: smX}, {Name: "y", Offset: smY}, {Name: "xImage", Offset: smXImage}, {Name: "yImage", Offset: smYImage}, {Name: "planes", Offset: smPlanes}, {Name: "xPlane", Offset: smXPlane}, {Name: "yPlane", Offset: smYPlane}, {Name: "taps", Offset: smTaps}, {Name: "table", Offset: smTable}, {Name: "weights", Offset: smWeights}, {Name: "weightsPlane", Offset: smWeightsPlane}, {Name: "bias", Offset: smBias}, {Name: "biasPlane", Offset: smBiasPlane}, {Name: "sums", Offset: smSums}, {Name: "maskX", Offset: smMaskX}, {Name: "maskY", Offset: smMaskY},
+	}},
+	{Folder: "conv/planes", Name: "smallTap", Fields: []isa.Field{{Name: "order", Offset: stOrder}, {Name: "mask", Offset: stMask}, {Name: "at", Offset: stAt}}},
 	{Folder: "conv/geometry", Name: "PlaneCopy", Fields: []isa.Field{
 		{Name: "Images", Offset: pcImages}, {Name: "Rows", Offset: pcRows}, {Name: "Vectors", Offset: pcVectors}, {Name: "Src", Offset: pcSrc}, {Name: "Dst", Offset: pcDst}, {Name: "Odd", Offset: pcOdd}, {Name: "SrcImage", Offset: pcSrcImage},
 		{Name: "SrcRow", Offset: pcSrcRow}, {Name: "DstImage", Offset: pcDstImage}, {Name: "DstRow", Offset: pcDstRow}, {Name: "Tail", Offset: pcTail}, {Name: "Tail2", Offset: pcTail2}, {Name: "SrcPair", Offset: pcSrcPair}, {Name: "DstPair", Offset: pcDstPair},
