@@ -87,3 +87,19 @@ func TestImagesHaveTheBitsOfColumns(t *testing.T) {
 		}
 	})
 }
+
+// TestImagesOfFewChannels has weight gradients of few channels, of which images that fill vectors are in the lanes and others are not:
+// in blocks of several vectors, with and without strides, and of planes whose channels would lie in the same sets of the L1 cache.
+func TestImagesOfFewChannels(t *testing.T) {
+	for _, p := range []Shape{
+		{N: 75, C: 12, H: 7, W: 7, K: 12, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1, Groups: 3},
+		{N: 67, C: 10, H: 8, W: 8, K: 4, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1, Groups: 2},
+		{N: 37, C: 4, H: 16, W: 16, K: 14, R: 5, S: 1, StrideH: 1, StrideW: 1, PadH: 2, Groups: 2},
+		{N: 33, C: 6, H: 9, W: 8, K: 8, R: 3, S: 3, StrideH: 2, StrideW: 2, PadH: 1, PadW: 1, Groups: 2},
+		{N: 40, C: 6, H: 6, W: 5, K: 2, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 6, PadW: 5, DilH: 3, DilW: 3, Groups: 2},
+		{N: 16, C: 4, H: 3, W: 3, K: 6, R: 1, S: 1, StrideH: 1, StrideW: 1, Groups: 2},
+	} {
+		d := define(&p)
+		kerneltest.AtEachWidth(t, func(t *testing.T) { d.test(t, Images) })
+	}
+}

@@ -15,25 +15,59 @@ const (
 	pieces                       // runs of pixels and panels of weights that are transposed at a time
 	turned                       // weights whose gradients are transposed
 	directions                   // calls for a group
+	dotSteps                     // cycles of the multiply-adds of weight gradients of few channels, as the core could issue them
+	dotCalls                     // calls of their micro-kernel
+	dotSums                      // sums that these give
+	noted                        // elements of tables of these, for all groups
 )
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:   {cost.Steps: 1.08, cost.Stores: 3.03, loaded: 4.03, stored: 4.16, packed: 0.293, pieces: 57.9, turned: 0.457, directions: 2910},
-	kernel.AVX512: {cost.Steps: 1.03, cost.Stores: 10.1, loaded: 6.94, stored: 2.1, packed: 0.328, pieces: 47.5, turned: 0.301, directions: 300},
+	kernel.AVX2:   {cost.Steps: 1.08, cost.Stores: 3.03, loaded: 4.03, stored: 4.16, packed: 0.293, pieces: 57.9, turned: 0.457, directions: 2910, dotSteps: 0.93, dotCalls: 74, noted: 1.3},
+	kernel.AVX512: {cost.Steps: 1.03, cost.Stores: 10.1, loaded: 6.94, stored: 2.1, packed: 0.328, pieces: 47.5, turned: 0.301, directions: 300, dotSteps: 1.29, dotCalls: 148, dotSums: 1.22, noted: 1.3},
 }
 
 // Terms counts what a direction of p does. See package cost.
 func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 	if d == geometry.ToWeight {
-		g := newWeights(p)
-		g.count(&t)
+		weightTerms(p, &t)
 	} else {
 		c := newPass(p, d)
 		c.count(&t)
 	}
 	t[directions]++
 	return t.Times(float64(p.GroupCount()))
+}
+
+// weightTerms adds what the gradient of a group's weights takes.
+func weightTerms(p *geometry.Shape, t *cost.Terms) {
+	whole, rest := *p, *p
+	if takesFew(p) {
+		rest.N %= kernel.Lanes()
+	}
+	if whole.N -= rest.N; whole.N > 0 {
+		c := newFew(&whole)
+		c.count(t)
+	}
+	if rest.N > 0 {
+		g := newWeights(&rest)
+		g.count(t)
+	}
+}
+
+// count adds what the gradient of a group's weights takes with images in the lanes.
+func (c *few) count(t *cost.Terms) {
+	vectors, blocks := float64(c.p.N/kernel.Lanes()), float64(kernel.CeilDiv(c.p.N, c.most))
+	tiles, step, sums := c.Cost()
+	taps, pixels := c.counts()
+	t[dotSteps] += step * vectors * float64(pixels)
+	t[dotCalls] += tiles * blocks * float64(taps)
+	if c.Keeps() {
+		blocks = 1
+	}
+	t[dotSums] += sums * blocks * float64(taps)
+	t[loaded] += vectors * float64(c.x.pixels()*c.x.channels+c.dy.pixels()*c.dy.channels)
+	t[noted] += float64(taps+c.StepElems(pixels*c.most/kernel.Lanes())) / float64(c.p.GroupCount())
 }
 
 // count adds what computing a group's planes takes.

@@ -99,12 +99,32 @@ func (g *weights) panelElems() int {
 }
 
 func weightScratch(p *geometry.Shape) int {
-	g := newWeights(p)
-	return g.sumElems() + max(g.panelElems(), g.turnedElems())
+	g, n := newWeights(p), 0
+	if takesFew(p) && p.N >= kernel.Lanes() {
+		c := newFew(p)
+		n = c.scratch()
+	}
+	return max(n, g.sumElems()+max(g.panelElems(), g.turnedElems()))
 }
 
 // GradWeight writes or adds the gradient of the weights to dw.
 func GradWeight(p *geometry.Shape, x, dy, dw, scratch []float32, accumulate bool) {
+	if whole := p.N - p.N%kernel.Lanes(); whole > 0 && takesFew(p) {
+		q := *p
+		q.N = whole
+		c := newFew(&q)
+		c.gradWeight(x, dy, dw, scratch, accumulate)
+		if q.N = p.N - whole; q.N == 0 {
+			return
+		}
+		gradWeight(&q, x[whole*c.x.between:], dy[whole*c.dy.between:], dw, scratch, true)
+		return
+	}
+	gradWeight(p, x, dy, dw, scratch, accumulate)
+}
+
+// gradWeight is GradWeight with channels in the lanes.
+func gradWeight(p *geometry.Shape, x, dy, dw, scratch []float32, accumulate bool) {
 	g := newWeights(p)
 	sums, rest := scratch[:g.sumElems()], scratch[g.sumElems():]
 	size := g.dy.channels * g.x.channels * g.taps()
