@@ -108,12 +108,6 @@ func TransposeStrided(lanes, rows, cols int, src []float32, from int, dst []floa
 	}
 }
 
-// PackAcross transposes up to a vector, of so many lanes, of rows of k elements, whole vectors of them; stride and step, between
-// rows of src and of dst, are bytes. Rows of dst are written as whole vectors.
-func PackAcross(lanes, rows int, src *float32, stride, k int, dst *float32, step int) {
-	packAcross(lanes, rows, src, stride, k, TileOf(lanes).Mask(lanes), dst, step)
-}
-
 // PackAlong copies the lanes of n of k rows; stride and step, between rows of src and
 // of dst, are bytes.
 func PackAlong(k int, src *float32, stride int, n kernel.Mask, dst *float32, step int) {

@@ -14,11 +14,14 @@ type Taps struct {
 	image, p Shape // p is what the tables are for: the image, or a row of pixels and of taps
 	whole    bool  // p is the image
 	back     bool
-	pixels   int // of a block that is gathered
-	count    int // of blocks
-	sources  int // the vectors from which one is picked
+	turned   bool // in squares of taps and pixels: a row without padding beside it
+	pixels   int  // of a block that is gathered
+	count    int  // of blocks
+	sources  int  // the vectors from which one is picked
 	blocks   []tapBlock
 	orders   []int32 // [blocks][taps][sources][lanes]
+	groups   []tapGroup
+	places   [turnedPixels]int // of pixels that are turned
 }
 
 // tapRows is a call of the kernels. All steps are bytes: of src and dst from a plane to the next, and from a row to the
@@ -31,9 +34,17 @@ type tapRows struct {
 	tap                        int
 	table                      *tapBlock
 	orders                     *int32
-	srcAt, dstAt               *float32
-	left                       int
+	srcAt, dstAt, left         int  // the kernel's own, like those below: addresses that may lie behind the memory
+	pixels                     *int // turning: bytes from a block's first pixel to each of its eight
+	groups                     *tapGroup
+	srcPlaneAt, dstPlaneAt     int
 }
+
+// tapGroup is four taps that are turned at once: bytes to them in src and dst.
+type tapGroup struct{ src, dst int }
+
+// What is turned at once: pixels and taps.
+const turnedPixels, turnedTaps = 8, 4
 
 // tapSources is from how many vectors a block is gathered at most.
 const tapSources = 4
@@ -56,7 +67,13 @@ func NewTaps(p *Shape, back bool) Taps {
 	t.fit()
 	if p.OutW() < kernel.Lanes() && p.H*p.W <= mostWhole {
 		if w := (Taps{p: *p, image: *p, back: back, whole: true}); w.fit() && w.cycles() < t.cycles() {
-			return w
+			t = w
+		}
+	}
+	if !back && p.PadW == 0 && p.DilationW() == 1 && p.S >= turnedTaps {
+		w := Taps{p: row, image: *p, turned: true, count: kernel.CeilDiv(p.OutW(), turnedPixels), sources: 1}
+		if w.cycles() < t.cycles() {
+			t = w
 		}
 	}
 	return t
@@ -162,6 +179,10 @@ func (t *Taps) fit() bool {
 // Picks is how many blocks an image of one channel is copied in, and from how many vectors their lanes are picked.
 func (t *Taps) Picks() (blocks, picks int) {
 	blocks, picks = t.count, t.count*t.taps()*t.sources
+	if t.turned {
+		const group = 5 // takes as long as so many picks
+		picks = t.count * t.turnedGroups() * group
+	}
 	if !t.whole {
 		blocks, picks = blocks*t.image.R*t.image.OutH(), picks*t.image.R*t.image.OutH()
 	}
@@ -175,9 +196,15 @@ func (t *Taps) cycles() int {
 	return block*blocks + picks
 }
 
+// turnedGroups is how many groups of taps are turned: the last may overlap the one before.
+func (t *Taps) turnedGroups() int { return kernel.CeilDiv(t.p.S, turnedTaps) }
+
 // Elems is the room for the tables.
 func (t *Taps) Elems() int {
-	const block = int(unsafe.Sizeof(tapBlock{}) / 4)
+	const block, group = int(unsafe.Sizeof(tapBlock{}) / 4), int(unsafe.Sizeof(tapGroup{}) / 4)
+	if t.turned {
+		return t.count*block + t.turnedGroups()*group
+	}
 	return t.count * (block + t.taps()*t.sources*kernel.Lanes())
 }
 
@@ -187,6 +214,11 @@ func (t *Taps) SetTables(room []float32) {
 	lanes := kernel.Lanes()
 	t.blocks = unsafe.Slice((*tapBlock)(unsafe.Pointer(&room[0])), t.count)
 	room = room[t.count*block:]
+	if t.turned {
+		t.groups = unsafe.Slice((*tapGroup)(unsafe.Pointer(&room[0])), t.turnedGroups())
+		t.setTurned()
+		return
+	}
 	t.orders = unsafe.Slice((*int32)(unsafe.Pointer(&room[0])), t.count*t.taps()*t.sources*lanes)
 	for i := range t.orders {
 		t.orders[i] = noLane(i % lanes)
@@ -206,6 +238,18 @@ func (t *Taps) SetTables(room []float32) {
 		t.blocks[n] = b
 		n++
 	})
+}
+
+// setTurned makes the tables of a row that is turned. Pixels behind its last are that one again.
+func (t *Taps) setTurned() {
+	out := t.p.OutW()
+	for i := range t.blocks {
+		first := max(0, min(i*turnedPixels, out-turnedPixels))
+		t.blocks[i] = tapBlock{src: 4 * first * t.p.StrideW, dst: 4 * first}
+	}
+	for i := range t.places {
+		t.places[i] = 4 * min(i, out-1) * t.p.StrideW
+	}
 }
 
 // order fills the orders of a block of pixels, from elements from start on.
@@ -249,14 +293,14 @@ func noLane(i int) int32 {
 // nearElems is how many elements of an image are copied for one row of taps after the other, while they are in the L1 cache.
 const nearElems = 1 << 12
 
-// Gather copies an image to a matrix, whose rows lie line apart. It may write zeros behind a row: a vector less one.
+// Gather copies an image to a matrix, whose rows lie line apart. It may write behind a row: a vector less one.
 func (t *Taps) Gather(channels int, image, matrix []float32, line int) {
 	p, size, taps := &t.image, t.image.H*t.image.W, t.image.R*t.image.S
 	c := t.call(line)
 	c.srcPlane, c.dstPlane = 4*size, 4*taps*line
 	if t.whole {
 		c.planes, c.rows, c.src, c.dst = channels, 1, &image[0], &matrix[0]
-		c.gather(t.sources)
+		t.gather(&c)
 		return
 	}
 	c.srcRow, c.dstRow = 4*p.StrideH*p.W, 4*p.OutW()
@@ -264,7 +308,7 @@ func (t *Taps) Gather(channels int, image, matrix []float32, line int) {
 		c.srcPlane, c.dstPlane = 4*p.DilationH()*p.W, 4*p.S*line
 		for ch := range channels {
 			c.planes, c.rows, c.src, c.dst = p.R, p.OutH(), &image[ch*size], &matrix[ch*taps*line]
-			c.gather(t.sources)
+			t.gather(&c)
 		}
 		return
 	}
@@ -278,7 +322,7 @@ func (t *Taps) Gather(channels int, image, matrix []float32, line int) {
 			if from < end {
 				c.planes, c.rows = count, end-from
 				c.src, c.dst = &image[(from*p.StrideH+r*p.DilationH()-p.PadH)*p.W], &to[from*p.OutW()]
-				c.gather(t.sources)
+				t.gather(&c)
 			}
 			t.clearRows(count, to, line, 0, from)
 			t.clearRows(count, to, line, end, p.OutH())
@@ -334,19 +378,30 @@ func (t *Taps) coversRows() bool {
 }
 
 func (t *Taps) call(line int) tapRows {
+	if t.turned {
+		for i := range t.groups {
+			tap := min(i*turnedTaps, t.p.S-turnedTaps)
+			t.groups[i] = tapGroup{src: 4 * tap, dst: 4 * tap * line}
+		}
+		return tapRows{blocks: len(t.blocks), taps: len(t.groups), tap: 4 * line, table: &t.blocks[0], groups: &t.groups[0], pixels: &t.places[0]}
+	}
 	return tapRows{blocks: len(t.blocks), taps: t.taps(), tap: 4 * line, table: &t.blocks[0], orders: &t.orders[0]}
 }
 
-// gather runs the kernel for blocks from so many vectors.
-func (c tapRows) gather(sources int) {
-	switch sources {
+// gather runs the kernel.
+func (t *Taps) gather(c *tapRows) {
+	if t.turned {
+		vecTurnTaps(c)
+		return
+	}
+	switch t.sources {
 	case 1:
-		vecGatherTaps1(&c)
+		vecGatherTaps1(c)
 	case 2:
-		vecGatherTaps2(&c)
+		vecGatherTaps2(c)
 	case 3:
-		vecGatherTaps3(&c)
+		vecGatherTaps3(c)
 	case 4:
-		vecGatherTaps4(&c)
+		vecGatherTaps4(c)
 	}
 }

@@ -79,6 +79,11 @@ func vecScatterTaps(tapRows *tapRows) {
 	scatterTapsNEON(tapRows)
 }
 
+// vecTurnTaps copies what each tap of a row sees of rows of planes: of eight pixels, for four taps after the other. It may write seven elements behind a row.
+func vecTurnTaps(tapRows *tapRows) {
+	turnTapsNEON(tapRows)
+}
+
 // vecViewRows copies rows of planes, shifted. It may write zeros behind a row.
 func vecViewRows(viewRows *viewRows) {
 	kernel.NoVectors()

@@ -57,6 +57,10 @@ var (
 	_ = [1]byte{}[unsafe.Offsetof(tapRows{}.srcAt)-104]
 	_ = [1]byte{}[unsafe.Offsetof(tapRows{}.dstAt)-112]
 	_ = [1]byte{}[unsafe.Offsetof(tapRows{}.left)-120]
+	_ = [1]byte{}[unsafe.Offsetof(tapRows{}.pixels)-128]
+	_ = [1]byte{}[unsafe.Offsetof(tapRows{}.groups)-136]
+	_ = [1]byte{}[unsafe.Offsetof(tapRows{}.srcPlaneAt)-144]
+	_ = [1]byte{}[unsafe.Offsetof(tapRows{}.dstPlaneAt)-152]
 )
 
 // The offsets at which the assembly reads tapBlock: each index is 0.

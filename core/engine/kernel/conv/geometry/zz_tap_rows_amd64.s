@@ -6,11 +6,15 @@
 // Requires: AVX, AVX2
 TEXT ·gatherTaps1AVX2(SB), NOSPLIT, $0-8
 	MOVQ tapRows+0(FP), AX
+	MOVQ 32(AX), CX
+	MOVQ CX, 144(AX)
+	MOVQ 40(AX), CX
+	MOVQ CX, 152(AX)
 
 plane:
-	MOVQ 32(AX), CX
+	MOVQ 144(AX), CX
 	MOVQ CX, 104(AX)
-	MOVQ 40(AX), CX
+	MOVQ 152(AX), CX
 	MOVQ CX, 112(AX)
 	MOVQ 8(AX), CX
 	MOVQ CX, 120(AX)
@@ -51,9 +55,9 @@ tap:
 	DECQ      120(AX)
 	JNZ       row
 	MOVQ      48(AX), CX
-	ADDQ      CX, 32(AX)
+	ADDQ      CX, 144(AX)
 	MOVQ      64(AX), CX
-	ADDQ      CX, 40(AX)
+	ADDQ      CX, 152(AX)
 	DECQ      (AX)
 	JNZ       plane
 	VZEROUPPER
@@ -63,11 +67,15 @@ tap:
 // Requires: AVX, AVX2
 TEXT ·gatherTaps2AVX2(SB), NOSPLIT, $0-8
 	MOVQ tapRows+0(FP), AX
+	MOVQ 32(AX), CX
+	MOVQ CX, 144(AX)
+	MOVQ 40(AX), CX
+	MOVQ CX, 152(AX)
 
 plane:
-	MOVQ 32(AX), CX
+	MOVQ 144(AX), CX
 	MOVQ CX, 104(AX)
-	MOVQ 40(AX), CX
+	MOVQ 152(AX), CX
 	MOVQ CX, 112(AX)
 	MOVQ 8(AX), CX
 	MOVQ CX, 120(AX)
@@ -114,9 +122,9 @@ tap:
 	DECQ      120(AX)
 	JNZ       row
 	MOVQ      48(AX), CX
-	ADDQ      CX, 32(AX)
+	ADDQ      CX, 144(AX)
 	MOVQ      64(AX), CX
-	ADDQ      CX, 40(AX)
+	ADDQ      CX, 152(AX)
 	DECQ      (AX)
 	JNZ       plane
 	VZEROUPPER
@@ -126,11 +134,15 @@ tap:
 // Requires: AVX, AVX2
 TEXT ·gatherTaps3AVX2(SB), NOSPLIT, $0-8
 	MOVQ tapRows+0(FP), AX
+	MOVQ 32(AX), CX
+	MOVQ CX, 144(AX)
+	MOVQ 40(AX), CX
+	MOVQ CX, 152(AX)
 
 plane:
-	MOVQ 32(AX), CX
+	MOVQ 144(AX), CX
 	MOVQ CX, 104(AX)
-	MOVQ 40(AX), CX
+	MOVQ 152(AX), CX
 	MOVQ CX, 112(AX)
 	MOVQ 8(AX), CX
 	MOVQ CX, 120(AX)
@@ -183,9 +195,9 @@ tap:
 	DECQ      120(AX)
 	JNZ       row
 	MOVQ      48(AX), CX
-	ADDQ      CX, 32(AX)
+	ADDQ      CX, 144(AX)
 	MOVQ      64(AX), CX
-	ADDQ      CX, 40(AX)
+	ADDQ      CX, 152(AX)
 	DECQ      (AX)
 	JNZ       plane
 	VZEROUPPER
@@ -195,11 +207,15 @@ tap:
 // Requires: AVX, AVX2
 TEXT ·gatherTaps4AVX2(SB), NOSPLIT, $0-8
 	MOVQ tapRows+0(FP), AX
+	MOVQ 32(AX), CX
+	MOVQ CX, 144(AX)
+	MOVQ 40(AX), CX
+	MOVQ CX, 152(AX)
 
 plane:
-	MOVQ 32(AX), CX
+	MOVQ 144(AX), CX
 	MOVQ CX, 104(AX)
-	MOVQ 40(AX), CX
+	MOVQ 152(AX), CX
 	MOVQ CX, 112(AX)
 	MOVQ 8(AX), CX
 	MOVQ CX, 120(AX)
@@ -258,9 +274,9 @@ tap:
 	DECQ      120(AX)
 	JNZ       row
 	MOVQ      48(AX), CX
-	ADDQ      CX, 32(AX)
+	ADDQ      CX, 144(AX)
 	MOVQ      64(AX), CX
-	ADDQ      CX, 40(AX)
+	ADDQ      CX, 152(AX)
 	DECQ      (AX)
 	JNZ       plane
 	VZEROUPPER
@@ -270,11 +286,15 @@ tap:
 // Requires: AVX, AVX2, POPCNT
 TEXT ·scatterTapsAVX2(SB), NOSPLIT, $0-8
 	MOVQ tapRows+0(FP), AX
+	MOVQ 32(AX), CX
+	MOVQ CX, 144(AX)
+	MOVQ 40(AX), CX
+	MOVQ CX, 152(AX)
 
 plane:
-	MOVQ 32(AX), CX
+	MOVQ 144(AX), CX
 	MOVQ CX, 104(AX)
-	MOVQ 40(AX), CX
+	MOVQ 152(AX), CX
 	MOVQ CX, 112(AX)
 	MOVQ 8(AX), CX
 	MOVQ CX, 120(AX)
@@ -341,9 +361,9 @@ stored1:
 	DECQ 120(AX)
 	JNZ  row
 	MOVQ 48(AX), CX
-	ADDQ CX, 32(AX)
+	ADDQ CX, 144(AX)
 	MOVQ 64(AX), CX
-	ADDQ CX, 40(AX)
+	ADDQ CX, 152(AX)
 	DECQ (AX)
 	JNZ  plane
 	VZEROUPPER
@@ -353,11 +373,15 @@ stored1:
 // Requires: AVX, AVX512F
 TEXT ·gatherTaps1AVX512(SB), NOSPLIT, $0-8
 	MOVQ tapRows+0(FP), AX
+	MOVQ 32(AX), CX
+	MOVQ CX, 144(AX)
+	MOVQ 40(AX), CX
+	MOVQ CX, 152(AX)
 
 plane:
-	MOVQ 32(AX), CX
+	MOVQ 144(AX), CX
 	MOVQ CX, 104(AX)
-	MOVQ 40(AX), CX
+	MOVQ 152(AX), CX
 	MOVQ CX, 112(AX)
 	MOVQ 8(AX), CX
 	MOVQ CX, 120(AX)
@@ -397,9 +421,9 @@ tap:
 	DECQ      120(AX)
 	JNZ       row
 	MOVQ      48(AX), CX
-	ADDQ      CX, 32(AX)
+	ADDQ      CX, 144(AX)
 	MOVQ      64(AX), CX
-	ADDQ      CX, 40(AX)
+	ADDQ      CX, 152(AX)
 	DECQ      (AX)
 	JNZ       plane
 	VZEROUPPER
@@ -409,11 +433,15 @@ tap:
 // Requires: AVX, AVX512F
 TEXT ·gatherTaps2AVX512(SB), NOSPLIT, $0-8
 	MOVQ tapRows+0(FP), AX
+	MOVQ 32(AX), CX
+	MOVQ CX, 144(AX)
+	MOVQ 40(AX), CX
+	MOVQ CX, 152(AX)
 
 plane:
-	MOVQ 32(AX), CX
+	MOVQ 144(AX), CX
 	MOVQ CX, 104(AX)
-	MOVQ 40(AX), CX
+	MOVQ 152(AX), CX
 	MOVQ CX, 112(AX)
 	MOVQ 8(AX), CX
 	MOVQ CX, 120(AX)
@@ -458,9 +486,9 @@ tap:
 	DECQ      120(AX)
 	JNZ       row
 	MOVQ      48(AX), CX
-	ADDQ      CX, 32(AX)
+	ADDQ      CX, 144(AX)
 	MOVQ      64(AX), CX
-	ADDQ      CX, 40(AX)
+	ADDQ      CX, 152(AX)
 	DECQ      (AX)
 	JNZ       plane
 	VZEROUPPER
@@ -470,11 +498,15 @@ tap:
 // Requires: AVX, AVX512F
 TEXT ·gatherTaps3AVX512(SB), NOSPLIT, $0-8
 	MOVQ tapRows+0(FP), AX
+	MOVQ 32(AX), CX
+	MOVQ CX, 144(AX)
+	MOVQ 40(AX), CX
+	MOVQ CX, 152(AX)
 
 plane:
-	MOVQ 32(AX), CX
+	MOVQ 144(AX), CX
 	MOVQ CX, 104(AX)
-	MOVQ 40(AX), CX
+	MOVQ 152(AX), CX
 	MOVQ CX, 112(AX)
 	MOVQ 8(AX), CX
 	MOVQ CX, 120(AX)
@@ -524,9 +556,9 @@ tap:
 	DECQ      120(AX)
 	JNZ       row
 	MOVQ      48(AX), CX
-	ADDQ      CX, 32(AX)
+	ADDQ      CX, 144(AX)
 	MOVQ      64(AX), CX
-	ADDQ      CX, 40(AX)
+	ADDQ      CX, 152(AX)
 	DECQ      (AX)
 	JNZ       plane
 	VZEROUPPER
@@ -536,11 +568,15 @@ tap:
 // Requires: AVX, AVX512F
 TEXT ·gatherTaps4AVX512(SB), NOSPLIT, $0-8
 	MOVQ tapRows+0(FP), AX
+	MOVQ 32(AX), CX
+	MOVQ CX, 144(AX)
+	MOVQ 40(AX), CX
+	MOVQ CX, 152(AX)
 
 plane:
-	MOVQ 32(AX), CX
+	MOVQ 144(AX), CX
 	MOVQ CX, 104(AX)
-	MOVQ 40(AX), CX
+	MOVQ 152(AX), CX
 	MOVQ CX, 112(AX)
 	MOVQ 8(AX), CX
 	MOVQ CX, 120(AX)
@@ -595,9 +631,9 @@ tap:
 	DECQ      120(AX)
 	JNZ       row
 	MOVQ      48(AX), CX
-	ADDQ      CX, 32(AX)
+	ADDQ      CX, 144(AX)
 	MOVQ      64(AX), CX
-	ADDQ      CX, 40(AX)
+	ADDQ      CX, 152(AX)
 	DECQ      (AX)
 	JNZ       plane
 	VZEROUPPER
@@ -607,11 +643,15 @@ tap:
 // Requires: AVX, AVX512F
 TEXT ·scatterTapsAVX512(SB), NOSPLIT, $0-8
 	MOVQ tapRows+0(FP), AX
+	MOVQ 32(AX), CX
+	MOVQ CX, 144(AX)
+	MOVQ 40(AX), CX
+	MOVQ CX, 152(AX)
 
 plane:
-	MOVQ 32(AX), CX
+	MOVQ 144(AX), CX
 	MOVQ CX, 104(AX)
-	MOVQ 40(AX), CX
+	MOVQ 152(AX), CX
 	MOVQ CX, 112(AX)
 	MOVQ 8(AX), CX
 	MOVQ CX, 120(AX)
@@ -650,9 +690,9 @@ tap:
 	DECQ      120(AX)
 	JNZ       row
 	MOVQ      48(AX), CX
-	ADDQ      CX, 32(AX)
+	ADDQ      CX, 144(AX)
 	MOVQ      64(AX), CX
-	ADDQ      CX, 40(AX)
+	ADDQ      CX, 152(AX)
 	DECQ      (AX)
 	JNZ       plane
 	VZEROUPPER

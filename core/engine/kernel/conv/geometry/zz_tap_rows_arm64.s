@@ -5,10 +5,14 @@
 // func gatherTaps1NEON(tapRows *tapRows)
 TEXT ·gatherTaps1NEON(SB), NOSPLIT, $0-8
 	MOVD	tapRows+0(FP), R7
-plane:
 	MOVD	32(R7), R0
-	MOVD	R0, 104(R7)
+	MOVD	R0, 144(R7)
 	MOVD	40(R7), R0
+	MOVD	R0, 152(R7)
+plane:
+	MOVD	144(R7), R0
+	MOVD	R0, 104(R7)
+	MOVD	152(R7), R0
 	MOVD	R0, 112(R7)
 	MOVD	8(R7), R0
 	MOVD	R0, 120(R7)
@@ -77,13 +81,13 @@ tap:
 	MOVD	R0, 120(R7)
 	BNE	row
 	MOVD	48(R7), R1
-	MOVD	32(R7), R0
+	MOVD	144(R7), R0
 	ADD	R1, R0, R0
-	MOVD	R0, 32(R7)
+	MOVD	R0, 144(R7)
 	MOVD	64(R7), R1
-	MOVD	40(R7), R0
+	MOVD	152(R7), R0
 	ADD	R1, R0, R0
-	MOVD	R0, 40(R7)
+	MOVD	R0, 152(R7)
 	MOVD	0(R7), R0
 	SUBS	$1, R0, R0
 	MOVD	R0, 0(R7)
@@ -119,10 +123,14 @@ lanes1one:
 // func gatherTaps2NEON(tapRows *tapRows)
 TEXT ·gatherTaps2NEON(SB), NOSPLIT, $0-8
 	MOVD	tapRows+0(FP), R7
-plane:
 	MOVD	32(R7), R0
-	MOVD	R0, 104(R7)
+	MOVD	R0, 144(R7)
 	MOVD	40(R7), R0
+	MOVD	R0, 152(R7)
+plane:
+	MOVD	144(R7), R0
+	MOVD	R0, 104(R7)
+	MOVD	152(R7), R0
 	MOVD	R0, 112(R7)
 	MOVD	8(R7), R0
 	MOVD	R0, 120(R7)
@@ -219,13 +227,13 @@ tap:
 	MOVD	R0, 120(R7)
 	BNE	row
 	MOVD	48(R7), R1
-	MOVD	32(R7), R0
+	MOVD	144(R7), R0
 	ADD	R1, R0, R0
-	MOVD	R0, 32(R7)
+	MOVD	R0, 144(R7)
 	MOVD	64(R7), R1
-	MOVD	40(R7), R0
+	MOVD	152(R7), R0
 	ADD	R1, R0, R0
-	MOVD	R0, 40(R7)
+	MOVD	R0, 152(R7)
 	MOVD	0(R7), R0
 	SUBS	$1, R0, R0
 	MOVD	R0, 0(R7)
@@ -288,10 +296,14 @@ lanes2one:
 // func gatherTaps3NEON(tapRows *tapRows)
 TEXT ·gatherTaps3NEON(SB), NOSPLIT, $0-8
 	MOVD	tapRows+0(FP), R7
-plane:
 	MOVD	32(R7), R0
-	MOVD	R0, 104(R7)
+	MOVD	R0, 144(R7)
 	MOVD	40(R7), R0
+	MOVD	R0, 152(R7)
+plane:
+	MOVD	144(R7), R0
+	MOVD	R0, 104(R7)
+	MOVD	152(R7), R0
 	MOVD	R0, 112(R7)
 	MOVD	8(R7), R0
 	MOVD	R0, 120(R7)
@@ -416,13 +428,13 @@ tap:
 	MOVD	R0, 120(R7)
 	BNE	row
 	MOVD	48(R7), R1
-	MOVD	32(R7), R0
+	MOVD	144(R7), R0
 	ADD	R1, R0, R0
-	MOVD	R0, 32(R7)
+	MOVD	R0, 144(R7)
 	MOVD	64(R7), R1
-	MOVD	40(R7), R0
+	MOVD	152(R7), R0
 	ADD	R1, R0, R0
-	MOVD	R0, 40(R7)
+	MOVD	R0, 152(R7)
 	MOVD	0(R7), R0
 	SUBS	$1, R0, R0
 	MOVD	R0, 0(R7)
@@ -512,10 +524,14 @@ lanes3one:
 // func gatherTaps4NEON(tapRows *tapRows)
 TEXT ·gatherTaps4NEON(SB), NOSPLIT, $0-8
 	MOVD	tapRows+0(FP), R7
-plane:
 	MOVD	32(R7), R0
-	MOVD	R0, 104(R7)
+	MOVD	R0, 144(R7)
 	MOVD	40(R7), R0
+	MOVD	R0, 152(R7)
+plane:
+	MOVD	144(R7), R0
+	MOVD	R0, 104(R7)
+	MOVD	152(R7), R0
 	MOVD	R0, 112(R7)
 	MOVD	8(R7), R0
 	MOVD	R0, 120(R7)
@@ -668,13 +684,13 @@ tap:
 	MOVD	R0, 120(R7)
 	BNE	row
 	MOVD	48(R7), R1
-	MOVD	32(R7), R0
+	MOVD	144(R7), R0
 	ADD	R1, R0, R0
-	MOVD	R0, 32(R7)
+	MOVD	R0, 144(R7)
 	MOVD	64(R7), R1
-	MOVD	40(R7), R0
+	MOVD	152(R7), R0
 	ADD	R1, R0, R0
-	MOVD	R0, 40(R7)
+	MOVD	R0, 152(R7)
 	MOVD	0(R7), R0
 	SUBS	$1, R0, R0
 	MOVD	R0, 0(R7)
@@ -791,10 +807,14 @@ lanes4one:
 // func scatterTapsNEON(tapRows *tapRows)
 TEXT ·scatterTapsNEON(SB), NOSPLIT, $0-8
 	MOVD	tapRows+0(FP), R8
-plane:
 	MOVD	32(R8), R0
-	MOVD	R0, 104(R8)
+	MOVD	R0, 144(R8)
 	MOVD	40(R8), R0
+	MOVD	R0, 152(R8)
+plane:
+	MOVD	144(R8), R0
+	MOVD	R0, 104(R8)
+	MOVD	152(R8), R0
 	MOVD	R0, 112(R8)
 	MOVD	8(R8), R0
 	MOVD	R0, 120(R8)
@@ -863,13 +883,13 @@ lanes1done:
 	MOVD	R0, 120(R8)
 	BNE	row
 	MOVD	48(R8), R1
-	MOVD	32(R8), R0
+	MOVD	144(R8), R0
 	ADD	R1, R0, R0
-	MOVD	R0, 32(R8)
+	MOVD	R0, 144(R8)
 	MOVD	64(R8), R1
-	MOVD	40(R8), R0
+	MOVD	152(R8), R0
 	ADD	R1, R0, R0
-	MOVD	R0, 40(R8)
+	MOVD	R0, 152(R8)
 	MOVD	0(R8), R0
 	SUBS	$1, R0, R0
 	MOVD	R0, 0(R8)

@@ -12,7 +12,6 @@ import (
 const (
 	tapBlocks     = cost.Own + iota // blocks of rows that are gathered for the taps of a row
 	tapPicks                        // vectors that lanes of these are picked from, for each tap
-	turnedVectors                   // of taps or pixels that are turned in squares
 	packedWeights                   // weights, or rows of a product
 	packedPixels                    // vectors of pixels that are copied to panels
 	deepVectors                     // of images that are copied side by side
@@ -37,8 +36,8 @@ const (
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:   {cost.Steps: 0.955, cost.Calls: 1.73, tapBlocks: 3.04, tapPicks: 1.9, turnedVectors: 3.09, packedWeights: 0.273, packedPixels: 2.69, deepVectors: 2.03, matrices: 528, partRows: 0.317, scattered: 0.304, streamed: 0.089, pairedRows: 5.1, pairedVectors: 4.43, panels: 116, shortSums: 1.75, runs: 261},
-	kernel.AVX512: {cost.Steps: 0.939, cost.Calls: 31.8, tapBlocks: 11.8, tapPicks: 2.92, turnedVectors: 4.28, packedWeights: 0.281, packedPixels: 2.35, deepVectors: 3.21, matrices: 250, partRows: 0.697, scattered: 0.107, streamed: 1.04, pairedRows: 3.8, pairedVectors: 3, panels: 71.8, shortSums: 1.69, runs: 76.3},
+	kernel.AVX2:   {cost.Steps: 0.955, cost.Calls: 1.73, tapBlocks: 3.04, tapPicks: 1.9, packedWeights: 0.273, packedPixels: 2.69, deepVectors: 2.03, matrices: 528, partRows: 0.317, scattered: 0.304, streamed: 0.089, pairedRows: 5.1, pairedVectors: 4.43, panels: 116, shortSums: 1.75, runs: 261},
+	kernel.AVX512: {cost.Steps: 0.939, cost.Calls: 31.8, tapBlocks: 11.8, tapPicks: 2.92, packedWeights: 0.281, packedPixels: 2.35, deepVectors: 3.21, matrices: 250, partRows: 0.697, scattered: 0.107, streamed: 1.04, pairedRows: 3.8, pairedVectors: 3, panels: 71.8, shortSums: 1.69, runs: 76.3},
 }
 
 // Terms counts what a direction of p does. See package cost.
@@ -51,10 +50,6 @@ func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 	case m.pairs():
 		t[pairedRows] = float64(p.N * p.C * p.R * p.OutH() * max(1, p.S-1))
 		t[pairedVectors] = float64(p.N*m.image()*max(1, p.S/2)) / (4 * narrow)
-	case m.squares() && d != geometry.ToInput:
-		rows := float64(p.N * p.C * p.R * p.OutH())
-		t[tapBlocks] = rows * float64(kernel.CeilDiv(p.OutW(), square))
-		t[turnedVectors] = t[tapBlocks] * float64(p.S+square)
 	default:
 		blocks, picks := m.taps.Picks()
 		t[tapBlocks], t[tapPicks] = float64(p.N*p.C*blocks), float64(p.N*p.C*picks)

@@ -1,25 +1,19 @@
 package product
 
-import (
-	"github.com/trainctl/trainctl/core/engine/kernel"
-	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
-	"github.com/trainctl/trainctl/core/engine/kernel/gemm"
-)
+import "github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
 
-// move copies an image to the matrices of a batch, among which it has a number, or back. What vectors write behind the
+// move copies an image to the matrices of a batch, among which it has a number, or, for input gradients, back. What vectors write behind the
 // pixels of an image belongs to the next, which is copied later.
-func (m *patches) move(x, matrices []float32, number int, back bool) {
+func (m *patches) move(x, matrices []float32, number int) {
 	matrix, room := matrices[number*m.between:], matrices[m.matrixElems():]
 	switch {
 	case m.pixels == 1:
-		m.movePixel(x, matrix, back)
+		m.movePixel(x, matrix)
 	case m.pairs() && m.p.S == 4:
-		m.moveFours(x, matrix, room, back)
+		m.joinFours(x, matrix, room)
 	case m.pairs():
-		m.movePairs(x, matrix, back)
-	case m.squares() && !back:
-		m.turn(x, matrix)
-	case back:
+		m.movePairs(x, matrix)
+	case m.back:
 		m.taps.Scatter(m.p.C, x, matrix, m.line)
 	default:
 		m.taps.Gather(m.p.C, x, matrix, m.line)
@@ -33,11 +27,11 @@ func (m *patches) covers() bool {
 }
 
 // movePixel is move of what the only pixel sees.
-func (m *patches) movePixel(x, matrix []float32, back bool) {
+func (m *patches) movePixel(x, matrix []float32) {
 	p := m.p
 	c := geometry.PlaneCopy{Images: p.C, Rows: p.R, Src: &x[0], SrcImage: 4 * p.H * p.W, SrcRow: 4 * p.W, Dst: &matrix[0], DstImage: 4 * p.R * p.S, DstRow: 4 * p.S}
 	c.SetWidth(p.S, 1)
-	if back {
+	if m.back {
 		c.Src, c.SrcImage, c.SrcRow, c.Dst, c.DstImage, c.DstRow = c.Dst, c.DstImage, c.DstRow, c.Src, c.SrcImage, c.SrcRow
 		c.Cut()
 	} else {
@@ -45,40 +39,8 @@ func (m *patches) movePixel(x, matrix []float32, back bool) {
 	}
 }
 
-// square is how many taps and pixels are gathered at once at least.
-const square = 8
-
-// squares reports whether pixels are gathered in squares.
-func (m *patches) squares() bool {
-	return m.p.S%square == 0 && m.p.PadH+m.p.PadW == 0
-}
-
-// turn is move of squares.
-func (m *patches) turn(x, matrix []float32) {
-	p, ow := m.p, m.p.OutW()
-	for c := range p.C {
-		for r := range p.R {
-			to := matrix[(c*p.R+r)*p.S*m.line:]
-			for i := range p.OutH() {
-				turnRow(x[(c*p.H+i*p.StrideH+r)*p.W:], to[i*ow:], ow, p.StrideW, p.S, m.line)
-			}
-		}
-	}
-}
-
-// turnRow copies the inputs of a row of pixels, step apart, for each tap to the next row of the matrix. What it writes behind the
-// pixels is overwritten by the next row, or the next image.
-func turnRow(x, matrix []float32, pixels, step, taps, between int) {
-	lanes := square
-	if taps%kernel.Lanes() == 0 {
-		lanes = kernel.Lanes()
-	}
-	for first := 0; first < pixels; first += lanes {
-		gemm.PackAcross(lanes, min(lanes, pixels-first), &x[first*step], 4*step, taps, &matrix[first], 4*between)
-	}
-}
-
-// pairs reports whether vectors take even and odd elements apart: for every second pixel, or for patches two or four wide.
+// pairs reports whether vectors take even and odd elements apart: for every second pixel, or for patches two wide. They
+// also put together those of patches four wide, whose taps other vectors turn.
 func (m *patches) pairs() bool {
 	if m.pixels == 1 || m.p.PadH+m.p.PadW > 0 {
 		return false
@@ -86,8 +48,10 @@ func (m *patches) pairs() bool {
 	switch m.p.S {
 	case 1:
 		return m.p.StrideW == 2
-	case 2, 4:
-		return m.p.StrideW == m.p.S
+	case 2:
+		return m.p.StrideW == 2
+	case 4:
+		return m.p.StrideW == 4 && m.back
 	}
 	return false
 }
@@ -105,16 +69,16 @@ func (m *patches) setTap(c *geometry.PlaneCopy, matrix []float32, r, s, odd int)
 }
 
 // movePairs is move of every second pixel, or of patches two wide.
-func (m *patches) movePairs(x, matrix []float32, back bool) {
+func (m *patches) movePairs(x, matrix []float32) {
 	for r := range m.p.R {
 		rows := m.imageRows(x, r)
 		m.setTap(&rows, matrix, r, 0, 1)
-		apart(rows, min(2*m.p.OutW(), m.p.W), m.p.S == 1, back)
+		apart(rows, min(2*m.p.OutW(), m.p.W), m.p.S == 1, m.back)
 	}
 }
 
 // foursElems is the room for the even elements of the rows of patches four wide that a row of taps sees, or for the odd ones,
-// with what vectors write behind them; 0 for other patches.
+// with what vectors write behind them; 0 for others.
 func (m *patches) foursElems() int {
 	if m.p.S != 4 || !m.pairs() {
 		return 0
@@ -125,23 +89,18 @@ func (m *patches) foursElems() int {
 // narrow is the lanes of the vectors that take even and odd elements apart.
 const narrow = 8
 
-// moveFours is move of patches four wide, which are taken apart twice.
-func (m *patches) moveFours(x, matrix, room []float32, back bool) {
+// joinFours puts the taps of patches four wide together in two steps.
+func (m *patches) joinFours(x, matrix, room []float32) {
 	oh, ow, half := m.p.OutH(), m.p.OutW(), m.foursElems()
 	for r := range m.p.R {
 		rows := m.imageRows(x, r)
 		rows.Dst, rows.DstImage, rows.DstRow, rows.Odd = &room[0], 4*oh*2*ow, 4*2*ow, 4*half
-		if !back {
-			apart(rows, 4*ow, false, back)
-		}
 		for odd := range 2 {
 			taps := geometry.PlaneCopy{Images: m.p.C, Rows: oh, Src: &room[odd*half], SrcImage: rows.DstImage, SrcRow: rows.DstRow}
 			m.setTap(&taps, matrix, r, odd, 2)
-			apart(taps, 2*ow, false, back)
+			apart(taps, 2*ow, false, true)
 		}
-		if back {
-			apart(rows, 4*ow, false, back)
-		}
+		apart(rows, 4*ow, false, true)
 	}
 }
 

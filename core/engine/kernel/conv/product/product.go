@@ -31,9 +31,9 @@ type patches struct {
 	p             *geometry.Shape
 	rows          int // of one group
 	pixels        int
-	inPlace       bool
-	batch         int // images that are copied at once; all of them if in place
-	line, between int // elements between the rows of a matrix, and between images
+	inPlace, back bool // back is for input gradients
+	batch         int  // images that are copied at once; all of them if in place
+	line, between int  // elements between the rows of a matrix, and between images
 	taps          geometry.Taps
 	together      joined // images that are one product, but of weight gradients
 }
@@ -51,10 +51,10 @@ func newPatches(p *geometry.Shape, d geometry.Direction) patches {
 
 // patchesOf is newPatches of images that are not joined.
 func patchesOf(p *geometry.Shape, d geometry.Direction) patches {
-	m := patches{p: p, rows: p.PatchSize(), pixels: p.OutH() * p.OutW(), batch: p.N}
+	m := patches{p: p, rows: p.PatchSize(), pixels: p.OutH() * p.OutW(), batch: p.N, back: d == geometry.ToInput}
 	m.inPlace = p.PadH == 0 && p.PadW == 0 && (p.R == 1 && p.S == 1 && p.StrideH == 1 && p.StrideW == 1 || p.R == p.H && p.S == p.W)
 	if !m.inPlace {
-		m.taps = geometry.NewTaps(p, d == geometry.ToInput)
+		m.taps = geometry.NewTaps(p, m.back)
 		m.batch = min(p.N, max(1, patchesElems/m.image()))
 		if d == geometry.ToWeight && m.pixels > 1 {
 			m.batch = min(m.batch, kernel.CeilDiv(deepPixels, m.pixels))
@@ -104,7 +104,7 @@ func (m *patches) each(x, room []float32, f func(first, images int, x []float32)
 			continue
 		}
 		for i := range images {
-			m.move(x[(n+i)*size:][:size], room, i, false)
+			m.move(x[(n+i)*size:][:size], room, i)
 		}
 		f(n, images, room)
 	}
@@ -193,7 +193,7 @@ func GradInput(p *geometry.Shape, dy, w, dx, scratch []float32) {
 				if !covered {
 					clear(to)
 				}
-				m.move(to, room, i, true)
+				m.move(to, room, i)
 			}
 		}
 	}

@@ -109,6 +109,11 @@ func (r *registers) shuffled(name string, ops []operand.Op) bool {
 			return true
 		}
 		r.copy(r.target(ops[2])[0], v[imm])
+	case "VINSERTF128":
+		part, v := r.source(ops[1], 1), r.source(ops[2], 2)
+		from := []Reg{v[0], v[1]}
+		from[imm] = part[0]
+		r.assign(ops[3], from...)
 	case "VPERM2F128", "VPERM2I128":
 		x, y := r.source(ops[2], 2), r.source(ops[1], 2)
 		halves := []Reg{x[0], x[1], y[0], y[1]}

@@ -35,6 +35,7 @@ var Families = slices.Concat(
 		isa.Family{Name: "im2col", Emit: im2col, ISAs: isa.Each, Choose: true},
 		isa.Family{Name: "plane_copies", Emit: planeCopies, ISAs: isa.Narrow, Choose: true},
 		isa.Family{Name: "tap_rows", Emit: tapRows, ISAs: isa.Each, Choose: true},
+		isa.Family{Name: "turned_taps", Emit: turnTaps, ISAs: isa.Narrow, Choose: true},
 		isa.Family{Name: "view_rows", Emit: viewRows, ISAs: isa.Wide, Choose: true},
 	),
 	isa.In("conv/winograd",
@@ -127,7 +128,7 @@ var Layouts = []isa.Layout{
 	}},
 	{Folder: "conv/geometry", Name: "tapRows", Fields: []isa.Field{
 		{Name: "planes", Offset: twPlanes}, {Name: "rows", Offset: twRows}, {Name: "blocks", Offset: twBlocks}, {Name: "taps", Offset: twTaps}, {Name: "src", Offset: twSrc}, {Name: "dst", Offset: twDst}, {Name: "srcPlane", Offset: twSrcPlane}, {Name: "srcRow", Offset: twSrcRow},
-		{Name: "dstPlane", Offset: twDstPlane}, {Name: "dstRow", Offset: twDstRow}, {Name: "tap", Offset: twTap}, {Name: "table", Offset: twTable}, {Name: "orders", Offset: twOrders}, {Name: "srcAt", Offset: twSrcAt}, {Name: "dstAt", Offset: twDstAt}, {Name: "left", Offset: twLeft},
+		{Name: "dstPlane", Offset: twDstPlane}, {Name: "dstRow", Offset: twDstRow}, {Name: "tap", Offset: twTap}, {Name: "table", Offset: twTable}, {Name: "orders", Offset: twOrders}, {Name: "srcAt", Offset: twSrcAt}, {Name: "dstAt", Offset: twDstAt}, {Name: "left", Offset: twLeft}, {Name: "pixels", Offset: twPixels}, {Name: "groups", Offset: twGroups}, {Name: "srcPlaneAt", Offset: twSrcPlaneAt}, {Name: "dstPlaneAt", Offset: twDstPlaneAt},
 	}},
 	{Folder: "conv/geometry", Name: "tapBlock", Fields: []isa.Field{{Name: "src", Offset: tbSrc}, {Name: "dst", Offset: tbDst}, {Name: "lanes", Offset: tbLanes}}},
 	{Folder: "conv/winograd", Name: "transform", Fields: []isa.Field{

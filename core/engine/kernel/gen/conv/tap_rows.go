@@ -16,6 +16,8 @@ const (
 	twDstPlane, twDstRow, twTap        = 64, 72, 80
 	twTable, twOrders                  = 88, 96
 	twSrcAt, twDstAt, twLeft           = 104, 112, 120
+	twPixels, twGroups                 = 128, 136
+	twSrcPlaneAt, twDstPlaneAt         = 144, 152
 	tbSrc, tbDst, tbLanes              = 0, 8, 16
 )
 
@@ -47,8 +49,9 @@ func pickLanes(a *isa.Asm, v operand.Op, order operand.Mem, sum reg.VecVirtual) 
 // the table, and the orders, which body moves on.
 func tapBlocks(a *isa.Asm, t reg.GPVirtual, body func(from, to, table, orders reg.GPVirtual)) {
 	field := func(offset int) operand.Mem { return operand.Mem{Base: t, Disp: offset} }
+	copyFields(a, t, [2]int{twSrc, twSrcPlaneAt}, [2]int{twDst, twDstPlaneAt})
 	a.Label("plane")
-	copyFields(a, t, [2]int{twSrc, twSrcAt}, [2]int{twDst, twDstAt}, [2]int{twRows, twLeft})
+	copyFields(a, t, [2]int{twSrcPlaneAt, twSrcAt}, [2]int{twDstPlaneAt, twDstAt}, [2]int{twRows, twLeft})
 	a.Label("row")
 	table, orders, blocks, from, to := a.Field(t, twTable), a.Field(t, twOrders), a.Field(t, twBlocks), a.GP64(), a.GP64()
 	a.Label("block")
@@ -61,7 +64,7 @@ func tapBlocks(a *isa.Asm, t reg.GPVirtual, body func(from, to, table, orders re
 	a.CountDown(blocks, "block")
 	addFields(a, t, [2]int{twSrcRow, twSrcAt}, [2]int{twDstRow, twDstAt})
 	a.CountDown(field(twLeft), "row")
-	addFields(a, t, [2]int{twSrcPlane, twSrc}, [2]int{twDstPlane, twDst})
+	addFields(a, t, [2]int{twSrcPlane, twSrcPlaneAt}, [2]int{twDstPlane, twDstPlaneAt})
 	a.CountDown(field(twPlanes), "plane")
 	a.Ret()
 }
@@ -103,5 +106,35 @@ func scatterTaps(a *isa.Asm) {
 		a.ADDQ(operand.I32(vectorBytes(a)), orders)
 		a.CountDown(taps, "tap")
 		a.StoreLanes(sum, a.Stored(a.LaneMask(table, tbLanes)), operand.Mem{Base: to})
+	})
+}
+
+// turnTaps turns squares of four taps and four pixels, two at a time.
+func turnTaps(a *isa.Asm) {
+	a.Kernel("turnTaps", "func(tapRows *byte)",
+		"copies what each tap of a row sees of rows of planes: of eight pixels, for four taps after the other. It may write seven elements behind a row.")
+	t := a.Gp("tapRows")
+	tapBlocks(a, t, func(from, to, _, _ reg.GPVirtual) {
+		groups, left, next, pixels := a.Field(t, twGroups), a.Field(t, twTaps), a.Field(t, twTap), a.Field(t, twPixels)
+		a.Label("group")
+		at, p, q := a.Field(groups, 0), a.GP64(), a.GP64()
+		a.ADDQ(from, at)
+		v := a.Vecs(4)
+		for i := range v {
+			a.MOVQ(operand.Mem{Base: pixels, Disp: 8 * i}, p)
+			a.MOVQ(operand.Mem{Base: pixels, Disp: 8 * (i + len(v))}, q)
+			a.VMOVUPS(isa.Offset(at, p, 0), v[i].AsX())
+			a.VINSERTF128(operand.U8(1), isa.Offset(at, q, 0), v[i], v[i])
+		}
+		row := a.Field(groups, 8)
+		a.ADDQ(to, row)
+		for i, tap := range a.TransposeFours(v) {
+			a.Move(tap, operand.Mem{Base: row})
+			if i < len(v)-1 {
+				a.ADDQ(next, row)
+			}
+		}
+		a.Advance(operand.U8(16), groups)
+		a.CountDown(left, "group")
 	})
 }

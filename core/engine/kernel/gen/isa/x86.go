@@ -693,6 +693,12 @@ func (a *Asm) transposeFours(v []reg.VecVirtual) {
 	}
 }
 
+// TransposeFours transposes the blocks of 4×4 elements of four vectors.
+func (a *Asm) TransposeFours(v []reg.VecVirtual) []reg.VecVirtual {
+	a.transposeFours(v)
+	return v
+}
+
 // shuffleParts is an instruction that picks 128-bit parts of two vectors.
 func (a *Asm) shuffleParts(choice int) func(...operand.Op) {
 	if a.Lanes == 16 {
