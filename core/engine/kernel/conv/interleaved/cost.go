@@ -10,6 +10,8 @@ import (
 const (
 	products   = cost.Own + iota // of vectors
 	dots                         // the same, of weight gradients
+	pairs                        // the same as products, of two outputs of a channel at once
+	pairDots                     // of weight gradients
 	transposed                   // vectors of one pixel that planes are copied to or from
 	strips                       // of a block of planes
 	calls                        // of the kernels that sum
@@ -17,8 +19,8 @@ const (
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:   {products: 0.66, dots: 0.547, transposed: 2.59, strips: 34, calls: 74.4},
-	kernel.AVX512: {products: 0.868, dots: 0.841, transposed: 4.59, strips: 40.2, calls: 76.8},
+	kernel.AVX2:   {products: 0.66, dots: 0.551, pairs: 0.563, pairDots: 0.38, transposed: 2.5, strips: 45.2, calls: 74.5},
+	kernel.AVX512: {products: 0.889, dots: 0.877, pairs: 0.416, pairDots: 0.577, transposed: 4.63, strips: 54.8, calls: 77.6},
 }
 
 // Terms counts what a direction of p does. See package cost.
@@ -26,13 +28,17 @@ func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 	s := newPlanes(p, d)
 	blocks, taps := float64(p.N*p.C)/float64(s.lanes), float64(s.all())
 	phases := s.row.stride * s.column.stride
-	work, called := products, phases
+	alone, two := products, pairs
+	called := (s.results + s.together() - 1) / s.together() * phases
 	if d == geometry.ToWeight {
-		work, called = dots, kernel.CeilDiv(s.taps(), mostDots)
+		alone, two = dots, pairDots
+		called = s.results/2*dotsCalls(s.taps(), 2) + s.results%2*dotsCalls(s.taps(), 1)
 	}
-	t[work] = blocks * float64(s.outPlane()) * taps / float64(phases)
+	work := blocks * float64(s.outPlane()) * taps / float64(phases)
+	t[alone] = work * float64(s.results%2) / float64(s.results)
+	t[two] = work - t[alone]
 	t[transposed] = blocks * float64(s.frames*s.inPlane()+s.results*s.outPlane())
 	t[strips] = blocks * float64(s.strips)
-	t[calls] = t[strips] * float64(s.results*called)
+	t[calls] = t[strips] * float64(called)
 	return t
 }

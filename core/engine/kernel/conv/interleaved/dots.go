@@ -30,9 +30,12 @@ func (s *planes) blockDots(b block, x, dy []float32) {
 	}
 	for strip := range s.strips {
 		s.fill(strip, 0, x[b.plane*s.inPlane():])
-		for k := range s.results {
-			s.fillGrad(strip, dy[(b.plane*s.results+k)*s.outPlane():])
-			s.dots(s.rowsOf(strip)*s.column.results, sums[k*s.taps()*pitch:], pitch)
+		for k := 0; k < s.results; k += s.together() {
+			count := min(s.together(), s.results-k)
+			for i := range count {
+				s.fillGrad(strip, dy[(b.plane*s.results+k+i)*s.outPlane():], s.out[i*s.pixels*s.lanes:])
+			}
+			s.dots(s.rowsOf(strip)*s.column.results, count, sums[k*s.taps()*pitch:], pitch)
 		}
 	}
 	if !part {
@@ -47,28 +50,40 @@ func (s *planes) blockDots(b block, x, dy []float32) {
 }
 
 // fillGrad copies the rows of dy that a strip has.
-func (s *planes) fillGrad(strip int, dy []float32) {
-	c := pixelCopy{planes: &dy[strip*s.strip*s.column.results], plane: 4 * s.results * s.outPlane(), at: &s.out[0], table: &s.cutAt[0]}
+func (s *planes) fillGrad(strip int, dy, to []float32) {
+	c := pixelCopy{planes: &dy[strip*s.strip*s.column.results], plane: 4 * s.results * s.outPlane(), at: &to[0], table: &s.cutAt[0]}
 	n := s.rowsOf(strip) * s.column.results
 	c.ahead = s.ahead(strip, s.strip*s.column.results, c.plane)
 	c.setPixels(n)
 	vecInterleaveIn(&c)
 }
 
-// dots adds the products of n pixels to the sums of a filter's weights.
-func (s *planes) dots(n int, sums []float32, pitch int) {
+// dots adds the products of n pixels to the sums of the weights of some outputs.
+func (s *planes) dots(n, outputs int, sums []float32, pitch int) {
 	all := s.taps()
-	parts := kernel.CeilDiv(all, mostDots)
-	t := pixelDots{pixels: n, table: &s.pixelAt[0], dy: &s.out[0], pitch: 4 * pitch}
+	parts := dotsCalls(all, outputs)
+	t := pixelDots{pixels: n, table: &s.pixelAt[0], dy: &s.out[0], pitch: 4 * pitch, dyNext: 4 * s.pixels * s.lanes, sumsNext: 4 * all * pitch}
 	for part, at := 0, 0; part < parts; part++ {
 		count := kernel.CeilDiv(all-at, parts-part)
 		for i := range count {
 			t.x[i] = &s.frame[s.list[at+i].x/4]
 		}
 		t.sums = &sums[at*pitch]
-		runPixelDots(s.lanes, count, &t)
+		if outputs == 1 {
+			runPixelDots(s.lanes, count, &t)
+		} else {
+			runPixelDotsPair(s.lanes, count, &t)
+		}
 		at += count
 	}
+}
+
+// dotsCalls is how many calls sum the gradients of so many weights, of some outputs at once.
+func dotsCalls(taps, outputs int) int {
+	if outputs > 1 {
+		return kernel.CeilDiv(taps, mostPairs)
+	}
+	return kernel.CeilDiv(taps, mostDots)
 }
 
 // fold adds up the sums of each channel's weights, which lie as many as there are channels apart.

@@ -58,7 +58,7 @@ type planes struct {
 	fillAt, cutAt, pixelAt []int32 // bytes: where a pixel of a plane lies in a frame, where a result does, and what it sees first
 	list                   []tap
 	weights, bias          []float32 // [weights or outputs of a channel][channels]
-	frame, out             []float32 // [pixels][lanes]
+	frame, out             []float32 // [pixels][lanes], out for each of the outputs that are computed together
 	inRoom, outRoom        []float32 // planes, where a tensor has fewer than there are lanes
 	one                    []float32 // sums of a block of planes that counts in part
 }
@@ -93,7 +93,7 @@ func newPlanes(p *geometry.Shape, d geometry.Direction) (s planes) {
 func (s *planes) setStrip() {
 	all, step := s.row.results, s.row.stride
 	fits := func(rows int) bool {
-		return s.lanes*(s.frames*s.row.size(rows)*s.width+rows*s.column.results) <= stripElems
+		return s.lanes*(s.frames*s.row.size(rows)*s.width+s.together()*rows*s.column.results) <= stripElems
 	}
 	s.strip = kernel.CeilDiv(all, step) * step
 	for s.strip > step && !fits(s.strip) {
@@ -105,6 +105,9 @@ func (s *planes) setStrip() {
 	phases := s.row.stride * s.column.stride
 	s.pixels = s.strip/step*kernel.CeilDiv(s.column.results, s.column.stride)*phases + phases*groupPixels
 }
+
+// together is how many outputs of a channel are computed at once: a pixel is loaded for all of them.
+func (s *planes) together() int { return min(s.results, 2) }
 
 // taps is how many weights a filter has, and all those of a channel.
 func (s *planes) taps() int { return s.p.R * s.p.S }
@@ -131,7 +134,7 @@ func Scratch(p *geometry.Shape, d geometry.Direction) int {
 func (s *planes) rooms() [10]int {
 	n := [...]int{
 		s.rows*s.column.in + s.lanes, s.strip*s.column.results + s.lanes, s.pixels, 2 * s.all(),
-		s.all() * s.channels, s.results * s.channels, s.frames * s.rows * s.width * s.lanes, s.pixels * s.lanes, 0, 0,
+		s.all() * s.channels, s.results * s.channels, s.frames * s.rows * s.width * s.lanes, s.together() * s.pixels * s.lanes, 0, 0,
 	}
 	if s.fewer() {
 		n[8], n[9] = s.lanes*s.frames*s.inPlane(), s.lanes*s.results*s.outPlane()

@@ -29,10 +29,12 @@ func (c *pixelCopy) setPixels(n int) {
 	}
 }
 
-// groupPixels is how many pixels the kernel below sums at a time, and mostDots the weights whose gradients one call sums.
+// groupPixels is how many pixels the kernel below sums at a time, and mostDots the weights whose gradients one call sums, or of two
+// outputs mostPairs.
 const (
 	groupPixels = 8
 	mostDots    = 9
+	mostPairs   = 6
 )
 
 // pixelSums is a call for groups of pixels: y = bias + Σ weights·x. A pixel sees what lies at its offset plus that of the tap.
@@ -45,6 +47,8 @@ type pixelSums struct {
 	weights *float32
 	bias    *float32
 	y       *float32 // one pixel behind the other
+
+	weightNext, biasNext, yNext int // bytes to those of a second output
 }
 
 // tap is where a weight's vector lies, and what it sees: bytes.
@@ -58,4 +62,6 @@ type pixelDots struct {
 	sums   *float32
 	pitch  int
 	x      [mostDots]*float32
+
+	dyNext, sumsNext int // bytes to those of a second output
 }

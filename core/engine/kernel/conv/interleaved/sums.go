@@ -37,9 +37,12 @@ func (s *planes) compute(x, w, bias, y []float32) {
 			for k := range s.frames {
 				s.fill(strip, k, from[(b.plane*s.frames+k)*s.inPlane():])
 			}
-			for k := range s.results {
-				s.sum(strip, k, b.plane%s.p.C)
-				s.cut(strip, to[(b.plane*s.results+k)*s.outPlane():])
+			for k := 0; k < s.results; k += s.together() {
+				count := min(s.together(), s.results-k)
+				s.sum(strip, k, count, b.plane%s.p.C)
+				for i := range count {
+					s.cut(strip, s.out[i*s.pixels*s.lanes:], to[(b.plane*s.results+k+i)*s.outPlane():])
+				}
 			}
 		}
 	}
@@ -76,8 +79,8 @@ func (s *planes) fill(strip, k int, x []float32) {
 	vecInterleaveIn(&c)
 }
 
-// sum computes output k of each channel, from frames.
-func (s *planes) sum(strip, k, channel int) {
+// sum computes count outputs of each channel, from k on.
+func (s *planes) sum(strip, k, count, channel int) {
 	rows := s.rowsOf(strip)
 	for i := range s.row.stride * s.column.stride {
 		f := &s.phases[i]
@@ -89,13 +92,18 @@ func (s *planes) sum(strip, k, channel int) {
 			groups: (n + groupPixels - 1) / groupPixels, pixels: &s.pixelAt[f.pixel], x: &s.frame[0], taps: f.taps, list: &s.list[min(f.tap, len(s.list)-1)],
 			weights: &s.weights[k*s.taps()*s.channels+channel], bias: &s.bias[k*s.channels+channel], y: &s.out[f.pixel*s.lanes],
 		}
-		vecPixelSums(&t)
+		if count == 1 {
+			vecPixelSums(&t)
+			continue
+		}
+		t.weightNext, t.biasNext, t.yNext = 4*s.taps()*s.channels, 4*s.channels, 4*s.pixels*s.lanes
+		vecPixelSumsPair(&t)
 	}
 }
 
 // cut copies the results of a strip to planes.
-func (s *planes) cut(strip int, y []float32) {
-	c := pixelCopy{planes: &y[strip*s.strip*s.column.results], plane: 4 * s.results * s.outPlane(), at: &s.out[0], table: &s.cutAt[0]}
+func (s *planes) cut(strip int, out, y []float32) {
+	c := pixelCopy{planes: &y[strip*s.strip*s.column.results], plane: 4 * s.results * s.outPlane(), at: &out[0], table: &s.cutAt[0]}
 	n := s.rowsOf(strip) * s.column.results
 	c.ahead = s.ahead(strip, s.strip*s.column.results, c.plane)
 	c.setPixels(n)

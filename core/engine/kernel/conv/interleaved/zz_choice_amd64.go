@@ -30,3 +30,12 @@ func vecPixelSums(pixelSums *pixelSums) {
 		pixelSumsAVX2(pixelSums)
 	}
 }
+
+// vecPixelSumsPair computes two outputs of each channel, 8 vectors of one pixel at a time.
+func vecPixelSumsPair(pixelSums *pixelSums) {
+	if kernel.Wide() {
+		pixelSumsPairAVX512(pixelSums)
+	} else {
+		pixelSumsPairAVX2(pixelSums)
+	}
+}

@@ -16,3 +16,8 @@ func vecInterleaveOut(pixelCopy *pixelCopy) {
 func vecPixelSums(pixelSums *pixelSums) {
 	pixelSumsNEON(pixelSums)
 }
+
+// vecPixelSumsPair computes two outputs of each channel, 8 vectors of one pixel at a time.
+func vecPixelSumsPair(pixelSums *pixelSums) {
+	pixelSumsPairNEON(pixelSums)
+}

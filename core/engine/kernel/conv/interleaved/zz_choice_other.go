@@ -20,3 +20,8 @@ func vecInterleaveOut(pixelCopy *pixelCopy) {
 func vecPixelSums(pixelSums *pixelSums) {
 	kernel.NoVectors()
 }
+
+// vecPixelSumsPair computes two outputs of each channel, 8 vectors of one pixel at a time.
+func vecPixelSumsPair(pixelSums *pixelSums) {
+	kernel.NoVectors()
+}

@@ -47,6 +47,36 @@ func pixelDots8AVX2(pixelDots *pixelDots)
 //go:noescape
 func pixelDots9AVX2(pixelDots *pixelDots)
 
+// pixelDotsPair1AVX2 adds the products of dy and x over pixels, for 1 weights of two outputs of each channel.
+//
+//go:noescape
+func pixelDotsPair1AVX2(pixelDots *pixelDots)
+
+// pixelDotsPair2AVX2 adds the products of dy and x over pixels, for 2 weights of two outputs of each channel.
+//
+//go:noescape
+func pixelDotsPair2AVX2(pixelDots *pixelDots)
+
+// pixelDotsPair3AVX2 adds the products of dy and x over pixels, for 3 weights of two outputs of each channel.
+//
+//go:noescape
+func pixelDotsPair3AVX2(pixelDots *pixelDots)
+
+// pixelDotsPair4AVX2 adds the products of dy and x over pixels, for 4 weights of two outputs of each channel.
+//
+//go:noescape
+func pixelDotsPair4AVX2(pixelDots *pixelDots)
+
+// pixelDotsPair5AVX2 adds the products of dy and x over pixels, for 5 weights of two outputs of each channel.
+//
+//go:noescape
+func pixelDotsPair5AVX2(pixelDots *pixelDots)
+
+// pixelDotsPair6AVX2 adds the products of dy and x over pixels, for 6 weights of two outputs of each channel.
+//
+//go:noescape
+func pixelDotsPair6AVX2(pixelDots *pixelDots)
+
 // pixelDots1AVX512 adds the products of dy and x over pixels, for 1 weights.
 //
 //go:noescape
@@ -91,3 +121,33 @@ func pixelDots8AVX512(pixelDots *pixelDots)
 //
 //go:noescape
 func pixelDots9AVX512(pixelDots *pixelDots)
+
+// pixelDotsPair1AVX512 adds the products of dy and x over pixels, for 1 weights of two outputs of each channel.
+//
+//go:noescape
+func pixelDotsPair1AVX512(pixelDots *pixelDots)
+
+// pixelDotsPair2AVX512 adds the products of dy and x over pixels, for 2 weights of two outputs of each channel.
+//
+//go:noescape
+func pixelDotsPair2AVX512(pixelDots *pixelDots)
+
+// pixelDotsPair3AVX512 adds the products of dy and x over pixels, for 3 weights of two outputs of each channel.
+//
+//go:noescape
+func pixelDotsPair3AVX512(pixelDots *pixelDots)
+
+// pixelDotsPair4AVX512 adds the products of dy and x over pixels, for 4 weights of two outputs of each channel.
+//
+//go:noescape
+func pixelDotsPair4AVX512(pixelDots *pixelDots)
+
+// pixelDotsPair5AVX512 adds the products of dy and x over pixels, for 5 weights of two outputs of each channel.
+//
+//go:noescape
+func pixelDotsPair5AVX512(pixelDots *pixelDots)
+
+// pixelDotsPair6AVX512 adds the products of dy and x over pixels, for 6 weights of two outputs of each channel.
+//
+//go:noescape
+func pixelDotsPair6AVX512(pixelDots *pixelDots)

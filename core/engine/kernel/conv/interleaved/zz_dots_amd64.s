@@ -12,14 +12,14 @@ TEXT ·pixelDots1AVX2(SB), NOSPLIT, $0-8
 	MOVQ    40(AX), CX
 	MOVQ    (AX), DX
 	MOVQ    8(AX), BX
-	MOVQ    16(AX), SI
+	MOVQ    16(AX), DI
 
 pixel:
-	MOVLQSX     (BX), DI
-	VMOVUPS     (SI), Y1
-	VFMADD231PS (CX)(DI*1), Y1, Y0
+	MOVLQSX     (BX), SI
+	VMOVUPS     (DI), Y1
+	VFMADD231PS (CX)(SI*1), Y1, Y0
 	ADDQ        $0x04, BX
-	ADDQ        $0x20, SI
+	ADDQ        $0x20, DI
 	DECQ        DX
 	JNZ         pixel
 	MOVQ        24(AX), CX
@@ -41,15 +41,15 @@ TEXT ·pixelDots2AVX2(SB), NOSPLIT, $0-8
 	MOVQ    48(AX), DX
 	MOVQ    (AX), BX
 	MOVQ    8(AX), SI
-	MOVQ    16(AX), DI
+	MOVQ    16(AX), R8
 
 pixel:
-	MOVLQSX     (SI), R8
-	VMOVUPS     (DI), Y2
-	VFMADD231PS (CX)(R8*1), Y2, Y0
-	VFMADD231PS (DX)(R8*1), Y2, Y1
+	MOVLQSX     (SI), DI
+	VMOVUPS     (R8), Y2
+	VFMADD231PS (CX)(DI*1), Y2, Y0
+	VFMADD231PS (DX)(DI*1), Y2, Y1
 	ADDQ        $0x04, SI
-	ADDQ        $0x20, DI
+	ADDQ        $0x20, R8
 	DECQ        BX
 	JNZ         pixel
 	MOVQ        24(AX), CX
@@ -76,16 +76,16 @@ TEXT ·pixelDots3AVX2(SB), NOSPLIT, $0-8
 	MOVQ    56(AX), BX
 	MOVQ    (AX), SI
 	MOVQ    8(AX), DI
-	MOVQ    16(AX), R8
+	MOVQ    16(AX), R9
 
 pixel:
-	MOVLQSX     (DI), R9
-	VMOVUPS     (R8), Y3
-	VFMADD231PS (CX)(R9*1), Y3, Y0
-	VFMADD231PS (DX)(R9*1), Y3, Y1
-	VFMADD231PS (BX)(R9*1), Y3, Y2
+	MOVLQSX     (DI), R8
+	VMOVUPS     (R9), Y3
+	VFMADD231PS (CX)(R8*1), Y3, Y0
+	VFMADD231PS (DX)(R8*1), Y3, Y1
+	VFMADD231PS (BX)(R8*1), Y3, Y2
 	ADDQ        $0x04, DI
-	ADDQ        $0x20, R8
+	ADDQ        $0x20, R9
 	DECQ        SI
 	JNZ         pixel
 	MOVQ        24(AX), CX
@@ -117,17 +117,17 @@ TEXT ·pixelDots4AVX2(SB), NOSPLIT, $0-8
 	MOVQ    64(AX), SI
 	MOVQ    (AX), DI
 	MOVQ    8(AX), R8
-	MOVQ    16(AX), R9
+	MOVQ    16(AX), R10
 
 pixel:
-	MOVLQSX     (R8), R10
-	VMOVUPS     (R9), Y4
-	VFMADD231PS (CX)(R10*1), Y4, Y0
-	VFMADD231PS (DX)(R10*1), Y4, Y1
-	VFMADD231PS (BX)(R10*1), Y4, Y2
-	VFMADD231PS (SI)(R10*1), Y4, Y3
+	MOVLQSX     (R8), R9
+	VMOVUPS     (R10), Y4
+	VFMADD231PS (CX)(R9*1), Y4, Y0
+	VFMADD231PS (DX)(R9*1), Y4, Y1
+	VFMADD231PS (BX)(R9*1), Y4, Y2
+	VFMADD231PS (SI)(R9*1), Y4, Y3
 	ADDQ        $0x04, R8
-	ADDQ        $0x20, R9
+	ADDQ        $0x20, R10
 	DECQ        DI
 	JNZ         pixel
 	MOVQ        24(AX), CX
@@ -164,18 +164,18 @@ TEXT ·pixelDots5AVX2(SB), NOSPLIT, $0-8
 	MOVQ    72(AX), DI
 	MOVQ    (AX), R8
 	MOVQ    8(AX), R9
-	MOVQ    16(AX), R10
+	MOVQ    16(AX), R11
 
 pixel:
-	MOVLQSX     (R9), R11
-	VMOVUPS     (R10), Y5
-	VFMADD231PS (CX)(R11*1), Y5, Y0
-	VFMADD231PS (DX)(R11*1), Y5, Y1
-	VFMADD231PS (BX)(R11*1), Y5, Y2
-	VFMADD231PS (SI)(R11*1), Y5, Y3
-	VFMADD231PS (DI)(R11*1), Y5, Y4
+	MOVLQSX     (R9), R10
+	VMOVUPS     (R11), Y5
+	VFMADD231PS (CX)(R10*1), Y5, Y0
+	VFMADD231PS (DX)(R10*1), Y5, Y1
+	VFMADD231PS (BX)(R10*1), Y5, Y2
+	VFMADD231PS (SI)(R10*1), Y5, Y3
+	VFMADD231PS (DI)(R10*1), Y5, Y4
 	ADDQ        $0x04, R9
-	ADDQ        $0x20, R10
+	ADDQ        $0x20, R11
 	DECQ        R8
 	JNZ         pixel
 	MOVQ        24(AX), CX
@@ -217,19 +217,19 @@ TEXT ·pixelDots6AVX2(SB), NOSPLIT, $0-8
 	MOVQ    80(AX), R8
 	MOVQ    (AX), R9
 	MOVQ    8(AX), R10
-	MOVQ    16(AX), R11
+	MOVQ    16(AX), R12
 
 pixel:
-	MOVLQSX     (R10), R12
-	VMOVUPS     (R11), Y6
-	VFMADD231PS (CX)(R12*1), Y6, Y0
-	VFMADD231PS (DX)(R12*1), Y6, Y1
-	VFMADD231PS (BX)(R12*1), Y6, Y2
-	VFMADD231PS (SI)(R12*1), Y6, Y3
-	VFMADD231PS (DI)(R12*1), Y6, Y4
-	VFMADD231PS (R8)(R12*1), Y6, Y5
+	MOVLQSX     (R10), R11
+	VMOVUPS     (R12), Y6
+	VFMADD231PS (CX)(R11*1), Y6, Y0
+	VFMADD231PS (DX)(R11*1), Y6, Y1
+	VFMADD231PS (BX)(R11*1), Y6, Y2
+	VFMADD231PS (SI)(R11*1), Y6, Y3
+	VFMADD231PS (DI)(R11*1), Y6, Y4
+	VFMADD231PS (R8)(R11*1), Y6, Y5
 	ADDQ        $0x04, R10
-	ADDQ        $0x20, R11
+	ADDQ        $0x20, R12
 	DECQ        R9
 	JNZ         pixel
 	MOVQ        24(AX), CX
@@ -276,20 +276,20 @@ TEXT ·pixelDots7AVX2(SB), NOSPLIT, $0-8
 	MOVQ    88(AX), R9
 	MOVQ    (AX), R10
 	MOVQ    8(AX), R11
-	MOVQ    16(AX), R12
+	MOVQ    16(AX), R13
 
 pixel:
-	MOVLQSX     (R11), R13
-	VMOVUPS     (R12), Y7
-	VFMADD231PS (CX)(R13*1), Y7, Y0
-	VFMADD231PS (DX)(R13*1), Y7, Y1
-	VFMADD231PS (BX)(R13*1), Y7, Y2
-	VFMADD231PS (SI)(R13*1), Y7, Y3
-	VFMADD231PS (DI)(R13*1), Y7, Y4
-	VFMADD231PS (R8)(R13*1), Y7, Y5
-	VFMADD231PS (R9)(R13*1), Y7, Y6
+	MOVLQSX     (R11), R12
+	VMOVUPS     (R13), Y7
+	VFMADD231PS (CX)(R12*1), Y7, Y0
+	VFMADD231PS (DX)(R12*1), Y7, Y1
+	VFMADD231PS (BX)(R12*1), Y7, Y2
+	VFMADD231PS (SI)(R12*1), Y7, Y3
+	VFMADD231PS (DI)(R12*1), Y7, Y4
+	VFMADD231PS (R8)(R12*1), Y7, Y5
+	VFMADD231PS (R9)(R12*1), Y7, Y6
 	ADDQ        $0x04, R11
-	ADDQ        $0x20, R12
+	ADDQ        $0x20, R13
 	DECQ        R10
 	JNZ         pixel
 	MOVQ        24(AX), CX
@@ -341,21 +341,21 @@ TEXT ·pixelDots8AVX2(SB), NOSPLIT, $0-8
 	MOVQ    96(AX), R10
 	MOVQ    (AX), R11
 	MOVQ    8(AX), R12
-	MOVQ    16(AX), R13
+	MOVQ    16(AX), R14
 
 pixel:
-	MOVLQSX     (R12), R14
-	VMOVUPS     (R13), Y8
-	VFMADD231PS (CX)(R14*1), Y8, Y0
-	VFMADD231PS (DX)(R14*1), Y8, Y1
-	VFMADD231PS (BX)(R14*1), Y8, Y2
-	VFMADD231PS (SI)(R14*1), Y8, Y3
-	VFMADD231PS (DI)(R14*1), Y8, Y4
-	VFMADD231PS (R8)(R14*1), Y8, Y5
-	VFMADD231PS (R9)(R14*1), Y8, Y6
-	VFMADD231PS (R10)(R14*1), Y8, Y7
+	MOVLQSX     (R12), R13
+	VMOVUPS     (R14), Y8
+	VFMADD231PS (CX)(R13*1), Y8, Y0
+	VFMADD231PS (DX)(R13*1), Y8, Y1
+	VFMADD231PS (BX)(R13*1), Y8, Y2
+	VFMADD231PS (SI)(R13*1), Y8, Y3
+	VFMADD231PS (DI)(R13*1), Y8, Y4
+	VFMADD231PS (R8)(R13*1), Y8, Y5
+	VFMADD231PS (R9)(R13*1), Y8, Y6
+	VFMADD231PS (R10)(R13*1), Y8, Y7
 	ADDQ        $0x04, R12
-	ADDQ        $0x20, R13
+	ADDQ        $0x20, R14
 	DECQ        R11
 	JNZ         pixel
 	MOVQ        24(AX), CX
@@ -412,22 +412,22 @@ TEXT ·pixelDots9AVX2(SB), NOSPLIT, $0-8
 	MOVQ    104(AX), R11
 	MOVQ    (AX), R12
 	MOVQ    8(AX), R13
-	MOVQ    16(AX), R14
+	MOVQ    16(AX), R15
 
 pixel:
-	MOVLQSX     (R13), R15
-	VMOVUPS     (R14), Y9
-	VFMADD231PS (CX)(R15*1), Y9, Y0
-	VFMADD231PS (DX)(R15*1), Y9, Y1
-	VFMADD231PS (BX)(R15*1), Y9, Y2
-	VFMADD231PS (SI)(R15*1), Y9, Y3
-	VFMADD231PS (DI)(R15*1), Y9, Y4
-	VFMADD231PS (R8)(R15*1), Y9, Y5
-	VFMADD231PS (R9)(R15*1), Y9, Y6
-	VFMADD231PS (R10)(R15*1), Y9, Y7
-	VFMADD231PS (R11)(R15*1), Y9, Y8
+	MOVLQSX     (R13), R14
+	VMOVUPS     (R15), Y9
+	VFMADD231PS (CX)(R14*1), Y9, Y0
+	VFMADD231PS (DX)(R14*1), Y9, Y1
+	VFMADD231PS (BX)(R14*1), Y9, Y2
+	VFMADD231PS (SI)(R14*1), Y9, Y3
+	VFMADD231PS (DI)(R14*1), Y9, Y4
+	VFMADD231PS (R8)(R14*1), Y9, Y5
+	VFMADD231PS (R9)(R14*1), Y9, Y6
+	VFMADD231PS (R10)(R14*1), Y9, Y7
+	VFMADD231PS (R11)(R14*1), Y9, Y8
 	ADDQ        $0x04, R13
-	ADDQ        $0x20, R14
+	ADDQ        $0x20, R15
 	DECQ        R12
 	JNZ         pixel
 	MOVQ        24(AX), CX
@@ -452,6 +452,426 @@ pixel:
 	VZEROUPPER
 	RET
 
+// func pixelDotsPair1AVX2(pixelDots *pixelDots)
+// Requires: AVX, FMA3
+TEXT ·pixelDotsPair1AVX2(SB), NOSPLIT, $0-8
+	MOVQ    pixelDots+0(FP), AX
+	MOVQ    24(AX), CX
+	MOVQ    32(AX), DX
+	VMOVUPS (CX), Y0
+	MOVQ    24(AX), CX
+	MOVQ    32(AX), DX
+	ADDQ    120(AX), CX
+	VMOVUPS (CX), Y1
+	MOVQ    40(AX), CX
+	MOVQ    (AX), DX
+	MOVQ    8(AX), BX
+	MOVQ    16(AX), DI
+	MOVQ    112(AX), R8
+	ADDQ    DI, R8
+
+pixel:
+	MOVLQSX     (BX), SI
+	VMOVUPS     (DI), Y2
+	VMOVUPS     (R8), Y3
+	VMOVUPS     (CX)(SI*1), Y4
+	VFMADD231PS Y4, Y2, Y0
+	VFMADD231PS Y4, Y3, Y1
+	ADDQ        $0x04, BX
+	ADDQ        $0x20, DI
+	ADDQ        $0x20, R8
+	DECQ        DX
+	JNZ         pixel
+	MOVQ        24(AX), CX
+	MOVQ        32(AX), DX
+	VMOVUPS     Y0, (CX)
+	MOVQ        24(AX), CX
+	MOVQ        32(AX), DX
+	ADDQ        120(AX), CX
+	VMOVUPS     Y1, (CX)
+	VZEROUPPER
+	RET
+
+// func pixelDotsPair2AVX2(pixelDots *pixelDots)
+// Requires: AVX, FMA3
+TEXT ·pixelDotsPair2AVX2(SB), NOSPLIT, $0-8
+	MOVQ    pixelDots+0(FP), AX
+	MOVQ    24(AX), CX
+	MOVQ    32(AX), DX
+	VMOVUPS (CX), Y0
+	ADDQ    DX, CX
+	VMOVUPS (CX), Y1
+	MOVQ    24(AX), CX
+	MOVQ    32(AX), DX
+	ADDQ    120(AX), CX
+	VMOVUPS (CX), Y2
+	ADDQ    DX, CX
+	VMOVUPS (CX), Y3
+	MOVQ    40(AX), CX
+	MOVQ    48(AX), DX
+	MOVQ    (AX), BX
+	MOVQ    8(AX), SI
+	MOVQ    16(AX), R8
+	MOVQ    112(AX), R9
+	ADDQ    R8, R9
+
+pixel:
+	MOVLQSX     (SI), DI
+	VMOVUPS     (R8), Y4
+	VMOVUPS     (R9), Y5
+	VMOVUPS     (CX)(DI*1), Y6
+	VFMADD231PS Y6, Y4, Y0
+	VFMADD231PS Y6, Y5, Y2
+	VMOVUPS     (DX)(DI*1), Y6
+	VFMADD231PS Y6, Y4, Y1
+	VFMADD231PS Y6, Y5, Y3
+	ADDQ        $0x04, SI
+	ADDQ        $0x20, R8
+	ADDQ        $0x20, R9
+	DECQ        BX
+	JNZ         pixel
+	MOVQ        24(AX), CX
+	MOVQ        32(AX), DX
+	VMOVUPS     Y0, (CX)
+	ADDQ        DX, CX
+	VMOVUPS     Y1, (CX)
+	MOVQ        24(AX), CX
+	MOVQ        32(AX), DX
+	ADDQ        120(AX), CX
+	VMOVUPS     Y2, (CX)
+	ADDQ        DX, CX
+	VMOVUPS     Y3, (CX)
+	VZEROUPPER
+	RET
+
+// func pixelDotsPair3AVX2(pixelDots *pixelDots)
+// Requires: AVX, FMA3
+TEXT ·pixelDotsPair3AVX2(SB), NOSPLIT, $0-8
+	MOVQ    pixelDots+0(FP), AX
+	MOVQ    24(AX), CX
+	MOVQ    32(AX), DX
+	VMOVUPS (CX), Y0
+	ADDQ    DX, CX
+	VMOVUPS (CX), Y1
+	ADDQ    DX, CX
+	VMOVUPS (CX), Y2
+	MOVQ    24(AX), CX
+	MOVQ    32(AX), DX
+	ADDQ    120(AX), CX
+	VMOVUPS (CX), Y3
+	ADDQ    DX, CX
+	VMOVUPS (CX), Y4
+	ADDQ    DX, CX
+	VMOVUPS (CX), Y5
+	MOVQ    40(AX), CX
+	MOVQ    48(AX), DX
+	MOVQ    56(AX), BX
+	MOVQ    (AX), SI
+	MOVQ    8(AX), DI
+	MOVQ    16(AX), R9
+	MOVQ    112(AX), R10
+	ADDQ    R9, R10
+
+pixel:
+	MOVLQSX     (DI), R8
+	VMOVUPS     (R9), Y6
+	VMOVUPS     (R10), Y7
+	VMOVUPS     (CX)(R8*1), Y8
+	VFMADD231PS Y8, Y6, Y0
+	VFMADD231PS Y8, Y7, Y3
+	VMOVUPS     (DX)(R8*1), Y8
+	VFMADD231PS Y8, Y6, Y1
+	VFMADD231PS Y8, Y7, Y4
+	VMOVUPS     (BX)(R8*1), Y8
+	VFMADD231PS Y8, Y6, Y2
+	VFMADD231PS Y8, Y7, Y5
+	ADDQ        $0x04, DI
+	ADDQ        $0x20, R9
+	ADDQ        $0x20, R10
+	DECQ        SI
+	JNZ         pixel
+	MOVQ        24(AX), CX
+	MOVQ        32(AX), DX
+	VMOVUPS     Y0, (CX)
+	ADDQ        DX, CX
+	VMOVUPS     Y1, (CX)
+	ADDQ        DX, CX
+	VMOVUPS     Y2, (CX)
+	MOVQ        24(AX), CX
+	MOVQ        32(AX), DX
+	ADDQ        120(AX), CX
+	VMOVUPS     Y3, (CX)
+	ADDQ        DX, CX
+	VMOVUPS     Y4, (CX)
+	ADDQ        DX, CX
+	VMOVUPS     Y5, (CX)
+	VZEROUPPER
+	RET
+
+// func pixelDotsPair4AVX2(pixelDots *pixelDots)
+// Requires: AVX, FMA3
+TEXT ·pixelDotsPair4AVX2(SB), NOSPLIT, $0-8
+	MOVQ    pixelDots+0(FP), AX
+	MOVQ    24(AX), CX
+	MOVQ    32(AX), DX
+	VMOVUPS (CX), Y0
+	ADDQ    DX, CX
+	VMOVUPS (CX), Y1
+	ADDQ    DX, CX
+	VMOVUPS (CX), Y2
+	ADDQ    DX, CX
+	VMOVUPS (CX), Y3
+	MOVQ    24(AX), CX
+	MOVQ    32(AX), DX
+	ADDQ    120(AX), CX
+	VMOVUPS (CX), Y4
+	ADDQ    DX, CX
+	VMOVUPS (CX), Y5
+	ADDQ    DX, CX
+	VMOVUPS (CX), Y6
+	ADDQ    DX, CX
+	VMOVUPS (CX), Y7
+	MOVQ    40(AX), CX
+	MOVQ    48(AX), DX
+	MOVQ    56(AX), BX
+	MOVQ    64(AX), SI
+	MOVQ    (AX), DI
+	MOVQ    8(AX), R8
+	MOVQ    16(AX), R10
+	MOVQ    112(AX), R11
+	ADDQ    R10, R11
+
+pixel:
+	MOVLQSX     (R8), R9
+	VMOVUPS     (R10), Y8
+	VMOVUPS     (R11), Y9
+	VMOVUPS     (CX)(R9*1), Y10
+	VFMADD231PS Y10, Y8, Y0
+	VFMADD231PS Y10, Y9, Y4
+	VMOVUPS     (DX)(R9*1), Y10
+	VFMADD231PS Y10, Y8, Y1
+	VFMADD231PS Y10, Y9, Y5
+	VMOVUPS     (BX)(R9*1), Y10
+	VFMADD231PS Y10, Y8, Y2
+	VFMADD231PS Y10, Y9, Y6
+	VMOVUPS     (SI)(R9*1), Y10
+	VFMADD231PS Y10, Y8, Y3
+	VFMADD231PS Y10, Y9, Y7
+	ADDQ        $0x04, R8
+	ADDQ        $0x20, R10
+	ADDQ        $0x20, R11
+	DECQ        DI
+	JNZ         pixel
+	MOVQ        24(AX), CX
+	MOVQ        32(AX), DX
+	VMOVUPS     Y0, (CX)
+	ADDQ        DX, CX
+	VMOVUPS     Y1, (CX)
+	ADDQ        DX, CX
+	VMOVUPS     Y2, (CX)
+	ADDQ        DX, CX
+	VMOVUPS     Y3, (CX)
+	MOVQ        24(AX), CX
+	MOVQ        32(AX), DX
+	ADDQ        120(AX), CX
+	VMOVUPS     Y4, (CX)
+	ADDQ        DX, CX
+	VMOVUPS     Y5, (CX)
+	ADDQ        DX, CX
+	VMOVUPS     Y6, (CX)
+	ADDQ        DX, CX
+	VMOVUPS     Y7, (CX)
+	VZEROUPPER
+	RET
+
+// func pixelDotsPair5AVX2(pixelDots *pixelDots)
+// Requires: AVX, FMA3
+TEXT ·pixelDotsPair5AVX2(SB), NOSPLIT, $0-8
+	MOVQ    pixelDots+0(FP), AX
+	MOVQ    24(AX), CX
+	MOVQ    32(AX), DX
+	VMOVUPS (CX), Y0
+	ADDQ    DX, CX
+	VMOVUPS (CX), Y1
+	ADDQ    DX, CX
+	VMOVUPS (CX), Y2
+	ADDQ    DX, CX
+	VMOVUPS (CX), Y3
+	ADDQ    DX, CX
+	VMOVUPS (CX), Y4
+	MOVQ    24(AX), CX
+	MOVQ    32(AX), DX
+	ADDQ    120(AX), CX
+	VMOVUPS (CX), Y5
+	ADDQ    DX, CX
+	VMOVUPS (CX), Y6
+	ADDQ    DX, CX
+	VMOVUPS (CX), Y7
+	ADDQ    DX, CX
+	VMOVUPS (CX), Y8
+	ADDQ    DX, CX
+	VMOVUPS (CX), Y9
+	MOVQ    40(AX), CX
+	MOVQ    48(AX), DX
+	MOVQ    56(AX), BX
+	MOVQ    64(AX), SI
+	MOVQ    72(AX), DI
+	MOVQ    (AX), R8
+	MOVQ    8(AX), R9
+	MOVQ    16(AX), R11
+	MOVQ    112(AX), R12
+	ADDQ    R11, R12
+
+pixel:
+	MOVLQSX     (R9), R10
+	VMOVUPS     (R11), Y10
+	VMOVUPS     (R12), Y11
+	VMOVUPS     (CX)(R10*1), Y12
+	VFMADD231PS Y12, Y10, Y0
+	VFMADD231PS Y12, Y11, Y5
+	VMOVUPS     (DX)(R10*1), Y12
+	VFMADD231PS Y12, Y10, Y1
+	VFMADD231PS Y12, Y11, Y6
+	VMOVUPS     (BX)(R10*1), Y12
+	VFMADD231PS Y12, Y10, Y2
+	VFMADD231PS Y12, Y11, Y7
+	VMOVUPS     (SI)(R10*1), Y12
+	VFMADD231PS Y12, Y10, Y3
+	VFMADD231PS Y12, Y11, Y8
+	VMOVUPS     (DI)(R10*1), Y12
+	VFMADD231PS Y12, Y10, Y4
+	VFMADD231PS Y12, Y11, Y9
+	ADDQ        $0x04, R9
+	ADDQ        $0x20, R11
+	ADDQ        $0x20, R12
+	DECQ        R8
+	JNZ         pixel
+	MOVQ        24(AX), CX
+	MOVQ        32(AX), DX
+	VMOVUPS     Y0, (CX)
+	ADDQ        DX, CX
+	VMOVUPS     Y1, (CX)
+	ADDQ        DX, CX
+	VMOVUPS     Y2, (CX)
+	ADDQ        DX, CX
+	VMOVUPS     Y3, (CX)
+	ADDQ        DX, CX
+	VMOVUPS     Y4, (CX)
+	MOVQ        24(AX), CX
+	MOVQ        32(AX), DX
+	ADDQ        120(AX), CX
+	VMOVUPS     Y5, (CX)
+	ADDQ        DX, CX
+	VMOVUPS     Y6, (CX)
+	ADDQ        DX, CX
+	VMOVUPS     Y7, (CX)
+	ADDQ        DX, CX
+	VMOVUPS     Y8, (CX)
+	ADDQ        DX, CX
+	VMOVUPS     Y9, (CX)
+	VZEROUPPER
+	RET
+
+// func pixelDotsPair6AVX2(pixelDots *pixelDots)
+// Requires: AVX, FMA3
+TEXT ·pixelDotsPair6AVX2(SB), NOSPLIT, $0-8
+	MOVQ    pixelDots+0(FP), AX
+	MOVQ    24(AX), CX
+	MOVQ    32(AX), DX
+	VMOVUPS (CX), Y0
+	ADDQ    DX, CX
+	VMOVUPS (CX), Y1
+	ADDQ    DX, CX
+	VMOVUPS (CX), Y2
+	ADDQ    DX, CX
+	VMOVUPS (CX), Y3
+	ADDQ    DX, CX
+	VMOVUPS (CX), Y4
+	ADDQ    DX, CX
+	VMOVUPS (CX), Y5
+	MOVQ    24(AX), CX
+	MOVQ    32(AX), DX
+	ADDQ    120(AX), CX
+	VMOVUPS (CX), Y6
+	ADDQ    DX, CX
+	VMOVUPS (CX), Y7
+	ADDQ    DX, CX
+	VMOVUPS (CX), Y8
+	ADDQ    DX, CX
+	VMOVUPS (CX), Y9
+	ADDQ    DX, CX
+	VMOVUPS (CX), Y10
+	ADDQ    DX, CX
+	VMOVUPS (CX), Y11
+	MOVQ    40(AX), CX
+	MOVQ    48(AX), DX
+	MOVQ    56(AX), BX
+	MOVQ    64(AX), SI
+	MOVQ    72(AX), DI
+	MOVQ    80(AX), R8
+	MOVQ    (AX), R9
+	MOVQ    8(AX), R10
+	MOVQ    16(AX), R12
+	MOVQ    112(AX), R13
+	ADDQ    R12, R13
+
+pixel:
+	MOVLQSX     (R10), R11
+	VMOVUPS     (R12), Y12
+	VMOVUPS     (R13), Y13
+	VMOVUPS     (CX)(R11*1), Y14
+	VFMADD231PS Y14, Y12, Y0
+	VFMADD231PS Y14, Y13, Y6
+	VMOVUPS     (DX)(R11*1), Y14
+	VFMADD231PS Y14, Y12, Y1
+	VFMADD231PS Y14, Y13, Y7
+	VMOVUPS     (BX)(R11*1), Y14
+	VFMADD231PS Y14, Y12, Y2
+	VFMADD231PS Y14, Y13, Y8
+	VMOVUPS     (SI)(R11*1), Y14
+	VFMADD231PS Y14, Y12, Y3
+	VFMADD231PS Y14, Y13, Y9
+	VMOVUPS     (DI)(R11*1), Y14
+	VFMADD231PS Y14, Y12, Y4
+	VFMADD231PS Y14, Y13, Y10
+	VMOVUPS     (R8)(R11*1), Y14
+	VFMADD231PS Y14, Y12, Y5
+	VFMADD231PS Y14, Y13, Y11
+	ADDQ        $0x04, R10
+	ADDQ        $0x20, R12
+	ADDQ        $0x20, R13
+	DECQ        R9
+	JNZ         pixel
+	MOVQ        24(AX), CX
+	MOVQ        32(AX), DX
+	VMOVUPS     Y0, (CX)
+	ADDQ        DX, CX
+	VMOVUPS     Y1, (CX)
+	ADDQ        DX, CX
+	VMOVUPS     Y2, (CX)
+	ADDQ        DX, CX
+	VMOVUPS     Y3, (CX)
+	ADDQ        DX, CX
+	VMOVUPS     Y4, (CX)
+	ADDQ        DX, CX
+	VMOVUPS     Y5, (CX)
+	MOVQ        24(AX), CX
+	MOVQ        32(AX), DX
+	ADDQ        120(AX), CX
+	VMOVUPS     Y6, (CX)
+	ADDQ        DX, CX
+	VMOVUPS     Y7, (CX)
+	ADDQ        DX, CX
+	VMOVUPS     Y8, (CX)
+	ADDQ        DX, CX
+	VMOVUPS     Y9, (CX)
+	ADDQ        DX, CX
+	VMOVUPS     Y10, (CX)
+	ADDQ        DX, CX
+	VMOVUPS     Y11, (CX)
+	VZEROUPPER
+	RET
+
 // func pixelDots1AVX512(pixelDots *pixelDots)
 // Requires: AVX, AVX512F
 TEXT ·pixelDots1AVX512(SB), NOSPLIT, $0-8
@@ -462,14 +882,14 @@ TEXT ·pixelDots1AVX512(SB), NOSPLIT, $0-8
 	MOVQ    40(AX), CX
 	MOVQ    (AX), DX
 	MOVQ    8(AX), BX
-	MOVQ    16(AX), SI
+	MOVQ    16(AX), DI
 
 pixel:
-	MOVLQSX     (BX), DI
-	VMOVUPS     (SI), Z1
-	VFMADD231PS (CX)(DI*1), Z1, Z0
+	MOVLQSX     (BX), SI
+	VMOVUPS     (DI), Z1
+	VFMADD231PS (CX)(SI*1), Z1, Z0
 	ADDQ        $0x04, BX
-	ADDQ        $0x40, SI
+	ADDQ        $0x40, DI
 	DECQ        DX
 	JNZ         pixel
 	MOVQ        24(AX), CX
@@ -491,15 +911,15 @@ TEXT ·pixelDots2AVX512(SB), NOSPLIT, $0-8
 	MOVQ    48(AX), DX
 	MOVQ    (AX), BX
 	MOVQ    8(AX), SI
-	MOVQ    16(AX), DI
+	MOVQ    16(AX), R8
 
 pixel:
-	MOVLQSX     (SI), R8
-	VMOVUPS     (DI), Z2
-	VFMADD231PS (CX)(R8*1), Z2, Z0
-	VFMADD231PS (DX)(R8*1), Z2, Z1
+	MOVLQSX     (SI), DI
+	VMOVUPS     (R8), Z2
+	VFMADD231PS (CX)(DI*1), Z2, Z0
+	VFMADD231PS (DX)(DI*1), Z2, Z1
 	ADDQ        $0x04, SI
-	ADDQ        $0x40, DI
+	ADDQ        $0x40, R8
 	DECQ        BX
 	JNZ         pixel
 	MOVQ        24(AX), CX
@@ -526,16 +946,16 @@ TEXT ·pixelDots3AVX512(SB), NOSPLIT, $0-8
 	MOVQ    56(AX), BX
 	MOVQ    (AX), SI
 	MOVQ    8(AX), DI
-	MOVQ    16(AX), R8
+	MOVQ    16(AX), R9
 
 pixel:
-	MOVLQSX     (DI), R9
-	VMOVUPS     (R8), Z3
-	VFMADD231PS (CX)(R9*1), Z3, Z0
-	VFMADD231PS (DX)(R9*1), Z3, Z1
-	VFMADD231PS (BX)(R9*1), Z3, Z2
+	MOVLQSX     (DI), R8
+	VMOVUPS     (R9), Z3
+	VFMADD231PS (CX)(R8*1), Z3, Z0
+	VFMADD231PS (DX)(R8*1), Z3, Z1
+	VFMADD231PS (BX)(R8*1), Z3, Z2
 	ADDQ        $0x04, DI
-	ADDQ        $0x40, R8
+	ADDQ        $0x40, R9
 	DECQ        SI
 	JNZ         pixel
 	MOVQ        24(AX), CX
@@ -567,17 +987,17 @@ TEXT ·pixelDots4AVX512(SB), NOSPLIT, $0-8
 	MOVQ    64(AX), SI
 	MOVQ    (AX), DI
 	MOVQ    8(AX), R8
-	MOVQ    16(AX), R9
+	MOVQ    16(AX), R10
 
 pixel:
-	MOVLQSX     (R8), R10
-	VMOVUPS     (R9), Z4
-	VFMADD231PS (CX)(R10*1), Z4, Z0
-	VFMADD231PS (DX)(R10*1), Z4, Z1
-	VFMADD231PS (BX)(R10*1), Z4, Z2
-	VFMADD231PS (SI)(R10*1), Z4, Z3
+	MOVLQSX     (R8), R9
+	VMOVUPS     (R10), Z4
+	VFMADD231PS (CX)(R9*1), Z4, Z0
+	VFMADD231PS (DX)(R9*1), Z4, Z1
+	VFMADD231PS (BX)(R9*1), Z4, Z2
+	VFMADD231PS (SI)(R9*1), Z4, Z3
 	ADDQ        $0x04, R8
-	ADDQ        $0x40, R9
+	ADDQ        $0x40, R10
 	DECQ        DI
 	JNZ         pixel
 	MOVQ        24(AX), CX
@@ -614,18 +1034,18 @@ TEXT ·pixelDots5AVX512(SB), NOSPLIT, $0-8
 	MOVQ    72(AX), DI
 	MOVQ    (AX), R8
 	MOVQ    8(AX), R9
-	MOVQ    16(AX), R10
+	MOVQ    16(AX), R11
 
 pixel:
-	MOVLQSX     (R9), R11
-	VMOVUPS     (R10), Z5
-	VFMADD231PS (CX)(R11*1), Z5, Z0
-	VFMADD231PS (DX)(R11*1), Z5, Z1
-	VFMADD231PS (BX)(R11*1), Z5, Z2
-	VFMADD231PS (SI)(R11*1), Z5, Z3
-	VFMADD231PS (DI)(R11*1), Z5, Z4
+	MOVLQSX     (R9), R10
+	VMOVUPS     (R11), Z5
+	VFMADD231PS (CX)(R10*1), Z5, Z0
+	VFMADD231PS (DX)(R10*1), Z5, Z1
+	VFMADD231PS (BX)(R10*1), Z5, Z2
+	VFMADD231PS (SI)(R10*1), Z5, Z3
+	VFMADD231PS (DI)(R10*1), Z5, Z4
 	ADDQ        $0x04, R9
-	ADDQ        $0x40, R10
+	ADDQ        $0x40, R11
 	DECQ        R8
 	JNZ         pixel
 	MOVQ        24(AX), CX
@@ -667,19 +1087,19 @@ TEXT ·pixelDots6AVX512(SB), NOSPLIT, $0-8
 	MOVQ    80(AX), R8
 	MOVQ    (AX), R9
 	MOVQ    8(AX), R10
-	MOVQ    16(AX), R11
+	MOVQ    16(AX), R12
 
 pixel:
-	MOVLQSX     (R10), R12
-	VMOVUPS     (R11), Z6
-	VFMADD231PS (CX)(R12*1), Z6, Z0
-	VFMADD231PS (DX)(R12*1), Z6, Z1
-	VFMADD231PS (BX)(R12*1), Z6, Z2
-	VFMADD231PS (SI)(R12*1), Z6, Z3
-	VFMADD231PS (DI)(R12*1), Z6, Z4
-	VFMADD231PS (R8)(R12*1), Z6, Z5
+	MOVLQSX     (R10), R11
+	VMOVUPS     (R12), Z6
+	VFMADD231PS (CX)(R11*1), Z6, Z0
+	VFMADD231PS (DX)(R11*1), Z6, Z1
+	VFMADD231PS (BX)(R11*1), Z6, Z2
+	VFMADD231PS (SI)(R11*1), Z6, Z3
+	VFMADD231PS (DI)(R11*1), Z6, Z4
+	VFMADD231PS (R8)(R11*1), Z6, Z5
 	ADDQ        $0x04, R10
-	ADDQ        $0x40, R11
+	ADDQ        $0x40, R12
 	DECQ        R9
 	JNZ         pixel
 	MOVQ        24(AX), CX
@@ -726,20 +1146,20 @@ TEXT ·pixelDots7AVX512(SB), NOSPLIT, $0-8
 	MOVQ    88(AX), R9
 	MOVQ    (AX), R10
 	MOVQ    8(AX), R11
-	MOVQ    16(AX), R12
+	MOVQ    16(AX), R13
 
 pixel:
-	MOVLQSX     (R11), R13
-	VMOVUPS     (R12), Z7
-	VFMADD231PS (CX)(R13*1), Z7, Z0
-	VFMADD231PS (DX)(R13*1), Z7, Z1
-	VFMADD231PS (BX)(R13*1), Z7, Z2
-	VFMADD231PS (SI)(R13*1), Z7, Z3
-	VFMADD231PS (DI)(R13*1), Z7, Z4
-	VFMADD231PS (R8)(R13*1), Z7, Z5
-	VFMADD231PS (R9)(R13*1), Z7, Z6
+	MOVLQSX     (R11), R12
+	VMOVUPS     (R13), Z7
+	VFMADD231PS (CX)(R12*1), Z7, Z0
+	VFMADD231PS (DX)(R12*1), Z7, Z1
+	VFMADD231PS (BX)(R12*1), Z7, Z2
+	VFMADD231PS (SI)(R12*1), Z7, Z3
+	VFMADD231PS (DI)(R12*1), Z7, Z4
+	VFMADD231PS (R8)(R12*1), Z7, Z5
+	VFMADD231PS (R9)(R12*1), Z7, Z6
 	ADDQ        $0x04, R11
-	ADDQ        $0x40, R12
+	ADDQ        $0x40, R13
 	DECQ        R10
 	JNZ         pixel
 	MOVQ        24(AX), CX
@@ -791,21 +1211,21 @@ TEXT ·pixelDots8AVX512(SB), NOSPLIT, $0-8
 	MOVQ    96(AX), R10
 	MOVQ    (AX), R11
 	MOVQ    8(AX), R12
-	MOVQ    16(AX), R13
+	MOVQ    16(AX), R14
 
 pixel:
-	MOVLQSX     (R12), R14
-	VMOVUPS     (R13), Z8
-	VFMADD231PS (CX)(R14*1), Z8, Z0
-	VFMADD231PS (DX)(R14*1), Z8, Z1
-	VFMADD231PS (BX)(R14*1), Z8, Z2
-	VFMADD231PS (SI)(R14*1), Z8, Z3
-	VFMADD231PS (DI)(R14*1), Z8, Z4
-	VFMADD231PS (R8)(R14*1), Z8, Z5
-	VFMADD231PS (R9)(R14*1), Z8, Z6
-	VFMADD231PS (R10)(R14*1), Z8, Z7
+	MOVLQSX     (R12), R13
+	VMOVUPS     (R14), Z8
+	VFMADD231PS (CX)(R13*1), Z8, Z0
+	VFMADD231PS (DX)(R13*1), Z8, Z1
+	VFMADD231PS (BX)(R13*1), Z8, Z2
+	VFMADD231PS (SI)(R13*1), Z8, Z3
+	VFMADD231PS (DI)(R13*1), Z8, Z4
+	VFMADD231PS (R8)(R13*1), Z8, Z5
+	VFMADD231PS (R9)(R13*1), Z8, Z6
+	VFMADD231PS (R10)(R13*1), Z8, Z7
 	ADDQ        $0x04, R12
-	ADDQ        $0x40, R13
+	ADDQ        $0x40, R14
 	DECQ        R11
 	JNZ         pixel
 	MOVQ        24(AX), CX
@@ -862,22 +1282,22 @@ TEXT ·pixelDots9AVX512(SB), NOSPLIT, $0-8
 	MOVQ    104(AX), R11
 	MOVQ    (AX), R12
 	MOVQ    8(AX), R13
-	MOVQ    16(AX), R14
+	MOVQ    16(AX), R15
 
 pixel:
-	MOVLQSX     (R13), R15
-	VMOVUPS     (R14), Z9
-	VFMADD231PS (CX)(R15*1), Z9, Z0
-	VFMADD231PS (DX)(R15*1), Z9, Z1
-	VFMADD231PS (BX)(R15*1), Z9, Z2
-	VFMADD231PS (SI)(R15*1), Z9, Z3
-	VFMADD231PS (DI)(R15*1), Z9, Z4
-	VFMADD231PS (R8)(R15*1), Z9, Z5
-	VFMADD231PS (R9)(R15*1), Z9, Z6
-	VFMADD231PS (R10)(R15*1), Z9, Z7
-	VFMADD231PS (R11)(R15*1), Z9, Z8
+	MOVLQSX     (R13), R14
+	VMOVUPS     (R15), Z9
+	VFMADD231PS (CX)(R14*1), Z9, Z0
+	VFMADD231PS (DX)(R14*1), Z9, Z1
+	VFMADD231PS (BX)(R14*1), Z9, Z2
+	VFMADD231PS (SI)(R14*1), Z9, Z3
+	VFMADD231PS (DI)(R14*1), Z9, Z4
+	VFMADD231PS (R8)(R14*1), Z9, Z5
+	VFMADD231PS (R9)(R14*1), Z9, Z6
+	VFMADD231PS (R10)(R14*1), Z9, Z7
+	VFMADD231PS (R11)(R14*1), Z9, Z8
 	ADDQ        $0x04, R13
-	ADDQ        $0x40, R14
+	ADDQ        $0x40, R15
 	DECQ        R12
 	JNZ         pixel
 	MOVQ        24(AX), CX
@@ -899,5 +1319,425 @@ pixel:
 	VMOVUPS     Z7, (CX)
 	ADDQ        AX, CX
 	VMOVUPS     Z8, (CX)
+	VZEROUPPER
+	RET
+
+// func pixelDotsPair1AVX512(pixelDots *pixelDots)
+// Requires: AVX, AVX512F
+TEXT ·pixelDotsPair1AVX512(SB), NOSPLIT, $0-8
+	MOVQ    pixelDots+0(FP), AX
+	MOVQ    24(AX), CX
+	MOVQ    32(AX), DX
+	VMOVUPS (CX), Z0
+	MOVQ    24(AX), CX
+	MOVQ    32(AX), DX
+	ADDQ    120(AX), CX
+	VMOVUPS (CX), Z1
+	MOVQ    40(AX), CX
+	MOVQ    (AX), DX
+	MOVQ    8(AX), BX
+	MOVQ    16(AX), DI
+	MOVQ    112(AX), R8
+	ADDQ    DI, R8
+
+pixel:
+	MOVLQSX     (BX), SI
+	VMOVUPS     (DI), Z2
+	VMOVUPS     (R8), Z3
+	VMOVUPS     (CX)(SI*1), Z4
+	VFMADD231PS Z4, Z2, Z0
+	VFMADD231PS Z4, Z3, Z1
+	ADDQ        $0x04, BX
+	ADDQ        $0x40, DI
+	ADDQ        $0x40, R8
+	DECQ        DX
+	JNZ         pixel
+	MOVQ        24(AX), CX
+	MOVQ        32(AX), DX
+	VMOVUPS     Z0, (CX)
+	MOVQ        24(AX), CX
+	MOVQ        32(AX), DX
+	ADDQ        120(AX), CX
+	VMOVUPS     Z1, (CX)
+	VZEROUPPER
+	RET
+
+// func pixelDotsPair2AVX512(pixelDots *pixelDots)
+// Requires: AVX, AVX512F
+TEXT ·pixelDotsPair2AVX512(SB), NOSPLIT, $0-8
+	MOVQ    pixelDots+0(FP), AX
+	MOVQ    24(AX), CX
+	MOVQ    32(AX), DX
+	VMOVUPS (CX), Z0
+	ADDQ    DX, CX
+	VMOVUPS (CX), Z1
+	MOVQ    24(AX), CX
+	MOVQ    32(AX), DX
+	ADDQ    120(AX), CX
+	VMOVUPS (CX), Z2
+	ADDQ    DX, CX
+	VMOVUPS (CX), Z3
+	MOVQ    40(AX), CX
+	MOVQ    48(AX), DX
+	MOVQ    (AX), BX
+	MOVQ    8(AX), SI
+	MOVQ    16(AX), R8
+	MOVQ    112(AX), R9
+	ADDQ    R8, R9
+
+pixel:
+	MOVLQSX     (SI), DI
+	VMOVUPS     (R8), Z4
+	VMOVUPS     (R9), Z5
+	VMOVUPS     (CX)(DI*1), Z6
+	VFMADD231PS Z6, Z4, Z0
+	VFMADD231PS Z6, Z5, Z2
+	VMOVUPS     (DX)(DI*1), Z6
+	VFMADD231PS Z6, Z4, Z1
+	VFMADD231PS Z6, Z5, Z3
+	ADDQ        $0x04, SI
+	ADDQ        $0x40, R8
+	ADDQ        $0x40, R9
+	DECQ        BX
+	JNZ         pixel
+	MOVQ        24(AX), CX
+	MOVQ        32(AX), DX
+	VMOVUPS     Z0, (CX)
+	ADDQ        DX, CX
+	VMOVUPS     Z1, (CX)
+	MOVQ        24(AX), CX
+	MOVQ        32(AX), DX
+	ADDQ        120(AX), CX
+	VMOVUPS     Z2, (CX)
+	ADDQ        DX, CX
+	VMOVUPS     Z3, (CX)
+	VZEROUPPER
+	RET
+
+// func pixelDotsPair3AVX512(pixelDots *pixelDots)
+// Requires: AVX, AVX512F
+TEXT ·pixelDotsPair3AVX512(SB), NOSPLIT, $0-8
+	MOVQ    pixelDots+0(FP), AX
+	MOVQ    24(AX), CX
+	MOVQ    32(AX), DX
+	VMOVUPS (CX), Z0
+	ADDQ    DX, CX
+	VMOVUPS (CX), Z1
+	ADDQ    DX, CX
+	VMOVUPS (CX), Z2
+	MOVQ    24(AX), CX
+	MOVQ    32(AX), DX
+	ADDQ    120(AX), CX
+	VMOVUPS (CX), Z3
+	ADDQ    DX, CX
+	VMOVUPS (CX), Z4
+	ADDQ    DX, CX
+	VMOVUPS (CX), Z5
+	MOVQ    40(AX), CX
+	MOVQ    48(AX), DX
+	MOVQ    56(AX), BX
+	MOVQ    (AX), SI
+	MOVQ    8(AX), DI
+	MOVQ    16(AX), R9
+	MOVQ    112(AX), R10
+	ADDQ    R9, R10
+
+pixel:
+	MOVLQSX     (DI), R8
+	VMOVUPS     (R9), Z6
+	VMOVUPS     (R10), Z7
+	VMOVUPS     (CX)(R8*1), Z8
+	VFMADD231PS Z8, Z6, Z0
+	VFMADD231PS Z8, Z7, Z3
+	VMOVUPS     (DX)(R8*1), Z8
+	VFMADD231PS Z8, Z6, Z1
+	VFMADD231PS Z8, Z7, Z4
+	VMOVUPS     (BX)(R8*1), Z8
+	VFMADD231PS Z8, Z6, Z2
+	VFMADD231PS Z8, Z7, Z5
+	ADDQ        $0x04, DI
+	ADDQ        $0x40, R9
+	ADDQ        $0x40, R10
+	DECQ        SI
+	JNZ         pixel
+	MOVQ        24(AX), CX
+	MOVQ        32(AX), DX
+	VMOVUPS     Z0, (CX)
+	ADDQ        DX, CX
+	VMOVUPS     Z1, (CX)
+	ADDQ        DX, CX
+	VMOVUPS     Z2, (CX)
+	MOVQ        24(AX), CX
+	MOVQ        32(AX), DX
+	ADDQ        120(AX), CX
+	VMOVUPS     Z3, (CX)
+	ADDQ        DX, CX
+	VMOVUPS     Z4, (CX)
+	ADDQ        DX, CX
+	VMOVUPS     Z5, (CX)
+	VZEROUPPER
+	RET
+
+// func pixelDotsPair4AVX512(pixelDots *pixelDots)
+// Requires: AVX, AVX512F
+TEXT ·pixelDotsPair4AVX512(SB), NOSPLIT, $0-8
+	MOVQ    pixelDots+0(FP), AX
+	MOVQ    24(AX), CX
+	MOVQ    32(AX), DX
+	VMOVUPS (CX), Z0
+	ADDQ    DX, CX
+	VMOVUPS (CX), Z1
+	ADDQ    DX, CX
+	VMOVUPS (CX), Z2
+	ADDQ    DX, CX
+	VMOVUPS (CX), Z3
+	MOVQ    24(AX), CX
+	MOVQ    32(AX), DX
+	ADDQ    120(AX), CX
+	VMOVUPS (CX), Z4
+	ADDQ    DX, CX
+	VMOVUPS (CX), Z5
+	ADDQ    DX, CX
+	VMOVUPS (CX), Z6
+	ADDQ    DX, CX
+	VMOVUPS (CX), Z7
+	MOVQ    40(AX), CX
+	MOVQ    48(AX), DX
+	MOVQ    56(AX), BX
+	MOVQ    64(AX), SI
+	MOVQ    (AX), DI
+	MOVQ    8(AX), R8
+	MOVQ    16(AX), R10
+	MOVQ    112(AX), R11
+	ADDQ    R10, R11
+
+pixel:
+	MOVLQSX     (R8), R9
+	VMOVUPS     (R10), Z8
+	VMOVUPS     (R11), Z9
+	VMOVUPS     (CX)(R9*1), Z10
+	VFMADD231PS Z10, Z8, Z0
+	VFMADD231PS Z10, Z9, Z4
+	VMOVUPS     (DX)(R9*1), Z10
+	VFMADD231PS Z10, Z8, Z1
+	VFMADD231PS Z10, Z9, Z5
+	VMOVUPS     (BX)(R9*1), Z10
+	VFMADD231PS Z10, Z8, Z2
+	VFMADD231PS Z10, Z9, Z6
+	VMOVUPS     (SI)(R9*1), Z10
+	VFMADD231PS Z10, Z8, Z3
+	VFMADD231PS Z10, Z9, Z7
+	ADDQ        $0x04, R8
+	ADDQ        $0x40, R10
+	ADDQ        $0x40, R11
+	DECQ        DI
+	JNZ         pixel
+	MOVQ        24(AX), CX
+	MOVQ        32(AX), DX
+	VMOVUPS     Z0, (CX)
+	ADDQ        DX, CX
+	VMOVUPS     Z1, (CX)
+	ADDQ        DX, CX
+	VMOVUPS     Z2, (CX)
+	ADDQ        DX, CX
+	VMOVUPS     Z3, (CX)
+	MOVQ        24(AX), CX
+	MOVQ        32(AX), DX
+	ADDQ        120(AX), CX
+	VMOVUPS     Z4, (CX)
+	ADDQ        DX, CX
+	VMOVUPS     Z5, (CX)
+	ADDQ        DX, CX
+	VMOVUPS     Z6, (CX)
+	ADDQ        DX, CX
+	VMOVUPS     Z7, (CX)
+	VZEROUPPER
+	RET
+
+// func pixelDotsPair5AVX512(pixelDots *pixelDots)
+// Requires: AVX, AVX512F
+TEXT ·pixelDotsPair5AVX512(SB), NOSPLIT, $0-8
+	MOVQ    pixelDots+0(FP), AX
+	MOVQ    24(AX), CX
+	MOVQ    32(AX), DX
+	VMOVUPS (CX), Z0
+	ADDQ    DX, CX
+	VMOVUPS (CX), Z1
+	ADDQ    DX, CX
+	VMOVUPS (CX), Z2
+	ADDQ    DX, CX
+	VMOVUPS (CX), Z3
+	ADDQ    DX, CX
+	VMOVUPS (CX), Z4
+	MOVQ    24(AX), CX
+	MOVQ    32(AX), DX
+	ADDQ    120(AX), CX
+	VMOVUPS (CX), Z5
+	ADDQ    DX, CX
+	VMOVUPS (CX), Z6
+	ADDQ    DX, CX
+	VMOVUPS (CX), Z7
+	ADDQ    DX, CX
+	VMOVUPS (CX), Z8
+	ADDQ    DX, CX
+	VMOVUPS (CX), Z9
+	MOVQ    40(AX), CX
+	MOVQ    48(AX), DX
+	MOVQ    56(AX), BX
+	MOVQ    64(AX), SI
+	MOVQ    72(AX), DI
+	MOVQ    (AX), R8
+	MOVQ    8(AX), R9
+	MOVQ    16(AX), R11
+	MOVQ    112(AX), R12
+	ADDQ    R11, R12
+
+pixel:
+	MOVLQSX     (R9), R10
+	VMOVUPS     (R11), Z10
+	VMOVUPS     (R12), Z11
+	VMOVUPS     (CX)(R10*1), Z12
+	VFMADD231PS Z12, Z10, Z0
+	VFMADD231PS Z12, Z11, Z5
+	VMOVUPS     (DX)(R10*1), Z12
+	VFMADD231PS Z12, Z10, Z1
+	VFMADD231PS Z12, Z11, Z6
+	VMOVUPS     (BX)(R10*1), Z12
+	VFMADD231PS Z12, Z10, Z2
+	VFMADD231PS Z12, Z11, Z7
+	VMOVUPS     (SI)(R10*1), Z12
+	VFMADD231PS Z12, Z10, Z3
+	VFMADD231PS Z12, Z11, Z8
+	VMOVUPS     (DI)(R10*1), Z12
+	VFMADD231PS Z12, Z10, Z4
+	VFMADD231PS Z12, Z11, Z9
+	ADDQ        $0x04, R9
+	ADDQ        $0x40, R11
+	ADDQ        $0x40, R12
+	DECQ        R8
+	JNZ         pixel
+	MOVQ        24(AX), CX
+	MOVQ        32(AX), DX
+	VMOVUPS     Z0, (CX)
+	ADDQ        DX, CX
+	VMOVUPS     Z1, (CX)
+	ADDQ        DX, CX
+	VMOVUPS     Z2, (CX)
+	ADDQ        DX, CX
+	VMOVUPS     Z3, (CX)
+	ADDQ        DX, CX
+	VMOVUPS     Z4, (CX)
+	MOVQ        24(AX), CX
+	MOVQ        32(AX), DX
+	ADDQ        120(AX), CX
+	VMOVUPS     Z5, (CX)
+	ADDQ        DX, CX
+	VMOVUPS     Z6, (CX)
+	ADDQ        DX, CX
+	VMOVUPS     Z7, (CX)
+	ADDQ        DX, CX
+	VMOVUPS     Z8, (CX)
+	ADDQ        DX, CX
+	VMOVUPS     Z9, (CX)
+	VZEROUPPER
+	RET
+
+// func pixelDotsPair6AVX512(pixelDots *pixelDots)
+// Requires: AVX, AVX512F
+TEXT ·pixelDotsPair6AVX512(SB), NOSPLIT, $0-8
+	MOVQ    pixelDots+0(FP), AX
+	MOVQ    24(AX), CX
+	MOVQ    32(AX), DX
+	VMOVUPS (CX), Z0
+	ADDQ    DX, CX
+	VMOVUPS (CX), Z1
+	ADDQ    DX, CX
+	VMOVUPS (CX), Z2
+	ADDQ    DX, CX
+	VMOVUPS (CX), Z3
+	ADDQ    DX, CX
+	VMOVUPS (CX), Z4
+	ADDQ    DX, CX
+	VMOVUPS (CX), Z5
+	MOVQ    24(AX), CX
+	MOVQ    32(AX), DX
+	ADDQ    120(AX), CX
+	VMOVUPS (CX), Z6
+	ADDQ    DX, CX
+	VMOVUPS (CX), Z7
+	ADDQ    DX, CX
+	VMOVUPS (CX), Z8
+	ADDQ    DX, CX
+	VMOVUPS (CX), Z9
+	ADDQ    DX, CX
+	VMOVUPS (CX), Z10
+	ADDQ    DX, CX
+	VMOVUPS (CX), Z11
+	MOVQ    40(AX), CX
+	MOVQ    48(AX), DX
+	MOVQ    56(AX), BX
+	MOVQ    64(AX), SI
+	MOVQ    72(AX), DI
+	MOVQ    80(AX), R8
+	MOVQ    (AX), R9
+	MOVQ    8(AX), R10
+	MOVQ    16(AX), R12
+	MOVQ    112(AX), R13
+	ADDQ    R12, R13
+
+pixel:
+	MOVLQSX     (R10), R11
+	VMOVUPS     (R12), Z12
+	VMOVUPS     (R13), Z13
+	VMOVUPS     (CX)(R11*1), Z14
+	VFMADD231PS Z14, Z12, Z0
+	VFMADD231PS Z14, Z13, Z6
+	VMOVUPS     (DX)(R11*1), Z14
+	VFMADD231PS Z14, Z12, Z1
+	VFMADD231PS Z14, Z13, Z7
+	VMOVUPS     (BX)(R11*1), Z14
+	VFMADD231PS Z14, Z12, Z2
+	VFMADD231PS Z14, Z13, Z8
+	VMOVUPS     (SI)(R11*1), Z14
+	VFMADD231PS Z14, Z12, Z3
+	VFMADD231PS Z14, Z13, Z9
+	VMOVUPS     (DI)(R11*1), Z14
+	VFMADD231PS Z14, Z12, Z4
+	VFMADD231PS Z14, Z13, Z10
+	VMOVUPS     (R8)(R11*1), Z14
+	VFMADD231PS Z14, Z12, Z5
+	VFMADD231PS Z14, Z13, Z11
+	ADDQ        $0x04, R10
+	ADDQ        $0x40, R12
+	ADDQ        $0x40, R13
+	DECQ        R9
+	JNZ         pixel
+	MOVQ        24(AX), CX
+	MOVQ        32(AX), DX
+	VMOVUPS     Z0, (CX)
+	ADDQ        DX, CX
+	VMOVUPS     Z1, (CX)
+	ADDQ        DX, CX
+	VMOVUPS     Z2, (CX)
+	ADDQ        DX, CX
+	VMOVUPS     Z3, (CX)
+	ADDQ        DX, CX
+	VMOVUPS     Z4, (CX)
+	ADDQ        DX, CX
+	VMOVUPS     Z5, (CX)
+	MOVQ        24(AX), CX
+	MOVQ        32(AX), DX
+	ADDQ        120(AX), CX
+	VMOVUPS     Z6, (CX)
+	ADDQ        DX, CX
+	VMOVUPS     Z7, (CX)
+	ADDQ        DX, CX
+	VMOVUPS     Z8, (CX)
+	ADDQ        DX, CX
+	VMOVUPS     Z9, (CX)
+	ADDQ        DX, CX
+	VMOVUPS     Z10, (CX)
+	ADDQ        DX, CX
+	VMOVUPS     Z11, (CX)
 	VZEROUPPER
 	RET

@@ -46,3 +46,33 @@ func pixelDots8NEON(pixelDots *pixelDots)
 //
 //go:noescape
 func pixelDots9NEON(pixelDots *pixelDots)
+
+// pixelDotsPair1NEON adds the products of dy and x over pixels, for 1 weights of two outputs of each channel.
+//
+//go:noescape
+func pixelDotsPair1NEON(pixelDots *pixelDots)
+
+// pixelDotsPair2NEON adds the products of dy and x over pixels, for 2 weights of two outputs of each channel.
+//
+//go:noescape
+func pixelDotsPair2NEON(pixelDots *pixelDots)
+
+// pixelDotsPair3NEON adds the products of dy and x over pixels, for 3 weights of two outputs of each channel.
+//
+//go:noescape
+func pixelDotsPair3NEON(pixelDots *pixelDots)
+
+// pixelDotsPair4NEON adds the products of dy and x over pixels, for 4 weights of two outputs of each channel.
+//
+//go:noescape
+func pixelDotsPair4NEON(pixelDots *pixelDots)
+
+// pixelDotsPair5NEON adds the products of dy and x over pixels, for 5 weights of two outputs of each channel.
+//
+//go:noescape
+func pixelDotsPair5NEON(pixelDots *pixelDots)
+
+// pixelDotsPair6NEON adds the products of dy and x over pixels, for 6 weights of two outputs of each channel.
+//
+//go:noescape
+func pixelDotsPair6NEON(pixelDots *pixelDots)

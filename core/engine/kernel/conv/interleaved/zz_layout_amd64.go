@@ -27,6 +27,9 @@ var (
 	_ = [1]byte{}[unsafe.Offsetof(pixelSums{}.weights)-40]
 	_ = [1]byte{}[unsafe.Offsetof(pixelSums{}.bias)-48]
 	_ = [1]byte{}[unsafe.Offsetof(pixelSums{}.y)-56]
+	_ = [1]byte{}[unsafe.Offsetof(pixelSums{}.weightNext)-64]
+	_ = [1]byte{}[unsafe.Offsetof(pixelSums{}.biasNext)-72]
+	_ = [1]byte{}[unsafe.Offsetof(pixelSums{}.yNext)-80]
 )
 
 // The offsets at which the assembly reads tap: each index is 0.
@@ -43,4 +46,6 @@ var (
 	_ = [1]byte{}[unsafe.Offsetof(pixelDots{}.sums)-24]
 	_ = [1]byte{}[unsafe.Offsetof(pixelDots{}.pitch)-32]
 	_ = [1]byte{}[unsafe.Offsetof(pixelDots{}.x)-40]
+	_ = [1]byte{}[unsafe.Offsetof(pixelDots{}.dyNext)-112]
+	_ = [1]byte{}[unsafe.Offsetof(pixelDots{}.sumsNext)-120]
 )

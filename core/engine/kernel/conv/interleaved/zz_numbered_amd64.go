@@ -48,3 +48,38 @@ func runPixelDots(lanes, n int, t *pixelDots) {
 		pixelDots9AVX2(t)
 	}
 }
+
+// runPixelDotsPair adds sums for that many weights of two outputs of each channel with vectors of so many lanes.
+func runPixelDotsPair(lanes, n int, t *pixelDots) {
+	if lanes == 16 {
+		switch n {
+		case 1:
+			pixelDotsPair1AVX512(t)
+		case 2:
+			pixelDotsPair2AVX512(t)
+		case 3:
+			pixelDotsPair3AVX512(t)
+		case 4:
+			pixelDotsPair4AVX512(t)
+		case 5:
+			pixelDotsPair5AVX512(t)
+		case 6:
+			pixelDotsPair6AVX512(t)
+		}
+		return
+	}
+	switch n {
+	case 1:
+		pixelDotsPair1AVX2(t)
+	case 2:
+		pixelDotsPair2AVX2(t)
+	case 3:
+		pixelDotsPair3AVX2(t)
+	case 4:
+		pixelDotsPair4AVX2(t)
+	case 5:
+		pixelDotsPair5AVX2(t)
+	case 6:
+		pixelDotsPair6AVX2(t)
+	}
+}

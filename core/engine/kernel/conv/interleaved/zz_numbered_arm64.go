@@ -25,3 +25,21 @@ func runPixelDots(lanes, n int, t *pixelDots) {
 		pixelDots9NEON(t)
 	}
 }
+
+// runPixelDotsPair adds sums for that many weights of two outputs of each channel with vectors of so many lanes.
+func runPixelDotsPair(lanes, n int, t *pixelDots) {
+	switch n {
+	case 1:
+		pixelDotsPair1NEON(t)
+	case 2:
+		pixelDotsPair2NEON(t)
+	case 3:
+		pixelDotsPair3NEON(t)
+	case 4:
+		pixelDotsPair4NEON(t)
+	case 5:
+		pixelDotsPair5NEON(t)
+	case 6:
+		pixelDotsPair6NEON(t)
+	}
+}

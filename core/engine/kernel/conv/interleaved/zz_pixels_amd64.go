@@ -17,6 +17,11 @@ func interleaveOutAVX2(pixelCopy *pixelCopy)
 //go:noescape
 func pixelSumsAVX2(pixelSums *pixelSums)
 
+// pixelSumsPairAVX2 computes two outputs of each channel, 8 vectors of one pixel at a time.
+//
+//go:noescape
+func pixelSumsPairAVX2(pixelSums *pixelSums)
+
 // interleaveInAVX512 copies pixels of as many planes as a vector has lanes to vectors of one pixel, at the offsets that the table has for them.
 //
 //go:noescape
@@ -31,3 +36,8 @@ func interleaveOutAVX512(pixelCopy *pixelCopy)
 //
 //go:noescape
 func pixelSumsAVX512(pixelSums *pixelSums)
+
+// pixelSumsPairAVX512 computes two outputs of each channel, 8 vectors of one pixel at a time.
+//
+//go:noescape
+func pixelSumsPairAVX512(pixelSums *pixelSums)

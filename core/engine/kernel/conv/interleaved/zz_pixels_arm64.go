@@ -16,3 +16,8 @@ func interleaveOutNEON(pixelCopy *pixelCopy)
 //
 //go:noescape
 func pixelSumsNEON(pixelSums *pixelSums)
+
+// pixelSumsPairNEON computes two outputs of each channel, 8 vectors of one pixel at a time.
+//
+//go:noescape
+func pixelSumsPairNEON(pixelSums *pixelSums)

@@ -56,6 +56,7 @@ var Numbered = []isa.Numbered{
 	{Folder: "conv/planes", Base: "slideRows", Doc: "computes planes of that many images with vectors of so many lanes.", Most: 2},
 	{Folder: "conv/planes", Base: "slideDots", Doc: "computes sums for the part of a filter of that number with vectors of so many lanes.", Most: len(slideParts)},
 	{Folder: "conv/interleaved", Base: "pixelDots", Doc: "adds sums for that many weights with vectors of so many lanes.", Most: interleavedMost},
+	{Folder: "conv/interleaved", Base: "pixelDotsPair", Struct: "pixelDots", Doc: "adds sums for that many weights of two outputs of each channel with vectors of so many lanes.", Most: interleavedPairs},
 }
 
 // Layouts are the structs that these kernels read.
@@ -115,9 +116,9 @@ var Layouts = []isa.Layout{
 		{Name: "x", Offset: wcX}, {Name: "y", Offset: wcY}, {Name: "maskX", Offset: wcMasks + wcMaskX}, {Name: "maskY", Offset: wcMasks + wcMaskY}, {Name: "views", Offset: wcMasks + wcMaskViews}, {Name: "orders", Offset: wcOrders},
 	}},
 	{Folder: "conv/interleaved", Name: "pixelCopy", Fields: []isa.Field{{Name: "planes", Offset: icPlanes}, {Name: "plane", Offset: icPlane}, {Name: "at", Offset: icAt}, {Name: "table", Offset: icTable}, {Name: "blocks", Offset: icBlocks}, {Name: "back", Offset: icBack}, {Name: "mask", Offset: icMask}, {Name: "rest", Offset: icRest}, {Name: "ahead", Offset: icAhead}}},
-	{Folder: "conv/interleaved", Name: "pixelSums", Fields: []isa.Field{{Name: "groups", Offset: isGroups}, {Name: "pixels", Offset: isPixels}, {Name: "x", Offset: isX}, {Name: "taps", Offset: isTaps}, {Name: "list", Offset: isList}, {Name: "weights", Offset: isWeights}, {Name: "bias", Offset: isBias}, {Name: "y", Offset: isY}}},
+	{Folder: "conv/interleaved", Name: "pixelSums", Fields: []isa.Field{{Name: "groups", Offset: isGroups}, {Name: "pixels", Offset: isPixels}, {Name: "x", Offset: isX}, {Name: "taps", Offset: isTaps}, {Name: "list", Offset: isList}, {Name: "weights", Offset: isWeights}, {Name: "bias", Offset: isBias}, {Name: "y", Offset: isY}, {Name: "weightNext", Offset: isWeightNext}, {Name: "biasNext", Offset: isBiasNext}, {Name: "yNext", Offset: isYNext}}},
 	{Folder: "conv/interleaved", Name: "tap", Fields: []isa.Field{{Name: "x", Offset: itX}, {Name: "weight", Offset: itWeight}}},
-	{Folder: "conv/interleaved", Name: "pixelDots", Fields: []isa.Field{{Name: "pixels", Offset: idPixels}, {Name: "table", Offset: idTable}, {Name: "dy", Offset: idDY}, {Name: "sums", Offset: idSums}, {Name: "pitch", Offset: idPitch}, {Name: "x", Offset: idX}}},
+	{Folder: "conv/interleaved", Name: "pixelDots", Fields: []isa.Field{{Name: "pixels", Offset: idPixels}, {Name: "table", Offset: idTable}, {Name: "dy", Offset: idDY}, {Name: "sums", Offset: idSums}, {Name: "pitch", Offset: idPitch}, {Name: "x", Offset: idX}, {Name: "dyNext", Offset: idDYNext}, {Name: "sumsNext", Offset: idSumsNext}}},
 	{Folder: "conv/planes", Name: "smallPlanes", Fields: []isa.Field{
 		{Name: "x", Offset: smX}, {Name: "y", Offset: smY}, {Name: "xImage", Offset: smXImage}, {Name: "yImage", Offset: smYImage}, {Name: "planes", Offset: smPlanes}, {Name: "xPlane", Offset: smXPlane}, {Name: "yPlane", Offset: smYPlane}, {Name: "taps", Offset: smTaps}, {Name: "table", Offset: smTable}, {Name: "weights", Offset: smWeights}, {Name: "weightsPlane", Offset: smWeightsPlane}, {Name: "bias", Offset: smBias}, {Name: "biasPlane", Offset: smBiasPlane}, {Name: "sums", Offset: smSums}, {Name: "maskX", Offset: smMaskX}, {Name: "maskY", Offset: smMaskY},
 	}},

@@ -20,7 +20,10 @@ const (
 	itX, itWeight, itSize                = 0, 4, 8
 	idPixels, idTable, idDY, idSums, idX = 0, 8, 16, 24, 40
 	idPitch                              = 32
-	interleavedPixels, interleavedMost   = 8, 9 // pixels that are summed at once, and weights
+	interleavedPixels                    = 8    // that are summed at once
+	interleavedMost, interleavedPairs    = 9, 6 // weights whose gradients are, of one output of each channel and of two
+	isWeightNext, isBiasNext, isYNext    = 64, 72, 80
+	idDYNext, idSumsNext                 = 112, 120
 )
 
 // interleaveBlocks calls block for every block of as many pixels as vectors have lanes: those behind the last whole one overlap with it. Where
@@ -144,41 +147,23 @@ func interleaveOut(a *isa.Asm) {
 	})
 }
 
-// interleavedSums computes some pixels at once: each weight is loaded for all of them.
+// interleavedSums emits the kernels of one output of each channel, and of two.
 func interleavedSums(a *isa.Asm) {
-	a.Kernel("pixelSums", "func(pixelSums *byte)", fmt.Sprintf("computes groups of %d vectors of one pixel: a bias, and the products of a list of weights.", interleavedPixels))
+	pixelSums(a, "pixelSums", "computes groups of %d vectors of one pixel: a bias, and the products of a list of weights.", 1)
+	pixelSums(a, "pixelSumsPair", "computes two outputs of each channel, %d vectors of one pixel at a time.", 2)
+}
+
+// pixelSums computes some pixels at once: each weight is loaded for all of them, and each pixel for all outputs.
+func pixelSums(a *isa.Asm, name, doc string, outputs int) {
+	a.Kernel(name, "func(pixelSums *byte)", fmt.Sprintf(doc, interleavedPixels))
 	t := a.Gp("pixelSums")
-	acc, x := a.Vecs(interleavedPixels), make([]reg.GPVirtual, interleavedPixels)
-	for i := range x {
-		x[i] = a.GP64()
-	}
 	a.Label("group")
-	pixels := a.Field(t, isPixels)
-	for i := range x {
-		a.MOVLQSX(operand.Mem{Base: pixels, Disp: 4 * i}, x[i])
-		a.ADDQ(operand.Mem{Base: t, Disp: isX}, x[i])
+	count := interleavedPixels
+	if outputs*count > a.Lanes { // as many sums as there is room for
+		count /= outputs
 	}
-	bias := a.Field(t, isBias)
-	a.Move(operand.Mem{Base: bias}, acc[0])
-	for _, v := range acc[1:] {
-		a.Copy(acc[0], v)
-	}
-	left, list, weights, at, weight, w := a.Field(t, isTaps), a.Field(t, isList), a.Field(t, isWeights), a.GP64(), a.GP64(), a.Vec()
-	a.TESTQ(left, left)
-	a.JZ(operand.LabelRef("store"))
-	a.Label("tap")
-	a.MOVLQSX(operand.Mem{Base: list, Disp: itX}, at)
-	a.MOVLQSX(operand.Mem{Base: list, Disp: itWeight}, weight)
-	a.Move(isa.Offset(weights, weight, 0), w)
-	for i, v := range acc {
-		a.Fma(isa.Offset(x[i], at, 0), w, v)
-	}
-	a.Advance(operand.U8(itSize), list)
-	a.CountDown(left, "tap")
-	a.Label("store")
-	y := a.Field(t, isY)
-	for i, v := range acc {
-		a.Move(v, operand.Mem{Base: y, Disp: 4 * a.Lanes * i})
+	for first := 0; first < interleavedPixels; first += count {
+		somePixels(a, t, first, count, outputs)
 	}
 	a.ADDQ(operand.U32(4*a.Lanes*interleavedPixels), operand.Mem{Base: t, Disp: isY})
 	a.ADDQ(operand.U8(4*interleavedPixels), operand.Mem{Base: t, Disp: isPixels})
@@ -186,40 +171,119 @@ func interleavedSums(a *isa.Asm) {
 	a.Ret()
 }
 
-// interleavedDots emits the weight gradients of up to so many weights at once.
+// somePixels computes count pixels of a group.
+func somePixels(a *isa.Asm, t reg.GPVirtual, first, count, outputs int) {
+	acc, x := make([][]reg.VecVirtual, outputs), make([]reg.GPVirtual, count)
+	pixels, bias := a.Field(t, isPixels), a.Field(t, isBias)
+	for i := range x {
+		x[i] = a.GP64()
+		a.MOVLQSX(operand.Mem{Base: pixels, Disp: 4 * (first + i)}, x[i])
+		a.ADDQ(operand.Mem{Base: t, Disp: isX}, x[i])
+	}
+	for k := range acc {
+		acc[k] = a.Vecs(count)
+		if k > 0 {
+			a.ADDQ(operand.Mem{Base: t, Disp: isBiasNext}, bias)
+		}
+		a.Move(operand.Mem{Base: bias}, acc[k][0])
+		for _, v := range acc[k][1:] {
+			a.Copy(acc[k][0], v)
+		}
+	}
+	label := func(name string) string { return fmt.Sprint(name, first) }
+	left, list, weights, at, weight, w := a.Field(t, isTaps), a.Field(t, isList), a.Field(t, isWeights), a.GP64(), a.GP64(), a.Vecs(outputs)
+	a.TESTQ(left, left)
+	a.JZ(operand.LabelRef(label("store")))
+	a.Label(label("tap"))
+	a.MOVLQSX(operand.Mem{Base: list, Disp: itX}, at)
+	a.MOVLQSX(operand.Mem{Base: list, Disp: itWeight}, weight)
+	for k := range w {
+		if k > 0 {
+			a.ADDQ(operand.Mem{Base: t, Disp: isWeightNext}, weight)
+		}
+		a.Move(isa.Offset(weights, weight, 0), w[k])
+	}
+	for i := range x {
+		productsOf(a, isa.Offset(x[i], at, 0), w, func(k int) reg.VecVirtual { return acc[k][i] })
+	}
+	a.Advance(operand.U8(itSize), list)
+	a.CountDown(left, label("tap"))
+	a.Label(label("store"))
+	y := a.Field(t, isY)
+	for k := range acc {
+		if k > 0 {
+			a.ADDQ(operand.Mem{Base: t, Disp: isYNext}, y)
+		}
+		for i, v := range acc[k] {
+			a.Move(v, operand.Mem{Base: y, Disp: 4 * a.Lanes * (first + i)})
+		}
+	}
+}
+
+// productsOf adds the products of what lies at m with each factor to the sums, for which it is loaded once.
+func productsOf(a *isa.Asm, m operand.Mem, factors []reg.VecVirtual, sum func(k int) reg.VecVirtual) {
+	if len(factors) == 1 {
+		a.Fma(m, factors[0], sum(0))
+		return
+	}
+	v := a.Vec()
+	a.Move(m, v)
+	for k, f := range factors {
+		a.Fma(v, f, sum(k))
+	}
+}
+
+// interleavedDots emits the weight gradients of up to so many weights at once, of one output of each channel and of two.
 func interleavedDots(a *isa.Asm) {
 	for taps := 1; taps <= interleavedMost; taps++ {
-		pixelDots(a, taps)
+		pixelDots(a, fmt.Sprintf("pixelDots%d", taps), fmt.Sprintf("adds the products of dy and x over pixels, for %d weights.", taps), taps, 1)
+	}
+	for taps := 1; taps <= interleavedPairs; taps++ {
+		pixelDots(a, fmt.Sprintf("pixelDotsPair%d", taps), fmt.Sprintf("adds the products of dy and x over pixels, for %d weights of two outputs of each channel.", taps), taps, 2)
 	}
 }
 
 // pixelDots adds dy·x for some weights.
-func pixelDots(a *isa.Asm, taps int) {
-	a.Kernel(fmt.Sprintf("pixelDots%d", taps), "func(pixelDots *byte)", fmt.Sprintf("adds the products of dy and x over pixels, for %d weights.", taps))
+func pixelDots(a *isa.Asm, name, doc string, taps, outputs int) {
+	a.Kernel(name, "func(pixelDots *byte)", doc)
 	t := a.Gp("pixelDots")
-	acc, x := a.Vecs(taps), make([]reg.GPVirtual, taps)
+	acc, x := make([][]reg.VecVirtual, outputs), make([]reg.GPVirtual, taps)
+	for k := range acc {
+		acc[k] = a.Vecs(taps)
+	}
 	each := func(move func(m, v operand.Op)) {
-		sums, pitch := a.Field(t, idSums), a.Field(t, idPitch)
-		for i, v := range acc {
-			if i > 0 {
-				a.ADDQ(pitch, sums)
+		for k := range acc {
+			sums, pitch := a.Field(t, idSums), a.Field(t, idPitch)
+			if k > 0 {
+				a.ADDQ(operand.Mem{Base: t, Disp: idSumsNext}, sums)
 			}
-			move(operand.Mem{Base: sums}, v)
+			for i, v := range acc[k] {
+				if i > 0 {
+					a.ADDQ(pitch, sums)
+				}
+				move(operand.Mem{Base: sums}, v)
+			}
 		}
 	}
 	each(func(m, v operand.Op) { a.Move(m, v) })
 	for i := range x {
 		x[i] = a.Field(t, idX+8*i)
 	}
-	left, table, dy, at, g := a.Field(t, idPixels), a.Field(t, idTable), a.Field(t, idDY), a.GP64(), a.Vec()
+	left, table, at, g, dy := a.Field(t, idPixels), a.Field(t, idTable), a.GP64(), a.Vecs(outputs), []reg.GPVirtual{a.Field(t, idDY)}
+	for k := 1; k < outputs; k++ {
+		dy = append(dy, a.Field(t, idDYNext))
+		a.ADDQ(dy[k-1], dy[k])
+	}
 	a.Label("pixel")
 	a.MOVLQSX(operand.Mem{Base: table}, at)
-	a.Move(operand.Mem{Base: dy}, g)
-	for i, v := range acc {
-		a.Fma(isa.Offset(x[i], at, 0), g, v)
+	for k := range g {
+		a.Move(operand.Mem{Base: dy[k]}, g[k])
+	}
+	for i := range x {
+		productsOf(a, isa.Offset(x[i], at, 0), g, func(k int) reg.VecVirtual { return acc[k][i] })
 	}
 	a.Advance(operand.U8(4), table)
-	a.Advance(operand.U8(4*a.Lanes), dy)
+	a.Advance(operand.U8(4*a.Lanes), dy...)
 	a.CountDown(left, "pixel")
 	each(func(m, v operand.Op) { a.Move(v, m) })
 	a.Ret()
