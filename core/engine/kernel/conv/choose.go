@@ -128,7 +128,7 @@ func costOf(p *Shape, a Algorithm, d Direction) float64 {
 func termsOf(p *Shape, a Algorithm, d Direction) (cost.Terms, *cost.Rates) {
 	switch a {
 	case Winograd:
-		return winograd.Terms(p), &winograd.Rates
+		return winograd.Terms(p, d), &winograd.Rates
 	case Direct:
 		return direct.Terms(p, d), &direct.Rates
 	case Product:

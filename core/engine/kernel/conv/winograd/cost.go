@@ -11,6 +11,7 @@ const (
 	picked        = cost.Own + iota // cycles of the multiply-adds of filters of 1x1, as the core could issue them
 	pickedPixels                    // elements of pixels that these gather, and of their results
 	pickedWeights                   // of which they make panels
+	spreadPixels                    // elements of a gradient of which a stride above 2 reaches few
 	tapSteps                        // as picked, of weight gradients with channels in lanes
 	tapCalls                        // of their micro-kernel
 	frameRows                       // rows that are copied to frames
@@ -20,20 +21,23 @@ const (
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:   {picked: 0.903, pickedPixels: 0.723, pickedWeights: 3.53},
-	kernel.AVX512: {picked: 0.778, pickedPixels: 0.788, pickedWeights: 4.16},
+	kernel.AVX2:   {picked: 0.903, pickedPixels: 0.723, pickedWeights: 3.53, spreadPixels: 1.1},
+	kernel.AVX512: {picked: 0.778, pickedPixels: 0.788, pickedWeights: 4.16, spreadPixels: 1.1},
 }
 
 // Saves reports whether tiles save so many products that nothing else is faster. Filters of 1x1 save none.
 func Saves(p *geometry.Shape) bool { return !picks(p) }
 
-// Terms counts what a direction of p does with filters of 1x1. See package cost.
-func Terms(p *geometry.Shape) (t cost.Terms) {
+// Terms counts what direction d of p does with filters of 1x1. See package cost.
+func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 	pixels := float64(p.N * p.OutH() * p.OutW())
 	from, to := padded(p.C), padded(p.K)
 	t[picked] = cost.FMAs(pixels * float64(from) * float64(to) / float64(kernel.Lanes()))
 	t[pickedPixels] = pixels * float64(from+to)
 	t[pickedWeights] = float64(from * to)
+	if d == geometry.ToInput && p.StrideW > 2 {
+		t[spreadPixels] = float64(p.N * p.H * p.W * from)
+	}
 	return t
 }
 
