@@ -51,7 +51,7 @@ func kernelCases() (cases []func() Kernel) {
 		add(func() Kernel { return rmsNorm(n[0], n[1]) })
 		add(func() Kernel { return rmsNormGrad(n[0], n[1]) })
 	}
-	for _, g := range []norm.GroupShape{{N: 32, C: 64, HW: 1024, Groups: 8}, {N: 64, C: 96, HW: 64, Groups: 8}} {
+	for _, g := range []norm.GroupShape{{N: 32, C: 64, HW: 1024, Groups: 8}, {N: 64, C: 96, HW: 64, Groups: 8}, {N: 64, C: 96, HW: 64, Groups: 96}, {N: 64, C: 128, HW: 16, Groups: 32}} {
 		add(func() Kernel { return groupNorm(g) })
 		add(func() Kernel { return groupNormGrad(g) })
 	}

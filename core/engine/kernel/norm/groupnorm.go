@@ -25,12 +25,24 @@ func GroupNorm[T kernel.Float](s *GroupShape, x, gamma, beta []T, eps float64, y
 	for lo := 0; lo < groups; lo += together {
 		hi := min(groups, lo+together)
 		groupMoments(size, x[lo*size:hi*size], eps, mean[lo:hi], invstd[lo:hi])
-		for i := lo; i < hi; i++ {
-			s.channels(i, func(ch, count, at int) {
-				f.apply(s.HW, count, x[at:], from(gamma, ch), from(beta, ch), mean[i], invstd[i], y[at:])
-			})
+		if kernel.HasVectors[T]() && s.HW > 1 && s.each() >= ownCall && gamma != nil && beta != nil {
+			for i := lo; i < hi; i++ {
+				at, ch := i*size, i%s.Groups*s.each()
+				applyGroup(s.each(), s.HW, x[at:], gamma[ch:], beta[ch:], mean[i], invstd[i], y[at:])
+			}
+			continue
 		}
+		f.applyGroups(s, lo, hi, x, gamma, beta, mean, invstd, y)
 	}
+}
+
+// ownCall is how many channels of a group are worth a call, which takes their gamma and beta as they are.
+const ownCall = 16
+
+// applyGroup normalises the channels of a group.
+func applyGroup[T kernel.Float](channels, hw int, x, gamma, beta []T, mean, invstd T, y []T) {
+	lanes := kernel.Lanes()
+	vecGroupApplyRows(channels, kernel.Ptr32(x), hw/lanes, hw%lanes, kernel.FirstLanes(hw%lanes), float32(mean), float32(invstd), kernel.Ptr32(gamma), kernel.Ptr32(beta), kernel.Ptr32(y), 4*hw)
 }
 
 // smallGroup is the most elements of groups that have their moments taken four at a time: they stay in the L1 cache.
@@ -73,15 +85,6 @@ func groupMomentsOf[T kernel.Float](x []T) moments {
 	return m
 }
 
-// channels calls f for up to mostChannels channels of group i at a time, with the first, their
-// number and their offset.
-func (s *GroupShape) channels(i int, f func(ch, count, at int)) {
-	sample, first := i/s.Groups, i%s.Groups*s.each()
-	for ch := first; ch < first+s.each(); ch += mostChannels {
-		f(ch, min(mostChannels, first+s.each()-ch), (sample*s.C+ch)*s.HW)
-	}
-}
-
 // groupFactors are a few channels' factors and, of a gradient, their sums: one place for all groups, because clearing it
 // takes as long as a small group.
 type groupFactors[T kernel.Float] struct {
@@ -89,22 +92,37 @@ type groupFactors[T kernel.Float] struct {
 	sums, dots               [mostChannels]float64
 }
 
-// apply normalises a few channels of one group.
-func (f *groupFactors[T]) apply(hw, count int, x, gamma, beta []T, mean, invstd T, y []T) {
-	if kernel.HasVectors[T]() && hw > 1 && gamma != nil && beta != nil {
-		lanes := kernel.Lanes()
-		vecGroupApplyRows(count, kernel.Ptr32(x), hw/lanes, hw%lanes, kernel.FirstLanes(hw%lanes), float32(mean), float32(invstd), kernel.Ptr32(gamma), kernel.Ptr32(beta), kernel.Ptr32(y), 4*hw)
-		return
-	}
-	for j := range count {
-		f.mean[j], f.gain[j], f.shift[j] = mean, invstd, 0
-		if gamma != nil {
-			f.gain[j] *= gamma[j]
+// applyGroups normalises the groups [lo, hi) of all samples', some channels at a time, whichever groups they are of.
+func (f *groupFactors[T]) applyGroups(s *GroupShape, lo, hi int, x, gamma, beta, mean, invstd, y []T) {
+	each, ch, count, at := s.each(), lo%s.Groups*s.each(), 0, lo*s.size()
+	for i := lo; i < hi; i++ {
+		if ch == s.C {
+			ch = 0
 		}
-		if beta != nil {
-			f.shift[j] = beta[j]
+		m, inv := mean[i], invstd[i]
+		for end := ch + each; ch < end; ch++ {
+			gain, shift := inv, T(0)
+			if gamma != nil {
+				gain *= gamma[ch]
+			}
+			if beta != nil {
+				shift = beta[ch]
+			}
+			f.mean[count], f.gain[count], f.shift[count] = m, gain, shift
+			if count++; count == mostChannels {
+				f.apply(s.HW, count, x[at:], y[at:])
+				at += count * s.HW
+				count = 0
+			}
 		}
 	}
+	if count > 0 {
+		f.apply(s.HW, count, x[at:], y[at:])
+	}
+}
+
+// apply normalises a few channels.
+func (f *groupFactors[T]) apply(hw, count int, x, y []T) {
 	switch {
 	case inColumns[T](hw):
 		columnApply(columns{1, count, count}, kernel.As32(x), kernel.As32(f.mean[:]), kernel.As32(f.gain[:]), kernel.As32(f.shift[:]), nil, false, kernel.As32(y))
@@ -112,7 +130,7 @@ func (f *groupFactors[T]) apply(hw, count int, x, gamma, beta []T, mean, invstd 
 		subMulAddPlanes(count, hw, x, f.mean[:], f.gain[:], f.shift[:], y)
 	default:
 		for j := range count {
-			SubMulAdd(x[j*hw:][:hw], mean, f.gain[j], f.shift[j], y[j*hw:][:hw])
+			SubMulAdd(x[j*hw:][:hw], f.mean[j], f.gain[j], f.shift[j], y[j*hw:][:hw])
 		}
 	}
 }
@@ -124,36 +142,92 @@ func GroupNormGradOf[T kernel.Float](lo, hi int, s *GroupShape, x, dy, mean, inv
 		storeGrad(dgamma, ch, 0, false)
 		storeGrad(dbeta, ch, 0, false)
 	}
-	var f groupFactors[T]
-	count := float64(s.size())
-	for at := range s.N * (hi - lo) {
-		i := at/(hi-lo)*s.Groups + lo + at%(hi-lo)
-		var sum, dot float64 // Σdy·gamma and Σdy·gamma·(x−mean) of the group
-		s.channels(i, func(ch, n, at int) {
-			f.sum(s.HW, n, x[at:], dy[at:], mean[i])
-			for j := range n {
-				scale := 1.0
-				if gamma != nil {
-					scale = float64(gamma[ch+j])
-				}
-				sum += scale * f.sums[j]
-				dot += scale * f.dots[j]
-				storeGrad(dgamma, ch+j, f.dots[j]*float64(invstd[i]), true)
-				storeGrad(dbeta, ch+j, f.sums[j], true)
-			}
-		})
-		meanDy, slope := T(sum/count), T(dot/count*float64(invstd[i])*float64(invstd[i]))
-		s.channels(i, func(ch, n, at int) {
-			f.input(s.HW, n, x[at:], dy[at:], from(gamma, ch), mean[i], meanDy, slope, invstd[i], dx[at:])
-		})
+	g := groupGrad[T]{GroupShape: s, x: x, dy: dy, gamma: gamma, dx: dx, dgamma: dgamma, dbeta: dbeta}
+	for sample := range s.N {
+		for first, step := lo, s.gradGroups(); first < hi; first += step {
+			i, n := sample*s.Groups+first, min(step, hi-first)
+			g.groups(first, mean[i:i+n], invstd[i:i+n], (sample*s.C+first*s.each())*s.HW)
+		}
 	}
 }
 
-// sum computes Σdy and Σdy·(x−mean) of each of a few channels of one group.
-func (f *groupFactors[T]) sum(hw, count int, x, dy []T, mean T) {
-	for j := range count {
-		f.mean[j] = mean
+// gradGroups is how many groups have their sums taken together: they stay near for the pass behind.
+func (s *GroupShape) gradGroups() int {
+	const most = 8192 // elements
+	if s.HW == 1 {
+		return 1
 	}
+	return max(1, min(mostChannels/s.each(), most/s.size()))
+}
+
+// groupGrad is a backward pass.
+type groupGrad[T kernel.Float] struct {
+	*GroupShape
+	x, dy, gamma, dx, dgamma, dbeta []T
+	groupFactors[T]
+}
+
+// groups is the pass over the groups of a sample from number first on that have these means, and whose elements begin at at.
+// Either is there only one of them, or have all together no more than mostChannels.
+func (g *groupGrad[T]) groups(first int, mean, invstd []T, at int) {
+	var sums, dots [mostChannels]float64 // Σdy·gamma and Σdy·gamma·(x−mean) of the groups
+	count := float64(g.size())
+	g.chunks(first, at, func(ch, width, at int) {
+		for k, m := range mean {
+			elementwise.Fill(g.mean[k*width:][:width], m)
+		}
+		g.sum(g.HW, width*len(mean), g.x[at:], g.dy[at:])
+		for k := range mean {
+			for j := k * width; j < (k+1)*width; j++ {
+				scale := 1.0
+				if g.gamma != nil {
+					scale = float64(g.gamma[ch+j])
+				}
+				sums[k] += scale * g.sums[j]
+				dots[k] += scale * g.dots[j]
+				storeGrad(g.dgamma, ch+j, g.dots[j]*float64(invstd[k]), true)
+				storeGrad(g.dbeta, ch+j, g.sums[j], true)
+			}
+		}
+	})
+	g.chunks(first, at, func(ch, width, at int) {
+		if g.HW == 1 {
+			g.features(ch, width, at, mean[0], T(sums[0]/count), T(dots[0]/count*float64(invstd[0])*float64(invstd[0])), invstd[0])
+			return
+		}
+		for k, inv := range invstd {
+			meanDy, slope := T(sums[k]/count), T(dots[k]/count*float64(inv)*float64(inv))
+			for j := k * width; j < (k+1)*width; j++ {
+				g.mean[j], g.gain[j], g.slope[j], g.shift[j] = mean[k], inv, -slope*inv, -meanDy*inv
+				if g.gamma != nil {
+					g.gain[j] *= g.gamma[ch+j]
+				}
+			}
+		}
+		g.input(g.HW, width*len(mean), g.x[at:], g.dy[at:], g.dx[at:])
+	})
+}
+
+// chunks calls f for up to mostChannels channels of a group at a time, or for all of some groups, with the first, how many
+// are of a group, and their offset.
+func (g *groupGrad[T]) chunks(first, at int, f func(ch, width, at int)) {
+	for ch := 0; ch < g.each(); ch += mostChannels {
+		f(first*g.each()+ch, min(mostChannels, g.each()-ch), at+ch*g.HW)
+	}
+}
+
+// features is input of channels of one element.
+func (g *groupGrad[T]) features(ch, count, at int, mean, meanDy, slope, invstd T) {
+	dy, dx := g.dy[at:], g.dx[at:]
+	if g.gamma != nil {
+		elementwise.Mul(dy[:count], g.gamma[ch:][:count], dx[:count])
+		dy = dx
+	}
+	GradRow(g.x[at:][:count], dy, mean, meanDy, slope, invstd, dx)
+}
+
+// sum computes Σdy and Σdy·(x−mean) of each of a few channels.
+func (f *groupFactors[T]) sum(hw, count int, x, dy []T) {
 	if inColumns[T](hw) {
 		f.sums, f.dots = columnSums(columns{1, count, count}, kernel.As32(x), nil, kernel.As32(dy), kernel.As32(f.mean[:]), nil)
 		return
@@ -163,22 +237,8 @@ func (f *groupFactors[T]) sum(hw, count int, x, dy []T, mean T) {
 	planesSums(hw, hw, x, nil, dy, f.mean[:count], nil, f.sums[:], f.dots[:])
 }
 
-// input computes dx = (dy·gamma − meanDy − (x−mean)·slope)·invstd of a few channels of one group.
-func (f *groupFactors[T]) input(hw, count int, x, dy, gamma []T, mean, meanDy, slope, invstd T, dx []T) {
-	if hw == 1 {
-		if gamma != nil {
-			elementwise.Mul(dy[:count], gamma[:count], dx[:count])
-			dy = dx
-		}
-		GradRow(x[:count], dy, mean, meanDy, slope, invstd, dx)
-		return
-	}
-	for j := range count {
-		f.mean[j], f.gain[j], f.slope[j], f.shift[j] = mean, invstd, -slope*invstd, -meanDy*invstd
-		if gamma != nil {
-			f.gain[j] *= gamma[j]
-		}
-	}
+// input computes dx = dy·gain + (x−mean)·slope + shift of a few channels.
+func (f *groupFactors[T]) input(hw, count int, x, dy, dx []T) {
 	if kernel.HasVectors[T]() {
 		lanes := kernel.Lanes()
 		vecGroupGradRows(count, kernel.Ptr32(x), kernel.Ptr32(dy), hw/lanes, hw%lanes, kernel.FirstLanes(hw%lanes),
@@ -187,6 +247,6 @@ func (f *groupFactors[T]) input(hw, count int, x, dy, gamma []T, mean, meanDy, s
 	}
 	for at := range count * hw {
 		j := at / hw
-		dx[at] = T(dy[at]*f.gain[j]) + T((x[at]-mean)*f.slope[j]) + f.shift[j]
+		dx[at] = T(dy[at]*f.gain[j]) + T((x[at]-f.mean[j])*f.slope[j]) + f.shift[j]
 	}
 }

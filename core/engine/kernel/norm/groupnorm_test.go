@@ -12,6 +12,35 @@ var groupShapes = []GroupShape{
 	{N: 2, C: 6, HW: 1, Groups: 2}, {N: 3, C: 140, HW: 1, Groups: 1}, {N: 2, C: 4, HW: 5, Groups: 4}, {N: 1, C: 6, HW: 16, Groups: 3},
 	{N: 3, C: 10, HW: 49, Groups: 5}, {N: 2, C: 130, HW: 17, Groups: 2}, {N: 2, C: 4, HW: 300, Groups: 2}, {N: 1, C: 3, HW: 260, Groups: 1},
 	{N: 3, C: 9, HW: 49, Groups: 3}, {N: 1, C: 5, HW: 500, Groups: 1},
+	{N: 2, C: 70, HW: 9, Groups: 70}, {N: 2, C: 150, HW: 4, Groups: 50}, {N: 1, C: 96, HW: 64, Groups: 3},
+}
+
+// Groups have the bits that they have when others, and other samples, are computed elsewhere.
+func TestGroupsAlone(t *testing.T) {
+	kerneltest.AtEachLevel(t, func(t *testing.T) {
+		for _, s := range groupShapes {
+			size := s.N * s.C * s.HW
+			x, dy, gamma := kerneltest.Random[float32](1, size), kerneltest.Random[float32](2, size), kerneltest.Random[float32](3, s.C)
+			want := groupNormOf(&s, x, dy, gamma, gamma, make([]float32, size), make([]float32, size))
+			got := make([][]float32, len(want))
+			for i, w := range want {
+				got[i] = make([]float32, len(w))
+			}
+			one, sample := s, s.C*s.HW
+			one.N = 1
+			for i := range s.N {
+				GroupNorm(&one, x[i*sample:], gamma, gamma, 1e-5, got[0][i*sample:], got[1][i*s.Groups:], got[2][i*s.Groups:])
+			}
+			for _, accumulate := range []bool{false, true} {
+				for i := range s.Groups {
+					GroupNormGradOf(i, i+1, &s, x, dy, got[1], got[2], gamma, got[3], got[4], got[5], accumulate)
+				}
+			}
+			for i, name := range []string{"y", "mean", "invstd", "dx", "dgamma", "dbeta"} {
+				kerneltest.SameBits(t, fmt.Sprintf("%s of %+v", name, s), got[i], want[i])
+			}
+		}
+	})
 }
 
 // Groups of any number of channels and pixels, with a mean that is large against the
