@@ -74,8 +74,8 @@ func TestDepthwiseTiles(t *testing.T) {
 // of images of which some are computed together.
 func TestDepthwiseSmall(t *testing.T) {
 	kerneltest.AtEachWidth(t, func(t *testing.T) {
-		for h := 1; h <= 6; h++ {
-			for w := 1; w <= 6; w++ {
+		for h := 1; h <= 9; h++ {
+			for w := 1; w <= 9; w++ {
 				for i, size := range []int{2, 3, 3, 5, 7} {
 					p := Shape{
 						N: 1 + (h*5+w+4*i)%18, C: 2 + (h+w)%3, H: h, W: w, R: size, S: size + h%2, StrideH: 1 + i%2, StrideW: 1 + (i+w)%2,

@@ -11,11 +11,14 @@ import (
 
 // small is a depthwise convolution of planes of up to sixteen pixels, for CPUs that compute vectors of as many lanes whole: a plane
 // is a vector, and what a tap sees of it a permutation, whatever the stride, the dilation and the padding are. Taps
-// that see nothing are left out.
+// that see nothing are left out. Planes of up to eight rows of eight pixels that have results of a vector with stride 2 are four vectors, two of even rows
+// and two of odd ones: a tap sees pixels of either.
 type small struct {
 	p       *geometry.Shape
 	in, out int // pixels
 	table   []smallTap
+	even    int // taps that see even rows, of planes in rows; behind them are those that see odd ones
+	images  int // of a call, at most
 }
 
 // smallTap is which pixel each of the other plane sees through a tap, as a mask of those that see one, and where its weight is. The
@@ -40,21 +43,37 @@ type smallPlanes struct {
 	biasPlane              int
 	sums                   *float32 // [planes][taps][lanes]
 	maskX, maskY           uint16
+	xRow                   int // the rest is for planes of rows, of which every other one is seen
+	oddTaps                int // that see odd rows, behind those that see even ones
+	rowMasks               [2 * smallRows]uint16
 }
 
 const (
 	smallImages   = 8
+	smallRows     = 4 // even ones, and as many odd ones
 	smallTapElems = int(unsafe.Sizeof(smallTap{})) / 4
 )
 
 // takesSmall reports whether a direction is computed so.
 func takesSmall(p *geometry.Shape, d geometry.Direction) bool {
-	if !kernel.Wide() || kernel.Halves() || !depthwise(p) || p.K != p.C || max(p.H*p.W, p.OutH()*p.OutW()) > kernel.Block {
+	if !kernel.Wide() || kernel.Halves() || !depthwise(p) || p.K != p.C {
+		return false
+	}
+	if takesSmallRows(p) {
+		return d != geometry.ToInput && smallTaps(p) > 0
+	}
+	if max(p.H*p.W, p.OutH()*p.OutW()) > kernel.Block {
 		return false
 	}
 	const few = 9 // taps, of which permutations take less time than two images at a time do
 	taps := smallTaps(p)
 	return taps > 0 && (taps <= few || d == geometry.ToWeight || !takesWideStrided(p, d))
+}
+
+// takesSmallRows reports whether planes of x are some vectors, of rows of which results see every other one.
+func takesSmallRows(p *geometry.Shape) bool {
+	const most = 25 // taps, of which permutations of two vectors take less time than rows of two images do
+	return p.StrideH == 2 && p.H*p.W > kernel.Block && max(p.H, p.W) <= narrow && p.OutH()*p.OutW() <= kernel.Block && p.R*p.S <= most
 }
 
 // smallScratch is the elements that a direction needs.
@@ -68,9 +87,12 @@ func smallScratch(p *geometry.Shape, d geometry.Direction) int {
 
 // smallTerms counts what a direction does. See package cost.
 func smallTerms(p *geometry.Shape) (t cost.Terms) {
-	images := float64(kernel.CeilDiv(p.N, smallImages))
-	t[wideTiles] = images * float64(p.C)
-	t[wideProducts] = 2 * float64(p.N*p.C*smallTaps(p)) // a permutation takes as long as a product
+	images, each := smallImages, 2 // a permutation takes as long as a product, and one of two vectors as long as two
+	if takesSmallRows(p) {
+		images, each = images/2, 3
+	}
+	t[wideTiles] = float64(kernel.CeilDiv(p.N, images) * p.C)
+	t[wideProducts] = float64(each * p.N * p.C * smallTaps(p))
 	return t
 }
 
@@ -92,10 +114,32 @@ func smallTaps(p *geometry.Shape) int {
 
 // newSmall lists the taps in scratch: what pixels of y see of x, or, if those of dx are computed, what these see of dy.
 func newSmall(p *geometry.Shape, toInput bool, scratch []float32) (s small, rest []float32) {
-	s = small{p: p, in: p.H * p.W, out: p.OutH() * p.OutW()}
+	s = small{p: p, in: p.H * p.W, out: p.OutH() * p.OutW(), images: smallImages}
 	rest = aligned(scratch)
 	s.table = unsafe.Slice((*smallTap)(unsafe.Pointer(&rest[0])), p.R*p.S)[:0]
 	rest = rest[p.R*p.S*smallTapElems:]
+	if takesSmallRows(p) {
+		s.images = smallImages / 2
+		s.list(func(row, column int) int { return place(row, column, 0) }, false)
+		s.even = len(s.table)
+		s.list(func(row, column int) int { return place(row, column, 1) }, false)
+		return s, rest
+	}
+	s.list(func(row, column int) int { return row*p.W + column }, toInput)
+	return s, rest
+}
+
+// place is where a pixel lies in the vectors of rows of a parity, or -1.
+func place(row, column, parity int) int {
+	if row%2 != parity {
+		return -1
+	}
+	return row/2*narrow + column
+}
+
+// list appends the taps through which pixels of y see some of x, whose place at gives, unless it is -1; or the way back.
+func (s *small) list(at func(row, column int) int, back bool) {
+	p := s.p
 	for tap := range p.R * p.S {
 		t := smallTap{at: int32(4 * tap)}
 		for to := range s.out {
@@ -103,27 +147,38 @@ func newSmall(p *geometry.Shape, toInput bool, scratch []float32) (s small, rest
 			if row < 0 || row >= p.H || column < 0 || column >= p.W {
 				continue
 			}
-			at, from := to, row*p.W+column
-			if toInput {
-				at, from = from, to
+			lane, from := to, at(row, column)
+			if from < 0 {
+				continue
 			}
-			t.order[at] = int32(from)
-			t.mask |= 1 << at
+			if back {
+				lane, from = from, lane
+			}
+			t.order[lane] = int32(from)
+			t.mask |= 1 << lane
 		}
 		if t.mask != 0 {
 			s.table = append(s.table, t)
 		}
 	}
-	return s, rest
 }
 
 // call is that for images from n on, whose planes have in pixels of x and out pixels of y.
 func (s *small) call(n, in, out int, x, y []float32) smallPlanes {
 	p := s.p
-	return smallPlanes{
+	t := smallPlanes{
 		x: &x[n*p.C*in], y: &y[n*p.C*out], xImage: 4 * p.C * in, yImage: 4 * p.C * out, planes: p.C, xPlane: 4 * in, yPlane: 4 * out,
-		taps: len(s.table), table: &s.table[0], weightsPlane: 4 * p.R * p.S, maskX: uint16(1<<in - 1), maskY: uint16(1<<out - 1),
+		taps: len(s.table), table: &s.table[0], weightsPlane: 4 * p.R * p.S, maskY: uint16(1<<out - 1),
 	}
+	if s.images == smallImages {
+		t.maskX = uint16(1<<in - 1)
+		return t
+	}
+	t.taps, t.oddTaps, t.xRow = s.even, len(s.table)-s.even, 4*p.W
+	for row := range p.H { // the upper half of a vector is every second even row, or odd one
+		t.rowMasks[row] = uint16(1<<p.W-1) << (row / 2 % 2 * narrow)
+	}
+	return t
 }
 
 // convolve computes y from planes of in pixels.
@@ -135,13 +190,13 @@ func (s *small) convolve(in, out int, x, w, bias, y []float32) {
 		if bias != nil {
 			t.bias, t.biasPlane = &bias[0], 4
 		}
-		runSmallForward(images, &t)
+		s.runForward(images, &t)
 	})
 }
 
 // overImages calls f for all images, as many at a time as a kernel takes.
 func (s *small) overImages(f func(n, images int)) {
-	for n, images := 0, smallImages; n < s.p.N; n += images {
+	for n, images := 0, s.images; n < s.p.N; n += images {
 		for n+images > s.p.N {
 			images /= 2
 		}
@@ -149,26 +204,38 @@ func (s *small) overImages(f func(n, images int)) {
 	}
 }
 
-func runSmallForward(images int, t *smallPlanes) {
-	switch images {
-	case 1:
+func (s *small) runForward(images int, t *smallPlanes) {
+	switch rows := s.images < smallImages; {
+	case images == 1 && rows:
+		vecSmallStridedForward1(t)
+	case images == 1:
 		vecSmallForward1(t)
-	case 2:
+	case images == 2 && rows:
+		vecSmallStridedForward2(t)
+	case images == 2:
 		vecSmallForward2(t)
-	case 4:
+	case images == 4 && rows:
+		vecSmallStridedForward4(t)
+	case images == 4:
 		vecSmallForward4(t)
 	default:
 		vecSmallForward8(t)
 	}
 }
 
-func runSmallDots(images int, t *smallPlanes) {
-	switch images {
-	case 1:
+func (s *small) runDots(images int, t *smallPlanes) {
+	switch rows := s.images < smallImages; {
+	case images == 1 && rows:
+		vecSmallStridedDots1(t)
+	case images == 1:
 		vecSmallDots1(t)
-	case 2:
+	case images == 2 && rows:
+		vecSmallStridedDots2(t)
+	case images == 2:
 		vecSmallDots2(t)
-	case 4:
+	case images == 4 && rows:
+		vecSmallStridedDots4(t)
+	case images == 4:
 		vecSmallDots4(t)
 	default:
 		vecSmallDots8(t)
@@ -195,7 +262,7 @@ func smallSums(p *geometry.Shape, x, dy, sums, scratch []float32) {
 	s.overImages(func(n, images int) {
 		t := s.call(n, s.in, s.out, x, dy)
 		t.sums = &lanes[0]
-		runSmallDots(images, &t)
+		s.runDots(images, &t)
 	})
 	elementwise.RowSums(n, kernel.Block, lanes, totals)
 	for c := range p.C {

@@ -307,6 +307,16 @@ func vecSmallDots4(smallPlanes *smallPlanes) {
 	smallDots4AVX512(smallPlanes)
 }
 
+// vecSmallStridedForward4 convolves planes of 4 images to some that a vector holds each.
+func vecSmallStridedForward4(smallPlanes *smallPlanes) {
+	smallStridedForward4AVX512(smallPlanes)
+}
+
+// vecSmallStridedDots4 adds the products of dy and x for each tap, [tap][lane], over planes of 4 images of which a vector holds those of dy.
+func vecSmallStridedDots4(smallPlanes *smallPlanes) {
+	smallStridedDots4AVX512(smallPlanes)
+}
+
 // vecSmallForward2 convolves planes of 2 images that a vector holds each.
 func vecSmallForward2(smallPlanes *smallPlanes) {
 	smallForward2AVX512(smallPlanes)
@@ -317,6 +327,16 @@ func vecSmallDots2(smallPlanes *smallPlanes) {
 	smallDots2AVX512(smallPlanes)
 }
 
+// vecSmallStridedForward2 convolves planes of 2 images to some that a vector holds each.
+func vecSmallStridedForward2(smallPlanes *smallPlanes) {
+	smallStridedForward2AVX512(smallPlanes)
+}
+
+// vecSmallStridedDots2 adds the products of dy and x for each tap, [tap][lane], over planes of 2 images of which a vector holds those of dy.
+func vecSmallStridedDots2(smallPlanes *smallPlanes) {
+	smallStridedDots2AVX512(smallPlanes)
+}
+
 // vecSmallForward1 convolves planes of 1 images that a vector holds each.
 func vecSmallForward1(smallPlanes *smallPlanes) {
 	smallForward1AVX512(smallPlanes)
@@ -325,4 +345,14 @@ func vecSmallForward1(smallPlanes *smallPlanes) {
 // vecSmallDots1 adds the products of dy and x for each tap, [tap][lane], over planes of 1 images that a vector holds each.
 func vecSmallDots1(smallPlanes *smallPlanes) {
 	smallDots1AVX512(smallPlanes)
+}
+
+// vecSmallStridedForward1 convolves planes of 1 images to some that a vector holds each.
+func vecSmallStridedForward1(smallPlanes *smallPlanes) {
+	smallStridedForward1AVX512(smallPlanes)
+}
+
+// vecSmallStridedDots1 adds the products of dy and x for each tap, [tap][lane], over planes of 1 images of which a vector holds those of dy.
+func vecSmallStridedDots1(smallPlanes *smallPlanes) {
+	smallStridedDots1AVX512(smallPlanes)
 }

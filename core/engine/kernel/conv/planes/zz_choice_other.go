@@ -311,6 +311,16 @@ func vecSmallDots4(smallPlanes *smallPlanes) {
 	kernel.NoVectors()
 }
 
+// vecSmallStridedForward4 convolves planes of 4 images to some that a vector holds each.
+func vecSmallStridedForward4(smallPlanes *smallPlanes) {
+	kernel.NoVectors()
+}
+
+// vecSmallStridedDots4 adds the products of dy and x for each tap, [tap][lane], over planes of 4 images of which a vector holds those of dy.
+func vecSmallStridedDots4(smallPlanes *smallPlanes) {
+	kernel.NoVectors()
+}
+
 // vecSmallForward2 convolves planes of 2 images that a vector holds each.
 func vecSmallForward2(smallPlanes *smallPlanes) {
 	kernel.NoVectors()
@@ -321,6 +331,16 @@ func vecSmallDots2(smallPlanes *smallPlanes) {
 	kernel.NoVectors()
 }
 
+// vecSmallStridedForward2 convolves planes of 2 images to some that a vector holds each.
+func vecSmallStridedForward2(smallPlanes *smallPlanes) {
+	kernel.NoVectors()
+}
+
+// vecSmallStridedDots2 adds the products of dy and x for each tap, [tap][lane], over planes of 2 images of which a vector holds those of dy.
+func vecSmallStridedDots2(smallPlanes *smallPlanes) {
+	kernel.NoVectors()
+}
+
 // vecSmallForward1 convolves planes of 1 images that a vector holds each.
 func vecSmallForward1(smallPlanes *smallPlanes) {
 	kernel.NoVectors()
@@ -328,5 +348,15 @@ func vecSmallForward1(smallPlanes *smallPlanes) {
 
 // vecSmallDots1 adds the products of dy and x for each tap, [tap][lane], over planes of 1 images that a vector holds each.
 func vecSmallDots1(smallPlanes *smallPlanes) {
+	kernel.NoVectors()
+}
+
+// vecSmallStridedForward1 convolves planes of 1 images to some that a vector holds each.
+func vecSmallStridedForward1(smallPlanes *smallPlanes) {
+	kernel.NoVectors()
+}
+
+// vecSmallStridedDots1 adds the products of dy and x for each tap, [tap][lane], over planes of 1 images of which a vector holds those of dy.
+func vecSmallStridedDots1(smallPlanes *smallPlanes) {
 	kernel.NoVectors()
 }

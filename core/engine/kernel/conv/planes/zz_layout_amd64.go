@@ -264,6 +264,9 @@ var (
 	_ = [1]byte{}[unsafe.Offsetof(smallPlanes{}.sums)-104]
 	_ = [1]byte{}[unsafe.Offsetof(smallPlanes{}.maskX)-112]
 	_ = [1]byte{}[unsafe.Offsetof(smallPlanes{}.maskY)-114]
+	_ = [1]byte{}[unsafe.Offsetof(smallPlanes{}.xRow)-120]
+	_ = [1]byte{}[unsafe.Offsetof(smallPlanes{}.oddTaps)-128]
+	_ = [1]byte{}[unsafe.Offsetof(smallPlanes{}.rowMasks)-136]
 )
 
 // The offsets at which the assembly reads smallTap: each index is 0.

@@ -22,6 +22,16 @@ func smallForward4AVX512(smallPlanes *smallPlanes)
 //go:noescape
 func smallDots4AVX512(smallPlanes *smallPlanes)
 
+// smallStridedForward4AVX512 convolves planes of 4 images to some that a vector holds each.
+//
+//go:noescape
+func smallStridedForward4AVX512(smallPlanes *smallPlanes)
+
+// smallStridedDots4AVX512 adds the products of dy and x for each tap, [tap][lane], over planes of 4 images of which a vector holds those of dy.
+//
+//go:noescape
+func smallStridedDots4AVX512(smallPlanes *smallPlanes)
+
 // smallForward2AVX512 convolves planes of 2 images that a vector holds each.
 //
 //go:noescape
@@ -32,6 +42,16 @@ func smallForward2AVX512(smallPlanes *smallPlanes)
 //go:noescape
 func smallDots2AVX512(smallPlanes *smallPlanes)
 
+// smallStridedForward2AVX512 convolves planes of 2 images to some that a vector holds each.
+//
+//go:noescape
+func smallStridedForward2AVX512(smallPlanes *smallPlanes)
+
+// smallStridedDots2AVX512 adds the products of dy and x for each tap, [tap][lane], over planes of 2 images of which a vector holds those of dy.
+//
+//go:noescape
+func smallStridedDots2AVX512(smallPlanes *smallPlanes)
+
 // smallForward1AVX512 convolves planes of 1 images that a vector holds each.
 //
 //go:noescape
@@ -41,3 +61,13 @@ func smallForward1AVX512(smallPlanes *smallPlanes)
 //
 //go:noescape
 func smallDots1AVX512(smallPlanes *smallPlanes)
+
+// smallStridedForward1AVX512 convolves planes of 1 images to some that a vector holds each.
+//
+//go:noescape
+func smallStridedForward1AVX512(smallPlanes *smallPlanes)
+
+// smallStridedDots1AVX512 adds the products of dy and x for each tap, [tap][lane], over planes of 1 images of which a vector holds those of dy.
+//
+//go:noescape
+func smallStridedDots1AVX512(smallPlanes *smallPlanes)

@@ -8,95 +8,99 @@ TEXT ·smallForward8AVX512(SB), NOSPLIT, $0-8
 	MOVQ  smallPlanes+0(FP), AX
 	MOVQ  (AX), BX
 	MOVQ  8(AX), SI
-	KMOVW 112(AX), K1
-	KMOVW 114(AX), K2
+	KMOVW 114(AX), K1
 	MOVQ  72(AX), DI
 	MOVQ  88(AX), R8
 
 plane:
+	VBROADCASTSS (R8), Z0
+	VMOVAPS      Z0, Z1
+	VMOVAPS      Z0, Z2
+	VMOVAPS      Z0, Z3
+	VMOVAPS      Z0, Z4
+	VMOVAPS      Z0, Z5
+	VMOVAPS      Z0, Z6
+	VMOVAPS      Z0, Z7
+	KMOVW        112(AX), K2
 	MOVQ         16(AX), DX
 	MOVQ         BX, CX
 	PREFETCHT0   512(CX)
-	VMOVUPS.Z    (CX), K1, Z0
+	VMOVUPS.Z    (CX), K2, Z8
 	ADDQ         DX, CX
 	PREFETCHT0   512(CX)
-	VMOVUPS.Z    (CX), K1, Z1
+	VMOVUPS.Z    (CX), K2, Z9
 	ADDQ         DX, CX
 	PREFETCHT0   512(CX)
-	VMOVUPS.Z    (CX), K1, Z2
+	VMOVUPS.Z    (CX), K2, Z10
 	ADDQ         DX, CX
 	PREFETCHT0   512(CX)
-	VMOVUPS.Z    (CX), K1, Z3
+	VMOVUPS.Z    (CX), K2, Z11
 	ADDQ         DX, CX
 	PREFETCHT0   512(CX)
-	VMOVUPS.Z    (CX), K1, Z4
+	VMOVUPS.Z    (CX), K2, Z12
 	ADDQ         DX, CX
 	PREFETCHT0   512(CX)
-	VMOVUPS.Z    (CX), K1, Z5
+	VMOVUPS.Z    (CX), K2, Z13
 	ADDQ         DX, CX
 	PREFETCHT0   512(CX)
-	VMOVUPS.Z    (CX), K1, Z6
+	VMOVUPS.Z    (CX), K2, Z14
 	ADDQ         DX, CX
 	PREFETCHT0   512(CX)
-	VMOVUPS.Z    (CX), K1, Z7
-	VBROADCASTSS (R8), Z8
-	VMOVAPS      Z8, Z9
-	VMOVAPS      Z8, Z10
-	VMOVAPS      Z8, Z11
-	VMOVAPS      Z8, Z12
-	VMOVAPS      Z8, Z13
-	VMOVAPS      Z8, Z14
-	VMOVAPS      Z8, Z15
+	VMOVUPS.Z    (CX), K2, Z15
 	MOVQ         64(AX), CX
 	MOVQ         56(AX), DX
+	TESTQ        DX, DX
+	JZ           tapDone
 
 tap:
 	VMOVDQU32    (CX), Z16
-	KMOVW        64(CX), K3
+	KMOVW        64(CX), K2
 	MOVLQSX      68(CX), R9
 	VBROADCASTSS (DI)(R9*1), Z17
-	VPERMPS.Z    Z0, Z16, K3, Z18
-	VFMADD231PS  Z17, Z18, Z8
-	VPERMPS.Z    Z1, Z16, K3, Z18
-	VFMADD231PS  Z17, Z18, Z9
-	VPERMPS.Z    Z2, Z16, K3, Z18
-	VFMADD231PS  Z17, Z18, Z10
-	VPERMPS.Z    Z3, Z16, K3, Z18
-	VFMADD231PS  Z17, Z18, Z11
-	VPERMPS.Z    Z4, Z16, K3, Z18
-	VFMADD231PS  Z17, Z18, Z12
-	VPERMPS.Z    Z5, Z16, K3, Z18
-	VFMADD231PS  Z17, Z18, Z13
-	VPERMPS.Z    Z6, Z16, K3, Z18
-	VFMADD231PS  Z17, Z18, Z14
-	VPERMPS.Z    Z7, Z16, K3, Z16
-	VFMADD231PS  Z17, Z16, Z15
+	VPERMPS.Z    Z8, Z16, K2, Z18
+	VFMADD231PS  Z17, Z18, Z0
+	VPERMPS.Z    Z9, Z16, K2, Z18
+	VFMADD231PS  Z17, Z18, Z1
+	VPERMPS.Z    Z10, Z16, K2, Z18
+	VFMADD231PS  Z17, Z18, Z2
+	VPERMPS.Z    Z11, Z16, K2, Z18
+	VFMADD231PS  Z17, Z18, Z3
+	VPERMPS.Z    Z12, Z16, K2, Z18
+	VFMADD231PS  Z17, Z18, Z4
+	VPERMPS.Z    Z13, Z16, K2, Z18
+	VFMADD231PS  Z17, Z18, Z5
+	VPERMPS.Z    Z14, Z16, K2, Z18
+	VFMADD231PS  Z17, Z18, Z6
+	VPERMPS.Z    Z15, Z16, K2, Z16
+	VFMADD231PS  Z17, Z16, Z7
 	SUBQ         $-128, CX
 	DECQ         DX
 	JNZ          tap
-	MOVQ         24(AX), DX
-	MOVQ         SI, CX
-	VMOVUPS      Z8, K2, (CX)
-	ADDQ         DX, CX
-	VMOVUPS      Z9, K2, (CX)
-	ADDQ         DX, CX
-	VMOVUPS      Z10, K2, (CX)
-	ADDQ         DX, CX
-	VMOVUPS      Z11, K2, (CX)
-	ADDQ         DX, CX
-	VMOVUPS      Z12, K2, (CX)
-	ADDQ         DX, CX
-	VMOVUPS      Z13, K2, (CX)
-	ADDQ         DX, CX
-	VMOVUPS      Z14, K2, (CX)
-	ADDQ         DX, CX
-	VMOVUPS      Z15, K2, (CX)
-	ADDQ         80(AX), DI
-	ADDQ         96(AX), R8
-	ADDQ         40(AX), BX
-	ADDQ         48(AX), SI
-	DECQ         32(AX)
-	JNZ          plane
+
+tapDone:
+	MOVQ    24(AX), DX
+	MOVQ    SI, CX
+	VMOVUPS Z0, K1, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z1, K1, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z2, K1, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z3, K1, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z4, K1, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z5, K1, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z6, K1, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z7, K1, (CX)
+	ADDQ    80(AX), DI
+	ADDQ    96(AX), R8
+	ADDQ    40(AX), BX
+	ADDQ    48(AX), SI
+	DECQ    32(AX)
+	JNZ     plane
 	VZEROUPPER
 	RET
 
@@ -106,13 +110,12 @@ TEXT ·smallDots8AVX512(SB), NOSPLIT, $0-8
 	MOVQ  smallPlanes+0(FP), AX
 	MOVQ  (AX), BX
 	MOVQ  8(AX), SI
-	KMOVW 112(AX), K1
-	KMOVW 114(AX), K2
+	KMOVW 114(AX), K1
 	MOVQ  104(AX), DI
 
 plane:
-	MOVQ       16(AX), DX
-	MOVQ       BX, CX
+	MOVQ       24(AX), DX
+	MOVQ       SI, CX
 	PREFETCHT0 512(CX)
 	VMOVUPS.Z  (CX), K1, Z0
 	ADDQ       DX, CX
@@ -136,8 +139,9 @@ plane:
 	ADDQ       DX, CX
 	PREFETCHT0 512(CX)
 	VMOVUPS.Z  (CX), K1, Z7
-	MOVQ       24(AX), DX
-	MOVQ       SI, CX
+	KMOVW      112(AX), K2
+	MOVQ       16(AX), DX
+	MOVQ       BX, CX
 	PREFETCHT0 512(CX)
 	VMOVUPS.Z  (CX), K2, Z8
 	ADDQ       DX, CX
@@ -163,37 +167,41 @@ plane:
 	VMOVUPS.Z  (CX), K2, Z15
 	MOVQ       64(AX), CX
 	MOVQ       56(AX), DX
+	TESTQ      DX, DX
+	JZ         tapDone
 
 tap:
 	VMOVDQU32   (CX), Z16
-	KMOVW       64(CX), K3
+	KMOVW       64(CX), K2
 	VMOVUPS     (DI), Z17
-	VPERMPS.Z   Z0, Z16, K3, Z18
-	VFMADD231PS Z18, Z8, Z17
-	VPERMPS.Z   Z1, Z16, K3, Z18
-	VMULPS      Z18, Z9, Z18
-	VPERMPS.Z   Z2, Z16, K3, Z19
-	VFMADD231PS Z19, Z10, Z17
-	VPERMPS.Z   Z3, Z16, K3, Z19
-	VFMADD231PS Z19, Z11, Z18
-	VPERMPS.Z   Z4, Z16, K3, Z19
-	VFMADD231PS Z19, Z12, Z17
-	VPERMPS.Z   Z5, Z16, K3, Z19
-	VFMADD231PS Z19, Z13, Z18
-	VPERMPS.Z   Z6, Z16, K3, Z19
-	VFMADD231PS Z19, Z14, Z17
-	VPERMPS.Z   Z7, Z16, K3, Z16
-	VFMADD231PS Z16, Z15, Z18
+	VPERMPS.Z   Z8, Z16, K2, Z18
+	VFMADD231PS Z18, Z0, Z17
+	VPERMPS.Z   Z9, Z16, K2, Z18
+	VMULPS      Z18, Z1, Z18
+	VPERMPS.Z   Z10, Z16, K2, Z19
+	VFMADD231PS Z19, Z2, Z17
+	VPERMPS.Z   Z11, Z16, K2, Z19
+	VFMADD231PS Z19, Z3, Z18
+	VPERMPS.Z   Z12, Z16, K2, Z19
+	VFMADD231PS Z19, Z4, Z17
+	VPERMPS.Z   Z13, Z16, K2, Z19
+	VFMADD231PS Z19, Z5, Z18
+	VPERMPS.Z   Z14, Z16, K2, Z19
+	VFMADD231PS Z19, Z6, Z17
+	VPERMPS.Z   Z15, Z16, K2, Z16
+	VFMADD231PS Z16, Z7, Z18
 	VADDPS      Z18, Z17, Z17
 	VMOVUPS     Z17, (DI)
 	ADDQ        $0x40, DI
 	SUBQ        $-128, CX
 	DECQ        DX
 	JNZ         tap
-	ADDQ        40(AX), BX
-	ADDQ        48(AX), SI
-	DECQ        32(AX)
-	JNZ         plane
+
+tapDone:
+	ADDQ 40(AX), BX
+	ADDQ 48(AX), SI
+	DECQ 32(AX)
+	JNZ  plane
 	VZEROUPPER
 	RET
 
@@ -203,63 +211,67 @@ TEXT ·smallForward4AVX512(SB), NOSPLIT, $0-8
 	MOVQ  smallPlanes+0(FP), AX
 	MOVQ  (AX), BX
 	MOVQ  8(AX), SI
-	KMOVW 112(AX), K1
-	KMOVW 114(AX), K2
+	KMOVW 114(AX), K1
 	MOVQ  72(AX), DI
 	MOVQ  88(AX), R8
 
 plane:
+	VBROADCASTSS (R8), Z0
+	VMOVAPS      Z0, Z1
+	VMOVAPS      Z0, Z2
+	VMOVAPS      Z0, Z3
+	KMOVW        112(AX), K2
 	MOVQ         16(AX), DX
 	MOVQ         BX, CX
 	PREFETCHT0   512(CX)
-	VMOVUPS.Z    (CX), K1, Z0
+	VMOVUPS.Z    (CX), K2, Z4
 	ADDQ         DX, CX
 	PREFETCHT0   512(CX)
-	VMOVUPS.Z    (CX), K1, Z1
+	VMOVUPS.Z    (CX), K2, Z5
 	ADDQ         DX, CX
 	PREFETCHT0   512(CX)
-	VMOVUPS.Z    (CX), K1, Z2
+	VMOVUPS.Z    (CX), K2, Z6
 	ADDQ         DX, CX
 	PREFETCHT0   512(CX)
-	VMOVUPS.Z    (CX), K1, Z3
-	VBROADCASTSS (R8), Z4
-	VMOVAPS      Z4, Z5
-	VMOVAPS      Z4, Z6
-	VMOVAPS      Z4, Z7
+	VMOVUPS.Z    (CX), K2, Z7
 	MOVQ         64(AX), CX
 	MOVQ         56(AX), DX
+	TESTQ        DX, DX
+	JZ           tapDone
 
 tap:
 	VMOVDQU32    (CX), Z8
-	KMOVW        64(CX), K3
+	KMOVW        64(CX), K2
 	MOVLQSX      68(CX), R9
 	VBROADCASTSS (DI)(R9*1), Z9
-	VPERMPS.Z    Z0, Z8, K3, Z10
-	VFMADD231PS  Z9, Z10, Z4
-	VPERMPS.Z    Z1, Z8, K3, Z10
-	VFMADD231PS  Z9, Z10, Z5
-	VPERMPS.Z    Z2, Z8, K3, Z10
-	VFMADD231PS  Z9, Z10, Z6
-	VPERMPS.Z    Z3, Z8, K3, Z8
-	VFMADD231PS  Z9, Z8, Z7
+	VPERMPS.Z    Z4, Z8, K2, Z10
+	VFMADD231PS  Z9, Z10, Z0
+	VPERMPS.Z    Z5, Z8, K2, Z10
+	VFMADD231PS  Z9, Z10, Z1
+	VPERMPS.Z    Z6, Z8, K2, Z10
+	VFMADD231PS  Z9, Z10, Z2
+	VPERMPS.Z    Z7, Z8, K2, Z8
+	VFMADD231PS  Z9, Z8, Z3
 	SUBQ         $-128, CX
 	DECQ         DX
 	JNZ          tap
-	MOVQ         24(AX), DX
-	MOVQ         SI, CX
-	VMOVUPS      Z4, K2, (CX)
-	ADDQ         DX, CX
-	VMOVUPS      Z5, K2, (CX)
-	ADDQ         DX, CX
-	VMOVUPS      Z6, K2, (CX)
-	ADDQ         DX, CX
-	VMOVUPS      Z7, K2, (CX)
-	ADDQ         80(AX), DI
-	ADDQ         96(AX), R8
-	ADDQ         40(AX), BX
-	ADDQ         48(AX), SI
-	DECQ         32(AX)
-	JNZ          plane
+
+tapDone:
+	MOVQ    24(AX), DX
+	MOVQ    SI, CX
+	VMOVUPS Z0, K1, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z1, K1, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z2, K1, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z3, K1, (CX)
+	ADDQ    80(AX), DI
+	ADDQ    96(AX), R8
+	ADDQ    40(AX), BX
+	ADDQ    48(AX), SI
+	DECQ    32(AX)
+	JNZ     plane
 	VZEROUPPER
 	RET
 
@@ -269,13 +281,12 @@ TEXT ·smallDots4AVX512(SB), NOSPLIT, $0-8
 	MOVQ  smallPlanes+0(FP), AX
 	MOVQ  (AX), BX
 	MOVQ  8(AX), SI
-	KMOVW 112(AX), K1
-	KMOVW 114(AX), K2
+	KMOVW 114(AX), K1
 	MOVQ  104(AX), DI
 
 plane:
-	MOVQ       16(AX), DX
-	MOVQ       BX, CX
+	MOVQ       24(AX), DX
+	MOVQ       SI, CX
 	PREFETCHT0 512(CX)
 	VMOVUPS.Z  (CX), K1, Z0
 	ADDQ       DX, CX
@@ -287,8 +298,9 @@ plane:
 	ADDQ       DX, CX
 	PREFETCHT0 512(CX)
 	VMOVUPS.Z  (CX), K1, Z3
-	MOVQ       24(AX), DX
-	MOVQ       SI, CX
+	KMOVW      112(AX), K2
+	MOVQ       16(AX), DX
+	MOVQ       BX, CX
 	PREFETCHT0 512(CX)
 	VMOVUPS.Z  (CX), K2, Z4
 	ADDQ       DX, CX
@@ -302,29 +314,336 @@ plane:
 	VMOVUPS.Z  (CX), K2, Z7
 	MOVQ       64(AX), CX
 	MOVQ       56(AX), DX
+	TESTQ      DX, DX
+	JZ         tapDone
 
 tap:
 	VMOVDQU32   (CX), Z8
-	KMOVW       64(CX), K3
+	KMOVW       64(CX), K2
 	VMOVUPS     (DI), Z9
-	VPERMPS.Z   Z0, Z8, K3, Z10
-	VFMADD231PS Z10, Z4, Z9
-	VPERMPS.Z   Z1, Z8, K3, Z10
-	VMULPS      Z10, Z5, Z10
-	VPERMPS.Z   Z2, Z8, K3, Z11
-	VFMADD231PS Z11, Z6, Z9
-	VPERMPS.Z   Z3, Z8, K3, Z8
-	VFMADD231PS Z8, Z7, Z10
+	VPERMPS.Z   Z4, Z8, K2, Z10
+	VFMADD231PS Z10, Z0, Z9
+	VPERMPS.Z   Z5, Z8, K2, Z10
+	VMULPS      Z10, Z1, Z10
+	VPERMPS.Z   Z6, Z8, K2, Z11
+	VFMADD231PS Z11, Z2, Z9
+	VPERMPS.Z   Z7, Z8, K2, Z8
+	VFMADD231PS Z8, Z3, Z10
 	VADDPS      Z10, Z9, Z9
 	VMOVUPS     Z9, (DI)
 	ADDQ        $0x40, DI
 	SUBQ        $-128, CX
 	DECQ        DX
 	JNZ         tap
-	ADDQ        40(AX), BX
-	ADDQ        48(AX), SI
-	DECQ        32(AX)
-	JNZ         plane
+
+tapDone:
+	ADDQ 40(AX), BX
+	ADDQ 48(AX), SI
+	DECQ 32(AX)
+	JNZ  plane
+	VZEROUPPER
+	RET
+
+// func smallStridedForward4AVX512(smallPlanes *smallPlanes)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·smallStridedForward4AVX512(SB), NOSPLIT, $0-8
+	MOVQ  smallPlanes+0(FP), AX
+	MOVQ  (AX), BX
+	MOVQ  8(AX), SI
+	KMOVW 114(AX), K1
+	MOVQ  72(AX), DI
+	MOVQ  88(AX), R8
+
+plane:
+	VBROADCASTSS    (R8), Z0
+	VMOVAPS         Z0, Z1
+	VMOVAPS         Z0, Z2
+	VMOVAPS         Z0, Z3
+	MOVQ            64(AX), CX
+	MOVQ            16(AX), R9
+	MOVQ            120(AX), R10
+	MOVQ            BX, DX
+	LEAQ            (R10)(R10*2), R11
+	ADDQ            R11, R11
+	KMOVW           136(AX), K2
+	KMOVW           140(AX), K3
+	KMOVW           144(AX), K4
+	KMOVW           148(AX), K5
+	PREFETCHT0      512(DX)
+	VMOVUPS.Z       (DX), K2, Y4
+	VBROADCASTF32X8 (DX)(R10*2), K3, Z4
+	VMOVUPS.Z       (DX)(R10*4), K4, Y5
+	VBROADCASTF32X8 (DX)(R11*1), K5, Z5
+	ADDQ            R9, DX
+	PREFETCHT0      512(DX)
+	VMOVUPS.Z       (DX), K2, Y6
+	VBROADCASTF32X8 (DX)(R10*2), K3, Z6
+	VMOVUPS.Z       (DX)(R10*4), K4, Y7
+	VBROADCASTF32X8 (DX)(R11*1), K5, Z7
+	ADDQ            R9, DX
+	PREFETCHT0      512(DX)
+	VMOVUPS.Z       (DX), K2, Y8
+	VBROADCASTF32X8 (DX)(R10*2), K3, Z8
+	VMOVUPS.Z       (DX)(R10*4), K4, Y9
+	VBROADCASTF32X8 (DX)(R11*1), K5, Z9
+	ADDQ            R9, DX
+	PREFETCHT0      512(DX)
+	VMOVUPS.Z       (DX), K2, Y10
+	VBROADCASTF32X8 (DX)(R10*2), K3, Z10
+	VMOVUPS.Z       (DX)(R10*4), K4, Y11
+	VBROADCASTF32X8 (DX)(R11*1), K5, Z11
+	MOVQ            56(AX), DX
+	TESTQ           DX, DX
+	JZ              evenRowsDone
+
+evenRows:
+	VMOVDQU32    (CX), Z12
+	KMOVW        64(CX), K2
+	MOVLQSX      68(CX), R9
+	VBROADCASTSS (DI)(R9*1), Z13
+	VMOVAPS      Z12, Z14
+	VPERMI2PS.Z  Z5, Z4, K2, Z14
+	VFMADD231PS  Z13, Z14, Z0
+	VMOVAPS      Z12, Z14
+	VPERMI2PS.Z  Z7, Z6, K2, Z14
+	VFMADD231PS  Z13, Z14, Z1
+	VMOVAPS      Z12, Z14
+	VPERMI2PS.Z  Z9, Z8, K2, Z14
+	VFMADD231PS  Z13, Z14, Z2
+	VMOVAPS      Z12, Z12
+	VPERMI2PS.Z  Z11, Z10, K2, Z12
+	VFMADD231PS  Z13, Z12, Z3
+	SUBQ         $-128, CX
+	DECQ         DX
+	JNZ          evenRows
+
+evenRowsDone:
+	MOVQ            16(AX), R9
+	MOVQ            120(AX), R10
+	MOVQ            BX, DX
+	ADDQ            R10, DX
+	LEAQ            (R10)(R10*2), R11
+	ADDQ            R11, R11
+	KMOVW           138(AX), K2
+	KMOVW           142(AX), K3
+	KMOVW           146(AX), K4
+	KMOVW           150(AX), K5
+	PREFETCHT0      640(DX)
+	VMOVUPS.Z       (DX), K2, Y15
+	VBROADCASTF32X8 (DX)(R10*2), K3, Z15
+	VMOVUPS.Z       (DX)(R10*4), K4, Y16
+	VBROADCASTF32X8 (DX)(R11*1), K5, Z16
+	ADDQ            R9, DX
+	PREFETCHT0      640(DX)
+	VMOVUPS.Z       (DX), K2, Y17
+	VBROADCASTF32X8 (DX)(R10*2), K3, Z17
+	VMOVUPS.Z       (DX)(R10*4), K4, Y18
+	VBROADCASTF32X8 (DX)(R11*1), K5, Z18
+	ADDQ            R9, DX
+	PREFETCHT0      640(DX)
+	VMOVUPS.Z       (DX), K2, Y19
+	VBROADCASTF32X8 (DX)(R10*2), K3, Z19
+	VMOVUPS.Z       (DX)(R10*4), K4, Y20
+	VBROADCASTF32X8 (DX)(R11*1), K5, Z20
+	ADDQ            R9, DX
+	PREFETCHT0      640(DX)
+	VMOVUPS.Z       (DX), K2, Y21
+	VBROADCASTF32X8 (DX)(R10*2), K3, Z21
+	VMOVUPS.Z       (DX)(R10*4), K4, Y22
+	VBROADCASTF32X8 (DX)(R11*1), K5, Z22
+	MOVQ            128(AX), DX
+	TESTQ           DX, DX
+	JZ              oddRowsDone
+
+oddRows:
+	VMOVDQU32    (CX), Z12
+	KMOVW        64(CX), K2
+	MOVLQSX      68(CX), R9
+	VBROADCASTSS (DI)(R9*1), Z13
+	VMOVAPS      Z12, Z14
+	VPERMI2PS.Z  Z16, Z15, K2, Z14
+	VFMADD231PS  Z13, Z14, Z0
+	VMOVAPS      Z12, Z14
+	VPERMI2PS.Z  Z18, Z17, K2, Z14
+	VFMADD231PS  Z13, Z14, Z1
+	VMOVAPS      Z12, Z14
+	VPERMI2PS.Z  Z20, Z19, K2, Z14
+	VFMADD231PS  Z13, Z14, Z2
+	VMOVAPS      Z12, Z12
+	VPERMI2PS.Z  Z22, Z21, K2, Z12
+	VFMADD231PS  Z13, Z12, Z3
+	SUBQ         $-128, CX
+	DECQ         DX
+	JNZ          oddRows
+
+oddRowsDone:
+	MOVQ    24(AX), DX
+	MOVQ    SI, CX
+	VMOVUPS Z0, K1, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z1, K1, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z2, K1, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z3, K1, (CX)
+	ADDQ    80(AX), DI
+	ADDQ    96(AX), R8
+	ADDQ    40(AX), BX
+	ADDQ    48(AX), SI
+	DECQ    32(AX)
+	JNZ     plane
+	VZEROUPPER
+	RET
+
+// func smallStridedDots4AVX512(smallPlanes *smallPlanes)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·smallStridedDots4AVX512(SB), NOSPLIT, $0-8
+	MOVQ  smallPlanes+0(FP), AX
+	MOVQ  (AX), BX
+	MOVQ  8(AX), SI
+	KMOVW 114(AX), K1
+	MOVQ  104(AX), DI
+
+plane:
+	MOVQ            24(AX), DX
+	MOVQ            SI, CX
+	PREFETCHT0      512(CX)
+	VMOVUPS.Z       (CX), K1, Z0
+	ADDQ            DX, CX
+	PREFETCHT0      512(CX)
+	VMOVUPS.Z       (CX), K1, Z1
+	ADDQ            DX, CX
+	PREFETCHT0      512(CX)
+	VMOVUPS.Z       (CX), K1, Z2
+	ADDQ            DX, CX
+	PREFETCHT0      512(CX)
+	VMOVUPS.Z       (CX), K1, Z3
+	MOVQ            64(AX), CX
+	MOVQ            16(AX), R8
+	MOVQ            120(AX), R9
+	MOVQ            BX, DX
+	LEAQ            (R9)(R9*2), R10
+	ADDQ            R10, R10
+	KMOVW           136(AX), K2
+	KMOVW           140(AX), K3
+	KMOVW           144(AX), K4
+	KMOVW           148(AX), K5
+	PREFETCHT0      512(DX)
+	VMOVUPS.Z       (DX), K2, Y4
+	VBROADCASTF32X8 (DX)(R9*2), K3, Z4
+	VMOVUPS.Z       (DX)(R9*4), K4, Y5
+	VBROADCASTF32X8 (DX)(R10*1), K5, Z5
+	ADDQ            R8, DX
+	PREFETCHT0      512(DX)
+	VMOVUPS.Z       (DX), K2, Y6
+	VBROADCASTF32X8 (DX)(R9*2), K3, Z6
+	VMOVUPS.Z       (DX)(R9*4), K4, Y7
+	VBROADCASTF32X8 (DX)(R10*1), K5, Z7
+	ADDQ            R8, DX
+	PREFETCHT0      512(DX)
+	VMOVUPS.Z       (DX), K2, Y8
+	VBROADCASTF32X8 (DX)(R9*2), K3, Z8
+	VMOVUPS.Z       (DX)(R9*4), K4, Y9
+	VBROADCASTF32X8 (DX)(R10*1), K5, Z9
+	ADDQ            R8, DX
+	PREFETCHT0      512(DX)
+	VMOVUPS.Z       (DX), K2, Y10
+	VBROADCASTF32X8 (DX)(R9*2), K3, Z10
+	VMOVUPS.Z       (DX)(R9*4), K4, Y11
+	VBROADCASTF32X8 (DX)(R10*1), K5, Z11
+	MOVQ            56(AX), DX
+	TESTQ           DX, DX
+	JZ              evenRowsDone
+
+evenRows:
+	VMOVDQU32   (CX), Z12
+	KMOVW       64(CX), K2
+	VMOVUPS     (DI), Z13
+	VMOVAPS     Z12, Z14
+	VPERMI2PS.Z Z5, Z4, K2, Z14
+	VFMADD231PS Z14, Z0, Z13
+	VMOVAPS     Z12, Z14
+	VPERMI2PS.Z Z7, Z6, K2, Z14
+	VMULPS      Z14, Z1, Z14
+	VMOVAPS     Z12, Z15
+	VPERMI2PS.Z Z9, Z8, K2, Z15
+	VFMADD231PS Z15, Z2, Z13
+	VMOVAPS     Z12, Z12
+	VPERMI2PS.Z Z11, Z10, K2, Z12
+	VFMADD231PS Z12, Z3, Z14
+	VADDPS      Z14, Z13, Z13
+	VMOVUPS     Z13, (DI)
+	ADDQ        $0x40, DI
+	SUBQ        $-128, CX
+	DECQ        DX
+	JNZ         evenRows
+
+evenRowsDone:
+	MOVQ            16(AX), R8
+	MOVQ            120(AX), R9
+	MOVQ            BX, DX
+	ADDQ            R9, DX
+	LEAQ            (R9)(R9*2), R10
+	ADDQ            R10, R10
+	KMOVW           138(AX), K2
+	KMOVW           142(AX), K3
+	KMOVW           146(AX), K4
+	KMOVW           150(AX), K5
+	PREFETCHT0      640(DX)
+	VMOVUPS.Z       (DX), K2, Y16
+	VBROADCASTF32X8 (DX)(R9*2), K3, Z16
+	VMOVUPS.Z       (DX)(R9*4), K4, Y17
+	VBROADCASTF32X8 (DX)(R10*1), K5, Z17
+	ADDQ            R8, DX
+	PREFETCHT0      640(DX)
+	VMOVUPS.Z       (DX), K2, Y18
+	VBROADCASTF32X8 (DX)(R9*2), K3, Z18
+	VMOVUPS.Z       (DX)(R9*4), K4, Y19
+	VBROADCASTF32X8 (DX)(R10*1), K5, Z19
+	ADDQ            R8, DX
+	PREFETCHT0      640(DX)
+	VMOVUPS.Z       (DX), K2, Y20
+	VBROADCASTF32X8 (DX)(R9*2), K3, Z20
+	VMOVUPS.Z       (DX)(R9*4), K4, Y21
+	VBROADCASTF32X8 (DX)(R10*1), K5, Z21
+	ADDQ            R8, DX
+	PREFETCHT0      640(DX)
+	VMOVUPS.Z       (DX), K2, Y22
+	VBROADCASTF32X8 (DX)(R9*2), K3, Z22
+	VMOVUPS.Z       (DX)(R9*4), K4, Y23
+	VBROADCASTF32X8 (DX)(R10*1), K5, Z23
+	MOVQ            128(AX), DX
+	TESTQ           DX, DX
+	JZ              oddRowsDone
+
+oddRows:
+	VMOVDQU32   (CX), Z12
+	KMOVW       64(CX), K2
+	VMOVUPS     (DI), Z13
+	VMOVAPS     Z12, Z14
+	VPERMI2PS.Z Z17, Z16, K2, Z14
+	VFMADD231PS Z14, Z0, Z13
+	VMOVAPS     Z12, Z14
+	VPERMI2PS.Z Z19, Z18, K2, Z14
+	VMULPS      Z14, Z1, Z14
+	VMOVAPS     Z12, Z15
+	VPERMI2PS.Z Z21, Z20, K2, Z15
+	VFMADD231PS Z15, Z2, Z13
+	VMOVAPS     Z12, Z12
+	VPERMI2PS.Z Z23, Z22, K2, Z12
+	VFMADD231PS Z12, Z3, Z14
+	VADDPS      Z14, Z13, Z13
+	VMOVUPS     Z13, (DI)
+	ADDQ        $0x40, DI
+	SUBQ        $-128, CX
+	DECQ        DX
+	JNZ         oddRows
+
+oddRowsDone:
+	ADDQ 40(AX), BX
+	ADDQ 48(AX), SI
+	DECQ 32(AX)
+	JNZ  plane
 	VZEROUPPER
 	RET
 
@@ -334,47 +653,51 @@ TEXT ·smallForward2AVX512(SB), NOSPLIT, $0-8
 	MOVQ  smallPlanes+0(FP), AX
 	MOVQ  (AX), BX
 	MOVQ  8(AX), SI
-	KMOVW 112(AX), K1
-	KMOVW 114(AX), K2
+	KMOVW 114(AX), K1
 	MOVQ  72(AX), DI
 	MOVQ  88(AX), R8
 
 plane:
+	VBROADCASTSS (R8), Z0
+	VMOVAPS      Z0, Z1
+	KMOVW        112(AX), K2
 	MOVQ         16(AX), DX
 	MOVQ         BX, CX
 	PREFETCHT0   512(CX)
-	VMOVUPS.Z    (CX), K1, Z0
+	VMOVUPS.Z    (CX), K2, Z2
 	ADDQ         DX, CX
 	PREFETCHT0   512(CX)
-	VMOVUPS.Z    (CX), K1, Z1
-	VBROADCASTSS (R8), Z2
-	VMOVAPS      Z2, Z3
+	VMOVUPS.Z    (CX), K2, Z3
 	MOVQ         64(AX), CX
 	MOVQ         56(AX), DX
+	TESTQ        DX, DX
+	JZ           tapDone
 
 tap:
 	VMOVDQU32    (CX), Z4
-	KMOVW        64(CX), K3
+	KMOVW        64(CX), K2
 	MOVLQSX      68(CX), R9
 	VBROADCASTSS (DI)(R9*1), Z5
-	VPERMPS.Z    Z0, Z4, K3, Z6
-	VFMADD231PS  Z5, Z6, Z2
-	VPERMPS.Z    Z1, Z4, K3, Z4
-	VFMADD231PS  Z5, Z4, Z3
+	VPERMPS.Z    Z2, Z4, K2, Z6
+	VFMADD231PS  Z5, Z6, Z0
+	VPERMPS.Z    Z3, Z4, K2, Z4
+	VFMADD231PS  Z5, Z4, Z1
 	SUBQ         $-128, CX
 	DECQ         DX
 	JNZ          tap
-	MOVQ         24(AX), DX
-	MOVQ         SI, CX
-	VMOVUPS      Z2, K2, (CX)
-	ADDQ         DX, CX
-	VMOVUPS      Z3, K2, (CX)
-	ADDQ         80(AX), DI
-	ADDQ         96(AX), R8
-	ADDQ         40(AX), BX
-	ADDQ         48(AX), SI
-	DECQ         32(AX)
-	JNZ          plane
+
+tapDone:
+	MOVQ    24(AX), DX
+	MOVQ    SI, CX
+	VMOVUPS Z0, K1, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z1, K1, (CX)
+	ADDQ    80(AX), DI
+	ADDQ    96(AX), R8
+	ADDQ    40(AX), BX
+	ADDQ    48(AX), SI
+	DECQ    32(AX)
+	JNZ     plane
 	VZEROUPPER
 	RET
 
@@ -384,20 +707,20 @@ TEXT ·smallDots2AVX512(SB), NOSPLIT, $0-8
 	MOVQ  smallPlanes+0(FP), AX
 	MOVQ  (AX), BX
 	MOVQ  8(AX), SI
-	KMOVW 112(AX), K1
-	KMOVW 114(AX), K2
+	KMOVW 114(AX), K1
 	MOVQ  104(AX), DI
 
 plane:
-	MOVQ       16(AX), DX
-	MOVQ       BX, CX
+	MOVQ       24(AX), DX
+	MOVQ       SI, CX
 	PREFETCHT0 512(CX)
 	VMOVUPS.Z  (CX), K1, Z0
 	ADDQ       DX, CX
 	PREFETCHT0 512(CX)
 	VMOVUPS.Z  (CX), K1, Z1
-	MOVQ       24(AX), DX
-	MOVQ       SI, CX
+	KMOVW      112(AX), K2
+	MOVQ       16(AX), DX
+	MOVQ       BX, CX
 	PREFETCHT0 512(CX)
 	VMOVUPS.Z  (CX), K2, Z2
 	ADDQ       DX, CX
@@ -405,25 +728,248 @@ plane:
 	VMOVUPS.Z  (CX), K2, Z3
 	MOVQ       64(AX), CX
 	MOVQ       56(AX), DX
+	TESTQ      DX, DX
+	JZ         tapDone
 
 tap:
 	VMOVDQU32   (CX), Z4
-	KMOVW       64(CX), K3
+	KMOVW       64(CX), K2
 	VMOVUPS     (DI), Z5
-	VPERMPS.Z   Z0, Z4, K3, Z6
-	VFMADD231PS Z6, Z2, Z5
-	VPERMPS.Z   Z1, Z4, K3, Z4
-	VMULPS      Z4, Z3, Z4
+	VPERMPS.Z   Z2, Z4, K2, Z6
+	VFMADD231PS Z6, Z0, Z5
+	VPERMPS.Z   Z3, Z4, K2, Z4
+	VMULPS      Z4, Z1, Z4
 	VADDPS      Z4, Z5, Z5
 	VMOVUPS     Z5, (DI)
 	ADDQ        $0x40, DI
 	SUBQ        $-128, CX
 	DECQ        DX
 	JNZ         tap
-	ADDQ        40(AX), BX
-	ADDQ        48(AX), SI
-	DECQ        32(AX)
-	JNZ         plane
+
+tapDone:
+	ADDQ 40(AX), BX
+	ADDQ 48(AX), SI
+	DECQ 32(AX)
+	JNZ  plane
+	VZEROUPPER
+	RET
+
+// func smallStridedForward2AVX512(smallPlanes *smallPlanes)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·smallStridedForward2AVX512(SB), NOSPLIT, $0-8
+	MOVQ  smallPlanes+0(FP), AX
+	MOVQ  (AX), BX
+	MOVQ  8(AX), SI
+	KMOVW 114(AX), K1
+	MOVQ  72(AX), DI
+	MOVQ  88(AX), R8
+
+plane:
+	VBROADCASTSS    (R8), Z0
+	VMOVAPS         Z0, Z1
+	MOVQ            64(AX), CX
+	MOVQ            16(AX), R9
+	MOVQ            120(AX), R10
+	MOVQ            BX, DX
+	LEAQ            (R10)(R10*2), R11
+	ADDQ            R11, R11
+	KMOVW           136(AX), K2
+	KMOVW           140(AX), K3
+	KMOVW           144(AX), K4
+	KMOVW           148(AX), K5
+	PREFETCHT0      512(DX)
+	VMOVUPS.Z       (DX), K2, Y2
+	VBROADCASTF32X8 (DX)(R10*2), K3, Z2
+	VMOVUPS.Z       (DX)(R10*4), K4, Y3
+	VBROADCASTF32X8 (DX)(R11*1), K5, Z3
+	ADDQ            R9, DX
+	PREFETCHT0      512(DX)
+	VMOVUPS.Z       (DX), K2, Y4
+	VBROADCASTF32X8 (DX)(R10*2), K3, Z4
+	VMOVUPS.Z       (DX)(R10*4), K4, Y5
+	VBROADCASTF32X8 (DX)(R11*1), K5, Z5
+	MOVQ            56(AX), DX
+	TESTQ           DX, DX
+	JZ              evenRowsDone
+
+evenRows:
+	VMOVDQU32    (CX), Z6
+	KMOVW        64(CX), K2
+	MOVLQSX      68(CX), R9
+	VBROADCASTSS (DI)(R9*1), Z7
+	VMOVAPS      Z6, Z8
+	VPERMI2PS.Z  Z3, Z2, K2, Z8
+	VFMADD231PS  Z7, Z8, Z0
+	VMOVAPS      Z6, Z6
+	VPERMI2PS.Z  Z5, Z4, K2, Z6
+	VFMADD231PS  Z7, Z6, Z1
+	SUBQ         $-128, CX
+	DECQ         DX
+	JNZ          evenRows
+
+evenRowsDone:
+	MOVQ            16(AX), R9
+	MOVQ            120(AX), R10
+	MOVQ            BX, DX
+	ADDQ            R10, DX
+	LEAQ            (R10)(R10*2), R11
+	ADDQ            R11, R11
+	KMOVW           138(AX), K2
+	KMOVW           142(AX), K3
+	KMOVW           146(AX), K4
+	KMOVW           150(AX), K5
+	PREFETCHT0      640(DX)
+	VMOVUPS.Z       (DX), K2, Y9
+	VBROADCASTF32X8 (DX)(R10*2), K3, Z9
+	VMOVUPS.Z       (DX)(R10*4), K4, Y10
+	VBROADCASTF32X8 (DX)(R11*1), K5, Z10
+	ADDQ            R9, DX
+	PREFETCHT0      640(DX)
+	VMOVUPS.Z       (DX), K2, Y11
+	VBROADCASTF32X8 (DX)(R10*2), K3, Z11
+	VMOVUPS.Z       (DX)(R10*4), K4, Y12
+	VBROADCASTF32X8 (DX)(R11*1), K5, Z12
+	MOVQ            128(AX), DX
+	TESTQ           DX, DX
+	JZ              oddRowsDone
+
+oddRows:
+	VMOVDQU32    (CX), Z6
+	KMOVW        64(CX), K2
+	MOVLQSX      68(CX), R9
+	VBROADCASTSS (DI)(R9*1), Z7
+	VMOVAPS      Z6, Z8
+	VPERMI2PS.Z  Z10, Z9, K2, Z8
+	VFMADD231PS  Z7, Z8, Z0
+	VMOVAPS      Z6, Z6
+	VPERMI2PS.Z  Z12, Z11, K2, Z6
+	VFMADD231PS  Z7, Z6, Z1
+	SUBQ         $-128, CX
+	DECQ         DX
+	JNZ          oddRows
+
+oddRowsDone:
+	MOVQ    24(AX), DX
+	MOVQ    SI, CX
+	VMOVUPS Z0, K1, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z1, K1, (CX)
+	ADDQ    80(AX), DI
+	ADDQ    96(AX), R8
+	ADDQ    40(AX), BX
+	ADDQ    48(AX), SI
+	DECQ    32(AX)
+	JNZ     plane
+	VZEROUPPER
+	RET
+
+// func smallStridedDots2AVX512(smallPlanes *smallPlanes)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·smallStridedDots2AVX512(SB), NOSPLIT, $0-8
+	MOVQ  smallPlanes+0(FP), AX
+	MOVQ  (AX), BX
+	MOVQ  8(AX), SI
+	KMOVW 114(AX), K1
+	MOVQ  104(AX), DI
+
+plane:
+	MOVQ            24(AX), DX
+	MOVQ            SI, CX
+	PREFETCHT0      512(CX)
+	VMOVUPS.Z       (CX), K1, Z0
+	ADDQ            DX, CX
+	PREFETCHT0      512(CX)
+	VMOVUPS.Z       (CX), K1, Z1
+	MOVQ            64(AX), CX
+	MOVQ            16(AX), R8
+	MOVQ            120(AX), R9
+	MOVQ            BX, DX
+	LEAQ            (R9)(R9*2), R10
+	ADDQ            R10, R10
+	KMOVW           136(AX), K2
+	KMOVW           140(AX), K3
+	KMOVW           144(AX), K4
+	KMOVW           148(AX), K5
+	PREFETCHT0      512(DX)
+	VMOVUPS.Z       (DX), K2, Y2
+	VBROADCASTF32X8 (DX)(R9*2), K3, Z2
+	VMOVUPS.Z       (DX)(R9*4), K4, Y3
+	VBROADCASTF32X8 (DX)(R10*1), K5, Z3
+	ADDQ            R8, DX
+	PREFETCHT0      512(DX)
+	VMOVUPS.Z       (DX), K2, Y4
+	VBROADCASTF32X8 (DX)(R9*2), K3, Z4
+	VMOVUPS.Z       (DX)(R9*4), K4, Y5
+	VBROADCASTF32X8 (DX)(R10*1), K5, Z5
+	MOVQ            56(AX), DX
+	TESTQ           DX, DX
+	JZ              evenRowsDone
+
+evenRows:
+	VMOVDQU32   (CX), Z6
+	KMOVW       64(CX), K2
+	VMOVUPS     (DI), Z7
+	VMOVAPS     Z6, Z8
+	VPERMI2PS.Z Z3, Z2, K2, Z8
+	VFMADD231PS Z8, Z0, Z7
+	VMOVAPS     Z6, Z6
+	VPERMI2PS.Z Z5, Z4, K2, Z6
+	VMULPS      Z6, Z1, Z6
+	VADDPS      Z6, Z7, Z7
+	VMOVUPS     Z7, (DI)
+	ADDQ        $0x40, DI
+	SUBQ        $-128, CX
+	DECQ        DX
+	JNZ         evenRows
+
+evenRowsDone:
+	MOVQ            16(AX), R8
+	MOVQ            120(AX), R9
+	MOVQ            BX, DX
+	ADDQ            R9, DX
+	LEAQ            (R9)(R9*2), R10
+	ADDQ            R10, R10
+	KMOVW           138(AX), K2
+	KMOVW           142(AX), K3
+	KMOVW           146(AX), K4
+	KMOVW           150(AX), K5
+	PREFETCHT0      640(DX)
+	VMOVUPS.Z       (DX), K2, Y9
+	VBROADCASTF32X8 (DX)(R9*2), K3, Z9
+	VMOVUPS.Z       (DX)(R9*4), K4, Y10
+	VBROADCASTF32X8 (DX)(R10*1), K5, Z10
+	ADDQ            R8, DX
+	PREFETCHT0      640(DX)
+	VMOVUPS.Z       (DX), K2, Y11
+	VBROADCASTF32X8 (DX)(R9*2), K3, Z11
+	VMOVUPS.Z       (DX)(R9*4), K4, Y12
+	VBROADCASTF32X8 (DX)(R10*1), K5, Z12
+	MOVQ            128(AX), DX
+	TESTQ           DX, DX
+	JZ              oddRowsDone
+
+oddRows:
+	VMOVDQU32   (CX), Z6
+	KMOVW       64(CX), K2
+	VMOVUPS     (DI), Z7
+	VMOVAPS     Z6, Z8
+	VPERMI2PS.Z Z10, Z9, K2, Z8
+	VFMADD231PS Z8, Z0, Z7
+	VMOVAPS     Z6, Z6
+	VPERMI2PS.Z Z12, Z11, K2, Z6
+	VMULPS      Z6, Z1, Z6
+	VADDPS      Z6, Z7, Z7
+	VMOVUPS     Z7, (DI)
+	ADDQ        $0x40, DI
+	SUBQ        $-128, CX
+	DECQ        DX
+	JNZ         oddRows
+
+oddRowsDone:
+	ADDQ 40(AX), BX
+	ADDQ 48(AX), SI
+	DECQ 32(AX)
+	JNZ  plane
 	VZEROUPPER
 	RET
 
@@ -433,39 +979,43 @@ TEXT ·smallForward1AVX512(SB), NOSPLIT, $0-8
 	MOVQ  smallPlanes+0(FP), AX
 	MOVQ  (AX), BX
 	MOVQ  8(AX), SI
-	KMOVW 112(AX), K1
-	KMOVW 114(AX), K2
+	KMOVW 114(AX), K1
 	MOVQ  72(AX), DI
 	MOVQ  88(AX), R8
 
 plane:
+	VBROADCASTSS (R8), Z0
+	KMOVW        112(AX), K2
 	MOVQ         16(AX), CX
 	MOVQ         BX, CX
 	PREFETCHT0   512(CX)
-	VMOVUPS.Z    (CX), K1, Z0
-	VBROADCASTSS (R8), Z1
+	VMOVUPS.Z    (CX), K2, Z1
 	MOVQ         64(AX), CX
 	MOVQ         56(AX), DX
+	TESTQ        DX, DX
+	JZ           tapDone
 
 tap:
 	VMOVDQU32    (CX), Z2
-	KMOVW        64(CX), K3
+	KMOVW        64(CX), K2
 	MOVLQSX      68(CX), R9
 	VBROADCASTSS (DI)(R9*1), Z3
-	VPERMPS.Z    Z0, Z2, K3, Z2
-	VFMADD231PS  Z3, Z2, Z1
+	VPERMPS.Z    Z1, Z2, K2, Z2
+	VFMADD231PS  Z3, Z2, Z0
 	SUBQ         $-128, CX
 	DECQ         DX
 	JNZ          tap
-	MOVQ         24(AX), CX
-	MOVQ         SI, CX
-	VMOVUPS      Z1, K2, (CX)
-	ADDQ         80(AX), DI
-	ADDQ         96(AX), R8
-	ADDQ         40(AX), BX
-	ADDQ         48(AX), SI
-	DECQ         32(AX)
-	JNZ          plane
+
+tapDone:
+	MOVQ    24(AX), CX
+	MOVQ    SI, CX
+	VMOVUPS Z0, K1, (CX)
+	ADDQ    80(AX), DI
+	ADDQ    96(AX), R8
+	ADDQ    40(AX), BX
+	ADDQ    48(AX), SI
+	DECQ    32(AX)
+	JNZ     plane
 	VZEROUPPER
 	RET
 
@@ -475,36 +1025,215 @@ TEXT ·smallDots1AVX512(SB), NOSPLIT, $0-8
 	MOVQ  smallPlanes+0(FP), AX
 	MOVQ  (AX), BX
 	MOVQ  8(AX), SI
-	KMOVW 112(AX), K1
-	KMOVW 114(AX), K2
+	KMOVW 114(AX), K1
 	MOVQ  104(AX), DI
 
 plane:
-	MOVQ       16(AX), CX
-	MOVQ       BX, CX
-	PREFETCHT0 512(CX)
-	VMOVUPS.Z  (CX), K1, Z0
 	MOVQ       24(AX), CX
 	MOVQ       SI, CX
+	PREFETCHT0 512(CX)
+	VMOVUPS.Z  (CX), K1, Z0
+	KMOVW      112(AX), K2
+	MOVQ       16(AX), CX
+	MOVQ       BX, CX
 	PREFETCHT0 512(CX)
 	VMOVUPS.Z  (CX), K2, Z1
 	MOVQ       64(AX), CX
 	MOVQ       56(AX), DX
+	TESTQ      DX, DX
+	JZ         tapDone
 
 tap:
 	VMOVDQU32   (CX), Z2
-	KMOVW       64(CX), K3
+	KMOVW       64(CX), K2
 	VMOVUPS     (DI), Z3
-	VPERMPS.Z   Z0, Z2, K3, Z2
-	VFMADD231PS Z2, Z1, Z3
+	VPERMPS.Z   Z1, Z2, K2, Z2
+	VFMADD231PS Z2, Z0, Z3
 	VMOVUPS     Z3, (DI)
 	ADDQ        $0x40, DI
 	SUBQ        $-128, CX
 	DECQ        DX
 	JNZ         tap
-	ADDQ        40(AX), BX
-	ADDQ        48(AX), SI
-	DECQ        32(AX)
-	JNZ         plane
+
+tapDone:
+	ADDQ 40(AX), BX
+	ADDQ 48(AX), SI
+	DECQ 32(AX)
+	JNZ  plane
+	VZEROUPPER
+	RET
+
+// func smallStridedForward1AVX512(smallPlanes *smallPlanes)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·smallStridedForward1AVX512(SB), NOSPLIT, $0-8
+	MOVQ  smallPlanes+0(FP), AX
+	MOVQ  (AX), BX
+	MOVQ  8(AX), SI
+	KMOVW 114(AX), K1
+	MOVQ  72(AX), DI
+	MOVQ  88(AX), R8
+
+plane:
+	VBROADCASTSS    (R8), Z0
+	MOVQ            64(AX), CX
+	MOVQ            16(AX), DX
+	MOVQ            120(AX), R9
+	MOVQ            BX, DX
+	LEAQ            (R9)(R9*2), R10
+	ADDQ            R10, R10
+	KMOVW           136(AX), K2
+	KMOVW           140(AX), K3
+	KMOVW           144(AX), K4
+	KMOVW           148(AX), K5
+	PREFETCHT0      512(DX)
+	VMOVUPS.Z       (DX), K2, Y1
+	VBROADCASTF32X8 (DX)(R9*2), K3, Z1
+	VMOVUPS.Z       (DX)(R9*4), K4, Y2
+	VBROADCASTF32X8 (DX)(R10*1), K5, Z2
+	MOVQ            56(AX), DX
+	TESTQ           DX, DX
+	JZ              evenRowsDone
+
+evenRows:
+	VMOVDQU32    (CX), Z3
+	KMOVW        64(CX), K2
+	MOVLQSX      68(CX), R9
+	VBROADCASTSS (DI)(R9*1), Z4
+	VMOVAPS      Z3, Z3
+	VPERMI2PS.Z  Z2, Z1, K2, Z3
+	VFMADD231PS  Z4, Z3, Z0
+	SUBQ         $-128, CX
+	DECQ         DX
+	JNZ          evenRows
+
+evenRowsDone:
+	MOVQ            16(AX), DX
+	MOVQ            120(AX), R9
+	MOVQ            BX, DX
+	ADDQ            R9, DX
+	LEAQ            (R9)(R9*2), R10
+	ADDQ            R10, R10
+	KMOVW           138(AX), K2
+	KMOVW           142(AX), K3
+	KMOVW           146(AX), K4
+	KMOVW           150(AX), K5
+	PREFETCHT0      640(DX)
+	VMOVUPS.Z       (DX), K2, Y5
+	VBROADCASTF32X8 (DX)(R9*2), K3, Z5
+	VMOVUPS.Z       (DX)(R9*4), K4, Y6
+	VBROADCASTF32X8 (DX)(R10*1), K5, Z6
+	MOVQ            128(AX), DX
+	TESTQ           DX, DX
+	JZ              oddRowsDone
+
+oddRows:
+	VMOVDQU32    (CX), Z3
+	KMOVW        64(CX), K2
+	MOVLQSX      68(CX), R9
+	VBROADCASTSS (DI)(R9*1), Z4
+	VMOVAPS      Z3, Z3
+	VPERMI2PS.Z  Z6, Z5, K2, Z3
+	VFMADD231PS  Z4, Z3, Z0
+	SUBQ         $-128, CX
+	DECQ         DX
+	JNZ          oddRows
+
+oddRowsDone:
+	MOVQ    24(AX), CX
+	MOVQ    SI, CX
+	VMOVUPS Z0, K1, (CX)
+	ADDQ    80(AX), DI
+	ADDQ    96(AX), R8
+	ADDQ    40(AX), BX
+	ADDQ    48(AX), SI
+	DECQ    32(AX)
+	JNZ     plane
+	VZEROUPPER
+	RET
+
+// func smallStridedDots1AVX512(smallPlanes *smallPlanes)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
+TEXT ·smallStridedDots1AVX512(SB), NOSPLIT, $0-8
+	MOVQ  smallPlanes+0(FP), AX
+	MOVQ  (AX), BX
+	MOVQ  8(AX), SI
+	KMOVW 114(AX), K1
+	MOVQ  104(AX), DI
+
+plane:
+	MOVQ            24(AX), CX
+	MOVQ            SI, CX
+	PREFETCHT0      512(CX)
+	VMOVUPS.Z       (CX), K1, Z0
+	MOVQ            64(AX), CX
+	MOVQ            16(AX), DX
+	MOVQ            120(AX), R8
+	MOVQ            BX, DX
+	LEAQ            (R8)(R8*2), R9
+	ADDQ            R9, R9
+	KMOVW           136(AX), K2
+	KMOVW           140(AX), K3
+	KMOVW           144(AX), K4
+	KMOVW           148(AX), K5
+	PREFETCHT0      512(DX)
+	VMOVUPS.Z       (DX), K2, Y1
+	VBROADCASTF32X8 (DX)(R8*2), K3, Z1
+	VMOVUPS.Z       (DX)(R8*4), K4, Y2
+	VBROADCASTF32X8 (DX)(R9*1), K5, Z2
+	MOVQ            56(AX), DX
+	TESTQ           DX, DX
+	JZ              evenRowsDone
+
+evenRows:
+	VMOVDQU32   (CX), Z3
+	KMOVW       64(CX), K2
+	VMOVUPS     (DI), Z4
+	VMOVAPS     Z3, Z3
+	VPERMI2PS.Z Z2, Z1, K2, Z3
+	VFMADD231PS Z3, Z0, Z4
+	VMOVUPS     Z4, (DI)
+	ADDQ        $0x40, DI
+	SUBQ        $-128, CX
+	DECQ        DX
+	JNZ         evenRows
+
+evenRowsDone:
+	MOVQ            16(AX), DX
+	MOVQ            120(AX), R8
+	MOVQ            BX, DX
+	ADDQ            R8, DX
+	LEAQ            (R8)(R8*2), R9
+	ADDQ            R9, R9
+	KMOVW           138(AX), K2
+	KMOVW           142(AX), K3
+	KMOVW           146(AX), K4
+	KMOVW           150(AX), K5
+	PREFETCHT0      640(DX)
+	VMOVUPS.Z       (DX), K2, Y5
+	VBROADCASTF32X8 (DX)(R8*2), K3, Z5
+	VMOVUPS.Z       (DX)(R8*4), K4, Y6
+	VBROADCASTF32X8 (DX)(R9*1), K5, Z6
+	MOVQ            128(AX), DX
+	TESTQ           DX, DX
+	JZ              oddRowsDone
+
+oddRows:
+	VMOVDQU32   (CX), Z3
+	KMOVW       64(CX), K2
+	VMOVUPS     (DI), Z4
+	VMOVAPS     Z3, Z3
+	VPERMI2PS.Z Z6, Z5, K2, Z3
+	VFMADD231PS Z3, Z0, Z4
+	VMOVUPS     Z4, (DI)
+	ADDQ        $0x40, DI
+	SUBQ        $-128, CX
+	DECQ        DX
+	JNZ         oddRows
+
+oddRowsDone:
+	ADDQ 40(AX), BX
+	ADDQ 48(AX), SI
+	DECQ 32(AX)
+	JNZ  plane
 	VZEROUPPER
 	RET
