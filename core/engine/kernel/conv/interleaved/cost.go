@@ -14,13 +14,13 @@ const (
 	pairDots                     // of weight gradients
 	transposed                   // vectors of one pixel that planes are copied to or from
 	strips                       // of a block of planes
-	calls                        // of the kernels that sum
+	calls                        // of the kernels that sum, or phases of one
 )
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:   {products: 0.66, dots: 0.551, pairs: 0.563, pairDots: 0.38, transposed: 2.5, strips: 45.2, calls: 74.5},
-	kernel.AVX512: {products: 0.889, dots: 0.877, pairs: 0.416, pairDots: 0.577, transposed: 4.63, strips: 54.8, calls: 77.6},
+	kernel.AVX2:   {products: 0.66, dots: 0.562, pairs: 0.556, pairDots: 0.407, transposed: 2.4, strips: 85, calls: 45.7},
+	kernel.AVX512: {products: 0.855, dots: 0.914, pairs: 0.43, pairDots: 0.642, transposed: 4.13, strips: 96.3, calls: 44.7},
 }
 
 // Terms counts what a direction of p does. See package cost.
@@ -29,7 +29,7 @@ func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 	blocks, taps := float64(p.N*p.C)/float64(s.lanes), float64(s.all())
 	phases := s.row.stride * s.column.stride
 	alone, two := products, pairs
-	called := (s.results + s.together() - 1) / s.together() * phases
+	called := kernel.CeilDiv(s.results, s.together()) * phases
 	if d == geometry.ToWeight {
 		alone, two = dots, pairDots
 		called = s.results/2*dotsCalls(s.taps(), 2) + s.results%2*dotsCalls(s.taps(), 1)

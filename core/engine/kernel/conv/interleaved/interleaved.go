@@ -52,7 +52,8 @@ type planes struct {
 	rows, width     int // of a frame
 	channels        int // from a weight of the table to the next: each begins with those of every channel again
 	phases          [maxPhases]phase
-	pixels          int // of all phases, in whole groups
+	calls           [maxPhases]pixelSums // room for those of a strip
+	pixels          int                  // of all phases, in whole groups
 
 	// Room in scratch.
 	fillAt, cutAt, pixelAt []int32 // bytes: where a pixel of a plane lies in a frame, where a result does, and what it sees first

@@ -37,7 +37,7 @@ const (
 	mostPairs   = 6
 )
 
-// pixelSums is a call for groups of pixels: y = bias + Σ weights·x. A pixel sees what lies at its offset plus that of the tap.
+// pixelSums is a phase of a call, behind which the next one lies, for groups of pixels: y = bias + Σ weights·x. A pixel sees what lies at its offset plus that of the tap.
 type pixelSums struct {
 	groups  int
 	pixels  *int32 // bytes
@@ -49,6 +49,7 @@ type pixelSums struct {
 	y       *float32 // one pixel behind the other
 
 	weightNext, biasNext, yNext int // bytes to those of a second output
+	last                        int // not 0 in the last phase
 }
 
 // tap is where a weight's vector lies, and what it sees: bytes.

@@ -81,23 +81,25 @@ func (s *planes) fill(strip, k int, x []float32) {
 
 // sum computes count outputs of each channel, from k on.
 func (s *planes) sum(strip, k, count, channel int) {
-	rows := s.rowsOf(strip)
+	rows, phases := s.rowsOf(strip), 0
 	for i := range s.row.stride * s.column.stride {
 		f := &s.phases[i]
 		n := (rows - f.first + s.row.stride - 1) / s.row.stride * f.columns
 		if n <= 0 {
 			continue
 		}
-		t := pixelSums{
+		s.calls[phases] = pixelSums{
 			groups: (n + groupPixels - 1) / groupPixels, pixels: &s.pixelAt[f.pixel], x: &s.frame[0], taps: f.taps, list: &s.list[min(f.tap, len(s.list)-1)],
 			weights: &s.weights[k*s.taps()*s.channels+channel], bias: &s.bias[k*s.channels+channel], y: &s.out[f.pixel*s.lanes],
+			weightNext: 4 * s.taps() * s.channels, biasNext: 4 * s.channels, yNext: 4 * s.pixels * s.lanes,
 		}
-		if count == 1 {
-			vecPixelSums(&t)
-			continue
-		}
-		t.weightNext, t.biasNext, t.yNext = 4*s.taps()*s.channels, 4*s.channels, 4*s.pixels*s.lanes
-		vecPixelSumsPair(&t)
+		phases++
+	}
+	s.calls[phases-1].last = 1
+	if count == 1 {
+		vecPixelSums(&s.calls[0])
+	} else {
+		vecPixelSumsPair(&s.calls[0])
 	}
 }
 

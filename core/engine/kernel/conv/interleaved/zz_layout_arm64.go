@@ -30,6 +30,7 @@ var (
 	_ = [1]byte{}[unsafe.Offsetof(pixelSums{}.weightNext)-64]
 	_ = [1]byte{}[unsafe.Offsetof(pixelSums{}.biasNext)-72]
 	_ = [1]byte{}[unsafe.Offsetof(pixelSums{}.yNext)-80]
+	_ = [1]byte{}[unsafe.Offsetof(pixelSums{}.last)-88]
 )
 
 // The offsets at which the assembly reads tap: each index is 0.

@@ -591,6 +591,12 @@ store0:
 	ADDQ    $0x20, 8(AX)
 	DECQ    (AX)
 	JNZ     group
+	CMPQ    88(AX), $0x00
+	JNE     done
+	ADDQ    $0x60, AX
+	JMP     group
+
+done:
 	VZEROUPPER
 	RET
 
@@ -720,6 +726,12 @@ store4:
 	ADDQ    $0x20, 8(AX)
 	DECQ    (AX)
 	JNZ     group
+	CMPQ    88(AX), $0x00
+	JNE     done
+	ADDQ    $0x60, AX
+	JMP     group
+
+done:
 	VZEROUPPER
 	RET
 
@@ -1426,6 +1438,12 @@ store0:
 	ADDQ    $0x20, 8(AX)
 	DECQ    (AX)
 	JNZ     group
+	CMPQ    88(AX), $0x00
+	JNE     done
+	ADDQ    $0x60, AX
+	JMP     group
+
+done:
 	VZEROUPPER
 	RET
 
@@ -1533,5 +1551,11 @@ store0:
 	ADDQ    $0x20, 8(AX)
 	DECQ    (AX)
 	JNZ     group
+	CMPQ    88(AX), $0x00
+	JNE     done
+	ADDQ    $0x60, AX
+	JMP     group
+
+done:
 	VZEROUPPER
 	RET

@@ -1021,6 +1021,12 @@ store0:
 	SUBS	$1, R0, R0
 	MOVD	R0, 0(R13)
 	BNE	group
+	MOVD	88(R13), R0
+	CMP	$0, R0
+	BNE	done
+	ADD	$96, R13, R13
+	B	group
+done:
 	RET
 
 // func pixelSumsPairNEON(pixelSums *pixelSums)
@@ -1203,4 +1209,10 @@ store4:
 	SUBS	$1, R0, R0
 	MOVD	R0, 0(R10)
 	BNE	group
+	MOVD	88(R10), R0
+	CMP	$0, R0
+	BNE	done
+	ADD	$96, R10, R10
+	B	group
+done:
 	RET

@@ -23,6 +23,7 @@ const (
 	interleavedPixels                    = 8    // that are summed at once
 	interleavedMost, interleavedPairs    = 9, 6 // weights whose gradients are, of one output of each channel and of two
 	isWeightNext, isBiasNext, isYNext    = 64, 72, 80
+	isLast, isSize                       = 88, 96
 	idDYNext, idSumsNext                 = 112, 120
 )
 
@@ -168,6 +169,11 @@ func pixelSums(a *isa.Asm, name, doc string, outputs int) {
 	a.ADDQ(operand.U32(4*a.Lanes*interleavedPixels), operand.Mem{Base: t, Disp: isY})
 	a.ADDQ(operand.U8(4*interleavedPixels), operand.Mem{Base: t, Disp: isPixels})
 	a.CountDown(operand.Mem{Base: t, Disp: isGroups}, "group")
+	a.CMPQ(operand.Mem{Base: t, Disp: isLast}, operand.U8(0))
+	a.JNE(operand.LabelRef("done"))
+	a.ADDQ(operand.U8(isSize), t)
+	a.JMP(operand.LabelRef("group"))
+	a.Label("done")
 	a.Ret()
 }
 
