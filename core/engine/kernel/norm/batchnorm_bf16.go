@@ -29,9 +29,15 @@ func BatchNormApplyBF16(n, c, hw int, x []uint16, mean, invstd, gamma, beta []fl
 	if relu {
 		floor = 0
 	}
-	eachPlane(n, c, hw, invstd, gamma, beta, func(at, ch int, scale, shift float32) {
-		normPlaneBF16(x[at:][:hw], part(residual, at, hw), mean[ch], scale, shift, floor, y[at:][:hw])
-	})
+	var scale, shift [applyChannels]float32
+	for lo := 0; lo < c; lo += applyChannels {
+		hi := min(lo+applyChannels, c)
+		affines(lo, hi, invstd, gamma, beta, scale[:], shift[:])
+		for i := range n {
+			at := (i*c + lo) * hw
+			normPlanesBF16(hi-lo, hw, x[at:], from(residual, at), mean[lo:], scale[:], shift[:], floor, y[at:])
+		}
+	}
 }
 
 // BatchNormGradBF16Of is the backward pass of the channels [lo, hi) of c: from x,
@@ -98,16 +104,27 @@ func (g *normGate) plane(i int) (dy, gate *uint16, step int) {
 // vectorsBF16 reports whether planes of hw pixels have vector kernels, which take pixels in pairs.
 func vectorsBF16(hw int) bool { return kernel.HasBF16() && hw%2 == 0 && hw > 0 }
 
-// normPlaneBF16 computes y = max((x−mean)·scale + shift + r, floor) of a plane; r may be nil.
-func normPlaneBF16(x, r []uint16, mean, scale, shift, floor float32, y []uint16) {
-	if vectorsBF16(len(x)) {
-		from, step := &noResidual[0], 0
+// normPlanesBF16 computes y = max((x−mean)·scale + shift + r, floor) of planes that lie side by side; r may be nil.
+func normPlanesBF16(planes, hw int, x, r []uint16, mean, scale, shift []float32, floor float32, y []uint16) {
+	if vectorsBF16(hw) {
+		added, step := &noResidual[0], 0
 		if r != nil {
-			from, step = &r[0], 2*kernel.PairLanes
+			added, step = &r[0], 2*kernel.PairLanes
 		}
-		vecHalfNorm(&x[0], from, step, mean, scale, shift, floor, &y[0], len(x)/2)
+		vecHalfNormRows(planes, &x[0], added, step, &mean[0], &scale[0], &shift[0], floor, &y[0], hw/2, aheadBF16)
 		return
 	}
+	for i := range planes {
+		at := i * hw
+		normPlaneBF16(x[at:][:hw], part(r, at, hw), mean[i], scale[i], shift[i], floor, y[at:][:hw])
+	}
+}
+
+// aheadBF16 is how many bytes ahead of a pass over images their memory is prefetched: two pages, at whose ends the hardware stops.
+const aheadBF16 = 8192
+
+// normPlaneBF16 is normPlanesBF16 of one plane without vectors.
+func normPlaneBF16(x, r []uint16, mean, scale, shift, floor float32, y []uint16) {
 	for i, h := range x {
 		v := float32((tensor.F32FromBF16(h)-mean)*scale) + shift
 		if r != nil {

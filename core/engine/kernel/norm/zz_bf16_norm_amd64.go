@@ -2,10 +2,10 @@
 
 package norm
 
-// halfNormBF16 computes y = max((x−mean)·scale + shift + residual, floor), rounded once. residualStep is bytes per 32 pixels.
+// halfNormRowsBF16 computes y = max((x−mean)·scale + shift + residual, floor), rounded once, of rows one behind the other, each with its own factors. residualStep is bytes per 32 pixels. What lies so many bytes ahead is prefetched.
 //
 //go:noescape
-func halfNormBF16(x *uint16, residual *uint16, residualStep int, mean float32, scale float32, shift float32, floor float32, y *uint16, pairs int)
+func halfNormRowsBF16(rows int, x *uint16, residual *uint16, residualStep int, mean *float32, scale *float32, shift *float32, floor float32, y *uint16, pairs int, ahead int)
 
 // halfNormSumsBF16 adds up dy and dy·(x−mean) where gate is not ≤ 0.
 //

@@ -20,63 +20,80 @@ DATA halfNormOrder<>+56(SB)/4, $0x001e000e
 DATA halfNormOrder<>+60(SB)/4, $0x001f000f
 GLOBL halfNormOrder<>(SB), RODATA|NOPTR, $64
 
-// func halfNormBF16(x *uint16, residual *uint16, residualStep int, mean float32, scale float32, shift float32, floor float32, y *uint16, pairs int)
-// Requires: AVX, AVX512BW, AVX512F, SSE
-TEXT ·halfNormBF16(SB), NOSPLIT, $0-56
-	MOVQ         x+0(FP), AX
-	MOVQ         residual+8(FP), DX
-	MOVQ         residualStep+16(FP), BX
-	MOVQ         y+40(FP), SI
-	MOVQ         pairs+48(FP), DI
-	MOVSS        mean+24(FP), X0
+// func halfNormRowsBF16(rows int, x *uint16, residual *uint16, residualStep int, mean *float32, scale *float32, shift *float32, floor float32, y *uint16, pairs int, ahead int)
+// Requires: AVX, AVX512BW, AVX512F, MMX+, SSE
+TEXT ·halfNormRowsBF16(SB), NOSPLIT, $0-88
+	MOVQ         x+8(FP), AX
+	MOVQ         residual+16(FP), DX
+	MOVQ         residualStep+24(FP), BX
+	MOVQ         y+64(FP), SI
+	MOVQ         rows+0(FP), DI
+	MOVQ         ahead+80(FP), R8
+	MOVQ         mean+32(FP), R9
+	MOVQ         scale+40(FP), R10
+	MOVQ         shift+48(FP), R11
+	MOVSS        floor+56(FP), X0
 	VBROADCASTSS X0, Z0
-	MOVSS        scale+28(FP), X1
-	VBROADCASTSS X1, Z1
-	MOVSS        shift+32(FP), X2
-	VBROADCASTSS X2, Z2
-	MOVSS        floor+36(FP), X3
-	VBROADCASTSS X3, Z3
 	MOVL         $0xffff0000, CX
-	VMOVD        CX, X4
-	VPBROADCASTD X4, Z4
-	VMOVUPS      halfNormOrder<>+0(SB), Z5
-	MOVQ         $0x0000ffff, R8
-	KMOVW        R8, K1
+	VMOVD        CX, X1
+	VPBROADCASTD X1, Z1
+	VMOVUPS      halfNormOrder<>+0(SB), Z2
+
+rows:
+	VBROADCASTSS (R9), Z3
+	VBROADCASTSS (R10), Z4
+	VBROADCASTSS (R11), Z5
+	ADDQ         $0x04, R9
+	ADDQ         $0x04, R10
+	ADDQ         $0x04, R11
+	MOVQ         pairs+72(FP), R12
+	MOVQ         $0x0000ffff, R13
+	KMOVW        R13, K1
 
 loop:
-	CMPQ  DI, $0x10
+	CMPQ  R12, $0x10
 	JGE   body
-	MOVQ  $0x00000001, R8
-	MOVQ  DI, CX
-	SHLQ  CL, R8
-	DECQ  R8
-	KMOVW R8, K1
+	MOVQ  $0x00000001, R13
+	MOVQ  R12, CX
+	SHLQ  CL, R13
+	DECQ  R13
+	KMOVW R13, K1
 
 body:
+	PREFETCHT1     (AX)(R8*1)
+	PREFETCHT1     (DX)(R8*1)
+	PREFETCHT1     (SI)(R8*1)
 	VMOVUPS.Z      (AX), K1, Z6
 	VPSLLD         $0x10, Z6, Z7
-	VPANDD         Z4, Z6, Z6
+	VPANDD         Z1, Z6, Z6
 	VMOVUPS.Z      (DX), K1, Z8
 	VPSLLD         $0x10, Z8, Z9
-	VPANDD         Z4, Z8, Z8
-	VSUBPS         Z0, Z7, Z7
-	VMULPS         Z1, Z7, Z7
-	VADDPS         Z2, Z7, Z7
+	VPANDD         Z1, Z8, Z8
+	VSUBPS         Z3, Z7, Z7
+	VMULPS         Z4, Z7, Z7
+	VADDPS         Z5, Z7, Z7
 	VADDPS         Z9, Z7, Z7
-	VMAXPS         Z7, Z3, Z7
-	VSUBPS         Z0, Z6, Z6
-	VMULPS         Z1, Z6, Z6
-	VADDPS         Z2, Z6, Z6
+	VMAXPS         Z7, Z0, Z7
+	VSUBPS         Z3, Z6, Z6
+	VMULPS         Z4, Z6, Z6
+	VADDPS         Z5, Z6, Z6
 	VADDPS         Z8, Z6, Z6
-	VMAXPS         Z6, Z3, Z6
+	VMAXPS         Z6, Z0, Z6
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4f; BYTE $0x48; BYTE $0x72; BYTE $0xf7 // VCVTNE2PS2BF16 Z7, Z6, Z6
-	VPERMW         Z6, Z5, Z6
+	VPERMW         Z6, Z2, Z6
 	VMOVDQU32      Z6, K1, (SI)
 	ADDQ           BX, DX
 	ADDQ           $0x40, AX
 	ADDQ           $0x40, SI
-	SUBQ           $0x10, DI
+	SUBQ           $0x10, R12
 	JG             loop
+	LEAQ           (AX)(R12*4), AX
+	LEAQ           (SI)(R12*4), SI
+	IMULQ          BX, R12
+	SARQ           $0x04, R12
+	ADDQ           R12, DX
+	DECQ           DI
+	JNZ            rows
 	VZEROUPPER
 	RET
 

@@ -585,9 +585,9 @@ func vecBF16StripGradPart(poolStrip *poolStrip) {
 	bf16StripGradPartAVX2(poolStrip)
 }
 
-// vecHalfNorm computes y = max((x−mean)·scale + shift + residual, floor), rounded once. residualStep is bytes per 32 pixels.
-func vecHalfNorm(x *uint16, residual *uint16, residualStep int, mean float32, scale float32, shift float32, floor float32, y *uint16, pairs int) {
-	halfNormBF16(x, residual, residualStep, mean, scale, shift, floor, y, pairs)
+// vecHalfNormRows computes y = max((x−mean)·scale + shift + residual, floor), rounded once, of rows one behind the other, each with its own factors. residualStep is bytes per 32 pixels. What lies so many bytes ahead is prefetched.
+func vecHalfNormRows(rows int, x *uint16, residual *uint16, residualStep int, mean *float32, scale *float32, shift *float32, floor float32, y *uint16, pairs int, ahead int) {
+	halfNormRowsBF16(rows, x, residual, residualStep, mean, scale, shift, floor, y, pairs, ahead)
 }
 
 // vecHalfNormSums adds up dy and dy·(x−mean) where gate is not ≤ 0.

@@ -17,12 +17,19 @@ func bf16Norm(a *isa.Asm) {
 }
 
 func halfNorm(a *isa.Asm, order operand.Mem) {
-	a.Kernel("halfNorm", "func(x, residual *uint16, residualStep int, mean, scale, shift, floor float32, y *uint16, pairs int)",
-		"computes y = max((x−mean)·scale + shift + residual, floor), rounded once. residualStep is bytes per 32 pixels.")
-	x, r, step, y, n := a.Gp("x"), a.Gp("residual"), a.Gp("residualStep"), a.Gp("y"), a.Gp("pairs")
-	f, floor, high, interleave := affine{a.Splat("mean"), a.Splat("scale"), a.Splat("shift")}, a.Splat("floor"), a.HighHalves(), a.Vec()
+	a.Kernel("halfNormRows", "func(rows int, x, residual *uint16, residualStep int, mean, scale, shift *float32, floor float32, y *uint16, pairs, ahead int)",
+		"computes y = max((x−mean)·scale + shift + residual, floor), rounded once, of rows one behind the other, each with its own factors. residualStep is bytes per 32 pixels. What lies so many bytes ahead is prefetched.")
+	x, r, step, y, rows, ahead := a.Gp("x"), a.Gp("residual"), a.Gp("residualStep"), a.Gp("y"), a.Gp("rows"), a.Gp("ahead")
+	factors := pointers(a, []string{"mean", "scale", "shift"})
+	floor, high, interleave := a.Splat("floor"), a.HighHalves(), a.Vec()
 	a.VMOVUPS(order, interleave)
+	a.Label("rows")
+	v, n := a.RowFactors(factors), a.Gp("pairs")
+	f := affine{v[0], v[1], v[2]}
 	pairs16(a, n, []reg.GPVirtual{x, y}, func(k reg.Register) {
+		for _, p := range []reg.GPVirtual{x, r, y} {
+			a.PREFETCHT1(operand.Mem{Base: p, Index: ahead, Scale: 1})
+		}
 		xs, rs := loadPairs16(a, x, k, high), loadPairs16(a, r, k, high)
 		for i, v := range xs {
 			applyAffine(a, f, v)
@@ -32,6 +39,13 @@ func halfNorm(a *isa.Asm, order operand.Mem) {
 		a.VMOVDQU32(a.JoinPairs16(xs[0], xs[1], interleave), k, operand.Mem{Base: y})
 		a.ADDQ(step, r)
 	})
+	for _, p := range []reg.GPVirtual{x, y} { // n is 0, or minus the pairs behind the row's end
+		a.LEAQ(operand.Mem{Base: p, Index: n, Scale: 4}, p)
+	}
+	a.IMULQ(step, n)
+	a.SARQ(operand.U8(4), n)
+	a.ADDQ(n, r)
+	a.CountDown(rows, "rows")
 	a.Ret()
 }
 
