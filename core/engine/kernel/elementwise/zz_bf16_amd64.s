@@ -3,7 +3,7 @@
 #include "textflag.h"
 
 // func halfReLUBF16(x *uint16, y *uint16, n int)
-// Requires: AVX, AVX512BW
+// Requires: AVX, AVX512BW, MMX+
 TEXT ·halfReLUBF16(SB), NOSPLIT, $0-24
 	MOVQ         x+0(FP), AX
 	MOVQ         y+8(FP), DX
@@ -27,6 +27,8 @@ loop:
 	KMOVD SI, K1
 
 body:
+	PREFETCHT1  8192(AX)
+	PREFETCHT1  8192(DX)
 	VMOVDQU16.Z (AX), K1, Z2
 	VPSUBW      Z0, Z2, Z3
 	VPCMPUW     $0x06, Z1, Z3, K2
@@ -104,7 +106,7 @@ DATA halfAddOrder<>+60(SB)/4, $0x001f000f
 GLOBL halfAddOrder<>(SB), RODATA|NOPTR, $64
 
 // func halfAddBF16(x *uint16, y *uint16, sum *uint16, n int)
-// Requires: AVX, AVX512BW, AVX512F
+// Requires: AVX, AVX512BW, AVX512F, MMX+
 TEXT ·halfAddBF16(SB), NOSPLIT, $0-32
 	MOVQ         x+0(FP), AX
 	MOVQ         y+8(FP), DX
@@ -129,6 +131,9 @@ loop:
 	KMOVD DI, K1
 
 body:
+	PREFETCHT1     8192(AX)
+	PREFETCHT1     8192(DX)
+	PREFETCHT1     8192(BX)
 	VMOVDQU16.Z    (AX), K1, Z2
 	VMOVDQU16.Z    (DX), K1, Z3
 	VPSLLD         $0x10, Z2, Z4
