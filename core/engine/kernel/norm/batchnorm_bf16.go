@@ -60,15 +60,11 @@ func (g *normGate) block(lo, hi, n, c int, x, dy, y []uint16, mean, invstd, gamm
 	var sums, dots [mostChannels]float64
 	hw := g.hw
 	for i := range n {
-		for ch := lo; ch < hi; ch++ {
-			at := (i*c + ch) * hw
-			if d != nil {
-				elementwise.ReLUGradBF16(y[at:][:hw], dy[at:][:hw], d[at:][:hw])
-			}
-			a, b := g.sums(i*c+ch, x[at:][:hw], mean[ch], c*hw)
-			sums[ch-lo] += a
-			dots[ch-lo] += b
+		at, size := (i*c+lo)*hw, (hi-lo)*hw
+		if d != nil {
+			elementwise.ReLUGradBF16(y[at:][:size], dy[at:][:size], d[at:][:size])
 		}
+		g.sums(i*c+lo, x[at:][:size], mean[lo:hi], c*hw, &sums, &dots)
 	}
 	var scale, slope, offset [mostChannels]float32
 	for ch := lo; ch < hi; ch++ {
@@ -78,10 +74,8 @@ func (g *normGate) block(lo, hi, n, c int, x, dy, y []uint16, mean, invstd, gamm
 		scale[j], slope[j], offset[j] = normSlope(float64(n*hw), sums[j], dots[j], mean[ch], invstd[ch], gamma, ch)
 	}
 	for i := range n {
-		for ch := lo; ch < hi; ch++ {
-			at, j := (i*c+ch)*hw, ch-lo
-			g.input(i*c+ch, x[at:][:hw], scale[j], slope[j], offset[j], dx[at:][:hw])
-		}
+		at, size := (i*c+lo)*hw, (hi-lo)*hw
+		g.input(i*c+lo, x[at:][:size], scale[:hi-lo], slope[:hi-lo], offset[:hi-lo], dx[at:][:size])
 	}
 }
 
@@ -146,30 +140,42 @@ func (g *normGate) passed(i, j int) float32 {
 	return tensor.F32FromBF16(g.dy[at])
 }
 
-// sums is Σdy and Σdy·(x−mean) of plane i. The plane to come is so many elements ahead.
-func (g *normGate) sums(i int, x []uint16, mean float32, ahead int) (sum, dot float64) {
+// sums adds Σdy and Σdy·(x−mean) of the planes from i on, one for each mean. The planes to come are so many elements ahead.
+func (g *normGate) sums(i int, x []uint16, mean []float32, ahead int, sums, dots *[mostChannels]float64) {
 	if vectorsBF16(g.hw) {
+		var sum, dot channelValues
 		from, gate, step := g.plane(i)
-		a, b := vecHalfNormSums(&x[0], from, gate, step, mean, g.hw/2, 2*ahead)
-		return float64(a), float64(b)
-	}
-	for j, h := range x {
-		d := float64(g.passed(i, j))
-		sum += d
-		dot += d * (float64(tensor.F32FromBF16(h)) - float64(mean))
-	}
-	return sum, dot
-}
-
-// input computes dx = dy·scale + x·slope + offset of plane i.
-func (g *normGate) input(i int, x []uint16, scale, slope, offset float32, dx []uint16) {
-	if vectorsBF16(g.hw) {
-		from, gate, step := g.plane(i)
-		vecHalfNormGrad(&x[0], from, gate, step, scale, slope, offset, &dx[0], g.hw/2)
+		vecHalfNormSumsRows(len(mean), &x[0], from, gate, step, &mean[0], g.hw/2, 2*ahead, &sum[0], &dot[0])
+		for ch := range mean {
+			sums[ch] += float64(sum[ch])
+			dots[ch] += float64(dot[ch])
+		}
 		return
 	}
-	for j, h := range x {
-		dx[j] = kernel.RoundBF16(g.passed(i, j)*scale + (tensor.F32FromBF16(h)*slope + offset))
+	for ch := range mean {
+		var sum, dot float64
+		for j, h := range x[ch*g.hw:][:g.hw] {
+			d := float64(g.passed(i+ch, j))
+			sum += d
+			dot += d * (float64(tensor.F32FromBF16(h)) - float64(mean[ch]))
+		}
+		sums[ch] += sum
+		dots[ch] += dot
+	}
+}
+
+// input computes dx = dy·scale + x·slope + offset of the planes from i on, one for each factor.
+func (g *normGate) input(i int, x []uint16, scale, slope, offset []float32, dx []uint16) {
+	if vectorsBF16(g.hw) {
+		from, gate, step := g.plane(i)
+		vecHalfNormGradRows(len(scale), &x[0], from, gate, step, &scale[0], &slope[0], &offset[0], &dx[0], g.hw/2)
+		return
+	}
+	for ch := range scale {
+		at := ch * g.hw
+		for j, h := range x[at:][:g.hw] {
+			dx[at+j] = kernel.RoundBF16(g.passed(i+ch, j)*scale[ch] + (tensor.F32FromBF16(h)*slope[ch] + offset[ch]))
+		}
 	}
 }
 

@@ -7,12 +7,12 @@ package norm
 //go:noescape
 func halfNormRowsBF16(rows int, x *uint16, residual *uint16, residualStep int, mean *float32, scale *float32, shift *float32, floor float32, y *uint16, pairs int, ahead int)
 
-// halfNormSumsBF16 adds up dy and dy·(x−mean) where gate is not ≤ 0.
+// halfNormSumsRowsBF16 adds up dy and dy·(x−mean) where gate is not ≤ 0, of rows one behind the other.
 //
 //go:noescape
-func halfNormSumsBF16(x *uint16, dy *uint16, gate *uint16, gateStep int, mean float32, pairs int, ahead int) (sum float32, dot float32)
+func halfNormSumsRowsBF16(rows int, x *uint16, dy *uint16, gate *uint16, gateStep int, mean *float32, pairs int, ahead int, sum *float32, dot *float32)
 
-// halfNormGradBF16 computes dx = dy·scale + x·slope + offset, without dy where gate is ≤ 0.
+// halfNormGradRowsBF16 computes dx = dy·scale + x·slope + offset, without dy where gate is ≤ 0, of rows one behind the other, each with its own factors.
 //
 //go:noescape
-func halfNormGradBF16(x *uint16, dy *uint16, gate *uint16, gateStep int, scale float32, slope float32, offset float32, dx *uint16, pairs int)
+func halfNormGradRowsBF16(rows int, x *uint16, dy *uint16, gate *uint16, gateStep int, scale *float32, slope *float32, offset *float32, dx *uint16, pairs int)

@@ -97,148 +97,177 @@ body:
 	VZEROUPPER
 	RET
 
-// func halfNormSumsBF16(x *uint16, dy *uint16, gate *uint16, gateStep int, mean float32, pairs int, ahead int) (sum float32, dot float32)
-// Requires: AVX, AVX512F, AVX512VL, MMX+, SSE
-TEXT ·halfNormSumsBF16(SB), NOSPLIT, $0-64
-	MOVQ         x+0(FP), AX
-	MOVQ         dy+8(FP), DX
-	MOVQ         gate+16(FP), BX
-	MOVQ         gateStep+24(FP), SI
-	MOVQ         pairs+40(FP), DI
-	MOVSS        mean+32(FP), X0
-	VBROADCASTSS X0, Z0
+// func halfNormSumsRowsBF16(rows int, x *uint16, dy *uint16, gate *uint16, gateStep int, mean *float32, pairs int, ahead int, sum *float32, dot *float32)
+// Requires: AVX, AVX512F, AVX512VL, MMX+
+TEXT ·halfNormSumsRowsBF16(SB), NOSPLIT, $0-80
+	MOVQ         x+8(FP), AX
+	MOVQ         dy+16(FP), DX
+	MOVQ         gate+24(FP), BX
+	MOVQ         gateStep+32(FP), SI
+	MOVQ         rows+0(FP), DI
+	MOVQ         ahead+56(FP), R8
+	MOVQ         mean+40(FP), R9
+	MOVQ         sum+64(FP), R10
+	MOVQ         dot+72(FP), R11
 	MOVL         $0xffff0000, CX
-	VMOVD        CX, X7
-	VPBROADCASTD X7, Z7
-	MOVQ         ahead+48(FP), R8
+	VMOVD        CX, X0
+	VPBROADCASTD X0, Z0
+
+rows:
+	VBROADCASTSS (R9), Z5
+	ADDQ         $0x04, R9
+	MOVQ         pairs+48(FP), R12
 	VPXORD       Z3, Z3, Z3
 	VPXORD       Z4, Z4, Z4
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z2, Z2, Z2
-	MOVQ         $0x0000ffff, R9
-	KMOVW        R9, K1
+	MOVQ         $0x0000ffff, R13
+	KMOVW        R13, K1
 
 loop:
-	CMPQ  DI, $0x10
+	CMPQ  R12, $0x10
 	JGE   body
-	MOVQ  $0x00000001, R9
-	MOVQ  DI, CX
-	SHLQ  CL, R9
-	DECQ  R9
-	KMOVW R9, K1
+	MOVQ  $0x00000001, R13
+	MOVQ  R12, CX
+	SHLQ  CL, R13
+	DECQ  R13
+	KMOVW R13, K1
 
 body:
 	PREFETCHT1    (AX)(R8*1)
 	PREFETCHT1    (DX)(R8*1)
 	PREFETCHT1    (BX)(R8*1)
-	VMOVUPS.Z     (AX), K1, Z8
+	VMOVUPS.Z     (AX), K1, Z6
+	VPSLLD        $0x10, Z6, Z7
+	VPANDD        Z0, Z6, Z6
+	VMOVUPS.Z     (DX), K1, Z8
 	VPSLLD        $0x10, Z8, Z9
-	VPANDD        Z7, Z8, Z8
-	VMOVUPS.Z     (DX), K1, Z10
+	VPANDD        Z0, Z8, Z8
+	VMOVUPS.Z     (BX), K1, Z10
 	VPSLLD        $0x10, Z10, Z11
-	VPANDD        Z7, Z10, Z10
-	VMOVUPS.Z     (BX), K1, Z12
-	VPSLLD        $0x10, Z12, Z13
-	VPANDD        Z7, Z12, Z12
-	VPXORD        Z5, Z5, Z5
-	VCMPPS        $0x16, Z5, Z13, K2
-	VMOVAPS.Z     Z11, K2, Z11
-	VSUBPS        Z0, Z9, Z9
-	VADDPS        Z11, Z1, Z1
-	VFMADD231PS   Z11, Z9, Z3
-	VPXORD        Z6, Z6, Z6
-	VCMPPS        $0x16, Z6, Z12, K2
-	VMOVAPS.Z     Z10, K2, Z10
-	VSUBPS        Z0, Z8, Z8
-	VADDPS        Z10, Z2, Z2
-	VFMADD231PS   Z10, Z8, Z4
+	VPANDD        Z0, Z10, Z10
+	VPXORD        Z12, Z12, Z12
+	VCMPPS        $0x16, Z12, Z11, K2
+	VMOVAPS.Z     Z9, K2, Z9
+	VSUBPS        Z5, Z7, Z7
+	VADDPS        Z9, Z1, Z1
+	VFMADD231PS   Z9, Z7, Z3
+	VPXORD        Z13, Z13, Z13
+	VCMPPS        $0x16, Z13, Z10, K2
+	VMOVAPS.Z     Z8, K2, Z8
+	VSUBPS        Z5, Z6, Z6
+	VADDPS        Z8, Z2, Z2
+	VFMADD231PS   Z8, Z6, Z4
 	ADDQ          SI, BX
 	ADDQ          $0x40, AX
 	ADDQ          $0x40, DX
-	SUBQ          $0x10, DI
+	SUBQ          $0x10, R12
 	JG            loop
+	LEAQ          (AX)(R12*4), AX
+	LEAQ          (DX)(R12*4), DX
+	IMULQ         SI, R12
+	SARQ          $0x04, R12
+	ADDQ          R12, BX
 	VADDPS        Z2, Z1, Z1
 	VADDPS        Z4, Z3, Z3
-	VEXTRACTF64X4 $0x01, Z1, Y0
-	VADDPS        Y1, Y0, Y0
-	VEXTRACTF32X4 $0x01, Y0, X1
-	VADDPS        X0, X1, X1
-	VPERMILPS     $0x4e, X1, X0
-	VADDPS        X1, X0, X1
-	VPERMILPS     $0xb1, X1, X0
-	VADDPS        X1, X0, X1
-	MOVSS         X1, sum+56(FP)
-	VEXTRACTF64X4 $0x01, Z3, Y0
-	VADDPS        Y3, Y0, Y0
-	VEXTRACTF32X4 $0x01, Y0, X1
-	VADDPS        X0, X1, X1
-	VPERMILPS     $0x4e, X1, X0
-	VADDPS        X1, X0, X1
-	VPERMILPS     $0xb1, X1, X0
-	VADDPS        X1, X0, X1
-	MOVSS         X1, dot+60(FP)
+	VEXTRACTF64X4 $0x01, Z1, Y5
+	VADDPS        Y1, Y5, Y5
+	VEXTRACTF32X4 $0x01, Y5, X6
+	VADDPS        X5, X6, X6
+	VPERMILPS     $0x4e, X6, X5
+	VADDPS        X6, X5, X6
+	VPERMILPS     $0xb1, X6, X5
+	VADDPS        X6, X5, X6
+	VMOVSS        X6, (R10)
+	ADDQ          $0x04, R10
+	VEXTRACTF64X4 $0x01, Z3, Y5
+	VADDPS        Y3, Y5, Y5
+	VEXTRACTF32X4 $0x01, Y5, X6
+	VADDPS        X5, X6, X6
+	VPERMILPS     $0x4e, X6, X5
+	VADDPS        X6, X5, X6
+	VPERMILPS     $0xb1, X6, X5
+	VADDPS        X6, X5, X6
+	VMOVSS        X6, (R11)
+	ADDQ          $0x04, R11
+	DECQ          DI
+	JNZ           rows
 	VZEROUPPER
 	RET
 
-// func halfNormGradBF16(x *uint16, dy *uint16, gate *uint16, gateStep int, scale float32, slope float32, offset float32, dx *uint16, pairs int)
-// Requires: AVX, AVX512BW, AVX512F, SSE
-TEXT ·halfNormGradBF16(SB), NOSPLIT, $0-64
-	MOVQ         x+0(FP), AX
-	MOVQ         dy+8(FP), DX
-	MOVQ         gate+16(FP), BX
-	MOVQ         gateStep+24(FP), SI
-	MOVQ         pairs+56(FP), DI
-	MOVQ         dx+48(FP), R8
-	MOVSS        slope+36(FP), X0
-	VBROADCASTSS X0, Z0
-	MOVSS        offset+40(FP), X3
-	VBROADCASTSS X3, Z3
-	MOVSS        scale+32(FP), X4
-	VBROADCASTSS X4, Z4
+// func halfNormGradRowsBF16(rows int, x *uint16, dy *uint16, gate *uint16, gateStep int, scale *float32, slope *float32, offset *float32, dx *uint16, pairs int)
+// Requires: AVX, AVX512BW, AVX512F
+TEXT ·halfNormGradRowsBF16(SB), NOSPLIT, $0-80
+	MOVQ         x+8(FP), AX
+	MOVQ         dy+16(FP), DX
+	MOVQ         gate+24(FP), BX
+	MOVQ         gateStep+32(FP), SI
+	MOVQ         dx+64(FP), DI
+	MOVQ         rows+0(FP), R8
+	MOVQ         scale+40(FP), R9
+	MOVQ         slope+48(FP), R10
+	MOVQ         offset+56(FP), R11
 	MOVL         $0xffff0000, CX
-	VMOVD        CX, X5
-	VPBROADCASTD X5, Z5
-	VMOVUPS      halfNormOrder<>+0(SB), Z6
-	MOVQ         $0x0000ffff, R9
-	KMOVW        R9, K1
+	VMOVD        CX, X0
+	VPBROADCASTD X0, Z0
+	VMOVUPS      halfNormOrder<>+0(SB), Z1
+
+rows:
+	VBROADCASTSS (R9), Z2
+	VBROADCASTSS (R10), Z3
+	VBROADCASTSS (R11), Z4
+	ADDQ         $0x04, R9
+	ADDQ         $0x04, R10
+	ADDQ         $0x04, R11
+	MOVQ         pairs+72(FP), R12
+	MOVQ         $0x0000ffff, R13
+	KMOVW        R13, K1
 
 loop:
-	CMPQ  DI, $0x10
+	CMPQ  R12, $0x10
 	JGE   body
-	MOVQ  $0x00000001, R9
-	MOVQ  DI, CX
-	SHLQ  CL, R9
-	DECQ  R9
-	KMOVW R9, K1
+	MOVQ  $0x00000001, R13
+	MOVQ  R12, CX
+	SHLQ  CL, R13
+	DECQ  R13
+	KMOVW R13, K1
 
 body:
-	VMOVUPS.Z      (AX), K1, Z7
+	VMOVUPS.Z      (AX), K1, Z5
+	VPSLLD         $0x10, Z5, Z6
+	VPANDD         Z0, Z5, Z5
+	VMOVUPS.Z      (DX), K1, Z7
 	VPSLLD         $0x10, Z7, Z8
-	VPANDD         Z5, Z7, Z7
-	VMOVUPS.Z      (DX), K1, Z9
+	VPANDD         Z0, Z7, Z7
+	VMOVUPS.Z      (BX), K1, Z9
 	VPSLLD         $0x10, Z9, Z10
-	VPANDD         Z5, Z9, Z9
-	VMOVUPS.Z      (BX), K1, Z11
-	VPSLLD         $0x10, Z11, Z12
-	VPANDD         Z5, Z11, Z11
-	VPXORD         Z1, Z1, Z1
-	VCMPPS         $0x16, Z1, Z12, K2
-	VMOVAPS.Z      Z10, K2, Z10
-	VFMADD213PS    Z3, Z0, Z8
-	VFMADD231PS    Z10, Z4, Z8
-	VPXORD         Z2, Z2, Z2
-	VCMPPS         $0x16, Z2, Z11, K2
-	VMOVAPS.Z      Z9, K2, Z9
-	VFMADD213PS    Z3, Z0, Z7
-	VFMADD231PS    Z9, Z4, Z7
-	BYTE $0x62; BYTE $0xd2; BYTE $0x47; BYTE $0x48; BYTE $0x72; BYTE $0xf8 // VCVTNE2PS2BF16 Z8, Z7, Z7
-	VPERMW         Z7, Z6, Z7
-	VMOVDQU32      Z7, K1, (R8)
+	VPANDD         Z0, Z9, Z9
+	VPXORD         Z11, Z11, Z11
+	VCMPPS         $0x16, Z11, Z10, K2
+	VMOVAPS.Z      Z8, K2, Z8
+	VFMADD213PS    Z4, Z3, Z6
+	VFMADD231PS    Z8, Z2, Z6
+	VPXORD         Z12, Z12, Z12
+	VCMPPS         $0x16, Z12, Z9, K2
+	VMOVAPS.Z      Z7, K2, Z7
+	VFMADD213PS    Z4, Z3, Z5
+	VFMADD231PS    Z7, Z2, Z5
+	BYTE $0x62; BYTE $0xf2; BYTE $0x57; BYTE $0x48; BYTE $0x72; BYTE $0xee // VCVTNE2PS2BF16 Z6, Z5, Z5
+	VPERMW         Z5, Z1, Z5
+	VMOVDQU32      Z5, K1, (DI)
 	ADDQ           SI, BX
 	ADDQ           $0x40, AX
 	ADDQ           $0x40, DX
-	ADDQ           $0x40, R8
-	SUBQ           $0x10, DI
+	ADDQ           $0x40, DI
+	SUBQ           $0x10, R12
 	JG             loop
+	LEAQ           (AX)(R12*4), AX
+	LEAQ           (DX)(R12*4), DX
+	LEAQ           (DI)(R12*4), DI
+	IMULQ          SI, R12
+	SARQ           $0x04, R12
+	ADDQ           R12, BX
+	DECQ           R8
+	JNZ            rows
 	VZEROUPPER
 	RET

@@ -394,13 +394,12 @@ func vecHalfNormRows(rows int, x *uint16, residual *uint16, residualStep int, me
 	kernel.NoVectors()
 }
 
-// vecHalfNormSums adds up dy and dy·(x−mean) where gate is not ≤ 0.
-func vecHalfNormSums(x *uint16, dy *uint16, gate *uint16, gateStep int, mean float32, pairs int, ahead int) (sum float32, dot float32) {
+// vecHalfNormSumsRows adds up dy and dy·(x−mean) where gate is not ≤ 0, of rows one behind the other.
+func vecHalfNormSumsRows(rows int, x *uint16, dy *uint16, gate *uint16, gateStep int, mean *float32, pairs int, ahead int, sum *float32, dot *float32) {
 	kernel.NoVectors()
-	return
 }
 
-// vecHalfNormGrad computes dx = dy·scale + x·slope + offset, without dy where gate is ≤ 0.
-func vecHalfNormGrad(x *uint16, dy *uint16, gate *uint16, gateStep int, scale float32, slope float32, offset float32, dx *uint16, pairs int) {
+// vecHalfNormGradRows computes dx = dy·scale + x·slope + offset, without dy where gate is ≤ 0, of rows one behind the other, each with its own factors.
+func vecHalfNormGradRows(rows int, x *uint16, dy *uint16, gate *uint16, gateStep int, scale *float32, slope *float32, offset *float32, dx *uint16, pairs int) {
 	kernel.NoVectors()
 }

@@ -39,22 +39,19 @@ func halfNorm(a *isa.Asm, order operand.Mem) {
 		a.VMOVDQU32(a.JoinPairs16(xs[0], xs[1], interleave), k, operand.Mem{Base: y})
 		a.ADDQ(step, r)
 	})
-	for _, p := range []reg.GPVirtual{x, y} { // n is 0, or minus the pairs behind the row's end
-		a.LEAQ(operand.Mem{Base: p, Index: n, Scale: 4}, p)
-	}
-	a.IMULQ(step, n)
-	a.SARQ(operand.U8(4), n)
-	a.ADDQ(n, r)
+	nextRow(a, n, []reg.GPVirtual{x, y}, r, step)
 	a.CountDown(rows, "rows")
 	a.Ret()
 }
 
 func halfNormSums(a *isa.Asm) {
-	a.Kernel("halfNormSums", "func(x, dy, gate *uint16, gateStep int, mean float32, pairs, ahead int) (sum, dot float32)",
-		"adds up dy and dy·(x−mean) where gate is not ≤ 0.")
-	x, dy, gate, step, n := a.Gp("x"), a.Gp("dy"), a.Gp("gate"), a.Gp("gateStep"), a.Gp("pairs")
-	mean, high := a.Splat("mean"), a.HighHalves()
-	sums, dots, ahead := a.Vecs(2), a.Vecs(2), a.Gp("ahead")
+	a.Kernel("halfNormSumsRows", "func(rows int, x, dy, gate *uint16, gateStep int, mean *float32, pairs, ahead int, sum, dot *float32)",
+		"adds up dy and dy·(x−mean) where gate is not ≤ 0, of rows one behind the other.")
+	x, dy, gate, step, rows, ahead := a.Gp("x"), a.Gp("dy"), a.Gp("gate"), a.Gp("gateStep"), a.Gp("rows"), a.Gp("ahead")
+	means, sum, dot := pointers(a, []string{"mean"}), a.Gp("sum"), a.Gp("dot")
+	high, sums, dots := a.HighHalves(), a.Vecs(2), a.Vecs(2)
+	a.Label("rows")
+	mean, n := a.RowFactors(means)[0], a.Gp("pairs")
 	for _, v := range append(dots, sums...) {
 		a.Zero(v)
 	}
@@ -71,21 +68,25 @@ func halfNormSums(a *isa.Asm) {
 		}
 		a.ADDQ(step, gate)
 	})
+	nextRow(a, n, []reg.GPVirtual{x, dy}, gate, step)
 	a.VADDPS(sums[1], sums[0], sums[0])
 	a.VADDPS(dots[1], dots[0], dots[0])
-	a.Store(a.Total(sums[0]).AsX(), a.Return("sum"))
-	a.Store(a.Total(dots[0]).AsX(), a.Return("dot"))
+	a.StoreOne(a.Total(sums[0]), sum)
+	a.StoreOne(a.Total(dots[0]), dot)
+	a.CountDown(rows, "rows")
 	a.Ret()
 }
 
 func halfNormGrad(a *isa.Asm, order operand.Mem) {
-	a.Kernel("halfNormGrad", "func(x, dy, gate *uint16, gateStep int, scale, slope, offset float32, dx *uint16, pairs int)",
-		"computes dx = dy·scale + x·slope + offset, without dy where gate is ≤ 0.")
-	x, dy, gate, step, n := a.Gp("x"), a.Gp("dy"), a.Gp("gate"), a.Gp("gateStep"), a.Gp("pairs")
-	dx := a.Gp("dx")
-	slope, offset := a.Splat("slope"), a.Splat("offset")
-	scale, high, interleave := a.Splat("scale"), a.HighHalves(), a.Vec()
+	a.Kernel("halfNormGradRows", "func(rows int, x, dy, gate *uint16, gateStep int, scale, slope, offset *float32, dx *uint16, pairs int)",
+		"computes dx = dy·scale + x·slope + offset, without dy where gate is ≤ 0, of rows one behind the other, each with its own factors.")
+	x, dy, gate, step, dx, rows := a.Gp("x"), a.Gp("dy"), a.Gp("gate"), a.Gp("gateStep"), a.Gp("dx"), a.Gp("rows")
+	factors := pointers(a, []string{"scale", "slope", "offset"})
+	high, interleave := a.HighHalves(), a.Vec()
 	a.VMOVUPS(order, interleave)
+	a.Label("rows")
+	f, n := a.RowFactors(factors), a.Gp("pairs")
+	scale, slope, offset := f[0], f[1], f[2]
 	pairs16(a, n, []reg.GPVirtual{x, dy, dx}, func(k reg.Register) {
 		xs, ds, gates := loadPairs16(a, x, k, high), loadPairs16(a, dy, k, high), loadPairs16(a, gate, k, high)
 		for i, v := range xs {
@@ -96,7 +97,20 @@ func halfNormGrad(a *isa.Asm, order operand.Mem) {
 		a.VMOVDQU32(a.JoinPairs16(xs[0], xs[1], interleave), k, operand.Mem{Base: dx})
 		a.ADDQ(step, gate)
 	})
+	nextRow(a, n, []reg.GPVirtual{x, dy, dx}, gate, step)
+	a.CountDown(rows, "rows")
 	a.Ret()
+}
+
+// nextRow takes pointers that were moved on by whole blocks of pairs back to the end of the row. n is 0, or minus the
+// pairs behind that; other was moved on by step for each block.
+func nextRow(a *isa.Asm, n reg.GPVirtual, pointers []reg.GPVirtual, other, step reg.GPVirtual) {
+	for _, p := range pointers {
+		a.LEAQ(operand.Mem{Base: p, Index: n, Scale: 4}, p)
+	}
+	a.IMULQ(step, n)
+	a.SARQ(operand.U8(4), n)
+	a.ADDQ(n, other)
 }
 
 // loadPairs16 loads pairs of pixels, and gives the left and the right ones.
