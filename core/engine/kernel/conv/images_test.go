@@ -46,8 +46,8 @@ func TestImagesOfBlocks(t *testing.T) {
 func TestImagesInTilesOfEveryHeight(t *testing.T) {
 	for channels := 1; channels <= 14; channels++ {
 		for _, n := range []int{8, 16} {
-			p := Shape{N: n, C: 2 + channels%2, H: 6, W: 5, K: channels, R: 3, S: 2, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1}
-			q := Shape{N: n, C: channels + 1, H: 5, W: 4, K: 3, R: 3, S: 3, StrideH: 1, StrideW: 2, PadH: 1, PadW: 1}
+			p := Shape{N: n, C: 2 + channels%2, H: 6, W: 11, K: channels, R: 3, S: 2, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1}
+			q := Shape{N: n, C: channels + 1, H: 5, W: 13, K: 70, R: 3, S: 3, StrideH: 1, StrideW: 2, PadH: 1, PadW: 1}
 			d, e := define(&p), define(&q)
 			kerneltest.AtEachWidth(t, func(t *testing.T) {
 				d.test(t, Images)

@@ -19,12 +19,13 @@ const (
 	dotCalls                     // calls of their micro-kernel
 	dotSums                      // sums that these give
 	noted                        // elements of tables of these, for all groups
+	apart                        // vectors or values of x, in weight gradients, that lie a line of the cache or more from those before
 )
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:   {cost.Steps: 1.08, cost.Stores: 3.03, loaded: 4.03, stored: 4.16, packed: 0.293, pieces: 57.9, turned: 0.457, directions: 2910, dotSteps: 0.93, dotCalls: 74, noted: 1.3},
-	kernel.AVX512: {cost.Steps: 1.03, cost.Stores: 10.1, loaded: 6.94, stored: 2.1, packed: 0.328, pieces: 47.5, turned: 0.301, directions: 300, dotSteps: 1.29, dotCalls: 148, dotSums: 1.22, noted: 1.3},
+	kernel.AVX2:   {cost.Steps: 1.12, cost.Stores: 0.816, loaded: 2.86, stored: 3.83, packed: 0.325, pieces: 60.3, turned: 0.477, directions: 2850, dotSteps: 1.08, dotCalls: 64.2, noted: 2.06, apart: 0.0765},
+	kernel.AVX512: {cost.Steps: 1.07, cost.Stores: 7.83, loaded: 5.49, stored: 2.22, packed: 0.32, pieces: 33.8, turned: 0.352, directions: 520, dotSteps: 1.33, dotCalls: 181, dotSums: 7.55, apart: 0.528},
 }
 
 // Terms counts what a direction of p does. See package cost.
@@ -80,7 +81,7 @@ func (c *pass) count(t *cost.Terms) {
 		products := seenTaps(&h.Axis) * seenTaps(&w.Axis) * float64(c.channels)
 		chunks := float64(kernel.CeilDiv(c.channels, max(1, gemm.BlockK/(h.N*w.N))))
 		tiles := vectors * float64(h.Pixels*w.Pixels) * chunks
-		t[cost.Steps] += vectors * products * float64(c.outs) / float64(height) * stepCycles(height)
+		t[cost.Steps] += vectors * products * float64(c.outs) / float64(height) * stepCycles(height, max(1, seeingAll(&w.Axis)))
 		t[cost.Stores] += tiles * float64(c.outs)
 	})
 	size := c.cut(lanes)
@@ -97,6 +98,13 @@ func (c *pass) count(t *cost.Terms) {
 	} else {
 		t[pieces] += 2 * vectors
 	}
+}
+
+// seeingAll is how many outputs of an axis see a pixel through every tap.
+func seeingAll(a *geometry.Axis) int {
+	first, end := seers(a.First, a.Stride, a.In, 0, a.Out)
+	first, end = seers(a.First+(a.Taps-1)*a.Step, a.Stride, a.In, first, end)
+	return end - first
 }
 
 // seenTaps is how many taps of an axis all its outputs together see pixels through.
@@ -116,6 +124,10 @@ func (g *weights) count(t *cost.Terms) {
 	vert := geometry.Axis{In: p.H, Out: p.OutH(), Stride: p.StrideH, Taps: p.R, First: -p.PadH, Step: p.DilationH()}
 	hori := geometry.Axis{In: p.W, Out: p.OutW(), Stride: p.StrideW, Taps: p.S, First: -p.PadW, Step: p.DilationW()}
 	t[cost.Steps] += float64(p.N) * seenTaps(&vert) * seenTaps(&hori) * tileCycles(rows.channels, columns.channels)
+	const line = 64 / 4
+	if p.StrideW > 1 && p.StrideW*g.x.width > line {
+		t[apart] += float64(p.N) * seenTaps(&vert) * seenTaps(&hori) * float64(rows.panels()*columns.panels())
+	}
 	tiles := blocks * float64(g.taps()*columns.panels())
 	t[cost.Stores] += tiles * float64(rows.channels)
 	images := float64(p.N)
@@ -127,14 +139,26 @@ func (g *weights) count(t *cost.Terms) {
 	}
 }
 
-// stepCycles is how long the products of a tile of so many rows with one vector take: a sum waits four cycles for the
-// one before it, and a core issues two loads at a time.
-func stepCycles(rows int) float64 {
-	return max(cost.FMAs(float64(rows)), float64(rows+1)/2, 4)
+// stepCycles is how long the products of a tile of so many rows with one vector take, for each of so many tiles beside each
+// other: a sum waits four cycles for the one before it, and a core issues two loads at a time.
+func stepCycles(rows, beside int) float64 {
+	alone := tilesStep(rows, 1)
+	if rows > len(together) {
+		return alone
+	}
+	n := together[rows-1]
+	single := float64(beside%n) / float64(beside)
+	return single*alone + (1-single)*tilesStep(rows, n)
+}
+
+// tilesStep is that of so many tiles at a time.
+func tilesStep(rows, tiles int) float64 {
+	n, r := float64(tiles), float64(rows)
+	return max(cost.FMAs(r), (r/n+1)/2, 4/n)
 }
 
 // tileCycles is that of products of so many channels in the rows of tiles and in their lanes.
 func tileCycles(rows, columns int) float64 {
-	height := gemm.EvenRows(rows, maxRows)
-	return float64(kernel.CeilDiv(columns, kernel.Lanes())) * float64(rows) / float64(height) * stepCycles(height)
+	height, panels := gemm.EvenRows(rows, maxRows), kernel.CeilDiv(columns, kernel.Lanes())
+	return float64(panels) * float64(rows) / float64(height) * stepCycles(height, panels)
 }

@@ -33,10 +33,17 @@ func (t *nestTile) runTiles(lanes, rows, tiles int) {
 		t.bNext, t.cNext = t.bPair, t.cPair
 		tiles %= 2
 	}
-	if t.tiles = tiles; tiles > 0 {
+	t.tiles = tiles
+	if rows <= len(together) && tiles >= together[rows-1] {
+		runNestTiles(lanes, rows, t)
+	}
+	if t.tiles > 0 {
 		runNestTile(lanes, rows, t)
 	}
 }
+
+// together is how many tiles of few rows are computed at a time, as gen/conv/nest.go says.
+var together = [...]int{4, 4, 3, 2, 2, 2}
 
 // maxRows is how high tiles may be.
 const maxRows = 12

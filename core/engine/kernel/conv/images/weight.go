@@ -248,7 +248,6 @@ func (g *weights) addTap(images, rows, columns int, x, dy view, sums []float32) 
 		t.a = &a.packed[ch*images*aPixels+va.first*height]
 		t.b = &b.packed[vb.first*b.width]
 		t.c = &sums[ch*g.taps()*line]
-		t.tiles = b.panels()
-		runNestTile(g.lanes, height, &t)
+		t.runTiles(g.lanes, height, b.panels())
 	}
 }

@@ -61,6 +61,41 @@ func runNestTile(lanes, n int, t *nestTile) {
 	}
 }
 
+// runNestTiles computes several tiles of that many rows of a vector of so many lanes at a time.
+func runNestTiles(lanes, n int, t *nestTile) {
+	if lanes == 16 {
+		switch n {
+		case 1:
+			nestTiles1AVX512(t)
+		case 2:
+			nestTiles2AVX512(t)
+		case 3:
+			nestTiles3AVX512(t)
+		case 4:
+			nestTiles4AVX512(t)
+		case 5:
+			nestTiles5AVX512(t)
+		case 6:
+			nestTiles6AVX512(t)
+		}
+		return
+	}
+	switch n {
+	case 1:
+		nestTiles1AVX2(t)
+	case 2:
+		nestTiles2AVX2(t)
+	case 3:
+		nestTiles3AVX2(t)
+	case 4:
+		nestTiles4AVX2(t)
+	case 5:
+		nestTiles5AVX2(t)
+	case 6:
+		nestTiles6AVX2(t)
+	}
+}
+
 // runNestPair computes tiles of that many rows of a pair of vectors of eight lanes.
 func runNestPair(n int, t *nestTile) {
 	switch n {

@@ -34,6 +34,24 @@ func runNestTile(lanes, n int, t *nestTile) {
 	}
 }
 
+// runNestTiles computes several tiles of that many rows of a vector of so many lanes at a time.
+func runNestTiles(lanes, n int, t *nestTile) {
+	switch n {
+	case 1:
+		nestTiles1NEON(t)
+	case 2:
+		nestTiles2NEON(t)
+	case 3:
+		nestTiles3NEON(t)
+	case 4:
+		nestTiles4NEON(t)
+	case 5:
+		nestTiles5NEON(t)
+	case 6:
+		nestTiles6NEON(t)
+	}
+}
+
 // runNestPair computes tiles of that many rows of a pair of vectors of eight lanes.
 func runNestPair(n int, t *nestTile) {
 	kernel.NoVectors()

@@ -11,6 +11,11 @@ func runNestTile(lanes, n int, t *nestTile) {
 	kernel.NoVectors()
 }
 
+// runNestTiles computes several tiles of that many rows of a vector of so many lanes at a time.
+func runNestTiles(lanes, n int, t *nestTile) {
+	kernel.NoVectors()
+}
+
 // runNestPair computes tiles of that many rows of a pair of vectors of eight lanes.
 func runNestPair(n int, t *nestTile) {
 	kernel.NoVectors()

@@ -16,6 +16,7 @@ var Families = slices.Concat(
 	),
 	isa.In("conv/images",
 		isa.Family{Name: "nest", Emit: nest, ISAs: isa.Each},
+		isa.Family{Name: "nest_tiles", Emit: nestTogether, ISAs: isa.Each},
 		isa.Family{Name: "nest_pairs", Emit: nestPairs, ISAs: isa.Wide},
 		isa.Family{Name: "move_lanes", Emit: moveLanes, ISAs: isa.Each},
 	),
@@ -49,6 +50,7 @@ var Families = slices.Concat(
 // Numbered are those of them that generated functions choose from.
 var Numbered = []isa.Numbered{
 	{Folder: "conv/images", Base: "nestTile", Doc: "computes tiles of that many rows of a vector of so many lanes.", Most: nestRows},
+	{Folder: "conv/images", Base: "nestTiles", Struct: "nestTile", Doc: "computes several tiles of that many rows of a vector of so many lanes at a time.", Most: len(together)},
 	{Folder: "conv/images", Base: "nestPair", Struct: "nestTile", Doc: "computes tiles of that many rows of a pair of vectors of eight lanes.", Most: nestRows, Wide: true},
 	{Folder: "conv/images", Base: "moveLanes", Doc: "transposes squares of so many lanes, from images (1) or back to them (2).", Most: 2},
 	{Folder: "conv/planes", Base: "planeTile", Doc: "computes tiles of that many rows of vectors of so many lanes.", Most: 8},

@@ -29,6 +29,53 @@ func nest(a *isa.Asm) {
 	}
 }
 
+// together is how many tiles of one to six rows are computed at a time: a sum waits four cycles for the one before it, in which a
+// core issues eight others. Package images knows them, too.
+var together = [...]int{4, 4, 3, 2, 2, 2}
+
+// nestTogether emits the micro-kernels that compute several tiles of few rows at a time.
+func nestTogether(a *isa.Asm) {
+	for i, tiles := range together {
+		nestTiles(a, i+1, tiles)
+	}
+}
+
+// nestTiles goes from one tile to those beside it by bNext and cNext, while there are as many.
+func nestTiles(a *isa.Asm, rows, tiles int) {
+	a.Kernel(fmt.Sprint("nestTiles", rows), "func(nestTile *byte)",
+		fmt.Sprintf("computes %d tiles of %d rows of a vector at a time, or adds to them.", tiles, rows))
+	t, acc := a.Gp("nestTile"), a.Vecs(rows*tiles)
+	a.Label("tile")
+	for _, v := range acc {
+		a.Zero(v)
+	}
+	n := nesting{Asm: a}
+	next := a.Field(t, ntBNext)
+	third := a.GP64()
+	a.LEAQ(operand.Mem{Base: next, Index: next, Scale: 2}, third)
+	n.walk(t, func(pa, pb reg.GPVirtual) {
+		at := []operand.Mem{{Base: pb}, {Base: pb, Index: next, Scale: 1}, {Base: pb, Index: next, Scale: 2}, {Base: pb, Index: third, Scale: 1}}
+		b, w := a.Vecs(tiles), a.Vec()
+		for j := range b {
+			a.Move(at[j], b[j])
+		}
+		for i := range rows {
+			a.Spread(operand.Mem{Base: pa, Disp: 4 * i}, w)
+			for j := range b {
+				a.MulAdd(b[j], w, acc[j*rows+i])
+			}
+		}
+	})
+	for j := range tiles {
+		n.add(t, acc[j*rows:][:rows], fmt.Sprint(j))
+		n.next(t)
+	}
+	a.SUBQ(operand.U8(tiles), operand.Mem{Base: t, Disp: ntTiles})
+	a.CMPQ(operand.Mem{Base: t, Disp: ntTiles}, operand.U8(tiles))
+	a.JGE(operand.LabelRef("tile"))
+	a.Ret()
+}
+
 // nestPairs emits those whose vectors are two of eight lanes, some way from each other.
 func nestPairs(a *isa.Asm) {
 	for rows := 1; rows <= nestRows; rows++ {
@@ -73,32 +120,39 @@ func (n *nesting) tile(name, doc string, rows int) {
 	for _, v := range acc {
 		n.Zero(v)
 	}
-	n.products(t, acc)
-	n.add(t, acc)
-	for _, f := range [][2]int{{ntBNext, ntB}, {ntCNext, ntC}} {
-		n.ADDQ(n.Field(t, f[0]), operand.Mem{Base: t, Disp: f[1]})
-	}
+	v, w := n.Vec(), n.Vecs(2)
+	n.walk(t, func(pa, pb reg.GPVirtual) {
+		n.load(pb, n.bPair, v)
+		for i, sum := range acc {
+			n.Spread(operand.Mem{Base: pa, Disp: 4 * i}, w[i%2])
+			n.MulAdd(v, w[i%2], sum)
+		}
+	})
+	n.add(t, acc, "")
+	n.next(t)
 	n.DECQ(operand.Mem{Base: t, Disp: ntTiles})
 	n.JG(operand.LabelRef("tile"))
 	n.Ret()
 }
 
-// products adds up the products of a tile.
-func (n *nesting) products(t reg.GPVirtual, acc []reg.VecVirtual) {
+// next moves on to the tile beside this one.
+func (n *nesting) next(t reg.GPVirtual) {
+	for _, f := range [][2]int{{ntBNext, ntB}, {ntCNext, ntC}} {
+		n.ADDQ(n.Field(t, f[0]), operand.Mem{Base: t, Disp: f[1]})
+	}
+}
+
+// walk runs body, which adds products, in the three loops.
+func (n *nesting) walk(t reg.GPVirtual, body func(pa, pb reg.GPVirtual)) {
 	pa, pb := n.Field(t, ntA), n.Field(t, ntB)
 	aInner, bInner := n.Field(t, ntAInner), n.Field(t, ntBInner)
 	inner, middle, outer := n.GP64(), n.GP64(), n.Field(t, ntOuter)
-	v, w := n.Vec(), n.Vecs(2)
 	n.Label("outer")
 	n.MOVQ(operand.Mem{Base: t, Disp: ntMiddle}, middle)
 	n.Label("middle")
 	n.MOVQ(operand.Mem{Base: t, Disp: ntInner}, inner)
 	n.Label("inner")
-	n.load(pb, n.bPair, v)
-	for i, sum := range acc {
-		n.Spread(operand.Mem{Base: pa, Disp: 4 * i}, w[i%2])
-		n.MulAdd(v, w[i%2], sum)
-	}
+	body(pa, pb)
 	n.ADDQ(aInner, pa)
 	n.ADDQ(bInner, pb)
 	n.CountDown(inner, "inner")
@@ -111,10 +165,10 @@ func (n *nesting) products(t reg.GPVirtual, acc []reg.VecVirtual) {
 }
 
 // add adds the sums to what they belong to, or writes their sums with the bias.
-func (n *nesting) add(t reg.GPVirtual, acc []reg.VecVirtual) {
+func (n *nesting) add(t reg.GPVirtual, acc []reg.VecVirtual, label string) {
 	c, ldc, bias, v := n.Field(t, ntC), n.Field(t, ntLdc), n.Field(t, ntBias), n.Vec()
 	n.TESTQ(bias, bias)
-	n.JNZ(operand.LabelRef("write"))
+	n.JNZ(operand.LabelRef("write" + label))
 	each := func(addend func(i int)) {
 		for i, sum := range acc {
 			addend(i)
@@ -126,8 +180,8 @@ func (n *nesting) add(t reg.GPVirtual, acc []reg.VecVirtual) {
 		}
 	}
 	each(func(int) { n.load(c, n.cPair, v) })
-	n.JMP(operand.LabelRef("written"))
-	n.Label("write")
+	n.JMP(operand.LabelRef("written" + label))
+	n.Label("write" + label)
 	each(func(i int) { n.Spread(operand.Mem{Base: bias, Disp: 4 * i}, v) })
-	n.Label("written")
+	n.Label("written" + label)
 }
