@@ -34,10 +34,9 @@ type tapRows struct {
 	tap                        int
 	table                      *tapBlock
 	orders                     *int32
-	srcAt, dstAt, left         int  // the kernel's own, like those below: addresses that may lie behind the memory
 	pixels                     *int // turning: bytes from a block's first pixel to each of its eight
 	groups                     *tapGroup
-	srcPlaneAt, dstPlaneAt     int
+	srcPlaneAt, dstPlaneAt     int // the kernel's own: addresses that may lie behind the memory
 }
 
 // tapGroup is four taps that are turned at once: bytes to them in src and dst.

@@ -54,13 +54,10 @@ var (
 	_ = [1]byte{}[unsafe.Offsetof(tapRows{}.tap)-80]
 	_ = [1]byte{}[unsafe.Offsetof(tapRows{}.table)-88]
 	_ = [1]byte{}[unsafe.Offsetof(tapRows{}.orders)-96]
-	_ = [1]byte{}[unsafe.Offsetof(tapRows{}.srcAt)-104]
-	_ = [1]byte{}[unsafe.Offsetof(tapRows{}.dstAt)-112]
-	_ = [1]byte{}[unsafe.Offsetof(tapRows{}.left)-120]
-	_ = [1]byte{}[unsafe.Offsetof(tapRows{}.pixels)-128]
-	_ = [1]byte{}[unsafe.Offsetof(tapRows{}.groups)-136]
-	_ = [1]byte{}[unsafe.Offsetof(tapRows{}.srcPlaneAt)-144]
-	_ = [1]byte{}[unsafe.Offsetof(tapRows{}.dstPlaneAt)-152]
+	_ = [1]byte{}[unsafe.Offsetof(tapRows{}.pixels)-104]
+	_ = [1]byte{}[unsafe.Offsetof(tapRows{}.groups)-112]
+	_ = [1]byte{}[unsafe.Offsetof(tapRows{}.srcPlaneAt)-120]
+	_ = [1]byte{}[unsafe.Offsetof(tapRows{}.dstPlaneAt)-128]
 )
 
 // The offsets at which the assembly reads tapBlock: each index is 0.

@@ -7,57 +7,52 @@
 TEXT ·gatherTaps1AVX2(SB), NOSPLIT, $0-8
 	MOVQ tapRows+0(FP), AX
 	MOVQ 32(AX), CX
-	MOVQ CX, 144(AX)
+	MOVQ CX, 120(AX)
 	MOVQ 40(AX), CX
-	MOVQ CX, 152(AX)
+	MOVQ CX, 128(AX)
 
 plane:
-	MOVQ 144(AX), CX
-	MOVQ CX, 104(AX)
-	MOVQ 152(AX), CX
-	MOVQ CX, 112(AX)
-	MOVQ 8(AX), CX
-	MOVQ CX, 120(AX)
+	MOVQ 120(AX), CX
+	MOVQ 128(AX), DX
+	MOVQ 8(AX), BX
 
 row:
-	MOVQ 88(AX), CX
-	MOVQ 96(AX), DX
-	MOVQ 16(AX), BX
+	MOVQ 88(AX), SI
+	MOVQ 96(AX), DI
+	MOVQ 16(AX), R8
 
 block:
-	MOVQ       (CX), SI
-	MOVQ       8(CX), DI
-	ADDQ       104(AX), SI
-	ADDQ       112(AX), DI
-	MOVQ       16(CX), R8
-	VMOVUPS    (R8), Y0
-	VMASKMOVPS (SI), Y0, Y0
-	MOVQ       24(AX), SI
-	MOVQ       80(AX), R8
+	MOVQ       (SI), R9
+	MOVQ       8(SI), R10
+	ADDQ       CX, R9
+	ADDQ       DX, R10
+	MOVQ       16(SI), R11
+	VMOVUPS    (R11), Y0
+	VMASKMOVPS (R9), Y0, Y0
+	MOVQ       24(AX), R9
+	MOVQ       80(AX), R11
 
 tap:
 	VXORPS    Y1, Y1, Y1
-	VMOVUPS   (DX), Y2
+	VMOVUPS   (DI), Y2
 	VPERMPS   Y0, Y2, Y3
 	VBLENDVPS Y2, Y3, Y1, Y1
-	VMOVUPS   Y1, (DI)
-	ADDQ      R8, DI
-	ADDQ      $+32, DX
-	DECQ      SI
+	VMOVUPS   Y1, (R10)
+	ADDQ      R11, R10
+	ADDQ      $+32, DI
+	DECQ      R9
 	JNZ       tap
-	ADDQ      $0x30, CX
-	DECQ      BX
+	ADDQ      $0x30, SI
+	DECQ      R8
 	JNZ       block
-	MOVQ      56(AX), CX
-	ADDQ      CX, 104(AX)
-	MOVQ      72(AX), CX
-	ADDQ      CX, 112(AX)
-	DECQ      120(AX)
+	ADDQ      56(AX), CX
+	ADDQ      72(AX), DX
+	DECQ      BX
 	JNZ       row
 	MOVQ      48(AX), CX
-	ADDQ      CX, 144(AX)
+	ADDQ      CX, 120(AX)
 	MOVQ      64(AX), CX
-	ADDQ      CX, 152(AX)
+	ADDQ      CX, 128(AX)
 	DECQ      (AX)
 	JNZ       plane
 	VZEROUPPER
@@ -68,63 +63,58 @@ tap:
 TEXT ·gatherTaps2AVX2(SB), NOSPLIT, $0-8
 	MOVQ tapRows+0(FP), AX
 	MOVQ 32(AX), CX
-	MOVQ CX, 144(AX)
+	MOVQ CX, 120(AX)
 	MOVQ 40(AX), CX
-	MOVQ CX, 152(AX)
+	MOVQ CX, 128(AX)
 
 plane:
-	MOVQ 144(AX), CX
-	MOVQ CX, 104(AX)
-	MOVQ 152(AX), CX
-	MOVQ CX, 112(AX)
-	MOVQ 8(AX), CX
-	MOVQ CX, 120(AX)
+	MOVQ 120(AX), CX
+	MOVQ 128(AX), DX
+	MOVQ 8(AX), BX
 
 row:
-	MOVQ 88(AX), CX
-	MOVQ 96(AX), DX
-	MOVQ 16(AX), BX
+	MOVQ 88(AX), SI
+	MOVQ 96(AX), DI
+	MOVQ 16(AX), R8
 
 block:
-	MOVQ       (CX), SI
-	MOVQ       8(CX), DI
-	ADDQ       104(AX), SI
-	ADDQ       112(AX), DI
-	MOVQ       16(CX), R8
-	VMOVUPS    (R8), Y0
-	VMASKMOVPS (SI), Y0, Y0
-	MOVQ       24(CX), R8
-	VMOVUPS    (R8), Y1
-	VMASKMOVPS 32(SI), Y1, Y1
-	MOVQ       24(AX), SI
-	MOVQ       80(AX), R8
+	MOVQ       (SI), R9
+	MOVQ       8(SI), R10
+	ADDQ       CX, R9
+	ADDQ       DX, R10
+	MOVQ       16(SI), R11
+	VMOVUPS    (R11), Y0
+	VMASKMOVPS (R9), Y0, Y0
+	MOVQ       24(SI), R11
+	VMOVUPS    (R11), Y1
+	VMASKMOVPS 32(R9), Y1, Y1
+	MOVQ       24(AX), R9
+	MOVQ       80(AX), R11
 
 tap:
 	VXORPS    Y2, Y2, Y2
-	VMOVUPS   (DX), Y3
+	VMOVUPS   (DI), Y3
 	VPERMPS   Y0, Y3, Y4
 	VBLENDVPS Y3, Y4, Y2, Y2
-	VMOVUPS   32(DX), Y3
+	VMOVUPS   32(DI), Y3
 	VPERMPS   Y1, Y3, Y4
 	VBLENDVPS Y3, Y4, Y2, Y2
-	VMOVUPS   Y2, (DI)
-	ADDQ      R8, DI
-	ADDQ      $+64, DX
-	DECQ      SI
+	VMOVUPS   Y2, (R10)
+	ADDQ      R11, R10
+	ADDQ      $+64, DI
+	DECQ      R9
 	JNZ       tap
-	ADDQ      $0x30, CX
-	DECQ      BX
+	ADDQ      $0x30, SI
+	DECQ      R8
 	JNZ       block
-	MOVQ      56(AX), CX
-	ADDQ      CX, 104(AX)
-	MOVQ      72(AX), CX
-	ADDQ      CX, 112(AX)
-	DECQ      120(AX)
+	ADDQ      56(AX), CX
+	ADDQ      72(AX), DX
+	DECQ      BX
 	JNZ       row
 	MOVQ      48(AX), CX
-	ADDQ      CX, 144(AX)
+	ADDQ      CX, 120(AX)
 	MOVQ      64(AX), CX
-	ADDQ      CX, 152(AX)
+	ADDQ      CX, 128(AX)
 	DECQ      (AX)
 	JNZ       plane
 	VZEROUPPER
@@ -135,69 +125,64 @@ tap:
 TEXT ·gatherTaps3AVX2(SB), NOSPLIT, $0-8
 	MOVQ tapRows+0(FP), AX
 	MOVQ 32(AX), CX
-	MOVQ CX, 144(AX)
+	MOVQ CX, 120(AX)
 	MOVQ 40(AX), CX
-	MOVQ CX, 152(AX)
+	MOVQ CX, 128(AX)
 
 plane:
-	MOVQ 144(AX), CX
-	MOVQ CX, 104(AX)
-	MOVQ 152(AX), CX
-	MOVQ CX, 112(AX)
-	MOVQ 8(AX), CX
-	MOVQ CX, 120(AX)
+	MOVQ 120(AX), CX
+	MOVQ 128(AX), DX
+	MOVQ 8(AX), BX
 
 row:
-	MOVQ 88(AX), CX
-	MOVQ 96(AX), DX
-	MOVQ 16(AX), BX
+	MOVQ 88(AX), SI
+	MOVQ 96(AX), DI
+	MOVQ 16(AX), R8
 
 block:
-	MOVQ       (CX), SI
-	MOVQ       8(CX), DI
-	ADDQ       104(AX), SI
-	ADDQ       112(AX), DI
-	MOVQ       16(CX), R8
-	VMOVUPS    (R8), Y0
-	VMASKMOVPS (SI), Y0, Y0
-	MOVQ       24(CX), R8
-	VMOVUPS    (R8), Y1
-	VMASKMOVPS 32(SI), Y1, Y1
-	MOVQ       32(CX), R8
-	VMOVUPS    (R8), Y2
-	VMASKMOVPS 64(SI), Y2, Y2
-	MOVQ       24(AX), SI
-	MOVQ       80(AX), R8
+	MOVQ       (SI), R9
+	MOVQ       8(SI), R10
+	ADDQ       CX, R9
+	ADDQ       DX, R10
+	MOVQ       16(SI), R11
+	VMOVUPS    (R11), Y0
+	VMASKMOVPS (R9), Y0, Y0
+	MOVQ       24(SI), R11
+	VMOVUPS    (R11), Y1
+	VMASKMOVPS 32(R9), Y1, Y1
+	MOVQ       32(SI), R11
+	VMOVUPS    (R11), Y2
+	VMASKMOVPS 64(R9), Y2, Y2
+	MOVQ       24(AX), R9
+	MOVQ       80(AX), R11
 
 tap:
 	VXORPS    Y3, Y3, Y3
-	VMOVUPS   (DX), Y4
+	VMOVUPS   (DI), Y4
 	VPERMPS   Y0, Y4, Y5
 	VBLENDVPS Y4, Y5, Y3, Y3
-	VMOVUPS   32(DX), Y4
+	VMOVUPS   32(DI), Y4
 	VPERMPS   Y1, Y4, Y5
 	VBLENDVPS Y4, Y5, Y3, Y3
-	VMOVUPS   64(DX), Y4
+	VMOVUPS   64(DI), Y4
 	VPERMPS   Y2, Y4, Y5
 	VBLENDVPS Y4, Y5, Y3, Y3
-	VMOVUPS   Y3, (DI)
-	ADDQ      R8, DI
-	ADDQ      $+96, DX
-	DECQ      SI
+	VMOVUPS   Y3, (R10)
+	ADDQ      R11, R10
+	ADDQ      $+96, DI
+	DECQ      R9
 	JNZ       tap
-	ADDQ      $0x30, CX
-	DECQ      BX
+	ADDQ      $0x30, SI
+	DECQ      R8
 	JNZ       block
-	MOVQ      56(AX), CX
-	ADDQ      CX, 104(AX)
-	MOVQ      72(AX), CX
-	ADDQ      CX, 112(AX)
-	DECQ      120(AX)
+	ADDQ      56(AX), CX
+	ADDQ      72(AX), DX
+	DECQ      BX
 	JNZ       row
 	MOVQ      48(AX), CX
-	ADDQ      CX, 144(AX)
+	ADDQ      CX, 120(AX)
 	MOVQ      64(AX), CX
-	ADDQ      CX, 152(AX)
+	ADDQ      CX, 128(AX)
 	DECQ      (AX)
 	JNZ       plane
 	VZEROUPPER
@@ -208,75 +193,70 @@ tap:
 TEXT ·gatherTaps4AVX2(SB), NOSPLIT, $0-8
 	MOVQ tapRows+0(FP), AX
 	MOVQ 32(AX), CX
-	MOVQ CX, 144(AX)
+	MOVQ CX, 120(AX)
 	MOVQ 40(AX), CX
-	MOVQ CX, 152(AX)
+	MOVQ CX, 128(AX)
 
 plane:
-	MOVQ 144(AX), CX
-	MOVQ CX, 104(AX)
-	MOVQ 152(AX), CX
-	MOVQ CX, 112(AX)
-	MOVQ 8(AX), CX
-	MOVQ CX, 120(AX)
+	MOVQ 120(AX), CX
+	MOVQ 128(AX), DX
+	MOVQ 8(AX), BX
 
 row:
-	MOVQ 88(AX), CX
-	MOVQ 96(AX), DX
-	MOVQ 16(AX), BX
+	MOVQ 88(AX), SI
+	MOVQ 96(AX), DI
+	MOVQ 16(AX), R8
 
 block:
-	MOVQ       (CX), SI
-	MOVQ       8(CX), DI
-	ADDQ       104(AX), SI
-	ADDQ       112(AX), DI
-	MOVQ       16(CX), R8
-	VMOVUPS    (R8), Y0
-	VMASKMOVPS (SI), Y0, Y0
-	MOVQ       24(CX), R8
-	VMOVUPS    (R8), Y1
-	VMASKMOVPS 32(SI), Y1, Y1
-	MOVQ       32(CX), R8
-	VMOVUPS    (R8), Y2
-	VMASKMOVPS 64(SI), Y2, Y2
-	MOVQ       40(CX), R8
-	VMOVUPS    (R8), Y3
-	VMASKMOVPS 96(SI), Y3, Y3
-	MOVQ       24(AX), SI
-	MOVQ       80(AX), R8
+	MOVQ       (SI), R9
+	MOVQ       8(SI), R10
+	ADDQ       CX, R9
+	ADDQ       DX, R10
+	MOVQ       16(SI), R11
+	VMOVUPS    (R11), Y0
+	VMASKMOVPS (R9), Y0, Y0
+	MOVQ       24(SI), R11
+	VMOVUPS    (R11), Y1
+	VMASKMOVPS 32(R9), Y1, Y1
+	MOVQ       32(SI), R11
+	VMOVUPS    (R11), Y2
+	VMASKMOVPS 64(R9), Y2, Y2
+	MOVQ       40(SI), R11
+	VMOVUPS    (R11), Y3
+	VMASKMOVPS 96(R9), Y3, Y3
+	MOVQ       24(AX), R9
+	MOVQ       80(AX), R11
 
 tap:
 	VXORPS    Y4, Y4, Y4
-	VMOVUPS   (DX), Y5
+	VMOVUPS   (DI), Y5
 	VPERMPS   Y0, Y5, Y6
 	VBLENDVPS Y5, Y6, Y4, Y4
-	VMOVUPS   32(DX), Y5
+	VMOVUPS   32(DI), Y5
 	VPERMPS   Y1, Y5, Y6
 	VBLENDVPS Y5, Y6, Y4, Y4
-	VMOVUPS   64(DX), Y5
+	VMOVUPS   64(DI), Y5
 	VPERMPS   Y2, Y5, Y6
 	VBLENDVPS Y5, Y6, Y4, Y4
-	VMOVUPS   96(DX), Y5
+	VMOVUPS   96(DI), Y5
 	VPERMPS   Y3, Y5, Y6
 	VBLENDVPS Y5, Y6, Y4, Y4
-	VMOVUPS   Y4, (DI)
-	ADDQ      R8, DI
-	ADDQ      $+128, DX
-	DECQ      SI
+	VMOVUPS   Y4, (R10)
+	ADDQ      R11, R10
+	ADDQ      $+128, DI
+	DECQ      R9
 	JNZ       tap
-	ADDQ      $0x30, CX
-	DECQ      BX
+	ADDQ      $0x30, SI
+	DECQ      R8
 	JNZ       block
-	MOVQ      56(AX), CX
-	ADDQ      CX, 104(AX)
-	MOVQ      72(AX), CX
-	ADDQ      CX, 112(AX)
-	DECQ      120(AX)
+	ADDQ      56(AX), CX
+	ADDQ      72(AX), DX
+	DECQ      BX
 	JNZ       row
 	MOVQ      48(AX), CX
-	ADDQ      CX, 144(AX)
+	ADDQ      CX, 120(AX)
 	MOVQ      64(AX), CX
-	ADDQ      CX, 152(AX)
+	ADDQ      CX, 128(AX)
 	DECQ      (AX)
 	JNZ       plane
 	VZEROUPPER
@@ -287,83 +267,78 @@ tap:
 TEXT ·scatterTapsAVX2(SB), NOSPLIT, $0-8
 	MOVQ tapRows+0(FP), AX
 	MOVQ 32(AX), CX
-	MOVQ CX, 144(AX)
+	MOVQ CX, 120(AX)
 	MOVQ 40(AX), CX
-	MOVQ CX, 152(AX)
+	MOVQ CX, 128(AX)
 
 plane:
-	MOVQ 144(AX), CX
-	MOVQ CX, 104(AX)
-	MOVQ 152(AX), CX
-	MOVQ CX, 112(AX)
-	MOVQ 8(AX), CX
-	MOVQ CX, 120(AX)
+	MOVQ 120(AX), CX
+	MOVQ 128(AX), DX
+	MOVQ 8(AX), BX
 
 row:
-	MOVQ 88(AX), CX
-	MOVQ 96(AX), DX
-	MOVQ 16(AX), BX
+	MOVQ 88(AX), SI
+	MOVQ 96(AX), DI
+	MOVQ 16(AX), R8
 
 block:
-	MOVQ   (CX), SI
-	MOVQ   8(CX), DI
-	ADDQ   104(AX), SI
-	ADDQ   112(AX), DI
-	MOVQ   24(AX), R8
-	MOVQ   80(AX), R9
+	MOVQ   (SI), R9
+	MOVQ   8(SI), R10
+	ADDQ   CX, R9
+	ADDQ   DX, R10
+	MOVQ   24(AX), R11
+	MOVQ   80(AX), R12
 	VXORPS Y0, Y0, Y0
 
 tap:
-	VMOVUPS   (DX), Y1
-	VPERMPS   (SI), Y1, Y2
+	VMOVUPS   (DI), Y1
+	VPERMPS   (R9), Y1, Y2
 	VBLENDVPS Y1, Y2, Y0, Y0
-	ADDQ      R9, SI
-	ADDQ      $+32, DX
-	DECQ      R8
+	ADDQ      R12, R9
+	ADDQ      $+32, DI
+	DECQ      R11
 	JNZ       tap
-	MOVQ      16(CX), SI
-	VMOVUPS   (SI), Y1
-	VMOVMSKPS Y1, SI
-	POPCNTL   SI, SI
-	CMPQ      SI, $0x08
+	MOVQ      16(SI), R9
+	VMOVUPS   (R9), Y1
+	VMOVMSKPS Y1, R9
+	POPCNTL   R9, R9
+	CMPQ      R9, $0x08
 	JNE       part1
-	VMOVUPS   Y0, (DI)
+	VMOVUPS   Y0, (R10)
 	JMP       stored1
 
 part1:
-	LEAQ         (DI), DI
-	TESTQ        $0x00000004, SI
+	LEAQ         (R10), R10
+	TESTQ        $0x00000004, R9
 	JZ           without4_1
-	VMOVUPS      X0, (DI)
+	VMOVUPS      X0, (R10)
 	VEXTRACTF128 $0x01, Y0, X0
-	ADDQ         $0x10, DI
+	ADDQ         $0x10, R10
 
 without4_1:
-	TESTQ   $0x00000002, SI
+	TESTQ   $0x00000002, R9
 	JZ      without2_1
-	VMOVLPS X0, (DI)
+	VMOVLPS X0, (R10)
 	VPSRLDQ $0x08, X0, X0
-	ADDQ    $0x08, DI
+	ADDQ    $0x08, R10
 
 without2_1:
-	TESTQ  $0x00000001, SI
+	TESTQ  $0x00000001, R9
 	JZ     stored1
-	VMOVSS X0, (DI)
+	VMOVSS X0, (R10)
 
 stored1:
-	ADDQ $0x30, CX
-	DECQ BX
+	ADDQ $0x30, SI
+	DECQ R8
 	JNZ  block
-	MOVQ 56(AX), CX
-	ADDQ CX, 104(AX)
-	MOVQ 72(AX), CX
-	ADDQ CX, 112(AX)
-	DECQ 120(AX)
+	ADDQ 56(AX), CX
+	ADDQ 72(AX), DX
+	DECQ BX
 	JNZ  row
 	MOVQ 48(AX), CX
-	ADDQ CX, 144(AX)
+	ADDQ CX, 120(AX)
 	MOVQ 64(AX), CX
-	ADDQ CX, 152(AX)
+	ADDQ CX, 128(AX)
 	DECQ (AX)
 	JNZ  plane
 	VZEROUPPER
@@ -374,56 +349,51 @@ stored1:
 TEXT ·gatherTaps1AVX512(SB), NOSPLIT, $0-8
 	MOVQ tapRows+0(FP), AX
 	MOVQ 32(AX), CX
-	MOVQ CX, 144(AX)
+	MOVQ CX, 120(AX)
 	MOVQ 40(AX), CX
-	MOVQ CX, 152(AX)
+	MOVQ CX, 128(AX)
 
 plane:
-	MOVQ 144(AX), CX
-	MOVQ CX, 104(AX)
-	MOVQ 152(AX), CX
-	MOVQ CX, 112(AX)
-	MOVQ 8(AX), CX
-	MOVQ CX, 120(AX)
+	MOVQ 120(AX), CX
+	MOVQ 128(AX), DX
+	MOVQ 8(AX), BX
 
 row:
-	MOVQ 88(AX), CX
-	MOVQ 96(AX), DX
-	MOVQ 16(AX), BX
+	MOVQ 88(AX), SI
+	MOVQ 96(AX), DI
+	MOVQ 16(AX), R8
 
 block:
-	MOVQ      (CX), SI
-	MOVQ      8(CX), DI
-	ADDQ      104(AX), SI
-	ADDQ      112(AX), DI
-	MOVQ      16(CX), R8
-	KMOVW     R8, K1
-	VMOVUPS.Z (SI), K1, Z0
-	MOVQ      24(AX), SI
-	MOVQ      80(AX), R8
+	MOVQ      (SI), R9
+	MOVQ      8(SI), R10
+	ADDQ      CX, R9
+	ADDQ      DX, R10
+	MOVQ      16(SI), R11
+	KMOVW     R11, K1
+	VMOVUPS.Z (R9), K1, Z0
+	MOVQ      24(AX), R9
+	MOVQ      80(AX), R11
 
 tap:
 	VPXORD    Z1, Z1, Z1
-	VMOVUPS   (DX), Z2
+	VMOVUPS   (DI), Z2
 	VPERMT2PS Z0, Z2, Z1
-	VMOVUPS   Z1, (DI)
-	ADDQ      R8, DI
-	ADDQ      $+64, DX
-	DECQ      SI
+	VMOVUPS   Z1, (R10)
+	ADDQ      R11, R10
+	ADDQ      $+64, DI
+	DECQ      R9
 	JNZ       tap
-	ADDQ      $0x30, CX
-	DECQ      BX
+	ADDQ      $0x30, SI
+	DECQ      R8
 	JNZ       block
-	MOVQ      56(AX), CX
-	ADDQ      CX, 104(AX)
-	MOVQ      72(AX), CX
-	ADDQ      CX, 112(AX)
-	DECQ      120(AX)
+	ADDQ      56(AX), CX
+	ADDQ      72(AX), DX
+	DECQ      BX
 	JNZ       row
 	MOVQ      48(AX), CX
-	ADDQ      CX, 144(AX)
+	ADDQ      CX, 120(AX)
 	MOVQ      64(AX), CX
-	ADDQ      CX, 152(AX)
+	ADDQ      CX, 128(AX)
 	DECQ      (AX)
 	JNZ       plane
 	VZEROUPPER
@@ -434,61 +404,56 @@ tap:
 TEXT ·gatherTaps2AVX512(SB), NOSPLIT, $0-8
 	MOVQ tapRows+0(FP), AX
 	MOVQ 32(AX), CX
-	MOVQ CX, 144(AX)
+	MOVQ CX, 120(AX)
 	MOVQ 40(AX), CX
-	MOVQ CX, 152(AX)
+	MOVQ CX, 128(AX)
 
 plane:
-	MOVQ 144(AX), CX
-	MOVQ CX, 104(AX)
-	MOVQ 152(AX), CX
-	MOVQ CX, 112(AX)
-	MOVQ 8(AX), CX
-	MOVQ CX, 120(AX)
+	MOVQ 120(AX), CX
+	MOVQ 128(AX), DX
+	MOVQ 8(AX), BX
 
 row:
-	MOVQ 88(AX), CX
-	MOVQ 96(AX), DX
-	MOVQ 16(AX), BX
+	MOVQ 88(AX), SI
+	MOVQ 96(AX), DI
+	MOVQ 16(AX), R8
 
 block:
-	MOVQ      (CX), SI
-	MOVQ      8(CX), DI
-	ADDQ      104(AX), SI
-	ADDQ      112(AX), DI
-	MOVQ      16(CX), R8
-	KMOVW     R8, K1
-	VMOVUPS.Z (SI), K1, Z0
-	MOVQ      24(CX), R8
-	KMOVW     R8, K1
-	VMOVUPS.Z 64(SI), K1, Z1
-	MOVQ      24(AX), SI
-	MOVQ      80(AX), R8
+	MOVQ      (SI), R9
+	MOVQ      8(SI), R10
+	ADDQ      CX, R9
+	ADDQ      DX, R10
+	MOVQ      16(SI), R11
+	KMOVW     R11, K1
+	VMOVUPS.Z (R9), K1, Z0
+	MOVQ      24(SI), R11
+	KMOVW     R11, K1
+	VMOVUPS.Z 64(R9), K1, Z1
+	MOVQ      24(AX), R9
+	MOVQ      80(AX), R11
 
 tap:
 	VPXORD    Z2, Z2, Z2
-	VMOVUPS   (DX), Z3
+	VMOVUPS   (DI), Z3
 	VPERMT2PS Z0, Z3, Z2
-	VMOVUPS   64(DX), Z3
+	VMOVUPS   64(DI), Z3
 	VPERMT2PS Z1, Z3, Z2
-	VMOVUPS   Z2, (DI)
-	ADDQ      R8, DI
-	ADDQ      $+128, DX
-	DECQ      SI
+	VMOVUPS   Z2, (R10)
+	ADDQ      R11, R10
+	ADDQ      $+128, DI
+	DECQ      R9
 	JNZ       tap
-	ADDQ      $0x30, CX
-	DECQ      BX
+	ADDQ      $0x30, SI
+	DECQ      R8
 	JNZ       block
-	MOVQ      56(AX), CX
-	ADDQ      CX, 104(AX)
-	MOVQ      72(AX), CX
-	ADDQ      CX, 112(AX)
-	DECQ      120(AX)
+	ADDQ      56(AX), CX
+	ADDQ      72(AX), DX
+	DECQ      BX
 	JNZ       row
 	MOVQ      48(AX), CX
-	ADDQ      CX, 144(AX)
+	ADDQ      CX, 120(AX)
 	MOVQ      64(AX), CX
-	ADDQ      CX, 152(AX)
+	ADDQ      CX, 128(AX)
 	DECQ      (AX)
 	JNZ       plane
 	VZEROUPPER
@@ -499,66 +464,61 @@ tap:
 TEXT ·gatherTaps3AVX512(SB), NOSPLIT, $0-8
 	MOVQ tapRows+0(FP), AX
 	MOVQ 32(AX), CX
-	MOVQ CX, 144(AX)
+	MOVQ CX, 120(AX)
 	MOVQ 40(AX), CX
-	MOVQ CX, 152(AX)
+	MOVQ CX, 128(AX)
 
 plane:
-	MOVQ 144(AX), CX
-	MOVQ CX, 104(AX)
-	MOVQ 152(AX), CX
-	MOVQ CX, 112(AX)
-	MOVQ 8(AX), CX
-	MOVQ CX, 120(AX)
+	MOVQ 120(AX), CX
+	MOVQ 128(AX), DX
+	MOVQ 8(AX), BX
 
 row:
-	MOVQ 88(AX), CX
-	MOVQ 96(AX), DX
-	MOVQ 16(AX), BX
+	MOVQ 88(AX), SI
+	MOVQ 96(AX), DI
+	MOVQ 16(AX), R8
 
 block:
-	MOVQ      (CX), SI
-	MOVQ      8(CX), DI
-	ADDQ      104(AX), SI
-	ADDQ      112(AX), DI
-	MOVQ      16(CX), R8
-	KMOVW     R8, K1
-	VMOVUPS.Z (SI), K1, Z0
-	MOVQ      24(CX), R8
-	KMOVW     R8, K1
-	VMOVUPS.Z 64(SI), K1, Z1
-	MOVQ      32(CX), R8
-	KMOVW     R8, K1
-	VMOVUPS.Z 128(SI), K1, Z2
-	MOVQ      24(AX), SI
-	MOVQ      80(AX), R8
+	MOVQ      (SI), R9
+	MOVQ      8(SI), R10
+	ADDQ      CX, R9
+	ADDQ      DX, R10
+	MOVQ      16(SI), R11
+	KMOVW     R11, K1
+	VMOVUPS.Z (R9), K1, Z0
+	MOVQ      24(SI), R11
+	KMOVW     R11, K1
+	VMOVUPS.Z 64(R9), K1, Z1
+	MOVQ      32(SI), R11
+	KMOVW     R11, K1
+	VMOVUPS.Z 128(R9), K1, Z2
+	MOVQ      24(AX), R9
+	MOVQ      80(AX), R11
 
 tap:
 	VPXORD    Z3, Z3, Z3
-	VMOVUPS   (DX), Z4
+	VMOVUPS   (DI), Z4
 	VPERMT2PS Z0, Z4, Z3
-	VMOVUPS   64(DX), Z4
+	VMOVUPS   64(DI), Z4
 	VPERMT2PS Z1, Z4, Z3
-	VMOVUPS   128(DX), Z4
+	VMOVUPS   128(DI), Z4
 	VPERMT2PS Z2, Z4, Z3
-	VMOVUPS   Z3, (DI)
-	ADDQ      R8, DI
-	ADDQ      $+192, DX
-	DECQ      SI
+	VMOVUPS   Z3, (R10)
+	ADDQ      R11, R10
+	ADDQ      $+192, DI
+	DECQ      R9
 	JNZ       tap
-	ADDQ      $0x30, CX
-	DECQ      BX
+	ADDQ      $0x30, SI
+	DECQ      R8
 	JNZ       block
-	MOVQ      56(AX), CX
-	ADDQ      CX, 104(AX)
-	MOVQ      72(AX), CX
-	ADDQ      CX, 112(AX)
-	DECQ      120(AX)
+	ADDQ      56(AX), CX
+	ADDQ      72(AX), DX
+	DECQ      BX
 	JNZ       row
 	MOVQ      48(AX), CX
-	ADDQ      CX, 144(AX)
+	ADDQ      CX, 120(AX)
 	MOVQ      64(AX), CX
-	ADDQ      CX, 152(AX)
+	ADDQ      CX, 128(AX)
 	DECQ      (AX)
 	JNZ       plane
 	VZEROUPPER
@@ -569,71 +529,66 @@ tap:
 TEXT ·gatherTaps4AVX512(SB), NOSPLIT, $0-8
 	MOVQ tapRows+0(FP), AX
 	MOVQ 32(AX), CX
-	MOVQ CX, 144(AX)
+	MOVQ CX, 120(AX)
 	MOVQ 40(AX), CX
-	MOVQ CX, 152(AX)
+	MOVQ CX, 128(AX)
 
 plane:
-	MOVQ 144(AX), CX
-	MOVQ CX, 104(AX)
-	MOVQ 152(AX), CX
-	MOVQ CX, 112(AX)
-	MOVQ 8(AX), CX
-	MOVQ CX, 120(AX)
+	MOVQ 120(AX), CX
+	MOVQ 128(AX), DX
+	MOVQ 8(AX), BX
 
 row:
-	MOVQ 88(AX), CX
-	MOVQ 96(AX), DX
-	MOVQ 16(AX), BX
+	MOVQ 88(AX), SI
+	MOVQ 96(AX), DI
+	MOVQ 16(AX), R8
 
 block:
-	MOVQ      (CX), SI
-	MOVQ      8(CX), DI
-	ADDQ      104(AX), SI
-	ADDQ      112(AX), DI
-	MOVQ      16(CX), R8
-	KMOVW     R8, K1
-	VMOVUPS.Z (SI), K1, Z0
-	MOVQ      24(CX), R8
-	KMOVW     R8, K1
-	VMOVUPS.Z 64(SI), K1, Z1
-	MOVQ      32(CX), R8
-	KMOVW     R8, K1
-	VMOVUPS.Z 128(SI), K1, Z2
-	MOVQ      40(CX), R8
-	KMOVW     R8, K1
-	VMOVUPS.Z 192(SI), K1, Z3
-	MOVQ      24(AX), SI
-	MOVQ      80(AX), R8
+	MOVQ      (SI), R9
+	MOVQ      8(SI), R10
+	ADDQ      CX, R9
+	ADDQ      DX, R10
+	MOVQ      16(SI), R11
+	KMOVW     R11, K1
+	VMOVUPS.Z (R9), K1, Z0
+	MOVQ      24(SI), R11
+	KMOVW     R11, K1
+	VMOVUPS.Z 64(R9), K1, Z1
+	MOVQ      32(SI), R11
+	KMOVW     R11, K1
+	VMOVUPS.Z 128(R9), K1, Z2
+	MOVQ      40(SI), R11
+	KMOVW     R11, K1
+	VMOVUPS.Z 192(R9), K1, Z3
+	MOVQ      24(AX), R9
+	MOVQ      80(AX), R11
 
 tap:
 	VPXORD    Z4, Z4, Z4
-	VMOVUPS   (DX), Z5
+	VMOVUPS   (DI), Z5
 	VPERMT2PS Z0, Z5, Z4
-	VMOVUPS   64(DX), Z5
+	VMOVUPS   64(DI), Z5
 	VPERMT2PS Z1, Z5, Z4
-	VMOVUPS   128(DX), Z5
+	VMOVUPS   128(DI), Z5
 	VPERMT2PS Z2, Z5, Z4
-	VMOVUPS   192(DX), Z5
+	VMOVUPS   192(DI), Z5
 	VPERMT2PS Z3, Z5, Z4
-	VMOVUPS   Z4, (DI)
-	ADDQ      R8, DI
-	ADDQ      $+256, DX
-	DECQ      SI
+	VMOVUPS   Z4, (R10)
+	ADDQ      R11, R10
+	ADDQ      $+256, DI
+	DECQ      R9
 	JNZ       tap
-	ADDQ      $0x30, CX
-	DECQ      BX
+	ADDQ      $0x30, SI
+	DECQ      R8
 	JNZ       block
-	MOVQ      56(AX), CX
-	ADDQ      CX, 104(AX)
-	MOVQ      72(AX), CX
-	ADDQ      CX, 112(AX)
-	DECQ      120(AX)
+	ADDQ      56(AX), CX
+	ADDQ      72(AX), DX
+	DECQ      BX
 	JNZ       row
 	MOVQ      48(AX), CX
-	ADDQ      CX, 144(AX)
+	ADDQ      CX, 120(AX)
 	MOVQ      64(AX), CX
-	ADDQ      CX, 152(AX)
+	ADDQ      CX, 128(AX)
 	DECQ      (AX)
 	JNZ       plane
 	VZEROUPPER
@@ -644,55 +599,50 @@ tap:
 TEXT ·scatterTapsAVX512(SB), NOSPLIT, $0-8
 	MOVQ tapRows+0(FP), AX
 	MOVQ 32(AX), CX
-	MOVQ CX, 144(AX)
+	MOVQ CX, 120(AX)
 	MOVQ 40(AX), CX
-	MOVQ CX, 152(AX)
+	MOVQ CX, 128(AX)
 
 plane:
-	MOVQ 144(AX), CX
-	MOVQ CX, 104(AX)
-	MOVQ 152(AX), CX
-	MOVQ CX, 112(AX)
-	MOVQ 8(AX), CX
-	MOVQ CX, 120(AX)
+	MOVQ 120(AX), CX
+	MOVQ 128(AX), DX
+	MOVQ 8(AX), BX
 
 row:
-	MOVQ 88(AX), CX
-	MOVQ 96(AX), DX
-	MOVQ 16(AX), BX
+	MOVQ 88(AX), SI
+	MOVQ 96(AX), DI
+	MOVQ 16(AX), R8
 
 block:
-	MOVQ   (CX), SI
-	MOVQ   8(CX), DI
-	ADDQ   104(AX), SI
-	ADDQ   112(AX), DI
-	MOVQ   24(AX), R8
-	MOVQ   80(AX), R9
+	MOVQ   (SI), R9
+	MOVQ   8(SI), R10
+	ADDQ   CX, R9
+	ADDQ   DX, R10
+	MOVQ   24(AX), R11
+	MOVQ   80(AX), R12
 	VPXORD Z0, Z0, Z0
 
 tap:
-	VMOVUPS   (DX), Z1
-	VPERMT2PS (SI), Z1, Z0
-	ADDQ      R9, SI
-	ADDQ      $+64, DX
-	DECQ      R8
+	VMOVUPS   (DI), Z1
+	VPERMT2PS (R9), Z1, Z0
+	ADDQ      R12, R9
+	ADDQ      $+64, DI
+	DECQ      R11
 	JNZ       tap
-	MOVQ      16(CX), SI
-	KMOVW     SI, K1
-	VMOVUPS   Z0, K1, (DI)
-	ADDQ      $0x30, CX
-	DECQ      BX
+	MOVQ      16(SI), R9
+	KMOVW     R9, K1
+	VMOVUPS   Z0, K1, (R10)
+	ADDQ      $0x30, SI
+	DECQ      R8
 	JNZ       block
-	MOVQ      56(AX), CX
-	ADDQ      CX, 104(AX)
-	MOVQ      72(AX), CX
-	ADDQ      CX, 112(AX)
-	DECQ      120(AX)
+	ADDQ      56(AX), CX
+	ADDQ      72(AX), DX
+	DECQ      BX
 	JNZ       row
 	MOVQ      48(AX), CX
-	ADDQ      CX, 144(AX)
+	ADDQ      CX, 120(AX)
 	MOVQ      64(AX), CX
-	ADDQ      CX, 152(AX)
+	ADDQ      CX, 128(AX)
 	DECQ      (AX)
 	JNZ       plane
 	VZEROUPPER

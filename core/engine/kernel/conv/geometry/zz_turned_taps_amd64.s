@@ -7,54 +7,50 @@
 TEXT ·turnTapsAVX2(SB), NOSPLIT, $0-8
 	MOVQ tapRows+0(FP), AX
 	MOVQ 32(AX), CX
-	MOVQ CX, 144(AX)
+	MOVQ CX, 120(AX)
 	MOVQ 40(AX), CX
-	MOVQ CX, 152(AX)
+	MOVQ CX, 128(AX)
 
 plane:
-	MOVQ 144(AX), CX
-	MOVQ CX, 104(AX)
-	MOVQ 152(AX), CX
-	MOVQ CX, 112(AX)
-	MOVQ 8(AX), CX
-	MOVQ CX, 120(AX)
+	MOVQ 120(AX), CX
+	MOVQ 128(AX), DX
+	MOVQ 8(AX), BX
 
 row:
-	MOVQ 88(AX), CX
-	MOVQ 96(AX), DX
-	MOVQ 16(AX), DX
+	MOVQ 88(AX), SI
+	MOVQ 96(AX), DI
+	MOVQ 16(AX), DI
 
 block:
-	MOVQ (CX), BX
-	MOVQ 8(CX), SI
-	ADDQ 104(AX), BX
-	ADDQ 112(AX), SI
-	MOVQ 136(AX), DI
-	MOVQ 24(AX), R8
-	MOVQ 80(AX), R9
-	MOVQ 128(AX), R10
+	MOVQ (SI), R8
+	MOVQ 8(SI), R9
+	ADDQ CX, R8
+	ADDQ DX, R9
+	MOVQ 112(AX), R10
+	MOVQ 24(AX), R11
+	MOVQ 104(AX), R12
 
 group:
-	MOVQ        (DI), R11
-	ADDQ        BX, R11
-	MOVQ        (R10), R12
-	MOVQ        32(R10), R13
-	VMOVUPS     (R11)(R12*1), X0
-	VINSERTF128 $0x01, (R11)(R13*1), Y0, Y0
-	MOVQ        8(R10), R12
-	MOVQ        40(R10), R13
-	VMOVUPS     (R11)(R12*1), X1
-	VINSERTF128 $0x01, (R11)(R13*1), Y1, Y1
-	MOVQ        16(R10), R12
-	MOVQ        48(R10), R13
-	VMOVUPS     (R11)(R12*1), X2
-	VINSERTF128 $0x01, (R11)(R13*1), Y2, Y2
-	MOVQ        24(R10), R12
-	MOVQ        56(R10), R13
-	VMOVUPS     (R11)(R12*1), X3
-	VINSERTF128 $0x01, (R11)(R13*1), Y3, Y3
-	MOVQ        8(DI), R11
-	ADDQ        SI, R11
+	MOVQ        (R10), R13
+	ADDQ        R8, R13
+	MOVQ        (R12), R14
+	VMOVUPS     (R13)(R14*1), X0
+	MOVQ        32(R12), R14
+	VINSERTF128 $0x01, (R13)(R14*1), Y0, Y0
+	MOVQ        8(R12), R14
+	VMOVUPS     (R13)(R14*1), X1
+	MOVQ        40(R12), R14
+	VINSERTF128 $0x01, (R13)(R14*1), Y1, Y1
+	MOVQ        16(R12), R14
+	VMOVUPS     (R13)(R14*1), X2
+	MOVQ        48(R12), R14
+	VINSERTF128 $0x01, (R13)(R14*1), Y2, Y2
+	MOVQ        24(R12), R14
+	VMOVUPS     (R13)(R14*1), X3
+	MOVQ        56(R12), R14
+	VINSERTF128 $0x01, (R13)(R14*1), Y3, Y3
+	MOVQ        8(R10), R13
+	ADDQ        R9, R13
 	VUNPCKLPS   Y1, Y0, Y4
 	VUNPCKHPS   Y1, Y0, Y1
 	VUNPCKLPS   Y3, Y2, Y5
@@ -63,29 +59,27 @@ group:
 	VUNPCKHPD   Y5, Y4, Y5
 	VUNPCKLPD   Y3, Y1, Y4
 	VUNPCKHPD   Y3, Y1, Y3
-	VMOVUPS     Y6, (R11)
-	ADDQ        R9, R11
-	VMOVUPS     Y5, (R11)
-	ADDQ        R9, R11
-	VMOVUPS     Y4, (R11)
-	ADDQ        R9, R11
-	VMOVUPS     Y3, (R11)
-	ADDQ        $0x10, DI
-	DECQ        R8
+	VMOVUPS     Y6, (R13)
+	ADDQ        80(AX), R13
+	VMOVUPS     Y5, (R13)
+	ADDQ        80(AX), R13
+	VMOVUPS     Y4, (R13)
+	ADDQ        80(AX), R13
+	VMOVUPS     Y3, (R13)
+	ADDQ        $0x10, R10
+	DECQ        R11
 	JNZ         group
-	ADDQ        $0x30, CX
-	DECQ        DX
+	ADDQ        $0x30, SI
+	DECQ        DI
 	JNZ         block
-	MOVQ        56(AX), CX
-	ADDQ        CX, 104(AX)
-	MOVQ        72(AX), CX
-	ADDQ        CX, 112(AX)
-	DECQ        120(AX)
+	ADDQ        56(AX), CX
+	ADDQ        72(AX), DX
+	DECQ        BX
 	JNZ         row
 	MOVQ        48(AX), CX
-	ADDQ        CX, 144(AX)
+	ADDQ        CX, 120(AX)
 	MOVQ        64(AX), CX
-	ADDQ        CX, 152(AX)
+	ADDQ        CX, 128(AX)
 	DECQ        (AX)
 	JNZ         plane
 	VZEROUPPER

@@ -15,9 +15,8 @@ const (
 	twSrc, twDst, twSrcPlane, twSrcRow = 32, 40, 48, 56
 	twDstPlane, twDstRow, twTap        = 64, 72, 80
 	twTable, twOrders                  = 88, 96
-	twSrcAt, twDstAt, twLeft           = 104, 112, 120
-	twPixels, twGroups                 = 128, 136
-	twSrcPlaneAt, twDstPlaneAt         = 144, 152
+	twPixels, twGroups                 = 104, 112
+	twSrcPlaneAt, twDstPlaneAt         = 120, 128
 	tbSrc, tbDst, tbLanes              = 0, 8, 16
 )
 
@@ -51,19 +50,20 @@ func tapBlocks(a *isa.Asm, t reg.GPVirtual, body func(from, to, table, orders re
 	field := func(offset int) operand.Mem { return operand.Mem{Base: t, Disp: offset} }
 	copyFields(a, t, [2]int{twSrc, twSrcPlaneAt}, [2]int{twDst, twDstPlaneAt})
 	a.Label("plane")
-	copyFields(a, t, [2]int{twSrcPlaneAt, twSrcAt}, [2]int{twDstPlaneAt, twDstAt}, [2]int{twRows, twLeft})
+	src, dst, rows := a.Field(t, twSrcPlaneAt), a.Field(t, twDstPlaneAt), a.Field(t, twRows)
 	a.Label("row")
 	table, orders, blocks, from, to := a.Field(t, twTable), a.Field(t, twOrders), a.Field(t, twBlocks), a.GP64(), a.GP64()
 	a.Label("block")
 	a.MOVQ(operand.Mem{Base: table, Disp: tbSrc}, from)
 	a.MOVQ(operand.Mem{Base: table, Disp: tbDst}, to)
-	a.ADDQ(field(twSrcAt), from)
-	a.ADDQ(field(twDstAt), to)
+	a.ADDQ(src, from)
+	a.ADDQ(dst, to)
 	body(from, to, table, orders)
 	a.Advance(operand.U8(tapBlock), table)
 	a.CountDown(blocks, "block")
-	addFields(a, t, [2]int{twSrcRow, twSrcAt}, [2]int{twDstRow, twDstAt})
-	a.CountDown(field(twLeft), "row")
+	a.ADDQ(field(twSrcRow), src)
+	a.ADDQ(field(twDstRow), dst)
+	a.CountDown(rows, "row")
 	addFields(a, t, [2]int{twSrcPlane, twSrcPlaneAt}, [2]int{twDstPlane, twDstPlaneAt})
 	a.CountDown(field(twPlanes), "plane")
 	a.Ret()
@@ -115,23 +115,23 @@ func turnTaps(a *isa.Asm) {
 		"copies what each tap of a row sees of rows of planes: of eight pixels, for four taps after the other. It may write seven elements behind a row.")
 	t := a.Gp("tapRows")
 	tapBlocks(a, t, func(from, to, _, _ reg.GPVirtual) {
-		groups, left, next, pixels := a.Field(t, twGroups), a.Field(t, twTaps), a.Field(t, twTap), a.Field(t, twPixels)
+		groups, left, pixels := a.Field(t, twGroups), a.Field(t, twTaps), a.Field(t, twPixels)
 		a.Label("group")
-		at, p, q := a.Field(groups, 0), a.GP64(), a.GP64()
+		at, p := a.Field(groups, 0), a.GP64()
 		a.ADDQ(from, at)
 		v := a.Vecs(4)
 		for i := range v {
 			a.MOVQ(operand.Mem{Base: pixels, Disp: 8 * i}, p)
-			a.MOVQ(operand.Mem{Base: pixels, Disp: 8 * (i + len(v))}, q)
 			a.VMOVUPS(isa.Offset(at, p, 0), v[i].AsX())
-			a.VINSERTF128(operand.U8(1), isa.Offset(at, q, 0), v[i], v[i])
+			a.MOVQ(operand.Mem{Base: pixels, Disp: 8 * (i + len(v))}, p)
+			a.VINSERTF128(operand.U8(1), isa.Offset(at, p, 0), v[i], v[i])
 		}
 		row := a.Field(groups, 8)
 		a.ADDQ(to, row)
 		for i, tap := range a.TransposeFours(v) {
 			a.Move(tap, operand.Mem{Base: row})
 			if i < len(v)-1 {
-				a.ADDQ(next, row)
+				a.ADDQ(operand.Mem{Base: t, Disp: twTap}, row)
 			}
 		}
 		a.Advance(operand.U8(16), groups)
