@@ -4,6 +4,7 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/cost"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
+	"github.com/trainctl/trainctl/core/engine/kernel/gemm"
 )
 
 // What the algorithm does beside tiles.
@@ -71,7 +72,7 @@ func forwardTerms(p *geometry.Shape) cost.Terms {
 func viewForwardTerms(p *geometry.Shape) cost.Terms {
 	v, out, plane := p.InputViews(), p.K/p.GroupCount(), p.OutH()*p.OutW()
 	vectors := p.N * kernel.CeilDiv(plane, kernel.Block)
-	t := cost.Tiles(vectors, p.PatchSize(), out)
+	t := tilesOf(kernel.Block, vectors, p.PatchSize(), out)
 	if cost.Scatters(out, plane, v.Channels, v.Elems()/v.Channels) {
 		t[scattered] = float64(vectors * (out + v.Channels))
 	}
@@ -87,6 +88,17 @@ func copyTerms(t *cost.Terms, p *geometry.Shape, v *geometry.Views) {
 	t[viewCopies] = float64(p.N * vectors)
 }
 
+// tilesOf is cost.TilesOf. The products of three or four rows take longer because sums wait for the ones before; fewer rows are
+// computed several tiles at a time.
+func tilesOf(lanes, vectors, in, out int) cost.Terms {
+	const waiting = 1.25
+	t := cost.TilesOf(lanes, vectors, in, out)
+	if rows := gemm.EvenRows(out, gemm.TileOf(lanes).Rows); rows == 3 || rows == 4 {
+		t[cost.Steps] *= waiting
+	}
+	return t
+}
+
 // share is a part of a whole that may be 0.
 func share(part, whole int) float64 { return float64(part) / float64(max(1, whole)) }
 
@@ -95,7 +107,7 @@ func share(part, whole int) float64 { return float64(part) / float64(max(1, whol
 func tileTerms(taps int, seen float64, f *geometry.Frame, out, oh, ow int) cost.Terms {
 	lanes, in := lanesOf(taps, f, out, oh, ow), f.Channels*taps
 	vectors, gathered := vectorsOf(lanes, f, out, oh, ow), 0
-	t := cost.TilesOf(lanes, vectors, in, out)
+	t := tilesOf(lanes, vectors, in, out)
 	if spread(lanes, f, out, oh, ow) > 0 {
 		gathered = out * oh
 	} else {
