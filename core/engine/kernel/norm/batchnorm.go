@@ -20,7 +20,7 @@ func BatchNormStatsOf[T kernel.Float](lo, hi, n, c, hw int, x, mean, variance []
 		columnStats(lo, hi, n, c, kernel.As32(x), kernel.As32(mean), kernel.As32(variance))
 		return
 	}
-	if statsInPixels[T](n, hw) {
+	if inPixels[T](n, hw) {
 		pixelStats(lo, hi, n, c, hw, kernel.As32(x), kernel.As32(mean), kernel.As32(variance))
 		return
 	}

@@ -9,18 +9,15 @@ import (
 // many planes are one stream, and nothing is summed across a vector before the last row. Each pixel gets the factors of its channel.
 
 const (
-	mostPixels      = 32   // of a plane in columns: of more, fewer planes are a block, and its rows shorter
-	mostPixelsStats = 64   // the same for statistics, which take one pass over a single tensor
-	leastImages     = 8    // that pay for the factors of pixels
-	mostColumns     = 1024 // whose factors and sums the L1 cache holds
-	leastColumns    = 256  // of a block, where two passes over more do not fit into the L2 cache: rows that are shorter come as slowly
+	mostPixels   = 15   // of a plane in columns: planes that fill a vector come from memory faster one after the other
+	leastImages  = 8    // that pay for the factors of pixels
+	mostColumns  = 1024 // whose factors and sums the L1 cache holds
+	leastColumns = 256  // of a block, where two passes over more do not fit into the L2 cache: rows that are shorter come as slowly
 )
 
-// inPixels reports whether planes of hw pixels are processed by columns, and statsInPixels whether their statistics are.
-func inPixels[T kernel.Float](n, hw int) bool { return hw <= mostPixels && statsInPixels[T](n, hw) }
-
-func statsInPixels[T kernel.Float](n, hw int) bool {
-	return 1 < hw && hw <= mostPixelsStats && n >= leastImages && kernel.HasVectors[T]()
+// inPixels reports whether planes of hw pixels are processed by columns.
+func inPixels[T kernel.Float](n, hw int) bool {
+	return 1 < hw && hw <= mostPixels && n >= leastImages && kernel.HasVectors[T]()
 }
 
 // pixelChannels is the most channels of a block of columns.
