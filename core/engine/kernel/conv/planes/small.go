@@ -14,8 +14,8 @@ import (
 // that see nothing are left out. Planes of up to eight rows of eight pixels that have results of a vector with stride 2 are four vectors, two of even rows
 // and two of odd ones: a tap sees pixels of either.
 type small struct {
-	p       *geometry.Shape
-	in, out int // pixels
+	p       geometry.Shape // a copy, so that the caller's stays on its stack
+	in, out int            // pixels
 	table   []smallTap
 	even    int // taps that see even rows, of planes in rows; behind them are those that see odd ones
 	images  int // of a call, at most
@@ -114,7 +114,7 @@ func smallTaps(p *geometry.Shape) int {
 
 // newSmall lists the taps in scratch: what pixels of y see of x, or, if those of dx are computed, what these see of dy.
 func newSmall(p *geometry.Shape, toInput bool, scratch []float32) (s small, rest []float32) {
-	s = small{p: p, in: p.H * p.W, out: p.OutH() * p.OutW(), images: smallImages}
+	s = small{p: *p, in: p.H * p.W, out: p.OutH() * p.OutW(), images: smallImages}
 	rest = aligned(scratch)
 	s.table = unsafe.Slice((*smallTap)(unsafe.Pointer(&rest[0])), p.R*p.S)[:0]
 	rest = rest[p.R*p.S*smallTapElems:]
@@ -139,7 +139,7 @@ func place(row, column, parity int) int {
 
 // list appends the taps through which pixels of y see some of x, whose place at gives, unless it is -1; or the way back.
 func (s *small) list(at func(row, column int) int, back bool) {
-	p := s.p
+	p := &s.p
 	for tap := range p.R * p.S {
 		t := smallTap{at: int32(4 * tap)}
 		for to := range s.out {
@@ -165,7 +165,7 @@ func (s *small) list(at func(row, column int) int, back bool) {
 
 // call is that for images from n on, whose planes have in pixels of x and out pixels of y.
 func (s *small) call(n, in, out int, x, y []float32) smallPlanes {
-	p := s.p
+	p := &s.p
 	t := smallPlanes{
 		x: &x[n*p.C*in], y: &y[n*p.C*out], xImage: 4 * p.C * in, yImage: 4 * p.C * out, planes: p.C, xPlane: 4 * in, yPlane: 4 * out,
 		taps: len(s.table), table: &s.table[0], weightsPlane: 4 * p.R * p.S, maskY: uint16(1<<out - 1),
