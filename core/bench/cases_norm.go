@@ -97,7 +97,8 @@ func groupNormShape(s *norm.GroupShape) string {
 }
 
 func groupNorm(s norm.GroupShape) Kernel {
-	k := rowNorm("group norm", s.N*s.Groups, s.C*s.HW/s.Groups, 7, 2, func(x, y, mean, invstd, gamma, beta []float32) {
+	gamma, beta := ones(s.C), zeros(s.C)
+	k := rowNorm("group norm", s.N*s.Groups, s.C*s.HW/s.Groups, 7, 2, func(x, y, mean, invstd, _, _ []float32) {
 		norm.GroupNorm(&s, x, gamma, beta, 1e-5, y, mean, invstd)
 	})
 	k.Shape = groupNormShape(&s)
@@ -105,8 +106,8 @@ func groupNorm(s norm.GroupShape) Kernel {
 }
 
 func groupNormGrad(s norm.GroupShape) Kernel {
-	dy, dgamma := random(s.N*s.C*s.HW), zeros(s.C)
-	k := rowNorm("group norm grad", s.N*s.Groups, s.C*s.HW/s.Groups, 12, 3, func(x, dx, mean, invstd, gamma, dbeta []float32) {
+	dy, gamma, dgamma, dbeta := random(s.N*s.C*s.HW), ones(s.C), zeros(s.C), zeros(s.C)
+	k := rowNorm("group norm grad", s.N*s.Groups, s.C*s.HW/s.Groups, 12, 3, func(x, dx, mean, invstd, _, _ []float32) {
 		norm.GroupNormGradOf(0, s.Groups, &s, x, dy, mean, invstd, gamma, dx, dgamma, dbeta, false)
 	})
 	k.Shape = groupNormShape(&s)
