@@ -40,7 +40,7 @@ func noAllocs[T kernel.Float](t *testing.T) {
 	const n, c, hw = 2, 3, 16
 	x, y, z := kerneltest.Random[T](1, n*c*hw), kerneltest.Random[T](2, n*c*hw), kerneltest.Random[T](3, n*c*hw)
 	a, b, d, e := kerneltest.Random[T](4, c*hw), kerneltest.Random[T](5, c*hw), kerneltest.Random[T](6, c*hw), kerneltest.Random[T](7, c*hw)
-	idx, mask := make([]int32, n*c*hw), make([]uint8, n*c*hw)
+	idx, mask, room := make([]int32, n*c*hw), make([]uint8, n*c*hw), make([]T, n*c*hw)
 	p := pool.Shape{N: n, C: c, H: 4, W: 4, R: 2, S: 2, StrideH: 2, StrideW: 2}
 	for name, f := range map[string]func(){
 		"batch norm": func() {
@@ -61,6 +61,10 @@ func noAllocs[T kernel.Float](t *testing.T) {
 			s := norm.GroupShape{N: n, C: c, HW: hw, Groups: 1}
 			norm.GroupNorm(&s, x, a, b, 1e-5, y, d, e)
 			norm.GroupNormGradOf(0, s.Groups, &s, x, y, d, e, a, z, a, b, true)
+		},
+		"batch norm, ReLU and pooling": func() {
+			norm.BatchNormReLUPool(&p, x, a, b, d, e, y, idx, room)
+			norm.BatchNormReLUPoolGradOf(0, c, &p, x, y, y, false, idx, a, b, d, e, z, d, e, nil, true)
 		},
 		"pooling": func() {
 			pool.MaxPool2D(&p, x, y, idx, nil)

@@ -76,11 +76,11 @@ func (s columns) addMoments(rows int, x, center, sums, squares []float32) {
 	clear(squares)
 	vectors, rest, tail := s.width()
 	InFours(rows, func(r, rows int) {
-		run := vecColumnMoments
 		if rows%4 == 0 {
-			run = vecColumnMomentsFours
+			vecColumnMomentsFours(rows, &x[r*s.stride], vectors, rest, tail, &center[0], &sums[0], &squares[0], 4*s.stride)
+		} else {
+			vecColumnMoments(rows, &x[r*s.stride], vectors, rest, tail, &center[0], &sums[0], &squares[0], 4*s.stride)
 		}
-		run(rows, &x[r*s.stride], vectors, rest, tail, &center[0], &sums[0], &squares[0], 4*s.stride)
 	})
 }
 
@@ -105,18 +105,20 @@ func (s columns) addSums(rows int, x, y, dy, mean, d, sums, dots []float32) {
 	clear(dots)
 	vectors, rest, tail := s.width()
 	InFours(rows, func(r, rows int) {
-		at := r * s.stride
-		plain, relu, stored := vecColumnSums, vecReLUColumnSums, vecReLUColumnSumsTo
-		if rows%4 == 0 {
-			plain, relu, stored = vecColumnSumsFours, vecReLUColumnSumsFours, vecReLUColumnSumsToFours
-		}
-		switch {
+		at, fours := r*s.stride, rows%4 == 0
+		switch { // calls of functions in variables would move the sums to the heap
+		case y == nil && fours:
+			vecColumnSumsFours(rows, &x[at], &dy[at], vectors, rest, tail, &mean[0], &sums[0], &dots[0], 4*s.stride)
 		case y == nil:
-			plain(rows, &x[at], &dy[at], vectors, rest, tail, &mean[0], &sums[0], &dots[0], 4*s.stride)
+			vecColumnSums(rows, &x[at], &dy[at], vectors, rest, tail, &mean[0], &sums[0], &dots[0], 4*s.stride)
+		case d == nil && fours:
+			vecReLUColumnSumsFours(rows, &x[at], &dy[at], &y[at], vectors, rest, tail, &mean[0], &sums[0], &dots[0], 4*s.stride)
 		case d == nil:
-			relu(rows, &x[at], &dy[at], &y[at], vectors, rest, tail, &mean[0], &sums[0], &dots[0], 4*s.stride)
+			vecReLUColumnSums(rows, &x[at], &dy[at], &y[at], vectors, rest, tail, &mean[0], &sums[0], &dots[0], 4*s.stride)
+		case fours:
+			vecReLUColumnSumsToFours(rows, &x[at], &dy[at], &y[at], &d[at], vectors, rest, tail, &mean[0], &sums[0], &dots[0], 4*s.stride)
 		default:
-			stored(rows, &x[at], &dy[at], &y[at], &d[at], vectors, rest, tail, &mean[0], &sums[0], &dots[0], 4*s.stride)
+			vecReLUColumnSumsTo(rows, &x[at], &dy[at], &y[at], &d[at], vectors, rest, tail, &mean[0], &sums[0], &dots[0], 4*s.stride)
 		}
 	})
 }

@@ -175,9 +175,9 @@ func (g *poolGrad[T]) widens(i int) bool {
 	return g.half.wideX != nil && !(g.half.strips && directStrips(g.p, i))
 }
 
-// tileOf points the tile at planes that begin with one.
-func (g *poolGrad[T]) tileOf(x, y, dy []T, idx []int32, dx []T, each []poolPlane) *poolGradTile {
-	t := &g.tile
+// tileOf is a copy of the tile for planes that begin with one: the tile itself must not keep what is on a caller's stack.
+func (g *poolGrad[T]) tileOf(x, y, dy []T, idx []int32, dx []T, each []poolPlane) poolGradTile {
+	t := g.tile
 	t.x, t.y, t.dy, t.idx, t.dx = kernel.Ptr32(x), kernel.Ptr32(y), kernel.Ptr32(dy), &idx[0], kernel.Ptr32(dx)
 	t.planes, t.each = len(each), &each[0]
 	return t
@@ -252,7 +252,8 @@ func (g *poolGrad[T]) sumsPlane(n, lo, j int, mean T) (sum, dot float64) {
 	switch {
 	case g.vectors > 0:
 		each := [1]poolPlane{{mean: float32(mean)}}
-		g.tileOf(x, y, dy, idx, x, each[:]).sums(g.vectors)
+		t := g.tileOf(x, y, dy, idx, x, each[:])
+		t.sums(g.vectors)
 		return float64(each[0].sum), float64(each[0].dot)
 	case g.inStrips:
 		return runStrips(&g.strip, stripSums, kernel.As32(x), kernel.As32(y), kernel.As32(dy), idx, kernel.As32(x))
@@ -281,7 +282,8 @@ func (g *poolGrad[T]) input(lo, count int, mean []T, f *poolFactors[T]) (totals 
 		}
 		if g.vectors > 0 {
 			x, y, dy, idx, dx := g.planes(n, lo, 0)
-			g.tileOf(x, y, dy, idx, dx, each).grad(g.vectors)
+			t := g.tileOf(x, y, dy, idx, dx, each)
+			t.grad(g.vectors)
 			for j := range each {
 				totals[j] += float64(each[j].sum)
 			}

@@ -76,13 +76,31 @@ func (t *poolGradTile) set(p *pool.Shape) (vectors int) {
 	return vectors
 }
 
-// sums and grad are the passes over runs of so many vectors.
+// sums and grad are the passes over runs of so many vectors. A call through a table would move the tile to the heap.
 func (t *poolGradTile) sums(vectors int) {
-	[]func(*poolGradTile){vecNormPoolSums1, vecNormPoolSums2, vecNormPoolSums3, vecNormPoolSums4}[vectors-1](t)
+	switch vectors {
+	case 1:
+		vecNormPoolSums1(t)
+	case 2:
+		vecNormPoolSums2(t)
+	case 3:
+		vecNormPoolSums3(t)
+	default:
+		vecNormPoolSums4(t)
+	}
 }
 
 func (t *poolGradTile) grad(vectors int) {
-	[]func(*poolGradTile){vecNormPoolGrad1, vecNormPoolGrad2, vecNormPoolGrad3, vecNormPoolGrad4}[vectors-1](t)
+	switch vectors {
+	case 1:
+		vecNormPoolGrad1(t)
+	case 2:
+		vecNormPoolGrad2(t)
+	case 3:
+		vecNormPoolGrad3(t)
+	default:
+		vecNormPoolGrad4(t)
+	}
 }
 
 // poolStrip is a call of the vector kernels for registers of 8 lanes: up to 8 columns of pooled
@@ -166,7 +184,7 @@ const (
 )
 
 // pool is the forward pass over planes from number i of a batch on, where x, y and idx begin, with the factors of each.
-func (t *poolStrip) pool(p *pool.Shape, i int, f []pool.NormFactors, x, y []float32, idx []int32) {
+func (t poolStrip) pool(p *pool.Shape, i int, f []pool.NormFactors, x, y []float32, idx []int32) {
 	const most = 4096 // elements that stay in the L1 cache from one strip to the next
 	in, out, step := p.H*p.W, p.OutH()*p.OutW(), len(f)
 	if p.W > 2*stripLanes {
@@ -178,7 +196,7 @@ func (t *poolStrip) pool(p *pool.Shape, i int, f []pool.NormFactors, x, y []floa
 			t.planes--
 		}
 		t.factors = &f[j]
-		runStrips(t, stripPool, x[j*in:], y[j*out:], nil, idx[j*out:], nil)
+		runStrips(&t, stripPool, x[j*in:], y[j*out:], nil, idx[j*out:], nil)
 	}
 }
 

@@ -35,14 +35,17 @@ func HalfNormPoolScratch(p *pool.Shape) int {
 func BatchNormReLUPoolHalf(d tensor.DType, p *pool.Shape, x []uint16, mean, invstd, gamma, beta []float32, y []uint16, idx []int32, scratch []float32) {
 	in, out, planes := p.H*p.W, p.OutH()*p.OutW(), p.N*p.C
 	normal, room := scratch[:in], scratch[in:]
-	var s poolStrip
+	var (
+		s poolStrip
+		f pool.NormFactors
+	)
 	first := 0
 	if strips(p) {
 		s.set(p, d, 1)
+		s.planes, s.factors = 1, &f
 		for ; first < planes && directStrips(p, first); first++ {
-			f := pool.NormFactors{Mean: mean[first%p.C]}
+			f.Mean = mean[first%p.C]
 			f.Scale, f.Shift = affine(first%p.C, invstd, gamma, beta)
-			s.planes, s.factors = 1, &f
 			runStrips(&s, stripPool, x[first*in:], y[first*out:], nil, idx[first*out:], nil)
 		}
 	}

@@ -35,8 +35,8 @@ type pixels struct {
 	channels, hw int
 }
 
-func newPixels(n, c, hw, channels int) *pixels {
-	return &pixels{columns{n, c * hw, channels * hw}, channels, hw}
+func newPixels(n, c, hw, channels int) pixels {
+	return pixels{columns{n, c * hw, channels * hw}, channels, hw}
 }
 
 // spread gives every pixel the factor of its channel.
@@ -69,7 +69,7 @@ func pixelStats(lo, hi, n, c, hw int, x, mean, variance []float32) {
 // pixelMoments are the moments of channels. They are measured in one pass from a center: the mean of a channel's first plane, and then
 // that of the rows before.
 type pixelMoments struct {
-	*pixels
+	pixels
 	ms                    [mostChannels]moments
 	near, sum, square     channelValues
 	center, sums, squares pixelValues
@@ -127,7 +127,7 @@ func (m *pixelMoments) measure(rows int, x []float32) {
 }
 
 // pixelSums is columnSums of the pixels of a few channels.
-func pixelSums(p *pixels, x, y, dy, mean, d []float32) (sums, dots [mostChannels]float64) {
+func pixelSums(p pixels, x, y, dy, mean, d []float32) (sums, dots [mostChannels]float64) {
 	var center, sum, dot pixelValues
 	var foldedSum, foldedDot channelValues
 	p.spread(mean, &center)
@@ -145,7 +145,7 @@ func pixelSums(p *pixels, x, y, dy, mean, d []float32) (sums, dots [mostChannels
 }
 
 // pixelInput is columnInput with the factors of channels.
-func pixelInput(p *pixels, x, y, dy, mean, meanDy, slope, scale, dx []float32) {
+func pixelInput(p pixels, x, y, dy, mean, meanDy, slope, scale, dx []float32) {
 	if p.hw == 1 {
 		columnInput(p.columns, x, y, dy, mean, meanDy, slope, scale, dx)
 		return

@@ -33,35 +33,32 @@ func (p *Shape) Halves() bool {
 // maxPlanesHalving is MaxPlane of planes that lie side by side, for 2×2 windows that do not overlap.
 func maxPlanesHalving(p *Shape, planes int, x, y []float32, idx []int32) {
 	var t poolTile
-	p.together(planes, func(i, n int) {
-		t.planes = n
+	for i, step := 0, p.together(planes); i < planes; i += step {
+		t.planes = min(step, planes-i)
 		t.run(p, i, x, y, idx)
-	})
+	}
 }
 
 // NormPlanesHalving is the same behind batch norm and ReLU, with factors for each plane.
 func NormPlanesHalving(p *Shape, factors []NormFactors, x, y []float32, idx []int32) {
 	var t poolTile
-	p.together(len(factors), func(i, n int) {
-		t.planes, t.factors = n, &factors[i]
+	for i, step := 0, p.together(len(factors)); i < len(factors); i += step {
+		t.planes, t.factors = min(step, len(factors)-i), &factors[i]
 		t.run(p, i, x, y, idx)
-	})
+	}
 }
 
-// together calls f for planes that a kernel takes in one call, with the first and their number: none whose last
-// row is left out, and no more than stay in the L1 cache from one strip to the next.
-func (p *Shape) together(planes int, f func(i, n int)) {
+// together is how many of the planes a kernel takes in one call: none whose last row is left out, and no more than stay in the
+// L1 cache from one strip to the next.
+func (p *Shape) together(planes int) int {
 	const most = 4096
-	step := planes
 	switch {
 	case p.H%2 != 0:
-		step = 1
+		return 1
 	case p.W/2 > kernel.Lanes():
-		step = max(1, most/(p.H*p.W))
+		return max(1, most/(p.H*p.W))
 	}
-	for i := 0; i < planes; i += step {
-		f(i, min(step, planes-i))
-	}
+	return planes
 }
 
 // run pools planes from number i on in strips of one vector of outputs.
