@@ -30,8 +30,8 @@ const (
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:   {cost.Steps: 0.909, cost.Calls: 14.3, frameVectors: 4.6, splitRows: 14.2, splitElems: 1.69, joinedRows: 6.68, gatheredRows: 3.71, packedTaps: 4.77, dotSteps: 1.04, dotMasked: 0.994, dotCalls: 50.7, scattered: 0.6},
-	kernel.AVX512: {cost.Steps: 0.9, cost.Calls: 50, cost.Stores: 0.5, frameVectors: 4.42, splitRows: 11.7, splitElems: 1.9, joinedRows: 7.06, gatheredRows: 2.92, packedTaps: 4.05, dotSteps: 1.17, dotMasked: 0.652, dotSums: 5.91, scattered: 0.242, viewSteps: 0.862, viewCalls: 171, viewImages: 9.11, viewRows: 1.35, viewCopies: 1.87},
+	kernel.AVX2:   {cost.Steps: 0.893, cost.Calls: 11.4, cost.Stores: 0.313, frameVectors: 3.97, splitRows: 11.7, splitElems: 2.02, joinedRows: 5.77, gatheredRows: 4.29, packedTaps: 4.97, dotSteps: 1.05, dotMasked: 1.03, dotCalls: 48.4, scattered: 1.2},
+	kernel.AVX512: {cost.Steps: 0.894, cost.Calls: 26.4, cost.Stores: 0.926, frameVectors: 4.41, splitRows: 9.95, splitElems: 2.23, joinedRows: 6.54, gatheredRows: 2.64, packedTaps: 3.98, dotSteps: 1.17, dotMasked: 0.671, dotSums: 5.65, scattered: 0.331, viewSteps: 0.866, viewCalls: 175, viewImages: 8.11, viewRows: 1.96, viewCopies: 1.51},
 }
 
 // Terms counts what a direction of p does. See package cost.

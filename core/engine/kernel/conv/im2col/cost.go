@@ -22,8 +22,8 @@ const (
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:   {cost.Steps: 0.757, cost.Stores: 3.84, packed: 0.632, products: 1110, frameRows: 25.1, tapRows: 5.3, tapVectors: 12, blockRows: 9.37, blockElems: 2.87, transposed: 3.07},
-	kernel.AVX512: {cost.Steps: 0.743, cost.Stores: 6.4, packed: 0.512, products: 578, frameRows: 10.4, frameElems: 1.65, tapBands: 24, tapVectors: 3.22, blockRows: 9.69, blockElems: 2.24, transposed: 1.47},
+	kernel.AVX2:   {cost.Steps: 0.764, cost.Stores: 3.85, packed: 0.641, products: 1.13e+03, frameRows: 28.2, tapRows: 5, tapVectors: 12, blockRows: 7.22, blockElems: 2.5, transposed: 1.72},
+	kernel.AVX512: {cost.Steps: 0.761, cost.Stores: 6.3, packed: 0.509, products: 545, frameRows: 9.93, frameElems: 1.45, tapBands: 19.2, tapVectors: 3.81, blockRows: 10.7, blockElems: 2.02, transposed: 0.728},
 }
 
 // Terms counts what a direction of p does. See package cost.

@@ -20,12 +20,16 @@ const (
 	dotSums                      // sums that these give
 	noted                        // elements of tables of these, for all groups
 	apart                        // vectors or values of x, in weight gradients, that lie a line of the cache or more from those before
+	scattered                    // steps whose weights lie so far from those before that few places of the L1 cache hold them
 )
+
+// scatters is the distance in bytes from which weights are scattered.
+const scatters = 1 << 10
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:   {cost.Steps: 1.12, cost.Stores: 0.816, loaded: 2.86, stored: 3.83, packed: 0.325, pieces: 60.3, turned: 0.477, directions: 2850, dotSteps: 1.08, dotCalls: 64.2, noted: 2.06, apart: 0.0765},
-	kernel.AVX512: {cost.Steps: 1.07, cost.Stores: 7.83, loaded: 5.49, stored: 2.22, packed: 0.32, pieces: 33.8, turned: 0.352, directions: 520, dotSteps: 1.33, dotCalls: 181, dotSums: 7.55, apart: 0.528},
+	kernel.AVX2:   {cost.Steps: 1.04, cost.Stores: 0.489, loaded: 2.54, stored: 3.71, packed: 0.27, pieces: 62.2, turned: 0.493, directions: 2.86e+03, dotSteps: 1.02, dotCalls: 45.1, noted: 1.68, apart: 0.0686, scattered: 2.73},
+	kernel.AVX512: {cost.Steps: 0.979, cost.Stores: 5.15, loaded: 5.04, stored: 4.25, packed: 0.284, pieces: 37.9, turned: 0.431, directions: 805, dotSteps: 1.22, dotCalls: 147, dotSums: 11.6, apart: 0.463, scattered: 2.17},
 }
 
 // Terms counts what a direction of p does. See package cost.
@@ -82,6 +86,9 @@ func (c *pass) count(t *cost.Terms) {
 		chunks := float64(kernel.CeilDiv(c.channels, max(1, gemm.BlockK/(h.N*w.N))))
 		tiles := vectors * float64(h.Pixels*w.Pixels) * chunks
 		t[cost.Steps] += vectors * products * float64(c.outs) / float64(height) * stepCycles(height, max(1, seeingAll(&w.Axis)))
+		if h.N*w.N == 1 && 4*height*c.p.R*c.p.S >= scatters {
+			t[scattered] += vectors * products * panels
+		}
 		t[cost.Stores] += tiles * float64(c.outs)
 	})
 	size := c.cut(lanes)

@@ -19,8 +19,8 @@ const (
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:   {products: 0.66, dots: 0.562, pairs: 0.556, pairDots: 0.407, transposed: 2.4, strips: 85, calls: 45.7},
-	kernel.AVX512: {products: 0.855, dots: 0.914, pairs: 0.43, pairDots: 0.642, transposed: 4.13, strips: 96.3, calls: 44.7},
+	kernel.AVX2:   {products: 0.655, dots: 0.539, pairs: 0.534, pairDots: 0.382, transposed: 2.34, strips: 86.6, calls: 46.7},
+	kernel.AVX512: {products: 0.842, dots: 0.895, pairs: 0.458, pairDots: 0.602, transposed: 3.91, strips: 104, calls: 44.6},
 }
 
 // Terms counts what a direction of p does. See package cost.

@@ -30,8 +30,8 @@ const (
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:   {cost.Steps: 0.946, cost.Calls: 40.5, products: 1.09, planeCalls: 31.4, frameRows: 0.662, frameVectors: 1.98, splitRows: 14.3, splitElems: 1.47, resultRows: 4.38, dots: 1.17, dotCalls: 56.3, packed: 0.38, stored: 2.46, spread: 3.18, columns: 3.41, strides: 1.49, stridePlanes: 5.36},
-	kernel.AVX512: {cost.Steps: 0.9, cost.Calls: 152, products: 0.763, planeCalls: 298, frameRows: 0.673, frameVectors: 1.76, splitRows: 12.8, splitElems: 1.75, resultRows: 2.14, dots: 1.16, dotCalls: 75.4, packed: 0.474, stored: 2.66, spread: 2.53, columns: 6.13, strides: 1.5, stridePlanes: 6.2, wideProducts: 0.436, wideTiles: 16.4, wideSteps: 5.17},
+	kernel.AVX2:   {cost.Steps: 0.959, cost.Calls: 28.3, products: 1.1, planeCalls: 4.33, frameRows: 0.6, frameVectors: 2.07, splitRows: 14.6, splitElems: 1.5, resultRows: 3.76, dots: 1.2, dotCalls: 54.1, packed: 0.367, stored: 2.57, spread: 3.35, columns: 3.34, strides: 1.48, stridePlanes: 5.86},
+	kernel.AVX512: {cost.Steps: 0.893, cost.Calls: 161, products: 0.765, planeCalls: 306, frameRows: 0.36, frameVectors: 2.09, splitRows: 13.3, splitElems: 1.82, resultRows: 2.39, dots: 1.24, dotCalls: 43.5, packed: 0.456, strides: 1.5, stridePlanes: 6.2, stored: 2.51, spread: 2.47, wideProducts: 0.422, wideTiles: 18.5, wideSteps: 5.44},
 }
 
 // Terms counts what a direction of p does. See package cost.

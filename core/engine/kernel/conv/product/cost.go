@@ -36,8 +36,8 @@ const (
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:   {cost.Steps: 0.955, cost.Calls: 1.73, tapBlocks: 3.04, tapPicks: 1.9, packedWeights: 0.273, packedPixels: 2.69, deepVectors: 2.03, matrices: 528, partRows: 0.317, scattered: 0.304, streamed: 0.089, pairedRows: 5.1, pairedVectors: 4.43, panels: 116, shortSums: 1.75, runs: 261},
-	kernel.AVX512: {cost.Steps: 0.939, cost.Calls: 31.8, tapBlocks: 11.8, tapPicks: 2.92, packedWeights: 0.281, packedPixels: 2.35, deepVectors: 3.21, matrices: 250, partRows: 0.697, scattered: 0.107, streamed: 1.04, pairedRows: 3.8, pairedVectors: 3, panels: 71.8, shortSums: 1.69, runs: 76.3},
+	kernel.AVX2:   {cost.Steps: 0.966, cost.Calls: 8.05, tapBlocks: 0.598, tapPicks: 2.35, packedWeights: 0.245, packedPixels: 2.37, deepVectors: 2.1, matrices: 640, partRows: 0.985, scattered: 0.525, streamed: 0.777, pairedRows: 3.46, pairedVectors: 5.72, panels: 20.7, shortSums: 0.734, runs: 391},
+	kernel.AVX512: {cost.Steps: 0.943, cost.Calls: 45.3, cost.Stores: 0.18, tapBlocks: 6.9, tapPicks: 2.42, packedWeights: 0.263, packedPixels: 3.11, deepVectors: 3.3, matrices: 562, partRows: 0.856, scattered: 0.17, streamed: 5.67, pairedRows: 2.87, pairedVectors: 9.65, shortSums: 0.508, runs: 343},
 }
 
 // Terms counts what a direction of p does. See package cost.

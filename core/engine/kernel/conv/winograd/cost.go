@@ -21,8 +21,8 @@ const (
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:   {picked: 0.903, pickedPixels: 0.723, pickedWeights: 3.53, spreadPixels: 1.1},
-	kernel.AVX512: {picked: 0.778, pickedPixels: 0.788, pickedWeights: 4.16, spreadPixels: 1.1},
+	kernel.AVX2:   {picked: 0.904, pickedPixels: 0.732, pickedWeights: 3.71, spreadPixels: 1.1},
+	kernel.AVX512: {picked: 0.727, pickedPixels: 0.836, pickedWeights: 4.54, spreadPixels: 1.1},
 }
 
 // Saves reports whether tiles save so many products that nothing else is faster. Filters of 1x1 save none.
@@ -43,8 +43,8 @@ func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 
 // LanesRates is the cycles of what LanesGradWeight does.
 var LanesRates = cost.Rates{
-	kernel.AVX2:   {tapSteps: 0.939, tapCalls: 5.75, frameRows: 4.09, transposed: 0.269, tapSums: 1.07},
-	kernel.AVX512: {tapSteps: 0.928, frameRows: 10.9, transposed: 0.271, tapSums: 2.26},
+	kernel.AVX2:   {tapSteps: 0.938, frameRows: 9.25, transposed: 0.265, tapSums: 1.86},
+	kernel.AVX512: {tapSteps: 0.935, tapCalls: 0.376, frameRows: 7.55, transposed: 0.28, tapSums: 1.94},
 }
 
 // LanesTerms counts what LanesGradWeight does.
