@@ -198,7 +198,8 @@ func (g *ProcessGroup) listen(ctx context.Context, restart bool) (endpoint []byt
 func (g *ProcessGroup) exchange(ctx context.Context, what string, own []byte, failure error) ([][]byte, error) {
 	m := message{Value: own, Node: g.Node}
 	if failure != nil {
-		m.Failure, m.Again, m.Blames = brief(failure), Replaceable(failure), blamed(failure)
+		m.Failure, m.Again = brief(failure), Replaceable(failure)
+		m.Blames, m.Closed = blamed(failure)
 	}
 	b, err := json.Marshal(m)
 	if err != nil {
@@ -237,31 +238,32 @@ type message struct {
 	Failure string `json:",omitempty"`
 	Again   bool   `json:",omitempty"` // a new plugin may do better
 	Blames  []int  `json:",omitempty"` // ranks that it did not reach
+	Closed  []int  `json:",omitempty"` // ranks that closed a connection
 	Node    int    `json:",omitempty"`
 }
 
-// blamed are the ranks that a failure is about.
-func blamed(err error) []int {
+// blamed are the ranks that a failure is about: those that were not reached, or one that closed the connection.
+func blamed(err error) (missing, closed []int) {
 	var stall *sdk.StallError
 	var peer *sdk.PeerError
 	switch {
 	case errors.As(err, &stall):
-		return stall.Missing
+		return stall.Missing, nil
 	case errors.As(err, &peer):
-		return []int{peer.Peer}
+		return nil, []int{peer.Peer}
 	}
-	return nil
+	return nil, nil
 }
 
 // odd is the rank without which the others may form a group, -1 if none is known: the one that most others did not reach, of
-// several that on the last node, because node 0 may host the job's store. All ranks find the same one. why says who
-// blames it.
+// several that on the last node, because node 0 may host the job's store. A rank that fails closes its connections, so those on the other
+// end do not blame it for that. All ranks find the same one. why says who blames it.
 func odd(all []message) (rank int, why string) {
 	rank, most := -1, 0
 	for r := range all {
 		var by []string
 		for other, m := range all {
-			if other != r && slices.Contains(m.Blames, r) {
+			if other != r && (slices.Contains(m.Blames, r) || all[r].Failure == "" && slices.Contains(m.Closed, r)) {
 				by = append(by, fmt.Sprint(other))
 			}
 		}

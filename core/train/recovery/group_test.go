@@ -43,6 +43,27 @@ func TestOddRank(t *testing.T) {
 	}
 }
 
+// A rank that did not reach another one closes its connections: those that see that could reach it.
+func TestOddRankAmongClosedConnections(t *testing.T) {
+	failed := func(missing, closed []int) message { return message{Failure: "no", Blames: missing, Closed: closed} }
+	for _, test := range []struct {
+		all []message
+		odd int
+		why string
+	}{
+		{[]message{failed(nil, []int{1}), failed([]int{2}, nil), failed([]int{1}, nil)}, 2, "1"},
+		{[]message{failed(nil, []int{1}), {}, failed(nil, []int{1})}, 1, "0, 2"}, // it does not know of it
+		{[]message{failed(nil, []int{1}), failed(nil, nil), {}}, -1, ""},         // its plugin died
+	} {
+		for i := range test.all {
+			test.all[i].Node = i
+		}
+		if rank, why := odd(test.all); rank != test.odd || why != test.why {
+			t.Errorf("%+v: rank %d, which %q cannot reach, want %d and %q", test.all, rank, why, test.odd, test.why)
+		}
+	}
+}
+
 // A connection that cannot be made is no plugin's fault: a new one would not make it either.
 func TestUnreachableNeedsNoNewPlugin(t *testing.T) {
 	if Replaceable(&host.PluginError{Kind: sdk.KindBackend, Cause: &sdk.StallError{Missing: []int{1}}}) {
