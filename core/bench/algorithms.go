@@ -104,7 +104,7 @@ func (o *AlgorithmOptions) cases(shapes []conv.Shape) (all []AlgorithmResult) {
 // measure keeps the shorter times of those that are known and new ones.
 func (a *AlgorithmResult) measure(o *AlgorithmOptions, budget time.Duration) {
 	d := a.direction
-	for alg := conv.Columns; alg <= conv.Interleaved; alg++ {
+	for alg := range conv.Algorithms {
 		if !conv.Takes(&a.Geometry, alg, d.Direction) {
 			continue
 		}

@@ -28,16 +28,16 @@ const (
 	Lanes
 	Images
 	Interleaved
-	algorithms
+	Algorithms // how many there are
 )
 
-var algorithmNames = [algorithms]string{"columns", "direct", "winograd", "product", "planes", "lanes", "images", "interleaved"}
+var algorithmNames = [Algorithms]string{"columns", "direct", "winograd", "product", "planes", "lanes", "images", "interleaved"}
 
 // String is the name that `trainctl bench kernels --algorithms` prints.
 func (a Algorithm) String() string { return algorithmNames[a] }
 
-// forced is what Force asks for, or algorithms.
-var forced = algorithms
+// forced is what Force asks for, or Algorithms.
+var forced = Algorithms
 
 // Force makes convolutions that it can compute use an algorithm, until restore is
 // called. It is for tests and measurements: no convolution may run meanwhile.
@@ -75,7 +75,7 @@ func Takes(p *Shape, a Algorithm, d Direction) bool {
 // the one that the model of package cost finds cheapest. It does not depend on the number of
 // images, so that shares of a batch, and an evaluation, use the same algorithm.
 func Choose(p *Shape, d Direction) Algorithm {
-	if forced < algorithms && Takes(p, forced, d) {
+	if forced < Algorithms && Takes(p, forced, d) {
 		return forced
 	}
 	if kernel.Current() == kernel.Generic {
@@ -96,7 +96,7 @@ func cheapest(p *Shape, d Direction) Algorithm {
 	batch := *p
 	batch.N = images
 	best, least := Columns, 0.0
-	for a := range algorithms {
+	for a := range Algorithms {
 		if !Takes(p, a, d) {
 			continue
 		}

@@ -50,14 +50,14 @@ func TestAlgorithms(t *testing.T) {
 	}
 	kerneltest.AtEachWidth(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(14, 4))
-		taken := [algorithms]int{}
+		taken := [Algorithms]int{}
 		for range rounds {
 			p := randomShape(r)
 			if err := p.Validate(); err != nil {
 				t.Fatalf("%v: %v", &p, err)
 			}
 			d := define(&p)
-			for a := range algorithms {
+			for a := range Algorithms {
 				if a != Winograd && d.test(t, a) {
 					taken[a]++
 				}
@@ -82,7 +82,7 @@ func TestAlgorithms(t *testing.T) {
 func TestOnePixelOfManyImages(t *testing.T) {
 	d := define(&Shape{N: 100, C: 32, H: 4, W: 4, K: 32, R: 4, S: 4, StrideH: 1, StrideW: 1})
 	kerneltest.AtEachLevel(t, func(t *testing.T) {
-		for a := range algorithms {
+		for a := range Algorithms {
 			d.test(t, a)
 		}
 	})

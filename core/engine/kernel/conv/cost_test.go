@@ -29,7 +29,7 @@ type sample struct {
 }
 
 // samples reads the tables of the active level, by algorithm. Threads share the images.
-func samples(t *testing.T) (all [algorithms][]sample) {
+func samples(t *testing.T) (all [Algorithms][]sample) {
 	t.Helper()
 	paths, err := filepath.Glob("../../../bench/testdata/algorithms/" + kernel.Current().String() + "-*.jsonl")
 	if err != nil {
@@ -59,7 +59,7 @@ func samples(t *testing.T) (all [algorithms][]sample) {
 			for _, us := range row.Times {
 				best = min(best, us)
 			}
-			for a := range algorithms {
+			for a := range Algorithms {
 				us, d := row.Times[a.String()], directionOf[row.Kernel]
 				if us == 0 || !Takes(p, a, d) || a == Winograd && winograd.Saves(p) {
 					continue
