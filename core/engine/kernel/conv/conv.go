@@ -59,7 +59,7 @@ func scratch[T kernel.Float](p *Shape, d Direction, columns func(*Shape) int) in
 	case Lanes:
 		return winograd.LanesScratch(p)
 	case Images:
-		return max(images.Scratch(p, d), columns(p))
+		return images.Scratch(p, d)
 	case Winograd:
 		return winograd.DirectionScratch(p, d)
 	case Product:
@@ -84,9 +84,7 @@ func Forward[T kernel.Float](p *Shape, x, w, bias, y, scratch []T) {
 	case Interleaved:
 		interleaved.Forward(p, kernel.As32(x), kernel.As32(w), kernel.As32(bias), kernel.As32(y), kernel.As32(scratch))
 	case Images:
-		if !images.Forward(p, kernel.As32(x), kernel.As32(w), kernel.As32(bias), kernel.As32(y), kernel.As32(scratch)) {
-			im2col.Forward(p, x, w, bias, y, scratch)
-		}
+		images.Forward(p, kernel.As32(x), kernel.As32(w), kernel.As32(bias), kernel.As32(y), kernel.As32(scratch))
 	default:
 		im2col.Forward(p, x, w, bias, y, scratch)
 	}
@@ -106,9 +104,7 @@ func GradInput[T kernel.Float](p *Shape, dy, w, dx, scratch []T) {
 	case Interleaved:
 		interleaved.GradInput(p, kernel.As32(dy), kernel.As32(w), kernel.As32(dx), kernel.As32(scratch))
 	case Images:
-		if !images.GradInput(p, kernel.As32(dy), kernel.As32(w), kernel.As32(dx), kernel.As32(scratch)) {
-			im2col.GradInput(p, dy, w, dx, scratch)
-		}
+		images.GradInput(p, kernel.As32(dy), kernel.As32(w), kernel.As32(dx), kernel.As32(scratch))
 	default:
 		im2col.GradInput(p, dy, w, dx, scratch)
 	}

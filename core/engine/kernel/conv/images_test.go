@@ -57,8 +57,8 @@ func TestImagesInTilesOfEveryHeight(t *testing.T) {
 	}
 }
 
-// TestImagesHaveTheBitsOfColumns computes a batch, and each image of it alone, which package im2col does.
-func TestImagesHaveTheBitsOfColumns(t *testing.T) {
+// TestImagesHaveTheBitsOfOneAlone computes a batch, and each image of it alone, which packages direct and im2col do.
+func TestImagesHaveTheBitsOfOneAlone(t *testing.T) {
 	kerneltest.AtEachLevel(t, func(t *testing.T) {
 		if kernel.Current() == kernel.Generic {
 			t.Skip("plain Go has one algorithm")
@@ -68,6 +68,10 @@ func TestImagesHaveTheBitsOfColumns(t *testing.T) {
 			{N: 19, C: 70, H: 7, W: 9, K: 20, R: 3, S: 3, StrideH: 2, StrideW: 2, PadH: 1, PadW: 1},
 			{N: 10, C: 12, H: 14, W: 13, K: 9, R: 5, S: 4, StrideH: 3, StrideW: 1, PadH: 2, PadW: 2, DilH: 2, Groups: 3},
 			{N: 16, C: 300, H: 4, W: 4, K: 14, R: 1, S: 1, StrideH: 2, StrideW: 2},
+			{N: 23, C: 40, H: 8, W: 9, K: 56, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1, Groups: 8},
+			{N: 13, C: 30, H: 11, W: 10, K: 12, R: 3, S: 5, StrideH: 2, StrideW: 3, PadH: 2, PadW: 4, DilH: 2, Groups: 3},
+			{N: 9, C: 64, H: 7, W: 7, K: 80, R: 2, S: 2, StrideH: 2, StrideW: 1, PadH: 1, Groups: 2}, // sums of 128 and of 160 products
+			{N: 11, C: 8, H: 5, W: 6, K: 6, R: 3, S: 2, StrideH: 1, StrideW: 5, PadH: 4, PadW: 3, Groups: 2},
 		} {
 			d, one := define(&p), p
 			one.N = 1

@@ -10,7 +10,6 @@ import (
 type block struct {
 	*pass
 	lanes               int
-	images              int // in the first of them
 	first, end          int // its rows
 	low, high           int // the rows of the input that these look at
 	firstOut, endOut    int
@@ -39,17 +38,14 @@ func (b *block) load(x []float32) {
 
 // loadPlane transposes n pixels.
 func (b *block) loadPlane(n int, x, to []float32) {
-	whole := 0
-	if b.images == b.lanes {
-		whole = n / b.lanes * b.lanes
-		fromImages(b.lanes, whole, x, b.in.between, to)
-	}
+	whole := n / b.lanes * b.lanes
+	fromImages(b.lanes, whole, x, b.in.between, to)
 	if n > whole {
-		gemm.TransposeStrided(b.lanes, b.images, n-whole, x[whole:], b.in.between, to[whole*b.lanes:], b.lanes)
+		gemm.TransposeStrided(b.lanes, b.lanes, n-whole, x[whole:], b.in.between, to[whole*b.lanes:], b.lanes)
 	}
 }
 
-// start sets the outputs to the bias, or 0, if some see padding alone; the tiles of all others start there.
+// start sets the outputs to the bias, or 0, if some see padding alone, or if the bias is not what sums start at.
 func (b *block) start(bias []float32) {
 	left := b.rows() * b.out.w
 	b.phases(func(h, w geometry.Phase) {
@@ -57,7 +53,7 @@ func (b *block) start(bias []float32) {
 		lo, hi := rowsOf(&h, apart, b.first, b.end)
 		left -= seeingAny(&h.Axis, lo, hi) * seeingAny(&w.Axis, 0, w.Pixels)
 	})
-	if left == 0 {
+	if left == 0 && (b.byRows || bias == nil) {
 		return
 	}
 	n := b.rows() * b.out.w * b.lanes
@@ -84,8 +80,8 @@ func (b *block) store(y []float32) {
 // storePlane transposes n outputs. The last vector of each image begins so early that it ends with them.
 func (b *block) storePlane(n int, from, y []float32) {
 	lanes, between := b.lanes, b.out.between
-	if n < lanes || b.images < lanes {
-		b.storeParts(n, from, y)
+	if n < lanes {
+		b.storeFew(n, from, y)
 		return
 	}
 	toImages(lanes, n/lanes*lanes, from, y, between)
@@ -94,19 +90,17 @@ func (b *block) storePlane(n int, from, y []float32) {
 	}
 }
 
-// storeParts is storePlane for parts of vectors.
-func (b *block) storeParts(n int, from, y []float32) {
+// storeFew is storePlane for less than a vector.
+func (b *block) storeFew(n int, from, y []float32) {
 	lanes := b.lanes
 	square := b.to[(b.endOut-b.firstOut)*b.rows()*b.out.w*lanes:]
-	for i := 0; i < n; i += lanes {
-		gemm.TransposeStrided(lanes, min(lanes, n-i), lanes, from[i*lanes:], lanes, square, lanes)
-		for image := range b.images {
-			copy(y[image*b.out.between+i:][:min(lanes, n-i)], square[image*lanes:])
-		}
+	gemm.TransposeStrided(lanes, n, lanes, from, lanes, square, lanes)
+	for image := range lanes {
+		copy(y[image*b.out.between:][:n], square[image*lanes:])
 	}
 }
 
-// add adds the products of a phase's outputs. A sum takes as many channels at a time as package im2col does.
+// add adds the products of a phase's outputs. A sum takes as many channels at a time as package im2col does, or all if by rows.
 func (b *block) add(h, w *geometry.Phase, packed, bias []float32) {
 	var vert, hori runs
 	apart, _ := b.apart()
@@ -121,11 +115,11 @@ func (b *block) add(h, w *geometry.Phase, packed, bias []float32) {
 			rows := min(height, b.endOut-i)
 			panel := packed[(i*b.channels+ch*rows)*taps:]
 			var start *float32
-			if ch == 0 {
+			switch {
+			case ch == 0 && bias == nil:
 				start = &noBias[0]
-				if bias != nil {
-					start = &bias[i]
-				}
+			case ch == 0 && b.byRows:
+				start = &bias[i]
 			}
 			for _, v := range vert.list() {
 				b.addRows(h, w, &v, &hori, ch, channels, i, rows, panel, start)
@@ -134,19 +128,19 @@ func (b *block) add(h, w *geometry.Phase, packed, bias []float32) {
 	}
 }
 
-// addRows adds the products of some channels with a panel of weights to a run of rows of so many outputs from i on, or
-// starts these at the bias.
+// addRows adds the products of some channels with a panel of weights to a run of rows of so many outputs from i on, or to
+// what these start at.
 func (b *block) addRows(h, w *geometry.Phase, v *run, hori *runs, ch, channels, i, rows int, panel []float32, start *float32) {
 	const bytes = 4
 	apart, beside := b.apart()
 	inLine, outLine := b.in.w*b.lanes, b.out.w*b.lanes
 	t := nestTile{ldc: bytes * b.rows() * outLine, bias: start}
 	for _, u := range hori.list() {
-		t.setLoops(
-			loop{channels, b.p.R * b.p.S * rows, b.seen() * inLine},
-			loop{v.taps, h.EveryTap * b.p.S * rows, h.Axis.Step * inLine},
-			loop{u.taps, w.EveryTap * rows, w.Axis.Step * b.lanes},
-		)
+		outer, middle := loop{channels, b.p.R * b.p.S * rows, b.seen() * inLine}, loop{v.taps, h.EveryTap * b.p.S * rows, h.Axis.Step * inLine}
+		if b.byRows {
+			outer, middle = middle, outer
+		}
+		t.setLoops(outer, middle, loop{u.taps, w.EveryTap * rows, w.Axis.Step * b.lanes})
 		tap := (h.FirstTap+v.first*h.EveryTap)*b.p.S + w.FirstTap + u.first*w.EveryTap
 		column := u.at*w.Axis.Stride + w.Axis.First + u.first*w.Axis.Step
 		row := v.at*h.Axis.Stride + h.Axis.First + v.first*h.Axis.Step - b.low

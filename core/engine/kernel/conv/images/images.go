@@ -2,15 +2,13 @@ package images
 
 import (
 	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/conv/direct"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
 	"github.com/trainctl/trainctl/core/engine/kernel/gemm"
 )
 
-// narrow is the fewest lanes of a vector, and fewest the images that are worth one.
-const (
-	narrow = 8
-	fewest = 4
-)
+// narrow is the fewest lanes of a vector.
+const narrow = 8
 
 // Takes reports whether a convolution can be computed. Those of one channel have kernels of their own elsewhere.
 func Takes(p *geometry.Shape) bool {
@@ -28,6 +26,7 @@ const mostElems = 1 << 17
 type pass struct {
 	p              *geometry.Shape
 	grad           bool
+	byRows         bool // sums take row after row of the taps, each of all channels, and start at the bias, as package direct does
 	channels, outs int
 	in, out        plane
 }
@@ -41,10 +40,12 @@ func (s *plane) pixels() int { return s.h * s.w }
 func newPass(p *geometry.Shape, d geometry.Direction) pass {
 	x, y := plane{p.H, p.W, p.C * p.H * p.W}, plane{p.OutH(), p.OutW(), p.K * p.OutH() * p.OutW()}
 	cg, kg := p.C/p.GroupCount(), p.K/p.GroupCount()
+	c := pass{p: p, channels: cg, outs: kg, in: x, out: y}
 	if d == geometry.ToInput {
-		return pass{p, true, kg, cg, y, x}
+		c = pass{p: p, grad: true, channels: kg, outs: cg, in: y, out: x}
 	}
-	return pass{p, false, cg, kg, x, y}
+	c.byRows = c.channels*p.R*p.S <= gemm.BlockK && direct.Takes(p, d)
+	return c
 }
 
 // phases calls f for the parts of the outputs that see the same taps, but for the edge of the image.
@@ -136,40 +137,45 @@ func Scratch(p *geometry.Shape, d geometry.Direction) int {
 	for lanes := narrow; lanes <= kernel.Lanes(); lanes += narrow {
 		n = max(n, c.blockElems(c.cut(lanes), lanes)+2*lanes*lanes)
 	}
-	return c.packedElems() + n
+	return max(c.packedElems()+n, c.restScratch())
 }
 
-// Forward computes y = conv(x, w) + bias; bias may be nil. It reports false, having done nothing, where images are too few
-// for a vector: package im2col gives the same bits.
-func Forward(p *geometry.Shape, x, w, bias, y, scratch []float32) bool {
-	if p.N < fewest {
-		return false
-	}
-	c := newPass(p, geometry.ToOutput)
-	for g := range p.GroupCount() {
+// Forward computes y = conv(x, w) + bias; bias may be nil.
+func Forward(p *geometry.Shape, x, w, bias, y, scratch []float32) {
+	q := *p
+	c := newPass(&q, geometry.ToOutput)
+	rest := c.split()
+	for g := 0; q.N > 0 && g < p.GroupCount(); g++ {
 		var b []float32
 		if bias != nil {
 			b = bias[g*c.outs:][:c.outs]
 		}
-		packed, rest := scratch[:c.packedElems()], scratch[c.packedElems():]
+		packed, room := scratch[:c.packedElems()], scratch[c.packedElems():]
 		c.packFilters(w[g*c.outs*p.PatchSize():], packed)
-		c.run(x[g*c.channels*c.in.pixels():], packed, b, y[g*c.outs*c.out.pixels():], rest)
+		c.run(x[g*c.channels*c.in.pixels():], packed, b, y[g*c.outs*c.out.pixels():], room)
 	}
-	return true
+	if rest > 0 {
+		x, y = x[q.N*c.in.between:], y[q.N*c.out.between:]
+		q.N = rest
+		c.restForward(x, w, bias, y, scratch)
+	}
 }
 
-// GradInput overwrites dx with the gradient of the input, or reports false as Forward does.
-func GradInput(p *geometry.Shape, dy, w, dx, scratch []float32) bool {
-	if p.N < fewest {
-		return false
-	}
-	c := newPass(p, geometry.ToInput)
-	for g := range p.GroupCount() {
-		packed, rest := scratch[:c.packedElems()], scratch[c.packedElems():]
+// GradInput overwrites dx with the gradient of the input.
+func GradInput(p *geometry.Shape, dy, w, dx, scratch []float32) {
+	q := *p
+	c := newPass(&q, geometry.ToInput)
+	rest := c.split()
+	for g := 0; q.N > 0 && g < p.GroupCount(); g++ {
+		packed, room := scratch[:c.packedElems()], scratch[c.packedElems():]
 		c.packTurned(w[g*c.channels*p.PatchSize():], packed)
-		c.run(dy[g*c.channels*c.in.pixels():], packed, nil, dx[g*c.outs*c.out.pixels():], rest)
+		c.run(dy[g*c.channels*c.in.pixels():], packed, nil, dx[g*c.outs*c.out.pixels():], room)
 	}
-	return true
+	if rest > 0 {
+		dy, dx = dy[q.N*c.in.between:], dx[q.N*c.out.between:]
+		q.N = rest
+		c.restGradInput(dy, w, dx, scratch)
+	}
 }
 
 // packFilters writes the weights as panels, which have for each channel and tap the values of a tile's rows.
@@ -207,16 +213,16 @@ func (c *pass) run(x, packed, bias, y, scratch []float32) {
 		if n < lanes || n-first <= narrow {
 			lanes = narrow
 		}
-		at := max(0, min(first, n-lanes))
+		at := min(first, n-lanes)
 		c.images(lanes, x[at*c.in.between:], packed, bias, y[at*c.out.between:], scratch)
 		first = at + lanes
 	}
 }
 
-// images computes as many images as there are lanes, if there are as many.
+// images computes as many images as there are lanes.
 func (c *pass) images(lanes int, x, packed, bias, y, scratch []float32) {
 	size := c.cut(lanes)
-	b := block{pass: c, lanes: lanes, images: min(lanes, c.p.N)}
+	b := block{pass: c, lanes: lanes}
 	n := size.channels*c.mostSeen(size.rows)*c.in.w*lanes + lanes*lanes // what transposing writes beyond the end
 	b.from, b.to = scratch[:n], scratch[n:]
 	for b.first = 0; b.first < c.out.h; b.first = b.end {

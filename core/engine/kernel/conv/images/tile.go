@@ -18,7 +18,7 @@ type nestTile struct {
 	tiles                int      // beside each other, from the same a; it counts them down
 	bNext, cNext         int      // from one to the next
 	bPair, cPair         int      // from one vector of a pair to the other
-	bias                 *float32 // what each row of c starts at, or nil to add to c
+	bias                 *float32 // what the sums of each row start at, or nil to add them to c
 }
 
 // noBias is where rows start that have none.

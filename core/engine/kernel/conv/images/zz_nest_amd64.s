@@ -8,12 +8,18 @@ TEXT ·nestTile1AVX2(SB), NOSPLIT, $0-8
 	MOVQ nestTile+0(FP), AX
 
 tile:
-	VXORPS Y0, Y0, Y0
-	MOVQ   (AX), CX
-	MOVQ   8(AX), DX
-	MOVQ   56(AX), BX
-	MOVQ   64(AX), SI
-	MOVQ   48(AX), R9
+	VXORPS       Y0, Y0, Y0
+	MOVQ         144(AX), CX
+	TESTQ        CX, CX
+	JZ           started
+	VBROADCASTSS (CX), Y0
+
+started:
+	MOVQ (AX), CX
+	MOVQ 8(AX), DX
+	MOVQ 56(AX), BX
+	MOVQ 64(AX), SI
+	MOVQ 48(AX), R9
 
 outer:
 	MOVQ 40(AX), R8
@@ -39,18 +45,15 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
-	MOVQ         144(AX), DX
-	TESTQ        DX, DX
-	JNZ          write
+	CMPQ         144(AX), $0x00
+	JNE          write
 	VMOVUPS      (CX), Y1
 	VADDPS       Y1, Y0, Y0
 	VMOVUPS      Y0, (CX)
 	JMP          written
 
 write:
-	VBROADCASTSS (DX), Y1
-	VADDPS       Y1, Y0, Y0
-	VMOVUPS      Y0, (CX)
+	VMOVUPS Y0, (CX)
 
 written:
 	MOVQ 112(AX), CX
@@ -68,13 +71,20 @@ TEXT ·nestTile2AVX2(SB), NOSPLIT, $0-8
 	MOVQ nestTile+0(FP), AX
 
 tile:
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	MOVQ   (AX), CX
-	MOVQ   8(AX), DX
-	MOVQ   56(AX), BX
-	MOVQ   64(AX), SI
-	MOVQ   48(AX), R9
+	VXORPS       Y0, Y0, Y0
+	VXORPS       Y1, Y1, Y1
+	MOVQ         144(AX), CX
+	TESTQ        CX, CX
+	JZ           started
+	VBROADCASTSS (CX), Y0
+	VBROADCASTSS 4(CX), Y1
+
+started:
+	MOVQ (AX), CX
+	MOVQ 8(AX), DX
+	MOVQ 56(AX), BX
+	MOVQ 64(AX), SI
+	MOVQ 48(AX), R9
 
 outer:
 	MOVQ 40(AX), R8
@@ -102,9 +112,8 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
-	MOVQ         144(AX), BX
-	TESTQ        BX, BX
-	JNZ          write
+	CMPQ         144(AX), $0x00
+	JNE          write
 	VMOVUPS      (CX), Y2
 	VADDPS       Y2, Y0, Y0
 	VMOVUPS      Y0, (CX)
@@ -115,13 +124,9 @@ inner:
 	JMP          written
 
 write:
-	VBROADCASTSS (BX), Y2
-	VADDPS       Y2, Y0, Y0
-	VMOVUPS      Y0, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 4(BX), Y2
-	VADDPS       Y2, Y1, Y1
-	VMOVUPS      Y1, (CX)
+	VMOVUPS Y0, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y1, (CX)
 
 written:
 	MOVQ 112(AX), CX
@@ -139,14 +144,22 @@ TEXT ·nestTile3AVX2(SB), NOSPLIT, $0-8
 	MOVQ nestTile+0(FP), AX
 
 tile:
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	MOVQ   (AX), CX
-	MOVQ   8(AX), DX
-	MOVQ   56(AX), BX
-	MOVQ   64(AX), SI
-	MOVQ   48(AX), R9
+	VXORPS       Y0, Y0, Y0
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	MOVQ         144(AX), CX
+	TESTQ        CX, CX
+	JZ           started
+	VBROADCASTSS (CX), Y0
+	VBROADCASTSS 4(CX), Y1
+	VBROADCASTSS 8(CX), Y2
+
+started:
+	MOVQ (AX), CX
+	MOVQ 8(AX), DX
+	MOVQ 56(AX), BX
+	MOVQ 64(AX), SI
+	MOVQ 48(AX), R9
 
 outer:
 	MOVQ 40(AX), R8
@@ -176,9 +189,8 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
-	MOVQ         144(AX), BX
-	TESTQ        BX, BX
-	JNZ          write
+	CMPQ         144(AX), $0x00
+	JNE          write
 	VMOVUPS      (CX), Y3
 	VADDPS       Y3, Y0, Y0
 	VMOVUPS      Y0, (CX)
@@ -193,17 +205,11 @@ inner:
 	JMP          written
 
 write:
-	VBROADCASTSS (BX), Y3
-	VADDPS       Y3, Y0, Y0
-	VMOVUPS      Y0, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 4(BX), Y3
-	VADDPS       Y3, Y1, Y1
-	VMOVUPS      Y1, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 8(BX), Y3
-	VADDPS       Y3, Y2, Y2
-	VMOVUPS      Y2, (CX)
+	VMOVUPS Y0, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y1, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y2, (CX)
 
 written:
 	MOVQ 112(AX), CX
@@ -221,15 +227,24 @@ TEXT ·nestTile4AVX2(SB), NOSPLIT, $0-8
 	MOVQ nestTile+0(FP), AX
 
 tile:
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	MOVQ   (AX), CX
-	MOVQ   8(AX), DX
-	MOVQ   56(AX), BX
-	MOVQ   64(AX), SI
-	MOVQ   48(AX), R9
+	VXORPS       Y0, Y0, Y0
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	MOVQ         144(AX), CX
+	TESTQ        CX, CX
+	JZ           started
+	VBROADCASTSS (CX), Y0
+	VBROADCASTSS 4(CX), Y1
+	VBROADCASTSS 8(CX), Y2
+	VBROADCASTSS 12(CX), Y3
+
+started:
+	MOVQ (AX), CX
+	MOVQ 8(AX), DX
+	MOVQ 56(AX), BX
+	MOVQ 64(AX), SI
+	MOVQ 48(AX), R9
 
 outer:
 	MOVQ 40(AX), R8
@@ -261,9 +276,8 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
-	MOVQ         144(AX), BX
-	TESTQ        BX, BX
-	JNZ          write
+	CMPQ         144(AX), $0x00
+	JNE          write
 	VMOVUPS      (CX), Y4
 	VADDPS       Y4, Y0, Y0
 	VMOVUPS      Y0, (CX)
@@ -282,21 +296,13 @@ inner:
 	JMP          written
 
 write:
-	VBROADCASTSS (BX), Y4
-	VADDPS       Y4, Y0, Y0
-	VMOVUPS      Y0, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 4(BX), Y4
-	VADDPS       Y4, Y1, Y1
-	VMOVUPS      Y1, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 8(BX), Y4
-	VADDPS       Y4, Y2, Y2
-	VMOVUPS      Y2, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 12(BX), Y4
-	VADDPS       Y4, Y3, Y3
-	VMOVUPS      Y3, (CX)
+	VMOVUPS Y0, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y1, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y2, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y3, (CX)
 
 written:
 	MOVQ 112(AX), CX
@@ -314,16 +320,26 @@ TEXT ·nestTile5AVX2(SB), NOSPLIT, $0-8
 	MOVQ nestTile+0(FP), AX
 
 tile:
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	MOVQ   (AX), CX
-	MOVQ   8(AX), DX
-	MOVQ   56(AX), BX
-	MOVQ   64(AX), SI
-	MOVQ   48(AX), R9
+	VXORPS       Y0, Y0, Y0
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
+	MOVQ         144(AX), CX
+	TESTQ        CX, CX
+	JZ           started
+	VBROADCASTSS (CX), Y0
+	VBROADCASTSS 4(CX), Y1
+	VBROADCASTSS 8(CX), Y2
+	VBROADCASTSS 12(CX), Y3
+	VBROADCASTSS 16(CX), Y4
+
+started:
+	MOVQ (AX), CX
+	MOVQ 8(AX), DX
+	MOVQ 56(AX), BX
+	MOVQ 64(AX), SI
+	MOVQ 48(AX), R9
 
 outer:
 	MOVQ 40(AX), R8
@@ -357,9 +373,8 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
-	MOVQ         144(AX), BX
-	TESTQ        BX, BX
-	JNZ          write
+	CMPQ         144(AX), $0x00
+	JNE          write
 	VMOVUPS      (CX), Y5
 	VADDPS       Y5, Y0, Y0
 	VMOVUPS      Y0, (CX)
@@ -382,25 +397,15 @@ inner:
 	JMP          written
 
 write:
-	VBROADCASTSS (BX), Y5
-	VADDPS       Y5, Y0, Y0
-	VMOVUPS      Y0, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 4(BX), Y5
-	VADDPS       Y5, Y1, Y1
-	VMOVUPS      Y1, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 8(BX), Y5
-	VADDPS       Y5, Y2, Y2
-	VMOVUPS      Y2, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 12(BX), Y5
-	VADDPS       Y5, Y3, Y3
-	VMOVUPS      Y3, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 16(BX), Y5
-	VADDPS       Y5, Y4, Y4
-	VMOVUPS      Y4, (CX)
+	VMOVUPS Y0, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y1, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y2, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y3, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y4, (CX)
 
 written:
 	MOVQ 112(AX), CX
@@ -418,17 +423,28 @@ TEXT ·nestTile6AVX2(SB), NOSPLIT, $0-8
 	MOVQ nestTile+0(FP), AX
 
 tile:
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	MOVQ   (AX), CX
-	MOVQ   8(AX), DX
-	MOVQ   56(AX), BX
-	MOVQ   64(AX), SI
-	MOVQ   48(AX), R9
+	VXORPS       Y0, Y0, Y0
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
+	VXORPS       Y5, Y5, Y5
+	MOVQ         144(AX), CX
+	TESTQ        CX, CX
+	JZ           started
+	VBROADCASTSS (CX), Y0
+	VBROADCASTSS 4(CX), Y1
+	VBROADCASTSS 8(CX), Y2
+	VBROADCASTSS 12(CX), Y3
+	VBROADCASTSS 16(CX), Y4
+	VBROADCASTSS 20(CX), Y5
+
+started:
+	MOVQ (AX), CX
+	MOVQ 8(AX), DX
+	MOVQ 56(AX), BX
+	MOVQ 64(AX), SI
+	MOVQ 48(AX), R9
 
 outer:
 	MOVQ 40(AX), R8
@@ -464,9 +480,8 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
-	MOVQ         144(AX), BX
-	TESTQ        BX, BX
-	JNZ          write
+	CMPQ         144(AX), $0x00
+	JNE          write
 	VMOVUPS      (CX), Y6
 	VADDPS       Y6, Y0, Y0
 	VMOVUPS      Y0, (CX)
@@ -493,29 +508,17 @@ inner:
 	JMP          written
 
 write:
-	VBROADCASTSS (BX), Y6
-	VADDPS       Y6, Y0, Y0
-	VMOVUPS      Y0, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 4(BX), Y6
-	VADDPS       Y6, Y1, Y1
-	VMOVUPS      Y1, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 8(BX), Y6
-	VADDPS       Y6, Y2, Y2
-	VMOVUPS      Y2, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 12(BX), Y6
-	VADDPS       Y6, Y3, Y3
-	VMOVUPS      Y3, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 16(BX), Y6
-	VADDPS       Y6, Y4, Y4
-	VMOVUPS      Y4, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 20(BX), Y6
-	VADDPS       Y6, Y5, Y5
-	VMOVUPS      Y5, (CX)
+	VMOVUPS Y0, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y1, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y2, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y3, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y4, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y5, (CX)
 
 written:
 	MOVQ 112(AX), CX
@@ -533,18 +536,30 @@ TEXT ·nestTile7AVX2(SB), NOSPLIT, $0-8
 	MOVQ nestTile+0(FP), AX
 
 tile:
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	MOVQ   (AX), CX
-	MOVQ   8(AX), DX
-	MOVQ   56(AX), BX
-	MOVQ   64(AX), SI
-	MOVQ   48(AX), R9
+	VXORPS       Y0, Y0, Y0
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
+	VXORPS       Y5, Y5, Y5
+	VXORPS       Y6, Y6, Y6
+	MOVQ         144(AX), CX
+	TESTQ        CX, CX
+	JZ           started
+	VBROADCASTSS (CX), Y0
+	VBROADCASTSS 4(CX), Y1
+	VBROADCASTSS 8(CX), Y2
+	VBROADCASTSS 12(CX), Y3
+	VBROADCASTSS 16(CX), Y4
+	VBROADCASTSS 20(CX), Y5
+	VBROADCASTSS 24(CX), Y6
+
+started:
+	MOVQ (AX), CX
+	MOVQ 8(AX), DX
+	MOVQ 56(AX), BX
+	MOVQ 64(AX), SI
+	MOVQ 48(AX), R9
 
 outer:
 	MOVQ 40(AX), R8
@@ -582,9 +597,8 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
-	MOVQ         144(AX), BX
-	TESTQ        BX, BX
-	JNZ          write
+	CMPQ         144(AX), $0x00
+	JNE          write
 	VMOVUPS      (CX), Y7
 	VADDPS       Y7, Y0, Y0
 	VMOVUPS      Y0, (CX)
@@ -615,33 +629,19 @@ inner:
 	JMP          written
 
 write:
-	VBROADCASTSS (BX), Y7
-	VADDPS       Y7, Y0, Y0
-	VMOVUPS      Y0, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 4(BX), Y7
-	VADDPS       Y7, Y1, Y1
-	VMOVUPS      Y1, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 8(BX), Y7
-	VADDPS       Y7, Y2, Y2
-	VMOVUPS      Y2, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 12(BX), Y7
-	VADDPS       Y7, Y3, Y3
-	VMOVUPS      Y3, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 16(BX), Y7
-	VADDPS       Y7, Y4, Y4
-	VMOVUPS      Y4, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 20(BX), Y7
-	VADDPS       Y7, Y5, Y5
-	VMOVUPS      Y5, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 24(BX), Y7
-	VADDPS       Y7, Y6, Y6
-	VMOVUPS      Y6, (CX)
+	VMOVUPS Y0, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y1, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y2, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y3, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y4, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y5, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y6, (CX)
 
 written:
 	MOVQ 112(AX), CX
@@ -659,19 +659,32 @@ TEXT ·nestTile8AVX2(SB), NOSPLIT, $0-8
 	MOVQ nestTile+0(FP), AX
 
 tile:
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	MOVQ   (AX), CX
-	MOVQ   8(AX), DX
-	MOVQ   56(AX), BX
-	MOVQ   64(AX), SI
-	MOVQ   48(AX), R9
+	VXORPS       Y0, Y0, Y0
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
+	VXORPS       Y5, Y5, Y5
+	VXORPS       Y6, Y6, Y6
+	VXORPS       Y7, Y7, Y7
+	MOVQ         144(AX), CX
+	TESTQ        CX, CX
+	JZ           started
+	VBROADCASTSS (CX), Y0
+	VBROADCASTSS 4(CX), Y1
+	VBROADCASTSS 8(CX), Y2
+	VBROADCASTSS 12(CX), Y3
+	VBROADCASTSS 16(CX), Y4
+	VBROADCASTSS 20(CX), Y5
+	VBROADCASTSS 24(CX), Y6
+	VBROADCASTSS 28(CX), Y7
+
+started:
+	MOVQ (AX), CX
+	MOVQ 8(AX), DX
+	MOVQ 56(AX), BX
+	MOVQ 64(AX), SI
+	MOVQ 48(AX), R9
 
 outer:
 	MOVQ 40(AX), R8
@@ -711,9 +724,8 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
-	MOVQ         144(AX), BX
-	TESTQ        BX, BX
-	JNZ          write
+	CMPQ         144(AX), $0x00
+	JNE          write
 	VMOVUPS      (CX), Y8
 	VADDPS       Y8, Y0, Y0
 	VMOVUPS      Y0, (CX)
@@ -748,37 +760,21 @@ inner:
 	JMP          written
 
 write:
-	VBROADCASTSS (BX), Y8
-	VADDPS       Y8, Y0, Y0
-	VMOVUPS      Y0, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 4(BX), Y8
-	VADDPS       Y8, Y1, Y1
-	VMOVUPS      Y1, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 8(BX), Y8
-	VADDPS       Y8, Y2, Y2
-	VMOVUPS      Y2, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 12(BX), Y8
-	VADDPS       Y8, Y3, Y3
-	VMOVUPS      Y3, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 16(BX), Y8
-	VADDPS       Y8, Y4, Y4
-	VMOVUPS      Y4, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 20(BX), Y8
-	VADDPS       Y8, Y5, Y5
-	VMOVUPS      Y5, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 24(BX), Y8
-	VADDPS       Y8, Y6, Y6
-	VMOVUPS      Y6, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 28(BX), Y8
-	VADDPS       Y8, Y7, Y7
-	VMOVUPS      Y7, (CX)
+	VMOVUPS Y0, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y1, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y2, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y3, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y4, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y5, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y6, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y7, (CX)
 
 written:
 	MOVQ 112(AX), CX
@@ -796,20 +792,34 @@ TEXT ·nestTile9AVX2(SB), NOSPLIT, $0-8
 	MOVQ nestTile+0(FP), AX
 
 tile:
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	MOVQ   (AX), CX
-	MOVQ   8(AX), DX
-	MOVQ   56(AX), BX
-	MOVQ   64(AX), SI
-	MOVQ   48(AX), R9
+	VXORPS       Y0, Y0, Y0
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
+	VXORPS       Y5, Y5, Y5
+	VXORPS       Y6, Y6, Y6
+	VXORPS       Y7, Y7, Y7
+	VXORPS       Y8, Y8, Y8
+	MOVQ         144(AX), CX
+	TESTQ        CX, CX
+	JZ           started
+	VBROADCASTSS (CX), Y0
+	VBROADCASTSS 4(CX), Y1
+	VBROADCASTSS 8(CX), Y2
+	VBROADCASTSS 12(CX), Y3
+	VBROADCASTSS 16(CX), Y4
+	VBROADCASTSS 20(CX), Y5
+	VBROADCASTSS 24(CX), Y6
+	VBROADCASTSS 28(CX), Y7
+	VBROADCASTSS 32(CX), Y8
+
+started:
+	MOVQ (AX), CX
+	MOVQ 8(AX), DX
+	MOVQ 56(AX), BX
+	MOVQ 64(AX), SI
+	MOVQ 48(AX), R9
 
 outer:
 	MOVQ 40(AX), R8
@@ -851,9 +861,8 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
-	MOVQ         144(AX), BX
-	TESTQ        BX, BX
-	JNZ          write
+	CMPQ         144(AX), $0x00
+	JNE          write
 	VMOVUPS      (CX), Y9
 	VADDPS       Y9, Y0, Y0
 	VMOVUPS      Y0, (CX)
@@ -892,41 +901,23 @@ inner:
 	JMP          written
 
 write:
-	VBROADCASTSS (BX), Y9
-	VADDPS       Y9, Y0, Y0
-	VMOVUPS      Y0, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 4(BX), Y9
-	VADDPS       Y9, Y1, Y1
-	VMOVUPS      Y1, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 8(BX), Y9
-	VADDPS       Y9, Y2, Y2
-	VMOVUPS      Y2, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 12(BX), Y9
-	VADDPS       Y9, Y3, Y3
-	VMOVUPS      Y3, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 16(BX), Y9
-	VADDPS       Y9, Y4, Y4
-	VMOVUPS      Y4, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 20(BX), Y9
-	VADDPS       Y9, Y5, Y5
-	VMOVUPS      Y5, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 24(BX), Y9
-	VADDPS       Y9, Y6, Y6
-	VMOVUPS      Y6, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 28(BX), Y9
-	VADDPS       Y9, Y7, Y7
-	VMOVUPS      Y7, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 32(BX), Y9
-	VADDPS       Y9, Y8, Y8
-	VMOVUPS      Y8, (CX)
+	VMOVUPS Y0, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y1, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y2, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y3, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y4, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y5, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y6, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y7, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y8, (CX)
 
 written:
 	MOVQ 112(AX), CX
@@ -944,21 +935,36 @@ TEXT ·nestTile10AVX2(SB), NOSPLIT, $0-8
 	MOVQ nestTile+0(FP), AX
 
 tile:
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	VXORPS Y9, Y9, Y9
-	MOVQ   (AX), CX
-	MOVQ   8(AX), DX
-	MOVQ   56(AX), BX
-	MOVQ   64(AX), SI
-	MOVQ   48(AX), R9
+	VXORPS       Y0, Y0, Y0
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
+	VXORPS       Y5, Y5, Y5
+	VXORPS       Y6, Y6, Y6
+	VXORPS       Y7, Y7, Y7
+	VXORPS       Y8, Y8, Y8
+	VXORPS       Y9, Y9, Y9
+	MOVQ         144(AX), CX
+	TESTQ        CX, CX
+	JZ           started
+	VBROADCASTSS (CX), Y0
+	VBROADCASTSS 4(CX), Y1
+	VBROADCASTSS 8(CX), Y2
+	VBROADCASTSS 12(CX), Y3
+	VBROADCASTSS 16(CX), Y4
+	VBROADCASTSS 20(CX), Y5
+	VBROADCASTSS 24(CX), Y6
+	VBROADCASTSS 28(CX), Y7
+	VBROADCASTSS 32(CX), Y8
+	VBROADCASTSS 36(CX), Y9
+
+started:
+	MOVQ (AX), CX
+	MOVQ 8(AX), DX
+	MOVQ 56(AX), BX
+	MOVQ 64(AX), SI
+	MOVQ 48(AX), R9
 
 outer:
 	MOVQ 40(AX), R8
@@ -1002,9 +1008,8 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
-	MOVQ         144(AX), BX
-	TESTQ        BX, BX
-	JNZ          write
+	CMPQ         144(AX), $0x00
+	JNE          write
 	VMOVUPS      (CX), Y10
 	VADDPS       Y10, Y0, Y0
 	VMOVUPS      Y0, (CX)
@@ -1047,45 +1052,25 @@ inner:
 	JMP          written
 
 write:
-	VBROADCASTSS (BX), Y10
-	VADDPS       Y10, Y0, Y0
-	VMOVUPS      Y0, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 4(BX), Y10
-	VADDPS       Y10, Y1, Y1
-	VMOVUPS      Y1, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 8(BX), Y10
-	VADDPS       Y10, Y2, Y2
-	VMOVUPS      Y2, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 12(BX), Y10
-	VADDPS       Y10, Y3, Y3
-	VMOVUPS      Y3, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 16(BX), Y10
-	VADDPS       Y10, Y4, Y4
-	VMOVUPS      Y4, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 20(BX), Y10
-	VADDPS       Y10, Y5, Y5
-	VMOVUPS      Y5, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 24(BX), Y10
-	VADDPS       Y10, Y6, Y6
-	VMOVUPS      Y6, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 28(BX), Y10
-	VADDPS       Y10, Y7, Y7
-	VMOVUPS      Y7, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 32(BX), Y10
-	VADDPS       Y10, Y8, Y8
-	VMOVUPS      Y8, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 36(BX), Y10
-	VADDPS       Y10, Y9, Y9
-	VMOVUPS      Y9, (CX)
+	VMOVUPS Y0, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y1, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y2, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y3, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y4, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y5, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y6, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y7, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y8, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y9, (CX)
 
 written:
 	MOVQ 112(AX), CX
@@ -1103,22 +1088,38 @@ TEXT ·nestTile11AVX2(SB), NOSPLIT, $0-8
 	MOVQ nestTile+0(FP), AX
 
 tile:
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	VXORPS Y9, Y9, Y9
-	VXORPS Y10, Y10, Y10
-	MOVQ   (AX), CX
-	MOVQ   8(AX), DX
-	MOVQ   56(AX), BX
-	MOVQ   64(AX), SI
-	MOVQ   48(AX), R9
+	VXORPS       Y0, Y0, Y0
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
+	VXORPS       Y5, Y5, Y5
+	VXORPS       Y6, Y6, Y6
+	VXORPS       Y7, Y7, Y7
+	VXORPS       Y8, Y8, Y8
+	VXORPS       Y9, Y9, Y9
+	VXORPS       Y10, Y10, Y10
+	MOVQ         144(AX), CX
+	TESTQ        CX, CX
+	JZ           started
+	VBROADCASTSS (CX), Y0
+	VBROADCASTSS 4(CX), Y1
+	VBROADCASTSS 8(CX), Y2
+	VBROADCASTSS 12(CX), Y3
+	VBROADCASTSS 16(CX), Y4
+	VBROADCASTSS 20(CX), Y5
+	VBROADCASTSS 24(CX), Y6
+	VBROADCASTSS 28(CX), Y7
+	VBROADCASTSS 32(CX), Y8
+	VBROADCASTSS 36(CX), Y9
+	VBROADCASTSS 40(CX), Y10
+
+started:
+	MOVQ (AX), CX
+	MOVQ 8(AX), DX
+	MOVQ 56(AX), BX
+	MOVQ 64(AX), SI
+	MOVQ 48(AX), R9
 
 outer:
 	MOVQ 40(AX), R8
@@ -1164,9 +1165,8 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
-	MOVQ         144(AX), BX
-	TESTQ        BX, BX
-	JNZ          write
+	CMPQ         144(AX), $0x00
+	JNE          write
 	VMOVUPS      (CX), Y11
 	VADDPS       Y11, Y0, Y0
 	VMOVUPS      Y0, (CX)
@@ -1213,49 +1213,27 @@ inner:
 	JMP          written
 
 write:
-	VBROADCASTSS (BX), Y11
-	VADDPS       Y11, Y0, Y0
-	VMOVUPS      Y0, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 4(BX), Y11
-	VADDPS       Y11, Y1, Y1
-	VMOVUPS      Y1, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 8(BX), Y11
-	VADDPS       Y11, Y2, Y2
-	VMOVUPS      Y2, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 12(BX), Y11
-	VADDPS       Y11, Y3, Y3
-	VMOVUPS      Y3, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 16(BX), Y11
-	VADDPS       Y11, Y4, Y4
-	VMOVUPS      Y4, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 20(BX), Y11
-	VADDPS       Y11, Y5, Y5
-	VMOVUPS      Y5, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 24(BX), Y11
-	VADDPS       Y11, Y6, Y6
-	VMOVUPS      Y6, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 28(BX), Y11
-	VADDPS       Y11, Y7, Y7
-	VMOVUPS      Y7, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 32(BX), Y11
-	VADDPS       Y11, Y8, Y8
-	VMOVUPS      Y8, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 36(BX), Y11
-	VADDPS       Y11, Y9, Y9
-	VMOVUPS      Y9, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 40(BX), Y11
-	VADDPS       Y11, Y10, Y10
-	VMOVUPS      Y10, (CX)
+	VMOVUPS Y0, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y1, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y2, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y3, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y4, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y5, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y6, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y7, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y8, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y9, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y10, (CX)
 
 written:
 	MOVQ 112(AX), CX
@@ -1273,23 +1251,40 @@ TEXT ·nestTile12AVX2(SB), NOSPLIT, $0-8
 	MOVQ nestTile+0(FP), AX
 
 tile:
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	VXORPS Y9, Y9, Y9
-	VXORPS Y10, Y10, Y10
-	VXORPS Y11, Y11, Y11
-	MOVQ   (AX), CX
-	MOVQ   8(AX), DX
-	MOVQ   56(AX), BX
-	MOVQ   64(AX), SI
-	MOVQ   48(AX), R9
+	VXORPS       Y0, Y0, Y0
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
+	VXORPS       Y5, Y5, Y5
+	VXORPS       Y6, Y6, Y6
+	VXORPS       Y7, Y7, Y7
+	VXORPS       Y8, Y8, Y8
+	VXORPS       Y9, Y9, Y9
+	VXORPS       Y10, Y10, Y10
+	VXORPS       Y11, Y11, Y11
+	MOVQ         144(AX), CX
+	TESTQ        CX, CX
+	JZ           started
+	VBROADCASTSS (CX), Y0
+	VBROADCASTSS 4(CX), Y1
+	VBROADCASTSS 8(CX), Y2
+	VBROADCASTSS 12(CX), Y3
+	VBROADCASTSS 16(CX), Y4
+	VBROADCASTSS 20(CX), Y5
+	VBROADCASTSS 24(CX), Y6
+	VBROADCASTSS 28(CX), Y7
+	VBROADCASTSS 32(CX), Y8
+	VBROADCASTSS 36(CX), Y9
+	VBROADCASTSS 40(CX), Y10
+	VBROADCASTSS 44(CX), Y11
+
+started:
+	MOVQ (AX), CX
+	MOVQ 8(AX), DX
+	MOVQ 56(AX), BX
+	MOVQ 64(AX), SI
+	MOVQ 48(AX), R9
 
 outer:
 	MOVQ 40(AX), R8
@@ -1337,9 +1332,8 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
-	MOVQ         144(AX), BX
-	TESTQ        BX, BX
-	JNZ          write
+	CMPQ         144(AX), $0x00
+	JNE          write
 	VMOVUPS      (CX), Y12
 	VADDPS       Y12, Y0, Y0
 	VMOVUPS      Y0, (CX)
@@ -1390,53 +1384,29 @@ inner:
 	JMP          written
 
 write:
-	VBROADCASTSS (BX), Y12
-	VADDPS       Y12, Y0, Y0
-	VMOVUPS      Y0, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 4(BX), Y12
-	VADDPS       Y12, Y1, Y1
-	VMOVUPS      Y1, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 8(BX), Y12
-	VADDPS       Y12, Y2, Y2
-	VMOVUPS      Y2, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 12(BX), Y12
-	VADDPS       Y12, Y3, Y3
-	VMOVUPS      Y3, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 16(BX), Y12
-	VADDPS       Y12, Y4, Y4
-	VMOVUPS      Y4, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 20(BX), Y12
-	VADDPS       Y12, Y5, Y5
-	VMOVUPS      Y5, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 24(BX), Y12
-	VADDPS       Y12, Y6, Y6
-	VMOVUPS      Y6, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 28(BX), Y12
-	VADDPS       Y12, Y7, Y7
-	VMOVUPS      Y7, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 32(BX), Y12
-	VADDPS       Y12, Y8, Y8
-	VMOVUPS      Y8, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 36(BX), Y12
-	VADDPS       Y12, Y9, Y9
-	VMOVUPS      Y9, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 40(BX), Y12
-	VADDPS       Y12, Y10, Y10
-	VMOVUPS      Y10, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 44(BX), Y12
-	VADDPS       Y12, Y11, Y11
-	VMOVUPS      Y11, (CX)
+	VMOVUPS Y0, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y1, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y2, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y3, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y4, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y5, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y6, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y7, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y8, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y9, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y10, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y11, (CX)
 
 written:
 	MOVQ 112(AX), CX
@@ -1454,12 +1424,18 @@ TEXT ·nestTile1AVX512(SB), NOSPLIT, $0-8
 	MOVQ nestTile+0(FP), AX
 
 tile:
-	VPXORD Z0, Z0, Z0
-	MOVQ   (AX), CX
-	MOVQ   8(AX), DX
-	MOVQ   56(AX), BX
-	MOVQ   64(AX), SI
-	MOVQ   48(AX), R9
+	VPXORD       Z0, Z0, Z0
+	MOVQ         144(AX), CX
+	TESTQ        CX, CX
+	JZ           started
+	VBROADCASTSS (CX), Z0
+
+started:
+	MOVQ (AX), CX
+	MOVQ 8(AX), DX
+	MOVQ 56(AX), BX
+	MOVQ 64(AX), SI
+	MOVQ 48(AX), R9
 
 outer:
 	MOVQ 40(AX), R8
@@ -1485,18 +1461,15 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
-	MOVQ         144(AX), DX
-	TESTQ        DX, DX
-	JNZ          write
+	CMPQ         144(AX), $0x00
+	JNE          write
 	VMOVUPS      (CX), Z1
 	VADDPS       Z1, Z0, Z0
 	VMOVUPS      Z0, (CX)
 	JMP          written
 
 write:
-	VBROADCASTSS (DX), Z1
-	VADDPS       Z1, Z0, Z0
-	VMOVUPS      Z0, (CX)
+	VMOVUPS Z0, (CX)
 
 written:
 	MOVQ 112(AX), CX
@@ -1514,13 +1487,20 @@ TEXT ·nestTile2AVX512(SB), NOSPLIT, $0-8
 	MOVQ nestTile+0(FP), AX
 
 tile:
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	MOVQ   (AX), CX
-	MOVQ   8(AX), DX
-	MOVQ   56(AX), BX
-	MOVQ   64(AX), SI
-	MOVQ   48(AX), R9
+	VPXORD       Z0, Z0, Z0
+	VPXORD       Z1, Z1, Z1
+	MOVQ         144(AX), CX
+	TESTQ        CX, CX
+	JZ           started
+	VBROADCASTSS (CX), Z0
+	VBROADCASTSS 4(CX), Z1
+
+started:
+	MOVQ (AX), CX
+	MOVQ 8(AX), DX
+	MOVQ 56(AX), BX
+	MOVQ 64(AX), SI
+	MOVQ 48(AX), R9
 
 outer:
 	MOVQ 40(AX), R8
@@ -1548,9 +1528,8 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
-	MOVQ         144(AX), BX
-	TESTQ        BX, BX
-	JNZ          write
+	CMPQ         144(AX), $0x00
+	JNE          write
 	VMOVUPS      (CX), Z2
 	VADDPS       Z2, Z0, Z0
 	VMOVUPS      Z0, (CX)
@@ -1561,13 +1540,9 @@ inner:
 	JMP          written
 
 write:
-	VBROADCASTSS (BX), Z2
-	VADDPS       Z2, Z0, Z0
-	VMOVUPS      Z0, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 4(BX), Z2
-	VADDPS       Z2, Z1, Z1
-	VMOVUPS      Z1, (CX)
+	VMOVUPS Z0, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z1, (CX)
 
 written:
 	MOVQ 112(AX), CX
@@ -1585,14 +1560,22 @@ TEXT ·nestTile3AVX512(SB), NOSPLIT, $0-8
 	MOVQ nestTile+0(FP), AX
 
 tile:
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	MOVQ   (AX), CX
-	MOVQ   8(AX), DX
-	MOVQ   56(AX), BX
-	MOVQ   64(AX), SI
-	MOVQ   48(AX), R9
+	VPXORD       Z0, Z0, Z0
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z2, Z2, Z2
+	MOVQ         144(AX), CX
+	TESTQ        CX, CX
+	JZ           started
+	VBROADCASTSS (CX), Z0
+	VBROADCASTSS 4(CX), Z1
+	VBROADCASTSS 8(CX), Z2
+
+started:
+	MOVQ (AX), CX
+	MOVQ 8(AX), DX
+	MOVQ 56(AX), BX
+	MOVQ 64(AX), SI
+	MOVQ 48(AX), R9
 
 outer:
 	MOVQ 40(AX), R8
@@ -1622,9 +1605,8 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
-	MOVQ         144(AX), BX
-	TESTQ        BX, BX
-	JNZ          write
+	CMPQ         144(AX), $0x00
+	JNE          write
 	VMOVUPS      (CX), Z3
 	VADDPS       Z3, Z0, Z0
 	VMOVUPS      Z0, (CX)
@@ -1639,17 +1621,11 @@ inner:
 	JMP          written
 
 write:
-	VBROADCASTSS (BX), Z3
-	VADDPS       Z3, Z0, Z0
-	VMOVUPS      Z0, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 4(BX), Z3
-	VADDPS       Z3, Z1, Z1
-	VMOVUPS      Z1, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 8(BX), Z3
-	VADDPS       Z3, Z2, Z2
-	VMOVUPS      Z2, (CX)
+	VMOVUPS Z0, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z1, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z2, (CX)
 
 written:
 	MOVQ 112(AX), CX
@@ -1667,15 +1643,24 @@ TEXT ·nestTile4AVX512(SB), NOSPLIT, $0-8
 	MOVQ nestTile+0(FP), AX
 
 tile:
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	MOVQ   (AX), CX
-	MOVQ   8(AX), DX
-	MOVQ   56(AX), BX
-	MOVQ   64(AX), SI
-	MOVQ   48(AX), R9
+	VPXORD       Z0, Z0, Z0
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z2, Z2, Z2
+	VPXORD       Z3, Z3, Z3
+	MOVQ         144(AX), CX
+	TESTQ        CX, CX
+	JZ           started
+	VBROADCASTSS (CX), Z0
+	VBROADCASTSS 4(CX), Z1
+	VBROADCASTSS 8(CX), Z2
+	VBROADCASTSS 12(CX), Z3
+
+started:
+	MOVQ (AX), CX
+	MOVQ 8(AX), DX
+	MOVQ 56(AX), BX
+	MOVQ 64(AX), SI
+	MOVQ 48(AX), R9
 
 outer:
 	MOVQ 40(AX), R8
@@ -1707,9 +1692,8 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
-	MOVQ         144(AX), BX
-	TESTQ        BX, BX
-	JNZ          write
+	CMPQ         144(AX), $0x00
+	JNE          write
 	VMOVUPS      (CX), Z4
 	VADDPS       Z4, Z0, Z0
 	VMOVUPS      Z0, (CX)
@@ -1728,21 +1712,13 @@ inner:
 	JMP          written
 
 write:
-	VBROADCASTSS (BX), Z4
-	VADDPS       Z4, Z0, Z0
-	VMOVUPS      Z0, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 4(BX), Z4
-	VADDPS       Z4, Z1, Z1
-	VMOVUPS      Z1, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 8(BX), Z4
-	VADDPS       Z4, Z2, Z2
-	VMOVUPS      Z2, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 12(BX), Z4
-	VADDPS       Z4, Z3, Z3
-	VMOVUPS      Z3, (CX)
+	VMOVUPS Z0, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z1, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z2, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z3, (CX)
 
 written:
 	MOVQ 112(AX), CX
@@ -1760,16 +1736,26 @@ TEXT ·nestTile5AVX512(SB), NOSPLIT, $0-8
 	MOVQ nestTile+0(FP), AX
 
 tile:
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	MOVQ   (AX), CX
-	MOVQ   8(AX), DX
-	MOVQ   56(AX), BX
-	MOVQ   64(AX), SI
-	MOVQ   48(AX), R9
+	VPXORD       Z0, Z0, Z0
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z2, Z2, Z2
+	VPXORD       Z3, Z3, Z3
+	VPXORD       Z4, Z4, Z4
+	MOVQ         144(AX), CX
+	TESTQ        CX, CX
+	JZ           started
+	VBROADCASTSS (CX), Z0
+	VBROADCASTSS 4(CX), Z1
+	VBROADCASTSS 8(CX), Z2
+	VBROADCASTSS 12(CX), Z3
+	VBROADCASTSS 16(CX), Z4
+
+started:
+	MOVQ (AX), CX
+	MOVQ 8(AX), DX
+	MOVQ 56(AX), BX
+	MOVQ 64(AX), SI
+	MOVQ 48(AX), R9
 
 outer:
 	MOVQ 40(AX), R8
@@ -1803,9 +1789,8 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
-	MOVQ         144(AX), BX
-	TESTQ        BX, BX
-	JNZ          write
+	CMPQ         144(AX), $0x00
+	JNE          write
 	VMOVUPS      (CX), Z5
 	VADDPS       Z5, Z0, Z0
 	VMOVUPS      Z0, (CX)
@@ -1828,25 +1813,15 @@ inner:
 	JMP          written
 
 write:
-	VBROADCASTSS (BX), Z5
-	VADDPS       Z5, Z0, Z0
-	VMOVUPS      Z0, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 4(BX), Z5
-	VADDPS       Z5, Z1, Z1
-	VMOVUPS      Z1, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 8(BX), Z5
-	VADDPS       Z5, Z2, Z2
-	VMOVUPS      Z2, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 12(BX), Z5
-	VADDPS       Z5, Z3, Z3
-	VMOVUPS      Z3, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 16(BX), Z5
-	VADDPS       Z5, Z4, Z4
-	VMOVUPS      Z4, (CX)
+	VMOVUPS Z0, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z1, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z2, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z3, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z4, (CX)
 
 written:
 	MOVQ 112(AX), CX
@@ -1864,17 +1839,28 @@ TEXT ·nestTile6AVX512(SB), NOSPLIT, $0-8
 	MOVQ nestTile+0(FP), AX
 
 tile:
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	MOVQ   (AX), CX
-	MOVQ   8(AX), DX
-	MOVQ   56(AX), BX
-	MOVQ   64(AX), SI
-	MOVQ   48(AX), R9
+	VPXORD       Z0, Z0, Z0
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z2, Z2, Z2
+	VPXORD       Z3, Z3, Z3
+	VPXORD       Z4, Z4, Z4
+	VPXORD       Z5, Z5, Z5
+	MOVQ         144(AX), CX
+	TESTQ        CX, CX
+	JZ           started
+	VBROADCASTSS (CX), Z0
+	VBROADCASTSS 4(CX), Z1
+	VBROADCASTSS 8(CX), Z2
+	VBROADCASTSS 12(CX), Z3
+	VBROADCASTSS 16(CX), Z4
+	VBROADCASTSS 20(CX), Z5
+
+started:
+	MOVQ (AX), CX
+	MOVQ 8(AX), DX
+	MOVQ 56(AX), BX
+	MOVQ 64(AX), SI
+	MOVQ 48(AX), R9
 
 outer:
 	MOVQ 40(AX), R8
@@ -1910,9 +1896,8 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
-	MOVQ         144(AX), BX
-	TESTQ        BX, BX
-	JNZ          write
+	CMPQ         144(AX), $0x00
+	JNE          write
 	VMOVUPS      (CX), Z6
 	VADDPS       Z6, Z0, Z0
 	VMOVUPS      Z0, (CX)
@@ -1939,29 +1924,17 @@ inner:
 	JMP          written
 
 write:
-	VBROADCASTSS (BX), Z6
-	VADDPS       Z6, Z0, Z0
-	VMOVUPS      Z0, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 4(BX), Z6
-	VADDPS       Z6, Z1, Z1
-	VMOVUPS      Z1, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 8(BX), Z6
-	VADDPS       Z6, Z2, Z2
-	VMOVUPS      Z2, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 12(BX), Z6
-	VADDPS       Z6, Z3, Z3
-	VMOVUPS      Z3, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 16(BX), Z6
-	VADDPS       Z6, Z4, Z4
-	VMOVUPS      Z4, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 20(BX), Z6
-	VADDPS       Z6, Z5, Z5
-	VMOVUPS      Z5, (CX)
+	VMOVUPS Z0, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z1, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z2, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z3, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z4, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z5, (CX)
 
 written:
 	MOVQ 112(AX), CX
@@ -1979,18 +1952,30 @@ TEXT ·nestTile7AVX512(SB), NOSPLIT, $0-8
 	MOVQ nestTile+0(FP), AX
 
 tile:
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	MOVQ   (AX), CX
-	MOVQ   8(AX), DX
-	MOVQ   56(AX), BX
-	MOVQ   64(AX), SI
-	MOVQ   48(AX), R9
+	VPXORD       Z0, Z0, Z0
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z2, Z2, Z2
+	VPXORD       Z3, Z3, Z3
+	VPXORD       Z4, Z4, Z4
+	VPXORD       Z5, Z5, Z5
+	VPXORD       Z6, Z6, Z6
+	MOVQ         144(AX), CX
+	TESTQ        CX, CX
+	JZ           started
+	VBROADCASTSS (CX), Z0
+	VBROADCASTSS 4(CX), Z1
+	VBROADCASTSS 8(CX), Z2
+	VBROADCASTSS 12(CX), Z3
+	VBROADCASTSS 16(CX), Z4
+	VBROADCASTSS 20(CX), Z5
+	VBROADCASTSS 24(CX), Z6
+
+started:
+	MOVQ (AX), CX
+	MOVQ 8(AX), DX
+	MOVQ 56(AX), BX
+	MOVQ 64(AX), SI
+	MOVQ 48(AX), R9
 
 outer:
 	MOVQ 40(AX), R8
@@ -2028,9 +2013,8 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
-	MOVQ         144(AX), BX
-	TESTQ        BX, BX
-	JNZ          write
+	CMPQ         144(AX), $0x00
+	JNE          write
 	VMOVUPS      (CX), Z7
 	VADDPS       Z7, Z0, Z0
 	VMOVUPS      Z0, (CX)
@@ -2061,33 +2045,19 @@ inner:
 	JMP          written
 
 write:
-	VBROADCASTSS (BX), Z7
-	VADDPS       Z7, Z0, Z0
-	VMOVUPS      Z0, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 4(BX), Z7
-	VADDPS       Z7, Z1, Z1
-	VMOVUPS      Z1, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 8(BX), Z7
-	VADDPS       Z7, Z2, Z2
-	VMOVUPS      Z2, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 12(BX), Z7
-	VADDPS       Z7, Z3, Z3
-	VMOVUPS      Z3, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 16(BX), Z7
-	VADDPS       Z7, Z4, Z4
-	VMOVUPS      Z4, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 20(BX), Z7
-	VADDPS       Z7, Z5, Z5
-	VMOVUPS      Z5, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 24(BX), Z7
-	VADDPS       Z7, Z6, Z6
-	VMOVUPS      Z6, (CX)
+	VMOVUPS Z0, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z1, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z2, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z3, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z4, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z5, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z6, (CX)
 
 written:
 	MOVQ 112(AX), CX
@@ -2105,19 +2075,32 @@ TEXT ·nestTile8AVX512(SB), NOSPLIT, $0-8
 	MOVQ nestTile+0(FP), AX
 
 tile:
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	MOVQ   (AX), CX
-	MOVQ   8(AX), DX
-	MOVQ   56(AX), BX
-	MOVQ   64(AX), SI
-	MOVQ   48(AX), R9
+	VPXORD       Z0, Z0, Z0
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z2, Z2, Z2
+	VPXORD       Z3, Z3, Z3
+	VPXORD       Z4, Z4, Z4
+	VPXORD       Z5, Z5, Z5
+	VPXORD       Z6, Z6, Z6
+	VPXORD       Z7, Z7, Z7
+	MOVQ         144(AX), CX
+	TESTQ        CX, CX
+	JZ           started
+	VBROADCASTSS (CX), Z0
+	VBROADCASTSS 4(CX), Z1
+	VBROADCASTSS 8(CX), Z2
+	VBROADCASTSS 12(CX), Z3
+	VBROADCASTSS 16(CX), Z4
+	VBROADCASTSS 20(CX), Z5
+	VBROADCASTSS 24(CX), Z6
+	VBROADCASTSS 28(CX), Z7
+
+started:
+	MOVQ (AX), CX
+	MOVQ 8(AX), DX
+	MOVQ 56(AX), BX
+	MOVQ 64(AX), SI
+	MOVQ 48(AX), R9
 
 outer:
 	MOVQ 40(AX), R8
@@ -2157,9 +2140,8 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
-	MOVQ         144(AX), BX
-	TESTQ        BX, BX
-	JNZ          write
+	CMPQ         144(AX), $0x00
+	JNE          write
 	VMOVUPS      (CX), Z8
 	VADDPS       Z8, Z0, Z0
 	VMOVUPS      Z0, (CX)
@@ -2194,37 +2176,21 @@ inner:
 	JMP          written
 
 write:
-	VBROADCASTSS (BX), Z8
-	VADDPS       Z8, Z0, Z0
-	VMOVUPS      Z0, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 4(BX), Z8
-	VADDPS       Z8, Z1, Z1
-	VMOVUPS      Z1, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 8(BX), Z8
-	VADDPS       Z8, Z2, Z2
-	VMOVUPS      Z2, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 12(BX), Z8
-	VADDPS       Z8, Z3, Z3
-	VMOVUPS      Z3, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 16(BX), Z8
-	VADDPS       Z8, Z4, Z4
-	VMOVUPS      Z4, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 20(BX), Z8
-	VADDPS       Z8, Z5, Z5
-	VMOVUPS      Z5, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 24(BX), Z8
-	VADDPS       Z8, Z6, Z6
-	VMOVUPS      Z6, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 28(BX), Z8
-	VADDPS       Z8, Z7, Z7
-	VMOVUPS      Z7, (CX)
+	VMOVUPS Z0, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z1, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z2, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z3, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z4, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z5, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z6, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z7, (CX)
 
 written:
 	MOVQ 112(AX), CX
@@ -2242,20 +2208,34 @@ TEXT ·nestTile9AVX512(SB), NOSPLIT, $0-8
 	MOVQ nestTile+0(FP), AX
 
 tile:
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	MOVQ   (AX), CX
-	MOVQ   8(AX), DX
-	MOVQ   56(AX), BX
-	MOVQ   64(AX), SI
-	MOVQ   48(AX), R9
+	VPXORD       Z0, Z0, Z0
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z2, Z2, Z2
+	VPXORD       Z3, Z3, Z3
+	VPXORD       Z4, Z4, Z4
+	VPXORD       Z5, Z5, Z5
+	VPXORD       Z6, Z6, Z6
+	VPXORD       Z7, Z7, Z7
+	VPXORD       Z8, Z8, Z8
+	MOVQ         144(AX), CX
+	TESTQ        CX, CX
+	JZ           started
+	VBROADCASTSS (CX), Z0
+	VBROADCASTSS 4(CX), Z1
+	VBROADCASTSS 8(CX), Z2
+	VBROADCASTSS 12(CX), Z3
+	VBROADCASTSS 16(CX), Z4
+	VBROADCASTSS 20(CX), Z5
+	VBROADCASTSS 24(CX), Z6
+	VBROADCASTSS 28(CX), Z7
+	VBROADCASTSS 32(CX), Z8
+
+started:
+	MOVQ (AX), CX
+	MOVQ 8(AX), DX
+	MOVQ 56(AX), BX
+	MOVQ 64(AX), SI
+	MOVQ 48(AX), R9
 
 outer:
 	MOVQ 40(AX), R8
@@ -2297,9 +2277,8 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
-	MOVQ         144(AX), BX
-	TESTQ        BX, BX
-	JNZ          write
+	CMPQ         144(AX), $0x00
+	JNE          write
 	VMOVUPS      (CX), Z9
 	VADDPS       Z9, Z0, Z0
 	VMOVUPS      Z0, (CX)
@@ -2338,41 +2317,23 @@ inner:
 	JMP          written
 
 write:
-	VBROADCASTSS (BX), Z9
-	VADDPS       Z9, Z0, Z0
-	VMOVUPS      Z0, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 4(BX), Z9
-	VADDPS       Z9, Z1, Z1
-	VMOVUPS      Z1, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 8(BX), Z9
-	VADDPS       Z9, Z2, Z2
-	VMOVUPS      Z2, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 12(BX), Z9
-	VADDPS       Z9, Z3, Z3
-	VMOVUPS      Z3, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 16(BX), Z9
-	VADDPS       Z9, Z4, Z4
-	VMOVUPS      Z4, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 20(BX), Z9
-	VADDPS       Z9, Z5, Z5
-	VMOVUPS      Z5, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 24(BX), Z9
-	VADDPS       Z9, Z6, Z6
-	VMOVUPS      Z6, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 28(BX), Z9
-	VADDPS       Z9, Z7, Z7
-	VMOVUPS      Z7, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 32(BX), Z9
-	VADDPS       Z9, Z8, Z8
-	VMOVUPS      Z8, (CX)
+	VMOVUPS Z0, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z1, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z2, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z3, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z4, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z5, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z6, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z7, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z8, (CX)
 
 written:
 	MOVQ 112(AX), CX
@@ -2390,21 +2351,36 @@ TEXT ·nestTile10AVX512(SB), NOSPLIT, $0-8
 	MOVQ nestTile+0(FP), AX
 
 tile:
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	MOVQ   (AX), CX
-	MOVQ   8(AX), DX
-	MOVQ   56(AX), BX
-	MOVQ   64(AX), SI
-	MOVQ   48(AX), R9
+	VPXORD       Z0, Z0, Z0
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z2, Z2, Z2
+	VPXORD       Z3, Z3, Z3
+	VPXORD       Z4, Z4, Z4
+	VPXORD       Z5, Z5, Z5
+	VPXORD       Z6, Z6, Z6
+	VPXORD       Z7, Z7, Z7
+	VPXORD       Z8, Z8, Z8
+	VPXORD       Z9, Z9, Z9
+	MOVQ         144(AX), CX
+	TESTQ        CX, CX
+	JZ           started
+	VBROADCASTSS (CX), Z0
+	VBROADCASTSS 4(CX), Z1
+	VBROADCASTSS 8(CX), Z2
+	VBROADCASTSS 12(CX), Z3
+	VBROADCASTSS 16(CX), Z4
+	VBROADCASTSS 20(CX), Z5
+	VBROADCASTSS 24(CX), Z6
+	VBROADCASTSS 28(CX), Z7
+	VBROADCASTSS 32(CX), Z8
+	VBROADCASTSS 36(CX), Z9
+
+started:
+	MOVQ (AX), CX
+	MOVQ 8(AX), DX
+	MOVQ 56(AX), BX
+	MOVQ 64(AX), SI
+	MOVQ 48(AX), R9
 
 outer:
 	MOVQ 40(AX), R8
@@ -2448,9 +2424,8 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
-	MOVQ         144(AX), BX
-	TESTQ        BX, BX
-	JNZ          write
+	CMPQ         144(AX), $0x00
+	JNE          write
 	VMOVUPS      (CX), Z10
 	VADDPS       Z10, Z0, Z0
 	VMOVUPS      Z0, (CX)
@@ -2493,45 +2468,25 @@ inner:
 	JMP          written
 
 write:
-	VBROADCASTSS (BX), Z10
-	VADDPS       Z10, Z0, Z0
-	VMOVUPS      Z0, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 4(BX), Z10
-	VADDPS       Z10, Z1, Z1
-	VMOVUPS      Z1, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 8(BX), Z10
-	VADDPS       Z10, Z2, Z2
-	VMOVUPS      Z2, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 12(BX), Z10
-	VADDPS       Z10, Z3, Z3
-	VMOVUPS      Z3, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 16(BX), Z10
-	VADDPS       Z10, Z4, Z4
-	VMOVUPS      Z4, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 20(BX), Z10
-	VADDPS       Z10, Z5, Z5
-	VMOVUPS      Z5, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 24(BX), Z10
-	VADDPS       Z10, Z6, Z6
-	VMOVUPS      Z6, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 28(BX), Z10
-	VADDPS       Z10, Z7, Z7
-	VMOVUPS      Z7, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 32(BX), Z10
-	VADDPS       Z10, Z8, Z8
-	VMOVUPS      Z8, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 36(BX), Z10
-	VADDPS       Z10, Z9, Z9
-	VMOVUPS      Z9, (CX)
+	VMOVUPS Z0, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z1, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z2, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z3, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z4, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z5, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z6, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z7, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z8, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z9, (CX)
 
 written:
 	MOVQ 112(AX), CX
@@ -2549,22 +2504,38 @@ TEXT ·nestTile11AVX512(SB), NOSPLIT, $0-8
 	MOVQ nestTile+0(FP), AX
 
 tile:
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	VPXORD Z10, Z10, Z10
-	MOVQ   (AX), CX
-	MOVQ   8(AX), DX
-	MOVQ   56(AX), BX
-	MOVQ   64(AX), SI
-	MOVQ   48(AX), R9
+	VPXORD       Z0, Z0, Z0
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z2, Z2, Z2
+	VPXORD       Z3, Z3, Z3
+	VPXORD       Z4, Z4, Z4
+	VPXORD       Z5, Z5, Z5
+	VPXORD       Z6, Z6, Z6
+	VPXORD       Z7, Z7, Z7
+	VPXORD       Z8, Z8, Z8
+	VPXORD       Z9, Z9, Z9
+	VPXORD       Z10, Z10, Z10
+	MOVQ         144(AX), CX
+	TESTQ        CX, CX
+	JZ           started
+	VBROADCASTSS (CX), Z0
+	VBROADCASTSS 4(CX), Z1
+	VBROADCASTSS 8(CX), Z2
+	VBROADCASTSS 12(CX), Z3
+	VBROADCASTSS 16(CX), Z4
+	VBROADCASTSS 20(CX), Z5
+	VBROADCASTSS 24(CX), Z6
+	VBROADCASTSS 28(CX), Z7
+	VBROADCASTSS 32(CX), Z8
+	VBROADCASTSS 36(CX), Z9
+	VBROADCASTSS 40(CX), Z10
+
+started:
+	MOVQ (AX), CX
+	MOVQ 8(AX), DX
+	MOVQ 56(AX), BX
+	MOVQ 64(AX), SI
+	MOVQ 48(AX), R9
 
 outer:
 	MOVQ 40(AX), R8
@@ -2610,9 +2581,8 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
-	MOVQ         144(AX), BX
-	TESTQ        BX, BX
-	JNZ          write
+	CMPQ         144(AX), $0x00
+	JNE          write
 	VMOVUPS      (CX), Z11
 	VADDPS       Z11, Z0, Z0
 	VMOVUPS      Z0, (CX)
@@ -2659,49 +2629,27 @@ inner:
 	JMP          written
 
 write:
-	VBROADCASTSS (BX), Z11
-	VADDPS       Z11, Z0, Z0
-	VMOVUPS      Z0, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 4(BX), Z11
-	VADDPS       Z11, Z1, Z1
-	VMOVUPS      Z1, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 8(BX), Z11
-	VADDPS       Z11, Z2, Z2
-	VMOVUPS      Z2, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 12(BX), Z11
-	VADDPS       Z11, Z3, Z3
-	VMOVUPS      Z3, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 16(BX), Z11
-	VADDPS       Z11, Z4, Z4
-	VMOVUPS      Z4, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 20(BX), Z11
-	VADDPS       Z11, Z5, Z5
-	VMOVUPS      Z5, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 24(BX), Z11
-	VADDPS       Z11, Z6, Z6
-	VMOVUPS      Z6, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 28(BX), Z11
-	VADDPS       Z11, Z7, Z7
-	VMOVUPS      Z7, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 32(BX), Z11
-	VADDPS       Z11, Z8, Z8
-	VMOVUPS      Z8, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 36(BX), Z11
-	VADDPS       Z11, Z9, Z9
-	VMOVUPS      Z9, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 40(BX), Z11
-	VADDPS       Z11, Z10, Z10
-	VMOVUPS      Z10, (CX)
+	VMOVUPS Z0, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z1, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z2, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z3, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z4, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z5, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z6, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z7, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z8, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z9, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z10, (CX)
 
 written:
 	MOVQ 112(AX), CX
@@ -2719,23 +2667,40 @@ TEXT ·nestTile12AVX512(SB), NOSPLIT, $0-8
 	MOVQ nestTile+0(FP), AX
 
 tile:
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	VPXORD Z10, Z10, Z10
-	VPXORD Z11, Z11, Z11
-	MOVQ   (AX), CX
-	MOVQ   8(AX), DX
-	MOVQ   56(AX), BX
-	MOVQ   64(AX), SI
-	MOVQ   48(AX), R9
+	VPXORD       Z0, Z0, Z0
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z2, Z2, Z2
+	VPXORD       Z3, Z3, Z3
+	VPXORD       Z4, Z4, Z4
+	VPXORD       Z5, Z5, Z5
+	VPXORD       Z6, Z6, Z6
+	VPXORD       Z7, Z7, Z7
+	VPXORD       Z8, Z8, Z8
+	VPXORD       Z9, Z9, Z9
+	VPXORD       Z10, Z10, Z10
+	VPXORD       Z11, Z11, Z11
+	MOVQ         144(AX), CX
+	TESTQ        CX, CX
+	JZ           started
+	VBROADCASTSS (CX), Z0
+	VBROADCASTSS 4(CX), Z1
+	VBROADCASTSS 8(CX), Z2
+	VBROADCASTSS 12(CX), Z3
+	VBROADCASTSS 16(CX), Z4
+	VBROADCASTSS 20(CX), Z5
+	VBROADCASTSS 24(CX), Z6
+	VBROADCASTSS 28(CX), Z7
+	VBROADCASTSS 32(CX), Z8
+	VBROADCASTSS 36(CX), Z9
+	VBROADCASTSS 40(CX), Z10
+	VBROADCASTSS 44(CX), Z11
+
+started:
+	MOVQ (AX), CX
+	MOVQ 8(AX), DX
+	MOVQ 56(AX), BX
+	MOVQ 64(AX), SI
+	MOVQ 48(AX), R9
 
 outer:
 	MOVQ 40(AX), R8
@@ -2783,9 +2748,8 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
-	MOVQ         144(AX), BX
-	TESTQ        BX, BX
-	JNZ          write
+	CMPQ         144(AX), $0x00
+	JNE          write
 	VMOVUPS      (CX), Z12
 	VADDPS       Z12, Z0, Z0
 	VMOVUPS      Z0, (CX)
@@ -2836,53 +2800,29 @@ inner:
 	JMP          written
 
 write:
-	VBROADCASTSS (BX), Z12
-	VADDPS       Z12, Z0, Z0
-	VMOVUPS      Z0, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 4(BX), Z12
-	VADDPS       Z12, Z1, Z1
-	VMOVUPS      Z1, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 8(BX), Z12
-	VADDPS       Z12, Z2, Z2
-	VMOVUPS      Z2, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 12(BX), Z12
-	VADDPS       Z12, Z3, Z3
-	VMOVUPS      Z3, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 16(BX), Z12
-	VADDPS       Z12, Z4, Z4
-	VMOVUPS      Z4, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 20(BX), Z12
-	VADDPS       Z12, Z5, Z5
-	VMOVUPS      Z5, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 24(BX), Z12
-	VADDPS       Z12, Z6, Z6
-	VMOVUPS      Z6, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 28(BX), Z12
-	VADDPS       Z12, Z7, Z7
-	VMOVUPS      Z7, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 32(BX), Z12
-	VADDPS       Z12, Z8, Z8
-	VMOVUPS      Z8, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 36(BX), Z12
-	VADDPS       Z12, Z9, Z9
-	VMOVUPS      Z9, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 40(BX), Z12
-	VADDPS       Z12, Z10, Z10
-	VMOVUPS      Z10, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 44(BX), Z12
-	VADDPS       Z12, Z11, Z11
-	VMOVUPS      Z11, (CX)
+	VMOVUPS Z0, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z1, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z2, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z3, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z4, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z5, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z6, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z7, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z8, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z9, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z10, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z11, (CX)
 
 written:
 	MOVQ 112(AX), CX

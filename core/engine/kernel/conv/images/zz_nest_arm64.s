@@ -8,6 +8,12 @@ TEXT ·nestTile1NEON(SB), NOSPLIT, $0-8
 tile:
 	VMOVI	$0, V4.B16
 	VMOVI	$0, V3.B16
+	MOVD	144(R7), R0
+	TST	R0, R0
+	BEQ	started
+	VLD1R	(R0), [V4.S4]
+	VMOV	V4.B16, V3.B16
+started:
 	MOVD	0(R7), R6
 	MOVD	8(R7), R5
 	MOVD	56(R7), R4
@@ -40,7 +46,7 @@ inner:
 	BNE	outer
 	MOVD	16(R7), R1
 	MOVD	144(R7), R0
-	TST	R0, R0
+	CMP	$0, R0
 	BNE	write
 	FLDPQ	0(R1), (F1, F0)
 	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
@@ -48,10 +54,6 @@ inner:
 	FSTPQ	(F4, F3), 0(R1)
 	B	written
 write:
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
-	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
 	FSTPQ	(F4, F3), 0(R1)
 written:
 	MOVD	112(R7), R1
@@ -76,6 +78,15 @@ tile:
 	VMOVI	$0, V5.B16
 	VMOVI	$0, V4.B16
 	VMOVI	$0, V3.B16
+	MOVD	144(R7), R0
+	TST	R0, R0
+	BEQ	started
+	VLD1R	(R0), [V6.S4]
+	VMOV	V6.B16, V5.B16
+	ADD	$4, R0, R0
+	VLD1R	(R0), [V4.S4]
+	VMOV	V4.B16, V3.B16
+started:
 	MOVD	0(R7), R6
 	MOVD	8(R7), R5
 	MOVD	56(R7), R4
@@ -112,7 +123,7 @@ inner:
 	MOVD	16(R7), R2
 	MOVD	24(R7), R1
 	MOVD	144(R7), R0
-	TST	R0, R0
+	CMP	$0, R0
 	BNE	write
 	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
@@ -125,17 +136,8 @@ inner:
 	FSTPQ	(F4, F3), 0(R2)
 	B	written
 write:
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
-	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
 	FSTPQ	(F6, F5), 0(R2)
 	ADD	R1, R2, R2
-	ADD	$4, R0, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
-	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
 	FSTPQ	(F4, F3), 0(R2)
 written:
 	MOVD	112(R7), R1
@@ -162,6 +164,18 @@ tile:
 	VMOVI	$0, V5.B16
 	VMOVI	$0, V4.B16
 	VMOVI	$0, V3.B16
+	MOVD	144(R7), R1
+	TST	R1, R1
+	BEQ	started
+	VLD1R	(R1), [V8.S4]
+	VMOV	V8.B16, V7.B16
+	ADD	$4, R1, R0
+	VLD1R	(R0), [V6.S4]
+	VMOV	V6.B16, V5.B16
+	ADD	$8, R1, R0
+	VLD1R	(R0), [V4.S4]
+	VMOV	V4.B16, V3.B16
+started:
 	MOVD	0(R7), R6
 	MOVD	8(R7), R5
 	MOVD	56(R7), R4
@@ -198,46 +212,32 @@ inner:
 	ADD	R0, R5, R5
 	SUBS	$1, R2, R2
 	BNE	outer
-	MOVD	16(R7), R3
-	MOVD	24(R7), R2
-	MOVD	144(R7), R1
-	TST	R1, R1
+	MOVD	16(R7), R2
+	MOVD	24(R7), R1
+	MOVD	144(R7), R0
+	CMP	$0, R0
 	BNE	write
-	FLDPQ	0(R3), (F1, F0)
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
 	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	FSTPQ	(F8, F7), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F8, F7), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
 	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	FSTPQ	(F6, F5), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F6, F5), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
 	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	FSTPQ	(F4, F3), 0(R3)
+	FSTPQ	(F4, F3), 0(R2)
 	B	written
 write:
-	VLD1R	(R1), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
-	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	FSTPQ	(F8, F7), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$4, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
-	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	FSTPQ	(F6, F5), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$8, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
-	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	FSTPQ	(F4, F3), 0(R3)
+	FSTPQ	(F8, F7), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F6, F5), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F4, F3), 0(R2)
 written:
 	MOVD	112(R7), R1
 	MOVD	8(R7), R0
@@ -265,6 +265,21 @@ tile:
 	VMOVI	$0, V5.B16
 	VMOVI	$0, V4.B16
 	VMOVI	$0, V3.B16
+	MOVD	144(R7), R1
+	TST	R1, R1
+	BEQ	started
+	VLD1R	(R1), [V10.S4]
+	VMOV	V10.B16, V9.B16
+	ADD	$4, R1, R0
+	VLD1R	(R0), [V8.S4]
+	VMOV	V8.B16, V7.B16
+	ADD	$8, R1, R0
+	VLD1R	(R0), [V6.S4]
+	VMOV	V6.B16, V5.B16
+	ADD	$12, R1, R0
+	VLD1R	(R0), [V4.S4]
+	VMOV	V4.B16, V3.B16
+started:
 	MOVD	0(R7), R6
 	MOVD	8(R7), R5
 	MOVD	56(R7), R4
@@ -304,58 +319,39 @@ inner:
 	ADD	R0, R5, R5
 	SUBS	$1, R2, R2
 	BNE	outer
-	MOVD	16(R7), R3
-	MOVD	24(R7), R2
-	MOVD	144(R7), R1
-	TST	R1, R1
+	MOVD	16(R7), R2
+	MOVD	24(R7), R1
+	MOVD	144(R7), R0
+	CMP	$0, R0
 	BNE	write
-	FLDPQ	0(R3), (F1, F0)
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
 	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FSTPQ	(F10, F9), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F10, F9), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
 	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	FSTPQ	(F8, F7), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F8, F7), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
 	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	FSTPQ	(F6, F5), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F6, F5), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
 	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	FSTPQ	(F4, F3), 0(R3)
+	FSTPQ	(F4, F3), 0(R2)
 	B	written
 write:
-	VLD1R	(R1), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
-	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FSTPQ	(F10, F9), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$4, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
-	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	FSTPQ	(F8, F7), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$8, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
-	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	FSTPQ	(F6, F5), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$12, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
-	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	FSTPQ	(F4, F3), 0(R3)
+	FSTPQ	(F10, F9), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F8, F7), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F6, F5), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F4, F3), 0(R2)
 written:
 	MOVD	112(R7), R1
 	MOVD	8(R7), R0
@@ -385,6 +381,24 @@ tile:
 	VMOVI	$0, V5.B16
 	VMOVI	$0, V4.B16
 	VMOVI	$0, V3.B16
+	MOVD	144(R7), R1
+	TST	R1, R1
+	BEQ	started
+	VLD1R	(R1), [V12.S4]
+	VMOV	V12.B16, V11.B16
+	ADD	$4, R1, R0
+	VLD1R	(R0), [V10.S4]
+	VMOV	V10.B16, V9.B16
+	ADD	$8, R1, R0
+	VLD1R	(R0), [V8.S4]
+	VMOV	V8.B16, V7.B16
+	ADD	$12, R1, R0
+	VLD1R	(R0), [V6.S4]
+	VMOV	V6.B16, V5.B16
+	ADD	$16, R1, R0
+	VLD1R	(R0), [V4.S4]
+	VMOV	V4.B16, V3.B16
+started:
 	MOVD	0(R7), R6
 	MOVD	8(R7), R5
 	MOVD	56(R7), R4
@@ -427,70 +441,46 @@ inner:
 	ADD	R0, R5, R5
 	SUBS	$1, R2, R2
 	BNE	outer
-	MOVD	16(R7), R3
-	MOVD	24(R7), R2
-	MOVD	144(R7), R1
-	TST	R1, R1
+	MOVD	16(R7), R2
+	MOVD	24(R7), R1
+	MOVD	144(R7), R0
+	CMP	$0, R0
 	BNE	write
-	FLDPQ	0(R3), (F1, F0)
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
 	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
-	FSTPQ	(F12, F11), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F12, F11), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
 	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FSTPQ	(F10, F9), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F10, F9), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
 	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	FSTPQ	(F8, F7), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F8, F7), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
 	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	FSTPQ	(F6, F5), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F6, F5), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
 	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	FSTPQ	(F4, F3), 0(R3)
+	FSTPQ	(F4, F3), 0(R2)
 	B	written
 write:
-	VLD1R	(R1), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
-	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
-	FSTPQ	(F12, F11), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$4, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
-	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FSTPQ	(F10, F9), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$8, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
-	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	FSTPQ	(F8, F7), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$12, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
-	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	FSTPQ	(F6, F5), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$16, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
-	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	FSTPQ	(F4, F3), 0(R3)
+	FSTPQ	(F12, F11), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F10, F9), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F8, F7), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F6, F5), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F4, F3), 0(R2)
 written:
 	MOVD	112(R7), R1
 	MOVD	8(R7), R0
@@ -522,6 +512,27 @@ tile:
 	VMOVI	$0, V5.B16
 	VMOVI	$0, V4.B16
 	VMOVI	$0, V3.B16
+	MOVD	144(R7), R1
+	TST	R1, R1
+	BEQ	started
+	VLD1R	(R1), [V14.S4]
+	VMOV	V14.B16, V13.B16
+	ADD	$4, R1, R0
+	VLD1R	(R0), [V12.S4]
+	VMOV	V12.B16, V11.B16
+	ADD	$8, R1, R0
+	VLD1R	(R0), [V10.S4]
+	VMOV	V10.B16, V9.B16
+	ADD	$12, R1, R0
+	VLD1R	(R0), [V8.S4]
+	VMOV	V8.B16, V7.B16
+	ADD	$16, R1, R0
+	VLD1R	(R0), [V6.S4]
+	VMOV	V6.B16, V5.B16
+	ADD	$20, R1, R0
+	VLD1R	(R0), [V4.S4]
+	VMOV	V4.B16, V3.B16
+started:
 	MOVD	0(R7), R6
 	MOVD	8(R7), R5
 	MOVD	56(R7), R4
@@ -567,82 +578,53 @@ inner:
 	ADD	R0, R5, R5
 	SUBS	$1, R2, R2
 	BNE	outer
-	MOVD	16(R7), R3
-	MOVD	24(R7), R2
-	MOVD	144(R7), R1
-	TST	R1, R1
+	MOVD	16(R7), R2
+	MOVD	24(R7), R1
+	MOVD	144(R7), R0
+	CMP	$0, R0
 	BNE	write
-	FLDPQ	0(R3), (F1, F0)
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
 	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
-	FSTPQ	(F14, F13), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F14, F13), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
 	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
-	FSTPQ	(F12, F11), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F12, F11), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
 	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FSTPQ	(F10, F9), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F10, F9), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
 	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	FSTPQ	(F8, F7), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F8, F7), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
 	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	FSTPQ	(F6, F5), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F6, F5), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
 	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	FSTPQ	(F4, F3), 0(R3)
+	FSTPQ	(F4, F3), 0(R2)
 	B	written
 write:
-	VLD1R	(R1), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
-	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
-	FSTPQ	(F14, F13), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$4, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
-	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
-	FSTPQ	(F12, F11), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$8, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
-	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FSTPQ	(F10, F9), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$12, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
-	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	FSTPQ	(F8, F7), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$16, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
-	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	FSTPQ	(F6, F5), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$20, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
-	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	FSTPQ	(F4, F3), 0(R3)
+	FSTPQ	(F14, F13), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F12, F11), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F10, F9), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F8, F7), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F6, F5), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F4, F3), 0(R2)
 written:
 	MOVD	112(R7), R1
 	MOVD	8(R7), R0
@@ -676,6 +658,30 @@ tile:
 	VMOVI	$0, V5.B16
 	VMOVI	$0, V4.B16
 	VMOVI	$0, V3.B16
+	MOVD	144(R7), R1
+	TST	R1, R1
+	BEQ	started
+	VLD1R	(R1), [V16.S4]
+	VMOV	V16.B16, V15.B16
+	ADD	$4, R1, R0
+	VLD1R	(R0), [V14.S4]
+	VMOV	V14.B16, V13.B16
+	ADD	$8, R1, R0
+	VLD1R	(R0), [V12.S4]
+	VMOV	V12.B16, V11.B16
+	ADD	$12, R1, R0
+	VLD1R	(R0), [V10.S4]
+	VMOV	V10.B16, V9.B16
+	ADD	$16, R1, R0
+	VLD1R	(R0), [V8.S4]
+	VMOV	V8.B16, V7.B16
+	ADD	$20, R1, R0
+	VLD1R	(R0), [V6.S4]
+	VMOV	V6.B16, V5.B16
+	ADD	$24, R1, R0
+	VLD1R	(R0), [V4.S4]
+	VMOV	V4.B16, V3.B16
+started:
 	MOVD	0(R7), R6
 	MOVD	8(R7), R5
 	MOVD	56(R7), R4
@@ -724,94 +730,60 @@ inner:
 	ADD	R0, R5, R5
 	SUBS	$1, R2, R2
 	BNE	outer
-	MOVD	16(R7), R3
-	MOVD	24(R7), R2
-	MOVD	144(R7), R1
-	TST	R1, R1
+	MOVD	16(R7), R2
+	MOVD	24(R7), R1
+	MOVD	144(R7), R0
+	CMP	$0, R0
 	BNE	write
-	FLDPQ	0(R3), (F1, F0)
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
 	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
-	FSTPQ	(F16, F15), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F16, F15), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
 	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
-	FSTPQ	(F14, F13), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F14, F13), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
 	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
-	FSTPQ	(F12, F11), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F12, F11), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
 	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FSTPQ	(F10, F9), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F10, F9), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
 	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	FSTPQ	(F8, F7), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F8, F7), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
 	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	FSTPQ	(F6, F5), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F6, F5), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
 	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	FSTPQ	(F4, F3), 0(R3)
+	FSTPQ	(F4, F3), 0(R2)
 	B	written
 write:
-	VLD1R	(R1), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
-	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
-	FSTPQ	(F16, F15), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$4, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
-	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
-	FSTPQ	(F14, F13), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$8, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
-	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
-	FSTPQ	(F12, F11), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$12, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
-	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FSTPQ	(F10, F9), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$16, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
-	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	FSTPQ	(F8, F7), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$20, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
-	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	FSTPQ	(F6, F5), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$24, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
-	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	FSTPQ	(F4, F3), 0(R3)
+	FSTPQ	(F16, F15), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F14, F13), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F12, F11), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F10, F9), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F8, F7), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F6, F5), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F4, F3), 0(R2)
 written:
 	MOVD	112(R7), R1
 	MOVD	8(R7), R0
@@ -847,6 +819,33 @@ tile:
 	VMOVI	$0, V5.B16
 	VMOVI	$0, V4.B16
 	VMOVI	$0, V3.B16
+	MOVD	144(R7), R1
+	TST	R1, R1
+	BEQ	started
+	VLD1R	(R1), [V18.S4]
+	VMOV	V18.B16, V17.B16
+	ADD	$4, R1, R0
+	VLD1R	(R0), [V16.S4]
+	VMOV	V16.B16, V15.B16
+	ADD	$8, R1, R0
+	VLD1R	(R0), [V14.S4]
+	VMOV	V14.B16, V13.B16
+	ADD	$12, R1, R0
+	VLD1R	(R0), [V12.S4]
+	VMOV	V12.B16, V11.B16
+	ADD	$16, R1, R0
+	VLD1R	(R0), [V10.S4]
+	VMOV	V10.B16, V9.B16
+	ADD	$20, R1, R0
+	VLD1R	(R0), [V8.S4]
+	VMOV	V8.B16, V7.B16
+	ADD	$24, R1, R0
+	VLD1R	(R0), [V6.S4]
+	VMOV	V6.B16, V5.B16
+	ADD	$28, R1, R0
+	VLD1R	(R0), [V4.S4]
+	VMOV	V4.B16, V3.B16
+started:
 	MOVD	0(R7), R6
 	MOVD	8(R7), R5
 	MOVD	56(R7), R4
@@ -898,106 +897,67 @@ inner:
 	ADD	R0, R5, R5
 	SUBS	$1, R2, R2
 	BNE	outer
-	MOVD	16(R7), R3
-	MOVD	24(R7), R2
-	MOVD	144(R7), R1
-	TST	R1, R1
+	MOVD	16(R7), R2
+	MOVD	24(R7), R1
+	MOVD	144(R7), R0
+	CMP	$0, R0
 	BNE	write
-	FLDPQ	0(R3), (F1, F0)
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d652 // fadd v18.4s, v18.4s, v1.4s
 	WORD	$0x4e20d631 // fadd v17.4s, v17.4s, v0.4s
-	FSTPQ	(F18, F17), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F18, F17), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
 	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
-	FSTPQ	(F16, F15), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F16, F15), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
 	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
-	FSTPQ	(F14, F13), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F14, F13), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
 	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
-	FSTPQ	(F12, F11), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F12, F11), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
 	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FSTPQ	(F10, F9), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F10, F9), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
 	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	FSTPQ	(F8, F7), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F8, F7), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
 	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	FSTPQ	(F6, F5), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F6, F5), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
 	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	FSTPQ	(F4, F3), 0(R3)
+	FSTPQ	(F4, F3), 0(R2)
 	B	written
 write:
-	VLD1R	(R1), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d652 // fadd v18.4s, v18.4s, v1.4s
-	WORD	$0x4e20d631 // fadd v17.4s, v17.4s, v0.4s
-	FSTPQ	(F18, F17), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$4, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
-	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
-	FSTPQ	(F16, F15), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$8, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
-	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
-	FSTPQ	(F14, F13), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$12, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
-	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
-	FSTPQ	(F12, F11), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$16, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
-	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FSTPQ	(F10, F9), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$20, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
-	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	FSTPQ	(F8, F7), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$24, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
-	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	FSTPQ	(F6, F5), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$28, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
-	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	FSTPQ	(F4, F3), 0(R3)
+	FSTPQ	(F18, F17), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F16, F15), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F14, F13), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F12, F11), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F10, F9), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F8, F7), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F6, F5), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F4, F3), 0(R2)
 written:
 	MOVD	112(R7), R1
 	MOVD	8(R7), R0
@@ -1035,6 +995,36 @@ tile:
 	VMOVI	$0, V5.B16
 	VMOVI	$0, V4.B16
 	VMOVI	$0, V3.B16
+	MOVD	144(R7), R1
+	TST	R1, R1
+	BEQ	started
+	VLD1R	(R1), [V20.S4]
+	VMOV	V20.B16, V19.B16
+	ADD	$4, R1, R0
+	VLD1R	(R0), [V18.S4]
+	VMOV	V18.B16, V17.B16
+	ADD	$8, R1, R0
+	VLD1R	(R0), [V16.S4]
+	VMOV	V16.B16, V15.B16
+	ADD	$12, R1, R0
+	VLD1R	(R0), [V14.S4]
+	VMOV	V14.B16, V13.B16
+	ADD	$16, R1, R0
+	VLD1R	(R0), [V12.S4]
+	VMOV	V12.B16, V11.B16
+	ADD	$20, R1, R0
+	VLD1R	(R0), [V10.S4]
+	VMOV	V10.B16, V9.B16
+	ADD	$24, R1, R0
+	VLD1R	(R0), [V8.S4]
+	VMOV	V8.B16, V7.B16
+	ADD	$28, R1, R0
+	VLD1R	(R0), [V6.S4]
+	VMOV	V6.B16, V5.B16
+	ADD	$32, R1, R0
+	VLD1R	(R0), [V4.S4]
+	VMOV	V4.B16, V3.B16
+started:
 	MOVD	0(R7), R6
 	MOVD	8(R7), R5
 	MOVD	56(R7), R4
@@ -1089,118 +1079,74 @@ inner:
 	ADD	R0, R5, R5
 	SUBS	$1, R2, R2
 	BNE	outer
-	MOVD	16(R7), R3
-	MOVD	24(R7), R2
-	MOVD	144(R7), R1
-	TST	R1, R1
+	MOVD	16(R7), R2
+	MOVD	24(R7), R1
+	MOVD	144(R7), R0
+	CMP	$0, R0
 	BNE	write
-	FLDPQ	0(R3), (F1, F0)
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d694 // fadd v20.4s, v20.4s, v1.4s
 	WORD	$0x4e20d673 // fadd v19.4s, v19.4s, v0.4s
-	FSTPQ	(F20, F19), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F20, F19), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d652 // fadd v18.4s, v18.4s, v1.4s
 	WORD	$0x4e20d631 // fadd v17.4s, v17.4s, v0.4s
-	FSTPQ	(F18, F17), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F18, F17), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
 	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
-	FSTPQ	(F16, F15), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F16, F15), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
 	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
-	FSTPQ	(F14, F13), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F14, F13), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
 	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
-	FSTPQ	(F12, F11), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F12, F11), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
 	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FSTPQ	(F10, F9), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F10, F9), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
 	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	FSTPQ	(F8, F7), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F8, F7), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
 	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	FSTPQ	(F6, F5), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F6, F5), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
 	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	FSTPQ	(F4, F3), 0(R3)
+	FSTPQ	(F4, F3), 0(R2)
 	B	written
 write:
-	VLD1R	(R1), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d694 // fadd v20.4s, v20.4s, v1.4s
-	WORD	$0x4e20d673 // fadd v19.4s, v19.4s, v0.4s
-	FSTPQ	(F20, F19), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$4, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d652 // fadd v18.4s, v18.4s, v1.4s
-	WORD	$0x4e20d631 // fadd v17.4s, v17.4s, v0.4s
-	FSTPQ	(F18, F17), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$8, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
-	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
-	FSTPQ	(F16, F15), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$12, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
-	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
-	FSTPQ	(F14, F13), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$16, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
-	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
-	FSTPQ	(F12, F11), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$20, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
-	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FSTPQ	(F10, F9), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$24, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
-	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	FSTPQ	(F8, F7), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$28, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
-	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	FSTPQ	(F6, F5), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$32, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
-	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	FSTPQ	(F4, F3), 0(R3)
+	FSTPQ	(F20, F19), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F18, F17), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F16, F15), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F14, F13), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F12, F11), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F10, F9), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F8, F7), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F6, F5), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F4, F3), 0(R2)
 written:
 	MOVD	112(R7), R1
 	MOVD	8(R7), R0
@@ -1240,6 +1186,39 @@ tile:
 	VMOVI	$0, V5.B16
 	VMOVI	$0, V4.B16
 	VMOVI	$0, V3.B16
+	MOVD	144(R7), R1
+	TST	R1, R1
+	BEQ	started
+	VLD1R	(R1), [V22.S4]
+	VMOV	V22.B16, V21.B16
+	ADD	$4, R1, R0
+	VLD1R	(R0), [V20.S4]
+	VMOV	V20.B16, V19.B16
+	ADD	$8, R1, R0
+	VLD1R	(R0), [V18.S4]
+	VMOV	V18.B16, V17.B16
+	ADD	$12, R1, R0
+	VLD1R	(R0), [V16.S4]
+	VMOV	V16.B16, V15.B16
+	ADD	$16, R1, R0
+	VLD1R	(R0), [V14.S4]
+	VMOV	V14.B16, V13.B16
+	ADD	$20, R1, R0
+	VLD1R	(R0), [V12.S4]
+	VMOV	V12.B16, V11.B16
+	ADD	$24, R1, R0
+	VLD1R	(R0), [V10.S4]
+	VMOV	V10.B16, V9.B16
+	ADD	$28, R1, R0
+	VLD1R	(R0), [V8.S4]
+	VMOV	V8.B16, V7.B16
+	ADD	$32, R1, R0
+	VLD1R	(R0), [V6.S4]
+	VMOV	V6.B16, V5.B16
+	ADD	$36, R1, R0
+	VLD1R	(R0), [V4.S4]
+	VMOV	V4.B16, V3.B16
+started:
 	MOVD	0(R7), R6
 	MOVD	8(R7), R5
 	MOVD	56(R7), R4
@@ -1297,130 +1276,81 @@ inner:
 	ADD	R0, R5, R5
 	SUBS	$1, R2, R2
 	BNE	outer
-	MOVD	16(R7), R3
-	MOVD	24(R7), R2
-	MOVD	144(R7), R1
-	TST	R1, R1
+	MOVD	16(R7), R2
+	MOVD	24(R7), R1
+	MOVD	144(R7), R0
+	CMP	$0, R0
 	BNE	write
-	FLDPQ	0(R3), (F1, F0)
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d6d6 // fadd v22.4s, v22.4s, v1.4s
 	WORD	$0x4e20d6b5 // fadd v21.4s, v21.4s, v0.4s
-	FSTPQ	(F22, F21), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F22, F21), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d694 // fadd v20.4s, v20.4s, v1.4s
 	WORD	$0x4e20d673 // fadd v19.4s, v19.4s, v0.4s
-	FSTPQ	(F20, F19), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F20, F19), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d652 // fadd v18.4s, v18.4s, v1.4s
 	WORD	$0x4e20d631 // fadd v17.4s, v17.4s, v0.4s
-	FSTPQ	(F18, F17), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F18, F17), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
 	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
-	FSTPQ	(F16, F15), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F16, F15), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
 	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
-	FSTPQ	(F14, F13), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F14, F13), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
 	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
-	FSTPQ	(F12, F11), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F12, F11), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
 	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FSTPQ	(F10, F9), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F10, F9), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
 	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	FSTPQ	(F8, F7), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F8, F7), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
 	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	FSTPQ	(F6, F5), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F6, F5), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
 	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	FSTPQ	(F4, F3), 0(R3)
+	FSTPQ	(F4, F3), 0(R2)
 	B	written
 write:
-	VLD1R	(R1), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d6d6 // fadd v22.4s, v22.4s, v1.4s
-	WORD	$0x4e20d6b5 // fadd v21.4s, v21.4s, v0.4s
-	FSTPQ	(F22, F21), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$4, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d694 // fadd v20.4s, v20.4s, v1.4s
-	WORD	$0x4e20d673 // fadd v19.4s, v19.4s, v0.4s
-	FSTPQ	(F20, F19), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$8, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d652 // fadd v18.4s, v18.4s, v1.4s
-	WORD	$0x4e20d631 // fadd v17.4s, v17.4s, v0.4s
-	FSTPQ	(F18, F17), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$12, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
-	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
-	FSTPQ	(F16, F15), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$16, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
-	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
-	FSTPQ	(F14, F13), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$20, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
-	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
-	FSTPQ	(F12, F11), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$24, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
-	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FSTPQ	(F10, F9), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$28, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
-	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	FSTPQ	(F8, F7), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$32, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
-	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	FSTPQ	(F6, F5), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$36, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
-	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	FSTPQ	(F4, F3), 0(R3)
+	FSTPQ	(F22, F21), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F20, F19), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F18, F17), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F16, F15), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F14, F13), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F12, F11), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F10, F9), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F8, F7), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F6, F5), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F4, F3), 0(R2)
 written:
 	MOVD	112(R7), R1
 	MOVD	8(R7), R0
@@ -1462,6 +1392,42 @@ tile:
 	VMOVI	$0, V5.B16
 	VMOVI	$0, V4.B16
 	VMOVI	$0, V3.B16
+	MOVD	144(R7), R1
+	TST	R1, R1
+	BEQ	started
+	VLD1R	(R1), [V24.S4]
+	VMOV	V24.B16, V23.B16
+	ADD	$4, R1, R0
+	VLD1R	(R0), [V22.S4]
+	VMOV	V22.B16, V21.B16
+	ADD	$8, R1, R0
+	VLD1R	(R0), [V20.S4]
+	VMOV	V20.B16, V19.B16
+	ADD	$12, R1, R0
+	VLD1R	(R0), [V18.S4]
+	VMOV	V18.B16, V17.B16
+	ADD	$16, R1, R0
+	VLD1R	(R0), [V16.S4]
+	VMOV	V16.B16, V15.B16
+	ADD	$20, R1, R0
+	VLD1R	(R0), [V14.S4]
+	VMOV	V14.B16, V13.B16
+	ADD	$24, R1, R0
+	VLD1R	(R0), [V12.S4]
+	VMOV	V12.B16, V11.B16
+	ADD	$28, R1, R0
+	VLD1R	(R0), [V10.S4]
+	VMOV	V10.B16, V9.B16
+	ADD	$32, R1, R0
+	VLD1R	(R0), [V8.S4]
+	VMOV	V8.B16, V7.B16
+	ADD	$36, R1, R0
+	VLD1R	(R0), [V6.S4]
+	VMOV	V6.B16, V5.B16
+	ADD	$40, R1, R0
+	VLD1R	(R0), [V4.S4]
+	VMOV	V4.B16, V3.B16
+started:
 	MOVD	0(R7), R6
 	MOVD	8(R7), R5
 	MOVD	56(R7), R4
@@ -1522,142 +1488,88 @@ inner:
 	ADD	R0, R5, R5
 	SUBS	$1, R2, R2
 	BNE	outer
-	MOVD	16(R7), R3
-	MOVD	24(R7), R2
-	MOVD	144(R7), R1
-	TST	R1, R1
+	MOVD	16(R7), R2
+	MOVD	24(R7), R1
+	MOVD	144(R7), R0
+	CMP	$0, R0
 	BNE	write
-	FLDPQ	0(R3), (F1, F0)
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d718 // fadd v24.4s, v24.4s, v1.4s
 	WORD	$0x4e20d6f7 // fadd v23.4s, v23.4s, v0.4s
-	FSTPQ	(F24, F23), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F24, F23), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d6d6 // fadd v22.4s, v22.4s, v1.4s
 	WORD	$0x4e20d6b5 // fadd v21.4s, v21.4s, v0.4s
-	FSTPQ	(F22, F21), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F22, F21), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d694 // fadd v20.4s, v20.4s, v1.4s
 	WORD	$0x4e20d673 // fadd v19.4s, v19.4s, v0.4s
-	FSTPQ	(F20, F19), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F20, F19), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d652 // fadd v18.4s, v18.4s, v1.4s
 	WORD	$0x4e20d631 // fadd v17.4s, v17.4s, v0.4s
-	FSTPQ	(F18, F17), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F18, F17), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
 	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
-	FSTPQ	(F16, F15), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F16, F15), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
 	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
-	FSTPQ	(F14, F13), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F14, F13), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
 	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
-	FSTPQ	(F12, F11), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F12, F11), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
 	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FSTPQ	(F10, F9), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F10, F9), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
 	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	FSTPQ	(F8, F7), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F8, F7), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
 	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	FSTPQ	(F6, F5), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F6, F5), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
 	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	FSTPQ	(F4, F3), 0(R3)
+	FSTPQ	(F4, F3), 0(R2)
 	B	written
 write:
-	VLD1R	(R1), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d718 // fadd v24.4s, v24.4s, v1.4s
-	WORD	$0x4e20d6f7 // fadd v23.4s, v23.4s, v0.4s
-	FSTPQ	(F24, F23), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$4, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d6d6 // fadd v22.4s, v22.4s, v1.4s
-	WORD	$0x4e20d6b5 // fadd v21.4s, v21.4s, v0.4s
-	FSTPQ	(F22, F21), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$8, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d694 // fadd v20.4s, v20.4s, v1.4s
-	WORD	$0x4e20d673 // fadd v19.4s, v19.4s, v0.4s
-	FSTPQ	(F20, F19), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$12, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d652 // fadd v18.4s, v18.4s, v1.4s
-	WORD	$0x4e20d631 // fadd v17.4s, v17.4s, v0.4s
-	FSTPQ	(F18, F17), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$16, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
-	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
-	FSTPQ	(F16, F15), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$20, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
-	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
-	FSTPQ	(F14, F13), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$24, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
-	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
-	FSTPQ	(F12, F11), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$28, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
-	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FSTPQ	(F10, F9), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$32, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
-	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	FSTPQ	(F8, F7), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$36, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
-	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	FSTPQ	(F6, F5), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$40, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
-	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	FSTPQ	(F4, F3), 0(R3)
+	FSTPQ	(F24, F23), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F22, F21), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F20, F19), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F18, F17), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F16, F15), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F14, F13), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F12, F11), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F10, F9), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F8, F7), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F6, F5), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F4, F3), 0(R2)
 written:
 	MOVD	112(R7), R1
 	MOVD	8(R7), R0
@@ -1701,6 +1613,45 @@ tile:
 	VMOVI	$0, V5.B16
 	VMOVI	$0, V4.B16
 	VMOVI	$0, V3.B16
+	MOVD	144(R7), R1
+	TST	R1, R1
+	BEQ	started
+	VLD1R	(R1), [V26.S4]
+	VMOV	V26.B16, V25.B16
+	ADD	$4, R1, R0
+	VLD1R	(R0), [V24.S4]
+	VMOV	V24.B16, V23.B16
+	ADD	$8, R1, R0
+	VLD1R	(R0), [V22.S4]
+	VMOV	V22.B16, V21.B16
+	ADD	$12, R1, R0
+	VLD1R	(R0), [V20.S4]
+	VMOV	V20.B16, V19.B16
+	ADD	$16, R1, R0
+	VLD1R	(R0), [V18.S4]
+	VMOV	V18.B16, V17.B16
+	ADD	$20, R1, R0
+	VLD1R	(R0), [V16.S4]
+	VMOV	V16.B16, V15.B16
+	ADD	$24, R1, R0
+	VLD1R	(R0), [V14.S4]
+	VMOV	V14.B16, V13.B16
+	ADD	$28, R1, R0
+	VLD1R	(R0), [V12.S4]
+	VMOV	V12.B16, V11.B16
+	ADD	$32, R1, R0
+	VLD1R	(R0), [V10.S4]
+	VMOV	V10.B16, V9.B16
+	ADD	$36, R1, R0
+	VLD1R	(R0), [V8.S4]
+	VMOV	V8.B16, V7.B16
+	ADD	$40, R1, R0
+	VLD1R	(R0), [V6.S4]
+	VMOV	V6.B16, V5.B16
+	ADD	$44, R1, R0
+	VLD1R	(R0), [V4.S4]
+	VMOV	V4.B16, V3.B16
+started:
 	MOVD	0(R7), R6
 	MOVD	8(R7), R5
 	MOVD	56(R7), R4
@@ -1764,154 +1715,95 @@ inner:
 	ADD	R0, R5, R5
 	SUBS	$1, R2, R2
 	BNE	outer
-	MOVD	16(R7), R3
-	MOVD	24(R7), R2
-	MOVD	144(R7), R1
-	TST	R1, R1
+	MOVD	16(R7), R2
+	MOVD	24(R7), R1
+	MOVD	144(R7), R0
+	CMP	$0, R0
 	BNE	write
-	FLDPQ	0(R3), (F1, F0)
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d75a // fadd v26.4s, v26.4s, v1.4s
 	WORD	$0x4e20d739 // fadd v25.4s, v25.4s, v0.4s
-	FSTPQ	(F26, F25), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F26, F25), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d718 // fadd v24.4s, v24.4s, v1.4s
 	WORD	$0x4e20d6f7 // fadd v23.4s, v23.4s, v0.4s
-	FSTPQ	(F24, F23), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F24, F23), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d6d6 // fadd v22.4s, v22.4s, v1.4s
 	WORD	$0x4e20d6b5 // fadd v21.4s, v21.4s, v0.4s
-	FSTPQ	(F22, F21), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F22, F21), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d694 // fadd v20.4s, v20.4s, v1.4s
 	WORD	$0x4e20d673 // fadd v19.4s, v19.4s, v0.4s
-	FSTPQ	(F20, F19), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F20, F19), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d652 // fadd v18.4s, v18.4s, v1.4s
 	WORD	$0x4e20d631 // fadd v17.4s, v17.4s, v0.4s
-	FSTPQ	(F18, F17), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F18, F17), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
 	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
-	FSTPQ	(F16, F15), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F16, F15), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
 	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
-	FSTPQ	(F14, F13), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F14, F13), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
 	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
-	FSTPQ	(F12, F11), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F12, F11), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
 	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FSTPQ	(F10, F9), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F10, F9), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
 	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	FSTPQ	(F8, F7), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F8, F7), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
 	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	FSTPQ	(F6, F5), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F6, F5), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
 	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	FSTPQ	(F4, F3), 0(R3)
+	FSTPQ	(F4, F3), 0(R2)
 	B	written
 write:
-	VLD1R	(R1), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d75a // fadd v26.4s, v26.4s, v1.4s
-	WORD	$0x4e20d739 // fadd v25.4s, v25.4s, v0.4s
-	FSTPQ	(F26, F25), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$4, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d718 // fadd v24.4s, v24.4s, v1.4s
-	WORD	$0x4e20d6f7 // fadd v23.4s, v23.4s, v0.4s
-	FSTPQ	(F24, F23), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$8, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d6d6 // fadd v22.4s, v22.4s, v1.4s
-	WORD	$0x4e20d6b5 // fadd v21.4s, v21.4s, v0.4s
-	FSTPQ	(F22, F21), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$12, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d694 // fadd v20.4s, v20.4s, v1.4s
-	WORD	$0x4e20d673 // fadd v19.4s, v19.4s, v0.4s
-	FSTPQ	(F20, F19), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$16, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d652 // fadd v18.4s, v18.4s, v1.4s
-	WORD	$0x4e20d631 // fadd v17.4s, v17.4s, v0.4s
-	FSTPQ	(F18, F17), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$20, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
-	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
-	FSTPQ	(F16, F15), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$24, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
-	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
-	FSTPQ	(F14, F13), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$28, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
-	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
-	FSTPQ	(F12, F11), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$32, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
-	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FSTPQ	(F10, F9), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$36, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
-	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	FSTPQ	(F8, F7), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$40, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
-	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	FSTPQ	(F6, F5), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$44, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
-	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	FSTPQ	(F4, F3), 0(R3)
+	FSTPQ	(F26, F25), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F24, F23), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F22, F21), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F20, F19), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F18, F17), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F16, F15), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F14, F13), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F12, F11), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F10, F9), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F8, F7), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F6, F5), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F4, F3), 0(R2)
 written:
 	MOVD	112(R7), R1
 	MOVD	8(R7), R0

@@ -10,12 +10,18 @@ TEXT ·nestPair1AVX512(SB), NOSPLIT, $0-8
 	MOVQ 136(AX), DX
 
 tile:
-	VPXORD Z0, Z0, Z0
-	MOVQ   (AX), BX
-	MOVQ   8(AX), SI
-	MOVQ   56(AX), DI
-	MOVQ   64(AX), R8
-	MOVQ   48(AX), R11
+	VPXORD       Z0, Z0, Z0
+	MOVQ         144(AX), BX
+	TESTQ        BX, BX
+	JZ           started
+	VBROADCASTSS (BX), Z0
+
+started:
+	MOVQ (AX), BX
+	MOVQ 8(AX), SI
+	MOVQ 56(AX), DI
+	MOVQ 64(AX), R8
+	MOVQ 48(AX), R11
 
 outer:
 	MOVQ 40(AX), R10
@@ -42,9 +48,8 @@ inner:
 	JNZ           outer
 	MOVQ          16(AX), BX
 	MOVQ          24(AX), SI
-	MOVQ          144(AX), SI
-	TESTQ         SI, SI
-	JNZ           write
+	CMPQ          144(AX), $0x00
+	JNE           write
 	VMOVUPS       (BX), Y3
 	VINSERTF64X4  $0x01, (BX)(DX*1), Z3, Z3
 	VADDPS        Z3, Z0, Z0
@@ -53,8 +58,6 @@ inner:
 	JMP           written
 
 write:
-	VBROADCASTSS  (SI), Z3
-	VADDPS        Z3, Z0, Z0
 	VMOVUPS       Y0, (BX)
 	VEXTRACTF64X4 $0x01, Z0, (BX)(DX*1)
 
@@ -76,13 +79,20 @@ TEXT ·nestPair2AVX512(SB), NOSPLIT, $0-8
 	MOVQ 136(AX), DX
 
 tile:
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	MOVQ   (AX), BX
-	MOVQ   8(AX), SI
-	MOVQ   56(AX), DI
-	MOVQ   64(AX), R8
-	MOVQ   48(AX), R11
+	VPXORD       Z0, Z0, Z0
+	VPXORD       Z1, Z1, Z1
+	MOVQ         144(AX), BX
+	TESTQ        BX, BX
+	JZ           started
+	VBROADCASTSS (BX), Z0
+	VBROADCASTSS 4(BX), Z1
+
+started:
+	MOVQ (AX), BX
+	MOVQ 8(AX), SI
+	MOVQ 56(AX), DI
+	MOVQ 64(AX), R8
+	MOVQ 48(AX), R11
 
 outer:
 	MOVQ 40(AX), R10
@@ -111,9 +121,8 @@ inner:
 	JNZ           outer
 	MOVQ          16(AX), BX
 	MOVQ          24(AX), SI
-	MOVQ          144(AX), DI
-	TESTQ         DI, DI
-	JNZ           write
+	CMPQ          144(AX), $0x00
+	JNE           write
 	VMOVUPS       (BX), Y4
 	VINSERTF64X4  $0x01, (BX)(DX*1), Z4, Z4
 	VADDPS        Z4, Z0, Z0
@@ -128,13 +137,9 @@ inner:
 	JMP           written
 
 write:
-	VBROADCASTSS  (DI), Z4
-	VADDPS        Z4, Z0, Z0
 	VMOVUPS       Y0, (BX)
 	VEXTRACTF64X4 $0x01, Z0, (BX)(DX*1)
 	ADDQ          SI, BX
-	VBROADCASTSS  4(DI), Z4
-	VADDPS        Z4, Z1, Z1
 	VMOVUPS       Y1, (BX)
 	VEXTRACTF64X4 $0x01, Z1, (BX)(DX*1)
 
@@ -156,14 +161,22 @@ TEXT ·nestPair3AVX512(SB), NOSPLIT, $0-8
 	MOVQ 136(AX), DX
 
 tile:
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	MOVQ   (AX), BX
-	MOVQ   8(AX), SI
-	MOVQ   56(AX), DI
-	MOVQ   64(AX), R8
-	MOVQ   48(AX), R11
+	VPXORD       Z0, Z0, Z0
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z2, Z2, Z2
+	MOVQ         144(AX), BX
+	TESTQ        BX, BX
+	JZ           started
+	VBROADCASTSS (BX), Z0
+	VBROADCASTSS 4(BX), Z1
+	VBROADCASTSS 8(BX), Z2
+
+started:
+	MOVQ (AX), BX
+	MOVQ 8(AX), SI
+	MOVQ 56(AX), DI
+	MOVQ 64(AX), R8
+	MOVQ 48(AX), R11
 
 outer:
 	MOVQ 40(AX), R10
@@ -194,9 +207,8 @@ inner:
 	JNZ           outer
 	MOVQ          16(AX), BX
 	MOVQ          24(AX), SI
-	MOVQ          144(AX), DI
-	TESTQ         DI, DI
-	JNZ           write
+	CMPQ          144(AX), $0x00
+	JNE           write
 	VMOVUPS       (BX), Y5
 	VINSERTF64X4  $0x01, (BX)(DX*1), Z5, Z5
 	VADDPS        Z5, Z0, Z0
@@ -217,18 +229,12 @@ inner:
 	JMP           written
 
 write:
-	VBROADCASTSS  (DI), Z5
-	VADDPS        Z5, Z0, Z0
 	VMOVUPS       Y0, (BX)
 	VEXTRACTF64X4 $0x01, Z0, (BX)(DX*1)
 	ADDQ          SI, BX
-	VBROADCASTSS  4(DI), Z5
-	VADDPS        Z5, Z1, Z1
 	VMOVUPS       Y1, (BX)
 	VEXTRACTF64X4 $0x01, Z1, (BX)(DX*1)
 	ADDQ          SI, BX
-	VBROADCASTSS  8(DI), Z5
-	VADDPS        Z5, Z2, Z2
 	VMOVUPS       Y2, (BX)
 	VEXTRACTF64X4 $0x01, Z2, (BX)(DX*1)
 
@@ -250,15 +256,24 @@ TEXT ·nestPair4AVX512(SB), NOSPLIT, $0-8
 	MOVQ 136(AX), DX
 
 tile:
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	MOVQ   (AX), BX
-	MOVQ   8(AX), SI
-	MOVQ   56(AX), DI
-	MOVQ   64(AX), R8
-	MOVQ   48(AX), R11
+	VPXORD       Z0, Z0, Z0
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z2, Z2, Z2
+	VPXORD       Z3, Z3, Z3
+	MOVQ         144(AX), BX
+	TESTQ        BX, BX
+	JZ           started
+	VBROADCASTSS (BX), Z0
+	VBROADCASTSS 4(BX), Z1
+	VBROADCASTSS 8(BX), Z2
+	VBROADCASTSS 12(BX), Z3
+
+started:
+	MOVQ (AX), BX
+	MOVQ 8(AX), SI
+	MOVQ 56(AX), DI
+	MOVQ 64(AX), R8
+	MOVQ 48(AX), R11
 
 outer:
 	MOVQ 40(AX), R10
@@ -291,9 +306,8 @@ inner:
 	JNZ           outer
 	MOVQ          16(AX), BX
 	MOVQ          24(AX), SI
-	MOVQ          144(AX), DI
-	TESTQ         DI, DI
-	JNZ           write
+	CMPQ          144(AX), $0x00
+	JNE           write
 	VMOVUPS       (BX), Y6
 	VINSERTF64X4  $0x01, (BX)(DX*1), Z6, Z6
 	VADDPS        Z6, Z0, Z0
@@ -320,23 +334,15 @@ inner:
 	JMP           written
 
 write:
-	VBROADCASTSS  (DI), Z6
-	VADDPS        Z6, Z0, Z0
 	VMOVUPS       Y0, (BX)
 	VEXTRACTF64X4 $0x01, Z0, (BX)(DX*1)
 	ADDQ          SI, BX
-	VBROADCASTSS  4(DI), Z6
-	VADDPS        Z6, Z1, Z1
 	VMOVUPS       Y1, (BX)
 	VEXTRACTF64X4 $0x01, Z1, (BX)(DX*1)
 	ADDQ          SI, BX
-	VBROADCASTSS  8(DI), Z6
-	VADDPS        Z6, Z2, Z2
 	VMOVUPS       Y2, (BX)
 	VEXTRACTF64X4 $0x01, Z2, (BX)(DX*1)
 	ADDQ          SI, BX
-	VBROADCASTSS  12(DI), Z6
-	VADDPS        Z6, Z3, Z3
 	VMOVUPS       Y3, (BX)
 	VEXTRACTF64X4 $0x01, Z3, (BX)(DX*1)
 
@@ -358,16 +364,26 @@ TEXT ·nestPair5AVX512(SB), NOSPLIT, $0-8
 	MOVQ 136(AX), DX
 
 tile:
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	MOVQ   (AX), BX
-	MOVQ   8(AX), SI
-	MOVQ   56(AX), DI
-	MOVQ   64(AX), R8
-	MOVQ   48(AX), R11
+	VPXORD       Z0, Z0, Z0
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z2, Z2, Z2
+	VPXORD       Z3, Z3, Z3
+	VPXORD       Z4, Z4, Z4
+	MOVQ         144(AX), BX
+	TESTQ        BX, BX
+	JZ           started
+	VBROADCASTSS (BX), Z0
+	VBROADCASTSS 4(BX), Z1
+	VBROADCASTSS 8(BX), Z2
+	VBROADCASTSS 12(BX), Z3
+	VBROADCASTSS 16(BX), Z4
+
+started:
+	MOVQ (AX), BX
+	MOVQ 8(AX), SI
+	MOVQ 56(AX), DI
+	MOVQ 64(AX), R8
+	MOVQ 48(AX), R11
 
 outer:
 	MOVQ 40(AX), R10
@@ -402,9 +418,8 @@ inner:
 	JNZ           outer
 	MOVQ          16(AX), BX
 	MOVQ          24(AX), SI
-	MOVQ          144(AX), DI
-	TESTQ         DI, DI
-	JNZ           write
+	CMPQ          144(AX), $0x00
+	JNE           write
 	VMOVUPS       (BX), Y7
 	VINSERTF64X4  $0x01, (BX)(DX*1), Z7, Z7
 	VADDPS        Z7, Z0, Z0
@@ -437,28 +452,18 @@ inner:
 	JMP           written
 
 write:
-	VBROADCASTSS  (DI), Z7
-	VADDPS        Z7, Z0, Z0
 	VMOVUPS       Y0, (BX)
 	VEXTRACTF64X4 $0x01, Z0, (BX)(DX*1)
 	ADDQ          SI, BX
-	VBROADCASTSS  4(DI), Z7
-	VADDPS        Z7, Z1, Z1
 	VMOVUPS       Y1, (BX)
 	VEXTRACTF64X4 $0x01, Z1, (BX)(DX*1)
 	ADDQ          SI, BX
-	VBROADCASTSS  8(DI), Z7
-	VADDPS        Z7, Z2, Z2
 	VMOVUPS       Y2, (BX)
 	VEXTRACTF64X4 $0x01, Z2, (BX)(DX*1)
 	ADDQ          SI, BX
-	VBROADCASTSS  12(DI), Z7
-	VADDPS        Z7, Z3, Z3
 	VMOVUPS       Y3, (BX)
 	VEXTRACTF64X4 $0x01, Z3, (BX)(DX*1)
 	ADDQ          SI, BX
-	VBROADCASTSS  16(DI), Z7
-	VADDPS        Z7, Z4, Z4
 	VMOVUPS       Y4, (BX)
 	VEXTRACTF64X4 $0x01, Z4, (BX)(DX*1)
 
@@ -480,17 +485,28 @@ TEXT ·nestPair6AVX512(SB), NOSPLIT, $0-8
 	MOVQ 136(AX), DX
 
 tile:
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	MOVQ   (AX), BX
-	MOVQ   8(AX), SI
-	MOVQ   56(AX), DI
-	MOVQ   64(AX), R8
-	MOVQ   48(AX), R11
+	VPXORD       Z0, Z0, Z0
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z2, Z2, Z2
+	VPXORD       Z3, Z3, Z3
+	VPXORD       Z4, Z4, Z4
+	VPXORD       Z5, Z5, Z5
+	MOVQ         144(AX), BX
+	TESTQ        BX, BX
+	JZ           started
+	VBROADCASTSS (BX), Z0
+	VBROADCASTSS 4(BX), Z1
+	VBROADCASTSS 8(BX), Z2
+	VBROADCASTSS 12(BX), Z3
+	VBROADCASTSS 16(BX), Z4
+	VBROADCASTSS 20(BX), Z5
+
+started:
+	MOVQ (AX), BX
+	MOVQ 8(AX), SI
+	MOVQ 56(AX), DI
+	MOVQ 64(AX), R8
+	MOVQ 48(AX), R11
 
 outer:
 	MOVQ 40(AX), R10
@@ -527,9 +543,8 @@ inner:
 	JNZ           outer
 	MOVQ          16(AX), BX
 	MOVQ          24(AX), SI
-	MOVQ          144(AX), DI
-	TESTQ         DI, DI
-	JNZ           write
+	CMPQ          144(AX), $0x00
+	JNE           write
 	VMOVUPS       (BX), Y8
 	VINSERTF64X4  $0x01, (BX)(DX*1), Z8, Z8
 	VADDPS        Z8, Z0, Z0
@@ -568,33 +583,21 @@ inner:
 	JMP           written
 
 write:
-	VBROADCASTSS  (DI), Z8
-	VADDPS        Z8, Z0, Z0
 	VMOVUPS       Y0, (BX)
 	VEXTRACTF64X4 $0x01, Z0, (BX)(DX*1)
 	ADDQ          SI, BX
-	VBROADCASTSS  4(DI), Z8
-	VADDPS        Z8, Z1, Z1
 	VMOVUPS       Y1, (BX)
 	VEXTRACTF64X4 $0x01, Z1, (BX)(DX*1)
 	ADDQ          SI, BX
-	VBROADCASTSS  8(DI), Z8
-	VADDPS        Z8, Z2, Z2
 	VMOVUPS       Y2, (BX)
 	VEXTRACTF64X4 $0x01, Z2, (BX)(DX*1)
 	ADDQ          SI, BX
-	VBROADCASTSS  12(DI), Z8
-	VADDPS        Z8, Z3, Z3
 	VMOVUPS       Y3, (BX)
 	VEXTRACTF64X4 $0x01, Z3, (BX)(DX*1)
 	ADDQ          SI, BX
-	VBROADCASTSS  16(DI), Z8
-	VADDPS        Z8, Z4, Z4
 	VMOVUPS       Y4, (BX)
 	VEXTRACTF64X4 $0x01, Z4, (BX)(DX*1)
 	ADDQ          SI, BX
-	VBROADCASTSS  20(DI), Z8
-	VADDPS        Z8, Z5, Z5
 	VMOVUPS       Y5, (BX)
 	VEXTRACTF64X4 $0x01, Z5, (BX)(DX*1)
 
@@ -616,18 +619,30 @@ TEXT ·nestPair7AVX512(SB), NOSPLIT, $0-8
 	MOVQ 136(AX), DX
 
 tile:
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	MOVQ   (AX), BX
-	MOVQ   8(AX), SI
-	MOVQ   56(AX), DI
-	MOVQ   64(AX), R8
-	MOVQ   48(AX), R11
+	VPXORD       Z0, Z0, Z0
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z2, Z2, Z2
+	VPXORD       Z3, Z3, Z3
+	VPXORD       Z4, Z4, Z4
+	VPXORD       Z5, Z5, Z5
+	VPXORD       Z6, Z6, Z6
+	MOVQ         144(AX), BX
+	TESTQ        BX, BX
+	JZ           started
+	VBROADCASTSS (BX), Z0
+	VBROADCASTSS 4(BX), Z1
+	VBROADCASTSS 8(BX), Z2
+	VBROADCASTSS 12(BX), Z3
+	VBROADCASTSS 16(BX), Z4
+	VBROADCASTSS 20(BX), Z5
+	VBROADCASTSS 24(BX), Z6
+
+started:
+	MOVQ (AX), BX
+	MOVQ 8(AX), SI
+	MOVQ 56(AX), DI
+	MOVQ 64(AX), R8
+	MOVQ 48(AX), R11
 
 outer:
 	MOVQ 40(AX), R10
@@ -666,9 +681,8 @@ inner:
 	JNZ           outer
 	MOVQ          16(AX), BX
 	MOVQ          24(AX), SI
-	MOVQ          144(AX), DI
-	TESTQ         DI, DI
-	JNZ           write
+	CMPQ          144(AX), $0x00
+	JNE           write
 	VMOVUPS       (BX), Y9
 	VINSERTF64X4  $0x01, (BX)(DX*1), Z9, Z9
 	VADDPS        Z9, Z0, Z0
@@ -713,38 +727,24 @@ inner:
 	JMP           written
 
 write:
-	VBROADCASTSS  (DI), Z9
-	VADDPS        Z9, Z0, Z0
 	VMOVUPS       Y0, (BX)
 	VEXTRACTF64X4 $0x01, Z0, (BX)(DX*1)
 	ADDQ          SI, BX
-	VBROADCASTSS  4(DI), Z9
-	VADDPS        Z9, Z1, Z1
 	VMOVUPS       Y1, (BX)
 	VEXTRACTF64X4 $0x01, Z1, (BX)(DX*1)
 	ADDQ          SI, BX
-	VBROADCASTSS  8(DI), Z9
-	VADDPS        Z9, Z2, Z2
 	VMOVUPS       Y2, (BX)
 	VEXTRACTF64X4 $0x01, Z2, (BX)(DX*1)
 	ADDQ          SI, BX
-	VBROADCASTSS  12(DI), Z9
-	VADDPS        Z9, Z3, Z3
 	VMOVUPS       Y3, (BX)
 	VEXTRACTF64X4 $0x01, Z3, (BX)(DX*1)
 	ADDQ          SI, BX
-	VBROADCASTSS  16(DI), Z9
-	VADDPS        Z9, Z4, Z4
 	VMOVUPS       Y4, (BX)
 	VEXTRACTF64X4 $0x01, Z4, (BX)(DX*1)
 	ADDQ          SI, BX
-	VBROADCASTSS  20(DI), Z9
-	VADDPS        Z9, Z5, Z5
 	VMOVUPS       Y5, (BX)
 	VEXTRACTF64X4 $0x01, Z5, (BX)(DX*1)
 	ADDQ          SI, BX
-	VBROADCASTSS  24(DI), Z9
-	VADDPS        Z9, Z6, Z6
 	VMOVUPS       Y6, (BX)
 	VEXTRACTF64X4 $0x01, Z6, (BX)(DX*1)
 
@@ -766,19 +766,32 @@ TEXT ·nestPair8AVX512(SB), NOSPLIT, $0-8
 	MOVQ 136(AX), DX
 
 tile:
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	MOVQ   (AX), BX
-	MOVQ   8(AX), SI
-	MOVQ   56(AX), DI
-	MOVQ   64(AX), R8
-	MOVQ   48(AX), R11
+	VPXORD       Z0, Z0, Z0
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z2, Z2, Z2
+	VPXORD       Z3, Z3, Z3
+	VPXORD       Z4, Z4, Z4
+	VPXORD       Z5, Z5, Z5
+	VPXORD       Z6, Z6, Z6
+	VPXORD       Z7, Z7, Z7
+	MOVQ         144(AX), BX
+	TESTQ        BX, BX
+	JZ           started
+	VBROADCASTSS (BX), Z0
+	VBROADCASTSS 4(BX), Z1
+	VBROADCASTSS 8(BX), Z2
+	VBROADCASTSS 12(BX), Z3
+	VBROADCASTSS 16(BX), Z4
+	VBROADCASTSS 20(BX), Z5
+	VBROADCASTSS 24(BX), Z6
+	VBROADCASTSS 28(BX), Z7
+
+started:
+	MOVQ (AX), BX
+	MOVQ 8(AX), SI
+	MOVQ 56(AX), DI
+	MOVQ 64(AX), R8
+	MOVQ 48(AX), R11
 
 outer:
 	MOVQ 40(AX), R10
@@ -819,9 +832,8 @@ inner:
 	JNZ           outer
 	MOVQ          16(AX), BX
 	MOVQ          24(AX), SI
-	MOVQ          144(AX), DI
-	TESTQ         DI, DI
-	JNZ           write
+	CMPQ          144(AX), $0x00
+	JNE           write
 	VMOVUPS       (BX), Y10
 	VINSERTF64X4  $0x01, (BX)(DX*1), Z10, Z10
 	VADDPS        Z10, Z0, Z0
@@ -872,43 +884,27 @@ inner:
 	JMP           written
 
 write:
-	VBROADCASTSS  (DI), Z10
-	VADDPS        Z10, Z0, Z0
 	VMOVUPS       Y0, (BX)
 	VEXTRACTF64X4 $0x01, Z0, (BX)(DX*1)
 	ADDQ          SI, BX
-	VBROADCASTSS  4(DI), Z10
-	VADDPS        Z10, Z1, Z1
 	VMOVUPS       Y1, (BX)
 	VEXTRACTF64X4 $0x01, Z1, (BX)(DX*1)
 	ADDQ          SI, BX
-	VBROADCASTSS  8(DI), Z10
-	VADDPS        Z10, Z2, Z2
 	VMOVUPS       Y2, (BX)
 	VEXTRACTF64X4 $0x01, Z2, (BX)(DX*1)
 	ADDQ          SI, BX
-	VBROADCASTSS  12(DI), Z10
-	VADDPS        Z10, Z3, Z3
 	VMOVUPS       Y3, (BX)
 	VEXTRACTF64X4 $0x01, Z3, (BX)(DX*1)
 	ADDQ          SI, BX
-	VBROADCASTSS  16(DI), Z10
-	VADDPS        Z10, Z4, Z4
 	VMOVUPS       Y4, (BX)
 	VEXTRACTF64X4 $0x01, Z4, (BX)(DX*1)
 	ADDQ          SI, BX
-	VBROADCASTSS  20(DI), Z10
-	VADDPS        Z10, Z5, Z5
 	VMOVUPS       Y5, (BX)
 	VEXTRACTF64X4 $0x01, Z5, (BX)(DX*1)
 	ADDQ          SI, BX
-	VBROADCASTSS  24(DI), Z10
-	VADDPS        Z10, Z6, Z6
 	VMOVUPS       Y6, (BX)
 	VEXTRACTF64X4 $0x01, Z6, (BX)(DX*1)
 	ADDQ          SI, BX
-	VBROADCASTSS  28(DI), Z10
-	VADDPS        Z10, Z7, Z7
 	VMOVUPS       Y7, (BX)
 	VEXTRACTF64X4 $0x01, Z7, (BX)(DX*1)
 
@@ -930,20 +926,34 @@ TEXT ·nestPair9AVX512(SB), NOSPLIT, $0-8
 	MOVQ 136(AX), DX
 
 tile:
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	MOVQ   (AX), BX
-	MOVQ   8(AX), SI
-	MOVQ   56(AX), DI
-	MOVQ   64(AX), R8
-	MOVQ   48(AX), R11
+	VPXORD       Z0, Z0, Z0
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z2, Z2, Z2
+	VPXORD       Z3, Z3, Z3
+	VPXORD       Z4, Z4, Z4
+	VPXORD       Z5, Z5, Z5
+	VPXORD       Z6, Z6, Z6
+	VPXORD       Z7, Z7, Z7
+	VPXORD       Z8, Z8, Z8
+	MOVQ         144(AX), BX
+	TESTQ        BX, BX
+	JZ           started
+	VBROADCASTSS (BX), Z0
+	VBROADCASTSS 4(BX), Z1
+	VBROADCASTSS 8(BX), Z2
+	VBROADCASTSS 12(BX), Z3
+	VBROADCASTSS 16(BX), Z4
+	VBROADCASTSS 20(BX), Z5
+	VBROADCASTSS 24(BX), Z6
+	VBROADCASTSS 28(BX), Z7
+	VBROADCASTSS 32(BX), Z8
+
+started:
+	MOVQ (AX), BX
+	MOVQ 8(AX), SI
+	MOVQ 56(AX), DI
+	MOVQ 64(AX), R8
+	MOVQ 48(AX), R11
 
 outer:
 	MOVQ 40(AX), R10
@@ -986,9 +996,8 @@ inner:
 	JNZ           outer
 	MOVQ          16(AX), BX
 	MOVQ          24(AX), SI
-	MOVQ          144(AX), DI
-	TESTQ         DI, DI
-	JNZ           write
+	CMPQ          144(AX), $0x00
+	JNE           write
 	VMOVUPS       (BX), Y11
 	VINSERTF64X4  $0x01, (BX)(DX*1), Z11, Z11
 	VADDPS        Z11, Z0, Z0
@@ -1045,48 +1054,30 @@ inner:
 	JMP           written
 
 write:
-	VBROADCASTSS  (DI), Z11
-	VADDPS        Z11, Z0, Z0
 	VMOVUPS       Y0, (BX)
 	VEXTRACTF64X4 $0x01, Z0, (BX)(DX*1)
 	ADDQ          SI, BX
-	VBROADCASTSS  4(DI), Z11
-	VADDPS        Z11, Z1, Z1
 	VMOVUPS       Y1, (BX)
 	VEXTRACTF64X4 $0x01, Z1, (BX)(DX*1)
 	ADDQ          SI, BX
-	VBROADCASTSS  8(DI), Z11
-	VADDPS        Z11, Z2, Z2
 	VMOVUPS       Y2, (BX)
 	VEXTRACTF64X4 $0x01, Z2, (BX)(DX*1)
 	ADDQ          SI, BX
-	VBROADCASTSS  12(DI), Z11
-	VADDPS        Z11, Z3, Z3
 	VMOVUPS       Y3, (BX)
 	VEXTRACTF64X4 $0x01, Z3, (BX)(DX*1)
 	ADDQ          SI, BX
-	VBROADCASTSS  16(DI), Z11
-	VADDPS        Z11, Z4, Z4
 	VMOVUPS       Y4, (BX)
 	VEXTRACTF64X4 $0x01, Z4, (BX)(DX*1)
 	ADDQ          SI, BX
-	VBROADCASTSS  20(DI), Z11
-	VADDPS        Z11, Z5, Z5
 	VMOVUPS       Y5, (BX)
 	VEXTRACTF64X4 $0x01, Z5, (BX)(DX*1)
 	ADDQ          SI, BX
-	VBROADCASTSS  24(DI), Z11
-	VADDPS        Z11, Z6, Z6
 	VMOVUPS       Y6, (BX)
 	VEXTRACTF64X4 $0x01, Z6, (BX)(DX*1)
 	ADDQ          SI, BX
-	VBROADCASTSS  28(DI), Z11
-	VADDPS        Z11, Z7, Z7
 	VMOVUPS       Y7, (BX)
 	VEXTRACTF64X4 $0x01, Z7, (BX)(DX*1)
 	ADDQ          SI, BX
-	VBROADCASTSS  32(DI), Z11
-	VADDPS        Z11, Z8, Z8
 	VMOVUPS       Y8, (BX)
 	VEXTRACTF64X4 $0x01, Z8, (BX)(DX*1)
 
@@ -1108,21 +1099,36 @@ TEXT ·nestPair10AVX512(SB), NOSPLIT, $0-8
 	MOVQ 136(AX), DX
 
 tile:
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	MOVQ   (AX), BX
-	MOVQ   8(AX), SI
-	MOVQ   56(AX), DI
-	MOVQ   64(AX), R8
-	MOVQ   48(AX), R11
+	VPXORD       Z0, Z0, Z0
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z2, Z2, Z2
+	VPXORD       Z3, Z3, Z3
+	VPXORD       Z4, Z4, Z4
+	VPXORD       Z5, Z5, Z5
+	VPXORD       Z6, Z6, Z6
+	VPXORD       Z7, Z7, Z7
+	VPXORD       Z8, Z8, Z8
+	VPXORD       Z9, Z9, Z9
+	MOVQ         144(AX), BX
+	TESTQ        BX, BX
+	JZ           started
+	VBROADCASTSS (BX), Z0
+	VBROADCASTSS 4(BX), Z1
+	VBROADCASTSS 8(BX), Z2
+	VBROADCASTSS 12(BX), Z3
+	VBROADCASTSS 16(BX), Z4
+	VBROADCASTSS 20(BX), Z5
+	VBROADCASTSS 24(BX), Z6
+	VBROADCASTSS 28(BX), Z7
+	VBROADCASTSS 32(BX), Z8
+	VBROADCASTSS 36(BX), Z9
+
+started:
+	MOVQ (AX), BX
+	MOVQ 8(AX), SI
+	MOVQ 56(AX), DI
+	MOVQ 64(AX), R8
+	MOVQ 48(AX), R11
 
 outer:
 	MOVQ 40(AX), R10
@@ -1167,9 +1173,8 @@ inner:
 	JNZ           outer
 	MOVQ          16(AX), BX
 	MOVQ          24(AX), SI
-	MOVQ          144(AX), DI
-	TESTQ         DI, DI
-	JNZ           write
+	CMPQ          144(AX), $0x00
+	JNE           write
 	VMOVUPS       (BX), Y12
 	VINSERTF64X4  $0x01, (BX)(DX*1), Z12, Z12
 	VADDPS        Z12, Z0, Z0
@@ -1232,53 +1237,33 @@ inner:
 	JMP           written
 
 write:
-	VBROADCASTSS  (DI), Z12
-	VADDPS        Z12, Z0, Z0
 	VMOVUPS       Y0, (BX)
 	VEXTRACTF64X4 $0x01, Z0, (BX)(DX*1)
 	ADDQ          SI, BX
-	VBROADCASTSS  4(DI), Z12
-	VADDPS        Z12, Z1, Z1
 	VMOVUPS       Y1, (BX)
 	VEXTRACTF64X4 $0x01, Z1, (BX)(DX*1)
 	ADDQ          SI, BX
-	VBROADCASTSS  8(DI), Z12
-	VADDPS        Z12, Z2, Z2
 	VMOVUPS       Y2, (BX)
 	VEXTRACTF64X4 $0x01, Z2, (BX)(DX*1)
 	ADDQ          SI, BX
-	VBROADCASTSS  12(DI), Z12
-	VADDPS        Z12, Z3, Z3
 	VMOVUPS       Y3, (BX)
 	VEXTRACTF64X4 $0x01, Z3, (BX)(DX*1)
 	ADDQ          SI, BX
-	VBROADCASTSS  16(DI), Z12
-	VADDPS        Z12, Z4, Z4
 	VMOVUPS       Y4, (BX)
 	VEXTRACTF64X4 $0x01, Z4, (BX)(DX*1)
 	ADDQ          SI, BX
-	VBROADCASTSS  20(DI), Z12
-	VADDPS        Z12, Z5, Z5
 	VMOVUPS       Y5, (BX)
 	VEXTRACTF64X4 $0x01, Z5, (BX)(DX*1)
 	ADDQ          SI, BX
-	VBROADCASTSS  24(DI), Z12
-	VADDPS        Z12, Z6, Z6
 	VMOVUPS       Y6, (BX)
 	VEXTRACTF64X4 $0x01, Z6, (BX)(DX*1)
 	ADDQ          SI, BX
-	VBROADCASTSS  28(DI), Z12
-	VADDPS        Z12, Z7, Z7
 	VMOVUPS       Y7, (BX)
 	VEXTRACTF64X4 $0x01, Z7, (BX)(DX*1)
 	ADDQ          SI, BX
-	VBROADCASTSS  32(DI), Z12
-	VADDPS        Z12, Z8, Z8
 	VMOVUPS       Y8, (BX)
 	VEXTRACTF64X4 $0x01, Z8, (BX)(DX*1)
 	ADDQ          SI, BX
-	VBROADCASTSS  36(DI), Z12
-	VADDPS        Z12, Z9, Z9
 	VMOVUPS       Y9, (BX)
 	VEXTRACTF64X4 $0x01, Z9, (BX)(DX*1)
 
@@ -1300,22 +1285,38 @@ TEXT ·nestPair11AVX512(SB), NOSPLIT, $0-8
 	MOVQ 136(AX), DX
 
 tile:
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	VPXORD Z10, Z10, Z10
-	MOVQ   (AX), BX
-	MOVQ   8(AX), SI
-	MOVQ   56(AX), DI
-	MOVQ   64(AX), R8
-	MOVQ   48(AX), R11
+	VPXORD       Z0, Z0, Z0
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z2, Z2, Z2
+	VPXORD       Z3, Z3, Z3
+	VPXORD       Z4, Z4, Z4
+	VPXORD       Z5, Z5, Z5
+	VPXORD       Z6, Z6, Z6
+	VPXORD       Z7, Z7, Z7
+	VPXORD       Z8, Z8, Z8
+	VPXORD       Z9, Z9, Z9
+	VPXORD       Z10, Z10, Z10
+	MOVQ         144(AX), BX
+	TESTQ        BX, BX
+	JZ           started
+	VBROADCASTSS (BX), Z0
+	VBROADCASTSS 4(BX), Z1
+	VBROADCASTSS 8(BX), Z2
+	VBROADCASTSS 12(BX), Z3
+	VBROADCASTSS 16(BX), Z4
+	VBROADCASTSS 20(BX), Z5
+	VBROADCASTSS 24(BX), Z6
+	VBROADCASTSS 28(BX), Z7
+	VBROADCASTSS 32(BX), Z8
+	VBROADCASTSS 36(BX), Z9
+	VBROADCASTSS 40(BX), Z10
+
+started:
+	MOVQ (AX), BX
+	MOVQ 8(AX), SI
+	MOVQ 56(AX), DI
+	MOVQ 64(AX), R8
+	MOVQ 48(AX), R11
 
 outer:
 	MOVQ 40(AX), R10
@@ -1362,9 +1363,8 @@ inner:
 	JNZ           outer
 	MOVQ          16(AX), BX
 	MOVQ          24(AX), SI
-	MOVQ          144(AX), DI
-	TESTQ         DI, DI
-	JNZ           write
+	CMPQ          144(AX), $0x00
+	JNE           write
 	VMOVUPS       (BX), Y13
 	VINSERTF64X4  $0x01, (BX)(DX*1), Z13, Z13
 	VADDPS        Z13, Z0, Z0
@@ -1433,58 +1433,36 @@ inner:
 	JMP           written
 
 write:
-	VBROADCASTSS  (DI), Z13
-	VADDPS        Z13, Z0, Z0
 	VMOVUPS       Y0, (BX)
 	VEXTRACTF64X4 $0x01, Z0, (BX)(DX*1)
 	ADDQ          SI, BX
-	VBROADCASTSS  4(DI), Z13
-	VADDPS        Z13, Z1, Z1
 	VMOVUPS       Y1, (BX)
 	VEXTRACTF64X4 $0x01, Z1, (BX)(DX*1)
 	ADDQ          SI, BX
-	VBROADCASTSS  8(DI), Z13
-	VADDPS        Z13, Z2, Z2
 	VMOVUPS       Y2, (BX)
 	VEXTRACTF64X4 $0x01, Z2, (BX)(DX*1)
 	ADDQ          SI, BX
-	VBROADCASTSS  12(DI), Z13
-	VADDPS        Z13, Z3, Z3
 	VMOVUPS       Y3, (BX)
 	VEXTRACTF64X4 $0x01, Z3, (BX)(DX*1)
 	ADDQ          SI, BX
-	VBROADCASTSS  16(DI), Z13
-	VADDPS        Z13, Z4, Z4
 	VMOVUPS       Y4, (BX)
 	VEXTRACTF64X4 $0x01, Z4, (BX)(DX*1)
 	ADDQ          SI, BX
-	VBROADCASTSS  20(DI), Z13
-	VADDPS        Z13, Z5, Z5
 	VMOVUPS       Y5, (BX)
 	VEXTRACTF64X4 $0x01, Z5, (BX)(DX*1)
 	ADDQ          SI, BX
-	VBROADCASTSS  24(DI), Z13
-	VADDPS        Z13, Z6, Z6
 	VMOVUPS       Y6, (BX)
 	VEXTRACTF64X4 $0x01, Z6, (BX)(DX*1)
 	ADDQ          SI, BX
-	VBROADCASTSS  28(DI), Z13
-	VADDPS        Z13, Z7, Z7
 	VMOVUPS       Y7, (BX)
 	VEXTRACTF64X4 $0x01, Z7, (BX)(DX*1)
 	ADDQ          SI, BX
-	VBROADCASTSS  32(DI), Z13
-	VADDPS        Z13, Z8, Z8
 	VMOVUPS       Y8, (BX)
 	VEXTRACTF64X4 $0x01, Z8, (BX)(DX*1)
 	ADDQ          SI, BX
-	VBROADCASTSS  36(DI), Z13
-	VADDPS        Z13, Z9, Z9
 	VMOVUPS       Y9, (BX)
 	VEXTRACTF64X4 $0x01, Z9, (BX)(DX*1)
 	ADDQ          SI, BX
-	VBROADCASTSS  40(DI), Z13
-	VADDPS        Z13, Z10, Z10
 	VMOVUPS       Y10, (BX)
 	VEXTRACTF64X4 $0x01, Z10, (BX)(DX*1)
 
@@ -1506,23 +1484,40 @@ TEXT ·nestPair12AVX512(SB), NOSPLIT, $0-8
 	MOVQ 136(AX), DX
 
 tile:
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	VPXORD Z10, Z10, Z10
-	VPXORD Z11, Z11, Z11
-	MOVQ   (AX), BX
-	MOVQ   8(AX), SI
-	MOVQ   56(AX), DI
-	MOVQ   64(AX), R8
-	MOVQ   48(AX), R11
+	VPXORD       Z0, Z0, Z0
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z2, Z2, Z2
+	VPXORD       Z3, Z3, Z3
+	VPXORD       Z4, Z4, Z4
+	VPXORD       Z5, Z5, Z5
+	VPXORD       Z6, Z6, Z6
+	VPXORD       Z7, Z7, Z7
+	VPXORD       Z8, Z8, Z8
+	VPXORD       Z9, Z9, Z9
+	VPXORD       Z10, Z10, Z10
+	VPXORD       Z11, Z11, Z11
+	MOVQ         144(AX), BX
+	TESTQ        BX, BX
+	JZ           started
+	VBROADCASTSS (BX), Z0
+	VBROADCASTSS 4(BX), Z1
+	VBROADCASTSS 8(BX), Z2
+	VBROADCASTSS 12(BX), Z3
+	VBROADCASTSS 16(BX), Z4
+	VBROADCASTSS 20(BX), Z5
+	VBROADCASTSS 24(BX), Z6
+	VBROADCASTSS 28(BX), Z7
+	VBROADCASTSS 32(BX), Z8
+	VBROADCASTSS 36(BX), Z9
+	VBROADCASTSS 40(BX), Z10
+	VBROADCASTSS 44(BX), Z11
+
+started:
+	MOVQ (AX), BX
+	MOVQ 8(AX), SI
+	MOVQ 56(AX), DI
+	MOVQ 64(AX), R8
+	MOVQ 48(AX), R11
 
 outer:
 	MOVQ 40(AX), R10
@@ -1571,9 +1566,8 @@ inner:
 	JNZ           outer
 	MOVQ          16(AX), BX
 	MOVQ          24(AX), SI
-	MOVQ          144(AX), DI
-	TESTQ         DI, DI
-	JNZ           write
+	CMPQ          144(AX), $0x00
+	JNE           write
 	VMOVUPS       (BX), Y14
 	VINSERTF64X4  $0x01, (BX)(DX*1), Z14, Z14
 	VADDPS        Z14, Z0, Z0
@@ -1648,63 +1642,39 @@ inner:
 	JMP           written
 
 write:
-	VBROADCASTSS  (DI), Z14
-	VADDPS        Z14, Z0, Z0
 	VMOVUPS       Y0, (BX)
 	VEXTRACTF64X4 $0x01, Z0, (BX)(DX*1)
 	ADDQ          SI, BX
-	VBROADCASTSS  4(DI), Z14
-	VADDPS        Z14, Z1, Z1
 	VMOVUPS       Y1, (BX)
 	VEXTRACTF64X4 $0x01, Z1, (BX)(DX*1)
 	ADDQ          SI, BX
-	VBROADCASTSS  8(DI), Z14
-	VADDPS        Z14, Z2, Z2
 	VMOVUPS       Y2, (BX)
 	VEXTRACTF64X4 $0x01, Z2, (BX)(DX*1)
 	ADDQ          SI, BX
-	VBROADCASTSS  12(DI), Z14
-	VADDPS        Z14, Z3, Z3
 	VMOVUPS       Y3, (BX)
 	VEXTRACTF64X4 $0x01, Z3, (BX)(DX*1)
 	ADDQ          SI, BX
-	VBROADCASTSS  16(DI), Z14
-	VADDPS        Z14, Z4, Z4
 	VMOVUPS       Y4, (BX)
 	VEXTRACTF64X4 $0x01, Z4, (BX)(DX*1)
 	ADDQ          SI, BX
-	VBROADCASTSS  20(DI), Z14
-	VADDPS        Z14, Z5, Z5
 	VMOVUPS       Y5, (BX)
 	VEXTRACTF64X4 $0x01, Z5, (BX)(DX*1)
 	ADDQ          SI, BX
-	VBROADCASTSS  24(DI), Z14
-	VADDPS        Z14, Z6, Z6
 	VMOVUPS       Y6, (BX)
 	VEXTRACTF64X4 $0x01, Z6, (BX)(DX*1)
 	ADDQ          SI, BX
-	VBROADCASTSS  28(DI), Z14
-	VADDPS        Z14, Z7, Z7
 	VMOVUPS       Y7, (BX)
 	VEXTRACTF64X4 $0x01, Z7, (BX)(DX*1)
 	ADDQ          SI, BX
-	VBROADCASTSS  32(DI), Z14
-	VADDPS        Z14, Z8, Z8
 	VMOVUPS       Y8, (BX)
 	VEXTRACTF64X4 $0x01, Z8, (BX)(DX*1)
 	ADDQ          SI, BX
-	VBROADCASTSS  36(DI), Z14
-	VADDPS        Z14, Z9, Z9
 	VMOVUPS       Y9, (BX)
 	VEXTRACTF64X4 $0x01, Z9, (BX)(DX*1)
 	ADDQ          SI, BX
-	VBROADCASTSS  40(DI), Z14
-	VADDPS        Z14, Z10, Z10
 	VMOVUPS       Y10, (BX)
 	VEXTRACTF64X4 $0x01, Z10, (BX)(DX*1)
 	ADDQ          SI, BX
-	VBROADCASTSS  44(DI), Z14
-	VADDPS        Z14, Z11, Z11
 	VMOVUPS       Y11, (BX)
 	VEXTRACTF64X4 $0x01, Z11, (BX)(DX*1)
 

@@ -8,17 +8,26 @@ TEXT ·nestTiles1AVX2(SB), NOSPLIT, $0-8
 	MOVQ nestTile+0(FP), AX
 
 tile:
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	MOVQ   112(AX), CX
-	LEAQ   (CX)(CX*2), DX
-	MOVQ   (AX), BX
-	MOVQ   8(AX), SI
-	MOVQ   56(AX), DI
-	MOVQ   64(AX), R8
-	MOVQ   48(AX), R11
+	VXORPS       Y0, Y0, Y0
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	MOVQ         144(AX), CX
+	TESTQ        CX, CX
+	JZ           started
+	VBROADCASTSS (CX), Y0
+	VBROADCASTSS (CX), Y1
+	VBROADCASTSS (CX), Y2
+	VBROADCASTSS (CX), Y3
+
+started:
+	MOVQ 112(AX), CX
+	LEAQ (CX)(CX*2), DX
+	MOVQ (AX), BX
+	MOVQ 8(AX), SI
+	MOVQ 56(AX), DI
+	MOVQ 64(AX), R8
+	MOVQ 48(AX), R11
 
 outer:
 	MOVQ 40(AX), R10
@@ -50,18 +59,15 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
-	MOVQ         144(AX), DX
-	TESTQ        DX, DX
-	JNZ          write0
+	CMPQ         144(AX), $0x00
+	JNE          write0
 	VMOVUPS      (CX), Y4
 	VADDPS       Y4, Y0, Y0
 	VMOVUPS      Y0, (CX)
 	JMP          written0
 
 write0:
-	VBROADCASTSS (DX), Y4
-	VADDPS       Y4, Y0, Y0
-	VMOVUPS      Y0, (CX)
+	VMOVUPS Y0, (CX)
 
 written0:
 	MOVQ    112(AX), CX
@@ -70,18 +76,15 @@ written0:
 	ADDQ    CX, 16(AX)
 	MOVQ    16(AX), CX
 	MOVQ    24(AX), DX
-	MOVQ    144(AX), DX
-	TESTQ   DX, DX
-	JNZ     write1
+	CMPQ    144(AX), $0x00
+	JNE     write1
 	VMOVUPS (CX), Y0
 	VADDPS  Y0, Y1, Y1
 	VMOVUPS Y1, (CX)
 	JMP     written1
 
 write1:
-	VBROADCASTSS (DX), Y0
-	VADDPS       Y0, Y1, Y1
-	VMOVUPS      Y1, (CX)
+	VMOVUPS Y1, (CX)
 
 written1:
 	MOVQ    112(AX), CX
@@ -90,18 +93,15 @@ written1:
 	ADDQ    CX, 16(AX)
 	MOVQ    16(AX), CX
 	MOVQ    24(AX), DX
-	MOVQ    144(AX), DX
-	TESTQ   DX, DX
-	JNZ     write2
+	CMPQ    144(AX), $0x00
+	JNE     write2
 	VMOVUPS (CX), Y0
 	VADDPS  Y0, Y2, Y2
 	VMOVUPS Y2, (CX)
 	JMP     written2
 
 write2:
-	VBROADCASTSS (DX), Y0
-	VADDPS       Y0, Y2, Y2
-	VMOVUPS      Y2, (CX)
+	VMOVUPS Y2, (CX)
 
 written2:
 	MOVQ    112(AX), CX
@@ -110,18 +110,15 @@ written2:
 	ADDQ    CX, 16(AX)
 	MOVQ    16(AX), CX
 	MOVQ    24(AX), DX
-	MOVQ    144(AX), DX
-	TESTQ   DX, DX
-	JNZ     write3
+	CMPQ    144(AX), $0x00
+	JNE     write3
 	VMOVUPS (CX), Y0
 	VADDPS  Y0, Y3, Y3
 	VMOVUPS Y3, (CX)
 	JMP     written3
 
 write3:
-	VBROADCASTSS (DX), Y0
-	VADDPS       Y0, Y3, Y3
-	VMOVUPS      Y3, (CX)
+	VMOVUPS Y3, (CX)
 
 written3:
 	MOVQ 112(AX), CX
@@ -140,21 +137,34 @@ TEXT ·nestTiles2AVX2(SB), NOSPLIT, $0-8
 	MOVQ nestTile+0(FP), AX
 
 tile:
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	MOVQ   112(AX), CX
-	LEAQ   (CX)(CX*2), DX
-	MOVQ   (AX), BX
-	MOVQ   8(AX), SI
-	MOVQ   56(AX), DI
-	MOVQ   64(AX), R8
-	MOVQ   48(AX), R11
+	VXORPS       Y0, Y0, Y0
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
+	VXORPS       Y5, Y5, Y5
+	VXORPS       Y6, Y6, Y6
+	VXORPS       Y7, Y7, Y7
+	MOVQ         144(AX), CX
+	TESTQ        CX, CX
+	JZ           started
+	VBROADCASTSS (CX), Y0
+	VBROADCASTSS 4(CX), Y1
+	VBROADCASTSS (CX), Y2
+	VBROADCASTSS 4(CX), Y3
+	VBROADCASTSS (CX), Y4
+	VBROADCASTSS 4(CX), Y5
+	VBROADCASTSS (CX), Y6
+	VBROADCASTSS 4(CX), Y7
+
+started:
+	MOVQ 112(AX), CX
+	LEAQ (CX)(CX*2), DX
+	MOVQ (AX), BX
+	MOVQ 8(AX), SI
+	MOVQ 56(AX), DI
+	MOVQ 64(AX), R8
+	MOVQ 48(AX), R11
 
 outer:
 	MOVQ 40(AX), R10
@@ -191,9 +201,8 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
-	MOVQ         144(AX), BX
-	TESTQ        BX, BX
-	JNZ          write0
+	CMPQ         144(AX), $0x00
+	JNE          write0
 	VMOVUPS      (CX), Y8
 	VADDPS       Y8, Y0, Y0
 	VMOVUPS      Y0, (CX)
@@ -204,13 +213,9 @@ inner:
 	JMP          written0
 
 write0:
-	VBROADCASTSS (BX), Y8
-	VADDPS       Y8, Y0, Y0
-	VMOVUPS      Y0, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 4(BX), Y8
-	VADDPS       Y8, Y1, Y1
-	VMOVUPS      Y1, (CX)
+	VMOVUPS Y0, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y1, (CX)
 
 written0:
 	MOVQ    112(AX), CX
@@ -219,9 +224,8 @@ written0:
 	ADDQ    CX, 16(AX)
 	MOVQ    16(AX), CX
 	MOVQ    24(AX), DX
-	MOVQ    144(AX), BX
-	TESTQ   BX, BX
-	JNZ     write1
+	CMPQ    144(AX), $0x00
+	JNE     write1
 	VMOVUPS (CX), Y0
 	VADDPS  Y0, Y2, Y2
 	VMOVUPS Y2, (CX)
@@ -232,13 +236,9 @@ written0:
 	JMP     written1
 
 write1:
-	VBROADCASTSS (BX), Y0
-	VADDPS       Y0, Y2, Y2
-	VMOVUPS      Y2, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 4(BX), Y0
-	VADDPS       Y0, Y3, Y3
-	VMOVUPS      Y3, (CX)
+	VMOVUPS Y2, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y3, (CX)
 
 written1:
 	MOVQ    112(AX), CX
@@ -247,9 +247,8 @@ written1:
 	ADDQ    CX, 16(AX)
 	MOVQ    16(AX), CX
 	MOVQ    24(AX), DX
-	MOVQ    144(AX), BX
-	TESTQ   BX, BX
-	JNZ     write2
+	CMPQ    144(AX), $0x00
+	JNE     write2
 	VMOVUPS (CX), Y0
 	VADDPS  Y0, Y4, Y4
 	VMOVUPS Y4, (CX)
@@ -260,13 +259,9 @@ written1:
 	JMP     written2
 
 write2:
-	VBROADCASTSS (BX), Y0
-	VADDPS       Y0, Y4, Y4
-	VMOVUPS      Y4, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 4(BX), Y0
-	VADDPS       Y0, Y5, Y5
-	VMOVUPS      Y5, (CX)
+	VMOVUPS Y4, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y5, (CX)
 
 written2:
 	MOVQ    112(AX), CX
@@ -275,9 +270,8 @@ written2:
 	ADDQ    CX, 16(AX)
 	MOVQ    16(AX), CX
 	MOVQ    24(AX), DX
-	MOVQ    144(AX), BX
-	TESTQ   BX, BX
-	JNZ     write3
+	CMPQ    144(AX), $0x00
+	JNE     write3
 	VMOVUPS (CX), Y0
 	VADDPS  Y0, Y6, Y6
 	VMOVUPS Y6, (CX)
@@ -288,13 +282,9 @@ written2:
 	JMP     written3
 
 write3:
-	VBROADCASTSS (BX), Y0
-	VADDPS       Y0, Y6, Y6
-	VMOVUPS      Y6, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 4(BX), Y0
-	VADDPS       Y0, Y7, Y7
-	VMOVUPS      Y7, (CX)
+	VMOVUPS Y6, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y7, (CX)
 
 written3:
 	MOVQ 112(AX), CX
@@ -313,22 +303,36 @@ TEXT ·nestTiles3AVX2(SB), NOSPLIT, $0-8
 	MOVQ nestTile+0(FP), AX
 
 tile:
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	MOVQ   112(AX), CX
-	LEAQ   (CX)(CX*2), DX
-	MOVQ   (AX), DX
-	MOVQ   8(AX), BX
-	MOVQ   56(AX), SI
-	MOVQ   64(AX), DI
-	MOVQ   48(AX), R10
+	VXORPS       Y0, Y0, Y0
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
+	VXORPS       Y5, Y5, Y5
+	VXORPS       Y6, Y6, Y6
+	VXORPS       Y7, Y7, Y7
+	VXORPS       Y8, Y8, Y8
+	MOVQ         144(AX), CX
+	TESTQ        CX, CX
+	JZ           started
+	VBROADCASTSS (CX), Y0
+	VBROADCASTSS 4(CX), Y1
+	VBROADCASTSS 8(CX), Y2
+	VBROADCASTSS (CX), Y3
+	VBROADCASTSS 4(CX), Y4
+	VBROADCASTSS 8(CX), Y5
+	VBROADCASTSS (CX), Y6
+	VBROADCASTSS 4(CX), Y7
+	VBROADCASTSS 8(CX), Y8
+
+started:
+	MOVQ 112(AX), CX
+	LEAQ (CX)(CX*2), DX
+	MOVQ (AX), DX
+	MOVQ 8(AX), BX
+	MOVQ 56(AX), SI
+	MOVQ 64(AX), DI
+	MOVQ 48(AX), R10
 
 outer:
 	MOVQ 40(AX), R9
@@ -366,9 +370,8 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
-	MOVQ         144(AX), BX
-	TESTQ        BX, BX
-	JNZ          write0
+	CMPQ         144(AX), $0x00
+	JNE          write0
 	VMOVUPS      (CX), Y9
 	VADDPS       Y9, Y0, Y0
 	VMOVUPS      Y0, (CX)
@@ -383,17 +386,11 @@ inner:
 	JMP          written0
 
 write0:
-	VBROADCASTSS (BX), Y9
-	VADDPS       Y9, Y0, Y0
-	VMOVUPS      Y0, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 4(BX), Y9
-	VADDPS       Y9, Y1, Y1
-	VMOVUPS      Y1, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 8(BX), Y9
-	VADDPS       Y9, Y2, Y2
-	VMOVUPS      Y2, (CX)
+	VMOVUPS Y0, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y1, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y2, (CX)
 
 written0:
 	MOVQ    112(AX), CX
@@ -402,9 +399,8 @@ written0:
 	ADDQ    CX, 16(AX)
 	MOVQ    16(AX), CX
 	MOVQ    24(AX), DX
-	MOVQ    144(AX), BX
-	TESTQ   BX, BX
-	JNZ     write1
+	CMPQ    144(AX), $0x00
+	JNE     write1
 	VMOVUPS (CX), Y0
 	VADDPS  Y0, Y3, Y3
 	VMOVUPS Y3, (CX)
@@ -419,17 +415,11 @@ written0:
 	JMP     written1
 
 write1:
-	VBROADCASTSS (BX), Y0
-	VADDPS       Y0, Y3, Y3
-	VMOVUPS      Y3, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 4(BX), Y0
-	VADDPS       Y0, Y4, Y4
-	VMOVUPS      Y4, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 8(BX), Y0
-	VADDPS       Y0, Y5, Y5
-	VMOVUPS      Y5, (CX)
+	VMOVUPS Y3, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y4, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y5, (CX)
 
 written1:
 	MOVQ    112(AX), CX
@@ -438,9 +428,8 @@ written1:
 	ADDQ    CX, 16(AX)
 	MOVQ    16(AX), CX
 	MOVQ    24(AX), DX
-	MOVQ    144(AX), BX
-	TESTQ   BX, BX
-	JNZ     write2
+	CMPQ    144(AX), $0x00
+	JNE     write2
 	VMOVUPS (CX), Y0
 	VADDPS  Y0, Y6, Y6
 	VMOVUPS Y6, (CX)
@@ -455,17 +444,11 @@ written1:
 	JMP     written2
 
 write2:
-	VBROADCASTSS (BX), Y0
-	VADDPS       Y0, Y6, Y6
-	VMOVUPS      Y6, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 4(BX), Y0
-	VADDPS       Y0, Y7, Y7
-	VMOVUPS      Y7, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 8(BX), Y0
-	VADDPS       Y0, Y8, Y8
-	VMOVUPS      Y8, (CX)
+	VMOVUPS Y6, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y7, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y8, (CX)
 
 written2:
 	MOVQ 112(AX), CX
@@ -484,21 +467,34 @@ TEXT ·nestTiles4AVX2(SB), NOSPLIT, $0-8
 	MOVQ nestTile+0(FP), AX
 
 tile:
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	MOVQ   112(AX), CX
-	LEAQ   (CX)(CX*2), DX
-	MOVQ   (AX), DX
-	MOVQ   8(AX), BX
-	MOVQ   56(AX), SI
-	MOVQ   64(AX), DI
-	MOVQ   48(AX), R10
+	VXORPS       Y0, Y0, Y0
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
+	VXORPS       Y5, Y5, Y5
+	VXORPS       Y6, Y6, Y6
+	VXORPS       Y7, Y7, Y7
+	MOVQ         144(AX), CX
+	TESTQ        CX, CX
+	JZ           started
+	VBROADCASTSS (CX), Y0
+	VBROADCASTSS 4(CX), Y1
+	VBROADCASTSS 8(CX), Y2
+	VBROADCASTSS 12(CX), Y3
+	VBROADCASTSS (CX), Y4
+	VBROADCASTSS 4(CX), Y5
+	VBROADCASTSS 8(CX), Y6
+	VBROADCASTSS 12(CX), Y7
+
+started:
+	MOVQ 112(AX), CX
+	LEAQ (CX)(CX*2), DX
+	MOVQ (AX), DX
+	MOVQ 8(AX), BX
+	MOVQ 56(AX), SI
+	MOVQ 64(AX), DI
+	MOVQ 48(AX), R10
 
 outer:
 	MOVQ 40(AX), R9
@@ -535,9 +531,8 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
-	MOVQ         144(AX), BX
-	TESTQ        BX, BX
-	JNZ          write0
+	CMPQ         144(AX), $0x00
+	JNE          write0
 	VMOVUPS      (CX), Y8
 	VADDPS       Y8, Y0, Y0
 	VMOVUPS      Y0, (CX)
@@ -556,21 +551,13 @@ inner:
 	JMP          written0
 
 write0:
-	VBROADCASTSS (BX), Y8
-	VADDPS       Y8, Y0, Y0
-	VMOVUPS      Y0, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 4(BX), Y8
-	VADDPS       Y8, Y1, Y1
-	VMOVUPS      Y1, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 8(BX), Y8
-	VADDPS       Y8, Y2, Y2
-	VMOVUPS      Y2, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 12(BX), Y8
-	VADDPS       Y8, Y3, Y3
-	VMOVUPS      Y3, (CX)
+	VMOVUPS Y0, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y1, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y2, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y3, (CX)
 
 written0:
 	MOVQ    112(AX), CX
@@ -579,9 +566,8 @@ written0:
 	ADDQ    CX, 16(AX)
 	MOVQ    16(AX), CX
 	MOVQ    24(AX), DX
-	MOVQ    144(AX), BX
-	TESTQ   BX, BX
-	JNZ     write1
+	CMPQ    144(AX), $0x00
+	JNE     write1
 	VMOVUPS (CX), Y0
 	VADDPS  Y0, Y4, Y4
 	VMOVUPS Y4, (CX)
@@ -600,21 +586,13 @@ written0:
 	JMP     written1
 
 write1:
-	VBROADCASTSS (BX), Y0
-	VADDPS       Y0, Y4, Y4
-	VMOVUPS      Y4, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 4(BX), Y0
-	VADDPS       Y0, Y5, Y5
-	VMOVUPS      Y5, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 8(BX), Y0
-	VADDPS       Y0, Y6, Y6
-	VMOVUPS      Y6, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 12(BX), Y0
-	VADDPS       Y0, Y7, Y7
-	VMOVUPS      Y7, (CX)
+	VMOVUPS Y4, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y5, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y6, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y7, (CX)
 
 written1:
 	MOVQ 112(AX), CX
@@ -633,23 +611,38 @@ TEXT ·nestTiles5AVX2(SB), NOSPLIT, $0-8
 	MOVQ nestTile+0(FP), AX
 
 tile:
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	VXORPS Y9, Y9, Y9
-	MOVQ   112(AX), CX
-	LEAQ   (CX)(CX*2), DX
-	MOVQ   (AX), DX
-	MOVQ   8(AX), BX
-	MOVQ   56(AX), SI
-	MOVQ   64(AX), DI
-	MOVQ   48(AX), R10
+	VXORPS       Y0, Y0, Y0
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
+	VXORPS       Y5, Y5, Y5
+	VXORPS       Y6, Y6, Y6
+	VXORPS       Y7, Y7, Y7
+	VXORPS       Y8, Y8, Y8
+	VXORPS       Y9, Y9, Y9
+	MOVQ         144(AX), CX
+	TESTQ        CX, CX
+	JZ           started
+	VBROADCASTSS (CX), Y0
+	VBROADCASTSS 4(CX), Y1
+	VBROADCASTSS 8(CX), Y2
+	VBROADCASTSS 12(CX), Y3
+	VBROADCASTSS 16(CX), Y4
+	VBROADCASTSS (CX), Y5
+	VBROADCASTSS 4(CX), Y6
+	VBROADCASTSS 8(CX), Y7
+	VBROADCASTSS 12(CX), Y8
+	VBROADCASTSS 16(CX), Y9
+
+started:
+	MOVQ 112(AX), CX
+	LEAQ (CX)(CX*2), DX
+	MOVQ (AX), DX
+	MOVQ 8(AX), BX
+	MOVQ 56(AX), SI
+	MOVQ 64(AX), DI
+	MOVQ 48(AX), R10
 
 outer:
 	MOVQ 40(AX), R9
@@ -689,9 +682,8 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
-	MOVQ         144(AX), BX
-	TESTQ        BX, BX
-	JNZ          write0
+	CMPQ         144(AX), $0x00
+	JNE          write0
 	VMOVUPS      (CX), Y10
 	VADDPS       Y10, Y0, Y0
 	VMOVUPS      Y0, (CX)
@@ -714,25 +706,15 @@ inner:
 	JMP          written0
 
 write0:
-	VBROADCASTSS (BX), Y10
-	VADDPS       Y10, Y0, Y0
-	VMOVUPS      Y0, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 4(BX), Y10
-	VADDPS       Y10, Y1, Y1
-	VMOVUPS      Y1, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 8(BX), Y10
-	VADDPS       Y10, Y2, Y2
-	VMOVUPS      Y2, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 12(BX), Y10
-	VADDPS       Y10, Y3, Y3
-	VMOVUPS      Y3, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 16(BX), Y10
-	VADDPS       Y10, Y4, Y4
-	VMOVUPS      Y4, (CX)
+	VMOVUPS Y0, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y1, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y2, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y3, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y4, (CX)
 
 written0:
 	MOVQ    112(AX), CX
@@ -741,9 +723,8 @@ written0:
 	ADDQ    CX, 16(AX)
 	MOVQ    16(AX), CX
 	MOVQ    24(AX), DX
-	MOVQ    144(AX), BX
-	TESTQ   BX, BX
-	JNZ     write1
+	CMPQ    144(AX), $0x00
+	JNE     write1
 	VMOVUPS (CX), Y0
 	VADDPS  Y0, Y5, Y5
 	VMOVUPS Y5, (CX)
@@ -766,25 +747,15 @@ written0:
 	JMP     written1
 
 write1:
-	VBROADCASTSS (BX), Y0
-	VADDPS       Y0, Y5, Y5
-	VMOVUPS      Y5, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 4(BX), Y0
-	VADDPS       Y0, Y6, Y6
-	VMOVUPS      Y6, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 8(BX), Y0
-	VADDPS       Y0, Y7, Y7
-	VMOVUPS      Y7, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 12(BX), Y0
-	VADDPS       Y0, Y8, Y8
-	VMOVUPS      Y8, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 16(BX), Y0
-	VADDPS       Y0, Y9, Y9
-	VMOVUPS      Y9, (CX)
+	VMOVUPS Y5, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y6, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y7, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y8, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y9, (CX)
 
 written1:
 	MOVQ 112(AX), CX
@@ -803,25 +774,42 @@ TEXT ·nestTiles6AVX2(SB), NOSPLIT, $0-8
 	MOVQ nestTile+0(FP), AX
 
 tile:
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	VXORPS Y9, Y9, Y9
-	VXORPS Y10, Y10, Y10
-	VXORPS Y11, Y11, Y11
-	MOVQ   112(AX), CX
-	LEAQ   (CX)(CX*2), DX
-	MOVQ   (AX), DX
-	MOVQ   8(AX), BX
-	MOVQ   56(AX), SI
-	MOVQ   64(AX), DI
-	MOVQ   48(AX), R10
+	VXORPS       Y0, Y0, Y0
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
+	VXORPS       Y5, Y5, Y5
+	VXORPS       Y6, Y6, Y6
+	VXORPS       Y7, Y7, Y7
+	VXORPS       Y8, Y8, Y8
+	VXORPS       Y9, Y9, Y9
+	VXORPS       Y10, Y10, Y10
+	VXORPS       Y11, Y11, Y11
+	MOVQ         144(AX), CX
+	TESTQ        CX, CX
+	JZ           started
+	VBROADCASTSS (CX), Y0
+	VBROADCASTSS 4(CX), Y1
+	VBROADCASTSS 8(CX), Y2
+	VBROADCASTSS 12(CX), Y3
+	VBROADCASTSS 16(CX), Y4
+	VBROADCASTSS 20(CX), Y5
+	VBROADCASTSS (CX), Y6
+	VBROADCASTSS 4(CX), Y7
+	VBROADCASTSS 8(CX), Y8
+	VBROADCASTSS 12(CX), Y9
+	VBROADCASTSS 16(CX), Y10
+	VBROADCASTSS 20(CX), Y11
+
+started:
+	MOVQ 112(AX), CX
+	LEAQ (CX)(CX*2), DX
+	MOVQ (AX), DX
+	MOVQ 8(AX), BX
+	MOVQ 56(AX), SI
+	MOVQ 64(AX), DI
+	MOVQ 48(AX), R10
 
 outer:
 	MOVQ 40(AX), R9
@@ -864,9 +852,8 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
-	MOVQ         144(AX), BX
-	TESTQ        BX, BX
-	JNZ          write0
+	CMPQ         144(AX), $0x00
+	JNE          write0
 	VMOVUPS      (CX), Y12
 	VADDPS       Y12, Y0, Y0
 	VMOVUPS      Y0, (CX)
@@ -893,29 +880,17 @@ inner:
 	JMP          written0
 
 write0:
-	VBROADCASTSS (BX), Y12
-	VADDPS       Y12, Y0, Y0
-	VMOVUPS      Y0, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 4(BX), Y12
-	VADDPS       Y12, Y1, Y1
-	VMOVUPS      Y1, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 8(BX), Y12
-	VADDPS       Y12, Y2, Y2
-	VMOVUPS      Y2, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 12(BX), Y12
-	VADDPS       Y12, Y3, Y3
-	VMOVUPS      Y3, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 16(BX), Y12
-	VADDPS       Y12, Y4, Y4
-	VMOVUPS      Y4, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 20(BX), Y12
-	VADDPS       Y12, Y5, Y5
-	VMOVUPS      Y5, (CX)
+	VMOVUPS Y0, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y1, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y2, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y3, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y4, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y5, (CX)
 
 written0:
 	MOVQ    112(AX), CX
@@ -924,9 +899,8 @@ written0:
 	ADDQ    CX, 16(AX)
 	MOVQ    16(AX), CX
 	MOVQ    24(AX), DX
-	MOVQ    144(AX), BX
-	TESTQ   BX, BX
-	JNZ     write1
+	CMPQ    144(AX), $0x00
+	JNE     write1
 	VMOVUPS (CX), Y0
 	VADDPS  Y0, Y6, Y6
 	VMOVUPS Y6, (CX)
@@ -953,29 +927,17 @@ written0:
 	JMP     written1
 
 write1:
-	VBROADCASTSS (BX), Y0
-	VADDPS       Y0, Y6, Y6
-	VMOVUPS      Y6, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 4(BX), Y0
-	VADDPS       Y0, Y7, Y7
-	VMOVUPS      Y7, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 8(BX), Y0
-	VADDPS       Y0, Y8, Y8
-	VMOVUPS      Y8, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 12(BX), Y0
-	VADDPS       Y0, Y9, Y9
-	VMOVUPS      Y9, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 16(BX), Y0
-	VADDPS       Y0, Y10, Y10
-	VMOVUPS      Y10, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 20(BX), Y0
-	VADDPS       Y0, Y11, Y11
-	VMOVUPS      Y11, (CX)
+	VMOVUPS Y6, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y7, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y8, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y9, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y10, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Y11, (CX)
 
 written1:
 	MOVQ 112(AX), CX
@@ -994,17 +956,26 @@ TEXT ·nestTiles1AVX512(SB), NOSPLIT, $0-8
 	MOVQ nestTile+0(FP), AX
 
 tile:
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	MOVQ   112(AX), CX
-	LEAQ   (CX)(CX*2), DX
-	MOVQ   (AX), BX
-	MOVQ   8(AX), SI
-	MOVQ   56(AX), DI
-	MOVQ   64(AX), R8
-	MOVQ   48(AX), R11
+	VPXORD       Z0, Z0, Z0
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z2, Z2, Z2
+	VPXORD       Z3, Z3, Z3
+	MOVQ         144(AX), CX
+	TESTQ        CX, CX
+	JZ           started
+	VBROADCASTSS (CX), Z0
+	VBROADCASTSS (CX), Z1
+	VBROADCASTSS (CX), Z2
+	VBROADCASTSS (CX), Z3
+
+started:
+	MOVQ 112(AX), CX
+	LEAQ (CX)(CX*2), DX
+	MOVQ (AX), BX
+	MOVQ 8(AX), SI
+	MOVQ 56(AX), DI
+	MOVQ 64(AX), R8
+	MOVQ 48(AX), R11
 
 outer:
 	MOVQ 40(AX), R10
@@ -1036,18 +1007,15 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
-	MOVQ         144(AX), DX
-	TESTQ        DX, DX
-	JNZ          write0
+	CMPQ         144(AX), $0x00
+	JNE          write0
 	VMOVUPS      (CX), Z4
 	VADDPS       Z4, Z0, Z0
 	VMOVUPS      Z0, (CX)
 	JMP          written0
 
 write0:
-	VBROADCASTSS (DX), Z4
-	VADDPS       Z4, Z0, Z0
-	VMOVUPS      Z0, (CX)
+	VMOVUPS Z0, (CX)
 
 written0:
 	MOVQ    112(AX), CX
@@ -1056,18 +1024,15 @@ written0:
 	ADDQ    CX, 16(AX)
 	MOVQ    16(AX), CX
 	MOVQ    24(AX), DX
-	MOVQ    144(AX), DX
-	TESTQ   DX, DX
-	JNZ     write1
+	CMPQ    144(AX), $0x00
+	JNE     write1
 	VMOVUPS (CX), Z4
 	VADDPS  Z4, Z1, Z1
 	VMOVUPS Z1, (CX)
 	JMP     written1
 
 write1:
-	VBROADCASTSS (DX), Z4
-	VADDPS       Z4, Z1, Z1
-	VMOVUPS      Z1, (CX)
+	VMOVUPS Z1, (CX)
 
 written1:
 	MOVQ    112(AX), CX
@@ -1076,18 +1041,15 @@ written1:
 	ADDQ    CX, 16(AX)
 	MOVQ    16(AX), CX
 	MOVQ    24(AX), DX
-	MOVQ    144(AX), DX
-	TESTQ   DX, DX
-	JNZ     write2
+	CMPQ    144(AX), $0x00
+	JNE     write2
 	VMOVUPS (CX), Z4
 	VADDPS  Z4, Z2, Z2
 	VMOVUPS Z2, (CX)
 	JMP     written2
 
 write2:
-	VBROADCASTSS (DX), Z4
-	VADDPS       Z4, Z2, Z2
-	VMOVUPS      Z2, (CX)
+	VMOVUPS Z2, (CX)
 
 written2:
 	MOVQ    112(AX), CX
@@ -1096,18 +1058,15 @@ written2:
 	ADDQ    CX, 16(AX)
 	MOVQ    16(AX), CX
 	MOVQ    24(AX), DX
-	MOVQ    144(AX), DX
-	TESTQ   DX, DX
-	JNZ     write3
+	CMPQ    144(AX), $0x00
+	JNE     write3
 	VMOVUPS (CX), Z4
 	VADDPS  Z4, Z3, Z3
 	VMOVUPS Z3, (CX)
 	JMP     written3
 
 write3:
-	VBROADCASTSS (DX), Z4
-	VADDPS       Z4, Z3, Z3
-	VMOVUPS      Z3, (CX)
+	VMOVUPS Z3, (CX)
 
 written3:
 	MOVQ 112(AX), CX
@@ -1126,21 +1085,34 @@ TEXT ·nestTiles2AVX512(SB), NOSPLIT, $0-8
 	MOVQ nestTile+0(FP), AX
 
 tile:
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	MOVQ   112(AX), CX
-	LEAQ   (CX)(CX*2), DX
-	MOVQ   (AX), BX
-	MOVQ   8(AX), SI
-	MOVQ   56(AX), DI
-	MOVQ   64(AX), R8
-	MOVQ   48(AX), R11
+	VPXORD       Z0, Z0, Z0
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z2, Z2, Z2
+	VPXORD       Z3, Z3, Z3
+	VPXORD       Z4, Z4, Z4
+	VPXORD       Z5, Z5, Z5
+	VPXORD       Z6, Z6, Z6
+	VPXORD       Z7, Z7, Z7
+	MOVQ         144(AX), CX
+	TESTQ        CX, CX
+	JZ           started
+	VBROADCASTSS (CX), Z0
+	VBROADCASTSS 4(CX), Z1
+	VBROADCASTSS (CX), Z2
+	VBROADCASTSS 4(CX), Z3
+	VBROADCASTSS (CX), Z4
+	VBROADCASTSS 4(CX), Z5
+	VBROADCASTSS (CX), Z6
+	VBROADCASTSS 4(CX), Z7
+
+started:
+	MOVQ 112(AX), CX
+	LEAQ (CX)(CX*2), DX
+	MOVQ (AX), BX
+	MOVQ 8(AX), SI
+	MOVQ 56(AX), DI
+	MOVQ 64(AX), R8
+	MOVQ 48(AX), R11
 
 outer:
 	MOVQ 40(AX), R10
@@ -1177,9 +1149,8 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
-	MOVQ         144(AX), BX
-	TESTQ        BX, BX
-	JNZ          write0
+	CMPQ         144(AX), $0x00
+	JNE          write0
 	VMOVUPS      (CX), Z8
 	VADDPS       Z8, Z0, Z0
 	VMOVUPS      Z0, (CX)
@@ -1190,13 +1161,9 @@ inner:
 	JMP          written0
 
 write0:
-	VBROADCASTSS (BX), Z8
-	VADDPS       Z8, Z0, Z0
-	VMOVUPS      Z0, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 4(BX), Z8
-	VADDPS       Z8, Z1, Z1
-	VMOVUPS      Z1, (CX)
+	VMOVUPS Z0, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z1, (CX)
 
 written0:
 	MOVQ    112(AX), CX
@@ -1205,9 +1172,8 @@ written0:
 	ADDQ    CX, 16(AX)
 	MOVQ    16(AX), CX
 	MOVQ    24(AX), DX
-	MOVQ    144(AX), BX
-	TESTQ   BX, BX
-	JNZ     write1
+	CMPQ    144(AX), $0x00
+	JNE     write1
 	VMOVUPS (CX), Z8
 	VADDPS  Z8, Z2, Z2
 	VMOVUPS Z2, (CX)
@@ -1218,13 +1184,9 @@ written0:
 	JMP     written1
 
 write1:
-	VBROADCASTSS (BX), Z8
-	VADDPS       Z8, Z2, Z2
-	VMOVUPS      Z2, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 4(BX), Z8
-	VADDPS       Z8, Z3, Z3
-	VMOVUPS      Z3, (CX)
+	VMOVUPS Z2, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z3, (CX)
 
 written1:
 	MOVQ    112(AX), CX
@@ -1233,9 +1195,8 @@ written1:
 	ADDQ    CX, 16(AX)
 	MOVQ    16(AX), CX
 	MOVQ    24(AX), DX
-	MOVQ    144(AX), BX
-	TESTQ   BX, BX
-	JNZ     write2
+	CMPQ    144(AX), $0x00
+	JNE     write2
 	VMOVUPS (CX), Z8
 	VADDPS  Z8, Z4, Z4
 	VMOVUPS Z4, (CX)
@@ -1246,13 +1207,9 @@ written1:
 	JMP     written2
 
 write2:
-	VBROADCASTSS (BX), Z8
-	VADDPS       Z8, Z4, Z4
-	VMOVUPS      Z4, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 4(BX), Z8
-	VADDPS       Z8, Z5, Z5
-	VMOVUPS      Z5, (CX)
+	VMOVUPS Z4, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z5, (CX)
 
 written2:
 	MOVQ    112(AX), CX
@@ -1261,9 +1218,8 @@ written2:
 	ADDQ    CX, 16(AX)
 	MOVQ    16(AX), CX
 	MOVQ    24(AX), DX
-	MOVQ    144(AX), BX
-	TESTQ   BX, BX
-	JNZ     write3
+	CMPQ    144(AX), $0x00
+	JNE     write3
 	VMOVUPS (CX), Z8
 	VADDPS  Z8, Z6, Z6
 	VMOVUPS Z6, (CX)
@@ -1274,13 +1230,9 @@ written2:
 	JMP     written3
 
 write3:
-	VBROADCASTSS (BX), Z8
-	VADDPS       Z8, Z6, Z6
-	VMOVUPS      Z6, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 4(BX), Z8
-	VADDPS       Z8, Z7, Z7
-	VMOVUPS      Z7, (CX)
+	VMOVUPS Z6, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z7, (CX)
 
 written3:
 	MOVQ 112(AX), CX
@@ -1299,22 +1251,36 @@ TEXT ·nestTiles3AVX512(SB), NOSPLIT, $0-8
 	MOVQ nestTile+0(FP), AX
 
 tile:
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	MOVQ   112(AX), CX
-	LEAQ   (CX)(CX*2), DX
-	MOVQ   (AX), DX
-	MOVQ   8(AX), BX
-	MOVQ   56(AX), SI
-	MOVQ   64(AX), DI
-	MOVQ   48(AX), R10
+	VPXORD       Z0, Z0, Z0
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z2, Z2, Z2
+	VPXORD       Z3, Z3, Z3
+	VPXORD       Z4, Z4, Z4
+	VPXORD       Z5, Z5, Z5
+	VPXORD       Z6, Z6, Z6
+	VPXORD       Z7, Z7, Z7
+	VPXORD       Z8, Z8, Z8
+	MOVQ         144(AX), CX
+	TESTQ        CX, CX
+	JZ           started
+	VBROADCASTSS (CX), Z0
+	VBROADCASTSS 4(CX), Z1
+	VBROADCASTSS 8(CX), Z2
+	VBROADCASTSS (CX), Z3
+	VBROADCASTSS 4(CX), Z4
+	VBROADCASTSS 8(CX), Z5
+	VBROADCASTSS (CX), Z6
+	VBROADCASTSS 4(CX), Z7
+	VBROADCASTSS 8(CX), Z8
+
+started:
+	MOVQ 112(AX), CX
+	LEAQ (CX)(CX*2), DX
+	MOVQ (AX), DX
+	MOVQ 8(AX), BX
+	MOVQ 56(AX), SI
+	MOVQ 64(AX), DI
+	MOVQ 48(AX), R10
 
 outer:
 	MOVQ 40(AX), R9
@@ -1352,9 +1318,8 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
-	MOVQ         144(AX), BX
-	TESTQ        BX, BX
-	JNZ          write0
+	CMPQ         144(AX), $0x00
+	JNE          write0
 	VMOVUPS      (CX), Z9
 	VADDPS       Z9, Z0, Z0
 	VMOVUPS      Z0, (CX)
@@ -1369,17 +1334,11 @@ inner:
 	JMP          written0
 
 write0:
-	VBROADCASTSS (BX), Z9
-	VADDPS       Z9, Z0, Z0
-	VMOVUPS      Z0, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 4(BX), Z9
-	VADDPS       Z9, Z1, Z1
-	VMOVUPS      Z1, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 8(BX), Z9
-	VADDPS       Z9, Z2, Z2
-	VMOVUPS      Z2, (CX)
+	VMOVUPS Z0, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z1, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z2, (CX)
 
 written0:
 	MOVQ    112(AX), CX
@@ -1388,9 +1347,8 @@ written0:
 	ADDQ    CX, 16(AX)
 	MOVQ    16(AX), CX
 	MOVQ    24(AX), DX
-	MOVQ    144(AX), BX
-	TESTQ   BX, BX
-	JNZ     write1
+	CMPQ    144(AX), $0x00
+	JNE     write1
 	VMOVUPS (CX), Z9
 	VADDPS  Z9, Z3, Z3
 	VMOVUPS Z3, (CX)
@@ -1405,17 +1363,11 @@ written0:
 	JMP     written1
 
 write1:
-	VBROADCASTSS (BX), Z9
-	VADDPS       Z9, Z3, Z3
-	VMOVUPS      Z3, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 4(BX), Z9
-	VADDPS       Z9, Z4, Z4
-	VMOVUPS      Z4, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 8(BX), Z9
-	VADDPS       Z9, Z5, Z5
-	VMOVUPS      Z5, (CX)
+	VMOVUPS Z3, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z4, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z5, (CX)
 
 written1:
 	MOVQ    112(AX), CX
@@ -1424,9 +1376,8 @@ written1:
 	ADDQ    CX, 16(AX)
 	MOVQ    16(AX), CX
 	MOVQ    24(AX), DX
-	MOVQ    144(AX), BX
-	TESTQ   BX, BX
-	JNZ     write2
+	CMPQ    144(AX), $0x00
+	JNE     write2
 	VMOVUPS (CX), Z9
 	VADDPS  Z9, Z6, Z6
 	VMOVUPS Z6, (CX)
@@ -1441,17 +1392,11 @@ written1:
 	JMP     written2
 
 write2:
-	VBROADCASTSS (BX), Z9
-	VADDPS       Z9, Z6, Z6
-	VMOVUPS      Z6, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 4(BX), Z9
-	VADDPS       Z9, Z7, Z7
-	VMOVUPS      Z7, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 8(BX), Z9
-	VADDPS       Z9, Z8, Z8
-	VMOVUPS      Z8, (CX)
+	VMOVUPS Z6, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z7, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z8, (CX)
 
 written2:
 	MOVQ 112(AX), CX
@@ -1470,21 +1415,34 @@ TEXT ·nestTiles4AVX512(SB), NOSPLIT, $0-8
 	MOVQ nestTile+0(FP), AX
 
 tile:
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	MOVQ   112(AX), CX
-	LEAQ   (CX)(CX*2), DX
-	MOVQ   (AX), DX
-	MOVQ   8(AX), BX
-	MOVQ   56(AX), SI
-	MOVQ   64(AX), DI
-	MOVQ   48(AX), R10
+	VPXORD       Z0, Z0, Z0
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z2, Z2, Z2
+	VPXORD       Z3, Z3, Z3
+	VPXORD       Z4, Z4, Z4
+	VPXORD       Z5, Z5, Z5
+	VPXORD       Z6, Z6, Z6
+	VPXORD       Z7, Z7, Z7
+	MOVQ         144(AX), CX
+	TESTQ        CX, CX
+	JZ           started
+	VBROADCASTSS (CX), Z0
+	VBROADCASTSS 4(CX), Z1
+	VBROADCASTSS 8(CX), Z2
+	VBROADCASTSS 12(CX), Z3
+	VBROADCASTSS (CX), Z4
+	VBROADCASTSS 4(CX), Z5
+	VBROADCASTSS 8(CX), Z6
+	VBROADCASTSS 12(CX), Z7
+
+started:
+	MOVQ 112(AX), CX
+	LEAQ (CX)(CX*2), DX
+	MOVQ (AX), DX
+	MOVQ 8(AX), BX
+	MOVQ 56(AX), SI
+	MOVQ 64(AX), DI
+	MOVQ 48(AX), R10
 
 outer:
 	MOVQ 40(AX), R9
@@ -1521,9 +1479,8 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
-	MOVQ         144(AX), BX
-	TESTQ        BX, BX
-	JNZ          write0
+	CMPQ         144(AX), $0x00
+	JNE          write0
 	VMOVUPS      (CX), Z8
 	VADDPS       Z8, Z0, Z0
 	VMOVUPS      Z0, (CX)
@@ -1542,21 +1499,13 @@ inner:
 	JMP          written0
 
 write0:
-	VBROADCASTSS (BX), Z8
-	VADDPS       Z8, Z0, Z0
-	VMOVUPS      Z0, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 4(BX), Z8
-	VADDPS       Z8, Z1, Z1
-	VMOVUPS      Z1, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 8(BX), Z8
-	VADDPS       Z8, Z2, Z2
-	VMOVUPS      Z2, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 12(BX), Z8
-	VADDPS       Z8, Z3, Z3
-	VMOVUPS      Z3, (CX)
+	VMOVUPS Z0, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z1, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z2, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z3, (CX)
 
 written0:
 	MOVQ    112(AX), CX
@@ -1565,9 +1514,8 @@ written0:
 	ADDQ    CX, 16(AX)
 	MOVQ    16(AX), CX
 	MOVQ    24(AX), DX
-	MOVQ    144(AX), BX
-	TESTQ   BX, BX
-	JNZ     write1
+	CMPQ    144(AX), $0x00
+	JNE     write1
 	VMOVUPS (CX), Z8
 	VADDPS  Z8, Z4, Z4
 	VMOVUPS Z4, (CX)
@@ -1586,21 +1534,13 @@ written0:
 	JMP     written1
 
 write1:
-	VBROADCASTSS (BX), Z8
-	VADDPS       Z8, Z4, Z4
-	VMOVUPS      Z4, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 4(BX), Z8
-	VADDPS       Z8, Z5, Z5
-	VMOVUPS      Z5, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 8(BX), Z8
-	VADDPS       Z8, Z6, Z6
-	VMOVUPS      Z6, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 12(BX), Z8
-	VADDPS       Z8, Z7, Z7
-	VMOVUPS      Z7, (CX)
+	VMOVUPS Z4, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z5, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z6, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z7, (CX)
 
 written1:
 	MOVQ 112(AX), CX
@@ -1619,23 +1559,38 @@ TEXT ·nestTiles5AVX512(SB), NOSPLIT, $0-8
 	MOVQ nestTile+0(FP), AX
 
 tile:
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	MOVQ   112(AX), CX
-	LEAQ   (CX)(CX*2), DX
-	MOVQ   (AX), DX
-	MOVQ   8(AX), BX
-	MOVQ   56(AX), SI
-	MOVQ   64(AX), DI
-	MOVQ   48(AX), R10
+	VPXORD       Z0, Z0, Z0
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z2, Z2, Z2
+	VPXORD       Z3, Z3, Z3
+	VPXORD       Z4, Z4, Z4
+	VPXORD       Z5, Z5, Z5
+	VPXORD       Z6, Z6, Z6
+	VPXORD       Z7, Z7, Z7
+	VPXORD       Z8, Z8, Z8
+	VPXORD       Z9, Z9, Z9
+	MOVQ         144(AX), CX
+	TESTQ        CX, CX
+	JZ           started
+	VBROADCASTSS (CX), Z0
+	VBROADCASTSS 4(CX), Z1
+	VBROADCASTSS 8(CX), Z2
+	VBROADCASTSS 12(CX), Z3
+	VBROADCASTSS 16(CX), Z4
+	VBROADCASTSS (CX), Z5
+	VBROADCASTSS 4(CX), Z6
+	VBROADCASTSS 8(CX), Z7
+	VBROADCASTSS 12(CX), Z8
+	VBROADCASTSS 16(CX), Z9
+
+started:
+	MOVQ 112(AX), CX
+	LEAQ (CX)(CX*2), DX
+	MOVQ (AX), DX
+	MOVQ 8(AX), BX
+	MOVQ 56(AX), SI
+	MOVQ 64(AX), DI
+	MOVQ 48(AX), R10
 
 outer:
 	MOVQ 40(AX), R9
@@ -1675,9 +1630,8 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
-	MOVQ         144(AX), BX
-	TESTQ        BX, BX
-	JNZ          write0
+	CMPQ         144(AX), $0x00
+	JNE          write0
 	VMOVUPS      (CX), Z10
 	VADDPS       Z10, Z0, Z0
 	VMOVUPS      Z0, (CX)
@@ -1700,25 +1654,15 @@ inner:
 	JMP          written0
 
 write0:
-	VBROADCASTSS (BX), Z10
-	VADDPS       Z10, Z0, Z0
-	VMOVUPS      Z0, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 4(BX), Z10
-	VADDPS       Z10, Z1, Z1
-	VMOVUPS      Z1, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 8(BX), Z10
-	VADDPS       Z10, Z2, Z2
-	VMOVUPS      Z2, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 12(BX), Z10
-	VADDPS       Z10, Z3, Z3
-	VMOVUPS      Z3, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 16(BX), Z10
-	VADDPS       Z10, Z4, Z4
-	VMOVUPS      Z4, (CX)
+	VMOVUPS Z0, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z1, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z2, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z3, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z4, (CX)
 
 written0:
 	MOVQ    112(AX), CX
@@ -1727,9 +1671,8 @@ written0:
 	ADDQ    CX, 16(AX)
 	MOVQ    16(AX), CX
 	MOVQ    24(AX), DX
-	MOVQ    144(AX), BX
-	TESTQ   BX, BX
-	JNZ     write1
+	CMPQ    144(AX), $0x00
+	JNE     write1
 	VMOVUPS (CX), Z10
 	VADDPS  Z10, Z5, Z5
 	VMOVUPS Z5, (CX)
@@ -1752,25 +1695,15 @@ written0:
 	JMP     written1
 
 write1:
-	VBROADCASTSS (BX), Z10
-	VADDPS       Z10, Z5, Z5
-	VMOVUPS      Z5, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 4(BX), Z10
-	VADDPS       Z10, Z6, Z6
-	VMOVUPS      Z6, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 8(BX), Z10
-	VADDPS       Z10, Z7, Z7
-	VMOVUPS      Z7, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 12(BX), Z10
-	VADDPS       Z10, Z8, Z8
-	VMOVUPS      Z8, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 16(BX), Z10
-	VADDPS       Z10, Z9, Z9
-	VMOVUPS      Z9, (CX)
+	VMOVUPS Z5, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z6, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z7, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z8, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z9, (CX)
 
 written1:
 	MOVQ 112(AX), CX
@@ -1789,25 +1722,42 @@ TEXT ·nestTiles6AVX512(SB), NOSPLIT, $0-8
 	MOVQ nestTile+0(FP), AX
 
 tile:
-	VPXORD Z0, Z0, Z0
-	VPXORD Z1, Z1, Z1
-	VPXORD Z2, Z2, Z2
-	VPXORD Z3, Z3, Z3
-	VPXORD Z4, Z4, Z4
-	VPXORD Z5, Z5, Z5
-	VPXORD Z6, Z6, Z6
-	VPXORD Z7, Z7, Z7
-	VPXORD Z8, Z8, Z8
-	VPXORD Z9, Z9, Z9
-	VPXORD Z10, Z10, Z10
-	VPXORD Z11, Z11, Z11
-	MOVQ   112(AX), CX
-	LEAQ   (CX)(CX*2), DX
-	MOVQ   (AX), DX
-	MOVQ   8(AX), BX
-	MOVQ   56(AX), SI
-	MOVQ   64(AX), DI
-	MOVQ   48(AX), R10
+	VPXORD       Z0, Z0, Z0
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z2, Z2, Z2
+	VPXORD       Z3, Z3, Z3
+	VPXORD       Z4, Z4, Z4
+	VPXORD       Z5, Z5, Z5
+	VPXORD       Z6, Z6, Z6
+	VPXORD       Z7, Z7, Z7
+	VPXORD       Z8, Z8, Z8
+	VPXORD       Z9, Z9, Z9
+	VPXORD       Z10, Z10, Z10
+	VPXORD       Z11, Z11, Z11
+	MOVQ         144(AX), CX
+	TESTQ        CX, CX
+	JZ           started
+	VBROADCASTSS (CX), Z0
+	VBROADCASTSS 4(CX), Z1
+	VBROADCASTSS 8(CX), Z2
+	VBROADCASTSS 12(CX), Z3
+	VBROADCASTSS 16(CX), Z4
+	VBROADCASTSS 20(CX), Z5
+	VBROADCASTSS (CX), Z6
+	VBROADCASTSS 4(CX), Z7
+	VBROADCASTSS 8(CX), Z8
+	VBROADCASTSS 12(CX), Z9
+	VBROADCASTSS 16(CX), Z10
+	VBROADCASTSS 20(CX), Z11
+
+started:
+	MOVQ 112(AX), CX
+	LEAQ (CX)(CX*2), DX
+	MOVQ (AX), DX
+	MOVQ 8(AX), BX
+	MOVQ 56(AX), SI
+	MOVQ 64(AX), DI
+	MOVQ 48(AX), R10
 
 outer:
 	MOVQ 40(AX), R9
@@ -1850,9 +1800,8 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
-	MOVQ         144(AX), BX
-	TESTQ        BX, BX
-	JNZ          write0
+	CMPQ         144(AX), $0x00
+	JNE          write0
 	VMOVUPS      (CX), Z12
 	VADDPS       Z12, Z0, Z0
 	VMOVUPS      Z0, (CX)
@@ -1879,29 +1828,17 @@ inner:
 	JMP          written0
 
 write0:
-	VBROADCASTSS (BX), Z12
-	VADDPS       Z12, Z0, Z0
-	VMOVUPS      Z0, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 4(BX), Z12
-	VADDPS       Z12, Z1, Z1
-	VMOVUPS      Z1, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 8(BX), Z12
-	VADDPS       Z12, Z2, Z2
-	VMOVUPS      Z2, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 12(BX), Z12
-	VADDPS       Z12, Z3, Z3
-	VMOVUPS      Z3, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 16(BX), Z12
-	VADDPS       Z12, Z4, Z4
-	VMOVUPS      Z4, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 20(BX), Z12
-	VADDPS       Z12, Z5, Z5
-	VMOVUPS      Z5, (CX)
+	VMOVUPS Z0, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z1, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z2, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z3, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z4, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z5, (CX)
 
 written0:
 	MOVQ    112(AX), CX
@@ -1910,9 +1847,8 @@ written0:
 	ADDQ    CX, 16(AX)
 	MOVQ    16(AX), CX
 	MOVQ    24(AX), DX
-	MOVQ    144(AX), BX
-	TESTQ   BX, BX
-	JNZ     write1
+	CMPQ    144(AX), $0x00
+	JNE     write1
 	VMOVUPS (CX), Z12
 	VADDPS  Z12, Z6, Z6
 	VMOVUPS Z6, (CX)
@@ -1939,29 +1875,17 @@ written0:
 	JMP     written1
 
 write1:
-	VBROADCASTSS (BX), Z12
-	VADDPS       Z12, Z6, Z6
-	VMOVUPS      Z6, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 4(BX), Z12
-	VADDPS       Z12, Z7, Z7
-	VMOVUPS      Z7, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 8(BX), Z12
-	VADDPS       Z12, Z8, Z8
-	VMOVUPS      Z8, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 12(BX), Z12
-	VADDPS       Z12, Z9, Z9
-	VMOVUPS      Z9, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 16(BX), Z12
-	VADDPS       Z12, Z10, Z10
-	VMOVUPS      Z10, (CX)
-	ADDQ         DX, CX
-	VBROADCASTSS 20(BX), Z12
-	VADDPS       Z12, Z11, Z11
-	VMOVUPS      Z11, (CX)
+	VMOVUPS Z6, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z7, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z8, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z9, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z10, (CX)
+	ADDQ    DX, CX
+	VMOVUPS Z11, (CX)
 
 written1:
 	MOVQ 112(AX), CX

@@ -14,6 +14,18 @@ tile:
 	VMOVI	$0, V11.B16
 	VMOVI	$0, V10.B16
 	VMOVI	$0, V9.B16
+	MOVD	144(R10), R0
+	TST	R0, R0
+	BEQ	started
+	VLD1R	(R0), [V16.S4]
+	VMOV	V16.B16, V15.B16
+	VLD1R	(R0), [V14.S4]
+	VMOV	V14.B16, V13.B16
+	VLD1R	(R0), [V12.S4]
+	VMOV	V12.B16, V11.B16
+	VLD1R	(R0), [V10.S4]
+	VMOV	V10.B16, V9.B16
+started:
 	MOVD	112(R10), R9
 	ADD	R9<<1, R9, R8
 	MOVD	0(R10), R7
@@ -60,7 +72,7 @@ inner:
 	BNE	outer
 	MOVD	16(R10), R1
 	MOVD	144(R10), R0
-	TST	R0, R0
+	CMP	$0, R0
 	BNE	write0
 	FLDPQ	0(R1), (F1, F0)
 	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
@@ -68,10 +80,6 @@ inner:
 	FSTPQ	(F16, F15), 0(R1)
 	B	written0
 write0:
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
-	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
 	FSTPQ	(F16, F15), 0(R1)
 written0:
 	MOVD	112(R10), R1
@@ -84,7 +92,7 @@ written0:
 	MOVD	R0, 16(R10)
 	MOVD	16(R10), R1
 	MOVD	144(R10), R0
-	TST	R0, R0
+	CMP	$0, R0
 	BNE	write1
 	FLDPQ	0(R1), (F1, F0)
 	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
@@ -92,10 +100,6 @@ written0:
 	FSTPQ	(F14, F13), 0(R1)
 	B	written1
 write1:
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
-	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
 	FSTPQ	(F14, F13), 0(R1)
 written1:
 	MOVD	112(R10), R1
@@ -108,7 +112,7 @@ written1:
 	MOVD	R0, 16(R10)
 	MOVD	16(R10), R1
 	MOVD	144(R10), R0
-	TST	R0, R0
+	CMP	$0, R0
 	BNE	write2
 	FLDPQ	0(R1), (F1, F0)
 	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
@@ -116,10 +120,6 @@ written1:
 	FSTPQ	(F12, F11), 0(R1)
 	B	written2
 write2:
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
-	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
 	FSTPQ	(F12, F11), 0(R1)
 written2:
 	MOVD	112(R10), R1
@@ -132,7 +132,7 @@ written2:
 	MOVD	R0, 16(R10)
 	MOVD	16(R10), R1
 	MOVD	144(R10), R0
-	TST	R0, R0
+	CMP	$0, R0
 	BNE	write3
 	FLDPQ	0(R1), (F1, F0)
 	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
@@ -140,10 +140,6 @@ written2:
 	FSTPQ	(F10, F9), 0(R1)
 	B	written3
 write3:
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
-	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
 	FSTPQ	(F10, F9), 0(R1)
 written3:
 	MOVD	112(R10), R1
@@ -182,6 +178,30 @@ tile:
 	VMOVI	$0, V11.B16
 	VMOVI	$0, V10.B16
 	VMOVI	$0, V9.B16
+	MOVD	144(R10), R1
+	TST	R1, R1
+	BEQ	started
+	VLD1R	(R1), [V24.S4]
+	VMOV	V24.B16, V23.B16
+	ADD	$4, R1, R0
+	VLD1R	(R0), [V22.S4]
+	VMOV	V22.B16, V21.B16
+	VLD1R	(R1), [V20.S4]
+	VMOV	V20.B16, V19.B16
+	ADD	$4, R1, R0
+	VLD1R	(R0), [V18.S4]
+	VMOV	V18.B16, V17.B16
+	VLD1R	(R1), [V16.S4]
+	VMOV	V16.B16, V15.B16
+	ADD	$4, R1, R0
+	VLD1R	(R0), [V14.S4]
+	VMOV	V14.B16, V13.B16
+	VLD1R	(R1), [V12.S4]
+	VMOV	V12.B16, V11.B16
+	ADD	$4, R1, R0
+	VLD1R	(R0), [V10.S4]
+	VMOV	V10.B16, V9.B16
+started:
 	MOVD	112(R10), R9
 	ADD	R9<<1, R9, R8
 	MOVD	0(R10), R7
@@ -238,7 +258,7 @@ inner:
 	MOVD	16(R10), R2
 	MOVD	24(R10), R1
 	MOVD	144(R10), R0
-	TST	R0, R0
+	CMP	$0, R0
 	BNE	write0
 	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d718 // fadd v24.4s, v24.4s, v1.4s
@@ -251,17 +271,8 @@ inner:
 	FSTPQ	(F22, F21), 0(R2)
 	B	written0
 write0:
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d718 // fadd v24.4s, v24.4s, v1.4s
-	WORD	$0x4e20d6f7 // fadd v23.4s, v23.4s, v0.4s
 	FSTPQ	(F24, F23), 0(R2)
 	ADD	R1, R2, R2
-	ADD	$4, R0, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d6d6 // fadd v22.4s, v22.4s, v1.4s
-	WORD	$0x4e20d6b5 // fadd v21.4s, v21.4s, v0.4s
 	FSTPQ	(F22, F21), 0(R2)
 written0:
 	MOVD	112(R10), R1
@@ -275,7 +286,7 @@ written0:
 	MOVD	16(R10), R2
 	MOVD	24(R10), R1
 	MOVD	144(R10), R0
-	TST	R0, R0
+	CMP	$0, R0
 	BNE	write1
 	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d694 // fadd v20.4s, v20.4s, v1.4s
@@ -288,17 +299,8 @@ written0:
 	FSTPQ	(F18, F17), 0(R2)
 	B	written1
 write1:
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d694 // fadd v20.4s, v20.4s, v1.4s
-	WORD	$0x4e20d673 // fadd v19.4s, v19.4s, v0.4s
 	FSTPQ	(F20, F19), 0(R2)
 	ADD	R1, R2, R2
-	ADD	$4, R0, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d652 // fadd v18.4s, v18.4s, v1.4s
-	WORD	$0x4e20d631 // fadd v17.4s, v17.4s, v0.4s
 	FSTPQ	(F18, F17), 0(R2)
 written1:
 	MOVD	112(R10), R1
@@ -312,7 +314,7 @@ written1:
 	MOVD	16(R10), R2
 	MOVD	24(R10), R1
 	MOVD	144(R10), R0
-	TST	R0, R0
+	CMP	$0, R0
 	BNE	write2
 	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
@@ -325,17 +327,8 @@ written1:
 	FSTPQ	(F14, F13), 0(R2)
 	B	written2
 write2:
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
-	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
 	FSTPQ	(F16, F15), 0(R2)
 	ADD	R1, R2, R2
-	ADD	$4, R0, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
-	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
 	FSTPQ	(F14, F13), 0(R2)
 written2:
 	MOVD	112(R10), R1
@@ -349,7 +342,7 @@ written2:
 	MOVD	16(R10), R2
 	MOVD	24(R10), R1
 	MOVD	144(R10), R0
-	TST	R0, R0
+	CMP	$0, R0
 	BNE	write3
 	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
@@ -362,17 +355,8 @@ written2:
 	FSTPQ	(F10, F9), 0(R2)
 	B	written3
 write3:
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
-	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
 	FSTPQ	(F12, F11), 0(R2)
 	ADD	R1, R2, R2
-	ADD	$4, R0, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
-	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
 	FSTPQ	(F10, F9), 0(R2)
 written3:
 	MOVD	112(R10), R1
@@ -413,6 +397,34 @@ tile:
 	VMOVI	$0, V9.B16
 	VMOVI	$0, V8.B16
 	VMOVI	$0, V7.B16
+	MOVD	144(R9), R1
+	TST	R1, R1
+	BEQ	started
+	VLD1R	(R1), [V24.S4]
+	VMOV	V24.B16, V23.B16
+	ADD	$4, R1, R0
+	VLD1R	(R0), [V22.S4]
+	VMOV	V22.B16, V21.B16
+	ADD	$8, R1, R0
+	VLD1R	(R0), [V20.S4]
+	VMOV	V20.B16, V19.B16
+	VLD1R	(R1), [V18.S4]
+	VMOV	V18.B16, V17.B16
+	ADD	$4, R1, R0
+	VLD1R	(R0), [V16.S4]
+	VMOV	V16.B16, V15.B16
+	ADD	$8, R1, R0
+	VLD1R	(R0), [V14.S4]
+	VMOV	V14.B16, V13.B16
+	VLD1R	(R1), [V12.S4]
+	VMOV	V12.B16, V11.B16
+	ADD	$4, R1, R0
+	VLD1R	(R0), [V10.S4]
+	VMOV	V10.B16, V9.B16
+	ADD	$8, R1, R0
+	VLD1R	(R0), [V8.S4]
+	VMOV	V8.B16, V7.B16
+started:
 	MOVD	112(R9), R8
 	MOVD	0(R9), R7
 	MOVD	8(R9), R6
@@ -466,46 +478,32 @@ inner:
 	ADD	R0, R6, R6
 	SUBS	$1, R3, R3
 	BNE	outer
-	MOVD	16(R9), R3
-	MOVD	24(R9), R2
-	MOVD	144(R9), R1
-	TST	R1, R1
+	MOVD	16(R9), R2
+	MOVD	24(R9), R1
+	MOVD	144(R9), R0
+	CMP	$0, R0
 	BNE	write0
-	FLDPQ	0(R3), (F1, F0)
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d718 // fadd v24.4s, v24.4s, v1.4s
 	WORD	$0x4e20d6f7 // fadd v23.4s, v23.4s, v0.4s
-	FSTPQ	(F24, F23), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F24, F23), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d6d6 // fadd v22.4s, v22.4s, v1.4s
 	WORD	$0x4e20d6b5 // fadd v21.4s, v21.4s, v0.4s
-	FSTPQ	(F22, F21), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F22, F21), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d694 // fadd v20.4s, v20.4s, v1.4s
 	WORD	$0x4e20d673 // fadd v19.4s, v19.4s, v0.4s
-	FSTPQ	(F20, F19), 0(R3)
+	FSTPQ	(F20, F19), 0(R2)
 	B	written0
 write0:
-	VLD1R	(R1), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d718 // fadd v24.4s, v24.4s, v1.4s
-	WORD	$0x4e20d6f7 // fadd v23.4s, v23.4s, v0.4s
-	FSTPQ	(F24, F23), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$4, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d6d6 // fadd v22.4s, v22.4s, v1.4s
-	WORD	$0x4e20d6b5 // fadd v21.4s, v21.4s, v0.4s
-	FSTPQ	(F22, F21), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$8, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d694 // fadd v20.4s, v20.4s, v1.4s
-	WORD	$0x4e20d673 // fadd v19.4s, v19.4s, v0.4s
-	FSTPQ	(F20, F19), 0(R3)
+	FSTPQ	(F24, F23), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F22, F21), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F20, F19), 0(R2)
 written0:
 	MOVD	112(R9), R1
 	MOVD	8(R9), R0
@@ -515,46 +513,32 @@ written0:
 	MOVD	16(R9), R0
 	ADD	R1, R0, R0
 	MOVD	R0, 16(R9)
-	MOVD	16(R9), R3
-	MOVD	24(R9), R2
-	MOVD	144(R9), R1
-	TST	R1, R1
+	MOVD	16(R9), R2
+	MOVD	24(R9), R1
+	MOVD	144(R9), R0
+	CMP	$0, R0
 	BNE	write1
-	FLDPQ	0(R3), (F1, F0)
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d652 // fadd v18.4s, v18.4s, v1.4s
 	WORD	$0x4e20d631 // fadd v17.4s, v17.4s, v0.4s
-	FSTPQ	(F18, F17), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F18, F17), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
 	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
-	FSTPQ	(F16, F15), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F16, F15), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
 	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
-	FSTPQ	(F14, F13), 0(R3)
+	FSTPQ	(F14, F13), 0(R2)
 	B	written1
 write1:
-	VLD1R	(R1), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d652 // fadd v18.4s, v18.4s, v1.4s
-	WORD	$0x4e20d631 // fadd v17.4s, v17.4s, v0.4s
-	FSTPQ	(F18, F17), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$4, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
-	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
-	FSTPQ	(F16, F15), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$8, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
-	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
-	FSTPQ	(F14, F13), 0(R3)
+	FSTPQ	(F18, F17), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F16, F15), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F14, F13), 0(R2)
 written1:
 	MOVD	112(R9), R1
 	MOVD	8(R9), R0
@@ -564,46 +548,32 @@ written1:
 	MOVD	16(R9), R0
 	ADD	R1, R0, R0
 	MOVD	R0, 16(R9)
-	MOVD	16(R9), R3
-	MOVD	24(R9), R2
-	MOVD	144(R9), R1
-	TST	R1, R1
+	MOVD	16(R9), R2
+	MOVD	24(R9), R1
+	MOVD	144(R9), R0
+	CMP	$0, R0
 	BNE	write2
-	FLDPQ	0(R3), (F1, F0)
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
 	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
-	FSTPQ	(F12, F11), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F12, F11), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
 	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FSTPQ	(F10, F9), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F10, F9), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
 	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	FSTPQ	(F8, F7), 0(R3)
+	FSTPQ	(F8, F7), 0(R2)
 	B	written2
 write2:
-	VLD1R	(R1), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
-	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
-	FSTPQ	(F12, F11), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$4, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
-	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FSTPQ	(F10, F9), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$8, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
-	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	FSTPQ	(F8, F7), 0(R3)
+	FSTPQ	(F12, F11), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F10, F9), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F8, F7), 0(R2)
 written2:
 	MOVD	112(R9), R1
 	MOVD	8(R9), R0
@@ -641,6 +611,32 @@ tile:
 	VMOVI	$0, V7.B16
 	VMOVI	$0, V6.B16
 	VMOVI	$0, V5.B16
+	MOVD	144(R9), R1
+	TST	R1, R1
+	BEQ	started
+	VLD1R	(R1), [V20.S4]
+	VMOV	V20.B16, V19.B16
+	ADD	$4, R1, R0
+	VLD1R	(R0), [V18.S4]
+	VMOV	V18.B16, V17.B16
+	ADD	$8, R1, R0
+	VLD1R	(R0), [V16.S4]
+	VMOV	V16.B16, V15.B16
+	ADD	$12, R1, R0
+	VLD1R	(R0), [V14.S4]
+	VMOV	V14.B16, V13.B16
+	VLD1R	(R1), [V12.S4]
+	VMOV	V12.B16, V11.B16
+	ADD	$4, R1, R0
+	VLD1R	(R0), [V10.S4]
+	VMOV	V10.B16, V9.B16
+	ADD	$8, R1, R0
+	VLD1R	(R0), [V8.S4]
+	VMOV	V8.B16, V7.B16
+	ADD	$12, R1, R0
+	VLD1R	(R0), [V6.S4]
+	VMOV	V6.B16, V5.B16
+started:
 	MOVD	112(R9), R8
 	MOVD	0(R9), R7
 	MOVD	8(R9), R6
@@ -691,58 +687,39 @@ inner:
 	ADD	R0, R6, R6
 	SUBS	$1, R3, R3
 	BNE	outer
-	MOVD	16(R9), R3
-	MOVD	24(R9), R2
-	MOVD	144(R9), R1
-	TST	R1, R1
+	MOVD	16(R9), R2
+	MOVD	24(R9), R1
+	MOVD	144(R9), R0
+	CMP	$0, R0
 	BNE	write0
-	FLDPQ	0(R3), (F1, F0)
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d694 // fadd v20.4s, v20.4s, v1.4s
 	WORD	$0x4e20d673 // fadd v19.4s, v19.4s, v0.4s
-	FSTPQ	(F20, F19), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F20, F19), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d652 // fadd v18.4s, v18.4s, v1.4s
 	WORD	$0x4e20d631 // fadd v17.4s, v17.4s, v0.4s
-	FSTPQ	(F18, F17), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F18, F17), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
 	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
-	FSTPQ	(F16, F15), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F16, F15), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
 	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
-	FSTPQ	(F14, F13), 0(R3)
+	FSTPQ	(F14, F13), 0(R2)
 	B	written0
 write0:
-	VLD1R	(R1), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d694 // fadd v20.4s, v20.4s, v1.4s
-	WORD	$0x4e20d673 // fadd v19.4s, v19.4s, v0.4s
-	FSTPQ	(F20, F19), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$4, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d652 // fadd v18.4s, v18.4s, v1.4s
-	WORD	$0x4e20d631 // fadd v17.4s, v17.4s, v0.4s
-	FSTPQ	(F18, F17), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$8, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
-	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
-	FSTPQ	(F16, F15), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$12, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
-	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
-	FSTPQ	(F14, F13), 0(R3)
+	FSTPQ	(F20, F19), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F18, F17), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F16, F15), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F14, F13), 0(R2)
 written0:
 	MOVD	112(R9), R1
 	MOVD	8(R9), R0
@@ -752,58 +729,39 @@ written0:
 	MOVD	16(R9), R0
 	ADD	R1, R0, R0
 	MOVD	R0, 16(R9)
-	MOVD	16(R9), R3
-	MOVD	24(R9), R2
-	MOVD	144(R9), R1
-	TST	R1, R1
+	MOVD	16(R9), R2
+	MOVD	24(R9), R1
+	MOVD	144(R9), R0
+	CMP	$0, R0
 	BNE	write1
-	FLDPQ	0(R3), (F1, F0)
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
 	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
-	FSTPQ	(F12, F11), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F12, F11), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
 	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FSTPQ	(F10, F9), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F10, F9), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
 	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	FSTPQ	(F8, F7), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F8, F7), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
 	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	FSTPQ	(F6, F5), 0(R3)
+	FSTPQ	(F6, F5), 0(R2)
 	B	written1
 write1:
-	VLD1R	(R1), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
-	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
-	FSTPQ	(F12, F11), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$4, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
-	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FSTPQ	(F10, F9), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$8, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
-	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	FSTPQ	(F8, F7), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$12, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
-	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	FSTPQ	(F6, F5), 0(R3)
+	FSTPQ	(F12, F11), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F10, F9), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F8, F7), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F6, F5), 0(R2)
 written1:
 	MOVD	112(R9), R1
 	MOVD	8(R9), R0
@@ -845,6 +803,38 @@ tile:
 	VMOVI	$0, V7.B16
 	VMOVI	$0, V6.B16
 	VMOVI	$0, V5.B16
+	MOVD	144(R9), R1
+	TST	R1, R1
+	BEQ	started
+	VLD1R	(R1), [V24.S4]
+	VMOV	V24.B16, V23.B16
+	ADD	$4, R1, R0
+	VLD1R	(R0), [V22.S4]
+	VMOV	V22.B16, V21.B16
+	ADD	$8, R1, R0
+	VLD1R	(R0), [V20.S4]
+	VMOV	V20.B16, V19.B16
+	ADD	$12, R1, R0
+	VLD1R	(R0), [V18.S4]
+	VMOV	V18.B16, V17.B16
+	ADD	$16, R1, R0
+	VLD1R	(R0), [V16.S4]
+	VMOV	V16.B16, V15.B16
+	VLD1R	(R1), [V14.S4]
+	VMOV	V14.B16, V13.B16
+	ADD	$4, R1, R0
+	VLD1R	(R0), [V12.S4]
+	VMOV	V12.B16, V11.B16
+	ADD	$8, R1, R0
+	VLD1R	(R0), [V10.S4]
+	VMOV	V10.B16, V9.B16
+	ADD	$12, R1, R0
+	VLD1R	(R0), [V8.S4]
+	VMOV	V8.B16, V7.B16
+	ADD	$16, R1, R0
+	VLD1R	(R0), [V6.S4]
+	VMOV	V6.B16, V5.B16
+started:
 	MOVD	112(R9), R8
 	MOVD	0(R9), R7
 	MOVD	8(R9), R6
@@ -900,70 +890,46 @@ inner:
 	ADD	R0, R6, R6
 	SUBS	$1, R3, R3
 	BNE	outer
-	MOVD	16(R9), R3
-	MOVD	24(R9), R2
-	MOVD	144(R9), R1
-	TST	R1, R1
+	MOVD	16(R9), R2
+	MOVD	24(R9), R1
+	MOVD	144(R9), R0
+	CMP	$0, R0
 	BNE	write0
-	FLDPQ	0(R3), (F1, F0)
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d718 // fadd v24.4s, v24.4s, v1.4s
 	WORD	$0x4e20d6f7 // fadd v23.4s, v23.4s, v0.4s
-	FSTPQ	(F24, F23), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F24, F23), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d6d6 // fadd v22.4s, v22.4s, v1.4s
 	WORD	$0x4e20d6b5 // fadd v21.4s, v21.4s, v0.4s
-	FSTPQ	(F22, F21), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F22, F21), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d694 // fadd v20.4s, v20.4s, v1.4s
 	WORD	$0x4e20d673 // fadd v19.4s, v19.4s, v0.4s
-	FSTPQ	(F20, F19), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F20, F19), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d652 // fadd v18.4s, v18.4s, v1.4s
 	WORD	$0x4e20d631 // fadd v17.4s, v17.4s, v0.4s
-	FSTPQ	(F18, F17), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F18, F17), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
 	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
-	FSTPQ	(F16, F15), 0(R3)
+	FSTPQ	(F16, F15), 0(R2)
 	B	written0
 write0:
-	VLD1R	(R1), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d718 // fadd v24.4s, v24.4s, v1.4s
-	WORD	$0x4e20d6f7 // fadd v23.4s, v23.4s, v0.4s
-	FSTPQ	(F24, F23), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$4, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d6d6 // fadd v22.4s, v22.4s, v1.4s
-	WORD	$0x4e20d6b5 // fadd v21.4s, v21.4s, v0.4s
-	FSTPQ	(F22, F21), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$8, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d694 // fadd v20.4s, v20.4s, v1.4s
-	WORD	$0x4e20d673 // fadd v19.4s, v19.4s, v0.4s
-	FSTPQ	(F20, F19), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$12, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d652 // fadd v18.4s, v18.4s, v1.4s
-	WORD	$0x4e20d631 // fadd v17.4s, v17.4s, v0.4s
-	FSTPQ	(F18, F17), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$16, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
-	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
-	FSTPQ	(F16, F15), 0(R3)
+	FSTPQ	(F24, F23), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F22, F21), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F20, F19), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F18, F17), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F16, F15), 0(R2)
 written0:
 	MOVD	112(R9), R1
 	MOVD	8(R9), R0
@@ -973,70 +939,46 @@ written0:
 	MOVD	16(R9), R0
 	ADD	R1, R0, R0
 	MOVD	R0, 16(R9)
-	MOVD	16(R9), R3
-	MOVD	24(R9), R2
-	MOVD	144(R9), R1
-	TST	R1, R1
+	MOVD	16(R9), R2
+	MOVD	24(R9), R1
+	MOVD	144(R9), R0
+	CMP	$0, R0
 	BNE	write1
-	FLDPQ	0(R3), (F1, F0)
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
 	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
-	FSTPQ	(F14, F13), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F14, F13), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
 	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
-	FSTPQ	(F12, F11), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F12, F11), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
 	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FSTPQ	(F10, F9), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F10, F9), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
 	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	FSTPQ	(F8, F7), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F8, F7), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
 	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	FSTPQ	(F6, F5), 0(R3)
+	FSTPQ	(F6, F5), 0(R2)
 	B	written1
 write1:
-	VLD1R	(R1), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
-	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
-	FSTPQ	(F14, F13), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$4, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
-	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
-	FSTPQ	(F12, F11), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$8, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
-	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FSTPQ	(F10, F9), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$12, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
-	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	FSTPQ	(F8, F7), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$16, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
-	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	FSTPQ	(F6, F5), 0(R3)
+	FSTPQ	(F14, F13), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F12, F11), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F10, F9), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F8, F7), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F6, F5), 0(R2)
 written1:
 	MOVD	112(R9), R1
 	MOVD	8(R9), R0
@@ -1082,6 +1024,44 @@ tile:
 	VMOVI	$0, V7.B16
 	VMOVI	$0, V6.B16
 	VMOVI	$0, V5.B16
+	MOVD	144(R9), R1
+	TST	R1, R1
+	BEQ	started
+	VLD1R	(R1), [V28.S4]
+	VMOV	V28.B16, V27.B16
+	ADD	$4, R1, R0
+	VLD1R	(R0), [V26.S4]
+	VMOV	V26.B16, V25.B16
+	ADD	$8, R1, R0
+	VLD1R	(R0), [V24.S4]
+	VMOV	V24.B16, V23.B16
+	ADD	$12, R1, R0
+	VLD1R	(R0), [V22.S4]
+	VMOV	V22.B16, V21.B16
+	ADD	$16, R1, R0
+	VLD1R	(R0), [V20.S4]
+	VMOV	V20.B16, V19.B16
+	ADD	$20, R1, R0
+	VLD1R	(R0), [V18.S4]
+	VMOV	V18.B16, V17.B16
+	VLD1R	(R1), [V16.S4]
+	VMOV	V16.B16, V15.B16
+	ADD	$4, R1, R0
+	VLD1R	(R0), [V14.S4]
+	VMOV	V14.B16, V13.B16
+	ADD	$8, R1, R0
+	VLD1R	(R0), [V12.S4]
+	VMOV	V12.B16, V11.B16
+	ADD	$12, R1, R0
+	VLD1R	(R0), [V10.S4]
+	VMOV	V10.B16, V9.B16
+	ADD	$16, R1, R0
+	VLD1R	(R0), [V8.S4]
+	VMOV	V8.B16, V7.B16
+	ADD	$20, R1, R0
+	VLD1R	(R0), [V6.S4]
+	VMOV	V6.B16, V5.B16
+started:
 	MOVD	112(R9), R8
 	MOVD	0(R9), R7
 	MOVD	8(R9), R6
@@ -1142,82 +1122,53 @@ inner:
 	ADD	R0, R6, R6
 	SUBS	$1, R3, R3
 	BNE	outer
-	MOVD	16(R9), R3
-	MOVD	24(R9), R2
-	MOVD	144(R9), R1
-	TST	R1, R1
+	MOVD	16(R9), R2
+	MOVD	24(R9), R1
+	MOVD	144(R9), R0
+	CMP	$0, R0
 	BNE	write0
-	FLDPQ	0(R3), (F1, F0)
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d79c // fadd v28.4s, v28.4s, v1.4s
 	WORD	$0x4e20d77b // fadd v27.4s, v27.4s, v0.4s
-	FSTPQ	(F28, F27), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F28, F27), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d75a // fadd v26.4s, v26.4s, v1.4s
 	WORD	$0x4e20d739 // fadd v25.4s, v25.4s, v0.4s
-	FSTPQ	(F26, F25), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F26, F25), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d718 // fadd v24.4s, v24.4s, v1.4s
 	WORD	$0x4e20d6f7 // fadd v23.4s, v23.4s, v0.4s
-	FSTPQ	(F24, F23), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F24, F23), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d6d6 // fadd v22.4s, v22.4s, v1.4s
 	WORD	$0x4e20d6b5 // fadd v21.4s, v21.4s, v0.4s
-	FSTPQ	(F22, F21), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F22, F21), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d694 // fadd v20.4s, v20.4s, v1.4s
 	WORD	$0x4e20d673 // fadd v19.4s, v19.4s, v0.4s
-	FSTPQ	(F20, F19), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F20, F19), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d652 // fadd v18.4s, v18.4s, v1.4s
 	WORD	$0x4e20d631 // fadd v17.4s, v17.4s, v0.4s
-	FSTPQ	(F18, F17), 0(R3)
+	FSTPQ	(F18, F17), 0(R2)
 	B	written0
 write0:
-	VLD1R	(R1), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d79c // fadd v28.4s, v28.4s, v1.4s
-	WORD	$0x4e20d77b // fadd v27.4s, v27.4s, v0.4s
-	FSTPQ	(F28, F27), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$4, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d75a // fadd v26.4s, v26.4s, v1.4s
-	WORD	$0x4e20d739 // fadd v25.4s, v25.4s, v0.4s
-	FSTPQ	(F26, F25), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$8, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d718 // fadd v24.4s, v24.4s, v1.4s
-	WORD	$0x4e20d6f7 // fadd v23.4s, v23.4s, v0.4s
-	FSTPQ	(F24, F23), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$12, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d6d6 // fadd v22.4s, v22.4s, v1.4s
-	WORD	$0x4e20d6b5 // fadd v21.4s, v21.4s, v0.4s
-	FSTPQ	(F22, F21), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$16, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d694 // fadd v20.4s, v20.4s, v1.4s
-	WORD	$0x4e20d673 // fadd v19.4s, v19.4s, v0.4s
-	FSTPQ	(F20, F19), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$20, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d652 // fadd v18.4s, v18.4s, v1.4s
-	WORD	$0x4e20d631 // fadd v17.4s, v17.4s, v0.4s
-	FSTPQ	(F18, F17), 0(R3)
+	FSTPQ	(F28, F27), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F26, F25), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F24, F23), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F22, F21), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F20, F19), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F18, F17), 0(R2)
 written0:
 	MOVD	112(R9), R1
 	MOVD	8(R9), R0
@@ -1227,82 +1178,53 @@ written0:
 	MOVD	16(R9), R0
 	ADD	R1, R0, R0
 	MOVD	R0, 16(R9)
-	MOVD	16(R9), R3
-	MOVD	24(R9), R2
-	MOVD	144(R9), R1
-	TST	R1, R1
+	MOVD	16(R9), R2
+	MOVD	24(R9), R1
+	MOVD	144(R9), R0
+	CMP	$0, R0
 	BNE	write1
-	FLDPQ	0(R3), (F1, F0)
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
 	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
-	FSTPQ	(F16, F15), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F16, F15), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
 	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
-	FSTPQ	(F14, F13), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F14, F13), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
 	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
-	FSTPQ	(F12, F11), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F12, F11), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
 	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FSTPQ	(F10, F9), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F10, F9), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
 	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	FSTPQ	(F8, F7), 0(R3)
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
+	FSTPQ	(F8, F7), 0(R2)
+	ADD	R1, R2, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
 	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	FSTPQ	(F6, F5), 0(R3)
+	FSTPQ	(F6, F5), 0(R2)
 	B	written1
 write1:
-	VLD1R	(R1), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
-	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
-	FSTPQ	(F16, F15), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$4, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
-	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
-	FSTPQ	(F14, F13), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$8, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
-	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
-	FSTPQ	(F12, F11), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$12, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
-	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FSTPQ	(F10, F9), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$16, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
-	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	FSTPQ	(F8, F7), 0(R3)
-	ADD	R2, R3, R3
-	ADD	$20, R1, R0
-	VLD1R	(R0), [V1.S4]
-	VMOV	V1.B16, V0.B16
-	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
-	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	FSTPQ	(F6, F5), 0(R3)
+	FSTPQ	(F16, F15), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F14, F13), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F12, F11), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F10, F9), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F8, F7), 0(R2)
+	ADD	R1, R2, R2
+	FSTPQ	(F6, F5), 0(R2)
 written1:
 	MOVD	112(R9), R1
 	MOVD	8(R9), R0

@@ -45,11 +45,9 @@ func nestTiles(a *isa.Asm, rows, tiles int) {
 	a.Kernel(fmt.Sprint("nestTiles", rows), "func(nestTile *byte)",
 		fmt.Sprintf("computes %d tiles of %d rows of a vector at a time, or adds to them.", tiles, rows))
 	t, acc := a.Gp("nestTile"), a.Vecs(rows*tiles)
-	a.Label("tile")
-	for _, v := range acc {
-		a.Zero(v)
-	}
 	n := nesting{Asm: a}
+	a.Label("tile")
+	n.start(t, acc, rows)
 	next := a.Field(t, ntBNext)
 	third := a.GP64()
 	a.LEAQ(operand.Mem{Base: next, Index: next, Scale: 2}, third)
@@ -117,9 +115,7 @@ func (n *nesting) tile(name, doc string, rows int) {
 		n.bPair, n.cPair = n.Field(t, ntBPair), n.Field(t, ntCPair)
 	}
 	n.Label("tile")
-	for _, v := range acc {
-		n.Zero(v)
-	}
+	n.start(t, acc, rows)
 	v, w := n.Vec(), n.Vecs(2)
 	n.walk(t, func(pa, pb reg.GPVirtual) {
 		n.load(pb, n.bPair, v)
@@ -164,24 +160,40 @@ func (n *nesting) walk(t reg.GPVirtual, body func(pa, pb reg.GPVirtual)) {
 	n.CountDown(outer, "outer")
 }
 
-// add adds the sums to what they belong to, or writes their sums with the bias.
-func (n *nesting) add(t reg.GPVirtual, acc []reg.VecVirtual, label string) {
-	c, ldc, bias, v := n.Field(t, ntC), n.Field(t, ntLdc), n.Field(t, ntBias), n.Vec()
+// start sets the sums of so many rows, tile by tile, to the bias, or to zero where they are added to what is there.
+func (n *nesting) start(t reg.GPVirtual, acc []reg.VecVirtual, rows int) {
+	for _, v := range acc {
+		n.Zero(v)
+	}
+	bias := n.Field(t, ntBias)
 	n.TESTQ(bias, bias)
-	n.JNZ(operand.LabelRef("write" + label))
-	each := func(addend func(i int)) {
+	n.JZ(operand.LabelRef("started"))
+	for i, v := range acc {
+		n.Spread(operand.Mem{Base: bias, Disp: 4 * (i % rows)}, v)
+	}
+	n.Label("started")
+}
+
+// add writes the sums where they started at the bias, or else adds them to what is there.
+func (n *nesting) add(t reg.GPVirtual, acc []reg.VecVirtual, label string) {
+	c, ldc, v := n.Field(t, ntC), n.Field(t, ntLdc), n.Vec()
+	n.CMPQ(operand.Mem{Base: t, Disp: ntBias}, operand.U8(0))
+	n.JNE(operand.LabelRef("write" + label))
+	each := func(addend func(sum reg.VecVirtual)) {
 		for i, sum := range acc {
-			addend(i)
-			n.Add(v, sum, sum)
+			addend(sum)
 			n.store(sum, c)
 			if i < len(acc)-1 {
 				n.ADDQ(ldc, c)
 			}
 		}
 	}
-	each(func(int) { n.load(c, n.cPair, v) })
+	each(func(sum reg.VecVirtual) {
+		n.load(c, n.cPair, v)
+		n.Add(v, sum, sum)
+	})
 	n.JMP(operand.LabelRef("written" + label))
 	n.Label("write" + label)
-	each(func(i int) { n.Spread(operand.Mem{Base: bias, Disp: 4 * i}, v) })
+	each(func(reg.VecVirtual) {})
 	n.Label("written" + label)
 }
