@@ -163,7 +163,7 @@ func frameTerms(t *cost.Terms, f *geometry.Frame, stride int) {
 // viewTerms counts the weight gradient of a group by views.
 func viewTerms(p *geometry.Shape) (t cost.Terms) {
 	plane, filters := p.OutH()*p.OutW(), p.K/p.GroupCount()
-	sums, tiles := viewSumsOf(filters, p.PatchSize())
+	sums, tiles := viewSumsOf(kernel.Block, filters, p.PatchSize())
 	t[viewSteps] = cost.FMAs(float64(p.N * kernel.CeilDiv(plane, kernel.Block) * sums))
 	t[viewCalls] = float64(kernel.CeilDiv(p.N, max(1, viewVectors/(plane/kernel.Block+1))) * viewParts(plane) * tiles)
 	t[viewImages] = float64(p.N * viewParts(plane) * tiles)

@@ -5,5 +5,3 @@ package direct
 import "github.com/trainctl/trainctl/core/engine/kernel"
 
 func runPairDots(t *dotTile) { kernel.NoVectors() }
-
-func runViewDots(rows, views int, t *viewDots) { kernel.NoVectors() }

@@ -25,8 +25,9 @@ type Matrix struct {
 	Line int
 }
 
-// Window is the pairs of vectors of a sum: rows and columns of pixels of so many vectors each. Steps are elements.
-type Window struct{ Rows, Cols, Vectors, DYRow, DYCol, XRow, XCol int }
+// Window is the pairs of vectors of a sum: rows and columns of pixels of so many vectors each, and behind every row a Tail of fewer lanes than
+// a vector has, which Keep alone takes. Steps are elements.
+type Window struct{ Rows, Cols, Vectors, DYRow, DYCol, XRow, XCol, Tail int }
 
 // Pairs is how many there are.
 func (w *Window) Pairs() int { return w.Rows * w.Cols * w.Vectors }
@@ -38,11 +39,8 @@ const mostDotSums = 1 << 11
 // the level's registers hold enough of them.
 func NewDots(dy, x int, follows bool) Dots {
 	d := Dots{dy: dy, x: x}
-	this, _ := viewSumsOf(dy, x)
-	other, _ := viewSumsOf(x, dy)
-	if kernel.Current() == kernel.AVX512 && follows && min(this, other) <= mostDotSums {
-		d.views, d.swapped = true, other < this
-		return d
+	if kept := NewKept(dy, x); kernel.Current() == kernel.AVX512 && follows && kept.keptSums() <= mostDotSums {
+		return kept
 	}
 	least := 0.0
 	for _, s := range dotShapes {
@@ -53,6 +51,21 @@ func NewDots(dy, x int, follows bool) Dots {
 		}
 	}
 	return d
+}
+
+// NewKept is NewDots that keeps vectors of sums at every level.
+func NewKept(dy, x int) Dots {
+	lanes := kernel.Lanes()
+	this, _ := viewSumsOf(lanes, dy, x)
+	other, _ := viewSumsOf(lanes, x, dy)
+	return Dots{dotShape: dotShape{lanes: lanes}, dy: dy, x: x, views: true, swapped: other < this}
+}
+
+// keptSums is how many vectors of sums are kept.
+func (d *Dots) keptSums() int {
+	rows, cols := pick(d.swapped, d.dy, d.x)
+	sums, _ := viewSumsOf(d.lanes, rows, cols)
+	return sums
 }
 
 func pick(swapped bool, a, b int) (int, int) {
@@ -70,7 +83,7 @@ func (d *Dots) Keeps() bool { return d.views }
 func (d *Dots) Cost() (tiles, step, sums float64) {
 	rows, cols := pick(d.swapped, d.dy, d.x)
 	if d.views {
-		all, n := viewSumsOf(rows, cols)
+		all, n := viewSumsOf(d.lanes, rows, cols)
 		return float64(n), cost.FMAs(float64(all)), float64(all)
 	}
 	tiles = d.tiles(rows, cols)
@@ -144,7 +157,7 @@ func (t *DotTile) Sums() int { return t.rows * t.views }
 // EachTile calls f for every tile.
 func (d *Dots) EachTile(f func(t DotTile)) {
 	rows, cols := pick(d.swapped, d.dy, d.x)
-	eachViewRow(rows, cols, func(row, rows, tiles int) {
+	eachViewRow(d.lanes, rows, cols, func(row, rows, tiles int) {
 		for i := range tiles {
 			t := DotTile{row: row, rows: rows}
 			t.first, t.end, t.views = viewTile(i, tiles, cols)
@@ -156,6 +169,9 @@ func (d *Dots) EachTile(f func(t DotTile)) {
 // Keep adds the products of a tile over a window to vectors of sums, [Sums][lanes].
 func (d *Dots) Keep(tile DotTile, w *Window, dy, x Matrix, sums []float32) {
 	t := viewDots{images: w.Rows, vectors: w.Cols * w.Vectors, dyImage: 4 * w.DYRow, xImage: 4 * w.XRow, sums: &sums[0]}
+	if w.Tail > 0 {
+		t.tail = gemm.TileOf(d.lanes).Mask(w.Tail)
+	}
 	cols := d.x
 	if d.swapped {
 		dy, x, cols, t.dyImage, t.xImage = x, dy, d.dy, t.xImage, t.dyImage
@@ -164,7 +180,7 @@ func (d *Dots) Keep(tile DotTile, w *Window, dy, x Matrix, sums []float32) {
 	for k := range tile.views {
 		t.x[k] = &x.Data[min(tile.first+k, cols-1)*x.Line]
 	}
-	runViewDots(tile.rows, tile.views, &t)
+	runViewDots(d.lanes, tile.rows, tile.views, &t)
 }
 
 // Sum adds the totals of a tile's sums to dst, whose rows and columns lie so many elements apart.

@@ -24,10 +24,20 @@ type viewDots struct {
 	x                       [maxViews]*float32
 }
 
-// The tiles that there are: views of x by rows of dy, of which there are up to six.
-const maxViews, leastViews, maxViewRows, bestViewRows = 8, 4, 6, 4
+// The tiles that there are have so many views of x.
+const maxViews, leastViews = 8, 4
 
-var viewTiles = [maxViewRows + 1]int{1: 8, 2: 8, 3: 8, 4: 6, 5: 5, 6: 4}
+// viewTiling is the tiles of vectors of so many lanes: the most views for each number of rows of dy, and how many rows are best.
+type viewTiling struct {
+	views [7]int
+	most  int
+	best  int
+}
+
+var viewTilings = [...]viewTiling{{[...]int{1: 8, 2: 6, 3: 4, 6: 0}, 3, 3}, {[...]int{1: 8, 2: 8, 3: 8, 4: 6, 5: 5, 6: 4}, 6, 4}}
+
+// viewTilingOf is that of vectors of so many lanes.
+func viewTilingOf(lanes int) *viewTiling { return &viewTilings[lanes/kernel.Block] }
 
 // Bounds of what a weight gradient works on at once: views of images stay in L2, and so do sums; of pixels, in L1, the rows of dy
 // of a tile and what it sees of a channel.
@@ -67,19 +77,20 @@ func fitsViews(p *geometry.Shape) bool {
 	return p.TakesViews() && p.K/p.GroupCount()*p.PatchSize() <= viewSums && v.Elems() <= mostElems
 }
 
-// viewHeight is the height of the next tile of n rows of dy.
-func viewHeight(n int) int {
-	if n > maxViewRows {
-		return bestViewRows
+// height is that of the next tile of n rows of dy.
+func (t *viewTiling) height(n int) int {
+	if n > t.most {
+		return t.best
 	}
 	return n
 }
 
 // eachViewRow calls f for every row of tiles: rows of dy from row on, and how many tiles share the taps.
-func eachViewRow(filters, taps int, f func(row, rows, tiles int)) {
+func eachViewRow(lanes, filters, taps int, f func(row, rows, tiles int)) {
+	t := viewTilingOf(lanes)
 	for row := 0; row < filters; {
-		rows := viewHeight(filters - row)
-		f(row, rows, kernel.CeilDiv(taps, viewTiles[rows]))
+		rows := t.height(filters - row)
+		f(row, rows, kernel.CeilDiv(taps, t.views[rows]))
 		row += rows
 	}
 }
@@ -91,8 +102,8 @@ func viewTile(i, tiles, taps int) (first, end, views int) {
 }
 
 // viewSumsOf is how many sums all tiles give, and how many tiles there are.
-func viewSumsOf(filters, taps int) (sums, tiles int) {
-	eachViewRow(filters, taps, func(_, rows, n int) {
+func viewSumsOf(lanes, filters, taps int) (sums, tiles int) {
+	eachViewRow(lanes, filters, taps, func(_, rows, n int) {
 		sums += rows * max(taps, n*leastViews)
 		tiles += n
 	})
@@ -121,7 +132,7 @@ func newViewCall(p *geometry.Shape) viewCall {
 }
 
 func (c *viewCall) scratch() int {
-	sums, _ := viewSumsOf(c.filters, c.p.PatchSize())
+	sums, _ := viewSumsOf(kernel.Block, c.filters, c.p.PatchSize())
 	return min(c.batch, c.p.N)*c.views.Elems() + c.views.MaskElems() + c.p.PatchSize() + sums*(kernel.Block+1) + kernel.Block
 }
 
@@ -133,7 +144,7 @@ func (c *viewCall) reserve(scratch []float32) {
 		part, scratch = scratch[:n], scratch[n:]
 		return part
 	}
-	n, _ := viewSumsOf(c.filters, c.p.PatchSize())
+	n, _ := viewSumsOf(kernel.Block, c.filters, c.p.PatchSize())
 	c.sums, c.room, c.totals = cut(n*kernel.Block), cut(min(c.batch, c.p.N)*c.views.Elems()), cut(n)
 	c.views.SetMasks(cut(c.views.MaskElems()))
 	taps := cut(c.p.PatchSize())
@@ -187,7 +198,7 @@ func viewParts(plane int) int { return kernel.CeilDiv(plane, partVectors*kernel.
 // tiles runs the micro-kernel for every tile.
 func (c *viewCall) tiles(t *viewDots, images int, dy, views []float32) {
 	sums, taps := 0, len(c.taps)
-	eachViewRow(c.filters, taps, func(row, rows, tiles int) {
+	eachViewRow(kernel.Block, c.filters, taps, func(row, rows, tiles int) {
 		t.dy = &dy[row*c.plane]
 		for i := range tiles {
 			first, _, n := viewTile(i, tiles, taps)
@@ -195,7 +206,7 @@ func (c *viewCall) tiles(t *viewDots, images int, dy, views []float32) {
 				t.x[j] = &views[c.taps[min(first+j, taps-1)]]
 			}
 			t.images, t.sums = images, &c.sums[sums*kernel.Block]
-			runViewDots(rows, n, t)
+			runViewDots(kernel.Block, rows, n, t)
 			sums += rows * n
 		}
 	})
@@ -204,7 +215,7 @@ func (c *viewCall) tiles(t *viewDots, images int, dy, views []float32) {
 // store writes or adds the totals to a group's part of dw.
 func (c *viewCall) store(dw []float32, accumulate bool) {
 	totals, taps := c.totals, len(c.taps)
-	eachViewRow(c.filters, taps, func(row, rows, tiles int) {
+	eachViewRow(kernel.Block, c.filters, taps, func(row, rows, tiles int) {
 		for i := range tiles {
 			first, end, views := viewTile(i, tiles, taps)
 			for j := range rows {

@@ -2,6 +2,51 @@
 
 package direct
 
+// viewDots1x4AVX2 adds 1×4 sums of products of images to vectors of sums.
+//
+//go:noescape
+func viewDots1x4AVX2(viewDots *viewDots)
+
+// viewDots1x5AVX2 adds 1×5 sums of products of images to vectors of sums.
+//
+//go:noescape
+func viewDots1x5AVX2(viewDots *viewDots)
+
+// viewDots1x6AVX2 adds 1×6 sums of products of images to vectors of sums.
+//
+//go:noescape
+func viewDots1x6AVX2(viewDots *viewDots)
+
+// viewDots1x7AVX2 adds 1×7 sums of products of images to vectors of sums.
+//
+//go:noescape
+func viewDots1x7AVX2(viewDots *viewDots)
+
+// viewDots1x8AVX2 adds 1×8 sums of products of images to vectors of sums.
+//
+//go:noescape
+func viewDots1x8AVX2(viewDots *viewDots)
+
+// viewDots2x4AVX2 adds 2×4 sums of products of images to vectors of sums.
+//
+//go:noescape
+func viewDots2x4AVX2(viewDots *viewDots)
+
+// viewDots2x5AVX2 adds 2×5 sums of products of images to vectors of sums.
+//
+//go:noescape
+func viewDots2x5AVX2(viewDots *viewDots)
+
+// viewDots2x6AVX2 adds 2×6 sums of products of images to vectors of sums.
+//
+//go:noescape
+func viewDots2x6AVX2(viewDots *viewDots)
+
+// viewDots3x4AVX2 adds 3×4 sums of products of images to vectors of sums.
+//
+//go:noescape
+func viewDots3x4AVX2(viewDots *viewDots)
+
 // viewDots1x4AVX512 adds 1×4 sums of products of images to vectors of sums.
 //
 //go:noescape

@@ -24,6 +24,12 @@ const (
 	panels                          // pairs of vectors of pixels, for which tiles follow each other
 	shortSums                       // vectors of sums of few products, by how many they fall short: they wait for being written
 	runs                            // products of a batch and group, before which weights are packed
+	keptSteps                       // cycles of the multiply-adds of gradients of few weights, as the core could issue them
+	keptVectors                     // vectors of dy and of x that these read
+	keptFar                         // of these, from memory
+	keptRows                        // rows of tiles
+	keptCalls                       // calls of their micro-kernel
+	keptSums                        // vectors of sums
 )
 
 // How many planes a core prefetches at a time, the elements that its share of the last cache keeps, and the products
@@ -36,8 +42,8 @@ const (
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:   {cost.Steps: 0.966, cost.Calls: 8.05, tapBlocks: 0.598, tapPicks: 2.35, packedWeights: 0.245, packedPixels: 2.37, deepVectors: 2.1, matrices: 640, partRows: 0.985, scattered: 0.525, streamed: 0.777, pairedRows: 3.46, pairedVectors: 5.72, panels: 20.7, shortSums: 0.734, runs: 391},
-	kernel.AVX512: {cost.Steps: 0.943, cost.Calls: 45.3, cost.Stores: 0.18, tapBlocks: 6.9, tapPicks: 2.42, packedWeights: 0.263, packedPixels: 3.11, deepVectors: 3.3, matrices: 562, partRows: 0.856, scattered: 0.17, streamed: 5.67, pairedRows: 2.87, pairedVectors: 9.65, shortSums: 0.508, runs: 343},
+	kernel.AVX2:   {cost.Steps: 0.962, cost.Calls: 7.75, tapBlocks: 0.606, tapPicks: 2.38, packedWeights: 0.24, packedPixels: 2.51, deepVectors: 1.87, matrices: 580, partRows: 0.995, scattered: 0.551, streamed: 0.762, pairedRows: 3.71, pairedVectors: 5.26, panels: 23.3, shortSums: 0.731, runs: 382, keptSteps: 0.852, keptVectors: 0.13, keptFar: 5, keptCalls: 160, keptSums: 20.5},
+	kernel.AVX512: {cost.Steps: 0.936, cost.Calls: 41.1, cost.Stores: 0.456, tapBlocks: 8.21, tapPicks: 2.14, packedWeights: 0.346, packedPixels: 3.15, deepVectors: 3.22, partRows: 0.873, scattered: 0.174, streamed: 5.69, pairedRows: 3.24, pairedVectors: 6.76, shortSums: 0.373, runs: 356, keptSteps: 0.647, keptVectors: 0.987, keptFar: 10, keptRows: 11.5, keptCalls: 286},
 }
 
 // Terms counts what a direction of p does. See package cost.
@@ -70,24 +76,34 @@ func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 		t[matrices] += groups
 	case d != geometry.ToWeight:
 		t.Add(m.rowsTerms(in, out))
+	case takesDots(p):
+		d := newDotted(&m, kg)
+		t.Add(d.terms())
 	default:
-		deep := m.deep()
-		calls := groups * float64(p.N) / float64(deep.images)
-		n := deep.images * m.pixels
-		if deep.images > 1 {
-			copied := out
-			if m.inPlace {
-				copied += in
-			}
-			t[deepVectors] += groups * float64(p.N*copied*kernel.CeilDiv(m.pixels, lanes)) * m.shareOfCopy()
-		}
-		if m.packsInputs(kg) {
-			kg, m.rows = m.rows, kg
-		}
-		t.Add(cost.Product(kernel.CeilDiv(kg, lanes), n, m.rows).Times(calls))
-		t[packedWeights] += calls * float64(kg*n)
-		t[matrices] += calls
+		t.Add(m.deepTerms(kg))
 	}
+	return t
+}
+
+// deepTerms counts what weight gradients by matrix products do beside copies of patches.
+func (m *patches) deepTerms(kg int) (t cost.Terms) {
+	groups, lanes, deep := float64(m.p.GroupCount()), kernel.Lanes(), m.deep()
+	calls := groups * float64(m.p.N) / float64(deep.images)
+	n := deep.images * m.pixels
+	if deep.images > 1 {
+		copied := kg
+		if m.inPlace {
+			copied += m.rows
+		}
+		t[deepVectors] = groups * float64(m.p.N*copied*kernel.CeilDiv(m.pixels, lanes)) * m.shareOfCopy()
+	}
+	packed, other := kg, m.rows
+	if m.packsInputs(kg) {
+		packed, other = other, packed
+	}
+	t.Add(cost.Product(kernel.CeilDiv(packed, lanes), n, other).Times(calls))
+	t[packedWeights] = calls * float64(packed*n)
+	t[matrices] = calls
 	return t
 }
 

@@ -2,5 +2,6 @@
 // element of the input meets two outputs: filters of 1×1, patches, and filters as large as the
 // image.
 //
-// It imports core/engine/kernel, its gemm, and conv/cost and conv/geometry. Start with product.go.
+// It imports core/engine/kernel, its elementwise and gemm, conv/cost, conv/geometry, and conv/direct, whose micro-kernels dots.go calls.
+// Start with product.go.
 package product

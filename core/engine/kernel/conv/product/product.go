@@ -124,8 +124,17 @@ func Scratch(p *geometry.Shape, d geometry.Direction) int {
 	case geometry.ToInput:
 		return n + m.rowsScratch(kg, m.rows) + kg*m.pixels + kernel.Block
 	}
+	if takesDots(p) {
+		d := newDotted(&m, kg)
+		return n + d.scratch()
+	}
+	return n + m.packedScratch(kg)
+}
+
+// packedScratch is the room of packedGradWeight beside copies.
+func (m *patches) packedScratch(kg int) int {
 	side := m.deep()
-	n += side.elems(kg) + m.tallElems(&side) + m.transposedElems(kg)
+	n := side.elems(kg) + m.tallElems(&side) + m.transposedElems(kg)
 	if m.packsInputs(kg) {
 		return n + gemm.GemmScratch(m.rows, kg, side.images*m.pixels)
 	}
@@ -236,6 +245,17 @@ func (m *patches) transposedElems(kg int) int {
 // GradWeight writes or adds the gradient of the weights to dw.
 func GradWeight(p *geometry.Shape, x, dy, dw, scratch []float32, accumulate bool) {
 	m, kg := newPatches(p, geometry.ToWeight), p.K/p.GroupCount()
+	if takesDots(p) {
+		d := newDotted(&m, kg)
+		d.gradWeight(x, dy, dw, scratch, accumulate)
+	} else {
+		m.packedGradWeight(x, dy, dw, scratch, accumulate)
+	}
+}
+
+// packedGradWeight is GradWeight by matrix products.
+func (m *patches) packedGradWeight(x, dy, dw, scratch []float32, accumulate bool) {
+	p, kg := m.p, m.p.K/m.p.GroupCount()
 	if n := m.transposedElems(kg); n > 0 {
 		sums, turned, size := scratch[:p.GroupCount()*m.rows*kg], scratch[p.GroupCount()*m.rows*kg:n], m.rows*kg
 		m.gradWeight(x, dy, sums, scratch[n:], false)

@@ -12,7 +12,7 @@ var Families = slices.Concat(
 		isa.Family{Name: "dot", Emit: dot, ISAs: isa.Each},
 		isa.Family{Name: "bf16_dot", Emit: dot, ISAs: isa.BF16},
 		isa.Family{Name: "bf16_picks", Emit: bf16Picks, ISAs: isa.BF16, Choose: true},
-		isa.Family{Name: "view_dots", Emit: viewDots, ISAs: isa.Wide},
+		isa.Family{Name: "view_dots", Emit: viewDots, ISAs: isa.Each},
 	),
 	isa.In("conv/images",
 		isa.Family{Name: "nest", Emit: nest, ISAs: isa.Each},

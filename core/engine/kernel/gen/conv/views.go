@@ -21,8 +21,8 @@ const (
 	vrSecond                      = 96
 )
 
-// viewTiles are the most views for so many rows of dy: as many sums as leave registers for the rows and a view.
-var viewTiles = []int{1: 8, 2: 8, 3: 8, 4: 6, 5: 5, 6: 4}
+// viewTiles are the most views for so many rows of dy, by the lanes of vectors: as many sums as leave registers for the rows and a view.
+var viewTiles = map[int][]int{8: {1: 8, 2: 6, 3: 4}, 16: {1: 8, 2: 8, 3: 8, 4: 6, 5: 5, 6: 4}}
 
 // leastViews is the fewest: with fewer yet, loads take longer than products.
 const leastViews = 4
@@ -30,8 +30,9 @@ const leastViews = 4
 // viewDots emits the micro-kernels of weight gradients whose pixels lie side by side across the ends of rows, in dy and
 // in what each tap sees: no table says where vectors are, and one in a plane is not whole.
 func viewDots(a *isa.Asm) {
-	for rows := 1; rows < len(viewTiles); rows++ {
-		for views := leastViews; views <= viewTiles[rows]; views++ {
+	tiles := viewTiles[a.Lanes]
+	for rows := 1; rows < len(tiles); rows++ {
+		for views := leastViews; views <= tiles[rows]; views++ {
 			viewTile(a, rows, views)
 		}
 	}
@@ -55,8 +56,8 @@ func viewTile(a *isa.Asm, rows, views int) {
 	if rows > 3 {
 		base = append(base, a.GP64())
 	}
-	grad, view := a.Vecs(rows), a.Vec()
 	step := func(load func(m operand.Mem, v reg.VecVirtual)) {
+		grad, view := a.Vecs(rows), a.Vec()
 		for i, v := range grad {
 			m := operand.Mem{Base: base[i/3]}
 			if i%3 > 0 {
@@ -88,8 +89,7 @@ func viewTile(a *isa.Asm, rows, views int) {
 	a.Label("tail")
 	a.CMPQ(field(vdTail), operand.U8(0))
 	a.JEQ(operand.LabelRef("next"))
-	lanes := a.LaneMask(t, vdTail)
-	step(func(m operand.Mem, v reg.VecVirtual) { a.LoadLanes(m, lanes, v) })
+	step(a.LoadThrough(t, vdTail))
 	a.Label("next")
 	a.ADDQ(field(vdDYImage), dy)
 	a.Advance(field(vdXImage), x...)

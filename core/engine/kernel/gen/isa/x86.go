@@ -823,12 +823,21 @@ func (a *Asm) StepMask(steps reg.GPVirtual) Step {
 			Add:      func(g, x, acc reg.VecVirtual) { a.VFMADD231PS(g, x, mask, acc) },
 		}
 	}
-	mask := a.Field(steps, 8)
-	load := func(m operand.Mem, v reg.VecVirtual) {
-		a.VMOVUPS(operand.Mem{Base: mask}, v) // the mask, then what it lets through: there is no register to spare
+	load := a.LoadThrough(steps, 8)
+	return Step{LoadGrad: load, Load: load, Add: func(g, x, acc reg.VecVirtual) { a.Fma(g, x, acc) }}
+}
+
+// LoadThrough loads vectors through the mask at an offset of t, where there is no register to spare for it.
+func (a *Asm) LoadThrough(t reg.GPVirtual, offset int) func(m operand.Mem, v reg.VecVirtual) {
+	if a.Lanes == 16 {
+		mask := a.LaneMask(t, offset)
+		return func(m operand.Mem, v reg.VecVirtual) { a.LoadLanes(m, mask, v) }
+	}
+	mask := a.Field(t, offset)
+	return func(m operand.Mem, v reg.VecVirtual) {
+		a.VMOVUPS(operand.Mem{Base: mask}, v) // the mask, then what it lets through
 		a.VMASKMOVPS(m, v, v)
 	}
-	return Step{LoadGrad: load, Load: load, Add: func(g, x, acc reg.VecVirtual) { a.Fma(g, x, acc) }}
 }
 
 // WholeStep is a step of which all lanes count.
