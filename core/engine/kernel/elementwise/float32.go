@@ -53,27 +53,26 @@ func size32(x, bound float32) float32 {
 
 func abs32(x float32) float32 { return math.Float32frombits(math.Float32bits(x) &^ (1 << 31)) }
 
-func negative(x float32) bool { return math.Float32bits(x)>>31 != 0 }
+// bySign is yes where x has its sign bit set, and no elsewhere. There is no branch, which random signs would have predicted wrongly.
+func bySign(x, yes, no float32) float32 {
+	mask, n := uint32(int32(math.Float32bits(x))>>31), math.Float32bits(no)
+	return math.Float32frombits(n ^ (n^math.Float32bits(yes))&mask)
+}
 
 // decay32 is exp(−|x|).
 func decay32(x float32) float32 { return exp32(-size32(x, expBound32), 0) * tiny }
 
 func sigmoid32(x float32) float32 {
 	e := decay32(x)
-	if negative(x) {
-		return e / (e + 1)
-	}
-	return 1 / (e + 1)
+	return bySign(x, e, 1) / (e + 1)
 }
 
 // sigmoids32 gives σ(x) and σ(−x), from 1/(1+e).
 func sigmoids32(x float32) (at, opposite float32) {
 	e := decay32(x)
 	share := 1 / (e + 1)
-	if negative(x) {
-		return float32(e * share), share
-	}
-	return share, float32(e * share)
+	less := float32(e * share)
+	return bySign(x, less, share), bySign(x, share, less)
 }
 
 // tanh32 is −p/(2+p) with p = exp(−2|x|) − 1, with the sign of x.
@@ -81,11 +80,7 @@ func tanh32(x float32) float32 {
 	const bound = 10
 	rest, power := expParts32(size32(x, bound)*-2, 0, 0)
 	p := float32(power*rest) + (power - 1)
-	y := abs32(p / (p + 2))
-	if negative(x) {
-		return -y
-	}
-	return y
+	return math.Float32frombits(math.Float32bits(p/(p+2))&^(1<<31) | math.Float32bits(x)&(1<<31))
 }
 
 func silu32(x float32) float32 { return x * sigmoid32(x) }
@@ -98,12 +93,14 @@ func siluGrad32(x, dy float32) float32 {
 // normalTail32 gives exp(−x²/2)·2^tinyBias and Φ(−|x|). Products are added without rounding: that of |x| with
 // itself leaves what its rounding lost.
 func normalTail32(x float32) (e, tail float32) {
-	const bound = 14.5
-	size := size32(x, bound)
+	size := size32(x, tailBound)
 	square := float32(size * size)
 	e = halfExp32(square, fma32(-size, size, square))
 	return e, float32(e*(fusedHorner(size, tailOver[:], tiny))) / fusedHorner(size, tailUnder[:], 1)
 }
+
+// Φ(−tailBound) is too small for float32.
+const tailBound = 14.5
 
 // halfExp32 is exp(−(square − lost)/2)·2^tinyBias.
 func halfExp32(square, lost float32) float32 {
@@ -154,12 +151,7 @@ func toOdd(p, w, s float64) float64 {
 }
 
 // share32 is Φ(x), given Φ(−|x|).
-func share32(x, tail float32) float32 {
-	if negative(x) {
-		return tail
-	}
-	return 1 - tail
-}
+func share32(x, tail float32) float32 { return bySign(x, tail, 1-tail) }
 
 // softplus32 takes log(1+e) as 2·atanh(e/(2+e)).
 func softplus32(x, beta, threshold float32) float32 {

@@ -21,6 +21,11 @@ func GELU[T kernel.Float](x, y []T, tanhApprox bool) {
 		})
 		return
 	}
+	if inBlocks[T]() {
+		y := kernel.As32(y)
+		eachTail(kernel.As32(x), func(i int, x, _, tail float32) { y[i] = x * share32(x, tail) })
+		return
+	}
 	mapped(x, y, vecGelu, gelu32, func(v float64) float64 { return 0.5 * v * (1 + math.Erf(v/math.Sqrt2)) })
 }
 
@@ -31,6 +36,11 @@ func GELUGrad[T kernel.Float](x, dy, dx []T, tanhApprox bool) {
 			t := math.Tanh(geluScale * (v + geluCubic*v*v*v))
 			return d * (0.5*(1+t) + 0.5*v*(1-t*t)*geluScale*(1+3*geluCubic*v*v))
 		})
+		return
+	}
+	if inBlocks[T]() {
+		dy, dx := kernel.As32(dy), kernel.As32(dx)
+		eachTail(kernel.As32(x), func(i int, x, e, tail float32) { dx[i] = geluSlope32(x, e, tail) * dy[i] })
 		return
 	}
 	zipped(x, dy, dx, vecGeluGrad, geluGrad32, func(v, d float64) float64 {
@@ -46,6 +56,10 @@ func GELUAndSlope(x, y []float32, tanhApprox bool) {
 		withSlope(x, y, vecGeluTanhAndSlope, geluTanh32, geluTanhGrad32)
 		return
 	}
+	if inBlocks[float32]() {
+		eachTail(x, func(i int, v, e, tail float32) { y[i], x[i] = v*share32(v, tail), geluSlope32(v, e, tail) })
+		return
+	}
 	withSlope(x, y, vecGeluAndSlope, gelu32, geluGrad32)
 }
 
@@ -55,9 +69,14 @@ func gelu32(x float32) float32 {
 }
 
 func geluGrad32(x, dy float32) float32 {
-	const density = tiny / (math.Sqrt2 * math.SqrtPi)
 	e, tail := normalTail32(x)
-	return fma32(x, float32(e*density), share32(x, tail)) * dy
+	return geluSlope32(x, e, tail) * dy
+}
+
+// geluSlope32 is GELU'(x), given what normalTail32 gives.
+func geluSlope32(x, e, tail float32) float32 {
+	const density = tiny / (math.Sqrt2 * math.SqrtPi)
+	return fma32(x, float32(e*density), share32(x, tail))
 }
 
 // The polynomial 2u(x) = x·(geluLinear + geluCube·x²) of GELU's tanh form.
@@ -77,3 +96,6 @@ func geluTanhGrad32(x, dy float32) float32 {
 	slope := float32(float32(size*size)*(3*geluCube)) + geluLinear
 	return (at + float32(slope*float32(x*float32(at*opposite)))) * dy
 }
+
+// inBlocks reports whether plain Go computes GELU of float32, which does so in blocks.
+func inBlocks[T kernel.Float]() bool { return kernel.Is32[T]() && !kernel.HasVectors[T]() }
