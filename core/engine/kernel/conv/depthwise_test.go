@@ -44,6 +44,26 @@ func TestDepthwiseSame(t *testing.T) {
 	})
 }
 
+// TestDepthwiseOutputs has several outputs for each channel, and channels of which those that are computed at once are some, all, or one.
+func TestDepthwiseOutputs(t *testing.T) {
+	kerneltest.AtEachLevel(t, func(t *testing.T) {
+		for i, size := range []int{3, 5, 7} {
+			for w := 1; w <= 40; w++ {
+				dilation := 1 + w%5/3
+				pad := (w + i) % (size*dilation - dilation + 1)
+				p := Shape{N: 1 + (w+i)%3, C: 2 + w%5, H: 1 + (w*7+i)%23, W: w, R: size, S: size, StrideH: 1, StrideW: 1, PadH: pad, PadW: size / 2 * dilation, DilH: dilation, DilW: dilation}
+				if p.K, p.Groups = p.C*(2+w%4), p.C; p.Validate() == nil {
+					testAlgorithm(t, Planes, &p)
+				}
+			}
+		}
+		for _, p := range []Shape{{N: 2, C: 13, H: 31, W: 33, R: 3, S: 3}, {N: 3, C: 3, H: 70, W: 65, R: 5, S: 5}, {N: 3, C: 40, H: 9, W: 8, R: 3, S: 3}} {
+			p.K, p.Groups, p.StrideH, p.StrideW, p.PadH, p.PadW = 2*p.C, p.C, 1, 1, 1, 1
+			testAlgorithm(t, Planes, &p)
+		}
+	})
+}
+
 // TestDepthwise5x5And7x7 has planes from those that are too low or narrow for kernels of their own, and all paddings.
 func TestDepthwise5x5And7x7(t *testing.T) {
 	kerneltest.AtEachWidth(t, func(t *testing.T) {

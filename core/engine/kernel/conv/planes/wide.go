@@ -9,12 +9,14 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
 )
 
-// wide is a depthwise convolution with stride 1 by a square filter for CPUs that compute vectors of sixteen lanes whole. A tile of up to
+// wide is a depthwise convolution with stride 1 by square filters for CPUs that compute vectors of sixteen lanes whole. A tile of up to
 // eight rows of y is in registers while the filter's columns meet it, one after the other. Masks leave out what lies beside
 // the plane, so that no element outside of a tensor is touched, and none is copied. Rows of up to eight columns are
-// computed for two images at a time, one in each half of a vector.
+// computed for two images at a time, one in each half of a vector. Several outputs of each channel are computed one after the other.
 type wide struct {
-	images, planes int
+	images, planes int // planes: channels
+	outputs        int // of each
+	toInput        bool
 	size           int // of the filter
 	h, w, oh, ow   int // of planes of x, and of y
 	top, left      int // padding
@@ -66,6 +68,7 @@ type widePlanes struct {
 
 	orders *wideOrders
 	ahead  int // bytes behind what is read and written that are prefetched
+	add    int // not 0: sums are added to y
 }
 
 // wideOrders is which lanes of a row the first column of a filter of 3×3 sees, and the last.
@@ -80,16 +83,19 @@ const (
 
 // takesWide reports whether these kernels compute a direction.
 func takesWide(p *geometry.Shape, d geometry.Direction) bool {
-	if !wideDepthwise(p) || p.StrideH != 1 || p.StrideW != 1 || p.R != 3 && p.R != 5 && p.R != maxWideSize {
+	if !wholeDepthwise(p) || p.StrideH != 1 || p.StrideW != 1 || p.R != 3 && p.R != 5 && p.R != maxWideSize {
 		return false
 	}
 	return p.PadH <= (p.R-1)*p.DilationH() && p.PadW <= (p.S-1)*p.DilationW() && !slidesFaster(p, d)
 }
 
-// wideDepthwise reports whether a convolution is depthwise by a square filter, and vectors of sixteen lanes are computed whole.
-func wideDepthwise(p *geometry.Shape) bool {
-	return kernel.Wide() && !kernel.Halves() && depthwise(p) && p.K == p.C && p.R == p.S
+// wholeDepthwise reports whether a convolution is depthwise by square filters, and vectors of sixteen lanes are computed whole.
+func wholeDepthwise(p *geometry.Shape) bool {
+	return kernel.Wide() && !kernel.Halves() && depthwise(p) && p.R == p.S
 }
+
+// wideDepthwise reports whether that is so, and all channels have one output each.
+func wideDepthwise(p *geometry.Shape) bool { return wholeDepthwise(p) && p.K == p.C }
 
 // slidesFaster reports whether slide.go's kernels take less time: they do for rows of some whole vectors, of planes that are not large.
 func slidesFaster(p *geometry.Shape, d geometry.Direction) bool {
@@ -101,10 +107,10 @@ func slidesFaster(p *geometry.Shape, d geometry.Direction) bool {
 // wideOf is the convolution that a direction is.
 func wideOf(p *geometry.Shape, d geometry.Direction) wide {
 	s := wide{
-		images: p.N, planes: p.C, size: p.R, h: p.H, w: p.W, oh: p.OutH(), ow: p.OutW(),
+		images: p.N, planes: p.C, outputs: p.K / p.C, toInput: d == geometry.ToInput, size: p.R, h: p.H, w: p.W, oh: p.OutH(), ow: p.OutW(),
 		top: p.PadH, left: p.PadW, stepH: p.DilationH(), stepW: p.DilationW(),
 	}
-	if d == geometry.ToInput {
+	if s.toInput {
 		s.h, s.w, s.oh, s.ow = s.oh, s.ow, s.h, s.w
 		s.top, s.left = (s.size-1)*s.stepH-s.top, (s.size-1)*s.stepW-s.left
 	}
@@ -162,6 +168,9 @@ func (s *wide) turns() bool {
 	return last.column+last.columns == s.ow
 }
 
+// weights is how many there are.
+func (s *wide) weights() int { return s.planes * s.outputs * s.size * s.size }
+
 // rowTiles is how many tiles the rows take, every stepH of which are in the same ones.
 func (s *wide) rowTiles() (n int) {
 	for e := range min(s.stepH, s.oh) {
@@ -177,11 +186,11 @@ func (s *wide) scratch(d geometry.Direction) (n int) {
 		blocks, _ := s.blocks(pass)
 		n += blocks * s.rowTiles() * wideElems
 	}
-	weights := s.planes * s.size * s.size
+	weights := s.weights()
 	if d == geometry.ToWeight {
 		weights *= kernel.Block + 2
 	}
-	return n + weights + len(wideOrders{})*kernel.Block + 2*kernel.Block
+	return n + weights + s.planes*s.outputs + len(wideOrders{})*kernel.Block + 2*kernel.Block
 }
 
 // prepare lists the tiles in scratch.
@@ -278,12 +287,17 @@ func (s *wide) overPasses(n, most int, f func(pass, first, count int)) {
 	}
 }
 
-// call is that of a pass for images from n on.
-func (s *wide) call(pass, n, images int, x, y []float32) widePlanes {
+// call is that of a pass for images from n on, and for one output of the channels from a first one on.
+func (s *wide) call(pass, n, images, output, channel int, x, y []float32) widePlanes {
 	tiles, plane, result := s.passes[pass].tiles, s.h*s.w, s.oh*s.ow
+	xApart, yApart, xFirst, yFirst := 1, s.outputs, 0, output // planes of a channel, and which one it is
+	if s.toInput {
+		xApart, yApart, xFirst, yFirst = yApart, xApart, yFirst, xFirst
+	}
 	t := widePlanes{
-		x: &x[n*s.planes*plane], y: &y[n*s.planes*result], xNext: 4 * s.planes * plane, yNext: 4 * s.planes * result,
-		planes: s.planes, xPlane: 4 * plane, yPlane: 4 * result, images: images, xRow: 4 * s.stepH * s.w, yRow: 4 * s.stepH * s.ow, xColumn: 4 * s.stepW,
+		x: &x[((n*s.planes+channel)*xApart+xFirst)*plane], y: &y[((n*s.planes+channel)*yApart+yFirst)*result],
+		xNext: 4 * s.planes * xApart * plane, yNext: 4 * s.planes * yApart * result,
+		planes: s.planes - channel, xPlane: 4 * xApart * plane, yPlane: 4 * yApart * result, images: images, xRow: 4 * s.stepH * s.w, yRow: 4 * s.stepH * s.ow, xColumn: 4 * s.stepW,
 		tiles: len(tiles), table: &tiles[0], orders: s.orders,
 	}
 	t.xImage, t.yImage = t.xNext, t.yNext
@@ -298,28 +312,51 @@ func wideTerms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 	s := wideOf(p, d)
 	for i, count := range [...]int{passSingle: s.images, passPair: s.images / 2, passLast: 1} {
 		blocks, _ := s.blocks(i)
-		planes := float64(count * s.planes * blocks)
+		planes := float64(count * s.planes * s.outputs * blocks)
 		t[wideProducts] += planes * float64(s.oh*s.size*s.size)
 		t[wideTiles] += planes * float64(s.rowTiles())
 	}
 	return t
 }
 
-// convolve computes y from x and weights, [planes][size][size].
+// convolve computes y from x and weights, [outputs][planes][size][size], and a bias, [outputs][planes].
 func (s *wide) convolve(x, weights, bias, y []float32) {
 	const pair = 2
-	var zero float32
 	for n := 0; n < s.images; n += pair {
 		s.overPasses(n, pair, func(pass, first, count int) {
 			for i := range count {
-				t := s.call(pass, first+i, 1, x, y)
-				t.weights, t.bias, t.ahead = &weights[0], &zero, min(max(2*4*s.h*s.w, nearest), 4*nearest)
-				if bias != nil {
-					t.bias, t.biasNext = &bias[0], 4
+				for channel := 0; channel < s.planes; channel += s.atOnce() {
+					s.convolveSome(pass, first+i, channel, x, weights, bias, y)
 				}
-				s.runForward(pass, &t)
 			}
 		})
+	}
+}
+
+// atOnce is how many channels are computed at a time: of those that have several outputs, as many as stay in the L1 cache for all of them.
+func (s *wide) atOnce() int {
+	const near = 16 << 10 // bytes
+	if s.outputs == 1 {
+		return s.planes
+	}
+	return max(1, near/(4*s.h*s.w))
+}
+
+// convolveSome computes all outputs of some channels of an image, or of two.
+func (s *wide) convolveSome(pass, n, channel int, x, weights, bias, y []float32) {
+	var zero float32
+	for output := range s.outputs {
+		t := s.call(pass, n, 1, output, channel, x, y)
+		t.planes = min(t.planes, s.atOnce())
+		at := output*s.planes + channel
+		t.weights, t.bias, t.ahead = &weights[at*s.size*s.size], &zero, min(max(2*4*s.h*s.w, nearest), 4*nearest)
+		if bias != nil {
+			t.bias, t.biasNext = &bias[at], 4
+		}
+		if s.toInput {
+			t.add = output
+		}
+		s.runForward(pass, &t)
 	}
 }
 
@@ -367,7 +404,7 @@ func (s *wide) runDots(i int, t *widePlanes) {
 func (s *wide) gradWeight(x, dy, dw, scratch []float32, accumulate bool) bool {
 	const small = 64 // pixels of a plane
 	taps := s.size * s.size
-	n := s.planes * taps
+	n := s.weights()
 	lanes, scratch := scratch[:n*kernel.Block], scratch[n*kernel.Block:]
 	sums, totals := scratch[:n], scratch[n:][:n]
 	clear(lanes)
@@ -377,32 +414,53 @@ func (s *wide) gradWeight(x, dy, dw, scratch []float32, accumulate bool) bool {
 	}
 	for n := 0; n < s.images; n += atOnce {
 		s.overPasses(n, atOnce, func(pass, first, count int) {
-			t := s.call(pass, first, count, x, dy)
-			t.sums, t.ahead = &lanes[0], min(max(4*s.h*s.w, nearest), 2*nearest)
-			s.runDots(pass, &t)
+			for output := range s.outputs {
+				t := s.call(pass, first, count, output, 0, x, dy)
+				t.sums, t.ahead = &lanes[output*s.planes*taps*kernel.Block], min(max(4*s.h*s.w, nearest), 2*nearest)
+				s.runDots(pass, &t)
+			}
 		})
 	}
 	elementwise.RowSums(n, kernel.Block, lanes, sums)
-	for i, v := range sums { // columns become rows
+	for i, v := range sums { // columns become rows, and outputs of a channel lie behind each other
 		tap := i % taps
-		totals[i-tap+tap%s.size*s.size+tap/s.size] = v
+		totals[s.filter(i/taps)*taps+tap%s.size*s.size+tap/s.size] = v
 	}
 	return writeSums(totals, dw, accumulate)
 }
 
+// filter is the number of the i-th one in the order of outputs before channels.
+func (s *wide) filter(i int) int { return i%s.planes*s.outputs + i/s.planes }
+
 // wideForward is Forward, and wideGradInput GradInput, of which the filters lie turned around.
 func wideForward(p *geometry.Shape, x, w, bias, y, scratch []float32) {
 	s := wideOf(p, geometry.ToOutput)
-	s.prepare(scratch)
+	rest := s.prepare(scratch)
+	if s.outputs > 1 {
+		w, rest = s.ordered(w, rest)
+		if bias != nil {
+			bias, _ = s.ordered(bias, rest)
+		}
+	}
 	s.convolve(x, w, bias, y)
+}
+
+// ordered copies what each output has, as its weights, so that all channels' first ones come first.
+func (s *wide) ordered(v, scratch []float32) (to, rest []float32) {
+	to, rest = scratch[:len(v)], scratch[len(v):]
+	each := len(v) / (s.planes * s.outputs)
+	for i := range s.planes * s.outputs {
+		copy(to[i*each:][:each], v[s.filter(i)*each:])
+	}
+	return to, rest
 }
 
 func wideGradInput(p *geometry.Shape, dy, w, dx, scratch []float32) {
 	taps := p.R * p.S
 	s := wideOf(p, geometry.ToInput)
-	turned := s.prepare(scratch)[:s.planes*taps]
+	turned := s.prepare(scratch)[:s.weights()]
 	for i := range turned {
-		turned[i] = w[i/taps*taps+taps-1-i%taps]
+		turned[i] = w[s.filter(i/taps)*taps+taps-1-i%taps]
 	}
 	s.convolve(dy, turned, nil, dx)
 }

@@ -188,6 +188,7 @@ var (
 	_ = [1]byte{}[unsafe.Offsetof(widePlanes{}.tilesLeft)-216]
 	_ = [1]byte{}[unsafe.Offsetof(widePlanes{}.orders)-224]
 	_ = [1]byte{}[unsafe.Offsetof(widePlanes{}.ahead)-232]
+	_ = [1]byte{}[unsafe.Offsetof(widePlanes{}.add)-240]
 )
 
 // The offsets at which the assembly reads wideTile: each index is 0.

@@ -177,12 +177,34 @@ rowOf8Below1:
 	ADDQ        BX, DX
 
 rowOf8Done:
-	MOVQ       160(AX), DX
-	MOVQ       88(AX), SI
-	ADDQ       8(CX), DX
-	MOVQ       152(AX), DI
-	ADDQ       (CX), DI
-	KMOVW      40(CX), K1
+	MOVQ   160(AX), DX
+	MOVQ   88(AX), SI
+	ADDQ   8(CX), DX
+	MOVQ   152(AX), DI
+	ADDQ   (CX), DI
+	KMOVW  40(CX), K1
+	CMPQ   240(AX), $0x00
+	JE     addedOf8
+	MOVQ   88(AX), R9
+	MOVQ   DX, R8
+	VADDPS (R8), Z10, K1, Z10
+	ADDQ   R9, R8
+	VADDPS (R8), Z11, K1, Z11
+	ADDQ   R9, R8
+	VADDPS (R8), Z12, K1, Z12
+	ADDQ   R9, R8
+	VADDPS (R8), Z13, K1, Z13
+	ADDQ   R9, R8
+	VADDPS (R8), Z14, K1, Z14
+	ADDQ   R9, R8
+	VADDPS (R8), Z15, K1, Z15
+	ADDQ   R9, R8
+	VADDPS (R8), Z16, K1, Z16
+	ADDQ   R9, R8
+	VADDPS (R8), Z17, K1, Z17
+	ADDQ   R9, R8
+
+addedOf8:
 	MOVQ       232(AX), R8
 	PREFETCHT0 (DX)(R8*1)
 	PREFETCHT0 (DI)(R8*1)
@@ -359,12 +381,32 @@ rowOf7Below1:
 	ADDQ        BX, DX
 
 rowOf7Done:
-	MOVQ       160(AX), DX
-	MOVQ       88(AX), SI
-	ADDQ       8(CX), DX
-	MOVQ       152(AX), DI
-	ADDQ       (CX), DI
-	KMOVW      40(CX), K1
+	MOVQ   160(AX), DX
+	MOVQ   88(AX), SI
+	ADDQ   8(CX), DX
+	MOVQ   152(AX), DI
+	ADDQ   (CX), DI
+	KMOVW  40(CX), K1
+	CMPQ   240(AX), $0x00
+	JE     addedOf7
+	MOVQ   88(AX), R9
+	MOVQ   DX, R8
+	VADDPS (R8), Z10, K1, Z10
+	ADDQ   R9, R8
+	VADDPS (R8), Z11, K1, Z11
+	ADDQ   R9, R8
+	VADDPS (R8), Z12, K1, Z12
+	ADDQ   R9, R8
+	VADDPS (R8), Z13, K1, Z13
+	ADDQ   R9, R8
+	VADDPS (R8), Z14, K1, Z14
+	ADDQ   R9, R8
+	VADDPS (R8), Z15, K1, Z15
+	ADDQ   R9, R8
+	VADDPS (R8), Z16, K1, Z16
+	ADDQ   R9, R8
+
+addedOf7:
 	MOVQ       232(AX), R8
 	PREFETCHT0 (DX)(R8*1)
 	PREFETCHT0 (DI)(R8*1)
@@ -522,12 +564,30 @@ rowOf6Below1:
 	ADDQ        BX, DX
 
 rowOf6Done:
-	MOVQ       160(AX), DX
-	MOVQ       88(AX), SI
-	ADDQ       8(CX), DX
-	MOVQ       152(AX), DI
-	ADDQ       (CX), DI
-	KMOVW      40(CX), K1
+	MOVQ   160(AX), DX
+	MOVQ   88(AX), SI
+	ADDQ   8(CX), DX
+	MOVQ   152(AX), DI
+	ADDQ   (CX), DI
+	KMOVW  40(CX), K1
+	CMPQ   240(AX), $0x00
+	JE     addedOf6
+	MOVQ   88(AX), R9
+	MOVQ   DX, R8
+	VADDPS (R8), Z10, K1, Z10
+	ADDQ   R9, R8
+	VADDPS (R8), Z11, K1, Z11
+	ADDQ   R9, R8
+	VADDPS (R8), Z12, K1, Z12
+	ADDQ   R9, R8
+	VADDPS (R8), Z13, K1, Z13
+	ADDQ   R9, R8
+	VADDPS (R8), Z14, K1, Z14
+	ADDQ   R9, R8
+	VADDPS (R8), Z15, K1, Z15
+	ADDQ   R9, R8
+
+addedOf6:
 	MOVQ       232(AX), R8
 	PREFETCHT0 (DX)(R8*1)
 	PREFETCHT0 (DI)(R8*1)
@@ -666,12 +726,28 @@ rowOf5Below1:
 	ADDQ        BX, DX
 
 rowOf5Done:
-	MOVQ       160(AX), DX
-	MOVQ       88(AX), SI
-	ADDQ       8(CX), DX
-	MOVQ       152(AX), DI
-	ADDQ       (CX), DI
-	KMOVW      40(CX), K1
+	MOVQ   160(AX), DX
+	MOVQ   88(AX), SI
+	ADDQ   8(CX), DX
+	MOVQ   152(AX), DI
+	ADDQ   (CX), DI
+	KMOVW  40(CX), K1
+	CMPQ   240(AX), $0x00
+	JE     addedOf5
+	MOVQ   88(AX), R9
+	MOVQ   DX, R8
+	VADDPS (R8), Z10, K1, Z10
+	ADDQ   R9, R8
+	VADDPS (R8), Z11, K1, Z11
+	ADDQ   R9, R8
+	VADDPS (R8), Z12, K1, Z12
+	ADDQ   R9, R8
+	VADDPS (R8), Z13, K1, Z13
+	ADDQ   R9, R8
+	VADDPS (R8), Z14, K1, Z14
+	ADDQ   R9, R8
+
+addedOf5:
 	MOVQ       232(AX), R8
 	PREFETCHT0 (DX)(R8*1)
 	PREFETCHT0 (DI)(R8*1)
@@ -791,12 +867,26 @@ rowOf4Below1:
 	ADDQ        BX, DX
 
 rowOf4Done:
-	MOVQ       160(AX), DX
-	MOVQ       88(AX), SI
-	ADDQ       8(CX), DX
-	MOVQ       152(AX), DI
-	ADDQ       (CX), DI
-	KMOVW      40(CX), K1
+	MOVQ   160(AX), DX
+	MOVQ   88(AX), SI
+	ADDQ   8(CX), DX
+	MOVQ   152(AX), DI
+	ADDQ   (CX), DI
+	KMOVW  40(CX), K1
+	CMPQ   240(AX), $0x00
+	JE     addedOf4
+	MOVQ   88(AX), R9
+	MOVQ   DX, R8
+	VADDPS (R8), Z10, K1, Z10
+	ADDQ   R9, R8
+	VADDPS (R8), Z11, K1, Z11
+	ADDQ   R9, R8
+	VADDPS (R8), Z12, K1, Z12
+	ADDQ   R9, R8
+	VADDPS (R8), Z13, K1, Z13
+	ADDQ   R9, R8
+
+addedOf4:
 	MOVQ       232(AX), R8
 	PREFETCHT0 (DX)(R8*1)
 	PREFETCHT0 (DI)(R8*1)
@@ -897,12 +987,24 @@ rowOf3Below1:
 	ADDQ        BX, DX
 
 rowOf3Done:
-	MOVQ       160(AX), DX
-	MOVQ       88(AX), SI
-	ADDQ       8(CX), DX
-	MOVQ       152(AX), DI
-	ADDQ       (CX), DI
-	KMOVW      40(CX), K1
+	MOVQ   160(AX), DX
+	MOVQ   88(AX), SI
+	ADDQ   8(CX), DX
+	MOVQ   152(AX), DI
+	ADDQ   (CX), DI
+	KMOVW  40(CX), K1
+	CMPQ   240(AX), $0x00
+	JE     addedOf3
+	MOVQ   88(AX), R9
+	MOVQ   DX, R8
+	VADDPS (R8), Z10, K1, Z10
+	ADDQ   R9, R8
+	VADDPS (R8), Z11, K1, Z11
+	ADDQ   R9, R8
+	VADDPS (R8), Z12, K1, Z12
+	ADDQ   R9, R8
+
+addedOf3:
 	MOVQ       232(AX), R8
 	PREFETCHT0 (DX)(R8*1)
 	PREFETCHT0 (DI)(R8*1)
@@ -984,12 +1086,22 @@ rowOf2Below1:
 	ADDQ        BX, DX
 
 rowOf2Done:
-	MOVQ       160(AX), DX
-	MOVQ       88(AX), SI
-	ADDQ       8(CX), DX
-	MOVQ       152(AX), DI
-	ADDQ       (CX), DI
-	KMOVW      40(CX), K1
+	MOVQ   160(AX), DX
+	MOVQ   88(AX), SI
+	ADDQ   8(CX), DX
+	MOVQ   152(AX), DI
+	ADDQ   (CX), DI
+	KMOVW  40(CX), K1
+	CMPQ   240(AX), $0x00
+	JE     addedOf2
+	MOVQ   88(AX), R9
+	MOVQ   DX, R8
+	VADDPS (R8), Z10, K1, Z10
+	ADDQ   R9, R8
+	VADDPS (R8), Z11, K1, Z11
+	ADDQ   R9, R8
+
+addedOf2:
 	MOVQ       232(AX), R8
 	PREFETCHT0 (DX)(R8*1)
 	PREFETCHT0 (DI)(R8*1)
@@ -1050,12 +1162,20 @@ rowOf1Below1:
 	ADDQ        BX, DX
 
 rowOf1Done:
-	MOVQ       160(AX), DX
-	MOVQ       88(AX), SI
-	ADDQ       8(CX), DX
-	MOVQ       152(AX), DI
-	ADDQ       (CX), DI
-	KMOVW      40(CX), K1
+	MOVQ   160(AX), DX
+	MOVQ   88(AX), SI
+	ADDQ   8(CX), DX
+	MOVQ   152(AX), DI
+	ADDQ   (CX), DI
+	KMOVW  40(CX), K1
+	CMPQ   240(AX), $0x00
+	JE     addedOf1
+	MOVQ   88(AX), R9
+	MOVQ   DX, R8
+	VADDPS (R8), Z10, K1, Z10
+	ADDQ   R9, R8
+
+addedOf1:
 	MOVQ       232(AX), R8
 	PREFETCHT0 (DX)(R8*1)
 	PREFETCHT0 (DI)(R8*1)
@@ -2343,12 +2463,34 @@ rowOf8Below1:
 	ADDQ        BX, DX
 
 rowOf8Done:
-	MOVQ       160(AX), DX
-	MOVQ       88(AX), SI
-	ADDQ       8(CX), DX
-	MOVQ       152(AX), DI
-	ADDQ       (CX), DI
-	KMOVW      40(CX), K1
+	MOVQ   160(AX), DX
+	MOVQ   88(AX), SI
+	ADDQ   8(CX), DX
+	MOVQ   152(AX), DI
+	ADDQ   (CX), DI
+	KMOVW  40(CX), K1
+	CMPQ   240(AX), $0x00
+	JE     addedOf8
+	MOVQ   88(AX), R9
+	MOVQ   DX, R8
+	VADDPS (R8), Z12, K1, Z12
+	ADDQ   R9, R8
+	VADDPS (R8), Z13, K1, Z13
+	ADDQ   R9, R8
+	VADDPS (R8), Z14, K1, Z14
+	ADDQ   R9, R8
+	VADDPS (R8), Z15, K1, Z15
+	ADDQ   R9, R8
+	VADDPS (R8), Z16, K1, Z16
+	ADDQ   R9, R8
+	VADDPS (R8), Z17, K1, Z17
+	ADDQ   R9, R8
+	VADDPS (R8), Z18, K1, Z18
+	ADDQ   R9, R8
+	VADDPS (R8), Z19, K1, Z19
+	ADDQ   R9, R8
+
+addedOf8:
 	MOVQ       232(AX), R8
 	PREFETCHT0 (DX)(R8*1)
 	PREFETCHT0 (DI)(R8*1)
@@ -2525,12 +2667,32 @@ rowOf7Below1:
 	ADDQ        BX, DX
 
 rowOf7Done:
-	MOVQ       160(AX), DX
-	MOVQ       88(AX), SI
-	ADDQ       8(CX), DX
-	MOVQ       152(AX), DI
-	ADDQ       (CX), DI
-	KMOVW      40(CX), K1
+	MOVQ   160(AX), DX
+	MOVQ   88(AX), SI
+	ADDQ   8(CX), DX
+	MOVQ   152(AX), DI
+	ADDQ   (CX), DI
+	KMOVW  40(CX), K1
+	CMPQ   240(AX), $0x00
+	JE     addedOf7
+	MOVQ   88(AX), R9
+	MOVQ   DX, R8
+	VADDPS (R8), Z12, K1, Z12
+	ADDQ   R9, R8
+	VADDPS (R8), Z13, K1, Z13
+	ADDQ   R9, R8
+	VADDPS (R8), Z14, K1, Z14
+	ADDQ   R9, R8
+	VADDPS (R8), Z15, K1, Z15
+	ADDQ   R9, R8
+	VADDPS (R8), Z16, K1, Z16
+	ADDQ   R9, R8
+	VADDPS (R8), Z17, K1, Z17
+	ADDQ   R9, R8
+	VADDPS (R8), Z18, K1, Z18
+	ADDQ   R9, R8
+
+addedOf7:
 	MOVQ       232(AX), R8
 	PREFETCHT0 (DX)(R8*1)
 	PREFETCHT0 (DI)(R8*1)
@@ -2688,12 +2850,30 @@ rowOf6Below1:
 	ADDQ        BX, DX
 
 rowOf6Done:
-	MOVQ       160(AX), DX
-	MOVQ       88(AX), SI
-	ADDQ       8(CX), DX
-	MOVQ       152(AX), DI
-	ADDQ       (CX), DI
-	KMOVW      40(CX), K1
+	MOVQ   160(AX), DX
+	MOVQ   88(AX), SI
+	ADDQ   8(CX), DX
+	MOVQ   152(AX), DI
+	ADDQ   (CX), DI
+	KMOVW  40(CX), K1
+	CMPQ   240(AX), $0x00
+	JE     addedOf6
+	MOVQ   88(AX), R9
+	MOVQ   DX, R8
+	VADDPS (R8), Z12, K1, Z12
+	ADDQ   R9, R8
+	VADDPS (R8), Z13, K1, Z13
+	ADDQ   R9, R8
+	VADDPS (R8), Z14, K1, Z14
+	ADDQ   R9, R8
+	VADDPS (R8), Z15, K1, Z15
+	ADDQ   R9, R8
+	VADDPS (R8), Z16, K1, Z16
+	ADDQ   R9, R8
+	VADDPS (R8), Z17, K1, Z17
+	ADDQ   R9, R8
+
+addedOf6:
 	MOVQ       232(AX), R8
 	PREFETCHT0 (DX)(R8*1)
 	PREFETCHT0 (DI)(R8*1)
@@ -2832,12 +3012,28 @@ rowOf5Below1:
 	ADDQ        BX, DX
 
 rowOf5Done:
-	MOVQ       160(AX), DX
-	MOVQ       88(AX), SI
-	ADDQ       8(CX), DX
-	MOVQ       152(AX), DI
-	ADDQ       (CX), DI
-	KMOVW      40(CX), K1
+	MOVQ   160(AX), DX
+	MOVQ   88(AX), SI
+	ADDQ   8(CX), DX
+	MOVQ   152(AX), DI
+	ADDQ   (CX), DI
+	KMOVW  40(CX), K1
+	CMPQ   240(AX), $0x00
+	JE     addedOf5
+	MOVQ   88(AX), R9
+	MOVQ   DX, R8
+	VADDPS (R8), Z12, K1, Z12
+	ADDQ   R9, R8
+	VADDPS (R8), Z13, K1, Z13
+	ADDQ   R9, R8
+	VADDPS (R8), Z14, K1, Z14
+	ADDQ   R9, R8
+	VADDPS (R8), Z15, K1, Z15
+	ADDQ   R9, R8
+	VADDPS (R8), Z16, K1, Z16
+	ADDQ   R9, R8
+
+addedOf5:
 	MOVQ       232(AX), R8
 	PREFETCHT0 (DX)(R8*1)
 	PREFETCHT0 (DI)(R8*1)
@@ -2957,12 +3153,26 @@ rowOf4Below1:
 	ADDQ        BX, DX
 
 rowOf4Done:
-	MOVQ       160(AX), DX
-	MOVQ       88(AX), SI
-	ADDQ       8(CX), DX
-	MOVQ       152(AX), DI
-	ADDQ       (CX), DI
-	KMOVW      40(CX), K1
+	MOVQ   160(AX), DX
+	MOVQ   88(AX), SI
+	ADDQ   8(CX), DX
+	MOVQ   152(AX), DI
+	ADDQ   (CX), DI
+	KMOVW  40(CX), K1
+	CMPQ   240(AX), $0x00
+	JE     addedOf4
+	MOVQ   88(AX), R9
+	MOVQ   DX, R8
+	VADDPS (R8), Z12, K1, Z12
+	ADDQ   R9, R8
+	VADDPS (R8), Z13, K1, Z13
+	ADDQ   R9, R8
+	VADDPS (R8), Z14, K1, Z14
+	ADDQ   R9, R8
+	VADDPS (R8), Z15, K1, Z15
+	ADDQ   R9, R8
+
+addedOf4:
 	MOVQ       232(AX), R8
 	PREFETCHT0 (DX)(R8*1)
 	PREFETCHT0 (DI)(R8*1)
@@ -3063,12 +3273,24 @@ rowOf3Below1:
 	ADDQ        BX, DX
 
 rowOf3Done:
-	MOVQ       160(AX), DX
-	MOVQ       88(AX), SI
-	ADDQ       8(CX), DX
-	MOVQ       152(AX), DI
-	ADDQ       (CX), DI
-	KMOVW      40(CX), K1
+	MOVQ   160(AX), DX
+	MOVQ   88(AX), SI
+	ADDQ   8(CX), DX
+	MOVQ   152(AX), DI
+	ADDQ   (CX), DI
+	KMOVW  40(CX), K1
+	CMPQ   240(AX), $0x00
+	JE     addedOf3
+	MOVQ   88(AX), R9
+	MOVQ   DX, R8
+	VADDPS (R8), Z12, K1, Z12
+	ADDQ   R9, R8
+	VADDPS (R8), Z13, K1, Z13
+	ADDQ   R9, R8
+	VADDPS (R8), Z14, K1, Z14
+	ADDQ   R9, R8
+
+addedOf3:
 	MOVQ       232(AX), R8
 	PREFETCHT0 (DX)(R8*1)
 	PREFETCHT0 (DI)(R8*1)
@@ -3150,12 +3372,22 @@ rowOf2Below1:
 	ADDQ        BX, DX
 
 rowOf2Done:
-	MOVQ       160(AX), DX
-	MOVQ       88(AX), SI
-	ADDQ       8(CX), DX
-	MOVQ       152(AX), DI
-	ADDQ       (CX), DI
-	KMOVW      40(CX), K1
+	MOVQ   160(AX), DX
+	MOVQ   88(AX), SI
+	ADDQ   8(CX), DX
+	MOVQ   152(AX), DI
+	ADDQ   (CX), DI
+	KMOVW  40(CX), K1
+	CMPQ   240(AX), $0x00
+	JE     addedOf2
+	MOVQ   88(AX), R9
+	MOVQ   DX, R8
+	VADDPS (R8), Z12, K1, Z12
+	ADDQ   R9, R8
+	VADDPS (R8), Z13, K1, Z13
+	ADDQ   R9, R8
+
+addedOf2:
 	MOVQ       232(AX), R8
 	PREFETCHT0 (DX)(R8*1)
 	PREFETCHT0 (DI)(R8*1)
@@ -3216,12 +3448,20 @@ rowOf1Below1:
 	ADDQ        BX, DX
 
 rowOf1Done:
-	MOVQ       160(AX), DX
-	MOVQ       88(AX), SI
-	ADDQ       8(CX), DX
-	MOVQ       152(AX), DI
-	ADDQ       (CX), DI
-	KMOVW      40(CX), K1
+	MOVQ   160(AX), DX
+	MOVQ   88(AX), SI
+	ADDQ   8(CX), DX
+	MOVQ   152(AX), DI
+	ADDQ   (CX), DI
+	KMOVW  40(CX), K1
+	CMPQ   240(AX), $0x00
+	JE     addedOf1
+	MOVQ   88(AX), R9
+	MOVQ   DX, R8
+	VADDPS (R8), Z12, K1, Z12
+	ADDQ   R9, R8
+
+addedOf1:
 	MOVQ       232(AX), R8
 	PREFETCHT0 (DX)(R8*1)
 	PREFETCHT0 (DI)(R8*1)
@@ -4524,14 +4764,44 @@ rowOf8Below1:
 	ADDQ            BX, DX
 
 rowOf8Done:
-	MOVQ          160(AX), DX
-	MOVQ          88(AX), SI
-	ADDQ          8(CX), DX
-	MOVQ          152(AX), DI
-	ADDQ          (CX), DI
-	KMOVW         40(CX), K1
-	KMOVW         42(CX), K2
-	MOVQ          24(AX), R9
+	MOVQ   160(AX), DX
+	MOVQ   88(AX), SI
+	ADDQ   8(CX), DX
+	MOVQ   152(AX), DI
+	ADDQ   (CX), DI
+	KMOVW  40(CX), K1
+	KMOVW  42(CX), K2
+	MOVQ   24(AX), R9
+	CMPQ   240(AX), $0x00
+	JE     addedOf8
+	MOVQ   88(AX), R11
+	MOVQ   DX, R10
+	VADDPS (R10), Z13, K1, Z13
+	VADDPS -32(R10)(R9*1), Z13, K2, Z13
+	ADDQ   R11, R10
+	VADDPS (R10), Z14, K1, Z14
+	VADDPS -32(R10)(R9*1), Z14, K2, Z14
+	ADDQ   R11, R10
+	VADDPS (R10), Z15, K1, Z15
+	VADDPS -32(R10)(R9*1), Z15, K2, Z15
+	ADDQ   R11, R10
+	VADDPS (R10), Z16, K1, Z16
+	VADDPS -32(R10)(R9*1), Z16, K2, Z16
+	ADDQ   R11, R10
+	VADDPS (R10), Z17, K1, Z17
+	VADDPS -32(R10)(R9*1), Z17, K2, Z17
+	ADDQ   R11, R10
+	VADDPS (R10), Z18, K1, Z18
+	VADDPS -32(R10)(R9*1), Z18, K2, Z18
+	ADDQ   R11, R10
+	VADDPS (R10), Z19, K1, Z19
+	VADDPS -32(R10)(R9*1), Z19, K2, Z19
+	ADDQ   R11, R10
+	VADDPS (R10), Z20, K1, Z20
+	VADDPS -32(R10)(R9*1), Z20, K2, Z20
+	ADDQ   R11, R10
+
+addedOf8:
 	MOVQ          232(AX), R10
 	PREFETCHT0    2048(DX)
 	PREFETCHT0    2048(DX)(R9*1)
@@ -4735,14 +5005,41 @@ rowOf7Below1:
 	ADDQ            BX, DX
 
 rowOf7Done:
-	MOVQ          160(AX), DX
-	MOVQ          88(AX), SI
-	ADDQ          8(CX), DX
-	MOVQ          152(AX), DI
-	ADDQ          (CX), DI
-	KMOVW         40(CX), K1
-	KMOVW         42(CX), K2
-	MOVQ          24(AX), R9
+	MOVQ   160(AX), DX
+	MOVQ   88(AX), SI
+	ADDQ   8(CX), DX
+	MOVQ   152(AX), DI
+	ADDQ   (CX), DI
+	KMOVW  40(CX), K1
+	KMOVW  42(CX), K2
+	MOVQ   24(AX), R9
+	CMPQ   240(AX), $0x00
+	JE     addedOf7
+	MOVQ   88(AX), R11
+	MOVQ   DX, R10
+	VADDPS (R10), Z13, K1, Z13
+	VADDPS -32(R10)(R9*1), Z13, K2, Z13
+	ADDQ   R11, R10
+	VADDPS (R10), Z14, K1, Z14
+	VADDPS -32(R10)(R9*1), Z14, K2, Z14
+	ADDQ   R11, R10
+	VADDPS (R10), Z15, K1, Z15
+	VADDPS -32(R10)(R9*1), Z15, K2, Z15
+	ADDQ   R11, R10
+	VADDPS (R10), Z16, K1, Z16
+	VADDPS -32(R10)(R9*1), Z16, K2, Z16
+	ADDQ   R11, R10
+	VADDPS (R10), Z17, K1, Z17
+	VADDPS -32(R10)(R9*1), Z17, K2, Z17
+	ADDQ   R11, R10
+	VADDPS (R10), Z18, K1, Z18
+	VADDPS -32(R10)(R9*1), Z18, K2, Z18
+	ADDQ   R11, R10
+	VADDPS (R10), Z19, K1, Z19
+	VADDPS -32(R10)(R9*1), Z19, K2, Z19
+	ADDQ   R11, R10
+
+addedOf7:
 	MOVQ          232(AX), R10
 	PREFETCHT0    2048(DX)
 	PREFETCHT0    2048(DX)(R9*1)
@@ -4926,14 +5223,38 @@ rowOf6Below1:
 	ADDQ            BX, DX
 
 rowOf6Done:
-	MOVQ          160(AX), DX
-	MOVQ          88(AX), SI
-	ADDQ          8(CX), DX
-	MOVQ          152(AX), DI
-	ADDQ          (CX), DI
-	KMOVW         40(CX), K1
-	KMOVW         42(CX), K2
-	MOVQ          24(AX), R9
+	MOVQ   160(AX), DX
+	MOVQ   88(AX), SI
+	ADDQ   8(CX), DX
+	MOVQ   152(AX), DI
+	ADDQ   (CX), DI
+	KMOVW  40(CX), K1
+	KMOVW  42(CX), K2
+	MOVQ   24(AX), R9
+	CMPQ   240(AX), $0x00
+	JE     addedOf6
+	MOVQ   88(AX), R11
+	MOVQ   DX, R10
+	VADDPS (R10), Z13, K1, Z13
+	VADDPS -32(R10)(R9*1), Z13, K2, Z13
+	ADDQ   R11, R10
+	VADDPS (R10), Z14, K1, Z14
+	VADDPS -32(R10)(R9*1), Z14, K2, Z14
+	ADDQ   R11, R10
+	VADDPS (R10), Z15, K1, Z15
+	VADDPS -32(R10)(R9*1), Z15, K2, Z15
+	ADDQ   R11, R10
+	VADDPS (R10), Z16, K1, Z16
+	VADDPS -32(R10)(R9*1), Z16, K2, Z16
+	ADDQ   R11, R10
+	VADDPS (R10), Z17, K1, Z17
+	VADDPS -32(R10)(R9*1), Z17, K2, Z17
+	ADDQ   R11, R10
+	VADDPS (R10), Z18, K1, Z18
+	VADDPS -32(R10)(R9*1), Z18, K2, Z18
+	ADDQ   R11, R10
+
+addedOf6:
 	MOVQ          232(AX), R10
 	PREFETCHT0    2048(DX)
 	PREFETCHT0    2048(DX)(R9*1)
@@ -5093,14 +5414,35 @@ rowOf5Below1:
 	ADDQ            BX, DX
 
 rowOf5Done:
-	MOVQ          160(AX), DX
-	MOVQ          88(AX), SI
-	ADDQ          8(CX), DX
-	MOVQ          152(AX), DI
-	ADDQ          (CX), DI
-	KMOVW         40(CX), K1
-	KMOVW         42(CX), K2
-	MOVQ          24(AX), R9
+	MOVQ   160(AX), DX
+	MOVQ   88(AX), SI
+	ADDQ   8(CX), DX
+	MOVQ   152(AX), DI
+	ADDQ   (CX), DI
+	KMOVW  40(CX), K1
+	KMOVW  42(CX), K2
+	MOVQ   24(AX), R9
+	CMPQ   240(AX), $0x00
+	JE     addedOf5
+	MOVQ   88(AX), R11
+	MOVQ   DX, R10
+	VADDPS (R10), Z13, K1, Z13
+	VADDPS -32(R10)(R9*1), Z13, K2, Z13
+	ADDQ   R11, R10
+	VADDPS (R10), Z14, K1, Z14
+	VADDPS -32(R10)(R9*1), Z14, K2, Z14
+	ADDQ   R11, R10
+	VADDPS (R10), Z15, K1, Z15
+	VADDPS -32(R10)(R9*1), Z15, K2, Z15
+	ADDQ   R11, R10
+	VADDPS (R10), Z16, K1, Z16
+	VADDPS -32(R10)(R9*1), Z16, K2, Z16
+	ADDQ   R11, R10
+	VADDPS (R10), Z17, K1, Z17
+	VADDPS -32(R10)(R9*1), Z17, K2, Z17
+	ADDQ   R11, R10
+
+addedOf5:
 	MOVQ          232(AX), R10
 	PREFETCHT0    2048(DX)
 	PREFETCHT0    2048(DX)(R9*1)
@@ -5240,14 +5582,32 @@ rowOf4Below1:
 	ADDQ            BX, DX
 
 rowOf4Done:
-	MOVQ          160(AX), DX
-	MOVQ          88(AX), SI
-	ADDQ          8(CX), DX
-	MOVQ          152(AX), DI
-	ADDQ          (CX), DI
-	KMOVW         40(CX), K1
-	KMOVW         42(CX), K2
-	MOVQ          24(AX), R9
+	MOVQ   160(AX), DX
+	MOVQ   88(AX), SI
+	ADDQ   8(CX), DX
+	MOVQ   152(AX), DI
+	ADDQ   (CX), DI
+	KMOVW  40(CX), K1
+	KMOVW  42(CX), K2
+	MOVQ   24(AX), R9
+	CMPQ   240(AX), $0x00
+	JE     addedOf4
+	MOVQ   88(AX), R11
+	MOVQ   DX, R10
+	VADDPS (R10), Z13, K1, Z13
+	VADDPS -32(R10)(R9*1), Z13, K2, Z13
+	ADDQ   R11, R10
+	VADDPS (R10), Z14, K1, Z14
+	VADDPS -32(R10)(R9*1), Z14, K2, Z14
+	ADDQ   R11, R10
+	VADDPS (R10), Z15, K1, Z15
+	VADDPS -32(R10)(R9*1), Z15, K2, Z15
+	ADDQ   R11, R10
+	VADDPS (R10), Z16, K1, Z16
+	VADDPS -32(R10)(R9*1), Z16, K2, Z16
+	ADDQ   R11, R10
+
+addedOf4:
 	MOVQ          232(AX), R10
 	PREFETCHT0    2048(DX)
 	PREFETCHT0    2048(DX)(R9*1)
@@ -5363,14 +5723,29 @@ rowOf3Below1:
 	ADDQ            BX, DX
 
 rowOf3Done:
-	MOVQ          160(AX), DX
-	MOVQ          88(AX), SI
-	ADDQ          8(CX), DX
-	MOVQ          152(AX), DI
-	ADDQ          (CX), DI
-	KMOVW         40(CX), K1
-	KMOVW         42(CX), K2
-	MOVQ          24(AX), R9
+	MOVQ   160(AX), DX
+	MOVQ   88(AX), SI
+	ADDQ   8(CX), DX
+	MOVQ   152(AX), DI
+	ADDQ   (CX), DI
+	KMOVW  40(CX), K1
+	KMOVW  42(CX), K2
+	MOVQ   24(AX), R9
+	CMPQ   240(AX), $0x00
+	JE     addedOf3
+	MOVQ   88(AX), R11
+	MOVQ   DX, R10
+	VADDPS (R10), Z13, K1, Z13
+	VADDPS -32(R10)(R9*1), Z13, K2, Z13
+	ADDQ   R11, R10
+	VADDPS (R10), Z14, K1, Z14
+	VADDPS -32(R10)(R9*1), Z14, K2, Z14
+	ADDQ   R11, R10
+	VADDPS (R10), Z15, K1, Z15
+	VADDPS -32(R10)(R9*1), Z15, K2, Z15
+	ADDQ   R11, R10
+
+addedOf3:
 	MOVQ          232(AX), R10
 	PREFETCHT0    2048(DX)
 	PREFETCHT0    2048(DX)(R9*1)
@@ -5466,14 +5841,26 @@ rowOf2Below1:
 	ADDQ            BX, DX
 
 rowOf2Done:
-	MOVQ          160(AX), DX
-	MOVQ          88(AX), SI
-	ADDQ          8(CX), DX
-	MOVQ          152(AX), DI
-	ADDQ          (CX), DI
-	KMOVW         40(CX), K1
-	KMOVW         42(CX), K2
-	MOVQ          24(AX), R9
+	MOVQ   160(AX), DX
+	MOVQ   88(AX), SI
+	ADDQ   8(CX), DX
+	MOVQ   152(AX), DI
+	ADDQ   (CX), DI
+	KMOVW  40(CX), K1
+	KMOVW  42(CX), K2
+	MOVQ   24(AX), R9
+	CMPQ   240(AX), $0x00
+	JE     addedOf2
+	MOVQ   88(AX), R11
+	MOVQ   DX, R10
+	VADDPS (R10), Z13, K1, Z13
+	VADDPS -32(R10)(R9*1), Z13, K2, Z13
+	ADDQ   R11, R10
+	VADDPS (R10), Z14, K1, Z14
+	VADDPS -32(R10)(R9*1), Z14, K2, Z14
+	ADDQ   R11, R10
+
+addedOf2:
 	MOVQ          232(AX), R10
 	PREFETCHT0    2048(DX)
 	PREFETCHT0    2048(DX)(R9*1)
@@ -5543,14 +5930,23 @@ rowOf1Below1:
 	ADDQ            BX, DX
 
 rowOf1Done:
-	MOVQ          160(AX), DX
-	MOVQ          88(AX), SI
-	ADDQ          8(CX), DX
-	MOVQ          152(AX), DI
-	ADDQ          (CX), DI
-	KMOVW         40(CX), K1
-	KMOVW         42(CX), K2
-	MOVQ          24(AX), R9
+	MOVQ   160(AX), DX
+	MOVQ   88(AX), SI
+	ADDQ   8(CX), DX
+	MOVQ   152(AX), DI
+	ADDQ   (CX), DI
+	KMOVW  40(CX), K1
+	KMOVW  42(CX), K2
+	MOVQ   24(AX), R9
+	CMPQ   240(AX), $0x00
+	JE     addedOf1
+	MOVQ   88(AX), R11
+	MOVQ   DX, R10
+	VADDPS (R10), Z13, K1, Z13
+	VADDPS -32(R10)(R9*1), Z13, K2, Z13
+	ADDQ   R11, R10
+
+addedOf1:
 	MOVQ          232(AX), R10
 	PREFETCHT0    2048(DX)
 	PREFETCHT0    2048(DX)(R9*1)
@@ -6942,15 +7338,37 @@ columnOf8Below3:
 	ADDQ        SI, R11
 
 columnOf8Done:
-	ADDQ       96(AX), BX
-	DECQ       R9
-	JNZ        columnsOf8
-	MOVQ       160(AX), DX
-	MOVQ       88(AX), BX
-	ADDQ       8(CX), DX
-	MOVQ       152(AX), DI
-	ADDQ       (CX), DI
-	KMOVW      40(CX), K1
+	ADDQ   96(AX), BX
+	DECQ   R9
+	JNZ    columnsOf8
+	MOVQ   160(AX), DX
+	MOVQ   88(AX), BX
+	ADDQ   8(CX), DX
+	MOVQ   152(AX), DI
+	ADDQ   (CX), DI
+	KMOVW  40(CX), K1
+	CMPQ   240(AX), $0x00
+	JE     addedOf8
+	MOVQ   88(AX), R9
+	MOVQ   DX, R8
+	VADDPS (R8), Z1, K1, Z1
+	ADDQ   R9, R8
+	VADDPS (R8), Z2, K1, Z2
+	ADDQ   R9, R8
+	VADDPS (R8), Z3, K1, Z3
+	ADDQ   R9, R8
+	VADDPS (R8), Z4, K1, Z4
+	ADDQ   R9, R8
+	VADDPS (R8), Z5, K1, Z5
+	ADDQ   R9, R8
+	VADDPS (R8), Z6, K1, Z6
+	ADDQ   R9, R8
+	VADDPS (R8), Z7, K1, Z7
+	ADDQ   R9, R8
+	VADDPS (R8), Z8, K1, Z8
+	ADDQ   R9, R8
+
+addedOf8:
 	MOVQ       232(AX), R8
 	PREFETCHT0 (DX)(R8*1)
 	PREFETCHT0 (DI)(R8*1)
@@ -7107,15 +7525,35 @@ columnOf7Below3:
 	ADDQ        SI, R11
 
 columnOf7Done:
-	ADDQ       96(AX), BX
-	DECQ       R9
-	JNZ        columnsOf7
-	MOVQ       160(AX), DX
-	MOVQ       88(AX), BX
-	ADDQ       8(CX), DX
-	MOVQ       152(AX), DI
-	ADDQ       (CX), DI
-	KMOVW      40(CX), K1
+	ADDQ   96(AX), BX
+	DECQ   R9
+	JNZ    columnsOf7
+	MOVQ   160(AX), DX
+	MOVQ   88(AX), BX
+	ADDQ   8(CX), DX
+	MOVQ   152(AX), DI
+	ADDQ   (CX), DI
+	KMOVW  40(CX), K1
+	CMPQ   240(AX), $0x00
+	JE     addedOf7
+	MOVQ   88(AX), R9
+	MOVQ   DX, R8
+	VADDPS (R8), Z1, K1, Z1
+	ADDQ   R9, R8
+	VADDPS (R8), Z2, K1, Z2
+	ADDQ   R9, R8
+	VADDPS (R8), Z3, K1, Z3
+	ADDQ   R9, R8
+	VADDPS (R8), Z4, K1, Z4
+	ADDQ   R9, R8
+	VADDPS (R8), Z5, K1, Z5
+	ADDQ   R9, R8
+	VADDPS (R8), Z6, K1, Z6
+	ADDQ   R9, R8
+	VADDPS (R8), Z7, K1, Z7
+	ADDQ   R9, R8
+
+addedOf7:
 	MOVQ       232(AX), R8
 	PREFETCHT0 (DX)(R8*1)
 	PREFETCHT0 (DI)(R8*1)
@@ -7259,15 +7697,33 @@ columnOf6Below3:
 	ADDQ        SI, R11
 
 columnOf6Done:
-	ADDQ       96(AX), BX
-	DECQ       R9
-	JNZ        columnsOf6
-	MOVQ       160(AX), DX
-	MOVQ       88(AX), BX
-	ADDQ       8(CX), DX
-	MOVQ       152(AX), DI
-	ADDQ       (CX), DI
-	KMOVW      40(CX), K1
+	ADDQ   96(AX), BX
+	DECQ   R9
+	JNZ    columnsOf6
+	MOVQ   160(AX), DX
+	MOVQ   88(AX), BX
+	ADDQ   8(CX), DX
+	MOVQ   152(AX), DI
+	ADDQ   (CX), DI
+	KMOVW  40(CX), K1
+	CMPQ   240(AX), $0x00
+	JE     addedOf6
+	MOVQ   88(AX), R9
+	MOVQ   DX, R8
+	VADDPS (R8), Z1, K1, Z1
+	ADDQ   R9, R8
+	VADDPS (R8), Z2, K1, Z2
+	ADDQ   R9, R8
+	VADDPS (R8), Z3, K1, Z3
+	ADDQ   R9, R8
+	VADDPS (R8), Z4, K1, Z4
+	ADDQ   R9, R8
+	VADDPS (R8), Z5, K1, Z5
+	ADDQ   R9, R8
+	VADDPS (R8), Z6, K1, Z6
+	ADDQ   R9, R8
+
+addedOf6:
 	MOVQ       232(AX), R8
 	PREFETCHT0 (DX)(R8*1)
 	PREFETCHT0 (DI)(R8*1)
@@ -7398,15 +7854,31 @@ columnOf5Below3:
 	ADDQ        SI, R11
 
 columnOf5Done:
-	ADDQ       96(AX), BX
-	DECQ       R9
-	JNZ        columnsOf5
-	MOVQ       160(AX), DX
-	MOVQ       88(AX), BX
-	ADDQ       8(CX), DX
-	MOVQ       152(AX), DI
-	ADDQ       (CX), DI
-	KMOVW      40(CX), K1
+	ADDQ   96(AX), BX
+	DECQ   R9
+	JNZ    columnsOf5
+	MOVQ   160(AX), DX
+	MOVQ   88(AX), BX
+	ADDQ   8(CX), DX
+	MOVQ   152(AX), DI
+	ADDQ   (CX), DI
+	KMOVW  40(CX), K1
+	CMPQ   240(AX), $0x00
+	JE     addedOf5
+	MOVQ   88(AX), R9
+	MOVQ   DX, R8
+	VADDPS (R8), Z1, K1, Z1
+	ADDQ   R9, R8
+	VADDPS (R8), Z2, K1, Z2
+	ADDQ   R9, R8
+	VADDPS (R8), Z3, K1, Z3
+	ADDQ   R9, R8
+	VADDPS (R8), Z4, K1, Z4
+	ADDQ   R9, R8
+	VADDPS (R8), Z5, K1, Z5
+	ADDQ   R9, R8
+
+addedOf5:
 	MOVQ       232(AX), R8
 	PREFETCHT0 (DX)(R8*1)
 	PREFETCHT0 (DI)(R8*1)
@@ -7524,15 +7996,29 @@ columnOf4Below3:
 	ADDQ        SI, R11
 
 columnOf4Done:
-	ADDQ       96(AX), BX
-	DECQ       R9
-	JNZ        columnsOf4
-	MOVQ       160(AX), DX
-	MOVQ       88(AX), BX
-	ADDQ       8(CX), DX
-	MOVQ       152(AX), DI
-	ADDQ       (CX), DI
-	KMOVW      40(CX), K1
+	ADDQ   96(AX), BX
+	DECQ   R9
+	JNZ    columnsOf4
+	MOVQ   160(AX), DX
+	MOVQ   88(AX), BX
+	ADDQ   8(CX), DX
+	MOVQ   152(AX), DI
+	ADDQ   (CX), DI
+	KMOVW  40(CX), K1
+	CMPQ   240(AX), $0x00
+	JE     addedOf4
+	MOVQ   88(AX), R9
+	MOVQ   DX, R8
+	VADDPS (R8), Z1, K1, Z1
+	ADDQ   R9, R8
+	VADDPS (R8), Z2, K1, Z2
+	ADDQ   R9, R8
+	VADDPS (R8), Z3, K1, Z3
+	ADDQ   R9, R8
+	VADDPS (R8), Z4, K1, Z4
+	ADDQ   R9, R8
+
+addedOf4:
 	MOVQ       232(AX), R8
 	PREFETCHT0 (DX)(R8*1)
 	PREFETCHT0 (DI)(R8*1)
@@ -7637,15 +8123,27 @@ columnOf3Below3:
 	ADDQ        SI, R11
 
 columnOf3Done:
-	ADDQ       96(AX), BX
-	DECQ       R9
-	JNZ        columnsOf3
-	MOVQ       160(AX), DX
-	MOVQ       88(AX), BX
-	ADDQ       8(CX), DX
-	MOVQ       152(AX), DI
-	ADDQ       (CX), DI
-	KMOVW      40(CX), K1
+	ADDQ   96(AX), BX
+	DECQ   R9
+	JNZ    columnsOf3
+	MOVQ   160(AX), DX
+	MOVQ   88(AX), BX
+	ADDQ   8(CX), DX
+	MOVQ   152(AX), DI
+	ADDQ   (CX), DI
+	KMOVW  40(CX), K1
+	CMPQ   240(AX), $0x00
+	JE     addedOf3
+	MOVQ   88(AX), R9
+	MOVQ   DX, R8
+	VADDPS (R8), Z1, K1, Z1
+	ADDQ   R9, R8
+	VADDPS (R8), Z2, K1, Z2
+	ADDQ   R9, R8
+	VADDPS (R8), Z3, K1, Z3
+	ADDQ   R9, R8
+
+addedOf3:
 	MOVQ       232(AX), R8
 	PREFETCHT0 (DX)(R8*1)
 	PREFETCHT0 (DI)(R8*1)
@@ -7737,15 +8235,25 @@ columnOf2Below3:
 	ADDQ        SI, R11
 
 columnOf2Done:
-	ADDQ       96(AX), BX
-	DECQ       R9
-	JNZ        columnsOf2
-	MOVQ       160(AX), DX
-	MOVQ       88(AX), BX
-	ADDQ       8(CX), DX
-	MOVQ       152(AX), DI
-	ADDQ       (CX), DI
-	KMOVW      40(CX), K1
+	ADDQ   96(AX), BX
+	DECQ   R9
+	JNZ    columnsOf2
+	MOVQ   160(AX), DX
+	MOVQ   88(AX), BX
+	ADDQ   8(CX), DX
+	MOVQ   152(AX), DI
+	ADDQ   (CX), DI
+	KMOVW  40(CX), K1
+	CMPQ   240(AX), $0x00
+	JE     addedOf2
+	MOVQ   88(AX), R9
+	MOVQ   DX, R8
+	VADDPS (R8), Z1, K1, Z1
+	ADDQ   R9, R8
+	VADDPS (R8), Z2, K1, Z2
+	ADDQ   R9, R8
+
+addedOf2:
 	MOVQ       232(AX), R8
 	PREFETCHT0 (DX)(R8*1)
 	PREFETCHT0 (DI)(R8*1)
@@ -7822,15 +8330,23 @@ columnOf1Below3:
 	ADDQ        SI, R11
 
 columnOf1Done:
-	ADDQ       96(AX), BX
-	DECQ       R9
-	JNZ        columnsOf1
-	MOVQ       160(AX), DX
-	MOVQ       88(AX), BX
-	ADDQ       8(CX), DX
-	MOVQ       152(AX), DI
-	ADDQ       (CX), DI
-	KMOVW      40(CX), K1
+	ADDQ   96(AX), BX
+	DECQ   R9
+	JNZ    columnsOf1
+	MOVQ   160(AX), DX
+	MOVQ   88(AX), BX
+	ADDQ   8(CX), DX
+	MOVQ   152(AX), DI
+	ADDQ   (CX), DI
+	KMOVW  40(CX), K1
+	CMPQ   240(AX), $0x00
+	JE     addedOf1
+	MOVQ   88(AX), R9
+	MOVQ   DX, R8
+	VADDPS (R8), Z1, K1, Z1
+	ADDQ   R9, R8
+
+addedOf1:
 	MOVQ       232(AX), R8
 	PREFETCHT0 (DX)(R8*1)
 	PREFETCHT0 (DI)(R8*1)
@@ -9072,17 +9588,47 @@ columnOf8Below3:
 	ADDQ            SI, R12
 
 columnOf8Done:
-	ADDQ          96(AX), BX
-	DECQ          R10
-	JNZ           columnsOf8
-	MOVQ          160(AX), DX
-	MOVQ          88(AX), BX
-	ADDQ          8(CX), DX
-	MOVQ          152(AX), DI
-	ADDQ          (CX), DI
-	KMOVW         40(CX), K1
-	KMOVW         42(CX), K2
-	MOVQ          24(AX), R8
+	ADDQ   96(AX), BX
+	DECQ   R10
+	JNZ    columnsOf8
+	MOVQ   160(AX), DX
+	MOVQ   88(AX), BX
+	ADDQ   8(CX), DX
+	MOVQ   152(AX), DI
+	ADDQ   (CX), DI
+	KMOVW  40(CX), K1
+	KMOVW  42(CX), K2
+	MOVQ   24(AX), R8
+	CMPQ   240(AX), $0x00
+	JE     addedOf8
+	MOVQ   88(AX), R11
+	MOVQ   DX, R10
+	VADDPS (R10), Z2, K1, Z2
+	VADDPS -32(R10)(R8*1), Z2, K2, Z2
+	ADDQ   R11, R10
+	VADDPS (R10), Z3, K1, Z3
+	VADDPS -32(R10)(R8*1), Z3, K2, Z3
+	ADDQ   R11, R10
+	VADDPS (R10), Z4, K1, Z4
+	VADDPS -32(R10)(R8*1), Z4, K2, Z4
+	ADDQ   R11, R10
+	VADDPS (R10), Z5, K1, Z5
+	VADDPS -32(R10)(R8*1), Z5, K2, Z5
+	ADDQ   R11, R10
+	VADDPS (R10), Z6, K1, Z6
+	VADDPS -32(R10)(R8*1), Z6, K2, Z6
+	ADDQ   R11, R10
+	VADDPS (R10), Z7, K1, Z7
+	VADDPS -32(R10)(R8*1), Z7, K2, Z7
+	ADDQ   R11, R10
+	VADDPS (R10), Z8, K1, Z8
+	VADDPS -32(R10)(R8*1), Z8, K2, Z8
+	ADDQ   R11, R10
+	VADDPS (R10), Z9, K1, Z9
+	VADDPS -32(R10)(R8*1), Z9, K2, Z9
+	ADDQ   R11, R10
+
+addedOf8:
 	MOVQ          232(AX), R10
 	PREFETCHT0    2048(DX)
 	PREFETCHT0    2048(DX)(R8*1)
@@ -9268,17 +9814,44 @@ columnOf7Below3:
 	ADDQ            SI, R12
 
 columnOf7Done:
-	ADDQ          96(AX), BX
-	DECQ          R10
-	JNZ           columnsOf7
-	MOVQ          160(AX), DX
-	MOVQ          88(AX), BX
-	ADDQ          8(CX), DX
-	MOVQ          152(AX), DI
-	ADDQ          (CX), DI
-	KMOVW         40(CX), K1
-	KMOVW         42(CX), K2
-	MOVQ          24(AX), R8
+	ADDQ   96(AX), BX
+	DECQ   R10
+	JNZ    columnsOf7
+	MOVQ   160(AX), DX
+	MOVQ   88(AX), BX
+	ADDQ   8(CX), DX
+	MOVQ   152(AX), DI
+	ADDQ   (CX), DI
+	KMOVW  40(CX), K1
+	KMOVW  42(CX), K2
+	MOVQ   24(AX), R8
+	CMPQ   240(AX), $0x00
+	JE     addedOf7
+	MOVQ   88(AX), R11
+	MOVQ   DX, R10
+	VADDPS (R10), Z2, K1, Z2
+	VADDPS -32(R10)(R8*1), Z2, K2, Z2
+	ADDQ   R11, R10
+	VADDPS (R10), Z3, K1, Z3
+	VADDPS -32(R10)(R8*1), Z3, K2, Z3
+	ADDQ   R11, R10
+	VADDPS (R10), Z4, K1, Z4
+	VADDPS -32(R10)(R8*1), Z4, K2, Z4
+	ADDQ   R11, R10
+	VADDPS (R10), Z5, K1, Z5
+	VADDPS -32(R10)(R8*1), Z5, K2, Z5
+	ADDQ   R11, R10
+	VADDPS (R10), Z6, K1, Z6
+	VADDPS -32(R10)(R8*1), Z6, K2, Z6
+	ADDQ   R11, R10
+	VADDPS (R10), Z7, K1, Z7
+	VADDPS -32(R10)(R8*1), Z7, K2, Z7
+	ADDQ   R11, R10
+	VADDPS (R10), Z8, K1, Z8
+	VADDPS -32(R10)(R8*1), Z8, K2, Z8
+	ADDQ   R11, R10
+
+addedOf7:
 	MOVQ          232(AX), R10
 	PREFETCHT0    2048(DX)
 	PREFETCHT0    2048(DX)(R8*1)
@@ -9450,17 +10023,41 @@ columnOf6Below3:
 	ADDQ            SI, R12
 
 columnOf6Done:
-	ADDQ          96(AX), BX
-	DECQ          R10
-	JNZ           columnsOf6
-	MOVQ          160(AX), DX
-	MOVQ          88(AX), BX
-	ADDQ          8(CX), DX
-	MOVQ          152(AX), DI
-	ADDQ          (CX), DI
-	KMOVW         40(CX), K1
-	KMOVW         42(CX), K2
-	MOVQ          24(AX), R8
+	ADDQ   96(AX), BX
+	DECQ   R10
+	JNZ    columnsOf6
+	MOVQ   160(AX), DX
+	MOVQ   88(AX), BX
+	ADDQ   8(CX), DX
+	MOVQ   152(AX), DI
+	ADDQ   (CX), DI
+	KMOVW  40(CX), K1
+	KMOVW  42(CX), K2
+	MOVQ   24(AX), R8
+	CMPQ   240(AX), $0x00
+	JE     addedOf6
+	MOVQ   88(AX), R11
+	MOVQ   DX, R10
+	VADDPS (R10), Z2, K1, Z2
+	VADDPS -32(R10)(R8*1), Z2, K2, Z2
+	ADDQ   R11, R10
+	VADDPS (R10), Z3, K1, Z3
+	VADDPS -32(R10)(R8*1), Z3, K2, Z3
+	ADDQ   R11, R10
+	VADDPS (R10), Z4, K1, Z4
+	VADDPS -32(R10)(R8*1), Z4, K2, Z4
+	ADDQ   R11, R10
+	VADDPS (R10), Z5, K1, Z5
+	VADDPS -32(R10)(R8*1), Z5, K2, Z5
+	ADDQ   R11, R10
+	VADDPS (R10), Z6, K1, Z6
+	VADDPS -32(R10)(R8*1), Z6, K2, Z6
+	ADDQ   R11, R10
+	VADDPS (R10), Z7, K1, Z7
+	VADDPS -32(R10)(R8*1), Z7, K2, Z7
+	ADDQ   R11, R10
+
+addedOf6:
 	MOVQ          232(AX), R10
 	PREFETCHT0    2048(DX)
 	PREFETCHT0    2048(DX)(R8*1)
@@ -9614,17 +10211,38 @@ columnOf5Below3:
 	ADDQ            SI, R12
 
 columnOf5Done:
-	ADDQ          96(AX), BX
-	DECQ          R10
-	JNZ           columnsOf5
-	MOVQ          160(AX), DX
-	MOVQ          88(AX), BX
-	ADDQ          8(CX), DX
-	MOVQ          152(AX), DI
-	ADDQ          (CX), DI
-	KMOVW         40(CX), K1
-	KMOVW         42(CX), K2
-	MOVQ          24(AX), R8
+	ADDQ   96(AX), BX
+	DECQ   R10
+	JNZ    columnsOf5
+	MOVQ   160(AX), DX
+	MOVQ   88(AX), BX
+	ADDQ   8(CX), DX
+	MOVQ   152(AX), DI
+	ADDQ   (CX), DI
+	KMOVW  40(CX), K1
+	KMOVW  42(CX), K2
+	MOVQ   24(AX), R8
+	CMPQ   240(AX), $0x00
+	JE     addedOf5
+	MOVQ   88(AX), R11
+	MOVQ   DX, R10
+	VADDPS (R10), Z2, K1, Z2
+	VADDPS -32(R10)(R8*1), Z2, K2, Z2
+	ADDQ   R11, R10
+	VADDPS (R10), Z3, K1, Z3
+	VADDPS -32(R10)(R8*1), Z3, K2, Z3
+	ADDQ   R11, R10
+	VADDPS (R10), Z4, K1, Z4
+	VADDPS -32(R10)(R8*1), Z4, K2, Z4
+	ADDQ   R11, R10
+	VADDPS (R10), Z5, K1, Z5
+	VADDPS -32(R10)(R8*1), Z5, K2, Z5
+	ADDQ   R11, R10
+	VADDPS (R10), Z6, K1, Z6
+	VADDPS -32(R10)(R8*1), Z6, K2, Z6
+	ADDQ   R11, R10
+
+addedOf5:
 	MOVQ          232(AX), R10
 	PREFETCHT0    2048(DX)
 	PREFETCHT0    2048(DX)(R8*1)
@@ -9764,17 +10382,35 @@ columnOf4Below3:
 	ADDQ            SI, R12
 
 columnOf4Done:
-	ADDQ          96(AX), BX
-	DECQ          R10
-	JNZ           columnsOf4
-	MOVQ          160(AX), DX
-	MOVQ          88(AX), BX
-	ADDQ          8(CX), DX
-	MOVQ          152(AX), DI
-	ADDQ          (CX), DI
-	KMOVW         40(CX), K1
-	KMOVW         42(CX), K2
-	MOVQ          24(AX), R8
+	ADDQ   96(AX), BX
+	DECQ   R10
+	JNZ    columnsOf4
+	MOVQ   160(AX), DX
+	MOVQ   88(AX), BX
+	ADDQ   8(CX), DX
+	MOVQ   152(AX), DI
+	ADDQ   (CX), DI
+	KMOVW  40(CX), K1
+	KMOVW  42(CX), K2
+	MOVQ   24(AX), R8
+	CMPQ   240(AX), $0x00
+	JE     addedOf4
+	MOVQ   88(AX), R11
+	MOVQ   DX, R10
+	VADDPS (R10), Z2, K1, Z2
+	VADDPS -32(R10)(R8*1), Z2, K2, Z2
+	ADDQ   R11, R10
+	VADDPS (R10), Z3, K1, Z3
+	VADDPS -32(R10)(R8*1), Z3, K2, Z3
+	ADDQ   R11, R10
+	VADDPS (R10), Z4, K1, Z4
+	VADDPS -32(R10)(R8*1), Z4, K2, Z4
+	ADDQ   R11, R10
+	VADDPS (R10), Z5, K1, Z5
+	VADDPS -32(R10)(R8*1), Z5, K2, Z5
+	ADDQ   R11, R10
+
+addedOf4:
 	MOVQ          232(AX), R10
 	PREFETCHT0    2048(DX)
 	PREFETCHT0    2048(DX)(R8*1)
@@ -9896,17 +10532,32 @@ columnOf3Below3:
 	ADDQ            SI, R12
 
 columnOf3Done:
-	ADDQ          96(AX), BX
-	DECQ          R10
-	JNZ           columnsOf3
-	MOVQ          160(AX), DX
-	MOVQ          88(AX), BX
-	ADDQ          8(CX), DX
-	MOVQ          152(AX), DI
-	ADDQ          (CX), DI
-	KMOVW         40(CX), K1
-	KMOVW         42(CX), K2
-	MOVQ          24(AX), R8
+	ADDQ   96(AX), BX
+	DECQ   R10
+	JNZ    columnsOf3
+	MOVQ   160(AX), DX
+	MOVQ   88(AX), BX
+	ADDQ   8(CX), DX
+	MOVQ   152(AX), DI
+	ADDQ   (CX), DI
+	KMOVW  40(CX), K1
+	KMOVW  42(CX), K2
+	MOVQ   24(AX), R8
+	CMPQ   240(AX), $0x00
+	JE     addedOf3
+	MOVQ   88(AX), R11
+	MOVQ   DX, R10
+	VADDPS (R10), Z2, K1, Z2
+	VADDPS -32(R10)(R8*1), Z2, K2, Z2
+	ADDQ   R11, R10
+	VADDPS (R10), Z3, K1, Z3
+	VADDPS -32(R10)(R8*1), Z3, K2, Z3
+	ADDQ   R11, R10
+	VADDPS (R10), Z4, K1, Z4
+	VADDPS -32(R10)(R8*1), Z4, K2, Z4
+	ADDQ   R11, R10
+
+addedOf3:
 	MOVQ          232(AX), R10
 	PREFETCHT0    2048(DX)
 	PREFETCHT0    2048(DX)(R8*1)
@@ -10014,17 +10665,29 @@ columnOf2Below3:
 	ADDQ            SI, R12
 
 columnOf2Done:
-	ADDQ          96(AX), BX
-	DECQ          R10
-	JNZ           columnsOf2
-	MOVQ          160(AX), DX
-	MOVQ          88(AX), BX
-	ADDQ          8(CX), DX
-	MOVQ          152(AX), DI
-	ADDQ          (CX), DI
-	KMOVW         40(CX), K1
-	KMOVW         42(CX), K2
-	MOVQ          24(AX), R8
+	ADDQ   96(AX), BX
+	DECQ   R10
+	JNZ    columnsOf2
+	MOVQ   160(AX), DX
+	MOVQ   88(AX), BX
+	ADDQ   8(CX), DX
+	MOVQ   152(AX), DI
+	ADDQ   (CX), DI
+	KMOVW  40(CX), K1
+	KMOVW  42(CX), K2
+	MOVQ   24(AX), R8
+	CMPQ   240(AX), $0x00
+	JE     addedOf2
+	MOVQ   88(AX), R11
+	MOVQ   DX, R10
+	VADDPS (R10), Z2, K1, Z2
+	VADDPS -32(R10)(R8*1), Z2, K2, Z2
+	ADDQ   R11, R10
+	VADDPS (R10), Z3, K1, Z3
+	VADDPS -32(R10)(R8*1), Z3, K2, Z3
+	ADDQ   R11, R10
+
+addedOf2:
 	MOVQ          232(AX), R10
 	PREFETCHT0    2048(DX)
 	PREFETCHT0    2048(DX)(R8*1)
@@ -10112,17 +10775,26 @@ columnOf1Below3:
 	ADDQ            SI, R12
 
 columnOf1Done:
-	ADDQ          96(AX), BX
-	DECQ          R10
-	JNZ           columnsOf1
-	MOVQ          160(AX), DX
-	MOVQ          88(AX), BX
-	ADDQ          8(CX), DX
-	MOVQ          152(AX), DI
-	ADDQ          (CX), DI
-	KMOVW         40(CX), K1
-	KMOVW         42(CX), K2
-	MOVQ          24(AX), R8
+	ADDQ   96(AX), BX
+	DECQ   R10
+	JNZ    columnsOf1
+	MOVQ   160(AX), DX
+	MOVQ   88(AX), BX
+	ADDQ   8(CX), DX
+	MOVQ   152(AX), DI
+	ADDQ   (CX), DI
+	KMOVW  40(CX), K1
+	KMOVW  42(CX), K2
+	MOVQ   24(AX), R8
+	CMPQ   240(AX), $0x00
+	JE     addedOf1
+	MOVQ   88(AX), R11
+	MOVQ   DX, R10
+	VADDPS (R10), Z2, K1, Z2
+	VADDPS -32(R10)(R8*1), Z2, K2, Z2
+	ADDQ   R11, R10
+
+addedOf1:
 	MOVQ          232(AX), R10
 	PREFETCHT0    2048(DX)
 	PREFETCHT0    2048(DX)(R8*1)
@@ -11540,15 +12212,37 @@ columnOf8Below5:
 	ADDQ        SI, R11
 
 columnOf8Done:
-	ADDQ       96(AX), BX
-	DECQ       R9
-	JNZ        columnsOf8
-	MOVQ       160(AX), DX
-	MOVQ       88(AX), BX
-	ADDQ       8(CX), DX
-	MOVQ       152(AX), DI
-	ADDQ       (CX), DI
-	KMOVW      40(CX), K1
+	ADDQ   96(AX), BX
+	DECQ   R9
+	JNZ    columnsOf8
+	MOVQ   160(AX), DX
+	MOVQ   88(AX), BX
+	ADDQ   8(CX), DX
+	MOVQ   152(AX), DI
+	ADDQ   (CX), DI
+	KMOVW  40(CX), K1
+	CMPQ   240(AX), $0x00
+	JE     addedOf8
+	MOVQ   88(AX), R9
+	MOVQ   DX, R8
+	VADDPS (R8), Z1, K1, Z1
+	ADDQ   R9, R8
+	VADDPS (R8), Z2, K1, Z2
+	ADDQ   R9, R8
+	VADDPS (R8), Z3, K1, Z3
+	ADDQ   R9, R8
+	VADDPS (R8), Z4, K1, Z4
+	ADDQ   R9, R8
+	VADDPS (R8), Z5, K1, Z5
+	ADDQ   R9, R8
+	VADDPS (R8), Z6, K1, Z6
+	ADDQ   R9, R8
+	VADDPS (R8), Z7, K1, Z7
+	ADDQ   R9, R8
+	VADDPS (R8), Z8, K1, Z8
+	ADDQ   R9, R8
+
+addedOf8:
 	MOVQ       232(AX), R8
 	PREFETCHT0 (DX)(R8*1)
 	PREFETCHT0 (DI)(R8*1)
@@ -11737,15 +12431,35 @@ columnOf7Below5:
 	ADDQ        SI, R11
 
 columnOf7Done:
-	ADDQ       96(AX), BX
-	DECQ       R9
-	JNZ        columnsOf7
-	MOVQ       160(AX), DX
-	MOVQ       88(AX), BX
-	ADDQ       8(CX), DX
-	MOVQ       152(AX), DI
-	ADDQ       (CX), DI
-	KMOVW      40(CX), K1
+	ADDQ   96(AX), BX
+	DECQ   R9
+	JNZ    columnsOf7
+	MOVQ   160(AX), DX
+	MOVQ   88(AX), BX
+	ADDQ   8(CX), DX
+	MOVQ   152(AX), DI
+	ADDQ   (CX), DI
+	KMOVW  40(CX), K1
+	CMPQ   240(AX), $0x00
+	JE     addedOf7
+	MOVQ   88(AX), R9
+	MOVQ   DX, R8
+	VADDPS (R8), Z1, K1, Z1
+	ADDQ   R9, R8
+	VADDPS (R8), Z2, K1, Z2
+	ADDQ   R9, R8
+	VADDPS (R8), Z3, K1, Z3
+	ADDQ   R9, R8
+	VADDPS (R8), Z4, K1, Z4
+	ADDQ   R9, R8
+	VADDPS (R8), Z5, K1, Z5
+	ADDQ   R9, R8
+	VADDPS (R8), Z6, K1, Z6
+	ADDQ   R9, R8
+	VADDPS (R8), Z7, K1, Z7
+	ADDQ   R9, R8
+
+addedOf7:
 	MOVQ       232(AX), R8
 	PREFETCHT0 (DX)(R8*1)
 	PREFETCHT0 (DI)(R8*1)
@@ -11919,15 +12633,33 @@ columnOf6Below5:
 	ADDQ        SI, R11
 
 columnOf6Done:
-	ADDQ       96(AX), BX
-	DECQ       R9
-	JNZ        columnsOf6
-	MOVQ       160(AX), DX
-	MOVQ       88(AX), BX
-	ADDQ       8(CX), DX
-	MOVQ       152(AX), DI
-	ADDQ       (CX), DI
-	KMOVW      40(CX), K1
+	ADDQ   96(AX), BX
+	DECQ   R9
+	JNZ    columnsOf6
+	MOVQ   160(AX), DX
+	MOVQ   88(AX), BX
+	ADDQ   8(CX), DX
+	MOVQ   152(AX), DI
+	ADDQ   (CX), DI
+	KMOVW  40(CX), K1
+	CMPQ   240(AX), $0x00
+	JE     addedOf6
+	MOVQ   88(AX), R9
+	MOVQ   DX, R8
+	VADDPS (R8), Z1, K1, Z1
+	ADDQ   R9, R8
+	VADDPS (R8), Z2, K1, Z2
+	ADDQ   R9, R8
+	VADDPS (R8), Z3, K1, Z3
+	ADDQ   R9, R8
+	VADDPS (R8), Z4, K1, Z4
+	ADDQ   R9, R8
+	VADDPS (R8), Z5, K1, Z5
+	ADDQ   R9, R8
+	VADDPS (R8), Z6, K1, Z6
+	ADDQ   R9, R8
+
+addedOf6:
 	MOVQ       232(AX), R8
 	PREFETCHT0 (DX)(R8*1)
 	PREFETCHT0 (DI)(R8*1)
@@ -12086,15 +12818,31 @@ columnOf5Below5:
 	ADDQ        SI, R11
 
 columnOf5Done:
-	ADDQ       96(AX), BX
-	DECQ       R9
-	JNZ        columnsOf5
-	MOVQ       160(AX), DX
-	MOVQ       88(AX), BX
-	ADDQ       8(CX), DX
-	MOVQ       152(AX), DI
-	ADDQ       (CX), DI
-	KMOVW      40(CX), K1
+	ADDQ   96(AX), BX
+	DECQ   R9
+	JNZ    columnsOf5
+	MOVQ   160(AX), DX
+	MOVQ   88(AX), BX
+	ADDQ   8(CX), DX
+	MOVQ   152(AX), DI
+	ADDQ   (CX), DI
+	KMOVW  40(CX), K1
+	CMPQ   240(AX), $0x00
+	JE     addedOf5
+	MOVQ   88(AX), R9
+	MOVQ   DX, R8
+	VADDPS (R8), Z1, K1, Z1
+	ADDQ   R9, R8
+	VADDPS (R8), Z2, K1, Z2
+	ADDQ   R9, R8
+	VADDPS (R8), Z3, K1, Z3
+	ADDQ   R9, R8
+	VADDPS (R8), Z4, K1, Z4
+	ADDQ   R9, R8
+	VADDPS (R8), Z5, K1, Z5
+	ADDQ   R9, R8
+
+addedOf5:
 	MOVQ       232(AX), R8
 	PREFETCHT0 (DX)(R8*1)
 	PREFETCHT0 (DI)(R8*1)
@@ -12238,15 +12986,29 @@ columnOf4Below5:
 	ADDQ        SI, R11
 
 columnOf4Done:
-	ADDQ       96(AX), BX
-	DECQ       R9
-	JNZ        columnsOf4
-	MOVQ       160(AX), DX
-	MOVQ       88(AX), BX
-	ADDQ       8(CX), DX
-	MOVQ       152(AX), DI
-	ADDQ       (CX), DI
-	KMOVW      40(CX), K1
+	ADDQ   96(AX), BX
+	DECQ   R9
+	JNZ    columnsOf4
+	MOVQ   160(AX), DX
+	MOVQ   88(AX), BX
+	ADDQ   8(CX), DX
+	MOVQ   152(AX), DI
+	ADDQ   (CX), DI
+	KMOVW  40(CX), K1
+	CMPQ   240(AX), $0x00
+	JE     addedOf4
+	MOVQ   88(AX), R9
+	MOVQ   DX, R8
+	VADDPS (R8), Z1, K1, Z1
+	ADDQ   R9, R8
+	VADDPS (R8), Z2, K1, Z2
+	ADDQ   R9, R8
+	VADDPS (R8), Z3, K1, Z3
+	ADDQ   R9, R8
+	VADDPS (R8), Z4, K1, Z4
+	ADDQ   R9, R8
+
+addedOf4:
 	MOVQ       232(AX), R8
 	PREFETCHT0 (DX)(R8*1)
 	PREFETCHT0 (DI)(R8*1)
@@ -12375,15 +13137,27 @@ columnOf3Below5:
 	ADDQ        SI, R11
 
 columnOf3Done:
-	ADDQ       96(AX), BX
-	DECQ       R9
-	JNZ        columnsOf3
-	MOVQ       160(AX), DX
-	MOVQ       88(AX), BX
-	ADDQ       8(CX), DX
-	MOVQ       152(AX), DI
-	ADDQ       (CX), DI
-	KMOVW      40(CX), K1
+	ADDQ   96(AX), BX
+	DECQ   R9
+	JNZ    columnsOf3
+	MOVQ   160(AX), DX
+	MOVQ   88(AX), BX
+	ADDQ   8(CX), DX
+	MOVQ   152(AX), DI
+	ADDQ   (CX), DI
+	KMOVW  40(CX), K1
+	CMPQ   240(AX), $0x00
+	JE     addedOf3
+	MOVQ   88(AX), R9
+	MOVQ   DX, R8
+	VADDPS (R8), Z1, K1, Z1
+	ADDQ   R9, R8
+	VADDPS (R8), Z2, K1, Z2
+	ADDQ   R9, R8
+	VADDPS (R8), Z3, K1, Z3
+	ADDQ   R9, R8
+
+addedOf3:
 	MOVQ       232(AX), R8
 	PREFETCHT0 (DX)(R8*1)
 	PREFETCHT0 (DI)(R8*1)
@@ -12497,15 +13271,25 @@ columnOf2Below5:
 	ADDQ        SI, R11
 
 columnOf2Done:
-	ADDQ       96(AX), BX
-	DECQ       R9
-	JNZ        columnsOf2
-	MOVQ       160(AX), DX
-	MOVQ       88(AX), BX
-	ADDQ       8(CX), DX
-	MOVQ       152(AX), DI
-	ADDQ       (CX), DI
-	KMOVW      40(CX), K1
+	ADDQ   96(AX), BX
+	DECQ   R9
+	JNZ    columnsOf2
+	MOVQ   160(AX), DX
+	MOVQ   88(AX), BX
+	ADDQ   8(CX), DX
+	MOVQ   152(AX), DI
+	ADDQ   (CX), DI
+	KMOVW  40(CX), K1
+	CMPQ   240(AX), $0x00
+	JE     addedOf2
+	MOVQ   88(AX), R9
+	MOVQ   DX, R8
+	VADDPS (R8), Z1, K1, Z1
+	ADDQ   R9, R8
+	VADDPS (R8), Z2, K1, Z2
+	ADDQ   R9, R8
+
+addedOf2:
 	MOVQ       232(AX), R8
 	PREFETCHT0 (DX)(R8*1)
 	PREFETCHT0 (DI)(R8*1)
@@ -12602,15 +13386,23 @@ columnOf1Below5:
 	ADDQ        SI, R11
 
 columnOf1Done:
-	ADDQ       96(AX), BX
-	DECQ       R9
-	JNZ        columnsOf1
-	MOVQ       160(AX), DX
-	MOVQ       88(AX), BX
-	ADDQ       8(CX), DX
-	MOVQ       152(AX), DI
-	ADDQ       (CX), DI
-	KMOVW      40(CX), K1
+	ADDQ   96(AX), BX
+	DECQ   R9
+	JNZ    columnsOf1
+	MOVQ   160(AX), DX
+	MOVQ   88(AX), BX
+	ADDQ   8(CX), DX
+	MOVQ   152(AX), DI
+	ADDQ   (CX), DI
+	KMOVW  40(CX), K1
+	CMPQ   240(AX), $0x00
+	JE     addedOf1
+	MOVQ   88(AX), R9
+	MOVQ   DX, R8
+	VADDPS (R8), Z1, K1, Z1
+	ADDQ   R9, R8
+
+addedOf1:
 	MOVQ       232(AX), R8
 	PREFETCHT0 (DX)(R8*1)
 	PREFETCHT0 (DI)(R8*1)
@@ -14120,17 +14912,47 @@ columnOf8Below5:
 	ADDQ            SI, R12
 
 columnOf8Done:
-	ADDQ          96(AX), BX
-	DECQ          R10
-	JNZ           columnsOf8
-	MOVQ          160(AX), DX
-	MOVQ          88(AX), BX
-	ADDQ          8(CX), DX
-	MOVQ          152(AX), DI
-	ADDQ          (CX), DI
-	KMOVW         40(CX), K1
-	KMOVW         42(CX), K2
-	MOVQ          24(AX), R8
+	ADDQ   96(AX), BX
+	DECQ   R10
+	JNZ    columnsOf8
+	MOVQ   160(AX), DX
+	MOVQ   88(AX), BX
+	ADDQ   8(CX), DX
+	MOVQ   152(AX), DI
+	ADDQ   (CX), DI
+	KMOVW  40(CX), K1
+	KMOVW  42(CX), K2
+	MOVQ   24(AX), R8
+	CMPQ   240(AX), $0x00
+	JE     addedOf8
+	MOVQ   88(AX), R11
+	MOVQ   DX, R10
+	VADDPS (R10), Z2, K1, Z2
+	VADDPS -32(R10)(R8*1), Z2, K2, Z2
+	ADDQ   R11, R10
+	VADDPS (R10), Z3, K1, Z3
+	VADDPS -32(R10)(R8*1), Z3, K2, Z3
+	ADDQ   R11, R10
+	VADDPS (R10), Z4, K1, Z4
+	VADDPS -32(R10)(R8*1), Z4, K2, Z4
+	ADDQ   R11, R10
+	VADDPS (R10), Z5, K1, Z5
+	VADDPS -32(R10)(R8*1), Z5, K2, Z5
+	ADDQ   R11, R10
+	VADDPS (R10), Z6, K1, Z6
+	VADDPS -32(R10)(R8*1), Z6, K2, Z6
+	ADDQ   R11, R10
+	VADDPS (R10), Z7, K1, Z7
+	VADDPS -32(R10)(R8*1), Z7, K2, Z7
+	ADDQ   R11, R10
+	VADDPS (R10), Z8, K1, Z8
+	VADDPS -32(R10)(R8*1), Z8, K2, Z8
+	ADDQ   R11, R10
+	VADDPS (R10), Z9, K1, Z9
+	VADDPS -32(R10)(R8*1), Z9, K2, Z9
+	ADDQ   R11, R10
+
+addedOf8:
 	MOVQ          232(AX), R10
 	PREFETCHT0    2048(DX)
 	PREFETCHT0    2048(DX)(R8*1)
@@ -14350,17 +15172,44 @@ columnOf7Below5:
 	ADDQ            SI, R12
 
 columnOf7Done:
-	ADDQ          96(AX), BX
-	DECQ          R10
-	JNZ           columnsOf7
-	MOVQ          160(AX), DX
-	MOVQ          88(AX), BX
-	ADDQ          8(CX), DX
-	MOVQ          152(AX), DI
-	ADDQ          (CX), DI
-	KMOVW         40(CX), K1
-	KMOVW         42(CX), K2
-	MOVQ          24(AX), R8
+	ADDQ   96(AX), BX
+	DECQ   R10
+	JNZ    columnsOf7
+	MOVQ   160(AX), DX
+	MOVQ   88(AX), BX
+	ADDQ   8(CX), DX
+	MOVQ   152(AX), DI
+	ADDQ   (CX), DI
+	KMOVW  40(CX), K1
+	KMOVW  42(CX), K2
+	MOVQ   24(AX), R8
+	CMPQ   240(AX), $0x00
+	JE     addedOf7
+	MOVQ   88(AX), R11
+	MOVQ   DX, R10
+	VADDPS (R10), Z2, K1, Z2
+	VADDPS -32(R10)(R8*1), Z2, K2, Z2
+	ADDQ   R11, R10
+	VADDPS (R10), Z3, K1, Z3
+	VADDPS -32(R10)(R8*1), Z3, K2, Z3
+	ADDQ   R11, R10
+	VADDPS (R10), Z4, K1, Z4
+	VADDPS -32(R10)(R8*1), Z4, K2, Z4
+	ADDQ   R11, R10
+	VADDPS (R10), Z5, K1, Z5
+	VADDPS -32(R10)(R8*1), Z5, K2, Z5
+	ADDQ   R11, R10
+	VADDPS (R10), Z6, K1, Z6
+	VADDPS -32(R10)(R8*1), Z6, K2, Z6
+	ADDQ   R11, R10
+	VADDPS (R10), Z7, K1, Z7
+	VADDPS -32(R10)(R8*1), Z7, K2, Z7
+	ADDQ   R11, R10
+	VADDPS (R10), Z8, K1, Z8
+	VADDPS -32(R10)(R8*1), Z8, K2, Z8
+	ADDQ   R11, R10
+
+addedOf7:
 	MOVQ          232(AX), R10
 	PREFETCHT0    2048(DX)
 	PREFETCHT0    2048(DX)(R8*1)
@@ -14564,17 +15413,41 @@ columnOf6Below5:
 	ADDQ            SI, R12
 
 columnOf6Done:
-	ADDQ          96(AX), BX
-	DECQ          R10
-	JNZ           columnsOf6
-	MOVQ          160(AX), DX
-	MOVQ          88(AX), BX
-	ADDQ          8(CX), DX
-	MOVQ          152(AX), DI
-	ADDQ          (CX), DI
-	KMOVW         40(CX), K1
-	KMOVW         42(CX), K2
-	MOVQ          24(AX), R8
+	ADDQ   96(AX), BX
+	DECQ   R10
+	JNZ    columnsOf6
+	MOVQ   160(AX), DX
+	MOVQ   88(AX), BX
+	ADDQ   8(CX), DX
+	MOVQ   152(AX), DI
+	ADDQ   (CX), DI
+	KMOVW  40(CX), K1
+	KMOVW  42(CX), K2
+	MOVQ   24(AX), R8
+	CMPQ   240(AX), $0x00
+	JE     addedOf6
+	MOVQ   88(AX), R11
+	MOVQ   DX, R10
+	VADDPS (R10), Z2, K1, Z2
+	VADDPS -32(R10)(R8*1), Z2, K2, Z2
+	ADDQ   R11, R10
+	VADDPS (R10), Z3, K1, Z3
+	VADDPS -32(R10)(R8*1), Z3, K2, Z3
+	ADDQ   R11, R10
+	VADDPS (R10), Z4, K1, Z4
+	VADDPS -32(R10)(R8*1), Z4, K2, Z4
+	ADDQ   R11, R10
+	VADDPS (R10), Z5, K1, Z5
+	VADDPS -32(R10)(R8*1), Z5, K2, Z5
+	ADDQ   R11, R10
+	VADDPS (R10), Z6, K1, Z6
+	VADDPS -32(R10)(R8*1), Z6, K2, Z6
+	ADDQ   R11, R10
+	VADDPS (R10), Z7, K1, Z7
+	VADDPS -32(R10)(R8*1), Z7, K2, Z7
+	ADDQ   R11, R10
+
+addedOf6:
 	MOVQ          232(AX), R10
 	PREFETCHT0    2048(DX)
 	PREFETCHT0    2048(DX)(R8*1)
@@ -14758,17 +15631,38 @@ columnOf5Below5:
 	ADDQ            SI, R12
 
 columnOf5Done:
-	ADDQ          96(AX), BX
-	DECQ          R10
-	JNZ           columnsOf5
-	MOVQ          160(AX), DX
-	MOVQ          88(AX), BX
-	ADDQ          8(CX), DX
-	MOVQ          152(AX), DI
-	ADDQ          (CX), DI
-	KMOVW         40(CX), K1
-	KMOVW         42(CX), K2
-	MOVQ          24(AX), R8
+	ADDQ   96(AX), BX
+	DECQ   R10
+	JNZ    columnsOf5
+	MOVQ   160(AX), DX
+	MOVQ   88(AX), BX
+	ADDQ   8(CX), DX
+	MOVQ   152(AX), DI
+	ADDQ   (CX), DI
+	KMOVW  40(CX), K1
+	KMOVW  42(CX), K2
+	MOVQ   24(AX), R8
+	CMPQ   240(AX), $0x00
+	JE     addedOf5
+	MOVQ   88(AX), R11
+	MOVQ   DX, R10
+	VADDPS (R10), Z2, K1, Z2
+	VADDPS -32(R10)(R8*1), Z2, K2, Z2
+	ADDQ   R11, R10
+	VADDPS (R10), Z3, K1, Z3
+	VADDPS -32(R10)(R8*1), Z3, K2, Z3
+	ADDQ   R11, R10
+	VADDPS (R10), Z4, K1, Z4
+	VADDPS -32(R10)(R8*1), Z4, K2, Z4
+	ADDQ   R11, R10
+	VADDPS (R10), Z5, K1, Z5
+	VADDPS -32(R10)(R8*1), Z5, K2, Z5
+	ADDQ   R11, R10
+	VADDPS (R10), Z6, K1, Z6
+	VADDPS -32(R10)(R8*1), Z6, K2, Z6
+	ADDQ   R11, R10
+
+addedOf5:
 	MOVQ          232(AX), R10
 	PREFETCHT0    2048(DX)
 	PREFETCHT0    2048(DX)(R8*1)
@@ -14936,17 +15830,35 @@ columnOf4Below5:
 	ADDQ            SI, R12
 
 columnOf4Done:
-	ADDQ          96(AX), BX
-	DECQ          R10
-	JNZ           columnsOf4
-	MOVQ          160(AX), DX
-	MOVQ          88(AX), BX
-	ADDQ          8(CX), DX
-	MOVQ          152(AX), DI
-	ADDQ          (CX), DI
-	KMOVW         40(CX), K1
-	KMOVW         42(CX), K2
-	MOVQ          24(AX), R8
+	ADDQ   96(AX), BX
+	DECQ   R10
+	JNZ    columnsOf4
+	MOVQ   160(AX), DX
+	MOVQ   88(AX), BX
+	ADDQ   8(CX), DX
+	MOVQ   152(AX), DI
+	ADDQ   (CX), DI
+	KMOVW  40(CX), K1
+	KMOVW  42(CX), K2
+	MOVQ   24(AX), R8
+	CMPQ   240(AX), $0x00
+	JE     addedOf4
+	MOVQ   88(AX), R11
+	MOVQ   DX, R10
+	VADDPS (R10), Z2, K1, Z2
+	VADDPS -32(R10)(R8*1), Z2, K2, Z2
+	ADDQ   R11, R10
+	VADDPS (R10), Z3, K1, Z3
+	VADDPS -32(R10)(R8*1), Z3, K2, Z3
+	ADDQ   R11, R10
+	VADDPS (R10), Z4, K1, Z4
+	VADDPS -32(R10)(R8*1), Z4, K2, Z4
+	ADDQ   R11, R10
+	VADDPS (R10), Z5, K1, Z5
+	VADDPS -32(R10)(R8*1), Z5, K2, Z5
+	ADDQ   R11, R10
+
+addedOf4:
 	MOVQ          232(AX), R10
 	PREFETCHT0    2048(DX)
 	PREFETCHT0    2048(DX)(R8*1)
@@ -15094,17 +16006,32 @@ columnOf3Below5:
 	ADDQ            SI, R12
 
 columnOf3Done:
-	ADDQ          96(AX), BX
-	DECQ          R10
-	JNZ           columnsOf3
-	MOVQ          160(AX), DX
-	MOVQ          88(AX), BX
-	ADDQ          8(CX), DX
-	MOVQ          152(AX), DI
-	ADDQ          (CX), DI
-	KMOVW         40(CX), K1
-	KMOVW         42(CX), K2
-	MOVQ          24(AX), R8
+	ADDQ   96(AX), BX
+	DECQ   R10
+	JNZ    columnsOf3
+	MOVQ   160(AX), DX
+	MOVQ   88(AX), BX
+	ADDQ   8(CX), DX
+	MOVQ   152(AX), DI
+	ADDQ   (CX), DI
+	KMOVW  40(CX), K1
+	KMOVW  42(CX), K2
+	MOVQ   24(AX), R8
+	CMPQ   240(AX), $0x00
+	JE     addedOf3
+	MOVQ   88(AX), R11
+	MOVQ   DX, R10
+	VADDPS (R10), Z2, K1, Z2
+	VADDPS -32(R10)(R8*1), Z2, K2, Z2
+	ADDQ   R11, R10
+	VADDPS (R10), Z3, K1, Z3
+	VADDPS -32(R10)(R8*1), Z3, K2, Z3
+	ADDQ   R11, R10
+	VADDPS (R10), Z4, K1, Z4
+	VADDPS -32(R10)(R8*1), Z4, K2, Z4
+	ADDQ   R11, R10
+
+addedOf3:
 	MOVQ          232(AX), R10
 	PREFETCHT0    2048(DX)
 	PREFETCHT0    2048(DX)(R8*1)
@@ -15236,17 +16163,29 @@ columnOf2Below5:
 	ADDQ            SI, R12
 
 columnOf2Done:
-	ADDQ          96(AX), BX
-	DECQ          R10
-	JNZ           columnsOf2
-	MOVQ          160(AX), DX
-	MOVQ          88(AX), BX
-	ADDQ          8(CX), DX
-	MOVQ          152(AX), DI
-	ADDQ          (CX), DI
-	KMOVW         40(CX), K1
-	KMOVW         42(CX), K2
-	MOVQ          24(AX), R8
+	ADDQ   96(AX), BX
+	DECQ   R10
+	JNZ    columnsOf2
+	MOVQ   160(AX), DX
+	MOVQ   88(AX), BX
+	ADDQ   8(CX), DX
+	MOVQ   152(AX), DI
+	ADDQ   (CX), DI
+	KMOVW  40(CX), K1
+	KMOVW  42(CX), K2
+	MOVQ   24(AX), R8
+	CMPQ   240(AX), $0x00
+	JE     addedOf2
+	MOVQ   88(AX), R11
+	MOVQ   DX, R10
+	VADDPS (R10), Z2, K1, Z2
+	VADDPS -32(R10)(R8*1), Z2, K2, Z2
+	ADDQ   R11, R10
+	VADDPS (R10), Z3, K1, Z3
+	VADDPS -32(R10)(R8*1), Z3, K2, Z3
+	ADDQ   R11, R10
+
+addedOf2:
 	MOVQ          232(AX), R10
 	PREFETCHT0    2048(DX)
 	PREFETCHT0    2048(DX)(R8*1)
@@ -15356,17 +16295,26 @@ columnOf1Below5:
 	ADDQ            SI, R12
 
 columnOf1Done:
-	ADDQ          96(AX), BX
-	DECQ          R10
-	JNZ           columnsOf1
-	MOVQ          160(AX), DX
-	MOVQ          88(AX), BX
-	ADDQ          8(CX), DX
-	MOVQ          152(AX), DI
-	ADDQ          (CX), DI
-	KMOVW         40(CX), K1
-	KMOVW         42(CX), K2
-	MOVQ          24(AX), R8
+	ADDQ   96(AX), BX
+	DECQ   R10
+	JNZ    columnsOf1
+	MOVQ   160(AX), DX
+	MOVQ   88(AX), BX
+	ADDQ   8(CX), DX
+	MOVQ   152(AX), DI
+	ADDQ   (CX), DI
+	KMOVW  40(CX), K1
+	KMOVW  42(CX), K2
+	MOVQ   24(AX), R8
+	CMPQ   240(AX), $0x00
+	JE     addedOf1
+	MOVQ   88(AX), R11
+	MOVQ   DX, R10
+	VADDPS (R10), Z2, K1, Z2
+	VADDPS -32(R10)(R8*1), Z2, K2, Z2
+	ADDQ   R11, R10
+
+addedOf1:
 	MOVQ          232(AX), R10
 	PREFETCHT0    2048(DX)
 	PREFETCHT0    2048(DX)(R8*1)

@@ -20,7 +20,7 @@ const (
 	wpXAt, wpYAt, wpXPlaneAt, wpYPlaneAt  = 152, 160, 168, 176
 	wpWeightsAt, wpBiasAt, wpSumsAt       = 184, 192, 200
 	wpImagesLeft, wpTilesLeft             = 208, 216
-	wpOrders, wpAhead                     = 224, 232
+	wpOrders, wpAhead, wpAdd              = 224, 232, 240
 	wtX, wtY, wtRows, wtFirst, wtEnd      = 0, 8, 16, 24, 32
 	wtMasks, wtMask, wtSize               = 40, 4, 72 // the masks of y, and of the view of each column of the filter
 	wideRows                              = 8         // of y in a tile, at most
@@ -289,6 +289,7 @@ func (k *wideKernel) store(acc []reg.VecVirtual) {
 	if k.pair {
 		next = a.Field(k.t, wpYNext)
 	}
+	k.addWritten(acc, y, next)
 	ahead := k.aheadOf()
 	for i, v := range acc {
 		ahead(i, y, next)
@@ -304,6 +305,23 @@ func (k *wideKernel) store(acc []reg.VecVirtual) {
 		a.ADDQ(yRow, y)
 		a.ADDQ(k.xRow, x)
 	}
+}
+
+// addWritten adds what the rows at y hold to those of a tile, if a call is to.
+func (k *wideKernel) addWritten(acc []reg.VecVirtual, y, next reg.GPVirtual) {
+	a, done := k.Asm, fmt.Sprint("addedOf", len(acc))
+	a.CMPQ(operand.Mem{Base: k.t, Disp: wpAdd}, operand.U8(0))
+	a.JE(operand.LabelRef(done))
+	p, yRow := a.GP64(), a.Field(k.t, wpYRow)
+	a.MOVQ(y, p)
+	for _, v := range acc {
+		a.VADDPS(operand.Mem{Base: p}, v, k.lanes, v)
+		if k.pair {
+			a.VADDPS(isa.Offset(p, next, -2*a.Lanes), v, k.laneUpper, v)
+		}
+		a.ADDQ(yRow, p)
+	}
+	a.Label(done)
 }
 
 // wideDots sums dy·x for each weight over planes of several images: the rows of dy of a tile stay in registers, and the sums of a
