@@ -12,38 +12,43 @@ import (
 // the system does not report it. Pages that a plugin shares with the rank, and the
 // code of the binary, are counted once.
 func (r *runner) peakRSS() int64 {
-	total := peakOf(os.Getpid(), false)
-	for _, pid := range r.pluginPIDs() {
+	r.seePrograms()
+	total := memoryOf(os.Getpid())["VmHWM"]
+	for i, pid := range r.pluginPIDs() {
 		if pid > 0 { // 0: in this process
-			total += peakOf(pid, true)
+			m := memoryOf(pid)
+			total += max(0, m["VmHWM"]-r.programs[i]-m["RssShmem"])
 		}
 	}
 	return total
 }
 
-// pluginPIDs are the processes of the plugins, which all run by now.
-func (r *runner) pluginPIDs() []int {
-	return []int{r.p.Backend.value.PID(), r.p.Precision.value.PID(), r.p.Dataset.value.PID()}
+// seePrograms notes the most pages of files, which are its program's, that each plugin was seen with: the system tells how
+// many a process has now, and processes that have started give them back.
+func (r *runner) seePrograms() {
+	for i, pid := range r.pluginPIDs() {
+		r.programs[i] = max(r.programs[i], memoryOf(pid)["RssFile"])
+	}
 }
 
-// peakOf reads a process's peak from /proc: VmHWM, for a plugin minus the memory that it shares
-// with others.
-func peakOf(pid int, plugin bool) int64 {
+// pluginPIDs are the processes of the plugins, which all run by now.
+func (r *runner) pluginPIDs() [3]int {
+	return [3]int{r.p.Backend.value.PID(), r.p.Precision.value.PID(), r.p.Dataset.value.PID()}
+}
+
+// memoryOf reads the sizes in /proc/PID/status, in bytes.
+func memoryOf(pid int) map[string]int64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
-		return 0
+		return nil
 	}
-	fields := map[string]int64{}
+	sizes := map[string]int64{}
 	for s := bufio.NewScanner(bytes.NewReader(text)); s.Scan(); {
 		key, value, _ := bytes.Cut(s.Bytes(), []byte(":"))
 		if kib, ok := bytes.CutSuffix(bytes.TrimSpace(value), []byte(" kB")); ok {
 			n, _ := strconv.ParseInt(string(kib), 10, 64)
-			fields[string(key)] = n << 10
+			sizes[string(key)] = n << 10
 		}
 	}
-	peak := fields["VmHWM"]
-	if plugin {
-		peak -= fields["RssFile"] + fields["RssShmem"]
-	}
-	return max(0, peak)
+	return sizes
 }

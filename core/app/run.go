@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/app/sinks"
 	"github.com/trainctl/trainctl/core/base/cgroup"
+	"github.com/trainctl/trainctl/core/base/pages"
 	"github.com/trainctl/trainctl/core/base/tempdir"
 	"github.com/trainctl/trainctl/core/base/usererr"
 	"github.com/trainctl/trainctl/core/config"
@@ -108,6 +110,7 @@ type job struct {
 	events      atomic.Pointer[string] // events.jsonl, on the node that began the job; nil: none
 	resume      string                 // directory or checkpoint to continue from; "": none
 
+	settled sync.Once // see settle
 	threads threadErrors
 	failed  *event.RankFailed // set at the end
 }
@@ -447,6 +450,7 @@ func (j *job) onEvent(from int, line []byte) {
 		return // of a newer version, or cut off by a crash
 	}
 	j.stalls.progress(from, r.Event)
+	j.settle(r.Event)
 	if e, changed := r.Event.(*event.Elastic); changed && len(e.Places) > 0 {
 		leader = e.Places[0]
 		j.leader.Store(int64(leader))
@@ -462,6 +466,13 @@ func (j *job) onEvent(from int, line []byte) {
 		j.slowestSave.Store(max(j.slowestSave.Load(), took)) // events do not overlap
 	}
 	j.bus.Relay(r)
+}
+
+// settle gives back what starting took, once ranks train, if the process is the launcher's own.
+func (j *job) settle(e event.Event) {
+	if p, entered := e.(*event.PhaseChanged); entered && p.Phase == "train" && j.Rank == nil && !j.Config.Launch.AreThreads() {
+		j.settled.Do(func() { go pages.GiveBackProgram() })
+	}
 }
 
 // accountOf reads what a rank reports about why it ends.

@@ -166,7 +166,10 @@ func (t *teardown) run(ctx context.Context) error {
 }
 
 // runner is a worker with all its parts.
-type runner struct{ p runnerParts }
+type runner struct {
+	p        runnerParts
+	programs [3]int64 // for peakRSS
+}
 
 type runnerParts struct {
 	fx.In
@@ -372,6 +375,8 @@ func (r *runner) run(ctx context.Context) error {
 	if err != nil {
 		return r.refuse(train.Late(setup, err))
 	}
+	r.seePrograms()
+	beforeStep(&d, 1, r.seePrograms)
 	if err := r.injectFaults(&d); err != nil {
 		return r.refuse(err)
 	}
@@ -381,11 +386,13 @@ func (r *runner) run(ctx context.Context) error {
 	layers, _ := r.p.Layers.Get(ctx) // deps has waited for them
 	defer r.watchPlugins(r.p.Bus, d.Dataset, d.Precision, layers)()
 	if d.Plugins != nil { // checksums of whole programs, which take time from the first step
-		beforeSecondStep(&d, func() { go d.Plugins() })
+		beforeStep(&d, 2, func() { go d.Plugins() })
 		defer d.Plugins() // waits until they are recorded
 	}
 	if r.p.Options.place.thread == nil { // the process is the rank's own
-		beforeSecondStep(&d, func() { go pages.Settle() })
+		go pages.GiveBackProgram()                               // before the model gets its memory
+		beforeStep(&d, 1, func() { go pages.GiveBackProgram() }) // which the first step uses as a whole
+		beforeStep(&d, 2, func() { go pages.Settle() })
 	}
 	processors := r.useIdleCores()
 	t, err := train.Setup(ctx, d)
@@ -409,11 +416,11 @@ func (r *runner) run(ctx context.Context) error {
 	return nil
 }
 
-// beforeSecondStep adds a call of f to what d does before a rank's second step.
-func beforeSecondStep(d *train.Deps, f func()) {
+// beforeStep adds a call of f to what d does before a rank's n-th step.
+func beforeStep(d *train.Deps, n int, f func()) {
 	before, steps := d.BeforeStep, 0
 	d.BeforeStep = func(step int) error {
-		if steps++; steps == 2 {
+		if steps++; steps == n {
 			f()
 		}
 		if before == nil {

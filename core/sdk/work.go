@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/trainctl/trainctl/core/base/pages"
 	"github.com/trainctl/trainctl/core/base/shm"
 	"github.com/trainctl/trainctl/core/contract"
 	"github.com/trainctl/trainctl/core/sdk/pb"
@@ -38,8 +39,10 @@ func (s *server) work(ring *shm.Worker) {
 	}
 }
 
-// beat updates the heartbeat and checks whether the host has aborted.
+// beat updates the heartbeat and checks whether the host has aborted. Once the instance is open, it gives back the pages of
+// the program that starting took.
 func (s *server) beat(ring *shm.Worker) {
+	settled := false
 	for range time.Tick(heartbeat) {
 		if s.isOver() {
 			return
@@ -47,6 +50,10 @@ func (s *server) beat(ring *shm.Worker) {
 		ring.Beat()
 		if ring.Aborted() {
 			s.abort()
+		}
+		if !settled && s.opened.Load() != nil {
+			settled = true
+			pages.GiveBackProgram()
 		}
 	}
 }
