@@ -1,5 +1,8 @@
 package images
 
+// Package interleaved has transpositions whose pixels go to places of a table, in a frame of zeros. Here they go side by side, in vectors of
+// either width at any level, and prefetch each image by itself: a table of as many entries as a block has pixels would only be read.
+
 // moveLanes is a call of the transpositions between images and lanes. The layout is known to gen/conv/move_lanes.go.
 type moveLanes struct {
 	blocks  int // of as many pixels as there are lanes

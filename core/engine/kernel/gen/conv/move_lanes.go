@@ -14,7 +14,8 @@ const mlBlocks, mlImages, mlBetween, mlLanes = 0, 8, 16, 24
 // much for the hardware to follow.
 const linesAhead = 6
 
-// moveLanes emits the transpositions of squares of a vector's pixels of as many images: to lanes, and back.
+// moveLanes emits the transpositions of squares of a vector's pixels of as many images: to lanes, and back. Those of interleaved.go go through a
+// table of places, and have tails; these have neither, and an AVX2 version that runs at the level of AVX-512, too.
 func moveLanes(a *isa.Asm) {
 	moveSquares(a, "moveLanes1", "transposes pixels of images to vectors of a pixel each.", func(p, between, lanes reg.GPVirtual) {
 		v := a.Vecs(a.Lanes)
