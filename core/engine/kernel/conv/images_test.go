@@ -72,6 +72,9 @@ func TestImagesHaveTheBitsOfOneAlone(t *testing.T) {
 			{N: 13, C: 30, H: 11, W: 10, K: 12, R: 3, S: 5, StrideH: 2, StrideW: 3, PadH: 2, PadW: 4, DilH: 2, Groups: 3},
 			{N: 9, C: 64, H: 7, W: 7, K: 80, R: 2, S: 2, StrideH: 2, StrideW: 1, PadH: 1, Groups: 2}, // sums of 128 and of 160 products
 			{N: 11, C: 8, H: 5, W: 6, K: 6, R: 3, S: 2, StrideH: 1, StrideW: 5, PadH: 4, PadW: 3, Groups: 2},
+			{N: 19, C: 24, H: 5, W: 10, K: 60, R: 1, S: 1, StrideH: 1, StrideW: 1, Groups: 4},
+			{N: 3, C: 30, H: 3, W: 3, K: 26, R: 1, S: 1, StrideH: 1, StrideW: 1, Groups: 2},
+			{N: 2, C: 64, H: 4, W: 16, K: 8, R: 1, S: 1, StrideH: 1, StrideW: 1, Groups: 8},
 		} {
 			d, one := define(&p), p
 			one.N = 1

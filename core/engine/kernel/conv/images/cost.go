@@ -20,6 +20,7 @@ const (
 	dotSums                      // sums that these give
 	noted                        // elements of tables of these, for all groups
 	apart                        // vectors or values of x, in weight gradients, that lie a line of the cache or more from those before
+	streamed                     // vectors of pixels that are read and written as they lie
 	scattered                    // steps whose weights lie so far from those before that few places of the L1 cache hold them
 )
 
@@ -28,8 +29,8 @@ const scatters = 1 << 10
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:   {cost.Steps: 1.04, cost.Stores: 0.489, loaded: 2.54, stored: 3.71, packed: 0.27, pieces: 62.2, turned: 0.493, directions: 2.86e+03, dotSteps: 1.02, dotCalls: 45.1, noted: 1.68, apart: 0.0686, scattered: 2.73},
-	kernel.AVX512: {cost.Steps: 0.979, cost.Stores: 5.15, loaded: 5.04, stored: 4.25, packed: 0.284, pieces: 37.9, turned: 0.431, directions: 805, dotSteps: 1.22, dotCalls: 147, dotSums: 11.6, apart: 0.463, scattered: 2.17},
+	kernel.AVX2:   {cost.Steps: 1.04, cost.Stores: 0.489, loaded: 2.54, stored: 3.71, packed: 0.27, pieces: 62.2, turned: 0.493, directions: 2.86e+03, dotSteps: 1.02, dotCalls: 45.1, noted: 1.68, apart: 0.0686, streamed: 0.5, scattered: 2.73},
+	kernel.AVX512: {cost.Steps: 0.979, cost.Stores: 5.15, loaded: 5.04, stored: 4.25, packed: 0.284, pieces: 37.9, turned: 0.431, directions: 805, dotSteps: 1.22, dotCalls: 147, dotSums: 11.6, apart: 0.463, streamed: 0.3, scattered: 2.17},
 }
 
 // Terms counts what a direction of p does. See package cost.
@@ -81,6 +82,10 @@ func (c *pass) count(t *cost.Terms) {
 	vectors := float64(kernel.CeilDiv(c.p.N, lanes))
 	height := c.height()
 	panels := float64(kernel.CeilDiv(c.outs, height))
+	if c.seesOnePixel() {
+		c.countPixels(t, height, panels)
+		return
+	}
 	c.phases(func(h, w geometry.Phase) {
 		products := seenTaps(&h.Axis) * seenTaps(&w.Axis) * float64(c.channels)
 		chunks := float64(kernel.CeilDiv(c.channels, max(1, gemm.BlockK/(h.N*w.N))))
@@ -105,6 +110,17 @@ func (c *pass) count(t *cost.Terms) {
 	} else {
 		t[pieces] += 2 * vectors
 	}
+}
+
+// countPixels is count where pixels are in the lanes.
+func (c *pass) countPixels(t *cost.Terms, height int, panels float64) {
+	beside := kernel.CeilDiv(c.in.pixels(), c.pixelLanes())
+	vectors := float64(c.p.N * beside)
+	t[cost.Steps] += vectors * float64(c.channels*c.outs) / float64(height) * stepCycles(height, max(beside, c.blockImages()))
+	t[cost.Stores] += vectors * float64(c.outs)
+	t[streamed] += vectors * float64(c.channels+c.outs)
+	t[packed] += float64(c.outs * c.channels)
+	t[pieces] += panels
 }
 
 // seeingAll is how many outputs of an axis see a pixel through every tap.

@@ -1,6 +1,7 @@
 // Package images computes convolutions with images in the lanes of vectors: a vector holds one pixel of a channel of
 // several images, so that any stride, dilation and padding reads whole vectors, and taps that see padding alone are left out.
-// images.go has the outputs and the gradients of inputs, rest.go those of images that do not fill vectors, weight.go the gradients of
+// images.go has the outputs and the gradients of inputs, rest.go those of images that do not fill vectors,
+// pixels.go those of 1×1 filters in groups, which have pixels in the lanes, weight.go the gradients of
 // weights, few.go those of a few channels, tile.go the micro-kernel's loops.
 //
 // It imports core/engine/kernel, its elementwise and gemm, and conv/cost, conv/geometry, conv/direct, whose micro-kernels few.go

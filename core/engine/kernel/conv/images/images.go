@@ -152,7 +152,7 @@ func Forward(p *geometry.Shape, x, w, bias, y, scratch []float32) {
 		}
 		packed, room := scratch[:c.packedElems()], scratch[c.packedElems():]
 		c.packFilters(w[g*c.outs*p.PatchSize():], packed)
-		c.run(x[g*c.channels*c.in.pixels():], packed, b, y[g*c.outs*c.out.pixels():], room)
+		c.runGroup(x[g*c.channels*c.in.pixels():], packed, b, y[g*c.outs*c.out.pixels():], room)
 	}
 	if rest > 0 {
 		x, y = x[q.N*c.in.between:], y[q.N*c.out.between:]
@@ -169,7 +169,7 @@ func GradInput(p *geometry.Shape, dy, w, dx, scratch []float32) {
 	for g := 0; q.N > 0 && g < p.GroupCount(); g++ {
 		packed, room := scratch[:c.packedElems()], scratch[c.packedElems():]
 		c.packTurned(w[g*c.channels*p.PatchSize():], packed)
-		c.run(dy[g*c.channels*c.in.pixels():], packed, nil, dx[g*c.outs*c.out.pixels():], room)
+		c.runGroup(dy[g*c.channels*c.in.pixels():], packed, nil, dx[g*c.outs*c.out.pixels():], room)
 	}
 	if rest > 0 {
 		dy, dx = dy[q.N*c.in.between:], dx[q.N*c.out.between:]
@@ -204,8 +204,16 @@ func (c *pass) packTurned(w, packed []float32) {
 	}
 }
 
-// run computes the planes of a group of all images, a vector of images at a time. Where they do not fill vectors,
-// some are computed twice.
+// runGroup computes the planes of a group of all images.
+func (c *pass) runGroup(x, packed, bias, y, scratch []float32) {
+	if c.seesOnePixel() {
+		c.runPixels(x, packed, bias, y)
+		return
+	}
+	c.run(x, packed, bias, y, scratch)
+}
+
+// run is runGroup for a vector of images at a time. Where they do not fill vectors, some are computed twice.
 func (c *pass) run(x, packed, bias, y, scratch []float32) {
 	n := c.p.N
 	for first := 0; first < n; {

@@ -14,6 +14,9 @@ import (
 // split leaves those images to p that are computed in lanes, and returns how many are not.
 func (c *pass) split() (rest int) {
 	rest = c.p.N % narrow
+	if c.seesOnePixel() {
+		return 0
+	}
 	if c.p.N > narrow && rest >= c.least() { // some are computed twice
 		return 0
 	}

@@ -19,6 +19,7 @@ type nestTile struct {
 	bNext, cNext         int      // from one to the next
 	bPair, cPair         int      // from one vector of a pair to the other
 	bias                 *float32 // what the sums of each row start at, or nil to add them to c
+	bAt, cAt             int      // of the next tile, from b and c on
 }
 
 // noBias is where rows start that have none.
@@ -26,6 +27,7 @@ var noBias [maxRows]float32
 
 // runTiles computes so many tiles beside each other. Those of eight lanes make pairs where vectors are wider, and computed whole.
 func (t *nestTile) runTiles(lanes, rows, tiles int) {
+	t.bAt, t.cAt = 0, 0
 	if pairs := tiles / 2; pairs > 0 && lanes < kernel.Lanes() && !kernel.Halves() {
 		t.tiles, t.bPair, t.cPair = pairs, t.bNext, t.cNext
 		t.bNext, t.cNext = 2*t.bPair, 2*t.cPair

@@ -25,6 +25,8 @@ var (
 	_ = [1]byte{}[unsafe.Offsetof(nestTile{}.bPair)-128]
 	_ = [1]byte{}[unsafe.Offsetof(nestTile{}.cPair)-136]
 	_ = [1]byte{}[unsafe.Offsetof(nestTile{}.bias)-144]
+	_ = [1]byte{}[unsafe.Offsetof(nestTile{}.bAt)-152]
+	_ = [1]byte{}[unsafe.Offsetof(nestTile{}.cAt)-160]
 )
 
 // The offsets at which the assembly reads moveLanes: each index is 0.

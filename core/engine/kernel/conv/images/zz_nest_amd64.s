@@ -17,6 +17,7 @@ tile:
 started:
 	MOVQ (AX), CX
 	MOVQ 8(AX), DX
+	ADDQ 152(AX), DX
 	MOVQ 56(AX), BX
 	MOVQ 64(AX), SI
 	MOVQ 48(AX), R9
@@ -45,6 +46,7 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
+	ADDQ         160(AX), CX
 	CMPQ         144(AX), $0x00
 	JNE          write
 	VMOVUPS      (CX), Y1
@@ -57,9 +59,9 @@ write:
 
 written:
 	MOVQ 112(AX), CX
-	ADDQ CX, 8(AX)
+	ADDQ CX, 152(AX)
 	MOVQ 120(AX), CX
-	ADDQ CX, 16(AX)
+	ADDQ CX, 160(AX)
 	DECQ 104(AX)
 	JG   tile
 	VZEROUPPER
@@ -82,6 +84,7 @@ tile:
 started:
 	MOVQ (AX), CX
 	MOVQ 8(AX), DX
+	ADDQ 152(AX), DX
 	MOVQ 56(AX), BX
 	MOVQ 64(AX), SI
 	MOVQ 48(AX), R9
@@ -112,6 +115,7 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
+	ADDQ         160(AX), CX
 	CMPQ         144(AX), $0x00
 	JNE          write
 	VMOVUPS      (CX), Y2
@@ -130,9 +134,9 @@ write:
 
 written:
 	MOVQ 112(AX), CX
-	ADDQ CX, 8(AX)
+	ADDQ CX, 152(AX)
 	MOVQ 120(AX), CX
-	ADDQ CX, 16(AX)
+	ADDQ CX, 160(AX)
 	DECQ 104(AX)
 	JG   tile
 	VZEROUPPER
@@ -157,6 +161,7 @@ tile:
 started:
 	MOVQ (AX), CX
 	MOVQ 8(AX), DX
+	ADDQ 152(AX), DX
 	MOVQ 56(AX), BX
 	MOVQ 64(AX), SI
 	MOVQ 48(AX), R9
@@ -189,6 +194,7 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
+	ADDQ         160(AX), CX
 	CMPQ         144(AX), $0x00
 	JNE          write
 	VMOVUPS      (CX), Y3
@@ -213,9 +219,9 @@ write:
 
 written:
 	MOVQ 112(AX), CX
-	ADDQ CX, 8(AX)
+	ADDQ CX, 152(AX)
 	MOVQ 120(AX), CX
-	ADDQ CX, 16(AX)
+	ADDQ CX, 160(AX)
 	DECQ 104(AX)
 	JG   tile
 	VZEROUPPER
@@ -242,6 +248,7 @@ tile:
 started:
 	MOVQ (AX), CX
 	MOVQ 8(AX), DX
+	ADDQ 152(AX), DX
 	MOVQ 56(AX), BX
 	MOVQ 64(AX), SI
 	MOVQ 48(AX), R9
@@ -276,6 +283,7 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
+	ADDQ         160(AX), CX
 	CMPQ         144(AX), $0x00
 	JNE          write
 	VMOVUPS      (CX), Y4
@@ -306,9 +314,9 @@ write:
 
 written:
 	MOVQ 112(AX), CX
-	ADDQ CX, 8(AX)
+	ADDQ CX, 152(AX)
 	MOVQ 120(AX), CX
-	ADDQ CX, 16(AX)
+	ADDQ CX, 160(AX)
 	DECQ 104(AX)
 	JG   tile
 	VZEROUPPER
@@ -337,6 +345,7 @@ tile:
 started:
 	MOVQ (AX), CX
 	MOVQ 8(AX), DX
+	ADDQ 152(AX), DX
 	MOVQ 56(AX), BX
 	MOVQ 64(AX), SI
 	MOVQ 48(AX), R9
@@ -373,6 +382,7 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
+	ADDQ         160(AX), CX
 	CMPQ         144(AX), $0x00
 	JNE          write
 	VMOVUPS      (CX), Y5
@@ -409,9 +419,9 @@ write:
 
 written:
 	MOVQ 112(AX), CX
-	ADDQ CX, 8(AX)
+	ADDQ CX, 152(AX)
 	MOVQ 120(AX), CX
-	ADDQ CX, 16(AX)
+	ADDQ CX, 160(AX)
 	DECQ 104(AX)
 	JG   tile
 	VZEROUPPER
@@ -442,6 +452,7 @@ tile:
 started:
 	MOVQ (AX), CX
 	MOVQ 8(AX), DX
+	ADDQ 152(AX), DX
 	MOVQ 56(AX), BX
 	MOVQ 64(AX), SI
 	MOVQ 48(AX), R9
@@ -480,6 +491,7 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
+	ADDQ         160(AX), CX
 	CMPQ         144(AX), $0x00
 	JNE          write
 	VMOVUPS      (CX), Y6
@@ -522,9 +534,9 @@ write:
 
 written:
 	MOVQ 112(AX), CX
-	ADDQ CX, 8(AX)
+	ADDQ CX, 152(AX)
 	MOVQ 120(AX), CX
-	ADDQ CX, 16(AX)
+	ADDQ CX, 160(AX)
 	DECQ 104(AX)
 	JG   tile
 	VZEROUPPER
@@ -557,6 +569,7 @@ tile:
 started:
 	MOVQ (AX), CX
 	MOVQ 8(AX), DX
+	ADDQ 152(AX), DX
 	MOVQ 56(AX), BX
 	MOVQ 64(AX), SI
 	MOVQ 48(AX), R9
@@ -597,6 +610,7 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
+	ADDQ         160(AX), CX
 	CMPQ         144(AX), $0x00
 	JNE          write
 	VMOVUPS      (CX), Y7
@@ -645,9 +659,9 @@ write:
 
 written:
 	MOVQ 112(AX), CX
-	ADDQ CX, 8(AX)
+	ADDQ CX, 152(AX)
 	MOVQ 120(AX), CX
-	ADDQ CX, 16(AX)
+	ADDQ CX, 160(AX)
 	DECQ 104(AX)
 	JG   tile
 	VZEROUPPER
@@ -682,6 +696,7 @@ tile:
 started:
 	MOVQ (AX), CX
 	MOVQ 8(AX), DX
+	ADDQ 152(AX), DX
 	MOVQ 56(AX), BX
 	MOVQ 64(AX), SI
 	MOVQ 48(AX), R9
@@ -724,6 +739,7 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
+	ADDQ         160(AX), CX
 	CMPQ         144(AX), $0x00
 	JNE          write
 	VMOVUPS      (CX), Y8
@@ -778,9 +794,9 @@ write:
 
 written:
 	MOVQ 112(AX), CX
-	ADDQ CX, 8(AX)
+	ADDQ CX, 152(AX)
 	MOVQ 120(AX), CX
-	ADDQ CX, 16(AX)
+	ADDQ CX, 160(AX)
 	DECQ 104(AX)
 	JG   tile
 	VZEROUPPER
@@ -817,6 +833,7 @@ tile:
 started:
 	MOVQ (AX), CX
 	MOVQ 8(AX), DX
+	ADDQ 152(AX), DX
 	MOVQ 56(AX), BX
 	MOVQ 64(AX), SI
 	MOVQ 48(AX), R9
@@ -861,6 +878,7 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
+	ADDQ         160(AX), CX
 	CMPQ         144(AX), $0x00
 	JNE          write
 	VMOVUPS      (CX), Y9
@@ -921,9 +939,9 @@ write:
 
 written:
 	MOVQ 112(AX), CX
-	ADDQ CX, 8(AX)
+	ADDQ CX, 152(AX)
 	MOVQ 120(AX), CX
-	ADDQ CX, 16(AX)
+	ADDQ CX, 160(AX)
 	DECQ 104(AX)
 	JG   tile
 	VZEROUPPER
@@ -962,6 +980,7 @@ tile:
 started:
 	MOVQ (AX), CX
 	MOVQ 8(AX), DX
+	ADDQ 152(AX), DX
 	MOVQ 56(AX), BX
 	MOVQ 64(AX), SI
 	MOVQ 48(AX), R9
@@ -1008,6 +1027,7 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
+	ADDQ         160(AX), CX
 	CMPQ         144(AX), $0x00
 	JNE          write
 	VMOVUPS      (CX), Y10
@@ -1074,9 +1094,9 @@ write:
 
 written:
 	MOVQ 112(AX), CX
-	ADDQ CX, 8(AX)
+	ADDQ CX, 152(AX)
 	MOVQ 120(AX), CX
-	ADDQ CX, 16(AX)
+	ADDQ CX, 160(AX)
 	DECQ 104(AX)
 	JG   tile
 	VZEROUPPER
@@ -1117,6 +1137,7 @@ tile:
 started:
 	MOVQ (AX), CX
 	MOVQ 8(AX), DX
+	ADDQ 152(AX), DX
 	MOVQ 56(AX), BX
 	MOVQ 64(AX), SI
 	MOVQ 48(AX), R9
@@ -1165,6 +1186,7 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
+	ADDQ         160(AX), CX
 	CMPQ         144(AX), $0x00
 	JNE          write
 	VMOVUPS      (CX), Y11
@@ -1237,9 +1259,9 @@ write:
 
 written:
 	MOVQ 112(AX), CX
-	ADDQ CX, 8(AX)
+	ADDQ CX, 152(AX)
 	MOVQ 120(AX), CX
-	ADDQ CX, 16(AX)
+	ADDQ CX, 160(AX)
 	DECQ 104(AX)
 	JG   tile
 	VZEROUPPER
@@ -1282,6 +1304,7 @@ tile:
 started:
 	MOVQ (AX), CX
 	MOVQ 8(AX), DX
+	ADDQ 152(AX), DX
 	MOVQ 56(AX), BX
 	MOVQ 64(AX), SI
 	MOVQ 48(AX), R9
@@ -1332,6 +1355,7 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
+	ADDQ         160(AX), CX
 	CMPQ         144(AX), $0x00
 	JNE          write
 	VMOVUPS      (CX), Y12
@@ -1410,9 +1434,9 @@ write:
 
 written:
 	MOVQ 112(AX), CX
-	ADDQ CX, 8(AX)
+	ADDQ CX, 152(AX)
 	MOVQ 120(AX), CX
-	ADDQ CX, 16(AX)
+	ADDQ CX, 160(AX)
 	DECQ 104(AX)
 	JG   tile
 	VZEROUPPER
@@ -1433,6 +1457,7 @@ tile:
 started:
 	MOVQ (AX), CX
 	MOVQ 8(AX), DX
+	ADDQ 152(AX), DX
 	MOVQ 56(AX), BX
 	MOVQ 64(AX), SI
 	MOVQ 48(AX), R9
@@ -1461,6 +1486,7 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
+	ADDQ         160(AX), CX
 	CMPQ         144(AX), $0x00
 	JNE          write
 	VMOVUPS      (CX), Z1
@@ -1473,9 +1499,9 @@ write:
 
 written:
 	MOVQ 112(AX), CX
-	ADDQ CX, 8(AX)
+	ADDQ CX, 152(AX)
 	MOVQ 120(AX), CX
-	ADDQ CX, 16(AX)
+	ADDQ CX, 160(AX)
 	DECQ 104(AX)
 	JG   tile
 	VZEROUPPER
@@ -1498,6 +1524,7 @@ tile:
 started:
 	MOVQ (AX), CX
 	MOVQ 8(AX), DX
+	ADDQ 152(AX), DX
 	MOVQ 56(AX), BX
 	MOVQ 64(AX), SI
 	MOVQ 48(AX), R9
@@ -1528,6 +1555,7 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
+	ADDQ         160(AX), CX
 	CMPQ         144(AX), $0x00
 	JNE          write
 	VMOVUPS      (CX), Z2
@@ -1546,9 +1574,9 @@ write:
 
 written:
 	MOVQ 112(AX), CX
-	ADDQ CX, 8(AX)
+	ADDQ CX, 152(AX)
 	MOVQ 120(AX), CX
-	ADDQ CX, 16(AX)
+	ADDQ CX, 160(AX)
 	DECQ 104(AX)
 	JG   tile
 	VZEROUPPER
@@ -1573,6 +1601,7 @@ tile:
 started:
 	MOVQ (AX), CX
 	MOVQ 8(AX), DX
+	ADDQ 152(AX), DX
 	MOVQ 56(AX), BX
 	MOVQ 64(AX), SI
 	MOVQ 48(AX), R9
@@ -1605,6 +1634,7 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
+	ADDQ         160(AX), CX
 	CMPQ         144(AX), $0x00
 	JNE          write
 	VMOVUPS      (CX), Z3
@@ -1629,9 +1659,9 @@ write:
 
 written:
 	MOVQ 112(AX), CX
-	ADDQ CX, 8(AX)
+	ADDQ CX, 152(AX)
 	MOVQ 120(AX), CX
-	ADDQ CX, 16(AX)
+	ADDQ CX, 160(AX)
 	DECQ 104(AX)
 	JG   tile
 	VZEROUPPER
@@ -1658,6 +1688,7 @@ tile:
 started:
 	MOVQ (AX), CX
 	MOVQ 8(AX), DX
+	ADDQ 152(AX), DX
 	MOVQ 56(AX), BX
 	MOVQ 64(AX), SI
 	MOVQ 48(AX), R9
@@ -1692,6 +1723,7 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
+	ADDQ         160(AX), CX
 	CMPQ         144(AX), $0x00
 	JNE          write
 	VMOVUPS      (CX), Z4
@@ -1722,9 +1754,9 @@ write:
 
 written:
 	MOVQ 112(AX), CX
-	ADDQ CX, 8(AX)
+	ADDQ CX, 152(AX)
 	MOVQ 120(AX), CX
-	ADDQ CX, 16(AX)
+	ADDQ CX, 160(AX)
 	DECQ 104(AX)
 	JG   tile
 	VZEROUPPER
@@ -1753,6 +1785,7 @@ tile:
 started:
 	MOVQ (AX), CX
 	MOVQ 8(AX), DX
+	ADDQ 152(AX), DX
 	MOVQ 56(AX), BX
 	MOVQ 64(AX), SI
 	MOVQ 48(AX), R9
@@ -1789,6 +1822,7 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
+	ADDQ         160(AX), CX
 	CMPQ         144(AX), $0x00
 	JNE          write
 	VMOVUPS      (CX), Z5
@@ -1825,9 +1859,9 @@ write:
 
 written:
 	MOVQ 112(AX), CX
-	ADDQ CX, 8(AX)
+	ADDQ CX, 152(AX)
 	MOVQ 120(AX), CX
-	ADDQ CX, 16(AX)
+	ADDQ CX, 160(AX)
 	DECQ 104(AX)
 	JG   tile
 	VZEROUPPER
@@ -1858,6 +1892,7 @@ tile:
 started:
 	MOVQ (AX), CX
 	MOVQ 8(AX), DX
+	ADDQ 152(AX), DX
 	MOVQ 56(AX), BX
 	MOVQ 64(AX), SI
 	MOVQ 48(AX), R9
@@ -1896,6 +1931,7 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
+	ADDQ         160(AX), CX
 	CMPQ         144(AX), $0x00
 	JNE          write
 	VMOVUPS      (CX), Z6
@@ -1938,9 +1974,9 @@ write:
 
 written:
 	MOVQ 112(AX), CX
-	ADDQ CX, 8(AX)
+	ADDQ CX, 152(AX)
 	MOVQ 120(AX), CX
-	ADDQ CX, 16(AX)
+	ADDQ CX, 160(AX)
 	DECQ 104(AX)
 	JG   tile
 	VZEROUPPER
@@ -1973,6 +2009,7 @@ tile:
 started:
 	MOVQ (AX), CX
 	MOVQ 8(AX), DX
+	ADDQ 152(AX), DX
 	MOVQ 56(AX), BX
 	MOVQ 64(AX), SI
 	MOVQ 48(AX), R9
@@ -2013,6 +2050,7 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
+	ADDQ         160(AX), CX
 	CMPQ         144(AX), $0x00
 	JNE          write
 	VMOVUPS      (CX), Z7
@@ -2061,9 +2099,9 @@ write:
 
 written:
 	MOVQ 112(AX), CX
-	ADDQ CX, 8(AX)
+	ADDQ CX, 152(AX)
 	MOVQ 120(AX), CX
-	ADDQ CX, 16(AX)
+	ADDQ CX, 160(AX)
 	DECQ 104(AX)
 	JG   tile
 	VZEROUPPER
@@ -2098,6 +2136,7 @@ tile:
 started:
 	MOVQ (AX), CX
 	MOVQ 8(AX), DX
+	ADDQ 152(AX), DX
 	MOVQ 56(AX), BX
 	MOVQ 64(AX), SI
 	MOVQ 48(AX), R9
@@ -2140,6 +2179,7 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
+	ADDQ         160(AX), CX
 	CMPQ         144(AX), $0x00
 	JNE          write
 	VMOVUPS      (CX), Z8
@@ -2194,9 +2234,9 @@ write:
 
 written:
 	MOVQ 112(AX), CX
-	ADDQ CX, 8(AX)
+	ADDQ CX, 152(AX)
 	MOVQ 120(AX), CX
-	ADDQ CX, 16(AX)
+	ADDQ CX, 160(AX)
 	DECQ 104(AX)
 	JG   tile
 	VZEROUPPER
@@ -2233,6 +2273,7 @@ tile:
 started:
 	MOVQ (AX), CX
 	MOVQ 8(AX), DX
+	ADDQ 152(AX), DX
 	MOVQ 56(AX), BX
 	MOVQ 64(AX), SI
 	MOVQ 48(AX), R9
@@ -2277,6 +2318,7 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
+	ADDQ         160(AX), CX
 	CMPQ         144(AX), $0x00
 	JNE          write
 	VMOVUPS      (CX), Z9
@@ -2337,9 +2379,9 @@ write:
 
 written:
 	MOVQ 112(AX), CX
-	ADDQ CX, 8(AX)
+	ADDQ CX, 152(AX)
 	MOVQ 120(AX), CX
-	ADDQ CX, 16(AX)
+	ADDQ CX, 160(AX)
 	DECQ 104(AX)
 	JG   tile
 	VZEROUPPER
@@ -2378,6 +2420,7 @@ tile:
 started:
 	MOVQ (AX), CX
 	MOVQ 8(AX), DX
+	ADDQ 152(AX), DX
 	MOVQ 56(AX), BX
 	MOVQ 64(AX), SI
 	MOVQ 48(AX), R9
@@ -2424,6 +2467,7 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
+	ADDQ         160(AX), CX
 	CMPQ         144(AX), $0x00
 	JNE          write
 	VMOVUPS      (CX), Z10
@@ -2490,9 +2534,9 @@ write:
 
 written:
 	MOVQ 112(AX), CX
-	ADDQ CX, 8(AX)
+	ADDQ CX, 152(AX)
 	MOVQ 120(AX), CX
-	ADDQ CX, 16(AX)
+	ADDQ CX, 160(AX)
 	DECQ 104(AX)
 	JG   tile
 	VZEROUPPER
@@ -2533,6 +2577,7 @@ tile:
 started:
 	MOVQ (AX), CX
 	MOVQ 8(AX), DX
+	ADDQ 152(AX), DX
 	MOVQ 56(AX), BX
 	MOVQ 64(AX), SI
 	MOVQ 48(AX), R9
@@ -2581,6 +2626,7 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
+	ADDQ         160(AX), CX
 	CMPQ         144(AX), $0x00
 	JNE          write
 	VMOVUPS      (CX), Z11
@@ -2653,9 +2699,9 @@ write:
 
 written:
 	MOVQ 112(AX), CX
-	ADDQ CX, 8(AX)
+	ADDQ CX, 152(AX)
 	MOVQ 120(AX), CX
-	ADDQ CX, 16(AX)
+	ADDQ CX, 160(AX)
 	DECQ 104(AX)
 	JG   tile
 	VZEROUPPER
@@ -2698,6 +2744,7 @@ tile:
 started:
 	MOVQ (AX), CX
 	MOVQ 8(AX), DX
+	ADDQ 152(AX), DX
 	MOVQ 56(AX), BX
 	MOVQ 64(AX), SI
 	MOVQ 48(AX), R9
@@ -2748,6 +2795,7 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
+	ADDQ         160(AX), CX
 	CMPQ         144(AX), $0x00
 	JNE          write
 	VMOVUPS      (CX), Z12
@@ -2826,9 +2874,9 @@ write:
 
 written:
 	MOVQ 112(AX), CX
-	ADDQ CX, 8(AX)
+	ADDQ CX, 152(AX)
 	MOVQ 120(AX), CX
-	ADDQ CX, 16(AX)
+	ADDQ CX, 160(AX)
 	DECQ 104(AX)
 	JG   tile
 	VZEROUPPER

@@ -16,6 +16,8 @@ tile:
 started:
 	MOVD	0(R7), R6
 	MOVD	8(R7), R5
+	MOVD	152(R7), R0
+	ADD	R0, R5, R5
 	MOVD	56(R7), R4
 	MOVD	64(R7), R3
 	MOVD	48(R7), R2
@@ -45,6 +47,8 @@ inner:
 	SUBS	$1, R2, R2
 	BNE	outer
 	MOVD	16(R7), R1
+	MOVD	160(R7), R0
+	ADD	R0, R1, R1
 	MOVD	144(R7), R0
 	CMP	$0, R0
 	BNE	write
@@ -57,13 +61,13 @@ write:
 	FSTPQ	(F4, F3), 0(R1)
 written:
 	MOVD	112(R7), R1
-	MOVD	8(R7), R0
+	MOVD	152(R7), R0
 	ADD	R1, R0, R0
-	MOVD	R0, 8(R7)
+	MOVD	R0, 152(R7)
 	MOVD	120(R7), R1
-	MOVD	16(R7), R0
+	MOVD	160(R7), R0
 	ADD	R1, R0, R0
-	MOVD	R0, 16(R7)
+	MOVD	R0, 160(R7)
 	MOVD	104(R7), R0
 	SUBS	$1, R0, R0
 	MOVD	R0, 104(R7)
@@ -89,6 +93,8 @@ tile:
 started:
 	MOVD	0(R7), R6
 	MOVD	8(R7), R5
+	MOVD	152(R7), R0
+	ADD	R0, R5, R5
 	MOVD	56(R7), R4
 	MOVD	64(R7), R3
 	MOVD	48(R7), R2
@@ -122,6 +128,8 @@ inner:
 	BNE	outer
 	MOVD	16(R7), R2
 	MOVD	24(R7), R1
+	MOVD	160(R7), R0
+	ADD	R0, R2, R2
 	MOVD	144(R7), R0
 	CMP	$0, R0
 	BNE	write
@@ -141,13 +149,13 @@ write:
 	FSTPQ	(F4, F3), 0(R2)
 written:
 	MOVD	112(R7), R1
-	MOVD	8(R7), R0
+	MOVD	152(R7), R0
 	ADD	R1, R0, R0
-	MOVD	R0, 8(R7)
+	MOVD	R0, 152(R7)
 	MOVD	120(R7), R1
-	MOVD	16(R7), R0
+	MOVD	160(R7), R0
 	ADD	R1, R0, R0
-	MOVD	R0, 16(R7)
+	MOVD	R0, 160(R7)
 	MOVD	104(R7), R0
 	SUBS	$1, R0, R0
 	MOVD	R0, 104(R7)
@@ -178,6 +186,8 @@ tile:
 started:
 	MOVD	0(R7), R6
 	MOVD	8(R7), R5
+	MOVD	152(R7), R0
+	ADD	R0, R5, R5
 	MOVD	56(R7), R4
 	MOVD	64(R7), R3
 	MOVD	48(R7), R2
@@ -214,6 +224,8 @@ inner:
 	BNE	outer
 	MOVD	16(R7), R2
 	MOVD	24(R7), R1
+	MOVD	160(R7), R0
+	ADD	R0, R2, R2
 	MOVD	144(R7), R0
 	CMP	$0, R0
 	BNE	write
@@ -240,13 +252,13 @@ write:
 	FSTPQ	(F4, F3), 0(R2)
 written:
 	MOVD	112(R7), R1
-	MOVD	8(R7), R0
+	MOVD	152(R7), R0
 	ADD	R1, R0, R0
-	MOVD	R0, 8(R7)
+	MOVD	R0, 152(R7)
 	MOVD	120(R7), R1
-	MOVD	16(R7), R0
+	MOVD	160(R7), R0
 	ADD	R1, R0, R0
-	MOVD	R0, 16(R7)
+	MOVD	R0, 160(R7)
 	MOVD	104(R7), R0
 	SUBS	$1, R0, R0
 	MOVD	R0, 104(R7)
@@ -282,6 +294,8 @@ tile:
 started:
 	MOVD	0(R7), R6
 	MOVD	8(R7), R5
+	MOVD	152(R7), R0
+	ADD	R0, R5, R5
 	MOVD	56(R7), R4
 	MOVD	64(R7), R3
 	MOVD	48(R7), R2
@@ -321,6 +335,8 @@ inner:
 	BNE	outer
 	MOVD	16(R7), R2
 	MOVD	24(R7), R1
+	MOVD	160(R7), R0
+	ADD	R0, R2, R2
 	MOVD	144(R7), R0
 	CMP	$0, R0
 	BNE	write
@@ -354,13 +370,13 @@ write:
 	FSTPQ	(F4, F3), 0(R2)
 written:
 	MOVD	112(R7), R1
-	MOVD	8(R7), R0
+	MOVD	152(R7), R0
 	ADD	R1, R0, R0
-	MOVD	R0, 8(R7)
+	MOVD	R0, 152(R7)
 	MOVD	120(R7), R1
-	MOVD	16(R7), R0
+	MOVD	160(R7), R0
 	ADD	R1, R0, R0
-	MOVD	R0, 16(R7)
+	MOVD	R0, 160(R7)
 	MOVD	104(R7), R0
 	SUBS	$1, R0, R0
 	MOVD	R0, 104(R7)
@@ -401,6 +417,8 @@ tile:
 started:
 	MOVD	0(R7), R6
 	MOVD	8(R7), R5
+	MOVD	152(R7), R0
+	ADD	R0, R5, R5
 	MOVD	56(R7), R4
 	MOVD	64(R7), R3
 	MOVD	48(R7), R2
@@ -443,6 +461,8 @@ inner:
 	BNE	outer
 	MOVD	16(R7), R2
 	MOVD	24(R7), R1
+	MOVD	160(R7), R0
+	ADD	R0, R2, R2
 	MOVD	144(R7), R0
 	CMP	$0, R0
 	BNE	write
@@ -483,13 +503,13 @@ write:
 	FSTPQ	(F4, F3), 0(R2)
 written:
 	MOVD	112(R7), R1
-	MOVD	8(R7), R0
+	MOVD	152(R7), R0
 	ADD	R1, R0, R0
-	MOVD	R0, 8(R7)
+	MOVD	R0, 152(R7)
 	MOVD	120(R7), R1
-	MOVD	16(R7), R0
+	MOVD	160(R7), R0
 	ADD	R1, R0, R0
-	MOVD	R0, 16(R7)
+	MOVD	R0, 160(R7)
 	MOVD	104(R7), R0
 	SUBS	$1, R0, R0
 	MOVD	R0, 104(R7)
@@ -535,6 +555,8 @@ tile:
 started:
 	MOVD	0(R7), R6
 	MOVD	8(R7), R5
+	MOVD	152(R7), R0
+	ADD	R0, R5, R5
 	MOVD	56(R7), R4
 	MOVD	64(R7), R3
 	MOVD	48(R7), R2
@@ -580,6 +602,8 @@ inner:
 	BNE	outer
 	MOVD	16(R7), R2
 	MOVD	24(R7), R1
+	MOVD	160(R7), R0
+	ADD	R0, R2, R2
 	MOVD	144(R7), R0
 	CMP	$0, R0
 	BNE	write
@@ -627,13 +651,13 @@ write:
 	FSTPQ	(F4, F3), 0(R2)
 written:
 	MOVD	112(R7), R1
-	MOVD	8(R7), R0
+	MOVD	152(R7), R0
 	ADD	R1, R0, R0
-	MOVD	R0, 8(R7)
+	MOVD	R0, 152(R7)
 	MOVD	120(R7), R1
-	MOVD	16(R7), R0
+	MOVD	160(R7), R0
 	ADD	R1, R0, R0
-	MOVD	R0, 16(R7)
+	MOVD	R0, 160(R7)
 	MOVD	104(R7), R0
 	SUBS	$1, R0, R0
 	MOVD	R0, 104(R7)
@@ -684,6 +708,8 @@ tile:
 started:
 	MOVD	0(R7), R6
 	MOVD	8(R7), R5
+	MOVD	152(R7), R0
+	ADD	R0, R5, R5
 	MOVD	56(R7), R4
 	MOVD	64(R7), R3
 	MOVD	48(R7), R2
@@ -732,6 +758,8 @@ inner:
 	BNE	outer
 	MOVD	16(R7), R2
 	MOVD	24(R7), R1
+	MOVD	160(R7), R0
+	ADD	R0, R2, R2
 	MOVD	144(R7), R0
 	CMP	$0, R0
 	BNE	write
@@ -786,13 +814,13 @@ write:
 	FSTPQ	(F4, F3), 0(R2)
 written:
 	MOVD	112(R7), R1
-	MOVD	8(R7), R0
+	MOVD	152(R7), R0
 	ADD	R1, R0, R0
-	MOVD	R0, 8(R7)
+	MOVD	R0, 152(R7)
 	MOVD	120(R7), R1
-	MOVD	16(R7), R0
+	MOVD	160(R7), R0
 	ADD	R1, R0, R0
-	MOVD	R0, 16(R7)
+	MOVD	R0, 160(R7)
 	MOVD	104(R7), R0
 	SUBS	$1, R0, R0
 	MOVD	R0, 104(R7)
@@ -848,6 +876,8 @@ tile:
 started:
 	MOVD	0(R7), R6
 	MOVD	8(R7), R5
+	MOVD	152(R7), R0
+	ADD	R0, R5, R5
 	MOVD	56(R7), R4
 	MOVD	64(R7), R3
 	MOVD	48(R7), R2
@@ -899,6 +929,8 @@ inner:
 	BNE	outer
 	MOVD	16(R7), R2
 	MOVD	24(R7), R1
+	MOVD	160(R7), R0
+	ADD	R0, R2, R2
 	MOVD	144(R7), R0
 	CMP	$0, R0
 	BNE	write
@@ -960,13 +992,13 @@ write:
 	FSTPQ	(F4, F3), 0(R2)
 written:
 	MOVD	112(R7), R1
-	MOVD	8(R7), R0
+	MOVD	152(R7), R0
 	ADD	R1, R0, R0
-	MOVD	R0, 8(R7)
+	MOVD	R0, 152(R7)
 	MOVD	120(R7), R1
-	MOVD	16(R7), R0
+	MOVD	160(R7), R0
 	ADD	R1, R0, R0
-	MOVD	R0, 16(R7)
+	MOVD	R0, 160(R7)
 	MOVD	104(R7), R0
 	SUBS	$1, R0, R0
 	MOVD	R0, 104(R7)
@@ -1027,6 +1059,8 @@ tile:
 started:
 	MOVD	0(R7), R6
 	MOVD	8(R7), R5
+	MOVD	152(R7), R0
+	ADD	R0, R5, R5
 	MOVD	56(R7), R4
 	MOVD	64(R7), R3
 	MOVD	48(R7), R2
@@ -1081,6 +1115,8 @@ inner:
 	BNE	outer
 	MOVD	16(R7), R2
 	MOVD	24(R7), R1
+	MOVD	160(R7), R0
+	ADD	R0, R2, R2
 	MOVD	144(R7), R0
 	CMP	$0, R0
 	BNE	write
@@ -1149,13 +1185,13 @@ write:
 	FSTPQ	(F4, F3), 0(R2)
 written:
 	MOVD	112(R7), R1
-	MOVD	8(R7), R0
+	MOVD	152(R7), R0
 	ADD	R1, R0, R0
-	MOVD	R0, 8(R7)
+	MOVD	R0, 152(R7)
 	MOVD	120(R7), R1
-	MOVD	16(R7), R0
+	MOVD	160(R7), R0
 	ADD	R1, R0, R0
-	MOVD	R0, 16(R7)
+	MOVD	R0, 160(R7)
 	MOVD	104(R7), R0
 	SUBS	$1, R0, R0
 	MOVD	R0, 104(R7)
@@ -1221,6 +1257,8 @@ tile:
 started:
 	MOVD	0(R7), R6
 	MOVD	8(R7), R5
+	MOVD	152(R7), R0
+	ADD	R0, R5, R5
 	MOVD	56(R7), R4
 	MOVD	64(R7), R3
 	MOVD	48(R7), R2
@@ -1278,6 +1316,8 @@ inner:
 	BNE	outer
 	MOVD	16(R7), R2
 	MOVD	24(R7), R1
+	MOVD	160(R7), R0
+	ADD	R0, R2, R2
 	MOVD	144(R7), R0
 	CMP	$0, R0
 	BNE	write
@@ -1353,13 +1393,13 @@ write:
 	FSTPQ	(F4, F3), 0(R2)
 written:
 	MOVD	112(R7), R1
-	MOVD	8(R7), R0
+	MOVD	152(R7), R0
 	ADD	R1, R0, R0
-	MOVD	R0, 8(R7)
+	MOVD	R0, 152(R7)
 	MOVD	120(R7), R1
-	MOVD	16(R7), R0
+	MOVD	160(R7), R0
 	ADD	R1, R0, R0
-	MOVD	R0, 16(R7)
+	MOVD	R0, 160(R7)
 	MOVD	104(R7), R0
 	SUBS	$1, R0, R0
 	MOVD	R0, 104(R7)
@@ -1430,6 +1470,8 @@ tile:
 started:
 	MOVD	0(R7), R6
 	MOVD	8(R7), R5
+	MOVD	152(R7), R0
+	ADD	R0, R5, R5
 	MOVD	56(R7), R4
 	MOVD	64(R7), R3
 	MOVD	48(R7), R2
@@ -1490,6 +1532,8 @@ inner:
 	BNE	outer
 	MOVD	16(R7), R2
 	MOVD	24(R7), R1
+	MOVD	160(R7), R0
+	ADD	R0, R2, R2
 	MOVD	144(R7), R0
 	CMP	$0, R0
 	BNE	write
@@ -1572,13 +1616,13 @@ write:
 	FSTPQ	(F4, F3), 0(R2)
 written:
 	MOVD	112(R7), R1
-	MOVD	8(R7), R0
+	MOVD	152(R7), R0
 	ADD	R1, R0, R0
-	MOVD	R0, 8(R7)
+	MOVD	R0, 152(R7)
 	MOVD	120(R7), R1
-	MOVD	16(R7), R0
+	MOVD	160(R7), R0
 	ADD	R1, R0, R0
-	MOVD	R0, 16(R7)
+	MOVD	R0, 160(R7)
 	MOVD	104(R7), R0
 	SUBS	$1, R0, R0
 	MOVD	R0, 104(R7)
@@ -1654,6 +1698,8 @@ tile:
 started:
 	MOVD	0(R7), R6
 	MOVD	8(R7), R5
+	MOVD	152(R7), R0
+	ADD	R0, R5, R5
 	MOVD	56(R7), R4
 	MOVD	64(R7), R3
 	MOVD	48(R7), R2
@@ -1717,6 +1763,8 @@ inner:
 	BNE	outer
 	MOVD	16(R7), R2
 	MOVD	24(R7), R1
+	MOVD	160(R7), R0
+	ADD	R0, R2, R2
 	MOVD	144(R7), R0
 	CMP	$0, R0
 	BNE	write
@@ -1806,13 +1854,13 @@ write:
 	FSTPQ	(F4, F3), 0(R2)
 written:
 	MOVD	112(R7), R1
-	MOVD	8(R7), R0
+	MOVD	152(R7), R0
 	ADD	R1, R0, R0
-	MOVD	R0, 8(R7)
+	MOVD	R0, 152(R7)
 	MOVD	120(R7), R1
-	MOVD	16(R7), R0
+	MOVD	160(R7), R0
 	ADD	R1, R0, R0
-	MOVD	R0, 16(R7)
+	MOVD	R0, 160(R7)
 	MOVD	104(R7), R0
 	SUBS	$1, R0, R0
 	MOVD	R0, 104(R7)

@@ -19,6 +19,7 @@ tile:
 started:
 	MOVQ (AX), BX
 	MOVQ 8(AX), SI
+	ADDQ 152(AX), SI
 	MOVQ 56(AX), DI
 	MOVQ 64(AX), R8
 	MOVQ 48(AX), R11
@@ -48,6 +49,7 @@ inner:
 	JNZ           outer
 	MOVQ          16(AX), BX
 	MOVQ          24(AX), SI
+	ADDQ          160(AX), BX
 	CMPQ          144(AX), $0x00
 	JNE           write
 	VMOVUPS       (BX), Y3
@@ -63,9 +65,9 @@ write:
 
 written:
 	MOVQ 112(AX), BX
-	ADDQ BX, 8(AX)
+	ADDQ BX, 152(AX)
 	MOVQ 120(AX), BX
-	ADDQ BX, 16(AX)
+	ADDQ BX, 160(AX)
 	DECQ 104(AX)
 	JG   tile
 	VZEROUPPER
@@ -90,6 +92,7 @@ tile:
 started:
 	MOVQ (AX), BX
 	MOVQ 8(AX), SI
+	ADDQ 152(AX), SI
 	MOVQ 56(AX), DI
 	MOVQ 64(AX), R8
 	MOVQ 48(AX), R11
@@ -121,6 +124,7 @@ inner:
 	JNZ           outer
 	MOVQ          16(AX), BX
 	MOVQ          24(AX), SI
+	ADDQ          160(AX), BX
 	CMPQ          144(AX), $0x00
 	JNE           write
 	VMOVUPS       (BX), Y4
@@ -145,9 +149,9 @@ write:
 
 written:
 	MOVQ 112(AX), BX
-	ADDQ BX, 8(AX)
+	ADDQ BX, 152(AX)
 	MOVQ 120(AX), BX
-	ADDQ BX, 16(AX)
+	ADDQ BX, 160(AX)
 	DECQ 104(AX)
 	JG   tile
 	VZEROUPPER
@@ -174,6 +178,7 @@ tile:
 started:
 	MOVQ (AX), BX
 	MOVQ 8(AX), SI
+	ADDQ 152(AX), SI
 	MOVQ 56(AX), DI
 	MOVQ 64(AX), R8
 	MOVQ 48(AX), R11
@@ -207,6 +212,7 @@ inner:
 	JNZ           outer
 	MOVQ          16(AX), BX
 	MOVQ          24(AX), SI
+	ADDQ          160(AX), BX
 	CMPQ          144(AX), $0x00
 	JNE           write
 	VMOVUPS       (BX), Y5
@@ -240,9 +246,9 @@ write:
 
 written:
 	MOVQ 112(AX), BX
-	ADDQ BX, 8(AX)
+	ADDQ BX, 152(AX)
 	MOVQ 120(AX), BX
-	ADDQ BX, 16(AX)
+	ADDQ BX, 160(AX)
 	DECQ 104(AX)
 	JG   tile
 	VZEROUPPER
@@ -271,6 +277,7 @@ tile:
 started:
 	MOVQ (AX), BX
 	MOVQ 8(AX), SI
+	ADDQ 152(AX), SI
 	MOVQ 56(AX), DI
 	MOVQ 64(AX), R8
 	MOVQ 48(AX), R11
@@ -306,6 +313,7 @@ inner:
 	JNZ           outer
 	MOVQ          16(AX), BX
 	MOVQ          24(AX), SI
+	ADDQ          160(AX), BX
 	CMPQ          144(AX), $0x00
 	JNE           write
 	VMOVUPS       (BX), Y6
@@ -348,9 +356,9 @@ write:
 
 written:
 	MOVQ 112(AX), BX
-	ADDQ BX, 8(AX)
+	ADDQ BX, 152(AX)
 	MOVQ 120(AX), BX
-	ADDQ BX, 16(AX)
+	ADDQ BX, 160(AX)
 	DECQ 104(AX)
 	JG   tile
 	VZEROUPPER
@@ -381,6 +389,7 @@ tile:
 started:
 	MOVQ (AX), BX
 	MOVQ 8(AX), SI
+	ADDQ 152(AX), SI
 	MOVQ 56(AX), DI
 	MOVQ 64(AX), R8
 	MOVQ 48(AX), R11
@@ -418,6 +427,7 @@ inner:
 	JNZ           outer
 	MOVQ          16(AX), BX
 	MOVQ          24(AX), SI
+	ADDQ          160(AX), BX
 	CMPQ          144(AX), $0x00
 	JNE           write
 	VMOVUPS       (BX), Y7
@@ -469,9 +479,9 @@ write:
 
 written:
 	MOVQ 112(AX), BX
-	ADDQ BX, 8(AX)
+	ADDQ BX, 152(AX)
 	MOVQ 120(AX), BX
-	ADDQ BX, 16(AX)
+	ADDQ BX, 160(AX)
 	DECQ 104(AX)
 	JG   tile
 	VZEROUPPER
@@ -504,6 +514,7 @@ tile:
 started:
 	MOVQ (AX), BX
 	MOVQ 8(AX), SI
+	ADDQ 152(AX), SI
 	MOVQ 56(AX), DI
 	MOVQ 64(AX), R8
 	MOVQ 48(AX), R11
@@ -543,6 +554,7 @@ inner:
 	JNZ           outer
 	MOVQ          16(AX), BX
 	MOVQ          24(AX), SI
+	ADDQ          160(AX), BX
 	CMPQ          144(AX), $0x00
 	JNE           write
 	VMOVUPS       (BX), Y8
@@ -603,9 +615,9 @@ write:
 
 written:
 	MOVQ 112(AX), BX
-	ADDQ BX, 8(AX)
+	ADDQ BX, 152(AX)
 	MOVQ 120(AX), BX
-	ADDQ BX, 16(AX)
+	ADDQ BX, 160(AX)
 	DECQ 104(AX)
 	JG   tile
 	VZEROUPPER
@@ -640,6 +652,7 @@ tile:
 started:
 	MOVQ (AX), BX
 	MOVQ 8(AX), SI
+	ADDQ 152(AX), SI
 	MOVQ 56(AX), DI
 	MOVQ 64(AX), R8
 	MOVQ 48(AX), R11
@@ -681,6 +694,7 @@ inner:
 	JNZ           outer
 	MOVQ          16(AX), BX
 	MOVQ          24(AX), SI
+	ADDQ          160(AX), BX
 	CMPQ          144(AX), $0x00
 	JNE           write
 	VMOVUPS       (BX), Y9
@@ -750,9 +764,9 @@ write:
 
 written:
 	MOVQ 112(AX), BX
-	ADDQ BX, 8(AX)
+	ADDQ BX, 152(AX)
 	MOVQ 120(AX), BX
-	ADDQ BX, 16(AX)
+	ADDQ BX, 160(AX)
 	DECQ 104(AX)
 	JG   tile
 	VZEROUPPER
@@ -789,6 +803,7 @@ tile:
 started:
 	MOVQ (AX), BX
 	MOVQ 8(AX), SI
+	ADDQ 152(AX), SI
 	MOVQ 56(AX), DI
 	MOVQ 64(AX), R8
 	MOVQ 48(AX), R11
@@ -832,6 +847,7 @@ inner:
 	JNZ           outer
 	MOVQ          16(AX), BX
 	MOVQ          24(AX), SI
+	ADDQ          160(AX), BX
 	CMPQ          144(AX), $0x00
 	JNE           write
 	VMOVUPS       (BX), Y10
@@ -910,9 +926,9 @@ write:
 
 written:
 	MOVQ 112(AX), BX
-	ADDQ BX, 8(AX)
+	ADDQ BX, 152(AX)
 	MOVQ 120(AX), BX
-	ADDQ BX, 16(AX)
+	ADDQ BX, 160(AX)
 	DECQ 104(AX)
 	JG   tile
 	VZEROUPPER
@@ -951,6 +967,7 @@ tile:
 started:
 	MOVQ (AX), BX
 	MOVQ 8(AX), SI
+	ADDQ 152(AX), SI
 	MOVQ 56(AX), DI
 	MOVQ 64(AX), R8
 	MOVQ 48(AX), R11
@@ -996,6 +1013,7 @@ inner:
 	JNZ           outer
 	MOVQ          16(AX), BX
 	MOVQ          24(AX), SI
+	ADDQ          160(AX), BX
 	CMPQ          144(AX), $0x00
 	JNE           write
 	VMOVUPS       (BX), Y11
@@ -1083,9 +1101,9 @@ write:
 
 written:
 	MOVQ 112(AX), BX
-	ADDQ BX, 8(AX)
+	ADDQ BX, 152(AX)
 	MOVQ 120(AX), BX
-	ADDQ BX, 16(AX)
+	ADDQ BX, 160(AX)
 	DECQ 104(AX)
 	JG   tile
 	VZEROUPPER
@@ -1126,6 +1144,7 @@ tile:
 started:
 	MOVQ (AX), BX
 	MOVQ 8(AX), SI
+	ADDQ 152(AX), SI
 	MOVQ 56(AX), DI
 	MOVQ 64(AX), R8
 	MOVQ 48(AX), R11
@@ -1173,6 +1192,7 @@ inner:
 	JNZ           outer
 	MOVQ          16(AX), BX
 	MOVQ          24(AX), SI
+	ADDQ          160(AX), BX
 	CMPQ          144(AX), $0x00
 	JNE           write
 	VMOVUPS       (BX), Y12
@@ -1269,9 +1289,9 @@ write:
 
 written:
 	MOVQ 112(AX), BX
-	ADDQ BX, 8(AX)
+	ADDQ BX, 152(AX)
 	MOVQ 120(AX), BX
-	ADDQ BX, 16(AX)
+	ADDQ BX, 160(AX)
 	DECQ 104(AX)
 	JG   tile
 	VZEROUPPER
@@ -1314,6 +1334,7 @@ tile:
 started:
 	MOVQ (AX), BX
 	MOVQ 8(AX), SI
+	ADDQ 152(AX), SI
 	MOVQ 56(AX), DI
 	MOVQ 64(AX), R8
 	MOVQ 48(AX), R11
@@ -1363,6 +1384,7 @@ inner:
 	JNZ           outer
 	MOVQ          16(AX), BX
 	MOVQ          24(AX), SI
+	ADDQ          160(AX), BX
 	CMPQ          144(AX), $0x00
 	JNE           write
 	VMOVUPS       (BX), Y13
@@ -1468,9 +1490,9 @@ write:
 
 written:
 	MOVQ 112(AX), BX
-	ADDQ BX, 8(AX)
+	ADDQ BX, 152(AX)
 	MOVQ 120(AX), BX
-	ADDQ BX, 16(AX)
+	ADDQ BX, 160(AX)
 	DECQ 104(AX)
 	JG   tile
 	VZEROUPPER
@@ -1515,6 +1537,7 @@ tile:
 started:
 	MOVQ (AX), BX
 	MOVQ 8(AX), SI
+	ADDQ 152(AX), SI
 	MOVQ 56(AX), DI
 	MOVQ 64(AX), R8
 	MOVQ 48(AX), R11
@@ -1566,6 +1589,7 @@ inner:
 	JNZ           outer
 	MOVQ          16(AX), BX
 	MOVQ          24(AX), SI
+	ADDQ          160(AX), BX
 	CMPQ          144(AX), $0x00
 	JNE           write
 	VMOVUPS       (BX), Y14
@@ -1680,9 +1704,9 @@ write:
 
 written:
 	MOVQ 112(AX), BX
-	ADDQ BX, 8(AX)
+	ADDQ BX, 152(AX)
 	MOVQ 120(AX), BX
-	ADDQ BX, 16(AX)
+	ADDQ BX, 160(AX)
 	DECQ 104(AX)
 	JG   tile
 	VZEROUPPER

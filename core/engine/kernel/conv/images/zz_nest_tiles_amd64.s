@@ -25,6 +25,7 @@ started:
 	LEAQ (CX)(CX*2), DX
 	MOVQ (AX), BX
 	MOVQ 8(AX), SI
+	ADDQ 152(AX), SI
 	MOVQ 56(AX), DI
 	MOVQ 64(AX), R8
 	MOVQ 48(AX), R11
@@ -59,6 +60,7 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
+	ADDQ         160(AX), CX
 	CMPQ         144(AX), $0x00
 	JNE          write0
 	VMOVUPS      (CX), Y4
@@ -71,11 +73,12 @@ write0:
 
 written0:
 	MOVQ    112(AX), CX
-	ADDQ    CX, 8(AX)
+	ADDQ    CX, 152(AX)
 	MOVQ    120(AX), CX
-	ADDQ    CX, 16(AX)
+	ADDQ    CX, 160(AX)
 	MOVQ    16(AX), CX
 	MOVQ    24(AX), DX
+	ADDQ    160(AX), CX
 	CMPQ    144(AX), $0x00
 	JNE     write1
 	VMOVUPS (CX), Y0
@@ -88,11 +91,12 @@ write1:
 
 written1:
 	MOVQ    112(AX), CX
-	ADDQ    CX, 8(AX)
+	ADDQ    CX, 152(AX)
 	MOVQ    120(AX), CX
-	ADDQ    CX, 16(AX)
+	ADDQ    CX, 160(AX)
 	MOVQ    16(AX), CX
 	MOVQ    24(AX), DX
+	ADDQ    160(AX), CX
 	CMPQ    144(AX), $0x00
 	JNE     write2
 	VMOVUPS (CX), Y0
@@ -105,11 +109,12 @@ write2:
 
 written2:
 	MOVQ    112(AX), CX
-	ADDQ    CX, 8(AX)
+	ADDQ    CX, 152(AX)
 	MOVQ    120(AX), CX
-	ADDQ    CX, 16(AX)
+	ADDQ    CX, 160(AX)
 	MOVQ    16(AX), CX
 	MOVQ    24(AX), DX
+	ADDQ    160(AX), CX
 	CMPQ    144(AX), $0x00
 	JNE     write3
 	VMOVUPS (CX), Y0
@@ -122,9 +127,9 @@ write3:
 
 written3:
 	MOVQ 112(AX), CX
-	ADDQ CX, 8(AX)
+	ADDQ CX, 152(AX)
 	MOVQ 120(AX), CX
-	ADDQ CX, 16(AX)
+	ADDQ CX, 160(AX)
 	SUBQ $0x04, 104(AX)
 	CMPQ 104(AX), $0x04
 	JGE  tile
@@ -162,6 +167,7 @@ started:
 	LEAQ (CX)(CX*2), DX
 	MOVQ (AX), BX
 	MOVQ 8(AX), SI
+	ADDQ 152(AX), SI
 	MOVQ 56(AX), DI
 	MOVQ 64(AX), R8
 	MOVQ 48(AX), R11
@@ -201,6 +207,7 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
+	ADDQ         160(AX), CX
 	CMPQ         144(AX), $0x00
 	JNE          write0
 	VMOVUPS      (CX), Y8
@@ -219,11 +226,12 @@ write0:
 
 written0:
 	MOVQ    112(AX), CX
-	ADDQ    CX, 8(AX)
+	ADDQ    CX, 152(AX)
 	MOVQ    120(AX), CX
-	ADDQ    CX, 16(AX)
+	ADDQ    CX, 160(AX)
 	MOVQ    16(AX), CX
 	MOVQ    24(AX), DX
+	ADDQ    160(AX), CX
 	CMPQ    144(AX), $0x00
 	JNE     write1
 	VMOVUPS (CX), Y0
@@ -242,11 +250,12 @@ write1:
 
 written1:
 	MOVQ    112(AX), CX
-	ADDQ    CX, 8(AX)
+	ADDQ    CX, 152(AX)
 	MOVQ    120(AX), CX
-	ADDQ    CX, 16(AX)
+	ADDQ    CX, 160(AX)
 	MOVQ    16(AX), CX
 	MOVQ    24(AX), DX
+	ADDQ    160(AX), CX
 	CMPQ    144(AX), $0x00
 	JNE     write2
 	VMOVUPS (CX), Y0
@@ -265,11 +274,12 @@ write2:
 
 written2:
 	MOVQ    112(AX), CX
-	ADDQ    CX, 8(AX)
+	ADDQ    CX, 152(AX)
 	MOVQ    120(AX), CX
-	ADDQ    CX, 16(AX)
+	ADDQ    CX, 160(AX)
 	MOVQ    16(AX), CX
 	MOVQ    24(AX), DX
+	ADDQ    160(AX), CX
 	CMPQ    144(AX), $0x00
 	JNE     write3
 	VMOVUPS (CX), Y0
@@ -288,9 +298,9 @@ write3:
 
 written3:
 	MOVQ 112(AX), CX
-	ADDQ CX, 8(AX)
+	ADDQ CX, 152(AX)
 	MOVQ 120(AX), CX
-	ADDQ CX, 16(AX)
+	ADDQ CX, 160(AX)
 	SUBQ $0x04, 104(AX)
 	CMPQ 104(AX), $0x04
 	JGE  tile
@@ -330,6 +340,7 @@ started:
 	LEAQ (CX)(CX*2), DX
 	MOVQ (AX), DX
 	MOVQ 8(AX), BX
+	ADDQ 152(AX), BX
 	MOVQ 56(AX), SI
 	MOVQ 64(AX), DI
 	MOVQ 48(AX), R10
@@ -370,6 +381,7 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
+	ADDQ         160(AX), CX
 	CMPQ         144(AX), $0x00
 	JNE          write0
 	VMOVUPS      (CX), Y9
@@ -394,11 +406,12 @@ write0:
 
 written0:
 	MOVQ    112(AX), CX
-	ADDQ    CX, 8(AX)
+	ADDQ    CX, 152(AX)
 	MOVQ    120(AX), CX
-	ADDQ    CX, 16(AX)
+	ADDQ    CX, 160(AX)
 	MOVQ    16(AX), CX
 	MOVQ    24(AX), DX
+	ADDQ    160(AX), CX
 	CMPQ    144(AX), $0x00
 	JNE     write1
 	VMOVUPS (CX), Y0
@@ -423,11 +436,12 @@ write1:
 
 written1:
 	MOVQ    112(AX), CX
-	ADDQ    CX, 8(AX)
+	ADDQ    CX, 152(AX)
 	MOVQ    120(AX), CX
-	ADDQ    CX, 16(AX)
+	ADDQ    CX, 160(AX)
 	MOVQ    16(AX), CX
 	MOVQ    24(AX), DX
+	ADDQ    160(AX), CX
 	CMPQ    144(AX), $0x00
 	JNE     write2
 	VMOVUPS (CX), Y0
@@ -452,9 +466,9 @@ write2:
 
 written2:
 	MOVQ 112(AX), CX
-	ADDQ CX, 8(AX)
+	ADDQ CX, 152(AX)
 	MOVQ 120(AX), CX
-	ADDQ CX, 16(AX)
+	ADDQ CX, 160(AX)
 	SUBQ $0x03, 104(AX)
 	CMPQ 104(AX), $0x03
 	JGE  tile
@@ -492,6 +506,7 @@ started:
 	LEAQ (CX)(CX*2), DX
 	MOVQ (AX), DX
 	MOVQ 8(AX), BX
+	ADDQ 152(AX), BX
 	MOVQ 56(AX), SI
 	MOVQ 64(AX), DI
 	MOVQ 48(AX), R10
@@ -531,6 +546,7 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
+	ADDQ         160(AX), CX
 	CMPQ         144(AX), $0x00
 	JNE          write0
 	VMOVUPS      (CX), Y8
@@ -561,11 +577,12 @@ write0:
 
 written0:
 	MOVQ    112(AX), CX
-	ADDQ    CX, 8(AX)
+	ADDQ    CX, 152(AX)
 	MOVQ    120(AX), CX
-	ADDQ    CX, 16(AX)
+	ADDQ    CX, 160(AX)
 	MOVQ    16(AX), CX
 	MOVQ    24(AX), DX
+	ADDQ    160(AX), CX
 	CMPQ    144(AX), $0x00
 	JNE     write1
 	VMOVUPS (CX), Y0
@@ -596,9 +613,9 @@ write1:
 
 written1:
 	MOVQ 112(AX), CX
-	ADDQ CX, 8(AX)
+	ADDQ CX, 152(AX)
 	MOVQ 120(AX), CX
-	ADDQ CX, 16(AX)
+	ADDQ CX, 160(AX)
 	SUBQ $0x02, 104(AX)
 	CMPQ 104(AX), $0x02
 	JGE  tile
@@ -640,6 +657,7 @@ started:
 	LEAQ (CX)(CX*2), DX
 	MOVQ (AX), DX
 	MOVQ 8(AX), BX
+	ADDQ 152(AX), BX
 	MOVQ 56(AX), SI
 	MOVQ 64(AX), DI
 	MOVQ 48(AX), R10
@@ -682,6 +700,7 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
+	ADDQ         160(AX), CX
 	CMPQ         144(AX), $0x00
 	JNE          write0
 	VMOVUPS      (CX), Y10
@@ -718,11 +737,12 @@ write0:
 
 written0:
 	MOVQ    112(AX), CX
-	ADDQ    CX, 8(AX)
+	ADDQ    CX, 152(AX)
 	MOVQ    120(AX), CX
-	ADDQ    CX, 16(AX)
+	ADDQ    CX, 160(AX)
 	MOVQ    16(AX), CX
 	MOVQ    24(AX), DX
+	ADDQ    160(AX), CX
 	CMPQ    144(AX), $0x00
 	JNE     write1
 	VMOVUPS (CX), Y0
@@ -759,9 +779,9 @@ write1:
 
 written1:
 	MOVQ 112(AX), CX
-	ADDQ CX, 8(AX)
+	ADDQ CX, 152(AX)
 	MOVQ 120(AX), CX
-	ADDQ CX, 16(AX)
+	ADDQ CX, 160(AX)
 	SUBQ $0x02, 104(AX)
 	CMPQ 104(AX), $0x02
 	JGE  tile
@@ -807,6 +827,7 @@ started:
 	LEAQ (CX)(CX*2), DX
 	MOVQ (AX), DX
 	MOVQ 8(AX), BX
+	ADDQ 152(AX), BX
 	MOVQ 56(AX), SI
 	MOVQ 64(AX), DI
 	MOVQ 48(AX), R10
@@ -852,6 +873,7 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
+	ADDQ         160(AX), CX
 	CMPQ         144(AX), $0x00
 	JNE          write0
 	VMOVUPS      (CX), Y12
@@ -894,11 +916,12 @@ write0:
 
 written0:
 	MOVQ    112(AX), CX
-	ADDQ    CX, 8(AX)
+	ADDQ    CX, 152(AX)
 	MOVQ    120(AX), CX
-	ADDQ    CX, 16(AX)
+	ADDQ    CX, 160(AX)
 	MOVQ    16(AX), CX
 	MOVQ    24(AX), DX
+	ADDQ    160(AX), CX
 	CMPQ    144(AX), $0x00
 	JNE     write1
 	VMOVUPS (CX), Y0
@@ -941,9 +964,9 @@ write1:
 
 written1:
 	MOVQ 112(AX), CX
-	ADDQ CX, 8(AX)
+	ADDQ CX, 152(AX)
 	MOVQ 120(AX), CX
-	ADDQ CX, 16(AX)
+	ADDQ CX, 160(AX)
 	SUBQ $0x02, 104(AX)
 	CMPQ 104(AX), $0x02
 	JGE  tile
@@ -973,6 +996,7 @@ started:
 	LEAQ (CX)(CX*2), DX
 	MOVQ (AX), BX
 	MOVQ 8(AX), SI
+	ADDQ 152(AX), SI
 	MOVQ 56(AX), DI
 	MOVQ 64(AX), R8
 	MOVQ 48(AX), R11
@@ -1007,6 +1031,7 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
+	ADDQ         160(AX), CX
 	CMPQ         144(AX), $0x00
 	JNE          write0
 	VMOVUPS      (CX), Z4
@@ -1019,11 +1044,12 @@ write0:
 
 written0:
 	MOVQ    112(AX), CX
-	ADDQ    CX, 8(AX)
+	ADDQ    CX, 152(AX)
 	MOVQ    120(AX), CX
-	ADDQ    CX, 16(AX)
+	ADDQ    CX, 160(AX)
 	MOVQ    16(AX), CX
 	MOVQ    24(AX), DX
+	ADDQ    160(AX), CX
 	CMPQ    144(AX), $0x00
 	JNE     write1
 	VMOVUPS (CX), Z4
@@ -1036,11 +1062,12 @@ write1:
 
 written1:
 	MOVQ    112(AX), CX
-	ADDQ    CX, 8(AX)
+	ADDQ    CX, 152(AX)
 	MOVQ    120(AX), CX
-	ADDQ    CX, 16(AX)
+	ADDQ    CX, 160(AX)
 	MOVQ    16(AX), CX
 	MOVQ    24(AX), DX
+	ADDQ    160(AX), CX
 	CMPQ    144(AX), $0x00
 	JNE     write2
 	VMOVUPS (CX), Z4
@@ -1053,11 +1080,12 @@ write2:
 
 written2:
 	MOVQ    112(AX), CX
-	ADDQ    CX, 8(AX)
+	ADDQ    CX, 152(AX)
 	MOVQ    120(AX), CX
-	ADDQ    CX, 16(AX)
+	ADDQ    CX, 160(AX)
 	MOVQ    16(AX), CX
 	MOVQ    24(AX), DX
+	ADDQ    160(AX), CX
 	CMPQ    144(AX), $0x00
 	JNE     write3
 	VMOVUPS (CX), Z4
@@ -1070,9 +1098,9 @@ write3:
 
 written3:
 	MOVQ 112(AX), CX
-	ADDQ CX, 8(AX)
+	ADDQ CX, 152(AX)
 	MOVQ 120(AX), CX
-	ADDQ CX, 16(AX)
+	ADDQ CX, 160(AX)
 	SUBQ $0x04, 104(AX)
 	CMPQ 104(AX), $0x04
 	JGE  tile
@@ -1110,6 +1138,7 @@ started:
 	LEAQ (CX)(CX*2), DX
 	MOVQ (AX), BX
 	MOVQ 8(AX), SI
+	ADDQ 152(AX), SI
 	MOVQ 56(AX), DI
 	MOVQ 64(AX), R8
 	MOVQ 48(AX), R11
@@ -1149,6 +1178,7 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
+	ADDQ         160(AX), CX
 	CMPQ         144(AX), $0x00
 	JNE          write0
 	VMOVUPS      (CX), Z8
@@ -1167,11 +1197,12 @@ write0:
 
 written0:
 	MOVQ    112(AX), CX
-	ADDQ    CX, 8(AX)
+	ADDQ    CX, 152(AX)
 	MOVQ    120(AX), CX
-	ADDQ    CX, 16(AX)
+	ADDQ    CX, 160(AX)
 	MOVQ    16(AX), CX
 	MOVQ    24(AX), DX
+	ADDQ    160(AX), CX
 	CMPQ    144(AX), $0x00
 	JNE     write1
 	VMOVUPS (CX), Z8
@@ -1190,11 +1221,12 @@ write1:
 
 written1:
 	MOVQ    112(AX), CX
-	ADDQ    CX, 8(AX)
+	ADDQ    CX, 152(AX)
 	MOVQ    120(AX), CX
-	ADDQ    CX, 16(AX)
+	ADDQ    CX, 160(AX)
 	MOVQ    16(AX), CX
 	MOVQ    24(AX), DX
+	ADDQ    160(AX), CX
 	CMPQ    144(AX), $0x00
 	JNE     write2
 	VMOVUPS (CX), Z8
@@ -1213,11 +1245,12 @@ write2:
 
 written2:
 	MOVQ    112(AX), CX
-	ADDQ    CX, 8(AX)
+	ADDQ    CX, 152(AX)
 	MOVQ    120(AX), CX
-	ADDQ    CX, 16(AX)
+	ADDQ    CX, 160(AX)
 	MOVQ    16(AX), CX
 	MOVQ    24(AX), DX
+	ADDQ    160(AX), CX
 	CMPQ    144(AX), $0x00
 	JNE     write3
 	VMOVUPS (CX), Z8
@@ -1236,9 +1269,9 @@ write3:
 
 written3:
 	MOVQ 112(AX), CX
-	ADDQ CX, 8(AX)
+	ADDQ CX, 152(AX)
 	MOVQ 120(AX), CX
-	ADDQ CX, 16(AX)
+	ADDQ CX, 160(AX)
 	SUBQ $0x04, 104(AX)
 	CMPQ 104(AX), $0x04
 	JGE  tile
@@ -1278,6 +1311,7 @@ started:
 	LEAQ (CX)(CX*2), DX
 	MOVQ (AX), DX
 	MOVQ 8(AX), BX
+	ADDQ 152(AX), BX
 	MOVQ 56(AX), SI
 	MOVQ 64(AX), DI
 	MOVQ 48(AX), R10
@@ -1318,6 +1352,7 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
+	ADDQ         160(AX), CX
 	CMPQ         144(AX), $0x00
 	JNE          write0
 	VMOVUPS      (CX), Z9
@@ -1342,11 +1377,12 @@ write0:
 
 written0:
 	MOVQ    112(AX), CX
-	ADDQ    CX, 8(AX)
+	ADDQ    CX, 152(AX)
 	MOVQ    120(AX), CX
-	ADDQ    CX, 16(AX)
+	ADDQ    CX, 160(AX)
 	MOVQ    16(AX), CX
 	MOVQ    24(AX), DX
+	ADDQ    160(AX), CX
 	CMPQ    144(AX), $0x00
 	JNE     write1
 	VMOVUPS (CX), Z9
@@ -1371,11 +1407,12 @@ write1:
 
 written1:
 	MOVQ    112(AX), CX
-	ADDQ    CX, 8(AX)
+	ADDQ    CX, 152(AX)
 	MOVQ    120(AX), CX
-	ADDQ    CX, 16(AX)
+	ADDQ    CX, 160(AX)
 	MOVQ    16(AX), CX
 	MOVQ    24(AX), DX
+	ADDQ    160(AX), CX
 	CMPQ    144(AX), $0x00
 	JNE     write2
 	VMOVUPS (CX), Z9
@@ -1400,9 +1437,9 @@ write2:
 
 written2:
 	MOVQ 112(AX), CX
-	ADDQ CX, 8(AX)
+	ADDQ CX, 152(AX)
 	MOVQ 120(AX), CX
-	ADDQ CX, 16(AX)
+	ADDQ CX, 160(AX)
 	SUBQ $0x03, 104(AX)
 	CMPQ 104(AX), $0x03
 	JGE  tile
@@ -1440,6 +1477,7 @@ started:
 	LEAQ (CX)(CX*2), DX
 	MOVQ (AX), DX
 	MOVQ 8(AX), BX
+	ADDQ 152(AX), BX
 	MOVQ 56(AX), SI
 	MOVQ 64(AX), DI
 	MOVQ 48(AX), R10
@@ -1479,6 +1517,7 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
+	ADDQ         160(AX), CX
 	CMPQ         144(AX), $0x00
 	JNE          write0
 	VMOVUPS      (CX), Z8
@@ -1509,11 +1548,12 @@ write0:
 
 written0:
 	MOVQ    112(AX), CX
-	ADDQ    CX, 8(AX)
+	ADDQ    CX, 152(AX)
 	MOVQ    120(AX), CX
-	ADDQ    CX, 16(AX)
+	ADDQ    CX, 160(AX)
 	MOVQ    16(AX), CX
 	MOVQ    24(AX), DX
+	ADDQ    160(AX), CX
 	CMPQ    144(AX), $0x00
 	JNE     write1
 	VMOVUPS (CX), Z8
@@ -1544,9 +1584,9 @@ write1:
 
 written1:
 	MOVQ 112(AX), CX
-	ADDQ CX, 8(AX)
+	ADDQ CX, 152(AX)
 	MOVQ 120(AX), CX
-	ADDQ CX, 16(AX)
+	ADDQ CX, 160(AX)
 	SUBQ $0x02, 104(AX)
 	CMPQ 104(AX), $0x02
 	JGE  tile
@@ -1588,6 +1628,7 @@ started:
 	LEAQ (CX)(CX*2), DX
 	MOVQ (AX), DX
 	MOVQ 8(AX), BX
+	ADDQ 152(AX), BX
 	MOVQ 56(AX), SI
 	MOVQ 64(AX), DI
 	MOVQ 48(AX), R10
@@ -1630,6 +1671,7 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
+	ADDQ         160(AX), CX
 	CMPQ         144(AX), $0x00
 	JNE          write0
 	VMOVUPS      (CX), Z10
@@ -1666,11 +1708,12 @@ write0:
 
 written0:
 	MOVQ    112(AX), CX
-	ADDQ    CX, 8(AX)
+	ADDQ    CX, 152(AX)
 	MOVQ    120(AX), CX
-	ADDQ    CX, 16(AX)
+	ADDQ    CX, 160(AX)
 	MOVQ    16(AX), CX
 	MOVQ    24(AX), DX
+	ADDQ    160(AX), CX
 	CMPQ    144(AX), $0x00
 	JNE     write1
 	VMOVUPS (CX), Z10
@@ -1707,9 +1750,9 @@ write1:
 
 written1:
 	MOVQ 112(AX), CX
-	ADDQ CX, 8(AX)
+	ADDQ CX, 152(AX)
 	MOVQ 120(AX), CX
-	ADDQ CX, 16(AX)
+	ADDQ CX, 160(AX)
 	SUBQ $0x02, 104(AX)
 	CMPQ 104(AX), $0x02
 	JGE  tile
@@ -1755,6 +1798,7 @@ started:
 	LEAQ (CX)(CX*2), DX
 	MOVQ (AX), DX
 	MOVQ 8(AX), BX
+	ADDQ 152(AX), BX
 	MOVQ 56(AX), SI
 	MOVQ 64(AX), DI
 	MOVQ 48(AX), R10
@@ -1800,6 +1844,7 @@ inner:
 	JNZ          outer
 	MOVQ         16(AX), CX
 	MOVQ         24(AX), DX
+	ADDQ         160(AX), CX
 	CMPQ         144(AX), $0x00
 	JNE          write0
 	VMOVUPS      (CX), Z12
@@ -1842,11 +1887,12 @@ write0:
 
 written0:
 	MOVQ    112(AX), CX
-	ADDQ    CX, 8(AX)
+	ADDQ    CX, 152(AX)
 	MOVQ    120(AX), CX
-	ADDQ    CX, 16(AX)
+	ADDQ    CX, 160(AX)
 	MOVQ    16(AX), CX
 	MOVQ    24(AX), DX
+	ADDQ    160(AX), CX
 	CMPQ    144(AX), $0x00
 	JNE     write1
 	VMOVUPS (CX), Z12
@@ -1889,9 +1935,9 @@ write1:
 
 written1:
 	MOVQ 112(AX), CX
-	ADDQ CX, 8(AX)
+	ADDQ CX, 152(AX)
 	MOVQ 120(AX), CX
-	ADDQ CX, 16(AX)
+	ADDQ CX, 160(AX)
 	SUBQ $0x02, 104(AX)
 	CMPQ 104(AX), $0x02
 	JGE  tile

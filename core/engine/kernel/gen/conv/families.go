@@ -77,6 +77,7 @@ var Layouts = []isa.Layout{
 		{Name: "a", Offset: ntA}, {Name: "b", Offset: ntB}, {Name: "c", Offset: ntC}, {Name: "ldc", Offset: ntLdc}, {Name: "inner", Offset: ntInner}, {Name: "middle", Offset: ntMiddle}, {Name: "outer", Offset: ntOuter},
 		{Name: "aInner", Offset: ntAInner}, {Name: "bInner", Offset: ntBInner}, {Name: "aMiddle", Offset: ntAMiddle}, {Name: "bMiddle", Offset: ntBMiddle}, {Name: "aOuter", Offset: ntAOuter}, {Name: "bOuter", Offset: ntBOuter},
 		{Name: "tiles", Offset: ntTiles}, {Name: "bNext", Offset: ntBNext}, {Name: "cNext", Offset: ntCNext}, {Name: "bPair", Offset: ntBPair}, {Name: "cPair", Offset: ntCPair}, {Name: "bias", Offset: ntBias},
+		{Name: "bAt", Offset: ntBAt}, {Name: "cAt", Offset: ntCAt},
 	}},
 	{Folder: "conv/images", Name: "moveLanes", Fields: []isa.Field{{Name: "blocks", Offset: mlBlocks}, {Name: "images", Offset: mlImages}, {Name: "between", Offset: mlBetween}, {Name: "lanes", Offset: mlLanes}}},
 	{Folder: "conv/planes", Name: "planeTile", Fields: []isa.Field{

@@ -18,6 +18,7 @@ const (
 	ntAOuter, ntBOuter         = 88, 96
 	ntTiles, ntBNext, ntCNext  = 104, 112, 120
 	ntBPair, ntCPair, ntBias   = 128, 136, 144
+	ntBAt, ntCAt               = 152, 160
 	nestRows                   = 12 // of the highest tile: so many sums, each of one vector, hide what a sum waits for the one before
 )
 
@@ -131,9 +132,9 @@ func (n *nesting) tile(name, doc string, rows int) {
 	n.Ret()
 }
 
-// next moves on to the tile beside this one.
+// next moves on to the tile beside this one. What it moves are no pointers, as those behind the last tile may point to anything.
 func (n *nesting) next(t reg.GPVirtual) {
-	for _, f := range [][2]int{{ntBNext, ntB}, {ntCNext, ntC}} {
+	for _, f := range [][2]int{{ntBNext, ntBAt}, {ntCNext, ntCAt}} {
 		n.ADDQ(n.Field(t, f[0]), operand.Mem{Base: t, Disp: f[1]})
 	}
 }
@@ -141,6 +142,7 @@ func (n *nesting) next(t reg.GPVirtual) {
 // walk runs body, which adds products, in the three loops.
 func (n *nesting) walk(t reg.GPVirtual, body func(pa, pb reg.GPVirtual)) {
 	pa, pb := n.Field(t, ntA), n.Field(t, ntB)
+	n.ADDQ(operand.Mem{Base: t, Disp: ntBAt}, pb)
 	aInner, bInner := n.Field(t, ntAInner), n.Field(t, ntBInner)
 	inner, middle, outer := n.GP64(), n.GP64(), n.Field(t, ntOuter)
 	n.Label("outer")
@@ -177,6 +179,7 @@ func (n *nesting) start(t reg.GPVirtual, acc []reg.VecVirtual, rows int) {
 // add writes the sums where they started at the bias, or else adds them to what is there.
 func (n *nesting) add(t reg.GPVirtual, acc []reg.VecVirtual, label string) {
 	c, ldc, v := n.Field(t, ntC), n.Field(t, ntLdc), n.Vec()
+	n.ADDQ(operand.Mem{Base: t, Disp: ntCAt}, c)
 	n.CMPQ(operand.Mem{Base: t, Disp: ntBias}, operand.U8(0))
 	n.JNE(operand.LabelRef("write" + label))
 	each := func(addend func(sum reg.VecVirtual)) {
