@@ -25,24 +25,23 @@ func GroupNorm[T kernel.Float](s *GroupShape, x, gamma, beta []T, eps float64, y
 	for lo := 0; lo < groups; lo += together {
 		hi := min(groups, lo+together)
 		groupMoments(size, x[lo*size:hi*size], eps, mean[lo:hi], invstd[lo:hi])
-		if kernel.HasVectors[T]() && s.HW > 1 && s.each() >= ownCall && gamma != nil && beta != nil {
-			for i := lo; i < hi; i++ {
-				at, ch := i*size, i%s.Groups*s.each()
-				applyGroup(s.each(), s.HW, x[at:], gamma[ch:], beta[ch:], mean[i], invstd[i], y[at:])
-			}
+		if kernel.HasVectors[T]() && s.HW > 1 && gamma != nil && beta != nil {
+			s.applyAffine(lo, hi, kernel.As32(x), kernel.As32(gamma), kernel.As32(beta), kernel.As32(mean), kernel.As32(invstd), kernel.As32(y))
 			continue
 		}
 		f.applyGroups(s, lo, hi, x, gamma, beta, mean, invstd, y)
 	}
 }
 
-// ownCall is how many channels of a group are worth a call, which takes their gamma and beta as they are.
-const ownCall = 16
-
-// applyGroup normalises the channels of a group.
-func applyGroup[T kernel.Float](channels, hw int, x, gamma, beta []T, mean, invstd T, y []T) {
-	lanes := kernel.Lanes()
-	vecGroupApplyRows(channels, kernel.Ptr32(x), hw/lanes, hw%lanes, kernel.FirstLanes(hw%lanes), float32(mean), float32(invstd), kernel.Ptr32(gamma), kernel.Ptr32(beta), kernel.Ptr32(y), 4*hw)
+// applyAffine normalises the groups [lo, hi) of all samples', those of a sample in one call, which takes gamma and beta as they are.
+func (s *GroupShape) applyAffine(lo, hi int, x, gamma, beta, mean, invstd, y []float32) {
+	lanes, tail := kernel.Lanes(), kernel.FirstLanes(s.HW%kernel.Lanes())
+	for lo < hi {
+		first := lo % s.Groups
+		groups, at, ch := min(hi-lo, s.Groups-first), lo*s.size(), first*s.each()
+		vecGroupApplyRows(groups, s.each(), &x[at], s.HW/lanes, s.HW%lanes, tail, &mean[lo], &invstd[lo], &gamma[ch], &beta[ch], &y[at], 4*s.HW)
+		lo += groups
+	}
 }
 
 // smallGroup is the most elements of groups that have their moments taken four at a time: they stay in the L1 cache.

@@ -12,7 +12,7 @@ var groupShapes = []GroupShape{
 	{N: 2, C: 6, HW: 1, Groups: 2}, {N: 3, C: 140, HW: 1, Groups: 1}, {N: 2, C: 4, HW: 5, Groups: 4}, {N: 1, C: 6, HW: 16, Groups: 3},
 	{N: 3, C: 10, HW: 49, Groups: 5}, {N: 2, C: 130, HW: 17, Groups: 2}, {N: 2, C: 4, HW: 300, Groups: 2}, {N: 1, C: 3, HW: 260, Groups: 1},
 	{N: 3, C: 9, HW: 49, Groups: 3}, {N: 1, C: 5, HW: 500, Groups: 1},
-	{N: 2, C: 70, HW: 9, Groups: 70}, {N: 2, C: 150, HW: 4, Groups: 50}, {N: 1, C: 96, HW: 64, Groups: 3},
+	{N: 2, C: 70, HW: 9, Groups: 70}, {N: 2, C: 150, HW: 4, Groups: 50}, {N: 1, C: 96, HW: 64, Groups: 3}, {N: 3, C: 12, HW: 16, Groups: 6},
 }
 
 // Groups have the bits that they have when others, and other samples, are computed elsewhere.

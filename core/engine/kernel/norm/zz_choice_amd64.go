@@ -49,12 +49,12 @@ func vecRowMoments(rows int, x *float32, vectors int, rest int, tail kernel.Mask
 	}
 }
 
-// vecGroupApplyRows computes y = (x−mean)·(invstd·gamma) + beta of rows of bytes, each with its own gamma and beta.
-func vecGroupApplyRows(rows int, x *float32, vectors int, rest int, tail kernel.Mask, mean float32, invstd float32, gamma *float32, beta *float32, y *float32, bytes int) {
+// vecGroupApplyRows computes y = (x−mean)·(invstd·gamma) + beta of groups of rows of bytes, each group with its own mean and invstd, and each row with its own gamma and beta.
+func vecGroupApplyRows(groups int, rows int, x *float32, vectors int, rest int, tail kernel.Mask, mean *float32, invstd *float32, gamma *float32, beta *float32, y *float32, bytes int) {
 	if kernel.Wide() {
-		groupApplyRowsAVX512(rows, x, vectors, rest, uintptr(tail), mean, invstd, gamma, beta, y, bytes)
+		groupApplyRowsAVX512(groups, rows, x, vectors, rest, uintptr(tail), mean, invstd, gamma, beta, y, bytes)
 	} else {
-		groupApplyRowsAVX2(rows, x, vectors, rest, uintptr(tail), mean, invstd, gamma, beta, y, bytes)
+		groupApplyRowsAVX2(groups, rows, x, vectors, rest, uintptr(tail), mean, invstd, gamma, beta, y, bytes)
 	}
 }
 

@@ -29,9 +29,9 @@ func vecRowMoments(rows int, x *float32, vectors int, rest int, tail kernel.Mask
 	rowMomentsNEON(rows, x, vectors, rest, uintptr(tail), uintptr(head), share, inverse, eps, mean, invstd, bytes)
 }
 
-// vecGroupApplyRows computes y = (x−mean)·(invstd·gamma) + beta of rows of bytes, each with its own gamma and beta.
-func vecGroupApplyRows(rows int, x *float32, vectors int, rest int, tail kernel.Mask, mean float32, invstd float32, gamma *float32, beta *float32, y *float32, bytes int) {
-	groupApplyRowsNEON(rows, x, vectors, rest, uintptr(tail), mean, invstd, gamma, beta, y, bytes)
+// vecGroupApplyRows computes y = (x−mean)·(invstd·gamma) + beta of groups of rows of bytes, each group with its own mean and invstd, and each row with its own gamma and beta.
+func vecGroupApplyRows(groups int, rows int, x *float32, vectors int, rest int, tail kernel.Mask, mean *float32, invstd *float32, gamma *float32, beta *float32, y *float32, bytes int) {
+	groupApplyRowsNEON(groups, rows, x, vectors, rest, uintptr(tail), mean, invstd, gamma, beta, y, bytes)
 }
 
 // vecGroupGradRows computes dx = dy·gain + (x−mean)·slope + shift of rows of bytes, each with its own factors.

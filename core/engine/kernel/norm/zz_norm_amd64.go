@@ -27,10 +27,10 @@ func normGradRowsAVX2(rows int, x *float32, dy *float32, vectors int, rest int, 
 //go:noescape
 func rowMomentsAVX2(rows int, x *float32, vectors int, rest int, tail uintptr, head uintptr, share float32, inverse float32, eps float32, mean *float32, invstd *float32, bytes int)
 
-// groupApplyRowsAVX2 computes y = (x−mean)·(invstd·gamma) + beta of rows of bytes, each with its own gamma and beta.
+// groupApplyRowsAVX2 computes y = (x−mean)·(invstd·gamma) + beta of groups of rows of bytes, each group with its own mean and invstd, and each row with its own gamma and beta.
 //
 //go:noescape
-func groupApplyRowsAVX2(rows int, x *float32, vectors int, rest int, tail uintptr, mean float32, invstd float32, gamma *float32, beta *float32, y *float32, bytes int)
+func groupApplyRowsAVX2(groups int, rows int, x *float32, vectors int, rest int, tail uintptr, mean *float32, invstd *float32, gamma *float32, beta *float32, y *float32, bytes int)
 
 // groupGradRowsAVX2 computes dx = dy·gain + (x−mean)·slope + shift of rows of bytes, each with its own factors.
 //
@@ -132,10 +132,10 @@ func normGradRowsAVX512(rows int, x *float32, dy *float32, vectors int, rest int
 //go:noescape
 func rowMomentsAVX512(rows int, x *float32, vectors int, rest int, tail uintptr, head uintptr, share float32, inverse float32, eps float32, mean *float32, invstd *float32, bytes int)
 
-// groupApplyRowsAVX512 computes y = (x−mean)·(invstd·gamma) + beta of rows of bytes, each with its own gamma and beta.
+// groupApplyRowsAVX512 computes y = (x−mean)·(invstd·gamma) + beta of groups of rows of bytes, each group with its own mean and invstd, and each row with its own gamma and beta.
 //
 //go:noescape
-func groupApplyRowsAVX512(rows int, x *float32, vectors int, rest int, tail uintptr, mean float32, invstd float32, gamma *float32, beta *float32, y *float32, bytes int)
+func groupApplyRowsAVX512(groups int, rows int, x *float32, vectors int, rest int, tail uintptr, mean *float32, invstd *float32, gamma *float32, beta *float32, y *float32, bytes int)
 
 // groupGradRowsAVX512 computes dx = dy·gain + (x−mean)·slope + shift of rows of bytes, each with its own factors.
 //

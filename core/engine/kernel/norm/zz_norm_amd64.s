@@ -519,89 +519,135 @@ kept2:
 	VZEROUPPER
 	RET
 
-// func groupApplyRowsAVX2(rows int, x *float32, vectors int, rest int, tail uintptr, mean float32, invstd float32, gamma *float32, beta *float32, y *float32, bytes int)
-// Requires: AVX, AVX2, SSE
-TEXT ·groupApplyRowsAVX2(SB), NOSPLIT, $0-80
-	MOVQ         x+8(FP), AX
-	MOVQ         y+64(FP), CX
-	MOVSS        mean+40(FP), X0
-	VBROADCASTSS X0, Y0
-	MOVSS        invstd+44(FP), X1
-	VBROADCASTSS X1, Y1
-	MOVQ         gamma+48(FP), DX
-	MOVQ         beta+56(FP), BX
-	MOVQ         rows+0(FP), SI
+// func groupApplyRowsAVX2(groups int, rows int, x *float32, vectors int, rest int, tail uintptr, mean *float32, invstd *float32, gamma *float32, beta *float32, y *float32, bytes int)
+// Requires: AVX
+TEXT ·groupApplyRowsAVX2(SB), NOSPLIT, $0-96
+	MOVQ  x+16(FP), AX
+	MOVQ  y+80(FP), CX
+	MOVQ  mean+48(FP), DX
+	MOVQ  invstd+56(FP), BX
+	MOVQ  gamma+64(FP), SI
+	MOVQ  beta+72(FP), DI
+	MOVQ  vectors+24(FP), R8
+	MOVQ  rest+32(FP), R9
+	MOVQ  groups+0(FP), R10
+	CMPQ  R8, $0x02
+	JNE   planes
+	TESTQ R9, R9
+	JNZ   planes
 
-rows:
-	VBROADCASTSS (DX), Y2
-	VBROADCASTSS (BX), Y3
+blocks:
+	VBROADCASTSS (DX), Y0
+	VBROADCASTSS (BX), Y1
 	ADDQ         $0x04, DX
 	ADDQ         $0x04, BX
+	MOVQ         rows+8(FP), R8
+
+blocksRows:
+	VBROADCASTSS (SI), Y2
+	VBROADCASTSS (DI), Y3
+	ADDQ         $0x04, SI
+	ADDQ         $0x04, DI
 	VMULPS       Y1, Y2, Y2
-	MOVQ         vectors+16(FP), DI
-	MOVQ         AX, R8
-	MOVQ         CX, R9
+	VMOVUPS      (AX), Y4
+	VSUBPS       Y0, Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VADDPS       Y3, Y4, Y4
+	VMOVUPS      Y4, (CX)
+	VMOVUPS      32(AX), Y4
+	VSUBPS       Y0, Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VADDPS       Y3, Y4, Y4
+	VMOVUPS      Y4, 32(CX)
+	MOVQ         bytes+88(FP), R9
+	ADDQ         R9, AX
+	ADDQ         R9, CX
+	DECQ         R8
+	JNZ          blocksRows
+	DECQ         R10
+	JNZ          blocks
+	VZEROUPPER
+	RET
+
+planes:
+	VBROADCASTSS (DX), Y0
+	VBROADCASTSS (BX), Y1
+	ADDQ         $0x04, DX
+	ADDQ         $0x04, BX
+	MOVQ         rows+8(FP), R8
+
+planesRows:
+	VBROADCASTSS (SI), Y2
+	VBROADCASTSS (DI), Y3
+	ADDQ         $0x04, SI
+	ADDQ         $0x04, DI
+	VMULPS       Y1, Y2, Y2
+	MOVQ         vectors+24(FP), R9
+	MOVQ         AX, R11
+	MOVQ         CX, R12
 
 rowGroup:
-	SUBQ    $0x04, DI
+	SUBQ    $0x04, R9
 	JL      rowOnes
-	VMOVUPS (R8), Y4
+	VMOVUPS (R11), Y4
 	VSUBPS  Y0, Y4, Y4
 	VMULPS  Y2, Y4, Y4
 	VADDPS  Y3, Y4, Y4
-	VMOVUPS Y4, (R9)
-	VMOVUPS 32(R8), Y4
+	VMOVUPS Y4, (R12)
+	VMOVUPS 32(R11), Y4
 	VSUBPS  Y0, Y4, Y4
 	VMULPS  Y2, Y4, Y4
 	VADDPS  Y3, Y4, Y4
-	VMOVUPS Y4, 32(R9)
-	VMOVUPS 64(R8), Y4
+	VMOVUPS Y4, 32(R12)
+	VMOVUPS 64(R11), Y4
 	VSUBPS  Y0, Y4, Y4
 	VMULPS  Y2, Y4, Y4
 	VADDPS  Y3, Y4, Y4
-	VMOVUPS Y4, 64(R9)
-	VMOVUPS 96(R8), Y4
+	VMOVUPS Y4, 64(R12)
+	VMOVUPS 96(R11), Y4
 	VSUBPS  Y0, Y4, Y4
 	VMULPS  Y2, Y4, Y4
 	VADDPS  Y3, Y4, Y4
-	VMOVUPS Y4, 96(R9)
-	ADDQ    $0x00000080, R8
-	ADDQ    $0x00000080, R9
+	VMOVUPS Y4, 96(R12)
+	ADDQ    $0x00000080, R11
+	ADDQ    $0x00000080, R12
 	JMP     rowGroup
 
 rowOnes:
-	ADDQ $0x04, DI
+	ADDQ $0x04, R9
 
 row:
-	DECQ    DI
+	DECQ    R9
 	JL      rowTail
-	VMOVUPS (R8), Y4
+	VMOVUPS (R11), Y4
 	VSUBPS  Y0, Y4, Y4
 	VMULPS  Y2, Y4, Y4
 	VADDPS  Y3, Y4, Y4
-	VMOVUPS Y4, (R9)
-	ADDQ    $0x20, R8
-	ADDQ    $0x20, R9
+	VMOVUPS Y4, (R12)
+	ADDQ    $0x20, R11
+	ADDQ    $0x20, R12
 	JMP     row
 
 rowTail:
-	MOVQ       rest+24(FP), DI
-	TESTQ      DI, DI
+	MOVQ       rest+32(FP), R9
+	TESTQ      R9, R9
 	JZ         rowDone
-	MOVQ       tail+32(FP), DI
-	VMOVUPS    (DI), Y4
-	VMASKMOVPS (R8), Y4, Y5
+	MOVQ       tail+40(FP), R9
+	VMOVUPS    (R9), Y4
+	VMASKMOVPS (R11), Y4, Y5
 	VSUBPS     Y0, Y5, Y5
 	VMULPS     Y2, Y5, Y5
 	VADDPS     Y3, Y5, Y5
-	VMASKMOVPS Y5, Y4, (R9)
+	VMASKMOVPS Y5, Y4, (R12)
 
 rowDone:
-	MOVQ bytes+72(FP), DI
-	ADDQ DI, AX
-	ADDQ DI, CX
-	DECQ SI
-	JNZ  rows
+	MOVQ bytes+88(FP), R9
+	ADDQ R9, AX
+	ADDQ R9, CX
+	DECQ R8
+	JNZ  planesRows
+	DECQ R10
+	JNZ  planes
 	VZEROUPPER
 	RET
 
@@ -3047,89 +3093,130 @@ kept2:
 	VZEROUPPER
 	RET
 
-// func groupApplyRowsAVX512(rows int, x *float32, vectors int, rest int, tail uintptr, mean float32, invstd float32, gamma *float32, beta *float32, y *float32, bytes int)
-// Requires: AVX, AVX512F, SSE
-TEXT ·groupApplyRowsAVX512(SB), NOSPLIT, $0-80
-	MOVQ         x+8(FP), AX
-	MOVQ         y+64(FP), CX
-	MOVSS        mean+40(FP), X0
-	VBROADCASTSS X0, Z0
-	MOVSS        invstd+44(FP), X1
-	VBROADCASTSS X1, Z1
-	MOVQ         gamma+48(FP), DX
-	MOVQ         beta+56(FP), BX
-	MOVQ         rows+0(FP), SI
+// func groupApplyRowsAVX512(groups int, rows int, x *float32, vectors int, rest int, tail uintptr, mean *float32, invstd *float32, gamma *float32, beta *float32, y *float32, bytes int)
+// Requires: AVX, AVX512F
+TEXT ·groupApplyRowsAVX512(SB), NOSPLIT, $0-96
+	MOVQ  x+16(FP), AX
+	MOVQ  y+80(FP), CX
+	MOVQ  mean+48(FP), DX
+	MOVQ  invstd+56(FP), BX
+	MOVQ  gamma+64(FP), SI
+	MOVQ  beta+72(FP), DI
+	MOVQ  vectors+24(FP), R8
+	MOVQ  rest+32(FP), R9
+	MOVQ  groups+0(FP), R10
+	CMPQ  R8, $0x01
+	JNE   planes
+	TESTQ R9, R9
+	JNZ   planes
 
-rows:
-	VBROADCASTSS (DX), Z2
-	VBROADCASTSS (BX), Z3
+blocks:
+	VBROADCASTSS (DX), Z0
+	VBROADCASTSS (BX), Z1
 	ADDQ         $0x04, DX
 	ADDQ         $0x04, BX
+	MOVQ         rows+8(FP), R8
+
+blocksRows:
+	VBROADCASTSS (SI), Z2
+	VBROADCASTSS (DI), Z3
+	ADDQ         $0x04, SI
+	ADDQ         $0x04, DI
 	VMULPS       Z1, Z2, Z2
-	MOVQ         vectors+16(FP), DI
-	MOVQ         AX, R8
-	MOVQ         CX, R9
+	VMOVUPS      (AX), Z4
+	VSUBPS       Z0, Z4, Z4
+	VMULPS       Z2, Z4, Z4
+	VADDPS       Z3, Z4, Z4
+	VMOVUPS      Z4, (CX)
+	MOVQ         bytes+88(FP), R9
+	ADDQ         R9, AX
+	ADDQ         R9, CX
+	DECQ         R8
+	JNZ          blocksRows
+	DECQ         R10
+	JNZ          blocks
+	VZEROUPPER
+	RET
+
+planes:
+	VBROADCASTSS (DX), Z0
+	VBROADCASTSS (BX), Z1
+	ADDQ         $0x04, DX
+	ADDQ         $0x04, BX
+	MOVQ         rows+8(FP), R8
+
+planesRows:
+	VBROADCASTSS (SI), Z2
+	VBROADCASTSS (DI), Z3
+	ADDQ         $0x04, SI
+	ADDQ         $0x04, DI
+	VMULPS       Z1, Z2, Z2
+	MOVQ         vectors+24(FP), R9
+	MOVQ         AX, R11
+	MOVQ         CX, R12
 
 rowGroup:
-	SUBQ    $0x04, DI
+	SUBQ    $0x04, R9
 	JL      rowOnes
-	VMOVUPS (R8), Z4
+	VMOVUPS (R11), Z4
 	VSUBPS  Z0, Z4, Z4
 	VMULPS  Z2, Z4, Z4
 	VADDPS  Z3, Z4, Z4
-	VMOVUPS Z4, (R9)
-	VMOVUPS 64(R8), Z4
+	VMOVUPS Z4, (R12)
+	VMOVUPS 64(R11), Z4
 	VSUBPS  Z0, Z4, Z4
 	VMULPS  Z2, Z4, Z4
 	VADDPS  Z3, Z4, Z4
-	VMOVUPS Z4, 64(R9)
-	VMOVUPS 128(R8), Z4
+	VMOVUPS Z4, 64(R12)
+	VMOVUPS 128(R11), Z4
 	VSUBPS  Z0, Z4, Z4
 	VMULPS  Z2, Z4, Z4
 	VADDPS  Z3, Z4, Z4
-	VMOVUPS Z4, 128(R9)
-	VMOVUPS 192(R8), Z4
+	VMOVUPS Z4, 128(R12)
+	VMOVUPS 192(R11), Z4
 	VSUBPS  Z0, Z4, Z4
 	VMULPS  Z2, Z4, Z4
 	VADDPS  Z3, Z4, Z4
-	VMOVUPS Z4, 192(R9)
-	ADDQ    $0x00000100, R8
-	ADDQ    $0x00000100, R9
+	VMOVUPS Z4, 192(R12)
+	ADDQ    $0x00000100, R11
+	ADDQ    $0x00000100, R12
 	JMP     rowGroup
 
 rowOnes:
-	ADDQ $0x04, DI
+	ADDQ $0x04, R9
 
 row:
-	DECQ    DI
+	DECQ    R9
 	JL      rowTail
-	VMOVUPS (R8), Z4
+	VMOVUPS (R11), Z4
 	VSUBPS  Z0, Z4, Z4
 	VMULPS  Z2, Z4, Z4
 	VADDPS  Z3, Z4, Z4
-	VMOVUPS Z4, (R9)
-	ADDQ    $0x40, R8
-	ADDQ    $0x40, R9
+	VMOVUPS Z4, (R12)
+	ADDQ    $0x40, R11
+	ADDQ    $0x40, R12
 	JMP     row
 
 rowTail:
-	MOVQ      rest+24(FP), DI
-	TESTQ     DI, DI
+	MOVQ      rest+32(FP), R9
+	TESTQ     R9, R9
 	JZ        rowDone
-	MOVQ      tail+32(FP), DI
-	KMOVW     DI, K1
-	VMOVUPS.Z (R8), K1, Z4
+	MOVQ      tail+40(FP), R9
+	KMOVW     R9, K1
+	VMOVUPS.Z (R11), K1, Z4
 	VSUBPS    Z0, Z4, Z4
 	VMULPS    Z2, Z4, Z4
 	VADDPS    Z3, Z4, Z4
-	VMOVUPS   Z4, K1, (R9)
+	VMOVUPS   Z4, K1, (R12)
 
 rowDone:
-	MOVQ bytes+72(FP), DI
-	ADDQ DI, AX
-	ADDQ DI, CX
-	DECQ SI
-	JNZ  rows
+	MOVQ bytes+88(FP), R9
+	ADDQ R9, AX
+	ADDQ R9, CX
+	DECQ R8
+	JNZ  planesRows
+	DECQ R10
+	JNZ  planes
 	VZEROUPPER
 	RET
 

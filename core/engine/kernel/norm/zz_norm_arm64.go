@@ -27,10 +27,10 @@ func normGradRowsNEON(rows int, x *float32, dy *float32, vectors int, rest int, 
 //go:noescape
 func rowMomentsNEON(rows int, x *float32, vectors int, rest int, tail uintptr, head uintptr, share float32, inverse float32, eps float32, mean *float32, invstd *float32, bytes int)
 
-// groupApplyRowsNEON computes y = (x−mean)·(invstd·gamma) + beta of rows of bytes, each with its own gamma and beta.
+// groupApplyRowsNEON computes y = (x−mean)·(invstd·gamma) + beta of groups of rows of bytes, each group with its own mean and invstd, and each row with its own gamma and beta.
 //
 //go:noescape
-func groupApplyRowsNEON(rows int, x *float32, vectors int, rest int, tail uintptr, mean float32, invstd float32, gamma *float32, beta *float32, y *float32, bytes int)
+func groupApplyRowsNEON(groups int, rows int, x *float32, vectors int, rest int, tail uintptr, mean *float32, invstd *float32, gamma *float32, beta *float32, y *float32, bytes int)
 
 // groupGradRowsNEON computes dx = dy·gain + (x−mean)·slope + shift of rows of bytes, each with its own factors.
 //

@@ -982,30 +982,78 @@ lanes8one:
 	FMOVS	0(R2), F3
 	B	lanes8done
 
-// func groupApplyRowsNEON(rows int, x *float32, vectors int, rest int, tail uintptr, mean float32, invstd float32, gamma *float32, beta *float32, y *float32, bytes int)
-TEXT ·groupApplyRowsNEON(SB), NOSPLIT, $0-80
-	MOVD	x+8(FP), R6
-	MOVD	y+64(FP), R5
-	FMOVS	mean+40(FP), F0
-	VDUP	V0.S[0], V6.S4
-	FMOVS	invstd+44(FP), F0
-	VDUP	V0.S[0], V5.S4
-	MOVD	gamma+48(FP), R4
-	MOVD	beta+56(FP), R3
-	MOVD	rows+0(FP), R2
-rows:
-	VLD1R	(R4), [V4.S4]
+// func groupApplyRowsNEON(groups int, rows int, x *float32, vectors int, rest int, tail uintptr, mean *float32, invstd *float32, gamma *float32, beta *float32, y *float32, bytes int)
+TEXT ·groupApplyRowsNEON(SB), NOSPLIT, $0-96
+	MOVD	x+16(FP), R9
+	MOVD	y+80(FP), R8
+	MOVD	mean+48(FP), R7
+	MOVD	invstd+56(FP), R6
+	MOVD	gamma+64(FP), R5
+	MOVD	beta+72(FP), R4
+	MOVD	vectors+24(FP), R1
+	MOVD	rest+32(FP), R0
+	MOVD	groups+0(FP), R3
+	CMP	$2, R1
+	BNE	planes
+	TST	R0, R0
+	BNE	planes
+blocks:
+	VLD1R	(R7), [V6.S4]
+	FMOVS	0(R6), F5
+	ADD	$4, R7, R7
+	ADD	$4, R6, R6
+	MOVD	rows+8(FP), R1
+blocksRows:
+	VLD1R	(R5), [V4.S4]
 	VMOV	V4.B16, V3.B16
-	VLD1R	(R3), [V2.S4]
+	VLD1R	(R4), [V2.S4]
+	ADD	$4, R5, R5
 	ADD	$4, R4, R4
-	ADD	$4, R3, R3
-	WORD	$0x6e25dc84 // fmul v4.4s, v4.4s, v5.4s
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	MOVD	vectors+16(FP), R7
-	MOVD	R6, R0
-	MOVD	R5, R1
+	WORD	$0x4f859084 // fmul v4.4s, v4.4s, v5.s[0]
+	WORD	$0x4f859063 // fmul v3.4s, v3.4s, v5.s[0]
+	FLDPQ	0(R9), (F1, F0)
+	WORD	$0x4ea6d421 // fsub v1.4s, v1.4s, v6.4s
+	WORD	$0x4ea6d400 // fsub v0.4s, v0.4s, v6.4s
+	WORD	$0x6e24dc21 // fmul v1.4s, v1.4s, v4.4s
+	WORD	$0x6e23dc00 // fmul v0.4s, v0.4s, v3.4s
+	WORD	$0x4e22d421 // fadd v1.4s, v1.4s, v2.4s
+	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	FSTPQ	(F1, F0), 0(R8)
+	FLDPQ	32(R9), (F1, F0)
+	WORD	$0x4ea6d421 // fsub v1.4s, v1.4s, v6.4s
+	WORD	$0x4ea6d400 // fsub v0.4s, v0.4s, v6.4s
+	WORD	$0x6e24dc21 // fmul v1.4s, v1.4s, v4.4s
+	WORD	$0x6e23dc00 // fmul v0.4s, v0.4s, v3.4s
+	WORD	$0x4e22d421 // fadd v1.4s, v1.4s, v2.4s
+	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	FSTPQ	(F1, F0), 32(R8)
+	MOVD	bytes+88(FP), R0
+	ADD	R0, R9, R9
+	ADD	R0, R8, R8
+	SUBS	$1, R1, R1
+	BNE	blocksRows
+	SUBS	$1, R3, R3
+	BNE	blocks
+	RET
+planes:
+	VLD1R	(R7), [V6.S4]
+	FMOVS	0(R6), F5
+	ADD	$4, R7, R7
+	ADD	$4, R6, R6
+	MOVD	rows+8(FP), R2
+planesRows:
+	VLD1R	(R5), [V4.S4]
+	VMOV	V4.B16, V3.B16
+	VLD1R	(R4), [V2.S4]
+	ADD	$4, R5, R5
+	ADD	$4, R4, R4
+	WORD	$0x4f859084 // fmul v4.4s, v4.4s, v5.s[0]
+	WORD	$0x4f859063 // fmul v3.4s, v3.4s, v5.s[0]
+	MOVD	vectors+24(FP), R10
+	MOVD	R9, R0
+	MOVD	R8, R1
 rowGroup:
-	SUBS	$4, R7, R7
+	SUBS	$4, R10, R10
 	BLT	rowOnes
 	FLDPQ	0(R0), (F1, F0)
 	WORD	$0x4ea6d421 // fsub v1.4s, v1.4s, v6.4s
@@ -1043,9 +1091,9 @@ rowGroup:
 	ADD	$128, R1, R1
 	B	rowGroup
 rowOnes:
-	ADD	$4, R7, R7
+	ADD	$4, R10, R10
 row:
-	SUBS	$1, R7, R7
+	SUBS	$1, R10, R10
 	BLT	rowTail
 	FLDPQ	0(R0), (F1, F0)
 	WORD	$0x4ea6d421 // fsub v1.4s, v1.4s, v6.4s
@@ -1059,12 +1107,12 @@ row:
 	ADD	$32, R1, R1
 	B	row
 rowTail:
-	MOVD	rest+24(FP), R7
-	TST	R7, R7
+	MOVD	rest+32(FP), R10
+	TST	R10, R10
 	BEQ	rowDone
-	MOVD	tail+32(FP), R7
-	MOVWU	64(R7), R7
-	TBZ	$3, R7, lanes1
+	MOVD	tail+40(FP), R10
+	MOVWU	64(R10), R10
+	TBZ	$3, R10, lanes1
 	FLDPQ	0(R0), (F1, F0)
 lanes1done:
 	WORD	$0x4ea6d421 // fsub v1.4s, v1.4s, v6.4s
@@ -1073,64 +1121,66 @@ lanes1done:
 	WORD	$0x6e23dc00 // fmul v0.4s, v0.4s, v3.4s
 	WORD	$0x4e22d421 // fadd v1.4s, v1.4s, v2.4s
 	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	TBZ	$3, R7, lanes2
+	TBZ	$3, R10, lanes2
 	FSTPQ	(F1, F0), 0(R1)
 lanes2done:
 rowDone:
-	MOVD	bytes+72(FP), R0
-	ADD	R0, R6, R6
-	ADD	R0, R5, R5
+	MOVD	bytes+88(FP), R0
+	ADD	R0, R9, R9
+	ADD	R0, R8, R8
 	SUBS	$1, R2, R2
-	BNE	rows
+	BNE	planesRows
+	SUBS	$1, R3, R3
+	BNE	planes
 	RET
 lanes1:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R7, lanes1low
+	TBZ	$2, R10, lanes1low
 	FMOVQ	0(R0), F1
-	TBZ	$1, R7, lanes1highone
+	TBZ	$1, R10, lanes1highone
 	FMOVD	16(R0), F0
-	TBZ	$0, R7, lanes1done
+	TBZ	$0, R10, lanes1done
 	ADD	$24, R0, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes1done
 lanes1highone:
-	TBZ	$0, R7, lanes1done
+	TBZ	$0, R10, lanes1done
 	FMOVS	16(R0), F0
 	B	lanes1done
 lanes1low:
-	TBZ	$1, R7, lanes1one
+	TBZ	$1, R10, lanes1one
 	FMOVD	0(R0), F1
-	TBZ	$0, R7, lanes1done
+	TBZ	$0, R10, lanes1done
 	ADD	$8, R0, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes1done
 lanes1one:
-	TBZ	$0, R7, lanes1done
+	TBZ	$0, R10, lanes1done
 	FMOVS	0(R0), F1
 	B	lanes1done
 lanes2:
-	TBZ	$2, R7, lanes2low
+	TBZ	$2, R10, lanes2low
 	FMOVQ	F1, 0(R1)
-	TBZ	$1, R7, lanes2highone
+	TBZ	$1, R10, lanes2highone
 	FMOVD	F0, 16(R1)
-	TBZ	$0, R7, lanes2done
+	TBZ	$0, R10, lanes2done
 	ADD	$24, R1, R0
 	VST1	V0.S[2], (R0)
 	B	lanes2done
 lanes2highone:
-	TBZ	$0, R7, lanes2done
+	TBZ	$0, R10, lanes2done
 	FMOVS	F0, 16(R1)
 	B	lanes2done
 lanes2low:
-	TBZ	$1, R7, lanes2one
+	TBZ	$1, R10, lanes2one
 	FMOVD	F1, 0(R1)
-	TBZ	$0, R7, lanes2done
+	TBZ	$0, R10, lanes2done
 	ADD	$8, R1, R0
 	VST1	V1.S[2], (R0)
 	B	lanes2done
 lanes2one:
-	TBZ	$0, R7, lanes2done
+	TBZ	$0, R10, lanes2done
 	FMOVS	F1, 0(R1)
 	B	lanes2done
 

@@ -81,23 +81,46 @@ func normGradRows(a *isa.Asm) {
 		})
 }
 
-// groupApplyRows is subMulAddRows of the channels of a group, which have their statistics in common.
+// groupApplyRows is subMulAddRows of the channels of groups, which have their statistics in common. Planes of 16 elements, such as
+// images of 4×4, have a loop of their own.
 func groupApplyRows(a *isa.Asm) {
-	a.Kernel("groupApplyRows", "func(rows int, x *float32, vectors, rest int, tail uintptr, mean, invstd float32, gamma, beta, y *float32, bytes int)",
-		"computes y = (x−mean)·(invstd·gamma) + beta of rows of bytes, each with its own gamma and beta.")
-	x, y, mean, invstd := a.Gp("x"), a.Gp("y"), a.Splat("mean"), a.Splat("invstd")
-	factors := pointers(a, []string{"gamma", "beta"})
-	a.EachRow(func() {
-		v := a.RowFactors(factors)
-		f := affine{mean, v[0], v[1]}
-		a.Mul(invstd, f.scale, f.scale)
+	a.Kernel("groupApplyRows", "func(groups, rows int, x *float32, vectors, rest int, tail uintptr, mean, invstd, gamma, beta, y *float32, bytes int)",
+		"computes y = (x−mean)·(invstd·gamma) + beta of groups of rows of bytes, each group with its own mean and invstd, and each row with its own gamma and beta.")
+	x, y := a.Gp("x"), a.Gp("y")
+	ofGroups, ofRows, n, rest := pointers(a, []string{"mean", "invstd"}), pointers(a, []string{"gamma", "beta"}), a.Gp("vectors"), a.Gp("rest")
+	groups := a.Gp("groups")
+	each := func(label string, body func(f affine)) {
+		a.Label(label)
+		g, rows := a.RowFactors(ofGroups), a.Gp("rows")
+		a.Label(label + "Rows")
+		v := a.RowFactors(ofRows)
+		a.Mul(g[1], v[0], v[0])
+		body(affine{g[0], v[0], v[1]})
+		a.Advance(a.Gp("bytes"), x, y)
+		a.CountDown(rows, label+"Rows")
+		a.CountDown(groups, label)
+		a.Ret()
+	}
+	a.CMPQ(n, operand.U8(16/a.Lanes))
+	a.JNE(operand.LabelRef("planes"))
+	a.TESTQ(rest, rest)
+	a.JNZ(operand.LabelRef("planes"))
+	each("blocks", func(f affine) {
+		for i := range 16 / a.Lanes {
+			v := a.Vec()
+			a.Move(operand.Mem{Base: x, Disp: 4 * a.Lanes * i}, v)
+			applyAffine(a, f, v)
+			a.Move(v, operand.Mem{Base: y, Disp: 4 * a.Lanes * i})
+		}
+	})
+	each("planes", func(f affine) {
 		a.Row("row", []reg.GPVirtual{x, y}, func(p []reg.GPVirtual, load func(operand.Mem, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
 			v := a.Vec()
 			load(operand.Mem{Base: p[0]}, v)
 			applyAffine(a, f, v)
 			store(v, operand.Mem{Base: p[1]})
 		})
-	}, x, y)
+	})
 }
 
 // groupGradRows is the input gradient of a group norm, whose gain differs from plane to plane
