@@ -16,7 +16,7 @@ type Tile struct {
 	N0, N1 kernel.Mask // how many columns to write
 	Bias   *float32    // mr start values, or nil for 0
 	Add    int         // 1 adds to C
-	Ahead  int         // bytes from C0 to what is written later, and prefetched
+	Ahead  int         // bytes from C0 to what is written later, and prefetched; negative for nothing
 
 	// Several tiles beside each other, from the same A: how many, which the kernel counts down (0 is 1, too),
 	// and the bytes from one to the next, by which it moves B0 and B1, and C0 and C1.

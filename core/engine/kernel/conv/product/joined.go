@@ -98,6 +98,9 @@ func (m *patches) rowsScratch(in, out int) int {
 	return tilesScratch(in, out, m.together.images*m.pixels) + m.together.elems(in+out)
 }
 
+// farElems is how many elements of y stay in the last cache while other programs use it, too.
+const farElems = 1 << 20
+
 // run computes r for images; room is a copy of the last one of x.
 func (m *patches) run(r *rows, images int, room, scratch []float32) {
 	if m.together.images > 1 {
@@ -106,6 +109,7 @@ func (m *patches) run(r *rows, images int, room, scratch []float32) {
 	}
 	t := newTiles(r.in, r.out, m.pixels, r.line, r.weights, r.row, r.col, scratch)
 	t.between, t.outStep, t.outLine, t.bias = r.between, r.outStep, r.outLine, r.bias
+	t.far = !r.yIsSide && m.p.N*r.outStep > farElems
 	if r.safely {
 		t.runSafely(images, r.x, r.y, room)
 	} else {

@@ -17,6 +17,7 @@ type tiles struct {
 	line, outLine    int       // elements from a row to the next
 	block            int       // vectors of pixels that are worked on at once
 	beside           bool      // see goesBeside
+	far              bool      // y does not stay in the last cache
 	packed           []float32 // panels of what they see, or nil: [block][in][lanes]
 	offsets          []int32   // byte offsets of its rows
 	weights          []float32
@@ -129,14 +130,18 @@ func (c *tiles) runBlock(first place, count int, x, y []float32) (p place) {
 		c.pack(first, count, images*c.between+pixels, x)
 	}
 	step, next := c.out, 2*c.Lanes // rows of y that a pair of vectors takes before the next one, and elements to that
+	ahead := 4 * (images*c.outStep + pixels)
 	if c.beside {
 		step = gemm.EvenRows(c.out, c.Rows)
+	}
+	if c.beside && c.packed == nil && !c.far {
+		ahead = -1 // the core itself prefetches rows that are written from side to side
 	}
 	if c.packed != nil {
 		next = 2 * panelElems(c.in)
 	}
 	for l := 0; l < c.in; l += gemm.BlockK {
-		t := gemm.Tile{K: min(gemm.BlockK, c.in-l), Off: &c.offsets[0], Ldc: 4 * c.outLine, Ahead: 4 * (images*c.outStep + pixels), BNext: 4 * next, CNext: 8 * c.Lanes}
+		t := gemm.Tile{K: min(gemm.BlockK, c.in-l), Off: &c.offsets[0], Ldc: 4 * c.outLine, Ahead: ahead, BNext: 4 * next, CNext: 8 * c.Lanes}
 		if l > 0 {
 			t.Add = 1
 		}

@@ -141,11 +141,13 @@ func tileSums(a *isa.Asm, name, suffix string, mr int) (t reg.GPVirtual, acc []r
 	return t, acc
 }
 
-// prefetchAhead asks for the rows of C that a later tile writes. It goes to the L2 cache, which waits for more
-// lines at a time than the L1 cache.
+// prefetchAhead asks for the rows of C that a later tile writes, unless their distance is negative. It goes to the L2 cache, which waits
+// for more lines at a time than the L1 cache.
 func prefetchAhead(a *isa.Asm, t reg.GPVirtual, mr int) {
-	p, ldc := a.Field(t, tileC0), a.Field(t, tileLdc)
-	a.ADDQ(operand.Mem{Base: t, Disp: tileAhead}, p)
+	p, ldc := a.Field(t, tileAhead), a.Field(t, tileLdc)
+	a.CMPQ(p, operand.U8(0))
+	a.JLT(operand.LabelRef("near"))
+	a.ADDQ(operand.Mem{Base: t, Disp: tileC0}, p)
 	for i := range mr {
 		for d := 0; d < 8*a.Lanes; d += 64 {
 			a.PREFETCHT2(operand.Mem{Base: p, Disp: d})
@@ -154,6 +156,7 @@ func prefetchAhead(a *isa.Asm, t reg.GPVirtual, mr int) {
 			a.ADDQ(ldc, p)
 		}
 	}
+	a.Label("near")
 }
 
 // tileInit starts the sums at the bias of each row, or at zero.
