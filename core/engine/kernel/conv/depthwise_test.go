@@ -57,6 +57,17 @@ func TestDepthwiseOutputs(t *testing.T) {
 				}
 			}
 		}
+		for w := 5; w <= 70; w++ {
+			for i, size := range []int{3, 5, 7} {
+				p := Shape{N: 1 + (w+i)%4, C: 2 + w%5, H: 5 + (w*7+i)%23, W: w, R: size, S: size, StrideH: 2, StrideW: 2, PadH: (w + i) % size, PadW: w % size}
+				if i == 0 && w%3 == 0 {
+					p.StrideH, p.StrideW = 3, 3
+				}
+				if p.K, p.Groups = p.C*(2+w%3), p.C; p.Validate() == nil {
+					testAlgorithm(t, Planes, &p)
+				}
+			}
+		}
 		for _, p := range []Shape{{N: 2, C: 13, H: 31, W: 33, R: 3, S: 3}, {N: 3, C: 3, H: 70, W: 65, R: 5, S: 5}, {N: 3, C: 40, H: 9, W: 8, R: 3, S: 3}} {
 			p.K, p.Groups, p.StrideH, p.StrideW, p.PadH, p.PadW = 2*p.C, p.C, 1, 1, 1, 1
 			testAlgorithm(t, Planes, &p)

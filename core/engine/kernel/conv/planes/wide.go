@@ -94,9 +94,6 @@ func wholeDepthwise(p *geometry.Shape) bool {
 	return kernel.Wide() && !kernel.Halves() && depthwise(p) && p.R == p.S
 }
 
-// wideDepthwise reports whether that is so, and all channels have one output each.
-func wideDepthwise(p *geometry.Shape) bool { return wholeDepthwise(p) && p.K == p.C }
-
 // slidesFaster reports whether slide.go's kernels take less time: they do for rows of some whole vectors, of planes that are not large.
 func slidesFaster(p *geometry.Shape, d geometry.Direction) bool {
 	const large = 48 * 48
@@ -322,32 +319,24 @@ func wideTerms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 // convolve computes y from x and weights, [outputs][planes][size][size], and a bias, [outputs][planes].
 func (s *wide) convolve(x, weights, bias, y []float32) {
 	const pair = 2
+	atOnce := channelsAtOnce(s.planes, s.outputs, s.h*s.w)
 	for n := 0; n < s.images; n += pair {
 		s.overPasses(n, pair, func(pass, first, count int) {
 			for i := range count {
-				for channel := 0; channel < s.planes; channel += s.atOnce() {
-					s.convolveSome(pass, first+i, channel, x, weights, bias, y)
+				for channel := 0; channel < s.planes; channel += atOnce {
+					s.convolveSome(pass, first+i, channel, atOnce, x, weights, bias, y)
 				}
 			}
 		})
 	}
 }
 
-// atOnce is how many channels are computed at a time: of those that have several outputs, as many as stay in the L1 cache for all of them.
-func (s *wide) atOnce() int {
-	const near = 16 << 10 // bytes
-	if s.outputs == 1 {
-		return s.planes
-	}
-	return max(1, near/(4*s.h*s.w))
-}
-
-// convolveSome computes all outputs of some channels of an image, or of two.
-func (s *wide) convolveSome(pass, n, channel int, x, weights, bias, y []float32) {
+// convolveSome computes all outputs of up to count channels of an image, or of two.
+func (s *wide) convolveSome(pass, n, channel, count int, x, weights, bias, y []float32) {
 	var zero float32
 	for output := range s.outputs {
 		t := s.call(pass, n, 1, output, channel, x, y)
-		t.planes = min(t.planes, s.atOnce())
+		t.planes = min(t.planes, count)
 		at := output*s.planes + channel
 		t.weights, t.bias, t.ahead = &weights[at*s.size*s.size], &zero, min(max(2*4*s.h*s.w, nearest), 4*nearest)
 		if bias != nil {
@@ -424,35 +413,22 @@ func (s *wide) gradWeight(x, dy, dw, scratch []float32, accumulate bool) bool {
 	elementwise.RowSums(n, kernel.Block, lanes, sums)
 	for i, v := range sums { // columns become rows, and outputs of a channel lie behind each other
 		tap := i % taps
-		totals[s.filter(i/taps)*taps+tap%s.size*s.size+tap/s.size] = v
+		totals[filterOf(s.planes, s.outputs, i/taps)*taps+tap%s.size*s.size+tap/s.size] = v
 	}
 	return writeSums(totals, dw, accumulate)
 }
-
-// filter is the number of the i-th one in the order of outputs before channels.
-func (s *wide) filter(i int) int { return i%s.planes*s.outputs + i/s.planes }
 
 // wideForward is Forward, and wideGradInput GradInput, of which the filters lie turned around.
 func wideForward(p *geometry.Shape, x, w, bias, y, scratch []float32) {
 	s := wideOf(p, geometry.ToOutput)
 	rest := s.prepare(scratch)
 	if s.outputs > 1 {
-		w, rest = s.ordered(w, rest)
+		w, rest = outputsFirst(s.planes, s.outputs, w, rest)
 		if bias != nil {
-			bias, _ = s.ordered(bias, rest)
+			bias, _ = outputsFirst(s.planes, s.outputs, bias, rest)
 		}
 	}
 	s.convolve(x, w, bias, y)
-}
-
-// ordered copies what each output has, as its weights, so that all channels' first ones come first.
-func (s *wide) ordered(v, scratch []float32) (to, rest []float32) {
-	to, rest = scratch[:len(v)], scratch[len(v):]
-	each := len(v) / (s.planes * s.outputs)
-	for i := range s.planes * s.outputs {
-		copy(to[i*each:][:each], v[s.filter(i)*each:])
-	}
-	return to, rest
 }
 
 func wideGradInput(p *geometry.Shape, dy, w, dx, scratch []float32) {
@@ -460,7 +436,7 @@ func wideGradInput(p *geometry.Shape, dy, w, dx, scratch []float32) {
 	s := wideOf(p, geometry.ToInput)
 	turned := s.prepare(scratch)[:s.weights()]
 	for i := range turned {
-		turned[i] = w[s.filter(i/taps)*taps+taps-1-i%taps]
+		turned[i] = w[filterOf(s.planes, s.outputs, i/taps)*taps+taps-1-i%taps]
 	}
 	s.convolve(dy, turned, nil, dx)
 }

@@ -59,7 +59,7 @@ const wideColumnElems = int(unsafe.Sizeof(wideColumns{})) / 4
 
 // takesWideStrided reports whether these kernels compute a direction.
 func takesWideStrided(p *geometry.Shape, d geometry.Direction) bool {
-	if !wideDepthwise(p) || p.StrideH != p.StrideW || p.StrideH != 2 && (p.StrideH != 3 || p.R != 3) || p.DilationH() != 1 || p.DilationW() != 1 || p.PadH >= p.R || p.PadW >= p.R {
+	if !wholeDepthwise(p) || p.K != p.C && d == geometry.ToInput || p.StrideH != p.StrideW || p.StrideH != 2 && (p.StrideH != 3 || p.R != 3) || p.DilationH() != 1 || p.DilationW() != 1 || p.PadH >= p.R || p.PadW >= p.R {
 		return false
 	}
 	if p.R != 3 && p.R != maxStridedSize && p.R != maxWideSize || p.W < kernel.Block && p.OutW() > narrow {
@@ -109,8 +109,11 @@ func (s *wideStrided) blocks() (n int) {
 func wideStridedScratch(p *geometry.Shape, d geometry.Direction) int {
 	s := wideStrided{p: *p, direction: d, pair: pairsStrided(p, d)}
 	n := 2*s.blocks()*wideColumnElems + 3*kernel.Block
-	if d == geometry.ToWeight {
+	switch {
+	case d == geometry.ToWeight:
 		n += p.K * p.R * p.S * (kernel.Block + 1)
+	case p.K != p.C:
+		n += p.K * (p.R*p.S + 1)
 	}
 	return n
 }
@@ -125,7 +128,7 @@ func wideStridedTerms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 	if d == geometry.ToInput {
 		steps = kernel.CeilDiv(p.H+p.PadH, p.StrideH)
 	}
-	t[wideTiles] = float64(images * p.C * s.blocks())
+	t[wideTiles] = float64(images * p.K * s.blocks())
 	t[wideSteps] = t[wideTiles] * float64(steps)
 	t[wideProducts] = t[wideSteps] * float64(p.R*p.S)
 	return t
@@ -269,10 +272,10 @@ func (s *wideStrided) apartFrom(at int) (c wideColumns) {
 }
 
 // call is that for images from n on, of which a pair is one.
-func (s *wideStrided) call(n, images int, x, y []float32) wideStrides {
+func (s *wideStrided) call(n, images, output int, x, y []float32) wideStrides {
 	p, plane, result := &s.p, s.p.H*s.p.W, s.p.OutH()*s.p.OutW()
 	t := wideStrides{
-		x: &x[n*p.C*plane], y: &y[n*p.C*result], planes: p.C, xPlane: 4 * plane, yPlane: 4 * result, images: images, xImage: 4 * p.C * plane, yImage: 4 * p.C * result,
+		x: &x[n*p.C*plane], y: &y[(n*p.K+output)*result], planes: p.C, xPlane: 4 * plane, yPlane: 4 * p.K / p.C * result, images: images, xImage: 4 * p.C * plane, yImage: 4 * p.K * result,
 		xRow: 4 * p.W, yRow: 4 * p.OutW(), xEnd: 4 * plane, yEnd: 4 * result, blocks: len(s.columns), table: &s.columns[0], ahead: min(max(4*plane, nearest), 4*nearest),
 	}
 	if s.direction == geometry.ToInput {
@@ -305,16 +308,35 @@ func (s *wideStrided) step() int {
 
 // wideStridedForward is Forward.
 func wideStridedForward(p *geometry.Shape, x, w, bias, y, scratch []float32) {
-	var zero float32
-	s, _ := newWideStrided(p, geometry.ToOutput, scratch)
-	for n := 0; n < p.N; n += s.step() {
-		t := s.call(n, 1, x, y)
-		t.weights, t.bias = &w[0], &zero
+	s, rest := newWideStrided(p, geometry.ToOutput, scratch)
+	outputs := p.K / p.C
+	if outputs > 1 {
+		w, rest = outputsFirst(p.C, outputs, w, rest)
 		if bias != nil {
-			t.bias, t.biasNext = &bias[0], 4
+			bias, _ = outputsFirst(p.C, outputs, bias, rest)
 		}
-		s.runForward(&t)
 	}
+	atOnce := channelsAtOnce(p.C, outputs, p.H*p.W)
+	for n := 0; n < p.N; n += s.step() {
+		for channel := 0; channel < p.C; channel += atOnce {
+			for output := range outputs {
+				t := s.call(n, 1, output, x, y)
+				s.forwardSome(&t, output, channel, atOnce, w, bias)
+			}
+		}
+	}
+}
+
+// forwardSome runs a call for an output of up to count channels.
+func (s *wideStrided) forwardSome(t *wideStrides, output, channel, count int, w, bias []float32) {
+	var zero float32
+	t.x, t.y, t.planes = advanced(t.x, channel*t.xPlane), advanced(t.y, channel*t.yPlane), min(count, s.p.C-channel)
+	at := output*s.p.C + channel
+	t.weights, t.bias = &w[at*s.p.R*s.p.S], &zero
+	if bias != nil {
+		t.bias, t.biasNext = &bias[at], 4
+	}
+	s.runForward(t)
 }
 
 func (s *wideStrided) runForward(t *wideStrides) {
@@ -342,7 +364,7 @@ func (s *wideStrided) runForward(t *wideStrides) {
 func wideStridedGradInput(p *geometry.Shape, dy, w, dx, scratch []float32) {
 	s, _ := newWideStrided(p, geometry.ToInput, scratch)
 	for n := 0; n < p.N; n += s.step() {
-		t := s.call(n, 1, dx, dy)
+		t := s.call(n, 1, 0, dx, dy)
 		t.weights = &w[0]
 		s.runGrad(&t)
 	}
@@ -383,19 +405,27 @@ func (s *wideStrided) runGrad(t *wideStrides) {
 // wideStridedSums adds the gradient of the weights to sums, which are zero.
 func wideStridedSums(p *geometry.Shape, x, dy, sums, scratch []float32) {
 	s, rest := newWideStrided(p, geometry.ToWeight, scratch)
-	lanes := aligned(rest)[:len(sums)*kernel.Block]
+	lanes, outputs := aligned(rest)[:len(sums)*kernel.Block], p.K/p.C
 	clear(lanes)
 	for n := 0; n < p.N; {
 		images := min(2*s.step(), p.N-n) // of more the planes compete for the L1 cache
 		if s.pair && images > 1 {
 			images -= images % 2
 		}
-		t := s.call(n, kernel.CeilDiv(images, s.step()), x, dy)
-		t.sums = &lanes[0]
-		s.runDots(&t)
+		for output := range outputs {
+			t := s.call(n, kernel.CeilDiv(images, s.step()), output, x, dy)
+			t.sums = &lanes[output*len(lanes)/outputs]
+			s.runDots(&t)
+		}
 		n += images
 	}
-	elementwise.RowSums(len(sums), kernel.Block, lanes, sums)
+	if outputs == 1 {
+		elementwise.RowSums(len(sums), kernel.Block, lanes, sums)
+		return
+	}
+	for i, taps := 0, p.R*p.S; i < p.K; i++ {
+		elementwise.RowSums(taps, kernel.Block, lanes[i*taps*kernel.Block:], sums[filterOf(p.C, outputs, i)*taps:][:taps])
+	}
 }
 
 func (s *wideStrided) runDots(t *wideStrides) {

@@ -1,0 +1,27 @@
+package planes
+
+// Several outputs of a channel are convolutions with one output each, one after the other: the kernels are called for planes as far apart
+// as the same output of the channels lies, and get their weights in this order.
+
+// filterOf is the number of the i-th filter if all channels' first ones come first.
+func filterOf(channels, outputs, i int) int { return i%channels*outputs + i/channels }
+
+// outputsFirst copies what each filter has, as its weights, in that order.
+func outputsFirst(channels, outputs int, v, scratch []float32) (to, rest []float32) {
+	to, rest = scratch[:len(v)], scratch[len(v):]
+	each := len(v) / (channels * outputs)
+	for i := range channels * outputs {
+		copy(to[i*each:][:each], v[filterOf(channels, outputs, i)*each:])
+	}
+	return to, rest
+}
+
+// channelsAtOnce is how many channels are computed at a time: of those that have several outputs, as many as stay in the L1 cache for all of
+// them.
+func channelsAtOnce(channels, outputs, pixels int) int {
+	const near = 16 << 10 // bytes
+	if outputs == 1 {
+		return channels
+	}
+	return min(channels, max(1, near/(4*pixels)))
+}
