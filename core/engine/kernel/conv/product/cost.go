@@ -26,7 +26,7 @@ const (
 	runs                            // products of a batch and group, before which weights are packed
 	keptSteps                       // cycles of the multiply-adds of gradients of few weights, as the core could issue them
 	keptVectors                     // vectors of dy and of x that these read
-	keptFar                         // of these, from memory
+	keptFar                         // of these, where they do not stay in the last cache
 	keptRows                        // rows of tiles
 	keptCalls                       // calls of their micro-kernel
 	keptSums                        // vectors of sums
@@ -42,8 +42,8 @@ const (
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:   {cost.Steps: 0.962, cost.Calls: 7.75, tapBlocks: 0.606, tapPicks: 2.38, packedWeights: 0.24, packedPixels: 2.51, deepVectors: 1.87, matrices: 580, partRows: 0.995, scattered: 0.551, streamed: 0.762, pairedRows: 3.71, pairedVectors: 5.26, panels: 23.3, shortSums: 0.731, runs: 382, keptSteps: 0.852, keptVectors: 0.13, keptFar: 5, keptCalls: 160, keptSums: 20.5},
-	kernel.AVX512: {cost.Steps: 0.936, cost.Calls: 41.1, cost.Stores: 0.456, tapBlocks: 8.21, tapPicks: 2.14, packedWeights: 0.346, packedPixels: 3.15, deepVectors: 3.22, partRows: 0.873, scattered: 0.174, streamed: 5.69, pairedRows: 3.24, pairedVectors: 6.76, shortSums: 0.373, runs: 356, keptSteps: 0.647, keptVectors: 0.987, keptFar: 10, keptRows: 11.5, keptCalls: 286},
+	kernel.AVX2:   {cost.Steps: 0.962, cost.Calls: 7.75, tapBlocks: 0.606, tapPicks: 2.38, packedWeights: 0.24, packedPixels: 2.51, deepVectors: 1.87, matrices: 580, partRows: 0.995, scattered: 0.551, streamed: 0.762, pairedRows: 3.71, pairedVectors: 5.26, panels: 23.3, shortSums: 0.731, runs: 382, keptSteps: 0.852, keptVectors: 0.13, keptFar: 1.5, keptCalls: 160, keptSums: 20.5},
+	kernel.AVX512: {cost.Steps: 0.936, cost.Calls: 41.1, cost.Stores: 0.456, tapBlocks: 8.21, tapPicks: 2.14, packedWeights: 0.346, packedPixels: 3.15, deepVectors: 3.22, partRows: 0.873, scattered: 0.174, streamed: 5.69, pairedRows: 3.24, pairedVectors: 6.76, shortSums: 0.373, runs: 356, keptSteps: 0.647, keptVectors: 0.987, keptFar: 3, keptRows: 11.5, keptCalls: 286},
 }
 
 // Terms counts what a direction of p does. See package cost.

@@ -177,7 +177,7 @@ func (d *dotted) terms() (t cost.Terms) {
 	vectors := float64(rows * kernel.CeilDiv(pixels, d.lanes))
 	t[keptSteps] = groups * vectors * step
 	t[keptVectors] = groups * vectors * float64(d.kg+d.rows)
-	if d.p.N*d.p.GroupCount()*(d.kg+d.rows)*d.pixels > cached {
+	if d.p.N*d.p.GroupCount()*(d.kg+d.rows)*d.pixels > farElems {
 		t[keptFar] = t[keptVectors]
 	}
 	t[keptRows] = groups * tiles * float64(rows*d.parts(pixels))

@@ -98,7 +98,7 @@ func (m *patches) rowsScratch(in, out int) int {
 	return tilesScratch(in, out, m.together.images*m.pixels) + m.together.elems(in+out)
 }
 
-// farElems is how many elements of y stay in the last cache while other programs use it, too.
+// farElems is how many elements stay in the last cache while other programs use it, too.
 const farElems = 1 << 20
 
 // run computes r for images; room is a copy of the last one of x.
