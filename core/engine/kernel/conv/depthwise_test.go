@@ -131,6 +131,9 @@ func TestDepthwiseByImages(t *testing.T) {
 			{N: 5, C: 3, H: 8, W: 8, R: 5, S: 5, PadH: 2, PadW: 2},
 			{N: 5, C: 3, H: 8, W: 8, R: 3, S: 3, PadH: 1, PadW: 1},
 			{N: 5, C: 3, H: 9, W: 20, R: 7, S: 7, PadH: 3, PadW: 3},
+			{N: 5, C: 3, H: 1, W: 50, R: 1, S: 5, PadW: 2},
+			{N: 5, C: 3, H: 4, W: 20, R: 1, S: 15, PadW: 7},
+			{N: 5, C: 3, H: 20, W: 4, R: 5, S: 1, PadH: 2},
 		} {
 			p.K, p.Groups, p.StrideH, p.StrideW = p.C, p.C, 1, 1
 			x, w, scratch := kerneltest.Random[float32](1, p.N*p.C*p.H*p.W), kerneltest.Random[float32](2, p.K*p.PatchSize()), kerneltest.Poisoned[float32](Scratch[float32](&p))

@@ -26,21 +26,27 @@ const (
 	wideProducts                   // as products, of vectors of sixteen lanes that are computed whole
 	wideTiles                      // runs of rows of a block of columns that these kernels take at once
 	wideSteps                      // rows of y that they step through with stride 2, or of dy
+	lineProducts                   // as products, along rows
+	lineMasked                     // vectors multiplied along rows of which a mask leaves some lanes out
+	lineRows                       // these rows
 )
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:   {cost.Steps: 0.959, cost.Calls: 28.3, products: 1.1, planeCalls: 4.33, frameRows: 0.6, frameVectors: 2.07, splitRows: 14.6, splitElems: 1.5, resultRows: 3.76, dots: 1.2, dotCalls: 54.1, packed: 0.367, stored: 2.57, spread: 3.35, columns: 3.34, strides: 1.48, stridePlanes: 5.86},
-	kernel.AVX512: {cost.Steps: 0.893, cost.Calls: 161, products: 0.765, planeCalls: 306, frameRows: 0.36, frameVectors: 2.09, splitRows: 13.3, splitElems: 1.82, resultRows: 2.39, dots: 1.24, dotCalls: 43.5, packed: 0.456, strides: 1.5, stridePlanes: 6.2, stored: 2.51, spread: 2.47, wideProducts: 0.422, wideTiles: 18.5, wideSteps: 5.44},
+	kernel.AVX2:   {cost.Steps: 0.959, cost.Calls: 28.3, products: 1.1, planeCalls: 4.33, frameRows: 0.6, frameVectors: 2.07, splitRows: 14.6, splitElems: 1.5, resultRows: 3.76, dots: 1.2, dotCalls: 54.1, packed: 0.367, stored: 2.57, spread: 3.35, columns: 3.34, strides: 1.48, stridePlanes: 5.86, lineProducts: 1.7, lineMasked: 2.5, lineRows: 16},
+	kernel.AVX512: {cost.Steps: 0.893, cost.Calls: 161, products: 0.765, planeCalls: 306, frameRows: 0.36, frameVectors: 2.09, splitRows: 13.3, splitElems: 1.82, resultRows: 2.39, dots: 1.24, dotCalls: 43.5, packed: 0.456, strides: 1.5, stridePlanes: 6.2, stored: 2.51, spread: 2.47, wideProducts: 0.422, wideTiles: 18.5, wideSteps: 5.44, lineProducts: 1.9, lineMasked: 3, lineRows: 16},
 }
 
 // Terms counts what a direction of p does. See package cost.
-func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
+func Terms(p *geometry.Shape, d geometry.Direction) cost.Terms {
 	if d == geometry.ToWeight && !depthwise(p) {
 		return denseTerms(p)
 	}
 	if reachesAcross(p) {
 		return acrossTerms(p, d)
+	}
+	if _, ok := linesOf(p); ok {
+		return lineTerms(p, d)
 	}
 	if takesSmall(p, d) {
 		return smallTerms(p)
@@ -57,6 +63,11 @@ func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 	if isStrided(p, d) {
 		return stridedTerms(p, d)
 	}
+	return framedTerms(p, d)
+}
+
+// framedTerms counts what a direction does from frames.
+func framedTerms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 	f, h, w := inputFrame(p, planeElems), p.OutH(), p.OutW()
 	taps, rows, width, phases, planes := float64(p.R*p.S), p.H, p.W, 1, float64(p.K)
 	if d == geometry.ToInput {

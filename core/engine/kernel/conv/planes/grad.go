@@ -88,6 +88,10 @@ func GradInput(p *geometry.Shape, dy, w, dx, scratch []float32) {
 		a.gradInput(dy, w, dx)
 		return
 	}
+	if l, ok := linesOf(p); ok {
+		l.gradInput(dy, w, dx, scratch)
+		return
+	}
 	if takesSmall(p, geometry.ToInput) {
 		smallGradInput(p, dy, w, dx, scratch)
 		return

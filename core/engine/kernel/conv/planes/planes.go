@@ -20,6 +20,9 @@ func Takes(p *geometry.Shape, d geometry.Direction) bool {
 	if d != geometry.ToWeight && !depthwise(p) || max(p.StrideH, p.StrideW) > maxStride {
 		return false
 	}
+	if _, ok := linesOf(p); ok {
+		return true
+	}
 	f := inputFrame(p, planeElems)
 	if d == geometry.ToInput {
 		f = newPlaneGrad(p).planeFrame
@@ -42,6 +45,9 @@ func Scratch(p *geometry.Shape, d geometry.Direction) int {
 	}
 	if reachesAcross(p) {
 		return acrossScratch(p)
+	}
+	if l, ok := linesOf(p); ok {
+		return l.scratch(d)
 	}
 	if takesSmall(p, d) {
 		return smallScratch(p, d)
@@ -79,6 +85,10 @@ func Forward(p *geometry.Shape, x, w, bias, y, scratch []float32) {
 	if reachesAcross(p) {
 		a := newAcross(p, scratch)
 		a.forward(x, w, bias, y)
+		return
+	}
+	if l, ok := linesOf(p); ok {
+		l.convolve(x, w, bias, y, scratch)
 		return
 	}
 	if takesSmall(p, geometry.ToOutput) {

@@ -50,6 +50,9 @@ func GradWeight(p *geometry.Shape, x, dy, dw, scratch []float32, accumulate bool
 		a.gradWeight(x, dy, dw, accumulate)
 		return true
 	}
+	if l, ok := linesOf(p); ok {
+		return l.gradWeight(x, dy, dw, scratch, accumulate)
+	}
 	if !takesSmall(p, geometry.ToWeight) && takesWide(p, geometry.ToWeight) {
 		return wideGradWeight(p, x, dy, dw, scratch, accumulate)
 	}

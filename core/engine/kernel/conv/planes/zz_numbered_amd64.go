@@ -117,3 +117,61 @@ func runSlideDots(lanes, n int, t *slideDots) {
 		slideDots4AVX2(t)
 	}
 }
+
+// runLineTaps convolves rows with vectors of so many lanes.
+func runLineTaps(lanes, n int, t *lineTaps) {
+	if lanes == 16 {
+		switch n {
+		case 1:
+			lineTaps1AVX512(t)
+		}
+		return
+	}
+	switch n {
+	case 1:
+		lineTaps1AVX2(t)
+	}
+}
+
+// runLineDots adds sums for that many taps along rows with vectors of so many lanes.
+func runLineDots(lanes, n int, t *lineDots) {
+	if lanes == 16 {
+		switch n {
+		case 1:
+			lineDots1AVX512(t)
+		case 2:
+			lineDots2AVX512(t)
+		case 3:
+			lineDots3AVX512(t)
+		case 4:
+			lineDots4AVX512(t)
+		case 5:
+			lineDots5AVX512(t)
+		case 6:
+			lineDots6AVX512(t)
+		case 7:
+			lineDots7AVX512(t)
+		case 8:
+			lineDots8AVX512(t)
+		}
+		return
+	}
+	switch n {
+	case 1:
+		lineDots1AVX2(t)
+	case 2:
+		lineDots2AVX2(t)
+	case 3:
+		lineDots3AVX2(t)
+	case 4:
+		lineDots4AVX2(t)
+	case 5:
+		lineDots5AVX2(t)
+	case 6:
+		lineDots6AVX2(t)
+	case 7:
+		lineDots7AVX2(t)
+	case 8:
+		lineDots8AVX2(t)
+	}
+}
