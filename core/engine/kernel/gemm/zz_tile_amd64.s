@@ -3466,6 +3466,24 @@ stored:
 	SUBQ    $0x04, 104(AX)
 	CMPQ    104(AX), $0x04
 	JGE     tile
+	CMPQ    104(AX), $0x00
+	JNE     left
+	MOVQ    112(AX), CX
+	MOVQ    16(AX), DX
+	SUBQ    CX, DX
+	MOVQ    DX, 16(AX)
+	MOVQ    24(AX), DX
+	SUBQ    CX, DX
+	MOVQ    DX, 24(AX)
+	MOVQ    120(AX), CX
+	MOVQ    40(AX), DX
+	SUBQ    CX, DX
+	MOVQ    DX, 40(AX)
+	MOVQ    48(AX), DX
+	SUBQ    CX, DX
+	MOVQ    DX, 48(AX)
+
+left:
 	VZEROUPPER
 	RET
 
@@ -3819,6 +3837,24 @@ stored:
 	SUBQ    $0x02, 104(AX)
 	CMPQ    104(AX), $0x02
 	JGE     tile
+	CMPQ    104(AX), $0x00
+	JNE     left
+	MOVQ    112(AX), CX
+	MOVQ    16(AX), DX
+	SUBQ    CX, DX
+	MOVQ    DX, 16(AX)
+	MOVQ    24(AX), DX
+	SUBQ    CX, DX
+	MOVQ    DX, 24(AX)
+	MOVQ    120(AX), CX
+	MOVQ    40(AX), DX
+	SUBQ    CX, DX
+	MOVQ    DX, 40(AX)
+	MOVQ    48(AX), DX
+	SUBQ    CX, DX
+	MOVQ    DX, 48(AX)
+
+left:
 	VZEROUPPER
 	RET
 
@@ -6875,6 +6911,24 @@ stored:
 	SUBQ    $0x04, 104(AX)
 	CMPQ    104(AX), $0x04
 	JGE     tile
+	CMPQ    104(AX), $0x00
+	JNE     left
+	MOVQ    112(AX), CX
+	MOVQ    16(AX), DX
+	SUBQ    CX, DX
+	MOVQ    DX, 16(AX)
+	MOVQ    24(AX), DX
+	SUBQ    CX, DX
+	MOVQ    DX, 24(AX)
+	MOVQ    120(AX), CX
+	MOVQ    40(AX), DX
+	SUBQ    CX, DX
+	MOVQ    DX, 40(AX)
+	MOVQ    48(AX), DX
+	SUBQ    CX, DX
+	MOVQ    DX, 48(AX)
+
+left:
 	VZEROUPPER
 	RET
 
@@ -6988,5 +7042,23 @@ stored:
 	SUBQ    $0x02, 104(AX)
 	CMPQ    104(AX), $0x02
 	JGE     tile
+	CMPQ    104(AX), $0x00
+	JNE     left
+	MOVQ    112(AX), CX
+	MOVQ    16(AX), DX
+	SUBQ    CX, DX
+	MOVQ    DX, 16(AX)
+	MOVQ    24(AX), DX
+	SUBQ    CX, DX
+	MOVQ    DX, 24(AX)
+	MOVQ    120(AX), CX
+	MOVQ    40(AX), DX
+	SUBQ    CX, DX
+	MOVQ    DX, 40(AX)
+	MOVQ    48(AX), DX
+	SUBQ    CX, DX
+	MOVQ    DX, 48(AX)
+
+left:
 	VZEROUPPER
 	RET

@@ -79,7 +79,24 @@ func gemmTogether(a *isa.Asm, mr int) {
 	a.SUBQ(operand.U8(tiles), operand.Mem{Base: t, Disp: tileCount})
 	a.CMPQ(operand.Mem{Base: t, Disp: tileCount}, operand.U8(tiles))
 	a.JGE(operand.LabelRef("tile"))
+	a.CMPQ(operand.Mem{Base: t, Disp: tileCount}, operand.U8(0))
+	a.JNE(operand.LabelRef("left"))
+	togetherBack(a, t)
+	a.Label("left")
 	a.Ret()
+}
+
+// togetherBack moves the pointers from behind the last tile back to it: the garbage collector sees them once the kernel has
+// returned, and what lies behind a matrix may be memory that it has taken back.
+func togetherBack(a *isa.Asm, t reg.GPVirtual) {
+	for _, f := range [][3]int{{tileBNext, tileB0, tileB1}, {tileCNext, tileC0, tileC1}} {
+		by := a.Field(t, f[0])
+		for _, field := range f[1:] {
+			at := a.Field(t, field)
+			a.SUBQ(by, at)
+			a.MOVQ(at, operand.Mem{Base: t, Disp: field})
+		}
+	}
 }
 
 // togetherLoop adds up the products of all tiles, and moves B0 and B1 to the next ones.
