@@ -39,13 +39,10 @@ func (s *server) work(ring *shm.Worker) {
 	}
 }
 
-// settledAfter heartbeats with an open instance, a process has done what starting takes.
-const settledAfter = 2
-
-// beat updates the heartbeat and checks whether the host has aborted. Some time after the instance was opened, it gives
-// back the pages of the program that starting took.
+// beat updates the heartbeat and checks whether the host has aborted. Once the instance is open, it gives back the pages of
+// the program that starting took.
 func (s *server) beat(ring *shm.Worker) {
-	open := 0
+	settled := false
 	for range time.Tick(heartbeat) {
 		if s.isOver() {
 			return
@@ -54,10 +51,8 @@ func (s *server) beat(ring *shm.Worker) {
 		if ring.Aborted() {
 			s.abort()
 		}
-		if s.opened.Load() == nil {
-			continue
-		}
-		if open++; open == settledAfter {
+		if !settled && s.opened.Load() != nil {
+			settled = true
 			pages.GiveBackProgram()
 		}
 	}
