@@ -390,8 +390,6 @@ func (r *runner) run(ctx context.Context) error {
 		defer d.Plugins() // waits until they are recorded
 	}
 	if r.p.Options.place.thread == nil { // the process is the rank's own
-		go pages.GiveBackProgram()                               // before the model gets its memory
-		beforeStep(&d, 1, func() { go pages.GiveBackProgram() }) // which the first step uses as a whole
 		beforeStep(&d, 2, func() { go pages.Settle() })
 	}
 	processors := r.useIdleCores()

@@ -12,13 +12,24 @@ import (
 // populated is how many bytes get their pages in one call, and the fewest for which that pays.
 const populated = 4 << 20
 
+// much is how many bytes make the pages of the program worth their time: some milliseconds, which the first step of a
+// small job has not.
+const much = 64 << 20
+
 // Populate lets the kernel give memory its pages while the caller prepares other things, instead of one
 // by one in the first step. What the memory contains stays. All of it is resident from then on, so it is for
-// memory that will be written as a whole.
+// memory that will be written as a whole. A process that takes much is ready to compute, and gives back the pages of its
+// program that starting took: else its peak would have both.
 func Populate(mem []byte) {
-	if len(mem) >= populated {
-		go give(mem)
+	if len(mem) < populated {
+		return
 	}
+	go func() {
+		if len(mem) >= much {
+			GiveBackProgram()
+		}
+		give(mem)
+	}()
 }
 
 // give gives pages to memory but for the parts of a page at its ends. Kernels before 5.14 cannot, and nothing depends on it.
