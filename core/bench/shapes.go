@@ -54,6 +54,12 @@ func dilated(p conv.Shape, by int) conv.Shape {
 	return p
 }
 
+// row is p of images of one row, as text and sound have them, with s taps.
+func row(p conv.Shape, w, s int) conv.Shape {
+	p.H, p.W, p.R, p.S, p.PadH, p.PadW = 1, w, 1, s, 0, s/2*p.DilationW()
+	return p
+}
+
 // Limits of the shapes that randomShape draws: multiply-adds of a direction, and elements of an image tensor.
 const (
 	leastWork, mostWork = 1 << 19, 1 << 26
@@ -71,7 +77,7 @@ func randomShapes(n int, seed uint64) []conv.Shape {
 }
 
 // randomShape draws a convolution as networks have them, and as they might: any number of
-// channels, dense, grouped or depthwise; filters of up to 7x7 of any ratio, with strides and
+// channels, dense, grouped or depthwise, these along rows as well; filters of up to 7x7 of any ratio, with strides and
 // dilation; patches, and filters as large as the image.
 func randomShape(r *rand.Rand) conv.Shape {
 	for {
@@ -106,6 +112,9 @@ func drawShape(r *rand.Rand) conv.Shape {
 	}
 	if p.StrideH == 1 && r.IntN(6) == 0 {
 		p = dilated(p, 2)
+	}
+	if p.C == p.Groups && r.IntN(4) == 0 {
+		p = row(p, pick(50, 64, 100, 128, 400, 1000, 8+r.IntN(120)), pick(3, 3, 5, 7, 9, 31))
 	}
 	return p
 }

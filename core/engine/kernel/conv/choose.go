@@ -117,7 +117,7 @@ func choose[T kernel.Float](p *Shape, d Direction) Algorithm {
 
 // costOf is the estimated cycles of a direction.
 func costOf(p *Shape, a Algorithm, d Direction) float64 {
-	if a == Winograd && winograd.Saves(p) {
+	if a == Winograd && winograd.Saves(p, d) {
 		return 1
 	}
 	t, rates := termsOf(p, a, d)

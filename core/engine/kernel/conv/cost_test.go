@@ -61,7 +61,7 @@ func samples(t *testing.T) (all [Algorithms][]sample) {
 			}
 			for a := range Algorithms {
 				us, d := row.Times[a.String()], directionOf[row.Kernel]
-				if us == 0 || !Takes(p, a, d) || a == Winograd && winograd.Saves(p) {
+				if us == 0 || !Takes(p, a, d) || a == Winograd && winograd.Saves(p, d) {
 					continue
 				}
 				terms, _ := termsOf(p, a, d)

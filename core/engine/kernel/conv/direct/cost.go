@@ -30,8 +30,8 @@ const (
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:   {cost.Steps: 0.893, cost.Calls: 11.4, cost.Stores: 0.313, frameVectors: 3.97, splitRows: 11.7, splitElems: 2.02, joinedRows: 5.77, gatheredRows: 4.29, packedTaps: 4.97, dotSteps: 1.05, dotMasked: 1.03, dotCalls: 48.4, scattered: 1.2},
-	kernel.AVX512: {cost.Steps: 0.894, cost.Calls: 26.4, cost.Stores: 0.926, frameVectors: 4.41, splitRows: 9.95, splitElems: 2.23, joinedRows: 6.54, gatheredRows: 2.64, packedTaps: 3.98, dotSteps: 1.17, dotMasked: 0.671, dotSums: 5.65, scattered: 0.331, viewSteps: 0.866, viewCalls: 175, viewImages: 8.11, viewRows: 1.96, viewCopies: 1.51},
+	kernel.AVX2:   {cost.Steps: 0.914, cost.Calls: 19.7, frameVectors: 3.67, splitRows: 5.88, splitElems: 3.57, joinedRows: 6.37, gatheredRows: 3.49, packedTaps: 4.6, dotSteps: 1.2, dotMasked: 0.531, dotCalls: 60.9, scattered: 1.2},
+	kernel.AVX512: {cost.Steps: 0.942, cost.Calls: 45, frameVectors: 4.71, splitRows: 6.36, splitElems: 3.41, joinedRows: 6.05, gatheredRows: 2.14, packedTaps: 4.42, dotSteps: 1.15, dotMasked: 0.386, dotSums: 6.77, scattered: 0.478, viewSteps: 0.832, viewCalls: 198, viewImages: 11.3, viewRows: 1.38, viewCopies: 2.14},
 }
 
 // Terms counts what a direction of p does. See package cost.
@@ -89,12 +89,16 @@ func copyTerms(t *cost.Terms, p *geometry.Shape, v *geometry.Views) {
 }
 
 // tilesOf is cost.TilesOf. The products of three or four rows take longer because sums wait for the ones before; fewer rows are
-// computed several tiles at a time.
+// computed several tiles at a time, and wait less than alone.
 func tilesOf(lanes, vectors, in, out int) cost.Terms {
-	const waiting = 1.25
 	t := cost.TilesOf(lanes, vectors, in, out)
-	if rows := gemm.EvenRows(out, gemm.TileOf(lanes).Rows); rows == 3 || rows == 4 {
-		t[cost.Steps] *= waiting
+	switch gemm.EvenRows(out, gemm.TileOf(lanes).Rows) {
+	case 1:
+		t[cost.Steps] *= 0.5
+	case 2:
+		t[cost.Steps] *= 0.62
+	case 3, 4:
+		t[cost.Steps] *= 1.25
 	}
 	return t
 }

@@ -22,8 +22,8 @@ const (
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:   {cost.Steps: 0.764, cost.Stores: 3.85, packed: 0.641, products: 1.13e+03, frameRows: 28.2, tapRows: 5, tapVectors: 12, blockRows: 7.22, blockElems: 2.5, transposed: 1.72},
-	kernel.AVX512: {cost.Steps: 0.761, cost.Stores: 6.3, packed: 0.509, products: 545, frameRows: 9.93, frameElems: 1.45, tapBands: 19.2, tapVectors: 3.81, blockRows: 10.7, blockElems: 2.02, transposed: 0.728},
+	kernel.AVX2:   {cost.Steps: 0.806, cost.Calls: 19.5, cost.Stores: 2.13, packed: 0.627, products: 968, frameRows: 28.3, tapBands: 1.16, tapRows: 4.65, tapVectors: 12.6, blockRows: 3.67, blockElems: 2.48, transposed: 1.4},
+	kernel.AVX512: {cost.Steps: 0.849, cost.Calls: 23.4, cost.Stores: 4.74, packed: 0.442, products: 508, frameRows: 9.43, frameElems: 1.6, tapBands: 20.3, tapVectors: 3.9, blockRows: 12.9, blockElems: 2},
 }
 
 // Terms counts what a direction of p does. See package cost.

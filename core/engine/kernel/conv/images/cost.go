@@ -29,8 +29,8 @@ const scatters = 1 << 10
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:   {cost.Steps: 1.04, cost.Stores: 0.489, loaded: 2.54, stored: 3.71, packed: 0.27, pieces: 62.2, turned: 0.493, directions: 2.86e+03, dotSteps: 1.02, dotCalls: 45.1, noted: 1.68, apart: 0.0686, streamed: 0.5, scattered: 2.73},
-	kernel.AVX512: {cost.Steps: 0.979, cost.Stores: 5.15, loaded: 5.04, stored: 4.25, packed: 0.284, pieces: 37.9, turned: 0.431, directions: 805, dotSteps: 1.22, dotCalls: 147, dotSums: 11.6, apart: 0.463, streamed: 0.3, scattered: 2.17},
+	kernel.AVX2:   {cost.Steps: 1.04, cost.Stores: 1.01, loaded: 2.49, stored: 3.25, packed: 0.288, pieces: 76.8, turned: 0.899, dotSteps: 1.08, dotCalls: 74.5, noted: 0.567, apart: 0.0202, streamed: 0.0745, scattered: 1.33},
+	kernel.AVX512: {cost.Steps: 1.06, cost.Stores: 1.96, loaded: 4, stored: 5.25, packed: 0.259, pieces: 50.1, turned: 0.877, dotSteps: 1.25, dotCalls: 266, dotSums: 11, apart: 0.192, streamed: 0.0208},
 }
 
 // Terms counts what a direction of p does. See package cost.

@@ -19,8 +19,8 @@ const (
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:   {products: 0.655, dots: 0.539, pairs: 0.534, pairDots: 0.382, transposed: 2.34, strips: 86.6, calls: 46.7},
-	kernel.AVX512: {products: 0.842, dots: 0.895, pairs: 0.458, pairDots: 0.602, transposed: 3.91, strips: 104, calls: 44.6},
+	kernel.AVX2:   {products: 0.676, dots: 0.538, pairs: 0.544, pairDots: 0.449, transposed: 2.51, strips: 62, calls: 51.5},
+	kernel.AVX512: {products: 0.938, dots: 0.928, pairs: 0.725, pairDots: 0.797, transposed: 4.15, strips: 34.1, calls: 47.1},
 }
 
 // Terms counts what a direction of p does. See package cost.

@@ -33,8 +33,8 @@ const (
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:   {cost.Steps: 0.959, cost.Calls: 28.3, products: 1.1, planeCalls: 4.33, frameRows: 0.6, frameVectors: 2.07, splitRows: 14.6, splitElems: 1.5, resultRows: 3.76, dots: 1.2, dotCalls: 54.1, packed: 0.367, stored: 2.57, spread: 3.35, columns: 3.34, strides: 1.48, stridePlanes: 5.86, lineProducts: 1.7, lineMasked: 2.5, lineRows: 16},
-	kernel.AVX512: {cost.Steps: 0.893, cost.Calls: 161, products: 0.765, planeCalls: 306, frameRows: 0.36, frameVectors: 2.09, splitRows: 13.3, splitElems: 1.82, resultRows: 2.39, dots: 1.24, dotCalls: 43.5, packed: 0.456, strides: 1.5, stridePlanes: 6.2, stored: 2.51, spread: 2.47, wideProducts: 0.422, wideTiles: 18.5, wideSteps: 5.44, lineProducts: 1.9, lineMasked: 3, lineRows: 16},
+	kernel.AVX2:   {cost.Steps: 0.969, cost.Calls: 30.7, products: 1.09, planeCalls: 73.4, frameRows: 0.68, frameVectors: 2.16, splitRows: 6.88, splitElems: 3.5, resultRows: 4.03, dots: 1.16, dotCalls: 80.1, packed: 0.42, stored: 2.6, spread: 3.37, columns: 5.25, strides: 1.51, stridePlanes: 4.01, lineProducts: 1.77, lineMasked: 3.32, lineRows: 8.74},
+	kernel.AVX512: {cost.Steps: 0.958, cost.Calls: 163, products: 0.307, planeCalls: 450, frameRows: 0.351, frameVectors: 2.19, splitRows: 6.76, splitElems: 3.38, resultRows: 1.13, dots: 1.48, dotCalls: 61.1, packed: 0.482, strides: 1.5, stridePlanes: 6.2, stored: 2.11, spread: 2.51, wideProducts: 0.446, wideTiles: 17.9, wideSteps: 5.37, lineProducts: 1.53, lineMasked: 3.4, lineRows: 13.2},
 }
 
 // Terms counts what a direction of p does. See package cost.
@@ -96,7 +96,7 @@ func framedTerms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 			t[frameRows] += float64(p.N*p.K) * float64(h)
 			t[frameVectors] += float64(p.N*p.K) * float64(h*kernel.CeilDiv(w, narrow))
 		}
-		t[dots] = batches * planes * vectors * taps
+		t[dots] = batches * planes * vectors * taps * waits(o.h)
 		t[dotCalls] = batches * planes * float64(p.StrideH*kernel.CeilDiv(p.R, p.StrideH*columnTaps)*kernel.CeilDiv(p.S, 3))
 		return t
 	}
@@ -105,7 +105,7 @@ func framedTerms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 	if out.long > 0 {
 		vectors = float64(out.elems()) / kernel.Block
 	}
-	t[products] = batches * planes * vectors * taps * float64(phases)
+	t[products] = batches * planes * vectors * taps * float64(phases) * waits(h)
 	t[planeCalls] = batches * planes * float64(phases)
 	switch results := float64(p.N) * planes; {
 	case d == geometry.ToInput && p.StrideW > 2:
@@ -116,12 +116,18 @@ func framedTerms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 	return t
 }
 
+// waits is how much longer products take where so few rows of results are computed at once that their sums wait for each other.
+func waits(rows int) float64 { return max(1, 3/float64(rows)) }
+
 // slideTerms counts what a direction does that is computed straight from the image.
 func slideTerms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 	s := sliderOf(p, d)
 	vectors, work := float64(s.images*s.planes*s.blocks), products
 	if t[columns] = vectors * float64(len(slideParts(p))); d == geometry.ToWeight {
 		work = dots
+		if p.DilationH() > 1 || p.DilationW() > 1 {
+			t[dotCalls] = vectors // their sums begin anew in each column
+		}
 	}
 	t[work] = vectors * float64(s.h*p.R*p.S*s.lanes) / kernel.Block
 	return t

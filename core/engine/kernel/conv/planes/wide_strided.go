@@ -329,10 +329,9 @@ func wideStridedForward(p *geometry.Shape, x, w, bias, y, scratch []float32) {
 
 // forwardSome runs a call for an output of up to count channels.
 func (s *wideStrided) forwardSome(t *wideStrides, output, channel, count int, w, bias []float32) {
-	var zero float32
 	t.x, t.y, t.planes = advanced(t.x, channel*t.xPlane), advanced(t.y, channel*t.yPlane), min(count, s.p.C-channel)
 	at := output*s.p.C + channel
-	t.weights, t.bias = &w[at*s.p.R*s.p.S], &zero
+	t.weights, t.bias = &w[at*s.p.R*s.p.S], &noBias
 	if bias != nil {
 		t.bias, t.biasNext = &bias[at], 4
 	}

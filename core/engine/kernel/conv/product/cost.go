@@ -42,8 +42,8 @@ const (
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:   {cost.Steps: 0.962, cost.Calls: 7.75, tapBlocks: 0.606, tapPicks: 2.38, packedWeights: 0.24, packedPixels: 2.51, deepVectors: 1.87, matrices: 580, partRows: 0.995, scattered: 0.551, streamed: 0.762, pairedRows: 3.71, pairedVectors: 5.26, panels: 23.3, shortSums: 0.731, runs: 382, keptSteps: 0.852, keptVectors: 0.13, keptFar: 1.5, keptCalls: 160, keptSums: 20.5},
-	kernel.AVX512: {cost.Steps: 0.936, cost.Calls: 41.1, cost.Stores: 0.456, tapBlocks: 8.21, tapPicks: 2.14, packedWeights: 0.346, packedPixels: 3.15, deepVectors: 3.22, partRows: 0.873, scattered: 0.174, streamed: 5.69, pairedRows: 3.24, pairedVectors: 6.76, shortSums: 0.373, runs: 356, keptSteps: 0.647, keptVectors: 0.987, keptFar: 3, keptRows: 11.5, keptCalls: 286},
+	kernel.AVX2:   {cost.Steps: 0.984, cost.Stores: 0.137, tapPicks: 2.77, packedWeights: 0.111, packedPixels: 4.02, deepVectors: 2.14, matrices: 1.02e+03, partRows: 0.184, scattered: 0.365, pairedRows: 1.97, pairedVectors: 13.2, panels: 100, shortSums: 1.21, runs: 315, keptSteps: 0.614, keptVectors: 0.5, keptRows: 2.22, keptCalls: 285, keptSums: 4.87},
+	kernel.AVX512: {cost.Steps: 0.994, cost.Calls: 17.2, cost.Stores: 0.12, tapBlocks: 12.7, tapPicks: 1.46, packedWeights: 0.264, packedPixels: 4.12, deepVectors: 3.43, partRows: 0.0918, scattered: 1.22, pairedRows: 1.12, pairedVectors: 17, panels: 108, shortSums: 2.25, runs: 86.9, keptSteps: 0.133, keptVectors: 1.38, keptFar: 0.132, keptRows: 12.2, keptCalls: 615, keptSums: 8.03},
 }
 
 // Terms counts what a direction of p does. See package cost.

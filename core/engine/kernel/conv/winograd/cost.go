@@ -12,6 +12,7 @@ const (
 	pickedPixels                    // elements of pixels that these gather, and of their results
 	pickedWeights                   // of which they make panels
 	spreadPixels                    // elements of a gradient of which a stride above 2 reaches few
+	halved                          // as picked, of tiles of few channels in weight gradients of a stride of 2
 	tapSteps                        // as picked, of weight gradients with channels in lanes
 	tapCalls                        // of their micro-kernel
 	frameRows                       // rows that are copied to frames
@@ -21,15 +22,23 @@ const (
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:   {picked: 0.904, pickedPixels: 0.732, pickedWeights: 3.71, spreadPixels: 1.1},
-	kernel.AVX512: {picked: 0.727, pickedPixels: 0.836, pickedWeights: 4.54, spreadPixels: 1.1},
+	kernel.AVX2:   {picked: 0.994, pickedPixels: 0.513, pickedWeights: 15, halved: 1.66, spreadPixels: 1.1},
+	kernel.AVX512: {picked: 0.871, pickedPixels: 0.638, pickedWeights: 15.5, halved: 2.77, spreadPixels: 1.1},
 }
 
-// Saves reports whether tiles save so many products that nothing else is faster. Filters of 1x1 save none.
-func Saves(p *geometry.Shape) bool { return !picks(p) }
+// Saves reports whether tiles save so many products that nothing else is faster. Filters of 1x1 save none, and weight
+// gradients of a stride of 2 too few where one side has no more than a vector of channels.
+func Saves(p *geometry.Shape, d geometry.Direction) bool {
+	return !picks(p) && !(d == geometry.ToWeight && p.StrideH > 1 && min(p.C, p.K) < 2*channelLanes)
+}
 
-// Terms counts what direction d of p does with filters of 1x1. See package cost.
+// Terms counts what direction d of p does if it saves little. See package cost.
 func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
+	if !picks(p) {
+		tiles := p.N * kernel.CeilDiv(p.OutH(), outputSide) * kernel.CeilDiv(p.OutW(), outputSide)
+		t[halved] = cost.FMAs(float64(tiles*halvingPoints*halvingPoints*padded(p.C)*padded(p.K)) / float64(kernel.Lanes()))
+		return t
+	}
 	pixels := float64(p.N * p.OutH() * p.OutW())
 	from, to := padded(p.C), padded(p.K)
 	t[picked] = cost.FMAs(pixels * float64(from) * float64(to) / float64(kernel.Lanes()))
@@ -43,8 +52,8 @@ func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 
 // LanesRates is the cycles of what LanesGradWeight does.
 var LanesRates = cost.Rates{
-	kernel.AVX2:   {tapSteps: 0.938, frameRows: 9.25, transposed: 0.265, tapSums: 1.86},
-	kernel.AVX512: {tapSteps: 0.935, tapCalls: 0.376, frameRows: 7.55, transposed: 0.28, tapSums: 1.94},
+	kernel.AVX2:   {tapSteps: 0.94, tapCalls: 12.4, frameRows: 5.51, transposed: 0.353},
+	kernel.AVX512: {tapSteps: 0.924, tapCalls: 17.4, frameRows: 12.6, transposed: 0.362},
 }
 
 // LanesTerms counts what LanesGradWeight does.
