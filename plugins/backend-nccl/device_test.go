@@ -51,10 +51,11 @@ func onMachineAt() *Backend {
 }
 
 // served makes a machine that plugin processes of h can reach. Nothing must be
-// left on it when all of them have ended.
+// left on it when all of them have ended. Under the race detector they do not sleep at their end, as by default, for
+// half of the time that a plugin has to close.
 func served(t testing.TB, devices int) (*fakegpu.Machine, *host.Host) {
 	m, path := servedAt(t, devices)
-	return m, host.New(host.Options{SetEnv: []string{envMachine + "=" + path}, Log: slog.New(slog.DiscardHandler)})
+	return m, host.New(host.Options{SetEnv: []string{envMachine + "=" + path, "GORACE=atexit_sleep_ms=0"}, Log: slog.New(slog.DiscardHandler)})
 }
 
 // servedAt is served for a test that starts processes itself, by the socket's path.

@@ -62,7 +62,7 @@ func TestPlace(t *testing.T) {
 func TestConformanceInProcess(t *testing.T) {
 	t.Parallel()
 	m := machine(t, 8)
-	h := host.New(host.Options{Builtins: []host.Builtin{{Kind: sdk.KindBackend, Name: "nccl", Plugin: sdk.Plugin{Backend: func() sdk.Backend { return onFake(m, 23000) }}}}})
+	h := host.New(host.Options{SetEnv: []string{"GORACE=atexit_sleep_ms=0"}, Builtins: []host.Builtin{{Kind: sdk.KindBackend, Name: "nccl", Plugin: sdk.Plugin{Backend: func() sdk.Backend { return onFake(m, 23000) }}}}})
 	options := map[string]any{"isolation": isolationInproc}
 	base := sdktest.BackendOptions{
 		New:     sdktest.BackendPlaced(h, "nccl", options, sdk.PlaceRequest{Device: "cuda", Overlap: true, Getenv: mpsAt(t, false)}),

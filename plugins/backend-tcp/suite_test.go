@@ -105,7 +105,7 @@ func TestSegments(t *testing.T) {
 func TestWire(t *testing.T) {
 	t.Parallel()
 	sdktest.Backend(t, sdktest.BackendOptions{
-		New:       sdktest.BackendProcess(host.New(host.Options{Builtins: builtins}), "tcp"),
+		New:       sdktest.BackendProcess(host.New(host.Options{Builtins: builtins, SetEnv: []string{"GORACE=atexit_sleep_ms=0"}}), "tcp"),
 		Worlds:    []int{1, 2, 3},
 		NoPrivate: true,
 	})
@@ -113,7 +113,7 @@ func TestWire(t *testing.T) {
 
 func TestInlineWire(t *testing.T) {
 	t.Parallel()
-	h := host.New(host.Options{Builtins: builtins, SetEnv: []string{pb.EnvDataPlane + "=inline"}})
+	h := host.New(host.Options{Builtins: builtins, SetEnv: []string{pb.EnvDataPlane + "=inline", "GORACE=atexit_sleep_ms=0"}})
 	sdktest.Backend(t, sdktest.BackendOptions{
 		New:     sdktest.BackendProcess(h, "tcp"),
 		Worlds:  []int{2, 3},
