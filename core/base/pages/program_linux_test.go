@@ -113,7 +113,7 @@ func present(t *testing.T, s segment) (n int) {
 	t.Helper()
 	states, err := s.states()
 	if err != nil {
-		t.Skip(err)
+		t.Skip("this system does not say which pages a process has (/proc/self/pagemap): ", err)
 	}
 	for _, state := range states {
 		if state&presentPage != 0 {
