@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -102,6 +103,7 @@ func (m *mpirun) environments(t testing.TB, n int) [][]string {
 	out, err := os.Create(filepath.Join(dir, "output"))
 	must(t, err)
 	cmd.Stdout, cmd.Stderr = out, out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	must(t, cmd.Start())
 	ended := make(chan struct{})
 	go func() {
@@ -111,7 +113,7 @@ func (m *mpirun) environments(t testing.TB, n int) [][]string {
 	}()
 	t.Cleanup(func() {
 		_ = hold.Close()
-		<-ended
+		m.end(t, cmd, ended)
 		_ = out.Close()
 		_ = os.RemoveAll(session)
 		if text, err := os.ReadFile(out.Name()); err == nil && t.Failed() {
@@ -131,6 +133,23 @@ func (m *mpirun) environments(t testing.TB, n int) [][]string {
 		all[m.rankIn(t, env)] = env
 	}
 	return all
+}
+
+// end waits until an mpirun whose processes were told to end has ended. One that does not,
+// as was seen on a full disk, is terminated and fails the test.
+func (m *mpirun) end(t testing.TB, cmd *exec.Cmd, ended <-chan struct{}) {
+	t.Helper()
+	const patience = 30 * time.Second
+	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+		select {
+		case <-ended:
+			return
+		case <-time.After(patience):
+			t.Errorf("%s did not end within %v of its processes: sending %v", m.program, patience, signal)
+			_ = syscall.Kill(-cmd.Process.Pid, signal)
+		}
+	}
+	<-ended
 }
 
 func (m *mpirun) rankIn(t testing.TB, env []string) int {
