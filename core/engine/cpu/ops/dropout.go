@@ -20,16 +20,18 @@ func bindDropout[T kernel.Float](b *bind.Binder[T]) bind.Job {
 	a := b.Step.Attr.(op.DropoutAttr)
 	x, mask, scale := b.In(0), bind.Index[uint8](b.Memory, &b.Step.Out[1]), dropoutScale[T](a.P)
 	y, _ := b.Out(0)
-	return func(c *plan.Call) {
-		random.DropoutMask(c.Seed, c.Stream|a.Layer, a.P, mask)
-		elementwise.Dropout(mask, scale, x(c), y)
-	}
+	return b.Split(len(y), bind.ShareElems, func(c *plan.Call, _, lo, hi int) {
+		random.DropoutMaskFrom(c.Seed, c.Stream|a.Layer, a.P, uint64(lo), mask[lo:hi])
+		elementwise.Dropout(mask[lo:hi], scale, x(c)[lo:hi], y[lo:hi])
+	})
 }
 
 func bindDropoutGrad[T kernel.Float](b *bind.Binder[T]) bind.Job {
 	mask, dy, scale := bind.Index[uint8](b.Memory, &b.Step.In[0]), b.In(1), dropoutScale[T](b.Step.Attr.(op.DropoutAttr).P)
 	dx, _ := b.Out(0)
-	return func(c *plan.Call) { elementwise.Dropout(mask, scale, dy(c), dx) }
+	return b.Split(len(dx), bind.ShareElems, func(c *plan.Call, _, lo, hi int) {
+		elementwise.Dropout(mask[lo:hi], scale, dy(c)[lo:hi], dx[lo:hi])
+	})
 }
 
 // dropoutScale keeps the expectation; with p = 1 nothing is left to scale.

@@ -7,7 +7,7 @@ import (
 
 // BackwardScratch is the number of scratch elements that Backward needs.
 func BackwardScratch(h Head) int {
-	return padded(tileQueries*tileKeys, tileQueries*tileKeys, h.Queries, tileQueries, tileKeys, h.keyPanels(), h.keyPanels()) + h.rotatedScratch() + h.gemmScratch()
+	return padded(tileQueries*tileKeys, tileQueries*tileKeys, h.Queries, tileQueries, h.keyPanels(), h.keyPanels()) + h.rotatedScratch() + h.gemmScratch()
 }
 
 // Backward adds the gradients of a head to dq, dk and dv, of the output out with its
@@ -17,7 +17,7 @@ func BackwardScratch(h Head) int {
 func Backward[T kernel.Float](h Head, positions *Rotary[T], q, k, v, out, dy Rows[T], lse []T, dq, dk, dv Rows[T], scratch []T) {
 	r := room[T](scratch)
 	probs, slopes := r.take(tileQueries*tileKeys), r.take(tileQueries*tileKeys)
-	dots, sums, masks := r.take(h.Queries), r.take(tileQueries), r.take(tileKeys)
+	dots, sums := r.take(h.Queries), r.take(tileQueries)
 	q, k = rotated(positions, q, h.Queries, &r), rotated(positions, k, h.Keys, &r)
 	keys, values := keyRows[T]{Rows: k, panels: r.take(h.keyPanels())}, keyRows[T]{Rows: v, panels: r.take(h.keyPanels())}
 	dotRows(h.Queries, h.Dim, out, dy, dots)
@@ -27,11 +27,11 @@ func Backward[T kernel.Float](h Head, positions *Rotary[T], q, k, v, out, dy Row
 		scoresOf(&h, t, dy, &values, slopes, r)
 		expScores(&h, t, probs, scale, lse[t.q:], sums)
 		if h.Dropout.P > 0 {
-			drop(&h, t, masks, slopes)
+			drop(&h, t, slopes)
 		}
 		slopeScores(&h, t, probs, slopes, scale, dots[t.q:])
 		if h.Dropout.P > 0 {
-			drop(&h, t, masks, probs)
+			drop(&h, t, probs)
 		}
 		byKey(&h, t, probs, dy, dv, r)
 		byKey(&h, t, slopes, q, dk, r)

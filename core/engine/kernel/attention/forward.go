@@ -10,14 +10,14 @@ import (
 
 // ForwardScratch is the number of scratch elements that Forward needs.
 func ForwardScratch(h Head) int {
-	return padded(tileQueries*tileKeys, h.Queries, tileKeys, h.keyPanels()) + h.rotatedScratch() + h.gemmScratch()
+	return padded(tileQueries*tileKeys, h.Queries, h.keyPanels()) + h.rotatedScratch() + h.gemmScratch()
 }
 
 // Forward writes a head's output rows, and of each query log Σexp of its scores to lse.
 // positions is nil unless h.Rotary. out must not overlap the inputs. scratch holds ForwardScratch elements.
 func Forward[T kernel.Float](h Head, positions *Rotary[T], q, k, v, out Rows[T], lse, scratch []T) {
 	r := room[T](scratch)
-	scores, sums, masks := r.take(tileQueries*tileKeys), r.take(h.Queries), r.take(tileKeys)
+	scores, sums := r.take(tileQueries*tileKeys), r.take(h.Queries)
 	q = rotated(positions, q, h.Queries, &r)
 	keys := keyRows[T]{Rows: rotated(positions, k, h.Keys, &r), panels: r.take(h.keyPanels())}
 	clear(sums)
@@ -40,7 +40,7 @@ func Forward[T kernel.Float](h Head, positions *Rotary[T], q, k, v, out Rows[T],
 		}
 		expScores(&h, t, scores, scale, peaks, sums[t.q:])
 		if h.Dropout.P > 0 {
-			drop(&h, t, masks, scores)
+			drop(&h, t, scores)
 		}
 		var add T
 		if t.k > 0 {
@@ -65,26 +65,18 @@ func scaleRows[T kernel.Float](dim int, x Rows[T], factors []T) {
 }
 
 // drop multiplies what lies as a tile's probabilities by their dropout.
-func drop[T kernel.Float](h *Head, t tile, factors, x []T) {
-	for i := range t.queries {
-		if n := h.seen(t, i); n > 0 {
-			dropMask(h, t.q+i, t.k, factors[:n])
-			row := x[i*tileKeys:][:n]
-			elementwise.Mul(row, factors[:n], row)
-		}
-	}
-}
-
-// dropMask makes what a query's probabilities from key first on are multiplied by.
-func dropMask[T kernel.Float](h *Head, query, first int, factors []T) {
-	var mask [tileKeys]uint8
+func drop[T kernel.Float](h *Head, t tile, x []T) {
 	d := h.Dropout
-	random.DropoutMaskFrom(d.Seed, d.Stream, d.P, d.First+uint64(query*h.RowLen()+first), mask[:len(factors)])
 	kept := T(0)
 	if d.P < 1 {
 		kept = T(1 / (1 - d.P))
 	}
-	for j := range factors {
-		factors[j] = kept * T(mask[j])
+	for i := range t.queries {
+		var mask [tileKeys]uint8
+		if n := h.seen(t, i); n > 0 {
+			random.DropoutMaskFrom(d.Seed, d.Stream, d.P, d.First+uint64((t.q+i)*h.RowLen()+t.k), mask[:n])
+			row := x[i*tileKeys:][:n]
+			elementwise.Dropout(mask[:n], kept, row, row)
+		}
 	}
 }

@@ -36,6 +36,11 @@ func vecReLUGrad(y *float32, dy *float32, dx *float32, n int) {
 	kernel.NoVectors()
 }
 
+// vecDropout computes y = x·scale where mask is 1, and 0 where it is 0. n is a multiple of 16.
+func vecDropout(mask *uint8, scale float32, x *float32, y *float32, n int) {
+	kernel.NoVectors()
+}
+
 // vecSigmoid computes y = σ(x) = 1/(1+exp(−x)). n is a multiple of 16.
 func vecSigmoid(x *float32, y *float32, n int) {
 	kernel.NoVectors()

@@ -32,6 +32,11 @@ func reluAVX2(x *float32, y *float32, n int)
 //go:noescape
 func reluGradAVX2(y *float32, dy *float32, dx *float32, n int)
 
+// dropoutAVX2 computes y = x·scale where mask is 1, and 0 where it is 0. n is a multiple of 16.
+//
+//go:noescape
+func dropoutAVX2(mask *uint8, scale float32, x *float32, y *float32, n int)
+
 // addAVX512 computes dst = a + b. n is a multiple of 16.
 //
 //go:noescape
@@ -61,3 +66,8 @@ func reluAVX512(x *float32, y *float32, n int)
 //
 //go:noescape
 func reluGradAVX512(y *float32, dy *float32, dx *float32, n int)
+
+// dropoutAVX512 computes y = x·scale where mask is 1, and 0 where it is 0. n is a multiple of 16.
+//
+//go:noescape
+func dropoutAVX512(mask *uint8, scale float32, x *float32, y *float32, n int)

@@ -158,6 +158,38 @@ done:
 	VZEROUPPER
 	RET
 
+// func dropoutAVX2(mask *uint8, scale float32, x *float32, y *float32, n int)
+// Requires: AVX, AVX2, SSE
+TEXT ·dropoutAVX2(SB), NOSPLIT, $0-40
+	MOVQ         mask+0(FP), AX
+	MOVSS        scale+8(FP), X0
+	VBROADCASTSS X0, Y0
+	MOVQ         x+16(FP), CX
+	MOVQ         y+24(FP), DX
+	VXORPS       Y1, Y1, Y1
+	MOVQ         n+32(FP), BX
+	XORQ         SI, SI
+
+loop:
+	CMPQ      SI, BX
+	JGE       done
+	VPMOVZXBD (AX)(SI*1), Y2
+	VPSUBD    Y2, Y1, Y2
+	VMULPS    (CX)(SI*4), Y0, Y3
+	VANDPS    Y2, Y3, Y3
+	VMOVUPS   Y3, (DX)(SI*4)
+	VPMOVZXBD 8(AX)(SI*1), Y2
+	VPSUBD    Y2, Y1, Y2
+	VMULPS    32(CX)(SI*4), Y0, Y3
+	VANDPS    Y2, Y3, Y3
+	VMOVUPS   Y3, 32(DX)(SI*4)
+	ADDQ      $0x10, SI
+	JMP       loop
+
+done:
+	VZEROUPPER
+	RET
+
 // func addAVX512(a *float32, b *float32, dst *float32, n int)
 // Requires: AVX, AVX512F
 TEXT ·addAVX512(SB), NOSPLIT, $0-32
@@ -291,6 +323,33 @@ loop:
 	VMOVUPS.Z (CX)(SI*1), K1, Z1
 	VMOVUPS   Z1, (DX)(SI*1)
 	ADDQ      $0x40, SI
+	JMP       loop
+
+done:
+	VZEROUPPER
+	RET
+
+// func dropoutAVX512(mask *uint8, scale float32, x *float32, y *float32, n int)
+// Requires: AVX, AVX512DQ, AVX512F, SSE
+TEXT ·dropoutAVX512(SB), NOSPLIT, $0-40
+	MOVQ         mask+0(FP), AX
+	MOVSS        scale+8(FP), X0
+	VBROADCASTSS X0, Z0
+	MOVQ         x+16(FP), CX
+	MOVQ         y+24(FP), DX
+	VPXORD       Z1, Z1, Z1
+	MOVQ         n+32(FP), BX
+	XORQ         SI, SI
+
+loop:
+	CMPQ      SI, BX
+	JGE       done
+	VPMOVZXBD (AX)(SI*1), Z2
+	VPSUBD    Z2, Z1, Z2
+	VMULPS    (CX)(SI*4), Z0, Z3
+	VANDPS    Z2, Z3, Z3
+	VMOVUPS   Z3, (DX)(SI*4)
+	ADDQ      $0x10, SI
 	JMP       loop
 
 done:

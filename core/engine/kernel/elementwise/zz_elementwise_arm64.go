@@ -31,3 +31,8 @@ func reluNEON(x *float32, y *float32, n int)
 //
 //go:noescape
 func reluGradNEON(y *float32, dy *float32, dx *float32, n int)
+
+// dropoutNEON computes y = x·scale where mask is 1, and 0 where it is 0. n is a multiple of 16.
+//
+//go:noescape
+func dropoutNEON(mask *uint8, scale float32, x *float32, y *float32, n int)

@@ -186,3 +186,48 @@ loop:
 	B	loop
 done:
 	RET
+
+// func dropoutNEON(mask *uint8, scale float32, x *float32, y *float32, n int)
+TEXT ·dropoutNEON(SB), NOSPLIT, $0-40
+	MOVD	mask+0(FP), R7
+	FMOVS	scale+8(FP), F0
+	VDUP	V0.S[0], V5.S4
+	MOVD	x+16(FP), R6
+	MOVD	y+24(FP), R5
+	VMOVI	$0, V4.B16
+	MOVD	n+32(FP), R4
+	MOVD	ZR, R3
+loop:
+	CMP	R4, R3
+	BGE	done
+	ADD	R3<<0, R7, R2
+	FMOVD	0(R2), F0
+	WORD	$0x2f08a400 // ushll v0.8h, v0.8b, #0
+	WORD	$0x2f10a403 // ushll v3.4s, v0.4h, #0
+	WORD	$0x6f10a402 // ushll2 v2.4s, v0.8h, #0
+	VSUB	V3.S4, V4.S4, V3.S4
+	VSUB	V2.S4, V4.S4, V2.S4
+	ADD	R3<<2, R6, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x6e21dca1 // fmul v1.4s, v5.4s, v1.4s
+	WORD	$0x6e20dca0 // fmul v0.4s, v5.4s, v0.4s
+	VAND	V3.B16, V1.B16, V1.B16
+	VAND	V2.B16, V0.B16, V0.B16
+	ADD	R3<<2, R5, R0
+	FSTPQ	(F1, F0), 0(R0)
+	FMOVD	8(R2), F0
+	WORD	$0x2f08a400 // ushll v0.8h, v0.8b, #0
+	WORD	$0x2f10a403 // ushll v3.4s, v0.4h, #0
+	WORD	$0x6f10a402 // ushll2 v2.4s, v0.8h, #0
+	VSUB	V3.S4, V4.S4, V3.S4
+	VSUB	V2.S4, V4.S4, V2.S4
+	FLDPQ	32(R1), (F1, F0)
+	WORD	$0x6e21dca1 // fmul v1.4s, v5.4s, v1.4s
+	WORD	$0x6e20dca0 // fmul v0.4s, v5.4s, v0.4s
+	VAND	V3.B16, V1.B16, V1.B16
+	VAND	V2.B16, V0.B16, V0.B16
+	FSTPQ	(F1, F0), 32(R0)
+	ADD	$16, R3, R3
+	B	loop
+done:
+	RET

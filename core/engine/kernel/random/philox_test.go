@@ -55,8 +55,40 @@ func TestDropoutMask(t *testing.T) {
 	}
 }
 
+// Vector kernels make the masks of plain Go, of every length, and where numbers of blocks need more than 32 bits.
+func TestDropoutMaskAtEachLevel(t *testing.T) {
+	kerneltest.AtEachLevel(t, func(t *testing.T) {
+		for n := range 300 {
+			for _, p := range []float64{0, 0.1, 0.5, 1} {
+				for _, first := range []uint64{0, 4 * uint64(n), 1<<34 - 64} {
+					seed, stream := 0x9876543210abcdef*uint64(n), 0xfedcba9876543210+uint64(n)
+					got, want := make([]uint8, n), make([]uint8, n)
+					DropoutMaskFrom(seed, stream, p, first, got)
+					kerneltest.Reference(func() { DropoutMaskFrom(seed, stream, p, first, want) })
+					if !slices.Equal(got, want) {
+						t.Fatalf("%d values from %d on with p = %v: %v, want %v", n, first, p, got, want)
+					}
+				}
+			}
+		}
+	})
+}
+
 func TestDropout(t *testing.T) {
 	x := []float32{1, float32(math.NaN()), 3}
 	elementwise.Dropout([]uint8{1, 0, 1}, 2, x, x)
 	kerneltest.SameBits(t, "dropout", x, []float32{2, 0, 6})
+	kerneltest.SameBitsAtEachLevel(t, map[string]func(a, b, dst []float32){"dropout": func(a, _, dst []float32) {
+		mask := make([]uint8, len(a))
+		DropoutMask(1, 2, 0.5, mask)
+		elementwise.Dropout(mask, 2, a, dst)
+	}})
+}
+
+func BenchmarkDropoutMask(b *testing.B) {
+	mask := make([]uint8, 1<<15)
+	b.SetBytes(int64(len(mask)))
+	for b.Loop() {
+		DropoutMask(1, 2, 0.1, mask)
+	}
 }

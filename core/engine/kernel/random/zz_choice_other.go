@@ -10,3 +10,8 @@ import "github.com/trainctl/trainctl/core/engine/kernel"
 func vecNoise(dst *float32, key uint64, scale float32, constants *uint64, n int) {
 	kernel.NoVectors()
 }
+
+// vecDropoutMask sets mask to 1 where keep and the word of the stream are 1<<32 or more. evens holds 0, 2 to 14. n is a multiple of 64.
+func vecDropoutMask(mask *uint8, block uint64, stream uint64, seed uint64, keep uint64, evens *uint64, n int) {
+	kernel.NoVectors()
+}

@@ -31,6 +31,7 @@ func elementwise(a *isa.Asm) {
 	axpy(a)
 	relu(a)
 	reluGrad(a)
+	dropout(a)
 }
 
 // storeBlocks emits the loop that stores v, after body, to dst, and ends the function.
@@ -76,4 +77,20 @@ func reluGrad(a *isa.Asm) {
 	storeBlocks(a, v, dx, func(off reg.GPVirtual, d int) {
 		a.Passed(isa.Offset(y, off, d), isa.Offset(dy, off, d), zero, v)
 	})
+}
+
+// dropout clears by the bits of −1, so that what is dropped may be a NaN.
+func dropout(a *isa.Asm) {
+	a.Kernel("dropout", "func(mask *uint8, scale float32, x, y *float32, n int)", "computes y = x·scale where mask is 1, and 0 where it is 0. n is a multiple of 16.")
+	mask, scale, x, y, zero := a.Gp("mask"), a.Splat("scale"), a.Gp("x"), a.Gp("y"), a.Vec()
+	a.Zero(zero)
+	a.Bytes(a.Gp("n"), func(i reg.GPVirtual, d int) {
+		keep, v := a.Vec(), a.Vec()
+		a.VPMOVZXBD(isa.Offset(mask, i, d), keep)
+		a.VPSUBD(keep, zero, keep)
+		a.Mul(operand.Mem{Base: x, Index: i, Scale: 4, Disp: 4 * d}, scale, v)
+		a.And(keep, v, v)
+		a.Move(v, operand.Mem{Base: y, Index: i, Scale: 4, Disp: 4 * d})
+	})
+	a.Ret()
 }

@@ -28,7 +28,10 @@ var Families = slices.Concat(
 		isa.Family{Name: "levels", Emit: levels, ISAs: isa.Each, Choose: true},
 		isa.Family{Name: "image", Emit: images, ISAs: isa.Each, Choose: true},
 	),
-	isa.In("random", isa.Family{Name: "noise", Emit: noise, ISAs: isa.Each, Choose: true}),
+	isa.In("random",
+		isa.Family{Name: "noise", Emit: noise, ISAs: isa.Each, Choose: true},
+		isa.Family{Name: "philox", Emit: dropoutMask, ISAs: isa.Each, Choose: true},
+	),
 )
 
 // Layouts are the structs that these kernels read.

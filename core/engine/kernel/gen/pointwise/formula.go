@@ -65,7 +65,7 @@ func WriteCoefficients(dir string) error {
 type formula struct {
 	*isa.Asm
 	data operand.Mem
-	at   []uint32
+	at   [][2]uint32
 }
 
 func NewFormula(a *isa.Asm, table string) *formula {
@@ -75,8 +75,12 @@ func NewFormula(a *isa.Asm, table string) *formula {
 }
 
 // bits is a vector's worth of copies of a word in memory, and value of a float32.
-func (f *formula) bits(v uint32) operand.Mem {
+func (f *formula) bits(v uint32) operand.Mem { return f.pair(v, v) }
+
+// pair is bits of two words in turn, the halves of 64 bits.
+func (f *formula) pair(low, high uint32) operand.Mem {
 	const copies = 16
+	v := [2]uint32{low, high}
 	for i, have := range f.at {
 		if have == v {
 			return f.data.Offset(4 * copies * i)
@@ -84,7 +88,7 @@ func (f *formula) bits(v uint32) operand.Mem {
 	}
 	at := 4 * copies * len(f.at)
 	for i := range copies {
-		f.AddDatum(at+4*i, operand.U32(v))
+		f.AddDatum(at+4*i, operand.U32(v[i%2]))
 	}
 	f.at = append(f.at, v)
 	return f.data.Offset(at)
