@@ -17,28 +17,37 @@ func SGDUpdate[T kernel.Float](p, g, buf []T, lr, momentum, dampening, weightDec
 		elementwise.Axpy(p, -lr, g)
 		return
 	}
-	if n := kernel.HeadOf[T](len(p)); n > 0 && momentum != 0 && !nesterov && !maximize {
-		sgdMomentum(p[:n], g[:n], buf[:n], lr, momentum, 1-dampening, weightDecay, firstStep)
-		p, g, buf = p[n:], g[n:], buf[n:]
+	if n := kernel.HeadOf[T](len(p)); n > 0 && !maximize {
+		if momentum == 0 {
+			vecSGD(kernel.Ptr32(p), kernel.Ptr32(g), float32(lr), float32(weightDecay), n)
+		} else {
+			run := vecSGDMomentum
+			if nesterov {
+				run = vecSGDNesterov
+			}
+			sgdMomentum(run, p[:n], g[:n], buf[:n], lr, momentum, 1-dampening, weightDecay, firstStep)
+			buf = buf[n:]
+		}
+		p, g = p[n:], g[n:]
 	}
 	sgdRef(p, g, buf, lr, momentum, dampening, weightDecay, nesterov, maximize, firstStep)
 }
 
 // sgdMomentum is SGDUpdate for multiples of a vector. A first step adds to -0, which leaves every
 // gradient its bits.
-func sgdMomentum[T kernel.Float](p, g, buf []T, lr, momentum, share, weightDecay T, firstStep bool) {
-	const cached = 4096 // of the buffer, between filling and reading it
+func sgdMomentum[T kernel.Float](run func(p, g, buf *float32, lr, momentum, undamped, weightDecay float32, n int), p, g, buf []T, lr, momentum, share, weightDecay T, firstStep bool) {
+	step := func(p, g, buf []T, share T) {
+		run(kernel.Ptr32(p), kernel.Ptr32(g), kernel.Ptr32(buf), float32(lr), float32(momentum), float32(share), float32(weightDecay), len(p))
+	}
 	if !firstStep {
-		vecSGDMomentum(kernel.Ptr32(p), kernel.Ptr32(g), kernel.Ptr32(buf), float32(lr), float32(momentum), float32(share), float32(weightDecay), len(p))
+		step(p, g, buf, share)
 		return
 	}
-	zero := T(math.Copysign(0, -1))
+	const cached = 4096 // of the buffer, between filling and reading it
 	for len(p) > 0 {
 		n := min(cached, len(p))
-		for i := range buf[:n] {
-			buf[i] = zero
-		}
-		sgdMomentum(p[:n], g[:n], buf[:n], lr, momentum, 1, weightDecay, false)
+		elementwise.Fill(buf[:n], T(math.Copysign(0, -1)))
+		step(p[:n], g[:n], buf[:n], 1)
 		p, g, buf = p[n:], g[n:], buf[n:]
 	}
 }
@@ -75,8 +84,14 @@ func AdamUpdate[T kernel.Float](p, g, m, v, vmax []T, lr, beta1, beta2, eps, wei
 	s := newAdamConstants[T](lr, beta1, beta2, eps, weightDecay, step, decoupled)
 	near := 1-beta1 < 0.5
 	g, m, v = g[:len(p)], m[:len(p)], v[:len(p)]
-	if n := kernel.HeadOf[T](len(p)); n > 0 && vmax == nil && near && !maximize {
-		vecAdam(&adamStep{p: kernel.Ptr32(p), grad: kernel.Ptr32(g), m: kernel.Ptr32(m), v: kernel.Ptr32(v), n: n, adamConstants: s.float32s()})
+	if n := kernel.HeadOf[T](len(p)); n > 0 && near && !maximize {
+		step := adamStep{p: kernel.Ptr32(p), grad: kernel.Ptr32(g), m: kernel.Ptr32(m), v: kernel.Ptr32(v), vmax: kernel.Ptr32(vmax), n: n, adamConstants: s.float32s()}
+		if vmax == nil {
+			vecAdam(&step)
+		} else {
+			vecAmsGrad(&step)
+			vmax = vmax[n:]
+		}
 		p, g, m, v = p[n:], g[n:], m[n:], v[n:]
 	}
 	for i, w := range p {
@@ -121,8 +136,8 @@ func newAdamConstants[T kernel.Float](lr, beta1, beta2, eps, weightDecay float64
 
 // adamStep is a call of the vector kernel; its layout is known to gen/pointwise/update.go.
 type adamStep struct {
-	p, grad, m, v *float32
-	n             int
+	p, grad, m, v, vmax *float32
+	n                   int
 	adamConstants[float32]
 }
 

@@ -14,6 +14,18 @@ func TestUpdateBits(t *testing.T) {
 		"SGD without decay": func(a, b, dst []float32) { SGDUpdate(a, b, dst, 0.1, 0.9, 0, 0, false, false, false) },
 		"SGD's first":       func(a, b, dst []float32) { SGDUpdate(a, b, dst, 0.1, 0.9, 0.2, 0.01, false, false, true) },
 		"plain SGD":         func(a, _, dst []float32) { SGDUpdate(dst, a, nil, 0.1, 0, 0, 0, false, false, false) },
+		"SGD with decay":    func(a, _, dst []float32) { SGDUpdate(dst, a, nil, 0.1, 0, 0, 0.01, false, false, false) },
+		"SGD's other way":   func(a, _, dst []float32) { SGDUpdate(dst, a, nil, 0.1, 0, 0, 0.01, false, true, false) },
+		"Nesterov":          func(a, b, dst []float32) { SGDUpdate(a, b, dst, 0.1, 0.9, 0.2, 0.01, true, false, false) },
+		"Nesterov's first":  func(a, b, dst []float32) { SGDUpdate(a, b, dst, 0.1, 0.9, 0.2, 0.01, true, false, true) },
+		"AMSGrad": func(a, b, dst []float32) {
+			v, most := make([]float32, len(a)), make([]float32, len(a))
+			for i, x := range dst {
+				v[i], most[i] = x*x, x*x*x*x
+			}
+			AdamUpdate(a, b, dst, v, most, 0.1, 0.9, 0.99, 1e-8, 0.01, 3, false, false)
+			copy(b, most)
+		},
 		"Adam": func(a, b, dst []float32) {
 			AdamUpdate(dst, a, b, make([]float32, len(a)), nil, 0.1, 0.9, 0.99, 1e-8, 0.01, 3, false, false)
 		},

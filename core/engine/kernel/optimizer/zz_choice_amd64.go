@@ -4,6 +4,15 @@ package optimizer
 
 import "github.com/trainctl/trainctl/core/engine/kernel"
 
+// vecSGD computes p -= lr·(g + weightDecay·p). n is a multiple of 16.
+func vecSGD(p *float32, grad *float32, lr float32, weightDecay float32, n int) {
+	if kernel.Wide() {
+		sgdAVX512(p, grad, lr, weightDecay, n)
+	} else {
+		sgdAVX2(p, grad, lr, weightDecay, n)
+	}
+}
+
 // vecSGDMomentum computes d = g + weightDecay·p, buf = momentum·buf + undamped·d, p -= lr·buf. n is a multiple of 16.
 func vecSGDMomentum(p *float32, grad *float32, buf *float32, lr float32, momentum float32, undamped float32, weightDecay float32, n int) {
 	if kernel.Wide() {
@@ -13,11 +22,29 @@ func vecSGDMomentum(p *float32, grad *float32, buf *float32, lr float32, momentu
 	}
 }
 
+// vecSGDNesterov computes d = g + weightDecay·p, buf = momentum·buf + undamped·d, p -= lr·(d + momentum·buf). n is a multiple of 16.
+func vecSGDNesterov(p *float32, grad *float32, buf *float32, lr float32, momentum float32, undamped float32, weightDecay float32, n int) {
+	if kernel.Wide() {
+		sgdNesterovAVX512(p, grad, buf, lr, momentum, undamped, weightDecay, n)
+	} else {
+		sgdNesterovAVX2(p, grad, buf, lr, momentum, undamped, weightDecay, n)
+	}
+}
+
 // vecAdam updates a parameter and its moments. n is a multiple of 16.
 func vecAdam(adamStep *adamStep) {
 	if kernel.Wide() {
 		adamAVX512(adamStep)
 	} else {
 		adamAVX2(adamStep)
+	}
+}
+
+// vecAmsGrad updates a parameter, its moments and their maximum. n is a multiple of 16.
+func vecAmsGrad(adamStep *adamStep) {
+	if kernel.Wide() {
+		amsGradAVX512(adamStep)
+	} else {
+		amsGradAVX2(adamStep)
 	}
 }

@@ -6,12 +6,27 @@ package optimizer
 
 import "github.com/trainctl/trainctl/core/engine/kernel"
 
+// vecSGD computes p -= lr·(g + weightDecay·p). n is a multiple of 16.
+func vecSGD(p *float32, grad *float32, lr float32, weightDecay float32, n int) {
+	kernel.NoVectors()
+}
+
 // vecSGDMomentum computes d = g + weightDecay·p, buf = momentum·buf + undamped·d, p -= lr·buf. n is a multiple of 16.
 func vecSGDMomentum(p *float32, grad *float32, buf *float32, lr float32, momentum float32, undamped float32, weightDecay float32, n int) {
 	kernel.NoVectors()
 }
 
+// vecSGDNesterov computes d = g + weightDecay·p, buf = momentum·buf + undamped·d, p -= lr·(d + momentum·buf). n is a multiple of 16.
+func vecSGDNesterov(p *float32, grad *float32, buf *float32, lr float32, momentum float32, undamped float32, weightDecay float32, n int) {
+	kernel.NoVectors()
+}
+
 // vecAdam updates a parameter and its moments. n is a multiple of 16.
 func vecAdam(adamStep *adamStep) {
+	kernel.NoVectors()
+}
+
+// vecAmsGrad updates a parameter, its moments and their maximum. n is a multiple of 16.
+func vecAmsGrad(adamStep *adamStep) {
 	kernel.NoVectors()
 }

@@ -2,22 +2,52 @@
 
 package optimizer
 
+// sgdAVX2 computes p -= lr·(g + weightDecay·p). n is a multiple of 16.
+//
+//go:noescape
+func sgdAVX2(p *float32, grad *float32, lr float32, weightDecay float32, n int)
+
 // sgdMomentumAVX2 computes d = g + weightDecay·p, buf = momentum·buf + undamped·d, p -= lr·buf. n is a multiple of 16.
 //
 //go:noescape
 func sgdMomentumAVX2(p *float32, grad *float32, buf *float32, lr float32, momentum float32, undamped float32, weightDecay float32, n int)
+
+// sgdNesterovAVX2 computes d = g + weightDecay·p, buf = momentum·buf + undamped·d, p -= lr·(d + momentum·buf). n is a multiple of 16.
+//
+//go:noescape
+func sgdNesterovAVX2(p *float32, grad *float32, buf *float32, lr float32, momentum float32, undamped float32, weightDecay float32, n int)
 
 // adamAVX2 updates a parameter and its moments. n is a multiple of 16.
 //
 //go:noescape
 func adamAVX2(adamStep *adamStep)
 
+// amsGradAVX2 updates a parameter, its moments and their maximum. n is a multiple of 16.
+//
+//go:noescape
+func amsGradAVX2(adamStep *adamStep)
+
+// sgdAVX512 computes p -= lr·(g + weightDecay·p). n is a multiple of 16.
+//
+//go:noescape
+func sgdAVX512(p *float32, grad *float32, lr float32, weightDecay float32, n int)
+
 // sgdMomentumAVX512 computes d = g + weightDecay·p, buf = momentum·buf + undamped·d, p -= lr·buf. n is a multiple of 16.
 //
 //go:noescape
 func sgdMomentumAVX512(p *float32, grad *float32, buf *float32, lr float32, momentum float32, undamped float32, weightDecay float32, n int)
 
+// sgdNesterovAVX512 computes d = g + weightDecay·p, buf = momentum·buf + undamped·d, p -= lr·(d + momentum·buf). n is a multiple of 16.
+//
+//go:noescape
+func sgdNesterovAVX512(p *float32, grad *float32, buf *float32, lr float32, momentum float32, undamped float32, weightDecay float32, n int)
+
 // adamAVX512 updates a parameter and its moments. n is a multiple of 16.
 //
 //go:noescape
 func adamAVX512(adamStep *adamStep)
+
+// amsGradAVX512 updates a parameter, its moments and their maximum. n is a multiple of 16.
+//
+//go:noescape
+func amsGradAVX512(adamStep *adamStep)

@@ -2,6 +2,41 @@
 
 #include "textflag.h"
 
+// func sgdAVX2(p *float32, grad *float32, lr float32, weightDecay float32, n int)
+// Requires: AVX, AVX2, SSE
+TEXT ·sgdAVX2(SB), NOSPLIT, $0-32
+	MOVQ         p+0(FP), AX
+	MOVQ         grad+8(FP), CX
+	MOVSS        lr+16(FP), X0
+	VBROADCASTSS X0, Y0
+	MOVSS        weightDecay+20(FP), X1
+	VBROADCASTSS X1, Y1
+	MOVQ         n+24(FP), DX
+	XORQ         BX, BX
+	SHLQ         $0x02, DX
+
+loop:
+	CMPQ    BX, DX
+	JGE     done
+	VMOVUPS (AX)(BX*1), Y2
+	VMULPS  Y2, Y1, Y3
+	VADDPS  (CX)(BX*1), Y3, Y3
+	VMULPS  Y0, Y3, Y3
+	VSUBPS  Y3, Y2, Y2
+	VMOVUPS Y2, (AX)(BX*1)
+	VMOVUPS 32(AX)(BX*1), Y2
+	VMULPS  Y2, Y1, Y3
+	VADDPS  32(CX)(BX*1), Y3, Y3
+	VMULPS  Y0, Y3, Y3
+	VSUBPS  Y3, Y2, Y2
+	VMOVUPS Y2, 32(AX)(BX*1)
+	ADDQ    $0x40, BX
+	JMP     loop
+
+done:
+	VZEROUPPER
+	RET
+
 // func sgdMomentumAVX2(p *float32, grad *float32, buf *float32, lr float32, momentum float32, undamped float32, weightDecay float32, n int)
 // Requires: AVX, AVX2, SSE
 TEXT ·sgdMomentumAVX2(SB), NOSPLIT, $0-48
@@ -23,26 +58,78 @@ TEXT ·sgdMomentumAVX2(SB), NOSPLIT, $0-48
 loop:
 	CMPQ    SI, BX
 	JGE     done
-	VMOVUPS (AX)(SI*1), Y4
-	VMULPS  Y4, Y3, Y5
-	VADDPS  (CX)(SI*1), Y5, Y5
-	VMULPS  Y2, Y5, Y5
-	VMULPS  (DX)(SI*1), Y1, Y6
-	VADDPS  Y5, Y6, Y6
-	VMOVUPS Y6, (DX)(SI*1)
-	VMULPS  Y0, Y6, Y6
-	VSUBPS  Y6, Y4, Y4
-	VMOVUPS Y4, (AX)(SI*1)
-	VMOVUPS 32(AX)(SI*1), Y4
-	VMULPS  Y4, Y3, Y5
-	VADDPS  32(CX)(SI*1), Y5, Y5
-	VMULPS  Y2, Y5, Y5
-	VMULPS  32(DX)(SI*1), Y1, Y6
-	VADDPS  Y5, Y6, Y6
-	VMOVUPS Y6, 32(DX)(SI*1)
-	VMULPS  Y0, Y6, Y6
-	VSUBPS  Y6, Y4, Y4
-	VMOVUPS Y4, 32(AX)(SI*1)
+	VMOVUPS (AX)(SI*1), Y6
+	VMULPS  Y6, Y3, Y4
+	VADDPS  (CX)(SI*1), Y4, Y4
+	VMULPS  Y2, Y4, Y5
+	VMULPS  (DX)(SI*1), Y1, Y4
+	VADDPS  Y5, Y4, Y4
+	VMOVUPS Y4, (DX)(SI*1)
+	VMULPS  Y0, Y4, Y4
+	VSUBPS  Y4, Y6, Y6
+	VMOVUPS Y6, (AX)(SI*1)
+	VMOVUPS 32(AX)(SI*1), Y6
+	VMULPS  Y6, Y3, Y4
+	VADDPS  32(CX)(SI*1), Y4, Y4
+	VMULPS  Y2, Y4, Y5
+	VMULPS  32(DX)(SI*1), Y1, Y4
+	VADDPS  Y5, Y4, Y4
+	VMOVUPS Y4, 32(DX)(SI*1)
+	VMULPS  Y0, Y4, Y4
+	VSUBPS  Y4, Y6, Y6
+	VMOVUPS Y6, 32(AX)(SI*1)
+	ADDQ    $0x40, SI
+	JMP     loop
+
+done:
+	VZEROUPPER
+	RET
+
+// func sgdNesterovAVX2(p *float32, grad *float32, buf *float32, lr float32, momentum float32, undamped float32, weightDecay float32, n int)
+// Requires: AVX, AVX2, SSE
+TEXT ·sgdNesterovAVX2(SB), NOSPLIT, $0-48
+	MOVQ         p+0(FP), AX
+	MOVQ         grad+8(FP), CX
+	MOVQ         buf+16(FP), DX
+	MOVSS        lr+24(FP), X0
+	VBROADCASTSS X0, Y0
+	MOVSS        momentum+28(FP), X1
+	VBROADCASTSS X1, Y1
+	MOVSS        undamped+32(FP), X2
+	VBROADCASTSS X2, Y2
+	MOVSS        weightDecay+36(FP), X3
+	VBROADCASTSS X3, Y3
+	MOVQ         n+40(FP), BX
+	XORQ         SI, SI
+	SHLQ         $0x02, BX
+
+loop:
+	CMPQ    SI, BX
+	JGE     done
+	VMOVUPS (AX)(SI*1), Y6
+	VMULPS  Y6, Y3, Y7
+	VADDPS  (CX)(SI*1), Y7, Y7
+	VMULPS  Y2, Y7, Y5
+	VMULPS  (DX)(SI*1), Y1, Y4
+	VADDPS  Y5, Y4, Y4
+	VMOVUPS Y4, (DX)(SI*1)
+	VMULPS  Y1, Y4, Y4
+	VADDPS  Y4, Y7, Y4
+	VMULPS  Y0, Y4, Y4
+	VSUBPS  Y4, Y6, Y6
+	VMOVUPS Y6, (AX)(SI*1)
+	VMOVUPS 32(AX)(SI*1), Y6
+	VMULPS  Y6, Y3, Y7
+	VADDPS  32(CX)(SI*1), Y7, Y7
+	VMULPS  Y2, Y7, Y5
+	VMULPS  32(DX)(SI*1), Y1, Y4
+	VADDPS  Y5, Y4, Y4
+	VMOVUPS Y4, 32(DX)(SI*1)
+	VMULPS  Y1, Y4, Y4
+	VADDPS  Y4, Y7, Y4
+	VMULPS  Y0, Y4, Y4
+	VSUBPS  Y4, Y6, Y6
+	VMOVUPS Y6, 32(AX)(SI*1)
 	ADDQ    $0x40, SI
 	JMP     loop
 
@@ -58,15 +145,15 @@ TEXT ·adamAVX2(SB), NOSPLIT, $0-8
 	MOVQ         8(AX), DX
 	MOVQ         16(AX), BX
 	MOVQ         24(AX), SI
-	MOVQ         32(AX), DI
-	VPBROADCASTD 40(AX), Y0
-	VPBROADCASTD 44(AX), Y1
-	VPBROADCASTD 48(AX), Y2
-	VPBROADCASTD 52(AX), Y3
-	VPBROADCASTD 56(AX), Y4
-	VPBROADCASTD 60(AX), Y5
-	VPBROADCASTD 64(AX), Y6
-	VPBROADCASTD 68(AX), Y7
+	MOVQ         40(AX), DI
+	VPBROADCASTD 48(AX), Y0
+	VPBROADCASTD 52(AX), Y1
+	VPBROADCASTD 56(AX), Y2
+	VPBROADCASTD 60(AX), Y3
+	VPBROADCASTD 64(AX), Y4
+	VPBROADCASTD 68(AX), Y5
+	VPBROADCASTD 72(AX), Y6
+	VPBROADCASTD 76(AX), Y7
 	XORQ         AX, AX
 	SHLQ         $0x02, DI
 
@@ -120,6 +207,116 @@ done:
 	VZEROUPPER
 	RET
 
+// func amsGradAVX2(adamStep *adamStep)
+// Requires: AVX, AVX2
+TEXT ·amsGradAVX2(SB), NOSPLIT, $0-8
+	MOVQ         adamStep+0(FP), AX
+	MOVQ         (AX), CX
+	MOVQ         8(AX), DX
+	MOVQ         16(AX), BX
+	MOVQ         24(AX), SI
+	MOVQ         40(AX), DI
+	MOVQ         32(AX), R8
+	VPBROADCASTD 48(AX), Y0
+	VPBROADCASTD 52(AX), Y1
+	VPBROADCASTD 56(AX), Y2
+	VPBROADCASTD 60(AX), Y3
+	VPBROADCASTD 64(AX), Y4
+	VPBROADCASTD 68(AX), Y5
+	VPBROADCASTD 72(AX), Y6
+	VPBROADCASTD 76(AX), Y7
+	XORQ         AX, AX
+	SHLQ         $0x02, DI
+
+loop:
+	CMPQ    AX, DI
+	JGE     done
+	VMULPS  (CX)(AX*1), Y0, Y8
+	VMULPS  Y1, Y8, Y9
+	VADDPS  (DX)(AX*1), Y9, Y9
+	VMOVUPS (BX)(AX*1), Y11
+	VSUBPS  Y11, Y9, Y10
+	VMULPS  Y2, Y10, Y10
+	VADDPS  Y10, Y11, Y11
+	VMOVUPS Y11, (BX)(AX*1)
+	VMULPS  Y3, Y9, Y10
+	VMULPS  Y9, Y10, Y10
+	VMULPS  (SI)(AX*1), Y4, Y9
+	VADDPS  Y10, Y9, Y9
+	VMOVUPS Y9, (SI)(AX*1)
+	VMOVUPS (R8)(AX*1), Y10
+	VMAXPS  Y9, Y10, Y12
+	VMAXPS  Y10, Y9, Y9
+	VORPS   Y12, Y9, Y9
+	VMOVUPS Y9, (R8)(AX*1)
+	VSQRTPS Y9, Y9
+	VDIVPS  Y6, Y9, Y9
+	VADDPS  Y7, Y9, Y9
+	VMULPS  Y5, Y11, Y11
+	VDIVPS  Y9, Y11, Y11
+	VSUBPS  Y11, Y8, Y8
+	VMOVUPS Y8, (CX)(AX*1)
+	VMULPS  32(CX)(AX*1), Y0, Y8
+	VMULPS  Y1, Y8, Y9
+	VADDPS  32(DX)(AX*1), Y9, Y9
+	VMOVUPS 32(BX)(AX*1), Y11
+	VSUBPS  Y11, Y9, Y10
+	VMULPS  Y2, Y10, Y10
+	VADDPS  Y10, Y11, Y11
+	VMOVUPS Y11, 32(BX)(AX*1)
+	VMULPS  Y3, Y9, Y10
+	VMULPS  Y9, Y10, Y10
+	VMULPS  32(SI)(AX*1), Y4, Y9
+	VADDPS  Y10, Y9, Y9
+	VMOVUPS Y9, 32(SI)(AX*1)
+	VMOVUPS 32(R8)(AX*1), Y10
+	VMAXPS  Y9, Y10, Y12
+	VMAXPS  Y10, Y9, Y9
+	VORPS   Y12, Y9, Y9
+	VMOVUPS Y9, 32(R8)(AX*1)
+	VSQRTPS Y9, Y9
+	VDIVPS  Y6, Y9, Y9
+	VADDPS  Y7, Y9, Y9
+	VMULPS  Y5, Y11, Y11
+	VDIVPS  Y9, Y11, Y11
+	VSUBPS  Y11, Y8, Y8
+	VMOVUPS Y8, 32(CX)(AX*1)
+	ADDQ    $0x40, AX
+	JMP     loop
+
+done:
+	VZEROUPPER
+	RET
+
+// func sgdAVX512(p *float32, grad *float32, lr float32, weightDecay float32, n int)
+// Requires: AVX, AVX512F, SSE
+TEXT ·sgdAVX512(SB), NOSPLIT, $0-32
+	MOVQ         p+0(FP), AX
+	MOVQ         grad+8(FP), CX
+	MOVSS        lr+16(FP), X0
+	VBROADCASTSS X0, Z0
+	MOVSS        weightDecay+20(FP), X1
+	VBROADCASTSS X1, Z1
+	MOVQ         n+24(FP), DX
+	XORQ         BX, BX
+	SHLQ         $0x02, DX
+
+loop:
+	CMPQ    BX, DX
+	JGE     done
+	VMOVUPS (AX)(BX*1), Z2
+	VMULPS  Z2, Z1, Z3
+	VADDPS  (CX)(BX*1), Z3, Z3
+	VMULPS  Z0, Z3, Z3
+	VSUBPS  Z3, Z2, Z2
+	VMOVUPS Z2, (AX)(BX*1)
+	ADDQ    $0x40, BX
+	JMP     loop
+
+done:
+	VZEROUPPER
+	RET
+
 // func sgdMomentumAVX512(p *float32, grad *float32, buf *float32, lr float32, momentum float32, undamped float32, weightDecay float32, n int)
 // Requires: AVX, AVX512F, SSE
 TEXT ·sgdMomentumAVX512(SB), NOSPLIT, $0-48
@@ -141,16 +338,56 @@ TEXT ·sgdMomentumAVX512(SB), NOSPLIT, $0-48
 loop:
 	CMPQ    SI, BX
 	JGE     done
-	VMOVUPS (AX)(SI*1), Z4
-	VMULPS  Z4, Z3, Z5
-	VADDPS  (CX)(SI*1), Z5, Z5
-	VMULPS  Z2, Z5, Z5
-	VMULPS  (DX)(SI*1), Z1, Z6
-	VADDPS  Z5, Z6, Z6
-	VMOVUPS Z6, (DX)(SI*1)
-	VMULPS  Z0, Z6, Z6
-	VSUBPS  Z6, Z4, Z4
-	VMOVUPS Z4, (AX)(SI*1)
+	VMOVUPS (AX)(SI*1), Z6
+	VMULPS  Z6, Z3, Z4
+	VADDPS  (CX)(SI*1), Z4, Z4
+	VMULPS  Z2, Z4, Z5
+	VMULPS  (DX)(SI*1), Z1, Z4
+	VADDPS  Z5, Z4, Z4
+	VMOVUPS Z4, (DX)(SI*1)
+	VMULPS  Z0, Z4, Z4
+	VSUBPS  Z4, Z6, Z6
+	VMOVUPS Z6, (AX)(SI*1)
+	ADDQ    $0x40, SI
+	JMP     loop
+
+done:
+	VZEROUPPER
+	RET
+
+// func sgdNesterovAVX512(p *float32, grad *float32, buf *float32, lr float32, momentum float32, undamped float32, weightDecay float32, n int)
+// Requires: AVX, AVX512F, SSE
+TEXT ·sgdNesterovAVX512(SB), NOSPLIT, $0-48
+	MOVQ         p+0(FP), AX
+	MOVQ         grad+8(FP), CX
+	MOVQ         buf+16(FP), DX
+	MOVSS        lr+24(FP), X0
+	VBROADCASTSS X0, Z0
+	MOVSS        momentum+28(FP), X1
+	VBROADCASTSS X1, Z1
+	MOVSS        undamped+32(FP), X2
+	VBROADCASTSS X2, Z2
+	MOVSS        weightDecay+36(FP), X3
+	VBROADCASTSS X3, Z3
+	MOVQ         n+40(FP), BX
+	XORQ         SI, SI
+	SHLQ         $0x02, BX
+
+loop:
+	CMPQ    SI, BX
+	JGE     done
+	VMOVUPS (AX)(SI*1), Z6
+	VMULPS  Z6, Z3, Z7
+	VADDPS  (CX)(SI*1), Z7, Z7
+	VMULPS  Z2, Z7, Z5
+	VMULPS  (DX)(SI*1), Z1, Z4
+	VADDPS  Z5, Z4, Z4
+	VMOVUPS Z4, (DX)(SI*1)
+	VMULPS  Z1, Z4, Z4
+	VADDPS  Z4, Z7, Z4
+	VMULPS  Z0, Z4, Z4
+	VSUBPS  Z4, Z6, Z6
+	VMOVUPS Z6, (AX)(SI*1)
 	ADDQ    $0x40, SI
 	JMP     loop
 
@@ -166,15 +403,15 @@ TEXT ·adamAVX512(SB), NOSPLIT, $0-8
 	MOVQ         8(AX), DX
 	MOVQ         16(AX), BX
 	MOVQ         24(AX), SI
-	MOVQ         32(AX), DI
-	VPBROADCASTD 40(AX), Z0
-	VPBROADCASTD 44(AX), Z1
-	VPBROADCASTD 48(AX), Z2
-	VPBROADCASTD 52(AX), Z3
-	VPBROADCASTD 56(AX), Z4
-	VPBROADCASTD 60(AX), Z5
-	VPBROADCASTD 64(AX), Z6
-	VPBROADCASTD 68(AX), Z7
+	MOVQ         40(AX), DI
+	VPBROADCASTD 48(AX), Z0
+	VPBROADCASTD 52(AX), Z1
+	VPBROADCASTD 56(AX), Z2
+	VPBROADCASTD 60(AX), Z3
+	VPBROADCASTD 64(AX), Z4
+	VPBROADCASTD 68(AX), Z5
+	VPBROADCASTD 72(AX), Z6
+	VPBROADCASTD 76(AX), Z7
 	XORQ         AX, AX
 	SHLQ         $0x02, DI
 
@@ -194,6 +431,62 @@ loop:
 	VMULPS  (SI)(AX*1), Z4, Z9
 	VADDPS  Z10, Z9, Z9
 	VMOVUPS Z9, (SI)(AX*1)
+	VSQRTPS Z9, Z9
+	VDIVPS  Z6, Z9, Z9
+	VADDPS  Z7, Z9, Z9
+	VMULPS  Z5, Z11, Z11
+	VDIVPS  Z9, Z11, Z11
+	VSUBPS  Z11, Z8, Z8
+	VMOVUPS Z8, (CX)(AX*1)
+	ADDQ    $0x40, AX
+	JMP     loop
+
+done:
+	VZEROUPPER
+	RET
+
+// func amsGradAVX512(adamStep *adamStep)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·amsGradAVX512(SB), NOSPLIT, $0-8
+	MOVQ         adamStep+0(FP), AX
+	MOVQ         (AX), CX
+	MOVQ         8(AX), DX
+	MOVQ         16(AX), BX
+	MOVQ         24(AX), SI
+	MOVQ         40(AX), DI
+	MOVQ         32(AX), R8
+	VPBROADCASTD 48(AX), Z0
+	VPBROADCASTD 52(AX), Z1
+	VPBROADCASTD 56(AX), Z2
+	VPBROADCASTD 60(AX), Z3
+	VPBROADCASTD 64(AX), Z4
+	VPBROADCASTD 68(AX), Z5
+	VPBROADCASTD 72(AX), Z6
+	VPBROADCASTD 76(AX), Z7
+	XORQ         AX, AX
+	SHLQ         $0x02, DI
+
+loop:
+	CMPQ    AX, DI
+	JGE     done
+	VMULPS  (CX)(AX*1), Z0, Z8
+	VMULPS  Z1, Z8, Z9
+	VADDPS  (DX)(AX*1), Z9, Z9
+	VMOVUPS (BX)(AX*1), Z11
+	VSUBPS  Z11, Z9, Z10
+	VMULPS  Z2, Z10, Z10
+	VADDPS  Z10, Z11, Z11
+	VMOVUPS Z11, (BX)(AX*1)
+	VMULPS  Z3, Z9, Z10
+	VMULPS  Z9, Z10, Z10
+	VMULPS  (SI)(AX*1), Z4, Z9
+	VADDPS  Z10, Z9, Z9
+	VMOVUPS Z9, (SI)(AX*1)
+	VMOVUPS (R8)(AX*1), Z10
+	VMAXPS  Z9, Z10, Z12
+	VMAXPS  Z10, Z9, Z9
+	VORPS   Z12, Z9, Z9
+	VMOVUPS Z9, (R8)(AX*1)
 	VSQRTPS Z9, Z9
 	VDIVPS  Z6, Z9, Z9
 	VADDPS  Z7, Z9, Z9

@@ -2,6 +2,49 @@
 
 #include "textflag.h"
 
+// func sgdNEON(p *float32, grad *float32, lr float32, weightDecay float32, n int)
+TEXT ·sgdNEON(SB), NOSPLIT, $0-32
+	MOVD	p+0(FP), R5
+	MOVD	grad+8(FP), R4
+	FMOVS	lr+16(FP), F0
+	VDUP	V0.S[0], V7.S4
+	FMOVS	weightDecay+20(FP), F0
+	VDUP	V0.S[0], V6.S4
+	MOVD	n+24(FP), R3
+	MOVD	ZR, R2
+	LSL	$2, R3, R3
+loop:
+	CMP	R3, R2
+	BGE	done
+	ADD	R2<<0, R5, R1
+	FLDPQ	0(R1), (F5, F4)
+	WORD	$0x6e25dcc3 // fmul v3.4s, v6.4s, v5.4s
+	WORD	$0x6e24dcc2 // fmul v2.4s, v6.4s, v4.4s
+	ADD	R2<<0, R4, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	WORD	$0x6e27dc63 // fmul v3.4s, v3.4s, v7.4s
+	WORD	$0x6e27dc42 // fmul v2.4s, v2.4s, v7.4s
+	WORD	$0x4ea3d4a5 // fsub v5.4s, v5.4s, v3.4s
+	WORD	$0x4ea2d484 // fsub v4.4s, v4.4s, v2.4s
+	FSTPQ	(F5, F4), 0(R1)
+	FLDPQ	32(R1), (F5, F4)
+	WORD	$0x6e25dcc3 // fmul v3.4s, v6.4s, v5.4s
+	WORD	$0x6e24dcc2 // fmul v2.4s, v6.4s, v4.4s
+	FLDPQ	32(R0), (F1, F0)
+	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	WORD	$0x6e27dc63 // fmul v3.4s, v3.4s, v7.4s
+	WORD	$0x6e27dc42 // fmul v2.4s, v2.4s, v7.4s
+	WORD	$0x4ea3d4a5 // fsub v5.4s, v5.4s, v3.4s
+	WORD	$0x4ea2d484 // fsub v4.4s, v4.4s, v2.4s
+	FSTPQ	(F5, F4), 32(R1)
+	ADD	$64, R2, R2
+	B	loop
+done:
+	RET
+
 // func sgdMomentumNEON(p *float32, grad *float32, buf *float32, lr float32, momentum float32, undamped float32, weightDecay float32, n int)
 TEXT ·sgdMomentumNEON(SB), NOSPLIT, $0-48
 	MOVD	p+0(FP), R7
@@ -29,19 +72,19 @@ loop:
 	FLDPQ	0(R1), (F1, F0)
 	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
 	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x6e27dc63 // fmul v3.4s, v3.4s, v7.4s
-	WORD	$0x6e27dc42 // fmul v2.4s, v2.4s, v7.4s
+	WORD	$0x6e27dc60 // fmul v0.4s, v3.4s, v7.4s
+	WORD	$0x6e27dc43 // fmul v3.4s, v2.4s, v7.4s
 	ADD	R3<<0, R5, R0
-	FLDPQ	0(R0), (F1, F0)
+	FLDPQ	0(R0), (F2, F1)
+	WORD	$0x6e22dd02 // fmul v2.4s, v8.4s, v2.4s
 	WORD	$0x6e21dd01 // fmul v1.4s, v8.4s, v1.4s
-	WORD	$0x6e20dd00 // fmul v0.4s, v8.4s, v0.4s
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
 	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	FSTPQ	(F1, F0), 0(R0)
+	FSTPQ	(F2, F1), 0(R0)
+	WORD	$0x6e29dc42 // fmul v2.4s, v2.4s, v9.4s
 	WORD	$0x6e29dc21 // fmul v1.4s, v1.4s, v9.4s
-	WORD	$0x6e29dc00 // fmul v0.4s, v0.4s, v9.4s
-	WORD	$0x4ea1d4a5 // fsub v5.4s, v5.4s, v1.4s
-	WORD	$0x4ea0d484 // fsub v4.4s, v4.4s, v0.4s
+	WORD	$0x4ea2d4a5 // fsub v5.4s, v5.4s, v2.4s
+	WORD	$0x4ea1d484 // fsub v4.4s, v4.4s, v1.4s
 	FSTPQ	(F5, F4), 0(R2)
 	FLDPQ	32(R2), (F5, F4)
 	WORD	$0x6e25dcc3 // fmul v3.4s, v6.4s, v5.4s
@@ -49,16 +92,89 @@ loop:
 	FLDPQ	32(R1), (F1, F0)
 	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
 	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x6e27dc63 // fmul v3.4s, v3.4s, v7.4s
-	WORD	$0x6e27dc42 // fmul v2.4s, v2.4s, v7.4s
-	FLDPQ	32(R0), (F1, F0)
+	WORD	$0x6e27dc60 // fmul v0.4s, v3.4s, v7.4s
+	WORD	$0x6e27dc43 // fmul v3.4s, v2.4s, v7.4s
+	FLDPQ	32(R0), (F2, F1)
+	WORD	$0x6e22dd02 // fmul v2.4s, v8.4s, v2.4s
 	WORD	$0x6e21dd01 // fmul v1.4s, v8.4s, v1.4s
-	WORD	$0x6e20dd00 // fmul v0.4s, v8.4s, v0.4s
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
 	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	FSTPQ	(F1, F0), 32(R0)
+	FSTPQ	(F2, F1), 32(R0)
+	WORD	$0x6e29dc42 // fmul v2.4s, v2.4s, v9.4s
 	WORD	$0x6e29dc21 // fmul v1.4s, v1.4s, v9.4s
-	WORD	$0x6e29dc00 // fmul v0.4s, v0.4s, v9.4s
+	WORD	$0x4ea2d4a5 // fsub v5.4s, v5.4s, v2.4s
+	WORD	$0x4ea1d484 // fsub v4.4s, v4.4s, v1.4s
+	FSTPQ	(F5, F4), 32(R2)
+	ADD	$64, R3, R3
+	B	loop
+done:
+	RET
+
+// func sgdNesterovNEON(p *float32, grad *float32, buf *float32, lr float32, momentum float32, undamped float32, weightDecay float32, n int)
+TEXT ·sgdNesterovNEON(SB), NOSPLIT, $0-48
+	MOVD	p+0(FP), R7
+	MOVD	grad+8(FP), R6
+	MOVD	buf+16(FP), R5
+	FMOVS	lr+24(FP), F0
+	VDUP	V0.S[0], V11.S4
+	FMOVS	momentum+28(FP), F0
+	VDUP	V0.S[0], V10.S4
+	FMOVS	undamped+32(FP), F0
+	VDUP	V0.S[0], V9.S4
+	FMOVS	weightDecay+36(FP), F0
+	VDUP	V0.S[0], V8.S4
+	MOVD	n+40(FP), R4
+	MOVD	ZR, R3
+	LSL	$2, R4, R4
+loop:
+	CMP	R4, R3
+	BGE	done
+	ADD	R3<<0, R7, R2
+	FLDPQ	0(R2), (F5, F4)
+	WORD	$0x6e25dd03 // fmul v3.4s, v8.4s, v5.4s
+	WORD	$0x6e24dd02 // fmul v2.4s, v8.4s, v4.4s
+	ADD	R3<<0, R6, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	WORD	$0x6e29dc67 // fmul v7.4s, v3.4s, v9.4s
+	WORD	$0x6e29dc46 // fmul v6.4s, v2.4s, v9.4s
+	ADD	R3<<0, R5, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x6e21dd41 // fmul v1.4s, v10.4s, v1.4s
+	WORD	$0x6e20dd40 // fmul v0.4s, v10.4s, v0.4s
+	WORD	$0x4e27d421 // fadd v1.4s, v1.4s, v7.4s
+	WORD	$0x4e26d400 // fadd v0.4s, v0.4s, v6.4s
+	FSTPQ	(F1, F0), 0(R0)
+	WORD	$0x6e2adc21 // fmul v1.4s, v1.4s, v10.4s
+	WORD	$0x6e2adc00 // fmul v0.4s, v0.4s, v10.4s
+	WORD	$0x4e21d461 // fadd v1.4s, v3.4s, v1.4s
+	WORD	$0x4e20d440 // fadd v0.4s, v2.4s, v0.4s
+	WORD	$0x6e2bdc21 // fmul v1.4s, v1.4s, v11.4s
+	WORD	$0x6e2bdc00 // fmul v0.4s, v0.4s, v11.4s
+	WORD	$0x4ea1d4a5 // fsub v5.4s, v5.4s, v1.4s
+	WORD	$0x4ea0d484 // fsub v4.4s, v4.4s, v0.4s
+	FSTPQ	(F5, F4), 0(R2)
+	FLDPQ	32(R2), (F5, F4)
+	WORD	$0x6e25dd03 // fmul v3.4s, v8.4s, v5.4s
+	WORD	$0x6e24dd02 // fmul v2.4s, v8.4s, v4.4s
+	FLDPQ	32(R1), (F1, F0)
+	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	WORD	$0x6e29dc67 // fmul v7.4s, v3.4s, v9.4s
+	WORD	$0x6e29dc46 // fmul v6.4s, v2.4s, v9.4s
+	FLDPQ	32(R0), (F1, F0)
+	WORD	$0x6e21dd41 // fmul v1.4s, v10.4s, v1.4s
+	WORD	$0x6e20dd40 // fmul v0.4s, v10.4s, v0.4s
+	WORD	$0x4e27d421 // fadd v1.4s, v1.4s, v7.4s
+	WORD	$0x4e26d400 // fadd v0.4s, v0.4s, v6.4s
+	FSTPQ	(F1, F0), 32(R0)
+	WORD	$0x6e2adc21 // fmul v1.4s, v1.4s, v10.4s
+	WORD	$0x6e2adc00 // fmul v0.4s, v0.4s, v10.4s
+	WORD	$0x4e21d461 // fadd v1.4s, v3.4s, v1.4s
+	WORD	$0x4e20d440 // fadd v0.4s, v2.4s, v0.4s
+	WORD	$0x6e2bdc21 // fmul v1.4s, v1.4s, v11.4s
+	WORD	$0x6e2bdc00 // fmul v0.4s, v0.4s, v11.4s
 	WORD	$0x4ea1d4a5 // fsub v5.4s, v5.4s, v1.4s
 	WORD	$0x4ea0d484 // fsub v4.4s, v4.4s, v0.4s
 	FSTPQ	(F5, F4), 32(R2)
@@ -74,22 +190,22 @@ TEXT ·adamNEON(SB), NOSPLIT, $0-8
 	MOVD	8(R1), R8
 	MOVD	16(R1), R7
 	MOVD	24(R1), R6
-	MOVD	32(R1), R5
-	ADD	$40, R1, R0
-	VLD1R	(R0), [V15.S4]
-	ADD	$44, R1, R0
-	VLD1R	(R0), [V14.S4]
+	MOVD	40(R1), R5
 	ADD	$48, R1, R0
-	VLD1R	(R0), [V13.S4]
+	VLD1R	(R0), [V15.S4]
 	ADD	$52, R1, R0
-	VLD1R	(R0), [V12.S4]
+	VLD1R	(R0), [V14.S4]
 	ADD	$56, R1, R0
-	VLD1R	(R0), [V11.S4]
+	VLD1R	(R0), [V13.S4]
 	ADD	$60, R1, R0
-	VLD1R	(R0), [V10.S4]
+	VLD1R	(R0), [V12.S4]
 	ADD	$64, R1, R0
-	VLD1R	(R0), [V9.S4]
+	VLD1R	(R0), [V11.S4]
 	ADD	$68, R1, R0
+	VLD1R	(R0), [V10.S4]
+	ADD	$72, R1, R0
+	VLD1R	(R0), [V9.S4]
+	ADD	$76, R1, R0
 	VLD1R	(R0), [V8.S4]
 	MOVD	ZR, R4
 	LSL	$2, R5, R5
@@ -179,6 +295,152 @@ loop:
 	WORD	$0x4ea2d4c6 // fsub v6.4s, v6.4s, v2.4s
 	FSTPQ	(F7, F6), 32(R3)
 	ADD	$64, R4, R4
+	B	loop
+done:
+	RET
+
+// func amsGradNEON(adamStep *adamStep)
+TEXT ·amsGradNEON(SB), NOSPLIT, $0-8
+	MOVD	adamStep+0(FP), R1
+	MOVD	0(R1), R11
+	MOVD	8(R1), R10
+	MOVD	16(R1), R9
+	MOVD	24(R1), R8
+	MOVD	40(R1), R7
+	MOVD	32(R1), R6
+	ADD	$48, R1, R0
+	VLD1R	(R0), [V18.S4]
+	ADD	$52, R1, R0
+	VLD1R	(R0), [V17.S4]
+	ADD	$56, R1, R0
+	VLD1R	(R0), [V16.S4]
+	ADD	$60, R1, R0
+	VLD1R	(R0), [V15.S4]
+	ADD	$64, R1, R0
+	VLD1R	(R0), [V14.S4]
+	ADD	$68, R1, R0
+	VLD1R	(R0), [V13.S4]
+	ADD	$72, R1, R0
+	VLD1R	(R0), [V12.S4]
+	ADD	$76, R1, R0
+	VLD1R	(R0), [V11.S4]
+	MOVD	ZR, R5
+	LSL	$2, R7, R7
+loop:
+	CMP	R7, R5
+	BGE	done
+	ADD	R5<<0, R11, R4
+	FLDPQ	0(R4), (F1, F0)
+	WORD	$0x6e21de4a // fmul v10.4s, v18.4s, v1.4s
+	WORD	$0x6e20de49 // fmul v9.4s, v18.4s, v0.4s
+	WORD	$0x6e31dd48 // fmul v8.4s, v10.4s, v17.4s
+	WORD	$0x6e31dd27 // fmul v7.4s, v9.4s, v17.4s
+	ADD	R5<<0, R10, R3
+	FLDPQ	0(R3), (F1, F0)
+	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
+	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
+	ADD	R5<<0, R9, R2
+	FLDPQ	0(R2), (F6, F5)
+	WORD	$0x4ea6d501 // fsub v1.4s, v8.4s, v6.4s
+	WORD	$0x4ea5d4e0 // fsub v0.4s, v7.4s, v5.4s
+	WORD	$0x6e30dc21 // fmul v1.4s, v1.4s, v16.4s
+	WORD	$0x6e30dc00 // fmul v0.4s, v0.4s, v16.4s
+	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
+	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
+	FSTPQ	(F6, F5), 0(R2)
+	WORD	$0x6e2fdd01 // fmul v1.4s, v8.4s, v15.4s
+	WORD	$0x6e2fdce0 // fmul v0.4s, v7.4s, v15.4s
+	WORD	$0x6e28dc21 // fmul v1.4s, v1.4s, v8.4s
+	WORD	$0x6e27dc00 // fmul v0.4s, v0.4s, v7.4s
+	ADD	R5<<0, R8, R1
+	FLDPQ	0(R1), (F3, F2)
+	WORD	$0x6e23ddc8 // fmul v8.4s, v14.4s, v3.4s
+	WORD	$0x6e22ddc7 // fmul v7.4s, v14.4s, v2.4s
+	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
+	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
+	FSTPQ	(F8, F7), 0(R1)
+	ADD	R5<<0, R6, R0
+	FLDPQ	0(R0), (F4, F3)
+	WORD	$0x6ea8e482 // fcmgt v2.4s, v4.4s, v8.4s
+	VBSL	V8.B16, V4.B16, V2.B16
+	WORD	$0x6ea7e461 // fcmgt v1.4s, v3.4s, v7.4s
+	VBSL	V7.B16, V3.B16, V1.B16
+	WORD	$0x6ea4e500 // fcmgt v0.4s, v8.4s, v4.4s
+	VBSL	V4.B16, V8.B16, V0.B16
+	VMOV	V0.B16, V8.B16
+	WORD	$0x6ea3e4e0 // fcmgt v0.4s, v7.4s, v3.4s
+	VBSL	V3.B16, V7.B16, V0.B16
+	VMOV	V0.B16, V7.B16
+	VORR	V2.B16, V8.B16, V8.B16
+	VORR	V1.B16, V7.B16, V7.B16
+	FSTPQ	(F8, F7), 0(R0)
+	WORD	$0x6ea1f908 // fsqrt v8.4s, v8.4s
+	WORD	$0x6ea1f8e7 // fsqrt v7.4s, v7.4s
+	WORD	$0x6e2cfd08 // fdiv v8.4s, v8.4s, v12.4s
+	WORD	$0x6e2cfce7 // fdiv v7.4s, v7.4s, v12.4s
+	WORD	$0x4e2bd508 // fadd v8.4s, v8.4s, v11.4s
+	WORD	$0x4e2bd4e7 // fadd v7.4s, v7.4s, v11.4s
+	WORD	$0x6e2ddcc6 // fmul v6.4s, v6.4s, v13.4s
+	WORD	$0x6e2ddca5 // fmul v5.4s, v5.4s, v13.4s
+	WORD	$0x6e28fcc6 // fdiv v6.4s, v6.4s, v8.4s
+	WORD	$0x6e27fca5 // fdiv v5.4s, v5.4s, v7.4s
+	WORD	$0x4ea6d54a // fsub v10.4s, v10.4s, v6.4s
+	WORD	$0x4ea5d529 // fsub v9.4s, v9.4s, v5.4s
+	FSTPQ	(F10, F9), 0(R4)
+	FLDPQ	32(R4), (F1, F0)
+	WORD	$0x6e21de4a // fmul v10.4s, v18.4s, v1.4s
+	WORD	$0x6e20de49 // fmul v9.4s, v18.4s, v0.4s
+	WORD	$0x6e31dd48 // fmul v8.4s, v10.4s, v17.4s
+	WORD	$0x6e31dd27 // fmul v7.4s, v9.4s, v17.4s
+	FLDPQ	32(R3), (F1, F0)
+	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
+	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
+	FLDPQ	32(R2), (F6, F5)
+	WORD	$0x4ea6d501 // fsub v1.4s, v8.4s, v6.4s
+	WORD	$0x4ea5d4e0 // fsub v0.4s, v7.4s, v5.4s
+	WORD	$0x6e30dc21 // fmul v1.4s, v1.4s, v16.4s
+	WORD	$0x6e30dc00 // fmul v0.4s, v0.4s, v16.4s
+	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
+	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
+	FSTPQ	(F6, F5), 32(R2)
+	WORD	$0x6e2fdd01 // fmul v1.4s, v8.4s, v15.4s
+	WORD	$0x6e2fdce0 // fmul v0.4s, v7.4s, v15.4s
+	WORD	$0x6e28dc21 // fmul v1.4s, v1.4s, v8.4s
+	WORD	$0x6e27dc00 // fmul v0.4s, v0.4s, v7.4s
+	FLDPQ	32(R1), (F3, F2)
+	WORD	$0x6e23ddc8 // fmul v8.4s, v14.4s, v3.4s
+	WORD	$0x6e22ddc7 // fmul v7.4s, v14.4s, v2.4s
+	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
+	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
+	FSTPQ	(F8, F7), 32(R1)
+	FLDPQ	32(R0), (F4, F3)
+	WORD	$0x6ea8e482 // fcmgt v2.4s, v4.4s, v8.4s
+	VBSL	V8.B16, V4.B16, V2.B16
+	WORD	$0x6ea7e461 // fcmgt v1.4s, v3.4s, v7.4s
+	VBSL	V7.B16, V3.B16, V1.B16
+	WORD	$0x6ea4e500 // fcmgt v0.4s, v8.4s, v4.4s
+	VBSL	V4.B16, V8.B16, V0.B16
+	VMOV	V0.B16, V8.B16
+	WORD	$0x6ea3e4e0 // fcmgt v0.4s, v7.4s, v3.4s
+	VBSL	V3.B16, V7.B16, V0.B16
+	VMOV	V0.B16, V7.B16
+	VORR	V2.B16, V8.B16, V8.B16
+	VORR	V1.B16, V7.B16, V7.B16
+	FSTPQ	(F8, F7), 32(R0)
+	WORD	$0x6ea1f908 // fsqrt v8.4s, v8.4s
+	WORD	$0x6ea1f8e7 // fsqrt v7.4s, v7.4s
+	WORD	$0x6e2cfd08 // fdiv v8.4s, v8.4s, v12.4s
+	WORD	$0x6e2cfce7 // fdiv v7.4s, v7.4s, v12.4s
+	WORD	$0x4e2bd508 // fadd v8.4s, v8.4s, v11.4s
+	WORD	$0x4e2bd4e7 // fadd v7.4s, v7.4s, v11.4s
+	WORD	$0x6e2ddcc6 // fmul v6.4s, v6.4s, v13.4s
+	WORD	$0x6e2ddca5 // fmul v5.4s, v5.4s, v13.4s
+	WORD	$0x6e28fcc6 // fdiv v6.4s, v6.4s, v8.4s
+	WORD	$0x6e27fca5 // fdiv v5.4s, v5.4s, v7.4s
+	WORD	$0x4ea6d54a // fsub v10.4s, v10.4s, v6.4s
+	WORD	$0x4ea5d529 // fsub v9.4s, v9.4s, v5.4s
+	FSTPQ	(F10, F9), 32(R4)
+	ADD	$64, R5, R5
 	B	loop
 done:
 	RET

@@ -37,7 +37,7 @@ var Families = slices.Concat(
 // Layouts are the structs that these kernels read.
 var Layouts = []isa.Layout{
 	{Folder: "optimizer", Name: "adamStep", Fields: []isa.Field{
-		{Name: "p", Offset: adamP}, {Name: "grad", Offset: adamGrad}, {Name: "m", Offset: adamM}, {Name: "v", Offset: adamV}, {Name: "n", Offset: adamN},
+		{Name: "p", Offset: adamP}, {Name: "grad", Offset: adamGrad}, {Name: "m", Offset: adamM}, {Name: "v", Offset: adamV}, {Name: "vmax", Offset: adamMax}, {Name: "n", Offset: adamN},
 		{Name: "shrink", Offset: adamConstants}, {Name: "decay", Offset: adamConstants + 4}, {Name: "w1", Offset: adamConstants + 8}, {Name: "w2", Offset: adamConstants + 12},
 		{Name: "b2", Offset: adamConstants + 16}, {Name: "stepSize", Offset: adamConstants + 20}, {Name: "rootScale", Offset: adamConstants + 24}, {Name: "eps", Offset: adamConstants + 28},
 	}},

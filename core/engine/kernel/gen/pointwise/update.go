@@ -1,6 +1,7 @@
 package pointwise
 
 import (
+	"github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 
 	"github.com/trainctl/trainctl/core/engine/kernel/gen/isa"
@@ -8,40 +9,81 @@ import (
 
 // Offsets of the fields of optimizer.adamStep; from adamConstants on they are float32.
 const (
-	adamP, adamGrad, adamM, adamV, adamN = 0, 8, 16, 24, 32
-	adamConstants                        = 40
+	adamP, adamGrad, adamM, adamV, adamMax, adamN = 0, 8, 16, 24, 32, 40
+	adamConstants                                 = 48
 )
 
 // update has the optimizers' steps.
-var update = isa.All(sgd, adam)
+var update = isa.All(sgd, sgdMomentum, adam)
 
-// sgd emits the momentum step after the first, without maximize.
+// sgd emits the step with weight decay and without momentum.
 func sgd(a *isa.Asm) {
-	a.Kernel("sgdMomentum", "func(p, grad, buf *float32, lr, momentum, undamped, weightDecay float32, n int)",
-		"computes d = g + weightDecay·p, buf = momentum·buf + undamped·d, p -= lr·buf. n is a multiple of 16.")
-	p, g, buf := a.Gp("p"), a.Gp("grad"), a.Gp("buf")
-	lr, momentum, undamped, decay := a.Splat("lr"), a.Splat("momentum"), a.Splat("undamped"), a.Splat("weightDecay")
-	w, d, b := a.Vec(), a.Vec(), a.Vec()
+	a.Kernel("sgd", "func(p, grad *float32, lr, weightDecay float32, n int)", "computes p -= lr·(g + weightDecay·p). n is a multiple of 16.")
+	p, g, lr, decay := a.Gp("p"), a.Gp("grad"), a.Splat("lr"), a.Splat("weightDecay")
 	a.Blocks(a.Gp("n"), func(off reg.GPVirtual, disp int) {
-		a.Move(isa.Offset(p, off, disp), w)
-		a.Mul(w, decay, d)
-		a.Add(isa.Offset(g, off, disp), d, d)
-		a.Mul(undamped, d, d)
-		a.Mul(isa.Offset(buf, off, disp), momentum, b)
-		a.Add(d, b, b)
-		a.Move(b, isa.Offset(buf, off, disp))
-		a.Mul(lr, b, b)
-		a.Sub(b, w, w)
+		w, d := decayed(a, p, g, decay, off, disp)
+		a.Mul(lr, d, d)
+		a.Sub(d, w, w)
 		a.Move(w, isa.Offset(p, off, disp))
 	})
 	a.Ret()
 }
 
-// adam emits the step without AMSGrad; the constants are the fields of adamStep.
+// decayed loads a weight, and its gradient with weight decay.
+func decayed(a *isa.Asm, p, g reg.GPVirtual, decay reg.VecVirtual, off reg.GPVirtual, disp int) (w, d reg.VecVirtual) {
+	w, d = a.Vec(), a.Vec()
+	a.Move(isa.Offset(p, off, disp), w)
+	a.Mul(w, decay, d)
+	a.Add(isa.Offset(g, off, disp), d, d)
+	return w, d
+}
+
+// sgdMomentum emits the steps with momentum.
+func sgdMomentum(a *isa.Asm) {
+	for _, k := range []struct {
+		name, doc string
+		nesterov  bool
+	}{
+		{"sgdMomentum", "p -= lr·buf", false},
+		{"sgdNesterov", "p -= lr·(d + momentum·buf)", true},
+	} {
+		a.Kernel(k.name, "func(p, grad, buf *float32, lr, momentum, undamped, weightDecay float32, n int)",
+			"computes d = g + weightDecay·p, buf = momentum·buf + undamped·d, "+k.doc+". n is a multiple of 16.")
+		p, g, buf := a.Gp("p"), a.Gp("grad"), a.Gp("buf")
+		lr, momentum, undamped, decay := a.Splat("lr"), a.Splat("momentum"), a.Splat("undamped"), a.Splat("weightDecay")
+		a.Blocks(a.Gp("n"), func(off reg.GPVirtual, disp int) {
+			b, share := a.Vec(), a.Vec()
+			w, d := decayed(a, p, g, decay, off, disp)
+			a.Mul(undamped, d, share)
+			a.Mul(isa.Offset(buf, off, disp), momentum, b)
+			a.Add(share, b, b)
+			a.Move(b, isa.Offset(buf, off, disp))
+			if k.nesterov {
+				a.Mul(momentum, b, b)
+				a.Add(b, d, b)
+			}
+			a.Mul(lr, b, b)
+			a.Sub(b, w, w)
+			a.Move(w, isa.Offset(p, off, disp))
+		})
+		a.Ret()
+	}
+}
+
+// adam emits the steps with and without AMSGrad; the constants are the fields of adamStep.
 func adam(a *isa.Asm) {
-	a.Kernel("adam", "func(adamStep *byte)", "updates a parameter and its moments. n is a multiple of 16.")
+	adamWith(a, "adam", "updates a parameter and its moments", false)
+	adamWith(a, "amsGrad", "updates a parameter, its moments and their maximum", true)
+}
+
+func adamWith(a *isa.Asm, name, doc string, amsGrad bool) {
+	a.Kernel(name, "func(adamStep *byte)", doc+". n is a multiple of 16.")
 	s := a.Gp("adamStep")
 	p, grad, m, v, n := a.Field(s, adamP), a.Field(s, adamGrad), a.Field(s, adamM), a.Field(s, adamV), a.Field(s, adamN)
+	var most reg.GPVirtual
+	if amsGrad {
+		most = a.Field(s, adamMax)
+	}
 	var constant [8]reg.VecVirtual
 	for i := range constant {
 		constant[i] = a.Splat32(s, adamConstants+4*i)
@@ -66,6 +108,9 @@ func adam(a *isa.Asm) {
 		a.Mul(isa.Offset(v, off, disp), b2, d)
 		a.Add(t, d, d)
 		a.Move(d, isa.Offset(v, off, disp))
+		if amsGrad {
+			raise(a, isa.Offset(most, off, disp), d)
+		}
 
 		a.Sqrt(d, d)
 		a.Div(rootScale, d, d)
@@ -76,4 +121,14 @@ func adam(a *isa.Asm) {
 		a.Move(w, isa.Offset(p, off, disp))
 	})
 	a.Ret()
+}
+
+// raise sets both to the larger, or to NaN if either is: VMAXPS gives its other argument then.
+func raise(a *isa.Asm, at operand.Mem, x reg.VecVirtual) {
+	old, other := a.Vec(), a.Vec()
+	a.Move(at, old)
+	a.Max(x, old, other)
+	a.Max(old, x, x)
+	a.Or(other, x, x)
+	a.Move(x, at)
 }
