@@ -3,7 +3,7 @@ package optim
 import (
 	"strings"
 
-	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/optimizer"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
@@ -20,12 +20,12 @@ func (o *Optimizer) average(s *slot) {
 	case *o.count() == 1:
 		copyAs(s.ema, s.precise())
 	case s.ema.DType == tensor.F64:
-		move(s.ema.F64(), s.precise().F64(), 1-d)
+		optimizer.Average(s.ema.F64(), s.precise().F64(), 1-d)
 	default:
 		if s.narrow() { // scratch has another parameter's, where this one was left alone
 			copyAs(s.weight, s.value)
 		}
-		move(s.ema.F32(), s.weight.F32(), 1-d)
+		optimizer.Average(s.ema.F32(), s.weight.F32(), 1-d)
 	}
 }
 
@@ -35,13 +35,6 @@ func (s *slot) precise() tensor.Tensor {
 		return s.value
 	}
 	return s.weight
-}
-
-// move moves averages by w towards weights.
-func move[T kernel.Float](e, p []T, w float64) {
-	for i, v := range p {
-		e[i] = lerp(e[i], v, w)
-	}
 }
 
 // HasAverage reports whether there are averages: with ema_decay, after the first step.

@@ -103,7 +103,7 @@ func AdamUpdate[T kernel.Float](p, g, m, v, vmax []T, lr, beta1, beta2, eps, wei
 		d += T(s.decay * w)
 		if near {
 			m[i] += T(s.w1 * (d - m[i]))
-		} else { // torch.lerp starts from the nearer end (aten/src/ATen/native/Lerp.h)
+		} else { // as Average does
 			m[i] = d - T((d-m[i])*s.b1)
 		}
 		v[i] = T(s.b2*v[i]) + T(T(s.w2*d)*d)
@@ -145,6 +145,25 @@ func (s *adamConstants[T]) float32s() adamConstants[float32] {
 	return adamConstants[float32]{
 		float32(s.shrink), float32(s.decay), float32(s.w1), float32(s.w2),
 		float32(s.b2), float32(s.stepSize), float32(s.rootScale), float32(s.eps), float32(s.b1),
+	}
+}
+
+// Average moves means by a share of their way to p, from the nearer end as torch.lerp does
+// (aten/src/ATen/native/Lerp.h).
+func Average[T kernel.Float](means, p []T, share float64) {
+	p = p[:len(means)]
+	if share >= 0.5 {
+		for i, v := range p {
+			means[i] = v - T((v-means[i])*(1-T(share)))
+		}
+		return
+	}
+	if n := kernel.HeadOf[T](len(p)); n > 0 {
+		vecAverage(kernel.Ptr32(means), kernel.Ptr32(p), float32(share), n)
+		means, p = means[n:], p[n:]
+	}
+	for i, v := range p {
+		means[i] += T(T(share) * (v - means[i]))
 	}
 }
 

@@ -18,6 +18,8 @@ func TestUpdateBits(t *testing.T) {
 		"SGD's other way":   func(a, _, dst []float32) { SGDUpdate(dst, a, nil, 0.1, 0, 0, 0.01, false, true, false) },
 		"Nesterov":          func(a, b, dst []float32) { SGDUpdate(a, b, dst, 0.1, 0.9, 0.2, 0.01, true, false, false) },
 		"Nesterov's first":  func(a, b, dst []float32) { SGDUpdate(a, b, dst, 0.1, 0.9, 0.2, 0.01, true, false, true) },
+		"average":           func(a, _, dst []float32) { Average(dst, a, 0.01) },
+		"half an average":   func(a, _, dst []float32) { Average(dst, a, 0.5) },
 		"AMSGrad": func(a, b, dst []float32) {
 			v, most := make([]float32, len(a)), make([]float32, len(a))
 			for i, x := range dst {

@@ -48,3 +48,12 @@ func vecAmsGrad(adamStep *adamStep) {
 		amsGradAVX2(adamStep)
 	}
 }
+
+// vecAverage computes mean += share·(p − mean). n is a multiple of 16.
+func vecAverage(mean *float32, p *float32, share float32, n int) {
+	if kernel.Wide() {
+		averageAVX512(mean, p, share, n)
+	} else {
+		averageAVX2(mean, p, share, n)
+	}
+}

@@ -26,3 +26,8 @@ func vecAdam(adamStep *adamStep) {
 func vecAmsGrad(adamStep *adamStep) {
 	amsGradNEON(adamStep)
 }
+
+// vecAverage computes mean += share·(p − mean). n is a multiple of 16.
+func vecAverage(mean *float32, p *float32, share float32, n int) {
+	averageNEON(mean, p, share, n)
+}

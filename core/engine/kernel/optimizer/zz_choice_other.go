@@ -30,3 +30,8 @@ func vecAdam(adamStep *adamStep) {
 func vecAmsGrad(adamStep *adamStep) {
 	kernel.NoVectors()
 }
+
+// vecAverage computes mean += share·(p − mean). n is a multiple of 16.
+func vecAverage(mean *float32, p *float32, share float32, n int) {
+	kernel.NoVectors()
+}

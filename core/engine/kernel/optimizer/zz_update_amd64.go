@@ -27,6 +27,11 @@ func adamAVX2(adamStep *adamStep)
 //go:noescape
 func amsGradAVX2(adamStep *adamStep)
 
+// averageAVX2 computes mean += share·(p − mean). n is a multiple of 16.
+//
+//go:noescape
+func averageAVX2(mean *float32, p *float32, share float32, n int)
+
 // sgdAVX512 computes p -= lr·(g + weightDecay·p). n is a multiple of 16.
 //
 //go:noescape
@@ -51,3 +56,8 @@ func adamAVX512(adamStep *adamStep)
 //
 //go:noescape
 func amsGradAVX512(adamStep *adamStep)
+
+// averageAVX512 computes mean += share·(p − mean). n is a multiple of 16.
+//
+//go:noescape
+func averageAVX512(mean *float32, p *float32, share float32, n int)

@@ -288,6 +288,39 @@ done:
 	VZEROUPPER
 	RET
 
+// func averageAVX2(mean *float32, p *float32, share float32, n int)
+// Requires: AVX, AVX2, SSE
+TEXT ·averageAVX2(SB), NOSPLIT, $0-32
+	MOVQ         mean+0(FP), AX
+	MOVQ         p+8(FP), CX
+	MOVSS        share+16(FP), X0
+	VBROADCASTSS X0, Y0
+	MOVQ         n+24(FP), DX
+	XORQ         BX, BX
+	SHLQ         $0x02, DX
+
+loop:
+	CMPQ    BX, DX
+	JGE     done
+	VMOVUPS (AX)(BX*1), Y1
+	VMOVUPS (CX)(BX*1), Y2
+	VSUBPS  Y1, Y2, Y2
+	VMULPS  Y0, Y2, Y2
+	VADDPS  Y2, Y1, Y1
+	VMOVUPS Y1, (AX)(BX*1)
+	VMOVUPS 32(AX)(BX*1), Y1
+	VMOVUPS 32(CX)(BX*1), Y2
+	VSUBPS  Y1, Y2, Y2
+	VMULPS  Y0, Y2, Y2
+	VADDPS  Y2, Y1, Y1
+	VMOVUPS Y1, 32(AX)(BX*1)
+	ADDQ    $0x40, BX
+	JMP     loop
+
+done:
+	VZEROUPPER
+	RET
+
 // func sgdAVX512(p *float32, grad *float32, lr float32, weightDecay float32, n int)
 // Requires: AVX, AVX512F, SSE
 TEXT ·sgdAVX512(SB), NOSPLIT, $0-32
@@ -495,6 +528,33 @@ loop:
 	VSUBPS  Z11, Z8, Z8
 	VMOVUPS Z8, (CX)(AX*1)
 	ADDQ    $0x40, AX
+	JMP     loop
+
+done:
+	VZEROUPPER
+	RET
+
+// func averageAVX512(mean *float32, p *float32, share float32, n int)
+// Requires: AVX, AVX512F, SSE
+TEXT ·averageAVX512(SB), NOSPLIT, $0-32
+	MOVQ         mean+0(FP), AX
+	MOVQ         p+8(FP), CX
+	MOVSS        share+16(FP), X0
+	VBROADCASTSS X0, Z0
+	MOVQ         n+24(FP), DX
+	XORQ         BX, BX
+	SHLQ         $0x02, DX
+
+loop:
+	CMPQ    BX, DX
+	JGE     done
+	VMOVUPS (AX)(BX*1), Z1
+	VMOVUPS (CX)(BX*1), Z2
+	VSUBPS  Z1, Z2, Z2
+	VMULPS  Z0, Z2, Z2
+	VADDPS  Z2, Z1, Z1
+	VMOVUPS Z1, (AX)(BX*1)
+	ADDQ    $0x40, BX
 	JMP     loop
 
 done:

@@ -26,3 +26,8 @@ func adamNEON(adamStep *adamStep)
 //
 //go:noescape
 func amsGradNEON(adamStep *adamStep)
+
+// averageNEON computes mean += share·(p − mean). n is a multiple of 16.
+//
+//go:noescape
+func averageNEON(mean *float32, p *float32, share float32, n int)

@@ -444,3 +444,40 @@ loop:
 	B	loop
 done:
 	RET
+
+// func averageNEON(mean *float32, p *float32, share float32, n int)
+TEXT ·averageNEON(SB), NOSPLIT, $0-32
+	MOVD	mean+0(FP), R5
+	MOVD	p+8(FP), R4
+	FMOVS	share+16(FP), F0
+	VDUP	V0.S[0], V4.S4
+	MOVD	n+24(FP), R3
+	MOVD	ZR, R2
+	LSL	$2, R3, R3
+loop:
+	CMP	R3, R2
+	BGE	done
+	ADD	R2<<0, R5, R1
+	FLDPQ	0(R1), (F3, F2)
+	ADD	R2<<0, R4, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4ea3d421 // fsub v1.4s, v1.4s, v3.4s
+	WORD	$0x4ea2d400 // fsub v0.4s, v0.4s, v2.4s
+	WORD	$0x6e24dc21 // fmul v1.4s, v1.4s, v4.4s
+	WORD	$0x6e24dc00 // fmul v0.4s, v0.4s, v4.4s
+	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	FSTPQ	(F3, F2), 0(R1)
+	FLDPQ	32(R1), (F3, F2)
+	FLDPQ	32(R0), (F1, F0)
+	WORD	$0x4ea3d421 // fsub v1.4s, v1.4s, v3.4s
+	WORD	$0x4ea2d400 // fsub v0.4s, v0.4s, v2.4s
+	WORD	$0x6e24dc21 // fmul v1.4s, v1.4s, v4.4s
+	WORD	$0x6e24dc00 // fmul v0.4s, v0.4s, v4.4s
+	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	FSTPQ	(F3, F2), 32(R1)
+	ADD	$64, R2, R2
+	B	loop
+done:
+	RET

@@ -14,7 +14,7 @@ const (
 )
 
 // update has the optimizers' steps.
-var update = isa.All(sgd, sgdMomentum, adam)
+var update = isa.All(sgd, sgdMomentum, adam, average)
 
 // sgd emits the step with weight decay and without momentum.
 func sgd(a *isa.Asm) {
@@ -131,4 +131,20 @@ func raise(a *isa.Asm, at operand.Mem, x reg.VecVirtual) {
 	a.Max(old, x, x)
 	a.Or(other, x, x)
 	a.Move(x, at)
+}
+
+// average emits a step of a moving average.
+func average(a *isa.Asm) {
+	a.Kernel("average", "func(mean, p *float32, share float32, n int)", "computes mean += share·(p − mean). n is a multiple of 16.")
+	mean, p, share := a.Gp("mean"), a.Gp("p"), a.Splat("share")
+	a.Blocks(a.Gp("n"), func(off reg.GPVirtual, disp int) {
+		m, d := a.Vec(), a.Vec()
+		a.Move(isa.Offset(mean, off, disp), m)
+		a.Move(isa.Offset(p, off, disp), d)
+		a.Sub(m, d, d)
+		a.Mul(share, d, d)
+		a.Add(d, m, m)
+		a.Move(m, isa.Offset(mean, off, disp))
+	})
+	a.Ret()
 }
