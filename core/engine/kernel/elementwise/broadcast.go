@@ -50,3 +50,23 @@ func dot[T kernel.Float](x, y []T) T {
 	}
 	return T(sum)
 }
+
+// FillRows sets each row of y [rows, cols] to its value.
+func FillRows[T kernel.Float](rows, cols int, values, y []T) {
+	done := 0
+	if vectors := wholeVectors[T](cols); vectors > 0 && rows*cols >= vectors*kernel.Lanes() {
+		done = (rows*cols-vectors*kernel.Lanes())/cols + 1 // whose vectors end within y
+		vecFillRows(done, kernel.Ptr32(y), vectors, kernel.Ptr32(values), 4*cols)
+	}
+	for r := done; r < rows; r++ {
+		Fill(y[r*cols:][:cols], values[r])
+	}
+}
+
+// wholeVectors is how many cover n elements, 0 without vectors of T.
+func wholeVectors[T kernel.Float](n int) int {
+	if !kernel.HasVectors[T]() {
+		return 0
+	}
+	return kernel.CeilDiv(n, kernel.Lanes())
+}

@@ -4,6 +4,11 @@ import "github.com/trainctl/trainctl/core/engine/kernel"
 
 // Fill sets every element of dst to v.
 func Fill[T kernel.Float](dst []T, v T) {
+	if n := kernel.HeadOf[T](len(dst)); n > 0 {
+		value := float32(v)
+		vecFillRows(1, kernel.Ptr32(dst), n/kernel.Lanes(), &value, 0)
+		dst = dst[n:]
+	}
 	for i := range dst {
 		dst[i] = v
 	}

@@ -145,6 +145,24 @@ func TestRows(t *testing.T) {
 	})
 }
 
+// Rows are filled to their ends, and nothing behind the last.
+func TestFillRows(t *testing.T) {
+	kerneltest.AtEachLevel(t, func(t *testing.T) {
+		for _, rows := range []int{1, 2, 3, 17} {
+			for cols := 1; cols < 70; cols++ {
+				values, y := kerneltest.Random[float32](uint64(cols), rows), kerneltest.Exactly[float32](rows*cols)
+				FillRows(rows, cols, values, y.Room)
+				y.Check(t, fmt.Sprintf("%d rows of %d", rows, cols))
+				for i, v := range y.Room {
+					if v != values[i/cols] {
+						t.Fatalf("%d rows of %d: element %d is %v, want %v", rows, cols, i, v, values[i/cols])
+					}
+				}
+			}
+		}
+	})
+}
+
 // A matrix times a vector is the dot product of each of its rows, of any length and distance.
 func TestVectorDots(t *testing.T) {
 	kerneltest.AtEachLevel(t, func(t *testing.T) {

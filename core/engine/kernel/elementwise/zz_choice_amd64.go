@@ -247,6 +247,15 @@ func vecRowSums(rows int, x *float32, vectors int, tail kernel.Mask, sums *float
 	}
 }
 
+// vecFillRows sets whole vectors from each row of bytes on to the row's value: those behind the row are the next one's.
+func vecFillRows(rows int, y *float32, vectors int, values *float32, bytes int) {
+	if kernel.Wide() {
+		fillRowsAVX512(rows, y, vectors, values, bytes)
+	} else {
+		fillRowsAVX2(rows, y, vectors, values, bytes)
+	}
+}
+
 // vecRowDots multiplies each row of bytes of x with that of y, and adds up.
 func vecRowDots(rows int, x *float32, y *float32, vectors int, rest int, tail kernel.Mask, dots *float32, bytes int) {
 	if kernel.Wide() {

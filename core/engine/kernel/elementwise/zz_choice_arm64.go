@@ -139,6 +139,11 @@ func vecRowSums(rows int, x *float32, vectors int, tail kernel.Mask, sums *float
 	rowSumsNEON(rows, x, vectors, uintptr(tail), sums, bytes)
 }
 
+// vecFillRows sets whole vectors from each row of bytes on to the row's value: those behind the row are the next one's.
+func vecFillRows(rows int, y *float32, vectors int, values *float32, bytes int) {
+	fillRowsNEON(rows, y, vectors, values, bytes)
+}
+
 // vecRowDots multiplies each row of bytes of x with that of y, and adds up.
 func vecRowDots(rows int, x *float32, y *float32, vectors int, rest int, tail kernel.Mask, dots *float32, bytes int) {
 	rowDotsNEON(rows, x, y, vectors, rest, uintptr(tail), dots, bytes)

@@ -141,6 +141,11 @@ func vecRowSums(rows int, x *float32, vectors int, tail kernel.Mask, sums *float
 	kernel.NoVectors()
 }
 
+// vecFillRows sets whole vectors from each row of bytes on to the row's value: those behind the row are the next one's.
+func vecFillRows(rows int, y *float32, vectors int, values *float32, bytes int) {
+	kernel.NoVectors()
+}
+
 // vecRowDots multiplies each row of bytes of x with that of y, and adds up.
 func vecRowDots(rows int, x *float32, y *float32, vectors int, rest int, tail kernel.Mask, dots *float32, bytes int) {
 	kernel.NoVectors()

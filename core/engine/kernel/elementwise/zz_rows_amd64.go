@@ -7,6 +7,11 @@ package elementwise
 //go:noescape
 func rowSumsAVX2(rows int, x *float32, vectors int, tail uintptr, sums *float32, bytes int)
 
+// fillRowsAVX2 sets whole vectors from each row of bytes on to the row's value: those behind the row are the next one's.
+//
+//go:noescape
+func fillRowsAVX2(rows int, y *float32, vectors int, values *float32, bytes int)
+
 // rowDotsAVX2 multiplies each row of bytes of x with that of y, and adds up.
 //
 //go:noescape
@@ -21,6 +26,11 @@ func vectorDotsAVX2(rows int, x *float32, y *float32, vectors int, rest int, tai
 //
 //go:noescape
 func rowSumsAVX512(rows int, x *float32, vectors int, tail uintptr, sums *float32, bytes int)
+
+// fillRowsAVX512 sets whole vectors from each row of bytes on to the row's value: those behind the row are the next one's.
+//
+//go:noescape
+func fillRowsAVX512(rows int, y *float32, vectors int, values *float32, bytes int)
 
 // rowDotsAVX512 multiplies each row of bytes of x with that of y, and adds up.
 //

@@ -71,6 +71,31 @@ sumDone:
 	VZEROUPPER
 	RET
 
+// func fillRowsAVX2(rows int, y *float32, vectors int, values *float32, bytes int)
+// Requires: AVX
+TEXT ·fillRowsAVX2(SB), NOSPLIT, $0-40
+	MOVQ y+8(FP), AX
+	MOVQ values+24(FP), CX
+	MOVQ rows+0(FP), DX
+
+rows:
+	VBROADCASTSS (CX), Y0
+	ADDQ         $0x04, CX
+	MOVQ         vectors+16(FP), SI
+	MOVQ         AX, BX
+
+fill:
+	VMOVUPS Y0, (BX)
+	ADDQ    $0x20, BX
+	DECQ    SI
+	JNZ     fill
+	MOVQ    bytes+32(FP), BX
+	ADDQ    BX, AX
+	DECQ    DX
+	JNZ     rows
+	VZEROUPPER
+	RET
+
 // func rowDotsAVX2(rows int, x *float32, y *float32, vectors int, rest int, tail uintptr, dots *float32, bytes int)
 // Requires: AVX, FMA3
 TEXT ·rowDotsAVX2(SB), NOSPLIT, $0-64
@@ -296,6 +321,31 @@ sumDone:
 	ADDQ          BX, AX
 	DECQ          DX
 	JNZ           rows
+	VZEROUPPER
+	RET
+
+// func fillRowsAVX512(rows int, y *float32, vectors int, values *float32, bytes int)
+// Requires: AVX, AVX512F
+TEXT ·fillRowsAVX512(SB), NOSPLIT, $0-40
+	MOVQ y+8(FP), AX
+	MOVQ values+24(FP), CX
+	MOVQ rows+0(FP), DX
+
+rows:
+	VBROADCASTSS (CX), Z0
+	ADDQ         $0x04, CX
+	MOVQ         vectors+16(FP), SI
+	MOVQ         AX, BX
+
+fill:
+	VMOVUPS Z0, (BX)
+	ADDQ    $0x40, BX
+	DECQ    SI
+	JNZ     fill
+	MOVQ    bytes+32(FP), BX
+	ADDQ    BX, AX
+	DECQ    DX
+	JNZ     rows
 	VZEROUPPER
 	RET
 

@@ -7,6 +7,11 @@ package elementwise
 //go:noescape
 func rowSumsNEON(rows int, x *float32, vectors int, tail uintptr, sums *float32, bytes int)
 
+// fillRowsNEON sets whole vectors from each row of bytes on to the row's value: those behind the row are the next one's.
+//
+//go:noescape
+func fillRowsNEON(rows int, y *float32, vectors int, values *float32, bytes int)
+
 // rowDotsNEON multiplies each row of bytes of x with that of y, and adds up.
 //
 //go:noescape

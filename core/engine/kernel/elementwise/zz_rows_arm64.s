@@ -109,6 +109,27 @@ lanes1one:
 	FMOVS	0(R1), F3
 	B	lanes1done
 
+// func fillRowsNEON(rows int, y *float32, vectors int, values *float32, bytes int)
+TEXT ·fillRowsNEON(SB), NOSPLIT, $0-40
+	MOVD	y+8(FP), R4
+	MOVD	values+24(FP), R3
+	MOVD	rows+0(FP), R2
+rows:
+	VLD1R	(R3), [V0.S4]
+	ADD	$4, R3, R3
+	MOVD	vectors+16(FP), R1
+	MOVD	R4, R0
+fill:
+	FSTPQ	(F0, F0), 0(R0)
+	ADD	$32, R0, R0
+	SUBS	$1, R1, R1
+	BNE	fill
+	MOVD	bytes+32(FP), R0
+	ADD	R0, R4, R4
+	SUBS	$1, R2, R2
+	BNE	rows
+	RET
+
 // func rowDotsNEON(rows int, x *float32, y *float32, vectors int, rest int, tail uintptr, dots *float32, bytes int)
 TEXT ·rowDotsNEON(SB), NOSPLIT, $0-64
 	MOVD	x+8(FP), R5

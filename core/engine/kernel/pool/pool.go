@@ -161,6 +161,10 @@ func AdaptiveAvgPool2D[T kernel.Float](n, c, h, w, oh, ow int, x, y []T) {
 		}
 		return
 	}
+	if oh == h && ow == w {
+		copy(y[:n*c*h*w], x)
+		return
+	}
 	for i := range n * c {
 		src, dst := x[i*h*w:][:h*w], y[i*oh*ow:][:oh*ow]
 		adaptiveWindows(h, w, oh, ow, func(o, h0, h1, w0, w1 int) {
@@ -171,16 +175,33 @@ func AdaptiveAvgPool2D[T kernel.Float](n, c, h, w, oh, ow int, x, y []T) {
 
 // AdaptiveAvgPool2DGrad spreads each dy over its window, and overwrites dx.
 func AdaptiveAvgPool2DGrad[T kernel.Float](n, c, h, w, oh, ow int, dy, dx []T) {
+	if oh*ow == 1 {
+		spreadPlanes(n*c, h*w, dy, dx)
+		return
+	}
+	if oh == h && ow == w {
+		copy(dx[:n*c*h*w], dy)
+		return
+	}
 	for i := range n * c {
 		d, g := dx[i*h*w:][:h*w], dy[i*oh*ow:][:oh*ow]
-		if oh*ow == 1 {
-			elementwise.Fill(d, g[0]/T(h*w))
-			continue
-		}
 		clear(d)
 		adaptiveWindows(h, w, oh, ow, func(o, h0, h1, w0, w1 int) {
 			windowAdd(d, w, h0, h1, w0, w1, g[o]/T((h1-h0)*(w1-w0)))
 		})
+	}
+}
+
+// spreadPlanes divides each dy among the elements of its plane.
+func spreadPlanes[T kernel.Float](planes, size int, dy, dx []T) {
+	var shares [64]T
+	for planes > 0 {
+		n := min(planes, len(shares))
+		for i, g := range dy[:n] {
+			shares[i] = g / T(size)
+		}
+		elementwise.FillRows(n, size, shares[:n], dx)
+		planes, dy, dx = planes-n, dy[n:], dx[n*size:]
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel/gen/isa"
 )
 
-// rowSums emits the sums and the dot products of rows of any length, all rows in one call.
+// rowSums emits the sums and the dot products of rows of any length, and rows of one value, all rows in one call.
 func rowSums(a *isa.Asm) {
 	a.Kernel("rowSums", "func(rows int, x *float32, vectors int, tail uintptr, sums *float32, bytes int)", "adds up each row of bytes.")
 	x, sums, zero := a.Gp("x"), a.Gp("sums"), a.Vec()
@@ -17,6 +17,17 @@ func rowSums(a *isa.Asm) {
 		a.OverPlane(x, nil, "sum", acc, func(v reg.VecVirtual, i int) { a.Add(v, acc[i], acc[i]) }, zero)
 		a.StoreOne(a.Total(a.Fold(acc)), sums)
 	}, x)
+
+	a.Kernel("fillRows", "func(rows int, y *float32, vectors int, values *float32, bytes int)", "sets whole vectors from each row of bytes on to the row's value: those behind the row are the next one's.")
+	y, values := a.Gp("y"), a.Gp("values")
+	a.EachRow(func() {
+		value, p, n := a.RowFactors([]reg.GPVirtual{values})[0], a.GP64(), a.Gp("vectors")
+		a.MOVQ(y, p)
+		a.Label("fill")
+		a.Move(value, operand.Mem{Base: p})
+		a.Advance(operand.U8(4*a.Lanes), p)
+		a.CountDown(n, "fill")
+	}, y)
 
 	a.Kernel("rowDots", rowDotsSignature, "multiplies each row of bytes of x with that of y, and adds up.")
 	rowDots(a, true)
