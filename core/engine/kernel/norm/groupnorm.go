@@ -169,6 +169,10 @@ type groupGrad[T kernel.Float] struct {
 // groups is the pass over the groups of a sample from number first on that have these means, and whose elements begin at at.
 // Either is there only one of them, or have all together no more than mostChannels.
 func (g *groupGrad[T]) groups(first int, mean, invstd []T, at int) {
+	if g.inVectors() {
+		g.vectors(first, kernel.As32(mean), kernel.As32(invstd), at)
+		return
+	}
 	var sums, dots [mostChannels]float64 // Σdy·gamma and Σdy·gamma·(x−mean) of the groups
 	count := float64(g.size())
 	g.chunks(first, at, func(ch, width, at int) {
@@ -196,15 +200,52 @@ func (g *groupGrad[T]) groups(first int, mean, invstd []T, at int) {
 		}
 		for k, inv := range invstd {
 			meanDy, slope := T(sums[k]/count), T(dots[k]/count*float64(inv)*float64(inv))
+			g.mean[k], g.slope[k], g.shift[k] = mean[k], -slope*inv, -meanDy*inv
 			for j := k * width; j < (k+1)*width; j++ {
-				g.mean[j], g.gain[j], g.slope[j], g.shift[j] = mean[k], inv, -slope*inv, -meanDy*inv
+				g.gain[j] = inv
 				if g.gamma != nil {
 					g.gain[j] *= g.gamma[ch+j]
 				}
 			}
 		}
-		g.input(g.HW, width*len(mean), g.x[at:], g.dy[at:], g.dx[at:])
+		g.input(g.HW, len(mean), width, g.x[at:], g.dy[at:], g.dx[at:])
 	})
+}
+
+// inVectors reports whether what lies between the sums and the input's gradient is left to a kernel.
+func (g *groupGrad[T]) inVectors() bool {
+	return kernel.HasVectors[T]() && g.HW > 1 && g.each() <= mostChannels && g.gamma != nil && g.dgamma != nil && g.dbeta != nil
+}
+
+// vectors is groups where no group has more than mostChannels.
+func (g *groupGrad[T]) vectors(first int, mean, invstd []float32, at int) {
+	groups, each, ch := len(mean), g.each(), first*g.each()
+	var sums, dots, gain [mostChannels]float32
+	var slope, shift [mostChannels]float32 // of groups
+	g.sumsOf(groups*each, mean, at, sums[:], dots[:])
+	vecGroupGradFactors(groups, each, &sums[0], &dots[0], &invstd[0], kernel.Ptr32(g.gamma[ch:]), 1/float32(g.size()),
+		kernel.Ptr32(g.dgamma[ch:]), kernel.Ptr32(g.dbeta[ch:]), &gain[0], &slope[0], &shift[0])
+	lanes := kernel.Lanes()
+	vecGroupGradRows(groups, each, kernel.Ptr32(g.x[at:]), kernel.Ptr32(g.dy[at:]), g.HW/lanes, g.HW%lanes, kernel.FirstLanes(g.HW%lanes),
+		&mean[0], &slope[0], &shift[0], &gain[0], kernel.Ptr32(g.dx[at:]), 4*g.HW)
+}
+
+// sumsOf makes Σdy and Σdy·(x−mean) of channels, given the means of their groups.
+func (g *groupGrad[T]) sumsOf(channels int, mean []float32, at int, sums, dots []float32) {
+	var center [mostChannels + kernel.Block]float32
+	each := g.each()
+	vecSpreadRows(len(mean), &mean[0], kernel.CeilDiv(each, kernel.Lanes()), &center[0], 4*each)
+	x, dy := kernel.As32(g.x[at:]), kernel.As32(g.dy[at:])
+	if g.HW <= shortSumsMost {
+		InFours(channels, func(r, rows int) {
+			shortSumsRows(rows, g.HW, x[r*g.HW:], nil, dy[r*g.HW:], center[r:], nil, sums[r:], dots[r:])
+		})
+		return
+	}
+	for j := range channels {
+		sum, dot := planeSums(dy[j*g.HW:][:g.HW], x[j*g.HW:][:g.HW], center[j], g.HW)
+		sums[j], dots[j] = float32(sum), float32(dot)
+	}
 }
 
 // chunks calls f for up to mostChannels channels of a group at a time, or for all of some groups, with the first, how many
@@ -236,16 +277,17 @@ func (f *groupFactors[T]) sum(hw, count int, x, dy []T) {
 	planesSums(hw, hw, x, nil, dy, f.mean[:count], nil, f.sums[:], f.dots[:])
 }
 
-// input computes dx = dy·gain + (x−mean)·slope + shift of a few channels.
-func (f *groupFactors[T]) input(hw, count int, x, dy, dx []T) {
+// input computes dx = dy·gain + (x−mean)·slope + shift of groups of so many channels, each with its own gain.
+func (f *groupFactors[T]) input(hw, groups, width int, x, dy, dx []T) {
 	if kernel.HasVectors[T]() {
 		lanes := kernel.Lanes()
-		vecGroupGradRows(count, kernel.Ptr32(x), kernel.Ptr32(dy), hw/lanes, hw%lanes, kernel.FirstLanes(hw%lanes),
-			kernel.Ptr32(f.mean[:]), kernel.Ptr32(f.gain[:]), kernel.Ptr32(f.slope[:]), kernel.Ptr32(f.shift[:]), kernel.Ptr32(dx), 4*hw)
+		vecGroupGradRows(groups, width, kernel.Ptr32(x), kernel.Ptr32(dy), hw/lanes, hw%lanes, kernel.FirstLanes(hw%lanes),
+			kernel.Ptr32(f.mean[:]), kernel.Ptr32(f.slope[:]), kernel.Ptr32(f.shift[:]), kernel.Ptr32(f.gain[:]), kernel.Ptr32(dx), 4*hw)
 		return
 	}
-	for at := range count * hw {
+	for at := range groups * width * hw {
 		j := at / hw
-		dx[at] = T(dy[at]*f.gain[j]) + T((x[at]-f.mean[j])*f.slope[j]) + f.shift[j]
+		k := j / width
+		dx[at] = T(dy[at]*f.gain[j]) + T((x[at]-f.mean[k])*f.slope[k]) + f.shift[k]
 	}
 }

@@ -172,12 +172,14 @@ func normReLU[T kernel.Float](x, r []T, mean, scale, shift T, y []T) {
 	}
 }
 
+// shortSumsMost is the pixels of planes whose sums are taken together: longer ones have kernels that add up more at a time.
+const shortSumsMost = 128
+
 // planesSums adds Σd and Σd·(x−mean) of planes that lie side by side, one for each mean. d is
 // dy, or what passes the ReLU with output y, which is stored if there is a place for it. The
 // planes to come are so many elements ahead.
 func planesSums[T kernel.Float](hw, ahead int, x, y, dy, mean, d []T, sums, dots []float64) {
-	const short = 128 // longer planes have kernels that add up more at a time
-	if hw <= short && kernel.HasVectors[T]() {
+	if hw <= shortSumsMost && kernel.HasVectors[T]() {
 		shortSums(hw, x, y, dy, mean, d, sums, dots)
 		return
 	}
@@ -196,20 +198,34 @@ func planesSums[T kernel.Float](hw, ahead int, x, y, dy, mean, d []T, sums, dots
 // shortSums is planesSums in vectors, at most mostChannels planes in one call.
 func shortSums[T kernel.Float](hw int, x, y, dy, mean, d []T, sums, dots []float64) {
 	var sum, dot [mostChannels]T
-	lanes := kernel.Lanes()
-	rows, vectors, rest, tail := len(mean), hw/lanes, hw%lanes, kernel.FirstLanes(hw%lanes)
-	px, pdy, center, ps, pd := kernel.Ptr32(x), kernel.Ptr32(dy), kernel.Ptr32(mean), kernel.Ptr32(sum[:]), kernel.Ptr32(dot[:])
-	switch {
-	case y == nil:
-		vecNormSumsRows(rows, px, pdy, vectors, rest, tail, center, ps, pd, 4*hw)
-	case d == nil:
-		vecReLUSumsRows(rows, px, pdy, kernel.Ptr32(y), vectors, rest, tail, center, ps, pd, 4*hw)
-	default:
-		vecReLUSumsToRows(rows, px, pdy, kernel.Ptr32(y), kernel.Ptr32(d), vectors, rest, tail, center, ps, pd, 4*hw)
-	}
+	InFours(len(mean), func(r, rows int) {
+		at := r * hw
+		shortSumsRows(rows, hw, x[at:], from(y, at), dy[at:], mean[r:], from(d, at), sum[r:], dot[r:])
+	})
 	for j := range mean {
 		sums[j] += float64(sum[j])
 		dots[j] += float64(dot[j])
+	}
+}
+
+// shortSumsRows is shortSums of a multiple of four planes, or of any number, to the bit.
+func shortSumsRows[T kernel.Float](rows, hw int, x, y, dy, mean, d, sums, dots []T) {
+	lanes := kernel.Lanes()
+	vectors, rest, tail, fours := hw/lanes, hw%lanes, kernel.FirstLanes(hw%lanes), rows%4 == 0
+	px, pdy, center, ps, pd := kernel.Ptr32(x), kernel.Ptr32(dy), kernel.Ptr32(mean), kernel.Ptr32(sums), kernel.Ptr32(dots)
+	switch {
+	case y == nil && fours:
+		vecNormSumsFours(rows, px, pdy, vectors, rest, tail, center, ps, pd, 4*hw)
+	case y == nil:
+		vecNormSumsRows(rows, px, pdy, vectors, rest, tail, center, ps, pd, 4*hw)
+	case d == nil && fours:
+		vecReLUSumsFours(rows, px, pdy, kernel.Ptr32(y), vectors, rest, tail, center, ps, pd, 4*hw)
+	case d == nil:
+		vecReLUSumsRows(rows, px, pdy, kernel.Ptr32(y), vectors, rest, tail, center, ps, pd, 4*hw)
+	case fours:
+		vecReLUSumsToFours(rows, px, pdy, kernel.Ptr32(y), kernel.Ptr32(d), vectors, rest, tail, center, ps, pd, 4*hw)
+	default:
+		vecReLUSumsToRows(rows, px, pdy, kernel.Ptr32(y), kernel.Ptr32(d), vectors, rest, tail, center, ps, pd, 4*hw)
 	}
 }
 

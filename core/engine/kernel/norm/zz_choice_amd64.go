@@ -58,12 +58,21 @@ func vecGroupApplyRows(groups int, rows int, x *float32, vectors int, rest int, 
 	}
 }
 
-// vecGroupGradRows computes dx = dy·gain + (x−mean)·slope + shift of rows of bytes, each with its own factors.
-func vecGroupGradRows(rows int, x *float32, dy *float32, vectors int, rest int, tail kernel.Mask, mean *float32, gain *float32, slope *float32, shift *float32, dx *float32, bytes int) {
+// vecGroupGradFactors adds dots·invstd to dgamma and sums to dbeta, which are those of the rows of groups, makes the gain invstd·gamma of each row, and of each group slope = −Σgamma·dots·inverse·invstd³ and shift = −Σgamma·sums·inverse·invstd.
+func vecGroupGradFactors(groups int, rows int, sums *float32, dots *float32, invstd *float32, gamma *float32, inverse float32, dgamma *float32, dbeta *float32, gain *float32, slope *float32, shift *float32) {
 	if kernel.Wide() {
-		groupGradRowsAVX512(rows, x, dy, vectors, rest, uintptr(tail), mean, gain, slope, shift, dx, bytes)
+		groupGradFactorsAVX512(groups, rows, sums, dots, invstd, gamma, inverse, dgamma, dbeta, gain, slope, shift)
 	} else {
-		groupGradRowsAVX2(rows, x, dy, vectors, rest, uintptr(tail), mean, gain, slope, shift, dx, bytes)
+		groupGradFactorsAVX2(groups, rows, sums, dots, invstd, gamma, inverse, dgamma, dbeta, gain, slope, shift)
+	}
+}
+
+// vecGroupGradRows computes dx = dy·gain + (x−mean)·slope + shift of groups of rows of bytes, each row with its own gain, and each group with its other factors.
+func vecGroupGradRows(groups int, rows int, x *float32, dy *float32, vectors int, rest int, tail kernel.Mask, mean *float32, slope *float32, shift *float32, gain *float32, dx *float32, bytes int) {
+	if kernel.Wide() {
+		groupGradRowsAVX512(groups, rows, x, dy, vectors, rest, uintptr(tail), mean, slope, shift, gain, dx, bytes)
+	} else {
+		groupGradRowsAVX2(groups, rows, x, dy, vectors, rest, uintptr(tail), mean, slope, shift, gain, dx, bytes)
 	}
 }
 
@@ -231,6 +240,33 @@ func vecReLUSumsTo(y *float32, dy *float32, x *float32, mean float32, d *float32
 		return reluSumsToAVX512(y, dy, x, mean, d, n, ahead)
 	}
 	return reluSumsToAVX2(y, dy, x, mean, d, n, ahead)
+}
+
+// vecNormSumsFours computes Σdy and Σdy·(x−mean) of rows of bytes, each with its own mean. There are a multiple of four.
+func vecNormSumsFours(rows int, x *float32, dy *float32, vectors int, rest int, tail kernel.Mask, mean *float32, sums *float32, dots *float32, bytes int) {
+	if kernel.Wide() {
+		normSumsFoursAVX512(rows, x, dy, vectors, rest, uintptr(tail), mean, sums, dots, bytes)
+	} else {
+		normSumsFoursAVX2(rows, x, dy, vectors, rest, uintptr(tail), mean, sums, dots, bytes)
+	}
+}
+
+// vecReLUSumsFours computes Σd and Σd·(x−mean), where d is dy where y > 0, of rows of bytes, each with its own mean. There are a multiple of four.
+func vecReLUSumsFours(rows int, x *float32, dy *float32, y *float32, vectors int, rest int, tail kernel.Mask, mean *float32, sums *float32, dots *float32, bytes int) {
+	if kernel.Wide() {
+		reluSumsFoursAVX512(rows, x, dy, y, vectors, rest, uintptr(tail), mean, sums, dots, bytes)
+	} else {
+		reluSumsFoursAVX2(rows, x, dy, y, vectors, rest, uintptr(tail), mean, sums, dots, bytes)
+	}
+}
+
+// vecReLUSumsToFours computes Σd and Σd·(x−mean), where d is dy where y > 0, and stores d, of rows of bytes, each with its own mean. There are a multiple of four.
+func vecReLUSumsToFours(rows int, x *float32, dy *float32, y *float32, d *float32, vectors int, rest int, tail kernel.Mask, mean *float32, sums *float32, dots *float32, bytes int) {
+	if kernel.Wide() {
+		reluSumsToFoursAVX512(rows, x, dy, y, d, vectors, rest, uintptr(tail), mean, sums, dots, bytes)
+	} else {
+		reluSumsToFoursAVX2(rows, x, dy, y, d, vectors, rest, uintptr(tail), mean, sums, dots, bytes)
+	}
 }
 
 // vecNormSumsRows computes Σdy and Σdy·(x−mean) of rows of bytes, each with its own mean.

@@ -34,9 +34,14 @@ func vecGroupApplyRows(groups int, rows int, x *float32, vectors int, rest int, 
 	groupApplyRowsNEON(groups, rows, x, vectors, rest, uintptr(tail), mean, invstd, gamma, beta, y, bytes)
 }
 
-// vecGroupGradRows computes dx = dy·gain + (x−mean)·slope + shift of rows of bytes, each with its own factors.
-func vecGroupGradRows(rows int, x *float32, dy *float32, vectors int, rest int, tail kernel.Mask, mean *float32, gain *float32, slope *float32, shift *float32, dx *float32, bytes int) {
-	groupGradRowsNEON(rows, x, dy, vectors, rest, uintptr(tail), mean, gain, slope, shift, dx, bytes)
+// vecGroupGradFactors adds dots·invstd to dgamma and sums to dbeta, which are those of the rows of groups, makes the gain invstd·gamma of each row, and of each group slope = −Σgamma·dots·inverse·invstd³ and shift = −Σgamma·sums·inverse·invstd.
+func vecGroupGradFactors(groups int, rows int, sums *float32, dots *float32, invstd *float32, gamma *float32, inverse float32, dgamma *float32, dbeta *float32, gain *float32, slope *float32, shift *float32) {
+	groupGradFactorsNEON(groups, rows, sums, dots, invstd, gamma, inverse, dgamma, dbeta, gain, slope, shift)
+}
+
+// vecGroupGradRows computes dx = dy·gain + (x−mean)·slope + shift of groups of rows of bytes, each row with its own gain, and each group with its other factors.
+func vecGroupGradRows(groups int, rows int, x *float32, dy *float32, vectors int, rest int, tail kernel.Mask, mean *float32, slope *float32, shift *float32, gain *float32, dx *float32, bytes int) {
+	groupGradRowsNEON(groups, rows, x, dy, vectors, rest, uintptr(tail), mean, slope, shift, gain, dx, bytes)
 }
 
 // vecColumnMomentsFours adds each column's Σ(x−center) to sums, and Σ(x−center)² to squares, which are whole vectors. Rows lie bytes apart. There are a multiple of four.
@@ -132,6 +137,21 @@ func vecReLUSums(y *float32, dy *float32, x *float32, mean float32, n int, ahead
 // vecReLUSumsTo is Σd and Σd·(x−mean), where d is dy where y > 0, and stores d. n is a multiple of 16.
 func vecReLUSumsTo(y *float32, dy *float32, x *float32, mean float32, d *float32, n int, ahead int) (total float32, dot float32) {
 	return reluSumsToNEON(y, dy, x, mean, d, n, ahead)
+}
+
+// vecNormSumsFours computes Σdy and Σdy·(x−mean) of rows of bytes, each with its own mean. There are a multiple of four.
+func vecNormSumsFours(rows int, x *float32, dy *float32, vectors int, rest int, tail kernel.Mask, mean *float32, sums *float32, dots *float32, bytes int) {
+	normSumsFoursNEON(rows, x, dy, vectors, rest, uintptr(tail), mean, sums, dots, bytes)
+}
+
+// vecReLUSumsFours computes Σd and Σd·(x−mean), where d is dy where y > 0, of rows of bytes, each with its own mean. There are a multiple of four.
+func vecReLUSumsFours(rows int, x *float32, dy *float32, y *float32, vectors int, rest int, tail kernel.Mask, mean *float32, sums *float32, dots *float32, bytes int) {
+	reluSumsFoursNEON(rows, x, dy, y, vectors, rest, uintptr(tail), mean, sums, dots, bytes)
+}
+
+// vecReLUSumsToFours computes Σd and Σd·(x−mean), where d is dy where y > 0, and stores d, of rows of bytes, each with its own mean. There are a multiple of four.
+func vecReLUSumsToFours(rows int, x *float32, dy *float32, y *float32, d *float32, vectors int, rest int, tail kernel.Mask, mean *float32, sums *float32, dots *float32, bytes int) {
+	reluSumsToFoursNEON(rows, x, dy, y, d, vectors, rest, uintptr(tail), mean, sums, dots, bytes)
 }
 
 // vecNormSumsRows computes Σdy and Σdy·(x−mean) of rows of bytes, each with its own mean.

@@ -36,8 +36,13 @@ func vecGroupApplyRows(groups int, rows int, x *float32, vectors int, rest int, 
 	kernel.NoVectors()
 }
 
-// vecGroupGradRows computes dx = dy·gain + (x−mean)·slope + shift of rows of bytes, each with its own factors.
-func vecGroupGradRows(rows int, x *float32, dy *float32, vectors int, rest int, tail kernel.Mask, mean *float32, gain *float32, slope *float32, shift *float32, dx *float32, bytes int) {
+// vecGroupGradFactors adds dots·invstd to dgamma and sums to dbeta, which are those of the rows of groups, makes the gain invstd·gamma of each row, and of each group slope = −Σgamma·dots·inverse·invstd³ and shift = −Σgamma·sums·inverse·invstd.
+func vecGroupGradFactors(groups int, rows int, sums *float32, dots *float32, invstd *float32, gamma *float32, inverse float32, dgamma *float32, dbeta *float32, gain *float32, slope *float32, shift *float32) {
+	kernel.NoVectors()
+}
+
+// vecGroupGradRows computes dx = dy·gain + (x−mean)·slope + shift of groups of rows of bytes, each row with its own gain, and each group with its other factors.
+func vecGroupGradRows(groups int, rows int, x *float32, dy *float32, vectors int, rest int, tail kernel.Mask, mean *float32, slope *float32, shift *float32, gain *float32, dx *float32, bytes int) {
 	kernel.NoVectors()
 }
 
@@ -139,6 +144,21 @@ func vecReLUSums(y *float32, dy *float32, x *float32, mean float32, n int, ahead
 func vecReLUSumsTo(y *float32, dy *float32, x *float32, mean float32, d *float32, n int, ahead int) (total float32, dot float32) {
 	kernel.NoVectors()
 	return
+}
+
+// vecNormSumsFours computes Σdy and Σdy·(x−mean) of rows of bytes, each with its own mean. There are a multiple of four.
+func vecNormSumsFours(rows int, x *float32, dy *float32, vectors int, rest int, tail kernel.Mask, mean *float32, sums *float32, dots *float32, bytes int) {
+	kernel.NoVectors()
+}
+
+// vecReLUSumsFours computes Σd and Σd·(x−mean), where d is dy where y > 0, of rows of bytes, each with its own mean. There are a multiple of four.
+func vecReLUSumsFours(rows int, x *float32, dy *float32, y *float32, vectors int, rest int, tail kernel.Mask, mean *float32, sums *float32, dots *float32, bytes int) {
+	kernel.NoVectors()
+}
+
+// vecReLUSumsToFours computes Σd and Σd·(x−mean), where d is dy where y > 0, and stores d, of rows of bytes, each with its own mean. There are a multiple of four.
+func vecReLUSumsToFours(rows int, x *float32, dy *float32, y *float32, d *float32, vectors int, rest int, tail kernel.Mask, mean *float32, sums *float32, dots *float32, bytes int) {
+	kernel.NoVectors()
 }
 
 // vecNormSumsRows computes Σdy and Σdy·(x−mean) of rows of bytes, each with its own mean.

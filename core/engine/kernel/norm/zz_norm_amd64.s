@@ -84,11 +84,45 @@ done:
 // func subMulAddRowsAVX2(rows int, x *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, y *float32, bytes int)
 // Requires: AVX
 TEXT ·subMulAddRowsAVX2(SB), NOSPLIT, $0-80
-	MOVQ x+8(FP), AX
-	MOVQ y+64(FP), CX
-	MOVQ mean+40(FP), DX
-	MOVQ scale+48(FP), BX
-	MOVQ shift+56(FP), SI
+	MOVQ  x+8(FP), AX
+	MOVQ  y+64(FP), CX
+	MOVQ  mean+40(FP), DX
+	MOVQ  scale+48(FP), BX
+	MOVQ  shift+56(FP), SI
+	MOVQ  vectors+16(FP), DI
+	MOVQ  rest+24(FP), R8
+	CMPQ  DI, $0x02
+	JNE   planes
+	TESTQ R8, R8
+	JNZ   planes
+	MOVQ  rows+0(FP), DI
+
+blocks:
+	VBROADCASTSS (DX), Y0
+	VBROADCASTSS (BX), Y1
+	VBROADCASTSS (SI), Y2
+	ADDQ         $0x04, DX
+	ADDQ         $0x04, BX
+	ADDQ         $0x04, SI
+	VMOVUPS      (AX), Y3
+	VSUBPS       Y0, Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VADDPS       Y2, Y3, Y3
+	VMOVUPS      Y3, (CX)
+	VMOVUPS      32(AX), Y3
+	VSUBPS       Y0, Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VADDPS       Y2, Y3, Y3
+	VMOVUPS      Y3, 32(CX)
+	MOVQ         bytes+72(FP), R8
+	ADDQ         R8, AX
+	ADDQ         R8, CX
+	DECQ         DI
+	JNZ          blocks
+	VZEROUPPER
+	RET
+
+planes:
 	MOVQ rows+0(FP), DI
 
 rows:
@@ -168,13 +202,56 @@ rowDone:
 // func normGradRowsAVX2(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, meanDy *float32, slope *float32, scale *float32, dx *float32, bytes int)
 // Requires: AVX
 TEXT ·normGradRowsAVX2(SB), NOSPLIT, $0-96
-	MOVQ x+8(FP), AX
-	MOVQ dy+16(FP), CX
-	MOVQ dx+80(FP), DX
-	MOVQ mean+48(FP), BX
-	MOVQ meanDy+56(FP), SI
-	MOVQ slope+64(FP), DI
-	MOVQ scale+72(FP), R8
+	MOVQ  x+8(FP), AX
+	MOVQ  dy+16(FP), CX
+	MOVQ  dx+80(FP), DX
+	MOVQ  mean+48(FP), BX
+	MOVQ  meanDy+56(FP), SI
+	MOVQ  slope+64(FP), DI
+	MOVQ  scale+72(FP), R8
+	MOVQ  vectors+24(FP), R9
+	MOVQ  rest+32(FP), R10
+	CMPQ  R9, $0x02
+	JNE   planes
+	TESTQ R10, R10
+	JNZ   planes
+	MOVQ  rows+0(FP), R9
+
+blocks:
+	VBROADCASTSS (BX), Y0
+	VBROADCASTSS (SI), Y1
+	VBROADCASTSS (DI), Y2
+	VBROADCASTSS (R8), Y3
+	ADDQ         $0x04, BX
+	ADDQ         $0x04, SI
+	ADDQ         $0x04, DI
+	ADDQ         $0x04, R8
+	VMOVUPS      (AX), Y4
+	VSUBPS       Y0, Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VMOVUPS      (CX), Y5
+	VSUBPS       Y1, Y5, Y5
+	VSUBPS       Y4, Y5, Y5
+	VMULPS       Y3, Y5, Y5
+	VMOVUPS      Y5, (DX)
+	VMOVUPS      32(AX), Y4
+	VSUBPS       Y0, Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VMOVUPS      32(CX), Y0
+	VSUBPS       Y1, Y0, Y0
+	VSUBPS       Y4, Y0, Y0
+	VMULPS       Y3, Y0, Y0
+	VMOVUPS      Y0, 32(DX)
+	MOVQ         bytes+88(FP), R10
+	ADDQ         R10, AX
+	ADDQ         R10, CX
+	ADDQ         R10, DX
+	DECQ         R9
+	JNZ          blocks
+	VZEROUPPER
+	RET
+
+planes:
 	MOVQ rows+0(FP), R9
 
 rows:
@@ -528,12 +605,12 @@ TEXT ·groupApplyRowsAVX2(SB), NOSPLIT, $0-96
 	MOVQ  invstd+56(FP), BX
 	MOVQ  gamma+64(FP), SI
 	MOVQ  beta+72(FP), DI
-	MOVQ  vectors+24(FP), R8
-	MOVQ  rest+32(FP), R9
-	MOVQ  groups+0(FP), R10
-	CMPQ  R8, $0x02
+	MOVQ  groups+0(FP), R8
+	MOVQ  vectors+24(FP), R9
+	MOVQ  rest+32(FP), R10
+	CMPQ  R9, $0x02
 	JNE   planes
-	TESTQ R9, R9
+	TESTQ R10, R10
 	JNZ   planes
 
 blocks:
@@ -541,7 +618,7 @@ blocks:
 	VBROADCASTSS (BX), Y1
 	ADDQ         $0x04, DX
 	ADDQ         $0x04, BX
-	MOVQ         rows+8(FP), R8
+	MOVQ         rows+8(FP), R9
 
 blocksRows:
 	VBROADCASTSS (SI), Y2
@@ -559,12 +636,12 @@ blocksRows:
 	VMULPS       Y2, Y4, Y4
 	VADDPS       Y3, Y4, Y4
 	VMOVUPS      Y4, 32(CX)
-	MOVQ         bytes+88(FP), R9
-	ADDQ         R9, AX
-	ADDQ         R9, CX
-	DECQ         R8
+	MOVQ         bytes+88(FP), R10
+	ADDQ         R10, AX
+	ADDQ         R10, CX
+	DECQ         R9
 	JNZ          blocksRows
-	DECQ         R10
+	DECQ         R8
 	JNZ          blocks
 	VZEROUPPER
 	RET
@@ -574,7 +651,7 @@ planes:
 	VBROADCASTSS (BX), Y1
 	ADDQ         $0x04, DX
 	ADDQ         $0x04, BX
-	MOVQ         rows+8(FP), R8
+	MOVQ         rows+8(FP), R9
 
 planesRows:
 	VBROADCASTSS (SI), Y2
@@ -582,12 +659,12 @@ planesRows:
 	ADDQ         $0x04, SI
 	ADDQ         $0x04, DI
 	VMULPS       Y1, Y2, Y2
-	MOVQ         vectors+24(FP), R9
+	MOVQ         vectors+24(FP), R10
 	MOVQ         AX, R11
 	MOVQ         CX, R12
 
 rowGroup:
-	SUBQ    $0x04, R9
+	SUBQ    $0x04, R10
 	JL      rowOnes
 	VMOVUPS (R11), Y4
 	VSUBPS  Y0, Y4, Y4
@@ -614,10 +691,10 @@ rowGroup:
 	JMP     rowGroup
 
 rowOnes:
-	ADDQ $0x04, R9
+	ADDQ $0x04, R10
 
 row:
-	DECQ    R9
+	DECQ    R10
 	JL      rowTail
 	VMOVUPS (R11), Y4
 	VSUBPS  Y0, Y4, Y4
@@ -629,11 +706,11 @@ row:
 	JMP     row
 
 rowTail:
-	MOVQ       rest+32(FP), R9
-	TESTQ      R9, R9
+	MOVQ       rest+32(FP), R10
+	TESTQ      R10, R10
 	JZ         rowDone
-	MOVQ       tail+40(FP), R9
-	VMOVUPS    (R9), Y4
+	MOVQ       tail+40(FP), R10
+	VMOVUPS    (R10), Y4
 	VMASKMOVPS (R11), Y4, Y5
 	VSUBPS     Y0, Y5, Y5
 	VMULPS     Y2, Y5, Y5
@@ -641,123 +718,252 @@ rowTail:
 	VMASKMOVPS Y5, Y4, (R12)
 
 rowDone:
-	MOVQ bytes+88(FP), R9
-	ADDQ R9, AX
-	ADDQ R9, CX
-	DECQ R8
+	MOVQ bytes+88(FP), R10
+	ADDQ R10, AX
+	ADDQ R10, CX
+	DECQ R9
 	JNZ  planesRows
-	DECQ R10
+	DECQ R8
 	JNZ  planes
 	VZEROUPPER
 	RET
 
-// func groupGradRowsAVX2(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, gain *float32, slope *float32, shift *float32, dx *float32, bytes int)
-// Requires: AVX
-TEXT ·groupGradRowsAVX2(SB), NOSPLIT, $0-96
-	MOVQ x+8(FP), AX
-	MOVQ dy+16(FP), CX
-	MOVQ dx+80(FP), DX
-	MOVQ mean+48(FP), BX
-	MOVQ gain+56(FP), SI
-	MOVQ slope+64(FP), DI
-	MOVQ shift+72(FP), R8
-	MOVQ rows+0(FP), R9
+// func groupGradFactorsAVX2(groups int, rows int, sums *float32, dots *float32, invstd *float32, gamma *float32, inverse float32, dgamma *float32, dbeta *float32, gain *float32, slope *float32, shift *float32)
+// Requires: AVX, FMA3
+TEXT ·groupGradFactorsAVX2(SB), NOSPLIT, $0-96
+	MOVQ groups+0(FP), AX
+	MOVQ invstd+32(FP), CX
+	MOVQ slope+80(FP), DX
+	MOVQ shift+88(FP), BX
+	MOVQ sums+16(FP), SI
+	MOVQ dots+24(FP), DI
+	MOVQ gamma+40(FP), R8
+	MOVQ dgamma+56(FP), R9
+	MOVQ dbeta+64(FP), R10
+	MOVQ gain+72(FP), R11
 
-rows:
+groups:
+	MOVQ         rows+8(FP), R12
+	VBROADCASTSS (CX), X0
+	VXORPS       X1, X1, X1
+	VXORPS       X2, X2, X2
+
+fours:
+	SUBQ        $0x04, R12
+	JL          left
+	VMOVUPS     (SI), X3
+	VMOVUPS     (DI), X4
+	VMOVUPS     (R8), X5
+	VFMADD231PS X3, X5, X1
+	VFMADD231PS X4, X5, X2
+	VMULPS      X0, X5, X5
+	VMOVUPS     X5, (R11)
+	VMOVUPS     (R9), X5
+	VFMADD231PS X4, X0, X5
+	VMOVUPS     X5, (R9)
+	VMOVUPS     (R10), X5
+	VADDPS      X3, X5, X5
+	VMOVUPS     X5, (R10)
+	ADDQ        $0x10, SI
+	ADDQ        $0x10, DI
+	ADDQ        $0x10, R8
+	ADDQ        $0x10, R9
+	ADDQ        $0x10, R10
+	ADDQ        $0x10, R11
+	JMP         fours
+
+left:
+	ADDQ $0x04, R12
+
+ones:
+	DECQ        R12
+	JL          summed
+	VMOVSS      (SI), X3
+	VMOVSS      (DI), X4
+	VMOVSS      (R8), X5
+	VFMADD231PS X3, X5, X1
+	VFMADD231PS X4, X5, X2
+	VMULPS      X0, X5, X5
+	VMOVSS      X5, (R11)
+	VMOVSS      (R9), X5
+	VFMADD231PS X4, X0, X5
+	VMOVSS      X5, (R9)
+	VMOVSS      (R10), X5
+	VADDPS      X3, X5, X5
+	VMOVSS      X5, (R10)
+	ADDQ        $0x04, SI
+	ADDQ        $0x04, DI
+	ADDQ        $0x04, R8
+	ADDQ        $0x04, R9
+	ADDQ        $0x04, R10
+	ADDQ        $0x04, R11
+	JMP         ones
+
+summed:
+	VUNPCKHPS    X2, X1, X3
+	VUNPCKLPS    X2, X1, X1
+	VADDPS       X3, X1, X1
+	VUNPCKHPD    X1, X1, X3
+	VADDPS       X3, X1, X1
+	VBROADCASTSS inverse+48(FP), X3
+	VMULPS       X0, X3, X3
+	VXORPS       X2, X2, X2
+	VSUBPS       X3, X2, X3
+	VMULPS       X3, X1, X1
+	VMOVSS       X1, (BX)
+	VMULPS       X0, X1, X1
+	VMULPS       X0, X1, X1
+	VPERMILPS    $0x55, X1, X1
+	VMOVSS       X1, (DX)
+	ADDQ         $0x04, CX
+	ADDQ         $0x04, DX
+	ADDQ         $0x04, BX
+	DECQ         AX
+	JNZ          groups
+	VZEROUPPER
+	RET
+
+// func groupGradRowsAVX2(groups int, rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, slope *float32, shift *float32, gain *float32, dx *float32, bytes int)
+// Requires: AVX, FMA3
+TEXT ·groupGradRowsAVX2(SB), NOSPLIT, $0-104
+	MOVQ  x+16(FP), AX
+	MOVQ  dy+24(FP), CX
+	MOVQ  dx+88(FP), DX
+	MOVQ  mean+56(FP), BX
+	MOVQ  slope+64(FP), SI
+	MOVQ  shift+72(FP), DI
+	MOVQ  gain+80(FP), R8
+	MOVQ  groups+0(FP), R9
+	MOVQ  vectors+32(FP), R10
+	MOVQ  rest+40(FP), R11
+	CMPQ  R10, $0x02
+	JNE   planes
+	TESTQ R11, R11
+	JNZ   planes
+
+blocks:
 	VBROADCASTSS (BX), Y0
 	VBROADCASTSS (SI), Y1
 	VBROADCASTSS (DI), Y2
-	VBROADCASTSS (R8), Y3
 	ADDQ         $0x04, BX
 	ADDQ         $0x04, SI
 	ADDQ         $0x04, DI
+	MOVQ         rows+8(FP), R10
+
+blocksRows:
+	VBROADCASTSS (R8), Y3
 	ADDQ         $0x04, R8
-	MOVQ         vectors+24(FP), R10
-	MOVQ         AX, R11
-	MOVQ         CX, R12
-	MOVQ         DX, R13
+	VMOVUPS      (AX), Y4
+	VMOVUPS      (CX), Y5
+	VSUBPS       Y0, Y4, Y4
+	VFMADD213PS  Y2, Y1, Y4
+	VFMADD231PS  Y3, Y5, Y4
+	VMOVUPS      Y4, (DX)
+	VMOVUPS      32(AX), Y4
+	VMOVUPS      32(CX), Y5
+	VSUBPS       Y0, Y4, Y4
+	VFMADD213PS  Y2, Y1, Y4
+	VFMADD231PS  Y3, Y5, Y4
+	VMOVUPS      Y4, 32(DX)
+	MOVQ         bytes+96(FP), R11
+	ADDQ         R11, AX
+	ADDQ         R11, CX
+	ADDQ         R11, DX
+	DECQ         R10
+	JNZ          blocksRows
+	DECQ         R9
+	JNZ          blocks
+	VZEROUPPER
+	RET
+
+planes:
+	VBROADCASTSS (BX), Y0
+	VBROADCASTSS (SI), Y1
+	VBROADCASTSS (DI), Y2
+	ADDQ         $0x04, BX
+	ADDQ         $0x04, SI
+	ADDQ         $0x04, DI
+	MOVQ         rows+8(FP), R10
+
+planesRows:
+	VBROADCASTSS (R8), Y3
+	ADDQ         $0x04, R8
+	MOVQ         vectors+32(FP), R11
+	MOVQ         AX, R12
+	MOVQ         CX, R13
+	MOVQ         DX, R14
 
 rowGroup:
-	SUBQ    $0x04, R10
-	JL      rowOnes
-	VMOVUPS (R11), Y4
-	VMOVUPS (R12), Y5
-	VSUBPS  Y0, Y4, Y4
-	VMULPS  Y2, Y4, Y4
-	VMULPS  Y1, Y5, Y5
-	VADDPS  Y4, Y5, Y5
-	VADDPS  Y3, Y5, Y5
-	VMOVUPS Y5, (R13)
-	VMOVUPS 32(R11), Y4
-	VMOVUPS 32(R12), Y5
-	VSUBPS  Y0, Y4, Y4
-	VMULPS  Y2, Y4, Y4
-	VMULPS  Y1, Y5, Y5
-	VADDPS  Y4, Y5, Y5
-	VADDPS  Y3, Y5, Y5
-	VMOVUPS Y5, 32(R13)
-	VMOVUPS 64(R11), Y4
-	VMOVUPS 64(R12), Y5
-	VSUBPS  Y0, Y4, Y4
-	VMULPS  Y2, Y4, Y4
-	VMULPS  Y1, Y5, Y5
-	VADDPS  Y4, Y5, Y5
-	VADDPS  Y3, Y5, Y5
-	VMOVUPS Y5, 64(R13)
-	VMOVUPS 96(R11), Y4
-	VMOVUPS 96(R12), Y5
-	VSUBPS  Y0, Y4, Y4
-	VMULPS  Y2, Y4, Y4
-	VMULPS  Y1, Y5, Y5
-	VADDPS  Y4, Y5, Y5
-	VADDPS  Y3, Y5, Y5
-	VMOVUPS Y5, 96(R13)
-	ADDQ    $0x00000080, R11
-	ADDQ    $0x00000080, R12
-	ADDQ    $0x00000080, R13
-	JMP     rowGroup
+	SUBQ        $0x04, R11
+	JL          rowOnes
+	VMOVUPS     (R12), Y4
+	VMOVUPS     (R13), Y5
+	VSUBPS      Y0, Y4, Y4
+	VFMADD213PS Y2, Y1, Y4
+	VFMADD231PS Y3, Y5, Y4
+	VMOVUPS     Y4, (R14)
+	VMOVUPS     32(R12), Y4
+	VMOVUPS     32(R13), Y5
+	VSUBPS      Y0, Y4, Y4
+	VFMADD213PS Y2, Y1, Y4
+	VFMADD231PS Y3, Y5, Y4
+	VMOVUPS     Y4, 32(R14)
+	VMOVUPS     64(R12), Y4
+	VMOVUPS     64(R13), Y5
+	VSUBPS      Y0, Y4, Y4
+	VFMADD213PS Y2, Y1, Y4
+	VFMADD231PS Y3, Y5, Y4
+	VMOVUPS     Y4, 64(R14)
+	VMOVUPS     96(R12), Y4
+	VMOVUPS     96(R13), Y5
+	VSUBPS      Y0, Y4, Y4
+	VFMADD213PS Y2, Y1, Y4
+	VFMADD231PS Y3, Y5, Y4
+	VMOVUPS     Y4, 96(R14)
+	ADDQ        $0x00000080, R12
+	ADDQ        $0x00000080, R13
+	ADDQ        $0x00000080, R14
+	JMP         rowGroup
 
 rowOnes:
-	ADDQ $0x04, R10
+	ADDQ $0x04, R11
 
 row:
-	DECQ    R10
-	JL      rowTail
-	VMOVUPS (R11), Y4
-	VMOVUPS (R12), Y5
-	VSUBPS  Y0, Y4, Y4
-	VMULPS  Y2, Y4, Y4
-	VMULPS  Y1, Y5, Y5
-	VADDPS  Y4, Y5, Y5
-	VADDPS  Y3, Y5, Y5
-	VMOVUPS Y5, (R13)
-	ADDQ    $0x20, R11
-	ADDQ    $0x20, R12
-	ADDQ    $0x20, R13
-	JMP     row
+	DECQ        R11
+	JL          rowTail
+	VMOVUPS     (R12), Y4
+	VMOVUPS     (R13), Y5
+	VSUBPS      Y0, Y4, Y4
+	VFMADD213PS Y2, Y1, Y4
+	VFMADD231PS Y3, Y5, Y4
+	VMOVUPS     Y4, (R14)
+	ADDQ        $0x20, R12
+	ADDQ        $0x20, R13
+	ADDQ        $0x20, R14
+	JMP         row
 
 rowTail:
-	MOVQ       rest+32(FP), R10
-	TESTQ      R10, R10
-	JZ         rowDone
-	MOVQ       tail+40(FP), R10
-	VMOVUPS    (R10), Y4
-	VMASKMOVPS (R11), Y4, Y5
-	VMASKMOVPS (R12), Y4, Y6
-	VSUBPS     Y0, Y5, Y5
-	VMULPS     Y2, Y5, Y5
-	VMULPS     Y1, Y6, Y6
-	VADDPS     Y5, Y6, Y6
-	VADDPS     Y3, Y6, Y6
-	VMASKMOVPS Y6, Y4, (R13)
+	MOVQ        rest+40(FP), R11
+	TESTQ       R11, R11
+	JZ          rowDone
+	MOVQ        tail+48(FP), R11
+	VMOVUPS     (R11), Y4
+	VMASKMOVPS  (R12), Y4, Y5
+	VMASKMOVPS  (R13), Y4, Y6
+	VSUBPS      Y0, Y5, Y5
+	VFMADD213PS Y2, Y1, Y5
+	VFMADD231PS Y3, Y6, Y5
+	VMASKMOVPS  Y5, Y4, (R14)
 
 rowDone:
-	MOVQ bytes+88(FP), R10
-	ADDQ R10, AX
-	ADDQ R10, CX
-	ADDQ R10, DX
+	MOVQ bytes+96(FP), R11
+	ADDQ R11, AX
+	ADDQ R11, CX
+	ADDQ R11, DX
+	DECQ R10
+	JNZ  planesRows
 	DECQ R9
-	JNZ  rows
+	JNZ  planes
 	VZEROUPPER
 	RET
 
@@ -2630,11 +2836,40 @@ done:
 // func subMulAddRowsAVX512(rows int, x *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, y *float32, bytes int)
 // Requires: AVX, AVX512F
 TEXT ·subMulAddRowsAVX512(SB), NOSPLIT, $0-80
-	MOVQ x+8(FP), AX
-	MOVQ y+64(FP), CX
-	MOVQ mean+40(FP), DX
-	MOVQ scale+48(FP), BX
-	MOVQ shift+56(FP), SI
+	MOVQ  x+8(FP), AX
+	MOVQ  y+64(FP), CX
+	MOVQ  mean+40(FP), DX
+	MOVQ  scale+48(FP), BX
+	MOVQ  shift+56(FP), SI
+	MOVQ  vectors+16(FP), DI
+	MOVQ  rest+24(FP), R8
+	CMPQ  DI, $0x01
+	JNE   planes
+	TESTQ R8, R8
+	JNZ   planes
+	MOVQ  rows+0(FP), DI
+
+blocks:
+	VBROADCASTSS (DX), Z0
+	VBROADCASTSS (BX), Z1
+	VBROADCASTSS (SI), Z2
+	ADDQ         $0x04, DX
+	ADDQ         $0x04, BX
+	ADDQ         $0x04, SI
+	VMOVUPS      (AX), Z3
+	VSUBPS       Z0, Z3, Z3
+	VMULPS       Z1, Z3, Z3
+	VADDPS       Z2, Z3, Z3
+	VMOVUPS      Z3, (CX)
+	MOVQ         bytes+72(FP), R8
+	ADDQ         R8, AX
+	ADDQ         R8, CX
+	DECQ         DI
+	JNZ          blocks
+	VZEROUPPER
+	RET
+
+planes:
 	MOVQ rows+0(FP), DI
 
 rows:
@@ -2714,13 +2949,48 @@ rowDone:
 // func normGradRowsAVX512(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, meanDy *float32, slope *float32, scale *float32, dx *float32, bytes int)
 // Requires: AVX, AVX512F
 TEXT ·normGradRowsAVX512(SB), NOSPLIT, $0-96
-	MOVQ x+8(FP), AX
-	MOVQ dy+16(FP), CX
-	MOVQ dx+80(FP), DX
-	MOVQ mean+48(FP), BX
-	MOVQ meanDy+56(FP), SI
-	MOVQ slope+64(FP), DI
-	MOVQ scale+72(FP), R8
+	MOVQ  x+8(FP), AX
+	MOVQ  dy+16(FP), CX
+	MOVQ  dx+80(FP), DX
+	MOVQ  mean+48(FP), BX
+	MOVQ  meanDy+56(FP), SI
+	MOVQ  slope+64(FP), DI
+	MOVQ  scale+72(FP), R8
+	MOVQ  vectors+24(FP), R9
+	MOVQ  rest+32(FP), R10
+	CMPQ  R9, $0x01
+	JNE   planes
+	TESTQ R10, R10
+	JNZ   planes
+	MOVQ  rows+0(FP), R9
+
+blocks:
+	VBROADCASTSS (BX), Z0
+	VBROADCASTSS (SI), Z1
+	VBROADCASTSS (DI), Z2
+	VBROADCASTSS (R8), Z3
+	ADDQ         $0x04, BX
+	ADDQ         $0x04, SI
+	ADDQ         $0x04, DI
+	ADDQ         $0x04, R8
+	VMOVUPS      (AX), Z4
+	VSUBPS       Z0, Z4, Z4
+	VMULPS       Z2, Z4, Z4
+	VMOVUPS      (CX), Z0
+	VSUBPS       Z1, Z0, Z0
+	VSUBPS       Z4, Z0, Z0
+	VMULPS       Z3, Z0, Z0
+	VMOVUPS      Z0, (DX)
+	MOVQ         bytes+88(FP), R10
+	ADDQ         R10, AX
+	ADDQ         R10, CX
+	ADDQ         R10, DX
+	DECQ         R9
+	JNZ          blocks
+	VZEROUPPER
+	RET
+
+planes:
 	MOVQ rows+0(FP), R9
 
 rows:
@@ -3102,12 +3372,12 @@ TEXT ·groupApplyRowsAVX512(SB), NOSPLIT, $0-96
 	MOVQ  invstd+56(FP), BX
 	MOVQ  gamma+64(FP), SI
 	MOVQ  beta+72(FP), DI
-	MOVQ  vectors+24(FP), R8
-	MOVQ  rest+32(FP), R9
-	MOVQ  groups+0(FP), R10
-	CMPQ  R8, $0x01
+	MOVQ  groups+0(FP), R8
+	MOVQ  vectors+24(FP), R9
+	MOVQ  rest+32(FP), R10
+	CMPQ  R9, $0x01
 	JNE   planes
-	TESTQ R9, R9
+	TESTQ R10, R10
 	JNZ   planes
 
 blocks:
@@ -3115,7 +3385,7 @@ blocks:
 	VBROADCASTSS (BX), Z1
 	ADDQ         $0x04, DX
 	ADDQ         $0x04, BX
-	MOVQ         rows+8(FP), R8
+	MOVQ         rows+8(FP), R9
 
 blocksRows:
 	VBROADCASTSS (SI), Z2
@@ -3128,12 +3398,12 @@ blocksRows:
 	VMULPS       Z2, Z4, Z4
 	VADDPS       Z3, Z4, Z4
 	VMOVUPS      Z4, (CX)
-	MOVQ         bytes+88(FP), R9
-	ADDQ         R9, AX
-	ADDQ         R9, CX
-	DECQ         R8
+	MOVQ         bytes+88(FP), R10
+	ADDQ         R10, AX
+	ADDQ         R10, CX
+	DECQ         R9
 	JNZ          blocksRows
-	DECQ         R10
+	DECQ         R8
 	JNZ          blocks
 	VZEROUPPER
 	RET
@@ -3143,7 +3413,7 @@ planes:
 	VBROADCASTSS (BX), Z1
 	ADDQ         $0x04, DX
 	ADDQ         $0x04, BX
-	MOVQ         rows+8(FP), R8
+	MOVQ         rows+8(FP), R9
 
 planesRows:
 	VBROADCASTSS (SI), Z2
@@ -3151,12 +3421,12 @@ planesRows:
 	ADDQ         $0x04, SI
 	ADDQ         $0x04, DI
 	VMULPS       Z1, Z2, Z2
-	MOVQ         vectors+24(FP), R9
+	MOVQ         vectors+24(FP), R10
 	MOVQ         AX, R11
 	MOVQ         CX, R12
 
 rowGroup:
-	SUBQ    $0x04, R9
+	SUBQ    $0x04, R10
 	JL      rowOnes
 	VMOVUPS (R11), Z4
 	VSUBPS  Z0, Z4, Z4
@@ -3183,10 +3453,10 @@ rowGroup:
 	JMP     rowGroup
 
 rowOnes:
-	ADDQ $0x04, R9
+	ADDQ $0x04, R10
 
 row:
-	DECQ    R9
+	DECQ    R10
 	JL      rowTail
 	VMOVUPS (R11), Z4
 	VSUBPS  Z0, Z4, Z4
@@ -3198,11 +3468,11 @@ row:
 	JMP     row
 
 rowTail:
-	MOVQ      rest+32(FP), R9
-	TESTQ     R9, R9
+	MOVQ      rest+32(FP), R10
+	TESTQ     R10, R10
 	JZ        rowDone
-	MOVQ      tail+40(FP), R9
-	KMOVW     R9, K1
+	MOVQ      tail+40(FP), R10
+	KMOVW     R10, K1
 	VMOVUPS.Z (R11), K1, Z4
 	VSUBPS    Z0, Z4, Z4
 	VMULPS    Z2, Z4, Z4
@@ -3210,123 +3480,246 @@ rowTail:
 	VMOVUPS   Z4, K1, (R12)
 
 rowDone:
-	MOVQ bytes+88(FP), R9
-	ADDQ R9, AX
-	ADDQ R9, CX
-	DECQ R8
+	MOVQ bytes+88(FP), R10
+	ADDQ R10, AX
+	ADDQ R10, CX
+	DECQ R9
 	JNZ  planesRows
-	DECQ R10
+	DECQ R8
 	JNZ  planes
 	VZEROUPPER
 	RET
 
-// func groupGradRowsAVX512(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, gain *float32, slope *float32, shift *float32, dx *float32, bytes int)
-// Requires: AVX, AVX512F
-TEXT ·groupGradRowsAVX512(SB), NOSPLIT, $0-96
-	MOVQ x+8(FP), AX
-	MOVQ dy+16(FP), CX
-	MOVQ dx+80(FP), DX
-	MOVQ mean+48(FP), BX
-	MOVQ gain+56(FP), SI
-	MOVQ slope+64(FP), DI
-	MOVQ shift+72(FP), R8
-	MOVQ rows+0(FP), R9
+// func groupGradFactorsAVX512(groups int, rows int, sums *float32, dots *float32, invstd *float32, gamma *float32, inverse float32, dgamma *float32, dbeta *float32, gain *float32, slope *float32, shift *float32)
+// Requires: AVX, FMA3
+TEXT ·groupGradFactorsAVX512(SB), NOSPLIT, $0-96
+	MOVQ groups+0(FP), AX
+	MOVQ invstd+32(FP), CX
+	MOVQ slope+80(FP), DX
+	MOVQ shift+88(FP), BX
+	MOVQ sums+16(FP), SI
+	MOVQ dots+24(FP), DI
+	MOVQ gamma+40(FP), R8
+	MOVQ dgamma+56(FP), R9
+	MOVQ dbeta+64(FP), R10
+	MOVQ gain+72(FP), R11
 
-rows:
+groups:
+	MOVQ         rows+8(FP), R12
+	VBROADCASTSS (CX), X0
+	VXORPS       X1, X1, X1
+	VXORPS       X2, X2, X2
+
+fours:
+	SUBQ        $0x04, R12
+	JL          left
+	VMOVUPS     (SI), X3
+	VMOVUPS     (DI), X4
+	VMOVUPS     (R8), X5
+	VFMADD231PS X3, X5, X1
+	VFMADD231PS X4, X5, X2
+	VMULPS      X0, X5, X5
+	VMOVUPS     X5, (R11)
+	VMOVUPS     (R9), X5
+	VFMADD231PS X4, X0, X5
+	VMOVUPS     X5, (R9)
+	VMOVUPS     (R10), X5
+	VADDPS      X3, X5, X5
+	VMOVUPS     X5, (R10)
+	ADDQ        $0x10, SI
+	ADDQ        $0x10, DI
+	ADDQ        $0x10, R8
+	ADDQ        $0x10, R9
+	ADDQ        $0x10, R10
+	ADDQ        $0x10, R11
+	JMP         fours
+
+left:
+	ADDQ $0x04, R12
+
+ones:
+	DECQ        R12
+	JL          summed
+	VMOVSS      (SI), X3
+	VMOVSS      (DI), X4
+	VMOVSS      (R8), X5
+	VFMADD231PS X3, X5, X1
+	VFMADD231PS X4, X5, X2
+	VMULPS      X0, X5, X5
+	VMOVSS      X5, (R11)
+	VMOVSS      (R9), X5
+	VFMADD231PS X4, X0, X5
+	VMOVSS      X5, (R9)
+	VMOVSS      (R10), X5
+	VADDPS      X3, X5, X5
+	VMOVSS      X5, (R10)
+	ADDQ        $0x04, SI
+	ADDQ        $0x04, DI
+	ADDQ        $0x04, R8
+	ADDQ        $0x04, R9
+	ADDQ        $0x04, R10
+	ADDQ        $0x04, R11
+	JMP         ones
+
+summed:
+	VUNPCKHPS    X2, X1, X3
+	VUNPCKLPS    X2, X1, X1
+	VADDPS       X3, X1, X1
+	VUNPCKHPD    X1, X1, X3
+	VADDPS       X3, X1, X1
+	VBROADCASTSS inverse+48(FP), X3
+	VMULPS       X0, X3, X3
+	VXORPS       X2, X2, X2
+	VSUBPS       X3, X2, X3
+	VMULPS       X3, X1, X1
+	VMOVSS       X1, (BX)
+	VMULPS       X0, X1, X1
+	VMULPS       X0, X1, X1
+	VPERMILPS    $0x55, X1, X1
+	VMOVSS       X1, (DX)
+	ADDQ         $0x04, CX
+	ADDQ         $0x04, DX
+	ADDQ         $0x04, BX
+	DECQ         AX
+	JNZ          groups
+	VZEROUPPER
+	RET
+
+// func groupGradRowsAVX512(groups int, rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, slope *float32, shift *float32, gain *float32, dx *float32, bytes int)
+// Requires: AVX, AVX512F
+TEXT ·groupGradRowsAVX512(SB), NOSPLIT, $0-104
+	MOVQ  x+16(FP), AX
+	MOVQ  dy+24(FP), CX
+	MOVQ  dx+88(FP), DX
+	MOVQ  mean+56(FP), BX
+	MOVQ  slope+64(FP), SI
+	MOVQ  shift+72(FP), DI
+	MOVQ  gain+80(FP), R8
+	MOVQ  groups+0(FP), R9
+	MOVQ  vectors+32(FP), R10
+	MOVQ  rest+40(FP), R11
+	CMPQ  R10, $0x01
+	JNE   planes
+	TESTQ R11, R11
+	JNZ   planes
+
+blocks:
 	VBROADCASTSS (BX), Z0
 	VBROADCASTSS (SI), Z1
 	VBROADCASTSS (DI), Z2
-	VBROADCASTSS (R8), Z3
 	ADDQ         $0x04, BX
 	ADDQ         $0x04, SI
 	ADDQ         $0x04, DI
+	MOVQ         rows+8(FP), R10
+
+blocksRows:
+	VBROADCASTSS (R8), Z3
 	ADDQ         $0x04, R8
-	MOVQ         vectors+24(FP), R10
-	MOVQ         AX, R11
-	MOVQ         CX, R12
-	MOVQ         DX, R13
+	VMOVUPS      (AX), Z4
+	VMOVUPS      (CX), Z5
+	VSUBPS       Z0, Z4, Z4
+	VFMADD213PS  Z2, Z1, Z4
+	VFMADD231PS  Z3, Z5, Z4
+	VMOVUPS      Z4, (DX)
+	MOVQ         bytes+96(FP), R11
+	ADDQ         R11, AX
+	ADDQ         R11, CX
+	ADDQ         R11, DX
+	DECQ         R10
+	JNZ          blocksRows
+	DECQ         R9
+	JNZ          blocks
+	VZEROUPPER
+	RET
+
+planes:
+	VBROADCASTSS (BX), Z0
+	VBROADCASTSS (SI), Z1
+	VBROADCASTSS (DI), Z2
+	ADDQ         $0x04, BX
+	ADDQ         $0x04, SI
+	ADDQ         $0x04, DI
+	MOVQ         rows+8(FP), R10
+
+planesRows:
+	VBROADCASTSS (R8), Z3
+	ADDQ         $0x04, R8
+	MOVQ         vectors+32(FP), R11
+	MOVQ         AX, R12
+	MOVQ         CX, R13
+	MOVQ         DX, R14
 
 rowGroup:
-	SUBQ    $0x04, R10
-	JL      rowOnes
-	VMOVUPS (R11), Z4
-	VMOVUPS (R12), Z5
-	VSUBPS  Z0, Z4, Z4
-	VMULPS  Z2, Z4, Z4
-	VMULPS  Z1, Z5, Z5
-	VADDPS  Z4, Z5, Z5
-	VADDPS  Z3, Z5, Z5
-	VMOVUPS Z5, (R13)
-	VMOVUPS 64(R11), Z4
-	VMOVUPS 64(R12), Z5
-	VSUBPS  Z0, Z4, Z4
-	VMULPS  Z2, Z4, Z4
-	VMULPS  Z1, Z5, Z5
-	VADDPS  Z4, Z5, Z5
-	VADDPS  Z3, Z5, Z5
-	VMOVUPS Z5, 64(R13)
-	VMOVUPS 128(R11), Z4
-	VMOVUPS 128(R12), Z5
-	VSUBPS  Z0, Z4, Z4
-	VMULPS  Z2, Z4, Z4
-	VMULPS  Z1, Z5, Z5
-	VADDPS  Z4, Z5, Z5
-	VADDPS  Z3, Z5, Z5
-	VMOVUPS Z5, 128(R13)
-	VMOVUPS 192(R11), Z4
-	VMOVUPS 192(R12), Z5
-	VSUBPS  Z0, Z4, Z4
-	VMULPS  Z2, Z4, Z4
-	VMULPS  Z1, Z5, Z5
-	VADDPS  Z4, Z5, Z5
-	VADDPS  Z3, Z5, Z5
-	VMOVUPS Z5, 192(R13)
-	ADDQ    $0x00000100, R11
-	ADDQ    $0x00000100, R12
-	ADDQ    $0x00000100, R13
-	JMP     rowGroup
+	SUBQ        $0x04, R11
+	JL          rowOnes
+	VMOVUPS     (R12), Z4
+	VMOVUPS     (R13), Z5
+	VSUBPS      Z0, Z4, Z4
+	VFMADD213PS Z2, Z1, Z4
+	VFMADD231PS Z3, Z5, Z4
+	VMOVUPS     Z4, (R14)
+	VMOVUPS     64(R12), Z4
+	VMOVUPS     64(R13), Z5
+	VSUBPS      Z0, Z4, Z4
+	VFMADD213PS Z2, Z1, Z4
+	VFMADD231PS Z3, Z5, Z4
+	VMOVUPS     Z4, 64(R14)
+	VMOVUPS     128(R12), Z4
+	VMOVUPS     128(R13), Z5
+	VSUBPS      Z0, Z4, Z4
+	VFMADD213PS Z2, Z1, Z4
+	VFMADD231PS Z3, Z5, Z4
+	VMOVUPS     Z4, 128(R14)
+	VMOVUPS     192(R12), Z4
+	VMOVUPS     192(R13), Z5
+	VSUBPS      Z0, Z4, Z4
+	VFMADD213PS Z2, Z1, Z4
+	VFMADD231PS Z3, Z5, Z4
+	VMOVUPS     Z4, 192(R14)
+	ADDQ        $0x00000100, R12
+	ADDQ        $0x00000100, R13
+	ADDQ        $0x00000100, R14
+	JMP         rowGroup
 
 rowOnes:
-	ADDQ $0x04, R10
+	ADDQ $0x04, R11
 
 row:
-	DECQ    R10
-	JL      rowTail
-	VMOVUPS (R11), Z4
-	VMOVUPS (R12), Z5
-	VSUBPS  Z0, Z4, Z4
-	VMULPS  Z2, Z4, Z4
-	VMULPS  Z1, Z5, Z5
-	VADDPS  Z4, Z5, Z5
-	VADDPS  Z3, Z5, Z5
-	VMOVUPS Z5, (R13)
-	ADDQ    $0x40, R11
-	ADDQ    $0x40, R12
-	ADDQ    $0x40, R13
-	JMP     row
+	DECQ        R11
+	JL          rowTail
+	VMOVUPS     (R12), Z4
+	VMOVUPS     (R13), Z5
+	VSUBPS      Z0, Z4, Z4
+	VFMADD213PS Z2, Z1, Z4
+	VFMADD231PS Z3, Z5, Z4
+	VMOVUPS     Z4, (R14)
+	ADDQ        $0x40, R12
+	ADDQ        $0x40, R13
+	ADDQ        $0x40, R14
+	JMP         row
 
 rowTail:
-	MOVQ      rest+32(FP), R10
-	TESTQ     R10, R10
-	JZ        rowDone
-	MOVQ      tail+40(FP), R10
-	KMOVW     R10, K1
-	VMOVUPS.Z (R11), K1, Z4
-	VMOVUPS.Z (R12), K1, Z5
-	VSUBPS    Z0, Z4, Z4
-	VMULPS    Z2, Z4, Z4
-	VMULPS    Z1, Z5, Z5
-	VADDPS    Z4, Z5, Z5
-	VADDPS    Z3, Z5, Z5
-	VMOVUPS   Z5, K1, (R13)
+	MOVQ        rest+40(FP), R11
+	TESTQ       R11, R11
+	JZ          rowDone
+	MOVQ        tail+48(FP), R11
+	KMOVW       R11, K1
+	VMOVUPS.Z   (R12), K1, Z4
+	VMOVUPS.Z   (R13), K1, Z5
+	VSUBPS      Z0, Z4, Z4
+	VFMADD213PS Z2, Z1, Z4
+	VFMADD231PS Z3, Z5, Z4
+	VMOVUPS     Z4, K1, (R14)
 
 rowDone:
-	MOVQ bytes+88(FP), R10
-	ADDQ R10, AX
-	ADDQ R10, CX
-	ADDQ R10, DX
+	MOVQ bytes+96(FP), R11
+	ADDQ R11, AX
+	ADDQ R11, CX
+	ADDQ R11, DX
+	DECQ R10
+	JNZ  planesRows
 	DECQ R9
-	JNZ  rows
+	JNZ  planes
 	VZEROUPPER
 	RET
 

@@ -32,10 +32,15 @@ func rowMomentsNEON(rows int, x *float32, vectors int, rest int, tail uintptr, h
 //go:noescape
 func groupApplyRowsNEON(groups int, rows int, x *float32, vectors int, rest int, tail uintptr, mean *float32, invstd *float32, gamma *float32, beta *float32, y *float32, bytes int)
 
-// groupGradRowsNEON computes dx = dy·gain + (x−mean)·slope + shift of rows of bytes, each with its own factors.
+// groupGradFactorsNEON adds dots·invstd to dgamma and sums to dbeta, which are those of the rows of groups, makes the gain invstd·gamma of each row, and of each group slope = −Σgamma·dots·inverse·invstd³ and shift = −Σgamma·sums·inverse·invstd.
 //
 //go:noescape
-func groupGradRowsNEON(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, gain *float32, slope *float32, shift *float32, dx *float32, bytes int)
+func groupGradFactorsNEON(groups int, rows int, sums *float32, dots *float32, invstd *float32, gamma *float32, inverse float32, dgamma *float32, dbeta *float32, gain *float32, slope *float32, shift *float32)
+
+// groupGradRowsNEON computes dx = dy·gain + (x−mean)·slope + shift of groups of rows of bytes, each row with its own gain, and each group with its other factors.
+//
+//go:noescape
+func groupGradRowsNEON(groups int, rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, slope *float32, shift *float32, gain *float32, dx *float32, bytes int)
 
 // columnMomentsFoursNEON adds each column's Σ(x−center) to sums, and Σ(x−center)² to squares, which are whole vectors. Rows lie bytes apart. There are a multiple of four.
 //

@@ -119,6 +119,43 @@ TEXT ·subMulAddRowsNEON(SB), NOSPLIT, $0-80
 	MOVD	mean+40(FP), R5
 	MOVD	scale+48(FP), R4
 	MOVD	shift+56(FP), R3
+	MOVD	vectors+16(FP), R1
+	MOVD	rest+24(FP), R0
+	CMP	$2, R1
+	BNE	planes
+	TST	R0, R0
+	BNE	planes
+	MOVD	rows+0(FP), R1
+blocks:
+	VLD1R	(R5), [V4.S4]
+	FMOVS	0(R4), F3
+	VLD1R	(R3), [V2.S4]
+	ADD	$4, R5, R5
+	ADD	$4, R4, R4
+	ADD	$4, R3, R3
+	FLDPQ	0(R7), (F1, F0)
+	WORD	$0x4ea4d421 // fsub v1.4s, v1.4s, v4.4s
+	WORD	$0x4ea4d400 // fsub v0.4s, v0.4s, v4.4s
+	WORD	$0x4f839021 // fmul v1.4s, v1.4s, v3.s[0]
+	WORD	$0x4f839000 // fmul v0.4s, v0.4s, v3.s[0]
+	WORD	$0x4e22d421 // fadd v1.4s, v1.4s, v2.4s
+	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	FSTPQ	(F1, F0), 0(R6)
+	FLDPQ	32(R7), (F1, F0)
+	WORD	$0x4ea4d421 // fsub v1.4s, v1.4s, v4.4s
+	WORD	$0x4ea4d400 // fsub v0.4s, v0.4s, v4.4s
+	WORD	$0x4f839021 // fmul v1.4s, v1.4s, v3.s[0]
+	WORD	$0x4f839000 // fmul v0.4s, v0.4s, v3.s[0]
+	WORD	$0x4e22d421 // fadd v1.4s, v1.4s, v2.4s
+	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	FSTPQ	(F1, F0), 32(R6)
+	MOVD	bytes+72(FP), R0
+	ADD	R0, R7, R7
+	ADD	R0, R6, R6
+	SUBS	$1, R1, R1
+	BNE	blocks
+	RET
+planes:
 	MOVD	rows+0(FP), R2
 rows:
 	VLD1R	(R5), [V4.S4]
@@ -269,6 +306,56 @@ TEXT ·normGradRowsNEON(SB), NOSPLIT, $0-96
 	MOVD	meanDy+56(FP), R6
 	MOVD	slope+64(FP), R5
 	MOVD	scale+72(FP), R4
+	MOVD	vectors+24(FP), R1
+	MOVD	rest+32(FP), R0
+	CMP	$2, R1
+	BNE	planes
+	TST	R0, R0
+	BNE	planes
+	MOVD	rows+0(FP), R1
+blocks:
+	VLD1R	(R7), [V7.S4]
+	VLD1R	(R6), [V6.S4]
+	FMOVS	0(R5), F5
+	FMOVS	0(R4), F4
+	ADD	$4, R7, R7
+	ADD	$4, R6, R6
+	ADD	$4, R5, R5
+	ADD	$4, R4, R4
+	FLDPQ	0(R10), (F3, F2)
+	WORD	$0x4ea7d463 // fsub v3.4s, v3.4s, v7.4s
+	WORD	$0x4ea7d442 // fsub v2.4s, v2.4s, v7.4s
+	WORD	$0x4f859063 // fmul v3.4s, v3.4s, v5.s[0]
+	WORD	$0x4f859042 // fmul v2.4s, v2.4s, v5.s[0]
+	FLDPQ	0(R9), (F1, F0)
+	WORD	$0x4ea6d421 // fsub v1.4s, v1.4s, v6.4s
+	WORD	$0x4ea6d400 // fsub v0.4s, v0.4s, v6.4s
+	WORD	$0x4ea3d421 // fsub v1.4s, v1.4s, v3.4s
+	WORD	$0x4ea2d400 // fsub v0.4s, v0.4s, v2.4s
+	WORD	$0x4f849021 // fmul v1.4s, v1.4s, v4.s[0]
+	WORD	$0x4f849000 // fmul v0.4s, v0.4s, v4.s[0]
+	FSTPQ	(F1, F0), 0(R8)
+	FLDPQ	32(R10), (F1, F0)
+	WORD	$0x4ea7d421 // fsub v1.4s, v1.4s, v7.4s
+	WORD	$0x4ea7d400 // fsub v0.4s, v0.4s, v7.4s
+	WORD	$0x4f859021 // fmul v1.4s, v1.4s, v5.s[0]
+	WORD	$0x4f859000 // fmul v0.4s, v0.4s, v5.s[0]
+	FLDPQ	32(R9), (F3, F2)
+	WORD	$0x4ea6d463 // fsub v3.4s, v3.4s, v6.4s
+	WORD	$0x4ea6d442 // fsub v2.4s, v2.4s, v6.4s
+	WORD	$0x4ea1d463 // fsub v3.4s, v3.4s, v1.4s
+	WORD	$0x4ea0d442 // fsub v2.4s, v2.4s, v0.4s
+	WORD	$0x4f849063 // fmul v3.4s, v3.4s, v4.s[0]
+	WORD	$0x4f849042 // fmul v2.4s, v2.4s, v4.s[0]
+	FSTPQ	(F3, F2), 32(R8)
+	MOVD	bytes+88(FP), R0
+	ADD	R0, R10, R10
+	ADD	R0, R9, R9
+	ADD	R0, R8, R8
+	SUBS	$1, R1, R1
+	BNE	blocks
+	RET
+planes:
 	MOVD	rows+0(FP), R3
 rows:
 	VLD1R	(R7), [V7.S4]
@@ -990,9 +1077,9 @@ TEXT ·groupApplyRowsNEON(SB), NOSPLIT, $0-96
 	MOVD	invstd+56(FP), R6
 	MOVD	gamma+64(FP), R5
 	MOVD	beta+72(FP), R4
+	MOVD	groups+0(FP), R3
 	MOVD	vectors+24(FP), R1
 	MOVD	rest+32(FP), R0
-	MOVD	groups+0(FP), R3
 	CMP	$2, R1
 	BNE	planes
 	TST	R0, R0
@@ -1184,218 +1271,368 @@ lanes2one:
 	FMOVS	F1, 0(R1)
 	B	lanes2done
 
-// func groupGradRowsNEON(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, gain *float32, slope *float32, shift *float32, dx *float32, bytes int)
-TEXT ·groupGradRowsNEON(SB), NOSPLIT, $0-96
-	MOVD	x+8(FP), R10
-	MOVD	dy+16(FP), R9
-	MOVD	dx+80(FP), R8
-	MOVD	mean+48(FP), R7
-	MOVD	gain+56(FP), R6
-	MOVD	slope+64(FP), R5
-	MOVD	shift+72(FP), R4
-	MOVD	rows+0(FP), R3
-rows:
-	VLD1R	(R7), [V7.S4]
-	FMOVS	0(R6), F6
-	FMOVS	0(R5), F5
-	VLD1R	(R4), [V4.S4]
-	ADD	$4, R7, R7
+// func groupGradFactorsNEON(groups int, rows int, sums *float32, dots *float32, invstd *float32, gamma *float32, inverse float32, dgamma *float32, dbeta *float32, gain *float32, slope *float32, shift *float32)
+TEXT ·groupGradFactorsNEON(SB), NOSPLIT, $0-96
+	MOVD	groups+0(FP), R10
+	MOVD	invstd+32(FP), R9
+	MOVD	slope+80(FP), R8
+	MOVD	shift+88(FP), R7
+	MOVD	sums+16(FP), R6
+	MOVD	dots+24(FP), R5
+	MOVD	gamma+40(FP), R4
+	MOVD	dgamma+56(FP), R3
+	MOVD	dbeta+64(FP), R2
+	MOVD	gain+72(FP), R1
+groups:
+	MOVD	rows+8(FP), R0
+	FMOVS	0(R9), F5
+	VMOVI	$0, V4.B16
+	VMOVI	$0, V3.B16
+fours:
+	SUBS	$4, R0, R0
+	BLT	left
+	FMOVQ	0(R6), F2
+	FMOVQ	0(R5), F1
+	FMOVQ	0(R4), F0
+	VFMLA	V2.S4, V0.S4, V4.S4
+	VFMLA	V1.S4, V0.S4, V3.S4
+	WORD	$0x4f859000 // fmul v0.4s, v0.4s, v5.s[0]
+	FMOVQ	F0, 0(R1)
+	FMOVQ	0(R3), F0
+	WORD	$0x4f851020 // fmla v0.4s, v1.4s, v5.s[0]
+	FMOVQ	F0, 0(R3)
+	FMOVQ	0(R2), F0
+	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	FMOVQ	F0, 0(R2)
+	ADD	$16, R6, R6
+	ADD	$16, R5, R5
+	ADD	$16, R4, R4
+	ADD	$16, R3, R3
+	ADD	$16, R2, R2
+	ADD	$16, R1, R1
+	B	fours
+left:
+	ADD	$4, R0, R0
+ones:
+	SUBS	$1, R0, R0
+	BLT	summed
+	FMOVS	0(R6), F2
+	FMOVS	0(R5), F1
+	FMOVS	0(R4), F0
+	VFMLA	V2.S4, V0.S4, V4.S4
+	VFMLA	V1.S4, V0.S4, V3.S4
+	WORD	$0x4f859000 // fmul v0.4s, v0.4s, v5.s[0]
+	FMOVS	F0, 0(R1)
+	FMOVS	0(R3), F0
+	WORD	$0x4f851020 // fmla v0.4s, v1.4s, v5.s[0]
+	FMOVS	F0, 0(R3)
+	FMOVS	0(R2), F0
+	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	FMOVS	F0, 0(R2)
 	ADD	$4, R6, R6
 	ADD	$4, R5, R5
 	ADD	$4, R4, R4
-	MOVD	vectors+24(FP), R11
-	MOVD	R10, R0
-	MOVD	R9, R2
-	MOVD	R8, R1
+	ADD	$4, R3, R3
+	ADD	$4, R2, R2
+	ADD	$4, R1, R1
+	B	ones
+summed:
+	VZIP2	V3.S4, V4.S4, V0.S4
+	VZIP1	V3.S4, V4.S4, V4.S4
+	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
+	VZIP2	V4.D2, V4.D2, V0.D2
+	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
+	FMOVS	inverse+48(FP), F0
+	VDUP	V0.S[0], V0.S4
+	WORD	$0x4f859000 // fmul v0.4s, v0.4s, v5.s[0]
+	VMOVI	$0, V1.B16
+	WORD	$0x4ea0d420 // fsub v0.4s, v1.4s, v0.4s
+	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
+	FMOVS	F4, 0(R7)
+	WORD	$0x4f859084 // fmul v4.4s, v4.4s, v5.s[0]
+	WORD	$0x4f859084 // fmul v4.4s, v4.4s, v5.s[0]
+	VMOVI	$0, V0.B16
+	VMOV	V4.S[1], V0.S[0]
+	VMOV	V4.S[1], V0.S[1]
+	VMOV	V4.S[1], V0.S[2]
+	VMOV	V4.S[1], V0.S[3]
+	VMOV	V0.B16, V4.B16
+	FMOVS	F4, 0(R8)
+	ADD	$4, R9, R9
+	ADD	$4, R8, R8
+	ADD	$4, R7, R7
+	SUBS	$1, R10, R10
+	BNE	groups
+	RET
+
+// func groupGradRowsNEON(groups int, rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, slope *float32, shift *float32, gain *float32, dx *float32, bytes int)
+TEXT ·groupGradRowsNEON(SB), NOSPLIT, $0-104
+	MOVD	x+16(FP), R11
+	MOVD	dy+24(FP), R10
+	MOVD	dx+88(FP), R9
+	MOVD	mean+56(FP), R8
+	MOVD	slope+64(FP), R7
+	MOVD	shift+72(FP), R6
+	MOVD	gain+80(FP), R5
+	MOVD	groups+0(FP), R4
+	MOVD	vectors+32(FP), R1
+	MOVD	rest+40(FP), R0
+	CMP	$2, R1
+	BNE	planes
+	TST	R0, R0
+	BNE	planes
+blocks:
+	VLD1R	(R8), [V8.S4]
+	VLD1R	(R7), [V7.S4]
+	VLD1R	(R6), [V6.S4]
+	ADD	$4, R8, R8
+	ADD	$4, R7, R7
+	ADD	$4, R6, R6
+	MOVD	rows+8(FP), R1
+blocksRows:
+	FMOVS	0(R5), F5
+	ADD	$4, R5, R5
+	FLDPQ	0(R11), (F4, F3)
+	FLDPQ	0(R10), (F2, F1)
+	WORD	$0x4ea8d484 // fsub v4.4s, v4.4s, v8.4s
+	WORD	$0x4ea8d463 // fsub v3.4s, v3.4s, v8.4s
+	VMOV	V6.B16, V0.B16
+	VFMLA	V4.S4, V7.S4, V0.S4
+	VMOV	V0.B16, V4.B16
+	VMOV	V6.B16, V0.B16
+	VFMLA	V3.S4, V7.S4, V0.S4
+	VMOV	V0.B16, V3.B16
+	WORD	$0x4f851044 // fmla v4.4s, v2.4s, v5.s[0]
+	WORD	$0x4f851023 // fmla v3.4s, v1.4s, v5.s[0]
+	FSTPQ	(F4, F3), 0(R9)
+	FLDPQ	32(R11), (F4, F3)
+	FLDPQ	32(R10), (F2, F1)
+	WORD	$0x4ea8d484 // fsub v4.4s, v4.4s, v8.4s
+	WORD	$0x4ea8d463 // fsub v3.4s, v3.4s, v8.4s
+	VMOV	V6.B16, V0.B16
+	VFMLA	V4.S4, V7.S4, V0.S4
+	VMOV	V0.B16, V4.B16
+	VMOV	V6.B16, V0.B16
+	VFMLA	V3.S4, V7.S4, V0.S4
+	VMOV	V0.B16, V3.B16
+	WORD	$0x4f851044 // fmla v4.4s, v2.4s, v5.s[0]
+	WORD	$0x4f851023 // fmla v3.4s, v1.4s, v5.s[0]
+	FSTPQ	(F4, F3), 32(R9)
+	MOVD	bytes+96(FP), R0
+	ADD	R0, R11, R11
+	ADD	R0, R10, R10
+	ADD	R0, R9, R9
+	SUBS	$1, R1, R1
+	BNE	blocksRows
+	SUBS	$1, R4, R4
+	BNE	blocks
+	RET
+planes:
+	VLD1R	(R8), [V8.S4]
+	VLD1R	(R7), [V7.S4]
+	VLD1R	(R6), [V6.S4]
+	ADD	$4, R8, R8
+	ADD	$4, R7, R7
+	ADD	$4, R6, R6
+	MOVD	rows+8(FP), R3
+planesRows:
+	FMOVS	0(R5), F5
+	ADD	$4, R5, R5
+	MOVD	vectors+32(FP), R12
+	MOVD	R11, R0
+	MOVD	R10, R2
+	MOVD	R9, R1
 rowGroup:
-	SUBS	$4, R11, R11
+	SUBS	$4, R12, R12
 	BLT	rowOnes
-	FLDPQ	0(R0), (F3, F2)
-	FLDPQ	0(R2), (F1, F0)
-	WORD	$0x4ea7d463 // fsub v3.4s, v3.4s, v7.4s
-	WORD	$0x4ea7d442 // fsub v2.4s, v2.4s, v7.4s
-	WORD	$0x4f859063 // fmul v3.4s, v3.4s, v5.s[0]
-	WORD	$0x4f859042 // fmul v2.4s, v2.4s, v5.s[0]
-	WORD	$0x4f869021 // fmul v1.4s, v1.4s, v6.s[0]
-	WORD	$0x4f869000 // fmul v0.4s, v0.4s, v6.s[0]
-	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	WORD	$0x4e24d421 // fadd v1.4s, v1.4s, v4.4s
-	WORD	$0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
-	FSTPQ	(F1, F0), 0(R1)
-	FLDPQ	32(R0), (F3, F2)
-	FLDPQ	32(R2), (F1, F0)
-	WORD	$0x4ea7d463 // fsub v3.4s, v3.4s, v7.4s
-	WORD	$0x4ea7d442 // fsub v2.4s, v2.4s, v7.4s
-	WORD	$0x4f859063 // fmul v3.4s, v3.4s, v5.s[0]
-	WORD	$0x4f859042 // fmul v2.4s, v2.4s, v5.s[0]
-	WORD	$0x4f869021 // fmul v1.4s, v1.4s, v6.s[0]
-	WORD	$0x4f869000 // fmul v0.4s, v0.4s, v6.s[0]
-	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	WORD	$0x4e24d421 // fadd v1.4s, v1.4s, v4.4s
-	WORD	$0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
-	FSTPQ	(F1, F0), 32(R1)
-	FLDPQ	64(R0), (F3, F2)
-	FLDPQ	64(R2), (F1, F0)
-	WORD	$0x4ea7d463 // fsub v3.4s, v3.4s, v7.4s
-	WORD	$0x4ea7d442 // fsub v2.4s, v2.4s, v7.4s
-	WORD	$0x4f859063 // fmul v3.4s, v3.4s, v5.s[0]
-	WORD	$0x4f859042 // fmul v2.4s, v2.4s, v5.s[0]
-	WORD	$0x4f869021 // fmul v1.4s, v1.4s, v6.s[0]
-	WORD	$0x4f869000 // fmul v0.4s, v0.4s, v6.s[0]
-	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	WORD	$0x4e24d421 // fadd v1.4s, v1.4s, v4.4s
-	WORD	$0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
-	FSTPQ	(F1, F0), 64(R1)
-	FLDPQ	96(R0), (F3, F2)
-	FLDPQ	96(R2), (F1, F0)
-	WORD	$0x4ea7d463 // fsub v3.4s, v3.4s, v7.4s
-	WORD	$0x4ea7d442 // fsub v2.4s, v2.4s, v7.4s
-	WORD	$0x4f859063 // fmul v3.4s, v3.4s, v5.s[0]
-	WORD	$0x4f859042 // fmul v2.4s, v2.4s, v5.s[0]
-	WORD	$0x4f869021 // fmul v1.4s, v1.4s, v6.s[0]
-	WORD	$0x4f869000 // fmul v0.4s, v0.4s, v6.s[0]
-	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	WORD	$0x4e24d421 // fadd v1.4s, v1.4s, v4.4s
-	WORD	$0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
-	FSTPQ	(F1, F0), 96(R1)
+	FLDPQ	0(R0), (F4, F3)
+	FLDPQ	0(R2), (F2, F1)
+	WORD	$0x4ea8d484 // fsub v4.4s, v4.4s, v8.4s
+	WORD	$0x4ea8d463 // fsub v3.4s, v3.4s, v8.4s
+	VMOV	V6.B16, V0.B16
+	VFMLA	V4.S4, V7.S4, V0.S4
+	VMOV	V0.B16, V4.B16
+	VMOV	V6.B16, V0.B16
+	VFMLA	V3.S4, V7.S4, V0.S4
+	VMOV	V0.B16, V3.B16
+	WORD	$0x4f851044 // fmla v4.4s, v2.4s, v5.s[0]
+	WORD	$0x4f851023 // fmla v3.4s, v1.4s, v5.s[0]
+	FSTPQ	(F4, F3), 0(R1)
+	FLDPQ	32(R0), (F4, F3)
+	FLDPQ	32(R2), (F2, F1)
+	WORD	$0x4ea8d484 // fsub v4.4s, v4.4s, v8.4s
+	WORD	$0x4ea8d463 // fsub v3.4s, v3.4s, v8.4s
+	VMOV	V6.B16, V0.B16
+	VFMLA	V4.S4, V7.S4, V0.S4
+	VMOV	V0.B16, V4.B16
+	VMOV	V6.B16, V0.B16
+	VFMLA	V3.S4, V7.S4, V0.S4
+	VMOV	V0.B16, V3.B16
+	WORD	$0x4f851044 // fmla v4.4s, v2.4s, v5.s[0]
+	WORD	$0x4f851023 // fmla v3.4s, v1.4s, v5.s[0]
+	FSTPQ	(F4, F3), 32(R1)
+	FLDPQ	64(R0), (F4, F3)
+	FLDPQ	64(R2), (F2, F1)
+	WORD	$0x4ea8d484 // fsub v4.4s, v4.4s, v8.4s
+	WORD	$0x4ea8d463 // fsub v3.4s, v3.4s, v8.4s
+	VMOV	V6.B16, V0.B16
+	VFMLA	V4.S4, V7.S4, V0.S4
+	VMOV	V0.B16, V4.B16
+	VMOV	V6.B16, V0.B16
+	VFMLA	V3.S4, V7.S4, V0.S4
+	VMOV	V0.B16, V3.B16
+	WORD	$0x4f851044 // fmla v4.4s, v2.4s, v5.s[0]
+	WORD	$0x4f851023 // fmla v3.4s, v1.4s, v5.s[0]
+	FSTPQ	(F4, F3), 64(R1)
+	FLDPQ	96(R0), (F4, F3)
+	FLDPQ	96(R2), (F2, F1)
+	WORD	$0x4ea8d484 // fsub v4.4s, v4.4s, v8.4s
+	WORD	$0x4ea8d463 // fsub v3.4s, v3.4s, v8.4s
+	VMOV	V6.B16, V0.B16
+	VFMLA	V4.S4, V7.S4, V0.S4
+	VMOV	V0.B16, V4.B16
+	VMOV	V6.B16, V0.B16
+	VFMLA	V3.S4, V7.S4, V0.S4
+	VMOV	V0.B16, V3.B16
+	WORD	$0x4f851044 // fmla v4.4s, v2.4s, v5.s[0]
+	WORD	$0x4f851023 // fmla v3.4s, v1.4s, v5.s[0]
+	FSTPQ	(F4, F3), 96(R1)
 	ADD	$128, R0, R0
 	ADD	$128, R2, R2
 	ADD	$128, R1, R1
 	B	rowGroup
 rowOnes:
-	ADD	$4, R11, R11
+	ADD	$4, R12, R12
 row:
-	SUBS	$1, R11, R11
+	SUBS	$1, R12, R12
 	BLT	rowTail
-	FLDPQ	0(R0), (F3, F2)
-	FLDPQ	0(R2), (F1, F0)
-	WORD	$0x4ea7d463 // fsub v3.4s, v3.4s, v7.4s
-	WORD	$0x4ea7d442 // fsub v2.4s, v2.4s, v7.4s
-	WORD	$0x4f859063 // fmul v3.4s, v3.4s, v5.s[0]
-	WORD	$0x4f859042 // fmul v2.4s, v2.4s, v5.s[0]
-	WORD	$0x4f869021 // fmul v1.4s, v1.4s, v6.s[0]
-	WORD	$0x4f869000 // fmul v0.4s, v0.4s, v6.s[0]
-	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	WORD	$0x4e24d421 // fadd v1.4s, v1.4s, v4.4s
-	WORD	$0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
-	FSTPQ	(F1, F0), 0(R1)
+	FLDPQ	0(R0), (F4, F3)
+	FLDPQ	0(R2), (F2, F1)
+	WORD	$0x4ea8d484 // fsub v4.4s, v4.4s, v8.4s
+	WORD	$0x4ea8d463 // fsub v3.4s, v3.4s, v8.4s
+	VMOV	V6.B16, V0.B16
+	VFMLA	V4.S4, V7.S4, V0.S4
+	VMOV	V0.B16, V4.B16
+	VMOV	V6.B16, V0.B16
+	VFMLA	V3.S4, V7.S4, V0.S4
+	VMOV	V0.B16, V3.B16
+	WORD	$0x4f851044 // fmla v4.4s, v2.4s, v5.s[0]
+	WORD	$0x4f851023 // fmla v3.4s, v1.4s, v5.s[0]
+	FSTPQ	(F4, F3), 0(R1)
 	ADD	$32, R0, R0
 	ADD	$32, R2, R2
 	ADD	$32, R1, R1
 	B	row
 rowTail:
-	MOVD	rest+32(FP), R11
-	TST	R11, R11
+	MOVD	rest+40(FP), R12
+	TST	R12, R12
 	BEQ	rowDone
-	MOVD	tail+40(FP), R11
-	MOVWU	64(R11), R11
-	TBZ	$3, R11, lanes1
-	FLDPQ	0(R0), (F3, F2)
+	MOVD	tail+48(FP), R12
+	MOVWU	64(R12), R12
+	TBZ	$3, R12, lanes1
+	FLDPQ	0(R0), (F4, F3)
 lanes1done:
-	TBZ	$3, R11, lanes2
-	FLDPQ	0(R2), (F1, F0)
+	TBZ	$3, R12, lanes2
+	FLDPQ	0(R2), (F2, F1)
 lanes2done:
-	WORD	$0x4ea7d463 // fsub v3.4s, v3.4s, v7.4s
-	WORD	$0x4ea7d442 // fsub v2.4s, v2.4s, v7.4s
-	WORD	$0x4f859063 // fmul v3.4s, v3.4s, v5.s[0]
-	WORD	$0x4f859042 // fmul v2.4s, v2.4s, v5.s[0]
-	WORD	$0x4f869021 // fmul v1.4s, v1.4s, v6.s[0]
-	WORD	$0x4f869000 // fmul v0.4s, v0.4s, v6.s[0]
-	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	WORD	$0x4e24d421 // fadd v1.4s, v1.4s, v4.4s
-	WORD	$0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
-	TBZ	$3, R11, lanes3
-	FSTPQ	(F1, F0), 0(R1)
+	WORD	$0x4ea8d484 // fsub v4.4s, v4.4s, v8.4s
+	WORD	$0x4ea8d463 // fsub v3.4s, v3.4s, v8.4s
+	VMOV	V6.B16, V0.B16
+	VFMLA	V4.S4, V7.S4, V0.S4
+	VMOV	V0.B16, V4.B16
+	VMOV	V6.B16, V0.B16
+	VFMLA	V3.S4, V7.S4, V0.S4
+	VMOV	V0.B16, V3.B16
+	WORD	$0x4f851044 // fmla v4.4s, v2.4s, v5.s[0]
+	WORD	$0x4f851023 // fmla v3.4s, v1.4s, v5.s[0]
+	TBZ	$3, R12, lanes3
+	FSTPQ	(F4, F3), 0(R1)
 lanes3done:
 rowDone:
-	MOVD	bytes+88(FP), R0
+	MOVD	bytes+96(FP), R0
+	ADD	R0, R11, R11
 	ADD	R0, R10, R10
 	ADD	R0, R9, R9
-	ADD	R0, R8, R8
 	SUBS	$1, R3, R3
-	BNE	rows
+	BNE	planesRows
+	SUBS	$1, R4, R4
+	BNE	planes
 	RET
 lanes1:
+	VMOVI	$0, V4.B16
 	VMOVI	$0, V3.B16
-	VMOVI	$0, V2.B16
-	TBZ	$2, R11, lanes1low
-	FMOVQ	0(R0), F3
-	TBZ	$1, R11, lanes1highone
-	FMOVD	16(R0), F2
-	TBZ	$0, R11, lanes1done
+	TBZ	$2, R12, lanes1low
+	FMOVQ	0(R0), F4
+	TBZ	$1, R12, lanes1highone
+	FMOVD	16(R0), F3
+	TBZ	$0, R12, lanes1done
 	ADD	$24, R0, R0
-	VLD1	(R0), V2.S[2]
-	B	lanes1done
-lanes1highone:
-	TBZ	$0, R11, lanes1done
-	FMOVS	16(R0), F2
-	B	lanes1done
-lanes1low:
-	TBZ	$1, R11, lanes1one
-	FMOVD	0(R0), F3
-	TBZ	$0, R11, lanes1done
-	ADD	$8, R0, R0
 	VLD1	(R0), V3.S[2]
 	B	lanes1done
+lanes1highone:
+	TBZ	$0, R12, lanes1done
+	FMOVS	16(R0), F3
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R12, lanes1one
+	FMOVD	0(R0), F4
+	TBZ	$0, R12, lanes1done
+	ADD	$8, R0, R0
+	VLD1	(R0), V4.S[2]
+	B	lanes1done
 lanes1one:
-	TBZ	$0, R11, lanes1done
-	FMOVS	0(R0), F3
+	TBZ	$0, R12, lanes1done
+	FMOVS	0(R0), F4
 	B	lanes1done
 lanes2:
+	VMOVI	$0, V2.B16
 	VMOVI	$0, V1.B16
-	VMOVI	$0, V0.B16
-	TBZ	$2, R11, lanes2low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R11, lanes2highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R11, lanes2done
+	TBZ	$2, R12, lanes2low
+	FMOVQ	0(R2), F2
+	TBZ	$1, R12, lanes2highone
+	FMOVD	16(R2), F1
+	TBZ	$0, R12, lanes2done
 	ADD	$24, R2, R0
-	VLD1	(R0), V0.S[2]
-	B	lanes2done
-lanes2highone:
-	TBZ	$0, R11, lanes2done
-	FMOVS	16(R2), F0
-	B	lanes2done
-lanes2low:
-	TBZ	$1, R11, lanes2one
-	FMOVD	0(R2), F1
-	TBZ	$0, R11, lanes2done
-	ADD	$8, R2, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes2done
+lanes2highone:
+	TBZ	$0, R12, lanes2done
+	FMOVS	16(R2), F1
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R12, lanes2one
+	FMOVD	0(R2), F2
+	TBZ	$0, R12, lanes2done
+	ADD	$8, R2, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes2done
 lanes2one:
-	TBZ	$0, R11, lanes2done
-	FMOVS	0(R2), F1
+	TBZ	$0, R12, lanes2done
+	FMOVS	0(R2), F2
 	B	lanes2done
 lanes3:
-	TBZ	$2, R11, lanes3low
-	FMOVQ	F1, 0(R1)
-	TBZ	$1, R11, lanes3highone
-	FMOVD	F0, 16(R1)
-	TBZ	$0, R11, lanes3done
+	TBZ	$2, R12, lanes3low
+	FMOVQ	F4, 0(R1)
+	TBZ	$1, R12, lanes3highone
+	FMOVD	F3, 16(R1)
+	TBZ	$0, R12, lanes3done
 	ADD	$24, R1, R0
-	VST1	V0.S[2], (R0)
+	VST1	V3.S[2], (R0)
 	B	lanes3done
 lanes3highone:
-	TBZ	$0, R11, lanes3done
-	FMOVS	F0, 16(R1)
+	TBZ	$0, R12, lanes3done
+	FMOVS	F3, 16(R1)
 	B	lanes3done
 lanes3low:
-	TBZ	$1, R11, lanes3one
-	FMOVD	F1, 0(R1)
-	TBZ	$0, R11, lanes3done
+	TBZ	$1, R12, lanes3one
+	FMOVD	F4, 0(R1)
+	TBZ	$0, R12, lanes3done
 	ADD	$8, R1, R0
-	VST1	V1.S[2], (R0)
+	VST1	V4.S[2], (R0)
 	B	lanes3done
 lanes3one:
-	TBZ	$0, R11, lanes3done
-	FMOVS	F1, 0(R1)
+	TBZ	$0, R12, lanes3done
+	FMOVS	F4, 0(R1)
 	B	lanes3done
 
 // func columnMomentsFoursNEON(rows int, x *float32, vectors int, rest int, tail uintptr, center *float32, sums *float32, squares *float32, bytes int)

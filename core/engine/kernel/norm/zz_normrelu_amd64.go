@@ -17,6 +17,21 @@ func reluSumsAVX2(y *float32, dy *float32, x *float32, mean float32, n int, ahea
 //go:noescape
 func reluSumsToAVX2(y *float32, dy *float32, x *float32, mean float32, d *float32, n int, ahead int) (total float32, dot float32)
 
+// normSumsFoursAVX2 computes Σdy and Σdy·(x−mean) of rows of bytes, each with its own mean. There are a multiple of four.
+//
+//go:noescape
+func normSumsFoursAVX2(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+
+// reluSumsFoursAVX2 computes Σd and Σd·(x−mean), where d is dy where y > 0, of rows of bytes, each with its own mean. There are a multiple of four.
+//
+//go:noescape
+func reluSumsFoursAVX2(rows int, x *float32, dy *float32, y *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+
+// reluSumsToFoursAVX2 computes Σd and Σd·(x−mean), where d is dy where y > 0, and stores d, of rows of bytes, each with its own mean. There are a multiple of four.
+//
+//go:noescape
+func reluSumsToFoursAVX2(rows int, x *float32, dy *float32, y *float32, d *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+
 // normSumsRowsAVX2 computes Σdy and Σdy·(x−mean) of rows of bytes, each with its own mean.
 //
 //go:noescape
@@ -141,6 +156,21 @@ func reluSumsAVX512(y *float32, dy *float32, x *float32, mean float32, n int, ah
 //
 //go:noescape
 func reluSumsToAVX512(y *float32, dy *float32, x *float32, mean float32, d *float32, n int, ahead int) (total float32, dot float32)
+
+// normSumsFoursAVX512 computes Σdy and Σdy·(x−mean) of rows of bytes, each with its own mean. There are a multiple of four.
+//
+//go:noescape
+func normSumsFoursAVX512(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+
+// reluSumsFoursAVX512 computes Σd and Σd·(x−mean), where d is dy where y > 0, of rows of bytes, each with its own mean. There are a multiple of four.
+//
+//go:noescape
+func reluSumsFoursAVX512(rows int, x *float32, dy *float32, y *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+
+// reluSumsToFoursAVX512 computes Σd and Σd·(x−mean), where d is dy where y > 0, and stores d, of rows of bytes, each with its own mean. There are a multiple of four.
+//
+//go:noescape
+func reluSumsToFoursAVX512(rows int, x *float32, dy *float32, y *float32, d *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
 
 // normSumsRowsAVX512 computes Σdy and Σdy·(x−mean) of rows of bytes, each with its own mean.
 //

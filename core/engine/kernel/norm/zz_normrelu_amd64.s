@@ -195,357 +195,889 @@ done:
 	VZEROUPPER
 	RET
 
+// func normSumsFoursAVX2(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+// Requires: AVX, CMOV, FMA3
+TEXT ·normSumsFoursAVX2(SB), NOSPLIT, $0-80
+	MOVQ   mean+48(FP), AX
+	VXORPS Y0, Y0, Y0
+	MOVQ   rows+0(FP), CX
+	MOVQ   x+8(FP), DX
+
+rows:
+	MOVQ    bytes+72(FP), BX
+	MOVQ    DX, DI
+	LEAQ    (DX)(BX*1), SI
+	CMPQ    CX, $0x01
+	CMOVQGT SI, DI
+	MOVQ    DI, R8
+	LEAQ    (DI)(BX*1), SI
+	CMPQ    CX, $0x02
+	CMOVQGT SI, R8
+	MOVQ    R8, SI
+	LEAQ    (R8)(BX*1), BX
+	CMPQ    CX, $0x03
+	CMOVQGT BX, SI
+	MOVQ    dy+16(FP), BX
+	MOVQ    x+8(FP), R9
+	SUBQ    R9, BX
+	VXORPS  Y0, Y0, Y0
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	VXORPS  Y5, Y5, Y5
+	VXORPS  Y6, Y6, Y6
+	VXORPS  Y7, Y7, Y7
+	MOVQ    vectors+24(FP), R10
+	XORQ    R9, R9
+
+row:
+	DECQ         R10
+	JL           rowTail
+	VMOVUPS      (DX)(BX*1), Y8
+	VMOVUPS      (DX)(R9*1), Y9
+	VBROADCASTSS (AX), Y10
+	VSUBPS       Y10, Y9, Y9
+	VADDPS       Y8, Y0, Y0
+	VFMADD231PS  Y8, Y9, Y4
+	VMOVUPS      (DI)(BX*1), Y8
+	VMOVUPS      (DI)(R9*1), Y9
+	VBROADCASTSS 4(AX), Y10
+	VSUBPS       Y10, Y9, Y9
+	VADDPS       Y8, Y1, Y1
+	VFMADD231PS  Y8, Y9, Y5
+	VMOVUPS      (R8)(BX*1), Y8
+	VMOVUPS      (R8)(R9*1), Y9
+	VBROADCASTSS 8(AX), Y10
+	VSUBPS       Y10, Y9, Y9
+	VADDPS       Y8, Y2, Y2
+	VFMADD231PS  Y8, Y9, Y6
+	VMOVUPS      (SI)(BX*1), Y8
+	VMOVUPS      (SI)(R9*1), Y9
+	VBROADCASTSS 12(AX), Y10
+	VSUBPS       Y10, Y9, Y9
+	VADDPS       Y8, Y3, Y3
+	VFMADD231PS  Y8, Y9, Y7
+	ADDQ         $0x20, R9
+	ADDQ         $0x20, BX
+	JMP          row
+
+rowTail:
+	MOVQ         rest+32(FP), R10
+	TESTQ        R10, R10
+	JZ           rowDone
+	MOVQ         tail+40(FP), R10
+	VMOVUPS      (R10), Y8
+	VMASKMOVPS   (DX)(BX*1), Y8, Y9
+	VMASKMOVPS   (DX)(R9*1), Y8, Y10
+	VBROADCASTSS (AX), Y11
+	VSUBPS       Y11, Y10, Y10
+	VADDPS       Y9, Y0, Y0
+	VFMADD231PS  Y9, Y10, Y4
+	VMASKMOVPS   (DI)(BX*1), Y8, Y9
+	VMASKMOVPS   (DI)(R9*1), Y8, Y10
+	VBROADCASTSS 4(AX), Y11
+	VSUBPS       Y11, Y10, Y10
+	VADDPS       Y9, Y1, Y1
+	VFMADD231PS  Y9, Y10, Y5
+	VMASKMOVPS   (R8)(BX*1), Y8, Y9
+	VMASKMOVPS   (R8)(R9*1), Y8, Y10
+	VBROADCASTSS 8(AX), Y11
+	VSUBPS       Y11, Y10, Y10
+	VADDPS       Y9, Y2, Y2
+	VFMADD231PS  Y9, Y10, Y6
+	VMASKMOVPS   (SI)(BX*1), Y8, Y9
+	VMASKMOVPS   (SI)(R9*1), Y8, Y8
+	VBROADCASTSS 12(AX), Y10
+	VSUBPS       Y10, Y8, Y8
+	VADDPS       Y9, Y3, Y3
+	VFMADD231PS  Y9, Y8, Y7
+
+rowDone:
+	MOVQ         sums+56(FP), DX
+	MOVQ         mean+48(FP), BX
+	SUBQ         BX, DX
+	MOVQ         dots+64(FP), BX
+	MOVQ         mean+48(FP), DI
+	SUBQ         DI, BX
+	VEXTRACTF128 $0x01, Y0, X8
+	VADDPS       X0, X8, X8
+	VEXTRACTF128 $0x01, Y1, X0
+	VADDPS       X1, X0, X0
+	VEXTRACTF128 $0x01, Y2, X1
+	VADDPS       X2, X1, X1
+	VEXTRACTF128 $0x01, Y3, X2
+	VADDPS       X3, X2, X2
+	VUNPCKHPS    X0, X8, X3
+	VUNPCKLPS    X0, X8, X8
+	VADDPS       X3, X8, X8
+	VUNPCKHPS    X2, X1, X0
+	VUNPCKLPS    X2, X1, X1
+	VADDPS       X0, X1, X1
+	VUNPCKHPD    X1, X8, X0
+	VUNPCKLPD    X1, X8, X8
+	VADDPS       X0, X8, X8
+	VMOVUPS      X8, (AX)(DX*1)
+	VEXTRACTF128 $0x01, Y4, X0
+	VADDPS       X4, X0, X0
+	VEXTRACTF128 $0x01, Y5, X1
+	VADDPS       X5, X1, X1
+	VEXTRACTF128 $0x01, Y6, X2
+	VADDPS       X6, X2, X2
+	VEXTRACTF128 $0x01, Y7, X3
+	VADDPS       X7, X3, X3
+	VUNPCKHPS    X1, X0, X4
+	VUNPCKLPS    X1, X0, X0
+	VADDPS       X4, X0, X0
+	VUNPCKHPS    X3, X2, X1
+	VUNPCKLPS    X3, X2, X2
+	VADDPS       X1, X2, X2
+	VUNPCKHPD    X2, X0, X1
+	VUNPCKLPD    X2, X0, X0
+	VADDPS       X1, X0, X0
+	VMOVUPS      X0, (AX)(BX*1)
+	ADDQ         $0x10, AX
+	MOVQ         SI, DX
+	MOVQ         bytes+72(FP), BX
+	ADDQ         BX, DX
+	SUBQ         $0x04, CX
+	JG           rows
+	VZEROUPPER
+	RET
+
+// func reluSumsFoursAVX2(rows int, x *float32, dy *float32, y *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+// Requires: AVX, CMOV, FMA3
+TEXT ·reluSumsFoursAVX2(SB), NOSPLIT, $0-88
+	MOVQ   mean+56(FP), AX
+	VXORPS Y0, Y0, Y0
+	MOVQ   rows+0(FP), CX
+	MOVQ   x+8(FP), DX
+
+rows:
+	MOVQ    bytes+80(FP), BX
+	MOVQ    DX, DI
+	LEAQ    (DX)(BX*1), SI
+	CMPQ    CX, $0x01
+	CMOVQGT SI, DI
+	MOVQ    DI, R8
+	LEAQ    (DI)(BX*1), SI
+	CMPQ    CX, $0x02
+	CMOVQGT SI, R8
+	MOVQ    R8, SI
+	LEAQ    (R8)(BX*1), BX
+	CMPQ    CX, $0x03
+	CMOVQGT BX, SI
+	MOVQ    dy+16(FP), BX
+	MOVQ    x+8(FP), R9
+	SUBQ    R9, BX
+	MOVQ    y+24(FP), R9
+	MOVQ    x+8(FP), R10
+	SUBQ    R10, R9
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	VXORPS  Y5, Y5, Y5
+	VXORPS  Y6, Y6, Y6
+	VXORPS  Y7, Y7, Y7
+	VXORPS  Y8, Y8, Y8
+	MOVQ    vectors+32(FP), R11
+	XORQ    R10, R10
+
+row:
+	DECQ         R11
+	JL           rowTail
+	VMOVUPS      (DX)(BX*1), Y9
+	VMOVUPS      (DX)(R9*1), Y10
+	VCMPPS       $0x16, Y0, Y10, Y10
+	VANDPS       Y10, Y9, Y9
+	VMOVUPS      (DX)(R10*1), Y10
+	VBROADCASTSS (AX), Y11
+	VSUBPS       Y11, Y10, Y10
+	VADDPS       Y9, Y1, Y1
+	VFMADD231PS  Y9, Y10, Y5
+	VMOVUPS      (DI)(BX*1), Y9
+	VMOVUPS      (DI)(R9*1), Y10
+	VCMPPS       $0x16, Y0, Y10, Y10
+	VANDPS       Y10, Y9, Y9
+	VMOVUPS      (DI)(R10*1), Y10
+	VBROADCASTSS 4(AX), Y11
+	VSUBPS       Y11, Y10, Y10
+	VADDPS       Y9, Y2, Y2
+	VFMADD231PS  Y9, Y10, Y6
+	VMOVUPS      (R8)(BX*1), Y9
+	VMOVUPS      (R8)(R9*1), Y10
+	VCMPPS       $0x16, Y0, Y10, Y10
+	VANDPS       Y10, Y9, Y9
+	VMOVUPS      (R8)(R10*1), Y10
+	VBROADCASTSS 8(AX), Y11
+	VSUBPS       Y11, Y10, Y10
+	VADDPS       Y9, Y3, Y3
+	VFMADD231PS  Y9, Y10, Y7
+	VMOVUPS      (SI)(BX*1), Y9
+	VMOVUPS      (SI)(R9*1), Y10
+	VCMPPS       $0x16, Y0, Y10, Y10
+	VANDPS       Y10, Y9, Y9
+	VMOVUPS      (SI)(R10*1), Y10
+	VBROADCASTSS 12(AX), Y11
+	VSUBPS       Y11, Y10, Y10
+	VADDPS       Y9, Y4, Y4
+	VFMADD231PS  Y9, Y10, Y8
+	ADDQ         $0x20, R10
+	ADDQ         $0x20, BX
+	ADDQ         $0x20, R9
+	JMP          row
+
+rowTail:
+	MOVQ         rest+40(FP), R11
+	TESTQ        R11, R11
+	JZ           rowDone
+	MOVQ         tail+48(FP), R11
+	VMOVUPS      (R11), Y9
+	VMASKMOVPS   (DX)(BX*1), Y9, Y10
+	VMASKMOVPS   (DX)(R9*1), Y9, Y11
+	VCMPPS       $0x16, Y0, Y11, Y11
+	VANDPS       Y11, Y10, Y10
+	VMASKMOVPS   (DX)(R10*1), Y9, Y11
+	VBROADCASTSS (AX), Y12
+	VSUBPS       Y12, Y11, Y11
+	VADDPS       Y10, Y1, Y1
+	VFMADD231PS  Y10, Y11, Y5
+	VMASKMOVPS   (DI)(BX*1), Y9, Y10
+	VMASKMOVPS   (DI)(R9*1), Y9, Y11
+	VCMPPS       $0x16, Y0, Y11, Y11
+	VANDPS       Y11, Y10, Y10
+	VMASKMOVPS   (DI)(R10*1), Y9, Y11
+	VBROADCASTSS 4(AX), Y12
+	VSUBPS       Y12, Y11, Y11
+	VADDPS       Y10, Y2, Y2
+	VFMADD231PS  Y10, Y11, Y6
+	VMASKMOVPS   (R8)(BX*1), Y9, Y10
+	VMASKMOVPS   (R8)(R9*1), Y9, Y11
+	VCMPPS       $0x16, Y0, Y11, Y11
+	VANDPS       Y11, Y10, Y10
+	VMASKMOVPS   (R8)(R10*1), Y9, Y11
+	VBROADCASTSS 8(AX), Y12
+	VSUBPS       Y12, Y11, Y11
+	VADDPS       Y10, Y3, Y3
+	VFMADD231PS  Y10, Y11, Y7
+	VMASKMOVPS   (SI)(BX*1), Y9, Y10
+	VMASKMOVPS   (SI)(R9*1), Y9, Y11
+	VCMPPS       $0x16, Y0, Y11, Y11
+	VANDPS       Y11, Y10, Y10
+	VMASKMOVPS   (SI)(R10*1), Y9, Y9
+	VBROADCASTSS 12(AX), Y11
+	VSUBPS       Y11, Y9, Y9
+	VADDPS       Y10, Y4, Y4
+	VFMADD231PS  Y10, Y9, Y8
+
+rowDone:
+	MOVQ         sums+64(FP), DX
+	MOVQ         mean+56(FP), BX
+	SUBQ         BX, DX
+	MOVQ         dots+72(FP), BX
+	MOVQ         mean+56(FP), DI
+	SUBQ         DI, BX
+	VEXTRACTF128 $0x01, Y1, X9
+	VADDPS       X1, X9, X9
+	VEXTRACTF128 $0x01, Y2, X1
+	VADDPS       X2, X1, X1
+	VEXTRACTF128 $0x01, Y3, X2
+	VADDPS       X3, X2, X2
+	VEXTRACTF128 $0x01, Y4, X3
+	VADDPS       X4, X3, X3
+	VUNPCKHPS    X1, X9, X4
+	VUNPCKLPS    X1, X9, X9
+	VADDPS       X4, X9, X9
+	VUNPCKHPS    X3, X2, X1
+	VUNPCKLPS    X3, X2, X2
+	VADDPS       X1, X2, X2
+	VUNPCKHPD    X2, X9, X1
+	VUNPCKLPD    X2, X9, X9
+	VADDPS       X1, X9, X9
+	VMOVUPS      X9, (AX)(DX*1)
+	VEXTRACTF128 $0x01, Y5, X1
+	VADDPS       X5, X1, X1
+	VEXTRACTF128 $0x01, Y6, X2
+	VADDPS       X6, X2, X2
+	VEXTRACTF128 $0x01, Y7, X3
+	VADDPS       X7, X3, X3
+	VEXTRACTF128 $0x01, Y8, X4
+	VADDPS       X8, X4, X4
+	VUNPCKHPS    X2, X1, X5
+	VUNPCKLPS    X2, X1, X1
+	VADDPS       X5, X1, X1
+	VUNPCKHPS    X4, X3, X2
+	VUNPCKLPS    X4, X3, X3
+	VADDPS       X2, X3, X3
+	VUNPCKHPD    X3, X1, X2
+	VUNPCKLPD    X3, X1, X1
+	VADDPS       X2, X1, X1
+	VMOVUPS      X1, (AX)(BX*1)
+	ADDQ         $0x10, AX
+	MOVQ         SI, DX
+	MOVQ         bytes+80(FP), BX
+	ADDQ         BX, DX
+	SUBQ         $0x04, CX
+	JG           rows
+	VZEROUPPER
+	RET
+
+// func reluSumsToFoursAVX2(rows int, x *float32, dy *float32, y *float32, d *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+// Requires: AVX, CMOV, FMA3
+TEXT ·reluSumsToFoursAVX2(SB), NOSPLIT, $0-96
+	MOVQ   mean+64(FP), AX
+	VXORPS Y0, Y0, Y0
+	MOVQ   rows+0(FP), CX
+	MOVQ   x+8(FP), DX
+
+rows:
+	MOVQ    bytes+88(FP), BX
+	MOVQ    DX, DI
+	LEAQ    (DX)(BX*1), SI
+	CMPQ    CX, $0x01
+	CMOVQGT SI, DI
+	MOVQ    DI, R8
+	LEAQ    (DI)(BX*1), SI
+	CMPQ    CX, $0x02
+	CMOVQGT SI, R8
+	MOVQ    R8, SI
+	LEAQ    (R8)(BX*1), BX
+	CMPQ    CX, $0x03
+	CMOVQGT BX, SI
+	MOVQ    dy+16(FP), BX
+	MOVQ    x+8(FP), R9
+	SUBQ    R9, BX
+	MOVQ    y+24(FP), R9
+	MOVQ    x+8(FP), R10
+	SUBQ    R10, R9
+	MOVQ    d+32(FP), R10
+	MOVQ    x+8(FP), R11
+	SUBQ    R11, R10
+	VXORPS  Y1, Y1, Y1
+	VXORPS  Y2, Y2, Y2
+	VXORPS  Y3, Y3, Y3
+	VXORPS  Y4, Y4, Y4
+	VXORPS  Y5, Y5, Y5
+	VXORPS  Y6, Y6, Y6
+	VXORPS  Y7, Y7, Y7
+	VXORPS  Y8, Y8, Y8
+	MOVQ    vectors+40(FP), R12
+	XORQ    R11, R11
+
+row:
+	DECQ         R12
+	JL           rowTail
+	VMOVUPS      (DX)(BX*1), Y9
+	VMOVUPS      (DX)(R9*1), Y10
+	VCMPPS       $0x16, Y0, Y10, Y10
+	VANDPS       Y10, Y9, Y9
+	VMOVUPS      (DX)(R11*1), Y10
+	VBROADCASTSS (AX), Y11
+	VSUBPS       Y11, Y10, Y10
+	VADDPS       Y9, Y1, Y1
+	VFMADD231PS  Y9, Y10, Y5
+	VMOVUPS      Y9, (DX)(R10*1)
+	VMOVUPS      (DI)(BX*1), Y9
+	VMOVUPS      (DI)(R9*1), Y10
+	VCMPPS       $0x16, Y0, Y10, Y10
+	VANDPS       Y10, Y9, Y9
+	VMOVUPS      (DI)(R11*1), Y10
+	VBROADCASTSS 4(AX), Y11
+	VSUBPS       Y11, Y10, Y10
+	VADDPS       Y9, Y2, Y2
+	VFMADD231PS  Y9, Y10, Y6
+	VMOVUPS      Y9, (DI)(R10*1)
+	VMOVUPS      (R8)(BX*1), Y9
+	VMOVUPS      (R8)(R9*1), Y10
+	VCMPPS       $0x16, Y0, Y10, Y10
+	VANDPS       Y10, Y9, Y9
+	VMOVUPS      (R8)(R11*1), Y10
+	VBROADCASTSS 8(AX), Y11
+	VSUBPS       Y11, Y10, Y10
+	VADDPS       Y9, Y3, Y3
+	VFMADD231PS  Y9, Y10, Y7
+	VMOVUPS      Y9, (R8)(R10*1)
+	VMOVUPS      (SI)(BX*1), Y9
+	VMOVUPS      (SI)(R9*1), Y10
+	VCMPPS       $0x16, Y0, Y10, Y10
+	VANDPS       Y10, Y9, Y9
+	VMOVUPS      (SI)(R11*1), Y10
+	VBROADCASTSS 12(AX), Y11
+	VSUBPS       Y11, Y10, Y10
+	VADDPS       Y9, Y4, Y4
+	VFMADD231PS  Y9, Y10, Y8
+	VMOVUPS      Y9, (SI)(R10*1)
+	ADDQ         $0x20, R11
+	ADDQ         $0x20, BX
+	ADDQ         $0x20, R9
+	ADDQ         $0x20, R10
+	JMP          row
+
+rowTail:
+	MOVQ         rest+48(FP), R12
+	TESTQ        R12, R12
+	JZ           rowDone
+	MOVQ         tail+56(FP), R13
+	VMOVUPS      (R13), Y9
+	VMASKMOVPS   (DX)(BX*1), Y9, Y10
+	VMASKMOVPS   (DX)(R9*1), Y9, Y11
+	VCMPPS       $0x16, Y0, Y11, Y11
+	VANDPS       Y11, Y10, Y10
+	VMASKMOVPS   (DX)(R11*1), Y9, Y11
+	VBROADCASTSS (AX), Y12
+	VSUBPS       Y12, Y11, Y11
+	VADDPS       Y10, Y1, Y1
+	VFMADD231PS  Y10, Y11, Y5
+	CMPQ         R12, $0x08
+	JNE          part1
+	VMOVUPS      Y10, (DX)(R10*1)
+	JMP          stored1
+
+part1:
+	LEAQ         (DX)(R10*1), DX
+	TESTQ        $0x00000004, R12
+	JZ           without4_1
+	VMOVUPS      X10, (DX)
+	VEXTRACTF128 $0x01, Y10, X10
+	ADDQ         $0x10, DX
+
+without4_1:
+	TESTQ   $0x00000002, R12
+	JZ      without2_1
+	VMOVLPS X10, (DX)
+	VPSRLDQ $0x08, X10, X10
+	ADDQ    $0x08, DX
+
+without2_1:
+	TESTQ  $0x00000001, R12
+	JZ     stored1
+	VMOVSS X10, (DX)
+
+stored1:
+	VMASKMOVPS   (DI)(BX*1), Y9, Y10
+	VMASKMOVPS   (DI)(R9*1), Y9, Y11
+	VCMPPS       $0x16, Y0, Y11, Y11
+	VANDPS       Y11, Y10, Y10
+	VMASKMOVPS   (DI)(R11*1), Y9, Y11
+	VBROADCASTSS 4(AX), Y12
+	VSUBPS       Y12, Y11, Y11
+	VADDPS       Y10, Y2, Y2
+	VFMADD231PS  Y10, Y11, Y6
+	CMPQ         R12, $0x08
+	JNE          part2
+	VMOVUPS      Y10, (DI)(R10*1)
+	JMP          stored2
+
+part2:
+	LEAQ         (DI)(R10*1), DX
+	TESTQ        $0x00000004, R12
+	JZ           without4_2
+	VMOVUPS      X10, (DX)
+	VEXTRACTF128 $0x01, Y10, X10
+	ADDQ         $0x10, DX
+
+without4_2:
+	TESTQ   $0x00000002, R12
+	JZ      without2_2
+	VMOVLPS X10, (DX)
+	VPSRLDQ $0x08, X10, X10
+	ADDQ    $0x08, DX
+
+without2_2:
+	TESTQ  $0x00000001, R12
+	JZ     stored2
+	VMOVSS X10, (DX)
+
+stored2:
+	VMASKMOVPS   (R8)(BX*1), Y9, Y10
+	VMASKMOVPS   (R8)(R9*1), Y9, Y11
+	VCMPPS       $0x16, Y0, Y11, Y11
+	VANDPS       Y11, Y10, Y10
+	VMASKMOVPS   (R8)(R11*1), Y9, Y11
+	VBROADCASTSS 8(AX), Y12
+	VSUBPS       Y12, Y11, Y11
+	VADDPS       Y10, Y3, Y3
+	VFMADD231PS  Y10, Y11, Y7
+	CMPQ         R12, $0x08
+	JNE          part3
+	VMOVUPS      Y10, (R8)(R10*1)
+	JMP          stored3
+
+part3:
+	LEAQ         (R8)(R10*1), DX
+	TESTQ        $0x00000004, R12
+	JZ           without4_3
+	VMOVUPS      X10, (DX)
+	VEXTRACTF128 $0x01, Y10, X10
+	ADDQ         $0x10, DX
+
+without4_3:
+	TESTQ   $0x00000002, R12
+	JZ      without2_3
+	VMOVLPS X10, (DX)
+	VPSRLDQ $0x08, X10, X10
+	ADDQ    $0x08, DX
+
+without2_3:
+	TESTQ  $0x00000001, R12
+	JZ     stored3
+	VMOVSS X10, (DX)
+
+stored3:
+	VMASKMOVPS   (SI)(BX*1), Y9, Y10
+	VMASKMOVPS   (SI)(R9*1), Y9, Y11
+	VCMPPS       $0x16, Y0, Y11, Y11
+	VANDPS       Y11, Y10, Y10
+	VMASKMOVPS   (SI)(R11*1), Y9, Y9
+	VBROADCASTSS 12(AX), Y11
+	VSUBPS       Y11, Y9, Y9
+	VADDPS       Y10, Y4, Y4
+	VFMADD231PS  Y10, Y9, Y8
+	CMPQ         R12, $0x08
+	JNE          part4
+	VMOVUPS      Y10, (SI)(R10*1)
+	JMP          stored4
+
+part4:
+	LEAQ         (SI)(R10*1), DX
+	TESTQ        $0x00000004, R12
+	JZ           without4_4
+	VMOVUPS      X10, (DX)
+	VEXTRACTF128 $0x01, Y10, X10
+	ADDQ         $0x10, DX
+
+without4_4:
+	TESTQ   $0x00000002, R12
+	JZ      without2_4
+	VMOVLPS X10, (DX)
+	VPSRLDQ $0x08, X10, X10
+	ADDQ    $0x08, DX
+
+without2_4:
+	TESTQ  $0x00000001, R12
+	JZ     stored4
+	VMOVSS X10, (DX)
+
+stored4:
+rowDone:
+	MOVQ         sums+72(FP), DX
+	MOVQ         mean+64(FP), BX
+	SUBQ         BX, DX
+	MOVQ         dots+80(FP), BX
+	MOVQ         mean+64(FP), DI
+	SUBQ         DI, BX
+	VEXTRACTF128 $0x01, Y1, X9
+	VADDPS       X1, X9, X9
+	VEXTRACTF128 $0x01, Y2, X1
+	VADDPS       X2, X1, X1
+	VEXTRACTF128 $0x01, Y3, X2
+	VADDPS       X3, X2, X2
+	VEXTRACTF128 $0x01, Y4, X3
+	VADDPS       X4, X3, X3
+	VUNPCKHPS    X1, X9, X4
+	VUNPCKLPS    X1, X9, X9
+	VADDPS       X4, X9, X9
+	VUNPCKHPS    X3, X2, X1
+	VUNPCKLPS    X3, X2, X2
+	VADDPS       X1, X2, X2
+	VUNPCKHPD    X2, X9, X1
+	VUNPCKLPD    X2, X9, X9
+	VADDPS       X1, X9, X9
+	VMOVUPS      X9, (AX)(DX*1)
+	VEXTRACTF128 $0x01, Y5, X1
+	VADDPS       X5, X1, X1
+	VEXTRACTF128 $0x01, Y6, X2
+	VADDPS       X6, X2, X2
+	VEXTRACTF128 $0x01, Y7, X3
+	VADDPS       X7, X3, X3
+	VEXTRACTF128 $0x01, Y8, X4
+	VADDPS       X8, X4, X4
+	VUNPCKHPS    X2, X1, X5
+	VUNPCKLPS    X2, X1, X1
+	VADDPS       X5, X1, X1
+	VUNPCKHPS    X4, X3, X2
+	VUNPCKLPS    X4, X3, X3
+	VADDPS       X2, X3, X3
+	VUNPCKHPD    X3, X1, X2
+	VUNPCKLPD    X3, X1, X1
+	VADDPS       X2, X1, X1
+	VMOVUPS      X1, (AX)(BX*1)
+	ADDQ         $0x10, AX
+	MOVQ         SI, DX
+	MOVQ         bytes+88(FP), BX
+	ADDQ         BX, DX
+	SUBQ         $0x04, CX
+	JG           rows
+	VZEROUPPER
+	RET
+
 // func normSumsRowsAVX2(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
 // Requires: AVX, FMA3
 TEXT ·normSumsRowsAVX2(SB), NOSPLIT, $0-80
-	MOVQ   x+8(FP), AX
-	MOVQ   dy+16(FP), CX
-	MOVQ   sums+56(FP), DX
-	MOVQ   dots+64(FP), BX
-	MOVQ   mean+48(FP), SI
+	MOVQ   mean+48(FP), AX
 	VXORPS Y0, Y0, Y0
-	MOVQ   rows+0(FP), DI
+	MOVQ   rows+0(FP), CX
+	MOVQ   x+8(FP), DX
 
 rows:
-	VBROADCASTSS (SI), Y0
-	ADDQ         $0x04, SI
-	VXORPS       Y1, Y1, Y1
-	VXORPS       Y2, Y2, Y2
-	MOVQ         vectors+24(FP), R8
-	MOVQ         AX, R9
-	MOVQ         CX, R10
-
-rowGroup:
-	SUBQ        $0x04, R8
-	JL          rowOnes
-	VMOVUPS     (R9), Y3
-	VMOVUPS     (R10), Y4
-	VSUBPS      Y0, Y3, Y3
-	VADDPS      Y4, Y1, Y1
-	VFMADD231PS Y4, Y3, Y2
-	VMOVUPS     32(R9), Y3
-	VMOVUPS     32(R10), Y4
-	VSUBPS      Y0, Y3, Y3
-	VADDPS      Y4, Y1, Y1
-	VFMADD231PS Y4, Y3, Y2
-	VMOVUPS     64(R9), Y3
-	VMOVUPS     64(R10), Y4
-	VSUBPS      Y0, Y3, Y3
-	VADDPS      Y4, Y1, Y1
-	VFMADD231PS Y4, Y3, Y2
-	VMOVUPS     96(R9), Y3
-	VMOVUPS     96(R10), Y4
-	VSUBPS      Y0, Y3, Y3
-	VADDPS      Y4, Y1, Y1
-	VFMADD231PS Y4, Y3, Y2
-	ADDQ        $0x00000080, R9
-	ADDQ        $0x00000080, R10
-	JMP         rowGroup
-
-rowOnes:
-	ADDQ $0x04, R8
+	MOVQ   bytes+72(FP), BX
+	MOVQ   dy+16(FP), BX
+	MOVQ   x+8(FP), SI
+	SUBQ   SI, BX
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	MOVQ   vectors+24(FP), DI
+	XORQ   SI, SI
 
 row:
-	DECQ        R8
-	JL          rowTail
-	VMOVUPS     (R9), Y3
-	VMOVUPS     (R10), Y4
-	VSUBPS      Y0, Y3, Y3
-	VADDPS      Y4, Y1, Y1
-	VFMADD231PS Y4, Y3, Y2
-	ADDQ        $0x20, R9
-	ADDQ        $0x20, R10
-	JMP         row
+	DECQ         DI
+	JL           rowTail
+	VMOVUPS      (DX)(BX*1), Y2
+	VMOVUPS      (DX)(SI*1), Y3
+	VBROADCASTSS (AX), Y4
+	VSUBPS       Y4, Y3, Y3
+	VADDPS       Y2, Y0, Y0
+	VFMADD231PS  Y2, Y3, Y1
+	ADDQ         $0x20, SI
+	ADDQ         $0x20, BX
+	JMP          row
 
 rowTail:
-	MOVQ        rest+32(FP), R8
-	TESTQ       R8, R8
-	JZ          rowDone
-	MOVQ        tail+40(FP), R8
-	VMOVUPS     (R8), Y3
-	VMASKMOVPS  (R9), Y3, Y4
-	VMASKMOVPS  (R10), Y3, Y3
-	VSUBPS      Y0, Y4, Y4
-	VADDPS      Y3, Y1, Y1
-	VFMADD231PS Y3, Y4, Y2
+	MOVQ         rest+32(FP), DI
+	TESTQ        DI, DI
+	JZ           rowDone
+	MOVQ         tail+40(FP), DI
+	VMOVUPS      (DI), Y2
+	VMASKMOVPS   (DX)(BX*1), Y2, Y3
+	VMASKMOVPS   (DX)(SI*1), Y2, Y2
+	VBROADCASTSS (AX), Y4
+	VSUBPS       Y4, Y2, Y2
+	VADDPS       Y3, Y0, Y0
+	VFMADD231PS  Y3, Y2, Y1
 
 rowDone:
+	MOVQ         sums+56(FP), BX
+	MOVQ         mean+48(FP), SI
+	SUBQ         SI, BX
+	MOVQ         dots+64(FP), SI
+	MOVQ         mean+48(FP), DI
+	SUBQ         DI, SI
+	VEXTRACTF128 $0x01, Y0, X2
+	VADDPS       X0, X2, X2
+	VPERMILPS    $0x4e, X2, X0
+	VADDPS       X2, X0, X2
+	VPERMILPS    $0xb1, X2, X0
+	VADDPS       X2, X0, X2
+	VMOVSS       X2, (AX)(BX*1)
 	VEXTRACTF128 $0x01, Y1, X0
 	VADDPS       X1, X0, X0
 	VPERMILPS    $0x4e, X0, X1
 	VADDPS       X0, X1, X0
 	VPERMILPS    $0xb1, X0, X1
 	VADDPS       X0, X1, X0
-	VMOVSS       X0, (DX)
-	ADDQ         $0x04, DX
-	VEXTRACTF128 $0x01, Y2, X0
-	VADDPS       X2, X0, X0
-	VPERMILPS    $0x4e, X0, X1
-	VADDPS       X0, X1, X0
-	VPERMILPS    $0xb1, X0, X1
-	VADDPS       X0, X1, X0
-	VMOVSS       X0, (BX)
-	ADDQ         $0x04, BX
-	MOVQ         bytes+72(FP), R8
-	ADDQ         R8, AX
-	ADDQ         R8, CX
-	DECQ         DI
-	JNZ          rows
+	VMOVSS       X0, (AX)(SI*1)
+	ADDQ         $0x04, AX
+	MOVQ         bytes+72(FP), BX
+	ADDQ         BX, DX
+	SUBQ         $0x01, CX
+	JG           rows
 	VZEROUPPER
 	RET
 
 // func reluSumsRowsAVX2(rows int, x *float32, dy *float32, y *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
 // Requires: AVX, FMA3
 TEXT ·reluSumsRowsAVX2(SB), NOSPLIT, $0-88
-	MOVQ   x+8(FP), AX
-	MOVQ   dy+16(FP), CX
-	MOVQ   y+24(FP), DX
-	MOVQ   sums+64(FP), BX
-	MOVQ   dots+72(FP), SI
-	MOVQ   mean+56(FP), DI
+	MOVQ   mean+56(FP), AX
 	VXORPS Y0, Y0, Y0
-	MOVQ   rows+0(FP), R8
+	MOVQ   rows+0(FP), CX
+	MOVQ   x+8(FP), DX
 
 rows:
-	VBROADCASTSS (DI), Y1
-	ADDQ         $0x04, DI
-	VXORPS       Y2, Y2, Y2
-	VXORPS       Y3, Y3, Y3
-	MOVQ         vectors+32(FP), R9
-	MOVQ         AX, R10
-	MOVQ         CX, R11
-	MOVQ         DX, R12
-
-rowGroup:
-	SUBQ        $0x04, R9
-	JL          rowOnes
-	VMOVUPS     (R10), Y4
-	VMOVUPS     (R11), Y5
-	VMOVUPS     (R12), Y6
-	VCMPPS      $0x16, Y0, Y6, Y6
-	VANDPS      Y6, Y5, Y5
-	VSUBPS      Y1, Y4, Y4
-	VADDPS      Y5, Y2, Y2
-	VFMADD231PS Y5, Y4, Y3
-	VMOVUPS     32(R10), Y4
-	VMOVUPS     32(R11), Y5
-	VMOVUPS     32(R12), Y6
-	VCMPPS      $0x16, Y0, Y6, Y6
-	VANDPS      Y6, Y5, Y5
-	VSUBPS      Y1, Y4, Y4
-	VADDPS      Y5, Y2, Y2
-	VFMADD231PS Y5, Y4, Y3
-	VMOVUPS     64(R10), Y4
-	VMOVUPS     64(R11), Y5
-	VMOVUPS     64(R12), Y6
-	VCMPPS      $0x16, Y0, Y6, Y6
-	VANDPS      Y6, Y5, Y5
-	VSUBPS      Y1, Y4, Y4
-	VADDPS      Y5, Y2, Y2
-	VFMADD231PS Y5, Y4, Y3
-	VMOVUPS     96(R10), Y4
-	VMOVUPS     96(R11), Y5
-	VMOVUPS     96(R12), Y6
-	VCMPPS      $0x16, Y0, Y6, Y6
-	VANDPS      Y6, Y5, Y5
-	VSUBPS      Y1, Y4, Y4
-	VADDPS      Y5, Y2, Y2
-	VFMADD231PS Y5, Y4, Y3
-	ADDQ        $0x00000080, R10
-	ADDQ        $0x00000080, R11
-	ADDQ        $0x00000080, R12
-	JMP         rowGroup
-
-rowOnes:
-	ADDQ $0x04, R9
+	MOVQ   bytes+80(FP), BX
+	MOVQ   dy+16(FP), BX
+	MOVQ   x+8(FP), SI
+	SUBQ   SI, BX
+	MOVQ   y+24(FP), SI
+	MOVQ   x+8(FP), DI
+	SUBQ   DI, SI
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	MOVQ   vectors+32(FP), R8
+	XORQ   DI, DI
 
 row:
-	DECQ        R9
-	JL          rowTail
-	VMOVUPS     (R10), Y4
-	VMOVUPS     (R11), Y5
-	VMOVUPS     (R12), Y6
-	VCMPPS      $0x16, Y0, Y6, Y6
-	VANDPS      Y6, Y5, Y5
-	VSUBPS      Y1, Y4, Y4
-	VADDPS      Y5, Y2, Y2
-	VFMADD231PS Y5, Y4, Y3
-	ADDQ        $0x20, R10
-	ADDQ        $0x20, R11
-	ADDQ        $0x20, R12
-	JMP         row
+	DECQ         R8
+	JL           rowTail
+	VMOVUPS      (DX)(BX*1), Y3
+	VMOVUPS      (DX)(SI*1), Y4
+	VCMPPS       $0x16, Y0, Y4, Y4
+	VANDPS       Y4, Y3, Y3
+	VMOVUPS      (DX)(DI*1), Y4
+	VBROADCASTSS (AX), Y5
+	VSUBPS       Y5, Y4, Y4
+	VADDPS       Y3, Y1, Y1
+	VFMADD231PS  Y3, Y4, Y2
+	ADDQ         $0x20, DI
+	ADDQ         $0x20, BX
+	ADDQ         $0x20, SI
+	JMP          row
 
 rowTail:
-	MOVQ        rest+40(FP), R9
-	TESTQ       R9, R9
-	JZ          rowDone
-	MOVQ        tail+48(FP), R9
-	VMOVUPS     (R9), Y4
-	VMASKMOVPS  (R10), Y4, Y5
-	VMASKMOVPS  (R11), Y4, Y6
-	VMASKMOVPS  (R12), Y4, Y4
-	VCMPPS      $0x16, Y0, Y4, Y4
-	VANDPS      Y4, Y6, Y6
-	VSUBPS      Y1, Y5, Y5
-	VADDPS      Y6, Y2, Y2
-	VFMADD231PS Y6, Y5, Y3
+	MOVQ         rest+40(FP), R8
+	TESTQ        R8, R8
+	JZ           rowDone
+	MOVQ         tail+48(FP), R8
+	VMOVUPS      (R8), Y3
+	VMASKMOVPS   (DX)(BX*1), Y3, Y4
+	VMASKMOVPS   (DX)(SI*1), Y3, Y5
+	VCMPPS       $0x16, Y0, Y5, Y5
+	VANDPS       Y5, Y4, Y4
+	VMASKMOVPS   (DX)(DI*1), Y3, Y3
+	VBROADCASTSS (AX), Y5
+	VSUBPS       Y5, Y3, Y3
+	VADDPS       Y4, Y1, Y1
+	VFMADD231PS  Y4, Y3, Y2
 
 rowDone:
+	MOVQ         sums+64(FP), BX
+	MOVQ         mean+56(FP), SI
+	SUBQ         SI, BX
+	MOVQ         dots+72(FP), SI
+	MOVQ         mean+56(FP), DI
+	SUBQ         DI, SI
+	VEXTRACTF128 $0x01, Y1, X3
+	VADDPS       X1, X3, X3
+	VPERMILPS    $0x4e, X3, X1
+	VADDPS       X3, X1, X3
+	VPERMILPS    $0xb1, X3, X1
+	VADDPS       X3, X1, X3
+	VMOVSS       X3, (AX)(BX*1)
 	VEXTRACTF128 $0x01, Y2, X1
 	VADDPS       X2, X1, X1
 	VPERMILPS    $0x4e, X1, X2
 	VADDPS       X1, X2, X1
 	VPERMILPS    $0xb1, X1, X2
 	VADDPS       X1, X2, X1
-	VMOVSS       X1, (BX)
-	ADDQ         $0x04, BX
-	VEXTRACTF128 $0x01, Y3, X1
-	VADDPS       X3, X1, X1
-	VPERMILPS    $0x4e, X1, X2
-	VADDPS       X1, X2, X1
-	VPERMILPS    $0xb1, X1, X2
-	VADDPS       X1, X2, X1
-	VMOVSS       X1, (SI)
-	ADDQ         $0x04, SI
-	MOVQ         bytes+80(FP), R9
-	ADDQ         R9, AX
-	ADDQ         R9, CX
-	ADDQ         R9, DX
-	DECQ         R8
-	JNZ          rows
+	VMOVSS       X1, (AX)(SI*1)
+	ADDQ         $0x04, AX
+	MOVQ         bytes+80(FP), BX
+	ADDQ         BX, DX
+	SUBQ         $0x01, CX
+	JG           rows
 	VZEROUPPER
 	RET
 
 // func reluSumsToRowsAVX2(rows int, x *float32, dy *float32, y *float32, d *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
 // Requires: AVX, FMA3
 TEXT ·reluSumsToRowsAVX2(SB), NOSPLIT, $0-96
-	MOVQ   x+8(FP), AX
-	MOVQ   dy+16(FP), CX
-	MOVQ   y+24(FP), DX
-	MOVQ   d+32(FP), BX
-	MOVQ   sums+72(FP), SI
-	MOVQ   dots+80(FP), DI
-	MOVQ   mean+64(FP), R8
+	MOVQ   mean+64(FP), AX
 	VXORPS Y0, Y0, Y0
-	MOVQ   rows+0(FP), R9
+	MOVQ   rows+0(FP), CX
+	MOVQ   x+8(FP), DX
 
 rows:
-	VBROADCASTSS (R8), Y1
-	ADDQ         $0x04, R8
-	VXORPS       Y2, Y2, Y2
-	VXORPS       Y3, Y3, Y3
-	MOVQ         vectors+40(FP), R10
-	MOVQ         AX, R11
-	MOVQ         CX, R12
-	MOVQ         DX, R13
-	MOVQ         BX, R14
-
-rowGroup:
-	SUBQ        $0x04, R10
-	JL          rowOnes
-	VMOVUPS     (R11), Y4
-	VMOVUPS     (R12), Y5
-	VMOVUPS     (R13), Y6
-	VCMPPS      $0x16, Y0, Y6, Y6
-	VANDPS      Y6, Y5, Y5
-	VMOVUPS     Y5, (R14)
-	VSUBPS      Y1, Y4, Y4
-	VADDPS      Y5, Y2, Y2
-	VFMADD231PS Y5, Y4, Y3
-	VMOVUPS     32(R11), Y4
-	VMOVUPS     32(R12), Y5
-	VMOVUPS     32(R13), Y6
-	VCMPPS      $0x16, Y0, Y6, Y6
-	VANDPS      Y6, Y5, Y5
-	VMOVUPS     Y5, 32(R14)
-	VSUBPS      Y1, Y4, Y4
-	VADDPS      Y5, Y2, Y2
-	VFMADD231PS Y5, Y4, Y3
-	VMOVUPS     64(R11), Y4
-	VMOVUPS     64(R12), Y5
-	VMOVUPS     64(R13), Y6
-	VCMPPS      $0x16, Y0, Y6, Y6
-	VANDPS      Y6, Y5, Y5
-	VMOVUPS     Y5, 64(R14)
-	VSUBPS      Y1, Y4, Y4
-	VADDPS      Y5, Y2, Y2
-	VFMADD231PS Y5, Y4, Y3
-	VMOVUPS     96(R11), Y4
-	VMOVUPS     96(R12), Y5
-	VMOVUPS     96(R13), Y6
-	VCMPPS      $0x16, Y0, Y6, Y6
-	VANDPS      Y6, Y5, Y5
-	VMOVUPS     Y5, 96(R14)
-	VSUBPS      Y1, Y4, Y4
-	VADDPS      Y5, Y2, Y2
-	VFMADD231PS Y5, Y4, Y3
-	ADDQ        $0x00000080, R11
-	ADDQ        $0x00000080, R12
-	ADDQ        $0x00000080, R13
-	ADDQ        $0x00000080, R14
-	JMP         rowGroup
-
-rowOnes:
-	ADDQ $0x04, R10
+	MOVQ   bytes+88(FP), BX
+	MOVQ   dy+16(FP), BX
+	MOVQ   x+8(FP), SI
+	SUBQ   SI, BX
+	MOVQ   y+24(FP), SI
+	MOVQ   x+8(FP), DI
+	SUBQ   DI, SI
+	MOVQ   d+32(FP), DI
+	MOVQ   x+8(FP), R8
+	SUBQ   R8, DI
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	MOVQ   vectors+40(FP), R9
+	XORQ   R8, R8
 
 row:
-	DECQ        R10
-	JL          rowTail
-	VMOVUPS     (R11), Y4
-	VMOVUPS     (R12), Y5
-	VMOVUPS     (R13), Y6
-	VCMPPS      $0x16, Y0, Y6, Y6
-	VANDPS      Y6, Y5, Y5
-	VMOVUPS     Y5, (R14)
-	VSUBPS      Y1, Y4, Y4
-	VADDPS      Y5, Y2, Y2
-	VFMADD231PS Y5, Y4, Y3
-	ADDQ        $0x20, R11
-	ADDQ        $0x20, R12
-	ADDQ        $0x20, R13
-	ADDQ        $0x20, R14
-	JMP         row
+	DECQ         R9
+	JL           rowTail
+	VMOVUPS      (DX)(BX*1), Y3
+	VMOVUPS      (DX)(SI*1), Y4
+	VCMPPS       $0x16, Y0, Y4, Y4
+	VANDPS       Y4, Y3, Y3
+	VMOVUPS      (DX)(R8*1), Y4
+	VBROADCASTSS (AX), Y5
+	VSUBPS       Y5, Y4, Y4
+	VADDPS       Y3, Y1, Y1
+	VFMADD231PS  Y3, Y4, Y2
+	VMOVUPS      Y3, (DX)(DI*1)
+	ADDQ         $0x20, R8
+	ADDQ         $0x20, BX
+	ADDQ         $0x20, SI
+	ADDQ         $0x20, DI
+	JMP          row
 
 rowTail:
-	MOVQ        rest+48(FP), R10
-	TESTQ       R10, R10
-	JZ          rowDone
-	MOVQ        tail+56(FP), R10
-	VMOVUPS     (R10), Y4
-	VMASKMOVPS  (R11), Y4, Y5
-	VMASKMOVPS  (R12), Y4, Y6
-	VMASKMOVPS  (R13), Y4, Y7
-	VCMPPS      $0x16, Y0, Y7, Y7
-	VANDPS      Y7, Y6, Y6
-	VMASKMOVPS  Y6, Y4, (R14)
-	VSUBPS      Y1, Y5, Y5
-	VADDPS      Y6, Y2, Y2
-	VFMADD231PS Y6, Y5, Y3
+	MOVQ         rest+48(FP), R9
+	TESTQ        R9, R9
+	JZ           rowDone
+	MOVQ         tail+56(FP), R10
+	VMOVUPS      (R10), Y3
+	VMASKMOVPS   (DX)(BX*1), Y3, Y4
+	VMASKMOVPS   (DX)(SI*1), Y3, Y5
+	VCMPPS       $0x16, Y0, Y5, Y5
+	VANDPS       Y5, Y4, Y4
+	VMASKMOVPS   (DX)(R8*1), Y3, Y3
+	VBROADCASTSS (AX), Y5
+	VSUBPS       Y5, Y3, Y3
+	VADDPS       Y4, Y1, Y1
+	VFMADD231PS  Y4, Y3, Y2
+	CMPQ         R9, $0x08
+	JNE          part5
+	VMOVUPS      Y4, (DX)(DI*1)
+	JMP          stored5
 
+part5:
+	LEAQ         (DX)(DI*1), BX
+	TESTQ        $0x00000004, R9
+	JZ           without4_5
+	VMOVUPS      X4, (BX)
+	VEXTRACTF128 $0x01, Y4, X4
+	ADDQ         $0x10, BX
+
+without4_5:
+	TESTQ   $0x00000002, R9
+	JZ      without2_5
+	VMOVLPS X4, (BX)
+	VPSRLDQ $0x08, X4, X4
+	ADDQ    $0x08, BX
+
+without2_5:
+	TESTQ  $0x00000001, R9
+	JZ     stored5
+	VMOVSS X4, (BX)
+
+stored5:
 rowDone:
+	MOVQ         sums+72(FP), BX
+	MOVQ         mean+64(FP), SI
+	SUBQ         SI, BX
+	MOVQ         dots+80(FP), SI
+	MOVQ         mean+64(FP), DI
+	SUBQ         DI, SI
+	VEXTRACTF128 $0x01, Y1, X3
+	VADDPS       X1, X3, X3
+	VPERMILPS    $0x4e, X3, X1
+	VADDPS       X3, X1, X3
+	VPERMILPS    $0xb1, X3, X1
+	VADDPS       X3, X1, X3
+	VMOVSS       X3, (AX)(BX*1)
 	VEXTRACTF128 $0x01, Y2, X1
 	VADDPS       X2, X1, X1
 	VPERMILPS    $0x4e, X1, X2
 	VADDPS       X1, X2, X1
 	VPERMILPS    $0xb1, X1, X2
 	VADDPS       X1, X2, X1
-	VMOVSS       X1, (SI)
-	ADDQ         $0x04, SI
-	VEXTRACTF128 $0x01, Y3, X1
-	VADDPS       X3, X1, X1
-	VPERMILPS    $0x4e, X1, X2
-	VADDPS       X1, X2, X1
-	VPERMILPS    $0xb1, X1, X2
-	VADDPS       X1, X2, X1
-	VMOVSS       X1, (DI)
-	ADDQ         $0x04, DI
-	MOVQ         bytes+88(FP), R10
-	ADDQ         R10, AX
-	ADDQ         R10, CX
-	ADDQ         R10, DX
-	ADDQ         R10, BX
-	DECQ         R9
-	JNZ          rows
+	VMOVSS       X1, (AX)(SI*1)
+	ADDQ         $0x04, AX
+	MOVQ         bytes+88(FP), BX
+	ADDQ         BX, DX
+	SUBQ         $0x01, CX
+	JG           rows
 	VZEROUPPER
 	RET
 
@@ -558,7 +1090,43 @@ TEXT ·normReLURowsAVX2(SB), NOSPLIT, $0-80
 	MOVQ   scale+48(FP), BX
 	MOVQ   shift+56(FP), SI
 	VXORPS Y0, Y0, Y0
+	MOVQ   vectors+16(FP), DI
+	MOVQ   rest+24(FP), R8
+	CMPQ   DI, $0x02
+	JNE    planes
+	TESTQ  R8, R8
+	JNZ    planes
 	MOVQ   rows+0(FP), DI
+
+blocks:
+	VBROADCASTSS (DX), Y1
+	VBROADCASTSS (BX), Y2
+	VBROADCASTSS (SI), Y3
+	ADDQ         $0x04, DX
+	ADDQ         $0x04, BX
+	ADDQ         $0x04, SI
+	VMOVUPS      (AX), Y4
+	VSUBPS       Y1, Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VADDPS       Y3, Y4, Y4
+	VMAXPS       Y4, Y0, Y4
+	VMOVUPS      Y4, (CX)
+	VMOVUPS      32(AX), Y4
+	VSUBPS       Y1, Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VADDPS       Y3, Y4, Y4
+	VMAXPS       Y4, Y0, Y4
+	VMOVUPS      Y4, 32(CX)
+	MOVQ         bytes+72(FP), R8
+	ADDQ         R8, AX
+	ADDQ         R8, CX
+	DECQ         DI
+	JNZ          blocks
+	VZEROUPPER
+	RET
+
+planes:
+	MOVQ rows+0(FP), DI
 
 rows:
 	VBROADCASTSS (DX), Y1
@@ -650,7 +1218,48 @@ TEXT ·normAddReLURowsAVX2(SB), NOSPLIT, $0-88
 	MOVQ   scale+56(FP), SI
 	MOVQ   shift+64(FP), DI
 	VXORPS Y0, Y0, Y0
+	MOVQ   vectors+24(FP), R8
+	MOVQ   rest+32(FP), R9
+	CMPQ   R8, $0x02
+	JNE    planes
+	TESTQ  R9, R9
+	JNZ    planes
 	MOVQ   rows+0(FP), R8
+
+blocks:
+	VBROADCASTSS (BX), Y1
+	VBROADCASTSS (SI), Y2
+	VBROADCASTSS (DI), Y3
+	ADDQ         $0x04, BX
+	ADDQ         $0x04, SI
+	ADDQ         $0x04, DI
+	VMOVUPS      (AX), Y4
+	VSUBPS       Y1, Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VADDPS       Y3, Y4, Y4
+	VMOVUPS      (DX), Y5
+	VADDPS       Y5, Y4, Y4
+	VMAXPS       Y4, Y0, Y4
+	VMOVUPS      Y4, (CX)
+	VMOVUPS      32(AX), Y4
+	VSUBPS       Y1, Y4, Y4
+	VMULPS       Y2, Y4, Y4
+	VADDPS       Y3, Y4, Y4
+	VMOVUPS      32(DX), Y1
+	VADDPS       Y1, Y4, Y4
+	VMAXPS       Y4, Y0, Y4
+	VMOVUPS      Y4, 32(CX)
+	MOVQ         bytes+80(FP), R9
+	ADDQ         R9, AX
+	ADDQ         R9, CX
+	ADDQ         R9, DX
+	DECQ         R8
+	JNZ          blocks
+	VZEROUPPER
+	RET
+
+planes:
+	MOVQ rows+0(FP), R8
 
 rows:
 	VBROADCASTSS (BX), Y1
@@ -760,7 +1369,57 @@ TEXT ·reluNormGradRowsAVX2(SB), NOSPLIT, $0-104
 	MOVQ   slope+72(FP), R8
 	MOVQ   scale+80(FP), R9
 	VXORPS Y0, Y0, Y0
+	MOVQ   vectors+32(FP), R10
+	MOVQ   rest+40(FP), R11
+	CMPQ   R10, $0x02
+	JNE    planes
+	TESTQ  R11, R11
+	JNZ    planes
 	MOVQ   rows+0(FP), R10
+
+blocks:
+	VBROADCASTSS (SI), Y1
+	VBROADCASTSS (DI), Y2
+	VBROADCASTSS (R8), Y3
+	VBROADCASTSS (R9), Y4
+	ADDQ         $0x04, SI
+	ADDQ         $0x04, DI
+	ADDQ         $0x04, R8
+	ADDQ         $0x04, R9
+	VMOVUPS      (AX), Y5
+	VMOVUPS      (CX), Y6
+	VMOVUPS      (DX), Y7
+	VCMPPS       $0x16, Y0, Y6, Y6
+	VANDPS       Y6, Y7, Y7
+	VSUBPS       Y1, Y5, Y5
+	VMULPS       Y3, Y5, Y5
+	VSUBPS       Y2, Y7, Y7
+	VSUBPS       Y5, Y7, Y7
+	VMULPS       Y4, Y7, Y7
+	VMOVUPS      Y7, (BX)
+	VMOVUPS      32(AX), Y5
+	VMOVUPS      32(CX), Y6
+	VMOVUPS      32(DX), Y7
+	VCMPPS       $0x16, Y0, Y6, Y6
+	VANDPS       Y6, Y7, Y7
+	VSUBPS       Y1, Y5, Y5
+	VMULPS       Y3, Y5, Y5
+	VSUBPS       Y2, Y7, Y7
+	VSUBPS       Y5, Y7, Y7
+	VMULPS       Y4, Y7, Y7
+	VMOVUPS      Y7, 32(BX)
+	MOVQ         bytes+96(FP), R11
+	ADDQ         R11, AX
+	ADDQ         R11, CX
+	ADDQ         R11, DX
+	ADDQ         R11, BX
+	DECQ         R10
+	JNZ          blocks
+	VZEROUPPER
+	RET
+
+planes:
+	MOVQ rows+0(FP), R10
 
 rows:
 	VBROADCASTSS (SI), Y1
@@ -1397,7 +2056,7 @@ loop:
 	VCMPPS    $0x03, Y10, Y4, Y8
 	VMOVMSKPS Y8, SI
 	CMPL      SI, $0x00
-	JNE       nan1
+	JNE       nan6
 	VPSRLD    $0x10, Y10, Y9
 	VPAND     Y5, Y9, Y9
 	VPADDD    Y6, Y10, Y10
@@ -1409,12 +2068,12 @@ loop:
 	VPADDD    Y9, Y4, Y4
 	VPSRLD    $0x10, Y4, Y4
 
-rounded1:
+rounded6:
 	VPACKUSDW Y4, Y10, Y10
 	VPERMQ    $0xd8, Y10, Y10
-	JMP       packed1
+	JMP       packed6
 
-nan1:
+nan6:
 	VPSRLD    $0x10, Y10, Y8
 	VCMPPS    $0x03, Y10, Y10, Y11
 	VPAND     Y5, Y8, Y9
@@ -1431,9 +2090,9 @@ nan1:
 	VPSRLD    $0x10, Y4, Y4
 	VPOR      Y7, Y8, Y8
 	VBLENDVPS Y11, Y8, Y4, Y4
-	JMP       rounded1
+	JMP       rounded6
 
-packed1:
+packed6:
 	VMOVDQU Y10, (CX)(BX*1)
 	ADDQ    $0x20, BX
 	JMP     loop
@@ -1491,7 +2150,7 @@ loop:
 	VCMPPS    $0x03, Y9, Y4, Y5
 	VMOVMSKPS Y5, DI
 	CMPL      DI, $0x00
-	JNE       nan2
+	JNE       nan7
 	VPSRLD    $0x10, Y9, Y10
 	VPAND     Y6, Y10, Y10
 	VPADDD    Y7, Y9, Y9
@@ -1503,12 +2162,12 @@ loop:
 	VPADDD    Y10, Y4, Y4
 	VPSRLD    $0x10, Y4, Y4
 
-rounded2:
+rounded7:
 	VPACKUSDW Y4, Y9, Y9
 	VPERMQ    $0xd8, Y9, Y9
-	JMP       packed2
+	JMP       packed7
 
-nan2:
+nan7:
 	VPSRLD    $0x10, Y9, Y5
 	VCMPPS    $0x03, Y9, Y9, Y11
 	VPAND     Y6, Y5, Y10
@@ -1525,9 +2184,9 @@ nan2:
 	VPSRLD    $0x10, Y4, Y4
 	VPOR      Y8, Y5, Y5
 	VBLENDVPS Y11, Y5, Y4, Y4
-	JMP       rounded2
+	JMP       rounded7
 
-packed2:
+packed7:
 	VMOVDQU Y9, (CX)(SI*1)
 	ADDQ    $0x20, SI
 	JMP     loop
@@ -1801,7 +2460,7 @@ loop:
 	VCMPPS    $0x03, Y9, Y5, Y4
 	VMOVMSKPS Y4, DI
 	CMPL      DI, $0x00
-	JNE       nan3
+	JNE       nan8
 	VPSRLD    $0x10, Y9, Y10
 	VPAND     Y6, Y10, Y10
 	VPADDD    Y7, Y9, Y9
@@ -1813,12 +2472,12 @@ loop:
 	VPADDD    Y10, Y5, Y5
 	VPSRLD    $0x10, Y5, Y5
 
-rounded3:
+rounded8:
 	VPACKUSDW Y5, Y9, Y9
 	VPERMQ    $0xd8, Y9, Y9
-	JMP       packed3
+	JMP       packed8
 
-nan3:
+nan8:
 	VPSRLD    $0x10, Y9, Y4
 	VCMPPS    $0x03, Y9, Y9, Y11
 	VPAND     Y6, Y4, Y10
@@ -1835,9 +2494,9 @@ nan3:
 	VPSRLD    $0x10, Y5, Y5
 	VPOR      Y8, Y4, Y4
 	VBLENDVPS Y11, Y4, Y5, Y5
-	JMP       rounded3
+	JMP       rounded8
 
-packed3:
+packed8:
 	VMOVDQU Y9, (DX)(SI*1)
 	ADDQ    $0x20, SI
 	JMP     loop
@@ -1905,7 +2564,7 @@ loop:
 	VCMPPS    $0x03, Y10, Y6, Y5
 	VMOVMSKPS Y5, R8
 	CMPL      R8, $0x00
-	JNE       nan4
+	JNE       nan9
 	VPSRLD    $0x10, Y10, Y11
 	VPAND     Y7, Y11, Y11
 	VPADDD    Y8, Y10, Y10
@@ -1917,12 +2576,12 @@ loop:
 	VPADDD    Y11, Y6, Y6
 	VPSRLD    $0x10, Y6, Y6
 
-rounded4:
+rounded9:
 	VPACKUSDW Y6, Y10, Y10
 	VPERMQ    $0xd8, Y10, Y10
-	JMP       packed4
+	JMP       packed9
 
-nan4:
+nan9:
 	VPSRLD    $0x10, Y10, Y5
 	VCMPPS    $0x03, Y10, Y10, Y12
 	VPAND     Y7, Y5, Y11
@@ -1939,9 +2598,9 @@ nan4:
 	VPSRLD    $0x10, Y6, Y6
 	VPOR      Y9, Y5, Y5
 	VBLENDVPS Y12, Y5, Y6, Y6
-	JMP       rounded4
+	JMP       rounded9
 
-packed4:
+packed9:
 	VMOVDQU Y10, (DX)(DI*1)
 	ADDQ    $0x20, DI
 	JMP     loop
@@ -2123,81 +2782,623 @@ done:
 	VZEROUPPER
 	RET
 
+// func normSumsFoursAVX512(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+// Requires: AVX, AVX512F, AVX512VL, CMOV
+TEXT ·normSumsFoursAVX512(SB), NOSPLIT, $0-80
+	MOVQ   mean+48(FP), AX
+	VPXORD Z0, Z0, Z0
+	MOVQ   rows+0(FP), CX
+	MOVQ   x+8(FP), DX
+
+rows:
+	MOVQ    bytes+72(FP), BX
+	MOVQ    DX, DI
+	LEAQ    (DX)(BX*1), SI
+	CMPQ    CX, $0x01
+	CMOVQGT SI, DI
+	MOVQ    DI, R8
+	LEAQ    (DI)(BX*1), SI
+	CMPQ    CX, $0x02
+	CMOVQGT SI, R8
+	MOVQ    R8, SI
+	LEAQ    (R8)(BX*1), BX
+	CMPQ    CX, $0x03
+	CMOVQGT BX, SI
+	MOVQ    dy+16(FP), BX
+	MOVQ    x+8(FP), R9
+	SUBQ    R9, BX
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	MOVQ    vectors+24(FP), R10
+	XORQ    R9, R9
+
+row:
+	DECQ         R10
+	JL           rowTail
+	VMOVUPS      (DX)(BX*1), Z0
+	VMOVUPS      (DX)(R9*1), Z9
+	VBROADCASTSS (AX), Z10
+	VSUBPS       Z10, Z9, Z9
+	VADDPS       Z0, Z1, Z1
+	VFMADD231PS  Z0, Z9, Z5
+	VMOVUPS      (DI)(BX*1), Z0
+	VMOVUPS      (DI)(R9*1), Z9
+	VBROADCASTSS 4(AX), Z10
+	VSUBPS       Z10, Z9, Z9
+	VADDPS       Z0, Z2, Z2
+	VFMADD231PS  Z0, Z9, Z6
+	VMOVUPS      (R8)(BX*1), Z0
+	VMOVUPS      (R8)(R9*1), Z9
+	VBROADCASTSS 8(AX), Z10
+	VSUBPS       Z10, Z9, Z9
+	VADDPS       Z0, Z3, Z3
+	VFMADD231PS  Z0, Z9, Z7
+	VMOVUPS      (SI)(BX*1), Z0
+	VMOVUPS      (SI)(R9*1), Z9
+	VBROADCASTSS 12(AX), Z10
+	VSUBPS       Z10, Z9, Z9
+	VADDPS       Z0, Z4, Z4
+	VFMADD231PS  Z0, Z9, Z8
+	ADDQ         $0x40, R9
+	ADDQ         $0x40, BX
+	JMP          row
+
+rowTail:
+	MOVQ         rest+32(FP), R10
+	TESTQ        R10, R10
+	JZ           rowDone
+	MOVQ         tail+40(FP), R10
+	KMOVW        R10, K1
+	VMOVUPS.Z    (DX)(BX*1), K1, Z0
+	VMOVUPS.Z    (DX)(R9*1), K1, Z9
+	VBROADCASTSS (AX), Z10
+	VSUBPS       Z10, Z9, Z9
+	VADDPS       Z0, Z1, Z1
+	VFMADD231PS  Z0, Z9, Z5
+	VMOVUPS.Z    (DI)(BX*1), K1, Z0
+	VMOVUPS.Z    (DI)(R9*1), K1, Z9
+	VBROADCASTSS 4(AX), Z10
+	VSUBPS       Z10, Z9, Z9
+	VADDPS       Z0, Z2, Z2
+	VFMADD231PS  Z0, Z9, Z6
+	VMOVUPS.Z    (R8)(BX*1), K1, Z0
+	VMOVUPS.Z    (R8)(R9*1), K1, Z9
+	VBROADCASTSS 8(AX), Z10
+	VSUBPS       Z10, Z9, Z9
+	VADDPS       Z0, Z3, Z3
+	VFMADD231PS  Z0, Z9, Z7
+	VMOVUPS.Z    (SI)(BX*1), K1, Z0
+	VMOVUPS.Z    (SI)(R9*1), K1, Z9
+	VBROADCASTSS 12(AX), Z10
+	VSUBPS       Z10, Z9, Z9
+	VADDPS       Z0, Z4, Z4
+	VFMADD231PS  Z0, Z9, Z8
+
+rowDone:
+	MOVQ          sums+56(FP), DX
+	MOVQ          mean+48(FP), BX
+	SUBQ          BX, DX
+	MOVQ          dots+64(FP), BX
+	MOVQ          mean+48(FP), DI
+	SUBQ          DI, BX
+	VEXTRACTF64X4 $0x01, Z1, Y0
+	VADDPS        Y1, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X9
+	VADDPS        X0, X9, X9
+	VEXTRACTF64X4 $0x01, Z2, Y0
+	VADDPS        Y2, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X10
+	VADDPS        X0, X10, X10
+	VEXTRACTF64X4 $0x01, Z3, Y0
+	VADDPS        Y3, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X11
+	VADDPS        X0, X11, X11
+	VEXTRACTF64X4 $0x01, Z4, Y0
+	VADDPS        Y4, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X12
+	VADDPS        X0, X12, X12
+	VUNPCKHPS     X10, X9, X0
+	VUNPCKLPS     X10, X9, X9
+	VADDPS        X0, X9, X9
+	VUNPCKHPS     X12, X11, X0
+	VUNPCKLPS     X12, X11, X11
+	VADDPS        X0, X11, X11
+	VUNPCKHPD     X11, X9, X0
+	VUNPCKLPD     X11, X9, X9
+	VADDPS        X0, X9, X9
+	VMOVUPS       X9, (AX)(DX*1)
+	VEXTRACTF64X4 $0x01, Z5, Y0
+	VADDPS        Y5, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X9
+	VADDPS        X0, X9, X9
+	VEXTRACTF64X4 $0x01, Z6, Y0
+	VADDPS        Y6, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X10
+	VADDPS        X0, X10, X10
+	VEXTRACTF64X4 $0x01, Z7, Y0
+	VADDPS        Y7, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X11
+	VADDPS        X0, X11, X11
+	VEXTRACTF64X4 $0x01, Z8, Y0
+	VADDPS        Y8, Y0, Y0
+	VEXTRACTF32X4 $0x01, Y0, X12
+	VADDPS        X0, X12, X12
+	VUNPCKHPS     X10, X9, X0
+	VUNPCKLPS     X10, X9, X9
+	VADDPS        X0, X9, X9
+	VUNPCKHPS     X12, X11, X0
+	VUNPCKLPS     X12, X11, X11
+	VADDPS        X0, X11, X11
+	VUNPCKHPD     X11, X9, X0
+	VUNPCKLPD     X11, X9, X9
+	VADDPS        X0, X9, X9
+	VMOVUPS       X9, (AX)(BX*1)
+	ADDQ          $0x10, AX
+	MOVQ          SI, DX
+	MOVQ          bytes+72(FP), BX
+	ADDQ          BX, DX
+	SUBQ          $0x04, CX
+	JG            rows
+	VZEROUPPER
+	RET
+
+// func reluSumsFoursAVX512(rows int, x *float32, dy *float32, y *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+// Requires: AVX, AVX512F, AVX512VL, CMOV
+TEXT ·reluSumsFoursAVX512(SB), NOSPLIT, $0-88
+	MOVQ   mean+56(FP), AX
+	VPXORD Z0, Z0, Z0
+	MOVQ   rows+0(FP), CX
+	MOVQ   x+8(FP), DX
+
+rows:
+	MOVQ    bytes+80(FP), BX
+	MOVQ    DX, DI
+	LEAQ    (DX)(BX*1), SI
+	CMPQ    CX, $0x01
+	CMOVQGT SI, DI
+	MOVQ    DI, R8
+	LEAQ    (DI)(BX*1), SI
+	CMPQ    CX, $0x02
+	CMOVQGT SI, R8
+	MOVQ    R8, SI
+	LEAQ    (R8)(BX*1), BX
+	CMPQ    CX, $0x03
+	CMOVQGT BX, SI
+	MOVQ    dy+16(FP), BX
+	MOVQ    x+8(FP), R9
+	SUBQ    R9, BX
+	MOVQ    y+24(FP), R9
+	MOVQ    x+8(FP), R10
+	SUBQ    R10, R9
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	MOVQ    vectors+32(FP), R11
+	XORQ    R10, R10
+
+row:
+	DECQ         R11
+	JL           rowTail
+	VMOVUPS      (DX)(BX*1), Z9
+	VMOVUPS      (DX)(R9*1), Z10
+	VCMPPS       $0x16, Z0, Z10, K1
+	VMOVAPS.Z    Z9, K1, Z9
+	VMOVUPS      (DX)(R10*1), Z10
+	VBROADCASTSS (AX), Z11
+	VSUBPS       Z11, Z10, Z10
+	VADDPS       Z9, Z1, Z1
+	VFMADD231PS  Z9, Z10, Z5
+	VMOVUPS      (DI)(BX*1), Z9
+	VMOVUPS      (DI)(R9*1), Z10
+	VCMPPS       $0x16, Z0, Z10, K1
+	VMOVAPS.Z    Z9, K1, Z9
+	VMOVUPS      (DI)(R10*1), Z10
+	VBROADCASTSS 4(AX), Z11
+	VSUBPS       Z11, Z10, Z10
+	VADDPS       Z9, Z2, Z2
+	VFMADD231PS  Z9, Z10, Z6
+	VMOVUPS      (R8)(BX*1), Z9
+	VMOVUPS      (R8)(R9*1), Z10
+	VCMPPS       $0x16, Z0, Z10, K1
+	VMOVAPS.Z    Z9, K1, Z9
+	VMOVUPS      (R8)(R10*1), Z10
+	VBROADCASTSS 8(AX), Z11
+	VSUBPS       Z11, Z10, Z10
+	VADDPS       Z9, Z3, Z3
+	VFMADD231PS  Z9, Z10, Z7
+	VMOVUPS      (SI)(BX*1), Z9
+	VMOVUPS      (SI)(R9*1), Z10
+	VCMPPS       $0x16, Z0, Z10, K1
+	VMOVAPS.Z    Z9, K1, Z9
+	VMOVUPS      (SI)(R10*1), Z10
+	VBROADCASTSS 12(AX), Z11
+	VSUBPS       Z11, Z10, Z10
+	VADDPS       Z9, Z4, Z4
+	VFMADD231PS  Z9, Z10, Z8
+	ADDQ         $0x40, R10
+	ADDQ         $0x40, BX
+	ADDQ         $0x40, R9
+	JMP          row
+
+rowTail:
+	MOVQ         rest+40(FP), R11
+	TESTQ        R11, R11
+	JZ           rowDone
+	MOVQ         tail+48(FP), R11
+	KMOVW        R11, K1
+	VMOVUPS.Z    (DX)(BX*1), K1, Z9
+	VMOVUPS.Z    (DX)(R9*1), K1, Z10
+	VCMPPS       $0x16, Z0, Z10, K2
+	VMOVAPS.Z    Z9, K2, Z9
+	VMOVUPS.Z    (DX)(R10*1), K1, Z10
+	VBROADCASTSS (AX), Z11
+	VSUBPS       Z11, Z10, Z10
+	VADDPS       Z9, Z1, Z1
+	VFMADD231PS  Z9, Z10, Z5
+	VMOVUPS.Z    (DI)(BX*1), K1, Z9
+	VMOVUPS.Z    (DI)(R9*1), K1, Z10
+	VCMPPS       $0x16, Z0, Z10, K2
+	VMOVAPS.Z    Z9, K2, Z9
+	VMOVUPS.Z    (DI)(R10*1), K1, Z10
+	VBROADCASTSS 4(AX), Z11
+	VSUBPS       Z11, Z10, Z10
+	VADDPS       Z9, Z2, Z2
+	VFMADD231PS  Z9, Z10, Z6
+	VMOVUPS.Z    (R8)(BX*1), K1, Z9
+	VMOVUPS.Z    (R8)(R9*1), K1, Z10
+	VCMPPS       $0x16, Z0, Z10, K2
+	VMOVAPS.Z    Z9, K2, Z9
+	VMOVUPS.Z    (R8)(R10*1), K1, Z10
+	VBROADCASTSS 8(AX), Z11
+	VSUBPS       Z11, Z10, Z10
+	VADDPS       Z9, Z3, Z3
+	VFMADD231PS  Z9, Z10, Z7
+	VMOVUPS.Z    (SI)(BX*1), K1, Z9
+	VMOVUPS.Z    (SI)(R9*1), K1, Z10
+	VCMPPS       $0x16, Z0, Z10, K2
+	VMOVAPS.Z    Z9, K2, Z9
+	VMOVUPS.Z    (SI)(R10*1), K1, Z10
+	VBROADCASTSS 12(AX), Z11
+	VSUBPS       Z11, Z10, Z10
+	VADDPS       Z9, Z4, Z4
+	VFMADD231PS  Z9, Z10, Z8
+
+rowDone:
+	MOVQ          sums+64(FP), DX
+	MOVQ          mean+56(FP), BX
+	SUBQ          BX, DX
+	MOVQ          dots+72(FP), BX
+	MOVQ          mean+56(FP), DI
+	SUBQ          DI, BX
+	VEXTRACTF64X4 $0x01, Z1, Y9
+	VADDPS        Y1, Y9, Y9
+	VEXTRACTF32X4 $0x01, Y9, X10
+	VADDPS        X9, X10, X10
+	VEXTRACTF64X4 $0x01, Z2, Y9
+	VADDPS        Y2, Y9, Y9
+	VEXTRACTF32X4 $0x01, Y9, X11
+	VADDPS        X9, X11, X11
+	VEXTRACTF64X4 $0x01, Z3, Y9
+	VADDPS        Y3, Y9, Y9
+	VEXTRACTF32X4 $0x01, Y9, X12
+	VADDPS        X9, X12, X12
+	VEXTRACTF64X4 $0x01, Z4, Y9
+	VADDPS        Y4, Y9, Y9
+	VEXTRACTF32X4 $0x01, Y9, X13
+	VADDPS        X9, X13, X13
+	VUNPCKHPS     X11, X10, X9
+	VUNPCKLPS     X11, X10, X10
+	VADDPS        X9, X10, X10
+	VUNPCKHPS     X13, X12, X9
+	VUNPCKLPS     X13, X12, X12
+	VADDPS        X9, X12, X12
+	VUNPCKHPD     X12, X10, X9
+	VUNPCKLPD     X12, X10, X10
+	VADDPS        X9, X10, X10
+	VMOVUPS       X10, (AX)(DX*1)
+	VEXTRACTF64X4 $0x01, Z5, Y9
+	VADDPS        Y5, Y9, Y9
+	VEXTRACTF32X4 $0x01, Y9, X10
+	VADDPS        X9, X10, X10
+	VEXTRACTF64X4 $0x01, Z6, Y9
+	VADDPS        Y6, Y9, Y9
+	VEXTRACTF32X4 $0x01, Y9, X11
+	VADDPS        X9, X11, X11
+	VEXTRACTF64X4 $0x01, Z7, Y9
+	VADDPS        Y7, Y9, Y9
+	VEXTRACTF32X4 $0x01, Y9, X12
+	VADDPS        X9, X12, X12
+	VEXTRACTF64X4 $0x01, Z8, Y9
+	VADDPS        Y8, Y9, Y9
+	VEXTRACTF32X4 $0x01, Y9, X13
+	VADDPS        X9, X13, X13
+	VUNPCKHPS     X11, X10, X9
+	VUNPCKLPS     X11, X10, X10
+	VADDPS        X9, X10, X10
+	VUNPCKHPS     X13, X12, X9
+	VUNPCKLPS     X13, X12, X12
+	VADDPS        X9, X12, X12
+	VUNPCKHPD     X12, X10, X9
+	VUNPCKLPD     X12, X10, X10
+	VADDPS        X9, X10, X10
+	VMOVUPS       X10, (AX)(BX*1)
+	ADDQ          $0x10, AX
+	MOVQ          SI, DX
+	MOVQ          bytes+80(FP), BX
+	ADDQ          BX, DX
+	SUBQ          $0x04, CX
+	JG            rows
+	VZEROUPPER
+	RET
+
+// func reluSumsToFoursAVX512(rows int, x *float32, dy *float32, y *float32, d *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+// Requires: AVX, AVX512F, AVX512VL, CMOV
+TEXT ·reluSumsToFoursAVX512(SB), NOSPLIT, $0-96
+	MOVQ   mean+64(FP), AX
+	VPXORD Z0, Z0, Z0
+	MOVQ   rows+0(FP), CX
+	MOVQ   x+8(FP), DX
+
+rows:
+	MOVQ    bytes+88(FP), BX
+	MOVQ    DX, DI
+	LEAQ    (DX)(BX*1), SI
+	CMPQ    CX, $0x01
+	CMOVQGT SI, DI
+	MOVQ    DI, R8
+	LEAQ    (DI)(BX*1), SI
+	CMPQ    CX, $0x02
+	CMOVQGT SI, R8
+	MOVQ    R8, SI
+	LEAQ    (R8)(BX*1), BX
+	CMPQ    CX, $0x03
+	CMOVQGT BX, SI
+	MOVQ    dy+16(FP), BX
+	MOVQ    x+8(FP), R9
+	SUBQ    R9, BX
+	MOVQ    y+24(FP), R9
+	MOVQ    x+8(FP), R10
+	SUBQ    R10, R9
+	MOVQ    d+32(FP), R10
+	MOVQ    x+8(FP), R11
+	SUBQ    R11, R10
+	VPXORD  Z1, Z1, Z1
+	VPXORD  Z2, Z2, Z2
+	VPXORD  Z3, Z3, Z3
+	VPXORD  Z4, Z4, Z4
+	VPXORD  Z5, Z5, Z5
+	VPXORD  Z6, Z6, Z6
+	VPXORD  Z7, Z7, Z7
+	VPXORD  Z8, Z8, Z8
+	MOVQ    vectors+40(FP), R12
+	XORQ    R11, R11
+
+row:
+	DECQ         R12
+	JL           rowTail
+	VMOVUPS      (DX)(BX*1), Z9
+	VMOVUPS      (DX)(R9*1), Z10
+	VCMPPS       $0x16, Z0, Z10, K1
+	VMOVAPS.Z    Z9, K1, Z9
+	VMOVUPS      (DX)(R11*1), Z10
+	VBROADCASTSS (AX), Z11
+	VSUBPS       Z11, Z10, Z10
+	VADDPS       Z9, Z1, Z1
+	VFMADD231PS  Z9, Z10, Z5
+	VMOVUPS      Z9, (DX)(R10*1)
+	VMOVUPS      (DI)(BX*1), Z9
+	VMOVUPS      (DI)(R9*1), Z10
+	VCMPPS       $0x16, Z0, Z10, K1
+	VMOVAPS.Z    Z9, K1, Z9
+	VMOVUPS      (DI)(R11*1), Z10
+	VBROADCASTSS 4(AX), Z11
+	VSUBPS       Z11, Z10, Z10
+	VADDPS       Z9, Z2, Z2
+	VFMADD231PS  Z9, Z10, Z6
+	VMOVUPS      Z9, (DI)(R10*1)
+	VMOVUPS      (R8)(BX*1), Z9
+	VMOVUPS      (R8)(R9*1), Z10
+	VCMPPS       $0x16, Z0, Z10, K1
+	VMOVAPS.Z    Z9, K1, Z9
+	VMOVUPS      (R8)(R11*1), Z10
+	VBROADCASTSS 8(AX), Z11
+	VSUBPS       Z11, Z10, Z10
+	VADDPS       Z9, Z3, Z3
+	VFMADD231PS  Z9, Z10, Z7
+	VMOVUPS      Z9, (R8)(R10*1)
+	VMOVUPS      (SI)(BX*1), Z9
+	VMOVUPS      (SI)(R9*1), Z10
+	VCMPPS       $0x16, Z0, Z10, K1
+	VMOVAPS.Z    Z9, K1, Z9
+	VMOVUPS      (SI)(R11*1), Z10
+	VBROADCASTSS 12(AX), Z11
+	VSUBPS       Z11, Z10, Z10
+	VADDPS       Z9, Z4, Z4
+	VFMADD231PS  Z9, Z10, Z8
+	VMOVUPS      Z9, (SI)(R10*1)
+	ADDQ         $0x40, R11
+	ADDQ         $0x40, BX
+	ADDQ         $0x40, R9
+	ADDQ         $0x40, R10
+	JMP          row
+
+rowTail:
+	MOVQ         rest+48(FP), R12
+	TESTQ        R12, R12
+	JZ           rowDone
+	MOVQ         tail+56(FP), R12
+	KMOVW        R12, K1
+	VMOVUPS.Z    (DX)(BX*1), K1, Z9
+	VMOVUPS.Z    (DX)(R9*1), K1, Z10
+	VCMPPS       $0x16, Z0, Z10, K2
+	VMOVAPS.Z    Z9, K2, Z9
+	VMOVUPS.Z    (DX)(R11*1), K1, Z10
+	VBROADCASTSS (AX), Z11
+	VSUBPS       Z11, Z10, Z10
+	VADDPS       Z9, Z1, Z1
+	VFMADD231PS  Z9, Z10, Z5
+	VMOVUPS      Z9, K1, (DX)(R10*1)
+	VMOVUPS.Z    (DI)(BX*1), K1, Z9
+	VMOVUPS.Z    (DI)(R9*1), K1, Z10
+	VCMPPS       $0x16, Z0, Z10, K2
+	VMOVAPS.Z    Z9, K2, Z9
+	VMOVUPS.Z    (DI)(R11*1), K1, Z10
+	VBROADCASTSS 4(AX), Z11
+	VSUBPS       Z11, Z10, Z10
+	VADDPS       Z9, Z2, Z2
+	VFMADD231PS  Z9, Z10, Z6
+	VMOVUPS      Z9, K1, (DI)(R10*1)
+	VMOVUPS.Z    (R8)(BX*1), K1, Z9
+	VMOVUPS.Z    (R8)(R9*1), K1, Z10
+	VCMPPS       $0x16, Z0, Z10, K2
+	VMOVAPS.Z    Z9, K2, Z9
+	VMOVUPS.Z    (R8)(R11*1), K1, Z10
+	VBROADCASTSS 8(AX), Z11
+	VSUBPS       Z11, Z10, Z10
+	VADDPS       Z9, Z3, Z3
+	VFMADD231PS  Z9, Z10, Z7
+	VMOVUPS      Z9, K1, (R8)(R10*1)
+	VMOVUPS.Z    (SI)(BX*1), K1, Z9
+	VMOVUPS.Z    (SI)(R9*1), K1, Z10
+	VCMPPS       $0x16, Z0, Z10, K2
+	VMOVAPS.Z    Z9, K2, Z9
+	VMOVUPS.Z    (SI)(R11*1), K1, Z10
+	VBROADCASTSS 12(AX), Z11
+	VSUBPS       Z11, Z10, Z10
+	VADDPS       Z9, Z4, Z4
+	VFMADD231PS  Z9, Z10, Z8
+	VMOVUPS      Z9, K1, (SI)(R10*1)
+
+rowDone:
+	MOVQ          sums+72(FP), DX
+	MOVQ          mean+64(FP), BX
+	SUBQ          BX, DX
+	MOVQ          dots+80(FP), BX
+	MOVQ          mean+64(FP), DI
+	SUBQ          DI, BX
+	VEXTRACTF64X4 $0x01, Z1, Y9
+	VADDPS        Y1, Y9, Y9
+	VEXTRACTF32X4 $0x01, Y9, X10
+	VADDPS        X9, X10, X10
+	VEXTRACTF64X4 $0x01, Z2, Y9
+	VADDPS        Y2, Y9, Y9
+	VEXTRACTF32X4 $0x01, Y9, X11
+	VADDPS        X9, X11, X11
+	VEXTRACTF64X4 $0x01, Z3, Y9
+	VADDPS        Y3, Y9, Y9
+	VEXTRACTF32X4 $0x01, Y9, X12
+	VADDPS        X9, X12, X12
+	VEXTRACTF64X4 $0x01, Z4, Y9
+	VADDPS        Y4, Y9, Y9
+	VEXTRACTF32X4 $0x01, Y9, X13
+	VADDPS        X9, X13, X13
+	VUNPCKHPS     X11, X10, X9
+	VUNPCKLPS     X11, X10, X10
+	VADDPS        X9, X10, X10
+	VUNPCKHPS     X13, X12, X9
+	VUNPCKLPS     X13, X12, X12
+	VADDPS        X9, X12, X12
+	VUNPCKHPD     X12, X10, X9
+	VUNPCKLPD     X12, X10, X10
+	VADDPS        X9, X10, X10
+	VMOVUPS       X10, (AX)(DX*1)
+	VEXTRACTF64X4 $0x01, Z5, Y9
+	VADDPS        Y5, Y9, Y9
+	VEXTRACTF32X4 $0x01, Y9, X10
+	VADDPS        X9, X10, X10
+	VEXTRACTF64X4 $0x01, Z6, Y9
+	VADDPS        Y6, Y9, Y9
+	VEXTRACTF32X4 $0x01, Y9, X11
+	VADDPS        X9, X11, X11
+	VEXTRACTF64X4 $0x01, Z7, Y9
+	VADDPS        Y7, Y9, Y9
+	VEXTRACTF32X4 $0x01, Y9, X12
+	VADDPS        X9, X12, X12
+	VEXTRACTF64X4 $0x01, Z8, Y9
+	VADDPS        Y8, Y9, Y9
+	VEXTRACTF32X4 $0x01, Y9, X13
+	VADDPS        X9, X13, X13
+	VUNPCKHPS     X11, X10, X9
+	VUNPCKLPS     X11, X10, X10
+	VADDPS        X9, X10, X10
+	VUNPCKHPS     X13, X12, X9
+	VUNPCKLPS     X13, X12, X12
+	VADDPS        X9, X12, X12
+	VUNPCKHPD     X12, X10, X9
+	VUNPCKLPD     X12, X10, X10
+	VADDPS        X9, X10, X10
+	VMOVUPS       X10, (AX)(BX*1)
+	ADDQ          $0x10, AX
+	MOVQ          SI, DX
+	MOVQ          bytes+88(FP), BX
+	ADDQ          BX, DX
+	SUBQ          $0x04, CX
+	JG            rows
+	VZEROUPPER
+	RET
+
 // func normSumsRowsAVX512(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
 // Requires: AVX, AVX512F, AVX512VL
 TEXT ·normSumsRowsAVX512(SB), NOSPLIT, $0-80
-	MOVQ   x+8(FP), AX
-	MOVQ   dy+16(FP), CX
-	MOVQ   sums+56(FP), DX
-	MOVQ   dots+64(FP), BX
-	MOVQ   mean+48(FP), SI
+	MOVQ   mean+48(FP), AX
 	VPXORD Z0, Z0, Z0
-	MOVQ   rows+0(FP), DI
+	MOVQ   rows+0(FP), CX
+	MOVQ   x+8(FP), DX
 
 rows:
-	VBROADCASTSS (SI), Z0
-	ADDQ         $0x04, SI
-	VPXORD       Z1, Z1, Z1
-	VPXORD       Z2, Z2, Z2
-	MOVQ         vectors+24(FP), R8
-	MOVQ         AX, R9
-	MOVQ         CX, R10
-
-rowGroup:
-	SUBQ        $0x04, R8
-	JL          rowOnes
-	VMOVUPS     (R9), Z3
-	VMOVUPS     (R10), Z4
-	VSUBPS      Z0, Z3, Z3
-	VADDPS      Z4, Z1, Z1
-	VFMADD231PS Z4, Z3, Z2
-	VMOVUPS     64(R9), Z3
-	VMOVUPS     64(R10), Z4
-	VSUBPS      Z0, Z3, Z3
-	VADDPS      Z4, Z1, Z1
-	VFMADD231PS Z4, Z3, Z2
-	VMOVUPS     128(R9), Z3
-	VMOVUPS     128(R10), Z4
-	VSUBPS      Z0, Z3, Z3
-	VADDPS      Z4, Z1, Z1
-	VFMADD231PS Z4, Z3, Z2
-	VMOVUPS     192(R9), Z3
-	VMOVUPS     192(R10), Z4
-	VSUBPS      Z0, Z3, Z3
-	VADDPS      Z4, Z1, Z1
-	VFMADD231PS Z4, Z3, Z2
-	ADDQ        $0x00000100, R9
-	ADDQ        $0x00000100, R10
-	JMP         rowGroup
-
-rowOnes:
-	ADDQ $0x04, R8
+	MOVQ   bytes+72(FP), BX
+	MOVQ   dy+16(FP), BX
+	MOVQ   x+8(FP), SI
+	SUBQ   SI, BX
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	MOVQ   vectors+24(FP), DI
+	XORQ   SI, SI
 
 row:
-	DECQ        R8
-	JL          rowTail
-	VMOVUPS     (R9), Z3
-	VMOVUPS     (R10), Z4
-	VSUBPS      Z0, Z3, Z3
-	VADDPS      Z4, Z1, Z1
-	VFMADD231PS Z4, Z3, Z2
-	ADDQ        $0x40, R9
-	ADDQ        $0x40, R10
-	JMP         row
+	DECQ         DI
+	JL           rowTail
+	VMOVUPS      (DX)(BX*1), Z0
+	VMOVUPS      (DX)(SI*1), Z3
+	VBROADCASTSS (AX), Z4
+	VSUBPS       Z4, Z3, Z3
+	VADDPS       Z0, Z1, Z1
+	VFMADD231PS  Z0, Z3, Z2
+	ADDQ         $0x40, SI
+	ADDQ         $0x40, BX
+	JMP          row
 
 rowTail:
-	MOVQ        rest+32(FP), R8
-	TESTQ       R8, R8
-	JZ          rowDone
-	MOVQ        tail+40(FP), R8
-	KMOVW       R8, K1
-	VMOVUPS.Z   (R9), K1, Z3
-	VMOVUPS.Z   (R10), K1, Z4
-	VSUBPS      Z0, Z3, Z3
-	VADDPS      Z4, Z1, Z1
-	VFMADD231PS Z4, Z3, Z2
+	MOVQ         rest+32(FP), DI
+	TESTQ        DI, DI
+	JZ           rowDone
+	MOVQ         tail+40(FP), DI
+	KMOVW        DI, K1
+	VMOVUPS.Z    (DX)(BX*1), K1, Z0
+	VMOVUPS.Z    (DX)(SI*1), K1, Z3
+	VBROADCASTSS (AX), Z4
+	VSUBPS       Z4, Z3, Z3
+	VADDPS       Z0, Z1, Z1
+	VFMADD231PS  Z0, Z3, Z2
 
 rowDone:
+	MOVQ          sums+56(FP), BX
+	MOVQ          mean+48(FP), SI
+	SUBQ          SI, BX
+	MOVQ          dots+64(FP), SI
+	MOVQ          mean+48(FP), DI
+	SUBQ          DI, SI
 	VEXTRACTF64X4 $0x01, Z1, Y0
 	VADDPS        Y1, Y0, Y0
 	VEXTRACTF32X4 $0x01, Y0, X3
@@ -2206,8 +3407,7 @@ rowDone:
 	VADDPS        X3, X0, X3
 	VPERMILPS     $0xb1, X3, X0
 	VADDPS        X3, X0, X3
-	VMOVSS        X3, (DX)
-	ADDQ          $0x04, DX
+	VMOVSS        X3, (AX)(BX*1)
 	VEXTRACTF64X4 $0x01, Z2, Y0
 	VADDPS        Y2, Y0, Y0
 	VEXTRACTF32X4 $0x01, Y0, X3
@@ -2216,276 +3416,192 @@ rowDone:
 	VADDPS        X3, X0, X3
 	VPERMILPS     $0xb1, X3, X0
 	VADDPS        X3, X0, X3
-	VMOVSS        X3, (BX)
-	ADDQ          $0x04, BX
-	MOVQ          bytes+72(FP), R8
-	ADDQ          R8, AX
-	ADDQ          R8, CX
-	DECQ          DI
-	JNZ           rows
+	VMOVSS        X3, (AX)(SI*1)
+	ADDQ          $0x04, AX
+	MOVQ          bytes+72(FP), BX
+	ADDQ          BX, DX
+	SUBQ          $0x01, CX
+	JG            rows
 	VZEROUPPER
 	RET
 
 // func reluSumsRowsAVX512(rows int, x *float32, dy *float32, y *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
 // Requires: AVX, AVX512F, AVX512VL
 TEXT ·reluSumsRowsAVX512(SB), NOSPLIT, $0-88
-	MOVQ   x+8(FP), AX
-	MOVQ   dy+16(FP), CX
-	MOVQ   y+24(FP), DX
-	MOVQ   sums+64(FP), BX
-	MOVQ   dots+72(FP), SI
-	MOVQ   mean+56(FP), DI
+	MOVQ   mean+56(FP), AX
 	VPXORD Z0, Z0, Z0
-	MOVQ   rows+0(FP), R8
+	MOVQ   rows+0(FP), CX
+	MOVQ   x+8(FP), DX
 
 rows:
-	VBROADCASTSS (DI), Z1
-	ADDQ         $0x04, DI
-	VPXORD       Z2, Z2, Z2
-	VPXORD       Z3, Z3, Z3
-	MOVQ         vectors+32(FP), R9
-	MOVQ         AX, R10
-	MOVQ         CX, R11
-	MOVQ         DX, R12
-
-rowGroup:
-	SUBQ        $0x04, R9
-	JL          rowOnes
-	VMOVUPS     (R10), Z4
-	VMOVUPS     (R11), Z5
-	VMOVUPS     (R12), Z6
-	VCMPPS      $0x16, Z0, Z6, K1
-	VMOVAPS.Z   Z5, K1, Z5
-	VSUBPS      Z1, Z4, Z4
-	VADDPS      Z5, Z2, Z2
-	VFMADD231PS Z5, Z4, Z3
-	VMOVUPS     64(R10), Z4
-	VMOVUPS     64(R11), Z5
-	VMOVUPS     64(R12), Z6
-	VCMPPS      $0x16, Z0, Z6, K1
-	VMOVAPS.Z   Z5, K1, Z5
-	VSUBPS      Z1, Z4, Z4
-	VADDPS      Z5, Z2, Z2
-	VFMADD231PS Z5, Z4, Z3
-	VMOVUPS     128(R10), Z4
-	VMOVUPS     128(R11), Z5
-	VMOVUPS     128(R12), Z6
-	VCMPPS      $0x16, Z0, Z6, K1
-	VMOVAPS.Z   Z5, K1, Z5
-	VSUBPS      Z1, Z4, Z4
-	VADDPS      Z5, Z2, Z2
-	VFMADD231PS Z5, Z4, Z3
-	VMOVUPS     192(R10), Z4
-	VMOVUPS     192(R11), Z5
-	VMOVUPS     192(R12), Z6
-	VCMPPS      $0x16, Z0, Z6, K1
-	VMOVAPS.Z   Z5, K1, Z5
-	VSUBPS      Z1, Z4, Z4
-	VADDPS      Z5, Z2, Z2
-	VFMADD231PS Z5, Z4, Z3
-	ADDQ        $0x00000100, R10
-	ADDQ        $0x00000100, R11
-	ADDQ        $0x00000100, R12
-	JMP         rowGroup
-
-rowOnes:
-	ADDQ $0x04, R9
+	MOVQ   bytes+80(FP), BX
+	MOVQ   dy+16(FP), BX
+	MOVQ   x+8(FP), SI
+	SUBQ   SI, BX
+	MOVQ   y+24(FP), SI
+	MOVQ   x+8(FP), DI
+	SUBQ   DI, SI
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	MOVQ   vectors+32(FP), R8
+	XORQ   DI, DI
 
 row:
-	DECQ        R9
-	JL          rowTail
-	VMOVUPS     (R10), Z4
-	VMOVUPS     (R11), Z5
-	VMOVUPS     (R12), Z6
-	VCMPPS      $0x16, Z0, Z6, K1
-	VMOVAPS.Z   Z5, K1, Z5
-	VSUBPS      Z1, Z4, Z4
-	VADDPS      Z5, Z2, Z2
-	VFMADD231PS Z5, Z4, Z3
-	ADDQ        $0x40, R10
-	ADDQ        $0x40, R11
-	ADDQ        $0x40, R12
-	JMP         row
+	DECQ         R8
+	JL           rowTail
+	VMOVUPS      (DX)(BX*1), Z3
+	VMOVUPS      (DX)(SI*1), Z4
+	VCMPPS       $0x16, Z0, Z4, K1
+	VMOVAPS.Z    Z3, K1, Z3
+	VMOVUPS      (DX)(DI*1), Z4
+	VBROADCASTSS (AX), Z5
+	VSUBPS       Z5, Z4, Z4
+	VADDPS       Z3, Z1, Z1
+	VFMADD231PS  Z3, Z4, Z2
+	ADDQ         $0x40, DI
+	ADDQ         $0x40, BX
+	ADDQ         $0x40, SI
+	JMP          row
 
 rowTail:
-	MOVQ        rest+40(FP), R9
-	TESTQ       R9, R9
-	JZ          rowDone
-	MOVQ        tail+48(FP), R9
-	KMOVW       R9, K1
-	VMOVUPS.Z   (R10), K1, Z4
-	VMOVUPS.Z   (R11), K1, Z5
-	VMOVUPS.Z   (R12), K1, Z6
-	VCMPPS      $0x16, Z0, Z6, K1
-	VMOVAPS.Z   Z5, K1, Z5
-	VSUBPS      Z1, Z4, Z4
-	VADDPS      Z5, Z2, Z2
-	VFMADD231PS Z5, Z4, Z3
+	MOVQ         rest+40(FP), R8
+	TESTQ        R8, R8
+	JZ           rowDone
+	MOVQ         tail+48(FP), R8
+	KMOVW        R8, K1
+	VMOVUPS.Z    (DX)(BX*1), K1, Z3
+	VMOVUPS.Z    (DX)(SI*1), K1, Z4
+	VCMPPS       $0x16, Z0, Z4, K2
+	VMOVAPS.Z    Z3, K2, Z3
+	VMOVUPS.Z    (DX)(DI*1), K1, Z4
+	VBROADCASTSS (AX), Z5
+	VSUBPS       Z5, Z4, Z4
+	VADDPS       Z3, Z1, Z1
+	VFMADD231PS  Z3, Z4, Z2
 
 rowDone:
-	VEXTRACTF64X4 $0x01, Z2, Y1
-	VADDPS        Y2, Y1, Y1
-	VEXTRACTF32X4 $0x01, Y1, X4
-	VADDPS        X1, X4, X4
-	VPERMILPS     $0x4e, X4, X1
-	VADDPS        X4, X1, X4
-	VPERMILPS     $0xb1, X4, X1
-	VADDPS        X4, X1, X4
-	VMOVSS        X4, (BX)
-	ADDQ          $0x04, BX
-	VEXTRACTF64X4 $0x01, Z3, Y1
-	VADDPS        Y3, Y1, Y1
-	VEXTRACTF32X4 $0x01, Y1, X4
-	VADDPS        X1, X4, X4
-	VPERMILPS     $0x4e, X4, X1
-	VADDPS        X4, X1, X4
-	VPERMILPS     $0xb1, X4, X1
-	VADDPS        X4, X1, X4
-	VMOVSS        X4, (SI)
-	ADDQ          $0x04, SI
-	MOVQ          bytes+80(FP), R9
-	ADDQ          R9, AX
-	ADDQ          R9, CX
-	ADDQ          R9, DX
-	DECQ          R8
-	JNZ           rows
+	MOVQ          sums+64(FP), BX
+	MOVQ          mean+56(FP), SI
+	SUBQ          SI, BX
+	MOVQ          dots+72(FP), SI
+	MOVQ          mean+56(FP), DI
+	SUBQ          DI, SI
+	VEXTRACTF64X4 $0x01, Z1, Y3
+	VADDPS        Y1, Y3, Y3
+	VEXTRACTF32X4 $0x01, Y3, X4
+	VADDPS        X3, X4, X4
+	VPERMILPS     $0x4e, X4, X3
+	VADDPS        X4, X3, X4
+	VPERMILPS     $0xb1, X4, X3
+	VADDPS        X4, X3, X4
+	VMOVSS        X4, (AX)(BX*1)
+	VEXTRACTF64X4 $0x01, Z2, Y3
+	VADDPS        Y2, Y3, Y3
+	VEXTRACTF32X4 $0x01, Y3, X4
+	VADDPS        X3, X4, X4
+	VPERMILPS     $0x4e, X4, X3
+	VADDPS        X4, X3, X4
+	VPERMILPS     $0xb1, X4, X3
+	VADDPS        X4, X3, X4
+	VMOVSS        X4, (AX)(SI*1)
+	ADDQ          $0x04, AX
+	MOVQ          bytes+80(FP), BX
+	ADDQ          BX, DX
+	SUBQ          $0x01, CX
+	JG            rows
 	VZEROUPPER
 	RET
 
 // func reluSumsToRowsAVX512(rows int, x *float32, dy *float32, y *float32, d *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
 // Requires: AVX, AVX512F, AVX512VL
 TEXT ·reluSumsToRowsAVX512(SB), NOSPLIT, $0-96
-	MOVQ   x+8(FP), AX
-	MOVQ   dy+16(FP), CX
-	MOVQ   y+24(FP), DX
-	MOVQ   d+32(FP), BX
-	MOVQ   sums+72(FP), SI
-	MOVQ   dots+80(FP), DI
-	MOVQ   mean+64(FP), R8
+	MOVQ   mean+64(FP), AX
 	VPXORD Z0, Z0, Z0
-	MOVQ   rows+0(FP), R9
+	MOVQ   rows+0(FP), CX
+	MOVQ   x+8(FP), DX
 
 rows:
-	VBROADCASTSS (R8), Z1
-	ADDQ         $0x04, R8
-	VPXORD       Z2, Z2, Z2
-	VPXORD       Z3, Z3, Z3
-	MOVQ         vectors+40(FP), R10
-	MOVQ         AX, R11
-	MOVQ         CX, R12
-	MOVQ         DX, R13
-	MOVQ         BX, R14
-
-rowGroup:
-	SUBQ        $0x04, R10
-	JL          rowOnes
-	VMOVUPS     (R11), Z4
-	VMOVUPS     (R12), Z5
-	VMOVUPS     (R13), Z6
-	VCMPPS      $0x16, Z0, Z6, K1
-	VMOVAPS.Z   Z5, K1, Z5
-	VMOVUPS     Z5, (R14)
-	VSUBPS      Z1, Z4, Z4
-	VADDPS      Z5, Z2, Z2
-	VFMADD231PS Z5, Z4, Z3
-	VMOVUPS     64(R11), Z4
-	VMOVUPS     64(R12), Z5
-	VMOVUPS     64(R13), Z6
-	VCMPPS      $0x16, Z0, Z6, K1
-	VMOVAPS.Z   Z5, K1, Z5
-	VMOVUPS     Z5, 64(R14)
-	VSUBPS      Z1, Z4, Z4
-	VADDPS      Z5, Z2, Z2
-	VFMADD231PS Z5, Z4, Z3
-	VMOVUPS     128(R11), Z4
-	VMOVUPS     128(R12), Z5
-	VMOVUPS     128(R13), Z6
-	VCMPPS      $0x16, Z0, Z6, K1
-	VMOVAPS.Z   Z5, K1, Z5
-	VMOVUPS     Z5, 128(R14)
-	VSUBPS      Z1, Z4, Z4
-	VADDPS      Z5, Z2, Z2
-	VFMADD231PS Z5, Z4, Z3
-	VMOVUPS     192(R11), Z4
-	VMOVUPS     192(R12), Z5
-	VMOVUPS     192(R13), Z6
-	VCMPPS      $0x16, Z0, Z6, K1
-	VMOVAPS.Z   Z5, K1, Z5
-	VMOVUPS     Z5, 192(R14)
-	VSUBPS      Z1, Z4, Z4
-	VADDPS      Z5, Z2, Z2
-	VFMADD231PS Z5, Z4, Z3
-	ADDQ        $0x00000100, R11
-	ADDQ        $0x00000100, R12
-	ADDQ        $0x00000100, R13
-	ADDQ        $0x00000100, R14
-	JMP         rowGroup
-
-rowOnes:
-	ADDQ $0x04, R10
+	MOVQ   bytes+88(FP), BX
+	MOVQ   dy+16(FP), BX
+	MOVQ   x+8(FP), SI
+	SUBQ   SI, BX
+	MOVQ   y+24(FP), SI
+	MOVQ   x+8(FP), DI
+	SUBQ   DI, SI
+	MOVQ   d+32(FP), DI
+	MOVQ   x+8(FP), R8
+	SUBQ   R8, DI
+	VPXORD Z1, Z1, Z1
+	VPXORD Z2, Z2, Z2
+	MOVQ   vectors+40(FP), R9
+	XORQ   R8, R8
 
 row:
-	DECQ        R10
-	JL          rowTail
-	VMOVUPS     (R11), Z4
-	VMOVUPS     (R12), Z5
-	VMOVUPS     (R13), Z6
-	VCMPPS      $0x16, Z0, Z6, K1
-	VMOVAPS.Z   Z5, K1, Z5
-	VMOVUPS     Z5, (R14)
-	VSUBPS      Z1, Z4, Z4
-	VADDPS      Z5, Z2, Z2
-	VFMADD231PS Z5, Z4, Z3
-	ADDQ        $0x40, R11
-	ADDQ        $0x40, R12
-	ADDQ        $0x40, R13
-	ADDQ        $0x40, R14
-	JMP         row
+	DECQ         R9
+	JL           rowTail
+	VMOVUPS      (DX)(BX*1), Z3
+	VMOVUPS      (DX)(SI*1), Z4
+	VCMPPS       $0x16, Z0, Z4, K1
+	VMOVAPS.Z    Z3, K1, Z3
+	VMOVUPS      (DX)(R8*1), Z4
+	VBROADCASTSS (AX), Z5
+	VSUBPS       Z5, Z4, Z4
+	VADDPS       Z3, Z1, Z1
+	VFMADD231PS  Z3, Z4, Z2
+	VMOVUPS      Z3, (DX)(DI*1)
+	ADDQ         $0x40, R8
+	ADDQ         $0x40, BX
+	ADDQ         $0x40, SI
+	ADDQ         $0x40, DI
+	JMP          row
 
 rowTail:
-	MOVQ        rest+48(FP), R10
-	TESTQ       R10, R10
-	JZ          rowDone
-	MOVQ        tail+56(FP), R10
-	KMOVW       R10, K1
-	VMOVUPS.Z   (R11), K1, Z4
-	VMOVUPS.Z   (R12), K1, Z5
-	VMOVUPS.Z   (R13), K1, Z6
-	VCMPPS      $0x16, Z0, Z6, K2
-	VMOVAPS.Z   Z5, K2, Z5
-	VMOVUPS     Z5, K1, (R14)
-	VSUBPS      Z1, Z4, Z4
-	VADDPS      Z5, Z2, Z2
-	VFMADD231PS Z5, Z4, Z3
+	MOVQ         rest+48(FP), R9
+	TESTQ        R9, R9
+	JZ           rowDone
+	MOVQ         tail+56(FP), R9
+	KMOVW        R9, K1
+	VMOVUPS.Z    (DX)(BX*1), K1, Z3
+	VMOVUPS.Z    (DX)(SI*1), K1, Z4
+	VCMPPS       $0x16, Z0, Z4, K2
+	VMOVAPS.Z    Z3, K2, Z3
+	VMOVUPS.Z    (DX)(R8*1), K1, Z4
+	VBROADCASTSS (AX), Z5
+	VSUBPS       Z5, Z4, Z4
+	VADDPS       Z3, Z1, Z1
+	VFMADD231PS  Z3, Z4, Z2
+	VMOVUPS      Z3, K1, (DX)(DI*1)
 
 rowDone:
-	VEXTRACTF64X4 $0x01, Z2, Y1
-	VADDPS        Y2, Y1, Y1
-	VEXTRACTF32X4 $0x01, Y1, X4
-	VADDPS        X1, X4, X4
-	VPERMILPS     $0x4e, X4, X1
-	VADDPS        X4, X1, X4
-	VPERMILPS     $0xb1, X4, X1
-	VADDPS        X4, X1, X4
-	VMOVSS        X4, (SI)
-	ADDQ          $0x04, SI
-	VEXTRACTF64X4 $0x01, Z3, Y1
-	VADDPS        Y3, Y1, Y1
-	VEXTRACTF32X4 $0x01, Y1, X4
-	VADDPS        X1, X4, X4
-	VPERMILPS     $0x4e, X4, X1
-	VADDPS        X4, X1, X4
-	VPERMILPS     $0xb1, X4, X1
-	VADDPS        X4, X1, X4
-	VMOVSS        X4, (DI)
-	ADDQ          $0x04, DI
-	MOVQ          bytes+88(FP), R10
-	ADDQ          R10, AX
-	ADDQ          R10, CX
-	ADDQ          R10, DX
-	ADDQ          R10, BX
-	DECQ          R9
-	JNZ           rows
+	MOVQ          sums+72(FP), BX
+	MOVQ          mean+64(FP), SI
+	SUBQ          SI, BX
+	MOVQ          dots+80(FP), SI
+	MOVQ          mean+64(FP), DI
+	SUBQ          DI, SI
+	VEXTRACTF64X4 $0x01, Z1, Y3
+	VADDPS        Y1, Y3, Y3
+	VEXTRACTF32X4 $0x01, Y3, X4
+	VADDPS        X3, X4, X4
+	VPERMILPS     $0x4e, X4, X3
+	VADDPS        X4, X3, X4
+	VPERMILPS     $0xb1, X4, X3
+	VADDPS        X4, X3, X4
+	VMOVSS        X4, (AX)(BX*1)
+	VEXTRACTF64X4 $0x01, Z2, Y3
+	VADDPS        Y2, Y3, Y3
+	VEXTRACTF32X4 $0x01, Y3, X4
+	VADDPS        X3, X4, X4
+	VPERMILPS     $0x4e, X4, X3
+	VADDPS        X4, X3, X4
+	VPERMILPS     $0xb1, X4, X3
+	VADDPS        X4, X3, X4
+	VMOVSS        X4, (AX)(SI*1)
+	ADDQ          $0x04, AX
+	MOVQ          bytes+88(FP), BX
+	ADDQ          BX, DX
+	SUBQ          $0x01, CX
+	JG            rows
 	VZEROUPPER
 	RET
 
@@ -2498,7 +3614,37 @@ TEXT ·normReLURowsAVX512(SB), NOSPLIT, $0-80
 	MOVQ   scale+48(FP), BX
 	MOVQ   shift+56(FP), SI
 	VPXORD Z0, Z0, Z0
+	MOVQ   vectors+16(FP), DI
+	MOVQ   rest+24(FP), R8
+	CMPQ   DI, $0x01
+	JNE    planes
+	TESTQ  R8, R8
+	JNZ    planes
 	MOVQ   rows+0(FP), DI
+
+blocks:
+	VBROADCASTSS (DX), Z1
+	VBROADCASTSS (BX), Z2
+	VBROADCASTSS (SI), Z3
+	ADDQ         $0x04, DX
+	ADDQ         $0x04, BX
+	ADDQ         $0x04, SI
+	VMOVUPS      (AX), Z4
+	VSUBPS       Z1, Z4, Z4
+	VMULPS       Z2, Z4, Z4
+	VADDPS       Z3, Z4, Z4
+	VMAXPS       Z4, Z0, Z4
+	VMOVUPS      Z4, (CX)
+	MOVQ         bytes+72(FP), R8
+	ADDQ         R8, AX
+	ADDQ         R8, CX
+	DECQ         DI
+	JNZ          blocks
+	VZEROUPPER
+	RET
+
+planes:
+	MOVQ rows+0(FP), DI
 
 rows:
 	VBROADCASTSS (DX), Z1
@@ -2590,7 +3736,40 @@ TEXT ·normAddReLURowsAVX512(SB), NOSPLIT, $0-88
 	MOVQ   scale+56(FP), SI
 	MOVQ   shift+64(FP), DI
 	VPXORD Z0, Z0, Z0
+	MOVQ   vectors+24(FP), R8
+	MOVQ   rest+32(FP), R9
+	CMPQ   R8, $0x01
+	JNE    planes
+	TESTQ  R9, R9
+	JNZ    planes
 	MOVQ   rows+0(FP), R8
+
+blocks:
+	VBROADCASTSS (BX), Z1
+	VBROADCASTSS (SI), Z2
+	VBROADCASTSS (DI), Z3
+	ADDQ         $0x04, BX
+	ADDQ         $0x04, SI
+	ADDQ         $0x04, DI
+	VMOVUPS      (AX), Z4
+	VSUBPS       Z1, Z4, Z4
+	VMULPS       Z2, Z4, Z4
+	VADDPS       Z3, Z4, Z4
+	VMOVUPS      (DX), Z1
+	VADDPS       Z1, Z4, Z4
+	VMAXPS       Z4, Z0, Z4
+	VMOVUPS      Z4, (CX)
+	MOVQ         bytes+80(FP), R9
+	ADDQ         R9, AX
+	ADDQ         R9, CX
+	ADDQ         R9, DX
+	DECQ         R8
+	JNZ          blocks
+	VZEROUPPER
+	RET
+
+planes:
+	MOVQ rows+0(FP), R8
 
 rows:
 	VBROADCASTSS (BX), Z1
@@ -2700,7 +3879,46 @@ TEXT ·reluNormGradRowsAVX512(SB), NOSPLIT, $0-104
 	MOVQ   slope+72(FP), R8
 	MOVQ   scale+80(FP), R9
 	VPXORD Z0, Z0, Z0
+	MOVQ   vectors+32(FP), R10
+	MOVQ   rest+40(FP), R11
+	CMPQ   R10, $0x01
+	JNE    planes
+	TESTQ  R11, R11
+	JNZ    planes
 	MOVQ   rows+0(FP), R10
+
+blocks:
+	VBROADCASTSS (SI), Z1
+	VBROADCASTSS (DI), Z2
+	VBROADCASTSS (R8), Z3
+	VBROADCASTSS (R9), Z4
+	ADDQ         $0x04, SI
+	ADDQ         $0x04, DI
+	ADDQ         $0x04, R8
+	ADDQ         $0x04, R9
+	VMOVUPS      (AX), Z5
+	VMOVUPS      (CX), Z6
+	VMOVUPS      (DX), Z7
+	VCMPPS       $0x16, Z0, Z6, K1
+	VMOVAPS.Z    Z7, K1, Z7
+	VSUBPS       Z1, Z5, Z5
+	VMULPS       Z3, Z5, Z5
+	VSUBPS       Z2, Z7, Z7
+	VSUBPS       Z5, Z7, Z7
+	VMULPS       Z4, Z7, Z7
+	VMOVUPS      Z7, (BX)
+	MOVQ         bytes+96(FP), R11
+	ADDQ         R11, AX
+	ADDQ         R11, CX
+	ADDQ         R11, DX
+	ADDQ         R11, BX
+	DECQ         R10
+	JNZ          blocks
+	VZEROUPPER
+	RET
+
+planes:
+	MOVQ rows+0(FP), R10
 
 rows:
 	VBROADCASTSS (SI), Z1

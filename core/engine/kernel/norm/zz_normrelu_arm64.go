@@ -17,6 +17,21 @@ func reluSumsNEON(y *float32, dy *float32, x *float32, mean float32, n int, ahea
 //go:noescape
 func reluSumsToNEON(y *float32, dy *float32, x *float32, mean float32, d *float32, n int, ahead int) (total float32, dot float32)
 
+// normSumsFoursNEON computes Σdy and Σdy·(x−mean) of rows of bytes, each with its own mean. There are a multiple of four.
+//
+//go:noescape
+func normSumsFoursNEON(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+
+// reluSumsFoursNEON computes Σd and Σd·(x−mean), where d is dy where y > 0, of rows of bytes, each with its own mean. There are a multiple of four.
+//
+//go:noescape
+func reluSumsFoursNEON(rows int, x *float32, dy *float32, y *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+
+// reluSumsToFoursNEON computes Σd and Σd·(x−mean), where d is dy where y > 0, and stores d, of rows of bytes, each with its own mean. There are a multiple of four.
+//
+//go:noescape
+func reluSumsToFoursNEON(rows int, x *float32, dy *float32, y *float32, d *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+
 // normSumsRowsNEON computes Σdy and Σdy·(x−mean) of rows of bytes, each with its own mean.
 //
 //go:noescape

@@ -249,685 +249,2266 @@ done:
 	FMOVS	F6, dot+60(FP)
 	RET
 
-// func normSumsRowsNEON(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
-TEXT ·normSumsRowsNEON(SB), NOSPLIT, $0-80
-	MOVD	x+8(FP), R7
-	MOVD	dy+16(FP), R6
-	MOVD	sums+56(FP), R5
-	MOVD	dots+64(FP), R4
-	MOVD	mean+48(FP), R3
-	MOVD	rows+0(FP), R2
+// func normSumsFoursNEON(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+TEXT ·normSumsFoursNEON(SB), NOSPLIT, $0-80
+	MOVD	mean+48(FP), R8
+	MOVD	rows+0(FP), R7
+	MOVD	x+8(FP), R6
 rows:
-	VLD1R	(R3), [V8.S4]
-	ADD	$4, R3, R3
+	MOVD	bytes+72(FP), R0
+	MOVD	R6, R5
+	ADD	R0<<0, R6, R1
+	CMP	$1, R7
+	CSEL	GT, R1, R5, R5
+	MOVD	R5, R4
+	ADD	R0<<0, R5, R1
+	CMP	$2, R7
+	CSEL	GT, R1, R4, R4
+	MOVD	R4, R3
+	ADD	R0<<0, R4, R0
+	CMP	$3, R7
+	CSEL	GT, R0, R3, R3
+	MOVD	dy+16(FP), R2
+	MOVD	x+8(FP), R0
+	SUB	R0, R2, R2
+	VMOVI	$0, V20.B16
+	VMOVI	$0, V19.B16
+	VMOVI	$0, V18.B16
+	VMOVI	$0, V17.B16
+	VMOVI	$0, V16.B16
+	VMOVI	$0, V15.B16
+	VMOVI	$0, V14.B16
+	VMOVI	$0, V13.B16
+	VMOVI	$0, V12.B16
+	VMOVI	$0, V11.B16
+	VMOVI	$0, V10.B16
+	VMOVI	$0, V9.B16
+	VMOVI	$0, V8.B16
 	VMOVI	$0, V7.B16
 	VMOVI	$0, V6.B16
 	VMOVI	$0, V5.B16
-	VMOVI	$0, V4.B16
-	MOVD	vectors+24(FP), R8
-	MOVD	R7, R0
-	MOVD	R6, R1
-rowGroup:
-	SUBS	$4, R8, R8
-	BLT	rowOnes
-	FLDPQ	0(R0), (F3, F2)
-	FLDPQ	0(R1), (F1, F0)
-	WORD	$0x4ea8d463 // fsub v3.4s, v3.4s, v8.4s
-	WORD	$0x4ea8d442 // fsub v2.4s, v2.4s, v8.4s
-	WORD	$0x4e21d4e7 // fadd v7.4s, v7.4s, v1.4s
-	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
-	VFMLA	V1.S4, V3.S4, V5.S4
-	VFMLA	V0.S4, V2.S4, V4.S4
-	FLDPQ	32(R0), (F3, F2)
-	FLDPQ	32(R1), (F1, F0)
-	WORD	$0x4ea8d463 // fsub v3.4s, v3.4s, v8.4s
-	WORD	$0x4ea8d442 // fsub v2.4s, v2.4s, v8.4s
-	WORD	$0x4e21d4e7 // fadd v7.4s, v7.4s, v1.4s
-	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
-	VFMLA	V1.S4, V3.S4, V5.S4
-	VFMLA	V0.S4, V2.S4, V4.S4
-	FLDPQ	64(R0), (F3, F2)
-	FLDPQ	64(R1), (F1, F0)
-	WORD	$0x4ea8d463 // fsub v3.4s, v3.4s, v8.4s
-	WORD	$0x4ea8d442 // fsub v2.4s, v2.4s, v8.4s
-	WORD	$0x4e21d4e7 // fadd v7.4s, v7.4s, v1.4s
-	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
-	VFMLA	V1.S4, V3.S4, V5.S4
-	VFMLA	V0.S4, V2.S4, V4.S4
-	FLDPQ	96(R0), (F3, F2)
-	FLDPQ	96(R1), (F1, F0)
-	WORD	$0x4ea8d463 // fsub v3.4s, v3.4s, v8.4s
-	WORD	$0x4ea8d442 // fsub v2.4s, v2.4s, v8.4s
-	WORD	$0x4e21d4e7 // fadd v7.4s, v7.4s, v1.4s
-	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
-	VFMLA	V1.S4, V3.S4, V5.S4
-	VFMLA	V0.S4, V2.S4, V4.S4
-	ADD	$128, R0, R0
-	ADD	$128, R1, R1
-	B	rowGroup
-rowOnes:
-	ADD	$4, R8, R8
+	MOVD	vectors+24(FP), R9
+	MOVD	ZR, R1
 row:
-	SUBS	$1, R8, R8
+	SUBS	$1, R9, R9
 	BLT	rowTail
-	FLDPQ	0(R0), (F3, F2)
-	FLDPQ	0(R1), (F1, F0)
-	WORD	$0x4ea8d463 // fsub v3.4s, v3.4s, v8.4s
-	WORD	$0x4ea8d442 // fsub v2.4s, v2.4s, v8.4s
-	WORD	$0x4e21d4e7 // fadd v7.4s, v7.4s, v1.4s
-	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
-	VFMLA	V1.S4, V3.S4, V5.S4
-	VFMLA	V0.S4, V2.S4, V4.S4
-	ADD	$32, R0, R0
+	ADD	R2<<0, R6, R0
+	FLDPQ	0(R0), (F4, F3)
+	ADD	R1<<0, R6, R0
+	FLDPQ	0(R0), (F2, F1)
+	VLD1R	(R8), [V0.S4]
+	WORD	$0x4ea0d442 // fsub v2.4s, v2.4s, v0.4s
+	WORD	$0x4ea0d421 // fsub v1.4s, v1.4s, v0.4s
+	WORD	$0x4e24d694 // fadd v20.4s, v20.4s, v4.4s
+	WORD	$0x4e23d673 // fadd v19.4s, v19.4s, v3.4s
+	VFMLA	V4.S4, V2.S4, V12.S4
+	VFMLA	V3.S4, V1.S4, V11.S4
+	ADD	R2<<0, R5, R0
+	FLDPQ	0(R0), (F4, F3)
+	ADD	R1<<0, R5, R0
+	FLDPQ	0(R0), (F2, F1)
+	ADD	$4, R8, R0
+	VLD1R	(R0), [V0.S4]
+	WORD	$0x4ea0d442 // fsub v2.4s, v2.4s, v0.4s
+	WORD	$0x4ea0d421 // fsub v1.4s, v1.4s, v0.4s
+	WORD	$0x4e24d652 // fadd v18.4s, v18.4s, v4.4s
+	WORD	$0x4e23d631 // fadd v17.4s, v17.4s, v3.4s
+	VFMLA	V4.S4, V2.S4, V10.S4
+	VFMLA	V3.S4, V1.S4, V9.S4
+	ADD	R2<<0, R4, R0
+	FLDPQ	0(R0), (F4, F3)
+	ADD	R1<<0, R4, R0
+	FLDPQ	0(R0), (F2, F1)
+	ADD	$8, R8, R0
+	VLD1R	(R0), [V0.S4]
+	WORD	$0x4ea0d442 // fsub v2.4s, v2.4s, v0.4s
+	WORD	$0x4ea0d421 // fsub v1.4s, v1.4s, v0.4s
+	WORD	$0x4e24d610 // fadd v16.4s, v16.4s, v4.4s
+	WORD	$0x4e23d5ef // fadd v15.4s, v15.4s, v3.4s
+	VFMLA	V4.S4, V2.S4, V8.S4
+	VFMLA	V3.S4, V1.S4, V7.S4
+	ADD	R2<<0, R3, R0
+	FLDPQ	0(R0), (F4, F3)
+	ADD	R1<<0, R3, R0
+	FLDPQ	0(R0), (F2, F1)
+	ADD	$12, R8, R0
+	VLD1R	(R0), [V0.S4]
+	WORD	$0x4ea0d442 // fsub v2.4s, v2.4s, v0.4s
+	WORD	$0x4ea0d421 // fsub v1.4s, v1.4s, v0.4s
+	WORD	$0x4e24d5ce // fadd v14.4s, v14.4s, v4.4s
+	WORD	$0x4e23d5ad // fadd v13.4s, v13.4s, v3.4s
+	VFMLA	V4.S4, V2.S4, V6.S4
+	VFMLA	V3.S4, V1.S4, V5.S4
 	ADD	$32, R1, R1
+	ADD	$32, R2, R2
 	B	row
 rowTail:
-	MOVD	rest+32(FP), R8
-	TST	R8, R8
+	MOVD	rest+32(FP), R0
+	TST	R0, R0
 	BEQ	rowDone
-	MOVD	tail+40(FP), R8
-	MOVWU	64(R8), R8
-	TBZ	$3, R8, lanes1
-	FLDPQ	0(R0), (F3, F2)
+	MOVD	tail+40(FP), R0
+	MOVWU	64(R0), R9
+	ADD	R2<<0, R6, R0
+	TBZ	$3, R9, lanes1
+	FLDPQ	0(R0), (F4, F3)
 lanes1done:
-	TBZ	$3, R8, lanes2
-	FLDPQ	0(R1), (F1, F0)
+	ADD	R1<<0, R6, R0
+	TBZ	$3, R9, lanes2
+	FLDPQ	0(R0), (F2, F1)
 lanes2done:
-	WORD	$0x4ea8d463 // fsub v3.4s, v3.4s, v8.4s
-	WORD	$0x4ea8d442 // fsub v2.4s, v2.4s, v8.4s
-	WORD	$0x4e21d4e7 // fadd v7.4s, v7.4s, v1.4s
-	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
-	VFMLA	V1.S4, V3.S4, V5.S4
-	VFMLA	V0.S4, V2.S4, V4.S4
+	VLD1R	(R8), [V0.S4]
+	WORD	$0x4ea0d442 // fsub v2.4s, v2.4s, v0.4s
+	WORD	$0x4ea0d421 // fsub v1.4s, v1.4s, v0.4s
+	WORD	$0x4e24d694 // fadd v20.4s, v20.4s, v4.4s
+	WORD	$0x4e23d673 // fadd v19.4s, v19.4s, v3.4s
+	VFMLA	V4.S4, V2.S4, V12.S4
+	VFMLA	V3.S4, V1.S4, V11.S4
+	ADD	R2<<0, R5, R0
+	TBZ	$3, R9, lanes3
+	FLDPQ	0(R0), (F4, F3)
+lanes3done:
+	ADD	R1<<0, R5, R0
+	TBZ	$3, R9, lanes4
+	FLDPQ	0(R0), (F2, F1)
+lanes4done:
+	ADD	$4, R8, R0
+	VLD1R	(R0), [V0.S4]
+	WORD	$0x4ea0d442 // fsub v2.4s, v2.4s, v0.4s
+	WORD	$0x4ea0d421 // fsub v1.4s, v1.4s, v0.4s
+	WORD	$0x4e24d652 // fadd v18.4s, v18.4s, v4.4s
+	WORD	$0x4e23d631 // fadd v17.4s, v17.4s, v3.4s
+	VFMLA	V4.S4, V2.S4, V10.S4
+	VFMLA	V3.S4, V1.S4, V9.S4
+	ADD	R2<<0, R4, R0
+	TBZ	$3, R9, lanes5
+	FLDPQ	0(R0), (F4, F3)
+lanes5done:
+	ADD	R1<<0, R4, R0
+	TBZ	$3, R9, lanes6
+	FLDPQ	0(R0), (F2, F1)
+lanes6done:
+	ADD	$8, R8, R0
+	VLD1R	(R0), [V0.S4]
+	WORD	$0x4ea0d442 // fsub v2.4s, v2.4s, v0.4s
+	WORD	$0x4ea0d421 // fsub v1.4s, v1.4s, v0.4s
+	WORD	$0x4e24d610 // fadd v16.4s, v16.4s, v4.4s
+	WORD	$0x4e23d5ef // fadd v15.4s, v15.4s, v3.4s
+	VFMLA	V4.S4, V2.S4, V8.S4
+	VFMLA	V3.S4, V1.S4, V7.S4
+	ADD	R2<<0, R3, R0
+	TBZ	$3, R9, lanes7
+	FLDPQ	0(R0), (F4, F3)
+lanes7done:
+	ADD	R1<<0, R3, R0
+	TBZ	$3, R9, lanes8
+	FLDPQ	0(R0), (F2, F1)
+lanes8done:
+	ADD	$12, R8, R0
+	VLD1R	(R0), [V0.S4]
+	WORD	$0x4ea0d442 // fsub v2.4s, v2.4s, v0.4s
+	WORD	$0x4ea0d421 // fsub v1.4s, v1.4s, v0.4s
+	WORD	$0x4e24d5ce // fadd v14.4s, v14.4s, v4.4s
+	WORD	$0x4e23d5ad // fadd v13.4s, v13.4s, v3.4s
+	VFMLA	V4.S4, V2.S4, V6.S4
+	VFMLA	V3.S4, V1.S4, V5.S4
 rowDone:
-	WORD	$0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
-	VEXT	$8, V6.B16, V6.B16, V0.B16
-	WORD	$0x4e26d406 // fadd v6.4s, v0.4s, v6.4s
-	VREV64	V6.S4, V0.S4
-	WORD	$0x4e26d406 // fadd v6.4s, v0.4s, v6.4s
-	FMOVS	F6, 0(R5)
-	ADD	$4, R5, R5
-	WORD	$0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
-	VEXT	$8, V4.B16, V4.B16, V0.B16
-	WORD	$0x4e24d404 // fadd v4.4s, v0.4s, v4.4s
-	VREV64	V4.S4, V0.S4
-	WORD	$0x4e24d404 // fadd v4.4s, v0.4s, v4.4s
-	FMOVS	F4, 0(R4)
-	ADD	$4, R4, R4
+	MOVD	sums+56(FP), R2
+	MOVD	mean+48(FP), R0
+	SUB	R0, R2, R2
+	MOVD	dots+64(FP), R1
+	MOVD	mean+48(FP), R0
+	SUB	R0, R1, R1
+	WORD	$0x4e34d673 // fadd v19.4s, v19.4s, v20.4s
+	WORD	$0x4e32d631 // fadd v17.4s, v17.4s, v18.4s
+	WORD	$0x4e30d5ef // fadd v15.4s, v15.4s, v16.4s
+	WORD	$0x4e2ed5ad // fadd v13.4s, v13.4s, v14.4s
+	VZIP2	V17.S4, V19.S4, V0.S4
+	VZIP1	V17.S4, V19.S4, V19.S4
+	WORD	$0x4e20d673 // fadd v19.4s, v19.4s, v0.4s
+	VZIP2	V13.S4, V15.S4, V0.S4
+	VZIP1	V13.S4, V15.S4, V15.S4
+	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
+	VZIP2	V15.D2, V19.D2, V0.D2
+	VZIP1	V15.D2, V19.D2, V19.D2
+	WORD	$0x4e20d673 // fadd v19.4s, v19.4s, v0.4s
+	ADD	R2<<0, R8, R0
+	FMOVQ	F19, 0(R0)
+	WORD	$0x4e2cd56b // fadd v11.4s, v11.4s, v12.4s
+	WORD	$0x4e2ad529 // fadd v9.4s, v9.4s, v10.4s
+	WORD	$0x4e28d4e7 // fadd v7.4s, v7.4s, v8.4s
+	WORD	$0x4e26d4a5 // fadd v5.4s, v5.4s, v6.4s
+	VZIP2	V9.S4, V11.S4, V0.S4
+	VZIP1	V9.S4, V11.S4, V11.S4
+	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
+	VZIP2	V5.S4, V7.S4, V0.S4
+	VZIP1	V5.S4, V7.S4, V7.S4
+	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
+	VZIP2	V7.D2, V11.D2, V0.D2
+	VZIP1	V7.D2, V11.D2, V11.D2
+	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
+	ADD	R1<<0, R8, R0
+	FMOVQ	F11, 0(R0)
+	ADD	$16, R8, R8
+	MOVD	R3, R6
 	MOVD	bytes+72(FP), R0
-	ADD	R0, R7, R7
 	ADD	R0, R6, R6
-	SUBS	$1, R2, R2
-	BNE	rows
+	SUBS	$4, R7, R7
+	BGT	rows
 	RET
 lanes1:
+	VMOVI	$0, V4.B16
 	VMOVI	$0, V3.B16
-	VMOVI	$0, V2.B16
-	TBZ	$2, R8, lanes1low
-	FMOVQ	0(R0), F3
-	TBZ	$1, R8, lanes1highone
-	FMOVD	16(R0), F2
-	TBZ	$0, R8, lanes1done
+	TBZ	$2, R9, lanes1low
+	FMOVQ	0(R0), F4
+	TBZ	$1, R9, lanes1highone
+	FMOVD	16(R0), F3
+	TBZ	$0, R9, lanes1done
 	ADD	$24, R0, R0
-	VLD1	(R0), V2.S[2]
-	B	lanes1done
-lanes1highone:
-	TBZ	$0, R8, lanes1done
-	FMOVS	16(R0), F2
-	B	lanes1done
-lanes1low:
-	TBZ	$1, R8, lanes1one
-	FMOVD	0(R0), F3
-	TBZ	$0, R8, lanes1done
-	ADD	$8, R0, R0
 	VLD1	(R0), V3.S[2]
 	B	lanes1done
+lanes1highone:
+	TBZ	$0, R9, lanes1done
+	FMOVS	16(R0), F3
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R9, lanes1one
+	FMOVD	0(R0), F4
+	TBZ	$0, R9, lanes1done
+	ADD	$8, R0, R0
+	VLD1	(R0), V4.S[2]
+	B	lanes1done
 lanes1one:
-	TBZ	$0, R8, lanes1done
-	FMOVS	0(R0), F3
+	TBZ	$0, R9, lanes1done
+	FMOVS	0(R0), F4
+	B	lanes1done
+lanes2:
+	VMOVI	$0, V2.B16
+	VMOVI	$0, V1.B16
+	TBZ	$2, R9, lanes2low
+	FMOVQ	0(R0), F2
+	TBZ	$1, R9, lanes2highone
+	FMOVD	16(R0), F1
+	TBZ	$0, R9, lanes2done
+	ADD	$24, R0, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R9, lanes2done
+	FMOVS	16(R0), F1
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R9, lanes2one
+	FMOVD	0(R0), F2
+	TBZ	$0, R9, lanes2done
+	ADD	$8, R0, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R9, lanes2done
+	FMOVS	0(R0), F2
+	B	lanes2done
+lanes3:
+	VMOVI	$0, V4.B16
+	VMOVI	$0, V3.B16
+	TBZ	$2, R9, lanes3low
+	FMOVQ	0(R0), F4
+	TBZ	$1, R9, lanes3highone
+	FMOVD	16(R0), F3
+	TBZ	$0, R9, lanes3done
+	ADD	$24, R0, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes3done
+lanes3highone:
+	TBZ	$0, R9, lanes3done
+	FMOVS	16(R0), F3
+	B	lanes3done
+lanes3low:
+	TBZ	$1, R9, lanes3one
+	FMOVD	0(R0), F4
+	TBZ	$0, R9, lanes3done
+	ADD	$8, R0, R0
+	VLD1	(R0), V4.S[2]
+	B	lanes3done
+lanes3one:
+	TBZ	$0, R9, lanes3done
+	FMOVS	0(R0), F4
+	B	lanes3done
+lanes4:
+	VMOVI	$0, V2.B16
+	VMOVI	$0, V1.B16
+	TBZ	$2, R9, lanes4low
+	FMOVQ	0(R0), F2
+	TBZ	$1, R9, lanes4highone
+	FMOVD	16(R0), F1
+	TBZ	$0, R9, lanes4done
+	ADD	$24, R0, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes4done
+lanes4highone:
+	TBZ	$0, R9, lanes4done
+	FMOVS	16(R0), F1
+	B	lanes4done
+lanes4low:
+	TBZ	$1, R9, lanes4one
+	FMOVD	0(R0), F2
+	TBZ	$0, R9, lanes4done
+	ADD	$8, R0, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes4done
+lanes4one:
+	TBZ	$0, R9, lanes4done
+	FMOVS	0(R0), F2
+	B	lanes4done
+lanes5:
+	VMOVI	$0, V4.B16
+	VMOVI	$0, V3.B16
+	TBZ	$2, R9, lanes5low
+	FMOVQ	0(R0), F4
+	TBZ	$1, R9, lanes5highone
+	FMOVD	16(R0), F3
+	TBZ	$0, R9, lanes5done
+	ADD	$24, R0, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes5done
+lanes5highone:
+	TBZ	$0, R9, lanes5done
+	FMOVS	16(R0), F3
+	B	lanes5done
+lanes5low:
+	TBZ	$1, R9, lanes5one
+	FMOVD	0(R0), F4
+	TBZ	$0, R9, lanes5done
+	ADD	$8, R0, R0
+	VLD1	(R0), V4.S[2]
+	B	lanes5done
+lanes5one:
+	TBZ	$0, R9, lanes5done
+	FMOVS	0(R0), F4
+	B	lanes5done
+lanes6:
+	VMOVI	$0, V2.B16
+	VMOVI	$0, V1.B16
+	TBZ	$2, R9, lanes6low
+	FMOVQ	0(R0), F2
+	TBZ	$1, R9, lanes6highone
+	FMOVD	16(R0), F1
+	TBZ	$0, R9, lanes6done
+	ADD	$24, R0, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes6done
+lanes6highone:
+	TBZ	$0, R9, lanes6done
+	FMOVS	16(R0), F1
+	B	lanes6done
+lanes6low:
+	TBZ	$1, R9, lanes6one
+	FMOVD	0(R0), F2
+	TBZ	$0, R9, lanes6done
+	ADD	$8, R0, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes6done
+lanes6one:
+	TBZ	$0, R9, lanes6done
+	FMOVS	0(R0), F2
+	B	lanes6done
+lanes7:
+	VMOVI	$0, V4.B16
+	VMOVI	$0, V3.B16
+	TBZ	$2, R9, lanes7low
+	FMOVQ	0(R0), F4
+	TBZ	$1, R9, lanes7highone
+	FMOVD	16(R0), F3
+	TBZ	$0, R9, lanes7done
+	ADD	$24, R0, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes7done
+lanes7highone:
+	TBZ	$0, R9, lanes7done
+	FMOVS	16(R0), F3
+	B	lanes7done
+lanes7low:
+	TBZ	$1, R9, lanes7one
+	FMOVD	0(R0), F4
+	TBZ	$0, R9, lanes7done
+	ADD	$8, R0, R0
+	VLD1	(R0), V4.S[2]
+	B	lanes7done
+lanes7one:
+	TBZ	$0, R9, lanes7done
+	FMOVS	0(R0), F4
+	B	lanes7done
+lanes8:
+	VMOVI	$0, V2.B16
+	VMOVI	$0, V1.B16
+	TBZ	$2, R9, lanes8low
+	FMOVQ	0(R0), F2
+	TBZ	$1, R9, lanes8highone
+	FMOVD	16(R0), F1
+	TBZ	$0, R9, lanes8done
+	ADD	$24, R0, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes8done
+lanes8highone:
+	TBZ	$0, R9, lanes8done
+	FMOVS	16(R0), F1
+	B	lanes8done
+lanes8low:
+	TBZ	$1, R9, lanes8one
+	FMOVD	0(R0), F2
+	TBZ	$0, R9, lanes8done
+	ADD	$8, R0, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes8done
+lanes8one:
+	TBZ	$0, R9, lanes8done
+	FMOVS	0(R0), F2
+	B	lanes8done
+
+// func reluSumsFoursNEON(rows int, x *float32, dy *float32, y *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+TEXT ·reluSumsFoursNEON(SB), NOSPLIT, $0-88
+	MOVD	mean+56(FP), R9
+	VMOVI	$0, V21.B16
+	MOVD	rows+0(FP), R8
+	MOVD	x+8(FP), R7
+rows:
+	MOVD	bytes+80(FP), R0
+	MOVD	R7, R6
+	ADD	R0<<0, R7, R1
+	CMP	$1, R8
+	CSEL	GT, R1, R6, R6
+	MOVD	R6, R5
+	ADD	R0<<0, R6, R1
+	CMP	$2, R8
+	CSEL	GT, R1, R5, R5
+	MOVD	R5, R4
+	ADD	R0<<0, R5, R0
+	CMP	$3, R8
+	CSEL	GT, R0, R4, R4
+	MOVD	dy+16(FP), R3
+	MOVD	x+8(FP), R0
+	SUB	R0, R3, R3
+	MOVD	y+24(FP), R2
+	MOVD	x+8(FP), R0
+	SUB	R0, R2, R2
+	VMOVI	$0, V20.B16
+	VMOVI	$0, V19.B16
+	VMOVI	$0, V18.B16
+	VMOVI	$0, V17.B16
+	VMOVI	$0, V16.B16
+	VMOVI	$0, V15.B16
+	VMOVI	$0, V14.B16
+	VMOVI	$0, V13.B16
+	VMOVI	$0, V12.B16
+	VMOVI	$0, V11.B16
+	VMOVI	$0, V10.B16
+	VMOVI	$0, V9.B16
+	VMOVI	$0, V8.B16
+	VMOVI	$0, V7.B16
+	VMOVI	$0, V6.B16
+	VMOVI	$0, V5.B16
+	MOVD	vectors+32(FP), R10
+	MOVD	ZR, R1
+row:
+	SUBS	$1, R10, R10
+	BLT	rowTail
+	ADD	R3<<0, R7, R0
+	FLDPQ	0(R0), (F4, F3)
+	ADD	R2<<0, R7, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x6e21e6a1 // fcmge v1.4s, v21.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e6a0 // fcmge v0.4s, v21.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V4.B16, V4.B16
+	VAND	V0.B16, V3.B16, V3.B16
+	ADD	R1<<0, R7, R0
+	FLDPQ	0(R0), (F2, F1)
+	VLD1R	(R9), [V0.S4]
+	WORD	$0x4ea0d442 // fsub v2.4s, v2.4s, v0.4s
+	WORD	$0x4ea0d421 // fsub v1.4s, v1.4s, v0.4s
+	WORD	$0x4e24d694 // fadd v20.4s, v20.4s, v4.4s
+	WORD	$0x4e23d673 // fadd v19.4s, v19.4s, v3.4s
+	VFMLA	V4.S4, V2.S4, V12.S4
+	VFMLA	V3.S4, V1.S4, V11.S4
+	ADD	R3<<0, R6, R0
+	FLDPQ	0(R0), (F4, F3)
+	ADD	R2<<0, R6, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x6e21e6a1 // fcmge v1.4s, v21.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e6a0 // fcmge v0.4s, v21.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V4.B16, V4.B16
+	VAND	V0.B16, V3.B16, V3.B16
+	ADD	R1<<0, R6, R0
+	FLDPQ	0(R0), (F2, F1)
+	ADD	$4, R9, R0
+	VLD1R	(R0), [V0.S4]
+	WORD	$0x4ea0d442 // fsub v2.4s, v2.4s, v0.4s
+	WORD	$0x4ea0d421 // fsub v1.4s, v1.4s, v0.4s
+	WORD	$0x4e24d652 // fadd v18.4s, v18.4s, v4.4s
+	WORD	$0x4e23d631 // fadd v17.4s, v17.4s, v3.4s
+	VFMLA	V4.S4, V2.S4, V10.S4
+	VFMLA	V3.S4, V1.S4, V9.S4
+	ADD	R3<<0, R5, R0
+	FLDPQ	0(R0), (F4, F3)
+	ADD	R2<<0, R5, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x6e21e6a1 // fcmge v1.4s, v21.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e6a0 // fcmge v0.4s, v21.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V4.B16, V4.B16
+	VAND	V0.B16, V3.B16, V3.B16
+	ADD	R1<<0, R5, R0
+	FLDPQ	0(R0), (F2, F1)
+	ADD	$8, R9, R0
+	VLD1R	(R0), [V0.S4]
+	WORD	$0x4ea0d442 // fsub v2.4s, v2.4s, v0.4s
+	WORD	$0x4ea0d421 // fsub v1.4s, v1.4s, v0.4s
+	WORD	$0x4e24d610 // fadd v16.4s, v16.4s, v4.4s
+	WORD	$0x4e23d5ef // fadd v15.4s, v15.4s, v3.4s
+	VFMLA	V4.S4, V2.S4, V8.S4
+	VFMLA	V3.S4, V1.S4, V7.S4
+	ADD	R3<<0, R4, R0
+	FLDPQ	0(R0), (F4, F3)
+	ADD	R2<<0, R4, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x6e21e6a1 // fcmge v1.4s, v21.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e6a0 // fcmge v0.4s, v21.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V4.B16, V4.B16
+	VAND	V0.B16, V3.B16, V3.B16
+	ADD	R1<<0, R4, R0
+	FLDPQ	0(R0), (F2, F1)
+	ADD	$12, R9, R0
+	VLD1R	(R0), [V0.S4]
+	WORD	$0x4ea0d442 // fsub v2.4s, v2.4s, v0.4s
+	WORD	$0x4ea0d421 // fsub v1.4s, v1.4s, v0.4s
+	WORD	$0x4e24d5ce // fadd v14.4s, v14.4s, v4.4s
+	WORD	$0x4e23d5ad // fadd v13.4s, v13.4s, v3.4s
+	VFMLA	V4.S4, V2.S4, V6.S4
+	VFMLA	V3.S4, V1.S4, V5.S4
+	ADD	$32, R1, R1
+	ADD	$32, R3, R3
+	ADD	$32, R2, R2
+	B	row
+rowTail:
+	MOVD	rest+40(FP), R0
+	TST	R0, R0
+	BEQ	rowDone
+	MOVD	tail+48(FP), R0
+	MOVWU	64(R0), R10
+	ADD	R3<<0, R7, R0
+	TBZ	$3, R10, lanes1
+	FLDPQ	0(R0), (F4, F3)
+lanes1done:
+	ADD	R2<<0, R7, R0
+	TBZ	$3, R10, lanes2
+	FLDPQ	0(R0), (F1, F0)
+lanes2done:
+	WORD	$0x6e21e6a1 // fcmge v1.4s, v21.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e6a0 // fcmge v0.4s, v21.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V4.B16, V4.B16
+	VAND	V0.B16, V3.B16, V3.B16
+	ADD	R1<<0, R7, R0
+	TBZ	$3, R10, lanes3
+	FLDPQ	0(R0), (F2, F1)
+lanes3done:
+	VLD1R	(R9), [V0.S4]
+	WORD	$0x4ea0d442 // fsub v2.4s, v2.4s, v0.4s
+	WORD	$0x4ea0d421 // fsub v1.4s, v1.4s, v0.4s
+	WORD	$0x4e24d694 // fadd v20.4s, v20.4s, v4.4s
+	WORD	$0x4e23d673 // fadd v19.4s, v19.4s, v3.4s
+	VFMLA	V4.S4, V2.S4, V12.S4
+	VFMLA	V3.S4, V1.S4, V11.S4
+	ADD	R3<<0, R6, R0
+	TBZ	$3, R10, lanes4
+	FLDPQ	0(R0), (F4, F3)
+lanes4done:
+	ADD	R2<<0, R6, R0
+	TBZ	$3, R10, lanes5
+	FLDPQ	0(R0), (F1, F0)
+lanes5done:
+	WORD	$0x6e21e6a1 // fcmge v1.4s, v21.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e6a0 // fcmge v0.4s, v21.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V4.B16, V4.B16
+	VAND	V0.B16, V3.B16, V3.B16
+	ADD	R1<<0, R6, R0
+	TBZ	$3, R10, lanes6
+	FLDPQ	0(R0), (F2, F1)
+lanes6done:
+	ADD	$4, R9, R0
+	VLD1R	(R0), [V0.S4]
+	WORD	$0x4ea0d442 // fsub v2.4s, v2.4s, v0.4s
+	WORD	$0x4ea0d421 // fsub v1.4s, v1.4s, v0.4s
+	WORD	$0x4e24d652 // fadd v18.4s, v18.4s, v4.4s
+	WORD	$0x4e23d631 // fadd v17.4s, v17.4s, v3.4s
+	VFMLA	V4.S4, V2.S4, V10.S4
+	VFMLA	V3.S4, V1.S4, V9.S4
+	ADD	R3<<0, R5, R0
+	TBZ	$3, R10, lanes7
+	FLDPQ	0(R0), (F4, F3)
+lanes7done:
+	ADD	R2<<0, R5, R0
+	TBZ	$3, R10, lanes8
+	FLDPQ	0(R0), (F1, F0)
+lanes8done:
+	WORD	$0x6e21e6a1 // fcmge v1.4s, v21.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e6a0 // fcmge v0.4s, v21.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V4.B16, V4.B16
+	VAND	V0.B16, V3.B16, V3.B16
+	ADD	R1<<0, R5, R0
+	TBZ	$3, R10, lanes9
+	FLDPQ	0(R0), (F2, F1)
+lanes9done:
+	ADD	$8, R9, R0
+	VLD1R	(R0), [V0.S4]
+	WORD	$0x4ea0d442 // fsub v2.4s, v2.4s, v0.4s
+	WORD	$0x4ea0d421 // fsub v1.4s, v1.4s, v0.4s
+	WORD	$0x4e24d610 // fadd v16.4s, v16.4s, v4.4s
+	WORD	$0x4e23d5ef // fadd v15.4s, v15.4s, v3.4s
+	VFMLA	V4.S4, V2.S4, V8.S4
+	VFMLA	V3.S4, V1.S4, V7.S4
+	ADD	R3<<0, R4, R0
+	TBZ	$3, R10, lanes10
+	FLDPQ	0(R0), (F4, F3)
+lanes10done:
+	ADD	R2<<0, R4, R0
+	TBZ	$3, R10, lanes11
+	FLDPQ	0(R0), (F1, F0)
+lanes11done:
+	WORD	$0x6e21e6a1 // fcmge v1.4s, v21.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e6a0 // fcmge v0.4s, v21.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V4.B16, V4.B16
+	VAND	V0.B16, V3.B16, V3.B16
+	ADD	R1<<0, R4, R0
+	TBZ	$3, R10, lanes12
+	FLDPQ	0(R0), (F2, F1)
+lanes12done:
+	ADD	$12, R9, R0
+	VLD1R	(R0), [V0.S4]
+	WORD	$0x4ea0d442 // fsub v2.4s, v2.4s, v0.4s
+	WORD	$0x4ea0d421 // fsub v1.4s, v1.4s, v0.4s
+	WORD	$0x4e24d5ce // fadd v14.4s, v14.4s, v4.4s
+	WORD	$0x4e23d5ad // fadd v13.4s, v13.4s, v3.4s
+	VFMLA	V4.S4, V2.S4, V6.S4
+	VFMLA	V3.S4, V1.S4, V5.S4
+rowDone:
+	MOVD	sums+64(FP), R2
+	MOVD	mean+56(FP), R0
+	SUB	R0, R2, R2
+	MOVD	dots+72(FP), R1
+	MOVD	mean+56(FP), R0
+	SUB	R0, R1, R1
+	WORD	$0x4e34d673 // fadd v19.4s, v19.4s, v20.4s
+	WORD	$0x4e32d631 // fadd v17.4s, v17.4s, v18.4s
+	WORD	$0x4e30d5ef // fadd v15.4s, v15.4s, v16.4s
+	WORD	$0x4e2ed5ad // fadd v13.4s, v13.4s, v14.4s
+	VZIP2	V17.S4, V19.S4, V0.S4
+	VZIP1	V17.S4, V19.S4, V19.S4
+	WORD	$0x4e20d673 // fadd v19.4s, v19.4s, v0.4s
+	VZIP2	V13.S4, V15.S4, V0.S4
+	VZIP1	V13.S4, V15.S4, V15.S4
+	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
+	VZIP2	V15.D2, V19.D2, V0.D2
+	VZIP1	V15.D2, V19.D2, V19.D2
+	WORD	$0x4e20d673 // fadd v19.4s, v19.4s, v0.4s
+	ADD	R2<<0, R9, R0
+	FMOVQ	F19, 0(R0)
+	WORD	$0x4e2cd56b // fadd v11.4s, v11.4s, v12.4s
+	WORD	$0x4e2ad529 // fadd v9.4s, v9.4s, v10.4s
+	WORD	$0x4e28d4e7 // fadd v7.4s, v7.4s, v8.4s
+	WORD	$0x4e26d4a5 // fadd v5.4s, v5.4s, v6.4s
+	VZIP2	V9.S4, V11.S4, V0.S4
+	VZIP1	V9.S4, V11.S4, V11.S4
+	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
+	VZIP2	V5.S4, V7.S4, V0.S4
+	VZIP1	V5.S4, V7.S4, V7.S4
+	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
+	VZIP2	V7.D2, V11.D2, V0.D2
+	VZIP1	V7.D2, V11.D2, V11.D2
+	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
+	ADD	R1<<0, R9, R0
+	FMOVQ	F11, 0(R0)
+	ADD	$16, R9, R9
+	MOVD	R4, R7
+	MOVD	bytes+80(FP), R0
+	ADD	R0, R7, R7
+	SUBS	$4, R8, R8
+	BGT	rows
+	RET
+lanes1:
+	VMOVI	$0, V4.B16
+	VMOVI	$0, V3.B16
+	TBZ	$2, R10, lanes1low
+	FMOVQ	0(R0), F4
+	TBZ	$1, R10, lanes1highone
+	FMOVD	16(R0), F3
+	TBZ	$0, R10, lanes1done
+	ADD	$24, R0, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R10, lanes1done
+	FMOVS	16(R0), F3
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R10, lanes1one
+	FMOVD	0(R0), F4
+	TBZ	$0, R10, lanes1done
+	ADD	$8, R0, R0
+	VLD1	(R0), V4.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R10, lanes1done
+	FMOVS	0(R0), F4
 	B	lanes1done
 lanes2:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R8, lanes2low
-	FMOVQ	0(R1), F1
-	TBZ	$1, R8, lanes2highone
-	FMOVD	16(R1), F0
-	TBZ	$0, R8, lanes2done
-	ADD	$24, R1, R0
+	TBZ	$2, R10, lanes2low
+	FMOVQ	0(R0), F1
+	TBZ	$1, R10, lanes2highone
+	FMOVD	16(R0), F0
+	TBZ	$0, R10, lanes2done
+	ADD	$24, R0, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes2done
 lanes2highone:
-	TBZ	$0, R8, lanes2done
-	FMOVS	16(R1), F0
+	TBZ	$0, R10, lanes2done
+	FMOVS	16(R0), F0
 	B	lanes2done
 lanes2low:
-	TBZ	$1, R8, lanes2one
-	FMOVD	0(R1), F1
-	TBZ	$0, R8, lanes2done
-	ADD	$8, R1, R0
+	TBZ	$1, R10, lanes2one
+	FMOVD	0(R0), F1
+	TBZ	$0, R10, lanes2done
+	ADD	$8, R0, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes2done
 lanes2one:
-	TBZ	$0, R8, lanes2done
-	FMOVS	0(R1), F1
+	TBZ	$0, R10, lanes2done
+	FMOVS	0(R0), F1
+	B	lanes2done
+lanes3:
+	VMOVI	$0, V2.B16
+	VMOVI	$0, V1.B16
+	TBZ	$2, R10, lanes3low
+	FMOVQ	0(R0), F2
+	TBZ	$1, R10, lanes3highone
+	FMOVD	16(R0), F1
+	TBZ	$0, R10, lanes3done
+	ADD	$24, R0, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes3done
+lanes3highone:
+	TBZ	$0, R10, lanes3done
+	FMOVS	16(R0), F1
+	B	lanes3done
+lanes3low:
+	TBZ	$1, R10, lanes3one
+	FMOVD	0(R0), F2
+	TBZ	$0, R10, lanes3done
+	ADD	$8, R0, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes3done
+lanes3one:
+	TBZ	$0, R10, lanes3done
+	FMOVS	0(R0), F2
+	B	lanes3done
+lanes4:
+	VMOVI	$0, V4.B16
+	VMOVI	$0, V3.B16
+	TBZ	$2, R10, lanes4low
+	FMOVQ	0(R0), F4
+	TBZ	$1, R10, lanes4highone
+	FMOVD	16(R0), F3
+	TBZ	$0, R10, lanes4done
+	ADD	$24, R0, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes4done
+lanes4highone:
+	TBZ	$0, R10, lanes4done
+	FMOVS	16(R0), F3
+	B	lanes4done
+lanes4low:
+	TBZ	$1, R10, lanes4one
+	FMOVD	0(R0), F4
+	TBZ	$0, R10, lanes4done
+	ADD	$8, R0, R0
+	VLD1	(R0), V4.S[2]
+	B	lanes4done
+lanes4one:
+	TBZ	$0, R10, lanes4done
+	FMOVS	0(R0), F4
+	B	lanes4done
+lanes5:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R10, lanes5low
+	FMOVQ	0(R0), F1
+	TBZ	$1, R10, lanes5highone
+	FMOVD	16(R0), F0
+	TBZ	$0, R10, lanes5done
+	ADD	$24, R0, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes5done
+lanes5highone:
+	TBZ	$0, R10, lanes5done
+	FMOVS	16(R0), F0
+	B	lanes5done
+lanes5low:
+	TBZ	$1, R10, lanes5one
+	FMOVD	0(R0), F1
+	TBZ	$0, R10, lanes5done
+	ADD	$8, R0, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes5done
+lanes5one:
+	TBZ	$0, R10, lanes5done
+	FMOVS	0(R0), F1
+	B	lanes5done
+lanes6:
+	VMOVI	$0, V2.B16
+	VMOVI	$0, V1.B16
+	TBZ	$2, R10, lanes6low
+	FMOVQ	0(R0), F2
+	TBZ	$1, R10, lanes6highone
+	FMOVD	16(R0), F1
+	TBZ	$0, R10, lanes6done
+	ADD	$24, R0, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes6done
+lanes6highone:
+	TBZ	$0, R10, lanes6done
+	FMOVS	16(R0), F1
+	B	lanes6done
+lanes6low:
+	TBZ	$1, R10, lanes6one
+	FMOVD	0(R0), F2
+	TBZ	$0, R10, lanes6done
+	ADD	$8, R0, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes6done
+lanes6one:
+	TBZ	$0, R10, lanes6done
+	FMOVS	0(R0), F2
+	B	lanes6done
+lanes7:
+	VMOVI	$0, V4.B16
+	VMOVI	$0, V3.B16
+	TBZ	$2, R10, lanes7low
+	FMOVQ	0(R0), F4
+	TBZ	$1, R10, lanes7highone
+	FMOVD	16(R0), F3
+	TBZ	$0, R10, lanes7done
+	ADD	$24, R0, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes7done
+lanes7highone:
+	TBZ	$0, R10, lanes7done
+	FMOVS	16(R0), F3
+	B	lanes7done
+lanes7low:
+	TBZ	$1, R10, lanes7one
+	FMOVD	0(R0), F4
+	TBZ	$0, R10, lanes7done
+	ADD	$8, R0, R0
+	VLD1	(R0), V4.S[2]
+	B	lanes7done
+lanes7one:
+	TBZ	$0, R10, lanes7done
+	FMOVS	0(R0), F4
+	B	lanes7done
+lanes8:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R10, lanes8low
+	FMOVQ	0(R0), F1
+	TBZ	$1, R10, lanes8highone
+	FMOVD	16(R0), F0
+	TBZ	$0, R10, lanes8done
+	ADD	$24, R0, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes8done
+lanes8highone:
+	TBZ	$0, R10, lanes8done
+	FMOVS	16(R0), F0
+	B	lanes8done
+lanes8low:
+	TBZ	$1, R10, lanes8one
+	FMOVD	0(R0), F1
+	TBZ	$0, R10, lanes8done
+	ADD	$8, R0, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes8done
+lanes8one:
+	TBZ	$0, R10, lanes8done
+	FMOVS	0(R0), F1
+	B	lanes8done
+lanes9:
+	VMOVI	$0, V2.B16
+	VMOVI	$0, V1.B16
+	TBZ	$2, R10, lanes9low
+	FMOVQ	0(R0), F2
+	TBZ	$1, R10, lanes9highone
+	FMOVD	16(R0), F1
+	TBZ	$0, R10, lanes9done
+	ADD	$24, R0, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes9done
+lanes9highone:
+	TBZ	$0, R10, lanes9done
+	FMOVS	16(R0), F1
+	B	lanes9done
+lanes9low:
+	TBZ	$1, R10, lanes9one
+	FMOVD	0(R0), F2
+	TBZ	$0, R10, lanes9done
+	ADD	$8, R0, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes9done
+lanes9one:
+	TBZ	$0, R10, lanes9done
+	FMOVS	0(R0), F2
+	B	lanes9done
+lanes10:
+	VMOVI	$0, V4.B16
+	VMOVI	$0, V3.B16
+	TBZ	$2, R10, lanes10low
+	FMOVQ	0(R0), F4
+	TBZ	$1, R10, lanes10highone
+	FMOVD	16(R0), F3
+	TBZ	$0, R10, lanes10done
+	ADD	$24, R0, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes10done
+lanes10highone:
+	TBZ	$0, R10, lanes10done
+	FMOVS	16(R0), F3
+	B	lanes10done
+lanes10low:
+	TBZ	$1, R10, lanes10one
+	FMOVD	0(R0), F4
+	TBZ	$0, R10, lanes10done
+	ADD	$8, R0, R0
+	VLD1	(R0), V4.S[2]
+	B	lanes10done
+lanes10one:
+	TBZ	$0, R10, lanes10done
+	FMOVS	0(R0), F4
+	B	lanes10done
+lanes11:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R10, lanes11low
+	FMOVQ	0(R0), F1
+	TBZ	$1, R10, lanes11highone
+	FMOVD	16(R0), F0
+	TBZ	$0, R10, lanes11done
+	ADD	$24, R0, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes11done
+lanes11highone:
+	TBZ	$0, R10, lanes11done
+	FMOVS	16(R0), F0
+	B	lanes11done
+lanes11low:
+	TBZ	$1, R10, lanes11one
+	FMOVD	0(R0), F1
+	TBZ	$0, R10, lanes11done
+	ADD	$8, R0, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes11done
+lanes11one:
+	TBZ	$0, R10, lanes11done
+	FMOVS	0(R0), F1
+	B	lanes11done
+lanes12:
+	VMOVI	$0, V2.B16
+	VMOVI	$0, V1.B16
+	TBZ	$2, R10, lanes12low
+	FMOVQ	0(R0), F2
+	TBZ	$1, R10, lanes12highone
+	FMOVD	16(R0), F1
+	TBZ	$0, R10, lanes12done
+	ADD	$24, R0, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes12done
+lanes12highone:
+	TBZ	$0, R10, lanes12done
+	FMOVS	16(R0), F1
+	B	lanes12done
+lanes12low:
+	TBZ	$1, R10, lanes12one
+	FMOVD	0(R0), F2
+	TBZ	$0, R10, lanes12done
+	ADD	$8, R0, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes12done
+lanes12one:
+	TBZ	$0, R10, lanes12done
+	FMOVS	0(R0), F2
+	B	lanes12done
+
+// func reluSumsToFoursNEON(rows int, x *float32, dy *float32, y *float32, d *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+TEXT ·reluSumsToFoursNEON(SB), NOSPLIT, $0-96
+	MOVD	mean+64(FP), R10
+	VMOVI	$0, V21.B16
+	MOVD	rows+0(FP), R9
+	MOVD	x+8(FP), R8
+rows:
+	MOVD	bytes+88(FP), R0
+	MOVD	R8, R7
+	ADD	R0<<0, R8, R1
+	CMP	$1, R9
+	CSEL	GT, R1, R7, R7
+	MOVD	R7, R6
+	ADD	R0<<0, R7, R1
+	CMP	$2, R9
+	CSEL	GT, R1, R6, R6
+	MOVD	R6, R5
+	ADD	R0<<0, R6, R0
+	CMP	$3, R9
+	CSEL	GT, R0, R5, R5
+	MOVD	dy+16(FP), R4
+	MOVD	x+8(FP), R0
+	SUB	R0, R4, R4
+	MOVD	y+24(FP), R3
+	MOVD	x+8(FP), R0
+	SUB	R0, R3, R3
+	MOVD	d+32(FP), R2
+	MOVD	x+8(FP), R0
+	SUB	R0, R2, R2
+	VMOVI	$0, V20.B16
+	VMOVI	$0, V19.B16
+	VMOVI	$0, V18.B16
+	VMOVI	$0, V17.B16
+	VMOVI	$0, V16.B16
+	VMOVI	$0, V15.B16
+	VMOVI	$0, V14.B16
+	VMOVI	$0, V13.B16
+	VMOVI	$0, V12.B16
+	VMOVI	$0, V11.B16
+	VMOVI	$0, V10.B16
+	VMOVI	$0, V9.B16
+	VMOVI	$0, V8.B16
+	VMOVI	$0, V7.B16
+	VMOVI	$0, V6.B16
+	VMOVI	$0, V5.B16
+	MOVD	vectors+40(FP), R11
+	MOVD	ZR, R1
+row:
+	SUBS	$1, R11, R11
+	BLT	rowTail
+	ADD	R4<<0, R8, R0
+	FLDPQ	0(R0), (F4, F3)
+	ADD	R3<<0, R8, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x6e21e6a1 // fcmge v1.4s, v21.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e6a0 // fcmge v0.4s, v21.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V4.B16, V4.B16
+	VAND	V0.B16, V3.B16, V3.B16
+	ADD	R1<<0, R8, R0
+	FLDPQ	0(R0), (F2, F1)
+	VLD1R	(R10), [V0.S4]
+	WORD	$0x4ea0d442 // fsub v2.4s, v2.4s, v0.4s
+	WORD	$0x4ea0d421 // fsub v1.4s, v1.4s, v0.4s
+	WORD	$0x4e24d694 // fadd v20.4s, v20.4s, v4.4s
+	WORD	$0x4e23d673 // fadd v19.4s, v19.4s, v3.4s
+	VFMLA	V4.S4, V2.S4, V12.S4
+	VFMLA	V3.S4, V1.S4, V11.S4
+	ADD	R2<<0, R8, R0
+	FSTPQ	(F4, F3), 0(R0)
+	ADD	R4<<0, R7, R0
+	FLDPQ	0(R0), (F4, F3)
+	ADD	R3<<0, R7, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x6e21e6a1 // fcmge v1.4s, v21.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e6a0 // fcmge v0.4s, v21.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V4.B16, V4.B16
+	VAND	V0.B16, V3.B16, V3.B16
+	ADD	R1<<0, R7, R0
+	FLDPQ	0(R0), (F2, F1)
+	ADD	$4, R10, R0
+	VLD1R	(R0), [V0.S4]
+	WORD	$0x4ea0d442 // fsub v2.4s, v2.4s, v0.4s
+	WORD	$0x4ea0d421 // fsub v1.4s, v1.4s, v0.4s
+	WORD	$0x4e24d652 // fadd v18.4s, v18.4s, v4.4s
+	WORD	$0x4e23d631 // fadd v17.4s, v17.4s, v3.4s
+	VFMLA	V4.S4, V2.S4, V10.S4
+	VFMLA	V3.S4, V1.S4, V9.S4
+	ADD	R2<<0, R7, R0
+	FSTPQ	(F4, F3), 0(R0)
+	ADD	R4<<0, R6, R0
+	FLDPQ	0(R0), (F4, F3)
+	ADD	R3<<0, R6, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x6e21e6a1 // fcmge v1.4s, v21.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e6a0 // fcmge v0.4s, v21.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V4.B16, V4.B16
+	VAND	V0.B16, V3.B16, V3.B16
+	ADD	R1<<0, R6, R0
+	FLDPQ	0(R0), (F2, F1)
+	ADD	$8, R10, R0
+	VLD1R	(R0), [V0.S4]
+	WORD	$0x4ea0d442 // fsub v2.4s, v2.4s, v0.4s
+	WORD	$0x4ea0d421 // fsub v1.4s, v1.4s, v0.4s
+	WORD	$0x4e24d610 // fadd v16.4s, v16.4s, v4.4s
+	WORD	$0x4e23d5ef // fadd v15.4s, v15.4s, v3.4s
+	VFMLA	V4.S4, V2.S4, V8.S4
+	VFMLA	V3.S4, V1.S4, V7.S4
+	ADD	R2<<0, R6, R0
+	FSTPQ	(F4, F3), 0(R0)
+	ADD	R4<<0, R5, R0
+	FLDPQ	0(R0), (F4, F3)
+	ADD	R3<<0, R5, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x6e21e6a1 // fcmge v1.4s, v21.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e6a0 // fcmge v0.4s, v21.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V4.B16, V4.B16
+	VAND	V0.B16, V3.B16, V3.B16
+	ADD	R1<<0, R5, R0
+	FLDPQ	0(R0), (F2, F1)
+	ADD	$12, R10, R0
+	VLD1R	(R0), [V0.S4]
+	WORD	$0x4ea0d442 // fsub v2.4s, v2.4s, v0.4s
+	WORD	$0x4ea0d421 // fsub v1.4s, v1.4s, v0.4s
+	WORD	$0x4e24d5ce // fadd v14.4s, v14.4s, v4.4s
+	WORD	$0x4e23d5ad // fadd v13.4s, v13.4s, v3.4s
+	VFMLA	V4.S4, V2.S4, V6.S4
+	VFMLA	V3.S4, V1.S4, V5.S4
+	ADD	R2<<0, R5, R0
+	FSTPQ	(F4, F3), 0(R0)
+	ADD	$32, R1, R1
+	ADD	$32, R4, R4
+	ADD	$32, R3, R3
+	ADD	$32, R2, R2
+	B	row
+rowTail:
+	MOVD	rest+48(FP), R0
+	TST	R0, R0
+	BEQ	rowDone
+	MOVD	tail+56(FP), R0
+	MOVWU	64(R0), R11
+	ADD	R4<<0, R8, R0
+	TBZ	$3, R11, lanes1
+	FLDPQ	0(R0), (F4, F3)
+lanes1done:
+	ADD	R3<<0, R8, R0
+	TBZ	$3, R11, lanes2
+	FLDPQ	0(R0), (F1, F0)
+lanes2done:
+	WORD	$0x6e21e6a1 // fcmge v1.4s, v21.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e6a0 // fcmge v0.4s, v21.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V4.B16, V4.B16
+	VAND	V0.B16, V3.B16, V3.B16
+	ADD	R1<<0, R8, R0
+	TBZ	$3, R11, lanes3
+	FLDPQ	0(R0), (F2, F1)
+lanes3done:
+	VLD1R	(R10), [V0.S4]
+	WORD	$0x4ea0d442 // fsub v2.4s, v2.4s, v0.4s
+	WORD	$0x4ea0d421 // fsub v1.4s, v1.4s, v0.4s
+	WORD	$0x4e24d694 // fadd v20.4s, v20.4s, v4.4s
+	WORD	$0x4e23d673 // fadd v19.4s, v19.4s, v3.4s
+	VFMLA	V4.S4, V2.S4, V12.S4
+	VFMLA	V3.S4, V1.S4, V11.S4
+	ADD	R2<<0, R8, R0
+	TBZ	$3, R11, lanes4
+	FSTPQ	(F4, F3), 0(R0)
+lanes4done:
+	ADD	R4<<0, R7, R0
+	TBZ	$3, R11, lanes5
+	FLDPQ	0(R0), (F4, F3)
+lanes5done:
+	ADD	R3<<0, R7, R0
+	TBZ	$3, R11, lanes6
+	FLDPQ	0(R0), (F1, F0)
+lanes6done:
+	WORD	$0x6e21e6a1 // fcmge v1.4s, v21.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e6a0 // fcmge v0.4s, v21.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V4.B16, V4.B16
+	VAND	V0.B16, V3.B16, V3.B16
+	ADD	R1<<0, R7, R0
+	TBZ	$3, R11, lanes7
+	FLDPQ	0(R0), (F2, F1)
+lanes7done:
+	ADD	$4, R10, R0
+	VLD1R	(R0), [V0.S4]
+	WORD	$0x4ea0d442 // fsub v2.4s, v2.4s, v0.4s
+	WORD	$0x4ea0d421 // fsub v1.4s, v1.4s, v0.4s
+	WORD	$0x4e24d652 // fadd v18.4s, v18.4s, v4.4s
+	WORD	$0x4e23d631 // fadd v17.4s, v17.4s, v3.4s
+	VFMLA	V4.S4, V2.S4, V10.S4
+	VFMLA	V3.S4, V1.S4, V9.S4
+	ADD	R2<<0, R7, R0
+	TBZ	$3, R11, lanes8
+	FSTPQ	(F4, F3), 0(R0)
+lanes8done:
+	ADD	R4<<0, R6, R0
+	TBZ	$3, R11, lanes9
+	FLDPQ	0(R0), (F4, F3)
+lanes9done:
+	ADD	R3<<0, R6, R0
+	TBZ	$3, R11, lanes10
+	FLDPQ	0(R0), (F1, F0)
+lanes10done:
+	WORD	$0x6e21e6a1 // fcmge v1.4s, v21.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e6a0 // fcmge v0.4s, v21.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V4.B16, V4.B16
+	VAND	V0.B16, V3.B16, V3.B16
+	ADD	R1<<0, R6, R0
+	TBZ	$3, R11, lanes11
+	FLDPQ	0(R0), (F2, F1)
+lanes11done:
+	ADD	$8, R10, R0
+	VLD1R	(R0), [V0.S4]
+	WORD	$0x4ea0d442 // fsub v2.4s, v2.4s, v0.4s
+	WORD	$0x4ea0d421 // fsub v1.4s, v1.4s, v0.4s
+	WORD	$0x4e24d610 // fadd v16.4s, v16.4s, v4.4s
+	WORD	$0x4e23d5ef // fadd v15.4s, v15.4s, v3.4s
+	VFMLA	V4.S4, V2.S4, V8.S4
+	VFMLA	V3.S4, V1.S4, V7.S4
+	ADD	R2<<0, R6, R0
+	TBZ	$3, R11, lanes12
+	FSTPQ	(F4, F3), 0(R0)
+lanes12done:
+	ADD	R4<<0, R5, R0
+	TBZ	$3, R11, lanes13
+	FLDPQ	0(R0), (F4, F3)
+lanes13done:
+	ADD	R3<<0, R5, R0
+	TBZ	$3, R11, lanes14
+	FLDPQ	0(R0), (F1, F0)
+lanes14done:
+	WORD	$0x6e21e6a1 // fcmge v1.4s, v21.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e6a0 // fcmge v0.4s, v21.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V4.B16, V4.B16
+	VAND	V0.B16, V3.B16, V3.B16
+	ADD	R1<<0, R5, R0
+	TBZ	$3, R11, lanes15
+	FLDPQ	0(R0), (F2, F1)
+lanes15done:
+	ADD	$12, R10, R0
+	VLD1R	(R0), [V0.S4]
+	WORD	$0x4ea0d442 // fsub v2.4s, v2.4s, v0.4s
+	WORD	$0x4ea0d421 // fsub v1.4s, v1.4s, v0.4s
+	WORD	$0x4e24d5ce // fadd v14.4s, v14.4s, v4.4s
+	WORD	$0x4e23d5ad // fadd v13.4s, v13.4s, v3.4s
+	VFMLA	V4.S4, V2.S4, V6.S4
+	VFMLA	V3.S4, V1.S4, V5.S4
+	ADD	R2<<0, R5, R0
+	TBZ	$3, R11, lanes16
+	FSTPQ	(F4, F3), 0(R0)
+lanes16done:
+rowDone:
+	MOVD	sums+72(FP), R2
+	MOVD	mean+64(FP), R0
+	SUB	R0, R2, R2
+	MOVD	dots+80(FP), R1
+	MOVD	mean+64(FP), R0
+	SUB	R0, R1, R1
+	WORD	$0x4e34d673 // fadd v19.4s, v19.4s, v20.4s
+	WORD	$0x4e32d631 // fadd v17.4s, v17.4s, v18.4s
+	WORD	$0x4e30d5ef // fadd v15.4s, v15.4s, v16.4s
+	WORD	$0x4e2ed5ad // fadd v13.4s, v13.4s, v14.4s
+	VZIP2	V17.S4, V19.S4, V0.S4
+	VZIP1	V17.S4, V19.S4, V19.S4
+	WORD	$0x4e20d673 // fadd v19.4s, v19.4s, v0.4s
+	VZIP2	V13.S4, V15.S4, V0.S4
+	VZIP1	V13.S4, V15.S4, V15.S4
+	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
+	VZIP2	V15.D2, V19.D2, V0.D2
+	VZIP1	V15.D2, V19.D2, V19.D2
+	WORD	$0x4e20d673 // fadd v19.4s, v19.4s, v0.4s
+	ADD	R2<<0, R10, R0
+	FMOVQ	F19, 0(R0)
+	WORD	$0x4e2cd56b // fadd v11.4s, v11.4s, v12.4s
+	WORD	$0x4e2ad529 // fadd v9.4s, v9.4s, v10.4s
+	WORD	$0x4e28d4e7 // fadd v7.4s, v7.4s, v8.4s
+	WORD	$0x4e26d4a5 // fadd v5.4s, v5.4s, v6.4s
+	VZIP2	V9.S4, V11.S4, V0.S4
+	VZIP1	V9.S4, V11.S4, V11.S4
+	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
+	VZIP2	V5.S4, V7.S4, V0.S4
+	VZIP1	V5.S4, V7.S4, V7.S4
+	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
+	VZIP2	V7.D2, V11.D2, V0.D2
+	VZIP1	V7.D2, V11.D2, V11.D2
+	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
+	ADD	R1<<0, R10, R0
+	FMOVQ	F11, 0(R0)
+	ADD	$16, R10, R10
+	MOVD	R5, R8
+	MOVD	bytes+88(FP), R0
+	ADD	R0, R8, R8
+	SUBS	$4, R9, R9
+	BGT	rows
+	RET
+lanes1:
+	VMOVI	$0, V4.B16
+	VMOVI	$0, V3.B16
+	TBZ	$2, R11, lanes1low
+	FMOVQ	0(R0), F4
+	TBZ	$1, R11, lanes1highone
+	FMOVD	16(R0), F3
+	TBZ	$0, R11, lanes1done
+	ADD	$24, R0, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R11, lanes1done
+	FMOVS	16(R0), F3
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R11, lanes1one
+	FMOVD	0(R0), F4
+	TBZ	$0, R11, lanes1done
+	ADD	$8, R0, R0
+	VLD1	(R0), V4.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R11, lanes1done
+	FMOVS	0(R0), F4
+	B	lanes1done
+lanes2:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R11, lanes2low
+	FMOVQ	0(R0), F1
+	TBZ	$1, R11, lanes2highone
+	FMOVD	16(R0), F0
+	TBZ	$0, R11, lanes2done
+	ADD	$24, R0, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R11, lanes2done
+	FMOVS	16(R0), F0
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R11, lanes2one
+	FMOVD	0(R0), F1
+	TBZ	$0, R11, lanes2done
+	ADD	$8, R0, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R11, lanes2done
+	FMOVS	0(R0), F1
+	B	lanes2done
+lanes3:
+	VMOVI	$0, V2.B16
+	VMOVI	$0, V1.B16
+	TBZ	$2, R11, lanes3low
+	FMOVQ	0(R0), F2
+	TBZ	$1, R11, lanes3highone
+	FMOVD	16(R0), F1
+	TBZ	$0, R11, lanes3done
+	ADD	$24, R0, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes3done
+lanes3highone:
+	TBZ	$0, R11, lanes3done
+	FMOVS	16(R0), F1
+	B	lanes3done
+lanes3low:
+	TBZ	$1, R11, lanes3one
+	FMOVD	0(R0), F2
+	TBZ	$0, R11, lanes3done
+	ADD	$8, R0, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes3done
+lanes3one:
+	TBZ	$0, R11, lanes3done
+	FMOVS	0(R0), F2
+	B	lanes3done
+lanes4:
+	TBZ	$2, R11, lanes4low
+	FMOVQ	F4, 0(R0)
+	TBZ	$1, R11, lanes4highone
+	FMOVD	F3, 16(R0)
+	TBZ	$0, R11, lanes4done
+	ADD	$24, R0, R0
+	VST1	V3.S[2], (R0)
+	B	lanes4done
+lanes4highone:
+	TBZ	$0, R11, lanes4done
+	FMOVS	F3, 16(R0)
+	B	lanes4done
+lanes4low:
+	TBZ	$1, R11, lanes4one
+	FMOVD	F4, 0(R0)
+	TBZ	$0, R11, lanes4done
+	ADD	$8, R0, R0
+	VST1	V4.S[2], (R0)
+	B	lanes4done
+lanes4one:
+	TBZ	$0, R11, lanes4done
+	FMOVS	F4, 0(R0)
+	B	lanes4done
+lanes5:
+	VMOVI	$0, V4.B16
+	VMOVI	$0, V3.B16
+	TBZ	$2, R11, lanes5low
+	FMOVQ	0(R0), F4
+	TBZ	$1, R11, lanes5highone
+	FMOVD	16(R0), F3
+	TBZ	$0, R11, lanes5done
+	ADD	$24, R0, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes5done
+lanes5highone:
+	TBZ	$0, R11, lanes5done
+	FMOVS	16(R0), F3
+	B	lanes5done
+lanes5low:
+	TBZ	$1, R11, lanes5one
+	FMOVD	0(R0), F4
+	TBZ	$0, R11, lanes5done
+	ADD	$8, R0, R0
+	VLD1	(R0), V4.S[2]
+	B	lanes5done
+lanes5one:
+	TBZ	$0, R11, lanes5done
+	FMOVS	0(R0), F4
+	B	lanes5done
+lanes6:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R11, lanes6low
+	FMOVQ	0(R0), F1
+	TBZ	$1, R11, lanes6highone
+	FMOVD	16(R0), F0
+	TBZ	$0, R11, lanes6done
+	ADD	$24, R0, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes6done
+lanes6highone:
+	TBZ	$0, R11, lanes6done
+	FMOVS	16(R0), F0
+	B	lanes6done
+lanes6low:
+	TBZ	$1, R11, lanes6one
+	FMOVD	0(R0), F1
+	TBZ	$0, R11, lanes6done
+	ADD	$8, R0, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes6done
+lanes6one:
+	TBZ	$0, R11, lanes6done
+	FMOVS	0(R0), F1
+	B	lanes6done
+lanes7:
+	VMOVI	$0, V2.B16
+	VMOVI	$0, V1.B16
+	TBZ	$2, R11, lanes7low
+	FMOVQ	0(R0), F2
+	TBZ	$1, R11, lanes7highone
+	FMOVD	16(R0), F1
+	TBZ	$0, R11, lanes7done
+	ADD	$24, R0, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes7done
+lanes7highone:
+	TBZ	$0, R11, lanes7done
+	FMOVS	16(R0), F1
+	B	lanes7done
+lanes7low:
+	TBZ	$1, R11, lanes7one
+	FMOVD	0(R0), F2
+	TBZ	$0, R11, lanes7done
+	ADD	$8, R0, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes7done
+lanes7one:
+	TBZ	$0, R11, lanes7done
+	FMOVS	0(R0), F2
+	B	lanes7done
+lanes8:
+	TBZ	$2, R11, lanes8low
+	FMOVQ	F4, 0(R0)
+	TBZ	$1, R11, lanes8highone
+	FMOVD	F3, 16(R0)
+	TBZ	$0, R11, lanes8done
+	ADD	$24, R0, R0
+	VST1	V3.S[2], (R0)
+	B	lanes8done
+lanes8highone:
+	TBZ	$0, R11, lanes8done
+	FMOVS	F3, 16(R0)
+	B	lanes8done
+lanes8low:
+	TBZ	$1, R11, lanes8one
+	FMOVD	F4, 0(R0)
+	TBZ	$0, R11, lanes8done
+	ADD	$8, R0, R0
+	VST1	V4.S[2], (R0)
+	B	lanes8done
+lanes8one:
+	TBZ	$0, R11, lanes8done
+	FMOVS	F4, 0(R0)
+	B	lanes8done
+lanes9:
+	VMOVI	$0, V4.B16
+	VMOVI	$0, V3.B16
+	TBZ	$2, R11, lanes9low
+	FMOVQ	0(R0), F4
+	TBZ	$1, R11, lanes9highone
+	FMOVD	16(R0), F3
+	TBZ	$0, R11, lanes9done
+	ADD	$24, R0, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes9done
+lanes9highone:
+	TBZ	$0, R11, lanes9done
+	FMOVS	16(R0), F3
+	B	lanes9done
+lanes9low:
+	TBZ	$1, R11, lanes9one
+	FMOVD	0(R0), F4
+	TBZ	$0, R11, lanes9done
+	ADD	$8, R0, R0
+	VLD1	(R0), V4.S[2]
+	B	lanes9done
+lanes9one:
+	TBZ	$0, R11, lanes9done
+	FMOVS	0(R0), F4
+	B	lanes9done
+lanes10:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R11, lanes10low
+	FMOVQ	0(R0), F1
+	TBZ	$1, R11, lanes10highone
+	FMOVD	16(R0), F0
+	TBZ	$0, R11, lanes10done
+	ADD	$24, R0, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes10done
+lanes10highone:
+	TBZ	$0, R11, lanes10done
+	FMOVS	16(R0), F0
+	B	lanes10done
+lanes10low:
+	TBZ	$1, R11, lanes10one
+	FMOVD	0(R0), F1
+	TBZ	$0, R11, lanes10done
+	ADD	$8, R0, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes10done
+lanes10one:
+	TBZ	$0, R11, lanes10done
+	FMOVS	0(R0), F1
+	B	lanes10done
+lanes11:
+	VMOVI	$0, V2.B16
+	VMOVI	$0, V1.B16
+	TBZ	$2, R11, lanes11low
+	FMOVQ	0(R0), F2
+	TBZ	$1, R11, lanes11highone
+	FMOVD	16(R0), F1
+	TBZ	$0, R11, lanes11done
+	ADD	$24, R0, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes11done
+lanes11highone:
+	TBZ	$0, R11, lanes11done
+	FMOVS	16(R0), F1
+	B	lanes11done
+lanes11low:
+	TBZ	$1, R11, lanes11one
+	FMOVD	0(R0), F2
+	TBZ	$0, R11, lanes11done
+	ADD	$8, R0, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes11done
+lanes11one:
+	TBZ	$0, R11, lanes11done
+	FMOVS	0(R0), F2
+	B	lanes11done
+lanes12:
+	TBZ	$2, R11, lanes12low
+	FMOVQ	F4, 0(R0)
+	TBZ	$1, R11, lanes12highone
+	FMOVD	F3, 16(R0)
+	TBZ	$0, R11, lanes12done
+	ADD	$24, R0, R0
+	VST1	V3.S[2], (R0)
+	B	lanes12done
+lanes12highone:
+	TBZ	$0, R11, lanes12done
+	FMOVS	F3, 16(R0)
+	B	lanes12done
+lanes12low:
+	TBZ	$1, R11, lanes12one
+	FMOVD	F4, 0(R0)
+	TBZ	$0, R11, lanes12done
+	ADD	$8, R0, R0
+	VST1	V4.S[2], (R0)
+	B	lanes12done
+lanes12one:
+	TBZ	$0, R11, lanes12done
+	FMOVS	F4, 0(R0)
+	B	lanes12done
+lanes13:
+	VMOVI	$0, V4.B16
+	VMOVI	$0, V3.B16
+	TBZ	$2, R11, lanes13low
+	FMOVQ	0(R0), F4
+	TBZ	$1, R11, lanes13highone
+	FMOVD	16(R0), F3
+	TBZ	$0, R11, lanes13done
+	ADD	$24, R0, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes13done
+lanes13highone:
+	TBZ	$0, R11, lanes13done
+	FMOVS	16(R0), F3
+	B	lanes13done
+lanes13low:
+	TBZ	$1, R11, lanes13one
+	FMOVD	0(R0), F4
+	TBZ	$0, R11, lanes13done
+	ADD	$8, R0, R0
+	VLD1	(R0), V4.S[2]
+	B	lanes13done
+lanes13one:
+	TBZ	$0, R11, lanes13done
+	FMOVS	0(R0), F4
+	B	lanes13done
+lanes14:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R11, lanes14low
+	FMOVQ	0(R0), F1
+	TBZ	$1, R11, lanes14highone
+	FMOVD	16(R0), F0
+	TBZ	$0, R11, lanes14done
+	ADD	$24, R0, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes14done
+lanes14highone:
+	TBZ	$0, R11, lanes14done
+	FMOVS	16(R0), F0
+	B	lanes14done
+lanes14low:
+	TBZ	$1, R11, lanes14one
+	FMOVD	0(R0), F1
+	TBZ	$0, R11, lanes14done
+	ADD	$8, R0, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes14done
+lanes14one:
+	TBZ	$0, R11, lanes14done
+	FMOVS	0(R0), F1
+	B	lanes14done
+lanes15:
+	VMOVI	$0, V2.B16
+	VMOVI	$0, V1.B16
+	TBZ	$2, R11, lanes15low
+	FMOVQ	0(R0), F2
+	TBZ	$1, R11, lanes15highone
+	FMOVD	16(R0), F1
+	TBZ	$0, R11, lanes15done
+	ADD	$24, R0, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes15done
+lanes15highone:
+	TBZ	$0, R11, lanes15done
+	FMOVS	16(R0), F1
+	B	lanes15done
+lanes15low:
+	TBZ	$1, R11, lanes15one
+	FMOVD	0(R0), F2
+	TBZ	$0, R11, lanes15done
+	ADD	$8, R0, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes15done
+lanes15one:
+	TBZ	$0, R11, lanes15done
+	FMOVS	0(R0), F2
+	B	lanes15done
+lanes16:
+	TBZ	$2, R11, lanes16low
+	FMOVQ	F4, 0(R0)
+	TBZ	$1, R11, lanes16highone
+	FMOVD	F3, 16(R0)
+	TBZ	$0, R11, lanes16done
+	ADD	$24, R0, R0
+	VST1	V3.S[2], (R0)
+	B	lanes16done
+lanes16highone:
+	TBZ	$0, R11, lanes16done
+	FMOVS	F3, 16(R0)
+	B	lanes16done
+lanes16low:
+	TBZ	$1, R11, lanes16one
+	FMOVD	F4, 0(R0)
+	TBZ	$0, R11, lanes16done
+	ADD	$8, R0, R0
+	VST1	V4.S[2], (R0)
+	B	lanes16done
+lanes16one:
+	TBZ	$0, R11, lanes16done
+	FMOVS	F4, 0(R0)
+	B	lanes16done
+
+// func normSumsRowsNEON(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+TEXT ·normSumsRowsNEON(SB), NOSPLIT, $0-80
+	MOVD	mean+48(FP), R6
+	MOVD	rows+0(FP), R5
+	MOVD	x+8(FP), R4
+rows:
+	MOVD	dy+16(FP), R3
+	MOVD	x+8(FP), R0
+	SUB	R0, R3, R3
+	VMOVI	$0, V8.B16
+	VMOVI	$0, V7.B16
+	VMOVI	$0, V6.B16
+	VMOVI	$0, V5.B16
+	MOVD	vectors+24(FP), R2
+	MOVD	ZR, R1
+row:
+	SUBS	$1, R2, R2
+	BLT	rowTail
+	ADD	R3<<0, R4, R0
+	FLDPQ	0(R0), (F4, F3)
+	ADD	R1<<0, R4, R0
+	FLDPQ	0(R0), (F2, F1)
+	VLD1R	(R6), [V0.S4]
+	WORD	$0x4ea0d442 // fsub v2.4s, v2.4s, v0.4s
+	WORD	$0x4ea0d421 // fsub v1.4s, v1.4s, v0.4s
+	WORD	$0x4e24d508 // fadd v8.4s, v8.4s, v4.4s
+	WORD	$0x4e23d4e7 // fadd v7.4s, v7.4s, v3.4s
+	VFMLA	V4.S4, V2.S4, V6.S4
+	VFMLA	V3.S4, V1.S4, V5.S4
+	ADD	$32, R1, R1
+	ADD	$32, R3, R3
+	B	row
+rowTail:
+	MOVD	rest+32(FP), R0
+	TST	R0, R0
+	BEQ	rowDone
+	MOVD	tail+40(FP), R0
+	MOVWU	64(R0), R0
+	ADD	R3<<0, R4, R2
+	TBZ	$3, R0, lanes1
+	FLDPQ	0(R2), (F4, F3)
+lanes1done:
+	ADD	R1<<0, R4, R1
+	TBZ	$3, R0, lanes2
+	FLDPQ	0(R1), (F2, F1)
+lanes2done:
+	VLD1R	(R6), [V0.S4]
+	WORD	$0x4ea0d442 // fsub v2.4s, v2.4s, v0.4s
+	WORD	$0x4ea0d421 // fsub v1.4s, v1.4s, v0.4s
+	WORD	$0x4e24d508 // fadd v8.4s, v8.4s, v4.4s
+	WORD	$0x4e23d4e7 // fadd v7.4s, v7.4s, v3.4s
+	VFMLA	V4.S4, V2.S4, V6.S4
+	VFMLA	V3.S4, V1.S4, V5.S4
+rowDone:
+	MOVD	sums+56(FP), R2
+	MOVD	mean+48(FP), R0
+	SUB	R0, R2, R2
+	MOVD	dots+64(FP), R1
+	MOVD	mean+48(FP), R0
+	SUB	R0, R1, R1
+	WORD	$0x4e28d4e7 // fadd v7.4s, v7.4s, v8.4s
+	VEXT	$8, V7.B16, V7.B16, V0.B16
+	WORD	$0x4e27d407 // fadd v7.4s, v0.4s, v7.4s
+	VREV64	V7.S4, V0.S4
+	WORD	$0x4e27d407 // fadd v7.4s, v0.4s, v7.4s
+	ADD	R2<<0, R6, R0
+	FMOVS	F7, 0(R0)
+	WORD	$0x4e26d4a5 // fadd v5.4s, v5.4s, v6.4s
+	VEXT	$8, V5.B16, V5.B16, V0.B16
+	WORD	$0x4e25d405 // fadd v5.4s, v0.4s, v5.4s
+	VREV64	V5.S4, V0.S4
+	WORD	$0x4e25d405 // fadd v5.4s, v0.4s, v5.4s
+	ADD	R1<<0, R6, R0
+	FMOVS	F5, 0(R0)
+	ADD	$4, R6, R6
+	MOVD	bytes+72(FP), R0
+	ADD	R0, R4, R4
+	SUBS	$1, R5, R5
+	BGT	rows
+	RET
+lanes1:
+	VMOVI	$0, V4.B16
+	VMOVI	$0, V3.B16
+	TBZ	$2, R0, lanes1low
+	FMOVQ	0(R2), F4
+	TBZ	$1, R0, lanes1highone
+	FMOVD	16(R2), F3
+	TBZ	$0, R0, lanes1done
+	ADD	$24, R2, R2
+	VLD1	(R2), V3.S[2]
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R0, lanes1done
+	FMOVS	16(R2), F3
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R0, lanes1one
+	FMOVD	0(R2), F4
+	TBZ	$0, R0, lanes1done
+	ADD	$8, R2, R2
+	VLD1	(R2), V4.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R0, lanes1done
+	FMOVS	0(R2), F4
+	B	lanes1done
+lanes2:
+	VMOVI	$0, V2.B16
+	VMOVI	$0, V1.B16
+	TBZ	$2, R0, lanes2low
+	FMOVQ	0(R1), F2
+	TBZ	$1, R0, lanes2highone
+	FMOVD	16(R1), F1
+	TBZ	$0, R0, lanes2done
+	ADD	$24, R1, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R0, lanes2done
+	FMOVS	16(R1), F1
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R0, lanes2one
+	FMOVD	0(R1), F2
+	TBZ	$0, R0, lanes2done
+	ADD	$8, R1, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R0, lanes2done
+	FMOVS	0(R1), F2
 	B	lanes2done
 
 // func reluSumsRowsNEON(rows int, x *float32, dy *float32, y *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
 TEXT ·reluSumsRowsNEON(SB), NOSPLIT, $0-88
-	MOVD	x+8(FP), R9
-	MOVD	dy+16(FP), R8
-	MOVD	y+24(FP), R7
-	MOVD	sums+64(FP), R6
-	MOVD	dots+72(FP), R5
-	MOVD	mean+56(FP), R4
-	VMOVI	$0, V11.B16
-	MOVD	rows+0(FP), R3
-rows:
-	VLD1R	(R4), [V10.S4]
-	ADD	$4, R4, R4
+	MOVD	mean+56(FP), R7
 	VMOVI	$0, V9.B16
+	MOVD	rows+0(FP), R6
+	MOVD	x+8(FP), R5
+rows:
+	MOVD	dy+16(FP), R4
+	MOVD	x+8(FP), R0
+	SUB	R0, R4, R4
+	MOVD	y+24(FP), R3
+	MOVD	x+8(FP), R0
+	SUB	R0, R3, R3
 	VMOVI	$0, V8.B16
 	VMOVI	$0, V7.B16
 	VMOVI	$0, V6.B16
-	MOVD	vectors+32(FP), R10
-	MOVD	R9, R0
-	MOVD	R8, R2
-	MOVD	R7, R1
-rowGroup:
-	SUBS	$4, R10, R10
-	BLT	rowOnes
-	FLDPQ	0(R0), (F5, F4)
-	FLDPQ	0(R2), (F3, F2)
-	FLDPQ	0(R1), (F1, F0)
-	WORD	$0x6e21e561 // fcmge v1.4s, v11.4s, v1.4s
-	WORD	$0x6e205821 // mvn v1.16b, v1.16b
-	WORD	$0x6e20e560 // fcmge v0.4s, v11.4s, v0.4s
-	WORD	$0x6e205800 // mvn v0.16b, v0.16b
-	VAND	V1.B16, V3.B16, V3.B16
-	VAND	V0.B16, V2.B16, V2.B16
-	WORD	$0x4eaad4a5 // fsub v5.4s, v5.4s, v10.4s
-	WORD	$0x4eaad484 // fsub v4.4s, v4.4s, v10.4s
-	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
-	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
-	VFMLA	V3.S4, V5.S4, V7.S4
-	VFMLA	V2.S4, V4.S4, V6.S4
-	FLDPQ	32(R0), (F5, F4)
-	FLDPQ	32(R2), (F3, F2)
-	FLDPQ	32(R1), (F1, F0)
-	WORD	$0x6e21e561 // fcmge v1.4s, v11.4s, v1.4s
-	WORD	$0x6e205821 // mvn v1.16b, v1.16b
-	WORD	$0x6e20e560 // fcmge v0.4s, v11.4s, v0.4s
-	WORD	$0x6e205800 // mvn v0.16b, v0.16b
-	VAND	V1.B16, V3.B16, V3.B16
-	VAND	V0.B16, V2.B16, V2.B16
-	WORD	$0x4eaad4a5 // fsub v5.4s, v5.4s, v10.4s
-	WORD	$0x4eaad484 // fsub v4.4s, v4.4s, v10.4s
-	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
-	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
-	VFMLA	V3.S4, V5.S4, V7.S4
-	VFMLA	V2.S4, V4.S4, V6.S4
-	FLDPQ	64(R0), (F5, F4)
-	FLDPQ	64(R2), (F3, F2)
-	FLDPQ	64(R1), (F1, F0)
-	WORD	$0x6e21e561 // fcmge v1.4s, v11.4s, v1.4s
-	WORD	$0x6e205821 // mvn v1.16b, v1.16b
-	WORD	$0x6e20e560 // fcmge v0.4s, v11.4s, v0.4s
-	WORD	$0x6e205800 // mvn v0.16b, v0.16b
-	VAND	V1.B16, V3.B16, V3.B16
-	VAND	V0.B16, V2.B16, V2.B16
-	WORD	$0x4eaad4a5 // fsub v5.4s, v5.4s, v10.4s
-	WORD	$0x4eaad484 // fsub v4.4s, v4.4s, v10.4s
-	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
-	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
-	VFMLA	V3.S4, V5.S4, V7.S4
-	VFMLA	V2.S4, V4.S4, V6.S4
-	FLDPQ	96(R0), (F5, F4)
-	FLDPQ	96(R2), (F3, F2)
-	FLDPQ	96(R1), (F1, F0)
-	WORD	$0x6e21e561 // fcmge v1.4s, v11.4s, v1.4s
-	WORD	$0x6e205821 // mvn v1.16b, v1.16b
-	WORD	$0x6e20e560 // fcmge v0.4s, v11.4s, v0.4s
-	WORD	$0x6e205800 // mvn v0.16b, v0.16b
-	VAND	V1.B16, V3.B16, V3.B16
-	VAND	V0.B16, V2.B16, V2.B16
-	WORD	$0x4eaad4a5 // fsub v5.4s, v5.4s, v10.4s
-	WORD	$0x4eaad484 // fsub v4.4s, v4.4s, v10.4s
-	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
-	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
-	VFMLA	V3.S4, V5.S4, V7.S4
-	VFMLA	V2.S4, V4.S4, V6.S4
-	ADD	$128, R0, R0
-	ADD	$128, R2, R2
-	ADD	$128, R1, R1
-	B	rowGroup
-rowOnes:
-	ADD	$4, R10, R10
+	VMOVI	$0, V5.B16
+	MOVD	vectors+32(FP), R2
+	MOVD	ZR, R1
 row:
-	SUBS	$1, R10, R10
+	SUBS	$1, R2, R2
 	BLT	rowTail
-	FLDPQ	0(R0), (F5, F4)
-	FLDPQ	0(R2), (F3, F2)
-	FLDPQ	0(R1), (F1, F0)
-	WORD	$0x6e21e561 // fcmge v1.4s, v11.4s, v1.4s
+	ADD	R4<<0, R5, R0
+	FLDPQ	0(R0), (F4, F3)
+	ADD	R3<<0, R5, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x6e21e521 // fcmge v1.4s, v9.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
-	WORD	$0x6e20e560 // fcmge v0.4s, v11.4s, v0.4s
+	WORD	$0x6e20e520 // fcmge v0.4s, v9.4s, v0.4s
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
-	VAND	V1.B16, V3.B16, V3.B16
-	VAND	V0.B16, V2.B16, V2.B16
-	WORD	$0x4eaad4a5 // fsub v5.4s, v5.4s, v10.4s
-	WORD	$0x4eaad484 // fsub v4.4s, v4.4s, v10.4s
-	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
-	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
-	VFMLA	V3.S4, V5.S4, V7.S4
-	VFMLA	V2.S4, V4.S4, V6.S4
-	ADD	$32, R0, R0
-	ADD	$32, R2, R2
+	VAND	V1.B16, V4.B16, V4.B16
+	VAND	V0.B16, V3.B16, V3.B16
+	ADD	R1<<0, R5, R0
+	FLDPQ	0(R0), (F2, F1)
+	VLD1R	(R7), [V0.S4]
+	WORD	$0x4ea0d442 // fsub v2.4s, v2.4s, v0.4s
+	WORD	$0x4ea0d421 // fsub v1.4s, v1.4s, v0.4s
+	WORD	$0x4e24d508 // fadd v8.4s, v8.4s, v4.4s
+	WORD	$0x4e23d4e7 // fadd v7.4s, v7.4s, v3.4s
+	VFMLA	V4.S4, V2.S4, V6.S4
+	VFMLA	V3.S4, V1.S4, V5.S4
 	ADD	$32, R1, R1
+	ADD	$32, R4, R4
+	ADD	$32, R3, R3
 	B	row
 rowTail:
-	MOVD	rest+40(FP), R10
-	TST	R10, R10
+	MOVD	rest+40(FP), R0
+	TST	R0, R0
 	BEQ	rowDone
-	MOVD	tail+48(FP), R10
-	MOVWU	64(R10), R10
-	TBZ	$3, R10, lanes1
-	FLDPQ	0(R0), (F5, F4)
+	MOVD	tail+48(FP), R0
+	MOVWU	64(R0), R0
+	ADD	R4<<0, R5, R2
+	TBZ	$3, R0, lanes1
+	FLDPQ	0(R2), (F4, F3)
 lanes1done:
-	TBZ	$3, R10, lanes2
-	FLDPQ	0(R2), (F3, F2)
+	ADD	R3<<0, R5, R2
+	TBZ	$3, R0, lanes2
+	FLDPQ	0(R2), (F1, F0)
 lanes2done:
-	TBZ	$3, R10, lanes3
-	FLDPQ	0(R1), (F1, F0)
-lanes3done:
-	WORD	$0x6e21e561 // fcmge v1.4s, v11.4s, v1.4s
+	WORD	$0x6e21e521 // fcmge v1.4s, v9.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
-	WORD	$0x6e20e560 // fcmge v0.4s, v11.4s, v0.4s
+	WORD	$0x6e20e520 // fcmge v0.4s, v9.4s, v0.4s
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
-	VAND	V1.B16, V3.B16, V3.B16
-	VAND	V0.B16, V2.B16, V2.B16
-	WORD	$0x4eaad4a5 // fsub v5.4s, v5.4s, v10.4s
-	WORD	$0x4eaad484 // fsub v4.4s, v4.4s, v10.4s
-	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
-	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
-	VFMLA	V3.S4, V5.S4, V7.S4
-	VFMLA	V2.S4, V4.S4, V6.S4
+	VAND	V1.B16, V4.B16, V4.B16
+	VAND	V0.B16, V3.B16, V3.B16
+	ADD	R1<<0, R5, R1
+	TBZ	$3, R0, lanes3
+	FLDPQ	0(R1), (F2, F1)
+lanes3done:
+	VLD1R	(R7), [V0.S4]
+	WORD	$0x4ea0d442 // fsub v2.4s, v2.4s, v0.4s
+	WORD	$0x4ea0d421 // fsub v1.4s, v1.4s, v0.4s
+	WORD	$0x4e24d508 // fadd v8.4s, v8.4s, v4.4s
+	WORD	$0x4e23d4e7 // fadd v7.4s, v7.4s, v3.4s
+	VFMLA	V4.S4, V2.S4, V6.S4
+	VFMLA	V3.S4, V1.S4, V5.S4
 rowDone:
-	WORD	$0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
-	VEXT	$8, V8.B16, V8.B16, V0.B16
-	WORD	$0x4e28d408 // fadd v8.4s, v0.4s, v8.4s
-	VREV64	V8.S4, V0.S4
-	WORD	$0x4e28d408 // fadd v8.4s, v0.4s, v8.4s
-	FMOVS	F8, 0(R6)
-	ADD	$4, R6, R6
-	WORD	$0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
-	VEXT	$8, V6.B16, V6.B16, V0.B16
-	WORD	$0x4e26d406 // fadd v6.4s, v0.4s, v6.4s
-	VREV64	V6.S4, V0.S4
-	WORD	$0x4e26d406 // fadd v6.4s, v0.4s, v6.4s
-	FMOVS	F6, 0(R5)
-	ADD	$4, R5, R5
+	MOVD	sums+64(FP), R2
+	MOVD	mean+56(FP), R0
+	SUB	R0, R2, R2
+	MOVD	dots+72(FP), R1
+	MOVD	mean+56(FP), R0
+	SUB	R0, R1, R1
+	WORD	$0x4e28d4e7 // fadd v7.4s, v7.4s, v8.4s
+	VEXT	$8, V7.B16, V7.B16, V0.B16
+	WORD	$0x4e27d407 // fadd v7.4s, v0.4s, v7.4s
+	VREV64	V7.S4, V0.S4
+	WORD	$0x4e27d407 // fadd v7.4s, v0.4s, v7.4s
+	ADD	R2<<0, R7, R0
+	FMOVS	F7, 0(R0)
+	WORD	$0x4e26d4a5 // fadd v5.4s, v5.4s, v6.4s
+	VEXT	$8, V5.B16, V5.B16, V0.B16
+	WORD	$0x4e25d405 // fadd v5.4s, v0.4s, v5.4s
+	VREV64	V5.S4, V0.S4
+	WORD	$0x4e25d405 // fadd v5.4s, v0.4s, v5.4s
+	ADD	R1<<0, R7, R0
+	FMOVS	F5, 0(R0)
+	ADD	$4, R7, R7
 	MOVD	bytes+80(FP), R0
-	ADD	R0, R9, R9
-	ADD	R0, R8, R8
-	ADD	R0, R7, R7
-	SUBS	$1, R3, R3
-	BNE	rows
+	ADD	R0, R5, R5
+	SUBS	$1, R6, R6
+	BGT	rows
 	RET
 lanes1:
-	VMOVI	$0, V5.B16
 	VMOVI	$0, V4.B16
-	TBZ	$2, R10, lanes1low
-	FMOVQ	0(R0), F5
-	TBZ	$1, R10, lanes1highone
-	FMOVD	16(R0), F4
-	TBZ	$0, R10, lanes1done
-	ADD	$24, R0, R0
-	VLD1	(R0), V4.S[2]
+	VMOVI	$0, V3.B16
+	TBZ	$2, R0, lanes1low
+	FMOVQ	0(R2), F4
+	TBZ	$1, R0, lanes1highone
+	FMOVD	16(R2), F3
+	TBZ	$0, R0, lanes1done
+	ADD	$24, R2, R2
+	VLD1	(R2), V3.S[2]
 	B	lanes1done
 lanes1highone:
-	TBZ	$0, R10, lanes1done
-	FMOVS	16(R0), F4
+	TBZ	$0, R0, lanes1done
+	FMOVS	16(R2), F3
 	B	lanes1done
 lanes1low:
-	TBZ	$1, R10, lanes1one
-	FMOVD	0(R0), F5
-	TBZ	$0, R10, lanes1done
-	ADD	$8, R0, R0
-	VLD1	(R0), V5.S[2]
+	TBZ	$1, R0, lanes1one
+	FMOVD	0(R2), F4
+	TBZ	$0, R0, lanes1done
+	ADD	$8, R2, R2
+	VLD1	(R2), V4.S[2]
 	B	lanes1done
 lanes1one:
-	TBZ	$0, R10, lanes1done
-	FMOVS	0(R0), F5
+	TBZ	$0, R0, lanes1done
+	FMOVS	0(R2), F4
 	B	lanes1done
 lanes2:
-	VMOVI	$0, V3.B16
-	VMOVI	$0, V2.B16
-	TBZ	$2, R10, lanes2low
-	FMOVQ	0(R2), F3
-	TBZ	$1, R10, lanes2highone
-	FMOVD	16(R2), F2
-	TBZ	$0, R10, lanes2done
-	ADD	$24, R2, R0
-	VLD1	(R0), V2.S[2]
-	B	lanes2done
-lanes2highone:
-	TBZ	$0, R10, lanes2done
-	FMOVS	16(R2), F2
-	B	lanes2done
-lanes2low:
-	TBZ	$1, R10, lanes2one
-	FMOVD	0(R2), F3
-	TBZ	$0, R10, lanes2done
-	ADD	$8, R2, R0
-	VLD1	(R0), V3.S[2]
-	B	lanes2done
-lanes2one:
-	TBZ	$0, R10, lanes2done
-	FMOVS	0(R2), F3
-	B	lanes2done
-lanes3:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R10, lanes3low
-	FMOVQ	0(R1), F1
-	TBZ	$1, R10, lanes3highone
-	FMOVD	16(R1), F0
-	TBZ	$0, R10, lanes3done
+	TBZ	$2, R0, lanes2low
+	FMOVQ	0(R2), F1
+	TBZ	$1, R0, lanes2highone
+	FMOVD	16(R2), F0
+	TBZ	$0, R0, lanes2done
+	ADD	$24, R2, R2
+	VLD1	(R2), V0.S[2]
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R0, lanes2done
+	FMOVS	16(R2), F0
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R0, lanes2one
+	FMOVD	0(R2), F1
+	TBZ	$0, R0, lanes2done
+	ADD	$8, R2, R2
+	VLD1	(R2), V1.S[2]
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R0, lanes2done
+	FMOVS	0(R2), F1
+	B	lanes2done
+lanes3:
+	VMOVI	$0, V2.B16
+	VMOVI	$0, V1.B16
+	TBZ	$2, R0, lanes3low
+	FMOVQ	0(R1), F2
+	TBZ	$1, R0, lanes3highone
+	FMOVD	16(R1), F1
+	TBZ	$0, R0, lanes3done
 	ADD	$24, R1, R0
-	VLD1	(R0), V0.S[2]
-	B	lanes3done
-lanes3highone:
-	TBZ	$0, R10, lanes3done
-	FMOVS	16(R1), F0
-	B	lanes3done
-lanes3low:
-	TBZ	$1, R10, lanes3one
-	FMOVD	0(R1), F1
-	TBZ	$0, R10, lanes3done
-	ADD	$8, R1, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes3done
+lanes3highone:
+	TBZ	$0, R0, lanes3done
+	FMOVS	16(R1), F1
+	B	lanes3done
+lanes3low:
+	TBZ	$1, R0, lanes3one
+	FMOVD	0(R1), F2
+	TBZ	$0, R0, lanes3done
+	ADD	$8, R1, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes3done
 lanes3one:
-	TBZ	$0, R10, lanes3done
-	FMOVS	0(R1), F1
+	TBZ	$0, R0, lanes3done
+	FMOVS	0(R1), F2
 	B	lanes3done
 
 // func reluSumsToRowsNEON(rows int, x *float32, dy *float32, y *float32, d *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
 TEXT ·reluSumsToRowsNEON(SB), NOSPLIT, $0-96
-	MOVD	x+8(FP), R11
-	MOVD	dy+16(FP), R10
-	MOVD	y+24(FP), R9
-	MOVD	d+32(FP), R8
-	MOVD	sums+72(FP), R7
-	MOVD	dots+80(FP), R6
-	MOVD	mean+64(FP), R5
-	VMOVI	$0, V11.B16
-	MOVD	rows+0(FP), R4
-rows:
-	VLD1R	(R5), [V10.S4]
-	ADD	$4, R5, R5
+	MOVD	mean+64(FP), R8
 	VMOVI	$0, V9.B16
+	MOVD	rows+0(FP), R7
+	MOVD	x+8(FP), R6
+rows:
+	MOVD	dy+16(FP), R5
+	MOVD	x+8(FP), R0
+	SUB	R0, R5, R5
+	MOVD	y+24(FP), R4
+	MOVD	x+8(FP), R0
+	SUB	R0, R4, R4
+	MOVD	d+32(FP), R3
+	MOVD	x+8(FP), R0
+	SUB	R0, R3, R3
 	VMOVI	$0, V8.B16
 	VMOVI	$0, V7.B16
 	VMOVI	$0, V6.B16
-	MOVD	vectors+40(FP), R12
-	MOVD	R11, R0
-	MOVD	R10, R3
-	MOVD	R9, R2
-	MOVD	R8, R1
-rowGroup:
-	SUBS	$4, R12, R12
-	BLT	rowOnes
-	FLDPQ	0(R0), (F5, F4)
-	FLDPQ	0(R3), (F3, F2)
-	FLDPQ	0(R2), (F1, F0)
-	WORD	$0x6e21e561 // fcmge v1.4s, v11.4s, v1.4s
-	WORD	$0x6e205821 // mvn v1.16b, v1.16b
-	WORD	$0x6e20e560 // fcmge v0.4s, v11.4s, v0.4s
-	WORD	$0x6e205800 // mvn v0.16b, v0.16b
-	VAND	V1.B16, V3.B16, V3.B16
-	VAND	V0.B16, V2.B16, V2.B16
-	FSTPQ	(F3, F2), 0(R1)
-	WORD	$0x4eaad4a5 // fsub v5.4s, v5.4s, v10.4s
-	WORD	$0x4eaad484 // fsub v4.4s, v4.4s, v10.4s
-	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
-	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
-	VFMLA	V3.S4, V5.S4, V7.S4
-	VFMLA	V2.S4, V4.S4, V6.S4
-	FLDPQ	32(R0), (F5, F4)
-	FLDPQ	32(R3), (F3, F2)
-	FLDPQ	32(R2), (F1, F0)
-	WORD	$0x6e21e561 // fcmge v1.4s, v11.4s, v1.4s
-	WORD	$0x6e205821 // mvn v1.16b, v1.16b
-	WORD	$0x6e20e560 // fcmge v0.4s, v11.4s, v0.4s
-	WORD	$0x6e205800 // mvn v0.16b, v0.16b
-	VAND	V1.B16, V3.B16, V3.B16
-	VAND	V0.B16, V2.B16, V2.B16
-	FSTPQ	(F3, F2), 32(R1)
-	WORD	$0x4eaad4a5 // fsub v5.4s, v5.4s, v10.4s
-	WORD	$0x4eaad484 // fsub v4.4s, v4.4s, v10.4s
-	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
-	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
-	VFMLA	V3.S4, V5.S4, V7.S4
-	VFMLA	V2.S4, V4.S4, V6.S4
-	FLDPQ	64(R0), (F5, F4)
-	FLDPQ	64(R3), (F3, F2)
-	FLDPQ	64(R2), (F1, F0)
-	WORD	$0x6e21e561 // fcmge v1.4s, v11.4s, v1.4s
-	WORD	$0x6e205821 // mvn v1.16b, v1.16b
-	WORD	$0x6e20e560 // fcmge v0.4s, v11.4s, v0.4s
-	WORD	$0x6e205800 // mvn v0.16b, v0.16b
-	VAND	V1.B16, V3.B16, V3.B16
-	VAND	V0.B16, V2.B16, V2.B16
-	FSTPQ	(F3, F2), 64(R1)
-	WORD	$0x4eaad4a5 // fsub v5.4s, v5.4s, v10.4s
-	WORD	$0x4eaad484 // fsub v4.4s, v4.4s, v10.4s
-	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
-	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
-	VFMLA	V3.S4, V5.S4, V7.S4
-	VFMLA	V2.S4, V4.S4, V6.S4
-	FLDPQ	96(R0), (F5, F4)
-	FLDPQ	96(R3), (F3, F2)
-	FLDPQ	96(R2), (F1, F0)
-	WORD	$0x6e21e561 // fcmge v1.4s, v11.4s, v1.4s
-	WORD	$0x6e205821 // mvn v1.16b, v1.16b
-	WORD	$0x6e20e560 // fcmge v0.4s, v11.4s, v0.4s
-	WORD	$0x6e205800 // mvn v0.16b, v0.16b
-	VAND	V1.B16, V3.B16, V3.B16
-	VAND	V0.B16, V2.B16, V2.B16
-	FSTPQ	(F3, F2), 96(R1)
-	WORD	$0x4eaad4a5 // fsub v5.4s, v5.4s, v10.4s
-	WORD	$0x4eaad484 // fsub v4.4s, v4.4s, v10.4s
-	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
-	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
-	VFMLA	V3.S4, V5.S4, V7.S4
-	VFMLA	V2.S4, V4.S4, V6.S4
-	ADD	$128, R0, R0
-	ADD	$128, R3, R3
-	ADD	$128, R2, R2
-	ADD	$128, R1, R1
-	B	rowGroup
-rowOnes:
-	ADD	$4, R12, R12
+	VMOVI	$0, V5.B16
+	MOVD	vectors+40(FP), R2
+	MOVD	ZR, R1
 row:
-	SUBS	$1, R12, R12
+	SUBS	$1, R2, R2
 	BLT	rowTail
-	FLDPQ	0(R0), (F5, F4)
-	FLDPQ	0(R3), (F3, F2)
-	FLDPQ	0(R2), (F1, F0)
-	WORD	$0x6e21e561 // fcmge v1.4s, v11.4s, v1.4s
+	ADD	R5<<0, R6, R0
+	FLDPQ	0(R0), (F4, F3)
+	ADD	R4<<0, R6, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x6e21e521 // fcmge v1.4s, v9.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
-	WORD	$0x6e20e560 // fcmge v0.4s, v11.4s, v0.4s
+	WORD	$0x6e20e520 // fcmge v0.4s, v9.4s, v0.4s
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
-	VAND	V1.B16, V3.B16, V3.B16
-	VAND	V0.B16, V2.B16, V2.B16
-	FSTPQ	(F3, F2), 0(R1)
-	WORD	$0x4eaad4a5 // fsub v5.4s, v5.4s, v10.4s
-	WORD	$0x4eaad484 // fsub v4.4s, v4.4s, v10.4s
-	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
-	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
-	VFMLA	V3.S4, V5.S4, V7.S4
-	VFMLA	V2.S4, V4.S4, V6.S4
-	ADD	$32, R0, R0
-	ADD	$32, R3, R3
-	ADD	$32, R2, R2
+	VAND	V1.B16, V4.B16, V4.B16
+	VAND	V0.B16, V3.B16, V3.B16
+	ADD	R1<<0, R6, R0
+	FLDPQ	0(R0), (F2, F1)
+	VLD1R	(R8), [V0.S4]
+	WORD	$0x4ea0d442 // fsub v2.4s, v2.4s, v0.4s
+	WORD	$0x4ea0d421 // fsub v1.4s, v1.4s, v0.4s
+	WORD	$0x4e24d508 // fadd v8.4s, v8.4s, v4.4s
+	WORD	$0x4e23d4e7 // fadd v7.4s, v7.4s, v3.4s
+	VFMLA	V4.S4, V2.S4, V6.S4
+	VFMLA	V3.S4, V1.S4, V5.S4
+	ADD	R3<<0, R6, R0
+	FSTPQ	(F4, F3), 0(R0)
 	ADD	$32, R1, R1
+	ADD	$32, R5, R5
+	ADD	$32, R4, R4
+	ADD	$32, R3, R3
 	B	row
 rowTail:
-	MOVD	rest+48(FP), R12
-	TST	R12, R12
+	MOVD	rest+48(FP), R0
+	TST	R0, R0
 	BEQ	rowDone
-	MOVD	tail+56(FP), R12
-	MOVWU	64(R12), R12
-	TBZ	$3, R12, lanes1
-	FLDPQ	0(R0), (F5, F4)
+	MOVD	tail+56(FP), R0
+	MOVWU	64(R0), R0
+	ADD	R5<<0, R6, R2
+	TBZ	$3, R0, lanes1
+	FLDPQ	0(R2), (F4, F3)
 lanes1done:
-	TBZ	$3, R12, lanes2
-	FLDPQ	0(R3), (F3, F2)
-lanes2done:
-	TBZ	$3, R12, lanes3
+	ADD	R4<<0, R6, R2
+	TBZ	$3, R0, lanes2
 	FLDPQ	0(R2), (F1, F0)
-lanes3done:
-	WORD	$0x6e21e561 // fcmge v1.4s, v11.4s, v1.4s
+lanes2done:
+	WORD	$0x6e21e521 // fcmge v1.4s, v9.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
-	WORD	$0x6e20e560 // fcmge v0.4s, v11.4s, v0.4s
+	WORD	$0x6e20e520 // fcmge v0.4s, v9.4s, v0.4s
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
-	VAND	V1.B16, V3.B16, V3.B16
-	VAND	V0.B16, V2.B16, V2.B16
-	TBZ	$3, R12, lanes4
-	FSTPQ	(F3, F2), 0(R1)
+	VAND	V1.B16, V4.B16, V4.B16
+	VAND	V0.B16, V3.B16, V3.B16
+	ADD	R1<<0, R6, R1
+	TBZ	$3, R0, lanes3
+	FLDPQ	0(R1), (F2, F1)
+lanes3done:
+	VLD1R	(R8), [V0.S4]
+	WORD	$0x4ea0d442 // fsub v2.4s, v2.4s, v0.4s
+	WORD	$0x4ea0d421 // fsub v1.4s, v1.4s, v0.4s
+	WORD	$0x4e24d508 // fadd v8.4s, v8.4s, v4.4s
+	WORD	$0x4e23d4e7 // fadd v7.4s, v7.4s, v3.4s
+	VFMLA	V4.S4, V2.S4, V6.S4
+	VFMLA	V3.S4, V1.S4, V5.S4
+	ADD	R3<<0, R6, R1
+	TBZ	$3, R0, lanes4
+	FSTPQ	(F4, F3), 0(R1)
 lanes4done:
-	WORD	$0x4eaad4a5 // fsub v5.4s, v5.4s, v10.4s
-	WORD	$0x4eaad484 // fsub v4.4s, v4.4s, v10.4s
-	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
-	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
-	VFMLA	V3.S4, V5.S4, V7.S4
-	VFMLA	V2.S4, V4.S4, V6.S4
 rowDone:
-	WORD	$0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
-	VEXT	$8, V8.B16, V8.B16, V0.B16
-	WORD	$0x4e28d408 // fadd v8.4s, v0.4s, v8.4s
-	VREV64	V8.S4, V0.S4
-	WORD	$0x4e28d408 // fadd v8.4s, v0.4s, v8.4s
-	FMOVS	F8, 0(R7)
-	ADD	$4, R7, R7
-	WORD	$0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
-	VEXT	$8, V6.B16, V6.B16, V0.B16
-	WORD	$0x4e26d406 // fadd v6.4s, v0.4s, v6.4s
-	VREV64	V6.S4, V0.S4
-	WORD	$0x4e26d406 // fadd v6.4s, v0.4s, v6.4s
-	FMOVS	F6, 0(R6)
-	ADD	$4, R6, R6
+	MOVD	sums+72(FP), R2
+	MOVD	mean+64(FP), R0
+	SUB	R0, R2, R2
+	MOVD	dots+80(FP), R1
+	MOVD	mean+64(FP), R0
+	SUB	R0, R1, R1
+	WORD	$0x4e28d4e7 // fadd v7.4s, v7.4s, v8.4s
+	VEXT	$8, V7.B16, V7.B16, V0.B16
+	WORD	$0x4e27d407 // fadd v7.4s, v0.4s, v7.4s
+	VREV64	V7.S4, V0.S4
+	WORD	$0x4e27d407 // fadd v7.4s, v0.4s, v7.4s
+	ADD	R2<<0, R8, R0
+	FMOVS	F7, 0(R0)
+	WORD	$0x4e26d4a5 // fadd v5.4s, v5.4s, v6.4s
+	VEXT	$8, V5.B16, V5.B16, V0.B16
+	WORD	$0x4e25d405 // fadd v5.4s, v0.4s, v5.4s
+	VREV64	V5.S4, V0.S4
+	WORD	$0x4e25d405 // fadd v5.4s, v0.4s, v5.4s
+	ADD	R1<<0, R8, R0
+	FMOVS	F5, 0(R0)
+	ADD	$4, R8, R8
 	MOVD	bytes+88(FP), R0
-	ADD	R0, R11, R11
-	ADD	R0, R10, R10
-	ADD	R0, R9, R9
-	ADD	R0, R8, R8
-	SUBS	$1, R4, R4
-	BNE	rows
+	ADD	R0, R6, R6
+	SUBS	$1, R7, R7
+	BGT	rows
 	RET
 lanes1:
-	VMOVI	$0, V5.B16
 	VMOVI	$0, V4.B16
-	TBZ	$2, R12, lanes1low
-	FMOVQ	0(R0), F5
-	TBZ	$1, R12, lanes1highone
-	FMOVD	16(R0), F4
-	TBZ	$0, R12, lanes1done
-	ADD	$24, R0, R0
-	VLD1	(R0), V4.S[2]
+	VMOVI	$0, V3.B16
+	TBZ	$2, R0, lanes1low
+	FMOVQ	0(R2), F4
+	TBZ	$1, R0, lanes1highone
+	FMOVD	16(R2), F3
+	TBZ	$0, R0, lanes1done
+	ADD	$24, R2, R2
+	VLD1	(R2), V3.S[2]
 	B	lanes1done
 lanes1highone:
-	TBZ	$0, R12, lanes1done
-	FMOVS	16(R0), F4
+	TBZ	$0, R0, lanes1done
+	FMOVS	16(R2), F3
 	B	lanes1done
 lanes1low:
-	TBZ	$1, R12, lanes1one
-	FMOVD	0(R0), F5
-	TBZ	$0, R12, lanes1done
-	ADD	$8, R0, R0
-	VLD1	(R0), V5.S[2]
+	TBZ	$1, R0, lanes1one
+	FMOVD	0(R2), F4
+	TBZ	$0, R0, lanes1done
+	ADD	$8, R2, R2
+	VLD1	(R2), V4.S[2]
 	B	lanes1done
 lanes1one:
-	TBZ	$0, R12, lanes1done
-	FMOVS	0(R0), F5
+	TBZ	$0, R0, lanes1done
+	FMOVS	0(R2), F4
 	B	lanes1done
 lanes2:
-	VMOVI	$0, V3.B16
-	VMOVI	$0, V2.B16
-	TBZ	$2, R12, lanes2low
-	FMOVQ	0(R3), F3
-	TBZ	$1, R12, lanes2highone
-	FMOVD	16(R3), F2
-	TBZ	$0, R12, lanes2done
-	ADD	$24, R3, R0
-	VLD1	(R0), V2.S[2]
-	B	lanes2done
-lanes2highone:
-	TBZ	$0, R12, lanes2done
-	FMOVS	16(R3), F2
-	B	lanes2done
-lanes2low:
-	TBZ	$1, R12, lanes2one
-	FMOVD	0(R3), F3
-	TBZ	$0, R12, lanes2done
-	ADD	$8, R3, R0
-	VLD1	(R0), V3.S[2]
-	B	lanes2done
-lanes2one:
-	TBZ	$0, R12, lanes2done
-	FMOVS	0(R3), F3
-	B	lanes2done
-lanes3:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R12, lanes3low
+	TBZ	$2, R0, lanes2low
 	FMOVQ	0(R2), F1
-	TBZ	$1, R12, lanes3highone
+	TBZ	$1, R0, lanes2highone
 	FMOVD	16(R2), F0
-	TBZ	$0, R12, lanes3done
-	ADD	$24, R2, R0
-	VLD1	(R0), V0.S[2]
+	TBZ	$0, R0, lanes2done
+	ADD	$24, R2, R2
+	VLD1	(R2), V0.S[2]
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R0, lanes2done
+	FMOVS	16(R2), F0
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R0, lanes2one
+	FMOVD	0(R2), F1
+	TBZ	$0, R0, lanes2done
+	ADD	$8, R2, R2
+	VLD1	(R2), V1.S[2]
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R0, lanes2done
+	FMOVS	0(R2), F1
+	B	lanes2done
+lanes3:
+	VMOVI	$0, V2.B16
+	VMOVI	$0, V1.B16
+	TBZ	$2, R0, lanes3low
+	FMOVQ	0(R1), F2
+	TBZ	$1, R0, lanes3highone
+	FMOVD	16(R1), F1
+	TBZ	$0, R0, lanes3done
+	ADD	$24, R1, R1
+	VLD1	(R1), V1.S[2]
 	B	lanes3done
 lanes3highone:
-	TBZ	$0, R12, lanes3done
-	FMOVS	16(R2), F0
+	TBZ	$0, R0, lanes3done
+	FMOVS	16(R1), F1
 	B	lanes3done
 lanes3low:
-	TBZ	$1, R12, lanes3one
-	FMOVD	0(R2), F1
-	TBZ	$0, R12, lanes3done
-	ADD	$8, R2, R0
-	VLD1	(R0), V1.S[2]
+	TBZ	$1, R0, lanes3one
+	FMOVD	0(R1), F2
+	TBZ	$0, R0, lanes3done
+	ADD	$8, R1, R1
+	VLD1	(R1), V2.S[2]
 	B	lanes3done
 lanes3one:
-	TBZ	$0, R12, lanes3done
-	FMOVS	0(R2), F1
+	TBZ	$0, R0, lanes3done
+	FMOVS	0(R1), F2
 	B	lanes3done
 lanes4:
-	TBZ	$2, R12, lanes4low
-	FMOVQ	F3, 0(R1)
-	TBZ	$1, R12, lanes4highone
-	FMOVD	F2, 16(R1)
-	TBZ	$0, R12, lanes4done
+	TBZ	$2, R0, lanes4low
+	FMOVQ	F4, 0(R1)
+	TBZ	$1, R0, lanes4highone
+	FMOVD	F3, 16(R1)
+	TBZ	$0, R0, lanes4done
 	ADD	$24, R1, R0
-	VST1	V2.S[2], (R0)
-	B	lanes4done
-lanes4highone:
-	TBZ	$0, R12, lanes4done
-	FMOVS	F2, 16(R1)
-	B	lanes4done
-lanes4low:
-	TBZ	$1, R12, lanes4one
-	FMOVD	F3, 0(R1)
-	TBZ	$0, R12, lanes4done
-	ADD	$8, R1, R0
 	VST1	V3.S[2], (R0)
 	B	lanes4done
+lanes4highone:
+	TBZ	$0, R0, lanes4done
+	FMOVS	F3, 16(R1)
+	B	lanes4done
+lanes4low:
+	TBZ	$1, R0, lanes4one
+	FMOVD	F4, 0(R1)
+	TBZ	$0, R0, lanes4done
+	ADD	$8, R1, R0
+	VST1	V4.S[2], (R0)
+	B	lanes4done
 lanes4one:
-	TBZ	$0, R12, lanes4done
-	FMOVS	F3, 0(R1)
+	TBZ	$0, R0, lanes4done
+	FMOVS	F4, 0(R1)
 	B	lanes4done
 
 // func normReLURowsNEON(rows int, x *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, y *float32, bytes int)
@@ -938,6 +2519,55 @@ TEXT ·normReLURowsNEON(SB), NOSPLIT, $0-80
 	MOVD	scale+48(FP), R4
 	MOVD	shift+56(FP), R3
 	VMOVI	$0, V6.B16
+	MOVD	vectors+16(FP), R1
+	MOVD	rest+24(FP), R0
+	CMP	$2, R1
+	BNE	planes
+	TST	R0, R0
+	BNE	planes
+	MOVD	rows+0(FP), R1
+blocks:
+	VLD1R	(R5), [V5.S4]
+	FMOVS	0(R4), F4
+	VLD1R	(R3), [V3.S4]
+	ADD	$4, R5, R5
+	ADD	$4, R4, R4
+	ADD	$4, R3, R3
+	FLDPQ	0(R7), (F2, F1)
+	WORD	$0x4ea5d442 // fsub v2.4s, v2.4s, v5.4s
+	WORD	$0x4ea5d421 // fsub v1.4s, v1.4s, v5.4s
+	WORD	$0x4f849042 // fmul v2.4s, v2.4s, v4.s[0]
+	WORD	$0x4f849021 // fmul v1.4s, v1.4s, v4.s[0]
+	WORD	$0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
+	WORD	$0x6ea2e4c0 // fcmgt v0.4s, v6.4s, v2.4s
+	VBSL	V2.B16, V6.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	WORD	$0x6ea1e4c0 // fcmgt v0.4s, v6.4s, v1.4s
+	VBSL	V1.B16, V6.B16, V0.B16
+	VMOV	V0.B16, V1.B16
+	FSTPQ	(F2, F1), 0(R6)
+	FLDPQ	32(R7), (F1, F0)
+	WORD	$0x4ea5d421 // fsub v1.4s, v1.4s, v5.4s
+	WORD	$0x4ea5d400 // fsub v0.4s, v0.4s, v5.4s
+	WORD	$0x4f849021 // fmul v1.4s, v1.4s, v4.s[0]
+	WORD	$0x4f849000 // fmul v0.4s, v0.4s, v4.s[0]
+	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
+	WORD	$0x4e23d400 // fadd v0.4s, v0.4s, v3.4s
+	WORD	$0x6ea1e4c2 // fcmgt v2.4s, v6.4s, v1.4s
+	VBSL	V1.B16, V6.B16, V2.B16
+	VMOV	V2.B16, V1.B16
+	WORD	$0x6ea0e4c2 // fcmgt v2.4s, v6.4s, v0.4s
+	VBSL	V0.B16, V6.B16, V2.B16
+	VMOV	V2.B16, V0.B16
+	FSTPQ	(F1, F0), 32(R6)
+	MOVD	bytes+72(FP), R0
+	ADD	R0, R7, R7
+	ADD	R0, R6, R6
+	SUBS	$1, R1, R1
+	BNE	blocks
+	RET
+planes:
 	MOVD	rows+0(FP), R2
 rows:
 	VLD1R	(R5), [V5.S4]
@@ -1124,6 +2754,62 @@ TEXT ·normAddReLURowsNEON(SB), NOSPLIT, $0-88
 	MOVD	scale+56(FP), R5
 	MOVD	shift+64(FP), R4
 	VMOVI	$0, V7.B16
+	MOVD	vectors+24(FP), R1
+	MOVD	rest+32(FP), R0
+	CMP	$2, R1
+	BNE	planes
+	TST	R0, R0
+	BNE	planes
+	MOVD	rows+0(FP), R1
+blocks:
+	VLD1R	(R6), [V6.S4]
+	FMOVS	0(R5), F5
+	VLD1R	(R4), [V4.S4]
+	ADD	$4, R6, R6
+	ADD	$4, R5, R5
+	ADD	$4, R4, R4
+	FLDPQ	0(R9), (F3, F2)
+	WORD	$0x4ea6d463 // fsub v3.4s, v3.4s, v6.4s
+	WORD	$0x4ea6d442 // fsub v2.4s, v2.4s, v6.4s
+	WORD	$0x4f859063 // fmul v3.4s, v3.4s, v5.s[0]
+	WORD	$0x4f859042 // fmul v2.4s, v2.4s, v5.s[0]
+	WORD	$0x4e24d463 // fadd v3.4s, v3.4s, v4.4s
+	WORD	$0x4e24d442 // fadd v2.4s, v2.4s, v4.4s
+	FLDPQ	0(R7), (F1, F0)
+	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	WORD	$0x6ea3e4e0 // fcmgt v0.4s, v7.4s, v3.4s
+	VBSL	V3.B16, V7.B16, V0.B16
+	VMOV	V0.B16, V3.B16
+	WORD	$0x6ea2e4e0 // fcmgt v0.4s, v7.4s, v2.4s
+	VBSL	V2.B16, V7.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	FSTPQ	(F3, F2), 0(R8)
+	FLDPQ	32(R9), (F1, F0)
+	WORD	$0x4ea6d421 // fsub v1.4s, v1.4s, v6.4s
+	WORD	$0x4ea6d400 // fsub v0.4s, v0.4s, v6.4s
+	WORD	$0x4f859021 // fmul v1.4s, v1.4s, v5.s[0]
+	WORD	$0x4f859000 // fmul v0.4s, v0.4s, v5.s[0]
+	WORD	$0x4e24d421 // fadd v1.4s, v1.4s, v4.4s
+	WORD	$0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	FLDPQ	32(R7), (F3, F2)
+	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
+	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	WORD	$0x6ea1e4e2 // fcmgt v2.4s, v7.4s, v1.4s
+	VBSL	V1.B16, V7.B16, V2.B16
+	VMOV	V2.B16, V1.B16
+	WORD	$0x6ea0e4e2 // fcmgt v2.4s, v7.4s, v0.4s
+	VBSL	V0.B16, V7.B16, V2.B16
+	VMOV	V2.B16, V0.B16
+	FSTPQ	(F1, F0), 32(R8)
+	MOVD	bytes+80(FP), R0
+	ADD	R0, R9, R9
+	ADD	R0, R8, R8
+	ADD	R0, R7, R7
+	SUBS	$1, R1, R1
+	BNE	blocks
+	RET
+planes:
 	MOVD	rows+0(FP), R3
 rows:
 	VLD1R	(R6), [V6.S4]
@@ -1362,6 +3048,71 @@ TEXT ·reluNormGradRowsNEON(SB), NOSPLIT, $0-104
 	MOVD	slope+72(FP), R6
 	MOVD	scale+80(FP), R5
 	VMOVI	$0, V10.B16
+	MOVD	vectors+32(FP), R1
+	MOVD	rest+40(FP), R0
+	CMP	$2, R1
+	BNE	planes
+	TST	R0, R0
+	BNE	planes
+	MOVD	rows+0(FP), R1
+blocks:
+	VLD1R	(R8), [V9.S4]
+	VLD1R	(R7), [V8.S4]
+	FMOVS	0(R6), F7
+	FMOVS	0(R5), F6
+	ADD	$4, R8, R8
+	ADD	$4, R7, R7
+	ADD	$4, R6, R6
+	ADD	$4, R5, R5
+	FLDPQ	0(R12), (F5, F4)
+	FLDPQ	0(R11), (F3, F2)
+	FLDPQ	0(R10), (F1, F0)
+	WORD	$0x6e23e543 // fcmge v3.4s, v10.4s, v3.4s
+	WORD	$0x6e205863 // mvn v3.16b, v3.16b
+	WORD	$0x6e22e542 // fcmge v2.4s, v10.4s, v2.4s
+	WORD	$0x6e205842 // mvn v2.16b, v2.16b
+	VAND	V3.B16, V1.B16, V1.B16
+	VAND	V2.B16, V0.B16, V0.B16
+	WORD	$0x4ea9d4a5 // fsub v5.4s, v5.4s, v9.4s
+	WORD	$0x4ea9d484 // fsub v4.4s, v4.4s, v9.4s
+	WORD	$0x4f8790a5 // fmul v5.4s, v5.4s, v7.s[0]
+	WORD	$0x4f879084 // fmul v4.4s, v4.4s, v7.s[0]
+	WORD	$0x4ea8d421 // fsub v1.4s, v1.4s, v8.4s
+	WORD	$0x4ea8d400 // fsub v0.4s, v0.4s, v8.4s
+	WORD	$0x4ea5d421 // fsub v1.4s, v1.4s, v5.4s
+	WORD	$0x4ea4d400 // fsub v0.4s, v0.4s, v4.4s
+	WORD	$0x4f869021 // fmul v1.4s, v1.4s, v6.s[0]
+	WORD	$0x4f869000 // fmul v0.4s, v0.4s, v6.s[0]
+	FSTPQ	(F1, F0), 0(R9)
+	FLDPQ	32(R12), (F5, F4)
+	FLDPQ	32(R11), (F3, F2)
+	FLDPQ	32(R10), (F1, F0)
+	WORD	$0x6e23e543 // fcmge v3.4s, v10.4s, v3.4s
+	WORD	$0x6e205863 // mvn v3.16b, v3.16b
+	WORD	$0x6e22e542 // fcmge v2.4s, v10.4s, v2.4s
+	WORD	$0x6e205842 // mvn v2.16b, v2.16b
+	VAND	V3.B16, V1.B16, V1.B16
+	VAND	V2.B16, V0.B16, V0.B16
+	WORD	$0x4ea9d4a5 // fsub v5.4s, v5.4s, v9.4s
+	WORD	$0x4ea9d484 // fsub v4.4s, v4.4s, v9.4s
+	WORD	$0x4f8790a5 // fmul v5.4s, v5.4s, v7.s[0]
+	WORD	$0x4f879084 // fmul v4.4s, v4.4s, v7.s[0]
+	WORD	$0x4ea8d421 // fsub v1.4s, v1.4s, v8.4s
+	WORD	$0x4ea8d400 // fsub v0.4s, v0.4s, v8.4s
+	WORD	$0x4ea5d421 // fsub v1.4s, v1.4s, v5.4s
+	WORD	$0x4ea4d400 // fsub v0.4s, v0.4s, v4.4s
+	WORD	$0x4f869021 // fmul v1.4s, v1.4s, v6.s[0]
+	WORD	$0x4f869000 // fmul v0.4s, v0.4s, v6.s[0]
+	FSTPQ	(F1, F0), 32(R9)
+	MOVD	bytes+96(FP), R0
+	ADD	R0, R12, R12
+	ADD	R0, R11, R11
+	ADD	R0, R10, R10
+	ADD	R0, R9, R9
+	SUBS	$1, R1, R1
+	BNE	blocks
+	RET
+planes:
 	MOVD	rows+0(FP), R4
 rows:
 	VLD1R	(R8), [V9.S4]

@@ -225,6 +225,41 @@ func (a *Asm) row(label string, pointers []reg.GPVirtual, fill operand.Op, inter
 	a.Label(label + "Done")
 }
 
+// EachPlane is EachRow of rows that may be small planes: those of 16 elements, such as images of 4×4, have a loop of their
+// own. start comes before each.
+func (a *Asm) EachPlane(start func(), pointers []reg.GPVirtual, body rowBody) {
+	a.UnlessBlocks("planes")
+	rows := a.Gp("rows")
+	a.Label("blocks")
+	start()
+	a.Block(pointers, body)
+	a.Advance(a.Gp("bytes"), pointers...)
+	a.CountDown(rows, "blocks")
+	a.Ret()
+	a.Label("planes")
+	a.EachRow(func() {
+		start()
+		a.Row("row", pointers, body)
+	}, pointers...)
+}
+
+// UnlessBlocks jumps to the label if rows have other than 16 elements.
+func (a *Asm) UnlessBlocks(label string) {
+	n, rest := a.Gp("vectors"), a.Gp("rest")
+	a.CMPQ(n, operand.U8(16/a.Lanes))
+	a.JNE(operand.LabelRef(label))
+	a.TESTQ(rest, rest)
+	a.JNZ(operand.LabelRef(label))
+}
+
+// Block is Row of 16 elements.
+func (a *Asm) Block(pointers []reg.GPVirtual, body rowBody) {
+	for i := range 16 / a.Lanes {
+		at := func(m operand.Mem) operand.Mem { return m.Offset(4 * a.Lanes * i) }
+		body(pointers, func(m operand.Mem, v reg.VecVirtual) { a.Move(at(m), v) }, func(v reg.VecVirtual, m operand.Mem) { a.Move(v, at(m)) })
+	}
+}
+
 // RowFactors copies a float32 from each of the pointers to every lane, and moves them on.
 func (a *Asm) RowFactors(pointers []reg.GPVirtual) []reg.VecVirtual {
 	v := a.Vecs(len(pointers))

@@ -1,8 +1,6 @@
 package norm
 
 import (
-	"strings"
-
 	"github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 
@@ -11,7 +9,7 @@ import (
 
 // norm has the passes of batch, layer and group norm, and sums those of float32 in float64.
 var (
-	norm = isa.All(subMulAdd, normGrad, subMulAddRows, normGradRows, rowMoments, groupApplyRows, groupGradRows, columns)
+	norm = isa.All(subMulAdd, normGrad, subMulAddRows, normGradRows, rowMoments, groupApplyRows, groupGradFactors, groupGradRows, columns)
 	sums = isa.All(sum, sumSqDiff, sumAndDot)
 )
 
@@ -55,106 +53,41 @@ func normGrad(a *isa.Asm) {
 func subMulAddRows(a *isa.Asm) {
 	a.Kernel("subMulAddRows", "func(rows int, x *float32, vectors, rest int, tail uintptr, mean, scale, shift, y *float32, bytes int)",
 		"computes y = (x−mean)·scale + shift of rows of bytes, each with its own factors.")
-	x, y := a.Gp("x"), a.Gp("y")
-	factors := []reg.GPVirtual{a.Gp("mean"), a.Gp("scale"), a.Gp("shift")}
-	a.EachRow(func() {
+	streams, factors := pointers(a, []string{"x", "y"}), pointers(a, []string{"mean", "scale", "shift"})
+	var f affine
+	a.EachPlane(func() {
 		v := a.RowFactors(factors)
-		f := affine{v[0], v[1], v[2]}
-		a.Row("row", []reg.GPVirtual{x, y}, func(p []reg.GPVirtual, load func(operand.Mem, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
-			v := a.Vec()
-			load(operand.Mem{Base: p[0]}, v)
-			applyAffine(a, f, v)
-			store(v, operand.Mem{Base: p[1]})
-		})
-	}, x, y)
+		f = affine{v[0], v[1], v[2]}
+	}, streams, func(p []reg.GPVirtual, load func(operand.Mem, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
+		affineOf(a, f, p, load, store)
+	})
+}
+
+// affineOf applies f to a vector of the first stream and stores it in the second.
+func affineOf(a *isa.Asm, f affine, p []reg.GPVirtual, load func(operand.Mem, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
+	v := a.Vec()
+	load(operand.Mem{Base: p[0]}, v)
+	applyAffine(a, f, v)
+	store(v, operand.Mem{Base: p[1]})
 }
 
 // normGradRows is normGrad of planes that lie side by side, to the bit.
 func normGradRows(a *isa.Asm) {
-	gradRows(a, "normGradRows", "computes dx = (dy − meanDy − (x−mean)·slope)·scale of rows of bytes, each with its own factors.", []string{"mean", "meanDy", "slope", "scale"},
-		func(r []reg.VecVirtual, v, g reg.VecVirtual, loadV, loadG func()) {
-			f := normGradient{a, r[0], r[1], r[2], r[3]}
-			loadV()
-			f.slopes(v)
-			loadG()
-			f.output(v, g)
-		})
-}
-
-// groupApplyRows is subMulAddRows of the channels of groups, which have their statistics in common. Planes of 16 elements, such as
-// images of 4×4, have a loop of their own.
-func groupApplyRows(a *isa.Asm) {
-	a.Kernel("groupApplyRows", "func(groups, rows int, x *float32, vectors, rest int, tail uintptr, mean, invstd, gamma, beta, y *float32, bytes int)",
-		"computes y = (x−mean)·(invstd·gamma) + beta of groups of rows of bytes, each group with its own mean and invstd, and each row with its own gamma and beta.")
-	x, y := a.Gp("x"), a.Gp("y")
-	ofGroups, ofRows, n, rest := pointers(a, []string{"mean", "invstd"}), pointers(a, []string{"gamma", "beta"}), a.Gp("vectors"), a.Gp("rest")
-	groups := a.Gp("groups")
-	each := func(label string, body func(f affine)) {
-		a.Label(label)
-		g, rows := a.RowFactors(ofGroups), a.Gp("rows")
-		a.Label(label + "Rows")
-		v := a.RowFactors(ofRows)
-		a.Mul(g[1], v[0], v[0])
-		body(affine{g[0], v[0], v[1]})
-		a.Advance(a.Gp("bytes"), x, y)
-		a.CountDown(rows, label+"Rows")
-		a.CountDown(groups, label)
-		a.Ret()
-	}
-	a.CMPQ(n, operand.U8(16/a.Lanes))
-	a.JNE(operand.LabelRef("planes"))
-	a.TESTQ(rest, rest)
-	a.JNZ(operand.LabelRef("planes"))
-	each("blocks", func(f affine) {
-		for i := range 16 / a.Lanes {
-			v := a.Vec()
-			a.Move(operand.Mem{Base: x, Disp: 4 * a.Lanes * i}, v)
-			applyAffine(a, f, v)
-			a.Move(v, operand.Mem{Base: y, Disp: 4 * a.Lanes * i})
-		}
+	a.Kernel("normGradRows", "func(rows int, x, dy *float32, vectors, rest int, tail uintptr, mean, meanDy, slope, scale, dx *float32, bytes int)",
+		"computes dx = (dy − meanDy − (x−mean)·slope)·scale of rows of bytes, each with its own factors.")
+	streams, factors := pointers(a, []string{"x", "dy", "dx"}), pointers(a, []string{"mean", "meanDy", "slope", "scale"})
+	var f normGradient
+	a.EachPlane(func() {
+		v := a.RowFactors(factors)
+		f = normGradient{a, v[0], v[1], v[2], v[3]}
+	}, streams, func(p []reg.GPVirtual, load func(operand.Mem, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
+		v, g := a.Vec(), a.Vec()
+		load(operand.Mem{Base: p[0]}, v)
+		f.slopes(v)
+		load(operand.Mem{Base: p[1]}, g)
+		f.output(v, g)
+		store(g, operand.Mem{Base: p[2]})
 	})
-	each("planes", func(f affine) {
-		a.Row("row", []reg.GPVirtual{x, y}, func(p []reg.GPVirtual, load func(operand.Mem, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
-			v := a.Vec()
-			load(operand.Mem{Base: p[0]}, v)
-			applyAffine(a, f, v)
-			store(v, operand.Mem{Base: p[1]})
-		})
-	})
-}
-
-// groupGradRows is the input gradient of a group norm, whose gain differs from plane to plane
-// where its statistics do not.
-func groupGradRows(a *isa.Asm) {
-	gradRows(a, "groupGradRows", "computes dx = dy·gain + (x−mean)·slope + shift of rows of bytes, each with its own factors.", []string{"mean", "gain", "slope", "shift"},
-		func(f []reg.VecVirtual, v, g reg.VecVirtual, loadV, loadG func()) {
-			loadV()
-			loadG()
-			a.Sub(f[0], v, v)
-			a.Mul(f[2], v, v)
-			a.Mul(f[1], g, g)
-			a.Add(v, g, g)
-			a.Add(f[3], g, g)
-		})
-}
-
-// gradRows emits a gradient of rows with factors of their own. body loads a vector of x to v and of dy
-// to g, and replaces g by that of dx.
-func gradRows(a *isa.Asm, name, doc string, names []string, body func(factors []reg.VecVirtual, v, g reg.VecVirtual, loadV, loadG func())) {
-	a.Kernel(name, "func(rows int, x, dy *float32, vectors, rest int, tail uintptr, "+strings.Join(names, ", ")+", dx *float32, bytes int)", doc)
-	x, dy, dx := a.Gp("x"), a.Gp("dy"), a.Gp("dx")
-	var factors []reg.GPVirtual
-	for _, n := range names {
-		factors = append(factors, a.Gp(n))
-	}
-	a.EachRow(func() {
-		f := a.RowFactors(factors)
-		a.Row("row", []reg.GPVirtual{x, dy, dx}, func(p []reg.GPVirtual, load func(operand.Mem, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
-			v, g := a.Vec(), a.Vec()
-			body(f, v, g, func() { load(operand.Mem{Base: p[0]}, v) }, func() { load(operand.Mem{Base: p[1]}, g) })
-			store(g, operand.Mem{Base: p[2]})
-		})
-	}, x, dy, dx)
 }
 
 // normGradient is (dy − meanDy − (x−mean)·slope)·scale, of the parameters by these names.

@@ -15,9 +15,11 @@ func normReLU(a *isa.Asm) {
 	gradSums(a, false, false)
 	gradSums(a, true, false)
 	gradSums(a, true, true)
-	gradSumsRows(a, false, false)
-	gradSumsRows(a, true, false)
-	gradSumsRows(a, true, true)
+	for _, rows := range []int{together, 1} {
+		gradSumsRows(a, rows, false, false)
+		gradSumsRows(a, rows, true, false)
+		gradSumsRows(a, rows, true, true)
+	}
 	normReLURows(a, false)
 	normReLURows(a, true)
 	reluNormGradRows(a)
@@ -97,43 +99,59 @@ func gradSums(a *isa.Asm, relu, store bool) {
 	a.Ret()
 }
 
-// gradSumsRows is gradSums of planes that lie side by side, in an order of its own.
-func gradSumsRows(a *isa.Asm, relu, store bool) {
-	name, params, doc := "normSumsRows", []string{"x", "dy"}, "Σdy and Σdy·(x−mean)"
+// gradSumsRows is gradSums of planes that lie side by side, in an order of its own: four planes at a time, or one.
+func gradSumsRows(a *isa.Asm, rows int, relu, store bool) {
+	name, params, doc := "normSums", []string{"x", "dy"}, "Σdy and Σdy·(x−mean)"
 	switch {
 	case store:
-		name, params, doc = "reluSumsToRows", []string{"x", "dy", "y", "d"}, "Σd and Σd·(x−mean), where d is dy where y > 0, and stores d,"
+		name, params, doc = "reluSumsTo", []string{"x", "dy", "y", "d"}, "Σd and Σd·(x−mean), where d is dy where y > 0, and stores d,"
 	case relu:
-		name, params, doc = "reluSumsRows", []string{"x", "dy", "y"}, "Σd and Σd·(x−mean), where d is dy where y > 0,"
+		name, params, doc = "reluSums", []string{"x", "dy", "y"}, "Σd and Σd·(x−mean), where d is dy where y > 0,"
 	}
-	a.Kernel(name, "func(rows int, "+strings.Join(params, ", ")+" *float32, vectors, rest int, tail uintptr, mean, sums, dots *float32, bytes int)",
-		"computes "+doc+" of rows of bytes, each with its own mean.")
-	moving := pointers(a, params)
-	sums, dots, means, zero := a.Gp("sums"), a.Gp("dots"), []reg.GPVirtual{a.Gp("mean")}, a.Vec()
+	doc = "computes " + doc + " of rows of bytes, each with its own mean."
+	if rows == together {
+		name, doc = name+"Fours", doc+" There are a multiple of four."
+	} else {
+		name += "Rows"
+	}
+	a.Kernel(name, "func(rows int, "+strings.Join(params, ", ")+" *float32, vectors, rest int, tail uintptr, mean, sums, dots *float32, bytes int)", doc)
+	means, zero := a.Gp("mean"), a.Vec()
 	a.Zero(zero)
-	a.EachRow(func() {
-		mean, sum, dot := a.RowFactors(means)[0], a.Vec(), a.Vec()
-		a.Zero(sum)
-		a.Zero(dot)
-		a.Row("row", moving, func(p []reg.GPVirtual, load func(operand.Mem, reg.VecVirtual), to func(reg.VecVirtual, operand.Mem)) {
-			v, g := a.Vec(), a.Vec()
-			load(operand.Mem{Base: p[0]}, v)
-			load(operand.Mem{Base: p[1]}, g)
-			if relu {
-				y := a.Vec()
-				load(operand.Mem{Base: p[2]}, y)
-				a.KeepAbove(y, zero, g)
+	a.EachRows(rows, "x", func(r *isa.Rows) {
+		to, sum, dot := offsets(r, params[1:]), cleared(a, rows), cleared(a, rows)
+		r.Along("row", to, func(at reg.GPVirtual, load func(operand.Mem, reg.VecVirtual, reg.VecVirtual), keep func(reg.VecVirtual, operand.Mem)) {
+			for i, x := range r.Row {
+				g, v, mean := a.Vec(), a.Vec(), a.Vec()
+				load(isa.Offset(x, to[0], 0), nil, g)
+				if relu {
+					y := a.Vec()
+					load(isa.Offset(x, to[1], 0), nil, y)
+					a.KeepAbove(y, zero, g)
+				}
+				load(isa.Offset(x, at, 0), nil, v)
+				a.Spread(operand.Mem{Base: means, Disp: 4 * i}, mean) // there are too few registers for those of four rows
+				a.Sub(mean, v, v)
+				a.Add(g, sum[i], sum[i])
+				a.Fma(g, v, dot[i])
+				if store {
+					keep(g, isa.Offset(x, to[2], 0)) // last, for it may change g
+				}
 			}
-			if store {
-				to(g, operand.Mem{Base: p[3]})
-			}
-			a.Sub(mean, v, v)
-			a.Add(g, sum, sum)
-			a.Fma(g, v, dot)
 		})
-		a.StoreOne(a.Total(sum), sums)
-		a.StoreOne(a.Total(dot), dots)
-	}, moving...)
+		sums, dots := r.To("mean", "sums"), r.To("mean", "dots")
+		storeSums(a, r, sum, isa.Offset(means, sums, 0))
+		storeSums(a, r, dot, isa.Offset(means, dots, 0))
+		a.Advance(operand.U8(4*rows), means)
+	})
+}
+
+// storeSums stores the sum of each row's lanes.
+func storeSums(a *isa.Asm, r *isa.Rows, v []reg.VecVirtual, to operand.Mem) {
+	if len(v) == 1 {
+		a.VMOVSS(r.Sums(v).AsX(), to)
+	} else {
+		a.VMOVUPS(r.Sums(v), to)
+	}
 }
 
 // normReLURows relies on VMAXPS giving its first operand here when either is NaN.
@@ -147,22 +165,22 @@ func normReLURows(a *isa.Asm, residual bool) {
 	moving, zero := pointers(a, params), a.Vec()
 	factors := pointers(a, []string{"mean", "scale", "shift"})
 	a.Zero(zero)
-	a.EachRow(func() {
+	var f affine
+	a.EachPlane(func() {
 		v := a.RowFactors(factors)
-		f := affine{v[0], v[1], v[2]}
-		a.Row("row", moving, func(p []reg.GPVirtual, load func(operand.Mem, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
-			v := a.Vec()
-			load(operand.Mem{Base: p[0]}, v)
-			applyAffine(a, f, v)
-			if residual {
-				r := a.Vec()
-				load(operand.Mem{Base: p[2]}, r)
-				a.Add(r, v, v)
-			}
-			a.Max(v, zero, v)
-			store(v, operand.Mem{Base: p[1]})
-		})
-	}, moving...)
+		f = affine{v[0], v[1], v[2]}
+	}, moving, func(p []reg.GPVirtual, load func(operand.Mem, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
+		v := a.Vec()
+		load(operand.Mem{Base: p[0]}, v)
+		applyAffine(a, f, v)
+		if residual {
+			r := a.Vec()
+			load(operand.Mem{Base: p[2]}, r)
+			a.Add(r, v, v)
+		}
+		a.Max(v, zero, v)
+		store(v, operand.Mem{Base: p[1]})
+	})
 }
 
 func reluNormGradRows(a *isa.Asm) {
@@ -171,20 +189,20 @@ func reluNormGradRows(a *isa.Asm) {
 	moving, zero := pointers(a, []string{"x", "y", "dy", "dx"}), a.Vec()
 	factors := pointers(a, []string{"mean", "meanDy", "slope", "scale"})
 	a.Zero(zero)
-	a.EachRow(func() {
+	var f normGradient
+	a.EachPlane(func() {
 		v := a.RowFactors(factors)
-		f := normGradient{a, v[0], v[1], v[2], v[3]}
-		a.Row("row", moving, func(p []reg.GPVirtual, load func(operand.Mem, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
-			v, y, g := a.Vec(), a.Vec(), a.Vec()
-			load(operand.Mem{Base: p[0]}, v)
-			load(operand.Mem{Base: p[1]}, y)
-			load(operand.Mem{Base: p[2]}, g)
-			a.KeepAbove(y, zero, g)
-			f.slopes(v)
-			f.output(v, g)
-			store(g, operand.Mem{Base: p[3]})
-		})
-	}, moving...)
+		f = normGradient{a, v[0], v[1], v[2], v[3]}
+	}, moving, func(p []reg.GPVirtual, load func(operand.Mem, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
+		v, y, g := a.Vec(), a.Vec(), a.Vec()
+		load(operand.Mem{Base: p[0]}, v)
+		load(operand.Mem{Base: p[1]}, y)
+		load(operand.Mem{Base: p[2]}, g)
+		a.KeepAbove(y, zero, g)
+		f.slopes(v)
+		f.output(v, g)
+		store(g, operand.Mem{Base: p[3]})
+	})
 }
 
 // pointers are parameters by their names.
