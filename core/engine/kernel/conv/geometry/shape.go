@@ -27,6 +27,9 @@ func (p *Shape) DilationW() int { return max(p.DilW, 1) }
 // GroupCount is the number of groups, at least 1.
 func (p *Shape) GroupCount() int { return max(p.Groups, 1) }
 
+// Depthwise reports whether each channel of x has a group of its own.
+func (p *Shape) Depthwise() bool { return p.GroupCount() > 1 && p.C == p.GroupCount() }
+
 // PatchSize is the number of inputs that one output depends on.
 func (p *Shape) PatchSize() int { return p.C / p.GroupCount() * p.R * p.S }
 

@@ -117,7 +117,7 @@ func (b *block) add(h, w *geometry.Phase, packed, bias []float32) {
 			var start *float32
 			switch {
 			case ch == 0 && bias == nil:
-				start = &noBias[0]
+				start = &geometry.NoBias[0]
 			case ch == 0 && b.byRows:
 				start = &bias[i]
 			}

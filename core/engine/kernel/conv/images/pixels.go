@@ -1,6 +1,9 @@
 package images
 
-import "github.com/trainctl/trainctl/core/engine/kernel"
+import (
+	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
+)
 
 // Where an output sees one pixel in its own place, as those of 1×1 filters do, the pixels of a plane are in the lanes, as they lie in
 // memory: nothing is transposed, and any number of images is computed in the same way.
@@ -39,7 +42,7 @@ func (c *pass) runPixels(x, packed, bias, y []float32) {
 	for first := 0; first < c.p.N; first += block {
 		images := min(block, c.p.N-first)
 		for i := 0; i < c.outs; i += height {
-			t := nestTile{a: &packed[i*c.channels], bias: &noBias[0]}
+			t := nestTile{a: &packed[i*c.channels], bias: &geometry.NoBias[0]}
 			if bias != nil {
 				t.bias = &bias[i]
 			}

@@ -22,9 +22,6 @@ type nestTile struct {
 	bAt, cAt             int      // of the next tile, from b and c on
 }
 
-// noBias is where rows start that have none.
-var noBias [maxRows]float32
-
 // runTiles computes so many tiles beside each other. Those of eight lanes make pairs where vectors are wider, and computed whole.
 func (t *nestTile) runTiles(lanes, rows, tiles int) {
 	t.bAt, t.cAt = 0, 0

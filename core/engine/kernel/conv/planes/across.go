@@ -28,7 +28,7 @@ func reachesAcross(p *geometry.Shape) bool {
 	along := func(in, out, stride, pad, taps, dil int) bool {
 		return pad >= (out-1)*stride && in-1+pad < taps && (dil == 1 || taps == 1)
 	}
-	return depthwise(p) && along(p.H, p.OutH(), p.StrideH, p.PadH, p.R, p.DilationH()) && along(p.W, p.OutW(), p.StrideW, p.PadW, p.S, p.DilationW())
+	return p.Depthwise() && along(p.H, p.OutH(), p.StrideH, p.PadH, p.R, p.DilationH()) && along(p.W, p.OutW(), p.StrideW, p.PadW, p.S, p.DilationW())
 }
 
 // acrossPairs is how many pairs of pixels there are.

@@ -4,49 +4,52 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/cost"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
+	"github.com/trainctl/trainctl/core/engine/kernel/conv/lines"
 )
 
 // What depthwise convolution does.
 const (
-	products     = cost.Own + iota // vectors of 512 bits multiplied
-	planeCalls                     // planes, or those of some images, that a kernel is called for
-	frameRows                      // rows that are copied to frames
-	frameVectors                   // vectors of these
-	splitRows                      // rows of a phase, where a stride of more than two picks elements one by one
-	splitElems                     // elements of these
-	resultRows                     // rows that are copied to their places
-	dots                           // as products, of weight gradients
-	dotCalls                       // as planeCalls, of weight gradients
-	packed                         // elements of dy that are packed for dense ones
-	stored                         // sums of dense ones
-	spread                         // weights, or their gradients, of pairs of pixels
-	columns                        // columns of vectors that kernels go down
-	strides                        // as products, where kernels work on whole planes
-	stridePlanes                   // these
-	wideProducts                   // as products, of vectors of sixteen lanes that are computed whole
-	wideTiles                      // runs of rows of a block of columns that these kernels take at once
-	wideSteps                      // rows of y that they step through with stride 2, or of dy
-	lineProducts                   // as products, along rows
-	lineMasked                     // vectors multiplied along rows of which a mask leaves some lanes out
-	lineRows                       // these rows
+	products       = cost.Own + iota // vectors of 512 bits multiplied
+	planeCalls                       // planes, or those of some images, that a kernel is called for
+	frameRows                        // rows that are copied to frames
+	frameVectors                     // vectors of these
+	splitRows                        // rows of a phase, where a stride of more than two picks elements one by one
+	splitElems                       // elements of these
+	resultRows                       // rows that are copied to their places
+	dots                             // as products, of weight gradients
+	dotCalls                         // as planeCalls, of weight gradients
+	packed                           // elements of dy that are packed for dense ones
+	stored                           // sums of dense ones
+	spread                           // weights, or their gradients, of pairs of pixels
+	columns                          // columns of vectors that kernels go down
+	strides                          // as products, where kernels work on whole planes
+	stridePlanes                     // these
+	wideProducts                     // as products, of vectors of sixteen lanes that are computed whole
+	wideTiles                        // runs of rows of a block of columns that these kernels take at once
+	wideSteps                        // rows of y that they step through with stride 2, or of dy
+	lineProducts                     // as products, along rows
+	lineMasked                       // vectors multiplied along rows of which a mask leaves some lanes out
+	lineRows                         // these rows
+	windowProducts                   // as lineProducts, where a permutation takes what a tap sees
+	windowLoads                      // vectors that these load and store through masks
 )
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
 	kernel.AVX2:   {cost.Steps: 0.969, cost.Calls: 30.7, products: 1.09, planeCalls: 73.4, frameRows: 0.68, frameVectors: 2.16, splitRows: 6.88, splitElems: 3.5, resultRows: 4.03, dots: 1.16, dotCalls: 80.1, packed: 0.42, stored: 2.6, spread: 3.37, columns: 5.25, strides: 1.51, stridePlanes: 4.01, lineProducts: 1.77, lineMasked: 3.32, lineRows: 8.74},
-	kernel.AVX512: {cost.Steps: 0.958, cost.Calls: 163, products: 0.307, planeCalls: 450, frameRows: 0.351, frameVectors: 2.19, splitRows: 6.76, splitElems: 3.38, resultRows: 1.13, dots: 1.48, dotCalls: 61.1, packed: 0.482, strides: 1.5, stridePlanes: 6.2, stored: 2.11, spread: 2.51, wideProducts: 0.446, wideTiles: 17.9, wideSteps: 5.37, lineProducts: 1.53, lineMasked: 3.4, lineRows: 13.2},
+	kernel.AVX512: {cost.Steps: 0.958, cost.Calls: 163, products: 0.307, planeCalls: 450, frameRows: 0.351, frameVectors: 2.19, splitRows: 6.76, splitElems: 3.38, resultRows: 1.13, dots: 1.48, dotCalls: 61.1, packed: 0.482, strides: 1.5, stridePlanes: 6.2, stored: 2.11, spread: 2.51, wideProducts: 0.446, wideTiles: 17.9, wideSteps: 5.37, lineProducts: 1.53, lineMasked: 3.4, lineRows: 13.2, windowProducts: 1.2, windowLoads: 2.5},
 }
 
 // Terms counts what a direction of p does. See package cost.
 func Terms(p *geometry.Shape, d geometry.Direction) cost.Terms {
-	if d == geometry.ToWeight && !depthwise(p) {
+	if d == geometry.ToWeight && !p.Depthwise() {
 		return denseTerms(p)
 	}
 	if reachesAcross(p) {
 		return acrossTerms(p, d)
 	}
-	if _, ok := linesOf(p); ok {
-		return lineTerms(p, d)
+	if l, ok := lines.Of(p); ok {
+		return lineTerms(l.Work(d))
 	}
 	if takesSmall(p, d) {
 		return smallTerms(p)
@@ -64,6 +67,14 @@ func Terms(p *geometry.Shape, d geometry.Direction) cost.Terms {
 		return stridedTerms(p, d)
 	}
 	return framedTerms(p, d)
+}
+
+// lineTerms has what convolutions along rows do.
+func lineTerms(w lines.Work) (t cost.Terms) {
+	t[lineRows], t[lineProducts], t[lineMasked] = w.Rows, w.Products, w.Masked
+	t[frameRows], t[frameVectors] = w.FrameRows, w.FrameVectors
+	t[windowProducts], t[windowLoads] = w.WindowProducts, w.WindowLoads
+	return t
 }
 
 // framedTerms counts what a direction does from frames.

@@ -3,6 +3,7 @@ package planes
 import (
 	"github.com/trainctl/trainctl/core/engine/kernel"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
+	"github.com/trainctl/trainctl/core/engine/kernel/conv/lines"
 )
 
 // planeGrad is the frame of dy, from which every phase of dx is a convolution with stride 1.
@@ -88,8 +89,8 @@ func GradInput(p *geometry.Shape, dy, w, dx, scratch []float32) {
 		a.gradInput(dy, w, dx)
 		return
 	}
-	if l, ok := linesOf(p); ok {
-		l.gradInput(dy, w, dx, scratch)
+	if l, ok := lines.Of(p); ok {
+		l.GradInput(dy, w, dx, scratch)
 		return
 	}
 	if takesSmall(p, geometry.ToInput) {

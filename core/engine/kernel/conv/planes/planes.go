@@ -3,6 +3,7 @@ package planes
 import (
 	"github.com/trainctl/trainctl/core/engine/kernel"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
+	"github.com/trainctl/trainctl/core/engine/kernel/conv/lines"
 )
 
 // Depthwise convolution: every output channel sees one channel, so that there is no matrix
@@ -17,10 +18,10 @@ const maxStride = 4
 // Takes reports whether a convolution is depthwise, and its planes are looked at. The gradient of weights is
 // computed for all convolutions; see dense.go.
 func Takes(p *geometry.Shape, d geometry.Direction) bool {
-	if d != geometry.ToWeight && !depthwise(p) || max(p.StrideH, p.StrideW) > maxStride {
+	if d != geometry.ToWeight && !p.Depthwise() || max(p.StrideH, p.StrideW) > maxStride {
 		return false
 	}
-	if _, ok := linesOf(p); ok {
+	if _, ok := lines.Of(p); ok {
 		return true
 	}
 	f := inputFrame(p, planeElems)
@@ -30,8 +31,6 @@ func Takes(p *geometry.Shape, d geometry.Direction) bool {
 	return f.h > 0 && f.w > 0
 }
 
-func depthwise(p *geometry.Shape) bool { return p.GroupCount() > 1 && p.C == p.GroupCount() }
-
 // inputFrame is that of x, of as many images as fit into room elements.
 func inputFrame(p *geometry.Shape, room int) planeFrame {
 	return newPlaneFrame(p.N, room, p.H, p.W, p.StrideH, p.StrideW, p.PadH, p.PadW,
@@ -40,14 +39,14 @@ func inputFrame(p *geometry.Shape, room int) planeFrame {
 
 // Scratch is the number of scratch elements that a direction needs.
 func Scratch(p *geometry.Shape, d geometry.Direction) int {
-	if d == geometry.ToWeight && !depthwise(p) {
+	if d == geometry.ToWeight && !p.Depthwise() {
 		return newDense(p).scratch()
 	}
 	if reachesAcross(p) {
 		return acrossScratch(p)
 	}
-	if l, ok := linesOf(p); ok {
-		return l.scratch(d)
+	if l, ok := lines.Of(p); ok {
+		return l.Scratch(d)
 	}
 	if takesSmall(p, d) {
 		return smallScratch(p, d)
@@ -87,8 +86,8 @@ func Forward(p *geometry.Shape, x, w, bias, y, scratch []float32) {
 		a.forward(x, w, bias, y)
 		return
 	}
-	if l, ok := linesOf(p); ok {
-		l.convolve(x, w, bias, y, scratch)
+	if l, ok := lines.Of(p); ok {
+		l.Forward(x, w, bias, y, scratch)
 		return
 	}
 	if takesSmall(p, geometry.ToOutput) {

@@ -70,7 +70,7 @@ type slideDots struct {
 
 // slides reports whether a direction can be computed so.
 func slides(p *geometry.Shape, d geometry.Direction) bool {
-	if p.StrideH != 1 || p.StrideW != 1 || p.K != p.C || !depthwise(p) {
+	if p.StrideH != 1 || p.StrideW != 1 || p.K != p.C || !p.Depthwise() {
 		return false
 	}
 	s := sliderOf(p, d)

@@ -56,7 +56,7 @@ const (
 
 // takesSmall reports whether a direction is computed so.
 func takesSmall(p *geometry.Shape, d geometry.Direction) bool {
-	if !kernel.Wide() || kernel.Halves() || !depthwise(p) || p.K != p.C {
+	if !kernel.Wide() || kernel.Halves() || !p.Depthwise() || p.K != p.C {
 		return false
 	}
 	if takesSmallRows(p) {
@@ -115,7 +115,7 @@ func smallTaps(p *geometry.Shape) int {
 // newSmall lists the taps in scratch: what pixels of y see of x, or, if those of dx are computed, what these see of dy.
 func newSmall(p *geometry.Shape, toInput bool, scratch []float32) (s small, rest []float32) {
 	s = small{p: *p, in: p.H * p.W, out: p.OutH() * p.OutW(), images: smallImages}
-	rest = aligned(scratch)
+	rest = geometry.Aligned(scratch)
 	s.table = unsafe.Slice((*smallTap)(unsafe.Pointer(&rest[0])), p.R*p.S)[:0]
 	rest = rest[p.R*p.S*smallTapElems:]
 	if takesSmallRows(p) {

@@ -53,7 +53,6 @@ type columnRun struct {
 const (
 	maxStridedSize   = 5
 	maxStridedTaps   = maxStridedSize * maxStridedSize
-	cacheLine        = 64
 	stridedRoomElems = int(unsafe.Sizeof(stridedRoom{})) / 4
 	stridedSlack     = 32 // elements that kernels may look at before and behind a plane
 )
@@ -65,7 +64,7 @@ func isStrided(p *geometry.Shape, d geometry.Direction) bool {
 	if d == geometry.ToOutput && p.S == maxStridedSize && p.OutW() > most5 {
 		return false
 	}
-	return depthwise(p) && p.StrideH == 2 && p.StrideW == 2 && p.R == p.S && (p.S == 3 && p.PadW <= 1 || p.S == maxStridedSize && p.PadW == 2) &&
+	return p.Depthwise() && p.StrideH == 2 && p.StrideW == 2 && p.R == p.S && (p.S == 3 && p.PadW <= 1 || p.S == maxStridedSize && p.PadW == 2) &&
 		p.DilationH() == 1 && p.DilationW() == 1 && p.OutW() >= least && (d != geometry.ToInput || p.K == p.C)
 }
 
@@ -97,15 +96,10 @@ type strided struct {
 	xCopy, yCopy []float32 // planes with slack before and behind them
 }
 
-// aligned is x from the start of a cache line on.
-func aligned(x []float32) []float32 {
-	return x[int(-uintptr(unsafe.Pointer(&x[0]))%cacheLine)/4:]
-}
-
 // newStrided takes its room from scratch.
 func newStrided(p *geometry.Shape, scratch []float32) (s strided, rest []float32) {
 	s.p, s.plane, s.out = *p, p.H*p.W, p.OutH()*p.OutW()
-	scratch = aligned(scratch)
+	scratch = geometry.Aligned(scratch)
 	take := func(n int) (v []float32) {
 		v, scratch = scratch[:n], scratch[n:]
 		clear(v)

@@ -2,6 +2,7 @@ package planes
 
 import (
 	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
 	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
 )
 
@@ -69,7 +70,7 @@ func (s *strided) gradWeight(x, dy, dw, lanes []float32) {
 	p, multiplier := &s.p, s.p.K/s.p.C
 	s.dotsRuns()
 	together := max(1, most/(p.OutH()*kernel.CeilDiv(p.OutW(), narrow)))
-	lanes = aligned(lanes)
+	lanes = geometry.Aligned(lanes)
 	sums := lanes[len(dw)*narrow:][:len(dw)]
 	lanes = lanes[:len(dw)*narrow]
 	clear(lanes)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/engine/kernel"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
+	"github.com/trainctl/trainctl/core/engine/kernel/conv/lines"
 	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
 	"github.com/trainctl/trainctl/core/engine/kernel/reduce"
 )
@@ -41,7 +42,7 @@ func (o *dotsOut) line() int { return o.blocks*o.lanes + narrow }
 // GradWeight writes or adds the gradient of the weights to dw. It reports false, and leaves dw alone, if a sum is
 // not a number: an infinite input has met the zeros between two planes, and another algorithm has to tell.
 func GradWeight(p *geometry.Shape, x, dy, dw, scratch []float32, accumulate bool) bool {
-	if !depthwise(p) {
+	if !p.Depthwise() {
 		d := newDense(p)
 		return d.gradWeight(x, dy, dw, scratch, accumulate)
 	}
@@ -50,8 +51,8 @@ func GradWeight(p *geometry.Shape, x, dy, dw, scratch []float32, accumulate bool
 		a.gradWeight(x, dy, dw, accumulate)
 		return true
 	}
-	if l, ok := linesOf(p); ok {
-		return l.gradWeight(x, dy, dw, scratch, accumulate)
+	if l, ok := lines.Of(p); ok {
+		return writeSums(l.WeightSums(x, dy, scratch), dw, accumulate)
 	}
 	if !takesSmall(p, geometry.ToWeight) && takesWide(p, geometry.ToWeight) {
 		return wideGradWeight(p, x, dy, dw, scratch, accumulate)

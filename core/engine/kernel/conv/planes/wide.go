@@ -91,7 +91,7 @@ func takesWide(p *geometry.Shape, d geometry.Direction) bool {
 
 // wholeDepthwise reports whether a convolution is depthwise by square filters, and vectors of sixteen lanes are computed whole.
 func wholeDepthwise(p *geometry.Shape) bool {
-	return kernel.Wide() && !kernel.Halves() && depthwise(p) && p.R == p.S
+	return kernel.Wide() && !kernel.Halves() && p.Depthwise() && p.R == p.S
 }
 
 // slidesFaster reports whether slide.go's kernels take less time: they do for rows of some whole vectors, of planes that are not large.
@@ -192,7 +192,7 @@ func (s *wide) scratch(d geometry.Direction) (n int) {
 
 // prepare lists the tiles in scratch.
 func (s *wide) prepare(scratch []float32) (rest []float32) {
-	rest = aligned(scratch)
+	rest = geometry.Aligned(scratch)
 	s.orders = (*wideOrders)(unsafe.Pointer(&rest[0]))
 	rest = rest[len(s.orders)*kernel.Block:]
 	for lane := range kernel.Block {
@@ -446,5 +446,5 @@ func wideGradInput(p *geometry.Shape, dy, w, dx, scratch []float32) {
 
 func wideGradWeight(p *geometry.Shape, x, dy, dw, scratch []float32, accumulate bool) bool {
 	s := wideOf(p, geometry.ToWeight)
-	return s.gradWeight(x, dy, dw, aligned(s.prepare(scratch)), accumulate)
+	return s.gradWeight(x, dy, dw, geometry.Aligned(s.prepare(scratch)), accumulate)
 }

@@ -78,7 +78,7 @@ func pairsStrided(p *geometry.Shape, d geometry.Direction) bool {
 // newWideStrided lists the blocks of columns in scratch.
 func newWideStrided(p *geometry.Shape, d geometry.Direction, scratch []float32) (s wideStrided, rest []float32) {
 	s = wideStrided{p: *p, direction: d, pair: pairsStrided(p, d), second: min(kernel.Block, p.W-kernel.Block)}
-	rest = aligned(scratch)
+	rest = geometry.Aligned(scratch)
 	take := func() []wideColumns {
 		n := s.blocks()
 		list := unsafe.Slice((*wideColumns)(unsafe.Pointer(&rest[0])), n)[:0]
@@ -331,7 +331,7 @@ func wideStridedForward(p *geometry.Shape, x, w, bias, y, scratch []float32) {
 func (s *wideStrided) forwardSome(t *wideStrides, output, channel, count int, w, bias []float32) {
 	t.x, t.y, t.planes = advanced(t.x, channel*t.xPlane), advanced(t.y, channel*t.yPlane), min(count, s.p.C-channel)
 	at := output*s.p.C + channel
-	t.weights, t.bias = &w[at*s.p.R*s.p.S], &noBias
+	t.weights, t.bias = &w[at*s.p.R*s.p.S], &geometry.NoBias[0]
 	if bias != nil {
 		t.bias, t.biasNext = &bias[at], 4
 	}
@@ -404,7 +404,7 @@ func (s *wideStrided) runGrad(t *wideStrides) {
 // wideStridedSums adds the gradient of the weights to sums, which are zero.
 func wideStridedSums(p *geometry.Shape, x, dy, sums, scratch []float32) {
 	s, rest := newWideStrided(p, geometry.ToWeight, scratch)
-	lanes, outputs := aligned(rest)[:len(sums)*kernel.Block], p.K/p.C
+	lanes, outputs := geometry.Aligned(rest)[:len(sums)*kernel.Block], p.K/p.C
 	clear(lanes)
 	for n := 0; n < p.N; {
 		images := min(2*s.step(), p.N-n) // of more the planes compete for the L1 cache

@@ -247,63 +247,6 @@ var (
 	_ = [1]byte{}[unsafe.Offsetof(wideColumns{}.orders)-64]
 )
 
-// The offsets at which the assembly reads lineTaps: each index is 0.
-var (
-	_ = [1]byte{}[unsafe.Offsetof(lineTaps{}.x)-0]
-	_ = [1]byte{}[unsafe.Offsetof(lineTaps{}.y)-8]
-	_ = [1]byte{}[unsafe.Offsetof(lineTaps{}.channels)-16]
-	_ = [1]byte{}[unsafe.Offsetof(lineTaps{}.xChannel)-24]
-	_ = [1]byte{}[unsafe.Offsetof(lineTaps{}.yChannel)-32]
-	_ = [1]byte{}[unsafe.Offsetof(lineTaps{}.tiles)-40]
-	_ = [1]byte{}[unsafe.Offsetof(lineTaps{}.table)-48]
-	_ = [1]byte{}[unsafe.Offsetof(lineTaps{}.masks)-56]
-	_ = [1]byte{}[unsafe.Offsetof(lineTaps{}.taps)-64]
-	_ = [1]byte{}[unsafe.Offsetof(lineTaps{}.off)-72]
-	_ = [1]byte{}[unsafe.Offsetof(lineTaps{}.weights)-80]
-	_ = [1]byte{}[unsafe.Offsetof(lineTaps{}.weightsChannel)-88]
-	_ = [1]byte{}[unsafe.Offsetof(lineTaps{}.bias)-96]
-	_ = [1]byte{}[unsafe.Offsetof(lineTaps{}.biasNext)-104]
-	_ = [1]byte{}[unsafe.Offsetof(lineTaps{}.xAt)-112]
-	_ = [1]byte{}[unsafe.Offsetof(lineTaps{}.yAt)-120]
-	_ = [1]byte{}[unsafe.Offsetof(lineTaps{}.left)-128]
-	_ = [1]byte{}[unsafe.Offsetof(lineTaps{}.weightsAt)-136]
-	_ = [1]byte{}[unsafe.Offsetof(lineTaps{}.biasAt)-144]
-)
-
-// The offsets at which the assembly reads lineDots: each index is 0.
-var (
-	_ = [1]byte{}[unsafe.Offsetof(lineDots{}.x)-0]
-	_ = [1]byte{}[unsafe.Offsetof(lineDots{}.dy)-8]
-	_ = [1]byte{}[unsafe.Offsetof(lineDots{}.channels)-16]
-	_ = [1]byte{}[unsafe.Offsetof(lineDots{}.xChannel)-24]
-	_ = [1]byte{}[unsafe.Offsetof(lineDots{}.dyChannel)-32]
-	_ = [1]byte{}[unsafe.Offsetof(lineDots{}.tiles)-40]
-	_ = [1]byte{}[unsafe.Offsetof(lineDots{}.table)-48]
-	_ = [1]byte{}[unsafe.Offsetof(lineDots{}.masks)-56]
-	_ = [1]byte{}[unsafe.Offsetof(lineDots{}.viewMasks)-64]
-	_ = [1]byte{}[unsafe.Offsetof(lineDots{}.off)-72]
-	_ = [1]byte{}[unsafe.Offsetof(lineDots{}.images)-80]
-	_ = [1]byte{}[unsafe.Offsetof(lineDots{}.xImage)-88]
-	_ = [1]byte{}[unsafe.Offsetof(lineDots{}.dyImage)-96]
-	_ = [1]byte{}[unsafe.Offsetof(lineDots{}.sums)-104]
-	_ = [1]byte{}[unsafe.Offsetof(lineDots{}.sumsChannel)-112]
-	_ = [1]byte{}[unsafe.Offsetof(lineDots{}.xChannelAt)-120]
-	_ = [1]byte{}[unsafe.Offsetof(lineDots{}.dyChannelAt)-128]
-	_ = [1]byte{}[unsafe.Offsetof(lineDots{}.xAt)-136]
-	_ = [1]byte{}[unsafe.Offsetof(lineDots{}.dyAt)-144]
-	_ = [1]byte{}[unsafe.Offsetof(lineDots{}.left)-152]
-	_ = [1]byte{}[unsafe.Offsetof(lineDots{}.imagesLeft)-160]
-	_ = [1]byte{}[unsafe.Offsetof(lineDots{}.sumsAt)-168]
-)
-
-// The offsets at which the assembly reads lineTile: each index is 0.
-var (
-	_ = [1]byte{}[unsafe.Offsetof(lineTile{}.x)-0]
-	_ = [1]byte{}[unsafe.Offsetof(lineTile{}.y)-8]
-	_ = [1]byte{}[unsafe.Offsetof(lineTile{}.vectors)-16]
-	_ = [1]byte{}[unsafe.Offsetof(lineTile{}.masks)-24]
-)
-
 // The offsets at which the assembly reads smallPlanes: each index is 0.
 var (
 	_ = [1]byte{}[unsafe.Offsetof(smallPlanes{}.x)-0]

@@ -61,33 +61,3 @@ func runSlideDots(lanes, n int, t *slideDots) {
 		slideDots4NEON(t)
 	}
 }
-
-// runLineTaps convolves rows with vectors of so many lanes.
-func runLineTaps(lanes, n int, t *lineTaps) {
-	switch n {
-	case 1:
-		lineTaps1NEON(t)
-	}
-}
-
-// runLineDots adds sums for that many taps along rows with vectors of so many lanes.
-func runLineDots(lanes, n int, t *lineDots) {
-	switch n {
-	case 1:
-		lineDots1NEON(t)
-	case 2:
-		lineDots2NEON(t)
-	case 3:
-		lineDots3NEON(t)
-	case 4:
-		lineDots4NEON(t)
-	case 5:
-		lineDots5NEON(t)
-	case 6:
-		lineDots6NEON(t)
-	case 7:
-		lineDots7NEON(t)
-	case 8:
-		lineDots8NEON(t)
-	}
-}

@@ -25,13 +25,3 @@ func runSlideRows(lanes, n int, t *slideRows) {
 func runSlideDots(lanes, n int, t *slideDots) {
 	kernel.NoVectors()
 }
-
-// runLineTaps convolves rows with vectors of so many lanes.
-func runLineTaps(lanes, n int, t *lineTaps) {
-	kernel.NoVectors()
-}
-
-// runLineDots adds sums for that many taps along rows with vectors of so many lanes.
-func runLineDots(lanes, n int, t *lineDots) {
-	kernel.NoVectors()
-}

@@ -1,17 +1,16 @@
-package planes
+package lines
 
 import (
 	"unsafe"
 
 	"github.com/trainctl/trainctl/core/engine/kernel"
-	"github.com/trainctl/trainctl/core/engine/kernel/conv/cost"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
 )
 
-// lines is a depthwise convolution of planes of one row, or of one column, with a filter that lies along it. What a tap sees of a row
+// Lines is a depthwise convolution of planes of one row, or of one column, with a filter that lies along it. What a tap sees of a row
 // is the row itself, some elements on. Vectors that see no more than the row look at x itself; at the ends of rows masks
 // leave out what lies beside them. Filters that are long for the rows, and strides of 2, see rows in frames of zeros instead.
-type lines struct {
+type Lines struct {
 	images, channels int
 	in, out          int // elements of a row of x, and of y
 	taps, step       int // elements of x from what a tap sees to what the next one does
@@ -59,17 +58,18 @@ type lineDots struct {
 }
 
 const (
+	narrow       = 8       // lanes of the narrowest vectors, which rows of copies are written in
 	lineVectors  = 8       // of a tile, at most
 	lineDotTaps  = 8       // whose sums a kernel keeps
 	lineElems    = 1 << 12 // that are worked on at once, of frames or for several groups of taps
 	lineTileSize = int(unsafe.Sizeof(lineTile{})) / 4
 )
 
-// linesOf is the convolution along rows that p is, if it is one.
-func linesOf(p *geometry.Shape) (l lines, ok bool) {
-	l = lines{images: p.N, channels: p.C}
+// Of is the convolution along rows that p is, if it is one.
+func Of(p *geometry.Shape) (l Lines, ok bool) {
+	l = Lines{images: p.N, channels: p.C}
 	switch {
-	case !depthwise(p) || p.K != p.C:
+	case !p.Depthwise() || p.K != p.C:
 		return l, false
 	case p.R == 1 && p.PadH == 0 && p.H == 1:
 		l.in, l.out, l.taps, l.step, l.stride, l.pad = p.W, p.OutW(), p.S, p.DilationW(), p.StrideW, p.PadW
@@ -82,13 +82,13 @@ func linesOf(p *geometry.Shape) (l lines, ok bool) {
 }
 
 // back is the convolution that the gradient of x is, with stride 1 and the filters turned around. With stride 2, see gradPhases.
-func (l lines) back() lines {
+func (l Lines) back() Lines {
 	l.in, l.out, l.pad = l.out, l.in, (l.taps-1)*l.step-l.pad
 	return l
 }
 
 // lanes is those of vectors that waste little of a row.
-func (l *lines) lanes() int {
+func (l *Lines) lanes() int {
 	wide := kernel.Lanes()
 	if few, many := kernel.CeilDiv(l.out, narrow)*narrow, kernel.CeilDiv(l.out, wide)*wide; l.out >= wide && 7*many <= 8*few {
 		return wide
@@ -97,12 +97,12 @@ func (l *lines) lanes() int {
 }
 
 // sees reports whether all taps of a vector from an element of y on see elements of the row.
-func (l *lines) sees(at, lanes int) bool {
+func (l *Lines) sees(at, lanes int) bool {
 	return at >= l.pad && at+lanes+(l.taps-1)*l.step-l.pad <= l.in
 }
 
 // vectors counts those of a row of y, and those of them that see more than the row.
-func (l *lines) vectors(lanes int) (all, masked int) {
+func (l *Lines) vectors(lanes int) (all, masked int) {
 	all = kernel.CeilDiv(l.out, lanes)
 	for v := range all {
 		if !l.sees(min(v*lanes, l.out-lanes), lanes) {
@@ -113,7 +113,7 @@ func (l *lines) vectors(lanes int) (all, masked int) {
 }
 
 // framed reports whether rows of x are seen in frames.
-func (l *lines) framed() bool {
+func (l *Lines) framed() bool {
 	const mask, copied, row = 3, 2.5, 8 // products that a mask, a vector of a copy and a row take as long as
 	all, masked := l.vectors(l.lanes())
 	return l.stride > 1 || mask*float64(masked*l.taps) > copied*float64(kernel.CeilDiv(l.in, narrow))+row && all > 0
@@ -121,13 +121,13 @@ func (l *lines) framed() bool {
 
 // lineFrame is rows of x with zeros beside them, side by side, those of the phases of a stride behind each other.
 type lineFrame struct {
-	l     lines
+	l     Lines
 	row   int // elements from a row to the next
 	phase int
 	copy  geometry.PlaneCopy
 }
 
-func newLineFrame(l *lines) lineFrame {
+func newLineFrame(l *Lines) lineFrame {
 	f := lineFrame{l: *l}
 	end := max(l.pad+l.in, (l.out-1)*l.stride+(l.taps-1)*l.step+1)
 	f.phase = kernel.CeilDiv(end, l.stride) + narrow
@@ -161,7 +161,7 @@ func (f *lineFrame) fill(channels int, x, frame []float32) {
 
 // lineTable is the tiles of a channel, and what each tap sees.
 type lineTable struct {
-	l      lines
+	l      Lines
 	lanes  int
 	framed bool
 	frame  lineFrame
@@ -172,16 +172,16 @@ type lineTable struct {
 }
 
 // tableElems is the scratch that a table takes at most.
-func (l *lines) tableElems() int {
+func (l *Lines) tableElems() int {
 	all, masked := l.vectors(l.lanes())
 	tiles := masked + 3 + kernel.CeilDiv(all, lineVectors)
 	return kernel.Block + tiles*lineTileSize + 2*l.taps + (masked+1)*(l.taps+1)*l.lanes()
 }
 
 // table lists the tiles in scratch: of results, or of sums, in which no element of y counts twice.
-func (l *lines) table(framed, sums bool, scratch []float32) (t lineTable, rest []float32) {
+func (l *Lines) table(framed, sums bool, scratch []float32) (t lineTable, rest []float32) {
 	t = lineTable{l: *l, lanes: l.lanes(), framed: framed, xRow: l.in}
-	rest = aligned(scratch)
+	rest = geometry.Aligned(scratch)
 	t.off = unsafe.Slice((*int)(unsafe.Pointer(&rest[0])), l.taps)
 	rest = rest[2*l.taps:]
 	for i := range t.off {
@@ -261,7 +261,7 @@ func (t *lineTable) appendMask(has func(lane int) bool) {
 	clear(bits)
 	for lane := range bits {
 		if has(lane) {
-			bits[lane] = allBits
+			bits[lane] = ^uint32(0)
 		}
 	}
 }
@@ -276,24 +276,21 @@ func (t *lineTable) taps(channels int, x, weights, y *float32) lineTaps {
 	l := &t.l
 	return lineTaps{
 		x: x, y: y, channels: channels, xChannel: 4 * t.xRow, yChannel: 4 * l.out, tiles: len(t.tiles), table: &t.tiles[0],
-		masks: t.masksFrom(1), taps: l.taps, off: &t.off[0], weights: weights, weightsChannel: 4 * l.taps, bias: &noBias,
+		masks: t.masksFrom(1), taps: l.taps, off: &t.off[0], weights: weights, weightsChannel: 4 * l.taps, bias: &geometry.NoBias[0],
 	}
 }
 
-// noBias is what results begin with without a bias.
-var noBias float32
-
 // strays is how many channels at the ends of a tensor have vectors that look beyond it.
-func (l *lines) strays() int { return kernel.CeilDiv(l.reach(), l.in) }
+func (l *Lines) strays() int { return kernel.CeilDiv(l.reach(), l.in) }
 
 // reach is how many elements beside a row taps look at, at most.
-func (l *lines) reach() int { return max(l.pad, (l.taps-1)*l.step-l.pad) }
+func (l *Lines) reach() int { return max(l.pad, (l.taps-1)*l.step-l.pad) }
 
 // guardElems is the size of copies of a channel of so many images, with room beside them.
-func (l *lines) guardElems(images int) int { return images*l.in + 2*l.reach() + kernel.Block }
+func (l *Lines) guardElems(images int) int { return images*l.in + 2*l.reach() + kernel.Block }
 
 // guard copies a channel of images from x on, and returns where that of the first lies. Vectors may look beside it.
-func (l *lines) guard(images int, x, room []float32) *float32 {
+func (l *Lines) guard(images int, x, room []float32) *float32 {
 	n, at := l.in, l.reach()
 	for i := range images {
 		copy(room[at+i*n:][:n], x[i*l.channels*n:])
@@ -325,8 +322,17 @@ func (t *lineTable) edges(n, images, most int, edge func(c int), run func(c, cha
 	}
 }
 
+// Forward computes y = conv(x, w) + bias; bias may be nil. Scratch has the elements that l.Scratch says.
+func (l *Lines) Forward(x, w, bias, y, scratch []float32) {
+	if windowed(geometry.ToOutput) {
+		l.windowResults(false, x, w, bias, y, scratch)
+		return
+	}
+	l.convolve(x, w, bias, y, scratch)
+}
+
 // convolve computes y from x and weights [channels][taps].
-func (l *lines) convolve(x, weights, bias, y, scratch []float32) {
+func (l *Lines) convolve(x, weights, bias, y, scratch []float32) {
 	t, room := l.table(l.framed(), false, scratch)
 	most := l.channels
 	if t.framed {
@@ -356,10 +362,12 @@ func (l *lines) convolve(x, weights, bias, y, scratch []float32) {
 	}
 }
 
-// scratch is the elements that a direction needs.
-func (l lines) scratch(d geometry.Direction) int {
+// Scratch is the number of scratch elements that a direction needs.
+func (l Lines) Scratch(d geometry.Direction) int {
 	n := l.channels * l.taps
 	switch {
+	case windowed(d):
+		return l.windowScratch(d)
 	case d == geometry.ToInput && l.stride > 1:
 		return l.phasesScratch()
 	case d == geometry.ToInput:
@@ -375,20 +383,29 @@ func (l lines) scratch(d geometry.Direction) int {
 	return n + max(f.elems(f.channels(1)), l.together()*f.elems(f.channels(l.together())))
 }
 
-// lineTerms counts what a direction does. See package cost.
-func lineTerms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
-	l, _ := linesOf(p)
+// Work is how often a direction does what takes time.
+type Work struct {
+	Rows, FrameRows, FrameVectors float64 // rows, those that are copied to frames, and vectors of these
+	Products, Masked              float64 // vectors of 512 bits multiplied, and vectors multiplied of which a mask leaves some lanes out
+	WindowProducts, WindowLoads   float64 // vectors multiplied after a permutation, and those that are loaded or stored through masks
+}
+
+// Work counts what a direction does.
+func (l Lines) Work(d geometry.Direction) (w Work) {
+	if windowed(d) {
+		return l.windowWork(d)
+	}
 	if d == geometry.ToInput && l.stride == 1 {
 		l = l.back()
 	}
 	lanes, rows := l.lanes(), float64(l.images*l.channels)
 	all, masked := l.vectors(lanes)
-	t[lineRows] = rows
+	w.Rows = rows
 	if l.framed() {
-		t[frameRows], t[frameVectors] = rows, rows*float64(kernel.CeilDiv(l.in, narrow))
+		w.FrameRows, w.FrameVectors = rows, rows*float64(kernel.CeilDiv(l.in, narrow))
 		masked = 0
 	}
-	t[lineProducts] = rows * float64((all-masked)*l.taps*lanes) / kernel.Block
-	t[lineMasked] = rows * float64(masked*l.taps)
-	return t
+	w.Products = rows * float64((all-masked)*l.taps*lanes) / kernel.Block
+	w.Masked = rows * float64(masked*l.taps)
+	return w
 }

@@ -1,4 +1,4 @@
-package planes
+package lines
 
 import (
 	"unsafe"
@@ -8,8 +8,12 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
 )
 
-// gradInput computes dx from dy and w.
-func (l *lines) gradInput(dy, w, dx, scratch []float32) {
+// GradInput computes the gradient of x from dy and w, and overwrites dx.
+func (l *Lines) GradInput(dy, w, dx, scratch []float32) {
+	if windowed(geometry.ToInput) {
+		l.windowResults(true, dy, w, nil, dx, scratch)
+		return
+	}
 	if l.stride > 1 {
 		l.gradPhases(dy, w, dx, scratch)
 		return
@@ -23,15 +27,15 @@ func (l *lines) gradInput(dy, w, dx, scratch []float32) {
 }
 
 // phases is the convolution with stride 1 that gives each of the two phases of dx from dy: its taps are those of both.
-func (l *lines) phases() lines {
-	p := lines{images: l.images, channels: l.channels, in: l.out, out: kernel.CeilDiv(l.in, 2), taps: l.taps, step: 1, stride: 1}
+func (l *Lines) phases() Lines {
+	p := Lines{images: l.images, channels: l.channels, in: l.out, out: kernel.CeilDiv(l.in, 2), taps: l.taps, step: 1, stride: 1}
 	p.pad = kernel.CeilDiv((l.taps-1)*l.step-l.pad, 2)
 	p.taps = max(1, p.pad+1+(1+l.pad)/2) // as far as any of them sees
 	return p
 }
 
 // phasesScratch is the elements that they need.
-func (l *lines) phasesScratch() int {
+func (l *Lines) phasesScratch() int {
 	p := l.phases()
 	f := newLineFrame(&p)
 	channels := f.channels(1)
@@ -45,7 +49,7 @@ type linePhase struct {
 }
 
 // gradPhases computes the even elements of dx and the odd ones, and joins them.
-func (l *lines) gradPhases(dy, w, dx, scratch []float32) {
+func (l *Lines) gradPhases(dy, w, dx, scratch []float32) {
 	p := l.phases()
 	t, scratch := p.table(true, false, scratch)
 	f := &t.frame
@@ -67,7 +71,7 @@ func (l *lines) gradPhases(dy, w, dx, scratch []float32) {
 		f.fill(channels, dy[at*l.out:], frame)
 		for a := range phases {
 			phase := &phases[a]
-			call := t.taps(channels, &frame[0], &noBias, &scratch[a*half])
+			call := t.taps(channels, &frame[0], &geometry.NoBias[0], &scratch[a*half])
 			if call.taps = len(phase.off); call.taps > 0 {
 				call.off, call.weights, call.weightsChannel = &phase.off[0], &phase.weights[c*call.taps], 4*call.taps
 			}
@@ -80,7 +84,7 @@ func (l *lines) gradPhases(dy, w, dx, scratch []float32) {
 
 // gradPhase lists the taps of a phase in off, and packs their weights: element 2j+a of dx sees element j + (a+pad-tap·step)/2 of dy
 // through a tap, if that is even. Frames have so many zeros before dy.
-func (l *lines) gradPhase(a, zeros int, w []float32, off []int, scratch []float32) (phase linePhase, rest []float32) {
+func (l *Lines) gradPhase(a, zeros int, w []float32, off []int, scratch []float32) (phase linePhase, rest []float32) {
 	phase.off = off[:0]
 	first, every := -1, 1
 	for tap := range l.taps {
@@ -102,13 +106,14 @@ func (l *lines) gradPhase(a, zeros int, w []float32, off []int, scratch []float3
 }
 
 // together is how many images' rows the kernels of weight gradients add up before they add to memory: short rows take less time than the sums.
-func (l *lines) together() int {
+func (l *Lines) together() int {
 	const few, most = 256, 8
 	return max(1, min(most, few/l.in))
 }
 
-// gradWeight is GradWeight.
-func (l *lines) gradWeight(x, dy, dw, scratch []float32, accumulate bool) bool {
+// WeightSums is the gradient of the weights, [channels][taps], in scratch: all of what other images see through a weight is added up. They are no
+// numbers if x or dy has elements that are none.
+func (l *Lines) WeightSums(x, dy, scratch []float32) []float32 {
 	t, scratch := l.table(l.framed(), true, scratch)
 	n := l.channels * l.taps
 	totals, scratch := scratch[:n], scratch[n:]
@@ -130,7 +135,7 @@ func (l *lines) gradWeight(x, dy, dw, scratch []float32, accumulate bool) bool {
 		})
 	}
 	elementwise.RowSums(n, t.lanes, sums, totals)
-	return writeSums(totals, dw, accumulate)
+	return totals
 }
 
 // dots adds the products of some channels of some images, of which room may hold copies.

@@ -1,0 +1,16 @@
+package geometry
+
+import (
+	"unsafe"
+
+	"github.com/trainctl/trainctl/core/engine/kernel"
+)
+
+// NoBias is what results begin with that have no bias.
+var NoBias [kernel.Block]float32
+
+// Aligned is x from the start of a cache line on.
+func Aligned(x []float32) []float32 {
+	const line = 64
+	return x[int(-uintptr(unsafe.Pointer(&x[0]))%line)/4:]
+}
