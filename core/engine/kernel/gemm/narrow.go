@@ -2,27 +2,41 @@ package gemm
 
 import "github.com/trainctl/trainctl/core/engine/kernel"
 
-// Products whose few columns would leave half of each vector of AVX-512 empty, on cores that compute such vectors whole:
-// the rows of C go to the lanes instead. Every element adds up in the same order as otherwise.
+// Products whose few columns would leave much of each vector empty: the rows of C go to the lanes instead. Every element
+// adds up in the same order as otherwise.
 
-// narrowColumns reports whether the columns of C fill at most half of a vector that is computed whole.
-func narrowColumns(n int) bool {
-	return kernel.Wide() && !kernel.Halves() && 2*n <= kernel.Lanes()
-}
-
-// turnedElems bounds the elements of C that runTurned copies.
-const turnedElems = 1 << 14
+// turnedElems bounds the elements of C that runTurned copies, and turnedFrom is the least k for which it pays.
+const (
+	turnedElems = 1 << 14
+	turnedFrom  = 32
+)
 
 // turns reports whether runTurned computes a product of k rows: k runs down the columns of both matrices.
 func (p *product) turns() bool {
 	return p.alpha == 1 && p.a.row == 1 && p.b.col == 1 && p.f.Bias == nil && !p.f.ReLU && p.f.Gate == nil &&
-		narrowColumns(p.n) && p.m > p.Lanes && p.m*p.n <= turnedElems
+		p.k >= turnedFrom && p.m*p.n <= turnedElems && 8*stepCycles(p.n, p.m) < 7*stepCycles(p.m, p.n)
+}
+
+// stepCycles is twice the cycles that each k takes in the tiles of m×n: a core issues two multiply-adds or two loads in
+// a cycle, and a tile's sums wait four cycles for themselves.
+func stepCycles(m, n int) (sum int) {
+	s := tileFor(n)
+	height := EvenRows(m, s.Rows)
+	for j := 0; j < n; j += s.cols {
+		vectors := s.vectors(min(s.cols, n-j))
+		for i := 0; i < m; i += height {
+			rows := min(height, m-i)
+			sum += max(rows*vectors, rows+vectors, 2*4)
+		}
+	}
+	return sum
 }
 
 // runTurned computes the transpose Bᵀ·A of C.
 func (p *product) runTurned(scratch []float32) {
 	turned, rest := scratch[:p.m*p.n], scratch[p.m*p.n:]
 	q := *p
+	q.TileShape = tileFor(p.m)
 	q.m, q.n, q.c, q.ldc = p.n, p.m, turned, p.m
 	q.a, q.b = strided[float32]{p.b.data, 1, p.b.row}, strided[float32]{p.a.data, p.a.col, 1}
 	if p.add {
@@ -42,10 +56,10 @@ func (p *product) eachTurned(f func(c, t *float32), turned []float32) {
 	}
 }
 
-// turnedScratch is the room for the transpose of C.
+// turnedScratch is the room for the transpose of C, or of a part of it.
 func turnedScratch(m, n int) int {
-	if !narrowColumns(n) || m*n > turnedElems {
+	if kernel.Current() == kernel.Generic {
 		return 0
 	}
-	return m * n
+	return min(m*n, turnedElems)
 }

@@ -79,7 +79,7 @@ func asProduct[T kernel.Float](g *gemmCall[T], f Finish[T]) product {
 const (
 	blockA   = 1 << 16 // elements of A, across
 	deepest  = 512     // of k, across; longer sums in one register round visibly worse
-	shallow  = 16      // of k, across: transposing a tile's sums takes longer than so many products
+	shallow  = 16      // of k, across: transposing a tile's sums takes longer than so many products; apart need not
 	packFrom = 128     // rows of C from which it pays to pack B
 )
 
@@ -89,12 +89,12 @@ const (
 func (p *product) run(scratch []float32) {
 	p.TileShape = tileFor(p.n)
 	if p.alpha == 1 && p.a.col == 1 && p.f.Gate == nil {
-		switch deep := p.k > shallow || p.f.ReLU || p.n < p.Lanes; {
-		case p.b.row == 1 && deep && (p.f.ReLU || p.n > p.m):
+		switch {
+		case p.b.row == 1 && (p.f.ReLU || p.n > p.m && p.k > shallow):
 			p.TileShape = tileFor(p.m)
 			p.runAcross(scratch)
 			return
-		case p.b.row == 1 && deep:
+		case p.b.row == 1:
 			p.runApart(deepest, scratch)
 			return
 		case p.f.Bias == nil && !p.f.ReLU && p.rowsApart(p.a.row) == p.Rows:

@@ -124,7 +124,7 @@ func TestGemmFinishDoesNotAllocate(t *testing.T) {
 // share columns.
 func TestFewColumnsHaveTheBitsOfMany(t *testing.T) {
 	kerneltest.AtEachWidth(t, func(t *testing.T) {
-		for _, s := range [][3]int{{17, 1, 5}, {64, 8, 300}, {40, 5, 1100}, {33, 7, 16}} {
+		for _, s := range [][3]int{{17, 1, 5}, {64, 8, 300}, {40, 5, 1100}, {33, 7, 16}, {48, 12, 40}, {30, 20, 600}} {
 			m, few, k, many := s[0], s[1], s[2], 40
 			a, b := kerneltest.Random[float32](1, k*m), kerneltest.Random[float32](2, k*many)
 			for _, beta := range []float32{0, 1} {
@@ -140,6 +140,36 @@ func TestFewColumnsHaveTheBitsOfMany(t *testing.T) {
 				Gemm(true, false, m, many, k, 1, a, m, b, many, beta, want, many, kerneltest.Poisoned[float32](GemmScratch(m, many, k)))
 				for i := range m {
 					kerneltest.SameBits(t, fmt.Sprintf("%v, row %d", s, i), got[i*many:][:few], want[i*many:][:few])
+				}
+			}
+		}
+	})
+}
+
+// A row of C has the same bits beside few others and beside many: the last batch is short.
+func TestFewRowsHaveTheBitsOfMany(t *testing.T) {
+	kerneltest.AtEachWidth(t, func(t *testing.T) {
+		for _, s := range [][2]int{{1, 5}, {2, 40}, {4, 16}, {3, 17}, {4, 1100}, {5, 33}, {7, 60}, {8, 64}, {8, 1}, {9, 31}, {40, 4}, {64, 16}, {33, 21}} {
+			n, k := s[0], s[1]
+			const many = 101
+			a, b, bias := kerneltest.Random[float32](1, many*k), kerneltest.Random[float32](2, n*k), kerneltest.Random[float32](3, n)
+			for _, f := range []Finish[float32]{{}, {Bias: bias}, {Bias: bias, ReLU: true}} {
+				for _, transB := range []bool{false, true} {
+					ldb := n
+					if transB {
+						ldb = k
+					} else if f.Bias != nil {
+						continue
+					}
+					want := kerneltest.Random[float32](4, many*n)
+					GemmFinish(false, transB, many, n, k, 1, a, k, b, ldb, 0, want, n, f, kerneltest.Poisoned[float32](GemmScratch(many, n, k)))
+					for _, few := range []int{1, 7, 16, 39, 100} {
+						scratch, got := kerneltest.Exactly[float32](GemmScratch(few, n, k)), kerneltest.Random[float32](4, few*n)
+						GemmFinish(false, transB, few, n, k, 1, a, k, b, ldb, 0, got, n, f, scratch.Room)
+						what := fmt.Sprintf("%d of %d rows, %d columns, k %d, bias %v, relu %v, transB %v", few, many, n, k, f.Bias != nil, f.ReLU, transB)
+						scratch.Check(t, what)
+						kerneltest.SameBits(t, what, got, want[:few*n])
+					}
 				}
 			}
 		}

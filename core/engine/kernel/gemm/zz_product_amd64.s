@@ -252,91 +252,95 @@ TEXT ·apart1x1AVX2(SB), NOSPLIT, $0-8
 	MOVQ strip+0(FP), AX
 	MOVQ 56(AX), DX
 	MOVQ 8(AX), BX
-	MOVQ 24(AX), CX
-	MOVQ 16(AX), SI
+	MOVQ 24(AX), SI
+	MOVQ 16(AX), DI
 	MOVQ 48(AX), CX
 
 tile:
-	MOVQ       64(AX), DI
-	MOVQ       DX, DI
-	PREFETCHT0 (DI)
-	MOVQ       SI, DI
-	ADDQ       32(AX), DI
-	PREFETCHT2 (DI)
-	PREFETCHT2 64(DI)
-	PREFETCHT2 128(DI)
-	PREFETCHT2 192(DI)
-	MOVQ       96(AX), DI
-	VMOVUPS    (DI), Y0
-	MOVQ       SI, DI
-	MOVQ       (AX), R8
-	MOVQ       40(AX), R9
-	SUBQ       $0x04, R8
-	JL         rest
+	CMPQ       SI, $0x00000100
+	JLE        start
+	MOVQ       64(AX), R8
+	MOVQ       DX, R8
+	PREFETCHT0 (R8)
+	MOVQ       DI, R8
+	ADDQ       32(AX), R8
+	PREFETCHT2 (R8)
+	PREFETCHT2 64(R8)
+	PREFETCHT2 128(R8)
+	PREFETCHT2 192(R8)
+
+start:
+	MOVQ    96(AX), R8
+	VMOVUPS (R8), Y0
+	MOVQ    DI, R8
+	MOVQ    (AX), R9
+	MOVQ    40(AX), R10
+	SUBQ    $0x04, R9
+	JL      rest
 
 loop:
-	PREFETCHT0   256(DI)
-	VMOVUPS      (R9), Y1
-	VBROADCASTSS (DI), Y2
+	PREFETCHT0   256(R8)
+	VMOVUPS      (R10), Y1
+	VBROADCASTSS (R8), Y2
 	VFMADD231PS  Y1, Y2, Y0
-	ADDQ         CX, R9
-	VMOVUPS      (R9), Y1
-	VBROADCASTSS 4(DI), Y2
+	ADDQ         CX, R10
+	VMOVUPS      (R10), Y1
+	VBROADCASTSS 4(R8), Y2
 	VFMADD231PS  Y1, Y2, Y0
-	ADDQ         CX, R9
-	VMOVUPS      (R9), Y1
-	VBROADCASTSS 8(DI), Y2
+	ADDQ         CX, R10
+	VMOVUPS      (R10), Y1
+	VBROADCASTSS 8(R8), Y2
 	VFMADD231PS  Y1, Y2, Y0
-	ADDQ         CX, R9
-	VMOVUPS      (R9), Y1
-	VBROADCASTSS 12(DI), Y2
+	ADDQ         CX, R10
+	VMOVUPS      (R10), Y1
+	VBROADCASTSS 12(R8), Y2
 	VFMADD231PS  Y1, Y2, Y0
-	ADDQ         CX, R9
-	ADDQ         $0x10, DI
-	SUBQ         $0x04, R8
+	ADDQ         CX, R10
+	ADDQ         $0x10, R8
+	SUBQ         $0x04, R9
 	JGE          loop
 
 rest:
-	ADDQ $0x04, R8
+	ADDQ $0x04, R9
 	JZ   finish
 
 one:
-	VMOVUPS      (R9), Y1
-	VBROADCASTSS (DI), Y2
+	VMOVUPS      (R10), Y1
+	VBROADCASTSS (R8), Y2
 	VFMADD231PS  Y1, Y2, Y0
-	ADDQ         CX, R9
-	ADDQ         $0x04, DI
-	DECQ         R8
+	ADDQ         CX, R10
+	ADDQ         $0x04, R8
+	DECQ         R9
 	JNZ          one
 
 finish:
-	MOVQ       64(AX), DI
-	MOVQ       72(AX), R8
-	VMOVUPS    (R8), Y1
-	MOVQ       80(AX), R8
-	VMOVUPS    (R8), Y2
-	MOVQ       112(AX), R8
-	TESTQ      R8, R8
+	MOVQ       64(AX), R8
+	MOVQ       72(AX), R9
+	VMOVUPS    (R9), Y1
+	MOVQ       80(AX), R9
+	VMOVUPS    (R9), Y2
+	MOVQ       112(AX), R9
+	TESTQ      R9, R9
 	JZ         gate
-	MOVQ       DX, R8
-	VMASKMOVPS (R8), Y1, Y2
+	MOVQ       DX, R9
+	VMASKMOVPS (R9), Y1, Y2
 	VADDPS     Y2, Y0, Y0
-	ADDQ       DI, R8
+	ADDQ       R8, R9
 
 gate:
-	VMOVMSKPS Y1, R8
-	CMPL      R8, $0xff
+	VMOVMSKPS Y1, R9
+	CMPL      R9, $0xff
 	JNE       some
 	VMOVUPS   Y0, (DX)
-	ADDQ      DI, DX
+	ADDQ      R8, DX
 	JMP       stored
 
 some:
 	VMASKMOVPS Y0, Y1, (DX)
-	ADDQ       DI, DX
+	ADDQ       R8, DX
 
 stored:
-	ADDQ 32(AX), SI
+	ADDQ 32(AX), DI
 	DECQ BX
 	JNZ  tile
 	VZEROUPPER
@@ -721,108 +725,112 @@ TEXT ·apart1x2AVX2(SB), NOSPLIT, $0-8
 	MOVQ strip+0(FP), AX
 	MOVQ 56(AX), DX
 	MOVQ 8(AX), BX
-	MOVQ 24(AX), CX
-	MOVQ 16(AX), SI
+	MOVQ 24(AX), SI
+	MOVQ 16(AX), DI
 	MOVQ 48(AX), CX
 
 tile:
-	MOVQ       64(AX), DI
-	MOVQ       DX, DI
-	PREFETCHT0 (DI)
-	MOVQ       SI, DI
-	ADDQ       32(AX), DI
-	PREFETCHT2 (DI)
-	PREFETCHT2 64(DI)
-	PREFETCHT2 128(DI)
-	PREFETCHT2 192(DI)
-	MOVQ       96(AX), DI
-	VMOVUPS    (DI), Y0
-	VMOVUPS    32(DI), Y1
-	MOVQ       SI, DI
-	MOVQ       (AX), R8
-	MOVQ       40(AX), R9
-	SUBQ       $0x04, R8
-	JL         rest
+	CMPQ       SI, $0x00000100
+	JLE        start
+	MOVQ       64(AX), R8
+	MOVQ       DX, R8
+	PREFETCHT0 (R8)
+	MOVQ       DI, R8
+	ADDQ       32(AX), R8
+	PREFETCHT2 (R8)
+	PREFETCHT2 64(R8)
+	PREFETCHT2 128(R8)
+	PREFETCHT2 192(R8)
+
+start:
+	MOVQ    96(AX), R8
+	VMOVUPS (R8), Y0
+	VMOVUPS 32(R8), Y1
+	MOVQ    DI, R8
+	MOVQ    (AX), R9
+	MOVQ    40(AX), R10
+	SUBQ    $0x04, R9
+	JL      rest
 
 loop:
-	PREFETCHT0   256(DI)
-	VMOVUPS      (R9), Y2
-	VMOVUPS      32(R9), Y3
-	VBROADCASTSS (DI), Y4
+	PREFETCHT0   256(R8)
+	VMOVUPS      (R10), Y2
+	VMOVUPS      32(R10), Y3
+	VBROADCASTSS (R8), Y4
 	VFMADD231PS  Y2, Y4, Y0
 	VFMADD231PS  Y3, Y4, Y1
-	ADDQ         CX, R9
-	VMOVUPS      (R9), Y2
-	VMOVUPS      32(R9), Y3
-	VBROADCASTSS 4(DI), Y4
+	ADDQ         CX, R10
+	VMOVUPS      (R10), Y2
+	VMOVUPS      32(R10), Y3
+	VBROADCASTSS 4(R8), Y4
 	VFMADD231PS  Y2, Y4, Y0
 	VFMADD231PS  Y3, Y4, Y1
-	ADDQ         CX, R9
-	VMOVUPS      (R9), Y2
-	VMOVUPS      32(R9), Y3
-	VBROADCASTSS 8(DI), Y4
+	ADDQ         CX, R10
+	VMOVUPS      (R10), Y2
+	VMOVUPS      32(R10), Y3
+	VBROADCASTSS 8(R8), Y4
 	VFMADD231PS  Y2, Y4, Y0
 	VFMADD231PS  Y3, Y4, Y1
-	ADDQ         CX, R9
-	VMOVUPS      (R9), Y2
-	VMOVUPS      32(R9), Y3
-	VBROADCASTSS 12(DI), Y4
+	ADDQ         CX, R10
+	VMOVUPS      (R10), Y2
+	VMOVUPS      32(R10), Y3
+	VBROADCASTSS 12(R8), Y4
 	VFMADD231PS  Y2, Y4, Y0
 	VFMADD231PS  Y3, Y4, Y1
-	ADDQ         CX, R9
-	ADDQ         $0x10, DI
-	SUBQ         $0x04, R8
+	ADDQ         CX, R10
+	ADDQ         $0x10, R8
+	SUBQ         $0x04, R9
 	JGE          loop
 
 rest:
-	ADDQ $0x04, R8
+	ADDQ $0x04, R9
 	JZ   finish
 
 one:
-	VMOVUPS      (R9), Y2
-	VMOVUPS      32(R9), Y3
-	VBROADCASTSS (DI), Y4
+	VMOVUPS      (R10), Y2
+	VMOVUPS      32(R10), Y3
+	VBROADCASTSS (R8), Y4
 	VFMADD231PS  Y2, Y4, Y0
 	VFMADD231PS  Y3, Y4, Y1
-	ADDQ         CX, R9
-	ADDQ         $0x04, DI
-	DECQ         R8
+	ADDQ         CX, R10
+	ADDQ         $0x04, R8
+	DECQ         R9
 	JNZ          one
 
 finish:
-	MOVQ       64(AX), DI
-	MOVQ       72(AX), R8
-	VMOVUPS    (R8), Y2
-	MOVQ       80(AX), R8
-	VMOVUPS    (R8), Y3
-	MOVQ       112(AX), R8
-	TESTQ      R8, R8
+	MOVQ       64(AX), R8
+	MOVQ       72(AX), R9
+	VMOVUPS    (R9), Y2
+	MOVQ       80(AX), R9
+	VMOVUPS    (R9), Y3
+	MOVQ       112(AX), R9
+	TESTQ      R9, R9
 	JZ         gate
-	MOVQ       DX, R8
-	VMASKMOVPS (R8), Y2, Y4
+	MOVQ       DX, R9
+	VMASKMOVPS (R9), Y2, Y4
 	VADDPS     Y4, Y0, Y0
-	VMASKMOVPS 32(R8), Y3, Y4
+	VMASKMOVPS 32(R9), Y3, Y4
 	VADDPS     Y4, Y1, Y1
-	ADDQ       DI, R8
+	ADDQ       R8, R9
 
 gate:
-	VMOVMSKPS Y2, R8
-	VMOVMSKPS Y3, R9
-	ANDL      R9, R8
-	CMPL      R8, $0xff
+	VMOVMSKPS Y2, R9
+	VMOVMSKPS Y3, R10
+	ANDL      R10, R9
+	CMPL      R9, $0xff
 	JNE       some
 	VMOVUPS   Y0, (DX)
 	VMOVUPS   Y1, 32(DX)
-	ADDQ      DI, DX
+	ADDQ      R8, DX
 	JMP       stored
 
 some:
 	VMASKMOVPS Y0, Y2, (DX)
 	VMASKMOVPS Y1, Y3, 32(DX)
-	ADDQ       DI, DX
+	ADDQ       R8, DX
 
 stored:
-	ADDQ 32(AX), SI
+	ADDQ 32(AX), DI
 	DECQ BX
 	JNZ  tile
 	VZEROUPPER
@@ -1115,6 +1123,8 @@ TEXT ·apart2x1AVX2(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	CMPQ       SI, $0x00000100
+	JLE        start
 	MOVQ       64(AX), R8
 	MOVQ       DX, R9
 	PREFETCHT0 (R9)
@@ -1131,14 +1141,16 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
-	MOVQ       96(AX), R8
-	VMOVUPS    (R8), Y0
-	VMOVUPS    (R8), Y1
-	MOVQ       DI, R8
-	MOVQ       (AX), R9
-	MOVQ       40(AX), R10
-	SUBQ       $0x04, R9
-	JL         rest
+
+start:
+	MOVQ    96(AX), R8
+	VMOVUPS (R8), Y0
+	VMOVUPS (R8), Y1
+	MOVQ    DI, R8
+	MOVQ    (AX), R9
+	MOVQ    40(AX), R10
+	SUBQ    $0x04, R9
+	JL      rest
 
 loop:
 	PREFETCHT0   256(R8)
@@ -1656,6 +1668,8 @@ TEXT ·apart2x2AVX2(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	CMPQ       SI, $0x00000100
+	JLE        start
 	MOVQ       64(AX), R8
 	MOVQ       DX, R9
 	PREFETCHT0 (R9)
@@ -1672,16 +1686,18 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
-	MOVQ       96(AX), R8
-	VMOVUPS    (R8), Y0
-	VMOVUPS    32(R8), Y1
-	VMOVUPS    (R8), Y2
-	VMOVUPS    32(R8), Y3
-	MOVQ       DI, R8
-	MOVQ       (AX), R9
-	MOVQ       40(AX), R10
-	SUBQ       $0x04, R9
-	JL         rest
+
+start:
+	MOVQ    96(AX), R8
+	VMOVUPS (R8), Y0
+	VMOVUPS 32(R8), Y1
+	VMOVUPS (R8), Y2
+	VMOVUPS 32(R8), Y3
+	MOVQ    DI, R8
+	MOVQ    (AX), R9
+	MOVQ    40(AX), R10
+	SUBQ    $0x04, R9
+	JL      rest
 
 loop:
 	PREFETCHT0   256(R8)
@@ -2121,6 +2137,8 @@ TEXT ·apart3x1AVX2(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	CMPQ       SI, $0x00000100
+	JLE        start
 	MOVQ       64(AX), R8
 	MOVQ       DX, R9
 	PREFETCHT0 (R9)
@@ -2144,15 +2162,17 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
-	MOVQ       96(AX), R8
-	VMOVUPS    (R8), Y0
-	VMOVUPS    (R8), Y1
-	VMOVUPS    (R8), Y2
-	MOVQ       DI, R8
-	MOVQ       (AX), R9
-	MOVQ       40(AX), R10
-	SUBQ       $0x04, R9
-	JL         rest
+
+start:
+	MOVQ    96(AX), R8
+	VMOVUPS (R8), Y0
+	VMOVUPS (R8), Y1
+	VMOVUPS (R8), Y2
+	MOVQ    DI, R8
+	MOVQ    (AX), R9
+	MOVQ    40(AX), R10
+	SUBQ    $0x04, R9
+	JL      rest
 
 loop:
 	PREFETCHT0   256(R8)
@@ -2750,6 +2770,8 @@ TEXT ·apart3x2AVX2(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	CMPQ       SI, $0x00000100
+	JLE        start
 	MOVQ       64(AX), R8
 	MOVQ       DX, R9
 	PREFETCHT0 (R9)
@@ -2773,18 +2795,20 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
-	MOVQ       96(AX), R8
-	VMOVUPS    (R8), Y0
-	VMOVUPS    32(R8), Y1
-	VMOVUPS    (R8), Y2
-	VMOVUPS    32(R8), Y3
-	VMOVUPS    (R8), Y4
-	VMOVUPS    32(R8), Y5
-	MOVQ       DI, R8
-	MOVQ       (AX), R9
-	MOVQ       40(AX), R10
-	SUBQ       $0x04, R9
-	JL         rest
+
+start:
+	MOVQ    96(AX), R8
+	VMOVUPS (R8), Y0
+	VMOVUPS 32(R8), Y1
+	VMOVUPS (R8), Y2
+	VMOVUPS 32(R8), Y3
+	VMOVUPS (R8), Y4
+	VMOVUPS 32(R8), Y5
+	MOVQ    DI, R8
+	MOVQ    (AX), R9
+	MOVQ    40(AX), R10
+	SUBQ    $0x04, R9
+	JL      rest
 
 loop:
 	PREFETCHT0   256(R8)
@@ -3279,6 +3303,8 @@ TEXT ·apart4x1AVX2(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	CMPQ       SI, $0x00000100
+	JLE        start
 	MOVQ       64(AX), R8
 	MOVQ       DX, R9
 	PREFETCHT0 (R9)
@@ -3309,18 +3335,20 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
-	MOVQ       96(AX), R8
-	VMOVUPS    (R8), Y0
-	VMOVUPS    (R8), Y1
-	VMOVUPS    (R8), Y2
-	VMOVUPS    (R8), Y3
-	MOVQ       DI, R8
-	LEAQ       (R8)(SI*2), R9
-	ADDQ       SI, R9
-	MOVQ       (AX), R10
-	MOVQ       40(AX), R11
-	SUBQ       $0x04, R10
-	JL         rest
+
+start:
+	MOVQ    96(AX), R8
+	VMOVUPS (R8), Y0
+	VMOVUPS (R8), Y1
+	VMOVUPS (R8), Y2
+	VMOVUPS (R8), Y3
+	MOVQ    DI, R8
+	LEAQ    (R8)(SI*2), R9
+	ADDQ    SI, R9
+	MOVQ    (AX), R10
+	MOVQ    40(AX), R11
+	SUBQ    $0x04, R10
+	JL      rest
 
 loop:
 	PREFETCHT0   256(R8)
@@ -3972,6 +4000,8 @@ TEXT ·apart4x2AVX2(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	CMPQ       SI, $0x00000100
+	JLE        start
 	MOVQ       64(AX), R8
 	MOVQ       DX, R9
 	PREFETCHT0 (R9)
@@ -4002,22 +4032,24 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
-	MOVQ       96(AX), R8
-	VMOVUPS    (R8), Y0
-	VMOVUPS    32(R8), Y1
-	VMOVUPS    (R8), Y2
-	VMOVUPS    32(R8), Y3
-	VMOVUPS    (R8), Y4
-	VMOVUPS    32(R8), Y5
-	VMOVUPS    (R8), Y6
-	VMOVUPS    32(R8), Y7
-	MOVQ       DI, R8
-	LEAQ       (R8)(SI*2), R9
-	ADDQ       SI, R9
-	MOVQ       (AX), R10
-	MOVQ       40(AX), R11
-	SUBQ       $0x04, R10
-	JL         rest
+
+start:
+	MOVQ    96(AX), R8
+	VMOVUPS (R8), Y0
+	VMOVUPS 32(R8), Y1
+	VMOVUPS (R8), Y2
+	VMOVUPS 32(R8), Y3
+	VMOVUPS (R8), Y4
+	VMOVUPS 32(R8), Y5
+	VMOVUPS (R8), Y6
+	VMOVUPS 32(R8), Y7
+	MOVQ    DI, R8
+	LEAQ    (R8)(SI*2), R9
+	ADDQ    SI, R9
+	MOVQ    (AX), R10
+	MOVQ    40(AX), R11
+	SUBQ    $0x04, R10
+	JL      rest
 
 loop:
 	PREFETCHT0   256(R8)
@@ -4589,6 +4621,8 @@ TEXT ·apart5x1AVX2(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	CMPQ       SI, $0x00000100
+	JLE        start
 	MOVQ       64(AX), R8
 	MOVQ       DX, R9
 	PREFETCHT0 (R9)
@@ -4626,19 +4660,21 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
-	MOVQ       96(AX), R8
-	VMOVUPS    (R8), Y0
-	VMOVUPS    (R8), Y1
-	VMOVUPS    (R8), Y2
-	VMOVUPS    (R8), Y3
-	VMOVUPS    (R8), Y4
-	MOVQ       DI, R8
-	LEAQ       (R8)(SI*2), R9
-	ADDQ       SI, R9
-	MOVQ       (AX), R10
-	MOVQ       40(AX), R11
-	SUBQ       $0x04, R10
-	JL         rest
+
+start:
+	MOVQ    96(AX), R8
+	VMOVUPS (R8), Y0
+	VMOVUPS (R8), Y1
+	VMOVUPS (R8), Y2
+	VMOVUPS (R8), Y3
+	VMOVUPS (R8), Y4
+	MOVQ    DI, R8
+	LEAQ    (R8)(SI*2), R9
+	ADDQ    SI, R9
+	MOVQ    (AX), R10
+	MOVQ    40(AX), R11
+	SUBQ    $0x04, R10
+	JL      rest
 
 loop:
 	PREFETCHT0   256(R8)
@@ -5386,6 +5422,8 @@ TEXT ·apart5x2AVX2(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	CMPQ       SI, $0x00000100
+	JLE        start
 	MOVQ       64(AX), R8
 	MOVQ       DX, R9
 	PREFETCHT0 (R9)
@@ -5423,24 +5461,26 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
-	MOVQ       96(AX), R8
-	VMOVUPS    (R8), Y0
-	VMOVUPS    32(R8), Y1
-	VMOVUPS    (R8), Y2
-	VMOVUPS    32(R8), Y3
-	VMOVUPS    (R8), Y4
-	VMOVUPS    32(R8), Y5
-	VMOVUPS    (R8), Y6
-	VMOVUPS    32(R8), Y7
-	VMOVUPS    (R8), Y8
-	VMOVUPS    32(R8), Y9
-	MOVQ       DI, R8
-	LEAQ       (R8)(SI*2), R9
-	ADDQ       SI, R9
-	MOVQ       (AX), R10
-	MOVQ       40(AX), R11
-	SUBQ       $0x04, R10
-	JL         rest
+
+start:
+	MOVQ    96(AX), R8
+	VMOVUPS (R8), Y0
+	VMOVUPS 32(R8), Y1
+	VMOVUPS (R8), Y2
+	VMOVUPS 32(R8), Y3
+	VMOVUPS (R8), Y4
+	VMOVUPS 32(R8), Y5
+	VMOVUPS (R8), Y6
+	VMOVUPS 32(R8), Y7
+	VMOVUPS (R8), Y8
+	VMOVUPS 32(R8), Y9
+	MOVQ    DI, R8
+	LEAQ    (R8)(SI*2), R9
+	ADDQ    SI, R9
+	MOVQ    (AX), R10
+	MOVQ    40(AX), R11
+	SUBQ    $0x04, R10
+	JL      rest
 
 loop:
 	PREFETCHT0   256(R8)
@@ -6071,6 +6111,8 @@ TEXT ·apart6x1AVX2(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	CMPQ       SI, $0x00000100
+	JLE        start
 	MOVQ       64(AX), R8
 	MOVQ       DX, R9
 	PREFETCHT0 (R9)
@@ -6115,20 +6157,22 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
-	MOVQ       96(AX), R8
-	VMOVUPS    (R8), Y0
-	VMOVUPS    (R8), Y1
-	VMOVUPS    (R8), Y2
-	VMOVUPS    (R8), Y3
-	VMOVUPS    (R8), Y4
-	VMOVUPS    (R8), Y5
-	MOVQ       DI, R8
-	LEAQ       (R8)(SI*2), R9
-	ADDQ       SI, R9
-	MOVQ       (AX), R10
-	MOVQ       40(AX), R11
-	SUBQ       $0x04, R10
-	JL         rest
+
+start:
+	MOVQ    96(AX), R8
+	VMOVUPS (R8), Y0
+	VMOVUPS (R8), Y1
+	VMOVUPS (R8), Y2
+	VMOVUPS (R8), Y3
+	VMOVUPS (R8), Y4
+	VMOVUPS (R8), Y5
+	MOVQ    DI, R8
+	LEAQ    (R8)(SI*2), R9
+	ADDQ    SI, R9
+	MOVQ    (AX), R10
+	MOVQ    40(AX), R11
+	SUBQ    $0x04, R10
+	JL      rest
 
 loop:
 	PREFETCHT0   256(R8)
@@ -6940,6 +6984,8 @@ TEXT ·apart6x2AVX2(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	CMPQ       SI, $0x00000100
+	JLE        start
 	MOVQ       64(AX), R8
 	MOVQ       DX, R9
 	PREFETCHT0 (R9)
@@ -6984,26 +7030,28 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
-	MOVQ       96(AX), R8
-	VMOVUPS    (R8), Y0
-	VMOVUPS    32(R8), Y1
-	VMOVUPS    (R8), Y2
-	VMOVUPS    32(R8), Y3
-	VMOVUPS    (R8), Y4
-	VMOVUPS    32(R8), Y5
-	VMOVUPS    (R8), Y6
-	VMOVUPS    32(R8), Y7
-	VMOVUPS    (R8), Y8
-	VMOVUPS    32(R8), Y9
-	VMOVUPS    (R8), Y10
-	VMOVUPS    32(R8), Y11
-	MOVQ       DI, R8
-	LEAQ       (R8)(SI*2), R9
-	ADDQ       SI, R9
-	MOVQ       (AX), R10
-	MOVQ       40(AX), R11
-	SUBQ       $0x04, R10
-	JL         rest
+
+start:
+	MOVQ    96(AX), R8
+	VMOVUPS (R8), Y0
+	VMOVUPS 32(R8), Y1
+	VMOVUPS (R8), Y2
+	VMOVUPS 32(R8), Y3
+	VMOVUPS (R8), Y4
+	VMOVUPS 32(R8), Y5
+	VMOVUPS (R8), Y6
+	VMOVUPS 32(R8), Y7
+	VMOVUPS (R8), Y8
+	VMOVUPS 32(R8), Y9
+	VMOVUPS (R8), Y10
+	VMOVUPS 32(R8), Y11
+	MOVQ    DI, R8
+	LEAQ    (R8)(SI*2), R9
+	ADDQ    SI, R9
+	MOVQ    (AX), R10
+	MOVQ    40(AX), R11
+	SUBQ    $0x04, R10
+	JL      rest
 
 loop:
 	PREFETCHT0   256(R8)
@@ -7569,79 +7617,83 @@ TEXT ·apart1x1AVX512(SB), NOSPLIT, $0-8
 	MOVQ strip+0(FP), AX
 	MOVQ 56(AX), DX
 	MOVQ 8(AX), BX
-	MOVQ 24(AX), CX
-	MOVQ 16(AX), SI
+	MOVQ 24(AX), SI
+	MOVQ 16(AX), DI
 	MOVQ 48(AX), CX
 
 tile:
-	MOVQ       64(AX), DI
-	MOVQ       DX, DI
-	PREFETCHT0 (DI)
-	MOVQ       SI, DI
-	ADDQ       32(AX), DI
-	PREFETCHT2 (DI)
-	PREFETCHT2 64(DI)
-	PREFETCHT2 128(DI)
-	PREFETCHT2 192(DI)
-	MOVQ       96(AX), DI
-	VMOVUPS    (DI), Z0
-	MOVQ       SI, DI
-	MOVQ       (AX), R8
-	MOVQ       40(AX), R9
-	SUBQ       $0x04, R8
-	JL         rest
+	CMPQ       SI, $0x00000100
+	JLE        start
+	MOVQ       64(AX), R8
+	MOVQ       DX, R8
+	PREFETCHT0 (R8)
+	MOVQ       DI, R8
+	ADDQ       32(AX), R8
+	PREFETCHT2 (R8)
+	PREFETCHT2 64(R8)
+	PREFETCHT2 128(R8)
+	PREFETCHT2 192(R8)
+
+start:
+	MOVQ    96(AX), R8
+	VMOVUPS (R8), Z0
+	MOVQ    DI, R8
+	MOVQ    (AX), R9
+	MOVQ    40(AX), R10
+	SUBQ    $0x04, R9
+	JL      rest
 
 loop:
-	VMOVUPS      (R9), Z1
-	VBROADCASTSS (DI), Z2
+	VMOVUPS      (R10), Z1
+	VBROADCASTSS (R8), Z2
 	VFMADD231PS  Z1, Z2, Z0
-	ADDQ         CX, R9
-	VMOVUPS      (R9), Z1
-	VBROADCASTSS 4(DI), Z2
+	ADDQ         CX, R10
+	VMOVUPS      (R10), Z1
+	VBROADCASTSS 4(R8), Z2
 	VFMADD231PS  Z1, Z2, Z0
-	ADDQ         CX, R9
-	VMOVUPS      (R9), Z1
-	VBROADCASTSS 8(DI), Z2
+	ADDQ         CX, R10
+	VMOVUPS      (R10), Z1
+	VBROADCASTSS 8(R8), Z2
 	VFMADD231PS  Z1, Z2, Z0
-	ADDQ         CX, R9
-	VMOVUPS      (R9), Z1
-	VBROADCASTSS 12(DI), Z2
+	ADDQ         CX, R10
+	VMOVUPS      (R10), Z1
+	VBROADCASTSS 12(R8), Z2
 	VFMADD231PS  Z1, Z2, Z0
-	ADDQ         CX, R9
-	ADDQ         $0x10, DI
-	SUBQ         $0x04, R8
+	ADDQ         CX, R10
+	ADDQ         $0x10, R8
+	SUBQ         $0x04, R9
 	JGE          loop
 
 rest:
-	ADDQ $0x04, R8
+	ADDQ $0x04, R9
 	JZ   finish
 
 one:
-	VMOVUPS      (R9), Z1
-	VBROADCASTSS (DI), Z2
+	VMOVUPS      (R10), Z1
+	VBROADCASTSS (R8), Z2
 	VFMADD231PS  Z1, Z2, Z0
-	ADDQ         CX, R9
-	ADDQ         $0x04, DI
-	DECQ         R8
+	ADDQ         CX, R10
+	ADDQ         $0x04, R8
+	DECQ         R9
 	JNZ          one
 
 finish:
-	MOVQ   64(AX), DI
-	MOVQ   72(AX), R8
-	KMOVW  R8, K1
-	MOVQ   80(AX), R8
-	KMOVW  R8, K2
-	MOVQ   112(AX), R8
-	TESTQ  R8, R8
+	MOVQ   64(AX), R8
+	MOVQ   72(AX), R9
+	KMOVW  R9, K1
+	MOVQ   80(AX), R9
+	KMOVW  R9, K2
+	MOVQ   112(AX), R9
+	TESTQ  R9, R9
 	JZ     gate
-	MOVQ   DX, R8
-	VADDPS (R8), Z0, K1, Z0
-	ADDQ   DI, R8
+	MOVQ   DX, R9
+	VADDPS (R9), Z0, K1, Z0
+	ADDQ   R8, R9
 
 gate:
 	VMOVUPS Z0, K1, (DX)
-	ADDQ    DI, DX
-	ADDQ    32(AX), SI
+	ADDQ    R8, DX
+	ADDQ    32(AX), DI
 	DECQ    BX
 	JNZ     tile
 	VZEROUPPER
@@ -8220,94 +8272,98 @@ TEXT ·apart1x2AVX512(SB), NOSPLIT, $0-8
 	MOVQ strip+0(FP), AX
 	MOVQ 56(AX), DX
 	MOVQ 8(AX), BX
-	MOVQ 24(AX), CX
-	MOVQ 16(AX), SI
+	MOVQ 24(AX), SI
+	MOVQ 16(AX), DI
 	MOVQ 48(AX), CX
 
 tile:
-	MOVQ       64(AX), DI
-	MOVQ       DX, DI
-	PREFETCHT0 (DI)
-	PREFETCHT0 64(DI)
-	MOVQ       SI, DI
-	ADDQ       32(AX), DI
-	PREFETCHT2 (DI)
-	PREFETCHT2 64(DI)
-	PREFETCHT2 128(DI)
-	PREFETCHT2 192(DI)
-	MOVQ       96(AX), DI
-	VMOVUPS    (DI), Z0
-	VMOVUPS    64(DI), Z1
-	MOVQ       SI, DI
-	MOVQ       (AX), R8
-	MOVQ       40(AX), R9
-	SUBQ       $0x04, R8
-	JL         rest
+	CMPQ       SI, $0x00000100
+	JLE        start
+	MOVQ       64(AX), R8
+	MOVQ       DX, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	MOVQ       DI, R8
+	ADDQ       32(AX), R8
+	PREFETCHT2 (R8)
+	PREFETCHT2 64(R8)
+	PREFETCHT2 128(R8)
+	PREFETCHT2 192(R8)
+
+start:
+	MOVQ    96(AX), R8
+	VMOVUPS (R8), Z0
+	VMOVUPS 64(R8), Z1
+	MOVQ    DI, R8
+	MOVQ    (AX), R9
+	MOVQ    40(AX), R10
+	SUBQ    $0x04, R9
+	JL      rest
 
 loop:
-	PREFETCHT0   256(DI)
-	VMOVUPS      (R9), Z2
-	VMOVUPS      64(R9), Z3
-	VBROADCASTSS (DI), Z4
+	PREFETCHT0   256(R8)
+	VMOVUPS      (R10), Z2
+	VMOVUPS      64(R10), Z3
+	VBROADCASTSS (R8), Z4
 	VFMADD231PS  Z2, Z4, Z0
 	VFMADD231PS  Z3, Z4, Z1
-	ADDQ         CX, R9
-	VMOVUPS      (R9), Z2
-	VMOVUPS      64(R9), Z3
-	VBROADCASTSS 4(DI), Z4
+	ADDQ         CX, R10
+	VMOVUPS      (R10), Z2
+	VMOVUPS      64(R10), Z3
+	VBROADCASTSS 4(R8), Z4
 	VFMADD231PS  Z2, Z4, Z0
 	VFMADD231PS  Z3, Z4, Z1
-	ADDQ         CX, R9
-	VMOVUPS      (R9), Z2
-	VMOVUPS      64(R9), Z3
-	VBROADCASTSS 8(DI), Z4
+	ADDQ         CX, R10
+	VMOVUPS      (R10), Z2
+	VMOVUPS      64(R10), Z3
+	VBROADCASTSS 8(R8), Z4
 	VFMADD231PS  Z2, Z4, Z0
 	VFMADD231PS  Z3, Z4, Z1
-	ADDQ         CX, R9
-	VMOVUPS      (R9), Z2
-	VMOVUPS      64(R9), Z3
-	VBROADCASTSS 12(DI), Z4
+	ADDQ         CX, R10
+	VMOVUPS      (R10), Z2
+	VMOVUPS      64(R10), Z3
+	VBROADCASTSS 12(R8), Z4
 	VFMADD231PS  Z2, Z4, Z0
 	VFMADD231PS  Z3, Z4, Z1
-	ADDQ         CX, R9
-	ADDQ         $0x10, DI
-	SUBQ         $0x04, R8
+	ADDQ         CX, R10
+	ADDQ         $0x10, R8
+	SUBQ         $0x04, R9
 	JGE          loop
 
 rest:
-	ADDQ $0x04, R8
+	ADDQ $0x04, R9
 	JZ   finish
 
 one:
-	VMOVUPS      (R9), Z2
-	VMOVUPS      64(R9), Z3
-	VBROADCASTSS (DI), Z4
+	VMOVUPS      (R10), Z2
+	VMOVUPS      64(R10), Z3
+	VBROADCASTSS (R8), Z4
 	VFMADD231PS  Z2, Z4, Z0
 	VFMADD231PS  Z3, Z4, Z1
-	ADDQ         CX, R9
-	ADDQ         $0x04, DI
-	DECQ         R8
+	ADDQ         CX, R10
+	ADDQ         $0x04, R8
+	DECQ         R9
 	JNZ          one
 
 finish:
-	MOVQ   64(AX), DI
-	MOVQ   72(AX), R8
-	KMOVW  R8, K1
-	MOVQ   80(AX), R8
-	KMOVW  R8, K2
-	MOVQ   112(AX), R8
-	TESTQ  R8, R8
+	MOVQ   64(AX), R8
+	MOVQ   72(AX), R9
+	KMOVW  R9, K1
+	MOVQ   80(AX), R9
+	KMOVW  R9, K2
+	MOVQ   112(AX), R9
+	TESTQ  R9, R9
 	JZ     gate
-	MOVQ   DX, R8
-	VADDPS (R8), Z0, K1, Z0
-	VADDPS 64(R8), Z1, K2, Z1
-	ADDQ   DI, R8
+	MOVQ   DX, R9
+	VADDPS (R9), Z0, K1, Z0
+	VADDPS 64(R9), Z1, K2, Z1
+	ADDQ   R8, R9
 
 gate:
 	VMOVUPS Z0, K1, (DX)
 	VMOVUPS Z1, K2, 64(DX)
-	ADDQ    DI, DX
-	ADDQ    32(AX), SI
+	ADDQ    R8, DX
+	ADDQ    32(AX), DI
 	DECQ    BX
 	JNZ     tile
 	VZEROUPPER
@@ -8690,6 +8746,8 @@ TEXT ·apart2x1AVX512(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	CMPQ       SI, $0x00000100
+	JLE        start
 	MOVQ       64(AX), R8
 	MOVQ       DX, R9
 	PREFETCHT0 (R9)
@@ -8706,14 +8764,16 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
-	MOVQ       96(AX), R8
-	VMOVUPS    (R8), Z0
-	VMOVUPS    (R8), Z1
-	MOVQ       DI, R8
-	MOVQ       (AX), R9
-	MOVQ       40(AX), R10
-	SUBQ       $0x04, R9
-	JL         rest
+
+start:
+	MOVQ    96(AX), R8
+	VMOVUPS (R8), Z0
+	VMOVUPS (R8), Z1
+	MOVQ    DI, R8
+	MOVQ    (AX), R9
+	MOVQ    40(AX), R10
+	SUBQ    $0x04, R9
+	JL      rest
 
 loop:
 	VMOVUPS      (R10), Z2
@@ -9405,6 +9465,8 @@ TEXT ·apart2x2AVX512(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	CMPQ       SI, $0x00000100
+	JLE        start
 	MOVQ       64(AX), R8
 	MOVQ       DX, R9
 	PREFETCHT0 (R9)
@@ -9423,16 +9485,18 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
-	MOVQ       96(AX), R8
-	VMOVUPS    (R8), Z0
-	VMOVUPS    64(R8), Z1
-	VMOVUPS    (R8), Z2
-	VMOVUPS    64(R8), Z3
-	MOVQ       DI, R8
-	MOVQ       (AX), R9
-	MOVQ       40(AX), R10
-	SUBQ       $0x04, R9
-	JL         rest
+
+start:
+	MOVQ    96(AX), R8
+	VMOVUPS (R8), Z0
+	VMOVUPS 64(R8), Z1
+	VMOVUPS (R8), Z2
+	VMOVUPS 64(R8), Z3
+	MOVQ    DI, R8
+	MOVQ    (AX), R9
+	MOVQ    40(AX), R10
+	SUBQ    $0x04, R9
+	JL      rest
 
 loop:
 	PREFETCHT0   256(R8)
@@ -9931,6 +9995,8 @@ TEXT ·apart3x1AVX512(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	CMPQ       SI, $0x00000100
+	JLE        start
 	MOVQ       64(AX), R8
 	MOVQ       DX, R9
 	PREFETCHT0 (R9)
@@ -9954,15 +10020,17 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
-	MOVQ       96(AX), R8
-	VMOVUPS    (R8), Z0
-	VMOVUPS    (R8), Z1
-	VMOVUPS    (R8), Z2
-	MOVQ       DI, R8
-	MOVQ       (AX), R9
-	MOVQ       40(AX), R10
-	SUBQ       $0x04, R9
-	JL         rest
+
+start:
+	MOVQ    96(AX), R8
+	VMOVUPS (R8), Z0
+	VMOVUPS (R8), Z1
+	VMOVUPS (R8), Z2
+	MOVQ    DI, R8
+	MOVQ    (AX), R9
+	MOVQ    40(AX), R10
+	SUBQ    $0x04, R9
+	JL      rest
 
 loop:
 	VMOVUPS      (R10), Z3
@@ -10710,6 +10778,8 @@ TEXT ·apart3x2AVX512(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	CMPQ       SI, $0x00000100
+	JLE        start
 	MOVQ       64(AX), R8
 	MOVQ       DX, R9
 	PREFETCHT0 (R9)
@@ -10736,18 +10806,20 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
-	MOVQ       96(AX), R8
-	VMOVUPS    (R8), Z0
-	VMOVUPS    64(R8), Z1
-	VMOVUPS    (R8), Z2
-	VMOVUPS    64(R8), Z3
-	VMOVUPS    (R8), Z4
-	VMOVUPS    64(R8), Z5
-	MOVQ       DI, R8
-	MOVQ       (AX), R9
-	MOVQ       40(AX), R10
-	SUBQ       $0x04, R9
-	JL         rest
+
+start:
+	MOVQ    96(AX), R8
+	VMOVUPS (R8), Z0
+	VMOVUPS 64(R8), Z1
+	VMOVUPS (R8), Z2
+	VMOVUPS 64(R8), Z3
+	VMOVUPS (R8), Z4
+	VMOVUPS 64(R8), Z5
+	MOVQ    DI, R8
+	MOVQ    (AX), R9
+	MOVQ    40(AX), R10
+	SUBQ    $0x04, R9
+	JL      rest
 
 loop:
 	PREFETCHT0   256(R8)
@@ -11301,6 +11373,8 @@ TEXT ·apart4x1AVX512(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	CMPQ       SI, $0x00000100
+	JLE        start
 	MOVQ       64(AX), R8
 	MOVQ       DX, R9
 	PREFETCHT0 (R9)
@@ -11331,18 +11405,20 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
-	MOVQ       96(AX), R8
-	VMOVUPS    (R8), Z0
-	VMOVUPS    (R8), Z1
-	VMOVUPS    (R8), Z2
-	VMOVUPS    (R8), Z3
-	MOVQ       DI, R8
-	LEAQ       (R8)(SI*2), R9
-	ADDQ       SI, R9
-	MOVQ       (AX), R10
-	MOVQ       40(AX), R11
-	SUBQ       $0x04, R10
-	JL         rest
+
+start:
+	MOVQ    96(AX), R8
+	VMOVUPS (R8), Z0
+	VMOVUPS (R8), Z1
+	VMOVUPS (R8), Z2
+	VMOVUPS (R8), Z3
+	MOVQ    DI, R8
+	LEAQ    (R8)(SI*2), R9
+	ADDQ    SI, R9
+	MOVQ    (AX), R10
+	MOVQ    40(AX), R11
+	SUBQ    $0x04, R10
+	JL      rest
 
 loop:
 	VMOVUPS      (R11), Z4
@@ -12152,6 +12228,8 @@ TEXT ·apart4x2AVX512(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	CMPQ       SI, $0x00000100
+	JLE        start
 	MOVQ       64(AX), R8
 	MOVQ       DX, R9
 	PREFETCHT0 (R9)
@@ -12186,22 +12264,24 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
-	MOVQ       96(AX), R8
-	VMOVUPS    (R8), Z0
-	VMOVUPS    64(R8), Z1
-	VMOVUPS    (R8), Z2
-	VMOVUPS    64(R8), Z3
-	VMOVUPS    (R8), Z4
-	VMOVUPS    64(R8), Z5
-	VMOVUPS    (R8), Z6
-	VMOVUPS    64(R8), Z7
-	MOVQ       DI, R8
-	LEAQ       (R8)(SI*2), R9
-	ADDQ       SI, R9
-	MOVQ       (AX), R10
-	MOVQ       40(AX), R11
-	SUBQ       $0x04, R10
-	JL         rest
+
+start:
+	MOVQ    96(AX), R8
+	VMOVUPS (R8), Z0
+	VMOVUPS 64(R8), Z1
+	VMOVUPS (R8), Z2
+	VMOVUPS 64(R8), Z3
+	VMOVUPS (R8), Z4
+	VMOVUPS 64(R8), Z5
+	VMOVUPS (R8), Z6
+	VMOVUPS 64(R8), Z7
+	MOVQ    DI, R8
+	LEAQ    (R8)(SI*2), R9
+	ADDQ    SI, R9
+	MOVQ    (AX), R10
+	MOVQ    40(AX), R11
+	SUBQ    $0x04, R10
+	JL      rest
 
 loop:
 	PREFETCHT0   256(R8)
@@ -12808,6 +12888,8 @@ TEXT ·apart5x1AVX512(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	CMPQ       SI, $0x00000100
+	JLE        start
 	MOVQ       64(AX), R8
 	MOVQ       DX, R9
 	PREFETCHT0 (R9)
@@ -12845,19 +12927,21 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
-	MOVQ       96(AX), R8
-	VMOVUPS    (R8), Z0
-	VMOVUPS    (R8), Z1
-	VMOVUPS    (R8), Z2
-	VMOVUPS    (R8), Z3
-	VMOVUPS    (R8), Z4
-	MOVQ       DI, R8
-	LEAQ       (R8)(SI*2), R9
-	ADDQ       SI, R9
-	MOVQ       (AX), R10
-	MOVQ       40(AX), R11
-	SUBQ       $0x04, R10
-	JL         rest
+
+start:
+	MOVQ    96(AX), R8
+	VMOVUPS (R8), Z0
+	VMOVUPS (R8), Z1
+	VMOVUPS (R8), Z2
+	VMOVUPS (R8), Z3
+	VMOVUPS (R8), Z4
+	MOVQ    DI, R8
+	LEAQ    (R8)(SI*2), R9
+	ADDQ    SI, R9
+	MOVQ    (AX), R10
+	MOVQ    40(AX), R11
+	SUBQ    $0x04, R10
+	JL      rest
 
 loop:
 	VMOVUPS      (R11), Z5
@@ -13723,6 +13807,8 @@ TEXT ·apart5x2AVX512(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	CMPQ       SI, $0x00000100
+	JLE        start
 	MOVQ       64(AX), R8
 	MOVQ       DX, R9
 	PREFETCHT0 (R9)
@@ -13765,24 +13851,26 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
-	MOVQ       96(AX), R8
-	VMOVUPS    (R8), Z0
-	VMOVUPS    64(R8), Z1
-	VMOVUPS    (R8), Z2
-	VMOVUPS    64(R8), Z3
-	VMOVUPS    (R8), Z4
-	VMOVUPS    64(R8), Z5
-	VMOVUPS    (R8), Z6
-	VMOVUPS    64(R8), Z7
-	VMOVUPS    (R8), Z8
-	VMOVUPS    64(R8), Z9
-	MOVQ       DI, R8
-	LEAQ       (R8)(SI*2), R9
-	ADDQ       SI, R9
-	MOVQ       (AX), R10
-	MOVQ       40(AX), R11
-	SUBQ       $0x04, R10
-	JL         rest
+
+start:
+	MOVQ    96(AX), R8
+	VMOVUPS (R8), Z0
+	VMOVUPS 64(R8), Z1
+	VMOVUPS (R8), Z2
+	VMOVUPS 64(R8), Z3
+	VMOVUPS (R8), Z4
+	VMOVUPS 64(R8), Z5
+	VMOVUPS (R8), Z6
+	VMOVUPS 64(R8), Z7
+	VMOVUPS (R8), Z8
+	VMOVUPS 64(R8), Z9
+	MOVQ    DI, R8
+	LEAQ    (R8)(SI*2), R9
+	ADDQ    SI, R9
+	MOVQ    (AX), R10
+	MOVQ    40(AX), R11
+	SUBQ    $0x04, R10
+	JL      rest
 
 loop:
 	PREFETCHT0   256(R8)
@@ -14440,6 +14528,8 @@ TEXT ·apart6x1AVX512(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	CMPQ       SI, $0x00000100
+	JLE        start
 	MOVQ       64(AX), R8
 	MOVQ       DX, R9
 	PREFETCHT0 (R9)
@@ -14484,20 +14574,22 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
-	MOVQ       96(AX), R8
-	VMOVUPS    (R8), Z0
-	VMOVUPS    (R8), Z1
-	VMOVUPS    (R8), Z2
-	VMOVUPS    (R8), Z3
-	VMOVUPS    (R8), Z4
-	VMOVUPS    (R8), Z5
-	MOVQ       DI, R8
-	LEAQ       (R8)(SI*2), R9
-	ADDQ       SI, R9
-	MOVQ       (AX), R10
-	MOVQ       40(AX), R11
-	SUBQ       $0x04, R10
-	JL         rest
+
+start:
+	MOVQ    96(AX), R8
+	VMOVUPS (R8), Z0
+	VMOVUPS (R8), Z1
+	VMOVUPS (R8), Z2
+	VMOVUPS (R8), Z3
+	VMOVUPS (R8), Z4
+	VMOVUPS (R8), Z5
+	MOVQ    DI, R8
+	LEAQ    (R8)(SI*2), R9
+	ADDQ    SI, R9
+	MOVQ    (AX), R10
+	MOVQ    40(AX), R11
+	SUBQ    $0x04, R10
+	JL      rest
 
 loop:
 	VMOVUPS      (R11), Z6
@@ -15419,6 +15511,8 @@ TEXT ·apart6x2AVX512(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	CMPQ       SI, $0x00000100
+	JLE        start
 	MOVQ       64(AX), R8
 	MOVQ       DX, R9
 	PREFETCHT0 (R9)
@@ -15469,26 +15563,28 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
-	MOVQ       96(AX), R8
-	VMOVUPS    (R8), Z0
-	VMOVUPS    64(R8), Z1
-	VMOVUPS    (R8), Z2
-	VMOVUPS    64(R8), Z3
-	VMOVUPS    (R8), Z4
-	VMOVUPS    64(R8), Z5
-	VMOVUPS    (R8), Z6
-	VMOVUPS    64(R8), Z7
-	VMOVUPS    (R8), Z8
-	VMOVUPS    64(R8), Z9
-	VMOVUPS    (R8), Z10
-	VMOVUPS    64(R8), Z11
-	MOVQ       DI, R8
-	LEAQ       (R8)(SI*2), R9
-	ADDQ       SI, R9
-	MOVQ       (AX), R10
-	MOVQ       40(AX), R11
-	SUBQ       $0x04, R10
-	JL         rest
+
+start:
+	MOVQ    96(AX), R8
+	VMOVUPS (R8), Z0
+	VMOVUPS 64(R8), Z1
+	VMOVUPS (R8), Z2
+	VMOVUPS 64(R8), Z3
+	VMOVUPS (R8), Z4
+	VMOVUPS 64(R8), Z5
+	VMOVUPS (R8), Z6
+	VMOVUPS 64(R8), Z7
+	VMOVUPS (R8), Z8
+	VMOVUPS 64(R8), Z9
+	VMOVUPS (R8), Z10
+	VMOVUPS 64(R8), Z11
+	MOVQ    DI, R8
+	LEAQ    (R8)(SI*2), R9
+	ADDQ    SI, R9
+	MOVQ    (AX), R10
+	MOVQ    40(AX), R11
+	SUBQ    $0x04, R10
+	JL      rest
 
 loop:
 	PREFETCHT0   256(R8)
@@ -16201,6 +16297,8 @@ TEXT ·apart7x1AVX512(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	CMPQ       SI, $0x00000100
+	JLE        start
 	MOVQ       64(AX), R8
 	MOVQ       DX, R9
 	PREFETCHT0 (R9)
@@ -16252,23 +16350,25 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
-	MOVQ       96(AX), R8
-	VMOVUPS    (R8), Z0
-	VMOVUPS    (R8), Z1
-	VMOVUPS    (R8), Z2
-	VMOVUPS    (R8), Z3
-	VMOVUPS    (R8), Z4
-	VMOVUPS    (R8), Z5
-	VMOVUPS    (R8), Z6
-	MOVQ       DI, R8
-	LEAQ       (R8)(SI*2), R9
-	ADDQ       SI, R9
-	LEAQ       (R9)(SI*2), R10
-	ADDQ       SI, R10
-	MOVQ       (AX), R11
-	MOVQ       40(AX), R12
-	SUBQ       $0x04, R11
-	JL         rest
+
+start:
+	MOVQ    96(AX), R8
+	VMOVUPS (R8), Z0
+	VMOVUPS (R8), Z1
+	VMOVUPS (R8), Z2
+	VMOVUPS (R8), Z3
+	VMOVUPS (R8), Z4
+	VMOVUPS (R8), Z5
+	VMOVUPS (R8), Z6
+	MOVQ    DI, R8
+	LEAQ    (R8)(SI*2), R9
+	ADDQ    SI, R9
+	LEAQ    (R9)(SI*2), R10
+	ADDQ    SI, R10
+	MOVQ    (AX), R11
+	MOVQ    40(AX), R12
+	SUBQ    $0x04, R11
+	JL      rest
 
 loop:
 	VMOVUPS      (R12), Z7
@@ -17252,6 +17352,8 @@ TEXT ·apart7x2AVX512(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	CMPQ       SI, $0x00000100
+	JLE        start
 	MOVQ       64(AX), R8
 	MOVQ       DX, R9
 	PREFETCHT0 (R9)
@@ -17310,30 +17412,32 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
-	MOVQ       96(AX), R8
-	VMOVUPS    (R8), Z0
-	VMOVUPS    64(R8), Z1
-	VMOVUPS    (R8), Z2
-	VMOVUPS    64(R8), Z3
-	VMOVUPS    (R8), Z4
-	VMOVUPS    64(R8), Z5
-	VMOVUPS    (R8), Z6
-	VMOVUPS    64(R8), Z7
-	VMOVUPS    (R8), Z8
-	VMOVUPS    64(R8), Z9
-	VMOVUPS    (R8), Z10
-	VMOVUPS    64(R8), Z11
-	VMOVUPS    (R8), Z12
-	VMOVUPS    64(R8), Z13
-	MOVQ       DI, R8
-	LEAQ       (R8)(SI*2), R9
-	ADDQ       SI, R9
-	LEAQ       (R9)(SI*2), R10
-	ADDQ       SI, R10
-	MOVQ       (AX), R11
-	MOVQ       40(AX), R12
-	SUBQ       $0x04, R11
-	JL         rest
+
+start:
+	MOVQ    96(AX), R8
+	VMOVUPS (R8), Z0
+	VMOVUPS 64(R8), Z1
+	VMOVUPS (R8), Z2
+	VMOVUPS 64(R8), Z3
+	VMOVUPS (R8), Z4
+	VMOVUPS 64(R8), Z5
+	VMOVUPS (R8), Z6
+	VMOVUPS 64(R8), Z7
+	VMOVUPS (R8), Z8
+	VMOVUPS 64(R8), Z9
+	VMOVUPS (R8), Z10
+	VMOVUPS 64(R8), Z11
+	VMOVUPS (R8), Z12
+	VMOVUPS 64(R8), Z13
+	MOVQ    DI, R8
+	LEAQ    (R8)(SI*2), R9
+	ADDQ    SI, R9
+	LEAQ    (R9)(SI*2), R10
+	ADDQ    SI, R10
+	MOVQ    (AX), R11
+	MOVQ    40(AX), R12
+	SUBQ    $0x04, R11
+	JL      rest
 
 loop:
 	PREFETCHT0   256(R8)
@@ -18099,6 +18203,8 @@ TEXT ·apart8x1AVX512(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	CMPQ       SI, $0x00000100
+	JLE        start
 	MOVQ       64(AX), R8
 	MOVQ       DX, R9
 	PREFETCHT0 (R9)
@@ -18157,24 +18263,26 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
-	MOVQ       96(AX), R8
-	VMOVUPS    (R8), Z0
-	VMOVUPS    (R8), Z1
-	VMOVUPS    (R8), Z2
-	VMOVUPS    (R8), Z3
-	VMOVUPS    (R8), Z4
-	VMOVUPS    (R8), Z5
-	VMOVUPS    (R8), Z6
-	VMOVUPS    (R8), Z7
-	MOVQ       DI, R8
-	LEAQ       (R8)(SI*2), R9
-	ADDQ       SI, R9
-	LEAQ       (R9)(SI*2), R10
-	ADDQ       SI, R10
-	MOVQ       (AX), R11
-	MOVQ       40(AX), R12
-	SUBQ       $0x04, R11
-	JL         rest
+
+start:
+	MOVQ    96(AX), R8
+	VMOVUPS (R8), Z0
+	VMOVUPS (R8), Z1
+	VMOVUPS (R8), Z2
+	VMOVUPS (R8), Z3
+	VMOVUPS (R8), Z4
+	VMOVUPS (R8), Z5
+	VMOVUPS (R8), Z6
+	VMOVUPS (R8), Z7
+	MOVQ    DI, R8
+	LEAQ    (R8)(SI*2), R9
+	ADDQ    SI, R9
+	LEAQ    (R9)(SI*2), R10
+	ADDQ    SI, R10
+	MOVQ    (AX), R11
+	MOVQ    40(AX), R12
+	SUBQ    $0x04, R11
+	JL      rest
 
 loop:
 	VMOVUPS      (R12), Z8
@@ -19214,6 +19322,8 @@ TEXT ·apart8x2AVX512(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	CMPQ       SI, $0x00000100
+	JLE        start
 	MOVQ       64(AX), R8
 	MOVQ       DX, R9
 	PREFETCHT0 (R9)
@@ -19280,32 +19390,34 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
-	MOVQ       96(AX), R8
-	VMOVUPS    (R8), Z0
-	VMOVUPS    64(R8), Z1
-	VMOVUPS    (R8), Z2
-	VMOVUPS    64(R8), Z3
-	VMOVUPS    (R8), Z4
-	VMOVUPS    64(R8), Z5
-	VMOVUPS    (R8), Z6
-	VMOVUPS    64(R8), Z7
-	VMOVUPS    (R8), Z8
-	VMOVUPS    64(R8), Z9
-	VMOVUPS    (R8), Z10
-	VMOVUPS    64(R8), Z11
-	VMOVUPS    (R8), Z12
-	VMOVUPS    64(R8), Z13
-	VMOVUPS    (R8), Z14
-	VMOVUPS    64(R8), Z15
-	MOVQ       DI, R8
-	LEAQ       (R8)(SI*2), R9
-	ADDQ       SI, R9
-	LEAQ       (R9)(SI*2), R10
-	ADDQ       SI, R10
-	MOVQ       (AX), R11
-	MOVQ       40(AX), R12
-	SUBQ       $0x04, R11
-	JL         rest
+
+start:
+	MOVQ    96(AX), R8
+	VMOVUPS (R8), Z0
+	VMOVUPS 64(R8), Z1
+	VMOVUPS (R8), Z2
+	VMOVUPS 64(R8), Z3
+	VMOVUPS (R8), Z4
+	VMOVUPS 64(R8), Z5
+	VMOVUPS (R8), Z6
+	VMOVUPS 64(R8), Z7
+	VMOVUPS (R8), Z8
+	VMOVUPS 64(R8), Z9
+	VMOVUPS (R8), Z10
+	VMOVUPS 64(R8), Z11
+	VMOVUPS (R8), Z12
+	VMOVUPS 64(R8), Z13
+	VMOVUPS (R8), Z14
+	VMOVUPS 64(R8), Z15
+	MOVQ    DI, R8
+	LEAQ    (R8)(SI*2), R9
+	ADDQ    SI, R9
+	LEAQ    (R9)(SI*2), R10
+	ADDQ    SI, R10
+	MOVQ    (AX), R11
+	MOVQ    40(AX), R12
+	SUBQ    $0x04, R11
+	JL      rest
 
 loop:
 	PREFETCHT0   256(R8)
@@ -20122,6 +20234,8 @@ TEXT ·apart9x1AVX512(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	CMPQ       SI, $0x00000100
+	JLE        start
 	MOVQ       64(AX), R8
 	MOVQ       DX, R9
 	PREFETCHT0 (R9)
@@ -20187,25 +20301,27 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
-	MOVQ       96(AX), R8
-	VMOVUPS    (R8), Z0
-	VMOVUPS    (R8), Z1
-	VMOVUPS    (R8), Z2
-	VMOVUPS    (R8), Z3
-	VMOVUPS    (R8), Z4
-	VMOVUPS    (R8), Z5
-	VMOVUPS    (R8), Z6
-	VMOVUPS    (R8), Z7
-	VMOVUPS    (R8), Z8
-	MOVQ       DI, R8
-	LEAQ       (R8)(SI*2), R9
-	ADDQ       SI, R9
-	LEAQ       (R9)(SI*2), R10
-	ADDQ       SI, R10
-	MOVQ       (AX), R11
-	MOVQ       40(AX), R12
-	SUBQ       $0x04, R11
-	JL         rest
+
+start:
+	MOVQ    96(AX), R8
+	VMOVUPS (R8), Z0
+	VMOVUPS (R8), Z1
+	VMOVUPS (R8), Z2
+	VMOVUPS (R8), Z3
+	VMOVUPS (R8), Z4
+	VMOVUPS (R8), Z5
+	VMOVUPS (R8), Z6
+	VMOVUPS (R8), Z7
+	VMOVUPS (R8), Z8
+	MOVQ    DI, R8
+	LEAQ    (R8)(SI*2), R9
+	ADDQ    SI, R9
+	LEAQ    (R9)(SI*2), R10
+	ADDQ    SI, R10
+	MOVQ    (AX), R11
+	MOVQ    40(AX), R12
+	SUBQ    $0x04, R11
+	JL      rest
 
 loop:
 	VMOVUPS      (R12), Z9
@@ -21301,6 +21417,8 @@ TEXT ·apart9x2AVX512(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	CMPQ       SI, $0x00000100
+	JLE        start
 	MOVQ       64(AX), R8
 	MOVQ       DX, R9
 	PREFETCHT0 (R9)
@@ -21375,34 +21493,36 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
-	MOVQ       96(AX), R8
-	VMOVUPS    (R8), Z0
-	VMOVUPS    64(R8), Z1
-	VMOVUPS    (R8), Z2
-	VMOVUPS    64(R8), Z3
-	VMOVUPS    (R8), Z4
-	VMOVUPS    64(R8), Z5
-	VMOVUPS    (R8), Z6
-	VMOVUPS    64(R8), Z7
-	VMOVUPS    (R8), Z8
-	VMOVUPS    64(R8), Z9
-	VMOVUPS    (R8), Z10
-	VMOVUPS    64(R8), Z11
-	VMOVUPS    (R8), Z12
-	VMOVUPS    64(R8), Z13
-	VMOVUPS    (R8), Z14
-	VMOVUPS    64(R8), Z15
-	VMOVUPS    (R8), Z16
-	VMOVUPS    64(R8), Z17
-	MOVQ       DI, R8
-	LEAQ       (R8)(SI*2), R9
-	ADDQ       SI, R9
-	LEAQ       (R9)(SI*2), R10
-	ADDQ       SI, R10
-	MOVQ       (AX), R11
-	MOVQ       40(AX), R12
-	SUBQ       $0x04, R11
-	JL         rest
+
+start:
+	MOVQ    96(AX), R8
+	VMOVUPS (R8), Z0
+	VMOVUPS 64(R8), Z1
+	VMOVUPS (R8), Z2
+	VMOVUPS 64(R8), Z3
+	VMOVUPS (R8), Z4
+	VMOVUPS 64(R8), Z5
+	VMOVUPS (R8), Z6
+	VMOVUPS 64(R8), Z7
+	VMOVUPS (R8), Z8
+	VMOVUPS 64(R8), Z9
+	VMOVUPS (R8), Z10
+	VMOVUPS 64(R8), Z11
+	VMOVUPS (R8), Z12
+	VMOVUPS 64(R8), Z13
+	VMOVUPS (R8), Z14
+	VMOVUPS 64(R8), Z15
+	VMOVUPS (R8), Z16
+	VMOVUPS 64(R8), Z17
+	MOVQ    DI, R8
+	LEAQ    (R8)(SI*2), R9
+	ADDQ    SI, R9
+	LEAQ    (R9)(SI*2), R10
+	ADDQ    SI, R10
+	MOVQ    (AX), R11
+	MOVQ    40(AX), R12
+	SUBQ    $0x04, R11
+	JL      rest
 
 loop:
 	PREFETCHT0   256(R8)
@@ -22274,6 +22394,8 @@ TEXT ·apart10x1AVX512(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	CMPQ       SI, $0x00000100
+	JLE        start
 	MOVQ       64(AX), R8
 	MOVQ       DX, R9
 	PREFETCHT0 (R9)
@@ -22346,28 +22468,30 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
-	MOVQ       96(AX), R8
-	VMOVUPS    (R8), Z0
-	VMOVUPS    (R8), Z1
-	VMOVUPS    (R8), Z2
-	VMOVUPS    (R8), Z3
-	VMOVUPS    (R8), Z4
-	VMOVUPS    (R8), Z5
-	VMOVUPS    (R8), Z6
-	VMOVUPS    (R8), Z7
-	VMOVUPS    (R8), Z8
-	VMOVUPS    (R8), Z9
-	MOVQ       DI, R8
-	LEAQ       (R8)(SI*2), R9
-	ADDQ       SI, R9
-	LEAQ       (R9)(SI*2), R10
-	ADDQ       SI, R10
-	LEAQ       (R10)(SI*2), R11
-	ADDQ       SI, R11
-	MOVQ       (AX), R12
-	MOVQ       40(AX), R13
-	SUBQ       $0x04, R12
-	JL         rest
+
+start:
+	MOVQ    96(AX), R8
+	VMOVUPS (R8), Z0
+	VMOVUPS (R8), Z1
+	VMOVUPS (R8), Z2
+	VMOVUPS (R8), Z3
+	VMOVUPS (R8), Z4
+	VMOVUPS (R8), Z5
+	VMOVUPS (R8), Z6
+	VMOVUPS (R8), Z7
+	VMOVUPS (R8), Z8
+	VMOVUPS (R8), Z9
+	MOVQ    DI, R8
+	LEAQ    (R8)(SI*2), R9
+	ADDQ    SI, R9
+	LEAQ    (R9)(SI*2), R10
+	ADDQ    SI, R10
+	LEAQ    (R10)(SI*2), R11
+	ADDQ    SI, R11
+	MOVQ    (AX), R12
+	MOVQ    40(AX), R13
+	SUBQ    $0x04, R12
+	JL      rest
 
 loop:
 	VMOVUPS      (R13), Z10
@@ -23525,6 +23649,8 @@ TEXT ·apart10x2AVX512(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	CMPQ       SI, $0x00000100
+	JLE        start
 	MOVQ       64(AX), R8
 	MOVQ       DX, R9
 	PREFETCHT0 (R9)
@@ -23607,38 +23733,40 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
-	MOVQ       96(AX), R8
-	VMOVUPS    (R8), Z0
-	VMOVUPS    64(R8), Z1
-	VMOVUPS    (R8), Z2
-	VMOVUPS    64(R8), Z3
-	VMOVUPS    (R8), Z4
-	VMOVUPS    64(R8), Z5
-	VMOVUPS    (R8), Z6
-	VMOVUPS    64(R8), Z7
-	VMOVUPS    (R8), Z8
-	VMOVUPS    64(R8), Z9
-	VMOVUPS    (R8), Z10
-	VMOVUPS    64(R8), Z11
-	VMOVUPS    (R8), Z12
-	VMOVUPS    64(R8), Z13
-	VMOVUPS    (R8), Z14
-	VMOVUPS    64(R8), Z15
-	VMOVUPS    (R8), Z16
-	VMOVUPS    64(R8), Z17
-	VMOVUPS    (R8), Z18
-	VMOVUPS    64(R8), Z19
-	MOVQ       DI, R8
-	LEAQ       (R8)(SI*2), R9
-	ADDQ       SI, R9
-	LEAQ       (R9)(SI*2), R10
-	ADDQ       SI, R10
-	LEAQ       (R10)(SI*2), R11
-	ADDQ       SI, R11
-	MOVQ       (AX), R12
-	MOVQ       40(AX), R13
-	SUBQ       $0x04, R12
-	JL         rest
+
+start:
+	MOVQ    96(AX), R8
+	VMOVUPS (R8), Z0
+	VMOVUPS 64(R8), Z1
+	VMOVUPS (R8), Z2
+	VMOVUPS 64(R8), Z3
+	VMOVUPS (R8), Z4
+	VMOVUPS 64(R8), Z5
+	VMOVUPS (R8), Z6
+	VMOVUPS 64(R8), Z7
+	VMOVUPS (R8), Z8
+	VMOVUPS 64(R8), Z9
+	VMOVUPS (R8), Z10
+	VMOVUPS 64(R8), Z11
+	VMOVUPS (R8), Z12
+	VMOVUPS 64(R8), Z13
+	VMOVUPS (R8), Z14
+	VMOVUPS 64(R8), Z15
+	VMOVUPS (R8), Z16
+	VMOVUPS 64(R8), Z17
+	VMOVUPS (R8), Z18
+	VMOVUPS 64(R8), Z19
+	MOVQ    DI, R8
+	LEAQ    (R8)(SI*2), R9
+	ADDQ    SI, R9
+	LEAQ    (R9)(SI*2), R10
+	ADDQ    SI, R10
+	LEAQ    (R10)(SI*2), R11
+	ADDQ    SI, R11
+	MOVQ    (AX), R12
+	MOVQ    40(AX), R13
+	SUBQ    $0x04, R12
+	JL      rest
 
 loop:
 	PREFETCHT0   256(R8)
@@ -24563,6 +24691,8 @@ TEXT ·apart11x1AVX512(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	CMPQ       SI, $0x00000100
+	JLE        start
 	MOVQ       64(AX), R8
 	MOVQ       DX, R9
 	PREFETCHT0 (R9)
@@ -24642,29 +24772,31 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
-	MOVQ       96(AX), R8
-	VMOVUPS    (R8), Z0
-	VMOVUPS    (R8), Z1
-	VMOVUPS    (R8), Z2
-	VMOVUPS    (R8), Z3
-	VMOVUPS    (R8), Z4
-	VMOVUPS    (R8), Z5
-	VMOVUPS    (R8), Z6
-	VMOVUPS    (R8), Z7
-	VMOVUPS    (R8), Z8
-	VMOVUPS    (R8), Z9
-	VMOVUPS    (R8), Z10
-	MOVQ       DI, R8
-	LEAQ       (R8)(SI*2), R9
-	ADDQ       SI, R9
-	LEAQ       (R9)(SI*2), R10
-	ADDQ       SI, R10
-	LEAQ       (R10)(SI*2), R11
-	ADDQ       SI, R11
-	MOVQ       (AX), R12
-	MOVQ       40(AX), R13
-	SUBQ       $0x04, R12
-	JL         rest
+
+start:
+	MOVQ    96(AX), R8
+	VMOVUPS (R8), Z0
+	VMOVUPS (R8), Z1
+	VMOVUPS (R8), Z2
+	VMOVUPS (R8), Z3
+	VMOVUPS (R8), Z4
+	VMOVUPS (R8), Z5
+	VMOVUPS (R8), Z6
+	VMOVUPS (R8), Z7
+	VMOVUPS (R8), Z8
+	VMOVUPS (R8), Z9
+	VMOVUPS (R8), Z10
+	MOVQ    DI, R8
+	LEAQ    (R8)(SI*2), R9
+	ADDQ    SI, R9
+	LEAQ    (R9)(SI*2), R10
+	ADDQ    SI, R10
+	LEAQ    (R10)(SI*2), R11
+	ADDQ    SI, R11
+	MOVQ    (AX), R12
+	MOVQ    40(AX), R13
+	SUBQ    $0x04, R12
+	JL      rest
 
 loop:
 	VMOVUPS      (R13), Z11
@@ -25878,6 +26010,8 @@ TEXT ·apart11x2AVX512(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	CMPQ       SI, $0x00000100
+	JLE        start
 	MOVQ       64(AX), R8
 	MOVQ       DX, R9
 	PREFETCHT0 (R9)
@@ -25968,40 +26102,42 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
-	MOVQ       96(AX), R8
-	VMOVUPS    (R8), Z0
-	VMOVUPS    64(R8), Z1
-	VMOVUPS    (R8), Z2
-	VMOVUPS    64(R8), Z3
-	VMOVUPS    (R8), Z4
-	VMOVUPS    64(R8), Z5
-	VMOVUPS    (R8), Z6
-	VMOVUPS    64(R8), Z7
-	VMOVUPS    (R8), Z8
-	VMOVUPS    64(R8), Z9
-	VMOVUPS    (R8), Z10
-	VMOVUPS    64(R8), Z11
-	VMOVUPS    (R8), Z12
-	VMOVUPS    64(R8), Z13
-	VMOVUPS    (R8), Z14
-	VMOVUPS    64(R8), Z15
-	VMOVUPS    (R8), Z16
-	VMOVUPS    64(R8), Z17
-	VMOVUPS    (R8), Z18
-	VMOVUPS    64(R8), Z19
-	VMOVUPS    (R8), Z20
-	VMOVUPS    64(R8), Z21
-	MOVQ       DI, R8
-	LEAQ       (R8)(SI*2), R9
-	ADDQ       SI, R9
-	LEAQ       (R9)(SI*2), R10
-	ADDQ       SI, R10
-	LEAQ       (R10)(SI*2), R11
-	ADDQ       SI, R11
-	MOVQ       (AX), R12
-	MOVQ       40(AX), R13
-	SUBQ       $0x04, R12
-	JL         rest
+
+start:
+	MOVQ    96(AX), R8
+	VMOVUPS (R8), Z0
+	VMOVUPS 64(R8), Z1
+	VMOVUPS (R8), Z2
+	VMOVUPS 64(R8), Z3
+	VMOVUPS (R8), Z4
+	VMOVUPS 64(R8), Z5
+	VMOVUPS (R8), Z6
+	VMOVUPS 64(R8), Z7
+	VMOVUPS (R8), Z8
+	VMOVUPS 64(R8), Z9
+	VMOVUPS (R8), Z10
+	VMOVUPS 64(R8), Z11
+	VMOVUPS (R8), Z12
+	VMOVUPS 64(R8), Z13
+	VMOVUPS (R8), Z14
+	VMOVUPS 64(R8), Z15
+	VMOVUPS (R8), Z16
+	VMOVUPS 64(R8), Z17
+	VMOVUPS (R8), Z18
+	VMOVUPS 64(R8), Z19
+	VMOVUPS (R8), Z20
+	VMOVUPS 64(R8), Z21
+	MOVQ    DI, R8
+	LEAQ    (R8)(SI*2), R9
+	ADDQ    SI, R9
+	LEAQ    (R9)(SI*2), R10
+	ADDQ    SI, R10
+	LEAQ    (R10)(SI*2), R11
+	ADDQ    SI, R11
+	MOVQ    (AX), R12
+	MOVQ    40(AX), R13
+	SUBQ    $0x04, R12
+	JL      rest
 
 loop:
 	PREFETCHT0   256(R8)
@@ -26977,6 +27113,8 @@ TEXT ·apart12x1AVX512(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	CMPQ       SI, $0x00000100
+	JLE        start
 	MOVQ       64(AX), R8
 	MOVQ       DX, R9
 	PREFETCHT0 (R9)
@@ -27063,30 +27201,32 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
-	MOVQ       96(AX), R8
-	VMOVUPS    (R8), Z0
-	VMOVUPS    (R8), Z1
-	VMOVUPS    (R8), Z2
-	VMOVUPS    (R8), Z3
-	VMOVUPS    (R8), Z4
-	VMOVUPS    (R8), Z5
-	VMOVUPS    (R8), Z6
-	VMOVUPS    (R8), Z7
-	VMOVUPS    (R8), Z8
-	VMOVUPS    (R8), Z9
-	VMOVUPS    (R8), Z10
-	VMOVUPS    (R8), Z11
-	MOVQ       DI, R8
-	LEAQ       (R8)(SI*2), R9
-	ADDQ       SI, R9
-	LEAQ       (R9)(SI*2), R10
-	ADDQ       SI, R10
-	LEAQ       (R10)(SI*2), R11
-	ADDQ       SI, R11
-	MOVQ       (AX), R12
-	MOVQ       40(AX), R13
-	SUBQ       $0x04, R12
-	JL         rest
+
+start:
+	MOVQ    96(AX), R8
+	VMOVUPS (R8), Z0
+	VMOVUPS (R8), Z1
+	VMOVUPS (R8), Z2
+	VMOVUPS (R8), Z3
+	VMOVUPS (R8), Z4
+	VMOVUPS (R8), Z5
+	VMOVUPS (R8), Z6
+	VMOVUPS (R8), Z7
+	VMOVUPS (R8), Z8
+	VMOVUPS (R8), Z9
+	VMOVUPS (R8), Z10
+	VMOVUPS (R8), Z11
+	MOVQ    DI, R8
+	LEAQ    (R8)(SI*2), R9
+	ADDQ    SI, R9
+	LEAQ    (R9)(SI*2), R10
+	ADDQ    SI, R10
+	LEAQ    (R10)(SI*2), R11
+	ADDQ    SI, R11
+	MOVQ    (AX), R12
+	MOVQ    40(AX), R13
+	SUBQ    $0x04, R12
+	JL      rest
 
 loop:
 	VMOVUPS      (R13), Z12
@@ -28356,6 +28496,8 @@ TEXT ·apart12x2AVX512(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	CMPQ       SI, $0x00000100
+	JLE        start
 	MOVQ       64(AX), R8
 	MOVQ       DX, R9
 	PREFETCHT0 (R9)
@@ -28454,42 +28596,44 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
-	MOVQ       96(AX), R8
-	VMOVUPS    (R8), Z0
-	VMOVUPS    64(R8), Z1
-	VMOVUPS    (R8), Z2
-	VMOVUPS    64(R8), Z3
-	VMOVUPS    (R8), Z4
-	VMOVUPS    64(R8), Z5
-	VMOVUPS    (R8), Z6
-	VMOVUPS    64(R8), Z7
-	VMOVUPS    (R8), Z8
-	VMOVUPS    64(R8), Z9
-	VMOVUPS    (R8), Z10
-	VMOVUPS    64(R8), Z11
-	VMOVUPS    (R8), Z12
-	VMOVUPS    64(R8), Z13
-	VMOVUPS    (R8), Z14
-	VMOVUPS    64(R8), Z15
-	VMOVUPS    (R8), Z16
-	VMOVUPS    64(R8), Z17
-	VMOVUPS    (R8), Z18
-	VMOVUPS    64(R8), Z19
-	VMOVUPS    (R8), Z20
-	VMOVUPS    64(R8), Z21
-	VMOVUPS    (R8), Z22
-	VMOVUPS    64(R8), Z23
-	MOVQ       DI, R8
-	LEAQ       (R8)(SI*2), R9
-	ADDQ       SI, R9
-	LEAQ       (R9)(SI*2), R10
-	ADDQ       SI, R10
-	LEAQ       (R10)(SI*2), R11
-	ADDQ       SI, R11
-	MOVQ       (AX), R12
-	MOVQ       40(AX), R13
-	SUBQ       $0x04, R12
-	JL         rest
+
+start:
+	MOVQ    96(AX), R8
+	VMOVUPS (R8), Z0
+	VMOVUPS 64(R8), Z1
+	VMOVUPS (R8), Z2
+	VMOVUPS 64(R8), Z3
+	VMOVUPS (R8), Z4
+	VMOVUPS 64(R8), Z5
+	VMOVUPS (R8), Z6
+	VMOVUPS 64(R8), Z7
+	VMOVUPS (R8), Z8
+	VMOVUPS 64(R8), Z9
+	VMOVUPS (R8), Z10
+	VMOVUPS 64(R8), Z11
+	VMOVUPS (R8), Z12
+	VMOVUPS 64(R8), Z13
+	VMOVUPS (R8), Z14
+	VMOVUPS 64(R8), Z15
+	VMOVUPS (R8), Z16
+	VMOVUPS 64(R8), Z17
+	VMOVUPS (R8), Z18
+	VMOVUPS 64(R8), Z19
+	VMOVUPS (R8), Z20
+	VMOVUPS 64(R8), Z21
+	VMOVUPS (R8), Z22
+	VMOVUPS 64(R8), Z23
+	MOVQ    DI, R8
+	LEAQ    (R8)(SI*2), R9
+	ADDQ    SI, R9
+	LEAQ    (R9)(SI*2), R10
+	ADDQ    SI, R10
+	LEAQ    (R10)(SI*2), R11
+	ADDQ    SI, R11
+	MOVQ    (AX), R12
+	MOVQ    40(AX), R13
+	SUBQ    $0x04, R12
+	JL      rest
 
 loop:
 	PREFETCHT0   256(R8)
@@ -29520,6 +29664,8 @@ TEXT ·apart13x1AVX512(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	CMPQ       SI, $0x00000100
+	JLE        start
 	MOVQ       64(AX), R8
 	MOVQ       DX, R9
 	PREFETCHT0 (R9)
@@ -29613,33 +29759,35 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
-	MOVQ       96(AX), R8
-	VMOVUPS    (R8), Z0
-	VMOVUPS    (R8), Z1
-	VMOVUPS    (R8), Z2
-	VMOVUPS    (R8), Z3
-	VMOVUPS    (R8), Z4
-	VMOVUPS    (R8), Z5
-	VMOVUPS    (R8), Z6
-	VMOVUPS    (R8), Z7
-	VMOVUPS    (R8), Z8
-	VMOVUPS    (R8), Z9
-	VMOVUPS    (R8), Z10
-	VMOVUPS    (R8), Z11
-	VMOVUPS    (R8), Z12
-	MOVQ       DI, R8
-	LEAQ       (R8)(SI*2), R9
-	ADDQ       SI, R9
-	LEAQ       (R9)(SI*2), R10
-	ADDQ       SI, R10
-	LEAQ       (R10)(SI*2), R11
-	ADDQ       SI, R11
-	LEAQ       (R11)(SI*2), R12
-	ADDQ       SI, R12
-	MOVQ       (AX), R13
-	MOVQ       40(AX), R14
-	SUBQ       $0x04, R13
-	JL         rest
+
+start:
+	MOVQ    96(AX), R8
+	VMOVUPS (R8), Z0
+	VMOVUPS (R8), Z1
+	VMOVUPS (R8), Z2
+	VMOVUPS (R8), Z3
+	VMOVUPS (R8), Z4
+	VMOVUPS (R8), Z5
+	VMOVUPS (R8), Z6
+	VMOVUPS (R8), Z7
+	VMOVUPS (R8), Z8
+	VMOVUPS (R8), Z9
+	VMOVUPS (R8), Z10
+	VMOVUPS (R8), Z11
+	VMOVUPS (R8), Z12
+	MOVQ    DI, R8
+	LEAQ    (R8)(SI*2), R9
+	ADDQ    SI, R9
+	LEAQ    (R9)(SI*2), R10
+	ADDQ    SI, R10
+	LEAQ    (R10)(SI*2), R11
+	ADDQ    SI, R11
+	LEAQ    (R11)(SI*2), R12
+	ADDQ    SI, R12
+	MOVQ    (AX), R13
+	MOVQ    40(AX), R14
+	SUBQ    $0x04, R13
+	JL      rest
 
 loop:
 	VMOVUPS      (R14), Z13
@@ -30971,6 +31119,8 @@ TEXT ·apart13x2AVX512(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	CMPQ       SI, $0x00000100
+	JLE        start
 	MOVQ       64(AX), R8
 	MOVQ       DX, R9
 	PREFETCHT0 (R9)
@@ -31077,46 +31227,48 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
-	MOVQ       96(AX), R8
-	VMOVUPS    (R8), Z0
-	VMOVUPS    64(R8), Z1
-	VMOVUPS    (R8), Z2
-	VMOVUPS    64(R8), Z3
-	VMOVUPS    (R8), Z4
-	VMOVUPS    64(R8), Z5
-	VMOVUPS    (R8), Z6
-	VMOVUPS    64(R8), Z7
-	VMOVUPS    (R8), Z8
-	VMOVUPS    64(R8), Z9
-	VMOVUPS    (R8), Z10
-	VMOVUPS    64(R8), Z11
-	VMOVUPS    (R8), Z12
-	VMOVUPS    64(R8), Z13
-	VMOVUPS    (R8), Z14
-	VMOVUPS    64(R8), Z15
-	VMOVUPS    (R8), Z16
-	VMOVUPS    64(R8), Z17
-	VMOVUPS    (R8), Z18
-	VMOVUPS    64(R8), Z19
-	VMOVUPS    (R8), Z20
-	VMOVUPS    64(R8), Z21
-	VMOVUPS    (R8), Z22
-	VMOVUPS    64(R8), Z23
-	VMOVUPS    (R8), Z24
-	VMOVUPS    64(R8), Z25
-	MOVQ       DI, R8
-	LEAQ       (R8)(SI*2), R9
-	ADDQ       SI, R9
-	LEAQ       (R9)(SI*2), R10
-	ADDQ       SI, R10
-	LEAQ       (R10)(SI*2), R11
-	ADDQ       SI, R11
-	LEAQ       (R11)(SI*2), R12
-	ADDQ       SI, R12
-	MOVQ       (AX), R13
-	MOVQ       40(AX), R14
-	SUBQ       $0x04, R13
-	JL         rest
+
+start:
+	MOVQ    96(AX), R8
+	VMOVUPS (R8), Z0
+	VMOVUPS 64(R8), Z1
+	VMOVUPS (R8), Z2
+	VMOVUPS 64(R8), Z3
+	VMOVUPS (R8), Z4
+	VMOVUPS 64(R8), Z5
+	VMOVUPS (R8), Z6
+	VMOVUPS 64(R8), Z7
+	VMOVUPS (R8), Z8
+	VMOVUPS 64(R8), Z9
+	VMOVUPS (R8), Z10
+	VMOVUPS 64(R8), Z11
+	VMOVUPS (R8), Z12
+	VMOVUPS 64(R8), Z13
+	VMOVUPS (R8), Z14
+	VMOVUPS 64(R8), Z15
+	VMOVUPS (R8), Z16
+	VMOVUPS 64(R8), Z17
+	VMOVUPS (R8), Z18
+	VMOVUPS 64(R8), Z19
+	VMOVUPS (R8), Z20
+	VMOVUPS 64(R8), Z21
+	VMOVUPS (R8), Z22
+	VMOVUPS 64(R8), Z23
+	VMOVUPS (R8), Z24
+	VMOVUPS 64(R8), Z25
+	MOVQ    DI, R8
+	LEAQ    (R8)(SI*2), R9
+	ADDQ    SI, R9
+	LEAQ    (R9)(SI*2), R10
+	ADDQ    SI, R10
+	LEAQ    (R10)(SI*2), R11
+	ADDQ    SI, R11
+	LEAQ    (R11)(SI*2), R12
+	ADDQ    SI, R12
+	MOVQ    (AX), R13
+	MOVQ    40(AX), R14
+	SUBQ    $0x04, R13
+	JL      rest
 
 loop:
 	PREFETCHT0   256(R8)
@@ -32200,6 +32352,8 @@ TEXT ·apart14x1AVX512(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	CMPQ       SI, $0x00000100
+	JLE        start
 	MOVQ       64(AX), R8
 	MOVQ       DX, R9
 	PREFETCHT0 (R9)
@@ -32300,34 +32454,36 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
-	MOVQ       96(AX), R8
-	VMOVUPS    (R8), Z0
-	VMOVUPS    (R8), Z1
-	VMOVUPS    (R8), Z2
-	VMOVUPS    (R8), Z3
-	VMOVUPS    (R8), Z4
-	VMOVUPS    (R8), Z5
-	VMOVUPS    (R8), Z6
-	VMOVUPS    (R8), Z7
-	VMOVUPS    (R8), Z8
-	VMOVUPS    (R8), Z9
-	VMOVUPS    (R8), Z10
-	VMOVUPS    (R8), Z11
-	VMOVUPS    (R8), Z12
-	VMOVUPS    (R8), Z13
-	MOVQ       DI, R8
-	LEAQ       (R8)(SI*2), R9
-	ADDQ       SI, R9
-	LEAQ       (R9)(SI*2), R10
-	ADDQ       SI, R10
-	LEAQ       (R10)(SI*2), R11
-	ADDQ       SI, R11
-	LEAQ       (R11)(SI*2), R12
-	ADDQ       SI, R12
-	MOVQ       (AX), R13
-	MOVQ       40(AX), R14
-	SUBQ       $0x04, R13
-	JL         rest
+
+start:
+	MOVQ    96(AX), R8
+	VMOVUPS (R8), Z0
+	VMOVUPS (R8), Z1
+	VMOVUPS (R8), Z2
+	VMOVUPS (R8), Z3
+	VMOVUPS (R8), Z4
+	VMOVUPS (R8), Z5
+	VMOVUPS (R8), Z6
+	VMOVUPS (R8), Z7
+	VMOVUPS (R8), Z8
+	VMOVUPS (R8), Z9
+	VMOVUPS (R8), Z10
+	VMOVUPS (R8), Z11
+	VMOVUPS (R8), Z12
+	VMOVUPS (R8), Z13
+	MOVQ    DI, R8
+	LEAQ    (R8)(SI*2), R9
+	ADDQ    SI, R9
+	LEAQ    (R9)(SI*2), R10
+	ADDQ    SI, R10
+	LEAQ    (R10)(SI*2), R11
+	ADDQ    SI, R11
+	LEAQ    (R11)(SI*2), R12
+	ADDQ    SI, R12
+	MOVQ    (AX), R13
+	MOVQ    40(AX), R14
+	SUBQ    $0x04, R13
+	JL      rest
 
 loop:
 	VMOVUPS      (R14), Z14
@@ -33715,6 +33871,8 @@ TEXT ·apart14x2AVX512(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	CMPQ       SI, $0x00000100
+	JLE        start
 	MOVQ       64(AX), R8
 	MOVQ       DX, R9
 	PREFETCHT0 (R9)
@@ -33829,48 +33987,50 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
-	MOVQ       96(AX), R8
-	VMOVUPS    (R8), Z0
-	VMOVUPS    64(R8), Z1
-	VMOVUPS    (R8), Z2
-	VMOVUPS    64(R8), Z3
-	VMOVUPS    (R8), Z4
-	VMOVUPS    64(R8), Z5
-	VMOVUPS    (R8), Z6
-	VMOVUPS    64(R8), Z7
-	VMOVUPS    (R8), Z8
-	VMOVUPS    64(R8), Z9
-	VMOVUPS    (R8), Z10
-	VMOVUPS    64(R8), Z11
-	VMOVUPS    (R8), Z12
-	VMOVUPS    64(R8), Z13
-	VMOVUPS    (R8), Z14
-	VMOVUPS    64(R8), Z15
-	VMOVUPS    (R8), Z16
-	VMOVUPS    64(R8), Z17
-	VMOVUPS    (R8), Z18
-	VMOVUPS    64(R8), Z19
-	VMOVUPS    (R8), Z20
-	VMOVUPS    64(R8), Z21
-	VMOVUPS    (R8), Z22
-	VMOVUPS    64(R8), Z23
-	VMOVUPS    (R8), Z24
-	VMOVUPS    64(R8), Z25
-	VMOVUPS    (R8), Z26
-	VMOVUPS    64(R8), Z27
-	MOVQ       DI, R8
-	LEAQ       (R8)(SI*2), R9
-	ADDQ       SI, R9
-	LEAQ       (R9)(SI*2), R10
-	ADDQ       SI, R10
-	LEAQ       (R10)(SI*2), R11
-	ADDQ       SI, R11
-	LEAQ       (R11)(SI*2), R12
-	ADDQ       SI, R12
-	MOVQ       (AX), R13
-	MOVQ       40(AX), R14
-	SUBQ       $0x04, R13
-	JL         rest
+
+start:
+	MOVQ    96(AX), R8
+	VMOVUPS (R8), Z0
+	VMOVUPS 64(R8), Z1
+	VMOVUPS (R8), Z2
+	VMOVUPS 64(R8), Z3
+	VMOVUPS (R8), Z4
+	VMOVUPS 64(R8), Z5
+	VMOVUPS (R8), Z6
+	VMOVUPS 64(R8), Z7
+	VMOVUPS (R8), Z8
+	VMOVUPS 64(R8), Z9
+	VMOVUPS (R8), Z10
+	VMOVUPS 64(R8), Z11
+	VMOVUPS (R8), Z12
+	VMOVUPS 64(R8), Z13
+	VMOVUPS (R8), Z14
+	VMOVUPS 64(R8), Z15
+	VMOVUPS (R8), Z16
+	VMOVUPS 64(R8), Z17
+	VMOVUPS (R8), Z18
+	VMOVUPS 64(R8), Z19
+	VMOVUPS (R8), Z20
+	VMOVUPS 64(R8), Z21
+	VMOVUPS (R8), Z22
+	VMOVUPS 64(R8), Z23
+	VMOVUPS (R8), Z24
+	VMOVUPS 64(R8), Z25
+	VMOVUPS (R8), Z26
+	VMOVUPS 64(R8), Z27
+	MOVQ    DI, R8
+	LEAQ    (R8)(SI*2), R9
+	ADDQ    SI, R9
+	LEAQ    (R9)(SI*2), R10
+	ADDQ    SI, R10
+	LEAQ    (R10)(SI*2), R11
+	ADDQ    SI, R11
+	LEAQ    (R11)(SI*2), R12
+	ADDQ    SI, R12
+	MOVQ    (AX), R13
+	MOVQ    40(AX), R14
+	SUBQ    $0x04, R13
+	JL      rest
 
 loop:
 	PREFETCHT0   256(R8)

@@ -838,50 +838,54 @@ lanes16one:
 
 // func apart1x1NEON(strip *strip)
 TEXT ·apart1x1NEON(SB), NOSPLIT, $0-8
-	MOVD	strip+0(FP), R6
-	MOVD	56(R6), R5
-	MOVD	8(R6), R4
-	MOVD	16(R6), R3
-	MOVD	48(R6), R2
+	MOVD	strip+0(FP), R7
+	MOVD	56(R7), R6
+	MOVD	8(R7), R5
+	MOVD	24(R7), R4
+	MOVD	16(R7), R3
+	MOVD	48(R7), R2
 tile:
-	PRFM	0(R5), PLDL1KEEP
+	CMP	$256, R4
+	BLE	start
+	PRFM	0(R6), PLDL1KEEP
 	MOVD	R3, R1
-	MOVD	32(R6), R0
+	MOVD	32(R7), R0
 	ADD	R0, R1, R1
 	PRFM	0(R1), PLDL2KEEP
 	PRFM	64(R1), PLDL2KEEP
 	PRFM	128(R1), PLDL2KEEP
 	PRFM	192(R1), PLDL2KEEP
-	MOVD	96(R6), R0
+start:
+	MOVD	96(R7), R0
 	FLDPQ	0(R0), (F4, F3)
-	MOVD	R3, R7
-	MOVD	0(R6), R1
-	MOVD	40(R6), R0
+	MOVD	R3, R8
+	MOVD	0(R7), R1
+	MOVD	40(R7), R0
 	SUBS	$4, R1, R1
 	BLT	rest
 loop:
-	PRFM	256(R7), PLDL1KEEP
+	PRFM	256(R8), PLDL1KEEP
 	FLDPQ	0(R0), (F2, F1)
-	FMOVS	0(R7), F0
+	FMOVS	0(R8), F0
 	WORD	$0x4f801044 // fmla v4.4s, v2.4s, v0.s[0]
 	WORD	$0x4f801023 // fmla v3.4s, v1.4s, v0.s[0]
 	ADD	R2, R0, R0
 	FLDPQ	0(R0), (F2, F1)
-	FMOVS	4(R7), F0
+	FMOVS	4(R8), F0
 	WORD	$0x4f801044 // fmla v4.4s, v2.4s, v0.s[0]
 	WORD	$0x4f801023 // fmla v3.4s, v1.4s, v0.s[0]
 	ADD	R2, R0, R0
 	FLDPQ	0(R0), (F2, F1)
-	FMOVS	8(R7), F0
+	FMOVS	8(R8), F0
 	WORD	$0x4f801044 // fmla v4.4s, v2.4s, v0.s[0]
 	WORD	$0x4f801023 // fmla v3.4s, v1.4s, v0.s[0]
 	ADD	R2, R0, R0
 	FLDPQ	0(R0), (F2, F1)
-	FMOVS	12(R7), F0
+	FMOVS	12(R8), F0
 	WORD	$0x4f801044 // fmla v4.4s, v2.4s, v0.s[0]
 	WORD	$0x4f801023 // fmla v3.4s, v1.4s, v0.s[0]
 	ADD	R2, R0, R0
-	ADD	$16, R7, R7
+	ADD	$16, R8, R8
 	SUBS	$4, R1, R1
 	BGE	loop
 rest:
@@ -889,85 +893,85 @@ rest:
 	BEQ	finish
 one:
 	FLDPQ	0(R0), (F2, F1)
-	FMOVS	0(R7), F0
+	FMOVS	0(R8), F0
 	WORD	$0x4f801044 // fmla v4.4s, v2.4s, v0.s[0]
 	WORD	$0x4f801023 // fmla v3.4s, v1.4s, v0.s[0]
 	ADD	R2, R0, R0
-	ADD	$4, R7, R7
+	ADD	$4, R8, R8
 	SUBS	$1, R1, R1
 	BNE	one
 finish:
-	MOVD	64(R6), R1
-	MOVD	72(R6), R0
-	MOVWU	64(R0), R7
-	MOVD	112(R6), R0
+	MOVD	64(R7), R1
+	MOVD	72(R7), R0
+	MOVWU	64(R0), R8
+	MOVD	112(R7), R0
 	TST	R0, R0
 	BEQ	gate
-	TBZ	$3, R7, lanes1
-	FLDPQ	0(R5), (F1, F0)
+	TBZ	$3, R8, lanes1
+	FLDPQ	0(R6), (F1, F0)
 lanes1done:
 	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
 	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
 gate:
-	TBZ	$3, R7, lanes2
-	FSTPQ	(F4, F3), 0(R5)
+	TBZ	$3, R8, lanes2
+	FSTPQ	(F4, F3), 0(R6)
 lanes2done:
-	ADD	R1, R5, R5
+	ADD	R1, R6, R6
 stored:
-	MOVD	32(R6), R0
+	MOVD	32(R7), R0
 	ADD	R0, R3, R3
-	SUBS	$1, R4, R4
+	SUBS	$1, R5, R5
 	BNE	tile
 	RET
 lanes1:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R7, lanes1low
-	FMOVQ	0(R5), F1
-	TBZ	$1, R7, lanes1highone
-	FMOVD	16(R5), F0
-	TBZ	$0, R7, lanes1done
-	ADD	$24, R5, R0
+	TBZ	$2, R8, lanes1low
+	FMOVQ	0(R6), F1
+	TBZ	$1, R8, lanes1highone
+	FMOVD	16(R6), F0
+	TBZ	$0, R8, lanes1done
+	ADD	$24, R6, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes1done
 lanes1highone:
-	TBZ	$0, R7, lanes1done
-	FMOVS	16(R5), F0
+	TBZ	$0, R8, lanes1done
+	FMOVS	16(R6), F0
 	B	lanes1done
 lanes1low:
-	TBZ	$1, R7, lanes1one
-	FMOVD	0(R5), F1
-	TBZ	$0, R7, lanes1done
-	ADD	$8, R5, R0
+	TBZ	$1, R8, lanes1one
+	FMOVD	0(R6), F1
+	TBZ	$0, R8, lanes1done
+	ADD	$8, R6, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes1done
 lanes1one:
-	TBZ	$0, R7, lanes1done
-	FMOVS	0(R5), F1
+	TBZ	$0, R8, lanes1done
+	FMOVS	0(R6), F1
 	B	lanes1done
 lanes2:
-	TBZ	$2, R7, lanes2low
-	FMOVQ	F4, 0(R5)
-	TBZ	$1, R7, lanes2highone
-	FMOVD	F3, 16(R5)
-	TBZ	$0, R7, lanes2done
-	ADD	$24, R5, R0
+	TBZ	$2, R8, lanes2low
+	FMOVQ	F4, 0(R6)
+	TBZ	$1, R8, lanes2highone
+	FMOVD	F3, 16(R6)
+	TBZ	$0, R8, lanes2done
+	ADD	$24, R6, R0
 	VST1	V3.S[2], (R0)
 	B	lanes2done
 lanes2highone:
-	TBZ	$0, R7, lanes2done
-	FMOVS	F3, 16(R5)
+	TBZ	$0, R8, lanes2done
+	FMOVS	F3, 16(R6)
 	B	lanes2done
 lanes2low:
-	TBZ	$1, R7, lanes2one
-	FMOVD	F4, 0(R5)
-	TBZ	$0, R7, lanes2done
-	ADD	$8, R5, R0
+	TBZ	$1, R8, lanes2one
+	FMOVD	F4, 0(R6)
+	TBZ	$0, R8, lanes2done
+	ADD	$8, R6, R0
 	VST1	V4.S[2], (R0)
 	B	lanes2done
 lanes2one:
-	TBZ	$0, R7, lanes2done
-	FMOVS	F4, 0(R5)
+	TBZ	$0, R8, lanes2done
+	FMOVS	F4, 0(R6)
 	B	lanes2done
 
 // func along1x2NEON(strip *strip)
@@ -2552,33 +2556,37 @@ lanes32one:
 
 // func apart1x2NEON(strip *strip)
 TEXT ·apart1x2NEON(SB), NOSPLIT, $0-8
-	MOVD	strip+0(FP), R6
-	MOVD	56(R6), R1
-	MOVD	8(R6), R5
-	MOVD	16(R6), R4
-	MOVD	48(R6), R3
+	MOVD	strip+0(FP), R7
+	MOVD	56(R7), R1
+	MOVD	8(R7), R6
+	MOVD	24(R7), R5
+	MOVD	16(R7), R4
+	MOVD	48(R7), R3
 tile:
+	CMP	$256, R5
+	BLE	start
 	PRFM	0(R1), PLDL1KEEP
 	MOVD	R4, R2
-	MOVD	32(R6), R0
+	MOVD	32(R7), R0
 	ADD	R0, R2, R2
 	PRFM	0(R2), PLDL2KEEP
 	PRFM	64(R2), PLDL2KEEP
 	PRFM	128(R2), PLDL2KEEP
 	PRFM	192(R2), PLDL2KEEP
-	MOVD	96(R6), R0
+start:
+	MOVD	96(R7), R0
 	FLDPQ	0(R0), (F8, F7)
 	FLDPQ	32(R0), (F6, F5)
-	MOVD	R4, R7
-	MOVD	0(R6), R2
-	MOVD	40(R6), R0
+	MOVD	R4, R8
+	MOVD	0(R7), R2
+	MOVD	40(R7), R0
 	SUBS	$4, R2, R2
 	BLT	rest
 loop:
-	PRFM	256(R7), PLDL1KEEP
+	PRFM	256(R8), PLDL1KEEP
 	FLDPQ	0(R0), (F4, F3)
 	FLDPQ	32(R0), (F2, F1)
-	FMOVS	0(R7), F0
+	FMOVS	0(R8), F0
 	WORD	$0x4f801088 // fmla v8.4s, v4.4s, v0.s[0]
 	WORD	$0x4f801067 // fmla v7.4s, v3.4s, v0.s[0]
 	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
@@ -2586,7 +2594,7 @@ loop:
 	ADD	R3, R0, R0
 	FLDPQ	0(R0), (F4, F3)
 	FLDPQ	32(R0), (F2, F1)
-	FMOVS	4(R7), F0
+	FMOVS	4(R8), F0
 	WORD	$0x4f801088 // fmla v8.4s, v4.4s, v0.s[0]
 	WORD	$0x4f801067 // fmla v7.4s, v3.4s, v0.s[0]
 	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
@@ -2594,7 +2602,7 @@ loop:
 	ADD	R3, R0, R0
 	FLDPQ	0(R0), (F4, F3)
 	FLDPQ	32(R0), (F2, F1)
-	FMOVS	8(R7), F0
+	FMOVS	8(R8), F0
 	WORD	$0x4f801088 // fmla v8.4s, v4.4s, v0.s[0]
 	WORD	$0x4f801067 // fmla v7.4s, v3.4s, v0.s[0]
 	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
@@ -2602,13 +2610,13 @@ loop:
 	ADD	R3, R0, R0
 	FLDPQ	0(R0), (F4, F3)
 	FLDPQ	32(R0), (F2, F1)
-	FMOVS	12(R7), F0
+	FMOVS	12(R8), F0
 	WORD	$0x4f801088 // fmla v8.4s, v4.4s, v0.s[0]
 	WORD	$0x4f801067 // fmla v7.4s, v3.4s, v0.s[0]
 	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
 	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
 	ADD	R3, R0, R0
-	ADD	$16, R7, R7
+	ADD	$16, R8, R8
 	SUBS	$4, R2, R2
 	BGE	loop
 rest:
@@ -2617,148 +2625,148 @@ rest:
 one:
 	FLDPQ	0(R0), (F4, F3)
 	FLDPQ	32(R0), (F2, F1)
-	FMOVS	0(R7), F0
+	FMOVS	0(R8), F0
 	WORD	$0x4f801088 // fmla v8.4s, v4.4s, v0.s[0]
 	WORD	$0x4f801067 // fmla v7.4s, v3.4s, v0.s[0]
 	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
 	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
 	ADD	R3, R0, R0
-	ADD	$4, R7, R7
+	ADD	$4, R8, R8
 	SUBS	$1, R2, R2
 	BNE	one
 finish:
-	MOVD	64(R6), R2
-	MOVD	72(R6), R0
+	MOVD	64(R7), R2
+	MOVD	72(R7), R0
+	MOVWU	64(R0), R9
+	MOVD	80(R7), R0
 	MOVWU	64(R0), R8
-	MOVD	80(R6), R0
-	MOVWU	64(R0), R7
-	MOVD	112(R6), R0
+	MOVD	112(R7), R0
 	TST	R0, R0
 	BEQ	gate
-	TBZ	$3, R8, lanes1
+	TBZ	$3, R9, lanes1
 	FLDPQ	0(R1), (F1, F0)
 lanes1done:
 	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
 	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	TBZ	$3, R7, lanes2
+	TBZ	$3, R8, lanes2
 	FLDPQ	32(R1), (F1, F0)
 lanes2done:
 	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
 	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
 gate:
-	TBZ	$3, R8, lanes3
+	TBZ	$3, R9, lanes3
 	FSTPQ	(F8, F7), 0(R1)
 lanes3done:
-	TBZ	$3, R7, lanes4
+	TBZ	$3, R8, lanes4
 	FSTPQ	(F6, F5), 32(R1)
 lanes4done:
 	ADD	R2, R1, R1
 stored:
-	MOVD	32(R6), R0
+	MOVD	32(R7), R0
 	ADD	R0, R4, R4
-	SUBS	$1, R5, R5
+	SUBS	$1, R6, R6
 	BNE	tile
 	RET
 lanes1:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R8, lanes1low
+	TBZ	$2, R9, lanes1low
 	FMOVQ	0(R1), F1
-	TBZ	$1, R8, lanes1highone
+	TBZ	$1, R9, lanes1highone
 	FMOVD	16(R1), F0
-	TBZ	$0, R8, lanes1done
+	TBZ	$0, R9, lanes1done
 	ADD	$24, R1, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes1done
 lanes1highone:
-	TBZ	$0, R8, lanes1done
+	TBZ	$0, R9, lanes1done
 	FMOVS	16(R1), F0
 	B	lanes1done
 lanes1low:
-	TBZ	$1, R8, lanes1one
+	TBZ	$1, R9, lanes1one
 	FMOVD	0(R1), F1
-	TBZ	$0, R8, lanes1done
+	TBZ	$0, R9, lanes1done
 	ADD	$8, R1, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes1done
 lanes1one:
-	TBZ	$0, R8, lanes1done
+	TBZ	$0, R9, lanes1done
 	FMOVS	0(R1), F1
 	B	lanes1done
 lanes2:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
 	ADD	$32, R1, R0
-	TBZ	$2, R7, lanes2low
+	TBZ	$2, R8, lanes2low
 	FMOVQ	0(R0), F1
-	TBZ	$1, R7, lanes2highone
+	TBZ	$1, R8, lanes2highone
 	FMOVD	16(R0), F0
-	TBZ	$0, R7, lanes2done
+	TBZ	$0, R8, lanes2done
 	ADD	$24, R0, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes2done
 lanes2highone:
-	TBZ	$0, R7, lanes2done
+	TBZ	$0, R8, lanes2done
 	FMOVS	16(R0), F0
 	B	lanes2done
 lanes2low:
-	TBZ	$1, R7, lanes2one
+	TBZ	$1, R8, lanes2one
 	FMOVD	0(R0), F1
-	TBZ	$0, R7, lanes2done
+	TBZ	$0, R8, lanes2done
 	ADD	$8, R0, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes2done
 lanes2one:
-	TBZ	$0, R7, lanes2done
+	TBZ	$0, R8, lanes2done
 	FMOVS	0(R0), F1
 	B	lanes2done
 lanes3:
-	TBZ	$2, R8, lanes3low
+	TBZ	$2, R9, lanes3low
 	FMOVQ	F8, 0(R1)
-	TBZ	$1, R8, lanes3highone
+	TBZ	$1, R9, lanes3highone
 	FMOVD	F7, 16(R1)
-	TBZ	$0, R8, lanes3done
+	TBZ	$0, R9, lanes3done
 	ADD	$24, R1, R0
 	VST1	V7.S[2], (R0)
 	B	lanes3done
 lanes3highone:
-	TBZ	$0, R8, lanes3done
+	TBZ	$0, R9, lanes3done
 	FMOVS	F7, 16(R1)
 	B	lanes3done
 lanes3low:
-	TBZ	$1, R8, lanes3one
+	TBZ	$1, R9, lanes3one
 	FMOVD	F8, 0(R1)
-	TBZ	$0, R8, lanes3done
+	TBZ	$0, R9, lanes3done
 	ADD	$8, R1, R0
 	VST1	V8.S[2], (R0)
 	B	lanes3done
 lanes3one:
-	TBZ	$0, R8, lanes3done
+	TBZ	$0, R9, lanes3done
 	FMOVS	F8, 0(R1)
 	B	lanes3done
 lanes4:
 	ADD	$32, R1, R0
-	TBZ	$2, R7, lanes4low
+	TBZ	$2, R8, lanes4low
 	FMOVQ	F6, 0(R0)
-	TBZ	$1, R7, lanes4highone
+	TBZ	$1, R8, lanes4highone
 	FMOVD	F5, 16(R0)
-	TBZ	$0, R7, lanes4done
+	TBZ	$0, R8, lanes4done
 	ADD	$24, R0, R0
 	VST1	V5.S[2], (R0)
 	B	lanes4done
 lanes4highone:
-	TBZ	$0, R7, lanes4done
+	TBZ	$0, R8, lanes4done
 	FMOVS	F5, 16(R0)
 	B	lanes4done
 lanes4low:
-	TBZ	$1, R7, lanes4one
+	TBZ	$1, R8, lanes4one
 	FMOVD	F6, 0(R0)
-	TBZ	$0, R7, lanes4done
+	TBZ	$0, R8, lanes4done
 	ADD	$8, R0, R0
 	VST1	V6.S[2], (R0)
 	B	lanes4done
 lanes4one:
-	TBZ	$0, R7, lanes4done
+	TBZ	$0, R8, lanes4done
 	FMOVS	F6, 0(R0)
 	B	lanes4done
 
@@ -3735,6 +3743,8 @@ TEXT ·apart2x1NEON(SB), NOSPLIT, $0-8
 	MOVD	16(R8), R4
 	MOVD	48(R8), R3
 tile:
+	CMP	$256, R5
+	BLE	start
 	MOVD	64(R8), R1
 	MOVD	R7, R0
 	PRFM	0(R0), PLDL1KEEP
@@ -3752,6 +3762,7 @@ tile:
 	PRFM	64(R1), PLDL2KEEP
 	PRFM	128(R1), PLDL2KEEP
 	PRFM	192(R1), PLDL2KEEP
+start:
 	MOVD	96(R8), R0
 	FLDPQ	0(R0), (F6, F5)
 	FLDPQ	0(R0), (F4, F3)
@@ -5780,6 +5791,8 @@ TEXT ·apart2x2NEON(SB), NOSPLIT, $0-8
 	MOVD	16(R8), R4
 	MOVD	48(R8), R3
 tile:
+	CMP	$256, R5
+	BLE	start
 	MOVD	64(R8), R1
 	MOVD	R7, R0
 	PRFM	0(R0), PLDL1KEEP
@@ -5797,6 +5810,7 @@ tile:
 	PRFM	64(R1), PLDL2KEEP
 	PRFM	128(R1), PLDL2KEEP
 	PRFM	192(R1), PLDL2KEEP
+start:
 	MOVD	96(R8), R0
 	FLDPQ	0(R0), (F12, F11)
 	FLDPQ	32(R0), (F10, F9)
@@ -7244,6 +7258,8 @@ TEXT ·apart3x1NEON(SB), NOSPLIT, $0-8
 	MOVD	16(R10), R6
 	MOVD	48(R10), R5
 tile:
+	CMP	$256, R7
+	BLE	start
 	MOVD	64(R10), R1
 	MOVD	R9, R0
 	PRFM	0(R0), PLDL1KEEP
@@ -7268,6 +7284,7 @@ tile:
 	PRFM	64(R1), PLDL2KEEP
 	PRFM	128(R1), PLDL2KEEP
 	PRFM	192(R1), PLDL2KEEP
+start:
 	MOVD	96(R10), R0
 	FLDPQ	0(R0), (F8, F7)
 	FLDPQ	0(R0), (F6, F5)
@@ -9613,6 +9630,8 @@ TEXT ·apart3x2NEON(SB), NOSPLIT, $0-8
 	MOVD	16(R8), R4
 	MOVD	48(R8), R3
 tile:
+	CMP	$256, R5
+	BLE	start
 	MOVD	64(R8), R1
 	MOVD	R7, R0
 	PRFM	0(R0), PLDL1KEEP
@@ -9637,6 +9656,7 @@ tile:
 	PRFM	64(R1), PLDL2KEEP
 	PRFM	128(R1), PLDL2KEEP
 	PRFM	192(R1), PLDL2KEEP
+start:
 	MOVD	96(R8), R0
 	FLDPQ	0(R0), (F16, F15)
 	FLDPQ	32(R0), (F14, F13)
@@ -11363,6 +11383,8 @@ TEXT ·apart4x1NEON(SB), NOSPLIT, $0-8
 	MOVD	16(R11), R7
 	MOVD	48(R11), R6
 tile:
+	CMP	$256, R8
+	BLE	start
 	MOVD	64(R11), R1
 	MOVD	R10, R0
 	PRFM	0(R0), PLDL1KEEP
@@ -11394,6 +11416,7 @@ tile:
 	PRFM	64(R1), PLDL2KEEP
 	PRFM	128(R1), PLDL2KEEP
 	PRFM	192(R1), PLDL2KEEP
+start:
 	MOVD	96(R11), R0
 	FLDPQ	0(R0), (F10, F9)
 	FLDPQ	0(R0), (F8, F7)
@@ -14061,6 +14084,8 @@ TEXT ·apart4x2NEON(SB), NOSPLIT, $0-8
 	MOVD	16(R11), R7
 	MOVD	48(R11), R6
 tile:
+	CMP	$256, R8
+	BLE	start
 	MOVD	64(R11), R1
 	MOVD	R10, R0
 	PRFM	0(R0), PLDL1KEEP
@@ -14092,6 +14117,7 @@ tile:
 	PRFM	64(R1), PLDL2KEEP
 	PRFM	128(R1), PLDL2KEEP
 	PRFM	192(R1), PLDL2KEEP
+start:
 	MOVD	96(R11), R0
 	FLDPQ	0(R0), (F20, F19)
 	FLDPQ	32(R0), (F18, F17)
@@ -16097,6 +16123,8 @@ TEXT ·apart5x1NEON(SB), NOSPLIT, $0-8
 	MOVD	16(R12), R8
 	MOVD	48(R12), R7
 tile:
+	CMP	$256, R9
+	BLE	start
 	MOVD	64(R12), R1
 	MOVD	R11, R0
 	PRFM	0(R0), PLDL1KEEP
@@ -16135,6 +16163,7 @@ tile:
 	PRFM	64(R1), PLDL2KEEP
 	PRFM	128(R1), PLDL2KEEP
 	PRFM	192(R1), PLDL2KEEP
+start:
 	MOVD	96(R12), R0
 	FLDPQ	0(R0), (F12, F11)
 	FLDPQ	0(R0), (F10, F9)
@@ -19119,6 +19148,8 @@ TEXT ·apart5x2NEON(SB), NOSPLIT, $0-8
 	MOVD	16(R12), R8
 	MOVD	48(R12), R7
 tile:
+	CMP	$256, R9
+	BLE	start
 	MOVD	64(R12), R1
 	MOVD	R11, R0
 	PRFM	0(R0), PLDL1KEEP
@@ -19157,6 +19188,7 @@ tile:
 	PRFM	64(R1), PLDL2KEEP
 	PRFM	128(R1), PLDL2KEEP
 	PRFM	192(R1), PLDL2KEEP
+start:
 	MOVD	96(R12), R0
 	FLDPQ	0(R0), (F24, F23)
 	FLDPQ	32(R0), (F22, F21)
@@ -21439,6 +21471,8 @@ TEXT ·apart6x1NEON(SB), NOSPLIT, $0-8
 	MOVD	16(R13), R9
 	MOVD	48(R13), R8
 tile:
+	CMP	$256, R10
+	BLE	start
 	MOVD	64(R13), R1
 	MOVD	R12, R0
 	PRFM	0(R0), PLDL1KEEP
@@ -21484,6 +21518,7 @@ tile:
 	PRFM	64(R1), PLDL2KEEP
 	PRFM	128(R1), PLDL2KEEP
 	PRFM	192(R1), PLDL2KEEP
+start:
 	MOVD	96(R13), R0
 	FLDPQ	0(R0), (F14, F13)
 	FLDPQ	0(R0), (F12, F11)
@@ -24784,6 +24819,8 @@ TEXT ·apart6x2NEON(SB), NOSPLIT, $0-8
 	MOVD	16(R13), R9
 	MOVD	48(R13), R8
 tile:
+	CMP	$256, R10
+	BLE	start
 	MOVD	64(R13), R1
 	MOVD	R12, R0
 	PRFM	0(R0), PLDL1KEEP
@@ -24829,6 +24866,7 @@ tile:
 	PRFM	64(R1), PLDL2KEEP
 	PRFM	128(R1), PLDL2KEEP
 	PRFM	192(R1), PLDL2KEEP
+start:
 	MOVD	96(R13), R0
 	FLDPQ	0(R0), (F28, F27)
 	FLDPQ	32(R0), (F26, F25)

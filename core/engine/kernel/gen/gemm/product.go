@@ -80,8 +80,11 @@ func apart(a *isa.Asm, mr, vectors int) {
 	c, tiles, lda, first := a.Field(t, stripC), a.Field(t, stripTiles), a.Field(t, stripAStep), a.Field(t, stripA)
 	a.MOVQ(operand.Mem{Base: t, Disp: stripBStep}, bStep)
 	a.Label("tile")
+	a.CMPQ(lda, operand.U32(lookAhead)) // the hardware finds rows that lie closer, and sums of so few products would wait for prefetching
+	a.JLE(operand.LabelRef("start"))
 	prefetchRows(a, c, a.Field(t, stripLdc), mr, vectors)
 	prefetchNext(a, t, first, lda, mr)
+	a.Label("start")
 	bias := a.Field(t, stripBias)
 	for i := range mr {
 		loadVectors(a, bias, 0, acc[vectors*i:][:vectors])
