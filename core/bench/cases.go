@@ -66,6 +66,7 @@ func kernelCases() (cases []func() Kernel) {
 		add(func() Kernel { return attentionCase(s[0], s[1], s[2], s[3]) })
 		add(func() Kernel { return attentionGradCase(s[0], s[1], s[2], s[3]) })
 	}
+	cases = append(cases, poolCases()...)
 	const params = 535818 // of the MLP
 	add(func() Kernel { return sgd(params) })
 	add(func() Kernel { return adam(params) })

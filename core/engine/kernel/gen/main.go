@@ -61,7 +61,7 @@ func main() {
 	if err := gemm.ProductChoice(filepath.Join(*out, "gemm")); err != nil {
 		log.Fatal(err)
 	}
-	if err := writeNumbered(*out, conv.Numbered); err != nil {
+	if err := writeNumbered(*out, slices.Concat(conv.Numbered, norm.Numbered)); err != nil {
 		log.Fatal(err)
 	}
 	if err := writeLayouts(*out, slices.Concat(gemm.Layouts, conv.Layouts, norm.Layouts, pointwise.Layouts)); err != nil {

@@ -81,7 +81,7 @@ func TestWindows(t *testing.T) {
 			y, want := make([]float32, out), make([]float32, out)
 			idx, wantIdx := make([]int32, out), make([]int32, out)
 			plain := *p
-			plain.windows = nil
+			plain.windows, plain.separate = nil, nil
 			MaxPool2D(p, x, y, idx, scratch)
 			kerneltest.Reference(func() { MaxPool2D(&plain, x, want, wantIdx, nil) })
 			kerneltest.SameBits(t, fmt.Sprintf("maxima of %+v", plain), y, want)
@@ -105,6 +105,69 @@ func TestWindows(t *testing.T) {
 		}
 	})
 }
+
+// Windows that do not overlap: rows and planes shorter than a vector, rests of rows and planes, and few planes.
+func TestSeparateWindows(t *testing.T) {
+	kerneltest.AtEachLevel(t, func(t *testing.T) {
+		for _, r := range []int{1, 2, 3, 5} {
+			for s := 1; s <= 6; s++ {
+				for h := r; h <= 2*r+1; h++ {
+					for w := s; w <= 17*s+s/2; w++ {
+						p := Shape{N: 1 + w%3, C: 1 + 6*(h%2), H: h, W: w, R: r, S: s, StrideH: r, StrideW: s}
+						plain := p
+						p.Prepare()
+						sameAsPlain(t, &p, &plain)
+					}
+				}
+			}
+		}
+	})
+}
+
+// sameAsPlain fails unless p gives the bits of plain Go. No result may reach behind its end.
+func sameAsPlain(t *testing.T, p, plain *Shape) {
+	t.Helper()
+	in, out := p.N*p.C*p.H*p.W, p.N*p.C*p.OutH()*p.OutW()
+	x, dy := kerneltest.Awkward(uint64(in), in), kerneltest.Random[float32](uint64(out), out)
+	y, want := fenced(out), make([]float32, out)
+	idx, wantIdx := make([]int32, out), make([]int32, out)
+	dx, wantDx := fenced(in), make([]float32, in)
+	same := func(what string, got, want []float32) {
+		t.Helper()
+		kerneltest.SameBits(t, fmt.Sprintf("%s of %+v", what, *plain), got, want)
+		if end := got[:cap(got)][len(got):]; slices.ContainsFunc(end, func(v float32) bool { return v != fence }) {
+			t.Fatalf("%s of %+v: %v behind the end", what, *plain, end)
+		}
+	}
+	MaxPool2D(p, x, y, idx, kerneltest.Poisoned[float32](p.MaxScratch()))
+	MaxPool2DGrad(p, dy, idx, dx)
+	kerneltest.Reference(func() {
+		MaxPool2D(plain, x, want, wantIdx, nil)
+		MaxPool2DGrad(plain, dy, wantIdx, wantDx)
+	})
+	same("maxima", y, want)
+	if !slices.Equal(idx, wantIdx) {
+		t.Fatalf("%+v: places %v, want %v", *plain, idx, wantIdx)
+	}
+	same("gradient of maxima", dx, wantDx)
+	if plain.global() { // summed in another order
+		return
+	}
+	x = kerneltest.Random[float32](uint64(in), in)
+	AvgPool2D(p, x, y, kerneltest.Poisoned[float32](p.Scratch()))
+	AvgPool2DGrad(p, dy, dx, kerneltest.Poisoned[float32](p.GradScratch()))
+	kerneltest.Reference(func() {
+		AvgPool2D(plain, x, want, nil)
+		AvgPool2DGrad(plain, dy, wantDx, nil)
+	})
+	same("means", y, want)
+	same("gradient of means", dx, wantDx)
+}
+
+// fence stands behind results.
+const fence = -12345
+
+func fenced(n int) []float32 { return slices.Repeat([]float32{fence}, n+kernel.Block)[:n] }
 
 func TestWindowsOfInfinities(t *testing.T) {
 	kerneltest.AtEachLevel(t, func(t *testing.T) {

@@ -33,6 +33,7 @@ const fewestColumns = 4
 // Prepare makes the tables for vector kernels, if there are any for this geometry. Without
 // them, plain Go pools.
 func (p *Shape) Prepare() {
+	p.separate = newSeparate(p)
 	g := geometry.Shape{N: 1, C: 1, H: p.H, W: p.W, K: 1, R: p.R, S: p.S, StrideH: p.StrideH, StrideW: p.StrideW, PadH: p.PadH, PadW: p.PadW}
 	if kernel.Current() == kernel.Generic || p.OutW() < fewestColumns || g.OutH() != p.OutH() || g.OutW() != p.OutW() || !g.FitsFrame() {
 		return
@@ -52,15 +53,15 @@ func (p *Shape) Prepare() {
 
 // MaxScratch is how many elements MaxPool2D needs.
 func (p *Shape) MaxScratch() int {
-	if p.Halves() {
+	if p.Halves() || p.windows == nil {
 		return 0
 	}
-	return p.Scratch()
+	return p.windows.frame.Elems()
 }
 
 // Scratch is how many elements AvgPool2D needs.
 func (p *Shape) Scratch() int {
-	if p.windows == nil {
+	if p.windows == nil || p.apart() {
 		return 0
 	}
 	return p.windows.frame.Elems()
@@ -76,7 +77,9 @@ func (p *Shape) GradScratch() int {
 }
 
 // spreads reports whether vector kernels compute the gradient of average pooling.
-func (p *Shape) spreads() bool { return p.windows != nil && p.windows.phases != nil }
+func (p *Shape) spreads() bool {
+	return p.separate == nil && p.windows != nil && p.windows.phases != nil
+}
 
 func (w *windows) findBorder() {
 	p, top := w.shape, w.shape.PadH
@@ -113,7 +116,9 @@ func (w *windows) findDivisors() {
 	for i := range w.divisors {
 		w.divisors[i] = 1
 	}
-	w.shape.eachWindow(func(o, _, _, _, _, count int) { w.divisors[o] = float32(count) })
+	for i := range w.shape.OutH() {
+		w.shape.eachWindow(i, func(o, _, _, _, _, count int) { w.divisors[i*w.shape.OutW()+o] = float32(count) })
+	}
 }
 
 func (w *windows) newPhase(h, v geometry.Phase) gradPhase {

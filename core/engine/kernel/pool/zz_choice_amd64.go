@@ -44,3 +44,21 @@ func vecMeanWindows(windowTile *windowTile) {
 		meanWindowsAVX2(windowTile)
 	}
 }
+
+// vecSpreadMeans divides gradients among the elements of windows that do not overlap.
+func vecSpreadMeans(spreadTile *spreadTile) {
+	if kernel.Wide() {
+		spreadMeansAVX512(spreadTile)
+	} else {
+		spreadMeansAVX2(spreadTile)
+	}
+}
+
+// vecSpreadMaxima sends gradients to the places of the maxima of windows that do not overlap.
+func vecSpreadMaxima(spreadTile *spreadTile) {
+	if kernel.Wide() {
+		spreadMaximaAVX512(spreadTile)
+	} else {
+		spreadMaximaAVX2(spreadTile)
+	}
+}

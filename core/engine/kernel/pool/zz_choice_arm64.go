@@ -28,3 +28,13 @@ func vecSumWindows(windowTile *windowTile) {
 func vecMeanWindows(windowTile *windowTile) {
 	meanWindowsNEON(windowTile)
 }
+
+// vecSpreadMeans divides gradients among the elements of windows that do not overlap.
+func vecSpreadMeans(spreadTile *spreadTile) {
+	spreadMeansNEON(spreadTile)
+}
+
+// vecSpreadMaxima sends gradients to the places of the maxima of windows that do not overlap.
+func vecSpreadMaxima(spreadTile *spreadTile) {
+	spreadMaximaNEON(spreadTile)
+}

@@ -30,3 +30,13 @@ func vecSumWindows(windowTile *windowTile) {
 func vecMeanWindows(windowTile *windowTile) {
 	kernel.NoVectors()
 }
+
+// vecSpreadMeans divides gradients among the elements of windows that do not overlap.
+func vecSpreadMeans(spreadTile *spreadTile) {
+	kernel.NoVectors()
+}
+
+// vecSpreadMaxima sends gradients to the places of the maxima of windows that do not overlap.
+func vecSpreadMaxima(spreadTile *spreadTile) {
+	kernel.NoVectors()
+}

@@ -40,6 +40,65 @@ var (
 	_ = [1]byte{}[unsafe.Offsetof(windowTile{}.low)-104]
 )
 
+// The offsets at which the assembly reads columnTile: each index is 0.
+var (
+	_ = [1]byte{}[unsafe.Offsetof(columnTile{}.planes)-0]
+	_ = [1]byte{}[unsafe.Offsetof(columnTile{}.rows)-8]
+	_ = [1]byte{}[unsafe.Offsetof(columnTile{}.taps)-16]
+	_ = [1]byte{}[unsafe.Offsetof(columnTile{}.x)-24]
+	_ = [1]byte{}[unsafe.Offsetof(columnTile{}.line)-32]
+	_ = [1]byte{}[unsafe.Offsetof(columnTile{}.step)-40]
+	_ = [1]byte{}[unsafe.Offsetof(columnTile{}.skip)-48]
+	_ = [1]byte{}[unsafe.Offsetof(columnTile{}.y)-56]
+	_ = [1]byte{}[unsafe.Offsetof(columnTile{}.out)-64]
+	_ = [1]byte{}[unsafe.Offsetof(columnTile{}.vectors)-72]
+	_ = [1]byte{}[unsafe.Offsetof(columnTile{}.places)-80]
+	_ = [1]byte{}[unsafe.Offsetof(columnTile{}.order)-88]
+	_ = [1]byte{}[unsafe.Offsetof(columnTile{}.divisor)-96]
+	_ = [1]byte{}[unsafe.Offsetof(columnTile{}.divides)-104]
+	_ = [1]byte{}[unsafe.Offsetof(columnTile{}.idx)-112]
+	_ = [1]byte{}[unsafe.Offsetof(columnTile{}.columns)-120]
+	_ = [1]byte{}[unsafe.Offsetof(columnTile{}.after)-128]
+	_ = [1]byte{}[unsafe.Offsetof(columnTile{}.next)-136]
+	_ = [1]byte{}[unsafe.Offsetof(columnTile{}.low)-144]
+)
+
+// The offsets at which the assembly reads columnPlace: each index is 0.
+var (
+	_ = [1]byte{}[unsafe.Offsetof(columnPlace{}.x)-0]
+	_ = [1]byte{}[unsafe.Offsetof(columnPlace{}.y)-8]
+	_ = [1]byte{}[unsafe.Offsetof(columnPlace{}.column)-16]
+)
+
+// The offsets at which the assembly reads spreadTile: each index is 0.
+var (
+	_ = [1]byte{}[unsafe.Offsetof(spreadTile{}.planes)-0]
+	_ = [1]byte{}[unsafe.Offsetof(spreadTile{}.rows)-8]
+	_ = [1]byte{}[unsafe.Offsetof(spreadTile{}.copies)-16]
+	_ = [1]byte{}[unsafe.Offsetof(spreadTile{}.dy)-24]
+	_ = [1]byte{}[unsafe.Offsetof(spreadTile{}.out)-32]
+	_ = [1]byte{}[unsafe.Offsetof(spreadTile{}.dx)-40]
+	_ = [1]byte{}[unsafe.Offsetof(spreadTile{}.line)-48]
+	_ = [1]byte{}[unsafe.Offsetof(spreadTile{}.vectors)-56]
+	_ = [1]byte{}[unsafe.Offsetof(spreadTile{}.places)-64]
+	_ = [1]byte{}[unsafe.Offsetof(spreadTile{}.zeros)-72]
+	_ = [1]byte{}[unsafe.Offsetof(spreadTile{}.zerosAt)-80]
+	_ = [1]byte{}[unsafe.Offsetof(spreadTile{}.rest)-88]
+	_ = [1]byte{}[unsafe.Offsetof(spreadTile{}.divisor)-96]
+	_ = [1]byte{}[unsafe.Offsetof(spreadTile{}.divides)-104]
+	_ = [1]byte{}[unsafe.Offsetof(spreadTile{}.idx)-112]
+	_ = [1]byte{}[unsafe.Offsetof(spreadTile{}.width)-120]
+	_ = [1]byte{}[unsafe.Offsetof(spreadTile{}.step)-128]
+)
+
+// The offsets at which the assembly reads spreadPlace: each index is 0.
+var (
+	_ = [1]byte{}[unsafe.Offsetof(spreadPlace{}.from)-0]
+	_ = [1]byte{}[unsafe.Offsetof(spreadPlace{}.to)-8]
+	_ = [1]byte{}[unsafe.Offsetof(spreadPlace{}.order)-16]
+	_ = [1]byte{}[unsafe.Offsetof(spreadPlace{}.lanes)-80]
+)
+
 // The offsets at which the assembly reads windowTap: each index is 0.
 var (
 	_ = [1]byte{}[unsafe.Offsetof(windowTap{}.offset)-0]

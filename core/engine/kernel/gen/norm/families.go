@@ -12,6 +12,8 @@ var Families = slices.Concat(
 	isa.In("pool",
 		isa.Family{Name: "pool", Emit: pool, ISAs: isa.Each, Choose: true},
 		isa.Family{Name: "window", Emit: windows, ISAs: isa.Each, Choose: true},
+		isa.Family{Name: "separate", Emit: separateWindows, ISAs: isa.Each},
+		isa.Family{Name: "spread", Emit: isa.All(spreadMeans, spreadMaxima), ISAs: isa.Each, Choose: true},
 	),
 	isa.In("layernorm", isa.Family{Name: "layernorm", Emit: layerNorm, ISAs: isa.Each, Choose: true, Lanes: true}),
 	isa.In("norm",
@@ -25,6 +27,12 @@ var Families = slices.Concat(
 	),
 )
 
+// Numbered are those of them that generated functions choose from.
+var Numbered = []isa.Numbered{
+	{Folder: "pool", Base: "meanColumns", Doc: "averages windows of n columns.", Struct: "columnTile", Most: mostColumns},
+	{Folder: "pool", Base: "maxColumns", Doc: "writes the maxima of windows of n columns and their places.", Struct: "columnTile", Most: mostColumns},
+}
+
 // Layouts are the structs that these kernels read.
 var Layouts = []isa.Layout{
 	{Folder: "pool", Name: "poolTile", Fields: []isa.Field{
@@ -36,6 +44,17 @@ var Layouts = []isa.Layout{
 		{Name: "rows", Offset: wtRows}, {Name: "x", Offset: wtX}, {Name: "step", Offset: wtStep}, {Name: "y", Offset: wtY}, {Name: "idx", Offset: wtIdx}, {Name: "out", Offset: wtOut}, {Name: "count", Offset: wtCount}, {Name: "taps", Offset: wtTaps},
 		{Name: "columns", Offset: wtColumns}, {Name: "first", Offset: wtFirst}, {Name: "where", Offset: wtWhere}, {Name: "divisors", Offset: wtDivisors}, {Name: "n", Offset: wtN}, {Name: "low", Offset: wtLow},
 	}},
+	{Folder: "pool", Name: "columnTile", Fields: []isa.Field{
+		{Name: "planes", Offset: ctPlanes}, {Name: "rows", Offset: ctRows}, {Name: "taps", Offset: ctTaps}, {Name: "x", Offset: ctX}, {Name: "line", Offset: ctLine}, {Name: "step", Offset: ctStep}, {Name: "skip", Offset: ctSkip}, {Name: "y", Offset: ctY}, {Name: "out", Offset: ctOut},
+		{Name: "vectors", Offset: ctVectors}, {Name: "places", Offset: ctPlaces}, {Name: "order", Offset: ctOrder}, {Name: "divisor", Offset: ctDivisor}, {Name: "divides", Offset: ctDivides}, {Name: "idx", Offset: ctIdx}, {Name: "columns", Offset: ctColumns},
+		{Name: "after", Offset: ctAfter}, {Name: "next", Offset: ctNext}, {Name: "low", Offset: ctLow},
+	}},
+	{Folder: "pool", Name: "columnPlace", Fields: []isa.Field{{Name: "x", Offset: cpX}, {Name: "y", Offset: cpY}, {Name: "column", Offset: cpColumn}}},
+	{Folder: "pool", Name: "spreadTile", Fields: []isa.Field{
+		{Name: "planes", Offset: stPlanes}, {Name: "rows", Offset: stRows}, {Name: "copies", Offset: stCopies}, {Name: "dy", Offset: stDY}, {Name: "out", Offset: stOut}, {Name: "dx", Offset: stDX}, {Name: "line", Offset: stLine}, {Name: "vectors", Offset: stVectors}, {Name: "places", Offset: stPlaces},
+		{Name: "zeros", Offset: stZeros}, {Name: "zerosAt", Offset: stZerosAt}, {Name: "rest", Offset: stRest}, {Name: "divisor", Offset: stDivisor}, {Name: "divides", Offset: stDivides}, {Name: "idx", Offset: stIdx}, {Name: "width", Offset: stWidth}, {Name: "step", Offset: stStep},
+	}},
+	{Folder: "pool", Name: "spreadPlace", Fields: []isa.Field{{Name: "from", Offset: spFrom}, {Name: "to", Offset: spTo}, {Name: "order", Offset: spOrder}, {Name: "lanes", Offset: spLanes}}},
 	{Folder: "pool", Name: "windowTap", Fields: []isa.Field{{Name: "offset", Offset: tapOffset}, {Name: "place", Offset: tapPlace}}},
 	{Folder: "norm", Name: "poolGradTile", Fields: []isa.Field{
 		{Name: "rows", Offset: pgRows}, {Name: "x", Offset: pgX}, {Name: "stride", Offset: pgStride}, {Name: "dy", Offset: pgDY}, {Name: "y", Offset: pgY}, {Name: "idx", Offset: pgIdx}, {Name: "outStride", Offset: pgOut},
