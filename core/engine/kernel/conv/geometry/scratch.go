@@ -14,3 +14,13 @@ func Aligned(x []float32) []float32 {
 	const line = 64
 	return x[int(-uintptr(unsafe.Pointer(&x[0]))%line)/4:]
 }
+
+// TurnFilters copies filters of so many taps, each from its last weight to its first.
+func TurnFilters(taps int, w, turned []float32) {
+	for at := 0; at < len(w); at += taps {
+		to := turned[at:][:taps]
+		for i, v := range w[at:][:taps] {
+			to[taps-1-i] = v
+		}
+	}
+}

@@ -20,9 +20,7 @@ func (l *Lines) GradInput(dy, w, dx, scratch []float32) {
 	}
 	back := l.back()
 	turned := scratch[:l.channels*l.taps]
-	for i := range turned {
-		turned[i] = w[i/l.taps*l.taps+l.taps-1-i%l.taps]
-	}
+	geometry.TurnFilters(l.taps, w[:len(turned)], turned)
 	back.convolve(dy, turned, nil, dx, scratch[len(turned):])
 }
 

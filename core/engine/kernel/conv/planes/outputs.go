@@ -1,5 +1,10 @@
 package planes
 
+import (
+	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
+)
+
 // Several outputs of a channel are convolutions with one output each, one after the other: the kernels are called for planes as far apart
 // as the same output of the channels lies, and get their weights in this order.
 
@@ -24,4 +29,15 @@ func channelsAtOnce(channels, outputs, pixels int) int {
 		return channels
 	}
 	return min(channels, max(1, near/(4*pixels)))
+}
+
+// laneTotals adds up lanes, [outputs][channels][taps][lanes], to the gradient of the weights, [channels][outputs][taps].
+func laneTotals(channels, outputs, taps int, lanes, sums []float32) {
+	if outputs == 1 {
+		elementwise.RowSums(channels*taps, kernel.Block, lanes, sums)
+		return
+	}
+	for i := range channels * outputs {
+		elementwise.RowSums(taps, kernel.Block, lanes[i*taps*kernel.Block:], sums[filterOf(channels, outputs, i)*taps:])
+	}
 }

@@ -341,8 +341,9 @@ func (s *slider) total(part *slideSum, taps, across int, totals []float32) {
 	n := part.rows * part.columns
 	elementwise.RowSums(s.planes*n, s.lanes, part.sums, part.sums[:s.planes*n])
 	for c := range s.planes {
-		for i, v := range part.sums[c*n:][:n] {
-			totals[c*taps+(part.row+i/part.columns)*across+part.column+i%part.columns] = v
+		to := totals[c*taps+part.row*across+part.column:]
+		for row := range part.rows {
+			copy(to[row*across:], part.sums[c*n+row*part.columns:][:part.columns])
 		}
 	}
 }
@@ -382,9 +383,7 @@ func slideGradInput(p *geometry.Shape, dy, w, dx, scratch []float32) {
 	s := sliderOf(p, geometry.ToInput)
 	s.table, scratch = s.list(&slideParts3[0], false, s.prepare(scratch))
 	turned := scratch[:s.planes*taps]
-	for i := range turned {
-		turned[i] = w[i/taps*taps+taps-1-i%taps]
-	}
+	geometry.TurnFilters(taps, w[:len(turned)], turned)
 	s.convolve(dy, turned, nil, dx)
 }
 

@@ -6,7 +6,6 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/cost"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
-	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
 )
 
 // wide is a depthwise convolution with stride 1 by square filters for CPUs that compute vectors of sixteen lanes whole. A tile of up to
@@ -62,13 +61,15 @@ type widePlanes struct {
 	table                  *wideTile
 	weights, bias          *float32
 	biasNext               int
-	sums                   *float32 // [planes][columns][rows][lanes]
+	sums                   *float32 // [planes][rows][columns][lanes]
 
 	xAt, yAt, xPlaneAt, yPlaneAt, weightsAt, biasAt, sumsAt, imagesLeft, tilesLeft int // room for the kernel: addresses that it moves on are no pointers
 
-	orders *wideOrders
-	ahead  int // bytes behind what is read and written that are prefetched
-	add    int // not 0: sums are added to y
+	orders       *wideOrders
+	ahead        int // bytes behind what is read and written that are prefetched
+	add          int // not 0: sums are added to y
+	weightStep   int // from a weight to what the next column meets: -4 turns filters around
+	weightsPlane int
 }
 
 // wideOrders is which lanes of a row the first column of a filter of 3×3 sees, and the last.
@@ -183,11 +184,10 @@ func (s *wide) scratch(d geometry.Direction) (n int) {
 		blocks, _ := s.blocks(pass)
 		n += blocks * s.rowTiles() * wideElems
 	}
-	weights := s.weights()
 	if d == geometry.ToWeight {
-		weights *= kernel.Block + 2
+		n += s.weights() + s.sumChannels()*s.outputs*s.size*s.size*kernel.Block
 	}
-	return n + weights + s.planes*s.outputs + len(wideOrders{})*kernel.Block + 2*kernel.Block
+	return n + len(wideOrders{})*kernel.Block + 2*kernel.Block
 }
 
 // prepare lists the tiles in scratch.
@@ -319,15 +319,15 @@ func wideTerms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 	return t
 }
 
-// convolve computes y from x and weights, [outputs][planes][size][size], and a bias, [outputs][planes].
-func (s *wide) convolve(x, weights, bias, y []float32) {
+// convolve computes y from x, w and a bias, or the gradient of x from that of y with filters turned around.
+func (s *wide) convolve(x, w, bias, y []float32) {
 	const pair = 2
 	atOnce := channelsAtOnce(s.planes, s.outputs, s.h*s.w)
 	for n := 0; n < s.images; n += pair {
 		s.overPasses(n, pair, func(pass, first, count int) {
 			for i := range count {
 				for channel := 0; channel < s.planes; channel += atOnce {
-					s.convolveSome(pass, first+i, channel, atOnce, x, weights, bias, y)
+					s.convolveSome(pass, first+i, channel, atOnce, x, w, bias, y)
 				}
 			}
 		})
@@ -335,18 +335,18 @@ func (s *wide) convolve(x, weights, bias, y []float32) {
 }
 
 // convolveSome computes all outputs of up to count channels of an image, or of two.
-func (s *wide) convolveSome(pass, n, channel, count int, x, weights, bias, y []float32) {
-	var zero float32
+func (s *wide) convolveSome(pass, n, channel, count int, x, w, bias, y []float32) {
+	taps := s.size * s.size
 	for output := range s.outputs {
 		t := s.call(pass, n, 1, output, channel, x, y)
-		t.planes = min(t.planes, count)
-		at := output*s.planes + channel
-		t.weights, t.bias, t.ahead = &weights[at*s.size*s.size], &zero, min(max(2*4*s.h*s.w, nearest), 4*nearest)
-		if bias != nil {
-			t.bias, t.biasNext = &bias[at], 4
-		}
+		filter := channel*s.outputs + output
+		t.planes, t.ahead = min(t.planes, count), min(max(2*4*s.h*s.w, nearest), 4*nearest)
+		t.weights, t.weightStep, t.weightsPlane, t.bias = &w[filter*taps], 4, 4*s.outputs*taps, &geometry.NoBias[0]
 		if s.toInput {
-			t.add = output
+			t.weights, t.weightStep, t.add = &w[filter*taps+taps-1], -4, output
+		}
+		if bias != nil {
+			t.bias, t.biasNext = &bias[filter], 4*s.outputs
 		}
 		s.runForward(pass, &t)
 	}
@@ -392,13 +392,27 @@ func (s *wide) runDots(i int, t *widePlanes) {
 	}
 }
 
+// sumChannels is how many channels' sums are worked on at once, so that they stay in the L1 cache.
+func (s *wide) sumChannels() int {
+	const near = 32 << 10 // bytes
+	return min(s.planes, max(1, near/(4*kernel.Block*s.outputs*s.size*s.size)))
+}
+
 // gradWeight is GradWeight.
 func (s *wide) gradWeight(x, dy, dw, scratch []float32, accumulate bool) bool {
+	n, atOnce, taps := s.weights(), s.sumChannels(), s.size*s.size
+	totals, lanes := scratch[:n], geometry.Aligned(scratch[n:])[:atOnce*s.outputs*taps*kernel.Block]
+	for channel := 0; channel < s.planes; channel += atOnce {
+		channels := min(atOnce, s.planes-channel)
+		s.sum(channel, channels, x, dy, lanes[:channels*s.outputs*taps*kernel.Block])
+		laneTotals(channels, s.outputs, taps, lanes, totals[channel*s.outputs*taps:])
+	}
+	return writeSums(totals, dw, accumulate)
+}
+
+// sum puts the sums of some channels from a first one on into lanes, [outputs][channels][taps][lanes].
+func (s *wide) sum(channel, channels int, x, dy, lanes []float32) {
 	const small = 64 // pixels of a plane
-	taps := s.size * s.size
-	n := s.weights()
-	lanes, scratch := scratch[:n*kernel.Block], scratch[n*kernel.Block:]
-	sums, totals := scratch[:n], scratch[n:][:n]
 	clear(lanes)
 	atOnce := 2 // images: planes of more compete for the L1 cache
 	if s.h*s.w <= small {
@@ -407,44 +421,29 @@ func (s *wide) gradWeight(x, dy, dw, scratch []float32, accumulate bool) bool {
 	for n := 0; n < s.images; n += atOnce {
 		s.overPasses(n, atOnce, func(pass, first, count int) {
 			for output := range s.outputs {
-				t := s.call(pass, first, count, output, 0, x, dy)
-				t.sums, t.ahead = &lanes[output*s.planes*taps*kernel.Block], min(max(4*s.h*s.w, nearest), 2*nearest)
+				t := s.call(pass, first, count, output, channel, x, dy)
+				t.planes, t.sums = channels, &lanes[output*len(lanes)/s.outputs]
+				t.ahead = min(max(4*s.h*s.w, nearest), 2*nearest)
 				s.runDots(pass, &t)
 			}
 		})
 	}
-	elementwise.RowSums(n, kernel.Block, lanes, sums)
-	for i, v := range sums { // columns become rows, and outputs of a channel lie behind each other
-		tap := i % taps
-		totals[filterOf(s.planes, s.outputs, i/taps)*taps+tap%s.size*s.size+tap/s.size] = v
-	}
-	return writeSums(totals, dw, accumulate)
 }
 
-// wideForward is Forward, and wideGradInput GradInput, of which the filters lie turned around.
+// wideForward is Forward, wideGradInput GradInput, and wideGradWeight GradWeight.
 func wideForward(p *geometry.Shape, x, w, bias, y, scratch []float32) {
 	s := wideOf(p, geometry.ToOutput)
-	rest := s.prepare(scratch)
-	if s.outputs > 1 {
-		w, rest = outputsFirst(s.planes, s.outputs, w, rest)
-		if bias != nil {
-			bias, _ = outputsFirst(s.planes, s.outputs, bias, rest)
-		}
-	}
+	s.prepare(scratch)
 	s.convolve(x, w, bias, y)
 }
 
 func wideGradInput(p *geometry.Shape, dy, w, dx, scratch []float32) {
-	taps := p.R * p.S
 	s := wideOf(p, geometry.ToInput)
-	turned := s.prepare(scratch)[:s.weights()]
-	for i := range turned {
-		turned[i] = w[filterOf(s.planes, s.outputs, i/taps)*taps+taps-1-i%taps]
-	}
-	s.convolve(dy, turned, nil, dx)
+	s.prepare(scratch)
+	s.convolve(dy, w, nil, dx)
 }
 
 func wideGradWeight(p *geometry.Shape, x, dy, dw, scratch []float32, accumulate bool) bool {
 	s := wideOf(p, geometry.ToWeight)
-	return s.gradWeight(x, dy, dw, geometry.Aligned(s.prepare(scratch)), accumulate)
+	return s.gradWeight(x, dy, dw, s.prepare(scratch), accumulate)
 }

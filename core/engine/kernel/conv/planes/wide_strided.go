@@ -6,7 +6,6 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/cost"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
-	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
 )
 
 // wideStrided is a depthwise convolution with stride 2, or by 3×3 filters with stride 3, for CPUs that compute vectors of sixteen lanes whole. A row of x is in two vectors,
@@ -418,13 +417,7 @@ func wideStridedSums(p *geometry.Shape, x, dy, sums, scratch []float32) {
 		}
 		n += images
 	}
-	if outputs == 1 {
-		elementwise.RowSums(len(sums), kernel.Block, lanes, sums)
-		return
-	}
-	for i, taps := 0, p.R*p.S; i < p.K; i++ {
-		elementwise.RowSums(taps, kernel.Block, lanes[i*taps*kernel.Block:], sums[filterOf(p.C, outputs, i)*taps:][:taps])
-	}
+	laneTotals(p.C, outputs, p.R*p.S, lanes, sums)
 }
 
 func (s *wideStrided) runDots(t *wideStrides) {

@@ -57,7 +57,7 @@ func vecWideForward3(widePlanes *widePlanes) {
 	wideForward3AVX512(widePlanes)
 }
 
-// vecWideDots3 adds the products of dy and x for each weight of a 3×3 filter, [column][row][lanes].
+// vecWideDots3 adds the products of dy and x for each weight of a 3×3 filter, [row][column][lanes].
 func vecWideDots3(widePlanes *widePlanes) {
 	wideDots3AVX512(widePlanes)
 }
@@ -67,7 +67,7 @@ func vecWideForward3Turned(widePlanes *widePlanes) {
 	wideForward3TurnedAVX512(widePlanes)
 }
 
-// vecWideDots3Turned adds the products of dy and x for each weight of a 3×3 filter, [column][row][lanes]. Rows of x are read once.
+// vecWideDots3Turned adds the products of dy and x for each weight of a 3×3 filter, [row][column][lanes]. Rows of x are read once.
 func vecWideDots3Turned(widePlanes *widePlanes) {
 	wideDots3TurnedAVX512(widePlanes)
 }
@@ -77,7 +77,7 @@ func vecWideForward3Pair(widePlanes *widePlanes) {
 	wideForward3PairAVX512(widePlanes)
 }
 
-// vecWideDots3Pair adds the products of dy and x for each weight of a 3×3 filter, [column][row][lanes]. Lanes from the eighth on are those of another image.
+// vecWideDots3Pair adds the products of dy and x for each weight of a 3×3 filter, [row][column][lanes]. Lanes from the eighth on are those of another image.
 func vecWideDots3Pair(widePlanes *widePlanes) {
 	wideDots3PairAVX512(widePlanes)
 }
@@ -87,7 +87,7 @@ func vecWideForward5(widePlanes *widePlanes) {
 	wideForward5AVX512(widePlanes)
 }
 
-// vecWideDots5 adds the products of dy and x for each weight of a 5×5 filter, [column][row][lanes].
+// vecWideDots5 adds the products of dy and x for each weight of a 5×5 filter, [row][column][lanes].
 func vecWideDots5(widePlanes *widePlanes) {
 	wideDots5AVX512(widePlanes)
 }
@@ -97,7 +97,7 @@ func vecWideForward5Pair(widePlanes *widePlanes) {
 	wideForward5PairAVX512(widePlanes)
 }
 
-// vecWideDots5Pair adds the products of dy and x for each weight of a 5×5 filter, [column][row][lanes]. Lanes from the eighth on are those of another image.
+// vecWideDots5Pair adds the products of dy and x for each weight of a 5×5 filter, [row][column][lanes]. Lanes from the eighth on are those of another image.
 func vecWideDots5Pair(widePlanes *widePlanes) {
 	wideDots5PairAVX512(widePlanes)
 }
@@ -107,7 +107,7 @@ func vecWideForward7(widePlanes *widePlanes) {
 	wideForward7AVX512(widePlanes)
 }
 
-// vecWideDots7 adds the products of dy and x for each weight of a 7×7 filter, [column][row][lanes].
+// vecWideDots7 adds the products of dy and x for each weight of a 7×7 filter, [row][column][lanes].
 func vecWideDots7(widePlanes *widePlanes) {
 	wideDots7AVX512(widePlanes)
 }
@@ -117,7 +117,7 @@ func vecWideForward7Pair(widePlanes *widePlanes) {
 	wideForward7PairAVX512(widePlanes)
 }
 
-// vecWideDots7Pair adds the products of dy and x for each weight of a 7×7 filter, [column][row][lanes]. Lanes from the eighth on are those of another image.
+// vecWideDots7Pair adds the products of dy and x for each weight of a 7×7 filter, [row][column][lanes]. Lanes from the eighth on are those of another image.
 func vecWideDots7Pair(widePlanes *widePlanes) {
 	wideDots7PairAVX512(widePlanes)
 }

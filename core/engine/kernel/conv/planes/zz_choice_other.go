@@ -61,7 +61,7 @@ func vecWideForward3(widePlanes *widePlanes) {
 	kernel.NoVectors()
 }
 
-// vecWideDots3 adds the products of dy and x for each weight of a 3×3 filter, [column][row][lanes].
+// vecWideDots3 adds the products of dy and x for each weight of a 3×3 filter, [row][column][lanes].
 func vecWideDots3(widePlanes *widePlanes) {
 	kernel.NoVectors()
 }
@@ -71,7 +71,7 @@ func vecWideForward3Turned(widePlanes *widePlanes) {
 	kernel.NoVectors()
 }
 
-// vecWideDots3Turned adds the products of dy and x for each weight of a 3×3 filter, [column][row][lanes]. Rows of x are read once.
+// vecWideDots3Turned adds the products of dy and x for each weight of a 3×3 filter, [row][column][lanes]. Rows of x are read once.
 func vecWideDots3Turned(widePlanes *widePlanes) {
 	kernel.NoVectors()
 }
@@ -81,7 +81,7 @@ func vecWideForward3Pair(widePlanes *widePlanes) {
 	kernel.NoVectors()
 }
 
-// vecWideDots3Pair adds the products of dy and x for each weight of a 3×3 filter, [column][row][lanes]. Lanes from the eighth on are those of another image.
+// vecWideDots3Pair adds the products of dy and x for each weight of a 3×3 filter, [row][column][lanes]. Lanes from the eighth on are those of another image.
 func vecWideDots3Pair(widePlanes *widePlanes) {
 	kernel.NoVectors()
 }
@@ -91,7 +91,7 @@ func vecWideForward5(widePlanes *widePlanes) {
 	kernel.NoVectors()
 }
 
-// vecWideDots5 adds the products of dy and x for each weight of a 5×5 filter, [column][row][lanes].
+// vecWideDots5 adds the products of dy and x for each weight of a 5×5 filter, [row][column][lanes].
 func vecWideDots5(widePlanes *widePlanes) {
 	kernel.NoVectors()
 }
@@ -101,7 +101,7 @@ func vecWideForward5Pair(widePlanes *widePlanes) {
 	kernel.NoVectors()
 }
 
-// vecWideDots5Pair adds the products of dy and x for each weight of a 5×5 filter, [column][row][lanes]. Lanes from the eighth on are those of another image.
+// vecWideDots5Pair adds the products of dy and x for each weight of a 5×5 filter, [row][column][lanes]. Lanes from the eighth on are those of another image.
 func vecWideDots5Pair(widePlanes *widePlanes) {
 	kernel.NoVectors()
 }
@@ -111,7 +111,7 @@ func vecWideForward7(widePlanes *widePlanes) {
 	kernel.NoVectors()
 }
 
-// vecWideDots7 adds the products of dy and x for each weight of a 7×7 filter, [column][row][lanes].
+// vecWideDots7 adds the products of dy and x for each weight of a 7×7 filter, [row][column][lanes].
 func vecWideDots7(widePlanes *widePlanes) {
 	kernel.NoVectors()
 }
@@ -121,7 +121,7 @@ func vecWideForward7Pair(widePlanes *widePlanes) {
 	kernel.NoVectors()
 }
 
-// vecWideDots7Pair adds the products of dy and x for each weight of a 7×7 filter, [column][row][lanes]. Lanes from the eighth on are those of another image.
+// vecWideDots7Pair adds the products of dy and x for each weight of a 7×7 filter, [row][column][lanes]. Lanes from the eighth on are those of another image.
 func vecWideDots7Pair(widePlanes *widePlanes) {
 	kernel.NoVectors()
 }

@@ -189,6 +189,8 @@ var (
 	_ = [1]byte{}[unsafe.Offsetof(widePlanes{}.orders)-224]
 	_ = [1]byte{}[unsafe.Offsetof(widePlanes{}.ahead)-232]
 	_ = [1]byte{}[unsafe.Offsetof(widePlanes{}.add)-240]
+	_ = [1]byte{}[unsafe.Offsetof(widePlanes{}.weightStep)-248]
+	_ = [1]byte{}[unsafe.Offsetof(widePlanes{}.weightsPlane)-256]
 )
 
 // The offsets at which the assembly reads wideTile: each index is 0.

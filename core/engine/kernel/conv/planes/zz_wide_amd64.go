@@ -7,7 +7,7 @@ package planes
 //go:noescape
 func wideForward3AVX512(widePlanes *widePlanes)
 
-// wideDots3AVX512 adds the products of dy and x for each weight of a 3×3 filter, [column][row][lanes].
+// wideDots3AVX512 adds the products of dy and x for each weight of a 3×3 filter, [row][column][lanes].
 //
 //go:noescape
 func wideDots3AVX512(widePlanes *widePlanes)
@@ -17,7 +17,7 @@ func wideDots3AVX512(widePlanes *widePlanes)
 //go:noescape
 func wideForward3TurnedAVX512(widePlanes *widePlanes)
 
-// wideDots3TurnedAVX512 adds the products of dy and x for each weight of a 3×3 filter, [column][row][lanes]. Rows of x are read once.
+// wideDots3TurnedAVX512 adds the products of dy and x for each weight of a 3×3 filter, [row][column][lanes]. Rows of x are read once.
 //
 //go:noescape
 func wideDots3TurnedAVX512(widePlanes *widePlanes)
@@ -27,7 +27,7 @@ func wideDots3TurnedAVX512(widePlanes *widePlanes)
 //go:noescape
 func wideForward3PairAVX512(widePlanes *widePlanes)
 
-// wideDots3PairAVX512 adds the products of dy and x for each weight of a 3×3 filter, [column][row][lanes]. Lanes from the eighth on are those of another image.
+// wideDots3PairAVX512 adds the products of dy and x for each weight of a 3×3 filter, [row][column][lanes]. Lanes from the eighth on are those of another image.
 //
 //go:noescape
 func wideDots3PairAVX512(widePlanes *widePlanes)
@@ -37,7 +37,7 @@ func wideDots3PairAVX512(widePlanes *widePlanes)
 //go:noescape
 func wideForward5AVX512(widePlanes *widePlanes)
 
-// wideDots5AVX512 adds the products of dy and x for each weight of a 5×5 filter, [column][row][lanes].
+// wideDots5AVX512 adds the products of dy and x for each weight of a 5×5 filter, [row][column][lanes].
 //
 //go:noescape
 func wideDots5AVX512(widePlanes *widePlanes)
@@ -47,7 +47,7 @@ func wideDots5AVX512(widePlanes *widePlanes)
 //go:noescape
 func wideForward5PairAVX512(widePlanes *widePlanes)
 
-// wideDots5PairAVX512 adds the products of dy and x for each weight of a 5×5 filter, [column][row][lanes]. Lanes from the eighth on are those of another image.
+// wideDots5PairAVX512 adds the products of dy and x for each weight of a 5×5 filter, [row][column][lanes]. Lanes from the eighth on are those of another image.
 //
 //go:noescape
 func wideDots5PairAVX512(widePlanes *widePlanes)
@@ -57,7 +57,7 @@ func wideDots5PairAVX512(widePlanes *widePlanes)
 //go:noescape
 func wideForward7AVX512(widePlanes *widePlanes)
 
-// wideDots7AVX512 adds the products of dy and x for each weight of a 7×7 filter, [column][row][lanes].
+// wideDots7AVX512 adds the products of dy and x for each weight of a 7×7 filter, [row][column][lanes].
 //
 //go:noescape
 func wideDots7AVX512(widePlanes *widePlanes)
@@ -67,7 +67,7 @@ func wideDots7AVX512(widePlanes *widePlanes)
 //go:noescape
 func wideForward7PairAVX512(widePlanes *widePlanes)
 
-// wideDots7PairAVX512 adds the products of dy and x for each weight of a 7×7 filter, [column][row][lanes]. Lanes from the eighth on are those of another image.
+// wideDots7PairAVX512 adds the products of dy and x for each weight of a 7×7 filter, [row][column][lanes]. Lanes from the eighth on are those of another image.
 //
 //go:noescape
 func wideDots7PairAVX512(widePlanes *widePlanes)

@@ -21,6 +21,7 @@ const (
 	wpWeightsAt, wpBiasAt, wpSumsAt       = 184, 192, 200
 	wpImagesLeft, wpTilesLeft             = 208, 216
 	wpOrders, wpAhead, wpAdd              = 224, 232, 240
+	wpWeightStep, wpWeightsPlane          = 248, 256
 	wtX, wtY, wtRows, wtFirst, wtEnd      = 0, 8, 16, 24, 32
 	wtMasks, wtMask, wtSize               = 40, 4, 72 // the masks of y, and of the view of each column of the filter
 	wideRows                              = 8         // of y in a tile, at most
@@ -250,19 +251,17 @@ func wideForward(a *isa.Asm, size int, pair, turned bool) {
 		k.store(acc)
 	})
 	addFields(a, k.t, [2]int{wpXPlane, wpXAt}, [2]int{wpYPlane, wpYAt}, [2]int{wpBiasNext, wpBiasAt})
-	a.ADDQ(operand.U8(4*size*size), operand.Mem{Base: k.t, Disp: wpWeightsAt})
+	addFields(a, k.t, [2]int{wpWeightsPlane, wpWeightsAt})
 	a.CountDown(operand.Mem{Base: k.t, Disp: wpPlanes}, "plane")
 	a.Ret()
 }
 
 // addColumns adds what each column of the filter contributes to the rows of a tile.
 func (k *wideKernel) addColumns(acc []reg.VecVirtual) {
-	w, from := k.Vecs(k.size), k.Field(k.t, wpWeightsAt)
+	w, from, rows := k.Vecs(k.size), k.Field(k.t, wpWeightsAt), k.weightRows()
 	k.overColumns(len(acc), func() {
-		for i, v := range w {
-			k.Spread(operand.Mem{Base: from, Disp: 4 * k.size * i}, v)
-		}
-		k.ADDQ(operand.U8(4), from)
+		rows.load(from, w)
+		k.ADDQ(operand.Mem{Base: k.t, Disp: wpWeightStep}, from)
 	}, func() {}, func(row int, view reg.VecVirtual) {
 		k.products(len(acc), row, func(y, tap int) { k.Fma(w[tap], view, acc[y]) })
 	})
@@ -270,11 +269,55 @@ func (k *wideKernel) addColumns(acc []reg.VecVirtual) {
 
 // allWeights loads the weights of a plane.
 func (k *wideKernel) allWeights() []reg.VecVirtual {
-	w, from := k.Vecs(k.size*k.size), k.Field(k.t, wpWeightsAt)
-	for i, v := range w {
-		k.Spread(operand.Mem{Base: from, Disp: 4 * i}, v)
+	w, from, rows := k.Vecs(k.size*k.size), k.Field(k.t, wpWeightsAt), k.weightRows()
+	for column := range k.size {
+		each := make([]reg.VecVirtual, k.size)
+		for row := range each {
+			each[row] = w[row*k.size+column]
+		}
+		rows.load(from, each)
+		if column < k.size-1 {
+			k.ADDQ(operand.Mem{Base: k.t, Disp: wpWeightStep}, from)
+		}
 	}
 	return w
+}
+
+// weightRows is how far the rows of a filter lie apart, and three of them: filters are read from either end.
+type weightRows struct {
+	k           *wideKernel
+	step, three reg.GPVirtual
+}
+
+func (k *wideKernel) weightRows() weightRows {
+	one := k.Field(k.t, wpWeightStep)
+	r := weightRows{k: k, step: k.GP64(), three: k.GP64()}
+	switch k.size {
+	case 3, 5:
+		k.LEAQ(operand.Mem{Base: one, Index: one, Scale: uint8(k.size - 1)}, r.step)
+	default:
+		k.MOVQ(one, r.step)
+		k.SHLQ(operand.U8(3), r.step)
+		k.SUBQ(one, r.step)
+	}
+	k.LEAQ(operand.Mem{Base: r.step, Index: r.step, Scale: 2}, r.three)
+	return r
+}
+
+// load loads the weights of a column of up to seven, of which the first is at from.
+func (r *weightRows) load(from reg.GPVirtual, w []reg.VecVirtual) {
+	at := func(index reg.GPVirtual, scale uint8) operand.Mem {
+		return operand.Mem{Base: from, Index: index, Scale: scale}
+	}
+	places := []operand.Mem{{Base: from}, at(r.step, 1), at(r.step, 2), at(r.three, 1), at(r.step, 4), {}, at(r.three, 2)}
+	if len(w) > 5 {
+		fourth := r.k.GP64()
+		r.k.LEAQ(places[3], fourth)
+		places[5] = operand.Mem{Base: fourth, Index: r.step, Scale: 2}
+	}
+	for i, v := range w {
+		r.k.Spread(places[i], v)
+	}
 }
 
 // store writes the rows of a tile, and prefetches what will be written and read later.
@@ -327,7 +370,7 @@ func (k *wideKernel) addWritten(acc []reg.VecVirtual, y, next reg.GPVirtual) {
 // wideDots sums dy·x for each weight over planes of several images: the rows of dy of a tile stay in registers, and the sums of a
 // column of the filter while it meets them.
 func wideDots(a *isa.Asm, size int, pair, turned bool) {
-	k := newWideKernel(a, "wideDots", fmt.Sprintf("adds the products of dy and x for each weight of a %d×%d filter, [column][row][lanes].", size, size), size, pair, turned)
+	k := newWideKernel(a, "wideDots", fmt.Sprintf("adds the products of dy and x for each weight of a %d×%d filter, [row][column][lanes].", size, size), size, pair, turned)
 	copyFields(a, k.t, [2]int{wpX, wpXPlaneAt}, [2]int{wpY, wpYPlaneAt}, [2]int{wpSums, wpSumsAt})
 	dy := a.Vecs(wideRows)
 	a.Label("plane")
@@ -365,7 +408,7 @@ func (k *wideKernel) sumsInRegisters(dy []reg.VecVirtual) {
 	k.loadOrders()
 	k.overImages(dy, func(dy []reg.VecVirtual) {
 		k.overRows(len(dy), func(column, row int, view reg.VecVirtual) {
-			k.products(len(dy), row, func(y, tap int) { a.Fma(dy[y], view, acc[y%2*taps+column*k.size+tap]) })
+			k.products(len(dy), row, func(y, tap int) { a.Fma(dy[y], view, acc[y%2*taps+tap*k.size+column]) })
 		})
 	})
 	sums := a.Field(k.t, wpSumsAt)
@@ -384,14 +427,14 @@ func (k *wideKernel) sumsInMemory(dy []reg.VecVirtual) {
 		acc, sums := a.Vecs(k.size), a.Field(k.t, wpSumsAt)
 		each := func(f func(v, m operand.Op)) {
 			for i, v := range acc {
-				f(v, operand.Mem{Base: sums, Disp: 4 * a.Lanes * i})
+				f(v, operand.Mem{Base: sums, Disp: 4 * a.Lanes * k.size * i})
 			}
 		}
 		k.overColumns(len(dy), func() {
 			each(func(v, m operand.Op) { a.Move(m, v) })
 		}, func() {
 			each(func(v, m operand.Op) { a.Move(v, m) })
-			a.ADDQ(operand.U32(4*a.Lanes*k.size), sums)
+			a.ADDQ(operand.U8(4*a.Lanes), sums)
 		}, func(row int, view reg.VecVirtual) {
 			k.products(len(dy), row, func(y, tap int) { a.Fma(dy[y], view, acc[tap]) })
 		})
