@@ -62,6 +62,7 @@ func kernelCases() (cases []func() Kernel) {
 	for _, s := range [][2]int{{256, 10}, {768, 65}, {256, 1000}} {
 		add(func() Kernel { return crossEntropy(s[0], s[1]) })
 	}
+	add(func() Kernel { return binaryCrossEntropy(128 * 784) })
 	for _, s := range [][4]int{{64, 32, 4, 12}, {256, 64, 6, 4}, {64, 64, 12, 4}} { // of GPT-2's kind: small, middling, the published one
 		add(func() Kernel { return attentionCase(s[0], s[1], s[2], s[3]) })
 		add(func() Kernel { return attentionGradCase(s[0], s[1], s[2], s[3]) })
@@ -265,6 +266,15 @@ func crossEntropy(rows, classes int) Kernel {
 	return Kernel{
 		Name: "cross entropy with gradient", Shape: fmt.Sprintf("%dx%d", rows, classes), FLOPs: (exponential + around) * int64(len(x)), Bytes: 8 * int64(len(x)),
 		Run: func() { loss.SoftmaxCrossEntropy(rows, classes, x, target, loss.Criterion{Ignore: -100}, nil, dx, 1) },
+	}
+}
+
+func binaryCrossEntropy(n int) Kernel {
+	const operations = 45 // of an element as the kernels compute it
+	x, target, dx := random(n), zeros(n), zeros(n)
+	return Kernel{
+		Name: "binary cross entropy with gradient", Shape: fmt.Sprint(n), FLOPs: operations * int64(n), Bytes: 12 * int64(n),
+		Run: func() { loss.BCEWithLogits(x, target, dx, 1) },
 	}
 }
 

@@ -153,15 +153,24 @@ func toOdd(p, w, s float64) float64 {
 // share32 is Φ(x), given Φ(−|x|).
 func share32(x, tail float32) float32 { return bySign(x, tail, 1-tail) }
 
-// softplus32 takes log(1+e) as 2·atanh(e/(2+e)).
 func softplus32(x, beta, threshold float32) float32 {
 	t := float32(x * beta)
 	if t > threshold {
 		return x
 	}
-	e := decay32(t)
+	return (logOfOneAnd32(decay32(t)) + max(t, 0)) / beta
+}
+
+// logOfOneAnd32 is log(1+e), as 2·atanh(e/(2+e)), for 0 ≤ e ≤ 1.
+func logOfOneAnd32(e float32) float32 {
 	s := e / (e + 2)
-	return (float32(s*horner(float32(s*s), logTerms[:])) + max(t, 0)) / beta
+	return float32(s * horner(float32(s*s), logTerms[:]))
+}
+
+// Logistic32 gives σ(x) and log(1+exp(−|x|)), to the bits of the vector kernels.
+func Logistic32(x float32) (sigmoid, log float32) {
+	e := decay32(x)
+	return bySign(x, e, 1) / (e + 1), logOfOneAnd32(e)
 }
 
 func softplusGrad32(x, dy, beta, threshold float32) float32 {

@@ -39,3 +39,39 @@ func vecScaleRows(rows int, y *float32, vectors int, rest int, tail kernel.Mask,
 		scaleRowsAVX2(rows, y, vectors, rest, uintptr(tail), factors, less, bytes)
 	}
 }
+
+// vecMseLoss adds (x − t)² to sums, element i to number i mod 8, and computes dx, scale times the derivative. n is a multiple of 16.
+func vecMseLoss(x *float32, target *float32, dx *float32, sums *float64, scale float32, n int) {
+	if kernel.Wide() {
+		mseLossAVX512(x, target, dx, sums, scale, n)
+	} else {
+		mseLossAVX2(x, target, dx, sums, scale, n)
+	}
+}
+
+// vecL1Loss adds |x − t| to sums, element i to number i mod 8, and computes dx, scale times the derivative. n is a multiple of 16.
+func vecL1Loss(x *float32, target *float32, dx *float32, sums *float64, scale float32, n int) {
+	if kernel.Wide() {
+		l1LossAVX512(x, target, dx, sums, scale, n)
+	} else {
+		l1LossAVX2(x, target, dx, sums, scale, n)
+	}
+}
+
+// vecHuberLoss adds half the square of x − t up to delta, and the line that continues it, to sums, element i to number i mod 8, and computes dx, scale times the derivative. n is a multiple of 16.
+func vecHuberLoss(x *float32, target *float32, dx *float32, sums *float64, delta float32, scale float32, n int) {
+	if kernel.Wide() {
+		huberLossAVX512(x, target, dx, sums, delta, scale, n)
+	} else {
+		huberLossAVX2(x, target, dx, sums, delta, scale, n)
+	}
+}
+
+// vecBceLoss adds max(x, 0) − x·t + log(1 + exp(−|x|)) to sums, element i to number i mod 8, and computes dx, scale times the derivative. n is a multiple of 16.
+func vecBceLoss(x *float32, target *float32, dx *float32, sums *float64, scale float32, n int) {
+	if kernel.Wide() {
+		bceLossAVX512(x, target, dx, sums, scale, n)
+	} else {
+		bceLossAVX2(x, target, dx, sums, scale, n)
+	}
+}

@@ -23,3 +23,23 @@ func vecExpSums(rows int, x *float32, vectors int, rest int, tail kernel.Mask, p
 func vecScaleRows(rows int, y *float32, vectors int, rest int, tail kernel.Mask, factors *float32, less float32, bytes int) {
 	scaleRowsNEON(rows, y, vectors, rest, uintptr(tail), factors, less, bytes)
 }
+
+// vecMseLoss adds (x − t)² to sums, element i to number i mod 8, and computes dx, scale times the derivative. n is a multiple of 16.
+func vecMseLoss(x *float32, target *float32, dx *float32, sums *float64, scale float32, n int) {
+	mseLossNEON(x, target, dx, sums, scale, n)
+}
+
+// vecL1Loss adds |x − t| to sums, element i to number i mod 8, and computes dx, scale times the derivative. n is a multiple of 16.
+func vecL1Loss(x *float32, target *float32, dx *float32, sums *float64, scale float32, n int) {
+	l1LossNEON(x, target, dx, sums, scale, n)
+}
+
+// vecHuberLoss adds half the square of x − t up to delta, and the line that continues it, to sums, element i to number i mod 8, and computes dx, scale times the derivative. n is a multiple of 16.
+func vecHuberLoss(x *float32, target *float32, dx *float32, sums *float64, delta float32, scale float32, n int) {
+	huberLossNEON(x, target, dx, sums, delta, scale, n)
+}
+
+// vecBceLoss adds max(x, 0) − x·t + log(1 + exp(−|x|)) to sums, element i to number i mod 8, and computes dx, scale times the derivative. n is a multiple of 16.
+func vecBceLoss(x *float32, target *float32, dx *float32, sums *float64, scale float32, n int) {
+	bceLossNEON(x, target, dx, sums, scale, n)
+}

@@ -410,16 +410,16 @@ expGroup:
 	VMULPS       softmaxConstantsAVX2<>+768(SB), Y13, Y13
 	VMOVUPS      Y8, (R9)
 	VMOVUPS      Y13, 32(R9)
+	VCVTPS2PD    X8, Y3
+	VCVTPS2PD    X13, Y4
+	VADDPD       Y3, Y1, Y1
+	VADDPD       Y4, Y1, Y1
 	VEXTRACTF128 $0x01, Y8, X3
 	VEXTRACTF128 $0x01, Y13, X4
-	VCVTPS2PD    X8, Y5
-	VCVTPS2PD    X13, Y6
-	VADDPD       Y5, Y1, Y1
-	VADDPD       Y6, Y1, Y1
-	VCVTPS2PD    X3, Y5
-	VCVTPS2PD    X4, Y6
-	VADDPD       Y5, Y2, Y2
-	VADDPD       Y6, Y2, Y2
+	VCVTPS2PD    X3, Y3
+	VCVTPS2PD    X4, Y4
+	VADDPD       Y3, Y2, Y2
+	VADDPD       Y4, Y2, Y2
 	VMOVUPS      64(R8), Y3
 	VMOVUPS      96(R8), Y5
 	VSUBPS       Y0, Y3, Y3
@@ -482,16 +482,16 @@ expGroup:
 	VMULPS       softmaxConstantsAVX2<>+768(SB), Y13, Y13
 	VMOVUPS      Y8, 64(R9)
 	VMOVUPS      Y13, 96(R9)
+	VCVTPS2PD    X8, Y3
+	VCVTPS2PD    X13, Y4
+	VADDPD       Y3, Y1, Y1
+	VADDPD       Y4, Y1, Y1
 	VEXTRACTF128 $0x01, Y8, X3
 	VEXTRACTF128 $0x01, Y13, X4
-	VCVTPS2PD    X8, Y5
-	VCVTPS2PD    X13, Y6
-	VADDPD       Y5, Y1, Y1
-	VADDPD       Y6, Y1, Y1
-	VCVTPS2PD    X3, Y5
-	VCVTPS2PD    X4, Y6
-	VADDPD       Y5, Y2, Y2
-	VADDPD       Y6, Y2, Y2
+	VCVTPS2PD    X3, Y3
+	VCVTPS2PD    X4, Y4
+	VADDPD       Y3, Y2, Y2
+	VADDPD       Y4, Y2, Y2
 	ADDQ         $0x00000080, R8
 	ADDQ         $0x00000080, R9
 	JMP          expGroup
@@ -533,11 +533,11 @@ exp:
 	VANDPS       Y3, Y7, Y7
 	VMULPS       softmaxConstantsAVX2<>+768(SB), Y7, Y7
 	VMOVUPS      Y7, (R9)
+	VCVTPS2PD    X7, Y3
+	VADDPD       Y3, Y1, Y1
 	VEXTRACTF128 $0x01, Y7, X3
-	VCVTPS2PD    X7, Y4
-	VADDPD       Y4, Y1, Y1
-	VCVTPS2PD    X3, Y4
-	VADDPD       Y4, Y2, Y2
+	VCVTPS2PD    X3, Y3
+	VADDPD       Y3, Y2, Y2
 	ADDQ         $0x20, R8
 	ADDQ         $0x20, R9
 	JMP          exp
@@ -582,11 +582,11 @@ expTail:
 	VANDPS       Y4, Y7, Y7
 	VMULPS       softmaxConstantsAVX2<>+768(SB), Y7, Y7
 	VMASKMOVPS   Y7, Y3, (R9)
+	VCVTPS2PD    X7, Y0
+	VADDPD       Y0, Y1, Y1
 	VEXTRACTF128 $0x01, Y7, X0
-	VCVTPS2PD    X7, Y3
-	VADDPD       Y3, Y1, Y1
-	VCVTPS2PD    X0, Y3
-	VADDPD       Y3, Y2, Y2
+	VCVTPS2PD    X0, Y0
+	VADDPD       Y0, Y2, Y2
 
 expDone:
 	VADDPD       Y2, Y1, Y1
@@ -736,16 +736,16 @@ expGroup:
 	VANDPS       Y5, Y13, Y13
 	VMULPS       softmaxConstantsAVX2<>+768(SB), Y8, Y8
 	VMULPS       softmaxConstantsAVX2<>+768(SB), Y13, Y13
+	VCVTPS2PD    X8, Y3
+	VCVTPS2PD    X13, Y4
+	VADDPD       Y3, Y1, Y1
+	VADDPD       Y4, Y1, Y1
 	VEXTRACTF128 $0x01, Y8, X3
 	VEXTRACTF128 $0x01, Y13, X4
-	VCVTPS2PD    X8, Y5
-	VCVTPS2PD    X13, Y6
-	VADDPD       Y5, Y1, Y1
-	VADDPD       Y6, Y1, Y1
-	VCVTPS2PD    X3, Y5
-	VCVTPS2PD    X4, Y6
-	VADDPD       Y5, Y2, Y2
-	VADDPD       Y6, Y2, Y2
+	VCVTPS2PD    X3, Y3
+	VCVTPS2PD    X4, Y4
+	VADDPD       Y3, Y2, Y2
+	VADDPD       Y4, Y2, Y2
 	VMOVUPS      64(DI), Y3
 	VMOVUPS      96(DI), Y5
 	VSUBPS       Y0, Y3, Y3
@@ -806,16 +806,16 @@ expGroup:
 	VANDPS       Y5, Y13, Y13
 	VMULPS       softmaxConstantsAVX2<>+768(SB), Y8, Y8
 	VMULPS       softmaxConstantsAVX2<>+768(SB), Y13, Y13
+	VCVTPS2PD    X8, Y3
+	VCVTPS2PD    X13, Y4
+	VADDPD       Y3, Y1, Y1
+	VADDPD       Y4, Y1, Y1
 	VEXTRACTF128 $0x01, Y8, X3
 	VEXTRACTF128 $0x01, Y13, X4
-	VCVTPS2PD    X8, Y5
-	VCVTPS2PD    X13, Y6
-	VADDPD       Y5, Y1, Y1
-	VADDPD       Y6, Y1, Y1
-	VCVTPS2PD    X3, Y5
-	VCVTPS2PD    X4, Y6
-	VADDPD       Y5, Y2, Y2
-	VADDPD       Y6, Y2, Y2
+	VCVTPS2PD    X3, Y3
+	VCVTPS2PD    X4, Y4
+	VADDPD       Y3, Y2, Y2
+	VADDPD       Y4, Y2, Y2
 	ADDQ         $0x00000080, DI
 	JMP          expGroup
 
@@ -855,11 +855,11 @@ exp:
 	VCMPPS       $0x16, softmaxConstantsAVX2<>+64(SB), Y3, Y3
 	VANDPS       Y3, Y7, Y7
 	VMULPS       softmaxConstantsAVX2<>+768(SB), Y7, Y7
+	VCVTPS2PD    X7, Y3
+	VADDPD       Y3, Y1, Y1
 	VEXTRACTF128 $0x01, Y7, X3
-	VCVTPS2PD    X7, Y4
-	VADDPD       Y4, Y1, Y1
-	VCVTPS2PD    X3, Y4
-	VADDPD       Y4, Y2, Y2
+	VCVTPS2PD    X3, Y3
+	VADDPD       Y3, Y2, Y2
 	ADDQ         $0x20, DI
 	JMP          exp
 
@@ -902,11 +902,11 @@ expTail:
 	VCMPPS       $0x16, softmaxConstantsAVX2<>+64(SB), Y3, Y3
 	VANDPS       Y3, Y6, Y6
 	VMULPS       softmaxConstantsAVX2<>+768(SB), Y6, Y6
+	VCVTPS2PD    X6, Y0
+	VADDPD       Y0, Y1, Y1
 	VEXTRACTF128 $0x01, Y6, X0
-	VCVTPS2PD    X6, Y3
-	VADDPD       Y3, Y1, Y1
-	VCVTPS2PD    X0, Y3
-	VADDPD       Y3, Y2, Y2
+	VCVTPS2PD    X0, Y0
+	VADDPD       Y0, Y2, Y2
 
 expDone:
 	VADDPD       Y2, Y1, Y1
@@ -1465,26 +1465,26 @@ expGroup:
 	VMOVUPS       Z13, 64(R9)
 	VMOVUPS       Z16, 128(R9)
 	VMOVUPS       Z24, 192(R9)
+	VCVTPS2PD     Y11, Z1
+	VCVTPS2PD     Y13, Z2
+	VCVTPS2PD     Y16, Z3
+	VCVTPS2PD     Y24, Z4
+	VADDPD        Z1, Z6, Z6
+	VADDPD        Z2, Z6, Z6
+	VADDPD        Z3, Z6, Z6
+	VADDPD        Z4, Z6, Z6
 	VEXTRACTF64X4 $0x01, Z11, Y1
 	VEXTRACTF64X4 $0x01, Z13, Y2
 	VEXTRACTF64X4 $0x01, Z16, Y3
 	VEXTRACTF64X4 $0x01, Z24, Y4
-	VCVTPS2PD     Y11, Z5
-	VCVTPS2PD     Y13, Z7
-	VCVTPS2PD     Y16, Z8
-	VCVTPS2PD     Y24, Z9
-	VADDPD        Z5, Z6, Z6
-	VADDPD        Z7, Z6, Z6
-	VADDPD        Z8, Z6, Z6
-	VADDPD        Z9, Z6, Z6
-	VCVTPS2PD     Y1, Z5
-	VCVTPS2PD     Y2, Z7
-	VCVTPS2PD     Y3, Z8
-	VCVTPS2PD     Y4, Z9
-	VADDPD        Z5, Z6, Z6
-	VADDPD        Z7, Z6, Z6
-	VADDPD        Z8, Z6, Z6
-	VADDPD        Z9, Z6, Z6
+	VCVTPS2PD     Y1, Z1
+	VCVTPS2PD     Y2, Z2
+	VCVTPS2PD     Y3, Z3
+	VCVTPS2PD     Y4, Z4
+	VADDPD        Z1, Z6, Z6
+	VADDPD        Z2, Z6, Z6
+	VADDPD        Z3, Z6, Z6
+	VADDPD        Z4, Z6, Z6
 	ADDQ          $0x00000100, R8
 	ADDQ          $0x00000100, R9
 	JMP           expGroup
@@ -1526,11 +1526,11 @@ exp:
 	VMOVAPS.Z     Z5, K1, Z5
 	VMULPS        softmaxConstantsAVX512<>+768(SB), Z5, Z5
 	VMOVUPS       Z5, (R9)
+	VCVTPS2PD     Y5, Z1
+	VADDPD        Z1, Z6, Z6
 	VEXTRACTF64X4 $0x01, Z5, Y1
-	VCVTPS2PD     Y5, Z2
-	VADDPD        Z2, Z6, Z6
-	VCVTPS2PD     Y1, Z2
-	VADDPD        Z2, Z6, Z6
+	VCVTPS2PD     Y1, Z1
+	VADDPD        Z1, Z6, Z6
 	ADDQ          $0x40, R8
 	ADDQ          $0x40, R9
 	JMP           exp
@@ -1575,11 +1575,11 @@ expTail:
 	VMOVAPS.Z     Z4, K2, Z4
 	VMULPS        softmaxConstantsAVX512<>+768(SB), Z4, Z4
 	VMOVUPS       Z4, K1, (R9)
+	VCVTPS2PD     Y4, Z0
+	VADDPD        Z0, Z6, Z6
 	VEXTRACTF64X4 $0x01, Z4, Y0
-	VCVTPS2PD     Y4, Z1
-	VADDPD        Z1, Z6, Z6
-	VCVTPS2PD     Y0, Z1
-	VADDPD        Z1, Z6, Z6
+	VCVTPS2PD     Y0, Z0
+	VADDPD        Z0, Z6, Z6
 
 expDone:
 	VEXTRACTF64X4 $0x01, Z6, Y0
@@ -1791,26 +1791,26 @@ expGroup:
 	VMULPS        softmaxConstantsAVX512<>+768(SB), Z13, Z13
 	VMULPS        softmaxConstantsAVX512<>+768(SB), Z16, Z16
 	VMULPS        softmaxConstantsAVX512<>+768(SB), Z24, Z24
+	VCVTPS2PD     Y11, Z1
+	VCVTPS2PD     Y13, Z2
+	VCVTPS2PD     Y16, Z3
+	VCVTPS2PD     Y24, Z4
+	VADDPD        Z1, Z6, Z6
+	VADDPD        Z2, Z6, Z6
+	VADDPD        Z3, Z6, Z6
+	VADDPD        Z4, Z6, Z6
 	VEXTRACTF64X4 $0x01, Z11, Y1
 	VEXTRACTF64X4 $0x01, Z13, Y2
 	VEXTRACTF64X4 $0x01, Z16, Y3
 	VEXTRACTF64X4 $0x01, Z24, Y4
-	VCVTPS2PD     Y11, Z5
-	VCVTPS2PD     Y13, Z7
-	VCVTPS2PD     Y16, Z8
-	VCVTPS2PD     Y24, Z9
-	VADDPD        Z5, Z6, Z6
-	VADDPD        Z7, Z6, Z6
-	VADDPD        Z8, Z6, Z6
-	VADDPD        Z9, Z6, Z6
-	VCVTPS2PD     Y1, Z5
-	VCVTPS2PD     Y2, Z7
-	VCVTPS2PD     Y3, Z8
-	VCVTPS2PD     Y4, Z9
-	VADDPD        Z5, Z6, Z6
-	VADDPD        Z7, Z6, Z6
-	VADDPD        Z8, Z6, Z6
-	VADDPD        Z9, Z6, Z6
+	VCVTPS2PD     Y1, Z1
+	VCVTPS2PD     Y2, Z2
+	VCVTPS2PD     Y3, Z3
+	VCVTPS2PD     Y4, Z4
+	VADDPD        Z1, Z6, Z6
+	VADDPD        Z2, Z6, Z6
+	VADDPD        Z3, Z6, Z6
+	VADDPD        Z4, Z6, Z6
 	ADDQ          $0x00000100, DI
 	JMP           expGroup
 
@@ -1850,11 +1850,11 @@ exp:
 	VCMPPS        $0x16, softmaxConstantsAVX512<>+64(SB), Z1, K1
 	VMOVAPS.Z     Z5, K1, Z5
 	VMULPS        softmaxConstantsAVX512<>+768(SB), Z5, Z5
+	VCVTPS2PD     Y5, Z1
+	VADDPD        Z1, Z6, Z6
 	VEXTRACTF64X4 $0x01, Z5, Y1
-	VCVTPS2PD     Y5, Z2
-	VADDPD        Z2, Z6, Z6
-	VCVTPS2PD     Y1, Z2
-	VADDPD        Z2, Z6, Z6
+	VCVTPS2PD     Y1, Z1
+	VADDPD        Z1, Z6, Z6
 	ADDQ          $0x40, DI
 	JMP           exp
 
@@ -1897,11 +1897,11 @@ expTail:
 	VCMPPS        $0x16, softmaxConstantsAVX512<>+64(SB), Z1, K1
 	VMOVAPS.Z     Z4, K1, Z4
 	VMULPS        softmaxConstantsAVX512<>+768(SB), Z4, Z4
+	VCVTPS2PD     Y4, Z0
+	VADDPD        Z0, Z6, Z6
 	VEXTRACTF64X4 $0x01, Z4, Y0
-	VCVTPS2PD     Y4, Z1
-	VADDPD        Z1, Z6, Z6
-	VCVTPS2PD     Y0, Z1
-	VADDPD        Z1, Z6, Z6
+	VCVTPS2PD     Y0, Z0
+	VADDPD        Z0, Z6, Z6
 
 expDone:
 	VEXTRACTF64X4 $0x01, Z6, Y0

@@ -639,14 +639,16 @@ expGroup:
 	WORD	$0x4e61d77b // fadd v27.2d, v27.2d, v1.2d
 	WORD	$0x4e60d79c // fadd v28.2d, v28.2d, v0.2d
 	WORD	$0x4e64d77b // fadd v27.2d, v27.2d, v4.2d
-	WORD	$0x0e6179e2 // fcvtl v2.2d, v15.2s
-	WORD	$0x4e6179e1 // fcvtl2 v1.2d, v15.4s
+	WORD	$0x0e6179e0 // fcvtl v0.2d, v15.2s
+	WORD	$0x4e6179e2 // fcvtl2 v2.2d, v15.4s
+	VMOV	V0.B16, V15.B16
 	WORD	$0x0e617860 // fcvtl v0.2d, v3.2s
-	WORD	$0x4e617864 // fcvtl2 v4.2d, v3.4s
-	WORD	$0x4e62d75a // fadd v26.2d, v26.2d, v2.2d
+	WORD	$0x4e617861 // fcvtl2 v1.2d, v3.4s
+	VMOV	V0.B16, V3.B16
+	WORD	$0x4e6fd75a // fadd v26.2d, v26.2d, v15.2d
+	WORD	$0x4e62d739 // fadd v25.2d, v25.2d, v2.2d
+	WORD	$0x4e63d75a // fadd v26.2d, v26.2d, v3.2d
 	WORD	$0x4e61d739 // fadd v25.2d, v25.2d, v1.2d
-	WORD	$0x4e60d75a // fadd v26.2d, v26.2d, v0.2d
-	WORD	$0x4e64d739 // fadd v25.2d, v25.2d, v4.2d
 	FLDPQ	64(R2), (F24, F23)
 	FLDPQ	96(R2), (F12, F11)
 	WORD	$0x4ebdd718 // fsub v24.4s, v24.4s, v29.4s
@@ -800,14 +802,16 @@ expGroup:
 	WORD	$0x4e61d77b // fadd v27.2d, v27.2d, v1.2d
 	WORD	$0x4e60d79c // fadd v28.2d, v28.2d, v0.2d
 	WORD	$0x4e64d77b // fadd v27.2d, v27.2d, v4.2d
-	WORD	$0x0e6179e2 // fcvtl v2.2d, v15.2s
-	WORD	$0x4e6179e1 // fcvtl2 v1.2d, v15.4s
+	WORD	$0x0e6179e0 // fcvtl v0.2d, v15.2s
+	WORD	$0x4e6179e2 // fcvtl2 v2.2d, v15.4s
+	VMOV	V0.B16, V15.B16
 	WORD	$0x0e617860 // fcvtl v0.2d, v3.2s
-	WORD	$0x4e617864 // fcvtl2 v4.2d, v3.4s
-	WORD	$0x4e62d75a // fadd v26.2d, v26.2d, v2.2d
+	WORD	$0x4e617861 // fcvtl2 v1.2d, v3.4s
+	VMOV	V0.B16, V3.B16
+	WORD	$0x4e6fd75a // fadd v26.2d, v26.2d, v15.2d
+	WORD	$0x4e62d739 // fadd v25.2d, v25.2d, v2.2d
+	WORD	$0x4e63d75a // fadd v26.2d, v26.2d, v3.2d
 	WORD	$0x4e61d739 // fadd v25.2d, v25.2d, v1.2d
-	WORD	$0x4e60d75a // fadd v26.2d, v26.2d, v0.2d
-	WORD	$0x4e64d739 // fadd v25.2d, v25.2d, v4.2d
 	ADD	$128, R2, R2
 	ADD	$128, R1, R1
 	B	expGroup
@@ -894,7 +898,8 @@ exp:
 	WORD	$0x4e61d77b // fadd v27.2d, v27.2d, v1.2d
 	WORD	$0x0e617860 // fcvtl v0.2d, v3.2s
 	WORD	$0x4e617861 // fcvtl2 v1.2d, v3.4s
-	WORD	$0x4e60d75a // fadd v26.2d, v26.2d, v0.2d
+	VMOV	V0.B16, V3.B16
+	WORD	$0x4e63d75a // fadd v26.2d, v26.2d, v3.2d
 	WORD	$0x4e61d739 // fadd v25.2d, v25.2d, v1.2d
 	ADD	$32, R2, R2
 	ADD	$32, R1, R1
@@ -996,7 +1001,8 @@ lanes3done:
 	WORD	$0x4e61d77b // fadd v27.2d, v27.2d, v1.2d
 	WORD	$0x0e6178a0 // fcvtl v0.2d, v5.2s
 	WORD	$0x4e6178a1 // fcvtl2 v1.2d, v5.4s
-	WORD	$0x4e60d75a // fadd v26.2d, v26.2d, v0.2d
+	VMOV	V0.B16, V5.B16
+	WORD	$0x4e65d75a // fadd v26.2d, v26.2d, v5.2d
 	WORD	$0x4e61d739 // fadd v25.2d, v25.2d, v1.2d
 expDone:
 	WORD	$0x4e7ad79c // fadd v28.2d, v28.2d, v26.2d
@@ -1369,14 +1375,16 @@ expGroup:
 	WORD	$0x4e61d77b // fadd v27.2d, v27.2d, v1.2d
 	WORD	$0x4e60d79c // fadd v28.2d, v28.2d, v0.2d
 	WORD	$0x4e64d77b // fadd v27.2d, v27.2d, v4.2d
-	WORD	$0x0e6179e2 // fcvtl v2.2d, v15.2s
-	WORD	$0x4e6179e1 // fcvtl2 v1.2d, v15.4s
+	WORD	$0x0e6179e0 // fcvtl v0.2d, v15.2s
+	WORD	$0x4e6179e2 // fcvtl2 v2.2d, v15.4s
+	VMOV	V0.B16, V15.B16
 	WORD	$0x0e617860 // fcvtl v0.2d, v3.2s
-	WORD	$0x4e617864 // fcvtl2 v4.2d, v3.4s
-	WORD	$0x4e62d75a // fadd v26.2d, v26.2d, v2.2d
+	WORD	$0x4e617861 // fcvtl2 v1.2d, v3.4s
+	VMOV	V0.B16, V3.B16
+	WORD	$0x4e6fd75a // fadd v26.2d, v26.2d, v15.2d
+	WORD	$0x4e62d739 // fadd v25.2d, v25.2d, v2.2d
+	WORD	$0x4e63d75a // fadd v26.2d, v26.2d, v3.2d
 	WORD	$0x4e61d739 // fadd v25.2d, v25.2d, v1.2d
-	WORD	$0x4e60d75a // fadd v26.2d, v26.2d, v0.2d
-	WORD	$0x4e64d739 // fadd v25.2d, v25.2d, v4.2d
 	FLDPQ	64(R1), (F24, F23)
 	FLDPQ	96(R1), (F12, F11)
 	WORD	$0x4ebdd718 // fsub v24.4s, v24.4s, v29.4s
@@ -1528,14 +1536,16 @@ expGroup:
 	WORD	$0x4e61d77b // fadd v27.2d, v27.2d, v1.2d
 	WORD	$0x4e60d79c // fadd v28.2d, v28.2d, v0.2d
 	WORD	$0x4e64d77b // fadd v27.2d, v27.2d, v4.2d
-	WORD	$0x0e6179e2 // fcvtl v2.2d, v15.2s
-	WORD	$0x4e6179e1 // fcvtl2 v1.2d, v15.4s
+	WORD	$0x0e6179e0 // fcvtl v0.2d, v15.2s
+	WORD	$0x4e6179e2 // fcvtl2 v2.2d, v15.4s
+	VMOV	V0.B16, V15.B16
 	WORD	$0x0e617860 // fcvtl v0.2d, v3.2s
-	WORD	$0x4e617864 // fcvtl2 v4.2d, v3.4s
-	WORD	$0x4e62d75a // fadd v26.2d, v26.2d, v2.2d
+	WORD	$0x4e617861 // fcvtl2 v1.2d, v3.4s
+	VMOV	V0.B16, V3.B16
+	WORD	$0x4e6fd75a // fadd v26.2d, v26.2d, v15.2d
+	WORD	$0x4e62d739 // fadd v25.2d, v25.2d, v2.2d
+	WORD	$0x4e63d75a // fadd v26.2d, v26.2d, v3.2d
 	WORD	$0x4e61d739 // fadd v25.2d, v25.2d, v1.2d
-	WORD	$0x4e60d75a // fadd v26.2d, v26.2d, v0.2d
-	WORD	$0x4e64d739 // fadd v25.2d, v25.2d, v4.2d
 	ADD	$128, R1, R1
 	B	expGroup
 expOnes:
@@ -1620,7 +1630,8 @@ exp:
 	WORD	$0x4e61d77b // fadd v27.2d, v27.2d, v1.2d
 	WORD	$0x0e617860 // fcvtl v0.2d, v3.2s
 	WORD	$0x4e617861 // fcvtl2 v1.2d, v3.4s
-	WORD	$0x4e60d75a // fadd v26.2d, v26.2d, v0.2d
+	VMOV	V0.B16, V3.B16
+	WORD	$0x4e63d75a // fadd v26.2d, v26.2d, v3.2d
 	WORD	$0x4e61d739 // fadd v25.2d, v25.2d, v1.2d
 	ADD	$32, R1, R1
 	B	exp
@@ -1717,7 +1728,8 @@ lanes2done:
 	WORD	$0x4e61d77b // fadd v27.2d, v27.2d, v1.2d
 	WORD	$0x0e6178a0 // fcvtl v0.2d, v5.2s
 	WORD	$0x4e6178a1 // fcvtl2 v1.2d, v5.4s
-	WORD	$0x4e60d75a // fadd v26.2d, v26.2d, v0.2d
+	VMOV	V0.B16, V5.B16
+	WORD	$0x4e65d75a // fadd v26.2d, v26.2d, v5.2d
 	WORD	$0x4e61d739 // fadd v25.2d, v25.2d, v1.2d
 expDone:
 	WORD	$0x4e7ad79c // fadd v28.2d, v28.2d, v26.2d

@@ -864,18 +864,25 @@ func (a *Asm) reduce(v reg.VecVirtual, add func(...operand.Op)) reg.VecVirtual {
 
 // AddWidened adds float32 to eight sums of float64: lane i to sum i mod 8.
 func (a *Asm) AddWidened(v reg.VecVirtual, sums []reg.VecVirtual) {
-	half := a.Lower(a.Vec())
-	if a.Lanes == 16 {
-		a.VEXTRACTF64X4(operand.U8(1), v, half)
-	} else {
-		a.VEXTRACTF128(operand.U8(1), v, half)
+	for half := range 2 {
+		sum := sums[half%len(sums)]
+		a.Add64(a.WidenHalf(half, v), sum, sum)
 	}
-	wide := a.Vec()
-	for i, part := range []reg.VecVirtual{a.Lower(v), half} {
-		a.Widen64(part, wide)
-		sum := sums[i%len(sums)]
-		a.Add64(wide, sum, sum)
+}
+
+// WidenHalf is the lower or the upper half of v in float64.
+func (a *Asm) WidenHalf(half int, v reg.VecVirtual) reg.VecVirtual {
+	wide, part := a.Vec(), a.Lower(v)
+	if half > 0 {
+		part = a.Lower(wide)
+		if a.Lanes == 16 {
+			a.VEXTRACTF64X4(operand.U8(1), v, part)
+		} else {
+			a.VEXTRACTF128(operand.U8(1), v, part)
+		}
 	}
+	a.Widen64(part, wide)
+	return wide
 }
 
 // Weights copies a vector's worth of int32 from the four at m, of which d are passed.

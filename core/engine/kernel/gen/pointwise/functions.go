@@ -233,8 +233,7 @@ func (f *formula) softplus() {
 	f.mapped(func(x reg.VecVirtual) reg.VecVirtual {
 		t, zero := f.times(x, beta), f.Vec()
 		e := f.decay(t)
-		s := f.over(e, f.plus(e, f.Value(2)))
-		log := f.times(s, f.horner(f.times(s, s), coefficient("logTerms")))
+		log := f.logOfOneAnd(e)
 		f.Zero(zero)
 		f.Add(f.result(f.Max, zero, t), log, log)
 		return f.Above(t, threshold, x, f.over(log, beta))
