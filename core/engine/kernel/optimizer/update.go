@@ -13,53 +13,75 @@ import (
 // multiplied like any other, which only an infinite parameter can tell.
 func SGDUpdate[T kernel.Float](p, g, buf []T, lr, momentum, dampening, weightDecay T, nesterov, maximize, firstStep bool) {
 	g = g[:len(p)]
-	if momentum == 0 && weightDecay == 0 && !maximize {
+	if maximize {
+		var negative [cached]T
+		for at := 0; at < len(p); at += cached {
+			g := negate(&negative, g[at:])
+			SGDUpdate(p[at:][:len(g)], g, tail(buf, at), lr, momentum, dampening, weightDecay, nesterov, false, firstStep)
+		}
+		return
+	}
+	if momentum == 0 && weightDecay == 0 {
 		elementwise.Axpy(p, -lr, g)
 		return
 	}
-	if n := kernel.HeadOf[T](len(p)); n > 0 && !maximize {
+	if n := kernel.HeadOf[T](len(p)); n > 0 {
 		if momentum == 0 {
 			vecSGD(kernel.Ptr32(p), kernel.Ptr32(g), float32(lr), float32(weightDecay), n)
 		} else {
-			run := vecSGDMomentum
-			if nesterov {
-				run = vecSGDNesterov
-			}
-			sgdMomentum(run, p[:n], g[:n], buf[:n], lr, momentum, 1-dampening, weightDecay, firstStep)
-			buf = buf[n:]
+			sgdMomentum(p[:n], g[:n], buf[:n], lr, momentum, 1-dampening, weightDecay, nesterov, firstStep)
 		}
-		p, g = p[n:], g[n:]
+		p, g, buf = p[n:], g[n:], tail(buf, n)
 	}
-	sgdRef(p, g, buf, lr, momentum, dampening, weightDecay, nesterov, maximize, firstStep)
+	sgdRef(p, g, buf, lr, momentum, dampening, weightDecay, nesterov, firstStep)
+}
+
+// cached is how many elements stay in the cache between filling and reading them.
+const cached = 4096
+
+// negate gives the first of the gradients with the other sign: to maximize is to minimize the negative.
+func negate[T kernel.Float](to *[cached]T, g []T) []T {
+	n := copy(to[:], g)
+	elementwise.Scale(to[:n], -1)
+	return to[:n]
+}
+
+// tail is what follows the first n elements, of nil nothing.
+func tail[T any](x []T, n int) []T {
+	if x == nil {
+		return nil
+	}
+	return x[n:]
 }
 
 // sgdMomentum is SGDUpdate for multiples of a vector. A first step adds to -0, which leaves every
 // gradient its bits.
-func sgdMomentum[T kernel.Float](run func(p, g, buf *float32, lr, momentum, undamped, weightDecay float32, n int), p, g, buf []T, lr, momentum, share, weightDecay T, firstStep bool) {
-	step := func(p, g, buf []T, share T) {
-		run(kernel.Ptr32(p), kernel.Ptr32(g), kernel.Ptr32(buf), float32(lr), float32(momentum), float32(share), float32(weightDecay), len(p))
-	}
+func sgdMomentum[T kernel.Float](p, g, buf []T, lr, momentum, share, weightDecay T, nesterov, firstStep bool) {
 	if !firstStep {
-		step(p, g, buf, share)
+		momentumStep(p, g, buf, lr, momentum, share, weightDecay, nesterov)
 		return
 	}
-	const cached = 4096 // of the buffer, between filling and reading it
 	for len(p) > 0 {
 		n := min(cached, len(p))
 		elementwise.Fill(buf[:n], T(math.Copysign(0, -1)))
-		step(p[:n], g[:n], buf[:n], 1)
+		momentumStep(p[:n], g[:n], buf[:n], lr, momentum, 1, weightDecay, nesterov)
 		p, g, buf = p[n:], g[n:], buf[n:]
 	}
 }
 
-func sgdRef[T kernel.Float](p, g, buf []T, lr, momentum, dampening, weightDecay T, nesterov, maximize, firstStep bool) {
+func momentumStep[T kernel.Float](p, g, buf []T, lr, momentum, share, weightDecay T, nesterov bool) {
+	w, d, b, n := kernel.Ptr32(p), kernel.Ptr32(g), kernel.Ptr32(buf), len(p)
+	if nesterov {
+		vecSGDNesterov(w, d, b, float32(lr), float32(momentum), float32(share), float32(weightDecay), n)
+	} else {
+		vecSGDMomentum(w, d, b, float32(lr), float32(momentum), float32(share), float32(weightDecay), n)
+	}
+}
+
+func sgdRef[T kernel.Float](p, g, buf []T, lr, momentum, dampening, weightDecay T, nesterov, firstStep bool) {
 	g = g[:len(p)]
 	for i, w := range p {
-		d := g[i]
-		if maximize {
-			d = -d
-		}
-		d += T(weightDecay * w)
+		d := g[i] + T(weightDecay*w)
 		if momentum != 0 {
 			b := d
 			if !firstStep {
@@ -81,10 +103,18 @@ func sgdRef[T kernel.Float](p, g, buf []T, lr, momentum, dampening, weightDecay 
 // vmax the running maximum of v for AMSGrad, else nil; step counts from 1. As in
 // SGDUpdate, a decay of 0 is multiplied like any other.
 func AdamUpdate[T kernel.Float](p, g, m, v, vmax []T, lr, beta1, beta2, eps, weightDecay float64, step int64, decoupled, maximize bool) {
+	if maximize {
+		var negative [cached]T
+		for at := 0; at < len(p); at += cached {
+			g := negate(&negative, g[at:len(p)])
+			AdamUpdate(p[at:][:len(g)], g, m[at:], v[at:], tail(vmax, at), lr, beta1, beta2, eps, weightDecay, step, decoupled, false)
+		}
+		return
+	}
 	s := newAdamConstants[T](lr, beta1, beta2, eps, weightDecay, step, decoupled)
 	near := 1-beta1 < 0.5
 	g, m, v = g[:len(p)], m[:len(p)], v[:len(p)]
-	if n := kernel.HeadOf[T](len(p)); n > 0 && near && !maximize {
+	if n := kernel.HeadOf[T](len(p)); n > 0 && near {
 		step := adamStep{p: kernel.Ptr32(p), grad: kernel.Ptr32(g), m: kernel.Ptr32(m), v: kernel.Ptr32(v), vmax: kernel.Ptr32(vmax), n: n, adamConstants: s.float32s()}
 		if vmax == nil {
 			vecAdam(&step)
@@ -95,12 +125,8 @@ func AdamUpdate[T kernel.Float](p, g, m, v, vmax []T, lr, beta1, beta2, eps, wei
 		p, g, m, v = p[n:], g[n:], m[n:], v[n:]
 	}
 	for i, w := range p {
-		d := g[i]
-		if maximize {
-			d = -d
-		}
 		w = T(w * s.shrink)
-		d += T(s.decay * w)
+		d := g[i] + T(s.decay*w)
 		if near {
 			m[i] += T(s.w1 * (d - m[i]))
 		} else { // as Average does
@@ -148,23 +174,24 @@ func (s *adamConstants[T]) float32s() adamConstants[float32] {
 	}
 }
 
-// Average moves means by a share of their way to p, from the nearer end as torch.lerp does
-// (aten/src/ATen/native/Lerp.h).
+// Average moves means by a share of their way to p, as torch.lerp does.
 func Average[T kernel.Float](means, p []T, share float64) {
 	p = p[:len(means)]
-	if share >= 0.5 {
-		for i, v := range p {
-			means[i] = v - T((v-means[i])*(1-T(share)))
-		}
-		return
-	}
-	if n := kernel.HeadOf[T](len(p)); n > 0 {
+	if n := kernel.HeadOf[T](len(p)); n > 0 && math.Abs(share) < 0.5 {
 		vecAverage(kernel.Ptr32(means), kernel.Ptr32(p), float32(share), n)
 		means, p = means[n:], p[n:]
 	}
 	for i, v := range p {
-		means[i] += T(T(share) * (v - means[i]))
+		means[i] = lerp(means[i], v, share)
 	}
+}
+
+// lerp goes from a to b by weight, from the nearer end as torch.lerp does (aten/src/ATen/native/Lerp.h).
+func lerp[T kernel.Float](a, b T, weight float64) T {
+	if math.Abs(weight) < 0.5 {
+		return a + T(T(weight)*(b-a))
+	}
+	return b - T((b-a)*(1-T(weight)))
 }
 
 func sqrt[T kernel.Float](x T) T { return T(math.Sqrt(float64(x))) }

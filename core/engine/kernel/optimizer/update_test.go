@@ -28,6 +28,29 @@ func TestUpdateBits(t *testing.T) {
 			AdamUpdate(a, b, dst, v, most, 0.1, 0.9, 0.99, 1e-8, 0.01, 3, false, false)
 			copy(b, most)
 		},
+		"SGD's greatest": func(a, b, dst []float32) { SGDUpdate(a, b, dst, 0.1, 0.9, 0.2, 0.01, false, true, false) },
+		"Adam's greatest": func(a, b, dst []float32) {
+			AdamUpdate(dst, a, b, make([]float32, len(a)), nil, 0.1, 0.9, 0.99, 1e-8, 0.01, 3, false, true)
+		},
+		"RMSprop": func(a, b, dst []float32) {
+			RMSpropUpdate(a, b, dst, nil, nil, RMSprop{LR: 0.1, Alpha: 0.9, Eps: 1e-8, WeightDecay: 0.01})
+		},
+		"RMSprop's greatest": func(a, b, dst []float32) {
+			RMSpropUpdate(a, b, dst, nil, nil, RMSprop{LR: 0.1, Alpha: 0.9, Eps: 1e-8, Maximize: true})
+		},
+		"RMSprop with momentum": func(a, b, dst []float32) {
+			RMSpropUpdate(a, b, make([]float32, len(a)), dst, nil, RMSprop{LR: 0.1, Alpha: 0.9, Eps: 1e-8, Momentum: 0.5})
+		},
+		"centered RMSprop": func(a, b, dst []float32) {
+			RMSpropUpdate(a, dst, make([]float32, len(a)), nil, b, RMSprop{LR: 0.1, Alpha: 0.9, Eps: 1e-8})
+		},
+		"centered RMSprop, mostly of the last gradient": func(a, b, dst []float32) {
+			RMSpropUpdate(a, dst, make([]float32, len(a)), nil, b, RMSprop{LR: 0.1, Alpha: 0.3, Eps: 1e-8})
+		},
+		"centered RMSprop with momentum": func(a, b, dst []float32) {
+			mean := make([]float32, len(a))
+			RMSpropUpdate(a, dst, make([]float32, len(a)), b, mean, RMSprop{LR: 0.1, Alpha: 0.9, Eps: 1e-8, Momentum: 0.5})
+		},
 		"Adam": func(a, b, dst []float32) {
 			AdamUpdate(dst, a, b, make([]float32, len(a)), nil, 0.1, 0.9, 0.99, 1e-8, 0.01, 3, false, false)
 		},
@@ -35,6 +58,37 @@ func TestUpdateBits(t *testing.T) {
 			AdamUpdate(a, b, make([]float32, len(a)), dst, nil, 0.1, 0.9, 0.99, 1e-8, 0.01, 3, true, false)
 		},
 	})
+}
+
+// To maximize is to minimize with the other gradients, of more than are negated at a time.
+func TestMaximize(t *testing.T) {
+	const n = 2*cached + 21
+	for name, f := range map[string]func(p, g, a, b []float32, maximize bool){
+		"SGD": func(p, g, a, _ []float32, maximize bool) {
+			SGDUpdate(p, g, a, 0.1, 0.9, 0.2, 0.01, true, maximize, false)
+		},
+		"Adam": func(p, g, a, b []float32, maximize bool) {
+			AdamUpdate(p, g, a, b, b, 0.1, 0.9, 0.99, 1e-8, 0.01, 3, true, maximize)
+		},
+		"RMSprop": func(p, g, a, b []float32, maximize bool) {
+			RMSpropUpdate(p, g, a, b, a, RMSprop{LR: 0.1, Alpha: 0.9, Momentum: 0.5, Maximize: maximize})
+		},
+	} {
+		var results [2][3][]float32
+		for i, maximize := range []bool{false, true} {
+			p, g, a, b := kerneltest.Random[float32](1, n), kerneltest.Random[float32](2, n), make([]float32, n), make([]float32, n)
+			for j := range g {
+				if maximize {
+					g[j] = -g[j]
+				}
+			}
+			f(p, g, a, b, maximize)
+			results[i] = [3][]float32{p, a, b}
+		}
+		for i, got := range results[1] {
+			kerneltest.SameBits(t, name, got, results[0][i])
+		}
+	}
 }
 
 // The first step begins with the gradients themselves, whatever was there and whatever signs zeros have.
@@ -61,6 +115,12 @@ func BenchmarkUpdate(b *testing.B) {
 	x, y, z, v := kerneltest.Random[float32](1, n), kerneltest.Random[float32](2, n), kerneltest.Random[float32](3, n), make([]float32, n)
 	b.Run("SGD", func(b *testing.B) {
 		kerneltest.BenchBandwidth(b, 20*n, func() { SGDUpdate(x, y, z, 1e-9, 0.9, 0, 0, false, false, false) })
+	})
+	b.Run("RMSprop", func(b *testing.B) {
+		kerneltest.BenchBandwidth(b, 20*n, func() { RMSpropUpdate(x, y, v, nil, nil, RMSprop{LR: 1e-9, Alpha: 0.99, Eps: 1e-8}) })
+	})
+	b.Run("Adam to maximize", func(b *testing.B) {
+		kerneltest.BenchBandwidth(b, 28*n, func() { AdamUpdate(x, y, z, v, nil, 1e-9, 0.9, 0.99, 1e-8, 0, 3, false, true) })
 	})
 	b.Run("Adam", func(b *testing.B) {
 		kerneltest.BenchBandwidth(b, 28*n, func() { AdamUpdate(x, y, z, v, nil, 1e-9, 0.9, 0.99, 1e-8, 0, 3, false, false) })

@@ -49,6 +49,42 @@ func vecAmsGrad(adamStep *adamStep) {
 	}
 }
 
+// vecRmsprop updates a parameter and its mean square. n is a multiple of 16.
+func vecRmsprop(rmsStep *rmsStep) {
+	if kernel.Wide() {
+		rmspropAVX512(rmsStep)
+	} else {
+		rmspropAVX2(rmsStep)
+	}
+}
+
+// vecRmspropMomentum updates a parameter, its mean square and its momentum. n is a multiple of 16.
+func vecRmspropMomentum(rmsStep *rmsStep) {
+	if kernel.Wide() {
+		rmspropMomentumAVX512(rmsStep)
+	} else {
+		rmspropMomentumAVX2(rmsStep)
+	}
+}
+
+// vecRmspropCentered updates a parameter, its mean square and its mean gradient. n is a multiple of 16.
+func vecRmspropCentered(rmsStep *rmsStep) {
+	if kernel.Wide() {
+		rmspropCenteredAVX512(rmsStep)
+	} else {
+		rmspropCenteredAVX2(rmsStep)
+	}
+}
+
+// vecRmspropCenteredMomentum updates a parameter, its mean square, its momentum and its mean gradient. n is a multiple of 16.
+func vecRmspropCenteredMomentum(rmsStep *rmsStep) {
+	if kernel.Wide() {
+		rmspropCenteredMomentumAVX512(rmsStep)
+	} else {
+		rmspropCenteredMomentumAVX2(rmsStep)
+	}
+}
+
 // vecAverage computes mean += share·(p − mean). n is a multiple of 16.
 func vecAverage(mean *float32, p *float32, share float32, n int) {
 	if kernel.Wide() {

@@ -27,6 +27,26 @@ func vecAmsGrad(adamStep *adamStep) {
 	amsGradNEON(adamStep)
 }
 
+// vecRmsprop updates a parameter and its mean square. n is a multiple of 16.
+func vecRmsprop(rmsStep *rmsStep) {
+	rmspropNEON(rmsStep)
+}
+
+// vecRmspropMomentum updates a parameter, its mean square and its momentum. n is a multiple of 16.
+func vecRmspropMomentum(rmsStep *rmsStep) {
+	rmspropMomentumNEON(rmsStep)
+}
+
+// vecRmspropCentered updates a parameter, its mean square and its mean gradient. n is a multiple of 16.
+func vecRmspropCentered(rmsStep *rmsStep) {
+	rmspropCenteredNEON(rmsStep)
+}
+
+// vecRmspropCenteredMomentum updates a parameter, its mean square, its momentum and its mean gradient. n is a multiple of 16.
+func vecRmspropCenteredMomentum(rmsStep *rmsStep) {
+	rmspropCenteredMomentumNEON(rmsStep)
+}
+
 // vecAverage computes mean += share·(p − mean). n is a multiple of 16.
 func vecAverage(mean *float32, p *float32, share float32, n int) {
 	averageNEON(mean, p, share, n)

@@ -31,6 +31,26 @@ func vecAmsGrad(adamStep *adamStep) {
 	kernel.NoVectors()
 }
 
+// vecRmsprop updates a parameter and its mean square. n is a multiple of 16.
+func vecRmsprop(rmsStep *rmsStep) {
+	kernel.NoVectors()
+}
+
+// vecRmspropMomentum updates a parameter, its mean square and its momentum. n is a multiple of 16.
+func vecRmspropMomentum(rmsStep *rmsStep) {
+	kernel.NoVectors()
+}
+
+// vecRmspropCentered updates a parameter, its mean square and its mean gradient. n is a multiple of 16.
+func vecRmspropCentered(rmsStep *rmsStep) {
+	kernel.NoVectors()
+}
+
+// vecRmspropCenteredMomentum updates a parameter, its mean square, its momentum and its mean gradient. n is a multiple of 16.
+func vecRmspropCenteredMomentum(rmsStep *rmsStep) {
+	kernel.NoVectors()
+}
+
 // vecAverage computes mean += share·(p − mean). n is a multiple of 16.
 func vecAverage(mean *float32, p *float32, share float32, n int) {
 	kernel.NoVectors()

@@ -21,3 +21,19 @@ var (
 	_ = [1]byte{}[unsafe.Offsetof(adamStep{}.rootScale)-72]
 	_ = [1]byte{}[unsafe.Offsetof(adamStep{}.eps)-76]
 )
+
+// The offsets at which the assembly reads rmsStep: each index is 0.
+var (
+	_ = [1]byte{}[unsafe.Offsetof(rmsStep{}.p)-0]
+	_ = [1]byte{}[unsafe.Offsetof(rmsStep{}.grad)-8]
+	_ = [1]byte{}[unsafe.Offsetof(rmsStep{}.square)-16]
+	_ = [1]byte{}[unsafe.Offsetof(rmsStep{}.buf)-24]
+	_ = [1]byte{}[unsafe.Offsetof(rmsStep{}.mean)-32]
+	_ = [1]byte{}[unsafe.Offsetof(rmsStep{}.n)-40]
+	_ = [1]byte{}[unsafe.Offsetof(rmsStep{}.rate)-48]
+	_ = [1]byte{}[unsafe.Offsetof(rmsStep{}.alpha)-52]
+	_ = [1]byte{}[unsafe.Offsetof(rmsStep{}.rest)-56]
+	_ = [1]byte{}[unsafe.Offsetof(rmsStep{}.eps)-60]
+	_ = [1]byte{}[unsafe.Offsetof(rmsStep{}.momentum)-64]
+	_ = [1]byte{}[unsafe.Offsetof(rmsStep{}.decay)-68]
+)

@@ -27,6 +27,26 @@ func adamAVX2(adamStep *adamStep)
 //go:noescape
 func amsGradAVX2(adamStep *adamStep)
 
+// rmspropAVX2 updates a parameter and its mean square. n is a multiple of 16.
+//
+//go:noescape
+func rmspropAVX2(rmsStep *rmsStep)
+
+// rmspropMomentumAVX2 updates a parameter, its mean square and its momentum. n is a multiple of 16.
+//
+//go:noescape
+func rmspropMomentumAVX2(rmsStep *rmsStep)
+
+// rmspropCenteredAVX2 updates a parameter, its mean square and its mean gradient. n is a multiple of 16.
+//
+//go:noescape
+func rmspropCenteredAVX2(rmsStep *rmsStep)
+
+// rmspropCenteredMomentumAVX2 updates a parameter, its mean square, its momentum and its mean gradient. n is a multiple of 16.
+//
+//go:noescape
+func rmspropCenteredMomentumAVX2(rmsStep *rmsStep)
+
 // averageAVX2 computes mean += share·(p − mean). n is a multiple of 16.
 //
 //go:noescape
@@ -56,6 +76,26 @@ func adamAVX512(adamStep *adamStep)
 //
 //go:noescape
 func amsGradAVX512(adamStep *adamStep)
+
+// rmspropAVX512 updates a parameter and its mean square. n is a multiple of 16.
+//
+//go:noescape
+func rmspropAVX512(rmsStep *rmsStep)
+
+// rmspropMomentumAVX512 updates a parameter, its mean square and its momentum. n is a multiple of 16.
+//
+//go:noescape
+func rmspropMomentumAVX512(rmsStep *rmsStep)
+
+// rmspropCenteredAVX512 updates a parameter, its mean square and its mean gradient. n is a multiple of 16.
+//
+//go:noescape
+func rmspropCenteredAVX512(rmsStep *rmsStep)
+
+// rmspropCenteredMomentumAVX512 updates a parameter, its mean square, its momentum and its mean gradient. n is a multiple of 16.
+//
+//go:noescape
+func rmspropCenteredMomentumAVX512(rmsStep *rmsStep)
 
 // averageAVX512 computes mean += share·(p − mean). n is a multiple of 16.
 //

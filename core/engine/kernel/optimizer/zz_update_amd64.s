@@ -288,6 +288,274 @@ done:
 	VZEROUPPER
 	RET
 
+// func rmspropAVX2(rmsStep *rmsStep)
+// Requires: AVX, AVX2
+TEXT ·rmspropAVX2(SB), NOSPLIT, $0-8
+	MOVQ         rmsStep+0(FP), AX
+	MOVQ         (AX), CX
+	MOVQ         8(AX), DX
+	MOVQ         16(AX), BX
+	MOVQ         24(AX), SI
+	MOVQ         32(AX), SI
+	VPBROADCASTD 48(AX), Y0
+	VPBROADCASTD 52(AX), Y1
+	VPBROADCASTD 56(AX), Y2
+	VPBROADCASTD 60(AX), Y3
+	VPBROADCASTD 64(AX), Y4
+	VPBROADCASTD 68(AX), Y4
+	MOVQ         40(AX), AX
+	XORQ         SI, SI
+	SHLQ         $0x02, AX
+
+loop:
+	CMPQ    SI, AX
+	JGE     done
+	VMOVUPS (CX)(SI*1), Y5
+	VMULPS  Y5, Y4, Y6
+	VADDPS  (DX)(SI*1), Y6, Y6
+	VMULPS  (BX)(SI*1), Y1, Y7
+	VMULPS  Y2, Y6, Y8
+	VMULPS  Y6, Y8, Y8
+	VADDPS  Y8, Y7, Y7
+	VMOVUPS Y7, (BX)(SI*1)
+	VSQRTPS Y7, Y7
+	VADDPS  Y3, Y7, Y7
+	VDIVPS  Y7, Y6, Y6
+	VMULPS  Y0, Y6, Y6
+	VSUBPS  Y6, Y5, Y5
+	VMOVUPS Y5, (CX)(SI*1)
+	VMOVUPS 32(CX)(SI*1), Y5
+	VMULPS  Y5, Y4, Y6
+	VADDPS  32(DX)(SI*1), Y6, Y6
+	VMULPS  32(BX)(SI*1), Y1, Y7
+	VMULPS  Y2, Y6, Y8
+	VMULPS  Y6, Y8, Y8
+	VADDPS  Y8, Y7, Y7
+	VMOVUPS Y7, 32(BX)(SI*1)
+	VSQRTPS Y7, Y7
+	VADDPS  Y3, Y7, Y7
+	VDIVPS  Y7, Y6, Y6
+	VMULPS  Y0, Y6, Y6
+	VSUBPS  Y6, Y5, Y5
+	VMOVUPS Y5, 32(CX)(SI*1)
+	ADDQ    $0x40, SI
+	JMP     loop
+
+done:
+	VZEROUPPER
+	RET
+
+// func rmspropMomentumAVX2(rmsStep *rmsStep)
+// Requires: AVX, AVX2
+TEXT ·rmspropMomentumAVX2(SB), NOSPLIT, $0-8
+	MOVQ         rmsStep+0(FP), AX
+	MOVQ         (AX), CX
+	MOVQ         8(AX), DX
+	MOVQ         16(AX), BX
+	MOVQ         24(AX), SI
+	MOVQ         32(AX), DI
+	VPBROADCASTD 48(AX), Y0
+	VPBROADCASTD 52(AX), Y1
+	VPBROADCASTD 56(AX), Y2
+	VPBROADCASTD 60(AX), Y3
+	VPBROADCASTD 64(AX), Y4
+	VPBROADCASTD 68(AX), Y5
+	MOVQ         40(AX), AX
+	XORQ         DI, DI
+	SHLQ         $0x02, AX
+
+loop:
+	CMPQ    DI, AX
+	JGE     done
+	VMOVUPS (CX)(DI*1), Y6
+	VMULPS  Y6, Y5, Y7
+	VADDPS  (DX)(DI*1), Y7, Y7
+	VMULPS  (BX)(DI*1), Y1, Y8
+	VMULPS  Y2, Y7, Y9
+	VMULPS  Y7, Y9, Y9
+	VADDPS  Y9, Y8, Y8
+	VMOVUPS Y8, (BX)(DI*1)
+	VSQRTPS Y8, Y8
+	VADDPS  Y3, Y8, Y8
+	VDIVPS  Y8, Y7, Y7
+	VMULPS  (SI)(DI*1), Y4, Y9
+	VADDPS  Y9, Y7, Y7
+	VMOVUPS Y7, (SI)(DI*1)
+	VMULPS  Y0, Y7, Y7
+	VSUBPS  Y7, Y6, Y6
+	VMOVUPS Y6, (CX)(DI*1)
+	VMOVUPS 32(CX)(DI*1), Y6
+	VMULPS  Y6, Y5, Y7
+	VADDPS  32(DX)(DI*1), Y7, Y7
+	VMULPS  32(BX)(DI*1), Y1, Y8
+	VMULPS  Y2, Y7, Y9
+	VMULPS  Y7, Y9, Y9
+	VADDPS  Y9, Y8, Y8
+	VMOVUPS Y8, 32(BX)(DI*1)
+	VSQRTPS Y8, Y8
+	VADDPS  Y3, Y8, Y8
+	VDIVPS  Y8, Y7, Y7
+	VMULPS  32(SI)(DI*1), Y4, Y9
+	VADDPS  Y9, Y7, Y7
+	VMOVUPS Y7, 32(SI)(DI*1)
+	VMULPS  Y0, Y7, Y7
+	VSUBPS  Y7, Y6, Y6
+	VMOVUPS Y6, 32(CX)(DI*1)
+	ADDQ    $0x40, DI
+	JMP     loop
+
+done:
+	VZEROUPPER
+	RET
+
+// func rmspropCenteredAVX2(rmsStep *rmsStep)
+// Requires: AVX, AVX2
+TEXT ·rmspropCenteredAVX2(SB), NOSPLIT, $0-8
+	MOVQ         rmsStep+0(FP), AX
+	MOVQ         (AX), CX
+	MOVQ         8(AX), DX
+	MOVQ         16(AX), BX
+	MOVQ         24(AX), SI
+	MOVQ         32(AX), SI
+	VPBROADCASTD 48(AX), Y0
+	VPBROADCASTD 52(AX), Y1
+	VPBROADCASTD 56(AX), Y2
+	VPBROADCASTD 60(AX), Y3
+	VPBROADCASTD 64(AX), Y4
+	VPBROADCASTD 68(AX), Y4
+	MOVQ         40(AX), AX
+	XORQ         DI, DI
+	SHLQ         $0x02, AX
+
+loop:
+	CMPQ    DI, AX
+	JGE     done
+	VMOVUPS (CX)(DI*1), Y5
+	VMULPS  Y5, Y4, Y6
+	VADDPS  (DX)(DI*1), Y6, Y6
+	VMULPS  (BX)(DI*1), Y1, Y7
+	VMULPS  Y2, Y6, Y8
+	VMULPS  Y6, Y8, Y8
+	VADDPS  Y8, Y7, Y7
+	VMOVUPS Y7, (BX)(DI*1)
+	VMOVUPS (SI)(DI*1), Y9
+	VSUBPS  Y9, Y6, Y8
+	VMULPS  Y2, Y8, Y8
+	VADDPS  Y8, Y9, Y9
+	VMOVUPS Y9, (SI)(DI*1)
+	VMULPS  Y9, Y9, Y9
+	VSUBPS  Y9, Y7, Y7
+	VSQRTPS Y7, Y7
+	VADDPS  Y3, Y7, Y7
+	VDIVPS  Y7, Y6, Y6
+	VMULPS  Y0, Y6, Y6
+	VSUBPS  Y6, Y5, Y5
+	VMOVUPS Y5, (CX)(DI*1)
+	VMOVUPS 32(CX)(DI*1), Y5
+	VMULPS  Y5, Y4, Y6
+	VADDPS  32(DX)(DI*1), Y6, Y6
+	VMULPS  32(BX)(DI*1), Y1, Y7
+	VMULPS  Y2, Y6, Y8
+	VMULPS  Y6, Y8, Y8
+	VADDPS  Y8, Y7, Y7
+	VMOVUPS Y7, 32(BX)(DI*1)
+	VMOVUPS 32(SI)(DI*1), Y9
+	VSUBPS  Y9, Y6, Y8
+	VMULPS  Y2, Y8, Y8
+	VADDPS  Y8, Y9, Y9
+	VMOVUPS Y9, 32(SI)(DI*1)
+	VMULPS  Y9, Y9, Y9
+	VSUBPS  Y9, Y7, Y7
+	VSQRTPS Y7, Y7
+	VADDPS  Y3, Y7, Y7
+	VDIVPS  Y7, Y6, Y6
+	VMULPS  Y0, Y6, Y6
+	VSUBPS  Y6, Y5, Y5
+	VMOVUPS Y5, 32(CX)(DI*1)
+	ADDQ    $0x40, DI
+	JMP     loop
+
+done:
+	VZEROUPPER
+	RET
+
+// func rmspropCenteredMomentumAVX2(rmsStep *rmsStep)
+// Requires: AVX, AVX2
+TEXT ·rmspropCenteredMomentumAVX2(SB), NOSPLIT, $0-8
+	MOVQ         rmsStep+0(FP), AX
+	MOVQ         (AX), CX
+	MOVQ         8(AX), DX
+	MOVQ         16(AX), BX
+	MOVQ         24(AX), SI
+	MOVQ         32(AX), DI
+	VPBROADCASTD 48(AX), Y0
+	VPBROADCASTD 52(AX), Y1
+	VPBROADCASTD 56(AX), Y2
+	VPBROADCASTD 60(AX), Y3
+	VPBROADCASTD 64(AX), Y4
+	VPBROADCASTD 68(AX), Y5
+	MOVQ         40(AX), AX
+	XORQ         R8, R8
+	SHLQ         $0x02, AX
+
+loop:
+	CMPQ    R8, AX
+	JGE     done
+	VMOVUPS (CX)(R8*1), Y6
+	VMULPS  Y6, Y5, Y7
+	VADDPS  (DX)(R8*1), Y7, Y7
+	VMULPS  (BX)(R8*1), Y1, Y8
+	VMULPS  Y2, Y7, Y9
+	VMULPS  Y7, Y9, Y9
+	VADDPS  Y9, Y8, Y8
+	VMOVUPS Y8, (BX)(R8*1)
+	VMOVUPS (DI)(R8*1), Y10
+	VSUBPS  Y10, Y7, Y9
+	VMULPS  Y2, Y9, Y9
+	VADDPS  Y9, Y10, Y10
+	VMOVUPS Y10, (DI)(R8*1)
+	VMULPS  Y10, Y10, Y10
+	VSUBPS  Y10, Y8, Y8
+	VSQRTPS Y8, Y8
+	VADDPS  Y3, Y8, Y8
+	VDIVPS  Y8, Y7, Y7
+	VMULPS  (SI)(R8*1), Y4, Y9
+	VADDPS  Y9, Y7, Y7
+	VMOVUPS Y7, (SI)(R8*1)
+	VMULPS  Y0, Y7, Y7
+	VSUBPS  Y7, Y6, Y6
+	VMOVUPS Y6, (CX)(R8*1)
+	VMOVUPS 32(CX)(R8*1), Y6
+	VMULPS  Y6, Y5, Y7
+	VADDPS  32(DX)(R8*1), Y7, Y7
+	VMULPS  32(BX)(R8*1), Y1, Y8
+	VMULPS  Y2, Y7, Y9
+	VMULPS  Y7, Y9, Y9
+	VADDPS  Y9, Y8, Y8
+	VMOVUPS Y8, 32(BX)(R8*1)
+	VMOVUPS 32(DI)(R8*1), Y10
+	VSUBPS  Y10, Y7, Y9
+	VMULPS  Y2, Y9, Y9
+	VADDPS  Y9, Y10, Y10
+	VMOVUPS Y10, 32(DI)(R8*1)
+	VMULPS  Y10, Y10, Y10
+	VSUBPS  Y10, Y8, Y8
+	VSQRTPS Y8, Y8
+	VADDPS  Y3, Y8, Y8
+	VDIVPS  Y8, Y7, Y7
+	VMULPS  32(SI)(R8*1), Y4, Y9
+	VADDPS  Y9, Y7, Y7
+	VMOVUPS Y7, 32(SI)(R8*1)
+	VMULPS  Y0, Y7, Y7
+	VSUBPS  Y7, Y6, Y6
+	VMOVUPS Y6, 32(CX)(R8*1)
+	ADDQ    $0x40, R8
+	JMP     loop
+
+done:
+	VZEROUPPER
+	RET
+
 // func averageAVX2(mean *float32, p *float32, share float32, n int)
 // Requires: AVX, AVX2, SSE
 TEXT ·averageAVX2(SB), NOSPLIT, $0-32
@@ -528,6 +796,198 @@ loop:
 	VSUBPS  Z11, Z8, Z8
 	VMOVUPS Z8, (CX)(AX*1)
 	ADDQ    $0x40, AX
+	JMP     loop
+
+done:
+	VZEROUPPER
+	RET
+
+// func rmspropAVX512(rmsStep *rmsStep)
+// Requires: AVX, AVX512F
+TEXT ·rmspropAVX512(SB), NOSPLIT, $0-8
+	MOVQ         rmsStep+0(FP), AX
+	MOVQ         (AX), CX
+	MOVQ         8(AX), DX
+	MOVQ         16(AX), BX
+	MOVQ         24(AX), SI
+	MOVQ         32(AX), SI
+	VPBROADCASTD 48(AX), Z0
+	VPBROADCASTD 52(AX), Z1
+	VPBROADCASTD 56(AX), Z2
+	VPBROADCASTD 60(AX), Z3
+	VPBROADCASTD 64(AX), Z4
+	VPBROADCASTD 68(AX), Z4
+	MOVQ         40(AX), AX
+	XORQ         SI, SI
+	SHLQ         $0x02, AX
+
+loop:
+	CMPQ    SI, AX
+	JGE     done
+	VMOVUPS (CX)(SI*1), Z5
+	VMULPS  Z5, Z4, Z6
+	VADDPS  (DX)(SI*1), Z6, Z6
+	VMULPS  (BX)(SI*1), Z1, Z7
+	VMULPS  Z2, Z6, Z8
+	VMULPS  Z6, Z8, Z8
+	VADDPS  Z8, Z7, Z7
+	VMOVUPS Z7, (BX)(SI*1)
+	VSQRTPS Z7, Z7
+	VADDPS  Z3, Z7, Z7
+	VDIVPS  Z7, Z6, Z6
+	VMULPS  Z0, Z6, Z6
+	VSUBPS  Z6, Z5, Z5
+	VMOVUPS Z5, (CX)(SI*1)
+	ADDQ    $0x40, SI
+	JMP     loop
+
+done:
+	VZEROUPPER
+	RET
+
+// func rmspropMomentumAVX512(rmsStep *rmsStep)
+// Requires: AVX, AVX512F
+TEXT ·rmspropMomentumAVX512(SB), NOSPLIT, $0-8
+	MOVQ         rmsStep+0(FP), AX
+	MOVQ         (AX), CX
+	MOVQ         8(AX), DX
+	MOVQ         16(AX), BX
+	MOVQ         24(AX), SI
+	MOVQ         32(AX), DI
+	VPBROADCASTD 48(AX), Z0
+	VPBROADCASTD 52(AX), Z1
+	VPBROADCASTD 56(AX), Z2
+	VPBROADCASTD 60(AX), Z3
+	VPBROADCASTD 64(AX), Z4
+	VPBROADCASTD 68(AX), Z5
+	MOVQ         40(AX), AX
+	XORQ         DI, DI
+	SHLQ         $0x02, AX
+
+loop:
+	CMPQ    DI, AX
+	JGE     done
+	VMOVUPS (CX)(DI*1), Z6
+	VMULPS  Z6, Z5, Z7
+	VADDPS  (DX)(DI*1), Z7, Z7
+	VMULPS  (BX)(DI*1), Z1, Z8
+	VMULPS  Z2, Z7, Z9
+	VMULPS  Z7, Z9, Z9
+	VADDPS  Z9, Z8, Z8
+	VMOVUPS Z8, (BX)(DI*1)
+	VSQRTPS Z8, Z8
+	VADDPS  Z3, Z8, Z8
+	VDIVPS  Z8, Z7, Z7
+	VMULPS  (SI)(DI*1), Z4, Z9
+	VADDPS  Z9, Z7, Z7
+	VMOVUPS Z7, (SI)(DI*1)
+	VMULPS  Z0, Z7, Z7
+	VSUBPS  Z7, Z6, Z6
+	VMOVUPS Z6, (CX)(DI*1)
+	ADDQ    $0x40, DI
+	JMP     loop
+
+done:
+	VZEROUPPER
+	RET
+
+// func rmspropCenteredAVX512(rmsStep *rmsStep)
+// Requires: AVX, AVX512F
+TEXT ·rmspropCenteredAVX512(SB), NOSPLIT, $0-8
+	MOVQ         rmsStep+0(FP), AX
+	MOVQ         (AX), CX
+	MOVQ         8(AX), DX
+	MOVQ         16(AX), BX
+	MOVQ         24(AX), SI
+	MOVQ         32(AX), SI
+	VPBROADCASTD 48(AX), Z0
+	VPBROADCASTD 52(AX), Z1
+	VPBROADCASTD 56(AX), Z2
+	VPBROADCASTD 60(AX), Z3
+	VPBROADCASTD 64(AX), Z4
+	VPBROADCASTD 68(AX), Z4
+	MOVQ         40(AX), AX
+	XORQ         DI, DI
+	SHLQ         $0x02, AX
+
+loop:
+	CMPQ    DI, AX
+	JGE     done
+	VMOVUPS (CX)(DI*1), Z5
+	VMULPS  Z5, Z4, Z6
+	VADDPS  (DX)(DI*1), Z6, Z6
+	VMULPS  (BX)(DI*1), Z1, Z7
+	VMULPS  Z2, Z6, Z8
+	VMULPS  Z6, Z8, Z8
+	VADDPS  Z8, Z7, Z7
+	VMOVUPS Z7, (BX)(DI*1)
+	VMOVUPS (SI)(DI*1), Z9
+	VSUBPS  Z9, Z6, Z8
+	VMULPS  Z2, Z8, Z8
+	VADDPS  Z8, Z9, Z9
+	VMOVUPS Z9, (SI)(DI*1)
+	VMULPS  Z9, Z9, Z9
+	VSUBPS  Z9, Z7, Z7
+	VSQRTPS Z7, Z7
+	VADDPS  Z3, Z7, Z7
+	VDIVPS  Z7, Z6, Z6
+	VMULPS  Z0, Z6, Z6
+	VSUBPS  Z6, Z5, Z5
+	VMOVUPS Z5, (CX)(DI*1)
+	ADDQ    $0x40, DI
+	JMP     loop
+
+done:
+	VZEROUPPER
+	RET
+
+// func rmspropCenteredMomentumAVX512(rmsStep *rmsStep)
+// Requires: AVX, AVX512F
+TEXT ·rmspropCenteredMomentumAVX512(SB), NOSPLIT, $0-8
+	MOVQ         rmsStep+0(FP), AX
+	MOVQ         (AX), CX
+	MOVQ         8(AX), DX
+	MOVQ         16(AX), BX
+	MOVQ         24(AX), SI
+	MOVQ         32(AX), DI
+	VPBROADCASTD 48(AX), Z0
+	VPBROADCASTD 52(AX), Z1
+	VPBROADCASTD 56(AX), Z2
+	VPBROADCASTD 60(AX), Z3
+	VPBROADCASTD 64(AX), Z4
+	VPBROADCASTD 68(AX), Z5
+	MOVQ         40(AX), AX
+	XORQ         R8, R8
+	SHLQ         $0x02, AX
+
+loop:
+	CMPQ    R8, AX
+	JGE     done
+	VMOVUPS (CX)(R8*1), Z6
+	VMULPS  Z6, Z5, Z7
+	VADDPS  (DX)(R8*1), Z7, Z7
+	VMULPS  (BX)(R8*1), Z1, Z8
+	VMULPS  Z2, Z7, Z9
+	VMULPS  Z7, Z9, Z9
+	VADDPS  Z9, Z8, Z8
+	VMOVUPS Z8, (BX)(R8*1)
+	VMOVUPS (DI)(R8*1), Z10
+	VSUBPS  Z10, Z7, Z9
+	VMULPS  Z2, Z9, Z9
+	VADDPS  Z9, Z10, Z10
+	VMOVUPS Z10, (DI)(R8*1)
+	VMULPS  Z10, Z10, Z10
+	VSUBPS  Z10, Z8, Z8
+	VSQRTPS Z8, Z8
+	VADDPS  Z3, Z8, Z8
+	VDIVPS  Z8, Z7, Z7
+	VMULPS  (SI)(R8*1), Z4, Z9
+	VADDPS  Z9, Z7, Z7
+	VMOVUPS Z7, (SI)(R8*1)
+	VMULPS  Z0, Z7, Z7
+	VSUBPS  Z7, Z6, Z6
+	VMOVUPS Z6, (CX)(R8*1)
+	ADDQ    $0x40, R8
 	JMP     loop
 
 done:

@@ -27,6 +27,26 @@ func adamNEON(adamStep *adamStep)
 //go:noescape
 func amsGradNEON(adamStep *adamStep)
 
+// rmspropNEON updates a parameter and its mean square. n is a multiple of 16.
+//
+//go:noescape
+func rmspropNEON(rmsStep *rmsStep)
+
+// rmspropMomentumNEON updates a parameter, its mean square and its momentum. n is a multiple of 16.
+//
+//go:noescape
+func rmspropMomentumNEON(rmsStep *rmsStep)
+
+// rmspropCenteredNEON updates a parameter, its mean square and its mean gradient. n is a multiple of 16.
+//
+//go:noescape
+func rmspropCenteredNEON(rmsStep *rmsStep)
+
+// rmspropCenteredMomentumNEON updates a parameter, its mean square, its momentum and its mean gradient. n is a multiple of 16.
+//
+//go:noescape
+func rmspropCenteredMomentumNEON(rmsStep *rmsStep)
+
 // averageNEON computes mean += share·(p − mean). n is a multiple of 16.
 //
 //go:noescape

@@ -445,6 +445,426 @@ loop:
 done:
 	RET
 
+// func rmspropNEON(rmsStep *rmsStep)
+TEXT ·rmspropNEON(SB), NOSPLIT, $0-8
+	MOVD	rmsStep+0(FP), R1
+	MOVD	0(R1), R7
+	MOVD	8(R1), R6
+	MOVD	16(R1), R5
+	ADD	$48, R1, R0
+	VLD1R	(R0), [V12.S4]
+	ADD	$52, R1, R0
+	VLD1R	(R0), [V11.S4]
+	ADD	$56, R1, R0
+	VLD1R	(R0), [V10.S4]
+	ADD	$60, R1, R0
+	VLD1R	(R0), [V9.S4]
+	ADD	$68, R1, R0
+	VLD1R	(R0), [V8.S4]
+	MOVD	40(R1), R4
+	MOVD	ZR, R3
+	LSL	$2, R4, R4
+loop:
+	CMP	R4, R3
+	BGE	done
+	ADD	R3<<0, R7, R2
+	FLDPQ	0(R2), (F7, F6)
+	WORD	$0x6e27dd05 // fmul v5.4s, v8.4s, v7.4s
+	WORD	$0x6e26dd04 // fmul v4.4s, v8.4s, v6.4s
+	ADD	R3<<0, R6, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4e21d4a5 // fadd v5.4s, v5.4s, v1.4s
+	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
+	ADD	R3<<0, R5, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x6e21dd63 // fmul v3.4s, v11.4s, v1.4s
+	WORD	$0x6e20dd62 // fmul v2.4s, v11.4s, v0.4s
+	WORD	$0x6e2adca1 // fmul v1.4s, v5.4s, v10.4s
+	WORD	$0x6e2adc80 // fmul v0.4s, v4.4s, v10.4s
+	WORD	$0x6e25dc21 // fmul v1.4s, v1.4s, v5.4s
+	WORD	$0x6e24dc00 // fmul v0.4s, v0.4s, v4.4s
+	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	FSTPQ	(F3, F2), 0(R0)
+	WORD	$0x6ea1f863 // fsqrt v3.4s, v3.4s
+	WORD	$0x6ea1f842 // fsqrt v2.4s, v2.4s
+	WORD	$0x4e29d463 // fadd v3.4s, v3.4s, v9.4s
+	WORD	$0x4e29d442 // fadd v2.4s, v2.4s, v9.4s
+	WORD	$0x6e23fca5 // fdiv v5.4s, v5.4s, v3.4s
+	WORD	$0x6e22fc84 // fdiv v4.4s, v4.4s, v2.4s
+	WORD	$0x6e2cdca5 // fmul v5.4s, v5.4s, v12.4s
+	WORD	$0x6e2cdc84 // fmul v4.4s, v4.4s, v12.4s
+	WORD	$0x4ea5d4e7 // fsub v7.4s, v7.4s, v5.4s
+	WORD	$0x4ea4d4c6 // fsub v6.4s, v6.4s, v4.4s
+	FSTPQ	(F7, F6), 0(R2)
+	FLDPQ	32(R2), (F7, F6)
+	WORD	$0x6e27dd05 // fmul v5.4s, v8.4s, v7.4s
+	WORD	$0x6e26dd04 // fmul v4.4s, v8.4s, v6.4s
+	FLDPQ	32(R1), (F1, F0)
+	WORD	$0x4e21d4a5 // fadd v5.4s, v5.4s, v1.4s
+	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
+	FLDPQ	32(R0), (F1, F0)
+	WORD	$0x6e21dd63 // fmul v3.4s, v11.4s, v1.4s
+	WORD	$0x6e20dd62 // fmul v2.4s, v11.4s, v0.4s
+	WORD	$0x6e2adca1 // fmul v1.4s, v5.4s, v10.4s
+	WORD	$0x6e2adc80 // fmul v0.4s, v4.4s, v10.4s
+	WORD	$0x6e25dc21 // fmul v1.4s, v1.4s, v5.4s
+	WORD	$0x6e24dc00 // fmul v0.4s, v0.4s, v4.4s
+	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	FSTPQ	(F3, F2), 32(R0)
+	WORD	$0x6ea1f863 // fsqrt v3.4s, v3.4s
+	WORD	$0x6ea1f842 // fsqrt v2.4s, v2.4s
+	WORD	$0x4e29d463 // fadd v3.4s, v3.4s, v9.4s
+	WORD	$0x4e29d442 // fadd v2.4s, v2.4s, v9.4s
+	WORD	$0x6e23fca5 // fdiv v5.4s, v5.4s, v3.4s
+	WORD	$0x6e22fc84 // fdiv v4.4s, v4.4s, v2.4s
+	WORD	$0x6e2cdca5 // fmul v5.4s, v5.4s, v12.4s
+	WORD	$0x6e2cdc84 // fmul v4.4s, v4.4s, v12.4s
+	WORD	$0x4ea5d4e7 // fsub v7.4s, v7.4s, v5.4s
+	WORD	$0x4ea4d4c6 // fsub v6.4s, v6.4s, v4.4s
+	FSTPQ	(F7, F6), 32(R2)
+	ADD	$64, R3, R3
+	B	loop
+done:
+	RET
+
+// func rmspropMomentumNEON(rmsStep *rmsStep)
+TEXT ·rmspropMomentumNEON(SB), NOSPLIT, $0-8
+	MOVD	rmsStep+0(FP), R1
+	MOVD	0(R1), R9
+	MOVD	8(R1), R8
+	MOVD	16(R1), R7
+	MOVD	24(R1), R6
+	ADD	$48, R1, R0
+	VLD1R	(R0), [V13.S4]
+	ADD	$52, R1, R0
+	VLD1R	(R0), [V12.S4]
+	ADD	$56, R1, R0
+	VLD1R	(R0), [V11.S4]
+	ADD	$60, R1, R0
+	VLD1R	(R0), [V10.S4]
+	ADD	$64, R1, R0
+	VLD1R	(R0), [V9.S4]
+	ADD	$68, R1, R0
+	VLD1R	(R0), [V8.S4]
+	MOVD	40(R1), R5
+	MOVD	ZR, R4
+	LSL	$2, R5, R5
+loop:
+	CMP	R5, R4
+	BGE	done
+	ADD	R4<<0, R9, R3
+	FLDPQ	0(R3), (F7, F6)
+	WORD	$0x6e27dd05 // fmul v5.4s, v8.4s, v7.4s
+	WORD	$0x6e26dd04 // fmul v4.4s, v8.4s, v6.4s
+	ADD	R4<<0, R8, R2
+	FLDPQ	0(R2), (F1, F0)
+	WORD	$0x4e21d4a5 // fadd v5.4s, v5.4s, v1.4s
+	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
+	ADD	R4<<0, R7, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x6e21dd83 // fmul v3.4s, v12.4s, v1.4s
+	WORD	$0x6e20dd82 // fmul v2.4s, v12.4s, v0.4s
+	WORD	$0x6e2bdca1 // fmul v1.4s, v5.4s, v11.4s
+	WORD	$0x6e2bdc80 // fmul v0.4s, v4.4s, v11.4s
+	WORD	$0x6e25dc21 // fmul v1.4s, v1.4s, v5.4s
+	WORD	$0x6e24dc00 // fmul v0.4s, v0.4s, v4.4s
+	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	FSTPQ	(F3, F2), 0(R1)
+	WORD	$0x6ea1f863 // fsqrt v3.4s, v3.4s
+	WORD	$0x6ea1f842 // fsqrt v2.4s, v2.4s
+	WORD	$0x4e2ad463 // fadd v3.4s, v3.4s, v10.4s
+	WORD	$0x4e2ad442 // fadd v2.4s, v2.4s, v10.4s
+	WORD	$0x6e23fca5 // fdiv v5.4s, v5.4s, v3.4s
+	WORD	$0x6e22fc84 // fdiv v4.4s, v4.4s, v2.4s
+	ADD	R4<<0, R6, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x6e21dd21 // fmul v1.4s, v9.4s, v1.4s
+	WORD	$0x6e20dd20 // fmul v0.4s, v9.4s, v0.4s
+	WORD	$0x4e21d4a5 // fadd v5.4s, v5.4s, v1.4s
+	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
+	FSTPQ	(F5, F4), 0(R0)
+	WORD	$0x6e2ddca5 // fmul v5.4s, v5.4s, v13.4s
+	WORD	$0x6e2ddc84 // fmul v4.4s, v4.4s, v13.4s
+	WORD	$0x4ea5d4e7 // fsub v7.4s, v7.4s, v5.4s
+	WORD	$0x4ea4d4c6 // fsub v6.4s, v6.4s, v4.4s
+	FSTPQ	(F7, F6), 0(R3)
+	FLDPQ	32(R3), (F7, F6)
+	WORD	$0x6e27dd05 // fmul v5.4s, v8.4s, v7.4s
+	WORD	$0x6e26dd04 // fmul v4.4s, v8.4s, v6.4s
+	FLDPQ	32(R2), (F1, F0)
+	WORD	$0x4e21d4a5 // fadd v5.4s, v5.4s, v1.4s
+	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
+	FLDPQ	32(R1), (F1, F0)
+	WORD	$0x6e21dd83 // fmul v3.4s, v12.4s, v1.4s
+	WORD	$0x6e20dd82 // fmul v2.4s, v12.4s, v0.4s
+	WORD	$0x6e2bdca1 // fmul v1.4s, v5.4s, v11.4s
+	WORD	$0x6e2bdc80 // fmul v0.4s, v4.4s, v11.4s
+	WORD	$0x6e25dc21 // fmul v1.4s, v1.4s, v5.4s
+	WORD	$0x6e24dc00 // fmul v0.4s, v0.4s, v4.4s
+	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	FSTPQ	(F3, F2), 32(R1)
+	WORD	$0x6ea1f863 // fsqrt v3.4s, v3.4s
+	WORD	$0x6ea1f842 // fsqrt v2.4s, v2.4s
+	WORD	$0x4e2ad463 // fadd v3.4s, v3.4s, v10.4s
+	WORD	$0x4e2ad442 // fadd v2.4s, v2.4s, v10.4s
+	WORD	$0x6e23fca5 // fdiv v5.4s, v5.4s, v3.4s
+	WORD	$0x6e22fc84 // fdiv v4.4s, v4.4s, v2.4s
+	FLDPQ	32(R0), (F1, F0)
+	WORD	$0x6e21dd21 // fmul v1.4s, v9.4s, v1.4s
+	WORD	$0x6e20dd20 // fmul v0.4s, v9.4s, v0.4s
+	WORD	$0x4e21d4a5 // fadd v5.4s, v5.4s, v1.4s
+	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
+	FSTPQ	(F5, F4), 32(R0)
+	WORD	$0x6e2ddca5 // fmul v5.4s, v5.4s, v13.4s
+	WORD	$0x6e2ddc84 // fmul v4.4s, v4.4s, v13.4s
+	WORD	$0x4ea5d4e7 // fsub v7.4s, v7.4s, v5.4s
+	WORD	$0x4ea4d4c6 // fsub v6.4s, v6.4s, v4.4s
+	FSTPQ	(F7, F6), 32(R3)
+	ADD	$64, R4, R4
+	B	loop
+done:
+	RET
+
+// func rmspropCenteredNEON(rmsStep *rmsStep)
+TEXT ·rmspropCenteredNEON(SB), NOSPLIT, $0-8
+	MOVD	rmsStep+0(FP), R1
+	MOVD	0(R1), R9
+	MOVD	8(R1), R8
+	MOVD	16(R1), R7
+	MOVD	32(R1), R6
+	ADD	$48, R1, R0
+	VLD1R	(R0), [V14.S4]
+	ADD	$52, R1, R0
+	VLD1R	(R0), [V13.S4]
+	ADD	$56, R1, R0
+	VLD1R	(R0), [V12.S4]
+	ADD	$60, R1, R0
+	VLD1R	(R0), [V11.S4]
+	ADD	$68, R1, R0
+	VLD1R	(R0), [V10.S4]
+	MOVD	40(R1), R5
+	MOVD	ZR, R4
+	LSL	$2, R5, R5
+loop:
+	CMP	R5, R4
+	BGE	done
+	ADD	R4<<0, R9, R3
+	FLDPQ	0(R3), (F9, F8)
+	WORD	$0x6e29dd47 // fmul v7.4s, v10.4s, v9.4s
+	WORD	$0x6e28dd46 // fmul v6.4s, v10.4s, v8.4s
+	ADD	R4<<0, R8, R2
+	FLDPQ	0(R2), (F1, F0)
+	WORD	$0x4e21d4e7 // fadd v7.4s, v7.4s, v1.4s
+	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
+	ADD	R4<<0, R7, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x6e21dda5 // fmul v5.4s, v13.4s, v1.4s
+	WORD	$0x6e20dda4 // fmul v4.4s, v13.4s, v0.4s
+	WORD	$0x6e2cdce3 // fmul v3.4s, v7.4s, v12.4s
+	WORD	$0x6e2cdcc2 // fmul v2.4s, v6.4s, v12.4s
+	WORD	$0x6e27dc63 // fmul v3.4s, v3.4s, v7.4s
+	WORD	$0x6e26dc42 // fmul v2.4s, v2.4s, v6.4s
+	WORD	$0x4e23d4a5 // fadd v5.4s, v5.4s, v3.4s
+	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
+	FSTPQ	(F5, F4), 0(R1)
+	ADD	R4<<0, R6, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4ea1d4e3 // fsub v3.4s, v7.4s, v1.4s
+	WORD	$0x4ea0d4c2 // fsub v2.4s, v6.4s, v0.4s
+	WORD	$0x6e2cdc63 // fmul v3.4s, v3.4s, v12.4s
+	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
+	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
+	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	FSTPQ	(F1, F0), 0(R0)
+	WORD	$0x6e21dc21 // fmul v1.4s, v1.4s, v1.4s
+	WORD	$0x6e20dc00 // fmul v0.4s, v0.4s, v0.4s
+	WORD	$0x4ea1d4a5 // fsub v5.4s, v5.4s, v1.4s
+	WORD	$0x4ea0d484 // fsub v4.4s, v4.4s, v0.4s
+	WORD	$0x6ea1f8a5 // fsqrt v5.4s, v5.4s
+	WORD	$0x6ea1f884 // fsqrt v4.4s, v4.4s
+	WORD	$0x4e2bd4a5 // fadd v5.4s, v5.4s, v11.4s
+	WORD	$0x4e2bd484 // fadd v4.4s, v4.4s, v11.4s
+	WORD	$0x6e25fce7 // fdiv v7.4s, v7.4s, v5.4s
+	WORD	$0x6e24fcc6 // fdiv v6.4s, v6.4s, v4.4s
+	WORD	$0x6e2edce7 // fmul v7.4s, v7.4s, v14.4s
+	WORD	$0x6e2edcc6 // fmul v6.4s, v6.4s, v14.4s
+	WORD	$0x4ea7d529 // fsub v9.4s, v9.4s, v7.4s
+	WORD	$0x4ea6d508 // fsub v8.4s, v8.4s, v6.4s
+	FSTPQ	(F9, F8), 0(R3)
+	FLDPQ	32(R3), (F9, F8)
+	WORD	$0x6e29dd47 // fmul v7.4s, v10.4s, v9.4s
+	WORD	$0x6e28dd46 // fmul v6.4s, v10.4s, v8.4s
+	FLDPQ	32(R2), (F1, F0)
+	WORD	$0x4e21d4e7 // fadd v7.4s, v7.4s, v1.4s
+	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
+	FLDPQ	32(R1), (F1, F0)
+	WORD	$0x6e21dda5 // fmul v5.4s, v13.4s, v1.4s
+	WORD	$0x6e20dda4 // fmul v4.4s, v13.4s, v0.4s
+	WORD	$0x6e2cdce3 // fmul v3.4s, v7.4s, v12.4s
+	WORD	$0x6e2cdcc2 // fmul v2.4s, v6.4s, v12.4s
+	WORD	$0x6e27dc63 // fmul v3.4s, v3.4s, v7.4s
+	WORD	$0x6e26dc42 // fmul v2.4s, v2.4s, v6.4s
+	WORD	$0x4e23d4a5 // fadd v5.4s, v5.4s, v3.4s
+	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
+	FSTPQ	(F5, F4), 32(R1)
+	FLDPQ	32(R0), (F1, F0)
+	WORD	$0x4ea1d4e3 // fsub v3.4s, v7.4s, v1.4s
+	WORD	$0x4ea0d4c2 // fsub v2.4s, v6.4s, v0.4s
+	WORD	$0x6e2cdc63 // fmul v3.4s, v3.4s, v12.4s
+	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
+	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
+	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	FSTPQ	(F1, F0), 32(R0)
+	WORD	$0x6e21dc21 // fmul v1.4s, v1.4s, v1.4s
+	WORD	$0x6e20dc00 // fmul v0.4s, v0.4s, v0.4s
+	WORD	$0x4ea1d4a5 // fsub v5.4s, v5.4s, v1.4s
+	WORD	$0x4ea0d484 // fsub v4.4s, v4.4s, v0.4s
+	WORD	$0x6ea1f8a5 // fsqrt v5.4s, v5.4s
+	WORD	$0x6ea1f884 // fsqrt v4.4s, v4.4s
+	WORD	$0x4e2bd4a5 // fadd v5.4s, v5.4s, v11.4s
+	WORD	$0x4e2bd484 // fadd v4.4s, v4.4s, v11.4s
+	WORD	$0x6e25fce7 // fdiv v7.4s, v7.4s, v5.4s
+	WORD	$0x6e24fcc6 // fdiv v6.4s, v6.4s, v4.4s
+	WORD	$0x6e2edce7 // fmul v7.4s, v7.4s, v14.4s
+	WORD	$0x6e2edcc6 // fmul v6.4s, v6.4s, v14.4s
+	WORD	$0x4ea7d529 // fsub v9.4s, v9.4s, v7.4s
+	WORD	$0x4ea6d508 // fsub v8.4s, v8.4s, v6.4s
+	FSTPQ	(F9, F8), 32(R3)
+	ADD	$64, R4, R4
+	B	loop
+done:
+	RET
+
+// func rmspropCenteredMomentumNEON(rmsStep *rmsStep)
+TEXT ·rmspropCenteredMomentumNEON(SB), NOSPLIT, $0-8
+	MOVD	rmsStep+0(FP), R1
+	MOVD	0(R1), R11
+	MOVD	8(R1), R10
+	MOVD	16(R1), R9
+	MOVD	24(R1), R8
+	MOVD	32(R1), R7
+	ADD	$48, R1, R0
+	VLD1R	(R0), [V15.S4]
+	ADD	$52, R1, R0
+	VLD1R	(R0), [V14.S4]
+	ADD	$56, R1, R0
+	VLD1R	(R0), [V13.S4]
+	ADD	$60, R1, R0
+	VLD1R	(R0), [V12.S4]
+	ADD	$64, R1, R0
+	VLD1R	(R0), [V11.S4]
+	ADD	$68, R1, R0
+	VLD1R	(R0), [V10.S4]
+	MOVD	40(R1), R6
+	MOVD	ZR, R5
+	LSL	$2, R6, R6
+loop:
+	CMP	R6, R5
+	BGE	done
+	ADD	R5<<0, R11, R4
+	FLDPQ	0(R4), (F9, F8)
+	WORD	$0x6e29dd47 // fmul v7.4s, v10.4s, v9.4s
+	WORD	$0x6e28dd46 // fmul v6.4s, v10.4s, v8.4s
+	ADD	R5<<0, R10, R3
+	FLDPQ	0(R3), (F1, F0)
+	WORD	$0x4e21d4e7 // fadd v7.4s, v7.4s, v1.4s
+	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
+	ADD	R5<<0, R9, R2
+	FLDPQ	0(R2), (F1, F0)
+	WORD	$0x6e21ddc5 // fmul v5.4s, v14.4s, v1.4s
+	WORD	$0x6e20ddc4 // fmul v4.4s, v14.4s, v0.4s
+	WORD	$0x6e2ddce3 // fmul v3.4s, v7.4s, v13.4s
+	WORD	$0x6e2ddcc2 // fmul v2.4s, v6.4s, v13.4s
+	WORD	$0x6e27dc63 // fmul v3.4s, v3.4s, v7.4s
+	WORD	$0x6e26dc42 // fmul v2.4s, v2.4s, v6.4s
+	WORD	$0x4e23d4a5 // fadd v5.4s, v5.4s, v3.4s
+	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
+	FSTPQ	(F5, F4), 0(R2)
+	ADD	R5<<0, R7, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4ea1d4e3 // fsub v3.4s, v7.4s, v1.4s
+	WORD	$0x4ea0d4c2 // fsub v2.4s, v6.4s, v0.4s
+	WORD	$0x6e2ddc63 // fmul v3.4s, v3.4s, v13.4s
+	WORD	$0x6e2ddc42 // fmul v2.4s, v2.4s, v13.4s
+	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
+	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	FSTPQ	(F1, F0), 0(R1)
+	WORD	$0x6e21dc21 // fmul v1.4s, v1.4s, v1.4s
+	WORD	$0x6e20dc00 // fmul v0.4s, v0.4s, v0.4s
+	WORD	$0x4ea1d4a5 // fsub v5.4s, v5.4s, v1.4s
+	WORD	$0x4ea0d484 // fsub v4.4s, v4.4s, v0.4s
+	WORD	$0x6ea1f8a5 // fsqrt v5.4s, v5.4s
+	WORD	$0x6ea1f884 // fsqrt v4.4s, v4.4s
+	WORD	$0x4e2cd4a5 // fadd v5.4s, v5.4s, v12.4s
+	WORD	$0x4e2cd484 // fadd v4.4s, v4.4s, v12.4s
+	WORD	$0x6e25fce7 // fdiv v7.4s, v7.4s, v5.4s
+	WORD	$0x6e24fcc6 // fdiv v6.4s, v6.4s, v4.4s
+	ADD	R5<<0, R8, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x6e21dd63 // fmul v3.4s, v11.4s, v1.4s
+	WORD	$0x6e20dd62 // fmul v2.4s, v11.4s, v0.4s
+	WORD	$0x4e23d4e7 // fadd v7.4s, v7.4s, v3.4s
+	WORD	$0x4e22d4c6 // fadd v6.4s, v6.4s, v2.4s
+	FSTPQ	(F7, F6), 0(R0)
+	WORD	$0x6e2fdce7 // fmul v7.4s, v7.4s, v15.4s
+	WORD	$0x6e2fdcc6 // fmul v6.4s, v6.4s, v15.4s
+	WORD	$0x4ea7d529 // fsub v9.4s, v9.4s, v7.4s
+	WORD	$0x4ea6d508 // fsub v8.4s, v8.4s, v6.4s
+	FSTPQ	(F9, F8), 0(R4)
+	FLDPQ	32(R4), (F9, F8)
+	WORD	$0x6e29dd47 // fmul v7.4s, v10.4s, v9.4s
+	WORD	$0x6e28dd46 // fmul v6.4s, v10.4s, v8.4s
+	FLDPQ	32(R3), (F1, F0)
+	WORD	$0x4e21d4e7 // fadd v7.4s, v7.4s, v1.4s
+	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
+	FLDPQ	32(R2), (F1, F0)
+	WORD	$0x6e21ddc5 // fmul v5.4s, v14.4s, v1.4s
+	WORD	$0x6e20ddc4 // fmul v4.4s, v14.4s, v0.4s
+	WORD	$0x6e2ddce3 // fmul v3.4s, v7.4s, v13.4s
+	WORD	$0x6e2ddcc2 // fmul v2.4s, v6.4s, v13.4s
+	WORD	$0x6e27dc63 // fmul v3.4s, v3.4s, v7.4s
+	WORD	$0x6e26dc42 // fmul v2.4s, v2.4s, v6.4s
+	WORD	$0x4e23d4a5 // fadd v5.4s, v5.4s, v3.4s
+	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
+	FSTPQ	(F5, F4), 32(R2)
+	FLDPQ	32(R1), (F1, F0)
+	WORD	$0x4ea1d4e3 // fsub v3.4s, v7.4s, v1.4s
+	WORD	$0x4ea0d4c2 // fsub v2.4s, v6.4s, v0.4s
+	WORD	$0x6e2ddc63 // fmul v3.4s, v3.4s, v13.4s
+	WORD	$0x6e2ddc42 // fmul v2.4s, v2.4s, v13.4s
+	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
+	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	FSTPQ	(F1, F0), 32(R1)
+	WORD	$0x6e21dc21 // fmul v1.4s, v1.4s, v1.4s
+	WORD	$0x6e20dc00 // fmul v0.4s, v0.4s, v0.4s
+	WORD	$0x4ea1d4a5 // fsub v5.4s, v5.4s, v1.4s
+	WORD	$0x4ea0d484 // fsub v4.4s, v4.4s, v0.4s
+	WORD	$0x6ea1f8a5 // fsqrt v5.4s, v5.4s
+	WORD	$0x6ea1f884 // fsqrt v4.4s, v4.4s
+	WORD	$0x4e2cd4a5 // fadd v5.4s, v5.4s, v12.4s
+	WORD	$0x4e2cd484 // fadd v4.4s, v4.4s, v12.4s
+	WORD	$0x6e25fce7 // fdiv v7.4s, v7.4s, v5.4s
+	WORD	$0x6e24fcc6 // fdiv v6.4s, v6.4s, v4.4s
+	FLDPQ	32(R0), (F1, F0)
+	WORD	$0x6e21dd63 // fmul v3.4s, v11.4s, v1.4s
+	WORD	$0x6e20dd62 // fmul v2.4s, v11.4s, v0.4s
+	WORD	$0x4e23d4e7 // fadd v7.4s, v7.4s, v3.4s
+	WORD	$0x4e22d4c6 // fadd v6.4s, v6.4s, v2.4s
+	FSTPQ	(F7, F6), 32(R0)
+	WORD	$0x6e2fdce7 // fmul v7.4s, v7.4s, v15.4s
+	WORD	$0x6e2fdcc6 // fmul v6.4s, v6.4s, v15.4s
+	WORD	$0x4ea7d529 // fsub v9.4s, v9.4s, v7.4s
+	WORD	$0x4ea6d508 // fsub v8.4s, v8.4s, v6.4s
+	FSTPQ	(F9, F8), 32(R4)
+	ADD	$64, R5, R5
+	B	loop
+done:
+	RET
+
 // func averageNEON(mean *float32, p *float32, share float32, n int)
 TEXT ·averageNEON(SB), NOSPLIT, $0-32
 	MOVD	mean+0(FP), R5

@@ -7,14 +7,17 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel/gen/isa"
 )
 
-// Offsets of the fields of optimizer.adamStep; from adamConstants on they are float32.
+// Offsets of the fields of optimizer.adamStep and optimizer.rmsStep; from their constants on they are float32.
 const (
 	adamP, adamGrad, adamM, adamV, adamMax, adamN = 0, 8, 16, 24, 32, 40
 	adamConstants                                 = 48
+
+	rmsP, rmsGrad, rmsSquare, rmsBuf, rmsMean, rmsN = 0, 8, 16, 24, 32, 40
+	rmsConstants                                    = 48
 )
 
 // update has the optimizers' steps.
-var update = isa.All(sgd, sgdMomentum, adam, average)
+var update = isa.All(sgd, sgdMomentum, adam, rmsprop, average)
 
 // sgd emits the step with weight decay and without momentum.
 func sgd(a *isa.Asm) {
@@ -145,6 +148,63 @@ func average(a *isa.Asm) {
 		a.Mul(share, d, d)
 		a.Add(d, m, m)
 		a.Move(m, isa.Offset(mean, off, disp))
+	})
+	a.Ret()
+}
+
+// rmsprop emits the steps with and without momentum and centering; the constants are the fields of rmsStep.
+func rmsprop(a *isa.Asm) {
+	for _, k := range []struct {
+		name, doc          string
+		momentum, centered bool
+	}{
+		{"rmsprop", "updates a parameter and its mean square", false, false},
+		{"rmspropMomentum", "updates a parameter, its mean square and its momentum", true, false},
+		{"rmspropCentered", "updates a parameter, its mean square and its mean gradient", false, true},
+		{"rmspropCenteredMomentum", "updates a parameter, its mean square, its momentum and its mean gradient", true, true},
+	} {
+		rmspropWith(a, k.name, k.doc, k.momentum, k.centered)
+	}
+}
+
+func rmspropWith(a *isa.Asm, name, doc string, withMomentum, centered bool) {
+	a.Kernel(name, "func(rmsStep *byte)", doc+". n is a multiple of 16.")
+	s := a.Gp("rmsStep")
+	p, grad, square, buf, mean := a.Field(s, rmsP), a.Field(s, rmsGrad), a.Field(s, rmsSquare), a.Field(s, rmsBuf), a.Field(s, rmsMean)
+	var constant [6]reg.VecVirtual
+	for i := range constant {
+		constant[i] = a.Splat32(s, rmsConstants+4*i)
+	}
+	rate, alpha, rest, eps, momentum, decay := constant[0], constant[1], constant[2], constant[3], constant[4], constant[5]
+	a.Blocks(a.Field(s, rmsN), func(off reg.GPVirtual, disp int) {
+		w, d := decayed(a, p, grad, decay, off, disp)
+		v, t := a.Vec(), a.Vec()
+		a.Mul(isa.Offset(square, off, disp), alpha, v)
+		a.Mul(rest, d, t)
+		a.Mul(d, t, t)
+		a.Add(t, v, v)
+		a.Move(v, isa.Offset(square, off, disp))
+		if centered {
+			m := a.Vec()
+			a.Move(isa.Offset(mean, off, disp), m)
+			a.Sub(m, d, t)
+			a.Mul(rest, t, t)
+			a.Add(t, m, m)
+			a.Move(m, isa.Offset(mean, off, disp))
+			a.Mul(m, m, m)
+			a.Sub(m, v, v)
+		}
+		a.Sqrt(v, v)
+		a.Add(eps, v, v)
+		a.Div(v, d, d)
+		if withMomentum {
+			a.Mul(isa.Offset(buf, off, disp), momentum, t)
+			a.Add(t, d, d)
+			a.Move(d, isa.Offset(buf, off, disp))
+		}
+		a.Mul(rate, d, d)
+		a.Sub(d, w, w)
+		a.Move(w, isa.Offset(p, off, disp))
 	})
 	a.Ret()
 }
