@@ -1,5 +1,5 @@
-// Package pool has max and average pooling with their gradients. pool.go is all of it
-// in plain Go; halving.go is the vector version for max pooling of 2×2 windows with stride 2, separate.go the one for
+// Package pool has max and average pooling and upsampling with their gradients. pool.go is all of pooling
+// in plain Go, upsample.go of upsampling; halving.go is the vector version for max pooling of 2×2 windows with stride 2, separate.go the one for
 // windows that do not overlap, separate_grad.go its gradients, windows.go has the tables of the one for all other windows, and vectors.go
 // its calls.
 //

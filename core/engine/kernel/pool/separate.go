@@ -18,6 +18,7 @@ type separate struct {
 	columns       []int32       // of the windows of a vector, in the order in which they are loaded
 	divisor       float32       // of a mean, or its reciprocal if that is exact
 	divides       int
+	start         float32       // of sums of gradients: -0 where copies are to keep the sign of a zero
 	means, maxima []spreadPlace // of the vectors of a row of gradients
 	zeros         []int         // where the vectors behind the last windows of a plane begin, in bytes
 }
@@ -63,6 +64,11 @@ func newSeparate(p *Shape) *separate {
 	}
 	s.findSpread()
 	return s
+}
+
+// copies makes means sums, and their gradients copies.
+func (s *separate) copies() {
+	s.divisor, s.divides, s.start = 1, 0, float32(math.Copysign(0, -1))
 }
 
 // starts are where the vectors of a row of n elements begin: the last one ends where the row does, unless the row is shorter than a vector.

@@ -20,6 +20,7 @@ type spreadTile struct {
 	idx                  *int32
 	width                int // elements of a row of dx
 	step                 int // between rows of windows
+	start                float32
 }
 
 // spreadPlace is where a vector of a row of gradients begins, in bytes, and where those of its windows do; in what order it takes
@@ -66,7 +67,7 @@ func (s *separate) spread(rows int, places []spreadPlace, dy []float32, idx []in
 	p := &s.shape
 	t := spreadTile{
 		copies: p.R, out: 4 * s.width, line: 4 * p.W, vectors: len(places), places: &places[0],
-		rest: 4 * (p.H - s.rows*p.R) * p.W, divisor: s.divisor, divides: s.divides, width: p.W, step: 4 * p.R * p.W,
+		rest: 4 * (p.H - s.rows*p.R) * p.W, divisor: s.divisor, divides: s.divides, width: p.W, step: 4 * p.R * p.W, start: s.start,
 	}
 	s.eachPart(rows, func(plane, planes, rows int) {
 		out := plane * s.rows * s.width

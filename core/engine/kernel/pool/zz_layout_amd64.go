@@ -89,6 +89,7 @@ var (
 	_ = [1]byte{}[unsafe.Offsetof(spreadTile{}.idx)-112]
 	_ = [1]byte{}[unsafe.Offsetof(spreadTile{}.width)-120]
 	_ = [1]byte{}[unsafe.Offsetof(spreadTile{}.step)-128]
+	_ = [1]byte{}[unsafe.Offsetof(spreadTile{}.start)-136]
 )
 
 // The offsets at which the assembly reads spreadPlace: each index is 0.

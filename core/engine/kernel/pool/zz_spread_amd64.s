@@ -6,7 +6,8 @@
 // Requires: AVX, AVX2
 TEXT ·spreadMeansAVX2(SB), NOSPLIT, $0-8
 	MOVQ         spreadTile+0(FP), AX
-	VBROADCASTSS 96(AX), Y1
+	VBROADCASTSS 136(AX), Y1
+	VBROADCASTSS 96(AX), Y2
 	MOVQ         104(AX), CX
 	MOVQ         24(AX), DX
 	MOVQ         40(AX), BX
@@ -26,24 +27,24 @@ vector:
 	MOVQ    16(AX), R12
 	ADDQ    DX, R10
 	ADDQ    BX, R11
-	VMOVUPS (R10), Y2
-	VMOVUPS 16(R8), Y3
+	VMOVUPS (R10), Y3
+	VMOVUPS 16(R8), Y4
 	TESTQ   CX, CX
 	JNZ     divide1
-	VMULPS  Y1, Y2, Y2
+	VMULPS  Y2, Y3, Y3
 	JMP     scaled1
 
 divide1:
-	VDIVPS Y1, Y2, Y2
+	VDIVPS Y2, Y3, Y3
 
 scaled1:
-	VADDPS  Y0, Y2, Y2
-	VPERMPS Y2, Y3, Y2
-	VANDPS  80(R8), Y2, Y2
+	VADDPS  Y1, Y3, Y3
+	VPERMPS Y3, Y4, Y3
+	VANDPS  80(R8), Y3, Y3
 	MOVQ    48(AX), R10
 
 copy:
-	VMOVUPS Y2, (R11)
+	VMOVUPS Y3, (R11)
 	ADDQ    R10, R11
 	DECQ    R12
 	JNZ     copy
@@ -150,7 +151,8 @@ filled:
 // Requires: AVX, AVX512DQ, AVX512F
 TEXT ·spreadMeansAVX512(SB), NOSPLIT, $0-8
 	MOVQ         spreadTile+0(FP), AX
-	VBROADCASTSS 96(AX), Z1
+	VBROADCASTSS 136(AX), Z1
+	VBROADCASTSS 96(AX), Z2
 	MOVQ         104(AX), CX
 	MOVQ         24(AX), DX
 	MOVQ         40(AX), BX
@@ -170,24 +172,24 @@ vector:
 	MOVQ    16(AX), R12
 	ADDQ    DX, R10
 	ADDQ    BX, R11
-	VMOVUPS (R10), Z2
-	VMOVUPS 16(R8), Z3
+	VMOVUPS (R10), Z3
+	VMOVUPS 16(R8), Z4
 	TESTQ   CX, CX
 	JNZ     divide1
-	VMULPS  Z1, Z2, Z2
+	VMULPS  Z2, Z3, Z3
 	JMP     scaled1
 
 divide1:
-	VDIVPS Z1, Z2, Z2
+	VDIVPS Z2, Z3, Z3
 
 scaled1:
-	VADDPS  Z0, Z2, Z2
-	VPERMPS Z2, Z3, Z2
-	VANDPS  80(R8), Z2, Z2
+	VADDPS  Z1, Z3, Z3
+	VPERMPS Z3, Z4, Z3
+	VANDPS  80(R8), Z3, Z3
 	MOVQ    48(AX), R10
 
 copy:
-	VMOVUPS Z2, (R11)
+	VMOVUPS Z3, (R11)
 	ADDQ    R10, R11
 	DECQ    R12
 	JNZ     copy

@@ -5,13 +5,15 @@
 // func spreadMeansNEON(spreadTile *spreadTile)
 TEXT ·spreadMeansNEON(SB), NOSPLIT, $0-8
 	MOVD	spreadTile+0(FP), R10
+	ADD	$136, R10, R0
+	VLD1R	(R0), [V8.S4]
 	ADD	$96, R10, R0
 	VLD1R	(R0), [V7.S4]
 	MOVD	104(R10), R9
 	MOVD	24(R10), R8
 	MOVD	40(R10), R7
 	MOVD	0(R10), R6
-	VMOVI	$0, V8.B16
+	VMOVI	$0, V9.B16
 plane:
 	MOVD	8(R10), R5
 row:
@@ -78,7 +80,7 @@ copy:
 zero:
 	MOVD	0(R1), R0
 	ADD	R0<<0, R7, R0
-	FSTPQ	(F8, F8), 0(R0)
+	FSTPQ	(F9, F9), 0(R0)
 	ADD	$8, R1, R1
 	SUBS	$1, R2, R2
 	BNE	zero

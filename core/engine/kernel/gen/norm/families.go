@@ -52,7 +52,7 @@ var Layouts = []isa.Layout{
 	{Folder: "pool", Name: "columnPlace", Fields: []isa.Field{{Name: "x", Offset: cpX}, {Name: "y", Offset: cpY}, {Name: "column", Offset: cpColumn}}},
 	{Folder: "pool", Name: "spreadTile", Fields: []isa.Field{
 		{Name: "planes", Offset: stPlanes}, {Name: "rows", Offset: stRows}, {Name: "copies", Offset: stCopies}, {Name: "dy", Offset: stDY}, {Name: "out", Offset: stOut}, {Name: "dx", Offset: stDX}, {Name: "line", Offset: stLine}, {Name: "vectors", Offset: stVectors}, {Name: "places", Offset: stPlaces},
-		{Name: "zeros", Offset: stZeros}, {Name: "zerosAt", Offset: stZerosAt}, {Name: "rest", Offset: stRest}, {Name: "divisor", Offset: stDivisor}, {Name: "divides", Offset: stDivides}, {Name: "idx", Offset: stIdx}, {Name: "width", Offset: stWidth}, {Name: "step", Offset: stStep},
+		{Name: "zeros", Offset: stZeros}, {Name: "zerosAt", Offset: stZerosAt}, {Name: "rest", Offset: stRest}, {Name: "divisor", Offset: stDivisor}, {Name: "divides", Offset: stDivides}, {Name: "idx", Offset: stIdx}, {Name: "width", Offset: stWidth}, {Name: "step", Offset: stStep}, {Name: "start", Offset: stStart},
 	}},
 	{Folder: "pool", Name: "spreadPlace", Fields: []isa.Field{{Name: "from", Offset: spFrom}, {Name: "to", Offset: spTo}, {Name: "order", Offset: spOrder}, {Name: "lanes", Offset: spLanes}}},
 	{Folder: "pool", Name: "windowTap", Fields: []isa.Field{{Name: "offset", Offset: tapOffset}, {Name: "place", Offset: tapPlace}}},

@@ -14,7 +14,7 @@ const (
 	stVectors, stPlaces                  = 56, 64
 	stZeros, stZerosAt, stRest           = 72, 80, 88
 	stDivisor, stDivides, stIdx, stWidth = 96, 104, 112, 120
-	stStep                               = 128
+	stStep, stStart                      = 128, 136
 	spFrom, spTo, spOrder, spLanes       = 0, 8, 16, 80
 	spSize                               = 144
 )
@@ -23,13 +23,13 @@ const (
 func spreadMeans(a *isa.Asm) {
 	a.Kernel("spreadMeans", "func(spreadTile *byte)", "divides gradients among the elements of windows that do not overlap.")
 	t := a.Gp("spreadTile")
-	zero, scale := a.Vec(), scaling(a, t, stDivisor, stDivides)
+	zero, start, scale := a.Vec(), broadcast(a, t, stStart), scaling(a, t, stDivisor, stDivides)
 	g, order := a.Vec(), a.Vec()
 	eachSpread(a, t, zero, func() {}, func(dy, place reg.GPVirtual) {
 		a.Move(operand.Mem{Base: dy}, g)
 		a.Move(operand.Mem{Base: place, Disp: spOrder}, order)
 		scale(g)
-		a.Add(zero, g, g) // as a sum that begins with 0
+		a.Add(start, g, g)
 		a.VPERMPS(g, order, g)
 		a.And(operand.Mem{Base: place, Disp: spLanes}, g, g)
 	}, func(dx operand.Mem) {
