@@ -1,5 +1,5 @@
 // Package gemm multiplies matrices. gemm.go has the functions and their definition,
-// blocked.go the plain Go version, product.go the one for vectors, bf16.go the one for
+// blocked.go the plain Go version, product.go the one for vectors, narrow.go what it does with few columns, bf16.go the one for
 // bfloat16; tile.go describes the micro-kernel that direct convolution calls, too.
 //
 // It imports core/tensor, core/engine/kernel and core/engine/kernel/elementwise.

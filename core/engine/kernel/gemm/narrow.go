@@ -1,6 +1,10 @@
 package gemm
 
-import "github.com/trainctl/trainctl/core/engine/kernel"
+import (
+	"math"
+
+	"github.com/trainctl/trainctl/core/engine/kernel"
+)
 
 // Products whose few columns would leave much of each vector empty: the rows of C go to the lanes instead. Every element
 // adds up in the same order as otherwise.
@@ -62,4 +66,50 @@ func turnedScratch(m, n int) int {
 		return 0
 	}
 	return min(m*n, turnedElems)
+}
+
+// narrow reports whether runNarrow computes a product whose rows of A lie apart.
+func (p *product) narrow() bool {
+	return 2*p.n <= p.Lanes && p.m >= 2*p.Lanes && (p.b.row == 1 || p.f.Bias == nil && !p.f.ReLU)
+}
+
+// mostPaired is how many columns two tiles may have at a time, as gen/gemm/narrow.go says.
+const mostPaired = 7
+
+// runNarrow computes C = A·B a vector of rows at a time.
+func (p *product) runNarrow(scratch []float32) {
+	height, width := 2*p.Lanes, p.Lanes // of the rows that are computed at a time, and of their elements
+	if p.n > mostPaired {
+		height = p.Lanes
+	}
+	if p.Lanes < kernel.Block {
+		width = 4
+	}
+	rows := p.m / height * height
+	t := strip{
+		tiles: rows / height, aStep: 4 * p.a.row, aNext: 4 * height * p.a.row, b: &scratch[0], ldc: 4 * p.ldc,
+		n1: p.Mask(p.n), bias: &noBias[0], floor: float32(math.Inf(-1)),
+	}
+	if p.f.Bias != nil {
+		t.bias = &p.f.Bias[0]
+	}
+	if p.add {
+		t.add = 1
+	}
+	depth := EvenRows(p.k, p.deepest())
+	for l := 0; l < p.k; l += depth {
+		t.k = min(depth, p.k-l)
+		t.a, t.c, t.tail = &p.a.data[l], &p.c[0], p.Mask((t.k-1)%width+1)
+		PackPanels(p.TileShape, p.b.data[l*p.b.row:], p.b.col, p.b.row, p.n, t.k, p.n, scratch)
+		if p.f.ReLU && l+t.k == p.k {
+			t.floor = 0
+		}
+		runNarrow(p.Lanes, p.n, &t)
+		t.bias, t.add = &noBias[0], 1
+	}
+	if rows < p.m {
+		q := *p
+		q.m, q.a.data, q.c = p.m-rows, p.a.data[rows*p.a.row:], p.c[rows*p.ldc:]
+		q.run(scratch)
+	}
 }

@@ -8,13 +8,15 @@ import (
 )
 
 // strip is a call of a kernel of matrix products: tiles of C one below the
-// other, from two vectors of columns of B or one. There are three forms:
+// other, from two vectors of columns of B or one. There are four forms:
 //
 //   - along: for each k, A's values of all rows lie side by side, and those of the
 //     next k aStep bytes later: a packed panel, or a matrix that is transposed anyway.
 //   - across: A's rows lie aStep bytes apart as they do in a matrix, and the tile is
 //     transposed before it is written, so that its columns become rows of C.
 //   - apart: A's rows lie as across has them, and C is written as along writes it.
+//   - narrow: as across with A and B in each other's place, for few columns of C: A's rows go to the lanes, transposed on the
+//     way, and those of B lie as along has A's.
 //
 // The layout is known to gen/gemm/product.go.
 type strip struct {
@@ -25,12 +27,13 @@ type strip struct {
 	bStep        int // along and apart: bytes between the k of B
 	c            *float32
 	ldc          int         // bytes between rows of C
-	n0, n1       kernel.Mask // along and apart: columns of each vector. across: n0 rows of C, n1 the lanes of a tile's height
+	n0, n1       kernel.Mask // along and apart: columns of each vector. across: n0 rows of C, n1 the lanes of a tile's height. narrow: n1 columns of C
 	gate         *float32    // along: laid out as C, or nil; elements of C are 0 where it is not above 0
-	bias         *float32    // across: what each row of A starts at. apart: the vectors that each row of C starts at
+	bias         *float32    // across and narrow: what each row of A, or column of C, starts at. apart: the vectors that each row of C starts at
 	biasNext     int         // across: bytes to the next tile's
-	add          kernel.Mask // along and apart: 1 adds to C. across: the lanes to add
-	floor        float32     // across: the least value
+	add          kernel.Mask // along, apart and narrow: 1 adds to C. across: the lanes to add
+	floor        float32     // across and narrow: the least value
+	tail         kernel.Mask // narrow: what counts of a row's last vector
 }
 
 // Finish is what a matrix product does to C in the same pass.
@@ -90,15 +93,18 @@ func (p *product) run(scratch []float32) {
 	p.TileShape = tileFor(p.n)
 	if p.alpha == 1 && p.a.col == 1 && p.f.Gate == nil {
 		switch {
+		case p.narrow():
+			p.runNarrow(scratch)
+			return
 		case p.b.row == 1 && (p.f.ReLU || p.n > p.m && p.k > shallow):
 			p.TileShape = tileFor(p.m)
 			p.runAcross(scratch)
 			return
 		case p.b.row == 1:
-			p.runApart(deepest, scratch)
+			p.runApart(p.deepest(), scratch)
 			return
 		case p.f.Bias == nil && !p.f.ReLU && p.rowsApart(p.a.row) == p.Rows:
-			p.runApart(BlockK, scratch)
+			p.runApart(p.deepest(), scratch)
 			return
 		}
 	}
@@ -117,6 +123,14 @@ func (p *product) run(scratch []float32) {
 	}
 	p.runAlong(scratch)
 	after.apply(p.m, p.n, p.c, p.ldc)
+}
+
+// deepest is how much of k registers add up where A's rows lie apart.
+func (p *product) deepest() int {
+	if p.b.row == 1 {
+		return deepest
+	}
+	return BlockK
 }
 
 // tileFor is the tile for a matrix of so many columns, which half of a vector may hold.

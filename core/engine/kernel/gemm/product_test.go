@@ -3,6 +3,7 @@ package gemm
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/trainctl/trainctl/core/engine/kernel"
@@ -146,34 +147,48 @@ func TestFewColumnsHaveTheBitsOfMany(t *testing.T) {
 	})
 }
 
-// A row of C has the same bits beside few others and beside many: the last batch is short.
+// A row of C has the same bits beside few others and beside many: the last batch is short. What lies between rows stays.
 func TestFewRowsHaveTheBitsOfMany(t *testing.T) {
 	kerneltest.AtEachWidth(t, func(t *testing.T) {
-		for _, s := range [][2]int{{1, 5}, {2, 40}, {4, 16}, {3, 17}, {4, 1100}, {5, 33}, {7, 60}, {8, 64}, {8, 1}, {9, 31}, {40, 4}, {64, 16}, {33, 21}} {
-			n, k := s[0], s[1]
-			const many = 101
-			a, b, bias := kerneltest.Random[float32](1, many*k), kerneltest.Random[float32](2, n*k), kerneltest.Random[float32](3, n)
-			for _, f := range []Finish[float32]{{}, {Bias: bias}, {Bias: bias, ReLU: true}} {
-				for _, transB := range []bool{false, true} {
-					ldb := n
-					if transB {
-						ldb = k
-					} else if f.Bias != nil {
-						continue
-					}
-					want := kerneltest.Random[float32](4, many*n)
-					GemmFinish(false, transB, many, n, k, 1, a, k, b, ldb, 0, want, n, f, kerneltest.Poisoned[float32](GemmScratch(many, n, k)))
-					for _, few := range []int{1, 7, 16, 39, 100} {
-						scratch, got := kerneltest.Exactly[float32](GemmScratch(few, n, k)), kerneltest.Random[float32](4, few*n)
-						GemmFinish(false, transB, few, n, k, 1, a, k, b, ldb, 0, got, n, f, scratch.Room)
-						what := fmt.Sprintf("%d of %d rows, %d columns, k %d, bias %v, relu %v, transB %v", few, many, n, k, f.Bias != nil, f.ReLU, transB)
-						scratch.Check(t, what)
-						kerneltest.SameBits(t, what, got, want[:few*n])
-					}
+		for _, s := range [][2]int{{1, 5}, {2, 40}, {4, 16}, {3, 17}, {4, 1100}, {7, 530}, {5, 33}, {6, 3}, {6, 34}, {7, 60}, {8, 64}, {8, 1}, {8, 523}, {9, 31}, {40, 4}, {64, 16}, {33, 21}} {
+			for bits := range 16 {
+				c := finishCase{n: s[0], k: s[1], transB: bits&1 > 0, beta: float64(bits >> 1 & 1), bias: bits&4 > 0, relu: bits&8 > 0, pad: 3}
+				if c.transB || !c.bias { // other forms add a bias in the end
+					testFewRows(t, c)
 				}
 			}
 		}
 	})
+}
+
+// testFewRows compares products with some rows of A with one of many.
+func testFewRows(t *testing.T, c finishCase) {
+	t.Helper()
+	const many = 101
+	lda, ldb, ldc := c.k+c.pad, c.n+c.pad, c.n+c.pad
+	if c.transB {
+		ldb = c.k + c.pad
+	}
+	a, b, y := kerneltest.Random[float32](1, many*lda), kerneltest.Random[float32](2, max(c.n, c.k)*ldb), kerneltest.Random[float32](3, many*ldc)
+	f := Finish[float32]{ReLU: c.relu}
+	if c.bias {
+		f.Bias = kerneltest.Random[float32](4, c.n)
+	}
+	of := func(m int) []float32 {
+		c.m = m
+		what := c.String()
+		scratch, got := kerneltest.Exactly[float32](GemmScratch(m, c.n, c.k)), slices.Clone(y[:m*ldc])
+		GemmFinish(false, c.transB, m, c.n, c.k, 1, a, lda, b, ldb, float32(c.beta), got, ldc, f, scratch.Room)
+		scratch.Check(t, what)
+		for i := range m {
+			kerneltest.SameBits(t, what, got[i*ldc+c.n:(i+1)*ldc], y[i*ldc+c.n:(i+1)*ldc])
+		}
+		return got
+	}
+	want := of(many)
+	for _, few := range []int{1, 7, 16, 39, 100} {
+		kerneltest.SameBits(t, c.String(), of(few), want[:few*ldc])
+	}
 }
 
 // Products with the first of packed rows have Gemm's bits, and leave what lies beside them.

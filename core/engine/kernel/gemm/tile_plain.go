@@ -14,6 +14,8 @@ func runAcross(lanes, rows, vectors int, t *strip) { kernel.NoVectors() }
 
 func runApart(lanes, rows, vectors int, t *strip) { kernel.NoVectors() }
 
+func runNarrow(lanes, columns int, t *strip) { kernel.NoVectors() }
+
 func packAcross(lanes, rows int, src *float32, stride, k int, tail kernel.Mask, dst *float32, step int) {
 	kernel.NoVectors()
 }

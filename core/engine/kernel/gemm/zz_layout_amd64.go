@@ -42,4 +42,5 @@ var (
 	_ = [1]byte{}[unsafe.Offsetof(strip{}.biasNext)-104]
 	_ = [1]byte{}[unsafe.Offsetof(strip{}.add)-112]
 	_ = [1]byte{}[unsafe.Offsetof(strip{}.floor)-120]
+	_ = [1]byte{}[unsafe.Offsetof(strip{}.tail)-128]
 )

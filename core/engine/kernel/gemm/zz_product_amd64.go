@@ -182,6 +182,26 @@ func across6x2AVX2(strip *strip)
 //go:noescape
 func apart6x2AVX2(strip *strip)
 
+// narrow1AVX2 computes tiles of rows by 1 columns; A's rows lie apart, and the values of B for one k side by side.
+//
+//go:noescape
+func narrow1AVX2(strip *strip)
+
+// narrow2AVX2 computes tiles of rows by 2 columns; A's rows lie apart, and the values of B for one k side by side.
+//
+//go:noescape
+func narrow2AVX2(strip *strip)
+
+// narrow3AVX2 computes tiles of rows by 3 columns; A's rows lie apart, and the values of B for one k side by side.
+//
+//go:noescape
+func narrow3AVX2(strip *strip)
+
+// narrow4AVX2 computes tiles of rows by 4 columns; A's rows lie apart, and the values of B for one k side by side.
+//
+//go:noescape
+func narrow4AVX2(strip *strip)
+
 // along1x1AVX512 computes tiles of 1 rows by 1 vectors; A's rows lie side by side.
 //
 //go:noescape
@@ -601,3 +621,43 @@ func across14x2AVX512(strip *strip)
 //
 //go:noescape
 func apart14x2AVX512(strip *strip)
+
+// narrow1AVX512 computes tiles of rows by 1 columns; A's rows lie apart, and the values of B for one k side by side.
+//
+//go:noescape
+func narrow1AVX512(strip *strip)
+
+// narrow2AVX512 computes tiles of rows by 2 columns; A's rows lie apart, and the values of B for one k side by side.
+//
+//go:noescape
+func narrow2AVX512(strip *strip)
+
+// narrow3AVX512 computes tiles of rows by 3 columns; A's rows lie apart, and the values of B for one k side by side.
+//
+//go:noescape
+func narrow3AVX512(strip *strip)
+
+// narrow4AVX512 computes tiles of rows by 4 columns; A's rows lie apart, and the values of B for one k side by side.
+//
+//go:noescape
+func narrow4AVX512(strip *strip)
+
+// narrow5AVX512 computes tiles of rows by 5 columns; A's rows lie apart, and the values of B for one k side by side.
+//
+//go:noescape
+func narrow5AVX512(strip *strip)
+
+// narrow6AVX512 computes tiles of rows by 6 columns; A's rows lie apart, and the values of B for one k side by side.
+//
+//go:noescape
+func narrow6AVX512(strip *strip)
+
+// narrow7AVX512 computes tiles of rows by 7 columns; A's rows lie apart, and the values of B for one k side by side.
+//
+//go:noescape
+func narrow7AVX512(strip *strip)
+
+// narrow8AVX512 computes tiles of rows by 8 columns; A's rows lie apart, and the values of B for one k side by side.
+//
+//go:noescape
+func narrow8AVX512(strip *strip)

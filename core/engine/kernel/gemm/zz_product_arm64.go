@@ -181,3 +181,23 @@ func across6x2NEON(strip *strip)
 //
 //go:noescape
 func apart6x2NEON(strip *strip)
+
+// narrow1NEON computes tiles of rows by 1 columns; A's rows lie apart, and the values of B for one k side by side.
+//
+//go:noescape
+func narrow1NEON(strip *strip)
+
+// narrow2NEON computes tiles of rows by 2 columns; A's rows lie apart, and the values of B for one k side by side.
+//
+//go:noescape
+func narrow2NEON(strip *strip)
+
+// narrow3NEON computes tiles of rows by 3 columns; A's rows lie apart, and the values of B for one k side by side.
+//
+//go:noescape
+func narrow3NEON(strip *strip)
+
+// narrow4NEON computes tiles of rows by 4 columns; A's rows lie apart, and the values of B for one k side by side.
+//
+//go:noescape
+func narrow4NEON(strip *strip)

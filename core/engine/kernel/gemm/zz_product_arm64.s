@@ -25815,3 +25815,4145 @@ lanes24one:
 	TBZ	$0, R3, lanes24done
 	FMOVS	F6, 0(R0)
 	B	lanes24done
+
+// func narrow1NEON(strip *strip)
+TEXT ·narrow1NEON(SB), NOSPLIT, $0-8
+	MOVD	strip+0(FP), R8
+	MOVD	56(R8), R7
+	MOVD	8(R8), R6
+	MOVD	24(R8), R5
+	MOVD	16(R8), R4
+tile:
+	MOVD	96(R8), R0
+	VLD1R	(R0), [V13.S4]
+	VMOV	V13.B16, V12.B16
+	VMOV	V13.B16, V11.B16
+	VMOV	V12.B16, V10.B16
+	MOVD	0(R8), R3
+	MOVD	40(R8), R2
+	MOVD	R4, R0
+	SUBS	$4, R3, R3
+	BLT	rest
+block:
+	MOVD	R0, R1
+	FMOVQ	0(R1), F5
+	ADD	R5, R1, R1
+	FMOVQ	0(R1), F9
+	ADD	R5, R1, R1
+	FMOVQ	0(R1), F3
+	ADD	R5, R1, R1
+	FMOVQ	0(R1), F7
+	ADD	R5, R1, R1
+	FMOVQ	0(R1), F4
+	ADD	R5, R1, R1
+	FMOVQ	0(R1), F8
+	ADD	R5, R1, R1
+	FMOVQ	0(R1), F2
+	ADD	R5, R1, R1
+	FMOVQ	0(R1), F6
+	ADD	R5, R1, R1
+	VZIP1	V9.S4, V5.S4, V1.S4
+	VZIP1	V8.S4, V4.S4, V0.S4
+	VZIP2	V9.S4, V5.S4, V9.S4
+	VZIP2	V8.S4, V4.S4, V8.S4
+	VZIP1	V7.S4, V3.S4, V5.S4
+	VZIP1	V6.S4, V2.S4, V4.S4
+	VZIP2	V7.S4, V3.S4, V7.S4
+	VZIP2	V6.S4, V2.S4, V6.S4
+	VZIP1	V5.D2, V1.D2, V3.D2
+	VZIP1	V4.D2, V0.D2, V2.D2
+	VZIP2	V5.D2, V1.D2, V5.D2
+	VZIP2	V4.D2, V0.D2, V4.D2
+	VZIP1	V7.D2, V9.D2, V1.D2
+	VZIP1	V6.D2, V8.D2, V0.D2
+	VZIP2	V7.D2, V9.D2, V7.D2
+	VZIP2	V6.D2, V8.D2, V6.D2
+	FMOVS	0(R2), F8
+	WORD	$0x4f88106d // fmla v13.4s, v3.4s, v8.s[0]
+	WORD	$0x4f88104c // fmla v12.4s, v2.4s, v8.s[0]
+	FMOVS	4(R2), F2
+	WORD	$0x4f8210ad // fmla v13.4s, v5.4s, v2.s[0]
+	WORD	$0x4f82108c // fmla v12.4s, v4.4s, v2.s[0]
+	FMOVS	8(R2), F2
+	WORD	$0x4f82102d // fmla v13.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100c // fmla v12.4s, v0.4s, v2.s[0]
+	FMOVS	12(R2), F0
+	WORD	$0x4f8010ed // fmla v13.4s, v7.4s, v0.s[0]
+	WORD	$0x4f8010cc // fmla v12.4s, v6.4s, v0.s[0]
+	FMOVQ	0(R1), F5
+	ADD	R5, R1, R1
+	FMOVQ	0(R1), F9
+	ADD	R5, R1, R1
+	FMOVQ	0(R1), F3
+	ADD	R5, R1, R1
+	FMOVQ	0(R1), F7
+	ADD	R5, R1, R1
+	FMOVQ	0(R1), F4
+	ADD	R5, R1, R1
+	FMOVQ	0(R1), F8
+	ADD	R5, R1, R1
+	FMOVQ	0(R1), F2
+	ADD	R5, R1, R1
+	FMOVQ	0(R1), F6
+	VZIP1	V9.S4, V5.S4, V1.S4
+	VZIP1	V8.S4, V4.S4, V0.S4
+	VZIP2	V9.S4, V5.S4, V9.S4
+	VZIP2	V8.S4, V4.S4, V8.S4
+	VZIP1	V7.S4, V3.S4, V5.S4
+	VZIP1	V6.S4, V2.S4, V4.S4
+	VZIP2	V7.S4, V3.S4, V7.S4
+	VZIP2	V6.S4, V2.S4, V6.S4
+	VZIP1	V5.D2, V1.D2, V3.D2
+	VZIP1	V4.D2, V0.D2, V2.D2
+	VZIP2	V5.D2, V1.D2, V5.D2
+	VZIP2	V4.D2, V0.D2, V4.D2
+	VZIP1	V7.D2, V9.D2, V1.D2
+	VZIP1	V6.D2, V8.D2, V0.D2
+	VZIP2	V7.D2, V9.D2, V7.D2
+	VZIP2	V6.D2, V8.D2, V6.D2
+	FMOVS	0(R2), F8
+	WORD	$0x4f88106b // fmla v11.4s, v3.4s, v8.s[0]
+	WORD	$0x4f88104a // fmla v10.4s, v2.4s, v8.s[0]
+	FMOVS	4(R2), F2
+	WORD	$0x4f8210ab // fmla v11.4s, v5.4s, v2.s[0]
+	WORD	$0x4f82108a // fmla v10.4s, v4.4s, v2.s[0]
+	FMOVS	8(R2), F2
+	WORD	$0x4f82102b // fmla v11.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100a // fmla v10.4s, v0.4s, v2.s[0]
+	FMOVS	12(R2), F0
+	WORD	$0x4f8010eb // fmla v11.4s, v7.4s, v0.s[0]
+	WORD	$0x4f8010ca // fmla v10.4s, v6.4s, v0.s[0]
+	ADD	$16, R2, R2
+	ADD	$16, R0, R0
+	SUBS	$4, R3, R3
+	BGE	block
+rest:
+	ADDS	$4, R3, R3
+	BEQ	finish
+	MOVD	128(R8), R1
+	MOVWU	72(R1), R9
+	MOVD	R0, R1
+	TBZ	$2, R9, lanes1
+	FMOVQ	0(R1), F5
+lanes1done:
+	ADD	R5, R1, R1
+	TBZ	$2, R9, lanes2
+	FMOVQ	0(R1), F9
+lanes2done:
+	ADD	R5, R1, R1
+	TBZ	$2, R9, lanes3
+	FMOVQ	0(R1), F3
+lanes3done:
+	ADD	R5, R1, R1
+	TBZ	$2, R9, lanes4
+	FMOVQ	0(R1), F7
+lanes4done:
+	ADD	R5, R1, R1
+	TBZ	$2, R9, lanes5
+	FMOVQ	0(R1), F4
+lanes5done:
+	ADD	R5, R1, R1
+	TBZ	$2, R9, lanes6
+	FMOVQ	0(R1), F8
+lanes6done:
+	ADD	R5, R1, R1
+	TBZ	$2, R9, lanes7
+	FMOVQ	0(R1), F2
+lanes7done:
+	ADD	R5, R1, R1
+	TBZ	$2, R9, lanes8
+	FMOVQ	0(R1), F6
+lanes8done:
+	ADD	R5, R1, R1
+	VZIP1	V9.S4, V5.S4, V1.S4
+	VZIP1	V8.S4, V4.S4, V0.S4
+	VZIP2	V9.S4, V5.S4, V9.S4
+	VZIP2	V8.S4, V4.S4, V8.S4
+	VZIP1	V7.S4, V3.S4, V5.S4
+	VZIP1	V6.S4, V2.S4, V4.S4
+	VZIP2	V7.S4, V3.S4, V7.S4
+	VZIP2	V6.S4, V2.S4, V6.S4
+	VZIP1	V5.D2, V1.D2, V3.D2
+	VZIP1	V4.D2, V0.D2, V2.D2
+	VZIP2	V5.D2, V1.D2, V5.D2
+	VZIP2	V4.D2, V0.D2, V4.D2
+	VZIP1	V7.D2, V9.D2, V1.D2
+	VZIP1	V6.D2, V8.D2, V0.D2
+	VZIP2	V7.D2, V9.D2, V7.D2
+	VZIP2	V6.D2, V8.D2, V6.D2
+	FMOVS	0(R2), F8
+	WORD	$0x4f88106d // fmla v13.4s, v3.4s, v8.s[0]
+	WORD	$0x4f88104c // fmla v12.4s, v2.4s, v8.s[0]
+	CMP	$1, R3
+	BEQ	added0
+	FMOVS	4(R2), F2
+	WORD	$0x4f8210ad // fmla v13.4s, v5.4s, v2.s[0]
+	WORD	$0x4f82108c // fmla v12.4s, v4.4s, v2.s[0]
+	CMP	$2, R3
+	BEQ	added0
+	FMOVS	8(R2), F2
+	WORD	$0x4f82102d // fmla v13.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100c // fmla v12.4s, v0.4s, v2.s[0]
+	CMP	$3, R3
+	BEQ	added0
+	FMOVS	12(R2), F0
+	WORD	$0x4f8010ed // fmla v13.4s, v7.4s, v0.s[0]
+	WORD	$0x4f8010cc // fmla v12.4s, v6.4s, v0.s[0]
+added0:
+	TBZ	$2, R9, lanes9
+	FMOVQ	0(R1), F5
+lanes9done:
+	ADD	R5, R1, R1
+	TBZ	$2, R9, lanes10
+	FMOVQ	0(R1), F9
+lanes10done:
+	ADD	R5, R1, R1
+	TBZ	$2, R9, lanes11
+	FMOVQ	0(R1), F3
+lanes11done:
+	ADD	R5, R1, R1
+	TBZ	$2, R9, lanes12
+	FMOVQ	0(R1), F7
+lanes12done:
+	ADD	R5, R1, R1
+	TBZ	$2, R9, lanes13
+	FMOVQ	0(R1), F4
+lanes13done:
+	ADD	R5, R1, R1
+	TBZ	$2, R9, lanes14
+	FMOVQ	0(R1), F8
+lanes14done:
+	ADD	R5, R1, R1
+	TBZ	$2, R9, lanes15
+	FMOVQ	0(R1), F2
+lanes15done:
+	ADD	R5, R1, R1
+	TBZ	$2, R9, lanes16
+	FMOVQ	0(R1), F6
+lanes16done:
+	VZIP1	V9.S4, V5.S4, V1.S4
+	VZIP1	V8.S4, V4.S4, V0.S4
+	VZIP2	V9.S4, V5.S4, V9.S4
+	VZIP2	V8.S4, V4.S4, V8.S4
+	VZIP1	V7.S4, V3.S4, V5.S4
+	VZIP1	V6.S4, V2.S4, V4.S4
+	VZIP2	V7.S4, V3.S4, V7.S4
+	VZIP2	V6.S4, V2.S4, V6.S4
+	VZIP1	V5.D2, V1.D2, V3.D2
+	VZIP1	V4.D2, V0.D2, V2.D2
+	VZIP2	V5.D2, V1.D2, V5.D2
+	VZIP2	V4.D2, V0.D2, V4.D2
+	VZIP1	V7.D2, V9.D2, V1.D2
+	VZIP1	V6.D2, V8.D2, V0.D2
+	VZIP2	V7.D2, V9.D2, V7.D2
+	VZIP2	V6.D2, V8.D2, V6.D2
+	FMOVS	0(R2), F8
+	WORD	$0x4f88106b // fmla v11.4s, v3.4s, v8.s[0]
+	WORD	$0x4f88104a // fmla v10.4s, v2.4s, v8.s[0]
+	CMP	$1, R3
+	BEQ	added1
+	FMOVS	4(R2), F2
+	WORD	$0x4f8210ab // fmla v11.4s, v5.4s, v2.s[0]
+	WORD	$0x4f82108a // fmla v10.4s, v4.4s, v2.s[0]
+	CMP	$2, R3
+	BEQ	added1
+	FMOVS	8(R2), F2
+	WORD	$0x4f82102b // fmla v11.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100a // fmla v10.4s, v0.4s, v2.s[0]
+	CMP	$3, R3
+	BEQ	added1
+	FMOVS	12(R2), F0
+	WORD	$0x4f8010eb // fmla v11.4s, v7.4s, v0.s[0]
+	WORD	$0x4f8010ca // fmla v10.4s, v6.4s, v0.s[0]
+added1:
+finish:
+	MOVD	112(R8), R0
+	TST	R0, R0
+	BNE	add
+	ADD	$120, R8, R0
+	VLD1R	(R0), [V1.S4]
+	WORD	$0x6eade420 // fcmgt v0.4s, v1.4s, v13.4s
+	VBSL	V13.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V13.B16
+	WORD	$0x6eace420 // fcmgt v0.4s, v1.4s, v12.4s
+	VBSL	V12.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V12.B16
+	WORD	$0x6eabe420 // fcmgt v0.4s, v1.4s, v11.4s
+	VBSL	V11.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V11.B16
+	WORD	$0x6eaae420 // fcmgt v0.4s, v1.4s, v10.4s
+	VBSL	V10.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	MOVD	64(R8), R0
+	VMOV	V13.B16, V5.B16
+	VMOV	V12.B16, V4.B16
+	VMOV	V13.B16, V3.B16
+	VMOV	V12.B16, V2.B16
+	VZIP1	V5.S4, V13.S4, V1.S4
+	VZIP1	V4.S4, V12.S4, V0.S4
+	VZIP2	V5.S4, V13.S4, V5.S4
+	VZIP2	V4.S4, V12.S4, V4.S4
+	VZIP1	V13.S4, V3.S4, V7.S4
+	VZIP1	V12.S4, V2.S4, V6.S4
+	VZIP2	V13.S4, V3.S4, V13.S4
+	VZIP2	V12.S4, V2.S4, V12.S4
+	VZIP1	V7.D2, V1.D2, V3.D2
+	VZIP1	V6.D2, V0.D2, V2.D2
+	VZIP2	V7.D2, V1.D2, V7.D2
+	VZIP2	V6.D2, V0.D2, V6.D2
+	VZIP1	V13.D2, V5.D2, V1.D2
+	VZIP1	V12.D2, V4.D2, V0.D2
+	VZIP2	V13.D2, V5.D2, V13.D2
+	VZIP2	V12.D2, V4.D2, V12.D2
+	FMOVS	F3, 0(R7)
+	ADD	R0, R7, R7
+	FMOVS	F7, 0(R7)
+	ADD	R0, R7, R7
+	FMOVS	F1, 0(R7)
+	ADD	R0, R7, R7
+	FMOVS	F13, 0(R7)
+	ADD	R0, R7, R7
+	FMOVS	F2, 0(R7)
+	ADD	R0, R7, R7
+	FMOVS	F6, 0(R7)
+	ADD	R0, R7, R7
+	FMOVS	F0, 0(R7)
+	ADD	R0, R7, R7
+	FMOVS	F12, 0(R7)
+	ADD	R0, R7, R7
+	MOVD	64(R8), R0
+	VMOV	V11.B16, V5.B16
+	VMOV	V10.B16, V4.B16
+	VMOV	V11.B16, V3.B16
+	VMOV	V10.B16, V2.B16
+	VZIP1	V5.S4, V11.S4, V1.S4
+	VZIP1	V4.S4, V10.S4, V0.S4
+	VZIP2	V5.S4, V11.S4, V5.S4
+	VZIP2	V4.S4, V10.S4, V4.S4
+	VZIP1	V11.S4, V3.S4, V7.S4
+	VZIP1	V10.S4, V2.S4, V6.S4
+	VZIP2	V11.S4, V3.S4, V11.S4
+	VZIP2	V10.S4, V2.S4, V10.S4
+	VZIP1	V7.D2, V1.D2, V3.D2
+	VZIP1	V6.D2, V0.D2, V2.D2
+	VZIP2	V7.D2, V1.D2, V7.D2
+	VZIP2	V6.D2, V0.D2, V6.D2
+	VZIP1	V11.D2, V5.D2, V1.D2
+	VZIP1	V10.D2, V4.D2, V0.D2
+	VZIP2	V11.D2, V5.D2, V11.D2
+	VZIP2	V10.D2, V4.D2, V10.D2
+	FMOVS	F3, 0(R7)
+	ADD	R0, R7, R7
+	FMOVS	F7, 0(R7)
+	ADD	R0, R7, R7
+	FMOVS	F1, 0(R7)
+	ADD	R0, R7, R7
+	FMOVS	F11, 0(R7)
+	ADD	R0, R7, R7
+	FMOVS	F2, 0(R7)
+	ADD	R0, R7, R7
+	FMOVS	F6, 0(R7)
+	ADD	R0, R7, R7
+	FMOVS	F0, 0(R7)
+	ADD	R0, R7, R7
+	FMOVS	F10, 0(R7)
+	ADD	R0, R7, R7
+	B	next
+add:
+	MOVD	80(R8), R0
+	MOVWU	72(R0), R2
+	MOVD	64(R8), R1
+	VMOV	V13.B16, V5.B16
+	VMOV	V12.B16, V4.B16
+	VMOV	V13.B16, V3.B16
+	VMOV	V12.B16, V2.B16
+	VZIP1	V5.S4, V13.S4, V1.S4
+	VZIP1	V4.S4, V12.S4, V0.S4
+	VZIP2	V5.S4, V13.S4, V5.S4
+	VZIP2	V4.S4, V12.S4, V4.S4
+	VZIP1	V13.S4, V3.S4, V7.S4
+	VZIP1	V12.S4, V2.S4, V6.S4
+	VZIP2	V13.S4, V3.S4, V13.S4
+	VZIP2	V12.S4, V2.S4, V12.S4
+	VZIP1	V7.D2, V1.D2, V3.D2
+	VZIP1	V6.D2, V0.D2, V2.D2
+	VZIP2	V7.D2, V1.D2, V7.D2
+	VZIP2	V6.D2, V0.D2, V6.D2
+	VZIP1	V13.D2, V5.D2, V1.D2
+	VZIP1	V12.D2, V4.D2, V0.D2
+	VZIP2	V13.D2, V5.D2, V13.D2
+	VZIP2	V12.D2, V4.D2, V12.D2
+	TBZ	$2, R2, lanes17
+	FMOVQ	0(R7), F4
+lanes17done:
+	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
+	ADD	$120, R8, R0
+	VLD1R	(R0), [V5.S4]
+	WORD	$0x6ea4e4a3 // fcmgt v3.4s, v5.4s, v4.4s
+	VBSL	V4.B16, V5.B16, V3.B16
+	VMOV	V3.B16, V4.B16
+	FMOVS	F4, 0(R7)
+	ADD	R1, R7, R7
+	TBZ	$2, R2, lanes18
+	FMOVQ	0(R7), F3
+lanes18done:
+	WORD	$0x4e27d463 // fadd v3.4s, v3.4s, v7.4s
+	ADD	$120, R8, R0
+	VLD1R	(R0), [V5.S4]
+	WORD	$0x6ea3e4a4 // fcmgt v4.4s, v5.4s, v3.4s
+	VBSL	V3.B16, V5.B16, V4.B16
+	VMOV	V4.B16, V3.B16
+	FMOVS	F3, 0(R7)
+	ADD	R1, R7, R7
+	TBZ	$2, R2, lanes19
+	FMOVQ	0(R7), F3
+lanes19done:
+	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	ADD	$120, R8, R0
+	VLD1R	(R0), [V4.S4]
+	WORD	$0x6ea3e481 // fcmgt v1.4s, v4.4s, v3.4s
+	VBSL	V3.B16, V4.B16, V1.B16
+	VMOV	V1.B16, V3.B16
+	FMOVS	F3, 0(R7)
+	ADD	R1, R7, R7
+	TBZ	$2, R2, lanes20
+	FMOVQ	0(R7), F1
+lanes20done:
+	WORD	$0x4e2dd421 // fadd v1.4s, v1.4s, v13.4s
+	ADD	$120, R8, R0
+	VLD1R	(R0), [V4.S4]
+	WORD	$0x6ea1e483 // fcmgt v3.4s, v4.4s, v1.4s
+	VBSL	V1.B16, V4.B16, V3.B16
+	VMOV	V3.B16, V1.B16
+	FMOVS	F1, 0(R7)
+	ADD	R1, R7, R7
+	TBZ	$2, R2, lanes21
+	FMOVQ	0(R7), F3
+lanes21done:
+	WORD	$0x4e22d463 // fadd v3.4s, v3.4s, v2.4s
+	ADD	$120, R8, R0
+	VLD1R	(R0), [V2.S4]
+	WORD	$0x6ea3e441 // fcmgt v1.4s, v2.4s, v3.4s
+	VBSL	V3.B16, V2.B16, V1.B16
+	VMOV	V1.B16, V3.B16
+	FMOVS	F3, 0(R7)
+	ADD	R1, R7, R7
+	TBZ	$2, R2, lanes22
+	FMOVQ	0(R7), F3
+lanes22done:
+	WORD	$0x4e26d463 // fadd v3.4s, v3.4s, v6.4s
+	ADD	$120, R8, R0
+	VLD1R	(R0), [V2.S4]
+	WORD	$0x6ea3e441 // fcmgt v1.4s, v2.4s, v3.4s
+	VBSL	V3.B16, V2.B16, V1.B16
+	VMOV	V1.B16, V3.B16
+	FMOVS	F3, 0(R7)
+	ADD	R1, R7, R7
+	TBZ	$2, R2, lanes23
+	FMOVQ	0(R7), F2
+lanes23done:
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	ADD	$120, R8, R0
+	VLD1R	(R0), [V1.S4]
+	WORD	$0x6ea2e420 // fcmgt v0.4s, v1.4s, v2.4s
+	VBSL	V2.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	FMOVS	F2, 0(R7)
+	ADD	R1, R7, R7
+	TBZ	$2, R2, lanes24
+	FMOVQ	0(R7), F2
+lanes24done:
+	WORD	$0x4e2cd442 // fadd v2.4s, v2.4s, v12.4s
+	ADD	$120, R8, R0
+	VLD1R	(R0), [V1.S4]
+	WORD	$0x6ea2e420 // fcmgt v0.4s, v1.4s, v2.4s
+	VBSL	V2.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	FMOVS	F2, 0(R7)
+	ADD	R1, R7, R7
+	MOVD	64(R8), R1
+	VMOV	V11.B16, V5.B16
+	VMOV	V10.B16, V4.B16
+	VMOV	V11.B16, V3.B16
+	VMOV	V10.B16, V2.B16
+	VZIP1	V5.S4, V11.S4, V1.S4
+	VZIP1	V4.S4, V10.S4, V0.S4
+	VZIP2	V5.S4, V11.S4, V5.S4
+	VZIP2	V4.S4, V10.S4, V4.S4
+	VZIP1	V11.S4, V3.S4, V7.S4
+	VZIP1	V10.S4, V2.S4, V6.S4
+	VZIP2	V11.S4, V3.S4, V11.S4
+	VZIP2	V10.S4, V2.S4, V10.S4
+	VZIP1	V7.D2, V1.D2, V3.D2
+	VZIP1	V6.D2, V0.D2, V2.D2
+	VZIP2	V7.D2, V1.D2, V7.D2
+	VZIP2	V6.D2, V0.D2, V6.D2
+	VZIP1	V11.D2, V5.D2, V1.D2
+	VZIP1	V10.D2, V4.D2, V0.D2
+	VZIP2	V11.D2, V5.D2, V11.D2
+	VZIP2	V10.D2, V4.D2, V10.D2
+	TBZ	$2, R2, lanes25
+	FMOVQ	0(R7), F4
+lanes25done:
+	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
+	ADD	$120, R8, R0
+	VLD1R	(R0), [V5.S4]
+	WORD	$0x6ea4e4a3 // fcmgt v3.4s, v5.4s, v4.4s
+	VBSL	V4.B16, V5.B16, V3.B16
+	VMOV	V3.B16, V4.B16
+	FMOVS	F4, 0(R7)
+	ADD	R1, R7, R7
+	TBZ	$2, R2, lanes26
+	FMOVQ	0(R7), F3
+lanes26done:
+	WORD	$0x4e27d463 // fadd v3.4s, v3.4s, v7.4s
+	ADD	$120, R8, R0
+	VLD1R	(R0), [V5.S4]
+	WORD	$0x6ea3e4a4 // fcmgt v4.4s, v5.4s, v3.4s
+	VBSL	V3.B16, V5.B16, V4.B16
+	VMOV	V4.B16, V3.B16
+	FMOVS	F3, 0(R7)
+	ADD	R1, R7, R7
+	TBZ	$2, R2, lanes27
+	FMOVQ	0(R7), F3
+lanes27done:
+	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	ADD	$120, R8, R0
+	VLD1R	(R0), [V4.S4]
+	WORD	$0x6ea3e481 // fcmgt v1.4s, v4.4s, v3.4s
+	VBSL	V3.B16, V4.B16, V1.B16
+	VMOV	V1.B16, V3.B16
+	FMOVS	F3, 0(R7)
+	ADD	R1, R7, R7
+	TBZ	$2, R2, lanes28
+	FMOVQ	0(R7), F1
+lanes28done:
+	WORD	$0x4e2bd421 // fadd v1.4s, v1.4s, v11.4s
+	ADD	$120, R8, R0
+	VLD1R	(R0), [V4.S4]
+	WORD	$0x6ea1e483 // fcmgt v3.4s, v4.4s, v1.4s
+	VBSL	V1.B16, V4.B16, V3.B16
+	VMOV	V3.B16, V1.B16
+	FMOVS	F1, 0(R7)
+	ADD	R1, R7, R7
+	TBZ	$2, R2, lanes29
+	FMOVQ	0(R7), F3
+lanes29done:
+	WORD	$0x4e22d463 // fadd v3.4s, v3.4s, v2.4s
+	ADD	$120, R8, R0
+	VLD1R	(R0), [V2.S4]
+	WORD	$0x6ea3e441 // fcmgt v1.4s, v2.4s, v3.4s
+	VBSL	V3.B16, V2.B16, V1.B16
+	VMOV	V1.B16, V3.B16
+	FMOVS	F3, 0(R7)
+	ADD	R1, R7, R7
+	TBZ	$2, R2, lanes30
+	FMOVQ	0(R7), F3
+lanes30done:
+	WORD	$0x4e26d463 // fadd v3.4s, v3.4s, v6.4s
+	ADD	$120, R8, R0
+	VLD1R	(R0), [V2.S4]
+	WORD	$0x6ea3e441 // fcmgt v1.4s, v2.4s, v3.4s
+	VBSL	V3.B16, V2.B16, V1.B16
+	VMOV	V1.B16, V3.B16
+	FMOVS	F3, 0(R7)
+	ADD	R1, R7, R7
+	TBZ	$2, R2, lanes31
+	FMOVQ	0(R7), F2
+lanes31done:
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	ADD	$120, R8, R0
+	VLD1R	(R0), [V1.S4]
+	WORD	$0x6ea2e420 // fcmgt v0.4s, v1.4s, v2.4s
+	VBSL	V2.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	FMOVS	F2, 0(R7)
+	ADD	R1, R7, R7
+	TBZ	$2, R2, lanes32
+	FMOVQ	0(R7), F2
+lanes32done:
+	WORD	$0x4e2ad442 // fadd v2.4s, v2.4s, v10.4s
+	ADD	$120, R8, R0
+	VLD1R	(R0), [V1.S4]
+	WORD	$0x6ea2e420 // fcmgt v0.4s, v1.4s, v2.4s
+	VBSL	V2.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	FMOVS	F2, 0(R7)
+	ADD	R1, R7, R7
+next:
+	MOVD	32(R8), R0
+	ADD	R0, R4, R4
+	SUBS	$1, R6, R6
+	BNE	tile
+	RET
+lanes1:
+	VMOVI	$0, V5.B16
+	TBZ	$1, R9, lanes1one
+	FMOVD	0(R1), F5
+	TBZ	$0, R9, lanes1done
+	ADD	$8, R1, R0
+	VLD1	(R0), V5.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R9, lanes1done
+	FMOVS	0(R1), F5
+	B	lanes1done
+lanes2:
+	VMOVI	$0, V9.B16
+	TBZ	$1, R9, lanes2one
+	FMOVD	0(R1), F9
+	TBZ	$0, R9, lanes2done
+	ADD	$8, R1, R0
+	VLD1	(R0), V9.S[2]
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R9, lanes2done
+	FMOVS	0(R1), F9
+	B	lanes2done
+lanes3:
+	VMOVI	$0, V3.B16
+	TBZ	$1, R9, lanes3one
+	FMOVD	0(R1), F3
+	TBZ	$0, R9, lanes3done
+	ADD	$8, R1, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes3done
+lanes3one:
+	TBZ	$0, R9, lanes3done
+	FMOVS	0(R1), F3
+	B	lanes3done
+lanes4:
+	VMOVI	$0, V7.B16
+	TBZ	$1, R9, lanes4one
+	FMOVD	0(R1), F7
+	TBZ	$0, R9, lanes4done
+	ADD	$8, R1, R0
+	VLD1	(R0), V7.S[2]
+	B	lanes4done
+lanes4one:
+	TBZ	$0, R9, lanes4done
+	FMOVS	0(R1), F7
+	B	lanes4done
+lanes5:
+	VMOVI	$0, V4.B16
+	TBZ	$1, R9, lanes5one
+	FMOVD	0(R1), F4
+	TBZ	$0, R9, lanes5done
+	ADD	$8, R1, R0
+	VLD1	(R0), V4.S[2]
+	B	lanes5done
+lanes5one:
+	TBZ	$0, R9, lanes5done
+	FMOVS	0(R1), F4
+	B	lanes5done
+lanes6:
+	VMOVI	$0, V8.B16
+	TBZ	$1, R9, lanes6one
+	FMOVD	0(R1), F8
+	TBZ	$0, R9, lanes6done
+	ADD	$8, R1, R0
+	VLD1	(R0), V8.S[2]
+	B	lanes6done
+lanes6one:
+	TBZ	$0, R9, lanes6done
+	FMOVS	0(R1), F8
+	B	lanes6done
+lanes7:
+	VMOVI	$0, V2.B16
+	TBZ	$1, R9, lanes7one
+	FMOVD	0(R1), F2
+	TBZ	$0, R9, lanes7done
+	ADD	$8, R1, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes7done
+lanes7one:
+	TBZ	$0, R9, lanes7done
+	FMOVS	0(R1), F2
+	B	lanes7done
+lanes8:
+	VMOVI	$0, V6.B16
+	TBZ	$1, R9, lanes8one
+	FMOVD	0(R1), F6
+	TBZ	$0, R9, lanes8done
+	ADD	$8, R1, R0
+	VLD1	(R0), V6.S[2]
+	B	lanes8done
+lanes8one:
+	TBZ	$0, R9, lanes8done
+	FMOVS	0(R1), F6
+	B	lanes8done
+lanes9:
+	VMOVI	$0, V5.B16
+	TBZ	$1, R9, lanes9one
+	FMOVD	0(R1), F5
+	TBZ	$0, R9, lanes9done
+	ADD	$8, R1, R0
+	VLD1	(R0), V5.S[2]
+	B	lanes9done
+lanes9one:
+	TBZ	$0, R9, lanes9done
+	FMOVS	0(R1), F5
+	B	lanes9done
+lanes10:
+	VMOVI	$0, V9.B16
+	TBZ	$1, R9, lanes10one
+	FMOVD	0(R1), F9
+	TBZ	$0, R9, lanes10done
+	ADD	$8, R1, R0
+	VLD1	(R0), V9.S[2]
+	B	lanes10done
+lanes10one:
+	TBZ	$0, R9, lanes10done
+	FMOVS	0(R1), F9
+	B	lanes10done
+lanes11:
+	VMOVI	$0, V3.B16
+	TBZ	$1, R9, lanes11one
+	FMOVD	0(R1), F3
+	TBZ	$0, R9, lanes11done
+	ADD	$8, R1, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes11done
+lanes11one:
+	TBZ	$0, R9, lanes11done
+	FMOVS	0(R1), F3
+	B	lanes11done
+lanes12:
+	VMOVI	$0, V7.B16
+	TBZ	$1, R9, lanes12one
+	FMOVD	0(R1), F7
+	TBZ	$0, R9, lanes12done
+	ADD	$8, R1, R0
+	VLD1	(R0), V7.S[2]
+	B	lanes12done
+lanes12one:
+	TBZ	$0, R9, lanes12done
+	FMOVS	0(R1), F7
+	B	lanes12done
+lanes13:
+	VMOVI	$0, V4.B16
+	TBZ	$1, R9, lanes13one
+	FMOVD	0(R1), F4
+	TBZ	$0, R9, lanes13done
+	ADD	$8, R1, R0
+	VLD1	(R0), V4.S[2]
+	B	lanes13done
+lanes13one:
+	TBZ	$0, R9, lanes13done
+	FMOVS	0(R1), F4
+	B	lanes13done
+lanes14:
+	VMOVI	$0, V8.B16
+	TBZ	$1, R9, lanes14one
+	FMOVD	0(R1), F8
+	TBZ	$0, R9, lanes14done
+	ADD	$8, R1, R0
+	VLD1	(R0), V8.S[2]
+	B	lanes14done
+lanes14one:
+	TBZ	$0, R9, lanes14done
+	FMOVS	0(R1), F8
+	B	lanes14done
+lanes15:
+	VMOVI	$0, V2.B16
+	TBZ	$1, R9, lanes15one
+	FMOVD	0(R1), F2
+	TBZ	$0, R9, lanes15done
+	ADD	$8, R1, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes15done
+lanes15one:
+	TBZ	$0, R9, lanes15done
+	FMOVS	0(R1), F2
+	B	lanes15done
+lanes16:
+	VMOVI	$0, V6.B16
+	TBZ	$1, R9, lanes16one
+	FMOVD	0(R1), F6
+	TBZ	$0, R9, lanes16done
+	ADD	$8, R1, R0
+	VLD1	(R0), V6.S[2]
+	B	lanes16done
+lanes16one:
+	TBZ	$0, R9, lanes16done
+	FMOVS	0(R1), F6
+	B	lanes16done
+lanes17:
+	VMOVI	$0, V4.B16
+	TBZ	$1, R2, lanes17one
+	FMOVD	0(R7), F4
+	TBZ	$0, R2, lanes17done
+	ADD	$8, R7, R0
+	VLD1	(R0), V4.S[2]
+	B	lanes17done
+lanes17one:
+	TBZ	$0, R2, lanes17done
+	FMOVS	0(R7), F4
+	B	lanes17done
+lanes18:
+	VMOVI	$0, V3.B16
+	TBZ	$1, R2, lanes18one
+	FMOVD	0(R7), F3
+	TBZ	$0, R2, lanes18done
+	ADD	$8, R7, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes18done
+lanes18one:
+	TBZ	$0, R2, lanes18done
+	FMOVS	0(R7), F3
+	B	lanes18done
+lanes19:
+	VMOVI	$0, V3.B16
+	TBZ	$1, R2, lanes19one
+	FMOVD	0(R7), F3
+	TBZ	$0, R2, lanes19done
+	ADD	$8, R7, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes19done
+lanes19one:
+	TBZ	$0, R2, lanes19done
+	FMOVS	0(R7), F3
+	B	lanes19done
+lanes20:
+	VMOVI	$0, V1.B16
+	TBZ	$1, R2, lanes20one
+	FMOVD	0(R7), F1
+	TBZ	$0, R2, lanes20done
+	ADD	$8, R7, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes20done
+lanes20one:
+	TBZ	$0, R2, lanes20done
+	FMOVS	0(R7), F1
+	B	lanes20done
+lanes21:
+	VMOVI	$0, V3.B16
+	TBZ	$1, R2, lanes21one
+	FMOVD	0(R7), F3
+	TBZ	$0, R2, lanes21done
+	ADD	$8, R7, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes21done
+lanes21one:
+	TBZ	$0, R2, lanes21done
+	FMOVS	0(R7), F3
+	B	lanes21done
+lanes22:
+	VMOVI	$0, V3.B16
+	TBZ	$1, R2, lanes22one
+	FMOVD	0(R7), F3
+	TBZ	$0, R2, lanes22done
+	ADD	$8, R7, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes22done
+lanes22one:
+	TBZ	$0, R2, lanes22done
+	FMOVS	0(R7), F3
+	B	lanes22done
+lanes23:
+	VMOVI	$0, V2.B16
+	TBZ	$1, R2, lanes23one
+	FMOVD	0(R7), F2
+	TBZ	$0, R2, lanes23done
+	ADD	$8, R7, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes23done
+lanes23one:
+	TBZ	$0, R2, lanes23done
+	FMOVS	0(R7), F2
+	B	lanes23done
+lanes24:
+	VMOVI	$0, V2.B16
+	TBZ	$1, R2, lanes24one
+	FMOVD	0(R7), F2
+	TBZ	$0, R2, lanes24done
+	ADD	$8, R7, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes24done
+lanes24one:
+	TBZ	$0, R2, lanes24done
+	FMOVS	0(R7), F2
+	B	lanes24done
+lanes25:
+	VMOVI	$0, V4.B16
+	TBZ	$1, R2, lanes25one
+	FMOVD	0(R7), F4
+	TBZ	$0, R2, lanes25done
+	ADD	$8, R7, R0
+	VLD1	(R0), V4.S[2]
+	B	lanes25done
+lanes25one:
+	TBZ	$0, R2, lanes25done
+	FMOVS	0(R7), F4
+	B	lanes25done
+lanes26:
+	VMOVI	$0, V3.B16
+	TBZ	$1, R2, lanes26one
+	FMOVD	0(R7), F3
+	TBZ	$0, R2, lanes26done
+	ADD	$8, R7, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes26done
+lanes26one:
+	TBZ	$0, R2, lanes26done
+	FMOVS	0(R7), F3
+	B	lanes26done
+lanes27:
+	VMOVI	$0, V3.B16
+	TBZ	$1, R2, lanes27one
+	FMOVD	0(R7), F3
+	TBZ	$0, R2, lanes27done
+	ADD	$8, R7, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes27done
+lanes27one:
+	TBZ	$0, R2, lanes27done
+	FMOVS	0(R7), F3
+	B	lanes27done
+lanes28:
+	VMOVI	$0, V1.B16
+	TBZ	$1, R2, lanes28one
+	FMOVD	0(R7), F1
+	TBZ	$0, R2, lanes28done
+	ADD	$8, R7, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes28done
+lanes28one:
+	TBZ	$0, R2, lanes28done
+	FMOVS	0(R7), F1
+	B	lanes28done
+lanes29:
+	VMOVI	$0, V3.B16
+	TBZ	$1, R2, lanes29one
+	FMOVD	0(R7), F3
+	TBZ	$0, R2, lanes29done
+	ADD	$8, R7, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes29done
+lanes29one:
+	TBZ	$0, R2, lanes29done
+	FMOVS	0(R7), F3
+	B	lanes29done
+lanes30:
+	VMOVI	$0, V3.B16
+	TBZ	$1, R2, lanes30one
+	FMOVD	0(R7), F3
+	TBZ	$0, R2, lanes30done
+	ADD	$8, R7, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes30done
+lanes30one:
+	TBZ	$0, R2, lanes30done
+	FMOVS	0(R7), F3
+	B	lanes30done
+lanes31:
+	VMOVI	$0, V2.B16
+	TBZ	$1, R2, lanes31one
+	FMOVD	0(R7), F2
+	TBZ	$0, R2, lanes31done
+	ADD	$8, R7, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes31done
+lanes31one:
+	TBZ	$0, R2, lanes31done
+	FMOVS	0(R7), F2
+	B	lanes31done
+lanes32:
+	VMOVI	$0, V2.B16
+	TBZ	$1, R2, lanes32one
+	FMOVD	0(R7), F2
+	TBZ	$0, R2, lanes32done
+	ADD	$8, R7, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes32done
+lanes32one:
+	TBZ	$0, R2, lanes32done
+	FMOVS	0(R7), F2
+	B	lanes32done
+
+// func narrow2NEON(strip *strip)
+TEXT ·narrow2NEON(SB), NOSPLIT, $0-8
+	MOVD	strip+0(FP), R8
+	MOVD	56(R8), R7
+	MOVD	8(R8), R6
+	MOVD	24(R8), R5
+	MOVD	16(R8), R4
+tile:
+	MOVD	96(R8), R0
+	VLD1R	(R0), [V17.S4]
+	VMOV	V17.B16, V16.B16
+	ADD	$4, R0, R0
+	VLD1R	(R0), [V15.S4]
+	VMOV	V15.B16, V14.B16
+	VMOV	V17.B16, V13.B16
+	VMOV	V16.B16, V12.B16
+	VMOV	V15.B16, V11.B16
+	VMOV	V14.B16, V10.B16
+	MOVD	0(R8), R3
+	MOVD	40(R8), R2
+	MOVD	R4, R0
+	SUBS	$4, R3, R3
+	BLT	rest
+block:
+	MOVD	R0, R1
+	FMOVQ	0(R1), F5
+	ADD	R5, R1, R1
+	FMOVQ	0(R1), F9
+	ADD	R5, R1, R1
+	FMOVQ	0(R1), F3
+	ADD	R5, R1, R1
+	FMOVQ	0(R1), F7
+	ADD	R5, R1, R1
+	FMOVQ	0(R1), F4
+	ADD	R5, R1, R1
+	FMOVQ	0(R1), F8
+	ADD	R5, R1, R1
+	FMOVQ	0(R1), F2
+	ADD	R5, R1, R1
+	FMOVQ	0(R1), F6
+	ADD	R5, R1, R1
+	VZIP1	V9.S4, V5.S4, V1.S4
+	VZIP1	V8.S4, V4.S4, V0.S4
+	VZIP2	V9.S4, V5.S4, V9.S4
+	VZIP2	V8.S4, V4.S4, V8.S4
+	VZIP1	V7.S4, V3.S4, V5.S4
+	VZIP1	V6.S4, V2.S4, V4.S4
+	VZIP2	V7.S4, V3.S4, V7.S4
+	VZIP2	V6.S4, V2.S4, V6.S4
+	VZIP1	V5.D2, V1.D2, V3.D2
+	VZIP1	V4.D2, V0.D2, V2.D2
+	VZIP2	V5.D2, V1.D2, V5.D2
+	VZIP2	V4.D2, V0.D2, V4.D2
+	VZIP1	V7.D2, V9.D2, V1.D2
+	VZIP1	V6.D2, V8.D2, V0.D2
+	VZIP2	V7.D2, V9.D2, V7.D2
+	VZIP2	V6.D2, V8.D2, V6.D2
+	FMOVS	0(R2), F8
+	WORD	$0x4f881071 // fmla v17.4s, v3.4s, v8.s[0]
+	WORD	$0x4f881050 // fmla v16.4s, v2.4s, v8.s[0]
+	FMOVS	4(R2), F8
+	WORD	$0x4f88106f // fmla v15.4s, v3.4s, v8.s[0]
+	WORD	$0x4f88104e // fmla v14.4s, v2.4s, v8.s[0]
+	FMOVS	8(R2), F2
+	WORD	$0x4f8210b1 // fmla v17.4s, v5.4s, v2.s[0]
+	WORD	$0x4f821090 // fmla v16.4s, v4.4s, v2.s[0]
+	FMOVS	12(R2), F2
+	WORD	$0x4f8210af // fmla v15.4s, v5.4s, v2.s[0]
+	WORD	$0x4f82108e // fmla v14.4s, v4.4s, v2.s[0]
+	FMOVS	16(R2), F2
+	WORD	$0x4f821031 // fmla v17.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821010 // fmla v16.4s, v0.4s, v2.s[0]
+	FMOVS	20(R2), F2
+	WORD	$0x4f82102f // fmla v15.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100e // fmla v14.4s, v0.4s, v2.s[0]
+	FMOVS	24(R2), F0
+	WORD	$0x4f8010f1 // fmla v17.4s, v7.4s, v0.s[0]
+	WORD	$0x4f8010d0 // fmla v16.4s, v6.4s, v0.s[0]
+	FMOVS	28(R2), F0
+	WORD	$0x4f8010ef // fmla v15.4s, v7.4s, v0.s[0]
+	WORD	$0x4f8010ce // fmla v14.4s, v6.4s, v0.s[0]
+	FMOVQ	0(R1), F5
+	ADD	R5, R1, R1
+	FMOVQ	0(R1), F9
+	ADD	R5, R1, R1
+	FMOVQ	0(R1), F3
+	ADD	R5, R1, R1
+	FMOVQ	0(R1), F7
+	ADD	R5, R1, R1
+	FMOVQ	0(R1), F4
+	ADD	R5, R1, R1
+	FMOVQ	0(R1), F8
+	ADD	R5, R1, R1
+	FMOVQ	0(R1), F2
+	ADD	R5, R1, R1
+	FMOVQ	0(R1), F6
+	VZIP1	V9.S4, V5.S4, V1.S4
+	VZIP1	V8.S4, V4.S4, V0.S4
+	VZIP2	V9.S4, V5.S4, V9.S4
+	VZIP2	V8.S4, V4.S4, V8.S4
+	VZIP1	V7.S4, V3.S4, V5.S4
+	VZIP1	V6.S4, V2.S4, V4.S4
+	VZIP2	V7.S4, V3.S4, V7.S4
+	VZIP2	V6.S4, V2.S4, V6.S4
+	VZIP1	V5.D2, V1.D2, V3.D2
+	VZIP1	V4.D2, V0.D2, V2.D2
+	VZIP2	V5.D2, V1.D2, V5.D2
+	VZIP2	V4.D2, V0.D2, V4.D2
+	VZIP1	V7.D2, V9.D2, V1.D2
+	VZIP1	V6.D2, V8.D2, V0.D2
+	VZIP2	V7.D2, V9.D2, V7.D2
+	VZIP2	V6.D2, V8.D2, V6.D2
+	FMOVS	0(R2), F8
+	WORD	$0x4f88106d // fmla v13.4s, v3.4s, v8.s[0]
+	WORD	$0x4f88104c // fmla v12.4s, v2.4s, v8.s[0]
+	FMOVS	4(R2), F8
+	WORD	$0x4f88106b // fmla v11.4s, v3.4s, v8.s[0]
+	WORD	$0x4f88104a // fmla v10.4s, v2.4s, v8.s[0]
+	FMOVS	8(R2), F2
+	WORD	$0x4f8210ad // fmla v13.4s, v5.4s, v2.s[0]
+	WORD	$0x4f82108c // fmla v12.4s, v4.4s, v2.s[0]
+	FMOVS	12(R2), F2
+	WORD	$0x4f8210ab // fmla v11.4s, v5.4s, v2.s[0]
+	WORD	$0x4f82108a // fmla v10.4s, v4.4s, v2.s[0]
+	FMOVS	16(R2), F2
+	WORD	$0x4f82102d // fmla v13.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100c // fmla v12.4s, v0.4s, v2.s[0]
+	FMOVS	20(R2), F2
+	WORD	$0x4f82102b // fmla v11.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100a // fmla v10.4s, v0.4s, v2.s[0]
+	FMOVS	24(R2), F0
+	WORD	$0x4f8010ed // fmla v13.4s, v7.4s, v0.s[0]
+	WORD	$0x4f8010cc // fmla v12.4s, v6.4s, v0.s[0]
+	FMOVS	28(R2), F0
+	WORD	$0x4f8010eb // fmla v11.4s, v7.4s, v0.s[0]
+	WORD	$0x4f8010ca // fmla v10.4s, v6.4s, v0.s[0]
+	ADD	$32, R2, R2
+	ADD	$16, R0, R0
+	SUBS	$4, R3, R3
+	BGE	block
+rest:
+	ADDS	$4, R3, R3
+	BEQ	finish
+	MOVD	128(R8), R1
+	MOVWU	72(R1), R9
+	MOVD	R0, R1
+	TBZ	$2, R9, lanes1
+	FMOVQ	0(R1), F5
+lanes1done:
+	ADD	R5, R1, R1
+	TBZ	$2, R9, lanes2
+	FMOVQ	0(R1), F9
+lanes2done:
+	ADD	R5, R1, R1
+	TBZ	$2, R9, lanes3
+	FMOVQ	0(R1), F3
+lanes3done:
+	ADD	R5, R1, R1
+	TBZ	$2, R9, lanes4
+	FMOVQ	0(R1), F7
+lanes4done:
+	ADD	R5, R1, R1
+	TBZ	$2, R9, lanes5
+	FMOVQ	0(R1), F4
+lanes5done:
+	ADD	R5, R1, R1
+	TBZ	$2, R9, lanes6
+	FMOVQ	0(R1), F8
+lanes6done:
+	ADD	R5, R1, R1
+	TBZ	$2, R9, lanes7
+	FMOVQ	0(R1), F2
+lanes7done:
+	ADD	R5, R1, R1
+	TBZ	$2, R9, lanes8
+	FMOVQ	0(R1), F6
+lanes8done:
+	ADD	R5, R1, R1
+	VZIP1	V9.S4, V5.S4, V1.S4
+	VZIP1	V8.S4, V4.S4, V0.S4
+	VZIP2	V9.S4, V5.S4, V9.S4
+	VZIP2	V8.S4, V4.S4, V8.S4
+	VZIP1	V7.S4, V3.S4, V5.S4
+	VZIP1	V6.S4, V2.S4, V4.S4
+	VZIP2	V7.S4, V3.S4, V7.S4
+	VZIP2	V6.S4, V2.S4, V6.S4
+	VZIP1	V5.D2, V1.D2, V3.D2
+	VZIP1	V4.D2, V0.D2, V2.D2
+	VZIP2	V5.D2, V1.D2, V5.D2
+	VZIP2	V4.D2, V0.D2, V4.D2
+	VZIP1	V7.D2, V9.D2, V1.D2
+	VZIP1	V6.D2, V8.D2, V0.D2
+	VZIP2	V7.D2, V9.D2, V7.D2
+	VZIP2	V6.D2, V8.D2, V6.D2
+	FMOVS	0(R2), F8
+	WORD	$0x4f881071 // fmla v17.4s, v3.4s, v8.s[0]
+	WORD	$0x4f881050 // fmla v16.4s, v2.4s, v8.s[0]
+	FMOVS	4(R2), F8
+	WORD	$0x4f88106f // fmla v15.4s, v3.4s, v8.s[0]
+	WORD	$0x4f88104e // fmla v14.4s, v2.4s, v8.s[0]
+	CMP	$1, R3
+	BEQ	added0
+	FMOVS	8(R2), F2
+	WORD	$0x4f8210b1 // fmla v17.4s, v5.4s, v2.s[0]
+	WORD	$0x4f821090 // fmla v16.4s, v4.4s, v2.s[0]
+	FMOVS	12(R2), F2
+	WORD	$0x4f8210af // fmla v15.4s, v5.4s, v2.s[0]
+	WORD	$0x4f82108e // fmla v14.4s, v4.4s, v2.s[0]
+	CMP	$2, R3
+	BEQ	added0
+	FMOVS	16(R2), F2
+	WORD	$0x4f821031 // fmla v17.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821010 // fmla v16.4s, v0.4s, v2.s[0]
+	FMOVS	20(R2), F2
+	WORD	$0x4f82102f // fmla v15.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100e // fmla v14.4s, v0.4s, v2.s[0]
+	CMP	$3, R3
+	BEQ	added0
+	FMOVS	24(R2), F0
+	WORD	$0x4f8010f1 // fmla v17.4s, v7.4s, v0.s[0]
+	WORD	$0x4f8010d0 // fmla v16.4s, v6.4s, v0.s[0]
+	FMOVS	28(R2), F0
+	WORD	$0x4f8010ef // fmla v15.4s, v7.4s, v0.s[0]
+	WORD	$0x4f8010ce // fmla v14.4s, v6.4s, v0.s[0]
+added0:
+	TBZ	$2, R9, lanes9
+	FMOVQ	0(R1), F5
+lanes9done:
+	ADD	R5, R1, R1
+	TBZ	$2, R9, lanes10
+	FMOVQ	0(R1), F9
+lanes10done:
+	ADD	R5, R1, R1
+	TBZ	$2, R9, lanes11
+	FMOVQ	0(R1), F3
+lanes11done:
+	ADD	R5, R1, R1
+	TBZ	$2, R9, lanes12
+	FMOVQ	0(R1), F7
+lanes12done:
+	ADD	R5, R1, R1
+	TBZ	$2, R9, lanes13
+	FMOVQ	0(R1), F4
+lanes13done:
+	ADD	R5, R1, R1
+	TBZ	$2, R9, lanes14
+	FMOVQ	0(R1), F8
+lanes14done:
+	ADD	R5, R1, R1
+	TBZ	$2, R9, lanes15
+	FMOVQ	0(R1), F2
+lanes15done:
+	ADD	R5, R1, R1
+	TBZ	$2, R9, lanes16
+	FMOVQ	0(R1), F6
+lanes16done:
+	VZIP1	V9.S4, V5.S4, V1.S4
+	VZIP1	V8.S4, V4.S4, V0.S4
+	VZIP2	V9.S4, V5.S4, V9.S4
+	VZIP2	V8.S4, V4.S4, V8.S4
+	VZIP1	V7.S4, V3.S4, V5.S4
+	VZIP1	V6.S4, V2.S4, V4.S4
+	VZIP2	V7.S4, V3.S4, V7.S4
+	VZIP2	V6.S4, V2.S4, V6.S4
+	VZIP1	V5.D2, V1.D2, V3.D2
+	VZIP1	V4.D2, V0.D2, V2.D2
+	VZIP2	V5.D2, V1.D2, V5.D2
+	VZIP2	V4.D2, V0.D2, V4.D2
+	VZIP1	V7.D2, V9.D2, V1.D2
+	VZIP1	V6.D2, V8.D2, V0.D2
+	VZIP2	V7.D2, V9.D2, V7.D2
+	VZIP2	V6.D2, V8.D2, V6.D2
+	FMOVS	0(R2), F8
+	WORD	$0x4f88106d // fmla v13.4s, v3.4s, v8.s[0]
+	WORD	$0x4f88104c // fmla v12.4s, v2.4s, v8.s[0]
+	FMOVS	4(R2), F8
+	WORD	$0x4f88106b // fmla v11.4s, v3.4s, v8.s[0]
+	WORD	$0x4f88104a // fmla v10.4s, v2.4s, v8.s[0]
+	CMP	$1, R3
+	BEQ	added1
+	FMOVS	8(R2), F2
+	WORD	$0x4f8210ad // fmla v13.4s, v5.4s, v2.s[0]
+	WORD	$0x4f82108c // fmla v12.4s, v4.4s, v2.s[0]
+	FMOVS	12(R2), F2
+	WORD	$0x4f8210ab // fmla v11.4s, v5.4s, v2.s[0]
+	WORD	$0x4f82108a // fmla v10.4s, v4.4s, v2.s[0]
+	CMP	$2, R3
+	BEQ	added1
+	FMOVS	16(R2), F2
+	WORD	$0x4f82102d // fmla v13.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100c // fmla v12.4s, v0.4s, v2.s[0]
+	FMOVS	20(R2), F2
+	WORD	$0x4f82102b // fmla v11.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100a // fmla v10.4s, v0.4s, v2.s[0]
+	CMP	$3, R3
+	BEQ	added1
+	FMOVS	24(R2), F0
+	WORD	$0x4f8010ed // fmla v13.4s, v7.4s, v0.s[0]
+	WORD	$0x4f8010cc // fmla v12.4s, v6.4s, v0.s[0]
+	FMOVS	28(R2), F0
+	WORD	$0x4f8010eb // fmla v11.4s, v7.4s, v0.s[0]
+	WORD	$0x4f8010ca // fmla v10.4s, v6.4s, v0.s[0]
+added1:
+finish:
+	MOVD	112(R8), R0
+	TST	R0, R0
+	BNE	add
+	ADD	$120, R8, R0
+	VLD1R	(R0), [V1.S4]
+	WORD	$0x6eb1e420 // fcmgt v0.4s, v1.4s, v17.4s
+	VBSL	V17.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V17.B16
+	WORD	$0x6eb0e420 // fcmgt v0.4s, v1.4s, v16.4s
+	VBSL	V16.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V16.B16
+	WORD	$0x6eafe420 // fcmgt v0.4s, v1.4s, v15.4s
+	VBSL	V15.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V15.B16
+	WORD	$0x6eaee420 // fcmgt v0.4s, v1.4s, v14.4s
+	VBSL	V14.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V14.B16
+	WORD	$0x6eade420 // fcmgt v0.4s, v1.4s, v13.4s
+	VBSL	V13.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V13.B16
+	WORD	$0x6eace420 // fcmgt v0.4s, v1.4s, v12.4s
+	VBSL	V12.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V12.B16
+	WORD	$0x6eabe420 // fcmgt v0.4s, v1.4s, v11.4s
+	VBSL	V11.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V11.B16
+	WORD	$0x6eaae420 // fcmgt v0.4s, v1.4s, v10.4s
+	VBSL	V10.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	MOVD	64(R8), R0
+	VMOV	V17.B16, V3.B16
+	VMOV	V16.B16, V2.B16
+	VZIP1	V15.S4, V17.S4, V1.S4
+	VZIP1	V14.S4, V16.S4, V0.S4
+	VZIP2	V15.S4, V17.S4, V15.S4
+	VZIP2	V14.S4, V16.S4, V14.S4
+	VZIP1	V17.S4, V3.S4, V5.S4
+	VZIP1	V16.S4, V2.S4, V4.S4
+	VZIP2	V17.S4, V3.S4, V17.S4
+	VZIP2	V16.S4, V2.S4, V16.S4
+	VZIP1	V5.D2, V1.D2, V3.D2
+	VZIP1	V4.D2, V0.D2, V2.D2
+	VZIP2	V5.D2, V1.D2, V5.D2
+	VZIP2	V4.D2, V0.D2, V4.D2
+	VZIP1	V17.D2, V15.D2, V1.D2
+	VZIP1	V16.D2, V14.D2, V0.D2
+	VZIP2	V17.D2, V15.D2, V17.D2
+	VZIP2	V16.D2, V14.D2, V16.D2
+	FMOVD	F3, 0(R7)
+	ADD	R0, R7, R7
+	FMOVD	F5, 0(R7)
+	ADD	R0, R7, R7
+	FMOVD	F1, 0(R7)
+	ADD	R0, R7, R7
+	FMOVD	F17, 0(R7)
+	ADD	R0, R7, R7
+	FMOVD	F2, 0(R7)
+	ADD	R0, R7, R7
+	FMOVD	F4, 0(R7)
+	ADD	R0, R7, R7
+	FMOVD	F0, 0(R7)
+	ADD	R0, R7, R7
+	FMOVD	F16, 0(R7)
+	ADD	R0, R7, R7
+	MOVD	64(R8), R0
+	VMOV	V13.B16, V3.B16
+	VMOV	V12.B16, V2.B16
+	VZIP1	V11.S4, V13.S4, V1.S4
+	VZIP1	V10.S4, V12.S4, V0.S4
+	VZIP2	V11.S4, V13.S4, V11.S4
+	VZIP2	V10.S4, V12.S4, V10.S4
+	VZIP1	V13.S4, V3.S4, V5.S4
+	VZIP1	V12.S4, V2.S4, V4.S4
+	VZIP2	V13.S4, V3.S4, V13.S4
+	VZIP2	V12.S4, V2.S4, V12.S4
+	VZIP1	V5.D2, V1.D2, V3.D2
+	VZIP1	V4.D2, V0.D2, V2.D2
+	VZIP2	V5.D2, V1.D2, V5.D2
+	VZIP2	V4.D2, V0.D2, V4.D2
+	VZIP1	V13.D2, V11.D2, V1.D2
+	VZIP1	V12.D2, V10.D2, V0.D2
+	VZIP2	V13.D2, V11.D2, V13.D2
+	VZIP2	V12.D2, V10.D2, V12.D2
+	FMOVD	F3, 0(R7)
+	ADD	R0, R7, R7
+	FMOVD	F5, 0(R7)
+	ADD	R0, R7, R7
+	FMOVD	F1, 0(R7)
+	ADD	R0, R7, R7
+	FMOVD	F13, 0(R7)
+	ADD	R0, R7, R7
+	FMOVD	F2, 0(R7)
+	ADD	R0, R7, R7
+	FMOVD	F4, 0(R7)
+	ADD	R0, R7, R7
+	FMOVD	F0, 0(R7)
+	ADD	R0, R7, R7
+	FMOVD	F12, 0(R7)
+	ADD	R0, R7, R7
+	B	next
+add:
+	MOVD	80(R8), R0
+	MOVWU	72(R0), R2
+	MOVD	64(R8), R1
+	VMOV	V17.B16, V3.B16
+	VMOV	V16.B16, V2.B16
+	VZIP1	V15.S4, V17.S4, V1.S4
+	VZIP1	V14.S4, V16.S4, V0.S4
+	VZIP2	V15.S4, V17.S4, V15.S4
+	VZIP2	V14.S4, V16.S4, V14.S4
+	VZIP1	V17.S4, V3.S4, V5.S4
+	VZIP1	V16.S4, V2.S4, V4.S4
+	VZIP2	V17.S4, V3.S4, V17.S4
+	VZIP2	V16.S4, V2.S4, V16.S4
+	VZIP1	V5.D2, V1.D2, V3.D2
+	VZIP1	V4.D2, V0.D2, V2.D2
+	VZIP2	V5.D2, V1.D2, V5.D2
+	VZIP2	V4.D2, V0.D2, V4.D2
+	VZIP1	V17.D2, V15.D2, V1.D2
+	VZIP1	V16.D2, V14.D2, V0.D2
+	VZIP2	V17.D2, V15.D2, V17.D2
+	VZIP2	V16.D2, V14.D2, V16.D2
+	TBZ	$2, R2, lanes17
+	FMOVQ	0(R7), F6
+lanes17done:
+	WORD	$0x4e23d4c6 // fadd v6.4s, v6.4s, v3.4s
+	ADD	$120, R8, R0
+	VLD1R	(R0), [V7.S4]
+	WORD	$0x6ea6e4e3 // fcmgt v3.4s, v7.4s, v6.4s
+	VBSL	V6.B16, V7.B16, V3.B16
+	VMOV	V3.B16, V6.B16
+	FMOVD	F6, 0(R7)
+	ADD	R1, R7, R7
+	TBZ	$2, R2, lanes18
+	FMOVQ	0(R7), F3
+lanes18done:
+	WORD	$0x4e25d463 // fadd v3.4s, v3.4s, v5.4s
+	ADD	$120, R8, R0
+	VLD1R	(R0), [V6.S4]
+	WORD	$0x6ea3e4c5 // fcmgt v5.4s, v6.4s, v3.4s
+	VBSL	V3.B16, V6.B16, V5.B16
+	VMOV	V5.B16, V3.B16
+	FMOVD	F3, 0(R7)
+	ADD	R1, R7, R7
+	TBZ	$2, R2, lanes19
+	FMOVQ	0(R7), F3
+lanes19done:
+	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	ADD	$120, R8, R0
+	VLD1R	(R0), [V5.S4]
+	WORD	$0x6ea3e4a1 // fcmgt v1.4s, v5.4s, v3.4s
+	VBSL	V3.B16, V5.B16, V1.B16
+	VMOV	V1.B16, V3.B16
+	FMOVD	F3, 0(R7)
+	ADD	R1, R7, R7
+	TBZ	$2, R2, lanes20
+	FMOVQ	0(R7), F1
+lanes20done:
+	WORD	$0x4e31d421 // fadd v1.4s, v1.4s, v17.4s
+	ADD	$120, R8, R0
+	VLD1R	(R0), [V5.S4]
+	WORD	$0x6ea1e4a3 // fcmgt v3.4s, v5.4s, v1.4s
+	VBSL	V1.B16, V5.B16, V3.B16
+	VMOV	V3.B16, V1.B16
+	FMOVD	F1, 0(R7)
+	ADD	R1, R7, R7
+	TBZ	$2, R2, lanes21
+	FMOVQ	0(R7), F3
+lanes21done:
+	WORD	$0x4e22d463 // fadd v3.4s, v3.4s, v2.4s
+	ADD	$120, R8, R0
+	VLD1R	(R0), [V2.S4]
+	WORD	$0x6ea3e441 // fcmgt v1.4s, v2.4s, v3.4s
+	VBSL	V3.B16, V2.B16, V1.B16
+	VMOV	V1.B16, V3.B16
+	FMOVD	F3, 0(R7)
+	ADD	R1, R7, R7
+	TBZ	$2, R2, lanes22
+	FMOVQ	0(R7), F3
+lanes22done:
+	WORD	$0x4e24d463 // fadd v3.4s, v3.4s, v4.4s
+	ADD	$120, R8, R0
+	VLD1R	(R0), [V2.S4]
+	WORD	$0x6ea3e441 // fcmgt v1.4s, v2.4s, v3.4s
+	VBSL	V3.B16, V2.B16, V1.B16
+	VMOV	V1.B16, V3.B16
+	FMOVD	F3, 0(R7)
+	ADD	R1, R7, R7
+	TBZ	$2, R2, lanes23
+	FMOVQ	0(R7), F2
+lanes23done:
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	ADD	$120, R8, R0
+	VLD1R	(R0), [V1.S4]
+	WORD	$0x6ea2e420 // fcmgt v0.4s, v1.4s, v2.4s
+	VBSL	V2.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	FMOVD	F2, 0(R7)
+	ADD	R1, R7, R7
+	TBZ	$2, R2, lanes24
+	FMOVQ	0(R7), F2
+lanes24done:
+	WORD	$0x4e30d442 // fadd v2.4s, v2.4s, v16.4s
+	ADD	$120, R8, R0
+	VLD1R	(R0), [V1.S4]
+	WORD	$0x6ea2e420 // fcmgt v0.4s, v1.4s, v2.4s
+	VBSL	V2.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	FMOVD	F2, 0(R7)
+	ADD	R1, R7, R7
+	MOVD	64(R8), R1
+	VMOV	V13.B16, V3.B16
+	VMOV	V12.B16, V2.B16
+	VZIP1	V11.S4, V13.S4, V1.S4
+	VZIP1	V10.S4, V12.S4, V0.S4
+	VZIP2	V11.S4, V13.S4, V11.S4
+	VZIP2	V10.S4, V12.S4, V10.S4
+	VZIP1	V13.S4, V3.S4, V5.S4
+	VZIP1	V12.S4, V2.S4, V4.S4
+	VZIP2	V13.S4, V3.S4, V13.S4
+	VZIP2	V12.S4, V2.S4, V12.S4
+	VZIP1	V5.D2, V1.D2, V3.D2
+	VZIP1	V4.D2, V0.D2, V2.D2
+	VZIP2	V5.D2, V1.D2, V5.D2
+	VZIP2	V4.D2, V0.D2, V4.D2
+	VZIP1	V13.D2, V11.D2, V1.D2
+	VZIP1	V12.D2, V10.D2, V0.D2
+	VZIP2	V13.D2, V11.D2, V13.D2
+	VZIP2	V12.D2, V10.D2, V12.D2
+	TBZ	$2, R2, lanes25
+	FMOVQ	0(R7), F6
+lanes25done:
+	WORD	$0x4e23d4c6 // fadd v6.4s, v6.4s, v3.4s
+	ADD	$120, R8, R0
+	VLD1R	(R0), [V7.S4]
+	WORD	$0x6ea6e4e3 // fcmgt v3.4s, v7.4s, v6.4s
+	VBSL	V6.B16, V7.B16, V3.B16
+	VMOV	V3.B16, V6.B16
+	FMOVD	F6, 0(R7)
+	ADD	R1, R7, R7
+	TBZ	$2, R2, lanes26
+	FMOVQ	0(R7), F3
+lanes26done:
+	WORD	$0x4e25d463 // fadd v3.4s, v3.4s, v5.4s
+	ADD	$120, R8, R0
+	VLD1R	(R0), [V6.S4]
+	WORD	$0x6ea3e4c5 // fcmgt v5.4s, v6.4s, v3.4s
+	VBSL	V3.B16, V6.B16, V5.B16
+	VMOV	V5.B16, V3.B16
+	FMOVD	F3, 0(R7)
+	ADD	R1, R7, R7
+	TBZ	$2, R2, lanes27
+	FMOVQ	0(R7), F3
+lanes27done:
+	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	ADD	$120, R8, R0
+	VLD1R	(R0), [V5.S4]
+	WORD	$0x6ea3e4a1 // fcmgt v1.4s, v5.4s, v3.4s
+	VBSL	V3.B16, V5.B16, V1.B16
+	VMOV	V1.B16, V3.B16
+	FMOVD	F3, 0(R7)
+	ADD	R1, R7, R7
+	TBZ	$2, R2, lanes28
+	FMOVQ	0(R7), F1
+lanes28done:
+	WORD	$0x4e2dd421 // fadd v1.4s, v1.4s, v13.4s
+	ADD	$120, R8, R0
+	VLD1R	(R0), [V5.S4]
+	WORD	$0x6ea1e4a3 // fcmgt v3.4s, v5.4s, v1.4s
+	VBSL	V1.B16, V5.B16, V3.B16
+	VMOV	V3.B16, V1.B16
+	FMOVD	F1, 0(R7)
+	ADD	R1, R7, R7
+	TBZ	$2, R2, lanes29
+	FMOVQ	0(R7), F3
+lanes29done:
+	WORD	$0x4e22d463 // fadd v3.4s, v3.4s, v2.4s
+	ADD	$120, R8, R0
+	VLD1R	(R0), [V2.S4]
+	WORD	$0x6ea3e441 // fcmgt v1.4s, v2.4s, v3.4s
+	VBSL	V3.B16, V2.B16, V1.B16
+	VMOV	V1.B16, V3.B16
+	FMOVD	F3, 0(R7)
+	ADD	R1, R7, R7
+	TBZ	$2, R2, lanes30
+	FMOVQ	0(R7), F3
+lanes30done:
+	WORD	$0x4e24d463 // fadd v3.4s, v3.4s, v4.4s
+	ADD	$120, R8, R0
+	VLD1R	(R0), [V2.S4]
+	WORD	$0x6ea3e441 // fcmgt v1.4s, v2.4s, v3.4s
+	VBSL	V3.B16, V2.B16, V1.B16
+	VMOV	V1.B16, V3.B16
+	FMOVD	F3, 0(R7)
+	ADD	R1, R7, R7
+	TBZ	$2, R2, lanes31
+	FMOVQ	0(R7), F2
+lanes31done:
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	ADD	$120, R8, R0
+	VLD1R	(R0), [V1.S4]
+	WORD	$0x6ea2e420 // fcmgt v0.4s, v1.4s, v2.4s
+	VBSL	V2.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	FMOVD	F2, 0(R7)
+	ADD	R1, R7, R7
+	TBZ	$2, R2, lanes32
+	FMOVQ	0(R7), F2
+lanes32done:
+	WORD	$0x4e2cd442 // fadd v2.4s, v2.4s, v12.4s
+	ADD	$120, R8, R0
+	VLD1R	(R0), [V1.S4]
+	WORD	$0x6ea2e420 // fcmgt v0.4s, v1.4s, v2.4s
+	VBSL	V2.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	FMOVD	F2, 0(R7)
+	ADD	R1, R7, R7
+next:
+	MOVD	32(R8), R0
+	ADD	R0, R4, R4
+	SUBS	$1, R6, R6
+	BNE	tile
+	RET
+lanes1:
+	VMOVI	$0, V5.B16
+	TBZ	$1, R9, lanes1one
+	FMOVD	0(R1), F5
+	TBZ	$0, R9, lanes1done
+	ADD	$8, R1, R0
+	VLD1	(R0), V5.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R9, lanes1done
+	FMOVS	0(R1), F5
+	B	lanes1done
+lanes2:
+	VMOVI	$0, V9.B16
+	TBZ	$1, R9, lanes2one
+	FMOVD	0(R1), F9
+	TBZ	$0, R9, lanes2done
+	ADD	$8, R1, R0
+	VLD1	(R0), V9.S[2]
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R9, lanes2done
+	FMOVS	0(R1), F9
+	B	lanes2done
+lanes3:
+	VMOVI	$0, V3.B16
+	TBZ	$1, R9, lanes3one
+	FMOVD	0(R1), F3
+	TBZ	$0, R9, lanes3done
+	ADD	$8, R1, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes3done
+lanes3one:
+	TBZ	$0, R9, lanes3done
+	FMOVS	0(R1), F3
+	B	lanes3done
+lanes4:
+	VMOVI	$0, V7.B16
+	TBZ	$1, R9, lanes4one
+	FMOVD	0(R1), F7
+	TBZ	$0, R9, lanes4done
+	ADD	$8, R1, R0
+	VLD1	(R0), V7.S[2]
+	B	lanes4done
+lanes4one:
+	TBZ	$0, R9, lanes4done
+	FMOVS	0(R1), F7
+	B	lanes4done
+lanes5:
+	VMOVI	$0, V4.B16
+	TBZ	$1, R9, lanes5one
+	FMOVD	0(R1), F4
+	TBZ	$0, R9, lanes5done
+	ADD	$8, R1, R0
+	VLD1	(R0), V4.S[2]
+	B	lanes5done
+lanes5one:
+	TBZ	$0, R9, lanes5done
+	FMOVS	0(R1), F4
+	B	lanes5done
+lanes6:
+	VMOVI	$0, V8.B16
+	TBZ	$1, R9, lanes6one
+	FMOVD	0(R1), F8
+	TBZ	$0, R9, lanes6done
+	ADD	$8, R1, R0
+	VLD1	(R0), V8.S[2]
+	B	lanes6done
+lanes6one:
+	TBZ	$0, R9, lanes6done
+	FMOVS	0(R1), F8
+	B	lanes6done
+lanes7:
+	VMOVI	$0, V2.B16
+	TBZ	$1, R9, lanes7one
+	FMOVD	0(R1), F2
+	TBZ	$0, R9, lanes7done
+	ADD	$8, R1, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes7done
+lanes7one:
+	TBZ	$0, R9, lanes7done
+	FMOVS	0(R1), F2
+	B	lanes7done
+lanes8:
+	VMOVI	$0, V6.B16
+	TBZ	$1, R9, lanes8one
+	FMOVD	0(R1), F6
+	TBZ	$0, R9, lanes8done
+	ADD	$8, R1, R0
+	VLD1	(R0), V6.S[2]
+	B	lanes8done
+lanes8one:
+	TBZ	$0, R9, lanes8done
+	FMOVS	0(R1), F6
+	B	lanes8done
+lanes9:
+	VMOVI	$0, V5.B16
+	TBZ	$1, R9, lanes9one
+	FMOVD	0(R1), F5
+	TBZ	$0, R9, lanes9done
+	ADD	$8, R1, R0
+	VLD1	(R0), V5.S[2]
+	B	lanes9done
+lanes9one:
+	TBZ	$0, R9, lanes9done
+	FMOVS	0(R1), F5
+	B	lanes9done
+lanes10:
+	VMOVI	$0, V9.B16
+	TBZ	$1, R9, lanes10one
+	FMOVD	0(R1), F9
+	TBZ	$0, R9, lanes10done
+	ADD	$8, R1, R0
+	VLD1	(R0), V9.S[2]
+	B	lanes10done
+lanes10one:
+	TBZ	$0, R9, lanes10done
+	FMOVS	0(R1), F9
+	B	lanes10done
+lanes11:
+	VMOVI	$0, V3.B16
+	TBZ	$1, R9, lanes11one
+	FMOVD	0(R1), F3
+	TBZ	$0, R9, lanes11done
+	ADD	$8, R1, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes11done
+lanes11one:
+	TBZ	$0, R9, lanes11done
+	FMOVS	0(R1), F3
+	B	lanes11done
+lanes12:
+	VMOVI	$0, V7.B16
+	TBZ	$1, R9, lanes12one
+	FMOVD	0(R1), F7
+	TBZ	$0, R9, lanes12done
+	ADD	$8, R1, R0
+	VLD1	(R0), V7.S[2]
+	B	lanes12done
+lanes12one:
+	TBZ	$0, R9, lanes12done
+	FMOVS	0(R1), F7
+	B	lanes12done
+lanes13:
+	VMOVI	$0, V4.B16
+	TBZ	$1, R9, lanes13one
+	FMOVD	0(R1), F4
+	TBZ	$0, R9, lanes13done
+	ADD	$8, R1, R0
+	VLD1	(R0), V4.S[2]
+	B	lanes13done
+lanes13one:
+	TBZ	$0, R9, lanes13done
+	FMOVS	0(R1), F4
+	B	lanes13done
+lanes14:
+	VMOVI	$0, V8.B16
+	TBZ	$1, R9, lanes14one
+	FMOVD	0(R1), F8
+	TBZ	$0, R9, lanes14done
+	ADD	$8, R1, R0
+	VLD1	(R0), V8.S[2]
+	B	lanes14done
+lanes14one:
+	TBZ	$0, R9, lanes14done
+	FMOVS	0(R1), F8
+	B	lanes14done
+lanes15:
+	VMOVI	$0, V2.B16
+	TBZ	$1, R9, lanes15one
+	FMOVD	0(R1), F2
+	TBZ	$0, R9, lanes15done
+	ADD	$8, R1, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes15done
+lanes15one:
+	TBZ	$0, R9, lanes15done
+	FMOVS	0(R1), F2
+	B	lanes15done
+lanes16:
+	VMOVI	$0, V6.B16
+	TBZ	$1, R9, lanes16one
+	FMOVD	0(R1), F6
+	TBZ	$0, R9, lanes16done
+	ADD	$8, R1, R0
+	VLD1	(R0), V6.S[2]
+	B	lanes16done
+lanes16one:
+	TBZ	$0, R9, lanes16done
+	FMOVS	0(R1), F6
+	B	lanes16done
+lanes17:
+	VMOVI	$0, V6.B16
+	TBZ	$1, R2, lanes17one
+	FMOVD	0(R7), F6
+	TBZ	$0, R2, lanes17done
+	ADD	$8, R7, R0
+	VLD1	(R0), V6.S[2]
+	B	lanes17done
+lanes17one:
+	TBZ	$0, R2, lanes17done
+	FMOVS	0(R7), F6
+	B	lanes17done
+lanes18:
+	VMOVI	$0, V3.B16
+	TBZ	$1, R2, lanes18one
+	FMOVD	0(R7), F3
+	TBZ	$0, R2, lanes18done
+	ADD	$8, R7, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes18done
+lanes18one:
+	TBZ	$0, R2, lanes18done
+	FMOVS	0(R7), F3
+	B	lanes18done
+lanes19:
+	VMOVI	$0, V3.B16
+	TBZ	$1, R2, lanes19one
+	FMOVD	0(R7), F3
+	TBZ	$0, R2, lanes19done
+	ADD	$8, R7, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes19done
+lanes19one:
+	TBZ	$0, R2, lanes19done
+	FMOVS	0(R7), F3
+	B	lanes19done
+lanes20:
+	VMOVI	$0, V1.B16
+	TBZ	$1, R2, lanes20one
+	FMOVD	0(R7), F1
+	TBZ	$0, R2, lanes20done
+	ADD	$8, R7, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes20done
+lanes20one:
+	TBZ	$0, R2, lanes20done
+	FMOVS	0(R7), F1
+	B	lanes20done
+lanes21:
+	VMOVI	$0, V3.B16
+	TBZ	$1, R2, lanes21one
+	FMOVD	0(R7), F3
+	TBZ	$0, R2, lanes21done
+	ADD	$8, R7, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes21done
+lanes21one:
+	TBZ	$0, R2, lanes21done
+	FMOVS	0(R7), F3
+	B	lanes21done
+lanes22:
+	VMOVI	$0, V3.B16
+	TBZ	$1, R2, lanes22one
+	FMOVD	0(R7), F3
+	TBZ	$0, R2, lanes22done
+	ADD	$8, R7, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes22done
+lanes22one:
+	TBZ	$0, R2, lanes22done
+	FMOVS	0(R7), F3
+	B	lanes22done
+lanes23:
+	VMOVI	$0, V2.B16
+	TBZ	$1, R2, lanes23one
+	FMOVD	0(R7), F2
+	TBZ	$0, R2, lanes23done
+	ADD	$8, R7, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes23done
+lanes23one:
+	TBZ	$0, R2, lanes23done
+	FMOVS	0(R7), F2
+	B	lanes23done
+lanes24:
+	VMOVI	$0, V2.B16
+	TBZ	$1, R2, lanes24one
+	FMOVD	0(R7), F2
+	TBZ	$0, R2, lanes24done
+	ADD	$8, R7, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes24done
+lanes24one:
+	TBZ	$0, R2, lanes24done
+	FMOVS	0(R7), F2
+	B	lanes24done
+lanes25:
+	VMOVI	$0, V6.B16
+	TBZ	$1, R2, lanes25one
+	FMOVD	0(R7), F6
+	TBZ	$0, R2, lanes25done
+	ADD	$8, R7, R0
+	VLD1	(R0), V6.S[2]
+	B	lanes25done
+lanes25one:
+	TBZ	$0, R2, lanes25done
+	FMOVS	0(R7), F6
+	B	lanes25done
+lanes26:
+	VMOVI	$0, V3.B16
+	TBZ	$1, R2, lanes26one
+	FMOVD	0(R7), F3
+	TBZ	$0, R2, lanes26done
+	ADD	$8, R7, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes26done
+lanes26one:
+	TBZ	$0, R2, lanes26done
+	FMOVS	0(R7), F3
+	B	lanes26done
+lanes27:
+	VMOVI	$0, V3.B16
+	TBZ	$1, R2, lanes27one
+	FMOVD	0(R7), F3
+	TBZ	$0, R2, lanes27done
+	ADD	$8, R7, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes27done
+lanes27one:
+	TBZ	$0, R2, lanes27done
+	FMOVS	0(R7), F3
+	B	lanes27done
+lanes28:
+	VMOVI	$0, V1.B16
+	TBZ	$1, R2, lanes28one
+	FMOVD	0(R7), F1
+	TBZ	$0, R2, lanes28done
+	ADD	$8, R7, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes28done
+lanes28one:
+	TBZ	$0, R2, lanes28done
+	FMOVS	0(R7), F1
+	B	lanes28done
+lanes29:
+	VMOVI	$0, V3.B16
+	TBZ	$1, R2, lanes29one
+	FMOVD	0(R7), F3
+	TBZ	$0, R2, lanes29done
+	ADD	$8, R7, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes29done
+lanes29one:
+	TBZ	$0, R2, lanes29done
+	FMOVS	0(R7), F3
+	B	lanes29done
+lanes30:
+	VMOVI	$0, V3.B16
+	TBZ	$1, R2, lanes30one
+	FMOVD	0(R7), F3
+	TBZ	$0, R2, lanes30done
+	ADD	$8, R7, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes30done
+lanes30one:
+	TBZ	$0, R2, lanes30done
+	FMOVS	0(R7), F3
+	B	lanes30done
+lanes31:
+	VMOVI	$0, V2.B16
+	TBZ	$1, R2, lanes31one
+	FMOVD	0(R7), F2
+	TBZ	$0, R2, lanes31done
+	ADD	$8, R7, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes31done
+lanes31one:
+	TBZ	$0, R2, lanes31done
+	FMOVS	0(R7), F2
+	B	lanes31done
+lanes32:
+	VMOVI	$0, V2.B16
+	TBZ	$1, R2, lanes32one
+	FMOVD	0(R7), F2
+	TBZ	$0, R2, lanes32done
+	ADD	$8, R7, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes32done
+lanes32one:
+	TBZ	$0, R2, lanes32done
+	FMOVS	0(R7), F2
+	B	lanes32done
+
+// func narrow3NEON(strip *strip)
+TEXT ·narrow3NEON(SB), NOSPLIT, $0-8
+	MOVD	strip+0(FP), R8
+	MOVD	56(R8), R7
+	MOVD	8(R8), R6
+	MOVD	24(R8), R5
+	MOVD	16(R8), R4
+tile:
+	MOVD	96(R8), R1
+	VLD1R	(R1), [V21.S4]
+	VMOV	V21.B16, V20.B16
+	ADD	$4, R1, R0
+	VLD1R	(R0), [V19.S4]
+	VMOV	V19.B16, V18.B16
+	ADD	$8, R1, R0
+	VLD1R	(R0), [V17.S4]
+	VMOV	V17.B16, V16.B16
+	VMOV	V21.B16, V15.B16
+	VMOV	V20.B16, V14.B16
+	VMOV	V19.B16, V13.B16
+	VMOV	V18.B16, V12.B16
+	VMOV	V17.B16, V11.B16
+	VMOV	V16.B16, V10.B16
+	MOVD	0(R8), R3
+	MOVD	40(R8), R2
+	MOVD	R4, R0
+	SUBS	$4, R3, R3
+	BLT	rest
+block:
+	MOVD	R0, R1
+	FMOVQ	0(R1), F5
+	ADD	R5, R1, R1
+	FMOVQ	0(R1), F9
+	ADD	R5, R1, R1
+	FMOVQ	0(R1), F3
+	ADD	R5, R1, R1
+	FMOVQ	0(R1), F7
+	ADD	R5, R1, R1
+	FMOVQ	0(R1), F4
+	ADD	R5, R1, R1
+	FMOVQ	0(R1), F8
+	ADD	R5, R1, R1
+	FMOVQ	0(R1), F2
+	ADD	R5, R1, R1
+	FMOVQ	0(R1), F6
+	ADD	R5, R1, R1
+	VZIP1	V9.S4, V5.S4, V1.S4
+	VZIP1	V8.S4, V4.S4, V0.S4
+	VZIP2	V9.S4, V5.S4, V9.S4
+	VZIP2	V8.S4, V4.S4, V8.S4
+	VZIP1	V7.S4, V3.S4, V5.S4
+	VZIP1	V6.S4, V2.S4, V4.S4
+	VZIP2	V7.S4, V3.S4, V7.S4
+	VZIP2	V6.S4, V2.S4, V6.S4
+	VZIP1	V5.D2, V1.D2, V3.D2
+	VZIP1	V4.D2, V0.D2, V2.D2
+	VZIP2	V5.D2, V1.D2, V5.D2
+	VZIP2	V4.D2, V0.D2, V4.D2
+	VZIP1	V7.D2, V9.D2, V1.D2
+	VZIP1	V6.D2, V8.D2, V0.D2
+	VZIP2	V7.D2, V9.D2, V7.D2
+	VZIP2	V6.D2, V8.D2, V6.D2
+	FMOVS	0(R2), F8
+	WORD	$0x4f881075 // fmla v21.4s, v3.4s, v8.s[0]
+	WORD	$0x4f881054 // fmla v20.4s, v2.4s, v8.s[0]
+	FMOVS	4(R2), F8
+	WORD	$0x4f881073 // fmla v19.4s, v3.4s, v8.s[0]
+	WORD	$0x4f881052 // fmla v18.4s, v2.4s, v8.s[0]
+	FMOVS	8(R2), F8
+	WORD	$0x4f881071 // fmla v17.4s, v3.4s, v8.s[0]
+	WORD	$0x4f881050 // fmla v16.4s, v2.4s, v8.s[0]
+	FMOVS	12(R2), F2
+	WORD	$0x4f8210b5 // fmla v21.4s, v5.4s, v2.s[0]
+	WORD	$0x4f821094 // fmla v20.4s, v4.4s, v2.s[0]
+	FMOVS	16(R2), F2
+	WORD	$0x4f8210b3 // fmla v19.4s, v5.4s, v2.s[0]
+	WORD	$0x4f821092 // fmla v18.4s, v4.4s, v2.s[0]
+	FMOVS	20(R2), F2
+	WORD	$0x4f8210b1 // fmla v17.4s, v5.4s, v2.s[0]
+	WORD	$0x4f821090 // fmla v16.4s, v4.4s, v2.s[0]
+	FMOVS	24(R2), F2
+	WORD	$0x4f821035 // fmla v21.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821014 // fmla v20.4s, v0.4s, v2.s[0]
+	FMOVS	28(R2), F2
+	WORD	$0x4f821033 // fmla v19.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821012 // fmla v18.4s, v0.4s, v2.s[0]
+	FMOVS	32(R2), F2
+	WORD	$0x4f821031 // fmla v17.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821010 // fmla v16.4s, v0.4s, v2.s[0]
+	FMOVS	36(R2), F0
+	WORD	$0x4f8010f5 // fmla v21.4s, v7.4s, v0.s[0]
+	WORD	$0x4f8010d4 // fmla v20.4s, v6.4s, v0.s[0]
+	FMOVS	40(R2), F0
+	WORD	$0x4f8010f3 // fmla v19.4s, v7.4s, v0.s[0]
+	WORD	$0x4f8010d2 // fmla v18.4s, v6.4s, v0.s[0]
+	FMOVS	44(R2), F0
+	WORD	$0x4f8010f1 // fmla v17.4s, v7.4s, v0.s[0]
+	WORD	$0x4f8010d0 // fmla v16.4s, v6.4s, v0.s[0]
+	FMOVQ	0(R1), F5
+	ADD	R5, R1, R1
+	FMOVQ	0(R1), F9
+	ADD	R5, R1, R1
+	FMOVQ	0(R1), F3
+	ADD	R5, R1, R1
+	FMOVQ	0(R1), F7
+	ADD	R5, R1, R1
+	FMOVQ	0(R1), F4
+	ADD	R5, R1, R1
+	FMOVQ	0(R1), F8
+	ADD	R5, R1, R1
+	FMOVQ	0(R1), F2
+	ADD	R5, R1, R1
+	FMOVQ	0(R1), F6
+	VZIP1	V9.S4, V5.S4, V1.S4
+	VZIP1	V8.S4, V4.S4, V0.S4
+	VZIP2	V9.S4, V5.S4, V9.S4
+	VZIP2	V8.S4, V4.S4, V8.S4
+	VZIP1	V7.S4, V3.S4, V5.S4
+	VZIP1	V6.S4, V2.S4, V4.S4
+	VZIP2	V7.S4, V3.S4, V7.S4
+	VZIP2	V6.S4, V2.S4, V6.S4
+	VZIP1	V5.D2, V1.D2, V3.D2
+	VZIP1	V4.D2, V0.D2, V2.D2
+	VZIP2	V5.D2, V1.D2, V5.D2
+	VZIP2	V4.D2, V0.D2, V4.D2
+	VZIP1	V7.D2, V9.D2, V1.D2
+	VZIP1	V6.D2, V8.D2, V0.D2
+	VZIP2	V7.D2, V9.D2, V7.D2
+	VZIP2	V6.D2, V8.D2, V6.D2
+	FMOVS	0(R2), F8
+	WORD	$0x4f88106f // fmla v15.4s, v3.4s, v8.s[0]
+	WORD	$0x4f88104e // fmla v14.4s, v2.4s, v8.s[0]
+	FMOVS	4(R2), F8
+	WORD	$0x4f88106d // fmla v13.4s, v3.4s, v8.s[0]
+	WORD	$0x4f88104c // fmla v12.4s, v2.4s, v8.s[0]
+	FMOVS	8(R2), F8
+	WORD	$0x4f88106b // fmla v11.4s, v3.4s, v8.s[0]
+	WORD	$0x4f88104a // fmla v10.4s, v2.4s, v8.s[0]
+	FMOVS	12(R2), F2
+	WORD	$0x4f8210af // fmla v15.4s, v5.4s, v2.s[0]
+	WORD	$0x4f82108e // fmla v14.4s, v4.4s, v2.s[0]
+	FMOVS	16(R2), F2
+	WORD	$0x4f8210ad // fmla v13.4s, v5.4s, v2.s[0]
+	WORD	$0x4f82108c // fmla v12.4s, v4.4s, v2.s[0]
+	FMOVS	20(R2), F2
+	WORD	$0x4f8210ab // fmla v11.4s, v5.4s, v2.s[0]
+	WORD	$0x4f82108a // fmla v10.4s, v4.4s, v2.s[0]
+	FMOVS	24(R2), F2
+	WORD	$0x4f82102f // fmla v15.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100e // fmla v14.4s, v0.4s, v2.s[0]
+	FMOVS	28(R2), F2
+	WORD	$0x4f82102d // fmla v13.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100c // fmla v12.4s, v0.4s, v2.s[0]
+	FMOVS	32(R2), F2
+	WORD	$0x4f82102b // fmla v11.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100a // fmla v10.4s, v0.4s, v2.s[0]
+	FMOVS	36(R2), F0
+	WORD	$0x4f8010ef // fmla v15.4s, v7.4s, v0.s[0]
+	WORD	$0x4f8010ce // fmla v14.4s, v6.4s, v0.s[0]
+	FMOVS	40(R2), F0
+	WORD	$0x4f8010ed // fmla v13.4s, v7.4s, v0.s[0]
+	WORD	$0x4f8010cc // fmla v12.4s, v6.4s, v0.s[0]
+	FMOVS	44(R2), F0
+	WORD	$0x4f8010eb // fmla v11.4s, v7.4s, v0.s[0]
+	WORD	$0x4f8010ca // fmla v10.4s, v6.4s, v0.s[0]
+	ADD	$48, R2, R2
+	ADD	$16, R0, R0
+	SUBS	$4, R3, R3
+	BGE	block
+rest:
+	ADDS	$4, R3, R3
+	BEQ	finish
+	MOVD	128(R8), R1
+	MOVWU	72(R1), R9
+	MOVD	R0, R1
+	TBZ	$2, R9, lanes1
+	FMOVQ	0(R1), F5
+lanes1done:
+	ADD	R5, R1, R1
+	TBZ	$2, R9, lanes2
+	FMOVQ	0(R1), F9
+lanes2done:
+	ADD	R5, R1, R1
+	TBZ	$2, R9, lanes3
+	FMOVQ	0(R1), F3
+lanes3done:
+	ADD	R5, R1, R1
+	TBZ	$2, R9, lanes4
+	FMOVQ	0(R1), F7
+lanes4done:
+	ADD	R5, R1, R1
+	TBZ	$2, R9, lanes5
+	FMOVQ	0(R1), F4
+lanes5done:
+	ADD	R5, R1, R1
+	TBZ	$2, R9, lanes6
+	FMOVQ	0(R1), F8
+lanes6done:
+	ADD	R5, R1, R1
+	TBZ	$2, R9, lanes7
+	FMOVQ	0(R1), F2
+lanes7done:
+	ADD	R5, R1, R1
+	TBZ	$2, R9, lanes8
+	FMOVQ	0(R1), F6
+lanes8done:
+	ADD	R5, R1, R1
+	VZIP1	V9.S4, V5.S4, V1.S4
+	VZIP1	V8.S4, V4.S4, V0.S4
+	VZIP2	V9.S4, V5.S4, V9.S4
+	VZIP2	V8.S4, V4.S4, V8.S4
+	VZIP1	V7.S4, V3.S4, V5.S4
+	VZIP1	V6.S4, V2.S4, V4.S4
+	VZIP2	V7.S4, V3.S4, V7.S4
+	VZIP2	V6.S4, V2.S4, V6.S4
+	VZIP1	V5.D2, V1.D2, V3.D2
+	VZIP1	V4.D2, V0.D2, V2.D2
+	VZIP2	V5.D2, V1.D2, V5.D2
+	VZIP2	V4.D2, V0.D2, V4.D2
+	VZIP1	V7.D2, V9.D2, V1.D2
+	VZIP1	V6.D2, V8.D2, V0.D2
+	VZIP2	V7.D2, V9.D2, V7.D2
+	VZIP2	V6.D2, V8.D2, V6.D2
+	FMOVS	0(R2), F8
+	WORD	$0x4f881075 // fmla v21.4s, v3.4s, v8.s[0]
+	WORD	$0x4f881054 // fmla v20.4s, v2.4s, v8.s[0]
+	FMOVS	4(R2), F8
+	WORD	$0x4f881073 // fmla v19.4s, v3.4s, v8.s[0]
+	WORD	$0x4f881052 // fmla v18.4s, v2.4s, v8.s[0]
+	FMOVS	8(R2), F8
+	WORD	$0x4f881071 // fmla v17.4s, v3.4s, v8.s[0]
+	WORD	$0x4f881050 // fmla v16.4s, v2.4s, v8.s[0]
+	CMP	$1, R3
+	BEQ	added0
+	FMOVS	12(R2), F2
+	WORD	$0x4f8210b5 // fmla v21.4s, v5.4s, v2.s[0]
+	WORD	$0x4f821094 // fmla v20.4s, v4.4s, v2.s[0]
+	FMOVS	16(R2), F2
+	WORD	$0x4f8210b3 // fmla v19.4s, v5.4s, v2.s[0]
+	WORD	$0x4f821092 // fmla v18.4s, v4.4s, v2.s[0]
+	FMOVS	20(R2), F2
+	WORD	$0x4f8210b1 // fmla v17.4s, v5.4s, v2.s[0]
+	WORD	$0x4f821090 // fmla v16.4s, v4.4s, v2.s[0]
+	CMP	$2, R3
+	BEQ	added0
+	FMOVS	24(R2), F2
+	WORD	$0x4f821035 // fmla v21.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821014 // fmla v20.4s, v0.4s, v2.s[0]
+	FMOVS	28(R2), F2
+	WORD	$0x4f821033 // fmla v19.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821012 // fmla v18.4s, v0.4s, v2.s[0]
+	FMOVS	32(R2), F2
+	WORD	$0x4f821031 // fmla v17.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821010 // fmla v16.4s, v0.4s, v2.s[0]
+	CMP	$3, R3
+	BEQ	added0
+	FMOVS	36(R2), F0
+	WORD	$0x4f8010f5 // fmla v21.4s, v7.4s, v0.s[0]
+	WORD	$0x4f8010d4 // fmla v20.4s, v6.4s, v0.s[0]
+	FMOVS	40(R2), F0
+	WORD	$0x4f8010f3 // fmla v19.4s, v7.4s, v0.s[0]
+	WORD	$0x4f8010d2 // fmla v18.4s, v6.4s, v0.s[0]
+	FMOVS	44(R2), F0
+	WORD	$0x4f8010f1 // fmla v17.4s, v7.4s, v0.s[0]
+	WORD	$0x4f8010d0 // fmla v16.4s, v6.4s, v0.s[0]
+added0:
+	TBZ	$2, R9, lanes9
+	FMOVQ	0(R1), F5
+lanes9done:
+	ADD	R5, R1, R1
+	TBZ	$2, R9, lanes10
+	FMOVQ	0(R1), F9
+lanes10done:
+	ADD	R5, R1, R1
+	TBZ	$2, R9, lanes11
+	FMOVQ	0(R1), F3
+lanes11done:
+	ADD	R5, R1, R1
+	TBZ	$2, R9, lanes12
+	FMOVQ	0(R1), F7
+lanes12done:
+	ADD	R5, R1, R1
+	TBZ	$2, R9, lanes13
+	FMOVQ	0(R1), F4
+lanes13done:
+	ADD	R5, R1, R1
+	TBZ	$2, R9, lanes14
+	FMOVQ	0(R1), F8
+lanes14done:
+	ADD	R5, R1, R1
+	TBZ	$2, R9, lanes15
+	FMOVQ	0(R1), F2
+lanes15done:
+	ADD	R5, R1, R1
+	TBZ	$2, R9, lanes16
+	FMOVQ	0(R1), F6
+lanes16done:
+	VZIP1	V9.S4, V5.S4, V1.S4
+	VZIP1	V8.S4, V4.S4, V0.S4
+	VZIP2	V9.S4, V5.S4, V9.S4
+	VZIP2	V8.S4, V4.S4, V8.S4
+	VZIP1	V7.S4, V3.S4, V5.S4
+	VZIP1	V6.S4, V2.S4, V4.S4
+	VZIP2	V7.S4, V3.S4, V7.S4
+	VZIP2	V6.S4, V2.S4, V6.S4
+	VZIP1	V5.D2, V1.D2, V3.D2
+	VZIP1	V4.D2, V0.D2, V2.D2
+	VZIP2	V5.D2, V1.D2, V5.D2
+	VZIP2	V4.D2, V0.D2, V4.D2
+	VZIP1	V7.D2, V9.D2, V1.D2
+	VZIP1	V6.D2, V8.D2, V0.D2
+	VZIP2	V7.D2, V9.D2, V7.D2
+	VZIP2	V6.D2, V8.D2, V6.D2
+	FMOVS	0(R2), F8
+	WORD	$0x4f88106f // fmla v15.4s, v3.4s, v8.s[0]
+	WORD	$0x4f88104e // fmla v14.4s, v2.4s, v8.s[0]
+	FMOVS	4(R2), F8
+	WORD	$0x4f88106d // fmla v13.4s, v3.4s, v8.s[0]
+	WORD	$0x4f88104c // fmla v12.4s, v2.4s, v8.s[0]
+	FMOVS	8(R2), F8
+	WORD	$0x4f88106b // fmla v11.4s, v3.4s, v8.s[0]
+	WORD	$0x4f88104a // fmla v10.4s, v2.4s, v8.s[0]
+	CMP	$1, R3
+	BEQ	added1
+	FMOVS	12(R2), F2
+	WORD	$0x4f8210af // fmla v15.4s, v5.4s, v2.s[0]
+	WORD	$0x4f82108e // fmla v14.4s, v4.4s, v2.s[0]
+	FMOVS	16(R2), F2
+	WORD	$0x4f8210ad // fmla v13.4s, v5.4s, v2.s[0]
+	WORD	$0x4f82108c // fmla v12.4s, v4.4s, v2.s[0]
+	FMOVS	20(R2), F2
+	WORD	$0x4f8210ab // fmla v11.4s, v5.4s, v2.s[0]
+	WORD	$0x4f82108a // fmla v10.4s, v4.4s, v2.s[0]
+	CMP	$2, R3
+	BEQ	added1
+	FMOVS	24(R2), F2
+	WORD	$0x4f82102f // fmla v15.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100e // fmla v14.4s, v0.4s, v2.s[0]
+	FMOVS	28(R2), F2
+	WORD	$0x4f82102d // fmla v13.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100c // fmla v12.4s, v0.4s, v2.s[0]
+	FMOVS	32(R2), F2
+	WORD	$0x4f82102b // fmla v11.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100a // fmla v10.4s, v0.4s, v2.s[0]
+	CMP	$3, R3
+	BEQ	added1
+	FMOVS	36(R2), F0
+	WORD	$0x4f8010ef // fmla v15.4s, v7.4s, v0.s[0]
+	WORD	$0x4f8010ce // fmla v14.4s, v6.4s, v0.s[0]
+	FMOVS	40(R2), F0
+	WORD	$0x4f8010ed // fmla v13.4s, v7.4s, v0.s[0]
+	WORD	$0x4f8010cc // fmla v12.4s, v6.4s, v0.s[0]
+	FMOVS	44(R2), F0
+	WORD	$0x4f8010eb // fmla v11.4s, v7.4s, v0.s[0]
+	WORD	$0x4f8010ca // fmla v10.4s, v6.4s, v0.s[0]
+added1:
+finish:
+	MOVD	112(R8), R0
+	TST	R0, R0
+	BNE	add
+	ADD	$120, R8, R0
+	VLD1R	(R0), [V1.S4]
+	WORD	$0x6eb5e420 // fcmgt v0.4s, v1.4s, v21.4s
+	VBSL	V21.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V21.B16
+	WORD	$0x6eb4e420 // fcmgt v0.4s, v1.4s, v20.4s
+	VBSL	V20.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V20.B16
+	WORD	$0x6eb3e420 // fcmgt v0.4s, v1.4s, v19.4s
+	VBSL	V19.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V19.B16
+	WORD	$0x6eb2e420 // fcmgt v0.4s, v1.4s, v18.4s
+	VBSL	V18.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V18.B16
+	WORD	$0x6eb1e420 // fcmgt v0.4s, v1.4s, v17.4s
+	VBSL	V17.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V17.B16
+	WORD	$0x6eb0e420 // fcmgt v0.4s, v1.4s, v16.4s
+	VBSL	V16.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V16.B16
+	WORD	$0x6eafe420 // fcmgt v0.4s, v1.4s, v15.4s
+	VBSL	V15.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V15.B16
+	WORD	$0x6eaee420 // fcmgt v0.4s, v1.4s, v14.4s
+	VBSL	V14.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V14.B16
+	WORD	$0x6eade420 // fcmgt v0.4s, v1.4s, v13.4s
+	VBSL	V13.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V13.B16
+	WORD	$0x6eace420 // fcmgt v0.4s, v1.4s, v12.4s
+	VBSL	V12.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V12.B16
+	WORD	$0x6eabe420 // fcmgt v0.4s, v1.4s, v11.4s
+	VBSL	V11.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V11.B16
+	WORD	$0x6eaae420 // fcmgt v0.4s, v1.4s, v10.4s
+	VBSL	V10.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	MOVD	64(R8), R0
+	VZIP1	V19.S4, V21.S4, V1.S4
+	VZIP1	V18.S4, V20.S4, V0.S4
+	VZIP2	V19.S4, V21.S4, V19.S4
+	VZIP2	V18.S4, V20.S4, V18.S4
+	VZIP1	V21.S4, V17.S4, V3.S4
+	VZIP1	V20.S4, V16.S4, V2.S4
+	VZIP2	V21.S4, V17.S4, V21.S4
+	VZIP2	V20.S4, V16.S4, V20.S4
+	VZIP1	V3.D2, V1.D2, V5.D2
+	VZIP1	V2.D2, V0.D2, V4.D2
+	VZIP2	V3.D2, V1.D2, V3.D2
+	VZIP2	V2.D2, V0.D2, V2.D2
+	VZIP1	V21.D2, V19.D2, V1.D2
+	VZIP1	V20.D2, V18.D2, V0.D2
+	VZIP2	V21.D2, V19.D2, V21.D2
+	VZIP2	V20.D2, V18.D2, V20.D2
+	FMOVD	F5, 0(R7)
+	VMOVI	$0, V6.B16
+	VMOV	V5.S[2], V6.S[0]
+	VMOV	V5.S[0], V6.S[1]
+	VMOV	V5.S[0], V6.S[2]
+	VMOV	V5.S[0], V6.S[3]
+	FMOVS	F6, 8(R7)
+	ADD	R0, R7, R7
+	FMOVD	F3, 0(R7)
+	VMOVI	$0, V5.B16
+	VMOV	V3.S[2], V5.S[0]
+	VMOV	V3.S[0], V5.S[1]
+	VMOV	V3.S[0], V5.S[2]
+	VMOV	V3.S[0], V5.S[3]
+	FMOVS	F5, 8(R7)
+	ADD	R0, R7, R7
+	FMOVD	F1, 0(R7)
+	VMOVI	$0, V3.B16
+	VMOV	V1.S[2], V3.S[0]
+	VMOV	V1.S[0], V3.S[1]
+	VMOV	V1.S[0], V3.S[2]
+	VMOV	V1.S[0], V3.S[3]
+	FMOVS	F3, 8(R7)
+	ADD	R0, R7, R7
+	FMOVD	F21, 0(R7)
+	VMOVI	$0, V1.B16
+	VMOV	V21.S[2], V1.S[0]
+	VMOV	V21.S[0], V1.S[1]
+	VMOV	V21.S[0], V1.S[2]
+	VMOV	V21.S[0], V1.S[3]
+	FMOVS	F1, 8(R7)
+	ADD	R0, R7, R7
+	FMOVD	F4, 0(R7)
+	VMOVI	$0, V1.B16
+	VMOV	V4.S[2], V1.S[0]
+	VMOV	V4.S[0], V1.S[1]
+	VMOV	V4.S[0], V1.S[2]
+	VMOV	V4.S[0], V1.S[3]
+	FMOVS	F1, 8(R7)
+	ADD	R0, R7, R7
+	FMOVD	F2, 0(R7)
+	VMOVI	$0, V1.B16
+	VMOV	V2.S[2], V1.S[0]
+	VMOV	V2.S[0], V1.S[1]
+	VMOV	V2.S[0], V1.S[2]
+	VMOV	V2.S[0], V1.S[3]
+	FMOVS	F1, 8(R7)
+	ADD	R0, R7, R7
+	VMOV	V0.B16, V1.B16
+	FMOVD	F1, 0(R7)
+	VMOVI	$0, V0.B16
+	VMOV	V1.S[2], V0.S[0]
+	VMOV	V1.S[0], V0.S[1]
+	VMOV	V1.S[0], V0.S[2]
+	VMOV	V1.S[0], V0.S[3]
+	FMOVS	F0, 8(R7)
+	ADD	R0, R7, R7
+	FMOVD	F20, 0(R7)
+	VMOVI	$0, V0.B16
+	VMOV	V20.S[2], V0.S[0]
+	VMOV	V20.S[0], V0.S[1]
+	VMOV	V20.S[0], V0.S[2]
+	VMOV	V20.S[0], V0.S[3]
+	FMOVS	F0, 8(R7)
+	ADD	R0, R7, R7
+	MOVD	64(R8), R0
+	VZIP1	V13.S4, V15.S4, V1.S4
+	VZIP1	V12.S4, V14.S4, V0.S4
+	VZIP2	V13.S4, V15.S4, V13.S4
+	VZIP2	V12.S4, V14.S4, V12.S4
+	VZIP1	V15.S4, V11.S4, V3.S4
+	VZIP1	V14.S4, V10.S4, V2.S4
+	VZIP2	V15.S4, V11.S4, V15.S4
+	VZIP2	V14.S4, V10.S4, V14.S4
+	VZIP1	V3.D2, V1.D2, V5.D2
+	VZIP1	V2.D2, V0.D2, V4.D2
+	VZIP2	V3.D2, V1.D2, V3.D2
+	VZIP2	V2.D2, V0.D2, V2.D2
+	VZIP1	V15.D2, V13.D2, V1.D2
+	VZIP1	V14.D2, V12.D2, V0.D2
+	VZIP2	V15.D2, V13.D2, V15.D2
+	VZIP2	V14.D2, V12.D2, V14.D2
+	FMOVD	F5, 0(R7)
+	VMOVI	$0, V6.B16
+	VMOV	V5.S[2], V6.S[0]
+	VMOV	V5.S[0], V6.S[1]
+	VMOV	V5.S[0], V6.S[2]
+	VMOV	V5.S[0], V6.S[3]
+	FMOVS	F6, 8(R7)
+	ADD	R0, R7, R7
+	FMOVD	F3, 0(R7)
+	VMOVI	$0, V5.B16
+	VMOV	V3.S[2], V5.S[0]
+	VMOV	V3.S[0], V5.S[1]
+	VMOV	V3.S[0], V5.S[2]
+	VMOV	V3.S[0], V5.S[3]
+	FMOVS	F5, 8(R7)
+	ADD	R0, R7, R7
+	FMOVD	F1, 0(R7)
+	VMOVI	$0, V3.B16
+	VMOV	V1.S[2], V3.S[0]
+	VMOV	V1.S[0], V3.S[1]
+	VMOV	V1.S[0], V3.S[2]
+	VMOV	V1.S[0], V3.S[3]
+	FMOVS	F3, 8(R7)
+	ADD	R0, R7, R7
+	FMOVD	F15, 0(R7)
+	VMOVI	$0, V1.B16
+	VMOV	V15.S[2], V1.S[0]
+	VMOV	V15.S[0], V1.S[1]
+	VMOV	V15.S[0], V1.S[2]
+	VMOV	V15.S[0], V1.S[3]
+	FMOVS	F1, 8(R7)
+	ADD	R0, R7, R7
+	FMOVD	F4, 0(R7)
+	VMOVI	$0, V1.B16
+	VMOV	V4.S[2], V1.S[0]
+	VMOV	V4.S[0], V1.S[1]
+	VMOV	V4.S[0], V1.S[2]
+	VMOV	V4.S[0], V1.S[3]
+	FMOVS	F1, 8(R7)
+	ADD	R0, R7, R7
+	FMOVD	F2, 0(R7)
+	VMOVI	$0, V1.B16
+	VMOV	V2.S[2], V1.S[0]
+	VMOV	V2.S[0], V1.S[1]
+	VMOV	V2.S[0], V1.S[2]
+	VMOV	V2.S[0], V1.S[3]
+	FMOVS	F1, 8(R7)
+	ADD	R0, R7, R7
+	VMOV	V0.B16, V1.B16
+	FMOVD	F1, 0(R7)
+	VMOVI	$0, V0.B16
+	VMOV	V1.S[2], V0.S[0]
+	VMOV	V1.S[0], V0.S[1]
+	VMOV	V1.S[0], V0.S[2]
+	VMOV	V1.S[0], V0.S[3]
+	FMOVS	F0, 8(R7)
+	ADD	R0, R7, R7
+	FMOVD	F14, 0(R7)
+	VMOVI	$0, V0.B16
+	VMOV	V14.S[2], V0.S[0]
+	VMOV	V14.S[0], V0.S[1]
+	VMOV	V14.S[0], V0.S[2]
+	VMOV	V14.S[0], V0.S[3]
+	FMOVS	F0, 8(R7)
+	ADD	R0, R7, R7
+	B	next
+add:
+	MOVD	80(R8), R0
+	MOVWU	72(R0), R2
+	MOVD	64(R8), R1
+	VZIP1	V19.S4, V21.S4, V1.S4
+	VZIP1	V18.S4, V20.S4, V0.S4
+	VZIP2	V19.S4, V21.S4, V19.S4
+	VZIP2	V18.S4, V20.S4, V18.S4
+	VZIP1	V21.S4, V17.S4, V3.S4
+	VZIP1	V20.S4, V16.S4, V2.S4
+	VZIP2	V21.S4, V17.S4, V21.S4
+	VZIP2	V20.S4, V16.S4, V20.S4
+	VZIP1	V3.D2, V1.D2, V5.D2
+	VZIP1	V2.D2, V0.D2, V4.D2
+	VZIP2	V3.D2, V1.D2, V3.D2
+	VZIP2	V2.D2, V0.D2, V2.D2
+	VZIP1	V21.D2, V19.D2, V1.D2
+	VZIP1	V20.D2, V18.D2, V0.D2
+	VZIP2	V21.D2, V19.D2, V21.D2
+	VZIP2	V20.D2, V18.D2, V20.D2
+	TBZ	$2, R2, lanes17
+	FMOVQ	0(R7), F6
+lanes17done:
+	WORD	$0x4e25d4c6 // fadd v6.4s, v6.4s, v5.4s
+	ADD	$120, R8, R0
+	VLD1R	(R0), [V7.S4]
+	WORD	$0x6ea6e4e5 // fcmgt v5.4s, v7.4s, v6.4s
+	VBSL	V6.B16, V7.B16, V5.B16
+	VMOV	V5.B16, V6.B16
+	FMOVD	F6, 0(R7)
+	VMOVI	$0, V5.B16
+	VMOV	V6.S[2], V5.S[0]
+	VMOV	V6.S[0], V5.S[1]
+	VMOV	V6.S[0], V5.S[2]
+	VMOV	V6.S[0], V5.S[3]
+	FMOVS	F5, 8(R7)
+	ADD	R1, R7, R7
+	TBZ	$2, R2, lanes18
+	FMOVQ	0(R7), F5
+lanes18done:
+	WORD	$0x4e23d4a5 // fadd v5.4s, v5.4s, v3.4s
+	ADD	$120, R8, R0
+	VLD1R	(R0), [V6.S4]
+	WORD	$0x6ea5e4c3 // fcmgt v3.4s, v6.4s, v5.4s
+	VBSL	V5.B16, V6.B16, V3.B16
+	VMOV	V3.B16, V5.B16
+	FMOVD	F5, 0(R7)
+	VMOVI	$0, V3.B16
+	VMOV	V5.S[2], V3.S[0]
+	VMOV	V5.S[0], V3.S[1]
+	VMOV	V5.S[0], V3.S[2]
+	VMOV	V5.S[0], V3.S[3]
+	FMOVS	F3, 8(R7)
+	ADD	R1, R7, R7
+	TBZ	$2, R2, lanes19
+	FMOVQ	0(R7), F3
+lanes19done:
+	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	ADD	$120, R8, R0
+	VLD1R	(R0), [V5.S4]
+	WORD	$0x6ea3e4a1 // fcmgt v1.4s, v5.4s, v3.4s
+	VBSL	V3.B16, V5.B16, V1.B16
+	VMOV	V1.B16, V3.B16
+	FMOVD	F3, 0(R7)
+	VMOVI	$0, V1.B16
+	VMOV	V3.S[2], V1.S[0]
+	VMOV	V3.S[0], V1.S[1]
+	VMOV	V3.S[0], V1.S[2]
+	VMOV	V3.S[0], V1.S[3]
+	FMOVS	F1, 8(R7)
+	ADD	R1, R7, R7
+	TBZ	$2, R2, lanes20
+	FMOVQ	0(R7), F1
+lanes20done:
+	WORD	$0x4e35d421 // fadd v1.4s, v1.4s, v21.4s
+	ADD	$120, R8, R0
+	VLD1R	(R0), [V5.S4]
+	WORD	$0x6ea1e4a3 // fcmgt v3.4s, v5.4s, v1.4s
+	VBSL	V1.B16, V5.B16, V3.B16
+	VMOV	V3.B16, V1.B16
+	FMOVD	F1, 0(R7)
+	VMOVI	$0, V3.B16
+	VMOV	V1.S[2], V3.S[0]
+	VMOV	V1.S[0], V3.S[1]
+	VMOV	V1.S[0], V3.S[2]
+	VMOV	V1.S[0], V3.S[3]
+	FMOVS	F3, 8(R7)
+	ADD	R1, R7, R7
+	VMOV	V4.B16, V1.B16
+	TBZ	$2, R2, lanes21
+	FMOVQ	0(R7), F4
+lanes21done:
+	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
+	ADD	$120, R8, R0
+	VLD1R	(R0), [V3.S4]
+	WORD	$0x6ea4e461 // fcmgt v1.4s, v3.4s, v4.4s
+	VBSL	V4.B16, V3.B16, V1.B16
+	VMOV	V1.B16, V4.B16
+	FMOVD	F4, 0(R7)
+	VMOVI	$0, V1.B16
+	VMOV	V4.S[2], V1.S[0]
+	VMOV	V4.S[0], V1.S[1]
+	VMOV	V4.S[0], V1.S[2]
+	VMOV	V4.S[0], V1.S[3]
+	FMOVS	F1, 8(R7)
+	ADD	R1, R7, R7
+	TBZ	$2, R2, lanes22
+	FMOVQ	0(R7), F3
+lanes22done:
+	WORD	$0x4e22d463 // fadd v3.4s, v3.4s, v2.4s
+	ADD	$120, R8, R0
+	VLD1R	(R0), [V2.S4]
+	WORD	$0x6ea3e441 // fcmgt v1.4s, v2.4s, v3.4s
+	VBSL	V3.B16, V2.B16, V1.B16
+	VMOV	V1.B16, V3.B16
+	FMOVD	F3, 0(R7)
+	VMOVI	$0, V1.B16
+	VMOV	V3.S[2], V1.S[0]
+	VMOV	V3.S[0], V1.S[1]
+	VMOV	V3.S[0], V1.S[2]
+	VMOV	V3.S[0], V1.S[3]
+	FMOVS	F1, 8(R7)
+	ADD	R1, R7, R7
+	TBZ	$2, R2, lanes23
+	FMOVQ	0(R7), F2
+lanes23done:
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	ADD	$120, R8, R0
+	VLD1R	(R0), [V1.S4]
+	WORD	$0x6ea2e420 // fcmgt v0.4s, v1.4s, v2.4s
+	VBSL	V2.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	FMOVD	F2, 0(R7)
+	VMOVI	$0, V0.B16
+	VMOV	V2.S[2], V0.S[0]
+	VMOV	V2.S[0], V0.S[1]
+	VMOV	V2.S[0], V0.S[2]
+	VMOV	V2.S[0], V0.S[3]
+	FMOVS	F0, 8(R7)
+	ADD	R1, R7, R7
+	TBZ	$2, R2, lanes24
+	FMOVQ	0(R7), F2
+lanes24done:
+	WORD	$0x4e34d442 // fadd v2.4s, v2.4s, v20.4s
+	ADD	$120, R8, R0
+	VLD1R	(R0), [V1.S4]
+	WORD	$0x6ea2e420 // fcmgt v0.4s, v1.4s, v2.4s
+	VBSL	V2.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	FMOVD	F2, 0(R7)
+	VMOVI	$0, V0.B16
+	VMOV	V2.S[2], V0.S[0]
+	VMOV	V2.S[0], V0.S[1]
+	VMOV	V2.S[0], V0.S[2]
+	VMOV	V2.S[0], V0.S[3]
+	FMOVS	F0, 8(R7)
+	ADD	R1, R7, R7
+	MOVD	64(R8), R1
+	VZIP1	V13.S4, V15.S4, V1.S4
+	VZIP1	V12.S4, V14.S4, V0.S4
+	VZIP2	V13.S4, V15.S4, V13.S4
+	VZIP2	V12.S4, V14.S4, V12.S4
+	VZIP1	V15.S4, V11.S4, V3.S4
+	VZIP1	V14.S4, V10.S4, V2.S4
+	VZIP2	V15.S4, V11.S4, V15.S4
+	VZIP2	V14.S4, V10.S4, V14.S4
+	VZIP1	V3.D2, V1.D2, V5.D2
+	VZIP1	V2.D2, V0.D2, V4.D2
+	VZIP2	V3.D2, V1.D2, V3.D2
+	VZIP2	V2.D2, V0.D2, V2.D2
+	VZIP1	V15.D2, V13.D2, V1.D2
+	VZIP1	V14.D2, V12.D2, V0.D2
+	VZIP2	V15.D2, V13.D2, V15.D2
+	VZIP2	V14.D2, V12.D2, V14.D2
+	TBZ	$2, R2, lanes25
+	FMOVQ	0(R7), F6
+lanes25done:
+	WORD	$0x4e25d4c6 // fadd v6.4s, v6.4s, v5.4s
+	ADD	$120, R8, R0
+	VLD1R	(R0), [V7.S4]
+	WORD	$0x6ea6e4e5 // fcmgt v5.4s, v7.4s, v6.4s
+	VBSL	V6.B16, V7.B16, V5.B16
+	VMOV	V5.B16, V6.B16
+	FMOVD	F6, 0(R7)
+	VMOVI	$0, V5.B16
+	VMOV	V6.S[2], V5.S[0]
+	VMOV	V6.S[0], V5.S[1]
+	VMOV	V6.S[0], V5.S[2]
+	VMOV	V6.S[0], V5.S[3]
+	FMOVS	F5, 8(R7)
+	ADD	R1, R7, R7
+	TBZ	$2, R2, lanes26
+	FMOVQ	0(R7), F5
+lanes26done:
+	WORD	$0x4e23d4a5 // fadd v5.4s, v5.4s, v3.4s
+	ADD	$120, R8, R0
+	VLD1R	(R0), [V6.S4]
+	WORD	$0x6ea5e4c3 // fcmgt v3.4s, v6.4s, v5.4s
+	VBSL	V5.B16, V6.B16, V3.B16
+	VMOV	V3.B16, V5.B16
+	FMOVD	F5, 0(R7)
+	VMOVI	$0, V3.B16
+	VMOV	V5.S[2], V3.S[0]
+	VMOV	V5.S[0], V3.S[1]
+	VMOV	V5.S[0], V3.S[2]
+	VMOV	V5.S[0], V3.S[3]
+	FMOVS	F3, 8(R7)
+	ADD	R1, R7, R7
+	TBZ	$2, R2, lanes27
+	FMOVQ	0(R7), F3
+lanes27done:
+	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	ADD	$120, R8, R0
+	VLD1R	(R0), [V5.S4]
+	WORD	$0x6ea3e4a1 // fcmgt v1.4s, v5.4s, v3.4s
+	VBSL	V3.B16, V5.B16, V1.B16
+	VMOV	V1.B16, V3.B16
+	FMOVD	F3, 0(R7)
+	VMOVI	$0, V1.B16
+	VMOV	V3.S[2], V1.S[0]
+	VMOV	V3.S[0], V1.S[1]
+	VMOV	V3.S[0], V1.S[2]
+	VMOV	V3.S[0], V1.S[3]
+	FMOVS	F1, 8(R7)
+	ADD	R1, R7, R7
+	TBZ	$2, R2, lanes28
+	FMOVQ	0(R7), F1
+lanes28done:
+	WORD	$0x4e2fd421 // fadd v1.4s, v1.4s, v15.4s
+	ADD	$120, R8, R0
+	VLD1R	(R0), [V5.S4]
+	WORD	$0x6ea1e4a3 // fcmgt v3.4s, v5.4s, v1.4s
+	VBSL	V1.B16, V5.B16, V3.B16
+	VMOV	V3.B16, V1.B16
+	FMOVD	F1, 0(R7)
+	VMOVI	$0, V3.B16
+	VMOV	V1.S[2], V3.S[0]
+	VMOV	V1.S[0], V3.S[1]
+	VMOV	V1.S[0], V3.S[2]
+	VMOV	V1.S[0], V3.S[3]
+	FMOVS	F3, 8(R7)
+	ADD	R1, R7, R7
+	VMOV	V4.B16, V1.B16
+	TBZ	$2, R2, lanes29
+	FMOVQ	0(R7), F4
+lanes29done:
+	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
+	ADD	$120, R8, R0
+	VLD1R	(R0), [V3.S4]
+	WORD	$0x6ea4e461 // fcmgt v1.4s, v3.4s, v4.4s
+	VBSL	V4.B16, V3.B16, V1.B16
+	VMOV	V1.B16, V4.B16
+	FMOVD	F4, 0(R7)
+	VMOVI	$0, V1.B16
+	VMOV	V4.S[2], V1.S[0]
+	VMOV	V4.S[0], V1.S[1]
+	VMOV	V4.S[0], V1.S[2]
+	VMOV	V4.S[0], V1.S[3]
+	FMOVS	F1, 8(R7)
+	ADD	R1, R7, R7
+	TBZ	$2, R2, lanes30
+	FMOVQ	0(R7), F3
+lanes30done:
+	WORD	$0x4e22d463 // fadd v3.4s, v3.4s, v2.4s
+	ADD	$120, R8, R0
+	VLD1R	(R0), [V2.S4]
+	WORD	$0x6ea3e441 // fcmgt v1.4s, v2.4s, v3.4s
+	VBSL	V3.B16, V2.B16, V1.B16
+	VMOV	V1.B16, V3.B16
+	FMOVD	F3, 0(R7)
+	VMOVI	$0, V1.B16
+	VMOV	V3.S[2], V1.S[0]
+	VMOV	V3.S[0], V1.S[1]
+	VMOV	V3.S[0], V1.S[2]
+	VMOV	V3.S[0], V1.S[3]
+	FMOVS	F1, 8(R7)
+	ADD	R1, R7, R7
+	TBZ	$2, R2, lanes31
+	FMOVQ	0(R7), F2
+lanes31done:
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	ADD	$120, R8, R0
+	VLD1R	(R0), [V1.S4]
+	WORD	$0x6ea2e420 // fcmgt v0.4s, v1.4s, v2.4s
+	VBSL	V2.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	FMOVD	F2, 0(R7)
+	VMOVI	$0, V0.B16
+	VMOV	V2.S[2], V0.S[0]
+	VMOV	V2.S[0], V0.S[1]
+	VMOV	V2.S[0], V0.S[2]
+	VMOV	V2.S[0], V0.S[3]
+	FMOVS	F0, 8(R7)
+	ADD	R1, R7, R7
+	TBZ	$2, R2, lanes32
+	FMOVQ	0(R7), F2
+lanes32done:
+	WORD	$0x4e2ed442 // fadd v2.4s, v2.4s, v14.4s
+	ADD	$120, R8, R0
+	VLD1R	(R0), [V1.S4]
+	WORD	$0x6ea2e420 // fcmgt v0.4s, v1.4s, v2.4s
+	VBSL	V2.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	FMOVD	F2, 0(R7)
+	VMOVI	$0, V0.B16
+	VMOV	V2.S[2], V0.S[0]
+	VMOV	V2.S[0], V0.S[1]
+	VMOV	V2.S[0], V0.S[2]
+	VMOV	V2.S[0], V0.S[3]
+	FMOVS	F0, 8(R7)
+	ADD	R1, R7, R7
+next:
+	MOVD	32(R8), R0
+	ADD	R0, R4, R4
+	SUBS	$1, R6, R6
+	BNE	tile
+	RET
+lanes1:
+	VMOVI	$0, V5.B16
+	TBZ	$1, R9, lanes1one
+	FMOVD	0(R1), F5
+	TBZ	$0, R9, lanes1done
+	ADD	$8, R1, R0
+	VLD1	(R0), V5.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R9, lanes1done
+	FMOVS	0(R1), F5
+	B	lanes1done
+lanes2:
+	VMOVI	$0, V9.B16
+	TBZ	$1, R9, lanes2one
+	FMOVD	0(R1), F9
+	TBZ	$0, R9, lanes2done
+	ADD	$8, R1, R0
+	VLD1	(R0), V9.S[2]
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R9, lanes2done
+	FMOVS	0(R1), F9
+	B	lanes2done
+lanes3:
+	VMOVI	$0, V3.B16
+	TBZ	$1, R9, lanes3one
+	FMOVD	0(R1), F3
+	TBZ	$0, R9, lanes3done
+	ADD	$8, R1, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes3done
+lanes3one:
+	TBZ	$0, R9, lanes3done
+	FMOVS	0(R1), F3
+	B	lanes3done
+lanes4:
+	VMOVI	$0, V7.B16
+	TBZ	$1, R9, lanes4one
+	FMOVD	0(R1), F7
+	TBZ	$0, R9, lanes4done
+	ADD	$8, R1, R0
+	VLD1	(R0), V7.S[2]
+	B	lanes4done
+lanes4one:
+	TBZ	$0, R9, lanes4done
+	FMOVS	0(R1), F7
+	B	lanes4done
+lanes5:
+	VMOVI	$0, V4.B16
+	TBZ	$1, R9, lanes5one
+	FMOVD	0(R1), F4
+	TBZ	$0, R9, lanes5done
+	ADD	$8, R1, R0
+	VLD1	(R0), V4.S[2]
+	B	lanes5done
+lanes5one:
+	TBZ	$0, R9, lanes5done
+	FMOVS	0(R1), F4
+	B	lanes5done
+lanes6:
+	VMOVI	$0, V8.B16
+	TBZ	$1, R9, lanes6one
+	FMOVD	0(R1), F8
+	TBZ	$0, R9, lanes6done
+	ADD	$8, R1, R0
+	VLD1	(R0), V8.S[2]
+	B	lanes6done
+lanes6one:
+	TBZ	$0, R9, lanes6done
+	FMOVS	0(R1), F8
+	B	lanes6done
+lanes7:
+	VMOVI	$0, V2.B16
+	TBZ	$1, R9, lanes7one
+	FMOVD	0(R1), F2
+	TBZ	$0, R9, lanes7done
+	ADD	$8, R1, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes7done
+lanes7one:
+	TBZ	$0, R9, lanes7done
+	FMOVS	0(R1), F2
+	B	lanes7done
+lanes8:
+	VMOVI	$0, V6.B16
+	TBZ	$1, R9, lanes8one
+	FMOVD	0(R1), F6
+	TBZ	$0, R9, lanes8done
+	ADD	$8, R1, R0
+	VLD1	(R0), V6.S[2]
+	B	lanes8done
+lanes8one:
+	TBZ	$0, R9, lanes8done
+	FMOVS	0(R1), F6
+	B	lanes8done
+lanes9:
+	VMOVI	$0, V5.B16
+	TBZ	$1, R9, lanes9one
+	FMOVD	0(R1), F5
+	TBZ	$0, R9, lanes9done
+	ADD	$8, R1, R0
+	VLD1	(R0), V5.S[2]
+	B	lanes9done
+lanes9one:
+	TBZ	$0, R9, lanes9done
+	FMOVS	0(R1), F5
+	B	lanes9done
+lanes10:
+	VMOVI	$0, V9.B16
+	TBZ	$1, R9, lanes10one
+	FMOVD	0(R1), F9
+	TBZ	$0, R9, lanes10done
+	ADD	$8, R1, R0
+	VLD1	(R0), V9.S[2]
+	B	lanes10done
+lanes10one:
+	TBZ	$0, R9, lanes10done
+	FMOVS	0(R1), F9
+	B	lanes10done
+lanes11:
+	VMOVI	$0, V3.B16
+	TBZ	$1, R9, lanes11one
+	FMOVD	0(R1), F3
+	TBZ	$0, R9, lanes11done
+	ADD	$8, R1, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes11done
+lanes11one:
+	TBZ	$0, R9, lanes11done
+	FMOVS	0(R1), F3
+	B	lanes11done
+lanes12:
+	VMOVI	$0, V7.B16
+	TBZ	$1, R9, lanes12one
+	FMOVD	0(R1), F7
+	TBZ	$0, R9, lanes12done
+	ADD	$8, R1, R0
+	VLD1	(R0), V7.S[2]
+	B	lanes12done
+lanes12one:
+	TBZ	$0, R9, lanes12done
+	FMOVS	0(R1), F7
+	B	lanes12done
+lanes13:
+	VMOVI	$0, V4.B16
+	TBZ	$1, R9, lanes13one
+	FMOVD	0(R1), F4
+	TBZ	$0, R9, lanes13done
+	ADD	$8, R1, R0
+	VLD1	(R0), V4.S[2]
+	B	lanes13done
+lanes13one:
+	TBZ	$0, R9, lanes13done
+	FMOVS	0(R1), F4
+	B	lanes13done
+lanes14:
+	VMOVI	$0, V8.B16
+	TBZ	$1, R9, lanes14one
+	FMOVD	0(R1), F8
+	TBZ	$0, R9, lanes14done
+	ADD	$8, R1, R0
+	VLD1	(R0), V8.S[2]
+	B	lanes14done
+lanes14one:
+	TBZ	$0, R9, lanes14done
+	FMOVS	0(R1), F8
+	B	lanes14done
+lanes15:
+	VMOVI	$0, V2.B16
+	TBZ	$1, R9, lanes15one
+	FMOVD	0(R1), F2
+	TBZ	$0, R9, lanes15done
+	ADD	$8, R1, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes15done
+lanes15one:
+	TBZ	$0, R9, lanes15done
+	FMOVS	0(R1), F2
+	B	lanes15done
+lanes16:
+	VMOVI	$0, V6.B16
+	TBZ	$1, R9, lanes16one
+	FMOVD	0(R1), F6
+	TBZ	$0, R9, lanes16done
+	ADD	$8, R1, R0
+	VLD1	(R0), V6.S[2]
+	B	lanes16done
+lanes16one:
+	TBZ	$0, R9, lanes16done
+	FMOVS	0(R1), F6
+	B	lanes16done
+lanes17:
+	VMOVI	$0, V6.B16
+	TBZ	$1, R2, lanes17one
+	FMOVD	0(R7), F6
+	TBZ	$0, R2, lanes17done
+	ADD	$8, R7, R0
+	VLD1	(R0), V6.S[2]
+	B	lanes17done
+lanes17one:
+	TBZ	$0, R2, lanes17done
+	FMOVS	0(R7), F6
+	B	lanes17done
+lanes18:
+	VMOVI	$0, V5.B16
+	TBZ	$1, R2, lanes18one
+	FMOVD	0(R7), F5
+	TBZ	$0, R2, lanes18done
+	ADD	$8, R7, R0
+	VLD1	(R0), V5.S[2]
+	B	lanes18done
+lanes18one:
+	TBZ	$0, R2, lanes18done
+	FMOVS	0(R7), F5
+	B	lanes18done
+lanes19:
+	VMOVI	$0, V3.B16
+	TBZ	$1, R2, lanes19one
+	FMOVD	0(R7), F3
+	TBZ	$0, R2, lanes19done
+	ADD	$8, R7, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes19done
+lanes19one:
+	TBZ	$0, R2, lanes19done
+	FMOVS	0(R7), F3
+	B	lanes19done
+lanes20:
+	VMOVI	$0, V1.B16
+	TBZ	$1, R2, lanes20one
+	FMOVD	0(R7), F1
+	TBZ	$0, R2, lanes20done
+	ADD	$8, R7, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes20done
+lanes20one:
+	TBZ	$0, R2, lanes20done
+	FMOVS	0(R7), F1
+	B	lanes20done
+lanes21:
+	VMOVI	$0, V4.B16
+	TBZ	$1, R2, lanes21one
+	FMOVD	0(R7), F4
+	TBZ	$0, R2, lanes21done
+	ADD	$8, R7, R0
+	VLD1	(R0), V4.S[2]
+	B	lanes21done
+lanes21one:
+	TBZ	$0, R2, lanes21done
+	FMOVS	0(R7), F4
+	B	lanes21done
+lanes22:
+	VMOVI	$0, V3.B16
+	TBZ	$1, R2, lanes22one
+	FMOVD	0(R7), F3
+	TBZ	$0, R2, lanes22done
+	ADD	$8, R7, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes22done
+lanes22one:
+	TBZ	$0, R2, lanes22done
+	FMOVS	0(R7), F3
+	B	lanes22done
+lanes23:
+	VMOVI	$0, V2.B16
+	TBZ	$1, R2, lanes23one
+	FMOVD	0(R7), F2
+	TBZ	$0, R2, lanes23done
+	ADD	$8, R7, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes23done
+lanes23one:
+	TBZ	$0, R2, lanes23done
+	FMOVS	0(R7), F2
+	B	lanes23done
+lanes24:
+	VMOVI	$0, V2.B16
+	TBZ	$1, R2, lanes24one
+	FMOVD	0(R7), F2
+	TBZ	$0, R2, lanes24done
+	ADD	$8, R7, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes24done
+lanes24one:
+	TBZ	$0, R2, lanes24done
+	FMOVS	0(R7), F2
+	B	lanes24done
+lanes25:
+	VMOVI	$0, V6.B16
+	TBZ	$1, R2, lanes25one
+	FMOVD	0(R7), F6
+	TBZ	$0, R2, lanes25done
+	ADD	$8, R7, R0
+	VLD1	(R0), V6.S[2]
+	B	lanes25done
+lanes25one:
+	TBZ	$0, R2, lanes25done
+	FMOVS	0(R7), F6
+	B	lanes25done
+lanes26:
+	VMOVI	$0, V5.B16
+	TBZ	$1, R2, lanes26one
+	FMOVD	0(R7), F5
+	TBZ	$0, R2, lanes26done
+	ADD	$8, R7, R0
+	VLD1	(R0), V5.S[2]
+	B	lanes26done
+lanes26one:
+	TBZ	$0, R2, lanes26done
+	FMOVS	0(R7), F5
+	B	lanes26done
+lanes27:
+	VMOVI	$0, V3.B16
+	TBZ	$1, R2, lanes27one
+	FMOVD	0(R7), F3
+	TBZ	$0, R2, lanes27done
+	ADD	$8, R7, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes27done
+lanes27one:
+	TBZ	$0, R2, lanes27done
+	FMOVS	0(R7), F3
+	B	lanes27done
+lanes28:
+	VMOVI	$0, V1.B16
+	TBZ	$1, R2, lanes28one
+	FMOVD	0(R7), F1
+	TBZ	$0, R2, lanes28done
+	ADD	$8, R7, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes28done
+lanes28one:
+	TBZ	$0, R2, lanes28done
+	FMOVS	0(R7), F1
+	B	lanes28done
+lanes29:
+	VMOVI	$0, V4.B16
+	TBZ	$1, R2, lanes29one
+	FMOVD	0(R7), F4
+	TBZ	$0, R2, lanes29done
+	ADD	$8, R7, R0
+	VLD1	(R0), V4.S[2]
+	B	lanes29done
+lanes29one:
+	TBZ	$0, R2, lanes29done
+	FMOVS	0(R7), F4
+	B	lanes29done
+lanes30:
+	VMOVI	$0, V3.B16
+	TBZ	$1, R2, lanes30one
+	FMOVD	0(R7), F3
+	TBZ	$0, R2, lanes30done
+	ADD	$8, R7, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes30done
+lanes30one:
+	TBZ	$0, R2, lanes30done
+	FMOVS	0(R7), F3
+	B	lanes30done
+lanes31:
+	VMOVI	$0, V2.B16
+	TBZ	$1, R2, lanes31one
+	FMOVD	0(R7), F2
+	TBZ	$0, R2, lanes31done
+	ADD	$8, R7, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes31done
+lanes31one:
+	TBZ	$0, R2, lanes31done
+	FMOVS	0(R7), F2
+	B	lanes31done
+lanes32:
+	VMOVI	$0, V2.B16
+	TBZ	$1, R2, lanes32one
+	FMOVD	0(R7), F2
+	TBZ	$0, R2, lanes32done
+	ADD	$8, R7, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes32done
+lanes32one:
+	TBZ	$0, R2, lanes32done
+	FMOVS	0(R7), F2
+	B	lanes32done
+
+// func narrow4NEON(strip *strip)
+TEXT ·narrow4NEON(SB), NOSPLIT, $0-8
+	MOVD	strip+0(FP), R8
+	MOVD	56(R8), R7
+	MOVD	8(R8), R6
+	MOVD	24(R8), R5
+	MOVD	16(R8), R4
+tile:
+	MOVD	96(R8), R1
+	VLD1R	(R1), [V25.S4]
+	VMOV	V25.B16, V24.B16
+	ADD	$4, R1, R0
+	VLD1R	(R0), [V23.S4]
+	VMOV	V23.B16, V22.B16
+	ADD	$8, R1, R0
+	VLD1R	(R0), [V21.S4]
+	VMOV	V21.B16, V20.B16
+	ADD	$12, R1, R0
+	VLD1R	(R0), [V19.S4]
+	VMOV	V19.B16, V18.B16
+	VMOV	V25.B16, V17.B16
+	VMOV	V24.B16, V16.B16
+	VMOV	V23.B16, V15.B16
+	VMOV	V22.B16, V14.B16
+	VMOV	V21.B16, V13.B16
+	VMOV	V20.B16, V12.B16
+	VMOV	V19.B16, V11.B16
+	VMOV	V18.B16, V10.B16
+	MOVD	0(R8), R3
+	MOVD	40(R8), R2
+	MOVD	R4, R0
+	SUBS	$4, R3, R3
+	BLT	rest
+block:
+	MOVD	R0, R1
+	FMOVQ	0(R1), F5
+	ADD	R5, R1, R1
+	FMOVQ	0(R1), F9
+	ADD	R5, R1, R1
+	FMOVQ	0(R1), F3
+	ADD	R5, R1, R1
+	FMOVQ	0(R1), F7
+	ADD	R5, R1, R1
+	FMOVQ	0(R1), F4
+	ADD	R5, R1, R1
+	FMOVQ	0(R1), F8
+	ADD	R5, R1, R1
+	FMOVQ	0(R1), F2
+	ADD	R5, R1, R1
+	FMOVQ	0(R1), F6
+	ADD	R5, R1, R1
+	VZIP1	V9.S4, V5.S4, V1.S4
+	VZIP1	V8.S4, V4.S4, V0.S4
+	VZIP2	V9.S4, V5.S4, V9.S4
+	VZIP2	V8.S4, V4.S4, V8.S4
+	VZIP1	V7.S4, V3.S4, V5.S4
+	VZIP1	V6.S4, V2.S4, V4.S4
+	VZIP2	V7.S4, V3.S4, V7.S4
+	VZIP2	V6.S4, V2.S4, V6.S4
+	VZIP1	V5.D2, V1.D2, V3.D2
+	VZIP1	V4.D2, V0.D2, V2.D2
+	VZIP2	V5.D2, V1.D2, V5.D2
+	VZIP2	V4.D2, V0.D2, V4.D2
+	VZIP1	V7.D2, V9.D2, V1.D2
+	VZIP1	V6.D2, V8.D2, V0.D2
+	VZIP2	V7.D2, V9.D2, V7.D2
+	VZIP2	V6.D2, V8.D2, V6.D2
+	FMOVS	0(R2), F8
+	WORD	$0x4f881079 // fmla v25.4s, v3.4s, v8.s[0]
+	WORD	$0x4f881058 // fmla v24.4s, v2.4s, v8.s[0]
+	FMOVS	4(R2), F8
+	WORD	$0x4f881077 // fmla v23.4s, v3.4s, v8.s[0]
+	WORD	$0x4f881056 // fmla v22.4s, v2.4s, v8.s[0]
+	FMOVS	8(R2), F8
+	WORD	$0x4f881075 // fmla v21.4s, v3.4s, v8.s[0]
+	WORD	$0x4f881054 // fmla v20.4s, v2.4s, v8.s[0]
+	FMOVS	12(R2), F8
+	WORD	$0x4f881073 // fmla v19.4s, v3.4s, v8.s[0]
+	WORD	$0x4f881052 // fmla v18.4s, v2.4s, v8.s[0]
+	FMOVS	16(R2), F2
+	WORD	$0x4f8210b9 // fmla v25.4s, v5.4s, v2.s[0]
+	WORD	$0x4f821098 // fmla v24.4s, v4.4s, v2.s[0]
+	FMOVS	20(R2), F2
+	WORD	$0x4f8210b7 // fmla v23.4s, v5.4s, v2.s[0]
+	WORD	$0x4f821096 // fmla v22.4s, v4.4s, v2.s[0]
+	FMOVS	24(R2), F2
+	WORD	$0x4f8210b5 // fmla v21.4s, v5.4s, v2.s[0]
+	WORD	$0x4f821094 // fmla v20.4s, v4.4s, v2.s[0]
+	FMOVS	28(R2), F2
+	WORD	$0x4f8210b3 // fmla v19.4s, v5.4s, v2.s[0]
+	WORD	$0x4f821092 // fmla v18.4s, v4.4s, v2.s[0]
+	FMOVS	32(R2), F2
+	WORD	$0x4f821039 // fmla v25.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821018 // fmla v24.4s, v0.4s, v2.s[0]
+	FMOVS	36(R2), F2
+	WORD	$0x4f821037 // fmla v23.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821016 // fmla v22.4s, v0.4s, v2.s[0]
+	FMOVS	40(R2), F2
+	WORD	$0x4f821035 // fmla v21.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821014 // fmla v20.4s, v0.4s, v2.s[0]
+	FMOVS	44(R2), F2
+	WORD	$0x4f821033 // fmla v19.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821012 // fmla v18.4s, v0.4s, v2.s[0]
+	FMOVS	48(R2), F0
+	WORD	$0x4f8010f9 // fmla v25.4s, v7.4s, v0.s[0]
+	WORD	$0x4f8010d8 // fmla v24.4s, v6.4s, v0.s[0]
+	FMOVS	52(R2), F0
+	WORD	$0x4f8010f7 // fmla v23.4s, v7.4s, v0.s[0]
+	WORD	$0x4f8010d6 // fmla v22.4s, v6.4s, v0.s[0]
+	FMOVS	56(R2), F0
+	WORD	$0x4f8010f5 // fmla v21.4s, v7.4s, v0.s[0]
+	WORD	$0x4f8010d4 // fmla v20.4s, v6.4s, v0.s[0]
+	FMOVS	60(R2), F0
+	WORD	$0x4f8010f3 // fmla v19.4s, v7.4s, v0.s[0]
+	WORD	$0x4f8010d2 // fmla v18.4s, v6.4s, v0.s[0]
+	FMOVQ	0(R1), F5
+	ADD	R5, R1, R1
+	FMOVQ	0(R1), F9
+	ADD	R5, R1, R1
+	FMOVQ	0(R1), F3
+	ADD	R5, R1, R1
+	FMOVQ	0(R1), F7
+	ADD	R5, R1, R1
+	FMOVQ	0(R1), F4
+	ADD	R5, R1, R1
+	FMOVQ	0(R1), F8
+	ADD	R5, R1, R1
+	FMOVQ	0(R1), F2
+	ADD	R5, R1, R1
+	FMOVQ	0(R1), F6
+	VZIP1	V9.S4, V5.S4, V1.S4
+	VZIP1	V8.S4, V4.S4, V0.S4
+	VZIP2	V9.S4, V5.S4, V9.S4
+	VZIP2	V8.S4, V4.S4, V8.S4
+	VZIP1	V7.S4, V3.S4, V5.S4
+	VZIP1	V6.S4, V2.S4, V4.S4
+	VZIP2	V7.S4, V3.S4, V7.S4
+	VZIP2	V6.S4, V2.S4, V6.S4
+	VZIP1	V5.D2, V1.D2, V3.D2
+	VZIP1	V4.D2, V0.D2, V2.D2
+	VZIP2	V5.D2, V1.D2, V5.D2
+	VZIP2	V4.D2, V0.D2, V4.D2
+	VZIP1	V7.D2, V9.D2, V1.D2
+	VZIP1	V6.D2, V8.D2, V0.D2
+	VZIP2	V7.D2, V9.D2, V7.D2
+	VZIP2	V6.D2, V8.D2, V6.D2
+	FMOVS	0(R2), F8
+	WORD	$0x4f881071 // fmla v17.4s, v3.4s, v8.s[0]
+	WORD	$0x4f881050 // fmla v16.4s, v2.4s, v8.s[0]
+	FMOVS	4(R2), F8
+	WORD	$0x4f88106f // fmla v15.4s, v3.4s, v8.s[0]
+	WORD	$0x4f88104e // fmla v14.4s, v2.4s, v8.s[0]
+	FMOVS	8(R2), F8
+	WORD	$0x4f88106d // fmla v13.4s, v3.4s, v8.s[0]
+	WORD	$0x4f88104c // fmla v12.4s, v2.4s, v8.s[0]
+	FMOVS	12(R2), F8
+	WORD	$0x4f88106b // fmla v11.4s, v3.4s, v8.s[0]
+	WORD	$0x4f88104a // fmla v10.4s, v2.4s, v8.s[0]
+	FMOVS	16(R2), F2
+	WORD	$0x4f8210b1 // fmla v17.4s, v5.4s, v2.s[0]
+	WORD	$0x4f821090 // fmla v16.4s, v4.4s, v2.s[0]
+	FMOVS	20(R2), F2
+	WORD	$0x4f8210af // fmla v15.4s, v5.4s, v2.s[0]
+	WORD	$0x4f82108e // fmla v14.4s, v4.4s, v2.s[0]
+	FMOVS	24(R2), F2
+	WORD	$0x4f8210ad // fmla v13.4s, v5.4s, v2.s[0]
+	WORD	$0x4f82108c // fmla v12.4s, v4.4s, v2.s[0]
+	FMOVS	28(R2), F2
+	WORD	$0x4f8210ab // fmla v11.4s, v5.4s, v2.s[0]
+	WORD	$0x4f82108a // fmla v10.4s, v4.4s, v2.s[0]
+	FMOVS	32(R2), F2
+	WORD	$0x4f821031 // fmla v17.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821010 // fmla v16.4s, v0.4s, v2.s[0]
+	FMOVS	36(R2), F2
+	WORD	$0x4f82102f // fmla v15.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100e // fmla v14.4s, v0.4s, v2.s[0]
+	FMOVS	40(R2), F2
+	WORD	$0x4f82102d // fmla v13.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100c // fmla v12.4s, v0.4s, v2.s[0]
+	FMOVS	44(R2), F2
+	WORD	$0x4f82102b // fmla v11.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100a // fmla v10.4s, v0.4s, v2.s[0]
+	FMOVS	48(R2), F0
+	WORD	$0x4f8010f1 // fmla v17.4s, v7.4s, v0.s[0]
+	WORD	$0x4f8010d0 // fmla v16.4s, v6.4s, v0.s[0]
+	FMOVS	52(R2), F0
+	WORD	$0x4f8010ef // fmla v15.4s, v7.4s, v0.s[0]
+	WORD	$0x4f8010ce // fmla v14.4s, v6.4s, v0.s[0]
+	FMOVS	56(R2), F0
+	WORD	$0x4f8010ed // fmla v13.4s, v7.4s, v0.s[0]
+	WORD	$0x4f8010cc // fmla v12.4s, v6.4s, v0.s[0]
+	FMOVS	60(R2), F0
+	WORD	$0x4f8010eb // fmla v11.4s, v7.4s, v0.s[0]
+	WORD	$0x4f8010ca // fmla v10.4s, v6.4s, v0.s[0]
+	ADD	$64, R2, R2
+	ADD	$16, R0, R0
+	SUBS	$4, R3, R3
+	BGE	block
+rest:
+	ADDS	$4, R3, R3
+	BEQ	finish
+	MOVD	128(R8), R1
+	MOVWU	72(R1), R9
+	MOVD	R0, R1
+	TBZ	$2, R9, lanes1
+	FMOVQ	0(R1), F5
+lanes1done:
+	ADD	R5, R1, R1
+	TBZ	$2, R9, lanes2
+	FMOVQ	0(R1), F9
+lanes2done:
+	ADD	R5, R1, R1
+	TBZ	$2, R9, lanes3
+	FMOVQ	0(R1), F3
+lanes3done:
+	ADD	R5, R1, R1
+	TBZ	$2, R9, lanes4
+	FMOVQ	0(R1), F7
+lanes4done:
+	ADD	R5, R1, R1
+	TBZ	$2, R9, lanes5
+	FMOVQ	0(R1), F4
+lanes5done:
+	ADD	R5, R1, R1
+	TBZ	$2, R9, lanes6
+	FMOVQ	0(R1), F8
+lanes6done:
+	ADD	R5, R1, R1
+	TBZ	$2, R9, lanes7
+	FMOVQ	0(R1), F2
+lanes7done:
+	ADD	R5, R1, R1
+	TBZ	$2, R9, lanes8
+	FMOVQ	0(R1), F6
+lanes8done:
+	ADD	R5, R1, R1
+	VZIP1	V9.S4, V5.S4, V1.S4
+	VZIP1	V8.S4, V4.S4, V0.S4
+	VZIP2	V9.S4, V5.S4, V9.S4
+	VZIP2	V8.S4, V4.S4, V8.S4
+	VZIP1	V7.S4, V3.S4, V5.S4
+	VZIP1	V6.S4, V2.S4, V4.S4
+	VZIP2	V7.S4, V3.S4, V7.S4
+	VZIP2	V6.S4, V2.S4, V6.S4
+	VZIP1	V5.D2, V1.D2, V3.D2
+	VZIP1	V4.D2, V0.D2, V2.D2
+	VZIP2	V5.D2, V1.D2, V5.D2
+	VZIP2	V4.D2, V0.D2, V4.D2
+	VZIP1	V7.D2, V9.D2, V1.D2
+	VZIP1	V6.D2, V8.D2, V0.D2
+	VZIP2	V7.D2, V9.D2, V7.D2
+	VZIP2	V6.D2, V8.D2, V6.D2
+	FMOVS	0(R2), F8
+	WORD	$0x4f881079 // fmla v25.4s, v3.4s, v8.s[0]
+	WORD	$0x4f881058 // fmla v24.4s, v2.4s, v8.s[0]
+	FMOVS	4(R2), F8
+	WORD	$0x4f881077 // fmla v23.4s, v3.4s, v8.s[0]
+	WORD	$0x4f881056 // fmla v22.4s, v2.4s, v8.s[0]
+	FMOVS	8(R2), F8
+	WORD	$0x4f881075 // fmla v21.4s, v3.4s, v8.s[0]
+	WORD	$0x4f881054 // fmla v20.4s, v2.4s, v8.s[0]
+	FMOVS	12(R2), F8
+	WORD	$0x4f881073 // fmla v19.4s, v3.4s, v8.s[0]
+	WORD	$0x4f881052 // fmla v18.4s, v2.4s, v8.s[0]
+	CMP	$1, R3
+	BEQ	added0
+	FMOVS	16(R2), F2
+	WORD	$0x4f8210b9 // fmla v25.4s, v5.4s, v2.s[0]
+	WORD	$0x4f821098 // fmla v24.4s, v4.4s, v2.s[0]
+	FMOVS	20(R2), F2
+	WORD	$0x4f8210b7 // fmla v23.4s, v5.4s, v2.s[0]
+	WORD	$0x4f821096 // fmla v22.4s, v4.4s, v2.s[0]
+	FMOVS	24(R2), F2
+	WORD	$0x4f8210b5 // fmla v21.4s, v5.4s, v2.s[0]
+	WORD	$0x4f821094 // fmla v20.4s, v4.4s, v2.s[0]
+	FMOVS	28(R2), F2
+	WORD	$0x4f8210b3 // fmla v19.4s, v5.4s, v2.s[0]
+	WORD	$0x4f821092 // fmla v18.4s, v4.4s, v2.s[0]
+	CMP	$2, R3
+	BEQ	added0
+	FMOVS	32(R2), F2
+	WORD	$0x4f821039 // fmla v25.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821018 // fmla v24.4s, v0.4s, v2.s[0]
+	FMOVS	36(R2), F2
+	WORD	$0x4f821037 // fmla v23.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821016 // fmla v22.4s, v0.4s, v2.s[0]
+	FMOVS	40(R2), F2
+	WORD	$0x4f821035 // fmla v21.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821014 // fmla v20.4s, v0.4s, v2.s[0]
+	FMOVS	44(R2), F2
+	WORD	$0x4f821033 // fmla v19.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821012 // fmla v18.4s, v0.4s, v2.s[0]
+	CMP	$3, R3
+	BEQ	added0
+	FMOVS	48(R2), F0
+	WORD	$0x4f8010f9 // fmla v25.4s, v7.4s, v0.s[0]
+	WORD	$0x4f8010d8 // fmla v24.4s, v6.4s, v0.s[0]
+	FMOVS	52(R2), F0
+	WORD	$0x4f8010f7 // fmla v23.4s, v7.4s, v0.s[0]
+	WORD	$0x4f8010d6 // fmla v22.4s, v6.4s, v0.s[0]
+	FMOVS	56(R2), F0
+	WORD	$0x4f8010f5 // fmla v21.4s, v7.4s, v0.s[0]
+	WORD	$0x4f8010d4 // fmla v20.4s, v6.4s, v0.s[0]
+	FMOVS	60(R2), F0
+	WORD	$0x4f8010f3 // fmla v19.4s, v7.4s, v0.s[0]
+	WORD	$0x4f8010d2 // fmla v18.4s, v6.4s, v0.s[0]
+added0:
+	TBZ	$2, R9, lanes9
+	FMOVQ	0(R1), F5
+lanes9done:
+	ADD	R5, R1, R1
+	TBZ	$2, R9, lanes10
+	FMOVQ	0(R1), F9
+lanes10done:
+	ADD	R5, R1, R1
+	TBZ	$2, R9, lanes11
+	FMOVQ	0(R1), F3
+lanes11done:
+	ADD	R5, R1, R1
+	TBZ	$2, R9, lanes12
+	FMOVQ	0(R1), F7
+lanes12done:
+	ADD	R5, R1, R1
+	TBZ	$2, R9, lanes13
+	FMOVQ	0(R1), F4
+lanes13done:
+	ADD	R5, R1, R1
+	TBZ	$2, R9, lanes14
+	FMOVQ	0(R1), F8
+lanes14done:
+	ADD	R5, R1, R1
+	TBZ	$2, R9, lanes15
+	FMOVQ	0(R1), F2
+lanes15done:
+	ADD	R5, R1, R1
+	TBZ	$2, R9, lanes16
+	FMOVQ	0(R1), F6
+lanes16done:
+	VZIP1	V9.S4, V5.S4, V1.S4
+	VZIP1	V8.S4, V4.S4, V0.S4
+	VZIP2	V9.S4, V5.S4, V9.S4
+	VZIP2	V8.S4, V4.S4, V8.S4
+	VZIP1	V7.S4, V3.S4, V5.S4
+	VZIP1	V6.S4, V2.S4, V4.S4
+	VZIP2	V7.S4, V3.S4, V7.S4
+	VZIP2	V6.S4, V2.S4, V6.S4
+	VZIP1	V5.D2, V1.D2, V3.D2
+	VZIP1	V4.D2, V0.D2, V2.D2
+	VZIP2	V5.D2, V1.D2, V5.D2
+	VZIP2	V4.D2, V0.D2, V4.D2
+	VZIP1	V7.D2, V9.D2, V1.D2
+	VZIP1	V6.D2, V8.D2, V0.D2
+	VZIP2	V7.D2, V9.D2, V7.D2
+	VZIP2	V6.D2, V8.D2, V6.D2
+	FMOVS	0(R2), F8
+	WORD	$0x4f881071 // fmla v17.4s, v3.4s, v8.s[0]
+	WORD	$0x4f881050 // fmla v16.4s, v2.4s, v8.s[0]
+	FMOVS	4(R2), F8
+	WORD	$0x4f88106f // fmla v15.4s, v3.4s, v8.s[0]
+	WORD	$0x4f88104e // fmla v14.4s, v2.4s, v8.s[0]
+	FMOVS	8(R2), F8
+	WORD	$0x4f88106d // fmla v13.4s, v3.4s, v8.s[0]
+	WORD	$0x4f88104c // fmla v12.4s, v2.4s, v8.s[0]
+	FMOVS	12(R2), F8
+	WORD	$0x4f88106b // fmla v11.4s, v3.4s, v8.s[0]
+	WORD	$0x4f88104a // fmla v10.4s, v2.4s, v8.s[0]
+	CMP	$1, R3
+	BEQ	added1
+	FMOVS	16(R2), F2
+	WORD	$0x4f8210b1 // fmla v17.4s, v5.4s, v2.s[0]
+	WORD	$0x4f821090 // fmla v16.4s, v4.4s, v2.s[0]
+	FMOVS	20(R2), F2
+	WORD	$0x4f8210af // fmla v15.4s, v5.4s, v2.s[0]
+	WORD	$0x4f82108e // fmla v14.4s, v4.4s, v2.s[0]
+	FMOVS	24(R2), F2
+	WORD	$0x4f8210ad // fmla v13.4s, v5.4s, v2.s[0]
+	WORD	$0x4f82108c // fmla v12.4s, v4.4s, v2.s[0]
+	FMOVS	28(R2), F2
+	WORD	$0x4f8210ab // fmla v11.4s, v5.4s, v2.s[0]
+	WORD	$0x4f82108a // fmla v10.4s, v4.4s, v2.s[0]
+	CMP	$2, R3
+	BEQ	added1
+	FMOVS	32(R2), F2
+	WORD	$0x4f821031 // fmla v17.4s, v1.4s, v2.s[0]
+	WORD	$0x4f821010 // fmla v16.4s, v0.4s, v2.s[0]
+	FMOVS	36(R2), F2
+	WORD	$0x4f82102f // fmla v15.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100e // fmla v14.4s, v0.4s, v2.s[0]
+	FMOVS	40(R2), F2
+	WORD	$0x4f82102d // fmla v13.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100c // fmla v12.4s, v0.4s, v2.s[0]
+	FMOVS	44(R2), F2
+	WORD	$0x4f82102b // fmla v11.4s, v1.4s, v2.s[0]
+	WORD	$0x4f82100a // fmla v10.4s, v0.4s, v2.s[0]
+	CMP	$3, R3
+	BEQ	added1
+	FMOVS	48(R2), F0
+	WORD	$0x4f8010f1 // fmla v17.4s, v7.4s, v0.s[0]
+	WORD	$0x4f8010d0 // fmla v16.4s, v6.4s, v0.s[0]
+	FMOVS	52(R2), F0
+	WORD	$0x4f8010ef // fmla v15.4s, v7.4s, v0.s[0]
+	WORD	$0x4f8010ce // fmla v14.4s, v6.4s, v0.s[0]
+	FMOVS	56(R2), F0
+	WORD	$0x4f8010ed // fmla v13.4s, v7.4s, v0.s[0]
+	WORD	$0x4f8010cc // fmla v12.4s, v6.4s, v0.s[0]
+	FMOVS	60(R2), F0
+	WORD	$0x4f8010eb // fmla v11.4s, v7.4s, v0.s[0]
+	WORD	$0x4f8010ca // fmla v10.4s, v6.4s, v0.s[0]
+added1:
+finish:
+	MOVD	112(R8), R0
+	TST	R0, R0
+	BNE	add
+	ADD	$120, R8, R0
+	VLD1R	(R0), [V1.S4]
+	WORD	$0x6eb9e420 // fcmgt v0.4s, v1.4s, v25.4s
+	VBSL	V25.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V25.B16
+	WORD	$0x6eb8e420 // fcmgt v0.4s, v1.4s, v24.4s
+	VBSL	V24.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V24.B16
+	WORD	$0x6eb7e420 // fcmgt v0.4s, v1.4s, v23.4s
+	VBSL	V23.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V23.B16
+	WORD	$0x6eb6e420 // fcmgt v0.4s, v1.4s, v22.4s
+	VBSL	V22.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V22.B16
+	WORD	$0x6eb5e420 // fcmgt v0.4s, v1.4s, v21.4s
+	VBSL	V21.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V21.B16
+	WORD	$0x6eb4e420 // fcmgt v0.4s, v1.4s, v20.4s
+	VBSL	V20.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V20.B16
+	WORD	$0x6eb3e420 // fcmgt v0.4s, v1.4s, v19.4s
+	VBSL	V19.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V19.B16
+	WORD	$0x6eb2e420 // fcmgt v0.4s, v1.4s, v18.4s
+	VBSL	V18.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V18.B16
+	WORD	$0x6eb1e420 // fcmgt v0.4s, v1.4s, v17.4s
+	VBSL	V17.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V17.B16
+	WORD	$0x6eb0e420 // fcmgt v0.4s, v1.4s, v16.4s
+	VBSL	V16.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V16.B16
+	WORD	$0x6eafe420 // fcmgt v0.4s, v1.4s, v15.4s
+	VBSL	V15.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V15.B16
+	WORD	$0x6eaee420 // fcmgt v0.4s, v1.4s, v14.4s
+	VBSL	V14.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V14.B16
+	WORD	$0x6eade420 // fcmgt v0.4s, v1.4s, v13.4s
+	VBSL	V13.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V13.B16
+	WORD	$0x6eace420 // fcmgt v0.4s, v1.4s, v12.4s
+	VBSL	V12.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V12.B16
+	WORD	$0x6eabe420 // fcmgt v0.4s, v1.4s, v11.4s
+	VBSL	V11.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V11.B16
+	WORD	$0x6eaae420 // fcmgt v0.4s, v1.4s, v10.4s
+	VBSL	V10.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	MOVD	64(R8), R0
+	VZIP1	V23.S4, V25.S4, V1.S4
+	VZIP1	V22.S4, V24.S4, V0.S4
+	VZIP2	V23.S4, V25.S4, V23.S4
+	VZIP2	V22.S4, V24.S4, V22.S4
+	VZIP1	V19.S4, V21.S4, V3.S4
+	VZIP1	V18.S4, V20.S4, V2.S4
+	VZIP2	V19.S4, V21.S4, V19.S4
+	VZIP2	V18.S4, V20.S4, V18.S4
+	VZIP1	V3.D2, V1.D2, V5.D2
+	VZIP1	V2.D2, V0.D2, V4.D2
+	VZIP2	V3.D2, V1.D2, V3.D2
+	VZIP2	V2.D2, V0.D2, V2.D2
+	VZIP1	V19.D2, V23.D2, V1.D2
+	VZIP1	V18.D2, V22.D2, V0.D2
+	VZIP2	V19.D2, V23.D2, V19.D2
+	VZIP2	V18.D2, V22.D2, V18.D2
+	FMOVQ	F5, 0(R7)
+	ADD	R0, R7, R7
+	FMOVQ	F3, 0(R7)
+	ADD	R0, R7, R7
+	FMOVQ	F1, 0(R7)
+	ADD	R0, R7, R7
+	FMOVQ	F19, 0(R7)
+	ADD	R0, R7, R7
+	FMOVQ	F4, 0(R7)
+	ADD	R0, R7, R7
+	FMOVQ	F2, 0(R7)
+	ADD	R0, R7, R7
+	FMOVQ	F0, 0(R7)
+	ADD	R0, R7, R7
+	FMOVQ	F18, 0(R7)
+	ADD	R0, R7, R7
+	MOVD	64(R8), R0
+	VZIP1	V15.S4, V17.S4, V1.S4
+	VZIP1	V14.S4, V16.S4, V0.S4
+	VZIP2	V15.S4, V17.S4, V15.S4
+	VZIP2	V14.S4, V16.S4, V14.S4
+	VZIP1	V11.S4, V13.S4, V3.S4
+	VZIP1	V10.S4, V12.S4, V2.S4
+	VZIP2	V11.S4, V13.S4, V11.S4
+	VZIP2	V10.S4, V12.S4, V10.S4
+	VZIP1	V3.D2, V1.D2, V5.D2
+	VZIP1	V2.D2, V0.D2, V4.D2
+	VZIP2	V3.D2, V1.D2, V3.D2
+	VZIP2	V2.D2, V0.D2, V2.D2
+	VZIP1	V11.D2, V15.D2, V1.D2
+	VZIP1	V10.D2, V14.D2, V0.D2
+	VZIP2	V11.D2, V15.D2, V11.D2
+	VZIP2	V10.D2, V14.D2, V10.D2
+	FMOVQ	F5, 0(R7)
+	ADD	R0, R7, R7
+	FMOVQ	F3, 0(R7)
+	ADD	R0, R7, R7
+	FMOVQ	F1, 0(R7)
+	ADD	R0, R7, R7
+	FMOVQ	F11, 0(R7)
+	ADD	R0, R7, R7
+	FMOVQ	F4, 0(R7)
+	ADD	R0, R7, R7
+	FMOVQ	F2, 0(R7)
+	ADD	R0, R7, R7
+	FMOVQ	F0, 0(R7)
+	ADD	R0, R7, R7
+	FMOVQ	F10, 0(R7)
+	ADD	R0, R7, R7
+	B	next
+add:
+	MOVD	64(R8), R1
+	VZIP1	V23.S4, V25.S4, V1.S4
+	VZIP1	V22.S4, V24.S4, V0.S4
+	VZIP2	V23.S4, V25.S4, V23.S4
+	VZIP2	V22.S4, V24.S4, V22.S4
+	VZIP1	V19.S4, V21.S4, V3.S4
+	VZIP1	V18.S4, V20.S4, V2.S4
+	VZIP2	V19.S4, V21.S4, V19.S4
+	VZIP2	V18.S4, V20.S4, V18.S4
+	VZIP1	V3.D2, V1.D2, V5.D2
+	VZIP1	V2.D2, V0.D2, V4.D2
+	VZIP2	V3.D2, V1.D2, V3.D2
+	VZIP2	V2.D2, V0.D2, V2.D2
+	VZIP1	V19.D2, V23.D2, V1.D2
+	VZIP1	V18.D2, V22.D2, V0.D2
+	VZIP2	V19.D2, V23.D2, V19.D2
+	VZIP2	V18.D2, V22.D2, V18.D2
+	FMOVQ	0(R7), F6
+	WORD	$0x4e25d4c6 // fadd v6.4s, v6.4s, v5.4s
+	ADD	$120, R8, R0
+	VLD1R	(R0), [V7.S4]
+	WORD	$0x6ea6e4e5 // fcmgt v5.4s, v7.4s, v6.4s
+	VBSL	V6.B16, V7.B16, V5.B16
+	VMOV	V5.B16, V6.B16
+	FMOVQ	F6, 0(R7)
+	ADD	R1, R7, R7
+	FMOVQ	0(R7), F5
+	WORD	$0x4e23d4a5 // fadd v5.4s, v5.4s, v3.4s
+	ADD	$120, R8, R0
+	VLD1R	(R0), [V6.S4]
+	WORD	$0x6ea5e4c3 // fcmgt v3.4s, v6.4s, v5.4s
+	VBSL	V5.B16, V6.B16, V3.B16
+	VMOV	V3.B16, V5.B16
+	FMOVQ	F5, 0(R7)
+	ADD	R1, R7, R7
+	FMOVQ	0(R7), F3
+	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	ADD	$120, R8, R0
+	VLD1R	(R0), [V5.S4]
+	WORD	$0x6ea3e4a1 // fcmgt v1.4s, v5.4s, v3.4s
+	VBSL	V3.B16, V5.B16, V1.B16
+	VMOV	V1.B16, V3.B16
+	FMOVQ	F3, 0(R7)
+	ADD	R1, R7, R7
+	FMOVQ	0(R7), F1
+	WORD	$0x4e33d421 // fadd v1.4s, v1.4s, v19.4s
+	ADD	$120, R8, R0
+	VLD1R	(R0), [V5.S4]
+	WORD	$0x6ea1e4a3 // fcmgt v3.4s, v5.4s, v1.4s
+	VBSL	V1.B16, V5.B16, V3.B16
+	VMOV	V3.B16, V1.B16
+	FMOVQ	F1, 0(R7)
+	ADD	R1, R7, R7
+	VMOV	V4.B16, V1.B16
+	FMOVQ	0(R7), F4
+	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
+	ADD	$120, R8, R0
+	VLD1R	(R0), [V3.S4]
+	WORD	$0x6ea4e461 // fcmgt v1.4s, v3.4s, v4.4s
+	VBSL	V4.B16, V3.B16, V1.B16
+	VMOV	V1.B16, V4.B16
+	FMOVQ	F4, 0(R7)
+	ADD	R1, R7, R7
+	FMOVQ	0(R7), F3
+	WORD	$0x4e22d463 // fadd v3.4s, v3.4s, v2.4s
+	ADD	$120, R8, R0
+	VLD1R	(R0), [V2.S4]
+	WORD	$0x6ea3e441 // fcmgt v1.4s, v2.4s, v3.4s
+	VBSL	V3.B16, V2.B16, V1.B16
+	VMOV	V1.B16, V3.B16
+	FMOVQ	F3, 0(R7)
+	ADD	R1, R7, R7
+	FMOVQ	0(R7), F2
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	ADD	$120, R8, R0
+	VLD1R	(R0), [V1.S4]
+	WORD	$0x6ea2e420 // fcmgt v0.4s, v1.4s, v2.4s
+	VBSL	V2.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	FMOVQ	F2, 0(R7)
+	ADD	R1, R7, R7
+	FMOVQ	0(R7), F2
+	WORD	$0x4e32d442 // fadd v2.4s, v2.4s, v18.4s
+	ADD	$120, R8, R0
+	VLD1R	(R0), [V1.S4]
+	WORD	$0x6ea2e420 // fcmgt v0.4s, v1.4s, v2.4s
+	VBSL	V2.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	FMOVQ	F2, 0(R7)
+	ADD	R1, R7, R7
+	MOVD	64(R8), R1
+	VZIP1	V15.S4, V17.S4, V1.S4
+	VZIP1	V14.S4, V16.S4, V0.S4
+	VZIP2	V15.S4, V17.S4, V15.S4
+	VZIP2	V14.S4, V16.S4, V14.S4
+	VZIP1	V11.S4, V13.S4, V3.S4
+	VZIP1	V10.S4, V12.S4, V2.S4
+	VZIP2	V11.S4, V13.S4, V11.S4
+	VZIP2	V10.S4, V12.S4, V10.S4
+	VZIP1	V3.D2, V1.D2, V5.D2
+	VZIP1	V2.D2, V0.D2, V4.D2
+	VZIP2	V3.D2, V1.D2, V3.D2
+	VZIP2	V2.D2, V0.D2, V2.D2
+	VZIP1	V11.D2, V15.D2, V1.D2
+	VZIP1	V10.D2, V14.D2, V0.D2
+	VZIP2	V11.D2, V15.D2, V11.D2
+	VZIP2	V10.D2, V14.D2, V10.D2
+	FMOVQ	0(R7), F6
+	WORD	$0x4e25d4c6 // fadd v6.4s, v6.4s, v5.4s
+	ADD	$120, R8, R0
+	VLD1R	(R0), [V7.S4]
+	WORD	$0x6ea6e4e5 // fcmgt v5.4s, v7.4s, v6.4s
+	VBSL	V6.B16, V7.B16, V5.B16
+	VMOV	V5.B16, V6.B16
+	FMOVQ	F6, 0(R7)
+	ADD	R1, R7, R7
+	FMOVQ	0(R7), F5
+	WORD	$0x4e23d4a5 // fadd v5.4s, v5.4s, v3.4s
+	ADD	$120, R8, R0
+	VLD1R	(R0), [V6.S4]
+	WORD	$0x6ea5e4c3 // fcmgt v3.4s, v6.4s, v5.4s
+	VBSL	V5.B16, V6.B16, V3.B16
+	VMOV	V3.B16, V5.B16
+	FMOVQ	F5, 0(R7)
+	ADD	R1, R7, R7
+	FMOVQ	0(R7), F3
+	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	ADD	$120, R8, R0
+	VLD1R	(R0), [V5.S4]
+	WORD	$0x6ea3e4a1 // fcmgt v1.4s, v5.4s, v3.4s
+	VBSL	V3.B16, V5.B16, V1.B16
+	VMOV	V1.B16, V3.B16
+	FMOVQ	F3, 0(R7)
+	ADD	R1, R7, R7
+	FMOVQ	0(R7), F1
+	WORD	$0x4e2bd421 // fadd v1.4s, v1.4s, v11.4s
+	ADD	$120, R8, R0
+	VLD1R	(R0), [V5.S4]
+	WORD	$0x6ea1e4a3 // fcmgt v3.4s, v5.4s, v1.4s
+	VBSL	V1.B16, V5.B16, V3.B16
+	VMOV	V3.B16, V1.B16
+	FMOVQ	F1, 0(R7)
+	ADD	R1, R7, R7
+	VMOV	V4.B16, V1.B16
+	FMOVQ	0(R7), F4
+	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
+	ADD	$120, R8, R0
+	VLD1R	(R0), [V3.S4]
+	WORD	$0x6ea4e461 // fcmgt v1.4s, v3.4s, v4.4s
+	VBSL	V4.B16, V3.B16, V1.B16
+	VMOV	V1.B16, V4.B16
+	FMOVQ	F4, 0(R7)
+	ADD	R1, R7, R7
+	FMOVQ	0(R7), F3
+	WORD	$0x4e22d463 // fadd v3.4s, v3.4s, v2.4s
+	ADD	$120, R8, R0
+	VLD1R	(R0), [V2.S4]
+	WORD	$0x6ea3e441 // fcmgt v1.4s, v2.4s, v3.4s
+	VBSL	V3.B16, V2.B16, V1.B16
+	VMOV	V1.B16, V3.B16
+	FMOVQ	F3, 0(R7)
+	ADD	R1, R7, R7
+	FMOVQ	0(R7), F2
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	ADD	$120, R8, R0
+	VLD1R	(R0), [V1.S4]
+	WORD	$0x6ea2e420 // fcmgt v0.4s, v1.4s, v2.4s
+	VBSL	V2.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	FMOVQ	F2, 0(R7)
+	ADD	R1, R7, R7
+	FMOVQ	0(R7), F2
+	WORD	$0x4e2ad442 // fadd v2.4s, v2.4s, v10.4s
+	ADD	$120, R8, R0
+	VLD1R	(R0), [V1.S4]
+	WORD	$0x6ea2e420 // fcmgt v0.4s, v1.4s, v2.4s
+	VBSL	V2.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	FMOVQ	F2, 0(R7)
+	ADD	R1, R7, R7
+next:
+	MOVD	32(R8), R0
+	ADD	R0, R4, R4
+	SUBS	$1, R6, R6
+	BNE	tile
+	RET
+lanes1:
+	VMOVI	$0, V5.B16
+	TBZ	$1, R9, lanes1one
+	FMOVD	0(R1), F5
+	TBZ	$0, R9, lanes1done
+	ADD	$8, R1, R0
+	VLD1	(R0), V5.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R9, lanes1done
+	FMOVS	0(R1), F5
+	B	lanes1done
+lanes2:
+	VMOVI	$0, V9.B16
+	TBZ	$1, R9, lanes2one
+	FMOVD	0(R1), F9
+	TBZ	$0, R9, lanes2done
+	ADD	$8, R1, R0
+	VLD1	(R0), V9.S[2]
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R9, lanes2done
+	FMOVS	0(R1), F9
+	B	lanes2done
+lanes3:
+	VMOVI	$0, V3.B16
+	TBZ	$1, R9, lanes3one
+	FMOVD	0(R1), F3
+	TBZ	$0, R9, lanes3done
+	ADD	$8, R1, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes3done
+lanes3one:
+	TBZ	$0, R9, lanes3done
+	FMOVS	0(R1), F3
+	B	lanes3done
+lanes4:
+	VMOVI	$0, V7.B16
+	TBZ	$1, R9, lanes4one
+	FMOVD	0(R1), F7
+	TBZ	$0, R9, lanes4done
+	ADD	$8, R1, R0
+	VLD1	(R0), V7.S[2]
+	B	lanes4done
+lanes4one:
+	TBZ	$0, R9, lanes4done
+	FMOVS	0(R1), F7
+	B	lanes4done
+lanes5:
+	VMOVI	$0, V4.B16
+	TBZ	$1, R9, lanes5one
+	FMOVD	0(R1), F4
+	TBZ	$0, R9, lanes5done
+	ADD	$8, R1, R0
+	VLD1	(R0), V4.S[2]
+	B	lanes5done
+lanes5one:
+	TBZ	$0, R9, lanes5done
+	FMOVS	0(R1), F4
+	B	lanes5done
+lanes6:
+	VMOVI	$0, V8.B16
+	TBZ	$1, R9, lanes6one
+	FMOVD	0(R1), F8
+	TBZ	$0, R9, lanes6done
+	ADD	$8, R1, R0
+	VLD1	(R0), V8.S[2]
+	B	lanes6done
+lanes6one:
+	TBZ	$0, R9, lanes6done
+	FMOVS	0(R1), F8
+	B	lanes6done
+lanes7:
+	VMOVI	$0, V2.B16
+	TBZ	$1, R9, lanes7one
+	FMOVD	0(R1), F2
+	TBZ	$0, R9, lanes7done
+	ADD	$8, R1, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes7done
+lanes7one:
+	TBZ	$0, R9, lanes7done
+	FMOVS	0(R1), F2
+	B	lanes7done
+lanes8:
+	VMOVI	$0, V6.B16
+	TBZ	$1, R9, lanes8one
+	FMOVD	0(R1), F6
+	TBZ	$0, R9, lanes8done
+	ADD	$8, R1, R0
+	VLD1	(R0), V6.S[2]
+	B	lanes8done
+lanes8one:
+	TBZ	$0, R9, lanes8done
+	FMOVS	0(R1), F6
+	B	lanes8done
+lanes9:
+	VMOVI	$0, V5.B16
+	TBZ	$1, R9, lanes9one
+	FMOVD	0(R1), F5
+	TBZ	$0, R9, lanes9done
+	ADD	$8, R1, R0
+	VLD1	(R0), V5.S[2]
+	B	lanes9done
+lanes9one:
+	TBZ	$0, R9, lanes9done
+	FMOVS	0(R1), F5
+	B	lanes9done
+lanes10:
+	VMOVI	$0, V9.B16
+	TBZ	$1, R9, lanes10one
+	FMOVD	0(R1), F9
+	TBZ	$0, R9, lanes10done
+	ADD	$8, R1, R0
+	VLD1	(R0), V9.S[2]
+	B	lanes10done
+lanes10one:
+	TBZ	$0, R9, lanes10done
+	FMOVS	0(R1), F9
+	B	lanes10done
+lanes11:
+	VMOVI	$0, V3.B16
+	TBZ	$1, R9, lanes11one
+	FMOVD	0(R1), F3
+	TBZ	$0, R9, lanes11done
+	ADD	$8, R1, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes11done
+lanes11one:
+	TBZ	$0, R9, lanes11done
+	FMOVS	0(R1), F3
+	B	lanes11done
+lanes12:
+	VMOVI	$0, V7.B16
+	TBZ	$1, R9, lanes12one
+	FMOVD	0(R1), F7
+	TBZ	$0, R9, lanes12done
+	ADD	$8, R1, R0
+	VLD1	(R0), V7.S[2]
+	B	lanes12done
+lanes12one:
+	TBZ	$0, R9, lanes12done
+	FMOVS	0(R1), F7
+	B	lanes12done
+lanes13:
+	VMOVI	$0, V4.B16
+	TBZ	$1, R9, lanes13one
+	FMOVD	0(R1), F4
+	TBZ	$0, R9, lanes13done
+	ADD	$8, R1, R0
+	VLD1	(R0), V4.S[2]
+	B	lanes13done
+lanes13one:
+	TBZ	$0, R9, lanes13done
+	FMOVS	0(R1), F4
+	B	lanes13done
+lanes14:
+	VMOVI	$0, V8.B16
+	TBZ	$1, R9, lanes14one
+	FMOVD	0(R1), F8
+	TBZ	$0, R9, lanes14done
+	ADD	$8, R1, R0
+	VLD1	(R0), V8.S[2]
+	B	lanes14done
+lanes14one:
+	TBZ	$0, R9, lanes14done
+	FMOVS	0(R1), F8
+	B	lanes14done
+lanes15:
+	VMOVI	$0, V2.B16
+	TBZ	$1, R9, lanes15one
+	FMOVD	0(R1), F2
+	TBZ	$0, R9, lanes15done
+	ADD	$8, R1, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes15done
+lanes15one:
+	TBZ	$0, R9, lanes15done
+	FMOVS	0(R1), F2
+	B	lanes15done
+lanes16:
+	VMOVI	$0, V6.B16
+	TBZ	$1, R9, lanes16one
+	FMOVD	0(R1), F6
+	TBZ	$0, R9, lanes16done
+	ADD	$8, R1, R0
+	VLD1	(R0), V6.S[2]
+	B	lanes16done
+lanes16one:
+	TBZ	$0, R9, lanes16done
+	FMOVS	0(R1), F6
+	B	lanes16done

@@ -298,3 +298,46 @@ func runApartAVX512(rows, vectors int, t *strip) {
 		apart14x2AVX512(t)
 	}
 }
+
+// runNarrow runs the kernel of that many columns and vectors of so many lanes.
+func runNarrow(lanes, columns int, t *strip) {
+	if lanes == 16 {
+		runNarrowAVX512(columns, t)
+	} else {
+		runNarrowAVX2(columns, t)
+	}
+}
+
+func runNarrowAVX2(columns int, t *strip) {
+	switch columns {
+	case 1:
+		narrow1AVX2(t)
+	case 2:
+		narrow2AVX2(t)
+	case 3:
+		narrow3AVX2(t)
+	case 4:
+		narrow4AVX2(t)
+	}
+}
+
+func runNarrowAVX512(columns int, t *strip) {
+	switch columns {
+	case 1:
+		narrow1AVX512(t)
+	case 2:
+		narrow2AVX512(t)
+	case 3:
+		narrow3AVX512(t)
+	case 4:
+		narrow4AVX512(t)
+	case 5:
+		narrow5AVX512(t)
+	case 6:
+		narrow6AVX512(t)
+	case 7:
+		narrow7AVX512(t)
+	case 8:
+		narrow8AVX512(t)
+	}
+}

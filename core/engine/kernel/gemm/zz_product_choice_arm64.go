@@ -103,3 +103,21 @@ func runApartNEON(rows, vectors int, t *strip) {
 		apart6x2NEON(t)
 	}
 }
+
+// runNarrow runs the kernel of that many columns and vectors of so many lanes.
+func runNarrow(_, columns int, t *strip) {
+	runNarrowNEON(columns, t)
+}
+
+func runNarrowNEON(columns int, t *strip) {
+	switch columns {
+	case 1:
+		narrow1NEON(t)
+	case 2:
+		narrow2NEON(t)
+	case 3:
+		narrow3NEON(t)
+	case 4:
+		narrow4NEON(t)
+	}
+}

@@ -23,11 +23,12 @@ const (
 	stripGate, stripBias               = 88, 96
 	stripBiasNext, stripAdd            = 104, 112
 	stripFloor                         = 120
+	stripTail                          = 128
 )
 
 // product emits the kernels of matrix products: strips of C, one tile below the
 // other, of every height and of one or two vectors. Three forms differ in how they
-// read A and write C.
+// read A and write C; a fourth is for few columns.
 func product(a *isa.Asm) {
 	for mr := 1; mr <= a.TileRows; mr++ {
 		for vectors := 1; vectors <= 2; vectors++ {
@@ -36,6 +37,7 @@ func product(a *isa.Asm) {
 			apart(a, mr, vectors)
 		}
 	}
+	narrow(a)
 }
 
 // along reads the values of A for one k side by side, and those of the next k
@@ -321,11 +323,7 @@ func writeProductChoice(path string, isas ...isa.ISA) error {
 	for _, form := range []string{"along", "across", "apart"} {
 		name := "run" + strings.ToUpper(form[:1]) + form[1:]
 		fmt.Fprintf(&b, "\n// %s runs the kernel of that many rows and vectors of so many lanes.\n", name)
-		if len(isas) > 1 {
-			fmt.Fprintf(&b, "func %s(lanes, rows, vectors int, t *strip) {\n\tif lanes == %d {\n\t\t%sAVX512(rows, vectors, t)\n\t} else {\n\t\t%sAVX2(rows, vectors, t)\n\t}\n}\n", name, isas[1].Lanes, name, name)
-		} else {
-			fmt.Fprintf(&b, "func %s(_, rows, vectors int, t *strip) {\n\t%s%s(rows, vectors, t)\n}\n", name, name, isas[0].Name)
-		}
+		byLanes(&b, name, "rows, vectors", isas)
 		for _, v := range isas {
 			fmt.Fprintf(&b, "\nfunc %s%s(rows, vectors int, t *strip) {\n\tswitch 2*rows + vectors {\n", name, v.Name)
 			for mr := 1; mr <= v.TileRows; mr++ {
@@ -336,11 +334,21 @@ func writeProductChoice(path string, isas ...isa.ISA) error {
 			b.WriteString("\t}\n}\n")
 		}
 	}
+	narrowChoice(&b, isas)
 	text, err := source.Source(b.Bytes())
 	if err != nil {
 		return err
 	}
 	return os.WriteFile(path, text, 0o644)
+}
+
+// byLanes writes a function that calls the one for vectors of so many lanes.
+func byLanes(b *bytes.Buffer, name, args string, isas []isa.ISA) {
+	if len(isas) > 1 {
+		fmt.Fprintf(b, "func %s(lanes, %s int, t *strip) {\n\tif lanes == %d {\n\t\t%sAVX512(%s, t)\n\t} else {\n\t\t%sAVX2(%s, t)\n\t}\n}\n", name, args, isas[1].Lanes, name, args, name, args)
+	} else {
+		fmt.Fprintf(b, "func %s(_, %s int, t *strip) {\n\t%s%s(%s, t)\n}\n", name, args, name, isas[0].Name, args)
+	}
 }
 
 // addAndFloor adds the lanes of memory that add names, and raises the sum to the

@@ -595,15 +595,38 @@ func (a *Asm) StoreSome(v reg.VecVirtual, n int, mask reg.Register, m operand.Me
 		}
 		m, n = m.Offset(16), n-4
 	}
+	a.StoreFirst(x, n, m)
+}
+
+// StoreFirst stores the first n of four lanes.
+func (a *Asm) StoreFirst(x reg.Register, n int, m operand.Mem) {
 	switch n {
+	case 4:
+		a.VMOVUPS(x, m)
 	case 1:
 		a.VMOVSS(x, m)
 	case 2, 3:
 		a.VMOVSD(x, m)
 		if n == 3 {
-			a.VEXTRACTPS(operand.U8(2), x, m.Offset(8))
+			third := a.XMM()
+			a.VPERMILPS(operand.U8(2), x, third)
+			a.VMOVSS(third, m.Offset(8))
 		}
 	}
+}
+
+// Part is the i-th four lanes of v.
+func (a *Asm) Part(v reg.VecVirtual, i int) reg.Register {
+	if i == 0 {
+		return v.AsX()
+	}
+	x := a.XMM()
+	if a.Lanes == 16 {
+		a.VEXTRACTF32X4(operand.U8(i), v, x)
+	} else {
+		a.VEXTRACTF128(operand.U8(i), v, x)
+	}
+	return x
 }
 
 // LoadLanes loads the lanes of a mask, and zeros elsewhere.
