@@ -105,6 +105,10 @@ func GradInput(p *geometry.Shape, dy, w, dx, scratch []float32) {
 		wideStridedGradInput(p, dy, w, dx, scratch)
 		return
 	}
+	if takesTiles(p, geometry.ToInput) {
+		tilesGradInput(p, dy, w, dx, scratch)
+		return
+	}
 	if slides(p, geometry.ToInput) {
 		slideGradInput(p, dy, w, dx, scratch)
 		return

@@ -58,6 +58,10 @@ func Scratch(p *geometry.Shape, d geometry.Direction) int {
 	if takesWideStrided(p, d) {
 		return wideStridedScratch(p, d)
 	}
+	if takesTiles(p, d) {
+		s := tiledOf(p, d)
+		return s.scratch(d)
+	}
 	if slides(p, d) {
 		s := sliderOf(p, d)
 		return s.scratch(slideParts(p))
@@ -100,6 +104,10 @@ func Forward(p *geometry.Shape, x, w, bias, y, scratch []float32) {
 	}
 	if takesWideStrided(p, geometry.ToOutput) {
 		wideStridedForward(p, x, w, bias, y, scratch)
+		return
+	}
+	if takesTiles(p, geometry.ToOutput) {
+		tilesForward(p, x, w, bias, y, scratch)
 		return
 	}
 	if slides(p, geometry.ToOutput) {

@@ -57,6 +57,9 @@ func GradWeight(p *geometry.Shape, x, dy, dw, scratch []float32, accumulate bool
 	if !takesSmall(p, geometry.ToWeight) && takesWide(p, geometry.ToWeight) {
 		return wideGradWeight(p, x, dy, dw, scratch, accumulate)
 	}
+	if takesTiles(p, geometry.ToWeight) {
+		return tilesGradWeight(p, x, dy, dw, scratch, accumulate)
+	}
 	if !takesSmall(p, geometry.ToWeight) && slides(p, geometry.ToWeight) {
 		return slideGradWeight(p, x, dy, dw, scratch, accumulate)
 	}

@@ -68,7 +68,8 @@ type widePlanes struct {
 	orders       *wideOrders
 	ahead        int // bytes behind what is read and written that are prefetched
 	add          int // not 0: sums are added to y
-	weightStep   int // from a weight to what the next column meets: -4 turns filters around
+	weightStep   int // from a weight to the one right of it: -4 turns filters around
+	weightRow    int // to the one below it
 	weightsPlane int
 }
 
@@ -171,9 +172,7 @@ func (s *wide) weights() int { return s.planes * s.outputs * s.size * s.size }
 
 // rowTiles is how many tiles the rows take, every stepH of which are in the same ones.
 func (s *wide) rowTiles() (n int) {
-	for e := range min(s.stepH, s.oh) {
-		n += kernel.CeilDiv(kernel.CeilDiv(s.oh-e, s.stepH), wideTileRows)
-	}
+	rowTiles(s.oh, s.stepH, wideTileRows, func(_, _ int) { n++ })
 	return n
 }
 
@@ -215,28 +214,41 @@ func (s *wide) prepare(scratch []float32) (rest []float32) {
 
 // list lists the tiles of a pass from the top to the bottom.
 func (s *wide) list(pass *widePass, blocks, first int) {
-	for e := range min(s.stepH, s.oh) {
-		rows := kernel.CeilDiv(s.oh-e, s.stepH)
-		for tiles, row := kernel.CeilDiv(rows, wideTileRows), e; rows > 0; tiles-- {
-			height := kernel.CeilDiv(rows, tiles)
-			for block := range blocks {
-				pass.tiles = append(pass.tiles, s.tile(pass, row, height, s.block(pass.turned, first+block)))
-			}
-			rows, row = rows-height, row+height*s.stepH
+	rowTiles(s.oh, s.stepH, wideTileRows, func(row, rows int) {
+		for block := range blocks {
+			pass.tiles = append(pass.tiles, s.tile(pass, row, rows, s.block(pass.turned, first+block)))
+		}
+	})
+}
+
+// rowTiles divides rows, every step of which are in the same tiles, into tiles of at most so many, and calls f with the first row of each and how many it has.
+func rowTiles(rows, step, most int, f func(row, rows int)) {
+	for e := range min(step, rows) {
+		left := kernel.CeilDiv(rows-e, step)
+		for tiles, row := kernel.CeilDiv(left, most), e; left > 0; tiles-- {
+			height := kernel.CeilDiv(left, tiles)
+			f(row, height)
+			left, row = left-height, row+height*step
 		}
 	}
+}
+
+// insideRows are the rows from first to end of those that a tile sees, every step from a row on, that lie in a plane of h rows.
+func insideRows(above, rows, step, h int) (first, end int) {
+	if inside := h - above; inside > 0 {
+		end = min(rows, kernel.CeilDiv(inside, step))
+	}
+	return kernel.CeilDiv(max(0, -above), step), end
 }
 
 // tile is that of some rows, every stepH from one on, and of a block of columns.
 func (s *wide) tile(pass *widePass, row, rows int, b wideBlock) (t wideTile) {
 	above, before := row-s.top, b.column-b.lane // what the first row sees of x, and the column of lane 0
-	t.rows, t.first = rows, kernel.CeilDiv(max(0, -above), s.stepH)
+	t.rows = rows
+	t.first, t.end = insideRows(above, rows+s.size-1, s.stepH, s.h)
 	t.x, t.y = 4*(above*s.w+before), 4*(row*s.ow+before)
 	if !pass.turned {
 		t.x -= 4 * s.left
-	}
-	if inside := s.h - above; inside > 0 {
-		t.end = min(rows+s.size-1, kernel.CeilDiv(inside, s.stepH))
 	}
 	for lane := b.lane; lane < b.lane+b.columns; lane++ {
 		t.masks[0][0] |= 1 << lane
@@ -345,6 +357,7 @@ func (s *wide) convolveSome(pass, n, channel, count int, x, w, bias, y []float32
 		if s.toInput {
 			t.weights, t.weightStep, t.add = &w[filter*taps+taps-1], -4, output
 		}
+		t.weightRow = s.size * t.weightStep
 		if bias != nil {
 			t.bias, t.biasNext = &bias[filter], 4*s.outputs
 		}

@@ -287,6 +287,36 @@ func vecWideStridedGrad3By3(wideStrides *wideStrides) {
 	wideStridedGrad3By3AVX512(wideStrides)
 }
 
+// vecTileForward3 convolves planes with a filter of 3 rows each.
+func vecTileForward3(tilePlanes *tilePlanes) {
+	tileForward3AVX2(tilePlanes)
+}
+
+// vecTileDots3 adds the products of dy and x for each weight of a filter of 3 rows, [row][column][lanes].
+func vecTileDots3(tilePlanes *tilePlanes) {
+	tileDots3AVX2(tilePlanes)
+}
+
+// vecTileForward5 convolves planes with a filter of 5 rows each.
+func vecTileForward5(tilePlanes *tilePlanes) {
+	tileForward5AVX2(tilePlanes)
+}
+
+// vecTileDots5 adds the products of dy and x for each weight of a filter of 5 rows, [row][column][lanes].
+func vecTileDots5(tilePlanes *tilePlanes) {
+	tileDots5AVX2(tilePlanes)
+}
+
+// vecTileForward7 convolves planes with a filter of 7 rows each.
+func vecTileForward7(tilePlanes *tilePlanes) {
+	tileForward7AVX2(tilePlanes)
+}
+
+// vecTileDots7 adds the products of dy and x for each weight of a filter of 7 rows, [row][column][lanes].
+func vecTileDots7(tilePlanes *tilePlanes) {
+	tileDots7AVX2(tilePlanes)
+}
+
 // vecSmallForward8 convolves planes of 8 images that a vector holds each.
 func vecSmallForward8(smallPlanes *smallPlanes) {
 	smallForward8AVX512(smallPlanes)

@@ -190,7 +190,57 @@ var (
 	_ = [1]byte{}[unsafe.Offsetof(widePlanes{}.ahead)-232]
 	_ = [1]byte{}[unsafe.Offsetof(widePlanes{}.add)-240]
 	_ = [1]byte{}[unsafe.Offsetof(widePlanes{}.weightStep)-248]
-	_ = [1]byte{}[unsafe.Offsetof(widePlanes{}.weightsPlane)-256]
+	_ = [1]byte{}[unsafe.Offsetof(widePlanes{}.weightRow)-256]
+	_ = [1]byte{}[unsafe.Offsetof(widePlanes{}.weightsPlane)-264]
+)
+
+// The offsets at which the assembly reads tilePlanes: each index is 0.
+var (
+	_ = [1]byte{}[unsafe.Offsetof(tilePlanes{}.x)-0]
+	_ = [1]byte{}[unsafe.Offsetof(tilePlanes{}.y)-8]
+	_ = [1]byte{}[unsafe.Offsetof(tilePlanes{}.planes)-16]
+	_ = [1]byte{}[unsafe.Offsetof(tilePlanes{}.xPlane)-24]
+	_ = [1]byte{}[unsafe.Offsetof(tilePlanes{}.yPlane)-32]
+	_ = [1]byte{}[unsafe.Offsetof(tilePlanes{}.images)-40]
+	_ = [1]byte{}[unsafe.Offsetof(tilePlanes{}.xImage)-48]
+	_ = [1]byte{}[unsafe.Offsetof(tilePlanes{}.yImage)-56]
+	_ = [1]byte{}[unsafe.Offsetof(tilePlanes{}.xRow)-64]
+	_ = [1]byte{}[unsafe.Offsetof(tilePlanes{}.yRow)-72]
+	_ = [1]byte{}[unsafe.Offsetof(tilePlanes{}.xColumn)-80]
+	_ = [1]byte{}[unsafe.Offsetof(tilePlanes{}.columns)-88]
+	_ = [1]byte{}[unsafe.Offsetof(tilePlanes{}.tiles)-96]
+	_ = [1]byte{}[unsafe.Offsetof(tilePlanes{}.table)-104]
+	_ = [1]byte{}[unsafe.Offsetof(tilePlanes{}.masks)-112]
+	_ = [1]byte{}[unsafe.Offsetof(tilePlanes{}.weights)-120]
+	_ = [1]byte{}[unsafe.Offsetof(tilePlanes{}.weightStep)-128]
+	_ = [1]byte{}[unsafe.Offsetof(tilePlanes{}.weightRow)-136]
+	_ = [1]byte{}[unsafe.Offsetof(tilePlanes{}.weightsPlane)-144]
+	_ = [1]byte{}[unsafe.Offsetof(tilePlanes{}.bias)-152]
+	_ = [1]byte{}[unsafe.Offsetof(tilePlanes{}.biasNext)-160]
+	_ = [1]byte{}[unsafe.Offsetof(tilePlanes{}.sums)-168]
+	_ = [1]byte{}[unsafe.Offsetof(tilePlanes{}.sumsRow)-176]
+	_ = [1]byte{}[unsafe.Offsetof(tilePlanes{}.sumsPlane)-184]
+	_ = [1]byte{}[unsafe.Offsetof(tilePlanes{}.xAt)-192]
+	_ = [1]byte{}[unsafe.Offsetof(tilePlanes{}.yAt)-200]
+	_ = [1]byte{}[unsafe.Offsetof(tilePlanes{}.xPlaneAt)-208]
+	_ = [1]byte{}[unsafe.Offsetof(tilePlanes{}.yPlaneAt)-216]
+	_ = [1]byte{}[unsafe.Offsetof(tilePlanes{}.weightsAt)-224]
+	_ = [1]byte{}[unsafe.Offsetof(tilePlanes{}.biasAt)-232]
+	_ = [1]byte{}[unsafe.Offsetof(tilePlanes{}.sumsAt)-240]
+	_ = [1]byte{}[unsafe.Offsetof(tilePlanes{}.imagesLeft)-248]
+	_ = [1]byte{}[unsafe.Offsetof(tilePlanes{}.tilesLeft)-256]
+	_ = [1]byte{}[unsafe.Offsetof(tilePlanes{}.lanes)-264]
+)
+
+// The offsets at which the assembly reads rowTile: each index is 0.
+var (
+	_ = [1]byte{}[unsafe.Offsetof(rowTile{}.x)-0]
+	_ = [1]byte{}[unsafe.Offsetof(rowTile{}.y)-8]
+	_ = [1]byte{}[unsafe.Offsetof(rowTile{}.rows)-16]
+	_ = [1]byte{}[unsafe.Offsetof(rowTile{}.first)-24]
+	_ = [1]byte{}[unsafe.Offsetof(rowTile{}.end)-32]
+	_ = [1]byte{}[unsafe.Offsetof(rowTile{}.masks)-40]
+	_ = [1]byte{}[unsafe.Offsetof(rowTile{}.whole)-48]
 )
 
 // The offsets at which the assembly reads wideTile: each index is 0.

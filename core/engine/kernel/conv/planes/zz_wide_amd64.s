@@ -17,8 +17,7 @@ TEXT ·wideForward3AVX512(SB), NOSPLIT, $0-8
 
 plane:
 	MOVQ         184(AX), CX
-	MOVQ         248(AX), DX
-	LEAQ         (DX)(DX*2), DX
+	MOVQ         256(AX), DX
 	LEAQ         (DX)(DX*2), BX
 	VBROADCASTSS (CX), Z1
 	VBROADCASTSS (CX)(DX*1), Z4
@@ -1198,7 +1197,7 @@ tileDone:
 	ADDQ CX, 160(AX)
 	MOVQ 136(AX), CX
 	ADDQ CX, 192(AX)
-	MOVQ 256(AX), CX
+	MOVQ 264(AX), CX
 	ADDQ CX, 184(AX)
 	DECQ 32(AX)
 	JNZ  plane
@@ -2309,8 +2308,7 @@ TEXT ·wideForward3TurnedAVX512(SB), NOSPLIT, $0-8
 
 plane:
 	MOVQ         184(AX), CX
-	MOVQ         248(AX), DX
-	LEAQ         (DX)(DX*2), DX
+	MOVQ         256(AX), DX
 	LEAQ         (DX)(DX*2), BX
 	VBROADCASTSS (CX), Z3
 	VBROADCASTSS (CX)(DX*1), Z6
@@ -3490,7 +3488,7 @@ tileDone:
 	ADDQ CX, 160(AX)
 	MOVQ 136(AX), CX
 	ADDQ CX, 192(AX)
-	MOVQ 256(AX), CX
+	MOVQ 264(AX), CX
 	ADDQ CX, 184(AX)
 	DECQ 32(AX)
 	JNZ  plane
@@ -4604,8 +4602,7 @@ TEXT ·wideForward3PairAVX512(SB), NOSPLIT, $0-8
 
 plane:
 	MOVQ         184(AX), CX
-	MOVQ         248(AX), DX
-	LEAQ         (DX)(DX*2), DX
+	MOVQ         256(AX), DX
 	LEAQ         (DX)(DX*2), BX
 	VBROADCASTSS (CX), Z4
 	VBROADCASTSS (CX)(DX*1), Z7
@@ -5985,7 +5982,7 @@ tileDone:
 	ADDQ CX, 160(AX)
 	MOVQ 136(AX), CX
 	ADDQ CX, 192(AX)
-	MOVQ 256(AX), CX
+	MOVQ 264(AX), CX
 	ADDQ CX, 184(AX)
 	DECQ 32(AX)
 	JNZ  plane
@@ -7248,8 +7245,7 @@ tile:
 	VMOVAPS      Z1, Z7
 	VMOVAPS      Z1, Z8
 	MOVQ         184(AX), DX
-	MOVQ         248(AX), BX
-	LEAQ         (BX)(BX*4), BX
+	MOVQ         256(AX), BX
 	LEAQ         (BX)(BX*2), SI
 	MOVQ         152(AX), DI
 	MOVQ         80(AX), R8
@@ -7445,8 +7441,7 @@ lower8:
 	VMOVAPS      Z1, Z6
 	VMOVAPS      Z1, Z7
 	MOVQ         184(AX), DX
-	MOVQ         248(AX), BX
-	LEAQ         (BX)(BX*4), BX
+	MOVQ         256(AX), BX
 	LEAQ         (BX)(BX*2), SI
 	MOVQ         152(AX), DI
 	MOVQ         80(AX), R8
@@ -7627,8 +7622,7 @@ lower7:
 	VMOVAPS      Z1, Z5
 	VMOVAPS      Z1, Z6
 	MOVQ         184(AX), DX
-	MOVQ         248(AX), BX
-	LEAQ         (BX)(BX*4), BX
+	MOVQ         256(AX), BX
 	LEAQ         (BX)(BX*2), SI
 	MOVQ         152(AX), DI
 	MOVQ         80(AX), R8
@@ -7794,8 +7788,7 @@ lower6:
 	VMOVAPS      Z1, Z4
 	VMOVAPS      Z1, Z5
 	MOVQ         184(AX), DX
-	MOVQ         248(AX), BX
-	LEAQ         (BX)(BX*4), BX
+	MOVQ         256(AX), BX
 	LEAQ         (BX)(BX*2), SI
 	MOVQ         152(AX), DI
 	MOVQ         80(AX), R8
@@ -7946,8 +7939,7 @@ lower5:
 	VMOVAPS      Z1, Z3
 	VMOVAPS      Z1, Z4
 	MOVQ         184(AX), DX
-	MOVQ         248(AX), BX
-	LEAQ         (BX)(BX*4), BX
+	MOVQ         256(AX), BX
 	LEAQ         (BX)(BX*2), SI
 	MOVQ         152(AX), DI
 	MOVQ         80(AX), R8
@@ -8083,8 +8075,7 @@ lower4:
 	VMOVAPS      Z1, Z2
 	VMOVAPS      Z1, Z3
 	MOVQ         184(AX), DX
-	MOVQ         248(AX), BX
-	LEAQ         (BX)(BX*4), BX
+	MOVQ         256(AX), BX
 	LEAQ         (BX)(BX*2), SI
 	MOVQ         152(AX), DI
 	MOVQ         80(AX), R8
@@ -8205,8 +8196,7 @@ lower3:
 	VBROADCASTSS (DX), Z1
 	VMOVAPS      Z1, Z2
 	MOVQ         184(AX), DX
-	MOVQ         248(AX), BX
-	LEAQ         (BX)(BX*4), BX
+	MOVQ         256(AX), BX
 	LEAQ         (BX)(BX*2), SI
 	MOVQ         152(AX), DI
 	MOVQ         80(AX), R8
@@ -8310,8 +8300,7 @@ lower2:
 	MOVQ         192(AX), DX
 	VBROADCASTSS (DX), Z1
 	MOVQ         184(AX), DX
-	MOVQ         248(AX), BX
-	LEAQ         (BX)(BX*4), BX
+	MOVQ         256(AX), BX
 	LEAQ         (BX)(BX*2), SI
 	MOVQ         152(AX), DI
 	MOVQ         80(AX), R8
@@ -8406,7 +8395,7 @@ tileDone:
 	ADDQ CX, 160(AX)
 	MOVQ 136(AX), CX
 	ADDQ CX, 192(AX)
-	MOVQ 256(AX), CX
+	MOVQ 264(AX), CX
 	ADDQ CX, 184(AX)
 	DECQ 32(AX)
 	JNZ  plane
@@ -9509,8 +9498,7 @@ tile:
 	VMOVAPS      Z2, Z8
 	VMOVAPS      Z2, Z9
 	MOVQ         184(AX), DX
-	MOVQ         248(AX), BX
-	LEAQ         (BX)(BX*4), BX
+	MOVQ         256(AX), BX
 	LEAQ         (BX)(BX*2), SI
 	MOVQ         152(AX), DI
 	MOVQ         80(AX), R8
@@ -9746,8 +9734,7 @@ lower8:
 	VMOVAPS      Z2, Z7
 	VMOVAPS      Z2, Z8
 	MOVQ         184(AX), DX
-	MOVQ         248(AX), BX
-	LEAQ         (BX)(BX*4), BX
+	MOVQ         256(AX), BX
 	LEAQ         (BX)(BX*2), SI
 	MOVQ         152(AX), DI
 	MOVQ         80(AX), R8
@@ -9966,8 +9953,7 @@ lower7:
 	VMOVAPS      Z2, Z6
 	VMOVAPS      Z2, Z7
 	MOVQ         184(AX), DX
-	MOVQ         248(AX), BX
-	LEAQ         (BX)(BX*4), BX
+	MOVQ         256(AX), BX
 	LEAQ         (BX)(BX*2), SI
 	MOVQ         152(AX), DI
 	MOVQ         80(AX), R8
@@ -10165,8 +10151,7 @@ lower6:
 	VMOVAPS      Z2, Z5
 	VMOVAPS      Z2, Z6
 	MOVQ         184(AX), DX
-	MOVQ         248(AX), BX
-	LEAQ         (BX)(BX*4), BX
+	MOVQ         256(AX), BX
 	LEAQ         (BX)(BX*2), SI
 	MOVQ         152(AX), DI
 	MOVQ         80(AX), R8
@@ -10347,8 +10332,7 @@ lower5:
 	VMOVAPS      Z2, Z4
 	VMOVAPS      Z2, Z5
 	MOVQ         184(AX), DX
-	MOVQ         248(AX), BX
-	LEAQ         (BX)(BX*4), BX
+	MOVQ         256(AX), BX
 	LEAQ         (BX)(BX*2), SI
 	MOVQ         152(AX), DI
 	MOVQ         80(AX), R8
@@ -10508,8 +10492,7 @@ lower4:
 	VMOVAPS      Z2, Z3
 	VMOVAPS      Z2, Z4
 	MOVQ         184(AX), DX
-	MOVQ         248(AX), BX
-	LEAQ         (BX)(BX*4), BX
+	MOVQ         256(AX), BX
 	LEAQ         (BX)(BX*2), SI
 	MOVQ         152(AX), DI
 	MOVQ         80(AX), R8
@@ -10652,8 +10635,7 @@ lower3:
 	VBROADCASTSS (DX), Z2
 	VMOVAPS      Z2, Z3
 	MOVQ         184(AX), DX
-	MOVQ         248(AX), BX
-	LEAQ         (BX)(BX*4), BX
+	MOVQ         256(AX), BX
 	LEAQ         (BX)(BX*2), SI
 	MOVQ         152(AX), DI
 	MOVQ         80(AX), R8
@@ -10773,8 +10755,7 @@ lower2:
 	MOVQ         192(AX), DX
 	VBROADCASTSS (DX), Z2
 	MOVQ         184(AX), DX
-	MOVQ         248(AX), BX
-	LEAQ         (BX)(BX*4), BX
+	MOVQ         256(AX), BX
 	LEAQ         (BX)(BX*2), SI
 	MOVQ         152(AX), DI
 	MOVQ         80(AX), R8
@@ -10883,7 +10864,7 @@ tileDone:
 	ADDQ CX, 160(AX)
 	MOVQ 136(AX), CX
 	ADDQ CX, 192(AX)
-	MOVQ 256(AX), CX
+	MOVQ 264(AX), CX
 	ADDQ CX, 184(AX)
 	DECQ 32(AX)
 	JNZ  plane
@@ -12138,11 +12119,8 @@ tile:
 	VMOVAPS      Z1, Z7
 	VMOVAPS      Z1, Z8
 	MOVQ         184(AX), DX
-	MOVQ         248(AX), BX
-	MOVQ         BX, SI
-	SHLQ         $0x03, SI
-	SUBQ         BX, SI
-	LEAQ         (SI)(SI*2), BX
+	MOVQ         256(AX), BX
+	LEAQ         (BX)(BX*2), SI
 	MOVQ         152(AX), DI
 	MOVQ         80(AX), R8
 	MOVQ         24(CX), R9
@@ -12154,14 +12132,14 @@ tile:
 columnsOf8:
 	ADDQ         $0x04, R12
 	KMOVW        (R12), K1
-	LEAQ         (DX)(BX*1), R13
+	LEAQ         (DX)(SI*1), R13
 	VBROADCASTSS (DX), Z9
-	VBROADCASTSS (DX)(SI*1), Z10
-	VBROADCASTSS (DX)(SI*2), Z11
-	VBROADCASTSS (DX)(BX*1), Z12
-	VBROADCASTSS (DX)(SI*4), Z13
-	VBROADCASTSS (R13)(SI*2), Z14
-	VBROADCASTSS (DX)(BX*2), Z15
+	VBROADCASTSS (DX)(BX*1), Z10
+	VBROADCASTSS (DX)(BX*2), Z11
+	VBROADCASTSS (DX)(SI*1), Z12
+	VBROADCASTSS (DX)(BX*4), Z13
+	VBROADCASTSS (R13)(BX*2), Z14
+	VBROADCASTSS (DX)(SI*2), Z15
 	ADDQ         248(AX), DX
 	MOVQ         DI, R13
 	CMPQ         R9, $0x00
@@ -12372,11 +12350,8 @@ lower8:
 	VMOVAPS      Z1, Z6
 	VMOVAPS      Z1, Z7
 	MOVQ         184(AX), DX
-	MOVQ         248(AX), BX
-	MOVQ         BX, SI
-	SHLQ         $0x03, SI
-	SUBQ         BX, SI
-	LEAQ         (SI)(SI*2), BX
+	MOVQ         256(AX), BX
+	LEAQ         (BX)(BX*2), SI
 	MOVQ         152(AX), DI
 	MOVQ         80(AX), R8
 	MOVQ         24(CX), R9
@@ -12388,14 +12363,14 @@ lower8:
 columnsOf7:
 	ADDQ         $0x04, R12
 	KMOVW        (R12), K1
-	LEAQ         (DX)(BX*1), R13
+	LEAQ         (DX)(SI*1), R13
 	VBROADCASTSS (DX), Z8
-	VBROADCASTSS (DX)(SI*1), Z9
-	VBROADCASTSS (DX)(SI*2), Z10
-	VBROADCASTSS (DX)(BX*1), Z11
-	VBROADCASTSS (DX)(SI*4), Z12
-	VBROADCASTSS (R13)(SI*2), Z13
-	VBROADCASTSS (DX)(BX*2), Z14
+	VBROADCASTSS (DX)(BX*1), Z9
+	VBROADCASTSS (DX)(BX*2), Z10
+	VBROADCASTSS (DX)(SI*1), Z11
+	VBROADCASTSS (DX)(BX*4), Z12
+	VBROADCASTSS (R13)(BX*2), Z13
+	VBROADCASTSS (DX)(SI*2), Z14
 	ADDQ         248(AX), DX
 	MOVQ         DI, R13
 	CMPQ         R9, $0x00
@@ -12589,11 +12564,8 @@ lower7:
 	VMOVAPS      Z1, Z5
 	VMOVAPS      Z1, Z6
 	MOVQ         184(AX), DX
-	MOVQ         248(AX), BX
-	MOVQ         BX, SI
-	SHLQ         $0x03, SI
-	SUBQ         BX, SI
-	LEAQ         (SI)(SI*2), BX
+	MOVQ         256(AX), BX
+	LEAQ         (BX)(BX*2), SI
 	MOVQ         152(AX), DI
 	MOVQ         80(AX), R8
 	MOVQ         24(CX), R9
@@ -12605,14 +12577,14 @@ lower7:
 columnsOf6:
 	ADDQ         $0x04, R12
 	KMOVW        (R12), K1
-	LEAQ         (DX)(BX*1), R13
+	LEAQ         (DX)(SI*1), R13
 	VBROADCASTSS (DX), Z7
-	VBROADCASTSS (DX)(SI*1), Z8
-	VBROADCASTSS (DX)(SI*2), Z9
-	VBROADCASTSS (DX)(BX*1), Z10
-	VBROADCASTSS (DX)(SI*4), Z11
-	VBROADCASTSS (R13)(SI*2), Z12
-	VBROADCASTSS (DX)(BX*2), Z13
+	VBROADCASTSS (DX)(BX*1), Z8
+	VBROADCASTSS (DX)(BX*2), Z9
+	VBROADCASTSS (DX)(SI*1), Z10
+	VBROADCASTSS (DX)(BX*4), Z11
+	VBROADCASTSS (R13)(BX*2), Z12
+	VBROADCASTSS (DX)(SI*2), Z13
 	ADDQ         248(AX), DX
 	MOVQ         DI, R13
 	CMPQ         R9, $0x00
@@ -12789,11 +12761,8 @@ lower6:
 	VMOVAPS      Z1, Z4
 	VMOVAPS      Z1, Z5
 	MOVQ         184(AX), DX
-	MOVQ         248(AX), BX
-	MOVQ         BX, SI
-	SHLQ         $0x03, SI
-	SUBQ         BX, SI
-	LEAQ         (SI)(SI*2), BX
+	MOVQ         256(AX), BX
+	LEAQ         (BX)(BX*2), SI
 	MOVQ         152(AX), DI
 	MOVQ         80(AX), R8
 	MOVQ         24(CX), R9
@@ -12805,14 +12774,14 @@ lower6:
 columnsOf5:
 	ADDQ         $0x04, R12
 	KMOVW        (R12), K1
-	LEAQ         (DX)(BX*1), R13
+	LEAQ         (DX)(SI*1), R13
 	VBROADCASTSS (DX), Z6
-	VBROADCASTSS (DX)(SI*1), Z7
-	VBROADCASTSS (DX)(SI*2), Z8
-	VBROADCASTSS (DX)(BX*1), Z9
-	VBROADCASTSS (DX)(SI*4), Z10
-	VBROADCASTSS (R13)(SI*2), Z11
-	VBROADCASTSS (DX)(BX*2), Z12
+	VBROADCASTSS (DX)(BX*1), Z7
+	VBROADCASTSS (DX)(BX*2), Z8
+	VBROADCASTSS (DX)(SI*1), Z9
+	VBROADCASTSS (DX)(BX*4), Z10
+	VBROADCASTSS (R13)(BX*2), Z11
+	VBROADCASTSS (DX)(SI*2), Z12
 	ADDQ         248(AX), DX
 	MOVQ         DI, R13
 	CMPQ         R9, $0x00
@@ -12972,11 +12941,8 @@ lower5:
 	VMOVAPS      Z1, Z3
 	VMOVAPS      Z1, Z4
 	MOVQ         184(AX), DX
-	MOVQ         248(AX), BX
-	MOVQ         BX, SI
-	SHLQ         $0x03, SI
-	SUBQ         BX, SI
-	LEAQ         (SI)(SI*2), BX
+	MOVQ         256(AX), BX
+	LEAQ         (BX)(BX*2), SI
 	MOVQ         152(AX), DI
 	MOVQ         80(AX), R8
 	MOVQ         24(CX), R9
@@ -12988,14 +12954,14 @@ lower5:
 columnsOf4:
 	ADDQ         $0x04, R12
 	KMOVW        (R12), K1
-	LEAQ         (DX)(BX*1), R13
+	LEAQ         (DX)(SI*1), R13
 	VBROADCASTSS (DX), Z5
-	VBROADCASTSS (DX)(SI*1), Z6
-	VBROADCASTSS (DX)(SI*2), Z7
-	VBROADCASTSS (DX)(BX*1), Z8
-	VBROADCASTSS (DX)(SI*4), Z9
-	VBROADCASTSS (R13)(SI*2), Z10
-	VBROADCASTSS (DX)(BX*2), Z11
+	VBROADCASTSS (DX)(BX*1), Z6
+	VBROADCASTSS (DX)(BX*2), Z7
+	VBROADCASTSS (DX)(SI*1), Z8
+	VBROADCASTSS (DX)(BX*4), Z9
+	VBROADCASTSS (R13)(BX*2), Z10
+	VBROADCASTSS (DX)(SI*2), Z11
 	ADDQ         248(AX), DX
 	MOVQ         DI, R13
 	CMPQ         R9, $0x00
@@ -13138,11 +13104,8 @@ lower4:
 	VMOVAPS      Z1, Z2
 	VMOVAPS      Z1, Z3
 	MOVQ         184(AX), DX
-	MOVQ         248(AX), BX
-	MOVQ         BX, SI
-	SHLQ         $0x03, SI
-	SUBQ         BX, SI
-	LEAQ         (SI)(SI*2), BX
+	MOVQ         256(AX), BX
+	LEAQ         (BX)(BX*2), SI
 	MOVQ         152(AX), DI
 	MOVQ         80(AX), R8
 	MOVQ         24(CX), R9
@@ -13154,14 +13117,14 @@ lower4:
 columnsOf3:
 	ADDQ         $0x04, R12
 	KMOVW        (R12), K1
-	LEAQ         (DX)(BX*1), R13
+	LEAQ         (DX)(SI*1), R13
 	VBROADCASTSS (DX), Z4
-	VBROADCASTSS (DX)(SI*1), Z5
-	VBROADCASTSS (DX)(SI*2), Z6
-	VBROADCASTSS (DX)(BX*1), Z7
-	VBROADCASTSS (DX)(SI*4), Z8
-	VBROADCASTSS (R13)(SI*2), Z9
-	VBROADCASTSS (DX)(BX*2), Z10
+	VBROADCASTSS (DX)(BX*1), Z5
+	VBROADCASTSS (DX)(BX*2), Z6
+	VBROADCASTSS (DX)(SI*1), Z7
+	VBROADCASTSS (DX)(BX*4), Z8
+	VBROADCASTSS (R13)(BX*2), Z9
+	VBROADCASTSS (DX)(SI*2), Z10
 	ADDQ         248(AX), DX
 	MOVQ         DI, R13
 	CMPQ         R9, $0x00
@@ -13287,11 +13250,8 @@ lower3:
 	VBROADCASTSS (DX), Z1
 	VMOVAPS      Z1, Z2
 	MOVQ         184(AX), DX
-	MOVQ         248(AX), BX
-	MOVQ         BX, SI
-	SHLQ         $0x03, SI
-	SUBQ         BX, SI
-	LEAQ         (SI)(SI*2), BX
+	MOVQ         256(AX), BX
+	LEAQ         (BX)(BX*2), SI
 	MOVQ         152(AX), DI
 	MOVQ         80(AX), R8
 	MOVQ         24(CX), R9
@@ -13303,14 +13263,14 @@ lower3:
 columnsOf2:
 	ADDQ         $0x04, R12
 	KMOVW        (R12), K1
-	LEAQ         (DX)(BX*1), R13
+	LEAQ         (DX)(SI*1), R13
 	VBROADCASTSS (DX), Z3
-	VBROADCASTSS (DX)(SI*1), Z4
-	VBROADCASTSS (DX)(SI*2), Z5
-	VBROADCASTSS (DX)(BX*1), Z6
-	VBROADCASTSS (DX)(SI*4), Z7
-	VBROADCASTSS (R13)(SI*2), Z8
-	VBROADCASTSS (DX)(BX*2), Z9
+	VBROADCASTSS (DX)(BX*1), Z4
+	VBROADCASTSS (DX)(BX*2), Z5
+	VBROADCASTSS (DX)(SI*1), Z6
+	VBROADCASTSS (DX)(BX*4), Z7
+	VBROADCASTSS (R13)(BX*2), Z8
+	VBROADCASTSS (DX)(SI*2), Z9
 	ADDQ         248(AX), DX
 	MOVQ         DI, R13
 	CMPQ         R9, $0x00
@@ -13417,11 +13377,8 @@ lower2:
 	MOVQ         192(AX), DX
 	VBROADCASTSS (DX), Z1
 	MOVQ         184(AX), DX
-	MOVQ         248(AX), BX
-	MOVQ         BX, SI
-	SHLQ         $0x03, SI
-	SUBQ         BX, SI
-	LEAQ         (SI)(SI*2), BX
+	MOVQ         256(AX), BX
+	LEAQ         (BX)(BX*2), SI
 	MOVQ         152(AX), DI
 	MOVQ         80(AX), R8
 	MOVQ         24(CX), R9
@@ -13433,14 +13390,14 @@ lower2:
 columnsOf1:
 	ADDQ         $0x04, R12
 	KMOVW        (R12), K1
-	LEAQ         (DX)(BX*1), R13
+	LEAQ         (DX)(SI*1), R13
 	VBROADCASTSS (DX), Z2
-	VBROADCASTSS (DX)(SI*1), Z3
-	VBROADCASTSS (DX)(SI*2), Z4
-	VBROADCASTSS (DX)(BX*1), Z5
-	VBROADCASTSS (DX)(SI*4), Z6
-	VBROADCASTSS (R13)(SI*2), Z7
-	VBROADCASTSS (DX)(BX*2), Z8
+	VBROADCASTSS (DX)(BX*1), Z3
+	VBROADCASTSS (DX)(BX*2), Z4
+	VBROADCASTSS (DX)(SI*1), Z5
+	VBROADCASTSS (DX)(BX*4), Z6
+	VBROADCASTSS (R13)(BX*2), Z7
+	VBROADCASTSS (DX)(SI*2), Z8
 	ADDQ         248(AX), DX
 	MOVQ         DI, R13
 	CMPQ         R9, $0x00
@@ -13536,7 +13493,7 @@ tileDone:
 	ADDQ CX, 160(AX)
 	MOVQ 136(AX), CX
 	ADDQ CX, 192(AX)
-	MOVQ 256(AX), CX
+	MOVQ 264(AX), CX
 	ADDQ CX, 184(AX)
 	DECQ 32(AX)
 	JNZ  plane
@@ -14871,11 +14828,8 @@ tile:
 	VMOVAPS      Z2, Z8
 	VMOVAPS      Z2, Z9
 	MOVQ         184(AX), DX
-	MOVQ         248(AX), BX
-	MOVQ         BX, SI
-	SHLQ         $0x03, SI
-	SUBQ         BX, SI
-	LEAQ         (SI)(SI*2), BX
+	MOVQ         256(AX), BX
+	LEAQ         (BX)(BX*2), SI
 	MOVQ         152(AX), DI
 	MOVQ         80(AX), R8
 	MOVQ         24(CX), R9
@@ -14889,14 +14843,14 @@ columnsOf8:
 	ADDQ            $0x04, R13
 	KMOVW           (R13), K1
 	KMOVW           2(R13), K2
-	LEAQ            (DX)(BX*1), R14
+	LEAQ            (DX)(SI*1), R14
 	VBROADCASTSS    (DX), Z10
-	VBROADCASTSS    (DX)(SI*1), Z11
-	VBROADCASTSS    (DX)(SI*2), Z12
-	VBROADCASTSS    (DX)(BX*1), Z13
-	VBROADCASTSS    (DX)(SI*4), Z14
-	VBROADCASTSS    (R14)(SI*2), Z15
-	VBROADCASTSS    (DX)(BX*2), Z16
+	VBROADCASTSS    (DX)(BX*1), Z11
+	VBROADCASTSS    (DX)(BX*2), Z12
+	VBROADCASTSS    (DX)(SI*1), Z13
+	VBROADCASTSS    (DX)(BX*4), Z14
+	VBROADCASTSS    (R14)(BX*2), Z15
+	VBROADCASTSS    (DX)(SI*2), Z16
 	ADDQ            248(AX), DX
 	MOVQ            DI, R14
 	CMPQ            R9, $0x00
@@ -15147,11 +15101,8 @@ lower8:
 	VMOVAPS      Z2, Z7
 	VMOVAPS      Z2, Z8
 	MOVQ         184(AX), DX
-	MOVQ         248(AX), BX
-	MOVQ         BX, SI
-	SHLQ         $0x03, SI
-	SUBQ         BX, SI
-	LEAQ         (SI)(SI*2), BX
+	MOVQ         256(AX), BX
+	LEAQ         (BX)(BX*2), SI
 	MOVQ         152(AX), DI
 	MOVQ         80(AX), R8
 	MOVQ         24(CX), R9
@@ -15165,14 +15116,14 @@ columnsOf7:
 	ADDQ            $0x04, R13
 	KMOVW           (R13), K1
 	KMOVW           2(R13), K2
-	LEAQ            (DX)(BX*1), R14
+	LEAQ            (DX)(SI*1), R14
 	VBROADCASTSS    (DX), Z9
-	VBROADCASTSS    (DX)(SI*1), Z10
-	VBROADCASTSS    (DX)(SI*2), Z11
-	VBROADCASTSS    (DX)(BX*1), Z12
-	VBROADCASTSS    (DX)(SI*4), Z13
-	VBROADCASTSS    (R14)(SI*2), Z14
-	VBROADCASTSS    (DX)(BX*2), Z15
+	VBROADCASTSS    (DX)(BX*1), Z10
+	VBROADCASTSS    (DX)(BX*2), Z11
+	VBROADCASTSS    (DX)(SI*1), Z12
+	VBROADCASTSS    (DX)(BX*4), Z13
+	VBROADCASTSS    (R14)(BX*2), Z14
+	VBROADCASTSS    (DX)(SI*2), Z15
 	ADDQ            248(AX), DX
 	MOVQ            DI, R14
 	CMPQ            R9, $0x00
@@ -15404,11 +15355,8 @@ lower7:
 	VMOVAPS      Z2, Z6
 	VMOVAPS      Z2, Z7
 	MOVQ         184(AX), DX
-	MOVQ         248(AX), BX
-	MOVQ         BX, SI
-	SHLQ         $0x03, SI
-	SUBQ         BX, SI
-	LEAQ         (SI)(SI*2), BX
+	MOVQ         256(AX), BX
+	LEAQ         (BX)(BX*2), SI
 	MOVQ         152(AX), DI
 	MOVQ         80(AX), R8
 	MOVQ         24(CX), R9
@@ -15422,14 +15370,14 @@ columnsOf6:
 	ADDQ            $0x04, R13
 	KMOVW           (R13), K1
 	KMOVW           2(R13), K2
-	LEAQ            (DX)(BX*1), R14
+	LEAQ            (DX)(SI*1), R14
 	VBROADCASTSS    (DX), Z8
-	VBROADCASTSS    (DX)(SI*1), Z9
-	VBROADCASTSS    (DX)(SI*2), Z10
-	VBROADCASTSS    (DX)(BX*1), Z11
-	VBROADCASTSS    (DX)(SI*4), Z12
-	VBROADCASTSS    (R14)(SI*2), Z13
-	VBROADCASTSS    (DX)(BX*2), Z14
+	VBROADCASTSS    (DX)(BX*1), Z9
+	VBROADCASTSS    (DX)(BX*2), Z10
+	VBROADCASTSS    (DX)(SI*1), Z11
+	VBROADCASTSS    (DX)(BX*4), Z12
+	VBROADCASTSS    (R14)(BX*2), Z13
+	VBROADCASTSS    (DX)(SI*2), Z14
 	ADDQ            248(AX), DX
 	MOVQ            DI, R14
 	CMPQ            R9, $0x00
@@ -15638,11 +15586,8 @@ lower6:
 	VMOVAPS      Z2, Z5
 	VMOVAPS      Z2, Z6
 	MOVQ         184(AX), DX
-	MOVQ         248(AX), BX
-	MOVQ         BX, SI
-	SHLQ         $0x03, SI
-	SUBQ         BX, SI
-	LEAQ         (SI)(SI*2), BX
+	MOVQ         256(AX), BX
+	LEAQ         (BX)(BX*2), SI
 	MOVQ         152(AX), DI
 	MOVQ         80(AX), R8
 	MOVQ         24(CX), R9
@@ -15656,14 +15601,14 @@ columnsOf5:
 	ADDQ            $0x04, R13
 	KMOVW           (R13), K1
 	KMOVW           2(R13), K2
-	LEAQ            (DX)(BX*1), R14
+	LEAQ            (DX)(SI*1), R14
 	VBROADCASTSS    (DX), Z7
-	VBROADCASTSS    (DX)(SI*1), Z8
-	VBROADCASTSS    (DX)(SI*2), Z9
-	VBROADCASTSS    (DX)(BX*1), Z10
-	VBROADCASTSS    (DX)(SI*4), Z11
-	VBROADCASTSS    (R14)(SI*2), Z12
-	VBROADCASTSS    (DX)(BX*2), Z13
+	VBROADCASTSS    (DX)(BX*1), Z8
+	VBROADCASTSS    (DX)(BX*2), Z9
+	VBROADCASTSS    (DX)(SI*1), Z10
+	VBROADCASTSS    (DX)(BX*4), Z11
+	VBROADCASTSS    (R14)(BX*2), Z12
+	VBROADCASTSS    (DX)(SI*2), Z13
 	ADDQ            248(AX), DX
 	MOVQ            DI, R14
 	CMPQ            R9, $0x00
@@ -15853,11 +15798,8 @@ lower5:
 	VMOVAPS      Z2, Z4
 	VMOVAPS      Z2, Z5
 	MOVQ         184(AX), DX
-	MOVQ         248(AX), BX
-	MOVQ         BX, SI
-	SHLQ         $0x03, SI
-	SUBQ         BX, SI
-	LEAQ         (SI)(SI*2), BX
+	MOVQ         256(AX), BX
+	LEAQ         (BX)(BX*2), SI
 	MOVQ         152(AX), DI
 	MOVQ         80(AX), R8
 	MOVQ         24(CX), R9
@@ -15871,14 +15813,14 @@ columnsOf4:
 	ADDQ            $0x04, R13
 	KMOVW           (R13), K1
 	KMOVW           2(R13), K2
-	LEAQ            (DX)(BX*1), R14
+	LEAQ            (DX)(SI*1), R14
 	VBROADCASTSS    (DX), Z6
-	VBROADCASTSS    (DX)(SI*1), Z7
-	VBROADCASTSS    (DX)(SI*2), Z8
-	VBROADCASTSS    (DX)(BX*1), Z9
-	VBROADCASTSS    (DX)(SI*4), Z10
-	VBROADCASTSS    (R14)(SI*2), Z11
-	VBROADCASTSS    (DX)(BX*2), Z12
+	VBROADCASTSS    (DX)(BX*1), Z7
+	VBROADCASTSS    (DX)(BX*2), Z8
+	VBROADCASTSS    (DX)(SI*1), Z9
+	VBROADCASTSS    (DX)(BX*4), Z10
+	VBROADCASTSS    (R14)(BX*2), Z11
+	VBROADCASTSS    (DX)(SI*2), Z12
 	ADDQ            248(AX), DX
 	MOVQ            DI, R14
 	CMPQ            R9, $0x00
@@ -16045,11 +15987,8 @@ lower4:
 	VMOVAPS      Z2, Z3
 	VMOVAPS      Z2, Z4
 	MOVQ         184(AX), DX
-	MOVQ         248(AX), BX
-	MOVQ         BX, SI
-	SHLQ         $0x03, SI
-	SUBQ         BX, SI
-	LEAQ         (SI)(SI*2), BX
+	MOVQ         256(AX), BX
+	LEAQ         (BX)(BX*2), SI
 	MOVQ         152(AX), DI
 	MOVQ         80(AX), R8
 	MOVQ         24(CX), R9
@@ -16063,14 +16002,14 @@ columnsOf3:
 	ADDQ            $0x04, R13
 	KMOVW           (R13), K1
 	KMOVW           2(R13), K2
-	LEAQ            (DX)(BX*1), R14
+	LEAQ            (DX)(SI*1), R14
 	VBROADCASTSS    (DX), Z5
-	VBROADCASTSS    (DX)(SI*1), Z6
-	VBROADCASTSS    (DX)(SI*2), Z7
-	VBROADCASTSS    (DX)(BX*1), Z8
-	VBROADCASTSS    (DX)(SI*4), Z9
-	VBROADCASTSS    (R14)(SI*2), Z10
-	VBROADCASTSS    (DX)(BX*2), Z11
+	VBROADCASTSS    (DX)(BX*1), Z6
+	VBROADCASTSS    (DX)(BX*2), Z7
+	VBROADCASTSS    (DX)(SI*1), Z8
+	VBROADCASTSS    (DX)(BX*4), Z9
+	VBROADCASTSS    (R14)(BX*2), Z10
+	VBROADCASTSS    (DX)(SI*2), Z11
 	ADDQ            248(AX), DX
 	MOVQ            DI, R14
 	CMPQ            R9, $0x00
@@ -16218,11 +16157,8 @@ lower3:
 	VBROADCASTSS (DX), Z2
 	VMOVAPS      Z2, Z3
 	MOVQ         184(AX), DX
-	MOVQ         248(AX), BX
-	MOVQ         BX, SI
-	SHLQ         $0x03, SI
-	SUBQ         BX, SI
-	LEAQ         (SI)(SI*2), BX
+	MOVQ         256(AX), BX
+	LEAQ         (BX)(BX*2), SI
 	MOVQ         152(AX), DI
 	MOVQ         80(AX), R8
 	MOVQ         24(CX), R9
@@ -16236,14 +16172,14 @@ columnsOf2:
 	ADDQ            $0x04, R13
 	KMOVW           (R13), K1
 	KMOVW           2(R13), K2
-	LEAQ            (DX)(BX*1), R14
+	LEAQ            (DX)(SI*1), R14
 	VBROADCASTSS    (DX), Z4
-	VBROADCASTSS    (DX)(SI*1), Z5
-	VBROADCASTSS    (DX)(SI*2), Z6
-	VBROADCASTSS    (DX)(BX*1), Z7
-	VBROADCASTSS    (DX)(SI*4), Z8
-	VBROADCASTSS    (R14)(SI*2), Z9
-	VBROADCASTSS    (DX)(BX*2), Z10
+	VBROADCASTSS    (DX)(BX*1), Z5
+	VBROADCASTSS    (DX)(BX*2), Z6
+	VBROADCASTSS    (DX)(SI*1), Z7
+	VBROADCASTSS    (DX)(BX*4), Z8
+	VBROADCASTSS    (R14)(BX*2), Z9
+	VBROADCASTSS    (DX)(SI*2), Z10
 	ADDQ            248(AX), DX
 	MOVQ            DI, R14
 	CMPQ            R9, $0x00
@@ -16366,11 +16302,8 @@ lower2:
 	MOVQ         192(AX), DX
 	VBROADCASTSS (DX), Z2
 	MOVQ         184(AX), DX
-	MOVQ         248(AX), BX
-	MOVQ         BX, SI
-	SHLQ         $0x03, SI
-	SUBQ         BX, SI
-	LEAQ         (SI)(SI*2), BX
+	MOVQ         256(AX), BX
+	LEAQ         (BX)(BX*2), SI
 	MOVQ         152(AX), DI
 	MOVQ         80(AX), R8
 	MOVQ         24(CX), R9
@@ -16384,14 +16317,14 @@ columnsOf1:
 	ADDQ            $0x04, R13
 	KMOVW           (R13), K1
 	KMOVW           2(R13), K2
-	LEAQ            (DX)(BX*1), R14
+	LEAQ            (DX)(SI*1), R14
 	VBROADCASTSS    (DX), Z3
-	VBROADCASTSS    (DX)(SI*1), Z4
-	VBROADCASTSS    (DX)(SI*2), Z5
-	VBROADCASTSS    (DX)(BX*1), Z6
-	VBROADCASTSS    (DX)(SI*4), Z7
-	VBROADCASTSS    (R14)(SI*2), Z8
-	VBROADCASTSS    (DX)(BX*2), Z9
+	VBROADCASTSS    (DX)(BX*1), Z4
+	VBROADCASTSS    (DX)(BX*2), Z5
+	VBROADCASTSS    (DX)(SI*1), Z6
+	VBROADCASTSS    (DX)(BX*4), Z7
+	VBROADCASTSS    (R14)(BX*2), Z8
+	VBROADCASTSS    (DX)(SI*2), Z9
 	ADDQ            248(AX), DX
 	MOVQ            DI, R14
 	CMPQ            R9, $0x00
@@ -16501,7 +16434,7 @@ tileDone:
 	ADDQ CX, 160(AX)
 	MOVQ 136(AX), CX
 	ADDQ CX, 192(AX)
-	MOVQ 256(AX), CX
+	MOVQ 264(AX), CX
 	ADDQ CX, 184(AX)
 	DECQ 32(AX)
 	JNZ  plane

@@ -21,7 +21,8 @@ const (
 	wpWeightsAt, wpBiasAt, wpSumsAt       = 184, 192, 200
 	wpImagesLeft, wpTilesLeft             = 208, 216
 	wpOrders, wpAhead, wpAdd              = 224, 232, 240
-	wpWeightStep, wpWeightsPlane          = 248, 256
+	wpWeightStep, wpWeightRow             = 248, 256
+	wpWeightsPlane                        = 264
 	wtX, wtY, wtRows, wtFirst, wtEnd      = 0, 8, 16, 24, 32
 	wtMasks, wtMask, wtSize               = 40, 4, 72 // the masks of y, and of the view of each column of the filter
 	wideRows                              = 8         // of y in a tile, at most
@@ -47,14 +48,11 @@ func wide(a *isa.Asm) {
 
 // wideKernel is what these kernels share.
 type wideKernel struct {
-	*isa.Asm
-	size             int  // of the filter
+	rowWalk
 	pair             bool // the upper lanes are another image's
 	turned           bool // the columns of a filter of 3×3 see lanes of one vector for each row of x, in another order
 	t, tile          reg.GPVirtual
-	x                reg.GPVirtual // what a column of the filter sees
-	xRow, xNext      reg.GPVirtual
-	first, end       reg.GPVirtual // of the rows that lie in the plane
+	xNext            reg.GPVirtual
 	masks, left      reg.GPVirtual
 	lanes, laneUpper reg.Register
 	views, orders    []reg.VecVirtual
@@ -69,7 +67,7 @@ func newWideKernel(a *isa.Asm, name, doc string, size int, pair, turned bool) *w
 		name, doc = name+"Turned", doc+" Rows of x are read once."
 	}
 	a.Kernel(name, "func(widePlanes *byte)", doc)
-	return &wideKernel{Asm: a, size: size, pair: pair, turned: turned, t: a.Gp("widePlanes"), views: a.Vecs(2)}
+	return &wideKernel{rowWalk: rowWalk{Asm: a, size: size}, pair: pair, turned: turned, t: a.Gp("widePlanes"), views: a.Vecs(2)}
 }
 
 // overTiles emits the loop over the tiles of a plane; tile gets the rows of one.
@@ -192,38 +190,6 @@ func (k *wideKernel) column(rows int, add func(row int, view reg.VecVirtual)) {
 	k.ADDQ(operand.Mem{Base: k.t, Disp: wpXColumn}, k.x)
 }
 
-// eachRow calls f with every row from x on that lies in the plane.
-func (k *wideKernel) eachRow(name string, rows int, f func(row int, p reg.GPVirtual)) {
-	a, p, done := k.Asm, k.GP64(), fmt.Sprint(name, "Of", rows, "Done")
-	a.MOVQ(k.x, p)
-	for row := range rows + k.size - 1 {
-		below := fmt.Sprint(name, "Of", rows, "Below", row)
-		if row < k.size-1 {
-			a.CMPQ(k.first, operand.U8(row))
-			a.JG(operand.LabelRef(below))
-		}
-		if row >= rows {
-			a.CMPQ(k.end, operand.U8(row))
-			a.JLE(operand.LabelRef(done))
-		}
-		f(row, p)
-		if row < k.size-1 {
-			a.Label(below)
-		}
-		a.ADDQ(k.xRow, p)
-	}
-	a.Label(done)
-}
-
-// products calls f for every row of y in a tile that a row of x meets, and the row of the filter with which it does.
-func (k *wideKernel) products(rows, row int, f func(y, tap int)) {
-	for tap := range k.size {
-		if y := row - tap; y >= 0 && y < rows {
-			f(y, tap)
-		}
-	}
-}
-
 // wideForward computes y = bias + Σ w·x: a column of the filter meets all rows of a tile, and then the next one does, or a row of x meets all
 // columns.
 func wideForward(a *isa.Asm, size int, pair, turned bool) {
@@ -258,9 +224,9 @@ func wideForward(a *isa.Asm, size int, pair, turned bool) {
 
 // addColumns adds what each column of the filter contributes to the rows of a tile.
 func (k *wideKernel) addColumns(acc []reg.VecVirtual) {
-	w, from, rows := k.Vecs(k.size), k.Field(k.t, wpWeightsAt), k.weightRows()
+	w, from, rows := k.Vecs(k.size), k.Field(k.t, wpWeightsAt), newFilterRows(k.Asm, k.Field(k.t, wpWeightRow))
 	k.overColumns(len(acc), func() {
-		rows.load(from, w)
+		rows.each(from, w, k.Spread)
 		k.ADDQ(operand.Mem{Base: k.t, Disp: wpWeightStep}, from)
 	}, func() {}, func(row int, view reg.VecVirtual) {
 		k.products(len(acc), row, func(y, tap int) { k.Fma(w[tap], view, acc[y]) })
@@ -269,55 +235,18 @@ func (k *wideKernel) addColumns(acc []reg.VecVirtual) {
 
 // allWeights loads the weights of a plane.
 func (k *wideKernel) allWeights() []reg.VecVirtual {
-	w, from, rows := k.Vecs(k.size*k.size), k.Field(k.t, wpWeightsAt), k.weightRows()
+	w, from, rows := k.Vecs(k.size*k.size), k.Field(k.t, wpWeightsAt), newFilterRows(k.Asm, k.Field(k.t, wpWeightRow))
 	for column := range k.size {
 		each := make([]reg.VecVirtual, k.size)
 		for row := range each {
 			each[row] = w[row*k.size+column]
 		}
-		rows.load(from, each)
+		rows.each(from, each, k.Spread)
 		if column < k.size-1 {
 			k.ADDQ(operand.Mem{Base: k.t, Disp: wpWeightStep}, from)
 		}
 	}
 	return w
-}
-
-// weightRows is how far the rows of a filter lie apart, and three of them: filters are read from either end.
-type weightRows struct {
-	k           *wideKernel
-	step, three reg.GPVirtual
-}
-
-func (k *wideKernel) weightRows() weightRows {
-	one := k.Field(k.t, wpWeightStep)
-	r := weightRows{k: k, step: k.GP64(), three: k.GP64()}
-	switch k.size {
-	case 3, 5:
-		k.LEAQ(operand.Mem{Base: one, Index: one, Scale: uint8(k.size - 1)}, r.step)
-	default:
-		k.MOVQ(one, r.step)
-		k.SHLQ(operand.U8(3), r.step)
-		k.SUBQ(one, r.step)
-	}
-	k.LEAQ(operand.Mem{Base: r.step, Index: r.step, Scale: 2}, r.three)
-	return r
-}
-
-// load loads the weights of a column of up to seven, of which the first is at from.
-func (r *weightRows) load(from reg.GPVirtual, w []reg.VecVirtual) {
-	at := func(index reg.GPVirtual, scale uint8) operand.Mem {
-		return operand.Mem{Base: from, Index: index, Scale: scale}
-	}
-	places := []operand.Mem{{Base: from}, at(r.step, 1), at(r.step, 2), at(r.three, 1), at(r.step, 4), {}, at(r.three, 2)}
-	if len(w) > 5 {
-		fourth := r.k.GP64()
-		r.k.LEAQ(places[3], fourth)
-		places[5] = operand.Mem{Base: fourth, Index: r.step, Scale: 2}
-	}
-	for i, v := range w {
-		r.k.Spread(places[i], v)
-	}
 }
 
 // store writes the rows of a tile, and prefetches what will be written and read later.

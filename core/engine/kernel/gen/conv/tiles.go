@@ -1,0 +1,186 @@
+package conv
+
+import (
+	"fmt"
+
+	"github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+
+	"github.com/trainctl/trainctl/core/engine/kernel/gen/isa"
+)
+
+// Offsets of the fields of tilePlanes and of its rowTiles.
+const (
+	tpX, tpY                             = 0, 8
+	tpPlanes, tpXPlane, tpYPlane         = 16, 24, 32
+	tpImages, tpXImage, tpYImage         = 40, 48, 56
+	tpXRow, tpYRow, tpXColumn, tpColumns = 64, 72, 80, 88
+	tpTiles, tpTable, tpMasks            = 96, 104, 112
+	tpWeights, tpWeightStep, tpWeightRow = 120, 128, 136
+	tpWeightsPlane, tpBias, tpBiasNext   = 144, 152, 160
+	tpSums, tpSumsRow, tpSumsPlane       = 168, 176, 184
+	tpXAt, tpYAt, tpXPlaneAt, tpYPlaneAt = 192, 200, 208, 216
+	tpWeightsAt, tpBiasAt, tpSumsAt      = 224, 232, 240
+	tpImagesLeft, tpTilesLeft, tpLanes   = 248, 256, 264
+	rtX, rtY, rtRows, rtFirst, rtEnd     = 0, 8, 16, 24, 32
+	rtMasks, rtWhole, rtSize             = 40, 48, 56
+)
+
+// tileSizes are the rows of filters, and the rows of y that tiles have at most: with them and what a column sees the registers are full.
+var tileSizes = [][2]int{{3, 8}, {5, 8}, {7, 7}}
+
+// tiles emits depthwise convolution with stride 1 for registers of eight lanes, straight from the image: masks leave out columns
+// beside a plane.
+func tiles(a *isa.Asm) {
+	for _, size := range tileSizes {
+		tileForward(a, size[0], size[1])
+		tileDots(a, size[0], size[1])
+	}
+}
+
+// tileKernel is what these kernels share.
+type tileKernel struct {
+	rowWalk
+	most        int // rows of a tile
+	t, tile     reg.GPVirtual
+	masks, left reg.GPVirtual
+	view        reg.VecVirtual
+}
+
+func newTileKernel(a *isa.Asm, name, doc string, size, most int) *tileKernel {
+	a.Kernel(fmt.Sprint(name, size), "func(tilePlanes *byte)", doc)
+	return &tileKernel{rowWalk: rowWalk{Asm: a, size: size}, most: most, t: a.Gp("tilePlanes"), view: a.Vec()}
+}
+
+// overTiles emits the loop over the tiles of a plane; tile gets the rows of one.
+func (k *tileKernel) overTiles(tile func(rows int)) {
+	a := k.Asm
+	copyFields(a, k.t, [2]int{tpTiles, tpTilesLeft})
+	k.tile = a.Field(k.t, tpTable)
+	a.Label("tile")
+	for rows := k.most; rows > 0; rows-- {
+		lower := fmt.Sprintf("lower%d", rows)
+		if rows > 1 {
+			a.CMPQ(operand.Mem{Base: k.tile, Disp: rtRows}, operand.U8(rows))
+			a.JNE(operand.LabelRef(lower))
+		}
+		tile(rows)
+		if rows > 1 {
+			a.JMP(operand.LabelRef("tileDone"))
+			a.Label(lower)
+		}
+	}
+	a.Label("tileDone")
+	a.ADDQ(operand.U8(rtSize), k.tile)
+	a.CountDown(operand.Mem{Base: k.t, Disp: tpTilesLeft}, "tile")
+}
+
+// overColumns emits the loop over the columns of the filter for a tile of some rows, as that of wideKernel is.
+func (k *tileKernel) overColumns(rows int, begin, end func(), add func(row int, view reg.VecVirtual)) {
+	a, label := k.Asm, fmt.Sprint("columnsOf", rows)
+	k.x, k.xRow, k.first, k.end = a.Field(k.t, tpXAt), a.Field(k.t, tpXRow), a.Field(k.tile, rtFirst), a.Field(k.tile, rtEnd)
+	a.ADDQ(operand.Mem{Base: k.tile, Disp: rtX}, k.x)
+	k.masks, k.left = k.maskOf(), a.Field(k.t, tpColumns)
+	mask := a.Vec()
+	a.Label(label)
+	a.ADDQ(operand.U8(4*a.Lanes), k.masks)
+	a.Move(operand.Mem{Base: k.masks}, mask)
+	begin()
+	k.eachRow("column", rows, func(row int, p reg.GPVirtual) {
+		a.And(operand.Mem{Base: p}, mask, k.view)
+		add(row, k.view)
+	})
+	a.ADDQ(operand.Mem{Base: k.t, Disp: tpXColumn}, k.x)
+	end()
+	a.CountDown(k.left, label)
+}
+
+// maskOf is where the masks of a tile are: that of y, and those of what each column of the filter sees.
+func (k *tileKernel) maskOf() reg.GPVirtual {
+	masks := k.Field(k.t, tpMasks)
+	k.ADDQ(operand.Mem{Base: k.tile, Disp: rtMasks}, masks)
+	return masks
+}
+
+// tileForward computes y = bias + Σ w·x: a column of the filter meets all rows of a tile, and then the next one does.
+func tileForward(a *isa.Asm, size, most int) {
+	k := newTileKernel(a, "tileForward", fmt.Sprintf("convolves planes with a filter of %d rows each.", size), size, most)
+	copyFields(a, k.t, [2]int{tpX, tpXAt}, [2]int{tpY, tpYAt}, [2]int{tpWeights, tpWeightsAt}, [2]int{tpBias, tpBiasAt})
+	a.Label("plane")
+	k.overTiles(func(rows int) {
+		acc, w := a.Vecs(rows), a.Vecs(size)
+		a.Spread(operand.Mem{Base: a.Field(k.t, tpBiasAt)}, acc[0])
+		for _, v := range acc[1:] {
+			a.Copy(acc[0], v)
+		}
+		from, filter := a.Field(k.t, tpWeightsAt), newFilterRows(a, a.Field(k.t, tpWeightRow))
+		k.overColumns(rows, func() {
+			filter.each(from, w, a.Spread)
+			a.ADDQ(operand.Mem{Base: k.t, Disp: tpWeightStep}, from)
+		}, func() {}, func(row int, view reg.VecVirtual) {
+			k.products(rows, row, func(y, tap int) { a.Fma(w[tap], view, acc[y]) })
+		})
+		k.store(acc)
+	})
+	addFields(a, k.t, [2]int{tpXPlane, tpXAt}, [2]int{tpYPlane, tpYAt}, [2]int{tpBiasNext, tpBiasAt}, [2]int{tpWeightsPlane, tpWeightsAt})
+	a.CountDown(operand.Mem{Base: k.t, Disp: tpPlanes}, "plane")
+	a.Ret()
+}
+
+// store writes the rows of a tile from the top to the bottom: whole vectors while those below overwrite what lies behind a row.
+func (k *tileKernel) store(acc []reg.VecVirtual) {
+	a := k.Asm
+	y, yRow, whole, lanes := a.Field(k.t, tpYAt), a.Field(k.t, tpYRow), a.Field(k.tile, rtWhole), a.Stored(a.LaneMask(k.t, tpLanes))
+	a.ADDQ(operand.Mem{Base: k.tile, Disp: rtY}, y)
+	for i, v := range acc {
+		part, next := fmt.Sprintf("part%dOf%d", i, len(acc)), fmt.Sprintf("next%dOf%d", i, len(acc))
+		a.CMPQ(whole, operand.U8(i))
+		a.JLE(operand.LabelRef(part))
+		a.Move(v, operand.Mem{Base: y})
+		a.JMP(operand.LabelRef(next))
+		a.Label(part)
+		a.StoreLanes(v, lanes, operand.Mem{Base: y})
+		a.Label(next)
+		a.ADDQ(yRow, y)
+	}
+}
+
+// tileDots sums dy·x for each weight over planes of several images: the rows of dy of a tile stay in registers, and the sums of a
+// column of the filter while it meets them.
+func tileDots(a *isa.Asm, size, most int) {
+	k := newTileKernel(a, "tileDots", fmt.Sprintf("adds the products of dy and x for each weight of a filter of %d rows, [row][column][lanes].", size), size, most)
+	copyFields(a, k.t, [2]int{tpX, tpXPlaneAt}, [2]int{tpY, tpYPlaneAt}, [2]int{tpSums, tpSumsAt})
+	a.Label("plane")
+	copyFields(a, k.t, [2]int{tpXPlaneAt, tpXAt}, [2]int{tpYPlaneAt, tpYAt}, [2]int{tpImages, tpImagesLeft})
+	a.Label("image")
+	k.overTiles(func(rows int) {
+		dy, acc := k.loadGrads(rows), a.Vecs(size)
+		sums, filter := a.Field(k.t, tpSumsAt), newFilterRows(a, a.Field(k.t, tpSumsRow))
+		k.overColumns(rows, func() {
+			filter.each(sums, acc, a.Move)
+		}, func() {
+			filter.each(sums, acc, func(m, v operand.Op) { a.Move(v, m) })
+			a.ADDQ(operand.U8(4*a.Lanes), sums)
+		}, func(row int, view reg.VecVirtual) {
+			k.products(rows, row, func(y, tap int) { a.Fma(dy[y], view, acc[tap]) })
+		})
+	})
+	addFields(a, k.t, [2]int{tpXImage, tpXAt}, [2]int{tpYImage, tpYAt})
+	a.CountDown(operand.Mem{Base: k.t, Disp: tpImagesLeft}, "image")
+	addFields(a, k.t, [2]int{tpXPlane, tpXPlaneAt}, [2]int{tpYPlane, tpYPlaneAt}, [2]int{tpSumsPlane, tpSumsAt})
+	a.CountDown(operand.Mem{Base: k.t, Disp: tpPlanes}, "plane")
+	a.Ret()
+}
+
+// loadGrads reads the rows of dy of a tile.
+func (k *tileKernel) loadGrads(rows int) []reg.VecVirtual {
+	a, dy := k.Asm, k.Vecs(rows)
+	y, yRow, mask := a.Field(k.t, tpYAt), a.Field(k.t, tpYRow), k.view
+	a.ADDQ(operand.Mem{Base: k.tile, Disp: rtY}, y)
+	a.Move(operand.Mem{Base: k.maskOf()}, mask)
+	for _, v := range dy {
+		a.And(operand.Mem{Base: y}, mask, v)
+		a.ADDQ(yRow, y)
+	}
+	return dy
+}
