@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"go.uber.org/fx"
 
@@ -72,6 +74,33 @@ func TestPluginsAreRecorded(t *testing.T) {
 	if told != 3 {
 		t.Errorf("%d events", told)
 	}
+}
+
+// Plugins are recorded a little at a time, which ends when somebody waits for them.
+func TestPluginsAreRecordedInBackground(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		parts := 0
+		p := newPluginRecord(func(pause func()) []event.PluginStarted {
+			for range 100 {
+				pause()
+				parts++
+			}
+			return []event.PluginStarted{{Name: "tcp"}}
+		})
+		p.inBackground()
+		time.Sleep(50 * time.Millisecond)
+		synctest.Wait()
+		if parts == 0 || parts > 20 {
+			t.Errorf("%d parts in 50 ms", parts)
+		}
+		start := time.Now()
+		if all := p.wait(); len(all) != 1 || parts != 100 || time.Since(start) > 0 {
+			t.Errorf("%v after %d parts and %v", all, parts, time.Since(start))
+		}
+		if all := p.wait(); len(all) != 1 || parts != 100 {
+			t.Errorf("%v after %d parts", all, parts)
+		}
+	})
 }
 
 // A resumed run says which run it continues, and has that run's curve.

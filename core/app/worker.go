@@ -10,7 +10,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -305,7 +304,7 @@ func (r *runner) lead(d train.Deps) (*checkpoint.Store, func() []event.PluginSta
 		return nil, nil, err
 	}
 	r.p.Saves = saves
-	return saves, sync.OnceValue(func() []event.PluginStarted { return r.record(d) }), nil
+	return saves, r.pluginRecord(d).wait, nil
 }
 
 // settings returns the tables of the configuration that the loop reads.
@@ -380,14 +379,13 @@ func (r *runner) run(ctx context.Context) error {
 	if err := r.injectFaults(&d); err != nil {
 		return r.refuse(err)
 	}
-	if d.World.Rank == 0 && !d.Joins {
-		d.Plugins = sync.OnceValue(func() []event.PluginStarted { return r.record(d) })
-	}
 	layers, _ := r.p.Layers.Get(ctx) // deps has waited for them
 	defer r.watchPlugins(r.p.Bus, d.Dataset, d.Precision, layers)()
-	if d.Plugins != nil { // checksums of whole programs, which take time from the first step
-		beforeStep(&d, 2, func() { go d.Plugins() })
-		defer d.Plugins() // waits until they are recorded
+	if d.World.Rank == 0 && !d.Joins {
+		plugins := r.pluginRecord(d)
+		d.Plugins = plugins.wait
+		beforeStep(&d, 2, plugins.inBackground)
+		defer plugins.wait()
 	}
 	if r.p.Options.place.thread == nil { // the process is the rank's own
 		beforeStep(&d, 2, func() { go pages.Settle() })

@@ -212,7 +212,7 @@ func Checksum(kind sdk.Kind, path string) (string, error) {
 	err := registry.Check(path)
 	sum := ""
 	if err == nil {
-		sum, err = registry.Sum(path)
+		sum, err = registry.Sum(path, nil)
 	}
 	if err != nil {
 		return "", refused(kind, path, err)
@@ -238,8 +238,9 @@ func (h *Host) Executable(kind sdk.Kind, name string) (string, error) {
 }
 
 // Sum returns the SHA-256 sum in hexadecimal of [Host.Executable]: the sum that was
-// verified before it was executed, or that of the file now; "" if the plugin was attached.
-func (h *Host) Sum(kind sdk.Kind, name string) (string, error) {
+// verified before it was executed, or that of the file now, read with pauses as by
+// [registry.Sum]; "" if the plugin was attached.
+func (h *Host) Sum(kind sdk.Kind, name string, pause func()) (string, error) {
 	if h.Attached(kind, name) != "" {
 		return "", nil
 	}
@@ -250,7 +251,7 @@ func (h *Host) Sum(kind sdk.Kind, name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return registry.Sum(path)
+	return registry.Sum(path, pause)
 }
 
 // WithTerms returns a host with additional terms, see Options.Terms.

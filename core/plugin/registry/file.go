@@ -49,15 +49,41 @@ func Check(path string) error {
 	return nil
 }
 
-// Sum returns the SHA-256 sum of a file in hexadecimal.
-func Sum(path string) (string, error) {
+// Sum returns the SHA-256 sum of a file in hexadecimal. It calls pause, unless nil, after every 256 KiB, for callers
+// that leave the processor to others in between.
+func Sum(path string, pause func()) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return "", err
 	}
 	defer f.Close()
-	sum, err := digest(f)
+	if pause == nil {
+		pause = func() {}
+	}
+	sum, err := digest(paused{f, pause})
 	return hex.EncodeToString(sum[:]), err
+}
+
+// paused is a reader that calls after every 256 KiB.
+type paused struct {
+	io.Reader
+	pause func()
+}
+
+// WriteTo is what io.Copy calls.
+func (p paused) WriteTo(w io.Writer) (total int64, err error) {
+	const part = 256 << 10
+	for {
+		n, err := io.CopyN(w, p.Reader, part)
+		total += n
+		switch {
+		case errors.Is(err, io.EOF):
+			return total, nil
+		case err != nil:
+			return total, err
+		}
+		p.pause()
+	}
 }
 
 // Open opens an executable and verifies its SHA-256 sum, in hexadecimal. The caller
