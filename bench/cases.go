@@ -16,7 +16,7 @@ type testCase struct {
 	DType string `json:"dtype"` // fp32 or bf16
 
 	// Speed is roughly what PyTorch reaches in samples per second on two
-	// cores of 2022: it fixes the number of steps.
+	// cores of 2022: it fixes the number of steps. 0: a first run of trainctl says.
 	Speed float64 `json:"-"`
 
 	// File is the configuration with the [model] and the images' shape;
@@ -100,7 +100,7 @@ func transformer(model string, batch int, dtype string, speed float64) testCase 
 // given are the networks that -model names.
 func given(files []string) (out []*testCase) {
 	for _, f := range files {
-		c := fromFile(strings.TrimSuffix(filepath.Base(f), ".toml"), 300)
+		c := fromFile(strings.TrimSuffix(filepath.Base(f), ".toml"), 0)
 		c.File, c.text = f, hasText(f)
 		out = append(out, &c)
 	}

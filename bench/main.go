@@ -111,8 +111,16 @@ func (b *bench) prepare(ctx context.Context) error {
 	return nil
 }
 
-// run measures a case: all variants of all sides once, then all again.
+// run measures a case: all variants of all sides once, then all again. How many steps a network of unknown speed
+// makes is found first.
 func (b *bench) run(ctx context.Context, c *testCase) (measured, error) {
+	if c.Speed == 0 {
+		r, err := b.runTrainctl(ctx, c)
+		if err != nil {
+			return measured{}, err
+		}
+		c.Speed = r.SamplesPerSec / 2
+	}
 	m := measured{Case: *c}
 	for range b.pairs {
 		fmt.Fprintf(b.log, "%v: trainctl", c)
