@@ -64,6 +64,13 @@ func ReLU[T kernel.Float](x, y []T) {
 		vecReLU(kernel.Ptr32(x), kernel.Ptr32(y), n)
 		x, y = x[n:], y[n:]
 	}
+	if kernel.Is32[T]() {
+		y := kernel.As32(y)
+		for i, v := range kernel.As32(x) {
+			y[i] = unless(v < 0, v)
+		}
+		return
+	}
 	for i, v := range x {
 		if v < 0 {
 			v = 0
@@ -80,6 +87,13 @@ func ReLUGrad[T kernel.Float](y, dy, dx []T) {
 		vecReLUGrad(kernel.Ptr32(y), kernel.Ptr32(dy), kernel.Ptr32(dx), n)
 		y, dy, dx = y[n:], dy[n:], dx[n:]
 	}
+	if kernel.Is32[T]() {
+		dy, dx := kernel.As32(dy), kernel.As32(dx)
+		for i, v := range kernel.As32(y) {
+			dx[i] = unless(v <= 0, dy[i])
+		}
+		return
+	}
 	for i, v := range y {
 		if v <= 0 {
 			dx[i] = 0
@@ -89,12 +103,29 @@ func ReLUGrad[T kernel.Float](y, dy, dx []T) {
 	}
 }
 
-// ReLU6 computes y = min(max(x, 0), 6); NaN stays NaN. y may be x.
-func ReLU6[T kernel.Float](x, y []T) {
-	mapped(x, y, vecReLU6, clip6[float32], clip6[float64])
+// unless is v, or 0 where clear says so. Compilers select integers without a branch, which random signs would have predicted wrongly.
+func unless(clear bool, v float32) float32 {
+	b := math.Float32bits(v)
+	if clear {
+		b = 0
+	}
+	return math.Float32frombits(b)
 }
 
-func clip6[T kernel.Float](v T) T {
+// ReLU6 computes y = min(max(x, 0), 6); NaN stays NaN. y may be x.
+func ReLU6[T kernel.Float](x, y []T) {
+	mapped(x, y, vecReLU6, func(v float32) float32 {
+		b := math.Float32bits(unless(v < 0, v))
+		if v > 6 {
+			b = sixBits
+		}
+		return math.Float32frombits(b)
+	}, clip6)
+}
+
+const sixBits = 0x40c00000
+
+func clip6(v float64) float64 {
 	switch {
 	case v < 0:
 		return 0
@@ -107,10 +138,10 @@ func clip6[T kernel.Float](v T) T {
 // ReLU6Grad computes dx = 0 where y ≤ 0 or y ≥ 6, else dy: a NaN in y lets dy
 // through, as PyTorch's hardtanh_backward does. dx may be dy.
 func ReLU6Grad[T kernel.Float](y, dy, dx []T) {
-	zipped(y, dy, dx, vecReLU6Grad, clip6Grad[float32], clip6Grad[float64])
+	zipped(y, dy, dx, vecReLU6Grad, func(y, dy float32) float32 { return unless(y >= 6, unless(y <= 0, dy)) }, clip6Grad)
 }
 
-func clip6Grad[T kernel.Float](y, dy T) T {
+func clip6Grad(y, dy float64) float64 {
 	if y <= 0 || y >= 6 {
 		return 0
 	}
@@ -120,20 +151,29 @@ func clip6Grad[T kernel.Float](y, dy T) T {
 // LeakyReLU computes y = x where x > 0, else slope·x. y may be x.
 func LeakyReLU[T kernel.Float](x, y []T, slope float64) {
 	mapped(x, y, func(x, y *float32, n int) { vecLeakyReLU(x, y, n, float32(slope)) },
-		func(v float32) float32 { return leak(v, v, float32(slope)) }, func(v float64) float64 { return leak(v, v, slope) })
+		func(v float32) float32 { return leak32(v, v, float32(slope)) }, func(v float64) float64 { return leak(v, v, slope) })
 }
 
 // LeakyReLUGrad computes dx = dy where x > 0, else slope·dy. dx may be dy.
 func LeakyReLUGrad[T kernel.Float](x, dy, dx []T, slope float64) {
 	zipped(x, dy, dx, func(x, dy, dx *float32, n int) { vecLeakyReLUGrad(x, dy, dx, n, float32(slope)) },
-		func(v, d float32) float32 { return leak(v, d, float32(slope)) }, func(v, d float64) float64 { return leak(v, d, slope) })
+		func(v, d float32) float32 { return leak32(v, d, float32(slope)) }, func(v, d float64) float64 { return leak(v, d, slope) })
 }
 
-func leak[T kernel.Float](x, v, slope T) T {
+func leak(x, v, slope float64) float64 {
 	if x > 0 {
 		return v
 	}
 	return v * slope
+}
+
+// leak32 selects as unless does.
+func leak32(x, v, slope float32) float32 {
+	b, whole := math.Float32bits(v*slope), math.Float32bits(v)
+	if x > 0 {
+		b = whole
+	}
+	return math.Float32frombits(b)
 }
 
 // Sigmoid computes y = 1/(1+exp(−x)). y may be x.

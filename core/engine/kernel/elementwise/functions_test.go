@@ -115,6 +115,7 @@ func BenchmarkFunctions(b *testing.B) {
 		{"GELU", func() { GELU(x, y, false) }, func() { GELUGrad(x, dy, y, false) }},
 		{"GELUTanh", func() { GELU(x, y, true) }, func() { GELUGrad(x, dy, y, true) }},
 		{"Softplus", func() { Softplus(x, y, 1, 20) }, func() { SoftplusGrad(x, dy, y, 1, 20) }},
+		{"LeakyReLU", func() { LeakyReLU(x, y, 0.1) }, func() { LeakyReLUGrad(x, dy, y, 0.1) }},
 		{"ReLU6", func() { ReLU6(x, y) }, func() { ReLU6Grad(x, dy, y) }},
 	} {
 		b.Run(c.name, func(b *testing.B) { kerneltest.BenchBandwidth(b, 8*n, c.f) })
