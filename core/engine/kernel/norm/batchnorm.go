@@ -92,7 +92,7 @@ func channelBlock(n, hw, images int) int {
 // gradBlock is channelBlock for a gradient, which may go by columns.
 func gradBlock[T kernel.Float](n, hw, images int) int {
 	block := channelBlock(n, hw, images)
-	if inPixels[T](n, hw) {
+	if gradInPixels[T](n, hw) {
 		return min(sumChannels[T](n, hw), max(block, kernel.CeilDiv(leastColumns, hw)))
 	}
 	return block
@@ -100,7 +100,7 @@ func gradBlock[T kernel.Float](n, hw, images int) int {
 
 // sumChannels is the most channels whose sums are taken together.
 func sumChannels[T kernel.Float](n, hw int) int {
-	if inPixels[T](n, hw) {
+	if gradInPixels[T](n, hw) {
 		return pixelChannels(hw)
 	}
 	return mostChannels

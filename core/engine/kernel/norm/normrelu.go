@@ -36,7 +36,7 @@ func byColumns[T kernel.Float](lo, hi, n, c, hw int, x, mean, scale, shift, resi
 	switch {
 	case inColumns[T](hw):
 		columnApply(columns{n, c, hi - lo}, kernel.As32(x), kernel.As32(mean), kernel.As32(scale), kernel.As32(shift), kernel.As32(residual), relu, kernel.As32(y))
-	case inPixels[T](n, hw):
+	case appliedInPixels[T](n, hw):
 		pixelApply(n, c, hw, hi-lo, kernel.As32(x), kernel.As32(mean), kernel.As32(scale), kernel.As32(shift), kernel.As32(residual), relu, kernel.As32(y))
 	default:
 		return false
@@ -82,7 +82,7 @@ func blockSums[T kernel.Float](lo, hi, n, c, hw int, x, y, dy, mean, d []T) (sum
 	if inColumns[T](hw) {
 		return columnSums(columns{n, c, hi - lo}, kernel.As32(x[lo:]), kernel.As32(from(y, lo)), kernel.As32(dy[lo:]), kernel.As32(mean[lo:]), kernel.As32(from(d, lo)))
 	}
-	if at := lo * hw; inPixels[T](n, hw) {
+	if at := lo * hw; gradInPixels[T](n, hw) {
 		return pixelSums(newPixels(n, c, hw, hi-lo), kernel.As32(x[at:]), kernel.As32(from(y, at)), kernel.As32(dy[at:]), kernel.As32(mean[lo:]), kernel.As32(from(d, at)))
 	}
 	for i := range n {
@@ -110,7 +110,7 @@ func blockInput[T kernel.Float](lo, hi, n, c, hw int, count float64, x, y, dy, m
 		meanDy[j], slope[j] = T(sums[j]/count), T(dots[j]/count*float64(invstd[ch])*float64(invstd[ch]))
 	}
 	whole := dyOrGated(y, dy, d)
-	if inColumns[T](hw) || inPixels[T](n, hw) {
+	if inColumns[T](hw) || gradInPixels[T](n, hw) {
 		if whole != nil {
 			y, dy = nil, whole
 		}

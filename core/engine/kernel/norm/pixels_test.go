@@ -8,8 +8,8 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel/kerneltest"
 )
 
-// smallPlanes are sizes around those that go by columns.
-var smallPlanes = []int{2, 3, 4, 7, 9, 15, 16, 17, 25, 31, 32, 33, 49}
+// smallPlanes are sizes around those that go by columns, in part or in whole.
+var smallPlanes = []int{2, 3, 4, 7, 9, 15, 16, 17, 25, 31, 32, 33, 49, 64, 100, 128, 129}
 
 // Small planes of a batch have the bits of planes alone, with a ReLU, a residual and in a gradient too, and nothing
 // behind them is written.
@@ -21,7 +21,7 @@ func TestSmallPlanesBits(t *testing.T) {
 		if !kernel.HasVectors[float32]() {
 			return
 		}
-		for _, n := range []int{8, 11} {
+		for _, n := range []int{8, 25} {
 			for _, hw := range smallPlanes {
 				size := n * c * hw
 				x, dy, r := kerneltest.Awkward(1, size), kerneltest.Awkward(2, size), kerneltest.Random[float32](8, size)
@@ -57,7 +57,7 @@ func TestSmallPlanesReLU(t *testing.T) {
 
 // A channel's statistics and gradients have the same bits whatever channels are computed with it.
 func TestSmallPlanesOfSomeChannels(t *testing.T) {
-	const n, c = 70, 150
+	const n, c = 70, 80
 	kerneltest.AtEachLevel(t, func(t *testing.T) {
 		for _, hw := range smallPlanes {
 			x, dy := kerneltest.Random[float32](1, n*c*hw), kerneltest.Random[float32](2, n*c*hw)
