@@ -146,13 +146,21 @@ func (j *joined) run(r *rows, images int, scratch []float32) {
 }
 
 // What bounds the images of a product, and the elements of both sides, so that they stay in L2; and the cycles that a
-// vector takes to be copied, and a call of the micro-kernel beside its products.
+// call of the micro-kernel takes beside its products.
 const (
 	mostJoined      = 16
 	mostJoinedElems = 1 << 18
-	copyCycles      = 10
 	callCycles      = 40
 )
+
+// copyCycles is what a vector takes to be copied. Wide ones wait for memory, which as many narrow ones hide behind products that
+// take twice as long.
+func copyCycles() float64 {
+	if kernel.Lanes() == kernel.Block {
+		return 10
+	}
+	return 3
+}
 
 // joins are the images of a product that lie side by side, for shapes and directions, and manyImages those of the batch for which
 // they have been found.
@@ -183,7 +191,7 @@ func joinOf(p *geometry.Shape, d geometry.Direction) int {
 // cycles is about what a batch takes in products of so many images.
 func (m *patches) cycles(images, in, out int) float64 {
 	t, _ := m.tileTerms(images, in, out)
-	return t[cost.Steps] + callCycles*t[cost.Calls] + copyCycles*float64(m.copiedVectors(images, in, out))*m.shareOfCopy()
+	return t[cost.Steps] + callCycles*t[cost.Calls] + copyCycles()*float64(m.copiedVectors(images, in, out))*m.shareOfCopy()
 }
 
 // shareOfCopy is what the copy of a vector takes where rows have few pixels, as a part of the time that others take.
