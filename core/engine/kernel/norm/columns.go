@@ -7,7 +7,7 @@ import "github.com/trainctl/trainctl/core/engine/kernel"
 // well, one of each pixel (pixels.go).
 
 // columnRows is how many rows add up in float32 before float64 takes over.
-const columnRows = 64
+const columnRows = 256
 
 // columns are neighbouring columns of float32.
 type columns struct {
@@ -35,34 +35,51 @@ func InFours(rows int, f func(r, rows int)) {
 	}
 }
 
-// columnStats computes the mean and biased variance of channels [lo, hi) of x [n, c], by
-// chunks of rows whose moments take two passes.
+// featureValues has a value for each of the features whose statistics are taken together.
+type featureValues [256]float32
+
+// columnStats computes the mean and biased variance of channels [lo, hi) of x [n, c]. Those of more rows than columnRows are
+// merged in float64.
 func columnStats(lo, hi, n, c int, x, mean, variance []float32) {
-	for ; lo < hi; lo += mostChannels {
-		s := columns{n, c, min(mostChannels, hi-lo)}
-		ms := columnMoments(s, x[lo:])
-		for ch, m := range ms[:s.count] {
-			mean[lo+ch], variance[lo+ch] = float32(m.mean), float32(m.square/float64(n))
+	var means, variances, sums, squares featureValues
+	for ; lo < hi; lo += len(means) {
+		s := columns{n, c, min(len(means), hi-lo)}
+		if n > columnRows {
+			s.merged(x[lo:], &means, &variances, &sums, &squares)
+		} else {
+			s.moments(n, x[lo:], &means, &variances, &sums, &squares)
 		}
+		copy(mean[lo:hi], means[:s.count])
+		copy(variance[lo:hi], variances[:s.count])
 	}
 }
 
-func columnMoments(s columns, x []float32) (ms [mostChannels]moments) {
-	var center, sums, squares [mostChannels]float32
+// merged is moments of any number of rows.
+func (s columns) merged(x []float32, mean, variance, sums, squares *featureValues) {
+	var ms [len(mean)]moments
 	for i := 0; i < s.n; i += columnRows {
-		rows, chunk := min(columnRows, s.n-i), x[i*s.stride:]
-		copy(center[:s.count], chunk)
-		s.addMoments(rows, chunk, center[:], sums[:], squares[:])
-		for j := range s.count {
-			center[j] += sums[j] / float32(rows)
-		}
-		s.addMoments(rows, chunk, center[:], sums[:], squares[:])
+		rows := min(columnRows, s.n-i)
+		s.moments(rows, x[i*s.stride:], mean, variance, sums, squares)
 		w := newMergeWeights(i, rows, 1)
 		for j := range s.count {
-			ms[j].merge(momentsFrom(float64(center[j]), float64(sums[j]), float64(squares[j]), rows), w)
+			ms[j].merge(moments{float64(mean[j]), float64(variance[j]) * float64(rows)}, w)
 		}
 	}
-	return ms
+	for j, m := range ms[:s.count] {
+		mean[j], variance[j] = float32(m.mean), float32(m.square/float64(s.n))
+	}
+}
+
+// moments are those of up to columnRows rows, in two passes: the first finds a mean from the distances to the first row. Sums are theirs to
+// use.
+func (s columns) moments(rows int, x []float32, mean, variance, sums, squares *featureValues) {
+	vectors := kernel.CeilDiv(s.count, kernel.Lanes())
+	copy(mean[:s.count], x)
+	for range 2 {
+		whole := vectors * kernel.Lanes()
+		s.addMoments(rows, x, mean[:], sums[:whole], squares[:whole])
+		vecColumnMeans(vectors, &mean[0], &sums[0], &squares[0], 1/float32(rows), &mean[0], &variance[0])
+	}
 }
 
 // momentsFrom are those of count values, given Σ(x−center) and Σ(x−center)².

@@ -92,8 +92,8 @@ func groupNormOf[T kernel.Float](s *GroupShape, x, dy, gamma, beta, y, dx []T) [
 // planes: statistics of many rows, both gradients, with and without a ReLU.
 func TestBatchNormOfFeatures(t *testing.T) {
 	kerneltest.AtEachLevel(t, func(t *testing.T) {
-		for _, n := range []int{2, 3, 64, 65, 150} {
-			for _, c := range []int{1, 7, 8, 17, 64, 130} {
+		for _, n := range []int{2, 3, 64, 65, 300} {
+			for _, c := range []int{1, 7, 8, 17, 64, 270} {
 				testFeatures(t, n, c)
 				testNormReLU[float32](t, n, c, 1, 1e-4)
 			}

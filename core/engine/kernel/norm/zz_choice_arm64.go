@@ -84,6 +84,11 @@ func vecReLUColumnSumsTo(rows int, x *float32, dy *float32, y *float32, d *float
 	reluColumnSumsToNEON(rows, x, dy, y, d, vectors, rest, uintptr(tail), mean, sums, dots, bytes)
 }
 
+// vecColumnMeans makes of columns' sums around a center mean = center + sums·inverse and variance = squares·inverse − (sums·inverse)², at least 0.
+func vecColumnMeans(vectors int, center *float32, sums *float32, squares *float32, inverse float32, mean *float32, variance *float32) {
+	columnMeansNEON(vectors, center, sums, squares, inverse, mean, variance)
+}
+
 // vecColumnAffine computes y = (x−mean)·scale + shift, with the factors of each column. Rows lie bytes apart.
 func vecColumnAffine(rows int, x *float32, vectors int, rest int, tail kernel.Mask, mean *float32, scale *float32, shift *float32, y *float32, bytes int) {
 	columnAffineNEON(rows, x, vectors, rest, uintptr(tail), mean, scale, shift, y, bytes)

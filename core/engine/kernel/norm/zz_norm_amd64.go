@@ -82,6 +82,11 @@ func reluColumnSumsAVX2(rows int, x *float32, dy *float32, y *float32, vectors i
 //go:noescape
 func reluColumnSumsToAVX2(rows int, x *float32, dy *float32, y *float32, d *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
 
+// columnMeansAVX2 makes of columns' sums around a center mean = center + sums·inverse and variance = squares·inverse − (sums·inverse)², at least 0.
+//
+//go:noescape
+func columnMeansAVX2(vectors int, center *float32, sums *float32, squares *float32, inverse float32, mean *float32, variance *float32)
+
 // columnAffineAVX2 computes y = (x−mean)·scale + shift, with the factors of each column. Rows lie bytes apart.
 //
 //go:noescape
@@ -191,6 +196,11 @@ func reluColumnSumsAVX512(rows int, x *float32, dy *float32, y *float32, vectors
 //
 //go:noescape
 func reluColumnSumsToAVX512(rows int, x *float32, dy *float32, y *float32, d *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
+
+// columnMeansAVX512 makes of columns' sums around a center mean = center + sums·inverse and variance = squares·inverse − (sums·inverse)², at least 0.
+//
+//go:noescape
+func columnMeansAVX512(vectors int, center *float32, sums *float32, squares *float32, inverse float32, mean *float32, variance *float32)
 
 // columnAffineAVX512 computes y = (x−mean)·scale + shift, with the factors of each column. Rows lie bytes apart.
 //

@@ -1818,6 +1818,38 @@ rowDone:
 	VZEROUPPER
 	RET
 
+// func columnMeansAVX2(vectors int, center *float32, sums *float32, squares *float32, inverse float32, mean *float32, variance *float32)
+// Requires: AVX, AVX2, FMA3, SSE
+TEXT ·columnMeansAVX2(SB), NOSPLIT, $0-56
+	MOVQ         center+8(FP), AX
+	MOVQ         sums+16(FP), CX
+	MOVQ         squares+24(FP), DX
+	MOVQ         mean+40(FP), BX
+	MOVQ         variance+48(FP), SI
+	MOVQ         vectors+0(FP), DI
+	MOVSS        inverse+32(FP), X0
+	VBROADCASTSS X0, Y0
+	VXORPS       Y1, Y1, Y1
+
+vectors:
+	VMOVUPS      (AX), Y2
+	VMULPS       (CX), Y0, Y3
+	VMULPS       (DX), Y0, Y4
+	VADDPS       Y3, Y2, Y2
+	VFNMADD231PS Y3, Y3, Y4
+	VMAXPS       Y4, Y1, Y4
+	VMOVUPS      Y2, (BX)
+	VMOVUPS      Y4, (SI)
+	ADDQ         $0x20, AX
+	ADDQ         $0x20, CX
+	ADDQ         $0x20, DX
+	ADDQ         $0x20, BX
+	ADDQ         $0x20, SI
+	DECQ         DI
+	JNZ          vectors
+	VZEROUPPER
+	RET
+
 // func columnAffineAVX2(rows int, x *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, y *float32, bytes int)
 // Requires: AVX, CMOV
 TEXT ·columnAffineAVX2(SB), NOSPLIT, $0-80
@@ -4446,6 +4478,38 @@ rowDone:
 	ADDQ DX, CX
 	SUBQ $0x01, AX
 	JG   rows
+	VZEROUPPER
+	RET
+
+// func columnMeansAVX512(vectors int, center *float32, sums *float32, squares *float32, inverse float32, mean *float32, variance *float32)
+// Requires: AVX, AVX512F, SSE
+TEXT ·columnMeansAVX512(SB), NOSPLIT, $0-56
+	MOVQ         center+8(FP), AX
+	MOVQ         sums+16(FP), CX
+	MOVQ         squares+24(FP), DX
+	MOVQ         mean+40(FP), BX
+	MOVQ         variance+48(FP), SI
+	MOVQ         vectors+0(FP), DI
+	MOVSS        inverse+32(FP), X0
+	VBROADCASTSS X0, Z0
+	VPXORD       Z1, Z1, Z1
+
+vectors:
+	VMOVUPS      (AX), Z2
+	VMULPS       (CX), Z0, Z3
+	VMULPS       (DX), Z0, Z4
+	VADDPS       Z3, Z2, Z2
+	VFNMADD231PS Z3, Z3, Z4
+	VMAXPS       Z4, Z1, Z4
+	VMOVUPS      Z2, (BX)
+	VMOVUPS      Z4, (SI)
+	ADDQ         $0x40, AX
+	ADDQ         $0x40, CX
+	ADDQ         $0x40, DX
+	ADDQ         $0x40, BX
+	ADDQ         $0x40, SI
+	DECQ         DI
+	JNZ          vectors
 	VZEROUPPER
 	RET
 

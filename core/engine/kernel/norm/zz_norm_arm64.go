@@ -82,6 +82,11 @@ func reluColumnSumsNEON(rows int, x *float32, dy *float32, y *float32, vectors i
 //go:noescape
 func reluColumnSumsToNEON(rows int, x *float32, dy *float32, y *float32, d *float32, vectors int, rest int, tail uintptr, mean *float32, sums *float32, dots *float32, bytes int)
 
+// columnMeansNEON makes of columns' sums around a center mean = center + sums·inverse and variance = squares·inverse − (sums·inverse)², at least 0.
+//
+//go:noescape
+func columnMeansNEON(vectors int, center *float32, sums *float32, squares *float32, inverse float32, mean *float32, variance *float32)
+
 // columnAffineNEON computes y = (x−mean)·scale + shift, with the factors of each column. Rows lie bytes apart.
 //
 //go:noescape

@@ -4269,6 +4269,46 @@ lanes5one:
 	FMOVS	F3, 0(R3)
 	B	lanes5done
 
+// func columnMeansNEON(vectors int, center *float32, sums *float32, squares *float32, inverse float32, mean *float32, variance *float32)
+TEXT ·columnMeansNEON(SB), NOSPLIT, $0-56
+	MOVD	center+8(FP), R5
+	MOVD	sums+16(FP), R4
+	MOVD	squares+24(FP), R3
+	MOVD	mean+40(FP), R2
+	MOVD	variance+48(FP), R1
+	MOVD	vectors+0(FP), R0
+	FMOVS	inverse+32(FP), F0
+	VDUP	V0.S[0], V7.S4
+	VMOVI	$0, V6.B16
+vectors:
+	FLDPQ	0(R5), (F5, F4)
+	FLDPQ	0(R4), (F1, F0)
+	WORD	$0x6e21dce3 // fmul v3.4s, v7.4s, v1.4s
+	WORD	$0x6e20dce2 // fmul v2.4s, v7.4s, v0.4s
+	FLDPQ	0(R3), (F1, F0)
+	WORD	$0x6e21dce1 // fmul v1.4s, v7.4s, v1.4s
+	WORD	$0x6e20dce0 // fmul v0.4s, v7.4s, v0.4s
+	WORD	$0x4e23d4a5 // fadd v5.4s, v5.4s, v3.4s
+	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
+	VFMLS	V3.S4, V3.S4, V1.S4
+	VFMLS	V2.S4, V2.S4, V0.S4
+	WORD	$0x6ea1e4c2 // fcmgt v2.4s, v6.4s, v1.4s
+	VBSL	V1.B16, V6.B16, V2.B16
+	VMOV	V2.B16, V1.B16
+	WORD	$0x6ea0e4c2 // fcmgt v2.4s, v6.4s, v0.4s
+	VBSL	V0.B16, V6.B16, V2.B16
+	VMOV	V2.B16, V0.B16
+	FSTPQ	(F5, F4), 0(R2)
+	FSTPQ	(F1, F0), 0(R1)
+	ADD	$32, R5, R5
+	ADD	$32, R4, R4
+	ADD	$32, R3, R3
+	ADD	$32, R2, R2
+	ADD	$32, R1, R1
+	SUBS	$1, R0, R0
+	BNE	vectors
+	RET
+
 // func columnAffineNEON(rows int, x *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, y *float32, bytes int)
 TEXT ·columnAffineNEON(SB), NOSPLIT, $0-80
 	MOVD	rows+0(FP), R11

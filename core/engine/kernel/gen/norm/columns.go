@@ -20,6 +20,7 @@ func columns(a *isa.Asm) {
 			columnSums(a, rows, how[0], how[1])
 		}
 	}
+	columnMeans(a)
 	for _, how := range [][2]bool{{false, false}, {true, false}, {true, true}} {
 		columnAffine(a, how[0], how[1])
 	}
@@ -59,6 +60,27 @@ func columnMoments(a *isa.Asm, rows int) {
 			a.Move(square, isa.Offset(squares, at, 0))
 		})
 	})
+}
+
+// columnMeans is what follows columnMoments.
+func columnMeans(a *isa.Asm) {
+	a.Kernel("columnMeans", "func(vectors int, center, sums, squares *float32, inverse float32, mean, variance *float32)",
+		"makes of columns' sums around a center mean = center + sums·inverse and variance = squares·inverse − (sums·inverse)², at least 0.")
+	p, n, inverse, zero := pointers(a, []string{"center", "sums", "squares", "mean", "variance"}), a.Gp("vectors"), a.Splat("inverse"), a.Vec()
+	a.Zero(zero)
+	a.Label("vectors")
+	center, sum, square := a.Vec(), a.Vec(), a.Vec()
+	a.Move(operand.Mem{Base: p[0]}, center)
+	a.Mul(operand.Mem{Base: p[1]}, inverse, sum)
+	a.Mul(operand.Mem{Base: p[2]}, inverse, square)
+	a.Add(sum, center, center)
+	a.Fnma(sum, sum, square)
+	a.Max(square, zero, square) // of zero and NaN, the second operand
+	a.Move(center, operand.Mem{Base: p[3]})
+	a.Move(square, operand.Mem{Base: p[4]})
+	a.Advance(operand.U8(4*a.Lanes), p...)
+	a.CountDown(n, "vectors")
+	a.Ret()
 }
 
 // columnSums is for a gradient dy, or for what of it passes the ReLU with output y, which it can store.
