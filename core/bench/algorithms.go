@@ -137,8 +137,7 @@ func timeShares(p conv.Shape, d direction, threads int, budget time.Duration) ti
 		all.Go(func() {
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
-			share := p
-			share.N = p.N*(i+1)/len(laps) - p.N*i/len(laps)
+			share := p.Share(p.N*(i+1)/len(laps) - p.N*i/len(laps))
 			k := convCase("", share, d.run)
 			laps[i] = repeat(budget, k.Run).percentile(0)
 		})

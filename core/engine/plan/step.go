@@ -66,6 +66,9 @@ type Step struct {
 	// their other inputs.
 	Positions int
 
+	// Batch is how many images, say, the whole step has of which this one computes a block; 0: this is all of it.
+	Batch int
+
 	// KeepSlope is set for a pointwise function and its gradient that alone read the input. A
 	// device may then replace the input by the slope in the one step, and multiply in the other.
 	KeepSlope bool

@@ -252,6 +252,7 @@ func (k *blocks) workspace() int {
 // gets each operand that is a copy.
 func (k *blocks) step(count int, staged func(at int, o *plan.Operand)) plan.Step {
 	s := *k.s
+	s.Batch = k.n
 	s.In, s.Out = append([]plan.Operand(nil), s.In...), append([]plan.Operand(nil), s.Out...)
 	eachOperand(&s, func(at int, o *plan.Operand) {
 		p := k.piece(at, o)

@@ -206,6 +206,7 @@ func (b *Binder[T]) WholeScratch() []T {
 
 // ConvParts are the geometries of each thread's share of the images.
 func (b *Binder[T]) ConvParts(p conv.Shape) []conv.Shape {
+	p = p.Share(p.N)
 	return Shares(b, p, func(p *conv.Shape) *int { return &p.N })
 }
 

@@ -34,7 +34,7 @@ func convScratch(s *plan.Step, threads int) int {
 		return kernel.CeilDiv(team.Scratch(), threads)
 	}
 	p := convGeometry(s)
-	p.N = kernel.CeilDiv(p.N, threads)
+	p = p.Share(kernel.CeilDiv(p.N, threads))
 	if bind.ScratchSize(s) == 8 {
 		return convScratchOf[float64](s.Op, &p)
 	}
@@ -76,7 +76,7 @@ func convGeometry(s *plan.Step) conv.Shape {
 	return conv.Shape{
 		N: x[0], C: x[1], H: x[2], W: x[3], K: w[0], R: w[2], S: w[3],
 		StrideH: a.Stride[0], StrideW: a.Stride[1], PadH: a.Padding[0], PadW: a.Padding[1],
-		DilH: a.Dilation[0], DilW: a.Dilation[1], Groups: a.Groups,
+		DilH: a.Dilation[0], DilW: a.Dilation[1], Groups: a.Groups, Batch: s.Batch,
 	}
 }
 

@@ -72,8 +72,7 @@ func Takes(p *Shape, a Algorithm, d Direction) bool {
 }
 
 // Choose is the algorithm that computes a direction at the active level in float32:
-// the one that the model of package cost finds cheapest. It does not depend on the number of
-// images, so that shares of a batch, and an evaluation, use the same algorithm.
+// the one that the model of package cost finds cheapest for the images of the batch, of which it is the same for all shares.
 func Choose(p *Shape, d Direction) Algorithm {
 	if forced < Algorithms && Takes(p, forced, d) {
 		return forced
@@ -82,25 +81,27 @@ func Choose(p *Shape, d Direction) Algorithm {
 		return Columns
 	}
 	if winograd.Disabled {
-		return cheapest(p, d)
+		batch := *p
+		batch.N = min(p.Images(), manyImages)
+		return cheapest(&batch, d)
 	}
-	return choices.Of(p, d, func() Algorithm { return cheapest(p, d) })
+	return choices.OfBatch(p, manyImages, d, func(p *Shape) Algorithm { return cheapest(p, d) })
 }
+
+// manyImages are so many that what weights take no longer counts: the same algorithm computes batches of more.
+const manyImages = 32
 
 // choices are the algorithms that have been chosen, from all that there are.
 var choices geometry.Memo[Algorithm]
 
-// cheapest is the algorithm with the lowest cost.
+// cheapest is the algorithm with the lowest cost. Images that do not fill vectors are left to other algorithms anyway.
 func cheapest(p *Shape, d Direction) Algorithm {
-	const images = 32
-	batch := *p
-	batch.N = images
 	best, least := Columns, 0.0
 	for a := range Algorithms {
-		if !Takes(p, a, d) {
+		if !Takes(p, a, d) || a == Images && !images.Fill(p, d) {
 			continue
 		}
-		if c := costOf(&batch, a, d); least == 0 || c < least {
+		if c := costOf(p, a, d); least == 0 || c < least {
 			best, least = a, c
 		}
 	}

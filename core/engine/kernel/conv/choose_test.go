@@ -42,6 +42,31 @@ func randomShape(r *rand.Rand) Shape {
 	return p
 }
 
+// TestSharesUseTheAlgorithmOfTheBatch has geometries of any kind.
+func TestSharesUseTheAlgorithmOfTheBatch(t *testing.T) {
+	kerneltest.AtEachLevel(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(5, 8))
+		others := 0
+		for range 100 {
+			p := randomShape(r)
+			p.N = 40
+			for d := ToOutput; d <= ToWeight; d++ {
+				one, share := p, p.Share(20)
+				one.N = 1
+				if share = share.Share(1); Choose(&share, d) != Choose(&p, d) {
+					t.Errorf("direction %d of an image of %v is computed by %v, of all by %v", d, &p, Choose(&share, d), Choose(&p, d))
+				}
+				if Choose(&one, d) != Choose(&p, d) {
+					others++
+				}
+			}
+		}
+		if (others > 0) != (kernel.Current() != kernel.Generic) {
+			t.Errorf("%d of the directions have another algorithm for a batch of one image", others)
+		}
+	})
+}
+
 // TestAlgorithms holds every algorithm that takes a geometry against the definition in float64.
 func TestAlgorithms(t *testing.T) {
 	rounds := 300

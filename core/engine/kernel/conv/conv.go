@@ -34,7 +34,7 @@ func Scratch[T kernel.Float](p *Shape) int {
 }
 
 // ForwardScratch is the number of scratch elements that Forward needs at the
-// active level, and enough for fewer images of the same geometry.
+// active level, and enough for a share of fewer images of the same batch.
 func ForwardScratch[T kernel.Float](p *Shape) int {
 	return scratch[T](p, ToOutput, im2col.Scratch)
 }

@@ -121,7 +121,7 @@ func TestDepthwiseSmall(t *testing.T) {
 	})
 }
 
-// TestDepthwiseByImages has the same bits for an image, whatever others it is computed with.
+// TestDepthwiseByImages has the same bits for an image of a batch, whatever others of it are computed with it.
 func TestDepthwiseByImages(t *testing.T) {
 	kerneltest.AtEachLevel(t, func(t *testing.T) {
 		for _, p := range []Shape{
@@ -138,8 +138,7 @@ func TestDepthwiseByImages(t *testing.T) {
 			p.K, p.Groups, p.StrideH, p.StrideW = p.C, p.C, 1, 1
 			x, w, scratch := kerneltest.Random[float32](1, p.N*p.C*p.H*p.W), kerneltest.Random[float32](2, p.K*p.PatchSize()), kerneltest.Poisoned[float32](Scratch[float32](&p))
 			all, image := make([]float32, p.N*p.K*p.OutH()*p.OutW()), p.C*p.H*p.W
-			one, alone := p, make([]float32, len(all)/p.N)
-			one.N = 1
+			one, alone := p.Share(1), make([]float32, len(all)/p.N)
 			compare := func(what string, n int) {
 				t.Helper()
 				kerneltest.SameBits(t, fmt.Sprintf("%s of image %d of %v", what, n, &p), alone, all[n*len(alone):][:len(alone)])

@@ -18,7 +18,7 @@ type widened struct {
 
 func newWidened(p *Shape) widened {
 	v := widened{image: *p, x: p.C * p.H * p.W, y: p.K * p.OutH() * p.OutW(), w: p.K * p.PatchSize()}
-	v.image.N = 1
+	v.image.N, v.image.Batch = 1, 0
 	return v
 }
 

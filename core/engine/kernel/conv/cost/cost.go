@@ -17,6 +17,9 @@ const (
 	Own
 )
 
+// FarWeights is so many that what an algorithm reorders is read and written far from the core.
+const FarWeights = 1 << 19
+
 // Add adds the terms of another part of the work.
 func (t *Terms) Add(u Terms) {
 	for i, n := range u {

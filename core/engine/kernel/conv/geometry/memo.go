@@ -1,18 +1,16 @@
 package geometry
 
 import (
-	"maps"
 	"sync"
-	"sync/atomic"
 
 	"github.com/trainctl/trainctl/core/engine/kernel"
 )
 
-// Memo keeps what follows from a shape for any number of images, and takes too long to be worked out in every call. Its
-// zero value is empty; any goroutines may use it. A process has few shapes, so it forgets none.
+// Memo keeps what follows from a shape and takes too long to be worked out in every call. Its zero value is empty; any
+// goroutines may use it. A process has few shapes, so it forgets none.
 type Memo[V any] struct {
-	known atomic.Pointer[map[memoKey]V] // replaced by a larger one, never changed
-	lock  sync.Mutex                    // of who replaces it
+	lock  sync.RWMutex
+	known map[memoKey]V
 }
 
 // memoKey is all that what is kept may depend on.
@@ -25,25 +23,34 @@ type memoKey struct {
 
 // Of is what workOut gives for a direction of p. It must not depend on how many images p has.
 func (m *Memo[V]) Of(p *Shape, d Direction, workOut func() V) V {
-	key := memoKey{*p, d, kernel.Current(), kernel.Halves()}
-	key.N = 0
-	if known := m.known.Load(); known != nil {
-		if v, ok := (*known)[key]; ok {
-			return v
-		}
-	}
-	v := workOut()
-	m.add(key, v)
-	return v
+	return m.ofImages(p, 0, d, workOut)
 }
 
-func (m *Memo[V]) add(key memoKey, v V) {
+// OfBatch is Of for what depends on how many images a batch has, up to most. workOut gets p with so many.
+func (m *Memo[V]) OfBatch(p *Shape, most int, d Direction, workOut func(p *Shape) V) V {
+	images := min(p.Images(), most)
+	return m.ofImages(p, images, d, func() V {
+		batch := *p
+		batch.N, batch.Batch = images, 0
+		return workOut(&batch)
+	})
+}
+
+func (m *Memo[V]) ofImages(p *Shape, images int, d Direction, workOut func() V) V {
+	key := memoKey{*p, d, kernel.Current(), kernel.Halves()}
+	key.N, key.Batch = images, 0
+	m.lock.RLock()
+	v, ok := m.known[key]
+	m.lock.RUnlock()
+	if ok {
+		return v
+	}
+	v = workOut()
 	m.lock.Lock()
 	defer m.lock.Unlock()
-	larger := map[memoKey]V{}
-	if known := m.known.Load(); known != nil {
-		maps.Copy(larger, *known)
+	if m.known == nil {
+		m.known = map[memoKey]V{}
 	}
-	larger[key] = v
-	m.known.Store(&larger)
+	m.known[key] = v
+	return v
 }

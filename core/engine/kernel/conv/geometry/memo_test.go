@@ -27,6 +27,23 @@ func TestMemoKeepsOneValueForEachShapeDirectionAndLevel(t *testing.T) {
 	})
 }
 
+func TestMemoOfBatches(t *testing.T) {
+	var m Memo[int]
+	images := func(p *Shape) int { return p.N*100 + p.Batch }
+	whole := Shape{N: 6, C: 1}
+	for _, tc := range []struct {
+		p    Shape
+		want int
+	}{{whole, 600}, {whole.Share(2), 600}, {Shape{N: 2, C: 1}, 200}, {Shape{N: 9, C: 1}, 700}, {Shape{N: 7, C: 1}, 700}} {
+		if got := m.OfBatch(&tc.p, 7, ToOutput, images); got != tc.want {
+			t.Errorf("%d of %d images: got %d, want %d", tc.p.N, tc.p.Images(), got, tc.want)
+		}
+	}
+	if got := m.Of(&whole, ToOutput, func() int { return 1 }); got != 1 {
+		t.Errorf("got %d for any number of images", got)
+	}
+}
+
 func TestMemoOfManyGoroutines(t *testing.T) {
 	var m Memo[int]
 	var all sync.WaitGroup

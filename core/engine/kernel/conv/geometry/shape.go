@@ -10,6 +10,19 @@ import "fmt"
 type Shape struct {
 	N, C, H, W, K, R, S                              int
 	StrideH, StrideW, PadH, PadW, DilH, DilW, Groups int
+
+	// Batch is how many images there are in all where the N are a share of them, as threads have, and 0 where they are all.
+	// Every share is computed by the algorithm that suits the batch.
+	Batch int `json:",omitempty"`
+}
+
+// Images is the size of the batch.
+func (p *Shape) Images() int { return max(p.N, p.Batch) }
+
+// Share is the convolution of n of the images.
+func (p Shape) Share(n int) Shape {
+	p.N, p.Batch = n, p.Images()
+	return p
 }
 
 // OutH is the height of the output.

@@ -8,22 +8,23 @@ import (
 
 // What the algorithm does beside the tiles of Gemm.
 const (
-	packed     = cost.Own + iota // elements of A that Gemm packs
-	products                     // calls of Gemm
-	frameRows                    // rows of a channel that are copied to a frame
-	frameElems                   // elements of these that a stride picks one by one
-	tapBands                     // of the frames, copied to the columns of a tap
-	tapRows                      // rows of these
-	tapVectors                   // vectors of these
-	blockRows                    // bands of the result that are copied to or from a block
-	blockElems                   // elements that a stride leaves apart in the result
-	transposed                   // weights
+	packed        = cost.Own + iota // elements of A that Gemm packs
+	products                        // calls of Gemm
+	frameRows                       // rows of a channel that are copied to a frame
+	frameElems                      // elements of these that a stride picks one by one
+	tapBands                        // of the frames, copied to the columns of a tap
+	tapRows                         // rows of these
+	tapVectors                      // vectors of these
+	blockRows                       // bands of the result that are copied to or from a block
+	blockElems                      // elements that a stride leaves apart in the result
+	transposed                      // weights
+	transposedFar                   // of these, where they are many
 )
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:   {cost.Steps: 0.806, cost.Calls: 19.5, cost.Stores: 2.13, packed: 0.627, products: 968, frameRows: 28.3, tapBands: 1.16, tapRows: 4.65, tapVectors: 12.6, blockRows: 3.67, blockElems: 2.48, transposed: 1.4},
-	kernel.AVX512: {cost.Steps: 0.849, cost.Calls: 23.4, cost.Stores: 4.74, packed: 0.442, products: 508, frameRows: 9.43, frameElems: 1.6, tapBands: 20.3, tapVectors: 3.9, blockRows: 12.9, blockElems: 2},
+	kernel.AVX2:   {cost.Steps: 0.806, cost.Calls: 19.5, cost.Stores: 2.13, packed: 0.627, products: 968, frameRows: 28.3, tapBands: 1.16, tapRows: 4.65, tapVectors: 12.6, blockRows: 3.67, blockElems: 2.48, transposed: 1.4, transposedFar: 1.1},
+	kernel.AVX512: {cost.Steps: 0.849, cost.Calls: 23.4, cost.Stores: 4.74, packed: 0.442, products: 508, frameRows: 9.43, frameElems: 1.6, tapBands: 20.3, tapVectors: 3.9, blockRows: 12.9, blockElems: 2, transposed: 1.5, transposedFar: 1.2},
 }
 
 // Terms counts what a direction of p does. See package cost.
@@ -37,7 +38,10 @@ func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 	p.Phases(func(h, w geometry.Phase) {
 		c, m := phaseCall(p, h, w), p.C/p.GroupCount()
 		c.count(&t, m, false)
-		t[transposed] += float64(m * c.channels * c.taps())
+		weights := float64(m * c.channels * c.taps())
+		if t[transposed] += weights; p.K*p.PatchSize() > cost.FarWeights {
+			t[transposedFar] += weights
+		}
 		if p.StrideW > 1 {
 			t[blockElems] += float64(m * c.images * c.vert.Out * c.hori.Out)
 		}

@@ -21,6 +21,7 @@ const (
 	noted                        // elements of tables of these, for all groups
 	apart                        // vectors or values of x, in weight gradients, that lie a line of the cache or more from those before
 	streamed                     // vectors of pixels that are read and written as they lie
+	turnedFar                    // of those whose gradients are transposed, where they are many
 	scattered                    // steps whose weights lie so far from those before that few places of the L1 cache hold them
 )
 
@@ -29,8 +30,8 @@ const scatters = 1 << 10
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:   {cost.Steps: 1.04, cost.Stores: 1.01, loaded: 2.49, stored: 3.25, packed: 0.288, pieces: 76.8, turned: 0.899, dotSteps: 1.08, dotCalls: 74.5, noted: 0.567, apart: 0.0202, streamed: 0.0745, scattered: 1.33},
-	kernel.AVX512: {cost.Steps: 1.06, cost.Stores: 1.96, loaded: 4, stored: 5.25, packed: 0.259, pieces: 50.1, turned: 0.877, dotSteps: 1.25, dotCalls: 266, dotSums: 11, apart: 0.192, streamed: 0.0208},
+	kernel.AVX2:   {cost.Steps: 1.04, cost.Stores: 1.01, loaded: 2.49, stored: 3.25, packed: 0.288, pieces: 76.8, turned: 0.899, dotSteps: 1.08, dotCalls: 74.5, noted: 0.567, apart: 0.0202, streamed: 0.0745, scattered: 1.33, turnedFar: 1},
+	kernel.AVX512: {cost.Steps: 1.06, cost.Stores: 1.96, loaded: 4, stored: 5.25, packed: 0.259, pieces: 50.1, turned: 0.877, dotSteps: 1.25, dotCalls: 266, dotSums: 11, apart: 0.192, streamed: 0.0208, turnedFar: 0.6},
 }
 
 // Terms counts what a direction of p does. See package cost.
@@ -79,7 +80,7 @@ func (c *few) count(t *cost.Terms) {
 // count adds what computing a group's planes takes.
 func (c *pass) count(t *cost.Terms) {
 	lanes := kernel.Lanes()
-	vectors := float64(kernel.CeilDiv(c.p.N, lanes))
+	vectors := float64(kernel.CeilDiv(c.p.N, narrow)*narrow) / float64(lanes) // narrow ones make pairs
 	height := c.height()
 	panels := float64(kernel.CeilDiv(c.outs, height))
 	if c.seesOnePixel() {
@@ -156,7 +157,9 @@ func (g *weights) count(t *cost.Terms) {
 	images := float64(p.N)
 	t[packed] += images * float64(g.x.pixels()*g.x.panels()*g.x.width+g.dy.pixels()*g.dy.panels()*g.dy.width)
 	t[pieces] += images * float64(kernel.CeilDiv(g.dy.h, g.rows)*(g.x.panels()+g.dy.panels()))
-	t[turned] += float64(g.sumElems())
+	if t[turned] += float64(g.sumElems()); g.sumElems() > cost.FarWeights {
+		t[turnedFar] += float64(g.sumElems())
+	}
 	if g.turned {
 		t[pieces] += float64(g.dy.channels)
 	}

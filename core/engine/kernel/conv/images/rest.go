@@ -24,6 +24,15 @@ func (c *pass) split() (rest int) {
 	return rest
 }
 
+// Fill reports whether any images of p are computed in lanes.
+func Fill(p *geometry.Shape, d geometry.Direction) bool {
+	if d == geometry.ToWeight || p.N >= narrow {
+		return true
+	}
+	c := newPass(p, d)
+	return c.seesOnePixel()
+}
+
 // leastOf is what least gives for a shape.
 var leastOf geometry.Memo[int]
 

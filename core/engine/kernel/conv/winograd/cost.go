@@ -13,6 +13,9 @@ const (
 	pickedWeights                   // of which they make panels
 	spreadPixels                    // elements of a gradient of which a stride above 2 reaches few
 	halved                          // as picked, of tiles of few channels in weight gradients of a stride of 2
+	pointSteps                      // as picked, of other tiles, at their points
+	evaluated                       // points of filters, or of their gradients
+	tilePoints                      // points of tiles of both sides
 	tapSteps                        // as picked, of weight gradients with channels in lanes
 	tapCalls                        // of their micro-kernel
 	frameRows                       // rows that are copied to frames
@@ -22,21 +25,46 @@ const (
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:   {picked: 0.994, pickedPixels: 0.513, pickedWeights: 15, halved: 1.66, spreadPixels: 1.1},
-	kernel.AVX512: {picked: 0.871, pickedPixels: 0.638, pickedWeights: 15.5, halved: 2.77, spreadPixels: 1.1},
+	kernel.AVX2:   {picked: 0.994, pickedPixels: 0.513, pickedWeights: 15, halved: 1.66, pointSteps: 1.02, evaluated: 0.2, tilePoints: 0.15, spreadPixels: 1.1},
+	kernel.AVX512: {picked: 0.871, pickedPixels: 0.638, pickedWeights: 15.5, halved: 2.77, pointSteps: 1.1, evaluated: 0.16, tilePoints: 0.1, spreadPixels: 1.1},
 }
 
 // Saves reports whether tiles save so many products that nothing else is faster. Filters of 1x1 save none, and weight
-// gradients of a stride of 2 too few where one side has no more than a vector of channels.
+// gradients of a stride of 2 too few where one side has no more than a vector of channels. For few tiles it takes longer to
+// evaluate the filters at the points.
 func Saves(p *geometry.Shape, d geometry.Direction) bool {
-	return !picks(p) && !(d == geometry.ToWeight && p.StrideH > 1 && min(p.C, p.K) < 2*channelLanes)
+	const leastTiles = 64
+	return !picks(p) && tilesOf(p, d) >= leastTiles && !halvesFew(p, d)
+}
+
+// halvesFew is for weight gradients of a stride of 2 and few channels.
+func halvesFew(p *geometry.Shape, d geometry.Direction) bool {
+	return d == geometry.ToWeight && p.StrideH > 1 && min(p.C, p.K) < 2*channelLanes
+}
+
+// tilesOf is how many tiles all images have.
+func tilesOf(p *geometry.Shape, d geometry.Direction) int {
+	h, w := p.OutH(), p.OutW()
+	if d == geometry.ToInput && p.StrideH == 1 {
+		h, w = p.H, p.W
+	}
+	return p.N * kernel.CeilDiv(h, outputSide) * kernel.CeilDiv(w, outputSide)
 }
 
 // Terms counts what direction d of p does if it saves little. See package cost.
 func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 	if !picks(p) {
-		tiles := p.N * kernel.CeilDiv(p.OutH(), outputSide) * kernel.CeilDiv(p.OutW(), outputSide)
-		t[halved] = cost.FMAs(float64(tiles*halvingPoints*halvingPoints*padded(p.C)*padded(p.K)) / float64(kernel.Lanes()))
+		tiles, points, filters := tilesOf(p, d), (outputSide+p.R-1)*(outputSide+p.S-1), padded(p.C)*padded(p.K)
+		if p.StrideH == 2 {
+			points = halvingPoints * halvingPoints
+		}
+		t[evaluated] = float64(points * filters)
+		if halvesFew(p, d) {
+			t[halved] = cost.FMAs(float64(tiles*points*filters) / float64(kernel.Lanes()))
+			return t
+		}
+		t[pointSteps] = cost.FMAs(float64(pointShapes[kernel.Current()].whole(tiles)*points*filters) / float64(kernel.Lanes()))
+		t[tilePoints] = float64(tiles * points * (padded(p.C) + padded(p.K)))
 		return t
 	}
 	pixels := float64(p.N * p.OutH() * p.OutW())
@@ -52,8 +80,8 @@ func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 
 // LanesRates is the cycles of what LanesGradWeight does.
 var LanesRates = cost.Rates{
-	kernel.AVX2:   {tapSteps: 0.94, tapCalls: 12.4, frameRows: 5.51, transposed: 0.353},
-	kernel.AVX512: {tapSteps: 0.924, tapCalls: 17.4, frameRows: 12.6, transposed: 0.362},
+	kernel.AVX2:   {tapSteps: 0.94, tapCalls: 12.4, frameRows: 5.51, transposed: 0.353, tapSums: 1.7},
+	kernel.AVX512: {tapSteps: 0.924, tapCalls: 17.4, frameRows: 12.6, transposed: 0.362, tapSums: 1.7},
 }
 
 // LanesTerms counts what LanesGradWeight does.
