@@ -9,8 +9,8 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
 )
 
-// tiled is a depthwise convolution with stride 1 by filters of 3, 5 or 7 rows that is computed straight from the image with vectors of eight
-// lanes. A tile of some rows of y is in registers while the filter's columns meet it, one after the other. Masks leave out columns
+// tiled is a depthwise convolution with stride 1 by filters of 3, 5 or 7 rows, or with stride 2, to rows of up to eight columns, by filters of 5 rows, but
+// for input gradients. It is computed straight from the image with vectors of eight lanes. A tile of some rows of y is in registers while the filter's columns meet it, one after the other. Masks leave out columns
 // beside the plane, and rows above and below it are left out. Vectors at the edges of a plane look at its neighbours in memory, so the first
 // plane and the last are read from copies.
 type tiled struct {
@@ -20,6 +20,7 @@ type tiled struct {
 	h, w, oh, ow   int // of planes of x, and of y
 	top, left      int // padding
 	stepH, stepW   int // dilation
+	stride         int
 	table          []rowTile
 	masks          []int32
 }
@@ -53,37 +54,48 @@ type tilePlanes struct {
 }
 
 const (
-	tileReach    = 16                 // elements that the columns of a filter lie apart at most
-	tileGuard    = tileReach + narrow // elements beside copies of planes that vectors may look at
-	tileImages   = 4                  // whose planes of a channel are summed at a time, at most
-	tileSmall    = 64                 // pixels of a plane that one tile or two hold
+	tileReach    = 16                   // elements that the columns of a filter lie apart at most
+	tileGuard    = tileReach + 2*narrow // elements beside copies of planes that vectors may look at
+	tileImages   = 4                    // whose planes of a channel are summed at a time, at most
+	tileSmall    = 64                   // pixels of a plane that one tile or two hold
 	rowTileElems = int(unsafe.Sizeof(rowTile{})) / 4
 )
 
 // takesTiles reports whether these kernels compute a direction.
 func takesTiles(p *geometry.Shape, d geometry.Direction) bool {
-	if kernel.Wide() && !kernel.Halves() || !p.Depthwise() || p.K != p.C || p.StrideH != 1 || p.StrideW != 1 {
+	if kernel.Wide() && !kernel.Halves() || !p.Depthwise() || p.K != p.C || p.StrideH != p.StrideW || p.StrideH > 2 {
 		return false
 	}
-	s := tiledOf(p, d)
-	if s.size != 3 && s.size != 5 && s.size != 7 || (s.columns-1)*s.stepW > tileReach {
+	s, dilated := tiledOf(p, d), p.DilationH() > 1 || p.DilationW() > 1
+	const half = narrow / 2 // columns: vectors of fewer waste lanes, and would overwrite two rows
+	switch {
+	case s.ow < half:
+		return false
+	case s.stride > 1:
+		if s.size != 5 || s.toInput || dilated || s.ow == half || s.ow > narrow {
+			return false
+		}
+	case s.size == 3:
+		if few := s.h*s.w <= tileSmall && s.ow > half; !dilated && !few && slides(p, d) {
+			return false
+		}
+	case s.size != 5 && s.size != 7:
 		return false
 	}
-	if s.stepH == 1 && s.stepW == 1 && s.h*s.w > tileSmall && s.size == 3 && slides(p, d) {
+	if p.PadH > (s.size-1)*s.stepH || p.PadW > (s.columns-1)*s.stepW || (s.columns-1)*s.stepW > tileReach {
 		return false
 	}
-	if p.PadH > (s.size-1)*s.stepH || p.PadW > (s.columns-1)*s.stepW {
-		return false
-	}
-	const least = 4 // columns: vectors of fewer waste lanes, and would overwrite two rows
-	return min(s.w, s.ow) >= least && min(s.h*s.w, s.oh*s.ow) >= tileGuard
+	return s.oh*s.ow >= narrow && s.h*s.w >= s.reach()
 }
+
+// reach is how many elements before or behind one of a plane vectors look at from there, at most.
+func (s *tiled) reach() int { return (s.columns-1)*s.stepW + s.stride*narrow }
 
 // tiledOf is the convolution that a direction is.
 func tiledOf(p *geometry.Shape, d geometry.Direction) tiled {
 	s := tiled{
 		images: p.N, planes: p.C, toInput: d == geometry.ToInput, size: p.R, columns: p.S, h: p.H, w: p.W, oh: p.OutH(), ow: p.OutW(),
-		top: p.PadH, left: p.PadW, stepH: p.DilationH(), stepW: p.DilationW(),
+		top: p.PadH, left: p.PadW, stepH: p.DilationH(), stepW: p.DilationW(), stride: p.StrideH,
 	}
 	if s.toInput {
 		s.h, s.w, s.oh, s.ow = s.oh, s.ow, s.h, s.w
@@ -154,13 +166,18 @@ func (s *tiled) mask(block int, once bool) {
 	masks := s.masks[block*(s.columns+1)*narrow:][:(s.columns+1)*narrow]
 	clear(masks)
 	for lane := range narrow {
-		column := s.column(block) + lane
+		column := s.column(block)
+		if s.stride == 1 {
+			column += lane
+		} else {
+			column += laneColumns[lane]
+		}
 		if column >= s.ow || once && column < block*narrow {
 			continue
 		}
 		masks[lane] = -1
 		for tap := range s.columns {
-			if seen := column - s.left + tap*s.stepW; seen >= 0 && seen < s.w {
+			if seen := s.stride*column - s.left + tap*s.stepW; seen >= 0 && seen < s.w {
 				masks[(tap+1)*narrow+lane] = -1
 			}
 		}
@@ -169,10 +186,10 @@ func (s *tiled) mask(block int, once bool) {
 
 // tile is that of some rows, every stepH from one on, and of a block of columns.
 func (s *tiled) tile(block, row, rows int) rowTile {
-	above, column := row-s.top, s.column(block)
-	t := rowTile{x: 4 * (above*s.w + column - s.left), y: 4 * (row*s.ow + column), rows: rows, whole: rows}
+	above, column := s.stride*row-s.top, s.column(block)
+	t := rowTile{x: 4 * (above*s.w + s.stride*column - s.left), y: 4 * (row*s.ow + column), rows: rows, whole: rows}
 	t.masks = 4 * block * (s.columns + 1) * narrow
-	t.first, t.end = insideRows(above, rows+s.size-1, s.stepH, s.h)
+	t.first, t.end = insideRows(above, s.stride*(rows-1)+s.size, s.stepH, s.h)
 	switch last := row + rows; {
 	case s.ow >= narrow:
 	case s.stepH > 1: // rows between these are in other tiles
@@ -244,10 +261,12 @@ func (s *tiled) convolve(x, w, bias, y, scratch []float32) {
 }
 
 func (s *tiled) runForward(t *tilePlanes) {
-	switch s.size {
-	case 3:
+	switch {
+	case s.stride > 1:
+		vecTileForward5Strided(t)
+	case s.size == 3:
 		vecTileForward3(t)
-	case 5:
+	case s.size == 5:
 		vecTileForward5(t)
 	default:
 		vecTileForward7(t)
@@ -255,10 +274,12 @@ func (s *tiled) runForward(t *tilePlanes) {
 }
 
 func (s *tiled) runDots(t *tilePlanes) {
-	switch s.size {
-	case 3:
+	switch {
+	case s.stride > 1:
+		vecTileDots5Strided(t)
+	case s.size == 3:
 		vecTileDots3(t)
-	case 5:
+	case s.size == 5:
 		vecTileDots5(t)
 	default:
 		vecTileDots7(t)

@@ -317,6 +317,16 @@ func vecTileDots7(tilePlanes *tilePlanes) {
 	tileDots7AVX2(tilePlanes)
 }
 
+// vecTileForward5Strided convolves planes with a filter of 5 rows each. The stride is 2.
+func vecTileForward5Strided(tilePlanes *tilePlanes) {
+	tileForward5StridedAVX2(tilePlanes)
+}
+
+// vecTileDots5Strided adds the products of dy and x for each weight of a filter of 5 rows, [row][column][lanes]. The stride is 2.
+func vecTileDots5Strided(tilePlanes *tilePlanes) {
+	tileDots5StridedAVX2(tilePlanes)
+}
+
 // vecSmallForward8 convolves planes of 8 images that a vector holds each.
 func vecSmallForward8(smallPlanes *smallPlanes) {
 	smallForward8AVX512(smallPlanes)

@@ -321,6 +321,16 @@ func vecTileDots7(tilePlanes *tilePlanes) {
 	kernel.NoVectors()
 }
 
+// vecTileForward5Strided convolves planes with a filter of 5 rows each. The stride is 2.
+func vecTileForward5Strided(tilePlanes *tilePlanes) {
+	kernel.NoVectors()
+}
+
+// vecTileDots5Strided adds the products of dy and x for each weight of a filter of 5 rows, [row][column][lanes]. The stride is 2.
+func vecTileDots5Strided(tilePlanes *tilePlanes) {
+	kernel.NoVectors()
+}
+
 // vecSmallForward8 convolves planes of 8 images that a vector holds each.
 func vecSmallForward8(smallPlanes *smallPlanes) {
 	kernel.NoVectors()

@@ -31,3 +31,13 @@ func tileForward7AVX2(tilePlanes *tilePlanes)
 //
 //go:noescape
 func tileDots7AVX2(tilePlanes *tilePlanes)
+
+// tileForward5StridedAVX2 convolves planes with a filter of 5 rows each. The stride is 2.
+//
+//go:noescape
+func tileForward5StridedAVX2(tilePlanes *tilePlanes)
+
+// tileDots5StridedAVX2 adds the products of dy and x for each weight of a filter of 5 rows, [row][column][lanes]. The stride is 2.
+//
+//go:noescape
+func tileDots5StridedAVX2(tilePlanes *tilePlanes)

@@ -8678,3 +8678,3665 @@ tileDone:
 	JNZ  plane
 	VZEROUPPER
 	RET
+
+// func tileForward5StridedAVX2(tilePlanes *tilePlanes)
+// Requires: AVX, AVX2, FMA3, POPCNT
+TEXT ·tileForward5StridedAVX2(SB), NOSPLIT, $0-8
+	MOVQ tilePlanes+0(FP), AX
+	MOVQ (AX), CX
+	MOVQ CX, 192(AX)
+	MOVQ 8(AX), CX
+	MOVQ CX, 200(AX)
+	MOVQ 120(AX), CX
+	MOVQ CX, 224(AX)
+	MOVQ 152(AX), CX
+	MOVQ CX, 232(AX)
+
+plane:
+	MOVQ 96(AX), CX
+	MOVQ CX, 256(AX)
+	MOVQ 104(AX), CX
+
+tile:
+	CMPQ         16(CX), $0x08
+	JNE          lower8
+	MOVQ         232(AX), DX
+	VBROADCASTSS (DX), Y1
+	VMOVAPS      Y1, Y2
+	VMOVAPS      Y1, Y3
+	VMOVAPS      Y1, Y4
+	VMOVAPS      Y1, Y5
+	VMOVAPS      Y1, Y6
+	VMOVAPS      Y1, Y7
+	VMOVAPS      Y1, Y8
+	MOVQ         224(AX), DX
+	MOVQ         136(AX), BX
+	LEAQ         (BX)(BX*2), SI
+	MOVQ         192(AX), DI
+	MOVQ         64(AX), R8
+	MOVQ         24(CX), R9
+	MOVQ         32(CX), R10
+	ADDQ         (CX), DI
+	MOVQ         112(AX), R11
+	ADDQ         40(CX), R11
+	MOVQ         88(AX), R12
+
+columnsOf8:
+	ADDQ         $0x20, R11
+	VMOVUPS      (R11), Y14
+	VBROADCASTSS (DX), Y9
+	VBROADCASTSS (DX)(BX*1), Y10
+	VBROADCASTSS (DX)(BX*2), Y11
+	VBROADCASTSS (DX)(SI*1), Y12
+	VBROADCASTSS (DX)(BX*4), Y13
+	ADDQ         128(AX), DX
+	MOVQ         DI, R13
+	CMPQ         R9, $0x00
+	JG           columnOf8Below0
+	VMOVUPS      (R13), Y0
+	VSHUFPS      $0x88, 32(R13), Y0, Y0
+	VANDPS       Y14, Y0, Y0
+	VFMADD231PS  Y9, Y0, Y1
+
+columnOf8Below0:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x01
+	JG          columnOf8Below1
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y10, Y0, Y1
+
+columnOf8Below1:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x02
+	JG          columnOf8Below2
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y9, Y0, Y2
+	VFMADD231PS Y11, Y0, Y1
+
+columnOf8Below2:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x03
+	JG          columnOf8Below3
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y10, Y0, Y2
+	VFMADD231PS Y12, Y0, Y1
+
+columnOf8Below3:
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y9, Y0, Y3
+	VFMADD231PS Y11, Y0, Y2
+	VFMADD231PS Y13, Y0, Y1
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y10, Y0, Y3
+	VFMADD231PS Y12, Y0, Y2
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y9, Y0, Y4
+	VFMADD231PS Y11, Y0, Y3
+	VFMADD231PS Y13, Y0, Y2
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y10, Y0, Y4
+	VFMADD231PS Y12, Y0, Y3
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y9, Y0, Y5
+	VFMADD231PS Y11, Y0, Y4
+	VFMADD231PS Y13, Y0, Y3
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y10, Y0, Y5
+	VFMADD231PS Y12, Y0, Y4
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y9, Y0, Y6
+	VFMADD231PS Y11, Y0, Y5
+	VFMADD231PS Y13, Y0, Y4
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y10, Y0, Y6
+	VFMADD231PS Y12, Y0, Y5
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y9, Y0, Y7
+	VFMADD231PS Y11, Y0, Y6
+	VFMADD231PS Y13, Y0, Y5
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y10, Y0, Y7
+	VFMADD231PS Y12, Y0, Y6
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y9, Y0, Y8
+	VFMADD231PS Y11, Y0, Y7
+	VFMADD231PS Y13, Y0, Y6
+	ADDQ        R8, R13
+	CMPQ        R10, $0x0f
+	JLE         columnOf8Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y10, Y0, Y8
+	VFMADD231PS Y12, Y0, Y7
+	ADDQ        R8, R13
+	CMPQ        R10, $0x10
+	JLE         columnOf8Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y11, Y0, Y8
+	VFMADD231PS Y13, Y0, Y7
+	ADDQ        R8, R13
+	CMPQ        R10, $0x11
+	JLE         columnOf8Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y12, Y0, Y8
+	ADDQ        R8, R13
+	CMPQ        R10, $0x12
+	JLE         columnOf8Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y13, Y0, Y8
+	ADDQ        R8, R13
+
+columnOf8Done:
+	ADDQ      80(AX), DI
+	DECQ      R12
+	JNZ       columnsOf8
+	MOVQ      200(AX), DX
+	MOVQ      72(AX), BX
+	MOVQ      48(CX), SI
+	MOVQ      264(AX), DI
+	VMOVUPS   (DI), Y0
+	VMOVMSKPS Y0, DI
+	POPCNTL   DI, DI
+	ADDQ      8(CX), DX
+	VPERMPD   $0xd8, Y1, Y1
+	CMPQ      SI, $0x00
+	JLE       part0Of8
+	VMOVUPS   Y1, (DX)
+	JMP       next0Of8
+
+part0Of8:
+	CMPQ    DI, $0x08
+	JNE     part101
+	VMOVUPS Y1, (DX)
+	JMP     stored101
+
+part101:
+	LEAQ         (DX), R8
+	TESTQ        $0x00000004, DI
+	JZ           without4_101
+	VMOVUPS      X1, (R8)
+	VEXTRACTF128 $0x01, Y1, X1
+	ADDQ         $0x10, R8
+
+without4_101:
+	TESTQ   $0x00000002, DI
+	JZ      without2_101
+	VMOVLPS X1, (R8)
+	VPSRLDQ $0x08, X1, X1
+	ADDQ    $0x08, R8
+
+without2_101:
+	TESTQ  $0x00000001, DI
+	JZ     stored101
+	VMOVSS X1, (R8)
+
+stored101:
+next0Of8:
+	ADDQ    BX, DX
+	VPERMPD $0xd8, Y2, Y2
+	CMPQ    SI, $0x01
+	JLE     part1Of8
+	VMOVUPS Y2, (DX)
+	JMP     next1Of8
+
+part1Of8:
+	CMPQ    DI, $0x08
+	JNE     part102
+	VMOVUPS Y2, (DX)
+	JMP     stored102
+
+part102:
+	LEAQ         (DX), R8
+	TESTQ        $0x00000004, DI
+	JZ           without4_102
+	VMOVUPS      X2, (R8)
+	VEXTRACTF128 $0x01, Y2, X2
+	ADDQ         $0x10, R8
+
+without4_102:
+	TESTQ   $0x00000002, DI
+	JZ      without2_102
+	VMOVLPS X2, (R8)
+	VPSRLDQ $0x08, X2, X2
+	ADDQ    $0x08, R8
+
+without2_102:
+	TESTQ  $0x00000001, DI
+	JZ     stored102
+	VMOVSS X2, (R8)
+
+stored102:
+next1Of8:
+	ADDQ    BX, DX
+	VPERMPD $0xd8, Y3, Y3
+	CMPQ    SI, $0x02
+	JLE     part2Of8
+	VMOVUPS Y3, (DX)
+	JMP     next2Of8
+
+part2Of8:
+	CMPQ    DI, $0x08
+	JNE     part103
+	VMOVUPS Y3, (DX)
+	JMP     stored103
+
+part103:
+	LEAQ         (DX), R8
+	TESTQ        $0x00000004, DI
+	JZ           without4_103
+	VMOVUPS      X3, (R8)
+	VEXTRACTF128 $0x01, Y3, X3
+	ADDQ         $0x10, R8
+
+without4_103:
+	TESTQ   $0x00000002, DI
+	JZ      without2_103
+	VMOVLPS X3, (R8)
+	VPSRLDQ $0x08, X3, X3
+	ADDQ    $0x08, R8
+
+without2_103:
+	TESTQ  $0x00000001, DI
+	JZ     stored103
+	VMOVSS X3, (R8)
+
+stored103:
+next2Of8:
+	ADDQ    BX, DX
+	VPERMPD $0xd8, Y4, Y4
+	CMPQ    SI, $0x03
+	JLE     part3Of8
+	VMOVUPS Y4, (DX)
+	JMP     next3Of8
+
+part3Of8:
+	CMPQ    DI, $0x08
+	JNE     part104
+	VMOVUPS Y4, (DX)
+	JMP     stored104
+
+part104:
+	LEAQ         (DX), R8
+	TESTQ        $0x00000004, DI
+	JZ           without4_104
+	VMOVUPS      X4, (R8)
+	VEXTRACTF128 $0x01, Y4, X4
+	ADDQ         $0x10, R8
+
+without4_104:
+	TESTQ   $0x00000002, DI
+	JZ      without2_104
+	VMOVLPS X4, (R8)
+	VPSRLDQ $0x08, X4, X4
+	ADDQ    $0x08, R8
+
+without2_104:
+	TESTQ  $0x00000001, DI
+	JZ     stored104
+	VMOVSS X4, (R8)
+
+stored104:
+next3Of8:
+	ADDQ    BX, DX
+	VPERMPD $0xd8, Y5, Y5
+	CMPQ    SI, $0x04
+	JLE     part4Of8
+	VMOVUPS Y5, (DX)
+	JMP     next4Of8
+
+part4Of8:
+	CMPQ    DI, $0x08
+	JNE     part105
+	VMOVUPS Y5, (DX)
+	JMP     stored105
+
+part105:
+	LEAQ         (DX), R8
+	TESTQ        $0x00000004, DI
+	JZ           without4_105
+	VMOVUPS      X5, (R8)
+	VEXTRACTF128 $0x01, Y5, X5
+	ADDQ         $0x10, R8
+
+without4_105:
+	TESTQ   $0x00000002, DI
+	JZ      without2_105
+	VMOVLPS X5, (R8)
+	VPSRLDQ $0x08, X5, X5
+	ADDQ    $0x08, R8
+
+without2_105:
+	TESTQ  $0x00000001, DI
+	JZ     stored105
+	VMOVSS X5, (R8)
+
+stored105:
+next4Of8:
+	ADDQ    BX, DX
+	VPERMPD $0xd8, Y6, Y6
+	CMPQ    SI, $0x05
+	JLE     part5Of8
+	VMOVUPS Y6, (DX)
+	JMP     next5Of8
+
+part5Of8:
+	CMPQ    DI, $0x08
+	JNE     part106
+	VMOVUPS Y6, (DX)
+	JMP     stored106
+
+part106:
+	LEAQ         (DX), R8
+	TESTQ        $0x00000004, DI
+	JZ           without4_106
+	VMOVUPS      X6, (R8)
+	VEXTRACTF128 $0x01, Y6, X6
+	ADDQ         $0x10, R8
+
+without4_106:
+	TESTQ   $0x00000002, DI
+	JZ      without2_106
+	VMOVLPS X6, (R8)
+	VPSRLDQ $0x08, X6, X6
+	ADDQ    $0x08, R8
+
+without2_106:
+	TESTQ  $0x00000001, DI
+	JZ     stored106
+	VMOVSS X6, (R8)
+
+stored106:
+next5Of8:
+	ADDQ    BX, DX
+	VPERMPD $0xd8, Y7, Y7
+	CMPQ    SI, $0x06
+	JLE     part6Of8
+	VMOVUPS Y7, (DX)
+	JMP     next6Of8
+
+part6Of8:
+	CMPQ    DI, $0x08
+	JNE     part107
+	VMOVUPS Y7, (DX)
+	JMP     stored107
+
+part107:
+	LEAQ         (DX), R8
+	TESTQ        $0x00000004, DI
+	JZ           without4_107
+	VMOVUPS      X7, (R8)
+	VEXTRACTF128 $0x01, Y7, X7
+	ADDQ         $0x10, R8
+
+without4_107:
+	TESTQ   $0x00000002, DI
+	JZ      without2_107
+	VMOVLPS X7, (R8)
+	VPSRLDQ $0x08, X7, X7
+	ADDQ    $0x08, R8
+
+without2_107:
+	TESTQ  $0x00000001, DI
+	JZ     stored107
+	VMOVSS X7, (R8)
+
+stored107:
+next6Of8:
+	ADDQ    BX, DX
+	VPERMPD $0xd8, Y8, Y8
+	CMPQ    SI, $0x07
+	JLE     part7Of8
+	VMOVUPS Y8, (DX)
+	JMP     next7Of8
+
+part7Of8:
+	CMPQ    DI, $0x08
+	JNE     part108
+	VMOVUPS Y8, (DX)
+	JMP     stored108
+
+part108:
+	LEAQ         (DX), SI
+	TESTQ        $0x00000004, DI
+	JZ           without4_108
+	VMOVUPS      X8, (SI)
+	VEXTRACTF128 $0x01, Y8, X8
+	ADDQ         $0x10, SI
+
+without4_108:
+	TESTQ   $0x00000002, DI
+	JZ      without2_108
+	VMOVLPS X8, (SI)
+	VPSRLDQ $0x08, X8, X8
+	ADDQ    $0x08, SI
+
+without2_108:
+	TESTQ  $0x00000001, DI
+	JZ     stored108
+	VMOVSS X8, (SI)
+
+stored108:
+next7Of8:
+	ADDQ BX, DX
+	JMP  tileDone
+
+lower8:
+	CMPQ         16(CX), $0x07
+	JNE          lower7
+	MOVQ         232(AX), DX
+	VBROADCASTSS (DX), Y1
+	VMOVAPS      Y1, Y2
+	VMOVAPS      Y1, Y3
+	VMOVAPS      Y1, Y4
+	VMOVAPS      Y1, Y5
+	VMOVAPS      Y1, Y6
+	VMOVAPS      Y1, Y7
+	MOVQ         224(AX), DX
+	MOVQ         136(AX), BX
+	LEAQ         (BX)(BX*2), SI
+	MOVQ         192(AX), DI
+	MOVQ         64(AX), R8
+	MOVQ         24(CX), R9
+	MOVQ         32(CX), R10
+	ADDQ         (CX), DI
+	MOVQ         112(AX), R11
+	ADDQ         40(CX), R11
+	MOVQ         88(AX), R12
+
+columnsOf7:
+	ADDQ         $0x20, R11
+	VMOVUPS      (R11), Y13
+	VBROADCASTSS (DX), Y8
+	VBROADCASTSS (DX)(BX*1), Y9
+	VBROADCASTSS (DX)(BX*2), Y10
+	VBROADCASTSS (DX)(SI*1), Y11
+	VBROADCASTSS (DX)(BX*4), Y12
+	ADDQ         128(AX), DX
+	MOVQ         DI, R13
+	CMPQ         R9, $0x00
+	JG           columnOf7Below0
+	VMOVUPS      (R13), Y0
+	VSHUFPS      $0x88, 32(R13), Y0, Y0
+	VANDPS       Y13, Y0, Y0
+	VFMADD231PS  Y8, Y0, Y1
+
+columnOf7Below0:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x01
+	JG          columnOf7Below1
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y13, Y0, Y0
+	VFMADD231PS Y9, Y0, Y1
+
+columnOf7Below1:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x02
+	JG          columnOf7Below2
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y13, Y0, Y0
+	VFMADD231PS Y8, Y0, Y2
+	VFMADD231PS Y10, Y0, Y1
+
+columnOf7Below2:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x03
+	JG          columnOf7Below3
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y13, Y0, Y0
+	VFMADD231PS Y9, Y0, Y2
+	VFMADD231PS Y11, Y0, Y1
+
+columnOf7Below3:
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y13, Y0, Y0
+	VFMADD231PS Y8, Y0, Y3
+	VFMADD231PS Y10, Y0, Y2
+	VFMADD231PS Y12, Y0, Y1
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y13, Y0, Y0
+	VFMADD231PS Y9, Y0, Y3
+	VFMADD231PS Y11, Y0, Y2
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y13, Y0, Y0
+	VFMADD231PS Y8, Y0, Y4
+	VFMADD231PS Y10, Y0, Y3
+	VFMADD231PS Y12, Y0, Y2
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y13, Y0, Y0
+	VFMADD231PS Y9, Y0, Y4
+	VFMADD231PS Y11, Y0, Y3
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y13, Y0, Y0
+	VFMADD231PS Y8, Y0, Y5
+	VFMADD231PS Y10, Y0, Y4
+	VFMADD231PS Y12, Y0, Y3
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y13, Y0, Y0
+	VFMADD231PS Y9, Y0, Y5
+	VFMADD231PS Y11, Y0, Y4
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y13, Y0, Y0
+	VFMADD231PS Y8, Y0, Y6
+	VFMADD231PS Y10, Y0, Y5
+	VFMADD231PS Y12, Y0, Y4
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y13, Y0, Y0
+	VFMADD231PS Y9, Y0, Y6
+	VFMADD231PS Y11, Y0, Y5
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y13, Y0, Y0
+	VFMADD231PS Y8, Y0, Y7
+	VFMADD231PS Y10, Y0, Y6
+	VFMADD231PS Y12, Y0, Y5
+	ADDQ        R8, R13
+	CMPQ        R10, $0x0d
+	JLE         columnOf7Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y13, Y0, Y0
+	VFMADD231PS Y9, Y0, Y7
+	VFMADD231PS Y11, Y0, Y6
+	ADDQ        R8, R13
+	CMPQ        R10, $0x0e
+	JLE         columnOf7Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y13, Y0, Y0
+	VFMADD231PS Y10, Y0, Y7
+	VFMADD231PS Y12, Y0, Y6
+	ADDQ        R8, R13
+	CMPQ        R10, $0x0f
+	JLE         columnOf7Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y13, Y0, Y0
+	VFMADD231PS Y11, Y0, Y7
+	ADDQ        R8, R13
+	CMPQ        R10, $0x10
+	JLE         columnOf7Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y13, Y0, Y0
+	VFMADD231PS Y12, Y0, Y7
+	ADDQ        R8, R13
+
+columnOf7Done:
+	ADDQ      80(AX), DI
+	DECQ      R12
+	JNZ       columnsOf7
+	MOVQ      200(AX), DX
+	MOVQ      72(AX), BX
+	MOVQ      48(CX), SI
+	MOVQ      264(AX), DI
+	VMOVUPS   (DI), Y0
+	VMOVMSKPS Y0, DI
+	POPCNTL   DI, DI
+	ADDQ      8(CX), DX
+	VPERMPD   $0xd8, Y1, Y1
+	CMPQ      SI, $0x00
+	JLE       part0Of7
+	VMOVUPS   Y1, (DX)
+	JMP       next0Of7
+
+part0Of7:
+	CMPQ    DI, $0x08
+	JNE     part109
+	VMOVUPS Y1, (DX)
+	JMP     stored109
+
+part109:
+	LEAQ         (DX), R8
+	TESTQ        $0x00000004, DI
+	JZ           without4_109
+	VMOVUPS      X1, (R8)
+	VEXTRACTF128 $0x01, Y1, X1
+	ADDQ         $0x10, R8
+
+without4_109:
+	TESTQ   $0x00000002, DI
+	JZ      without2_109
+	VMOVLPS X1, (R8)
+	VPSRLDQ $0x08, X1, X1
+	ADDQ    $0x08, R8
+
+without2_109:
+	TESTQ  $0x00000001, DI
+	JZ     stored109
+	VMOVSS X1, (R8)
+
+stored109:
+next0Of7:
+	ADDQ    BX, DX
+	VPERMPD $0xd8, Y2, Y2
+	CMPQ    SI, $0x01
+	JLE     part1Of7
+	VMOVUPS Y2, (DX)
+	JMP     next1Of7
+
+part1Of7:
+	CMPQ    DI, $0x08
+	JNE     part110
+	VMOVUPS Y2, (DX)
+	JMP     stored110
+
+part110:
+	LEAQ         (DX), R8
+	TESTQ        $0x00000004, DI
+	JZ           without4_110
+	VMOVUPS      X2, (R8)
+	VEXTRACTF128 $0x01, Y2, X2
+	ADDQ         $0x10, R8
+
+without4_110:
+	TESTQ   $0x00000002, DI
+	JZ      without2_110
+	VMOVLPS X2, (R8)
+	VPSRLDQ $0x08, X2, X2
+	ADDQ    $0x08, R8
+
+without2_110:
+	TESTQ  $0x00000001, DI
+	JZ     stored110
+	VMOVSS X2, (R8)
+
+stored110:
+next1Of7:
+	ADDQ    BX, DX
+	VPERMPD $0xd8, Y3, Y3
+	CMPQ    SI, $0x02
+	JLE     part2Of7
+	VMOVUPS Y3, (DX)
+	JMP     next2Of7
+
+part2Of7:
+	CMPQ    DI, $0x08
+	JNE     part111
+	VMOVUPS Y3, (DX)
+	JMP     stored111
+
+part111:
+	LEAQ         (DX), R8
+	TESTQ        $0x00000004, DI
+	JZ           without4_111
+	VMOVUPS      X3, (R8)
+	VEXTRACTF128 $0x01, Y3, X3
+	ADDQ         $0x10, R8
+
+without4_111:
+	TESTQ   $0x00000002, DI
+	JZ      without2_111
+	VMOVLPS X3, (R8)
+	VPSRLDQ $0x08, X3, X3
+	ADDQ    $0x08, R8
+
+without2_111:
+	TESTQ  $0x00000001, DI
+	JZ     stored111
+	VMOVSS X3, (R8)
+
+stored111:
+next2Of7:
+	ADDQ    BX, DX
+	VPERMPD $0xd8, Y4, Y4
+	CMPQ    SI, $0x03
+	JLE     part3Of7
+	VMOVUPS Y4, (DX)
+	JMP     next3Of7
+
+part3Of7:
+	CMPQ    DI, $0x08
+	JNE     part112
+	VMOVUPS Y4, (DX)
+	JMP     stored112
+
+part112:
+	LEAQ         (DX), R8
+	TESTQ        $0x00000004, DI
+	JZ           without4_112
+	VMOVUPS      X4, (R8)
+	VEXTRACTF128 $0x01, Y4, X4
+	ADDQ         $0x10, R8
+
+without4_112:
+	TESTQ   $0x00000002, DI
+	JZ      without2_112
+	VMOVLPS X4, (R8)
+	VPSRLDQ $0x08, X4, X4
+	ADDQ    $0x08, R8
+
+without2_112:
+	TESTQ  $0x00000001, DI
+	JZ     stored112
+	VMOVSS X4, (R8)
+
+stored112:
+next3Of7:
+	ADDQ    BX, DX
+	VPERMPD $0xd8, Y5, Y5
+	CMPQ    SI, $0x04
+	JLE     part4Of7
+	VMOVUPS Y5, (DX)
+	JMP     next4Of7
+
+part4Of7:
+	CMPQ    DI, $0x08
+	JNE     part113
+	VMOVUPS Y5, (DX)
+	JMP     stored113
+
+part113:
+	LEAQ         (DX), R8
+	TESTQ        $0x00000004, DI
+	JZ           without4_113
+	VMOVUPS      X5, (R8)
+	VEXTRACTF128 $0x01, Y5, X5
+	ADDQ         $0x10, R8
+
+without4_113:
+	TESTQ   $0x00000002, DI
+	JZ      without2_113
+	VMOVLPS X5, (R8)
+	VPSRLDQ $0x08, X5, X5
+	ADDQ    $0x08, R8
+
+without2_113:
+	TESTQ  $0x00000001, DI
+	JZ     stored113
+	VMOVSS X5, (R8)
+
+stored113:
+next4Of7:
+	ADDQ    BX, DX
+	VPERMPD $0xd8, Y6, Y6
+	CMPQ    SI, $0x05
+	JLE     part5Of7
+	VMOVUPS Y6, (DX)
+	JMP     next5Of7
+
+part5Of7:
+	CMPQ    DI, $0x08
+	JNE     part114
+	VMOVUPS Y6, (DX)
+	JMP     stored114
+
+part114:
+	LEAQ         (DX), R8
+	TESTQ        $0x00000004, DI
+	JZ           without4_114
+	VMOVUPS      X6, (R8)
+	VEXTRACTF128 $0x01, Y6, X6
+	ADDQ         $0x10, R8
+
+without4_114:
+	TESTQ   $0x00000002, DI
+	JZ      without2_114
+	VMOVLPS X6, (R8)
+	VPSRLDQ $0x08, X6, X6
+	ADDQ    $0x08, R8
+
+without2_114:
+	TESTQ  $0x00000001, DI
+	JZ     stored114
+	VMOVSS X6, (R8)
+
+stored114:
+next5Of7:
+	ADDQ    BX, DX
+	VPERMPD $0xd8, Y7, Y7
+	CMPQ    SI, $0x06
+	JLE     part6Of7
+	VMOVUPS Y7, (DX)
+	JMP     next6Of7
+
+part6Of7:
+	CMPQ    DI, $0x08
+	JNE     part115
+	VMOVUPS Y7, (DX)
+	JMP     stored115
+
+part115:
+	LEAQ         (DX), SI
+	TESTQ        $0x00000004, DI
+	JZ           without4_115
+	VMOVUPS      X7, (SI)
+	VEXTRACTF128 $0x01, Y7, X7
+	ADDQ         $0x10, SI
+
+without4_115:
+	TESTQ   $0x00000002, DI
+	JZ      without2_115
+	VMOVLPS X7, (SI)
+	VPSRLDQ $0x08, X7, X7
+	ADDQ    $0x08, SI
+
+without2_115:
+	TESTQ  $0x00000001, DI
+	JZ     stored115
+	VMOVSS X7, (SI)
+
+stored115:
+next6Of7:
+	ADDQ BX, DX
+	JMP  tileDone
+
+lower7:
+	CMPQ         16(CX), $0x06
+	JNE          lower6
+	MOVQ         232(AX), DX
+	VBROADCASTSS (DX), Y1
+	VMOVAPS      Y1, Y2
+	VMOVAPS      Y1, Y3
+	VMOVAPS      Y1, Y4
+	VMOVAPS      Y1, Y5
+	VMOVAPS      Y1, Y6
+	MOVQ         224(AX), DX
+	MOVQ         136(AX), BX
+	LEAQ         (BX)(BX*2), SI
+	MOVQ         192(AX), DI
+	MOVQ         64(AX), R8
+	MOVQ         24(CX), R9
+	MOVQ         32(CX), R10
+	ADDQ         (CX), DI
+	MOVQ         112(AX), R11
+	ADDQ         40(CX), R11
+	MOVQ         88(AX), R12
+
+columnsOf6:
+	ADDQ         $0x20, R11
+	VMOVUPS      (R11), Y12
+	VBROADCASTSS (DX), Y7
+	VBROADCASTSS (DX)(BX*1), Y8
+	VBROADCASTSS (DX)(BX*2), Y9
+	VBROADCASTSS (DX)(SI*1), Y10
+	VBROADCASTSS (DX)(BX*4), Y11
+	ADDQ         128(AX), DX
+	MOVQ         DI, R13
+	CMPQ         R9, $0x00
+	JG           columnOf6Below0
+	VMOVUPS      (R13), Y0
+	VSHUFPS      $0x88, 32(R13), Y0, Y0
+	VANDPS       Y12, Y0, Y0
+	VFMADD231PS  Y7, Y0, Y1
+
+columnOf6Below0:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x01
+	JG          columnOf6Below1
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y12, Y0, Y0
+	VFMADD231PS Y8, Y0, Y1
+
+columnOf6Below1:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x02
+	JG          columnOf6Below2
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y12, Y0, Y0
+	VFMADD231PS Y7, Y0, Y2
+	VFMADD231PS Y9, Y0, Y1
+
+columnOf6Below2:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x03
+	JG          columnOf6Below3
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y12, Y0, Y0
+	VFMADD231PS Y8, Y0, Y2
+	VFMADD231PS Y10, Y0, Y1
+
+columnOf6Below3:
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y12, Y0, Y0
+	VFMADD231PS Y7, Y0, Y3
+	VFMADD231PS Y9, Y0, Y2
+	VFMADD231PS Y11, Y0, Y1
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y12, Y0, Y0
+	VFMADD231PS Y8, Y0, Y3
+	VFMADD231PS Y10, Y0, Y2
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y12, Y0, Y0
+	VFMADD231PS Y7, Y0, Y4
+	VFMADD231PS Y9, Y0, Y3
+	VFMADD231PS Y11, Y0, Y2
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y12, Y0, Y0
+	VFMADD231PS Y8, Y0, Y4
+	VFMADD231PS Y10, Y0, Y3
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y12, Y0, Y0
+	VFMADD231PS Y7, Y0, Y5
+	VFMADD231PS Y9, Y0, Y4
+	VFMADD231PS Y11, Y0, Y3
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y12, Y0, Y0
+	VFMADD231PS Y8, Y0, Y5
+	VFMADD231PS Y10, Y0, Y4
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y12, Y0, Y0
+	VFMADD231PS Y7, Y0, Y6
+	VFMADD231PS Y9, Y0, Y5
+	VFMADD231PS Y11, Y0, Y4
+	ADDQ        R8, R13
+	CMPQ        R10, $0x0b
+	JLE         columnOf6Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y12, Y0, Y0
+	VFMADD231PS Y8, Y0, Y6
+	VFMADD231PS Y10, Y0, Y5
+	ADDQ        R8, R13
+	CMPQ        R10, $0x0c
+	JLE         columnOf6Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y12, Y0, Y0
+	VFMADD231PS Y9, Y0, Y6
+	VFMADD231PS Y11, Y0, Y5
+	ADDQ        R8, R13
+	CMPQ        R10, $0x0d
+	JLE         columnOf6Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y12, Y0, Y0
+	VFMADD231PS Y10, Y0, Y6
+	ADDQ        R8, R13
+	CMPQ        R10, $0x0e
+	JLE         columnOf6Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y12, Y0, Y0
+	VFMADD231PS Y11, Y0, Y6
+	ADDQ        R8, R13
+
+columnOf6Done:
+	ADDQ      80(AX), DI
+	DECQ      R12
+	JNZ       columnsOf6
+	MOVQ      200(AX), DX
+	MOVQ      72(AX), BX
+	MOVQ      48(CX), SI
+	MOVQ      264(AX), DI
+	VMOVUPS   (DI), Y0
+	VMOVMSKPS Y0, DI
+	POPCNTL   DI, DI
+	ADDQ      8(CX), DX
+	VPERMPD   $0xd8, Y1, Y1
+	CMPQ      SI, $0x00
+	JLE       part0Of6
+	VMOVUPS   Y1, (DX)
+	JMP       next0Of6
+
+part0Of6:
+	CMPQ    DI, $0x08
+	JNE     part116
+	VMOVUPS Y1, (DX)
+	JMP     stored116
+
+part116:
+	LEAQ         (DX), R8
+	TESTQ        $0x00000004, DI
+	JZ           without4_116
+	VMOVUPS      X1, (R8)
+	VEXTRACTF128 $0x01, Y1, X1
+	ADDQ         $0x10, R8
+
+without4_116:
+	TESTQ   $0x00000002, DI
+	JZ      without2_116
+	VMOVLPS X1, (R8)
+	VPSRLDQ $0x08, X1, X1
+	ADDQ    $0x08, R8
+
+without2_116:
+	TESTQ  $0x00000001, DI
+	JZ     stored116
+	VMOVSS X1, (R8)
+
+stored116:
+next0Of6:
+	ADDQ    BX, DX
+	VPERMPD $0xd8, Y2, Y2
+	CMPQ    SI, $0x01
+	JLE     part1Of6
+	VMOVUPS Y2, (DX)
+	JMP     next1Of6
+
+part1Of6:
+	CMPQ    DI, $0x08
+	JNE     part117
+	VMOVUPS Y2, (DX)
+	JMP     stored117
+
+part117:
+	LEAQ         (DX), R8
+	TESTQ        $0x00000004, DI
+	JZ           without4_117
+	VMOVUPS      X2, (R8)
+	VEXTRACTF128 $0x01, Y2, X2
+	ADDQ         $0x10, R8
+
+without4_117:
+	TESTQ   $0x00000002, DI
+	JZ      without2_117
+	VMOVLPS X2, (R8)
+	VPSRLDQ $0x08, X2, X2
+	ADDQ    $0x08, R8
+
+without2_117:
+	TESTQ  $0x00000001, DI
+	JZ     stored117
+	VMOVSS X2, (R8)
+
+stored117:
+next1Of6:
+	ADDQ    BX, DX
+	VPERMPD $0xd8, Y3, Y3
+	CMPQ    SI, $0x02
+	JLE     part2Of6
+	VMOVUPS Y3, (DX)
+	JMP     next2Of6
+
+part2Of6:
+	CMPQ    DI, $0x08
+	JNE     part118
+	VMOVUPS Y3, (DX)
+	JMP     stored118
+
+part118:
+	LEAQ         (DX), R8
+	TESTQ        $0x00000004, DI
+	JZ           without4_118
+	VMOVUPS      X3, (R8)
+	VEXTRACTF128 $0x01, Y3, X3
+	ADDQ         $0x10, R8
+
+without4_118:
+	TESTQ   $0x00000002, DI
+	JZ      without2_118
+	VMOVLPS X3, (R8)
+	VPSRLDQ $0x08, X3, X3
+	ADDQ    $0x08, R8
+
+without2_118:
+	TESTQ  $0x00000001, DI
+	JZ     stored118
+	VMOVSS X3, (R8)
+
+stored118:
+next2Of6:
+	ADDQ    BX, DX
+	VPERMPD $0xd8, Y4, Y4
+	CMPQ    SI, $0x03
+	JLE     part3Of6
+	VMOVUPS Y4, (DX)
+	JMP     next3Of6
+
+part3Of6:
+	CMPQ    DI, $0x08
+	JNE     part119
+	VMOVUPS Y4, (DX)
+	JMP     stored119
+
+part119:
+	LEAQ         (DX), R8
+	TESTQ        $0x00000004, DI
+	JZ           without4_119
+	VMOVUPS      X4, (R8)
+	VEXTRACTF128 $0x01, Y4, X4
+	ADDQ         $0x10, R8
+
+without4_119:
+	TESTQ   $0x00000002, DI
+	JZ      without2_119
+	VMOVLPS X4, (R8)
+	VPSRLDQ $0x08, X4, X4
+	ADDQ    $0x08, R8
+
+without2_119:
+	TESTQ  $0x00000001, DI
+	JZ     stored119
+	VMOVSS X4, (R8)
+
+stored119:
+next3Of6:
+	ADDQ    BX, DX
+	VPERMPD $0xd8, Y5, Y5
+	CMPQ    SI, $0x04
+	JLE     part4Of6
+	VMOVUPS Y5, (DX)
+	JMP     next4Of6
+
+part4Of6:
+	CMPQ    DI, $0x08
+	JNE     part120
+	VMOVUPS Y5, (DX)
+	JMP     stored120
+
+part120:
+	LEAQ         (DX), R8
+	TESTQ        $0x00000004, DI
+	JZ           without4_120
+	VMOVUPS      X5, (R8)
+	VEXTRACTF128 $0x01, Y5, X5
+	ADDQ         $0x10, R8
+
+without4_120:
+	TESTQ   $0x00000002, DI
+	JZ      without2_120
+	VMOVLPS X5, (R8)
+	VPSRLDQ $0x08, X5, X5
+	ADDQ    $0x08, R8
+
+without2_120:
+	TESTQ  $0x00000001, DI
+	JZ     stored120
+	VMOVSS X5, (R8)
+
+stored120:
+next4Of6:
+	ADDQ    BX, DX
+	VPERMPD $0xd8, Y6, Y6
+	CMPQ    SI, $0x05
+	JLE     part5Of6
+	VMOVUPS Y6, (DX)
+	JMP     next5Of6
+
+part5Of6:
+	CMPQ    DI, $0x08
+	JNE     part121
+	VMOVUPS Y6, (DX)
+	JMP     stored121
+
+part121:
+	LEAQ         (DX), SI
+	TESTQ        $0x00000004, DI
+	JZ           without4_121
+	VMOVUPS      X6, (SI)
+	VEXTRACTF128 $0x01, Y6, X6
+	ADDQ         $0x10, SI
+
+without4_121:
+	TESTQ   $0x00000002, DI
+	JZ      without2_121
+	VMOVLPS X6, (SI)
+	VPSRLDQ $0x08, X6, X6
+	ADDQ    $0x08, SI
+
+without2_121:
+	TESTQ  $0x00000001, DI
+	JZ     stored121
+	VMOVSS X6, (SI)
+
+stored121:
+next5Of6:
+	ADDQ BX, DX
+	JMP  tileDone
+
+lower6:
+	CMPQ         16(CX), $0x05
+	JNE          lower5
+	MOVQ         232(AX), DX
+	VBROADCASTSS (DX), Y1
+	VMOVAPS      Y1, Y2
+	VMOVAPS      Y1, Y3
+	VMOVAPS      Y1, Y4
+	VMOVAPS      Y1, Y5
+	MOVQ         224(AX), DX
+	MOVQ         136(AX), BX
+	LEAQ         (BX)(BX*2), SI
+	MOVQ         192(AX), DI
+	MOVQ         64(AX), R8
+	MOVQ         24(CX), R9
+	MOVQ         32(CX), R10
+	ADDQ         (CX), DI
+	MOVQ         112(AX), R11
+	ADDQ         40(CX), R11
+	MOVQ         88(AX), R12
+
+columnsOf5:
+	ADDQ         $0x20, R11
+	VMOVUPS      (R11), Y11
+	VBROADCASTSS (DX), Y6
+	VBROADCASTSS (DX)(BX*1), Y7
+	VBROADCASTSS (DX)(BX*2), Y8
+	VBROADCASTSS (DX)(SI*1), Y9
+	VBROADCASTSS (DX)(BX*4), Y10
+	ADDQ         128(AX), DX
+	MOVQ         DI, R13
+	CMPQ         R9, $0x00
+	JG           columnOf5Below0
+	VMOVUPS      (R13), Y0
+	VSHUFPS      $0x88, 32(R13), Y0, Y0
+	VANDPS       Y11, Y0, Y0
+	VFMADD231PS  Y6, Y0, Y1
+
+columnOf5Below0:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x01
+	JG          columnOf5Below1
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y11, Y0, Y0
+	VFMADD231PS Y7, Y0, Y1
+
+columnOf5Below1:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x02
+	JG          columnOf5Below2
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y11, Y0, Y0
+	VFMADD231PS Y6, Y0, Y2
+	VFMADD231PS Y8, Y0, Y1
+
+columnOf5Below2:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x03
+	JG          columnOf5Below3
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y11, Y0, Y0
+	VFMADD231PS Y7, Y0, Y2
+	VFMADD231PS Y9, Y0, Y1
+
+columnOf5Below3:
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y11, Y0, Y0
+	VFMADD231PS Y6, Y0, Y3
+	VFMADD231PS Y8, Y0, Y2
+	VFMADD231PS Y10, Y0, Y1
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y11, Y0, Y0
+	VFMADD231PS Y7, Y0, Y3
+	VFMADD231PS Y9, Y0, Y2
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y11, Y0, Y0
+	VFMADD231PS Y6, Y0, Y4
+	VFMADD231PS Y8, Y0, Y3
+	VFMADD231PS Y10, Y0, Y2
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y11, Y0, Y0
+	VFMADD231PS Y7, Y0, Y4
+	VFMADD231PS Y9, Y0, Y3
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y11, Y0, Y0
+	VFMADD231PS Y6, Y0, Y5
+	VFMADD231PS Y8, Y0, Y4
+	VFMADD231PS Y10, Y0, Y3
+	ADDQ        R8, R13
+	CMPQ        R10, $0x09
+	JLE         columnOf5Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y11, Y0, Y0
+	VFMADD231PS Y7, Y0, Y5
+	VFMADD231PS Y9, Y0, Y4
+	ADDQ        R8, R13
+	CMPQ        R10, $0x0a
+	JLE         columnOf5Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y11, Y0, Y0
+	VFMADD231PS Y8, Y0, Y5
+	VFMADD231PS Y10, Y0, Y4
+	ADDQ        R8, R13
+	CMPQ        R10, $0x0b
+	JLE         columnOf5Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y11, Y0, Y0
+	VFMADD231PS Y9, Y0, Y5
+	ADDQ        R8, R13
+	CMPQ        R10, $0x0c
+	JLE         columnOf5Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y11, Y0, Y0
+	VFMADD231PS Y10, Y0, Y5
+	ADDQ        R8, R13
+
+columnOf5Done:
+	ADDQ      80(AX), DI
+	DECQ      R12
+	JNZ       columnsOf5
+	MOVQ      200(AX), DX
+	MOVQ      72(AX), BX
+	MOVQ      48(CX), SI
+	MOVQ      264(AX), DI
+	VMOVUPS   (DI), Y0
+	VMOVMSKPS Y0, DI
+	POPCNTL   DI, DI
+	ADDQ      8(CX), DX
+	VPERMPD   $0xd8, Y1, Y1
+	CMPQ      SI, $0x00
+	JLE       part0Of5
+	VMOVUPS   Y1, (DX)
+	JMP       next0Of5
+
+part0Of5:
+	CMPQ    DI, $0x08
+	JNE     part122
+	VMOVUPS Y1, (DX)
+	JMP     stored122
+
+part122:
+	LEAQ         (DX), R8
+	TESTQ        $0x00000004, DI
+	JZ           without4_122
+	VMOVUPS      X1, (R8)
+	VEXTRACTF128 $0x01, Y1, X1
+	ADDQ         $0x10, R8
+
+without4_122:
+	TESTQ   $0x00000002, DI
+	JZ      without2_122
+	VMOVLPS X1, (R8)
+	VPSRLDQ $0x08, X1, X1
+	ADDQ    $0x08, R8
+
+without2_122:
+	TESTQ  $0x00000001, DI
+	JZ     stored122
+	VMOVSS X1, (R8)
+
+stored122:
+next0Of5:
+	ADDQ    BX, DX
+	VPERMPD $0xd8, Y2, Y2
+	CMPQ    SI, $0x01
+	JLE     part1Of5
+	VMOVUPS Y2, (DX)
+	JMP     next1Of5
+
+part1Of5:
+	CMPQ    DI, $0x08
+	JNE     part123
+	VMOVUPS Y2, (DX)
+	JMP     stored123
+
+part123:
+	LEAQ         (DX), R8
+	TESTQ        $0x00000004, DI
+	JZ           without4_123
+	VMOVUPS      X2, (R8)
+	VEXTRACTF128 $0x01, Y2, X2
+	ADDQ         $0x10, R8
+
+without4_123:
+	TESTQ   $0x00000002, DI
+	JZ      without2_123
+	VMOVLPS X2, (R8)
+	VPSRLDQ $0x08, X2, X2
+	ADDQ    $0x08, R8
+
+without2_123:
+	TESTQ  $0x00000001, DI
+	JZ     stored123
+	VMOVSS X2, (R8)
+
+stored123:
+next1Of5:
+	ADDQ    BX, DX
+	VPERMPD $0xd8, Y3, Y3
+	CMPQ    SI, $0x02
+	JLE     part2Of5
+	VMOVUPS Y3, (DX)
+	JMP     next2Of5
+
+part2Of5:
+	CMPQ    DI, $0x08
+	JNE     part124
+	VMOVUPS Y3, (DX)
+	JMP     stored124
+
+part124:
+	LEAQ         (DX), R8
+	TESTQ        $0x00000004, DI
+	JZ           without4_124
+	VMOVUPS      X3, (R8)
+	VEXTRACTF128 $0x01, Y3, X3
+	ADDQ         $0x10, R8
+
+without4_124:
+	TESTQ   $0x00000002, DI
+	JZ      without2_124
+	VMOVLPS X3, (R8)
+	VPSRLDQ $0x08, X3, X3
+	ADDQ    $0x08, R8
+
+without2_124:
+	TESTQ  $0x00000001, DI
+	JZ     stored124
+	VMOVSS X3, (R8)
+
+stored124:
+next2Of5:
+	ADDQ    BX, DX
+	VPERMPD $0xd8, Y4, Y4
+	CMPQ    SI, $0x03
+	JLE     part3Of5
+	VMOVUPS Y4, (DX)
+	JMP     next3Of5
+
+part3Of5:
+	CMPQ    DI, $0x08
+	JNE     part125
+	VMOVUPS Y4, (DX)
+	JMP     stored125
+
+part125:
+	LEAQ         (DX), R8
+	TESTQ        $0x00000004, DI
+	JZ           without4_125
+	VMOVUPS      X4, (R8)
+	VEXTRACTF128 $0x01, Y4, X4
+	ADDQ         $0x10, R8
+
+without4_125:
+	TESTQ   $0x00000002, DI
+	JZ      without2_125
+	VMOVLPS X4, (R8)
+	VPSRLDQ $0x08, X4, X4
+	ADDQ    $0x08, R8
+
+without2_125:
+	TESTQ  $0x00000001, DI
+	JZ     stored125
+	VMOVSS X4, (R8)
+
+stored125:
+next3Of5:
+	ADDQ    BX, DX
+	VPERMPD $0xd8, Y5, Y5
+	CMPQ    SI, $0x04
+	JLE     part4Of5
+	VMOVUPS Y5, (DX)
+	JMP     next4Of5
+
+part4Of5:
+	CMPQ    DI, $0x08
+	JNE     part126
+	VMOVUPS Y5, (DX)
+	JMP     stored126
+
+part126:
+	LEAQ         (DX), SI
+	TESTQ        $0x00000004, DI
+	JZ           without4_126
+	VMOVUPS      X5, (SI)
+	VEXTRACTF128 $0x01, Y5, X5
+	ADDQ         $0x10, SI
+
+without4_126:
+	TESTQ   $0x00000002, DI
+	JZ      without2_126
+	VMOVLPS X5, (SI)
+	VPSRLDQ $0x08, X5, X5
+	ADDQ    $0x08, SI
+
+without2_126:
+	TESTQ  $0x00000001, DI
+	JZ     stored126
+	VMOVSS X5, (SI)
+
+stored126:
+next4Of5:
+	ADDQ BX, DX
+	JMP  tileDone
+
+lower5:
+	CMPQ         16(CX), $0x04
+	JNE          lower4
+	MOVQ         232(AX), DX
+	VBROADCASTSS (DX), Y1
+	VMOVAPS      Y1, Y2
+	VMOVAPS      Y1, Y3
+	VMOVAPS      Y1, Y4
+	MOVQ         224(AX), DX
+	MOVQ         136(AX), BX
+	LEAQ         (BX)(BX*2), SI
+	MOVQ         192(AX), DI
+	MOVQ         64(AX), R8
+	MOVQ         24(CX), R9
+	MOVQ         32(CX), R10
+	ADDQ         (CX), DI
+	MOVQ         112(AX), R11
+	ADDQ         40(CX), R11
+	MOVQ         88(AX), R12
+
+columnsOf4:
+	ADDQ         $0x20, R11
+	VMOVUPS      (R11), Y10
+	VBROADCASTSS (DX), Y5
+	VBROADCASTSS (DX)(BX*1), Y6
+	VBROADCASTSS (DX)(BX*2), Y7
+	VBROADCASTSS (DX)(SI*1), Y8
+	VBROADCASTSS (DX)(BX*4), Y9
+	ADDQ         128(AX), DX
+	MOVQ         DI, R13
+	CMPQ         R9, $0x00
+	JG           columnOf4Below0
+	VMOVUPS      (R13), Y0
+	VSHUFPS      $0x88, 32(R13), Y0, Y0
+	VANDPS       Y10, Y0, Y0
+	VFMADD231PS  Y5, Y0, Y1
+
+columnOf4Below0:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x01
+	JG          columnOf4Below1
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y10, Y0, Y0
+	VFMADD231PS Y6, Y0, Y1
+
+columnOf4Below1:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x02
+	JG          columnOf4Below2
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y10, Y0, Y0
+	VFMADD231PS Y5, Y0, Y2
+	VFMADD231PS Y7, Y0, Y1
+
+columnOf4Below2:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x03
+	JG          columnOf4Below3
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y10, Y0, Y0
+	VFMADD231PS Y6, Y0, Y2
+	VFMADD231PS Y8, Y0, Y1
+
+columnOf4Below3:
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y10, Y0, Y0
+	VFMADD231PS Y5, Y0, Y3
+	VFMADD231PS Y7, Y0, Y2
+	VFMADD231PS Y9, Y0, Y1
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y10, Y0, Y0
+	VFMADD231PS Y6, Y0, Y3
+	VFMADD231PS Y8, Y0, Y2
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y10, Y0, Y0
+	VFMADD231PS Y5, Y0, Y4
+	VFMADD231PS Y7, Y0, Y3
+	VFMADD231PS Y9, Y0, Y2
+	ADDQ        R8, R13
+	CMPQ        R10, $0x07
+	JLE         columnOf4Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y10, Y0, Y0
+	VFMADD231PS Y6, Y0, Y4
+	VFMADD231PS Y8, Y0, Y3
+	ADDQ        R8, R13
+	CMPQ        R10, $0x08
+	JLE         columnOf4Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y10, Y0, Y0
+	VFMADD231PS Y7, Y0, Y4
+	VFMADD231PS Y9, Y0, Y3
+	ADDQ        R8, R13
+	CMPQ        R10, $0x09
+	JLE         columnOf4Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y10, Y0, Y0
+	VFMADD231PS Y8, Y0, Y4
+	ADDQ        R8, R13
+	CMPQ        R10, $0x0a
+	JLE         columnOf4Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y10, Y0, Y0
+	VFMADD231PS Y9, Y0, Y4
+	ADDQ        R8, R13
+
+columnOf4Done:
+	ADDQ      80(AX), DI
+	DECQ      R12
+	JNZ       columnsOf4
+	MOVQ      200(AX), DX
+	MOVQ      72(AX), BX
+	MOVQ      48(CX), SI
+	MOVQ      264(AX), DI
+	VMOVUPS   (DI), Y0
+	VMOVMSKPS Y0, DI
+	POPCNTL   DI, DI
+	ADDQ      8(CX), DX
+	VPERMPD   $0xd8, Y1, Y1
+	CMPQ      SI, $0x00
+	JLE       part0Of4
+	VMOVUPS   Y1, (DX)
+	JMP       next0Of4
+
+part0Of4:
+	CMPQ    DI, $0x08
+	JNE     part127
+	VMOVUPS Y1, (DX)
+	JMP     stored127
+
+part127:
+	LEAQ         (DX), R8
+	TESTQ        $0x00000004, DI
+	JZ           without4_127
+	VMOVUPS      X1, (R8)
+	VEXTRACTF128 $0x01, Y1, X1
+	ADDQ         $0x10, R8
+
+without4_127:
+	TESTQ   $0x00000002, DI
+	JZ      without2_127
+	VMOVLPS X1, (R8)
+	VPSRLDQ $0x08, X1, X1
+	ADDQ    $0x08, R8
+
+without2_127:
+	TESTQ  $0x00000001, DI
+	JZ     stored127
+	VMOVSS X1, (R8)
+
+stored127:
+next0Of4:
+	ADDQ    BX, DX
+	VPERMPD $0xd8, Y2, Y2
+	CMPQ    SI, $0x01
+	JLE     part1Of4
+	VMOVUPS Y2, (DX)
+	JMP     next1Of4
+
+part1Of4:
+	CMPQ    DI, $0x08
+	JNE     part128
+	VMOVUPS Y2, (DX)
+	JMP     stored128
+
+part128:
+	LEAQ         (DX), R8
+	TESTQ        $0x00000004, DI
+	JZ           without4_128
+	VMOVUPS      X2, (R8)
+	VEXTRACTF128 $0x01, Y2, X2
+	ADDQ         $0x10, R8
+
+without4_128:
+	TESTQ   $0x00000002, DI
+	JZ      without2_128
+	VMOVLPS X2, (R8)
+	VPSRLDQ $0x08, X2, X2
+	ADDQ    $0x08, R8
+
+without2_128:
+	TESTQ  $0x00000001, DI
+	JZ     stored128
+	VMOVSS X2, (R8)
+
+stored128:
+next1Of4:
+	ADDQ    BX, DX
+	VPERMPD $0xd8, Y3, Y3
+	CMPQ    SI, $0x02
+	JLE     part2Of4
+	VMOVUPS Y3, (DX)
+	JMP     next2Of4
+
+part2Of4:
+	CMPQ    DI, $0x08
+	JNE     part129
+	VMOVUPS Y3, (DX)
+	JMP     stored129
+
+part129:
+	LEAQ         (DX), R8
+	TESTQ        $0x00000004, DI
+	JZ           without4_129
+	VMOVUPS      X3, (R8)
+	VEXTRACTF128 $0x01, Y3, X3
+	ADDQ         $0x10, R8
+
+without4_129:
+	TESTQ   $0x00000002, DI
+	JZ      without2_129
+	VMOVLPS X3, (R8)
+	VPSRLDQ $0x08, X3, X3
+	ADDQ    $0x08, R8
+
+without2_129:
+	TESTQ  $0x00000001, DI
+	JZ     stored129
+	VMOVSS X3, (R8)
+
+stored129:
+next2Of4:
+	ADDQ    BX, DX
+	VPERMPD $0xd8, Y4, Y4
+	CMPQ    SI, $0x03
+	JLE     part3Of4
+	VMOVUPS Y4, (DX)
+	JMP     next3Of4
+
+part3Of4:
+	CMPQ    DI, $0x08
+	JNE     part130
+	VMOVUPS Y4, (DX)
+	JMP     stored130
+
+part130:
+	LEAQ         (DX), SI
+	TESTQ        $0x00000004, DI
+	JZ           without4_130
+	VMOVUPS      X4, (SI)
+	VEXTRACTF128 $0x01, Y4, X4
+	ADDQ         $0x10, SI
+
+without4_130:
+	TESTQ   $0x00000002, DI
+	JZ      without2_130
+	VMOVLPS X4, (SI)
+	VPSRLDQ $0x08, X4, X4
+	ADDQ    $0x08, SI
+
+without2_130:
+	TESTQ  $0x00000001, DI
+	JZ     stored130
+	VMOVSS X4, (SI)
+
+stored130:
+next3Of4:
+	ADDQ BX, DX
+	JMP  tileDone
+
+lower4:
+	CMPQ         16(CX), $0x03
+	JNE          lower3
+	MOVQ         232(AX), DX
+	VBROADCASTSS (DX), Y1
+	VMOVAPS      Y1, Y2
+	VMOVAPS      Y1, Y3
+	MOVQ         224(AX), DX
+	MOVQ         136(AX), BX
+	LEAQ         (BX)(BX*2), SI
+	MOVQ         192(AX), DI
+	MOVQ         64(AX), R8
+	MOVQ         24(CX), R9
+	MOVQ         32(CX), R10
+	ADDQ         (CX), DI
+	MOVQ         112(AX), R11
+	ADDQ         40(CX), R11
+	MOVQ         88(AX), R12
+
+columnsOf3:
+	ADDQ         $0x20, R11
+	VMOVUPS      (R11), Y9
+	VBROADCASTSS (DX), Y4
+	VBROADCASTSS (DX)(BX*1), Y5
+	VBROADCASTSS (DX)(BX*2), Y6
+	VBROADCASTSS (DX)(SI*1), Y7
+	VBROADCASTSS (DX)(BX*4), Y8
+	ADDQ         128(AX), DX
+	MOVQ         DI, R13
+	CMPQ         R9, $0x00
+	JG           columnOf3Below0
+	VMOVUPS      (R13), Y0
+	VSHUFPS      $0x88, 32(R13), Y0, Y0
+	VANDPS       Y9, Y0, Y0
+	VFMADD231PS  Y4, Y0, Y1
+
+columnOf3Below0:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x01
+	JG          columnOf3Below1
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y9, Y0, Y0
+	VFMADD231PS Y5, Y0, Y1
+
+columnOf3Below1:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x02
+	JG          columnOf3Below2
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y9, Y0, Y0
+	VFMADD231PS Y4, Y0, Y2
+	VFMADD231PS Y6, Y0, Y1
+
+columnOf3Below2:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x03
+	JG          columnOf3Below3
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y9, Y0, Y0
+	VFMADD231PS Y5, Y0, Y2
+	VFMADD231PS Y7, Y0, Y1
+
+columnOf3Below3:
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y9, Y0, Y0
+	VFMADD231PS Y4, Y0, Y3
+	VFMADD231PS Y6, Y0, Y2
+	VFMADD231PS Y8, Y0, Y1
+	ADDQ        R8, R13
+	CMPQ        R10, $0x05
+	JLE         columnOf3Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y9, Y0, Y0
+	VFMADD231PS Y5, Y0, Y3
+	VFMADD231PS Y7, Y0, Y2
+	ADDQ        R8, R13
+	CMPQ        R10, $0x06
+	JLE         columnOf3Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y9, Y0, Y0
+	VFMADD231PS Y6, Y0, Y3
+	VFMADD231PS Y8, Y0, Y2
+	ADDQ        R8, R13
+	CMPQ        R10, $0x07
+	JLE         columnOf3Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y9, Y0, Y0
+	VFMADD231PS Y7, Y0, Y3
+	ADDQ        R8, R13
+	CMPQ        R10, $0x08
+	JLE         columnOf3Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y9, Y0, Y0
+	VFMADD231PS Y8, Y0, Y3
+	ADDQ        R8, R13
+
+columnOf3Done:
+	ADDQ      80(AX), DI
+	DECQ      R12
+	JNZ       columnsOf3
+	MOVQ      200(AX), DX
+	MOVQ      72(AX), BX
+	MOVQ      48(CX), SI
+	MOVQ      264(AX), DI
+	VMOVUPS   (DI), Y0
+	VMOVMSKPS Y0, DI
+	POPCNTL   DI, DI
+	ADDQ      8(CX), DX
+	VPERMPD   $0xd8, Y1, Y1
+	CMPQ      SI, $0x00
+	JLE       part0Of3
+	VMOVUPS   Y1, (DX)
+	JMP       next0Of3
+
+part0Of3:
+	CMPQ    DI, $0x08
+	JNE     part131
+	VMOVUPS Y1, (DX)
+	JMP     stored131
+
+part131:
+	LEAQ         (DX), R8
+	TESTQ        $0x00000004, DI
+	JZ           without4_131
+	VMOVUPS      X1, (R8)
+	VEXTRACTF128 $0x01, Y1, X1
+	ADDQ         $0x10, R8
+
+without4_131:
+	TESTQ   $0x00000002, DI
+	JZ      without2_131
+	VMOVLPS X1, (R8)
+	VPSRLDQ $0x08, X1, X1
+	ADDQ    $0x08, R8
+
+without2_131:
+	TESTQ  $0x00000001, DI
+	JZ     stored131
+	VMOVSS X1, (R8)
+
+stored131:
+next0Of3:
+	ADDQ    BX, DX
+	VPERMPD $0xd8, Y2, Y2
+	CMPQ    SI, $0x01
+	JLE     part1Of3
+	VMOVUPS Y2, (DX)
+	JMP     next1Of3
+
+part1Of3:
+	CMPQ    DI, $0x08
+	JNE     part132
+	VMOVUPS Y2, (DX)
+	JMP     stored132
+
+part132:
+	LEAQ         (DX), R8
+	TESTQ        $0x00000004, DI
+	JZ           without4_132
+	VMOVUPS      X2, (R8)
+	VEXTRACTF128 $0x01, Y2, X2
+	ADDQ         $0x10, R8
+
+without4_132:
+	TESTQ   $0x00000002, DI
+	JZ      without2_132
+	VMOVLPS X2, (R8)
+	VPSRLDQ $0x08, X2, X2
+	ADDQ    $0x08, R8
+
+without2_132:
+	TESTQ  $0x00000001, DI
+	JZ     stored132
+	VMOVSS X2, (R8)
+
+stored132:
+next1Of3:
+	ADDQ    BX, DX
+	VPERMPD $0xd8, Y3, Y3
+	CMPQ    SI, $0x02
+	JLE     part2Of3
+	VMOVUPS Y3, (DX)
+	JMP     next2Of3
+
+part2Of3:
+	CMPQ    DI, $0x08
+	JNE     part133
+	VMOVUPS Y3, (DX)
+	JMP     stored133
+
+part133:
+	LEAQ         (DX), SI
+	TESTQ        $0x00000004, DI
+	JZ           without4_133
+	VMOVUPS      X3, (SI)
+	VEXTRACTF128 $0x01, Y3, X3
+	ADDQ         $0x10, SI
+
+without4_133:
+	TESTQ   $0x00000002, DI
+	JZ      without2_133
+	VMOVLPS X3, (SI)
+	VPSRLDQ $0x08, X3, X3
+	ADDQ    $0x08, SI
+
+without2_133:
+	TESTQ  $0x00000001, DI
+	JZ     stored133
+	VMOVSS X3, (SI)
+
+stored133:
+next2Of3:
+	ADDQ BX, DX
+	JMP  tileDone
+
+lower3:
+	CMPQ         16(CX), $0x02
+	JNE          lower2
+	MOVQ         232(AX), DX
+	VBROADCASTSS (DX), Y1
+	VMOVAPS      Y1, Y2
+	MOVQ         224(AX), DX
+	MOVQ         136(AX), BX
+	LEAQ         (BX)(BX*2), SI
+	MOVQ         192(AX), DI
+	MOVQ         64(AX), R8
+	MOVQ         24(CX), R9
+	MOVQ         32(CX), R10
+	ADDQ         (CX), DI
+	MOVQ         112(AX), R11
+	ADDQ         40(CX), R11
+	MOVQ         88(AX), R12
+
+columnsOf2:
+	ADDQ         $0x20, R11
+	VMOVUPS      (R11), Y8
+	VBROADCASTSS (DX), Y3
+	VBROADCASTSS (DX)(BX*1), Y4
+	VBROADCASTSS (DX)(BX*2), Y5
+	VBROADCASTSS (DX)(SI*1), Y6
+	VBROADCASTSS (DX)(BX*4), Y7
+	ADDQ         128(AX), DX
+	MOVQ         DI, R13
+	CMPQ         R9, $0x00
+	JG           columnOf2Below0
+	VMOVUPS      (R13), Y0
+	VSHUFPS      $0x88, 32(R13), Y0, Y0
+	VANDPS       Y8, Y0, Y0
+	VFMADD231PS  Y3, Y0, Y1
+
+columnOf2Below0:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x01
+	JG          columnOf2Below1
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y8, Y0, Y0
+	VFMADD231PS Y4, Y0, Y1
+
+columnOf2Below1:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x02
+	JG          columnOf2Below2
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y8, Y0, Y0
+	VFMADD231PS Y3, Y0, Y2
+	VFMADD231PS Y5, Y0, Y1
+
+columnOf2Below2:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x03
+	JG          columnOf2Below3
+	CMPQ        R10, $0x03
+	JLE         columnOf2Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y8, Y0, Y0
+	VFMADD231PS Y4, Y0, Y2
+	VFMADD231PS Y6, Y0, Y1
+
+columnOf2Below3:
+	ADDQ        R8, R13
+	CMPQ        R10, $0x04
+	JLE         columnOf2Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y8, Y0, Y0
+	VFMADD231PS Y5, Y0, Y2
+	VFMADD231PS Y7, Y0, Y1
+	ADDQ        R8, R13
+	CMPQ        R10, $0x05
+	JLE         columnOf2Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y8, Y0, Y0
+	VFMADD231PS Y6, Y0, Y2
+	ADDQ        R8, R13
+	CMPQ        R10, $0x06
+	JLE         columnOf2Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y8, Y0, Y0
+	VFMADD231PS Y7, Y0, Y2
+	ADDQ        R8, R13
+
+columnOf2Done:
+	ADDQ      80(AX), DI
+	DECQ      R12
+	JNZ       columnsOf2
+	MOVQ      200(AX), DX
+	MOVQ      72(AX), BX
+	MOVQ      48(CX), SI
+	MOVQ      264(AX), DI
+	VMOVUPS   (DI), Y0
+	VMOVMSKPS Y0, DI
+	POPCNTL   DI, DI
+	ADDQ      8(CX), DX
+	VPERMPD   $0xd8, Y1, Y1
+	CMPQ      SI, $0x00
+	JLE       part0Of2
+	VMOVUPS   Y1, (DX)
+	JMP       next0Of2
+
+part0Of2:
+	CMPQ    DI, $0x08
+	JNE     part134
+	VMOVUPS Y1, (DX)
+	JMP     stored134
+
+part134:
+	LEAQ         (DX), R8
+	TESTQ        $0x00000004, DI
+	JZ           without4_134
+	VMOVUPS      X1, (R8)
+	VEXTRACTF128 $0x01, Y1, X1
+	ADDQ         $0x10, R8
+
+without4_134:
+	TESTQ   $0x00000002, DI
+	JZ      without2_134
+	VMOVLPS X1, (R8)
+	VPSRLDQ $0x08, X1, X1
+	ADDQ    $0x08, R8
+
+without2_134:
+	TESTQ  $0x00000001, DI
+	JZ     stored134
+	VMOVSS X1, (R8)
+
+stored134:
+next0Of2:
+	ADDQ    BX, DX
+	VPERMPD $0xd8, Y2, Y2
+	CMPQ    SI, $0x01
+	JLE     part1Of2
+	VMOVUPS Y2, (DX)
+	JMP     next1Of2
+
+part1Of2:
+	CMPQ    DI, $0x08
+	JNE     part135
+	VMOVUPS Y2, (DX)
+	JMP     stored135
+
+part135:
+	LEAQ         (DX), SI
+	TESTQ        $0x00000004, DI
+	JZ           without4_135
+	VMOVUPS      X2, (SI)
+	VEXTRACTF128 $0x01, Y2, X2
+	ADDQ         $0x10, SI
+
+without4_135:
+	TESTQ   $0x00000002, DI
+	JZ      without2_135
+	VMOVLPS X2, (SI)
+	VPSRLDQ $0x08, X2, X2
+	ADDQ    $0x08, SI
+
+without2_135:
+	TESTQ  $0x00000001, DI
+	JZ     stored135
+	VMOVSS X2, (SI)
+
+stored135:
+next1Of2:
+	ADDQ BX, DX
+	JMP  tileDone
+
+lower2:
+	MOVQ         232(AX), DX
+	VBROADCASTSS (DX), Y1
+	MOVQ         224(AX), DX
+	MOVQ         136(AX), BX
+	LEAQ         (BX)(BX*2), SI
+	MOVQ         192(AX), DI
+	MOVQ         64(AX), R8
+	MOVQ         24(CX), R9
+	MOVQ         32(CX), R10
+	ADDQ         (CX), DI
+	MOVQ         112(AX), R11
+	ADDQ         40(CX), R11
+	MOVQ         88(AX), R12
+
+columnsOf1:
+	ADDQ         $0x20, R11
+	VMOVUPS      (R11), Y7
+	VBROADCASTSS (DX), Y2
+	VBROADCASTSS (DX)(BX*1), Y3
+	VBROADCASTSS (DX)(BX*2), Y4
+	VBROADCASTSS (DX)(SI*1), Y5
+	VBROADCASTSS (DX)(BX*4), Y6
+	ADDQ         128(AX), DX
+	MOVQ         DI, R13
+	CMPQ         R9, $0x00
+	JG           columnOf1Below0
+	VMOVUPS      (R13), Y0
+	VSHUFPS      $0x88, 32(R13), Y0, Y0
+	VANDPS       Y7, Y0, Y0
+	VFMADD231PS  Y2, Y0, Y1
+
+columnOf1Below0:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x01
+	JG          columnOf1Below1
+	CMPQ        R10, $0x01
+	JLE         columnOf1Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y7, Y0, Y0
+	VFMADD231PS Y3, Y0, Y1
+
+columnOf1Below1:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x02
+	JG          columnOf1Below2
+	CMPQ        R10, $0x02
+	JLE         columnOf1Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y7, Y0, Y0
+	VFMADD231PS Y4, Y0, Y1
+
+columnOf1Below2:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x03
+	JG          columnOf1Below3
+	CMPQ        R10, $0x03
+	JLE         columnOf1Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y7, Y0, Y0
+	VFMADD231PS Y5, Y0, Y1
+
+columnOf1Below3:
+	ADDQ        R8, R13
+	CMPQ        R10, $0x04
+	JLE         columnOf1Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y7, Y0, Y0
+	VFMADD231PS Y6, Y0, Y1
+	ADDQ        R8, R13
+
+columnOf1Done:
+	ADDQ      80(AX), DI
+	DECQ      R12
+	JNZ       columnsOf1
+	MOVQ      200(AX), DX
+	MOVQ      72(AX), BX
+	MOVQ      48(CX), SI
+	MOVQ      264(AX), DI
+	VMOVUPS   (DI), Y0
+	VMOVMSKPS Y0, DI
+	POPCNTL   DI, DI
+	ADDQ      8(CX), DX
+	VPERMPD   $0xd8, Y1, Y1
+	CMPQ      SI, $0x00
+	JLE       part0Of1
+	VMOVUPS   Y1, (DX)
+	JMP       next0Of1
+
+part0Of1:
+	CMPQ    DI, $0x08
+	JNE     part136
+	VMOVUPS Y1, (DX)
+	JMP     stored136
+
+part136:
+	LEAQ         (DX), SI
+	TESTQ        $0x00000004, DI
+	JZ           without4_136
+	VMOVUPS      X1, (SI)
+	VEXTRACTF128 $0x01, Y1, X1
+	ADDQ         $0x10, SI
+
+without4_136:
+	TESTQ   $0x00000002, DI
+	JZ      without2_136
+	VMOVLPS X1, (SI)
+	VPSRLDQ $0x08, X1, X1
+	ADDQ    $0x08, SI
+
+without2_136:
+	TESTQ  $0x00000001, DI
+	JZ     stored136
+	VMOVSS X1, (SI)
+
+stored136:
+next0Of1:
+	ADDQ BX, DX
+
+tileDone:
+	ADDQ $0x38, CX
+	DECQ 256(AX)
+	JNZ  tile
+	MOVQ 24(AX), CX
+	ADDQ CX, 192(AX)
+	MOVQ 32(AX), CX
+	ADDQ CX, 200(AX)
+	MOVQ 160(AX), CX
+	ADDQ CX, 232(AX)
+	MOVQ 144(AX), CX
+	ADDQ CX, 224(AX)
+	DECQ 16(AX)
+	JNZ  plane
+	VZEROUPPER
+	RET
+
+// func tileDots5StridedAVX2(tilePlanes *tilePlanes)
+// Requires: AVX, AVX2, FMA3
+TEXT ·tileDots5StridedAVX2(SB), NOSPLIT, $0-8
+	MOVQ tilePlanes+0(FP), AX
+	MOVQ (AX), CX
+	MOVQ CX, 208(AX)
+	MOVQ 8(AX), CX
+	MOVQ CX, 216(AX)
+	MOVQ 168(AX), CX
+	MOVQ CX, 240(AX)
+
+plane:
+	MOVQ 208(AX), CX
+	MOVQ CX, 192(AX)
+	MOVQ 216(AX), CX
+	MOVQ CX, 200(AX)
+	MOVQ 40(AX), CX
+	MOVQ CX, 248(AX)
+
+image:
+	MOVQ 96(AX), CX
+	MOVQ CX, 256(AX)
+	MOVQ 104(AX), CX
+
+tile:
+	CMPQ    16(CX), $0x08
+	JNE     lower8
+	MOVQ    200(AX), DX
+	MOVQ    72(AX), BX
+	ADDQ    8(CX), DX
+	MOVQ    112(AX), SI
+	ADDQ    40(CX), SI
+	VMOVUPS (SI), Y0
+	VPERMPD $0xd8, (DX), Y1
+	VANDPS  Y0, Y1, Y1
+	ADDQ    BX, DX
+	VPERMPD $0xd8, (DX), Y2
+	VANDPS  Y0, Y2, Y2
+	ADDQ    BX, DX
+	VPERMPD $0xd8, (DX), Y3
+	VANDPS  Y0, Y3, Y3
+	ADDQ    BX, DX
+	VPERMPD $0xd8, (DX), Y4
+	VANDPS  Y0, Y4, Y4
+	ADDQ    BX, DX
+	VPERMPD $0xd8, (DX), Y5
+	VANDPS  Y0, Y5, Y5
+	ADDQ    BX, DX
+	VPERMPD $0xd8, (DX), Y6
+	VANDPS  Y0, Y6, Y6
+	ADDQ    BX, DX
+	VPERMPD $0xd8, (DX), Y7
+	VANDPS  Y0, Y7, Y7
+	ADDQ    BX, DX
+	VPERMPD $0xd8, (DX), Y8
+	VANDPS  Y0, Y8, Y8
+	ADDQ    BX, DX
+	MOVQ    240(AX), DX
+	MOVQ    176(AX), BX
+	LEAQ    (BX)(BX*2), SI
+	MOVQ    192(AX), DI
+	MOVQ    64(AX), R8
+	MOVQ    24(CX), R9
+	MOVQ    32(CX), R10
+	ADDQ    (CX), DI
+	MOVQ    112(AX), R11
+	ADDQ    40(CX), R11
+	MOVQ    88(AX), R12
+
+columnsOf8:
+	ADDQ        $0x20, R11
+	VMOVUPS     (R11), Y14
+	VMOVUPS     (DX), Y9
+	VMOVUPS     (DX)(BX*1), Y10
+	VMOVUPS     (DX)(BX*2), Y11
+	VMOVUPS     (DX)(SI*1), Y12
+	VMOVUPS     (DX)(BX*4), Y13
+	MOVQ        DI, R13
+	CMPQ        R9, $0x00
+	JG          columnOf8Below0
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y1, Y0, Y9
+
+columnOf8Below0:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x01
+	JG          columnOf8Below1
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y1, Y0, Y10
+
+columnOf8Below1:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x02
+	JG          columnOf8Below2
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y2, Y0, Y9
+	VFMADD231PS Y1, Y0, Y11
+
+columnOf8Below2:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x03
+	JG          columnOf8Below3
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y2, Y0, Y10
+	VFMADD231PS Y1, Y0, Y12
+
+columnOf8Below3:
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y3, Y0, Y9
+	VFMADD231PS Y2, Y0, Y11
+	VFMADD231PS Y1, Y0, Y13
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y3, Y0, Y10
+	VFMADD231PS Y2, Y0, Y12
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y4, Y0, Y9
+	VFMADD231PS Y3, Y0, Y11
+	VFMADD231PS Y2, Y0, Y13
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y4, Y0, Y10
+	VFMADD231PS Y3, Y0, Y12
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y5, Y0, Y9
+	VFMADD231PS Y4, Y0, Y11
+	VFMADD231PS Y3, Y0, Y13
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y5, Y0, Y10
+	VFMADD231PS Y4, Y0, Y12
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y6, Y0, Y9
+	VFMADD231PS Y5, Y0, Y11
+	VFMADD231PS Y4, Y0, Y13
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y6, Y0, Y10
+	VFMADD231PS Y5, Y0, Y12
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y7, Y0, Y9
+	VFMADD231PS Y6, Y0, Y11
+	VFMADD231PS Y5, Y0, Y13
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y7, Y0, Y10
+	VFMADD231PS Y6, Y0, Y12
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y8, Y0, Y9
+	VFMADD231PS Y7, Y0, Y11
+	VFMADD231PS Y6, Y0, Y13
+	ADDQ        R8, R13
+	CMPQ        R10, $0x0f
+	JLE         columnOf8Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y8, Y0, Y10
+	VFMADD231PS Y7, Y0, Y12
+	ADDQ        R8, R13
+	CMPQ        R10, $0x10
+	JLE         columnOf8Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y8, Y0, Y11
+	VFMADD231PS Y7, Y0, Y13
+	ADDQ        R8, R13
+	CMPQ        R10, $0x11
+	JLE         columnOf8Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y8, Y0, Y12
+	ADDQ        R8, R13
+	CMPQ        R10, $0x12
+	JLE         columnOf8Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y8, Y0, Y13
+	ADDQ        R8, R13
+
+columnOf8Done:
+	ADDQ    80(AX), DI
+	VMOVUPS Y9, (DX)
+	VMOVUPS Y10, (DX)(BX*1)
+	VMOVUPS Y11, (DX)(BX*2)
+	VMOVUPS Y12, (DX)(SI*1)
+	VMOVUPS Y13, (DX)(BX*4)
+	ADDQ    $0x20, DX
+	DECQ    R12
+	JNZ     columnsOf8
+	JMP     tileDone
+
+lower8:
+	CMPQ    16(CX), $0x07
+	JNE     lower7
+	MOVQ    200(AX), DX
+	MOVQ    72(AX), BX
+	ADDQ    8(CX), DX
+	MOVQ    112(AX), SI
+	ADDQ    40(CX), SI
+	VMOVUPS (SI), Y0
+	VPERMPD $0xd8, (DX), Y1
+	VANDPS  Y0, Y1, Y1
+	ADDQ    BX, DX
+	VPERMPD $0xd8, (DX), Y2
+	VANDPS  Y0, Y2, Y2
+	ADDQ    BX, DX
+	VPERMPD $0xd8, (DX), Y3
+	VANDPS  Y0, Y3, Y3
+	ADDQ    BX, DX
+	VPERMPD $0xd8, (DX), Y4
+	VANDPS  Y0, Y4, Y4
+	ADDQ    BX, DX
+	VPERMPD $0xd8, (DX), Y5
+	VANDPS  Y0, Y5, Y5
+	ADDQ    BX, DX
+	VPERMPD $0xd8, (DX), Y6
+	VANDPS  Y0, Y6, Y6
+	ADDQ    BX, DX
+	VPERMPD $0xd8, (DX), Y7
+	VANDPS  Y0, Y7, Y7
+	ADDQ    BX, DX
+	MOVQ    240(AX), DX
+	MOVQ    176(AX), BX
+	LEAQ    (BX)(BX*2), SI
+	MOVQ    192(AX), DI
+	MOVQ    64(AX), R8
+	MOVQ    24(CX), R9
+	MOVQ    32(CX), R10
+	ADDQ    (CX), DI
+	MOVQ    112(AX), R11
+	ADDQ    40(CX), R11
+	MOVQ    88(AX), R12
+
+columnsOf7:
+	ADDQ        $0x20, R11
+	VMOVUPS     (R11), Y13
+	VMOVUPS     (DX), Y8
+	VMOVUPS     (DX)(BX*1), Y9
+	VMOVUPS     (DX)(BX*2), Y10
+	VMOVUPS     (DX)(SI*1), Y11
+	VMOVUPS     (DX)(BX*4), Y12
+	MOVQ        DI, R13
+	CMPQ        R9, $0x00
+	JG          columnOf7Below0
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y13, Y0, Y0
+	VFMADD231PS Y1, Y0, Y8
+
+columnOf7Below0:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x01
+	JG          columnOf7Below1
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y13, Y0, Y0
+	VFMADD231PS Y1, Y0, Y9
+
+columnOf7Below1:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x02
+	JG          columnOf7Below2
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y13, Y0, Y0
+	VFMADD231PS Y2, Y0, Y8
+	VFMADD231PS Y1, Y0, Y10
+
+columnOf7Below2:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x03
+	JG          columnOf7Below3
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y13, Y0, Y0
+	VFMADD231PS Y2, Y0, Y9
+	VFMADD231PS Y1, Y0, Y11
+
+columnOf7Below3:
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y13, Y0, Y0
+	VFMADD231PS Y3, Y0, Y8
+	VFMADD231PS Y2, Y0, Y10
+	VFMADD231PS Y1, Y0, Y12
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y13, Y0, Y0
+	VFMADD231PS Y3, Y0, Y9
+	VFMADD231PS Y2, Y0, Y11
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y13, Y0, Y0
+	VFMADD231PS Y4, Y0, Y8
+	VFMADD231PS Y3, Y0, Y10
+	VFMADD231PS Y2, Y0, Y12
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y13, Y0, Y0
+	VFMADD231PS Y4, Y0, Y9
+	VFMADD231PS Y3, Y0, Y11
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y13, Y0, Y0
+	VFMADD231PS Y5, Y0, Y8
+	VFMADD231PS Y4, Y0, Y10
+	VFMADD231PS Y3, Y0, Y12
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y13, Y0, Y0
+	VFMADD231PS Y5, Y0, Y9
+	VFMADD231PS Y4, Y0, Y11
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y13, Y0, Y0
+	VFMADD231PS Y6, Y0, Y8
+	VFMADD231PS Y5, Y0, Y10
+	VFMADD231PS Y4, Y0, Y12
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y13, Y0, Y0
+	VFMADD231PS Y6, Y0, Y9
+	VFMADD231PS Y5, Y0, Y11
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y13, Y0, Y0
+	VFMADD231PS Y7, Y0, Y8
+	VFMADD231PS Y6, Y0, Y10
+	VFMADD231PS Y5, Y0, Y12
+	ADDQ        R8, R13
+	CMPQ        R10, $0x0d
+	JLE         columnOf7Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y13, Y0, Y0
+	VFMADD231PS Y7, Y0, Y9
+	VFMADD231PS Y6, Y0, Y11
+	ADDQ        R8, R13
+	CMPQ        R10, $0x0e
+	JLE         columnOf7Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y13, Y0, Y0
+	VFMADD231PS Y7, Y0, Y10
+	VFMADD231PS Y6, Y0, Y12
+	ADDQ        R8, R13
+	CMPQ        R10, $0x0f
+	JLE         columnOf7Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y13, Y0, Y0
+	VFMADD231PS Y7, Y0, Y11
+	ADDQ        R8, R13
+	CMPQ        R10, $0x10
+	JLE         columnOf7Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y13, Y0, Y0
+	VFMADD231PS Y7, Y0, Y12
+	ADDQ        R8, R13
+
+columnOf7Done:
+	ADDQ    80(AX), DI
+	VMOVUPS Y8, (DX)
+	VMOVUPS Y9, (DX)(BX*1)
+	VMOVUPS Y10, (DX)(BX*2)
+	VMOVUPS Y11, (DX)(SI*1)
+	VMOVUPS Y12, (DX)(BX*4)
+	ADDQ    $0x20, DX
+	DECQ    R12
+	JNZ     columnsOf7
+	JMP     tileDone
+
+lower7:
+	CMPQ    16(CX), $0x06
+	JNE     lower6
+	MOVQ    200(AX), DX
+	MOVQ    72(AX), BX
+	ADDQ    8(CX), DX
+	MOVQ    112(AX), SI
+	ADDQ    40(CX), SI
+	VMOVUPS (SI), Y0
+	VPERMPD $0xd8, (DX), Y1
+	VANDPS  Y0, Y1, Y1
+	ADDQ    BX, DX
+	VPERMPD $0xd8, (DX), Y2
+	VANDPS  Y0, Y2, Y2
+	ADDQ    BX, DX
+	VPERMPD $0xd8, (DX), Y3
+	VANDPS  Y0, Y3, Y3
+	ADDQ    BX, DX
+	VPERMPD $0xd8, (DX), Y4
+	VANDPS  Y0, Y4, Y4
+	ADDQ    BX, DX
+	VPERMPD $0xd8, (DX), Y5
+	VANDPS  Y0, Y5, Y5
+	ADDQ    BX, DX
+	VPERMPD $0xd8, (DX), Y6
+	VANDPS  Y0, Y6, Y6
+	ADDQ    BX, DX
+	MOVQ    240(AX), DX
+	MOVQ    176(AX), BX
+	LEAQ    (BX)(BX*2), SI
+	MOVQ    192(AX), DI
+	MOVQ    64(AX), R8
+	MOVQ    24(CX), R9
+	MOVQ    32(CX), R10
+	ADDQ    (CX), DI
+	MOVQ    112(AX), R11
+	ADDQ    40(CX), R11
+	MOVQ    88(AX), R12
+
+columnsOf6:
+	ADDQ        $0x20, R11
+	VMOVUPS     (R11), Y12
+	VMOVUPS     (DX), Y7
+	VMOVUPS     (DX)(BX*1), Y8
+	VMOVUPS     (DX)(BX*2), Y9
+	VMOVUPS     (DX)(SI*1), Y10
+	VMOVUPS     (DX)(BX*4), Y11
+	MOVQ        DI, R13
+	CMPQ        R9, $0x00
+	JG          columnOf6Below0
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y12, Y0, Y0
+	VFMADD231PS Y1, Y0, Y7
+
+columnOf6Below0:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x01
+	JG          columnOf6Below1
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y12, Y0, Y0
+	VFMADD231PS Y1, Y0, Y8
+
+columnOf6Below1:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x02
+	JG          columnOf6Below2
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y12, Y0, Y0
+	VFMADD231PS Y2, Y0, Y7
+	VFMADD231PS Y1, Y0, Y9
+
+columnOf6Below2:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x03
+	JG          columnOf6Below3
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y12, Y0, Y0
+	VFMADD231PS Y2, Y0, Y8
+	VFMADD231PS Y1, Y0, Y10
+
+columnOf6Below3:
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y12, Y0, Y0
+	VFMADD231PS Y3, Y0, Y7
+	VFMADD231PS Y2, Y0, Y9
+	VFMADD231PS Y1, Y0, Y11
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y12, Y0, Y0
+	VFMADD231PS Y3, Y0, Y8
+	VFMADD231PS Y2, Y0, Y10
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y12, Y0, Y0
+	VFMADD231PS Y4, Y0, Y7
+	VFMADD231PS Y3, Y0, Y9
+	VFMADD231PS Y2, Y0, Y11
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y12, Y0, Y0
+	VFMADD231PS Y4, Y0, Y8
+	VFMADD231PS Y3, Y0, Y10
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y12, Y0, Y0
+	VFMADD231PS Y5, Y0, Y7
+	VFMADD231PS Y4, Y0, Y9
+	VFMADD231PS Y3, Y0, Y11
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y12, Y0, Y0
+	VFMADD231PS Y5, Y0, Y8
+	VFMADD231PS Y4, Y0, Y10
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y12, Y0, Y0
+	VFMADD231PS Y6, Y0, Y7
+	VFMADD231PS Y5, Y0, Y9
+	VFMADD231PS Y4, Y0, Y11
+	ADDQ        R8, R13
+	CMPQ        R10, $0x0b
+	JLE         columnOf6Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y12, Y0, Y0
+	VFMADD231PS Y6, Y0, Y8
+	VFMADD231PS Y5, Y0, Y10
+	ADDQ        R8, R13
+	CMPQ        R10, $0x0c
+	JLE         columnOf6Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y12, Y0, Y0
+	VFMADD231PS Y6, Y0, Y9
+	VFMADD231PS Y5, Y0, Y11
+	ADDQ        R8, R13
+	CMPQ        R10, $0x0d
+	JLE         columnOf6Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y12, Y0, Y0
+	VFMADD231PS Y6, Y0, Y10
+	ADDQ        R8, R13
+	CMPQ        R10, $0x0e
+	JLE         columnOf6Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y12, Y0, Y0
+	VFMADD231PS Y6, Y0, Y11
+	ADDQ        R8, R13
+
+columnOf6Done:
+	ADDQ    80(AX), DI
+	VMOVUPS Y7, (DX)
+	VMOVUPS Y8, (DX)(BX*1)
+	VMOVUPS Y9, (DX)(BX*2)
+	VMOVUPS Y10, (DX)(SI*1)
+	VMOVUPS Y11, (DX)(BX*4)
+	ADDQ    $0x20, DX
+	DECQ    R12
+	JNZ     columnsOf6
+	JMP     tileDone
+
+lower6:
+	CMPQ    16(CX), $0x05
+	JNE     lower5
+	MOVQ    200(AX), DX
+	MOVQ    72(AX), BX
+	ADDQ    8(CX), DX
+	MOVQ    112(AX), SI
+	ADDQ    40(CX), SI
+	VMOVUPS (SI), Y0
+	VPERMPD $0xd8, (DX), Y1
+	VANDPS  Y0, Y1, Y1
+	ADDQ    BX, DX
+	VPERMPD $0xd8, (DX), Y2
+	VANDPS  Y0, Y2, Y2
+	ADDQ    BX, DX
+	VPERMPD $0xd8, (DX), Y3
+	VANDPS  Y0, Y3, Y3
+	ADDQ    BX, DX
+	VPERMPD $0xd8, (DX), Y4
+	VANDPS  Y0, Y4, Y4
+	ADDQ    BX, DX
+	VPERMPD $0xd8, (DX), Y5
+	VANDPS  Y0, Y5, Y5
+	ADDQ    BX, DX
+	MOVQ    240(AX), DX
+	MOVQ    176(AX), BX
+	LEAQ    (BX)(BX*2), SI
+	MOVQ    192(AX), DI
+	MOVQ    64(AX), R8
+	MOVQ    24(CX), R9
+	MOVQ    32(CX), R10
+	ADDQ    (CX), DI
+	MOVQ    112(AX), R11
+	ADDQ    40(CX), R11
+	MOVQ    88(AX), R12
+
+columnsOf5:
+	ADDQ        $0x20, R11
+	VMOVUPS     (R11), Y11
+	VMOVUPS     (DX), Y6
+	VMOVUPS     (DX)(BX*1), Y7
+	VMOVUPS     (DX)(BX*2), Y8
+	VMOVUPS     (DX)(SI*1), Y9
+	VMOVUPS     (DX)(BX*4), Y10
+	MOVQ        DI, R13
+	CMPQ        R9, $0x00
+	JG          columnOf5Below0
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y11, Y0, Y0
+	VFMADD231PS Y1, Y0, Y6
+
+columnOf5Below0:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x01
+	JG          columnOf5Below1
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y11, Y0, Y0
+	VFMADD231PS Y1, Y0, Y7
+
+columnOf5Below1:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x02
+	JG          columnOf5Below2
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y11, Y0, Y0
+	VFMADD231PS Y2, Y0, Y6
+	VFMADD231PS Y1, Y0, Y8
+
+columnOf5Below2:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x03
+	JG          columnOf5Below3
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y11, Y0, Y0
+	VFMADD231PS Y2, Y0, Y7
+	VFMADD231PS Y1, Y0, Y9
+
+columnOf5Below3:
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y11, Y0, Y0
+	VFMADD231PS Y3, Y0, Y6
+	VFMADD231PS Y2, Y0, Y8
+	VFMADD231PS Y1, Y0, Y10
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y11, Y0, Y0
+	VFMADD231PS Y3, Y0, Y7
+	VFMADD231PS Y2, Y0, Y9
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y11, Y0, Y0
+	VFMADD231PS Y4, Y0, Y6
+	VFMADD231PS Y3, Y0, Y8
+	VFMADD231PS Y2, Y0, Y10
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y11, Y0, Y0
+	VFMADD231PS Y4, Y0, Y7
+	VFMADD231PS Y3, Y0, Y9
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y11, Y0, Y0
+	VFMADD231PS Y5, Y0, Y6
+	VFMADD231PS Y4, Y0, Y8
+	VFMADD231PS Y3, Y0, Y10
+	ADDQ        R8, R13
+	CMPQ        R10, $0x09
+	JLE         columnOf5Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y11, Y0, Y0
+	VFMADD231PS Y5, Y0, Y7
+	VFMADD231PS Y4, Y0, Y9
+	ADDQ        R8, R13
+	CMPQ        R10, $0x0a
+	JLE         columnOf5Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y11, Y0, Y0
+	VFMADD231PS Y5, Y0, Y8
+	VFMADD231PS Y4, Y0, Y10
+	ADDQ        R8, R13
+	CMPQ        R10, $0x0b
+	JLE         columnOf5Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y11, Y0, Y0
+	VFMADD231PS Y5, Y0, Y9
+	ADDQ        R8, R13
+	CMPQ        R10, $0x0c
+	JLE         columnOf5Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y11, Y0, Y0
+	VFMADD231PS Y5, Y0, Y10
+	ADDQ        R8, R13
+
+columnOf5Done:
+	ADDQ    80(AX), DI
+	VMOVUPS Y6, (DX)
+	VMOVUPS Y7, (DX)(BX*1)
+	VMOVUPS Y8, (DX)(BX*2)
+	VMOVUPS Y9, (DX)(SI*1)
+	VMOVUPS Y10, (DX)(BX*4)
+	ADDQ    $0x20, DX
+	DECQ    R12
+	JNZ     columnsOf5
+	JMP     tileDone
+
+lower5:
+	CMPQ    16(CX), $0x04
+	JNE     lower4
+	MOVQ    200(AX), DX
+	MOVQ    72(AX), BX
+	ADDQ    8(CX), DX
+	MOVQ    112(AX), SI
+	ADDQ    40(CX), SI
+	VMOVUPS (SI), Y0
+	VPERMPD $0xd8, (DX), Y1
+	VANDPS  Y0, Y1, Y1
+	ADDQ    BX, DX
+	VPERMPD $0xd8, (DX), Y2
+	VANDPS  Y0, Y2, Y2
+	ADDQ    BX, DX
+	VPERMPD $0xd8, (DX), Y3
+	VANDPS  Y0, Y3, Y3
+	ADDQ    BX, DX
+	VPERMPD $0xd8, (DX), Y4
+	VANDPS  Y0, Y4, Y4
+	ADDQ    BX, DX
+	MOVQ    240(AX), DX
+	MOVQ    176(AX), BX
+	LEAQ    (BX)(BX*2), SI
+	MOVQ    192(AX), DI
+	MOVQ    64(AX), R8
+	MOVQ    24(CX), R9
+	MOVQ    32(CX), R10
+	ADDQ    (CX), DI
+	MOVQ    112(AX), R11
+	ADDQ    40(CX), R11
+	MOVQ    88(AX), R12
+
+columnsOf4:
+	ADDQ        $0x20, R11
+	VMOVUPS     (R11), Y10
+	VMOVUPS     (DX), Y5
+	VMOVUPS     (DX)(BX*1), Y6
+	VMOVUPS     (DX)(BX*2), Y7
+	VMOVUPS     (DX)(SI*1), Y8
+	VMOVUPS     (DX)(BX*4), Y9
+	MOVQ        DI, R13
+	CMPQ        R9, $0x00
+	JG          columnOf4Below0
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y10, Y0, Y0
+	VFMADD231PS Y1, Y0, Y5
+
+columnOf4Below0:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x01
+	JG          columnOf4Below1
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y10, Y0, Y0
+	VFMADD231PS Y1, Y0, Y6
+
+columnOf4Below1:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x02
+	JG          columnOf4Below2
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y10, Y0, Y0
+	VFMADD231PS Y2, Y0, Y5
+	VFMADD231PS Y1, Y0, Y7
+
+columnOf4Below2:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x03
+	JG          columnOf4Below3
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y10, Y0, Y0
+	VFMADD231PS Y2, Y0, Y6
+	VFMADD231PS Y1, Y0, Y8
+
+columnOf4Below3:
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y10, Y0, Y0
+	VFMADD231PS Y3, Y0, Y5
+	VFMADD231PS Y2, Y0, Y7
+	VFMADD231PS Y1, Y0, Y9
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y10, Y0, Y0
+	VFMADD231PS Y3, Y0, Y6
+	VFMADD231PS Y2, Y0, Y8
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y10, Y0, Y0
+	VFMADD231PS Y4, Y0, Y5
+	VFMADD231PS Y3, Y0, Y7
+	VFMADD231PS Y2, Y0, Y9
+	ADDQ        R8, R13
+	CMPQ        R10, $0x07
+	JLE         columnOf4Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y10, Y0, Y0
+	VFMADD231PS Y4, Y0, Y6
+	VFMADD231PS Y3, Y0, Y8
+	ADDQ        R8, R13
+	CMPQ        R10, $0x08
+	JLE         columnOf4Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y10, Y0, Y0
+	VFMADD231PS Y4, Y0, Y7
+	VFMADD231PS Y3, Y0, Y9
+	ADDQ        R8, R13
+	CMPQ        R10, $0x09
+	JLE         columnOf4Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y10, Y0, Y0
+	VFMADD231PS Y4, Y0, Y8
+	ADDQ        R8, R13
+	CMPQ        R10, $0x0a
+	JLE         columnOf4Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y10, Y0, Y0
+	VFMADD231PS Y4, Y0, Y9
+	ADDQ        R8, R13
+
+columnOf4Done:
+	ADDQ    80(AX), DI
+	VMOVUPS Y5, (DX)
+	VMOVUPS Y6, (DX)(BX*1)
+	VMOVUPS Y7, (DX)(BX*2)
+	VMOVUPS Y8, (DX)(SI*1)
+	VMOVUPS Y9, (DX)(BX*4)
+	ADDQ    $0x20, DX
+	DECQ    R12
+	JNZ     columnsOf4
+	JMP     tileDone
+
+lower4:
+	CMPQ    16(CX), $0x03
+	JNE     lower3
+	MOVQ    200(AX), DX
+	MOVQ    72(AX), BX
+	ADDQ    8(CX), DX
+	MOVQ    112(AX), SI
+	ADDQ    40(CX), SI
+	VMOVUPS (SI), Y0
+	VPERMPD $0xd8, (DX), Y1
+	VANDPS  Y0, Y1, Y1
+	ADDQ    BX, DX
+	VPERMPD $0xd8, (DX), Y2
+	VANDPS  Y0, Y2, Y2
+	ADDQ    BX, DX
+	VPERMPD $0xd8, (DX), Y3
+	VANDPS  Y0, Y3, Y3
+	ADDQ    BX, DX
+	MOVQ    240(AX), DX
+	MOVQ    176(AX), BX
+	LEAQ    (BX)(BX*2), SI
+	MOVQ    192(AX), DI
+	MOVQ    64(AX), R8
+	MOVQ    24(CX), R9
+	MOVQ    32(CX), R10
+	ADDQ    (CX), DI
+	MOVQ    112(AX), R11
+	ADDQ    40(CX), R11
+	MOVQ    88(AX), R12
+
+columnsOf3:
+	ADDQ        $0x20, R11
+	VMOVUPS     (R11), Y9
+	VMOVUPS     (DX), Y4
+	VMOVUPS     (DX)(BX*1), Y5
+	VMOVUPS     (DX)(BX*2), Y6
+	VMOVUPS     (DX)(SI*1), Y7
+	VMOVUPS     (DX)(BX*4), Y8
+	MOVQ        DI, R13
+	CMPQ        R9, $0x00
+	JG          columnOf3Below0
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y9, Y0, Y0
+	VFMADD231PS Y1, Y0, Y4
+
+columnOf3Below0:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x01
+	JG          columnOf3Below1
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y9, Y0, Y0
+	VFMADD231PS Y1, Y0, Y5
+
+columnOf3Below1:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x02
+	JG          columnOf3Below2
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y9, Y0, Y0
+	VFMADD231PS Y2, Y0, Y4
+	VFMADD231PS Y1, Y0, Y6
+
+columnOf3Below2:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x03
+	JG          columnOf3Below3
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y9, Y0, Y0
+	VFMADD231PS Y2, Y0, Y5
+	VFMADD231PS Y1, Y0, Y7
+
+columnOf3Below3:
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y9, Y0, Y0
+	VFMADD231PS Y3, Y0, Y4
+	VFMADD231PS Y2, Y0, Y6
+	VFMADD231PS Y1, Y0, Y8
+	ADDQ        R8, R13
+	CMPQ        R10, $0x05
+	JLE         columnOf3Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y9, Y0, Y0
+	VFMADD231PS Y3, Y0, Y5
+	VFMADD231PS Y2, Y0, Y7
+	ADDQ        R8, R13
+	CMPQ        R10, $0x06
+	JLE         columnOf3Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y9, Y0, Y0
+	VFMADD231PS Y3, Y0, Y6
+	VFMADD231PS Y2, Y0, Y8
+	ADDQ        R8, R13
+	CMPQ        R10, $0x07
+	JLE         columnOf3Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y9, Y0, Y0
+	VFMADD231PS Y3, Y0, Y7
+	ADDQ        R8, R13
+	CMPQ        R10, $0x08
+	JLE         columnOf3Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y9, Y0, Y0
+	VFMADD231PS Y3, Y0, Y8
+	ADDQ        R8, R13
+
+columnOf3Done:
+	ADDQ    80(AX), DI
+	VMOVUPS Y4, (DX)
+	VMOVUPS Y5, (DX)(BX*1)
+	VMOVUPS Y6, (DX)(BX*2)
+	VMOVUPS Y7, (DX)(SI*1)
+	VMOVUPS Y8, (DX)(BX*4)
+	ADDQ    $0x20, DX
+	DECQ    R12
+	JNZ     columnsOf3
+	JMP     tileDone
+
+lower3:
+	CMPQ    16(CX), $0x02
+	JNE     lower2
+	MOVQ    200(AX), DX
+	MOVQ    72(AX), BX
+	ADDQ    8(CX), DX
+	MOVQ    112(AX), SI
+	ADDQ    40(CX), SI
+	VMOVUPS (SI), Y0
+	VPERMPD $0xd8, (DX), Y1
+	VANDPS  Y0, Y1, Y1
+	ADDQ    BX, DX
+	VPERMPD $0xd8, (DX), Y2
+	VANDPS  Y0, Y2, Y2
+	ADDQ    BX, DX
+	MOVQ    240(AX), DX
+	MOVQ    176(AX), BX
+	LEAQ    (BX)(BX*2), SI
+	MOVQ    192(AX), DI
+	MOVQ    64(AX), R8
+	MOVQ    24(CX), R9
+	MOVQ    32(CX), R10
+	ADDQ    (CX), DI
+	MOVQ    112(AX), R11
+	ADDQ    40(CX), R11
+	MOVQ    88(AX), R12
+
+columnsOf2:
+	ADDQ        $0x20, R11
+	VMOVUPS     (R11), Y8
+	VMOVUPS     (DX), Y3
+	VMOVUPS     (DX)(BX*1), Y4
+	VMOVUPS     (DX)(BX*2), Y5
+	VMOVUPS     (DX)(SI*1), Y6
+	VMOVUPS     (DX)(BX*4), Y7
+	MOVQ        DI, R13
+	CMPQ        R9, $0x00
+	JG          columnOf2Below0
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y8, Y0, Y0
+	VFMADD231PS Y1, Y0, Y3
+
+columnOf2Below0:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x01
+	JG          columnOf2Below1
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y8, Y0, Y0
+	VFMADD231PS Y1, Y0, Y4
+
+columnOf2Below1:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x02
+	JG          columnOf2Below2
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y8, Y0, Y0
+	VFMADD231PS Y2, Y0, Y3
+	VFMADD231PS Y1, Y0, Y5
+
+columnOf2Below2:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x03
+	JG          columnOf2Below3
+	CMPQ        R10, $0x03
+	JLE         columnOf2Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y8, Y0, Y0
+	VFMADD231PS Y2, Y0, Y4
+	VFMADD231PS Y1, Y0, Y6
+
+columnOf2Below3:
+	ADDQ        R8, R13
+	CMPQ        R10, $0x04
+	JLE         columnOf2Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y8, Y0, Y0
+	VFMADD231PS Y2, Y0, Y5
+	VFMADD231PS Y1, Y0, Y7
+	ADDQ        R8, R13
+	CMPQ        R10, $0x05
+	JLE         columnOf2Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y8, Y0, Y0
+	VFMADD231PS Y2, Y0, Y6
+	ADDQ        R8, R13
+	CMPQ        R10, $0x06
+	JLE         columnOf2Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y8, Y0, Y0
+	VFMADD231PS Y2, Y0, Y7
+	ADDQ        R8, R13
+
+columnOf2Done:
+	ADDQ    80(AX), DI
+	VMOVUPS Y3, (DX)
+	VMOVUPS Y4, (DX)(BX*1)
+	VMOVUPS Y5, (DX)(BX*2)
+	VMOVUPS Y6, (DX)(SI*1)
+	VMOVUPS Y7, (DX)(BX*4)
+	ADDQ    $0x20, DX
+	DECQ    R12
+	JNZ     columnsOf2
+	JMP     tileDone
+
+lower2:
+	MOVQ    200(AX), DX
+	MOVQ    72(AX), BX
+	ADDQ    8(CX), DX
+	MOVQ    112(AX), SI
+	ADDQ    40(CX), SI
+	VMOVUPS (SI), Y0
+	VPERMPD $0xd8, (DX), Y1
+	VANDPS  Y0, Y1, Y1
+	ADDQ    BX, DX
+	MOVQ    240(AX), DX
+	MOVQ    176(AX), BX
+	LEAQ    (BX)(BX*2), SI
+	MOVQ    192(AX), DI
+	MOVQ    64(AX), R8
+	MOVQ    24(CX), R9
+	MOVQ    32(CX), R10
+	ADDQ    (CX), DI
+	MOVQ    112(AX), R11
+	ADDQ    40(CX), R11
+	MOVQ    88(AX), R12
+
+columnsOf1:
+	ADDQ        $0x20, R11
+	VMOVUPS     (R11), Y7
+	VMOVUPS     (DX), Y2
+	VMOVUPS     (DX)(BX*1), Y3
+	VMOVUPS     (DX)(BX*2), Y4
+	VMOVUPS     (DX)(SI*1), Y5
+	VMOVUPS     (DX)(BX*4), Y6
+	MOVQ        DI, R13
+	CMPQ        R9, $0x00
+	JG          columnOf1Below0
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y7, Y0, Y0
+	VFMADD231PS Y1, Y0, Y2
+
+columnOf1Below0:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x01
+	JG          columnOf1Below1
+	CMPQ        R10, $0x01
+	JLE         columnOf1Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y7, Y0, Y0
+	VFMADD231PS Y1, Y0, Y3
+
+columnOf1Below1:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x02
+	JG          columnOf1Below2
+	CMPQ        R10, $0x02
+	JLE         columnOf1Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y7, Y0, Y0
+	VFMADD231PS Y1, Y0, Y4
+
+columnOf1Below2:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x03
+	JG          columnOf1Below3
+	CMPQ        R10, $0x03
+	JLE         columnOf1Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y7, Y0, Y0
+	VFMADD231PS Y1, Y0, Y5
+
+columnOf1Below3:
+	ADDQ        R8, R13
+	CMPQ        R10, $0x04
+	JLE         columnOf1Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y7, Y0, Y0
+	VFMADD231PS Y1, Y0, Y6
+	ADDQ        R8, R13
+
+columnOf1Done:
+	ADDQ    80(AX), DI
+	VMOVUPS Y2, (DX)
+	VMOVUPS Y3, (DX)(BX*1)
+	VMOVUPS Y4, (DX)(BX*2)
+	VMOVUPS Y5, (DX)(SI*1)
+	VMOVUPS Y6, (DX)(BX*4)
+	ADDQ    $0x20, DX
+	DECQ    R12
+	JNZ     columnsOf1
+
+tileDone:
+	ADDQ $0x38, CX
+	DECQ 256(AX)
+	JNZ  tile
+	MOVQ 48(AX), CX
+	ADDQ CX, 192(AX)
+	MOVQ 56(AX), CX
+	ADDQ CX, 200(AX)
+	DECQ 248(AX)
+	JNZ  image
+	MOVQ 24(AX), CX
+	ADDQ CX, 208(AX)
+	MOVQ 32(AX), CX
+	ADDQ CX, 216(AX)
+	MOVQ 184(AX), CX
+	ADDQ CX, 240(AX)
+	DECQ 16(AX)
+	JNZ  plane
+	VZEROUPPER
+	RET

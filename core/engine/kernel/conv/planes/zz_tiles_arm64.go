@@ -31,3 +31,13 @@ func tileForward7NEON(tilePlanes *tilePlanes)
 //
 //go:noescape
 func tileDots7NEON(tilePlanes *tilePlanes)
+
+// tileForward5StridedNEON convolves planes with a filter of 5 rows each. The stride is 2.
+//
+//go:noescape
+func tileForward5StridedNEON(tilePlanes *tilePlanes)
+
+// tileDots5StridedNEON adds the products of dy and x for each weight of a filter of 5 rows, [row][column][lanes]. The stride is 2.
+//
+//go:noescape
+func tileDots5StridedNEON(tilePlanes *tilePlanes)

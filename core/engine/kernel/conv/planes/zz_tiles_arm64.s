@@ -10804,3 +10804,4864 @@ tileDone:
 	MOVD	R0, 16(R12)
 	BNE	plane
 	RET
+
+// func tileForward5StridedNEON(tilePlanes *tilePlanes)
+TEXT ·tileForward5StridedNEON(SB), NOSPLIT, $0-8
+	MOVD	tilePlanes+0(FP), R11
+	MOVD	0(R11), R0
+	MOVD	R0, 192(R11)
+	MOVD	8(R11), R0
+	MOVD	R0, 200(R11)
+	MOVD	120(R11), R0
+	MOVD	R0, 224(R11)
+	MOVD	152(R11), R0
+	MOVD	R0, 232(R11)
+plane:
+	MOVD	96(R11), R0
+	MOVD	R0, 256(R11)
+	MOVD	104(R11), R10
+tile:
+	MOVD	16(R10), R0
+	CMP	$8, R0
+	BNE	lower8
+	MOVD	232(R11), R0
+	VLD1R	(R0), [V24.S4]
+	VMOV	V24.B16, V23.B16
+	VMOV	V24.B16, V22.B16
+	VMOV	V23.B16, V21.B16
+	VMOV	V24.B16, V20.B16
+	VMOV	V23.B16, V19.B16
+	VMOV	V24.B16, V18.B16
+	VMOV	V23.B16, V17.B16
+	VMOV	V24.B16, V16.B16
+	VMOV	V23.B16, V15.B16
+	VMOV	V24.B16, V14.B16
+	VMOV	V23.B16, V13.B16
+	VMOV	V24.B16, V12.B16
+	VMOV	V23.B16, V11.B16
+	VMOV	V24.B16, V10.B16
+	VMOV	V23.B16, V9.B16
+	MOVD	224(R11), R9
+	MOVD	136(R11), R8
+	ADD	R8<<1, R8, R7
+	MOVD	192(R11), R6
+	MOVD	64(R11), R5
+	MOVD	24(R10), R4
+	MOVD	32(R10), R3
+	MOVD	0(R10), R0
+	ADD	R0, R6, R6
+	MOVD	112(R11), R2
+	MOVD	40(R10), R0
+	ADD	R0, R2, R2
+	MOVD	88(R11), R1
+columnsOf8:
+	ADD	$32, R2, R2
+	FLDPQ	0(R2), (F3, F2)
+	FMOVS	0(R9), F8
+	ADD	R8<<0, R9, R0
+	FMOVS	0(R0), F7
+	ADD	R8<<1, R9, R0
+	FMOVS	0(R0), F6
+	ADD	R7<<0, R9, R0
+	FMOVS	0(R0), F5
+	ADD	R8<<2, R9, R0
+	FMOVS	0(R0), F4
+	MOVD	128(R11), R0
+	ADD	R0, R9, R9
+	MOVD	R6, R0
+	CMP	$0, R4
+	BGT	columnOf8Below0
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f881358 // fmla v24.4s, v26.4s, v8.s[0]
+	WORD	$0x4f881337 // fmla v23.4s, v25.4s, v8.s[0]
+columnOf8Below0:
+	ADD	R5, R0, R0
+	CMP	$1, R4
+	BGT	columnOf8Below1
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f871358 // fmla v24.4s, v26.4s, v7.s[0]
+	WORD	$0x4f871337 // fmla v23.4s, v25.4s, v7.s[0]
+columnOf8Below1:
+	ADD	R5, R0, R0
+	CMP	$2, R4
+	BGT	columnOf8Below2
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f881356 // fmla v22.4s, v26.4s, v8.s[0]
+	WORD	$0x4f881335 // fmla v21.4s, v25.4s, v8.s[0]
+	WORD	$0x4f861358 // fmla v24.4s, v26.4s, v6.s[0]
+	WORD	$0x4f861337 // fmla v23.4s, v25.4s, v6.s[0]
+columnOf8Below2:
+	ADD	R5, R0, R0
+	CMP	$3, R4
+	BGT	columnOf8Below3
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f871356 // fmla v22.4s, v26.4s, v7.s[0]
+	WORD	$0x4f871335 // fmla v21.4s, v25.4s, v7.s[0]
+	WORD	$0x4f851358 // fmla v24.4s, v26.4s, v5.s[0]
+	WORD	$0x4f851337 // fmla v23.4s, v25.4s, v5.s[0]
+columnOf8Below3:
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f881354 // fmla v20.4s, v26.4s, v8.s[0]
+	WORD	$0x4f881333 // fmla v19.4s, v25.4s, v8.s[0]
+	WORD	$0x4f861356 // fmla v22.4s, v26.4s, v6.s[0]
+	WORD	$0x4f861335 // fmla v21.4s, v25.4s, v6.s[0]
+	WORD	$0x4f841358 // fmla v24.4s, v26.4s, v4.s[0]
+	WORD	$0x4f841337 // fmla v23.4s, v25.4s, v4.s[0]
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f871354 // fmla v20.4s, v26.4s, v7.s[0]
+	WORD	$0x4f871333 // fmla v19.4s, v25.4s, v7.s[0]
+	WORD	$0x4f851356 // fmla v22.4s, v26.4s, v5.s[0]
+	WORD	$0x4f851335 // fmla v21.4s, v25.4s, v5.s[0]
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f881352 // fmla v18.4s, v26.4s, v8.s[0]
+	WORD	$0x4f881331 // fmla v17.4s, v25.4s, v8.s[0]
+	WORD	$0x4f861354 // fmla v20.4s, v26.4s, v6.s[0]
+	WORD	$0x4f861333 // fmla v19.4s, v25.4s, v6.s[0]
+	WORD	$0x4f841356 // fmla v22.4s, v26.4s, v4.s[0]
+	WORD	$0x4f841335 // fmla v21.4s, v25.4s, v4.s[0]
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f871352 // fmla v18.4s, v26.4s, v7.s[0]
+	WORD	$0x4f871331 // fmla v17.4s, v25.4s, v7.s[0]
+	WORD	$0x4f851354 // fmla v20.4s, v26.4s, v5.s[0]
+	WORD	$0x4f851333 // fmla v19.4s, v25.4s, v5.s[0]
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f881350 // fmla v16.4s, v26.4s, v8.s[0]
+	WORD	$0x4f88132f // fmla v15.4s, v25.4s, v8.s[0]
+	WORD	$0x4f861352 // fmla v18.4s, v26.4s, v6.s[0]
+	WORD	$0x4f861331 // fmla v17.4s, v25.4s, v6.s[0]
+	WORD	$0x4f841354 // fmla v20.4s, v26.4s, v4.s[0]
+	WORD	$0x4f841333 // fmla v19.4s, v25.4s, v4.s[0]
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f871350 // fmla v16.4s, v26.4s, v7.s[0]
+	WORD	$0x4f87132f // fmla v15.4s, v25.4s, v7.s[0]
+	WORD	$0x4f851352 // fmla v18.4s, v26.4s, v5.s[0]
+	WORD	$0x4f851331 // fmla v17.4s, v25.4s, v5.s[0]
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f88134e // fmla v14.4s, v26.4s, v8.s[0]
+	WORD	$0x4f88132d // fmla v13.4s, v25.4s, v8.s[0]
+	WORD	$0x4f861350 // fmla v16.4s, v26.4s, v6.s[0]
+	WORD	$0x4f86132f // fmla v15.4s, v25.4s, v6.s[0]
+	WORD	$0x4f841352 // fmla v18.4s, v26.4s, v4.s[0]
+	WORD	$0x4f841331 // fmla v17.4s, v25.4s, v4.s[0]
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f87134e // fmla v14.4s, v26.4s, v7.s[0]
+	WORD	$0x4f87132d // fmla v13.4s, v25.4s, v7.s[0]
+	WORD	$0x4f851350 // fmla v16.4s, v26.4s, v5.s[0]
+	WORD	$0x4f85132f // fmla v15.4s, v25.4s, v5.s[0]
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f88134c // fmla v12.4s, v26.4s, v8.s[0]
+	WORD	$0x4f88132b // fmla v11.4s, v25.4s, v8.s[0]
+	WORD	$0x4f86134e // fmla v14.4s, v26.4s, v6.s[0]
+	WORD	$0x4f86132d // fmla v13.4s, v25.4s, v6.s[0]
+	WORD	$0x4f841350 // fmla v16.4s, v26.4s, v4.s[0]
+	WORD	$0x4f84132f // fmla v15.4s, v25.4s, v4.s[0]
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f87134c // fmla v12.4s, v26.4s, v7.s[0]
+	WORD	$0x4f87132b // fmla v11.4s, v25.4s, v7.s[0]
+	WORD	$0x4f85134e // fmla v14.4s, v26.4s, v5.s[0]
+	WORD	$0x4f85132d // fmla v13.4s, v25.4s, v5.s[0]
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f88134a // fmla v10.4s, v26.4s, v8.s[0]
+	WORD	$0x4f881329 // fmla v9.4s, v25.4s, v8.s[0]
+	WORD	$0x4f86134c // fmla v12.4s, v26.4s, v6.s[0]
+	WORD	$0x4f86132b // fmla v11.4s, v25.4s, v6.s[0]
+	WORD	$0x4f84134e // fmla v14.4s, v26.4s, v4.s[0]
+	WORD	$0x4f84132d // fmla v13.4s, v25.4s, v4.s[0]
+	ADD	R5, R0, R0
+	CMP	$15, R3
+	BLE	columnOf8Done
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f87134a // fmla v10.4s, v26.4s, v7.s[0]
+	WORD	$0x4f871329 // fmla v9.4s, v25.4s, v7.s[0]
+	WORD	$0x4f85134c // fmla v12.4s, v26.4s, v5.s[0]
+	WORD	$0x4f85132b // fmla v11.4s, v25.4s, v5.s[0]
+	ADD	R5, R0, R0
+	CMP	$16, R3
+	BLE	columnOf8Done
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f86134a // fmla v10.4s, v26.4s, v6.s[0]
+	WORD	$0x4f861329 // fmla v9.4s, v25.4s, v6.s[0]
+	WORD	$0x4f84134c // fmla v12.4s, v26.4s, v4.s[0]
+	WORD	$0x4f84132b // fmla v11.4s, v25.4s, v4.s[0]
+	ADD	R5, R0, R0
+	CMP	$17, R3
+	BLE	columnOf8Done
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f85134a // fmla v10.4s, v26.4s, v5.s[0]
+	WORD	$0x4f851329 // fmla v9.4s, v25.4s, v5.s[0]
+	ADD	R5, R0, R0
+	CMP	$18, R3
+	BLE	columnOf8Done
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f84134a // fmla v10.4s, v26.4s, v4.s[0]
+	WORD	$0x4f841329 // fmla v9.4s, v25.4s, v4.s[0]
+columnOf8Done:
+	MOVD	80(R11), R0
+	ADD	R0, R6, R6
+	SUBS	$1, R1, R1
+	BNE	columnsOf8
+	MOVD	200(R11), R3
+	MOVD	72(R11), R2
+	MOVD	48(R10), R1
+	MOVD	264(R11), R0
+	MOVWU	64(R0), R4
+	MOVD	8(R10), R0
+	ADD	R0, R3, R3
+	VZIP1	V23.D2, V24.D2, V0.D2
+	VZIP2	V23.D2, V24.D2, V23.D2
+	VMOV	V0.B16, V24.B16
+	CMP	$0, R1
+	BLE	part0Of8
+	FSTPQ	(F24, F23), 0(R3)
+	B	next0Of8
+part0Of8:
+	TBZ	$3, R4, lanes1
+	FSTPQ	(F24, F23), 0(R3)
+lanes1done:
+next0Of8:
+	ADD	R2, R3, R3
+	VZIP1	V21.D2, V22.D2, V0.D2
+	VZIP2	V21.D2, V22.D2, V21.D2
+	VMOV	V0.B16, V22.B16
+	CMP	$1, R1
+	BLE	part1Of8
+	FSTPQ	(F22, F21), 0(R3)
+	B	next1Of8
+part1Of8:
+	TBZ	$3, R4, lanes2
+	FSTPQ	(F22, F21), 0(R3)
+lanes2done:
+next1Of8:
+	ADD	R2, R3, R3
+	VZIP1	V19.D2, V20.D2, V0.D2
+	VZIP2	V19.D2, V20.D2, V19.D2
+	VMOV	V0.B16, V20.B16
+	CMP	$2, R1
+	BLE	part2Of8
+	FSTPQ	(F20, F19), 0(R3)
+	B	next2Of8
+part2Of8:
+	TBZ	$3, R4, lanes3
+	FSTPQ	(F20, F19), 0(R3)
+lanes3done:
+next2Of8:
+	ADD	R2, R3, R3
+	VZIP1	V17.D2, V18.D2, V0.D2
+	VZIP2	V17.D2, V18.D2, V17.D2
+	VMOV	V0.B16, V18.B16
+	CMP	$3, R1
+	BLE	part3Of8
+	FSTPQ	(F18, F17), 0(R3)
+	B	next3Of8
+part3Of8:
+	TBZ	$3, R4, lanes4
+	FSTPQ	(F18, F17), 0(R3)
+lanes4done:
+next3Of8:
+	ADD	R2, R3, R3
+	VZIP1	V15.D2, V16.D2, V0.D2
+	VZIP2	V15.D2, V16.D2, V15.D2
+	VMOV	V0.B16, V16.B16
+	CMP	$4, R1
+	BLE	part4Of8
+	FSTPQ	(F16, F15), 0(R3)
+	B	next4Of8
+part4Of8:
+	TBZ	$3, R4, lanes5
+	FSTPQ	(F16, F15), 0(R3)
+lanes5done:
+next4Of8:
+	ADD	R2, R3, R3
+	VZIP1	V13.D2, V14.D2, V0.D2
+	VZIP2	V13.D2, V14.D2, V13.D2
+	VMOV	V0.B16, V14.B16
+	CMP	$5, R1
+	BLE	part5Of8
+	FSTPQ	(F14, F13), 0(R3)
+	B	next5Of8
+part5Of8:
+	TBZ	$3, R4, lanes6
+	FSTPQ	(F14, F13), 0(R3)
+lanes6done:
+next5Of8:
+	ADD	R2, R3, R3
+	VZIP1	V11.D2, V12.D2, V0.D2
+	VZIP2	V11.D2, V12.D2, V11.D2
+	VMOV	V0.B16, V12.B16
+	CMP	$6, R1
+	BLE	part6Of8
+	FSTPQ	(F12, F11), 0(R3)
+	B	next6Of8
+part6Of8:
+	TBZ	$3, R4, lanes7
+	FSTPQ	(F12, F11), 0(R3)
+lanes7done:
+next6Of8:
+	ADD	R2, R3, R3
+	VZIP1	V9.D2, V10.D2, V0.D2
+	VZIP2	V9.D2, V10.D2, V9.D2
+	VMOV	V0.B16, V10.B16
+	CMP	$7, R1
+	BLE	part7Of8
+	FSTPQ	(F10, F9), 0(R3)
+	B	next7Of8
+part7Of8:
+	TBZ	$3, R4, lanes8
+	FSTPQ	(F10, F9), 0(R3)
+lanes8done:
+next7Of8:
+	B	tileDone
+lower8:
+	MOVD	16(R10), R0
+	CMP	$7, R0
+	BNE	lower7
+	MOVD	232(R11), R0
+	VLD1R	(R0), [V22.S4]
+	VMOV	V22.B16, V21.B16
+	VMOV	V22.B16, V20.B16
+	VMOV	V21.B16, V19.B16
+	VMOV	V22.B16, V18.B16
+	VMOV	V21.B16, V17.B16
+	VMOV	V22.B16, V16.B16
+	VMOV	V21.B16, V15.B16
+	VMOV	V22.B16, V14.B16
+	VMOV	V21.B16, V13.B16
+	VMOV	V22.B16, V12.B16
+	VMOV	V21.B16, V11.B16
+	VMOV	V22.B16, V10.B16
+	VMOV	V21.B16, V9.B16
+	MOVD	224(R11), R9
+	MOVD	136(R11), R8
+	ADD	R8<<1, R8, R7
+	MOVD	192(R11), R6
+	MOVD	64(R11), R5
+	MOVD	24(R10), R4
+	MOVD	32(R10), R3
+	MOVD	0(R10), R0
+	ADD	R0, R6, R6
+	MOVD	112(R11), R2
+	MOVD	40(R10), R0
+	ADD	R0, R2, R2
+	MOVD	88(R11), R1
+columnsOf7:
+	ADD	$32, R2, R2
+	FLDPQ	0(R2), (F3, F2)
+	FMOVS	0(R9), F8
+	ADD	R8<<0, R9, R0
+	FMOVS	0(R0), F7
+	ADD	R8<<1, R9, R0
+	FMOVS	0(R0), F6
+	ADD	R7<<0, R9, R0
+	FMOVS	0(R0), F5
+	ADD	R8<<2, R9, R0
+	FMOVS	0(R0), F4
+	MOVD	128(R11), R0
+	ADD	R0, R9, R9
+	MOVD	R6, R0
+	CMP	$0, R4
+	BGT	columnOf7Below0
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f881356 // fmla v22.4s, v26.4s, v8.s[0]
+	WORD	$0x4f881335 // fmla v21.4s, v25.4s, v8.s[0]
+columnOf7Below0:
+	ADD	R5, R0, R0
+	CMP	$1, R4
+	BGT	columnOf7Below1
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f871356 // fmla v22.4s, v26.4s, v7.s[0]
+	WORD	$0x4f871335 // fmla v21.4s, v25.4s, v7.s[0]
+columnOf7Below1:
+	ADD	R5, R0, R0
+	CMP	$2, R4
+	BGT	columnOf7Below2
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f881354 // fmla v20.4s, v26.4s, v8.s[0]
+	WORD	$0x4f881333 // fmla v19.4s, v25.4s, v8.s[0]
+	WORD	$0x4f861356 // fmla v22.4s, v26.4s, v6.s[0]
+	WORD	$0x4f861335 // fmla v21.4s, v25.4s, v6.s[0]
+columnOf7Below2:
+	ADD	R5, R0, R0
+	CMP	$3, R4
+	BGT	columnOf7Below3
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f871354 // fmla v20.4s, v26.4s, v7.s[0]
+	WORD	$0x4f871333 // fmla v19.4s, v25.4s, v7.s[0]
+	WORD	$0x4f851356 // fmla v22.4s, v26.4s, v5.s[0]
+	WORD	$0x4f851335 // fmla v21.4s, v25.4s, v5.s[0]
+columnOf7Below3:
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f881352 // fmla v18.4s, v26.4s, v8.s[0]
+	WORD	$0x4f881331 // fmla v17.4s, v25.4s, v8.s[0]
+	WORD	$0x4f861354 // fmla v20.4s, v26.4s, v6.s[0]
+	WORD	$0x4f861333 // fmla v19.4s, v25.4s, v6.s[0]
+	WORD	$0x4f841356 // fmla v22.4s, v26.4s, v4.s[0]
+	WORD	$0x4f841335 // fmla v21.4s, v25.4s, v4.s[0]
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f871352 // fmla v18.4s, v26.4s, v7.s[0]
+	WORD	$0x4f871331 // fmla v17.4s, v25.4s, v7.s[0]
+	WORD	$0x4f851354 // fmla v20.4s, v26.4s, v5.s[0]
+	WORD	$0x4f851333 // fmla v19.4s, v25.4s, v5.s[0]
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f881350 // fmla v16.4s, v26.4s, v8.s[0]
+	WORD	$0x4f88132f // fmla v15.4s, v25.4s, v8.s[0]
+	WORD	$0x4f861352 // fmla v18.4s, v26.4s, v6.s[0]
+	WORD	$0x4f861331 // fmla v17.4s, v25.4s, v6.s[0]
+	WORD	$0x4f841354 // fmla v20.4s, v26.4s, v4.s[0]
+	WORD	$0x4f841333 // fmla v19.4s, v25.4s, v4.s[0]
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f871350 // fmla v16.4s, v26.4s, v7.s[0]
+	WORD	$0x4f87132f // fmla v15.4s, v25.4s, v7.s[0]
+	WORD	$0x4f851352 // fmla v18.4s, v26.4s, v5.s[0]
+	WORD	$0x4f851331 // fmla v17.4s, v25.4s, v5.s[0]
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f88134e // fmla v14.4s, v26.4s, v8.s[0]
+	WORD	$0x4f88132d // fmla v13.4s, v25.4s, v8.s[0]
+	WORD	$0x4f861350 // fmla v16.4s, v26.4s, v6.s[0]
+	WORD	$0x4f86132f // fmla v15.4s, v25.4s, v6.s[0]
+	WORD	$0x4f841352 // fmla v18.4s, v26.4s, v4.s[0]
+	WORD	$0x4f841331 // fmla v17.4s, v25.4s, v4.s[0]
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f87134e // fmla v14.4s, v26.4s, v7.s[0]
+	WORD	$0x4f87132d // fmla v13.4s, v25.4s, v7.s[0]
+	WORD	$0x4f851350 // fmla v16.4s, v26.4s, v5.s[0]
+	WORD	$0x4f85132f // fmla v15.4s, v25.4s, v5.s[0]
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f88134c // fmla v12.4s, v26.4s, v8.s[0]
+	WORD	$0x4f88132b // fmla v11.4s, v25.4s, v8.s[0]
+	WORD	$0x4f86134e // fmla v14.4s, v26.4s, v6.s[0]
+	WORD	$0x4f86132d // fmla v13.4s, v25.4s, v6.s[0]
+	WORD	$0x4f841350 // fmla v16.4s, v26.4s, v4.s[0]
+	WORD	$0x4f84132f // fmla v15.4s, v25.4s, v4.s[0]
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f87134c // fmla v12.4s, v26.4s, v7.s[0]
+	WORD	$0x4f87132b // fmla v11.4s, v25.4s, v7.s[0]
+	WORD	$0x4f85134e // fmla v14.4s, v26.4s, v5.s[0]
+	WORD	$0x4f85132d // fmla v13.4s, v25.4s, v5.s[0]
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f88134a // fmla v10.4s, v26.4s, v8.s[0]
+	WORD	$0x4f881329 // fmla v9.4s, v25.4s, v8.s[0]
+	WORD	$0x4f86134c // fmla v12.4s, v26.4s, v6.s[0]
+	WORD	$0x4f86132b // fmla v11.4s, v25.4s, v6.s[0]
+	WORD	$0x4f84134e // fmla v14.4s, v26.4s, v4.s[0]
+	WORD	$0x4f84132d // fmla v13.4s, v25.4s, v4.s[0]
+	ADD	R5, R0, R0
+	CMP	$13, R3
+	BLE	columnOf7Done
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f87134a // fmla v10.4s, v26.4s, v7.s[0]
+	WORD	$0x4f871329 // fmla v9.4s, v25.4s, v7.s[0]
+	WORD	$0x4f85134c // fmla v12.4s, v26.4s, v5.s[0]
+	WORD	$0x4f85132b // fmla v11.4s, v25.4s, v5.s[0]
+	ADD	R5, R0, R0
+	CMP	$14, R3
+	BLE	columnOf7Done
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f86134a // fmla v10.4s, v26.4s, v6.s[0]
+	WORD	$0x4f861329 // fmla v9.4s, v25.4s, v6.s[0]
+	WORD	$0x4f84134c // fmla v12.4s, v26.4s, v4.s[0]
+	WORD	$0x4f84132b // fmla v11.4s, v25.4s, v4.s[0]
+	ADD	R5, R0, R0
+	CMP	$15, R3
+	BLE	columnOf7Done
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f85134a // fmla v10.4s, v26.4s, v5.s[0]
+	WORD	$0x4f851329 // fmla v9.4s, v25.4s, v5.s[0]
+	ADD	R5, R0, R0
+	CMP	$16, R3
+	BLE	columnOf7Done
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f84134a // fmla v10.4s, v26.4s, v4.s[0]
+	WORD	$0x4f841329 // fmla v9.4s, v25.4s, v4.s[0]
+columnOf7Done:
+	MOVD	80(R11), R0
+	ADD	R0, R6, R6
+	SUBS	$1, R1, R1
+	BNE	columnsOf7
+	MOVD	200(R11), R3
+	MOVD	72(R11), R2
+	MOVD	48(R10), R1
+	MOVD	264(R11), R0
+	MOVWU	64(R0), R4
+	MOVD	8(R10), R0
+	ADD	R0, R3, R3
+	VZIP1	V21.D2, V22.D2, V0.D2
+	VZIP2	V21.D2, V22.D2, V21.D2
+	VMOV	V0.B16, V22.B16
+	CMP	$0, R1
+	BLE	part0Of7
+	FSTPQ	(F22, F21), 0(R3)
+	B	next0Of7
+part0Of7:
+	TBZ	$3, R4, lanes9
+	FSTPQ	(F22, F21), 0(R3)
+lanes9done:
+next0Of7:
+	ADD	R2, R3, R3
+	VZIP1	V19.D2, V20.D2, V0.D2
+	VZIP2	V19.D2, V20.D2, V19.D2
+	VMOV	V0.B16, V20.B16
+	CMP	$1, R1
+	BLE	part1Of7
+	FSTPQ	(F20, F19), 0(R3)
+	B	next1Of7
+part1Of7:
+	TBZ	$3, R4, lanes10
+	FSTPQ	(F20, F19), 0(R3)
+lanes10done:
+next1Of7:
+	ADD	R2, R3, R3
+	VZIP1	V17.D2, V18.D2, V0.D2
+	VZIP2	V17.D2, V18.D2, V17.D2
+	VMOV	V0.B16, V18.B16
+	CMP	$2, R1
+	BLE	part2Of7
+	FSTPQ	(F18, F17), 0(R3)
+	B	next2Of7
+part2Of7:
+	TBZ	$3, R4, lanes11
+	FSTPQ	(F18, F17), 0(R3)
+lanes11done:
+next2Of7:
+	ADD	R2, R3, R3
+	VZIP1	V15.D2, V16.D2, V0.D2
+	VZIP2	V15.D2, V16.D2, V15.D2
+	VMOV	V0.B16, V16.B16
+	CMP	$3, R1
+	BLE	part3Of7
+	FSTPQ	(F16, F15), 0(R3)
+	B	next3Of7
+part3Of7:
+	TBZ	$3, R4, lanes12
+	FSTPQ	(F16, F15), 0(R3)
+lanes12done:
+next3Of7:
+	ADD	R2, R3, R3
+	VZIP1	V13.D2, V14.D2, V0.D2
+	VZIP2	V13.D2, V14.D2, V13.D2
+	VMOV	V0.B16, V14.B16
+	CMP	$4, R1
+	BLE	part4Of7
+	FSTPQ	(F14, F13), 0(R3)
+	B	next4Of7
+part4Of7:
+	TBZ	$3, R4, lanes13
+	FSTPQ	(F14, F13), 0(R3)
+lanes13done:
+next4Of7:
+	ADD	R2, R3, R3
+	VZIP1	V11.D2, V12.D2, V0.D2
+	VZIP2	V11.D2, V12.D2, V11.D2
+	VMOV	V0.B16, V12.B16
+	CMP	$5, R1
+	BLE	part5Of7
+	FSTPQ	(F12, F11), 0(R3)
+	B	next5Of7
+part5Of7:
+	TBZ	$3, R4, lanes14
+	FSTPQ	(F12, F11), 0(R3)
+lanes14done:
+next5Of7:
+	ADD	R2, R3, R3
+	VZIP1	V9.D2, V10.D2, V0.D2
+	VZIP2	V9.D2, V10.D2, V9.D2
+	VMOV	V0.B16, V10.B16
+	CMP	$6, R1
+	BLE	part6Of7
+	FSTPQ	(F10, F9), 0(R3)
+	B	next6Of7
+part6Of7:
+	TBZ	$3, R4, lanes15
+	FSTPQ	(F10, F9), 0(R3)
+lanes15done:
+next6Of7:
+	B	tileDone
+lower7:
+	MOVD	16(R10), R0
+	CMP	$6, R0
+	BNE	lower6
+	MOVD	232(R11), R0
+	VLD1R	(R0), [V20.S4]
+	VMOV	V20.B16, V19.B16
+	VMOV	V20.B16, V18.B16
+	VMOV	V19.B16, V17.B16
+	VMOV	V20.B16, V16.B16
+	VMOV	V19.B16, V15.B16
+	VMOV	V20.B16, V14.B16
+	VMOV	V19.B16, V13.B16
+	VMOV	V20.B16, V12.B16
+	VMOV	V19.B16, V11.B16
+	VMOV	V20.B16, V10.B16
+	VMOV	V19.B16, V9.B16
+	MOVD	224(R11), R9
+	MOVD	136(R11), R8
+	ADD	R8<<1, R8, R7
+	MOVD	192(R11), R6
+	MOVD	64(R11), R5
+	MOVD	24(R10), R4
+	MOVD	32(R10), R3
+	MOVD	0(R10), R0
+	ADD	R0, R6, R6
+	MOVD	112(R11), R2
+	MOVD	40(R10), R0
+	ADD	R0, R2, R2
+	MOVD	88(R11), R1
+columnsOf6:
+	ADD	$32, R2, R2
+	FLDPQ	0(R2), (F3, F2)
+	FMOVS	0(R9), F8
+	ADD	R8<<0, R9, R0
+	FMOVS	0(R0), F7
+	ADD	R8<<1, R9, R0
+	FMOVS	0(R0), F6
+	ADD	R7<<0, R9, R0
+	FMOVS	0(R0), F5
+	ADD	R8<<2, R9, R0
+	FMOVS	0(R0), F4
+	MOVD	128(R11), R0
+	ADD	R0, R9, R9
+	MOVD	R6, R0
+	CMP	$0, R4
+	BGT	columnOf6Below0
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f881354 // fmla v20.4s, v26.4s, v8.s[0]
+	WORD	$0x4f881333 // fmla v19.4s, v25.4s, v8.s[0]
+columnOf6Below0:
+	ADD	R5, R0, R0
+	CMP	$1, R4
+	BGT	columnOf6Below1
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f871354 // fmla v20.4s, v26.4s, v7.s[0]
+	WORD	$0x4f871333 // fmla v19.4s, v25.4s, v7.s[0]
+columnOf6Below1:
+	ADD	R5, R0, R0
+	CMP	$2, R4
+	BGT	columnOf6Below2
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f881352 // fmla v18.4s, v26.4s, v8.s[0]
+	WORD	$0x4f881331 // fmla v17.4s, v25.4s, v8.s[0]
+	WORD	$0x4f861354 // fmla v20.4s, v26.4s, v6.s[0]
+	WORD	$0x4f861333 // fmla v19.4s, v25.4s, v6.s[0]
+columnOf6Below2:
+	ADD	R5, R0, R0
+	CMP	$3, R4
+	BGT	columnOf6Below3
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f871352 // fmla v18.4s, v26.4s, v7.s[0]
+	WORD	$0x4f871331 // fmla v17.4s, v25.4s, v7.s[0]
+	WORD	$0x4f851354 // fmla v20.4s, v26.4s, v5.s[0]
+	WORD	$0x4f851333 // fmla v19.4s, v25.4s, v5.s[0]
+columnOf6Below3:
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f881350 // fmla v16.4s, v26.4s, v8.s[0]
+	WORD	$0x4f88132f // fmla v15.4s, v25.4s, v8.s[0]
+	WORD	$0x4f861352 // fmla v18.4s, v26.4s, v6.s[0]
+	WORD	$0x4f861331 // fmla v17.4s, v25.4s, v6.s[0]
+	WORD	$0x4f841354 // fmla v20.4s, v26.4s, v4.s[0]
+	WORD	$0x4f841333 // fmla v19.4s, v25.4s, v4.s[0]
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f871350 // fmla v16.4s, v26.4s, v7.s[0]
+	WORD	$0x4f87132f // fmla v15.4s, v25.4s, v7.s[0]
+	WORD	$0x4f851352 // fmla v18.4s, v26.4s, v5.s[0]
+	WORD	$0x4f851331 // fmla v17.4s, v25.4s, v5.s[0]
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f88134e // fmla v14.4s, v26.4s, v8.s[0]
+	WORD	$0x4f88132d // fmla v13.4s, v25.4s, v8.s[0]
+	WORD	$0x4f861350 // fmla v16.4s, v26.4s, v6.s[0]
+	WORD	$0x4f86132f // fmla v15.4s, v25.4s, v6.s[0]
+	WORD	$0x4f841352 // fmla v18.4s, v26.4s, v4.s[0]
+	WORD	$0x4f841331 // fmla v17.4s, v25.4s, v4.s[0]
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f87134e // fmla v14.4s, v26.4s, v7.s[0]
+	WORD	$0x4f87132d // fmla v13.4s, v25.4s, v7.s[0]
+	WORD	$0x4f851350 // fmla v16.4s, v26.4s, v5.s[0]
+	WORD	$0x4f85132f // fmla v15.4s, v25.4s, v5.s[0]
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f88134c // fmla v12.4s, v26.4s, v8.s[0]
+	WORD	$0x4f88132b // fmla v11.4s, v25.4s, v8.s[0]
+	WORD	$0x4f86134e // fmla v14.4s, v26.4s, v6.s[0]
+	WORD	$0x4f86132d // fmla v13.4s, v25.4s, v6.s[0]
+	WORD	$0x4f841350 // fmla v16.4s, v26.4s, v4.s[0]
+	WORD	$0x4f84132f // fmla v15.4s, v25.4s, v4.s[0]
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f87134c // fmla v12.4s, v26.4s, v7.s[0]
+	WORD	$0x4f87132b // fmla v11.4s, v25.4s, v7.s[0]
+	WORD	$0x4f85134e // fmla v14.4s, v26.4s, v5.s[0]
+	WORD	$0x4f85132d // fmla v13.4s, v25.4s, v5.s[0]
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f88134a // fmla v10.4s, v26.4s, v8.s[0]
+	WORD	$0x4f881329 // fmla v9.4s, v25.4s, v8.s[0]
+	WORD	$0x4f86134c // fmla v12.4s, v26.4s, v6.s[0]
+	WORD	$0x4f86132b // fmla v11.4s, v25.4s, v6.s[0]
+	WORD	$0x4f84134e // fmla v14.4s, v26.4s, v4.s[0]
+	WORD	$0x4f84132d // fmla v13.4s, v25.4s, v4.s[0]
+	ADD	R5, R0, R0
+	CMP	$11, R3
+	BLE	columnOf6Done
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f87134a // fmla v10.4s, v26.4s, v7.s[0]
+	WORD	$0x4f871329 // fmla v9.4s, v25.4s, v7.s[0]
+	WORD	$0x4f85134c // fmla v12.4s, v26.4s, v5.s[0]
+	WORD	$0x4f85132b // fmla v11.4s, v25.4s, v5.s[0]
+	ADD	R5, R0, R0
+	CMP	$12, R3
+	BLE	columnOf6Done
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f86134a // fmla v10.4s, v26.4s, v6.s[0]
+	WORD	$0x4f861329 // fmla v9.4s, v25.4s, v6.s[0]
+	WORD	$0x4f84134c // fmla v12.4s, v26.4s, v4.s[0]
+	WORD	$0x4f84132b // fmla v11.4s, v25.4s, v4.s[0]
+	ADD	R5, R0, R0
+	CMP	$13, R3
+	BLE	columnOf6Done
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f85134a // fmla v10.4s, v26.4s, v5.s[0]
+	WORD	$0x4f851329 // fmla v9.4s, v25.4s, v5.s[0]
+	ADD	R5, R0, R0
+	CMP	$14, R3
+	BLE	columnOf6Done
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f84134a // fmla v10.4s, v26.4s, v4.s[0]
+	WORD	$0x4f841329 // fmla v9.4s, v25.4s, v4.s[0]
+columnOf6Done:
+	MOVD	80(R11), R0
+	ADD	R0, R6, R6
+	SUBS	$1, R1, R1
+	BNE	columnsOf6
+	MOVD	200(R11), R3
+	MOVD	72(R11), R2
+	MOVD	48(R10), R1
+	MOVD	264(R11), R0
+	MOVWU	64(R0), R4
+	MOVD	8(R10), R0
+	ADD	R0, R3, R3
+	VZIP1	V19.D2, V20.D2, V0.D2
+	VZIP2	V19.D2, V20.D2, V19.D2
+	VMOV	V0.B16, V20.B16
+	CMP	$0, R1
+	BLE	part0Of6
+	FSTPQ	(F20, F19), 0(R3)
+	B	next0Of6
+part0Of6:
+	TBZ	$3, R4, lanes16
+	FSTPQ	(F20, F19), 0(R3)
+lanes16done:
+next0Of6:
+	ADD	R2, R3, R3
+	VZIP1	V17.D2, V18.D2, V0.D2
+	VZIP2	V17.D2, V18.D2, V17.D2
+	VMOV	V0.B16, V18.B16
+	CMP	$1, R1
+	BLE	part1Of6
+	FSTPQ	(F18, F17), 0(R3)
+	B	next1Of6
+part1Of6:
+	TBZ	$3, R4, lanes17
+	FSTPQ	(F18, F17), 0(R3)
+lanes17done:
+next1Of6:
+	ADD	R2, R3, R3
+	VZIP1	V15.D2, V16.D2, V0.D2
+	VZIP2	V15.D2, V16.D2, V15.D2
+	VMOV	V0.B16, V16.B16
+	CMP	$2, R1
+	BLE	part2Of6
+	FSTPQ	(F16, F15), 0(R3)
+	B	next2Of6
+part2Of6:
+	TBZ	$3, R4, lanes18
+	FSTPQ	(F16, F15), 0(R3)
+lanes18done:
+next2Of6:
+	ADD	R2, R3, R3
+	VZIP1	V13.D2, V14.D2, V0.D2
+	VZIP2	V13.D2, V14.D2, V13.D2
+	VMOV	V0.B16, V14.B16
+	CMP	$3, R1
+	BLE	part3Of6
+	FSTPQ	(F14, F13), 0(R3)
+	B	next3Of6
+part3Of6:
+	TBZ	$3, R4, lanes19
+	FSTPQ	(F14, F13), 0(R3)
+lanes19done:
+next3Of6:
+	ADD	R2, R3, R3
+	VZIP1	V11.D2, V12.D2, V0.D2
+	VZIP2	V11.D2, V12.D2, V11.D2
+	VMOV	V0.B16, V12.B16
+	CMP	$4, R1
+	BLE	part4Of6
+	FSTPQ	(F12, F11), 0(R3)
+	B	next4Of6
+part4Of6:
+	TBZ	$3, R4, lanes20
+	FSTPQ	(F12, F11), 0(R3)
+lanes20done:
+next4Of6:
+	ADD	R2, R3, R3
+	VZIP1	V9.D2, V10.D2, V0.D2
+	VZIP2	V9.D2, V10.D2, V9.D2
+	VMOV	V0.B16, V10.B16
+	CMP	$5, R1
+	BLE	part5Of6
+	FSTPQ	(F10, F9), 0(R3)
+	B	next5Of6
+part5Of6:
+	TBZ	$3, R4, lanes21
+	FSTPQ	(F10, F9), 0(R3)
+lanes21done:
+next5Of6:
+	B	tileDone
+lower6:
+	MOVD	16(R10), R0
+	CMP	$5, R0
+	BNE	lower5
+	MOVD	232(R11), R0
+	VLD1R	(R0), [V18.S4]
+	VMOV	V18.B16, V17.B16
+	VMOV	V18.B16, V16.B16
+	VMOV	V17.B16, V15.B16
+	VMOV	V18.B16, V14.B16
+	VMOV	V17.B16, V13.B16
+	VMOV	V18.B16, V12.B16
+	VMOV	V17.B16, V11.B16
+	VMOV	V18.B16, V10.B16
+	VMOV	V17.B16, V9.B16
+	MOVD	224(R11), R9
+	MOVD	136(R11), R8
+	ADD	R8<<1, R8, R7
+	MOVD	192(R11), R6
+	MOVD	64(R11), R5
+	MOVD	24(R10), R4
+	MOVD	32(R10), R3
+	MOVD	0(R10), R0
+	ADD	R0, R6, R6
+	MOVD	112(R11), R2
+	MOVD	40(R10), R0
+	ADD	R0, R2, R2
+	MOVD	88(R11), R1
+columnsOf5:
+	ADD	$32, R2, R2
+	FLDPQ	0(R2), (F3, F2)
+	FMOVS	0(R9), F8
+	ADD	R8<<0, R9, R0
+	FMOVS	0(R0), F7
+	ADD	R8<<1, R9, R0
+	FMOVS	0(R0), F6
+	ADD	R7<<0, R9, R0
+	FMOVS	0(R0), F5
+	ADD	R8<<2, R9, R0
+	FMOVS	0(R0), F4
+	MOVD	128(R11), R0
+	ADD	R0, R9, R9
+	MOVD	R6, R0
+	CMP	$0, R4
+	BGT	columnOf5Below0
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f881352 // fmla v18.4s, v26.4s, v8.s[0]
+	WORD	$0x4f881331 // fmla v17.4s, v25.4s, v8.s[0]
+columnOf5Below0:
+	ADD	R5, R0, R0
+	CMP	$1, R4
+	BGT	columnOf5Below1
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f871352 // fmla v18.4s, v26.4s, v7.s[0]
+	WORD	$0x4f871331 // fmla v17.4s, v25.4s, v7.s[0]
+columnOf5Below1:
+	ADD	R5, R0, R0
+	CMP	$2, R4
+	BGT	columnOf5Below2
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f881350 // fmla v16.4s, v26.4s, v8.s[0]
+	WORD	$0x4f88132f // fmla v15.4s, v25.4s, v8.s[0]
+	WORD	$0x4f861352 // fmla v18.4s, v26.4s, v6.s[0]
+	WORD	$0x4f861331 // fmla v17.4s, v25.4s, v6.s[0]
+columnOf5Below2:
+	ADD	R5, R0, R0
+	CMP	$3, R4
+	BGT	columnOf5Below3
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f871350 // fmla v16.4s, v26.4s, v7.s[0]
+	WORD	$0x4f87132f // fmla v15.4s, v25.4s, v7.s[0]
+	WORD	$0x4f851352 // fmla v18.4s, v26.4s, v5.s[0]
+	WORD	$0x4f851331 // fmla v17.4s, v25.4s, v5.s[0]
+columnOf5Below3:
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f88134e // fmla v14.4s, v26.4s, v8.s[0]
+	WORD	$0x4f88132d // fmla v13.4s, v25.4s, v8.s[0]
+	WORD	$0x4f861350 // fmla v16.4s, v26.4s, v6.s[0]
+	WORD	$0x4f86132f // fmla v15.4s, v25.4s, v6.s[0]
+	WORD	$0x4f841352 // fmla v18.4s, v26.4s, v4.s[0]
+	WORD	$0x4f841331 // fmla v17.4s, v25.4s, v4.s[0]
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f87134e // fmla v14.4s, v26.4s, v7.s[0]
+	WORD	$0x4f87132d // fmla v13.4s, v25.4s, v7.s[0]
+	WORD	$0x4f851350 // fmla v16.4s, v26.4s, v5.s[0]
+	WORD	$0x4f85132f // fmla v15.4s, v25.4s, v5.s[0]
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f88134c // fmla v12.4s, v26.4s, v8.s[0]
+	WORD	$0x4f88132b // fmla v11.4s, v25.4s, v8.s[0]
+	WORD	$0x4f86134e // fmla v14.4s, v26.4s, v6.s[0]
+	WORD	$0x4f86132d // fmla v13.4s, v25.4s, v6.s[0]
+	WORD	$0x4f841350 // fmla v16.4s, v26.4s, v4.s[0]
+	WORD	$0x4f84132f // fmla v15.4s, v25.4s, v4.s[0]
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f87134c // fmla v12.4s, v26.4s, v7.s[0]
+	WORD	$0x4f87132b // fmla v11.4s, v25.4s, v7.s[0]
+	WORD	$0x4f85134e // fmla v14.4s, v26.4s, v5.s[0]
+	WORD	$0x4f85132d // fmla v13.4s, v25.4s, v5.s[0]
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f88134a // fmla v10.4s, v26.4s, v8.s[0]
+	WORD	$0x4f881329 // fmla v9.4s, v25.4s, v8.s[0]
+	WORD	$0x4f86134c // fmla v12.4s, v26.4s, v6.s[0]
+	WORD	$0x4f86132b // fmla v11.4s, v25.4s, v6.s[0]
+	WORD	$0x4f84134e // fmla v14.4s, v26.4s, v4.s[0]
+	WORD	$0x4f84132d // fmla v13.4s, v25.4s, v4.s[0]
+	ADD	R5, R0, R0
+	CMP	$9, R3
+	BLE	columnOf5Done
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f87134a // fmla v10.4s, v26.4s, v7.s[0]
+	WORD	$0x4f871329 // fmla v9.4s, v25.4s, v7.s[0]
+	WORD	$0x4f85134c // fmla v12.4s, v26.4s, v5.s[0]
+	WORD	$0x4f85132b // fmla v11.4s, v25.4s, v5.s[0]
+	ADD	R5, R0, R0
+	CMP	$10, R3
+	BLE	columnOf5Done
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f86134a // fmla v10.4s, v26.4s, v6.s[0]
+	WORD	$0x4f861329 // fmla v9.4s, v25.4s, v6.s[0]
+	WORD	$0x4f84134c // fmla v12.4s, v26.4s, v4.s[0]
+	WORD	$0x4f84132b // fmla v11.4s, v25.4s, v4.s[0]
+	ADD	R5, R0, R0
+	CMP	$11, R3
+	BLE	columnOf5Done
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f85134a // fmla v10.4s, v26.4s, v5.s[0]
+	WORD	$0x4f851329 // fmla v9.4s, v25.4s, v5.s[0]
+	ADD	R5, R0, R0
+	CMP	$12, R3
+	BLE	columnOf5Done
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f84134a // fmla v10.4s, v26.4s, v4.s[0]
+	WORD	$0x4f841329 // fmla v9.4s, v25.4s, v4.s[0]
+columnOf5Done:
+	MOVD	80(R11), R0
+	ADD	R0, R6, R6
+	SUBS	$1, R1, R1
+	BNE	columnsOf5
+	MOVD	200(R11), R3
+	MOVD	72(R11), R2
+	MOVD	48(R10), R1
+	MOVD	264(R11), R0
+	MOVWU	64(R0), R4
+	MOVD	8(R10), R0
+	ADD	R0, R3, R3
+	VZIP1	V17.D2, V18.D2, V0.D2
+	VZIP2	V17.D2, V18.D2, V17.D2
+	VMOV	V0.B16, V18.B16
+	CMP	$0, R1
+	BLE	part0Of5
+	FSTPQ	(F18, F17), 0(R3)
+	B	next0Of5
+part0Of5:
+	TBZ	$3, R4, lanes22
+	FSTPQ	(F18, F17), 0(R3)
+lanes22done:
+next0Of5:
+	ADD	R2, R3, R3
+	VZIP1	V15.D2, V16.D2, V0.D2
+	VZIP2	V15.D2, V16.D2, V15.D2
+	VMOV	V0.B16, V16.B16
+	CMP	$1, R1
+	BLE	part1Of5
+	FSTPQ	(F16, F15), 0(R3)
+	B	next1Of5
+part1Of5:
+	TBZ	$3, R4, lanes23
+	FSTPQ	(F16, F15), 0(R3)
+lanes23done:
+next1Of5:
+	ADD	R2, R3, R3
+	VZIP1	V13.D2, V14.D2, V0.D2
+	VZIP2	V13.D2, V14.D2, V13.D2
+	VMOV	V0.B16, V14.B16
+	CMP	$2, R1
+	BLE	part2Of5
+	FSTPQ	(F14, F13), 0(R3)
+	B	next2Of5
+part2Of5:
+	TBZ	$3, R4, lanes24
+	FSTPQ	(F14, F13), 0(R3)
+lanes24done:
+next2Of5:
+	ADD	R2, R3, R3
+	VZIP1	V11.D2, V12.D2, V0.D2
+	VZIP2	V11.D2, V12.D2, V11.D2
+	VMOV	V0.B16, V12.B16
+	CMP	$3, R1
+	BLE	part3Of5
+	FSTPQ	(F12, F11), 0(R3)
+	B	next3Of5
+part3Of5:
+	TBZ	$3, R4, lanes25
+	FSTPQ	(F12, F11), 0(R3)
+lanes25done:
+next3Of5:
+	ADD	R2, R3, R3
+	VZIP1	V9.D2, V10.D2, V0.D2
+	VZIP2	V9.D2, V10.D2, V9.D2
+	VMOV	V0.B16, V10.B16
+	CMP	$4, R1
+	BLE	part4Of5
+	FSTPQ	(F10, F9), 0(R3)
+	B	next4Of5
+part4Of5:
+	TBZ	$3, R4, lanes26
+	FSTPQ	(F10, F9), 0(R3)
+lanes26done:
+next4Of5:
+	B	tileDone
+lower5:
+	MOVD	16(R10), R0
+	CMP	$4, R0
+	BNE	lower4
+	MOVD	232(R11), R0
+	VLD1R	(R0), [V16.S4]
+	VMOV	V16.B16, V15.B16
+	VMOV	V16.B16, V14.B16
+	VMOV	V15.B16, V13.B16
+	VMOV	V16.B16, V12.B16
+	VMOV	V15.B16, V11.B16
+	VMOV	V16.B16, V10.B16
+	VMOV	V15.B16, V9.B16
+	MOVD	224(R11), R9
+	MOVD	136(R11), R8
+	ADD	R8<<1, R8, R7
+	MOVD	192(R11), R6
+	MOVD	64(R11), R5
+	MOVD	24(R10), R4
+	MOVD	32(R10), R3
+	MOVD	0(R10), R0
+	ADD	R0, R6, R6
+	MOVD	112(R11), R2
+	MOVD	40(R10), R0
+	ADD	R0, R2, R2
+	MOVD	88(R11), R1
+columnsOf4:
+	ADD	$32, R2, R2
+	FLDPQ	0(R2), (F3, F2)
+	FMOVS	0(R9), F8
+	ADD	R8<<0, R9, R0
+	FMOVS	0(R0), F7
+	ADD	R8<<1, R9, R0
+	FMOVS	0(R0), F6
+	ADD	R7<<0, R9, R0
+	FMOVS	0(R0), F5
+	ADD	R8<<2, R9, R0
+	FMOVS	0(R0), F4
+	MOVD	128(R11), R0
+	ADD	R0, R9, R9
+	MOVD	R6, R0
+	CMP	$0, R4
+	BGT	columnOf4Below0
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f881350 // fmla v16.4s, v26.4s, v8.s[0]
+	WORD	$0x4f88132f // fmla v15.4s, v25.4s, v8.s[0]
+columnOf4Below0:
+	ADD	R5, R0, R0
+	CMP	$1, R4
+	BGT	columnOf4Below1
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f871350 // fmla v16.4s, v26.4s, v7.s[0]
+	WORD	$0x4f87132f // fmla v15.4s, v25.4s, v7.s[0]
+columnOf4Below1:
+	ADD	R5, R0, R0
+	CMP	$2, R4
+	BGT	columnOf4Below2
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f88134e // fmla v14.4s, v26.4s, v8.s[0]
+	WORD	$0x4f88132d // fmla v13.4s, v25.4s, v8.s[0]
+	WORD	$0x4f861350 // fmla v16.4s, v26.4s, v6.s[0]
+	WORD	$0x4f86132f // fmla v15.4s, v25.4s, v6.s[0]
+columnOf4Below2:
+	ADD	R5, R0, R0
+	CMP	$3, R4
+	BGT	columnOf4Below3
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f87134e // fmla v14.4s, v26.4s, v7.s[0]
+	WORD	$0x4f87132d // fmla v13.4s, v25.4s, v7.s[0]
+	WORD	$0x4f851350 // fmla v16.4s, v26.4s, v5.s[0]
+	WORD	$0x4f85132f // fmla v15.4s, v25.4s, v5.s[0]
+columnOf4Below3:
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f88134c // fmla v12.4s, v26.4s, v8.s[0]
+	WORD	$0x4f88132b // fmla v11.4s, v25.4s, v8.s[0]
+	WORD	$0x4f86134e // fmla v14.4s, v26.4s, v6.s[0]
+	WORD	$0x4f86132d // fmla v13.4s, v25.4s, v6.s[0]
+	WORD	$0x4f841350 // fmla v16.4s, v26.4s, v4.s[0]
+	WORD	$0x4f84132f // fmla v15.4s, v25.4s, v4.s[0]
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f87134c // fmla v12.4s, v26.4s, v7.s[0]
+	WORD	$0x4f87132b // fmla v11.4s, v25.4s, v7.s[0]
+	WORD	$0x4f85134e // fmla v14.4s, v26.4s, v5.s[0]
+	WORD	$0x4f85132d // fmla v13.4s, v25.4s, v5.s[0]
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f88134a // fmla v10.4s, v26.4s, v8.s[0]
+	WORD	$0x4f881329 // fmla v9.4s, v25.4s, v8.s[0]
+	WORD	$0x4f86134c // fmla v12.4s, v26.4s, v6.s[0]
+	WORD	$0x4f86132b // fmla v11.4s, v25.4s, v6.s[0]
+	WORD	$0x4f84134e // fmla v14.4s, v26.4s, v4.s[0]
+	WORD	$0x4f84132d // fmla v13.4s, v25.4s, v4.s[0]
+	ADD	R5, R0, R0
+	CMP	$7, R3
+	BLE	columnOf4Done
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f87134a // fmla v10.4s, v26.4s, v7.s[0]
+	WORD	$0x4f871329 // fmla v9.4s, v25.4s, v7.s[0]
+	WORD	$0x4f85134c // fmla v12.4s, v26.4s, v5.s[0]
+	WORD	$0x4f85132b // fmla v11.4s, v25.4s, v5.s[0]
+	ADD	R5, R0, R0
+	CMP	$8, R3
+	BLE	columnOf4Done
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f86134a // fmla v10.4s, v26.4s, v6.s[0]
+	WORD	$0x4f861329 // fmla v9.4s, v25.4s, v6.s[0]
+	WORD	$0x4f84134c // fmla v12.4s, v26.4s, v4.s[0]
+	WORD	$0x4f84132b // fmla v11.4s, v25.4s, v4.s[0]
+	ADD	R5, R0, R0
+	CMP	$9, R3
+	BLE	columnOf4Done
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f85134a // fmla v10.4s, v26.4s, v5.s[0]
+	WORD	$0x4f851329 // fmla v9.4s, v25.4s, v5.s[0]
+	ADD	R5, R0, R0
+	CMP	$10, R3
+	BLE	columnOf4Done
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f84134a // fmla v10.4s, v26.4s, v4.s[0]
+	WORD	$0x4f841329 // fmla v9.4s, v25.4s, v4.s[0]
+columnOf4Done:
+	MOVD	80(R11), R0
+	ADD	R0, R6, R6
+	SUBS	$1, R1, R1
+	BNE	columnsOf4
+	MOVD	200(R11), R3
+	MOVD	72(R11), R2
+	MOVD	48(R10), R1
+	MOVD	264(R11), R0
+	MOVWU	64(R0), R4
+	MOVD	8(R10), R0
+	ADD	R0, R3, R3
+	VZIP1	V15.D2, V16.D2, V0.D2
+	VZIP2	V15.D2, V16.D2, V15.D2
+	VMOV	V0.B16, V16.B16
+	CMP	$0, R1
+	BLE	part0Of4
+	FSTPQ	(F16, F15), 0(R3)
+	B	next0Of4
+part0Of4:
+	TBZ	$3, R4, lanes27
+	FSTPQ	(F16, F15), 0(R3)
+lanes27done:
+next0Of4:
+	ADD	R2, R3, R3
+	VZIP1	V13.D2, V14.D2, V0.D2
+	VZIP2	V13.D2, V14.D2, V13.D2
+	VMOV	V0.B16, V14.B16
+	CMP	$1, R1
+	BLE	part1Of4
+	FSTPQ	(F14, F13), 0(R3)
+	B	next1Of4
+part1Of4:
+	TBZ	$3, R4, lanes28
+	FSTPQ	(F14, F13), 0(R3)
+lanes28done:
+next1Of4:
+	ADD	R2, R3, R3
+	VZIP1	V11.D2, V12.D2, V0.D2
+	VZIP2	V11.D2, V12.D2, V11.D2
+	VMOV	V0.B16, V12.B16
+	CMP	$2, R1
+	BLE	part2Of4
+	FSTPQ	(F12, F11), 0(R3)
+	B	next2Of4
+part2Of4:
+	TBZ	$3, R4, lanes29
+	FSTPQ	(F12, F11), 0(R3)
+lanes29done:
+next2Of4:
+	ADD	R2, R3, R3
+	VZIP1	V9.D2, V10.D2, V0.D2
+	VZIP2	V9.D2, V10.D2, V9.D2
+	VMOV	V0.B16, V10.B16
+	CMP	$3, R1
+	BLE	part3Of4
+	FSTPQ	(F10, F9), 0(R3)
+	B	next3Of4
+part3Of4:
+	TBZ	$3, R4, lanes30
+	FSTPQ	(F10, F9), 0(R3)
+lanes30done:
+next3Of4:
+	B	tileDone
+lower4:
+	MOVD	16(R10), R0
+	CMP	$3, R0
+	BNE	lower3
+	MOVD	232(R11), R0
+	VLD1R	(R0), [V14.S4]
+	VMOV	V14.B16, V13.B16
+	VMOV	V14.B16, V12.B16
+	VMOV	V13.B16, V11.B16
+	VMOV	V14.B16, V10.B16
+	VMOV	V13.B16, V9.B16
+	MOVD	224(R11), R9
+	MOVD	136(R11), R8
+	ADD	R8<<1, R8, R7
+	MOVD	192(R11), R6
+	MOVD	64(R11), R5
+	MOVD	24(R10), R4
+	MOVD	32(R10), R3
+	MOVD	0(R10), R0
+	ADD	R0, R6, R6
+	MOVD	112(R11), R2
+	MOVD	40(R10), R0
+	ADD	R0, R2, R2
+	MOVD	88(R11), R1
+columnsOf3:
+	ADD	$32, R2, R2
+	FLDPQ	0(R2), (F3, F2)
+	FMOVS	0(R9), F8
+	ADD	R8<<0, R9, R0
+	FMOVS	0(R0), F7
+	ADD	R8<<1, R9, R0
+	FMOVS	0(R0), F6
+	ADD	R7<<0, R9, R0
+	FMOVS	0(R0), F5
+	ADD	R8<<2, R9, R0
+	FMOVS	0(R0), F4
+	MOVD	128(R11), R0
+	ADD	R0, R9, R9
+	MOVD	R6, R0
+	CMP	$0, R4
+	BGT	columnOf3Below0
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f88134e // fmla v14.4s, v26.4s, v8.s[0]
+	WORD	$0x4f88132d // fmla v13.4s, v25.4s, v8.s[0]
+columnOf3Below0:
+	ADD	R5, R0, R0
+	CMP	$1, R4
+	BGT	columnOf3Below1
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f87134e // fmla v14.4s, v26.4s, v7.s[0]
+	WORD	$0x4f87132d // fmla v13.4s, v25.4s, v7.s[0]
+columnOf3Below1:
+	ADD	R5, R0, R0
+	CMP	$2, R4
+	BGT	columnOf3Below2
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f88134c // fmla v12.4s, v26.4s, v8.s[0]
+	WORD	$0x4f88132b // fmla v11.4s, v25.4s, v8.s[0]
+	WORD	$0x4f86134e // fmla v14.4s, v26.4s, v6.s[0]
+	WORD	$0x4f86132d // fmla v13.4s, v25.4s, v6.s[0]
+columnOf3Below2:
+	ADD	R5, R0, R0
+	CMP	$3, R4
+	BGT	columnOf3Below3
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f87134c // fmla v12.4s, v26.4s, v7.s[0]
+	WORD	$0x4f87132b // fmla v11.4s, v25.4s, v7.s[0]
+	WORD	$0x4f85134e // fmla v14.4s, v26.4s, v5.s[0]
+	WORD	$0x4f85132d // fmla v13.4s, v25.4s, v5.s[0]
+columnOf3Below3:
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f88134a // fmla v10.4s, v26.4s, v8.s[0]
+	WORD	$0x4f881329 // fmla v9.4s, v25.4s, v8.s[0]
+	WORD	$0x4f86134c // fmla v12.4s, v26.4s, v6.s[0]
+	WORD	$0x4f86132b // fmla v11.4s, v25.4s, v6.s[0]
+	WORD	$0x4f84134e // fmla v14.4s, v26.4s, v4.s[0]
+	WORD	$0x4f84132d // fmla v13.4s, v25.4s, v4.s[0]
+	ADD	R5, R0, R0
+	CMP	$5, R3
+	BLE	columnOf3Done
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f87134a // fmla v10.4s, v26.4s, v7.s[0]
+	WORD	$0x4f871329 // fmla v9.4s, v25.4s, v7.s[0]
+	WORD	$0x4f85134c // fmla v12.4s, v26.4s, v5.s[0]
+	WORD	$0x4f85132b // fmla v11.4s, v25.4s, v5.s[0]
+	ADD	R5, R0, R0
+	CMP	$6, R3
+	BLE	columnOf3Done
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f86134a // fmla v10.4s, v26.4s, v6.s[0]
+	WORD	$0x4f861329 // fmla v9.4s, v25.4s, v6.s[0]
+	WORD	$0x4f84134c // fmla v12.4s, v26.4s, v4.s[0]
+	WORD	$0x4f84132b // fmla v11.4s, v25.4s, v4.s[0]
+	ADD	R5, R0, R0
+	CMP	$7, R3
+	BLE	columnOf3Done
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f85134a // fmla v10.4s, v26.4s, v5.s[0]
+	WORD	$0x4f851329 // fmla v9.4s, v25.4s, v5.s[0]
+	ADD	R5, R0, R0
+	CMP	$8, R3
+	BLE	columnOf3Done
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f84134a // fmla v10.4s, v26.4s, v4.s[0]
+	WORD	$0x4f841329 // fmla v9.4s, v25.4s, v4.s[0]
+columnOf3Done:
+	MOVD	80(R11), R0
+	ADD	R0, R6, R6
+	SUBS	$1, R1, R1
+	BNE	columnsOf3
+	MOVD	200(R11), R3
+	MOVD	72(R11), R2
+	MOVD	48(R10), R1
+	MOVD	264(R11), R0
+	MOVWU	64(R0), R4
+	MOVD	8(R10), R0
+	ADD	R0, R3, R3
+	VZIP1	V13.D2, V14.D2, V0.D2
+	VZIP2	V13.D2, V14.D2, V13.D2
+	VMOV	V0.B16, V14.B16
+	CMP	$0, R1
+	BLE	part0Of3
+	FSTPQ	(F14, F13), 0(R3)
+	B	next0Of3
+part0Of3:
+	TBZ	$3, R4, lanes31
+	FSTPQ	(F14, F13), 0(R3)
+lanes31done:
+next0Of3:
+	ADD	R2, R3, R3
+	VZIP1	V11.D2, V12.D2, V0.D2
+	VZIP2	V11.D2, V12.D2, V11.D2
+	VMOV	V0.B16, V12.B16
+	CMP	$1, R1
+	BLE	part1Of3
+	FSTPQ	(F12, F11), 0(R3)
+	B	next1Of3
+part1Of3:
+	TBZ	$3, R4, lanes32
+	FSTPQ	(F12, F11), 0(R3)
+lanes32done:
+next1Of3:
+	ADD	R2, R3, R3
+	VZIP1	V9.D2, V10.D2, V0.D2
+	VZIP2	V9.D2, V10.D2, V9.D2
+	VMOV	V0.B16, V10.B16
+	CMP	$2, R1
+	BLE	part2Of3
+	FSTPQ	(F10, F9), 0(R3)
+	B	next2Of3
+part2Of3:
+	TBZ	$3, R4, lanes33
+	FSTPQ	(F10, F9), 0(R3)
+lanes33done:
+next2Of3:
+	B	tileDone
+lower3:
+	MOVD	16(R10), R0
+	CMP	$2, R0
+	BNE	lower2
+	MOVD	232(R11), R0
+	VLD1R	(R0), [V12.S4]
+	VMOV	V12.B16, V11.B16
+	VMOV	V12.B16, V10.B16
+	VMOV	V11.B16, V9.B16
+	MOVD	224(R11), R9
+	MOVD	136(R11), R8
+	ADD	R8<<1, R8, R7
+	MOVD	192(R11), R6
+	MOVD	64(R11), R5
+	MOVD	24(R10), R4
+	MOVD	32(R10), R3
+	MOVD	0(R10), R0
+	ADD	R0, R6, R6
+	MOVD	112(R11), R2
+	MOVD	40(R10), R0
+	ADD	R0, R2, R2
+	MOVD	88(R11), R1
+columnsOf2:
+	ADD	$32, R2, R2
+	FLDPQ	0(R2), (F3, F2)
+	FMOVS	0(R9), F8
+	ADD	R8<<0, R9, R0
+	FMOVS	0(R0), F7
+	ADD	R8<<1, R9, R0
+	FMOVS	0(R0), F6
+	ADD	R7<<0, R9, R0
+	FMOVS	0(R0), F5
+	ADD	R8<<2, R9, R0
+	FMOVS	0(R0), F4
+	MOVD	128(R11), R0
+	ADD	R0, R9, R9
+	MOVD	R6, R0
+	CMP	$0, R4
+	BGT	columnOf2Below0
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f88134c // fmla v12.4s, v26.4s, v8.s[0]
+	WORD	$0x4f88132b // fmla v11.4s, v25.4s, v8.s[0]
+columnOf2Below0:
+	ADD	R5, R0, R0
+	CMP	$1, R4
+	BGT	columnOf2Below1
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f87134c // fmla v12.4s, v26.4s, v7.s[0]
+	WORD	$0x4f87132b // fmla v11.4s, v25.4s, v7.s[0]
+columnOf2Below1:
+	ADD	R5, R0, R0
+	CMP	$2, R4
+	BGT	columnOf2Below2
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f88134a // fmla v10.4s, v26.4s, v8.s[0]
+	WORD	$0x4f881329 // fmla v9.4s, v25.4s, v8.s[0]
+	WORD	$0x4f86134c // fmla v12.4s, v26.4s, v6.s[0]
+	WORD	$0x4f86132b // fmla v11.4s, v25.4s, v6.s[0]
+columnOf2Below2:
+	ADD	R5, R0, R0
+	CMP	$3, R4
+	BGT	columnOf2Below3
+	CMP	$3, R3
+	BLE	columnOf2Done
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f87134a // fmla v10.4s, v26.4s, v7.s[0]
+	WORD	$0x4f871329 // fmla v9.4s, v25.4s, v7.s[0]
+	WORD	$0x4f85134c // fmla v12.4s, v26.4s, v5.s[0]
+	WORD	$0x4f85132b // fmla v11.4s, v25.4s, v5.s[0]
+columnOf2Below3:
+	ADD	R5, R0, R0
+	CMP	$4, R3
+	BLE	columnOf2Done
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f86134a // fmla v10.4s, v26.4s, v6.s[0]
+	WORD	$0x4f861329 // fmla v9.4s, v25.4s, v6.s[0]
+	WORD	$0x4f84134c // fmla v12.4s, v26.4s, v4.s[0]
+	WORD	$0x4f84132b // fmla v11.4s, v25.4s, v4.s[0]
+	ADD	R5, R0, R0
+	CMP	$5, R3
+	BLE	columnOf2Done
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f85134a // fmla v10.4s, v26.4s, v5.s[0]
+	WORD	$0x4f851329 // fmla v9.4s, v25.4s, v5.s[0]
+	ADD	R5, R0, R0
+	CMP	$6, R3
+	BLE	columnOf2Done
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f84134a // fmla v10.4s, v26.4s, v4.s[0]
+	WORD	$0x4f841329 // fmla v9.4s, v25.4s, v4.s[0]
+columnOf2Done:
+	MOVD	80(R11), R0
+	ADD	R0, R6, R6
+	SUBS	$1, R1, R1
+	BNE	columnsOf2
+	MOVD	200(R11), R3
+	MOVD	72(R11), R2
+	MOVD	48(R10), R1
+	MOVD	264(R11), R0
+	MOVWU	64(R0), R4
+	MOVD	8(R10), R0
+	ADD	R0, R3, R3
+	VZIP1	V11.D2, V12.D2, V0.D2
+	VZIP2	V11.D2, V12.D2, V11.D2
+	VMOV	V0.B16, V12.B16
+	CMP	$0, R1
+	BLE	part0Of2
+	FSTPQ	(F12, F11), 0(R3)
+	B	next0Of2
+part0Of2:
+	TBZ	$3, R4, lanes34
+	FSTPQ	(F12, F11), 0(R3)
+lanes34done:
+next0Of2:
+	ADD	R2, R3, R3
+	VZIP1	V9.D2, V10.D2, V0.D2
+	VZIP2	V9.D2, V10.D2, V9.D2
+	VMOV	V0.B16, V10.B16
+	CMP	$1, R1
+	BLE	part1Of2
+	FSTPQ	(F10, F9), 0(R3)
+	B	next1Of2
+part1Of2:
+	TBZ	$3, R4, lanes35
+	FSTPQ	(F10, F9), 0(R3)
+lanes35done:
+next1Of2:
+	B	tileDone
+lower2:
+	MOVD	232(R11), R0
+	VLD1R	(R0), [V10.S4]
+	VMOV	V10.B16, V9.B16
+	MOVD	224(R11), R9
+	MOVD	136(R11), R8
+	ADD	R8<<1, R8, R7
+	MOVD	192(R11), R6
+	MOVD	64(R11), R5
+	MOVD	24(R10), R4
+	MOVD	32(R10), R3
+	MOVD	0(R10), R0
+	ADD	R0, R6, R6
+	MOVD	112(R11), R2
+	MOVD	40(R10), R0
+	ADD	R0, R2, R2
+	MOVD	88(R11), R1
+columnsOf1:
+	ADD	$32, R2, R2
+	FLDPQ	0(R2), (F3, F2)
+	FMOVS	0(R9), F8
+	ADD	R8<<0, R9, R0
+	FMOVS	0(R0), F7
+	ADD	R8<<1, R9, R0
+	FMOVS	0(R0), F6
+	ADD	R7<<0, R9, R0
+	FMOVS	0(R0), F5
+	ADD	R8<<2, R9, R0
+	FMOVS	0(R0), F4
+	MOVD	128(R11), R0
+	ADD	R0, R9, R9
+	MOVD	R6, R0
+	CMP	$0, R4
+	BGT	columnOf1Below0
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f88134a // fmla v10.4s, v26.4s, v8.s[0]
+	WORD	$0x4f881329 // fmla v9.4s, v25.4s, v8.s[0]
+columnOf1Below0:
+	ADD	R5, R0, R0
+	CMP	$1, R4
+	BGT	columnOf1Below1
+	CMP	$1, R3
+	BLE	columnOf1Done
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f87134a // fmla v10.4s, v26.4s, v7.s[0]
+	WORD	$0x4f871329 // fmla v9.4s, v25.4s, v7.s[0]
+columnOf1Below1:
+	ADD	R5, R0, R0
+	CMP	$2, R4
+	BGT	columnOf1Below2
+	CMP	$2, R3
+	BLE	columnOf1Done
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f86134a // fmla v10.4s, v26.4s, v6.s[0]
+	WORD	$0x4f861329 // fmla v9.4s, v25.4s, v6.s[0]
+columnOf1Below2:
+	ADD	R5, R0, R0
+	CMP	$3, R4
+	BGT	columnOf1Below3
+	CMP	$3, R3
+	BLE	columnOf1Done
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f85134a // fmla v10.4s, v26.4s, v5.s[0]
+	WORD	$0x4f851329 // fmla v9.4s, v25.4s, v5.s[0]
+columnOf1Below3:
+	ADD	R5, R0, R0
+	CMP	$4, R3
+	BLE	columnOf1Done
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V26.S4, V26.S4
+	VUZP1	V0.S4, V25.S4, V25.S4
+	VAND	V3.B16, V26.B16, V26.B16
+	VAND	V2.B16, V25.B16, V25.B16
+	WORD	$0x4f84134a // fmla v10.4s, v26.4s, v4.s[0]
+	WORD	$0x4f841329 // fmla v9.4s, v25.4s, v4.s[0]
+columnOf1Done:
+	MOVD	80(R11), R0
+	ADD	R0, R6, R6
+	SUBS	$1, R1, R1
+	BNE	columnsOf1
+	MOVD	200(R11), R2
+	MOVD	48(R10), R1
+	MOVD	264(R11), R0
+	MOVWU	64(R0), R3
+	MOVD	8(R10), R0
+	ADD	R0, R2, R2
+	VZIP1	V9.D2, V10.D2, V0.D2
+	VZIP2	V9.D2, V10.D2, V9.D2
+	VMOV	V0.B16, V10.B16
+	CMP	$0, R1
+	BLE	part0Of1
+	FSTPQ	(F10, F9), 0(R2)
+	B	next0Of1
+part0Of1:
+	TBZ	$3, R3, lanes36
+	FSTPQ	(F10, F9), 0(R2)
+lanes36done:
+next0Of1:
+tileDone:
+	ADD	$56, R10, R10
+	MOVD	256(R11), R0
+	SUBS	$1, R0, R0
+	MOVD	R0, 256(R11)
+	BNE	tile
+	MOVD	24(R11), R1
+	MOVD	192(R11), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 192(R11)
+	MOVD	32(R11), R1
+	MOVD	200(R11), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 200(R11)
+	MOVD	160(R11), R1
+	MOVD	232(R11), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 232(R11)
+	MOVD	144(R11), R1
+	MOVD	224(R11), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 224(R11)
+	MOVD	16(R11), R0
+	SUBS	$1, R0, R0
+	MOVD	R0, 16(R11)
+	BNE	plane
+	RET
+lanes1:
+	TBZ	$2, R4, lanes1low
+	FMOVQ	F24, 0(R3)
+	TBZ	$1, R4, lanes1highone
+	FMOVD	F23, 16(R3)
+	TBZ	$0, R4, lanes1done
+	ADD	$24, R3, R0
+	VST1	V23.S[2], (R0)
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R4, lanes1done
+	FMOVS	F23, 16(R3)
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R4, lanes1one
+	FMOVD	F24, 0(R3)
+	TBZ	$0, R4, lanes1done
+	ADD	$8, R3, R0
+	VST1	V24.S[2], (R0)
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R4, lanes1done
+	FMOVS	F24, 0(R3)
+	B	lanes1done
+lanes2:
+	TBZ	$2, R4, lanes2low
+	FMOVQ	F22, 0(R3)
+	TBZ	$1, R4, lanes2highone
+	FMOVD	F21, 16(R3)
+	TBZ	$0, R4, lanes2done
+	ADD	$24, R3, R0
+	VST1	V21.S[2], (R0)
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R4, lanes2done
+	FMOVS	F21, 16(R3)
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R4, lanes2one
+	FMOVD	F22, 0(R3)
+	TBZ	$0, R4, lanes2done
+	ADD	$8, R3, R0
+	VST1	V22.S[2], (R0)
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R4, lanes2done
+	FMOVS	F22, 0(R3)
+	B	lanes2done
+lanes3:
+	TBZ	$2, R4, lanes3low
+	FMOVQ	F20, 0(R3)
+	TBZ	$1, R4, lanes3highone
+	FMOVD	F19, 16(R3)
+	TBZ	$0, R4, lanes3done
+	ADD	$24, R3, R0
+	VST1	V19.S[2], (R0)
+	B	lanes3done
+lanes3highone:
+	TBZ	$0, R4, lanes3done
+	FMOVS	F19, 16(R3)
+	B	lanes3done
+lanes3low:
+	TBZ	$1, R4, lanes3one
+	FMOVD	F20, 0(R3)
+	TBZ	$0, R4, lanes3done
+	ADD	$8, R3, R0
+	VST1	V20.S[2], (R0)
+	B	lanes3done
+lanes3one:
+	TBZ	$0, R4, lanes3done
+	FMOVS	F20, 0(R3)
+	B	lanes3done
+lanes4:
+	TBZ	$2, R4, lanes4low
+	FMOVQ	F18, 0(R3)
+	TBZ	$1, R4, lanes4highone
+	FMOVD	F17, 16(R3)
+	TBZ	$0, R4, lanes4done
+	ADD	$24, R3, R0
+	VST1	V17.S[2], (R0)
+	B	lanes4done
+lanes4highone:
+	TBZ	$0, R4, lanes4done
+	FMOVS	F17, 16(R3)
+	B	lanes4done
+lanes4low:
+	TBZ	$1, R4, lanes4one
+	FMOVD	F18, 0(R3)
+	TBZ	$0, R4, lanes4done
+	ADD	$8, R3, R0
+	VST1	V18.S[2], (R0)
+	B	lanes4done
+lanes4one:
+	TBZ	$0, R4, lanes4done
+	FMOVS	F18, 0(R3)
+	B	lanes4done
+lanes5:
+	TBZ	$2, R4, lanes5low
+	FMOVQ	F16, 0(R3)
+	TBZ	$1, R4, lanes5highone
+	FMOVD	F15, 16(R3)
+	TBZ	$0, R4, lanes5done
+	ADD	$24, R3, R0
+	VST1	V15.S[2], (R0)
+	B	lanes5done
+lanes5highone:
+	TBZ	$0, R4, lanes5done
+	FMOVS	F15, 16(R3)
+	B	lanes5done
+lanes5low:
+	TBZ	$1, R4, lanes5one
+	FMOVD	F16, 0(R3)
+	TBZ	$0, R4, lanes5done
+	ADD	$8, R3, R0
+	VST1	V16.S[2], (R0)
+	B	lanes5done
+lanes5one:
+	TBZ	$0, R4, lanes5done
+	FMOVS	F16, 0(R3)
+	B	lanes5done
+lanes6:
+	TBZ	$2, R4, lanes6low
+	FMOVQ	F14, 0(R3)
+	TBZ	$1, R4, lanes6highone
+	FMOVD	F13, 16(R3)
+	TBZ	$0, R4, lanes6done
+	ADD	$24, R3, R0
+	VST1	V13.S[2], (R0)
+	B	lanes6done
+lanes6highone:
+	TBZ	$0, R4, lanes6done
+	FMOVS	F13, 16(R3)
+	B	lanes6done
+lanes6low:
+	TBZ	$1, R4, lanes6one
+	FMOVD	F14, 0(R3)
+	TBZ	$0, R4, lanes6done
+	ADD	$8, R3, R0
+	VST1	V14.S[2], (R0)
+	B	lanes6done
+lanes6one:
+	TBZ	$0, R4, lanes6done
+	FMOVS	F14, 0(R3)
+	B	lanes6done
+lanes7:
+	TBZ	$2, R4, lanes7low
+	FMOVQ	F12, 0(R3)
+	TBZ	$1, R4, lanes7highone
+	FMOVD	F11, 16(R3)
+	TBZ	$0, R4, lanes7done
+	ADD	$24, R3, R0
+	VST1	V11.S[2], (R0)
+	B	lanes7done
+lanes7highone:
+	TBZ	$0, R4, lanes7done
+	FMOVS	F11, 16(R3)
+	B	lanes7done
+lanes7low:
+	TBZ	$1, R4, lanes7one
+	FMOVD	F12, 0(R3)
+	TBZ	$0, R4, lanes7done
+	ADD	$8, R3, R0
+	VST1	V12.S[2], (R0)
+	B	lanes7done
+lanes7one:
+	TBZ	$0, R4, lanes7done
+	FMOVS	F12, 0(R3)
+	B	lanes7done
+lanes8:
+	TBZ	$2, R4, lanes8low
+	FMOVQ	F10, 0(R3)
+	TBZ	$1, R4, lanes8highone
+	FMOVD	F9, 16(R3)
+	TBZ	$0, R4, lanes8done
+	ADD	$24, R3, R0
+	VST1	V9.S[2], (R0)
+	B	lanes8done
+lanes8highone:
+	TBZ	$0, R4, lanes8done
+	FMOVS	F9, 16(R3)
+	B	lanes8done
+lanes8low:
+	TBZ	$1, R4, lanes8one
+	FMOVD	F10, 0(R3)
+	TBZ	$0, R4, lanes8done
+	ADD	$8, R3, R0
+	VST1	V10.S[2], (R0)
+	B	lanes8done
+lanes8one:
+	TBZ	$0, R4, lanes8done
+	FMOVS	F10, 0(R3)
+	B	lanes8done
+lanes9:
+	TBZ	$2, R4, lanes9low
+	FMOVQ	F22, 0(R3)
+	TBZ	$1, R4, lanes9highone
+	FMOVD	F21, 16(R3)
+	TBZ	$0, R4, lanes9done
+	ADD	$24, R3, R0
+	VST1	V21.S[2], (R0)
+	B	lanes9done
+lanes9highone:
+	TBZ	$0, R4, lanes9done
+	FMOVS	F21, 16(R3)
+	B	lanes9done
+lanes9low:
+	TBZ	$1, R4, lanes9one
+	FMOVD	F22, 0(R3)
+	TBZ	$0, R4, lanes9done
+	ADD	$8, R3, R0
+	VST1	V22.S[2], (R0)
+	B	lanes9done
+lanes9one:
+	TBZ	$0, R4, lanes9done
+	FMOVS	F22, 0(R3)
+	B	lanes9done
+lanes10:
+	TBZ	$2, R4, lanes10low
+	FMOVQ	F20, 0(R3)
+	TBZ	$1, R4, lanes10highone
+	FMOVD	F19, 16(R3)
+	TBZ	$0, R4, lanes10done
+	ADD	$24, R3, R0
+	VST1	V19.S[2], (R0)
+	B	lanes10done
+lanes10highone:
+	TBZ	$0, R4, lanes10done
+	FMOVS	F19, 16(R3)
+	B	lanes10done
+lanes10low:
+	TBZ	$1, R4, lanes10one
+	FMOVD	F20, 0(R3)
+	TBZ	$0, R4, lanes10done
+	ADD	$8, R3, R0
+	VST1	V20.S[2], (R0)
+	B	lanes10done
+lanes10one:
+	TBZ	$0, R4, lanes10done
+	FMOVS	F20, 0(R3)
+	B	lanes10done
+lanes11:
+	TBZ	$2, R4, lanes11low
+	FMOVQ	F18, 0(R3)
+	TBZ	$1, R4, lanes11highone
+	FMOVD	F17, 16(R3)
+	TBZ	$0, R4, lanes11done
+	ADD	$24, R3, R0
+	VST1	V17.S[2], (R0)
+	B	lanes11done
+lanes11highone:
+	TBZ	$0, R4, lanes11done
+	FMOVS	F17, 16(R3)
+	B	lanes11done
+lanes11low:
+	TBZ	$1, R4, lanes11one
+	FMOVD	F18, 0(R3)
+	TBZ	$0, R4, lanes11done
+	ADD	$8, R3, R0
+	VST1	V18.S[2], (R0)
+	B	lanes11done
+lanes11one:
+	TBZ	$0, R4, lanes11done
+	FMOVS	F18, 0(R3)
+	B	lanes11done
+lanes12:
+	TBZ	$2, R4, lanes12low
+	FMOVQ	F16, 0(R3)
+	TBZ	$1, R4, lanes12highone
+	FMOVD	F15, 16(R3)
+	TBZ	$0, R4, lanes12done
+	ADD	$24, R3, R0
+	VST1	V15.S[2], (R0)
+	B	lanes12done
+lanes12highone:
+	TBZ	$0, R4, lanes12done
+	FMOVS	F15, 16(R3)
+	B	lanes12done
+lanes12low:
+	TBZ	$1, R4, lanes12one
+	FMOVD	F16, 0(R3)
+	TBZ	$0, R4, lanes12done
+	ADD	$8, R3, R0
+	VST1	V16.S[2], (R0)
+	B	lanes12done
+lanes12one:
+	TBZ	$0, R4, lanes12done
+	FMOVS	F16, 0(R3)
+	B	lanes12done
+lanes13:
+	TBZ	$2, R4, lanes13low
+	FMOVQ	F14, 0(R3)
+	TBZ	$1, R4, lanes13highone
+	FMOVD	F13, 16(R3)
+	TBZ	$0, R4, lanes13done
+	ADD	$24, R3, R0
+	VST1	V13.S[2], (R0)
+	B	lanes13done
+lanes13highone:
+	TBZ	$0, R4, lanes13done
+	FMOVS	F13, 16(R3)
+	B	lanes13done
+lanes13low:
+	TBZ	$1, R4, lanes13one
+	FMOVD	F14, 0(R3)
+	TBZ	$0, R4, lanes13done
+	ADD	$8, R3, R0
+	VST1	V14.S[2], (R0)
+	B	lanes13done
+lanes13one:
+	TBZ	$0, R4, lanes13done
+	FMOVS	F14, 0(R3)
+	B	lanes13done
+lanes14:
+	TBZ	$2, R4, lanes14low
+	FMOVQ	F12, 0(R3)
+	TBZ	$1, R4, lanes14highone
+	FMOVD	F11, 16(R3)
+	TBZ	$0, R4, lanes14done
+	ADD	$24, R3, R0
+	VST1	V11.S[2], (R0)
+	B	lanes14done
+lanes14highone:
+	TBZ	$0, R4, lanes14done
+	FMOVS	F11, 16(R3)
+	B	lanes14done
+lanes14low:
+	TBZ	$1, R4, lanes14one
+	FMOVD	F12, 0(R3)
+	TBZ	$0, R4, lanes14done
+	ADD	$8, R3, R0
+	VST1	V12.S[2], (R0)
+	B	lanes14done
+lanes14one:
+	TBZ	$0, R4, lanes14done
+	FMOVS	F12, 0(R3)
+	B	lanes14done
+lanes15:
+	TBZ	$2, R4, lanes15low
+	FMOVQ	F10, 0(R3)
+	TBZ	$1, R4, lanes15highone
+	FMOVD	F9, 16(R3)
+	TBZ	$0, R4, lanes15done
+	ADD	$24, R3, R0
+	VST1	V9.S[2], (R0)
+	B	lanes15done
+lanes15highone:
+	TBZ	$0, R4, lanes15done
+	FMOVS	F9, 16(R3)
+	B	lanes15done
+lanes15low:
+	TBZ	$1, R4, lanes15one
+	FMOVD	F10, 0(R3)
+	TBZ	$0, R4, lanes15done
+	ADD	$8, R3, R0
+	VST1	V10.S[2], (R0)
+	B	lanes15done
+lanes15one:
+	TBZ	$0, R4, lanes15done
+	FMOVS	F10, 0(R3)
+	B	lanes15done
+lanes16:
+	TBZ	$2, R4, lanes16low
+	FMOVQ	F20, 0(R3)
+	TBZ	$1, R4, lanes16highone
+	FMOVD	F19, 16(R3)
+	TBZ	$0, R4, lanes16done
+	ADD	$24, R3, R0
+	VST1	V19.S[2], (R0)
+	B	lanes16done
+lanes16highone:
+	TBZ	$0, R4, lanes16done
+	FMOVS	F19, 16(R3)
+	B	lanes16done
+lanes16low:
+	TBZ	$1, R4, lanes16one
+	FMOVD	F20, 0(R3)
+	TBZ	$0, R4, lanes16done
+	ADD	$8, R3, R0
+	VST1	V20.S[2], (R0)
+	B	lanes16done
+lanes16one:
+	TBZ	$0, R4, lanes16done
+	FMOVS	F20, 0(R3)
+	B	lanes16done
+lanes17:
+	TBZ	$2, R4, lanes17low
+	FMOVQ	F18, 0(R3)
+	TBZ	$1, R4, lanes17highone
+	FMOVD	F17, 16(R3)
+	TBZ	$0, R4, lanes17done
+	ADD	$24, R3, R0
+	VST1	V17.S[2], (R0)
+	B	lanes17done
+lanes17highone:
+	TBZ	$0, R4, lanes17done
+	FMOVS	F17, 16(R3)
+	B	lanes17done
+lanes17low:
+	TBZ	$1, R4, lanes17one
+	FMOVD	F18, 0(R3)
+	TBZ	$0, R4, lanes17done
+	ADD	$8, R3, R0
+	VST1	V18.S[2], (R0)
+	B	lanes17done
+lanes17one:
+	TBZ	$0, R4, lanes17done
+	FMOVS	F18, 0(R3)
+	B	lanes17done
+lanes18:
+	TBZ	$2, R4, lanes18low
+	FMOVQ	F16, 0(R3)
+	TBZ	$1, R4, lanes18highone
+	FMOVD	F15, 16(R3)
+	TBZ	$0, R4, lanes18done
+	ADD	$24, R3, R0
+	VST1	V15.S[2], (R0)
+	B	lanes18done
+lanes18highone:
+	TBZ	$0, R4, lanes18done
+	FMOVS	F15, 16(R3)
+	B	lanes18done
+lanes18low:
+	TBZ	$1, R4, lanes18one
+	FMOVD	F16, 0(R3)
+	TBZ	$0, R4, lanes18done
+	ADD	$8, R3, R0
+	VST1	V16.S[2], (R0)
+	B	lanes18done
+lanes18one:
+	TBZ	$0, R4, lanes18done
+	FMOVS	F16, 0(R3)
+	B	lanes18done
+lanes19:
+	TBZ	$2, R4, lanes19low
+	FMOVQ	F14, 0(R3)
+	TBZ	$1, R4, lanes19highone
+	FMOVD	F13, 16(R3)
+	TBZ	$0, R4, lanes19done
+	ADD	$24, R3, R0
+	VST1	V13.S[2], (R0)
+	B	lanes19done
+lanes19highone:
+	TBZ	$0, R4, lanes19done
+	FMOVS	F13, 16(R3)
+	B	lanes19done
+lanes19low:
+	TBZ	$1, R4, lanes19one
+	FMOVD	F14, 0(R3)
+	TBZ	$0, R4, lanes19done
+	ADD	$8, R3, R0
+	VST1	V14.S[2], (R0)
+	B	lanes19done
+lanes19one:
+	TBZ	$0, R4, lanes19done
+	FMOVS	F14, 0(R3)
+	B	lanes19done
+lanes20:
+	TBZ	$2, R4, lanes20low
+	FMOVQ	F12, 0(R3)
+	TBZ	$1, R4, lanes20highone
+	FMOVD	F11, 16(R3)
+	TBZ	$0, R4, lanes20done
+	ADD	$24, R3, R0
+	VST1	V11.S[2], (R0)
+	B	lanes20done
+lanes20highone:
+	TBZ	$0, R4, lanes20done
+	FMOVS	F11, 16(R3)
+	B	lanes20done
+lanes20low:
+	TBZ	$1, R4, lanes20one
+	FMOVD	F12, 0(R3)
+	TBZ	$0, R4, lanes20done
+	ADD	$8, R3, R0
+	VST1	V12.S[2], (R0)
+	B	lanes20done
+lanes20one:
+	TBZ	$0, R4, lanes20done
+	FMOVS	F12, 0(R3)
+	B	lanes20done
+lanes21:
+	TBZ	$2, R4, lanes21low
+	FMOVQ	F10, 0(R3)
+	TBZ	$1, R4, lanes21highone
+	FMOVD	F9, 16(R3)
+	TBZ	$0, R4, lanes21done
+	ADD	$24, R3, R0
+	VST1	V9.S[2], (R0)
+	B	lanes21done
+lanes21highone:
+	TBZ	$0, R4, lanes21done
+	FMOVS	F9, 16(R3)
+	B	lanes21done
+lanes21low:
+	TBZ	$1, R4, lanes21one
+	FMOVD	F10, 0(R3)
+	TBZ	$0, R4, lanes21done
+	ADD	$8, R3, R0
+	VST1	V10.S[2], (R0)
+	B	lanes21done
+lanes21one:
+	TBZ	$0, R4, lanes21done
+	FMOVS	F10, 0(R3)
+	B	lanes21done
+lanes22:
+	TBZ	$2, R4, lanes22low
+	FMOVQ	F18, 0(R3)
+	TBZ	$1, R4, lanes22highone
+	FMOVD	F17, 16(R3)
+	TBZ	$0, R4, lanes22done
+	ADD	$24, R3, R0
+	VST1	V17.S[2], (R0)
+	B	lanes22done
+lanes22highone:
+	TBZ	$0, R4, lanes22done
+	FMOVS	F17, 16(R3)
+	B	lanes22done
+lanes22low:
+	TBZ	$1, R4, lanes22one
+	FMOVD	F18, 0(R3)
+	TBZ	$0, R4, lanes22done
+	ADD	$8, R3, R0
+	VST1	V18.S[2], (R0)
+	B	lanes22done
+lanes22one:
+	TBZ	$0, R4, lanes22done
+	FMOVS	F18, 0(R3)
+	B	lanes22done
+lanes23:
+	TBZ	$2, R4, lanes23low
+	FMOVQ	F16, 0(R3)
+	TBZ	$1, R4, lanes23highone
+	FMOVD	F15, 16(R3)
+	TBZ	$0, R4, lanes23done
+	ADD	$24, R3, R0
+	VST1	V15.S[2], (R0)
+	B	lanes23done
+lanes23highone:
+	TBZ	$0, R4, lanes23done
+	FMOVS	F15, 16(R3)
+	B	lanes23done
+lanes23low:
+	TBZ	$1, R4, lanes23one
+	FMOVD	F16, 0(R3)
+	TBZ	$0, R4, lanes23done
+	ADD	$8, R3, R0
+	VST1	V16.S[2], (R0)
+	B	lanes23done
+lanes23one:
+	TBZ	$0, R4, lanes23done
+	FMOVS	F16, 0(R3)
+	B	lanes23done
+lanes24:
+	TBZ	$2, R4, lanes24low
+	FMOVQ	F14, 0(R3)
+	TBZ	$1, R4, lanes24highone
+	FMOVD	F13, 16(R3)
+	TBZ	$0, R4, lanes24done
+	ADD	$24, R3, R0
+	VST1	V13.S[2], (R0)
+	B	lanes24done
+lanes24highone:
+	TBZ	$0, R4, lanes24done
+	FMOVS	F13, 16(R3)
+	B	lanes24done
+lanes24low:
+	TBZ	$1, R4, lanes24one
+	FMOVD	F14, 0(R3)
+	TBZ	$0, R4, lanes24done
+	ADD	$8, R3, R0
+	VST1	V14.S[2], (R0)
+	B	lanes24done
+lanes24one:
+	TBZ	$0, R4, lanes24done
+	FMOVS	F14, 0(R3)
+	B	lanes24done
+lanes25:
+	TBZ	$2, R4, lanes25low
+	FMOVQ	F12, 0(R3)
+	TBZ	$1, R4, lanes25highone
+	FMOVD	F11, 16(R3)
+	TBZ	$0, R4, lanes25done
+	ADD	$24, R3, R0
+	VST1	V11.S[2], (R0)
+	B	lanes25done
+lanes25highone:
+	TBZ	$0, R4, lanes25done
+	FMOVS	F11, 16(R3)
+	B	lanes25done
+lanes25low:
+	TBZ	$1, R4, lanes25one
+	FMOVD	F12, 0(R3)
+	TBZ	$0, R4, lanes25done
+	ADD	$8, R3, R0
+	VST1	V12.S[2], (R0)
+	B	lanes25done
+lanes25one:
+	TBZ	$0, R4, lanes25done
+	FMOVS	F12, 0(R3)
+	B	lanes25done
+lanes26:
+	TBZ	$2, R4, lanes26low
+	FMOVQ	F10, 0(R3)
+	TBZ	$1, R4, lanes26highone
+	FMOVD	F9, 16(R3)
+	TBZ	$0, R4, lanes26done
+	ADD	$24, R3, R0
+	VST1	V9.S[2], (R0)
+	B	lanes26done
+lanes26highone:
+	TBZ	$0, R4, lanes26done
+	FMOVS	F9, 16(R3)
+	B	lanes26done
+lanes26low:
+	TBZ	$1, R4, lanes26one
+	FMOVD	F10, 0(R3)
+	TBZ	$0, R4, lanes26done
+	ADD	$8, R3, R0
+	VST1	V10.S[2], (R0)
+	B	lanes26done
+lanes26one:
+	TBZ	$0, R4, lanes26done
+	FMOVS	F10, 0(R3)
+	B	lanes26done
+lanes27:
+	TBZ	$2, R4, lanes27low
+	FMOVQ	F16, 0(R3)
+	TBZ	$1, R4, lanes27highone
+	FMOVD	F15, 16(R3)
+	TBZ	$0, R4, lanes27done
+	ADD	$24, R3, R0
+	VST1	V15.S[2], (R0)
+	B	lanes27done
+lanes27highone:
+	TBZ	$0, R4, lanes27done
+	FMOVS	F15, 16(R3)
+	B	lanes27done
+lanes27low:
+	TBZ	$1, R4, lanes27one
+	FMOVD	F16, 0(R3)
+	TBZ	$0, R4, lanes27done
+	ADD	$8, R3, R0
+	VST1	V16.S[2], (R0)
+	B	lanes27done
+lanes27one:
+	TBZ	$0, R4, lanes27done
+	FMOVS	F16, 0(R3)
+	B	lanes27done
+lanes28:
+	TBZ	$2, R4, lanes28low
+	FMOVQ	F14, 0(R3)
+	TBZ	$1, R4, lanes28highone
+	FMOVD	F13, 16(R3)
+	TBZ	$0, R4, lanes28done
+	ADD	$24, R3, R0
+	VST1	V13.S[2], (R0)
+	B	lanes28done
+lanes28highone:
+	TBZ	$0, R4, lanes28done
+	FMOVS	F13, 16(R3)
+	B	lanes28done
+lanes28low:
+	TBZ	$1, R4, lanes28one
+	FMOVD	F14, 0(R3)
+	TBZ	$0, R4, lanes28done
+	ADD	$8, R3, R0
+	VST1	V14.S[2], (R0)
+	B	lanes28done
+lanes28one:
+	TBZ	$0, R4, lanes28done
+	FMOVS	F14, 0(R3)
+	B	lanes28done
+lanes29:
+	TBZ	$2, R4, lanes29low
+	FMOVQ	F12, 0(R3)
+	TBZ	$1, R4, lanes29highone
+	FMOVD	F11, 16(R3)
+	TBZ	$0, R4, lanes29done
+	ADD	$24, R3, R0
+	VST1	V11.S[2], (R0)
+	B	lanes29done
+lanes29highone:
+	TBZ	$0, R4, lanes29done
+	FMOVS	F11, 16(R3)
+	B	lanes29done
+lanes29low:
+	TBZ	$1, R4, lanes29one
+	FMOVD	F12, 0(R3)
+	TBZ	$0, R4, lanes29done
+	ADD	$8, R3, R0
+	VST1	V12.S[2], (R0)
+	B	lanes29done
+lanes29one:
+	TBZ	$0, R4, lanes29done
+	FMOVS	F12, 0(R3)
+	B	lanes29done
+lanes30:
+	TBZ	$2, R4, lanes30low
+	FMOVQ	F10, 0(R3)
+	TBZ	$1, R4, lanes30highone
+	FMOVD	F9, 16(R3)
+	TBZ	$0, R4, lanes30done
+	ADD	$24, R3, R0
+	VST1	V9.S[2], (R0)
+	B	lanes30done
+lanes30highone:
+	TBZ	$0, R4, lanes30done
+	FMOVS	F9, 16(R3)
+	B	lanes30done
+lanes30low:
+	TBZ	$1, R4, lanes30one
+	FMOVD	F10, 0(R3)
+	TBZ	$0, R4, lanes30done
+	ADD	$8, R3, R0
+	VST1	V10.S[2], (R0)
+	B	lanes30done
+lanes30one:
+	TBZ	$0, R4, lanes30done
+	FMOVS	F10, 0(R3)
+	B	lanes30done
+lanes31:
+	TBZ	$2, R4, lanes31low
+	FMOVQ	F14, 0(R3)
+	TBZ	$1, R4, lanes31highone
+	FMOVD	F13, 16(R3)
+	TBZ	$0, R4, lanes31done
+	ADD	$24, R3, R0
+	VST1	V13.S[2], (R0)
+	B	lanes31done
+lanes31highone:
+	TBZ	$0, R4, lanes31done
+	FMOVS	F13, 16(R3)
+	B	lanes31done
+lanes31low:
+	TBZ	$1, R4, lanes31one
+	FMOVD	F14, 0(R3)
+	TBZ	$0, R4, lanes31done
+	ADD	$8, R3, R0
+	VST1	V14.S[2], (R0)
+	B	lanes31done
+lanes31one:
+	TBZ	$0, R4, lanes31done
+	FMOVS	F14, 0(R3)
+	B	lanes31done
+lanes32:
+	TBZ	$2, R4, lanes32low
+	FMOVQ	F12, 0(R3)
+	TBZ	$1, R4, lanes32highone
+	FMOVD	F11, 16(R3)
+	TBZ	$0, R4, lanes32done
+	ADD	$24, R3, R0
+	VST1	V11.S[2], (R0)
+	B	lanes32done
+lanes32highone:
+	TBZ	$0, R4, lanes32done
+	FMOVS	F11, 16(R3)
+	B	lanes32done
+lanes32low:
+	TBZ	$1, R4, lanes32one
+	FMOVD	F12, 0(R3)
+	TBZ	$0, R4, lanes32done
+	ADD	$8, R3, R0
+	VST1	V12.S[2], (R0)
+	B	lanes32done
+lanes32one:
+	TBZ	$0, R4, lanes32done
+	FMOVS	F12, 0(R3)
+	B	lanes32done
+lanes33:
+	TBZ	$2, R4, lanes33low
+	FMOVQ	F10, 0(R3)
+	TBZ	$1, R4, lanes33highone
+	FMOVD	F9, 16(R3)
+	TBZ	$0, R4, lanes33done
+	ADD	$24, R3, R0
+	VST1	V9.S[2], (R0)
+	B	lanes33done
+lanes33highone:
+	TBZ	$0, R4, lanes33done
+	FMOVS	F9, 16(R3)
+	B	lanes33done
+lanes33low:
+	TBZ	$1, R4, lanes33one
+	FMOVD	F10, 0(R3)
+	TBZ	$0, R4, lanes33done
+	ADD	$8, R3, R0
+	VST1	V10.S[2], (R0)
+	B	lanes33done
+lanes33one:
+	TBZ	$0, R4, lanes33done
+	FMOVS	F10, 0(R3)
+	B	lanes33done
+lanes34:
+	TBZ	$2, R4, lanes34low
+	FMOVQ	F12, 0(R3)
+	TBZ	$1, R4, lanes34highone
+	FMOVD	F11, 16(R3)
+	TBZ	$0, R4, lanes34done
+	ADD	$24, R3, R0
+	VST1	V11.S[2], (R0)
+	B	lanes34done
+lanes34highone:
+	TBZ	$0, R4, lanes34done
+	FMOVS	F11, 16(R3)
+	B	lanes34done
+lanes34low:
+	TBZ	$1, R4, lanes34one
+	FMOVD	F12, 0(R3)
+	TBZ	$0, R4, lanes34done
+	ADD	$8, R3, R0
+	VST1	V12.S[2], (R0)
+	B	lanes34done
+lanes34one:
+	TBZ	$0, R4, lanes34done
+	FMOVS	F12, 0(R3)
+	B	lanes34done
+lanes35:
+	TBZ	$2, R4, lanes35low
+	FMOVQ	F10, 0(R3)
+	TBZ	$1, R4, lanes35highone
+	FMOVD	F9, 16(R3)
+	TBZ	$0, R4, lanes35done
+	ADD	$24, R3, R0
+	VST1	V9.S[2], (R0)
+	B	lanes35done
+lanes35highone:
+	TBZ	$0, R4, lanes35done
+	FMOVS	F9, 16(R3)
+	B	lanes35done
+lanes35low:
+	TBZ	$1, R4, lanes35one
+	FMOVD	F10, 0(R3)
+	TBZ	$0, R4, lanes35done
+	ADD	$8, R3, R0
+	VST1	V10.S[2], (R0)
+	B	lanes35done
+lanes35one:
+	TBZ	$0, R4, lanes35done
+	FMOVS	F10, 0(R3)
+	B	lanes35done
+lanes36:
+	TBZ	$2, R3, lanes36low
+	FMOVQ	F10, 0(R2)
+	TBZ	$1, R3, lanes36highone
+	FMOVD	F9, 16(R2)
+	TBZ	$0, R3, lanes36done
+	ADD	$24, R2, R0
+	VST1	V9.S[2], (R0)
+	B	lanes36done
+lanes36highone:
+	TBZ	$0, R3, lanes36done
+	FMOVS	F9, 16(R2)
+	B	lanes36done
+lanes36low:
+	TBZ	$1, R3, lanes36one
+	FMOVD	F10, 0(R2)
+	TBZ	$0, R3, lanes36done
+	ADD	$8, R2, R0
+	VST1	V10.S[2], (R0)
+	B	lanes36done
+lanes36one:
+	TBZ	$0, R3, lanes36done
+	FMOVS	F10, 0(R2)
+	B	lanes36done
+
+// func tileDots5StridedNEON(tilePlanes *tilePlanes)
+TEXT ·tileDots5StridedNEON(SB), NOSPLIT, $0-8
+	MOVD	tilePlanes+0(FP), R11
+	MOVD	0(R11), R0
+	MOVD	R0, 208(R11)
+	MOVD	8(R11), R0
+	MOVD	R0, 216(R11)
+	MOVD	168(R11), R0
+	MOVD	R0, 240(R11)
+plane:
+	MOVD	208(R11), R0
+	MOVD	R0, 192(R11)
+	MOVD	216(R11), R0
+	MOVD	R0, 200(R11)
+	MOVD	40(R11), R0
+	MOVD	R0, 248(R11)
+image:
+	MOVD	96(R11), R0
+	MOVD	R0, 256(R11)
+	MOVD	104(R11), R10
+tile:
+	MOVD	16(R10), R0
+	CMP	$8, R0
+	BNE	lower8
+	MOVD	200(R11), R3
+	MOVD	72(R11), R2
+	MOVD	8(R10), R0
+	ADD	R0, R3, R3
+	MOVD	112(R11), R1
+	MOVD	40(R10), R0
+	ADD	R0, R1, R1
+	FLDPQ	0(R1), (F31, F30)
+	FLDPQ	0(R3), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V29.D2
+	VZIP2	V0.D2, V1.D2, V28.D2
+	VAND	V31.B16, V29.B16, V29.B16
+	VAND	V30.B16, V28.B16, V28.B16
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V27.D2
+	VZIP2	V0.D2, V1.D2, V26.D2
+	VAND	V31.B16, V27.B16, V27.B16
+	VAND	V30.B16, V26.B16, V26.B16
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V25.D2
+	VZIP2	V0.D2, V1.D2, V24.D2
+	VAND	V31.B16, V25.B16, V25.B16
+	VAND	V30.B16, V24.B16, V24.B16
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V23.D2
+	VZIP2	V0.D2, V1.D2, V22.D2
+	VAND	V31.B16, V23.B16, V23.B16
+	VAND	V30.B16, V22.B16, V22.B16
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V21.D2
+	VZIP2	V0.D2, V1.D2, V20.D2
+	VAND	V31.B16, V21.B16, V21.B16
+	VAND	V30.B16, V20.B16, V20.B16
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V19.D2
+	VZIP2	V0.D2, V1.D2, V18.D2
+	VAND	V31.B16, V19.B16, V19.B16
+	VAND	V30.B16, V18.B16, V18.B16
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V17.D2
+	VZIP2	V0.D2, V1.D2, V16.D2
+	VAND	V31.B16, V17.B16, V17.B16
+	VAND	V30.B16, V16.B16, V16.B16
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V15.D2
+	VZIP2	V0.D2, V1.D2, V14.D2
+	VAND	V31.B16, V15.B16, V15.B16
+	VAND	V30.B16, V14.B16, V14.B16
+	MOVD	240(R11), R9
+	MOVD	176(R11), R8
+	ADD	R8<<1, R8, R7
+	MOVD	192(R11), R6
+	MOVD	64(R11), R5
+	MOVD	24(R10), R4
+	MOVD	32(R10), R3
+	MOVD	0(R10), R0
+	ADD	R0, R6, R6
+	MOVD	112(R11), R2
+	MOVD	40(R10), R0
+	ADD	R0, R2, R2
+	MOVD	88(R11), R1
+columnsOf8:
+	ADD	$32, R2, R2
+	FLDPQ	0(R2), (F3, F2)
+	FLDPQ	0(R9), (F13, F12)
+	ADD	R8<<0, R9, R0
+	FLDPQ	0(R0), (F11, F10)
+	ADD	R8<<1, R9, R0
+	FLDPQ	0(R0), (F9, F8)
+	ADD	R7<<0, R9, R0
+	FLDPQ	0(R0), (F7, F6)
+	ADD	R8<<2, R9, R0
+	FLDPQ	0(R0), (F5, F4)
+	MOVD	R6, R0
+	CMP	$0, R4
+	BGT	columnOf8Below0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V29.S4, V31.S4, V13.S4
+	VFMLA	V28.S4, V30.S4, V12.S4
+columnOf8Below0:
+	ADD	R5, R0, R0
+	CMP	$1, R4
+	BGT	columnOf8Below1
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V29.S4, V31.S4, V11.S4
+	VFMLA	V28.S4, V30.S4, V10.S4
+columnOf8Below1:
+	ADD	R5, R0, R0
+	CMP	$2, R4
+	BGT	columnOf8Below2
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V27.S4, V31.S4, V13.S4
+	VFMLA	V26.S4, V30.S4, V12.S4
+	VFMLA	V29.S4, V31.S4, V9.S4
+	VFMLA	V28.S4, V30.S4, V8.S4
+columnOf8Below2:
+	ADD	R5, R0, R0
+	CMP	$3, R4
+	BGT	columnOf8Below3
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V27.S4, V31.S4, V11.S4
+	VFMLA	V26.S4, V30.S4, V10.S4
+	VFMLA	V29.S4, V31.S4, V7.S4
+	VFMLA	V28.S4, V30.S4, V6.S4
+columnOf8Below3:
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V25.S4, V31.S4, V13.S4
+	VFMLA	V24.S4, V30.S4, V12.S4
+	VFMLA	V27.S4, V31.S4, V9.S4
+	VFMLA	V26.S4, V30.S4, V8.S4
+	VFMLA	V29.S4, V31.S4, V5.S4
+	VFMLA	V28.S4, V30.S4, V4.S4
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V25.S4, V31.S4, V11.S4
+	VFMLA	V24.S4, V30.S4, V10.S4
+	VFMLA	V27.S4, V31.S4, V7.S4
+	VFMLA	V26.S4, V30.S4, V6.S4
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V23.S4, V31.S4, V13.S4
+	VFMLA	V22.S4, V30.S4, V12.S4
+	VFMLA	V25.S4, V31.S4, V9.S4
+	VFMLA	V24.S4, V30.S4, V8.S4
+	VFMLA	V27.S4, V31.S4, V5.S4
+	VFMLA	V26.S4, V30.S4, V4.S4
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V23.S4, V31.S4, V11.S4
+	VFMLA	V22.S4, V30.S4, V10.S4
+	VFMLA	V25.S4, V31.S4, V7.S4
+	VFMLA	V24.S4, V30.S4, V6.S4
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V13.S4
+	VFMLA	V20.S4, V30.S4, V12.S4
+	VFMLA	V23.S4, V31.S4, V9.S4
+	VFMLA	V22.S4, V30.S4, V8.S4
+	VFMLA	V25.S4, V31.S4, V5.S4
+	VFMLA	V24.S4, V30.S4, V4.S4
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V11.S4
+	VFMLA	V20.S4, V30.S4, V10.S4
+	VFMLA	V23.S4, V31.S4, V7.S4
+	VFMLA	V22.S4, V30.S4, V6.S4
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V13.S4
+	VFMLA	V18.S4, V30.S4, V12.S4
+	VFMLA	V21.S4, V31.S4, V9.S4
+	VFMLA	V20.S4, V30.S4, V8.S4
+	VFMLA	V23.S4, V31.S4, V5.S4
+	VFMLA	V22.S4, V30.S4, V4.S4
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V11.S4
+	VFMLA	V18.S4, V30.S4, V10.S4
+	VFMLA	V21.S4, V31.S4, V7.S4
+	VFMLA	V20.S4, V30.S4, V6.S4
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V17.S4, V31.S4, V13.S4
+	VFMLA	V16.S4, V30.S4, V12.S4
+	VFMLA	V19.S4, V31.S4, V9.S4
+	VFMLA	V18.S4, V30.S4, V8.S4
+	VFMLA	V21.S4, V31.S4, V5.S4
+	VFMLA	V20.S4, V30.S4, V4.S4
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V17.S4, V31.S4, V11.S4
+	VFMLA	V16.S4, V30.S4, V10.S4
+	VFMLA	V19.S4, V31.S4, V7.S4
+	VFMLA	V18.S4, V30.S4, V6.S4
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V15.S4, V31.S4, V13.S4
+	VFMLA	V14.S4, V30.S4, V12.S4
+	VFMLA	V17.S4, V31.S4, V9.S4
+	VFMLA	V16.S4, V30.S4, V8.S4
+	VFMLA	V19.S4, V31.S4, V5.S4
+	VFMLA	V18.S4, V30.S4, V4.S4
+	ADD	R5, R0, R0
+	CMP	$15, R3
+	BLE	columnOf8Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V15.S4, V31.S4, V11.S4
+	VFMLA	V14.S4, V30.S4, V10.S4
+	VFMLA	V17.S4, V31.S4, V7.S4
+	VFMLA	V16.S4, V30.S4, V6.S4
+	ADD	R5, R0, R0
+	CMP	$16, R3
+	BLE	columnOf8Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V15.S4, V31.S4, V9.S4
+	VFMLA	V14.S4, V30.S4, V8.S4
+	VFMLA	V17.S4, V31.S4, V5.S4
+	VFMLA	V16.S4, V30.S4, V4.S4
+	ADD	R5, R0, R0
+	CMP	$17, R3
+	BLE	columnOf8Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V15.S4, V31.S4, V7.S4
+	VFMLA	V14.S4, V30.S4, V6.S4
+	ADD	R5, R0, R0
+	CMP	$18, R3
+	BLE	columnOf8Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V15.S4, V31.S4, V5.S4
+	VFMLA	V14.S4, V30.S4, V4.S4
+columnOf8Done:
+	MOVD	80(R11), R0
+	ADD	R0, R6, R6
+	FSTPQ	(F13, F12), 0(R9)
+	ADD	R8<<0, R9, R0
+	FSTPQ	(F11, F10), 0(R0)
+	ADD	R8<<1, R9, R0
+	FSTPQ	(F9, F8), 0(R0)
+	ADD	R7<<0, R9, R0
+	FSTPQ	(F7, F6), 0(R0)
+	ADD	R8<<2, R9, R0
+	FSTPQ	(F5, F4), 0(R0)
+	ADD	$32, R9, R9
+	SUBS	$1, R1, R1
+	BNE	columnsOf8
+	B	tileDone
+lower8:
+	MOVD	16(R10), R0
+	CMP	$7, R0
+	BNE	lower7
+	MOVD	200(R11), R3
+	MOVD	72(R11), R2
+	MOVD	8(R10), R0
+	ADD	R0, R3, R3
+	MOVD	112(R11), R1
+	MOVD	40(R10), R0
+	ADD	R0, R1, R1
+	FLDPQ	0(R1), (F31, F30)
+	FLDPQ	0(R3), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V27.D2
+	VZIP2	V0.D2, V1.D2, V26.D2
+	VAND	V31.B16, V27.B16, V27.B16
+	VAND	V30.B16, V26.B16, V26.B16
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V25.D2
+	VZIP2	V0.D2, V1.D2, V24.D2
+	VAND	V31.B16, V25.B16, V25.B16
+	VAND	V30.B16, V24.B16, V24.B16
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V23.D2
+	VZIP2	V0.D2, V1.D2, V22.D2
+	VAND	V31.B16, V23.B16, V23.B16
+	VAND	V30.B16, V22.B16, V22.B16
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V21.D2
+	VZIP2	V0.D2, V1.D2, V20.D2
+	VAND	V31.B16, V21.B16, V21.B16
+	VAND	V30.B16, V20.B16, V20.B16
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V19.D2
+	VZIP2	V0.D2, V1.D2, V18.D2
+	VAND	V31.B16, V19.B16, V19.B16
+	VAND	V30.B16, V18.B16, V18.B16
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V17.D2
+	VZIP2	V0.D2, V1.D2, V16.D2
+	VAND	V31.B16, V17.B16, V17.B16
+	VAND	V30.B16, V16.B16, V16.B16
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V15.D2
+	VZIP2	V0.D2, V1.D2, V14.D2
+	VAND	V31.B16, V15.B16, V15.B16
+	VAND	V30.B16, V14.B16, V14.B16
+	MOVD	240(R11), R9
+	MOVD	176(R11), R8
+	ADD	R8<<1, R8, R7
+	MOVD	192(R11), R6
+	MOVD	64(R11), R5
+	MOVD	24(R10), R4
+	MOVD	32(R10), R3
+	MOVD	0(R10), R0
+	ADD	R0, R6, R6
+	MOVD	112(R11), R2
+	MOVD	40(R10), R0
+	ADD	R0, R2, R2
+	MOVD	88(R11), R1
+columnsOf7:
+	ADD	$32, R2, R2
+	FLDPQ	0(R2), (F3, F2)
+	FLDPQ	0(R9), (F13, F12)
+	ADD	R8<<0, R9, R0
+	FLDPQ	0(R0), (F11, F10)
+	ADD	R8<<1, R9, R0
+	FLDPQ	0(R0), (F9, F8)
+	ADD	R7<<0, R9, R0
+	FLDPQ	0(R0), (F7, F6)
+	ADD	R8<<2, R9, R0
+	FLDPQ	0(R0), (F5, F4)
+	MOVD	R6, R0
+	CMP	$0, R4
+	BGT	columnOf7Below0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V27.S4, V31.S4, V13.S4
+	VFMLA	V26.S4, V30.S4, V12.S4
+columnOf7Below0:
+	ADD	R5, R0, R0
+	CMP	$1, R4
+	BGT	columnOf7Below1
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V27.S4, V31.S4, V11.S4
+	VFMLA	V26.S4, V30.S4, V10.S4
+columnOf7Below1:
+	ADD	R5, R0, R0
+	CMP	$2, R4
+	BGT	columnOf7Below2
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V25.S4, V31.S4, V13.S4
+	VFMLA	V24.S4, V30.S4, V12.S4
+	VFMLA	V27.S4, V31.S4, V9.S4
+	VFMLA	V26.S4, V30.S4, V8.S4
+columnOf7Below2:
+	ADD	R5, R0, R0
+	CMP	$3, R4
+	BGT	columnOf7Below3
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V25.S4, V31.S4, V11.S4
+	VFMLA	V24.S4, V30.S4, V10.S4
+	VFMLA	V27.S4, V31.S4, V7.S4
+	VFMLA	V26.S4, V30.S4, V6.S4
+columnOf7Below3:
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V23.S4, V31.S4, V13.S4
+	VFMLA	V22.S4, V30.S4, V12.S4
+	VFMLA	V25.S4, V31.S4, V9.S4
+	VFMLA	V24.S4, V30.S4, V8.S4
+	VFMLA	V27.S4, V31.S4, V5.S4
+	VFMLA	V26.S4, V30.S4, V4.S4
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V23.S4, V31.S4, V11.S4
+	VFMLA	V22.S4, V30.S4, V10.S4
+	VFMLA	V25.S4, V31.S4, V7.S4
+	VFMLA	V24.S4, V30.S4, V6.S4
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V13.S4
+	VFMLA	V20.S4, V30.S4, V12.S4
+	VFMLA	V23.S4, V31.S4, V9.S4
+	VFMLA	V22.S4, V30.S4, V8.S4
+	VFMLA	V25.S4, V31.S4, V5.S4
+	VFMLA	V24.S4, V30.S4, V4.S4
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V11.S4
+	VFMLA	V20.S4, V30.S4, V10.S4
+	VFMLA	V23.S4, V31.S4, V7.S4
+	VFMLA	V22.S4, V30.S4, V6.S4
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V13.S4
+	VFMLA	V18.S4, V30.S4, V12.S4
+	VFMLA	V21.S4, V31.S4, V9.S4
+	VFMLA	V20.S4, V30.S4, V8.S4
+	VFMLA	V23.S4, V31.S4, V5.S4
+	VFMLA	V22.S4, V30.S4, V4.S4
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V11.S4
+	VFMLA	V18.S4, V30.S4, V10.S4
+	VFMLA	V21.S4, V31.S4, V7.S4
+	VFMLA	V20.S4, V30.S4, V6.S4
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V17.S4, V31.S4, V13.S4
+	VFMLA	V16.S4, V30.S4, V12.S4
+	VFMLA	V19.S4, V31.S4, V9.S4
+	VFMLA	V18.S4, V30.S4, V8.S4
+	VFMLA	V21.S4, V31.S4, V5.S4
+	VFMLA	V20.S4, V30.S4, V4.S4
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V17.S4, V31.S4, V11.S4
+	VFMLA	V16.S4, V30.S4, V10.S4
+	VFMLA	V19.S4, V31.S4, V7.S4
+	VFMLA	V18.S4, V30.S4, V6.S4
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V15.S4, V31.S4, V13.S4
+	VFMLA	V14.S4, V30.S4, V12.S4
+	VFMLA	V17.S4, V31.S4, V9.S4
+	VFMLA	V16.S4, V30.S4, V8.S4
+	VFMLA	V19.S4, V31.S4, V5.S4
+	VFMLA	V18.S4, V30.S4, V4.S4
+	ADD	R5, R0, R0
+	CMP	$13, R3
+	BLE	columnOf7Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V15.S4, V31.S4, V11.S4
+	VFMLA	V14.S4, V30.S4, V10.S4
+	VFMLA	V17.S4, V31.S4, V7.S4
+	VFMLA	V16.S4, V30.S4, V6.S4
+	ADD	R5, R0, R0
+	CMP	$14, R3
+	BLE	columnOf7Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V15.S4, V31.S4, V9.S4
+	VFMLA	V14.S4, V30.S4, V8.S4
+	VFMLA	V17.S4, V31.S4, V5.S4
+	VFMLA	V16.S4, V30.S4, V4.S4
+	ADD	R5, R0, R0
+	CMP	$15, R3
+	BLE	columnOf7Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V15.S4, V31.S4, V7.S4
+	VFMLA	V14.S4, V30.S4, V6.S4
+	ADD	R5, R0, R0
+	CMP	$16, R3
+	BLE	columnOf7Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V15.S4, V31.S4, V5.S4
+	VFMLA	V14.S4, V30.S4, V4.S4
+columnOf7Done:
+	MOVD	80(R11), R0
+	ADD	R0, R6, R6
+	FSTPQ	(F13, F12), 0(R9)
+	ADD	R8<<0, R9, R0
+	FSTPQ	(F11, F10), 0(R0)
+	ADD	R8<<1, R9, R0
+	FSTPQ	(F9, F8), 0(R0)
+	ADD	R7<<0, R9, R0
+	FSTPQ	(F7, F6), 0(R0)
+	ADD	R8<<2, R9, R0
+	FSTPQ	(F5, F4), 0(R0)
+	ADD	$32, R9, R9
+	SUBS	$1, R1, R1
+	BNE	columnsOf7
+	B	tileDone
+lower7:
+	MOVD	16(R10), R0
+	CMP	$6, R0
+	BNE	lower6
+	MOVD	200(R11), R3
+	MOVD	72(R11), R2
+	MOVD	8(R10), R0
+	ADD	R0, R3, R3
+	MOVD	112(R11), R1
+	MOVD	40(R10), R0
+	ADD	R0, R1, R1
+	FLDPQ	0(R1), (F31, F30)
+	FLDPQ	0(R3), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V25.D2
+	VZIP2	V0.D2, V1.D2, V24.D2
+	VAND	V31.B16, V25.B16, V25.B16
+	VAND	V30.B16, V24.B16, V24.B16
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V23.D2
+	VZIP2	V0.D2, V1.D2, V22.D2
+	VAND	V31.B16, V23.B16, V23.B16
+	VAND	V30.B16, V22.B16, V22.B16
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V21.D2
+	VZIP2	V0.D2, V1.D2, V20.D2
+	VAND	V31.B16, V21.B16, V21.B16
+	VAND	V30.B16, V20.B16, V20.B16
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V19.D2
+	VZIP2	V0.D2, V1.D2, V18.D2
+	VAND	V31.B16, V19.B16, V19.B16
+	VAND	V30.B16, V18.B16, V18.B16
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V17.D2
+	VZIP2	V0.D2, V1.D2, V16.D2
+	VAND	V31.B16, V17.B16, V17.B16
+	VAND	V30.B16, V16.B16, V16.B16
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V15.D2
+	VZIP2	V0.D2, V1.D2, V14.D2
+	VAND	V31.B16, V15.B16, V15.B16
+	VAND	V30.B16, V14.B16, V14.B16
+	MOVD	240(R11), R9
+	MOVD	176(R11), R8
+	ADD	R8<<1, R8, R7
+	MOVD	192(R11), R6
+	MOVD	64(R11), R5
+	MOVD	24(R10), R4
+	MOVD	32(R10), R3
+	MOVD	0(R10), R0
+	ADD	R0, R6, R6
+	MOVD	112(R11), R2
+	MOVD	40(R10), R0
+	ADD	R0, R2, R2
+	MOVD	88(R11), R1
+columnsOf6:
+	ADD	$32, R2, R2
+	FLDPQ	0(R2), (F3, F2)
+	FLDPQ	0(R9), (F13, F12)
+	ADD	R8<<0, R9, R0
+	FLDPQ	0(R0), (F11, F10)
+	ADD	R8<<1, R9, R0
+	FLDPQ	0(R0), (F9, F8)
+	ADD	R7<<0, R9, R0
+	FLDPQ	0(R0), (F7, F6)
+	ADD	R8<<2, R9, R0
+	FLDPQ	0(R0), (F5, F4)
+	MOVD	R6, R0
+	CMP	$0, R4
+	BGT	columnOf6Below0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V25.S4, V31.S4, V13.S4
+	VFMLA	V24.S4, V30.S4, V12.S4
+columnOf6Below0:
+	ADD	R5, R0, R0
+	CMP	$1, R4
+	BGT	columnOf6Below1
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V25.S4, V31.S4, V11.S4
+	VFMLA	V24.S4, V30.S4, V10.S4
+columnOf6Below1:
+	ADD	R5, R0, R0
+	CMP	$2, R4
+	BGT	columnOf6Below2
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V23.S4, V31.S4, V13.S4
+	VFMLA	V22.S4, V30.S4, V12.S4
+	VFMLA	V25.S4, V31.S4, V9.S4
+	VFMLA	V24.S4, V30.S4, V8.S4
+columnOf6Below2:
+	ADD	R5, R0, R0
+	CMP	$3, R4
+	BGT	columnOf6Below3
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V23.S4, V31.S4, V11.S4
+	VFMLA	V22.S4, V30.S4, V10.S4
+	VFMLA	V25.S4, V31.S4, V7.S4
+	VFMLA	V24.S4, V30.S4, V6.S4
+columnOf6Below3:
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V13.S4
+	VFMLA	V20.S4, V30.S4, V12.S4
+	VFMLA	V23.S4, V31.S4, V9.S4
+	VFMLA	V22.S4, V30.S4, V8.S4
+	VFMLA	V25.S4, V31.S4, V5.S4
+	VFMLA	V24.S4, V30.S4, V4.S4
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V11.S4
+	VFMLA	V20.S4, V30.S4, V10.S4
+	VFMLA	V23.S4, V31.S4, V7.S4
+	VFMLA	V22.S4, V30.S4, V6.S4
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V13.S4
+	VFMLA	V18.S4, V30.S4, V12.S4
+	VFMLA	V21.S4, V31.S4, V9.S4
+	VFMLA	V20.S4, V30.S4, V8.S4
+	VFMLA	V23.S4, V31.S4, V5.S4
+	VFMLA	V22.S4, V30.S4, V4.S4
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V11.S4
+	VFMLA	V18.S4, V30.S4, V10.S4
+	VFMLA	V21.S4, V31.S4, V7.S4
+	VFMLA	V20.S4, V30.S4, V6.S4
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V17.S4, V31.S4, V13.S4
+	VFMLA	V16.S4, V30.S4, V12.S4
+	VFMLA	V19.S4, V31.S4, V9.S4
+	VFMLA	V18.S4, V30.S4, V8.S4
+	VFMLA	V21.S4, V31.S4, V5.S4
+	VFMLA	V20.S4, V30.S4, V4.S4
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V17.S4, V31.S4, V11.S4
+	VFMLA	V16.S4, V30.S4, V10.S4
+	VFMLA	V19.S4, V31.S4, V7.S4
+	VFMLA	V18.S4, V30.S4, V6.S4
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V15.S4, V31.S4, V13.S4
+	VFMLA	V14.S4, V30.S4, V12.S4
+	VFMLA	V17.S4, V31.S4, V9.S4
+	VFMLA	V16.S4, V30.S4, V8.S4
+	VFMLA	V19.S4, V31.S4, V5.S4
+	VFMLA	V18.S4, V30.S4, V4.S4
+	ADD	R5, R0, R0
+	CMP	$11, R3
+	BLE	columnOf6Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V15.S4, V31.S4, V11.S4
+	VFMLA	V14.S4, V30.S4, V10.S4
+	VFMLA	V17.S4, V31.S4, V7.S4
+	VFMLA	V16.S4, V30.S4, V6.S4
+	ADD	R5, R0, R0
+	CMP	$12, R3
+	BLE	columnOf6Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V15.S4, V31.S4, V9.S4
+	VFMLA	V14.S4, V30.S4, V8.S4
+	VFMLA	V17.S4, V31.S4, V5.S4
+	VFMLA	V16.S4, V30.S4, V4.S4
+	ADD	R5, R0, R0
+	CMP	$13, R3
+	BLE	columnOf6Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V15.S4, V31.S4, V7.S4
+	VFMLA	V14.S4, V30.S4, V6.S4
+	ADD	R5, R0, R0
+	CMP	$14, R3
+	BLE	columnOf6Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V15.S4, V31.S4, V5.S4
+	VFMLA	V14.S4, V30.S4, V4.S4
+columnOf6Done:
+	MOVD	80(R11), R0
+	ADD	R0, R6, R6
+	FSTPQ	(F13, F12), 0(R9)
+	ADD	R8<<0, R9, R0
+	FSTPQ	(F11, F10), 0(R0)
+	ADD	R8<<1, R9, R0
+	FSTPQ	(F9, F8), 0(R0)
+	ADD	R7<<0, R9, R0
+	FSTPQ	(F7, F6), 0(R0)
+	ADD	R8<<2, R9, R0
+	FSTPQ	(F5, F4), 0(R0)
+	ADD	$32, R9, R9
+	SUBS	$1, R1, R1
+	BNE	columnsOf6
+	B	tileDone
+lower6:
+	MOVD	16(R10), R0
+	CMP	$5, R0
+	BNE	lower5
+	MOVD	200(R11), R3
+	MOVD	72(R11), R2
+	MOVD	8(R10), R0
+	ADD	R0, R3, R3
+	MOVD	112(R11), R1
+	MOVD	40(R10), R0
+	ADD	R0, R1, R1
+	FLDPQ	0(R1), (F31, F30)
+	FLDPQ	0(R3), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V23.D2
+	VZIP2	V0.D2, V1.D2, V22.D2
+	VAND	V31.B16, V23.B16, V23.B16
+	VAND	V30.B16, V22.B16, V22.B16
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V21.D2
+	VZIP2	V0.D2, V1.D2, V20.D2
+	VAND	V31.B16, V21.B16, V21.B16
+	VAND	V30.B16, V20.B16, V20.B16
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V19.D2
+	VZIP2	V0.D2, V1.D2, V18.D2
+	VAND	V31.B16, V19.B16, V19.B16
+	VAND	V30.B16, V18.B16, V18.B16
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V17.D2
+	VZIP2	V0.D2, V1.D2, V16.D2
+	VAND	V31.B16, V17.B16, V17.B16
+	VAND	V30.B16, V16.B16, V16.B16
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V15.D2
+	VZIP2	V0.D2, V1.D2, V14.D2
+	VAND	V31.B16, V15.B16, V15.B16
+	VAND	V30.B16, V14.B16, V14.B16
+	MOVD	240(R11), R9
+	MOVD	176(R11), R8
+	ADD	R8<<1, R8, R7
+	MOVD	192(R11), R6
+	MOVD	64(R11), R5
+	MOVD	24(R10), R4
+	MOVD	32(R10), R3
+	MOVD	0(R10), R0
+	ADD	R0, R6, R6
+	MOVD	112(R11), R2
+	MOVD	40(R10), R0
+	ADD	R0, R2, R2
+	MOVD	88(R11), R1
+columnsOf5:
+	ADD	$32, R2, R2
+	FLDPQ	0(R2), (F3, F2)
+	FLDPQ	0(R9), (F13, F12)
+	ADD	R8<<0, R9, R0
+	FLDPQ	0(R0), (F11, F10)
+	ADD	R8<<1, R9, R0
+	FLDPQ	0(R0), (F9, F8)
+	ADD	R7<<0, R9, R0
+	FLDPQ	0(R0), (F7, F6)
+	ADD	R8<<2, R9, R0
+	FLDPQ	0(R0), (F5, F4)
+	MOVD	R6, R0
+	CMP	$0, R4
+	BGT	columnOf5Below0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V23.S4, V31.S4, V13.S4
+	VFMLA	V22.S4, V30.S4, V12.S4
+columnOf5Below0:
+	ADD	R5, R0, R0
+	CMP	$1, R4
+	BGT	columnOf5Below1
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V23.S4, V31.S4, V11.S4
+	VFMLA	V22.S4, V30.S4, V10.S4
+columnOf5Below1:
+	ADD	R5, R0, R0
+	CMP	$2, R4
+	BGT	columnOf5Below2
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V13.S4
+	VFMLA	V20.S4, V30.S4, V12.S4
+	VFMLA	V23.S4, V31.S4, V9.S4
+	VFMLA	V22.S4, V30.S4, V8.S4
+columnOf5Below2:
+	ADD	R5, R0, R0
+	CMP	$3, R4
+	BGT	columnOf5Below3
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V11.S4
+	VFMLA	V20.S4, V30.S4, V10.S4
+	VFMLA	V23.S4, V31.S4, V7.S4
+	VFMLA	V22.S4, V30.S4, V6.S4
+columnOf5Below3:
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V13.S4
+	VFMLA	V18.S4, V30.S4, V12.S4
+	VFMLA	V21.S4, V31.S4, V9.S4
+	VFMLA	V20.S4, V30.S4, V8.S4
+	VFMLA	V23.S4, V31.S4, V5.S4
+	VFMLA	V22.S4, V30.S4, V4.S4
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V11.S4
+	VFMLA	V18.S4, V30.S4, V10.S4
+	VFMLA	V21.S4, V31.S4, V7.S4
+	VFMLA	V20.S4, V30.S4, V6.S4
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V17.S4, V31.S4, V13.S4
+	VFMLA	V16.S4, V30.S4, V12.S4
+	VFMLA	V19.S4, V31.S4, V9.S4
+	VFMLA	V18.S4, V30.S4, V8.S4
+	VFMLA	V21.S4, V31.S4, V5.S4
+	VFMLA	V20.S4, V30.S4, V4.S4
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V17.S4, V31.S4, V11.S4
+	VFMLA	V16.S4, V30.S4, V10.S4
+	VFMLA	V19.S4, V31.S4, V7.S4
+	VFMLA	V18.S4, V30.S4, V6.S4
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V15.S4, V31.S4, V13.S4
+	VFMLA	V14.S4, V30.S4, V12.S4
+	VFMLA	V17.S4, V31.S4, V9.S4
+	VFMLA	V16.S4, V30.S4, V8.S4
+	VFMLA	V19.S4, V31.S4, V5.S4
+	VFMLA	V18.S4, V30.S4, V4.S4
+	ADD	R5, R0, R0
+	CMP	$9, R3
+	BLE	columnOf5Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V15.S4, V31.S4, V11.S4
+	VFMLA	V14.S4, V30.S4, V10.S4
+	VFMLA	V17.S4, V31.S4, V7.S4
+	VFMLA	V16.S4, V30.S4, V6.S4
+	ADD	R5, R0, R0
+	CMP	$10, R3
+	BLE	columnOf5Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V15.S4, V31.S4, V9.S4
+	VFMLA	V14.S4, V30.S4, V8.S4
+	VFMLA	V17.S4, V31.S4, V5.S4
+	VFMLA	V16.S4, V30.S4, V4.S4
+	ADD	R5, R0, R0
+	CMP	$11, R3
+	BLE	columnOf5Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V15.S4, V31.S4, V7.S4
+	VFMLA	V14.S4, V30.S4, V6.S4
+	ADD	R5, R0, R0
+	CMP	$12, R3
+	BLE	columnOf5Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V15.S4, V31.S4, V5.S4
+	VFMLA	V14.S4, V30.S4, V4.S4
+columnOf5Done:
+	MOVD	80(R11), R0
+	ADD	R0, R6, R6
+	FSTPQ	(F13, F12), 0(R9)
+	ADD	R8<<0, R9, R0
+	FSTPQ	(F11, F10), 0(R0)
+	ADD	R8<<1, R9, R0
+	FSTPQ	(F9, F8), 0(R0)
+	ADD	R7<<0, R9, R0
+	FSTPQ	(F7, F6), 0(R0)
+	ADD	R8<<2, R9, R0
+	FSTPQ	(F5, F4), 0(R0)
+	ADD	$32, R9, R9
+	SUBS	$1, R1, R1
+	BNE	columnsOf5
+	B	tileDone
+lower5:
+	MOVD	16(R10), R0
+	CMP	$4, R0
+	BNE	lower4
+	MOVD	200(R11), R3
+	MOVD	72(R11), R2
+	MOVD	8(R10), R0
+	ADD	R0, R3, R3
+	MOVD	112(R11), R1
+	MOVD	40(R10), R0
+	ADD	R0, R1, R1
+	FLDPQ	0(R1), (F31, F30)
+	FLDPQ	0(R3), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V21.D2
+	VZIP2	V0.D2, V1.D2, V20.D2
+	VAND	V31.B16, V21.B16, V21.B16
+	VAND	V30.B16, V20.B16, V20.B16
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V19.D2
+	VZIP2	V0.D2, V1.D2, V18.D2
+	VAND	V31.B16, V19.B16, V19.B16
+	VAND	V30.B16, V18.B16, V18.B16
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V17.D2
+	VZIP2	V0.D2, V1.D2, V16.D2
+	VAND	V31.B16, V17.B16, V17.B16
+	VAND	V30.B16, V16.B16, V16.B16
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V15.D2
+	VZIP2	V0.D2, V1.D2, V14.D2
+	VAND	V31.B16, V15.B16, V15.B16
+	VAND	V30.B16, V14.B16, V14.B16
+	MOVD	240(R11), R9
+	MOVD	176(R11), R8
+	ADD	R8<<1, R8, R7
+	MOVD	192(R11), R6
+	MOVD	64(R11), R5
+	MOVD	24(R10), R4
+	MOVD	32(R10), R3
+	MOVD	0(R10), R0
+	ADD	R0, R6, R6
+	MOVD	112(R11), R2
+	MOVD	40(R10), R0
+	ADD	R0, R2, R2
+	MOVD	88(R11), R1
+columnsOf4:
+	ADD	$32, R2, R2
+	FLDPQ	0(R2), (F3, F2)
+	FLDPQ	0(R9), (F13, F12)
+	ADD	R8<<0, R9, R0
+	FLDPQ	0(R0), (F11, F10)
+	ADD	R8<<1, R9, R0
+	FLDPQ	0(R0), (F9, F8)
+	ADD	R7<<0, R9, R0
+	FLDPQ	0(R0), (F7, F6)
+	ADD	R8<<2, R9, R0
+	FLDPQ	0(R0), (F5, F4)
+	MOVD	R6, R0
+	CMP	$0, R4
+	BGT	columnOf4Below0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V13.S4
+	VFMLA	V20.S4, V30.S4, V12.S4
+columnOf4Below0:
+	ADD	R5, R0, R0
+	CMP	$1, R4
+	BGT	columnOf4Below1
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V11.S4
+	VFMLA	V20.S4, V30.S4, V10.S4
+columnOf4Below1:
+	ADD	R5, R0, R0
+	CMP	$2, R4
+	BGT	columnOf4Below2
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V13.S4
+	VFMLA	V18.S4, V30.S4, V12.S4
+	VFMLA	V21.S4, V31.S4, V9.S4
+	VFMLA	V20.S4, V30.S4, V8.S4
+columnOf4Below2:
+	ADD	R5, R0, R0
+	CMP	$3, R4
+	BGT	columnOf4Below3
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V11.S4
+	VFMLA	V18.S4, V30.S4, V10.S4
+	VFMLA	V21.S4, V31.S4, V7.S4
+	VFMLA	V20.S4, V30.S4, V6.S4
+columnOf4Below3:
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V17.S4, V31.S4, V13.S4
+	VFMLA	V16.S4, V30.S4, V12.S4
+	VFMLA	V19.S4, V31.S4, V9.S4
+	VFMLA	V18.S4, V30.S4, V8.S4
+	VFMLA	V21.S4, V31.S4, V5.S4
+	VFMLA	V20.S4, V30.S4, V4.S4
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V17.S4, V31.S4, V11.S4
+	VFMLA	V16.S4, V30.S4, V10.S4
+	VFMLA	V19.S4, V31.S4, V7.S4
+	VFMLA	V18.S4, V30.S4, V6.S4
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V15.S4, V31.S4, V13.S4
+	VFMLA	V14.S4, V30.S4, V12.S4
+	VFMLA	V17.S4, V31.S4, V9.S4
+	VFMLA	V16.S4, V30.S4, V8.S4
+	VFMLA	V19.S4, V31.S4, V5.S4
+	VFMLA	V18.S4, V30.S4, V4.S4
+	ADD	R5, R0, R0
+	CMP	$7, R3
+	BLE	columnOf4Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V15.S4, V31.S4, V11.S4
+	VFMLA	V14.S4, V30.S4, V10.S4
+	VFMLA	V17.S4, V31.S4, V7.S4
+	VFMLA	V16.S4, V30.S4, V6.S4
+	ADD	R5, R0, R0
+	CMP	$8, R3
+	BLE	columnOf4Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V15.S4, V31.S4, V9.S4
+	VFMLA	V14.S4, V30.S4, V8.S4
+	VFMLA	V17.S4, V31.S4, V5.S4
+	VFMLA	V16.S4, V30.S4, V4.S4
+	ADD	R5, R0, R0
+	CMP	$9, R3
+	BLE	columnOf4Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V15.S4, V31.S4, V7.S4
+	VFMLA	V14.S4, V30.S4, V6.S4
+	ADD	R5, R0, R0
+	CMP	$10, R3
+	BLE	columnOf4Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V15.S4, V31.S4, V5.S4
+	VFMLA	V14.S4, V30.S4, V4.S4
+columnOf4Done:
+	MOVD	80(R11), R0
+	ADD	R0, R6, R6
+	FSTPQ	(F13, F12), 0(R9)
+	ADD	R8<<0, R9, R0
+	FSTPQ	(F11, F10), 0(R0)
+	ADD	R8<<1, R9, R0
+	FSTPQ	(F9, F8), 0(R0)
+	ADD	R7<<0, R9, R0
+	FSTPQ	(F7, F6), 0(R0)
+	ADD	R8<<2, R9, R0
+	FSTPQ	(F5, F4), 0(R0)
+	ADD	$32, R9, R9
+	SUBS	$1, R1, R1
+	BNE	columnsOf4
+	B	tileDone
+lower4:
+	MOVD	16(R10), R0
+	CMP	$3, R0
+	BNE	lower3
+	MOVD	200(R11), R3
+	MOVD	72(R11), R2
+	MOVD	8(R10), R0
+	ADD	R0, R3, R3
+	MOVD	112(R11), R1
+	MOVD	40(R10), R0
+	ADD	R0, R1, R1
+	FLDPQ	0(R1), (F31, F30)
+	FLDPQ	0(R3), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V19.D2
+	VZIP2	V0.D2, V1.D2, V18.D2
+	VAND	V31.B16, V19.B16, V19.B16
+	VAND	V30.B16, V18.B16, V18.B16
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V17.D2
+	VZIP2	V0.D2, V1.D2, V16.D2
+	VAND	V31.B16, V17.B16, V17.B16
+	VAND	V30.B16, V16.B16, V16.B16
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V15.D2
+	VZIP2	V0.D2, V1.D2, V14.D2
+	VAND	V31.B16, V15.B16, V15.B16
+	VAND	V30.B16, V14.B16, V14.B16
+	MOVD	240(R11), R9
+	MOVD	176(R11), R8
+	ADD	R8<<1, R8, R7
+	MOVD	192(R11), R6
+	MOVD	64(R11), R5
+	MOVD	24(R10), R4
+	MOVD	32(R10), R3
+	MOVD	0(R10), R0
+	ADD	R0, R6, R6
+	MOVD	112(R11), R2
+	MOVD	40(R10), R0
+	ADD	R0, R2, R2
+	MOVD	88(R11), R1
+columnsOf3:
+	ADD	$32, R2, R2
+	FLDPQ	0(R2), (F3, F2)
+	FLDPQ	0(R9), (F13, F12)
+	ADD	R8<<0, R9, R0
+	FLDPQ	0(R0), (F11, F10)
+	ADD	R8<<1, R9, R0
+	FLDPQ	0(R0), (F9, F8)
+	ADD	R7<<0, R9, R0
+	FLDPQ	0(R0), (F7, F6)
+	ADD	R8<<2, R9, R0
+	FLDPQ	0(R0), (F5, F4)
+	MOVD	R6, R0
+	CMP	$0, R4
+	BGT	columnOf3Below0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V13.S4
+	VFMLA	V18.S4, V30.S4, V12.S4
+columnOf3Below0:
+	ADD	R5, R0, R0
+	CMP	$1, R4
+	BGT	columnOf3Below1
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V11.S4
+	VFMLA	V18.S4, V30.S4, V10.S4
+columnOf3Below1:
+	ADD	R5, R0, R0
+	CMP	$2, R4
+	BGT	columnOf3Below2
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V17.S4, V31.S4, V13.S4
+	VFMLA	V16.S4, V30.S4, V12.S4
+	VFMLA	V19.S4, V31.S4, V9.S4
+	VFMLA	V18.S4, V30.S4, V8.S4
+columnOf3Below2:
+	ADD	R5, R0, R0
+	CMP	$3, R4
+	BGT	columnOf3Below3
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V17.S4, V31.S4, V11.S4
+	VFMLA	V16.S4, V30.S4, V10.S4
+	VFMLA	V19.S4, V31.S4, V7.S4
+	VFMLA	V18.S4, V30.S4, V6.S4
+columnOf3Below3:
+	ADD	R5, R0, R0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V15.S4, V31.S4, V13.S4
+	VFMLA	V14.S4, V30.S4, V12.S4
+	VFMLA	V17.S4, V31.S4, V9.S4
+	VFMLA	V16.S4, V30.S4, V8.S4
+	VFMLA	V19.S4, V31.S4, V5.S4
+	VFMLA	V18.S4, V30.S4, V4.S4
+	ADD	R5, R0, R0
+	CMP	$5, R3
+	BLE	columnOf3Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V15.S4, V31.S4, V11.S4
+	VFMLA	V14.S4, V30.S4, V10.S4
+	VFMLA	V17.S4, V31.S4, V7.S4
+	VFMLA	V16.S4, V30.S4, V6.S4
+	ADD	R5, R0, R0
+	CMP	$6, R3
+	BLE	columnOf3Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V15.S4, V31.S4, V9.S4
+	VFMLA	V14.S4, V30.S4, V8.S4
+	VFMLA	V17.S4, V31.S4, V5.S4
+	VFMLA	V16.S4, V30.S4, V4.S4
+	ADD	R5, R0, R0
+	CMP	$7, R3
+	BLE	columnOf3Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V15.S4, V31.S4, V7.S4
+	VFMLA	V14.S4, V30.S4, V6.S4
+	ADD	R5, R0, R0
+	CMP	$8, R3
+	BLE	columnOf3Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V15.S4, V31.S4, V5.S4
+	VFMLA	V14.S4, V30.S4, V4.S4
+columnOf3Done:
+	MOVD	80(R11), R0
+	ADD	R0, R6, R6
+	FSTPQ	(F13, F12), 0(R9)
+	ADD	R8<<0, R9, R0
+	FSTPQ	(F11, F10), 0(R0)
+	ADD	R8<<1, R9, R0
+	FSTPQ	(F9, F8), 0(R0)
+	ADD	R7<<0, R9, R0
+	FSTPQ	(F7, F6), 0(R0)
+	ADD	R8<<2, R9, R0
+	FSTPQ	(F5, F4), 0(R0)
+	ADD	$32, R9, R9
+	SUBS	$1, R1, R1
+	BNE	columnsOf3
+	B	tileDone
+lower3:
+	MOVD	16(R10), R0
+	CMP	$2, R0
+	BNE	lower2
+	MOVD	200(R11), R3
+	MOVD	72(R11), R2
+	MOVD	8(R10), R0
+	ADD	R0, R3, R3
+	MOVD	112(R11), R1
+	MOVD	40(R10), R0
+	ADD	R0, R1, R1
+	FLDPQ	0(R1), (F31, F30)
+	FLDPQ	0(R3), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V17.D2
+	VZIP2	V0.D2, V1.D2, V16.D2
+	VAND	V31.B16, V17.B16, V17.B16
+	VAND	V30.B16, V16.B16, V16.B16
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V15.D2
+	VZIP2	V0.D2, V1.D2, V14.D2
+	VAND	V31.B16, V15.B16, V15.B16
+	VAND	V30.B16, V14.B16, V14.B16
+	MOVD	240(R11), R9
+	MOVD	176(R11), R8
+	ADD	R8<<1, R8, R7
+	MOVD	192(R11), R6
+	MOVD	64(R11), R5
+	MOVD	24(R10), R4
+	MOVD	32(R10), R3
+	MOVD	0(R10), R0
+	ADD	R0, R6, R6
+	MOVD	112(R11), R2
+	MOVD	40(R10), R0
+	ADD	R0, R2, R2
+	MOVD	88(R11), R1
+columnsOf2:
+	ADD	$32, R2, R2
+	FLDPQ	0(R2), (F3, F2)
+	FLDPQ	0(R9), (F13, F12)
+	ADD	R8<<0, R9, R0
+	FLDPQ	0(R0), (F11, F10)
+	ADD	R8<<1, R9, R0
+	FLDPQ	0(R0), (F9, F8)
+	ADD	R7<<0, R9, R0
+	FLDPQ	0(R0), (F7, F6)
+	ADD	R8<<2, R9, R0
+	FLDPQ	0(R0), (F5, F4)
+	MOVD	R6, R0
+	CMP	$0, R4
+	BGT	columnOf2Below0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V17.S4, V31.S4, V13.S4
+	VFMLA	V16.S4, V30.S4, V12.S4
+columnOf2Below0:
+	ADD	R5, R0, R0
+	CMP	$1, R4
+	BGT	columnOf2Below1
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V17.S4, V31.S4, V11.S4
+	VFMLA	V16.S4, V30.S4, V10.S4
+columnOf2Below1:
+	ADD	R5, R0, R0
+	CMP	$2, R4
+	BGT	columnOf2Below2
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V15.S4, V31.S4, V13.S4
+	VFMLA	V14.S4, V30.S4, V12.S4
+	VFMLA	V17.S4, V31.S4, V9.S4
+	VFMLA	V16.S4, V30.S4, V8.S4
+columnOf2Below2:
+	ADD	R5, R0, R0
+	CMP	$3, R4
+	BGT	columnOf2Below3
+	CMP	$3, R3
+	BLE	columnOf2Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V15.S4, V31.S4, V11.S4
+	VFMLA	V14.S4, V30.S4, V10.S4
+	VFMLA	V17.S4, V31.S4, V7.S4
+	VFMLA	V16.S4, V30.S4, V6.S4
+columnOf2Below3:
+	ADD	R5, R0, R0
+	CMP	$4, R3
+	BLE	columnOf2Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V15.S4, V31.S4, V9.S4
+	VFMLA	V14.S4, V30.S4, V8.S4
+	VFMLA	V17.S4, V31.S4, V5.S4
+	VFMLA	V16.S4, V30.S4, V4.S4
+	ADD	R5, R0, R0
+	CMP	$5, R3
+	BLE	columnOf2Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V15.S4, V31.S4, V7.S4
+	VFMLA	V14.S4, V30.S4, V6.S4
+	ADD	R5, R0, R0
+	CMP	$6, R3
+	BLE	columnOf2Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V15.S4, V31.S4, V5.S4
+	VFMLA	V14.S4, V30.S4, V4.S4
+columnOf2Done:
+	MOVD	80(R11), R0
+	ADD	R0, R6, R6
+	FSTPQ	(F13, F12), 0(R9)
+	ADD	R8<<0, R9, R0
+	FSTPQ	(F11, F10), 0(R0)
+	ADD	R8<<1, R9, R0
+	FSTPQ	(F9, F8), 0(R0)
+	ADD	R7<<0, R9, R0
+	FSTPQ	(F7, F6), 0(R0)
+	ADD	R8<<2, R9, R0
+	FSTPQ	(F5, F4), 0(R0)
+	ADD	$32, R9, R9
+	SUBS	$1, R1, R1
+	BNE	columnsOf2
+	B	tileDone
+lower2:
+	MOVD	200(R11), R2
+	MOVD	8(R10), R0
+	ADD	R0, R2, R2
+	MOVD	112(R11), R1
+	MOVD	40(R10), R0
+	ADD	R0, R1, R1
+	FLDPQ	0(R1), (F31, F30)
+	FLDPQ	0(R2), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V15.D2
+	VZIP2	V0.D2, V1.D2, V14.D2
+	VAND	V31.B16, V15.B16, V15.B16
+	VAND	V30.B16, V14.B16, V14.B16
+	MOVD	240(R11), R9
+	MOVD	176(R11), R8
+	ADD	R8<<1, R8, R7
+	MOVD	192(R11), R6
+	MOVD	64(R11), R5
+	MOVD	24(R10), R4
+	MOVD	32(R10), R3
+	MOVD	0(R10), R0
+	ADD	R0, R6, R6
+	MOVD	112(R11), R2
+	MOVD	40(R10), R0
+	ADD	R0, R2, R2
+	MOVD	88(R11), R1
+columnsOf1:
+	ADD	$32, R2, R2
+	FLDPQ	0(R2), (F3, F2)
+	FLDPQ	0(R9), (F13, F12)
+	ADD	R8<<0, R9, R0
+	FLDPQ	0(R0), (F11, F10)
+	ADD	R8<<1, R9, R0
+	FLDPQ	0(R0), (F9, F8)
+	ADD	R7<<0, R9, R0
+	FLDPQ	0(R0), (F7, F6)
+	ADD	R8<<2, R9, R0
+	FLDPQ	0(R0), (F5, F4)
+	MOVD	R6, R0
+	CMP	$0, R4
+	BGT	columnOf1Below0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V15.S4, V31.S4, V13.S4
+	VFMLA	V14.S4, V30.S4, V12.S4
+columnOf1Below0:
+	ADD	R5, R0, R0
+	CMP	$1, R4
+	BGT	columnOf1Below1
+	CMP	$1, R3
+	BLE	columnOf1Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V15.S4, V31.S4, V11.S4
+	VFMLA	V14.S4, V30.S4, V10.S4
+columnOf1Below1:
+	ADD	R5, R0, R0
+	CMP	$2, R4
+	BGT	columnOf1Below2
+	CMP	$2, R3
+	BLE	columnOf1Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V15.S4, V31.S4, V9.S4
+	VFMLA	V14.S4, V30.S4, V8.S4
+columnOf1Below2:
+	ADD	R5, R0, R0
+	CMP	$3, R4
+	BGT	columnOf1Below3
+	CMP	$3, R3
+	BLE	columnOf1Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V15.S4, V31.S4, V7.S4
+	VFMLA	V14.S4, V30.S4, V6.S4
+columnOf1Below3:
+	ADD	R5, R0, R0
+	CMP	$4, R3
+	BLE	columnOf1Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V15.S4, V31.S4, V5.S4
+	VFMLA	V14.S4, V30.S4, V4.S4
+columnOf1Done:
+	MOVD	80(R11), R0
+	ADD	R0, R6, R6
+	FSTPQ	(F13, F12), 0(R9)
+	ADD	R8<<0, R9, R0
+	FSTPQ	(F11, F10), 0(R0)
+	ADD	R8<<1, R9, R0
+	FSTPQ	(F9, F8), 0(R0)
+	ADD	R7<<0, R9, R0
+	FSTPQ	(F7, F6), 0(R0)
+	ADD	R8<<2, R9, R0
+	FSTPQ	(F5, F4), 0(R0)
+	ADD	$32, R9, R9
+	SUBS	$1, R1, R1
+	BNE	columnsOf1
+tileDone:
+	ADD	$56, R10, R10
+	MOVD	256(R11), R0
+	SUBS	$1, R0, R0
+	MOVD	R0, 256(R11)
+	BNE	tile
+	MOVD	48(R11), R1
+	MOVD	192(R11), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 192(R11)
+	MOVD	56(R11), R1
+	MOVD	200(R11), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 200(R11)
+	MOVD	248(R11), R0
+	SUBS	$1, R0, R0
+	MOVD	R0, 248(R11)
+	BNE	image
+	MOVD	24(R11), R1
+	MOVD	208(R11), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 208(R11)
+	MOVD	32(R11), R1
+	MOVD	216(R11), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 216(R11)
+	MOVD	184(R11), R1
+	MOVD	240(R11), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 240(R11)
+	MOVD	16(R11), R0
+	SUBS	$1, R0, R0
+	MOVD	R0, 16(R11)
+	BNE	plane
+	RET

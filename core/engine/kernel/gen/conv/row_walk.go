@@ -13,6 +13,7 @@ import (
 type rowWalk struct {
 	*isa.Asm
 	size       int           // rows of the filter
+	stride     int           // rows of x from what a row of y sees to what the next one does
 	x, xRow    reg.GPVirtual // what the column sees
 	first, end reg.GPVirtual // of the rows that lie in the plane
 }
@@ -21,13 +22,14 @@ type rowWalk struct {
 func (k *rowWalk) eachRow(name string, rows int, f func(row int, p reg.GPVirtual)) {
 	a, p, done := k.Asm, k.GP64(), fmt.Sprint(name, "Of", rows, "Done")
 	a.MOVQ(k.x, p)
-	for row := range rows + k.size - 1 {
+	last := k.stride * (rows - 1) // what the last row of y sees first
+	for row := range last + k.size {
 		below := fmt.Sprint(name, "Of", rows, "Below", row)
 		if row < k.size-1 {
 			a.CMPQ(k.first, operand.U8(row))
 			a.JG(operand.LabelRef(below))
 		}
-		if row >= rows {
+		if row > last {
 			a.CMPQ(k.end, operand.U8(row))
 			a.JLE(operand.LabelRef(done))
 		}
@@ -43,8 +45,8 @@ func (k *rowWalk) eachRow(name string, rows int, f func(row int, p reg.GPVirtual
 // products calls f for every row of y in a tile that a row of x meets, and the row of the filter with which it does.
 func (k *rowWalk) products(rows, row int, f func(y, tap int)) {
 	for tap := range k.size {
-		if y := row - tap; y >= 0 && y < rows {
-			f(y, tap)
+		if at := row - tap; at >= 0 && at%k.stride == 0 && at/k.stride < rows {
+			f(at/k.stride, tap)
 		}
 	}
 }

@@ -29,13 +29,15 @@ const (
 // tileSizes are the rows of filters, and the rows of y that tiles have at most: with them and what a column sees the registers are full.
 var tileSizes = [][2]int{{3, 8}, {5, 8}, {7, 7}}
 
-// tiles emits depthwise convolution with stride 1 for registers of eight lanes, straight from the image: masks leave out columns
-// beside a plane.
+// tiles emits depthwise convolution with stride 1, and by filters of 5 rows with stride 2, for registers of eight lanes, straight from the image: masks
+// leave out columns beside a plane.
 func tiles(a *isa.Asm) {
 	for _, size := range tileSizes {
-		tileForward(a, size[0], size[1])
-		tileDots(a, size[0], size[1])
+		tileForward(a, size[0], 1, size[1])
+		tileDots(a, size[0], 1, size[1])
 	}
+	tileForward(a, tileSizes[1][0], 2, tileSizes[1][1])
+	tileDots(a, tileSizes[1][0], 2, tileSizes[1][1])
 }
 
 // tileKernel is what these kernels share.
@@ -47,9 +49,12 @@ type tileKernel struct {
 	view        reg.VecVirtual
 }
 
-func newTileKernel(a *isa.Asm, name, doc string, size, most int) *tileKernel {
-	a.Kernel(fmt.Sprint(name, size), "func(tilePlanes *byte)", doc)
-	return &tileKernel{rowWalk: rowWalk{Asm: a, size: size}, most: most, t: a.Gp("tilePlanes"), view: a.Vec()}
+func newTileKernel(a *isa.Asm, name, doc string, size, stride, most int) *tileKernel {
+	if name = fmt.Sprint(name, size); stride > 1 {
+		name, doc = name+"Strided", doc+" The stride is 2."
+	}
+	a.Kernel(name, "func(tilePlanes *byte)", doc)
+	return &tileKernel{rowWalk: rowWalk{Asm: a, size: size, stride: stride}, most: most, t: a.Gp("tilePlanes"), view: a.Vec()}
 }
 
 // overTiles emits the loop over the tiles of a plane; tile gets the rows of one.
@@ -87,7 +92,13 @@ func (k *tileKernel) overColumns(rows int, begin, end func(), add func(row int, 
 	a.Move(operand.Mem{Base: k.masks}, mask)
 	begin()
 	k.eachRow("column", rows, func(row int, p reg.GPVirtual) {
-		a.And(operand.Mem{Base: p}, mask, k.view)
+		if k.stride == 1 {
+			a.And(operand.Mem{Base: p}, mask, k.view)
+		} else { // every other column, those of the second vector's halves behind those of the first's
+			a.Move(operand.Mem{Base: p}, k.view)
+			a.VSHUFPS(operand.U8(0b10001000), operand.Mem{Base: p, Disp: 4 * a.Lanes}, k.view, k.view)
+			a.And(mask, k.view, k.view)
+		}
 		add(row, k.view)
 	})
 	a.ADDQ(operand.Mem{Base: k.t, Disp: tpXColumn}, k.x)
@@ -103,8 +114,8 @@ func (k *tileKernel) maskOf() reg.GPVirtual {
 }
 
 // tileForward computes y = bias + Σ w·x: a column of the filter meets all rows of a tile, and then the next one does.
-func tileForward(a *isa.Asm, size, most int) {
-	k := newTileKernel(a, "tileForward", fmt.Sprintf("convolves planes with a filter of %d rows each.", size), size, most)
+func tileForward(a *isa.Asm, size, stride, most int) {
+	k := newTileKernel(a, "tileForward", fmt.Sprintf("convolves planes with a filter of %d rows each.", size), size, stride, most)
 	copyFields(a, k.t, [2]int{tpX, tpXAt}, [2]int{tpY, tpYAt}, [2]int{tpWeights, tpWeightsAt}, [2]int{tpBias, tpBiasAt})
 	a.Label("plane")
 	k.overTiles(func(rows int) {
@@ -133,6 +144,9 @@ func (k *tileKernel) store(acc []reg.VecVirtual) {
 	y, yRow, whole, lanes := a.Field(k.t, tpYAt), a.Field(k.t, tpYRow), a.Field(k.tile, rtWhole), a.Stored(a.LaneMask(k.t, tpLanes))
 	a.ADDQ(operand.Mem{Base: k.tile, Disp: rtY}, y)
 	for i, v := range acc {
+		if k.stride > 1 {
+			a.VPERMPD(oddQuads, v, v)
+		}
 		part, next := fmt.Sprintf("part%dOf%d", i, len(acc)), fmt.Sprintf("next%dOf%d", i, len(acc))
 		a.CMPQ(whole, operand.U8(i))
 		a.JLE(operand.LabelRef(part))
@@ -147,8 +161,8 @@ func (k *tileKernel) store(acc []reg.VecVirtual) {
 
 // tileDots sums dy·x for each weight over planes of several images: the rows of dy of a tile stay in registers, and the sums of a
 // column of the filter while it meets them.
-func tileDots(a *isa.Asm, size, most int) {
-	k := newTileKernel(a, "tileDots", fmt.Sprintf("adds the products of dy and x for each weight of a filter of %d rows, [row][column][lanes].", size), size, most)
+func tileDots(a *isa.Asm, size, stride, most int) {
+	k := newTileKernel(a, "tileDots", fmt.Sprintf("adds the products of dy and x for each weight of a filter of %d rows, [row][column][lanes].", size), size, stride, most)
 	copyFields(a, k.t, [2]int{tpX, tpXPlaneAt}, [2]int{tpY, tpYPlaneAt}, [2]int{tpSums, tpSumsAt})
 	a.Label("plane")
 	copyFields(a, k.t, [2]int{tpXPlaneAt, tpXAt}, [2]int{tpYPlaneAt, tpYAt}, [2]int{tpImages, tpImagesLeft})
@@ -179,7 +193,12 @@ func (k *tileKernel) loadGrads(rows int) []reg.VecVirtual {
 	a.ADDQ(operand.Mem{Base: k.tile, Disp: rtY}, y)
 	a.Move(operand.Mem{Base: k.maskOf()}, mask)
 	for _, v := range dy {
-		a.And(operand.Mem{Base: y}, mask, v)
+		if k.stride == 1 {
+			a.And(operand.Mem{Base: y}, mask, v)
+		} else {
+			a.VPERMPD(oddQuads, operand.Mem{Base: y}, v)
+			a.And(mask, v, v)
+		}
 		a.ADDQ(yRow, y)
 	}
 	return dy

@@ -67,7 +67,7 @@ func newWideKernel(a *isa.Asm, name, doc string, size int, pair, turned bool) *w
 		name, doc = name+"Turned", doc+" Rows of x are read once."
 	}
 	a.Kernel(name, "func(widePlanes *byte)", doc)
-	return &wideKernel{rowWalk: rowWalk{Asm: a, size: size}, pair: pair, turned: turned, t: a.Gp("widePlanes"), views: a.Vecs(2)}
+	return &wideKernel{rowWalk: rowWalk{Asm: a, size: size, stride: 1}, pair: pair, turned: turned, t: a.Gp("widePlanes"), views: a.Vecs(2)}
 }
 
 // overTiles emits the loop over the tiles of a plane; tile gets the rows of one.
