@@ -59,7 +59,8 @@ func (c choice) head() string {
 	if c.lanes {
 		first = "lanes int, "
 	}
-	params := opaque.ReplaceAllStringFunc("("+first+c.params+")", func(s string) string { return string(nameStruct([]byte(s))) })
+	params := opaque.ReplaceAllStringFunc("("+c.params+")", func(s string) string { return string(nameStruct([]byte(s))) })
+	params = "(" + first + params[1:]
 	return fmt.Sprintf("\n// %s %s\nfunc %s%s%s {\n", c.name(), c.doc, c.name(), strings.ReplaceAll(params, " uintptr", " kernel.Mask"), c.results)
 }
 

@@ -12,7 +12,8 @@ import (
 type separate struct {
 	shape         Shape
 	rows, width   int           // of a plane of outputs
-	lanes         int           // of a vector
+	lanes         int           // of a vector of outputs
+	spreadLanes   int           // of a vector of gradients
 	places        []columnPlace // of the vectors of a row of outputs; none if windows have too many columns
 	order         []int32       // with which vectors of windows are brought in their order
 	columns       []int32       // of the windows of a vector, in the order in which they are loaded
@@ -50,8 +51,8 @@ const mostColumns = 4
 
 // newSeparate are the tables for windows that do not overlap, nil for others.
 func newSeparate(p *Shape) *separate {
-	s := &separate{shape: *p, rows: p.OutH(), width: p.OutW(), lanes: kernel.Lanes()}
-	if s.lanes == 0 || p.StrideH != p.R || p.StrideW != p.S || p.PadH+p.PadW > 0 || s.rows*p.R > p.H || s.width*p.S > p.W {
+	s := &separate{shape: *p, rows: p.OutH(), width: p.OutW(), lanes: vectorFor(p.OutW()), spreadLanes: vectorFor(p.W)}
+	if kernel.Current() == kernel.Generic || p.StrideH != p.R || p.StrideW != p.S || p.PadH+p.PadW > 0 || s.rows*p.R > p.H || s.width*p.S > p.W {
 		return nil
 	}
 	count := p.R * p.S
@@ -66,22 +67,30 @@ func newSeparate(p *Shape) *separate {
 	return s
 }
 
+// vectorFor is the size of vectors for rows of n elements: of half as many where more than half of a wider one would run into what comes next.
+func vectorFor(n int) int {
+	if n <= kernel.Block/2 {
+		return kernel.Block / 2
+	}
+	return kernel.Lanes()
+}
+
 // copies makes means sums, and their gradients copies.
 func (s *separate) copies() {
 	s.divisor, s.divides, s.start = 1, 0, float32(math.Copysign(0, -1))
 }
 
 // starts are where the vectors of a row of n elements begin: the last one ends where the row does, unless the row is shorter than a vector.
-func (s *separate) starts(n int) (at []int) {
-	for i := 0; i < n; i += s.lanes {
-		at = append(at, max(0, min(i, n-s.lanes)))
+func starts(n, lanes int) (at []int) {
+	for i := 0; i < n; i += lanes {
+		at = append(at, max(0, min(i, n-lanes)))
 	}
 	return at
 }
 
 func (s *separate) findPlaces() {
 	columns := s.shape.S
-	for _, j := range s.starts(s.width) {
+	for _, j := range starts(s.width, s.lanes) {
 		s.places = append(s.places, columnPlace{4 * columns * j, 4 * j, columns * j})
 	}
 	s.order, s.columns = make([]int32, s.lanes), make([]int32, s.lanes)

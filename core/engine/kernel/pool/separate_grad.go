@@ -32,11 +32,11 @@ type spreadPlace struct {
 
 func (s *separate) findSpread() {
 	p := &s.shape
-	for _, to := range s.starts(p.W) {
-		from := max(0, min(to/p.S, s.width-s.lanes))
+	for _, to := range starts(p.W, s.spreadLanes) {
+		from := max(0, min(to/p.S, s.width-s.spreadLanes))
 		mean := spreadPlace{from: 4 * from, to: 4 * to}
 		maximum := mean
-		for lane := range s.lanes {
+		for lane := range s.spreadLanes {
 			column := to + lane
 			mean.order[lane] = int32(min(column/p.S, s.width-1) - from)
 			if column < s.width*p.S {
@@ -47,7 +47,7 @@ func (s *separate) findSpread() {
 		maximum.order = mean.order
 		s.means, s.maxima = append(s.means, mean), append(s.maxima, maximum)
 	}
-	for _, at := range s.starts((p.H - s.rows*p.R) * p.W) {
+	for _, at := range starts((p.H-s.rows*p.R)*p.W, s.spreadLanes) {
 		s.zeros = append(s.zeros, 4*at)
 	}
 }
@@ -55,11 +55,11 @@ func (s *separate) findSpread() {
 // backwardRows is how many rows of gradients of planes the kernels may take.
 func (s *separate) backwardRows(planes int) int {
 	p := &s.shape
-	if min(s.width, p.W) >= s.lanes {
+	if min(s.width, p.W) >= s.spreadLanes {
 		return planes * s.rows
 	}
 	rest := (p.H - s.rows*p.R) * p.W
-	return s.rowsWithin(planes, s.lanes, (p.R-1)*p.W+max(p.W, s.lanes)+rest)
+	return s.rowsWithin(planes, s.spreadLanes, (p.R-1)*p.W+max(p.W, s.spreadLanes)+rest)
 }
 
 // spread sends rows of gradients to the places idx, or divides each among its window if that is nil.
@@ -76,11 +76,11 @@ func (s *separate) spread(rows int, places []spreadPlace, dy []float32, idx []in
 			t.zeros, t.zerosAt = len(s.zeros), &s.zeros[0]
 		}
 		if idx == nil {
-			vecSpreadMeans(&t)
+			vecSpreadMeans(s.spreadLanes, &t)
 			return
 		}
 		t.idx = &idx[out]
-		vecSpreadMaxima(&t)
+		vecSpreadMaxima(s.spreadLanes, &t)
 	})
 }
 

@@ -78,8 +78,12 @@ func (t *windowTile) eachStrip(width int, f func(j int)) {
 func (w *windows) spread(dy, dx, scratch []float32) {
 	frame, rest := scratch[:w.grad.Elems()], scratch[w.grad.Elems():]
 	shares, phases := rest[:w.shares()], rest[w.shares():]
-	for i, g := range dy {
-		shares[i] = g / w.divisors[i]
+	head := kernel.Head(len(dy))
+	if head > 0 {
+		vecDivide(&dy[0], &w.divisors[0], &shares[0], head)
+	}
+	for i := head; i < len(dy); i++ {
+		shares[i] = dy[i] / w.divisors[i]
 	}
 	w.grad.Fill(shares, frame)
 	for i := range w.phases {

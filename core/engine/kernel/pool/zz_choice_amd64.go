@@ -27,6 +27,15 @@ func vecMaxWindows(windowTile *windowTile) {
 	}
 }
 
+// vecDivide computes y = x/divisors. n is a multiple of 16.
+func vecDivide(x *float32, divisors *float32, y *float32, n int) {
+	if kernel.Wide() {
+		divideAVX512(x, divisors, y, n)
+	} else {
+		divideAVX2(x, divisors, y, n)
+	}
+}
+
 // vecSumWindows adds up windows.
 func vecSumWindows(windowTile *windowTile) {
 	if kernel.Wide() {
@@ -46,8 +55,8 @@ func vecMeanWindows(windowTile *windowTile) {
 }
 
 // vecSpreadMeans divides gradients among the elements of windows that do not overlap.
-func vecSpreadMeans(spreadTile *spreadTile) {
-	if kernel.Wide() {
+func vecSpreadMeans(lanes int, spreadTile *spreadTile) {
+	if lanes == kernel.Block {
 		spreadMeansAVX512(spreadTile)
 	} else {
 		spreadMeansAVX2(spreadTile)
@@ -55,8 +64,8 @@ func vecSpreadMeans(spreadTile *spreadTile) {
 }
 
 // vecSpreadMaxima sends gradients to the places of the maxima of windows that do not overlap.
-func vecSpreadMaxima(spreadTile *spreadTile) {
-	if kernel.Wide() {
+func vecSpreadMaxima(lanes int, spreadTile *spreadTile) {
+	if lanes == kernel.Block {
 		spreadMaximaAVX512(spreadTile)
 	} else {
 		spreadMaximaAVX2(spreadTile)

@@ -19,6 +19,11 @@ func vecMaxWindows(windowTile *windowTile) {
 	maxWindowsNEON(windowTile)
 }
 
+// vecDivide computes y = x/divisors. n is a multiple of 16.
+func vecDivide(x *float32, divisors *float32, y *float32, n int) {
+	divideNEON(x, divisors, y, n)
+}
+
 // vecSumWindows adds up windows.
 func vecSumWindows(windowTile *windowTile) {
 	sumWindowsNEON(windowTile)
@@ -30,11 +35,11 @@ func vecMeanWindows(windowTile *windowTile) {
 }
 
 // vecSpreadMeans divides gradients among the elements of windows that do not overlap.
-func vecSpreadMeans(spreadTile *spreadTile) {
+func vecSpreadMeans(lanes int, spreadTile *spreadTile) {
 	spreadMeansNEON(spreadTile)
 }
 
 // vecSpreadMaxima sends gradients to the places of the maxima of windows that do not overlap.
-func vecSpreadMaxima(spreadTile *spreadTile) {
+func vecSpreadMaxima(lanes int, spreadTile *spreadTile) {
 	spreadMaximaNEON(spreadTile)
 }

@@ -21,6 +21,11 @@ func vecMaxWindows(windowTile *windowTile) {
 	kernel.NoVectors()
 }
 
+// vecDivide computes y = x/divisors. n is a multiple of 16.
+func vecDivide(x *float32, divisors *float32, y *float32, n int) {
+	kernel.NoVectors()
+}
+
 // vecSumWindows adds up windows.
 func vecSumWindows(windowTile *windowTile) {
 	kernel.NoVectors()
@@ -32,11 +37,11 @@ func vecMeanWindows(windowTile *windowTile) {
 }
 
 // vecSpreadMeans divides gradients among the elements of windows that do not overlap.
-func vecSpreadMeans(spreadTile *spreadTile) {
+func vecSpreadMeans(lanes int, spreadTile *spreadTile) {
 	kernel.NoVectors()
 }
 
 // vecSpreadMaxima sends gradients to the places of the maxima of windows that do not overlap.
-func vecSpreadMaxima(spreadTile *spreadTile) {
+func vecSpreadMaxima(lanes int, spreadTile *spreadTile) {
 	kernel.NoVectors()
 }

@@ -7,6 +7,11 @@ package pool
 //go:noescape
 func maxWindowsAVX2(windowTile *windowTile)
 
+// divideAVX2 computes y = x/divisors. n is a multiple of 16.
+//
+//go:noescape
+func divideAVX2(x *float32, divisors *float32, y *float32, n int)
+
 // sumWindowsAVX2 adds up windows.
 //
 //go:noescape
@@ -21,6 +26,11 @@ func meanWindowsAVX2(windowTile *windowTile)
 //
 //go:noescape
 func maxWindowsAVX512(windowTile *windowTile)
+
+// divideAVX512 computes y = x/divisors. n is a multiple of 16.
+//
+//go:noescape
+func divideAVX512(x *float32, divisors *float32, y *float32, n int)
 
 // sumWindowsAVX512 adds up windows.
 //

@@ -106,6 +106,32 @@ stored2:
 	VZEROUPPER
 	RET
 
+// func divideAVX2(x *float32, divisors *float32, y *float32, n int)
+// Requires: AVX
+TEXT ·divideAVX2(SB), NOSPLIT, $0-32
+	MOVQ x+0(FP), AX
+	MOVQ divisors+8(FP), CX
+	MOVQ y+16(FP), DX
+	MOVQ n+24(FP), BX
+	XORQ SI, SI
+	SHLQ $0x02, BX
+
+loop:
+	CMPQ    SI, BX
+	JGE     done
+	VMOVUPS (AX)(SI*1), Y0
+	VDIVPS  (CX)(SI*1), Y0, Y0
+	VMOVUPS Y0, (DX)(SI*1)
+	VMOVUPS 32(AX)(SI*1), Y0
+	VDIVPS  32(CX)(SI*1), Y0, Y0
+	VMOVUPS Y0, 32(DX)(SI*1)
+	ADDQ    $0x40, SI
+	JMP     loop
+
+done:
+	VZEROUPPER
+	RET
+
 // func sumWindowsAVX2(windowTile *windowTile)
 // Requires: AVX, POPCNT
 TEXT ·sumWindowsAVX2(SB), NOSPLIT, $0-8
@@ -279,6 +305,29 @@ tap:
 	ADDQ         R9, R8
 	DECQ         BX
 	JNZ          row
+	VZEROUPPER
+	RET
+
+// func divideAVX512(x *float32, divisors *float32, y *float32, n int)
+// Requires: AVX, AVX512F
+TEXT ·divideAVX512(SB), NOSPLIT, $0-32
+	MOVQ x+0(FP), AX
+	MOVQ divisors+8(FP), CX
+	MOVQ y+16(FP), DX
+	MOVQ n+24(FP), BX
+	XORQ SI, SI
+	SHLQ $0x02, BX
+
+loop:
+	CMPQ    SI, BX
+	JGE     done
+	VMOVUPS (AX)(SI*1), Z0
+	VDIVPS  (CX)(SI*1), Z0, Z0
+	VMOVUPS Z0, (DX)(SI*1)
+	ADDQ    $0x40, SI
+	JMP     loop
+
+done:
 	VZEROUPPER
 	RET
 

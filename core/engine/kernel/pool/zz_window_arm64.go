@@ -7,6 +7,11 @@ package pool
 //go:noescape
 func maxWindowsNEON(windowTile *windowTile)
 
+// divideNEON computes y = x/divisors. n is a multiple of 16.
+//
+//go:noescape
+func divideNEON(x *float32, divisors *float32, y *float32, n int)
+
 // sumWindowsNEON adds up windows.
 //
 //go:noescape

@@ -128,6 +128,35 @@ lanes2one:
 	FMOVS	F11, 0(R10)
 	B	lanes2done
 
+// func divideNEON(x *float32, divisors *float32, y *float32, n int)
+TEXT ·divideNEON(SB), NOSPLIT, $0-32
+	MOVD	x+0(FP), R7
+	MOVD	divisors+8(FP), R6
+	MOVD	y+16(FP), R5
+	MOVD	n+24(FP), R4
+	MOVD	ZR, R3
+	LSL	$2, R4, R4
+loop:
+	CMP	R4, R3
+	BGE	done
+	ADD	R3<<0, R7, R2
+	FLDPQ	0(R2), (F3, F2)
+	ADD	R3<<0, R6, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x6e21fc63 // fdiv v3.4s, v3.4s, v1.4s
+	WORD	$0x6e20fc42 // fdiv v2.4s, v2.4s, v0.4s
+	ADD	R3<<0, R5, R0
+	FSTPQ	(F3, F2), 0(R0)
+	FLDPQ	32(R2), (F3, F2)
+	FLDPQ	32(R1), (F1, F0)
+	WORD	$0x6e21fc63 // fdiv v3.4s, v3.4s, v1.4s
+	WORD	$0x6e20fc42 // fdiv v2.4s, v2.4s, v0.4s
+	FSTPQ	(F3, F2), 32(R0)
+	ADD	$64, R3, R3
+	B	loop
+done:
+	RET
+
 // func sumWindowsNEON(windowTile *windowTile)
 TEXT ·sumWindowsNEON(SB), NOSPLIT, $0-8
 	MOVD	windowTile+0(FP), R9

@@ -13,7 +13,7 @@ var Families = slices.Concat(
 		isa.Family{Name: "pool", Emit: pool, ISAs: isa.Each, Choose: true},
 		isa.Family{Name: "window", Emit: windows, ISAs: isa.Each, Choose: true},
 		isa.Family{Name: "separate", Emit: separateWindows, ISAs: isa.Each},
-		isa.Family{Name: "spread", Emit: isa.All(spreadMeans, spreadMaxima), ISAs: isa.Each, Choose: true},
+		isa.Family{Name: "spread", Emit: isa.All(spreadMeans, spreadMaxima), ISAs: isa.Each, Choose: true, Lanes: true},
 	),
 	isa.In("layernorm", isa.Family{Name: "layernorm", Emit: layerNorm, ISAs: isa.Each, Choose: true, Lanes: true}),
 	isa.In("norm",

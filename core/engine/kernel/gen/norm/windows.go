@@ -20,6 +20,7 @@ const (
 // frame that a stride has split: the inputs of neighbouring outputs lie side by side.
 func windows(a *isa.Asm) {
 	maxWindows(a)
+	divide(a)
 	sumWindows(a, "sumWindows", "adds up windows.", func(reg.GPVirtual, reg.VecVirtual) {})
 	sumWindows(a, "meanWindows", "adds up windows, and divides each sum by its divisor.", func(divisors reg.GPVirtual, sum reg.VecVirtual) {
 		d := a.Vec()
@@ -52,6 +53,18 @@ func maxWindows(a *isa.Asm) {
 		a.StoreLanes(best, n, y)
 		a.StoreLanes(at, n, operand.Mem{Base: idx})
 	})
+}
+
+// divide emits what gradients of means begin with.
+func divide(a *isa.Asm) {
+	a.Kernel("divide", "func(x, divisors, y *float32, n int)", "computes y = x/divisors. n is a multiple of 16.")
+	x, divisors, y, v := a.Gp("x"), a.Gp("divisors"), a.Gp("y"), a.Vec()
+	a.Blocks(a.Gp("n"), func(off reg.GPVirtual, d int) {
+		a.Move(isa.Offset(x, off, d), v)
+		a.Div(isa.Offset(divisors, off, d), v, v)
+		a.Move(v, isa.Offset(y, off, d))
+	})
+	a.Ret()
 }
 
 func sumWindows(a *isa.Asm, name, doc string, finish func(divisors reg.GPVirtual, sum reg.VecVirtual)) {
