@@ -1,13 +1,20 @@
 package move
 
 import (
+	"fmt"
 	"slices"
 	"testing"
+
+	"github.com/trainctl/trainctl/core/engine/kernel/kerneltest"
 )
 
 // Every permutation of several shapes, element by element.
 func TestPermute(t *testing.T) {
-	for _, shape := range [][]int{{7}, {1, 1}, {3, 5}, {37, 41}, {2, 3, 4}, {3, 1, 5, 2}, {2, 20, 17, 3}} {
+	kerneltest.AtEachLevel(t, testPermute)
+}
+
+func testPermute(t *testing.T) {
+	for _, shape := range [][]int{{7}, {1, 1}, {3, 5}, {37, 41}, {8, 9}, {16, 7}, {12, 16}, {33, 64}, {2, 3, 4}, {3, 1, 5, 2}, {2, 20, 17, 3}} {
 		orders(len(shape), func(dims []int) {
 			n := 1
 			for _, s := range shape {
@@ -59,10 +66,11 @@ func TestRows(t *testing.T) {
 }
 
 func BenchmarkTranspose(b *testing.B) {
-	p := NewPermutation([]int{64, 96, 96}, []int{0, 2, 1})
-	src, dst := make([]uint32, 64*96*96), make([]uint32, 64*96*96)
-	b.SetBytes(int64(8 * len(src)))
-	for b.Loop() {
-		Permute(p, dst, src)
+	for _, s := range [][3]int{{64, 96, 96}, {64, 49, 192}, {64, 192, 49}, {16, 96, 3136}} {
+		p := NewPermutation(s[:], []int{0, 2, 1})
+		src, dst := make([]uint32, s[0]*s[1]*s[2]), make([]uint32, s[0]*s[1]*s[2])
+		b.Run(fmt.Sprint(s), func(b *testing.B) {
+			kerneltest.BenchBandwidth(b, 8*len(src), func() { Permute(p, dst, src) })
+		})
 	}
 }

@@ -1,5 +1,11 @@
 package move
 
+import (
+	"unsafe"
+
+	"github.com/trainctl/trainctl/core/engine/kernel"
+)
+
 // Permutation is a copy of a tensor with its dimensions in another order, reduced
 // to the dimensions that matter: those of one element are gone, and neighbours
 // that stay together are one.
@@ -67,6 +73,9 @@ func permute[E any](sizes, strides []int, dst, src []E) {
 
 // transpose writes rows [rows, cols] of which the elements of a column are neighbours in src.
 func transpose[E any](rows, cols, stride int, dst, src []E) {
+	if squares(rows, cols, stride, dst, src) {
+		return
+	}
 	for r0 := 0; r0 < rows; r0 += tile {
 		r1 := min(rows, r0+tile)
 		for c0 := 0; c0 < cols; c0 += tile {
@@ -79,4 +88,34 @@ func transpose[E any](rows, cols, stride int, dst, src []E) {
 			}
 		}
 	}
+}
+
+// squares is transpose by vectors, if there are any for the type and the matrix is not too narrow. Squares at the ends
+// begin earlier, where others have been.
+func squares[E any](rows, cols, stride int, dst, src []E) bool {
+	const narrow = kernel.Block / 2
+	if kernel.Current() == kernel.Generic || unsafe.Sizeof(*new(E)) != unsafe.Sizeof(float32(0)) || min(rows, cols) < narrow {
+		return false
+	}
+	lanes := kernel.Lanes()
+	if min(rows, cols) < lanes {
+		lanes = narrow
+	}
+	to, from := floats(dst[:rows*cols]), floats(src[:(cols-1)*stride+rows])
+	run := func(n, r, c int) {
+		vecTransposeSquares(lanes, n, &from[c*stride+r], 4*stride, 4*lanes*stride, &to[r*cols+c], 4*cols, 4*lanes)
+	}
+	for first := 0; first < rows; first += lanes {
+		r := min(first, rows-lanes)
+		run(cols/lanes, r, 0)
+		if cols%lanes > 0 {
+			run(1, r, cols-lanes)
+		}
+	}
+	return true
+}
+
+// floats views elements of four bytes as float32, which are only copied.
+func floats[E any](x []E) []float32 {
+	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(x))), len(x))
 }

@@ -23,6 +23,7 @@ var Families = slices.Concat(
 		isa.Family{Name: "softmax", Emit: softmax, ISAs: isa.Each, Choose: true},
 		isa.Family{Name: "elements", Emit: losses, ISAs: isa.Each, Choose: true},
 	),
+	isa.In("move", isa.Family{Name: "transpose", Emit: transpose, ISAs: isa.Each, Choose: true, Lanes: true}),
 	isa.In("attention", isa.Family{Name: "attention", Emit: attention, ISAs: isa.Each, Choose: true}),
 	isa.In("convert", isa.Family{Name: "convert", Emit: halfConversions, ISAs: isa.Each, Choose: true}),
 	isa.In("reduce", isa.Family{Name: "reduce", Emit: halfSums, ISAs: isa.Each, Choose: true}),
