@@ -248,9 +248,7 @@ func BatchNormGrad[T kernel.Float](n, c, hw int, x, dy, mean, invstd, gamma, dx,
 
 // BatchNormGradOf does so for the channels [lo, hi) of c.
 func BatchNormGradOf[T kernel.Float](lo, hi, n, c, hw int, x, dy, mean, invstd, gamma, dx, dgamma, dbeta []T, accumulate bool) {
-	for block := gradBlock[T](n, hw, 2); lo < hi; lo += block {
-		normGradBlock(lo, min(lo+block, hi), n, c, hw, x, nil, dy, mean, invstd, gamma, dx, dgamma, dbeta, nil, accumulate)
-	}
+	normGradOf(2, lo, hi, n, c, hw, x, nil, dy, mean, invstd, gamma, dx, dgamma, dbeta, nil, accumulate)
 }
 
 // BatchNormGradReduce computes each channel's Σdy and Σdy·(x−mean), which ranks

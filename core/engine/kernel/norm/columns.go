@@ -1,6 +1,9 @@
 package norm
 
-import "github.com/trainctl/trainctl/core/engine/kernel"
+import (
+	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
+)
 
 // A batch of features [n, c] has planes of one element. Vectors then hold neighbouring
 // channels, which are columns of the batch, instead of neighbouring pixels of a plane. Small planes are columns as
@@ -162,5 +165,56 @@ func columnApply(s columns, x, mean, scale, shift, residual []float32, relu bool
 		vecColumnAffineReLU(s.n, &x[0], vectors, rest, tail, &mean[0], &scale[0], &shift[0], &y[0], 4*s.stride)
 	default:
 		vecColumnAffine(s.n, &x[0], vectors, rest, tail, &mean[0], &scale[0], &shift[0], &y[0], 4*s.stride)
+	}
+}
+
+// featureGrad is the gradient of channels [lo, hi) of x [n, c], as BatchNormReLUGradOf has it; y is nil without a ReLU.
+func featureGrad(lo, hi, n, c int, x, y, dy, mean, invstd, gamma, dx, dgamma, dbeta, d []float32, accumulate bool) {
+	var sums, dots, factors, scale, meanDy, slope featureValues
+	for ; lo < hi; lo += len(sums) {
+		s := columns{n, c, min(len(sums), hi-lo)}
+		end := lo + s.count
+		s.gradSums(x[lo:], from(y, lo), dy[lo:], mean[lo:], from(d, lo), &sums, &dots)
+		copy(factors[:], invstd[lo:end])
+		elementwise.Fill(scale[:s.count], 1)
+		copy(scale[:s.count], from(gamma, lo))
+		vecColumnGradFactors(kernel.CeilDiv(s.count, kernel.Lanes()), &sums[0], &dots[0], &factors[0], &scale[0], 1/float32(n), &meanDy[0], &slope[0])
+		storeFeatures(part(dgamma, lo, s.count), dots[:], accumulate)
+		storeFeatures(part(dbeta, lo, s.count), sums[:], accumulate)
+		if g := dyOrGated(y, dy, d); g != nil {
+			columnInput(s, x[lo:], nil, g[lo:], mean[lo:], meanDy[:], slope[:], scale[:], dx[lo:])
+		} else {
+			columnInput(s, x[lo:], y[lo:], dy[lo:], mean[lo:], meanDy[:], slope[:], scale[:], dx[lo:])
+		}
+	}
+}
+
+// storeFeatures writes or adds the first values to dst.
+func storeFeatures(dst, values []float32, accumulate bool) {
+	if accumulate && len(dst) > 0 {
+		elementwise.AddTo(dst, values[:len(dst)])
+		return
+	}
+	copy(dst, values)
+}
+
+// gradSums are those of columnSums: of more rows than columnRows they are added up in float64.
+func (s columns) gradSums(x, y, dy, mean, d []float32, sums, dots *featureValues) {
+	whole := kernel.CeilDiv(s.count, kernel.Lanes()) * kernel.Lanes()
+	if s.n <= columnRows {
+		s.addSums(s.n, x, y, dy, mean, d, sums[:whole], dots[:whole])
+		return
+	}
+	var allSums, allDots [len(sums)]float64
+	for i := 0; i < s.n; i += columnRows {
+		at := i * s.stride
+		s.addSums(min(columnRows, s.n-i), x[at:], from(y, at), dy[at:], mean, from(d, at), sums[:whole], dots[:whole])
+		for j := range s.count {
+			allSums[j] += float64(sums[j])
+			allDots[j] += float64(dots[j])
+		}
+	}
+	for j := range s.count {
+		sums[j], dots[j] = float32(allSums[j]), float32(allDots[j])
 	}
 }

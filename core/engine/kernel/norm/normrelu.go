@@ -61,7 +61,17 @@ func normReLUPlanes[T kernel.Float](planes, hw int, x, r, mean, scale, shift, y 
 // gamma may). d, if not nil, receives dy where y is positive: the gradient of the
 // residual. dx may be x, and d may be dy; without d, dx may be dy.
 func BatchNormReLUGradOf[T kernel.Float](lo, hi, n, c, hw int, x, y, dy, mean, invstd, gamma, dx, dgamma, dbeta, d []T, accumulate bool) {
-	for block := gradBlock[T](n, hw, 3); lo < hi; lo += block {
+	normGradOf(3, lo, hi, n, c, hw, x, y, dy, mean, invstd, gamma, dx, dgamma, dbeta, d, accumulate)
+}
+
+// normGradOf is BatchNormReLUGradOf, or without y BatchNormGradOf, whose passes look at so many images.
+func normGradOf[T kernel.Float](images, lo, hi, n, c, hw int, x, y, dy, mean, invstd, gamma, dx, dgamma, dbeta, d []T, accumulate bool) {
+	if inColumns[T](hw) {
+		featureGrad(lo, hi, n, c, kernel.As32(x), kernel.As32(y), kernel.As32(dy), kernel.As32(mean), kernel.As32(invstd), kernel.As32(gamma),
+			kernel.As32(dx), kernel.As32(dgamma), kernel.As32(dbeta), kernel.As32(d), accumulate)
+		return
+	}
+	for block := gradBlock[T](n, hw, images); lo < hi; lo += block {
 		normGradBlock(lo, min(lo+block, hi), n, c, hw, x, y, dy, mean, invstd, gamma, dx, dgamma, dbeta, d, accumulate)
 	}
 }

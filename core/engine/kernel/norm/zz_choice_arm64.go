@@ -104,6 +104,11 @@ func vecColumnAffineAddReLU(rows int, x *float32, r *float32, vectors int, rest 
 	columnAffineAddReLUNEON(rows, x, r, vectors, rest, uintptr(tail), mean, scale, shift, y, bytes)
 }
 
+// vecColumnGradFactors makes meanDy = sums·inverse and slope = dots·invstd²·inverse of columns, and multiplies dots and scale by invstd.
+func vecColumnGradFactors(vectors int, sums *float32, dots *float32, invstd *float32, scale *float32, inverse float32, meanDy *float32, slope *float32) {
+	columnGradFactorsNEON(vectors, sums, dots, invstd, scale, inverse, meanDy, slope)
+}
+
 // vecColumnGrad computes dx = (dy − meanDy − (x−mean)·slope)·scale, with the factors of each column. Rows lie bytes apart.
 func vecColumnGrad(rows int, x *float32, dy *float32, vectors int, rest int, tail kernel.Mask, mean *float32, meanDy *float32, slope *float32, scale *float32, dx *float32, bytes int) {
 	columnGradNEON(rows, x, dy, vectors, rest, uintptr(tail), mean, meanDy, slope, scale, dx, bytes)

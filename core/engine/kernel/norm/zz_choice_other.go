@@ -106,6 +106,11 @@ func vecColumnAffineAddReLU(rows int, x *float32, r *float32, vectors int, rest 
 	kernel.NoVectors()
 }
 
+// vecColumnGradFactors makes meanDy = sums·inverse and slope = dots·invstd²·inverse of columns, and multiplies dots and scale by invstd.
+func vecColumnGradFactors(vectors int, sums *float32, dots *float32, invstd *float32, scale *float32, inverse float32, meanDy *float32, slope *float32) {
+	kernel.NoVectors()
+}
+
 // vecColumnGrad computes dx = (dy − meanDy − (x−mean)·slope)·scale, with the factors of each column. Rows lie bytes apart.
 func vecColumnGrad(rows int, x *float32, dy *float32, vectors int, rest int, tail kernel.Mask, mean *float32, meanDy *float32, slope *float32, scale *float32, dx *float32, bytes int) {
 	kernel.NoVectors()

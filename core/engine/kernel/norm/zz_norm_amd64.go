@@ -102,6 +102,11 @@ func columnAffineReLUAVX2(rows int, x *float32, vectors int, rest int, tail uint
 //go:noescape
 func columnAffineAddReLUAVX2(rows int, x *float32, r *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, y *float32, bytes int)
 
+// columnGradFactorsAVX2 makes meanDy = sums·inverse and slope = dots·invstd²·inverse of columns, and multiplies dots and scale by invstd.
+//
+//go:noescape
+func columnGradFactorsAVX2(vectors int, sums *float32, dots *float32, invstd *float32, scale *float32, inverse float32, meanDy *float32, slope *float32)
+
 // columnGradAVX2 computes dx = (dy − meanDy − (x−mean)·slope)·scale, with the factors of each column. Rows lie bytes apart.
 //
 //go:noescape
@@ -216,6 +221,11 @@ func columnAffineReLUAVX512(rows int, x *float32, vectors int, rest int, tail ui
 //
 //go:noescape
 func columnAffineAddReLUAVX512(rows int, x *float32, r *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, y *float32, bytes int)
+
+// columnGradFactorsAVX512 makes meanDy = sums·inverse and slope = dots·invstd²·inverse of columns, and multiplies dots and scale by invstd.
+//
+//go:noescape
+func columnGradFactorsAVX512(vectors int, sums *float32, dots *float32, invstd *float32, scale *float32, inverse float32, meanDy *float32, slope *float32)
 
 // columnGradAVX512 computes dx = (dy − meanDy − (x−mean)·slope)·scale, with the factors of each column. Rows lie bytes apart.
 //

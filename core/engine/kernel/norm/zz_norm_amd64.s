@@ -2480,6 +2480,41 @@ rowDone:
 	VZEROUPPER
 	RET
 
+// func columnGradFactorsAVX2(vectors int, sums *float32, dots *float32, invstd *float32, scale *float32, inverse float32, meanDy *float32, slope *float32)
+// Requires: AVX, AVX2, SSE
+TEXT ·columnGradFactorsAVX2(SB), NOSPLIT, $0-64
+	MOVQ         sums+8(FP), AX
+	MOVQ         dots+16(FP), CX
+	MOVQ         invstd+24(FP), DX
+	MOVQ         scale+32(FP), BX
+	MOVQ         meanDy+48(FP), SI
+	MOVQ         slope+56(FP), DI
+	MOVQ         vectors+0(FP), R8
+	MOVSS        inverse+40(FP), X0
+	VBROADCASTSS X0, Y0
+
+vectors:
+	VMOVUPS (DX), Y1
+	VMULPS  (AX), Y0, Y2
+	VMOVUPS Y2, (SI)
+	VMULPS  (CX), Y1, Y2
+	VMOVUPS Y2, (CX)
+	VMULPS  Y1, Y2, Y2
+	VMULPS  Y0, Y2, Y2
+	VMOVUPS Y2, (DI)
+	VMULPS  (BX), Y1, Y2
+	VMOVUPS Y2, (BX)
+	ADDQ    $0x20, AX
+	ADDQ    $0x20, CX
+	ADDQ    $0x20, DX
+	ADDQ    $0x20, BX
+	ADDQ    $0x20, SI
+	ADDQ    $0x20, DI
+	DECQ    R8
+	JNZ     vectors
+	VZEROUPPER
+	RET
+
 // func columnGradAVX2(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, meanDy *float32, slope *float32, scale *float32, dx *float32, bytes int)
 // Requires: AVX, CMOV
 TEXT ·columnGradAVX2(SB), NOSPLIT, $0-96
@@ -4843,6 +4878,41 @@ rowDone:
 	ADDQ DX, CX
 	SUBQ $0x04, AX
 	JG   rows
+	VZEROUPPER
+	RET
+
+// func columnGradFactorsAVX512(vectors int, sums *float32, dots *float32, invstd *float32, scale *float32, inverse float32, meanDy *float32, slope *float32)
+// Requires: AVX, AVX512F, SSE
+TEXT ·columnGradFactorsAVX512(SB), NOSPLIT, $0-64
+	MOVQ         sums+8(FP), AX
+	MOVQ         dots+16(FP), CX
+	MOVQ         invstd+24(FP), DX
+	MOVQ         scale+32(FP), BX
+	MOVQ         meanDy+48(FP), SI
+	MOVQ         slope+56(FP), DI
+	MOVQ         vectors+0(FP), R8
+	MOVSS        inverse+40(FP), X0
+	VBROADCASTSS X0, Z0
+
+vectors:
+	VMOVUPS (DX), Z1
+	VMULPS  (AX), Z0, Z2
+	VMOVUPS Z2, (SI)
+	VMULPS  (CX), Z1, Z2
+	VMOVUPS Z2, (CX)
+	VMULPS  Z1, Z2, Z2
+	VMULPS  Z0, Z2, Z2
+	VMOVUPS Z2, (DI)
+	VMULPS  (BX), Z1, Z2
+	VMOVUPS Z2, (BX)
+	ADDQ    $0x40, AX
+	ADDQ    $0x40, CX
+	ADDQ    $0x40, DX
+	ADDQ    $0x40, BX
+	ADDQ    $0x40, SI
+	ADDQ    $0x40, DI
+	DECQ    R8
+	JNZ     vectors
 	VZEROUPPER
 	RET
 

@@ -102,6 +102,11 @@ func columnAffineReLUNEON(rows int, x *float32, vectors int, rest int, tail uint
 //go:noescape
 func columnAffineAddReLUNEON(rows int, x *float32, r *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, y *float32, bytes int)
 
+// columnGradFactorsNEON makes meanDy = sums·inverse and slope = dots·invstd²·inverse of columns, and multiplies dots and scale by invstd.
+//
+//go:noescape
+func columnGradFactorsNEON(vectors int, sums *float32, dots *float32, invstd *float32, scale *float32, inverse float32, meanDy *float32, slope *float32)
+
 // columnGradNEON computes dx = (dy − meanDy − (x−mean)·slope)·scale, with the factors of each column. Rows lie bytes apart.
 //
 //go:noescape

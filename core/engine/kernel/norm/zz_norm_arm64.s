@@ -5869,6 +5869,46 @@ lanes15one:
 	FMOVS	F1, 0(R1)
 	B	lanes15done
 
+// func columnGradFactorsNEON(vectors int, sums *float32, dots *float32, invstd *float32, scale *float32, inverse float32, meanDy *float32, slope *float32)
+TEXT ·columnGradFactorsNEON(SB), NOSPLIT, $0-64
+	MOVD	sums+8(FP), R6
+	MOVD	dots+16(FP), R5
+	MOVD	invstd+24(FP), R4
+	MOVD	scale+32(FP), R3
+	MOVD	meanDy+48(FP), R2
+	MOVD	slope+56(FP), R1
+	MOVD	vectors+0(FP), R0
+	FMOVS	inverse+40(FP), F0
+	VDUP	V0.S[0], V4.S4
+vectors:
+	FLDPQ	0(R4), (F3, F2)
+	FLDPQ	0(R6), (F1, F0)
+	WORD	$0x6e21dc81 // fmul v1.4s, v4.4s, v1.4s
+	WORD	$0x6e20dc80 // fmul v0.4s, v4.4s, v0.4s
+	FSTPQ	(F1, F0), 0(R2)
+	FLDPQ	0(R5), (F1, F0)
+	WORD	$0x6e21dc61 // fmul v1.4s, v3.4s, v1.4s
+	WORD	$0x6e20dc40 // fmul v0.4s, v2.4s, v0.4s
+	FSTPQ	(F1, F0), 0(R5)
+	WORD	$0x6e23dc21 // fmul v1.4s, v1.4s, v3.4s
+	WORD	$0x6e22dc00 // fmul v0.4s, v0.4s, v2.4s
+	WORD	$0x6e24dc21 // fmul v1.4s, v1.4s, v4.4s
+	WORD	$0x6e24dc00 // fmul v0.4s, v0.4s, v4.4s
+	FSTPQ	(F1, F0), 0(R1)
+	FLDPQ	0(R3), (F1, F0)
+	WORD	$0x6e21dc61 // fmul v1.4s, v3.4s, v1.4s
+	WORD	$0x6e20dc40 // fmul v0.4s, v2.4s, v0.4s
+	FSTPQ	(F1, F0), 0(R3)
+	ADD	$32, R6, R6
+	ADD	$32, R5, R5
+	ADD	$32, R4, R4
+	ADD	$32, R3, R3
+	ADD	$32, R2, R2
+	ADD	$32, R1, R1
+	SUBS	$1, R0, R0
+	BNE	vectors
+	RET
+
 // func columnGradNEON(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, meanDy *float32, slope *float32, scale *float32, dx *float32, bytes int)
 TEXT ·columnGradNEON(SB), NOSPLIT, $0-96
 	MOVD	rows+0(FP), R11

@@ -24,6 +24,7 @@ func columns(a *isa.Asm) {
 	for _, how := range [][2]bool{{false, false}, {true, false}, {true, true}} {
 		columnAffine(a, how[0], how[1])
 	}
+	columnGradFactors(a)
 	columnGrad(a, false)
 	columnGrad(a, true)
 	spreadRows(a)
@@ -185,6 +186,29 @@ func columnAffine(a *isa.Asm, relu, residual bool) {
 		}
 		return v
 	})
+}
+
+// columnGradFactors is what lies between columnSums and columnGrad.
+func columnGradFactors(a *isa.Asm) {
+	a.Kernel("columnGradFactors", "func(vectors int, sums, dots, invstd, scale *float32, inverse float32, meanDy, slope *float32)",
+		"makes meanDy = sums·inverse and slope = dots·invstd²·inverse of columns, and multiplies dots and scale by invstd.")
+	p, n, inverse := pointers(a, []string{"sums", "dots", "invstd", "scale", "meanDy", "slope"}), a.Gp("vectors"), a.Splat("inverse")
+	at := func(i int) operand.Mem { return operand.Mem{Base: p[i]} }
+	a.Label("vectors")
+	inv, v, dot := a.Vec(), a.Vec(), a.Vec()
+	a.Move(at(2), inv)
+	a.Mul(at(0), inverse, v)
+	a.Move(v, at(4))
+	a.Mul(at(1), inv, dot)
+	a.Move(dot, at(1))
+	a.Mul(inv, dot, dot)
+	a.Mul(inverse, dot, dot)
+	a.Move(dot, at(5))
+	a.Mul(at(3), inv, v)
+	a.Move(v, at(3))
+	a.Advance(operand.U8(4*a.Lanes), p...)
+	a.CountDown(n, "vectors")
+	a.Ret()
 }
 
 // columnGrad gives the bits of normGradRows and reluNormGradRows. Two rows of each tensor, and the factors, have room in the ways of an L1
