@@ -76,6 +76,9 @@ func (p *product) narrow() bool {
 // mostPaired is how many columns two tiles may have at a time, as gen/gemm/narrow.go says.
 const mostPaired = 7
 
+// narrowAhead is how many tiles ahead A and C are prefetched.
+const narrowAhead = 2
+
 // runNarrow computes C = A·B a vector of rows at a time.
 func (p *product) runNarrow(scratch []float32) {
 	height, width := 2*p.Lanes, p.Lanes // of the rows that are computed at a time, and of their elements
@@ -95,6 +98,9 @@ func (p *product) runNarrow(scratch []float32) {
 	}
 	if p.add {
 		t.add = 1
+	}
+	if p.shortAndFar() {
+		t.aheadA, t.aheadC = narrowAhead*t.aNext, narrowAhead*height*t.ldc
 	}
 	depth := EvenRows(p.k, p.deepest())
 	for l := 0; l < p.k; l += depth {

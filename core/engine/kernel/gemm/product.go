@@ -34,6 +34,9 @@ type strip struct {
 	add          kernel.Mask // along, apart and narrow: 1 adds to C. across: the lanes to add
 	floor        float32     // across and narrow: the least value
 	tail         kernel.Mask // narrow: what counts of a row's last vector
+	// Bytes to what is prefetched of each matrix. Apart and narrow leave short rows to the hardware if aheadA is 0, and so does
+	// along if aheadB is.
+	aheadA, aheadB, aheadC int
 }
 
 // Finish is what a matrix product does to C in the same pass.
@@ -203,6 +206,20 @@ func (p *product) runApart(most int, scratch []float32) {
 	})
 }
 
+// How far ahead A and C are prefetched in tiles, where their rows are short, and along A and B in steps of k. Hardware
+// that finds streams does not look as far.
+const (
+	apartAheadA = 8
+	apartAheadC = 4
+	alongAhead  = 64
+)
+
+// shortAndFar reports whether rows of A and C are so short that a tile's are few lines of the cache, and too many to be in it.
+func (p *product) shortAndFar() bool {
+	const row, cache = 256 / 4, 1 << 20 / 4
+	return p.a.row <= row && p.ldc <= row && p.m*(p.a.row+p.ldc) > cache
+}
+
 // apartSlab multiplies m rows of A from i on with k×n of B, whose panels from column packed on are packed.
 func (p *product) apartSlab(i, m, l, k, j, n, packed, height int, panels []float32) {
 	var bias [maxTileCols]float32
@@ -210,6 +227,7 @@ func (p *product) apartSlab(i, m, l, k, j, n, packed, height int, panels []float
 	if p.add || l > 0 {
 		t.add = 1
 	}
+	far := p.shortAndFar()
 	for r := 0; r < n; r += p.cols {
 		vectors := p.panel(&t, l, k, j, r, n, packed, panels)
 		if p.f.Bias != nil && l == 0 {
@@ -219,6 +237,9 @@ func (p *product) apartSlab(i, m, l, k, j, n, packed, height int, panels []float
 			rows, t.tiles = tilesOf(m-q, height)
 			t.a, t.aNext = &p.a.data[(i+q)*p.a.row+l], 4*rows*p.a.row
 			t.c = &p.c[(i+q)*p.ldc+j+r]
+			if far {
+				t.aheadA, t.aheadC = apartAheadA*t.aNext, apartAheadC*rows*t.ldc
+			}
 			runApart(p.Lanes, rows, vectors, &t)
 		}
 	}
@@ -350,6 +371,11 @@ func (p *product) alongBlock(i, m, l, k, j, n, packed, height int, packedA, pack
 				t.a, t.aStep, t.aNext = &p.a.data[i+q+l*p.a.col], 4*p.a.col, 4*rows
 			} else {
 				t.a, t.aStep, t.aNext = &packedA[q*k], 4*rows, 4*rows*k
+			}
+			if inPlace && r < packed {
+				t.aheadA, t.aheadB = alongAhead*t.aStep, alongAhead*t.bStep
+			} else {
+				t.aheadB = 0
 			}
 			at := (i+q)*p.ldc + j + r
 			t.c = &p.c[at]

@@ -43,4 +43,7 @@ var (
 	_ = [1]byte{}[unsafe.Offsetof(strip{}.add)-112]
 	_ = [1]byte{}[unsafe.Offsetof(strip{}.floor)-120]
 	_ = [1]byte{}[unsafe.Offsetof(strip{}.tail)-128]
+	_ = [1]byte{}[unsafe.Offsetof(strip{}.aheadA)-136]
+	_ = [1]byte{}[unsafe.Offsetof(strip{}.aheadB)-144]
+	_ = [1]byte{}[unsafe.Offsetof(strip{}.aheadC)-152]
 )

@@ -21,6 +21,22 @@ tile:
 	MOVQ       (AX), R10
 	MOVQ       40(AX), R12
 	MOVQ       CX, R11
+	MOVQ       136(AX), R13
+	MOVQ       144(AX), R14
+	TESTQ      R14, R14
+	JZ         loop
+
+far:
+	VMOVUPS      (R12), Y1
+	PREFETCHT0   (R11)(R13*1)
+	PREFETCHT0   (R12)(R14*1)
+	VBROADCASTSS (R11), Y2
+	VFMADD231PS  Y1, Y2, Y0
+	ADDQ         DX, R11
+	ADDQ         BX, R12
+	DECQ         R10
+	JNZ          far
+	JMP          finish
 
 loop:
 	VMOVUPS      (R12), Y1
@@ -30,17 +46,19 @@ loop:
 	ADDQ         BX, R12
 	DECQ         R10
 	JNZ          loop
-	MOVQ         72(AX), R10
-	VMOVUPS      (R10), Y1
-	MOVQ         80(AX), R10
-	VMOVUPS      (R10), Y2
-	MOVQ         112(AX), R10
-	TESTQ        R10, R10
-	JZ           gate
-	MOVQ         SI, R10
-	VMASKMOVPS   (R10), Y1, Y2
-	VADDPS       Y2, Y0, Y0
-	ADDQ         DI, R10
+
+finish:
+	MOVQ       72(AX), R10
+	VMOVUPS    (R10), Y1
+	MOVQ       80(AX), R10
+	VMOVUPS    (R10), Y2
+	MOVQ       112(AX), R10
+	TESTQ      R10, R10
+	JZ         gate
+	MOVQ       SI, R10
+	VMASKMOVPS (R10), Y1, Y2
+	VADDPS     Y2, Y0, Y0
+	ADDQ       DI, R10
 
 gate:
 	TESTQ      R9, R9
@@ -257,6 +275,9 @@ TEXT ·apart1x1AVX2(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	MOVQ       136(AX), R8
+	TESTQ      R8, R8
+	JNZ        short
 	CMPQ       SI, $0x00000100
 	JLE        start
 	MOVQ       64(AX), R8
@@ -268,6 +289,23 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
+	JMP        start
+
+short:
+	MOVQ       152(AX), R8
+	ADDQ       DX, R8
+	MOVQ       64(AX), R9
+	PREFETCHT0 (R8)
+	MOVQ       136(AX), R8
+	MOVQ       32(AX), R9
+	ADDQ       DI, R8
+	ADDQ       R8, R9
+
+lines:
+	PREFETCHT0 (R8)
+	ADDQ       $0x40, R8
+	CMPQ       R8, R9
+	JL         lines
 
 start:
 	MOVQ    96(AX), R8
@@ -366,6 +404,24 @@ tile:
 	MOVQ       (AX), R10
 	MOVQ       40(AX), R12
 	MOVQ       CX, R11
+	MOVQ       136(AX), R13
+	MOVQ       144(AX), R14
+	TESTQ      R14, R14
+	JZ         loop
+
+far:
+	VMOVUPS      (R12), Y2
+	VMOVUPS      32(R12), Y3
+	PREFETCHT0   (R11)(R13*1)
+	PREFETCHT0   (R12)(R14*1)
+	VBROADCASTSS (R11), Y4
+	VFMADD231PS  Y2, Y4, Y0
+	VFMADD231PS  Y3, Y4, Y1
+	ADDQ         DX, R11
+	ADDQ         BX, R12
+	DECQ         R10
+	JNZ          far
+	JMP          finish
 
 loop:
 	VMOVUPS      (R12), Y2
@@ -377,19 +433,21 @@ loop:
 	ADDQ         BX, R12
 	DECQ         R10
 	JNZ          loop
-	MOVQ         72(AX), R10
-	VMOVUPS      (R10), Y2
-	MOVQ         80(AX), R10
-	VMOVUPS      (R10), Y3
-	MOVQ         112(AX), R10
-	TESTQ        R10, R10
-	JZ           gate
-	MOVQ         SI, R10
-	VMASKMOVPS   (R10), Y2, Y4
-	VADDPS       Y4, Y0, Y0
-	VMASKMOVPS   32(R10), Y3, Y4
-	VADDPS       Y4, Y1, Y1
-	ADDQ         DI, R10
+
+finish:
+	MOVQ       72(AX), R10
+	VMOVUPS    (R10), Y2
+	MOVQ       80(AX), R10
+	VMOVUPS    (R10), Y3
+	MOVQ       112(AX), R10
+	TESTQ      R10, R10
+	JZ         gate
+	MOVQ       SI, R10
+	VMASKMOVPS (R10), Y2, Y4
+	VADDPS     Y4, Y0, Y0
+	VMASKMOVPS 32(R10), Y3, Y4
+	VADDPS     Y4, Y1, Y1
+	ADDQ       DI, R10
 
 gate:
 	TESTQ      R9, R9
@@ -730,6 +788,9 @@ TEXT ·apart1x2AVX2(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	MOVQ       136(AX), R8
+	TESTQ      R8, R8
+	JNZ        short
 	CMPQ       SI, $0x00000100
 	JLE        start
 	MOVQ       64(AX), R8
@@ -741,6 +802,23 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
+	JMP        start
+
+short:
+	MOVQ       152(AX), R8
+	ADDQ       DX, R8
+	MOVQ       64(AX), R9
+	PREFETCHT0 (R8)
+	MOVQ       136(AX), R8
+	MOVQ       32(AX), R9
+	ADDQ       DI, R8
+	ADDQ       R8, R9
+
+lines:
+	PREFETCHT0 (R8)
+	ADDQ       $0x40, R8
+	CMPQ       R8, R9
+	JL         lines
 
 start:
 	MOVQ    96(AX), R8
@@ -858,6 +936,24 @@ tile:
 	MOVQ       (AX), R10
 	MOVQ       40(AX), R12
 	MOVQ       CX, R11
+	MOVQ       136(AX), R13
+	MOVQ       144(AX), R14
+	TESTQ      R14, R14
+	JZ         loop
+
+far:
+	VMOVUPS      (R12), Y2
+	PREFETCHT0   (R11)(R13*1)
+	PREFETCHT0   (R12)(R14*1)
+	VBROADCASTSS (R11), Y3
+	VFMADD231PS  Y2, Y3, Y0
+	VBROADCASTSS 4(R11), Y3
+	VFMADD231PS  Y2, Y3, Y1
+	ADDQ         DX, R11
+	ADDQ         BX, R12
+	DECQ         R10
+	JNZ          far
+	JMP          finish
 
 loop:
 	VMOVUPS      (R12), Y2
@@ -869,20 +965,22 @@ loop:
 	ADDQ         BX, R12
 	DECQ         R10
 	JNZ          loop
-	MOVQ         72(AX), R10
-	VMOVUPS      (R10), Y2
-	MOVQ         80(AX), R10
-	VMOVUPS      (R10), Y3
-	MOVQ         112(AX), R10
-	TESTQ        R10, R10
-	JZ           gate
-	MOVQ         SI, R10
-	VMASKMOVPS   (R10), Y2, Y3
-	VADDPS       Y3, Y0, Y0
-	ADDQ         DI, R10
-	VMASKMOVPS   (R10), Y2, Y3
-	VADDPS       Y3, Y1, Y1
-	ADDQ         DI, R10
+
+finish:
+	MOVQ       72(AX), R10
+	VMOVUPS    (R10), Y2
+	MOVQ       80(AX), R10
+	VMOVUPS    (R10), Y3
+	MOVQ       112(AX), R10
+	TESTQ      R10, R10
+	JZ         gate
+	MOVQ       SI, R10
+	VMASKMOVPS (R10), Y2, Y3
+	VADDPS     Y3, Y0, Y0
+	ADDQ       DI, R10
+	VMASKMOVPS (R10), Y2, Y3
+	VADDPS     Y3, Y1, Y1
+	ADDQ       DI, R10
 
 gate:
 	TESTQ      R9, R9
@@ -1123,6 +1221,9 @@ TEXT ·apart2x1AVX2(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	MOVQ       136(AX), R8
+	TESTQ      R8, R8
+	JNZ        short
 	CMPQ       SI, $0x00000100
 	JLE        start
 	MOVQ       64(AX), R8
@@ -1141,6 +1242,25 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
+	JMP        start
+
+short:
+	MOVQ       152(AX), R8
+	ADDQ       DX, R8
+	MOVQ       64(AX), R9
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	MOVQ       136(AX), R8
+	MOVQ       32(AX), R9
+	ADDQ       DI, R8
+	ADDQ       R8, R9
+
+lines:
+	PREFETCHT0 (R8)
+	ADDQ       $0x40, R8
+	CMPQ       R8, R9
+	JL         lines
 
 start:
 	MOVQ    96(AX), R8
@@ -1262,6 +1382,27 @@ tile:
 	MOVQ       (AX), R10
 	MOVQ       40(AX), R12
 	MOVQ       CX, R11
+	MOVQ       136(AX), R13
+	MOVQ       144(AX), R14
+	TESTQ      R14, R14
+	JZ         loop
+
+far:
+	VMOVUPS      (R12), Y4
+	VMOVUPS      32(R12), Y5
+	PREFETCHT0   (R11)(R13*1)
+	PREFETCHT0   (R12)(R14*1)
+	VBROADCASTSS (R11), Y6
+	VFMADD231PS  Y4, Y6, Y0
+	VFMADD231PS  Y5, Y6, Y1
+	VBROADCASTSS 4(R11), Y6
+	VFMADD231PS  Y4, Y6, Y2
+	VFMADD231PS  Y5, Y6, Y3
+	ADDQ         DX, R11
+	ADDQ         BX, R12
+	DECQ         R10
+	JNZ          far
+	JMP          finish
 
 loop:
 	VMOVUPS      (R12), Y4
@@ -1276,24 +1417,26 @@ loop:
 	ADDQ         BX, R12
 	DECQ         R10
 	JNZ          loop
-	MOVQ         72(AX), R10
-	VMOVUPS      (R10), Y4
-	MOVQ         80(AX), R10
-	VMOVUPS      (R10), Y5
-	MOVQ         112(AX), R10
-	TESTQ        R10, R10
-	JZ           gate
-	MOVQ         SI, R10
-	VMASKMOVPS   (R10), Y4, Y6
-	VADDPS       Y6, Y0, Y0
-	VMASKMOVPS   32(R10), Y5, Y6
-	VADDPS       Y6, Y1, Y1
-	ADDQ         DI, R10
-	VMASKMOVPS   (R10), Y4, Y6
-	VADDPS       Y6, Y2, Y2
-	VMASKMOVPS   32(R10), Y5, Y6
-	VADDPS       Y6, Y3, Y3
-	ADDQ         DI, R10
+
+finish:
+	MOVQ       72(AX), R10
+	VMOVUPS    (R10), Y4
+	MOVQ       80(AX), R10
+	VMOVUPS    (R10), Y5
+	MOVQ       112(AX), R10
+	TESTQ      R10, R10
+	JZ         gate
+	MOVQ       SI, R10
+	VMASKMOVPS (R10), Y4, Y6
+	VADDPS     Y6, Y0, Y0
+	VMASKMOVPS 32(R10), Y5, Y6
+	VADDPS     Y6, Y1, Y1
+	ADDQ       DI, R10
+	VMASKMOVPS (R10), Y4, Y6
+	VADDPS     Y6, Y2, Y2
+	VMASKMOVPS 32(R10), Y5, Y6
+	VADDPS     Y6, Y3, Y3
+	ADDQ       DI, R10
 
 gate:
 	TESTQ      R9, R9
@@ -1668,6 +1811,9 @@ TEXT ·apart2x2AVX2(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	MOVQ       136(AX), R8
+	TESTQ      R8, R8
+	JNZ        short
 	CMPQ       SI, $0x00000100
 	JLE        start
 	MOVQ       64(AX), R8
@@ -1686,6 +1832,25 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
+	JMP        start
+
+short:
+	MOVQ       152(AX), R8
+	ADDQ       DX, R8
+	MOVQ       64(AX), R9
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	MOVQ       136(AX), R8
+	MOVQ       32(AX), R9
+	ADDQ       DI, R8
+	ADDQ       R8, R9
+
+lines:
+	PREFETCHT0 (R8)
+	ADDQ       $0x40, R8
+	CMPQ       R8, R9
+	JL         lines
 
 start:
 	MOVQ    96(AX), R8
@@ -1835,6 +2000,26 @@ tile:
 	MOVQ       (AX), R10
 	MOVQ       40(AX), R12
 	MOVQ       CX, R11
+	MOVQ       136(AX), R13
+	MOVQ       144(AX), R14
+	TESTQ      R14, R14
+	JZ         loop
+
+far:
+	VMOVUPS      (R12), Y3
+	PREFETCHT0   (R11)(R13*1)
+	PREFETCHT0   (R12)(R14*1)
+	VBROADCASTSS (R11), Y4
+	VFMADD231PS  Y3, Y4, Y0
+	VBROADCASTSS 4(R11), Y4
+	VFMADD231PS  Y3, Y4, Y1
+	VBROADCASTSS 8(R11), Y4
+	VFMADD231PS  Y3, Y4, Y2
+	ADDQ         DX, R11
+	ADDQ         BX, R12
+	DECQ         R10
+	JNZ          far
+	JMP          finish
 
 loop:
 	VMOVUPS      (R12), Y3
@@ -1848,23 +2033,25 @@ loop:
 	ADDQ         BX, R12
 	DECQ         R10
 	JNZ          loop
-	MOVQ         72(AX), R10
-	VMOVUPS      (R10), Y3
-	MOVQ         80(AX), R10
-	VMOVUPS      (R10), Y4
-	MOVQ         112(AX), R10
-	TESTQ        R10, R10
-	JZ           gate
-	MOVQ         SI, R10
-	VMASKMOVPS   (R10), Y3, Y4
-	VADDPS       Y4, Y0, Y0
-	ADDQ         DI, R10
-	VMASKMOVPS   (R10), Y3, Y4
-	VADDPS       Y4, Y1, Y1
-	ADDQ         DI, R10
-	VMASKMOVPS   (R10), Y3, Y4
-	VADDPS       Y4, Y2, Y2
-	ADDQ         DI, R10
+
+finish:
+	MOVQ       72(AX), R10
+	VMOVUPS    (R10), Y3
+	MOVQ       80(AX), R10
+	VMOVUPS    (R10), Y4
+	MOVQ       112(AX), R10
+	TESTQ      R10, R10
+	JZ         gate
+	MOVQ       SI, R10
+	VMASKMOVPS (R10), Y3, Y4
+	VADDPS     Y4, Y0, Y0
+	ADDQ       DI, R10
+	VMASKMOVPS (R10), Y3, Y4
+	VADDPS     Y4, Y1, Y1
+	ADDQ       DI, R10
+	VMASKMOVPS (R10), Y3, Y4
+	VADDPS     Y4, Y2, Y2
+	ADDQ       DI, R10
 
 gate:
 	TESTQ      R9, R9
@@ -2145,6 +2332,9 @@ TEXT ·apart3x1AVX2(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	MOVQ       136(AX), R8
+	TESTQ      R8, R8
+	JNZ        short
 	CMPQ       SI, $0x00000100
 	JLE        start
 	MOVQ       64(AX), R8
@@ -2170,6 +2360,27 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
+	JMP        start
+
+short:
+	MOVQ       152(AX), R8
+	ADDQ       DX, R8
+	MOVQ       64(AX), R9
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	MOVQ       136(AX), R8
+	MOVQ       32(AX), R9
+	ADDQ       DI, R8
+	ADDQ       R8, R9
+
+lines:
+	PREFETCHT0 (R8)
+	ADDQ       $0x40, R8
+	CMPQ       R8, R9
+	JL         lines
 
 start:
 	MOVQ    96(AX), R8
@@ -2314,6 +2525,30 @@ tile:
 	MOVQ       (AX), R10
 	MOVQ       40(AX), R12
 	MOVQ       CX, R11
+	MOVQ       136(AX), R13
+	MOVQ       144(AX), R14
+	TESTQ      R14, R14
+	JZ         loop
+
+far:
+	VMOVUPS      (R12), Y6
+	VMOVUPS      32(R12), Y7
+	PREFETCHT0   (R11)(R13*1)
+	PREFETCHT0   (R12)(R14*1)
+	VBROADCASTSS (R11), Y8
+	VFMADD231PS  Y6, Y8, Y0
+	VFMADD231PS  Y7, Y8, Y1
+	VBROADCASTSS 4(R11), Y8
+	VFMADD231PS  Y6, Y8, Y2
+	VFMADD231PS  Y7, Y8, Y3
+	VBROADCASTSS 8(R11), Y8
+	VFMADD231PS  Y6, Y8, Y4
+	VFMADD231PS  Y7, Y8, Y5
+	ADDQ         DX, R11
+	ADDQ         BX, R12
+	DECQ         R10
+	JNZ          far
+	JMP          finish
 
 loop:
 	VMOVUPS      (R12), Y6
@@ -2331,29 +2566,31 @@ loop:
 	ADDQ         BX, R12
 	DECQ         R10
 	JNZ          loop
-	MOVQ         72(AX), R10
-	VMOVUPS      (R10), Y6
-	MOVQ         80(AX), R10
-	VMOVUPS      (R10), Y7
-	MOVQ         112(AX), R10
-	TESTQ        R10, R10
-	JZ           gate
-	MOVQ         SI, R10
-	VMASKMOVPS   (R10), Y6, Y8
-	VADDPS       Y8, Y0, Y0
-	VMASKMOVPS   32(R10), Y7, Y8
-	VADDPS       Y8, Y1, Y1
-	ADDQ         DI, R10
-	VMASKMOVPS   (R10), Y6, Y8
-	VADDPS       Y8, Y2, Y2
-	VMASKMOVPS   32(R10), Y7, Y8
-	VADDPS       Y8, Y3, Y3
-	ADDQ         DI, R10
-	VMASKMOVPS   (R10), Y6, Y8
-	VADDPS       Y8, Y4, Y4
-	VMASKMOVPS   32(R10), Y7, Y8
-	VADDPS       Y8, Y5, Y5
-	ADDQ         DI, R10
+
+finish:
+	MOVQ       72(AX), R10
+	VMOVUPS    (R10), Y6
+	MOVQ       80(AX), R10
+	VMOVUPS    (R10), Y7
+	MOVQ       112(AX), R10
+	TESTQ      R10, R10
+	JZ         gate
+	MOVQ       SI, R10
+	VMASKMOVPS (R10), Y6, Y8
+	VADDPS     Y8, Y0, Y0
+	VMASKMOVPS 32(R10), Y7, Y8
+	VADDPS     Y8, Y1, Y1
+	ADDQ       DI, R10
+	VMASKMOVPS (R10), Y6, Y8
+	VADDPS     Y8, Y2, Y2
+	VMASKMOVPS 32(R10), Y7, Y8
+	VADDPS     Y8, Y3, Y3
+	ADDQ       DI, R10
+	VMASKMOVPS (R10), Y6, Y8
+	VADDPS     Y8, Y4, Y4
+	VMASKMOVPS 32(R10), Y7, Y8
+	VADDPS     Y8, Y5, Y5
+	ADDQ       DI, R10
 
 gate:
 	TESTQ      R9, R9
@@ -2794,6 +3031,9 @@ TEXT ·apart3x2AVX2(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	MOVQ       136(AX), R8
+	TESTQ      R8, R8
+	JNZ        short
 	CMPQ       SI, $0x00000100
 	JLE        start
 	MOVQ       64(AX), R8
@@ -2819,6 +3059,27 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
+	JMP        start
+
+short:
+	MOVQ       152(AX), R8
+	ADDQ       DX, R8
+	MOVQ       64(AX), R9
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	MOVQ       136(AX), R8
+	MOVQ       32(AX), R9
+	ADDQ       DI, R8
+	ADDQ       R8, R9
+
+lines:
+	PREFETCHT0 (R8)
+	ADDQ       $0x40, R8
+	CMPQ       R8, R9
+	JL         lines
 
 start:
 	MOVQ    96(AX), R8
@@ -3000,6 +3261,28 @@ tile:
 	MOVQ       (AX), R10
 	MOVQ       40(AX), R12
 	MOVQ       CX, R11
+	MOVQ       136(AX), R13
+	MOVQ       144(AX), R14
+	TESTQ      R14, R14
+	JZ         loop
+
+far:
+	VMOVUPS      (R12), Y4
+	PREFETCHT0   (R11)(R13*1)
+	PREFETCHT0   (R12)(R14*1)
+	VBROADCASTSS (R11), Y5
+	VFMADD231PS  Y4, Y5, Y0
+	VBROADCASTSS 4(R11), Y5
+	VFMADD231PS  Y4, Y5, Y1
+	VBROADCASTSS 8(R11), Y5
+	VFMADD231PS  Y4, Y5, Y2
+	VBROADCASTSS 12(R11), Y5
+	VFMADD231PS  Y4, Y5, Y3
+	ADDQ         DX, R11
+	ADDQ         BX, R12
+	DECQ         R10
+	JNZ          far
+	JMP          finish
 
 loop:
 	VMOVUPS      (R12), Y4
@@ -3015,26 +3298,28 @@ loop:
 	ADDQ         BX, R12
 	DECQ         R10
 	JNZ          loop
-	MOVQ         72(AX), R10
-	VMOVUPS      (R10), Y4
-	MOVQ         80(AX), R10
-	VMOVUPS      (R10), Y5
-	MOVQ         112(AX), R10
-	TESTQ        R10, R10
-	JZ           gate
-	MOVQ         SI, R10
-	VMASKMOVPS   (R10), Y4, Y5
-	VADDPS       Y5, Y0, Y0
-	ADDQ         DI, R10
-	VMASKMOVPS   (R10), Y4, Y5
-	VADDPS       Y5, Y1, Y1
-	ADDQ         DI, R10
-	VMASKMOVPS   (R10), Y4, Y5
-	VADDPS       Y5, Y2, Y2
-	ADDQ         DI, R10
-	VMASKMOVPS   (R10), Y4, Y5
-	VADDPS       Y5, Y3, Y3
-	ADDQ         DI, R10
+
+finish:
+	MOVQ       72(AX), R10
+	VMOVUPS    (R10), Y4
+	MOVQ       80(AX), R10
+	VMOVUPS    (R10), Y5
+	MOVQ       112(AX), R10
+	TESTQ      R10, R10
+	JZ         gate
+	MOVQ       SI, R10
+	VMASKMOVPS (R10), Y4, Y5
+	VADDPS     Y5, Y0, Y0
+	ADDQ       DI, R10
+	VMASKMOVPS (R10), Y4, Y5
+	VADDPS     Y5, Y1, Y1
+	ADDQ       DI, R10
+	VMASKMOVPS (R10), Y4, Y5
+	VADDPS     Y5, Y2, Y2
+	ADDQ       DI, R10
+	VMASKMOVPS (R10), Y4, Y5
+	VADDPS     Y5, Y3, Y3
+	ADDQ       DI, R10
 
 gate:
 	TESTQ      R9, R9
@@ -3327,6 +3612,9 @@ TEXT ·apart4x1AVX2(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	MOVQ       136(AX), R8
+	TESTQ      R8, R8
+	JNZ        short
 	CMPQ       SI, $0x00000100
 	JLE        start
 	MOVQ       64(AX), R8
@@ -3359,6 +3647,29 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
+	JMP        start
+
+short:
+	MOVQ       152(AX), R8
+	ADDQ       DX, R8
+	MOVQ       64(AX), R9
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	MOVQ       136(AX), R8
+	MOVQ       32(AX), R9
+	ADDQ       DI, R8
+	ADDQ       R8, R9
+
+lines:
+	PREFETCHT0 (R8)
+	ADDQ       $0x40, R8
+	CMPQ       R8, R9
+	JL         lines
 
 start:
 	MOVQ    96(AX), R8
@@ -3530,6 +3841,33 @@ tile:
 	MOVQ       (AX), R10
 	MOVQ       40(AX), R12
 	MOVQ       CX, R11
+	MOVQ       136(AX), R13
+	MOVQ       144(AX), R14
+	TESTQ      R14, R14
+	JZ         loop
+
+far:
+	VMOVUPS      (R12), Y8
+	VMOVUPS      32(R12), Y9
+	PREFETCHT0   (R11)(R13*1)
+	PREFETCHT0   (R12)(R14*1)
+	VBROADCASTSS (R11), Y10
+	VFMADD231PS  Y8, Y10, Y0
+	VFMADD231PS  Y9, Y10, Y1
+	VBROADCASTSS 4(R11), Y10
+	VFMADD231PS  Y8, Y10, Y2
+	VFMADD231PS  Y9, Y10, Y3
+	VBROADCASTSS 8(R11), Y10
+	VFMADD231PS  Y8, Y10, Y4
+	VFMADD231PS  Y9, Y10, Y5
+	VBROADCASTSS 12(R11), Y10
+	VFMADD231PS  Y8, Y10, Y6
+	VFMADD231PS  Y9, Y10, Y7
+	ADDQ         DX, R11
+	ADDQ         BX, R12
+	DECQ         R10
+	JNZ          far
+	JMP          finish
 
 loop:
 	VMOVUPS      (R12), Y8
@@ -3550,34 +3888,36 @@ loop:
 	ADDQ         BX, R12
 	DECQ         R10
 	JNZ          loop
-	MOVQ         72(AX), R10
-	VMOVUPS      (R10), Y8
-	MOVQ         80(AX), R10
-	VMOVUPS      (R10), Y9
-	MOVQ         112(AX), R10
-	TESTQ        R10, R10
-	JZ           gate
-	MOVQ         SI, R10
-	VMASKMOVPS   (R10), Y8, Y10
-	VADDPS       Y10, Y0, Y0
-	VMASKMOVPS   32(R10), Y9, Y10
-	VADDPS       Y10, Y1, Y1
-	ADDQ         DI, R10
-	VMASKMOVPS   (R10), Y8, Y10
-	VADDPS       Y10, Y2, Y2
-	VMASKMOVPS   32(R10), Y9, Y10
-	VADDPS       Y10, Y3, Y3
-	ADDQ         DI, R10
-	VMASKMOVPS   (R10), Y8, Y10
-	VADDPS       Y10, Y4, Y4
-	VMASKMOVPS   32(R10), Y9, Y10
-	VADDPS       Y10, Y5, Y5
-	ADDQ         DI, R10
-	VMASKMOVPS   (R10), Y8, Y10
-	VADDPS       Y10, Y6, Y6
-	VMASKMOVPS   32(R10), Y9, Y10
-	VADDPS       Y10, Y7, Y7
-	ADDQ         DI, R10
+
+finish:
+	MOVQ       72(AX), R10
+	VMOVUPS    (R10), Y8
+	MOVQ       80(AX), R10
+	VMOVUPS    (R10), Y9
+	MOVQ       112(AX), R10
+	TESTQ      R10, R10
+	JZ         gate
+	MOVQ       SI, R10
+	VMASKMOVPS (R10), Y8, Y10
+	VADDPS     Y10, Y0, Y0
+	VMASKMOVPS 32(R10), Y9, Y10
+	VADDPS     Y10, Y1, Y1
+	ADDQ       DI, R10
+	VMASKMOVPS (R10), Y8, Y10
+	VADDPS     Y10, Y2, Y2
+	VMASKMOVPS 32(R10), Y9, Y10
+	VADDPS     Y10, Y3, Y3
+	ADDQ       DI, R10
+	VMASKMOVPS (R10), Y8, Y10
+	VADDPS     Y10, Y4, Y4
+	VMASKMOVPS 32(R10), Y9, Y10
+	VADDPS     Y10, Y5, Y5
+	ADDQ       DI, R10
+	VMASKMOVPS (R10), Y8, Y10
+	VADDPS     Y10, Y6, Y6
+	VMASKMOVPS 32(R10), Y9, Y10
+	VADDPS     Y10, Y7, Y7
+	ADDQ       DI, R10
 
 gate:
 	TESTQ      R9, R9
@@ -4024,6 +4364,9 @@ TEXT ·apart4x2AVX2(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	MOVQ       136(AX), R8
+	TESTQ      R8, R8
+	JNZ        short
 	CMPQ       SI, $0x00000100
 	JLE        start
 	MOVQ       64(AX), R8
@@ -4056,6 +4399,29 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
+	JMP        start
+
+short:
+	MOVQ       152(AX), R8
+	ADDQ       DX, R8
+	MOVQ       64(AX), R9
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	MOVQ       136(AX), R8
+	MOVQ       32(AX), R9
+	ADDQ       DI, R8
+	ADDQ       R8, R9
+
+lines:
+	PREFETCHT0 (R8)
+	ADDQ       $0x40, R8
+	CMPQ       R8, R9
+	JL         lines
 
 start:
 	MOVQ    96(AX), R8
@@ -4273,6 +4639,30 @@ tile:
 	MOVQ       (AX), R10
 	MOVQ       40(AX), R12
 	MOVQ       CX, R11
+	MOVQ       136(AX), R13
+	MOVQ       144(AX), R14
+	TESTQ      R14, R14
+	JZ         loop
+
+far:
+	VMOVUPS      (R12), Y5
+	PREFETCHT0   (R11)(R13*1)
+	PREFETCHT0   (R12)(R14*1)
+	VBROADCASTSS (R11), Y6
+	VFMADD231PS  Y5, Y6, Y0
+	VBROADCASTSS 4(R11), Y6
+	VFMADD231PS  Y5, Y6, Y1
+	VBROADCASTSS 8(R11), Y6
+	VFMADD231PS  Y5, Y6, Y2
+	VBROADCASTSS 12(R11), Y6
+	VFMADD231PS  Y5, Y6, Y3
+	VBROADCASTSS 16(R11), Y6
+	VFMADD231PS  Y5, Y6, Y4
+	ADDQ         DX, R11
+	ADDQ         BX, R12
+	DECQ         R10
+	JNZ          far
+	JMP          finish
 
 loop:
 	VMOVUPS      (R12), Y5
@@ -4290,29 +4680,31 @@ loop:
 	ADDQ         BX, R12
 	DECQ         R10
 	JNZ          loop
-	MOVQ         72(AX), R10
-	VMOVUPS      (R10), Y5
-	MOVQ         80(AX), R10
-	VMOVUPS      (R10), Y6
-	MOVQ         112(AX), R10
-	TESTQ        R10, R10
-	JZ           gate
-	MOVQ         SI, R10
-	VMASKMOVPS   (R10), Y5, Y6
-	VADDPS       Y6, Y0, Y0
-	ADDQ         DI, R10
-	VMASKMOVPS   (R10), Y5, Y6
-	VADDPS       Y6, Y1, Y1
-	ADDQ         DI, R10
-	VMASKMOVPS   (R10), Y5, Y6
-	VADDPS       Y6, Y2, Y2
-	ADDQ         DI, R10
-	VMASKMOVPS   (R10), Y5, Y6
-	VADDPS       Y6, Y3, Y3
-	ADDQ         DI, R10
-	VMASKMOVPS   (R10), Y5, Y6
-	VADDPS       Y6, Y4, Y4
-	ADDQ         DI, R10
+
+finish:
+	MOVQ       72(AX), R10
+	VMOVUPS    (R10), Y5
+	MOVQ       80(AX), R10
+	VMOVUPS    (R10), Y6
+	MOVQ       112(AX), R10
+	TESTQ      R10, R10
+	JZ         gate
+	MOVQ       SI, R10
+	VMASKMOVPS (R10), Y5, Y6
+	VADDPS     Y6, Y0, Y0
+	ADDQ       DI, R10
+	VMASKMOVPS (R10), Y5, Y6
+	VADDPS     Y6, Y1, Y1
+	ADDQ       DI, R10
+	VMASKMOVPS (R10), Y5, Y6
+	VADDPS     Y6, Y2, Y2
+	ADDQ       DI, R10
+	VMASKMOVPS (R10), Y5, Y6
+	VADDPS     Y6, Y3, Y3
+	ADDQ       DI, R10
+	VMASKMOVPS (R10), Y5, Y6
+	VADDPS     Y6, Y4, Y4
+	ADDQ       DI, R10
 
 gate:
 	TESTQ      R9, R9
@@ -4645,6 +5037,9 @@ TEXT ·apart5x1AVX2(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	MOVQ       136(AX), R8
+	TESTQ      R8, R8
+	JNZ        short
 	CMPQ       SI, $0x00000100
 	JLE        start
 	MOVQ       64(AX), R8
@@ -4684,6 +5079,31 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
+	JMP        start
+
+short:
+	MOVQ       152(AX), R8
+	ADDQ       DX, R8
+	MOVQ       64(AX), R9
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	MOVQ       136(AX), R8
+	MOVQ       32(AX), R9
+	ADDQ       DI, R8
+	ADDQ       R8, R9
+
+lines:
+	PREFETCHT0 (R8)
+	ADDQ       $0x40, R8
+	CMPQ       R8, R9
+	JL         lines
 
 start:
 	MOVQ    96(AX), R8
@@ -4878,6 +5298,36 @@ tile:
 	MOVQ       (AX), R10
 	MOVQ       40(AX), R12
 	MOVQ       CX, R11
+	MOVQ       136(AX), R13
+	MOVQ       144(AX), R14
+	TESTQ      R14, R14
+	JZ         loop
+
+far:
+	VMOVUPS      (R12), Y10
+	VMOVUPS      32(R12), Y11
+	PREFETCHT0   (R11)(R13*1)
+	PREFETCHT0   (R12)(R14*1)
+	VBROADCASTSS (R11), Y12
+	VFMADD231PS  Y10, Y12, Y0
+	VFMADD231PS  Y11, Y12, Y1
+	VBROADCASTSS 4(R11), Y12
+	VFMADD231PS  Y10, Y12, Y2
+	VFMADD231PS  Y11, Y12, Y3
+	VBROADCASTSS 8(R11), Y12
+	VFMADD231PS  Y10, Y12, Y4
+	VFMADD231PS  Y11, Y12, Y5
+	VBROADCASTSS 12(R11), Y12
+	VFMADD231PS  Y10, Y12, Y6
+	VFMADD231PS  Y11, Y12, Y7
+	VBROADCASTSS 16(R11), Y12
+	VFMADD231PS  Y10, Y12, Y8
+	VFMADD231PS  Y11, Y12, Y9
+	ADDQ         DX, R11
+	ADDQ         BX, R12
+	DECQ         R10
+	JNZ          far
+	JMP          finish
 
 loop:
 	VMOVUPS      (R12), Y10
@@ -4901,39 +5351,41 @@ loop:
 	ADDQ         BX, R12
 	DECQ         R10
 	JNZ          loop
-	MOVQ         72(AX), R10
-	VMOVUPS      (R10), Y10
-	MOVQ         80(AX), R10
-	VMOVUPS      (R10), Y11
-	MOVQ         112(AX), R10
-	TESTQ        R10, R10
-	JZ           gate
-	MOVQ         SI, R10
-	VMASKMOVPS   (R10), Y10, Y12
-	VADDPS       Y12, Y0, Y0
-	VMASKMOVPS   32(R10), Y11, Y12
-	VADDPS       Y12, Y1, Y1
-	ADDQ         DI, R10
-	VMASKMOVPS   (R10), Y10, Y12
-	VADDPS       Y12, Y2, Y2
-	VMASKMOVPS   32(R10), Y11, Y12
-	VADDPS       Y12, Y3, Y3
-	ADDQ         DI, R10
-	VMASKMOVPS   (R10), Y10, Y12
-	VADDPS       Y12, Y4, Y4
-	VMASKMOVPS   32(R10), Y11, Y12
-	VADDPS       Y12, Y5, Y5
-	ADDQ         DI, R10
-	VMASKMOVPS   (R10), Y10, Y12
-	VADDPS       Y12, Y6, Y6
-	VMASKMOVPS   32(R10), Y11, Y12
-	VADDPS       Y12, Y7, Y7
-	ADDQ         DI, R10
-	VMASKMOVPS   (R10), Y10, Y12
-	VADDPS       Y12, Y8, Y8
-	VMASKMOVPS   32(R10), Y11, Y12
-	VADDPS       Y12, Y9, Y9
-	ADDQ         DI, R10
+
+finish:
+	MOVQ       72(AX), R10
+	VMOVUPS    (R10), Y10
+	MOVQ       80(AX), R10
+	VMOVUPS    (R10), Y11
+	MOVQ       112(AX), R10
+	TESTQ      R10, R10
+	JZ         gate
+	MOVQ       SI, R10
+	VMASKMOVPS (R10), Y10, Y12
+	VADDPS     Y12, Y0, Y0
+	VMASKMOVPS 32(R10), Y11, Y12
+	VADDPS     Y12, Y1, Y1
+	ADDQ       DI, R10
+	VMASKMOVPS (R10), Y10, Y12
+	VADDPS     Y12, Y2, Y2
+	VMASKMOVPS 32(R10), Y11, Y12
+	VADDPS     Y12, Y3, Y3
+	ADDQ       DI, R10
+	VMASKMOVPS (R10), Y10, Y12
+	VADDPS     Y12, Y4, Y4
+	VMASKMOVPS 32(R10), Y11, Y12
+	VADDPS     Y12, Y5, Y5
+	ADDQ       DI, R10
+	VMASKMOVPS (R10), Y10, Y12
+	VADDPS     Y12, Y6, Y6
+	VMASKMOVPS 32(R10), Y11, Y12
+	VADDPS     Y12, Y7, Y7
+	ADDQ       DI, R10
+	VMASKMOVPS (R10), Y10, Y12
+	VADDPS     Y12, Y8, Y8
+	VMASKMOVPS 32(R10), Y11, Y12
+	VADDPS     Y12, Y9, Y9
+	ADDQ       DI, R10
 
 gate:
 	TESTQ      R9, R9
@@ -5446,6 +5898,9 @@ TEXT ·apart5x2AVX2(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	MOVQ       136(AX), R8
+	TESTQ      R8, R8
+	JNZ        short
 	CMPQ       SI, $0x00000100
 	JLE        start
 	MOVQ       64(AX), R8
@@ -5485,6 +5940,31 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
+	JMP        start
+
+short:
+	MOVQ       152(AX), R8
+	ADDQ       DX, R8
+	MOVQ       64(AX), R9
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	MOVQ       136(AX), R8
+	MOVQ       32(AX), R9
+	ADDQ       DI, R8
+	ADDQ       R8, R9
+
+lines:
+	PREFETCHT0 (R8)
+	ADDQ       $0x40, R8
+	CMPQ       R8, R9
+	JL         lines
 
 start:
 	MOVQ    96(AX), R8
@@ -5734,6 +6214,32 @@ tile:
 	MOVQ       (AX), R10
 	MOVQ       40(AX), R12
 	MOVQ       CX, R11
+	MOVQ       136(AX), R13
+	MOVQ       144(AX), R14
+	TESTQ      R14, R14
+	JZ         loop
+
+far:
+	VMOVUPS      (R12), Y6
+	PREFETCHT0   (R11)(R13*1)
+	PREFETCHT0   (R12)(R14*1)
+	VBROADCASTSS (R11), Y7
+	VFMADD231PS  Y6, Y7, Y0
+	VBROADCASTSS 4(R11), Y7
+	VFMADD231PS  Y6, Y7, Y1
+	VBROADCASTSS 8(R11), Y7
+	VFMADD231PS  Y6, Y7, Y2
+	VBROADCASTSS 12(R11), Y7
+	VFMADD231PS  Y6, Y7, Y3
+	VBROADCASTSS 16(R11), Y7
+	VFMADD231PS  Y6, Y7, Y4
+	VBROADCASTSS 20(R11), Y7
+	VFMADD231PS  Y6, Y7, Y5
+	ADDQ         DX, R11
+	ADDQ         BX, R12
+	DECQ         R10
+	JNZ          far
+	JMP          finish
 
 loop:
 	VMOVUPS      (R12), Y6
@@ -5753,32 +6259,34 @@ loop:
 	ADDQ         BX, R12
 	DECQ         R10
 	JNZ          loop
-	MOVQ         72(AX), R10
-	VMOVUPS      (R10), Y6
-	MOVQ         80(AX), R10
-	VMOVUPS      (R10), Y7
-	MOVQ         112(AX), R10
-	TESTQ        R10, R10
-	JZ           gate
-	MOVQ         SI, R10
-	VMASKMOVPS   (R10), Y6, Y7
-	VADDPS       Y7, Y0, Y0
-	ADDQ         DI, R10
-	VMASKMOVPS   (R10), Y6, Y7
-	VADDPS       Y7, Y1, Y1
-	ADDQ         DI, R10
-	VMASKMOVPS   (R10), Y6, Y7
-	VADDPS       Y7, Y2, Y2
-	ADDQ         DI, R10
-	VMASKMOVPS   (R10), Y6, Y7
-	VADDPS       Y7, Y3, Y3
-	ADDQ         DI, R10
-	VMASKMOVPS   (R10), Y6, Y7
-	VADDPS       Y7, Y4, Y4
-	ADDQ         DI, R10
-	VMASKMOVPS   (R10), Y6, Y7
-	VADDPS       Y7, Y5, Y5
-	ADDQ         DI, R10
+
+finish:
+	MOVQ       72(AX), R10
+	VMOVUPS    (R10), Y6
+	MOVQ       80(AX), R10
+	VMOVUPS    (R10), Y7
+	MOVQ       112(AX), R10
+	TESTQ      R10, R10
+	JZ         gate
+	MOVQ       SI, R10
+	VMASKMOVPS (R10), Y6, Y7
+	VADDPS     Y7, Y0, Y0
+	ADDQ       DI, R10
+	VMASKMOVPS (R10), Y6, Y7
+	VADDPS     Y7, Y1, Y1
+	ADDQ       DI, R10
+	VMASKMOVPS (R10), Y6, Y7
+	VADDPS     Y7, Y2, Y2
+	ADDQ       DI, R10
+	VMASKMOVPS (R10), Y6, Y7
+	VADDPS     Y7, Y3, Y3
+	ADDQ       DI, R10
+	VMASKMOVPS (R10), Y6, Y7
+	VADDPS     Y7, Y4, Y4
+	ADDQ       DI, R10
+	VMASKMOVPS (R10), Y6, Y7
+	VADDPS     Y7, Y5, Y5
+	ADDQ       DI, R10
 
 gate:
 	TESTQ      R9, R9
@@ -6135,6 +6643,9 @@ TEXT ·apart6x1AVX2(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	MOVQ       136(AX), R8
+	TESTQ      R8, R8
+	JNZ        short
 	CMPQ       SI, $0x00000100
 	JLE        start
 	MOVQ       64(AX), R8
@@ -6181,6 +6692,33 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
+	JMP        start
+
+short:
+	MOVQ       152(AX), R8
+	ADDQ       DX, R8
+	MOVQ       64(AX), R9
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	MOVQ       136(AX), R8
+	MOVQ       32(AX), R9
+	ADDQ       DI, R8
+	ADDQ       R8, R9
+
+lines:
+	PREFETCHT0 (R8)
+	ADDQ       $0x40, R8
+	CMPQ       R8, R9
+	JL         lines
 
 start:
 	MOVQ    96(AX), R8
@@ -6398,6 +6936,39 @@ tile:
 	MOVQ       (AX), R10
 	MOVQ       40(AX), R12
 	MOVQ       CX, R11
+	MOVQ       136(AX), R13
+	MOVQ       144(AX), R14
+	TESTQ      R14, R14
+	JZ         loop
+
+far:
+	VMOVUPS      (R12), Y12
+	VMOVUPS      32(R12), Y13
+	PREFETCHT0   (R11)(R13*1)
+	PREFETCHT0   (R12)(R14*1)
+	VBROADCASTSS (R11), Y14
+	VFMADD231PS  Y12, Y14, Y0
+	VFMADD231PS  Y13, Y14, Y1
+	VBROADCASTSS 4(R11), Y14
+	VFMADD231PS  Y12, Y14, Y2
+	VFMADD231PS  Y13, Y14, Y3
+	VBROADCASTSS 8(R11), Y14
+	VFMADD231PS  Y12, Y14, Y4
+	VFMADD231PS  Y13, Y14, Y5
+	VBROADCASTSS 12(R11), Y14
+	VFMADD231PS  Y12, Y14, Y6
+	VFMADD231PS  Y13, Y14, Y7
+	VBROADCASTSS 16(R11), Y14
+	VFMADD231PS  Y12, Y14, Y8
+	VFMADD231PS  Y13, Y14, Y9
+	VBROADCASTSS 20(R11), Y14
+	VFMADD231PS  Y12, Y14, Y10
+	VFMADD231PS  Y13, Y14, Y11
+	ADDQ         DX, R11
+	ADDQ         BX, R12
+	DECQ         R10
+	JNZ          far
+	JMP          finish
 
 loop:
 	VMOVUPS      (R12), Y12
@@ -6424,44 +6995,46 @@ loop:
 	ADDQ         BX, R12
 	DECQ         R10
 	JNZ          loop
-	MOVQ         72(AX), R10
-	VMOVUPS      (R10), Y12
-	MOVQ         80(AX), R10
-	VMOVUPS      (R10), Y13
-	MOVQ         112(AX), R10
-	TESTQ        R10, R10
-	JZ           gate
-	MOVQ         SI, R10
-	VMASKMOVPS   (R10), Y12, Y14
-	VADDPS       Y14, Y0, Y0
-	VMASKMOVPS   32(R10), Y13, Y14
-	VADDPS       Y14, Y1, Y1
-	ADDQ         DI, R10
-	VMASKMOVPS   (R10), Y12, Y14
-	VADDPS       Y14, Y2, Y2
-	VMASKMOVPS   32(R10), Y13, Y14
-	VADDPS       Y14, Y3, Y3
-	ADDQ         DI, R10
-	VMASKMOVPS   (R10), Y12, Y14
-	VADDPS       Y14, Y4, Y4
-	VMASKMOVPS   32(R10), Y13, Y14
-	VADDPS       Y14, Y5, Y5
-	ADDQ         DI, R10
-	VMASKMOVPS   (R10), Y12, Y14
-	VADDPS       Y14, Y6, Y6
-	VMASKMOVPS   32(R10), Y13, Y14
-	VADDPS       Y14, Y7, Y7
-	ADDQ         DI, R10
-	VMASKMOVPS   (R10), Y12, Y14
-	VADDPS       Y14, Y8, Y8
-	VMASKMOVPS   32(R10), Y13, Y14
-	VADDPS       Y14, Y9, Y9
-	ADDQ         DI, R10
-	VMASKMOVPS   (R10), Y12, Y14
-	VADDPS       Y14, Y10, Y10
-	VMASKMOVPS   32(R10), Y13, Y14
-	VADDPS       Y14, Y11, Y11
-	ADDQ         DI, R10
+
+finish:
+	MOVQ       72(AX), R10
+	VMOVUPS    (R10), Y12
+	MOVQ       80(AX), R10
+	VMOVUPS    (R10), Y13
+	MOVQ       112(AX), R10
+	TESTQ      R10, R10
+	JZ         gate
+	MOVQ       SI, R10
+	VMASKMOVPS (R10), Y12, Y14
+	VADDPS     Y14, Y0, Y0
+	VMASKMOVPS 32(R10), Y13, Y14
+	VADDPS     Y14, Y1, Y1
+	ADDQ       DI, R10
+	VMASKMOVPS (R10), Y12, Y14
+	VADDPS     Y14, Y2, Y2
+	VMASKMOVPS 32(R10), Y13, Y14
+	VADDPS     Y14, Y3, Y3
+	ADDQ       DI, R10
+	VMASKMOVPS (R10), Y12, Y14
+	VADDPS     Y14, Y4, Y4
+	VMASKMOVPS 32(R10), Y13, Y14
+	VADDPS     Y14, Y5, Y5
+	ADDQ       DI, R10
+	VMASKMOVPS (R10), Y12, Y14
+	VADDPS     Y14, Y6, Y6
+	VMASKMOVPS 32(R10), Y13, Y14
+	VADDPS     Y14, Y7, Y7
+	ADDQ       DI, R10
+	VMASKMOVPS (R10), Y12, Y14
+	VADDPS     Y14, Y8, Y8
+	VMASKMOVPS 32(R10), Y13, Y14
+	VADDPS     Y14, Y9, Y9
+	ADDQ       DI, R10
+	VMASKMOVPS (R10), Y12, Y14
+	VADDPS     Y14, Y10, Y10
+	VMASKMOVPS 32(R10), Y13, Y14
+	VADDPS     Y14, Y11, Y11
+	ADDQ       DI, R10
 
 gate:
 	TESTQ      R9, R9
@@ -7008,6 +7581,9 @@ TEXT ·apart6x2AVX2(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	MOVQ       136(AX), R8
+	TESTQ      R8, R8
+	JNZ        short
 	CMPQ       SI, $0x00000100
 	JLE        start
 	MOVQ       64(AX), R8
@@ -7054,6 +7630,33 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
+	JMP        start
+
+short:
+	MOVQ       152(AX), R8
+	ADDQ       DX, R8
+	MOVQ       64(AX), R9
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	MOVQ       136(AX), R8
+	MOVQ       32(AX), R9
+	ADDQ       DI, R8
+	ADDQ       R8, R9
+
+lines:
+	PREFETCHT0 (R8)
+	ADDQ       $0x40, R8
+	CMPQ       R8, R9
+	JL         lines
 
 start:
 	MOVQ    96(AX), R8
@@ -7299,7 +7902,7 @@ stored:
 	RET
 
 // func narrow1AVX2(strip *strip)
-// Requires: AVX, FMA3
+// Requires: AVX, FMA3, MMX+
 TEXT ·narrow1AVX2(SB), NOSPLIT, $0-8
 	MOVQ strip+0(FP), AX
 	MOVQ 56(AX), CX
@@ -7308,6 +7911,31 @@ TEXT ·narrow1AVX2(SB), NOSPLIT, $0-8
 	MOVQ 16(AX), SI
 
 tile:
+	MOVQ  136(AX), DI
+	MOVQ  152(AX), R8
+	MOVQ  64(AX), R9
+	TESTQ DI, DI
+	JZ    start
+	MOVQ  32(AX), R10
+	ADDQ  SI, DI
+	ADDQ  DI, R10
+
+linesA:
+	PREFETCHT0 (DI)
+	ADDQ       $0x40, DI
+	CMPQ       DI, R10
+	JL         linesA
+	SHLQ       $0x04, R9
+	ADDQ       CX, R8
+	ADDQ       R8, R9
+
+linesC:
+	PREFETCHT0 (R8)
+	ADDQ       $0x40, R8
+	CMPQ       R8, R9
+	JL         linesC
+
+start:
 	MOVQ         96(AX), DI
 	VBROADCASTSS (DI), Y0
 	VMOVAPS      Y0, Y1
@@ -7711,7 +8339,7 @@ next:
 	RET
 
 // func narrow2AVX2(strip *strip)
-// Requires: AVX, FMA3
+// Requires: AVX, FMA3, MMX+
 TEXT ·narrow2AVX2(SB), NOSPLIT, $0-8
 	MOVQ strip+0(FP), AX
 	MOVQ 56(AX), CX
@@ -7720,6 +8348,31 @@ TEXT ·narrow2AVX2(SB), NOSPLIT, $0-8
 	MOVQ 16(AX), SI
 
 tile:
+	MOVQ  136(AX), DI
+	MOVQ  152(AX), R8
+	MOVQ  64(AX), R9
+	TESTQ DI, DI
+	JZ    start
+	MOVQ  32(AX), R10
+	ADDQ  SI, DI
+	ADDQ  DI, R10
+
+linesA:
+	PREFETCHT0 (DI)
+	ADDQ       $0x40, DI
+	CMPQ       DI, R10
+	JL         linesA
+	SHLQ       $0x04, R9
+	ADDQ       CX, R8
+	ADDQ       R8, R9
+
+linesC:
+	PREFETCHT0 (R8)
+	ADDQ       $0x40, R8
+	CMPQ       R8, R9
+	JL         linesC
+
+start:
 	MOVQ         96(AX), DI
 	VBROADCASTSS (DI), Y0
 	VBROADCASTSS 4(DI), Y1
@@ -8155,7 +8808,7 @@ next:
 	RET
 
 // func narrow3AVX2(strip *strip)
-// Requires: AVX, FMA3
+// Requires: AVX, FMA3, MMX+
 TEXT ·narrow3AVX2(SB), NOSPLIT, $0-8
 	MOVQ strip+0(FP), AX
 	MOVQ 56(AX), CX
@@ -8164,6 +8817,31 @@ TEXT ·narrow3AVX2(SB), NOSPLIT, $0-8
 	MOVQ 16(AX), SI
 
 tile:
+	MOVQ  136(AX), DI
+	MOVQ  152(AX), R8
+	MOVQ  64(AX), R9
+	TESTQ DI, DI
+	JZ    start
+	MOVQ  32(AX), R10
+	ADDQ  SI, DI
+	ADDQ  DI, R10
+
+linesA:
+	PREFETCHT0 (DI)
+	ADDQ       $0x40, DI
+	CMPQ       DI, R10
+	JL         linesA
+	SHLQ       $0x04, R9
+	ADDQ       CX, R8
+	ADDQ       R8, R9
+
+linesC:
+	PREFETCHT0 (R8)
+	ADDQ       $0x40, R8
+	CMPQ       R8, R9
+	JL         linesC
+
+start:
 	MOVQ         96(AX), DI
 	VBROADCASTSS (DI), Y0
 	VBROADCASTSS 4(DI), Y1
@@ -8695,7 +9373,7 @@ next:
 	RET
 
 // func narrow4AVX2(strip *strip)
-// Requires: AVX, FMA3
+// Requires: AVX, FMA3, MMX+
 TEXT ·narrow4AVX2(SB), NOSPLIT, $0-8
 	MOVQ strip+0(FP), AX
 	MOVQ 56(AX), CX
@@ -8704,6 +9382,31 @@ TEXT ·narrow4AVX2(SB), NOSPLIT, $0-8
 	MOVQ 16(AX), SI
 
 tile:
+	MOVQ  136(AX), DI
+	MOVQ  152(AX), R8
+	MOVQ  64(AX), R9
+	TESTQ DI, DI
+	JZ    start
+	MOVQ  32(AX), R10
+	ADDQ  SI, DI
+	ADDQ  DI, R10
+
+linesA:
+	PREFETCHT0 (DI)
+	ADDQ       $0x40, DI
+	CMPQ       DI, R10
+	JL         linesA
+	SHLQ       $0x04, R9
+	ADDQ       CX, R8
+	ADDQ       R8, R9
+
+linesC:
+	PREFETCHT0 (R8)
+	ADDQ       $0x40, R8
+	CMPQ       R8, R9
+	JL         linesC
+
+start:
 	MOVQ         96(AX), DI
 	VBROADCASTSS (DI), Y0
 	VBROADCASTSS 4(DI), Y1
@@ -9219,6 +9922,22 @@ tile:
 	MOVQ       (AX), R10
 	MOVQ       40(AX), R12
 	MOVQ       CX, R11
+	MOVQ       136(AX), R13
+	MOVQ       144(AX), R14
+	TESTQ      R14, R14
+	JZ         loop
+
+far:
+	VMOVUPS      (R12), Z1
+	PREFETCHT0   (R11)(R13*1)
+	PREFETCHT0   (R12)(R14*1)
+	VBROADCASTSS (R11), Z2
+	VFMADD231PS  Z1, Z2, Z0
+	ADDQ         DX, R11
+	ADDQ         BX, R12
+	DECQ         R10
+	JNZ          far
+	JMP          finish
 
 loop:
 	VMOVUPS      (R12), Z1
@@ -9228,16 +9947,18 @@ loop:
 	ADDQ         BX, R12
 	DECQ         R10
 	JNZ          loop
-	MOVQ         72(AX), R10
-	KMOVW        R10, K1
-	MOVQ         80(AX), R10
-	KMOVW        R10, K2
-	MOVQ         112(AX), R10
-	TESTQ        R10, R10
-	JZ           gate
-	MOVQ         SI, R10
-	VADDPS       (R10), Z0, K1, Z0
-	ADDQ         DI, R10
+
+finish:
+	MOVQ   72(AX), R10
+	KMOVW  R10, K1
+	MOVQ   80(AX), R10
+	KMOVW  R10, K2
+	MOVQ   112(AX), R10
+	TESTQ  R10, R10
+	JZ     gate
+	MOVQ   SI, R10
+	VADDPS (R10), Z0, K1, Z0
+	ADDQ   DI, R10
 
 gate:
 	TESTQ     R9, R9
@@ -9548,6 +10269,9 @@ TEXT ·apart1x1AVX512(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	MOVQ       136(AX), R8
+	TESTQ      R8, R8
+	JNZ        short
 	CMPQ       SI, $0x00000100
 	JLE        start
 	MOVQ       64(AX), R8
@@ -9559,6 +10283,23 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
+	JMP        start
+
+short:
+	MOVQ       152(AX), R8
+	ADDQ       DX, R8
+	MOVQ       64(AX), R9
+	PREFETCHT0 (R8)
+	MOVQ       136(AX), R8
+	MOVQ       32(AX), R9
+	ADDQ       DI, R8
+	ADDQ       R8, R9
+
+lines:
+	PREFETCHT0 (R8)
+	ADDQ       $0x40, R8
+	CMPQ       R8, R9
+	JL         lines
 
 start:
 	MOVQ    96(AX), R8
@@ -9646,6 +10387,25 @@ tile:
 	MOVQ       (AX), R10
 	MOVQ       40(AX), R12
 	MOVQ       CX, R11
+	MOVQ       136(AX), R13
+	MOVQ       144(AX), R14
+	TESTQ      R14, R14
+	JZ         loop
+
+far:
+	VMOVUPS      (R12), Z2
+	VMOVUPS      64(R12), Z3
+	PREFETCHT0   (R11)(R13*1)
+	PREFETCHT0   (R12)(R14*1)
+	PREFETCHT0   64(R12)(R14*1)
+	VBROADCASTSS (R11), Z4
+	VFMADD231PS  Z2, Z4, Z0
+	VFMADD231PS  Z3, Z4, Z1
+	ADDQ         DX, R11
+	ADDQ         BX, R12
+	DECQ         R10
+	JNZ          far
+	JMP          finish
 
 loop:
 	VMOVUPS      (R12), Z2
@@ -9657,17 +10417,19 @@ loop:
 	ADDQ         BX, R12
 	DECQ         R10
 	JNZ          loop
-	MOVQ         72(AX), R10
-	KMOVW        R10, K1
-	MOVQ         80(AX), R10
-	KMOVW        R10, K2
-	MOVQ         112(AX), R10
-	TESTQ        R10, R10
-	JZ           gate
-	MOVQ         SI, R10
-	VADDPS       (R10), Z0, K1, Z0
-	VADDPS       64(R10), Z1, K2, Z1
-	ADDQ         DI, R10
+
+finish:
+	MOVQ   72(AX), R10
+	KMOVW  R10, K1
+	MOVQ   80(AX), R10
+	KMOVW  R10, K2
+	MOVQ   112(AX), R10
+	TESTQ  R10, R10
+	JZ     gate
+	MOVQ   SI, R10
+	VADDPS (R10), Z0, K1, Z0
+	VADDPS 64(R10), Z1, K2, Z1
+	ADDQ   DI, R10
 
 gate:
 	TESTQ     R9, R9
@@ -10203,6 +10965,9 @@ TEXT ·apart1x2AVX512(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	MOVQ       136(AX), R8
+	TESTQ      R8, R8
+	JNZ        short
 	CMPQ       SI, $0x00000100
 	JLE        start
 	MOVQ       64(AX), R8
@@ -10215,6 +10980,24 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
+	JMP        start
+
+short:
+	MOVQ       152(AX), R8
+	ADDQ       DX, R8
+	MOVQ       64(AX), R9
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	MOVQ       136(AX), R8
+	MOVQ       32(AX), R9
+	ADDQ       DI, R8
+	ADDQ       R8, R9
+
+lines:
+	PREFETCHT0 (R8)
+	ADDQ       $0x40, R8
+	CMPQ       R8, R9
+	JL         lines
 
 start:
 	MOVQ    96(AX), R8
@@ -10317,6 +11100,24 @@ tile:
 	MOVQ       (AX), R10
 	MOVQ       40(AX), R12
 	MOVQ       CX, R11
+	MOVQ       136(AX), R13
+	MOVQ       144(AX), R14
+	TESTQ      R14, R14
+	JZ         loop
+
+far:
+	VMOVUPS      (R12), Z2
+	PREFETCHT0   (R11)(R13*1)
+	PREFETCHT0   (R12)(R14*1)
+	VBROADCASTSS (R11), Z3
+	VFMADD231PS  Z2, Z3, Z0
+	VBROADCASTSS 4(R11), Z3
+	VFMADD231PS  Z2, Z3, Z1
+	ADDQ         DX, R11
+	ADDQ         BX, R12
+	DECQ         R10
+	JNZ          far
+	JMP          finish
 
 loop:
 	VMOVUPS      (R12), Z2
@@ -10328,18 +11129,20 @@ loop:
 	ADDQ         BX, R12
 	DECQ         R10
 	JNZ          loop
-	MOVQ         72(AX), R10
-	KMOVW        R10, K1
-	MOVQ         80(AX), R10
-	KMOVW        R10, K2
-	MOVQ         112(AX), R10
-	TESTQ        R10, R10
-	JZ           gate
-	MOVQ         SI, R10
-	VADDPS       (R10), Z0, K1, Z0
-	ADDQ         DI, R10
-	VADDPS       (R10), Z1, K1, Z1
-	ADDQ         DI, R10
+
+finish:
+	MOVQ   72(AX), R10
+	KMOVW  R10, K1
+	MOVQ   80(AX), R10
+	KMOVW  R10, K2
+	MOVQ   112(AX), R10
+	TESTQ  R10, R10
+	JZ     gate
+	MOVQ   SI, R10
+	VADDPS (R10), Z0, K1, Z0
+	ADDQ   DI, R10
+	VADDPS (R10), Z1, K1, Z1
+	ADDQ   DI, R10
 
 gate:
 	TESTQ     R9, R9
@@ -10672,6 +11475,9 @@ TEXT ·apart2x1AVX512(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	MOVQ       136(AX), R8
+	TESTQ      R8, R8
+	JNZ        short
 	CMPQ       SI, $0x00000100
 	JLE        start
 	MOVQ       64(AX), R8
@@ -10690,6 +11496,25 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
+	JMP        start
+
+short:
+	MOVQ       152(AX), R8
+	ADDQ       DX, R8
+	MOVQ       64(AX), R9
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	MOVQ       136(AX), R8
+	MOVQ       32(AX), R9
+	ADDQ       DI, R8
+	ADDQ       R8, R9
+
+lines:
+	PREFETCHT0 (R8)
+	ADDQ       $0x40, R8
+	CMPQ       R8, R9
+	JL         lines
 
 start:
 	MOVQ    96(AX), R8
@@ -10797,6 +11622,28 @@ tile:
 	MOVQ       (AX), R10
 	MOVQ       40(AX), R12
 	MOVQ       CX, R11
+	MOVQ       136(AX), R13
+	MOVQ       144(AX), R14
+	TESTQ      R14, R14
+	JZ         loop
+
+far:
+	VMOVUPS      (R12), Z4
+	VMOVUPS      64(R12), Z5
+	PREFETCHT0   (R11)(R13*1)
+	PREFETCHT0   (R12)(R14*1)
+	PREFETCHT0   64(R12)(R14*1)
+	VBROADCASTSS (R11), Z6
+	VFMADD231PS  Z4, Z6, Z0
+	VFMADD231PS  Z5, Z6, Z1
+	VBROADCASTSS 4(R11), Z6
+	VFMADD231PS  Z4, Z6, Z2
+	VFMADD231PS  Z5, Z6, Z3
+	ADDQ         DX, R11
+	ADDQ         BX, R12
+	DECQ         R10
+	JNZ          far
+	JMP          finish
 
 loop:
 	VMOVUPS      (R12), Z4
@@ -10811,20 +11658,22 @@ loop:
 	ADDQ         BX, R12
 	DECQ         R10
 	JNZ          loop
-	MOVQ         72(AX), R10
-	KMOVW        R10, K1
-	MOVQ         80(AX), R10
-	KMOVW        R10, K2
-	MOVQ         112(AX), R10
-	TESTQ        R10, R10
-	JZ           gate
-	MOVQ         SI, R10
-	VADDPS       (R10), Z0, K1, Z0
-	VADDPS       64(R10), Z1, K2, Z1
-	ADDQ         DI, R10
-	VADDPS       (R10), Z2, K1, Z2
-	VADDPS       64(R10), Z3, K2, Z3
-	ADDQ         DI, R10
+
+finish:
+	MOVQ   72(AX), R10
+	KMOVW  R10, K1
+	MOVQ   80(AX), R10
+	KMOVW  R10, K2
+	MOVQ   112(AX), R10
+	TESTQ  R10, R10
+	JZ     gate
+	MOVQ   SI, R10
+	VADDPS (R10), Z0, K1, Z0
+	VADDPS 64(R10), Z1, K2, Z1
+	ADDQ   DI, R10
+	VADDPS (R10), Z2, K1, Z2
+	VADDPS 64(R10), Z3, K2, Z3
+	ADDQ   DI, R10
 
 gate:
 	TESTQ     R9, R9
@@ -11391,6 +12240,9 @@ TEXT ·apart2x2AVX512(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	MOVQ       136(AX), R8
+	TESTQ      R8, R8
+	JNZ        short
 	CMPQ       SI, $0x00000100
 	JLE        start
 	MOVQ       64(AX), R8
@@ -11411,6 +12263,27 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
+	JMP        start
+
+short:
+	MOVQ       152(AX), R8
+	ADDQ       DX, R8
+	MOVQ       64(AX), R9
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	MOVQ       136(AX), R8
+	MOVQ       32(AX), R9
+	ADDQ       DI, R8
+	ADDQ       R8, R9
+
+lines:
+	PREFETCHT0 (R8)
+	ADDQ       $0x40, R8
+	CMPQ       R8, R9
+	JL         lines
 
 start:
 	MOVQ    96(AX), R8
@@ -11540,6 +12413,26 @@ tile:
 	MOVQ       (AX), R10
 	MOVQ       40(AX), R12
 	MOVQ       CX, R11
+	MOVQ       136(AX), R13
+	MOVQ       144(AX), R14
+	TESTQ      R14, R14
+	JZ         loop
+
+far:
+	VMOVUPS      (R12), Z3
+	PREFETCHT0   (R11)(R13*1)
+	PREFETCHT0   (R12)(R14*1)
+	VBROADCASTSS (R11), Z4
+	VFMADD231PS  Z3, Z4, Z0
+	VBROADCASTSS 4(R11), Z4
+	VFMADD231PS  Z3, Z4, Z1
+	VBROADCASTSS 8(R11), Z4
+	VFMADD231PS  Z3, Z4, Z2
+	ADDQ         DX, R11
+	ADDQ         BX, R12
+	DECQ         R10
+	JNZ          far
+	JMP          finish
 
 loop:
 	VMOVUPS      (R12), Z3
@@ -11553,20 +12446,22 @@ loop:
 	ADDQ         BX, R12
 	DECQ         R10
 	JNZ          loop
-	MOVQ         72(AX), R10
-	KMOVW        R10, K1
-	MOVQ         80(AX), R10
-	KMOVW        R10, K2
-	MOVQ         112(AX), R10
-	TESTQ        R10, R10
-	JZ           gate
-	MOVQ         SI, R10
-	VADDPS       (R10), Z0, K1, Z0
-	ADDQ         DI, R10
-	VADDPS       (R10), Z1, K1, Z1
-	ADDQ         DI, R10
-	VADDPS       (R10), Z2, K1, Z2
-	ADDQ         DI, R10
+
+finish:
+	MOVQ   72(AX), R10
+	KMOVW  R10, K1
+	MOVQ   80(AX), R10
+	KMOVW  R10, K2
+	MOVQ   112(AX), R10
+	TESTQ  R10, R10
+	JZ     gate
+	MOVQ   SI, R10
+	VADDPS (R10), Z0, K1, Z0
+	ADDQ   DI, R10
+	VADDPS (R10), Z1, K1, Z1
+	ADDQ   DI, R10
+	VADDPS (R10), Z2, K1, Z2
+	ADDQ   DI, R10
 
 gate:
 	TESTQ     R9, R9
@@ -11921,6 +12816,9 @@ TEXT ·apart3x1AVX512(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	MOVQ       136(AX), R8
+	TESTQ      R8, R8
+	JNZ        short
 	CMPQ       SI, $0x00000100
 	JLE        start
 	MOVQ       64(AX), R8
@@ -11946,6 +12844,27 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
+	JMP        start
+
+short:
+	MOVQ       152(AX), R8
+	ADDQ       DX, R8
+	MOVQ       64(AX), R9
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	MOVQ       136(AX), R8
+	MOVQ       32(AX), R9
+	ADDQ       DI, R8
+	ADDQ       R8, R9
+
+lines:
+	PREFETCHT0 (R8)
+	ADDQ       $0x40, R8
+	CMPQ       R8, R9
+	JL         lines
 
 start:
 	MOVQ    96(AX), R8
@@ -12073,6 +12992,31 @@ tile:
 	MOVQ       (AX), R10
 	MOVQ       40(AX), R12
 	MOVQ       CX, R11
+	MOVQ       136(AX), R13
+	MOVQ       144(AX), R14
+	TESTQ      R14, R14
+	JZ         loop
+
+far:
+	VMOVUPS      (R12), Z6
+	VMOVUPS      64(R12), Z7
+	PREFETCHT0   (R11)(R13*1)
+	PREFETCHT0   (R12)(R14*1)
+	PREFETCHT0   64(R12)(R14*1)
+	VBROADCASTSS (R11), Z8
+	VFMADD231PS  Z6, Z8, Z0
+	VFMADD231PS  Z7, Z8, Z1
+	VBROADCASTSS 4(R11), Z8
+	VFMADD231PS  Z6, Z8, Z2
+	VFMADD231PS  Z7, Z8, Z3
+	VBROADCASTSS 8(R11), Z8
+	VFMADD231PS  Z6, Z8, Z4
+	VFMADD231PS  Z7, Z8, Z5
+	ADDQ         DX, R11
+	ADDQ         BX, R12
+	DECQ         R10
+	JNZ          far
+	JMP          finish
 
 loop:
 	VMOVUPS      (R12), Z6
@@ -12090,23 +13034,25 @@ loop:
 	ADDQ         BX, R12
 	DECQ         R10
 	JNZ          loop
-	MOVQ         72(AX), R10
-	KMOVW        R10, K1
-	MOVQ         80(AX), R10
-	KMOVW        R10, K2
-	MOVQ         112(AX), R10
-	TESTQ        R10, R10
-	JZ           gate
-	MOVQ         SI, R10
-	VADDPS       (R10), Z0, K1, Z0
-	VADDPS       64(R10), Z1, K2, Z1
-	ADDQ         DI, R10
-	VADDPS       (R10), Z2, K1, Z2
-	VADDPS       64(R10), Z3, K2, Z3
-	ADDQ         DI, R10
-	VADDPS       (R10), Z4, K1, Z4
-	VADDPS       64(R10), Z5, K2, Z5
-	ADDQ         DI, R10
+
+finish:
+	MOVQ   72(AX), R10
+	KMOVW  R10, K1
+	MOVQ   80(AX), R10
+	KMOVW  R10, K2
+	MOVQ   112(AX), R10
+	TESTQ  R10, R10
+	JZ     gate
+	MOVQ   SI, R10
+	VADDPS (R10), Z0, K1, Z0
+	VADDPS 64(R10), Z1, K2, Z1
+	ADDQ   DI, R10
+	VADDPS (R10), Z2, K1, Z2
+	VADDPS 64(R10), Z3, K2, Z3
+	ADDQ   DI, R10
+	VADDPS (R10), Z4, K1, Z4
+	VADDPS 64(R10), Z5, K2, Z5
+	ADDQ   DI, R10
 
 gate:
 	TESTQ     R9, R9
@@ -12704,6 +13650,9 @@ TEXT ·apart3x2AVX512(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	MOVQ       136(AX), R8
+	TESTQ      R8, R8
+	JNZ        short
 	CMPQ       SI, $0x00000100
 	JLE        start
 	MOVQ       64(AX), R8
@@ -12732,6 +13681,30 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
+	JMP        start
+
+short:
+	MOVQ       152(AX), R8
+	ADDQ       DX, R8
+	MOVQ       64(AX), R9
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	MOVQ       136(AX), R8
+	MOVQ       32(AX), R9
+	ADDQ       DI, R8
+	ADDQ       R8, R9
+
+lines:
+	PREFETCHT0 (R8)
+	ADDQ       $0x40, R8
+	CMPQ       R8, R9
+	JL         lines
 
 start:
 	MOVQ    96(AX), R8
@@ -12888,6 +13861,28 @@ tile:
 	MOVQ       (AX), R10
 	MOVQ       40(AX), R12
 	MOVQ       CX, R11
+	MOVQ       136(AX), R13
+	MOVQ       144(AX), R14
+	TESTQ      R14, R14
+	JZ         loop
+
+far:
+	VMOVUPS      (R12), Z4
+	PREFETCHT0   (R11)(R13*1)
+	PREFETCHT0   (R12)(R14*1)
+	VBROADCASTSS (R11), Z5
+	VFMADD231PS  Z4, Z5, Z0
+	VBROADCASTSS 4(R11), Z5
+	VFMADD231PS  Z4, Z5, Z1
+	VBROADCASTSS 8(R11), Z5
+	VFMADD231PS  Z4, Z5, Z2
+	VBROADCASTSS 12(R11), Z5
+	VFMADD231PS  Z4, Z5, Z3
+	ADDQ         DX, R11
+	ADDQ         BX, R12
+	DECQ         R10
+	JNZ          far
+	JMP          finish
 
 loop:
 	VMOVUPS      (R12), Z4
@@ -12903,22 +13898,24 @@ loop:
 	ADDQ         BX, R12
 	DECQ         R10
 	JNZ          loop
-	MOVQ         72(AX), R10
-	KMOVW        R10, K1
-	MOVQ         80(AX), R10
-	KMOVW        R10, K2
-	MOVQ         112(AX), R10
-	TESTQ        R10, R10
-	JZ           gate
-	MOVQ         SI, R10
-	VADDPS       (R10), Z0, K1, Z0
-	ADDQ         DI, R10
-	VADDPS       (R10), Z1, K1, Z1
-	ADDQ         DI, R10
-	VADDPS       (R10), Z2, K1, Z2
-	ADDQ         DI, R10
-	VADDPS       (R10), Z3, K1, Z3
-	ADDQ         DI, R10
+
+finish:
+	MOVQ   72(AX), R10
+	KMOVW  R10, K1
+	MOVQ   80(AX), R10
+	KMOVW  R10, K2
+	MOVQ   112(AX), R10
+	TESTQ  R10, R10
+	JZ     gate
+	MOVQ   SI, R10
+	VADDPS (R10), Z0, K1, Z0
+	ADDQ   DI, R10
+	VADDPS (R10), Z1, K1, Z1
+	ADDQ   DI, R10
+	VADDPS (R10), Z2, K1, Z2
+	ADDQ   DI, R10
+	VADDPS (R10), Z3, K1, Z3
+	ADDQ   DI, R10
 
 gate:
 	TESTQ     R9, R9
@@ -13299,6 +14296,9 @@ TEXT ·apart4x1AVX512(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	MOVQ       136(AX), R8
+	TESTQ      R8, R8
+	JNZ        short
 	CMPQ       SI, $0x00000100
 	JLE        start
 	MOVQ       64(AX), R8
@@ -13331,6 +14331,29 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
+	JMP        start
+
+short:
+	MOVQ       152(AX), R8
+	ADDQ       DX, R8
+	MOVQ       64(AX), R9
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	MOVQ       136(AX), R8
+	MOVQ       32(AX), R9
+	ADDQ       DI, R8
+	ADDQ       R8, R9
+
+lines:
+	PREFETCHT0 (R8)
+	ADDQ       $0x40, R8
+	CMPQ       R8, R9
+	JL         lines
 
 start:
 	MOVQ    96(AX), R8
@@ -13482,6 +14505,34 @@ tile:
 	MOVQ       (AX), R10
 	MOVQ       40(AX), R12
 	MOVQ       CX, R11
+	MOVQ       136(AX), R13
+	MOVQ       144(AX), R14
+	TESTQ      R14, R14
+	JZ         loop
+
+far:
+	VMOVUPS      (R12), Z8
+	VMOVUPS      64(R12), Z9
+	PREFETCHT0   (R11)(R13*1)
+	PREFETCHT0   (R12)(R14*1)
+	PREFETCHT0   64(R12)(R14*1)
+	VBROADCASTSS (R11), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Z9, Z10, Z1
+	VBROADCASTSS 4(R11), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Z9, Z10, Z3
+	VBROADCASTSS 8(R11), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Z9, Z10, Z5
+	VBROADCASTSS 12(R11), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Z9, Z10, Z7
+	ADDQ         DX, R11
+	ADDQ         BX, R12
+	DECQ         R10
+	JNZ          far
+	JMP          finish
 
 loop:
 	VMOVUPS      (R12), Z8
@@ -13502,26 +14553,28 @@ loop:
 	ADDQ         BX, R12
 	DECQ         R10
 	JNZ          loop
-	MOVQ         72(AX), R10
-	KMOVW        R10, K1
-	MOVQ         80(AX), R10
-	KMOVW        R10, K2
-	MOVQ         112(AX), R10
-	TESTQ        R10, R10
-	JZ           gate
-	MOVQ         SI, R10
-	VADDPS       (R10), Z0, K1, Z0
-	VADDPS       64(R10), Z1, K2, Z1
-	ADDQ         DI, R10
-	VADDPS       (R10), Z2, K1, Z2
-	VADDPS       64(R10), Z3, K2, Z3
-	ADDQ         DI, R10
-	VADDPS       (R10), Z4, K1, Z4
-	VADDPS       64(R10), Z5, K2, Z5
-	ADDQ         DI, R10
-	VADDPS       (R10), Z6, K1, Z6
-	VADDPS       64(R10), Z7, K2, Z7
-	ADDQ         DI, R10
+
+finish:
+	MOVQ   72(AX), R10
+	KMOVW  R10, K1
+	MOVQ   80(AX), R10
+	KMOVW  R10, K2
+	MOVQ   112(AX), R10
+	TESTQ  R10, R10
+	JZ     gate
+	MOVQ   SI, R10
+	VADDPS (R10), Z0, K1, Z0
+	VADDPS 64(R10), Z1, K2, Z1
+	ADDQ   DI, R10
+	VADDPS (R10), Z2, K1, Z2
+	VADDPS 64(R10), Z3, K2, Z3
+	ADDQ   DI, R10
+	VADDPS (R10), Z4, K1, Z4
+	VADDPS 64(R10), Z5, K2, Z5
+	ADDQ   DI, R10
+	VADDPS (R10), Z6, K1, Z6
+	VADDPS 64(R10), Z7, K2, Z7
+	ADDQ   DI, R10
 
 gate:
 	TESTQ     R9, R9
@@ -14154,6 +15207,9 @@ TEXT ·apart4x2AVX512(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	MOVQ       136(AX), R8
+	TESTQ      R8, R8
+	JNZ        short
 	CMPQ       SI, $0x00000100
 	JLE        start
 	MOVQ       64(AX), R8
@@ -14190,6 +15246,33 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
+	JMP        start
+
+short:
+	MOVQ       152(AX), R8
+	ADDQ       DX, R8
+	MOVQ       64(AX), R9
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	MOVQ       136(AX), R8
+	MOVQ       32(AX), R9
+	ADDQ       DI, R8
+	ADDQ       R8, R9
+
+lines:
+	PREFETCHT0 (R8)
+	ADDQ       $0x40, R8
+	CMPQ       R8, R9
+	JL         lines
 
 start:
 	MOVQ    96(AX), R8
@@ -14377,6 +15460,30 @@ tile:
 	MOVQ       (AX), R10
 	MOVQ       40(AX), R12
 	MOVQ       CX, R11
+	MOVQ       136(AX), R13
+	MOVQ       144(AX), R14
+	TESTQ      R14, R14
+	JZ         loop
+
+far:
+	VMOVUPS      (R12), Z5
+	PREFETCHT0   (R11)(R13*1)
+	PREFETCHT0   (R12)(R14*1)
+	VBROADCASTSS (R11), Z6
+	VFMADD231PS  Z5, Z6, Z0
+	VBROADCASTSS 4(R11), Z6
+	VFMADD231PS  Z5, Z6, Z1
+	VBROADCASTSS 8(R11), Z6
+	VFMADD231PS  Z5, Z6, Z2
+	VBROADCASTSS 12(R11), Z6
+	VFMADD231PS  Z5, Z6, Z3
+	VBROADCASTSS 16(R11), Z6
+	VFMADD231PS  Z5, Z6, Z4
+	ADDQ         DX, R11
+	ADDQ         BX, R12
+	DECQ         R10
+	JNZ          far
+	JMP          finish
 
 loop:
 	VMOVUPS      (R12), Z5
@@ -14394,24 +15501,26 @@ loop:
 	ADDQ         BX, R12
 	DECQ         R10
 	JNZ          loop
-	MOVQ         72(AX), R10
-	KMOVW        R10, K1
-	MOVQ         80(AX), R10
-	KMOVW        R10, K2
-	MOVQ         112(AX), R10
-	TESTQ        R10, R10
-	JZ           gate
-	MOVQ         SI, R10
-	VADDPS       (R10), Z0, K1, Z0
-	ADDQ         DI, R10
-	VADDPS       (R10), Z1, K1, Z1
-	ADDQ         DI, R10
-	VADDPS       (R10), Z2, K1, Z2
-	ADDQ         DI, R10
-	VADDPS       (R10), Z3, K1, Z3
-	ADDQ         DI, R10
-	VADDPS       (R10), Z4, K1, Z4
-	ADDQ         DI, R10
+
+finish:
+	MOVQ   72(AX), R10
+	KMOVW  R10, K1
+	MOVQ   80(AX), R10
+	KMOVW  R10, K2
+	MOVQ   112(AX), R10
+	TESTQ  R10, R10
+	JZ     gate
+	MOVQ   SI, R10
+	VADDPS (R10), Z0, K1, Z0
+	ADDQ   DI, R10
+	VADDPS (R10), Z1, K1, Z1
+	ADDQ   DI, R10
+	VADDPS (R10), Z2, K1, Z2
+	ADDQ   DI, R10
+	VADDPS (R10), Z3, K1, Z3
+	ADDQ   DI, R10
+	VADDPS (R10), Z4, K1, Z4
+	ADDQ   DI, R10
 
 gate:
 	TESTQ     R9, R9
@@ -14814,6 +15923,9 @@ TEXT ·apart5x1AVX512(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	MOVQ       136(AX), R8
+	TESTQ      R8, R8
+	JNZ        short
 	CMPQ       SI, $0x00000100
 	JLE        start
 	MOVQ       64(AX), R8
@@ -14853,6 +15965,31 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
+	JMP        start
+
+short:
+	MOVQ       152(AX), R8
+	ADDQ       DX, R8
+	MOVQ       64(AX), R9
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	MOVQ       136(AX), R8
+	MOVQ       32(AX), R9
+	ADDQ       DI, R8
+	ADDQ       R8, R9
+
+lines:
+	PREFETCHT0 (R8)
+	ADDQ       $0x40, R8
+	CMPQ       R8, R9
+	JL         lines
 
 start:
 	MOVQ    96(AX), R8
@@ -15024,6 +16161,37 @@ tile:
 	MOVQ       (AX), R10
 	MOVQ       40(AX), R12
 	MOVQ       CX, R11
+	MOVQ       136(AX), R13
+	MOVQ       144(AX), R14
+	TESTQ      R14, R14
+	JZ         loop
+
+far:
+	VMOVUPS      (R12), Z10
+	VMOVUPS      64(R12), Z11
+	PREFETCHT0   (R11)(R13*1)
+	PREFETCHT0   (R12)(R14*1)
+	PREFETCHT0   64(R12)(R14*1)
+	VBROADCASTSS (R11), Z12
+	VFMADD231PS  Z10, Z12, Z0
+	VFMADD231PS  Z11, Z12, Z1
+	VBROADCASTSS 4(R11), Z12
+	VFMADD231PS  Z10, Z12, Z2
+	VFMADD231PS  Z11, Z12, Z3
+	VBROADCASTSS 8(R11), Z12
+	VFMADD231PS  Z10, Z12, Z4
+	VFMADD231PS  Z11, Z12, Z5
+	VBROADCASTSS 12(R11), Z12
+	VFMADD231PS  Z10, Z12, Z6
+	VFMADD231PS  Z11, Z12, Z7
+	VBROADCASTSS 16(R11), Z12
+	VFMADD231PS  Z10, Z12, Z8
+	VFMADD231PS  Z11, Z12, Z9
+	ADDQ         DX, R11
+	ADDQ         BX, R12
+	DECQ         R10
+	JNZ          far
+	JMP          finish
 
 loop:
 	VMOVUPS      (R12), Z10
@@ -15047,29 +16215,31 @@ loop:
 	ADDQ         BX, R12
 	DECQ         R10
 	JNZ          loop
-	MOVQ         72(AX), R10
-	KMOVW        R10, K1
-	MOVQ         80(AX), R10
-	KMOVW        R10, K2
-	MOVQ         112(AX), R10
-	TESTQ        R10, R10
-	JZ           gate
-	MOVQ         SI, R10
-	VADDPS       (R10), Z0, K1, Z0
-	VADDPS       64(R10), Z1, K2, Z1
-	ADDQ         DI, R10
-	VADDPS       (R10), Z2, K1, Z2
-	VADDPS       64(R10), Z3, K2, Z3
-	ADDQ         DI, R10
-	VADDPS       (R10), Z4, K1, Z4
-	VADDPS       64(R10), Z5, K2, Z5
-	ADDQ         DI, R10
-	VADDPS       (R10), Z6, K1, Z6
-	VADDPS       64(R10), Z7, K2, Z7
-	ADDQ         DI, R10
-	VADDPS       (R10), Z8, K1, Z8
-	VADDPS       64(R10), Z9, K2, Z9
-	ADDQ         DI, R10
+
+finish:
+	MOVQ   72(AX), R10
+	KMOVW  R10, K1
+	MOVQ   80(AX), R10
+	KMOVW  R10, K2
+	MOVQ   112(AX), R10
+	TESTQ  R10, R10
+	JZ     gate
+	MOVQ   SI, R10
+	VADDPS (R10), Z0, K1, Z0
+	VADDPS 64(R10), Z1, K2, Z1
+	ADDQ   DI, R10
+	VADDPS (R10), Z2, K1, Z2
+	VADDPS 64(R10), Z3, K2, Z3
+	ADDQ   DI, R10
+	VADDPS (R10), Z4, K1, Z4
+	VADDPS 64(R10), Z5, K2, Z5
+	ADDQ   DI, R10
+	VADDPS (R10), Z6, K1, Z6
+	VADDPS 64(R10), Z7, K2, Z7
+	ADDQ   DI, R10
+	VADDPS (R10), Z8, K1, Z8
+	VADDPS 64(R10), Z9, K2, Z9
+	ADDQ   DI, R10
 
 gate:
 	TESTQ     R9, R9
@@ -15733,6 +16903,9 @@ TEXT ·apart5x2AVX512(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	MOVQ       136(AX), R8
+	TESTQ      R8, R8
+	JNZ        short
 	CMPQ       SI, $0x00000100
 	JLE        start
 	MOVQ       64(AX), R8
@@ -15777,6 +16950,36 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
+	JMP        start
+
+short:
+	MOVQ       152(AX), R8
+	ADDQ       DX, R8
+	MOVQ       64(AX), R9
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	MOVQ       136(AX), R8
+	MOVQ       32(AX), R9
+	ADDQ       DI, R8
+	ADDQ       R8, R9
+
+lines:
+	PREFETCHT0 (R8)
+	ADDQ       $0x40, R8
+	CMPQ       R8, R9
+	JL         lines
 
 start:
 	MOVQ    96(AX), R8
@@ -15991,6 +17194,32 @@ tile:
 	MOVQ       (AX), R10
 	MOVQ       40(AX), R12
 	MOVQ       CX, R11
+	MOVQ       136(AX), R13
+	MOVQ       144(AX), R14
+	TESTQ      R14, R14
+	JZ         loop
+
+far:
+	VMOVUPS      (R12), Z6
+	PREFETCHT0   (R11)(R13*1)
+	PREFETCHT0   (R12)(R14*1)
+	VBROADCASTSS (R11), Z7
+	VFMADD231PS  Z6, Z7, Z0
+	VBROADCASTSS 4(R11), Z7
+	VFMADD231PS  Z6, Z7, Z1
+	VBROADCASTSS 8(R11), Z7
+	VFMADD231PS  Z6, Z7, Z2
+	VBROADCASTSS 12(R11), Z7
+	VFMADD231PS  Z6, Z7, Z3
+	VBROADCASTSS 16(R11), Z7
+	VFMADD231PS  Z6, Z7, Z4
+	VBROADCASTSS 20(R11), Z7
+	VFMADD231PS  Z6, Z7, Z5
+	ADDQ         DX, R11
+	ADDQ         BX, R12
+	DECQ         R10
+	JNZ          far
+	JMP          finish
 
 loop:
 	VMOVUPS      (R12), Z6
@@ -16010,26 +17239,28 @@ loop:
 	ADDQ         BX, R12
 	DECQ         R10
 	JNZ          loop
-	MOVQ         72(AX), R10
-	KMOVW        R10, K1
-	MOVQ         80(AX), R10
-	KMOVW        R10, K2
-	MOVQ         112(AX), R10
-	TESTQ        R10, R10
-	JZ           gate
-	MOVQ         SI, R10
-	VADDPS       (R10), Z0, K1, Z0
-	ADDQ         DI, R10
-	VADDPS       (R10), Z1, K1, Z1
-	ADDQ         DI, R10
-	VADDPS       (R10), Z2, K1, Z2
-	ADDQ         DI, R10
-	VADDPS       (R10), Z3, K1, Z3
-	ADDQ         DI, R10
-	VADDPS       (R10), Z4, K1, Z4
-	ADDQ         DI, R10
-	VADDPS       (R10), Z5, K1, Z5
-	ADDQ         DI, R10
+
+finish:
+	MOVQ   72(AX), R10
+	KMOVW  R10, K1
+	MOVQ   80(AX), R10
+	KMOVW  R10, K2
+	MOVQ   112(AX), R10
+	TESTQ  R10, R10
+	JZ     gate
+	MOVQ   SI, R10
+	VADDPS (R10), Z0, K1, Z0
+	ADDQ   DI, R10
+	VADDPS (R10), Z1, K1, Z1
+	ADDQ   DI, R10
+	VADDPS (R10), Z2, K1, Z2
+	ADDQ   DI, R10
+	VADDPS (R10), Z3, K1, Z3
+	ADDQ   DI, R10
+	VADDPS (R10), Z4, K1, Z4
+	ADDQ   DI, R10
+	VADDPS (R10), Z5, K1, Z5
+	ADDQ   DI, R10
 
 gate:
 	TESTQ     R9, R9
@@ -16454,6 +17685,9 @@ TEXT ·apart6x1AVX512(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	MOVQ       136(AX), R8
+	TESTQ      R8, R8
+	JNZ        short
 	CMPQ       SI, $0x00000100
 	JLE        start
 	MOVQ       64(AX), R8
@@ -16500,6 +17734,33 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
+	JMP        start
+
+short:
+	MOVQ       152(AX), R8
+	ADDQ       DX, R8
+	MOVQ       64(AX), R9
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	MOVQ       136(AX), R8
+	MOVQ       32(AX), R9
+	ADDQ       DI, R8
+	ADDQ       R8, R9
+
+lines:
+	PREFETCHT0 (R8)
+	ADDQ       $0x40, R8
+	CMPQ       R8, R9
+	JL         lines
 
 start:
 	MOVQ    96(AX), R8
@@ -16691,6 +17952,40 @@ tile:
 	MOVQ       (AX), R10
 	MOVQ       40(AX), R12
 	MOVQ       CX, R11
+	MOVQ       136(AX), R13
+	MOVQ       144(AX), R14
+	TESTQ      R14, R14
+	JZ         loop
+
+far:
+	VMOVUPS      (R12), Z12
+	VMOVUPS      64(R12), Z13
+	PREFETCHT0   (R11)(R13*1)
+	PREFETCHT0   (R12)(R14*1)
+	PREFETCHT0   64(R12)(R14*1)
+	VBROADCASTSS (R11), Z14
+	VFMADD231PS  Z12, Z14, Z0
+	VFMADD231PS  Z13, Z14, Z1
+	VBROADCASTSS 4(R11), Z14
+	VFMADD231PS  Z12, Z14, Z2
+	VFMADD231PS  Z13, Z14, Z3
+	VBROADCASTSS 8(R11), Z14
+	VFMADD231PS  Z12, Z14, Z4
+	VFMADD231PS  Z13, Z14, Z5
+	VBROADCASTSS 12(R11), Z14
+	VFMADD231PS  Z12, Z14, Z6
+	VFMADD231PS  Z13, Z14, Z7
+	VBROADCASTSS 16(R11), Z14
+	VFMADD231PS  Z12, Z14, Z8
+	VFMADD231PS  Z13, Z14, Z9
+	VBROADCASTSS 20(R11), Z14
+	VFMADD231PS  Z12, Z14, Z10
+	VFMADD231PS  Z13, Z14, Z11
+	ADDQ         DX, R11
+	ADDQ         BX, R12
+	DECQ         R10
+	JNZ          far
+	JMP          finish
 
 loop:
 	VMOVUPS      (R12), Z12
@@ -16717,32 +18012,34 @@ loop:
 	ADDQ         BX, R12
 	DECQ         R10
 	JNZ          loop
-	MOVQ         72(AX), R10
-	KMOVW        R10, K1
-	MOVQ         80(AX), R10
-	KMOVW        R10, K2
-	MOVQ         112(AX), R10
-	TESTQ        R10, R10
-	JZ           gate
-	MOVQ         SI, R10
-	VADDPS       (R10), Z0, K1, Z0
-	VADDPS       64(R10), Z1, K2, Z1
-	ADDQ         DI, R10
-	VADDPS       (R10), Z2, K1, Z2
-	VADDPS       64(R10), Z3, K2, Z3
-	ADDQ         DI, R10
-	VADDPS       (R10), Z4, K1, Z4
-	VADDPS       64(R10), Z5, K2, Z5
-	ADDQ         DI, R10
-	VADDPS       (R10), Z6, K1, Z6
-	VADDPS       64(R10), Z7, K2, Z7
-	ADDQ         DI, R10
-	VADDPS       (R10), Z8, K1, Z8
-	VADDPS       64(R10), Z9, K2, Z9
-	ADDQ         DI, R10
-	VADDPS       (R10), Z10, K1, Z10
-	VADDPS       64(R10), Z11, K2, Z11
-	ADDQ         DI, R10
+
+finish:
+	MOVQ   72(AX), R10
+	KMOVW  R10, K1
+	MOVQ   80(AX), R10
+	KMOVW  R10, K2
+	MOVQ   112(AX), R10
+	TESTQ  R10, R10
+	JZ     gate
+	MOVQ   SI, R10
+	VADDPS (R10), Z0, K1, Z0
+	VADDPS 64(R10), Z1, K2, Z1
+	ADDQ   DI, R10
+	VADDPS (R10), Z2, K1, Z2
+	VADDPS 64(R10), Z3, K2, Z3
+	ADDQ   DI, R10
+	VADDPS (R10), Z4, K1, Z4
+	VADDPS 64(R10), Z5, K2, Z5
+	ADDQ   DI, R10
+	VADDPS (R10), Z6, K1, Z6
+	VADDPS 64(R10), Z7, K2, Z7
+	ADDQ   DI, R10
+	VADDPS (R10), Z8, K1, Z8
+	VADDPS 64(R10), Z9, K2, Z9
+	ADDQ   DI, R10
+	VADDPS (R10), Z10, K1, Z10
+	VADDPS 64(R10), Z11, K2, Z11
+	ADDQ   DI, R10
 
 gate:
 	TESTQ     R9, R9
@@ -17437,6 +18734,9 @@ TEXT ·apart6x2AVX512(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	MOVQ       136(AX), R8
+	TESTQ      R8, R8
+	JNZ        short
 	CMPQ       SI, $0x00000100
 	JLE        start
 	MOVQ       64(AX), R8
@@ -17489,6 +18789,39 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
+	JMP        start
+
+short:
+	MOVQ       152(AX), R8
+	ADDQ       DX, R8
+	MOVQ       64(AX), R9
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	MOVQ       136(AX), R8
+	MOVQ       32(AX), R9
+	ADDQ       DI, R8
+	ADDQ       R8, R9
+
+lines:
+	PREFETCHT0 (R8)
+	ADDQ       $0x40, R8
+	CMPQ       R8, R9
+	JL         lines
 
 start:
 	MOVQ    96(AX), R8
@@ -17730,6 +19063,34 @@ tile:
 	MOVQ       (AX), R10
 	MOVQ       40(AX), R12
 	MOVQ       CX, R11
+	MOVQ       136(AX), R13
+	MOVQ       144(AX), R14
+	TESTQ      R14, R14
+	JZ         loop
+
+far:
+	VMOVUPS      (R12), Z7
+	PREFETCHT0   (R11)(R13*1)
+	PREFETCHT0   (R12)(R14*1)
+	VBROADCASTSS (R11), Z8
+	VFMADD231PS  Z7, Z8, Z0
+	VBROADCASTSS 4(R11), Z8
+	VFMADD231PS  Z7, Z8, Z1
+	VBROADCASTSS 8(R11), Z8
+	VFMADD231PS  Z7, Z8, Z2
+	VBROADCASTSS 12(R11), Z8
+	VFMADD231PS  Z7, Z8, Z3
+	VBROADCASTSS 16(R11), Z8
+	VFMADD231PS  Z7, Z8, Z4
+	VBROADCASTSS 20(R11), Z8
+	VFMADD231PS  Z7, Z8, Z5
+	VBROADCASTSS 24(R11), Z8
+	VFMADD231PS  Z7, Z8, Z6
+	ADDQ         DX, R11
+	ADDQ         BX, R12
+	DECQ         R10
+	JNZ          far
+	JMP          finish
 
 loop:
 	VMOVUPS      (R12), Z7
@@ -17751,28 +19112,30 @@ loop:
 	ADDQ         BX, R12
 	DECQ         R10
 	JNZ          loop
-	MOVQ         72(AX), R10
-	KMOVW        R10, K1
-	MOVQ         80(AX), R10
-	KMOVW        R10, K2
-	MOVQ         112(AX), R10
-	TESTQ        R10, R10
-	JZ           gate
-	MOVQ         SI, R10
-	VADDPS       (R10), Z0, K1, Z0
-	ADDQ         DI, R10
-	VADDPS       (R10), Z1, K1, Z1
-	ADDQ         DI, R10
-	VADDPS       (R10), Z2, K1, Z2
-	ADDQ         DI, R10
-	VADDPS       (R10), Z3, K1, Z3
-	ADDQ         DI, R10
-	VADDPS       (R10), Z4, K1, Z4
-	ADDQ         DI, R10
-	VADDPS       (R10), Z5, K1, Z5
-	ADDQ         DI, R10
-	VADDPS       (R10), Z6, K1, Z6
-	ADDQ         DI, R10
+
+finish:
+	MOVQ   72(AX), R10
+	KMOVW  R10, K1
+	MOVQ   80(AX), R10
+	KMOVW  R10, K2
+	MOVQ   112(AX), R10
+	TESTQ  R10, R10
+	JZ     gate
+	MOVQ   SI, R10
+	VADDPS (R10), Z0, K1, Z0
+	ADDQ   DI, R10
+	VADDPS (R10), Z1, K1, Z1
+	ADDQ   DI, R10
+	VADDPS (R10), Z2, K1, Z2
+	ADDQ   DI, R10
+	VADDPS (R10), Z3, K1, Z3
+	ADDQ   DI, R10
+	VADDPS (R10), Z4, K1, Z4
+	ADDQ   DI, R10
+	VADDPS (R10), Z5, K1, Z5
+	ADDQ   DI, R10
+	VADDPS (R10), Z6, K1, Z6
+	ADDQ   DI, R10
 
 gate:
 	TESTQ     R9, R9
@@ -18223,6 +19586,9 @@ TEXT ·apart7x1AVX512(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	MOVQ       136(AX), R8
+	TESTQ      R8, R8
+	JNZ        short
 	CMPQ       SI, $0x00000100
 	JLE        start
 	MOVQ       64(AX), R8
@@ -18276,6 +19642,35 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
+	JMP        start
+
+short:
+	MOVQ       152(AX), R8
+	ADDQ       DX, R8
+	MOVQ       64(AX), R9
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	MOVQ       136(AX), R8
+	MOVQ       32(AX), R9
+	ADDQ       DI, R8
+	ADDQ       R8, R9
+
+lines:
+	PREFETCHT0 (R8)
+	ADDQ       $0x40, R8
+	CMPQ       R8, R9
+	JL         lines
 
 start:
 	MOVQ    96(AX), R8
@@ -18491,6 +19886,43 @@ tile:
 	MOVQ       (AX), R10
 	MOVQ       40(AX), R12
 	MOVQ       CX, R11
+	MOVQ       136(AX), R13
+	MOVQ       144(AX), R14
+	TESTQ      R14, R14
+	JZ         loop
+
+far:
+	VMOVUPS      (R12), Z14
+	VMOVUPS      64(R12), Z15
+	PREFETCHT0   (R11)(R13*1)
+	PREFETCHT0   (R12)(R14*1)
+	PREFETCHT0   64(R12)(R14*1)
+	VBROADCASTSS (R11), Z16
+	VFMADD231PS  Z14, Z16, Z0
+	VFMADD231PS  Z15, Z16, Z1
+	VBROADCASTSS 4(R11), Z16
+	VFMADD231PS  Z14, Z16, Z2
+	VFMADD231PS  Z15, Z16, Z3
+	VBROADCASTSS 8(R11), Z16
+	VFMADD231PS  Z14, Z16, Z4
+	VFMADD231PS  Z15, Z16, Z5
+	VBROADCASTSS 12(R11), Z16
+	VFMADD231PS  Z14, Z16, Z6
+	VFMADD231PS  Z15, Z16, Z7
+	VBROADCASTSS 16(R11), Z16
+	VFMADD231PS  Z14, Z16, Z8
+	VFMADD231PS  Z15, Z16, Z9
+	VBROADCASTSS 20(R11), Z16
+	VFMADD231PS  Z14, Z16, Z10
+	VFMADD231PS  Z15, Z16, Z11
+	VBROADCASTSS 24(R11), Z16
+	VFMADD231PS  Z14, Z16, Z12
+	VFMADD231PS  Z15, Z16, Z13
+	ADDQ         DX, R11
+	ADDQ         BX, R12
+	DECQ         R10
+	JNZ          far
+	JMP          finish
 
 loop:
 	VMOVUPS      (R12), Z14
@@ -18520,35 +19952,37 @@ loop:
 	ADDQ         BX, R12
 	DECQ         R10
 	JNZ          loop
-	MOVQ         72(AX), R10
-	KMOVW        R10, K1
-	MOVQ         80(AX), R10
-	KMOVW        R10, K2
-	MOVQ         112(AX), R10
-	TESTQ        R10, R10
-	JZ           gate
-	MOVQ         SI, R10
-	VADDPS       (R10), Z0, K1, Z0
-	VADDPS       64(R10), Z1, K2, Z1
-	ADDQ         DI, R10
-	VADDPS       (R10), Z2, K1, Z2
-	VADDPS       64(R10), Z3, K2, Z3
-	ADDQ         DI, R10
-	VADDPS       (R10), Z4, K1, Z4
-	VADDPS       64(R10), Z5, K2, Z5
-	ADDQ         DI, R10
-	VADDPS       (R10), Z6, K1, Z6
-	VADDPS       64(R10), Z7, K2, Z7
-	ADDQ         DI, R10
-	VADDPS       (R10), Z8, K1, Z8
-	VADDPS       64(R10), Z9, K2, Z9
-	ADDQ         DI, R10
-	VADDPS       (R10), Z10, K1, Z10
-	VADDPS       64(R10), Z11, K2, Z11
-	ADDQ         DI, R10
-	VADDPS       (R10), Z12, K1, Z12
-	VADDPS       64(R10), Z13, K2, Z13
-	ADDQ         DI, R10
+
+finish:
+	MOVQ   72(AX), R10
+	KMOVW  R10, K1
+	MOVQ   80(AX), R10
+	KMOVW  R10, K2
+	MOVQ   112(AX), R10
+	TESTQ  R10, R10
+	JZ     gate
+	MOVQ   SI, R10
+	VADDPS (R10), Z0, K1, Z0
+	VADDPS 64(R10), Z1, K2, Z1
+	ADDQ   DI, R10
+	VADDPS (R10), Z2, K1, Z2
+	VADDPS 64(R10), Z3, K2, Z3
+	ADDQ   DI, R10
+	VADDPS (R10), Z4, K1, Z4
+	VADDPS 64(R10), Z5, K2, Z5
+	ADDQ   DI, R10
+	VADDPS (R10), Z6, K1, Z6
+	VADDPS 64(R10), Z7, K2, Z7
+	ADDQ   DI, R10
+	VADDPS (R10), Z8, K1, Z8
+	VADDPS 64(R10), Z9, K2, Z9
+	ADDQ   DI, R10
+	VADDPS (R10), Z10, K1, Z10
+	VADDPS 64(R10), Z11, K2, Z11
+	ADDQ   DI, R10
+	VADDPS (R10), Z12, K1, Z12
+	VADDPS 64(R10), Z13, K2, Z13
+	ADDQ   DI, R10
 
 gate:
 	TESTQ     R9, R9
@@ -19278,6 +20712,9 @@ TEXT ·apart7x2AVX512(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	MOVQ       136(AX), R8
+	TESTQ      R8, R8
+	JNZ        short
 	CMPQ       SI, $0x00000100
 	JLE        start
 	MOVQ       64(AX), R8
@@ -19338,6 +20775,42 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
+	JMP        start
+
+short:
+	MOVQ       152(AX), R8
+	ADDQ       DX, R8
+	MOVQ       64(AX), R9
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	MOVQ       136(AX), R8
+	MOVQ       32(AX), R9
+	ADDQ       DI, R8
+	ADDQ       R8, R9
+
+lines:
+	PREFETCHT0 (R8)
+	ADDQ       $0x40, R8
+	CMPQ       R8, R9
+	JL         lines
 
 start:
 	MOVQ    96(AX), R8
@@ -19610,6 +21083,36 @@ tile:
 	MOVQ       (AX), R10
 	MOVQ       40(AX), R12
 	MOVQ       CX, R11
+	MOVQ       136(AX), R13
+	MOVQ       144(AX), R14
+	TESTQ      R14, R14
+	JZ         loop
+
+far:
+	VMOVUPS      (R12), Z8
+	PREFETCHT0   (R11)(R13*1)
+	PREFETCHT0   (R12)(R14*1)
+	VBROADCASTSS (R11), Z9
+	VFMADD231PS  Z8, Z9, Z0
+	VBROADCASTSS 4(R11), Z9
+	VFMADD231PS  Z8, Z9, Z1
+	VBROADCASTSS 8(R11), Z9
+	VFMADD231PS  Z8, Z9, Z2
+	VBROADCASTSS 12(R11), Z9
+	VFMADD231PS  Z8, Z9, Z3
+	VBROADCASTSS 16(R11), Z9
+	VFMADD231PS  Z8, Z9, Z4
+	VBROADCASTSS 20(R11), Z9
+	VFMADD231PS  Z8, Z9, Z5
+	VBROADCASTSS 24(R11), Z9
+	VFMADD231PS  Z8, Z9, Z6
+	VBROADCASTSS 28(R11), Z9
+	VFMADD231PS  Z8, Z9, Z7
+	ADDQ         DX, R11
+	ADDQ         BX, R12
+	DECQ         R10
+	JNZ          far
+	JMP          finish
 
 loop:
 	VMOVUPS      (R12), Z8
@@ -19633,30 +21136,32 @@ loop:
 	ADDQ         BX, R12
 	DECQ         R10
 	JNZ          loop
-	MOVQ         72(AX), R10
-	KMOVW        R10, K1
-	MOVQ         80(AX), R10
-	KMOVW        R10, K2
-	MOVQ         112(AX), R10
-	TESTQ        R10, R10
-	JZ           gate
-	MOVQ         SI, R10
-	VADDPS       (R10), Z0, K1, Z0
-	ADDQ         DI, R10
-	VADDPS       (R10), Z1, K1, Z1
-	ADDQ         DI, R10
-	VADDPS       (R10), Z2, K1, Z2
-	ADDQ         DI, R10
-	VADDPS       (R10), Z3, K1, Z3
-	ADDQ         DI, R10
-	VADDPS       (R10), Z4, K1, Z4
-	ADDQ         DI, R10
-	VADDPS       (R10), Z5, K1, Z5
-	ADDQ         DI, R10
-	VADDPS       (R10), Z6, K1, Z6
-	ADDQ         DI, R10
-	VADDPS       (R10), Z7, K1, Z7
-	ADDQ         DI, R10
+
+finish:
+	MOVQ   72(AX), R10
+	KMOVW  R10, K1
+	MOVQ   80(AX), R10
+	KMOVW  R10, K2
+	MOVQ   112(AX), R10
+	TESTQ  R10, R10
+	JZ     gate
+	MOVQ   SI, R10
+	VADDPS (R10), Z0, K1, Z0
+	ADDQ   DI, R10
+	VADDPS (R10), Z1, K1, Z1
+	ADDQ   DI, R10
+	VADDPS (R10), Z2, K1, Z2
+	ADDQ   DI, R10
+	VADDPS (R10), Z3, K1, Z3
+	ADDQ   DI, R10
+	VADDPS (R10), Z4, K1, Z4
+	ADDQ   DI, R10
+	VADDPS (R10), Z5, K1, Z5
+	ADDQ   DI, R10
+	VADDPS (R10), Z6, K1, Z6
+	ADDQ   DI, R10
+	VADDPS (R10), Z7, K1, Z7
+	ADDQ   DI, R10
 
 gate:
 	TESTQ     R9, R9
@@ -20129,6 +21634,9 @@ TEXT ·apart8x1AVX512(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	MOVQ       136(AX), R8
+	TESTQ      R8, R8
+	JNZ        short
 	CMPQ       SI, $0x00000100
 	JLE        start
 	MOVQ       64(AX), R8
@@ -20189,6 +21697,37 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
+	JMP        start
+
+short:
+	MOVQ       152(AX), R8
+	ADDQ       DX, R8
+	MOVQ       64(AX), R9
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	MOVQ       136(AX), R8
+	MOVQ       32(AX), R9
+	ADDQ       DI, R8
+	ADDQ       R8, R9
+
+lines:
+	PREFETCHT0 (R8)
+	ADDQ       $0x40, R8
+	CMPQ       R8, R9
+	JL         lines
 
 start:
 	MOVQ    96(AX), R8
@@ -20424,6 +21963,46 @@ tile:
 	MOVQ       (AX), R10
 	MOVQ       40(AX), R12
 	MOVQ       CX, R11
+	MOVQ       136(AX), R13
+	MOVQ       144(AX), R14
+	TESTQ      R14, R14
+	JZ         loop
+
+far:
+	VMOVUPS      (R12), Z16
+	VMOVUPS      64(R12), Z17
+	PREFETCHT0   (R11)(R13*1)
+	PREFETCHT0   (R12)(R14*1)
+	PREFETCHT0   64(R12)(R14*1)
+	VBROADCASTSS (R11), Z18
+	VFMADD231PS  Z16, Z18, Z0
+	VFMADD231PS  Z17, Z18, Z1
+	VBROADCASTSS 4(R11), Z18
+	VFMADD231PS  Z16, Z18, Z2
+	VFMADD231PS  Z17, Z18, Z3
+	VBROADCASTSS 8(R11), Z18
+	VFMADD231PS  Z16, Z18, Z4
+	VFMADD231PS  Z17, Z18, Z5
+	VBROADCASTSS 12(R11), Z18
+	VFMADD231PS  Z16, Z18, Z6
+	VFMADD231PS  Z17, Z18, Z7
+	VBROADCASTSS 16(R11), Z18
+	VFMADD231PS  Z16, Z18, Z8
+	VFMADD231PS  Z17, Z18, Z9
+	VBROADCASTSS 20(R11), Z18
+	VFMADD231PS  Z16, Z18, Z10
+	VFMADD231PS  Z17, Z18, Z11
+	VBROADCASTSS 24(R11), Z18
+	VFMADD231PS  Z16, Z18, Z12
+	VFMADD231PS  Z17, Z18, Z13
+	VBROADCASTSS 28(R11), Z18
+	VFMADD231PS  Z16, Z18, Z14
+	VFMADD231PS  Z17, Z18, Z15
+	ADDQ         DX, R11
+	ADDQ         BX, R12
+	DECQ         R10
+	JNZ          far
+	JMP          finish
 
 loop:
 	VMOVUPS      (R12), Z16
@@ -20456,38 +22035,40 @@ loop:
 	ADDQ         BX, R12
 	DECQ         R10
 	JNZ          loop
-	MOVQ         72(AX), R10
-	KMOVW        R10, K1
-	MOVQ         80(AX), R10
-	KMOVW        R10, K2
-	MOVQ         112(AX), R10
-	TESTQ        R10, R10
-	JZ           gate
-	MOVQ         SI, R10
-	VADDPS       (R10), Z0, K1, Z0
-	VADDPS       64(R10), Z1, K2, Z1
-	ADDQ         DI, R10
-	VADDPS       (R10), Z2, K1, Z2
-	VADDPS       64(R10), Z3, K2, Z3
-	ADDQ         DI, R10
-	VADDPS       (R10), Z4, K1, Z4
-	VADDPS       64(R10), Z5, K2, Z5
-	ADDQ         DI, R10
-	VADDPS       (R10), Z6, K1, Z6
-	VADDPS       64(R10), Z7, K2, Z7
-	ADDQ         DI, R10
-	VADDPS       (R10), Z8, K1, Z8
-	VADDPS       64(R10), Z9, K2, Z9
-	ADDQ         DI, R10
-	VADDPS       (R10), Z10, K1, Z10
-	VADDPS       64(R10), Z11, K2, Z11
-	ADDQ         DI, R10
-	VADDPS       (R10), Z12, K1, Z12
-	VADDPS       64(R10), Z13, K2, Z13
-	ADDQ         DI, R10
-	VADDPS       (R10), Z14, K1, Z14
-	VADDPS       64(R10), Z15, K2, Z15
-	ADDQ         DI, R10
+
+finish:
+	MOVQ   72(AX), R10
+	KMOVW  R10, K1
+	MOVQ   80(AX), R10
+	KMOVW  R10, K2
+	MOVQ   112(AX), R10
+	TESTQ  R10, R10
+	JZ     gate
+	MOVQ   SI, R10
+	VADDPS (R10), Z0, K1, Z0
+	VADDPS 64(R10), Z1, K2, Z1
+	ADDQ   DI, R10
+	VADDPS (R10), Z2, K1, Z2
+	VADDPS 64(R10), Z3, K2, Z3
+	ADDQ   DI, R10
+	VADDPS (R10), Z4, K1, Z4
+	VADDPS 64(R10), Z5, K2, Z5
+	ADDQ   DI, R10
+	VADDPS (R10), Z6, K1, Z6
+	VADDPS 64(R10), Z7, K2, Z7
+	ADDQ   DI, R10
+	VADDPS (R10), Z8, K1, Z8
+	VADDPS 64(R10), Z9, K2, Z9
+	ADDQ   DI, R10
+	VADDPS (R10), Z10, K1, Z10
+	VADDPS 64(R10), Z11, K2, Z11
+	ADDQ   DI, R10
+	VADDPS (R10), Z12, K1, Z12
+	VADDPS 64(R10), Z13, K2, Z13
+	ADDQ   DI, R10
+	VADDPS (R10), Z14, K1, Z14
+	VADDPS 64(R10), Z15, K2, Z15
+	ADDQ   DI, R10
 
 gate:
 	TESTQ     R9, R9
@@ -21248,6 +22829,9 @@ TEXT ·apart8x2AVX512(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	MOVQ       136(AX), R8
+	TESTQ      R8, R8
+	JNZ        short
 	CMPQ       SI, $0x00000100
 	JLE        start
 	MOVQ       64(AX), R8
@@ -21316,6 +22900,45 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
+	JMP        start
+
+short:
+	MOVQ       152(AX), R8
+	ADDQ       DX, R8
+	MOVQ       64(AX), R9
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	MOVQ       136(AX), R8
+	MOVQ       32(AX), R9
+	ADDQ       DI, R8
+	ADDQ       R8, R9
+
+lines:
+	PREFETCHT0 (R8)
+	ADDQ       $0x40, R8
+	CMPQ       R8, R9
+	JL         lines
 
 start:
 	MOVQ    96(AX), R8
@@ -21615,6 +23238,38 @@ tile:
 	MOVQ       (AX), R10
 	MOVQ       40(AX), R12
 	MOVQ       CX, R11
+	MOVQ       136(AX), R13
+	MOVQ       144(AX), R14
+	TESTQ      R14, R14
+	JZ         loop
+
+far:
+	VMOVUPS      (R12), Z9
+	PREFETCHT0   (R11)(R13*1)
+	PREFETCHT0   (R12)(R14*1)
+	VBROADCASTSS (R11), Z10
+	VFMADD231PS  Z9, Z10, Z0
+	VBROADCASTSS 4(R11), Z10
+	VFMADD231PS  Z9, Z10, Z1
+	VBROADCASTSS 8(R11), Z10
+	VFMADD231PS  Z9, Z10, Z2
+	VBROADCASTSS 12(R11), Z10
+	VFMADD231PS  Z9, Z10, Z3
+	VBROADCASTSS 16(R11), Z10
+	VFMADD231PS  Z9, Z10, Z4
+	VBROADCASTSS 20(R11), Z10
+	VFMADD231PS  Z9, Z10, Z5
+	VBROADCASTSS 24(R11), Z10
+	VFMADD231PS  Z9, Z10, Z6
+	VBROADCASTSS 28(R11), Z10
+	VFMADD231PS  Z9, Z10, Z7
+	VBROADCASTSS 32(R11), Z10
+	VFMADD231PS  Z9, Z10, Z8
+	ADDQ         DX, R11
+	ADDQ         BX, R12
+	DECQ         R10
+	JNZ          far
+	JMP          finish
 
 loop:
 	VMOVUPS      (R12), Z9
@@ -21640,32 +23295,34 @@ loop:
 	ADDQ         BX, R12
 	DECQ         R10
 	JNZ          loop
-	MOVQ         72(AX), R10
-	KMOVW        R10, K1
-	MOVQ         80(AX), R10
-	KMOVW        R10, K2
-	MOVQ         112(AX), R10
-	TESTQ        R10, R10
-	JZ           gate
-	MOVQ         SI, R10
-	VADDPS       (R10), Z0, K1, Z0
-	ADDQ         DI, R10
-	VADDPS       (R10), Z1, K1, Z1
-	ADDQ         DI, R10
-	VADDPS       (R10), Z2, K1, Z2
-	ADDQ         DI, R10
-	VADDPS       (R10), Z3, K1, Z3
-	ADDQ         DI, R10
-	VADDPS       (R10), Z4, K1, Z4
-	ADDQ         DI, R10
-	VADDPS       (R10), Z5, K1, Z5
-	ADDQ         DI, R10
-	VADDPS       (R10), Z6, K1, Z6
-	ADDQ         DI, R10
-	VADDPS       (R10), Z7, K1, Z7
-	ADDQ         DI, R10
-	VADDPS       (R10), Z8, K1, Z8
-	ADDQ         DI, R10
+
+finish:
+	MOVQ   72(AX), R10
+	KMOVW  R10, K1
+	MOVQ   80(AX), R10
+	KMOVW  R10, K2
+	MOVQ   112(AX), R10
+	TESTQ  R10, R10
+	JZ     gate
+	MOVQ   SI, R10
+	VADDPS (R10), Z0, K1, Z0
+	ADDQ   DI, R10
+	VADDPS (R10), Z1, K1, Z1
+	ADDQ   DI, R10
+	VADDPS (R10), Z2, K1, Z2
+	ADDQ   DI, R10
+	VADDPS (R10), Z3, K1, Z3
+	ADDQ   DI, R10
+	VADDPS (R10), Z4, K1, Z4
+	ADDQ   DI, R10
+	VADDPS (R10), Z5, K1, Z5
+	ADDQ   DI, R10
+	VADDPS (R10), Z6, K1, Z6
+	ADDQ   DI, R10
+	VADDPS (R10), Z7, K1, Z7
+	ADDQ   DI, R10
+	VADDPS (R10), Z8, K1, Z8
+	ADDQ   DI, R10
 
 gate:
 	TESTQ     R9, R9
@@ -22160,6 +23817,9 @@ TEXT ·apart9x1AVX512(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	MOVQ       136(AX), R8
+	TESTQ      R8, R8
+	JNZ        short
 	CMPQ       SI, $0x00000100
 	JLE        start
 	MOVQ       64(AX), R8
@@ -22227,6 +23887,39 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
+	JMP        start
+
+short:
+	MOVQ       152(AX), R8
+	ADDQ       DX, R8
+	MOVQ       64(AX), R9
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	MOVQ       136(AX), R8
+	MOVQ       32(AX), R9
+	ADDQ       DI, R8
+	ADDQ       R8, R9
+
+lines:
+	PREFETCHT0 (R8)
+	ADDQ       $0x40, R8
+	CMPQ       R8, R9
+	JL         lines
 
 start:
 	MOVQ    96(AX), R8
@@ -22482,6 +24175,49 @@ tile:
 	MOVQ       (AX), R10
 	MOVQ       40(AX), R12
 	MOVQ       CX, R11
+	MOVQ       136(AX), R13
+	MOVQ       144(AX), R14
+	TESTQ      R14, R14
+	JZ         loop
+
+far:
+	VMOVUPS      (R12), Z18
+	VMOVUPS      64(R12), Z19
+	PREFETCHT0   (R11)(R13*1)
+	PREFETCHT0   (R12)(R14*1)
+	PREFETCHT0   64(R12)(R14*1)
+	VBROADCASTSS (R11), Z20
+	VFMADD231PS  Z18, Z20, Z0
+	VFMADD231PS  Z19, Z20, Z1
+	VBROADCASTSS 4(R11), Z20
+	VFMADD231PS  Z18, Z20, Z2
+	VFMADD231PS  Z19, Z20, Z3
+	VBROADCASTSS 8(R11), Z20
+	VFMADD231PS  Z18, Z20, Z4
+	VFMADD231PS  Z19, Z20, Z5
+	VBROADCASTSS 12(R11), Z20
+	VFMADD231PS  Z18, Z20, Z6
+	VFMADD231PS  Z19, Z20, Z7
+	VBROADCASTSS 16(R11), Z20
+	VFMADD231PS  Z18, Z20, Z8
+	VFMADD231PS  Z19, Z20, Z9
+	VBROADCASTSS 20(R11), Z20
+	VFMADD231PS  Z18, Z20, Z10
+	VFMADD231PS  Z19, Z20, Z11
+	VBROADCASTSS 24(R11), Z20
+	VFMADD231PS  Z18, Z20, Z12
+	VFMADD231PS  Z19, Z20, Z13
+	VBROADCASTSS 28(R11), Z20
+	VFMADD231PS  Z18, Z20, Z14
+	VFMADD231PS  Z19, Z20, Z15
+	VBROADCASTSS 32(R11), Z20
+	VFMADD231PS  Z18, Z20, Z16
+	VFMADD231PS  Z19, Z20, Z17
+	ADDQ         DX, R11
+	ADDQ         BX, R12
+	DECQ         R10
+	JNZ          far
+	JMP          finish
 
 loop:
 	VMOVUPS      (R12), Z18
@@ -22517,41 +24253,43 @@ loop:
 	ADDQ         BX, R12
 	DECQ         R10
 	JNZ          loop
-	MOVQ         72(AX), R10
-	KMOVW        R10, K1
-	MOVQ         80(AX), R10
-	KMOVW        R10, K2
-	MOVQ         112(AX), R10
-	TESTQ        R10, R10
-	JZ           gate
-	MOVQ         SI, R10
-	VADDPS       (R10), Z0, K1, Z0
-	VADDPS       64(R10), Z1, K2, Z1
-	ADDQ         DI, R10
-	VADDPS       (R10), Z2, K1, Z2
-	VADDPS       64(R10), Z3, K2, Z3
-	ADDQ         DI, R10
-	VADDPS       (R10), Z4, K1, Z4
-	VADDPS       64(R10), Z5, K2, Z5
-	ADDQ         DI, R10
-	VADDPS       (R10), Z6, K1, Z6
-	VADDPS       64(R10), Z7, K2, Z7
-	ADDQ         DI, R10
-	VADDPS       (R10), Z8, K1, Z8
-	VADDPS       64(R10), Z9, K2, Z9
-	ADDQ         DI, R10
-	VADDPS       (R10), Z10, K1, Z10
-	VADDPS       64(R10), Z11, K2, Z11
-	ADDQ         DI, R10
-	VADDPS       (R10), Z12, K1, Z12
-	VADDPS       64(R10), Z13, K2, Z13
-	ADDQ         DI, R10
-	VADDPS       (R10), Z14, K1, Z14
-	VADDPS       64(R10), Z15, K2, Z15
-	ADDQ         DI, R10
-	VADDPS       (R10), Z16, K1, Z16
-	VADDPS       64(R10), Z17, K2, Z17
-	ADDQ         DI, R10
+
+finish:
+	MOVQ   72(AX), R10
+	KMOVW  R10, K1
+	MOVQ   80(AX), R10
+	KMOVW  R10, K2
+	MOVQ   112(AX), R10
+	TESTQ  R10, R10
+	JZ     gate
+	MOVQ   SI, R10
+	VADDPS (R10), Z0, K1, Z0
+	VADDPS 64(R10), Z1, K2, Z1
+	ADDQ   DI, R10
+	VADDPS (R10), Z2, K1, Z2
+	VADDPS 64(R10), Z3, K2, Z3
+	ADDQ   DI, R10
+	VADDPS (R10), Z4, K1, Z4
+	VADDPS 64(R10), Z5, K2, Z5
+	ADDQ   DI, R10
+	VADDPS (R10), Z6, K1, Z6
+	VADDPS 64(R10), Z7, K2, Z7
+	ADDQ   DI, R10
+	VADDPS (R10), Z8, K1, Z8
+	VADDPS 64(R10), Z9, K2, Z9
+	ADDQ   DI, R10
+	VADDPS (R10), Z10, K1, Z10
+	VADDPS 64(R10), Z11, K2, Z11
+	ADDQ   DI, R10
+	VADDPS (R10), Z12, K1, Z12
+	VADDPS 64(R10), Z13, K2, Z13
+	ADDQ   DI, R10
+	VADDPS (R10), Z14, K1, Z14
+	VADDPS 64(R10), Z15, K2, Z15
+	ADDQ   DI, R10
+	VADDPS (R10), Z16, K1, Z16
+	VADDPS 64(R10), Z17, K2, Z17
+	ADDQ   DI, R10
 
 gate:
 	TESTQ     R9, R9
@@ -23343,6 +25081,9 @@ TEXT ·apart9x2AVX512(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	MOVQ       136(AX), R8
+	TESTQ      R8, R8
+	JNZ        short
 	CMPQ       SI, $0x00000100
 	JLE        start
 	MOVQ       64(AX), R8
@@ -23419,6 +25160,48 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
+	JMP        start
+
+short:
+	MOVQ       152(AX), R8
+	ADDQ       DX, R8
+	MOVQ       64(AX), R9
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	MOVQ       136(AX), R8
+	MOVQ       32(AX), R9
+	ADDQ       DI, R8
+	ADDQ       R8, R9
+
+lines:
+	PREFETCHT0 (R8)
+	ADDQ       $0x40, R8
+	CMPQ       R8, R9
+	JL         lines
 
 start:
 	MOVQ    96(AX), R8
@@ -23745,6 +25528,40 @@ tile:
 	MOVQ       (AX), R10
 	MOVQ       40(AX), R12
 	MOVQ       CX, R11
+	MOVQ       136(AX), R13
+	MOVQ       144(AX), R14
+	TESTQ      R14, R14
+	JZ         loop
+
+far:
+	VMOVUPS      (R12), Z10
+	PREFETCHT0   (R11)(R13*1)
+	PREFETCHT0   (R12)(R14*1)
+	VBROADCASTSS (R11), Z11
+	VFMADD231PS  Z10, Z11, Z0
+	VBROADCASTSS 4(R11), Z11
+	VFMADD231PS  Z10, Z11, Z1
+	VBROADCASTSS 8(R11), Z11
+	VFMADD231PS  Z10, Z11, Z2
+	VBROADCASTSS 12(R11), Z11
+	VFMADD231PS  Z10, Z11, Z3
+	VBROADCASTSS 16(R11), Z11
+	VFMADD231PS  Z10, Z11, Z4
+	VBROADCASTSS 20(R11), Z11
+	VFMADD231PS  Z10, Z11, Z5
+	VBROADCASTSS 24(R11), Z11
+	VFMADD231PS  Z10, Z11, Z6
+	VBROADCASTSS 28(R11), Z11
+	VFMADD231PS  Z10, Z11, Z7
+	VBROADCASTSS 32(R11), Z11
+	VFMADD231PS  Z10, Z11, Z8
+	VBROADCASTSS 36(R11), Z11
+	VFMADD231PS  Z10, Z11, Z9
+	ADDQ         DX, R11
+	ADDQ         BX, R12
+	DECQ         R10
+	JNZ          far
+	JMP          finish
 
 loop:
 	VMOVUPS      (R12), Z10
@@ -23772,34 +25589,36 @@ loop:
 	ADDQ         BX, R12
 	DECQ         R10
 	JNZ          loop
-	MOVQ         72(AX), R10
-	KMOVW        R10, K1
-	MOVQ         80(AX), R10
-	KMOVW        R10, K2
-	MOVQ         112(AX), R10
-	TESTQ        R10, R10
-	JZ           gate
-	MOVQ         SI, R10
-	VADDPS       (R10), Z0, K1, Z0
-	ADDQ         DI, R10
-	VADDPS       (R10), Z1, K1, Z1
-	ADDQ         DI, R10
-	VADDPS       (R10), Z2, K1, Z2
-	ADDQ         DI, R10
-	VADDPS       (R10), Z3, K1, Z3
-	ADDQ         DI, R10
-	VADDPS       (R10), Z4, K1, Z4
-	ADDQ         DI, R10
-	VADDPS       (R10), Z5, K1, Z5
-	ADDQ         DI, R10
-	VADDPS       (R10), Z6, K1, Z6
-	ADDQ         DI, R10
-	VADDPS       (R10), Z7, K1, Z7
-	ADDQ         DI, R10
-	VADDPS       (R10), Z8, K1, Z8
-	ADDQ         DI, R10
-	VADDPS       (R10), Z9, K1, Z9
-	ADDQ         DI, R10
+
+finish:
+	MOVQ   72(AX), R10
+	KMOVW  R10, K1
+	MOVQ   80(AX), R10
+	KMOVW  R10, K2
+	MOVQ   112(AX), R10
+	TESTQ  R10, R10
+	JZ     gate
+	MOVQ   SI, R10
+	VADDPS (R10), Z0, K1, Z0
+	ADDQ   DI, R10
+	VADDPS (R10), Z1, K1, Z1
+	ADDQ   DI, R10
+	VADDPS (R10), Z2, K1, Z2
+	ADDQ   DI, R10
+	VADDPS (R10), Z3, K1, Z3
+	ADDQ   DI, R10
+	VADDPS (R10), Z4, K1, Z4
+	ADDQ   DI, R10
+	VADDPS (R10), Z5, K1, Z5
+	ADDQ   DI, R10
+	VADDPS (R10), Z6, K1, Z6
+	ADDQ   DI, R10
+	VADDPS (R10), Z7, K1, Z7
+	ADDQ   DI, R10
+	VADDPS (R10), Z8, K1, Z8
+	ADDQ   DI, R10
+	VADDPS (R10), Z9, K1, Z9
+	ADDQ   DI, R10
 
 gate:
 	TESTQ     R9, R9
@@ -24320,6 +26139,9 @@ TEXT ·apart10x1AVX512(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	MOVQ       136(AX), R8
+	TESTQ      R8, R8
+	JNZ        short
 	CMPQ       SI, $0x00000100
 	JLE        start
 	MOVQ       64(AX), R8
@@ -24394,6 +26216,41 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
+	JMP        start
+
+short:
+	MOVQ       152(AX), R8
+	ADDQ       DX, R8
+	MOVQ       64(AX), R9
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	MOVQ       136(AX), R8
+	MOVQ       32(AX), R9
+	ADDQ       DI, R8
+	ADDQ       R8, R9
+
+lines:
+	PREFETCHT0 (R8)
+	ADDQ       $0x40, R8
+	CMPQ       R8, R9
+	JL         lines
 
 start:
 	MOVQ    96(AX), R8
@@ -24673,6 +26530,52 @@ tile:
 	MOVQ       (AX), R10
 	MOVQ       40(AX), R12
 	MOVQ       CX, R11
+	MOVQ       136(AX), R13
+	MOVQ       144(AX), R14
+	TESTQ      R14, R14
+	JZ         loop
+
+far:
+	VMOVUPS      (R12), Z20
+	VMOVUPS      64(R12), Z21
+	PREFETCHT0   (R11)(R13*1)
+	PREFETCHT0   (R12)(R14*1)
+	PREFETCHT0   64(R12)(R14*1)
+	VBROADCASTSS (R11), Z22
+	VFMADD231PS  Z20, Z22, Z0
+	VFMADD231PS  Z21, Z22, Z1
+	VBROADCASTSS 4(R11), Z22
+	VFMADD231PS  Z20, Z22, Z2
+	VFMADD231PS  Z21, Z22, Z3
+	VBROADCASTSS 8(R11), Z22
+	VFMADD231PS  Z20, Z22, Z4
+	VFMADD231PS  Z21, Z22, Z5
+	VBROADCASTSS 12(R11), Z22
+	VFMADD231PS  Z20, Z22, Z6
+	VFMADD231PS  Z21, Z22, Z7
+	VBROADCASTSS 16(R11), Z22
+	VFMADD231PS  Z20, Z22, Z8
+	VFMADD231PS  Z21, Z22, Z9
+	VBROADCASTSS 20(R11), Z22
+	VFMADD231PS  Z20, Z22, Z10
+	VFMADD231PS  Z21, Z22, Z11
+	VBROADCASTSS 24(R11), Z22
+	VFMADD231PS  Z20, Z22, Z12
+	VFMADD231PS  Z21, Z22, Z13
+	VBROADCASTSS 28(R11), Z22
+	VFMADD231PS  Z20, Z22, Z14
+	VFMADD231PS  Z21, Z22, Z15
+	VBROADCASTSS 32(R11), Z22
+	VFMADD231PS  Z20, Z22, Z16
+	VFMADD231PS  Z21, Z22, Z17
+	VBROADCASTSS 36(R11), Z22
+	VFMADD231PS  Z20, Z22, Z18
+	VFMADD231PS  Z21, Z22, Z19
+	ADDQ         DX, R11
+	ADDQ         BX, R12
+	DECQ         R10
+	JNZ          far
+	JMP          finish
 
 loop:
 	VMOVUPS      (R12), Z20
@@ -24711,44 +26614,46 @@ loop:
 	ADDQ         BX, R12
 	DECQ         R10
 	JNZ          loop
-	MOVQ         72(AX), R10
-	KMOVW        R10, K1
-	MOVQ         80(AX), R10
-	KMOVW        R10, K2
-	MOVQ         112(AX), R10
-	TESTQ        R10, R10
-	JZ           gate
-	MOVQ         SI, R10
-	VADDPS       (R10), Z0, K1, Z0
-	VADDPS       64(R10), Z1, K2, Z1
-	ADDQ         DI, R10
-	VADDPS       (R10), Z2, K1, Z2
-	VADDPS       64(R10), Z3, K2, Z3
-	ADDQ         DI, R10
-	VADDPS       (R10), Z4, K1, Z4
-	VADDPS       64(R10), Z5, K2, Z5
-	ADDQ         DI, R10
-	VADDPS       (R10), Z6, K1, Z6
-	VADDPS       64(R10), Z7, K2, Z7
-	ADDQ         DI, R10
-	VADDPS       (R10), Z8, K1, Z8
-	VADDPS       64(R10), Z9, K2, Z9
-	ADDQ         DI, R10
-	VADDPS       (R10), Z10, K1, Z10
-	VADDPS       64(R10), Z11, K2, Z11
-	ADDQ         DI, R10
-	VADDPS       (R10), Z12, K1, Z12
-	VADDPS       64(R10), Z13, K2, Z13
-	ADDQ         DI, R10
-	VADDPS       (R10), Z14, K1, Z14
-	VADDPS       64(R10), Z15, K2, Z15
-	ADDQ         DI, R10
-	VADDPS       (R10), Z16, K1, Z16
-	VADDPS       64(R10), Z17, K2, Z17
-	ADDQ         DI, R10
-	VADDPS       (R10), Z18, K1, Z18
-	VADDPS       64(R10), Z19, K2, Z19
-	ADDQ         DI, R10
+
+finish:
+	MOVQ   72(AX), R10
+	KMOVW  R10, K1
+	MOVQ   80(AX), R10
+	KMOVW  R10, K2
+	MOVQ   112(AX), R10
+	TESTQ  R10, R10
+	JZ     gate
+	MOVQ   SI, R10
+	VADDPS (R10), Z0, K1, Z0
+	VADDPS 64(R10), Z1, K2, Z1
+	ADDQ   DI, R10
+	VADDPS (R10), Z2, K1, Z2
+	VADDPS 64(R10), Z3, K2, Z3
+	ADDQ   DI, R10
+	VADDPS (R10), Z4, K1, Z4
+	VADDPS 64(R10), Z5, K2, Z5
+	ADDQ   DI, R10
+	VADDPS (R10), Z6, K1, Z6
+	VADDPS 64(R10), Z7, K2, Z7
+	ADDQ   DI, R10
+	VADDPS (R10), Z8, K1, Z8
+	VADDPS 64(R10), Z9, K2, Z9
+	ADDQ   DI, R10
+	VADDPS (R10), Z10, K1, Z10
+	VADDPS 64(R10), Z11, K2, Z11
+	ADDQ   DI, R10
+	VADDPS (R10), Z12, K1, Z12
+	VADDPS 64(R10), Z13, K2, Z13
+	ADDQ   DI, R10
+	VADDPS (R10), Z14, K1, Z14
+	VADDPS 64(R10), Z15, K2, Z15
+	ADDQ   DI, R10
+	VADDPS (R10), Z16, K1, Z16
+	VADDPS 64(R10), Z17, K2, Z17
+	ADDQ   DI, R10
+	VADDPS (R10), Z18, K1, Z18
+	VADDPS 64(R10), Z19, K2, Z19
+	ADDQ   DI, R10
 
 gate:
 	TESTQ     R9, R9
@@ -25575,6 +27480,9 @@ TEXT ·apart10x2AVX512(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	MOVQ       136(AX), R8
+	TESTQ      R8, R8
+	JNZ        short
 	CMPQ       SI, $0x00000100
 	JLE        start
 	MOVQ       64(AX), R8
@@ -25659,6 +27567,51 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
+	JMP        start
+
+short:
+	MOVQ       152(AX), R8
+	ADDQ       DX, R8
+	MOVQ       64(AX), R9
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	MOVQ       136(AX), R8
+	MOVQ       32(AX), R9
+	ADDQ       DI, R8
+	ADDQ       R8, R9
+
+lines:
+	PREFETCHT0 (R8)
+	ADDQ       $0x40, R8
+	CMPQ       R8, R9
+	JL         lines
 
 start:
 	MOVQ    96(AX), R8
@@ -26016,6 +27969,42 @@ tile:
 	MOVQ       (AX), R10
 	MOVQ       40(AX), R12
 	MOVQ       CX, R11
+	MOVQ       136(AX), R13
+	MOVQ       144(AX), R14
+	TESTQ      R14, R14
+	JZ         loop
+
+far:
+	VMOVUPS      (R12), Z11
+	PREFETCHT0   (R11)(R13*1)
+	PREFETCHT0   (R12)(R14*1)
+	VBROADCASTSS (R11), Z12
+	VFMADD231PS  Z11, Z12, Z0
+	VBROADCASTSS 4(R11), Z12
+	VFMADD231PS  Z11, Z12, Z1
+	VBROADCASTSS 8(R11), Z12
+	VFMADD231PS  Z11, Z12, Z2
+	VBROADCASTSS 12(R11), Z12
+	VFMADD231PS  Z11, Z12, Z3
+	VBROADCASTSS 16(R11), Z12
+	VFMADD231PS  Z11, Z12, Z4
+	VBROADCASTSS 20(R11), Z12
+	VFMADD231PS  Z11, Z12, Z5
+	VBROADCASTSS 24(R11), Z12
+	VFMADD231PS  Z11, Z12, Z6
+	VBROADCASTSS 28(R11), Z12
+	VFMADD231PS  Z11, Z12, Z7
+	VBROADCASTSS 32(R11), Z12
+	VFMADD231PS  Z11, Z12, Z8
+	VBROADCASTSS 36(R11), Z12
+	VFMADD231PS  Z11, Z12, Z9
+	VBROADCASTSS 40(R11), Z12
+	VFMADD231PS  Z11, Z12, Z10
+	ADDQ         DX, R11
+	ADDQ         BX, R12
+	DECQ         R10
+	JNZ          far
+	JMP          finish
 
 loop:
 	VMOVUPS      (R12), Z11
@@ -26045,36 +28034,38 @@ loop:
 	ADDQ         BX, R12
 	DECQ         R10
 	JNZ          loop
-	MOVQ         72(AX), R10
-	KMOVW        R10, K1
-	MOVQ         80(AX), R10
-	KMOVW        R10, K2
-	MOVQ         112(AX), R10
-	TESTQ        R10, R10
-	JZ           gate
-	MOVQ         SI, R10
-	VADDPS       (R10), Z0, K1, Z0
-	ADDQ         DI, R10
-	VADDPS       (R10), Z1, K1, Z1
-	ADDQ         DI, R10
-	VADDPS       (R10), Z2, K1, Z2
-	ADDQ         DI, R10
-	VADDPS       (R10), Z3, K1, Z3
-	ADDQ         DI, R10
-	VADDPS       (R10), Z4, K1, Z4
-	ADDQ         DI, R10
-	VADDPS       (R10), Z5, K1, Z5
-	ADDQ         DI, R10
-	VADDPS       (R10), Z6, K1, Z6
-	ADDQ         DI, R10
-	VADDPS       (R10), Z7, K1, Z7
-	ADDQ         DI, R10
-	VADDPS       (R10), Z8, K1, Z8
-	ADDQ         DI, R10
-	VADDPS       (R10), Z9, K1, Z9
-	ADDQ         DI, R10
-	VADDPS       (R10), Z10, K1, Z10
-	ADDQ         DI, R10
+
+finish:
+	MOVQ   72(AX), R10
+	KMOVW  R10, K1
+	MOVQ   80(AX), R10
+	KMOVW  R10, K2
+	MOVQ   112(AX), R10
+	TESTQ  R10, R10
+	JZ     gate
+	MOVQ   SI, R10
+	VADDPS (R10), Z0, K1, Z0
+	ADDQ   DI, R10
+	VADDPS (R10), Z1, K1, Z1
+	ADDQ   DI, R10
+	VADDPS (R10), Z2, K1, Z2
+	ADDQ   DI, R10
+	VADDPS (R10), Z3, K1, Z3
+	ADDQ   DI, R10
+	VADDPS (R10), Z4, K1, Z4
+	ADDQ   DI, R10
+	VADDPS (R10), Z5, K1, Z5
+	ADDQ   DI, R10
+	VADDPS (R10), Z6, K1, Z6
+	ADDQ   DI, R10
+	VADDPS (R10), Z7, K1, Z7
+	ADDQ   DI, R10
+	VADDPS (R10), Z8, K1, Z8
+	ADDQ   DI, R10
+	VADDPS (R10), Z9, K1, Z9
+	ADDQ   DI, R10
+	VADDPS (R10), Z10, K1, Z10
+	ADDQ   DI, R10
 
 gate:
 	TESTQ     R9, R9
@@ -26617,6 +28608,9 @@ TEXT ·apart11x1AVX512(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	MOVQ       136(AX), R8
+	TESTQ      R8, R8
+	JNZ        short
 	CMPQ       SI, $0x00000100
 	JLE        start
 	MOVQ       64(AX), R8
@@ -26698,6 +28692,43 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
+	JMP        start
+
+short:
+	MOVQ       152(AX), R8
+	ADDQ       DX, R8
+	MOVQ       64(AX), R9
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	MOVQ       136(AX), R8
+	MOVQ       32(AX), R9
+	ADDQ       DI, R8
+	ADDQ       R8, R9
+
+lines:
+	PREFETCHT0 (R8)
+	ADDQ       $0x40, R8
+	CMPQ       R8, R9
+	JL         lines
 
 start:
 	MOVQ    96(AX), R8
@@ -26997,6 +29028,55 @@ tile:
 	MOVQ       (AX), R10
 	MOVQ       40(AX), R12
 	MOVQ       CX, R11
+	MOVQ       136(AX), R13
+	MOVQ       144(AX), R14
+	TESTQ      R14, R14
+	JZ         loop
+
+far:
+	VMOVUPS      (R12), Z22
+	VMOVUPS      64(R12), Z23
+	PREFETCHT0   (R11)(R13*1)
+	PREFETCHT0   (R12)(R14*1)
+	PREFETCHT0   64(R12)(R14*1)
+	VBROADCASTSS (R11), Z24
+	VFMADD231PS  Z22, Z24, Z0
+	VFMADD231PS  Z23, Z24, Z1
+	VBROADCASTSS 4(R11), Z24
+	VFMADD231PS  Z22, Z24, Z2
+	VFMADD231PS  Z23, Z24, Z3
+	VBROADCASTSS 8(R11), Z24
+	VFMADD231PS  Z22, Z24, Z4
+	VFMADD231PS  Z23, Z24, Z5
+	VBROADCASTSS 12(R11), Z24
+	VFMADD231PS  Z22, Z24, Z6
+	VFMADD231PS  Z23, Z24, Z7
+	VBROADCASTSS 16(R11), Z24
+	VFMADD231PS  Z22, Z24, Z8
+	VFMADD231PS  Z23, Z24, Z9
+	VBROADCASTSS 20(R11), Z24
+	VFMADD231PS  Z22, Z24, Z10
+	VFMADD231PS  Z23, Z24, Z11
+	VBROADCASTSS 24(R11), Z24
+	VFMADD231PS  Z22, Z24, Z12
+	VFMADD231PS  Z23, Z24, Z13
+	VBROADCASTSS 28(R11), Z24
+	VFMADD231PS  Z22, Z24, Z14
+	VFMADD231PS  Z23, Z24, Z15
+	VBROADCASTSS 32(R11), Z24
+	VFMADD231PS  Z22, Z24, Z16
+	VFMADD231PS  Z23, Z24, Z17
+	VBROADCASTSS 36(R11), Z24
+	VFMADD231PS  Z22, Z24, Z18
+	VFMADD231PS  Z23, Z24, Z19
+	VBROADCASTSS 40(R11), Z24
+	VFMADD231PS  Z22, Z24, Z20
+	VFMADD231PS  Z23, Z24, Z21
+	ADDQ         DX, R11
+	ADDQ         BX, R12
+	DECQ         R10
+	JNZ          far
+	JMP          finish
 
 loop:
 	VMOVUPS      (R12), Z22
@@ -27038,47 +29118,49 @@ loop:
 	ADDQ         BX, R12
 	DECQ         R10
 	JNZ          loop
-	MOVQ         72(AX), R10
-	KMOVW        R10, K1
-	MOVQ         80(AX), R10
-	KMOVW        R10, K2
-	MOVQ         112(AX), R10
-	TESTQ        R10, R10
-	JZ           gate
-	MOVQ         SI, R10
-	VADDPS       (R10), Z0, K1, Z0
-	VADDPS       64(R10), Z1, K2, Z1
-	ADDQ         DI, R10
-	VADDPS       (R10), Z2, K1, Z2
-	VADDPS       64(R10), Z3, K2, Z3
-	ADDQ         DI, R10
-	VADDPS       (R10), Z4, K1, Z4
-	VADDPS       64(R10), Z5, K2, Z5
-	ADDQ         DI, R10
-	VADDPS       (R10), Z6, K1, Z6
-	VADDPS       64(R10), Z7, K2, Z7
-	ADDQ         DI, R10
-	VADDPS       (R10), Z8, K1, Z8
-	VADDPS       64(R10), Z9, K2, Z9
-	ADDQ         DI, R10
-	VADDPS       (R10), Z10, K1, Z10
-	VADDPS       64(R10), Z11, K2, Z11
-	ADDQ         DI, R10
-	VADDPS       (R10), Z12, K1, Z12
-	VADDPS       64(R10), Z13, K2, Z13
-	ADDQ         DI, R10
-	VADDPS       (R10), Z14, K1, Z14
-	VADDPS       64(R10), Z15, K2, Z15
-	ADDQ         DI, R10
-	VADDPS       (R10), Z16, K1, Z16
-	VADDPS       64(R10), Z17, K2, Z17
-	ADDQ         DI, R10
-	VADDPS       (R10), Z18, K1, Z18
-	VADDPS       64(R10), Z19, K2, Z19
-	ADDQ         DI, R10
-	VADDPS       (R10), Z20, K1, Z20
-	VADDPS       64(R10), Z21, K2, Z21
-	ADDQ         DI, R10
+
+finish:
+	MOVQ   72(AX), R10
+	KMOVW  R10, K1
+	MOVQ   80(AX), R10
+	KMOVW  R10, K2
+	MOVQ   112(AX), R10
+	TESTQ  R10, R10
+	JZ     gate
+	MOVQ   SI, R10
+	VADDPS (R10), Z0, K1, Z0
+	VADDPS 64(R10), Z1, K2, Z1
+	ADDQ   DI, R10
+	VADDPS (R10), Z2, K1, Z2
+	VADDPS 64(R10), Z3, K2, Z3
+	ADDQ   DI, R10
+	VADDPS (R10), Z4, K1, Z4
+	VADDPS 64(R10), Z5, K2, Z5
+	ADDQ   DI, R10
+	VADDPS (R10), Z6, K1, Z6
+	VADDPS 64(R10), Z7, K2, Z7
+	ADDQ   DI, R10
+	VADDPS (R10), Z8, K1, Z8
+	VADDPS 64(R10), Z9, K2, Z9
+	ADDQ   DI, R10
+	VADDPS (R10), Z10, K1, Z10
+	VADDPS 64(R10), Z11, K2, Z11
+	ADDQ   DI, R10
+	VADDPS (R10), Z12, K1, Z12
+	VADDPS 64(R10), Z13, K2, Z13
+	ADDQ   DI, R10
+	VADDPS (R10), Z14, K1, Z14
+	VADDPS 64(R10), Z15, K2, Z15
+	ADDQ   DI, R10
+	VADDPS (R10), Z16, K1, Z16
+	VADDPS 64(R10), Z17, K2, Z17
+	ADDQ   DI, R10
+	VADDPS (R10), Z18, K1, Z18
+	VADDPS 64(R10), Z19, K2, Z19
+	ADDQ   DI, R10
+	VADDPS (R10), Z20, K1, Z20
+	VADDPS 64(R10), Z21, K2, Z21
+	ADDQ   DI, R10
 
 gate:
 	TESTQ     R9, R9
@@ -27936,6 +30018,9 @@ TEXT ·apart11x2AVX512(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	MOVQ       136(AX), R8
+	TESTQ      R8, R8
+	JNZ        short
 	CMPQ       SI, $0x00000100
 	JLE        start
 	MOVQ       64(AX), R8
@@ -28028,6 +30113,54 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
+	JMP        start
+
+short:
+	MOVQ       152(AX), R8
+	ADDQ       DX, R8
+	MOVQ       64(AX), R9
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	MOVQ       136(AX), R8
+	MOVQ       32(AX), R9
+	ADDQ       DI, R8
+	ADDQ       R8, R9
+
+lines:
+	PREFETCHT0 (R8)
+	ADDQ       $0x40, R8
+	CMPQ       R8, R9
+	JL         lines
 
 start:
 	MOVQ    96(AX), R8
@@ -28412,6 +30545,44 @@ tile:
 	MOVQ       (AX), R10
 	MOVQ       40(AX), R12
 	MOVQ       CX, R11
+	MOVQ       136(AX), R13
+	MOVQ       144(AX), R14
+	TESTQ      R14, R14
+	JZ         loop
+
+far:
+	VMOVUPS      (R12), Z12
+	PREFETCHT0   (R11)(R13*1)
+	PREFETCHT0   (R12)(R14*1)
+	VBROADCASTSS (R11), Z13
+	VFMADD231PS  Z12, Z13, Z0
+	VBROADCASTSS 4(R11), Z13
+	VFMADD231PS  Z12, Z13, Z1
+	VBROADCASTSS 8(R11), Z13
+	VFMADD231PS  Z12, Z13, Z2
+	VBROADCASTSS 12(R11), Z13
+	VFMADD231PS  Z12, Z13, Z3
+	VBROADCASTSS 16(R11), Z13
+	VFMADD231PS  Z12, Z13, Z4
+	VBROADCASTSS 20(R11), Z13
+	VFMADD231PS  Z12, Z13, Z5
+	VBROADCASTSS 24(R11), Z13
+	VFMADD231PS  Z12, Z13, Z6
+	VBROADCASTSS 28(R11), Z13
+	VFMADD231PS  Z12, Z13, Z7
+	VBROADCASTSS 32(R11), Z13
+	VFMADD231PS  Z12, Z13, Z8
+	VBROADCASTSS 36(R11), Z13
+	VFMADD231PS  Z12, Z13, Z9
+	VBROADCASTSS 40(R11), Z13
+	VFMADD231PS  Z12, Z13, Z10
+	VBROADCASTSS 44(R11), Z13
+	VFMADD231PS  Z12, Z13, Z11
+	ADDQ         DX, R11
+	ADDQ         BX, R12
+	DECQ         R10
+	JNZ          far
+	JMP          finish
 
 loop:
 	VMOVUPS      (R12), Z12
@@ -28443,38 +30614,40 @@ loop:
 	ADDQ         BX, R12
 	DECQ         R10
 	JNZ          loop
-	MOVQ         72(AX), R10
-	KMOVW        R10, K1
-	MOVQ         80(AX), R10
-	KMOVW        R10, K2
-	MOVQ         112(AX), R10
-	TESTQ        R10, R10
-	JZ           gate
-	MOVQ         SI, R10
-	VADDPS       (R10), Z0, K1, Z0
-	ADDQ         DI, R10
-	VADDPS       (R10), Z1, K1, Z1
-	ADDQ         DI, R10
-	VADDPS       (R10), Z2, K1, Z2
-	ADDQ         DI, R10
-	VADDPS       (R10), Z3, K1, Z3
-	ADDQ         DI, R10
-	VADDPS       (R10), Z4, K1, Z4
-	ADDQ         DI, R10
-	VADDPS       (R10), Z5, K1, Z5
-	ADDQ         DI, R10
-	VADDPS       (R10), Z6, K1, Z6
-	ADDQ         DI, R10
-	VADDPS       (R10), Z7, K1, Z7
-	ADDQ         DI, R10
-	VADDPS       (R10), Z8, K1, Z8
-	ADDQ         DI, R10
-	VADDPS       (R10), Z9, K1, Z9
-	ADDQ         DI, R10
-	VADDPS       (R10), Z10, K1, Z10
-	ADDQ         DI, R10
-	VADDPS       (R10), Z11, K1, Z11
-	ADDQ         DI, R10
+
+finish:
+	MOVQ   72(AX), R10
+	KMOVW  R10, K1
+	MOVQ   80(AX), R10
+	KMOVW  R10, K2
+	MOVQ   112(AX), R10
+	TESTQ  R10, R10
+	JZ     gate
+	MOVQ   SI, R10
+	VADDPS (R10), Z0, K1, Z0
+	ADDQ   DI, R10
+	VADDPS (R10), Z1, K1, Z1
+	ADDQ   DI, R10
+	VADDPS (R10), Z2, K1, Z2
+	ADDQ   DI, R10
+	VADDPS (R10), Z3, K1, Z3
+	ADDQ   DI, R10
+	VADDPS (R10), Z4, K1, Z4
+	ADDQ   DI, R10
+	VADDPS (R10), Z5, K1, Z5
+	ADDQ   DI, R10
+	VADDPS (R10), Z6, K1, Z6
+	ADDQ   DI, R10
+	VADDPS (R10), Z7, K1, Z7
+	ADDQ   DI, R10
+	VADDPS (R10), Z8, K1, Z8
+	ADDQ   DI, R10
+	VADDPS (R10), Z9, K1, Z9
+	ADDQ   DI, R10
+	VADDPS (R10), Z10, K1, Z10
+	ADDQ   DI, R10
+	VADDPS (R10), Z11, K1, Z11
+	ADDQ   DI, R10
 
 gate:
 	TESTQ     R9, R9
@@ -29039,6 +31212,9 @@ TEXT ·apart12x1AVX512(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	MOVQ       136(AX), R8
+	TESTQ      R8, R8
+	JNZ        short
 	CMPQ       SI, $0x00000100
 	JLE        start
 	MOVQ       64(AX), R8
@@ -29127,6 +31303,45 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
+	JMP        start
+
+short:
+	MOVQ       152(AX), R8
+	ADDQ       DX, R8
+	MOVQ       64(AX), R9
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	MOVQ       136(AX), R8
+	MOVQ       32(AX), R9
+	ADDQ       DI, R8
+	ADDQ       R8, R9
+
+lines:
+	PREFETCHT0 (R8)
+	ADDQ       $0x40, R8
+	CMPQ       R8, R9
+	JL         lines
 
 start:
 	MOVQ    96(AX), R8
@@ -29446,6 +31661,58 @@ tile:
 	MOVQ       (AX), R10
 	MOVQ       40(AX), R12
 	MOVQ       CX, R11
+	MOVQ       136(AX), R13
+	MOVQ       144(AX), R14
+	TESTQ      R14, R14
+	JZ         loop
+
+far:
+	VMOVUPS      (R12), Z24
+	VMOVUPS      64(R12), Z25
+	PREFETCHT0   (R11)(R13*1)
+	PREFETCHT0   (R12)(R14*1)
+	PREFETCHT0   64(R12)(R14*1)
+	VBROADCASTSS (R11), Z26
+	VFMADD231PS  Z24, Z26, Z0
+	VFMADD231PS  Z25, Z26, Z1
+	VBROADCASTSS 4(R11), Z26
+	VFMADD231PS  Z24, Z26, Z2
+	VFMADD231PS  Z25, Z26, Z3
+	VBROADCASTSS 8(R11), Z26
+	VFMADD231PS  Z24, Z26, Z4
+	VFMADD231PS  Z25, Z26, Z5
+	VBROADCASTSS 12(R11), Z26
+	VFMADD231PS  Z24, Z26, Z6
+	VFMADD231PS  Z25, Z26, Z7
+	VBROADCASTSS 16(R11), Z26
+	VFMADD231PS  Z24, Z26, Z8
+	VFMADD231PS  Z25, Z26, Z9
+	VBROADCASTSS 20(R11), Z26
+	VFMADD231PS  Z24, Z26, Z10
+	VFMADD231PS  Z25, Z26, Z11
+	VBROADCASTSS 24(R11), Z26
+	VFMADD231PS  Z24, Z26, Z12
+	VFMADD231PS  Z25, Z26, Z13
+	VBROADCASTSS 28(R11), Z26
+	VFMADD231PS  Z24, Z26, Z14
+	VFMADD231PS  Z25, Z26, Z15
+	VBROADCASTSS 32(R11), Z26
+	VFMADD231PS  Z24, Z26, Z16
+	VFMADD231PS  Z25, Z26, Z17
+	VBROADCASTSS 36(R11), Z26
+	VFMADD231PS  Z24, Z26, Z18
+	VFMADD231PS  Z25, Z26, Z19
+	VBROADCASTSS 40(R11), Z26
+	VFMADD231PS  Z24, Z26, Z20
+	VFMADD231PS  Z25, Z26, Z21
+	VBROADCASTSS 44(R11), Z26
+	VFMADD231PS  Z24, Z26, Z22
+	VFMADD231PS  Z25, Z26, Z23
+	ADDQ         DX, R11
+	ADDQ         BX, R12
+	DECQ         R10
+	JNZ          far
+	JMP          finish
 
 loop:
 	VMOVUPS      (R12), Z24
@@ -29490,50 +31757,52 @@ loop:
 	ADDQ         BX, R12
 	DECQ         R10
 	JNZ          loop
-	MOVQ         72(AX), R10
-	KMOVW        R10, K1
-	MOVQ         80(AX), R10
-	KMOVW        R10, K2
-	MOVQ         112(AX), R10
-	TESTQ        R10, R10
-	JZ           gate
-	MOVQ         SI, R10
-	VADDPS       (R10), Z0, K1, Z0
-	VADDPS       64(R10), Z1, K2, Z1
-	ADDQ         DI, R10
-	VADDPS       (R10), Z2, K1, Z2
-	VADDPS       64(R10), Z3, K2, Z3
-	ADDQ         DI, R10
-	VADDPS       (R10), Z4, K1, Z4
-	VADDPS       64(R10), Z5, K2, Z5
-	ADDQ         DI, R10
-	VADDPS       (R10), Z6, K1, Z6
-	VADDPS       64(R10), Z7, K2, Z7
-	ADDQ         DI, R10
-	VADDPS       (R10), Z8, K1, Z8
-	VADDPS       64(R10), Z9, K2, Z9
-	ADDQ         DI, R10
-	VADDPS       (R10), Z10, K1, Z10
-	VADDPS       64(R10), Z11, K2, Z11
-	ADDQ         DI, R10
-	VADDPS       (R10), Z12, K1, Z12
-	VADDPS       64(R10), Z13, K2, Z13
-	ADDQ         DI, R10
-	VADDPS       (R10), Z14, K1, Z14
-	VADDPS       64(R10), Z15, K2, Z15
-	ADDQ         DI, R10
-	VADDPS       (R10), Z16, K1, Z16
-	VADDPS       64(R10), Z17, K2, Z17
-	ADDQ         DI, R10
-	VADDPS       (R10), Z18, K1, Z18
-	VADDPS       64(R10), Z19, K2, Z19
-	ADDQ         DI, R10
-	VADDPS       (R10), Z20, K1, Z20
-	VADDPS       64(R10), Z21, K2, Z21
-	ADDQ         DI, R10
-	VADDPS       (R10), Z22, K1, Z22
-	VADDPS       64(R10), Z23, K2, Z23
-	ADDQ         DI, R10
+
+finish:
+	MOVQ   72(AX), R10
+	KMOVW  R10, K1
+	MOVQ   80(AX), R10
+	KMOVW  R10, K2
+	MOVQ   112(AX), R10
+	TESTQ  R10, R10
+	JZ     gate
+	MOVQ   SI, R10
+	VADDPS (R10), Z0, K1, Z0
+	VADDPS 64(R10), Z1, K2, Z1
+	ADDQ   DI, R10
+	VADDPS (R10), Z2, K1, Z2
+	VADDPS 64(R10), Z3, K2, Z3
+	ADDQ   DI, R10
+	VADDPS (R10), Z4, K1, Z4
+	VADDPS 64(R10), Z5, K2, Z5
+	ADDQ   DI, R10
+	VADDPS (R10), Z6, K1, Z6
+	VADDPS 64(R10), Z7, K2, Z7
+	ADDQ   DI, R10
+	VADDPS (R10), Z8, K1, Z8
+	VADDPS 64(R10), Z9, K2, Z9
+	ADDQ   DI, R10
+	VADDPS (R10), Z10, K1, Z10
+	VADDPS 64(R10), Z11, K2, Z11
+	ADDQ   DI, R10
+	VADDPS (R10), Z12, K1, Z12
+	VADDPS 64(R10), Z13, K2, Z13
+	ADDQ   DI, R10
+	VADDPS (R10), Z14, K1, Z14
+	VADDPS 64(R10), Z15, K2, Z15
+	ADDQ   DI, R10
+	VADDPS (R10), Z16, K1, Z16
+	VADDPS 64(R10), Z17, K2, Z17
+	ADDQ   DI, R10
+	VADDPS (R10), Z18, K1, Z18
+	VADDPS 64(R10), Z19, K2, Z19
+	ADDQ   DI, R10
+	VADDPS (R10), Z20, K1, Z20
+	VADDPS 64(R10), Z21, K2, Z21
+	ADDQ   DI, R10
+	VADDPS (R10), Z22, K1, Z22
+	VADDPS 64(R10), Z23, K2, Z23
+	ADDQ   DI, R10
 
 gate:
 	TESTQ     R9, R9
@@ -30422,6 +32691,9 @@ TEXT ·apart12x2AVX512(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	MOVQ       136(AX), R8
+	TESTQ      R8, R8
+	JNZ        short
 	CMPQ       SI, $0x00000100
 	JLE        start
 	MOVQ       64(AX), R8
@@ -30522,6 +32794,57 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
+	JMP        start
+
+short:
+	MOVQ       152(AX), R8
+	ADDQ       DX, R8
+	MOVQ       64(AX), R9
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	MOVQ       136(AX), R8
+	MOVQ       32(AX), R9
+	ADDQ       DI, R8
+	ADDQ       R8, R9
+
+lines:
+	PREFETCHT0 (R8)
+	ADDQ       $0x40, R8
+	CMPQ       R8, R9
+	JL         lines
 
 start:
 	MOVQ    96(AX), R8
@@ -30933,6 +33256,46 @@ tile:
 	MOVQ       (AX), R10
 	MOVQ       40(AX), R12
 	MOVQ       CX, R11
+	MOVQ       136(AX), R13
+	MOVQ       144(AX), R14
+	TESTQ      R14, R14
+	JZ         loop
+
+far:
+	VMOVUPS      (R12), Z13
+	PREFETCHT0   (R11)(R13*1)
+	PREFETCHT0   (R12)(R14*1)
+	VBROADCASTSS (R11), Z14
+	VFMADD231PS  Z13, Z14, Z0
+	VBROADCASTSS 4(R11), Z14
+	VFMADD231PS  Z13, Z14, Z1
+	VBROADCASTSS 8(R11), Z14
+	VFMADD231PS  Z13, Z14, Z2
+	VBROADCASTSS 12(R11), Z14
+	VFMADD231PS  Z13, Z14, Z3
+	VBROADCASTSS 16(R11), Z14
+	VFMADD231PS  Z13, Z14, Z4
+	VBROADCASTSS 20(R11), Z14
+	VFMADD231PS  Z13, Z14, Z5
+	VBROADCASTSS 24(R11), Z14
+	VFMADD231PS  Z13, Z14, Z6
+	VBROADCASTSS 28(R11), Z14
+	VFMADD231PS  Z13, Z14, Z7
+	VBROADCASTSS 32(R11), Z14
+	VFMADD231PS  Z13, Z14, Z8
+	VBROADCASTSS 36(R11), Z14
+	VFMADD231PS  Z13, Z14, Z9
+	VBROADCASTSS 40(R11), Z14
+	VFMADD231PS  Z13, Z14, Z10
+	VBROADCASTSS 44(R11), Z14
+	VFMADD231PS  Z13, Z14, Z11
+	VBROADCASTSS 48(R11), Z14
+	VFMADD231PS  Z13, Z14, Z12
+	ADDQ         DX, R11
+	ADDQ         BX, R12
+	DECQ         R10
+	JNZ          far
+	JMP          finish
 
 loop:
 	VMOVUPS      (R12), Z13
@@ -30966,40 +33329,42 @@ loop:
 	ADDQ         BX, R12
 	DECQ         R10
 	JNZ          loop
-	MOVQ         72(AX), R10
-	KMOVW        R10, K1
-	MOVQ         80(AX), R10
-	KMOVW        R10, K2
-	MOVQ         112(AX), R10
-	TESTQ        R10, R10
-	JZ           gate
-	MOVQ         SI, R10
-	VADDPS       (R10), Z0, K1, Z0
-	ADDQ         DI, R10
-	VADDPS       (R10), Z1, K1, Z1
-	ADDQ         DI, R10
-	VADDPS       (R10), Z2, K1, Z2
-	ADDQ         DI, R10
-	VADDPS       (R10), Z3, K1, Z3
-	ADDQ         DI, R10
-	VADDPS       (R10), Z4, K1, Z4
-	ADDQ         DI, R10
-	VADDPS       (R10), Z5, K1, Z5
-	ADDQ         DI, R10
-	VADDPS       (R10), Z6, K1, Z6
-	ADDQ         DI, R10
-	VADDPS       (R10), Z7, K1, Z7
-	ADDQ         DI, R10
-	VADDPS       (R10), Z8, K1, Z8
-	ADDQ         DI, R10
-	VADDPS       (R10), Z9, K1, Z9
-	ADDQ         DI, R10
-	VADDPS       (R10), Z10, K1, Z10
-	ADDQ         DI, R10
-	VADDPS       (R10), Z11, K1, Z11
-	ADDQ         DI, R10
-	VADDPS       (R10), Z12, K1, Z12
-	ADDQ         DI, R10
+
+finish:
+	MOVQ   72(AX), R10
+	KMOVW  R10, K1
+	MOVQ   80(AX), R10
+	KMOVW  R10, K2
+	MOVQ   112(AX), R10
+	TESTQ  R10, R10
+	JZ     gate
+	MOVQ   SI, R10
+	VADDPS (R10), Z0, K1, Z0
+	ADDQ   DI, R10
+	VADDPS (R10), Z1, K1, Z1
+	ADDQ   DI, R10
+	VADDPS (R10), Z2, K1, Z2
+	ADDQ   DI, R10
+	VADDPS (R10), Z3, K1, Z3
+	ADDQ   DI, R10
+	VADDPS (R10), Z4, K1, Z4
+	ADDQ   DI, R10
+	VADDPS (R10), Z5, K1, Z5
+	ADDQ   DI, R10
+	VADDPS (R10), Z6, K1, Z6
+	ADDQ   DI, R10
+	VADDPS (R10), Z7, K1, Z7
+	ADDQ   DI, R10
+	VADDPS (R10), Z8, K1, Z8
+	ADDQ   DI, R10
+	VADDPS (R10), Z9, K1, Z9
+	ADDQ   DI, R10
+	VADDPS (R10), Z10, K1, Z10
+	ADDQ   DI, R10
+	VADDPS (R10), Z11, K1, Z11
+	ADDQ   DI, R10
+	VADDPS (R10), Z12, K1, Z12
+	ADDQ   DI, R10
 
 gate:
 	TESTQ     R9, R9
@@ -31590,6 +33955,9 @@ TEXT ·apart13x1AVX512(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	MOVQ       136(AX), R8
+	TESTQ      R8, R8
+	JNZ        short
 	CMPQ       SI, $0x00000100
 	JLE        start
 	MOVQ       64(AX), R8
@@ -31685,6 +34053,47 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
+	JMP        start
+
+short:
+	MOVQ       152(AX), R8
+	ADDQ       DX, R8
+	MOVQ       64(AX), R9
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	MOVQ       136(AX), R8
+	MOVQ       32(AX), R9
+	ADDQ       DI, R8
+	ADDQ       R8, R9
+
+lines:
+	PREFETCHT0 (R8)
+	ADDQ       $0x40, R8
+	CMPQ       R8, R9
+	JL         lines
 
 start:
 	MOVQ    96(AX), R8
@@ -32028,6 +34437,61 @@ tile:
 	MOVQ       (AX), R10
 	MOVQ       40(AX), R12
 	MOVQ       CX, R11
+	MOVQ       136(AX), R13
+	MOVQ       144(AX), R14
+	TESTQ      R14, R14
+	JZ         loop
+
+far:
+	VMOVUPS      (R12), Z26
+	VMOVUPS      64(R12), Z27
+	PREFETCHT0   (R11)(R13*1)
+	PREFETCHT0   (R12)(R14*1)
+	PREFETCHT0   64(R12)(R14*1)
+	VBROADCASTSS (R11), Z28
+	VFMADD231PS  Z26, Z28, Z0
+	VFMADD231PS  Z27, Z28, Z1
+	VBROADCASTSS 4(R11), Z28
+	VFMADD231PS  Z26, Z28, Z2
+	VFMADD231PS  Z27, Z28, Z3
+	VBROADCASTSS 8(R11), Z28
+	VFMADD231PS  Z26, Z28, Z4
+	VFMADD231PS  Z27, Z28, Z5
+	VBROADCASTSS 12(R11), Z28
+	VFMADD231PS  Z26, Z28, Z6
+	VFMADD231PS  Z27, Z28, Z7
+	VBROADCASTSS 16(R11), Z28
+	VFMADD231PS  Z26, Z28, Z8
+	VFMADD231PS  Z27, Z28, Z9
+	VBROADCASTSS 20(R11), Z28
+	VFMADD231PS  Z26, Z28, Z10
+	VFMADD231PS  Z27, Z28, Z11
+	VBROADCASTSS 24(R11), Z28
+	VFMADD231PS  Z26, Z28, Z12
+	VFMADD231PS  Z27, Z28, Z13
+	VBROADCASTSS 28(R11), Z28
+	VFMADD231PS  Z26, Z28, Z14
+	VFMADD231PS  Z27, Z28, Z15
+	VBROADCASTSS 32(R11), Z28
+	VFMADD231PS  Z26, Z28, Z16
+	VFMADD231PS  Z27, Z28, Z17
+	VBROADCASTSS 36(R11), Z28
+	VFMADD231PS  Z26, Z28, Z18
+	VFMADD231PS  Z27, Z28, Z19
+	VBROADCASTSS 40(R11), Z28
+	VFMADD231PS  Z26, Z28, Z20
+	VFMADD231PS  Z27, Z28, Z21
+	VBROADCASTSS 44(R11), Z28
+	VFMADD231PS  Z26, Z28, Z22
+	VFMADD231PS  Z27, Z28, Z23
+	VBROADCASTSS 48(R11), Z28
+	VFMADD231PS  Z26, Z28, Z24
+	VFMADD231PS  Z27, Z28, Z25
+	ADDQ         DX, R11
+	ADDQ         BX, R12
+	DECQ         R10
+	JNZ          far
+	JMP          finish
 
 loop:
 	VMOVUPS      (R12), Z26
@@ -32075,53 +34539,55 @@ loop:
 	ADDQ         BX, R12
 	DECQ         R10
 	JNZ          loop
-	MOVQ         72(AX), R10
-	KMOVW        R10, K1
-	MOVQ         80(AX), R10
-	KMOVW        R10, K2
-	MOVQ         112(AX), R10
-	TESTQ        R10, R10
-	JZ           gate
-	MOVQ         SI, R10
-	VADDPS       (R10), Z0, K1, Z0
-	VADDPS       64(R10), Z1, K2, Z1
-	ADDQ         DI, R10
-	VADDPS       (R10), Z2, K1, Z2
-	VADDPS       64(R10), Z3, K2, Z3
-	ADDQ         DI, R10
-	VADDPS       (R10), Z4, K1, Z4
-	VADDPS       64(R10), Z5, K2, Z5
-	ADDQ         DI, R10
-	VADDPS       (R10), Z6, K1, Z6
-	VADDPS       64(R10), Z7, K2, Z7
-	ADDQ         DI, R10
-	VADDPS       (R10), Z8, K1, Z8
-	VADDPS       64(R10), Z9, K2, Z9
-	ADDQ         DI, R10
-	VADDPS       (R10), Z10, K1, Z10
-	VADDPS       64(R10), Z11, K2, Z11
-	ADDQ         DI, R10
-	VADDPS       (R10), Z12, K1, Z12
-	VADDPS       64(R10), Z13, K2, Z13
-	ADDQ         DI, R10
-	VADDPS       (R10), Z14, K1, Z14
-	VADDPS       64(R10), Z15, K2, Z15
-	ADDQ         DI, R10
-	VADDPS       (R10), Z16, K1, Z16
-	VADDPS       64(R10), Z17, K2, Z17
-	ADDQ         DI, R10
-	VADDPS       (R10), Z18, K1, Z18
-	VADDPS       64(R10), Z19, K2, Z19
-	ADDQ         DI, R10
-	VADDPS       (R10), Z20, K1, Z20
-	VADDPS       64(R10), Z21, K2, Z21
-	ADDQ         DI, R10
-	VADDPS       (R10), Z22, K1, Z22
-	VADDPS       64(R10), Z23, K2, Z23
-	ADDQ         DI, R10
-	VADDPS       (R10), Z24, K1, Z24
-	VADDPS       64(R10), Z25, K2, Z25
-	ADDQ         DI, R10
+
+finish:
+	MOVQ   72(AX), R10
+	KMOVW  R10, K1
+	MOVQ   80(AX), R10
+	KMOVW  R10, K2
+	MOVQ   112(AX), R10
+	TESTQ  R10, R10
+	JZ     gate
+	MOVQ   SI, R10
+	VADDPS (R10), Z0, K1, Z0
+	VADDPS 64(R10), Z1, K2, Z1
+	ADDQ   DI, R10
+	VADDPS (R10), Z2, K1, Z2
+	VADDPS 64(R10), Z3, K2, Z3
+	ADDQ   DI, R10
+	VADDPS (R10), Z4, K1, Z4
+	VADDPS 64(R10), Z5, K2, Z5
+	ADDQ   DI, R10
+	VADDPS (R10), Z6, K1, Z6
+	VADDPS 64(R10), Z7, K2, Z7
+	ADDQ   DI, R10
+	VADDPS (R10), Z8, K1, Z8
+	VADDPS 64(R10), Z9, K2, Z9
+	ADDQ   DI, R10
+	VADDPS (R10), Z10, K1, Z10
+	VADDPS 64(R10), Z11, K2, Z11
+	ADDQ   DI, R10
+	VADDPS (R10), Z12, K1, Z12
+	VADDPS 64(R10), Z13, K2, Z13
+	ADDQ   DI, R10
+	VADDPS (R10), Z14, K1, Z14
+	VADDPS 64(R10), Z15, K2, Z15
+	ADDQ   DI, R10
+	VADDPS (R10), Z16, K1, Z16
+	VADDPS 64(R10), Z17, K2, Z17
+	ADDQ   DI, R10
+	VADDPS (R10), Z18, K1, Z18
+	VADDPS 64(R10), Z19, K2, Z19
+	ADDQ   DI, R10
+	VADDPS (R10), Z20, K1, Z20
+	VADDPS 64(R10), Z21, K2, Z21
+	ADDQ   DI, R10
+	VADDPS (R10), Z22, K1, Z22
+	VADDPS 64(R10), Z23, K2, Z23
+	ADDQ   DI, R10
+	VADDPS (R10), Z24, K1, Z24
+	VADDPS 64(R10), Z25, K2, Z25
+	ADDQ   DI, R10
 
 gate:
 	TESTQ     R9, R9
@@ -33045,6 +35511,9 @@ TEXT ·apart13x2AVX512(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	MOVQ       136(AX), R8
+	TESTQ      R8, R8
+	JNZ        short
 	CMPQ       SI, $0x00000100
 	JLE        start
 	MOVQ       64(AX), R8
@@ -33153,6 +35622,60 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
+	JMP        start
+
+short:
+	MOVQ       152(AX), R8
+	ADDQ       DX, R8
+	MOVQ       64(AX), R9
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	MOVQ       136(AX), R8
+	MOVQ       32(AX), R9
+	ADDQ       DI, R8
+	ADDQ       R8, R9
+
+lines:
+	PREFETCHT0 (R8)
+	ADDQ       $0x40, R8
+	CMPQ       R8, R9
+	JL         lines
 
 start:
 	MOVQ    96(AX), R8
@@ -33595,6 +36118,48 @@ tile:
 	MOVQ       (AX), R10
 	MOVQ       40(AX), R12
 	MOVQ       CX, R11
+	MOVQ       136(AX), R13
+	MOVQ       144(AX), R14
+	TESTQ      R14, R14
+	JZ         loop
+
+far:
+	VMOVUPS      (R12), Z14
+	PREFETCHT0   (R11)(R13*1)
+	PREFETCHT0   (R12)(R14*1)
+	VBROADCASTSS (R11), Z15
+	VFMADD231PS  Z14, Z15, Z0
+	VBROADCASTSS 4(R11), Z15
+	VFMADD231PS  Z14, Z15, Z1
+	VBROADCASTSS 8(R11), Z15
+	VFMADD231PS  Z14, Z15, Z2
+	VBROADCASTSS 12(R11), Z15
+	VFMADD231PS  Z14, Z15, Z3
+	VBROADCASTSS 16(R11), Z15
+	VFMADD231PS  Z14, Z15, Z4
+	VBROADCASTSS 20(R11), Z15
+	VFMADD231PS  Z14, Z15, Z5
+	VBROADCASTSS 24(R11), Z15
+	VFMADD231PS  Z14, Z15, Z6
+	VBROADCASTSS 28(R11), Z15
+	VFMADD231PS  Z14, Z15, Z7
+	VBROADCASTSS 32(R11), Z15
+	VFMADD231PS  Z14, Z15, Z8
+	VBROADCASTSS 36(R11), Z15
+	VFMADD231PS  Z14, Z15, Z9
+	VBROADCASTSS 40(R11), Z15
+	VFMADD231PS  Z14, Z15, Z10
+	VBROADCASTSS 44(R11), Z15
+	VFMADD231PS  Z14, Z15, Z11
+	VBROADCASTSS 48(R11), Z15
+	VFMADD231PS  Z14, Z15, Z12
+	VBROADCASTSS 52(R11), Z15
+	VFMADD231PS  Z14, Z15, Z13
+	ADDQ         DX, R11
+	ADDQ         BX, R12
+	DECQ         R10
+	JNZ          far
+	JMP          finish
 
 loop:
 	VMOVUPS      (R12), Z14
@@ -33630,42 +36195,44 @@ loop:
 	ADDQ         BX, R12
 	DECQ         R10
 	JNZ          loop
-	MOVQ         72(AX), R10
-	KMOVW        R10, K1
-	MOVQ         80(AX), R10
-	KMOVW        R10, K2
-	MOVQ         112(AX), R10
-	TESTQ        R10, R10
-	JZ           gate
-	MOVQ         SI, R10
-	VADDPS       (R10), Z0, K1, Z0
-	ADDQ         DI, R10
-	VADDPS       (R10), Z1, K1, Z1
-	ADDQ         DI, R10
-	VADDPS       (R10), Z2, K1, Z2
-	ADDQ         DI, R10
-	VADDPS       (R10), Z3, K1, Z3
-	ADDQ         DI, R10
-	VADDPS       (R10), Z4, K1, Z4
-	ADDQ         DI, R10
-	VADDPS       (R10), Z5, K1, Z5
-	ADDQ         DI, R10
-	VADDPS       (R10), Z6, K1, Z6
-	ADDQ         DI, R10
-	VADDPS       (R10), Z7, K1, Z7
-	ADDQ         DI, R10
-	VADDPS       (R10), Z8, K1, Z8
-	ADDQ         DI, R10
-	VADDPS       (R10), Z9, K1, Z9
-	ADDQ         DI, R10
-	VADDPS       (R10), Z10, K1, Z10
-	ADDQ         DI, R10
-	VADDPS       (R10), Z11, K1, Z11
-	ADDQ         DI, R10
-	VADDPS       (R10), Z12, K1, Z12
-	ADDQ         DI, R10
-	VADDPS       (R10), Z13, K1, Z13
-	ADDQ         DI, R10
+
+finish:
+	MOVQ   72(AX), R10
+	KMOVW  R10, K1
+	MOVQ   80(AX), R10
+	KMOVW  R10, K2
+	MOVQ   112(AX), R10
+	TESTQ  R10, R10
+	JZ     gate
+	MOVQ   SI, R10
+	VADDPS (R10), Z0, K1, Z0
+	ADDQ   DI, R10
+	VADDPS (R10), Z1, K1, Z1
+	ADDQ   DI, R10
+	VADDPS (R10), Z2, K1, Z2
+	ADDQ   DI, R10
+	VADDPS (R10), Z3, K1, Z3
+	ADDQ   DI, R10
+	VADDPS (R10), Z4, K1, Z4
+	ADDQ   DI, R10
+	VADDPS (R10), Z5, K1, Z5
+	ADDQ   DI, R10
+	VADDPS (R10), Z6, K1, Z6
+	ADDQ   DI, R10
+	VADDPS (R10), Z7, K1, Z7
+	ADDQ   DI, R10
+	VADDPS (R10), Z8, K1, Z8
+	ADDQ   DI, R10
+	VADDPS (R10), Z9, K1, Z9
+	ADDQ   DI, R10
+	VADDPS (R10), Z10, K1, Z10
+	ADDQ   DI, R10
+	VADDPS (R10), Z11, K1, Z11
+	ADDQ   DI, R10
+	VADDPS (R10), Z12, K1, Z12
+	ADDQ   DI, R10
+	VADDPS (R10), Z13, K1, Z13
+	ADDQ   DI, R10
 
 gate:
 	TESTQ     R9, R9
@@ -34278,6 +36845,9 @@ TEXT ·apart14x1AVX512(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	MOVQ       136(AX), R8
+	TESTQ      R8, R8
+	JNZ        short
 	CMPQ       SI, $0x00000100
 	JLE        start
 	MOVQ       64(AX), R8
@@ -34380,6 +36950,49 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
+	JMP        start
+
+short:
+	MOVQ       152(AX), R8
+	ADDQ       DX, R8
+	MOVQ       64(AX), R9
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	MOVQ       136(AX), R8
+	MOVQ       32(AX), R9
+	ADDQ       DI, R8
+	ADDQ       R8, R9
+
+lines:
+	PREFETCHT0 (R8)
+	ADDQ       $0x40, R8
+	CMPQ       R8, R9
+	JL         lines
 
 start:
 	MOVQ    96(AX), R8
@@ -34743,6 +37356,64 @@ tile:
 	MOVQ       (AX), R10
 	MOVQ       40(AX), R12
 	MOVQ       CX, R11
+	MOVQ       136(AX), R13
+	MOVQ       144(AX), R14
+	TESTQ      R14, R14
+	JZ         loop
+
+far:
+	VMOVUPS      (R12), Z28
+	VMOVUPS      64(R12), Z29
+	PREFETCHT0   (R11)(R13*1)
+	PREFETCHT0   (R12)(R14*1)
+	PREFETCHT0   64(R12)(R14*1)
+	VBROADCASTSS (R11), Z30
+	VFMADD231PS  Z28, Z30, Z0
+	VFMADD231PS  Z29, Z30, Z1
+	VBROADCASTSS 4(R11), Z30
+	VFMADD231PS  Z28, Z30, Z2
+	VFMADD231PS  Z29, Z30, Z3
+	VBROADCASTSS 8(R11), Z30
+	VFMADD231PS  Z28, Z30, Z4
+	VFMADD231PS  Z29, Z30, Z5
+	VBROADCASTSS 12(R11), Z30
+	VFMADD231PS  Z28, Z30, Z6
+	VFMADD231PS  Z29, Z30, Z7
+	VBROADCASTSS 16(R11), Z30
+	VFMADD231PS  Z28, Z30, Z8
+	VFMADD231PS  Z29, Z30, Z9
+	VBROADCASTSS 20(R11), Z30
+	VFMADD231PS  Z28, Z30, Z10
+	VFMADD231PS  Z29, Z30, Z11
+	VBROADCASTSS 24(R11), Z30
+	VFMADD231PS  Z28, Z30, Z12
+	VFMADD231PS  Z29, Z30, Z13
+	VBROADCASTSS 28(R11), Z30
+	VFMADD231PS  Z28, Z30, Z14
+	VFMADD231PS  Z29, Z30, Z15
+	VBROADCASTSS 32(R11), Z30
+	VFMADD231PS  Z28, Z30, Z16
+	VFMADD231PS  Z29, Z30, Z17
+	VBROADCASTSS 36(R11), Z30
+	VFMADD231PS  Z28, Z30, Z18
+	VFMADD231PS  Z29, Z30, Z19
+	VBROADCASTSS 40(R11), Z30
+	VFMADD231PS  Z28, Z30, Z20
+	VFMADD231PS  Z29, Z30, Z21
+	VBROADCASTSS 44(R11), Z30
+	VFMADD231PS  Z28, Z30, Z22
+	VFMADD231PS  Z29, Z30, Z23
+	VBROADCASTSS 48(R11), Z30
+	VFMADD231PS  Z28, Z30, Z24
+	VFMADD231PS  Z29, Z30, Z25
+	VBROADCASTSS 52(R11), Z30
+	VFMADD231PS  Z28, Z30, Z26
+	VFMADD231PS  Z29, Z30, Z27
+	ADDQ         DX, R11
+	ADDQ         BX, R12
+	DECQ         R10
+	JNZ          far
+	JMP          finish
 
 loop:
 	VMOVUPS      (R12), Z28
@@ -34793,56 +37464,58 @@ loop:
 	ADDQ         BX, R12
 	DECQ         R10
 	JNZ          loop
-	MOVQ         72(AX), R10
-	KMOVW        R10, K1
-	MOVQ         80(AX), R10
-	KMOVW        R10, K2
-	MOVQ         112(AX), R10
-	TESTQ        R10, R10
-	JZ           gate
-	MOVQ         SI, R10
-	VADDPS       (R10), Z0, K1, Z0
-	VADDPS       64(R10), Z1, K2, Z1
-	ADDQ         DI, R10
-	VADDPS       (R10), Z2, K1, Z2
-	VADDPS       64(R10), Z3, K2, Z3
-	ADDQ         DI, R10
-	VADDPS       (R10), Z4, K1, Z4
-	VADDPS       64(R10), Z5, K2, Z5
-	ADDQ         DI, R10
-	VADDPS       (R10), Z6, K1, Z6
-	VADDPS       64(R10), Z7, K2, Z7
-	ADDQ         DI, R10
-	VADDPS       (R10), Z8, K1, Z8
-	VADDPS       64(R10), Z9, K2, Z9
-	ADDQ         DI, R10
-	VADDPS       (R10), Z10, K1, Z10
-	VADDPS       64(R10), Z11, K2, Z11
-	ADDQ         DI, R10
-	VADDPS       (R10), Z12, K1, Z12
-	VADDPS       64(R10), Z13, K2, Z13
-	ADDQ         DI, R10
-	VADDPS       (R10), Z14, K1, Z14
-	VADDPS       64(R10), Z15, K2, Z15
-	ADDQ         DI, R10
-	VADDPS       (R10), Z16, K1, Z16
-	VADDPS       64(R10), Z17, K2, Z17
-	ADDQ         DI, R10
-	VADDPS       (R10), Z18, K1, Z18
-	VADDPS       64(R10), Z19, K2, Z19
-	ADDQ         DI, R10
-	VADDPS       (R10), Z20, K1, Z20
-	VADDPS       64(R10), Z21, K2, Z21
-	ADDQ         DI, R10
-	VADDPS       (R10), Z22, K1, Z22
-	VADDPS       64(R10), Z23, K2, Z23
-	ADDQ         DI, R10
-	VADDPS       (R10), Z24, K1, Z24
-	VADDPS       64(R10), Z25, K2, Z25
-	ADDQ         DI, R10
-	VADDPS       (R10), Z26, K1, Z26
-	VADDPS       64(R10), Z27, K2, Z27
-	ADDQ         DI, R10
+
+finish:
+	MOVQ   72(AX), R10
+	KMOVW  R10, K1
+	MOVQ   80(AX), R10
+	KMOVW  R10, K2
+	MOVQ   112(AX), R10
+	TESTQ  R10, R10
+	JZ     gate
+	MOVQ   SI, R10
+	VADDPS (R10), Z0, K1, Z0
+	VADDPS 64(R10), Z1, K2, Z1
+	ADDQ   DI, R10
+	VADDPS (R10), Z2, K1, Z2
+	VADDPS 64(R10), Z3, K2, Z3
+	ADDQ   DI, R10
+	VADDPS (R10), Z4, K1, Z4
+	VADDPS 64(R10), Z5, K2, Z5
+	ADDQ   DI, R10
+	VADDPS (R10), Z6, K1, Z6
+	VADDPS 64(R10), Z7, K2, Z7
+	ADDQ   DI, R10
+	VADDPS (R10), Z8, K1, Z8
+	VADDPS 64(R10), Z9, K2, Z9
+	ADDQ   DI, R10
+	VADDPS (R10), Z10, K1, Z10
+	VADDPS 64(R10), Z11, K2, Z11
+	ADDQ   DI, R10
+	VADDPS (R10), Z12, K1, Z12
+	VADDPS 64(R10), Z13, K2, Z13
+	ADDQ   DI, R10
+	VADDPS (R10), Z14, K1, Z14
+	VADDPS 64(R10), Z15, K2, Z15
+	ADDQ   DI, R10
+	VADDPS (R10), Z16, K1, Z16
+	VADDPS 64(R10), Z17, K2, Z17
+	ADDQ   DI, R10
+	VADDPS (R10), Z18, K1, Z18
+	VADDPS 64(R10), Z19, K2, Z19
+	ADDQ   DI, R10
+	VADDPS (R10), Z20, K1, Z20
+	VADDPS 64(R10), Z21, K2, Z21
+	ADDQ   DI, R10
+	VADDPS (R10), Z22, K1, Z22
+	VADDPS 64(R10), Z23, K2, Z23
+	ADDQ   DI, R10
+	VADDPS (R10), Z24, K1, Z24
+	VADDPS 64(R10), Z25, K2, Z25
+	ADDQ   DI, R10
+	VADDPS (R10), Z26, K1, Z26
+	VADDPS 64(R10), Z27, K2, Z27
+	ADDQ   DI, R10
 
 gate:
 	TESTQ     R9, R9
@@ -35797,6 +38470,9 @@ TEXT ·apart14x2AVX512(SB), NOSPLIT, $0-8
 	MOVQ 48(AX), CX
 
 tile:
+	MOVQ       136(AX), R8
+	TESTQ      R8, R8
+	JNZ        short
 	CMPQ       SI, $0x00000100
 	JLE        start
 	MOVQ       64(AX), R8
@@ -35913,6 +38589,63 @@ tile:
 	PREFETCHT2 64(R8)
 	PREFETCHT2 128(R8)
 	PREFETCHT2 192(R8)
+	JMP        start
+
+short:
+	MOVQ       152(AX), R8
+	ADDQ       DX, R8
+	MOVQ       64(AX), R9
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	ADDQ       R9, R8
+	PREFETCHT0 (R8)
+	PREFETCHT0 64(R8)
+	MOVQ       136(AX), R8
+	MOVQ       32(AX), R9
+	ADDQ       DI, R8
+	ADDQ       R8, R9
+
+lines:
+	PREFETCHT0 (R8)
+	ADDQ       $0x40, R8
+	CMPQ       R8, R9
+	JL         lines
 
 start:
 	MOVQ    96(AX), R8
@@ -36322,7 +39055,7 @@ gate:
 	RET
 
 // func narrow1AVX512(strip *strip)
-// Requires: AVX, AVX512F, AVX512VL
+// Requires: AVX, AVX512F, AVX512VL, MMX+
 TEXT ·narrow1AVX512(SB), NOSPLIT, $0-8
 	MOVQ strip+0(FP), AX
 	MOVQ 56(AX), CX
@@ -36331,6 +39064,31 @@ TEXT ·narrow1AVX512(SB), NOSPLIT, $0-8
 	MOVQ 16(AX), SI
 
 tile:
+	MOVQ  136(AX), DI
+	MOVQ  152(AX), R8
+	MOVQ  64(AX), R9
+	TESTQ DI, DI
+	JZ    start
+	MOVQ  32(AX), R10
+	ADDQ  SI, DI
+	ADDQ  DI, R10
+
+linesA:
+	PREFETCHT0 (DI)
+	ADDQ       $0x40, DI
+	CMPQ       DI, R10
+	JL         linesA
+	SHLQ       $0x05, R9
+	ADDQ       CX, R8
+	ADDQ       R8, R9
+
+linesC:
+	PREFETCHT0 (R8)
+	ADDQ       $0x40, R8
+	CMPQ       R8, R9
+	JL         linesC
+
+start:
 	MOVQ         96(AX), DI
 	VBROADCASTSS (DI), Z0
 	VMOVAPS      Z0, Z1
@@ -37238,7 +39996,7 @@ next:
 	RET
 
 // func narrow2AVX512(strip *strip)
-// Requires: AVX, AVX512F, AVX512VL
+// Requires: AVX, AVX512F, AVX512VL, MMX+
 TEXT ·narrow2AVX512(SB), NOSPLIT, $0-8
 	MOVQ strip+0(FP), AX
 	MOVQ 56(AX), CX
@@ -37247,6 +40005,31 @@ TEXT ·narrow2AVX512(SB), NOSPLIT, $0-8
 	MOVQ 16(AX), SI
 
 tile:
+	MOVQ  136(AX), DI
+	MOVQ  152(AX), R8
+	MOVQ  64(AX), R9
+	TESTQ DI, DI
+	JZ    start
+	MOVQ  32(AX), R10
+	ADDQ  SI, DI
+	ADDQ  DI, R10
+
+linesA:
+	PREFETCHT0 (DI)
+	ADDQ       $0x40, DI
+	CMPQ       DI, R10
+	JL         linesA
+	SHLQ       $0x05, R9
+	ADDQ       CX, R8
+	ADDQ       R8, R9
+
+linesC:
+	PREFETCHT0 (R8)
+	ADDQ       $0x40, R8
+	CMPQ       R8, R9
+	JL         linesC
+
+start:
 	MOVQ         96(AX), DI
 	VBROADCASTSS (DI), Z0
 	VBROADCASTSS 4(DI), Z1
@@ -38218,7 +41001,7 @@ next:
 	RET
 
 // func narrow3AVX512(strip *strip)
-// Requires: AVX, AVX512F, AVX512VL
+// Requires: AVX, AVX512F, AVX512VL, MMX+
 TEXT ·narrow3AVX512(SB), NOSPLIT, $0-8
 	MOVQ strip+0(FP), AX
 	MOVQ 56(AX), CX
@@ -38227,6 +41010,31 @@ TEXT ·narrow3AVX512(SB), NOSPLIT, $0-8
 	MOVQ 16(AX), SI
 
 tile:
+	MOVQ  136(AX), DI
+	MOVQ  152(AX), R8
+	MOVQ  64(AX), R9
+	TESTQ DI, DI
+	JZ    start
+	MOVQ  32(AX), R10
+	ADDQ  SI, DI
+	ADDQ  DI, R10
+
+linesA:
+	PREFETCHT0 (DI)
+	ADDQ       $0x40, DI
+	CMPQ       DI, R10
+	JL         linesA
+	SHLQ       $0x05, R9
+	ADDQ       CX, R8
+	ADDQ       R8, R9
+
+linesC:
+	PREFETCHT0 (R8)
+	ADDQ       $0x40, R8
+	CMPQ       R8, R9
+	JL         linesC
+
+start:
 	MOVQ         96(AX), DI
 	VBROADCASTSS (DI), Z0
 	VBROADCASTSS 4(DI), Z1
@@ -39390,7 +42198,7 @@ next:
 	RET
 
 // func narrow4AVX512(strip *strip)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·narrow4AVX512(SB), NOSPLIT, $0-8
 	MOVQ strip+0(FP), AX
 	MOVQ 56(AX), CX
@@ -39399,6 +42207,31 @@ TEXT ·narrow4AVX512(SB), NOSPLIT, $0-8
 	MOVQ 16(AX), SI
 
 tile:
+	MOVQ  136(AX), DI
+	MOVQ  152(AX), R8
+	MOVQ  64(AX), R9
+	TESTQ DI, DI
+	JZ    start
+	MOVQ  32(AX), R10
+	ADDQ  SI, DI
+	ADDQ  DI, R10
+
+linesA:
+	PREFETCHT0 (DI)
+	ADDQ       $0x40, DI
+	CMPQ       DI, R10
+	JL         linesA
+	SHLQ       $0x05, R9
+	ADDQ       CX, R8
+	ADDQ       R8, R9
+
+linesC:
+	PREFETCHT0 (R8)
+	ADDQ       $0x40, R8
+	CMPQ       R8, R9
+	JL         linesC
+
+start:
 	MOVQ         96(AX), DI
 	VBROADCASTSS (DI), Z0
 	VBROADCASTSS 4(DI), Z1
@@ -40496,7 +43329,7 @@ next:
 	RET
 
 // func narrow5AVX512(strip *strip)
-// Requires: AVX, AVX512F, AVX512VL
+// Requires: AVX, AVX512F, AVX512VL, MMX+
 TEXT ·narrow5AVX512(SB), NOSPLIT, $0-8
 	MOVQ strip+0(FP), AX
 	MOVQ 56(AX), CX
@@ -40505,6 +43338,31 @@ TEXT ·narrow5AVX512(SB), NOSPLIT, $0-8
 	MOVQ 16(AX), SI
 
 tile:
+	MOVQ  136(AX), DI
+	MOVQ  152(AX), R8
+	MOVQ  64(AX), R9
+	TESTQ DI, DI
+	JZ    start
+	MOVQ  32(AX), R10
+	ADDQ  SI, DI
+	ADDQ  DI, R10
+
+linesA:
+	PREFETCHT0 (DI)
+	ADDQ       $0x40, DI
+	CMPQ       DI, R10
+	JL         linesA
+	SHLQ       $0x05, R9
+	ADDQ       CX, R8
+	ADDQ       R8, R9
+
+linesC:
+	PREFETCHT0 (R8)
+	ADDQ       $0x40, R8
+	CMPQ       R8, R9
+	JL         linesC
+
+start:
 	MOVQ         96(AX), DI
 	VBROADCASTSS (DI), Z0
 	VBROADCASTSS 4(DI), Z1
@@ -41956,7 +44814,7 @@ next:
 	RET
 
 // func narrow6AVX512(strip *strip)
-// Requires: AVX, AVX512F, AVX512VL
+// Requires: AVX, AVX512F, AVX512VL, MMX+
 TEXT ·narrow6AVX512(SB), NOSPLIT, $0-8
 	MOVQ strip+0(FP), AX
 	MOVQ 56(AX), CX
@@ -41965,6 +44823,31 @@ TEXT ·narrow6AVX512(SB), NOSPLIT, $0-8
 	MOVQ 16(AX), SI
 
 tile:
+	MOVQ  136(AX), DI
+	MOVQ  152(AX), R8
+	MOVQ  64(AX), R9
+	TESTQ DI, DI
+	JZ    start
+	MOVQ  32(AX), R10
+	ADDQ  SI, DI
+	ADDQ  DI, R10
+
+linesA:
+	PREFETCHT0 (DI)
+	ADDQ       $0x40, DI
+	CMPQ       DI, R10
+	JL         linesA
+	SHLQ       $0x05, R9
+	ADDQ       CX, R8
+	ADDQ       R8, R9
+
+linesC:
+	PREFETCHT0 (R8)
+	ADDQ       $0x40, R8
+	CMPQ       R8, R9
+	JL         linesC
+
+start:
 	MOVQ         96(AX), DI
 	VBROADCASTSS (DI), Z0
 	VBROADCASTSS 4(DI), Z1
@@ -43480,7 +46363,7 @@ next:
 	RET
 
 // func narrow7AVX512(strip *strip)
-// Requires: AVX, AVX512F, AVX512VL
+// Requires: AVX, AVX512F, AVX512VL, MMX+
 TEXT ·narrow7AVX512(SB), NOSPLIT, $0-8
 	MOVQ strip+0(FP), AX
 	MOVQ 56(AX), CX
@@ -43489,6 +46372,31 @@ TEXT ·narrow7AVX512(SB), NOSPLIT, $0-8
 	MOVQ 16(AX), SI
 
 tile:
+	MOVQ  136(AX), DI
+	MOVQ  152(AX), R8
+	MOVQ  64(AX), R9
+	TESTQ DI, DI
+	JZ    start
+	MOVQ  32(AX), R10
+	ADDQ  SI, DI
+	ADDQ  DI, R10
+
+linesA:
+	PREFETCHT0 (DI)
+	ADDQ       $0x40, DI
+	CMPQ       DI, R10
+	JL         linesA
+	SHLQ       $0x05, R9
+	ADDQ       CX, R8
+	ADDQ       R8, R9
+
+linesC:
+	PREFETCHT0 (R8)
+	ADDQ       $0x40, R8
+	CMPQ       R8, R9
+	JL         linesC
+
+start:
 	MOVQ         96(AX), DI
 	VBROADCASTSS (DI), Z0
 	VBROADCASTSS 4(DI), Z1
@@ -45196,7 +48104,7 @@ next:
 	RET
 
 // func narrow8AVX512(strip *strip)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·narrow8AVX512(SB), NOSPLIT, $0-8
 	MOVQ strip+0(FP), AX
 	MOVQ 56(AX), CX
@@ -45205,6 +48113,31 @@ TEXT ·narrow8AVX512(SB), NOSPLIT, $0-8
 	MOVQ 16(AX), SI
 
 tile:
+	MOVQ  136(AX), DI
+	MOVQ  152(AX), R8
+	MOVQ  64(AX), R9
+	TESTQ DI, DI
+	JZ    start
+	MOVQ  32(AX), R10
+	ADDQ  SI, DI
+	ADDQ  DI, R10
+
+linesA:
+	PREFETCHT0 (DI)
+	ADDQ       $0x40, DI
+	CMPQ       DI, R10
+	JL         linesA
+	SHLQ       $0x04, R9
+	ADDQ       CX, R8
+	ADDQ       R8, R9
+
+linesC:
+	PREFETCHT0 (R8)
+	ADDQ       $0x40, R8
+	CMPQ       R8, R9
+	JL         linesC
+
+start:
 	MOVQ         96(AX), DI
 	VBROADCASTSS (DI), Z0
 	VBROADCASTSS 4(DI), Z1

@@ -4,46 +4,65 @@
 
 // func along1x1NEON(strip *strip)
 TEXT ·along1x1NEON(SB), NOSPLIT, $0-8
-	MOVD	strip+0(FP), R10
-	MOVD	16(R10), R9
-	MOVD	24(R10), R8
-	MOVD	48(R10), R7
-	MOVD	56(R10), R6
-	MOVD	64(R10), R5
-	MOVD	8(R10), R4
-	MOVD	88(R10), R3
+	MOVD	strip+0(FP), R13
+	MOVD	16(R13), R12
+	MOVD	24(R13), R11
+	MOVD	48(R13), R10
+	MOVD	56(R13), R9
+	MOVD	64(R13), R8
+	MOVD	8(R13), R7
+	MOVD	88(R13), R6
 tile:
-	PRFM	0(R6), PLDL1KEEP
+	PRFM	0(R9), PLDL1KEEP
 	VMOVI	$0, V4.B16
 	VMOVI	$0, V3.B16
-	MOVD	0(R10), R2
-	MOVD	40(R10), R1
-	MOVD	R9, R0
-loop:
-	FLDPQ	0(R1), (F2, F1)
-	FMOVS	0(R0), F0
+	MOVD	0(R13), R5
+	MOVD	40(R13), R4
+	MOVD	R12, R3
+	MOVD	136(R13), R2
+	MOVD	144(R13), R1
+	TST	R1, R1
+	BEQ	loop
+far:
+	FLDPQ	0(R4), (F2, F1)
+	ADD	R2<<0, R3, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1<<0, R4, R0
+	PRFM	0(R0), PLDL1KEEP
+	FMOVS	0(R3), F0
 	WORD	$0x4f801044 // fmla v4.4s, v2.4s, v0.s[0]
 	WORD	$0x4f801023 // fmla v3.4s, v1.4s, v0.s[0]
-	ADD	R8, R0, R0
-	ADD	R7, R1, R1
-	SUBS	$1, R2, R2
+	ADD	R11, R3, R3
+	ADD	R10, R4, R4
+	SUBS	$1, R5, R5
+	BNE	far
+	B	finish
+loop:
+	FLDPQ	0(R4), (F2, F1)
+	FMOVS	0(R3), F0
+	WORD	$0x4f801044 // fmla v4.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801023 // fmla v3.4s, v1.4s, v0.s[0]
+	ADD	R11, R3, R3
+	ADD	R10, R4, R4
+	SUBS	$1, R5, R5
 	BNE	loop
-	MOVD	72(R10), R0
+finish:
+	MOVD	72(R13), R0
 	MOVWU	64(R0), R1
-	MOVD	112(R10), R0
+	MOVD	112(R13), R0
 	TST	R0, R0
 	BEQ	gate
 	TBZ	$3, R1, lanes1
-	FLDPQ	0(R6), (F1, F0)
+	FLDPQ	0(R9), (F1, F0)
 lanes1done:
 	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
 	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
 gate:
-	TST	R3, R3
+	TST	R6, R6
 	BEQ	store
 	VMOVI	$0, V2.B16
 	TBZ	$3, R1, lanes2
-	FLDPQ	0(R3), (F1, F0)
+	FLDPQ	0(R6), (F1, F0)
 lanes2done:
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
@@ -51,93 +70,93 @@ lanes2done:
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
 	VAND	V1.B16, V4.B16, V4.B16
 	VAND	V0.B16, V3.B16, V3.B16
-	ADD	R5, R3, R3
+	ADD	R8, R6, R6
 store:
 	TBZ	$3, R1, lanes3
-	FSTPQ	(F4, F3), 0(R6)
+	FSTPQ	(F4, F3), 0(R9)
 lanes3done:
-	ADD	R5, R6, R6
+	ADD	R8, R9, R9
 stored:
-	MOVD	32(R10), R0
-	ADD	R0, R9, R9
-	SUBS	$1, R4, R4
+	MOVD	32(R13), R0
+	ADD	R0, R12, R12
+	SUBS	$1, R7, R7
 	BNE	tile
 	RET
 lanes1:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
 	TBZ	$2, R1, lanes1low
-	FMOVQ	0(R6), F1
+	FMOVQ	0(R9), F1
 	TBZ	$1, R1, lanes1highone
-	FMOVD	16(R6), F0
+	FMOVD	16(R9), F0
 	TBZ	$0, R1, lanes1done
-	ADD	$24, R6, R0
+	ADD	$24, R9, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes1done
 lanes1highone:
 	TBZ	$0, R1, lanes1done
-	FMOVS	16(R6), F0
+	FMOVS	16(R9), F0
 	B	lanes1done
 lanes1low:
 	TBZ	$1, R1, lanes1one
-	FMOVD	0(R6), F1
+	FMOVD	0(R9), F1
 	TBZ	$0, R1, lanes1done
-	ADD	$8, R6, R0
+	ADD	$8, R9, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes1done
 lanes1one:
 	TBZ	$0, R1, lanes1done
-	FMOVS	0(R6), F1
+	FMOVS	0(R9), F1
 	B	lanes1done
 lanes2:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
 	TBZ	$2, R1, lanes2low
-	FMOVQ	0(R3), F1
+	FMOVQ	0(R6), F1
 	TBZ	$1, R1, lanes2highone
-	FMOVD	16(R3), F0
+	FMOVD	16(R6), F0
 	TBZ	$0, R1, lanes2done
-	ADD	$24, R3, R0
+	ADD	$24, R6, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes2done
 lanes2highone:
 	TBZ	$0, R1, lanes2done
-	FMOVS	16(R3), F0
+	FMOVS	16(R6), F0
 	B	lanes2done
 lanes2low:
 	TBZ	$1, R1, lanes2one
-	FMOVD	0(R3), F1
+	FMOVD	0(R6), F1
 	TBZ	$0, R1, lanes2done
-	ADD	$8, R3, R0
+	ADD	$8, R6, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes2done
 lanes2one:
 	TBZ	$0, R1, lanes2done
-	FMOVS	0(R3), F1
+	FMOVS	0(R6), F1
 	B	lanes2done
 lanes3:
 	TBZ	$2, R1, lanes3low
-	FMOVQ	F4, 0(R6)
+	FMOVQ	F4, 0(R9)
 	TBZ	$1, R1, lanes3highone
-	FMOVD	F3, 16(R6)
+	FMOVD	F3, 16(R9)
 	TBZ	$0, R1, lanes3done
-	ADD	$24, R6, R0
+	ADD	$24, R9, R0
 	VST1	V3.S[2], (R0)
 	B	lanes3done
 lanes3highone:
 	TBZ	$0, R1, lanes3done
-	FMOVS	F3, 16(R6)
+	FMOVS	F3, 16(R9)
 	B	lanes3done
 lanes3low:
 	TBZ	$1, R1, lanes3one
-	FMOVD	F4, 0(R6)
+	FMOVD	F4, 0(R9)
 	TBZ	$0, R1, lanes3done
-	ADD	$8, R6, R0
+	ADD	$8, R9, R0
 	VST1	V4.S[2], (R0)
 	B	lanes3done
 lanes3one:
 	TBZ	$0, R1, lanes3done
-	FMOVS	F4, 0(R6)
+	FMOVS	F4, 0(R9)
 	B	lanes3done
 
 // func across1x1NEON(strip *strip)
@@ -845,6 +864,9 @@ TEXT ·apart1x1NEON(SB), NOSPLIT, $0-8
 	MOVD	16(R7), R3
 	MOVD	48(R7), R2
 tile:
+	MOVD	136(R7), R0
+	TST	R0, R0
+	BNE	short
 	CMP	$256, R4
 	BLE	start
 	PRFM	0(R6), PLDL1KEEP
@@ -855,6 +877,20 @@ tile:
 	PRFM	64(R1), PLDL2KEEP
 	PRFM	128(R1), PLDL2KEEP
 	PRFM	192(R1), PLDL2KEEP
+	B	start
+short:
+	MOVD	152(R7), R0
+	ADD	R6, R0, R0
+	PRFM	0(R0), PLDL1KEEP
+	MOVD	136(R7), R1
+	MOVD	32(R7), R0
+	ADD	R3, R1, R1
+	ADD	R1, R0, R0
+lines:
+	PRFM	0(R1), PLDL1KEEP
+	ADD	$64, R1, R1
+	CMP	R0, R1
+	BLT	lines
 start:
 	MOVD	96(R7), R0
 	FLDPQ	0(R0), (F4, F3)
@@ -976,58 +1012,80 @@ lanes2one:
 
 // func along1x2NEON(strip *strip)
 TEXT ·along1x2NEON(SB), NOSPLIT, $0-8
-	MOVD	strip+0(FP), R8
-	MOVD	16(R8), R7
-	MOVD	24(R8), R6
-	MOVD	48(R8), R5
-	MOVD	56(R8), R1
-	MOVD	64(R8), R4
-	MOVD	8(R8), R3
-	MOVD	88(R8), R2
+	MOVD	strip+0(FP), R13
+	MOVD	16(R13), R12
+	MOVD	24(R13), R11
+	MOVD	48(R13), R10
+	MOVD	56(R13), R9
+	MOVD	64(R13), R8
+	MOVD	8(R13), R7
+	MOVD	88(R13), R6
 tile:
-	PRFM	0(R1), PLDL1KEEP
+	PRFM	0(R9), PLDL1KEEP
 	VMOVI	$0, V8.B16
 	VMOVI	$0, V7.B16
 	VMOVI	$0, V6.B16
 	VMOVI	$0, V5.B16
-	MOVD	0(R8), R10
-	MOVD	40(R8), R9
-	MOVD	R7, R0
-loop:
-	FLDPQ	0(R9), (F4, F3)
-	FLDPQ	32(R9), (F2, F1)
-	FMOVS	0(R0), F0
+	MOVD	0(R13), R5
+	MOVD	40(R13), R4
+	MOVD	R12, R3
+	MOVD	136(R13), R2
+	MOVD	144(R13), R1
+	TST	R1, R1
+	BEQ	loop
+far:
+	FLDPQ	0(R4), (F4, F3)
+	FLDPQ	32(R4), (F2, F1)
+	ADD	R2<<0, R3, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1<<0, R4, R0
+	PRFM	0(R0), PLDL1KEEP
+	FMOVS	0(R3), F0
 	WORD	$0x4f801088 // fmla v8.4s, v4.4s, v0.s[0]
 	WORD	$0x4f801067 // fmla v7.4s, v3.4s, v0.s[0]
 	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
 	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
-	ADD	R6, R0, R0
-	ADD	R5, R9, R9
-	SUBS	$1, R10, R10
+	ADD	R11, R3, R3
+	ADD	R10, R4, R4
+	SUBS	$1, R5, R5
+	BNE	far
+	B	finish
+loop:
+	FLDPQ	0(R4), (F4, F3)
+	FLDPQ	32(R4), (F2, F1)
+	FMOVS	0(R3), F0
+	WORD	$0x4f801088 // fmla v8.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801067 // fmla v7.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	ADD	R11, R3, R3
+	ADD	R10, R4, R4
+	SUBS	$1, R5, R5
 	BNE	loop
-	MOVD	72(R8), R0
-	MOVWU	64(R0), R10
-	MOVD	80(R8), R0
-	MOVWU	64(R0), R9
-	MOVD	112(R8), R0
+finish:
+	MOVD	72(R13), R0
+	MOVWU	64(R0), R2
+	MOVD	80(R13), R0
+	MOVWU	64(R0), R1
+	MOVD	112(R13), R0
 	TST	R0, R0
 	BEQ	gate
-	TBZ	$3, R10, lanes1
-	FLDPQ	0(R1), (F1, F0)
+	TBZ	$3, R2, lanes1
+	FLDPQ	0(R9), (F1, F0)
 lanes1done:
 	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
 	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	TBZ	$3, R9, lanes2
-	FLDPQ	32(R1), (F1, F0)
+	TBZ	$3, R1, lanes2
+	FLDPQ	32(R9), (F1, F0)
 lanes2done:
 	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
 	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
 gate:
-	TST	R2, R2
+	TST	R6, R6
 	BEQ	store
 	VMOVI	$0, V2.B16
-	TBZ	$3, R10, lanes3
-	FLDPQ	0(R2), (F1, F0)
+	TBZ	$3, R2, lanes3
+	FLDPQ	0(R6), (F1, F0)
 lanes3done:
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
@@ -1035,8 +1093,8 @@ lanes3done:
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
 	VAND	V1.B16, V8.B16, V8.B16
 	VAND	V0.B16, V7.B16, V7.B16
-	TBZ	$3, R9, lanes4
-	FLDPQ	32(R2), (F1, F0)
+	TBZ	$3, R1, lanes4
+	FLDPQ	32(R6), (F1, F0)
 lanes4done:
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
@@ -1044,174 +1102,174 @@ lanes4done:
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
 	VAND	V1.B16, V6.B16, V6.B16
 	VAND	V0.B16, V5.B16, V5.B16
-	ADD	R4, R2, R2
+	ADD	R8, R6, R6
 store:
-	TBZ	$3, R10, lanes5
-	FSTPQ	(F8, F7), 0(R1)
+	TBZ	$3, R2, lanes5
+	FSTPQ	(F8, F7), 0(R9)
 lanes5done:
-	TBZ	$3, R9, lanes6
-	FSTPQ	(F6, F5), 32(R1)
+	TBZ	$3, R1, lanes6
+	FSTPQ	(F6, F5), 32(R9)
 lanes6done:
-	ADD	R4, R1, R1
+	ADD	R8, R9, R9
 stored:
-	MOVD	32(R8), R0
-	ADD	R0, R7, R7
-	SUBS	$1, R3, R3
+	MOVD	32(R13), R0
+	ADD	R0, R12, R12
+	SUBS	$1, R7, R7
 	BNE	tile
 	RET
 lanes1:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R10, lanes1low
-	FMOVQ	0(R1), F1
-	TBZ	$1, R10, lanes1highone
-	FMOVD	16(R1), F0
-	TBZ	$0, R10, lanes1done
-	ADD	$24, R1, R0
+	TBZ	$2, R2, lanes1low
+	FMOVQ	0(R9), F1
+	TBZ	$1, R2, lanes1highone
+	FMOVD	16(R9), F0
+	TBZ	$0, R2, lanes1done
+	ADD	$24, R9, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes1done
 lanes1highone:
-	TBZ	$0, R10, lanes1done
-	FMOVS	16(R1), F0
+	TBZ	$0, R2, lanes1done
+	FMOVS	16(R9), F0
 	B	lanes1done
 lanes1low:
-	TBZ	$1, R10, lanes1one
-	FMOVD	0(R1), F1
-	TBZ	$0, R10, lanes1done
-	ADD	$8, R1, R0
+	TBZ	$1, R2, lanes1one
+	FMOVD	0(R9), F1
+	TBZ	$0, R2, lanes1done
+	ADD	$8, R9, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes1done
 lanes1one:
-	TBZ	$0, R10, lanes1done
-	FMOVS	0(R1), F1
+	TBZ	$0, R2, lanes1done
+	FMOVS	0(R9), F1
 	B	lanes1done
 lanes2:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	ADD	$32, R1, R0
-	TBZ	$2, R9, lanes2low
+	ADD	$32, R9, R0
+	TBZ	$2, R1, lanes2low
 	FMOVQ	0(R0), F1
-	TBZ	$1, R9, lanes2highone
+	TBZ	$1, R1, lanes2highone
 	FMOVD	16(R0), F0
-	TBZ	$0, R9, lanes2done
+	TBZ	$0, R1, lanes2done
 	ADD	$24, R0, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes2done
 lanes2highone:
-	TBZ	$0, R9, lanes2done
+	TBZ	$0, R1, lanes2done
 	FMOVS	16(R0), F0
 	B	lanes2done
 lanes2low:
-	TBZ	$1, R9, lanes2one
+	TBZ	$1, R1, lanes2one
 	FMOVD	0(R0), F1
-	TBZ	$0, R9, lanes2done
+	TBZ	$0, R1, lanes2done
 	ADD	$8, R0, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes2done
 lanes2one:
-	TBZ	$0, R9, lanes2done
+	TBZ	$0, R1, lanes2done
 	FMOVS	0(R0), F1
 	B	lanes2done
 lanes3:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R10, lanes3low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R10, lanes3highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R10, lanes3done
-	ADD	$24, R2, R0
+	TBZ	$2, R2, lanes3low
+	FMOVQ	0(R6), F1
+	TBZ	$1, R2, lanes3highone
+	FMOVD	16(R6), F0
+	TBZ	$0, R2, lanes3done
+	ADD	$24, R6, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes3done
 lanes3highone:
-	TBZ	$0, R10, lanes3done
-	FMOVS	16(R2), F0
+	TBZ	$0, R2, lanes3done
+	FMOVS	16(R6), F0
 	B	lanes3done
 lanes3low:
-	TBZ	$1, R10, lanes3one
-	FMOVD	0(R2), F1
-	TBZ	$0, R10, lanes3done
-	ADD	$8, R2, R0
+	TBZ	$1, R2, lanes3one
+	FMOVD	0(R6), F1
+	TBZ	$0, R2, lanes3done
+	ADD	$8, R6, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes3done
 lanes3one:
-	TBZ	$0, R10, lanes3done
-	FMOVS	0(R2), F1
+	TBZ	$0, R2, lanes3done
+	FMOVS	0(R6), F1
 	B	lanes3done
 lanes4:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	ADD	$32, R2, R0
-	TBZ	$2, R9, lanes4low
+	ADD	$32, R6, R0
+	TBZ	$2, R1, lanes4low
 	FMOVQ	0(R0), F1
-	TBZ	$1, R9, lanes4highone
+	TBZ	$1, R1, lanes4highone
 	FMOVD	16(R0), F0
-	TBZ	$0, R9, lanes4done
+	TBZ	$0, R1, lanes4done
 	ADD	$24, R0, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes4done
 lanes4highone:
-	TBZ	$0, R9, lanes4done
+	TBZ	$0, R1, lanes4done
 	FMOVS	16(R0), F0
 	B	lanes4done
 lanes4low:
-	TBZ	$1, R9, lanes4one
+	TBZ	$1, R1, lanes4one
 	FMOVD	0(R0), F1
-	TBZ	$0, R9, lanes4done
+	TBZ	$0, R1, lanes4done
 	ADD	$8, R0, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes4done
 lanes4one:
-	TBZ	$0, R9, lanes4done
+	TBZ	$0, R1, lanes4done
 	FMOVS	0(R0), F1
 	B	lanes4done
 lanes5:
-	TBZ	$2, R10, lanes5low
-	FMOVQ	F8, 0(R1)
-	TBZ	$1, R10, lanes5highone
-	FMOVD	F7, 16(R1)
-	TBZ	$0, R10, lanes5done
-	ADD	$24, R1, R0
+	TBZ	$2, R2, lanes5low
+	FMOVQ	F8, 0(R9)
+	TBZ	$1, R2, lanes5highone
+	FMOVD	F7, 16(R9)
+	TBZ	$0, R2, lanes5done
+	ADD	$24, R9, R0
 	VST1	V7.S[2], (R0)
 	B	lanes5done
 lanes5highone:
-	TBZ	$0, R10, lanes5done
-	FMOVS	F7, 16(R1)
+	TBZ	$0, R2, lanes5done
+	FMOVS	F7, 16(R9)
 	B	lanes5done
 lanes5low:
-	TBZ	$1, R10, lanes5one
-	FMOVD	F8, 0(R1)
-	TBZ	$0, R10, lanes5done
-	ADD	$8, R1, R0
+	TBZ	$1, R2, lanes5one
+	FMOVD	F8, 0(R9)
+	TBZ	$0, R2, lanes5done
+	ADD	$8, R9, R0
 	VST1	V8.S[2], (R0)
 	B	lanes5done
 lanes5one:
-	TBZ	$0, R10, lanes5done
-	FMOVS	F8, 0(R1)
+	TBZ	$0, R2, lanes5done
+	FMOVS	F8, 0(R9)
 	B	lanes5done
 lanes6:
-	ADD	$32, R1, R0
-	TBZ	$2, R9, lanes6low
+	ADD	$32, R9, R0
+	TBZ	$2, R1, lanes6low
 	FMOVQ	F6, 0(R0)
-	TBZ	$1, R9, lanes6highone
+	TBZ	$1, R1, lanes6highone
 	FMOVD	F5, 16(R0)
-	TBZ	$0, R9, lanes6done
+	TBZ	$0, R1, lanes6done
 	ADD	$24, R0, R0
 	VST1	V5.S[2], (R0)
 	B	lanes6done
 lanes6highone:
-	TBZ	$0, R9, lanes6done
+	TBZ	$0, R1, lanes6done
 	FMOVS	F5, 16(R0)
 	B	lanes6done
 lanes6low:
-	TBZ	$1, R9, lanes6one
+	TBZ	$1, R1, lanes6one
 	FMOVD	F6, 0(R0)
-	TBZ	$0, R9, lanes6done
+	TBZ	$0, R1, lanes6done
 	ADD	$8, R0, R0
 	VST1	V6.S[2], (R0)
 	B	lanes6done
 lanes6one:
-	TBZ	$0, R9, lanes6done
+	TBZ	$0, R1, lanes6done
 	FMOVS	F6, 0(R0)
 	B	lanes6done
 
@@ -2563,6 +2621,9 @@ TEXT ·apart1x2NEON(SB), NOSPLIT, $0-8
 	MOVD	16(R7), R4
 	MOVD	48(R7), R3
 tile:
+	MOVD	136(R7), R0
+	TST	R0, R0
+	BNE	short
 	CMP	$256, R5
 	BLE	start
 	PRFM	0(R1), PLDL1KEEP
@@ -2573,6 +2634,20 @@ tile:
 	PRFM	64(R2), PLDL2KEEP
 	PRFM	128(R2), PLDL2KEEP
 	PRFM	192(R2), PLDL2KEEP
+	B	start
+short:
+	MOVD	152(R7), R0
+	ADD	R1, R0, R0
+	PRFM	0(R0), PLDL1KEEP
+	MOVD	136(R7), R2
+	MOVD	32(R7), R0
+	ADD	R4, R2, R2
+	ADD	R2, R0, R0
+lines:
+	PRFM	0(R2), PLDL1KEEP
+	ADD	$64, R2, R2
+	CMP	R0, R2
+	BLT	lines
 start:
 	MOVD	96(R7), R0
 	FLDPQ	0(R0), (F8, F7)
@@ -2772,61 +2847,83 @@ lanes4one:
 
 // func along2x1NEON(strip *strip)
 TEXT ·along2x1NEON(SB), NOSPLIT, $0-8
-	MOVD	strip+0(FP), R9
-	MOVD	16(R9), R8
-	MOVD	24(R9), R7
-	MOVD	48(R9), R6
-	MOVD	56(R9), R5
-	MOVD	64(R9), R4
-	MOVD	8(R9), R3
-	MOVD	88(R9), R2
+	MOVD	strip+0(FP), R13
+	MOVD	16(R13), R12
+	MOVD	24(R13), R11
+	MOVD	48(R13), R10
+	MOVD	56(R13), R9
+	MOVD	64(R13), R8
+	MOVD	8(R13), R7
+	MOVD	88(R13), R6
 tile:
-	MOVD	R5, R0
+	MOVD	R9, R0
 	PRFM	0(R0), PLDL1KEEP
-	ADD	R4, R0, R0
+	ADD	R8, R0, R0
 	PRFM	0(R0), PLDL1KEEP
 	VMOVI	$0, V6.B16
 	VMOVI	$0, V5.B16
 	VMOVI	$0, V4.B16
 	VMOVI	$0, V3.B16
-	MOVD	0(R9), R10
-	MOVD	40(R9), R1
-	MOVD	R8, R0
-loop:
-	FLDPQ	0(R1), (F2, F1)
-	FMOVS	0(R0), F0
+	MOVD	0(R13), R5
+	MOVD	40(R13), R4
+	MOVD	R12, R3
+	MOVD	136(R13), R2
+	MOVD	144(R13), R1
+	TST	R1, R1
+	BEQ	loop
+far:
+	FLDPQ	0(R4), (F2, F1)
+	ADD	R2<<0, R3, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1<<0, R4, R0
+	PRFM	0(R0), PLDL1KEEP
+	FMOVS	0(R3), F0
 	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
 	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
-	FMOVS	4(R0), F0
+	FMOVS	4(R3), F0
 	WORD	$0x4f801044 // fmla v4.4s, v2.4s, v0.s[0]
 	WORD	$0x4f801023 // fmla v3.4s, v1.4s, v0.s[0]
-	ADD	R7, R0, R0
-	ADD	R6, R1, R1
-	SUBS	$1, R10, R10
+	ADD	R11, R3, R3
+	ADD	R10, R4, R4
+	SUBS	$1, R5, R5
+	BNE	far
+	B	finish
+loop:
+	FLDPQ	0(R4), (F2, F1)
+	FMOVS	0(R3), F0
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	FMOVS	4(R3), F0
+	WORD	$0x4f801044 // fmla v4.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801023 // fmla v3.4s, v1.4s, v0.s[0]
+	ADD	R11, R3, R3
+	ADD	R10, R4, R4
+	SUBS	$1, R5, R5
 	BNE	loop
-	MOVD	72(R9), R0
-	MOVWU	64(R0), R10
-	MOVD	112(R9), R0
+finish:
+	MOVD	72(R13), R0
+	MOVWU	64(R0), R2
+	MOVD	112(R13), R0
 	TST	R0, R0
 	BEQ	gate
-	MOVD	R5, R1
-	TBZ	$3, R10, lanes1
+	MOVD	R9, R1
+	TBZ	$3, R2, lanes1
 	FLDPQ	0(R1), (F1, F0)
 lanes1done:
 	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
 	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	ADD	R4, R1, R1
-	TBZ	$3, R10, lanes2
+	ADD	R8, R1, R1
+	TBZ	$3, R2, lanes2
 	FLDPQ	0(R1), (F1, F0)
 lanes2done:
 	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
 	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
 gate:
-	TST	R2, R2
+	TST	R6, R6
 	BEQ	store
 	VMOVI	$0, V2.B16
-	TBZ	$3, R10, lanes3
-	FLDPQ	0(R2), (F1, F0)
+	TBZ	$3, R2, lanes3
+	FLDPQ	0(R6), (F1, F0)
 lanes3done:
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
@@ -2834,9 +2931,9 @@ lanes3done:
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
 	VAND	V1.B16, V6.B16, V6.B16
 	VAND	V0.B16, V5.B16, V5.B16
-	ADD	R4, R2, R2
-	TBZ	$3, R10, lanes4
-	FLDPQ	0(R2), (F1, F0)
+	ADD	R8, R6, R6
+	TBZ	$3, R2, lanes4
+	FLDPQ	0(R6), (F1, F0)
 lanes4done:
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
@@ -2844,173 +2941,173 @@ lanes4done:
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
 	VAND	V1.B16, V4.B16, V4.B16
 	VAND	V0.B16, V3.B16, V3.B16
-	ADD	R4, R2, R2
+	ADD	R8, R6, R6
 store:
-	TBZ	$3, R10, lanes5
-	FSTPQ	(F6, F5), 0(R5)
+	TBZ	$3, R2, lanes5
+	FSTPQ	(F6, F5), 0(R9)
 lanes5done:
-	ADD	R4, R5, R5
-	TBZ	$3, R10, lanes6
-	FSTPQ	(F4, F3), 0(R5)
+	ADD	R8, R9, R9
+	TBZ	$3, R2, lanes6
+	FSTPQ	(F4, F3), 0(R9)
 lanes6done:
-	ADD	R4, R5, R5
+	ADD	R8, R9, R9
 stored:
-	MOVD	32(R9), R0
-	ADD	R0, R8, R8
-	SUBS	$1, R3, R3
+	MOVD	32(R13), R0
+	ADD	R0, R12, R12
+	SUBS	$1, R7, R7
 	BNE	tile
 	RET
 lanes1:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R10, lanes1low
+	TBZ	$2, R2, lanes1low
 	FMOVQ	0(R1), F1
-	TBZ	$1, R10, lanes1highone
+	TBZ	$1, R2, lanes1highone
 	FMOVD	16(R1), F0
-	TBZ	$0, R10, lanes1done
+	TBZ	$0, R2, lanes1done
 	ADD	$24, R1, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes1done
 lanes1highone:
-	TBZ	$0, R10, lanes1done
+	TBZ	$0, R2, lanes1done
 	FMOVS	16(R1), F0
 	B	lanes1done
 lanes1low:
-	TBZ	$1, R10, lanes1one
+	TBZ	$1, R2, lanes1one
 	FMOVD	0(R1), F1
-	TBZ	$0, R10, lanes1done
+	TBZ	$0, R2, lanes1done
 	ADD	$8, R1, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes1done
 lanes1one:
-	TBZ	$0, R10, lanes1done
+	TBZ	$0, R2, lanes1done
 	FMOVS	0(R1), F1
 	B	lanes1done
 lanes2:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R10, lanes2low
+	TBZ	$2, R2, lanes2low
 	FMOVQ	0(R1), F1
-	TBZ	$1, R10, lanes2highone
+	TBZ	$1, R2, lanes2highone
 	FMOVD	16(R1), F0
-	TBZ	$0, R10, lanes2done
+	TBZ	$0, R2, lanes2done
 	ADD	$24, R1, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes2done
 lanes2highone:
-	TBZ	$0, R10, lanes2done
+	TBZ	$0, R2, lanes2done
 	FMOVS	16(R1), F0
 	B	lanes2done
 lanes2low:
-	TBZ	$1, R10, lanes2one
+	TBZ	$1, R2, lanes2one
 	FMOVD	0(R1), F1
-	TBZ	$0, R10, lanes2done
+	TBZ	$0, R2, lanes2done
 	ADD	$8, R1, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes2done
 lanes2one:
-	TBZ	$0, R10, lanes2done
+	TBZ	$0, R2, lanes2done
 	FMOVS	0(R1), F1
 	B	lanes2done
 lanes3:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R10, lanes3low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R10, lanes3highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R10, lanes3done
-	ADD	$24, R2, R0
+	TBZ	$2, R2, lanes3low
+	FMOVQ	0(R6), F1
+	TBZ	$1, R2, lanes3highone
+	FMOVD	16(R6), F0
+	TBZ	$0, R2, lanes3done
+	ADD	$24, R6, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes3done
 lanes3highone:
-	TBZ	$0, R10, lanes3done
-	FMOVS	16(R2), F0
+	TBZ	$0, R2, lanes3done
+	FMOVS	16(R6), F0
 	B	lanes3done
 lanes3low:
-	TBZ	$1, R10, lanes3one
-	FMOVD	0(R2), F1
-	TBZ	$0, R10, lanes3done
-	ADD	$8, R2, R0
+	TBZ	$1, R2, lanes3one
+	FMOVD	0(R6), F1
+	TBZ	$0, R2, lanes3done
+	ADD	$8, R6, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes3done
 lanes3one:
-	TBZ	$0, R10, lanes3done
-	FMOVS	0(R2), F1
+	TBZ	$0, R2, lanes3done
+	FMOVS	0(R6), F1
 	B	lanes3done
 lanes4:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R10, lanes4low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R10, lanes4highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R10, lanes4done
-	ADD	$24, R2, R0
+	TBZ	$2, R2, lanes4low
+	FMOVQ	0(R6), F1
+	TBZ	$1, R2, lanes4highone
+	FMOVD	16(R6), F0
+	TBZ	$0, R2, lanes4done
+	ADD	$24, R6, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes4done
 lanes4highone:
-	TBZ	$0, R10, lanes4done
-	FMOVS	16(R2), F0
+	TBZ	$0, R2, lanes4done
+	FMOVS	16(R6), F0
 	B	lanes4done
 lanes4low:
-	TBZ	$1, R10, lanes4one
-	FMOVD	0(R2), F1
-	TBZ	$0, R10, lanes4done
-	ADD	$8, R2, R0
+	TBZ	$1, R2, lanes4one
+	FMOVD	0(R6), F1
+	TBZ	$0, R2, lanes4done
+	ADD	$8, R6, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes4done
 lanes4one:
-	TBZ	$0, R10, lanes4done
-	FMOVS	0(R2), F1
+	TBZ	$0, R2, lanes4done
+	FMOVS	0(R6), F1
 	B	lanes4done
 lanes5:
-	TBZ	$2, R10, lanes5low
-	FMOVQ	F6, 0(R5)
-	TBZ	$1, R10, lanes5highone
-	FMOVD	F5, 16(R5)
-	TBZ	$0, R10, lanes5done
-	ADD	$24, R5, R0
+	TBZ	$2, R2, lanes5low
+	FMOVQ	F6, 0(R9)
+	TBZ	$1, R2, lanes5highone
+	FMOVD	F5, 16(R9)
+	TBZ	$0, R2, lanes5done
+	ADD	$24, R9, R0
 	VST1	V5.S[2], (R0)
 	B	lanes5done
 lanes5highone:
-	TBZ	$0, R10, lanes5done
-	FMOVS	F5, 16(R5)
+	TBZ	$0, R2, lanes5done
+	FMOVS	F5, 16(R9)
 	B	lanes5done
 lanes5low:
-	TBZ	$1, R10, lanes5one
-	FMOVD	F6, 0(R5)
-	TBZ	$0, R10, lanes5done
-	ADD	$8, R5, R0
+	TBZ	$1, R2, lanes5one
+	FMOVD	F6, 0(R9)
+	TBZ	$0, R2, lanes5done
+	ADD	$8, R9, R0
 	VST1	V6.S[2], (R0)
 	B	lanes5done
 lanes5one:
-	TBZ	$0, R10, lanes5done
-	FMOVS	F6, 0(R5)
+	TBZ	$0, R2, lanes5done
+	FMOVS	F6, 0(R9)
 	B	lanes5done
 lanes6:
-	TBZ	$2, R10, lanes6low
-	FMOVQ	F4, 0(R5)
-	TBZ	$1, R10, lanes6highone
-	FMOVD	F3, 16(R5)
-	TBZ	$0, R10, lanes6done
-	ADD	$24, R5, R0
+	TBZ	$2, R2, lanes6low
+	FMOVQ	F4, 0(R9)
+	TBZ	$1, R2, lanes6highone
+	FMOVD	F3, 16(R9)
+	TBZ	$0, R2, lanes6done
+	ADD	$24, R9, R0
 	VST1	V3.S[2], (R0)
 	B	lanes6done
 lanes6highone:
-	TBZ	$0, R10, lanes6done
-	FMOVS	F3, 16(R5)
+	TBZ	$0, R2, lanes6done
+	FMOVS	F3, 16(R9)
 	B	lanes6done
 lanes6low:
-	TBZ	$1, R10, lanes6one
-	FMOVD	F4, 0(R5)
-	TBZ	$0, R10, lanes6done
-	ADD	$8, R5, R0
+	TBZ	$1, R2, lanes6one
+	FMOVD	F4, 0(R9)
+	TBZ	$0, R2, lanes6done
+	ADD	$8, R9, R0
 	VST1	V4.S[2], (R0)
 	B	lanes6done
 lanes6one:
-	TBZ	$0, R10, lanes6done
-	FMOVS	F4, 0(R5)
+	TBZ	$0, R2, lanes6done
+	FMOVS	F4, 0(R9)
 	B	lanes6done
 
 // func across2x1NEON(strip *strip)
@@ -3743,6 +3840,9 @@ TEXT ·apart2x1NEON(SB), NOSPLIT, $0-8
 	MOVD	16(R8), R4
 	MOVD	48(R8), R3
 tile:
+	MOVD	136(R8), R0
+	TST	R0, R0
+	BNE	short
 	CMP	$256, R5
 	BLE	start
 	MOVD	64(R8), R1
@@ -3762,6 +3862,23 @@ tile:
 	PRFM	64(R1), PLDL2KEEP
 	PRFM	128(R1), PLDL2KEEP
 	PRFM	192(R1), PLDL2KEEP
+	B	start
+short:
+	MOVD	152(R8), R0
+	ADD	R7, R0, R0
+	MOVD	64(R8), R1
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1, R0, R0
+	PRFM	0(R0), PLDL1KEEP
+	MOVD	136(R8), R1
+	MOVD	32(R8), R0
+	ADD	R4, R1, R1
+	ADD	R1, R0, R0
+lines:
+	PRFM	0(R1), PLDL1KEEP
+	ADD	$64, R1, R1
+	CMP	R0, R1
+	BLT	lines
 start:
 	MOVD	96(R8), R0
 	FLDPQ	0(R0), (F6, F5)
@@ -3963,18 +4080,18 @@ lanes4one:
 
 // func along2x2NEON(strip *strip)
 TEXT ·along2x2NEON(SB), NOSPLIT, $0-8
-	MOVD	strip+0(FP), R9
-	MOVD	16(R9), R8
-	MOVD	24(R9), R7
-	MOVD	48(R9), R6
-	MOVD	56(R9), R5
-	MOVD	64(R9), R4
-	MOVD	8(R9), R3
-	MOVD	88(R9), R2
+	MOVD	strip+0(FP), R13
+	MOVD	16(R13), R12
+	MOVD	24(R13), R11
+	MOVD	48(R13), R10
+	MOVD	56(R13), R9
+	MOVD	64(R13), R8
+	MOVD	8(R13), R7
+	MOVD	88(R13), R6
 tile:
-	MOVD	R5, R0
+	MOVD	R9, R0
 	PRFM	0(R0), PLDL1KEEP
-	ADD	R4, R0, R0
+	ADD	R8, R0, R0
 	PRFM	0(R0), PLDL1KEEP
 	VMOVI	$0, V12.B16
 	VMOVI	$0, V11.B16
@@ -3984,61 +4101,88 @@ tile:
 	VMOVI	$0, V7.B16
 	VMOVI	$0, V6.B16
 	VMOVI	$0, V5.B16
-	MOVD	0(R9), R10
-	MOVD	40(R9), R1
-	MOVD	R8, R0
-loop:
-	FLDPQ	0(R1), (F4, F3)
-	FLDPQ	32(R1), (F2, F1)
-	FMOVS	0(R0), F0
+	MOVD	0(R13), R5
+	MOVD	40(R13), R4
+	MOVD	R12, R3
+	MOVD	136(R13), R2
+	MOVD	144(R13), R1
+	TST	R1, R1
+	BEQ	loop
+far:
+	FLDPQ	0(R4), (F4, F3)
+	FLDPQ	32(R4), (F2, F1)
+	ADD	R2<<0, R3, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1<<0, R4, R0
+	PRFM	0(R0), PLDL1KEEP
+	FMOVS	0(R3), F0
 	WORD	$0x4f80108c // fmla v12.4s, v4.4s, v0.s[0]
 	WORD	$0x4f80106b // fmla v11.4s, v3.4s, v0.s[0]
 	WORD	$0x4f80104a // fmla v10.4s, v2.4s, v0.s[0]
 	WORD	$0x4f801029 // fmla v9.4s, v1.4s, v0.s[0]
-	FMOVS	4(R0), F0
+	FMOVS	4(R3), F0
 	WORD	$0x4f801088 // fmla v8.4s, v4.4s, v0.s[0]
 	WORD	$0x4f801067 // fmla v7.4s, v3.4s, v0.s[0]
 	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
 	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
-	ADD	R7, R0, R0
-	ADD	R6, R1, R1
-	SUBS	$1, R10, R10
+	ADD	R11, R3, R3
+	ADD	R10, R4, R4
+	SUBS	$1, R5, R5
+	BNE	far
+	B	finish
+loop:
+	FLDPQ	0(R4), (F4, F3)
+	FLDPQ	32(R4), (F2, F1)
+	FMOVS	0(R3), F0
+	WORD	$0x4f80108c // fmla v12.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80106b // fmla v11.4s, v3.4s, v0.s[0]
+	WORD	$0x4f80104a // fmla v10.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801029 // fmla v9.4s, v1.4s, v0.s[0]
+	FMOVS	4(R3), F0
+	WORD	$0x4f801088 // fmla v8.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801067 // fmla v7.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	ADD	R11, R3, R3
+	ADD	R10, R4, R4
+	SUBS	$1, R5, R5
 	BNE	loop
-	MOVD	72(R9), R0
-	MOVWU	64(R0), R11
-	MOVD	80(R9), R0
-	MOVWU	64(R0), R10
-	MOVD	112(R9), R0
+finish:
+	MOVD	72(R13), R0
+	MOVWU	64(R0), R3
+	MOVD	80(R13), R0
+	MOVWU	64(R0), R2
+	MOVD	112(R13), R0
 	TST	R0, R0
 	BEQ	gate
-	MOVD	R5, R1
-	TBZ	$3, R11, lanes1
+	MOVD	R9, R1
+	TBZ	$3, R3, lanes1
 	FLDPQ	0(R1), (F1, F0)
 lanes1done:
 	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
 	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
-	TBZ	$3, R10, lanes2
+	TBZ	$3, R2, lanes2
 	FLDPQ	32(R1), (F1, F0)
 lanes2done:
 	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
 	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	ADD	R4, R1, R1
-	TBZ	$3, R11, lanes3
+	ADD	R8, R1, R1
+	TBZ	$3, R3, lanes3
 	FLDPQ	0(R1), (F1, F0)
 lanes3done:
 	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
 	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	TBZ	$3, R10, lanes4
+	TBZ	$3, R2, lanes4
 	FLDPQ	32(R1), (F1, F0)
 lanes4done:
 	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
 	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
 gate:
-	TST	R2, R2
+	TST	R6, R6
 	BEQ	store
 	VMOVI	$0, V2.B16
-	TBZ	$3, R11, lanes5
-	FLDPQ	0(R2), (F1, F0)
+	TBZ	$3, R3, lanes5
+	FLDPQ	0(R6), (F1, F0)
 lanes5done:
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
@@ -4046,8 +4190,8 @@ lanes5done:
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
 	VAND	V1.B16, V12.B16, V12.B16
 	VAND	V0.B16, V11.B16, V11.B16
-	TBZ	$3, R10, lanes6
-	FLDPQ	32(R2), (F1, F0)
+	TBZ	$3, R2, lanes6
+	FLDPQ	32(R6), (F1, F0)
 lanes6done:
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
@@ -4055,9 +4199,9 @@ lanes6done:
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
 	VAND	V1.B16, V10.B16, V10.B16
 	VAND	V0.B16, V9.B16, V9.B16
-	ADD	R4, R2, R2
-	TBZ	$3, R11, lanes7
-	FLDPQ	0(R2), (F1, F0)
+	ADD	R8, R6, R6
+	TBZ	$3, R3, lanes7
+	FLDPQ	0(R6), (F1, F0)
 lanes7done:
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
@@ -4065,8 +4209,8 @@ lanes7done:
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
 	VAND	V1.B16, V8.B16, V8.B16
 	VAND	V0.B16, V7.B16, V7.B16
-	TBZ	$3, R10, lanes8
-	FLDPQ	32(R2), (F1, F0)
+	TBZ	$3, R2, lanes8
+	FLDPQ	32(R6), (F1, F0)
 lanes8done:
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
@@ -4074,336 +4218,336 @@ lanes8done:
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
 	VAND	V1.B16, V6.B16, V6.B16
 	VAND	V0.B16, V5.B16, V5.B16
-	ADD	R4, R2, R2
+	ADD	R8, R6, R6
 store:
-	TBZ	$3, R11, lanes9
-	FSTPQ	(F12, F11), 0(R5)
+	TBZ	$3, R3, lanes9
+	FSTPQ	(F12, F11), 0(R9)
 lanes9done:
-	TBZ	$3, R10, lanes10
-	FSTPQ	(F10, F9), 32(R5)
+	TBZ	$3, R2, lanes10
+	FSTPQ	(F10, F9), 32(R9)
 lanes10done:
-	ADD	R4, R5, R5
-	TBZ	$3, R11, lanes11
-	FSTPQ	(F8, F7), 0(R5)
+	ADD	R8, R9, R9
+	TBZ	$3, R3, lanes11
+	FSTPQ	(F8, F7), 0(R9)
 lanes11done:
-	TBZ	$3, R10, lanes12
-	FSTPQ	(F6, F5), 32(R5)
+	TBZ	$3, R2, lanes12
+	FSTPQ	(F6, F5), 32(R9)
 lanes12done:
-	ADD	R4, R5, R5
+	ADD	R8, R9, R9
 stored:
-	MOVD	32(R9), R0
-	ADD	R0, R8, R8
-	SUBS	$1, R3, R3
+	MOVD	32(R13), R0
+	ADD	R0, R12, R12
+	SUBS	$1, R7, R7
 	BNE	tile
 	RET
 lanes1:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R11, lanes1low
+	TBZ	$2, R3, lanes1low
 	FMOVQ	0(R1), F1
-	TBZ	$1, R11, lanes1highone
+	TBZ	$1, R3, lanes1highone
 	FMOVD	16(R1), F0
-	TBZ	$0, R11, lanes1done
+	TBZ	$0, R3, lanes1done
 	ADD	$24, R1, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes1done
 lanes1highone:
-	TBZ	$0, R11, lanes1done
+	TBZ	$0, R3, lanes1done
 	FMOVS	16(R1), F0
 	B	lanes1done
 lanes1low:
-	TBZ	$1, R11, lanes1one
+	TBZ	$1, R3, lanes1one
 	FMOVD	0(R1), F1
-	TBZ	$0, R11, lanes1done
+	TBZ	$0, R3, lanes1done
 	ADD	$8, R1, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes1done
 lanes1one:
-	TBZ	$0, R11, lanes1done
+	TBZ	$0, R3, lanes1done
 	FMOVS	0(R1), F1
 	B	lanes1done
 lanes2:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
 	ADD	$32, R1, R0
-	TBZ	$2, R10, lanes2low
+	TBZ	$2, R2, lanes2low
 	FMOVQ	0(R0), F1
-	TBZ	$1, R10, lanes2highone
+	TBZ	$1, R2, lanes2highone
 	FMOVD	16(R0), F0
-	TBZ	$0, R10, lanes2done
+	TBZ	$0, R2, lanes2done
 	ADD	$24, R0, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes2done
 lanes2highone:
-	TBZ	$0, R10, lanes2done
+	TBZ	$0, R2, lanes2done
 	FMOVS	16(R0), F0
 	B	lanes2done
 lanes2low:
-	TBZ	$1, R10, lanes2one
+	TBZ	$1, R2, lanes2one
 	FMOVD	0(R0), F1
-	TBZ	$0, R10, lanes2done
+	TBZ	$0, R2, lanes2done
 	ADD	$8, R0, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes2done
 lanes2one:
-	TBZ	$0, R10, lanes2done
+	TBZ	$0, R2, lanes2done
 	FMOVS	0(R0), F1
 	B	lanes2done
 lanes3:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R11, lanes3low
+	TBZ	$2, R3, lanes3low
 	FMOVQ	0(R1), F1
-	TBZ	$1, R11, lanes3highone
+	TBZ	$1, R3, lanes3highone
 	FMOVD	16(R1), F0
-	TBZ	$0, R11, lanes3done
+	TBZ	$0, R3, lanes3done
 	ADD	$24, R1, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes3done
 lanes3highone:
-	TBZ	$0, R11, lanes3done
+	TBZ	$0, R3, lanes3done
 	FMOVS	16(R1), F0
 	B	lanes3done
 lanes3low:
-	TBZ	$1, R11, lanes3one
+	TBZ	$1, R3, lanes3one
 	FMOVD	0(R1), F1
-	TBZ	$0, R11, lanes3done
+	TBZ	$0, R3, lanes3done
 	ADD	$8, R1, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes3done
 lanes3one:
-	TBZ	$0, R11, lanes3done
+	TBZ	$0, R3, lanes3done
 	FMOVS	0(R1), F1
 	B	lanes3done
 lanes4:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
 	ADD	$32, R1, R0
-	TBZ	$2, R10, lanes4low
+	TBZ	$2, R2, lanes4low
 	FMOVQ	0(R0), F1
-	TBZ	$1, R10, lanes4highone
+	TBZ	$1, R2, lanes4highone
 	FMOVD	16(R0), F0
-	TBZ	$0, R10, lanes4done
+	TBZ	$0, R2, lanes4done
 	ADD	$24, R0, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes4done
 lanes4highone:
-	TBZ	$0, R10, lanes4done
+	TBZ	$0, R2, lanes4done
 	FMOVS	16(R0), F0
 	B	lanes4done
 lanes4low:
-	TBZ	$1, R10, lanes4one
+	TBZ	$1, R2, lanes4one
 	FMOVD	0(R0), F1
-	TBZ	$0, R10, lanes4done
+	TBZ	$0, R2, lanes4done
 	ADD	$8, R0, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes4done
 lanes4one:
-	TBZ	$0, R10, lanes4done
+	TBZ	$0, R2, lanes4done
 	FMOVS	0(R0), F1
 	B	lanes4done
 lanes5:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R11, lanes5low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R11, lanes5highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R11, lanes5done
-	ADD	$24, R2, R0
+	TBZ	$2, R3, lanes5low
+	FMOVQ	0(R6), F1
+	TBZ	$1, R3, lanes5highone
+	FMOVD	16(R6), F0
+	TBZ	$0, R3, lanes5done
+	ADD	$24, R6, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes5done
 lanes5highone:
-	TBZ	$0, R11, lanes5done
-	FMOVS	16(R2), F0
+	TBZ	$0, R3, lanes5done
+	FMOVS	16(R6), F0
 	B	lanes5done
 lanes5low:
-	TBZ	$1, R11, lanes5one
-	FMOVD	0(R2), F1
-	TBZ	$0, R11, lanes5done
-	ADD	$8, R2, R0
+	TBZ	$1, R3, lanes5one
+	FMOVD	0(R6), F1
+	TBZ	$0, R3, lanes5done
+	ADD	$8, R6, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes5done
 lanes5one:
-	TBZ	$0, R11, lanes5done
-	FMOVS	0(R2), F1
+	TBZ	$0, R3, lanes5done
+	FMOVS	0(R6), F1
 	B	lanes5done
 lanes6:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	ADD	$32, R2, R0
-	TBZ	$2, R10, lanes6low
+	ADD	$32, R6, R0
+	TBZ	$2, R2, lanes6low
 	FMOVQ	0(R0), F1
-	TBZ	$1, R10, lanes6highone
+	TBZ	$1, R2, lanes6highone
 	FMOVD	16(R0), F0
-	TBZ	$0, R10, lanes6done
+	TBZ	$0, R2, lanes6done
 	ADD	$24, R0, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes6done
 lanes6highone:
-	TBZ	$0, R10, lanes6done
+	TBZ	$0, R2, lanes6done
 	FMOVS	16(R0), F0
 	B	lanes6done
 lanes6low:
-	TBZ	$1, R10, lanes6one
+	TBZ	$1, R2, lanes6one
 	FMOVD	0(R0), F1
-	TBZ	$0, R10, lanes6done
+	TBZ	$0, R2, lanes6done
 	ADD	$8, R0, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes6done
 lanes6one:
-	TBZ	$0, R10, lanes6done
+	TBZ	$0, R2, lanes6done
 	FMOVS	0(R0), F1
 	B	lanes6done
 lanes7:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R11, lanes7low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R11, lanes7highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R11, lanes7done
-	ADD	$24, R2, R0
+	TBZ	$2, R3, lanes7low
+	FMOVQ	0(R6), F1
+	TBZ	$1, R3, lanes7highone
+	FMOVD	16(R6), F0
+	TBZ	$0, R3, lanes7done
+	ADD	$24, R6, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes7done
 lanes7highone:
-	TBZ	$0, R11, lanes7done
-	FMOVS	16(R2), F0
+	TBZ	$0, R3, lanes7done
+	FMOVS	16(R6), F0
 	B	lanes7done
 lanes7low:
-	TBZ	$1, R11, lanes7one
-	FMOVD	0(R2), F1
-	TBZ	$0, R11, lanes7done
-	ADD	$8, R2, R0
+	TBZ	$1, R3, lanes7one
+	FMOVD	0(R6), F1
+	TBZ	$0, R3, lanes7done
+	ADD	$8, R6, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes7done
 lanes7one:
-	TBZ	$0, R11, lanes7done
-	FMOVS	0(R2), F1
+	TBZ	$0, R3, lanes7done
+	FMOVS	0(R6), F1
 	B	lanes7done
 lanes8:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	ADD	$32, R2, R0
-	TBZ	$2, R10, lanes8low
+	ADD	$32, R6, R0
+	TBZ	$2, R2, lanes8low
 	FMOVQ	0(R0), F1
-	TBZ	$1, R10, lanes8highone
+	TBZ	$1, R2, lanes8highone
 	FMOVD	16(R0), F0
-	TBZ	$0, R10, lanes8done
+	TBZ	$0, R2, lanes8done
 	ADD	$24, R0, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes8done
 lanes8highone:
-	TBZ	$0, R10, lanes8done
+	TBZ	$0, R2, lanes8done
 	FMOVS	16(R0), F0
 	B	lanes8done
 lanes8low:
-	TBZ	$1, R10, lanes8one
+	TBZ	$1, R2, lanes8one
 	FMOVD	0(R0), F1
-	TBZ	$0, R10, lanes8done
+	TBZ	$0, R2, lanes8done
 	ADD	$8, R0, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes8done
 lanes8one:
-	TBZ	$0, R10, lanes8done
+	TBZ	$0, R2, lanes8done
 	FMOVS	0(R0), F1
 	B	lanes8done
 lanes9:
-	TBZ	$2, R11, lanes9low
-	FMOVQ	F12, 0(R5)
-	TBZ	$1, R11, lanes9highone
-	FMOVD	F11, 16(R5)
-	TBZ	$0, R11, lanes9done
-	ADD	$24, R5, R0
+	TBZ	$2, R3, lanes9low
+	FMOVQ	F12, 0(R9)
+	TBZ	$1, R3, lanes9highone
+	FMOVD	F11, 16(R9)
+	TBZ	$0, R3, lanes9done
+	ADD	$24, R9, R0
 	VST1	V11.S[2], (R0)
 	B	lanes9done
 lanes9highone:
-	TBZ	$0, R11, lanes9done
-	FMOVS	F11, 16(R5)
+	TBZ	$0, R3, lanes9done
+	FMOVS	F11, 16(R9)
 	B	lanes9done
 lanes9low:
-	TBZ	$1, R11, lanes9one
-	FMOVD	F12, 0(R5)
-	TBZ	$0, R11, lanes9done
-	ADD	$8, R5, R0
+	TBZ	$1, R3, lanes9one
+	FMOVD	F12, 0(R9)
+	TBZ	$0, R3, lanes9done
+	ADD	$8, R9, R0
 	VST1	V12.S[2], (R0)
 	B	lanes9done
 lanes9one:
-	TBZ	$0, R11, lanes9done
-	FMOVS	F12, 0(R5)
+	TBZ	$0, R3, lanes9done
+	FMOVS	F12, 0(R9)
 	B	lanes9done
 lanes10:
-	ADD	$32, R5, R0
-	TBZ	$2, R10, lanes10low
+	ADD	$32, R9, R0
+	TBZ	$2, R2, lanes10low
 	FMOVQ	F10, 0(R0)
-	TBZ	$1, R10, lanes10highone
+	TBZ	$1, R2, lanes10highone
 	FMOVD	F9, 16(R0)
-	TBZ	$0, R10, lanes10done
+	TBZ	$0, R2, lanes10done
 	ADD	$24, R0, R0
 	VST1	V9.S[2], (R0)
 	B	lanes10done
 lanes10highone:
-	TBZ	$0, R10, lanes10done
+	TBZ	$0, R2, lanes10done
 	FMOVS	F9, 16(R0)
 	B	lanes10done
 lanes10low:
-	TBZ	$1, R10, lanes10one
+	TBZ	$1, R2, lanes10one
 	FMOVD	F10, 0(R0)
-	TBZ	$0, R10, lanes10done
+	TBZ	$0, R2, lanes10done
 	ADD	$8, R0, R0
 	VST1	V10.S[2], (R0)
 	B	lanes10done
 lanes10one:
-	TBZ	$0, R10, lanes10done
+	TBZ	$0, R2, lanes10done
 	FMOVS	F10, 0(R0)
 	B	lanes10done
 lanes11:
-	TBZ	$2, R11, lanes11low
-	FMOVQ	F8, 0(R5)
-	TBZ	$1, R11, lanes11highone
-	FMOVD	F7, 16(R5)
-	TBZ	$0, R11, lanes11done
-	ADD	$24, R5, R0
+	TBZ	$2, R3, lanes11low
+	FMOVQ	F8, 0(R9)
+	TBZ	$1, R3, lanes11highone
+	FMOVD	F7, 16(R9)
+	TBZ	$0, R3, lanes11done
+	ADD	$24, R9, R0
 	VST1	V7.S[2], (R0)
 	B	lanes11done
 lanes11highone:
-	TBZ	$0, R11, lanes11done
-	FMOVS	F7, 16(R5)
+	TBZ	$0, R3, lanes11done
+	FMOVS	F7, 16(R9)
 	B	lanes11done
 lanes11low:
-	TBZ	$1, R11, lanes11one
-	FMOVD	F8, 0(R5)
-	TBZ	$0, R11, lanes11done
-	ADD	$8, R5, R0
+	TBZ	$1, R3, lanes11one
+	FMOVD	F8, 0(R9)
+	TBZ	$0, R3, lanes11done
+	ADD	$8, R9, R0
 	VST1	V8.S[2], (R0)
 	B	lanes11done
 lanes11one:
-	TBZ	$0, R11, lanes11done
-	FMOVS	F8, 0(R5)
+	TBZ	$0, R3, lanes11done
+	FMOVS	F8, 0(R9)
 	B	lanes11done
 lanes12:
-	ADD	$32, R5, R0
-	TBZ	$2, R10, lanes12low
+	ADD	$32, R9, R0
+	TBZ	$2, R2, lanes12low
 	FMOVQ	F6, 0(R0)
-	TBZ	$1, R10, lanes12highone
+	TBZ	$1, R2, lanes12highone
 	FMOVD	F5, 16(R0)
-	TBZ	$0, R10, lanes12done
+	TBZ	$0, R2, lanes12done
 	ADD	$24, R0, R0
 	VST1	V5.S[2], (R0)
 	B	lanes12done
 lanes12highone:
-	TBZ	$0, R10, lanes12done
+	TBZ	$0, R2, lanes12done
 	FMOVS	F5, 16(R0)
 	B	lanes12done
 lanes12low:
-	TBZ	$1, R10, lanes12one
+	TBZ	$1, R2, lanes12one
 	FMOVD	F6, 0(R0)
-	TBZ	$0, R10, lanes12done
+	TBZ	$0, R2, lanes12done
 	ADD	$8, R0, R0
 	VST1	V6.S[2], (R0)
 	B	lanes12done
 lanes12one:
-	TBZ	$0, R10, lanes12done
+	TBZ	$0, R2, lanes12done
 	FMOVS	F6, 0(R0)
 	B	lanes12done
 
@@ -5791,6 +5935,9 @@ TEXT ·apart2x2NEON(SB), NOSPLIT, $0-8
 	MOVD	16(R8), R4
 	MOVD	48(R8), R3
 tile:
+	MOVD	136(R8), R0
+	TST	R0, R0
+	BNE	short
 	CMP	$256, R5
 	BLE	start
 	MOVD	64(R8), R1
@@ -5810,6 +5957,23 @@ tile:
 	PRFM	64(R1), PLDL2KEEP
 	PRFM	128(R1), PLDL2KEEP
 	PRFM	192(R1), PLDL2KEEP
+	B	start
+short:
+	MOVD	152(R8), R0
+	ADD	R7, R0, R0
+	MOVD	64(R8), R1
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1, R0, R0
+	PRFM	0(R0), PLDL1KEEP
+	MOVD	136(R8), R1
+	MOVD	32(R8), R0
+	ADD	R4, R1, R1
+	ADD	R1, R0, R0
+lines:
+	PRFM	0(R1), PLDL1KEEP
+	ADD	$64, R1, R1
+	CMP	R0, R1
+	BLT	lines
 start:
 	MOVD	96(R8), R0
 	FLDPQ	0(R0), (F12, F11)
@@ -6160,20 +6324,20 @@ lanes8one:
 
 // func along3x1NEON(strip *strip)
 TEXT ·along3x1NEON(SB), NOSPLIT, $0-8
-	MOVD	strip+0(FP), R9
-	MOVD	16(R9), R8
-	MOVD	24(R9), R7
-	MOVD	48(R9), R6
-	MOVD	56(R9), R5
-	MOVD	64(R9), R4
-	MOVD	8(R9), R3
-	MOVD	88(R9), R2
+	MOVD	strip+0(FP), R13
+	MOVD	16(R13), R12
+	MOVD	24(R13), R11
+	MOVD	48(R13), R10
+	MOVD	56(R13), R9
+	MOVD	64(R13), R8
+	MOVD	8(R13), R7
+	MOVD	88(R13), R6
 tile:
-	MOVD	R5, R0
+	MOVD	R9, R0
 	PRFM	0(R0), PLDL1KEEP
-	ADD	R4, R0, R0
+	ADD	R8, R0, R0
 	PRFM	0(R0), PLDL1KEEP
-	ADD	R4, R0, R0
+	ADD	R8, R0, R0
 	PRFM	0(R0), PLDL1KEEP
 	VMOVI	$0, V8.B16
 	VMOVI	$0, V7.B16
@@ -6181,53 +6345,78 @@ tile:
 	VMOVI	$0, V5.B16
 	VMOVI	$0, V4.B16
 	VMOVI	$0, V3.B16
-	MOVD	0(R9), R10
-	MOVD	40(R9), R1
-	MOVD	R8, R0
-loop:
-	FLDPQ	0(R1), (F2, F1)
-	FMOVS	0(R0), F0
+	MOVD	0(R13), R5
+	MOVD	40(R13), R4
+	MOVD	R12, R3
+	MOVD	136(R13), R2
+	MOVD	144(R13), R1
+	TST	R1, R1
+	BEQ	loop
+far:
+	FLDPQ	0(R4), (F2, F1)
+	ADD	R2<<0, R3, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1<<0, R4, R0
+	PRFM	0(R0), PLDL1KEEP
+	FMOVS	0(R3), F0
 	WORD	$0x4f801048 // fmla v8.4s, v2.4s, v0.s[0]
 	WORD	$0x4f801027 // fmla v7.4s, v1.4s, v0.s[0]
-	FMOVS	4(R0), F0
+	FMOVS	4(R3), F0
 	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
 	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
-	FMOVS	8(R0), F0
+	FMOVS	8(R3), F0
 	WORD	$0x4f801044 // fmla v4.4s, v2.4s, v0.s[0]
 	WORD	$0x4f801023 // fmla v3.4s, v1.4s, v0.s[0]
-	ADD	R7, R0, R0
-	ADD	R6, R1, R1
-	SUBS	$1, R10, R10
+	ADD	R11, R3, R3
+	ADD	R10, R4, R4
+	SUBS	$1, R5, R5
+	BNE	far
+	B	finish
+loop:
+	FLDPQ	0(R4), (F2, F1)
+	FMOVS	0(R3), F0
+	WORD	$0x4f801048 // fmla v8.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801027 // fmla v7.4s, v1.4s, v0.s[0]
+	FMOVS	4(R3), F0
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	FMOVS	8(R3), F0
+	WORD	$0x4f801044 // fmla v4.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801023 // fmla v3.4s, v1.4s, v0.s[0]
+	ADD	R11, R3, R3
+	ADD	R10, R4, R4
+	SUBS	$1, R5, R5
 	BNE	loop
-	MOVD	72(R9), R0
-	MOVWU	64(R0), R10
-	MOVD	112(R9), R0
+finish:
+	MOVD	72(R13), R0
+	MOVWU	64(R0), R2
+	MOVD	112(R13), R0
 	TST	R0, R0
 	BEQ	gate
-	MOVD	R5, R1
-	TBZ	$3, R10, lanes1
+	MOVD	R9, R1
+	TBZ	$3, R2, lanes1
 	FLDPQ	0(R1), (F1, F0)
 lanes1done:
 	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
 	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	ADD	R4, R1, R1
-	TBZ	$3, R10, lanes2
+	ADD	R8, R1, R1
+	TBZ	$3, R2, lanes2
 	FLDPQ	0(R1), (F1, F0)
 lanes2done:
 	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
 	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	ADD	R4, R1, R1
-	TBZ	$3, R10, lanes3
+	ADD	R8, R1, R1
+	TBZ	$3, R2, lanes3
 	FLDPQ	0(R1), (F1, F0)
 lanes3done:
 	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
 	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
 gate:
-	TST	R2, R2
+	TST	R6, R6
 	BEQ	store
 	VMOVI	$0, V2.B16
-	TBZ	$3, R10, lanes4
-	FLDPQ	0(R2), (F1, F0)
+	TBZ	$3, R2, lanes4
+	FLDPQ	0(R6), (F1, F0)
 lanes4done:
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
@@ -6235,9 +6424,9 @@ lanes4done:
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
 	VAND	V1.B16, V8.B16, V8.B16
 	VAND	V0.B16, V7.B16, V7.B16
-	ADD	R4, R2, R2
-	TBZ	$3, R10, lanes5
-	FLDPQ	0(R2), (F1, F0)
+	ADD	R8, R6, R6
+	TBZ	$3, R2, lanes5
+	FLDPQ	0(R6), (F1, F0)
 lanes5done:
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
@@ -6245,9 +6434,9 @@ lanes5done:
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
 	VAND	V1.B16, V6.B16, V6.B16
 	VAND	V0.B16, V5.B16, V5.B16
-	ADD	R4, R2, R2
-	TBZ	$3, R10, lanes6
-	FLDPQ	0(R2), (F1, F0)
+	ADD	R8, R6, R6
+	TBZ	$3, R2, lanes6
+	FLDPQ	0(R6), (F1, F0)
 lanes6done:
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
@@ -6255,253 +6444,253 @@ lanes6done:
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
 	VAND	V1.B16, V4.B16, V4.B16
 	VAND	V0.B16, V3.B16, V3.B16
-	ADD	R4, R2, R2
+	ADD	R8, R6, R6
 store:
-	TBZ	$3, R10, lanes7
-	FSTPQ	(F8, F7), 0(R5)
+	TBZ	$3, R2, lanes7
+	FSTPQ	(F8, F7), 0(R9)
 lanes7done:
-	ADD	R4, R5, R5
-	TBZ	$3, R10, lanes8
-	FSTPQ	(F6, F5), 0(R5)
+	ADD	R8, R9, R9
+	TBZ	$3, R2, lanes8
+	FSTPQ	(F6, F5), 0(R9)
 lanes8done:
-	ADD	R4, R5, R5
-	TBZ	$3, R10, lanes9
-	FSTPQ	(F4, F3), 0(R5)
+	ADD	R8, R9, R9
+	TBZ	$3, R2, lanes9
+	FSTPQ	(F4, F3), 0(R9)
 lanes9done:
-	ADD	R4, R5, R5
+	ADD	R8, R9, R9
 stored:
-	MOVD	32(R9), R0
-	ADD	R0, R8, R8
-	SUBS	$1, R3, R3
+	MOVD	32(R13), R0
+	ADD	R0, R12, R12
+	SUBS	$1, R7, R7
 	BNE	tile
 	RET
 lanes1:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R10, lanes1low
+	TBZ	$2, R2, lanes1low
 	FMOVQ	0(R1), F1
-	TBZ	$1, R10, lanes1highone
+	TBZ	$1, R2, lanes1highone
 	FMOVD	16(R1), F0
-	TBZ	$0, R10, lanes1done
+	TBZ	$0, R2, lanes1done
 	ADD	$24, R1, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes1done
 lanes1highone:
-	TBZ	$0, R10, lanes1done
+	TBZ	$0, R2, lanes1done
 	FMOVS	16(R1), F0
 	B	lanes1done
 lanes1low:
-	TBZ	$1, R10, lanes1one
+	TBZ	$1, R2, lanes1one
 	FMOVD	0(R1), F1
-	TBZ	$0, R10, lanes1done
+	TBZ	$0, R2, lanes1done
 	ADD	$8, R1, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes1done
 lanes1one:
-	TBZ	$0, R10, lanes1done
+	TBZ	$0, R2, lanes1done
 	FMOVS	0(R1), F1
 	B	lanes1done
 lanes2:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R10, lanes2low
+	TBZ	$2, R2, lanes2low
 	FMOVQ	0(R1), F1
-	TBZ	$1, R10, lanes2highone
+	TBZ	$1, R2, lanes2highone
 	FMOVD	16(R1), F0
-	TBZ	$0, R10, lanes2done
+	TBZ	$0, R2, lanes2done
 	ADD	$24, R1, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes2done
 lanes2highone:
-	TBZ	$0, R10, lanes2done
+	TBZ	$0, R2, lanes2done
 	FMOVS	16(R1), F0
 	B	lanes2done
 lanes2low:
-	TBZ	$1, R10, lanes2one
+	TBZ	$1, R2, lanes2one
 	FMOVD	0(R1), F1
-	TBZ	$0, R10, lanes2done
+	TBZ	$0, R2, lanes2done
 	ADD	$8, R1, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes2done
 lanes2one:
-	TBZ	$0, R10, lanes2done
+	TBZ	$0, R2, lanes2done
 	FMOVS	0(R1), F1
 	B	lanes2done
 lanes3:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R10, lanes3low
+	TBZ	$2, R2, lanes3low
 	FMOVQ	0(R1), F1
-	TBZ	$1, R10, lanes3highone
+	TBZ	$1, R2, lanes3highone
 	FMOVD	16(R1), F0
-	TBZ	$0, R10, lanes3done
+	TBZ	$0, R2, lanes3done
 	ADD	$24, R1, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes3done
 lanes3highone:
-	TBZ	$0, R10, lanes3done
+	TBZ	$0, R2, lanes3done
 	FMOVS	16(R1), F0
 	B	lanes3done
 lanes3low:
-	TBZ	$1, R10, lanes3one
+	TBZ	$1, R2, lanes3one
 	FMOVD	0(R1), F1
-	TBZ	$0, R10, lanes3done
+	TBZ	$0, R2, lanes3done
 	ADD	$8, R1, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes3done
 lanes3one:
-	TBZ	$0, R10, lanes3done
+	TBZ	$0, R2, lanes3done
 	FMOVS	0(R1), F1
 	B	lanes3done
 lanes4:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R10, lanes4low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R10, lanes4highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R10, lanes4done
-	ADD	$24, R2, R0
+	TBZ	$2, R2, lanes4low
+	FMOVQ	0(R6), F1
+	TBZ	$1, R2, lanes4highone
+	FMOVD	16(R6), F0
+	TBZ	$0, R2, lanes4done
+	ADD	$24, R6, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes4done
 lanes4highone:
-	TBZ	$0, R10, lanes4done
-	FMOVS	16(R2), F0
+	TBZ	$0, R2, lanes4done
+	FMOVS	16(R6), F0
 	B	lanes4done
 lanes4low:
-	TBZ	$1, R10, lanes4one
-	FMOVD	0(R2), F1
-	TBZ	$0, R10, lanes4done
-	ADD	$8, R2, R0
+	TBZ	$1, R2, lanes4one
+	FMOVD	0(R6), F1
+	TBZ	$0, R2, lanes4done
+	ADD	$8, R6, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes4done
 lanes4one:
-	TBZ	$0, R10, lanes4done
-	FMOVS	0(R2), F1
+	TBZ	$0, R2, lanes4done
+	FMOVS	0(R6), F1
 	B	lanes4done
 lanes5:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R10, lanes5low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R10, lanes5highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R10, lanes5done
-	ADD	$24, R2, R0
+	TBZ	$2, R2, lanes5low
+	FMOVQ	0(R6), F1
+	TBZ	$1, R2, lanes5highone
+	FMOVD	16(R6), F0
+	TBZ	$0, R2, lanes5done
+	ADD	$24, R6, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes5done
 lanes5highone:
-	TBZ	$0, R10, lanes5done
-	FMOVS	16(R2), F0
+	TBZ	$0, R2, lanes5done
+	FMOVS	16(R6), F0
 	B	lanes5done
 lanes5low:
-	TBZ	$1, R10, lanes5one
-	FMOVD	0(R2), F1
-	TBZ	$0, R10, lanes5done
-	ADD	$8, R2, R0
+	TBZ	$1, R2, lanes5one
+	FMOVD	0(R6), F1
+	TBZ	$0, R2, lanes5done
+	ADD	$8, R6, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes5done
 lanes5one:
-	TBZ	$0, R10, lanes5done
-	FMOVS	0(R2), F1
+	TBZ	$0, R2, lanes5done
+	FMOVS	0(R6), F1
 	B	lanes5done
 lanes6:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R10, lanes6low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R10, lanes6highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R10, lanes6done
-	ADD	$24, R2, R0
+	TBZ	$2, R2, lanes6low
+	FMOVQ	0(R6), F1
+	TBZ	$1, R2, lanes6highone
+	FMOVD	16(R6), F0
+	TBZ	$0, R2, lanes6done
+	ADD	$24, R6, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes6done
 lanes6highone:
-	TBZ	$0, R10, lanes6done
-	FMOVS	16(R2), F0
+	TBZ	$0, R2, lanes6done
+	FMOVS	16(R6), F0
 	B	lanes6done
 lanes6low:
-	TBZ	$1, R10, lanes6one
-	FMOVD	0(R2), F1
-	TBZ	$0, R10, lanes6done
-	ADD	$8, R2, R0
+	TBZ	$1, R2, lanes6one
+	FMOVD	0(R6), F1
+	TBZ	$0, R2, lanes6done
+	ADD	$8, R6, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes6done
 lanes6one:
-	TBZ	$0, R10, lanes6done
-	FMOVS	0(R2), F1
+	TBZ	$0, R2, lanes6done
+	FMOVS	0(R6), F1
 	B	lanes6done
 lanes7:
-	TBZ	$2, R10, lanes7low
-	FMOVQ	F8, 0(R5)
-	TBZ	$1, R10, lanes7highone
-	FMOVD	F7, 16(R5)
-	TBZ	$0, R10, lanes7done
-	ADD	$24, R5, R0
+	TBZ	$2, R2, lanes7low
+	FMOVQ	F8, 0(R9)
+	TBZ	$1, R2, lanes7highone
+	FMOVD	F7, 16(R9)
+	TBZ	$0, R2, lanes7done
+	ADD	$24, R9, R0
 	VST1	V7.S[2], (R0)
 	B	lanes7done
 lanes7highone:
-	TBZ	$0, R10, lanes7done
-	FMOVS	F7, 16(R5)
+	TBZ	$0, R2, lanes7done
+	FMOVS	F7, 16(R9)
 	B	lanes7done
 lanes7low:
-	TBZ	$1, R10, lanes7one
-	FMOVD	F8, 0(R5)
-	TBZ	$0, R10, lanes7done
-	ADD	$8, R5, R0
+	TBZ	$1, R2, lanes7one
+	FMOVD	F8, 0(R9)
+	TBZ	$0, R2, lanes7done
+	ADD	$8, R9, R0
 	VST1	V8.S[2], (R0)
 	B	lanes7done
 lanes7one:
-	TBZ	$0, R10, lanes7done
-	FMOVS	F8, 0(R5)
+	TBZ	$0, R2, lanes7done
+	FMOVS	F8, 0(R9)
 	B	lanes7done
 lanes8:
-	TBZ	$2, R10, lanes8low
-	FMOVQ	F6, 0(R5)
-	TBZ	$1, R10, lanes8highone
-	FMOVD	F5, 16(R5)
-	TBZ	$0, R10, lanes8done
-	ADD	$24, R5, R0
+	TBZ	$2, R2, lanes8low
+	FMOVQ	F6, 0(R9)
+	TBZ	$1, R2, lanes8highone
+	FMOVD	F5, 16(R9)
+	TBZ	$0, R2, lanes8done
+	ADD	$24, R9, R0
 	VST1	V5.S[2], (R0)
 	B	lanes8done
 lanes8highone:
-	TBZ	$0, R10, lanes8done
-	FMOVS	F5, 16(R5)
+	TBZ	$0, R2, lanes8done
+	FMOVS	F5, 16(R9)
 	B	lanes8done
 lanes8low:
-	TBZ	$1, R10, lanes8one
-	FMOVD	F6, 0(R5)
-	TBZ	$0, R10, lanes8done
-	ADD	$8, R5, R0
+	TBZ	$1, R2, lanes8one
+	FMOVD	F6, 0(R9)
+	TBZ	$0, R2, lanes8done
+	ADD	$8, R9, R0
 	VST1	V6.S[2], (R0)
 	B	lanes8done
 lanes8one:
-	TBZ	$0, R10, lanes8done
-	FMOVS	F6, 0(R5)
+	TBZ	$0, R2, lanes8done
+	FMOVS	F6, 0(R9)
 	B	lanes8done
 lanes9:
-	TBZ	$2, R10, lanes9low
-	FMOVQ	F4, 0(R5)
-	TBZ	$1, R10, lanes9highone
-	FMOVD	F3, 16(R5)
-	TBZ	$0, R10, lanes9done
-	ADD	$24, R5, R0
+	TBZ	$2, R2, lanes9low
+	FMOVQ	F4, 0(R9)
+	TBZ	$1, R2, lanes9highone
+	FMOVD	F3, 16(R9)
+	TBZ	$0, R2, lanes9done
+	ADD	$24, R9, R0
 	VST1	V3.S[2], (R0)
 	B	lanes9done
 lanes9highone:
-	TBZ	$0, R10, lanes9done
-	FMOVS	F3, 16(R5)
+	TBZ	$0, R2, lanes9done
+	FMOVS	F3, 16(R9)
 	B	lanes9done
 lanes9low:
-	TBZ	$1, R10, lanes9one
-	FMOVD	F4, 0(R5)
-	TBZ	$0, R10, lanes9done
-	ADD	$8, R5, R0
+	TBZ	$1, R2, lanes9one
+	FMOVD	F4, 0(R9)
+	TBZ	$0, R2, lanes9done
+	ADD	$8, R9, R0
 	VST1	V4.S[2], (R0)
 	B	lanes9done
 lanes9one:
-	TBZ	$0, R10, lanes9done
-	FMOVS	F4, 0(R5)
+	TBZ	$0, R2, lanes9done
+	FMOVS	F4, 0(R9)
 	B	lanes9done
 
 // func across3x1NEON(strip *strip)
@@ -7258,6 +7447,9 @@ TEXT ·apart3x1NEON(SB), NOSPLIT, $0-8
 	MOVD	16(R10), R6
 	MOVD	48(R10), R5
 tile:
+	MOVD	136(R10), R0
+	TST	R0, R0
+	BNE	short
 	CMP	$256, R7
 	BLE	start
 	MOVD	64(R10), R1
@@ -7284,6 +7476,25 @@ tile:
 	PRFM	64(R1), PLDL2KEEP
 	PRFM	128(R1), PLDL2KEEP
 	PRFM	192(R1), PLDL2KEEP
+	B	start
+short:
+	MOVD	152(R10), R0
+	ADD	R9, R0, R0
+	MOVD	64(R10), R1
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1, R0, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1, R0, R0
+	PRFM	0(R0), PLDL1KEEP
+	MOVD	136(R10), R1
+	MOVD	32(R10), R0
+	ADD	R6, R1, R1
+	ADD	R1, R0, R0
+lines:
+	PRFM	0(R1), PLDL1KEEP
+	ADD	$64, R1, R1
+	CMP	R0, R1
+	BLT	lines
 start:
 	MOVD	96(R10), R0
 	FLDPQ	0(R0), (F8, F7)
@@ -7564,20 +7775,20 @@ lanes6one:
 
 // func along3x2NEON(strip *strip)
 TEXT ·along3x2NEON(SB), NOSPLIT, $0-8
-	MOVD	strip+0(FP), R9
-	MOVD	16(R9), R8
-	MOVD	24(R9), R7
-	MOVD	48(R9), R6
-	MOVD	56(R9), R5
-	MOVD	64(R9), R4
-	MOVD	8(R9), R3
-	MOVD	88(R9), R2
+	MOVD	strip+0(FP), R13
+	MOVD	16(R13), R12
+	MOVD	24(R13), R11
+	MOVD	48(R13), R10
+	MOVD	56(R13), R9
+	MOVD	64(R13), R8
+	MOVD	8(R13), R7
+	MOVD	88(R13), R6
 tile:
-	MOVD	R5, R0
+	MOVD	R9, R0
 	PRFM	0(R0), PLDL1KEEP
-	ADD	R4, R0, R0
+	ADD	R8, R0, R0
 	PRFM	0(R0), PLDL1KEEP
-	ADD	R4, R0, R0
+	ADD	R8, R0, R0
 	PRFM	0(R0), PLDL1KEEP
 	VMOVI	$0, V16.B16
 	VMOVI	$0, V15.B16
@@ -7591,77 +7802,109 @@ tile:
 	VMOVI	$0, V7.B16
 	VMOVI	$0, V6.B16
 	VMOVI	$0, V5.B16
-	MOVD	0(R9), R10
-	MOVD	40(R9), R1
-	MOVD	R8, R0
-loop:
-	FLDPQ	0(R1), (F4, F3)
-	FLDPQ	32(R1), (F2, F1)
-	FMOVS	0(R0), F0
+	MOVD	0(R13), R5
+	MOVD	40(R13), R4
+	MOVD	R12, R3
+	MOVD	136(R13), R2
+	MOVD	144(R13), R1
+	TST	R1, R1
+	BEQ	loop
+far:
+	FLDPQ	0(R4), (F4, F3)
+	FLDPQ	32(R4), (F2, F1)
+	ADD	R2<<0, R3, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1<<0, R4, R0
+	PRFM	0(R0), PLDL1KEEP
+	FMOVS	0(R3), F0
 	WORD	$0x4f801090 // fmla v16.4s, v4.4s, v0.s[0]
 	WORD	$0x4f80106f // fmla v15.4s, v3.4s, v0.s[0]
 	WORD	$0x4f80104e // fmla v14.4s, v2.4s, v0.s[0]
 	WORD	$0x4f80102d // fmla v13.4s, v1.4s, v0.s[0]
-	FMOVS	4(R0), F0
+	FMOVS	4(R3), F0
 	WORD	$0x4f80108c // fmla v12.4s, v4.4s, v0.s[0]
 	WORD	$0x4f80106b // fmla v11.4s, v3.4s, v0.s[0]
 	WORD	$0x4f80104a // fmla v10.4s, v2.4s, v0.s[0]
 	WORD	$0x4f801029 // fmla v9.4s, v1.4s, v0.s[0]
-	FMOVS	8(R0), F0
+	FMOVS	8(R3), F0
 	WORD	$0x4f801088 // fmla v8.4s, v4.4s, v0.s[0]
 	WORD	$0x4f801067 // fmla v7.4s, v3.4s, v0.s[0]
 	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
 	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
-	ADD	R7, R0, R0
-	ADD	R6, R1, R1
-	SUBS	$1, R10, R10
+	ADD	R11, R3, R3
+	ADD	R10, R4, R4
+	SUBS	$1, R5, R5
+	BNE	far
+	B	finish
+loop:
+	FLDPQ	0(R4), (F4, F3)
+	FLDPQ	32(R4), (F2, F1)
+	FMOVS	0(R3), F0
+	WORD	$0x4f801090 // fmla v16.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80106f // fmla v15.4s, v3.4s, v0.s[0]
+	WORD	$0x4f80104e // fmla v14.4s, v2.4s, v0.s[0]
+	WORD	$0x4f80102d // fmla v13.4s, v1.4s, v0.s[0]
+	FMOVS	4(R3), F0
+	WORD	$0x4f80108c // fmla v12.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80106b // fmla v11.4s, v3.4s, v0.s[0]
+	WORD	$0x4f80104a // fmla v10.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801029 // fmla v9.4s, v1.4s, v0.s[0]
+	FMOVS	8(R3), F0
+	WORD	$0x4f801088 // fmla v8.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801067 // fmla v7.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	ADD	R11, R3, R3
+	ADD	R10, R4, R4
+	SUBS	$1, R5, R5
 	BNE	loop
-	MOVD	72(R9), R0
-	MOVWU	64(R0), R11
-	MOVD	80(R9), R0
-	MOVWU	64(R0), R10
-	MOVD	112(R9), R0
+finish:
+	MOVD	72(R13), R0
+	MOVWU	64(R0), R3
+	MOVD	80(R13), R0
+	MOVWU	64(R0), R2
+	MOVD	112(R13), R0
 	TST	R0, R0
 	BEQ	gate
-	MOVD	R5, R1
-	TBZ	$3, R11, lanes1
+	MOVD	R9, R1
+	TBZ	$3, R3, lanes1
 	FLDPQ	0(R1), (F1, F0)
 lanes1done:
 	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
 	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
-	TBZ	$3, R10, lanes2
+	TBZ	$3, R2, lanes2
 	FLDPQ	32(R1), (F1, F0)
 lanes2done:
 	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
 	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
-	ADD	R4, R1, R1
-	TBZ	$3, R11, lanes3
+	ADD	R8, R1, R1
+	TBZ	$3, R3, lanes3
 	FLDPQ	0(R1), (F1, F0)
 lanes3done:
 	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
 	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
-	TBZ	$3, R10, lanes4
+	TBZ	$3, R2, lanes4
 	FLDPQ	32(R1), (F1, F0)
 lanes4done:
 	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
 	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	ADD	R4, R1, R1
-	TBZ	$3, R11, lanes5
+	ADD	R8, R1, R1
+	TBZ	$3, R3, lanes5
 	FLDPQ	0(R1), (F1, F0)
 lanes5done:
 	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
 	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	TBZ	$3, R10, lanes6
+	TBZ	$3, R2, lanes6
 	FLDPQ	32(R1), (F1, F0)
 lanes6done:
 	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
 	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
 gate:
-	TST	R2, R2
+	TST	R6, R6
 	BEQ	store
 	VMOVI	$0, V2.B16
-	TBZ	$3, R11, lanes7
-	FLDPQ	0(R2), (F1, F0)
+	TBZ	$3, R3, lanes7
+	FLDPQ	0(R6), (F1, F0)
 lanes7done:
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
@@ -7669,8 +7912,8 @@ lanes7done:
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
 	VAND	V1.B16, V16.B16, V16.B16
 	VAND	V0.B16, V15.B16, V15.B16
-	TBZ	$3, R10, lanes8
-	FLDPQ	32(R2), (F1, F0)
+	TBZ	$3, R2, lanes8
+	FLDPQ	32(R6), (F1, F0)
 lanes8done:
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
@@ -7678,9 +7921,9 @@ lanes8done:
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
 	VAND	V1.B16, V14.B16, V14.B16
 	VAND	V0.B16, V13.B16, V13.B16
-	ADD	R4, R2, R2
-	TBZ	$3, R11, lanes9
-	FLDPQ	0(R2), (F1, F0)
+	ADD	R8, R6, R6
+	TBZ	$3, R3, lanes9
+	FLDPQ	0(R6), (F1, F0)
 lanes9done:
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
@@ -7688,8 +7931,8 @@ lanes9done:
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
 	VAND	V1.B16, V12.B16, V12.B16
 	VAND	V0.B16, V11.B16, V11.B16
-	TBZ	$3, R10, lanes10
-	FLDPQ	32(R2), (F1, F0)
+	TBZ	$3, R2, lanes10
+	FLDPQ	32(R6), (F1, F0)
 lanes10done:
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
@@ -7697,9 +7940,9 @@ lanes10done:
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
 	VAND	V1.B16, V10.B16, V10.B16
 	VAND	V0.B16, V9.B16, V9.B16
-	ADD	R4, R2, R2
-	TBZ	$3, R11, lanes11
-	FLDPQ	0(R2), (F1, F0)
+	ADD	R8, R6, R6
+	TBZ	$3, R3, lanes11
+	FLDPQ	0(R6), (F1, F0)
 lanes11done:
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
@@ -7707,8 +7950,8 @@ lanes11done:
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
 	VAND	V1.B16, V8.B16, V8.B16
 	VAND	V0.B16, V7.B16, V7.B16
-	TBZ	$3, R10, lanes12
-	FLDPQ	32(R2), (F1, F0)
+	TBZ	$3, R2, lanes12
+	FLDPQ	32(R6), (F1, F0)
 lanes12done:
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
@@ -7716,498 +7959,498 @@ lanes12done:
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
 	VAND	V1.B16, V6.B16, V6.B16
 	VAND	V0.B16, V5.B16, V5.B16
-	ADD	R4, R2, R2
+	ADD	R8, R6, R6
 store:
-	TBZ	$3, R11, lanes13
-	FSTPQ	(F16, F15), 0(R5)
+	TBZ	$3, R3, lanes13
+	FSTPQ	(F16, F15), 0(R9)
 lanes13done:
-	TBZ	$3, R10, lanes14
-	FSTPQ	(F14, F13), 32(R5)
+	TBZ	$3, R2, lanes14
+	FSTPQ	(F14, F13), 32(R9)
 lanes14done:
-	ADD	R4, R5, R5
-	TBZ	$3, R11, lanes15
-	FSTPQ	(F12, F11), 0(R5)
+	ADD	R8, R9, R9
+	TBZ	$3, R3, lanes15
+	FSTPQ	(F12, F11), 0(R9)
 lanes15done:
-	TBZ	$3, R10, lanes16
-	FSTPQ	(F10, F9), 32(R5)
+	TBZ	$3, R2, lanes16
+	FSTPQ	(F10, F9), 32(R9)
 lanes16done:
-	ADD	R4, R5, R5
-	TBZ	$3, R11, lanes17
-	FSTPQ	(F8, F7), 0(R5)
+	ADD	R8, R9, R9
+	TBZ	$3, R3, lanes17
+	FSTPQ	(F8, F7), 0(R9)
 lanes17done:
-	TBZ	$3, R10, lanes18
-	FSTPQ	(F6, F5), 32(R5)
+	TBZ	$3, R2, lanes18
+	FSTPQ	(F6, F5), 32(R9)
 lanes18done:
-	ADD	R4, R5, R5
+	ADD	R8, R9, R9
 stored:
-	MOVD	32(R9), R0
-	ADD	R0, R8, R8
-	SUBS	$1, R3, R3
+	MOVD	32(R13), R0
+	ADD	R0, R12, R12
+	SUBS	$1, R7, R7
 	BNE	tile
 	RET
 lanes1:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R11, lanes1low
+	TBZ	$2, R3, lanes1low
 	FMOVQ	0(R1), F1
-	TBZ	$1, R11, lanes1highone
+	TBZ	$1, R3, lanes1highone
 	FMOVD	16(R1), F0
-	TBZ	$0, R11, lanes1done
+	TBZ	$0, R3, lanes1done
 	ADD	$24, R1, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes1done
 lanes1highone:
-	TBZ	$0, R11, lanes1done
+	TBZ	$0, R3, lanes1done
 	FMOVS	16(R1), F0
 	B	lanes1done
 lanes1low:
-	TBZ	$1, R11, lanes1one
+	TBZ	$1, R3, lanes1one
 	FMOVD	0(R1), F1
-	TBZ	$0, R11, lanes1done
+	TBZ	$0, R3, lanes1done
 	ADD	$8, R1, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes1done
 lanes1one:
-	TBZ	$0, R11, lanes1done
+	TBZ	$0, R3, lanes1done
 	FMOVS	0(R1), F1
 	B	lanes1done
 lanes2:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
 	ADD	$32, R1, R0
-	TBZ	$2, R10, lanes2low
+	TBZ	$2, R2, lanes2low
 	FMOVQ	0(R0), F1
-	TBZ	$1, R10, lanes2highone
+	TBZ	$1, R2, lanes2highone
 	FMOVD	16(R0), F0
-	TBZ	$0, R10, lanes2done
+	TBZ	$0, R2, lanes2done
 	ADD	$24, R0, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes2done
 lanes2highone:
-	TBZ	$0, R10, lanes2done
+	TBZ	$0, R2, lanes2done
 	FMOVS	16(R0), F0
 	B	lanes2done
 lanes2low:
-	TBZ	$1, R10, lanes2one
+	TBZ	$1, R2, lanes2one
 	FMOVD	0(R0), F1
-	TBZ	$0, R10, lanes2done
+	TBZ	$0, R2, lanes2done
 	ADD	$8, R0, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes2done
 lanes2one:
-	TBZ	$0, R10, lanes2done
+	TBZ	$0, R2, lanes2done
 	FMOVS	0(R0), F1
 	B	lanes2done
 lanes3:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R11, lanes3low
+	TBZ	$2, R3, lanes3low
 	FMOVQ	0(R1), F1
-	TBZ	$1, R11, lanes3highone
+	TBZ	$1, R3, lanes3highone
 	FMOVD	16(R1), F0
-	TBZ	$0, R11, lanes3done
+	TBZ	$0, R3, lanes3done
 	ADD	$24, R1, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes3done
 lanes3highone:
-	TBZ	$0, R11, lanes3done
+	TBZ	$0, R3, lanes3done
 	FMOVS	16(R1), F0
 	B	lanes3done
 lanes3low:
-	TBZ	$1, R11, lanes3one
+	TBZ	$1, R3, lanes3one
 	FMOVD	0(R1), F1
-	TBZ	$0, R11, lanes3done
+	TBZ	$0, R3, lanes3done
 	ADD	$8, R1, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes3done
 lanes3one:
-	TBZ	$0, R11, lanes3done
+	TBZ	$0, R3, lanes3done
 	FMOVS	0(R1), F1
 	B	lanes3done
 lanes4:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
 	ADD	$32, R1, R0
-	TBZ	$2, R10, lanes4low
+	TBZ	$2, R2, lanes4low
 	FMOVQ	0(R0), F1
-	TBZ	$1, R10, lanes4highone
+	TBZ	$1, R2, lanes4highone
 	FMOVD	16(R0), F0
-	TBZ	$0, R10, lanes4done
+	TBZ	$0, R2, lanes4done
 	ADD	$24, R0, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes4done
 lanes4highone:
-	TBZ	$0, R10, lanes4done
+	TBZ	$0, R2, lanes4done
 	FMOVS	16(R0), F0
 	B	lanes4done
 lanes4low:
-	TBZ	$1, R10, lanes4one
+	TBZ	$1, R2, lanes4one
 	FMOVD	0(R0), F1
-	TBZ	$0, R10, lanes4done
+	TBZ	$0, R2, lanes4done
 	ADD	$8, R0, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes4done
 lanes4one:
-	TBZ	$0, R10, lanes4done
+	TBZ	$0, R2, lanes4done
 	FMOVS	0(R0), F1
 	B	lanes4done
 lanes5:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R11, lanes5low
+	TBZ	$2, R3, lanes5low
 	FMOVQ	0(R1), F1
-	TBZ	$1, R11, lanes5highone
+	TBZ	$1, R3, lanes5highone
 	FMOVD	16(R1), F0
-	TBZ	$0, R11, lanes5done
+	TBZ	$0, R3, lanes5done
 	ADD	$24, R1, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes5done
 lanes5highone:
-	TBZ	$0, R11, lanes5done
+	TBZ	$0, R3, lanes5done
 	FMOVS	16(R1), F0
 	B	lanes5done
 lanes5low:
-	TBZ	$1, R11, lanes5one
+	TBZ	$1, R3, lanes5one
 	FMOVD	0(R1), F1
-	TBZ	$0, R11, lanes5done
+	TBZ	$0, R3, lanes5done
 	ADD	$8, R1, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes5done
 lanes5one:
-	TBZ	$0, R11, lanes5done
+	TBZ	$0, R3, lanes5done
 	FMOVS	0(R1), F1
 	B	lanes5done
 lanes6:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
 	ADD	$32, R1, R0
-	TBZ	$2, R10, lanes6low
+	TBZ	$2, R2, lanes6low
 	FMOVQ	0(R0), F1
-	TBZ	$1, R10, lanes6highone
+	TBZ	$1, R2, lanes6highone
 	FMOVD	16(R0), F0
-	TBZ	$0, R10, lanes6done
+	TBZ	$0, R2, lanes6done
 	ADD	$24, R0, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes6done
 lanes6highone:
-	TBZ	$0, R10, lanes6done
+	TBZ	$0, R2, lanes6done
 	FMOVS	16(R0), F0
 	B	lanes6done
 lanes6low:
-	TBZ	$1, R10, lanes6one
+	TBZ	$1, R2, lanes6one
 	FMOVD	0(R0), F1
-	TBZ	$0, R10, lanes6done
+	TBZ	$0, R2, lanes6done
 	ADD	$8, R0, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes6done
 lanes6one:
-	TBZ	$0, R10, lanes6done
+	TBZ	$0, R2, lanes6done
 	FMOVS	0(R0), F1
 	B	lanes6done
 lanes7:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R11, lanes7low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R11, lanes7highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R11, lanes7done
-	ADD	$24, R2, R0
+	TBZ	$2, R3, lanes7low
+	FMOVQ	0(R6), F1
+	TBZ	$1, R3, lanes7highone
+	FMOVD	16(R6), F0
+	TBZ	$0, R3, lanes7done
+	ADD	$24, R6, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes7done
 lanes7highone:
-	TBZ	$0, R11, lanes7done
-	FMOVS	16(R2), F0
+	TBZ	$0, R3, lanes7done
+	FMOVS	16(R6), F0
 	B	lanes7done
 lanes7low:
-	TBZ	$1, R11, lanes7one
-	FMOVD	0(R2), F1
-	TBZ	$0, R11, lanes7done
-	ADD	$8, R2, R0
+	TBZ	$1, R3, lanes7one
+	FMOVD	0(R6), F1
+	TBZ	$0, R3, lanes7done
+	ADD	$8, R6, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes7done
 lanes7one:
-	TBZ	$0, R11, lanes7done
-	FMOVS	0(R2), F1
+	TBZ	$0, R3, lanes7done
+	FMOVS	0(R6), F1
 	B	lanes7done
 lanes8:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	ADD	$32, R2, R0
-	TBZ	$2, R10, lanes8low
+	ADD	$32, R6, R0
+	TBZ	$2, R2, lanes8low
 	FMOVQ	0(R0), F1
-	TBZ	$1, R10, lanes8highone
+	TBZ	$1, R2, lanes8highone
 	FMOVD	16(R0), F0
-	TBZ	$0, R10, lanes8done
+	TBZ	$0, R2, lanes8done
 	ADD	$24, R0, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes8done
 lanes8highone:
-	TBZ	$0, R10, lanes8done
+	TBZ	$0, R2, lanes8done
 	FMOVS	16(R0), F0
 	B	lanes8done
 lanes8low:
-	TBZ	$1, R10, lanes8one
+	TBZ	$1, R2, lanes8one
 	FMOVD	0(R0), F1
-	TBZ	$0, R10, lanes8done
+	TBZ	$0, R2, lanes8done
 	ADD	$8, R0, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes8done
 lanes8one:
-	TBZ	$0, R10, lanes8done
+	TBZ	$0, R2, lanes8done
 	FMOVS	0(R0), F1
 	B	lanes8done
 lanes9:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R11, lanes9low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R11, lanes9highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R11, lanes9done
-	ADD	$24, R2, R0
+	TBZ	$2, R3, lanes9low
+	FMOVQ	0(R6), F1
+	TBZ	$1, R3, lanes9highone
+	FMOVD	16(R6), F0
+	TBZ	$0, R3, lanes9done
+	ADD	$24, R6, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes9done
 lanes9highone:
-	TBZ	$0, R11, lanes9done
-	FMOVS	16(R2), F0
+	TBZ	$0, R3, lanes9done
+	FMOVS	16(R6), F0
 	B	lanes9done
 lanes9low:
-	TBZ	$1, R11, lanes9one
-	FMOVD	0(R2), F1
-	TBZ	$0, R11, lanes9done
-	ADD	$8, R2, R0
+	TBZ	$1, R3, lanes9one
+	FMOVD	0(R6), F1
+	TBZ	$0, R3, lanes9done
+	ADD	$8, R6, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes9done
 lanes9one:
-	TBZ	$0, R11, lanes9done
-	FMOVS	0(R2), F1
+	TBZ	$0, R3, lanes9done
+	FMOVS	0(R6), F1
 	B	lanes9done
 lanes10:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	ADD	$32, R2, R0
-	TBZ	$2, R10, lanes10low
+	ADD	$32, R6, R0
+	TBZ	$2, R2, lanes10low
 	FMOVQ	0(R0), F1
-	TBZ	$1, R10, lanes10highone
+	TBZ	$1, R2, lanes10highone
 	FMOVD	16(R0), F0
-	TBZ	$0, R10, lanes10done
+	TBZ	$0, R2, lanes10done
 	ADD	$24, R0, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes10done
 lanes10highone:
-	TBZ	$0, R10, lanes10done
+	TBZ	$0, R2, lanes10done
 	FMOVS	16(R0), F0
 	B	lanes10done
 lanes10low:
-	TBZ	$1, R10, lanes10one
+	TBZ	$1, R2, lanes10one
 	FMOVD	0(R0), F1
-	TBZ	$0, R10, lanes10done
+	TBZ	$0, R2, lanes10done
 	ADD	$8, R0, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes10done
 lanes10one:
-	TBZ	$0, R10, lanes10done
+	TBZ	$0, R2, lanes10done
 	FMOVS	0(R0), F1
 	B	lanes10done
 lanes11:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R11, lanes11low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R11, lanes11highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R11, lanes11done
-	ADD	$24, R2, R0
+	TBZ	$2, R3, lanes11low
+	FMOVQ	0(R6), F1
+	TBZ	$1, R3, lanes11highone
+	FMOVD	16(R6), F0
+	TBZ	$0, R3, lanes11done
+	ADD	$24, R6, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes11done
 lanes11highone:
-	TBZ	$0, R11, lanes11done
-	FMOVS	16(R2), F0
+	TBZ	$0, R3, lanes11done
+	FMOVS	16(R6), F0
 	B	lanes11done
 lanes11low:
-	TBZ	$1, R11, lanes11one
-	FMOVD	0(R2), F1
-	TBZ	$0, R11, lanes11done
-	ADD	$8, R2, R0
+	TBZ	$1, R3, lanes11one
+	FMOVD	0(R6), F1
+	TBZ	$0, R3, lanes11done
+	ADD	$8, R6, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes11done
 lanes11one:
-	TBZ	$0, R11, lanes11done
-	FMOVS	0(R2), F1
+	TBZ	$0, R3, lanes11done
+	FMOVS	0(R6), F1
 	B	lanes11done
 lanes12:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	ADD	$32, R2, R0
-	TBZ	$2, R10, lanes12low
+	ADD	$32, R6, R0
+	TBZ	$2, R2, lanes12low
 	FMOVQ	0(R0), F1
-	TBZ	$1, R10, lanes12highone
+	TBZ	$1, R2, lanes12highone
 	FMOVD	16(R0), F0
-	TBZ	$0, R10, lanes12done
+	TBZ	$0, R2, lanes12done
 	ADD	$24, R0, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes12done
 lanes12highone:
-	TBZ	$0, R10, lanes12done
+	TBZ	$0, R2, lanes12done
 	FMOVS	16(R0), F0
 	B	lanes12done
 lanes12low:
-	TBZ	$1, R10, lanes12one
+	TBZ	$1, R2, lanes12one
 	FMOVD	0(R0), F1
-	TBZ	$0, R10, lanes12done
+	TBZ	$0, R2, lanes12done
 	ADD	$8, R0, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes12done
 lanes12one:
-	TBZ	$0, R10, lanes12done
+	TBZ	$0, R2, lanes12done
 	FMOVS	0(R0), F1
 	B	lanes12done
 lanes13:
-	TBZ	$2, R11, lanes13low
-	FMOVQ	F16, 0(R5)
-	TBZ	$1, R11, lanes13highone
-	FMOVD	F15, 16(R5)
-	TBZ	$0, R11, lanes13done
-	ADD	$24, R5, R0
+	TBZ	$2, R3, lanes13low
+	FMOVQ	F16, 0(R9)
+	TBZ	$1, R3, lanes13highone
+	FMOVD	F15, 16(R9)
+	TBZ	$0, R3, lanes13done
+	ADD	$24, R9, R0
 	VST1	V15.S[2], (R0)
 	B	lanes13done
 lanes13highone:
-	TBZ	$0, R11, lanes13done
-	FMOVS	F15, 16(R5)
+	TBZ	$0, R3, lanes13done
+	FMOVS	F15, 16(R9)
 	B	lanes13done
 lanes13low:
-	TBZ	$1, R11, lanes13one
-	FMOVD	F16, 0(R5)
-	TBZ	$0, R11, lanes13done
-	ADD	$8, R5, R0
+	TBZ	$1, R3, lanes13one
+	FMOVD	F16, 0(R9)
+	TBZ	$0, R3, lanes13done
+	ADD	$8, R9, R0
 	VST1	V16.S[2], (R0)
 	B	lanes13done
 lanes13one:
-	TBZ	$0, R11, lanes13done
-	FMOVS	F16, 0(R5)
+	TBZ	$0, R3, lanes13done
+	FMOVS	F16, 0(R9)
 	B	lanes13done
 lanes14:
-	ADD	$32, R5, R0
-	TBZ	$2, R10, lanes14low
+	ADD	$32, R9, R0
+	TBZ	$2, R2, lanes14low
 	FMOVQ	F14, 0(R0)
-	TBZ	$1, R10, lanes14highone
+	TBZ	$1, R2, lanes14highone
 	FMOVD	F13, 16(R0)
-	TBZ	$0, R10, lanes14done
+	TBZ	$0, R2, lanes14done
 	ADD	$24, R0, R0
 	VST1	V13.S[2], (R0)
 	B	lanes14done
 lanes14highone:
-	TBZ	$0, R10, lanes14done
+	TBZ	$0, R2, lanes14done
 	FMOVS	F13, 16(R0)
 	B	lanes14done
 lanes14low:
-	TBZ	$1, R10, lanes14one
+	TBZ	$1, R2, lanes14one
 	FMOVD	F14, 0(R0)
-	TBZ	$0, R10, lanes14done
+	TBZ	$0, R2, lanes14done
 	ADD	$8, R0, R0
 	VST1	V14.S[2], (R0)
 	B	lanes14done
 lanes14one:
-	TBZ	$0, R10, lanes14done
+	TBZ	$0, R2, lanes14done
 	FMOVS	F14, 0(R0)
 	B	lanes14done
 lanes15:
-	TBZ	$2, R11, lanes15low
-	FMOVQ	F12, 0(R5)
-	TBZ	$1, R11, lanes15highone
-	FMOVD	F11, 16(R5)
-	TBZ	$0, R11, lanes15done
-	ADD	$24, R5, R0
+	TBZ	$2, R3, lanes15low
+	FMOVQ	F12, 0(R9)
+	TBZ	$1, R3, lanes15highone
+	FMOVD	F11, 16(R9)
+	TBZ	$0, R3, lanes15done
+	ADD	$24, R9, R0
 	VST1	V11.S[2], (R0)
 	B	lanes15done
 lanes15highone:
-	TBZ	$0, R11, lanes15done
-	FMOVS	F11, 16(R5)
+	TBZ	$0, R3, lanes15done
+	FMOVS	F11, 16(R9)
 	B	lanes15done
 lanes15low:
-	TBZ	$1, R11, lanes15one
-	FMOVD	F12, 0(R5)
-	TBZ	$0, R11, lanes15done
-	ADD	$8, R5, R0
+	TBZ	$1, R3, lanes15one
+	FMOVD	F12, 0(R9)
+	TBZ	$0, R3, lanes15done
+	ADD	$8, R9, R0
 	VST1	V12.S[2], (R0)
 	B	lanes15done
 lanes15one:
-	TBZ	$0, R11, lanes15done
-	FMOVS	F12, 0(R5)
+	TBZ	$0, R3, lanes15done
+	FMOVS	F12, 0(R9)
 	B	lanes15done
 lanes16:
-	ADD	$32, R5, R0
-	TBZ	$2, R10, lanes16low
+	ADD	$32, R9, R0
+	TBZ	$2, R2, lanes16low
 	FMOVQ	F10, 0(R0)
-	TBZ	$1, R10, lanes16highone
+	TBZ	$1, R2, lanes16highone
 	FMOVD	F9, 16(R0)
-	TBZ	$0, R10, lanes16done
+	TBZ	$0, R2, lanes16done
 	ADD	$24, R0, R0
 	VST1	V9.S[2], (R0)
 	B	lanes16done
 lanes16highone:
-	TBZ	$0, R10, lanes16done
+	TBZ	$0, R2, lanes16done
 	FMOVS	F9, 16(R0)
 	B	lanes16done
 lanes16low:
-	TBZ	$1, R10, lanes16one
+	TBZ	$1, R2, lanes16one
 	FMOVD	F10, 0(R0)
-	TBZ	$0, R10, lanes16done
+	TBZ	$0, R2, lanes16done
 	ADD	$8, R0, R0
 	VST1	V10.S[2], (R0)
 	B	lanes16done
 lanes16one:
-	TBZ	$0, R10, lanes16done
+	TBZ	$0, R2, lanes16done
 	FMOVS	F10, 0(R0)
 	B	lanes16done
 lanes17:
-	TBZ	$2, R11, lanes17low
-	FMOVQ	F8, 0(R5)
-	TBZ	$1, R11, lanes17highone
-	FMOVD	F7, 16(R5)
-	TBZ	$0, R11, lanes17done
-	ADD	$24, R5, R0
+	TBZ	$2, R3, lanes17low
+	FMOVQ	F8, 0(R9)
+	TBZ	$1, R3, lanes17highone
+	FMOVD	F7, 16(R9)
+	TBZ	$0, R3, lanes17done
+	ADD	$24, R9, R0
 	VST1	V7.S[2], (R0)
 	B	lanes17done
 lanes17highone:
-	TBZ	$0, R11, lanes17done
-	FMOVS	F7, 16(R5)
+	TBZ	$0, R3, lanes17done
+	FMOVS	F7, 16(R9)
 	B	lanes17done
 lanes17low:
-	TBZ	$1, R11, lanes17one
-	FMOVD	F8, 0(R5)
-	TBZ	$0, R11, lanes17done
-	ADD	$8, R5, R0
+	TBZ	$1, R3, lanes17one
+	FMOVD	F8, 0(R9)
+	TBZ	$0, R3, lanes17done
+	ADD	$8, R9, R0
 	VST1	V8.S[2], (R0)
 	B	lanes17done
 lanes17one:
-	TBZ	$0, R11, lanes17done
-	FMOVS	F8, 0(R5)
+	TBZ	$0, R3, lanes17done
+	FMOVS	F8, 0(R9)
 	B	lanes17done
 lanes18:
-	ADD	$32, R5, R0
-	TBZ	$2, R10, lanes18low
+	ADD	$32, R9, R0
+	TBZ	$2, R2, lanes18low
 	FMOVQ	F6, 0(R0)
-	TBZ	$1, R10, lanes18highone
+	TBZ	$1, R2, lanes18highone
 	FMOVD	F5, 16(R0)
-	TBZ	$0, R10, lanes18done
+	TBZ	$0, R2, lanes18done
 	ADD	$24, R0, R0
 	VST1	V5.S[2], (R0)
 	B	lanes18done
 lanes18highone:
-	TBZ	$0, R10, lanes18done
+	TBZ	$0, R2, lanes18done
 	FMOVS	F5, 16(R0)
 	B	lanes18done
 lanes18low:
-	TBZ	$1, R10, lanes18one
+	TBZ	$1, R2, lanes18one
 	FMOVD	F6, 0(R0)
-	TBZ	$0, R10, lanes18done
+	TBZ	$0, R2, lanes18done
 	ADD	$8, R0, R0
 	VST1	V6.S[2], (R0)
 	B	lanes18done
 lanes18one:
-	TBZ	$0, R10, lanes18done
+	TBZ	$0, R2, lanes18done
 	FMOVS	F6, 0(R0)
 	B	lanes18done
 
@@ -9630,6 +9873,9 @@ TEXT ·apart3x2NEON(SB), NOSPLIT, $0-8
 	MOVD	16(R8), R4
 	MOVD	48(R8), R3
 tile:
+	MOVD	136(R8), R0
+	TST	R0, R0
+	BNE	short
 	CMP	$256, R5
 	BLE	start
 	MOVD	64(R8), R1
@@ -9656,6 +9902,25 @@ tile:
 	PRFM	64(R1), PLDL2KEEP
 	PRFM	128(R1), PLDL2KEEP
 	PRFM	192(R1), PLDL2KEEP
+	B	start
+short:
+	MOVD	152(R8), R0
+	ADD	R7, R0, R0
+	MOVD	64(R8), R1
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1, R0, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1, R0, R0
+	PRFM	0(R0), PLDL1KEEP
+	MOVD	136(R8), R1
+	MOVD	32(R8), R0
+	ADD	R4, R1, R1
+	ADD	R1, R0, R0
+lines:
+	PRFM	0(R1), PLDL1KEEP
+	ADD	$64, R1, R1
+	CMP	R0, R1
+	BLT	lines
 start:
 	MOVD	96(R8), R0
 	FLDPQ	0(R0), (F16, F15)
@@ -10156,22 +10421,22 @@ lanes12one:
 
 // func along4x1NEON(strip *strip)
 TEXT ·along4x1NEON(SB), NOSPLIT, $0-8
-	MOVD	strip+0(FP), R9
-	MOVD	16(R9), R8
-	MOVD	24(R9), R7
-	MOVD	48(R9), R6
-	MOVD	56(R9), R5
-	MOVD	64(R9), R4
-	MOVD	8(R9), R3
-	MOVD	88(R9), R2
+	MOVD	strip+0(FP), R13
+	MOVD	16(R13), R12
+	MOVD	24(R13), R11
+	MOVD	48(R13), R10
+	MOVD	56(R13), R9
+	MOVD	64(R13), R8
+	MOVD	8(R13), R7
+	MOVD	88(R13), R6
 tile:
-	MOVD	R5, R0
+	MOVD	R9, R0
 	PRFM	0(R0), PLDL1KEEP
-	ADD	R4, R0, R0
+	ADD	R8, R0, R0
 	PRFM	0(R0), PLDL1KEEP
-	ADD	R4, R0, R0
+	ADD	R8, R0, R0
 	PRFM	0(R0), PLDL1KEEP
-	ADD	R4, R0, R0
+	ADD	R8, R0, R0
 	PRFM	0(R0), PLDL1KEEP
 	VMOVI	$0, V10.B16
 	VMOVI	$0, V9.B16
@@ -10181,62 +10446,90 @@ tile:
 	VMOVI	$0, V5.B16
 	VMOVI	$0, V4.B16
 	VMOVI	$0, V3.B16
-	MOVD	0(R9), R10
-	MOVD	40(R9), R1
-	MOVD	R8, R0
-loop:
-	FLDPQ	0(R1), (F2, F1)
-	FMOVS	0(R0), F0
+	MOVD	0(R13), R5
+	MOVD	40(R13), R4
+	MOVD	R12, R3
+	MOVD	136(R13), R2
+	MOVD	144(R13), R1
+	TST	R1, R1
+	BEQ	loop
+far:
+	FLDPQ	0(R4), (F2, F1)
+	ADD	R2<<0, R3, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1<<0, R4, R0
+	PRFM	0(R0), PLDL1KEEP
+	FMOVS	0(R3), F0
 	WORD	$0x4f80104a // fmla v10.4s, v2.4s, v0.s[0]
 	WORD	$0x4f801029 // fmla v9.4s, v1.4s, v0.s[0]
-	FMOVS	4(R0), F0
+	FMOVS	4(R3), F0
 	WORD	$0x4f801048 // fmla v8.4s, v2.4s, v0.s[0]
 	WORD	$0x4f801027 // fmla v7.4s, v1.4s, v0.s[0]
-	FMOVS	8(R0), F0
+	FMOVS	8(R3), F0
 	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
 	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
-	FMOVS	12(R0), F0
+	FMOVS	12(R3), F0
 	WORD	$0x4f801044 // fmla v4.4s, v2.4s, v0.s[0]
 	WORD	$0x4f801023 // fmla v3.4s, v1.4s, v0.s[0]
-	ADD	R7, R0, R0
-	ADD	R6, R1, R1
-	SUBS	$1, R10, R10
+	ADD	R11, R3, R3
+	ADD	R10, R4, R4
+	SUBS	$1, R5, R5
+	BNE	far
+	B	finish
+loop:
+	FLDPQ	0(R4), (F2, F1)
+	FMOVS	0(R3), F0
+	WORD	$0x4f80104a // fmla v10.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801029 // fmla v9.4s, v1.4s, v0.s[0]
+	FMOVS	4(R3), F0
+	WORD	$0x4f801048 // fmla v8.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801027 // fmla v7.4s, v1.4s, v0.s[0]
+	FMOVS	8(R3), F0
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	FMOVS	12(R3), F0
+	WORD	$0x4f801044 // fmla v4.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801023 // fmla v3.4s, v1.4s, v0.s[0]
+	ADD	R11, R3, R3
+	ADD	R10, R4, R4
+	SUBS	$1, R5, R5
 	BNE	loop
-	MOVD	72(R9), R0
-	MOVWU	64(R0), R10
-	MOVD	112(R9), R0
+finish:
+	MOVD	72(R13), R0
+	MOVWU	64(R0), R2
+	MOVD	112(R13), R0
 	TST	R0, R0
 	BEQ	gate
-	MOVD	R5, R1
-	TBZ	$3, R10, lanes1
+	MOVD	R9, R1
+	TBZ	$3, R2, lanes1
 	FLDPQ	0(R1), (F1, F0)
 lanes1done:
 	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
 	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	ADD	R4, R1, R1
-	TBZ	$3, R10, lanes2
+	ADD	R8, R1, R1
+	TBZ	$3, R2, lanes2
 	FLDPQ	0(R1), (F1, F0)
 lanes2done:
 	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
 	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	ADD	R4, R1, R1
-	TBZ	$3, R10, lanes3
+	ADD	R8, R1, R1
+	TBZ	$3, R2, lanes3
 	FLDPQ	0(R1), (F1, F0)
 lanes3done:
 	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
 	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	ADD	R4, R1, R1
-	TBZ	$3, R10, lanes4
+	ADD	R8, R1, R1
+	TBZ	$3, R2, lanes4
 	FLDPQ	0(R1), (F1, F0)
 lanes4done:
 	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
 	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
 gate:
-	TST	R2, R2
+	TST	R6, R6
 	BEQ	store
 	VMOVI	$0, V2.B16
-	TBZ	$3, R10, lanes5
-	FLDPQ	0(R2), (F1, F0)
+	TBZ	$3, R2, lanes5
+	FLDPQ	0(R6), (F1, F0)
 lanes5done:
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
@@ -10244,9 +10537,9 @@ lanes5done:
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
 	VAND	V1.B16, V10.B16, V10.B16
 	VAND	V0.B16, V9.B16, V9.B16
-	ADD	R4, R2, R2
-	TBZ	$3, R10, lanes6
-	FLDPQ	0(R2), (F1, F0)
+	ADD	R8, R6, R6
+	TBZ	$3, R2, lanes6
+	FLDPQ	0(R6), (F1, F0)
 lanes6done:
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
@@ -10254,9 +10547,9 @@ lanes6done:
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
 	VAND	V1.B16, V8.B16, V8.B16
 	VAND	V0.B16, V7.B16, V7.B16
-	ADD	R4, R2, R2
-	TBZ	$3, R10, lanes7
-	FLDPQ	0(R2), (F1, F0)
+	ADD	R8, R6, R6
+	TBZ	$3, R2, lanes7
+	FLDPQ	0(R6), (F1, F0)
 lanes7done:
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
@@ -10264,9 +10557,9 @@ lanes7done:
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
 	VAND	V1.B16, V6.B16, V6.B16
 	VAND	V0.B16, V5.B16, V5.B16
-	ADD	R4, R2, R2
-	TBZ	$3, R10, lanes8
-	FLDPQ	0(R2), (F1, F0)
+	ADD	R8, R6, R6
+	TBZ	$3, R2, lanes8
+	FLDPQ	0(R6), (F1, F0)
 lanes8done:
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
@@ -10274,333 +10567,333 @@ lanes8done:
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
 	VAND	V1.B16, V4.B16, V4.B16
 	VAND	V0.B16, V3.B16, V3.B16
-	ADD	R4, R2, R2
+	ADD	R8, R6, R6
 store:
-	TBZ	$3, R10, lanes9
-	FSTPQ	(F10, F9), 0(R5)
+	TBZ	$3, R2, lanes9
+	FSTPQ	(F10, F9), 0(R9)
 lanes9done:
-	ADD	R4, R5, R5
-	TBZ	$3, R10, lanes10
-	FSTPQ	(F8, F7), 0(R5)
+	ADD	R8, R9, R9
+	TBZ	$3, R2, lanes10
+	FSTPQ	(F8, F7), 0(R9)
 lanes10done:
-	ADD	R4, R5, R5
-	TBZ	$3, R10, lanes11
-	FSTPQ	(F6, F5), 0(R5)
+	ADD	R8, R9, R9
+	TBZ	$3, R2, lanes11
+	FSTPQ	(F6, F5), 0(R9)
 lanes11done:
-	ADD	R4, R5, R5
-	TBZ	$3, R10, lanes12
-	FSTPQ	(F4, F3), 0(R5)
+	ADD	R8, R9, R9
+	TBZ	$3, R2, lanes12
+	FSTPQ	(F4, F3), 0(R9)
 lanes12done:
-	ADD	R4, R5, R5
+	ADD	R8, R9, R9
 stored:
-	MOVD	32(R9), R0
-	ADD	R0, R8, R8
-	SUBS	$1, R3, R3
+	MOVD	32(R13), R0
+	ADD	R0, R12, R12
+	SUBS	$1, R7, R7
 	BNE	tile
 	RET
 lanes1:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R10, lanes1low
+	TBZ	$2, R2, lanes1low
 	FMOVQ	0(R1), F1
-	TBZ	$1, R10, lanes1highone
+	TBZ	$1, R2, lanes1highone
 	FMOVD	16(R1), F0
-	TBZ	$0, R10, lanes1done
+	TBZ	$0, R2, lanes1done
 	ADD	$24, R1, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes1done
 lanes1highone:
-	TBZ	$0, R10, lanes1done
+	TBZ	$0, R2, lanes1done
 	FMOVS	16(R1), F0
 	B	lanes1done
 lanes1low:
-	TBZ	$1, R10, lanes1one
+	TBZ	$1, R2, lanes1one
 	FMOVD	0(R1), F1
-	TBZ	$0, R10, lanes1done
+	TBZ	$0, R2, lanes1done
 	ADD	$8, R1, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes1done
 lanes1one:
-	TBZ	$0, R10, lanes1done
+	TBZ	$0, R2, lanes1done
 	FMOVS	0(R1), F1
 	B	lanes1done
 lanes2:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R10, lanes2low
+	TBZ	$2, R2, lanes2low
 	FMOVQ	0(R1), F1
-	TBZ	$1, R10, lanes2highone
+	TBZ	$1, R2, lanes2highone
 	FMOVD	16(R1), F0
-	TBZ	$0, R10, lanes2done
+	TBZ	$0, R2, lanes2done
 	ADD	$24, R1, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes2done
 lanes2highone:
-	TBZ	$0, R10, lanes2done
+	TBZ	$0, R2, lanes2done
 	FMOVS	16(R1), F0
 	B	lanes2done
 lanes2low:
-	TBZ	$1, R10, lanes2one
+	TBZ	$1, R2, lanes2one
 	FMOVD	0(R1), F1
-	TBZ	$0, R10, lanes2done
+	TBZ	$0, R2, lanes2done
 	ADD	$8, R1, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes2done
 lanes2one:
-	TBZ	$0, R10, lanes2done
+	TBZ	$0, R2, lanes2done
 	FMOVS	0(R1), F1
 	B	lanes2done
 lanes3:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R10, lanes3low
+	TBZ	$2, R2, lanes3low
 	FMOVQ	0(R1), F1
-	TBZ	$1, R10, lanes3highone
+	TBZ	$1, R2, lanes3highone
 	FMOVD	16(R1), F0
-	TBZ	$0, R10, lanes3done
+	TBZ	$0, R2, lanes3done
 	ADD	$24, R1, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes3done
 lanes3highone:
-	TBZ	$0, R10, lanes3done
+	TBZ	$0, R2, lanes3done
 	FMOVS	16(R1), F0
 	B	lanes3done
 lanes3low:
-	TBZ	$1, R10, lanes3one
+	TBZ	$1, R2, lanes3one
 	FMOVD	0(R1), F1
-	TBZ	$0, R10, lanes3done
+	TBZ	$0, R2, lanes3done
 	ADD	$8, R1, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes3done
 lanes3one:
-	TBZ	$0, R10, lanes3done
+	TBZ	$0, R2, lanes3done
 	FMOVS	0(R1), F1
 	B	lanes3done
 lanes4:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R10, lanes4low
+	TBZ	$2, R2, lanes4low
 	FMOVQ	0(R1), F1
-	TBZ	$1, R10, lanes4highone
+	TBZ	$1, R2, lanes4highone
 	FMOVD	16(R1), F0
-	TBZ	$0, R10, lanes4done
+	TBZ	$0, R2, lanes4done
 	ADD	$24, R1, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes4done
 lanes4highone:
-	TBZ	$0, R10, lanes4done
+	TBZ	$0, R2, lanes4done
 	FMOVS	16(R1), F0
 	B	lanes4done
 lanes4low:
-	TBZ	$1, R10, lanes4one
+	TBZ	$1, R2, lanes4one
 	FMOVD	0(R1), F1
-	TBZ	$0, R10, lanes4done
+	TBZ	$0, R2, lanes4done
 	ADD	$8, R1, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes4done
 lanes4one:
-	TBZ	$0, R10, lanes4done
+	TBZ	$0, R2, lanes4done
 	FMOVS	0(R1), F1
 	B	lanes4done
 lanes5:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R10, lanes5low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R10, lanes5highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R10, lanes5done
-	ADD	$24, R2, R0
+	TBZ	$2, R2, lanes5low
+	FMOVQ	0(R6), F1
+	TBZ	$1, R2, lanes5highone
+	FMOVD	16(R6), F0
+	TBZ	$0, R2, lanes5done
+	ADD	$24, R6, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes5done
 lanes5highone:
-	TBZ	$0, R10, lanes5done
-	FMOVS	16(R2), F0
+	TBZ	$0, R2, lanes5done
+	FMOVS	16(R6), F0
 	B	lanes5done
 lanes5low:
-	TBZ	$1, R10, lanes5one
-	FMOVD	0(R2), F1
-	TBZ	$0, R10, lanes5done
-	ADD	$8, R2, R0
+	TBZ	$1, R2, lanes5one
+	FMOVD	0(R6), F1
+	TBZ	$0, R2, lanes5done
+	ADD	$8, R6, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes5done
 lanes5one:
-	TBZ	$0, R10, lanes5done
-	FMOVS	0(R2), F1
+	TBZ	$0, R2, lanes5done
+	FMOVS	0(R6), F1
 	B	lanes5done
 lanes6:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R10, lanes6low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R10, lanes6highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R10, lanes6done
-	ADD	$24, R2, R0
+	TBZ	$2, R2, lanes6low
+	FMOVQ	0(R6), F1
+	TBZ	$1, R2, lanes6highone
+	FMOVD	16(R6), F0
+	TBZ	$0, R2, lanes6done
+	ADD	$24, R6, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes6done
 lanes6highone:
-	TBZ	$0, R10, lanes6done
-	FMOVS	16(R2), F0
+	TBZ	$0, R2, lanes6done
+	FMOVS	16(R6), F0
 	B	lanes6done
 lanes6low:
-	TBZ	$1, R10, lanes6one
-	FMOVD	0(R2), F1
-	TBZ	$0, R10, lanes6done
-	ADD	$8, R2, R0
+	TBZ	$1, R2, lanes6one
+	FMOVD	0(R6), F1
+	TBZ	$0, R2, lanes6done
+	ADD	$8, R6, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes6done
 lanes6one:
-	TBZ	$0, R10, lanes6done
-	FMOVS	0(R2), F1
+	TBZ	$0, R2, lanes6done
+	FMOVS	0(R6), F1
 	B	lanes6done
 lanes7:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R10, lanes7low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R10, lanes7highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R10, lanes7done
-	ADD	$24, R2, R0
+	TBZ	$2, R2, lanes7low
+	FMOVQ	0(R6), F1
+	TBZ	$1, R2, lanes7highone
+	FMOVD	16(R6), F0
+	TBZ	$0, R2, lanes7done
+	ADD	$24, R6, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes7done
 lanes7highone:
-	TBZ	$0, R10, lanes7done
-	FMOVS	16(R2), F0
+	TBZ	$0, R2, lanes7done
+	FMOVS	16(R6), F0
 	B	lanes7done
 lanes7low:
-	TBZ	$1, R10, lanes7one
-	FMOVD	0(R2), F1
-	TBZ	$0, R10, lanes7done
-	ADD	$8, R2, R0
+	TBZ	$1, R2, lanes7one
+	FMOVD	0(R6), F1
+	TBZ	$0, R2, lanes7done
+	ADD	$8, R6, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes7done
 lanes7one:
-	TBZ	$0, R10, lanes7done
-	FMOVS	0(R2), F1
+	TBZ	$0, R2, lanes7done
+	FMOVS	0(R6), F1
 	B	lanes7done
 lanes8:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R10, lanes8low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R10, lanes8highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R10, lanes8done
-	ADD	$24, R2, R0
+	TBZ	$2, R2, lanes8low
+	FMOVQ	0(R6), F1
+	TBZ	$1, R2, lanes8highone
+	FMOVD	16(R6), F0
+	TBZ	$0, R2, lanes8done
+	ADD	$24, R6, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes8done
 lanes8highone:
-	TBZ	$0, R10, lanes8done
-	FMOVS	16(R2), F0
+	TBZ	$0, R2, lanes8done
+	FMOVS	16(R6), F0
 	B	lanes8done
 lanes8low:
-	TBZ	$1, R10, lanes8one
-	FMOVD	0(R2), F1
-	TBZ	$0, R10, lanes8done
-	ADD	$8, R2, R0
+	TBZ	$1, R2, lanes8one
+	FMOVD	0(R6), F1
+	TBZ	$0, R2, lanes8done
+	ADD	$8, R6, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes8done
 lanes8one:
-	TBZ	$0, R10, lanes8done
-	FMOVS	0(R2), F1
+	TBZ	$0, R2, lanes8done
+	FMOVS	0(R6), F1
 	B	lanes8done
 lanes9:
-	TBZ	$2, R10, lanes9low
-	FMOVQ	F10, 0(R5)
-	TBZ	$1, R10, lanes9highone
-	FMOVD	F9, 16(R5)
-	TBZ	$0, R10, lanes9done
-	ADD	$24, R5, R0
+	TBZ	$2, R2, lanes9low
+	FMOVQ	F10, 0(R9)
+	TBZ	$1, R2, lanes9highone
+	FMOVD	F9, 16(R9)
+	TBZ	$0, R2, lanes9done
+	ADD	$24, R9, R0
 	VST1	V9.S[2], (R0)
 	B	lanes9done
 lanes9highone:
-	TBZ	$0, R10, lanes9done
-	FMOVS	F9, 16(R5)
+	TBZ	$0, R2, lanes9done
+	FMOVS	F9, 16(R9)
 	B	lanes9done
 lanes9low:
-	TBZ	$1, R10, lanes9one
-	FMOVD	F10, 0(R5)
-	TBZ	$0, R10, lanes9done
-	ADD	$8, R5, R0
+	TBZ	$1, R2, lanes9one
+	FMOVD	F10, 0(R9)
+	TBZ	$0, R2, lanes9done
+	ADD	$8, R9, R0
 	VST1	V10.S[2], (R0)
 	B	lanes9done
 lanes9one:
-	TBZ	$0, R10, lanes9done
-	FMOVS	F10, 0(R5)
+	TBZ	$0, R2, lanes9done
+	FMOVS	F10, 0(R9)
 	B	lanes9done
 lanes10:
-	TBZ	$2, R10, lanes10low
-	FMOVQ	F8, 0(R5)
-	TBZ	$1, R10, lanes10highone
-	FMOVD	F7, 16(R5)
-	TBZ	$0, R10, lanes10done
-	ADD	$24, R5, R0
+	TBZ	$2, R2, lanes10low
+	FMOVQ	F8, 0(R9)
+	TBZ	$1, R2, lanes10highone
+	FMOVD	F7, 16(R9)
+	TBZ	$0, R2, lanes10done
+	ADD	$24, R9, R0
 	VST1	V7.S[2], (R0)
 	B	lanes10done
 lanes10highone:
-	TBZ	$0, R10, lanes10done
-	FMOVS	F7, 16(R5)
+	TBZ	$0, R2, lanes10done
+	FMOVS	F7, 16(R9)
 	B	lanes10done
 lanes10low:
-	TBZ	$1, R10, lanes10one
-	FMOVD	F8, 0(R5)
-	TBZ	$0, R10, lanes10done
-	ADD	$8, R5, R0
+	TBZ	$1, R2, lanes10one
+	FMOVD	F8, 0(R9)
+	TBZ	$0, R2, lanes10done
+	ADD	$8, R9, R0
 	VST1	V8.S[2], (R0)
 	B	lanes10done
 lanes10one:
-	TBZ	$0, R10, lanes10done
-	FMOVS	F8, 0(R5)
+	TBZ	$0, R2, lanes10done
+	FMOVS	F8, 0(R9)
 	B	lanes10done
 lanes11:
-	TBZ	$2, R10, lanes11low
-	FMOVQ	F6, 0(R5)
-	TBZ	$1, R10, lanes11highone
-	FMOVD	F5, 16(R5)
-	TBZ	$0, R10, lanes11done
-	ADD	$24, R5, R0
+	TBZ	$2, R2, lanes11low
+	FMOVQ	F6, 0(R9)
+	TBZ	$1, R2, lanes11highone
+	FMOVD	F5, 16(R9)
+	TBZ	$0, R2, lanes11done
+	ADD	$24, R9, R0
 	VST1	V5.S[2], (R0)
 	B	lanes11done
 lanes11highone:
-	TBZ	$0, R10, lanes11done
-	FMOVS	F5, 16(R5)
+	TBZ	$0, R2, lanes11done
+	FMOVS	F5, 16(R9)
 	B	lanes11done
 lanes11low:
-	TBZ	$1, R10, lanes11one
-	FMOVD	F6, 0(R5)
-	TBZ	$0, R10, lanes11done
-	ADD	$8, R5, R0
+	TBZ	$1, R2, lanes11one
+	FMOVD	F6, 0(R9)
+	TBZ	$0, R2, lanes11done
+	ADD	$8, R9, R0
 	VST1	V6.S[2], (R0)
 	B	lanes11done
 lanes11one:
-	TBZ	$0, R10, lanes11done
-	FMOVS	F6, 0(R5)
+	TBZ	$0, R2, lanes11done
+	FMOVS	F6, 0(R9)
 	B	lanes11done
 lanes12:
-	TBZ	$2, R10, lanes12low
-	FMOVQ	F4, 0(R5)
-	TBZ	$1, R10, lanes12highone
-	FMOVD	F3, 16(R5)
-	TBZ	$0, R10, lanes12done
-	ADD	$24, R5, R0
+	TBZ	$2, R2, lanes12low
+	FMOVQ	F4, 0(R9)
+	TBZ	$1, R2, lanes12highone
+	FMOVD	F3, 16(R9)
+	TBZ	$0, R2, lanes12done
+	ADD	$24, R9, R0
 	VST1	V3.S[2], (R0)
 	B	lanes12done
 lanes12highone:
-	TBZ	$0, R10, lanes12done
-	FMOVS	F3, 16(R5)
+	TBZ	$0, R2, lanes12done
+	FMOVS	F3, 16(R9)
 	B	lanes12done
 lanes12low:
-	TBZ	$1, R10, lanes12one
-	FMOVD	F4, 0(R5)
-	TBZ	$0, R10, lanes12done
-	ADD	$8, R5, R0
+	TBZ	$1, R2, lanes12one
+	FMOVD	F4, 0(R9)
+	TBZ	$0, R2, lanes12done
+	ADD	$8, R9, R0
 	VST1	V4.S[2], (R0)
 	B	lanes12done
 lanes12one:
-	TBZ	$0, R10, lanes12done
-	FMOVS	F4, 0(R5)
+	TBZ	$0, R2, lanes12done
+	FMOVS	F4, 0(R9)
 	B	lanes12done
 
 // func across4x1NEON(strip *strip)
@@ -11383,6 +11676,9 @@ TEXT ·apart4x1NEON(SB), NOSPLIT, $0-8
 	MOVD	16(R11), R7
 	MOVD	48(R11), R6
 tile:
+	MOVD	136(R11), R0
+	TST	R0, R0
+	BNE	short
 	CMP	$256, R8
 	BLE	start
 	MOVD	64(R11), R1
@@ -11416,6 +11712,27 @@ tile:
 	PRFM	64(R1), PLDL2KEEP
 	PRFM	128(R1), PLDL2KEEP
 	PRFM	192(R1), PLDL2KEEP
+	B	start
+short:
+	MOVD	152(R11), R0
+	ADD	R10, R0, R0
+	MOVD	64(R11), R1
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1, R0, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1, R0, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1, R0, R0
+	PRFM	0(R0), PLDL1KEEP
+	MOVD	136(R11), R1
+	MOVD	32(R11), R0
+	ADD	R7, R1, R1
+	ADD	R1, R0, R0
+lines:
+	PRFM	0(R1), PLDL1KEEP
+	ADD	$64, R1, R1
+	CMP	R0, R1
+	BLT	lines
 start:
 	MOVD	96(R11), R0
 	FLDPQ	0(R0), (F10, F9)
@@ -11777,22 +12094,22 @@ lanes8one:
 
 // func along4x2NEON(strip *strip)
 TEXT ·along4x2NEON(SB), NOSPLIT, $0-8
-	MOVD	strip+0(FP), R9
-	MOVD	16(R9), R8
-	MOVD	24(R9), R7
-	MOVD	48(R9), R6
-	MOVD	56(R9), R5
-	MOVD	64(R9), R4
-	MOVD	8(R9), R3
-	MOVD	88(R9), R2
+	MOVD	strip+0(FP), R13
+	MOVD	16(R13), R12
+	MOVD	24(R13), R11
+	MOVD	48(R13), R10
+	MOVD	56(R13), R9
+	MOVD	64(R13), R8
+	MOVD	8(R13), R7
+	MOVD	88(R13), R6
 tile:
-	MOVD	R5, R0
+	MOVD	R9, R0
 	PRFM	0(R0), PLDL1KEEP
-	ADD	R4, R0, R0
+	ADD	R8, R0, R0
 	PRFM	0(R0), PLDL1KEEP
-	ADD	R4, R0, R0
+	ADD	R8, R0, R0
 	PRFM	0(R0), PLDL1KEEP
-	ADD	R4, R0, R0
+	ADD	R8, R0, R0
 	PRFM	0(R0), PLDL1KEEP
 	VMOVI	$0, V20.B16
 	VMOVI	$0, V19.B16
@@ -11810,93 +12127,130 @@ tile:
 	VMOVI	$0, V7.B16
 	VMOVI	$0, V6.B16
 	VMOVI	$0, V5.B16
-	MOVD	0(R9), R10
-	MOVD	40(R9), R1
-	MOVD	R8, R0
-loop:
-	FLDPQ	0(R1), (F4, F3)
-	FLDPQ	32(R1), (F2, F1)
-	FMOVS	0(R0), F0
+	MOVD	0(R13), R5
+	MOVD	40(R13), R4
+	MOVD	R12, R3
+	MOVD	136(R13), R2
+	MOVD	144(R13), R1
+	TST	R1, R1
+	BEQ	loop
+far:
+	FLDPQ	0(R4), (F4, F3)
+	FLDPQ	32(R4), (F2, F1)
+	ADD	R2<<0, R3, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1<<0, R4, R0
+	PRFM	0(R0), PLDL1KEEP
+	FMOVS	0(R3), F0
 	WORD	$0x4f801094 // fmla v20.4s, v4.4s, v0.s[0]
 	WORD	$0x4f801073 // fmla v19.4s, v3.4s, v0.s[0]
 	WORD	$0x4f801052 // fmla v18.4s, v2.4s, v0.s[0]
 	WORD	$0x4f801031 // fmla v17.4s, v1.4s, v0.s[0]
-	FMOVS	4(R0), F0
+	FMOVS	4(R3), F0
 	WORD	$0x4f801090 // fmla v16.4s, v4.4s, v0.s[0]
 	WORD	$0x4f80106f // fmla v15.4s, v3.4s, v0.s[0]
 	WORD	$0x4f80104e // fmla v14.4s, v2.4s, v0.s[0]
 	WORD	$0x4f80102d // fmla v13.4s, v1.4s, v0.s[0]
-	FMOVS	8(R0), F0
+	FMOVS	8(R3), F0
 	WORD	$0x4f80108c // fmla v12.4s, v4.4s, v0.s[0]
 	WORD	$0x4f80106b // fmla v11.4s, v3.4s, v0.s[0]
 	WORD	$0x4f80104a // fmla v10.4s, v2.4s, v0.s[0]
 	WORD	$0x4f801029 // fmla v9.4s, v1.4s, v0.s[0]
-	FMOVS	12(R0), F0
+	FMOVS	12(R3), F0
 	WORD	$0x4f801088 // fmla v8.4s, v4.4s, v0.s[0]
 	WORD	$0x4f801067 // fmla v7.4s, v3.4s, v0.s[0]
 	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
 	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
-	ADD	R7, R0, R0
-	ADD	R6, R1, R1
-	SUBS	$1, R10, R10
+	ADD	R11, R3, R3
+	ADD	R10, R4, R4
+	SUBS	$1, R5, R5
+	BNE	far
+	B	finish
+loop:
+	FLDPQ	0(R4), (F4, F3)
+	FLDPQ	32(R4), (F2, F1)
+	FMOVS	0(R3), F0
+	WORD	$0x4f801094 // fmla v20.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801073 // fmla v19.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801052 // fmla v18.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801031 // fmla v17.4s, v1.4s, v0.s[0]
+	FMOVS	4(R3), F0
+	WORD	$0x4f801090 // fmla v16.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80106f // fmla v15.4s, v3.4s, v0.s[0]
+	WORD	$0x4f80104e // fmla v14.4s, v2.4s, v0.s[0]
+	WORD	$0x4f80102d // fmla v13.4s, v1.4s, v0.s[0]
+	FMOVS	8(R3), F0
+	WORD	$0x4f80108c // fmla v12.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80106b // fmla v11.4s, v3.4s, v0.s[0]
+	WORD	$0x4f80104a // fmla v10.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801029 // fmla v9.4s, v1.4s, v0.s[0]
+	FMOVS	12(R3), F0
+	WORD	$0x4f801088 // fmla v8.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801067 // fmla v7.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	ADD	R11, R3, R3
+	ADD	R10, R4, R4
+	SUBS	$1, R5, R5
 	BNE	loop
-	MOVD	72(R9), R0
-	MOVWU	64(R0), R11
-	MOVD	80(R9), R0
-	MOVWU	64(R0), R10
-	MOVD	112(R9), R0
+finish:
+	MOVD	72(R13), R0
+	MOVWU	64(R0), R3
+	MOVD	80(R13), R0
+	MOVWU	64(R0), R2
+	MOVD	112(R13), R0
 	TST	R0, R0
 	BEQ	gate
-	MOVD	R5, R1
-	TBZ	$3, R11, lanes1
+	MOVD	R9, R1
+	TBZ	$3, R3, lanes1
 	FLDPQ	0(R1), (F1, F0)
 lanes1done:
 	WORD	$0x4e21d694 // fadd v20.4s, v20.4s, v1.4s
 	WORD	$0x4e20d673 // fadd v19.4s, v19.4s, v0.4s
-	TBZ	$3, R10, lanes2
+	TBZ	$3, R2, lanes2
 	FLDPQ	32(R1), (F1, F0)
 lanes2done:
 	WORD	$0x4e21d652 // fadd v18.4s, v18.4s, v1.4s
 	WORD	$0x4e20d631 // fadd v17.4s, v17.4s, v0.4s
-	ADD	R4, R1, R1
-	TBZ	$3, R11, lanes3
+	ADD	R8, R1, R1
+	TBZ	$3, R3, lanes3
 	FLDPQ	0(R1), (F1, F0)
 lanes3done:
 	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
 	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
-	TBZ	$3, R10, lanes4
+	TBZ	$3, R2, lanes4
 	FLDPQ	32(R1), (F1, F0)
 lanes4done:
 	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
 	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
-	ADD	R4, R1, R1
-	TBZ	$3, R11, lanes5
+	ADD	R8, R1, R1
+	TBZ	$3, R3, lanes5
 	FLDPQ	0(R1), (F1, F0)
 lanes5done:
 	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
 	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
-	TBZ	$3, R10, lanes6
+	TBZ	$3, R2, lanes6
 	FLDPQ	32(R1), (F1, F0)
 lanes6done:
 	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
 	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	ADD	R4, R1, R1
-	TBZ	$3, R11, lanes7
+	ADD	R8, R1, R1
+	TBZ	$3, R3, lanes7
 	FLDPQ	0(R1), (F1, F0)
 lanes7done:
 	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
 	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	TBZ	$3, R10, lanes8
+	TBZ	$3, R2, lanes8
 	FLDPQ	32(R1), (F1, F0)
 lanes8done:
 	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
 	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
 gate:
-	TST	R2, R2
+	TST	R6, R6
 	BEQ	store
 	VMOVI	$0, V2.B16
-	TBZ	$3, R11, lanes9
-	FLDPQ	0(R2), (F1, F0)
+	TBZ	$3, R3, lanes9
+	FLDPQ	0(R6), (F1, F0)
 lanes9done:
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
@@ -11904,8 +12258,8 @@ lanes9done:
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
 	VAND	V1.B16, V20.B16, V20.B16
 	VAND	V0.B16, V19.B16, V19.B16
-	TBZ	$3, R10, lanes10
-	FLDPQ	32(R2), (F1, F0)
+	TBZ	$3, R2, lanes10
+	FLDPQ	32(R6), (F1, F0)
 lanes10done:
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
@@ -11913,9 +12267,9 @@ lanes10done:
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
 	VAND	V1.B16, V18.B16, V18.B16
 	VAND	V0.B16, V17.B16, V17.B16
-	ADD	R4, R2, R2
-	TBZ	$3, R11, lanes11
-	FLDPQ	0(R2), (F1, F0)
+	ADD	R8, R6, R6
+	TBZ	$3, R3, lanes11
+	FLDPQ	0(R6), (F1, F0)
 lanes11done:
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
@@ -11923,8 +12277,8 @@ lanes11done:
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
 	VAND	V1.B16, V16.B16, V16.B16
 	VAND	V0.B16, V15.B16, V15.B16
-	TBZ	$3, R10, lanes12
-	FLDPQ	32(R2), (F1, F0)
+	TBZ	$3, R2, lanes12
+	FLDPQ	32(R6), (F1, F0)
 lanes12done:
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
@@ -11932,9 +12286,9 @@ lanes12done:
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
 	VAND	V1.B16, V14.B16, V14.B16
 	VAND	V0.B16, V13.B16, V13.B16
-	ADD	R4, R2, R2
-	TBZ	$3, R11, lanes13
-	FLDPQ	0(R2), (F1, F0)
+	ADD	R8, R6, R6
+	TBZ	$3, R3, lanes13
+	FLDPQ	0(R6), (F1, F0)
 lanes13done:
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
@@ -11942,8 +12296,8 @@ lanes13done:
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
 	VAND	V1.B16, V12.B16, V12.B16
 	VAND	V0.B16, V11.B16, V11.B16
-	TBZ	$3, R10, lanes14
-	FLDPQ	32(R2), (F1, F0)
+	TBZ	$3, R2, lanes14
+	FLDPQ	32(R6), (F1, F0)
 lanes14done:
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
@@ -11951,9 +12305,9 @@ lanes14done:
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
 	VAND	V1.B16, V10.B16, V10.B16
 	VAND	V0.B16, V9.B16, V9.B16
-	ADD	R4, R2, R2
-	TBZ	$3, R11, lanes15
-	FLDPQ	0(R2), (F1, F0)
+	ADD	R8, R6, R6
+	TBZ	$3, R3, lanes15
+	FLDPQ	0(R6), (F1, F0)
 lanes15done:
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
@@ -11961,8 +12315,8 @@ lanes15done:
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
 	VAND	V1.B16, V8.B16, V8.B16
 	VAND	V0.B16, V7.B16, V7.B16
-	TBZ	$3, R10, lanes16
-	FLDPQ	32(R2), (F1, F0)
+	TBZ	$3, R2, lanes16
+	FLDPQ	32(R6), (F1, F0)
 lanes16done:
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
@@ -11970,660 +12324,660 @@ lanes16done:
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
 	VAND	V1.B16, V6.B16, V6.B16
 	VAND	V0.B16, V5.B16, V5.B16
-	ADD	R4, R2, R2
+	ADD	R8, R6, R6
 store:
-	TBZ	$3, R11, lanes17
-	FSTPQ	(F20, F19), 0(R5)
+	TBZ	$3, R3, lanes17
+	FSTPQ	(F20, F19), 0(R9)
 lanes17done:
-	TBZ	$3, R10, lanes18
-	FSTPQ	(F18, F17), 32(R5)
+	TBZ	$3, R2, lanes18
+	FSTPQ	(F18, F17), 32(R9)
 lanes18done:
-	ADD	R4, R5, R5
-	TBZ	$3, R11, lanes19
-	FSTPQ	(F16, F15), 0(R5)
+	ADD	R8, R9, R9
+	TBZ	$3, R3, lanes19
+	FSTPQ	(F16, F15), 0(R9)
 lanes19done:
-	TBZ	$3, R10, lanes20
-	FSTPQ	(F14, F13), 32(R5)
+	TBZ	$3, R2, lanes20
+	FSTPQ	(F14, F13), 32(R9)
 lanes20done:
-	ADD	R4, R5, R5
-	TBZ	$3, R11, lanes21
-	FSTPQ	(F12, F11), 0(R5)
+	ADD	R8, R9, R9
+	TBZ	$3, R3, lanes21
+	FSTPQ	(F12, F11), 0(R9)
 lanes21done:
-	TBZ	$3, R10, lanes22
-	FSTPQ	(F10, F9), 32(R5)
+	TBZ	$3, R2, lanes22
+	FSTPQ	(F10, F9), 32(R9)
 lanes22done:
-	ADD	R4, R5, R5
-	TBZ	$3, R11, lanes23
-	FSTPQ	(F8, F7), 0(R5)
+	ADD	R8, R9, R9
+	TBZ	$3, R3, lanes23
+	FSTPQ	(F8, F7), 0(R9)
 lanes23done:
-	TBZ	$3, R10, lanes24
-	FSTPQ	(F6, F5), 32(R5)
+	TBZ	$3, R2, lanes24
+	FSTPQ	(F6, F5), 32(R9)
 lanes24done:
-	ADD	R4, R5, R5
+	ADD	R8, R9, R9
 stored:
-	MOVD	32(R9), R0
-	ADD	R0, R8, R8
-	SUBS	$1, R3, R3
+	MOVD	32(R13), R0
+	ADD	R0, R12, R12
+	SUBS	$1, R7, R7
 	BNE	tile
 	RET
 lanes1:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R11, lanes1low
+	TBZ	$2, R3, lanes1low
 	FMOVQ	0(R1), F1
-	TBZ	$1, R11, lanes1highone
+	TBZ	$1, R3, lanes1highone
 	FMOVD	16(R1), F0
-	TBZ	$0, R11, lanes1done
+	TBZ	$0, R3, lanes1done
 	ADD	$24, R1, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes1done
 lanes1highone:
-	TBZ	$0, R11, lanes1done
+	TBZ	$0, R3, lanes1done
 	FMOVS	16(R1), F0
 	B	lanes1done
 lanes1low:
-	TBZ	$1, R11, lanes1one
+	TBZ	$1, R3, lanes1one
 	FMOVD	0(R1), F1
-	TBZ	$0, R11, lanes1done
+	TBZ	$0, R3, lanes1done
 	ADD	$8, R1, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes1done
 lanes1one:
-	TBZ	$0, R11, lanes1done
+	TBZ	$0, R3, lanes1done
 	FMOVS	0(R1), F1
 	B	lanes1done
 lanes2:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
 	ADD	$32, R1, R0
-	TBZ	$2, R10, lanes2low
+	TBZ	$2, R2, lanes2low
 	FMOVQ	0(R0), F1
-	TBZ	$1, R10, lanes2highone
+	TBZ	$1, R2, lanes2highone
 	FMOVD	16(R0), F0
-	TBZ	$0, R10, lanes2done
+	TBZ	$0, R2, lanes2done
 	ADD	$24, R0, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes2done
 lanes2highone:
-	TBZ	$0, R10, lanes2done
+	TBZ	$0, R2, lanes2done
 	FMOVS	16(R0), F0
 	B	lanes2done
 lanes2low:
-	TBZ	$1, R10, lanes2one
+	TBZ	$1, R2, lanes2one
 	FMOVD	0(R0), F1
-	TBZ	$0, R10, lanes2done
+	TBZ	$0, R2, lanes2done
 	ADD	$8, R0, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes2done
 lanes2one:
-	TBZ	$0, R10, lanes2done
+	TBZ	$0, R2, lanes2done
 	FMOVS	0(R0), F1
 	B	lanes2done
 lanes3:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R11, lanes3low
+	TBZ	$2, R3, lanes3low
 	FMOVQ	0(R1), F1
-	TBZ	$1, R11, lanes3highone
+	TBZ	$1, R3, lanes3highone
 	FMOVD	16(R1), F0
-	TBZ	$0, R11, lanes3done
+	TBZ	$0, R3, lanes3done
 	ADD	$24, R1, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes3done
 lanes3highone:
-	TBZ	$0, R11, lanes3done
+	TBZ	$0, R3, lanes3done
 	FMOVS	16(R1), F0
 	B	lanes3done
 lanes3low:
-	TBZ	$1, R11, lanes3one
+	TBZ	$1, R3, lanes3one
 	FMOVD	0(R1), F1
-	TBZ	$0, R11, lanes3done
+	TBZ	$0, R3, lanes3done
 	ADD	$8, R1, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes3done
 lanes3one:
-	TBZ	$0, R11, lanes3done
+	TBZ	$0, R3, lanes3done
 	FMOVS	0(R1), F1
 	B	lanes3done
 lanes4:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
 	ADD	$32, R1, R0
-	TBZ	$2, R10, lanes4low
+	TBZ	$2, R2, lanes4low
 	FMOVQ	0(R0), F1
-	TBZ	$1, R10, lanes4highone
+	TBZ	$1, R2, lanes4highone
 	FMOVD	16(R0), F0
-	TBZ	$0, R10, lanes4done
+	TBZ	$0, R2, lanes4done
 	ADD	$24, R0, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes4done
 lanes4highone:
-	TBZ	$0, R10, lanes4done
+	TBZ	$0, R2, lanes4done
 	FMOVS	16(R0), F0
 	B	lanes4done
 lanes4low:
-	TBZ	$1, R10, lanes4one
+	TBZ	$1, R2, lanes4one
 	FMOVD	0(R0), F1
-	TBZ	$0, R10, lanes4done
+	TBZ	$0, R2, lanes4done
 	ADD	$8, R0, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes4done
 lanes4one:
-	TBZ	$0, R10, lanes4done
+	TBZ	$0, R2, lanes4done
 	FMOVS	0(R0), F1
 	B	lanes4done
 lanes5:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R11, lanes5low
+	TBZ	$2, R3, lanes5low
 	FMOVQ	0(R1), F1
-	TBZ	$1, R11, lanes5highone
+	TBZ	$1, R3, lanes5highone
 	FMOVD	16(R1), F0
-	TBZ	$0, R11, lanes5done
+	TBZ	$0, R3, lanes5done
 	ADD	$24, R1, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes5done
 lanes5highone:
-	TBZ	$0, R11, lanes5done
+	TBZ	$0, R3, lanes5done
 	FMOVS	16(R1), F0
 	B	lanes5done
 lanes5low:
-	TBZ	$1, R11, lanes5one
+	TBZ	$1, R3, lanes5one
 	FMOVD	0(R1), F1
-	TBZ	$0, R11, lanes5done
+	TBZ	$0, R3, lanes5done
 	ADD	$8, R1, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes5done
 lanes5one:
-	TBZ	$0, R11, lanes5done
+	TBZ	$0, R3, lanes5done
 	FMOVS	0(R1), F1
 	B	lanes5done
 lanes6:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
 	ADD	$32, R1, R0
-	TBZ	$2, R10, lanes6low
+	TBZ	$2, R2, lanes6low
 	FMOVQ	0(R0), F1
-	TBZ	$1, R10, lanes6highone
+	TBZ	$1, R2, lanes6highone
 	FMOVD	16(R0), F0
-	TBZ	$0, R10, lanes6done
+	TBZ	$0, R2, lanes6done
 	ADD	$24, R0, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes6done
 lanes6highone:
-	TBZ	$0, R10, lanes6done
+	TBZ	$0, R2, lanes6done
 	FMOVS	16(R0), F0
 	B	lanes6done
 lanes6low:
-	TBZ	$1, R10, lanes6one
+	TBZ	$1, R2, lanes6one
 	FMOVD	0(R0), F1
-	TBZ	$0, R10, lanes6done
+	TBZ	$0, R2, lanes6done
 	ADD	$8, R0, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes6done
 lanes6one:
-	TBZ	$0, R10, lanes6done
+	TBZ	$0, R2, lanes6done
 	FMOVS	0(R0), F1
 	B	lanes6done
 lanes7:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R11, lanes7low
+	TBZ	$2, R3, lanes7low
 	FMOVQ	0(R1), F1
-	TBZ	$1, R11, lanes7highone
+	TBZ	$1, R3, lanes7highone
 	FMOVD	16(R1), F0
-	TBZ	$0, R11, lanes7done
+	TBZ	$0, R3, lanes7done
 	ADD	$24, R1, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes7done
 lanes7highone:
-	TBZ	$0, R11, lanes7done
+	TBZ	$0, R3, lanes7done
 	FMOVS	16(R1), F0
 	B	lanes7done
 lanes7low:
-	TBZ	$1, R11, lanes7one
+	TBZ	$1, R3, lanes7one
 	FMOVD	0(R1), F1
-	TBZ	$0, R11, lanes7done
+	TBZ	$0, R3, lanes7done
 	ADD	$8, R1, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes7done
 lanes7one:
-	TBZ	$0, R11, lanes7done
+	TBZ	$0, R3, lanes7done
 	FMOVS	0(R1), F1
 	B	lanes7done
 lanes8:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
 	ADD	$32, R1, R0
-	TBZ	$2, R10, lanes8low
+	TBZ	$2, R2, lanes8low
 	FMOVQ	0(R0), F1
-	TBZ	$1, R10, lanes8highone
+	TBZ	$1, R2, lanes8highone
 	FMOVD	16(R0), F0
-	TBZ	$0, R10, lanes8done
+	TBZ	$0, R2, lanes8done
 	ADD	$24, R0, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes8done
 lanes8highone:
-	TBZ	$0, R10, lanes8done
+	TBZ	$0, R2, lanes8done
 	FMOVS	16(R0), F0
 	B	lanes8done
 lanes8low:
-	TBZ	$1, R10, lanes8one
+	TBZ	$1, R2, lanes8one
 	FMOVD	0(R0), F1
-	TBZ	$0, R10, lanes8done
+	TBZ	$0, R2, lanes8done
 	ADD	$8, R0, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes8done
 lanes8one:
-	TBZ	$0, R10, lanes8done
+	TBZ	$0, R2, lanes8done
 	FMOVS	0(R0), F1
 	B	lanes8done
 lanes9:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R11, lanes9low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R11, lanes9highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R11, lanes9done
-	ADD	$24, R2, R0
+	TBZ	$2, R3, lanes9low
+	FMOVQ	0(R6), F1
+	TBZ	$1, R3, lanes9highone
+	FMOVD	16(R6), F0
+	TBZ	$0, R3, lanes9done
+	ADD	$24, R6, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes9done
 lanes9highone:
-	TBZ	$0, R11, lanes9done
-	FMOVS	16(R2), F0
+	TBZ	$0, R3, lanes9done
+	FMOVS	16(R6), F0
 	B	lanes9done
 lanes9low:
-	TBZ	$1, R11, lanes9one
-	FMOVD	0(R2), F1
-	TBZ	$0, R11, lanes9done
-	ADD	$8, R2, R0
+	TBZ	$1, R3, lanes9one
+	FMOVD	0(R6), F1
+	TBZ	$0, R3, lanes9done
+	ADD	$8, R6, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes9done
 lanes9one:
-	TBZ	$0, R11, lanes9done
-	FMOVS	0(R2), F1
+	TBZ	$0, R3, lanes9done
+	FMOVS	0(R6), F1
 	B	lanes9done
 lanes10:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	ADD	$32, R2, R0
-	TBZ	$2, R10, lanes10low
+	ADD	$32, R6, R0
+	TBZ	$2, R2, lanes10low
 	FMOVQ	0(R0), F1
-	TBZ	$1, R10, lanes10highone
+	TBZ	$1, R2, lanes10highone
 	FMOVD	16(R0), F0
-	TBZ	$0, R10, lanes10done
+	TBZ	$0, R2, lanes10done
 	ADD	$24, R0, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes10done
 lanes10highone:
-	TBZ	$0, R10, lanes10done
+	TBZ	$0, R2, lanes10done
 	FMOVS	16(R0), F0
 	B	lanes10done
 lanes10low:
-	TBZ	$1, R10, lanes10one
+	TBZ	$1, R2, lanes10one
 	FMOVD	0(R0), F1
-	TBZ	$0, R10, lanes10done
+	TBZ	$0, R2, lanes10done
 	ADD	$8, R0, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes10done
 lanes10one:
-	TBZ	$0, R10, lanes10done
+	TBZ	$0, R2, lanes10done
 	FMOVS	0(R0), F1
 	B	lanes10done
 lanes11:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R11, lanes11low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R11, lanes11highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R11, lanes11done
-	ADD	$24, R2, R0
+	TBZ	$2, R3, lanes11low
+	FMOVQ	0(R6), F1
+	TBZ	$1, R3, lanes11highone
+	FMOVD	16(R6), F0
+	TBZ	$0, R3, lanes11done
+	ADD	$24, R6, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes11done
 lanes11highone:
-	TBZ	$0, R11, lanes11done
-	FMOVS	16(R2), F0
+	TBZ	$0, R3, lanes11done
+	FMOVS	16(R6), F0
 	B	lanes11done
 lanes11low:
-	TBZ	$1, R11, lanes11one
-	FMOVD	0(R2), F1
-	TBZ	$0, R11, lanes11done
-	ADD	$8, R2, R0
+	TBZ	$1, R3, lanes11one
+	FMOVD	0(R6), F1
+	TBZ	$0, R3, lanes11done
+	ADD	$8, R6, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes11done
 lanes11one:
-	TBZ	$0, R11, lanes11done
-	FMOVS	0(R2), F1
+	TBZ	$0, R3, lanes11done
+	FMOVS	0(R6), F1
 	B	lanes11done
 lanes12:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	ADD	$32, R2, R0
-	TBZ	$2, R10, lanes12low
+	ADD	$32, R6, R0
+	TBZ	$2, R2, lanes12low
 	FMOVQ	0(R0), F1
-	TBZ	$1, R10, lanes12highone
+	TBZ	$1, R2, lanes12highone
 	FMOVD	16(R0), F0
-	TBZ	$0, R10, lanes12done
+	TBZ	$0, R2, lanes12done
 	ADD	$24, R0, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes12done
 lanes12highone:
-	TBZ	$0, R10, lanes12done
+	TBZ	$0, R2, lanes12done
 	FMOVS	16(R0), F0
 	B	lanes12done
 lanes12low:
-	TBZ	$1, R10, lanes12one
+	TBZ	$1, R2, lanes12one
 	FMOVD	0(R0), F1
-	TBZ	$0, R10, lanes12done
+	TBZ	$0, R2, lanes12done
 	ADD	$8, R0, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes12done
 lanes12one:
-	TBZ	$0, R10, lanes12done
+	TBZ	$0, R2, lanes12done
 	FMOVS	0(R0), F1
 	B	lanes12done
 lanes13:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R11, lanes13low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R11, lanes13highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R11, lanes13done
-	ADD	$24, R2, R0
+	TBZ	$2, R3, lanes13low
+	FMOVQ	0(R6), F1
+	TBZ	$1, R3, lanes13highone
+	FMOVD	16(R6), F0
+	TBZ	$0, R3, lanes13done
+	ADD	$24, R6, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes13done
 lanes13highone:
-	TBZ	$0, R11, lanes13done
-	FMOVS	16(R2), F0
+	TBZ	$0, R3, lanes13done
+	FMOVS	16(R6), F0
 	B	lanes13done
 lanes13low:
-	TBZ	$1, R11, lanes13one
-	FMOVD	0(R2), F1
-	TBZ	$0, R11, lanes13done
-	ADD	$8, R2, R0
+	TBZ	$1, R3, lanes13one
+	FMOVD	0(R6), F1
+	TBZ	$0, R3, lanes13done
+	ADD	$8, R6, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes13done
 lanes13one:
-	TBZ	$0, R11, lanes13done
-	FMOVS	0(R2), F1
+	TBZ	$0, R3, lanes13done
+	FMOVS	0(R6), F1
 	B	lanes13done
 lanes14:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	ADD	$32, R2, R0
-	TBZ	$2, R10, lanes14low
+	ADD	$32, R6, R0
+	TBZ	$2, R2, lanes14low
 	FMOVQ	0(R0), F1
-	TBZ	$1, R10, lanes14highone
+	TBZ	$1, R2, lanes14highone
 	FMOVD	16(R0), F0
-	TBZ	$0, R10, lanes14done
+	TBZ	$0, R2, lanes14done
 	ADD	$24, R0, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes14done
 lanes14highone:
-	TBZ	$0, R10, lanes14done
+	TBZ	$0, R2, lanes14done
 	FMOVS	16(R0), F0
 	B	lanes14done
 lanes14low:
-	TBZ	$1, R10, lanes14one
+	TBZ	$1, R2, lanes14one
 	FMOVD	0(R0), F1
-	TBZ	$0, R10, lanes14done
+	TBZ	$0, R2, lanes14done
 	ADD	$8, R0, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes14done
 lanes14one:
-	TBZ	$0, R10, lanes14done
+	TBZ	$0, R2, lanes14done
 	FMOVS	0(R0), F1
 	B	lanes14done
 lanes15:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R11, lanes15low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R11, lanes15highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R11, lanes15done
-	ADD	$24, R2, R0
+	TBZ	$2, R3, lanes15low
+	FMOVQ	0(R6), F1
+	TBZ	$1, R3, lanes15highone
+	FMOVD	16(R6), F0
+	TBZ	$0, R3, lanes15done
+	ADD	$24, R6, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes15done
 lanes15highone:
-	TBZ	$0, R11, lanes15done
-	FMOVS	16(R2), F0
+	TBZ	$0, R3, lanes15done
+	FMOVS	16(R6), F0
 	B	lanes15done
 lanes15low:
-	TBZ	$1, R11, lanes15one
-	FMOVD	0(R2), F1
-	TBZ	$0, R11, lanes15done
-	ADD	$8, R2, R0
+	TBZ	$1, R3, lanes15one
+	FMOVD	0(R6), F1
+	TBZ	$0, R3, lanes15done
+	ADD	$8, R6, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes15done
 lanes15one:
-	TBZ	$0, R11, lanes15done
-	FMOVS	0(R2), F1
+	TBZ	$0, R3, lanes15done
+	FMOVS	0(R6), F1
 	B	lanes15done
 lanes16:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	ADD	$32, R2, R0
-	TBZ	$2, R10, lanes16low
+	ADD	$32, R6, R0
+	TBZ	$2, R2, lanes16low
 	FMOVQ	0(R0), F1
-	TBZ	$1, R10, lanes16highone
+	TBZ	$1, R2, lanes16highone
 	FMOVD	16(R0), F0
-	TBZ	$0, R10, lanes16done
+	TBZ	$0, R2, lanes16done
 	ADD	$24, R0, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes16done
 lanes16highone:
-	TBZ	$0, R10, lanes16done
+	TBZ	$0, R2, lanes16done
 	FMOVS	16(R0), F0
 	B	lanes16done
 lanes16low:
-	TBZ	$1, R10, lanes16one
+	TBZ	$1, R2, lanes16one
 	FMOVD	0(R0), F1
-	TBZ	$0, R10, lanes16done
+	TBZ	$0, R2, lanes16done
 	ADD	$8, R0, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes16done
 lanes16one:
-	TBZ	$0, R10, lanes16done
+	TBZ	$0, R2, lanes16done
 	FMOVS	0(R0), F1
 	B	lanes16done
 lanes17:
-	TBZ	$2, R11, lanes17low
-	FMOVQ	F20, 0(R5)
-	TBZ	$1, R11, lanes17highone
-	FMOVD	F19, 16(R5)
-	TBZ	$0, R11, lanes17done
-	ADD	$24, R5, R0
+	TBZ	$2, R3, lanes17low
+	FMOVQ	F20, 0(R9)
+	TBZ	$1, R3, lanes17highone
+	FMOVD	F19, 16(R9)
+	TBZ	$0, R3, lanes17done
+	ADD	$24, R9, R0
 	VST1	V19.S[2], (R0)
 	B	lanes17done
 lanes17highone:
-	TBZ	$0, R11, lanes17done
-	FMOVS	F19, 16(R5)
+	TBZ	$0, R3, lanes17done
+	FMOVS	F19, 16(R9)
 	B	lanes17done
 lanes17low:
-	TBZ	$1, R11, lanes17one
-	FMOVD	F20, 0(R5)
-	TBZ	$0, R11, lanes17done
-	ADD	$8, R5, R0
+	TBZ	$1, R3, lanes17one
+	FMOVD	F20, 0(R9)
+	TBZ	$0, R3, lanes17done
+	ADD	$8, R9, R0
 	VST1	V20.S[2], (R0)
 	B	lanes17done
 lanes17one:
-	TBZ	$0, R11, lanes17done
-	FMOVS	F20, 0(R5)
+	TBZ	$0, R3, lanes17done
+	FMOVS	F20, 0(R9)
 	B	lanes17done
 lanes18:
-	ADD	$32, R5, R0
-	TBZ	$2, R10, lanes18low
+	ADD	$32, R9, R0
+	TBZ	$2, R2, lanes18low
 	FMOVQ	F18, 0(R0)
-	TBZ	$1, R10, lanes18highone
+	TBZ	$1, R2, lanes18highone
 	FMOVD	F17, 16(R0)
-	TBZ	$0, R10, lanes18done
+	TBZ	$0, R2, lanes18done
 	ADD	$24, R0, R0
 	VST1	V17.S[2], (R0)
 	B	lanes18done
 lanes18highone:
-	TBZ	$0, R10, lanes18done
+	TBZ	$0, R2, lanes18done
 	FMOVS	F17, 16(R0)
 	B	lanes18done
 lanes18low:
-	TBZ	$1, R10, lanes18one
+	TBZ	$1, R2, lanes18one
 	FMOVD	F18, 0(R0)
-	TBZ	$0, R10, lanes18done
+	TBZ	$0, R2, lanes18done
 	ADD	$8, R0, R0
 	VST1	V18.S[2], (R0)
 	B	lanes18done
 lanes18one:
-	TBZ	$0, R10, lanes18done
+	TBZ	$0, R2, lanes18done
 	FMOVS	F18, 0(R0)
 	B	lanes18done
 lanes19:
-	TBZ	$2, R11, lanes19low
-	FMOVQ	F16, 0(R5)
-	TBZ	$1, R11, lanes19highone
-	FMOVD	F15, 16(R5)
-	TBZ	$0, R11, lanes19done
-	ADD	$24, R5, R0
+	TBZ	$2, R3, lanes19low
+	FMOVQ	F16, 0(R9)
+	TBZ	$1, R3, lanes19highone
+	FMOVD	F15, 16(R9)
+	TBZ	$0, R3, lanes19done
+	ADD	$24, R9, R0
 	VST1	V15.S[2], (R0)
 	B	lanes19done
 lanes19highone:
-	TBZ	$0, R11, lanes19done
-	FMOVS	F15, 16(R5)
+	TBZ	$0, R3, lanes19done
+	FMOVS	F15, 16(R9)
 	B	lanes19done
 lanes19low:
-	TBZ	$1, R11, lanes19one
-	FMOVD	F16, 0(R5)
-	TBZ	$0, R11, lanes19done
-	ADD	$8, R5, R0
+	TBZ	$1, R3, lanes19one
+	FMOVD	F16, 0(R9)
+	TBZ	$0, R3, lanes19done
+	ADD	$8, R9, R0
 	VST1	V16.S[2], (R0)
 	B	lanes19done
 lanes19one:
-	TBZ	$0, R11, lanes19done
-	FMOVS	F16, 0(R5)
+	TBZ	$0, R3, lanes19done
+	FMOVS	F16, 0(R9)
 	B	lanes19done
 lanes20:
-	ADD	$32, R5, R0
-	TBZ	$2, R10, lanes20low
+	ADD	$32, R9, R0
+	TBZ	$2, R2, lanes20low
 	FMOVQ	F14, 0(R0)
-	TBZ	$1, R10, lanes20highone
+	TBZ	$1, R2, lanes20highone
 	FMOVD	F13, 16(R0)
-	TBZ	$0, R10, lanes20done
+	TBZ	$0, R2, lanes20done
 	ADD	$24, R0, R0
 	VST1	V13.S[2], (R0)
 	B	lanes20done
 lanes20highone:
-	TBZ	$0, R10, lanes20done
+	TBZ	$0, R2, lanes20done
 	FMOVS	F13, 16(R0)
 	B	lanes20done
 lanes20low:
-	TBZ	$1, R10, lanes20one
+	TBZ	$1, R2, lanes20one
 	FMOVD	F14, 0(R0)
-	TBZ	$0, R10, lanes20done
+	TBZ	$0, R2, lanes20done
 	ADD	$8, R0, R0
 	VST1	V14.S[2], (R0)
 	B	lanes20done
 lanes20one:
-	TBZ	$0, R10, lanes20done
+	TBZ	$0, R2, lanes20done
 	FMOVS	F14, 0(R0)
 	B	lanes20done
 lanes21:
-	TBZ	$2, R11, lanes21low
-	FMOVQ	F12, 0(R5)
-	TBZ	$1, R11, lanes21highone
-	FMOVD	F11, 16(R5)
-	TBZ	$0, R11, lanes21done
-	ADD	$24, R5, R0
+	TBZ	$2, R3, lanes21low
+	FMOVQ	F12, 0(R9)
+	TBZ	$1, R3, lanes21highone
+	FMOVD	F11, 16(R9)
+	TBZ	$0, R3, lanes21done
+	ADD	$24, R9, R0
 	VST1	V11.S[2], (R0)
 	B	lanes21done
 lanes21highone:
-	TBZ	$0, R11, lanes21done
-	FMOVS	F11, 16(R5)
+	TBZ	$0, R3, lanes21done
+	FMOVS	F11, 16(R9)
 	B	lanes21done
 lanes21low:
-	TBZ	$1, R11, lanes21one
-	FMOVD	F12, 0(R5)
-	TBZ	$0, R11, lanes21done
-	ADD	$8, R5, R0
+	TBZ	$1, R3, lanes21one
+	FMOVD	F12, 0(R9)
+	TBZ	$0, R3, lanes21done
+	ADD	$8, R9, R0
 	VST1	V12.S[2], (R0)
 	B	lanes21done
 lanes21one:
-	TBZ	$0, R11, lanes21done
-	FMOVS	F12, 0(R5)
+	TBZ	$0, R3, lanes21done
+	FMOVS	F12, 0(R9)
 	B	lanes21done
 lanes22:
-	ADD	$32, R5, R0
-	TBZ	$2, R10, lanes22low
+	ADD	$32, R9, R0
+	TBZ	$2, R2, lanes22low
 	FMOVQ	F10, 0(R0)
-	TBZ	$1, R10, lanes22highone
+	TBZ	$1, R2, lanes22highone
 	FMOVD	F9, 16(R0)
-	TBZ	$0, R10, lanes22done
+	TBZ	$0, R2, lanes22done
 	ADD	$24, R0, R0
 	VST1	V9.S[2], (R0)
 	B	lanes22done
 lanes22highone:
-	TBZ	$0, R10, lanes22done
+	TBZ	$0, R2, lanes22done
 	FMOVS	F9, 16(R0)
 	B	lanes22done
 lanes22low:
-	TBZ	$1, R10, lanes22one
+	TBZ	$1, R2, lanes22one
 	FMOVD	F10, 0(R0)
-	TBZ	$0, R10, lanes22done
+	TBZ	$0, R2, lanes22done
 	ADD	$8, R0, R0
 	VST1	V10.S[2], (R0)
 	B	lanes22done
 lanes22one:
-	TBZ	$0, R10, lanes22done
+	TBZ	$0, R2, lanes22done
 	FMOVS	F10, 0(R0)
 	B	lanes22done
 lanes23:
-	TBZ	$2, R11, lanes23low
-	FMOVQ	F8, 0(R5)
-	TBZ	$1, R11, lanes23highone
-	FMOVD	F7, 16(R5)
-	TBZ	$0, R11, lanes23done
-	ADD	$24, R5, R0
+	TBZ	$2, R3, lanes23low
+	FMOVQ	F8, 0(R9)
+	TBZ	$1, R3, lanes23highone
+	FMOVD	F7, 16(R9)
+	TBZ	$0, R3, lanes23done
+	ADD	$24, R9, R0
 	VST1	V7.S[2], (R0)
 	B	lanes23done
 lanes23highone:
-	TBZ	$0, R11, lanes23done
-	FMOVS	F7, 16(R5)
+	TBZ	$0, R3, lanes23done
+	FMOVS	F7, 16(R9)
 	B	lanes23done
 lanes23low:
-	TBZ	$1, R11, lanes23one
-	FMOVD	F8, 0(R5)
-	TBZ	$0, R11, lanes23done
-	ADD	$8, R5, R0
+	TBZ	$1, R3, lanes23one
+	FMOVD	F8, 0(R9)
+	TBZ	$0, R3, lanes23done
+	ADD	$8, R9, R0
 	VST1	V8.S[2], (R0)
 	B	lanes23done
 lanes23one:
-	TBZ	$0, R11, lanes23done
-	FMOVS	F8, 0(R5)
+	TBZ	$0, R3, lanes23done
+	FMOVS	F8, 0(R9)
 	B	lanes23done
 lanes24:
-	ADD	$32, R5, R0
-	TBZ	$2, R10, lanes24low
+	ADD	$32, R9, R0
+	TBZ	$2, R2, lanes24low
 	FMOVQ	F6, 0(R0)
-	TBZ	$1, R10, lanes24highone
+	TBZ	$1, R2, lanes24highone
 	FMOVD	F5, 16(R0)
-	TBZ	$0, R10, lanes24done
+	TBZ	$0, R2, lanes24done
 	ADD	$24, R0, R0
 	VST1	V5.S[2], (R0)
 	B	lanes24done
 lanes24highone:
-	TBZ	$0, R10, lanes24done
+	TBZ	$0, R2, lanes24done
 	FMOVS	F5, 16(R0)
 	B	lanes24done
 lanes24low:
-	TBZ	$1, R10, lanes24one
+	TBZ	$1, R2, lanes24one
 	FMOVD	F6, 0(R0)
-	TBZ	$0, R10, lanes24done
+	TBZ	$0, R2, lanes24done
 	ADD	$8, R0, R0
 	VST1	V6.S[2], (R0)
 	B	lanes24done
 lanes24one:
-	TBZ	$0, R10, lanes24done
+	TBZ	$0, R2, lanes24done
 	FMOVS	F6, 0(R0)
 	B	lanes24done
 
@@ -14084,6 +14438,9 @@ TEXT ·apart4x2NEON(SB), NOSPLIT, $0-8
 	MOVD	16(R11), R7
 	MOVD	48(R11), R6
 tile:
+	MOVD	136(R11), R0
+	TST	R0, R0
+	BNE	short
 	CMP	$256, R8
 	BLE	start
 	MOVD	64(R11), R1
@@ -14117,6 +14474,27 @@ tile:
 	PRFM	64(R1), PLDL2KEEP
 	PRFM	128(R1), PLDL2KEEP
 	PRFM	192(R1), PLDL2KEEP
+	B	start
+short:
+	MOVD	152(R11), R0
+	ADD	R10, R0, R0
+	MOVD	64(R11), R1
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1, R0, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1, R0, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1, R0, R0
+	PRFM	0(R0), PLDL1KEEP
+	MOVD	136(R11), R1
+	MOVD	32(R11), R0
+	ADD	R7, R1, R1
+	ADD	R1, R0, R0
+lines:
+	PRFM	0(R1), PLDL1KEEP
+	ADD	$64, R1, R1
+	CMP	R0, R1
+	BLT	lines
 start:
 	MOVD	96(R11), R0
 	FLDPQ	0(R0), (F20, F19)
@@ -14769,24 +15147,24 @@ lanes16one:
 
 // func along5x1NEON(strip *strip)
 TEXT ·along5x1NEON(SB), NOSPLIT, $0-8
-	MOVD	strip+0(FP), R9
-	MOVD	16(R9), R8
-	MOVD	24(R9), R7
-	MOVD	48(R9), R6
-	MOVD	56(R9), R5
-	MOVD	64(R9), R4
-	MOVD	8(R9), R3
-	MOVD	88(R9), R2
+	MOVD	strip+0(FP), R13
+	MOVD	16(R13), R12
+	MOVD	24(R13), R11
+	MOVD	48(R13), R10
+	MOVD	56(R13), R9
+	MOVD	64(R13), R8
+	MOVD	8(R13), R7
+	MOVD	88(R13), R6
 tile:
-	MOVD	R5, R0
+	MOVD	R9, R0
 	PRFM	0(R0), PLDL1KEEP
-	ADD	R4, R0, R0
+	ADD	R8, R0, R0
 	PRFM	0(R0), PLDL1KEEP
-	ADD	R4, R0, R0
+	ADD	R8, R0, R0
 	PRFM	0(R0), PLDL1KEEP
-	ADD	R4, R0, R0
+	ADD	R8, R0, R0
 	PRFM	0(R0), PLDL1KEEP
-	ADD	R4, R0, R0
+	ADD	R8, R0, R0
 	PRFM	0(R0), PLDL1KEEP
 	VMOVI	$0, V12.B16
 	VMOVI	$0, V11.B16
@@ -14798,71 +15176,102 @@ tile:
 	VMOVI	$0, V5.B16
 	VMOVI	$0, V4.B16
 	VMOVI	$0, V3.B16
-	MOVD	0(R9), R10
-	MOVD	40(R9), R1
-	MOVD	R8, R0
-loop:
-	FLDPQ	0(R1), (F2, F1)
-	FMOVS	0(R0), F0
+	MOVD	0(R13), R5
+	MOVD	40(R13), R4
+	MOVD	R12, R3
+	MOVD	136(R13), R2
+	MOVD	144(R13), R1
+	TST	R1, R1
+	BEQ	loop
+far:
+	FLDPQ	0(R4), (F2, F1)
+	ADD	R2<<0, R3, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1<<0, R4, R0
+	PRFM	0(R0), PLDL1KEEP
+	FMOVS	0(R3), F0
 	WORD	$0x4f80104c // fmla v12.4s, v2.4s, v0.s[0]
 	WORD	$0x4f80102b // fmla v11.4s, v1.4s, v0.s[0]
-	FMOVS	4(R0), F0
+	FMOVS	4(R3), F0
 	WORD	$0x4f80104a // fmla v10.4s, v2.4s, v0.s[0]
 	WORD	$0x4f801029 // fmla v9.4s, v1.4s, v0.s[0]
-	FMOVS	8(R0), F0
+	FMOVS	8(R3), F0
 	WORD	$0x4f801048 // fmla v8.4s, v2.4s, v0.s[0]
 	WORD	$0x4f801027 // fmla v7.4s, v1.4s, v0.s[0]
-	FMOVS	12(R0), F0
+	FMOVS	12(R3), F0
 	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
 	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
-	FMOVS	16(R0), F0
+	FMOVS	16(R3), F0
 	WORD	$0x4f801044 // fmla v4.4s, v2.4s, v0.s[0]
 	WORD	$0x4f801023 // fmla v3.4s, v1.4s, v0.s[0]
-	ADD	R7, R0, R0
-	ADD	R6, R1, R1
-	SUBS	$1, R10, R10
+	ADD	R11, R3, R3
+	ADD	R10, R4, R4
+	SUBS	$1, R5, R5
+	BNE	far
+	B	finish
+loop:
+	FLDPQ	0(R4), (F2, F1)
+	FMOVS	0(R3), F0
+	WORD	$0x4f80104c // fmla v12.4s, v2.4s, v0.s[0]
+	WORD	$0x4f80102b // fmla v11.4s, v1.4s, v0.s[0]
+	FMOVS	4(R3), F0
+	WORD	$0x4f80104a // fmla v10.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801029 // fmla v9.4s, v1.4s, v0.s[0]
+	FMOVS	8(R3), F0
+	WORD	$0x4f801048 // fmla v8.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801027 // fmla v7.4s, v1.4s, v0.s[0]
+	FMOVS	12(R3), F0
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	FMOVS	16(R3), F0
+	WORD	$0x4f801044 // fmla v4.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801023 // fmla v3.4s, v1.4s, v0.s[0]
+	ADD	R11, R3, R3
+	ADD	R10, R4, R4
+	SUBS	$1, R5, R5
 	BNE	loop
-	MOVD	72(R9), R0
-	MOVWU	64(R0), R10
-	MOVD	112(R9), R0
+finish:
+	MOVD	72(R13), R0
+	MOVWU	64(R0), R2
+	MOVD	112(R13), R0
 	TST	R0, R0
 	BEQ	gate
-	MOVD	R5, R1
-	TBZ	$3, R10, lanes1
+	MOVD	R9, R1
+	TBZ	$3, R2, lanes1
 	FLDPQ	0(R1), (F1, F0)
 lanes1done:
 	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
 	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
-	ADD	R4, R1, R1
-	TBZ	$3, R10, lanes2
+	ADD	R8, R1, R1
+	TBZ	$3, R2, lanes2
 	FLDPQ	0(R1), (F1, F0)
 lanes2done:
 	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
 	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	ADD	R4, R1, R1
-	TBZ	$3, R10, lanes3
+	ADD	R8, R1, R1
+	TBZ	$3, R2, lanes3
 	FLDPQ	0(R1), (F1, F0)
 lanes3done:
 	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
 	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	ADD	R4, R1, R1
-	TBZ	$3, R10, lanes4
+	ADD	R8, R1, R1
+	TBZ	$3, R2, lanes4
 	FLDPQ	0(R1), (F1, F0)
 lanes4done:
 	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
 	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	ADD	R4, R1, R1
-	TBZ	$3, R10, lanes5
+	ADD	R8, R1, R1
+	TBZ	$3, R2, lanes5
 	FLDPQ	0(R1), (F1, F0)
 lanes5done:
 	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
 	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
 gate:
-	TST	R2, R2
+	TST	R6, R6
 	BEQ	store
 	VMOVI	$0, V2.B16
-	TBZ	$3, R10, lanes6
-	FLDPQ	0(R2), (F1, F0)
+	TBZ	$3, R2, lanes6
+	FLDPQ	0(R6), (F1, F0)
 lanes6done:
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
@@ -14870,9 +15279,9 @@ lanes6done:
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
 	VAND	V1.B16, V12.B16, V12.B16
 	VAND	V0.B16, V11.B16, V11.B16
-	ADD	R4, R2, R2
-	TBZ	$3, R10, lanes7
-	FLDPQ	0(R2), (F1, F0)
+	ADD	R8, R6, R6
+	TBZ	$3, R2, lanes7
+	FLDPQ	0(R6), (F1, F0)
 lanes7done:
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
@@ -14880,9 +15289,9 @@ lanes7done:
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
 	VAND	V1.B16, V10.B16, V10.B16
 	VAND	V0.B16, V9.B16, V9.B16
-	ADD	R4, R2, R2
-	TBZ	$3, R10, lanes8
-	FLDPQ	0(R2), (F1, F0)
+	ADD	R8, R6, R6
+	TBZ	$3, R2, lanes8
+	FLDPQ	0(R6), (F1, F0)
 lanes8done:
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
@@ -14890,9 +15299,9 @@ lanes8done:
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
 	VAND	V1.B16, V8.B16, V8.B16
 	VAND	V0.B16, V7.B16, V7.B16
-	ADD	R4, R2, R2
-	TBZ	$3, R10, lanes9
-	FLDPQ	0(R2), (F1, F0)
+	ADD	R8, R6, R6
+	TBZ	$3, R2, lanes9
+	FLDPQ	0(R6), (F1, F0)
 lanes9done:
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
@@ -14900,9 +15309,9 @@ lanes9done:
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
 	VAND	V1.B16, V6.B16, V6.B16
 	VAND	V0.B16, V5.B16, V5.B16
-	ADD	R4, R2, R2
-	TBZ	$3, R10, lanes10
-	FLDPQ	0(R2), (F1, F0)
+	ADD	R8, R6, R6
+	TBZ	$3, R2, lanes10
+	FLDPQ	0(R6), (F1, F0)
 lanes10done:
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
@@ -14910,413 +15319,413 @@ lanes10done:
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
 	VAND	V1.B16, V4.B16, V4.B16
 	VAND	V0.B16, V3.B16, V3.B16
-	ADD	R4, R2, R2
+	ADD	R8, R6, R6
 store:
-	TBZ	$3, R10, lanes11
-	FSTPQ	(F12, F11), 0(R5)
+	TBZ	$3, R2, lanes11
+	FSTPQ	(F12, F11), 0(R9)
 lanes11done:
-	ADD	R4, R5, R5
-	TBZ	$3, R10, lanes12
-	FSTPQ	(F10, F9), 0(R5)
+	ADD	R8, R9, R9
+	TBZ	$3, R2, lanes12
+	FSTPQ	(F10, F9), 0(R9)
 lanes12done:
-	ADD	R4, R5, R5
-	TBZ	$3, R10, lanes13
-	FSTPQ	(F8, F7), 0(R5)
+	ADD	R8, R9, R9
+	TBZ	$3, R2, lanes13
+	FSTPQ	(F8, F7), 0(R9)
 lanes13done:
-	ADD	R4, R5, R5
-	TBZ	$3, R10, lanes14
-	FSTPQ	(F6, F5), 0(R5)
+	ADD	R8, R9, R9
+	TBZ	$3, R2, lanes14
+	FSTPQ	(F6, F5), 0(R9)
 lanes14done:
-	ADD	R4, R5, R5
-	TBZ	$3, R10, lanes15
-	FSTPQ	(F4, F3), 0(R5)
+	ADD	R8, R9, R9
+	TBZ	$3, R2, lanes15
+	FSTPQ	(F4, F3), 0(R9)
 lanes15done:
-	ADD	R4, R5, R5
+	ADD	R8, R9, R9
 stored:
-	MOVD	32(R9), R0
-	ADD	R0, R8, R8
-	SUBS	$1, R3, R3
+	MOVD	32(R13), R0
+	ADD	R0, R12, R12
+	SUBS	$1, R7, R7
 	BNE	tile
 	RET
 lanes1:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R10, lanes1low
+	TBZ	$2, R2, lanes1low
 	FMOVQ	0(R1), F1
-	TBZ	$1, R10, lanes1highone
+	TBZ	$1, R2, lanes1highone
 	FMOVD	16(R1), F0
-	TBZ	$0, R10, lanes1done
+	TBZ	$0, R2, lanes1done
 	ADD	$24, R1, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes1done
 lanes1highone:
-	TBZ	$0, R10, lanes1done
+	TBZ	$0, R2, lanes1done
 	FMOVS	16(R1), F0
 	B	lanes1done
 lanes1low:
-	TBZ	$1, R10, lanes1one
+	TBZ	$1, R2, lanes1one
 	FMOVD	0(R1), F1
-	TBZ	$0, R10, lanes1done
+	TBZ	$0, R2, lanes1done
 	ADD	$8, R1, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes1done
 lanes1one:
-	TBZ	$0, R10, lanes1done
+	TBZ	$0, R2, lanes1done
 	FMOVS	0(R1), F1
 	B	lanes1done
 lanes2:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R10, lanes2low
+	TBZ	$2, R2, lanes2low
 	FMOVQ	0(R1), F1
-	TBZ	$1, R10, lanes2highone
+	TBZ	$1, R2, lanes2highone
 	FMOVD	16(R1), F0
-	TBZ	$0, R10, lanes2done
+	TBZ	$0, R2, lanes2done
 	ADD	$24, R1, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes2done
 lanes2highone:
-	TBZ	$0, R10, lanes2done
+	TBZ	$0, R2, lanes2done
 	FMOVS	16(R1), F0
 	B	lanes2done
 lanes2low:
-	TBZ	$1, R10, lanes2one
+	TBZ	$1, R2, lanes2one
 	FMOVD	0(R1), F1
-	TBZ	$0, R10, lanes2done
+	TBZ	$0, R2, lanes2done
 	ADD	$8, R1, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes2done
 lanes2one:
-	TBZ	$0, R10, lanes2done
+	TBZ	$0, R2, lanes2done
 	FMOVS	0(R1), F1
 	B	lanes2done
 lanes3:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R10, lanes3low
+	TBZ	$2, R2, lanes3low
 	FMOVQ	0(R1), F1
-	TBZ	$1, R10, lanes3highone
+	TBZ	$1, R2, lanes3highone
 	FMOVD	16(R1), F0
-	TBZ	$0, R10, lanes3done
+	TBZ	$0, R2, lanes3done
 	ADD	$24, R1, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes3done
 lanes3highone:
-	TBZ	$0, R10, lanes3done
+	TBZ	$0, R2, lanes3done
 	FMOVS	16(R1), F0
 	B	lanes3done
 lanes3low:
-	TBZ	$1, R10, lanes3one
+	TBZ	$1, R2, lanes3one
 	FMOVD	0(R1), F1
-	TBZ	$0, R10, lanes3done
+	TBZ	$0, R2, lanes3done
 	ADD	$8, R1, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes3done
 lanes3one:
-	TBZ	$0, R10, lanes3done
+	TBZ	$0, R2, lanes3done
 	FMOVS	0(R1), F1
 	B	lanes3done
 lanes4:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R10, lanes4low
+	TBZ	$2, R2, lanes4low
 	FMOVQ	0(R1), F1
-	TBZ	$1, R10, lanes4highone
+	TBZ	$1, R2, lanes4highone
 	FMOVD	16(R1), F0
-	TBZ	$0, R10, lanes4done
+	TBZ	$0, R2, lanes4done
 	ADD	$24, R1, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes4done
 lanes4highone:
-	TBZ	$0, R10, lanes4done
+	TBZ	$0, R2, lanes4done
 	FMOVS	16(R1), F0
 	B	lanes4done
 lanes4low:
-	TBZ	$1, R10, lanes4one
+	TBZ	$1, R2, lanes4one
 	FMOVD	0(R1), F1
-	TBZ	$0, R10, lanes4done
+	TBZ	$0, R2, lanes4done
 	ADD	$8, R1, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes4done
 lanes4one:
-	TBZ	$0, R10, lanes4done
+	TBZ	$0, R2, lanes4done
 	FMOVS	0(R1), F1
 	B	lanes4done
 lanes5:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R10, lanes5low
+	TBZ	$2, R2, lanes5low
 	FMOVQ	0(R1), F1
-	TBZ	$1, R10, lanes5highone
+	TBZ	$1, R2, lanes5highone
 	FMOVD	16(R1), F0
-	TBZ	$0, R10, lanes5done
+	TBZ	$0, R2, lanes5done
 	ADD	$24, R1, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes5done
 lanes5highone:
-	TBZ	$0, R10, lanes5done
+	TBZ	$0, R2, lanes5done
 	FMOVS	16(R1), F0
 	B	lanes5done
 lanes5low:
-	TBZ	$1, R10, lanes5one
+	TBZ	$1, R2, lanes5one
 	FMOVD	0(R1), F1
-	TBZ	$0, R10, lanes5done
+	TBZ	$0, R2, lanes5done
 	ADD	$8, R1, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes5done
 lanes5one:
-	TBZ	$0, R10, lanes5done
+	TBZ	$0, R2, lanes5done
 	FMOVS	0(R1), F1
 	B	lanes5done
 lanes6:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R10, lanes6low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R10, lanes6highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R10, lanes6done
-	ADD	$24, R2, R0
+	TBZ	$2, R2, lanes6low
+	FMOVQ	0(R6), F1
+	TBZ	$1, R2, lanes6highone
+	FMOVD	16(R6), F0
+	TBZ	$0, R2, lanes6done
+	ADD	$24, R6, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes6done
 lanes6highone:
-	TBZ	$0, R10, lanes6done
-	FMOVS	16(R2), F0
+	TBZ	$0, R2, lanes6done
+	FMOVS	16(R6), F0
 	B	lanes6done
 lanes6low:
-	TBZ	$1, R10, lanes6one
-	FMOVD	0(R2), F1
-	TBZ	$0, R10, lanes6done
-	ADD	$8, R2, R0
+	TBZ	$1, R2, lanes6one
+	FMOVD	0(R6), F1
+	TBZ	$0, R2, lanes6done
+	ADD	$8, R6, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes6done
 lanes6one:
-	TBZ	$0, R10, lanes6done
-	FMOVS	0(R2), F1
+	TBZ	$0, R2, lanes6done
+	FMOVS	0(R6), F1
 	B	lanes6done
 lanes7:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R10, lanes7low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R10, lanes7highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R10, lanes7done
-	ADD	$24, R2, R0
+	TBZ	$2, R2, lanes7low
+	FMOVQ	0(R6), F1
+	TBZ	$1, R2, lanes7highone
+	FMOVD	16(R6), F0
+	TBZ	$0, R2, lanes7done
+	ADD	$24, R6, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes7done
 lanes7highone:
-	TBZ	$0, R10, lanes7done
-	FMOVS	16(R2), F0
+	TBZ	$0, R2, lanes7done
+	FMOVS	16(R6), F0
 	B	lanes7done
 lanes7low:
-	TBZ	$1, R10, lanes7one
-	FMOVD	0(R2), F1
-	TBZ	$0, R10, lanes7done
-	ADD	$8, R2, R0
+	TBZ	$1, R2, lanes7one
+	FMOVD	0(R6), F1
+	TBZ	$0, R2, lanes7done
+	ADD	$8, R6, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes7done
 lanes7one:
-	TBZ	$0, R10, lanes7done
-	FMOVS	0(R2), F1
+	TBZ	$0, R2, lanes7done
+	FMOVS	0(R6), F1
 	B	lanes7done
 lanes8:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R10, lanes8low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R10, lanes8highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R10, lanes8done
-	ADD	$24, R2, R0
+	TBZ	$2, R2, lanes8low
+	FMOVQ	0(R6), F1
+	TBZ	$1, R2, lanes8highone
+	FMOVD	16(R6), F0
+	TBZ	$0, R2, lanes8done
+	ADD	$24, R6, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes8done
 lanes8highone:
-	TBZ	$0, R10, lanes8done
-	FMOVS	16(R2), F0
+	TBZ	$0, R2, lanes8done
+	FMOVS	16(R6), F0
 	B	lanes8done
 lanes8low:
-	TBZ	$1, R10, lanes8one
-	FMOVD	0(R2), F1
-	TBZ	$0, R10, lanes8done
-	ADD	$8, R2, R0
+	TBZ	$1, R2, lanes8one
+	FMOVD	0(R6), F1
+	TBZ	$0, R2, lanes8done
+	ADD	$8, R6, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes8done
 lanes8one:
-	TBZ	$0, R10, lanes8done
-	FMOVS	0(R2), F1
+	TBZ	$0, R2, lanes8done
+	FMOVS	0(R6), F1
 	B	lanes8done
 lanes9:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R10, lanes9low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R10, lanes9highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R10, lanes9done
-	ADD	$24, R2, R0
+	TBZ	$2, R2, lanes9low
+	FMOVQ	0(R6), F1
+	TBZ	$1, R2, lanes9highone
+	FMOVD	16(R6), F0
+	TBZ	$0, R2, lanes9done
+	ADD	$24, R6, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes9done
 lanes9highone:
-	TBZ	$0, R10, lanes9done
-	FMOVS	16(R2), F0
+	TBZ	$0, R2, lanes9done
+	FMOVS	16(R6), F0
 	B	lanes9done
 lanes9low:
-	TBZ	$1, R10, lanes9one
-	FMOVD	0(R2), F1
-	TBZ	$0, R10, lanes9done
-	ADD	$8, R2, R0
+	TBZ	$1, R2, lanes9one
+	FMOVD	0(R6), F1
+	TBZ	$0, R2, lanes9done
+	ADD	$8, R6, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes9done
 lanes9one:
-	TBZ	$0, R10, lanes9done
-	FMOVS	0(R2), F1
+	TBZ	$0, R2, lanes9done
+	FMOVS	0(R6), F1
 	B	lanes9done
 lanes10:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R10, lanes10low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R10, lanes10highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R10, lanes10done
-	ADD	$24, R2, R0
+	TBZ	$2, R2, lanes10low
+	FMOVQ	0(R6), F1
+	TBZ	$1, R2, lanes10highone
+	FMOVD	16(R6), F0
+	TBZ	$0, R2, lanes10done
+	ADD	$24, R6, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes10done
 lanes10highone:
-	TBZ	$0, R10, lanes10done
-	FMOVS	16(R2), F0
+	TBZ	$0, R2, lanes10done
+	FMOVS	16(R6), F0
 	B	lanes10done
 lanes10low:
-	TBZ	$1, R10, lanes10one
-	FMOVD	0(R2), F1
-	TBZ	$0, R10, lanes10done
-	ADD	$8, R2, R0
+	TBZ	$1, R2, lanes10one
+	FMOVD	0(R6), F1
+	TBZ	$0, R2, lanes10done
+	ADD	$8, R6, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes10done
 lanes10one:
-	TBZ	$0, R10, lanes10done
-	FMOVS	0(R2), F1
+	TBZ	$0, R2, lanes10done
+	FMOVS	0(R6), F1
 	B	lanes10done
 lanes11:
-	TBZ	$2, R10, lanes11low
-	FMOVQ	F12, 0(R5)
-	TBZ	$1, R10, lanes11highone
-	FMOVD	F11, 16(R5)
-	TBZ	$0, R10, lanes11done
-	ADD	$24, R5, R0
+	TBZ	$2, R2, lanes11low
+	FMOVQ	F12, 0(R9)
+	TBZ	$1, R2, lanes11highone
+	FMOVD	F11, 16(R9)
+	TBZ	$0, R2, lanes11done
+	ADD	$24, R9, R0
 	VST1	V11.S[2], (R0)
 	B	lanes11done
 lanes11highone:
-	TBZ	$0, R10, lanes11done
-	FMOVS	F11, 16(R5)
+	TBZ	$0, R2, lanes11done
+	FMOVS	F11, 16(R9)
 	B	lanes11done
 lanes11low:
-	TBZ	$1, R10, lanes11one
-	FMOVD	F12, 0(R5)
-	TBZ	$0, R10, lanes11done
-	ADD	$8, R5, R0
+	TBZ	$1, R2, lanes11one
+	FMOVD	F12, 0(R9)
+	TBZ	$0, R2, lanes11done
+	ADD	$8, R9, R0
 	VST1	V12.S[2], (R0)
 	B	lanes11done
 lanes11one:
-	TBZ	$0, R10, lanes11done
-	FMOVS	F12, 0(R5)
+	TBZ	$0, R2, lanes11done
+	FMOVS	F12, 0(R9)
 	B	lanes11done
 lanes12:
-	TBZ	$2, R10, lanes12low
-	FMOVQ	F10, 0(R5)
-	TBZ	$1, R10, lanes12highone
-	FMOVD	F9, 16(R5)
-	TBZ	$0, R10, lanes12done
-	ADD	$24, R5, R0
+	TBZ	$2, R2, lanes12low
+	FMOVQ	F10, 0(R9)
+	TBZ	$1, R2, lanes12highone
+	FMOVD	F9, 16(R9)
+	TBZ	$0, R2, lanes12done
+	ADD	$24, R9, R0
 	VST1	V9.S[2], (R0)
 	B	lanes12done
 lanes12highone:
-	TBZ	$0, R10, lanes12done
-	FMOVS	F9, 16(R5)
+	TBZ	$0, R2, lanes12done
+	FMOVS	F9, 16(R9)
 	B	lanes12done
 lanes12low:
-	TBZ	$1, R10, lanes12one
-	FMOVD	F10, 0(R5)
-	TBZ	$0, R10, lanes12done
-	ADD	$8, R5, R0
+	TBZ	$1, R2, lanes12one
+	FMOVD	F10, 0(R9)
+	TBZ	$0, R2, lanes12done
+	ADD	$8, R9, R0
 	VST1	V10.S[2], (R0)
 	B	lanes12done
 lanes12one:
-	TBZ	$0, R10, lanes12done
-	FMOVS	F10, 0(R5)
+	TBZ	$0, R2, lanes12done
+	FMOVS	F10, 0(R9)
 	B	lanes12done
 lanes13:
-	TBZ	$2, R10, lanes13low
-	FMOVQ	F8, 0(R5)
-	TBZ	$1, R10, lanes13highone
-	FMOVD	F7, 16(R5)
-	TBZ	$0, R10, lanes13done
-	ADD	$24, R5, R0
+	TBZ	$2, R2, lanes13low
+	FMOVQ	F8, 0(R9)
+	TBZ	$1, R2, lanes13highone
+	FMOVD	F7, 16(R9)
+	TBZ	$0, R2, lanes13done
+	ADD	$24, R9, R0
 	VST1	V7.S[2], (R0)
 	B	lanes13done
 lanes13highone:
-	TBZ	$0, R10, lanes13done
-	FMOVS	F7, 16(R5)
+	TBZ	$0, R2, lanes13done
+	FMOVS	F7, 16(R9)
 	B	lanes13done
 lanes13low:
-	TBZ	$1, R10, lanes13one
-	FMOVD	F8, 0(R5)
-	TBZ	$0, R10, lanes13done
-	ADD	$8, R5, R0
+	TBZ	$1, R2, lanes13one
+	FMOVD	F8, 0(R9)
+	TBZ	$0, R2, lanes13done
+	ADD	$8, R9, R0
 	VST1	V8.S[2], (R0)
 	B	lanes13done
 lanes13one:
-	TBZ	$0, R10, lanes13done
-	FMOVS	F8, 0(R5)
+	TBZ	$0, R2, lanes13done
+	FMOVS	F8, 0(R9)
 	B	lanes13done
 lanes14:
-	TBZ	$2, R10, lanes14low
-	FMOVQ	F6, 0(R5)
-	TBZ	$1, R10, lanes14highone
-	FMOVD	F5, 16(R5)
-	TBZ	$0, R10, lanes14done
-	ADD	$24, R5, R0
+	TBZ	$2, R2, lanes14low
+	FMOVQ	F6, 0(R9)
+	TBZ	$1, R2, lanes14highone
+	FMOVD	F5, 16(R9)
+	TBZ	$0, R2, lanes14done
+	ADD	$24, R9, R0
 	VST1	V5.S[2], (R0)
 	B	lanes14done
 lanes14highone:
-	TBZ	$0, R10, lanes14done
-	FMOVS	F5, 16(R5)
+	TBZ	$0, R2, lanes14done
+	FMOVS	F5, 16(R9)
 	B	lanes14done
 lanes14low:
-	TBZ	$1, R10, lanes14one
-	FMOVD	F6, 0(R5)
-	TBZ	$0, R10, lanes14done
-	ADD	$8, R5, R0
+	TBZ	$1, R2, lanes14one
+	FMOVD	F6, 0(R9)
+	TBZ	$0, R2, lanes14done
+	ADD	$8, R9, R0
 	VST1	V6.S[2], (R0)
 	B	lanes14done
 lanes14one:
-	TBZ	$0, R10, lanes14done
-	FMOVS	F6, 0(R5)
+	TBZ	$0, R2, lanes14done
+	FMOVS	F6, 0(R9)
 	B	lanes14done
 lanes15:
-	TBZ	$2, R10, lanes15low
-	FMOVQ	F4, 0(R5)
-	TBZ	$1, R10, lanes15highone
-	FMOVD	F3, 16(R5)
-	TBZ	$0, R10, lanes15done
-	ADD	$24, R5, R0
+	TBZ	$2, R2, lanes15low
+	FMOVQ	F4, 0(R9)
+	TBZ	$1, R2, lanes15highone
+	FMOVD	F3, 16(R9)
+	TBZ	$0, R2, lanes15done
+	ADD	$24, R9, R0
 	VST1	V3.S[2], (R0)
 	B	lanes15done
 lanes15highone:
-	TBZ	$0, R10, lanes15done
-	FMOVS	F3, 16(R5)
+	TBZ	$0, R2, lanes15done
+	FMOVS	F3, 16(R9)
 	B	lanes15done
 lanes15low:
-	TBZ	$1, R10, lanes15one
-	FMOVD	F4, 0(R5)
-	TBZ	$0, R10, lanes15done
-	ADD	$8, R5, R0
+	TBZ	$1, R2, lanes15one
+	FMOVD	F4, 0(R9)
+	TBZ	$0, R2, lanes15done
+	ADD	$8, R9, R0
 	VST1	V4.S[2], (R0)
 	B	lanes15done
 lanes15one:
-	TBZ	$0, R10, lanes15done
-	FMOVS	F4, 0(R5)
+	TBZ	$0, R2, lanes15done
+	FMOVS	F4, 0(R9)
 	B	lanes15done
 
 // func across5x1NEON(strip *strip)
@@ -16123,6 +16532,9 @@ TEXT ·apart5x1NEON(SB), NOSPLIT, $0-8
 	MOVD	16(R12), R8
 	MOVD	48(R12), R7
 tile:
+	MOVD	136(R12), R0
+	TST	R0, R0
+	BNE	short
 	CMP	$256, R9
 	BLE	start
 	MOVD	64(R12), R1
@@ -16163,6 +16575,29 @@ tile:
 	PRFM	64(R1), PLDL2KEEP
 	PRFM	128(R1), PLDL2KEEP
 	PRFM	192(R1), PLDL2KEEP
+	B	start
+short:
+	MOVD	152(R12), R0
+	ADD	R11, R0, R0
+	MOVD	64(R12), R1
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1, R0, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1, R0, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1, R0, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1, R0, R0
+	PRFM	0(R0), PLDL1KEEP
+	MOVD	136(R12), R1
+	MOVD	32(R12), R0
+	ADD	R8, R1, R1
+	ADD	R1, R0, R0
+lines:
+	PRFM	0(R1), PLDL1KEEP
+	ADD	$64, R1, R1
+	CMP	R0, R1
+	BLT	lines
 start:
 	MOVD	96(R12), R0
 	FLDPQ	0(R0), (F12, F11)
@@ -16603,24 +17038,24 @@ lanes10one:
 
 // func along5x2NEON(strip *strip)
 TEXT ·along5x2NEON(SB), NOSPLIT, $0-8
-	MOVD	strip+0(FP), R9
-	MOVD	16(R9), R8
-	MOVD	24(R9), R7
-	MOVD	48(R9), R6
-	MOVD	56(R9), R5
-	MOVD	64(R9), R4
-	MOVD	8(R9), R3
-	MOVD	88(R9), R2
+	MOVD	strip+0(FP), R13
+	MOVD	16(R13), R12
+	MOVD	24(R13), R11
+	MOVD	48(R13), R10
+	MOVD	56(R13), R9
+	MOVD	64(R13), R8
+	MOVD	8(R13), R7
+	MOVD	88(R13), R6
 tile:
-	MOVD	R5, R0
+	MOVD	R9, R0
 	PRFM	0(R0), PLDL1KEEP
-	ADD	R4, R0, R0
+	ADD	R8, R0, R0
 	PRFM	0(R0), PLDL1KEEP
-	ADD	R4, R0, R0
+	ADD	R8, R0, R0
 	PRFM	0(R0), PLDL1KEEP
-	ADD	R4, R0, R0
+	ADD	R8, R0, R0
 	PRFM	0(R0), PLDL1KEEP
-	ADD	R4, R0, R0
+	ADD	R8, R0, R0
 	PRFM	0(R0), PLDL1KEEP
 	VMOVI	$0, V24.B16
 	VMOVI	$0, V23.B16
@@ -16642,109 +17077,151 @@ tile:
 	VMOVI	$0, V7.B16
 	VMOVI	$0, V6.B16
 	VMOVI	$0, V5.B16
-	MOVD	0(R9), R10
-	MOVD	40(R9), R1
-	MOVD	R8, R0
-loop:
-	FLDPQ	0(R1), (F4, F3)
-	FLDPQ	32(R1), (F2, F1)
-	FMOVS	0(R0), F0
+	MOVD	0(R13), R5
+	MOVD	40(R13), R4
+	MOVD	R12, R3
+	MOVD	136(R13), R2
+	MOVD	144(R13), R1
+	TST	R1, R1
+	BEQ	loop
+far:
+	FLDPQ	0(R4), (F4, F3)
+	FLDPQ	32(R4), (F2, F1)
+	ADD	R2<<0, R3, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1<<0, R4, R0
+	PRFM	0(R0), PLDL1KEEP
+	FMOVS	0(R3), F0
 	WORD	$0x4f801098 // fmla v24.4s, v4.4s, v0.s[0]
 	WORD	$0x4f801077 // fmla v23.4s, v3.4s, v0.s[0]
 	WORD	$0x4f801056 // fmla v22.4s, v2.4s, v0.s[0]
 	WORD	$0x4f801035 // fmla v21.4s, v1.4s, v0.s[0]
-	FMOVS	4(R0), F0
+	FMOVS	4(R3), F0
 	WORD	$0x4f801094 // fmla v20.4s, v4.4s, v0.s[0]
 	WORD	$0x4f801073 // fmla v19.4s, v3.4s, v0.s[0]
 	WORD	$0x4f801052 // fmla v18.4s, v2.4s, v0.s[0]
 	WORD	$0x4f801031 // fmla v17.4s, v1.4s, v0.s[0]
-	FMOVS	8(R0), F0
+	FMOVS	8(R3), F0
 	WORD	$0x4f801090 // fmla v16.4s, v4.4s, v0.s[0]
 	WORD	$0x4f80106f // fmla v15.4s, v3.4s, v0.s[0]
 	WORD	$0x4f80104e // fmla v14.4s, v2.4s, v0.s[0]
 	WORD	$0x4f80102d // fmla v13.4s, v1.4s, v0.s[0]
-	FMOVS	12(R0), F0
+	FMOVS	12(R3), F0
 	WORD	$0x4f80108c // fmla v12.4s, v4.4s, v0.s[0]
 	WORD	$0x4f80106b // fmla v11.4s, v3.4s, v0.s[0]
 	WORD	$0x4f80104a // fmla v10.4s, v2.4s, v0.s[0]
 	WORD	$0x4f801029 // fmla v9.4s, v1.4s, v0.s[0]
-	FMOVS	16(R0), F0
+	FMOVS	16(R3), F0
 	WORD	$0x4f801088 // fmla v8.4s, v4.4s, v0.s[0]
 	WORD	$0x4f801067 // fmla v7.4s, v3.4s, v0.s[0]
 	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
 	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
-	ADD	R7, R0, R0
-	ADD	R6, R1, R1
-	SUBS	$1, R10, R10
+	ADD	R11, R3, R3
+	ADD	R10, R4, R4
+	SUBS	$1, R5, R5
+	BNE	far
+	B	finish
+loop:
+	FLDPQ	0(R4), (F4, F3)
+	FLDPQ	32(R4), (F2, F1)
+	FMOVS	0(R3), F0
+	WORD	$0x4f801098 // fmla v24.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801077 // fmla v23.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801056 // fmla v22.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801035 // fmla v21.4s, v1.4s, v0.s[0]
+	FMOVS	4(R3), F0
+	WORD	$0x4f801094 // fmla v20.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801073 // fmla v19.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801052 // fmla v18.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801031 // fmla v17.4s, v1.4s, v0.s[0]
+	FMOVS	8(R3), F0
+	WORD	$0x4f801090 // fmla v16.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80106f // fmla v15.4s, v3.4s, v0.s[0]
+	WORD	$0x4f80104e // fmla v14.4s, v2.4s, v0.s[0]
+	WORD	$0x4f80102d // fmla v13.4s, v1.4s, v0.s[0]
+	FMOVS	12(R3), F0
+	WORD	$0x4f80108c // fmla v12.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80106b // fmla v11.4s, v3.4s, v0.s[0]
+	WORD	$0x4f80104a // fmla v10.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801029 // fmla v9.4s, v1.4s, v0.s[0]
+	FMOVS	16(R3), F0
+	WORD	$0x4f801088 // fmla v8.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801067 // fmla v7.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	ADD	R11, R3, R3
+	ADD	R10, R4, R4
+	SUBS	$1, R5, R5
 	BNE	loop
-	MOVD	72(R9), R0
-	MOVWU	64(R0), R11
-	MOVD	80(R9), R0
-	MOVWU	64(R0), R10
-	MOVD	112(R9), R0
+finish:
+	MOVD	72(R13), R0
+	MOVWU	64(R0), R3
+	MOVD	80(R13), R0
+	MOVWU	64(R0), R2
+	MOVD	112(R13), R0
 	TST	R0, R0
 	BEQ	gate
-	MOVD	R5, R1
-	TBZ	$3, R11, lanes1
+	MOVD	R9, R1
+	TBZ	$3, R3, lanes1
 	FLDPQ	0(R1), (F1, F0)
 lanes1done:
 	WORD	$0x4e21d718 // fadd v24.4s, v24.4s, v1.4s
 	WORD	$0x4e20d6f7 // fadd v23.4s, v23.4s, v0.4s
-	TBZ	$3, R10, lanes2
+	TBZ	$3, R2, lanes2
 	FLDPQ	32(R1), (F1, F0)
 lanes2done:
 	WORD	$0x4e21d6d6 // fadd v22.4s, v22.4s, v1.4s
 	WORD	$0x4e20d6b5 // fadd v21.4s, v21.4s, v0.4s
-	ADD	R4, R1, R1
-	TBZ	$3, R11, lanes3
+	ADD	R8, R1, R1
+	TBZ	$3, R3, lanes3
 	FLDPQ	0(R1), (F1, F0)
 lanes3done:
 	WORD	$0x4e21d694 // fadd v20.4s, v20.4s, v1.4s
 	WORD	$0x4e20d673 // fadd v19.4s, v19.4s, v0.4s
-	TBZ	$3, R10, lanes4
+	TBZ	$3, R2, lanes4
 	FLDPQ	32(R1), (F1, F0)
 lanes4done:
 	WORD	$0x4e21d652 // fadd v18.4s, v18.4s, v1.4s
 	WORD	$0x4e20d631 // fadd v17.4s, v17.4s, v0.4s
-	ADD	R4, R1, R1
-	TBZ	$3, R11, lanes5
+	ADD	R8, R1, R1
+	TBZ	$3, R3, lanes5
 	FLDPQ	0(R1), (F1, F0)
 lanes5done:
 	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
 	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
-	TBZ	$3, R10, lanes6
+	TBZ	$3, R2, lanes6
 	FLDPQ	32(R1), (F1, F0)
 lanes6done:
 	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
 	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
-	ADD	R4, R1, R1
-	TBZ	$3, R11, lanes7
+	ADD	R8, R1, R1
+	TBZ	$3, R3, lanes7
 	FLDPQ	0(R1), (F1, F0)
 lanes7done:
 	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
 	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
-	TBZ	$3, R10, lanes8
+	TBZ	$3, R2, lanes8
 	FLDPQ	32(R1), (F1, F0)
 lanes8done:
 	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
 	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	ADD	R4, R1, R1
-	TBZ	$3, R11, lanes9
+	ADD	R8, R1, R1
+	TBZ	$3, R3, lanes9
 	FLDPQ	0(R1), (F1, F0)
 lanes9done:
 	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
 	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	TBZ	$3, R10, lanes10
+	TBZ	$3, R2, lanes10
 	FLDPQ	32(R1), (F1, F0)
 lanes10done:
 	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
 	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
 gate:
-	TST	R2, R2
+	TST	R6, R6
 	BEQ	store
 	VMOVI	$0, V2.B16
-	TBZ	$3, R11, lanes11
-	FLDPQ	0(R2), (F1, F0)
+	TBZ	$3, R3, lanes11
+	FLDPQ	0(R6), (F1, F0)
 lanes11done:
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
@@ -16752,8 +17229,8 @@ lanes11done:
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
 	VAND	V1.B16, V24.B16, V24.B16
 	VAND	V0.B16, V23.B16, V23.B16
-	TBZ	$3, R10, lanes12
-	FLDPQ	32(R2), (F1, F0)
+	TBZ	$3, R2, lanes12
+	FLDPQ	32(R6), (F1, F0)
 lanes12done:
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
@@ -16761,9 +17238,9 @@ lanes12done:
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
 	VAND	V1.B16, V22.B16, V22.B16
 	VAND	V0.B16, V21.B16, V21.B16
-	ADD	R4, R2, R2
-	TBZ	$3, R11, lanes13
-	FLDPQ	0(R2), (F1, F0)
+	ADD	R8, R6, R6
+	TBZ	$3, R3, lanes13
+	FLDPQ	0(R6), (F1, F0)
 lanes13done:
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
@@ -16771,8 +17248,8 @@ lanes13done:
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
 	VAND	V1.B16, V20.B16, V20.B16
 	VAND	V0.B16, V19.B16, V19.B16
-	TBZ	$3, R10, lanes14
-	FLDPQ	32(R2), (F1, F0)
+	TBZ	$3, R2, lanes14
+	FLDPQ	32(R6), (F1, F0)
 lanes14done:
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
@@ -16780,9 +17257,9 @@ lanes14done:
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
 	VAND	V1.B16, V18.B16, V18.B16
 	VAND	V0.B16, V17.B16, V17.B16
-	ADD	R4, R2, R2
-	TBZ	$3, R11, lanes15
-	FLDPQ	0(R2), (F1, F0)
+	ADD	R8, R6, R6
+	TBZ	$3, R3, lanes15
+	FLDPQ	0(R6), (F1, F0)
 lanes15done:
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
@@ -16790,8 +17267,8 @@ lanes15done:
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
 	VAND	V1.B16, V16.B16, V16.B16
 	VAND	V0.B16, V15.B16, V15.B16
-	TBZ	$3, R10, lanes16
-	FLDPQ	32(R2), (F1, F0)
+	TBZ	$3, R2, lanes16
+	FLDPQ	32(R6), (F1, F0)
 lanes16done:
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
@@ -16799,9 +17276,9 @@ lanes16done:
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
 	VAND	V1.B16, V14.B16, V14.B16
 	VAND	V0.B16, V13.B16, V13.B16
-	ADD	R4, R2, R2
-	TBZ	$3, R11, lanes17
-	FLDPQ	0(R2), (F1, F0)
+	ADD	R8, R6, R6
+	TBZ	$3, R3, lanes17
+	FLDPQ	0(R6), (F1, F0)
 lanes17done:
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
@@ -16809,8 +17286,8 @@ lanes17done:
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
 	VAND	V1.B16, V12.B16, V12.B16
 	VAND	V0.B16, V11.B16, V11.B16
-	TBZ	$3, R10, lanes18
-	FLDPQ	32(R2), (F1, F0)
+	TBZ	$3, R2, lanes18
+	FLDPQ	32(R6), (F1, F0)
 lanes18done:
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
@@ -16818,9 +17295,9 @@ lanes18done:
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
 	VAND	V1.B16, V10.B16, V10.B16
 	VAND	V0.B16, V9.B16, V9.B16
-	ADD	R4, R2, R2
-	TBZ	$3, R11, lanes19
-	FLDPQ	0(R2), (F1, F0)
+	ADD	R8, R6, R6
+	TBZ	$3, R3, lanes19
+	FLDPQ	0(R6), (F1, F0)
 lanes19done:
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
@@ -16828,8 +17305,8 @@ lanes19done:
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
 	VAND	V1.B16, V8.B16, V8.B16
 	VAND	V0.B16, V7.B16, V7.B16
-	TBZ	$3, R10, lanes20
-	FLDPQ	32(R2), (F1, F0)
+	TBZ	$3, R2, lanes20
+	FLDPQ	32(R6), (F1, F0)
 lanes20done:
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
@@ -16837,822 +17314,822 @@ lanes20done:
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
 	VAND	V1.B16, V6.B16, V6.B16
 	VAND	V0.B16, V5.B16, V5.B16
-	ADD	R4, R2, R2
+	ADD	R8, R6, R6
 store:
-	TBZ	$3, R11, lanes21
-	FSTPQ	(F24, F23), 0(R5)
+	TBZ	$3, R3, lanes21
+	FSTPQ	(F24, F23), 0(R9)
 lanes21done:
-	TBZ	$3, R10, lanes22
-	FSTPQ	(F22, F21), 32(R5)
+	TBZ	$3, R2, lanes22
+	FSTPQ	(F22, F21), 32(R9)
 lanes22done:
-	ADD	R4, R5, R5
-	TBZ	$3, R11, lanes23
-	FSTPQ	(F20, F19), 0(R5)
+	ADD	R8, R9, R9
+	TBZ	$3, R3, lanes23
+	FSTPQ	(F20, F19), 0(R9)
 lanes23done:
-	TBZ	$3, R10, lanes24
-	FSTPQ	(F18, F17), 32(R5)
+	TBZ	$3, R2, lanes24
+	FSTPQ	(F18, F17), 32(R9)
 lanes24done:
-	ADD	R4, R5, R5
-	TBZ	$3, R11, lanes25
-	FSTPQ	(F16, F15), 0(R5)
+	ADD	R8, R9, R9
+	TBZ	$3, R3, lanes25
+	FSTPQ	(F16, F15), 0(R9)
 lanes25done:
-	TBZ	$3, R10, lanes26
-	FSTPQ	(F14, F13), 32(R5)
+	TBZ	$3, R2, lanes26
+	FSTPQ	(F14, F13), 32(R9)
 lanes26done:
-	ADD	R4, R5, R5
-	TBZ	$3, R11, lanes27
-	FSTPQ	(F12, F11), 0(R5)
+	ADD	R8, R9, R9
+	TBZ	$3, R3, lanes27
+	FSTPQ	(F12, F11), 0(R9)
 lanes27done:
-	TBZ	$3, R10, lanes28
-	FSTPQ	(F10, F9), 32(R5)
+	TBZ	$3, R2, lanes28
+	FSTPQ	(F10, F9), 32(R9)
 lanes28done:
-	ADD	R4, R5, R5
-	TBZ	$3, R11, lanes29
-	FSTPQ	(F8, F7), 0(R5)
+	ADD	R8, R9, R9
+	TBZ	$3, R3, lanes29
+	FSTPQ	(F8, F7), 0(R9)
 lanes29done:
-	TBZ	$3, R10, lanes30
-	FSTPQ	(F6, F5), 32(R5)
+	TBZ	$3, R2, lanes30
+	FSTPQ	(F6, F5), 32(R9)
 lanes30done:
-	ADD	R4, R5, R5
+	ADD	R8, R9, R9
 stored:
-	MOVD	32(R9), R0
-	ADD	R0, R8, R8
-	SUBS	$1, R3, R3
+	MOVD	32(R13), R0
+	ADD	R0, R12, R12
+	SUBS	$1, R7, R7
 	BNE	tile
 	RET
 lanes1:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R11, lanes1low
+	TBZ	$2, R3, lanes1low
 	FMOVQ	0(R1), F1
-	TBZ	$1, R11, lanes1highone
+	TBZ	$1, R3, lanes1highone
 	FMOVD	16(R1), F0
-	TBZ	$0, R11, lanes1done
+	TBZ	$0, R3, lanes1done
 	ADD	$24, R1, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes1done
 lanes1highone:
-	TBZ	$0, R11, lanes1done
+	TBZ	$0, R3, lanes1done
 	FMOVS	16(R1), F0
 	B	lanes1done
 lanes1low:
-	TBZ	$1, R11, lanes1one
+	TBZ	$1, R3, lanes1one
 	FMOVD	0(R1), F1
-	TBZ	$0, R11, lanes1done
+	TBZ	$0, R3, lanes1done
 	ADD	$8, R1, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes1done
 lanes1one:
-	TBZ	$0, R11, lanes1done
+	TBZ	$0, R3, lanes1done
 	FMOVS	0(R1), F1
 	B	lanes1done
 lanes2:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
 	ADD	$32, R1, R0
-	TBZ	$2, R10, lanes2low
+	TBZ	$2, R2, lanes2low
 	FMOVQ	0(R0), F1
-	TBZ	$1, R10, lanes2highone
+	TBZ	$1, R2, lanes2highone
 	FMOVD	16(R0), F0
-	TBZ	$0, R10, lanes2done
+	TBZ	$0, R2, lanes2done
 	ADD	$24, R0, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes2done
 lanes2highone:
-	TBZ	$0, R10, lanes2done
+	TBZ	$0, R2, lanes2done
 	FMOVS	16(R0), F0
 	B	lanes2done
 lanes2low:
-	TBZ	$1, R10, lanes2one
+	TBZ	$1, R2, lanes2one
 	FMOVD	0(R0), F1
-	TBZ	$0, R10, lanes2done
+	TBZ	$0, R2, lanes2done
 	ADD	$8, R0, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes2done
 lanes2one:
-	TBZ	$0, R10, lanes2done
+	TBZ	$0, R2, lanes2done
 	FMOVS	0(R0), F1
 	B	lanes2done
 lanes3:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R11, lanes3low
+	TBZ	$2, R3, lanes3low
 	FMOVQ	0(R1), F1
-	TBZ	$1, R11, lanes3highone
+	TBZ	$1, R3, lanes3highone
 	FMOVD	16(R1), F0
-	TBZ	$0, R11, lanes3done
+	TBZ	$0, R3, lanes3done
 	ADD	$24, R1, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes3done
 lanes3highone:
-	TBZ	$0, R11, lanes3done
+	TBZ	$0, R3, lanes3done
 	FMOVS	16(R1), F0
 	B	lanes3done
 lanes3low:
-	TBZ	$1, R11, lanes3one
+	TBZ	$1, R3, lanes3one
 	FMOVD	0(R1), F1
-	TBZ	$0, R11, lanes3done
+	TBZ	$0, R3, lanes3done
 	ADD	$8, R1, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes3done
 lanes3one:
-	TBZ	$0, R11, lanes3done
+	TBZ	$0, R3, lanes3done
 	FMOVS	0(R1), F1
 	B	lanes3done
 lanes4:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
 	ADD	$32, R1, R0
-	TBZ	$2, R10, lanes4low
+	TBZ	$2, R2, lanes4low
 	FMOVQ	0(R0), F1
-	TBZ	$1, R10, lanes4highone
+	TBZ	$1, R2, lanes4highone
 	FMOVD	16(R0), F0
-	TBZ	$0, R10, lanes4done
+	TBZ	$0, R2, lanes4done
 	ADD	$24, R0, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes4done
 lanes4highone:
-	TBZ	$0, R10, lanes4done
+	TBZ	$0, R2, lanes4done
 	FMOVS	16(R0), F0
 	B	lanes4done
 lanes4low:
-	TBZ	$1, R10, lanes4one
+	TBZ	$1, R2, lanes4one
 	FMOVD	0(R0), F1
-	TBZ	$0, R10, lanes4done
+	TBZ	$0, R2, lanes4done
 	ADD	$8, R0, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes4done
 lanes4one:
-	TBZ	$0, R10, lanes4done
+	TBZ	$0, R2, lanes4done
 	FMOVS	0(R0), F1
 	B	lanes4done
 lanes5:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R11, lanes5low
+	TBZ	$2, R3, lanes5low
 	FMOVQ	0(R1), F1
-	TBZ	$1, R11, lanes5highone
+	TBZ	$1, R3, lanes5highone
 	FMOVD	16(R1), F0
-	TBZ	$0, R11, lanes5done
+	TBZ	$0, R3, lanes5done
 	ADD	$24, R1, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes5done
 lanes5highone:
-	TBZ	$0, R11, lanes5done
+	TBZ	$0, R3, lanes5done
 	FMOVS	16(R1), F0
 	B	lanes5done
 lanes5low:
-	TBZ	$1, R11, lanes5one
+	TBZ	$1, R3, lanes5one
 	FMOVD	0(R1), F1
-	TBZ	$0, R11, lanes5done
+	TBZ	$0, R3, lanes5done
 	ADD	$8, R1, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes5done
 lanes5one:
-	TBZ	$0, R11, lanes5done
+	TBZ	$0, R3, lanes5done
 	FMOVS	0(R1), F1
 	B	lanes5done
 lanes6:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
 	ADD	$32, R1, R0
-	TBZ	$2, R10, lanes6low
+	TBZ	$2, R2, lanes6low
 	FMOVQ	0(R0), F1
-	TBZ	$1, R10, lanes6highone
+	TBZ	$1, R2, lanes6highone
 	FMOVD	16(R0), F0
-	TBZ	$0, R10, lanes6done
+	TBZ	$0, R2, lanes6done
 	ADD	$24, R0, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes6done
 lanes6highone:
-	TBZ	$0, R10, lanes6done
+	TBZ	$0, R2, lanes6done
 	FMOVS	16(R0), F0
 	B	lanes6done
 lanes6low:
-	TBZ	$1, R10, lanes6one
+	TBZ	$1, R2, lanes6one
 	FMOVD	0(R0), F1
-	TBZ	$0, R10, lanes6done
+	TBZ	$0, R2, lanes6done
 	ADD	$8, R0, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes6done
 lanes6one:
-	TBZ	$0, R10, lanes6done
+	TBZ	$0, R2, lanes6done
 	FMOVS	0(R0), F1
 	B	lanes6done
 lanes7:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R11, lanes7low
+	TBZ	$2, R3, lanes7low
 	FMOVQ	0(R1), F1
-	TBZ	$1, R11, lanes7highone
+	TBZ	$1, R3, lanes7highone
 	FMOVD	16(R1), F0
-	TBZ	$0, R11, lanes7done
+	TBZ	$0, R3, lanes7done
 	ADD	$24, R1, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes7done
 lanes7highone:
-	TBZ	$0, R11, lanes7done
+	TBZ	$0, R3, lanes7done
 	FMOVS	16(R1), F0
 	B	lanes7done
 lanes7low:
-	TBZ	$1, R11, lanes7one
+	TBZ	$1, R3, lanes7one
 	FMOVD	0(R1), F1
-	TBZ	$0, R11, lanes7done
+	TBZ	$0, R3, lanes7done
 	ADD	$8, R1, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes7done
 lanes7one:
-	TBZ	$0, R11, lanes7done
+	TBZ	$0, R3, lanes7done
 	FMOVS	0(R1), F1
 	B	lanes7done
 lanes8:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
 	ADD	$32, R1, R0
-	TBZ	$2, R10, lanes8low
+	TBZ	$2, R2, lanes8low
 	FMOVQ	0(R0), F1
-	TBZ	$1, R10, lanes8highone
+	TBZ	$1, R2, lanes8highone
 	FMOVD	16(R0), F0
-	TBZ	$0, R10, lanes8done
+	TBZ	$0, R2, lanes8done
 	ADD	$24, R0, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes8done
 lanes8highone:
-	TBZ	$0, R10, lanes8done
+	TBZ	$0, R2, lanes8done
 	FMOVS	16(R0), F0
 	B	lanes8done
 lanes8low:
-	TBZ	$1, R10, lanes8one
+	TBZ	$1, R2, lanes8one
 	FMOVD	0(R0), F1
-	TBZ	$0, R10, lanes8done
+	TBZ	$0, R2, lanes8done
 	ADD	$8, R0, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes8done
 lanes8one:
-	TBZ	$0, R10, lanes8done
+	TBZ	$0, R2, lanes8done
 	FMOVS	0(R0), F1
 	B	lanes8done
 lanes9:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R11, lanes9low
+	TBZ	$2, R3, lanes9low
 	FMOVQ	0(R1), F1
-	TBZ	$1, R11, lanes9highone
+	TBZ	$1, R3, lanes9highone
 	FMOVD	16(R1), F0
-	TBZ	$0, R11, lanes9done
+	TBZ	$0, R3, lanes9done
 	ADD	$24, R1, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes9done
 lanes9highone:
-	TBZ	$0, R11, lanes9done
+	TBZ	$0, R3, lanes9done
 	FMOVS	16(R1), F0
 	B	lanes9done
 lanes9low:
-	TBZ	$1, R11, lanes9one
+	TBZ	$1, R3, lanes9one
 	FMOVD	0(R1), F1
-	TBZ	$0, R11, lanes9done
+	TBZ	$0, R3, lanes9done
 	ADD	$8, R1, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes9done
 lanes9one:
-	TBZ	$0, R11, lanes9done
+	TBZ	$0, R3, lanes9done
 	FMOVS	0(R1), F1
 	B	lanes9done
 lanes10:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
 	ADD	$32, R1, R0
-	TBZ	$2, R10, lanes10low
+	TBZ	$2, R2, lanes10low
 	FMOVQ	0(R0), F1
-	TBZ	$1, R10, lanes10highone
+	TBZ	$1, R2, lanes10highone
 	FMOVD	16(R0), F0
-	TBZ	$0, R10, lanes10done
+	TBZ	$0, R2, lanes10done
 	ADD	$24, R0, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes10done
 lanes10highone:
-	TBZ	$0, R10, lanes10done
+	TBZ	$0, R2, lanes10done
 	FMOVS	16(R0), F0
 	B	lanes10done
 lanes10low:
-	TBZ	$1, R10, lanes10one
+	TBZ	$1, R2, lanes10one
 	FMOVD	0(R0), F1
-	TBZ	$0, R10, lanes10done
+	TBZ	$0, R2, lanes10done
 	ADD	$8, R0, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes10done
 lanes10one:
-	TBZ	$0, R10, lanes10done
+	TBZ	$0, R2, lanes10done
 	FMOVS	0(R0), F1
 	B	lanes10done
 lanes11:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R11, lanes11low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R11, lanes11highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R11, lanes11done
-	ADD	$24, R2, R0
+	TBZ	$2, R3, lanes11low
+	FMOVQ	0(R6), F1
+	TBZ	$1, R3, lanes11highone
+	FMOVD	16(R6), F0
+	TBZ	$0, R3, lanes11done
+	ADD	$24, R6, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes11done
 lanes11highone:
-	TBZ	$0, R11, lanes11done
-	FMOVS	16(R2), F0
+	TBZ	$0, R3, lanes11done
+	FMOVS	16(R6), F0
 	B	lanes11done
 lanes11low:
-	TBZ	$1, R11, lanes11one
-	FMOVD	0(R2), F1
-	TBZ	$0, R11, lanes11done
-	ADD	$8, R2, R0
+	TBZ	$1, R3, lanes11one
+	FMOVD	0(R6), F1
+	TBZ	$0, R3, lanes11done
+	ADD	$8, R6, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes11done
 lanes11one:
-	TBZ	$0, R11, lanes11done
-	FMOVS	0(R2), F1
+	TBZ	$0, R3, lanes11done
+	FMOVS	0(R6), F1
 	B	lanes11done
 lanes12:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	ADD	$32, R2, R0
-	TBZ	$2, R10, lanes12low
+	ADD	$32, R6, R0
+	TBZ	$2, R2, lanes12low
 	FMOVQ	0(R0), F1
-	TBZ	$1, R10, lanes12highone
+	TBZ	$1, R2, lanes12highone
 	FMOVD	16(R0), F0
-	TBZ	$0, R10, lanes12done
+	TBZ	$0, R2, lanes12done
 	ADD	$24, R0, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes12done
 lanes12highone:
-	TBZ	$0, R10, lanes12done
+	TBZ	$0, R2, lanes12done
 	FMOVS	16(R0), F0
 	B	lanes12done
 lanes12low:
-	TBZ	$1, R10, lanes12one
+	TBZ	$1, R2, lanes12one
 	FMOVD	0(R0), F1
-	TBZ	$0, R10, lanes12done
+	TBZ	$0, R2, lanes12done
 	ADD	$8, R0, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes12done
 lanes12one:
-	TBZ	$0, R10, lanes12done
+	TBZ	$0, R2, lanes12done
 	FMOVS	0(R0), F1
 	B	lanes12done
 lanes13:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R11, lanes13low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R11, lanes13highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R11, lanes13done
-	ADD	$24, R2, R0
+	TBZ	$2, R3, lanes13low
+	FMOVQ	0(R6), F1
+	TBZ	$1, R3, lanes13highone
+	FMOVD	16(R6), F0
+	TBZ	$0, R3, lanes13done
+	ADD	$24, R6, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes13done
 lanes13highone:
-	TBZ	$0, R11, lanes13done
-	FMOVS	16(R2), F0
+	TBZ	$0, R3, lanes13done
+	FMOVS	16(R6), F0
 	B	lanes13done
 lanes13low:
-	TBZ	$1, R11, lanes13one
-	FMOVD	0(R2), F1
-	TBZ	$0, R11, lanes13done
-	ADD	$8, R2, R0
+	TBZ	$1, R3, lanes13one
+	FMOVD	0(R6), F1
+	TBZ	$0, R3, lanes13done
+	ADD	$8, R6, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes13done
 lanes13one:
-	TBZ	$0, R11, lanes13done
-	FMOVS	0(R2), F1
+	TBZ	$0, R3, lanes13done
+	FMOVS	0(R6), F1
 	B	lanes13done
 lanes14:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	ADD	$32, R2, R0
-	TBZ	$2, R10, lanes14low
+	ADD	$32, R6, R0
+	TBZ	$2, R2, lanes14low
 	FMOVQ	0(R0), F1
-	TBZ	$1, R10, lanes14highone
+	TBZ	$1, R2, lanes14highone
 	FMOVD	16(R0), F0
-	TBZ	$0, R10, lanes14done
+	TBZ	$0, R2, lanes14done
 	ADD	$24, R0, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes14done
 lanes14highone:
-	TBZ	$0, R10, lanes14done
+	TBZ	$0, R2, lanes14done
 	FMOVS	16(R0), F0
 	B	lanes14done
 lanes14low:
-	TBZ	$1, R10, lanes14one
+	TBZ	$1, R2, lanes14one
 	FMOVD	0(R0), F1
-	TBZ	$0, R10, lanes14done
+	TBZ	$0, R2, lanes14done
 	ADD	$8, R0, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes14done
 lanes14one:
-	TBZ	$0, R10, lanes14done
+	TBZ	$0, R2, lanes14done
 	FMOVS	0(R0), F1
 	B	lanes14done
 lanes15:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R11, lanes15low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R11, lanes15highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R11, lanes15done
-	ADD	$24, R2, R0
+	TBZ	$2, R3, lanes15low
+	FMOVQ	0(R6), F1
+	TBZ	$1, R3, lanes15highone
+	FMOVD	16(R6), F0
+	TBZ	$0, R3, lanes15done
+	ADD	$24, R6, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes15done
 lanes15highone:
-	TBZ	$0, R11, lanes15done
-	FMOVS	16(R2), F0
+	TBZ	$0, R3, lanes15done
+	FMOVS	16(R6), F0
 	B	lanes15done
 lanes15low:
-	TBZ	$1, R11, lanes15one
-	FMOVD	0(R2), F1
-	TBZ	$0, R11, lanes15done
-	ADD	$8, R2, R0
+	TBZ	$1, R3, lanes15one
+	FMOVD	0(R6), F1
+	TBZ	$0, R3, lanes15done
+	ADD	$8, R6, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes15done
 lanes15one:
-	TBZ	$0, R11, lanes15done
-	FMOVS	0(R2), F1
+	TBZ	$0, R3, lanes15done
+	FMOVS	0(R6), F1
 	B	lanes15done
 lanes16:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	ADD	$32, R2, R0
-	TBZ	$2, R10, lanes16low
+	ADD	$32, R6, R0
+	TBZ	$2, R2, lanes16low
 	FMOVQ	0(R0), F1
-	TBZ	$1, R10, lanes16highone
+	TBZ	$1, R2, lanes16highone
 	FMOVD	16(R0), F0
-	TBZ	$0, R10, lanes16done
+	TBZ	$0, R2, lanes16done
 	ADD	$24, R0, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes16done
 lanes16highone:
-	TBZ	$0, R10, lanes16done
+	TBZ	$0, R2, lanes16done
 	FMOVS	16(R0), F0
 	B	lanes16done
 lanes16low:
-	TBZ	$1, R10, lanes16one
+	TBZ	$1, R2, lanes16one
 	FMOVD	0(R0), F1
-	TBZ	$0, R10, lanes16done
+	TBZ	$0, R2, lanes16done
 	ADD	$8, R0, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes16done
 lanes16one:
-	TBZ	$0, R10, lanes16done
+	TBZ	$0, R2, lanes16done
 	FMOVS	0(R0), F1
 	B	lanes16done
 lanes17:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R11, lanes17low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R11, lanes17highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R11, lanes17done
-	ADD	$24, R2, R0
+	TBZ	$2, R3, lanes17low
+	FMOVQ	0(R6), F1
+	TBZ	$1, R3, lanes17highone
+	FMOVD	16(R6), F0
+	TBZ	$0, R3, lanes17done
+	ADD	$24, R6, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes17done
 lanes17highone:
-	TBZ	$0, R11, lanes17done
-	FMOVS	16(R2), F0
+	TBZ	$0, R3, lanes17done
+	FMOVS	16(R6), F0
 	B	lanes17done
 lanes17low:
-	TBZ	$1, R11, lanes17one
-	FMOVD	0(R2), F1
-	TBZ	$0, R11, lanes17done
-	ADD	$8, R2, R0
+	TBZ	$1, R3, lanes17one
+	FMOVD	0(R6), F1
+	TBZ	$0, R3, lanes17done
+	ADD	$8, R6, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes17done
 lanes17one:
-	TBZ	$0, R11, lanes17done
-	FMOVS	0(R2), F1
+	TBZ	$0, R3, lanes17done
+	FMOVS	0(R6), F1
 	B	lanes17done
 lanes18:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	ADD	$32, R2, R0
-	TBZ	$2, R10, lanes18low
+	ADD	$32, R6, R0
+	TBZ	$2, R2, lanes18low
 	FMOVQ	0(R0), F1
-	TBZ	$1, R10, lanes18highone
+	TBZ	$1, R2, lanes18highone
 	FMOVD	16(R0), F0
-	TBZ	$0, R10, lanes18done
+	TBZ	$0, R2, lanes18done
 	ADD	$24, R0, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes18done
 lanes18highone:
-	TBZ	$0, R10, lanes18done
+	TBZ	$0, R2, lanes18done
 	FMOVS	16(R0), F0
 	B	lanes18done
 lanes18low:
-	TBZ	$1, R10, lanes18one
+	TBZ	$1, R2, lanes18one
 	FMOVD	0(R0), F1
-	TBZ	$0, R10, lanes18done
+	TBZ	$0, R2, lanes18done
 	ADD	$8, R0, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes18done
 lanes18one:
-	TBZ	$0, R10, lanes18done
+	TBZ	$0, R2, lanes18done
 	FMOVS	0(R0), F1
 	B	lanes18done
 lanes19:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R11, lanes19low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R11, lanes19highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R11, lanes19done
-	ADD	$24, R2, R0
+	TBZ	$2, R3, lanes19low
+	FMOVQ	0(R6), F1
+	TBZ	$1, R3, lanes19highone
+	FMOVD	16(R6), F0
+	TBZ	$0, R3, lanes19done
+	ADD	$24, R6, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes19done
 lanes19highone:
-	TBZ	$0, R11, lanes19done
-	FMOVS	16(R2), F0
+	TBZ	$0, R3, lanes19done
+	FMOVS	16(R6), F0
 	B	lanes19done
 lanes19low:
-	TBZ	$1, R11, lanes19one
-	FMOVD	0(R2), F1
-	TBZ	$0, R11, lanes19done
-	ADD	$8, R2, R0
+	TBZ	$1, R3, lanes19one
+	FMOVD	0(R6), F1
+	TBZ	$0, R3, lanes19done
+	ADD	$8, R6, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes19done
 lanes19one:
-	TBZ	$0, R11, lanes19done
-	FMOVS	0(R2), F1
+	TBZ	$0, R3, lanes19done
+	FMOVS	0(R6), F1
 	B	lanes19done
 lanes20:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	ADD	$32, R2, R0
-	TBZ	$2, R10, lanes20low
+	ADD	$32, R6, R0
+	TBZ	$2, R2, lanes20low
 	FMOVQ	0(R0), F1
-	TBZ	$1, R10, lanes20highone
+	TBZ	$1, R2, lanes20highone
 	FMOVD	16(R0), F0
-	TBZ	$0, R10, lanes20done
+	TBZ	$0, R2, lanes20done
 	ADD	$24, R0, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes20done
 lanes20highone:
-	TBZ	$0, R10, lanes20done
+	TBZ	$0, R2, lanes20done
 	FMOVS	16(R0), F0
 	B	lanes20done
 lanes20low:
-	TBZ	$1, R10, lanes20one
+	TBZ	$1, R2, lanes20one
 	FMOVD	0(R0), F1
-	TBZ	$0, R10, lanes20done
+	TBZ	$0, R2, lanes20done
 	ADD	$8, R0, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes20done
 lanes20one:
-	TBZ	$0, R10, lanes20done
+	TBZ	$0, R2, lanes20done
 	FMOVS	0(R0), F1
 	B	lanes20done
 lanes21:
-	TBZ	$2, R11, lanes21low
-	FMOVQ	F24, 0(R5)
-	TBZ	$1, R11, lanes21highone
-	FMOVD	F23, 16(R5)
-	TBZ	$0, R11, lanes21done
-	ADD	$24, R5, R0
+	TBZ	$2, R3, lanes21low
+	FMOVQ	F24, 0(R9)
+	TBZ	$1, R3, lanes21highone
+	FMOVD	F23, 16(R9)
+	TBZ	$0, R3, lanes21done
+	ADD	$24, R9, R0
 	VST1	V23.S[2], (R0)
 	B	lanes21done
 lanes21highone:
-	TBZ	$0, R11, lanes21done
-	FMOVS	F23, 16(R5)
+	TBZ	$0, R3, lanes21done
+	FMOVS	F23, 16(R9)
 	B	lanes21done
 lanes21low:
-	TBZ	$1, R11, lanes21one
-	FMOVD	F24, 0(R5)
-	TBZ	$0, R11, lanes21done
-	ADD	$8, R5, R0
+	TBZ	$1, R3, lanes21one
+	FMOVD	F24, 0(R9)
+	TBZ	$0, R3, lanes21done
+	ADD	$8, R9, R0
 	VST1	V24.S[2], (R0)
 	B	lanes21done
 lanes21one:
-	TBZ	$0, R11, lanes21done
-	FMOVS	F24, 0(R5)
+	TBZ	$0, R3, lanes21done
+	FMOVS	F24, 0(R9)
 	B	lanes21done
 lanes22:
-	ADD	$32, R5, R0
-	TBZ	$2, R10, lanes22low
+	ADD	$32, R9, R0
+	TBZ	$2, R2, lanes22low
 	FMOVQ	F22, 0(R0)
-	TBZ	$1, R10, lanes22highone
+	TBZ	$1, R2, lanes22highone
 	FMOVD	F21, 16(R0)
-	TBZ	$0, R10, lanes22done
+	TBZ	$0, R2, lanes22done
 	ADD	$24, R0, R0
 	VST1	V21.S[2], (R0)
 	B	lanes22done
 lanes22highone:
-	TBZ	$0, R10, lanes22done
+	TBZ	$0, R2, lanes22done
 	FMOVS	F21, 16(R0)
 	B	lanes22done
 lanes22low:
-	TBZ	$1, R10, lanes22one
+	TBZ	$1, R2, lanes22one
 	FMOVD	F22, 0(R0)
-	TBZ	$0, R10, lanes22done
+	TBZ	$0, R2, lanes22done
 	ADD	$8, R0, R0
 	VST1	V22.S[2], (R0)
 	B	lanes22done
 lanes22one:
-	TBZ	$0, R10, lanes22done
+	TBZ	$0, R2, lanes22done
 	FMOVS	F22, 0(R0)
 	B	lanes22done
 lanes23:
-	TBZ	$2, R11, lanes23low
-	FMOVQ	F20, 0(R5)
-	TBZ	$1, R11, lanes23highone
-	FMOVD	F19, 16(R5)
-	TBZ	$0, R11, lanes23done
-	ADD	$24, R5, R0
+	TBZ	$2, R3, lanes23low
+	FMOVQ	F20, 0(R9)
+	TBZ	$1, R3, lanes23highone
+	FMOVD	F19, 16(R9)
+	TBZ	$0, R3, lanes23done
+	ADD	$24, R9, R0
 	VST1	V19.S[2], (R0)
 	B	lanes23done
 lanes23highone:
-	TBZ	$0, R11, lanes23done
-	FMOVS	F19, 16(R5)
+	TBZ	$0, R3, lanes23done
+	FMOVS	F19, 16(R9)
 	B	lanes23done
 lanes23low:
-	TBZ	$1, R11, lanes23one
-	FMOVD	F20, 0(R5)
-	TBZ	$0, R11, lanes23done
-	ADD	$8, R5, R0
+	TBZ	$1, R3, lanes23one
+	FMOVD	F20, 0(R9)
+	TBZ	$0, R3, lanes23done
+	ADD	$8, R9, R0
 	VST1	V20.S[2], (R0)
 	B	lanes23done
 lanes23one:
-	TBZ	$0, R11, lanes23done
-	FMOVS	F20, 0(R5)
+	TBZ	$0, R3, lanes23done
+	FMOVS	F20, 0(R9)
 	B	lanes23done
 lanes24:
-	ADD	$32, R5, R0
-	TBZ	$2, R10, lanes24low
+	ADD	$32, R9, R0
+	TBZ	$2, R2, lanes24low
 	FMOVQ	F18, 0(R0)
-	TBZ	$1, R10, lanes24highone
+	TBZ	$1, R2, lanes24highone
 	FMOVD	F17, 16(R0)
-	TBZ	$0, R10, lanes24done
+	TBZ	$0, R2, lanes24done
 	ADD	$24, R0, R0
 	VST1	V17.S[2], (R0)
 	B	lanes24done
 lanes24highone:
-	TBZ	$0, R10, lanes24done
+	TBZ	$0, R2, lanes24done
 	FMOVS	F17, 16(R0)
 	B	lanes24done
 lanes24low:
-	TBZ	$1, R10, lanes24one
+	TBZ	$1, R2, lanes24one
 	FMOVD	F18, 0(R0)
-	TBZ	$0, R10, lanes24done
+	TBZ	$0, R2, lanes24done
 	ADD	$8, R0, R0
 	VST1	V18.S[2], (R0)
 	B	lanes24done
 lanes24one:
-	TBZ	$0, R10, lanes24done
+	TBZ	$0, R2, lanes24done
 	FMOVS	F18, 0(R0)
 	B	lanes24done
 lanes25:
-	TBZ	$2, R11, lanes25low
-	FMOVQ	F16, 0(R5)
-	TBZ	$1, R11, lanes25highone
-	FMOVD	F15, 16(R5)
-	TBZ	$0, R11, lanes25done
-	ADD	$24, R5, R0
+	TBZ	$2, R3, lanes25low
+	FMOVQ	F16, 0(R9)
+	TBZ	$1, R3, lanes25highone
+	FMOVD	F15, 16(R9)
+	TBZ	$0, R3, lanes25done
+	ADD	$24, R9, R0
 	VST1	V15.S[2], (R0)
 	B	lanes25done
 lanes25highone:
-	TBZ	$0, R11, lanes25done
-	FMOVS	F15, 16(R5)
+	TBZ	$0, R3, lanes25done
+	FMOVS	F15, 16(R9)
 	B	lanes25done
 lanes25low:
-	TBZ	$1, R11, lanes25one
-	FMOVD	F16, 0(R5)
-	TBZ	$0, R11, lanes25done
-	ADD	$8, R5, R0
+	TBZ	$1, R3, lanes25one
+	FMOVD	F16, 0(R9)
+	TBZ	$0, R3, lanes25done
+	ADD	$8, R9, R0
 	VST1	V16.S[2], (R0)
 	B	lanes25done
 lanes25one:
-	TBZ	$0, R11, lanes25done
-	FMOVS	F16, 0(R5)
+	TBZ	$0, R3, lanes25done
+	FMOVS	F16, 0(R9)
 	B	lanes25done
 lanes26:
-	ADD	$32, R5, R0
-	TBZ	$2, R10, lanes26low
+	ADD	$32, R9, R0
+	TBZ	$2, R2, lanes26low
 	FMOVQ	F14, 0(R0)
-	TBZ	$1, R10, lanes26highone
+	TBZ	$1, R2, lanes26highone
 	FMOVD	F13, 16(R0)
-	TBZ	$0, R10, lanes26done
+	TBZ	$0, R2, lanes26done
 	ADD	$24, R0, R0
 	VST1	V13.S[2], (R0)
 	B	lanes26done
 lanes26highone:
-	TBZ	$0, R10, lanes26done
+	TBZ	$0, R2, lanes26done
 	FMOVS	F13, 16(R0)
 	B	lanes26done
 lanes26low:
-	TBZ	$1, R10, lanes26one
+	TBZ	$1, R2, lanes26one
 	FMOVD	F14, 0(R0)
-	TBZ	$0, R10, lanes26done
+	TBZ	$0, R2, lanes26done
 	ADD	$8, R0, R0
 	VST1	V14.S[2], (R0)
 	B	lanes26done
 lanes26one:
-	TBZ	$0, R10, lanes26done
+	TBZ	$0, R2, lanes26done
 	FMOVS	F14, 0(R0)
 	B	lanes26done
 lanes27:
-	TBZ	$2, R11, lanes27low
-	FMOVQ	F12, 0(R5)
-	TBZ	$1, R11, lanes27highone
-	FMOVD	F11, 16(R5)
-	TBZ	$0, R11, lanes27done
-	ADD	$24, R5, R0
+	TBZ	$2, R3, lanes27low
+	FMOVQ	F12, 0(R9)
+	TBZ	$1, R3, lanes27highone
+	FMOVD	F11, 16(R9)
+	TBZ	$0, R3, lanes27done
+	ADD	$24, R9, R0
 	VST1	V11.S[2], (R0)
 	B	lanes27done
 lanes27highone:
-	TBZ	$0, R11, lanes27done
-	FMOVS	F11, 16(R5)
+	TBZ	$0, R3, lanes27done
+	FMOVS	F11, 16(R9)
 	B	lanes27done
 lanes27low:
-	TBZ	$1, R11, lanes27one
-	FMOVD	F12, 0(R5)
-	TBZ	$0, R11, lanes27done
-	ADD	$8, R5, R0
+	TBZ	$1, R3, lanes27one
+	FMOVD	F12, 0(R9)
+	TBZ	$0, R3, lanes27done
+	ADD	$8, R9, R0
 	VST1	V12.S[2], (R0)
 	B	lanes27done
 lanes27one:
-	TBZ	$0, R11, lanes27done
-	FMOVS	F12, 0(R5)
+	TBZ	$0, R3, lanes27done
+	FMOVS	F12, 0(R9)
 	B	lanes27done
 lanes28:
-	ADD	$32, R5, R0
-	TBZ	$2, R10, lanes28low
+	ADD	$32, R9, R0
+	TBZ	$2, R2, lanes28low
 	FMOVQ	F10, 0(R0)
-	TBZ	$1, R10, lanes28highone
+	TBZ	$1, R2, lanes28highone
 	FMOVD	F9, 16(R0)
-	TBZ	$0, R10, lanes28done
+	TBZ	$0, R2, lanes28done
 	ADD	$24, R0, R0
 	VST1	V9.S[2], (R0)
 	B	lanes28done
 lanes28highone:
-	TBZ	$0, R10, lanes28done
+	TBZ	$0, R2, lanes28done
 	FMOVS	F9, 16(R0)
 	B	lanes28done
 lanes28low:
-	TBZ	$1, R10, lanes28one
+	TBZ	$1, R2, lanes28one
 	FMOVD	F10, 0(R0)
-	TBZ	$0, R10, lanes28done
+	TBZ	$0, R2, lanes28done
 	ADD	$8, R0, R0
 	VST1	V10.S[2], (R0)
 	B	lanes28done
 lanes28one:
-	TBZ	$0, R10, lanes28done
+	TBZ	$0, R2, lanes28done
 	FMOVS	F10, 0(R0)
 	B	lanes28done
 lanes29:
-	TBZ	$2, R11, lanes29low
-	FMOVQ	F8, 0(R5)
-	TBZ	$1, R11, lanes29highone
-	FMOVD	F7, 16(R5)
-	TBZ	$0, R11, lanes29done
-	ADD	$24, R5, R0
+	TBZ	$2, R3, lanes29low
+	FMOVQ	F8, 0(R9)
+	TBZ	$1, R3, lanes29highone
+	FMOVD	F7, 16(R9)
+	TBZ	$0, R3, lanes29done
+	ADD	$24, R9, R0
 	VST1	V7.S[2], (R0)
 	B	lanes29done
 lanes29highone:
-	TBZ	$0, R11, lanes29done
-	FMOVS	F7, 16(R5)
+	TBZ	$0, R3, lanes29done
+	FMOVS	F7, 16(R9)
 	B	lanes29done
 lanes29low:
-	TBZ	$1, R11, lanes29one
-	FMOVD	F8, 0(R5)
-	TBZ	$0, R11, lanes29done
-	ADD	$8, R5, R0
+	TBZ	$1, R3, lanes29one
+	FMOVD	F8, 0(R9)
+	TBZ	$0, R3, lanes29done
+	ADD	$8, R9, R0
 	VST1	V8.S[2], (R0)
 	B	lanes29done
 lanes29one:
-	TBZ	$0, R11, lanes29done
-	FMOVS	F8, 0(R5)
+	TBZ	$0, R3, lanes29done
+	FMOVS	F8, 0(R9)
 	B	lanes29done
 lanes30:
-	ADD	$32, R5, R0
-	TBZ	$2, R10, lanes30low
+	ADD	$32, R9, R0
+	TBZ	$2, R2, lanes30low
 	FMOVQ	F6, 0(R0)
-	TBZ	$1, R10, lanes30highone
+	TBZ	$1, R2, lanes30highone
 	FMOVD	F5, 16(R0)
-	TBZ	$0, R10, lanes30done
+	TBZ	$0, R2, lanes30done
 	ADD	$24, R0, R0
 	VST1	V5.S[2], (R0)
 	B	lanes30done
 lanes30highone:
-	TBZ	$0, R10, lanes30done
+	TBZ	$0, R2, lanes30done
 	FMOVS	F5, 16(R0)
 	B	lanes30done
 lanes30low:
-	TBZ	$1, R10, lanes30one
+	TBZ	$1, R2, lanes30one
 	FMOVD	F6, 0(R0)
-	TBZ	$0, R10, lanes30done
+	TBZ	$0, R2, lanes30done
 	ADD	$8, R0, R0
 	VST1	V6.S[2], (R0)
 	B	lanes30done
 lanes30one:
-	TBZ	$0, R10, lanes30done
+	TBZ	$0, R2, lanes30done
 	FMOVS	F6, 0(R0)
 	B	lanes30done
 
@@ -19148,6 +19625,9 @@ TEXT ·apart5x2NEON(SB), NOSPLIT, $0-8
 	MOVD	16(R12), R8
 	MOVD	48(R12), R7
 tile:
+	MOVD	136(R12), R0
+	TST	R0, R0
+	BNE	short
 	CMP	$256, R9
 	BLE	start
 	MOVD	64(R12), R1
@@ -19188,6 +19668,29 @@ tile:
 	PRFM	64(R1), PLDL2KEEP
 	PRFM	128(R1), PLDL2KEEP
 	PRFM	192(R1), PLDL2KEEP
+	B	start
+short:
+	MOVD	152(R12), R0
+	ADD	R11, R0, R0
+	MOVD	64(R12), R1
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1, R0, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1, R0, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1, R0, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1, R0, R0
+	PRFM	0(R0), PLDL1KEEP
+	MOVD	136(R12), R1
+	MOVD	32(R12), R0
+	ADD	R8, R1, R1
+	ADD	R1, R0, R0
+lines:
+	PRFM	0(R1), PLDL1KEEP
+	ADD	$64, R1, R1
+	CMP	R0, R1
+	BLT	lines
 start:
 	MOVD	96(R12), R0
 	FLDPQ	0(R0), (F24, F23)
@@ -19990,26 +20493,26 @@ lanes20one:
 
 // func along6x1NEON(strip *strip)
 TEXT ·along6x1NEON(SB), NOSPLIT, $0-8
-	MOVD	strip+0(FP), R9
-	MOVD	16(R9), R8
-	MOVD	24(R9), R7
-	MOVD	48(R9), R6
-	MOVD	56(R9), R5
-	MOVD	64(R9), R4
-	MOVD	8(R9), R3
-	MOVD	88(R9), R2
+	MOVD	strip+0(FP), R13
+	MOVD	16(R13), R12
+	MOVD	24(R13), R11
+	MOVD	48(R13), R10
+	MOVD	56(R13), R9
+	MOVD	64(R13), R8
+	MOVD	8(R13), R7
+	MOVD	88(R13), R6
 tile:
-	MOVD	R5, R0
+	MOVD	R9, R0
 	PRFM	0(R0), PLDL1KEEP
-	ADD	R4, R0, R0
+	ADD	R8, R0, R0
 	PRFM	0(R0), PLDL1KEEP
-	ADD	R4, R0, R0
+	ADD	R8, R0, R0
 	PRFM	0(R0), PLDL1KEEP
-	ADD	R4, R0, R0
+	ADD	R8, R0, R0
 	PRFM	0(R0), PLDL1KEEP
-	ADD	R4, R0, R0
+	ADD	R8, R0, R0
 	PRFM	0(R0), PLDL1KEEP
-	ADD	R4, R0, R0
+	ADD	R8, R0, R0
 	PRFM	0(R0), PLDL1KEEP
 	VMOVI	$0, V14.B16
 	VMOVI	$0, V13.B16
@@ -20023,80 +20526,114 @@ tile:
 	VMOVI	$0, V5.B16
 	VMOVI	$0, V4.B16
 	VMOVI	$0, V3.B16
-	MOVD	0(R9), R10
-	MOVD	40(R9), R1
-	MOVD	R8, R0
-loop:
-	FLDPQ	0(R1), (F2, F1)
-	FMOVS	0(R0), F0
+	MOVD	0(R13), R5
+	MOVD	40(R13), R4
+	MOVD	R12, R3
+	MOVD	136(R13), R2
+	MOVD	144(R13), R1
+	TST	R1, R1
+	BEQ	loop
+far:
+	FLDPQ	0(R4), (F2, F1)
+	ADD	R2<<0, R3, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1<<0, R4, R0
+	PRFM	0(R0), PLDL1KEEP
+	FMOVS	0(R3), F0
 	WORD	$0x4f80104e // fmla v14.4s, v2.4s, v0.s[0]
 	WORD	$0x4f80102d // fmla v13.4s, v1.4s, v0.s[0]
-	FMOVS	4(R0), F0
+	FMOVS	4(R3), F0
 	WORD	$0x4f80104c // fmla v12.4s, v2.4s, v0.s[0]
 	WORD	$0x4f80102b // fmla v11.4s, v1.4s, v0.s[0]
-	FMOVS	8(R0), F0
+	FMOVS	8(R3), F0
 	WORD	$0x4f80104a // fmla v10.4s, v2.4s, v0.s[0]
 	WORD	$0x4f801029 // fmla v9.4s, v1.4s, v0.s[0]
-	FMOVS	12(R0), F0
+	FMOVS	12(R3), F0
 	WORD	$0x4f801048 // fmla v8.4s, v2.4s, v0.s[0]
 	WORD	$0x4f801027 // fmla v7.4s, v1.4s, v0.s[0]
-	FMOVS	16(R0), F0
+	FMOVS	16(R3), F0
 	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
 	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
-	FMOVS	20(R0), F0
+	FMOVS	20(R3), F0
 	WORD	$0x4f801044 // fmla v4.4s, v2.4s, v0.s[0]
 	WORD	$0x4f801023 // fmla v3.4s, v1.4s, v0.s[0]
-	ADD	R7, R0, R0
-	ADD	R6, R1, R1
-	SUBS	$1, R10, R10
+	ADD	R11, R3, R3
+	ADD	R10, R4, R4
+	SUBS	$1, R5, R5
+	BNE	far
+	B	finish
+loop:
+	FLDPQ	0(R4), (F2, F1)
+	FMOVS	0(R3), F0
+	WORD	$0x4f80104e // fmla v14.4s, v2.4s, v0.s[0]
+	WORD	$0x4f80102d // fmla v13.4s, v1.4s, v0.s[0]
+	FMOVS	4(R3), F0
+	WORD	$0x4f80104c // fmla v12.4s, v2.4s, v0.s[0]
+	WORD	$0x4f80102b // fmla v11.4s, v1.4s, v0.s[0]
+	FMOVS	8(R3), F0
+	WORD	$0x4f80104a // fmla v10.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801029 // fmla v9.4s, v1.4s, v0.s[0]
+	FMOVS	12(R3), F0
+	WORD	$0x4f801048 // fmla v8.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801027 // fmla v7.4s, v1.4s, v0.s[0]
+	FMOVS	16(R3), F0
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	FMOVS	20(R3), F0
+	WORD	$0x4f801044 // fmla v4.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801023 // fmla v3.4s, v1.4s, v0.s[0]
+	ADD	R11, R3, R3
+	ADD	R10, R4, R4
+	SUBS	$1, R5, R5
 	BNE	loop
-	MOVD	72(R9), R0
-	MOVWU	64(R0), R10
-	MOVD	112(R9), R0
+finish:
+	MOVD	72(R13), R0
+	MOVWU	64(R0), R2
+	MOVD	112(R13), R0
 	TST	R0, R0
 	BEQ	gate
-	MOVD	R5, R1
-	TBZ	$3, R10, lanes1
+	MOVD	R9, R1
+	TBZ	$3, R2, lanes1
 	FLDPQ	0(R1), (F1, F0)
 lanes1done:
 	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
 	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
-	ADD	R4, R1, R1
-	TBZ	$3, R10, lanes2
+	ADD	R8, R1, R1
+	TBZ	$3, R2, lanes2
 	FLDPQ	0(R1), (F1, F0)
 lanes2done:
 	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
 	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
-	ADD	R4, R1, R1
-	TBZ	$3, R10, lanes3
+	ADD	R8, R1, R1
+	TBZ	$3, R2, lanes3
 	FLDPQ	0(R1), (F1, F0)
 lanes3done:
 	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
 	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	ADD	R4, R1, R1
-	TBZ	$3, R10, lanes4
+	ADD	R8, R1, R1
+	TBZ	$3, R2, lanes4
 	FLDPQ	0(R1), (F1, F0)
 lanes4done:
 	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
 	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	ADD	R4, R1, R1
-	TBZ	$3, R10, lanes5
+	ADD	R8, R1, R1
+	TBZ	$3, R2, lanes5
 	FLDPQ	0(R1), (F1, F0)
 lanes5done:
 	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
 	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	ADD	R4, R1, R1
-	TBZ	$3, R10, lanes6
+	ADD	R8, R1, R1
+	TBZ	$3, R2, lanes6
 	FLDPQ	0(R1), (F1, F0)
 lanes6done:
 	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
 	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
 gate:
-	TST	R2, R2
+	TST	R6, R6
 	BEQ	store
 	VMOVI	$0, V2.B16
-	TBZ	$3, R10, lanes7
-	FLDPQ	0(R2), (F1, F0)
+	TBZ	$3, R2, lanes7
+	FLDPQ	0(R6), (F1, F0)
 lanes7done:
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
@@ -20104,9 +20641,9 @@ lanes7done:
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
 	VAND	V1.B16, V14.B16, V14.B16
 	VAND	V0.B16, V13.B16, V13.B16
-	ADD	R4, R2, R2
-	TBZ	$3, R10, lanes8
-	FLDPQ	0(R2), (F1, F0)
+	ADD	R8, R6, R6
+	TBZ	$3, R2, lanes8
+	FLDPQ	0(R6), (F1, F0)
 lanes8done:
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
@@ -20114,9 +20651,9 @@ lanes8done:
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
 	VAND	V1.B16, V12.B16, V12.B16
 	VAND	V0.B16, V11.B16, V11.B16
-	ADD	R4, R2, R2
-	TBZ	$3, R10, lanes9
-	FLDPQ	0(R2), (F1, F0)
+	ADD	R8, R6, R6
+	TBZ	$3, R2, lanes9
+	FLDPQ	0(R6), (F1, F0)
 lanes9done:
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
@@ -20124,9 +20661,9 @@ lanes9done:
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
 	VAND	V1.B16, V10.B16, V10.B16
 	VAND	V0.B16, V9.B16, V9.B16
-	ADD	R4, R2, R2
-	TBZ	$3, R10, lanes10
-	FLDPQ	0(R2), (F1, F0)
+	ADD	R8, R6, R6
+	TBZ	$3, R2, lanes10
+	FLDPQ	0(R6), (F1, F0)
 lanes10done:
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
@@ -20134,9 +20671,9 @@ lanes10done:
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
 	VAND	V1.B16, V8.B16, V8.B16
 	VAND	V0.B16, V7.B16, V7.B16
-	ADD	R4, R2, R2
-	TBZ	$3, R10, lanes11
-	FLDPQ	0(R2), (F1, F0)
+	ADD	R8, R6, R6
+	TBZ	$3, R2, lanes11
+	FLDPQ	0(R6), (F1, F0)
 lanes11done:
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
@@ -20144,9 +20681,9 @@ lanes11done:
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
 	VAND	V1.B16, V6.B16, V6.B16
 	VAND	V0.B16, V5.B16, V5.B16
-	ADD	R4, R2, R2
-	TBZ	$3, R10, lanes12
-	FLDPQ	0(R2), (F1, F0)
+	ADD	R8, R6, R6
+	TBZ	$3, R2, lanes12
+	FLDPQ	0(R6), (F1, F0)
 lanes12done:
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
@@ -20154,493 +20691,493 @@ lanes12done:
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
 	VAND	V1.B16, V4.B16, V4.B16
 	VAND	V0.B16, V3.B16, V3.B16
-	ADD	R4, R2, R2
+	ADD	R8, R6, R6
 store:
-	TBZ	$3, R10, lanes13
-	FSTPQ	(F14, F13), 0(R5)
+	TBZ	$3, R2, lanes13
+	FSTPQ	(F14, F13), 0(R9)
 lanes13done:
-	ADD	R4, R5, R5
-	TBZ	$3, R10, lanes14
-	FSTPQ	(F12, F11), 0(R5)
+	ADD	R8, R9, R9
+	TBZ	$3, R2, lanes14
+	FSTPQ	(F12, F11), 0(R9)
 lanes14done:
-	ADD	R4, R5, R5
-	TBZ	$3, R10, lanes15
-	FSTPQ	(F10, F9), 0(R5)
+	ADD	R8, R9, R9
+	TBZ	$3, R2, lanes15
+	FSTPQ	(F10, F9), 0(R9)
 lanes15done:
-	ADD	R4, R5, R5
-	TBZ	$3, R10, lanes16
-	FSTPQ	(F8, F7), 0(R5)
+	ADD	R8, R9, R9
+	TBZ	$3, R2, lanes16
+	FSTPQ	(F8, F7), 0(R9)
 lanes16done:
-	ADD	R4, R5, R5
-	TBZ	$3, R10, lanes17
-	FSTPQ	(F6, F5), 0(R5)
+	ADD	R8, R9, R9
+	TBZ	$3, R2, lanes17
+	FSTPQ	(F6, F5), 0(R9)
 lanes17done:
-	ADD	R4, R5, R5
-	TBZ	$3, R10, lanes18
-	FSTPQ	(F4, F3), 0(R5)
+	ADD	R8, R9, R9
+	TBZ	$3, R2, lanes18
+	FSTPQ	(F4, F3), 0(R9)
 lanes18done:
-	ADD	R4, R5, R5
+	ADD	R8, R9, R9
 stored:
-	MOVD	32(R9), R0
-	ADD	R0, R8, R8
-	SUBS	$1, R3, R3
+	MOVD	32(R13), R0
+	ADD	R0, R12, R12
+	SUBS	$1, R7, R7
 	BNE	tile
 	RET
 lanes1:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R10, lanes1low
+	TBZ	$2, R2, lanes1low
 	FMOVQ	0(R1), F1
-	TBZ	$1, R10, lanes1highone
+	TBZ	$1, R2, lanes1highone
 	FMOVD	16(R1), F0
-	TBZ	$0, R10, lanes1done
+	TBZ	$0, R2, lanes1done
 	ADD	$24, R1, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes1done
 lanes1highone:
-	TBZ	$0, R10, lanes1done
+	TBZ	$0, R2, lanes1done
 	FMOVS	16(R1), F0
 	B	lanes1done
 lanes1low:
-	TBZ	$1, R10, lanes1one
+	TBZ	$1, R2, lanes1one
 	FMOVD	0(R1), F1
-	TBZ	$0, R10, lanes1done
+	TBZ	$0, R2, lanes1done
 	ADD	$8, R1, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes1done
 lanes1one:
-	TBZ	$0, R10, lanes1done
+	TBZ	$0, R2, lanes1done
 	FMOVS	0(R1), F1
 	B	lanes1done
 lanes2:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R10, lanes2low
+	TBZ	$2, R2, lanes2low
 	FMOVQ	0(R1), F1
-	TBZ	$1, R10, lanes2highone
+	TBZ	$1, R2, lanes2highone
 	FMOVD	16(R1), F0
-	TBZ	$0, R10, lanes2done
+	TBZ	$0, R2, lanes2done
 	ADD	$24, R1, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes2done
 lanes2highone:
-	TBZ	$0, R10, lanes2done
+	TBZ	$0, R2, lanes2done
 	FMOVS	16(R1), F0
 	B	lanes2done
 lanes2low:
-	TBZ	$1, R10, lanes2one
+	TBZ	$1, R2, lanes2one
 	FMOVD	0(R1), F1
-	TBZ	$0, R10, lanes2done
+	TBZ	$0, R2, lanes2done
 	ADD	$8, R1, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes2done
 lanes2one:
-	TBZ	$0, R10, lanes2done
+	TBZ	$0, R2, lanes2done
 	FMOVS	0(R1), F1
 	B	lanes2done
 lanes3:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R10, lanes3low
+	TBZ	$2, R2, lanes3low
 	FMOVQ	0(R1), F1
-	TBZ	$1, R10, lanes3highone
+	TBZ	$1, R2, lanes3highone
 	FMOVD	16(R1), F0
-	TBZ	$0, R10, lanes3done
+	TBZ	$0, R2, lanes3done
 	ADD	$24, R1, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes3done
 lanes3highone:
-	TBZ	$0, R10, lanes3done
+	TBZ	$0, R2, lanes3done
 	FMOVS	16(R1), F0
 	B	lanes3done
 lanes3low:
-	TBZ	$1, R10, lanes3one
+	TBZ	$1, R2, lanes3one
 	FMOVD	0(R1), F1
-	TBZ	$0, R10, lanes3done
+	TBZ	$0, R2, lanes3done
 	ADD	$8, R1, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes3done
 lanes3one:
-	TBZ	$0, R10, lanes3done
+	TBZ	$0, R2, lanes3done
 	FMOVS	0(R1), F1
 	B	lanes3done
 lanes4:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R10, lanes4low
+	TBZ	$2, R2, lanes4low
 	FMOVQ	0(R1), F1
-	TBZ	$1, R10, lanes4highone
+	TBZ	$1, R2, lanes4highone
 	FMOVD	16(R1), F0
-	TBZ	$0, R10, lanes4done
+	TBZ	$0, R2, lanes4done
 	ADD	$24, R1, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes4done
 lanes4highone:
-	TBZ	$0, R10, lanes4done
+	TBZ	$0, R2, lanes4done
 	FMOVS	16(R1), F0
 	B	lanes4done
 lanes4low:
-	TBZ	$1, R10, lanes4one
+	TBZ	$1, R2, lanes4one
 	FMOVD	0(R1), F1
-	TBZ	$0, R10, lanes4done
+	TBZ	$0, R2, lanes4done
 	ADD	$8, R1, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes4done
 lanes4one:
-	TBZ	$0, R10, lanes4done
+	TBZ	$0, R2, lanes4done
 	FMOVS	0(R1), F1
 	B	lanes4done
 lanes5:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R10, lanes5low
+	TBZ	$2, R2, lanes5low
 	FMOVQ	0(R1), F1
-	TBZ	$1, R10, lanes5highone
+	TBZ	$1, R2, lanes5highone
 	FMOVD	16(R1), F0
-	TBZ	$0, R10, lanes5done
+	TBZ	$0, R2, lanes5done
 	ADD	$24, R1, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes5done
 lanes5highone:
-	TBZ	$0, R10, lanes5done
+	TBZ	$0, R2, lanes5done
 	FMOVS	16(R1), F0
 	B	lanes5done
 lanes5low:
-	TBZ	$1, R10, lanes5one
+	TBZ	$1, R2, lanes5one
 	FMOVD	0(R1), F1
-	TBZ	$0, R10, lanes5done
+	TBZ	$0, R2, lanes5done
 	ADD	$8, R1, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes5done
 lanes5one:
-	TBZ	$0, R10, lanes5done
+	TBZ	$0, R2, lanes5done
 	FMOVS	0(R1), F1
 	B	lanes5done
 lanes6:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R10, lanes6low
+	TBZ	$2, R2, lanes6low
 	FMOVQ	0(R1), F1
-	TBZ	$1, R10, lanes6highone
+	TBZ	$1, R2, lanes6highone
 	FMOVD	16(R1), F0
-	TBZ	$0, R10, lanes6done
+	TBZ	$0, R2, lanes6done
 	ADD	$24, R1, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes6done
 lanes6highone:
-	TBZ	$0, R10, lanes6done
+	TBZ	$0, R2, lanes6done
 	FMOVS	16(R1), F0
 	B	lanes6done
 lanes6low:
-	TBZ	$1, R10, lanes6one
+	TBZ	$1, R2, lanes6one
 	FMOVD	0(R1), F1
-	TBZ	$0, R10, lanes6done
+	TBZ	$0, R2, lanes6done
 	ADD	$8, R1, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes6done
 lanes6one:
-	TBZ	$0, R10, lanes6done
+	TBZ	$0, R2, lanes6done
 	FMOVS	0(R1), F1
 	B	lanes6done
 lanes7:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R10, lanes7low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R10, lanes7highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R10, lanes7done
-	ADD	$24, R2, R0
+	TBZ	$2, R2, lanes7low
+	FMOVQ	0(R6), F1
+	TBZ	$1, R2, lanes7highone
+	FMOVD	16(R6), F0
+	TBZ	$0, R2, lanes7done
+	ADD	$24, R6, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes7done
 lanes7highone:
-	TBZ	$0, R10, lanes7done
-	FMOVS	16(R2), F0
+	TBZ	$0, R2, lanes7done
+	FMOVS	16(R6), F0
 	B	lanes7done
 lanes7low:
-	TBZ	$1, R10, lanes7one
-	FMOVD	0(R2), F1
-	TBZ	$0, R10, lanes7done
-	ADD	$8, R2, R0
+	TBZ	$1, R2, lanes7one
+	FMOVD	0(R6), F1
+	TBZ	$0, R2, lanes7done
+	ADD	$8, R6, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes7done
 lanes7one:
-	TBZ	$0, R10, lanes7done
-	FMOVS	0(R2), F1
+	TBZ	$0, R2, lanes7done
+	FMOVS	0(R6), F1
 	B	lanes7done
 lanes8:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R10, lanes8low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R10, lanes8highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R10, lanes8done
-	ADD	$24, R2, R0
+	TBZ	$2, R2, lanes8low
+	FMOVQ	0(R6), F1
+	TBZ	$1, R2, lanes8highone
+	FMOVD	16(R6), F0
+	TBZ	$0, R2, lanes8done
+	ADD	$24, R6, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes8done
 lanes8highone:
-	TBZ	$0, R10, lanes8done
-	FMOVS	16(R2), F0
+	TBZ	$0, R2, lanes8done
+	FMOVS	16(R6), F0
 	B	lanes8done
 lanes8low:
-	TBZ	$1, R10, lanes8one
-	FMOVD	0(R2), F1
-	TBZ	$0, R10, lanes8done
-	ADD	$8, R2, R0
+	TBZ	$1, R2, lanes8one
+	FMOVD	0(R6), F1
+	TBZ	$0, R2, lanes8done
+	ADD	$8, R6, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes8done
 lanes8one:
-	TBZ	$0, R10, lanes8done
-	FMOVS	0(R2), F1
+	TBZ	$0, R2, lanes8done
+	FMOVS	0(R6), F1
 	B	lanes8done
 lanes9:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R10, lanes9low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R10, lanes9highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R10, lanes9done
-	ADD	$24, R2, R0
+	TBZ	$2, R2, lanes9low
+	FMOVQ	0(R6), F1
+	TBZ	$1, R2, lanes9highone
+	FMOVD	16(R6), F0
+	TBZ	$0, R2, lanes9done
+	ADD	$24, R6, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes9done
 lanes9highone:
-	TBZ	$0, R10, lanes9done
-	FMOVS	16(R2), F0
+	TBZ	$0, R2, lanes9done
+	FMOVS	16(R6), F0
 	B	lanes9done
 lanes9low:
-	TBZ	$1, R10, lanes9one
-	FMOVD	0(R2), F1
-	TBZ	$0, R10, lanes9done
-	ADD	$8, R2, R0
+	TBZ	$1, R2, lanes9one
+	FMOVD	0(R6), F1
+	TBZ	$0, R2, lanes9done
+	ADD	$8, R6, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes9done
 lanes9one:
-	TBZ	$0, R10, lanes9done
-	FMOVS	0(R2), F1
+	TBZ	$0, R2, lanes9done
+	FMOVS	0(R6), F1
 	B	lanes9done
 lanes10:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R10, lanes10low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R10, lanes10highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R10, lanes10done
-	ADD	$24, R2, R0
+	TBZ	$2, R2, lanes10low
+	FMOVQ	0(R6), F1
+	TBZ	$1, R2, lanes10highone
+	FMOVD	16(R6), F0
+	TBZ	$0, R2, lanes10done
+	ADD	$24, R6, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes10done
 lanes10highone:
-	TBZ	$0, R10, lanes10done
-	FMOVS	16(R2), F0
+	TBZ	$0, R2, lanes10done
+	FMOVS	16(R6), F0
 	B	lanes10done
 lanes10low:
-	TBZ	$1, R10, lanes10one
-	FMOVD	0(R2), F1
-	TBZ	$0, R10, lanes10done
-	ADD	$8, R2, R0
+	TBZ	$1, R2, lanes10one
+	FMOVD	0(R6), F1
+	TBZ	$0, R2, lanes10done
+	ADD	$8, R6, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes10done
 lanes10one:
-	TBZ	$0, R10, lanes10done
-	FMOVS	0(R2), F1
+	TBZ	$0, R2, lanes10done
+	FMOVS	0(R6), F1
 	B	lanes10done
 lanes11:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R10, lanes11low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R10, lanes11highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R10, lanes11done
-	ADD	$24, R2, R0
+	TBZ	$2, R2, lanes11low
+	FMOVQ	0(R6), F1
+	TBZ	$1, R2, lanes11highone
+	FMOVD	16(R6), F0
+	TBZ	$0, R2, lanes11done
+	ADD	$24, R6, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes11done
 lanes11highone:
-	TBZ	$0, R10, lanes11done
-	FMOVS	16(R2), F0
+	TBZ	$0, R2, lanes11done
+	FMOVS	16(R6), F0
 	B	lanes11done
 lanes11low:
-	TBZ	$1, R10, lanes11one
-	FMOVD	0(R2), F1
-	TBZ	$0, R10, lanes11done
-	ADD	$8, R2, R0
+	TBZ	$1, R2, lanes11one
+	FMOVD	0(R6), F1
+	TBZ	$0, R2, lanes11done
+	ADD	$8, R6, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes11done
 lanes11one:
-	TBZ	$0, R10, lanes11done
-	FMOVS	0(R2), F1
+	TBZ	$0, R2, lanes11done
+	FMOVS	0(R6), F1
 	B	lanes11done
 lanes12:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R10, lanes12low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R10, lanes12highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R10, lanes12done
-	ADD	$24, R2, R0
+	TBZ	$2, R2, lanes12low
+	FMOVQ	0(R6), F1
+	TBZ	$1, R2, lanes12highone
+	FMOVD	16(R6), F0
+	TBZ	$0, R2, lanes12done
+	ADD	$24, R6, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes12done
 lanes12highone:
-	TBZ	$0, R10, lanes12done
-	FMOVS	16(R2), F0
+	TBZ	$0, R2, lanes12done
+	FMOVS	16(R6), F0
 	B	lanes12done
 lanes12low:
-	TBZ	$1, R10, lanes12one
-	FMOVD	0(R2), F1
-	TBZ	$0, R10, lanes12done
-	ADD	$8, R2, R0
+	TBZ	$1, R2, lanes12one
+	FMOVD	0(R6), F1
+	TBZ	$0, R2, lanes12done
+	ADD	$8, R6, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes12done
 lanes12one:
-	TBZ	$0, R10, lanes12done
-	FMOVS	0(R2), F1
+	TBZ	$0, R2, lanes12done
+	FMOVS	0(R6), F1
 	B	lanes12done
 lanes13:
-	TBZ	$2, R10, lanes13low
-	FMOVQ	F14, 0(R5)
-	TBZ	$1, R10, lanes13highone
-	FMOVD	F13, 16(R5)
-	TBZ	$0, R10, lanes13done
-	ADD	$24, R5, R0
+	TBZ	$2, R2, lanes13low
+	FMOVQ	F14, 0(R9)
+	TBZ	$1, R2, lanes13highone
+	FMOVD	F13, 16(R9)
+	TBZ	$0, R2, lanes13done
+	ADD	$24, R9, R0
 	VST1	V13.S[2], (R0)
 	B	lanes13done
 lanes13highone:
-	TBZ	$0, R10, lanes13done
-	FMOVS	F13, 16(R5)
+	TBZ	$0, R2, lanes13done
+	FMOVS	F13, 16(R9)
 	B	lanes13done
 lanes13low:
-	TBZ	$1, R10, lanes13one
-	FMOVD	F14, 0(R5)
-	TBZ	$0, R10, lanes13done
-	ADD	$8, R5, R0
+	TBZ	$1, R2, lanes13one
+	FMOVD	F14, 0(R9)
+	TBZ	$0, R2, lanes13done
+	ADD	$8, R9, R0
 	VST1	V14.S[2], (R0)
 	B	lanes13done
 lanes13one:
-	TBZ	$0, R10, lanes13done
-	FMOVS	F14, 0(R5)
+	TBZ	$0, R2, lanes13done
+	FMOVS	F14, 0(R9)
 	B	lanes13done
 lanes14:
-	TBZ	$2, R10, lanes14low
-	FMOVQ	F12, 0(R5)
-	TBZ	$1, R10, lanes14highone
-	FMOVD	F11, 16(R5)
-	TBZ	$0, R10, lanes14done
-	ADD	$24, R5, R0
+	TBZ	$2, R2, lanes14low
+	FMOVQ	F12, 0(R9)
+	TBZ	$1, R2, lanes14highone
+	FMOVD	F11, 16(R9)
+	TBZ	$0, R2, lanes14done
+	ADD	$24, R9, R0
 	VST1	V11.S[2], (R0)
 	B	lanes14done
 lanes14highone:
-	TBZ	$0, R10, lanes14done
-	FMOVS	F11, 16(R5)
+	TBZ	$0, R2, lanes14done
+	FMOVS	F11, 16(R9)
 	B	lanes14done
 lanes14low:
-	TBZ	$1, R10, lanes14one
-	FMOVD	F12, 0(R5)
-	TBZ	$0, R10, lanes14done
-	ADD	$8, R5, R0
+	TBZ	$1, R2, lanes14one
+	FMOVD	F12, 0(R9)
+	TBZ	$0, R2, lanes14done
+	ADD	$8, R9, R0
 	VST1	V12.S[2], (R0)
 	B	lanes14done
 lanes14one:
-	TBZ	$0, R10, lanes14done
-	FMOVS	F12, 0(R5)
+	TBZ	$0, R2, lanes14done
+	FMOVS	F12, 0(R9)
 	B	lanes14done
 lanes15:
-	TBZ	$2, R10, lanes15low
-	FMOVQ	F10, 0(R5)
-	TBZ	$1, R10, lanes15highone
-	FMOVD	F9, 16(R5)
-	TBZ	$0, R10, lanes15done
-	ADD	$24, R5, R0
+	TBZ	$2, R2, lanes15low
+	FMOVQ	F10, 0(R9)
+	TBZ	$1, R2, lanes15highone
+	FMOVD	F9, 16(R9)
+	TBZ	$0, R2, lanes15done
+	ADD	$24, R9, R0
 	VST1	V9.S[2], (R0)
 	B	lanes15done
 lanes15highone:
-	TBZ	$0, R10, lanes15done
-	FMOVS	F9, 16(R5)
+	TBZ	$0, R2, lanes15done
+	FMOVS	F9, 16(R9)
 	B	lanes15done
 lanes15low:
-	TBZ	$1, R10, lanes15one
-	FMOVD	F10, 0(R5)
-	TBZ	$0, R10, lanes15done
-	ADD	$8, R5, R0
+	TBZ	$1, R2, lanes15one
+	FMOVD	F10, 0(R9)
+	TBZ	$0, R2, lanes15done
+	ADD	$8, R9, R0
 	VST1	V10.S[2], (R0)
 	B	lanes15done
 lanes15one:
-	TBZ	$0, R10, lanes15done
-	FMOVS	F10, 0(R5)
+	TBZ	$0, R2, lanes15done
+	FMOVS	F10, 0(R9)
 	B	lanes15done
 lanes16:
-	TBZ	$2, R10, lanes16low
-	FMOVQ	F8, 0(R5)
-	TBZ	$1, R10, lanes16highone
-	FMOVD	F7, 16(R5)
-	TBZ	$0, R10, lanes16done
-	ADD	$24, R5, R0
+	TBZ	$2, R2, lanes16low
+	FMOVQ	F8, 0(R9)
+	TBZ	$1, R2, lanes16highone
+	FMOVD	F7, 16(R9)
+	TBZ	$0, R2, lanes16done
+	ADD	$24, R9, R0
 	VST1	V7.S[2], (R0)
 	B	lanes16done
 lanes16highone:
-	TBZ	$0, R10, lanes16done
-	FMOVS	F7, 16(R5)
+	TBZ	$0, R2, lanes16done
+	FMOVS	F7, 16(R9)
 	B	lanes16done
 lanes16low:
-	TBZ	$1, R10, lanes16one
-	FMOVD	F8, 0(R5)
-	TBZ	$0, R10, lanes16done
-	ADD	$8, R5, R0
+	TBZ	$1, R2, lanes16one
+	FMOVD	F8, 0(R9)
+	TBZ	$0, R2, lanes16done
+	ADD	$8, R9, R0
 	VST1	V8.S[2], (R0)
 	B	lanes16done
 lanes16one:
-	TBZ	$0, R10, lanes16done
-	FMOVS	F8, 0(R5)
+	TBZ	$0, R2, lanes16done
+	FMOVS	F8, 0(R9)
 	B	lanes16done
 lanes17:
-	TBZ	$2, R10, lanes17low
-	FMOVQ	F6, 0(R5)
-	TBZ	$1, R10, lanes17highone
-	FMOVD	F5, 16(R5)
-	TBZ	$0, R10, lanes17done
-	ADD	$24, R5, R0
+	TBZ	$2, R2, lanes17low
+	FMOVQ	F6, 0(R9)
+	TBZ	$1, R2, lanes17highone
+	FMOVD	F5, 16(R9)
+	TBZ	$0, R2, lanes17done
+	ADD	$24, R9, R0
 	VST1	V5.S[2], (R0)
 	B	lanes17done
 lanes17highone:
-	TBZ	$0, R10, lanes17done
-	FMOVS	F5, 16(R5)
+	TBZ	$0, R2, lanes17done
+	FMOVS	F5, 16(R9)
 	B	lanes17done
 lanes17low:
-	TBZ	$1, R10, lanes17one
-	FMOVD	F6, 0(R5)
-	TBZ	$0, R10, lanes17done
-	ADD	$8, R5, R0
+	TBZ	$1, R2, lanes17one
+	FMOVD	F6, 0(R9)
+	TBZ	$0, R2, lanes17done
+	ADD	$8, R9, R0
 	VST1	V6.S[2], (R0)
 	B	lanes17done
 lanes17one:
-	TBZ	$0, R10, lanes17done
-	FMOVS	F6, 0(R5)
+	TBZ	$0, R2, lanes17done
+	FMOVS	F6, 0(R9)
 	B	lanes17done
 lanes18:
-	TBZ	$2, R10, lanes18low
-	FMOVQ	F4, 0(R5)
-	TBZ	$1, R10, lanes18highone
-	FMOVD	F3, 16(R5)
-	TBZ	$0, R10, lanes18done
-	ADD	$24, R5, R0
+	TBZ	$2, R2, lanes18low
+	FMOVQ	F4, 0(R9)
+	TBZ	$1, R2, lanes18highone
+	FMOVD	F3, 16(R9)
+	TBZ	$0, R2, lanes18done
+	ADD	$24, R9, R0
 	VST1	V3.S[2], (R0)
 	B	lanes18done
 lanes18highone:
-	TBZ	$0, R10, lanes18done
-	FMOVS	F3, 16(R5)
+	TBZ	$0, R2, lanes18done
+	FMOVS	F3, 16(R9)
 	B	lanes18done
 lanes18low:
-	TBZ	$1, R10, lanes18one
-	FMOVD	F4, 0(R5)
-	TBZ	$0, R10, lanes18done
-	ADD	$8, R5, R0
+	TBZ	$1, R2, lanes18one
+	FMOVD	F4, 0(R9)
+	TBZ	$0, R2, lanes18done
+	ADD	$8, R9, R0
 	VST1	V4.S[2], (R0)
 	B	lanes18done
 lanes18one:
-	TBZ	$0, R10, lanes18done
-	FMOVS	F4, 0(R5)
+	TBZ	$0, R2, lanes18done
+	FMOVS	F4, 0(R9)
 	B	lanes18done
 
 // func across6x1NEON(strip *strip)
@@ -21471,6 +22008,9 @@ TEXT ·apart6x1NEON(SB), NOSPLIT, $0-8
 	MOVD	16(R13), R9
 	MOVD	48(R13), R8
 tile:
+	MOVD	136(R13), R0
+	TST	R0, R0
+	BNE	short
 	CMP	$256, R10
 	BLE	start
 	MOVD	64(R13), R1
@@ -21518,6 +22058,31 @@ tile:
 	PRFM	64(R1), PLDL2KEEP
 	PRFM	128(R1), PLDL2KEEP
 	PRFM	192(R1), PLDL2KEEP
+	B	start
+short:
+	MOVD	152(R13), R0
+	ADD	R12, R0, R0
+	MOVD	64(R13), R1
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1, R0, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1, R0, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1, R0, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1, R0, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1, R0, R0
+	PRFM	0(R0), PLDL1KEEP
+	MOVD	136(R13), R1
+	MOVD	32(R13), R0
+	ADD	R9, R1, R1
+	ADD	R1, R0, R0
+lines:
+	PRFM	0(R1), PLDL1KEEP
+	ADD	$64, R1, R1
+	CMP	R0, R1
+	BLT	lines
 start:
 	MOVD	96(R13), R0
 	FLDPQ	0(R0), (F14, F13)
@@ -22037,26 +22602,26 @@ lanes12one:
 
 // func along6x2NEON(strip *strip)
 TEXT ·along6x2NEON(SB), NOSPLIT, $0-8
-	MOVD	strip+0(FP), R9
-	MOVD	16(R9), R8
-	MOVD	24(R9), R7
-	MOVD	48(R9), R6
-	MOVD	56(R9), R5
-	MOVD	64(R9), R4
-	MOVD	8(R9), R3
-	MOVD	88(R9), R2
+	MOVD	strip+0(FP), R13
+	MOVD	16(R13), R12
+	MOVD	24(R13), R11
+	MOVD	48(R13), R10
+	MOVD	56(R13), R9
+	MOVD	64(R13), R8
+	MOVD	8(R13), R7
+	MOVD	88(R13), R6
 tile:
-	MOVD	R5, R0
+	MOVD	R9, R0
 	PRFM	0(R0), PLDL1KEEP
-	ADD	R4, R0, R0
+	ADD	R8, R0, R0
 	PRFM	0(R0), PLDL1KEEP
-	ADD	R4, R0, R0
+	ADD	R8, R0, R0
 	PRFM	0(R0), PLDL1KEEP
-	ADD	R4, R0, R0
+	ADD	R8, R0, R0
 	PRFM	0(R0), PLDL1KEEP
-	ADD	R4, R0, R0
+	ADD	R8, R0, R0
 	PRFM	0(R0), PLDL1KEEP
-	ADD	R4, R0, R0
+	ADD	R8, R0, R0
 	PRFM	0(R0), PLDL1KEEP
 	VMOVI	$0, V28.B16
 	VMOVI	$0, V27.B16
@@ -22082,125 +22647,172 @@ tile:
 	VMOVI	$0, V7.B16
 	VMOVI	$0, V6.B16
 	VMOVI	$0, V5.B16
-	MOVD	0(R9), R10
-	MOVD	40(R9), R1
-	MOVD	R8, R0
-loop:
-	FLDPQ	0(R1), (F4, F3)
-	FLDPQ	32(R1), (F2, F1)
-	FMOVS	0(R0), F0
+	MOVD	0(R13), R5
+	MOVD	40(R13), R4
+	MOVD	R12, R3
+	MOVD	136(R13), R2
+	MOVD	144(R13), R1
+	TST	R1, R1
+	BEQ	loop
+far:
+	FLDPQ	0(R4), (F4, F3)
+	FLDPQ	32(R4), (F2, F1)
+	ADD	R2<<0, R3, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1<<0, R4, R0
+	PRFM	0(R0), PLDL1KEEP
+	FMOVS	0(R3), F0
 	WORD	$0x4f80109c // fmla v28.4s, v4.4s, v0.s[0]
 	WORD	$0x4f80107b // fmla v27.4s, v3.4s, v0.s[0]
 	WORD	$0x4f80105a // fmla v26.4s, v2.4s, v0.s[0]
 	WORD	$0x4f801039 // fmla v25.4s, v1.4s, v0.s[0]
-	FMOVS	4(R0), F0
+	FMOVS	4(R3), F0
 	WORD	$0x4f801098 // fmla v24.4s, v4.4s, v0.s[0]
 	WORD	$0x4f801077 // fmla v23.4s, v3.4s, v0.s[0]
 	WORD	$0x4f801056 // fmla v22.4s, v2.4s, v0.s[0]
 	WORD	$0x4f801035 // fmla v21.4s, v1.4s, v0.s[0]
-	FMOVS	8(R0), F0
+	FMOVS	8(R3), F0
 	WORD	$0x4f801094 // fmla v20.4s, v4.4s, v0.s[0]
 	WORD	$0x4f801073 // fmla v19.4s, v3.4s, v0.s[0]
 	WORD	$0x4f801052 // fmla v18.4s, v2.4s, v0.s[0]
 	WORD	$0x4f801031 // fmla v17.4s, v1.4s, v0.s[0]
-	FMOVS	12(R0), F0
+	FMOVS	12(R3), F0
 	WORD	$0x4f801090 // fmla v16.4s, v4.4s, v0.s[0]
 	WORD	$0x4f80106f // fmla v15.4s, v3.4s, v0.s[0]
 	WORD	$0x4f80104e // fmla v14.4s, v2.4s, v0.s[0]
 	WORD	$0x4f80102d // fmla v13.4s, v1.4s, v0.s[0]
-	FMOVS	16(R0), F0
+	FMOVS	16(R3), F0
 	WORD	$0x4f80108c // fmla v12.4s, v4.4s, v0.s[0]
 	WORD	$0x4f80106b // fmla v11.4s, v3.4s, v0.s[0]
 	WORD	$0x4f80104a // fmla v10.4s, v2.4s, v0.s[0]
 	WORD	$0x4f801029 // fmla v9.4s, v1.4s, v0.s[0]
-	FMOVS	20(R0), F0
+	FMOVS	20(R3), F0
 	WORD	$0x4f801088 // fmla v8.4s, v4.4s, v0.s[0]
 	WORD	$0x4f801067 // fmla v7.4s, v3.4s, v0.s[0]
 	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
 	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
-	ADD	R7, R0, R0
-	ADD	R6, R1, R1
-	SUBS	$1, R10, R10
+	ADD	R11, R3, R3
+	ADD	R10, R4, R4
+	SUBS	$1, R5, R5
+	BNE	far
+	B	finish
+loop:
+	FLDPQ	0(R4), (F4, F3)
+	FLDPQ	32(R4), (F2, F1)
+	FMOVS	0(R3), F0
+	WORD	$0x4f80109c // fmla v28.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80107b // fmla v27.4s, v3.4s, v0.s[0]
+	WORD	$0x4f80105a // fmla v26.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801039 // fmla v25.4s, v1.4s, v0.s[0]
+	FMOVS	4(R3), F0
+	WORD	$0x4f801098 // fmla v24.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801077 // fmla v23.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801056 // fmla v22.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801035 // fmla v21.4s, v1.4s, v0.s[0]
+	FMOVS	8(R3), F0
+	WORD	$0x4f801094 // fmla v20.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801073 // fmla v19.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801052 // fmla v18.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801031 // fmla v17.4s, v1.4s, v0.s[0]
+	FMOVS	12(R3), F0
+	WORD	$0x4f801090 // fmla v16.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80106f // fmla v15.4s, v3.4s, v0.s[0]
+	WORD	$0x4f80104e // fmla v14.4s, v2.4s, v0.s[0]
+	WORD	$0x4f80102d // fmla v13.4s, v1.4s, v0.s[0]
+	FMOVS	16(R3), F0
+	WORD	$0x4f80108c // fmla v12.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80106b // fmla v11.4s, v3.4s, v0.s[0]
+	WORD	$0x4f80104a // fmla v10.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801029 // fmla v9.4s, v1.4s, v0.s[0]
+	FMOVS	20(R3), F0
+	WORD	$0x4f801088 // fmla v8.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801067 // fmla v7.4s, v3.4s, v0.s[0]
+	WORD	$0x4f801046 // fmla v6.4s, v2.4s, v0.s[0]
+	WORD	$0x4f801025 // fmla v5.4s, v1.4s, v0.s[0]
+	ADD	R11, R3, R3
+	ADD	R10, R4, R4
+	SUBS	$1, R5, R5
 	BNE	loop
-	MOVD	72(R9), R0
-	MOVWU	64(R0), R11
-	MOVD	80(R9), R0
-	MOVWU	64(R0), R10
-	MOVD	112(R9), R0
+finish:
+	MOVD	72(R13), R0
+	MOVWU	64(R0), R3
+	MOVD	80(R13), R0
+	MOVWU	64(R0), R2
+	MOVD	112(R13), R0
 	TST	R0, R0
 	BEQ	gate
-	MOVD	R5, R1
-	TBZ	$3, R11, lanes1
+	MOVD	R9, R1
+	TBZ	$3, R3, lanes1
 	FLDPQ	0(R1), (F1, F0)
 lanes1done:
 	WORD	$0x4e21d79c // fadd v28.4s, v28.4s, v1.4s
 	WORD	$0x4e20d77b // fadd v27.4s, v27.4s, v0.4s
-	TBZ	$3, R10, lanes2
+	TBZ	$3, R2, lanes2
 	FLDPQ	32(R1), (F1, F0)
 lanes2done:
 	WORD	$0x4e21d75a // fadd v26.4s, v26.4s, v1.4s
 	WORD	$0x4e20d739 // fadd v25.4s, v25.4s, v0.4s
-	ADD	R4, R1, R1
-	TBZ	$3, R11, lanes3
+	ADD	R8, R1, R1
+	TBZ	$3, R3, lanes3
 	FLDPQ	0(R1), (F1, F0)
 lanes3done:
 	WORD	$0x4e21d718 // fadd v24.4s, v24.4s, v1.4s
 	WORD	$0x4e20d6f7 // fadd v23.4s, v23.4s, v0.4s
-	TBZ	$3, R10, lanes4
+	TBZ	$3, R2, lanes4
 	FLDPQ	32(R1), (F1, F0)
 lanes4done:
 	WORD	$0x4e21d6d6 // fadd v22.4s, v22.4s, v1.4s
 	WORD	$0x4e20d6b5 // fadd v21.4s, v21.4s, v0.4s
-	ADD	R4, R1, R1
-	TBZ	$3, R11, lanes5
+	ADD	R8, R1, R1
+	TBZ	$3, R3, lanes5
 	FLDPQ	0(R1), (F1, F0)
 lanes5done:
 	WORD	$0x4e21d694 // fadd v20.4s, v20.4s, v1.4s
 	WORD	$0x4e20d673 // fadd v19.4s, v19.4s, v0.4s
-	TBZ	$3, R10, lanes6
+	TBZ	$3, R2, lanes6
 	FLDPQ	32(R1), (F1, F0)
 lanes6done:
 	WORD	$0x4e21d652 // fadd v18.4s, v18.4s, v1.4s
 	WORD	$0x4e20d631 // fadd v17.4s, v17.4s, v0.4s
-	ADD	R4, R1, R1
-	TBZ	$3, R11, lanes7
+	ADD	R8, R1, R1
+	TBZ	$3, R3, lanes7
 	FLDPQ	0(R1), (F1, F0)
 lanes7done:
 	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
 	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
-	TBZ	$3, R10, lanes8
+	TBZ	$3, R2, lanes8
 	FLDPQ	32(R1), (F1, F0)
 lanes8done:
 	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
 	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
-	ADD	R4, R1, R1
-	TBZ	$3, R11, lanes9
+	ADD	R8, R1, R1
+	TBZ	$3, R3, lanes9
 	FLDPQ	0(R1), (F1, F0)
 lanes9done:
 	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
 	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
-	TBZ	$3, R10, lanes10
+	TBZ	$3, R2, lanes10
 	FLDPQ	32(R1), (F1, F0)
 lanes10done:
 	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
 	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	ADD	R4, R1, R1
-	TBZ	$3, R11, lanes11
+	ADD	R8, R1, R1
+	TBZ	$3, R3, lanes11
 	FLDPQ	0(R1), (F1, F0)
 lanes11done:
 	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
 	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	TBZ	$3, R10, lanes12
+	TBZ	$3, R2, lanes12
 	FLDPQ	32(R1), (F1, F0)
 lanes12done:
 	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
 	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
 gate:
-	TST	R2, R2
+	TST	R6, R6
 	BEQ	store
 	VMOVI	$0, V2.B16
-	TBZ	$3, R11, lanes13
-	FLDPQ	0(R2), (F1, F0)
+	TBZ	$3, R3, lanes13
+	FLDPQ	0(R6), (F1, F0)
 lanes13done:
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
@@ -22208,8 +22820,8 @@ lanes13done:
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
 	VAND	V1.B16, V28.B16, V28.B16
 	VAND	V0.B16, V27.B16, V27.B16
-	TBZ	$3, R10, lanes14
-	FLDPQ	32(R2), (F1, F0)
+	TBZ	$3, R2, lanes14
+	FLDPQ	32(R6), (F1, F0)
 lanes14done:
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
@@ -22217,9 +22829,9 @@ lanes14done:
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
 	VAND	V1.B16, V26.B16, V26.B16
 	VAND	V0.B16, V25.B16, V25.B16
-	ADD	R4, R2, R2
-	TBZ	$3, R11, lanes15
-	FLDPQ	0(R2), (F1, F0)
+	ADD	R8, R6, R6
+	TBZ	$3, R3, lanes15
+	FLDPQ	0(R6), (F1, F0)
 lanes15done:
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
@@ -22227,8 +22839,8 @@ lanes15done:
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
 	VAND	V1.B16, V24.B16, V24.B16
 	VAND	V0.B16, V23.B16, V23.B16
-	TBZ	$3, R10, lanes16
-	FLDPQ	32(R2), (F1, F0)
+	TBZ	$3, R2, lanes16
+	FLDPQ	32(R6), (F1, F0)
 lanes16done:
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
@@ -22236,9 +22848,9 @@ lanes16done:
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
 	VAND	V1.B16, V22.B16, V22.B16
 	VAND	V0.B16, V21.B16, V21.B16
-	ADD	R4, R2, R2
-	TBZ	$3, R11, lanes17
-	FLDPQ	0(R2), (F1, F0)
+	ADD	R8, R6, R6
+	TBZ	$3, R3, lanes17
+	FLDPQ	0(R6), (F1, F0)
 lanes17done:
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
@@ -22246,8 +22858,8 @@ lanes17done:
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
 	VAND	V1.B16, V20.B16, V20.B16
 	VAND	V0.B16, V19.B16, V19.B16
-	TBZ	$3, R10, lanes18
-	FLDPQ	32(R2), (F1, F0)
+	TBZ	$3, R2, lanes18
+	FLDPQ	32(R6), (F1, F0)
 lanes18done:
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
@@ -22255,9 +22867,9 @@ lanes18done:
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
 	VAND	V1.B16, V18.B16, V18.B16
 	VAND	V0.B16, V17.B16, V17.B16
-	ADD	R4, R2, R2
-	TBZ	$3, R11, lanes19
-	FLDPQ	0(R2), (F1, F0)
+	ADD	R8, R6, R6
+	TBZ	$3, R3, lanes19
+	FLDPQ	0(R6), (F1, F0)
 lanes19done:
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
@@ -22265,8 +22877,8 @@ lanes19done:
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
 	VAND	V1.B16, V16.B16, V16.B16
 	VAND	V0.B16, V15.B16, V15.B16
-	TBZ	$3, R10, lanes20
-	FLDPQ	32(R2), (F1, F0)
+	TBZ	$3, R2, lanes20
+	FLDPQ	32(R6), (F1, F0)
 lanes20done:
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
@@ -22274,9 +22886,9 @@ lanes20done:
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
 	VAND	V1.B16, V14.B16, V14.B16
 	VAND	V0.B16, V13.B16, V13.B16
-	ADD	R4, R2, R2
-	TBZ	$3, R11, lanes21
-	FLDPQ	0(R2), (F1, F0)
+	ADD	R8, R6, R6
+	TBZ	$3, R3, lanes21
+	FLDPQ	0(R6), (F1, F0)
 lanes21done:
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
@@ -22284,8 +22896,8 @@ lanes21done:
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
 	VAND	V1.B16, V12.B16, V12.B16
 	VAND	V0.B16, V11.B16, V11.B16
-	TBZ	$3, R10, lanes22
-	FLDPQ	32(R2), (F1, F0)
+	TBZ	$3, R2, lanes22
+	FLDPQ	32(R6), (F1, F0)
 lanes22done:
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
@@ -22293,9 +22905,9 @@ lanes22done:
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
 	VAND	V1.B16, V10.B16, V10.B16
 	VAND	V0.B16, V9.B16, V9.B16
-	ADD	R4, R2, R2
-	TBZ	$3, R11, lanes23
-	FLDPQ	0(R2), (F1, F0)
+	ADD	R8, R6, R6
+	TBZ	$3, R3, lanes23
+	FLDPQ	0(R6), (F1, F0)
 lanes23done:
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
@@ -22303,8 +22915,8 @@ lanes23done:
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
 	VAND	V1.B16, V8.B16, V8.B16
 	VAND	V0.B16, V7.B16, V7.B16
-	TBZ	$3, R10, lanes24
-	FLDPQ	32(R2), (F1, F0)
+	TBZ	$3, R2, lanes24
+	FLDPQ	32(R6), (F1, F0)
 lanes24done:
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
@@ -22312,984 +22924,984 @@ lanes24done:
 	WORD	$0x6e205800 // mvn v0.16b, v0.16b
 	VAND	V1.B16, V6.B16, V6.B16
 	VAND	V0.B16, V5.B16, V5.B16
-	ADD	R4, R2, R2
+	ADD	R8, R6, R6
 store:
-	TBZ	$3, R11, lanes25
-	FSTPQ	(F28, F27), 0(R5)
+	TBZ	$3, R3, lanes25
+	FSTPQ	(F28, F27), 0(R9)
 lanes25done:
-	TBZ	$3, R10, lanes26
-	FSTPQ	(F26, F25), 32(R5)
+	TBZ	$3, R2, lanes26
+	FSTPQ	(F26, F25), 32(R9)
 lanes26done:
-	ADD	R4, R5, R5
-	TBZ	$3, R11, lanes27
-	FSTPQ	(F24, F23), 0(R5)
+	ADD	R8, R9, R9
+	TBZ	$3, R3, lanes27
+	FSTPQ	(F24, F23), 0(R9)
 lanes27done:
-	TBZ	$3, R10, lanes28
-	FSTPQ	(F22, F21), 32(R5)
+	TBZ	$3, R2, lanes28
+	FSTPQ	(F22, F21), 32(R9)
 lanes28done:
-	ADD	R4, R5, R5
-	TBZ	$3, R11, lanes29
-	FSTPQ	(F20, F19), 0(R5)
+	ADD	R8, R9, R9
+	TBZ	$3, R3, lanes29
+	FSTPQ	(F20, F19), 0(R9)
 lanes29done:
-	TBZ	$3, R10, lanes30
-	FSTPQ	(F18, F17), 32(R5)
+	TBZ	$3, R2, lanes30
+	FSTPQ	(F18, F17), 32(R9)
 lanes30done:
-	ADD	R4, R5, R5
-	TBZ	$3, R11, lanes31
-	FSTPQ	(F16, F15), 0(R5)
+	ADD	R8, R9, R9
+	TBZ	$3, R3, lanes31
+	FSTPQ	(F16, F15), 0(R9)
 lanes31done:
-	TBZ	$3, R10, lanes32
-	FSTPQ	(F14, F13), 32(R5)
+	TBZ	$3, R2, lanes32
+	FSTPQ	(F14, F13), 32(R9)
 lanes32done:
-	ADD	R4, R5, R5
-	TBZ	$3, R11, lanes33
-	FSTPQ	(F12, F11), 0(R5)
+	ADD	R8, R9, R9
+	TBZ	$3, R3, lanes33
+	FSTPQ	(F12, F11), 0(R9)
 lanes33done:
-	TBZ	$3, R10, lanes34
-	FSTPQ	(F10, F9), 32(R5)
+	TBZ	$3, R2, lanes34
+	FSTPQ	(F10, F9), 32(R9)
 lanes34done:
-	ADD	R4, R5, R5
-	TBZ	$3, R11, lanes35
-	FSTPQ	(F8, F7), 0(R5)
+	ADD	R8, R9, R9
+	TBZ	$3, R3, lanes35
+	FSTPQ	(F8, F7), 0(R9)
 lanes35done:
-	TBZ	$3, R10, lanes36
-	FSTPQ	(F6, F5), 32(R5)
+	TBZ	$3, R2, lanes36
+	FSTPQ	(F6, F5), 32(R9)
 lanes36done:
-	ADD	R4, R5, R5
+	ADD	R8, R9, R9
 stored:
-	MOVD	32(R9), R0
-	ADD	R0, R8, R8
-	SUBS	$1, R3, R3
+	MOVD	32(R13), R0
+	ADD	R0, R12, R12
+	SUBS	$1, R7, R7
 	BNE	tile
 	RET
 lanes1:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R11, lanes1low
+	TBZ	$2, R3, lanes1low
 	FMOVQ	0(R1), F1
-	TBZ	$1, R11, lanes1highone
+	TBZ	$1, R3, lanes1highone
 	FMOVD	16(R1), F0
-	TBZ	$0, R11, lanes1done
+	TBZ	$0, R3, lanes1done
 	ADD	$24, R1, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes1done
 lanes1highone:
-	TBZ	$0, R11, lanes1done
+	TBZ	$0, R3, lanes1done
 	FMOVS	16(R1), F0
 	B	lanes1done
 lanes1low:
-	TBZ	$1, R11, lanes1one
+	TBZ	$1, R3, lanes1one
 	FMOVD	0(R1), F1
-	TBZ	$0, R11, lanes1done
+	TBZ	$0, R3, lanes1done
 	ADD	$8, R1, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes1done
 lanes1one:
-	TBZ	$0, R11, lanes1done
+	TBZ	$0, R3, lanes1done
 	FMOVS	0(R1), F1
 	B	lanes1done
 lanes2:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
 	ADD	$32, R1, R0
-	TBZ	$2, R10, lanes2low
+	TBZ	$2, R2, lanes2low
 	FMOVQ	0(R0), F1
-	TBZ	$1, R10, lanes2highone
+	TBZ	$1, R2, lanes2highone
 	FMOVD	16(R0), F0
-	TBZ	$0, R10, lanes2done
+	TBZ	$0, R2, lanes2done
 	ADD	$24, R0, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes2done
 lanes2highone:
-	TBZ	$0, R10, lanes2done
+	TBZ	$0, R2, lanes2done
 	FMOVS	16(R0), F0
 	B	lanes2done
 lanes2low:
-	TBZ	$1, R10, lanes2one
+	TBZ	$1, R2, lanes2one
 	FMOVD	0(R0), F1
-	TBZ	$0, R10, lanes2done
+	TBZ	$0, R2, lanes2done
 	ADD	$8, R0, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes2done
 lanes2one:
-	TBZ	$0, R10, lanes2done
+	TBZ	$0, R2, lanes2done
 	FMOVS	0(R0), F1
 	B	lanes2done
 lanes3:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R11, lanes3low
+	TBZ	$2, R3, lanes3low
 	FMOVQ	0(R1), F1
-	TBZ	$1, R11, lanes3highone
+	TBZ	$1, R3, lanes3highone
 	FMOVD	16(R1), F0
-	TBZ	$0, R11, lanes3done
+	TBZ	$0, R3, lanes3done
 	ADD	$24, R1, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes3done
 lanes3highone:
-	TBZ	$0, R11, lanes3done
+	TBZ	$0, R3, lanes3done
 	FMOVS	16(R1), F0
 	B	lanes3done
 lanes3low:
-	TBZ	$1, R11, lanes3one
+	TBZ	$1, R3, lanes3one
 	FMOVD	0(R1), F1
-	TBZ	$0, R11, lanes3done
+	TBZ	$0, R3, lanes3done
 	ADD	$8, R1, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes3done
 lanes3one:
-	TBZ	$0, R11, lanes3done
+	TBZ	$0, R3, lanes3done
 	FMOVS	0(R1), F1
 	B	lanes3done
 lanes4:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
 	ADD	$32, R1, R0
-	TBZ	$2, R10, lanes4low
+	TBZ	$2, R2, lanes4low
 	FMOVQ	0(R0), F1
-	TBZ	$1, R10, lanes4highone
+	TBZ	$1, R2, lanes4highone
 	FMOVD	16(R0), F0
-	TBZ	$0, R10, lanes4done
+	TBZ	$0, R2, lanes4done
 	ADD	$24, R0, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes4done
 lanes4highone:
-	TBZ	$0, R10, lanes4done
+	TBZ	$0, R2, lanes4done
 	FMOVS	16(R0), F0
 	B	lanes4done
 lanes4low:
-	TBZ	$1, R10, lanes4one
+	TBZ	$1, R2, lanes4one
 	FMOVD	0(R0), F1
-	TBZ	$0, R10, lanes4done
+	TBZ	$0, R2, lanes4done
 	ADD	$8, R0, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes4done
 lanes4one:
-	TBZ	$0, R10, lanes4done
+	TBZ	$0, R2, lanes4done
 	FMOVS	0(R0), F1
 	B	lanes4done
 lanes5:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R11, lanes5low
+	TBZ	$2, R3, lanes5low
 	FMOVQ	0(R1), F1
-	TBZ	$1, R11, lanes5highone
+	TBZ	$1, R3, lanes5highone
 	FMOVD	16(R1), F0
-	TBZ	$0, R11, lanes5done
+	TBZ	$0, R3, lanes5done
 	ADD	$24, R1, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes5done
 lanes5highone:
-	TBZ	$0, R11, lanes5done
+	TBZ	$0, R3, lanes5done
 	FMOVS	16(R1), F0
 	B	lanes5done
 lanes5low:
-	TBZ	$1, R11, lanes5one
+	TBZ	$1, R3, lanes5one
 	FMOVD	0(R1), F1
-	TBZ	$0, R11, lanes5done
+	TBZ	$0, R3, lanes5done
 	ADD	$8, R1, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes5done
 lanes5one:
-	TBZ	$0, R11, lanes5done
+	TBZ	$0, R3, lanes5done
 	FMOVS	0(R1), F1
 	B	lanes5done
 lanes6:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
 	ADD	$32, R1, R0
-	TBZ	$2, R10, lanes6low
+	TBZ	$2, R2, lanes6low
 	FMOVQ	0(R0), F1
-	TBZ	$1, R10, lanes6highone
+	TBZ	$1, R2, lanes6highone
 	FMOVD	16(R0), F0
-	TBZ	$0, R10, lanes6done
+	TBZ	$0, R2, lanes6done
 	ADD	$24, R0, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes6done
 lanes6highone:
-	TBZ	$0, R10, lanes6done
+	TBZ	$0, R2, lanes6done
 	FMOVS	16(R0), F0
 	B	lanes6done
 lanes6low:
-	TBZ	$1, R10, lanes6one
+	TBZ	$1, R2, lanes6one
 	FMOVD	0(R0), F1
-	TBZ	$0, R10, lanes6done
+	TBZ	$0, R2, lanes6done
 	ADD	$8, R0, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes6done
 lanes6one:
-	TBZ	$0, R10, lanes6done
+	TBZ	$0, R2, lanes6done
 	FMOVS	0(R0), F1
 	B	lanes6done
 lanes7:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R11, lanes7low
+	TBZ	$2, R3, lanes7low
 	FMOVQ	0(R1), F1
-	TBZ	$1, R11, lanes7highone
+	TBZ	$1, R3, lanes7highone
 	FMOVD	16(R1), F0
-	TBZ	$0, R11, lanes7done
+	TBZ	$0, R3, lanes7done
 	ADD	$24, R1, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes7done
 lanes7highone:
-	TBZ	$0, R11, lanes7done
+	TBZ	$0, R3, lanes7done
 	FMOVS	16(R1), F0
 	B	lanes7done
 lanes7low:
-	TBZ	$1, R11, lanes7one
+	TBZ	$1, R3, lanes7one
 	FMOVD	0(R1), F1
-	TBZ	$0, R11, lanes7done
+	TBZ	$0, R3, lanes7done
 	ADD	$8, R1, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes7done
 lanes7one:
-	TBZ	$0, R11, lanes7done
+	TBZ	$0, R3, lanes7done
 	FMOVS	0(R1), F1
 	B	lanes7done
 lanes8:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
 	ADD	$32, R1, R0
-	TBZ	$2, R10, lanes8low
+	TBZ	$2, R2, lanes8low
 	FMOVQ	0(R0), F1
-	TBZ	$1, R10, lanes8highone
+	TBZ	$1, R2, lanes8highone
 	FMOVD	16(R0), F0
-	TBZ	$0, R10, lanes8done
+	TBZ	$0, R2, lanes8done
 	ADD	$24, R0, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes8done
 lanes8highone:
-	TBZ	$0, R10, lanes8done
+	TBZ	$0, R2, lanes8done
 	FMOVS	16(R0), F0
 	B	lanes8done
 lanes8low:
-	TBZ	$1, R10, lanes8one
+	TBZ	$1, R2, lanes8one
 	FMOVD	0(R0), F1
-	TBZ	$0, R10, lanes8done
+	TBZ	$0, R2, lanes8done
 	ADD	$8, R0, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes8done
 lanes8one:
-	TBZ	$0, R10, lanes8done
+	TBZ	$0, R2, lanes8done
 	FMOVS	0(R0), F1
 	B	lanes8done
 lanes9:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R11, lanes9low
+	TBZ	$2, R3, lanes9low
 	FMOVQ	0(R1), F1
-	TBZ	$1, R11, lanes9highone
+	TBZ	$1, R3, lanes9highone
 	FMOVD	16(R1), F0
-	TBZ	$0, R11, lanes9done
+	TBZ	$0, R3, lanes9done
 	ADD	$24, R1, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes9done
 lanes9highone:
-	TBZ	$0, R11, lanes9done
+	TBZ	$0, R3, lanes9done
 	FMOVS	16(R1), F0
 	B	lanes9done
 lanes9low:
-	TBZ	$1, R11, lanes9one
+	TBZ	$1, R3, lanes9one
 	FMOVD	0(R1), F1
-	TBZ	$0, R11, lanes9done
+	TBZ	$0, R3, lanes9done
 	ADD	$8, R1, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes9done
 lanes9one:
-	TBZ	$0, R11, lanes9done
+	TBZ	$0, R3, lanes9done
 	FMOVS	0(R1), F1
 	B	lanes9done
 lanes10:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
 	ADD	$32, R1, R0
-	TBZ	$2, R10, lanes10low
+	TBZ	$2, R2, lanes10low
 	FMOVQ	0(R0), F1
-	TBZ	$1, R10, lanes10highone
+	TBZ	$1, R2, lanes10highone
 	FMOVD	16(R0), F0
-	TBZ	$0, R10, lanes10done
+	TBZ	$0, R2, lanes10done
 	ADD	$24, R0, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes10done
 lanes10highone:
-	TBZ	$0, R10, lanes10done
+	TBZ	$0, R2, lanes10done
 	FMOVS	16(R0), F0
 	B	lanes10done
 lanes10low:
-	TBZ	$1, R10, lanes10one
+	TBZ	$1, R2, lanes10one
 	FMOVD	0(R0), F1
-	TBZ	$0, R10, lanes10done
+	TBZ	$0, R2, lanes10done
 	ADD	$8, R0, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes10done
 lanes10one:
-	TBZ	$0, R10, lanes10done
+	TBZ	$0, R2, lanes10done
 	FMOVS	0(R0), F1
 	B	lanes10done
 lanes11:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R11, lanes11low
+	TBZ	$2, R3, lanes11low
 	FMOVQ	0(R1), F1
-	TBZ	$1, R11, lanes11highone
+	TBZ	$1, R3, lanes11highone
 	FMOVD	16(R1), F0
-	TBZ	$0, R11, lanes11done
+	TBZ	$0, R3, lanes11done
 	ADD	$24, R1, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes11done
 lanes11highone:
-	TBZ	$0, R11, lanes11done
+	TBZ	$0, R3, lanes11done
 	FMOVS	16(R1), F0
 	B	lanes11done
 lanes11low:
-	TBZ	$1, R11, lanes11one
+	TBZ	$1, R3, lanes11one
 	FMOVD	0(R1), F1
-	TBZ	$0, R11, lanes11done
+	TBZ	$0, R3, lanes11done
 	ADD	$8, R1, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes11done
 lanes11one:
-	TBZ	$0, R11, lanes11done
+	TBZ	$0, R3, lanes11done
 	FMOVS	0(R1), F1
 	B	lanes11done
 lanes12:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
 	ADD	$32, R1, R0
-	TBZ	$2, R10, lanes12low
+	TBZ	$2, R2, lanes12low
 	FMOVQ	0(R0), F1
-	TBZ	$1, R10, lanes12highone
+	TBZ	$1, R2, lanes12highone
 	FMOVD	16(R0), F0
-	TBZ	$0, R10, lanes12done
+	TBZ	$0, R2, lanes12done
 	ADD	$24, R0, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes12done
 lanes12highone:
-	TBZ	$0, R10, lanes12done
+	TBZ	$0, R2, lanes12done
 	FMOVS	16(R0), F0
 	B	lanes12done
 lanes12low:
-	TBZ	$1, R10, lanes12one
+	TBZ	$1, R2, lanes12one
 	FMOVD	0(R0), F1
-	TBZ	$0, R10, lanes12done
+	TBZ	$0, R2, lanes12done
 	ADD	$8, R0, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes12done
 lanes12one:
-	TBZ	$0, R10, lanes12done
+	TBZ	$0, R2, lanes12done
 	FMOVS	0(R0), F1
 	B	lanes12done
 lanes13:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R11, lanes13low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R11, lanes13highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R11, lanes13done
-	ADD	$24, R2, R0
+	TBZ	$2, R3, lanes13low
+	FMOVQ	0(R6), F1
+	TBZ	$1, R3, lanes13highone
+	FMOVD	16(R6), F0
+	TBZ	$0, R3, lanes13done
+	ADD	$24, R6, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes13done
 lanes13highone:
-	TBZ	$0, R11, lanes13done
-	FMOVS	16(R2), F0
+	TBZ	$0, R3, lanes13done
+	FMOVS	16(R6), F0
 	B	lanes13done
 lanes13low:
-	TBZ	$1, R11, lanes13one
-	FMOVD	0(R2), F1
-	TBZ	$0, R11, lanes13done
-	ADD	$8, R2, R0
+	TBZ	$1, R3, lanes13one
+	FMOVD	0(R6), F1
+	TBZ	$0, R3, lanes13done
+	ADD	$8, R6, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes13done
 lanes13one:
-	TBZ	$0, R11, lanes13done
-	FMOVS	0(R2), F1
+	TBZ	$0, R3, lanes13done
+	FMOVS	0(R6), F1
 	B	lanes13done
 lanes14:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	ADD	$32, R2, R0
-	TBZ	$2, R10, lanes14low
+	ADD	$32, R6, R0
+	TBZ	$2, R2, lanes14low
 	FMOVQ	0(R0), F1
-	TBZ	$1, R10, lanes14highone
+	TBZ	$1, R2, lanes14highone
 	FMOVD	16(R0), F0
-	TBZ	$0, R10, lanes14done
+	TBZ	$0, R2, lanes14done
 	ADD	$24, R0, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes14done
 lanes14highone:
-	TBZ	$0, R10, lanes14done
+	TBZ	$0, R2, lanes14done
 	FMOVS	16(R0), F0
 	B	lanes14done
 lanes14low:
-	TBZ	$1, R10, lanes14one
+	TBZ	$1, R2, lanes14one
 	FMOVD	0(R0), F1
-	TBZ	$0, R10, lanes14done
+	TBZ	$0, R2, lanes14done
 	ADD	$8, R0, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes14done
 lanes14one:
-	TBZ	$0, R10, lanes14done
+	TBZ	$0, R2, lanes14done
 	FMOVS	0(R0), F1
 	B	lanes14done
 lanes15:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R11, lanes15low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R11, lanes15highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R11, lanes15done
-	ADD	$24, R2, R0
+	TBZ	$2, R3, lanes15low
+	FMOVQ	0(R6), F1
+	TBZ	$1, R3, lanes15highone
+	FMOVD	16(R6), F0
+	TBZ	$0, R3, lanes15done
+	ADD	$24, R6, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes15done
 lanes15highone:
-	TBZ	$0, R11, lanes15done
-	FMOVS	16(R2), F0
+	TBZ	$0, R3, lanes15done
+	FMOVS	16(R6), F0
 	B	lanes15done
 lanes15low:
-	TBZ	$1, R11, lanes15one
-	FMOVD	0(R2), F1
-	TBZ	$0, R11, lanes15done
-	ADD	$8, R2, R0
+	TBZ	$1, R3, lanes15one
+	FMOVD	0(R6), F1
+	TBZ	$0, R3, lanes15done
+	ADD	$8, R6, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes15done
 lanes15one:
-	TBZ	$0, R11, lanes15done
-	FMOVS	0(R2), F1
+	TBZ	$0, R3, lanes15done
+	FMOVS	0(R6), F1
 	B	lanes15done
 lanes16:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	ADD	$32, R2, R0
-	TBZ	$2, R10, lanes16low
+	ADD	$32, R6, R0
+	TBZ	$2, R2, lanes16low
 	FMOVQ	0(R0), F1
-	TBZ	$1, R10, lanes16highone
+	TBZ	$1, R2, lanes16highone
 	FMOVD	16(R0), F0
-	TBZ	$0, R10, lanes16done
+	TBZ	$0, R2, lanes16done
 	ADD	$24, R0, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes16done
 lanes16highone:
-	TBZ	$0, R10, lanes16done
+	TBZ	$0, R2, lanes16done
 	FMOVS	16(R0), F0
 	B	lanes16done
 lanes16low:
-	TBZ	$1, R10, lanes16one
+	TBZ	$1, R2, lanes16one
 	FMOVD	0(R0), F1
-	TBZ	$0, R10, lanes16done
+	TBZ	$0, R2, lanes16done
 	ADD	$8, R0, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes16done
 lanes16one:
-	TBZ	$0, R10, lanes16done
+	TBZ	$0, R2, lanes16done
 	FMOVS	0(R0), F1
 	B	lanes16done
 lanes17:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R11, lanes17low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R11, lanes17highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R11, lanes17done
-	ADD	$24, R2, R0
+	TBZ	$2, R3, lanes17low
+	FMOVQ	0(R6), F1
+	TBZ	$1, R3, lanes17highone
+	FMOVD	16(R6), F0
+	TBZ	$0, R3, lanes17done
+	ADD	$24, R6, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes17done
 lanes17highone:
-	TBZ	$0, R11, lanes17done
-	FMOVS	16(R2), F0
+	TBZ	$0, R3, lanes17done
+	FMOVS	16(R6), F0
 	B	lanes17done
 lanes17low:
-	TBZ	$1, R11, lanes17one
-	FMOVD	0(R2), F1
-	TBZ	$0, R11, lanes17done
-	ADD	$8, R2, R0
+	TBZ	$1, R3, lanes17one
+	FMOVD	0(R6), F1
+	TBZ	$0, R3, lanes17done
+	ADD	$8, R6, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes17done
 lanes17one:
-	TBZ	$0, R11, lanes17done
-	FMOVS	0(R2), F1
+	TBZ	$0, R3, lanes17done
+	FMOVS	0(R6), F1
 	B	lanes17done
 lanes18:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	ADD	$32, R2, R0
-	TBZ	$2, R10, lanes18low
+	ADD	$32, R6, R0
+	TBZ	$2, R2, lanes18low
 	FMOVQ	0(R0), F1
-	TBZ	$1, R10, lanes18highone
+	TBZ	$1, R2, lanes18highone
 	FMOVD	16(R0), F0
-	TBZ	$0, R10, lanes18done
+	TBZ	$0, R2, lanes18done
 	ADD	$24, R0, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes18done
 lanes18highone:
-	TBZ	$0, R10, lanes18done
+	TBZ	$0, R2, lanes18done
 	FMOVS	16(R0), F0
 	B	lanes18done
 lanes18low:
-	TBZ	$1, R10, lanes18one
+	TBZ	$1, R2, lanes18one
 	FMOVD	0(R0), F1
-	TBZ	$0, R10, lanes18done
+	TBZ	$0, R2, lanes18done
 	ADD	$8, R0, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes18done
 lanes18one:
-	TBZ	$0, R10, lanes18done
+	TBZ	$0, R2, lanes18done
 	FMOVS	0(R0), F1
 	B	lanes18done
 lanes19:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R11, lanes19low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R11, lanes19highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R11, lanes19done
-	ADD	$24, R2, R0
+	TBZ	$2, R3, lanes19low
+	FMOVQ	0(R6), F1
+	TBZ	$1, R3, lanes19highone
+	FMOVD	16(R6), F0
+	TBZ	$0, R3, lanes19done
+	ADD	$24, R6, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes19done
 lanes19highone:
-	TBZ	$0, R11, lanes19done
-	FMOVS	16(R2), F0
+	TBZ	$0, R3, lanes19done
+	FMOVS	16(R6), F0
 	B	lanes19done
 lanes19low:
-	TBZ	$1, R11, lanes19one
-	FMOVD	0(R2), F1
-	TBZ	$0, R11, lanes19done
-	ADD	$8, R2, R0
+	TBZ	$1, R3, lanes19one
+	FMOVD	0(R6), F1
+	TBZ	$0, R3, lanes19done
+	ADD	$8, R6, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes19done
 lanes19one:
-	TBZ	$0, R11, lanes19done
-	FMOVS	0(R2), F1
+	TBZ	$0, R3, lanes19done
+	FMOVS	0(R6), F1
 	B	lanes19done
 lanes20:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	ADD	$32, R2, R0
-	TBZ	$2, R10, lanes20low
+	ADD	$32, R6, R0
+	TBZ	$2, R2, lanes20low
 	FMOVQ	0(R0), F1
-	TBZ	$1, R10, lanes20highone
+	TBZ	$1, R2, lanes20highone
 	FMOVD	16(R0), F0
-	TBZ	$0, R10, lanes20done
+	TBZ	$0, R2, lanes20done
 	ADD	$24, R0, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes20done
 lanes20highone:
-	TBZ	$0, R10, lanes20done
+	TBZ	$0, R2, lanes20done
 	FMOVS	16(R0), F0
 	B	lanes20done
 lanes20low:
-	TBZ	$1, R10, lanes20one
+	TBZ	$1, R2, lanes20one
 	FMOVD	0(R0), F1
-	TBZ	$0, R10, lanes20done
+	TBZ	$0, R2, lanes20done
 	ADD	$8, R0, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes20done
 lanes20one:
-	TBZ	$0, R10, lanes20done
+	TBZ	$0, R2, lanes20done
 	FMOVS	0(R0), F1
 	B	lanes20done
 lanes21:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R11, lanes21low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R11, lanes21highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R11, lanes21done
-	ADD	$24, R2, R0
+	TBZ	$2, R3, lanes21low
+	FMOVQ	0(R6), F1
+	TBZ	$1, R3, lanes21highone
+	FMOVD	16(R6), F0
+	TBZ	$0, R3, lanes21done
+	ADD	$24, R6, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes21done
 lanes21highone:
-	TBZ	$0, R11, lanes21done
-	FMOVS	16(R2), F0
+	TBZ	$0, R3, lanes21done
+	FMOVS	16(R6), F0
 	B	lanes21done
 lanes21low:
-	TBZ	$1, R11, lanes21one
-	FMOVD	0(R2), F1
-	TBZ	$0, R11, lanes21done
-	ADD	$8, R2, R0
+	TBZ	$1, R3, lanes21one
+	FMOVD	0(R6), F1
+	TBZ	$0, R3, lanes21done
+	ADD	$8, R6, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes21done
 lanes21one:
-	TBZ	$0, R11, lanes21done
-	FMOVS	0(R2), F1
+	TBZ	$0, R3, lanes21done
+	FMOVS	0(R6), F1
 	B	lanes21done
 lanes22:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	ADD	$32, R2, R0
-	TBZ	$2, R10, lanes22low
+	ADD	$32, R6, R0
+	TBZ	$2, R2, lanes22low
 	FMOVQ	0(R0), F1
-	TBZ	$1, R10, lanes22highone
+	TBZ	$1, R2, lanes22highone
 	FMOVD	16(R0), F0
-	TBZ	$0, R10, lanes22done
+	TBZ	$0, R2, lanes22done
 	ADD	$24, R0, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes22done
 lanes22highone:
-	TBZ	$0, R10, lanes22done
+	TBZ	$0, R2, lanes22done
 	FMOVS	16(R0), F0
 	B	lanes22done
 lanes22low:
-	TBZ	$1, R10, lanes22one
+	TBZ	$1, R2, lanes22one
 	FMOVD	0(R0), F1
-	TBZ	$0, R10, lanes22done
+	TBZ	$0, R2, lanes22done
 	ADD	$8, R0, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes22done
 lanes22one:
-	TBZ	$0, R10, lanes22done
+	TBZ	$0, R2, lanes22done
 	FMOVS	0(R0), F1
 	B	lanes22done
 lanes23:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R11, lanes23low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R11, lanes23highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R11, lanes23done
-	ADD	$24, R2, R0
+	TBZ	$2, R3, lanes23low
+	FMOVQ	0(R6), F1
+	TBZ	$1, R3, lanes23highone
+	FMOVD	16(R6), F0
+	TBZ	$0, R3, lanes23done
+	ADD	$24, R6, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes23done
 lanes23highone:
-	TBZ	$0, R11, lanes23done
-	FMOVS	16(R2), F0
+	TBZ	$0, R3, lanes23done
+	FMOVS	16(R6), F0
 	B	lanes23done
 lanes23low:
-	TBZ	$1, R11, lanes23one
-	FMOVD	0(R2), F1
-	TBZ	$0, R11, lanes23done
-	ADD	$8, R2, R0
+	TBZ	$1, R3, lanes23one
+	FMOVD	0(R6), F1
+	TBZ	$0, R3, lanes23done
+	ADD	$8, R6, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes23done
 lanes23one:
-	TBZ	$0, R11, lanes23done
-	FMOVS	0(R2), F1
+	TBZ	$0, R3, lanes23done
+	FMOVS	0(R6), F1
 	B	lanes23done
 lanes24:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	ADD	$32, R2, R0
-	TBZ	$2, R10, lanes24low
+	ADD	$32, R6, R0
+	TBZ	$2, R2, lanes24low
 	FMOVQ	0(R0), F1
-	TBZ	$1, R10, lanes24highone
+	TBZ	$1, R2, lanes24highone
 	FMOVD	16(R0), F0
-	TBZ	$0, R10, lanes24done
+	TBZ	$0, R2, lanes24done
 	ADD	$24, R0, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes24done
 lanes24highone:
-	TBZ	$0, R10, lanes24done
+	TBZ	$0, R2, lanes24done
 	FMOVS	16(R0), F0
 	B	lanes24done
 lanes24low:
-	TBZ	$1, R10, lanes24one
+	TBZ	$1, R2, lanes24one
 	FMOVD	0(R0), F1
-	TBZ	$0, R10, lanes24done
+	TBZ	$0, R2, lanes24done
 	ADD	$8, R0, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes24done
 lanes24one:
-	TBZ	$0, R10, lanes24done
+	TBZ	$0, R2, lanes24done
 	FMOVS	0(R0), F1
 	B	lanes24done
 lanes25:
-	TBZ	$2, R11, lanes25low
-	FMOVQ	F28, 0(R5)
-	TBZ	$1, R11, lanes25highone
-	FMOVD	F27, 16(R5)
-	TBZ	$0, R11, lanes25done
-	ADD	$24, R5, R0
+	TBZ	$2, R3, lanes25low
+	FMOVQ	F28, 0(R9)
+	TBZ	$1, R3, lanes25highone
+	FMOVD	F27, 16(R9)
+	TBZ	$0, R3, lanes25done
+	ADD	$24, R9, R0
 	VST1	V27.S[2], (R0)
 	B	lanes25done
 lanes25highone:
-	TBZ	$0, R11, lanes25done
-	FMOVS	F27, 16(R5)
+	TBZ	$0, R3, lanes25done
+	FMOVS	F27, 16(R9)
 	B	lanes25done
 lanes25low:
-	TBZ	$1, R11, lanes25one
-	FMOVD	F28, 0(R5)
-	TBZ	$0, R11, lanes25done
-	ADD	$8, R5, R0
+	TBZ	$1, R3, lanes25one
+	FMOVD	F28, 0(R9)
+	TBZ	$0, R3, lanes25done
+	ADD	$8, R9, R0
 	VST1	V28.S[2], (R0)
 	B	lanes25done
 lanes25one:
-	TBZ	$0, R11, lanes25done
-	FMOVS	F28, 0(R5)
+	TBZ	$0, R3, lanes25done
+	FMOVS	F28, 0(R9)
 	B	lanes25done
 lanes26:
-	ADD	$32, R5, R0
-	TBZ	$2, R10, lanes26low
+	ADD	$32, R9, R0
+	TBZ	$2, R2, lanes26low
 	FMOVQ	F26, 0(R0)
-	TBZ	$1, R10, lanes26highone
+	TBZ	$1, R2, lanes26highone
 	FMOVD	F25, 16(R0)
-	TBZ	$0, R10, lanes26done
+	TBZ	$0, R2, lanes26done
 	ADD	$24, R0, R0
 	VST1	V25.S[2], (R0)
 	B	lanes26done
 lanes26highone:
-	TBZ	$0, R10, lanes26done
+	TBZ	$0, R2, lanes26done
 	FMOVS	F25, 16(R0)
 	B	lanes26done
 lanes26low:
-	TBZ	$1, R10, lanes26one
+	TBZ	$1, R2, lanes26one
 	FMOVD	F26, 0(R0)
-	TBZ	$0, R10, lanes26done
+	TBZ	$0, R2, lanes26done
 	ADD	$8, R0, R0
 	VST1	V26.S[2], (R0)
 	B	lanes26done
 lanes26one:
-	TBZ	$0, R10, lanes26done
+	TBZ	$0, R2, lanes26done
 	FMOVS	F26, 0(R0)
 	B	lanes26done
 lanes27:
-	TBZ	$2, R11, lanes27low
-	FMOVQ	F24, 0(R5)
-	TBZ	$1, R11, lanes27highone
-	FMOVD	F23, 16(R5)
-	TBZ	$0, R11, lanes27done
-	ADD	$24, R5, R0
+	TBZ	$2, R3, lanes27low
+	FMOVQ	F24, 0(R9)
+	TBZ	$1, R3, lanes27highone
+	FMOVD	F23, 16(R9)
+	TBZ	$0, R3, lanes27done
+	ADD	$24, R9, R0
 	VST1	V23.S[2], (R0)
 	B	lanes27done
 lanes27highone:
-	TBZ	$0, R11, lanes27done
-	FMOVS	F23, 16(R5)
+	TBZ	$0, R3, lanes27done
+	FMOVS	F23, 16(R9)
 	B	lanes27done
 lanes27low:
-	TBZ	$1, R11, lanes27one
-	FMOVD	F24, 0(R5)
-	TBZ	$0, R11, lanes27done
-	ADD	$8, R5, R0
+	TBZ	$1, R3, lanes27one
+	FMOVD	F24, 0(R9)
+	TBZ	$0, R3, lanes27done
+	ADD	$8, R9, R0
 	VST1	V24.S[2], (R0)
 	B	lanes27done
 lanes27one:
-	TBZ	$0, R11, lanes27done
-	FMOVS	F24, 0(R5)
+	TBZ	$0, R3, lanes27done
+	FMOVS	F24, 0(R9)
 	B	lanes27done
 lanes28:
-	ADD	$32, R5, R0
-	TBZ	$2, R10, lanes28low
+	ADD	$32, R9, R0
+	TBZ	$2, R2, lanes28low
 	FMOVQ	F22, 0(R0)
-	TBZ	$1, R10, lanes28highone
+	TBZ	$1, R2, lanes28highone
 	FMOVD	F21, 16(R0)
-	TBZ	$0, R10, lanes28done
+	TBZ	$0, R2, lanes28done
 	ADD	$24, R0, R0
 	VST1	V21.S[2], (R0)
 	B	lanes28done
 lanes28highone:
-	TBZ	$0, R10, lanes28done
+	TBZ	$0, R2, lanes28done
 	FMOVS	F21, 16(R0)
 	B	lanes28done
 lanes28low:
-	TBZ	$1, R10, lanes28one
+	TBZ	$1, R2, lanes28one
 	FMOVD	F22, 0(R0)
-	TBZ	$0, R10, lanes28done
+	TBZ	$0, R2, lanes28done
 	ADD	$8, R0, R0
 	VST1	V22.S[2], (R0)
 	B	lanes28done
 lanes28one:
-	TBZ	$0, R10, lanes28done
+	TBZ	$0, R2, lanes28done
 	FMOVS	F22, 0(R0)
 	B	lanes28done
 lanes29:
-	TBZ	$2, R11, lanes29low
-	FMOVQ	F20, 0(R5)
-	TBZ	$1, R11, lanes29highone
-	FMOVD	F19, 16(R5)
-	TBZ	$0, R11, lanes29done
-	ADD	$24, R5, R0
+	TBZ	$2, R3, lanes29low
+	FMOVQ	F20, 0(R9)
+	TBZ	$1, R3, lanes29highone
+	FMOVD	F19, 16(R9)
+	TBZ	$0, R3, lanes29done
+	ADD	$24, R9, R0
 	VST1	V19.S[2], (R0)
 	B	lanes29done
 lanes29highone:
-	TBZ	$0, R11, lanes29done
-	FMOVS	F19, 16(R5)
+	TBZ	$0, R3, lanes29done
+	FMOVS	F19, 16(R9)
 	B	lanes29done
 lanes29low:
-	TBZ	$1, R11, lanes29one
-	FMOVD	F20, 0(R5)
-	TBZ	$0, R11, lanes29done
-	ADD	$8, R5, R0
+	TBZ	$1, R3, lanes29one
+	FMOVD	F20, 0(R9)
+	TBZ	$0, R3, lanes29done
+	ADD	$8, R9, R0
 	VST1	V20.S[2], (R0)
 	B	lanes29done
 lanes29one:
-	TBZ	$0, R11, lanes29done
-	FMOVS	F20, 0(R5)
+	TBZ	$0, R3, lanes29done
+	FMOVS	F20, 0(R9)
 	B	lanes29done
 lanes30:
-	ADD	$32, R5, R0
-	TBZ	$2, R10, lanes30low
+	ADD	$32, R9, R0
+	TBZ	$2, R2, lanes30low
 	FMOVQ	F18, 0(R0)
-	TBZ	$1, R10, lanes30highone
+	TBZ	$1, R2, lanes30highone
 	FMOVD	F17, 16(R0)
-	TBZ	$0, R10, lanes30done
+	TBZ	$0, R2, lanes30done
 	ADD	$24, R0, R0
 	VST1	V17.S[2], (R0)
 	B	lanes30done
 lanes30highone:
-	TBZ	$0, R10, lanes30done
+	TBZ	$0, R2, lanes30done
 	FMOVS	F17, 16(R0)
 	B	lanes30done
 lanes30low:
-	TBZ	$1, R10, lanes30one
+	TBZ	$1, R2, lanes30one
 	FMOVD	F18, 0(R0)
-	TBZ	$0, R10, lanes30done
+	TBZ	$0, R2, lanes30done
 	ADD	$8, R0, R0
 	VST1	V18.S[2], (R0)
 	B	lanes30done
 lanes30one:
-	TBZ	$0, R10, lanes30done
+	TBZ	$0, R2, lanes30done
 	FMOVS	F18, 0(R0)
 	B	lanes30done
 lanes31:
-	TBZ	$2, R11, lanes31low
-	FMOVQ	F16, 0(R5)
-	TBZ	$1, R11, lanes31highone
-	FMOVD	F15, 16(R5)
-	TBZ	$0, R11, lanes31done
-	ADD	$24, R5, R0
+	TBZ	$2, R3, lanes31low
+	FMOVQ	F16, 0(R9)
+	TBZ	$1, R3, lanes31highone
+	FMOVD	F15, 16(R9)
+	TBZ	$0, R3, lanes31done
+	ADD	$24, R9, R0
 	VST1	V15.S[2], (R0)
 	B	lanes31done
 lanes31highone:
-	TBZ	$0, R11, lanes31done
-	FMOVS	F15, 16(R5)
+	TBZ	$0, R3, lanes31done
+	FMOVS	F15, 16(R9)
 	B	lanes31done
 lanes31low:
-	TBZ	$1, R11, lanes31one
-	FMOVD	F16, 0(R5)
-	TBZ	$0, R11, lanes31done
-	ADD	$8, R5, R0
+	TBZ	$1, R3, lanes31one
+	FMOVD	F16, 0(R9)
+	TBZ	$0, R3, lanes31done
+	ADD	$8, R9, R0
 	VST1	V16.S[2], (R0)
 	B	lanes31done
 lanes31one:
-	TBZ	$0, R11, lanes31done
-	FMOVS	F16, 0(R5)
+	TBZ	$0, R3, lanes31done
+	FMOVS	F16, 0(R9)
 	B	lanes31done
 lanes32:
-	ADD	$32, R5, R0
-	TBZ	$2, R10, lanes32low
+	ADD	$32, R9, R0
+	TBZ	$2, R2, lanes32low
 	FMOVQ	F14, 0(R0)
-	TBZ	$1, R10, lanes32highone
+	TBZ	$1, R2, lanes32highone
 	FMOVD	F13, 16(R0)
-	TBZ	$0, R10, lanes32done
+	TBZ	$0, R2, lanes32done
 	ADD	$24, R0, R0
 	VST1	V13.S[2], (R0)
 	B	lanes32done
 lanes32highone:
-	TBZ	$0, R10, lanes32done
+	TBZ	$0, R2, lanes32done
 	FMOVS	F13, 16(R0)
 	B	lanes32done
 lanes32low:
-	TBZ	$1, R10, lanes32one
+	TBZ	$1, R2, lanes32one
 	FMOVD	F14, 0(R0)
-	TBZ	$0, R10, lanes32done
+	TBZ	$0, R2, lanes32done
 	ADD	$8, R0, R0
 	VST1	V14.S[2], (R0)
 	B	lanes32done
 lanes32one:
-	TBZ	$0, R10, lanes32done
+	TBZ	$0, R2, lanes32done
 	FMOVS	F14, 0(R0)
 	B	lanes32done
 lanes33:
-	TBZ	$2, R11, lanes33low
-	FMOVQ	F12, 0(R5)
-	TBZ	$1, R11, lanes33highone
-	FMOVD	F11, 16(R5)
-	TBZ	$0, R11, lanes33done
-	ADD	$24, R5, R0
+	TBZ	$2, R3, lanes33low
+	FMOVQ	F12, 0(R9)
+	TBZ	$1, R3, lanes33highone
+	FMOVD	F11, 16(R9)
+	TBZ	$0, R3, lanes33done
+	ADD	$24, R9, R0
 	VST1	V11.S[2], (R0)
 	B	lanes33done
 lanes33highone:
-	TBZ	$0, R11, lanes33done
-	FMOVS	F11, 16(R5)
+	TBZ	$0, R3, lanes33done
+	FMOVS	F11, 16(R9)
 	B	lanes33done
 lanes33low:
-	TBZ	$1, R11, lanes33one
-	FMOVD	F12, 0(R5)
-	TBZ	$0, R11, lanes33done
-	ADD	$8, R5, R0
+	TBZ	$1, R3, lanes33one
+	FMOVD	F12, 0(R9)
+	TBZ	$0, R3, lanes33done
+	ADD	$8, R9, R0
 	VST1	V12.S[2], (R0)
 	B	lanes33done
 lanes33one:
-	TBZ	$0, R11, lanes33done
-	FMOVS	F12, 0(R5)
+	TBZ	$0, R3, lanes33done
+	FMOVS	F12, 0(R9)
 	B	lanes33done
 lanes34:
-	ADD	$32, R5, R0
-	TBZ	$2, R10, lanes34low
+	ADD	$32, R9, R0
+	TBZ	$2, R2, lanes34low
 	FMOVQ	F10, 0(R0)
-	TBZ	$1, R10, lanes34highone
+	TBZ	$1, R2, lanes34highone
 	FMOVD	F9, 16(R0)
-	TBZ	$0, R10, lanes34done
+	TBZ	$0, R2, lanes34done
 	ADD	$24, R0, R0
 	VST1	V9.S[2], (R0)
 	B	lanes34done
 lanes34highone:
-	TBZ	$0, R10, lanes34done
+	TBZ	$0, R2, lanes34done
 	FMOVS	F9, 16(R0)
 	B	lanes34done
 lanes34low:
-	TBZ	$1, R10, lanes34one
+	TBZ	$1, R2, lanes34one
 	FMOVD	F10, 0(R0)
-	TBZ	$0, R10, lanes34done
+	TBZ	$0, R2, lanes34done
 	ADD	$8, R0, R0
 	VST1	V10.S[2], (R0)
 	B	lanes34done
 lanes34one:
-	TBZ	$0, R10, lanes34done
+	TBZ	$0, R2, lanes34done
 	FMOVS	F10, 0(R0)
 	B	lanes34done
 lanes35:
-	TBZ	$2, R11, lanes35low
-	FMOVQ	F8, 0(R5)
-	TBZ	$1, R11, lanes35highone
-	FMOVD	F7, 16(R5)
-	TBZ	$0, R11, lanes35done
-	ADD	$24, R5, R0
+	TBZ	$2, R3, lanes35low
+	FMOVQ	F8, 0(R9)
+	TBZ	$1, R3, lanes35highone
+	FMOVD	F7, 16(R9)
+	TBZ	$0, R3, lanes35done
+	ADD	$24, R9, R0
 	VST1	V7.S[2], (R0)
 	B	lanes35done
 lanes35highone:
-	TBZ	$0, R11, lanes35done
-	FMOVS	F7, 16(R5)
+	TBZ	$0, R3, lanes35done
+	FMOVS	F7, 16(R9)
 	B	lanes35done
 lanes35low:
-	TBZ	$1, R11, lanes35one
-	FMOVD	F8, 0(R5)
-	TBZ	$0, R11, lanes35done
-	ADD	$8, R5, R0
+	TBZ	$1, R3, lanes35one
+	FMOVD	F8, 0(R9)
+	TBZ	$0, R3, lanes35done
+	ADD	$8, R9, R0
 	VST1	V8.S[2], (R0)
 	B	lanes35done
 lanes35one:
-	TBZ	$0, R11, lanes35done
-	FMOVS	F8, 0(R5)
+	TBZ	$0, R3, lanes35done
+	FMOVS	F8, 0(R9)
 	B	lanes35done
 lanes36:
-	ADD	$32, R5, R0
-	TBZ	$2, R10, lanes36low
+	ADD	$32, R9, R0
+	TBZ	$2, R2, lanes36low
 	FMOVQ	F6, 0(R0)
-	TBZ	$1, R10, lanes36highone
+	TBZ	$1, R2, lanes36highone
 	FMOVD	F5, 16(R0)
-	TBZ	$0, R10, lanes36done
+	TBZ	$0, R2, lanes36done
 	ADD	$24, R0, R0
 	VST1	V5.S[2], (R0)
 	B	lanes36done
 lanes36highone:
-	TBZ	$0, R10, lanes36done
+	TBZ	$0, R2, lanes36done
 	FMOVS	F5, 16(R0)
 	B	lanes36done
 lanes36low:
-	TBZ	$1, R10, lanes36one
+	TBZ	$1, R2, lanes36one
 	FMOVD	F6, 0(R0)
-	TBZ	$0, R10, lanes36done
+	TBZ	$0, R2, lanes36done
 	ADD	$8, R0, R0
 	VST1	V6.S[2], (R0)
 	B	lanes36done
 lanes36one:
-	TBZ	$0, R10, lanes36done
+	TBZ	$0, R2, lanes36done
 	FMOVS	F6, 0(R0)
 	B	lanes36done
 
@@ -24819,6 +25431,9 @@ TEXT ·apart6x2NEON(SB), NOSPLIT, $0-8
 	MOVD	16(R13), R9
 	MOVD	48(R13), R8
 tile:
+	MOVD	136(R13), R0
+	TST	R0, R0
+	BNE	short
 	CMP	$256, R10
 	BLE	start
 	MOVD	64(R13), R1
@@ -24866,6 +25481,31 @@ tile:
 	PRFM	64(R1), PLDL2KEEP
 	PRFM	128(R1), PLDL2KEEP
 	PRFM	192(R1), PLDL2KEEP
+	B	start
+short:
+	MOVD	152(R13), R0
+	ADD	R12, R0, R0
+	MOVD	64(R13), R1
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1, R0, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1, R0, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1, R0, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1, R0, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1, R0, R0
+	PRFM	0(R0), PLDL1KEEP
+	MOVD	136(R13), R1
+	MOVD	32(R13), R0
+	ADD	R9, R1, R1
+	ADD	R1, R0, R0
+lines:
+	PRFM	0(R1), PLDL1KEEP
+	ADD	$64, R1, R1
+	CMP	R0, R1
+	BLT	lines
 start:
 	MOVD	96(R13), R0
 	FLDPQ	0(R0), (F28, F27)
@@ -25824,6 +26464,28 @@ TEXT ·narrow1NEON(SB), NOSPLIT, $0-8
 	MOVD	24(R8), R5
 	MOVD	16(R8), R4
 tile:
+	MOVD	136(R8), R3
+	MOVD	152(R8), R2
+	MOVD	64(R8), R1
+	TST	R3, R3
+	BEQ	start
+	MOVD	32(R8), R0
+	ADD	R4, R3, R3
+	ADD	R3, R0, R0
+linesA:
+	PRFM	0(R3), PLDL1KEEP
+	ADD	$64, R3, R3
+	CMP	R0, R3
+	BLT	linesA
+	LSL	$4, R1, R1
+	ADD	R7, R2, R2
+	ADD	R2, R1, R1
+linesC:
+	PRFM	0(R2), PLDL1KEEP
+	ADD	$64, R2, R2
+	CMP	R1, R2
+	BLT	linesC
+start:
 	MOVD	96(R8), R0
 	VLD1R	(R0), [V13.S4]
 	VMOV	V13.B16, V12.B16
@@ -26779,6 +27441,28 @@ TEXT ·narrow2NEON(SB), NOSPLIT, $0-8
 	MOVD	24(R8), R5
 	MOVD	16(R8), R4
 tile:
+	MOVD	136(R8), R3
+	MOVD	152(R8), R2
+	MOVD	64(R8), R1
+	TST	R3, R3
+	BEQ	start
+	MOVD	32(R8), R0
+	ADD	R4, R3, R3
+	ADD	R3, R0, R0
+linesA:
+	PRFM	0(R3), PLDL1KEEP
+	ADD	$64, R3, R3
+	CMP	R0, R3
+	BLT	linesA
+	LSL	$4, R1, R1
+	ADD	R7, R2, R2
+	ADD	R2, R1, R1
+linesC:
+	PRFM	0(R2), PLDL1KEEP
+	ADD	$64, R2, R2
+	CMP	R1, R2
+	BLT	linesC
+start:
 	MOVD	96(R8), R0
 	VLD1R	(R0), [V17.S4]
 	VMOV	V17.B16, V16.B16
@@ -27791,6 +28475,28 @@ TEXT ·narrow3NEON(SB), NOSPLIT, $0-8
 	MOVD	24(R8), R5
 	MOVD	16(R8), R4
 tile:
+	MOVD	136(R8), R3
+	MOVD	152(R8), R2
+	MOVD	64(R8), R1
+	TST	R3, R3
+	BEQ	start
+	MOVD	32(R8), R0
+	ADD	R4, R3, R3
+	ADD	R3, R0, R0
+linesA:
+	PRFM	0(R3), PLDL1KEEP
+	ADD	$64, R3, R3
+	CMP	R0, R3
+	BLT	linesA
+	LSL	$4, R1, R1
+	ADD	R7, R2, R2
+	ADD	R2, R1, R1
+linesC:
+	PRFM	0(R2), PLDL1KEEP
+	ADD	$64, R2, R2
+	CMP	R1, R2
+	BLT	linesC
+start:
 	MOVD	96(R8), R1
 	VLD1R	(R1), [V21.S4]
 	VMOV	V21.B16, V20.B16
@@ -29056,6 +29762,28 @@ TEXT ·narrow4NEON(SB), NOSPLIT, $0-8
 	MOVD	24(R8), R5
 	MOVD	16(R8), R4
 tile:
+	MOVD	136(R8), R3
+	MOVD	152(R8), R2
+	MOVD	64(R8), R1
+	TST	R3, R3
+	BEQ	start
+	MOVD	32(R8), R0
+	ADD	R4, R3, R3
+	ADD	R3, R0, R0
+linesA:
+	PRFM	0(R3), PLDL1KEEP
+	ADD	$64, R3, R3
+	CMP	R0, R3
+	BLT	linesA
+	LSL	$4, R1, R1
+	ADD	R7, R2, R2
+	ADD	R2, R1, R1
+linesC:
+	PRFM	0(R2), PLDL1KEEP
+	ADD	$64, R2, R2
+	CMP	R1, R2
+	BLT	linesC
+start:
 	MOVD	96(R8), R1
 	VLD1R	(R1), [V25.S4]
 	VMOV	V25.B16, V24.B16

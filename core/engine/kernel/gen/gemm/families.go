@@ -21,6 +21,6 @@ var Layouts = []isa.Layout{
 	{Folder: "gemm", Name: "strip", Fields: []isa.Field{
 		{Name: "k", Offset: stripK}, {Name: "tiles", Offset: stripTiles}, {Name: "a", Offset: stripA}, {Name: "aStep", Offset: stripAStep}, {Name: "aNext", Offset: stripANext}, {Name: "b", Offset: stripB}, {Name: "bStep", Offset: stripBStep},
 		{Name: "c", Offset: stripC}, {Name: "ldc", Offset: stripLdc}, {Name: "n0", Offset: stripN0}, {Name: "n1", Offset: stripN1}, {Name: "gate", Offset: stripGate}, {Name: "bias", Offset: stripBias},
-		{Name: "biasNext", Offset: stripBiasNext}, {Name: "add", Offset: stripAdd}, {Name: "floor", Offset: stripFloor}, {Name: "tail", Offset: stripTail},
+		{Name: "biasNext", Offset: stripBiasNext}, {Name: "add", Offset: stripAdd}, {Name: "floor", Offset: stripFloor}, {Name: "tail", Offset: stripTail}, {Name: "aheadA", Offset: stripAheadA}, {Name: "aheadB", Offset: stripAheadB}, {Name: "aheadC", Offset: stripAheadC},
 	}},
 }

@@ -3,6 +3,7 @@ package gemm
 import (
 	"bytes"
 	"fmt"
+	"math/bits"
 	"slices"
 
 	"github.com/mmcloughlin/avo/operand"
@@ -33,6 +34,7 @@ func narrowTiles(a *isa.Asm, columns int) {
 	acc := a.Vecs(columns * vectors)
 	c, tiles, lda, first := a.Field(t, stripC), a.Field(t, stripTiles), a.Field(t, stripAStep), a.Field(t, stripA)
 	a.Label("tile")
+	prefetchNarrow(a, t, first, c, vectors)
 	bias := a.Field(t, stripBias)
 	for j, v := range acc[:columns] {
 		a.Spread(operand.Mem{Base: bias, Disp: 4 * j}, v)
@@ -78,6 +80,17 @@ func narrowTiles(a *isa.Asm, columns int) {
 	a.ADDQ(operand.Mem{Base: t, Disp: stripANext}, first)
 	a.CountDown(tiles, "tile")
 	a.Ret()
+}
+
+// prefetchNarrow asks for what later tiles read and write, if it is told how far ahead they lie.
+func prefetchNarrow(a *isa.Asm, t, first, c reg.GPVirtual, vectors int) {
+	aheadA, aheadC, rows := a.Field(t, stripAheadA), a.Field(t, stripAheadC), a.Field(t, stripLdc)
+	a.TESTQ(aheadA, aheadA)
+	a.JZ(operand.LabelRef("start"))
+	prefetchLines(a, first, aheadA, a.Field(t, stripANext), "linesA")
+	a.SHLQ(operand.U8(bits.Len(uint(vectors*a.Lanes))-1), rows)
+	prefetchLines(a, c, aheadC, rows, "linesC")
+	a.Label("start")
 }
 
 // mostPaired is how many columns two tiles may have in the registers of AVX-512, beside a square of 16 rows.
@@ -197,10 +210,10 @@ func eachPart(a *isa.Asm, t, c reg.GPVirtual, acc []reg.VecVirtual, f func(x reg
 func loadSome(a *isa.Asm, t reg.GPVirtual, columns int) func(n int, m operand.Mem, x reg.VecVirtual) {
 	var mask reg.Register
 	if rest := columns % 4; rest > 0 && a.Lanes == 16 {
-		bits := a.GP32()
-		a.MOVL(operand.U32(1<<rest-1), bits)
+		first := a.GP32()
+		a.MOVL(operand.U32(1<<rest-1), first)
 		mask = a.K()
-		a.KMOVW(bits, mask)
+		a.KMOVW(first, mask)
 	} else if rest > 0 {
 		mask = a.XMM()
 		a.Move(operand.Mem{Base: a.Field(t, stripN1)}, mask)

@@ -24,6 +24,8 @@ const (
 	stripBiasNext, stripAdd            = 104, 112
 	stripFloor                         = 120
 	stripTail                          = 128
+	stripAheadA, stripAheadB           = 136, 144
+	stripAheadC                        = 152
 )
 
 // product emits the kernels of matrix products: strips of C, one tile below the
@@ -58,15 +60,30 @@ func along(a *isa.Asm, mr, vectors int) {
 	k, pa, pb := a.Field(t, stripK), a.GP64(), a.Field(t, stripB)
 	a.MOVQ(aStart, pa)
 	v, w := a.Vecs(vectors), a.Vecs(2)
-	a.Label("loop")
-	loadVectors(a, pb, 0, v)
-	for i := range mr {
-		a.Spread(operand.Mem{Base: pa, Disp: 4 * i}, w[i%2])
-		addProducts(a, v, w[i%2], acc[vectors*i:])
+	loop := func(label string, prefetch func()) {
+		a.Label(label)
+		loadVectors(a, pb, 0, v)
+		prefetch()
+		for i := range mr {
+			a.Spread(operand.Mem{Base: pa, Disp: 4 * i}, w[i%2])
+			addProducts(a, v, w[i%2], acc[vectors*i:])
+		}
+		a.ADDQ(aStep, pa)
+		a.ADDQ(bStep, pb)
+		a.CountDown(k, label)
 	}
-	a.ADDQ(aStep, pa)
-	a.ADDQ(bStep, pb)
-	a.CountDown(k, "loop")
+	aheadA, aheadB := a.Field(t, stripAheadA), a.Field(t, stripAheadB)
+	a.TESTQ(aheadB, aheadB)
+	a.JZ(operand.LabelRef("loop"))
+	loop("far", func() {
+		a.PREFETCHT0(isa.Offset(pa, aheadA, 0))
+		for d := 0; d < 4*a.Lanes*vectors; d += 64 {
+			a.PREFETCHT0(isa.Offset(pb, aheadB, d))
+		}
+	})
+	a.JMP(operand.LabelRef("finish"))
+	loop("loop", func() {})
+	a.Label("finish")
 	finishRows(a, t, c, ldc, gate, mr, vectors, acc)
 	a.ADDQ(operand.Mem{Base: t, Disp: stripANext}, aStart)
 	a.CountDown(tiles, "tile")
@@ -82,10 +99,16 @@ func apart(a *isa.Asm, mr, vectors int) {
 	c, tiles, lda, first := a.Field(t, stripC), a.Field(t, stripTiles), a.Field(t, stripAStep), a.Field(t, stripA)
 	a.MOVQ(operand.Mem{Base: t, Disp: stripBStep}, bStep)
 	a.Label("tile")
-	a.CMPQ(lda, operand.U32(lookAhead)) // the hardware finds rows that lie closer, and sums of so few products would wait for prefetching
+	ahead := a.Field(t, stripAheadA)
+	a.TESTQ(ahead, ahead)
+	a.JNZ(operand.LabelRef("short"))
+	a.CMPQ(lda, operand.U32(lookAhead))
 	a.JLE(operand.LabelRef("start"))
 	prefetchRows(a, c, a.Field(t, stripLdc), mr, vectors)
 	prefetchNext(a, t, first, lda, mr)
+	a.JMP(operand.LabelRef("start"))
+	a.Label("short")
+	prefetchShort(a, t, first, c, mr, vectors)
 	a.Label("start")
 	bias := a.Field(t, stripBias)
 	for i := range mr {
@@ -241,6 +264,27 @@ func across(a *isa.Asm, mr, vectors int) {
 	a.ADDQ(operand.Mem{Base: t, Disp: stripBiasNext}, bias)
 	a.CountDown(tiles, "tile")
 	a.Ret()
+}
+
+// prefetchShort is prefetchNext for rows so short that several share a line; it looks as far ahead as it is told, and for
+// rows of C, too.
+func prefetchShort(a *isa.Asm, t, first, c reg.GPVirtual, mr, vectors int) {
+	p := a.GP64()
+	a.MOVQ(operand.Mem{Base: t, Disp: stripAheadC}, p)
+	a.ADDQ(c, p)
+	prefetchRows(a, p, a.Field(t, stripLdc), mr, vectors)
+	prefetchLines(a, first, a.Field(t, stripAheadA), a.Field(t, stripANext), "lines")
+}
+
+// prefetchLines asks for so many bytes that lie ahead of p.
+func prefetchLines(a *isa.Asm, p, ahead, bytes reg.GPVirtual, label string) {
+	a.ADDQ(p, ahead)
+	a.ADDQ(ahead, bytes)
+	a.Label(label)
+	a.PREFETCHT0(operand.Mem{Base: ahead})
+	a.ADDQ(operand.U8(64), ahead)
+	a.CMPQ(ahead, bytes)
+	a.JL(operand.LabelRef(label))
 }
 
 // prefetchNext asks for the beginnings of the rows of A that the next tile reads: a row is too short for the hardware
