@@ -468,9 +468,9 @@ func (j *job) onEvent(from int, line []byte) {
 	j.bus.Relay(r)
 }
 
-// settle gives back what starting took, once ranks train, if the process is the launcher's own.
+// settle gives back what starting took, once a rank has begun to get ready, if the process is the launcher's own.
 func (j *job) settle(e event.Event) {
-	if p, entered := e.(*event.PhaseChanged); entered && p.Phase == "train" && j.Rank == nil && !j.Config.Launch.AreThreads() {
+	if _, entered := e.(*event.PhaseChanged); entered && j.Rank == nil && !j.Config.Launch.AreThreads() {
 		j.settled.Do(func() { go pages.GiveBackProgram() })
 	}
 }

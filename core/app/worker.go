@@ -388,7 +388,8 @@ func (r *runner) run(ctx context.Context) error {
 		defer plugins.wait()
 	}
 	if r.p.Options.place.thread == nil { // the process is the rank's own
-		beforeStep(&d, 2, func() { go pages.Settle() })
+		beforeStep(&d, 1, pages.Ready)
+		beforeStep(&d, 2, pages.Settle)
 	}
 	processors := r.useIdleCores()
 	t, err := train.Setup(ctx, d)

@@ -4,6 +4,7 @@ package pages
 
 import (
 	"os"
+	"sync/atomic"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -18,18 +19,32 @@ const much = 64 << 20
 
 // Populate lets the kernel give memory its pages while the caller prepares other things, instead of one
 // by one in the first step. What the memory contains stays. All of it is resident from then on, so it is for
-// memory that will be written as a whole. A process that takes much is ready to compute, and gives back the pages of its
-// program that starting took: else its peak would have both.
+// memory that will be written as a whole. A process that takes much gives back the pages of
+// its program that starting took, else its peak would have both.
 func Populate(mem []byte) {
 	if len(mem) < populated {
 		return
 	}
+	takesMuch := len(mem) >= much
+	if takesMuch {
+		tookMuch.Store(true)
+	}
 	go func() {
-		if len(mem) >= much {
+		if takesMuch {
 			GiveBackProgram()
 		}
 		give(mem)
 	}()
+}
+
+var tookMuch atomic.Bool
+
+// Ready is for a process about to compute for the first time. If it has taken much memory, what getting ready needed of
+// the program goes back first.
+func Ready() {
+	if tookMuch.Load() {
+		GiveBackProgram()
+	}
 }
 
 // give gives pages to memory but for the parts of a page at its ends. Kernels before 5.14 cannot, and nothing depends on it.

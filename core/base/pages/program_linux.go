@@ -4,6 +4,7 @@ package pages
 
 import (
 	"os"
+	"sync"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -11,12 +12,32 @@ import (
 
 // GiveBackProgram gives back the pages of the program's code and constants, for a process that has started: starting
 // touches most of them, and what runs from then on a few. The kernel has them in its cache, from which it maps them again
-// where the process goes on, 64 KiB at a time.
+// where the process goes on, a part at a time.
 func GiveBackProgram() {
-	for _, s := range readOnly() {
+	parts := readOnly()
+	divided.Do(func() {
+		for _, s := range parts {
+			s.divide()
+		}
+	})
+	for _, s := range parts {
 		if !s.copied() {
 			_, _, _ = unix.Syscall(unix.SYS_MADVISE, s.from, s.to-s.from, unix.MADV_DONTNEED) // else they stay
 		}
+	}
+}
+
+var divided sync.Once
+
+// part is how much Linux maps where one page is touched, if the cache has the file in small pages.
+const part = 64 << 10
+
+// divide keeps one touch from mapping more than a part. Where the cache has the file in pages of up to 2 MiB, as a file
+// just written, Linux maps the whole of one that a single mapping has whole (6.18, also without huge pages). Mappings
+// with different advice are different ones, so every other part is advised against huge pages, of which there are none then.
+func (s segment) divide() {
+	for from := s.from; from < s.to; from += 2 * part {
+		_, _, _ = unix.Syscall(unix.SYS_MADVISE, from, min(part, s.to-from), unix.MADV_NOHUGEPAGE) // else it maps more
 	}
 }
 

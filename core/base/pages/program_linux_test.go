@@ -16,7 +16,7 @@ var written = 1
 
 // The program goes on with fewer of its pages.
 func TestGiveBackProgram(t *testing.T) {
-	file := privateFile(t)
+	file := privateFile(t, 64*os.Getpagesize())
 	touch(file)
 	if err := unix.Madvise(file, unix.MADV_DONTNEED); err != nil || present(t, whole(file)) > 0 {
 		t.Skip("this kernel takes MADV_DONTNEED and does nothing, as that of qemu-user: ", err)
@@ -57,7 +57,7 @@ func covered(address uintptr) bool {
 
 // A page that was written into is a copy, and what was only read is none.
 func TestCopied(t *testing.T) {
-	file := privateFile(t)
+	file := privateFile(t, 64*os.Getpagesize())
 	touch(file)
 	if present(t, whole(file)) == 0 {
 		t.Skip("the flags are not those of this process's pages, as under qemu-user")
@@ -73,10 +73,29 @@ func TestCopied(t *testing.T) {
 	}
 }
 
-// privateFile maps a file of 64 pages as the kernel maps programs, but writable.
-func privateFile(t *testing.T) []byte {
+// One touch of a file that the cache has in large pages maps a part of one.
+func TestDivide(t *testing.T) {
+	file := privateFile(t, 64*part) // written at once
+	touch(file)
+	if present(t, whole(file)) == 0 {
+		t.Skip("the flags are not those of this process's pages, as under qemu-user")
+	}
+	whole(file).divide()
+	if err := unix.Madvise(file, unix.MADV_DONTNEED); err != nil || present(t, whole(file)) > 0 {
+		t.Skip("this kernel takes MADV_DONTNEED and does nothing, as that of qemu-user: ", err)
+	}
+	for _, at := range []int{0, 9*part + 100, 33*part - 1} {
+		before := present(t, whole(file))
+		sum += file[at]
+		if more := (present(t, whole(file)) - before) * os.Getpagesize(); more == 0 || more > part {
+			t.Errorf("the byte at %d brings %d bytes", at, more)
+		}
+	}
+}
+
+// privateFile maps a file of so many bytes as the kernel maps programs, but writable.
+func privateFile(t *testing.T, size int) []byte {
 	t.Helper()
-	size := 64 * os.Getpagesize()
 	path := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(path, make([]byte, size), 0o600); err != nil {
 		t.Fatal(err)
