@@ -10,23 +10,26 @@ type pixelCopy struct {
 	plane  int
 	at     *float32
 	table  *int32
-	blocks int         // of as many pixels as there are lanes
-	back   int         // bytes of a plane that the last block of the pixels overlaps the one before it, or 0
-	mask   kernel.Mask // of the pixels, if there are fewer than a block
+	blocks int         // of blockPixels
+	back   int         // bytes of a plane that the last half of a block overlaps what is before it
+	mask   kernel.Mask // of the pixels, if there are fewer than half a block
 	rest   int         // how many these are
 	ahead  int         // bytes behind the planes that are prefetched
+	halves int         // of a block, behind the blocks
 }
+
+// blockPixels are those of a plane in a cache line.
+const blockPixels = 16
 
 // setPixels is for n of them.
 func (c *pixelCopy) setPixels(n int) {
-	lanes := kernel.Lanes()
-	c.blocks, c.back, c.rest = n/lanes, 0, n%lanes
-	switch {
-	case c.blocks == 0:
-		c.mask = kernel.FirstLanes(n)
-	case c.rest > 0:
-		c.back = 4 * (lanes - c.rest)
+	const half = blockPixels / 2
+	if n < half {
+		c.blocks, c.halves, c.mask, c.rest = 0, 0, kernel.FirstLanes(n), n
+		return
 	}
+	c.blocks, c.halves, c.rest = n/blockPixels, kernel.CeilDiv(n%blockPixels, half), 0
+	c.back = 4 * (kernel.CeilDiv(n, half)*half - n)
 }
 
 // groupPixels is how many pixels the kernel below sums at a time, and mostDots the weights whose gradients one call sums, or of two

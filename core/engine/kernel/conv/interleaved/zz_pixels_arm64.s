@@ -4,50 +4,53 @@
 
 // func interleaveInNEON(pixelCopy *pixelCopy)
 TEXT ·interleaveInNEON(SB), NOSPLIT, $0-8
-	MOVD	pixelCopy+0(FP), R0
-	MOVD	0(R0), R9
-	MOVD	16(R0), R8
-	MOVD	24(R0), R7
-	MOVD	8(R0), R6
-	ADD	R6<<1, R6, R5
-	ADD	R6<<2, R6, R4
-	ADD	R6<<2, R5, R3
-	MOVD	32(R0), R10
-	TST	R10, R10
-	BEQ	part
+	MOVD	pixelCopy+0(FP), R10
+	MOVD	8(R10), R9
+	ADD	R9<<1, R9, R8
+	ADD	R9<<2, R9, R7
+	ADD	R9<<2, R8, R6
+	MOVD	0(R10), R5
+	MOVD	16(R10), R4
+	MOVD	24(R10), R3
+	MOVD	56(R10), R0
+	TST	R0, R0
+	BNE	part
+	MOVD	32(R10), R2
+	TST	R2, R2
+	BEQ	halves
 block:
-	MOVD	64(R0), R2
-	ADD	R9, R2, R2
-	PRFM	0(R2), PLDL2KEEP
-	ADD	R6<<0, R2, R1
+	MOVD	64(R10), R1
+	ADD	R5, R1, R1
 	PRFM	0(R1), PLDL2KEEP
-	ADD	R6<<1, R2, R1
-	PRFM	0(R1), PLDL2KEEP
-	ADD	R5<<0, R2, R1
-	PRFM	0(R1), PLDL2KEEP
-	ADD	R6<<2, R2, R1
-	PRFM	0(R1), PLDL2KEEP
-	ADD	R4<<0, R2, R1
-	PRFM	0(R1), PLDL2KEEP
-	ADD	R5<<1, R2, R1
-	PRFM	0(R1), PLDL2KEEP
-	ADD	R3<<0, R2, R1
-	PRFM	0(R1), PLDL2KEEP
-	FLDPQ	0(R9), (F11, F10)
-	ADD	R6<<0, R9, R1
-	FLDPQ	0(R1), (F3, F2)
-	ADD	R6<<1, R9, R1
-	FLDPQ	0(R1), (F1, F0)
-	ADD	R5<<0, R9, R1
-	FLDPQ	0(R1), (F17, F16)
-	ADD	R6<<2, R9, R1
-	FLDPQ	0(R1), (F9, F8)
-	ADD	R4<<0, R9, R1
-	FLDPQ	0(R1), (F15, F14)
-	ADD	R5<<1, R9, R1
-	FLDPQ	0(R1), (F7, F6)
-	ADD	R3<<0, R9, R1
-	FLDPQ	0(R1), (F13, F12)
+	ADD	R9<<0, R1, R0
+	PRFM	0(R0), PLDL2KEEP
+	ADD	R9<<1, R1, R0
+	PRFM	0(R0), PLDL2KEEP
+	ADD	R8<<0, R1, R0
+	PRFM	0(R0), PLDL2KEEP
+	ADD	R9<<2, R1, R0
+	PRFM	0(R0), PLDL2KEEP
+	ADD	R7<<0, R1, R0
+	PRFM	0(R0), PLDL2KEEP
+	ADD	R8<<1, R1, R0
+	PRFM	0(R0), PLDL2KEEP
+	ADD	R6<<0, R1, R0
+	PRFM	0(R0), PLDL2KEEP
+	FLDPQ	0(R5), (F11, F10)
+	ADD	R9<<0, R5, R0
+	FLDPQ	0(R0), (F3, F2)
+	ADD	R9<<1, R5, R0
+	FLDPQ	0(R0), (F1, F0)
+	ADD	R8<<0, R5, R0
+	FLDPQ	0(R0), (F17, F16)
+	ADD	R9<<2, R5, R0
+	FLDPQ	0(R0), (F9, F8)
+	ADD	R7<<0, R5, R0
+	FLDPQ	0(R0), (F15, F14)
+	ADD	R8<<1, R5, R0
+	FLDPQ	0(R0), (F7, F6)
+	ADD	R6<<0, R5, R0
+	FLDPQ	0(R0), (F13, F12)
 	VZIP1	V3.S4, V11.S4, V5.S4
 	VZIP1	V2.S4, V10.S4, V4.S4
 	VZIP2	V3.S4, V11.S4, V3.S4
@@ -91,93 +94,250 @@ block:
 	VMOV	V17.B16, V15.B16
 	VMOV	V13.B16, V4.B16
 	VMOV	V16.B16, V13.B16
-	MOVW	0(R7), R1
-	ADD	R1<<0, R8, R1
-	FSTPQ	(F14, F7), 0(R1)
-	MOVW	4(R7), R1
-	ADD	R1<<0, R8, R1
-	FSTPQ	(F11, F6), 0(R1)
-	MOVW	8(R7), R1
-	ADD	R1<<0, R8, R1
-	FSTPQ	(F10, F5), 0(R1)
-	MOVW	12(R7), R1
-	ADD	R1<<0, R8, R1
-	FSTPQ	(F15, F4), 0(R1)
-	MOVW	16(R7), R1
-	ADD	R1<<0, R8, R1
-	FSTPQ	(F3, F2), 0(R1)
-	MOVW	20(R7), R1
-	ADD	R1<<0, R8, R1
-	FSTPQ	(F9, F8), 0(R1)
-	MOVW	24(R7), R1
-	ADD	R1<<0, R8, R1
-	FSTPQ	(F1, F0), 0(R1)
-	MOVW	28(R7), R1
-	ADD	R1<<0, R8, R1
-	FSTPQ	(F13, F12), 0(R1)
-	ADD	$32, R9, R9
-	ADD	$32, R7, R7
-	SUBS	$1, R10, R10
-	BNE	block
-	MOVD	40(R0), R1
-	TST	R1, R1
-	BEQ	done
-	SUB	R1, R9, R9
-	SUB	R1, R7, R7
-	MOVD	R10, 40(R0)
-	MOVD	$1, R10
-	B	block
-part:
-	MOVD	48(R0), R1
-	MOVWU	64(R1), R10
-	MOVD	56(R0), R2
-	MOVD	64(R0), R1
-	ADD	R9, R1, R1
-	PRFM	0(R1), PLDL2KEEP
-	ADD	R6<<0, R1, R0
-	PRFM	0(R0), PLDL2KEEP
-	ADD	R6<<1, R1, R0
-	PRFM	0(R0), PLDL2KEEP
-	ADD	R5<<0, R1, R0
-	PRFM	0(R0), PLDL2KEEP
-	ADD	R6<<2, R1, R0
-	PRFM	0(R0), PLDL2KEEP
-	ADD	R4<<0, R1, R0
-	PRFM	0(R0), PLDL2KEEP
-	ADD	R5<<1, R1, R0
-	PRFM	0(R0), PLDL2KEEP
-	ADD	R3<<0, R1, R0
-	PRFM	0(R0), PLDL2KEEP
-	TBZ	$3, R10, lanes1
-	FLDPQ	0(R9), (F11, F10)
-lanes1done:
-	ADD	R6<<0, R9, R0
-	TBZ	$3, R10, lanes2
+	MOVW	0(R3), R0
+	ADD	R0<<0, R4, R0
+	FSTPQ	(F14, F7), 0(R0)
+	MOVW	4(R3), R0
+	ADD	R0<<0, R4, R0
+	FSTPQ	(F11, F6), 0(R0)
+	MOVW	8(R3), R0
+	ADD	R0<<0, R4, R0
+	FSTPQ	(F10, F5), 0(R0)
+	MOVW	12(R3), R0
+	ADD	R0<<0, R4, R0
+	FSTPQ	(F15, F4), 0(R0)
+	MOVW	16(R3), R0
+	ADD	R0<<0, R4, R0
+	FSTPQ	(F3, F2), 0(R0)
+	MOVW	20(R3), R0
+	ADD	R0<<0, R4, R0
+	FSTPQ	(F9, F8), 0(R0)
+	MOVW	24(R3), R0
+	ADD	R0<<0, R4, R0
+	FSTPQ	(F1, F0), 0(R0)
+	MOVW	28(R3), R0
+	ADD	R0<<0, R4, R0
+	FSTPQ	(F13, F12), 0(R0)
+	ADD	$32, R5, R5
+	ADD	$32, R3, R3
+	FLDPQ	0(R5), (F11, F10)
+	ADD	R9<<0, R5, R0
 	FLDPQ	0(R0), (F3, F2)
-lanes2done:
-	ADD	R6<<1, R9, R0
-	TBZ	$3, R10, lanes3
+	ADD	R9<<1, R5, R0
 	FLDPQ	0(R0), (F1, F0)
-lanes3done:
-	ADD	R5<<0, R9, R0
-	TBZ	$3, R10, lanes4
+	ADD	R8<<0, R5, R0
 	FLDPQ	0(R0), (F17, F16)
-lanes4done:
-	ADD	R6<<2, R9, R0
-	TBZ	$3, R10, lanes5
+	ADD	R9<<2, R5, R0
 	FLDPQ	0(R0), (F9, F8)
-lanes5done:
-	ADD	R4<<0, R9, R0
-	TBZ	$3, R10, lanes6
+	ADD	R7<<0, R5, R0
 	FLDPQ	0(R0), (F15, F14)
-lanes6done:
-	ADD	R5<<1, R9, R0
-	TBZ	$3, R10, lanes7
+	ADD	R8<<1, R5, R0
 	FLDPQ	0(R0), (F7, F6)
-lanes7done:
-	ADD	R3<<0, R9, R0
-	TBZ	$3, R10, lanes8
+	ADD	R6<<0, R5, R0
 	FLDPQ	0(R0), (F13, F12)
+	VZIP1	V3.S4, V11.S4, V5.S4
+	VZIP1	V2.S4, V10.S4, V4.S4
+	VZIP2	V3.S4, V11.S4, V3.S4
+	VZIP2	V2.S4, V10.S4, V2.S4
+	VZIP1	V17.S4, V1.S4, V11.S4
+	VZIP1	V16.S4, V0.S4, V10.S4
+	VZIP2	V17.S4, V1.S4, V17.S4
+	VZIP2	V16.S4, V0.S4, V16.S4
+	VZIP1	V15.S4, V9.S4, V1.S4
+	VZIP1	V14.S4, V8.S4, V0.S4
+	VZIP2	V15.S4, V9.S4, V15.S4
+	VZIP2	V14.S4, V8.S4, V14.S4
+	VZIP1	V13.S4, V7.S4, V9.S4
+	VZIP1	V12.S4, V6.S4, V8.S4
+	VZIP2	V13.S4, V7.S4, V13.S4
+	VZIP2	V12.S4, V6.S4, V12.S4
+	VZIP1	V11.D2, V5.D2, V7.D2
+	VZIP1	V10.D2, V4.D2, V6.D2
+	VZIP2	V11.D2, V5.D2, V11.D2
+	VZIP2	V10.D2, V4.D2, V10.D2
+	VZIP1	V17.D2, V3.D2, V5.D2
+	VZIP1	V16.D2, V2.D2, V4.D2
+	VZIP2	V17.D2, V3.D2, V17.D2
+	VZIP2	V16.D2, V2.D2, V16.D2
+	VZIP1	V9.D2, V1.D2, V3.D2
+	VZIP1	V8.D2, V0.D2, V2.D2
+	VZIP2	V9.D2, V1.D2, V9.D2
+	VZIP2	V8.D2, V0.D2, V8.D2
+	VZIP1	V13.D2, V15.D2, V1.D2
+	VZIP1	V12.D2, V14.D2, V0.D2
+	VZIP2	V13.D2, V15.D2, V13.D2
+	VZIP2	V12.D2, V14.D2, V12.D2
+	VMOV	V7.B16, V14.B16
+	VMOV	V3.B16, V7.B16
+	VMOV	V6.B16, V3.B16
+	VMOV	V9.B16, V6.B16
+	VMOV	V10.B16, V9.B16
+	VMOV	V5.B16, V10.B16
+	VMOV	V1.B16, V5.B16
+	VMOV	V4.B16, V1.B16
+	VMOV	V17.B16, V15.B16
+	VMOV	V13.B16, V4.B16
+	VMOV	V16.B16, V13.B16
+	MOVW	0(R3), R0
+	ADD	R0<<0, R4, R0
+	FSTPQ	(F14, F7), 0(R0)
+	MOVW	4(R3), R0
+	ADD	R0<<0, R4, R0
+	FSTPQ	(F11, F6), 0(R0)
+	MOVW	8(R3), R0
+	ADD	R0<<0, R4, R0
+	FSTPQ	(F10, F5), 0(R0)
+	MOVW	12(R3), R0
+	ADD	R0<<0, R4, R0
+	FSTPQ	(F15, F4), 0(R0)
+	MOVW	16(R3), R0
+	ADD	R0<<0, R4, R0
+	FSTPQ	(F3, F2), 0(R0)
+	MOVW	20(R3), R0
+	ADD	R0<<0, R4, R0
+	FSTPQ	(F9, F8), 0(R0)
+	MOVW	24(R3), R0
+	ADD	R0<<0, R4, R0
+	FSTPQ	(F1, F0), 0(R0)
+	MOVW	28(R3), R0
+	ADD	R0<<0, R4, R0
+	FSTPQ	(F13, F12), 0(R0)
+	ADD	$32, R5, R5
+	ADD	$32, R3, R3
+	SUBS	$1, R2, R2
+	BNE	block
+halves:
+	MOVD	72(R10), R2
+	TST	R2, R2
+	BEQ	done
+half:
+	CMP	$1, R2
+	BNE	apart
+	MOVD	40(R10), R0
+	SUB	R0, R5, R5
+	SUB	R0, R3, R3
+apart:
+	FLDPQ	0(R5), (F11, F10)
+	ADD	R9<<0, R5, R0
+	FLDPQ	0(R0), (F3, F2)
+	ADD	R9<<1, R5, R0
+	FLDPQ	0(R0), (F1, F0)
+	ADD	R8<<0, R5, R0
+	FLDPQ	0(R0), (F17, F16)
+	ADD	R9<<2, R5, R0
+	FLDPQ	0(R0), (F9, F8)
+	ADD	R7<<0, R5, R0
+	FLDPQ	0(R0), (F15, F14)
+	ADD	R8<<1, R5, R0
+	FLDPQ	0(R0), (F7, F6)
+	ADD	R6<<0, R5, R0
+	FLDPQ	0(R0), (F13, F12)
+	VZIP1	V3.S4, V11.S4, V5.S4
+	VZIP1	V2.S4, V10.S4, V4.S4
+	VZIP2	V3.S4, V11.S4, V3.S4
+	VZIP2	V2.S4, V10.S4, V2.S4
+	VZIP1	V17.S4, V1.S4, V11.S4
+	VZIP1	V16.S4, V0.S4, V10.S4
+	VZIP2	V17.S4, V1.S4, V17.S4
+	VZIP2	V16.S4, V0.S4, V16.S4
+	VZIP1	V15.S4, V9.S4, V1.S4
+	VZIP1	V14.S4, V8.S4, V0.S4
+	VZIP2	V15.S4, V9.S4, V15.S4
+	VZIP2	V14.S4, V8.S4, V14.S4
+	VZIP1	V13.S4, V7.S4, V9.S4
+	VZIP1	V12.S4, V6.S4, V8.S4
+	VZIP2	V13.S4, V7.S4, V13.S4
+	VZIP2	V12.S4, V6.S4, V12.S4
+	VZIP1	V11.D2, V5.D2, V7.D2
+	VZIP1	V10.D2, V4.D2, V6.D2
+	VZIP2	V11.D2, V5.D2, V11.D2
+	VZIP2	V10.D2, V4.D2, V10.D2
+	VZIP1	V17.D2, V3.D2, V5.D2
+	VZIP1	V16.D2, V2.D2, V4.D2
+	VZIP2	V17.D2, V3.D2, V17.D2
+	VZIP2	V16.D2, V2.D2, V16.D2
+	VZIP1	V9.D2, V1.D2, V3.D2
+	VZIP1	V8.D2, V0.D2, V2.D2
+	VZIP2	V9.D2, V1.D2, V9.D2
+	VZIP2	V8.D2, V0.D2, V8.D2
+	VZIP1	V13.D2, V15.D2, V1.D2
+	VZIP1	V12.D2, V14.D2, V0.D2
+	VZIP2	V13.D2, V15.D2, V13.D2
+	VZIP2	V12.D2, V14.D2, V12.D2
+	VMOV	V7.B16, V14.B16
+	VMOV	V3.B16, V7.B16
+	VMOV	V6.B16, V3.B16
+	VMOV	V9.B16, V6.B16
+	VMOV	V10.B16, V9.B16
+	VMOV	V5.B16, V10.B16
+	VMOV	V1.B16, V5.B16
+	VMOV	V4.B16, V1.B16
+	VMOV	V17.B16, V15.B16
+	VMOV	V13.B16, V4.B16
+	VMOV	V16.B16, V13.B16
+	MOVW	0(R3), R0
+	ADD	R0<<0, R4, R0
+	FSTPQ	(F14, F7), 0(R0)
+	MOVW	4(R3), R0
+	ADD	R0<<0, R4, R0
+	FSTPQ	(F11, F6), 0(R0)
+	MOVW	8(R3), R0
+	ADD	R0<<0, R4, R0
+	FSTPQ	(F10, F5), 0(R0)
+	MOVW	12(R3), R0
+	ADD	R0<<0, R4, R0
+	FSTPQ	(F15, F4), 0(R0)
+	MOVW	16(R3), R0
+	ADD	R0<<0, R4, R0
+	FSTPQ	(F3, F2), 0(R0)
+	MOVW	20(R3), R0
+	ADD	R0<<0, R4, R0
+	FSTPQ	(F9, F8), 0(R0)
+	MOVW	24(R3), R0
+	ADD	R0<<0, R4, R0
+	FSTPQ	(F1, F0), 0(R0)
+	MOVW	28(R3), R0
+	ADD	R0<<0, R4, R0
+	FSTPQ	(F13, F12), 0(R0)
+	ADD	$32, R5, R5
+	ADD	$32, R3, R3
+	SUBS	$1, R2, R2
+	BNE	half
+	B	done
+part:
+	MOVD	48(R10), R0
+	MOVWU	64(R0), R0
+	MOVD	56(R10), R2
+	TBZ	$3, R0, lanes1
+	FLDPQ	0(R5), (F11, F10)
+lanes1done:
+	ADD	R9<<0, R5, R1
+	TBZ	$3, R0, lanes2
+	FLDPQ	0(R1), (F3, F2)
+lanes2done:
+	ADD	R9<<1, R5, R1
+	TBZ	$3, R0, lanes3
+	FLDPQ	0(R1), (F1, F0)
+lanes3done:
+	ADD	R8<<0, R5, R1
+	TBZ	$3, R0, lanes4
+	FLDPQ	0(R1), (F17, F16)
+lanes4done:
+	ADD	R9<<2, R5, R1
+	TBZ	$3, R0, lanes5
+	FLDPQ	0(R1), (F9, F8)
+lanes5done:
+	ADD	R7<<0, R5, R1
+	TBZ	$3, R0, lanes6
+	FLDPQ	0(R1), (F15, F14)
+lanes6done:
+	ADD	R8<<1, R5, R1
+	TBZ	$3, R0, lanes7
+	FLDPQ	0(R1), (F7, F6)
+lanes7done:
+	ADD	R6<<0, R5, R1
+	TBZ	$3, R0, lanes8
+	FLDPQ	0(R1), (F13, F12)
 lanes8done:
 	VZIP1	V3.S4, V11.S4, V5.S4
 	VZIP1	V2.S4, V10.S4, V4.S4
@@ -224,309 +384,295 @@ lanes8done:
 	VMOV	V16.B16, V13.B16
 	CMP	$0, R2
 	BEQ	done
-	MOVW	0(R7), R0
-	ADD	R0<<0, R8, R0
+	MOVW	0(R3), R0
+	ADD	R0<<0, R4, R0
 	FSTPQ	(F14, F7), 0(R0)
 	CMP	$1, R2
 	BEQ	done
-	MOVW	4(R7), R0
-	ADD	R0<<0, R8, R0
+	MOVW	4(R3), R0
+	ADD	R0<<0, R4, R0
 	FSTPQ	(F11, F6), 0(R0)
 	CMP	$2, R2
 	BEQ	done
-	MOVW	8(R7), R0
-	ADD	R0<<0, R8, R0
+	MOVW	8(R3), R0
+	ADD	R0<<0, R4, R0
 	FSTPQ	(F10, F5), 0(R0)
 	CMP	$3, R2
 	BEQ	done
-	MOVW	12(R7), R0
-	ADD	R0<<0, R8, R0
+	MOVW	12(R3), R0
+	ADD	R0<<0, R4, R0
 	FSTPQ	(F15, F4), 0(R0)
 	CMP	$4, R2
 	BEQ	done
-	MOVW	16(R7), R0
-	ADD	R0<<0, R8, R0
+	MOVW	16(R3), R0
+	ADD	R0<<0, R4, R0
 	FSTPQ	(F3, F2), 0(R0)
 	CMP	$5, R2
 	BEQ	done
-	MOVW	20(R7), R0
-	ADD	R0<<0, R8, R0
+	MOVW	20(R3), R0
+	ADD	R0<<0, R4, R0
 	FSTPQ	(F9, F8), 0(R0)
 	CMP	$6, R2
 	BEQ	done
-	MOVW	24(R7), R0
-	ADD	R0<<0, R8, R0
+	MOVW	24(R3), R0
+	ADD	R0<<0, R4, R0
 	FSTPQ	(F1, F0), 0(R0)
 	CMP	$7, R2
 	BEQ	done
-	MOVW	28(R7), R0
-	ADD	R0<<0, R8, R0
+	MOVW	28(R3), R0
+	ADD	R0<<0, R4, R0
 	FSTPQ	(F13, F12), 0(R0)
 done:
 	RET
 lanes1:
 	VMOVI	$0, V11.B16
 	VMOVI	$0, V10.B16
-	TBZ	$2, R10, lanes1low
-	FMOVQ	0(R9), F11
-	TBZ	$1, R10, lanes1highone
-	FMOVD	16(R9), F10
-	TBZ	$0, R10, lanes1done
-	ADD	$24, R9, R0
-	VLD1	(R0), V10.S[2]
+	TBZ	$2, R0, lanes1low
+	FMOVQ	0(R5), F11
+	TBZ	$1, R0, lanes1highone
+	FMOVD	16(R5), F10
+	TBZ	$0, R0, lanes1done
+	ADD	$24, R5, R1
+	VLD1	(R1), V10.S[2]
 	B	lanes1done
 lanes1highone:
-	TBZ	$0, R10, lanes1done
-	FMOVS	16(R9), F10
+	TBZ	$0, R0, lanes1done
+	FMOVS	16(R5), F10
 	B	lanes1done
 lanes1low:
-	TBZ	$1, R10, lanes1one
-	FMOVD	0(R9), F11
-	TBZ	$0, R10, lanes1done
-	ADD	$8, R9, R0
-	VLD1	(R0), V11.S[2]
+	TBZ	$1, R0, lanes1one
+	FMOVD	0(R5), F11
+	TBZ	$0, R0, lanes1done
+	ADD	$8, R5, R1
+	VLD1	(R1), V11.S[2]
 	B	lanes1done
 lanes1one:
-	TBZ	$0, R10, lanes1done
-	FMOVS	0(R9), F11
+	TBZ	$0, R0, lanes1done
+	FMOVS	0(R5), F11
 	B	lanes1done
 lanes2:
 	VMOVI	$0, V3.B16
 	VMOVI	$0, V2.B16
-	TBZ	$2, R10, lanes2low
-	FMOVQ	0(R0), F3
-	TBZ	$1, R10, lanes2highone
-	FMOVD	16(R0), F2
-	TBZ	$0, R10, lanes2done
-	ADD	$24, R0, R0
-	VLD1	(R0), V2.S[2]
+	TBZ	$2, R0, lanes2low
+	FMOVQ	0(R1), F3
+	TBZ	$1, R0, lanes2highone
+	FMOVD	16(R1), F2
+	TBZ	$0, R0, lanes2done
+	ADD	$24, R1, R1
+	VLD1	(R1), V2.S[2]
 	B	lanes2done
 lanes2highone:
-	TBZ	$0, R10, lanes2done
-	FMOVS	16(R0), F2
+	TBZ	$0, R0, lanes2done
+	FMOVS	16(R1), F2
 	B	lanes2done
 lanes2low:
-	TBZ	$1, R10, lanes2one
-	FMOVD	0(R0), F3
-	TBZ	$0, R10, lanes2done
-	ADD	$8, R0, R0
-	VLD1	(R0), V3.S[2]
+	TBZ	$1, R0, lanes2one
+	FMOVD	0(R1), F3
+	TBZ	$0, R0, lanes2done
+	ADD	$8, R1, R1
+	VLD1	(R1), V3.S[2]
 	B	lanes2done
 lanes2one:
-	TBZ	$0, R10, lanes2done
-	FMOVS	0(R0), F3
+	TBZ	$0, R0, lanes2done
+	FMOVS	0(R1), F3
 	B	lanes2done
 lanes3:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R10, lanes3low
-	FMOVQ	0(R0), F1
-	TBZ	$1, R10, lanes3highone
-	FMOVD	16(R0), F0
-	TBZ	$0, R10, lanes3done
-	ADD	$24, R0, R0
-	VLD1	(R0), V0.S[2]
+	TBZ	$2, R0, lanes3low
+	FMOVQ	0(R1), F1
+	TBZ	$1, R0, lanes3highone
+	FMOVD	16(R1), F0
+	TBZ	$0, R0, lanes3done
+	ADD	$24, R1, R1
+	VLD1	(R1), V0.S[2]
 	B	lanes3done
 lanes3highone:
-	TBZ	$0, R10, lanes3done
-	FMOVS	16(R0), F0
+	TBZ	$0, R0, lanes3done
+	FMOVS	16(R1), F0
 	B	lanes3done
 lanes3low:
-	TBZ	$1, R10, lanes3one
-	FMOVD	0(R0), F1
-	TBZ	$0, R10, lanes3done
-	ADD	$8, R0, R0
-	VLD1	(R0), V1.S[2]
+	TBZ	$1, R0, lanes3one
+	FMOVD	0(R1), F1
+	TBZ	$0, R0, lanes3done
+	ADD	$8, R1, R1
+	VLD1	(R1), V1.S[2]
 	B	lanes3done
 lanes3one:
-	TBZ	$0, R10, lanes3done
-	FMOVS	0(R0), F1
+	TBZ	$0, R0, lanes3done
+	FMOVS	0(R1), F1
 	B	lanes3done
 lanes4:
 	VMOVI	$0, V17.B16
 	VMOVI	$0, V16.B16
-	TBZ	$2, R10, lanes4low
-	FMOVQ	0(R0), F17
-	TBZ	$1, R10, lanes4highone
-	FMOVD	16(R0), F16
-	TBZ	$0, R10, lanes4done
-	ADD	$24, R0, R0
-	VLD1	(R0), V16.S[2]
+	TBZ	$2, R0, lanes4low
+	FMOVQ	0(R1), F17
+	TBZ	$1, R0, lanes4highone
+	FMOVD	16(R1), F16
+	TBZ	$0, R0, lanes4done
+	ADD	$24, R1, R1
+	VLD1	(R1), V16.S[2]
 	B	lanes4done
 lanes4highone:
-	TBZ	$0, R10, lanes4done
-	FMOVS	16(R0), F16
+	TBZ	$0, R0, lanes4done
+	FMOVS	16(R1), F16
 	B	lanes4done
 lanes4low:
-	TBZ	$1, R10, lanes4one
-	FMOVD	0(R0), F17
-	TBZ	$0, R10, lanes4done
-	ADD	$8, R0, R0
-	VLD1	(R0), V17.S[2]
+	TBZ	$1, R0, lanes4one
+	FMOVD	0(R1), F17
+	TBZ	$0, R0, lanes4done
+	ADD	$8, R1, R1
+	VLD1	(R1), V17.S[2]
 	B	lanes4done
 lanes4one:
-	TBZ	$0, R10, lanes4done
-	FMOVS	0(R0), F17
+	TBZ	$0, R0, lanes4done
+	FMOVS	0(R1), F17
 	B	lanes4done
 lanes5:
 	VMOVI	$0, V9.B16
 	VMOVI	$0, V8.B16
-	TBZ	$2, R10, lanes5low
-	FMOVQ	0(R0), F9
-	TBZ	$1, R10, lanes5highone
-	FMOVD	16(R0), F8
-	TBZ	$0, R10, lanes5done
-	ADD	$24, R0, R0
-	VLD1	(R0), V8.S[2]
+	TBZ	$2, R0, lanes5low
+	FMOVQ	0(R1), F9
+	TBZ	$1, R0, lanes5highone
+	FMOVD	16(R1), F8
+	TBZ	$0, R0, lanes5done
+	ADD	$24, R1, R1
+	VLD1	(R1), V8.S[2]
 	B	lanes5done
 lanes5highone:
-	TBZ	$0, R10, lanes5done
-	FMOVS	16(R0), F8
+	TBZ	$0, R0, lanes5done
+	FMOVS	16(R1), F8
 	B	lanes5done
 lanes5low:
-	TBZ	$1, R10, lanes5one
-	FMOVD	0(R0), F9
-	TBZ	$0, R10, lanes5done
-	ADD	$8, R0, R0
-	VLD1	(R0), V9.S[2]
+	TBZ	$1, R0, lanes5one
+	FMOVD	0(R1), F9
+	TBZ	$0, R0, lanes5done
+	ADD	$8, R1, R1
+	VLD1	(R1), V9.S[2]
 	B	lanes5done
 lanes5one:
-	TBZ	$0, R10, lanes5done
-	FMOVS	0(R0), F9
+	TBZ	$0, R0, lanes5done
+	FMOVS	0(R1), F9
 	B	lanes5done
 lanes6:
 	VMOVI	$0, V15.B16
 	VMOVI	$0, V14.B16
-	TBZ	$2, R10, lanes6low
-	FMOVQ	0(R0), F15
-	TBZ	$1, R10, lanes6highone
-	FMOVD	16(R0), F14
-	TBZ	$0, R10, lanes6done
-	ADD	$24, R0, R0
-	VLD1	(R0), V14.S[2]
+	TBZ	$2, R0, lanes6low
+	FMOVQ	0(R1), F15
+	TBZ	$1, R0, lanes6highone
+	FMOVD	16(R1), F14
+	TBZ	$0, R0, lanes6done
+	ADD	$24, R1, R1
+	VLD1	(R1), V14.S[2]
 	B	lanes6done
 lanes6highone:
-	TBZ	$0, R10, lanes6done
-	FMOVS	16(R0), F14
+	TBZ	$0, R0, lanes6done
+	FMOVS	16(R1), F14
 	B	lanes6done
 lanes6low:
-	TBZ	$1, R10, lanes6one
-	FMOVD	0(R0), F15
-	TBZ	$0, R10, lanes6done
-	ADD	$8, R0, R0
-	VLD1	(R0), V15.S[2]
+	TBZ	$1, R0, lanes6one
+	FMOVD	0(R1), F15
+	TBZ	$0, R0, lanes6done
+	ADD	$8, R1, R1
+	VLD1	(R1), V15.S[2]
 	B	lanes6done
 lanes6one:
-	TBZ	$0, R10, lanes6done
-	FMOVS	0(R0), F15
+	TBZ	$0, R0, lanes6done
+	FMOVS	0(R1), F15
 	B	lanes6done
 lanes7:
 	VMOVI	$0, V7.B16
 	VMOVI	$0, V6.B16
-	TBZ	$2, R10, lanes7low
-	FMOVQ	0(R0), F7
-	TBZ	$1, R10, lanes7highone
-	FMOVD	16(R0), F6
-	TBZ	$0, R10, lanes7done
-	ADD	$24, R0, R0
-	VLD1	(R0), V6.S[2]
+	TBZ	$2, R0, lanes7low
+	FMOVQ	0(R1), F7
+	TBZ	$1, R0, lanes7highone
+	FMOVD	16(R1), F6
+	TBZ	$0, R0, lanes7done
+	ADD	$24, R1, R1
+	VLD1	(R1), V6.S[2]
 	B	lanes7done
 lanes7highone:
-	TBZ	$0, R10, lanes7done
-	FMOVS	16(R0), F6
+	TBZ	$0, R0, lanes7done
+	FMOVS	16(R1), F6
 	B	lanes7done
 lanes7low:
-	TBZ	$1, R10, lanes7one
-	FMOVD	0(R0), F7
-	TBZ	$0, R10, lanes7done
-	ADD	$8, R0, R0
-	VLD1	(R0), V7.S[2]
+	TBZ	$1, R0, lanes7one
+	FMOVD	0(R1), F7
+	TBZ	$0, R0, lanes7done
+	ADD	$8, R1, R1
+	VLD1	(R1), V7.S[2]
 	B	lanes7done
 lanes7one:
-	TBZ	$0, R10, lanes7done
-	FMOVS	0(R0), F7
+	TBZ	$0, R0, lanes7done
+	FMOVS	0(R1), F7
 	B	lanes7done
 lanes8:
 	VMOVI	$0, V13.B16
 	VMOVI	$0, V12.B16
-	TBZ	$2, R10, lanes8low
-	FMOVQ	0(R0), F13
-	TBZ	$1, R10, lanes8highone
-	FMOVD	16(R0), F12
-	TBZ	$0, R10, lanes8done
-	ADD	$24, R0, R0
+	TBZ	$2, R0, lanes8low
+	FMOVQ	0(R1), F13
+	TBZ	$1, R0, lanes8highone
+	FMOVD	16(R1), F12
+	TBZ	$0, R0, lanes8done
+	ADD	$24, R1, R0
 	VLD1	(R0), V12.S[2]
 	B	lanes8done
 lanes8highone:
-	TBZ	$0, R10, lanes8done
-	FMOVS	16(R0), F12
+	TBZ	$0, R0, lanes8done
+	FMOVS	16(R1), F12
 	B	lanes8done
 lanes8low:
-	TBZ	$1, R10, lanes8one
-	FMOVD	0(R0), F13
-	TBZ	$0, R10, lanes8done
-	ADD	$8, R0, R0
+	TBZ	$1, R0, lanes8one
+	FMOVD	0(R1), F13
+	TBZ	$0, R0, lanes8done
+	ADD	$8, R1, R0
 	VLD1	(R0), V13.S[2]
 	B	lanes8done
 lanes8one:
-	TBZ	$0, R10, lanes8done
-	FMOVS	0(R0), F13
+	TBZ	$0, R0, lanes8done
+	FMOVS	0(R1), F13
 	B	lanes8done
 
 // func interleaveOutNEON(pixelCopy *pixelCopy)
 TEXT ·interleaveOutNEON(SB), NOSPLIT, $0-8
-	MOVD	pixelCopy+0(FP), R10
-	MOVD	0(R10), R9
-	MOVD	16(R10), R8
-	MOVD	24(R10), R7
-	MOVD	8(R10), R6
-	ADD	R6<<1, R6, R5
-	ADD	R6<<2, R6, R4
-	ADD	R6<<2, R5, R3
-	MOVD	32(R10), R2
-	TST	R2, R2
-	BEQ	part
+	MOVD	pixelCopy+0(FP), R9
+	MOVD	8(R9), R8
+	ADD	R8<<1, R8, R7
+	ADD	R8<<2, R8, R6
+	ADD	R8<<2, R7, R5
+	MOVD	0(R9), R4
+	MOVD	16(R9), R3
+	MOVD	24(R9), R2
+	MOVD	56(R9), R0
+	TST	R0, R0
+	BNE	part
+	MOVD	32(R9), R1
+	TST	R1, R1
+	BEQ	halves
 block:
-	MOVD	64(R10), R1
-	ADD	R9, R1, R1
-	PRFM	0(R1), PLDL2KEEP
-	ADD	R6<<0, R1, R0
-	PRFM	0(R0), PLDL2KEEP
-	ADD	R6<<1, R1, R0
-	PRFM	0(R0), PLDL2KEEP
-	ADD	R5<<0, R1, R0
-	PRFM	0(R0), PLDL2KEEP
-	ADD	R6<<2, R1, R0
-	PRFM	0(R0), PLDL2KEEP
-	ADD	R4<<0, R1, R0
-	PRFM	0(R0), PLDL2KEEP
-	ADD	R5<<1, R1, R0
-	PRFM	0(R0), PLDL2KEEP
-	ADD	R3<<0, R1, R0
-	PRFM	0(R0), PLDL2KEEP
-	MOVW	0(R7), R0
-	ADD	R0<<0, R8, R0
+	MOVW	0(R2), R0
+	ADD	R0<<0, R3, R0
 	FLDPQ	0(R0), (F11, F10)
-	MOVW	4(R7), R0
-	ADD	R0<<0, R8, R0
+	MOVW	4(R2), R0
+	ADD	R0<<0, R3, R0
 	FLDPQ	0(R0), (F3, F2)
-	MOVW	8(R7), R0
-	ADD	R0<<0, R8, R0
+	MOVW	8(R2), R0
+	ADD	R0<<0, R3, R0
 	FLDPQ	0(R0), (F1, F0)
-	MOVW	12(R7), R0
-	ADD	R0<<0, R8, R0
+	MOVW	12(R2), R0
+	ADD	R0<<0, R3, R0
 	FLDPQ	0(R0), (F17, F16)
-	MOVW	16(R7), R0
-	ADD	R0<<0, R8, R0
+	MOVW	16(R2), R0
+	ADD	R0<<0, R3, R0
 	FLDPQ	0(R0), (F9, F8)
-	MOVW	20(R7), R0
-	ADD	R0<<0, R8, R0
+	MOVW	20(R2), R0
+	ADD	R0<<0, R3, R0
 	FLDPQ	0(R0), (F15, F14)
-	MOVW	24(R7), R0
-	ADD	R0<<0, R8, R0
+	MOVW	24(R2), R0
+	ADD	R0<<0, R3, R0
 	FLDPQ	0(R0), (F7, F6)
-	MOVW	28(R7), R0
-	ADD	R0<<0, R8, R0
+	MOVW	28(R2), R0
+	ADD	R0<<0, R3, R0
 	FLDPQ	0(R0), (F13, F12)
 	VZIP1	V3.S4, V11.S4, V5.S4
 	VZIP1	V2.S4, V10.S4, V4.S4
@@ -571,77 +717,47 @@ block:
 	VMOV	V17.B16, V15.B16
 	VMOV	V13.B16, V4.B16
 	VMOV	V16.B16, V13.B16
-	FSTPQ	(F14, F7), 0(R9)
-	ADD	R6<<0, R9, R0
+	FSTPQ	(F14, F7), 0(R4)
+	ADD	R8<<0, R4, R0
 	FSTPQ	(F11, F6), 0(R0)
-	ADD	R6<<1, R9, R0
+	ADD	R8<<1, R4, R0
 	FSTPQ	(F10, F5), 0(R0)
-	ADD	R5<<0, R9, R0
+	ADD	R7<<0, R4, R0
 	FSTPQ	(F15, F4), 0(R0)
-	ADD	R6<<2, R9, R0
+	ADD	R8<<2, R4, R0
 	FSTPQ	(F3, F2), 0(R0)
-	ADD	R4<<0, R9, R0
+	ADD	R6<<0, R4, R0
 	FSTPQ	(F9, F8), 0(R0)
-	ADD	R5<<1, R9, R0
+	ADD	R7<<1, R4, R0
 	FSTPQ	(F1, F0), 0(R0)
-	ADD	R3<<0, R9, R0
+	ADD	R5<<0, R4, R0
 	FSTPQ	(F13, F12), 0(R0)
-	ADD	$32, R9, R9
-	ADD	$32, R7, R7
-	SUBS	$1, R2, R2
-	BNE	block
-	MOVD	40(R10), R0
-	TST	R0, R0
-	BEQ	done
-	SUB	R0, R9, R9
-	SUB	R0, R7, R7
-	MOVD	R2, 40(R10)
-	MOVD	$1, R2
-	B	block
-part:
-	MOVD	48(R10), R0
-	MOVWU	64(R0), R0
-	MOVD	64(R10), R2
-	ADD	R9, R2, R2
-	PRFM	0(R2), PLDL2KEEP
-	ADD	R6<<0, R2, R1
-	PRFM	0(R1), PLDL2KEEP
-	ADD	R6<<1, R2, R1
-	PRFM	0(R1), PLDL2KEEP
-	ADD	R5<<0, R2, R1
-	PRFM	0(R1), PLDL2KEEP
-	ADD	R6<<2, R2, R1
-	PRFM	0(R1), PLDL2KEEP
-	ADD	R4<<0, R2, R1
-	PRFM	0(R1), PLDL2KEEP
-	ADD	R5<<1, R2, R1
-	PRFM	0(R1), PLDL2KEEP
-	ADD	R3<<0, R2, R1
-	PRFM	0(R1), PLDL2KEEP
-	MOVW	0(R7), R1
-	ADD	R1<<0, R8, R1
-	FLDPQ	0(R1), (F11, F10)
-	MOVW	4(R7), R1
-	ADD	R1<<0, R8, R1
-	FLDPQ	0(R1), (F3, F2)
-	MOVW	8(R7), R1
-	ADD	R1<<0, R8, R1
-	FLDPQ	0(R1), (F1, F0)
-	MOVW	12(R7), R1
-	ADD	R1<<0, R8, R1
-	FLDPQ	0(R1), (F17, F16)
-	MOVW	16(R7), R1
-	ADD	R1<<0, R8, R1
-	FLDPQ	0(R1), (F9, F8)
-	MOVW	20(R7), R1
-	ADD	R1<<0, R8, R1
-	FLDPQ	0(R1), (F15, F14)
-	MOVW	24(R7), R1
-	ADD	R1<<0, R8, R1
-	FLDPQ	0(R1), (F7, F6)
-	MOVW	28(R7), R1
-	ADD	R1<<0, R8, R1
-	FLDPQ	0(R1), (F13, F12)
+	ADD	$32, R4, R4
+	ADD	$32, R2, R2
+	MOVW	0(R2), R0
+	ADD	R0<<0, R3, R0
+	FLDPQ	0(R0), (F11, F10)
+	MOVW	4(R2), R0
+	ADD	R0<<0, R3, R0
+	FLDPQ	0(R0), (F3, F2)
+	MOVW	8(R2), R0
+	ADD	R0<<0, R3, R0
+	FLDPQ	0(R0), (F1, F0)
+	MOVW	12(R2), R0
+	ADD	R0<<0, R3, R0
+	FLDPQ	0(R0), (F17, F16)
+	MOVW	16(R2), R0
+	ADD	R0<<0, R3, R0
+	FLDPQ	0(R0), (F9, F8)
+	MOVW	20(R2), R0
+	ADD	R0<<0, R3, R0
+	FLDPQ	0(R0), (F15, F14)
+	MOVW	24(R2), R0
+	ADD	R0<<0, R3, R0
+	FLDPQ	0(R0), (F7, F6)
+	MOVW	28(R2), R0
+	ADD	R0<<0, R3, R0
+	FLDPQ	0(R0), (F13, F12)
 	VZIP1	V3.S4, V11.S4, V5.S4
 	VZIP1	V2.S4, V10.S4, V4.S4
 	VZIP2	V3.S4, V11.S4, V3.S4
@@ -685,230 +801,417 @@ part:
 	VMOV	V17.B16, V15.B16
 	VMOV	V13.B16, V4.B16
 	VMOV	V16.B16, V13.B16
-	TBZ	$3, R0, lanes1
-	FSTPQ	(F14, F7), 0(R9)
+	FSTPQ	(F14, F7), 0(R4)
+	ADD	R8<<0, R4, R0
+	FSTPQ	(F11, F6), 0(R0)
+	ADD	R8<<1, R4, R0
+	FSTPQ	(F10, F5), 0(R0)
+	ADD	R7<<0, R4, R0
+	FSTPQ	(F15, F4), 0(R0)
+	ADD	R8<<2, R4, R0
+	FSTPQ	(F3, F2), 0(R0)
+	ADD	R6<<0, R4, R0
+	FSTPQ	(F9, F8), 0(R0)
+	ADD	R7<<1, R4, R0
+	FSTPQ	(F1, F0), 0(R0)
+	ADD	R5<<0, R4, R0
+	FSTPQ	(F13, F12), 0(R0)
+	ADD	$32, R4, R4
+	ADD	$32, R2, R2
+	SUBS	$1, R1, R1
+	BNE	block
+halves:
+	MOVD	72(R9), R1
+	TST	R1, R1
+	BEQ	done
+half:
+	CMP	$1, R1
+	BNE	apart
+	MOVD	40(R9), R0
+	SUB	R0, R4, R4
+	SUB	R0, R2, R2
+apart:
+	MOVW	0(R2), R0
+	ADD	R0<<0, R3, R0
+	FLDPQ	0(R0), (F11, F10)
+	MOVW	4(R2), R0
+	ADD	R0<<0, R3, R0
+	FLDPQ	0(R0), (F3, F2)
+	MOVW	8(R2), R0
+	ADD	R0<<0, R3, R0
+	FLDPQ	0(R0), (F1, F0)
+	MOVW	12(R2), R0
+	ADD	R0<<0, R3, R0
+	FLDPQ	0(R0), (F17, F16)
+	MOVW	16(R2), R0
+	ADD	R0<<0, R3, R0
+	FLDPQ	0(R0), (F9, F8)
+	MOVW	20(R2), R0
+	ADD	R0<<0, R3, R0
+	FLDPQ	0(R0), (F15, F14)
+	MOVW	24(R2), R0
+	ADD	R0<<0, R3, R0
+	FLDPQ	0(R0), (F7, F6)
+	MOVW	28(R2), R0
+	ADD	R0<<0, R3, R0
+	FLDPQ	0(R0), (F13, F12)
+	VZIP1	V3.S4, V11.S4, V5.S4
+	VZIP1	V2.S4, V10.S4, V4.S4
+	VZIP2	V3.S4, V11.S4, V3.S4
+	VZIP2	V2.S4, V10.S4, V2.S4
+	VZIP1	V17.S4, V1.S4, V11.S4
+	VZIP1	V16.S4, V0.S4, V10.S4
+	VZIP2	V17.S4, V1.S4, V17.S4
+	VZIP2	V16.S4, V0.S4, V16.S4
+	VZIP1	V15.S4, V9.S4, V1.S4
+	VZIP1	V14.S4, V8.S4, V0.S4
+	VZIP2	V15.S4, V9.S4, V15.S4
+	VZIP2	V14.S4, V8.S4, V14.S4
+	VZIP1	V13.S4, V7.S4, V9.S4
+	VZIP1	V12.S4, V6.S4, V8.S4
+	VZIP2	V13.S4, V7.S4, V13.S4
+	VZIP2	V12.S4, V6.S4, V12.S4
+	VZIP1	V11.D2, V5.D2, V7.D2
+	VZIP1	V10.D2, V4.D2, V6.D2
+	VZIP2	V11.D2, V5.D2, V11.D2
+	VZIP2	V10.D2, V4.D2, V10.D2
+	VZIP1	V17.D2, V3.D2, V5.D2
+	VZIP1	V16.D2, V2.D2, V4.D2
+	VZIP2	V17.D2, V3.D2, V17.D2
+	VZIP2	V16.D2, V2.D2, V16.D2
+	VZIP1	V9.D2, V1.D2, V3.D2
+	VZIP1	V8.D2, V0.D2, V2.D2
+	VZIP2	V9.D2, V1.D2, V9.D2
+	VZIP2	V8.D2, V0.D2, V8.D2
+	VZIP1	V13.D2, V15.D2, V1.D2
+	VZIP1	V12.D2, V14.D2, V0.D2
+	VZIP2	V13.D2, V15.D2, V13.D2
+	VZIP2	V12.D2, V14.D2, V12.D2
+	VMOV	V7.B16, V14.B16
+	VMOV	V3.B16, V7.B16
+	VMOV	V6.B16, V3.B16
+	VMOV	V9.B16, V6.B16
+	VMOV	V10.B16, V9.B16
+	VMOV	V5.B16, V10.B16
+	VMOV	V1.B16, V5.B16
+	VMOV	V4.B16, V1.B16
+	VMOV	V17.B16, V15.B16
+	VMOV	V13.B16, V4.B16
+	VMOV	V16.B16, V13.B16
+	FSTPQ	(F14, F7), 0(R4)
+	ADD	R8<<0, R4, R0
+	FSTPQ	(F11, F6), 0(R0)
+	ADD	R8<<1, R4, R0
+	FSTPQ	(F10, F5), 0(R0)
+	ADD	R7<<0, R4, R0
+	FSTPQ	(F15, F4), 0(R0)
+	ADD	R8<<2, R4, R0
+	FSTPQ	(F3, F2), 0(R0)
+	ADD	R6<<0, R4, R0
+	FSTPQ	(F9, F8), 0(R0)
+	ADD	R7<<1, R4, R0
+	FSTPQ	(F1, F0), 0(R0)
+	ADD	R5<<0, R4, R0
+	FSTPQ	(F13, F12), 0(R0)
+	ADD	$32, R4, R4
+	ADD	$32, R2, R2
+	SUBS	$1, R1, R1
+	BNE	half
+	B	done
+part:
+	MOVD	48(R9), R0
+	MOVWU	64(R0), R1
+	MOVW	0(R2), R0
+	ADD	R0<<0, R3, R0
+	FLDPQ	0(R0), (F11, F10)
+	MOVW	4(R2), R0
+	ADD	R0<<0, R3, R0
+	FLDPQ	0(R0), (F3, F2)
+	MOVW	8(R2), R0
+	ADD	R0<<0, R3, R0
+	FLDPQ	0(R0), (F1, F0)
+	MOVW	12(R2), R0
+	ADD	R0<<0, R3, R0
+	FLDPQ	0(R0), (F17, F16)
+	MOVW	16(R2), R0
+	ADD	R0<<0, R3, R0
+	FLDPQ	0(R0), (F9, F8)
+	MOVW	20(R2), R0
+	ADD	R0<<0, R3, R0
+	FLDPQ	0(R0), (F15, F14)
+	MOVW	24(R2), R0
+	ADD	R0<<0, R3, R0
+	FLDPQ	0(R0), (F7, F6)
+	MOVW	28(R2), R0
+	ADD	R0<<0, R3, R0
+	FLDPQ	0(R0), (F13, F12)
+	VZIP1	V3.S4, V11.S4, V5.S4
+	VZIP1	V2.S4, V10.S4, V4.S4
+	VZIP2	V3.S4, V11.S4, V3.S4
+	VZIP2	V2.S4, V10.S4, V2.S4
+	VZIP1	V17.S4, V1.S4, V11.S4
+	VZIP1	V16.S4, V0.S4, V10.S4
+	VZIP2	V17.S4, V1.S4, V17.S4
+	VZIP2	V16.S4, V0.S4, V16.S4
+	VZIP1	V15.S4, V9.S4, V1.S4
+	VZIP1	V14.S4, V8.S4, V0.S4
+	VZIP2	V15.S4, V9.S4, V15.S4
+	VZIP2	V14.S4, V8.S4, V14.S4
+	VZIP1	V13.S4, V7.S4, V9.S4
+	VZIP1	V12.S4, V6.S4, V8.S4
+	VZIP2	V13.S4, V7.S4, V13.S4
+	VZIP2	V12.S4, V6.S4, V12.S4
+	VZIP1	V11.D2, V5.D2, V7.D2
+	VZIP1	V10.D2, V4.D2, V6.D2
+	VZIP2	V11.D2, V5.D2, V11.D2
+	VZIP2	V10.D2, V4.D2, V10.D2
+	VZIP1	V17.D2, V3.D2, V5.D2
+	VZIP1	V16.D2, V2.D2, V4.D2
+	VZIP2	V17.D2, V3.D2, V17.D2
+	VZIP2	V16.D2, V2.D2, V16.D2
+	VZIP1	V9.D2, V1.D2, V3.D2
+	VZIP1	V8.D2, V0.D2, V2.D2
+	VZIP2	V9.D2, V1.D2, V9.D2
+	VZIP2	V8.D2, V0.D2, V8.D2
+	VZIP1	V13.D2, V15.D2, V1.D2
+	VZIP1	V12.D2, V14.D2, V0.D2
+	VZIP2	V13.D2, V15.D2, V13.D2
+	VZIP2	V12.D2, V14.D2, V12.D2
+	VMOV	V7.B16, V14.B16
+	VMOV	V3.B16, V7.B16
+	VMOV	V6.B16, V3.B16
+	VMOV	V9.B16, V6.B16
+	VMOV	V10.B16, V9.B16
+	VMOV	V5.B16, V10.B16
+	VMOV	V1.B16, V5.B16
+	VMOV	V4.B16, V1.B16
+	VMOV	V17.B16, V15.B16
+	VMOV	V13.B16, V4.B16
+	VMOV	V16.B16, V13.B16
+	TBZ	$3, R1, lanes1
+	FSTPQ	(F14, F7), 0(R4)
 lanes1done:
-	ADD	R6<<0, R9, R1
-	TBZ	$3, R0, lanes2
-	FSTPQ	(F11, F6), 0(R1)
+	ADD	R8<<0, R4, R0
+	TBZ	$3, R1, lanes2
+	FSTPQ	(F11, F6), 0(R0)
 lanes2done:
-	ADD	R6<<1, R9, R1
-	TBZ	$3, R0, lanes3
-	FSTPQ	(F10, F5), 0(R1)
+	ADD	R8<<1, R4, R0
+	TBZ	$3, R1, lanes3
+	FSTPQ	(F10, F5), 0(R0)
 lanes3done:
-	ADD	R5<<0, R9, R1
-	TBZ	$3, R0, lanes4
-	FSTPQ	(F15, F4), 0(R1)
+	ADD	R7<<0, R4, R0
+	TBZ	$3, R1, lanes4
+	FSTPQ	(F15, F4), 0(R0)
 lanes4done:
-	ADD	R6<<2, R9, R1
-	TBZ	$3, R0, lanes5
-	FSTPQ	(F3, F2), 0(R1)
+	ADD	R8<<2, R4, R0
+	TBZ	$3, R1, lanes5
+	FSTPQ	(F3, F2), 0(R0)
 lanes5done:
-	ADD	R4<<0, R9, R1
-	TBZ	$3, R0, lanes6
-	FSTPQ	(F9, F8), 0(R1)
+	ADD	R6<<0, R4, R0
+	TBZ	$3, R1, lanes6
+	FSTPQ	(F9, F8), 0(R0)
 lanes6done:
-	ADD	R5<<1, R9, R1
-	TBZ	$3, R0, lanes7
-	FSTPQ	(F1, F0), 0(R1)
+	ADD	R7<<1, R4, R0
+	TBZ	$3, R1, lanes7
+	FSTPQ	(F1, F0), 0(R0)
 lanes7done:
-	ADD	R3<<0, R9, R1
-	TBZ	$3, R0, lanes8
-	FSTPQ	(F13, F12), 0(R1)
+	ADD	R5<<0, R4, R0
+	TBZ	$3, R1, lanes8
+	FSTPQ	(F13, F12), 0(R0)
 lanes8done:
 done:
 	RET
 lanes1:
-	TBZ	$2, R0, lanes1low
-	FMOVQ	F14, 0(R9)
-	TBZ	$1, R0, lanes1highone
-	FMOVD	F7, 16(R9)
-	TBZ	$0, R0, lanes1done
-	ADD	$24, R9, R1
-	VST1	V7.S[2], (R1)
+	TBZ	$2, R1, lanes1low
+	FMOVQ	F14, 0(R4)
+	TBZ	$1, R1, lanes1highone
+	FMOVD	F7, 16(R4)
+	TBZ	$0, R1, lanes1done
+	ADD	$24, R4, R0
+	VST1	V7.S[2], (R0)
 	B	lanes1done
 lanes1highone:
-	TBZ	$0, R0, lanes1done
-	FMOVS	F7, 16(R9)
+	TBZ	$0, R1, lanes1done
+	FMOVS	F7, 16(R4)
 	B	lanes1done
 lanes1low:
-	TBZ	$1, R0, lanes1one
-	FMOVD	F14, 0(R9)
-	TBZ	$0, R0, lanes1done
-	ADD	$8, R9, R1
-	VST1	V14.S[2], (R1)
+	TBZ	$1, R1, lanes1one
+	FMOVD	F14, 0(R4)
+	TBZ	$0, R1, lanes1done
+	ADD	$8, R4, R0
+	VST1	V14.S[2], (R0)
 	B	lanes1done
 lanes1one:
-	TBZ	$0, R0, lanes1done
-	FMOVS	F14, 0(R9)
+	TBZ	$0, R1, lanes1done
+	FMOVS	F14, 0(R4)
 	B	lanes1done
 lanes2:
-	TBZ	$2, R0, lanes2low
-	FMOVQ	F11, 0(R1)
-	TBZ	$1, R0, lanes2highone
-	FMOVD	F6, 16(R1)
-	TBZ	$0, R0, lanes2done
-	ADD	$24, R1, R1
-	VST1	V6.S[2], (R1)
+	TBZ	$2, R1, lanes2low
+	FMOVQ	F11, 0(R0)
+	TBZ	$1, R1, lanes2highone
+	FMOVD	F6, 16(R0)
+	TBZ	$0, R1, lanes2done
+	ADD	$24, R0, R0
+	VST1	V6.S[2], (R0)
 	B	lanes2done
 lanes2highone:
-	TBZ	$0, R0, lanes2done
-	FMOVS	F6, 16(R1)
+	TBZ	$0, R1, lanes2done
+	FMOVS	F6, 16(R0)
 	B	lanes2done
 lanes2low:
-	TBZ	$1, R0, lanes2one
-	FMOVD	F11, 0(R1)
-	TBZ	$0, R0, lanes2done
-	ADD	$8, R1, R1
-	VST1	V11.S[2], (R1)
+	TBZ	$1, R1, lanes2one
+	FMOVD	F11, 0(R0)
+	TBZ	$0, R1, lanes2done
+	ADD	$8, R0, R0
+	VST1	V11.S[2], (R0)
 	B	lanes2done
 lanes2one:
-	TBZ	$0, R0, lanes2done
-	FMOVS	F11, 0(R1)
+	TBZ	$0, R1, lanes2done
+	FMOVS	F11, 0(R0)
 	B	lanes2done
 lanes3:
-	TBZ	$2, R0, lanes3low
-	FMOVQ	F10, 0(R1)
-	TBZ	$1, R0, lanes3highone
-	FMOVD	F5, 16(R1)
-	TBZ	$0, R0, lanes3done
-	ADD	$24, R1, R1
-	VST1	V5.S[2], (R1)
+	TBZ	$2, R1, lanes3low
+	FMOVQ	F10, 0(R0)
+	TBZ	$1, R1, lanes3highone
+	FMOVD	F5, 16(R0)
+	TBZ	$0, R1, lanes3done
+	ADD	$24, R0, R0
+	VST1	V5.S[2], (R0)
 	B	lanes3done
 lanes3highone:
-	TBZ	$0, R0, lanes3done
-	FMOVS	F5, 16(R1)
+	TBZ	$0, R1, lanes3done
+	FMOVS	F5, 16(R0)
 	B	lanes3done
 lanes3low:
-	TBZ	$1, R0, lanes3one
-	FMOVD	F10, 0(R1)
-	TBZ	$0, R0, lanes3done
-	ADD	$8, R1, R1
-	VST1	V10.S[2], (R1)
+	TBZ	$1, R1, lanes3one
+	FMOVD	F10, 0(R0)
+	TBZ	$0, R1, lanes3done
+	ADD	$8, R0, R0
+	VST1	V10.S[2], (R0)
 	B	lanes3done
 lanes3one:
-	TBZ	$0, R0, lanes3done
-	FMOVS	F10, 0(R1)
+	TBZ	$0, R1, lanes3done
+	FMOVS	F10, 0(R0)
 	B	lanes3done
 lanes4:
-	TBZ	$2, R0, lanes4low
-	FMOVQ	F15, 0(R1)
-	TBZ	$1, R0, lanes4highone
-	FMOVD	F4, 16(R1)
-	TBZ	$0, R0, lanes4done
-	ADD	$24, R1, R1
-	VST1	V4.S[2], (R1)
+	TBZ	$2, R1, lanes4low
+	FMOVQ	F15, 0(R0)
+	TBZ	$1, R1, lanes4highone
+	FMOVD	F4, 16(R0)
+	TBZ	$0, R1, lanes4done
+	ADD	$24, R0, R0
+	VST1	V4.S[2], (R0)
 	B	lanes4done
 lanes4highone:
-	TBZ	$0, R0, lanes4done
-	FMOVS	F4, 16(R1)
+	TBZ	$0, R1, lanes4done
+	FMOVS	F4, 16(R0)
 	B	lanes4done
 lanes4low:
-	TBZ	$1, R0, lanes4one
-	FMOVD	F15, 0(R1)
-	TBZ	$0, R0, lanes4done
-	ADD	$8, R1, R1
-	VST1	V15.S[2], (R1)
+	TBZ	$1, R1, lanes4one
+	FMOVD	F15, 0(R0)
+	TBZ	$0, R1, lanes4done
+	ADD	$8, R0, R0
+	VST1	V15.S[2], (R0)
 	B	lanes4done
 lanes4one:
-	TBZ	$0, R0, lanes4done
-	FMOVS	F15, 0(R1)
+	TBZ	$0, R1, lanes4done
+	FMOVS	F15, 0(R0)
 	B	lanes4done
 lanes5:
-	TBZ	$2, R0, lanes5low
-	FMOVQ	F3, 0(R1)
-	TBZ	$1, R0, lanes5highone
-	FMOVD	F2, 16(R1)
-	TBZ	$0, R0, lanes5done
-	ADD	$24, R1, R1
-	VST1	V2.S[2], (R1)
+	TBZ	$2, R1, lanes5low
+	FMOVQ	F3, 0(R0)
+	TBZ	$1, R1, lanes5highone
+	FMOVD	F2, 16(R0)
+	TBZ	$0, R1, lanes5done
+	ADD	$24, R0, R0
+	VST1	V2.S[2], (R0)
 	B	lanes5done
 lanes5highone:
-	TBZ	$0, R0, lanes5done
-	FMOVS	F2, 16(R1)
+	TBZ	$0, R1, lanes5done
+	FMOVS	F2, 16(R0)
 	B	lanes5done
 lanes5low:
-	TBZ	$1, R0, lanes5one
-	FMOVD	F3, 0(R1)
-	TBZ	$0, R0, lanes5done
-	ADD	$8, R1, R1
-	VST1	V3.S[2], (R1)
+	TBZ	$1, R1, lanes5one
+	FMOVD	F3, 0(R0)
+	TBZ	$0, R1, lanes5done
+	ADD	$8, R0, R0
+	VST1	V3.S[2], (R0)
 	B	lanes5done
 lanes5one:
-	TBZ	$0, R0, lanes5done
-	FMOVS	F3, 0(R1)
+	TBZ	$0, R1, lanes5done
+	FMOVS	F3, 0(R0)
 	B	lanes5done
 lanes6:
-	TBZ	$2, R0, lanes6low
-	FMOVQ	F9, 0(R1)
-	TBZ	$1, R0, lanes6highone
-	FMOVD	F8, 16(R1)
-	TBZ	$0, R0, lanes6done
-	ADD	$24, R1, R1
-	VST1	V8.S[2], (R1)
+	TBZ	$2, R1, lanes6low
+	FMOVQ	F9, 0(R0)
+	TBZ	$1, R1, lanes6highone
+	FMOVD	F8, 16(R0)
+	TBZ	$0, R1, lanes6done
+	ADD	$24, R0, R0
+	VST1	V8.S[2], (R0)
 	B	lanes6done
 lanes6highone:
-	TBZ	$0, R0, lanes6done
-	FMOVS	F8, 16(R1)
+	TBZ	$0, R1, lanes6done
+	FMOVS	F8, 16(R0)
 	B	lanes6done
 lanes6low:
-	TBZ	$1, R0, lanes6one
-	FMOVD	F9, 0(R1)
-	TBZ	$0, R0, lanes6done
-	ADD	$8, R1, R1
-	VST1	V9.S[2], (R1)
+	TBZ	$1, R1, lanes6one
+	FMOVD	F9, 0(R0)
+	TBZ	$0, R1, lanes6done
+	ADD	$8, R0, R0
+	VST1	V9.S[2], (R0)
 	B	lanes6done
 lanes6one:
-	TBZ	$0, R0, lanes6done
-	FMOVS	F9, 0(R1)
+	TBZ	$0, R1, lanes6done
+	FMOVS	F9, 0(R0)
 	B	lanes6done
 lanes7:
-	TBZ	$2, R0, lanes7low
-	FMOVQ	F1, 0(R1)
-	TBZ	$1, R0, lanes7highone
-	FMOVD	F0, 16(R1)
-	TBZ	$0, R0, lanes7done
-	ADD	$24, R1, R1
-	VST1	V0.S[2], (R1)
+	TBZ	$2, R1, lanes7low
+	FMOVQ	F1, 0(R0)
+	TBZ	$1, R1, lanes7highone
+	FMOVD	F0, 16(R0)
+	TBZ	$0, R1, lanes7done
+	ADD	$24, R0, R0
+	VST1	V0.S[2], (R0)
 	B	lanes7done
 lanes7highone:
-	TBZ	$0, R0, lanes7done
-	FMOVS	F0, 16(R1)
+	TBZ	$0, R1, lanes7done
+	FMOVS	F0, 16(R0)
 	B	lanes7done
 lanes7low:
-	TBZ	$1, R0, lanes7one
-	FMOVD	F1, 0(R1)
-	TBZ	$0, R0, lanes7done
-	ADD	$8, R1, R1
-	VST1	V1.S[2], (R1)
+	TBZ	$1, R1, lanes7one
+	FMOVD	F1, 0(R0)
+	TBZ	$0, R1, lanes7done
+	ADD	$8, R0, R0
+	VST1	V1.S[2], (R0)
 	B	lanes7done
 lanes7one:
-	TBZ	$0, R0, lanes7done
-	FMOVS	F1, 0(R1)
+	TBZ	$0, R1, lanes7done
+	FMOVS	F1, 0(R0)
 	B	lanes7done
 lanes8:
-	TBZ	$2, R0, lanes8low
-	FMOVQ	F13, 0(R1)
-	TBZ	$1, R0, lanes8highone
-	FMOVD	F12, 16(R1)
-	TBZ	$0, R0, lanes8done
-	ADD	$24, R1, R0
+	TBZ	$2, R1, lanes8low
+	FMOVQ	F13, 0(R0)
+	TBZ	$1, R1, lanes8highone
+	FMOVD	F12, 16(R0)
+	TBZ	$0, R1, lanes8done
+	ADD	$24, R0, R0
 	VST1	V12.S[2], (R0)
 	B	lanes8done
 lanes8highone:
-	TBZ	$0, R0, lanes8done
-	FMOVS	F12, 16(R1)
+	TBZ	$0, R1, lanes8done
+	FMOVS	F12, 16(R0)
 	B	lanes8done
 lanes8low:
-	TBZ	$1, R0, lanes8one
-	FMOVD	F13, 0(R1)
-	TBZ	$0, R0, lanes8done
-	ADD	$8, R1, R0
+	TBZ	$1, R1, lanes8one
+	FMOVD	F13, 0(R0)
+	TBZ	$0, R1, lanes8done
+	ADD	$8, R0, R0
 	VST1	V13.S[2], (R0)
 	B	lanes8done
 lanes8one:
-	TBZ	$0, R0, lanes8done
-	FMOVS	F13, 0(R1)
+	TBZ	$0, R1, lanes8done
+	FMOVS	F13, 0(R0)
 	B	lanes8done
 
 // func pixelSumsNEON(pixelSums *pixelSums)

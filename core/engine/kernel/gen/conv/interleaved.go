@@ -13,13 +13,14 @@ import (
 const (
 	icPlanes, icPlane, icAt, icTable     = 0, 8, 16, 24
 	icBlocks, icBack, icMask, icRest     = 32, 40, 48, 56
-	icAhead                              = 64
+	icAhead, icHalves                    = 64, 72
 	isGroups, isPixels, isX              = 0, 8, 16
 	isTaps, isList, isWeights, isBias    = 24, 32, 40, 48
 	isY                                  = 56
 	itX, itWeight, itSize                = 0, 4, 8
 	idPixels, idTable, idDY, idSums, idX = 0, 8, 16, 24, 40
 	idPitch                              = 32
+	interleavedHalf                      = 8    // pixels of half a cache line
 	interleavedPixels                    = 8    // that are summed at once
 	interleavedMost, interleavedPairs    = 9, 6 // weights whose gradients are, of one output of each channel and of two
 	isWeightNext, isBiasNext, isYNext    = 64, 72, 80
@@ -27,24 +28,32 @@ const (
 	idDYNext, idSumsNext                 = 112, 120
 )
 
-// interleaveBlocks calls block for every block of as many pixels as vectors have lanes: those behind the last whole one overlap with it. Where
-// there is none it calls part.
-func interleaveBlocks(a *isa.Asm, t, planes, table reg.GPVirtual, block, part func()) {
+// interleaveBlocks calls whole for every block of pixels, of a cache line each, and half for halves behind the last one: the last may overlap with what is before
+// it. Where there are fewer pixels it calls part.
+func interleaveBlocks(a *isa.Asm, t, planes, table reg.GPVirtual, whole, half, part func()) {
+	rest := a.Field(t, icRest)
+	a.TESTQ(rest, rest)
+	a.JNZ(operand.LabelRef("part"))
 	left := a.Field(t, icBlocks)
 	a.TESTQ(left, left)
-	a.JZ(operand.LabelRef("part"))
+	a.JZ(operand.LabelRef("halves"))
 	a.Label("block")
-	block()
-	a.Advance(operand.U8(4*a.Lanes), planes, table)
+	whole()
 	a.CountDown(left, "block")
-	back := a.Field(t, icBack)
-	a.TESTQ(back, back)
+	a.Label("halves")
+	a.MOVQ(operand.Mem{Base: t, Disp: icHalves}, left)
+	a.TESTQ(left, left)
 	a.JZ(operand.LabelRef("done"))
+	a.Label("half")
+	a.CMPQ(left, operand.U8(1))
+	a.JNE(operand.LabelRef("apart"))
+	back := a.Field(t, icBack)
 	a.SUBQ(back, planes)
 	a.SUBQ(back, table)
-	a.MOVQ(left, operand.Mem{Base: t, Disp: icBack}) // that is 0
-	a.MOVQ(operand.U32(1), left)
-	a.JMP(operand.LabelRef("block"))
+	a.Label("apart")
+	half()
+	a.CountDown(left, "half")
+	a.JMP(operand.LabelRef("done"))
 	a.Label("part")
 	part()
 	a.Label("done")
@@ -90,62 +99,119 @@ func (l *lanesApart) prefetch(t, p reg.GPVirtual) {
 	}
 }
 
-// interleaveIn transposes planes to pixels.
+// interleaving is what both directions have.
+type interleaving struct {
+	*lanesApart
+	t, planes, at, table reg.GPVirtual // at: the vectors of one pixel
+}
+
+func newInterleaving(a *isa.Asm) *interleaving {
+	t := a.Gp("pixelCopy")
+	return &interleaving{newLanesApart(a, t), t, a.Field(t, icPlanes), a.Field(t, icAt), a.Field(t, icTable)}
+}
+
+// pixel is the place of a pixel's vector.
+func (l *interleaving) pixel(i int) operand.Mem {
+	off := l.GP64()
+	l.MOVLQSX(operand.Mem{Base: l.table, Disp: 4 * i}, off)
+	return isa.Offset(l.at, off, 0)
+}
+
+// advance moves on by some pixels.
+func (l *interleaving) advance(pixels int) { l.Advance(operand.U8(4*pixels), l.planes, l.table) }
+
+// interleaveIn transposes planes to pixels. What does not fit into the L1 cache is asked for ahead, each cache line once.
 func interleaveIn(a *isa.Asm) {
 	a.Kernel("interleaveIn", "func(pixelCopy *byte)", "copies pixels of as many planes as a vector has lanes to vectors of one pixel, at the offsets that the table has for them.")
-	t := a.Gp("pixelCopy")
-	planes, to, table, lanes := a.Field(t, icPlanes), a.Field(t, icAt), a.Field(t, icTable), newLanesApart(a, t)
-	transpose := func(load func(m operand.Mem, v reg.VecVirtual), before func(i int)) {
-		v, off := a.Vecs(a.Lanes), a.GP64()
-		lanes.prefetch(t, planes)
-		for i, m := range lanes.from(planes) {
-			load(m, v[i])
+	l := newInterleaving(a)
+	half := func() {
+		for i, v := range l.halfIn() {
+			a.Move(v, l.pixel(i))
+		}
+		l.advance(interleavedHalf)
+	}
+	interleaveBlocks(a, l.t, l.planes, l.table, func() {
+		l.prefetch(l.t, l.planes)
+		half()
+		half()
+	}, half, func() {
+		mask, rest, v := a.LaneMask(l.t, icMask), a.Field(l.t, icRest), a.Vecs(a.Lanes)
+		for i, m := range l.from(l.planes) {
+			a.LoadLanes(m, mask, v[i])
 		}
 		for i, v := range a.Transpose(v) {
-			before(i)
-			a.MOVLQSX(operand.Mem{Base: table, Disp: 4 * i}, off)
-			a.Move(v, isa.Offset(to, off, 0))
-		}
-	}
-	interleaveBlocks(a, t, planes, table, func() {
-		transpose(func(m operand.Mem, v reg.VecVirtual) { a.Move(m, v) }, func(int) {})
-	}, func() {
-		mask, rest := a.LaneMask(t, icMask), a.Field(t, icRest)
-		transpose(func(m operand.Mem, v reg.VecVirtual) { a.LoadLanes(m, mask, v) }, func(i int) {
 			a.CMPQ(rest, operand.U8(i))
 			a.JEQ(operand.LabelRef("done"))
-		})
+			a.Move(v, l.pixel(i))
+		}
 	})
 }
 
-// interleaveOut is the way back.
+// halfIn is half a block's pixels. Vectors of sixteen lanes read those of two planes each: whole ones would mostly lie in two cache lines.
+func (l *interleaving) halfIn() []reg.VecVirtual {
+	v, at := l.Vecs(interleavedHalf), l.from(l.planes)
+	if l.Lanes == interleavedHalf {
+		for i, m := range at {
+			l.Move(m, v[i])
+		}
+		return l.Transpose(v)
+	}
+	for i := range v {
+		plane := i + i/4*4
+		l.LoadHalves(at[plane], at[plane+4], v[i])
+	}
+	return l.TransposeHalves(v)
+}
+
+// interleaveOut is the way back. What is written need not be near.
 func interleaveOut(a *isa.Asm) {
 	a.Kernel("interleaveOut", "func(pixelCopy *byte)", "copies vectors of one pixel, at the offsets that the table has for them, to pixels of as many planes as a vector has lanes.")
-	t := a.Gp("pixelCopy")
-	planes, from, table, lanes := a.Field(t, icPlanes), a.Field(t, icAt), a.Field(t, icTable), newLanesApart(a, t)
-	transpose := func(store func(v reg.VecVirtual, m operand.Mem)) {
-		v, off := a.Vecs(a.Lanes), a.GP64()
-		lanes.prefetch(t, planes)
+	l := newInterleaving(a)
+	square := func(store func(v reg.VecVirtual, m operand.Mem)) {
+		v := a.Vecs(a.Lanes)
 		for i := range v {
-			a.MOVLQSX(operand.Mem{Base: table, Disp: 4 * i}, off)
-			a.Move(isa.Offset(from, off, 0), v[i])
+			a.Move(l.pixel(i), v[i])
 		}
 		v = a.Transpose(v)
-		for i, m := range lanes.from(planes) {
+		for i, m := range l.from(l.planes) {
 			store(v[i], m)
 		}
 	}
-	interleaveBlocks(a, t, planes, table, func() {
-		transpose(func(v reg.VecVirtual, m operand.Mem) { a.Move(v, m) })
-	}, func() {
-		if a.ISA == isa.AVX2 { // whose masked stores take many cycles
-			rest := a.Field(t, icRest)
-			transpose(func(v reg.VecVirtual, m operand.Mem) { a.StoreLanes(v, rest, m) })
+	half := func() {
+		l.halfOut(square)
+		l.advance(interleavedHalf)
+	}
+	interleaveBlocks(a, l.t, l.planes, l.table, func() {
+		if a.Lanes == interleavedHalf {
+			half()
+			half()
 			return
 		}
-		mask := a.LaneMask(t, icMask)
-		transpose(func(v reg.VecVirtual, m operand.Mem) { a.StoreLanes(v, mask, m) })
+		square(func(v reg.VecVirtual, m operand.Mem) { a.Move(v, m) })
+		l.advance(a.Lanes)
+	}, half, func() {
+		if a.ISA == isa.AVX2 { // whose masked stores take many cycles
+			rest := a.Field(l.t, icRest)
+			square(func(v reg.VecVirtual, m operand.Mem) { a.StoreLanes(v, rest, m) })
+			return
+		}
+		mask := a.LaneMask(l.t, icMask)
+		square(func(v reg.VecVirtual, m operand.Mem) { a.StoreLanes(v, mask, m) })
 	})
+}
+
+// halfOut writes half a block's pixels. square is for vectors that have as many lanes.
+func (l *interleaving) halfOut(square func(store func(v reg.VecVirtual, m operand.Mem))) {
+	if l.Lanes == interleavedHalf {
+		square(func(v reg.VecVirtual, m operand.Mem) { l.Move(v, m) })
+		return
+	}
+	at := l.from(l.planes)
+	for i, v := range l.TransposeToHalves(l.pixel) {
+		plane := i + i/4*4
+		l.VMOVUPS(v.AsY(), at[plane])
+		l.VEXTRACTF64X4(operand.U8(1), v, at[plane+4])
+	}
 }
 
 // interleavedSums emits the kernels of one output of each channel, and of two.

@@ -755,6 +755,35 @@ func (a *Asm) Transpose16(v []reg.VecVirtual) []reg.VecVirtual {
 	return out
 }
 
+// LoadHalves reads the halves of a vector of sixteen lanes from different places.
+func (a *Asm) LoadHalves(lower, upper operand.Mem, v reg.VecVirtual) {
+	a.VMOVUPS(lower, v.AsY())
+	a.VINSERTF64X4(operand.U8(1), upper, v, v)
+}
+
+// TransposeHalves transposes sixteen rows of eight, of which eight vectors have rows i and i+4 each, or i+4 and i+8 from the fifth vector
+// on, to eight columns.
+func (a *Asm) TransposeHalves(v []reg.VecVirtual) []reg.VecVirtual {
+	a.transposeFours(v)
+	for i := range 4 {
+		a.interleave(v, a.shuffleParts(0x88), a.shuffleParts(0xdd), i, i+4)
+	}
+	return v
+}
+
+// TransposeToHalves is the way back, from eight columns at the given places.
+func (a *Asm) TransposeToHalves(column func(i int) operand.Mem) []reg.VecVirtual {
+	v := a.Vecs(8)
+	for i := range 4 {
+		first, second := column(i), column(i+4)
+		for j, half := range []reg.VecVirtual{v[i], v[i+4]} {
+			a.LoadHalves(first.Offset(32*j), second.Offset(32*j), half)
+			a.VSHUFF32X4(operand.U8(0b11011000), half, half, half)
+		}
+	}
+	return a.TransposeFours(v)
+}
+
 func (a *Asm) Xor(x, y, dst reg.VecVirtual) {
 	if a.Lanes == 16 {
 		a.VPXORQ(x, y, dst)
