@@ -10,17 +10,18 @@ import (
 const (
 	products   = cost.Own + iota // of vectors
 	dots                         // the same, of weight gradients
-	pairs                        // the same as products, of two outputs of a channel at once
-	pairDots                     // of weight gradients
+	pairDots                     // of weight gradients of two outputs of a channel at once
+	sums                         // vectors of results that products are added to, in each part
 	transposed                   // vectors of one pixel that planes are copied to or from
 	strips                       // of a block of planes
-	calls                        // of the kernels that sum, or phases of one
+	calls                        // parts that these are summed in
+	dotCalls                     // of the kernels of weight gradients
 )
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:   {products: 0.676, dots: 0.538, pairs: 0.544, pairDots: 0.449, transposed: 2.51, strips: 62, calls: 51.5},
-	kernel.AVX512: {products: 0.938, dots: 0.928, pairs: 0.725, pairDots: 0.797, transposed: 4.15, strips: 34.1, calls: 47.1},
+	kernel.AVX2:   {products: 0.5, dots: 0.538, pairDots: 0.449, sums: 0.6, transposed: 2.4, strips: 62, calls: 15, dotCalls: 51.5},
+	kernel.AVX512: {products: 0.77, dots: 0.928, pairDots: 0.797, sums: 0.9, transposed: 4, strips: 34.1, calls: 15, dotCalls: 47.1},
 }
 
 // Terms counts what a direction of p does. See package cost.
@@ -28,17 +29,16 @@ func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 	s := newPlanes(p, d)
 	blocks, taps := float64(p.N*p.C)/float64(s.lanes), float64(s.all())
 	phases := s.row.stride * s.column.stride
-	alone, two := products, pairs
-	called := kernel.CeilDiv(s.results, s.together()) * phases
-	if d == geometry.ToWeight {
-		alone, two = dots, pairDots
-		called = s.results/2*dotsCalls(s.taps(), 2) + s.results%2*dotsCalls(s.taps(), 1)
-	}
-	work := blocks * float64(s.outPlane()) * taps / float64(phases)
-	t[alone] = work * float64(s.results%2) / float64(s.results)
-	t[two] = work - t[alone]
 	t[transposed] = blocks * float64(s.frames*s.inPlane()+s.results*s.outPlane())
 	t[strips] = blocks * float64(s.strips)
-	t[calls] = t[strips] * float64(called)
+	if work := blocks * float64(s.outPlane()) * taps / float64(phases); d == geometry.ToWeight {
+		t[dotCalls] = t[strips] * float64(s.results/2*dotsCalls(s.taps(), 2)+s.results%2*dotsCalls(s.taps(), 1))
+		t[dots] = work * float64(s.results%2) / float64(s.results)
+		t[pairDots] = work - t[dots]
+	} else {
+		parts := kernel.CeilDiv(s.all()/s.results, phases*mostTaps)
+		t[calls] = t[strips] * float64(s.results*phases*parts)
+		t[products], t[sums] = work, blocks*float64(s.outPlane()*s.results*parts)
+	}
 	return t
 }

@@ -83,7 +83,7 @@ func dotsCalls(taps, outputs int) int {
 	if outputs > 1 {
 		return kernel.CeilDiv(taps, mostPairs)
 	}
-	return kernel.CeilDiv(taps, mostDots)
+	return kernel.CeilDiv(taps, mostTaps)
 }
 
 // fold adds up the sums of each channel's weights, which lie as many as there are channels apart.

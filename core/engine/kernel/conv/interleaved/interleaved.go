@@ -52,12 +52,13 @@ type planes struct {
 	rows, width     int // of a frame
 	channels        int // from a weight of the table to the next: each begins with those of every channel again
 	phases          [maxPhases]phase
-	calls           [maxPhases]pixelSums // room for those of a strip
-	pixels          int                  // of all phases, in whole groups
+	pixels          int // of all phases
+	listed          int // rows of the strip that the parts are for
 
 	// Room in scratch.
 	fillAt, cutAt, pixelAt []int32 // bytes: where a pixel of a plane lies in a frame, where a result does, and what it sees first
 	list                   []tap
+	parts                  []part
 	weights, bias          []float32 // [weights or outputs of a channel][channels]
 	frame, out             []float32 // [pixels][lanes], out for each of the outputs that are computed together
 	inRoom, outRoom        []float32 // planes, where a tensor has fewer than there are lanes
@@ -104,11 +105,19 @@ func (s *planes) setStrip() {
 	s.strip = kernel.CeilDiv(kernel.CeilDiv(all, s.strips), step) * step
 	s.rows = s.row.size(s.strip)
 	phases := s.row.stride * s.column.stride
-	s.pixels = s.strip/step*kernel.CeilDiv(s.column.results, s.column.stride)*phases + phases*groupPixels
+	s.pixels = s.strip / step * kernel.CeilDiv(s.column.results, s.column.stride) * phases
 }
 
-// together is how many outputs of a channel are computed at once: a pixel is loaded for all of them.
-func (s *planes) together() int { return min(s.results, 2) }
+// together is how many outputs of a channel there is room for: the gradients of their weights are summed at once.
+func (s *planes) together() int {
+	if s.direction == geometry.ToWeight {
+		return min(s.results, 2)
+	}
+	return 1
+}
+
+// mostParts bounds the parts of a strip.
+func (s *planes) mostParts() int { return s.row.stride*s.column.stride + s.all()/mostTaps }
 
 // taps is how many weights a filter has, and all those of a channel.
 func (s *planes) taps() int { return s.p.R * s.p.S }
@@ -132,10 +141,11 @@ func Scratch(p *geometry.Shape, d geometry.Direction) int {
 }
 
 // rooms are the elements of each room, in the order of take.
-func (s *planes) rooms() [10]int {
+func (s *planes) rooms() [11]int {
 	n := [...]int{
 		s.rows*s.column.in + s.lanes, s.strip*s.column.results + s.lanes, s.pixels, 2 * s.all(),
 		s.all() * s.channels, s.results * s.channels, s.frames * s.rows * s.width * s.lanes, s.together() * s.pixels * s.lanes, 0, 0,
+		s.mostParts() * partElems,
 	}
 	if s.fewer() {
 		n[8], n[9] = s.lanes*s.frames*s.inPlane(), s.lanes*s.results*s.outPlane()
@@ -164,6 +174,8 @@ func (s *planes) take(scratch []float32) {
 	list := next(3)
 	s.list = unsafe.Slice((*tap)(unsafe.Pointer(&list[0])), len(list)/2)
 	s.weights, s.bias, s.frame, s.out, s.inRoom, s.outRoom = next(4), next(5), next(6), next(7), next(8), next(9)
+	parts := next(10)
+	s.parts = unsafe.Slice((*part)(unsafe.Pointer(&parts[0])), s.mostParts())
 	if s.direction == geometry.ToWeight {
 		s.one = s.bias
 	}
@@ -201,9 +213,6 @@ func (s *planes) setPixels(f *phase, first int) (n int) {
 			s.cutAt[(f.first+i*s.row.stride)*s.column.results+first+j*s.column.stride] = int32(s.vector() * place)
 			n++
 		}
-	}
-	for ; n%groupPixels > 0; n++ {
-		s.pixelAt[f.pixel+n] = s.pixelAt[f.pixel+n-1]
 	}
 	return n
 }

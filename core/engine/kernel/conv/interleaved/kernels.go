@@ -1,6 +1,10 @@
 package interleaved
 
-import "github.com/trainctl/trainctl/core/engine/kernel"
+import (
+	"unsafe"
+
+	"github.com/trainctl/trainctl/core/engine/kernel"
+)
 
 // pixelCopy is a call that transposes pixels of as many planes as a vector has lanes to vectors of one pixel, or back. Planes lie plane bytes
 // apart, and pixels at the byte offsets of the table, which has those of a whole block at least. The layout is known to
@@ -32,28 +36,34 @@ func (c *pixelCopy) setPixels(n int) {
 	c.back = 4 * (kernel.CeilDiv(n, half)*half - n)
 }
 
-// groupPixels is how many pixels the kernel below sums at a time, and mostDots the weights whose gradients one call sums, or of two
-// outputs mostPairs.
+// mostTaps is how many weights one call of the kernels below takes, and mostPairs those whose gradients it sums for two outputs.
 const (
-	groupPixels = 8
-	mostDots    = 9
-	mostPairs   = 6
+	mostTaps  = 9
+	mostPairs = 6
 )
 
-// pixelSums is a phase of a call, behind which the next one lies, for groups of pixels: y = bias + Σ weights·x. A pixel sees what lies at its offset plus that of the tap.
+// pixelSums is a call that computes parts, one after the other. A pixel sees what lies at its offset plus that of the tap.
 type pixelSums struct {
-	groups  int
+	parts   *part
+	count   int
 	pixels  *int32 // bytes
 	x       *float32
-	taps    int
 	list    *tap
 	weights *float32
 	bias    *float32
 	y       *float32 // one pixel behind the other
 
-	weightNext, biasNext, yNext int // bytes to those of a second output
-	last                        int // not 0 in the last phase
+	partAt, left int // room for the kernel: an address that it moves on is no pointer
 }
+
+// part is the pixels of a phase and up to mostTaps of its taps: y = bias + Σ weights·x, or y += Σ weights·x. Where these begin is bytes.
+type part struct {
+	pixelCount, pixels, y int
+	taps, list            int
+	add                   int // not 0: to y
+}
+
+const partElems = int(unsafe.Sizeof(part{})) / 4
 
 // tap is where a weight's vector lies, and what it sees: bytes.
 type tap struct{ x, weight int32 }
@@ -65,7 +75,7 @@ type pixelDots struct {
 	dy     *float32 // one pixel behind the other
 	sums   *float32
 	pitch  int
-	x      [mostDots]*float32
+	x      [mostTaps]*float32
 
 	dyNext, sumsNext int // bytes to those of a second output
 }

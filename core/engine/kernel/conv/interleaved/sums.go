@@ -1,6 +1,11 @@
 package interleaved
 
-import "github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
+import (
+	"unsafe"
+
+	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
+)
 
 // Forward computes y = conv(x, w) + bias; bias may be nil.
 func Forward(p *geometry.Shape, x, w, bias, y, scratch []float32) {
@@ -37,12 +42,9 @@ func (s *planes) compute(x, w, bias, y []float32) {
 			for k := range s.frames {
 				s.fill(strip, k, from[(b.plane*s.frames+k)*s.inPlane():])
 			}
-			for k := 0; k < s.results; k += s.together() {
-				count := min(s.together(), s.results-k)
-				s.sum(strip, k, count, b.plane%s.p.C)
-				for i := range count {
-					s.cut(strip, s.out[i*s.pixels*s.lanes:], to[(b.plane*s.results+k+i)*s.outPlane():])
-				}
+			for k := range s.results {
+				s.sum(strip, k, b.plane%s.p.C)
+				s.cut(strip, s.out, to[(b.plane*s.results+k)*s.outPlane():])
 			}
 		}
 	}
@@ -79,27 +81,32 @@ func (s *planes) fill(strip, k int, x []float32) {
 	vecInterleaveIn(&c)
 }
 
-// sum computes count outputs of each channel, from k on.
-func (s *planes) sum(strip, k, count, channel int) {
-	rows, phases := s.rowsOf(strip), 0
+// sum computes an output of each channel.
+func (s *planes) sum(strip, k, channel int) {
+	if rows := s.rowsOf(strip); rows != s.listed {
+		s.setParts(rows)
+	}
+	vecPixelSums(&pixelSums{
+		parts: &s.parts[0], count: len(s.parts), pixels: &s.pixelAt[0], x: &s.frame[0], list: &s.list[0],
+		weights: &s.weights[k*s.taps()*s.channels+channel], bias: &s.bias[k*s.channels+channel], y: &s.out[0],
+	})
+}
+
+// setParts lists the parts of a strip of so many rows.
+func (s *planes) setParts(rows int) {
+	s.listed, s.parts = rows, s.parts[:0]
 	for i := range s.row.stride * s.column.stride {
 		f := &s.phases[i]
 		n := (rows - f.first + s.row.stride - 1) / s.row.stride * f.columns
 		if n <= 0 {
 			continue
 		}
-		s.calls[phases] = pixelSums{
-			groups: (n + groupPixels - 1) / groupPixels, pixels: &s.pixelAt[f.pixel], x: &s.frame[0], taps: f.taps, list: &s.list[min(f.tap, len(s.list)-1)],
-			weights: &s.weights[k*s.taps()*s.channels+channel], bias: &s.bias[k*s.channels+channel], y: &s.out[f.pixel*s.lanes],
-			weightNext: 4 * s.taps() * s.channels, biasNext: 4 * s.channels, yNext: 4 * s.pixels * s.lanes,
+		of := part{pixelCount: n, pixels: 4 * f.pixel, y: s.vector() * f.pixel}
+		for left := max(1, kernel.CeilDiv(f.taps, mostTaps)); left > 0; left-- {
+			of.taps, of.list = kernel.CeilDiv(f.taps-of.add, left), int(unsafe.Sizeof(tap{}))*(f.tap+of.add)
+			s.parts = append(s.parts, of)
+			of.add += of.taps
 		}
-		phases++
-	}
-	s.calls[phases-1].last = 1
-	if count == 1 {
-		vecPixelSums(&s.calls[0])
-	} else {
-		vecPixelSumsPair(&s.calls[0])
 	}
 }
 

@@ -22,20 +22,11 @@ func vecInterleaveOut(pixelCopy *pixelCopy) {
 	}
 }
 
-// vecPixelSums computes groups of 8 vectors of one pixel: a bias, and the products of a list of weights.
+// vecPixelSums computes vectors of one pixel: a bias, or what is there, and the products of a few weights.
 func vecPixelSums(pixelSums *pixelSums) {
 	if kernel.Wide() {
 		pixelSumsAVX512(pixelSums)
 	} else {
 		pixelSumsAVX2(pixelSums)
-	}
-}
-
-// vecPixelSumsPair computes two outputs of each channel, 8 vectors of one pixel at a time.
-func vecPixelSumsPair(pixelSums *pixelSums) {
-	if kernel.Wide() {
-		pixelSumsPairAVX512(pixelSums)
-	} else {
-		pixelSumsPairAVX2(pixelSums)
 	}
 }

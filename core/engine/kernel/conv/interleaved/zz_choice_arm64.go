@@ -12,12 +12,7 @@ func vecInterleaveOut(pixelCopy *pixelCopy) {
 	interleaveOutNEON(pixelCopy)
 }
 
-// vecPixelSums computes groups of 8 vectors of one pixel: a bias, and the products of a list of weights.
+// vecPixelSums computes vectors of one pixel: a bias, or what is there, and the products of a few weights.
 func vecPixelSums(pixelSums *pixelSums) {
 	pixelSumsNEON(pixelSums)
-}
-
-// vecPixelSumsPair computes two outputs of each channel, 8 vectors of one pixel at a time.
-func vecPixelSumsPair(pixelSums *pixelSums) {
-	pixelSumsPairNEON(pixelSums)
 }

@@ -16,12 +16,7 @@ func vecInterleaveOut(pixelCopy *pixelCopy) {
 	kernel.NoVectors()
 }
 
-// vecPixelSums computes groups of 8 vectors of one pixel: a bias, and the products of a list of weights.
+// vecPixelSums computes vectors of one pixel: a bias, or what is there, and the products of a few weights.
 func vecPixelSums(pixelSums *pixelSums) {
-	kernel.NoVectors()
-}
-
-// vecPixelSumsPair computes two outputs of each channel, 8 vectors of one pixel at a time.
-func vecPixelSumsPair(pixelSums *pixelSums) {
 	kernel.NoVectors()
 }

@@ -20,18 +20,26 @@ var (
 
 // The offsets at which the assembly reads pixelSums: each index is 0.
 var (
-	_ = [1]byte{}[unsafe.Offsetof(pixelSums{}.groups)-0]
-	_ = [1]byte{}[unsafe.Offsetof(pixelSums{}.pixels)-8]
-	_ = [1]byte{}[unsafe.Offsetof(pixelSums{}.x)-16]
-	_ = [1]byte{}[unsafe.Offsetof(pixelSums{}.taps)-24]
+	_ = [1]byte{}[unsafe.Offsetof(pixelSums{}.parts)-0]
+	_ = [1]byte{}[unsafe.Offsetof(pixelSums{}.count)-8]
+	_ = [1]byte{}[unsafe.Offsetof(pixelSums{}.pixels)-16]
+	_ = [1]byte{}[unsafe.Offsetof(pixelSums{}.x)-24]
 	_ = [1]byte{}[unsafe.Offsetof(pixelSums{}.list)-32]
 	_ = [1]byte{}[unsafe.Offsetof(pixelSums{}.weights)-40]
 	_ = [1]byte{}[unsafe.Offsetof(pixelSums{}.bias)-48]
 	_ = [1]byte{}[unsafe.Offsetof(pixelSums{}.y)-56]
-	_ = [1]byte{}[unsafe.Offsetof(pixelSums{}.weightNext)-64]
-	_ = [1]byte{}[unsafe.Offsetof(pixelSums{}.biasNext)-72]
-	_ = [1]byte{}[unsafe.Offsetof(pixelSums{}.yNext)-80]
-	_ = [1]byte{}[unsafe.Offsetof(pixelSums{}.last)-88]
+	_ = [1]byte{}[unsafe.Offsetof(pixelSums{}.partAt)-64]
+	_ = [1]byte{}[unsafe.Offsetof(pixelSums{}.left)-72]
+)
+
+// The offsets at which the assembly reads part: each index is 0.
+var (
+	_ = [1]byte{}[unsafe.Offsetof(part{}.pixelCount)-0]
+	_ = [1]byte{}[unsafe.Offsetof(part{}.pixels)-8]
+	_ = [1]byte{}[unsafe.Offsetof(part{}.y)-16]
+	_ = [1]byte{}[unsafe.Offsetof(part{}.taps)-24]
+	_ = [1]byte{}[unsafe.Offsetof(part{}.list)-32]
+	_ = [1]byte{}[unsafe.Offsetof(part{}.add)-40]
 )
 
 // The offsets at which the assembly reads tap: each index is 0.

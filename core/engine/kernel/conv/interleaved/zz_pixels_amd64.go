@@ -12,15 +12,10 @@ func interleaveInAVX2(pixelCopy *pixelCopy)
 //go:noescape
 func interleaveOutAVX2(pixelCopy *pixelCopy)
 
-// pixelSumsAVX2 computes groups of 8 vectors of one pixel: a bias, and the products of a list of weights.
+// pixelSumsAVX2 computes vectors of one pixel: a bias, or what is there, and the products of a few weights.
 //
 //go:noescape
 func pixelSumsAVX2(pixelSums *pixelSums)
-
-// pixelSumsPairAVX2 computes two outputs of each channel, 8 vectors of one pixel at a time.
-//
-//go:noescape
-func pixelSumsPairAVX2(pixelSums *pixelSums)
 
 // interleaveInAVX512 copies pixels of as many planes as a vector has lanes to vectors of one pixel, at the offsets that the table has for them.
 //
@@ -32,12 +27,7 @@ func interleaveInAVX512(pixelCopy *pixelCopy)
 //go:noescape
 func interleaveOutAVX512(pixelCopy *pixelCopy)
 
-// pixelSumsAVX512 computes groups of 8 vectors of one pixel: a bias, and the products of a list of weights.
+// pixelSumsAVX512 computes vectors of one pixel: a bias, or what is there, and the products of a few weights.
 //
 //go:noescape
 func pixelSumsAVX512(pixelSums *pixelSums)
-
-// pixelSumsPairAVX512 computes two outputs of each channel, 8 vectors of one pixel at a time.
-//
-//go:noescape
-func pixelSumsPairAVX512(pixelSums *pixelSums)

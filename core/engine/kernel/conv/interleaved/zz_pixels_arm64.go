@@ -12,12 +12,7 @@ func interleaveInNEON(pixelCopy *pixelCopy)
 //go:noescape
 func interleaveOutNEON(pixelCopy *pixelCopy)
 
-// pixelSumsNEON computes groups of 8 vectors of one pixel: a bias, and the products of a list of weights.
+// pixelSumsNEON computes vectors of one pixel: a bias, or what is there, and the products of a few weights.
 //
 //go:noescape
 func pixelSumsNEON(pixelSums *pixelSums)
-
-// pixelSumsPairNEON computes two outputs of each channel, 8 vectors of one pixel at a time.
-//
-//go:noescape
-func pixelSumsPairNEON(pixelSums *pixelSums)

@@ -34,7 +34,7 @@ var Families = slices.Concat(
 		isa.Family{Name: "window_lines", Emit: lineWindows, ISAs: isa.Wide, Choose: true},
 	),
 	isa.In("conv/interleaved",
-		isa.Family{Name: "pixels", Emit: isa.All(interleaveIn, interleaveOut, interleavedSums), ISAs: isa.Each, Choose: true},
+		isa.Family{Name: "pixels", Emit: isa.All(interleaveIn, interleaveOut, pixelSums), ISAs: isa.Each, Choose: true},
 		isa.Family{Name: "dots", Emit: interleavedDots, ISAs: isa.Each},
 	),
 	isa.In("conv/geometry",
@@ -144,7 +144,8 @@ var Layouts = []isa.Layout{
 	{Folder: "conv/lines", Name: "windowTile", Fields: []isa.Field{{Name: "x", Offset: wiX}, {Name: "y", Offset: wiY}, {Name: "vectors", Offset: wiVectors}, {Name: "masks", Offset: wiMasks}}},
 	{Folder: "conv/lines", Name: "windowGroup", Fields: []isa.Field{{Name: "x", Offset: wgX}, {Name: "taps", Offset: wgTaps}, {Name: "weights", Offset: wgWeights}}},
 	{Folder: "conv/interleaved", Name: "pixelCopy", Fields: []isa.Field{{Name: "planes", Offset: icPlanes}, {Name: "plane", Offset: icPlane}, {Name: "at", Offset: icAt}, {Name: "table", Offset: icTable}, {Name: "blocks", Offset: icBlocks}, {Name: "back", Offset: icBack}, {Name: "mask", Offset: icMask}, {Name: "rest", Offset: icRest}, {Name: "ahead", Offset: icAhead}, {Name: "halves", Offset: icHalves}}},
-	{Folder: "conv/interleaved", Name: "pixelSums", Fields: []isa.Field{{Name: "groups", Offset: isGroups}, {Name: "pixels", Offset: isPixels}, {Name: "x", Offset: isX}, {Name: "taps", Offset: isTaps}, {Name: "list", Offset: isList}, {Name: "weights", Offset: isWeights}, {Name: "bias", Offset: isBias}, {Name: "y", Offset: isY}, {Name: "weightNext", Offset: isWeightNext}, {Name: "biasNext", Offset: isBiasNext}, {Name: "yNext", Offset: isYNext}, {Name: "last", Offset: isLast}}},
+	{Folder: "conv/interleaved", Name: "pixelSums", Fields: []isa.Field{{Name: "parts", Offset: isParts}, {Name: "count", Offset: isCount}, {Name: "pixels", Offset: isPixels}, {Name: "x", Offset: isX}, {Name: "list", Offset: isList}, {Name: "weights", Offset: isWeights}, {Name: "bias", Offset: isBias}, {Name: "y", Offset: isY}, {Name: "partAt", Offset: isPartAt}, {Name: "left", Offset: isLeft}}},
+	{Folder: "conv/interleaved", Name: "part", Fields: []isa.Field{{Name: "pixelCount", Offset: ipPixelCount}, {Name: "pixels", Offset: ipPixels}, {Name: "y", Offset: ipY}, {Name: "taps", Offset: ipTaps}, {Name: "list", Offset: ipList}, {Name: "add", Offset: ipAdd}}},
 	{Folder: "conv/interleaved", Name: "tap", Fields: []isa.Field{{Name: "x", Offset: itX}, {Name: "weight", Offset: itWeight}}},
 	{Folder: "conv/interleaved", Name: "pixelDots", Fields: []isa.Field{{Name: "pixels", Offset: idPixels}, {Name: "table", Offset: idTable}, {Name: "dy", Offset: idDY}, {Name: "sums", Offset: idSums}, {Name: "pitch", Offset: idPitch}, {Name: "x", Offset: idX}, {Name: "dyNext", Offset: idDYNext}, {Name: "sumsNext", Offset: idSumsNext}}},
 	{Folder: "conv/planes", Name: "smallPlanes", Fields: []isa.Field{

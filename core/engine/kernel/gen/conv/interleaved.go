@@ -9,22 +9,21 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel/gen/isa"
 )
 
-// Offsets of the fields of pixelCopy, of pixelSums and its tap, and of pixelDots.
+// Offsets of the fields of pixelCopy, of pixelSums, its parts and taps, and of pixelDots.
 const (
 	icPlanes, icPlane, icAt, icTable     = 0, 8, 16, 24
 	icBlocks, icBack, icMask, icRest     = 32, 40, 48, 56
 	icAhead, icHalves                    = 64, 72
-	isGroups, isPixels, isX              = 0, 8, 16
-	isTaps, isList, isWeights, isBias    = 24, 32, 40, 48
-	isY                                  = 56
+	isParts, isCount, isPixels, isX      = 0, 8, 16, 24
+	isList, isWeights, isBias, isY       = 32, 40, 48, 56
+	isPartAt, isLeft                     = 64, 72
+	ipPixelCount, ipPixels, ipY          = 0, 8, 16
+	ipTaps, ipList, ipAdd, ipSize        = 24, 32, 40, 48
 	itX, itWeight, itSize                = 0, 4, 8
 	idPixels, idTable, idDY, idSums, idX = 0, 8, 16, 24, 40
 	idPitch                              = 32
 	interleavedHalf                      = 8    // pixels of half a cache line
-	interleavedPixels                    = 8    // that are summed at once
-	interleavedMost, interleavedPairs    = 9, 6 // weights whose gradients are, of one output of each channel and of two
-	isWeightNext, isBiasNext, isYNext    = 64, 72, 80
-	isLast, isSize                       = 88, 96
+	interleavedMost, interleavedPairs    = 9, 6 // weights whose products are summed at once, and gradients of two outputs of each channel
 	idDYNext, idSumsNext                 = 112, 120
 )
 
@@ -214,82 +213,71 @@ func (l *interleaving) halfOut(square func(store func(v reg.VecVirtual, m operan
 	}
 }
 
-// interleavedSums emits the kernels of one output of each channel, and of two.
-func interleavedSums(a *isa.Asm) {
-	pixelSums(a, "pixelSums", "computes groups of %d vectors of one pixel: a bias, and the products of a list of weights.", 1)
-	pixelSums(a, "pixelSumsPair", "computes two outputs of each channel, %d vectors of one pixel at a time.", 2)
-}
-
-// pixelSums computes some pixels at once: each weight is loaded for all of them, and each pixel for all outputs.
-func pixelSums(a *isa.Asm, name, doc string, outputs int) {
-	a.Kernel(name, "func(pixelSums *byte)", fmt.Sprintf(doc, interleavedPixels))
+// pixelSums computes the vectors of some pixels, one behind the other: the weights of a few taps are in registers meanwhile, and so
+// are the places that the taps see. More taps are several parts, which add to what is there.
+func pixelSums(a *isa.Asm) {
+	a.Kernel("pixelSums", "func(pixelSums *byte)", "computes vectors of one pixel: a bias, or what is there, and the products of a few weights.")
 	t := a.Gp("pixelSums")
-	a.Label("group")
-	count := interleavedPixels
-	if outputs*count > a.Lanes { // as many sums as there is room for
-		count /= outputs
+	copyFields(a, t, [2]int{isParts, isPartAt}, [2]int{isCount, isLeft})
+	a.Label("part")
+	part := a.Field(t, isPartAt)
+	taps := a.Field(part, ipTaps)
+	a.CMPQ(operand.Mem{Base: part, Disp: ipAdd}, operand.U8(0))
+	a.JNE(operand.LabelRef("add"))
+	for _, way := range []string{"bias", "add"} {
+		if way == "add" {
+			a.Label(way)
+		}
+		for n := range interleavedMost + 1 {
+			more := fmt.Sprint(way, "MoreThan", n)
+			a.CMPQ(taps, operand.U8(n))
+			a.JNE(operand.LabelRef(more))
+			sumsOf(a, t, part, n, way)
+			a.JMP(operand.LabelRef("partDone"))
+			a.Label(more)
+		}
 	}
-	for first := 0; first < interleavedPixels; first += count {
-		somePixels(a, t, first, count, outputs)
-	}
-	a.ADDQ(operand.U32(4*a.Lanes*interleavedPixels), operand.Mem{Base: t, Disp: isY})
-	a.ADDQ(operand.U8(4*interleavedPixels), operand.Mem{Base: t, Disp: isPixels})
-	a.CountDown(operand.Mem{Base: t, Disp: isGroups}, "group")
-	a.CMPQ(operand.Mem{Base: t, Disp: isLast}, operand.U8(0))
-	a.JNE(operand.LabelRef("done"))
-	a.ADDQ(operand.U8(isSize), t)
-	a.JMP(operand.LabelRef("group"))
-	a.Label("done")
+	a.Label("partDone")
+	a.ADDQ(operand.U8(ipSize), operand.Mem{Base: t, Disp: isPartAt})
+	a.CountDown(operand.Mem{Base: t, Disp: isLeft}, "part")
 	a.Ret()
 }
 
-// somePixels computes count pixels of a group.
-func somePixels(a *isa.Asm, t reg.GPVirtual, first, count, outputs int) {
-	acc, x := make([][]reg.VecVirtual, outputs), make([]reg.GPVirtual, count)
-	pixels, bias := a.Field(t, isPixels), a.Field(t, isBias)
+// sumsOf computes the pixels of a part with so many taps, which add to a bias or to what is there.
+func sumsOf(a *isa.Asm, t, part reg.GPVirtual, taps int, way string) {
+	from := func(base, offset int) reg.GPVirtual {
+		p := a.Field(t, base)
+		a.ADDQ(operand.Mem{Base: part, Disp: offset}, p)
+		return p
+	}
+	x, w, bias, sum, at := make([]reg.GPVirtual, taps), a.Vecs(taps), a.Vec(), a.Vec(), a.GP64()
+	list, weights := from(isList, ipList), a.Field(t, isWeights)
 	for i := range x {
 		x[i] = a.GP64()
-		a.MOVLQSX(operand.Mem{Base: pixels, Disp: 4 * (first + i)}, x[i])
+		a.MOVLQSX(operand.Mem{Base: list, Disp: itSize*i + itX}, x[i])
 		a.ADDQ(operand.Mem{Base: t, Disp: isX}, x[i])
+		a.MOVLQSX(operand.Mem{Base: list, Disp: itSize*i + itWeight}, at)
+		a.Move(isa.Offset(weights, at, 0), w[i])
 	}
-	for k := range acc {
-		acc[k] = a.Vecs(count)
-		if k > 0 {
-			a.ADDQ(operand.Mem{Base: t, Disp: isBiasNext}, bias)
-		}
-		a.Move(operand.Mem{Base: bias}, acc[k][0])
-		for _, v := range acc[k][1:] {
-			a.Copy(acc[k][0], v)
-		}
+	if way == "bias" {
+		a.Move(operand.Mem{Base: a.Field(t, isBias)}, bias)
 	}
-	label := func(name string) string { return fmt.Sprint(name, first) }
-	left, list, weights, at, weight, w := a.Field(t, isTaps), a.Field(t, isList), a.Field(t, isWeights), a.GP64(), a.GP64(), a.Vecs(outputs)
-	a.TESTQ(left, left)
-	a.JZ(operand.LabelRef(label("store")))
-	a.Label(label("tap"))
-	a.MOVLQSX(operand.Mem{Base: list, Disp: itX}, at)
-	a.MOVLQSX(operand.Mem{Base: list, Disp: itWeight}, weight)
-	for k := range w {
-		if k > 0 {
-			a.ADDQ(operand.Mem{Base: t, Disp: isWeightNext}, weight)
-		}
-		a.Move(isa.Offset(weights, weight, 0), w[k])
+	pixels, y, left := from(isPixels, ipPixels), from(isY, ipY), a.Field(part, ipPixelCount)
+	loop := fmt.Sprint(way, "Pixel", taps)
+	a.Label(loop)
+	a.MOVLQSX(operand.Mem{Base: pixels}, at)
+	if way == "bias" {
+		a.Copy(bias, sum)
+	} else {
+		a.Move(operand.Mem{Base: y}, sum)
 	}
 	for i := range x {
-		productsOf(a, isa.Offset(x[i], at, 0), w, func(k int) reg.VecVirtual { return acc[k][i] })
+		a.Fma(isa.Offset(x[i], at, 0), w[i], sum)
 	}
-	a.Advance(operand.U8(itSize), list)
-	a.CountDown(left, label("tap"))
-	a.Label(label("store"))
-	y := a.Field(t, isY)
-	for k := range acc {
-		if k > 0 {
-			a.ADDQ(operand.Mem{Base: t, Disp: isYNext}, y)
-		}
-		for i, v := range acc[k] {
-			a.Move(v, operand.Mem{Base: y, Disp: 4 * a.Lanes * (first + i)})
-		}
-	}
+	a.Move(sum, operand.Mem{Base: y})
+	a.Advance(operand.U8(4), pixels)
+	a.Advance(operand.U8(4*a.Lanes), y)
+	a.CountDown(left, loop)
 }
 
 // productsOf adds the products of what lies at m with each factor to the sums, for which it is loaded once.
