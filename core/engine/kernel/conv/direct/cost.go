@@ -21,6 +21,7 @@ const (
 	dotCalls                       // calls of their micro-kernel
 	dotSums                        // sums that these give
 	scattered                      // vectors of planes that lie in many pages
+	thin                           // vectors of results that are stored faster than sums of so few products would take
 	viewSteps                      // cycles of the multiply-adds of weight gradients by views, as the core could issue them
 	viewCalls                      // calls of their micro-kernel
 	viewImages                     // images of these calls
@@ -30,8 +31,8 @@ const (
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:   {cost.Steps: 0.914, cost.Calls: 19.7, frameVectors: 3.67, splitRows: 5.88, splitElems: 3.57, joinedRows: 6.37, gatheredRows: 3.49, packedTaps: 4.6, dotSteps: 1.2, dotMasked: 0.531, dotCalls: 60.9, scattered: 1.2},
-	kernel.AVX512: {cost.Steps: 0.942, cost.Calls: 45, frameVectors: 4.71, splitRows: 6.36, splitElems: 3.41, joinedRows: 6.05, gatheredRows: 2.14, packedTaps: 4.42, dotSteps: 1.15, dotMasked: 0.386, dotSums: 6.77, scattered: 0.478, viewSteps: 0.832, viewCalls: 198, viewImages: 11.3, viewRows: 1.38, viewCopies: 2.14},
+	kernel.AVX2:   {cost.Steps: 0.914, cost.Calls: 19.7, frameVectors: 3.67, splitRows: 5.88, splitElems: 3.57, joinedRows: 6.37, gatheredRows: 3.49, packedTaps: 4.6, dotSteps: 1.2, dotMasked: 0.531, dotCalls: 60.9, scattered: 1.2, thin: 3},
+	kernel.AVX512: {cost.Steps: 0.942, cost.Calls: 45, frameVectors: 4.71, splitRows: 6.36, splitElems: 3.41, joinedRows: 6.05, gatheredRows: 2.14, packedTaps: 4.42, dotSteps: 1.15, dotMasked: 0.386, dotSums: 6.77, scattered: 0.478, thin: 3.3, viewSteps: 0.832, viewCalls: 198, viewImages: 11.3, viewRows: 1.38, viewCopies: 2.14},
 }
 
 // Terms counts what a direction of p does. See package cost.
@@ -117,6 +118,8 @@ func tileTerms(taps int, seen float64, f *geometry.Frame, out, oh, ow int) cost.
 	} else {
 		t[cost.Steps] *= seen
 	}
+	const hides = 4 // products
+	t[thin] = float64(vectors*out*max(0, hides-in)) / (hides - 1)
 	if cost.Scatters(out, oh*ow, f.Channels, f.Plane) {
 		t[scattered] = float64(vectors * (out + f.Channels))
 	}

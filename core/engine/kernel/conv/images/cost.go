@@ -91,7 +91,7 @@ func (c *pass) count(t *cost.Terms) {
 		products := seenTaps(&h.Axis) * seenTaps(&w.Axis) * float64(c.channels)
 		chunks := float64(kernel.CeilDiv(c.channels, max(1, gemm.BlockK/(h.N*w.N))))
 		tiles := vectors * float64(h.Pixels*w.Pixels) * chunks
-		t[cost.Steps] += vectors * products * float64(c.outs) / float64(height) * stepCycles(height, max(1, seeingAll(&w.Axis)))
+		t[cost.Steps] += c.steps(&h, &w) * float64(c.channels*c.outs) / float64(height)
 		if h.N*w.N == 1 && 4*height*c.p.R*c.p.S >= scatters {
 			t[scattered] += vectors * products * panels
 		}
@@ -113,6 +113,30 @@ func (c *pass) count(t *cost.Terms) {
 	}
 }
 
+// steps is the cycles of a channel's products with a tile of a phase's outputs, for all pixels and images.
+func (c *pass) steps(h, w *geometry.Phase) (cycles float64) {
+	lanes, height := kernel.Lanes(), c.height()
+	whole, pairs := float64(c.p.N/lanes), 0.0
+	if rest := c.p.N % lanes; rest > narrow || rest > 0 && lanes == narrow {
+		whole++
+	} else if rest > 0 {
+		pairs = 0.5
+	}
+	var vert, hori runs
+	vert.between(&h.Axis, 0, h.Pixels)
+	hori.between(&w.Axis, 0, w.Pixels)
+	for _, v := range vert.list() {
+		for _, u := range hori.list() {
+			beside := u.n
+			if beside == 1 {
+				beside = v.n
+			}
+			cycles += float64(v.taps*v.n*u.taps*u.n) * (whole*stepCycles(height, beside) + pairs*tilesStep(height, 1))
+		}
+	}
+	return cycles
+}
+
 // countPixels is count where pixels are in the lanes.
 func (c *pass) countPixels(t *cost.Terms, height int, panels float64) {
 	beside := kernel.CeilDiv(c.in.pixels(), c.pixelLanes())
@@ -122,13 +146,6 @@ func (c *pass) countPixels(t *cost.Terms, height int, panels float64) {
 	t[streamed] += vectors * float64(c.channels+c.outs)
 	t[packed] += float64(c.outs * c.channels)
 	t[pieces] += panels
-}
-
-// seeingAll is how many outputs of an axis see a pixel through every tap.
-func seeingAll(a *geometry.Axis) int {
-	first, end := seers(a.First, a.Stride, a.In, 0, a.Out)
-	first, end = seers(a.First+(a.Taps-1)*a.Step, a.Stride, a.In, first, end)
-	return end - first
 }
 
 // seenTaps is how many taps of an axis all its outputs together see pixels through.

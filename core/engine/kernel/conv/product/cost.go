@@ -23,6 +23,7 @@ const (
 	pairedVectors                   // pairs of vectors of these
 	panels                          // pairs of vectors of pixels, for which tiles follow each other
 	shortSums                       // vectors of sums of few products, by how many they fall short: they wait for being written
+	shortBeside                     // of these, where a call takes the pixels beside each other
 	runs                            // products of a batch and group, before which weights are packed
 	keptSteps                       // cycles of the multiply-adds of gradients of few weights, as the core could issue them
 	keptVectors                     // vectors of dy and of x that these read
@@ -42,8 +43,8 @@ const (
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:   {cost.Steps: 0.984, cost.Stores: 0.137, tapPicks: 2.77, packedWeights: 0.111, packedPixels: 4.02, deepVectors: 2.14, matrices: 1.02e+03, partRows: 0.184, scattered: 0.365, pairedRows: 1.97, pairedVectors: 13.2, panels: 100, shortSums: 1.21, runs: 315, keptSteps: 0.614, keptVectors: 0.5, keptRows: 2.22, keptCalls: 285, keptSums: 4.87},
-	kernel.AVX512: {cost.Steps: 0.994, cost.Calls: 17.2, cost.Stores: 0.12, tapBlocks: 12.7, tapPicks: 1.46, packedWeights: 0.264, packedPixels: 4.12, deepVectors: 3.43, partRows: 0.0918, scattered: 1.22, pairedRows: 1.12, pairedVectors: 17, panels: 108, shortSums: 2.25, runs: 86.9, keptSteps: 0.133, keptVectors: 1.38, keptFar: 0.132, keptRows: 12.2, keptCalls: 615, keptSums: 8.03},
+	kernel.AVX2:   {cost.Steps: 0.984, cost.Stores: 0.137, tapPicks: 2.77, packedWeights: 0.111, packedPixels: 4.02, deepVectors: 2.14, matrices: 1.02e+03, partRows: 0.184, scattered: 0.365, pairedRows: 1.97, pairedVectors: 13.2, panels: 100, shortSums: 1.21, shortBeside: 1.3, runs: 315, keptSteps: 0.614, keptVectors: 0.5, keptRows: 2.22, keptCalls: 285, keptSums: 4.87},
+	kernel.AVX512: {cost.Steps: 0.994, cost.Calls: 17.2, cost.Stores: 0.12, tapBlocks: 12.7, tapPicks: 1.46, packedWeights: 0.264, packedPixels: 4.12, deepVectors: 3.43, partRows: 0.0918, scattered: 1.22, pairedRows: 1.12, pairedVectors: 17, panels: 108, shortSums: 2.25, shortBeside: 1.9, runs: 86.9, keptSteps: 0.133, keptVectors: 1.38, keptFar: 0.132, keptRows: 12.2, keptCalls: 615, keptSums: 8.03},
 }
 
 // Terms counts what a direction of p does. See package cost.
@@ -114,8 +115,12 @@ func (m *patches) rowsTerms(in, out int) (t cost.Terms) {
 	tiles, n := m.tileTerms(images, in, out)
 	vectors := batches * float64(n)
 	t.Add(tiles.Times(batches))
-	t[panels], t[runs] = vectors/2, math.Ceil(float64(p.N)/float64(m.batch))*groups
-	t[shortSums] = vectors * float64(out*max(0, hidesStore-in)) / hidesStore
+	t[runs] = math.Ceil(float64(p.N)/float64(m.batch)) * groups
+	if short := vectors * float64(out*max(0, hidesStore-in)) / hidesStore; goesBeside(in, out, images*m.pixels) {
+		t[shortBeside] = short
+	} else {
+		t[panels], t[shortSums] = vectors/2, short
+	}
 	t[packedWeights] += float64(kernel.CeilDiv(p.N, m.batch)) * groups * float64(in*out)
 	t[deepVectors] = batches * float64(m.copiedVectors(images, in, out)) * m.shareOfCopy()
 	if packsPixels(in, out, images*m.pixels) {
