@@ -56,6 +56,10 @@ func MaxPool2D[T kernel.Float](p *Shape, x, y []T, idx []int32, scratch []T) {
 		})
 		return
 	}
+	if kernel.Is32[T]() && p.separate != nil {
+		p.separate.maxSpans(planes, kernel.As32(x), kernel.As32(y), idx)
+		return
+	}
 	in, out := p.H*p.W, p.OutH()*p.OutW()
 	for i := range planes {
 		MaxPlane(p, x[i*in:][:in], y[i*out:][:out], idx[i*out:][:out], scratch)

@@ -54,6 +54,15 @@ func vecMeanWindows(windowTile *windowTile) {
 	}
 }
 
+// vecMaxSpan keeps, for each lane, the maximum of what it has of the rows of a window, and its place.
+func vecMaxSpan(maxSpan *maxSpan) {
+	if kernel.Wide() {
+		maxSpanAVX512(maxSpan)
+	} else {
+		maxSpanAVX2(maxSpan)
+	}
+}
+
 // vecSpreadMeans divides gradients among the elements of windows that do not overlap.
 func vecSpreadMeans(lanes int, spreadTile *spreadTile) {
 	if lanes == kernel.Block {

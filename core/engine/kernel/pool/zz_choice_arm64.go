@@ -34,6 +34,11 @@ func vecMeanWindows(windowTile *windowTile) {
 	meanWindowsNEON(windowTile)
 }
 
+// vecMaxSpan keeps, for each lane, the maximum of what it has of the rows of a window, and its place.
+func vecMaxSpan(maxSpan *maxSpan) {
+	maxSpanNEON(maxSpan)
+}
+
 // vecSpreadMeans divides gradients among the elements of windows that do not overlap.
 func vecSpreadMeans(lanes int, spreadTile *spreadTile) {
 	spreadMeansNEON(spreadTile)

@@ -36,6 +36,11 @@ func vecMeanWindows(windowTile *windowTile) {
 	kernel.NoVectors()
 }
 
+// vecMaxSpan keeps, for each lane, the maximum of what it has of the rows of a window, and its place.
+func vecMaxSpan(maxSpan *maxSpan) {
+	kernel.NoVectors()
+}
+
 // vecSpreadMeans divides gradients among the elements of windows that do not overlap.
 func vecSpreadMeans(lanes int, spreadTile *spreadTile) {
 	kernel.NoVectors()

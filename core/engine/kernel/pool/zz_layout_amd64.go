@@ -63,6 +63,22 @@ var (
 	_ = [1]byte{}[unsafe.Offsetof(columnTile{}.low)-144]
 )
 
+// The offsets at which the assembly reads maxSpan: each index is 0.
+var (
+	_ = [1]byte{}[unsafe.Offsetof(maxSpan{}.rows)-0]
+	_ = [1]byte{}[unsafe.Offsetof(maxSpan{}.x)-8]
+	_ = [1]byte{}[unsafe.Offsetof(maxSpan{}.line)-16]
+	_ = [1]byte{}[unsafe.Offsetof(maxSpan{}.vectors)-24]
+	_ = [1]byte{}[unsafe.Offsetof(maxSpan{}.rest)-32]
+	_ = [1]byte{}[unsafe.Offsetof(maxSpan{}.tail)-40]
+	_ = [1]byte{}[unsafe.Offsetof(maxSpan{}.best)-48]
+	_ = [1]byte{}[unsafe.Offsetof(maxSpan{}.at)-56]
+	_ = [1]byte{}[unsafe.Offsetof(maxSpan{}.first)-64]
+	_ = [1]byte{}[unsafe.Offsetof(maxSpan{}.width)-72]
+	_ = [1]byte{}[unsafe.Offsetof(maxSpan{}.lanes)-80]
+	_ = [1]byte{}[unsafe.Offsetof(maxSpan{}.lowest)-88]
+)
+
 // The offsets at which the assembly reads columnPlace: each index is 0.
 var (
 	_ = [1]byte{}[unsafe.Offsetof(columnPlace{}.x)-0]

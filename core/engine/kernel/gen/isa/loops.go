@@ -148,7 +148,7 @@ func (a *Asm) OverPlane(x, ahead reg.GPVirtual, label string, clear []reg.VecVir
 	tail := a.Gp("tail")
 	a.TESTQ(tail, tail)
 	a.JZ(operand.LabelRef(label + "Done"))
-	a.loadOr(operand.Mem{Base: p}, tail, rest, v[0])
+	a.LoadOr(operand.Mem{Base: p}, tail, rest, v[0])
 	body(v[0], 1)
 	a.Label(label + "Done")
 }
@@ -218,7 +218,7 @@ func (a *Asm) row(label string, pointers []reg.GPVirtual, fill operand.Op, inter
 		load = func(m operand.Mem, v reg.VecVirtual) {
 			others := a.Vec()
 			a.Move(fill, others)
-			a.loadOr(m, tail, others, v)
+			a.LoadOr(m, tail, others, v)
 		}
 	}
 	body(p, load, store)
@@ -358,7 +358,7 @@ func (r *Rows) Along(label string, shifted []reg.GPVirtual, body func(at reg.GPV
 			load(m, v)
 			return
 		}
-		a.loadOr(m, a.Gp("tail"), rest, v)
+		a.LoadOr(m, a.Gp("tail"), rest, v)
 	}, store)
 	a.Label(label + "Done")
 }

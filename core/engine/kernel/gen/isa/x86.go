@@ -154,8 +154,8 @@ func (a *Asm) choose(predicate int, x, y, yes, no reg.VecVirtual) reg.VecVirtual
 func (a *Asm) Move(from, to operand.Op) { a.VMOVUPS(from, to) }
 func (a *Asm) Copy(from, to operand.Op) { a.VMOVAPS(from, to) }
 
-// loadOr loads the lanes of a mask, whose form is that of kernel.Mask, and takes the others from rest.
-func (a *Asm) loadOr(m operand.Mem, tail reg.GPVirtual, rest, v reg.VecVirtual) {
+// LoadOr loads the lanes of a mask, whose form is that of kernel.Mask, and takes the others from rest.
+func (a *Asm) LoadOr(m operand.Mem, tail reg.GPVirtual, rest, v reg.VecVirtual) {
 	if a.Lanes == 16 {
 		k := a.K()
 		a.KMOVW(tail.As32(), k)

@@ -13,6 +13,7 @@ var Families = slices.Concat(
 		isa.Family{Name: "pool", Emit: pool, ISAs: isa.Each, Choose: true},
 		isa.Family{Name: "window", Emit: windows, ISAs: isa.Each, Choose: true},
 		isa.Family{Name: "separate", Emit: separateWindows, ISAs: isa.Each},
+		isa.Family{Name: "span", Emit: maxSpan, ISAs: isa.Each, Choose: true},
 		isa.Family{Name: "spread", Emit: isa.All(spreadMeans, spreadMaxima), ISAs: isa.Each, Choose: true, Lanes: true},
 	),
 	isa.In("layernorm", isa.Family{Name: "layernorm", Emit: layerNorm, ISAs: isa.Each, Choose: true, Lanes: true}),
@@ -48,6 +49,10 @@ var Layouts = []isa.Layout{
 		{Name: "planes", Offset: ctPlanes}, {Name: "rows", Offset: ctRows}, {Name: "taps", Offset: ctTaps}, {Name: "x", Offset: ctX}, {Name: "line", Offset: ctLine}, {Name: "step", Offset: ctStep}, {Name: "skip", Offset: ctSkip}, {Name: "y", Offset: ctY}, {Name: "out", Offset: ctOut},
 		{Name: "vectors", Offset: ctVectors}, {Name: "places", Offset: ctPlaces}, {Name: "order", Offset: ctOrder}, {Name: "divisor", Offset: ctDivisor}, {Name: "divides", Offset: ctDivides}, {Name: "idx", Offset: ctIdx}, {Name: "columns", Offset: ctColumns},
 		{Name: "after", Offset: ctAfter}, {Name: "next", Offset: ctNext}, {Name: "low", Offset: ctLow},
+	}},
+	{Folder: "pool", Name: "maxSpan", Fields: []isa.Field{
+		{Name: "rows", Offset: msRows}, {Name: "x", Offset: msX}, {Name: "line", Offset: msLine}, {Name: "vectors", Offset: msVectors}, {Name: "rest", Offset: msRest}, {Name: "tail", Offset: msTail},
+		{Name: "best", Offset: msBest}, {Name: "at", Offset: msAt}, {Name: "first", Offset: msFirst}, {Name: "width", Offset: msWidth}, {Name: "lanes", Offset: msLanes}, {Name: "lowest", Offset: msLowest},
 	}},
 	{Folder: "pool", Name: "columnPlace", Fields: []isa.Field{{Name: "x", Offset: cpX}, {Name: "y", Offset: cpY}, {Name: "column", Offset: cpColumn}}},
 	{Folder: "pool", Name: "spreadTile", Fields: []isa.Field{
