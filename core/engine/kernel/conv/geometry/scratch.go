@@ -4,6 +4,7 @@ import (
 	"unsafe"
 
 	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
 )
 
 // NoBias is what results begin with that have no bias.
@@ -22,5 +23,18 @@ func TurnFilters(taps int, w, turned []float32) {
 		for i, v := range w[at:][:taps] {
 			to[taps-1-i] = v
 		}
+	}
+}
+
+// LaneSums adds up vectors of so many lanes, x [len(sums)][lanes], and gives the bits that elementwise.RowSums does. Those of the
+// level's width are added a square of lanes at a time.
+func LaneSums(lanes int, x, sums []float32) {
+	if lanes == kernel.Lanes() && kernel.HasVectors[float32]() && len(sums) >= lanes {
+		blocks := len(sums) / lanes
+		vecLaneSums(blocks, &x[0], &sums[0])
+		x, sums = x[blocks*lanes*lanes:], sums[blocks*lanes:]
+	}
+	if len(sums) > 0 {
+		elementwise.RowSums(len(sums), lanes, x, sums)
 	}
 }

@@ -23,6 +23,15 @@ func vecPickPairs(n int, src *float32, dst *float32) {
 	pickPairsAVX512(n, src, dst)
 }
 
+// vecLaneSums adds up the lanes of vectors, of which a block has as many as there are lanes.
+func vecLaneSums(blocks int, x *float32, sums *float32) {
+	if kernel.Wide() {
+		laneSumsAVX512(blocks, x, sums)
+	} else {
+		laneSumsAVX2(blocks, x, sums)
+	}
+}
+
 // vecCopyFours copies rows of four elements. The steps are bytes.
 func vecCopyFours(rows int, src *float32, srcStep int, dst *float32, dstStep int) {
 	copyFoursAVX2(rows, src, srcStep, dst, dstStep)

@@ -21,6 +21,11 @@ func vecPickPairs(n int, src *float32, dst *float32) {
 	kernel.NoVectors()
 }
 
+// vecLaneSums adds up the lanes of vectors, of which a block has as many as there are lanes.
+func vecLaneSums(blocks int, x *float32, sums *float32) {
+	kernel.NoVectors()
+}
+
 // vecCopyFours copies rows of four elements. The steps are bytes.
 func vecCopyFours(rows int, src *float32, srcStep int, dst *float32, dstStep int) {
 	kernel.NoVectors()

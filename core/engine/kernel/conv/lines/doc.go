@@ -2,5 +2,5 @@
 // are: with vectors of any width from the row itself or a frame of zeros (lines.go, grad.go), and, where vectors have sixteen lanes, results by permutations
 // of what is loaded once (window.go).
 //
-// It imports core/engine/kernel, and below that elementwise and conv/geometry. Start with lines.go.
+// It imports core/engine/kernel and core/engine/kernel/conv/geometry. Start with lines.go.
 package lines

@@ -5,7 +5,6 @@ import (
 
 	"github.com/trainctl/trainctl/core/engine/kernel"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
-	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
 )
 
 // GradInput computes the gradient of x from dy and w, and overwrites dx.
@@ -132,7 +131,7 @@ func (l *Lines) WeightSums(x, dy, scratch []float32) []float32 {
 			t.dots(n, images, c, channels, x, dy, sums, scratch, false)
 		})
 	}
-	elementwise.RowSums(n, t.lanes, sums, totals)
+	geometry.LaneSums(t.lanes, sums, totals)
 	return totals
 }
 

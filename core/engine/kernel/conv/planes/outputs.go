@@ -2,7 +2,7 @@ package planes
 
 import (
 	"github.com/trainctl/trainctl/core/engine/kernel"
-	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
+	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
 )
 
 // Several outputs of a channel are convolutions with one output each, one after the other: the kernels are called for planes as far apart
@@ -34,10 +34,10 @@ func channelsAtOnce(channels, outputs, pixels int) int {
 // laneTotals adds up lanes, [outputs][channels][taps][lanes], to the gradient of the weights, [channels][outputs][taps].
 func laneTotals(channels, outputs, taps int, lanes, sums []float32) {
 	if outputs == 1 {
-		elementwise.RowSums(channels*taps, kernel.Block, lanes, sums)
+		geometry.LaneSums(kernel.Block, lanes, sums[:channels*taps])
 		return
 	}
 	for i := range channels * outputs {
-		elementwise.RowSums(taps, kernel.Block, lanes[i*taps*kernel.Block:], sums[filterOf(channels, outputs, i)*taps:])
+		geometry.LaneSums(kernel.Block, lanes[i*taps*kernel.Block:], sums[filterOf(channels, outputs, i)*taps:][:taps])
 	}
 }

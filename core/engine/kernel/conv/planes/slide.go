@@ -5,7 +5,6 @@ import (
 
 	"github.com/trainctl/trainctl/core/engine/kernel"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
-	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
 )
 
 // slider is a depthwise convolution with filters of 3×3 and stride 1 that is computed straight from the image, without a
@@ -339,7 +338,7 @@ func (s *slider) gradWeight(parts []slidePart, taps, across int, x, dy, dw, scra
 // total adds up the lanes of a part and puts the sums to the places of their weights in filters of some taps, so many across.
 func (s *slider) total(part *slideSum, taps, across int, totals []float32) {
 	n := part.rows * part.columns
-	elementwise.RowSums(s.planes*n, s.lanes, part.sums, part.sums[:s.planes*n])
+	geometry.LaneSums(s.lanes, part.sums, part.sums[:s.planes*n])
 	for c := range s.planes {
 		to := totals[c*taps+part.row*across+part.column:]
 		for row := range part.rows {

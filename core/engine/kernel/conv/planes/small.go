@@ -6,7 +6,6 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/cost"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
-	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
 )
 
 // small is a depthwise convolution of planes of up to sixteen pixels, for CPUs that compute vectors of as many lanes whole: a plane
@@ -264,7 +263,7 @@ func smallSums(p *geometry.Shape, x, dy, sums, scratch []float32) {
 		t.sums = &lanes[0]
 		s.runDots(images, &t)
 	})
-	elementwise.RowSums(n, kernel.Block, lanes, totals)
+	geometry.LaneSums(kernel.Block, lanes, totals)
 	for c := range p.C {
 		to := sums[c*p.R*p.S:][:p.R*p.S]
 		for i, v := range totals[c*len(s.table):][:len(s.table)] {

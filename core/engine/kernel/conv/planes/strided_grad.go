@@ -79,7 +79,7 @@ func (s *strided) gradWeight(x, dy, dw, lanes []float32) {
 		count, copies = s.next(first, max(1, dotsElems/s.plane))
 		s.dots(first, count, copies, x[first/multiplier*s.plane:], dy[first*s.out:], lanes)
 		if images := (first + count) / p.K; (first+count)%p.K == 0 && (images%together == 0 || images == p.N) {
-			elementwise.RowSums(len(dw), narrow, lanes, sums)
+			geometry.LaneSums(narrow, lanes, sums)
 			elementwise.AddTo(dw, sums)
 			clear(lanes)
 		}

@@ -6,7 +6,6 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/cost"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
-	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
 )
 
 // tiled is a depthwise convolution with stride 1 by filters of 3, 5 or 7 rows, or with stride 2, to rows of up to eight columns, by filters of 5 rows, but
@@ -307,7 +306,7 @@ func (s *tiled) gradWeight(x, dy, dw, scratch []float32, accumulate bool) bool {
 				s.sum(n, images, from, to, alone, x, dy, lanes[(from-channel)*s.taps()*narrow:], copies[:inX], copies[inX:])
 			})
 		}
-		elementwise.RowSums(len(lanes)/narrow, narrow, lanes, totals[channel*s.taps():])
+		geometry.LaneSums(narrow, lanes, totals[channel*s.taps():to*s.taps()])
 	}
 	return writeSums(totals, dw, accumulate)
 }

@@ -39,6 +39,7 @@ var Families = slices.Concat(
 	),
 	isa.In("conv/geometry",
 		isa.Family{Name: "im2col", Emit: im2col, ISAs: isa.Each, Choose: true},
+		isa.Family{Name: "lane_sums", Emit: laneSums, ISAs: isa.Each, Choose: true},
 		isa.Family{Name: "plane_copies", Emit: planeCopies, ISAs: isa.Narrow, Choose: true},
 		isa.Family{Name: "tap_rows", Emit: tapRows, ISAs: isa.Each, Choose: true},
 		isa.Family{Name: "turned_taps", Emit: turnTaps, ISAs: isa.Narrow, Choose: true},
