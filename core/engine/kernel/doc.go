@@ -11,10 +11,10 @@
 //	elementwise  sums, products, activations, dropout, embeddings
 //	gemm         matrix products, and the micro-kernels that direct convolution shares
 //	conv         convolutions and their gradients: Winograd, direct, im2col
-//	pool         max and average pooling
+//	pool         max and average pooling, upsampling
 //	norm         batch and layer norm, and batch norm with ReLU and pooling in one pass
-//	loss         softmax cross entropy, mean squared error
-//	optimizer    the updates of SGD and Adam
+//	loss         softmax cross entropy, and losses of single elements
+//	optimizer    the updates of SGD, Adam and RMSprop
 //	reduce       what collectives do with elements: sums of several buffers, scaling, norms
 //	convert      between float types
 //	image        from a decoded image to the floats of a model
