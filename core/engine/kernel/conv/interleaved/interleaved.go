@@ -105,12 +105,12 @@ func (s *planes) setStrip() {
 	s.strip = kernel.CeilDiv(kernel.CeilDiv(all, s.strips), step) * step
 	s.rows = s.row.size(s.strip)
 	phases := s.row.stride * s.column.stride
-	s.pixels = s.strip / step * kernel.CeilDiv(s.column.results, s.column.stride) * phases
+	s.pixels = s.strip/step*kernel.CeilDiv(s.column.results, s.column.stride)*phases + groupPixels
 }
 
-// together is how many outputs of a channel there is room for: the gradients of their weights are summed at once.
+// together is how many outputs of a channel are computed at once: a pixel is loaded for both where many taps see it.
 func (s *planes) together() int {
-	if s.direction == geometry.ToWeight {
+	if s.direction == geometry.ToWeight || s.direction == geometry.ToOutput && s.taps() > mostTaps {
 		return min(s.results, 2)
 	}
 	return 1
@@ -212,6 +212,11 @@ func (s *planes) setPixels(f *phase, first int) (n int) {
 			s.pixelAt[place] = int32(s.vector() * (i*s.row.every*s.width + j*s.column.every))
 			s.cutAt[(f.first+i*s.row.stride)*s.column.results+first+j*s.column.stride] = int32(s.vector() * place)
 			n++
+		}
+	}
+	if s.together() > 1 {
+		for i := n; i%groupPixels > 0; i++ {
+			s.pixelAt[f.pixel+i] = s.pixelAt[f.pixel+n-1]
 		}
 	}
 	return n

@@ -65,6 +65,23 @@ type part struct {
 
 const partElems = int(unsafe.Sizeof(part{})) / 4
 
+// groupPixels is how many pixels the kernel below sums at a time.
+const groupPixels = 8
+
+// pixelPairs is a call for groups of pixels of two outputs of each channel, whose filters have more than mostTaps taps: y = bias + Σ weights·x.
+type pixelPairs struct {
+	groups  int
+	pixels  *int32 // bytes
+	x       *float32
+	taps    int
+	list    *tap
+	weights *float32
+	bias    *float32
+	y       *float32 // one pixel behind the other
+
+	weightNext, biasNext, yNext int // bytes to those of the second output
+}
+
 // tap is where a weight's vector lies, and what it sees: bytes.
 type tap struct{ x, weight int32 }
 

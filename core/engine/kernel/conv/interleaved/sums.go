@@ -42,9 +42,16 @@ func (s *planes) compute(x, w, bias, y []float32) {
 			for k := range s.frames {
 				s.fill(strip, k, from[(b.plane*s.frames+k)*s.inPlane():])
 			}
-			for k := range s.results {
-				s.sum(strip, k, b.plane%s.p.C)
-				s.cut(strip, s.out, to[(b.plane*s.results+k)*s.outPlane():])
+			for k := 0; k < s.results; k += s.together() {
+				count := min(s.together(), s.results-k)
+				if count > 1 {
+					s.sumPair(strip, k, b.plane%s.p.C)
+				} else {
+					s.sum(strip, k, b.plane%s.p.C)
+				}
+				for i := range count {
+					s.cut(strip, s.out[i*s.pixels*s.lanes:], to[(b.plane*s.results+k+i)*s.outPlane():])
+				}
 			}
 		}
 	}
@@ -89,6 +96,15 @@ func (s *planes) sum(strip, k, channel int) {
 	vecPixelSums(&pixelSums{
 		parts: &s.parts[0], count: len(s.parts), pixels: &s.pixelAt[0], x: &s.frame[0], list: &s.list[0],
 		weights: &s.weights[k*s.taps()*s.channels+channel], bias: &s.bias[k*s.channels+channel], y: &s.out[0],
+	})
+}
+
+// sumPair computes two outputs of each channel, whose results have one phase.
+func (s *planes) sumPair(strip, k, channel int) {
+	vecPixelPairs(&pixelPairs{
+		groups: kernel.CeilDiv(s.rowsOf(strip)*s.column.results, groupPixels), pixels: &s.pixelAt[0], x: &s.frame[0], taps: s.taps(), list: &s.list[0],
+		weights: &s.weights[k*s.taps()*s.channels+channel], bias: &s.bias[k*s.channels+channel], y: &s.out[0],
+		weightNext: 4 * s.taps() * s.channels, biasNext: 4 * s.channels, yNext: 4 * s.pixels * s.lanes,
 	})
 }
 

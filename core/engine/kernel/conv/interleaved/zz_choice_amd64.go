@@ -30,3 +30,12 @@ func vecPixelSums(pixelSums *pixelSums) {
 		pixelSumsAVX2(pixelSums)
 	}
 }
+
+// vecPixelPairs computes groups of vectors of one pixel for two outputs of each channel: a bias, and the products of a list of weights.
+func vecPixelPairs(pixelPairs *pixelPairs) {
+	if kernel.Wide() {
+		pixelPairsAVX512(pixelPairs)
+	} else {
+		pixelPairsAVX2(pixelPairs)
+	}
+}

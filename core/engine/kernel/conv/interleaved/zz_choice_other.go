@@ -20,3 +20,8 @@ func vecInterleaveOut(pixelCopy *pixelCopy) {
 func vecPixelSums(pixelSums *pixelSums) {
 	kernel.NoVectors()
 }
+
+// vecPixelPairs computes groups of vectors of one pixel for two outputs of each channel: a bias, and the products of a list of weights.
+func vecPixelPairs(pixelPairs *pixelPairs) {
+	kernel.NoVectors()
+}

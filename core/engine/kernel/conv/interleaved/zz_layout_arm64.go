@@ -32,6 +32,21 @@ var (
 	_ = [1]byte{}[unsafe.Offsetof(pixelSums{}.left)-72]
 )
 
+// The offsets at which the assembly reads pixelPairs: each index is 0.
+var (
+	_ = [1]byte{}[unsafe.Offsetof(pixelPairs{}.groups)-0]
+	_ = [1]byte{}[unsafe.Offsetof(pixelPairs{}.pixels)-8]
+	_ = [1]byte{}[unsafe.Offsetof(pixelPairs{}.x)-16]
+	_ = [1]byte{}[unsafe.Offsetof(pixelPairs{}.taps)-24]
+	_ = [1]byte{}[unsafe.Offsetof(pixelPairs{}.list)-32]
+	_ = [1]byte{}[unsafe.Offsetof(pixelPairs{}.weights)-40]
+	_ = [1]byte{}[unsafe.Offsetof(pixelPairs{}.bias)-48]
+	_ = [1]byte{}[unsafe.Offsetof(pixelPairs{}.y)-56]
+	_ = [1]byte{}[unsafe.Offsetof(pixelPairs{}.weightNext)-64]
+	_ = [1]byte{}[unsafe.Offsetof(pixelPairs{}.biasNext)-72]
+	_ = [1]byte{}[unsafe.Offsetof(pixelPairs{}.yNext)-80]
+)
+
 // The offsets at which the assembly reads part: each index is 0.
 var (
 	_ = [1]byte{}[unsafe.Offsetof(part{}.pixelCount)-0]

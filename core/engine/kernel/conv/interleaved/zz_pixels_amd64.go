@@ -17,6 +17,11 @@ func interleaveOutAVX2(pixelCopy *pixelCopy)
 //go:noescape
 func pixelSumsAVX2(pixelSums *pixelSums)
 
+// pixelPairsAVX2 computes groups of vectors of one pixel for two outputs of each channel: a bias, and the products of a list of weights.
+//
+//go:noescape
+func pixelPairsAVX2(pixelPairs *pixelPairs)
+
 // interleaveInAVX512 copies pixels of as many planes as a vector has lanes to vectors of one pixel, at the offsets that the table has for them.
 //
 //go:noescape
@@ -31,3 +36,8 @@ func interleaveOutAVX512(pixelCopy *pixelCopy)
 //
 //go:noescape
 func pixelSumsAVX512(pixelSums *pixelSums)
+
+// pixelPairsAVX512 computes groups of vectors of one pixel for two outputs of each channel: a bias, and the products of a list of weights.
+//
+//go:noescape
+func pixelPairsAVX512(pixelPairs *pixelPairs)

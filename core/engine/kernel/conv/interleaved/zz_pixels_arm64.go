@@ -16,3 +16,8 @@ func interleaveOutNEON(pixelCopy *pixelCopy)
 //
 //go:noescape
 func pixelSumsNEON(pixelSums *pixelSums)
+
+// pixelPairsNEON computes groups of vectors of one pixel for two outputs of each channel: a bias, and the products of a list of weights.
+//
+//go:noescape
+func pixelPairsNEON(pixelPairs *pixelPairs)

@@ -9,7 +9,7 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel/gen/isa"
 )
 
-// Offsets of the fields of pixelCopy, of pixelSums, its parts and taps, and of pixelDots.
+// Offsets of the fields of pixelCopy, of pixelSums, its parts and taps, of pixelPairs and of pixelDots.
 const (
 	icPlanes, icPlane, icAt, icTable     = 0, 8, 16, 24
 	icBlocks, icBack, icMask, icRest     = 32, 40, 48, 56
@@ -19,10 +19,14 @@ const (
 	isPartAt, isLeft                     = 64, 72
 	ipPixelCount, ipPixels, ipY          = 0, 8, 16
 	ipTaps, ipList, ipAdd, ipSize        = 24, 32, 40, 48
+	iqGroups, iqPixels, iqX, iqTaps      = 0, 8, 16, 24
+	iqList, iqWeights, iqBias, iqY       = 32, 40, 48, 56
+	iqWeightNext, iqBiasNext, iqYNext    = 64, 72, 80
 	itX, itWeight, itSize                = 0, 4, 8
 	idPixels, idTable, idDY, idSums, idX = 0, 8, 16, 24, 40
 	idPitch                              = 32
 	interleavedHalf                      = 8    // pixels of half a cache line
+	interleavedGroup                     = 8    // pixels of two outputs that are summed at once
 	interleavedMost, interleavedPairs    = 9, 6 // weights whose products are summed at once, and gradients of two outputs of each channel
 	idDYNext, idSumsNext                 = 112, 120
 )
@@ -278,6 +282,64 @@ func sumsOf(a *isa.Asm, t, part reg.GPVirtual, taps int, way string) {
 	a.Advance(operand.U8(4), pixels)
 	a.Advance(operand.U8(4*a.Lanes), y)
 	a.CountDown(left, loop)
+}
+
+// pixelPairs computes two outputs of each channel whose filters have many taps, for some pixels at once: each weight is loaded for all of them, and each
+// pixel for both outputs.
+func pixelPairs(a *isa.Asm) {
+	a.Kernel("pixelPairs", "func(pixelPairs *byte)", "computes groups of vectors of one pixel for two outputs of each channel: a bias, and the products of a list of weights.")
+	t := a.Gp("pixelPairs")
+	a.Label("group")
+	count := a.Lanes / 2 // as many sums as there is room for
+	for first := 0; first < interleavedGroup; first += count {
+		somePairs(a, t, first, count)
+	}
+	a.ADDQ(operand.U32(4*a.Lanes*interleavedGroup), operand.Mem{Base: t, Disp: iqY})
+	a.ADDQ(operand.U8(4*interleavedGroup), operand.Mem{Base: t, Disp: iqPixels})
+	a.CountDown(operand.Mem{Base: t, Disp: iqGroups}, "group")
+	a.Ret()
+}
+
+// somePairs computes count pixels of a group.
+func somePairs(a *isa.Asm, t reg.GPVirtual, first, count int) {
+	acc, x := [2][]reg.VecVirtual{a.Vecs(count), a.Vecs(count)}, make([]reg.GPVirtual, count)
+	pixels, bias := a.Field(t, iqPixels), a.Field(t, iqBias)
+	for i := range x {
+		x[i] = a.GP64()
+		a.MOVLQSX(operand.Mem{Base: pixels, Disp: 4 * (first + i)}, x[i])
+		a.ADDQ(operand.Mem{Base: t, Disp: iqX}, x[i])
+	}
+	for k := range acc {
+		if k > 0 {
+			a.ADDQ(operand.Mem{Base: t, Disp: iqBiasNext}, bias)
+		}
+		a.Move(operand.Mem{Base: bias}, acc[k][0])
+		for _, v := range acc[k][1:] {
+			a.Copy(acc[k][0], v)
+		}
+	}
+	left, list, weights, at, weight, w := a.Field(t, iqTaps), a.Field(t, iqList), a.Field(t, iqWeights), a.GP64(), a.GP64(), a.Vecs(2)
+	loop := fmt.Sprint("tap", first)
+	a.Label(loop)
+	a.MOVLQSX(operand.Mem{Base: list, Disp: itX}, at)
+	a.MOVLQSX(operand.Mem{Base: list, Disp: itWeight}, weight)
+	a.Move(isa.Offset(weights, weight, 0), w[0])
+	a.ADDQ(operand.Mem{Base: t, Disp: iqWeightNext}, weight)
+	a.Move(isa.Offset(weights, weight, 0), w[1])
+	for i := range x {
+		productsOf(a, isa.Offset(x[i], at, 0), w, func(k int) reg.VecVirtual { return acc[k][i] })
+	}
+	a.Advance(operand.U8(itSize), list)
+	a.CountDown(left, loop)
+	y := a.Field(t, iqY)
+	for k := range acc {
+		if k > 0 {
+			a.ADDQ(operand.Mem{Base: t, Disp: iqYNext}, y)
+		}
+		for i, v := range acc[k] {
+			a.Move(v, operand.Mem{Base: y, Disp: 4 * a.Lanes * (first + i)})
+		}
+	}
 }
 
 // productsOf adds the products of what lies at m with each factor to the sums, for which it is loaded once.
