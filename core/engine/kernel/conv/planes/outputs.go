@@ -31,6 +31,19 @@ func channelsAtOnce(channels, outputs, pixels int) int {
 	return min(channels, max(1, near/(4*pixels)))
 }
 
+// channelsSummed is how many channels' weight gradients, of so many sums each, are worked on at a time, from so many elements of x and dy: vectors of sums
+// stay in the L1 cache for all images, or, if the L2 cache does not hold all elements, in that, for longer runs of memory.
+func channelsSummed(channels, sums, elems int) int {
+	const near, further = 1 << 9, 1 << 11 // vectors
+	if elems > cachedElems {
+		return min(channels, max(1, further/sums))
+	}
+	return min(channels, max(1, near/sums))
+}
+
+// cachedElems is what the L2 cache holds.
+const cachedElems = 1 << 18
+
 // laneTotals adds up lanes, [outputs][channels][taps][lanes], to the gradient of the weights, [channels][outputs][taps].
 func laneTotals(channels, outputs, taps int, lanes, sums []float32) {
 	if outputs == 1 {

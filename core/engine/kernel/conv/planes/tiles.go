@@ -75,7 +75,8 @@ func takesTiles(p *geometry.Shape, d geometry.Direction) bool {
 			return false
 		}
 	case s.size == 3:
-		if few := s.h*s.w <= tileSmall && s.ow > half; !dilated && !few && slides(p, d) {
+		few := s.h*s.w <= tileSmall && s.ow > half && d != geometry.ToWeight // whose planes slide.go's kernels read ahead of time
+		if !dilated && !few && slides(p, d) {
 			return false
 		}
 	case s.size != 5 && s.size != 7:
@@ -121,10 +122,9 @@ func (s *tiled) tiles() (n int) {
 	return n
 }
 
-// sumChannels is how many channels' sums are worked on at once, so that they stay in the L1 cache.
+// sumChannels is how many channels are summed at a time.
 func (s *tiled) sumChannels() int {
-	const near = 16 << 10 // bytes
-	return min(s.planes, max(1, near/(4*narrow*s.taps())))
+	return channelsSummed(s.planes, s.taps(), s.images*s.planes*(s.h*s.w+s.oh*s.ow))
 }
 
 // copyElems is the size of copies of planes of some images with room beside them.

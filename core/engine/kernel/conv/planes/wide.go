@@ -79,6 +79,7 @@ type wideOrders [2][kernel.Block]int32
 const (
 	maxWideSize  = 7
 	wideTileRows = 8
+	wideSmall    = 64   // pixels of a plane of which one tile has all
 	nearest      = 2048 // bytes that kernels prefetch ahead, at least
 	wideElems    = int(unsafe.Sizeof(wideTile{})) / 4
 )
@@ -178,13 +179,13 @@ func (s *wide) rowTiles() (n int) {
 
 // scratch is the elements that a direction needs.
 func (s *wide) scratch(d geometry.Direction) (n int) {
+	if d == geometry.ToWeight {
+		n += s.weights() + s.sumChannels()*s.outputs*s.size*s.size*kernel.Block
+	}
 	s.images = 3 // which have all passes: it is to be enough for fewer images as well
 	for pass := range s.passes {
 		blocks, _ := s.blocks(pass)
 		n += blocks * s.rowTiles() * wideElems
-	}
-	if d == geometry.ToWeight {
-		n += s.weights() + s.sumChannels()*s.outputs*s.size*s.size*kernel.Block
 	}
 	return n + len(wideOrders{})*kernel.Block + 2*kernel.Block
 }
@@ -405,10 +406,13 @@ func (s *wide) runDots(i int, t *widePlanes) {
 	}
 }
 
-// sumChannels is how many channels' sums are worked on at once, so that they stay in the L1 cache.
+// sumChannels is how many channels are summed at a time: all, if the L2 cache does not hold their planes, and these are not small.
 func (s *wide) sumChannels() int {
-	const near = 32 << 10 // bytes
-	return min(s.planes, max(1, near/(4*kernel.Block*s.outputs*s.size*s.size)))
+	elems := s.images * s.planes * (s.h*s.w + s.outputs*s.oh*s.ow)
+	if elems > cachedElems && s.h*s.w > wideSmall {
+		return s.planes
+	}
+	return channelsSummed(s.planes, s.outputs*s.size*s.size, elems)
 }
 
 // gradWeight is GradWeight.
@@ -425,10 +429,9 @@ func (s *wide) gradWeight(x, dy, dw, scratch []float32, accumulate bool) bool {
 
 // sum puts the sums of some channels from a first one on into lanes, [outputs][channels][taps][lanes].
 func (s *wide) sum(channel, channels int, x, dy, lanes []float32) {
-	const small = 64 // pixels of a plane
 	clear(lanes)
 	atOnce := 2 // images: planes of more compete for the L1 cache
-	if s.h*s.w <= small {
+	if s.h*s.w <= wideSmall {
 		atOnce = 4
 	}
 	for n := 0; n < s.images; n += atOnce {
