@@ -19,13 +19,12 @@ const (
 	blockElems                      // elements that a stride leaves apart in the result
 	transposed                      // weights
 	transposedFar                   // of these, where they are many: in a training step they come from memory
-	addedFar                        // weights whose gradients are added up in memory, where they are many
 )
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:   {cost.Steps: 0.806, cost.Calls: 19.5, cost.Stores: 2.13, packed: 0.627, products: 968, frameRows: 28.3, tapBands: 1.16, tapRows: 4.65, tapVectors: 12.6, blockRows: 3.67, blockElems: 2.48, transposed: 1.4, transposedFar: 3, addedFar: 1.6},
-	kernel.AVX512: {cost.Steps: 0.849, cost.Calls: 23.4, cost.Stores: 4.74, packed: 0.442, products: 508, frameRows: 9.43, frameElems: 1.6, tapBands: 20.3, tapVectors: 3.9, blockRows: 12.9, blockElems: 2, transposed: 1.5, transposedFar: 3, addedFar: 1.6},
+	kernel.AVX2:   {cost.Steps: 0.806, cost.Calls: 19.5, cost.Stores: 2.13, packed: 0.627, products: 968, frameRows: 28.3, tapBands: 1.16, tapRows: 4.65, tapVectors: 12.6, blockRows: 3.67, blockElems: 2.48, transposed: 1.4, transposedFar: 3},
+	kernel.AVX512: {cost.Steps: 0.849, cost.Calls: 23.4, cost.Stores: 4.74, packed: 0.442, products: 508, frameRows: 9.43, frameElems: 1.6, tapBands: 20.3, tapVectors: 3.9, blockRows: 12.9, blockElems: 2, transposed: 1.5, transposedFar: 3},
 }
 
 // Terms counts what a direction of p does. See package cost.
@@ -34,9 +33,6 @@ func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 	if d != geometry.ToInput {
 		c := inputCall(p)
 		c.count(&t, p.K/p.GroupCount(), d == geometry.ToWeight)
-		if n := p.K * p.PatchSize(); d == geometry.ToWeight && n > cost.FarWeights {
-			t[addedFar] = float64(n) / groups
-		}
 		return t.Times(groups)
 	}
 	p.Phases(func(h, w geometry.Phase) {
