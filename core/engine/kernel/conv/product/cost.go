@@ -99,7 +99,7 @@ func (m *patches) deepTerms(kg int) (t cost.Terms) {
 		t[deepVectors] = groups * float64(m.p.N*copied*kernel.CeilDiv(m.pixels, lanes)) * m.shareOfCopy()
 	}
 	packed, other := kg, m.rows
-	if m.packsInputs(kg) {
+	if m.rows < kg { // Gemm packs the fewer rows
 		packed, other = other, packed
 	}
 	t.Add(cost.Product(kernel.CeilDiv(packed, lanes), n, other).Times(calls))

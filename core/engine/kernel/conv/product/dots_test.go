@@ -44,7 +44,7 @@ func TestGradWeightByDots(t *testing.T) {
 				start := kerneltest.Random[float32](3, p.K*m.rows)
 				want, got := slicesOf(start, accumulate)
 				packed := make([]float32, m.copies()+m.packedScratch(kg))
-				m.packedGradWeight(x, dy, want, packed, accumulate)
+				m.gradWeight(x, dy, want, packed, accumulate)
 				s := kerneltest.Exactly[float32](m.copies() + d.scratch())
 				d.gradWeight(x, dy, got, s.Room, accumulate)
 				name := fmt.Sprintf("dw of %+v", p)

@@ -3,7 +3,6 @@ package product
 import (
 	"github.com/trainctl/trainctl/core/engine/kernel"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
-	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
 	"github.com/trainctl/trainctl/core/engine/kernel/gemm"
 )
 
@@ -131,14 +130,10 @@ func Scratch(p *geometry.Shape, d geometry.Direction) int {
 	return n + m.packedScratch(kg)
 }
 
-// packedScratch is the room of packedGradWeight beside copies.
+// packedScratch is the room of gradWeight beside copies.
 func (m *patches) packedScratch(kg int) int {
 	side := m.deep()
-	n := side.elems(kg) + m.tallElems(&side) + m.transposedElems(kg)
-	if m.packsInputs(kg) {
-		return n + gemm.GemmScratch(m.rows, kg, side.images*m.pixels)
-	}
-	return n + gemm.GemmScratch(kg, m.rows, side.images*m.pixels)
+	return side.elems(kg) + m.tallElems(&side) + gemm.GemmScratch(kg, m.rows, side.images*m.pixels)
 }
 
 // Forward computes y = conv(x, w) + bias; bias may be nil.
@@ -229,19 +224,6 @@ func (m *patches) tallElems(d *joined) int {
 	return d.elems(m.rows)
 }
 
-// packsInputs reports whether a product of weight gradients packs x, which has fewer rows than dy, and gives the
-// transpose of dw.
-func (m *patches) packsInputs(kg int) bool { return m.pixels > 1 && m.rows < kg }
-
-// transposedElems is the room for the transposes of dw of all groups, and for one that is turned back. Turning
-// it writes up to a square of vectors more.
-func (m *patches) transposedElems(kg int) int {
-	if !m.packsInputs(kg) {
-		return 0
-	}
-	return (m.p.GroupCount()+1)*m.rows*kg + kernel.Block*kernel.Block
-}
-
 // GradWeight writes or adds the gradient of the weights to dw.
 func GradWeight(p *geometry.Shape, x, dy, dw, scratch []float32, accumulate bool) {
 	m, kg := newPatches(p, geometry.ToWeight), p.K/p.GroupCount()
@@ -249,30 +231,11 @@ func GradWeight(p *geometry.Shape, x, dy, dw, scratch []float32, accumulate bool
 		d := newDotted(&m, kg)
 		d.gradWeight(x, dy, dw, scratch, accumulate)
 	} else {
-		m.packedGradWeight(x, dy, dw, scratch, accumulate)
+		m.gradWeight(x, dy, dw, scratch, accumulate)
 	}
 }
 
-// packedGradWeight is GradWeight by matrix products.
-func (m *patches) packedGradWeight(x, dy, dw, scratch []float32, accumulate bool) {
-	p, kg := m.p, m.p.K/m.p.GroupCount()
-	if n := m.transposedElems(kg); n > 0 {
-		sums, turned, size := scratch[:p.GroupCount()*m.rows*kg], scratch[p.GroupCount()*m.rows*kg:n], m.rows*kg
-		m.gradWeight(x, dy, sums, scratch[n:], false)
-		for g := range p.GroupCount() {
-			gemm.Transpose(m.rows, kg, sums[g*size:], turned)
-			if to := dw[g*size:][:size]; accumulate {
-				elementwise.AddTo(to, turned[:size])
-			} else {
-				copy(to, turned)
-			}
-		}
-		return
-	}
-	m.gradWeight(x, dy, dw, scratch, accumulate)
-}
-
-// gradWeight writes or adds the gradient of the weights, or its transpose if inputs are packed.
+// gradWeight is GradWeight by matrix products.
 func (m *patches) gradWeight(x, dy, dw, scratch []float32, accumulate bool) {
 	p, kg := m.p, m.p.K/m.p.GroupCount()
 	room, rest := scratch[:m.copies()], scratch[m.copies():]
@@ -302,11 +265,7 @@ func (m *patches) gradWeight(x, dy, dw, scratch []float32, accumulate bool) {
 					d.gather(m.rows, count, m.between, b, tall)
 					b, lineB = tall, d.line
 				}
-				if m.packsInputs(kg) {
-					gemm.Gemm(false, true, m.rows, kg, count*m.pixels, 1, b, lineB, a, lineA, beta, dw, kg, rest)
-				} else {
-					gemm.Gemm(false, true, kg, m.rows, count*m.pixels, 1, a, lineA, b, lineB, beta, dw, m.rows, rest)
-				}
+				gemm.Gemm(false, true, kg, m.rows, count*m.pixels, 1, a, lineA, b, lineB, beta, dw, m.rows, rest)
 				beta = 1
 			}
 		}
