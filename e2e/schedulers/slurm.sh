@@ -94,7 +94,7 @@ node_dies() {
 	rm -f "$D/n2.pid"
 	for dir in /proc/[0-9]*; do
 		if { tr '\0' '\n' < "$dir/environ" | grep -qx "SLURMD_NODENAME=n2"; } 2> /dev/null && grep -qz "SLURM_CONF=$SLURM_CONF" "$dir/environ"; then
-			daemon="$(ps -o ppid= -p "${dir#/proc/}" || true)"
+			daemon="$(ps -o ppid= -p "${dir#/proc/}" | tr -d ' ' || true)"
 			kill -9 "${dir#/proc/}" || true
 			if [ -n "$daemon" ] && ps -o args= -p "$daemon" | grep -q slurmstepd; then kill -9 "$daemon"; fi
 		fi

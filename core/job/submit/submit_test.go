@@ -2,7 +2,10 @@ package submit
 
 import (
 	"bytes"
+	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -52,6 +55,41 @@ func TestScriptsAreValid(t *testing.T) {
 	}
 	if strings.Contains(text, "#SBATCH --ntasks") {
 		t.Errorf("with a number of tasks in the header, Slurm takes the fewest nodes of the range:\n%s", text)
+	}
+}
+
+// The batch script requeues a job that was told to stop or lost a rank, but none that ends because it was cancelled.
+func TestWhatIsRequeued(t *testing.T) {
+	bin := t.TempDir()
+	j := job()
+	j.Program = filepath.Join(bin, "trainctl")
+	for name, text := range map[string]string{
+		"trainctl": "echo secret", "srun": `exit "$CODE"`,
+		"scontrol": `case "$1" in show) if [ "$2" = job ]; then echo "   JobState=$STATE Reason=None"; else echo n1; fi;; requeue) echo requeued;; esac`,
+	} {
+		if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+text+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, test := range []struct {
+		code, state, restarts string
+		requeued              bool
+	}{
+		{"75", "RUNNING", "50", true}, {"75", "SIGNALING", "0", true}, {"75", "COMPLETING", "0", false}, {"75", "CANCELLED", "0", false},
+		{"5", "RUNNING", "9", true}, {"5", "RUNNING", "10", false}, {"137", "RUNNING", "0", true}, {"137", "COMPLETING", "0", false},
+		{"0", "RUNNING", "0", false}, {"2", "RUNNING", "0", false},
+	} {
+		cmd := exec.Command("bash")
+		cmd.Stdin = strings.NewReader(written(t, "slurm", j))
+		cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "SLURM_JOB_ID=7", "SLURM_JOB_NODELIST=n1", "SLURM_JOB_NUM_NODES=1",
+			"CODE="+test.code, "STATE="+test.state, "SLURM_RESTART_COUNT="+test.restarts)
+		out, err := cmd.CombinedOutput()
+		if got := strings.Contains(string(out), "requeued"); got != test.requeued {
+			t.Errorf("%+v: requeued is %v: %s", test, got, out)
+		}
+		if got := cmd.ProcessState.ExitCode(); fmt.Sprint(got) != test.code {
+			t.Errorf("%+v: exit code %d, %v: %s", test, got, err, out)
+		}
 	}
 }
 

@@ -39,7 +39,9 @@ lost=no
 case "$code" in
 4 | 5 | 7 | 1[3-5][0-9]) lost=yes ;; # a rank or a node has failed, or srun could not reach one
 esac
-if [ "$code" -eq 75 ] || { [ "$lost" = yes ] && [ "${SLURM_RESTART_COUNT:-0}" -lt 10 ]; }; then
+# scancel stops the launchers first, which then end with 75, too: requeueing would undo it.
+ends() { scontrol show job "$SLURM_JOB_ID" | grep -Eq "JobState=(COMPLETING|CANCELLED)"; }
+if { [ "$code" -eq 75 ] || { [ "$lost" = yes ] && [ "${SLURM_RESTART_COUNT:-0}" -lt 10 ]; }; } && ! ends; then
 	scontrol requeue "$SLURM_JOB_ID"
 fi
 exit "$code"
