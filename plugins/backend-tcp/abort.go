@@ -263,7 +263,7 @@ func (b *Backend) drainPeers() {
 // checkPeers checks connections while ranks wait for each other in shared memory. A
 // rank that failed has sent an abort message. A closed connection is an error only
 // before the rank has agreed to the running call: after that the rank may have
-// finished and left, and if it has not, a rank that waits for it reports it.
+// finished and left. If it has not, deserted or a rank that waits for it reports it.
 func (b *Backend) checkPeers() error {
 	if err := b.adoptPairs(); err != nil {
 		return err

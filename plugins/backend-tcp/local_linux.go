@@ -383,6 +383,9 @@ func (l *local) check(phase uint32) error {
 	if err == nil {
 		err = l.b.checkPeers()
 	}
+	if err == nil {
+		err = l.deserted(phase)
+	}
 	var stall *sdk.StallError
 	if errors.As(err, &stall) && len(stall.Missing) == 0 {
 		for r, there := range l.b.op.agreed {
@@ -392,6 +395,26 @@ func (l *local) check(phase uint32) error {
 		}
 	}
 	return err
+}
+
+// deserted returns the error of a rank of this host that has come to a phase and is gone although
+// nobody can have passed it: another rank is still missing. Without this the others would wait for
+// the missing one until their deadline.
+func (l *local) deserted(phase uint32) error {
+	for _, k := range l.b.links {
+		if k.lost != nil && k.stream == 0 && l.b.topology.near(k.rank) && !l.passable(phase) {
+			return l.b.broken(k.rank, k.lost)
+		}
+	}
+	return nil
+}
+
+// passable reports whether a rank may have passed a phase.
+func (l *local) passable(phase uint32) bool {
+	if l.gate != nil {
+		return reached(l.gate.gate(), phase)
+	}
+	return !slices.ContainsFunc(l.pages, func(p page) bool { return p != nil && !p.reached(phase) })
 }
 
 // wake wakes the ranks that wait for this one.
