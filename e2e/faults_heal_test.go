@@ -25,7 +25,7 @@ func TestBackendIsReplaced(t *testing.T) {
 	p.Trainctl(t, args...).Expect(t, 0)
 	p.Trainctl(t, append(args, faults("step 400: kill backend of rank 0", "step 1100: kill backend of rank 1", "step 1900: hang backend of rank 0")...)...).
 		Expect(t, 0).Prints(t, "backend restarted, generation 2, step ", "backend restarted, generation 4, step ",
-		`rank 0, backend plugin "tcp" (pid `, "the process ended: signal: killed", "the process gives no sign of life")
+		`rank 0, backend plugin "tcp" (pid `, "the process ended: signal: killed", "it gives no sign of life")
 	a, b := p.Summary(t, 1), p.Summary(t, 2)
 	if a.Comm.BackendRestarts != 0 || b.Comm.BackendRestarts != 3 || b.Restarts != 0 || a.Steps != b.Steps || b.Status != "ok" {
 		t.Errorf("summaries %+v and %+v", a, b)
@@ -80,7 +80,7 @@ func TestOtherPluginsAreReplaced(t *testing.T) {
 			args := append([]string{"run", p.Config}, rig.Steps3200(append(plugins, "dataset.restarts=2", `dataset.timeout="4s"`)...)...)
 			p.Trainctl(t, args...).Expect(t, 0)
 			p.Trainctl(t, append(args, faults("step 500: kill dataset of rank 1", "step 900: kill precision of rank 0", "step 1300: hang dataset of rank 0", "step 2200: hang precision of rank 1")...)...).
-				Expect(t, 0).Prints(t, `of rank 1 restarted after `, `of rank 0 restarted after `, "the process ended: signal: killed", "the process gives no sign of life")
+				Expect(t, 0).Prints(t, `of rank 1 restarted after `, `of rank 0 restarted after `, "the process ended: signal: killed", "it gives no sign of life")
 			a, b := p.Summary(t, 1), p.Summary(t, 2)
 			if b.PluginRestarts["dataset"] != 2 || b.PluginRestarts["precision"] != 2 || len(a.PluginRestarts) != 0 || b.Restarts != 0 {
 				t.Errorf("restarts %v and %v", a.PluginRestarts, b.PluginRestarts)

@@ -27,9 +27,9 @@ func TestPluginDiesOrHangs(t *testing.T) {
 		{"backend", "tcp", syscall.SIGKILL, "the process ended: signal: killed"},
 		{"dataset", "synthetic", syscall.SIGKILL, "the process ended: signal: killed"},
 		{"precision", "amp", syscall.SIGKILL, "the process ended: signal: killed"},
-		{"backend", "tcp", syscall.SIGSTOP, "the process gives no sign of life"},
-		{"dataset", "synthetic", syscall.SIGSTOP, "the process gives no sign of life"},
-		{"precision", "amp", syscall.SIGSTOP, "the process gives no sign of life"},
+		{"backend", "tcp", syscall.SIGSTOP, "it gives no sign of life"},
+		{"dataset", "synthetic", syscall.SIGSTOP, "it gives no sign of life"},
+		{"precision", "amp", syscall.SIGSTOP, "it gives no sign of life"},
 	} {
 		t.Run(fmt.Sprint(c.kind, " ", c.sig), func(t *testing.T) {
 			t.Parallel()

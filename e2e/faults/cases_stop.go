@@ -38,7 +38,7 @@ func stopPlugins(t *trial) {
 		at := time.Now()
 		rig.Signal(t, p.PluginOf(t, kind, 1).PID, syscall.SIGSTOP)
 		res := r.Wait(t)
-		t.ended(res, 5).OneFailureBlock(t).Prints(t, "rank      : 1", fmt.Sprintf("%s plugin %q", kind, name), "the process gives no sign of life")
+		t.ended(res, 5).OneFailureBlock(t).Prints(t, "rank      : 1", fmt.Sprintf("%s plugin %q", kind, name), "it gives no sign of life")
 		t.soon("the "+kind+" plugin was named", res.Since(r, at), 10*time.Second)
 	}
 }

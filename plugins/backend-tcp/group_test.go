@@ -285,7 +285,7 @@ func TestKilledPeer(t *testing.T) {
 // processes starts a group of plugin processes without arenas.
 func processes(t *testing.T, world int, o sdk.Options) []*host.Backend {
 	t.Helper()
-	h := host.New(host.Options{Builtins: builtins, SetEnv: []string{pb.EnvDataPlane + "=inline", "GORACE=atexit_sleep_ms=0"}})
+	h := plugins(pb.EnvDataPlane + "=inline")
 	all, endpoints := make([]*host.Backend, world), make([][]byte, world)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

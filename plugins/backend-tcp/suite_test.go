@@ -4,6 +4,7 @@ import (
 	"flag"
 	"os"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -102,10 +103,16 @@ func TestSegments(t *testing.T) {
 	})
 }
 
+// plugins starts processes of this test binary. They may take long to close: on a machine that runs
+// many tests they wait for a core.
+func plugins(env ...string) *host.Host {
+	return host.New(host.Options{Builtins: builtins, StopTimeout: 10 * time.Second, SetEnv: append(env, "GORACE=atexit_sleep_ms=0")})
+}
+
 func TestWire(t *testing.T) {
 	t.Parallel()
 	sdktest.Backend(t, sdktest.BackendOptions{
-		New:       sdktest.BackendProcess(host.New(host.Options{Builtins: builtins, SetEnv: []string{"GORACE=atexit_sleep_ms=0"}}), "tcp"),
+		New:       sdktest.BackendProcess(plugins(), "tcp"),
 		Worlds:    []int{1, 2, 3},
 		NoPrivate: true,
 	})
@@ -113,9 +120,8 @@ func TestWire(t *testing.T) {
 
 func TestInlineWire(t *testing.T) {
 	t.Parallel()
-	h := host.New(host.Options{Builtins: builtins, SetEnv: []string{pb.EnvDataPlane + "=inline", "GORACE=atexit_sleep_ms=0"}})
 	sdktest.Backend(t, sdktest.BackendOptions{
-		New:     sdktest.BackendProcess(h, "tcp"),
+		New:     sdktest.BackendProcess(plugins(pb.EnvDataPlane+"=inline"), "tcp"),
 		Worlds:  []int{2, 3},
 		Counts:  []int{0, 1, 100, 70_000}, // more than a message; faults are those of small calls, as nothing but the plane differs
 		NoArena: true,

@@ -55,7 +55,7 @@ func OfAnyKind(err error) error {
 // Causes of a PluginError that the host detects.
 var (
 	ErrDied   = errors.New("the process ended")
-	ErrHung   = errors.New("the process gives no sign of life")
+	ErrHung   = errors.New("the process hangs")
 	ErrClosed = errors.New("the plugin is closed")
 )
 

@@ -91,12 +91,17 @@ func TestOperationThatDoesNotReturn(t *testing.T) {
 		if !errors.Is(err, host.ErrHung) {
 			t.Errorf("got %v", err)
 		}
-		if !slices.ContainsFunc(err.Stack, func(f string) bool {
-			return strings.Contains(f, "(*fakeBackend).Do at core/plugin/host_test/host_test.go:")
-		}) {
-			t.Errorf("the stack does not say where it hangs: %q", err.Stack)
-		}
+		checkHangsInDo(t, err)
 	})
+}
+
+func checkHangsInDo(t *testing.T, err *host.PluginError) {
+	t.Helper()
+	if !slices.ContainsFunc(err.Stack, func(f string) bool {
+		return strings.Contains(f, "(*fakeBackend).Do at core/plugin/host_test/host_test.go:")
+	}) {
+		t.Errorf("the stack does not say where it hangs: %q\n%v", err.Stack, err)
+	}
 }
 
 func TestCloseOfAHungPlugin(t *testing.T) {
@@ -105,9 +110,12 @@ func TestCloseOfAHungPlugin(t *testing.T) {
 	must(t, err)
 	waited := make(chan error, 1)
 	go func() { waited <- b.Wait(ticket) }()
-	if err := b.Close(context.Background()); err == nil {
-		t.Error("a plugin that did not close gives no error")
+	err = b.Close(context.Background())
+	var failed *host.PluginError
+	if !errors.As(err, &failed) || !errors.Is(err, host.ErrHung) || !strings.Contains(err.Error(), "it did not close within 300ms") {
+		t.Fatalf("a plugin that did not close gives %v", err)
 	}
+	checkHangsInDo(t, failed)
 	if err := <-waited; !errors.Is(err, host.ErrClosed) {
 		t.Errorf("Wait during Close: %v", err)
 	}

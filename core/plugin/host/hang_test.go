@@ -23,7 +23,7 @@ func TestPluginsStartNoPlugins(t *testing.T) {
 }
 
 func TestWhereItHangsIsInTheError(t *testing.T) {
-	err := &PluginError{Kind: sdk.KindBackend, Name: "star", Phase: "all_reduce #3", Cause: fmt.Errorf("%w for 10s", ErrHung), Stack: []string{"goroutine 12 [select]", "main.(*Star).Do at star.go:118"}}
+	err := &PluginError{Kind: sdk.KindBackend, Name: "star", Phase: "all_reduce #3", Cause: fmt.Errorf("%w: it gives no sign of life for 10s", ErrHung), Stack: []string{"goroutine 12 [select]", "main.(*Star).Do at star.go:118"}}
 	if !strings.Contains(err.Error(), "it hangs in:\n  goroutine 12 [select]\n  main.(*Star).Do at star.go:118") {
 		t.Error(err)
 	}

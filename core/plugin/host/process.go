@@ -307,6 +307,15 @@ func (p *process) isDead() bool {
 // cause is kept. A process that hangs is first asked for its stacks.
 func (p *process) abort(cause error) {
 	if p.retire(cause) && errors.Is(cause, ErrHung) {
+		p.killHung()
+	} else {
+		p.killGroup()
+	}
+}
+
+// killHung kills a process that hangs, after it was asked for its stacks.
+func (p *process) killHung() {
+	if !p.isDead() {
 		p.origin.stacks()
 	}
 	p.killGroup()
@@ -347,9 +356,9 @@ func (p *process) endsWithin(d time.Duration) bool {
 	}
 }
 
-// closeError returns how a process ended that was told to close.
-func (p *process) closeError(patience time.Duration) error {
-	if p.wasKilled() || !p.isDead() {
+// closeError returns how a process ended that was told to close; late says that its time was up before.
+func (p *process) closeError(late bool, patience time.Duration) error {
+	if late || p.wasKilled() {
 		return fmt.Errorf("%w: it did not close within %v", ErrHung, patience)
 	}
 	return fmt.Errorf("%w: %s", ErrDied, p.status)

@@ -38,7 +38,7 @@ func (p *plugin) supervise() {
 			missed = 0
 		}
 		if missed >= limit {
-			p.proc.abort(fmt.Errorf("%w for %v", ErrHung, time.Duration(missed)*tick))
+			p.proc.abort(fmt.Errorf("%w: it gives no sign of life for %v", ErrHung, time.Duration(missed)*tick))
 		}
 	}
 }
@@ -126,16 +126,23 @@ func (p *plugin) wakeAll() {
 func unreachable(err error) bool { return status.Code(err) == codes.Unavailable }
 
 // close ends the plugin: it may finish submitted operations and close within the
-// stop timeout; then its process group is killed.
+// stop timeout; then it is asked for its stacks and its process group is killed. If ctx ends
+// first, it is killed at once.
 func (p *plugin) close(ctx context.Context, queue queue) error {
 	p.closing.Do(func() { p.closeErr = p.stop(ctx, queue) })
 	return p.closeErr
 }
 
 func (p *plugin) stop(ctx context.Context, queue queue) error {
-	ctx, cancel := context.WithTimeout(ctx, p.stopIn)
+	ctx, cancel := context.WithTimeoutCause(ctx, p.stopIn, errLate)
 	defer cancel()
-	defer context.AfterFunc(ctx, p.proc.killGroup)()
+	defer context.AfterFunc(ctx, func() {
+		if errors.Is(context.Cause(ctx), errLate) {
+			p.proc.killHung()
+		} else {
+			p.proc.killGroup()
+		}
+	})()
 	var err error
 	if p.proc.failure() == nil {
 		p.proc.retire(ErrClosed)
@@ -168,12 +175,16 @@ func (p *plugin) shutdown(ctx context.Context) error {
 		return nil
 	}
 	e := &PluginError{Kind: p.proc.kind, Name: p.proc.name, PID: p.proc.pid(), Phase: "close", Cause: fromStatus(err)}
-	if unreachable(err) || ctx.Err() != nil {
+	late := ctx.Err() != nil
+	switch {
+	case late:
+		p.proc.endsWithin(2 * lastStack) // it is being asked where it hangs, and killed
+	case unreachable(err):
 		p.proc.endsWithin(lastMoment)
 	}
-	if p.proc.isDead() || ctx.Err() != nil {
-		e.Cause = p.proc.closeError(p.stopIn)
-		e.LastLines = p.proc.lastLines()
+	if late || p.proc.isDead() {
+		e.Cause = p.proc.closeError(late, p.stopIn)
+		e.LastLines, e.Stack = p.proc.lastLines(), p.proc.out.Hanging()
 	}
 	return e
 }
