@@ -43,6 +43,16 @@ var direct16Cases = []Shape{
 	{N: 2, C: 10, H: 7, W: 38, K: 18, R: 1, S: 1, StrideH: 3, StrideW: 2}, // rows of more than a vector
 	{N: 2, C: 32, H: 16, W: 16, K: 48, R: 1, S: 1, StrideH: 2, StrideW: 2},
 	{N: 2, C: 7, H: 8, W: 8, K: 6, R: 1, S: 1, StrideH: 2, StrideW: 2}, // forward has no pairs of channels
+	{N: 7, C: 10, H: 7, W: 7, K: 38, R: 1, S: 1, StrideH: 1, StrideW: 1},
+}
+
+// togetherCases are filters of 1×1 on images so small that several share a frame, with some left for another.
+var togetherCases = []Shape{
+	{N: 19, C: 6, H: 4, W: 4, K: 50, R: 1, S: 1, StrideH: 1, StrideW: 1},
+	{N: 131, C: 4, H: 2, W: 2, K: 36, R: 1, S: 1, StrideH: 1, StrideW: 1},
+	{N: 9, C: 40, H: 6, W: 6, K: 8, R: 1, S: 1, StrideH: 1, StrideW: 1},
+	{N: 21, C: 8, H: 8, W: 8, K: 40, R: 1, S: 1, StrideH: 2, StrideW: 2},
+	{N: 2, C: 34, H: 3, W: 3, K: 34, R: 1, S: 1, StrideH: 1, StrideW: 1},
 }
 
 func TestConvBF16(t *testing.T) { kerneltest.AtBF16Levels(t, atConvBF16) }
@@ -68,8 +78,8 @@ func atConvBF16(t *testing.T) {
 		testConvBF16(t, &c, 1e-5)
 	}
 	var forward, input, weight int
-	for i := range direct16Cases {
-		p := &direct16Cases[i]
+	for _, c := range slices.Concat(direct16Cases, togetherCases) {
+		p := &c
 		count := func(n *int, have bool) {
 			if have {
 				*n++
@@ -120,7 +130,7 @@ func TestConvBF16KeepsNonFinite(t *testing.T) { kerneltest.AtBF16Levels(t, atCon
 
 func atConvBF16KeepsNonFinite(t *testing.T) {
 	for _, bad := range []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1))} {
-		for _, p := range []*Shape{&bf16Cases[0], &direct16Cases[0], &direct16Cases[2]} {
+		for _, p := range []*Shape{&bf16Cases[0], &direct16Cases[0], &direct16Cases[2], &togetherCases[0]} {
 			x, w, dy := kerneltest.Random[float32](1, p.N*p.C*p.H*p.W), kerneltest.Random[float32](2, p.K*p.PatchSize()), kerneltest.Random[float32](3, p.N*p.K*p.OutH()*p.OutW())
 			x[len(x)/p.N/2], dy[len(dy)/p.N/3] = bad, bad
 			hx, _ := kerneltest.ToBF16(x)
@@ -141,10 +151,34 @@ func atConvBF16KeepsNonFinite(t *testing.T) {
 	}
 }
 
+// An image's outputs and input gradient do not depend on the images beside it.
+func TestConvBF16Together(t *testing.T) { kerneltest.AtBF16Levels(t, atConvBF16Together) }
+
+func atConvBF16Together(t *testing.T) {
+	for _, p := range togetherCases {
+		one := p
+		one.N = 1
+		x, _ := kerneltest.ToBF16(kerneltest.Random[float32](1, p.N*p.C*p.H*p.W))
+		w, _ := kerneltest.ToBF16(kerneltest.Random[float32](2, p.K*p.PatchSize()))
+		y, dx, scratch := make([]uint16, p.N*p.K*p.OutH()*p.OutW()), make([]uint16, len(x)), kerneltest.Poisoned[float32](BF16Scratch(&p))
+		ForwardBF16(&p, x, w, nil, y, scratch)
+		GradInputBF16(&p, y, w, dx, scratch)
+		in, out := len(x)/p.N, len(y)/p.N
+		oneY, oneDx := make([]uint16, out), make([]uint16, in)
+		for n := range p.N {
+			ForwardBF16(&one, x[n*in:][:in], w, nil, oneY, scratch)
+			GradInputBF16(&one, oneY, w, oneDx, scratch)
+			if !slices.Equal(oneY, y[n*out:][:out]) || !slices.Equal(oneDx, dx[n*in:][:in]) {
+				t.Errorf("%+v: image %d by itself differs", p, n)
+			}
+		}
+	}
+}
+
 func TestConvBF16DoesNotAllocate(t *testing.T) { kerneltest.AtBF16Levels(t, atConvBF16DoesNotAllocate) }
 
 func atConvBF16DoesNotAllocate(t *testing.T) {
-	for _, p := range []*Shape{&bf16Cases[0], &direct16Cases[0]} {
+	for _, p := range []*Shape{&bf16Cases[0], &direct16Cases[0], &togetherCases[0]} {
 		x, w, y := make([]uint16, p.N*p.C*p.H*p.W), make([]uint16, p.K*p.PatchSize()), make([]uint16, p.N*p.K*p.OutH()*p.OutW())
 		dw, scratch := make([]float32, len(w)), make([]float32, BF16Scratch(p))
 		if n := testing.AllocsPerRun(5, func() {

@@ -168,6 +168,16 @@ func (a matrix16) pack(s TileShape, i, l, m, k, pairs, height int, dst []float32
 	}
 }
 
+// PackPairPanels packs a matrix of bfloat16, of m rows and an even number k of columns, for RunRoundedTile: element (i, j)
+// is src[i·row+j·col], and one of row and col is 1. A panel has height rows, the last those that are left; it holds the pairs
+// of neighbours in a row column by column. dst has PairPanelElems(m, k) elements.
+func PackPairPanels(src []uint16, row, col, m, k, height int, dst []float32) {
+	matrix16{src, row, col}.pack(TileShapes[kernel.Current()], 0, 0, m, k, k/2, height, dst)
+}
+
+// PairPanelElems is the room for such panels, with what the last store of each may write behind it.
+func PairPanelElems(m, k int) int { return m*k/2 + packSlack }
+
 // packLanes copies up to a vector of rows of pairs, step pairs apart. Its last store may
 // reach a vector less one pair beyond them.
 func (a matrix16) packLanes(i, l, rows, k, pairs, step int, dst []float32) {

@@ -19,10 +19,10 @@ import (
 
 // TakesBF16 reports whether a convolution of from to to channels can be computed by this algorithm.
 func TakesBF16(p *geometry.Shape, from, to int) bool {
-	const most = 1 << 16 // pairs of weights, to stay in L2
+	const most = 1 << 16 // pairs of weights, to stay in L2: images whose pixels are seen once are worth reading more for
 	vertical := from%2 > 0
-	if picksBF16(p) {
-		return !vertical && from/2*to <= most
+	if pointwise(p) {
+		return !vertical && p.OutH()*p.OutW() >= fewPixels
 	}
 	return kernel.HasBF16() && p.GroupCount() == 1 && p.Stride1() && p.FitsFrame() && !(vertical && p.R == 1) && pairTaps(p, from)*to <= most
 }
@@ -43,6 +43,7 @@ type callBF16 struct {
 	p               geometry.Shape
 	from, out       int // channels
 	oh, ow          int // as the tiles see them: one long row if spread
+	together, each  int // images that share a frame, side by side in its only row, and the outputs of one in a plane
 	vertical        bool
 	image           []float32 // pairs of bfloat16
 	spread          []uint16  // planes with gaps between their rows, or nil
@@ -81,12 +82,35 @@ func newCallBF16(full *geometry.Shape, gradInput bool) callBF16 {
 	if c.vertical = c.from%2 > 0; !c.vertical {
 		c.Channels /= 2
 	}
+	c.together, c.each = together(p), c.oh*c.ow
+	if c.together > 1 {
+		c.ow *= c.together
+		c.Plane = c.ow + kernel.Block // what the last image's copy writes behind it
+	}
 	return c
+}
+
+// together is how many images share a frame: several where filters of 1×1 see few pixels, which
+// would fill their tiles, each of two vectors, to less than three fifths.
+func together(p *geometry.Shape) int {
+	const tile, enough = 2 * kernel.Block, 16 * kernel.Block
+	if p.H*p.R*p.S > 1 || 5*p.W >= 3*kernel.CeilDiv(p.W, tile)*tile {
+		return 1
+	}
+	return min(p.N, kernel.CeilDiv(enough, p.W))
 }
 
 func (c *callBF16) scratch() int {
 	taps := pairTaps(&c.p, c.from)
-	return c.roomElems() + c.Elems() + kernel.CeilDiv(spread(c.Lanes, &c.Frame, c.out, c.oh, c.ow), 2) + taps + taps*c.out
+	return c.roomElems() + c.Elems() + kernel.CeilDiv(c.spreadElems(), 2) + taps + gemm.PairPanelElems(c.out, 2*taps)
+}
+
+// spreadElems is the room for planes that are copied to where they belong, or 0.
+func (c *callBF16) spreadElems() int {
+	if c.together > 1 {
+		return c.out * c.ow
+	}
+	return spread(c.Lanes, &c.Frame, c.out, c.oh, c.ow)
 }
 
 // reserve cuts the call's buffers from scratch. The frame starts as zeros.
@@ -94,14 +118,14 @@ func (c *callBF16) reserve(scratch []float32) {
 	scratch = c.picks.reserve(scratch)
 	c.image, scratch = scratch[:c.Elems()], scratch[c.Elems():]
 	clear(c.image)
-	if n := spread(c.Lanes, &c.Frame, c.out, c.oh, c.ow); n > 0 {
+	if n := c.spreadElems(); n > 0 {
 		c.spread = unsafe.Slice((*uint16)(unsafe.Pointer(&scratch[0])), n)
 		scratch = scratch[kernel.CeilDiv(n, 2):]
 		c.oh, c.ow = 1, n/c.out
 	}
 	taps := pairTaps(&c.p, c.from)
 	c.taps = unsafe.Slice((*int32)(unsafe.Pointer(&scratch[0])), taps)
-	c.weights = scratch[taps:][:taps*c.out]
+	c.weights = scratch[taps:][:gemm.PairPanelElems(c.out, 2*taps)]
 }
 
 // ForwardBF16 computes y = conv(x, w) + bias with float32 sums, rounded once; bias may be nil.
@@ -118,25 +142,47 @@ func GradInputBF16(p *geometry.Shape, dy, w, dx []uint16, scratch []float32) {
 }
 
 func (c *callBF16) run(x, w, y []uint16, scratch []float32) {
-	width, plane := c.ow, c.oh*c.ow
+	width := c.ow
 	c.reserve(scratch)
 	c.setTaps()
 	c.setWeights(w)
-	for n := range c.p.N {
-		c.fillPairs(c.imageOf(n, x))
-		to := c.room
-		if !c.some() || !c.flipped {
-			to = y[n*c.out*plane:]
+	for n := 0; n < c.p.N; n += c.together {
+		count := min(c.together, c.p.N-n)
+		for i := range count {
+			c.fillPairs(c.imageOf(n+i, x), i)
 		}
-		if to = to[:c.out*plane]; c.spread == nil {
-			c.convolve(to)
+		if c.spread == nil {
+			c.convolve(c.target(n, y))
 		} else {
 			c.convolve(c.spread)
-			c.gather(to, width)
 		}
-		if c.some() && c.flipped {
-			c.put(y[n*c.out*c.shape.H*c.shape.W:])
+		for i := range count {
+			c.finish(n, i, width, y)
 		}
+	}
+}
+
+// target is where image n is written: into y, or to the room that is put there.
+func (c *callBF16) target(n int, y []uint16) []uint16 {
+	if c.some() && c.flipped {
+		return c.room[:c.out*c.each]
+	}
+	return y[n*c.out*c.each:][:c.out*c.each]
+}
+
+// finish copies image i of those from n on to where it belongs, if it is not there yet.
+func (c *callBF16) finish(n, i, width int, y []uint16) {
+	to := c.target(n+i, y)
+	switch {
+	case c.together > 1:
+		for k := range c.out {
+			copy(to[k*c.each:][:c.each], c.spread[k*c.ow+i*c.each:])
+		}
+	case c.spread != nil:
+		c.gather(to, width)
+	}
+	if c.some() && c.flipped {
+		c.put(y[(n+i)*c.out*c.shape.H*c.shape.W:])
 	}
 }
 
@@ -175,6 +221,10 @@ func (c *callBF16) setTaps() {
 func (c *callBF16) setWeights(w []uint16) {
 	rows, each := c.tapRows()
 	height := gemm.EvenRows(c.out, c.Rows)
+	if c.p.R*c.p.S == 1 {
+		gemm.PackPairPanels(w, c.outStep, c.inStep, c.out, c.from, height, c.weights)
+		return
+	}
 	for out := range c.out {
 		first := out / height * height
 		high := min(height, c.out-first)
@@ -218,9 +268,15 @@ func (c *callBF16) tap(w []uint16, out, in, r, s int) uint16 {
 	return w[out*c.outStep+in*c.inStep+r*c.p.S+s]
 }
 
-// fillPairs copies an image's planes into the frame.
-func (c *callBF16) fillPairs(x []uint16) {
+// fillPairs copies an image's planes into the frame, behind those of i others.
+func (c *callBF16) fillPairs(x []uint16, i int) {
 	size := c.H * c.W
+	if c.H == 1 && !c.vertical { // a column of all planes at a time
+		for col := (size - 1) / kernel.Block * kernel.Block; col >= 0; col -= kernel.Block {
+			gemm.PackPairs(c.Channels, &x[col], &x[size+col], 4*size, min(kernel.Block, size-col), &c.image[c.First()+i*size+col], 4*c.Plane)
+		}
+		return
+	}
 	for ch := range c.Channels {
 		to := ch*c.Plane + c.First()
 		if !c.vertical {

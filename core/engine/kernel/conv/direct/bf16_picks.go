@@ -7,17 +7,25 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
 )
 
-// Filters of 1×1 that see every second column: they are filters with stride 1 over an image of those pixels that they see,
-// which is as long as the output has pixels, and one row high.
+// Filters of 1×1 without a border see an image as one row of pixels: of all, or with a stride of those that they
+// see, which are copied together first.
 
-// picksBF16 reports whether p has such filters. Rows have whole pairs of pixels, of which copies take the first.
-func picksBF16(p *geometry.Shape) bool {
-	return kernel.HasBF16() && p.R == 1 && p.S == 1 && p.StrideW == 2 && p.PadH == 0 && p.PadW == 0 && p.GroupCount() == 1 && p.W%2 == 0
+// fewPixels is how many pixels an image has at least; fewer cost more to copy together than pairs save.
+const fewPixels = 4
+
+// pointwise reports whether p has such filters.
+func pointwise(p *geometry.Shape) bool {
+	return kernel.HasBF16() && p.R*p.S == 1 && p.PadH+p.PadW == 0 && p.GroupCount() == 1 && (p.Stride1() || p.StrideW == 2 && p.W%2 == 0)
 }
 
-// picked is what p is over the pixels that filters see, if it has filters of 1×1 with a stride; else p.
+// picksBF16 reports whether p has such filters, with a stride of two columns. Rows have whole pairs of pixels, of which copies take the first.
+func picksBF16(p *geometry.Shape) bool {
+	return pointwise(p) && !p.Stride1()
+}
+
+// picked is what p is over the pixels that filters see, in one row, if it has filters of 1×1; else p.
 func picked(p *geometry.Shape) geometry.Shape {
-	if !picksBF16(p) {
+	if !pointwise(p) {
 		return *p
 	}
 	return geometry.Shape{N: p.N, C: p.C, H: 1, W: p.OutH() * p.OutW(), K: p.K, R: 1, S: 1, StrideH: 1, StrideW: 1}

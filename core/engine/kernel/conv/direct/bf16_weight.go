@@ -10,18 +10,19 @@ import (
 // dotColsBF16 is how many views of x the micro-kernel of bfloat16 takes.
 const dotColsBF16 = 5
 
-// TakesWeightBF16 reports whether the weight gradient is computed directly: where
-// rows of pixels fill their vectors.
-func TakesWeightBF16(full *geometry.Shape) bool {
-	flat := picked(full)
-	p, ow := &flat, flat.OutW()
+// TakesWeightBF16 reports whether the weight gradient is computed directly: by filters of 1×1 as a product of
+// matrices, else where rows of pixels fill their vectors.
+func TakesWeightBF16(p *geometry.Shape) bool {
+	if pointwise(p) {
+		return p.OutH()*p.OutW() >= fewWeightPixels
+	}
+	ow := p.OutW()
 	return kernel.HasBF16() && p.GroupCount() == 1 && p.Stride1() && p.FitsFrame() && p.K >= maxDotRows &&
 		4*ow >= 3*kernel.CeilDiv(ow, kernel.PairLanes)*kernel.PairLanes
 }
 
 // weightCallBF16 is a weight gradient over a batch of images in frames of bfloat16.
 type weightCallBF16 struct {
-	picks
 	p      geometry.Shape
 	frame  geometry.Frame
 	size   int      // elements of a framed image, with what a vector may read past it
@@ -33,19 +34,14 @@ type weightCallBF16 struct {
 	sums   [maxDotRows * dotColsBF16]float32
 }
 
-func newWeightCallBF16(full *geometry.Shape) weightCallBF16 {
-	p := picked(full)
+func newWeightCallBF16(p *geometry.Shape) weightCallBF16 {
 	f := p.InputFrame()
-	return weightCallBF16{picks: newPicks(full), p: p, frame: f, size: (f.Elems() + 2*kernel.PairLanes - 1) &^ (kernel.PairLanes - 1)}
+	return weightCallBF16{p: *p, frame: f, size: (f.Elems() + 2*kernel.PairLanes - 1) &^ (kernel.PairLanes - 1)}
 }
 
-// batch is how many images stay framed at a time. Those without borders, whose tiles take few steps, may be more.
+// batch is how many images stay framed at a time.
 func (d *weightCallBF16) batch() int {
-	elems := gradBatchElems
-	if d.some() {
-		elems *= 2
-	}
-	return max(1, min(d.p.N, elems/(d.frame.Elems()+kernel.PairLanes)))
+	return max(1, min(d.p.N, gradBatchElems/(d.frame.Elems()+kernel.PairLanes)))
 }
 
 // stepsOf counts the vectors of a framed image.
@@ -58,6 +54,9 @@ func BF16WeightScratch(p *geometry.Shape) int {
 	if !TakesWeightBF16(p) {
 		return 0
 	}
+	if pointwise(p) {
+		return pixelScratch(p)
+	}
 	d := newWeightCallBF16(p)
 	const perStep = int(unsafe.Sizeof(dotStep{}) / 4)
 	return kernel.Block + p.PatchSize() + d.batch()*(d.stepsOf()*perStep+d.size/2)
@@ -65,6 +64,10 @@ func BF16WeightScratch(p *geometry.Shape) int {
 
 // GradWeightBF16 writes or adds the gradient of the weights to dw, unrounded.
 func GradWeightBF16(p *geometry.Shape, x, dy []uint16, dw, scratch []float32, accumulate bool) {
+	if pointwise(p) {
+		gradPixelWeight(p, x, dy, dw, scratch, accumulate)
+		return
+	}
 	d := newWeightCallBF16(p)
 	d.dw = dw
 	batch := d.batch()
@@ -101,10 +104,6 @@ func (d *weightCallBF16) reserve(batch int, scratch []float32) {
 // fill copies an image's planes into a frame whose border is zero already.
 func (d *weightCallBF16) fill(x, dst []uint16) {
 	f := d.frame
-	if d.some() {
-		d.pick(x, dst, f.Plane)
-		return
-	}
 	for c := range f.Channels {
 		for i := range f.H {
 			copy(dst[f.First()+c*f.Plane+i*f.Width:][:f.W], x[(c*f.H+i)*f.W:])
