@@ -77,13 +77,18 @@ func (b *block) store(y []float32) {
 	}
 }
 
-// storePlane transposes n outputs. The last vector of each image begins so early that it ends with them.
+// storePlane transposes n outputs.
 func (b *block) storePlane(n int, from, y []float32) {
-	lanes, between := b.lanes, b.out.between
-	if n < lanes {
+	if n < b.lanes {
 		b.storeFew(n, from, y)
 		return
 	}
+	storeVectors(b.lanes, n, from, y, b.out.between)
+}
+
+// storeVectors transposes n vectors, at least as many as they have lanes, to runs of elements which lie so far apart. The last vector of each begins so
+// early that it ends with the run.
+func storeVectors(lanes, n int, from, y []float32, between int) {
 	toImages(lanes, n/lanes*lanes, from, y, between)
 	if last := n - lanes; n%lanes > 0 {
 		toImages(lanes, lanes, from[last*lanes:], y[last:], between)

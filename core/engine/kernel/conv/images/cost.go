@@ -23,6 +23,11 @@ const (
 	streamed                     // vectors of pixels that are read and written as they lie
 	turnedFar                    // of those whose gradients are transposed, where they are many
 	scattered                    // steps whose weights lie so far from those before that few places of the L1 cache hold them
+	viewRuns                     // runs of pixels that are copied, as their taps see them, for outputs in the lanes
+	viewed                       // elements of them
+	picked                       // vectors from which lanes of those with strides are picked
+	placed                       // vectors of sums that are moved
+	phases                       // of images
 )
 
 // scatters is the distance in bytes from which weights are scattered.
@@ -30,8 +35,8 @@ const scatters = 1 << 10
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:   {cost.Steps: 1.04, cost.Stores: 1.01, loaded: 2.49, stored: 3.25, packed: 0.288, pieces: 76.8, turned: 0.899, dotSteps: 1.08, dotCalls: 74.5, noted: 0.567, apart: 0.0202, streamed: 0.0745, scattered: 1.33, turnedFar: 1},
-	kernel.AVX512: {cost.Steps: 1.06, cost.Stores: 1.96, loaded: 4, stored: 5.25, packed: 0.259, pieces: 50.1, turned: 0.877, dotSteps: 1.25, dotCalls: 266, dotSums: 11, apart: 0.192, streamed: 0.0208, turnedFar: 0.6},
+	kernel.AVX2:   {cost.Steps: 1.04, cost.Stores: 1.01, loaded: 2.49, stored: 3.25, packed: 0.288, pieces: 76.8, turned: 0.899, dotSteps: 1.08, dotCalls: 74.5, noted: 0.567, apart: 0.0202, streamed: 0.0745, scattered: 1.33, turnedFar: 1, viewRuns: 32, viewed: 0.4, picked: 2.2, placed: 8, phases: 350},
+	kernel.AVX512: {cost.Steps: 1.06, cost.Stores: 1.96, loaded: 4, stored: 5.25, packed: 0.259, pieces: 50.1, turned: 0.877, dotSteps: 1.25, dotCalls: 266, dotSums: 11, apart: 0.192, streamed: 0.0208, turnedFar: 0.6, viewRuns: 30, viewed: 0.45, picked: 4.2, placed: 9, phases: 350},
 }
 
 // Terms counts what a direction of p does. See package cost.
@@ -40,7 +45,11 @@ func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 		weightTerms(p, &t)
 	} else {
 		c := newPass(p, d)
-		c.count(&t)
+		if c.takesOutputs() {
+			c.countOutputs(&t)
+		} else {
+			c.count(&t)
+		}
 	}
 	t[directions]++
 	return t.Times(float64(p.GroupCount()))
@@ -110,6 +119,39 @@ func (c *pass) count(t *cost.Terms) {
 		t[pieces] += vectors * blocks * float64(c.channels+c.outs)
 	} else {
 		t[pieces] += 2 * vectors
+	}
+}
+
+// countOutputs adds what a group takes with outputs in the lanes.
+func (c *pass) countOutputs(t *cost.Terms) {
+	images, lanes := float64(c.p.N), float64(kernel.Lanes())
+	outs := float64(c.laneOuts())
+	c.phases(func(h, w geometry.Phase) {
+		v := c.newViews(h, w)
+		products := float64(c.channels * h.N * w.N)
+		chunks := 1.0
+		if !c.byRows {
+			chunks = float64(kernel.CeilDiv(c.channels, max(1, gemm.BlockK/(h.N*w.N))))
+		}
+		for _, b := range c.bands() {
+			if b.panels > 0 {
+				height := tileHeight(v.pixels(), b.panels)
+				t[cost.Steps] += images * products * tileSteps(v.pixels(), height, b.panels)
+			}
+		}
+		vectors := images * float64(v.pixels()) * outs / lanes
+		t[cost.Stores] += vectors * chunks
+		if c.phased() {
+			t[placed] += vectors
+		}
+		t[phases] += images
+		v.count(images, t)
+	})
+	t[stored] += images * float64(c.out.pixels()) * outs / lanes
+	t[packed] += outs * float64(c.products())
+	t[pieces] += float64(kernel.CeilDiv(c.outs, kernel.Lanes()))
+	if c.grad {
+		t[pieces] += float64(kernel.CeilDiv(c.outs, kernel.Lanes()) * c.channels)
 	}
 }
 

@@ -48,6 +48,14 @@ func newPass(p *geometry.Shape, d geometry.Direction) pass {
 	return c
 }
 
+// direction is that of the pass.
+func (c *pass) direction() geometry.Direction {
+	if c.grad {
+		return geometry.ToInput
+	}
+	return geometry.ToOutput
+}
+
 // phases calls f for the parts of the outputs that see the same taps, but for the edge of the image.
 func (c *pass) phases(f func(h, w geometry.Phase)) {
 	p := c.p
@@ -137,48 +145,63 @@ func Scratch(p *geometry.Shape, d geometry.Direction) int {
 	for lanes := narrow; lanes <= kernel.Lanes(); lanes += narrow {
 		n = max(n, c.blockElems(c.cut(lanes), lanes)+2*lanes*lanes)
 	}
-	return max(c.packedElems()+n, c.restScratch())
+	n = max(c.packedElems()+n, c.restScratch())
+	if c.fitsOutputs() {
+		n = max(n, c.outputScratch())
+	}
+	return n
 }
 
 // Forward computes y = conv(x, w) + bias; bias may be nil.
 func Forward(p *geometry.Shape, x, w, bias, y, scratch []float32) {
+	compute(p, geometry.ToOutput, x, w, bias, y, scratch)
+}
+
+// GradInput overwrites dx with the gradient of the input.
+func GradInput(p *geometry.Shape, dy, w, dx, scratch []float32) {
+	compute(p, geometry.ToInput, dy, w, nil, dx, scratch)
+}
+
+// compute is both: x is what sums see, and y the sums.
+func compute(p *geometry.Shape, d geometry.Direction, x, w, bias, y, scratch []float32) {
 	q := *p
-	c := newPass(&q, geometry.ToOutput)
+	c := newPass(&q, d)
+	if c.takesOutputs() {
+		c.runOutputs(x, w, bias, y, scratch)
+		return
+	}
 	rest := c.split()
-	for g := 0; q.N > 0 && g < p.GroupCount(); g++ {
+	c.runLanes(x, w, bias, y, scratch)
+	if rest > 0 {
+		x, y = x[q.N*c.in.between:], y[q.N*c.out.between:]
+		q.N = rest
+		c.runRest(x, w, bias, y, scratch)
+	}
+}
+
+// runLanes computes all images in lanes.
+func (c *pass) runLanes(x, w, bias, y, scratch []float32) {
+	for g := 0; c.p.N > 0 && g < c.p.GroupCount(); g++ {
 		var b []float32
 		if bias != nil {
 			b = bias[g*c.outs:][:c.outs]
 		}
 		packed, room := scratch[:c.packedElems()], scratch[c.packedElems():]
-		c.packFilters(w[g*c.outs*p.PatchSize():], packed)
+		c.pack(w[g*c.outs*c.channels*c.p.R*c.p.S:], packed)
 		c.runGroup(x[g*c.channels*c.in.pixels():], packed, b, y[g*c.outs*c.out.pixels():], room)
 	}
-	if rest > 0 {
-		x, y = x[q.N*c.in.between:], y[q.N*c.out.between:]
-		q.N = rest
-		c.restForward(x, w, bias, y, scratch)
+}
+
+// pack writes the weights of a group as panels, which have for each channel and tap the values of a tile's rows.
+func (c *pass) pack(w, packed []float32) {
+	if c.grad {
+		c.packTurned(w, packed)
+	} else {
+		c.packFilters(w, packed)
 	}
 }
 
-// GradInput overwrites dx with the gradient of the input.
-func GradInput(p *geometry.Shape, dy, w, dx, scratch []float32) {
-	q := *p
-	c := newPass(&q, geometry.ToInput)
-	rest := c.split()
-	for g := 0; q.N > 0 && g < p.GroupCount(); g++ {
-		packed, room := scratch[:c.packedElems()], scratch[c.packedElems():]
-		c.packTurned(w[g*c.channels*p.PatchSize():], packed)
-		c.runGroup(dy[g*c.channels*c.in.pixels():], packed, nil, dx[g*c.outs*c.out.pixels():], room)
-	}
-	if rest > 0 {
-		dy, dx = dy[q.N*c.in.between:], dx[q.N*c.out.between:]
-		q.N = rest
-		c.restGradInput(dy, w, dx, scratch)
-	}
-}
-
-// packFilters writes the weights as panels, which have for each channel and tap the values of a tile's rows.
+// packFilters is pack for the output.
 func (c *pass) packFilters(w, packed []float32) {
 	n, height := c.channels*c.p.R*c.p.S, c.height()
 	for i := 0; i < c.outs; i += height {
@@ -187,7 +210,7 @@ func (c *pass) packFilters(w, packed []float32) {
 	}
 }
 
-// packTurned is packFilters for the gradient of the input, whose rows are x's channels.
+// packTurned is pack for the gradient of the input, whose rows are x's channels.
 func (c *pass) packTurned(w, packed []float32) {
 	taps, height, lanes := c.p.R*c.p.S, c.height(), kernel.Lanes()
 	for i := 0; i < c.outs; i += height {

@@ -8,8 +8,8 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/im2col"
 )
 
-// Images that fill too little of a vector are computed by another algorithm, which adds up products in the same order, so that an
-// image has the same bits in any batch: package direct if a sum has so few products that neither cuts it, and package im2col else.
+// Images that fill too little of a vector are computed with outputs in the lanes, or by another algorithm, which adds up products in the same order, so
+// that an image has the same bits in any batch: package direct if a sum has so few products that neither cuts it, and package im2col else.
 
 // split leaves those images to p that are computed in lanes, and returns how many are not.
 func (c *pass) split() (rest int) {
@@ -30,7 +30,7 @@ func Fill(p *geometry.Shape, d geometry.Direction) bool {
 		return true
 	}
 	c := newPass(p, d)
-	return c.seesOnePixel()
+	return c.seesOnePixel() || c.takesOutputs()
 }
 
 // leastOf is what least gives for a shape.
@@ -38,17 +38,17 @@ var leastOf geometry.Memo[int]
 
 // least is the fewest images that take at least as long as a narrow vector of images in lanes.
 func (c *pass) least() int {
-	d := geometry.ToOutput
-	if c.grad {
-		d = geometry.ToInput
-	}
-	return leastOf.Of(c.p, d, func() int {
+	return leastOf.Of(c.p, c.direction(), func() int {
 		q := *c.p
 		q.N = kernel.Lanes()
-		t := Terms(&q, d)
-		vector := Rates.Cycles(&t) * narrow / float64(q.N)
+		all := newPass(&q, c.direction())
+		vector := all.otherCycles() * narrow / float64(q.N)
 		for q.N = 1; q.N < narrow; q.N++ {
-			if c.restCycles(&q, d) >= vector {
+			rest := c.restCycles(&q)
+			if all.fitsOutputs() {
+				rest = min(rest, all.outputCycles())
+			}
+			if rest >= vector {
 				break
 			}
 		}
@@ -57,8 +57,9 @@ func (c *pass) least() int {
 }
 
 // restCycles is how long the other algorithm takes.
-func (c *pass) restCycles(q *geometry.Shape, d geometry.Direction) float64 {
+func (c *pass) restCycles(q *geometry.Shape) float64 {
 	var t cost.Terms
+	d := c.direction()
 	if c.byRows {
 		t = direct.Terms(q, d)
 		return direct.Rates.Cycles(&t)
@@ -80,18 +81,18 @@ func (c *pass) restScratch() int {
 	return im2col.Scratch(c.p)
 }
 
-func (c *pass) restForward(x, w, bias, y, scratch []float32) {
-	if c.byRows {
+// runRest computes them.
+func (c *pass) runRest(x, w, bias, y, scratch []float32) {
+	switch {
+	case c.takesOutputs():
+		c.runOutputs(x, w, bias, y, scratch)
+	case c.byRows && c.grad:
+		direct.GradInput(c.p, x, w, y, scratch)
+	case c.byRows:
 		direct.Forward(c.p, x, w, bias, y, scratch)
-	} else {
+	case c.grad:
+		im2col.GradInput(c.p, x, w, y, scratch)
+	default:
 		im2col.Forward(c.p, x, w, bias, y, scratch)
-	}
-}
-
-func (c *pass) restGradInput(dy, w, dx, scratch []float32) {
-	if c.byRows {
-		direct.GradInput(c.p, dy, w, dx, scratch)
-	} else {
-		im2col.GradInput(c.p, dy, w, dx, scratch)
 	}
 }
