@@ -74,7 +74,7 @@ func (p *product) narrow() bool {
 }
 
 // mostPaired is how many columns two tiles may have at a time, as gen/gemm/narrow.go says.
-const mostPaired = 7
+const mostPaired = 4
 
 // narrowAhead is how many tiles ahead A and C are prefetched.
 const narrowAhead = 2

@@ -22,8 +22,7 @@ func narrow(a *isa.Asm) {
 // mostNarrow is how many columns count as few: more fill most of a vector.
 func mostNarrow(v isa.ISA) int { return v.Lanes / 2 }
 
-// narrowTiles computes two tiles of a vector of rows at a time if there are registers for both: the sums of one wait for
-// each other.
+// narrowTiles computes two tiles of a vector of rows at a time where the sums of one would wait for each other.
 func narrowTiles(a *isa.Asm, columns int) {
 	a.Kernel(fmt.Sprintf("narrow%d", columns), "func(strip *byte)",
 		fmt.Sprintf("computes tiles of rows by %d columns; A's rows lie apart, and the values of B for one k side by side.", columns))
@@ -93,8 +92,9 @@ func prefetchNarrow(a *isa.Asm, t, first, c reg.GPVirtual, vectors int) {
 	a.Label("start")
 }
 
-// mostPaired is how many columns two tiles may have in the registers of AVX-512, beside a square of 16 rows.
-const mostPaired = 7
+// mostPaired is the most columns whose sums wait for each other in one tile: a core adds two vectors in a cycle, and each
+// sum takes four.
+const mostPaired = 4
 
 // narrowBlock is how many elements of each row are transposed at a time.
 func narrowBlock(a *isa.Asm) int {
