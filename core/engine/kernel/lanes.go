@@ -2,12 +2,6 @@ package kernel
 
 import "unsafe"
 
-// Octets is how the vector kernels go over n elements: groups of eight, and the
-// lanes of the last of them.
-func Octets(n int) (groups int, full, tail Mask) {
-	return CeilDiv(n, 8), FirstLanes(8), FirstLanes((n-1)%8 + 1)
-}
-
 // CeilDiv is a/b, rounded up.
 func CeilDiv(a, b int) int { return (a + b - 1) / b }
 

@@ -92,15 +92,9 @@ func PackVectors(k, vectors int, src *float32, stride, ahead int, dst *float32, 
 	vecPackVectors(k, vectors, src, 4*stride, 4*ahead, dst, 4*next)
 }
 
-// Transpose writes a matrix of rows×cols as one of cols×rows, to which it may write some elements more:
-// a vector less one.
-func Transpose(rows, cols int, src, dst []float32) {
-	TransposeStrided(kernel.Lanes(), rows, cols, src, cols, dst, rows)
-}
-
-// TransposeStrided is Transpose by vectors of so many lanes, of rows that lie so many elements apart in src, and in dst. It
-// writes whole vectors of rows, which may run into the next row of dst, and whole vectors of columns: up to a vector less one of
-// rows more.
+// TransposeStrided writes a matrix of rows×cols as one of cols×rows by vectors of so many lanes. Rows lie so many elements
+// apart in src, and in dst. It writes whole vectors of rows, which may run into the next row of dst, and whole vectors of
+// columns: up to a vector less one of rows more.
 func TransposeStrided(lanes, rows, cols int, src []float32, from int, dst []float32, to int) {
 	tail := TileOf(lanes).Mask((cols-1)%lanes + 1)
 	for i := (rows - 1) / lanes * lanes; i >= 0; i -= lanes { // what is written too much belongs to rows before
